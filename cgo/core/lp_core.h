@@ -1,0 +1,81 @@
+/* The boundary between libnccl.so.2 (cgo/front, pure C) and liblightpath.so (cgo/core, Go).
+ *
+ * The front loads the core with dlopen and asks it for one function table:
+ *   const struct lp_core *lpCoreTable(uint32_t abi);
+ * which returns NULL for an abi it does not know. Tables only grow; `size` says how far.
+ *
+ * All functions return an ncclResult_t value and write, on failure, one NUL-terminated line
+ * into err (errlen bytes, may be NULL/0). Handles are opaque 64-bit values (slot and
+ * generation), never 0; a stale or foreign handle is ncclInvalidArgument, never a crash.
+ * Thread-safe throughout: any thread may call anything. */
+#ifndef LP_CORE_H
+#define LP_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define LP_CORE_ABI 1u
+#define LP_UNIQUE_ID_BYTES 128
+
+/* Values of shim.CallKind. */
+enum lp_kind {
+  LP_ALLREDUCE = 0,
+  LP_BROADCAST,
+  LP_REDUCE,
+  LP_ALLGATHER,
+  LP_REDUCESCATTER,
+  LP_ALLTOALL,
+  LP_GATHER,
+  LP_SCATTER,
+  LP_SEND,
+  LP_RECV
+};
+
+/* One call. type and op are ncclDataType_t and ncclRedOp_t; peer is root or peer. */
+struct lp_call {
+  uint64_t comm;
+  uint32_t kind;
+  int32_t type;
+  int32_t op;
+  int32_t peer;
+  uint64_t count;
+  const void *send;
+  void *recv;
+  void *stream;
+};
+
+/* One communicator to make. blocking is the config's (0 or 1). name may be NULL. */
+struct lp_init {
+  unsigned char id[LP_UNIQUE_ID_BYTES];
+  int32_t nranks;
+  int32_t rank;
+  int32_t device;
+  int32_t blocking;
+  const char *name;
+  uint64_t comm; /* out */
+};
+
+struct lp_core {
+  uint32_t abi;
+  uint32_t size; /* of this struct */
+  const char *version; /* of Lightpath */
+
+  int (*get_unique_id)(unsigned char *id, char *err, size_t errlen);
+  /* Makes n communicators of this process at once (ncclCommInitRank inside a group). */
+  int (*init)(struct lp_init *inits, size_t n, char *err, size_t errlen);
+  /* Checks the arguments of a call without running it (queued calls). */
+  int (*check)(const struct lp_call *call, char *err, size_t errlen);
+  /* Runs calls as one group; returns when all are complete. */
+  int (*run)(const struct lp_call *calls, size_t n, char *err, size_t errlen);
+
+  int (*finalize)(uint64_t comm, char *err, size_t errlen);
+  int (*destroy)(uint64_t comm, char *err, size_t errlen);
+  int (*abort)(uint64_t comm, char *err, size_t errlen);
+  int (*count)(uint64_t comm, int32_t *out, char *err, size_t errlen);
+  int (*rank)(uint64_t comm, int32_t *out, char *err, size_t errlen);
+  int (*device)(uint64_t comm, int32_t *out, char *err, size_t errlen);
+  /* *out is the ncclResult_t of the communicator; err carries its message. */
+  int (*async_error)(uint64_t comm, int32_t *out, char *err, size_t errlen);
+};
+
+#endif

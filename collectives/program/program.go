@@ -1,0 +1,96 @@
+// Package program lowers a schedule and a plan into one flat program per rank: the form
+// the executor runs without thinking.
+//
+// Layer: inside collectives; it imports schedule, plans and datatype. It moves no bytes.
+package program
+
+import (
+	"lightpath/collectives/schedule"
+	"lightpath/plans/circuit"
+)
+
+// Kind is the kind of an operation.
+type Kind uint8
+
+// The kinds of operations.
+const (
+	// Copy is local: Dst segments = Src segments, scaled where Scale is set.
+	Copy Kind = iota
+	// LocalReduce is local: Dst = Dst op Src.
+	LocalReduce
+	// Send emits the bytes of Src to rank Peer (the flow's destination) on its plane.
+	Send
+	// Recv places the bytes of the flow from rank Peer into Dst.
+	Recv
+	// RecvReduce combines the bytes of the flow from rank Peer into Dst: Dst = Dst op bytes.
+	RecvReduce
+	// Forward passes Bytes bytes of the flow Peer -> FlowDst onward on its plane.
+	Forward
+	// Reconfigure moves the plane to Configs[Config] at the next epoch.
+	Reconfigure
+)
+
+// Segment is a run of bytes of one of the rank's buffers.
+type Segment struct {
+	Buf schedule.Buffer
+	Off int64
+	Len int64
+}
+
+// OpID indexes Program.Ops.
+type OpID int32
+
+// Op is one operation of a rank. Value type; Deps and segments are shared, read-only.
+type Op struct {
+	Kind    Kind
+	Scale   bool  // Copy: apply the call's pre-multiplication
+	Plane   int16 // -1 for local operations
+	Step    int32 // of the schedule; frames carry it
+	Peer    int32 // Send: flow destination; Recv*: flow source; Forward: flow source
+	FlowDst int32 // Forward: flow destination
+	// Base is the offset, in the flow's bytes of this step, of the first byte of this
+	// operation; a flow split over planes and entries is one byte string cut into
+	// consecutive intervals.
+	Base  int64
+	Bytes int64
+	Src   []Segment
+	Dst   []Segment
+	// Deps are the operations that must be complete before this one touches memory
+	// (and, for a Send, before its first byte leaves).
+	Deps []OpID
+	// Epoch is relative to the plane's epoch at the start of the program: for Send and
+	// Forward the epoch at which the circuit leaving this rank was made, for Recv* that of
+	// the circuit entering it. Frames carry base + Epoch.
+	Epoch uint32
+	// Config is the index of the target in Configs[Plane] (Reconfigure).
+	Config int32
+	// Moves is set on a Reconfigure whose circuit leaving this rank changes: the rank must
+	// drain and take part in the barrier. Otherwise it is bookkeeping only.
+	Moves bool
+}
+
+// Lane is the order of one plane on one rank. TX entries start in order: sends one after
+// another per destination, forwards in the background; a Reconfigure waits for every
+// earlier TX entry to be complete and drained. RX entries complete in order per source.
+type Lane struct {
+	TX []OpID
+	RX []OpID
+}
+
+// Program is what one rank runs for one call shape. Immutable after lowering and safe for
+// concurrent use; run-time state lives in the executor.
+type Program struct {
+	Rank, Ranks int
+	Ops         []Op
+	Local       []OpID // Copy and LocalReduce operations, any order the Deps allow
+	Lanes       []Lane // one per plane
+	// Configs lists per plane the maps it goes through, [0] being the one it must hold when
+	// the program starts; nil for a packet program, whose planes reach everyone always.
+	Configs [][]circuit.Permutation
+	// ScratchBytes is the size of the Scratch buffer this rank needs.
+	ScratchBytes int64
+	ElemSize     int64
+	// Signature identifies the call shape (collective, count, type, root, algorithm, plan):
+	// ranks whose signatures differ have made different calls. Carried by every frame.
+	Signature uint32
+}

@@ -1,0 +1,68 @@
+// Package transport defines what the executor needs of a data path: an [Endpoint] with
+// one [Plane] per plane. Implementations are the subpackages inproc, shm and tcp (packet
+// planes: everyone reaches everyone) and port (a port of an emulated optical switch).
+//
+// Layer: inside collectives; it imports wire only.
+//
+// Concurrency: an Endpoint and its Planes belong to one goroutine at a time, the one that
+// drives the communicator; only Wake and Close may be called from others. No method but
+// Wait and Close blocks. Steady-state calls allocate nothing.
+package transport
+
+import (
+	"errors"
+	"time"
+
+	"lightpath/collectives/wire"
+)
+
+// Errors of a data path. Implementations wrap them with rank, plane and epoch.
+var (
+	ErrPeerLost = errors.New("peer lost")
+	ErrClosed   = errors.New("endpoint closed")
+	ErrDark     = errors.New("frames lost on a dark or wrong circuit")
+	ErrCorrupt  = errors.New("corrupt frame")
+)
+
+// Plane is one rank's attachment to one plane.
+type Plane interface {
+	// TrySend offers the next bytes of the flow to h.Dst: payload[0] is byte h.Offset of
+	// the flow. It returns how many were taken, 0 where there is no room. After a short
+	// count the caller goes on with the rest and an advanced h.Offset; after 0 it must
+	// repeat the call with the same arguments before it offers h.Dst anything else.
+	// h.Length is the implementation's to fill in. The payload may be reused at once.
+	TrySend(h *wire.Header, payload []byte) (int, error)
+
+	// Peek returns the oldest frame of a flow from src to this rank that has not been
+	// released, or a nil header. The views are valid until Release(src).
+	Peek(src int) (*wire.Header, []byte, error)
+	Release(src int)
+
+	// Drained reports whether every byte accepted by TrySend and Forward has left the
+	// wire: nothing that this rank sent is in flight any more.
+	Drained() (bool, error)
+}
+
+// Forwarder is a Plane that carries traffic of others through this rank.
+type Forwarder interface {
+	Plane
+	// PeekTransit returns the oldest frame that arrived here for another rank.
+	PeekTransit() (*wire.Header, []byte, error)
+	// Forward moves that frame onto the circuit leaving this rank, under a new epoch. It
+	// returns false where there is no room (a forwarded frame needs one free slot, a new one
+	// two: the bubble rule, without which a ring of forwarders deadlocks).
+	Forward(epoch uint32) (bool, error)
+}
+
+// Endpoint is one rank's attachment to all planes of a communicator.
+type Endpoint interface {
+	Planes() []Plane
+	// Arm, then a last look at the planes, then Wait: Wait returns at once if anything
+	// arrived, or Wake was called, since Arm; at the latest after d.
+	Arm() uint32
+	Wait(armed uint32, d time.Duration)
+	// Wake makes a Wait return; callable from any goroutine.
+	Wake()
+	// Close releases everything; a Wait in progress returns. Idempotent.
+	Close() error
+}

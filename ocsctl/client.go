@@ -1,0 +1,61 @@
+// Package ocsctl is the client side of optical circuit switches: epochs, the
+// reconfiguration barrier, and the drivers behind them. It knows permutations and ports,
+// not collectives.
+//
+// Layer: innermost, beside plans; it imports plans/circuit only.
+package ocsctl
+
+import (
+	"errors"
+
+	"lightpath/plans/circuit"
+)
+
+// Errors of the control path. Implementations wrap them with plane and epoch.
+var (
+	ErrStaleEpoch   = errors.New("stale epoch")
+	ErrConflict     = errors.New("ranks asked for different maps")
+	ErrReconfFailed = errors.New("reconfiguration failed")
+	ErrUnknownMap   = errors.New("map of the plane is unknown")
+	ErrControlLost  = errors.New("connection to the OCS controller lost")
+	ErrFramesLost   = errors.New("frames lost on a dark or wrong circuit")
+)
+
+// PlaneState is a plane's map and the number of times it has been switched.
+type PlaneState struct {
+	Epoch uint32
+	Map   circuit.Permutation // of ports
+}
+
+// Client is one port's connection to the controller of its planes. Safe for concurrent
+// use. The methods marked "poll" never block and never allocate in the steady state, so
+// that a rank's progress loop can call them.
+//
+// The barrier (one plane, one epoch), as each rank whose transmit circuit changes sees it:
+//
+//	drain    every byte sent or forwarded on the old circuit has left the wire
+//	request  Post(plane, epoch, target): this port is drained and agrees to target
+//	switch   the controller has every changing port's Post, all with one target, and moves
+//	verify   the observed map is read back and compared with the target
+//	resume   Poll(plane) reports epoch+1
+type Client interface {
+	// Port is this client's port number, the same on every plane.
+	Port() int
+	// State returns the last known state of a plane (poll; the Map is shared, read-only).
+	State(plane int) PlaneState
+	// Post asks to move plane from epoch to target. It returns at once; posting twice is
+	// harmless. Posts with different targets for one epoch fail the plane for everyone.
+	Post(plane int, epoch uint32, target circuit.Permutation) error
+	// Poll reports the plane's epoch, and the failure of the plane once there is one:
+	// conflicting posts, a failed or unverified switch, frames of this port that were lost.
+	Poll(plane int) (epoch uint32, err error)
+	// Acquire obtains the planes of mask for one holder, all at once and in one global order
+	// among holders; it blocks until granted. Release gives them back. At most one Acquire
+	// per client is outstanding.
+	Acquire(mask uint64, holder uint64) error
+	Release(mask uint64, holder uint64) error
+	// OnChange registers a function called, from the client's own goroutine, after any
+	// state change; it must not block.
+	OnChange(func())
+	Close() error
+}

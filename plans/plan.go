@@ -1,0 +1,46 @@
+package plans
+
+import "lightpath/plans/circuit"
+
+// Kind is the kind of a timeline entry.
+type Kind string
+
+// The kinds of entries.
+const (
+	Transmit    Kind = "transmit"
+	Reconfigure Kind = "reconfigure"
+	Hold        Kind = "hold"
+)
+
+// Plan answers a Problem: per plane, what is sent when and when the circuits change.
+type Plan struct {
+	Version      int
+	Planner      string
+	CCTUS        float64
+	LowerBoundUS float64 // proven; BoundProof says how
+	BoundProof   string  // optional field "bound"
+	Initial      []circuit.Permutation
+	Planes       [][]Entry // per plane, in time order
+	Digest       string    // "" where the file carries none
+}
+
+// Entry is one activity of one plane.
+type Entry struct {
+	Kind    Kind
+	Step    int                 // Transmit
+	Bytes   float64             // Transmit: per flow; absent on joint entries
+	Flows   []int               // Transmit: indexes into Step.FlowList; nil = all
+	Joint   string              // Transmit: id shared by the entries of one joint transmit
+	Routes  []Route             // in the first entry of a joint transmit
+	To      circuit.Permutation // Reconfigure, Hold
+	StartUS float64
+	EndUS   float64
+}
+
+// Route is one path of a joint transmit: Path[0] leaves Flow[0], each hop names the plane
+// it uses and the rank it reaches; the last rank is Flow[1].
+type Route struct {
+	Flow  [2]int
+	Bytes float64
+	Path  [][2]int // {plane, rank}
+}

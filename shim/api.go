@@ -1,0 +1,48 @@
+// Package shim is what stands behind the NCCL ABI: communicators, groups, dispatch from
+// a call to a program, tickets, bootstrap, errors, environment and logging.
+//
+// Layer: above collectives, below cgo/core, bench and cmd. It contains no C; device
+// memory and kernels come in through interfaces.
+package shim
+
+import (
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+)
+
+// UniqueID names a communicator that is being made; it is ncclUniqueId's 128 bytes.
+type UniqueID [128]byte
+
+// CallKind is what a queued call does; the values are shared with cgo/front (lp_core.h).
+type CallKind uint32
+
+// The kinds of calls.
+const (
+	CallAllReduce CallKind = iota
+	CallBroadcast
+	CallReduce
+	CallAllGather
+	CallReduceScatter
+	CallAllToAll
+	CallGather
+	CallScatter
+	CallSend
+	CallRecv
+	NumCallKinds
+)
+
+// Call is one collective or point-to-point call. Count is NCCL's: elements per rank block
+// (AllGather: of the send buffer; ReduceScatter: of the receive buffer; AllToAll, Gather,
+// Scatter: per peer). Peer is the root or the peer. The buffers belong to the caller and
+// must stay valid until the group that holds the call returns.
+type Call struct {
+	Comm  *Comm
+	Kind  CallKind
+	Type  datatype.Type
+	Op    datatype.Op
+	Peer  int32
+	Count uint64
+	Send  unsafe.Pointer
+	Recv  unsafe.Pointer
+}
