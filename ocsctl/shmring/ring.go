@@ -1,0 +1,125 @@
+// Package shmring holds the two shared-memory primitives of the project: a
+// single-producer single-consumer ring of slots and a futex doorbell. Both live in memory
+// that the caller provides (a mapping shared between processes, or the heap) and keep
+// no pointers in it. They serve the ports of the emulated OCS and the shared-memory
+// transports alike; that is why they stand here, in the lowest layer that both reach.
+package shmring
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Layout: produced at 0, consumed at 64 (own cache lines), then the slots. A slot is
+// 8 bytes of length and tag followed by the payload, rounded up to cache lines.
+const (
+	ringHeader = 128
+	slotHeader = 8
+	lineSize   = 64
+)
+
+// ErrCorrupt reports a ring whose shared counters or lengths are impossible: the peer
+// wrote where it must not.
+var ErrCorrupt = errors.New("shmring: corrupt ring")
+
+// Ring is one end's view of a ring. Either end makes its own view of the same memory
+// with New; one goroutine produces, one consumes. No method blocks or allocates.
+type Ring struct {
+	produced, consumed *atomic.Uint64
+	slots              []byte
+	stride             uint64
+	count              uint64
+}
+
+// Size returns the bytes that a ring of count slots of payload bytes each occupies.
+func Size(count, payload int) int { return ringHeader + count*stride(payload) }
+
+func stride(payload int) int {
+	return (slotHeader + payload + lineSize - 1) &^ (lineSize - 1)
+}
+
+// New makes a view of a ring in mem, which must be 64-byte aligned, Size(count, payload)
+// long and zero before first use.
+func New(mem []byte, count, payload int) (*Ring, error) {
+	if count < 1 || payload < 1 || len(mem) < Size(count, payload) {
+		return nil, fmt.Errorf("shmring: %d bytes do not hold %d slots of %d", len(mem), count, payload)
+	}
+	if uintptr(unsafe.Pointer(&mem[0]))%lineSize != 0 {
+		return nil, errors.New("shmring: memory is not 64-byte aligned")
+	}
+	return &Ring{
+		produced: (*atomic.Uint64)(unsafe.Pointer(&mem[0])),
+		consumed: (*atomic.Uint64)(unsafe.Pointer(&mem[lineSize])),
+		slots:    mem[ringHeader:Size(count, payload)],
+		stride:   uint64(stride(payload)),
+		count:    uint64(count),
+	}, nil
+}
+
+// Payload is the most bytes one slot holds.
+func (r *Ring) Payload() int { return int(r.stride) - slotHeader }
+
+// Free returns how many slots the producer may fill now.
+func (r *Ring) Free() int {
+	used := r.produced.Load() - r.consumed.Load()
+	if used > r.count {
+		return 0
+	}
+	return int(r.count - used)
+}
+
+// Empty reports whether the consumer has released everything that was produced.
+func (r *Ring) Empty() bool { return r.produced.Load() == r.consumed.Load() }
+
+// Pending returns how many slots are filled and not released.
+func (r *Ring) Pending() int { return int(r.count) - r.Free() }
+
+// Reserve returns the payload area of the next slot, nil where the ring is full. It stays
+// reserved, and is returned again, until Commit.
+func (r *Ring) Reserve() []byte {
+	p := r.produced.Load()
+	if p-r.consumed.Load() >= r.count {
+		return nil
+	}
+	return r.slot(p)[slotHeader:]
+}
+
+// Commit publishes the reserved slot with n bytes of payload and a tag.
+func (r *Ring) Commit(n int, tag uint32) {
+	p := r.produced.Load()
+	s := r.slot(p)
+	*(*uint32)(unsafe.Pointer(&s[0])) = uint32(n)
+	*(*uint32)(unsafe.Pointer(&s[4])) = tag
+	r.produced.Store(p + 1)
+}
+
+// Peek returns the oldest slot's payload and tag; nil where the ring is empty. The view is
+// valid until Release.
+func (r *Ring) Peek() (payload []byte, tag uint32, err error) { return r.PeekAt(0) }
+
+// PeekAt returns the i-th oldest slot, as Peek does for the 0th.
+func (r *Ring) PeekAt(i int) (payload []byte, tag uint32, err error) {
+	c, p := r.consumed.Load(), r.produced.Load()
+	if p-c > r.count {
+		return nil, 0, ErrCorrupt
+	}
+	if p-c <= uint64(i) {
+		return nil, 0, nil
+	}
+	s := r.slot(c + uint64(i))
+	n := *(*uint32)(unsafe.Pointer(&s[0]))
+	if uint64(n) > r.stride-slotHeader {
+		return nil, 0, ErrCorrupt
+	}
+	return s[slotHeader : slotHeader+n], *(*uint32)(unsafe.Pointer(&s[4])), nil
+}
+
+// Release gives the oldest slot back to the producer.
+func (r *Ring) Release() { r.consumed.Store(r.consumed.Load() + 1) }
+
+func (r *Ring) slot(i uint64) []byte {
+	at := (i % r.count) * r.stride
+	return r.slots[at : at+r.stride]
+}
