@@ -1,0 +1,77 @@
+# make          libraries and commands into lib/ and bin/
+# make demo     the main job on this machine, no root, under two minutes
+# make test     what CI runs
+# make help     everything else
+
+GO        ?= go
+PYTHON    ?= python3
+GOLANGCI  ?= .tools/golangci-lint
+GOLANGCI_VERSION := v2.15.0
+PKGS      := ./...
+TEST_TIMEOUT ?= 20m
+
+.DEFAULT_GOAL := all
+.PHONY: all build lib demo test test-go test-race test-nocgo test-long lint fmt bench abi-check fuzz-short clean help
+
+all: build ## libraries and commands
+
+include cgo/build.mk
+
+build: lib bin/lightpath bin/lightpath-rank
+
+lib: lib/libnccl.so.2 lib/liblightpath.so
+
+GO_SOURCES := $(shell find cmd bench shim collectives plans ocsctl docs -name '*.go' 2>/dev/null) go.mod go.sum
+
+bin/lightpath: $(GO_SOURCES)
+	CGO_ENABLED=0 $(GO) build -o $@ ./cmd/lightpath
+
+demo: build ## run the main job: AllReduce and All-to-All over an emulated optical fabric
+	bin/lightpath demo
+
+test: build test-go test-nocgo test-race test-c test-clients abi-check lint ## everything CI checks
+
+test-go: build ## unit, property and multi-process tests
+	$(GO) vet $(PKGS)
+	$(GO) test -timeout $(TEST_TIMEOUT) $(PKGS)
+
+test-nocgo: ## all but cgo/ without a C compiler
+	CGO_ENABLED=0 $(GO) build $$($(GO) list $(PKGS) | grep -v '^lightpath/cgo')
+	CGO_ENABLED=0 $(GO) test -short -timeout $(TEST_TIMEOUT) ./plans/... ./collectives/... ./ocsctl/...
+
+# The race detector slows the engine twentyfold: the packages with concurrency, in short form.
+test-race: ## race detector
+	$(GO) test -race -short -timeout $(TEST_TIMEOUT) ./ocsctl/... ./collectives/... ./shim/... ./bench/...
+
+test-clients: build ## the C and Python clients of examples/, several ranks
+	examples/run.sh
+
+test-long: build ## soak and long fuzzing
+	LIGHTPATH_TEST_LONG=1 $(GO) test -timeout 3h -count=1 ./...
+	$(MAKE) fuzz FUZZTIME=10m
+
+FUZZTIME ?= 10s
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; for pkg in $$($(GO) list ./plans/... ./collectives/... ./ocsctl/... ./shim/...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "fuzz $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; done
+
+lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
+	$(GOLANGCI) run ./...
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
+
+$(GOLANGCI):
+	GOBIN=$(CURDIR)/.tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+fmt: ## format Go sources
+	gofmt -w $$(git ls-files '*.go')
+
+bench: build ## allreduce and alltoall over shm and tcp at 2, 4 and 8 ranks
+	bench/run.sh
+
+clean: ## remove what was built
+	rm -rf bin lib build
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
