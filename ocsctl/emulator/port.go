@@ -1,0 +1,118 @@
+package emulator
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/ocsctl/shmring"
+)
+
+// LabelSize is the number of bytes at the head of every slot's payload that the switch
+// records in its log and does not count against the rate of the circuit: the place of the
+// frame header. What follows is data.
+const LabelSize = 64
+
+// Defaults of [Config]. A slot holds 8 KiB of data behind its label; a ring of 64 slots
+// then hides 4 ms of a busy host at 1 Gb/s.
+const (
+	DefaultMTU   = 8192 + LabelSize
+	DefaultSlots = 64
+)
+
+// PortMemory is a rank's attachment to one plane.
+//
+// To send, the rank fills a slot of TX (label, then data; at most Client.MTU bytes),
+// commits it with the epoch of its circuit as tag, and calls Kick. The switch releases the
+// slot when its last byte has left the wire, so TX.Empty means that nothing of this rank
+// is in flight. To receive it consumes RX, whose tags are the sender's. The switch rings
+// Bell after anything arrived in RX, left TX or changed the plane's state.
+//
+// TX has one producer and RX one consumer: the goroutine that drives the rank.
+type PortMemory struct {
+	TX, RX *shmring.Ring
+	Bell   *shmring.Doorbell // the rank's own, the same for every plane
+	Switch *shmring.Doorbell // the switch's; see Kick
+}
+
+// Kick tells the switch of newly committed slots, or of released ones after RX was full.
+// It makes a system call only where the switch sleeps. One Kick after a batch is enough.
+func (m *PortMemory) Kick() { m.Switch.Ring() }
+
+// Layout of a port's memory: a header line, one alarm line per plane, then the rings of
+// each plane, TX before RX, on pages of their own.
+const (
+	portMagic = 0x4c50504d // "LPPM"
+	lineSize  = 64
+	pageSize  = 4096
+)
+
+// geometry is what a port's memory consists of; both ends compute the layout from it.
+type geometry struct {
+	planes, slots, mtu int
+}
+
+func (g geometry) ringSize() int { return roundUp(shmring.Size(g.slots, g.mtu), pageSize) }
+func (g geometry) ringsAt() int  { return roundUp(lineSize*(1+g.planes), pageSize) }
+func (g geometry) size() int     { return g.ringsAt() + 2*g.planes*g.ringSize() }
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// portView is one end's view of a port's memory.
+type portView struct {
+	tx, rx []*shmring.Ring // per plane
+	alarms []alarms        // per plane
+}
+
+// alarms counts, in the port's memory, the frames of this port that a plane lost. The
+// switch writes them before it releases the frame's slot, so a rank that sees TX empty
+// sees them too.
+type alarms struct {
+	lost  [numVerdicts]*atomic.Uint32 // by verdict; that of Delivered stays 0
+	epoch *atomic.Uint32              // tag of the first frame lost
+}
+
+// format marks fresh memory as a port's.
+func (g geometry) format(mem []byte) {
+	for i, v := range []int{portMagic, g.planes, g.slots, g.mtu} {
+		word(mem, 4*i).Store(uint32(v))
+	}
+}
+
+// view makes one end's view of mem, which the other end has formatted.
+func (g geometry) view(mem []byte) (*portView, error) {
+	if len(mem) < g.size() {
+		return nil, fmt.Errorf("emulator: port memory has %d bytes, want %d", len(mem), g.size())
+	}
+	for i, want := range []int{portMagic, g.planes, g.slots, g.mtu} {
+		if got := word(mem, 4*i).Load(); got != uint32(want) {
+			return nil, fmt.Errorf("emulator: port memory: header word %d is %d, want %d", i, got, want)
+		}
+	}
+	v := &portView{}
+	for p := range g.planes {
+		line := lineSize * (1 + p)
+		a := alarms{epoch: word(mem, line)}
+		for k := range a.lost {
+			a.lost[k] = word(mem, line+4*(1+k))
+		}
+		v.alarms = append(v.alarms, a)
+		at := g.ringsAt() + 2*p*g.ringSize()
+		tx, err := shmring.New(mem[at:at+g.ringSize()], g.slots, g.mtu)
+		if err != nil {
+			return nil, err
+		}
+		at += g.ringSize()
+		rx, err := shmring.New(mem[at:at+g.ringSize()], g.slots, g.mtu)
+		if err != nil {
+			return nil, err
+		}
+		v.tx, v.rx = append(v.tx, tx), append(v.rx, rx)
+	}
+	return v, nil
+}
+
+// word views 4 aligned bytes of shared memory.
+func word(mem []byte, at int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&mem[at]))
+}

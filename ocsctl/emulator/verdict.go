@@ -1,0 +1,29 @@
+package emulator
+
+import "fmt"
+
+// Verdict is what became of a frame.
+type Verdict uint8
+
+// The verdicts. All but Delivered are losses, reported to the sending port.
+const (
+	// Delivered: into the receive ring of the port that the map named.
+	Delivered Verdict = iota
+	// LostDark: presented to a port without a circuit, or in flight when its circuit moved.
+	LostDark
+	// LostEpoch: tagged with an epoch in which the circuit was another one.
+	LostEpoch
+	// LostVacant: the circuit leads to a port that no rank has attached to.
+	LostVacant
+	numVerdicts
+)
+
+var verdictNames = [numVerdicts]string{"delivered", "dark circuit", "wrong epoch", "vacant port"}
+
+// String returns the verdict in words.
+func (v Verdict) String() string {
+	if v < numVerdicts {
+		return verdictNames[v]
+	}
+	return fmt.Sprintf("verdict %d", uint8(v))
+}
