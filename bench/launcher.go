@@ -1,0 +1,220 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrRankFailed reports that a rank ended with an error; the text is the rank's own.
+var ErrRankFailed = errors.New("bench: a rank failed")
+
+// Report is one run as one rank saw it.
+type Report struct {
+	Rank       int        `json:"rank"`
+	Collective string     `json:"collective"`
+	Bytes      int64      `json:"bytes"`
+	Count      int64      `json:"count"`
+	InPlace    int        `json:"inplace"`
+	TimeUS     float64    `json:"time_us"`
+	Iters      [][2]int64 `json:"iters_ns"` // sync runs: start and end, CLOCK_MONOTONIC
+	Wrong      int64      `json:"wrong"`
+	Error      string     `json:"error"`
+	Result     int        `json:"result"`
+}
+
+// Ranks says how rank processes are started.
+type Ranks struct {
+	N int // ranks of the job
+	// External is set where somebody else started the other ranks: only World.Rank is started
+	// here, and Rendezvous is the file through which the ranks find each other.
+	External   *World
+	Rendezvous string
+	Worker     string // path of lightpath-rank
+	Transport  string // auto, shm, tcp or inproc
+	Env        []string
+	Deadline   time.Duration // for the whole job; 0 is none
+	// OnReport, when set, is called for every report as it arrives, from one goroutine.
+	OnReport func(Report)
+}
+
+// Run starts the ranks, feeds them the run lines and returns the reports of each rank in
+// order. The first rank that fails stops the others (after a moment in which they may say
+// what they saw); the error then holds every rank's own message.
+func (r *Ranks) Run(ctx context.Context, lines []string) ([][]Report, error) {
+	dir, err := os.MkdirTemp("", "lightpath-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if r.Deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.Deadline)
+		defer cancel()
+	}
+	job := &job{ranks: r, dir: dir, reports: make([][]Report, r.N)}
+	return job.run(ctx, lines)
+}
+
+// job is one start of all ranks.
+type job struct {
+	ranks *Ranks
+	dir   string
+
+	mu      sync.Mutex
+	reports [][]Report // by rank
+	errs    []string   // of ranks, in order of arrival
+}
+
+func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
+	first, processes, threads := 0, j.ranks.N, 1
+	switch {
+	case j.ranks.External != nil:
+		first, processes = j.ranks.External.Rank, 1
+	case j.ranks.Transport == "inproc":
+		processes, threads = 1, j.ranks.N
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for p := first; p < first+processes; p++ {
+		cmd, err := j.start(ctx, p, threads, lines)
+		if err != nil {
+			cancel()
+			wg.Wait()
+			return nil, err
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if !j.watch(p, cmd) {
+				// Give the others time to report what they saw, then stop whoever is left.
+				time.AfterFunc(failureGrace, cancel)
+			}
+		}()
+	}
+	wg.Wait()
+	if len(j.errs) > 0 {
+		return j.reports, fmt.Errorf("%w: %s", ErrRankFailed, strings.Join(j.errs, "; "))
+	}
+	return j.reports, ctx.Err()
+}
+
+// failureGrace is how long ranks have to report after the first of them failed.
+const failureGrace = 5 * time.Second
+
+func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*rankProcess, error) {
+	file := jobFile{
+		rank: rank, world: j.ranks.N, threads: threads, runs: lines,
+		rendezvous: filepath.Join(j.dir, "unique-id"), barrier: filepath.Join(j.dir, "barrier"),
+	}
+	if j.ranks.External != nil {
+		file.rendezvous, file.barrier = j.ranks.Rendezvous, ""
+	}
+	path := filepath.Join(j.dir, fmt.Sprintf("job-%d", rank))
+	if err := os.WriteFile(path, file.encode(), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, j.ranks.Worker, "--job", path)
+	cmd.Env = append(os.Environ(), j.ranks.Env...)
+	if t := j.ranks.Transport; t != "" {
+		cmd.Env = append(cmd.Env, "LIGHTPATH_TRANSPORT="+t)
+	}
+	// A rank must not outlive its launcher.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p := &rankProcess{cmd: cmd, out: out}
+	cmd.Stderr = &p.stderr
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("bench: cannot start rank %d: %w (build it with make)", rank, err)
+	}
+	return p, nil
+}
+
+type rankProcess struct {
+	cmd    *exec.Cmd
+	out    io.Reader
+	stderr tail
+}
+
+// watch reads a process's reports until it ends; false means that it failed.
+func (j *job) watch(process int, p *rankProcess) bool {
+	lines := bufio.NewScanner(p.out)
+	lines.Buffer(make([]byte, 64<<10), 16<<20)
+	said := ""
+	for lines.Scan() {
+		text := lines.Bytes()
+		if !bytes.HasPrefix(text, []byte("{")) {
+			fmt.Fprintf(os.Stderr, "%s\n", text) // the library's log (NCCL_DEBUG)
+			continue
+		}
+		var r Report
+		if err := json.Unmarshal(text, &r); err != nil || r.Rank < 0 || r.Rank >= len(j.reports) {
+			said = fmt.Sprintf("unreadable report %q", text)
+			break
+		}
+		if r.Error != "" {
+			said = r.Error
+			continue
+		}
+		j.add(r)
+	}
+	err := p.cmd.Wait()
+	if err == nil && said == "" {
+		return true
+	}
+	if said == "" {
+		said = strings.TrimSpace(fmt.Sprintf("%v %s", err, p.stderr.String()))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.errs = append(j.errs, fmt.Sprintf("rank %d: %s", process, said))
+	return false
+}
+
+func (j *job) add(r Report) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reports[r.Rank] = append(j.reports[r.Rank], r)
+	if j.ranks.OnReport != nil {
+		j.ranks.OnReport(r)
+	}
+}
+
+// tail keeps the last bytes written to it: enough of a rank's standard error to explain.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailBytes = 2000
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if len(t.buf) > tailBytes {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-tailBytes:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf)
+}

@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+)
+
+// Spec says what to time. Sizes are nccl-tests' S in bytes: the data size of the
+// operation as a whole (for allgather, reducescatter and alltoall ranks x count x type).
+type Spec struct {
+	Collective schedule.Collective
+	Type       datatype.Type
+	Op         datatype.Op
+	Root       int
+	MinBytes   int64
+	MaxBytes   int64
+	Factor     float64 // > 1
+	Warmup     int
+	Iters      int
+	Check      bool
+	// Sync times every iteration by itself behind a barrier and records its start and end on
+	// every rank; otherwise iterations run back to back, as nccl-tests does.
+	Sync bool
+	// OutOfPlace and InPlace choose the variants; nccl-tests runs both.
+	OutOfPlace, InPlace bool
+}
+
+// Sizes lists the sizes of s, smallest first.
+func (s *Spec) Sizes() []int64 {
+	var sizes []int64
+	for b := float64(s.MinBytes); int64(b) <= s.MaxBytes; b *= s.Factor {
+		if n := int64(b); len(sizes) == 0 || n != sizes[len(sizes)-1] {
+			sizes = append(sizes, n)
+		}
+		if b == 0 {
+			break
+		}
+	}
+	return sizes
+}
+
+// blocks is how many per-rank counts make up S.
+func blocks(c schedule.Collective, ranks int) int64 {
+	switch c {
+	case schedule.AllGather, schedule.ReduceScatter, schedule.AllToAll, schedule.Gather, schedule.Scatter:
+		return int64(ranks)
+	default:
+		return 1
+	}
+}
+
+// Count returns the element count of a call for S bytes, rounded down.
+func Count(c schedule.Collective, bytes int64, t datatype.Type, ranks int) int64 {
+	return bytes / blocks(c, ranks) / int64(t.Size())
+}
+
+// Bandwidths returns algbw and busbw in GB/s (1e9) as nccl-tests defines them, for the
+// bytes really moved, count elements per block, in us microseconds.
+func Bandwidths(c schedule.Collective, count int64, t datatype.Type, ranks int, us float64) (alg, bus float64) {
+	if us <= 0 {
+		return 0, 0
+	}
+	bytes := float64(count*blocks(c, ranks)) * float64(t.Size())
+	n := float64(ranks)
+	alg = bytes / us / 1e3
+	switch c {
+	case schedule.AllReduce:
+		return alg, alg * 2 * (n - 1) / n
+	case schedule.AllGather, schedule.ReduceScatter, schedule.AllToAll, schedule.Gather, schedule.Scatter:
+		return alg, alg * (n - 1) / n
+	default:
+		return alg, alg
+	}
+}
+
+// ParseBytes reads a size such as 8, 64K, 32MiB, 1G: K, M and G are powers of 1024, as
+// in nccl-tests, with or without "iB"; "KB", "MB" and "GB" are powers of 1000.
+func ParseBytes(s string) (int64, error) {
+	text := strings.TrimSpace(s)
+	digits := strings.TrimRight(text, "KMGkmgiBb")
+	scale := map[string]float64{
+		"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30,
+		"kb": 1e3, "mb": 1e6, "gb": 1e9,
+	}
+	unit, known := scale[strings.ToLower(text[len(digits):])]
+	v, err := strconv.ParseFloat(digits, 64)
+	if err != nil || !known || !(v >= 0) || v*unit > 1<<50 {
+		return 0, fmt.Errorf("size %q is not a number of bytes such as 8, 64K or 32MiB", s)
+	}
+	return int64(v * unit), nil
+}

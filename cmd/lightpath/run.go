@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func newRunCommand() *cobra.Command {
+	var ranks int
+	var preload bool
+	cmd := &cobra.Command{
+		Use:   "run -n N -- program [args...]",
+		Short: "Start local ranks of a program with Lightpath in place of NCCL",
+		Long: `Starts N processes of a program with the variables that torchrun sets (RANK, WORLD_SIZE,
+LOCAL_RANK, MASTER_ADDR, MASTER_PORT) and Lightpath's libnccl.so.2 preloaded. Output is
+prefixed with the rank. The first rank that fails ends the others.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if ranks < 1 {
+				return fmt.Errorf("-n: %d ranks; at least 1 is needed", ranks)
+			}
+			return runRanks(cmd.Context(), ranks, preload, args)
+		},
+	}
+	cmd.Flags().IntVarP(&ranks, "ranks", "n", 2, "number of ranks")
+	cmd.Flags().BoolVar(&preload, "preload", true, "preload libnccl.so.2 into the program")
+	return cmd
+}
+
+func runRanks(ctx context.Context, ranks int, preload bool, args []string) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	var library string
+	if preload {
+		if library, err = siblingFile("lib", "libnccl.so.2"); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var out sync.Mutex
+	failures := make([]error, ranks)
+	for r := range ranks {
+		c := exec.CommandContext(ctx, args[0], args[1:]...)
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+		c.Env = append(os.Environ(),
+			fmt.Sprintf("RANK=%d", r), fmt.Sprintf("LOCAL_RANK=%d", r),
+			fmt.Sprintf("WORLD_SIZE=%d", ranks), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", ranks),
+			"MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port))
+		if preload {
+			c.Env = append(c.Env, "LD_PRELOAD="+library)
+		}
+		stdout, err := c.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		stderr, err := c.StderrPipe()
+		if err != nil {
+			return err
+		}
+		if err := c.Start(); err != nil {
+			cancel()
+			return fmt.Errorf("cannot start %s: %w", args[0], err)
+		}
+		wg.Go(func() {
+			var copies sync.WaitGroup
+			copies.Go(func() { prefix(os.Stdout, stdout, r, &out) })
+			copies.Go(func() { prefix(os.Stderr, stderr, r, &out) })
+			copies.Wait()
+			if failures[r] = c.Wait(); failures[r] != nil {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for r, err := range failures {
+		if err != nil {
+			return no(fmt.Errorf("rank %d: %w", r, err))
+		}
+	}
+	return nil
+}
+
+func prefix(w io.Writer, r io.Reader, rank int, mu *sync.Mutex) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		mu.Lock()
+		fmt.Fprintf(w, "[%d] %s\n", rank, lines.Bytes())
+		mu.Unlock()
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// siblingFile finds a file of this installation: DIR/NAME beside the directory that holds this
+// program, or beside the program itself.
+func siblingFile(dir, name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if resolved, err := filepath.EvalSymlinks(self); err == nil {
+		self = resolved
+	}
+	here := filepath.Dir(self)
+	for _, path := range []string{filepath.Join(filepath.Dir(here), dir, name), filepath.Join(here, name)} {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is neither in %s nor in %s: build it with make", name, filepath.Join(filepath.Dir(here), dir), here)
+}
