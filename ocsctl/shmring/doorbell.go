@@ -19,8 +19,13 @@ const (
 const DoorbellSize = 64
 
 // Doorbell wakes one waiter in any process that shares its memory. Anyone may Ring.
+//
+// Arm raises a flag which the next Ring takes down before it moves seq and wakes. So while
+// nobody is about to sleep the line is only read, however often it is rung, and stays
+// in every ringer's cache. What is rung for must be published (an atomic store)
+// before Ring and looked for after Arm; then one of the two sees the other.
 type Doorbell struct {
-	seq, sleepers *atomic.Uint32
+	seq, armed *atomic.Uint32
 }
 
 // NewDoorbell makes a view of the doorbell in mem.
@@ -29,28 +34,33 @@ func NewDoorbell(mem []byte) (*Doorbell, error) {
 		return nil, errors.New("shmring: a doorbell needs 64 aligned bytes")
 	}
 	return &Doorbell{
-		seq:      (*atomic.Uint32)(unsafe.Pointer(&mem[0])),
-		sleepers: (*atomic.Uint32)(unsafe.Pointer(&mem[4])),
+		seq:   (*atomic.Uint32)(unsafe.Pointer(&mem[0])),
+		armed: (*atomic.Uint32)(unsafe.Pointer(&mem[4])),
 	}, nil
 }
 
-// Ring wakes the waiter; without one it costs two atomic operations and no system call.
+// Ring wakes the waiter; where none has armed it costs one load.
 func (d *Doorbell) Ring() {
-	d.seq.Add(1)
-	if d.sleepers.Load() != 0 {
+	if d.armed.Load() != 0 && d.armed.Swap(0) != 0 {
+		d.seq.Add(1)
 		futex(d.seq, futexWake, 1<<30, nil)
 	}
 }
 
 // Arm returns what Wait needs to notice every Ring from now on.
-func (d *Doorbell) Arm() uint32 { return d.seq.Load() }
+func (d *Doorbell) Arm() uint32 {
+	d.armed.Store(1)
+	return d.seq.Load()
+}
 
-// Wait blocks until a Ring since Arm, at most for d. It may return early.
+// Wait blocks until a Ring since Arm, at most for limit. It may return early. One Arm
+// serves one Wait.
 func (d *Doorbell) Wait(armed uint32, limit time.Duration) {
+	if limit <= 0 || d.seq.Load() != armed {
+		return
+	}
 	ts := unix.NsecToTimespec(int64(limit))
-	d.sleepers.Add(1)
 	futex(d.seq, futexWait, armed, &ts)
-	d.sleepers.Add(^uint32(0))
 }
 
 // futex is the shared (between processes) form; errors mean "look again", as a wake does.

@@ -12,8 +12,9 @@ import (
 	"unsafe"
 )
 
-// Layout: produced at 0, consumed at 64 (own cache lines), then the slots. A slot is
-// 8 bytes of length and tag followed by the payload, rounded up to cache lines.
+// Layout: produced at 0 and want at 8 (the producer's cache line), consumed at 64 (the
+// consumer's), then the slots. A slot is 8 bytes of length and tag followed by the
+// payload, rounded up to cache lines.
 const (
 	ringHeader = 128
 	slotHeader = 8
@@ -28,9 +29,19 @@ var ErrCorrupt = errors.New("shmring: corrupt ring")
 // with New; one goroutine produces, one consumes. No method blocks or allocates.
 type Ring struct {
 	produced, consumed *atomic.Uint64
+	want               *atomic.Uint32
 	slots              []byte
 	stride             uint64
 	count              uint64
+	mask               uint64 // count-1 where count is a power of two, else 0
+	_                  [lineSize]byte
+
+	// Each end remembers how far it last saw the other, and looks again only when that does
+	// not suffice, so that in a burst the counters' cache lines stay where they are.
+	// The pads keep the ends apart where one view serves both.
+	seenConsumed uint64 // producer's
+	_            [lineSize - 8]byte
+	seenProduced uint64 // consumer's
 }
 
 // Size returns the bytes that a ring of count slots of payload bytes each occupies.
@@ -49,13 +60,19 @@ func New(mem []byte, count, payload int) (*Ring, error) {
 	if uintptr(unsafe.Pointer(&mem[0]))%lineSize != 0 {
 		return nil, errors.New("shmring: memory is not 64-byte aligned")
 	}
-	return &Ring{
+	r := &Ring{
 		produced: (*atomic.Uint64)(unsafe.Pointer(&mem[0])),
+		want:     (*atomic.Uint32)(unsafe.Pointer(&mem[8])),
 		consumed: (*atomic.Uint64)(unsafe.Pointer(&mem[lineSize])),
 		slots:    mem[ringHeader:Size(count, payload)],
 		stride:   uint64(stride(payload)),
 		count:    uint64(count),
-	}, nil
+	}
+	if r.count&(r.count-1) == 0 {
+		r.mask = r.count - 1
+	}
+	r.seenConsumed, r.seenProduced = r.consumed.Load(), r.consumed.Load()
+	return r, nil
 }
 
 // Payload is the most bytes one slot holds.
@@ -80,8 +97,11 @@ func (r *Ring) Pending() int { return int(r.count) - r.Free() }
 // reserved, and is returned again, until Commit.
 func (r *Ring) Reserve() []byte {
 	p := r.produced.Load()
-	if p-r.consumed.Load() >= r.count {
-		return nil
+	if p-r.seenConsumed >= r.count {
+		r.seenConsumed = r.consumed.Load()
+		if p-r.seenConsumed >= r.count {
+			return nil
+		}
 	}
 	return r.slot(p)[slotHeader:]
 }
@@ -101,12 +121,14 @@ func (r *Ring) Peek() (payload []byte, tag uint32, err error) { return r.PeekAt(
 
 // PeekAt returns the i-th oldest slot, as Peek does for the 0th.
 func (r *Ring) PeekAt(i int) (payload []byte, tag uint32, err error) {
-	c, p := r.consumed.Load(), r.produced.Load()
-	if p-c > r.count {
-		return nil, 0, ErrCorrupt
-	}
-	if p-c <= uint64(i) {
-		return nil, 0, nil
+	c := r.consumed.Load()
+	if n := r.seenProduced - c; n <= uint64(i) || n > r.count {
+		r.seenProduced = r.produced.Load()
+		if n = r.seenProduced - c; n > r.count {
+			return nil, 0, ErrCorrupt
+		} else if n <= uint64(i) {
+			return nil, 0, nil
+		}
 	}
 	s := r.slot(c + uint64(i))
 	n := *(*uint32)(unsafe.Pointer(&s[0]))
@@ -119,7 +141,25 @@ func (r *Ring) PeekAt(i int) (payload []byte, tag uint32, err error) {
 // Release gives the oldest slot back to the producer.
 func (r *Ring) Release() { r.consumed.Store(r.consumed.Load() + 1) }
 
+// Want is the producer's request to be told of the next Release: after Want it looks at
+// the ring once more and then sleeps. The consumer honours it by asking Wanted.
+func (r *Ring) Want() {
+	if r.want.Load() == 0 {
+		r.want.Store(1)
+	}
+}
+
+// Wanted reports, once, that the producer waits for a Release; the consumer asks after
+// each, and rings the producer's doorbell. Without a request it is one load of a line
+// that the consumer reads anyway.
+func (r *Ring) Wanted() bool { return r.want.Load() != 0 && r.want.Swap(0) != 0 }
+
 func (r *Ring) slot(i uint64) []byte {
-	at := (i % r.count) * r.stride
+	if r.mask != 0 {
+		i &= r.mask
+	} else {
+		i %= r.count
+	}
+	at := i * r.stride
 	return r.slots[at : at+r.stride]
 }
