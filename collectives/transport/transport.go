@@ -31,6 +31,8 @@ type Plane interface {
 	// count the caller goes on with the rest and an advanced h.Offset; after 0 it must
 	// repeat the call with the same arguments before it offers h.Dst anything else.
 	// h.Length is the implementation's to fill in. The payload may be reused at once.
+	// Frames are cut at multiples of 8 bytes from payload[0] of a call, so elements stay
+	// whole. An empty payload makes no frame.
 	TrySend(h *wire.Header, payload []byte) (int, error)
 
 	// Peek returns the oldest frame of a flow from src to this rank that has not been
