@@ -1,0 +1,88 @@
+package shim
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"lightpath/collectives/transport"
+	"lightpath/ocsctl"
+)
+
+// Result is what the NCCL ABI reports for a call; the values are ncclResult_t's.
+type Result int32
+
+// The results.
+const (
+	ResultSuccess Result = iota
+	ResultUnhandledCudaError
+	ResultSystemError
+	ResultInternalError
+	ResultInvalidArgument
+	ResultInvalidUsage
+	ResultRemoteError
+	ResultInProgress
+)
+
+// The kinds of errors of this package. Every error that it returns wraps one of them or
+// one of the layers below; [ResultOf] maps all of them.
+var (
+	// ErrInvalidArgument: the call had no effect; the message names the argument.
+	ErrInvalidArgument = errors.New("invalid argument")
+	// ErrInvalidUsage: a legal argument at a moment when it is not.
+	ErrInvalidUsage = errors.New("invalid usage")
+	// ErrMismatch: ranks of one communicator made calls that do not belong together.
+	ErrMismatch = errors.New("ranks made different calls")
+	// ErrTimeout: a wait exceeded LIGHTPATH_TIMEOUT; the message names whom it waited for.
+	ErrTimeout = errors.New("timed out")
+	// ErrRemote: a rank exited, or the network to it failed.
+	ErrRemote = errors.New("remote process exited or there was a network error")
+	// ErrAborted: this rank or another aborted the communicator.
+	ErrAborted = errors.New("communicator aborted")
+	// ErrDestroyed: the communicator has been finalized or destroyed.
+	ErrDestroyed = errors.New("communicator destroyed")
+	// ErrInternal: a defect of Lightpath.
+	ErrInternal = errors.New("internal error")
+)
+
+// resultTable maps errors to results, the first match in order.
+var resultTable = []struct {
+	is error
+	to Result
+}{
+	{ErrInvalidArgument, ResultInvalidArgument},
+	{ErrDestroyed, ResultInvalidArgument},
+	{ErrInvalidUsage, ResultInvalidUsage},
+	{ErrMismatch, ResultInvalidUsage},
+	{ErrRemote, ResultRemoteError},
+	{ErrTimeout, ResultRemoteError},
+	{ErrAborted, ResultRemoteError},
+	{transport.ErrPeerLost, ResultRemoteError},
+	{transport.ErrClosed, ResultRemoteError},
+	{ocsctl.ErrControlLost, ResultSystemError},
+	{ocsctl.ErrReconfFailed, ResultSystemError},
+	{ocsctl.ErrUnknownMap, ResultSystemError},
+	{ocsctl.ErrFramesLost, ResultSystemError},
+	{ocsctl.ErrPortLost, ResultRemoteError},
+	{transport.ErrDark, ResultSystemError},
+	{ErrInternal, ResultInternalError},
+}
+
+// ResultOf returns the NCCL result of an error: [ResultSuccess] for nil, and
+// [ResultInternalError] for an error that nobody classified.
+func ResultOf(err error) Result {
+	if err == nil {
+		return ResultSuccess
+	}
+	for _, e := range resultTable {
+		if errors.Is(err, e.is) {
+			return e.to
+		}
+	}
+	var errno syscall.Errno
+	var path *os.PathError
+	if errors.As(err, &errno) || errors.As(err, &path) {
+		return ResultSystemError
+	}
+	return ResultInternalError
+}
