@@ -45,8 +45,15 @@ const (
 //
 // Execution: Steps in order. Within a step every transfer reads the state from before
 // the step's transfers, then Post runs. Pre runs before the first step; it loads Input
-// into Output or Scratch, and is where a pre-multiplied operator scales.
+// into Output or Scratch, and is where a pre-multiplied operator scales: in a reducing
+// collective nothing but Pre reads Input. Local moves run in the order listed.
+//
+// No transfer writes what another of its step reads or writes, so a receiver never has to
+// hold data back for its own sends: [Verify] checks that.
 type Schedule struct {
+	// Disjoint schedules require that Input and Output do not overlap; all others also hold
+	// in place, Input being the part of Output that [Schedule.InPlace] says.
+	Disjoint   bool
 	Collective Collective
 	Algorithm  string // a name of the contract: "ring", "rabenseifner", ...
 	Ranks      int
