@@ -48,10 +48,12 @@ func (b *builder) loadDistinct() Buffer {
 		b.Blocks[Scratch] = b.n
 	}
 	for r := range b.n {
-		if from == Scratch {
-			b.load(r, 0, Ref{Scratch, 0}, b.n)
-		}
 		b.load(r, r, Ref{Output, r}, 1)
+		for c := range b.n {
+			if from == Scratch && c != r {
+				b.load(r, c, Ref{Scratch, c}, 1)
+			}
+		}
 	}
 	return from
 }
@@ -99,9 +101,10 @@ func pairwiseReduceScatter(b *builder) {
 	b.Blocks[Scratch] = b.n
 	for r := range b.n {
 		b.load(r, r, Ref{Output, 0}, 1)
-		for i := 1; i < b.n; i++ {
-			c := b.mod(r + i)
-			b.load(r, c, Ref{Scratch, c}, 1)
+		for c := range b.n {
+			if c != r {
+				b.load(r, c, Ref{Scratch, c}, 1)
+			}
 		}
 	}
 	for i := 1; i < b.n; i++ {
