@@ -1,0 +1,275 @@
+package plans
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"lightpath/plans/circuit"
+)
+
+// ErrProblem is wrapped by every error about a problem: text that is not one, or values
+// that break a rule of the format. The message names the field and position, as in
+// "steps[3].to[5]: port 4 already receives from port 1".
+var ErrProblem = errors.New("plans: bad problem")
+
+// DecodeProblem reads a problem file. It is strict: an unknown or repeated field, a value
+// of another type, and everything that [Problem.Validate] refuses is an error that wraps
+// [ErrProblem]. Numbers keep their bits; fields that are left out get the defaults of the
+// problem file format.
+func DecodeProblem(data []byte) (*Problem, error) {
+	r := &jsonReader{data: data}
+	p := &Problem{Circuits: Simplex}
+	err := decodeProblem(r, p)
+	if err == nil {
+		err = r.end()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProblem, err)
+	}
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func decodeProblem(r *jsonReader, p *Problem) error {
+	have := make(map[string]bool)
+	err := r.object(func(key string) (err error) {
+		have[key] = true
+		switch key {
+		case "version":
+			p.Version, err = r.integer(Version, Version)
+		case "ranks":
+			p.Ranks, err = r.integer(1, MaxRanks)
+		case "planes":
+			p.Planes, err = r.integer(1, MaxPlanes)
+		case "bandwidth_gbps":
+			p.BandwidthGbps, err = r.number()
+		case "alpha_us":
+			p.AlphaUS, err = r.number()
+		case "hop_us":
+			p.HopUS, err = r.number()
+		case "reconfig_us":
+			p.ReconfigUS, err = r.number()
+		case "reconfig_per_port_us":
+			p.ReconfigPerPort, err = r.number()
+		case "forwarding":
+			p.Forwarding, err = r.boolean()
+		case "circuits":
+			var kind string
+			kind, err = r.text()
+			p.Circuits = CircuitKind(kind)
+		case "initial":
+			if !r.literal("null") {
+				p.Initial, err = r.permutations()
+			}
+		case "final":
+			p.Final, err = decodeFinal(r)
+		case "steps":
+			p.Steps = []Step{}
+			err = r.list(math.MaxInt, func(int) error {
+				s, err := decodeStep(r)
+				p.Steps = append(p.Steps, s)
+				return err
+			})
+		case "demand":
+			p.Demand = [][]float64{}
+			err = r.list(MaxRanks, func(int) error {
+				row := []float64{}
+				err := r.list(MaxRanks, func(int) error {
+					v, err := r.number()
+					row = append(row, v)
+					return err
+				})
+				p.Demand = append(p.Demand, row)
+				return err
+			})
+		default:
+			return r.errorf("unknown field")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"version", "ranks", "planes", "bandwidth_gbps", "reconfig_us"} {
+		if !have[key] {
+			return at(key, "missing")
+		}
+	}
+	switch {
+	case have["steps"] && have["demand"]:
+		return at("demand", "a problem has steps or a demand, not both")
+	case !have["steps"] && !have["demand"]:
+		return at("steps", "missing: a problem has steps or a demand")
+	}
+	return nil
+}
+
+func decodeFinal(r *jsonReader) (f Final, err error) {
+	if r.literal("null") {
+		return f, nil
+	}
+	if r.peek() != '"' {
+		f.Kind = FinalGiven
+		f.Maps, err = r.permutations()
+		return f, err
+	}
+	f.Kind = FinalInitial
+	word, err := r.text()
+	if err == nil && word != "initial" {
+		err = r.errorf("%q is not null, \"initial\" or a list of maps", word)
+	}
+	return f, err
+}
+
+func decodeStep(r *jsonReader) (s Step, err error) {
+	var bytes, to, flows bool
+	err = r.object(func(key string) (err error) {
+		switch key {
+		case "bytes":
+			bytes = true
+			s.Bytes, err = r.number()
+		case "to":
+			to = true
+			s.To, err = r.permutation()
+		case "flows":
+			flows = true
+			s.Flows = [][2]int{}
+			err = r.list(MaxRanks*MaxRanks, func(int) error {
+				f, err := r.pair(0, MaxRanks-1)
+				s.Flows = append(s.Flows, f)
+				return err
+			})
+		default:
+			return r.errorf("unknown field")
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return s, err
+	case !bytes:
+		return s, r.errorf("bytes: missing")
+	case to && flows:
+		return s, r.errorf("flows: a step has to or flows, not both")
+	case !to && !flows:
+		return s, r.errorf("to: missing: a step has to or flows")
+	}
+	return s, nil
+}
+
+// permutation reads a list of ports; that it is a permutation is checked later.
+func (r *jsonReader) permutation() (circuit.Permutation, error) {
+	p := circuit.Permutation{}
+	err := r.list(MaxRanks, func(int) error {
+		v, err := r.integer(circuit.Dark, MaxRanks-1)
+		p = append(p, v)
+		return err
+	})
+	return p, err
+}
+
+func (r *jsonReader) permutations() ([]circuit.Permutation, error) {
+	maps := []circuit.Permutation{}
+	err := r.list(MaxPlanes, func(int) error {
+		p, err := r.permutation()
+		maps = append(maps, p)
+		return err
+	})
+	return maps, err
+}
+
+// pair reads a list of two integers.
+func (r *jsonReader) pair(low, high int) (v [2]int, err error) {
+	n := 0
+	err = r.list(len(v), func(i int) (err error) {
+		n++
+		v[i], err = r.integer(low, high)
+		return err
+	})
+	if err == nil && n != len(v) {
+		err = r.errorf("has %d elements, want 2", n)
+	}
+	return v, err
+}
+
+// EncodeProblem writes p as a problem file with every field, one step or matrix row a
+// line. It fails where p is not valid, so that nothing it writes is refused later.
+func EncodeProblem(p *Problem) ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	b := fmt.Appendf(nil, `{"version":%d, "ranks":%d, "planes":%d, `, p.Version, p.Ranks, p.Planes)
+	for _, f := range p.numbers() {
+		b = fmt.Appendf(b, `"%s":`, f.name)
+		b = append(appendNumber(b, f.value), ", "...)
+	}
+	b = fmt.Appendf(b, "\"forwarding\":%t, \"circuits\":\"%s\",\n \"initial\":", p.Forwarding, p.Circuits)
+	b = appendMaps(b, p.Initial)
+	b = append(b, ", \"final\":"...)
+	switch p.Final.Kind {
+	case FinalInitial:
+		b = append(b, `"initial"`...)
+	case FinalGiven:
+		b = appendMaps(b, p.Final.Maps)
+	default:
+		b = append(b, "null"...)
+	}
+	if p.Demand != nil {
+		b = appendLines(append(b, ",\n \"demand\":"...), "\n  ", len(p.Demand), func(b []byte, i int) []byte {
+			return appendLines(b, "", len(p.Demand[i]), func(b []byte, j int) []byte { return appendNumber(b, p.Demand[i][j]) })
+		})
+	} else {
+		b = appendLines(append(b, ",\n \"steps\":"...), "\n  ", len(p.Steps), func(b []byte, i int) []byte {
+			return appendStep(b, &p.Steps[i])
+		})
+	}
+	return append(b, "}\n"...), nil
+}
+
+func appendStep(b []byte, s *Step) []byte {
+	b = append(appendNumber(append(b, `{"bytes":`...), s.Bytes), ", "...)
+	if s.To != nil {
+		b = appendInts(append(b, `"to":`...), s.To)
+	} else {
+		b = append(b, `"flows":`...)
+		b = appendLines(b, "", len(s.Flows), func(b []byte, i int) []byte { return appendInts(b, s.Flows[i][:]) })
+	}
+	return append(b, '}')
+}
+
+// appendLines writes a list of n elements with lead before each.
+func appendLines(b []byte, lead string, n int, elem func(b []byte, i int) []byte) []byte {
+	b = append(b, '[')
+	for i := range n {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = elem(append(b, lead...), i)
+	}
+	return append(b, ']')
+}
+
+func appendInts(b []byte, v []int) []byte {
+	return appendLines(b, "", len(v), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(v[i]), 10) })
+}
+
+// appendMaps writes one map a line, or null.
+func appendMaps(b []byte, maps []circuit.Permutation) []byte {
+	if maps == nil {
+		return append(b, "null"...)
+	}
+	return appendLines(b, "\n  ", len(maps), func(b []byte, i int) []byte { return appendInts(b, maps[i]) })
+}
+
+// appendNumber writes the shortest text that reads back as the same bits.
+func appendNumber(b []byte, v float64) []byte {
+	format := byte('f')
+	if a := math.Abs(v); a != 0 && (a < 1e-6 || a >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(b, v+0, format, -1, 64)
+}
