@@ -1,0 +1,224 @@
+package planner
+
+import (
+	"fmt"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// model is a problem compiled for planning: the steps that cost time, the distinct
+// circuits they ask for and the planes that can switch independently.
+type model struct {
+	p         *plans.Problem
+	usPerByte float64 // at full rate, one plane
+	direct    float64 // us before the first byte of a transmit over direct circuits
+	steps     []step
+	pages     []page
+	// Planes come in units that switch together: one plane, or an interleaved pair.
+	unitPlanes, units int
+	initial           [][]circuit.Permutation // per unit, per plane of it; nil: free
+}
+
+// step is a step of the problem that carries bytes.
+type step struct {
+	index   int // in the problem
+	bytes   float64
+	pattern circuit.Permutation // nil where the flows are no partial permutation
+	reason  string              // why pattern is nil
+	flows   [][2]int            // of a step without pattern; see flowsOf
+	page    int                 // index into pages, -1 where a unit cannot hold the pattern
+}
+
+// page is what a unit is set to in order to serve a pattern directly.
+type page struct {
+	maps []circuit.Permutation // one per plane of the unit
+}
+
+// compile prepares p, or says why none of these planners can plan it.
+func compile(p *plans.Problem) (*model, error) {
+	if p.Demand != nil {
+		return nil, fmt.Errorf("%w: demand problems need the spectra planner", ErrInfeasible)
+	}
+	m := &model{
+		p:          p,
+		usPerByte:  8e-3 / p.BandwidthGbps,
+		direct:     p.AlphaUS + p.HopUS,
+		unitPlanes: 1,
+		units:      p.Planes,
+	}
+	if p.Circuits == plans.Interleaved {
+		if p.Planes%2 != 0 {
+			return nil, fmt.Errorf("%w: interleaved circuits need an even number of planes, not %d", ErrInfeasible, p.Planes)
+		}
+		m.unitPlanes, m.units = 2, p.Planes/2
+	}
+	if err := m.compileInitial(); err != nil {
+		return nil, err
+	}
+	if p.Final.Kind == plans.FinalGiven {
+		for u := 0; u < m.units; u++ {
+			if err := m.legal(p.Final.Maps[u*m.unitPlanes : (u+1)*m.unitPlanes]); err != nil {
+				return nil, fmt.Errorf("%w: final: plane %d: %v", ErrInfeasible, u*m.unitPlanes, err)
+			}
+		}
+	}
+	m.compileSteps()
+	return m, nil
+}
+
+func (m *model) compileInitial() error {
+	if m.p.Initial == nil {
+		return nil
+	}
+	for u := 0; u < m.units; u++ {
+		maps := m.p.Initial[u*m.unitPlanes : (u+1)*m.unitPlanes]
+		if err := m.legal(maps); err != nil {
+			return fmt.Errorf("%w: initial: plane %d: %v", ErrInfeasible, u*m.unitPlanes, err)
+		}
+		m.initial = append(m.initial, maps)
+	}
+	return nil
+}
+
+func (m *model) compileSteps() {
+	byDigest := map[uint64][]int{}
+	for i := range m.p.Steps {
+		s := &m.p.Steps[i]
+		st := step{index: i, bytes: s.Bytes, page: -1}
+		empty := true
+		st.pattern, st.reason, empty = patternOf(m.p.Ranks, s)
+		if empty || s.Bytes == 0 {
+			continue
+		}
+		if st.pattern == nil {
+			st.flows = s.Flows
+			m.steps = append(m.steps, st)
+			continue
+		}
+		maps, err := m.mapsFor(st.pattern)
+		if err != nil {
+			st.reason = err.Error()
+			m.steps = append(m.steps, st)
+			continue
+		}
+		d := maps[0].Digest()
+		for _, q := range byDigest[d] {
+			if m.pages[q].maps[0].Equal(maps[0]) {
+				st.page = q
+			}
+		}
+		if st.page < 0 {
+			st.page = len(m.pages)
+			m.pages = append(m.pages, page{maps})
+			byDigest[d] = append(byDigest[d], st.page)
+		}
+		m.steps = append(m.steps, st)
+	}
+}
+
+// patternOf returns the flows of s as a partial permutation, or why they are none.
+func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, reason string, empty bool) {
+	empty = true
+	pattern = circuit.AllDark(n)
+	if s.To != nil {
+		for r, d := range s.To {
+			if d != circuit.Dark && d != r {
+				pattern[r], empty = d, false
+			}
+		}
+		return pattern, "", empty
+	}
+	from := circuit.AllDark(n)
+	for _, f := range s.Flows {
+		src, dst := f[0], f[1]
+		switch {
+		case pattern[src] != circuit.Dark:
+			return nil, fmt.Sprintf("rank %d sends to ranks %d and %d: its flows are no partial permutation, and this planner does not decompose them", src, pattern[src], dst), false
+		case from[dst] != circuit.Dark:
+			return nil, fmt.Sprintf("rank %d receives from ranks %d and %d: its flows are no partial permutation, and this planner does not decompose them", dst, from[dst], src), false
+		}
+		pattern[src], from[dst], empty = dst, src, false
+	}
+	return pattern, "", empty
+}
+
+// mapsFor returns what a unit is set to for pattern. An interleaved pair holds a pattern
+// and its inverse, so a pattern and its inverse share a page: the smaller comes first.
+func (m *model) mapsFor(pattern circuit.Permutation) ([]circuit.Permutation, error) {
+	switch m.p.Circuits {
+	case plans.Duplex:
+		c := pattern.Clone()
+		for r, s := range pattern {
+			if s == circuit.Dark {
+				continue
+			}
+			if c[s] != circuit.Dark && c[s] != r {
+				return nil, fmt.Errorf("duplex planes hold only involutions, but rank %d sends to %d and %d sends to %d", r, s, s, c[s])
+			}
+			c[s] = r
+		}
+		return []circuit.Permutation{c}, nil
+	case plans.Interleaved:
+		inv := pattern.Inverse()
+		if less(inv, pattern) {
+			pattern, inv = inv, pattern
+		}
+		return []circuit.Permutation{pattern, inv}, nil
+	default:
+		return []circuit.Permutation{pattern}, nil
+	}
+}
+
+func less(a, b circuit.Permutation) bool {
+	for r := range a {
+		if a[r] != b[r] {
+			return a[r] < b[r]
+		}
+	}
+	return false
+}
+
+// legal reports why a unit cannot hold maps.
+func (m *model) legal(maps []circuit.Permutation) error {
+	switch m.p.Circuits {
+	case plans.Duplex:
+		if !maps[0].Involution() {
+			return fmt.Errorf("duplex planes hold only involutions")
+		}
+	case plans.Interleaved:
+		if !maps[0].Inverse().Equal(maps[1]) {
+			return fmt.Errorf("interleaved planes hold a permutation and its inverse")
+		}
+	}
+	return nil
+}
+
+// flowsOf returns the flows of a step; it is computed where forwarding asks for it, since
+// the flows of all steps of a large problem do not fit in memory.
+func (m *model) flowsOf(st *step) [][2]int {
+	if st.flows != nil {
+		return st.flows
+	}
+	return m.p.Steps[st.index].FlowList()
+}
+
+// everyUnit returns the maps of a fabric whose units are all set to maps.
+func (m *model) everyUnit(maps []circuit.Permutation) []circuit.Permutation {
+	all := make([]circuit.Permutation, 0, m.p.Planes)
+	for u := 0; u < m.units; u++ {
+		all = append(all, maps...)
+	}
+	return all
+}
+
+// servers counts the planes of a unit set to maps that hold every circuit of pattern.
+func servers(maps []circuit.Permutation, pattern circuit.Permutation) int {
+	n := 0
+	for _, c := range maps {
+		if c.Covers(pattern) {
+			n++
+		}
+	}
+	return n
+}

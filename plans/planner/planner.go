@@ -1,0 +1,119 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"lightpath/plans"
+)
+
+// Errors of [Solve]; use errors.Is.
+var (
+	// ErrInfeasible wraps the step and the reason for which a planner has no plan.
+	ErrInfeasible = errors.New("planner: infeasible")
+	// ErrUnknownPlanner wraps a name that is not in [Names].
+	ErrUnknownPlanner = errors.New("planner: unknown planner")
+)
+
+// DefaultTimeLimit is the time that a search takes where Options states none.
+const DefaultTimeLimit = 2 * time.Second
+
+// Options tune a planner. The zero value is usable.
+type Options struct {
+	// TimeLimit caps a search; 0 is DefaultTimeLimit. The amount of search is a number
+	// of operations derived from it, not a clock reading, so that results repeat; the
+	// clock only stops a machine too slow for that many operations.
+	TimeLimit time.Duration
+	// Seed of the pseudo-random search. Equal problem, options and seed give equal plans.
+	Seed int64
+}
+
+// solver plans a compiled problem. It leaves the plan's bound to Solve unless it proves a
+// better one.
+type solver func(ctx context.Context, m *model, o Options) (*plans.Plan, error)
+
+// registry is ordered: auto prefers the earlier, simpler planner among equals.
+var registry = []struct {
+	name  string
+	solve solver
+}{
+	{"static", solveStatic},
+	{"perstep", solvePerStep},
+	{"harvest", solveHarvest},
+	{"swot", solveSWOT},
+}
+
+// Names lists the planners that [Solve] knows, auto last.
+func Names() []string {
+	names := make([]string, 0, len(registry)+1)
+	for _, r := range registry {
+		names = append(names, r.name)
+	}
+	return append(names, "auto")
+}
+
+// Solve plans p with the named planner. The problem must be valid and is not changed; the
+// plan shares its permutations. A plan's circuits, times, CCTUS and LowerBoundUS follow
+// the cost model of package plans. A search that is out of time or cancelled returns its best.
+//
+// Errors: [ErrUnknownPlanner], [ErrInfeasible]; nothing else.
+func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plans.Plan, error) {
+	if o.TimeLimit <= 0 {
+		o.TimeLimit = DefaultTimeLimit
+	}
+	if name == "auto" {
+		return solveAuto(ctx, p, o)
+	}
+	for _, r := range registry {
+		if r.name != name {
+			continue
+		}
+		m, err := compile(p)
+		if err != nil {
+			return nil, fmt.Errorf("planner: %s: %w", name, err)
+		}
+		plan, err := r.solve(ctx, m, o)
+		if err != nil {
+			return nil, fmt.Errorf("planner: %s: %w", name, err)
+		}
+		m.stateBound(plan)
+		return plan, nil
+	}
+	return nil, fmt.Errorf("%w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(Names(), ", "))
+}
+
+// solveAuto returns the best plan of all planners, under the name of the one that made it.
+func solveAuto(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error) {
+	m, err := compile(p)
+	if err != nil {
+		return nil, fmt.Errorf("planner: auto: %w", err)
+	}
+	var best *plans.Plan
+	var reasons []string
+	for _, r := range registry {
+		plan, err := r.solve(ctx, m, o)
+		switch {
+		case err != nil:
+			reasons = append(reasons, fmt.Sprintf("%s: %v", r.name, err))
+		case best == nil || plan.CCTUS < best.CCTUS-tolerance(best.CCTUS):
+			best = plan
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("%w: no planner has a plan: %s", ErrInfeasible, strings.Join(reasons, "; "))
+	}
+	m.stateBound(best)
+	return best, nil
+}
+
+// tolerance is how far apart two times may be and still count as equal.
+func tolerance(us float64) float64 { return 1e-6 + 1e-9*math.Abs(us) }
+
+// infeasible builds an ErrInfeasible that names a step of the problem.
+func infeasible(step int, format string, args ...any) error {
+	return fmt.Errorf("%w: step %d: %s", ErrInfeasible, step, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,362 @@
+package planner
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"lightpath/plans/circuit"
+)
+
+// flopsPerSecond turns a time limit into an amount of search. It is well below what one
+// core does, so that the clock seldom stops a search before its budget does.
+const flopsPerSecond = 2.5e8
+
+// exactUnits is the most units for which branch and bound is tried.
+const exactUnits = 6
+
+// meter says when a search has used its share: operations first, the clock as a stop.
+type meter struct {
+	ctx      context.Context
+	t        *timing
+	limit    int64
+	deadline time.Time
+	calls    int
+	stopped  bool
+}
+
+func (b *meter) spent() bool {
+	if b.stopped || b.t.flops >= b.limit {
+		return true
+	}
+	if b.calls++; b.calls%64 == 0 {
+		b.stopped = b.ctx.Err() != nil || time.Now().After(b.deadline)
+	}
+	return b.stopped
+}
+
+// share is the part of the budget that is gone, 0..1.
+func (b *meter) share() float64 { return math.Min(1, float64(b.t.flops)/float64(b.limit)) }
+
+// search returns the best pattern found and whether it is proven that none is better;
+// nil where nothing beats the known CCT.
+func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known float64) (pattern, bool) {
+	total := int64(o.TimeLimit.Seconds() * flopsPerSecond)
+	b := &meter{ctx: ctx, t: &w.t, deadline: time.Now().Add(o.TimeLimit)}
+	bound := w.m.bound()
+	s := &searcher{w: w, meter: b, rng: rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)), bestUS: known, floor: bound.total}
+	s.suffix = bound.suffix
+
+	b.limit = total / 10
+	s.seed(seeds)
+	s.anneal(0.03)
+	if s.done() {
+		return s.best, false
+	}
+	b.limit = b.t.flops + total/3
+	if w.m.units <= exactUnits && s.exact() {
+		return s.best, w.exclude
+	}
+	for round := 0; !s.done() && b.t.flops < total && !b.stopped; round++ {
+		b.limit = min(total, b.t.flops+total/4)
+		s.restart(round)
+		s.anneal([]float64{0.02, 0.05, 0.01}[round%3])
+	}
+	return s.best, false
+}
+
+// searcher improves a pattern; best is the best one seen.
+type searcher struct {
+	w      *swot
+	meter  *meter
+	rng    *rand.Rand
+	pool   []scored // evaluated seeds, best first
+	cur    pattern
+	curUS  float64
+	best   pattern
+	bestUS float64
+	floor  float64   // proven lower bound
+	suffix []float64 // proven least time of the steps from i on
+}
+
+type scored struct {
+	u  pattern
+	us float64
+}
+
+// done reports whether the best known CCT is the proven bound.
+func (s *searcher) done() bool { return s.bestUS <= s.floor+tolerance(s.floor) }
+
+func (s *searcher) seed(seeds []pattern) {
+	for _, u := range seeds {
+		if us, ok := s.w.evaluate(u, len(u), math.Inf(1)); ok {
+			s.pool = append(s.pool, scored{u, us})
+			s.record(u, us)
+		}
+	}
+	slices.SortStableFunc(s.pool, func(a, b scored) int {
+		switch {
+		case a.us < b.us:
+			return -1
+		case a.us > b.us:
+			return 1
+		}
+		return 0
+	})
+	if len(s.pool) > 0 {
+		s.cur, s.curUS = slices.Clone(s.pool[0].u), s.pool[0].us
+	}
+}
+
+func (s *searcher) record(u pattern, us float64) {
+	if us < s.bestUS-tolerance(us) {
+		s.best, s.bestUS = slices.Clone(u), us
+	}
+}
+
+// restart goes back to the best pattern, or to one of the better seeds.
+func (s *searcher) restart(round int) {
+	if round%3 == 2 && len(s.pool) > 1 {
+		c := s.pool[1+(round/3)%min(4, len(s.pool)-1)]
+		s.cur, s.curUS = slices.Clone(c.u), c.us
+		return
+	}
+	if s.best != nil {
+		s.cur, s.curUS = slices.Clone(s.best), s.bestUS
+	}
+}
+
+// anneal walks from the current pattern until the meter's limit: a random change is
+// accepted if the new CCT is below a random threshold, so the timing program can give up
+// on a bad pattern early. The temperature falls from heat times the CCT.
+func (s *searcher) anneal(heat float64) {
+	if s.cur == nil {
+		return
+	}
+	begin := s.meter.t.flops
+	span := float64(s.meter.limit - begin)
+	next := make(pattern, len(s.cur))
+	for !s.meter.spent() && !s.done() {
+		progress := float64(s.meter.t.flops-begin) / span
+		temperature := heat * s.curUS * math.Pow(0.005, progress)
+		copy(next, s.cur)
+		if !s.mutate(next) {
+			continue
+		}
+		cutoff := s.curUS - temperature*math.Log(1-s.rng.Float64())
+		us, ok := s.w.evaluate(next, len(next), cutoff)
+		if !ok {
+			continue
+		}
+		s.cur, next = next, s.cur
+		s.curUS = us
+		s.record(s.cur, us)
+	}
+}
+
+// mutate changes a pattern at random; every step keeps a unit. It reports whether
+// anything changed.
+func (s *searcher) mutate(u pattern) bool {
+	units := s.w.m.units
+	i := s.rng.IntN(len(u))
+	a := s.rng.IntN(units)
+	bit := uint64(1) << a
+	switch k := s.rng.IntN(10); {
+	case k < 5 || units == 1: // a unit joins or leaves a step
+		u[i] ^= bit
+		return u[i] != 0
+	case k < 7: // another unit takes its place
+		other := uint64(1) << s.rng.IntN(units)
+		if u[i]&bit == 0 || u[i]&other != 0 {
+			return false
+		}
+		u[i] ^= bit | other
+		return true
+	case k < 9: // two units exchange what they do in a range of steps
+		c := s.rng.IntN(units)
+		end := len(u)
+		if k == 8 {
+			end = min(len(u), i+1+s.rng.IntN(4))
+		}
+		changed := false
+		for ; i < end; i++ {
+			if u[i]>>a&1 != u[i]>>c&1 {
+				u[i] ^= bit | 1<<c
+				changed = true
+			}
+		}
+		return changed
+	default: // a unit moves its work in one step to a neighbouring step
+		j := i + 1
+		if j == len(u) || u[i]>>a&1 == u[j]>>a&1 {
+			return false
+		}
+		u[i] ^= bit
+		u[j] ^= bit
+		return u[i] != 0 && u[j] != 0
+	}
+}
+
+// rotationSeeds are the patterns to begin with: all units on large steps, and on small
+// ones few units in turn, so that the others have time to switch.
+func (w *swot) rotationSeeds() []pattern {
+	levels := slices.Clone(w.t.work)
+	slices.Sort(levels)
+	levels = slices.Compact(levels)
+	if len(levels) > 12 {
+		thin := make([]float64, 12)
+		for i := range thin {
+			thin[i] = levels[i*(len(levels)-1)/11]
+		}
+		levels = thin
+	}
+	var seeds []pattern
+	for few := 1; few <= min(2, w.m.units); few++ {
+		for _, level := range append([]float64{-1}, levels...) {
+			seeds = append(seeds, w.rotation(level, few, true), w.rotation(level, few, false))
+		}
+	}
+	return seeds
+}
+
+// rotation uses all units in steps with more work than level, else few of them: those
+// that hold the page already, then those idle for longest. With keep, units that hold the
+// page of a large step stay the only ones for it when no other is free of work before.
+func (w *swot) rotation(level float64, few int, reuse bool) pattern {
+	units := w.m.units
+	u := make(pattern, len(w.page))
+	holds := make([]int, units) // page of each unit's last use
+	last := make([]int, units)
+	for j := range holds {
+		holds[j], last[j] = -1, j-units
+	}
+	for i, q := range w.page {
+		count := few
+		if w.t.work[i] > level {
+			count = units
+		}
+		for ; count > 0; count-- {
+			pick := -1
+			for j := range holds {
+				if u[i]>>j&1 != 0 {
+					continue
+				}
+				if pick < 0 || prefer(reuse && holds[j] == q, reuse && holds[pick] == q, last[j], last[pick]) {
+					pick = j
+				}
+			}
+			u[i] |= 1 << pick
+		}
+		for j := range holds {
+			if u[i]>>j&1 != 0 {
+				holds[j], last[j] = q, i
+			}
+		}
+	}
+	return u
+}
+
+// prefer reports whether a unit that holds the page or was used longer ago comes first.
+func prefer(holdsA, holdsB bool, lastA, lastB int) bool {
+	if holdsA != holdsB {
+		return holdsA
+	}
+	return lastA < lastB
+}
+
+// exact is branch and bound over the steps in order. A prefix is timed on its own, which
+// bounds it from below, and what follows costs at least its proven suffix. It reports
+// whether the tree was closed within the meter's limit.
+func (s *searcher) exact() bool {
+	b := &brancher{s: s, u: make(pattern, len(s.w.page))}
+	b.class = make([]int, (len(b.u)+1)*s.w.m.units)
+	b.initialClasses()
+	return b.branch(0)
+}
+
+type brancher struct {
+	s     *searcher
+	u     pattern
+	class []int // [step][unit]: units of a class have had the same past
+}
+
+// initialClasses puts units with equal circuits into one class.
+func (b *brancher) initialClasses() {
+	w := b.s.w
+	for j := 0; j < w.m.units; j++ {
+		b.class[j] = j
+		for i := 0; i < j; i++ {
+			if w.holds == nil || sameMaps(w.m.initial[i], w.m.initial[j]) {
+				b.class[j] = b.class[i]
+				break
+			}
+		}
+	}
+}
+
+func (b *brancher) branch(i int) bool {
+	s := b.s
+	if s.meter.spent() {
+		return false
+	}
+	if i == len(b.u) {
+		return true // recorded when its last step was timed
+	}
+	units := s.w.m.units
+	for mask := uint64(1)<<units - 1; mask > 0; mask-- {
+		if !b.refine(i, mask) {
+			continue
+		}
+		b.u[i] = mask
+		cutoff := s.bestUS - tolerance(s.bestUS)
+		us, ok := s.w.evaluate(b.u, i+1, cutoff-s.suffix[i+1])
+		if !ok {
+			if us < cutoff-s.suffix[i+1] {
+				return false // the timing gave up: nothing is proven
+			}
+			continue
+		}
+		if i+1 == len(b.u) {
+			s.record(b.u, us)
+			continue
+		}
+		if !b.branch(i + 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// refine computes the classes after step i with the given units in it, and reports false
+// where a permutation of equal units has been tried instead.
+func (b *brancher) refine(i int, mask uint64) bool {
+	units := b.s.w.m.units
+	now, then := b.class[i*units:(i+1)*units], b.class[(i+1)*units:(i+2)*units]
+	for j := range then {
+		then[j] = j
+		for k := 0; k < j; k++ {
+			if now[k] != now[j] {
+				continue
+			}
+			if mask>>j&1 != 0 && mask>>k&1 == 0 {
+				return false // of equal units the first ones work
+			}
+			if mask>>j&1 == mask>>k&1 {
+				then[j] = then[k]
+				break
+			}
+		}
+	}
+	return true
+}
+
+func sameMaps(a, b []circuit.Permutation) bool {
+	for j := range a {
+		if !a[j].Equal(b[j]) {
+			return false
+		}
+	}
+	return true
+}

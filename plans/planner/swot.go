@@ -1,0 +1,429 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// solveSWOT divides every step unevenly over the planes and hides reconfigurations behind
+// the other planes' transfers (SWOT, Section 3). What is searched is the pattern: which
+// unit of planes works in which step; the best timing of a pattern is a linear program.
+// It never forwards, and never returns anything worse than static (without forwarding)
+// or perstep.
+func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
+	for i := range m.steps {
+		if st := &m.steps[i]; st.page < 0 {
+			return nil, infeasible(st.index, "%s", st.reason)
+		}
+	}
+	best, err := solvePerStep(ctx, m, o)
+	if err != nil {
+		return nil, err
+	}
+	best.Planner = "swot"
+	if len(m.steps) == 0 {
+		return best, nil
+	}
+	w := newSwot(m)
+	seeds := w.rotationSeeds()
+	direct := *m.p
+	direct.Forwarding = false
+	if dm, err := compile(&direct); err == nil {
+		if static, err := solveStatic(ctx, dm, o); err == nil {
+			if u := w.staticSeed(static.Initial); u != nil {
+				seeds = append(seeds, u)
+			}
+			if static.Planner = "swot"; static.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+				best = static
+			}
+		}
+	}
+	pattern, proven := w.search(ctx, o, seeds, best.CCTUS)
+	if pattern != nil {
+		if plan := w.emit(pattern); plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+			best = plan
+		}
+	}
+	if proven {
+		w.stateOptimum(best)
+	}
+	return best, nil
+}
+
+// staticSeed is the pattern of a plan that keeps its circuits.
+func (w *swot) staticSeed(maps []circuit.Permutation) pattern {
+	u := make(pattern, len(w.page))
+	k := w.m.unitPlanes
+	for i := range u {
+		for unit := 0; unit < w.m.units; unit++ {
+			if holdsPage(maps[unit*k:(unit+1)*k], w.m.pages[w.page[i]].maps) {
+				u[i] |= 1 << unit
+			}
+		}
+		if u[i] == 0 {
+			return nil
+		}
+	}
+	return u
+}
+
+// pattern says, per step, which units work in it (bit u: unit u).
+type pattern []uint64
+
+// swot evaluates patterns. For one goroutine.
+type swot struct {
+	m        *model
+	t        timing
+	page     []int // per step
+	joins    [][]bool
+	exclude  bool            // no two pages fit on one unit
+	holds    [][]bool        // [unit][page]: the given initial circuits serve it; nil: free
+	planes   []int           // per step: planes of a unit set to its page that serve it
+	costs    map[int]float64 // switch cost by from*pages+to, where it depends on them
+	segments []int           // scratch: pages of the setting being extended
+}
+
+func newSwot(m *model) *swot {
+	w := &swot{m: m, costs: map[int]float64{}}
+	w.t.units = m.units
+	w.t.o = m.direct
+	for i := range m.steps {
+		st := &m.steps[i]
+		k := servers(m.pages[st.page].maps, st.pattern)
+		w.page = append(w.page, st.page)
+		w.planes = append(w.planes, k)
+		w.t.work = append(w.t.work, m.usPerByte*st.bytes/float64(k))
+	}
+	w.t.useAt = make([]int32, len(m.steps)*m.units)
+	w.compileJoins()
+	for u := range m.initial {
+		holds := make([]bool, len(m.pages))
+		for q := range m.pages {
+			holds[q] = holdsPage(m.initial[u], m.pages[q].maps)
+		}
+		w.holds = append(w.holds, holds)
+	}
+	return w
+}
+
+// compileJoins finds the pages that fit on one unit together. Where a switch costs by the
+// circuits that change, pages are kept apart, so that its cost depends on two pages only.
+func (w *swot) compileJoins() {
+	n := len(w.m.pages)
+	w.joins = make([][]bool, n)
+	w.exclude = true
+	for p := range w.joins {
+		w.joins[p] = make([]bool, n)
+		w.joins[p][p] = true
+	}
+	if n > maxCandidates || w.m.p.ReconfigPerPort > 0 {
+		w.exclude = w.m.p.ReconfigPerPort == 0 && w.fullPages()
+		return
+	}
+	for p := 0; p < n; p++ {
+		for q := p + 1; q < n; q++ {
+			if _, ok := union(w.m.pages[p].maps, w.m.pages[q].maps); ok {
+				w.joins[p][q], w.joins[q][p], w.exclude = true, true, false
+			}
+		}
+	}
+}
+
+// fullPages reports whether every page uses every port: then no two fit on one unit.
+func (w *swot) fullPages() bool {
+	for _, q := range w.m.pages {
+		if slices.Contains(q.maps[0], circuit.Dark) {
+			return false
+		}
+	}
+	return true
+}
+
+// holdsPage reports whether a unit's circuits serve everything that maps serve.
+func holdsPage(current, maps []circuit.Permutation) bool {
+	if len(maps) == 1 {
+		return current[0].Covers(maps[0])
+	}
+	return current[0].Covers(maps[0]) && current[1].Covers(maps[1]) ||
+		current[0].Covers(maps[1]) && current[1].Covers(maps[0])
+}
+
+// initialPage is the state of a unit that still has its given initial circuits, freePage
+// that of one whose first setting is free.
+const (
+	initialPage = -1
+	freePage    = -2
+)
+
+// unitState walks a unit through the steps it works in.
+type unitState struct {
+	pages []int // the setting is the union of these
+	start int   // initialPage or freePage before the first setting
+}
+
+// next brings the unit to a setting that serves q, and reports whether it has to switch.
+func (w *swot) next(s *unitState, unit, q int) bool {
+	if len(s.pages) == 0 {
+		if s.start == initialPage && w.holds[unit][q] {
+			return false
+		}
+		s.pages = append(s.pages, q)
+		return s.start == initialPage
+	}
+	for _, p := range s.pages {
+		if !w.joins[p][q] {
+			s.pages = append(s.pages[:0], q)
+			return true
+		}
+	}
+	if !slices.Contains(s.pages, q) {
+		s.pages = append(s.pages, q)
+	}
+	return false
+}
+
+func (w *swot) startState() int {
+	if w.holds != nil {
+		return initialPage
+	}
+	return freePage
+}
+
+// switchCost is the time unit needs to leave page from (or initialPage) for page to.
+func (w *swot) switchCost(unit, from, to int) float64 {
+	p := w.m.p
+	if p.ReconfigPerPort == 0 {
+		return p.ReconfigUS
+	}
+	key := (unit*len(w.m.pages)+to)*(len(w.m.pages)+1) + from + 1
+	if from != initialPage {
+		key = to*(len(w.m.pages)+1) + from + 1 + w.m.units*len(w.m.pages)*(len(w.m.pages)+1)
+	}
+	if c, ok := w.costs[key]; ok {
+		return c
+	}
+	before := w.m.pages[max(from, 0)].maps
+	if from == initialPage {
+		before = w.m.initial[unit]
+	}
+	cost := 0.0
+	for j, c := range w.m.pages[to].maps {
+		cost = math.Max(cost, plans.ReconfigUS(p, before[j].Changes(c)))
+	}
+	w.costs[key] = cost
+	return cost
+}
+
+// load describes the first steps of a pattern to the timing program.
+func (w *swot) load(u pattern, steps int) {
+	t := &w.t
+	t.uses, t.switches = t.uses[:0], t.switches[:0]
+	for i := range t.useAt[:steps*t.units] {
+		t.useAt[i] = -1
+	}
+	for unit := 0; unit < t.units; unit++ {
+		state := unitState{pages: w.segments[:0], start: w.startState()}
+		last, bit := -1, uint64(1)<<unit
+		from := state.start
+		for i := 0; i < steps; i++ {
+			if u[i]&bit == 0 {
+				continue
+			}
+			k := use{step: i, unit: unit, before: -1, after: -1}
+			q := w.page[i]
+			if w.next(&state, unit, q) {
+				k.before = len(t.switches)
+				if last >= 0 {
+					t.uses[t.useAt[last*t.units+unit]].after = k.before
+				}
+				t.switches = append(t.switches, swap{unit, last, i, w.switchCost(unit, from, q)})
+			}
+			if len(state.pages) > 0 {
+				from = state.pages[0]
+			}
+			t.useAt[i*t.units+unit] = int32(len(t.uses))
+			t.uses = append(t.uses, k)
+			last = i
+		}
+		w.segments = state.pages[:0]
+	}
+}
+
+// evaluate returns the least CCT of a pattern (of its first steps), or false once that is
+// known to be at least cutoff.
+func (w *swot) evaluate(u pattern, steps int, cutoff float64) (float64, bool) {
+	w.load(u, steps)
+	return w.t.solve(steps, cutoff)
+}
+
+// emit writes the plan of a pattern at its best timing. Uses that the timing leaves
+// without bytes are dropped.
+func (w *swot) emit(u pattern) *plans.Plan {
+	for {
+		w.load(u, len(u))
+		us, ok := w.t.solve(len(u), math.Inf(1))
+		if !ok {
+			return w.write(u, nil)
+		}
+		share := make([]float64, len(w.t.uses))
+		lean := slices.Clone(u)
+		for k := range share {
+			share[k] = math.Max(0, w.t.share(k)-w.t.o)
+			if use := w.t.uses[k]; share[k] <= timingEps {
+				lean[use.step] &^= 1 << use.unit
+			}
+		}
+		plan := w.write(u, share)
+		if slices.Equal(lean, u) || slices.Contains(lean, 0) {
+			return plan
+		}
+		if leanUS, ok := w.evaluate(lean, len(lean), us+tolerance(us)); !ok || leanUS > us {
+			return plan
+		}
+		u = lean
+	}
+}
+
+// write turns a pattern and the time that each use transmits into a plan, everything as
+// early as possible; share nil divides evenly.
+func (w *swot) write(u pattern, share []float64) *plans.Plan {
+	m, t := w.m, &w.t
+	settings := w.settings(u)
+	free := make([]circuit.Permutation, 0, m.p.Planes)
+	for unit := range settings {
+		if len(settings[unit]) > 0 {
+			free = append(free, settings[unit][0].maps...)
+		} else {
+			free = append(free, m.pages[w.page[0]].maps...)
+		}
+	}
+	line := newTimeline(m, m.startMaps(free))
+	shares := make([]float64, m.units)
+	for i := range u {
+		st := &m.steps[i]
+		total := 0.0
+		for unit := range shares {
+			shares[unit] = 0
+			if k := t.useAt[i*t.units+unit]; k >= 0 {
+				shares[unit] = 1
+				if share != nil {
+					shares[unit] = share[k]
+				}
+				total += shares[unit]
+			}
+		}
+		rest := st.bytes
+		for unit, x := range shares {
+			if t.useAt[i*t.units+unit] < 0 {
+				continue
+			}
+			if s := settings[unit]; len(s) > 0 && s[0].step <= i {
+				if s[0].switches {
+					line.reconfigure(unit, s[0].maps)
+				}
+				settings[unit] = s[1:]
+			}
+			bytes := st.bytes / float64(w.planes[i]) * x / total
+			w.writeUse(line, st, unit, w.planes[i], bytes, &rest)
+		}
+		line.closeStep()
+	}
+	return line.finish("swot")
+}
+
+// writeUse transmits bytes on each of the unit's planes that serve the step.
+func (w *swot) writeUse(line *timeline, st *step, unit, planes int, bytes float64, rest *float64) {
+	m := w.m
+	for j := unit * m.unitPlanes; j < (unit+1)*m.unitPlanes && planes > 0; j++ {
+		if !line.current[j].Covers(st.pattern) {
+			continue
+		}
+		planes--
+		b := math.Min(bytes, *rest)
+		if b <= 0 {
+			continue
+		}
+		*rest -= b
+		if *rest < 1e-9*st.bytes { // rounding: nothing is left for the others
+			b, *rest = b+*rest, 0
+		}
+		line.transmit(j, st, b, 1, 1)
+	}
+}
+
+// setting is what a unit is set to from step on.
+type setting struct {
+	step     int
+	switches bool // false: it begins like this
+	maps     []circuit.Permutation
+}
+
+// settings lists what every unit of a pattern is set to.
+func (w *swot) settings(u pattern) [][]setting {
+	out := make([][]setting, w.m.units)
+	for unit := range out {
+		state := unitState{start: w.startState()}
+		for i := range u {
+			if u[i]&(1<<unit) == 0 {
+				continue
+			}
+			q := w.page[i]
+			before := len(state.pages)
+			switched := w.next(&state, unit, q)
+			switch {
+			case switched || before == 0 && len(state.pages) > 0:
+				out[unit] = append(out[unit], setting{i, switched, w.m.pages[q].maps})
+			case len(state.pages) > before:
+				at := &out[unit][len(out[unit])-1]
+				at.maps, _ = union(at.maps, w.m.pages[q].maps)
+			}
+		}
+	}
+	return out
+}
+
+// stateOptimum records that branch and bound has closed: the plan's CCT is the least of
+// all SWOT plans. That is a bound of the problem where some rank sees the whole structure.
+func (w *swot) stateOptimum(plan *plans.Plan) {
+	rank, ok := w.witness()
+	if !ok {
+		return
+	}
+	plan.LowerBoundUS = plan.CCTUS
+	plan.BoundProof = fmt.Sprintf("optimal: branch and bound over every assignment of planes to steps, each timed by an exact linear program; every plan, seen from rank %d, is one of these", rank)
+}
+
+// witness finds a rank whose destinations tell all pages apart. What such a rank does in
+// any plan, circuits of other ranks set aside, is a SWOT plan: so the SWOT optimum
+// is then a bound of all plans that do not forward.
+func (w *swot) witness() (int, bool) {
+	p := w.m.p
+	if p.Forwarding || !w.exclude || p.ReconfigPerPort > 0 || p.Circuits == plans.Interleaved {
+		return 0, false
+	}
+next:
+	for r := 0; r < p.Ranks; r++ {
+		seen := map[int]bool{}
+		for _, q := range w.m.pages {
+			d := q.maps[0][r]
+			if d == circuit.Dark || seen[d] {
+				continue next
+			}
+			seen[d] = true
+		}
+		for j := range w.m.initial {
+			for q := range w.m.pages {
+				if (p.Initial[j][r] == w.m.pages[q].maps[0][r]) != w.holds[j][q] {
+					continue next
+				}
+			}
+		}
+		return r, true
+	}
+	return 0, false
+}
