@@ -30,15 +30,23 @@ const (
 	Reconfigure
 )
 
+// Messages marks, in Segment.Buf, a buffer of a point-to-point program: one of the call's
+// messages (see [BuildP2P]) instead of one of the three buffers of a collective.
+const Messages = schedule.NumBuffers
+
 // Segment is a run of bytes of one of the rank's buffers.
 type Segment struct {
 	Buf schedule.Buffer
+	Msg int32 // index of the message where Buf is Messages, else 0
 	Off int64
 	Len int64
 }
 
-// OpID indexes Program.Ops.
+// OpID indexes Program.Ops. Dependencies point from higher to lower numbers.
 type OpID int32
+
+// None is the absent operation.
+const None OpID = -1
 
 // Op is one operation of a rank. Value type; Deps and segments are shared, read-only.
 type Op struct {
@@ -60,21 +68,39 @@ type Op struct {
 	Deps []OpID
 	// Epoch is relative to the plane's epoch at the start of the program: for Send and
 	// Forward the epoch at which the circuit leaving this rank was made, for Recv* that of
-	// the circuit entering it. Frames carry base + Epoch.
+	// the circuit entering it. Frames carry base + Epoch. For Reconfigure it is the epoch
+	// that ends; the plane's next is Epoch + 1.
 	Epoch uint32
 	// Config is the index of the target in Configs[Plane] (Reconfigure).
 	Config int32
 	// Moves is set on a Reconfigure whose circuit leaving this rank changes: the rank must
-	// drain and take part in the barrier. Otherwise it is bookkeeping only.
+	// drain and take part in the barrier. Otherwise it only separates the entries before
+	// it from those after: were a send of the new map to overtake a forward of the old one
+	// on a circuit that both maps have, the next forwarder could neither pass it on nor
+	// reach what it still owes the old map.
 	Moves bool
 }
 
 // Lane is the order of one plane on one rank. TX entries start in order: sends one after
 // another per destination, forwards in the background; a Reconfigure waits for every
-// earlier TX entry to be complete and drained. RX entries complete in order per source.
+// earlier TX entry to be complete and, where it Moves, drained. RX entries complete in
+// order per source.
 type Lane struct {
 	TX []OpID
 	RX []OpID
+
+	// Derived from TX and RX, for an executor that looks only at what can run now.
+
+	Stages  []Stage // TX cut after each Reconfigure
+	Sources []OpID  // first RX operation of each source; the rest follow by Program.Next
+}
+
+// Stage is a stretch of a lane's TX without a reconfiguration inside.
+type Stage struct {
+	Sends    []OpID // first Send to each destination; the rest follow by Program.Next
+	Forwards []OpID // first Forward of each flow; the rest follow by Program.Next
+	Ops      int32  // Sends and Forwards in all
+	Reconf   OpID   // the Reconfigure that ends the stage, or None for the last
 }
 
 // Program is what one rank runs for one call shape. Immutable after lowering and safe for
@@ -93,4 +119,27 @@ type Program struct {
 	// Signature identifies the call shape (collective, count, type, root, algorithm, plan):
 	// ranks whose signatures differ have made different calls. Carried by every frame.
 	Signature uint32
+	// P2P is set on point-to-point programs: Step numbers the messages of a pair, and
+	// ranks agree on nothing but what each pair of them exchanges.
+	P2P bool
+	// Extent is how far the operations reach into each buffer, in bytes.
+	Extent [schedule.NumBuffers]int64
+	// MsgBytes are the sizes of the messages of a point-to-point program: all sends, then
+	// all receives. Sends and Receives count those exchanged with each rank.
+	MsgBytes        []int64
+	Sends, Receives []int32
+
+	// Derived from Ops and Lanes.
+
+	Next      []OpID  // next operation of the same chain of a Stage or of Sources, or None
+	NumDeps   []int32 // len(Ops[i].Deps)
+	succStart []int32
+	succ      []OpID
+	scratch   indexScratch
+	segments  []Segment // backing of the segments of a point-to-point program
+}
+
+// Successors returns the operations that depend on id. Read-only.
+func (p *Program) Successors(id OpID) []OpID {
+	return p.succ[p.succStart[id]:p.succStart[id+1]]
 }

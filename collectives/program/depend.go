@@ -1,0 +1,195 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+
+	"lightpath/collectives/schedule"
+)
+
+// memory is the place of a byte: buffers that an in-place call lays over each other share
+// a space.
+type memory struct {
+	space int
+	off   int64
+}
+
+// at returns where a segment lies.
+func (l *lowering) at(g Segment) memory {
+	if g.Buf == schedule.Scratch {
+		return memory{space: 2, off: g.Off}
+	}
+	in, out, over := l.s.InPlace(l.me)
+	if !l.args.InPlace || !over {
+		return memory{space: int(g.Buf), off: g.Off}
+	}
+	block := l.args.Count * l.args.ElemSize
+	if g.Buf == schedule.Output {
+		return memory{off: g.Off + int64(in-out)*block}
+	}
+	return memory{off: g.Off}
+}
+
+func (l *lowering) sameMemory(a, b Segment) bool { return l.at(a) == l.at(b) && a.Len == b.Len }
+
+// depend fills in Deps: an operation follows every earlier one that writes what it reads,
+// reads what it writes or writes what it writes. All boundaries are known beforehand, so
+// memory is cut at each of them into cells that operations cover whole: the last writer
+// of a cell and its readers since then are all there is to remember.
+func (l *lowering) depend() error {
+	t := tracker{l: l}
+	t.cut()
+	for id := range l.p.Ops {
+		if err := t.visit(OpID(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type tracker struct {
+	l       *lowering
+	bounds  [3][]int64 // per space, ascending
+	cells   [3][]cell
+	readers []reader // arena of the cells' lists
+	deps    []OpID
+}
+
+type cell struct {
+	writer  OpID
+	readers int32 // head of a list in tracker.readers, -1 for none
+}
+
+type reader struct {
+	op   OpID
+	next int32
+}
+
+func (t *tracker) cut() {
+	for i := range t.l.p.Ops {
+		op := &t.l.p.Ops[i]
+		for _, list := range [2][]Segment{op.Src, op.Dst} {
+			for _, g := range list {
+				m := t.l.at(g)
+				t.bounds[m.space] = append(t.bounds[m.space], m.off, m.off+g.Len)
+			}
+		}
+	}
+	for s := range t.bounds {
+		slices.Sort(t.bounds[s])
+		t.bounds[s] = slices.Compact(t.bounds[s])
+		t.cells[s] = make([]cell, len(t.bounds[s]))
+		for i := range t.cells[s] {
+			t.cells[s][i] = cell{writer: None, readers: -1}
+		}
+	}
+}
+
+// covers returns the cells of a segment.
+func (t *tracker) covers(g Segment) []cell {
+	m := t.l.at(g)
+	lo, _ := slices.BinarySearch(t.bounds[m.space], m.off)
+	hi, _ := slices.BinarySearch(t.bounds[m.space], m.off+g.Len)
+	return t.cells[m.space][lo:hi]
+}
+
+func (t *tracker) visit(id OpID) error {
+	op := &t.l.p.Ops[id]
+	t.deps = t.deps[:0]
+	combines := op.Kind == RecvReduce || op.Kind == LocalReduce
+	for _, g := range op.Src {
+		if err := t.checkRead(id, g); err != nil {
+			return err
+		}
+		t.read(id, g)
+	}
+	for _, g := range op.Dst {
+		if err := t.write(id, g, combines); err != nil {
+			return err
+		}
+	}
+	slices.Sort(t.deps)
+	t.deps = slices.Compact(t.deps)
+	t.deps = t.reduce(t.deps)
+	op.Deps = slices.Clone(t.deps)
+	return nil
+}
+
+// checkRead refuses what cannot be ordered: a scaled Input is in Output or Scratch, so
+// nothing but a load may read it, and no transfer may read what another of its step wrote.
+func (t *tracker) checkRead(id OpID, g Segment) error {
+	op := &t.l.p.Ops[id]
+	if t.l.args.Scale && g.Buf == schedule.Input && !op.Scale {
+		return fmt.Errorf("program: step %d reads an unscaled input: %w", op.Step, ErrUnsupported)
+	}
+	for _, c := range t.covers(g) {
+		if c.writer != None && t.l.phase[c.writer] == t.l.phase[id] {
+			return fmt.Errorf("program: step %d reads what it writes: %w", op.Step, ErrSchedule)
+		}
+	}
+	return nil
+}
+
+func (t *tracker) read(id OpID, g Segment) {
+	cells := t.covers(g)
+	for i := range cells {
+		c := &cells[i]
+		if c.writer != None {
+			t.deps = append(t.deps, c.writer)
+		}
+		t.readers = append(t.readers, reader{op: id, next: c.readers})
+		c.readers = int32(len(t.readers) - 1)
+	}
+}
+
+// write takes over the cells of g. Readers since the last write follow that write, so it
+// is enough to follow them; where there are none, the write itself is followed.
+func (t *tracker) write(id OpID, g Segment, combines bool) error {
+	cells := t.covers(g)
+	op := &t.l.p.Ops[id]
+	for i := range cells {
+		c := &cells[i]
+		if c.writer != None && (combines || c.readers < 0) {
+			t.deps = append(t.deps, c.writer)
+		}
+		for r := c.readers; r >= 0; r = t.readers[r].next {
+			by := t.readers[r].op
+			if by == id {
+				continue
+			}
+			// Waiting for a send of the same step could hang: the peer may be waiting for
+			// this rank in the same way, with both directions full.
+			if op.Kind != Copy && op.Kind != LocalReduce &&
+				t.l.phase[by] == t.l.phase[id] && t.l.p.Ops[by].Kind == Send {
+				return fmt.Errorf("program: step %d receives over what it sends: %w", op.Step, ErrSchedule)
+			}
+			t.deps = append(t.deps, by)
+		}
+		c.writer, c.readers = id, -1
+	}
+	return nil
+}
+
+// maxReduce bounds the work of reduce, which is quadratic.
+const maxReduce = 64
+
+// reduce drops dependencies that another one implies directly.
+func (t *tracker) reduce(deps []OpID) []OpID {
+	if len(deps) < 2 || len(deps) > maxReduce {
+		return deps
+	}
+	keep := deps[:0]
+	for i, d := range deps {
+		implied := false
+		for _, later := range deps[i+1:] {
+			if _, ok := slices.BinarySearch(t.l.p.Ops[later].Deps, d); ok {
+				implied = true
+				break
+			}
+		}
+		if !implied {
+			keep = append(keep, d)
+		}
+	}
+	return keep
+}

@@ -1,0 +1,252 @@
+package program
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans/circuit"
+)
+
+// flow is what one rank sends another in one step: its moves, concatenated in order.
+type flow struct {
+	src, dst int
+	moves    []schedule.Move
+	elems    int64
+}
+
+// carried is a piece of a flow that concerns this rank: as source, destination or as a
+// forwarder between them.
+type carried struct {
+	f     *flow
+	index int // of the flow in its step
+	piece
+}
+
+// flows groups the transfers of a step by flow, in order of first appearance, and returns
+// this rank's transfers to itself apart.
+func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move, err error) {
+	byEnds := make(map[[2]int]*flow)
+	for _, m := range st.Transfers {
+		if m.Src < 0 || m.Src >= l.s.Ranks || m.Dst < 0 || m.Dst >= l.s.Ranks {
+			return nil, nil, fmt.Errorf("move from rank %d to %d: %w", m.Src, m.Dst, ErrSchedule)
+		}
+		if m.Src == m.Dst {
+			if m.Src == l.me {
+				own = append(own, m)
+			}
+			continue
+		}
+		src, _, err := l.ends(m)
+		if err != nil {
+			return nil, nil, err
+		}
+		key := [2]int{m.Src, m.Dst}
+		f := byEnds[key]
+		if f == nil {
+			f = &flow{src: m.Src, dst: m.Dst}
+			byEnds[key] = f
+			flows = append(flows, f)
+		}
+		f.moves = append(f.moves, m)
+		f.elems += src.Len / l.args.ElemSize
+	}
+	return flows, own, nil
+}
+
+// ends returns the bytes that a move reads and writes.
+func (l *lowering) ends(m schedule.Move) (src, dst Segment, err error) {
+	if m.Count < 1 {
+		return src, dst, fmt.Errorf("program: move of %d chunks: %w", m.Count, ErrSchedule)
+	}
+	if src, err = l.segment(m.From, m.Count); err != nil {
+		return src, dst, err
+	}
+	if dst, err = l.segment(m.To, m.Count); err != nil {
+		return src, dst, err
+	}
+	if src.Len != dst.Len {
+		return src, dst, fmt.Errorf("program: move of %d bytes into %d: %w", src.Len, dst.Len, ErrSchedule)
+	}
+	return src, dst, nil
+}
+
+func (l *lowering) segment(ref schedule.Ref, chunks int) (Segment, error) {
+	if ref.Buf >= schedule.NumBuffers || ref.Chunk < 0 || ref.Chunk+chunks > l.s.Blocks[ref.Buf]*l.s.Sub {
+		return Segment{}, fmt.Errorf("program: chunks %d..%d of buffer %d: %w",
+			ref.Chunk, ref.Chunk+chunks, ref.Buf, ErrSchedule)
+	}
+	lo, _ := l.s.ChunkRange(ref.Chunk, l.args.Count)
+	_, hi := l.s.ChunkRange(ref.Chunk+chunks-1, l.args.Count)
+	e := l.args.ElemSize
+	return Segment{Buf: ref.Buf, Off: lo * e, Len: (hi - lo) * e}, nil
+}
+
+// place cuts the flows of a step and returns the pieces that concern this rank in the
+// order of their planes' timelines.
+func (l *lowering) place(flows []*flow, step int) ([]carried, error) {
+	var out []carried
+	var pieces []piece
+	for i, f := range flows {
+		if f.elems == 0 {
+			continue
+		}
+		if l.tl == nil && f.src != l.me && f.dst != l.me {
+			continue
+		}
+		var err error
+		if pieces, err = l.split.cut(f, step, pieces[:0]); err != nil {
+			return nil, fmt.Errorf("flow %d->%d: %w", f.src, f.dst, err)
+		}
+		for _, p := range pieces {
+			if p.lo < p.hi {
+				out = append(out, carried{f: f, index: i, piece: p})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b carried) int {
+		return cmp.Or(cmp.Compare(a.plane, b.plane), cmp.Compare(a.entry, b.entry), cmp.Compare(a.index, b.index))
+	})
+	return out, nil
+}
+
+// transmit adds this rank's part in moving c along its route, short of receiving it.
+func (l *lowering) transmit(c carried, step int) error {
+	if l.tl == nil {
+		if c.f.src == l.me {
+			l.send(c, step, 0)
+		}
+		return nil
+	}
+	tp := &l.tl.planes[c.plane]
+	config := tp.entries[c.entry].config
+	on, err := onRoute(tp.maps[config], c.f.src, c.f.dst, l.me)
+	if err != nil {
+		return fmt.Errorf("plane %d: %w", c.plane, err)
+	}
+	if !on || c.f.dst == l.me {
+		return nil
+	}
+	l.reconfigure(c.plane, config)
+	epoch := tp.made[config][l.me]
+	if c.f.src == l.me {
+		l.send(c, step, epoch)
+		return nil
+	}
+	e := l.args.ElemSize
+	id := l.add(Op{
+		Kind: Forward, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.src), FlowDst: int32(c.f.dst),
+		Base: c.lo * e, Bytes: (c.hi - c.lo) * e, Epoch: epoch,
+	})
+	lane := &l.p.Lanes[c.plane]
+	lane.TX = append(lane.TX, id)
+	return nil
+}
+
+// send adds the sends of a piece, one for each run of moves of one kind.
+func (l *lowering) send(c carried, step int, epoch uint32) {
+	lane := &l.p.Lanes[c.plane]
+	l.runs(c, func(r run) {
+		lane.TX = append(lane.TX, l.add(Op{
+			Kind: Send, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.dst), FlowDst: int32(c.f.dst),
+			Base: r.base, Bytes: r.bytes, Src: r.src, Epoch: epoch,
+		}))
+	})
+}
+
+func (l *lowering) receive(c carried, step int) {
+	var epoch uint32
+	if l.tl != nil {
+		tp := &l.tl.planes[c.plane]
+		config := tp.entries[c.entry].config
+		if last := tp.maps[config].Inverse()[l.me]; last != circuit.Dark {
+			epoch = tp.made[config][last]
+		}
+	}
+	lane := &l.p.Lanes[c.plane]
+	l.runs(c, func(r run) {
+		op := Op{
+			Kind: Recv, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.src), FlowDst: int32(l.me),
+			Base: r.base, Bytes: r.bytes, Dst: r.dst, Epoch: epoch,
+		}
+		if r.reduce {
+			op.Kind = RecvReduce
+		}
+		lane.RX = append(lane.RX, l.add(op))
+	})
+}
+
+// reconfigure brings a lane's TX to map config.
+func (l *lowering) reconfigure(plane, config int) {
+	tp := &l.tl.planes[plane]
+	lane := &l.p.Lanes[plane]
+	for l.config[plane] < config {
+		from := l.config[plane]
+		l.config[plane]++
+		lane.TX = append(lane.TX, l.add(Op{
+			Kind: Reconfigure, Plane: int16(plane), Peer: int32(l.me), FlowDst: int32(l.me),
+			Epoch: uint32(from), Config: int32(from + 1),
+			Moves: tp.maps[from][l.me] != tp.maps[from+1][l.me],
+		}))
+	}
+}
+
+// run is a stretch of a piece whose moves are all copies or all reductions. Both ends cut
+// there, so that a frame never holds bytes of two operations.
+type run struct {
+	reduce      bool
+	base, bytes int64
+	src, dst    []Segment
+}
+
+func (l *lowering) runs(c carried, emit func(run)) {
+	e := l.args.ElemSize
+	lo, hi := c.lo*e, c.hi*e
+	cur := run{base: lo}
+	at := int64(0)
+	for _, m := range c.f.moves {
+		src, dst, _ := l.ends(m) // checked by flows
+		from, to := max(lo, at), min(hi, at+src.Len)
+		if from < to {
+			if cur.bytes > 0 && cur.reduce != m.Reduce {
+				emit(cur)
+				cur = run{base: from}
+			}
+			cur.reduce = m.Reduce
+			cur.bytes += to - from
+			cur.src = extend(cur.src, Segment{Buf: src.Buf, Off: src.Off + from - at, Len: to - from})
+			cur.dst = extend(cur.dst, Segment{Buf: dst.Buf, Off: dst.Off + from - at, Len: to - from})
+		}
+		at += src.Len
+	}
+	if cur.bytes > 0 {
+		emit(cur)
+	}
+}
+
+// extend appends g, or lengthens the last segment where g continues it.
+func extend(list []Segment, g Segment) []Segment {
+	if n := len(list); n > 0 && list[n-1].Buf == g.Buf && list[n-1].Off+list[n-1].Len == g.Off {
+		list[n-1].Len += g.Len
+		return list
+	}
+	return append(list, g)
+}
+
+// onRoute reports whether rank me is the source of, the destination of or a forwarder on
+// the route src -> dst of a map.
+func onRoute(m circuit.Permutation, src, dst, me int) (bool, error) {
+	on := src == me
+	at := src
+	for range m {
+		if at = m[at]; at == circuit.Dark {
+			break
+		}
+		on = on || at == me
+		if at == dst {
+			return on, nil
+		}
+	}
+	return false, fmt.Errorf("no route %d->%d: %w", src, dst, ErrPlan)
+}

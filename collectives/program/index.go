@@ -1,0 +1,151 @@
+package program
+
+// indexScratch is what index needs only while it runs; kept so that a reused program is
+// indexed without allocating.
+type indexScratch struct {
+	last  []OpID // per rank, the last operation of its chain in the current stage
+	ids   []OpID // backing of Stage.Sends, Stage.Forwards and Lane.Sources
+	heads []OpID
+}
+
+// index derives what the executor walks: chains, stages, dependency counts and
+// successors. It reuses whatever an earlier use of p left behind.
+func (p *Program) index() {
+	n := len(p.Ops)
+	p.Next = resize(p.Next, n)
+	p.NumDeps = resize(p.NumDeps, n)
+	for i := range p.Next {
+		p.Next[i] = None
+	}
+	p.indexSuccessors()
+	p.scratch.last = resize(p.scratch.last, p.Ranks)
+	p.scratch.ids = p.scratch.ids[:0]
+	for l := range p.Lanes {
+		p.indexTX(&p.Lanes[l])
+		p.indexRX(&p.Lanes[l])
+	}
+}
+
+func (p *Program) indexSuccessors() {
+	n := len(p.Ops)
+	p.succStart = resize(p.succStart, n+1)
+	for i := range p.succStart {
+		p.succStart[i] = 0
+	}
+	total := 0
+	for i := range p.Ops {
+		p.NumDeps[i] = int32(len(p.Ops[i].Deps))
+		total += len(p.Ops[i].Deps)
+		for _, d := range p.Ops[i].Deps {
+			p.succStart[d+1]++
+		}
+	}
+	for i := 0; i < n; i++ {
+		p.succStart[i+1] += p.succStart[i]
+	}
+	p.succ = resize(p.succ, total)
+	// Fill backwards from the end of each list; the ends become the starts.
+	for i := n - 1; i >= 0; i-- {
+		for _, d := range p.Ops[i].Deps {
+			p.succStart[d+1]--
+			p.succ[p.succStart[d+1]] = OpID(i)
+		}
+	}
+	// Each end has moved down to its list's start, one place to the right of where
+	// Successors looks.
+	for i := 0; i < n; i++ {
+		p.succStart[i] = p.succStart[i+1]
+	}
+	p.succStart[n] = int32(total)
+}
+
+func (p *Program) indexTX(l *Lane) {
+	l.Stages = l.Stages[:0]
+	for at := 0; ; {
+		end := at
+		for end < len(l.TX) && p.Ops[l.TX[end]].Kind != Reconfigure {
+			end++
+		}
+		st := Stage{Ops: int32(end - at), Reconf: None}
+		st.Sends = p.chain(l.TX[at:end], Send)
+		st.Forwards = p.flowChains(l.TX[at:end])
+		if end < len(l.TX) {
+			st.Reconf = l.TX[end]
+		}
+		l.Stages = append(l.Stages, st)
+		if end >= len(l.TX) {
+			return
+		}
+		at = end + 1
+	}
+}
+
+func (p *Program) indexRX(l *Lane) { l.Sources = p.chain(l.RX, Recv, RecvReduce) }
+
+// chain links the operations of the given kinds by Peer, in order, and returns the first
+// of each peer.
+func (p *Program) chain(ids []OpID, kinds ...Kind) []OpID {
+	last := p.scratch.last
+	for i := range last {
+		last[i] = None
+	}
+	start := len(p.scratch.ids)
+	for _, id := range ids {
+		op := &p.Ops[id]
+		if !isOneOf(op.Kind, kinds) {
+			continue
+		}
+		if prev := last[op.Peer]; prev == None {
+			p.scratch.ids = append(p.scratch.ids, id)
+		} else {
+			p.Next[prev] = id
+		}
+		last[op.Peer] = id
+	}
+	return p.scratch.ids[start:len(p.scratch.ids):len(p.scratch.ids)]
+}
+
+// flowChains links the forwards by flow and returns the first of each flow.
+func (p *Program) flowChains(ids []OpID) []OpID {
+	start := len(p.scratch.ids)
+	tails := p.scratch.heads[:0]
+	for _, id := range ids {
+		op := &p.Ops[id]
+		if op.Kind != Forward {
+			continue
+		}
+		known := false
+		for i, t := range tails {
+			if p.Ops[t].Peer == op.Peer && p.Ops[t].FlowDst == op.FlowDst {
+				p.Next[t] = id
+				tails[i] = id
+				known = true
+				break
+			}
+		}
+		if !known {
+			p.scratch.ids = append(p.scratch.ids, id)
+			tails = append(tails, id)
+		}
+	}
+	p.scratch.heads = tails[:0]
+	return p.scratch.ids[start:len(p.scratch.ids):len(p.scratch.ids)]
+}
+
+func isOneOf(k Kind, kinds []Kind) bool {
+	for _, want := range kinds {
+		if k == want {
+			return true
+		}
+	}
+	return false
+}
+
+// resize returns s with length n, reusing its memory where it suffices. Contents are
+// undefined.
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

@@ -1,0 +1,267 @@
+package program
+
+import (
+	"fmt"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// DefaultMinPiece is the fewest bytes of a flow worth a packet plane of its own.
+const DefaultMinPiece = 64 << 10
+
+// Args says for whom and for what a schedule is lowered. Every rank must lower with the
+// same values but Rank.
+type Args struct {
+	Rank int
+	// Planes is the number of packet planes; ignored where there is a plan.
+	Planes int
+	// Count is the call's count in elements of ElemSize bytes: a block of the schedule.
+	Count    int64
+	ElemSize int64
+	// InPlace makes Input and Output one memory, laid over each other as
+	// [schedule.Schedule.InPlace] says. A program lowered without it must not be bound to
+	// buffers that overlap.
+	InPlace bool
+	// Scale sets Op.Scale on every load of Input.
+	Scale bool
+	// MinPiece is the fewest bytes of a flow that get a packet plane of their own; 0 is
+	// DefaultMinPiece.
+	MinPiece int64
+	// Signature goes into Program.Signature; see [Signature].
+	Signature uint32
+	// Problem is the problem that the plan answers and StepOf[i] the schedule step of its
+	// step i, both as [schedule.Problem] returns them. Required with a plan.
+	Problem *plans.Problem
+	StepOf  []int
+	// Current are the maps that the planes hold, in ranks. Where one differs from the plan's
+	// initial map the program starts with a reconfiguration to that. Nil: no difference.
+	Current []circuit.Permutation
+}
+
+// Lower returns the program of one rank: the schedule's moves as operations on byte
+// ranges, each flow split over the plan's entries, with the dependencies between them.
+//
+// A nil plan means packet planes, which reach everyone at all times: a flow of at least
+// two times MinPiece is split evenly over as many planes as it has MinPieces, and the
+// first of them rotates with source, destination and step so that small flows spread.
+//
+// A plan's reconfiguration that changes no circuit is left out: it has no port to wait
+// for, and the plane's epoch does not advance.
+//
+// Errors: [ErrArgs], [ErrSchedule], [ErrPlan], [ErrUnsupported].
+func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) {
+	if err := checkArgs(s, plan, &args); err != nil {
+		return nil, err
+	}
+	l := &lowering{s: s, args: args, me: args.Rank}
+	l.p = &Program{
+		Rank: args.Rank, Ranks: s.Ranks, ElemSize: args.ElemSize, Signature: args.Signature,
+		ScratchBytes: int64(s.Blocks[schedule.Scratch]) * args.Count * args.ElemSize,
+	}
+	if plan == nil {
+		l.split = packetSplit{planes: args.Planes, minPiece: args.MinPiece, elem: args.ElemSize}
+		l.p.Lanes = make([]Lane, args.Planes)
+	} else {
+		tl, err := newTimeline(s, plan, &args)
+		if err != nil {
+			return nil, err
+		}
+		l.tl, l.split = tl, tl
+		l.p.Lanes = make([]Lane, len(plan.Planes))
+		l.config = make([]int, len(plan.Planes))
+		for j := range tl.planes {
+			l.p.Configs = append(l.p.Configs, tl.planes[j].maps)
+		}
+	}
+	if err := l.run(); err != nil {
+		return nil, err
+	}
+	if err := l.depend(); err != nil {
+		return nil, err
+	}
+	l.extents()
+	l.p.index()
+	return l.p, nil
+}
+
+// LowerAll lowers a schedule for every rank.
+func LowerAll(s *schedule.Schedule, plan *plans.Plan, args Args) ([]*Program, error) {
+	all := make([]*Program, s.Ranks)
+	for r := range all {
+		args.Rank = r
+		p, err := Lower(s, plan, args)
+		if err != nil {
+			return nil, err
+		}
+		all[r] = p
+	}
+	return all, nil
+}
+
+// Signature hashes what identifies a call (FNV-1a): ranks whose signatures differ have
+// made different calls. Never 0, which is the signature of no call.
+func Signature(parts ...uint64) uint32 {
+	h := uint32(2166136261)
+	for _, v := range parts {
+		for i := 0; i < 64; i += 8 {
+			h = (h ^ uint32(v>>i&0xff)) * 16777619
+		}
+	}
+	return max(h, 1)
+}
+
+func checkArgs(s *schedule.Schedule, plan *plans.Plan, a *Args) error {
+	switch {
+	case a.Rank < 0 || a.Rank >= s.Ranks:
+		return fmt.Errorf("program: rank %d of %d: %w", a.Rank, s.Ranks, ErrArgs)
+	case a.Count < 0 || a.ElemSize < 1 || a.ElemSize > 8:
+		return fmt.Errorf("program: %d elements of %d bytes: %w", a.Count, a.ElemSize, ErrArgs)
+	case plan == nil && a.Planes < 1:
+		return fmt.Errorf("program: %d packet planes: %w", a.Planes, ErrArgs)
+	case plan != nil && a.Problem == nil:
+		return fmt.Errorf("program: a plan without its problem: %w", ErrArgs)
+	case plan != nil && len(a.StepOf) != len(a.Problem.Steps):
+		return fmt.Errorf("program: %d step numbers for %d steps: %w", len(a.StepOf), len(a.Problem.Steps), ErrArgs)
+	case a.InPlace && s.Disjoint:
+		return fmt.Errorf("program: %s %s in place: %w", s.Collective, s.Algorithm, ErrArgs)
+	}
+	if a.MinPiece <= 0 {
+		a.MinPiece = DefaultMinPiece
+	}
+	return nil
+}
+
+// splitter cuts the elements of a flow in one step into pieces, the same on every rank.
+type splitter interface {
+	// cut returns the pieces in order; they cover [0, f.elems) exactly.
+	cut(f *flow, step int, pieces []piece) ([]piece, error)
+}
+
+// piece is the elements [lo, hi) of a flow's step, carried by an entry of a plane.
+type piece struct {
+	plane  int
+	entry  int // of the plane's timeline; 0 on packet planes
+	lo, hi int64
+}
+
+// lowering is the state of one Lower.
+type lowering struct {
+	s     *schedule.Schedule
+	p     *Program
+	args  Args
+	me    int
+	split splitter
+	tl    *timeline // nil on packet planes
+	// config is the map that each lane's TX has reached.
+	config []int
+	// phase numbers the sets of operations that run against one state: sends and receives
+	// of a step share one, see depend.
+	phase  []int32
+	phases int32
+}
+
+func (l *lowering) run() error {
+	if err := l.locals(l.s.Pre, -1, true); err != nil {
+		return err
+	}
+	for i := range l.s.Steps {
+		if err := l.step(i); err != nil {
+			return fmt.Errorf("program: step %d: %w", i, err)
+		}
+	}
+	if err := l.locals(l.s.Post, len(l.s.Steps), false); err != nil {
+		return err
+	}
+	// Only now is it certain that nothing follows the last reconfigurations.
+	for j := range l.config {
+		l.reconfigure(j, len(l.tl.planes[j].maps)-1)
+	}
+	return nil
+}
+
+func (l *lowering) step(i int) error {
+	st := &l.s.Steps[i]
+	flows, own, err := l.flows(st)
+	if err != nil {
+		return err
+	}
+	carried, err := l.place(flows, i)
+	if err != nil {
+		return err
+	}
+	l.phases++
+	// Sends and local moves read the state from before the step; receives change it.
+	for _, c := range carried {
+		if err := l.transmit(c, i); err != nil {
+			return err
+		}
+	}
+	for _, m := range own {
+		if err := l.local(m, i, false); err != nil {
+			return err
+		}
+	}
+	for _, c := range carried {
+		if c.f.dst == l.me {
+			l.receive(c, i)
+		}
+	}
+	return l.locals(st.Post, i, false)
+}
+
+// locals adds the local moves of this rank, in order.
+func (l *lowering) locals(moves []schedule.Move, step int, load bool) error {
+	for _, m := range moves {
+		if m.Src != l.me {
+			continue
+		}
+		if m.Dst != m.Src {
+			return fmt.Errorf("program: local move from rank %d to %d: %w", m.Src, m.Dst, ErrSchedule)
+		}
+		l.phases++
+		if err := l.local(m, step, load); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lowering) local(m schedule.Move, step int, load bool) error {
+	src, dst, err := l.ends(m)
+	if err != nil {
+		return err
+	}
+	scale := l.args.Scale && load && m.From.Buf == schedule.Input && !m.Reduce
+	if src.Len == 0 || !scale && !m.Reduce && l.sameMemory(src, dst) {
+		return nil
+	}
+	op := Op{
+		Kind: Copy, Scale: scale, Plane: -1, Step: int32(step), Peer: int32(l.me), FlowDst: int32(l.me),
+		Bytes: src.Len, Src: []Segment{src}, Dst: []Segment{dst},
+	}
+	if m.Reduce {
+		op.Kind = LocalReduce
+	}
+	l.p.Local = append(l.p.Local, l.add(op))
+	return nil
+}
+
+// add appends an operation of the current phase.
+func (l *lowering) add(op Op) OpID {
+	l.p.Ops = append(l.p.Ops, op)
+	l.phase = append(l.phase, l.phases)
+	return OpID(len(l.p.Ops) - 1)
+}
+
+// extents records how far the operations reach into each buffer.
+func (l *lowering) extents() {
+	for i := range l.p.Ops {
+		for _, list := range [2][]Segment{l.p.Ops[i].Src, l.p.Ops[i].Dst} {
+			for _, g := range list {
+				l.p.Extent[g.Buf] = max(l.p.Extent[g.Buf], g.Off+g.Len)
+			}
+		}
+	}
+}

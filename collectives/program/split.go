@@ -1,0 +1,30 @@
+package program
+
+// packetSplit divides a flow evenly over packet planes.
+type packetSplit struct {
+	planes   int
+	minPiece int64 // bytes
+	elem     int64 // bytes
+}
+
+func (s packetSplit) cut(f *flow, step int, pieces []piece) ([]piece, error) {
+	return s.spread(f.src, f.dst, step, f.elems, pieces), nil
+}
+
+// spread cuts elems elements over planes. A flow's first piece goes to plane
+// (src + dst + step) mod planes: what is under way at one time then spreads.
+func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []piece {
+	n := min(max(elems*s.elem/s.minPiece, 1), int64(s.planes), max(elems, 1))
+	first := (src + dst + step) % s.planes
+	for i := int64(0); i < n; i++ {
+		pieces = append(pieces, piece{
+			plane: (first + int(i)) % s.planes,
+			lo:    part(elems, i, n),
+			hi:    part(elems, i+1, n),
+		})
+	}
+	return pieces
+}
+
+// part returns the start of part i of n of total elements, without overflow.
+func part(total, i, n int64) int64 { return total/n*i + total%n*i/n }

@@ -1,0 +1,174 @@
+package program
+
+import (
+	"fmt"
+	"math"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// timeline is a plan rearranged for lowering. It is the same on every rank.
+type timeline struct {
+	planes []planeLine
+	// steps lists, per schedule step, what carries it.
+	steps []stepLine
+}
+
+// planeLine is one plane: the maps it goes through and its transmissions. Map k is in
+// force at relative epoch k.
+type planeLine struct {
+	maps    []circuit.Permutation
+	made    [][]uint32 // [k][r]: the relative epoch at which the circuit leaving r was made
+	entries []txEntry
+}
+
+// txEntry is one transmission of a plane.
+type txEntry struct {
+	config int
+	bytes  float64
+	flows  map[int]bool // nil: all of the step
+}
+
+// stepLine is what a plan says about one schedule step.
+type stepLine struct {
+	known   bool
+	index   map[[2]int]int // flow -> index in the problem's step
+	entries [][2]int       // {plane, entry}, ascending
+}
+
+func newTimeline(s *schedule.Schedule, plan *plans.Plan, a *Args) (*timeline, error) {
+	if len(plan.Initial) != len(plan.Planes) || a.Current != nil && len(a.Current) != len(plan.Planes) {
+		return nil, fmt.Errorf("program: initial maps for %d of %d planes: %w", len(plan.Initial), len(plan.Planes), ErrPlan)
+	}
+	if a.Problem.Demand != nil {
+		return nil, fmt.Errorf("program: a plan of a demand matrix: %w", ErrUnsupported)
+	}
+	t := &timeline{planes: make([]planeLine, len(plan.Planes)), steps: make([]stepLine, len(s.Steps))}
+	for i := range a.Problem.Steps {
+		at := a.StepOf[i]
+		if at < 0 || at >= len(s.Steps) || t.steps[at].known {
+			return nil, fmt.Errorf("program: problem step %d is schedule step %d: %w", i, at, ErrArgs)
+		}
+		list := a.Problem.Steps[i].FlowList()
+		index := make(map[[2]int]int, len(list))
+		for k, f := range list {
+			index[f] = k
+		}
+		t.steps[at] = stepLine{known: true, index: index}
+	}
+	for j := range plan.Planes {
+		if err := t.addPlane(j, s.Ranks, plan, a); err != nil {
+			return nil, fmt.Errorf("program: plane %d: %w", j, err)
+		}
+	}
+	return t, nil
+}
+
+func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
+	tp := &t.planes[j]
+	start := plan.Initial[j]
+	if a.Current != nil {
+		start = a.Current[j]
+	}
+	if err := start.Validate(ranks); err != nil {
+		return fmt.Errorf("initial map %w: %w", err, ErrPlan)
+	}
+	tp.maps = []circuit.Permutation{start}
+	tp.made = [][]uint32{make([]uint32, ranks)}
+	if err := tp.move(plan.Initial[j], ranks); err != nil {
+		return err
+	}
+	last := -1
+	for k := range plan.Planes[j] {
+		e := &plan.Planes[j][k]
+		switch {
+		case e.Kind == plans.Reconfigure:
+			if err := tp.move(e.To, ranks); err != nil {
+				return fmt.Errorf("entry %d: %w", k, err)
+			}
+		case e.Kind == plans.Transmit && e.Joint != "":
+			return fmt.Errorf("entry %d: joint transmit %q: %w", k, e.Joint, ErrUnsupported)
+		case e.Kind == plans.Transmit:
+			if e.Step < last || e.Step >= len(a.StepOf) {
+				return fmt.Errorf("entry %d: step %d after step %d: %w", k, e.Step, last, ErrPlan)
+			}
+			last = e.Step
+			t.addEntry(j, e, a)
+		default:
+			return fmt.Errorf("entry %d: %s: %w", k, e.Kind, ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// move appends a map, unless the plane already holds it.
+func (tp *planeLine) move(to circuit.Permutation, ranks int) error {
+	if err := to.Validate(ranks); err != nil {
+		return fmt.Errorf("map %w: %w", err, ErrPlan)
+	}
+	now := tp.maps[len(tp.maps)-1]
+	if now.Equal(to) {
+		return nil
+	}
+	made := append([]uint32(nil), tp.made[len(tp.made)-1]...)
+	for r := range made {
+		if now[r] != to[r] {
+			made[r] = uint32(len(tp.maps))
+		}
+	}
+	tp.maps = append(tp.maps, to)
+	tp.made = append(tp.made, made)
+	return nil
+}
+
+func (t *timeline) addEntry(j int, e *plans.Entry, a *Args) {
+	tp := &t.planes[j]
+	te := txEntry{config: len(tp.maps) - 1, bytes: e.Bytes}
+	if e.Flows != nil {
+		te.flows = make(map[int]bool, len(e.Flows))
+		for _, f := range e.Flows {
+			te.flows[f] = true
+		}
+	}
+	st := &t.steps[a.StepOf[e.Step]]
+	st.entries = append(st.entries, [2]int{j, len(tp.entries)})
+	tp.entries = append(tp.entries, te)
+}
+
+// cut divides a flow in proportion to the bytes of the entries that carry it: cut i lies
+// at round(elements x cumulative share).
+func (t *timeline) cut(f *flow, step int, pieces []piece) ([]piece, error) {
+	st := &t.steps[step]
+	index, ok := st.index[[2]int{f.src, f.dst}]
+	if !ok {
+		return nil, fmt.Errorf("not in the problem: %w", ErrPlan)
+	}
+	total := 0.0
+	for _, at := range st.entries {
+		e := &t.planes[at[0]].entries[at[1]]
+		if e.flows != nil && !e.flows[index] {
+			continue
+		}
+		pieces = append(pieces, piece{plane: at[0], entry: at[1]})
+		total += e.bytes
+	}
+	if len(pieces) == 0 || !(total >= 0) || math.IsInf(total, 1) {
+		return nil, fmt.Errorf("%d entries carry %g bytes: %w", len(pieces), total, ErrPlan)
+	}
+	lo, sum := int64(0), 0.0
+	for i := range pieces {
+		p := &pieces[i]
+		sum += t.planes[p.plane].entries[p.entry].bytes
+		p.lo, p.hi = lo, f.elems
+		// Nothing but this division and product may decide a cut: a fused multiply-add
+		// elsewhere would make ranks on different machines differ.
+		if i+1 < len(pieces) && total > 0 {
+			share := float64(sum / total)
+			p.hi = min(max(int64(math.Round(float64(float64(f.elems)*share))), lo), f.elems)
+		}
+		lo = p.hi
+	}
+	return pieces, nil
+}
