@@ -1,0 +1,179 @@
+package mesh
+
+import (
+	"fmt"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl/shmring"
+)
+
+// burst bounds the frames that one TrySend makes, so that a rank that sends much looks at
+// what arrives in between.
+const burst = 4
+
+// plane is a [transport.Plane]: a ring to and a ring from every other rank.
+type plane struct {
+	e       *Endpoint
+	id      int
+	payload int // most data bytes of a frame
+	tx      []*shmring.Ring
+	rx      []inbox
+}
+
+// inbox is the ring from one source, and its head frame once it has been looked at.
+type inbox struct {
+	ring *shmring.Ring
+	have bool
+	hdr  wire.Header
+	data []byte
+}
+
+func newPlane(e *Endpoint, mem []byte, g Geometry, id int) (*plane, error) {
+	p := &plane{e: e, id: id, payload: g.Payload, tx: make([]*shmring.Ring, g.Ranks), rx: make([]inbox, g.Ranks)}
+	for r := range g.Ranks {
+		if r == e.rank {
+			continue
+		}
+		var err error
+		if p.tx[r], err = shmring.New(mem[g.ring(id, e.rank, r):], g.Slots, wire.HeaderSize+g.Payload); err != nil {
+			return nil, err
+		}
+		if p.rx[r].ring, err = shmring.New(mem[g.ring(id, r, e.rank):], g.Slots, wire.HeaderSize+g.Payload); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// TrySend implements [transport.Plane].
+// Hot path: no allocation, no locks, no logging.
+func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
+	dst := int(h.Dst)
+	if dst >= len(p.tx) || p.tx[dst] == nil {
+		return 0, p.routeError(dst)
+	}
+	if err := p.broken(dst); err != nil {
+		return 0, err
+	}
+	ring, bell := p.tx[dst], p.e.peers[dst].bell
+	frame, taken := *h, 0
+	for range burst {
+		if taken == len(payload) {
+			break
+		}
+		slot := ring.Reserve()
+		if slot == nil && taken == 0 && p.e.armed {
+			ring.Want()
+			slot = ring.Reserve()
+		}
+		if slot == nil {
+			break
+		}
+		n := min(len(payload)-taken, p.payload)
+		frame.Length = uint32(n)
+		wire.Encode(&frame, slot)
+		copy(slot[wire.HeaderSize:], payload[taken:taken+n])
+		ring.Commit(wire.HeaderSize+n, frame.Epoch)
+		bell.Ring()
+		taken += n
+		frame.Offset += uint64(n)
+	}
+	return taken, nil
+}
+
+// Peek implements [transport.Plane].
+// Hot path: no allocation, no locks, no logging.
+func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
+	if src < 0 || src >= len(p.rx) || p.rx[src].ring == nil {
+		return nil, nil, p.routeError(src)
+	}
+	in := &p.rx[src]
+	if in.have {
+		return &in.hdr, in.data, nil
+	}
+	slot, _, err := in.ring.Peek()
+	if slot == nil && err == nil {
+		if err = p.broken(src); err == nil {
+			return nil, nil, nil
+		}
+		// What the peer sent before it closed is still good.
+		if slot, _, _ = in.ring.Peek(); slot == nil {
+			return nil, nil, err
+		}
+		err = nil
+	}
+	if err == nil {
+		err = p.decode(in, slot, src)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: rank %d, plane %d: %w", transport.ErrCorrupt, src, p.id, err)
+	}
+	return &in.hdr, in.data, nil
+}
+
+// decode makes slot the head frame of in.
+func (p *plane) decode(in *inbox, slot []byte, src int) error {
+	if err := wire.Decode(slot, &in.hdr); err != nil {
+		return err
+	}
+	in.data = slot[wire.HeaderSize:]
+	if int(in.hdr.Length) != len(in.data) {
+		return fmt.Errorf("frame of %d bytes claims %d", len(in.data), in.hdr.Length)
+	}
+	if int(in.hdr.Src) != src || int(in.hdr.Dst) != p.e.rank || int(in.hdr.Plane) != p.id {
+		return fmt.Errorf("frame of flow %d to %d on plane %d", in.hdr.Src, in.hdr.Dst, in.hdr.Plane)
+	}
+	in.have = true
+	return nil
+}
+
+// Release implements [transport.Plane].
+func (p *plane) Release(src int) {
+	in := &p.rx[src]
+	if !in.have {
+		return
+	}
+	in.have, in.data = false, nil
+	in.ring.Release()
+	if in.ring.Wanted() {
+		p.e.peers[src].bell.Ring()
+	}
+}
+
+// Drained implements [transport.Plane]: true once the receivers have released everything.
+func (p *plane) Drained() (bool, error) {
+	if p.e.closed.Load() {
+		return false, transport.ErrClosed
+	}
+	for dst, ring := range p.tx {
+		if ring == nil || ring.Empty() {
+			continue
+		}
+		if err := p.broken(dst); err != nil {
+			return false, err
+		}
+		if p.e.armed {
+			ring.Want()
+		}
+		if !ring.Empty() {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// broken returns why nothing more can pass between this rank and peer, nil where it can.
+func (p *plane) broken(peer int) error {
+	if p.e.closed.Load() {
+		return transport.ErrClosed
+	}
+	if p.e.peers[peer].state.Load() == stateClosed {
+		return fmt.Errorf("%w: rank %d has closed plane %d", transport.ErrPeerLost, peer, p.id)
+	}
+	return nil
+}
+
+func (p *plane) routeError(peer int) error {
+	return fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, peer, len(p.tx))
+}

@@ -1,0 +1,344 @@
+package shm
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/mesh"
+	"lightpath/collectives/transport/transporttest"
+
+	"golang.org/x/sys/unix"
+)
+
+// Environment of a rank that is a process of its own: see TestProcesses.
+const (
+	envName = "LIGHTPATH_TEST_SEGMENT"
+	envRank = "LIGHTPATH_TEST_RANK"
+)
+
+const (
+	processRanks    = 3
+	processPlanes   = 2
+	processMessages = 15
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(envName); name != "" {
+		if err := child(name); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// open makes a whole communicator in this process.
+func open(t testing.TB, o Options) []transport.Endpoint {
+	t.Helper()
+	o.Rank = 0
+	name, first, err := Create(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints := []transport.Endpoint{first}
+	for o.Rank = 1; o.Rank < o.Ranks; o.Rank++ {
+		e, err := Attach(name, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		endpoints = append(endpoints, e)
+	}
+	if left := segments(t, DefaultDir, name); len(left) != 0 {
+		t.Errorf("the name stands after all have attached: %v", left)
+	}
+	return endpoints
+}
+
+func segments(t testing.TB, dir, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func suite() transporttest.Config {
+	return transporttest.Config{
+		PeerLoss: true,
+		Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
+			return open(t, Options{Ranks: ranks, Planes: planes})
+		},
+	}
+}
+
+func TestConformance(t *testing.T) { transporttest.Run(t, suite()) }
+
+// TestProcesses runs the random traffic between processes: this test binary, again.
+func TestProcesses(t *testing.T) {
+	name, e, err := Create(Options{Ranks: processRanks, Planes: processPlanes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var children []*exec.Cmd
+	var outputs []*strings.Builder
+	for rank := 1; rank < processRanks; rank++ {
+		out := &strings.Builder{}
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), envName+"="+name, envRank+"="+strconv.Itoa(rank))
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		children, outputs = append(children, cmd), append(outputs, out)
+	}
+	if err := runRank(e, 0); err != nil {
+		t.Errorf("rank 0: %v", err)
+	}
+	for i, cmd := range children {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("rank %d: %v: %s", i+1, err, outputs[i])
+		}
+	}
+	if left := segments(t, DefaultDir, name); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func runRank(e transport.Endpoint, rank int) error {
+	return suite().Rank(e, rank, processRanks, processMessages, func(done bool) bool { return done })
+}
+
+func child(name string) error {
+	rank, err := strconv.Atoi(os.Getenv(envRank))
+	if err != nil {
+		return err
+	}
+	e, err := Attach(name, Options{Ranks: processRanks, Planes: processPlanes, Rank: rank})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return runRank(e, rank)
+}
+
+func TestAttachRefuses(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{Ranks: 2, Planes: 1, Dir: dir, Budget: 1 << 20}
+	name, e, err := Create(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	good, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+	const other = "lightpath-00000000000000000000000000000000"
+	o.Rank = 1
+	for _, c := range []struct {
+		name string
+		file string
+		edit func(b []byte) []byte
+		mode os.FileMode
+		o    Options
+	}{
+		{name: "path", file: "../" + other},
+		{name: "name", file: "lightpath-1234"},
+		{name: "empty", edit: func([]byte) []byte { return nil }},
+		{name: "zeros", edit: func(b []byte) []byte { clear(b); return b }},
+		{name: "magic", edit: func(b []byte) []byte { b[0]++; return b }},
+		{name: "version", edit: func(b []byte) []byte { b[atVersion]++; return b }},
+		{name: "slots", edit: func(b []byte) []byte { b[atGeometry+8]++; return b }},
+		{name: "huge", edit: func(b []byte) []byte {
+			binary.LittleEndian.PutUint32(b[atGeometry+12:], 1<<31)
+			return b
+		}},
+		{name: "short", edit: func(b []byte) []byte { return b[:len(b)-1] }},
+		{name: "long", edit: func(b []byte) []byte { return append(b, 0) }},
+		{name: "mode", mode: 0o644},
+		{name: "ranks", o: Options{Ranks: 3, Planes: 1, Rank: 1, Dir: dir}},
+		{name: "planes", o: Options{Ranks: 2, Planes: 2, Rank: 1, Dir: dir}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file, opts, mode := c.file, c.o, c.mode
+			if file == "" {
+				file = other
+			}
+			if opts.Ranks == 0 {
+				opts = o
+			}
+			if mode == 0 {
+				mode = 0o600
+			}
+			b := append([]byte(nil), good...)
+			if c.edit != nil {
+				b = c.edit(b)
+			}
+			path := filepath.Join(dir, other)
+			if err := os.WriteFile(path, b, mode); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(path)
+			if _, err := Attach(file, opts); !errors.Is(err, ErrNotSegment) {
+				t.Errorf("err = %v", err)
+			}
+		})
+	}
+	if _, err := Attach(name, Options{Ranks: 2, Planes: 1, Rank: 0, Dir: dir}); !errors.Is(err, mesh.ErrTaken) {
+		t.Errorf("second rank 0: %v", err)
+	}
+	if _, err := Attach(name, Options{Ranks: 2, Planes: 1, Rank: 2, Dir: dir}); err == nil {
+		t.Error("rank 2 of 2 attached")
+	}
+	last, err := Attach(name, o)
+	if err != nil {
+		t.Fatalf("after all the refusals: %v", err)
+	}
+	defer last.Close()
+}
+
+// TestFullFileSystem: Create settles for less, and says so clearly when nothing fits.
+func TestFullFileSystem(t *testing.T) {
+	real := allocate
+	defer func() { allocate = real }()
+	room := int64(1 << 20)
+	allocate = func(f *os.File, size int64) error {
+		if size > room {
+			return unix.ENOSPC
+		}
+		return real(f, size)
+	}
+	dir := t.TempDir()
+	name, e, err := Create(Options{Ranks: 4, Planes: 2, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Size() > room {
+		t.Errorf("size %v, %v", st.Size(), err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	room = 4096
+	if _, _, err := Create(Options{Ranks: 4, Planes: 2, Dir: dir}); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("err = %v", err)
+	}
+	if left := segments(t, dir, "*"); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	for _, ranks := range []int{1, 2, 8, 64} {
+		for _, planes := range []int{1, 2, 4} {
+			g := mesh.Fit(ranks, planes, ranks*budgetPerRank)
+			if err := g.Check(); err != nil {
+				t.Error(err)
+			}
+			if size := segmentSize(g); size > ranks*budgetPerRank+headerSize {
+				t.Errorf("%d ranks, %d planes: %d bytes", ranks, planes, size)
+			}
+		}
+	}
+}
+
+// TestSweep: an abandoned file goes, one whose creator lives, or that is young, stays.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	name, e, err := Create(Options{Ranks: 2, Planes: 1, Dir: dir, Budget: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	abandoned := namePrefix + strings.Repeat("a", 32)
+	young := namePrefix + strings.Repeat("b", 32)
+	stranger := namePrefix + "notes.txt"
+	for _, n := range []string{abandoned, young, stranger} {
+		if err := os.WriteFile(filepath.Join(dir, n), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().Add(-time.Hour)
+	for _, n := range []string{name, abandoned, stranger} {
+		if err := os.Chtimes(filepath.Join(dir, n), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep(dir)
+	for n, want := range map[string]bool{name: true, abandoned: false, young: true, stranger: true} {
+		if _, err := os.Stat(filepath.Join(dir, n)); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", n, err, want)
+		}
+	}
+}
+
+// TestCloseGivesBack: no mapping of the segment is left after Close, though the addresses
+// stay usable for a call in progress.
+func TestCloseGivesBack(t *testing.T) {
+	e := open(t, Options{Ranks: 2, Planes: 1})
+	if mapped(t) == 0 {
+		t.Fatal("no mapping of a segment at all")
+	}
+	for _, x := range e {
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := mapped(t); n != 0 {
+		t.Errorf("%d mappings left", n)
+	}
+	for src := range 2 {
+		if _, _, err := e[1-src].Planes()[0].Peek(src); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("Peek: %v", err)
+		}
+	}
+	runtime.KeepAlive(e)
+}
+
+// mapped counts the mappings of segments in this process.
+func mapped(t *testing.T) (n int) {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if strings.Contains(lines.Text(), DefaultDir+"/"+namePrefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// FuzzParse: a segment header is a geometry that fits the segment, or an error.
+func FuzzParse(f *testing.F) {
+	g := mesh.Geometry{Ranks: 2, Planes: 1, Slots: 2, Payload: 8}
+	seg := make([]byte, segmentSize(g))
+	format(seg, g)
+	f.Add(seg)
+	f.Add(seg[:headerSize])
+	f.Fuzz(func(t *testing.T, seg []byte) {
+		if g, err := parse(seg); err == nil && segmentSize(g) != len(seg) {
+			t.Errorf("%+v for %d bytes", g, len(seg))
+		}
+	})
+}
+
+func BenchmarkShm(b *testing.B) { suite().Benchmark(b) }

@@ -1,0 +1,105 @@
+package transporttest
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+)
+
+// Faults are probabilities, per call, of what a slow network does anyway.
+type Faults struct {
+	Short  float64 // TrySend takes only a part
+	Refuse float64 // TrySend takes nothing
+	Delay  float64 // Peek or PeekTransit does not show what is there yet
+}
+
+// WithFaults returns e behind planes that misbehave within their contract, reproducibly
+// by seed. A plane that forwards still does.
+func WithFaults(e transport.Endpoint, seed uint64, f Faults) transport.Endpoint {
+	w := &faultyEndpoint{Endpoint: e}
+	for i, p := range e.Planes() {
+		fp := &faultyPlane{Plane: p, faults: f, rng: rand.New(rand.NewPCG(seed, uint64(i))),
+			offered: map[uint16]int{}, shown: map[int]bool{}}
+		if fw, ok := p.(transport.Forwarder); ok {
+			w.planes = append(w.planes, &faultyForwarder{fp, fw})
+		} else {
+			w.planes = append(w.planes, fp)
+		}
+	}
+	return w
+}
+
+type faultyEndpoint struct {
+	transport.Endpoint
+	planes []transport.Plane
+}
+
+func (e *faultyEndpoint) Planes() []transport.Plane { return e.planes }
+
+// Wait is short: nobody rings for what was held back here.
+func (e *faultyEndpoint) Wait(armed uint32, d time.Duration) {
+	e.Endpoint.Wait(armed, min(d, 100*time.Microsecond))
+}
+
+type faultyPlane struct {
+	transport.Plane
+	faults Faults
+	rng    *rand.Rand
+	// offered is, per destination, what is left of a shortened payload: a transport that
+	// took a part of it may count on the rest.
+	offered map[uint16]int
+	shown   map[int]bool // sources whose head frame has been shown, and must stay
+}
+
+func (p *faultyPlane) chance(of float64) bool { return p.rng.Float64() < of }
+
+func (p *faultyPlane) TrySend(h *wire.Header, payload []byte) (int, error) {
+	if p.chance(p.faults.Refuse) {
+		return 0, nil
+	}
+	n := p.offered[h.Dst]
+	if n == 0 || n > len(payload) {
+		n = len(payload)
+		if n > 8 && p.chance(p.faults.Short) {
+			n = 8 * (1 + p.rng.IntN(n/8))
+		}
+	}
+	taken, err := p.Plane.TrySend(h, payload[:n])
+	p.offered[h.Dst] = n - taken
+	return taken, err
+}
+
+func (p *faultyPlane) Peek(src int) (*wire.Header, []byte, error) {
+	if !p.shown[src] && p.chance(p.faults.Delay) {
+		return nil, nil, nil
+	}
+	h, data, err := p.Plane.Peek(src)
+	p.shown[src] = h != nil
+	return h, data, err
+}
+
+func (p *faultyPlane) Release(src int) {
+	p.shown[src] = false
+	p.Plane.Release(src)
+}
+
+type faultyForwarder struct {
+	*faultyPlane
+	forwarder transport.Forwarder
+}
+
+func (p *faultyForwarder) PeekTransit() (*wire.Header, []byte, error) {
+	if p.chance(p.faults.Delay) {
+		return nil, nil, nil
+	}
+	return p.forwarder.PeekTransit()
+}
+
+func (p *faultyForwarder) Forward(epoch uint32) (bool, error) {
+	if p.chance(p.faults.Refuse) {
+		return false, nil
+	}
+	return p.forwarder.Forward(epoch)
+}
