@@ -19,6 +19,7 @@ var (
 	ErrUnknownMap   = errors.New("map of the plane is unknown")
 	ErrControlLost  = errors.New("connection to the OCS controller lost")
 	ErrFramesLost   = errors.New("frames lost on a dark or wrong circuit")
+	ErrPortLost     = errors.New("a port lost its rank")
 )
 
 // PlaneState is a plane's map and the number of times it has been switched.

@@ -25,8 +25,9 @@ const (
 // To send, the rank fills a slot of TX (label, then data; at most Client.MTU bytes),
 // commits it with the epoch of its circuit as tag, and calls Kick. The switch releases the
 // slot when its last byte has left the wire, so TX.Empty means that nothing of this rank
-// is in flight. To receive it consumes RX, whose tags are the sender's. The switch rings
-// Bell after anything arrived in RX, left TX or changed the plane's state.
+// is in flight. To receive it consumes RX, whose tags are the sender's, and calls Kick where
+// RX.Wanted after a Release says that the switch waits for room. The switch rings Bell after
+// anything arrived in RX, left TX or changed the plane's state.
 //
 // TX has one producer and RX one consumer: the goroutine that drives the rank.
 type PortMemory struct {
@@ -35,7 +36,7 @@ type PortMemory struct {
 	Switch *shmring.Doorbell // the switch's; see Kick
 }
 
-// Kick tells the switch of newly committed slots, or of released ones after RX was full.
+// Kick tells the switch to look at this port's rings.
 // It makes a system call only where the switch sleeps. One Kick after a batch is enough.
 func (m *PortMemory) Kick() { m.Switch.Ring() }
 
@@ -70,6 +71,8 @@ type portView struct {
 type alarms struct {
 	lost  [numVerdicts]*atomic.Uint32 // by verdict; that of Delivered stays 0
 	epoch *atomic.Uint32              // tag of the first frame lost
+	// A post of this port that was refused as stale: its epoch, the plane's then, how many.
+	refusedEpoch, planeEpoch, refused *atomic.Uint32
 }
 
 // format marks fresh memory as a port's.
@@ -92,9 +95,12 @@ func (g geometry) view(mem []byte) (*portView, error) {
 	v := &portView{}
 	for p := range g.planes {
 		line := lineSize * (1 + p)
-		a := alarms{epoch: word(mem, line)}
+		a := alarms{
+			epoch: word(mem, line), refusedEpoch: word(mem, line+4),
+			planeEpoch: word(mem, line+8), refused: word(mem, line+12),
+		}
 		for k := range a.lost {
-			a.lost[k] = word(mem, line+4*(1+k))
+			a.lost[k] = word(mem, line+16+4*k)
 		}
 		v.alarms = append(v.alarms, a)
 		at := g.ringsAt() + 2*p*g.ringSize()
@@ -110,6 +116,30 @@ func (g geometry) view(mem []byte) (*portView, error) {
 		v.tx, v.rx = append(v.tx, tx), append(v.rx, rx)
 	}
 	return v, nil
+}
+
+// raise counts a lost frame; the tag of the first one is kept.
+func (a *alarms) raise(v Verdict, tag uint32) {
+	if a.total() == 0 {
+		a.epoch.Store(tag)
+	}
+	a.lost[v].Add(1)
+}
+
+// total counts the frames lost.
+func (a *alarms) total() uint32 {
+	var n uint32
+	for _, c := range a.lost {
+		n += c.Load()
+	}
+	return n
+}
+
+// refuse notes a post for an epoch that is past.
+func (a *alarms) refuse(epoch, planeEpoch uint32) {
+	a.refusedEpoch.Store(epoch)
+	a.planeEpoch.Store(planeEpoch)
+	a.refused.Add(1)
 }
 
 // word views 4 aligned bytes of shared memory.

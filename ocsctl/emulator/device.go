@@ -1,0 +1,119 @@
+package emulator
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"lightpath/plans/circuit"
+)
+
+// ErrMoving is what a [Device] answers while its mirrors have not settled.
+var ErrMoving = errors.New("device is still moving")
+
+// Device is the cross-connect behind the planes: what the map physically is, as opposed to
+// what was asked for. It is called from the switching thread, so both methods must return
+// promptly; a slow device starts to move in Switch and reports ErrMoving from Map.
+type Device interface {
+	// Switch starts to move a plane to target. An error means that nothing moved.
+	Switch(plane int, target circuit.Permutation) error
+	// Map reads the plane's map back.
+	Map(plane int) (circuit.Permutation, error)
+}
+
+// MemoryDevice is the default Device: a table. Faults can be injected into it while it
+// runs. Safe for concurrent use.
+type MemoryDevice struct {
+	mu     sync.Mutex
+	maps   []circuit.Permutation
+	faults []*Fault
+	moving []bool
+}
+
+// FaultKind is a way for a device to fail.
+type FaultKind uint8
+
+// The faults.
+const (
+	// FailSwitch refuses to move.
+	FailSwitch FaultKind = iota
+	// StuckPort leaves Fault.Port where it was; a port that would collide with it goes dark.
+	StuckPort
+	// WrongMap moves to Fault.Map whatever the target is.
+	WrongMap
+	// Stall starts to move and never settles.
+	Stall
+	// Unreadable moves, but the map cannot be read back.
+	Unreadable
+)
+
+// Fault is applied to every Switch of its plane until it is replaced.
+type Fault struct {
+	Kind FaultKind
+	Port int
+	Map  circuit.Permutation
+}
+
+// NewMemoryDevice makes a device with one plane per initial map.
+func NewMemoryDevice(initial []circuit.Permutation) *MemoryDevice {
+	d := &MemoryDevice{faults: make([]*Fault, len(initial)), moving: make([]bool, len(initial))}
+	for _, m := range initial {
+		d.maps = append(d.maps, m.Clone())
+	}
+	return d
+}
+
+// Inject makes plane fail in the way of f from now on; nil heals it.
+func (d *MemoryDevice) Inject(plane int, f *Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults[plane] = f
+	if f == nil {
+		d.moving[plane] = false
+	}
+}
+
+// Switch implements Device.
+func (d *MemoryDevice) Switch(plane int, target circuit.Permutation) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := target.Clone()
+	if f := d.faults[plane]; f != nil {
+		switch f.Kind {
+		case FailSwitch:
+			return errors.New("device refuses to switch")
+		case StuckPort:
+			next = stick(d.maps[plane], next, f.Port)
+		case WrongMap:
+			next = f.Map.Clone()
+		case Stall:
+			d.moving[plane] = true
+		}
+	}
+	d.maps[plane] = next
+	return nil
+}
+
+// Map implements Device.
+func (d *MemoryDevice) Map(plane int) (circuit.Permutation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.moving[plane] {
+		return nil, ErrMoving
+	}
+	if f := d.faults[plane]; f != nil && f.Kind == Unreadable {
+		return nil, fmt.Errorf("plane %d: device does not answer", plane)
+	}
+	return d.maps[plane].Clone(), nil
+}
+
+// stick returns next with port left where old has it.
+func stick(old, next circuit.Permutation, port int) circuit.Permutation {
+	for r, s := range next {
+		if s != circuit.Dark && s == old[port] {
+			next[r] = circuit.Dark
+		}
+	}
+	next[port] = old[port]
+	return next
+}

@@ -1,0 +1,199 @@
+package emulator
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"lightpath/plans/circuit"
+)
+
+// FrameRecord is what the log keeps of a frame. Times are nanoseconds of CLOCK_MONOTONIC,
+// which all processes of a host share.
+type FrameRecord struct {
+	Start  int64  // its first bit entered the circuit, or a lost frame was found
+	Finish int64  // its last bit left the circuit: delivered, or lost
+	Bytes  uint32 // of data, without the label
+	Epoch  uint32 // the frame's tag
+	Plane  uint16
+	Src    uint16 // the sending port
+	Dst    uint16 // the port that the circuit leads to; 0xffff: none
+	Verdict
+	Label [LabelSize]byte // the head of the frame, opaque here
+}
+
+// SwitchRecord is what the log keeps of a reconfiguration that was verified.
+type SwitchRecord struct {
+	Start, End int64
+	Plane      uint16
+	Epoch      uint32 // that it led to
+	Map        circuit.Permutation
+}
+
+// The log file: a header, then records, little endian. Every record begins with one
+// fixed part of recordSize bytes, whose first byte is its kind; a change is followed by
+// its map, 4 bytes per port. A mark ends every flushed stretch and counts all records
+// before it: a file that does not end in a mark is cut off.
+const (
+	logMagic    = "LPOCSLOG"
+	logVersion  = 1
+	headerSize  = 32 // magic, version, ports, planes, reserved
+	recordSize  = 32 + LabelSize
+	vacantPort  = 0xffff
+	kindFrame   = 'F'
+	kindChange  = 'S'
+	kindMark    = 'M'
+	logChunk    = 1 << 18
+	logChunks   = 16
+	logHeadroom = 2*recordSize + 4*MaxPorts
+)
+
+// frameLog takes records from the switching thread without ever blocking it: full chunks
+// go to a writer goroutine, and a record that finds no free chunk is counted as lost,
+// which makes the log invalid.
+type frameLog struct {
+	file    *os.File
+	cur     []byte // the chunk being filled; nil after an overflow
+	records uint64
+	lost    uint64
+	free    chan []byte
+	full    chan []byte
+	flushed chan chan error // one answer per flush
+	done    sync.WaitGroup
+	failed  atomic.Pointer[error]
+}
+
+// newFrameLog creates or truncates the file.
+func newFrameLog(path string, ports, planes int) (*frameLog, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("emulator: frame log: %w", err)
+	}
+	l := &frameLog{
+		file: file, free: make(chan []byte, logChunks), full: make(chan []byte, logChunks+20),
+		flushed: make(chan chan error, 16),
+	}
+	for range logChunks {
+		l.free <- make([]byte, 0, logChunk+logHeadroom)
+	}
+	l.cur = <-l.free
+	h := append(make([]byte, 0, headerSize), logMagic...)
+	h = binary.LittleEndian.AppendUint32(h, logVersion)
+	h = binary.LittleEndian.AppendUint32(h, uint32(ports))
+	h = binary.LittleEndian.AppendUint32(h, uint32(planes))
+	l.cur = append(l.cur, append(h, make([]byte, headerSize-len(h))...)...)
+	l.done.Add(1)
+	go l.write()
+	return l, nil
+}
+
+// frame appends a record. Switching thread only; so are change, flush and close.
+func (l *frameLog) frame(r *FrameRecord) {
+	if !l.room() {
+		return
+	}
+	b := append(l.cur, kindFrame, byte(r.Verdict))
+	b = binary.LittleEndian.AppendUint16(b, r.Plane)
+	b = binary.LittleEndian.AppendUint16(b, r.Src)
+	b = binary.LittleEndian.AppendUint16(b, r.Dst)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Start))
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Finish))
+	b = binary.LittleEndian.AppendUint32(b, r.Epoch)
+	b = binary.LittleEndian.AppendUint32(b, r.Bytes)
+	l.cur = append(b, r.Label[:]...)
+}
+
+// change appends a reconfiguration.
+func (l *frameLog) change(r *SwitchRecord) {
+	if !l.room() {
+		return
+	}
+	b := append(l.cur, kindChange, 0)
+	b = binary.LittleEndian.AppendUint16(b, r.Plane)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Map)))
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Start))
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.End))
+	b = binary.LittleEndian.AppendUint32(b, r.Epoch)
+	b = append(b, make([]byte, recordSize-28)...)
+	for _, to := range r.Map {
+		b = binary.LittleEndian.AppendUint32(b, uint32(int32(to)))
+	}
+	l.cur = b
+}
+
+// mark appends the count of what came before.
+func (l *frameLog) mark() {
+	b := append(l.cur, kindMark, 0, 0, 0, 0, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, l.records)
+	b = binary.LittleEndian.AppendUint64(b, l.lost)
+	l.cur = append(b, make([]byte, recordSize-24)...)
+}
+
+// room makes sure that cur can take a record and counts it, as written or as lost.
+func (l *frameLog) room() bool {
+	if len(l.cur) >= logChunk {
+		l.full <- l.cur // has room for every chunk there is
+		l.cur = nil
+	}
+	if l.cur == nil {
+		select {
+		case b := <-l.free:
+			l.cur = b[:0]
+		default:
+			l.lost++
+			return false
+		}
+	}
+	l.records++
+	return true
+}
+
+// flush ends the stretch with a mark and answers when it is in the file.
+func (l *frameLog) flush(answer chan error) {
+	if l.cur == nil {
+		l.cur = <-l.free // after an overflow: the writer gives one back
+		l.cur = l.cur[:0]
+	}
+	l.mark()
+	l.full <- l.cur
+	l.cur = nil
+	select {
+	case l.flushed <- answer:
+	default:
+		answer <- errors.New("emulator: frame log: too many flushes at once")
+		return
+	}
+	l.full <- nil
+}
+
+// write is the writer goroutine; a nil chunk asks it to answer a flush.
+func (l *frameLog) write() {
+	defer l.done.Done()
+	for b := range l.full {
+		if b == nil {
+			var err error
+			if p := l.failed.Load(); p != nil {
+				err = *p
+			}
+			(<-l.flushed) <- err
+			continue
+		}
+		if _, err := l.file.Write(b); err != nil && l.failed.Load() == nil {
+			err = fmt.Errorf("emulator: frame log: %w", err)
+			l.failed.Store(&err)
+		}
+		l.free <- b
+	}
+}
+
+// close flushes and closes the file; the log must not be used again.
+func (l *frameLog) close() error {
+	answer := make(chan error, 1)
+	l.flush(answer)
+	close(l.full)
+	l.done.Wait()
+	return errors.Join(<-answer, l.file.Close())
+}

@@ -1,0 +1,173 @@
+package emulator
+
+import (
+	"math"
+
+	"lightpath/ocsctl/shmring"
+	"lightpath/plans/circuit"
+)
+
+// All times here are nanoseconds of CLOCK_MONOTONIC.
+const (
+	never = math.MaxInt64
+	// catchUp bounds how far behind real time a transmitter may serialize after the switch
+	// itself was kept from running.
+	catchUp = int64(20e6)
+	// creditWindow is how soon after a late release a blocked sender must be back for the
+	// lateness to be credited to it.
+	creditWindow = int64(2e6)
+	// stallPoll is how often a full receive ring is looked at when nobody kicks.
+	stallPoll = int64(100e3)
+)
+
+// transmitter is one directed circuit's sending end: a serializer in virtual time. A frame
+// starts when the wire is free and the frame is there, ends 8*data/bandwidth later, and
+// is delivered then. While the ring stays backlogged each frame starts where the previous
+// one ended, whenever the switch happened to look, so that scheduling jitter of the host
+// delays deliveries but does not add up.
+type transmitter struct {
+	port int
+	tx   *shmring.Ring // nil: no rank attached
+	to   int           // where the circuit leads now; circuit.Dark: nowhere
+	made uint32        // the plane's epoch when this circuit was made
+	dark bool          // the plane is moving this circuit
+
+	busy          bool // the head frame is on the wire
+	idle          bool // the ring has been seen empty since the last frame
+	start, finish int64
+	free          int64 // when the wire was last free
+	fullAt        int64 // when the receive ring was last seen full for the head; 0 never
+	// A sender that our own lateness kept blocked on a full ring is late by as much: frames
+	// that it sends at once when it is let go start that much earlier.
+	credit, creditUntil int64
+}
+
+// service moves t up to now and returns when it next has something to do.
+func (f *fabric) service(pl *plane, t *transmitter, now int64) int64 {
+	for range 2 * f.geo.slots {
+		if !t.busy {
+			payload, tag, err := t.tx.Peek()
+			if err != nil {
+				f.broken(t.port, err)
+				return never
+			}
+			if payload == nil {
+				t.idle = true
+				return never
+			}
+			if v := judge(pl, t, tag); v != Delivered {
+				t.start = now
+				f.lose(pl, t, v, now)
+				continue
+			}
+			t.begin(pl, len(payload), now)
+		}
+		if t.finish > now {
+			return t.finish
+		}
+		if !f.deliver(pl, t, now) {
+			return now + stallPoll
+		}
+	}
+	return now // more than a ring's worth: let the others have their turn
+}
+
+// judge decides whether a frame may enter the circuit: the circuit must be there, and must
+// be the one that the sender meant. A tag from the making of the circuit up to now names it,
+// since a switch that leaves a circuit alone does not change what it is.
+func judge(pl *plane, t *transmitter, tag uint32) Verdict {
+	switch {
+	case t.dark || t.to == circuit.Dark:
+		return LostDark
+	case tag < t.made || tag > pl.state.Epoch:
+		return LostEpoch
+	}
+	return Delivered
+}
+
+// begin puts the head frame, of n bytes with its label, on the wire.
+func (t *transmitter) begin(pl *plane, n int, now int64) {
+	arrived := now - catchUp
+	if t.idle {
+		arrived = now
+		if now <= t.creditUntil {
+			arrived -= t.credit
+		}
+		t.idle, t.credit = false, 0
+	}
+	t.start = max(t.free, arrived)
+	t.finish = t.start + int64(pl.nsPerByte*float64(max(0, n-LabelSize))+0.5)
+	t.busy, t.fullAt = true, 0
+}
+
+// deliver copies the finished head frame to where the circuit leads and frees its slot. It
+// returns false where the receiver has no room: the frame stays on the wire, as on a link
+// with flow control.
+func (f *fabric) deliver(pl *plane, t *transmitter, now int64) bool {
+	payload, tag, err := t.tx.Peek()
+	if err != nil || payload == nil {
+		f.broken(t.port, shmring.ErrCorrupt)
+		return false
+	}
+	dst := f.ports[t.to]
+	if dst == nil {
+		f.lose(pl, t, LostVacant, now)
+		return true
+	}
+	rx := dst.view.rx[pl.index]
+	slot := rx.Reserve()
+	if slot == nil {
+		rx.Want()
+		if slot = rx.Reserve(); slot == nil {
+			t.fullAt = now
+			return false
+		}
+	}
+	end := max(t.finish, t.fullAt)
+	pl.stats.Stalled += end - t.finish
+	rx.Commit(copy(slot, payload), tag)
+	pl.stats.Frames++
+	pl.stats.Bytes += uint64(max(0, len(payload)-LabelSize))
+	f.record(pl, t, payload, tag, Delivered, end)
+	late := now - end
+	pl.stats.Late = max(pl.stats.Late, late)
+	if t.tx.Free() == 0 {
+		t.credit, t.creditUntil = min(late, catchUp), now+creditWindow
+	}
+	t.busy, t.free = false, end
+	t.tx.Release()
+	dst.bell.Ring()
+	f.ports[t.port].bell.Ring()
+	return true
+}
+
+// lose drops the head frame, raises the alarm at its sender and then frees the slot, in
+// this order: a sender that finds its ring empty must also find the alarm.
+func (f *fabric) lose(pl *plane, t *transmitter, v Verdict, now int64) {
+	payload, tag, _ := t.tx.Peek()
+	f.record(pl, t, payload, tag, v, now)
+	pl.stats.Lost[v]++
+	src := f.ports[t.port]
+	src.view.alarms[pl.index].raise(v, tag)
+	t.busy, t.free = false, max(t.free, now)
+	if payload != nil {
+		t.tx.Release()
+	}
+	src.bell.Ring()
+}
+
+// record writes the head frame of t into the log.
+func (f *fabric) record(pl *plane, t *transmitter, payload []byte, tag uint32, v Verdict, end int64) {
+	if f.log == nil {
+		return
+	}
+	r := FrameRecord{
+		Start: t.start, Finish: end, Plane: uint16(pl.index), Src: uint16(t.port), Dst: vacantPort,
+		Epoch: tag, Bytes: uint32(max(0, len(payload)-LabelSize)), Verdict: v,
+	}
+	if t.to != circuit.Dark {
+		r.Dst = uint16(t.to)
+	}
+	copy(r.Label[:], payload)
+	f.log.frame(&r)
+}
