@@ -1,0 +1,260 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// ErrInfeasible is wrapped by every error of [Check] about a plan; the error is then an
+// [*Infeasible].
+var ErrInfeasible = errors.New("plan is infeasible")
+
+// maxViolations bounds what is reported of a plan that is wrong everywhere.
+const maxViolations = 20
+
+// Infeasible lists the rules that a plan breaks, in the order of planes and entries.
+type Infeasible struct {
+	Violations []string // one line each, naming the plane and entry, as in "planes[1][3]: ..."
+	More       bool     // there were more than are listed
+}
+
+// Error gives one line for each violation.
+func (e *Infeasible) Error() string {
+	text := ErrInfeasible.Error() + ": " + strings.Join(e.Violations, "\n")
+	if e.More {
+		text += "\n..."
+	}
+	return text
+}
+
+// Unwrap returns [ErrInfeasible].
+func (e *Infeasible) Unwrap() error { return ErrInfeasible }
+
+// Report says what a feasible plan does.
+type Report struct {
+	CCTUS            float64 // end of the last transmit or hold
+	EndUS            float64 // end of the last entry; later than CCTUS where a reset follows
+	Reconfigurations int     // entries, all planes
+}
+
+// Check verifies plan against problem: circuits, their kinds and switching, durations,
+// order (P1, P2, P3), conservation of every flow or coverage of the demand, initial and
+// final maps, the stated CCT and bound. It returns an error that wraps
+// [plans.ErrProblem] where problem is not valid, or an [*Infeasible]; with an Infeasible
+// the report is what could still be computed. It does not look at digests.
+func Check(problem *plans.Problem, plan *plans.Plan) (Report, error) {
+	if err := problem.Validate(); err != nil {
+		return Report{}, err
+	}
+	c := &checker{p: problem, plan: plan}
+	if c.structure() {
+		if problem.Demand != nil {
+			c.demand()
+		} else {
+			c.steps()
+		}
+		c.pairs()
+		c.totals()
+	}
+	if len(c.bad.Violations) > 0 {
+		return c.report, &c.bad
+	}
+	return c.report, nil
+}
+
+type checker struct {
+	p      *plans.Problem
+	plan   *plans.Plan
+	report Report
+	bad    Infeasible
+}
+
+func (c *checker) violation(format string, args ...any) {
+	if len(c.bad.Violations) == maxViolations {
+		c.bad.More = true
+		return
+	}
+	c.bad.Violations = append(c.bad.Violations, fmt.Sprintf(format, args...))
+}
+
+// entryf reports what is wrong with entry i of plane j.
+func (c *checker) entryf(j, i int, format string, args ...any) {
+	e := &c.plan.Planes[j][i]
+	what := string(e.Kind)
+	if e.Kind == plans.Transmit {
+		what = fmt.Sprintf("transmit of step %d", e.Step)
+	}
+	c.violation("planes[%d][%d] (%s): %s", j, i, what, fmt.Sprintf(format, args...))
+}
+
+// structure checks what all later checks rely on: one list of entries for each plane,
+// maps that are permutations, numbers that are finite, and kinds that fit the problem.
+func (c *checker) structure() bool {
+	if len(c.plan.Planes) != c.p.Planes {
+		c.violation("planes: has %d planes, the problem has %d", len(c.plan.Planes), c.p.Planes)
+		return false
+	}
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"cct_us", c.plan.CCTUS}, {"lower_bound_us", c.plan.LowerBoundUS}} {
+		if !finite(f.value) {
+			c.violation("%s: %v is not finite", f.name, f.value)
+		}
+	}
+	if c.p.Demand == nil {
+		c.initialMaps()
+	}
+	for j, entries := range c.plan.Planes {
+		for i := range entries {
+			c.entryStructure(j, i, &entries[i])
+		}
+	}
+	return len(c.bad.Violations) == 0
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+func (c *checker) initialMaps() {
+	maps := c.plan.Initial
+	if maps == nil {
+		return
+	}
+	if len(maps) != c.p.Planes {
+		c.violation("initial: has %d maps, want one for each of %d planes", len(maps), c.p.Planes)
+		return
+	}
+	for j, m := range maps {
+		if err := m.Validate(c.p.Ranks); err != nil {
+			c.violation("initial[%d]: %v", j, err)
+			return
+		}
+	}
+	for j := range maps {
+		if err := c.p.Circuits.Holds(maps, j); err != nil {
+			c.violation("initial[%d]: %v", j, err)
+		}
+		if c.p.Initial != nil && !maps[j].Equal(c.p.Initial[j]) {
+			c.violation("initial[%d]: is not the initial map of the problem", j)
+		}
+	}
+}
+
+func (c *checker) entryStructure(j, i int, e *plans.Entry) {
+	if !finite(e.StartUS) || !finite(e.EndUS) || !finite(e.Bytes) {
+		c.entryf(j, i, "times and bytes must be finite")
+		return
+	}
+	switch e.Kind {
+	case plans.Reconfigure, plans.Hold:
+		if e.Kind == plans.Hold && c.p.Demand == nil {
+			c.entryf(j, i, "a problem with steps has no holds")
+		}
+		if err := e.To.Validate(c.p.Ranks); err != nil {
+			c.entryf(j, i, "to: %v", err)
+		} else if c.p.Circuits == plans.Duplex && !e.To.Involution() {
+			c.entryf(j, i, "to: a duplex plane holds involutions only")
+		}
+	case plans.Transmit:
+		switch {
+		case c.p.Demand != nil:
+			c.entryf(j, i, "a problem with a demand has no transmits")
+		case e.Step < 0 || e.Step >= len(c.p.Steps):
+			c.entryf(j, i, "the problem has %d steps", len(c.p.Steps))
+		case e.Bytes < 0:
+			c.entryf(j, i, "bytes: %v is negative", e.Bytes)
+		}
+	default:
+		c.entryf(j, i, "unknown kind %q", e.Kind)
+	}
+}
+
+// initialOf returns the map that plane j begins with; a plan that names none where the
+// problem leaves it open begins dark.
+func (c *checker) initialOf(j int) circuit.Permutation {
+	switch {
+	case c.plan.Initial != nil:
+		return c.plan.Initial[j]
+	case c.p.Initial != nil:
+		return c.p.Initial[j]
+	}
+	return circuit.AllDark(c.p.Ranks)
+}
+
+// clock checks one plane's time order (P2), entry by entry.
+type clock struct {
+	lastEnd float64
+}
+
+func (k *clock) advance(c *checker, j, i int, e *plans.Entry) {
+	switch {
+	case !plans.AtLeastUS(e.StartUS, 0):
+		c.entryf(j, i, "starts at %v us, before 0", e.StartUS)
+	case !plans.AtLeastUS(e.EndUS, e.StartUS):
+		c.entryf(j, i, "ends at %v us, before its start at %v us", e.EndUS, e.StartUS)
+	case !plans.AtLeastUS(e.StartUS, k.lastEnd):
+		c.entryf(j, i, "starts at %v us, while the entry before it lasts until %v us (P2)", e.StartUS, k.lastEnd)
+	}
+	k.lastEnd = math.Max(k.lastEnd, e.EndUS)
+	c.report.EndUS = math.Max(c.report.EndUS, e.EndUS)
+	if e.Kind == plans.Reconfigure {
+		c.report.Reconfigurations++
+	} else {
+		c.report.CCTUS = math.Max(c.report.CCTUS, e.EndUS)
+	}
+}
+
+// lasts reports an entry that is shorter than its cost.
+func (c *checker) lasts(j, i int, e *plans.Entry, cost float64) {
+	if got := e.EndUS - e.StartUS; got < cost-plans.Tolerance(e.EndUS, cost) || math.IsNaN(cost) {
+		c.entryf(j, i, "lasts %v us, the model needs %v us", got, cost)
+	}
+}
+
+// pairs checks that interleaved planes 2j and 2j+1 switch together, to inverse maps.
+func (c *checker) pairs() {
+	if c.p.Circuits != plans.Interleaved {
+		return
+	}
+	for j := 0; j < c.p.Planes; j += 2 {
+		a, b := c.switches(j), c.switches(j+1)
+		if len(a) != len(b) {
+			c.violation("planes[%d] and planes[%d] are interleaved but switch %d and %d times", j, j+1, len(a), len(b))
+			continue
+		}
+		for k := range a {
+			e, f := &c.plan.Planes[j][a[k]], &c.plan.Planes[j+1][b[k]]
+			if !plans.SameUS(e.StartUS, f.StartUS) || !plans.SameUS(e.EndUS, f.EndUS) {
+				c.entryf(j, a[k], "its interleaved partner planes[%d][%d] does not switch at the same time", j+1, b[k])
+			}
+			if !f.To.Equal(e.To.Inverse()) {
+				c.entryf(j, a[k], "its interleaved partner planes[%d][%d] does not take the inverse map", j+1, b[k])
+			}
+		}
+	}
+}
+
+// switches lists the reconfigurations of plane j.
+func (c *checker) switches(j int) []int {
+	var at []int
+	for i := range c.plan.Planes[j] {
+		if c.plan.Planes[j][i].Kind == plans.Reconfigure {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+func (c *checker) totals() {
+	if !plans.SameUS(c.plan.CCTUS, c.report.CCTUS) {
+		c.violation("cct_us: the plan states %v us, its last transmission ends at %v us", c.plan.CCTUS, c.report.CCTUS)
+	}
+	if !plans.AtLeastUS(c.report.CCTUS, c.plan.LowerBoundUS) {
+		c.violation("lower_bound_us: %v us is above the completion time of %v us", c.plan.LowerBoundUS, c.report.CCTUS)
+	}
+}
