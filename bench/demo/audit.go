@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl/emulator"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// ErrAudit reports that the switch's log and the plan disagree.
+var ErrAudit = errors.New("audit")
+
+// window is one timed iteration, CLOCK_MONOTONIC nanoseconds.
+type window struct{ start, end int64 }
+
+// auditor compares what the emulated switch logged with what a plan says. It knows the
+// plan and the log only: nothing that the ranks report enters.
+type auditor struct {
+	problem *plans.Problem
+	plan    *plans.Plan
+	steps   []int // problem step -> schedule step, which frames carry
+	slack   float64
+}
+
+// finding is what an audit counted over all iterations.
+type finding struct {
+	Frames   int
+	Bytes    int64
+	Switches int // within the timed iterations
+	Lost     int
+}
+
+// circuitKey is a circuit of one plane in one step.
+type circuitKey struct {
+	plane, step, src int
+}
+
+// audit checks every frame and every iteration; the first disagreement is returned.
+func (a *auditor) audit(log *emulator.Log, iters []window) (finding, error) {
+	var f finding
+	for i := range log.Frames {
+		r := &log.Frames[i]
+		f.Frames++
+		f.Bytes += int64(r.Bytes)
+		if r.Verdict != emulator.Delivered {
+			f.Lost++
+		}
+	}
+	if f.Lost > 0 {
+		return f, fmt.Errorf("%w: the switch lost %d of %d frames", ErrAudit, f.Lost, f.Frames)
+	}
+	if err := undisturbed(log); err != nil {
+		return f, err
+	}
+	want, err := a.expected()
+	if err != nil {
+		return f, err
+	}
+	for n, w := range iters {
+		got, err := a.carried(log, w)
+		if err != nil {
+			return f, fmt.Errorf("%w: iteration %d: %w", ErrAudit, n, err)
+		}
+		if err := a.compare(want, got); err != nil {
+			return f, fmt.Errorf("%w: iteration %d: %w", ErrAudit, n, err)
+		}
+		f.Switches += switchesWithin(log, w)
+	}
+	return f, nil
+}
+
+// undisturbed proves from the log alone that no frame was on a circuit while it moved.
+func undisturbed(log *emulator.Log) error {
+	for plane := range log.Planes {
+		var prev circuit.Permutation
+		for i := range log.Switches {
+			s := &log.Switches[i]
+			if int(s.Plane) != plane {
+				continue
+			}
+			for j := range log.Frames {
+				r := &log.Frames[j]
+				if int(r.Plane) != plane || r.Finish <= s.Start || r.Start >= s.End {
+					continue
+				}
+				if prev == nil || prev[r.Src] != s.Map[r.Src] {
+					return fmt.Errorf("%w: plane %d: a frame from port %d was on the wire while its circuit moved to epoch %d",
+						ErrAudit, plane, r.Src, s.Epoch)
+				}
+			}
+			prev = s.Map
+		}
+	}
+	return nil
+}
+
+// expected walks the plan: the bytes that cross each circuit in each step.
+func (a *auditor) expected() (map[circuitKey]float64, error) {
+	want := map[circuitKey]float64{}
+	for plane, entries := range a.plan.Planes {
+		at := a.plan.Initial[plane]
+		for _, e := range entries {
+			switch e.Kind {
+			case plans.Reconfigure:
+				at = e.To
+			case plans.Transmit:
+				flows := a.problem.Steps[e.Step].FlowList()
+				for i, fl := range flows {
+					if e.Flows != nil && !contains(e.Flows, i) {
+						continue
+					}
+					for r := fl[0]; r != fl[1]; r = at[r] {
+						if at[r] == circuit.Dark {
+							return nil, fmt.Errorf("%w: the plan sends %d -> %d into the dark", ErrAudit, fl[0], fl[1])
+						}
+						want[circuitKey{plane, a.steps[e.Step], r}] += e.Bytes
+					}
+				}
+			}
+		}
+	}
+	return want, nil
+}
+
+// carried sums the log of one iteration the same way, by the labels of the frames.
+func (a *auditor) carried(log *emulator.Log, w window) (map[circuitKey]float64, error) {
+	got := map[circuitKey]float64{}
+	var h wire.Header
+	for i := range log.Frames {
+		r := &log.Frames[i]
+		if r.Start < w.start || r.Start > w.end {
+			continue
+		}
+		if err := wire.Decode(r.Label[:], &h); err != nil {
+			return nil, err
+		}
+		got[circuitKey{int(r.Plane), int(h.Step), int(r.Src)}] += float64(r.Bytes)
+	}
+	return got, nil
+}
+
+func (a *auditor) compare(want, got map[circuitKey]float64) error {
+	for k, b := range want {
+		if math.Abs(got[k]-b) > a.slack {
+			return fmt.Errorf("plane %d step %d circuit from %d carried %.0f bytes, the plan says %.0f", k.plane, k.step, k.src, got[k], b)
+		}
+	}
+	for k, b := range got {
+		if _, planned := want[k]; !planned && b > 0 {
+			return fmt.Errorf("plane %d step %d circuit from %d carried %.0f bytes, the plan says none", k.plane, k.step, k.src, b)
+		}
+	}
+	return nil
+}
+
+func switchesWithin(log *emulator.Log, w window) int {
+	n := 0
+	for i := range log.Switches {
+		if s := &log.Switches[i]; s.Start >= w.start && s.Start <= w.end {
+			n++
+		}
+	}
+	return n
+}
+
+func contains(list []int, x int) bool {
+	for _, v := range list {
+		if v == x {
+			return true
+		}
+	}
+	return false
+}

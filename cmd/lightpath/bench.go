@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/bench"
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+)
+
+// benchFlags are the flags as typed; parse turns them into options.
+type benchFlags struct {
+	ranks                int
+	minBytes, maxBytes   string
+	factor               float64
+	datatype, op         string
+	root                 int
+	warmup, iters, check int
+	transport, fabric    string
+	planner, algorithm   string
+	planes               int
+	jsonOut              string
+	sync                 bool
+	outOfPlace, inPlace  bool
+	timeout              time.Duration
+}
+
+func newBenchCommand() *cobra.Command {
+	f := &benchFlags{}
+	cmd := &cobra.Command{
+		Use:   "bench COLLECTIVE",
+		Short: "Time a collective with nccl-tests' columns",
+		Long: `Times a collective through libnccl.so.2, in rank processes that it starts itself, or as the
+ranks that mpirun, srun or torchrun started. Sizes are nccl-tests': the whole operation's data.
+Exits 1 where an element is wrong.
+
+COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, gather, scatter, sendrecv`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := f.parse(args[0], cmd.Flags().Changed("ranks"))
+			if err != nil {
+				return err
+			}
+			return runBench(cmd, f, o)
+		},
+	}
+	fl := cmd.Flags()
+	fl.IntVarP(&f.ranks, "ranks", "n", 2, "ranks to start on this machine")
+	fl.StringVarP(&f.minBytes, "minbytes", "b", "8", "smallest size")
+	fl.StringVarP(&f.maxBytes, "maxbytes", "e", "64M", "largest size")
+	fl.Float64VarP(&f.factor, "stepfactor", "f", 2, "factor between sizes")
+	fl.StringVarP(&f.datatype, "datatype", "d", "float", "element type")
+	fl.StringVarP(&f.op, "op", "o", "sum", "reduction operator")
+	fl.IntVarP(&f.root, "root", "r", 0, "root rank")
+	fl.IntVarP(&f.warmup, "warmup", "w", 5, "iterations before timing")
+	fl.IntVarP(&f.iters, "iters", "i", 20, "timed iterations")
+	fl.IntVarP(&f.check, "check", "c", 1, "check every element of the results (0: no)")
+	fl.StringVar(&f.transport, "transport", "auto", "shm, tcp, inproc or auto")
+	fl.StringVar(&f.fabric, "fabric", "", "fabric file: run over its optical planes")
+	fl.StringVar(&f.planner, "planner", "", "planner for optical planes")
+	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm instead of the automatic choice")
+	fl.IntVar(&f.planes, "planes", 0, "packet planes (0: the default)")
+	fl.StringVar(&f.jsonOut, "json", "", "write results as JSON to this file (- for standard output)")
+	fl.BoolVar(&f.sync, "sync", false, "time each iteration behind a barrier: median completion of the slowest rank")
+	fl.BoolVar(&f.outOfPlace, "out-of-place", false, "only out of place")
+	fl.BoolVar(&f.inPlace, "in-place", false, "only in place")
+	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long")
+	return cmd
+}
+
+func (f *benchFlags) parse(collective string, ranksGiven bool) (*bench.Options, error) {
+	var err error
+	o := &bench.Options{
+		Ranks: f.ranks, Transport: f.transport, Fabric: f.fabric, Planner: f.planner, Algorithm: f.algorithm,
+		Planes: f.planes, Deadline: f.timeout,
+	}
+	s := &o.Spec
+	s.Root, s.Factor, s.Warmup, s.Iters, s.Check, s.Sync = f.root, f.factor, f.warmup, f.iters, f.check != 0, f.sync
+	s.OutOfPlace, s.InPlace = f.outOfPlace || !f.inPlace, f.inPlace || !f.outOfPlace
+	if s.Collective, err = schedule.ParseCollective(collective); err != nil {
+		return nil, err
+	}
+	if s.Type, err = datatype.ParseType(f.datatype); err != nil {
+		return nil, fmt.Errorf("-d: %w", err)
+	}
+	if s.Op, err = datatype.ParseOp(f.op); err != nil {
+		return nil, fmt.Errorf("-o: %w", err)
+	}
+	if s.MinBytes, err = bench.ParseBytes(f.minBytes); err != nil {
+		return nil, fmt.Errorf("-b: %w", err)
+	}
+	if s.MaxBytes, err = bench.ParseBytes(f.maxBytes); err != nil {
+		return nil, fmt.Errorf("-e: %w", err)
+	}
+	world, external, err := bench.DetectWorld(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if external && !ranksGiven {
+		o.World, o.Ranks = &world, world.Size
+	}
+	if o.Worker, err = siblingFile("bin", "lightpath-rank"); err != nil {
+		return nil, err
+	}
+	return o, f.validate(o)
+}
+
+func (f *benchFlags) validate(o *bench.Options) error {
+	switch {
+	case o.Ranks < 1:
+		return fmt.Errorf("-n: %d ranks; at least 1 is needed", o.Ranks)
+	case o.MaxBytes < o.MinBytes:
+		return fmt.Errorf("-e: %s is below -b %s", f.maxBytes, f.minBytes)
+	case !(o.Factor > 1):
+		return fmt.Errorf("-f: factor %v; it must be above 1", o.Factor)
+	case o.Iters < 1 || o.Warmup < 0:
+		return errors.New("-i must be at least 1 and -w at least 0")
+	case o.Root < 0 || o.Root >= o.Ranks:
+		return fmt.Errorf("-r: root %d is not one of %d ranks", o.Root, o.Ranks)
+	}
+	switch o.Transport {
+	case "auto", "shm", "tcp", "inproc":
+	case "ebpf", "rdma":
+		return fmt.Errorf("--transport: %s is not built into this version", o.Transport)
+	default:
+		return fmt.Errorf("--transport: %q is none of shm, tcp, inproc, auto", o.Transport)
+	}
+	if o.Algorithm != "" && !schedule.Defined(o.Collective, o.Algorithm, o.Ranks) {
+		return fmt.Errorf("--algorithm: %q does not do %s on %d ranks; it is one of %v", o.Algorithm, o.Collective, o.Ranks, schedule.Algorithms(o.Collective))
+	}
+	return nil
+}
+
+func runBench(cmd *cobra.Command, f *benchFlags, o *bench.Options) error {
+	quiet := o.World != nil && o.World.Rank != 0
+	var table io.Writer = os.Stdout
+	if f.jsonOut == "-" {
+		table = os.Stderr
+	}
+	if quiet {
+		table = io.Discard
+	}
+	if o.Fabric != "" {
+		stop, err := bench.EnsureOCS(cmd.Context(), o.Fabric, selfPath())
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	if !quiet && isTerminal(os.Stderr) {
+		o.Progress = func(done, total int, r bench.Report) {
+			fmt.Fprintf(os.Stderr, "\r%d/%d  %d bytes: %.1f us        ", done, total, r.Bytes, r.TimeUS)
+			if done == total {
+				fmt.Fprint(os.Stderr, "\r\033[K")
+			}
+		}
+	}
+	fmt.Fprintf(table, "# lightpath bench %s  ranks %d  transport %s  warmup %d  iters %d  check %d\n",
+		o.Collective, o.Ranks, o.Transport, o.Warmup, o.Iters, f.check)
+	doc, err := bench.Run(cmd.Context(), o)
+	if err != nil {
+		return no(err)
+	}
+	bench.WriteTable(table, doc.Results)
+	if f.jsonOut != "" && !quiet {
+		if err := writeJSON(f.jsonOut, doc); err != nil {
+			return err
+		}
+	}
+	for _, r := range doc.Results {
+		if r.Wrong > 0 {
+			return no(fmt.Errorf("%s of %d bytes: %d wrong elements", r.Collective, r.Bytes, r.Wrong))
+		}
+	}
+	return nil
+}
+
+// writeJSON writes v, indented, to path or, for "-", to standard output.
+func writeJSON(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if path == "-" {
+		_, err = os.Stdout.Write(text)
+		return err
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+func selfPath() string {
+	self, err := os.Executable()
+	if err != nil {
+		return "lightpath"
+	}
+	return self
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

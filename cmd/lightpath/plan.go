@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/plans"
+	"lightpath/plans/check"
+	"lightpath/plans/planner"
+)
+
+func newPlanCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Make, check and show plans",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPlanSolve(), newPlanCheck(), newPlanShow(), newPlanBuild(), newPlanProblem(), newPlanCache())
+	return cmd
+}
+
+// planFlags are what solve and build share.
+type planFlags struct {
+	planner string
+	out     string
+	limit   time.Duration
+	seed    int64
+}
+
+func (f *planFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.planner, "planner", "auto", fmt.Sprintf("planner, one of %v", planner.Names()))
+	fl.StringVar(&f.out, "out", "", "plan file to write (standard output by default)")
+	fl.DurationVar(&f.limit, "time-limit", planner.DefaultTimeLimit, "most time to search; the best plan by then is the answer")
+	fl.Int64Var(&f.seed, "seed", 1, "seed of the search")
+}
+
+// solve plans p and writes the plan, sealed with its digest.
+func (f *planFlags) solve(cmd *cobra.Command, p *plans.Problem) error {
+	if f.limit <= 0 {
+		return fmt.Errorf("--time-limit: %v is not positive", f.limit)
+	}
+	plan, err := planner.Solve(cmd.Context(), f.planner, p, planner.Options{TimeLimit: f.limit, Seed: f.seed})
+	switch {
+	case errors.Is(err, planner.ErrInfeasible):
+		return no(err)
+	case err != nil:
+		return fmt.Errorf("--planner: %w", err)
+	}
+	if err := plans.Seal(p, plan); err != nil {
+		return err
+	}
+	text, err := plans.EncodePlan(plan)
+	if err != nil {
+		return err
+	}
+	if f.out != "" && f.out != "-" {
+		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%\n", plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan))
+	}
+	return writeOutput("out", f.out, text)
+}
+
+// gapPercent is how far a plan may be from the optimum, in percent of its lower bound.
+func gapPercent(p *plans.Plan) float64 {
+	if p.LowerBoundUS <= 0 {
+		if p.CCTUS <= plans.ToleranceUS {
+			return 0
+		}
+		return math.Inf(1)
+	}
+	return max(0, (p.CCTUS/p.LowerBoundUS-1)*100)
+}
+
+func newPlanSolve() *cobra.Command {
+	f := &planFlags{}
+	var in string
+	cmd := &cobra.Command{
+		Use:   "solve --planner NAME --in problem.json [--out plan.json]",
+		Short: "Plan a problem; exit 1 where it cannot be done",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := readProblem("in", in)
+			if err != nil {
+				return err
+			}
+			return f.solve(cmd, p)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&in, "in", "", "problem file (- for standard input)")
+	return cmd
+}
+
+func newPlanCheck() *cobra.Command {
+	var in, planPath string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check --in problem.json --plan plan.json",
+		Short: "Check a plan, independently of every planner; print its CCT; exit 1 and the reason where it is infeasible",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			p, plan, err := readPair(in, planPath)
+			if err != nil {
+				return err
+			}
+			if plan.Digest != "" {
+				if err := plans.VerifyDigest(p, plan); err != nil {
+					return no(err)
+				}
+			}
+			report, err := check.Check(p, plan)
+			if err != nil {
+				if asJSON {
+					err = errors.Join(no(err), writeJSON("-", map[string]any{"feasible": false, "reason": err.Error()}))
+					return err
+				}
+				return no(err)
+			}
+			if asJSON {
+				return writeJSON("-", map[string]any{
+					"feasible": true, "cct_us": report.CCTUS, "lower_bound_us": plan.LowerBoundUS, "planner": plan.Planner,
+				})
+			}
+			fmt.Printf("feasible: CCT %.9g us (%s), lower bound %.9g us\n", report.CCTUS, plan.Planner, plan.LowerBoundUS)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&in, "in", "", "problem file")
+	cmd.Flags().StringVar(&planPath, "plan", "", "plan file")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func readPair(in, planPath string) (*plans.Problem, *plans.Plan, error) {
+	p, err := readProblem("in", in)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := readPlan("plan", planPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, plan, nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/bench"
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/fabric"
+)
+
+// problemFlags describe the planning problem of a collective: the schedule and the fabric,
+// either from a fabric file or spelled out.
+type problemFlags struct {
+	collective, algorithm string
+	ranks, root           int
+	bytes                 string
+
+	fabric     string
+	planes     int
+	bandwidth  string
+	alpha, hop time.Duration
+	reconfig   time.Duration
+	forwarding bool
+	circuits   string
+	final      string
+}
+
+func (f *problemFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.collective, "collective", "", "allreduce, alltoall, allgather, ...")
+	fl.StringVar(&f.algorithm, "algorithm", "", "schedule, such as rabenseifner, pairwise or recursive-doubling")
+	fl.IntVar(&f.ranks, "ranks", 0, "number of ranks")
+	fl.IntVar(&f.root, "root", 0, "root of rooted collectives")
+	fl.StringVar(&f.bytes, "bytes", "", "size as nccl-tests counts it, such as 32MiB")
+	fl.StringVar(&f.fabric, "fabric", "", "fabric file; the flags below override nothing in it")
+	fl.IntVar(&f.planes, "planes", 1, "optical planes")
+	fl.StringVar(&f.bandwidth, "bandwidth", "400Gbps", "rate of a port of a plane")
+	fl.DurationVar(&f.alpha, "alpha", 0, "latency of a transmission")
+	fl.DurationVar(&f.hop, "hop", 0, "latency of a hop")
+	fl.DurationVar(&f.reconfig, "reconfig", 200*time.Microsecond, "reconfiguration delay")
+	fl.BoolVar(&f.forwarding, "forwarding", false, "ranks forward for each other")
+	fl.StringVar(&f.circuits, "circuits", string(plans.Simplex), "simplex, duplex or interleaved")
+	fl.StringVar(&f.final, "final", "", "\"initial\": the plan must return to where it began")
+}
+
+// problem builds the schedule and states its problem.
+func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
+	if f.collective == "" || f.algorithm == "" || f.ranks < 1 || f.bytes == "" {
+		return nil, errors.New("--collective, --algorithm, --ranks and --bytes are required")
+	}
+	c, err := schedule.ParseCollective(f.collective)
+	if err != nil {
+		return nil, fmt.Errorf("--collective: %w", err)
+	}
+	bytes, err := bench.ParseBytes(f.bytes)
+	if err != nil {
+		return nil, fmt.Errorf("--bytes: %w", err)
+	}
+	s, err := schedule.Build(c, f.algorithm, f.ranks, f.root)
+	if err != nil {
+		return nil, err
+	}
+	template, err := f.template(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := schedule.Problem(s, float64(bytes), template)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Validate()
+}
+
+func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
+	p := &plans.Problem{}
+	if f.fabric != "" {
+		for _, name := range []string{"planes", "bandwidth", "alpha", "hop", "reconfig", "forwarding", "circuits"} {
+			if cmd.Flags().Changed(name) {
+				return nil, fmt.Errorf("--%s contradicts --fabric, which states it", name)
+			}
+		}
+		file, err := fabric.Load(f.fabric)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = file.Problem(); err != nil {
+			return nil, err
+		}
+		// A communicator may be smaller than its fabric.
+		if f.ranks > p.Ranks {
+			return nil, fmt.Errorf("--ranks: %d on a fabric of %d", f.ranks, p.Ranks)
+		}
+		p.Ranks = f.ranks
+	} else {
+		rate, err := fabric.ParseRate(f.bandwidth)
+		if err != nil {
+			return nil, fmt.Errorf("--bandwidth: %w", err)
+		}
+		*p = plans.Problem{
+			Version: plans.Version, Ranks: f.ranks, Planes: f.planes, BandwidthGbps: rate.Gbps(),
+			AlphaUS: micros(f.alpha), HopUS: micros(f.hop), ReconfigUS: micros(f.reconfig),
+			Forwarding: f.forwarding, Circuits: plans.CircuitKind(f.circuits),
+		}
+	}
+	switch f.final {
+	case "":
+	case "initial":
+		p.Final.Kind = plans.FinalInitial
+	default:
+		return nil, fmt.Errorf("--final: %q is not \"initial\"", f.final)
+	}
+	return p, nil
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func newPlanProblem() *cobra.Command {
+	f := &problemFlags{}
+	var out string
+	cmd := &cobra.Command{
+		Use:   "problem --collective C --algorithm A --ranks N --bytes S",
+		Short: "Print the planning problem of a collective",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := f.problem(cmd)
+			if err != nil {
+				return err
+			}
+			text, err := plans.EncodeProblem(p)
+			if err != nil {
+				return err
+			}
+			return writeOutput("out", out, text)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "problem file to write (standard output by default)")
+	return cmd
+}
+
+func newPlanBuild() *cobra.Command {
+	f, pf := &problemFlags{}, &planFlags{}
+	cmd := &cobra.Command{
+		Use:   "build --collective C --algorithm A --ranks N --bytes S --fabric fabric.yaml --planner auto",
+		Short: "Plan a collective on a fabric",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := f.problem(cmd)
+			if err != nil {
+				return err
+			}
+			return pf.solve(cmd, p)
+		},
+	}
+	f.register(cmd)
+	pf.register(cmd)
+	return cmd
+}
