@@ -44,31 +44,53 @@ func scaleHalf(t Type, dst, src []byte, factor float64) {
 	}
 }
 
-// widen converts 2*len(d) bytes.
+// widen converts 2*len(d) bytes, four elements to a load. Which of the four is which depends
+// on the byte order; round puts them back the same way.
 func widen(t Type, d []float32, s []byte) {
-	s = s[:2*len(d)]
-	if t == Bfloat16 {
-		for i := range d {
-			d[i] = BF16ToF32(binary.NativeEndian.Uint16(s[2*i:]))
+	half := t == Float16
+	for len(d) >= 4 && len(s) >= 8 {
+		v, q := binary.NativeEndian.Uint64(s), (*[4]float32)(d)
+		if half {
+			q[0], q[1] = F16ToF32(uint16(v)), F16ToF32(uint16(v>>16))
+			q[2], q[3] = F16ToF32(uint16(v>>32)), F16ToF32(uint16(v>>48))
+		} else {
+			q[0], q[1] = BF16ToF32(uint16(v)), BF16ToF32(uint16(v>>16))
+			q[2], q[3] = BF16ToF32(uint16(v>>32)), BF16ToF32(uint16(v>>48))
 		}
-		return
+		d, s = d[4:], s[8:]
 	}
 	for i := range d {
-		d[i] = F16ToF32(binary.NativeEndian.Uint16(s[2*i:]))
+		v := binary.NativeEndian.Uint16(s[2*i:])
+		if half {
+			d[i] = F16ToF32(v)
+		} else {
+			d[i] = BF16ToF32(v)
+		}
 	}
 }
 
 // round is the inverse of widen.
 func round(t Type, d []byte, s []float32) {
-	d = d[:2*len(s)]
-	if t == Bfloat16 {
-		for i, v := range s {
-			binary.NativeEndian.PutUint16(d[2*i:], F32ToBF16(v))
+	half := t == Float16
+	for len(d) >= 8 && len(s) >= 4 {
+		q := (*[4]float32)(s)
+		var v uint64
+		if half {
+			v = uint64(F32ToF16(q[0])) | uint64(F32ToF16(q[1]))<<16 |
+				uint64(F32ToF16(q[2]))<<32 | uint64(F32ToF16(q[3]))<<48
+		} else {
+			v = uint64(F32ToBF16(q[0])) | uint64(F32ToBF16(q[1]))<<16 |
+				uint64(F32ToBF16(q[2]))<<32 | uint64(F32ToBF16(q[3]))<<48
 		}
-		return
+		binary.NativeEndian.PutUint64(d, v)
+		d, s = d[8:], s[4:]
 	}
-	for i, v := range s {
-		binary.NativeEndian.PutUint16(d[2*i:], F32ToF16(v))
+	for i, f := range s {
+		if half {
+			binary.NativeEndian.PutUint16(d[2*i:], F32ToF16(f))
+		} else {
+			binary.NativeEndian.PutUint16(d[2*i:], F32ToBF16(f))
+		}
 	}
 }
 
