@@ -2,7 +2,6 @@ package planner
 
 import (
 	"context"
-	"math"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -25,11 +24,7 @@ func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 		st := &m.steps[i]
 		maps := m.pages[st.page].maps
 		if m.mustSwitch(t.current, i) {
-			ready := 0.0
-			for u := 0; u < m.units; u++ {
-				ready = math.Max(ready, t.reconfigure(u, maps))
-			}
-			t.stepEnd = math.Max(t.stepEnd, ready) // in lockstep: all wait for the last
+			t.lockstep(maps)
 		}
 		var serving []int
 		for j, c := range t.current {

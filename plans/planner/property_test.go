@@ -1,0 +1,159 @@
+package planner_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/check"
+	"lightpath/plans/circuit"
+	"lightpath/plans/planner"
+)
+
+// quick keeps searches short: what they return must be right however short they are.
+var quick = planner.Options{TimeLimit: 4 * time.Millisecond, Seed: 1}
+
+func solve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plans.Plan {
+	t.Helper()
+	plan, err := planner.Solve(context.Background(), name, p, o)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if r, err := check.Check(p, plan); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	} else if !plans.SameUS(r.CCTUS, plan.CCTUS) {
+		t.Fatalf("%s: cct %v, checked %v", name, plan.CCTUS, r.CCTUS)
+	}
+	return plan
+}
+
+// trySolve is solve for problems that may have no plan; then it returns nil.
+func trySolve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plans.Plan {
+	t.Helper()
+	if _, err := planner.Solve(context.Background(), name, p, o); errors.Is(err, planner.ErrInfeasible) {
+		return nil
+	}
+	return solve(t, name, p, o)
+}
+
+// randomPattern is a permutation that planes of the given kind can hold, whole or partial.
+func randomPattern(rng *rand.Rand, n int, kind plans.CircuitKind) circuit.Permutation {
+	c := circuit.Permutation(rng.Perm(n))
+	switch choice := rng.IntN(4); {
+	case kind == plans.Duplex:
+		order := rng.Perm(n)
+		for i := 0; i+1 < n; i += 2 {
+			c[order[i]], c[order[i+1]] = order[i+1], order[i]
+		}
+		if n%2 == 1 {
+			c[order[n-1]] = order[n-1]
+		}
+		return c
+	case choice == 0:
+		return circuit.Shift(n, 1+rng.IntN(max(1, n-1)))
+	case choice == 1:
+		for r := range c {
+			if rng.IntN(3) == 0 {
+				c[r] = circuit.Dark
+			}
+		}
+	}
+	return c
+}
+
+func randomProblem(rng *rand.Rand) *plans.Problem {
+	pick := func(values ...float64) float64 { return values[rng.IntN(len(values))] }
+	p := fabric(2+rng.IntN(7), 1+rng.IntN(4), pick(0, 5, 20), pick(0, 10, 200))
+	p.HopUS = pick(0, 0, 2)
+	p.Forwarding = rng.IntN(3) == 0
+	if rng.IntN(4) == 0 {
+		p.ReconfigPerPort = 3
+	}
+	switch rng.IntN(5) {
+	case 0:
+		p.Circuits = plans.Duplex
+	case 1:
+		p.Circuits, p.Planes = plans.Interleaved, 2*(1+rng.IntN(2))
+	}
+	var patterns []circuit.Permutation
+	for range 1 + rng.IntN(3) {
+		patterns = append(patterns, randomPattern(rng, p.Ranks, p.Circuits))
+	}
+	for range 1 + rng.IntN(6) {
+		s := plans.Step{Bytes: pick(0, 1, 1e5, 1e6, 4e6), To: patterns[rng.IntN(len(patterns))]}
+		if rng.IntN(6) == 0 && p.Circuits != plans.Duplex {
+			s = plans.Step{Bytes: s.Bytes, Flows: s.FlowList()}
+			if s.Flows == nil {
+				s.Flows = [][2]int{{0, 1}}
+			}
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	maps := func() []circuit.Permutation {
+		var all []circuit.Permutation
+		for j := range p.Planes {
+			c := patterns[rng.IntN(len(patterns))]
+			if p.Circuits == plans.Interleaved && j%2 == 1 {
+				c = all[j-1].Inverse()
+			}
+			all = append(all, c)
+		}
+		return all
+	}
+	switch rng.IntN(4) {
+	case 0:
+		for range p.Planes {
+			p.Initial = append(p.Initial, circuit.AllDark(p.Ranks))
+		}
+	case 1:
+		p.Initial = maps()
+	}
+	switch rng.IntN(4) {
+	case 0:
+		p.Final.Kind = plans.FinalInitial
+	case 1:
+		p.Final = plans.Final{Kind: plans.FinalGiven, Maps: maps()}
+	}
+	return p
+}
+
+func TestRandomProblems(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	solved := map[string]int{}
+	for i := range 400 {
+		p := randomProblem(rng)
+		if err := p.Validate(); err != nil {
+			t.Fatalf("problem %d: %v", i, err)
+		}
+		cct := map[string]float64{}
+		for _, name := range planner.Names() {
+			cct[name] = math.Inf(1)
+			if plan := trySolve(t, name, p, quick); plan != nil {
+				cct[name] = plan.CCTUS
+				solved[name]++
+				if plan.BoundProof == "" {
+					t.Fatalf("problem %d: %s states no proof", i, name)
+				}
+			}
+		}
+		least := math.Inf(1)
+		for _, name := range planner.Names() {
+			least = math.Min(least, cct[name])
+		}
+		if cct["auto"] > least+1e-6 {
+			t.Fatalf("problem %d: auto %v, best %v", i, cct["auto"], least)
+		}
+		if cct["swot"] > cct["perstep"]+1e-6 || !p.Forwarding && cct["swot"] > cct["static"]+1e-6 {
+			t.Fatalf("problem %d: swot %v, static %v, perstep %v", i, cct["swot"], cct["static"], cct["perstep"])
+		}
+	}
+	for _, name := range planner.Names() {
+		if solved[name] < 40 {
+			t.Errorf("%s solved only %d of 400", name, solved[name])
+		}
+	}
+}
