@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// jointKey names a joint transmit: its id is unique within its step.
+type jointKey struct {
+	step int
+	id   string
+}
+
+// member is one entry of a joint transmit.
+type member struct{ plane, entry int }
+
+// prepare follows the circuits of every plane in its order, which needs no times, and so
+// finds the duration of each entry.
+func (s *simulator) prepare() error {
+	k := len(s.plan.Planes)
+	if k != s.p.Planes {
+		return fmt.Errorf("planes: has %d planes, the problem has %d", k, s.p.Planes)
+	}
+	s.duration = make([][]float64, k)
+	s.joints = make(map[jointKey][]member)
+	s.left = make([]int, len(s.p.Steps))
+	s.next, s.busy = make([]int, k), make([]bool, k)
+	s.result.Planes = make([]Plane, k)
+	longest := make(map[jointKey]*jointLoad)
+	var l plans.Loader
+	for j, entries := range s.plan.Planes {
+		s.duration[j] = make([]float64, len(entries))
+		s.result.Planes[j].Spans = make([]Span, len(entries))
+		current, err := s.initial(j)
+		if err != nil {
+			return err
+		}
+		l.Bind(current)
+		for i := range entries {
+			e := &entries[i]
+			if err := s.cost(j, i, e, &l, &current, longest); err != nil {
+				return fmt.Errorf("planes[%d][%d]: %w", j, i, err)
+			}
+		}
+	}
+	for key, load := range longest {
+		for _, m := range s.joints[key] {
+			s.duration[m.plane][m.entry] = plans.JointUS(s.p, load.hops, load.most)
+		}
+	}
+	for s.frontier < len(s.left) && s.left[s.frontier] == 0 {
+		s.frontier++
+	}
+	return nil
+}
+
+// initial returns the map that plane j begins with: dark where nothing else is said.
+func (s *simulator) initial(j int) (circuit.Permutation, error) {
+	maps := s.plan.Initial
+	if maps == nil {
+		maps = s.p.Initial
+	}
+	if maps == nil || s.p.Demand != nil {
+		return circuit.AllDark(s.p.Ranks), nil
+	}
+	if j >= len(maps) {
+		return nil, fmt.Errorf("initial: has %d maps, want one for each of %d planes", len(maps), s.p.Planes)
+	}
+	if err := maps[j].Validate(s.p.Ranks); err != nil {
+		return nil, fmt.Errorf("initial[%d]: %w", j, err)
+	}
+	return maps[j], nil
+}
+
+// cost sets the duration of entry i of plane j, whose map is *current and bound to l.
+func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *circuit.Permutation, longest map[jointKey]*jointLoad) error {
+	switch {
+	case e.Kind == plans.Reconfigure:
+		if err := e.To.Validate(s.p.Ranks); err != nil {
+			return fmt.Errorf("to: %w", err)
+		}
+		s.duration[j][i] = plans.ReconfigUS(s.p, current.Changes(e.To))
+		*current = e.To
+		l.Bind(e.To)
+		return nil
+	case e.Kind == plans.Hold && s.p.Demand != nil:
+		if !e.To.Equal(*current) {
+			return fmt.Errorf("no reconfiguration to the map of this hold precedes it")
+		}
+		s.duration[j][i] = math.Max(0, e.EndUS-e.StartUS)
+		return nil
+	case e.Kind != plans.Transmit || s.p.Demand != nil:
+		return fmt.Errorf("a %s does not belong to this problem", e.Kind)
+	case e.Step < 0 || e.Step >= len(s.p.Steps):
+		return fmt.Errorf("the problem has no step %d", e.Step)
+	}
+	s.left[e.Step]++
+	flows := s.p.Steps[e.Step].FlowList()
+	if e.Joint != "" {
+		key := jointKey{e.Step, e.Joint}
+		s.joints[key] = append(s.joints[key], member{j, i})
+		if longest[key] == nil {
+			longest[key] = &jointLoad{crossing: make(map[[2]int]float64)}
+		}
+		longest[key].add(e.Routes)
+		return nil
+	}
+	if e.Flows != nil {
+		picked := make([][2]int, len(e.Flows))
+		for k, f := range e.Flows {
+			if f < 0 || f >= len(flows) {
+				return fmt.Errorf("flows[%d]: step %d has no flow %d", k, e.Step, f)
+			}
+			picked[k] = flows[f]
+		}
+		flows = picked
+	}
+	if e.Bytes == 0 {
+		return nil
+	}
+	hops, load, err := l.Load(flows)
+	if err != nil {
+		return err
+	}
+	s.duration[j][i] = plans.TransmitUS(s.p, hops, load, e.Bytes)
+	return nil
+}
+
+// jointLoad is what the routes of a joint transmit put on the circuits of its planes.
+type jointLoad struct {
+	hops     int
+	most     float64
+	crossing map[[2]int]float64 // by {plane, transmitter}
+}
+
+func (l *jointLoad) add(routes []plans.Route) {
+	for _, r := range routes {
+		if r.Bytes == 0 {
+			continue
+		}
+		l.hops = max(l.hops, len(r.Path))
+		at := r.Flow[0]
+		for _, hop := range r.Path {
+			c := [2]int{hop[0], at}
+			l.crossing[c] += r.Bytes
+			l.most = math.Max(l.most, l.crossing[c])
+			at = hop[1]
+		}
+	}
+}
