@@ -1,0 +1,330 @@
+package program
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans/circuit"
+)
+
+// machine runs the programs of all ranks, one operation at a time in any order that they
+// allow, on planes that enforce circuits and epochs. Elements are uint32, added mod 2^32.
+type machine struct {
+	progs []*Program
+	mem   [][schedule.NumBuffers][]byte
+	done  [][]bool
+	rng   *rand.Rand
+	lanes []*plane
+	scale uint32
+}
+
+// plane is the reference for what a plane does: who is joined to whom, since when.
+type plane struct {
+	packet bool
+	epoch  uint32
+	to     circuit.Permutation
+	made   []uint32
+	posted map[uint32]map[int]bool // by epoch; a post may come before its turn
+	inbox  [][]*packet             // per rank, what came in by its circuit, in order
+	local  [][][]*packet
+}
+
+type packet struct {
+	src, dst int
+	step     int32
+	base     int64
+	epoch    uint32
+	data     []byte
+}
+
+func newMachine(progs []*Program, in [][]byte, out []int, inPlace bool, s *schedule.Schedule, count int64, seed uint64) *machine {
+	m := &machine{progs: progs, rng: rand.New(rand.NewPCG(seed, 1)), scale: 3}
+	n := len(progs)
+	for r, p := range progs {
+		var mem [schedule.NumBuffers][]byte
+		mem[schedule.Input] = append([]byte(nil), in[r]...)
+		mem[schedule.Output] = make([]byte, out[r])
+		if ib, ob, ok := s.InPlace(r); inPlace && ok {
+			block := int(count) * 4
+			if ob*block+len(in[r]) <= out[r] && ib == 0 {
+				copy(mem[schedule.Output][ob*block:], in[r])
+				mem[schedule.Input] = mem[schedule.Output][ob*block : ob*block+len(in[r])]
+			} else {
+				mem[schedule.Output] = mem[schedule.Input][ib*block : ib*block+out[r]]
+			}
+		}
+		mem[schedule.Scratch] = make([]byte, p.ScratchBytes)
+		for i := range mem[schedule.Scratch] {
+			mem[schedule.Scratch][i] = byte(m.rng.Uint32())
+		}
+		m.mem = append(m.mem, mem)
+		m.done = append(m.done, make([]bool, len(p.Ops)))
+	}
+	for j := range progs[0].Lanes {
+		pl := &plane{packet: progs[0].Configs == nil, inbox: make([][]*packet, n), local: make([][][]*packet, n), posted: map[uint32]map[int]bool{}, made: make([]uint32, n)}
+		for r := range pl.local {
+			pl.local[r] = make([][]*packet, n)
+		}
+		if !pl.packet {
+			pl.to = progs[0].Configs[j][0].Clone()
+		}
+		m.lanes = append(m.lanes, pl)
+	}
+	return m
+}
+
+// candidate is an operation that a rank may run now.
+type candidate struct {
+	rank int
+	id   OpID
+}
+
+// run executes everything, picking at random, and reports a deadlock or a violation.
+func (m *machine) run() error {
+	for {
+		var can []candidate
+		left := 0
+		for r, p := range m.progs {
+			for id := range p.Ops {
+				if !m.done[r][id] {
+					left++
+				}
+			}
+			for _, id := range p.Local {
+				if !m.done[r][id] && m.depsDone(r, id) {
+					can = append(can, candidate{r, id})
+				}
+			}
+			for j := range p.Lanes {
+				can = m.laneCandidates(r, j, can)
+			}
+		}
+		if left == 0 {
+			return m.quiet()
+		}
+		if len(can) == 0 {
+			return fmt.Errorf("deadlock: %d operations left", left)
+		}
+		c := can[m.rng.IntN(len(can))]
+		if err := m.exec(c.rank, c.id); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *machine) quiet() error {
+	for j, pl := range m.lanes {
+		for r := range pl.inbox {
+			for s := range pl.local[r] {
+				if len(pl.inbox[r]) > 0 || len(pl.local[r][s]) > 0 {
+					return fmt.Errorf("plane %d rank %d: bytes left over", j, r)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (m *machine) depsDone(r int, id OpID) bool {
+	for _, d := range m.progs[r].Ops[id].Deps {
+		if !m.done[r][d] {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *machine) laneCandidates(r, j int, can []candidate) []candidate {
+	p, pl := m.progs[r], m.lanes[j]
+	pl.sort(r)
+	busy := map[int32]bool{}
+	clear := true // nothing of the lane's TX before this entry is unfinished
+	for _, id := range p.Lanes[j].TX {
+		if m.done[r][id] {
+			continue
+		}
+		op := &p.Ops[id]
+		ok := false
+		switch op.Kind {
+		case Send:
+			ok = !busy[op.Peer] && m.depsDone(r, id)
+			busy[op.Peer] = true
+		case Forward:
+			if q := pl.inbox[r]; len(q) > 0 {
+				h := q[0]
+				ok = h.src == int(op.Peer) && h.dst == int(op.FlowDst) && h.step == op.Step && h.base == op.Base
+			}
+		case Reconfigure:
+			ok = clear && !pl.posted[op.Epoch][r]
+		}
+		if ok {
+			can = append(can, candidate{r, id})
+		}
+		clear = false
+		if op.Kind == Reconfigure {
+			break
+		}
+	}
+	seen := map[int32]bool{}
+	for _, id := range p.Lanes[j].RX {
+		op := &p.Ops[id]
+		if m.done[r][id] || seen[op.Peer] {
+			continue
+		}
+		seen[op.Peer] = true
+		if len(pl.local[r][op.Peer]) > 0 && m.depsDone(r, id) {
+			can = append(can, candidate{r, id})
+		}
+	}
+	return can
+}
+
+// sort takes what arrived for r itself off its circuit.
+func (pl *plane) sort(r int) {
+	for len(pl.inbox[r]) > 0 && pl.inbox[r][0].dst == r {
+		f := pl.inbox[r][0]
+		pl.inbox[r] = pl.inbox[r][1:]
+		pl.local[r][f.src] = append(pl.local[r][f.src], f)
+	}
+}
+
+func (m *machine) bytes(r int, g Segment) []byte { return m.mem[r][g.Buf][g.Off : g.Off+g.Len] }
+
+func (m *machine) exec(r int, id OpID) error {
+	op := &m.progs[r].Ops[id]
+	switch op.Kind {
+	case Copy, LocalReduce:
+		src, dst := m.bytes(r, op.Src[0]), m.bytes(r, op.Dst[0])
+		if op.Kind == LocalReduce {
+			addInto(dst, src)
+		} else {
+			copy(dst, src)
+		}
+		for i := 0; op.Scale && i < len(dst); i += 4 {
+			binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(dst[i:])*m.scale)
+		}
+	case Send:
+		f := &packet{src: r, dst: int(op.Peer), step: op.Step, base: op.Base, epoch: op.Epoch}
+		for _, g := range op.Src {
+			f.data = append(f.data, m.bytes(r, g)...)
+		}
+		if int64(len(f.data)) != op.Bytes {
+			return fmt.Errorf("rank %d op %d: %d bytes of %d", r, id, len(f.data), op.Bytes)
+		}
+		if err := m.emit(r, int(op.Plane), f); err != nil {
+			return err
+		}
+	case Forward:
+		pl := m.lanes[op.Plane]
+		f := pl.inbox[r][0]
+		pl.inbox[r] = pl.inbox[r][1:]
+		if int64(len(f.data)) != op.Bytes {
+			return fmt.Errorf("rank %d op %d: forwards %d bytes of %d", r, id, len(f.data), op.Bytes)
+		}
+		f.epoch = op.Epoch
+		if err := m.emit(r, int(op.Plane), f); err != nil {
+			return err
+		}
+	case Recv, RecvReduce:
+		if err := m.recv(r, op); err != nil {
+			return fmt.Errorf("rank %d op %d: %w", r, id, err)
+		}
+	case Reconfigure:
+		return m.reconfigure(r, id)
+	}
+	m.done[r][id] = true
+	return nil
+}
+
+// emit puts a frame on the circuit that leaves r.
+func (m *machine) emit(r, j int, f *packet) error {
+	pl := m.lanes[j]
+	next := f.dst
+	if !pl.packet {
+		next = pl.to[r]
+		if next == circuit.Dark || pl.posted[pl.epoch][r] {
+			return fmt.Errorf("plane %d: rank %d sends into the dark", j, r)
+		}
+		if f.epoch != pl.made[r] {
+			return fmt.Errorf("plane %d: rank %d sends with epoch %d on a circuit of epoch %d", j, r, f.epoch, pl.made[r])
+		}
+	}
+	pl.inbox[next] = append(pl.inbox[next], f)
+	return nil
+}
+
+func (m *machine) recv(r int, op *Op) error {
+	pl := m.lanes[op.Plane]
+	f := pl.local[r][op.Peer][0]
+	pl.local[r][op.Peer] = pl.local[r][op.Peer][1:]
+	if f.step != op.Step || f.base != op.Base || int64(len(f.data)) != op.Bytes || f.epoch != op.Epoch {
+		return fmt.Errorf("frame step %d base %d len %d epoch %d, want step %d base %d len %d epoch %d",
+			f.step, f.base, len(f.data), f.epoch, op.Step, op.Base, op.Bytes, op.Epoch)
+	}
+	data := f.data
+	for _, g := range op.Dst {
+		if op.Kind == RecvReduce {
+			addInto(m.bytes(r, g), data[:g.Len])
+		} else {
+			copy(m.bytes(r, g), data)
+		}
+		data = data[g.Len:]
+	}
+	return nil
+}
+
+// reconfigure posts; the last of the ports that change switches.
+func (m *machine) reconfigure(r int, id OpID) error {
+	op := &m.progs[r].Ops[id]
+	pl := m.lanes[op.Plane]
+	if !op.Moves {
+		m.done[r][id] = true
+		return nil
+	}
+	if pl.epoch > op.Epoch {
+		return fmt.Errorf("rank %d posts for epoch %d at %d", r, op.Epoch, pl.epoch)
+	}
+	if pl.posted[op.Epoch] == nil {
+		pl.posted[op.Epoch] = map[int]bool{}
+	}
+	pl.posted[op.Epoch][r] = true
+	for m.change(int(op.Plane)) {
+	}
+	return nil
+}
+
+// change switches a plane if every port that changes has posted.
+func (m *machine) change(j int) bool {
+	pl := m.lanes[j]
+	configs := m.progs[0].Configs[j]
+	if int(pl.epoch)+1 >= len(configs) {
+		return false
+	}
+	target := configs[pl.epoch+1]
+	for p := range target {
+		if target[p] != pl.to[p] && !pl.posted[pl.epoch][p] {
+			return false
+		}
+	}
+	pl.epoch++
+	for p := range target {
+		if target[p] != pl.to[p] {
+			pl.made[p] = pl.epoch
+			for _, id := range m.progs[p].Lanes[j].TX {
+				if o := &m.progs[p].Ops[id]; o.Kind == Reconfigure && o.Config == int32(pl.epoch) {
+					m.done[p][id] = true
+				}
+			}
+		}
+	}
+	pl.to = target.Clone()
+	return true
+}
+
+func addInto(dst, src []byte) {
+	for i := 0; i+4 <= len(src); i += 4 {
+		binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(dst[i:])+binary.LittleEndian.Uint32(src[i:]))
+	}
+}
