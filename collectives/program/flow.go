@@ -138,6 +138,7 @@ func (l *lowering) transmit(c carried, step int) error {
 	id := l.add(Op{
 		Kind: Forward, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.src), FlowDst: int32(c.f.dst),
 		Base: c.lo * e, Bytes: (c.hi - c.lo) * e, Epoch: epoch,
+		InEpoch: tp.entering(config, l.me),
 	})
 	lane := &l.p.Lanes[c.plane]
 	lane.TX = append(lane.TX, id)
@@ -159,10 +160,7 @@ func (l *lowering) receive(c carried, step int) {
 	var epoch uint32
 	if l.tl != nil {
 		tp := &l.tl.planes[c.plane]
-		config := tp.entries[c.entry].config
-		if last := tp.maps[config].Inverse()[l.me]; last != circuit.Dark {
-			epoch = tp.made[config][last]
-		}
+		epoch = tp.entering(tp.entries[c.entry].config, l.me)
 	}
 	lane := &l.p.Lanes[c.plane]
 	l.runs(c, func(r run) {

@@ -71,6 +71,8 @@ type Op struct {
 	// the circuit entering it. Frames carry base + Epoch. For Reconfigure it is the epoch
 	// that ends; the plane's next is Epoch + 1.
 	Epoch uint32
+	// InEpoch is that of the circuit entering this rank (Forward).
+	InEpoch uint32
 	// Config is the index of the target in Configs[Plane] (Reconfigure).
 	Config int32
 	// Moves is set on a Reconfigure whose circuit leaving this rank changes: the rank must

@@ -103,6 +103,16 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 	return nil
 }
 
+// entering returns when the circuit that enters rank r in map config was made.
+func (tp *planeLine) entering(config, r int) uint32 {
+	for from, to := range tp.maps[config] {
+		if to == r {
+			return tp.made[config][from]
+		}
+	}
+	return 0
+}
+
 // move appends a map, unless the plane already holds it.
 func (tp *planeLine) move(to circuit.Permutation, ranks int) error {
 	if err := to.Validate(ranks); err != nil {

@@ -1,0 +1,99 @@
+package exec
+
+import (
+	"fmt"
+
+	"lightpath/collectives/program"
+)
+
+// epoch returns the absolute epoch of a relative one.
+func (t *Task) epoch(plane int, relative uint32) uint32 {
+	if plane < len(t.call.Base) {
+		return t.call.Base[plane] + relative
+	}
+	return relative
+}
+
+// settled reports whether the plane has the circuits that the stage needs: at the start of
+// the program the reset of the operation before it may still be under way.
+func (t *Task) settled(l *lane) (bool, error) {
+	epoch, err := t.call.OCS.Poll(l.id)
+	if err != nil {
+		return false, t.failPlane(l, err)
+	}
+	if int32(epoch-l.settle) < 0 {
+		return false, nil
+	}
+	l.gated = false
+	if t.tracing && l.posted != program.None {
+		t.events[l.posted].End = now()
+	}
+	return true, nil
+}
+
+// endStage does this rank's part of the reconfiguration that ends a stage: drain, then
+// request. Nothing waits for the switch but what the next stage sends, so a
+// reconfiguration that nothing follows is posted and left behind.
+func (t *Task) endStage(l *lane) (bool, error) {
+	st := &t.prog.Lanes[l.id].Stages[l.stage]
+	if st.Reconf == program.None {
+		l.finished = true
+		return false, nil
+	}
+	op := &t.prog.Ops[st.Reconf]
+	if op.Moves {
+		ok, err := t.drained(l, op)
+		if err != nil || !ok {
+			return false, err
+		}
+		target := t.prog.Configs[l.id][op.Config]
+		from := t.epoch(l.id, op.Epoch)
+		if t.tracing {
+			t.events[st.Reconf].Start = now()
+		}
+		if err := t.call.OCS.Post(l.id, from, target); err != nil {
+			return false, t.failPlane(l, err)
+		}
+		l.settle, l.gated, l.posted = from+1, true, st.Reconf
+	}
+	t.complete(st.Reconf)
+	if t.tracing {
+		t.events[st.Reconf].End = 0 // known when the plane has settled
+	}
+	l.stage++
+	t.enterStage(l)
+	return true, nil
+}
+
+func (t *Task) drained(l *lane, op *program.Op) (bool, error) {
+	if t.call.SkipDrain != nil && t.call.SkipDrain(l.id, t.epoch(l.id, op.Epoch)) {
+		return true, nil
+	}
+	ok, err := t.planes[l.id].Drained()
+	if err != nil {
+		return false, t.failPlane(l, err)
+	}
+	return ok, nil
+}
+
+// watch looks for failures of the planes in use that no operation would notice.
+func (t *Task) watch() error {
+	if t.call.OCS == nil {
+		return nil
+	}
+	for i := range t.lanes {
+		l := &t.lanes[i]
+		if len(l.rx) == 0 && l.finished {
+			continue
+		}
+		if _, err := t.call.OCS.Poll(i); err != nil {
+			return t.failPlane(l, err)
+		}
+	}
+	return nil
+}
+
+func (t *Task) failPlane(l *lane, err error) error {
+	return fmt.Errorf("exec: rank %d plane %d epoch %d operation %d: %w",
+		t.prog.Rank, l.id, l.settle, t.call.Op, err)
+}

@@ -1,0 +1,133 @@
+package exec
+
+import (
+	"fmt"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/wire"
+)
+
+// header fills in what the frames of a send have in common.
+func (t *Task) header(h *wire.Header, op *program.Op) {
+	*h = wire.Header{
+		Comm: t.call.Comm, Op: t.call.Op, Step: uint32(op.Step), Epoch: t.epoch(int(op.Plane), op.Epoch),
+		Signature: t.prog.Signature, Src: uint16(t.prog.Rank), Dst: uint16(op.Peer), Plane: uint16(op.Plane),
+	}
+	if t.prog.P2P {
+		h.Op = PairBit | (t.sendBase[op.Peer] + uint64(op.Step))
+		h.Step = 0
+		h.Signature = t.messageSignature(op.Src)
+	}
+}
+
+// messageSignature is that of a message: its size, which the two ranks must agree on.
+func (t *Task) messageSignature(g []program.Segment) uint32 {
+	return program.Signature(uint64(t.prog.MsgBytes[g[0].Msg]))
+}
+
+// check compares a frame with the receive at the head of its source's chain. It reports
+// false for a frame of a call that this rank has not come to: that one stays.
+func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int) (bool, error) {
+	wantOp, step, sig := t.call.Op, uint32(op.Step), t.prog.Signature
+	if t.prog.P2P {
+		wantOp, step, sig = PairBit|(t.recvBase[op.Peer]+uint64(op.Step)), 0, t.messageSignature(op.Dst)
+	}
+	if h.Comm != t.call.Comm {
+		return false, t.bad(op, h, ErrForeignFrame)
+	}
+	if h.Op != wantOp {
+		switch {
+		case (h.Op^wantOp)&PairBit != 0:
+			// A message while a collective is expected, or the reverse.
+			return false, nil
+		case h.Op < wantOp:
+			return false, t.bad(op, h, ErrSequence)
+		case t.prog.P2P:
+			// The message expected had nothing for this plane: it has another size.
+			return false, t.bad(op, h, ErrSignature)
+		}
+		return false, nil
+	}
+	left := op.Bytes - t.moved[id]
+	switch {
+	case h.Signature != sig:
+		return false, t.bad(op, h, ErrSignature)
+	case int32(h.Src) != op.Peer || int(h.Dst) != t.prog.Rank || int16(h.Plane) != op.Plane:
+		return false, t.bad(op, h, ErrForeignFrame)
+	case h.Step != step:
+		return false, t.bad(op, h, ErrSequence)
+	case h.Epoch != t.epoch(int(op.Plane), op.Epoch):
+		return false, t.bad(op, h, ErrEpoch)
+	case h.Offset != uint64(op.Base+t.moved[id]) || int(h.Length) != length || int64(length) > left ||
+		length == 0 || int64(length)%t.prog.ElemSize != 0:
+		return false, t.bad(op, h, ErrOffset)
+	}
+	return true, nil
+}
+
+// transit finds the forward that a frame for another rank belongs to: an index of l.fwd,
+// or -1 where its time has not come.
+func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
+	any := &t.prog.Ops[l.fwd[0]]
+	if h.Comm != t.call.Comm {
+		return -1, t.bad(any, h, ErrForeignFrame)
+	}
+	if h.Op != t.call.Op {
+		if h.Op < t.call.Op {
+			return -1, t.bad(any, h, ErrSequence)
+		}
+		return -1, nil
+	}
+	if h.Signature != t.prog.Signature {
+		return -1, t.bad(any, h, ErrSignature)
+	}
+	for i, id := range l.fwd {
+		op := &t.prog.Ops[id]
+		if op.Peer != int32(h.Src) || op.FlowDst != int32(h.Dst) {
+			continue
+		}
+		switch {
+		case h.Step != uint32(op.Step):
+			return -1, t.bad(op, h, ErrSequence)
+		case h.Epoch != t.epoch(l.id, op.InEpoch):
+			return -1, t.bad(op, h, ErrEpoch)
+		case h.Offset != uint64(op.Base+t.moved[id]) || int(h.Length) != length || int64(length) > op.Bytes-t.moved[id] || length == 0:
+			return -1, t.bad(op, h, ErrOffset)
+		}
+		return i, nil
+	}
+	if !t.forwardsLater(l, h) {
+		return -1, t.bad(any, h, ErrForeignFrame)
+	}
+	return -1, nil
+}
+
+// forwardsLater reports whether a later stage of the lane forwards the frame's flow.
+func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
+	stages := t.prog.Lanes[l.id].Stages
+	for s := l.stage + 1; s < len(stages); s++ {
+		for _, id := range stages[s].Forwards {
+			if op := &t.prog.Ops[id]; op.Peer == int32(h.Src) && op.FlowDst == int32(h.Dst) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bad describes a frame that does not belong where it arrived.
+func (t *Task) bad(op *program.Op, h *wire.Header, err error) error {
+	if err == ErrSignature {
+		return fmt.Errorf("exec: rank %d made a different call than rank %d (plane %d, operation %d): %w",
+			h.Src, t.prog.Rank, op.Plane, h.Op&^PairBit, err)
+	}
+	return fmt.Errorf("exec: rank %d plane %d operation %d step %d epoch %d: from rank %d to %d a frame of "+
+		"communicator %#x plane %d operation %d step %d epoch %d offset %d length %d: %w",
+		t.prog.Rank, op.Plane, t.call.Op, op.Step, t.epoch(int(op.Plane), op.Epoch), h.Src, h.Dst,
+		h.Comm, h.Plane, h.Op&^PairBit, h.Step, h.Epoch, h.Offset, h.Length, err)
+}
+
+// fail names the operation that an error of its plane stopped.
+func (t *Task) fail(op *program.Op, err error) error {
+	return fmt.Errorf("exec: rank %d, %s: %w", t.prog.Rank, t.waiting(op), err)
+}

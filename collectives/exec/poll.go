@@ -1,0 +1,251 @@
+package exec
+
+import (
+	"fmt"
+
+	"lightpath/collectives/program"
+)
+
+// burst bounds how often one chain is served before the others get their turn.
+const burst = 16
+
+// poll gives everything that can move one turn, and reports whether anything did.
+func (t *Task) poll() (bool, error) {
+	moved := false
+	for len(t.ready) > 0 {
+		id := t.ready[len(t.ready)-1]
+		t.ready = t.ready[:len(t.ready)-1]
+		t.local(id)
+		moved = true
+	}
+	for i := range t.lanes {
+		l := &t.lanes[i]
+		if len(l.rx) > 0 {
+			m, err := t.receiveAll(l)
+			if err != nil {
+				return moved, err
+			}
+			moved = moved || m
+		}
+		if !l.finished {
+			m, err := t.transmit(l)
+			if err != nil {
+				return moved, err
+			}
+			moved = moved || m
+		}
+	}
+	return moved, nil
+}
+
+// local runs a Copy or a LocalReduce.
+func (t *Task) local(id program.OpID) {
+	if t.tracing {
+		t.events[id].Start = now()
+	}
+	op := &t.prog.Ops[id]
+	for i := range op.Src {
+		src := t.bytes(&op.Src[i], 0, op.Src[i].Len)
+		dst := t.bytes(&op.Dst[i], 0, op.Dst[i].Len)
+		switch {
+		case op.Kind == program.LocalReduce:
+			t.call.Reduce(dst, src)
+		case op.Scale && t.call.Scale != nil:
+			t.call.Scale(dst, src, t.call.Factor)
+		default:
+			copy(dst, src)
+		}
+	}
+	t.complete(id)
+}
+
+// receiveAll serves every source that the lane still expects something from.
+func (t *Task) receiveAll(l *lane) (bool, error) {
+	moved := false
+	for i := 0; i < len(l.rx); {
+		c := &l.rx[i]
+		m, err := t.receive(l, c)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || m
+		if c.id == program.None {
+			last := len(l.rx) - 1
+			l.rx[i] = l.rx[last]
+			l.rx = l.rx[:last]
+			continue
+		}
+		i++
+	}
+	return moved, nil
+}
+
+// receive takes the frames of one source that may be taken now. A frame whose operation
+// must wait for another stays where it is: its plane keeps the source's frames in order.
+func (t *Task) receive(l *lane, c *rxChain) (bool, error) {
+	plane := t.planes[l.id]
+	moved := false
+	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0; n++ {
+		op := &t.prog.Ops[c.id]
+		h, payload, err := plane.Peek(int(op.Peer))
+		if err != nil {
+			return moved, t.fail(op, err)
+		}
+		if h == nil {
+			break
+		}
+		ours, err := t.check(op, c.id, h, len(payload))
+		if err != nil || !ours {
+			return moved, err
+		}
+		if t.tracing && t.moved[c.id] == 0 {
+			t.events[c.id].Start = now()
+		}
+		t.place(op, c, payload)
+		t.moved[c.id] += int64(len(payload))
+		plane.Release(int(op.Peer))
+		moved = true
+		if t.moved[c.id] == op.Bytes {
+			t.complete(c.id)
+			*c = rxChain{id: t.prog.Next[c.id]}
+		}
+	}
+	return moved, nil
+}
+
+// place puts a frame's payload where the operation wants it, reducing out of the frame.
+func (t *Task) place(op *program.Op, c *rxChain, payload []byte) {
+	for len(payload) > 0 {
+		g := &op.Dst[c.seg]
+		dst := t.bytes(g, c.off, int64(len(payload)))
+		if op.Kind == program.RecvReduce {
+			t.call.Reduce(dst, payload[:len(dst)])
+		} else {
+			copy(dst, payload)
+		}
+		payload = payload[len(dst):]
+		if c.off += int64(len(dst)); c.off == g.Len {
+			c.seg, c.off = c.seg+1, 0
+		}
+	}
+}
+
+// transmit serves the lane's current stage, and its end.
+func (t *Task) transmit(l *lane) (bool, error) {
+	moved := false
+	if l.gated && l.left > 0 {
+		if ok, err := t.settled(l); err != nil || !ok {
+			return false, err
+		}
+		moved = true
+	}
+	if len(l.fwd) > 0 {
+		m, err := t.forward(l)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || m
+	}
+	for i := 0; i < len(l.tx); {
+		c := &l.tx[i]
+		m, err := t.send(l, c)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || m
+		if c.id == program.None {
+			last := len(l.tx) - 1
+			l.tx[i] = l.tx[last]
+			l.tx = l.tx[:last]
+			continue
+		}
+		i++
+	}
+	if l.left == 0 {
+		m, err := t.endStage(l)
+		return moved || m, err
+	}
+	return moved, nil
+}
+
+// send offers the next bytes to one destination.
+func (t *Task) send(l *lane, c *txChain) (bool, error) {
+	moved := false
+	plane := t.planes[l.id]
+	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0; n++ {
+		op := &t.prog.Ops[c.id]
+		done := t.moved[c.id]
+		if done == 0 {
+			t.header(&c.header, op)
+		}
+		g := &op.Src[c.seg]
+		c.header.Offset = uint64(op.Base + done)
+		took, err := plane.TrySend(&c.header, t.bytes(g, c.off, g.Len))
+		if err != nil {
+			return moved, t.fail(op, err)
+		}
+		if took == 0 {
+			break
+		}
+		if t.tracing && done == 0 {
+			t.events[c.id].Start = now()
+		}
+		moved = true
+		t.moved[c.id] = done + int64(took)
+		if c.off += int64(took); c.off == g.Len {
+			c.seg, c.off = c.seg+1, 0
+		}
+		if t.moved[c.id] == op.Bytes {
+			t.complete(c.id)
+			l.left--
+			*c = txChain{id: t.prog.Next[c.id]}
+		}
+	}
+	return moved, nil
+}
+
+// forward passes on what has arrived here for others.
+func (t *Task) forward(l *lane) (bool, error) {
+	f := t.forwarders[l.id]
+	if f == nil {
+		return false, fmt.Errorf("exec: rank %d plane %d does not forward: %w", t.prog.Rank, l.id, ErrCall)
+	}
+	moved := false
+	for n := 0; n < burst && len(l.fwd) > 0; n++ {
+		h, payload, err := f.PeekTransit()
+		if err != nil {
+			return moved, t.fail(&t.prog.Ops[l.fwd[0]], err)
+		}
+		if h == nil {
+			break
+		}
+		i, err := t.transit(l, h, len(payload))
+		if err != nil || i < 0 {
+			return moved, err
+		}
+		id := l.fwd[i]
+		op := &t.prog.Ops[id]
+		length := int64(len(payload))
+		ok, err := f.Forward(t.epoch(l.id, op.Epoch))
+		if err != nil {
+			return moved, t.fail(op, err)
+		}
+		if !ok {
+			break
+		}
+		if t.tracing && t.moved[id] == 0 {
+			t.events[id].Start = now()
+		}
+		moved = true
+		if t.moved[id] += length; t.moved[id] == op.Bytes {
+			t.complete(id)
+			l.left--
+			if next := t.prog.Next[id]; next != program.None {
+				l.fwd[i] = next
+			} else {
+				l.fwd = append(l.fwd[:i], l.fwd[i+1:]...)
+			}
+		}
+	}
+	return moved, nil
+}

@@ -1,0 +1,199 @@
+package exec
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options are the policy of a Run. The zero value neither spins nor times out.
+type Options struct {
+	// Spin is how many fruitless rounds are followed at once by the next, Yield how many
+	// more by one after the others on this CPU have had theirs. Then Run blocks. Spinning
+	// pays where every rank has a CPU to itself.
+	Spin, Yield int
+	// Timeout is how long nothing may move before Run gives up; 0 is for ever.
+	Timeout time.Duration
+	// OnStall is called when nothing has moved for StallAfter (0: one second), and again
+	// each time that has passed. An error ends the Run.
+	OnStall    func(stalled []*Task) error
+	StallAfter time.Duration
+}
+
+// Bounds of one wait for the endpoint's doorbell. Where several endpoints have work only
+// one can be waited for, and the others are looked at often.
+const (
+	minWait    = time.Millisecond
+	maxWait    = 10 * time.Millisecond
+	sharedWait = 100 * time.Microsecond
+)
+
+// Run drives all tasks to their end on the calling goroutine. Tasks of one endpoint run one
+// after another in the order given, those of different endpoints at the same time. The
+// first error ends the Run; Task.Err says whose it was. Tasks that have not finished then
+// are given up: their buffers may have been written, and their communicators are of no
+// further use.
+func Run(tasks []*Task, o *Options) error {
+	for i, t := range tasks {
+		if !t.bound {
+			return fmt.Errorf("exec: task %d is not bound: %w", i, ErrCall)
+		}
+		t.after = nil
+		for j := i - 1; j >= 0; j-- {
+			if tasks[j].lookup == t.lookup {
+				t.after = tasks[j]
+				break
+			}
+		}
+	}
+	d := driver{tasks: tasks, o: o}
+	for {
+		moved, err := d.round()
+		switch {
+		case err != nil:
+			return err
+		case d.first == len(d.tasks):
+			return nil
+		case moved:
+			d.idle, d.wait = 0, minWait
+		default:
+			if err := d.rest(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// driver is the state of one Run.
+type driver struct {
+	tasks []*Task
+	o     *Options
+	first int // tasks before it have finished
+	idle  int // fruitless rounds in a row
+	wait  time.Duration
+	// still is when the first wait of this standstill began, stalled when OnStall was last
+	// called in it.
+	still, stalled time.Time
+}
+
+// round polls every task whose turn it is.
+func (d *driver) round() (bool, error) {
+	moved := false
+	for i := d.first; i < len(d.tasks); i++ {
+		t := d.tasks[i]
+		if t.remaining == 0 || t.after != nil && t.after.remaining != 0 {
+			continue
+		}
+		if p := t.call.Poison; p != nil {
+			if e := p.Load(); e != nil {
+				t.err = *e
+				return moved, t.err
+			}
+		}
+		m, err := t.poll()
+		if err != nil {
+			t.err = err
+			return moved, err
+		}
+		moved = moved || m
+	}
+	for d.first < len(d.tasks) && d.tasks[d.first].remaining == 0 {
+		d.first++
+	}
+	return moved, nil
+}
+
+// rest passes the time until something may have changed.
+func (d *driver) rest() error {
+	d.idle++
+	if d.idle <= d.o.Spin {
+		return nil
+	}
+	if err := d.watch(); err != nil {
+		return err
+	}
+	if d.idle <= d.o.Spin+d.o.Yield {
+		runtime.Gosched()
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		return nil
+	}
+	if d.idle == d.o.Spin+d.o.Yield+1 {
+		d.still = time.Now()
+		d.stalled, d.wait = d.still, minWait
+	}
+	return d.block()
+}
+
+// watch asks the switches for failures.
+func (d *driver) watch() error {
+	for _, t := range d.tasks[d.first:] {
+		if t.remaining == 0 {
+			continue
+		}
+		if err := t.watch(); err != nil {
+			t.err = err
+			return err
+		}
+	}
+	return nil
+}
+
+// block waits for a doorbell, with a bound.
+func (d *driver) block() error {
+	e, shared := d.endpoint()
+	armed := e.Arm()
+	moved, err := d.round()
+	if err != nil || d.first == len(d.tasks) {
+		return err
+	}
+	if moved {
+		d.idle = 0
+		return nil
+	}
+	if shared {
+		e.Wait(armed, sharedWait)
+	} else {
+		e.Wait(armed, d.wait)
+		d.wait = min(2*d.wait, maxWait)
+	}
+	return d.expire(time.Now())
+}
+
+// expire acts on a standstill that has lasted too long.
+func (d *driver) expire(now time.Time) error {
+	if d.o.Timeout > 0 && now.Sub(d.still) > d.o.Timeout {
+		t := d.current()
+		w, _ := t.Waiting()
+		t.err = fmt.Errorf("exec: rank %d operation %d: no progress for %v, waiting for %v: %w",
+			t.prog.Rank, t.call.Op, d.o.Timeout, w, ErrTimeout)
+		return t.err
+	}
+	after := d.o.StallAfter
+	if after == 0 {
+		after = time.Second
+	}
+	if d.o.OnStall == nil || now.Sub(d.stalled) < after {
+		return nil
+	}
+	d.stalled = now
+	return d.o.OnStall(d.tasks[d.first:])
+}
+
+// current is the first task that is running.
+func (d *driver) current() *Task { return d.tasks[d.first] }
+
+// endpoint returns the endpoint to wait for, and whether others have work too.
+func (d *driver) endpoint() (e interface {
+	Arm() uint32
+	Wait(armed uint32, d time.Duration)
+}, shared bool) {
+	first := d.current()
+	for _, t := range d.tasks[d.first+1:] {
+		if t.remaining != 0 && t.lookup != first.lookup {
+			return first.lookup, true
+		}
+	}
+	return first.lookup, false
+}

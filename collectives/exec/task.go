@@ -1,0 +1,285 @@
+// Package exec is the progress engine: it drives programs over the planes of an endpoint,
+// on the calling goroutine, with one loop that polls every lane.
+//
+// Layer: inside collectives; it imports program, transport, wire and ocsctl. It decides
+// nothing: what is sent where is in the program, and what is in force on the planes is
+// in the call. It never prints, starts no goroutine and, in the steady state, allocates
+// nothing.
+package exec
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl"
+)
+
+// Buffer is memory that a call lends to a task until the task has finished. Ptr may be
+// nil where Len is 0.
+type Buffer struct {
+	Ptr unsafe.Pointer
+	Len int64
+}
+
+// BufferOf returns b as a Buffer.
+func BufferOf(b []byte) Buffer {
+	return Buffer{Ptr: unsafe.Pointer(unsafe.SliceData(b)), Len: int64(len(b))}
+}
+
+// Call binds a program to one call.
+type Call struct {
+	Program *program.Program
+	// Buffers are the memories of a collective, Messages those of a point-to-point program:
+	// its sends, then its receives.
+	Buffers  [schedule.NumBuffers]Buffer
+	Messages []Buffer
+	// Reduce computes dst = dst op src, Scale dst = src x Factor; len(dst) == len(src), whole
+	// elements, any alignment. Needed only by programs that reduce or scale.
+	Reduce func(dst, src []byte)
+	Scale  func(dst, src []byte, factor float64)
+	Factor float64
+	// Comm and Op, the communicator and its operation sequence, go into every frame. Op
+	// stays below PairBit; operations on one endpoint have ascending numbers.
+	Comm, Op uint64
+	// Pairs are the communicator's message counters; point-to-point only.
+	Pairs    *Pairs
+	Endpoint transport.Endpoint
+	// OCS switches the endpoint's planes, which it numbers like the endpoint; nil on packet
+	// planes. Base is the epoch of each plane at the start of the program.
+	OCS  ocsctl.Client
+	Base []uint32
+	// Poison, once it holds an error, ends the task with it.
+	Poison *atomic.Pointer[error]
+	// SkipDrain reports, for fault injection, that a plane's reconfiguration from an epoch
+	// is to be posted although frames may be on the wire. Nil: never.
+	SkipDrain func(plane int, epoch uint32) bool
+}
+
+// PairBit marks, in a frame's Op, the messages of point-to-point calls; the rest of Op is
+// then the number of the message between its pair of ranks.
+const PairBit = 1 << 63
+
+// Pairs counts the messages that a rank has exchanged with each other rank over the life
+// of a communicator, per direction. It belongs to the goroutine that binds tasks.
+type Pairs struct {
+	send, recv []uint64
+}
+
+// NewPairs returns the counters of a new communicator.
+func NewPairs(ranks int) *Pairs {
+	return &Pairs{send: make([]uint64, ranks), recv: make([]uint64, ranks)}
+}
+
+// Task runs one program for one call at a time. Its zero value is ready for Bind; keep it
+// for the next call, so that its state is allocated once. A Task belongs to one goroutine.
+type Task struct {
+	call   Call
+	prog   *program.Program
+	planes []transport.Plane
+	// forwarders are the planes that carry transit, nil for the others.
+	forwarders []transport.Forwarder
+	lookup     transport.Endpoint // whose planes these are
+	regions    []Buffer           // the three buffers, then the messages
+	waits      []int32            // per operation, dependencies to go
+	moved      []int64            // per operation, bytes done
+	ready      []program.OpID     // local operations that may run
+	lanes      []lane
+	remaining  int
+	bound      bool
+	err        error
+	// sendBase and recvBase number the first message of the call for each rank.
+	sendBase, recvBase []uint64
+	after              *Task // of the same Run and endpoint, goes first
+	tracing            bool
+	events             []Event
+}
+
+// lane is the run-time state of one plane.
+type lane struct {
+	id    int
+	tx    []txChain // sends of the current stage, the head of each destination
+	fwd   []program.OpID
+	rx    []rxChain
+	stage int
+	left  int32 // sends and forwards of the stage to go
+	// settle is the epoch that the plane must have reached before anything is sent; gated
+	// while that has not been seen.
+	settle   uint32
+	gated    bool
+	posted   program.OpID // the reconfiguration that gated waits for, for the trace
+	finished bool         // all of TX, posts included
+}
+
+type txChain struct {
+	id     program.OpID
+	seg    int
+	off    int64 // in the segment
+	header wire.Header
+}
+
+type rxChain struct {
+	id  program.OpID
+	seg int
+	off int64
+}
+
+// Bind prepares t for a call. The program is shared and not changed. What t held before
+// must have finished or been given up. Errors: [ErrCall], with t unbound.
+func (t *Task) Bind(c Call) error {
+	t.bound = false
+	if err := checkCall(&c); err != nil {
+		return err
+	}
+	t.call, t.prog, t.err = c, c.Program, nil
+	t.bindPlanes()
+	if len(t.planes) < len(t.prog.Lanes) {
+		return fmt.Errorf("exec: program of %d planes on an endpoint of %d: %w", len(t.prog.Lanes), len(t.planes), ErrCall)
+	}
+	t.regions = append(append(t.regions[:0], c.Buffers[:]...), c.Messages...)
+	t.bindOps()
+	t.lanes = resize(t.lanes, len(t.prog.Lanes))
+	for i := range t.lanes {
+		t.bindLane(i)
+	}
+	if t.prog.P2P {
+		t.bindPairs()
+	}
+	t.bound = true
+	return nil
+}
+
+func checkCall(c *Call) error {
+	p := c.Program
+	switch {
+	case p == nil || c.Endpoint == nil:
+		return fmt.Errorf("exec: a call needs a program and an endpoint: %w", ErrCall)
+	case c.Op >= PairBit:
+		return fmt.Errorf("exec: operation number %d: %w", c.Op, ErrCall)
+	case p.Configs != nil && (c.OCS == nil || len(c.Base) < len(p.Lanes)):
+		return fmt.Errorf("exec: a program with circuits needs a switch and its epochs: %w", ErrCall)
+	case p.P2P && (c.Pairs == nil || len(c.Messages) != len(p.MsgBytes) || len(c.Pairs.send) != p.Ranks):
+		return fmt.Errorf("exec: %d buffers for %d messages: %w", len(c.Messages), len(p.MsgBytes), ErrCall)
+	}
+	for b, need := range p.Extent {
+		if have := c.Buffers[b]; have.Len < need || need > 0 && have.Ptr == nil {
+			return fmt.Errorf("exec: buffer %d has %d of %d bytes: %w", b, have.Len, need, ErrCall)
+		}
+	}
+	for i, need := range p.MsgBytes {
+		if have := c.Messages[i]; p.P2P && (have.Len < need || need > 0 && have.Ptr == nil) {
+			return fmt.Errorf("exec: message %d has %d of %d bytes: %w", i, have.Len, need, ErrCall)
+		}
+	}
+	return nil
+}
+
+func (t *Task) bindPlanes() {
+	if t.lookup == t.call.Endpoint {
+		return
+	}
+	t.lookup = t.call.Endpoint
+	t.planes = t.call.Endpoint.Planes()
+	t.forwarders = make([]transport.Forwarder, len(t.planes))
+	for i, p := range t.planes {
+		t.forwarders[i], _ = p.(transport.Forwarder)
+	}
+}
+
+func (t *Task) bindOps() {
+	n := len(t.prog.Ops)
+	t.remaining = n
+	t.waits = resize(t.waits, n)
+	copy(t.waits, t.prog.NumDeps)
+	t.moved = resize(t.moved, n)
+	clear(t.moved)
+	t.ready = t.ready[:0]
+	if cap(t.ready) < len(t.prog.Local) {
+		t.ready = make([]program.OpID, 0, len(t.prog.Local))
+	}
+	for _, id := range t.prog.Local {
+		if t.waits[id] == 0 {
+			t.ready = append(t.ready, id)
+		}
+	}
+	if t.tracing {
+		t.events = resize(t.events, n)
+		clear(t.events)
+	}
+}
+
+func (t *Task) bindLane(i int) {
+	l := &t.lanes[i]
+	pl := &t.prog.Lanes[i]
+	l.id, l.stage, l.finished, l.posted = i, 0, false, program.None
+	l.settle, l.gated = 0, t.call.OCS != nil
+	if i < len(t.call.Base) {
+		l.settle = t.call.Base[i]
+	}
+	l.rx = l.rx[:0]
+	for _, id := range pl.Sources {
+		l.rx = append(l.rx, rxChain{id: id})
+	}
+	t.enterStage(l)
+}
+
+// enterStage loads the chains of the lane's current stage.
+func (t *Task) enterStage(l *lane) {
+	st := &t.prog.Lanes[l.id].Stages[l.stage]
+	l.left = st.Ops
+	l.tx = l.tx[:0]
+	for _, id := range st.Sends {
+		l.tx = append(l.tx, txChain{id: id})
+	}
+	l.fwd = append(l.fwd[:0], st.Forwards...)
+}
+
+func (t *Task) bindPairs() {
+	p := t.call.Pairs
+	t.sendBase = append(t.sendBase[:0], p.send...)
+	t.recvBase = append(t.recvBase[:0], p.recv...)
+	for r := range p.send {
+		p.send[r] += uint64(t.prog.Sends[r])
+		p.recv[r] += uint64(t.prog.Receives[r])
+	}
+}
+
+// Done reports whether the task has finished: results in place, everything sent accepted.
+func (t *Task) Done() bool { return t.bound && t.remaining == 0 }
+
+// Err returns what ended the task, nil while it runs or where it has finished.
+func (t *Task) Err() error { return t.err }
+
+// bytes returns the memory of a segment from off, at most n bytes.
+func (t *Task) bytes(g *program.Segment, off, n int64) []byte {
+	at := unsafe.Add(t.regions[int(g.Buf)+int(g.Msg)].Ptr, g.Off+off)
+	return unsafe.Slice((*byte)(at), min(n, g.Len-off))
+}
+
+// complete records that an operation has been done, and wakes what waited for it.
+func (t *Task) complete(id program.OpID) {
+	t.remaining--
+	if t.tracing {
+		t.events[id].End = now()
+	}
+	for _, s := range t.prog.Successors(id) {
+		t.waits[s]--
+		if t.waits[s] == 0 && t.prog.Ops[s].Plane < 0 {
+			t.ready = append(t.ready, s)
+		}
+	}
+}
+
+// resize returns s with length n, reusing its memory where it suffices.
+func resize[T any](s []T, n int) []T {
+	if cap(s) >= n {
+		return s[:n]
+	}
+	next := make([]T, n)
+	copy(next, s[:cap(s)])
+	return next
+}

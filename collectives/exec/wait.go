@@ -1,0 +1,100 @@
+package exec
+
+import (
+	"fmt"
+
+	"lightpath/collectives/program"
+)
+
+// Wait says what a task that has not finished waits for: the first operation, by plane,
+// that could move and does not.
+type Wait struct {
+	Op   uint64 // operation sequence of the communicator
+	Kind program.Kind
+	Peer int // the rank it waits for; of a Reconfigure, -1
+	// Plane, Step and Epoch are where.
+	Plane int
+	Step  int
+	Epoch uint32
+	// Done of Bytes bytes have moved.
+	Done, Bytes int64
+	// Detail is what the switch says about a reconfiguration under way.
+	Detail string
+}
+
+// String returns w as a phrase, "receive from rank 3 (plane 1, step 2, epoch 7, 0 of 64 bytes)".
+func (w Wait) String() string {
+	where := fmt.Sprintf("(plane %d, step %d, epoch %d, %d of %d bytes)", w.Plane, w.Step, w.Epoch, w.Done, w.Bytes)
+	switch w.Kind {
+	case program.Send:
+		return fmt.Sprintf("send to rank %d %s", w.Peer, where)
+	case program.Recv, program.RecvReduce:
+		return fmt.Sprintf("receive from rank %d %s", w.Peer, where)
+	case program.Forward:
+		return fmt.Sprintf("forward from rank %d %s", w.Peer, where)
+	case program.Reconfigure:
+		s := fmt.Sprintf("reconfiguration of plane %d from epoch %d", w.Plane, w.Epoch)
+		if w.Detail != "" {
+			s += ": " + w.Detail
+		}
+		return s
+	}
+	return "local operation"
+}
+
+// Waiting describes what t waits for, and reports false where it waits for nothing.
+func (t *Task) Waiting() (Wait, bool) {
+	if !t.bound || t.remaining == 0 {
+		return Wait{}, false
+	}
+	for i := range t.lanes {
+		l := &t.lanes[i]
+		for _, c := range l.rx {
+			if t.waits[c.id] == 0 {
+				return t.wait(c.id), true
+			}
+		}
+	}
+	for i := range t.lanes {
+		l := &t.lanes[i]
+		if w, ok := t.waitingTX(l); ok {
+			return w, true
+		}
+	}
+	return Wait{Op: t.call.Op, Peer: -1, Plane: -1}, true
+}
+
+func (t *Task) waitingTX(l *lane) (Wait, bool) {
+	if l.gated && l.left > 0 || !l.finished && l.left == 0 {
+		w := Wait{Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.settle}
+		if l.gated && l.left > 0 {
+			w.Epoch--
+		}
+		if d, ok := t.call.OCS.(interface{ Waiting(plane int) string }); ok {
+			w.Detail = d.Waiting(l.id)
+		}
+		return w, true
+	}
+	for _, c := range l.tx {
+		if t.waits[c.id] == 0 {
+			return t.wait(c.id), true
+		}
+	}
+	if len(l.fwd) > 0 {
+		return t.wait(l.fwd[0]), true
+	}
+	return Wait{}, false
+}
+
+func (t *Task) wait(id program.OpID) Wait {
+	w := t.waiting(&t.prog.Ops[id])
+	w.Done = t.moved[id]
+	return w
+}
+
+func (t *Task) waiting(op *program.Op) Wait {
+	return Wait{
+		Op: t.call.Op, Kind: op.Kind, Peer: int(op.Peer), Plane: int(op.Plane), Step: int(op.Step),
+		Epoch: t.epoch(int(op.Plane), op.Epoch), Bytes: op.Bytes,
+	}
+}
