@@ -15,8 +15,12 @@ var (
 	ErrTooLarge  = errors.New("schedule: too many moves")
 )
 
-// maxMoves bounds a schedule's memory (64 bytes a move): a ring on 2048 ranks fits.
-const maxMoves = 1 << 24
+// maxMoves bounds a schedule's memory (64 bytes a move): a ring on 2048 ranks fits. Up to
+// maxUncounted ranks nothing comes near it.
+const (
+	maxMoves     = 1 << 24
+	maxUncounted = 256
+)
 
 // entry is one algorithm of one collective.
 type entry struct {
@@ -133,6 +137,31 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 	if root < 0 || root >= n {
 		return nil, fmt.Errorf("%w: %d of %d ranks", ErrRoot, root, n)
 	}
+	if n > maxUncounted {
+		b := newBuilder(c, algorithm, n, root, opts)
+		b.dry = true
+		if e.build(b); b.moves > maxMoves {
+			return nil, fmt.Errorf("%w: %v %s on %d ranks has %d", ErrTooLarge, c, algorithm, n, b.moves)
+		}
+	}
+	b := newBuilder(c, algorithm, n, root, opts)
+	if n == 1 {
+		b.load(0, 0, Ref{Output, 0}, 1)
+	} else {
+		e.build(b)
+	}
+	return b.Schedule, nil
+}
+
+// builder appends moves to a schedule.
+type builder struct {
+	*Schedule
+	n     int
+	moves int  // so far
+	dry   bool // count moves, keep none but the last of each list
+}
+
+func newBuilder(c Collective, algorithm string, n, root int, opts []Option) *builder {
 	in, out := c.ioBlocks(n)
 	s := &Schedule{
 		Collective: c, Algorithm: algorithm, Ranks: n, Root: root, Sub: 1,
@@ -141,27 +170,10 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 	for _, o := range opts {
 		o(s)
 	}
-	b := &builder{Schedule: s, n: n}
-	if n == 1 {
-		b.load(0, 0, Ref{Output, 0}, 1)
-		return s, nil
-	}
-	e.build(b)
-	if b.moves > maxMoves {
-		return nil, fmt.Errorf("%w: %v %s on %d ranks", ErrTooLarge, c, algorithm, n)
-	}
-	return s, nil
-}
-
-// builder appends moves to a schedule.
-type builder struct {
-	*Schedule
-	n     int
-	moves int
+	return &builder{Schedule: s, n: n}
 }
 
 // appendMove adds m to list, as part of its last move where that one ends where m begins.
-// Beyond maxMoves it only counts.
 func (b *builder) appendMove(list []Move, m Move) []Move {
 	if k := len(list) - 1; k >= 0 {
 		l := &list[k]
@@ -172,8 +184,8 @@ func (b *builder) appendMove(list []Move, m Move) []Move {
 			return list
 		}
 	}
-	if b.moves++; b.moves > maxMoves {
-		return list
+	if b.moves++; b.dry {
+		list = list[:0]
 	}
 	return append(list, m)
 }
