@@ -1,0 +1,308 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestStrangers: callers of all kinds come before the rank that is expected; none is
+// admitted, none disturbs it.
+func TestStrangers(t *testing.T) {
+	ls, addrs := listen(t, "127.0.0.1:0", 2)
+	o := Options{Planes: 1, Addrs: addrs, Comm: 5, Secret: secret}
+	good := hello{comm: 5, ranks: 2, planes: 1, from: 1, to: 0}
+	seal := func(h hello, s [SecretSize]byte) []byte {
+		b, err := h.seal(s[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	other := func(edit func(*hello)) []byte {
+		h := good
+		edit(&h)
+		return seal(h, secret)
+	}
+	tampered := seal(good, secret)
+	tampered[12]++
+	future := seal(good, secret)
+	future[8]++
+	callers := map[string][]byte{
+		"http":         []byte("GET / HTTP/1.1\r\nHost: example\r\n\r\n" + strings.Repeat(" ", helloSize)),
+		"zeros":        make([]byte, helloSize),
+		"secret":       seal(good, [SecretSize]byte{9}),
+		"tampered":     tampered,
+		"version":      future,
+		"communicator": other(func(h *hello) { h.comm++ }),
+		"ranks":        other(func(h *hello) { h.ranks++ }),
+		"planes":       other(func(h *hello) { h.planes++ }),
+		"plane":        other(func(h *hello) { h.plane = 1 }),
+		"huge plane":   other(func(h *hello) { h.plane = 1 << 31 }),
+		"from self":    other(func(h *hello) { h.from = 0 }),
+		"from beyond":  other(func(h *hello) { h.from = 2 }),
+		"to another":   other(func(h *hello) { h.to = 1 }),
+	}
+	type outcome struct {
+		e   transport.Endpoint
+		err error
+	}
+	first := make(chan outcome, 1)
+	go func() {
+		o := o
+		e, err := Connect(limit(t), ls[0], o)
+		first <- outcome{e, err}
+	}()
+	silent, err := net.Dial("tcp", addrs[0]) // says nothing at all, and stays
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for name, b := range callers {
+		c, err := net.Dial("tcp", addrs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write(b); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		n, err := c.Read(make([]byte, replySize))
+		var timeout net.Error
+		if n != 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+			t.Errorf("%s: answered with %d bytes, %v", name, n, err)
+		}
+		c.Close()
+	}
+	o.Rank = 1
+	e1, err := Connect(limit(t), ls[1], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e1.Close()
+	r := <-first
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	defer r.e.Close()
+	suite("").Exchange(t, []transport.Endpoint{r.e, e1}, 3)
+}
+
+// TestImpostor: the dialing rank does not take anybody for the rank it dials.
+func TestImpostor(t *testing.T) {
+	ls, addrs := listen(t, "127.0.0.1:0", 2)
+	go func() {
+		c, err := ls[0].l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		b := make([]byte, helloSize)
+		c.Read(b)
+		c.Write(reply(b, []byte("another secret")))
+		c.Read(b)
+	}()
+	_, err := Connect(limit(t), ls[1], Options{Rank: 1, Planes: 1, Addrs: addrs, Secret: secret})
+	if !errors.Is(err, errStranger) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// TestConnectEnds: a rank that does not come is named, and the listener can be used again.
+func TestConnectEnds(t *testing.T) {
+	ls, addrs := listen(t, "127.0.0.1:0", 3)
+	o := Options{Rank: 0, Planes: 2, Addrs: addrs, Secret: secret}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err := Connect(ctx, ls[0], o)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 2 on plane 1") {
+		t.Errorf("err = %v", err)
+	}
+
+	o.Addrs = addrs[:2]
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		o := o
+		o.Rank = 1
+		e, err := Connect(limit(t), ls[1], o)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		e.Close()
+	})
+	e, err := Connect(limit(t), ls[0], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
+	wg.Wait()
+
+	ls[2].Close()
+	o.Addrs, o.Rank = addrs, 2
+	if _, err := Connect(limit(t), ls[2], Options{Rank: 0, Planes: 1, Addrs: addrs[:2], Secret: secret}); err == nil {
+		t.Error("connected over a closed listener")
+	}
+	if _, err := Connect(limit(t), ls[0], Options{Rank: 2, Planes: 1, Addrs: addrs[:2]}); err == nil {
+		t.Error("rank 2 of 2 connected")
+	}
+}
+
+// pair returns the endpoint of rank 0 of 2 and the other end of its only connection.
+func pair(t testing.TB) (transport.Endpoint, int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEndpoint(0, [][]int{{-1, fds[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close(); unix.Close(fds[1]) })
+	return e, fds[1]
+}
+
+func frame(h wire.Header, data string) []byte {
+	b := make([]byte, wire.HeaderSize)
+	wire.Encode(&h, b)
+	return append(b, data...)
+}
+
+// TestPieces: frames are found however the stream is cut.
+func TestPieces(t *testing.T) {
+	e, far := pair(t)
+	p := e.Planes()[0]
+	stream := append(frame(wire.Header{Src: 1, Length: 5}, "hello"), frame(wire.Header{Src: 1, Offset: 5, Length: 1}, "!")...)
+	got := ""
+	for i := range stream {
+		if _, err := unix.Write(far, stream[i:i+1]); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			h, data, err := p.Peek(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h == nil {
+				break
+			}
+			got += string(data)
+			p.Release(1)
+		}
+	}
+	if got != "hello!" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCorruptStream(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"garbage":    make([]byte, wire.HeaderSize),
+		"empty":      frame(wire.Header{Src: 1}, ""),
+		"too long":   frame(wire.Header{Src: 1, Length: maxPayload + 1}, ""),
+		"from other": frame(wire.Header{Src: 2, Length: 1}, "x"),
+		"to other":   frame(wire.Header{Src: 1, Dst: 1, Length: 1}, "x"),
+		"plane":      frame(wire.Header{Src: 1, Plane: 1, Length: 1}, "x"),
+	} {
+		e, far := pair(t)
+		if _, err := unix.Write(far, b); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if h, _, err := e.Planes()[0].Peek(1); h != nil || !errors.Is(err, transport.ErrCorrupt) {
+				t.Errorf("%s: %v, %v", name, h, err)
+			}
+		}
+	}
+}
+
+// TestTruncatedFrame: a peer that dies within a frame is lost, and the part is not data.
+func TestTruncatedFrame(t *testing.T) {
+	e, far := pair(t)
+	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 5}, "hel")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Shutdown(far, unix.SHUT_WR); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		h, _, err := e.Planes()[0].Peek(1)
+		if h != nil {
+			t.Fatal("part of a frame shown as one")
+		}
+		if errors.Is(err, transport.ErrPeerLost) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestUnwantedDataWakesOnce: data that nobody asks for must not keep Wait from sleeping.
+func TestUnwantedDataWakesOnce(t *testing.T) {
+	e, far := pair(t)
+	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 1}, "x")); err != nil {
+		t.Fatal(err)
+	}
+	if h, _, err := e.Planes()[0].Peek(1); h == nil || err != nil {
+		t.Fatal(h, err)
+	}
+	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Offset: 1, Length: 1}, "y")); err != nil {
+		t.Fatal(err)
+	}
+	e.Wait(e.Arm(), time.Hour) // the edge
+	te := e.(*Endpoint)
+	te.mu.Lock()
+	te.sweep()
+	te.mu.Unlock()
+	if n, err := unix.Poll(te.pollfd, 0); n != 0 || err != nil {
+		t.Errorf("a Wait would not sleep while an unwanted frame lies there: %d, %v", n, err)
+	}
+}
+
+// FuzzStream: whatever a peer sends is a frame that fits the buffer, an error, or waited for.
+func FuzzStream(f *testing.F) {
+	f.Add(frame(wire.Header{Src: 1, Length: 2}, "ab"))
+	f.Add(append(frame(wire.Header{Src: 1, Length: 1}, "a"), 1, 2, 3))
+	f.Add([]byte("nonsense"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := newConn(-1, 0, 1)
+		c.end = copy(c.buf, b)
+		for {
+			if err := c.peek(0); err != nil || !c.have {
+				return
+			}
+			if n := len(c.data()); n == 0 || n > maxPayload {
+				t.Fatalf("frame of %d bytes", n)
+			}
+			c.release()
+		}
+	})
+}
+
+// FuzzHello: only a sealed hello opens.
+func FuzzHello(f *testing.F) {
+	b, err := hello{comm: 1, ranks: 2, planes: 3, from: 1}.seal(secret[:])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(b[:20])
+	f.Fuzz(func(t *testing.T, in []byte) {
+		h, err := openHello(in, secret[:])
+		if (err == nil) != (string(in) == string(b)) {
+			t.Fatalf("%+v, %v", h, err)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package tcp
+
+import (
+	"fmt"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+)
+
+// plane is a [transport.Plane]: one connection per peer.
+type plane struct {
+	e     *Endpoint
+	id    int
+	conns []*conn // by rank; nil for this one
+}
+
+func (p *plane) conn(peer int) (*conn, error) {
+	if peer < 0 || peer >= len(p.conns) || p.conns[peer] == nil {
+		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, peer, len(p.conns))
+	}
+	if p.e.closed.Load() {
+		return nil, transport.ErrClosed
+	}
+	return p.conns[peer], nil
+}
+
+// TrySend implements [transport.Plane].
+// Hot path: no allocation, no logging.
+func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	c, err := p.conn(int(h.Dst))
+	if err != nil {
+		return 0, err
+	}
+	frame, taken := *h, 0
+	for range burst {
+		if taken == len(payload) {
+			break
+		}
+		n, err := c.send(&frame, payload[taken:])
+		taken += n
+		frame.Offset += uint64(n)
+		if err != nil && taken == 0 {
+			return 0, err
+		}
+		if err != nil || n == 0 || c.owed != 0 {
+			break
+		}
+	}
+	return taken, nil
+}
+
+// Peek implements [transport.Plane].
+// Hot path: no allocation, no logging.
+func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	c, err := p.conn(src)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.peek(p.e.rank); err != nil {
+		return nil, nil, err
+	}
+	if !c.have {
+		if err := p.fill(c); err != nil || !c.have {
+			return nil, nil, err
+		}
+	}
+	return &c.hdr, c.data(), nil
+}
+
+// fill receives into c, if there may be anything, and looks again.
+func (p *plane) fill(c *conn) error {
+	if c.rxLost != nil {
+		return c.rxLost
+	}
+	if !c.readable {
+		// Another connection's sweep may have answered for this one; ask once per round.
+		if c.sweep == p.e.sweeps {
+			p.e.sweep()
+		}
+		c.sweep = p.e.sweeps
+		if !c.readable {
+			return nil
+		}
+	}
+	if err := c.receive(); err != nil {
+		return err
+	}
+	return c.peek(p.e.rank)
+}
+
+// Release implements [transport.Plane].
+func (p *plane) Release(src int) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	if c, err := p.conn(src); err == nil {
+		c.release()
+	}
+}
+
+// Drained implements [transport.Plane]: true once the peers' hosts have acknowledged every
+// byte.
+func (p *plane) Drained() (bool, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	for peer, c := range p.conns {
+		if c == nil {
+			continue
+		}
+		if _, err := p.conn(peer); err != nil {
+			return false, err
+		}
+		if n, err := c.unsent(); n != 0 || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
