@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -51,6 +52,63 @@ func TestPowersOfTwoOnly(t *testing.T) {
 			if pow2 := n&(n-1) == 0; pow2 != (err == nil) || !pow2 && !errors.Is(err, ErrRanks) {
 				t.Errorf("%v %s n=%d: %v", c.coll, c.alg, n, err)
 			}
+		}
+	}
+}
+
+// Every kind of defect is found and named.
+func TestVerifyNamesTheDefect(t *testing.T) {
+	for _, c := range []struct {
+		defect string
+		coll   Collective
+		alg    string
+		apply  func(s *Schedule)
+	}{
+		{"undefined", AllReduce, "ring", func(s *Schedule) { s.Pre = s.Pre[1:] }},
+		{"has the contributions of 3 ranks", Reduce, "direct", func(s *Schedule) { s.Steps[0].Post = s.Steps[0].Post[1:] }},
+		{"double contribution", Reduce, "direct", func(s *Schedule) { s.Steps[0].Post[1] = s.Steps[0].Post[0] }},
+		{"combines chunk", ReduceScatter, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Chunk = 0 }},
+		{"different parts", AllReduce, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Chunk = 0 }},
+		{"has input chunk", AllToAll, "pairwise", func(s *Schedule) { s.Steps[0].Transfers[0].From.Chunk = 2 }},
+		{"is from", AllGather, "direct", func(s *Schedule) {
+			from0, from2 := &s.Steps[0].Transfers[0], &s.Steps[0].Transfers[8] // both to rank 1
+			from0.To.Chunk, from2.To.Chunk = 2, 0
+		}},
+		{"writes Input", AllToAll, "pairwise", func(s *Schedule) { s.Steps[0].Transfers[0].To.Buf = Input }},
+		{"source: chunks", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].Count = 5 }},
+		{"destination: chunks", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Chunk = -1 }},
+		{"source: no rank", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].Src = 4 }},
+		{"destination: no rank", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Buf = NumBuffers }},
+		{"destination: chunks 0+1 of 0", Reduce, "direct", func(s *Schedule) { s.Post = []Move{{1, 1, Ref{Scratch, 0}, Ref{Output, 0}, 1, false}} }},
+		{"written twice in one step", AllGather, "ring", func(s *Schedule) {
+			st := &s.Steps[0]
+			st.Transfers = append(st.Transfers, st.Transfers[0])
+		}},
+		{"also sent in this step", AllReduce, "recursive-doubling-xor", func(s *Schedule) {
+			for i := range s.Steps[0].Transfers {
+				s.Steps[0].Transfers[i].To.Buf = Output
+			}
+		}},
+		{"sends to itself", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].Dst = 0 }},
+		{"is not local", AllGather, "ring", func(s *Schedule) { s.Pre[0].Dst = 1 }},
+		{"does more than load", AllReduce, "ring", func(s *Schedule) { s.Pre = append(s.Pre, Move{0, 0, Ref{Output, 0}, Ref{Output, 1}, 1, false}) }},
+		{"misses the pre-multiplication", AllReduce, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].From.Buf = Input }},
+		{"reduces in a", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].Reduce = true }},
+		{"in place", AllToAll, "pairwise", func(s *Schedule) {
+			for i := range s.Steps {
+				for k := range s.Steps[i].Transfers {
+					s.Steps[i].Transfers[k].From.Buf = Input
+				}
+			}
+		}},
+		{"buffers of", AllGather, "ring", func(s *Schedule) { s.Blocks[Output] = 3 }},
+		{"parts a block", AllGather, "ring", func(s *Schedule) { s.Sub = 0 }},
+	} {
+		s := build(t, c.coll, c.alg, 4, 0)
+		c.apply(s)
+		err := Verify(s)
+		if !errors.Is(err, ErrIncorrect) || !strings.Contains(err.Error(), c.defect) {
+			t.Errorf("%v %s: %v, want %q", c.coll, c.alg, err, c.defect)
 		}
 	}
 }
