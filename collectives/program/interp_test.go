@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
 	"lightpath/plans/circuit"
 )
@@ -39,22 +40,12 @@ type packet struct {
 	data     []byte
 }
 
-func newMachine(progs []*Program, in [][]byte, out []int, inPlace bool, s *schedule.Schedule, count int64, seed uint64) *machine {
+func newMachine(progs []*Program, c *programtest.Case, inPlace bool, seed uint64) *machine {
 	m := &machine{progs: progs, rng: rand.New(rand.NewPCG(seed, 1)), scale: 3}
 	n := len(progs)
 	for r, p := range progs {
 		var mem [schedule.NumBuffers][]byte
-		mem[schedule.Input] = append([]byte(nil), in[r]...)
-		mem[schedule.Output] = make([]byte, out[r])
-		if ib, ob, ok := s.InPlace(r); inPlace && ok {
-			block := int(count) * 4
-			if ob*block+len(in[r]) <= out[r] && ib == 0 {
-				copy(mem[schedule.Output][ob*block:], in[r])
-				mem[schedule.Input] = mem[schedule.Output][ob*block : ob*block+len(in[r])]
-			} else {
-				mem[schedule.Output] = mem[schedule.Input][ib*block : ib*block+out[r]]
-			}
-		}
+		mem[schedule.Input], mem[schedule.Output] = c.Buffers(r, inPlace)
 		mem[schedule.Scratch] = make([]byte, p.ScratchBytes)
 		for i := range mem[schedule.Scratch] {
 			mem[schedule.Scratch][i] = byte(m.rng.Uint32())
@@ -198,7 +189,7 @@ func (m *machine) exec(r int, id OpID) error {
 	case Copy, LocalReduce:
 		src, dst := m.bytes(r, op.Src[0]), m.bytes(r, op.Dst[0])
 		if op.Kind == LocalReduce {
-			addInto(dst, src)
+			programtest.AddInto(dst, src)
 		} else {
 			copy(dst, src)
 		}
@@ -266,7 +257,7 @@ func (m *machine) recv(r int, op *Op) error {
 	data := f.data
 	for _, g := range op.Dst {
 		if op.Kind == RecvReduce {
-			addInto(m.bytes(r, g), data[:g.Len])
+			programtest.AddInto(m.bytes(r, g), data[:g.Len])
 		} else {
 			copy(m.bytes(r, g), data)
 		}
@@ -321,10 +312,4 @@ func (m *machine) change(j int) bool {
 	}
 	pl.to = target.Clone()
 	return true
-}
-
-func addInto(dst, src []byte) {
-	for i := 0; i+4 <= len(src); i += 4 {
-		binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(dst[i:])+binary.LittleEndian.Uint32(src[i:]))
-	}
 }

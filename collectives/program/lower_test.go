@@ -2,93 +2,25 @@ package program
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
 
-// call is a collective call of all ranks over uint32 elements, with its right answer.
-type call struct {
-	s     *schedule.Schedule
-	count int64
-	in    [][]byte
-	out   []int    // bytes per rank
-	want  [][]byte // nil where a rank has no output
-}
-
-func newCall(s *schedule.Schedule, count int64, scale uint32, seed uint64) *call {
-	c := &call{s: s, count: count}
-	rng := rand.New(rand.NewPCG(seed, 2))
-	n, b := s.Ranks, int(count)*4
-	for r := 0; r < n; r++ {
-		in := make([]byte, s.BlocksAt(r, schedule.Input)*b)
-		for i := range in {
-			in[i] = byte(rng.Uint32())
-		}
-		c.in = append(c.in, in)
-		c.out = append(c.out, s.BlocksAt(r, schedule.Output)*b)
-	}
-	block := func(r, i int) []byte { return c.in[r][i*b : (i+1)*b] }
-	sum := func(i int) []byte {
-		out := make([]byte, b)
-		for r := 0; r < n; r++ {
-			addInto(out, block(r, i))
-		}
-		for i := 0; i < len(out); i += 4 {
-			binary.LittleEndian.PutUint32(out[i:], binary.LittleEndian.Uint32(out[i:])*scale)
-		}
-		return out
-	}
-	var all []byte
-	for r := 0; r < n && s.Collective != schedule.Broadcast && s.Collective != schedule.Scatter; r++ {
-		all = append(all, block(r, 0)...)
-	}
-	for r := 0; r < n; r++ {
-		var want []byte
-		switch s.Collective {
-		case schedule.AllReduce:
-			want = sum(0)
-		case schedule.Broadcast:
-			want = block(s.Root, 0)
-		case schedule.Reduce:
-			if r == s.Root {
-				want = sum(0)
-			}
-		case schedule.AllGather:
-			want = all
-		case schedule.Gather:
-			if r == s.Root {
-				want = all
-			}
-		case schedule.ReduceScatter:
-			want = sum(r)
-		case schedule.Scatter:
-			want = block(s.Root, r)
-		case schedule.AllToAll:
-			for q := 0; q < n; q++ {
-				want = append(want, block(q, r)...)
-			}
-		case schedule.SendRecv:
-			want = block((r+n-1)%n, 0)
-		}
-		c.want = append(c.want, want)
-	}
-	return c
-}
-
-func (c *call) check(t *testing.T, progs []*Program, inPlace bool, seed uint64) {
+// check runs the programs of a case and compares every rank's output.
+func check(t *testing.T, c *programtest.Case, progs []*Program, inPlace bool, seed uint64) {
 	t.Helper()
-	m := newMachine(progs, c.in, c.out, inPlace, c.s, c.count, seed)
+	m := newMachine(progs, c, inPlace, seed)
 	if err := m.run(); err != nil {
 		t.Fatal(err)
 	}
-	for r, want := range c.want {
+	for r, want := range c.Want {
 		if got := m.mem[r][schedule.Output]; want != nil && !bytes.Equal(got, want) {
 			t.Fatalf("rank %d: got %x\nwant %x", r, got, want)
 		}
@@ -130,78 +62,11 @@ func TestLowerPacket(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					newCall(s, count, scale, uint64(count)).check(t, progs, inPlace, uint64(n*planes))
+					check(t, programtest.NewCase(s, count, scale, uint64(count)), progs, inPlace, uint64(n*planes))
 				}
 			}
 		})
 	}
-}
-
-// randomPlan is a feasible plan of p with random splits, over random planes and entries,
-// on each step's own circuits or round a ring.
-func randomPlan(p *plans.Problem, rng *rand.Rand) *plans.Plan {
-	ring := circuit.Shift(p.Ranks, 1)
-	plan := &plans.Plan{Version: plans.Version, Planes: make([][]plans.Entry, p.Planes)}
-	maps := make([]circuit.Permutation, p.Planes)
-	for j := range maps {
-		maps[j] = []circuit.Permutation{ring, circuit.AllDark(p.Ranks), circuit.Shift(p.Ranks, 2)}[rng.IntN(3)]
-		plan.Initial = append(plan.Initial, maps[j])
-	}
-	for i := range p.Steps {
-		st := &p.Steps[i]
-		left := st.Bytes
-		for j, last := range rng.Perm(p.Planes) {
-			_ = last
-			for k := rng.IntN(3); k >= 0; k-- {
-				e := plans.Entry{Kind: plans.Transmit, Step: i, Bytes: left * rng.Float64()}
-				if j == p.Planes-1 && k == 0 {
-					e.Bytes = left
-				}
-				left -= e.Bytes
-				to := ring
-				if st.To != nil && rng.IntN(2) == 0 {
-					to = st.To
-				}
-				if !routable(maps[j], st) || rng.IntN(3) == 0 {
-					plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Reconfigure, To: to})
-					maps[j] = to
-				}
-				if rng.IntN(4) == 0 {
-					// The same bytes as two entries, each for some of the flows.
-					var some, rest []int
-					for f := range st.FlowList() {
-						if rng.IntN(2) == 0 {
-							some = append(some, f)
-						} else {
-							rest = append(rest, f)
-						}
-					}
-					for _, list := range [][]int{some, rest} {
-						if list != nil {
-							part := e
-							part.Flows = list
-							plan.Planes[j] = append(plan.Planes[j], part)
-						}
-					}
-					continue
-				}
-				plan.Planes[j] = append(plan.Planes[j], e)
-			}
-		}
-	}
-	for j := range maps {
-		plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Reconfigure, To: plan.Initial[j]})
-	}
-	return plan
-}
-
-func routable(m circuit.Permutation, st *plans.Step) bool {
-	for _, f := range st.FlowList() {
-		if _, ok := m.Hops(f[0], f[1]); !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // Whatever the plan, the bytes are those of the schedule.
@@ -219,7 +84,7 @@ func TestLowerPlans(t *testing.T) {
 				}
 				inPlace := rng.IntN(2) == 0
 				args := Args{Count: count, ElemSize: 4, InPlace: inPlace, Problem: problem, StepOf: stepOf}
-				plan := randomPlan(problem, rng)
+				plan := programtest.RandomPlan(problem, rng)
 				if trial == 1 {
 					for range plan.Planes {
 						args.Current = append(args.Current, circuit.Shift(n, rng.IntN(n)))
@@ -229,7 +94,7 @@ func TestLowerPlans(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				newCall(s, count, 1, uint64(trial)).check(t, progs, inPlace, uint64(trial))
+				check(t, programtest.NewCase(s, count, 1, uint64(trial)), progs, inPlace, uint64(trial))
 			}
 		})
 	}

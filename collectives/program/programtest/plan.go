@@ -1,0 +1,74 @@
+package programtest
+
+import (
+	"math/rand/v2"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// RandomPlan is a feasible plan of p with random splits, over random planes and entries,
+// on each step's own circuits or round a ring.
+func RandomPlan(p *plans.Problem, rng *rand.Rand) *plans.Plan {
+	ring := circuit.Shift(p.Ranks, 1)
+	plan := &plans.Plan{Version: plans.Version, Planes: make([][]plans.Entry, p.Planes)}
+	maps := make([]circuit.Permutation, p.Planes)
+	for j := range maps {
+		maps[j] = []circuit.Permutation{ring, circuit.AllDark(p.Ranks), circuit.Shift(p.Ranks, 2)}[rng.IntN(3)]
+		plan.Initial = append(plan.Initial, maps[j])
+	}
+	for i := range p.Steps {
+		st := &p.Steps[i]
+		left := st.Bytes
+		for j := range p.Planes {
+			for k := rng.IntN(3); k >= 0; k-- {
+				e := plans.Entry{Kind: plans.Transmit, Step: i, Bytes: left * rng.Float64()}
+				if j == p.Planes-1 && k == 0 {
+					e.Bytes = left
+				}
+				left -= e.Bytes
+				to := ring
+				if st.To != nil && rng.IntN(2) == 0 {
+					to = st.To
+				}
+				if !routable(maps[j], st) || rng.IntN(3) == 0 {
+					plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Reconfigure, To: to})
+					maps[j] = to
+				}
+				if rng.IntN(4) == 0 {
+					// The same bytes as two entries, each for some of the flows.
+					var some, rest []int
+					for f := range st.FlowList() {
+						if rng.IntN(2) == 0 {
+							some = append(some, f)
+						} else {
+							rest = append(rest, f)
+						}
+					}
+					for _, list := range [][]int{some, rest} {
+						if list != nil {
+							part := e
+							part.Flows = list
+							plan.Planes[j] = append(plan.Planes[j], part)
+						}
+					}
+					continue
+				}
+				plan.Planes[j] = append(plan.Planes[j], e)
+			}
+		}
+	}
+	for j := range maps {
+		plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Reconfigure, To: plan.Initial[j]})
+	}
+	return plan
+}
+
+func routable(m circuit.Permutation, st *plans.Step) bool {
+	for _, f := range st.FlowList() {
+		if _, ok := m.Hops(f[0], f[1]); !ok {
+			return false
+		}
+	}
+	return true
+}
