@@ -1,0 +1,173 @@
+#include "rank.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Values are small integers drawn by hash from (rank, index), chosen so that sums and products over
+ * ranks are exact in every type; the oracle recomputes them element by element. */
+
+size_t type_size(ncclDataType_t t) {
+  static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return sizes[t];
+}
+
+static int is_float(ncclDataType_t t) { return t >= ncclFloat16; }
+static int is_signed(ncclDataType_t t) { return is_float(t) || t == ncclInt8 || t == ncclInt32 || t == ncclInt64; }
+static int is_fp8(ncclDataType_t t) { return t == ncclFloat8e4m3 || t == ncclFloat8e5m2; }
+
+static uint32_t hash(int rank, uint64_t i) {
+  uint64_t x = (i + 1) * 0x9E3779B97F4A7C15u + (uint64_t)(rank + 1) * 0xC2B2AE3D27D4EB4Fu;
+  x ^= x >> 29;
+  x *= 0xBF58476D1CE4E5B9u;
+  return (uint32_t)(x >> 32);
+}
+
+/* The value of element i of a rank. Products: 2 in one place out of eight, else 1. 8-bit floats have 3
+ * or 2 bits of mantissa: 1 in one place out of four, else 0. Others: -2..2, or 0..4 unsigned. */
+static int value(const struct run *r, int rank, uint64_t i) {
+  uint32_t h = hash(rank, i);
+  int reduces = r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
+  if (reduces && r->op == ncclProd) return (h & 7) == 0 ? 2 : 1;
+  if (is_fp8(r->type)) return (h & 3) == 0;
+  return (int)(h % 5) - (is_signed(r->type) ? 2 : 0);
+}
+
+/* Small float formats: exponent and mantissa bits, largest finite value. */
+struct format {
+  int exp, man;
+};
+static struct format format_of(ncclDataType_t t) {
+  switch (t) {
+    case ncclFloat16: return (struct format){5, 10};
+    case ncclBfloat16: return (struct format){8, 7};
+    case ncclFloat8e4m3: return (struct format){4, 3};
+    default: return (struct format){5, 2};
+  }
+}
+
+/* Encodes v, whose magnitude is in the normal range or 0, rounding to nearest even. */
+static uint32_t encode_small(double v, struct format f) {
+  uint32_t sign = signbit(v) ? 1u << (f.exp + f.man) : 0;
+  if (v == 0) return sign;
+  int e;
+  double m = frexp(fabs(v), &e); /* m in [0.5, 1) */
+  uint32_t q = (uint32_t)nearbyint(ldexp(m, f.man + 1));
+  if (q >> (f.man + 1)) q >>= 1, e++;
+  uint32_t biased = (uint32_t)(e - 1 + (1 << (f.exp - 1)) - 1);
+  return sign | biased << f.man | (q & ((1u << f.man) - 1));
+}
+
+static double decode_small(uint32_t bits, struct format f, int finite_top) {
+  uint32_t man = bits & ((1u << f.man) - 1), exp = bits >> f.man & ((1u << f.exp) - 1);
+  double sign = bits >> (f.exp + f.man) & 1 ? -1 : 1;
+  int bias = (1 << (f.exp - 1)) - 1;
+  if (exp == (1u << f.exp) - 1 && (!finite_top || man == (1u << f.man) - 1)) return man && !finite_top ? NAN : sign * INFINITY;
+  if (exp == 0) return sign * ldexp(man, 1 - bias - f.man);
+  return sign * ldexp((double)(man | 1u << f.man), (int)exp - bias - f.man);
+}
+
+static void store(void *buf, ncclDataType_t t, uint64_t i, int64_t v) {
+  switch (t) {
+    case ncclInt8:
+    case ncclUint8: ((uint8_t *)buf)[i] = (uint8_t)v; break;
+    case ncclInt32:
+    case ncclUint32: ((uint32_t *)buf)[i] = (uint32_t)v; break;
+    case ncclInt64:
+    case ncclUint64: ((uint64_t *)buf)[i] = (uint64_t)v; break;
+    case ncclFloat32: ((float *)buf)[i] = (float)v; break;
+    case ncclFloat64: ((double *)buf)[i] = (double)v; break;
+    case ncclFloat16:
+    case ncclBfloat16: ((uint16_t *)buf)[i] = (uint16_t)encode_small((double)v, format_of(t)); break;
+    default: ((uint8_t *)buf)[i] = (uint8_t)encode_small((double)v, format_of(t));
+  }
+}
+
+static double load_float(const void *buf, ncclDataType_t t, uint64_t i) {
+  switch (t) {
+    case ncclFloat32: return ((const float *)buf)[i];
+    case ncclFloat64: return ((const double *)buf)[i];
+    case ncclFloat16:
+    case ncclBfloat16: return decode_small(((const uint16_t *)buf)[i], format_of(t), 0);
+    default: return decode_small(((const uint8_t *)buf)[i], format_of(t), t == ncclFloat8e4m3);
+  }
+}
+
+static int int_matches(const void *buf, ncclDataType_t t, uint64_t i, int64_t want) {
+  switch (type_size(t)) {
+    case 1: return ((const uint8_t *)buf)[i] == (uint8_t)want;
+    case 4: return ((const uint32_t *)buf)[i] == (uint32_t)want;
+    default: return ((const uint64_t *)buf)[i] == (uint64_t)want;
+  }
+}
+
+static int per_rank(enum collective c) { return c == ALLGATHER || c == GATHER; }
+
+uint64_t send_count(const struct run *r, int world) {
+  return r->count * (r->coll == REDUCESCATTER || r->coll == ALLTOALL || r->coll == SCATTER ? (uint64_t)world : 1);
+}
+
+uint64_t recv_count(const struct run *r, int world) {
+  return r->count * (per_rank(r->coll) || r->coll == ALLTOALL ? (uint64_t)world : 1);
+}
+
+void fill(void *buf, const struct run *r, int rank, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) store(buf, r->type, i, value(r, rank, i));
+}
+
+/* The reduction of element i over all ranks, and for floats how far rounding may be off: averages
+ * multiply by 1/n rounded to the type, everything else here is exact. */
+static int reduction_matches(const void *recv, const struct run *r, uint64_t at, uint64_t i, int world) {
+  int64_t acc = value(r, 0, i), magnitude = acc < 0 ? -acc : acc;
+  for (int q = 1; q < world; q++) {
+    int64_t v = value(r, q, i);
+    magnitude += v < 0 ? -v : v;
+    switch (r->op) {
+      case ncclProd: acc = (int64_t)((uint64_t)acc * (uint64_t)v); break;
+      case ncclMax: acc = v > acc ? v : acc; break;
+      case ncclMin: acc = v < acc ? v : acc; break;
+      default: acc += v;
+    }
+  }
+  if (!is_float(r->type)) return int_matches(recv, r->type, at, r->op == ncclAvg ? acc / world : acc);
+  double got = load_float(recv, r->type, at), want = (double)acc;
+  if (r->op != ncclAvg) {
+    /* More than 8 ones do not fit the mantissa of the smallest format. */
+    double slack = is_fp8(r->type) && fabs(want) > 8 ? fabs(want) / 4 : 0;
+    return fabs(got - want) <= slack;
+  }
+  static const double ulp[] = {[ncclFloat16] = 0x1p-10,   [ncclFloat32] = 0x1p-23,     [ncclFloat64] = 0x1p-52,
+                               [ncclBfloat16] = 0x1p-7,   [ncclFloat8e4m3] = 0x1p-3,   [ncclFloat8e5m2] = 0x1p-2};
+  return fabs(got - want / world) <= ulp[r->type] * (double)magnitude;
+}
+
+/* Where element i of the receive buffer of a copying collective comes from. */
+static void source(const struct run *r, int rank, int world, uint64_t i, int *from, uint64_t *at) {
+  uint64_t block = r->count ? i / r->count : 0, within = r->count ? i % r->count : 0;
+  *at = within;
+  switch (r->coll) {
+    case BROADCAST: *from = r->root; break;
+    case ALLGATHER:
+    case GATHER: *from = (int)block; break;
+    case ALLTOALL: *from = (int)block, *at = (uint64_t)rank * r->count + within; break;
+    case SCATTER: *from = r->root, *at = (uint64_t)rank * r->count + within; break;
+    default: *from = (rank + world - 1) % world;
+  }
+}
+
+uint64_t count_wrong(const void *recv, const struct run *r, int rank, int world) {
+  if ((r->coll == REDUCE || r->coll == GATHER) && rank != r->root) return 0;
+  uint64_t wrong = 0, n = recv_count(r, world);
+  for (uint64_t i = 0; i < n; i++) {
+    if (r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER) {
+      uint64_t at = r->coll == REDUCESCATTER ? (uint64_t)rank * r->count + i : i;
+      wrong += !reduction_matches(recv, r, i, at, world);
+      continue;
+    }
+    int from;
+    uint64_t at;
+    source(r, rank, world, i, &from, &at);
+    int want = value(r, from, at);
+    wrong += is_float(r->type) ? load_float(recv, r->type, i) != want : !int_matches(recv, r->type, i, want);
+  }
+  return wrong;
+}

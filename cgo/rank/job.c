@@ -1,0 +1,124 @@
+#include "rank.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const collectives[NCOLLECTIVES] = {"allreduce",     "broadcast", "reduce",  "allgather", "reducescatter",
+                                                      "alltoall",      "gather",    "scatter", "sendrecv"};
+static const char *const types[] = {"int8",  "uint8", "int32",  "uint32",   "int64",  "uint64",
+                                    "half",  "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
+static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
+
+const char *collective_name(enum collective c) { return collectives[c]; }
+
+static int lookup(const char *const *names, size_t n, const char *value) {
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(names[i], value) == 0) return (int)i;
+  return -1;
+}
+#define LOOKUP(names, value) lookup(names, sizeof names / sizeof *names, value)
+
+static int number(const char *text, uint64_t max, uint64_t *out) {
+  char *end;
+  errno = 0;
+  unsigned long long v = strtoull(text, &end, 10);
+  if (errno || end == text || *end || v > max) return -1;
+  *out = v;
+  return 0;
+}
+
+static int run_field(struct run *r, const char *key, const char *value) {
+  uint64_t n;
+  int i;
+  if (strcmp(key, "collective") == 0) {
+    if ((i = LOOKUP(collectives, value)) < 0) return -1;
+    r->coll = (enum collective)i;
+  } else if (strcmp(key, "type") == 0) {
+    if ((i = LOOKUP(types, value)) < 0) return -1;
+    r->type = (ncclDataType_t)i;
+  } else if (strcmp(key, "op") == 0) {
+    if ((i = LOOKUP(ops, value)) < 0) return -1;
+    r->op = (ncclRedOp_t)i;
+  } else if (strcmp(key, "mode") == 0) {
+    if (strcmp(value, "loop") != 0 && strcmp(value, "sync") != 0) return -1;
+    r->sync = value[0] == 's';
+  } else if (strcmp(key, "bytes") == 0) {
+    return number(value, UINT64_MAX >> 8, &r->bytes);
+  } else if (strcmp(key, "count") == 0) {
+    return number(value, UINT64_MAX >> 8, &r->count);
+  } else {
+    static const char *const names[] = {"root", "warmup", "iters", "check", "inplace"};
+    int *const fields[] = {&r->root, &r->warmup, &r->iters, &r->check, &r->inplace};
+    if ((i = LOOKUP(names, key)) < 0 || number(value, 1 << 30, &n)) return -1;
+    *fields[i] = (int)n;
+  }
+  return 0;
+}
+
+static int run_line(struct job *job, char *text, int line) {
+  struct run r = {0};
+  char *save = NULL;
+  for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+    char *eq = strchr(word, '=');
+    if (!eq || (*eq = 0, run_field(&r, word, eq + 1))) {
+      fprintf(stderr, "lightpath-rank: job line %d: bad field %s=%s\n", line, word, eq ? eq + 1 : "");
+      return -1;
+    }
+  }
+  if (r.iters < 1 || r.root >= job->world) {
+    fprintf(stderr, "lightpath-rank: job line %d: iters or root out of range\n", line);
+    return -1;
+  }
+  struct run *grown = realloc(job->runs, (job->nruns + 1) * sizeof r);
+  if (!grown) return -1;
+  job->runs = grown;
+  job->runs[job->nruns++] = r;
+  return 0;
+}
+
+static int setting(struct job *job, const char *key, const char *value) {
+  uint64_t n;
+  static const char *const names[] = {"rank", "world", "threads"};
+  int *const fields[] = {&job->rank, &job->world, &job->threads};
+  int i = LOOKUP(names, key);
+  if (i >= 0) {
+    if (number(value, 1 << 20, &n)) return -1;
+    *fields[i] = (int)n;
+    return 0;
+  }
+  char *text = strcmp(key, "rendezvous") == 0 ? job->rendezvous : strcmp(key, "barrier") == 0 ? job->barrier : NULL;
+  if (!text || strlen(value) >= sizeof job->rendezvous) return -1;
+  strcpy(text, value);
+  return 0;
+}
+
+int job_read(const char *path, struct job *job) {
+  FILE *f = fopen(path, "re");
+  if (!f) {
+    fprintf(stderr, "lightpath-rank: %s: %s\n", path, strerror(errno));
+    return -1;
+  }
+  char text[8192];
+  int line = 0, err = 0;
+  *job = (struct job){.world = 1, .threads = 1};
+  while (!err && fgets(text, sizeof text, f)) {
+    line++;
+    text[strcspn(text, "\n")] = 0;
+    char *eq = strchr(text, '=');
+    if (!*text) continue;
+    if (strncmp(text, "run ", 4) == 0) {
+      err = run_line(job, text + 4, line);
+    } else if (!eq || (*eq = 0, setting(job, text, eq + 1))) {
+      fprintf(stderr, "lightpath-rank: job line %d: bad setting %s\n", line, text);
+      err = -1;
+    }
+  }
+  fclose(f);
+  if (!err && (job->threads < 1 || job->rank + job->threads > job->world)) {
+    fprintf(stderr, "lightpath-rank: rank %d with %d threads does not fit a world of %d\n", job->rank, job->threads, job->world);
+    err = -1;
+  }
+  return err;
+}
