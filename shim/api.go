@@ -12,7 +12,10 @@ import (
 )
 
 // UniqueID names a communicator that is being made; it is ncclUniqueId's 128 bytes.
-type UniqueID [128]byte
+type UniqueID [UniqueIDSize]byte
+
+// UniqueIDSize is NCCL_UNIQUE_ID_BYTES.
+const UniqueIDSize = 128
 
 // CallKind is what a queued call does; the values are shared with cgo/front (lp_core.h).
 type CallKind uint32

@@ -5,6 +5,7 @@ import (
 	"os"
 	"syscall"
 
+	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
 	"lightpath/ocsctl"
 )
@@ -22,6 +23,7 @@ const (
 	ResultInvalidUsage
 	ResultRemoteError
 	ResultInProgress
+	ResultTimeout
 )
 
 // The kinds of errors of this package. Every error that it returns wraps one of them or
@@ -55,8 +57,10 @@ var resultTable = []struct {
 	{ErrInvalidUsage, ResultInvalidUsage},
 	{ErrMismatch, ResultInvalidUsage},
 	{ErrRemote, ResultRemoteError},
-	{ErrTimeout, ResultRemoteError},
+	{ErrTimeout, ResultTimeout},
 	{ErrAborted, ResultRemoteError},
+	{exec.ErrSignature, ResultInvalidUsage},
+	{exec.ErrTimeout, ResultTimeout},
 	{transport.ErrPeerLost, ResultRemoteError},
 	{transport.ErrClosed, ResultRemoteError},
 	{ocsctl.ErrControlLost, ResultSystemError},

@@ -1,0 +1,79 @@
+package shim
+
+import (
+	"fmt"
+
+	"lightpath/collectives/schedule"
+)
+
+// choice is a row of the table of algorithms: up to max bytes of a block times the
+// ranks that hold one, on ranks that are a power of two or not.
+type choice struct {
+	pow2      bool // row is for powers of two only
+	max       int64
+	algorithm string
+}
+
+const anySize = 1<<63 - 1
+
+// packetChoices and opticalChoices hold, per collective, rows in order; the first that
+// fits is taken. They are pure functions of what every rank knows: (collective, bytes,
+// ranks, circuits or not), so ranks cannot differ.
+//
+// On packet planes small messages take the fewest rounds and large ones the fewest bytes
+// per rank. On circuits what counts is that steps are permutations which recur: halving and
+// doubling (SWOT 2.1.2) on powers of two, otherwise the ring, which needs no switching.
+var packetChoices = [schedule.NumCollectives][]choice{
+	schedule.AllReduce:     {{max: 32 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllGather:     {{max: 64 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "ring"}},
+	schedule.ReduceScatter: {{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: anySize, algorithm: "pairwise"}},
+	schedule.AllToAll:      {{max: 2 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "pairwise"}},
+	schedule.Broadcast:     {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
+	schedule.Reduce:        {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
+	schedule.Gather:        {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+	schedule.Scatter:       {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+}
+
+var opticalChoices = [schedule.NumCollectives][]choice{
+	schedule.AllReduce:     {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllGather:     {{pow2: true, max: anySize, algorithm: "recursive-doubling"}, {max: anySize, algorithm: "ring"}},
+	schedule.ReduceScatter: {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllToAll:      {{max: anySize, algorithm: "pairwise"}},
+	schedule.Broadcast:     {{max: anySize, algorithm: "binomial"}},
+	schedule.Reduce:        {{max: anySize, algorithm: "binomial"}},
+	schedule.Gather:        {{max: anySize, algorithm: "binomial"}},
+	schedule.Scatter:       {{max: anySize, algorithm: "binomial"}},
+}
+
+// chooseAlgorithm returns the algorithm of a collective on blocks of the given bytes.
+// override is LIGHTPATH_ALGORITHM, which all ranks share; it is obeyed where it is defined
+// for this number of ranks.
+func chooseAlgorithm(coll schedule.Collective, blockBytes int64, ranks int, optical bool, override map[string]string) string {
+	if name, ok := override[coll.String()]; ok && schedule.Defined(coll, name, ranks) {
+		return name
+	}
+	table := &packetChoices
+	if optical {
+		table = &opticalChoices
+	}
+	for _, row := range table[coll] {
+		if blockBytes <= row.max && (!row.pow2 || ranks&(ranks-1) == 0) {
+			return row.algorithm
+		}
+	}
+	return schedule.Algorithms(coll)[0]
+}
+
+// checkAlgorithm validates an item of LIGHTPATH_ALGORITHM.
+func checkAlgorithm(collective, algorithm string) error {
+	coll, err := schedule.ParseCollective(collective)
+	if err != nil {
+		return err
+	}
+	for _, name := range schedule.Algorithms(coll) {
+		if name == algorithm {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has no algorithm %q, only %v", collective, algorithm, schedule.Algorithms(coll))
+}

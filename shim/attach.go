@@ -1,0 +1,195 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/inproc"
+	"lightpath/collectives/transport/shm"
+	"lightpath/collectives/transport/tcp"
+)
+
+// listeners are what a rank opens before it can say where it is.
+type listeners struct {
+	control net.Listener  // leader only
+	tcp     *tcp.Listener // where the tcp planes may be wanted
+}
+
+func listen(args InitArgs, cfg *Config) (*listeners, error) {
+	l := &listeners{}
+	if args.Rank == 0 && args.Ranks > 1 {
+		ln, err := listenTCP(cfg)
+		if err != nil {
+			return nil, err
+		}
+		l.control = ln
+	}
+	if args.Ranks > 1 && (cfg.Transport == "tcp" || cfg.Transport == "auto") {
+		ip, err := controlAddr(cfg.SocketIf)
+		if err == nil {
+			l.tcp, err = tcp.Listen(netip.AddrPortFrom(ip, 0).String())
+		}
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *listeners) tcpAddr() string {
+	if l.tcp == nil {
+		return ""
+	}
+	return l.tcp.Addr()
+}
+
+// close closes what has not been handed over; idempotent.
+func (l *listeners) close() {
+	if l.control != nil {
+		l.control.Close()
+	}
+	if l.tcp != nil {
+		l.tcp.Close()
+	}
+}
+
+// chooseTransport decides how the packet planes are carried: a pure function of what
+// every rank has in its table.
+func chooseTransport(table []hello, setting string) (string, error) {
+	first := &table[0]
+	var otherProcess, otherHost *hello
+	for i := range table {
+		h := &table[i]
+		if h.Process != first.Process && otherProcess == nil {
+			otherProcess = h
+		}
+		if h.Host != first.Host && otherHost == nil {
+			otherHost = h
+		}
+	}
+	switch {
+	case len(table) == 1:
+		return "inproc", nil
+	case setting == "inproc" && otherProcess != nil:
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=inproc, but %s and %s are different processes: %w", first.where(), otherProcess.where(), ErrInvalidUsage)
+	case setting == "shm" && otherHost != nil:
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=shm, but %s and %s share no memory: %w", first.where(), otherHost.where(), ErrInvalidUsage)
+	case setting != "auto":
+		return setting, nil
+	case otherProcess == nil:
+		return "inproc", nil
+	case otherHost == nil:
+		return "shm", nil
+	default:
+		return "tcp", nil
+	}
+}
+
+// attachPacket makes the packet endpoint.
+func (c *Comm) attachPacket(kind string, l *listeners, sec secret) (err error) {
+	switch kind {
+	case "inproc":
+		var e transport.Endpoint
+		if e, err = joinProcess(c.id, c.args.Ranks, c.cfg.Planes, c.args.Rank); err == nil {
+			c.setPacket(e)
+		}
+	case "shm":
+		err = c.attachShm()
+	default:
+		err = c.attachTCP(l, sec)
+	}
+	if err != nil {
+		return fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, kind, err)
+	}
+	return nil
+}
+
+func (c *Comm) setPacket(e transport.Endpoint) {
+	c.packet = e
+	c.addWaker(e.Wake)
+}
+
+// attachShm joins the segment that the leader creates.
+func (c *Comm) attachShm() error {
+	o := shm.Options{Ranks: c.args.Ranks, Planes: c.cfg.Planes, Rank: c.args.Rank}
+	if c.args.Rank == 0 {
+		name, e, err := shm.Create(o)
+		if err != nil {
+			return err
+		}
+		c.setPacket(e)
+		c.star.broadcast(&message{Kind: msgSegment, Body: []byte(name)}, -1)
+		return nil
+	}
+	m, err := c.await(msgSegment, 0)
+	if err != nil {
+		return err
+	}
+	e, err := shm.Attach(string(m.Body), o)
+	if err != nil {
+		return err
+	}
+	c.setPacket(e)
+	return nil
+}
+
+// attachTCP joins the mesh of connections.
+func (c *Comm) attachTCP(l *listeners, sec secret) error {
+	o := tcp.Options{Rank: c.args.Rank, Planes: c.cfg.Planes, Comm: c.id, Secret: sec}
+	for i := range c.table {
+		o.Addrs = append(o.Addrs, c.table[i].TCP)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
+	defer cancel()
+	go func() { // a failure elsewhere ends the wait for connections here
+		select {
+		case <-c.poisonCh:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	e, err := tcp.Connect(ctx, l.tcp, o)
+	if err != nil {
+		return err
+	}
+	c.setPacket(e)
+	return nil
+}
+
+// gatherings holds the endpoints of communicators that are being made within this
+// process, until each rank has taken its own.
+var gatherings struct {
+	sync.Mutex
+	open map[uint64][]transport.Endpoint
+}
+
+// joinProcess returns one rank's endpoint of a communicator whose ranks are all here.
+func joinProcess(id uint64, ranks, planes, rank int) (transport.Endpoint, error) {
+	gatherings.Lock()
+	defer gatherings.Unlock()
+	group := gatherings.open[id]
+	if group == nil {
+		var err error
+		if group, err = inproc.NewGroup(ranks, planes, inproc.Options{}); err != nil {
+			return nil, err
+		}
+		if gatherings.open == nil {
+			gatherings.open = map[uint64][]transport.Endpoint{}
+		}
+		gatherings.open[id] = group
+	}
+	e := group[rank]
+	group[rank] = nil
+	for _, left := range group {
+		if left != nil {
+			return e, nil
+		}
+	}
+	delete(gatherings.open, id)
+	return e, nil
+}

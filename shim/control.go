@@ -1,0 +1,265 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// writeTime bounds how long a rank that no longer reads can hold up the sender.
+const writeTime = 5 * time.Second
+
+// star is a communicator's control network: every rank has one connection to rank 0, the
+// leader. Messages that arrive are handed to deliver, on the goroutine of their connection;
+// the end of a connection whose rank has not said goodbye to lost. Send is safe for
+// concurrent use.
+type star struct {
+	rank, ranks int
+	links       []*link // leader: by rank, nil for itself; others: links[0] is the leader
+	deliver     func(*message)
+	lost        func(rank int, err error)
+
+	mu      sync.Mutex
+	left    []bool // who has said goodbye
+	numLeft int
+	allLeft chan struct{} // closed when every rank has
+	readers sync.WaitGroup
+}
+
+// link is one connection.
+type link struct {
+	mu   sync.Mutex
+	conn net.Conn
+	buf  []byte
+}
+
+func (l *link) send(m *message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf = appendMessage(l.buf[:0], m)
+	_ = l.conn.SetWriteDeadline(time.Now().Add(writeTime))
+	_, err := l.conn.Write(l.buf)
+	if cap(l.buf) > 1<<16 {
+		l.buf = nil // a plan went by; do not keep its size
+	}
+	return err
+}
+
+// newStar connects rank to the leader at addr, or as the leader waits on ln for all
+// others. Nothing is delivered before start.
+func newStar(rank, ranks int, ln net.Listener, addr string, s secret, timeout time.Duration) (*star, error) {
+	c := &star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks), allLeft: make(chan struct{})}
+	deadline := time.Now().Add(timeout)
+	if rank == 0 {
+		return c, c.gather(ln, s, deadline)
+	}
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("shim: leader's address %q: %w", addr, errMessage)
+	}
+	conn, err := dialPeer(at, s, deadline)
+	if err != nil {
+		return nil, fmt.Errorf("shim: rank %d: control connection to rank 0: %w", rank, err)
+	}
+	c.links[0] = &link{conn: conn}
+	return c, c.links[0].send(&message{Kind: msgJoin, From: uint16(rank)})
+}
+
+// gather accepts the control connections of all other ranks. Connections are handled one
+// goroutine each, so that a stranger who connects and waits holds up nobody.
+func (c *star) gather(ln net.Listener, s secret, deadline time.Time) error {
+	type joined struct {
+		rank int
+		conn net.Conn
+	}
+	joins := make(chan joined)
+	done := make(chan struct{})
+	defer close(done)
+	defer ln.Close()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				var m message
+				err := acceptPeer(conn, s)
+				if err == nil {
+					_ = conn.SetReadDeadline(time.Now().Add(handshakeTime))
+					err = readMessage(conn, &m)
+					_ = conn.SetReadDeadline(time.Time{})
+				}
+				if err == nil && m.Kind == msgJoin {
+					select {
+					case joins <- joined{int(m.From), conn}:
+						return
+					case <-done:
+					}
+				}
+				_ = conn.Close()
+			}()
+		}
+	}()
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	for have := 1; have < c.ranks; {
+		select {
+		case j := <-joins:
+			if j.rank <= 0 || j.rank >= c.ranks || c.links[j.rank] != nil {
+				_ = j.conn.Close()
+				continue
+			}
+			c.links[j.rank] = &link{conn: j.conn}
+			have++
+		case <-timer.C:
+			var missing []int
+			for r := 1; r < c.ranks; r++ {
+				if c.links[r] == nil {
+					missing = append(missing, r)
+				}
+			}
+			c.close()
+			return fmt.Errorf("shim: control connections: %s never arrived: %w", listRanks(missing), ErrTimeout)
+		}
+	}
+	return nil
+}
+
+// start begins to deliver.
+func (c *star) start(deliver func(*message), lost func(rank int, err error)) {
+	c.deliver, c.lost = deliver, lost
+	for r, l := range c.links {
+		if l != nil {
+			c.readers.Add(1)
+			go c.read(r, l)
+		}
+	}
+}
+
+func (c *star) read(from int, l *link) {
+	defer c.readers.Done()
+	for {
+		var m message
+		err := readMessage(l.conn, &m)
+		if err == nil && c.rank == 0 && int(m.From) != from {
+			err = fmt.Errorf("%w: rank %d speaks as rank %d", errMessage, from, m.From)
+		}
+		if err != nil {
+			if c.hasLeft(from) || errors.Is(err, net.ErrClosed) {
+				c.markLeft(from)
+				return
+			}
+			c.markLeft(from)
+			c.lost(from, err)
+			return
+		}
+		if m.Kind == msgGoodbye {
+			c.goodbye(&m)
+			continue
+		}
+		c.deliver(&m)
+	}
+}
+
+// goodbye notes who has left. The leader tells everyone when all have.
+func (c *star) goodbye(m *message) {
+	c.markLeft(int(m.From))
+	if c.rank != 0 && m.Arg == 1 {
+		c.mu.Lock()
+		c.closeAllLeft()
+		c.mu.Unlock()
+	}
+}
+
+func (c *star) hasLeft(rank int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left[rank]
+}
+
+func (c *star) markLeft(rank int) {
+	c.mu.Lock()
+	if rank >= c.ranks || c.left[rank] {
+		c.mu.Unlock()
+		return
+	}
+	c.left[rank] = true
+	c.numLeft++
+	last := c.rank == 0 && c.numLeft == c.ranks
+	if last {
+		c.closeAllLeft()
+	}
+	c.mu.Unlock()
+	if last {
+		c.broadcast(&message{Kind: msgGoodbye, Arg: 1}, -1)
+	}
+}
+
+func (c *star) closeAllLeft() {
+	select {
+	case <-c.allLeft:
+	default:
+		close(c.allLeft)
+	}
+}
+
+// leave says goodbye: from here on the end of this rank's connection is not a failure.
+func (c *star) leave() {
+	if c.rank == 0 {
+		c.broadcast(&message{Kind: msgGoodbye}, -1)
+	} else {
+		_ = c.links[0].send(&message{Kind: msgGoodbye, From: uint16(c.rank)})
+	}
+	c.markLeft(c.rank)
+}
+
+// toLeader sends m to rank 0; at the leader it is delivered at once.
+func (c *star) toLeader(m *message) error {
+	m.From = uint16(c.rank)
+	if c.rank == 0 {
+		c.deliver(m)
+		return nil
+	}
+	if err := c.links[0].send(m); err != nil {
+		return fmt.Errorf("shim: rank %d: message to rank 0: %w: %w", c.rank, err, ErrRemote)
+	}
+	return nil
+}
+
+// to sends m from the leader to a rank.
+func (c *star) to(rank int, m *message) {
+	m.From = 0
+	if rank == c.rank {
+		c.deliver(m)
+		return
+	}
+	// A rank that is gone is noticed by its reader.
+	_ = c.links[rank].send(m)
+}
+
+// broadcast sends m from the leader to everyone but itself and one other.
+func (c *star) broadcast(m *message, but int) {
+	for r, l := range c.links {
+		if l != nil && r != but {
+			_ = l.send(m)
+		}
+	}
+}
+
+// close ends all connections and waits for their readers; it must not be called from one.
+func (c *star) close() {
+	for _, l := range c.links {
+		if l != nil {
+			_ = l.conn.Close()
+		}
+	}
+	c.readers.Wait()
+}
+
+// awaitLeft waits, as the leader, until every other rank has left or its connection has
+// ended: as long as one has not, it may need the leader to learn of another's failure.
+func (c *star) awaitLeft() { <-c.allLeft }

@@ -1,0 +1,162 @@
+package shim
+
+import (
+	"fmt"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+)
+
+// shape is what a program depends on besides rank and communicator.
+type shape struct {
+	kind    CallKind
+	typ     datatype.Type
+	op      datatype.Op
+	inPlace bool
+	root    int32
+	count   uint64
+	plan    uint64 // 0: packet planes; else the number of the plan in the table of plans
+	maps    uint64 // hash of the planes' maps where a setup precedes the plan, else 0
+}
+
+// entry is a program with the kernels that it needs.
+type entry struct {
+	prog      *program.Program
+	algorithm string
+	kernels   kernels
+	used      uint64 // tick of the last use
+}
+
+// kernels are looked up once per shape.
+type kernels struct {
+	reduce datatype.ReduceFunc
+	scale  datatype.ScaleFunc // where every load is scaled
+	factor float64
+	div    datatype.DivFunc // where the result is divided by the ranks
+}
+
+// maxPrograms bounds the table: an application has few call shapes, and one that has
+// not pays a search for the oldest entry with each new program.
+const maxPrograms = 1024
+
+// programs is a communicator's table from shapes to programs. Not safe for concurrent
+// use. A hit allocates nothing.
+type programs struct {
+	table map[shape]*entry
+	tick  uint64
+}
+
+func (p *programs) get(s shape) *entry {
+	e := p.table[s]
+	if e != nil {
+		p.tick++
+		e.used = p.tick
+	}
+	return e
+}
+
+func (p *programs) put(s shape, e *entry) {
+	if p.table == nil {
+		p.table = map[shape]*entry{}
+	}
+	if len(p.table) >= maxPrograms {
+		var oldest shape
+		least := ^uint64(0)
+		for k, v := range p.table {
+			if v.used < least {
+				oldest, least = k, v.used
+			}
+		}
+		delete(p.table, oldest)
+	}
+	p.tick++
+	e.used = p.tick
+	p.table[s] = e
+}
+
+// shapeOf returns the shape of a collective call on packet planes.
+func shapeOf(c *Call, inPlace bool) shape {
+	k := &kinds[c.Kind]
+	s := shape{kind: c.Kind, typ: c.Type, inPlace: inPlace, count: c.Count}
+	if k.reduces {
+		s.op = c.Op
+	}
+	if k.rooted {
+		s.root = c.Peer
+	}
+	return s
+}
+
+// callSignature identifies what ranks must agree on, in frames and in messages between
+// them: everything of a shape but whether this rank's call is in place.
+func (s *shape) callSignature() uint32 {
+	return program.Signature(uint64(s.kind), uint64(s.typ), uint64(s.op), uint64(s.root), s.count)
+}
+
+// kernelsOf returns what a shape computes with. Averages of floats scale every
+// contribution by 1/n as it is loaded, those of integers divide the sum (NCCL's
+// definition of ncclAvg).
+func kernelsOf(s *shape, ranks int) kernels {
+	if !kinds[s.kind].reduces {
+		return kernels{}
+	}
+	op := s.op
+	var k kernels
+	if op == datatype.Avg {
+		op = datatype.Sum
+		if ranks > 1 && s.typ.Float() {
+			k.scale, k.factor = datatype.Scale(s.typ), 1/float64(ranks)
+		} else if ranks > 1 {
+			k.div = datatype.DivInt(s.typ)
+		}
+	}
+	k.reduce = datatype.Reduce(op, s.typ)
+	return k
+}
+
+// collective is a schedule with what it was chosen for.
+type collective struct {
+	sched     *schedule.Schedule
+	algorithm string
+}
+
+// buildSchedule chooses and builds the schedule of a shape.
+func (c *Comm) buildSchedule(s *shape, optical bool) (collective, error) {
+	coll := kinds[s.kind].collective
+	block := int64(s.count) * int64(s.typ.Size())
+	name := chooseAlgorithm(coll, block, c.args.Ranks, optical, c.cfg.Algorithms)
+	var opts []schedule.Option
+	if !s.inPlace {
+		opts = append(opts, schedule.Disjoint())
+	}
+	sched, err := schedule.Build(coll, name, c.args.Ranks, int(s.root), opts...)
+	if err != nil {
+		return collective{}, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, name, err)
+	}
+	return collective{sched, name}, nil
+}
+
+// packetEntry returns the program of a shape on the packet planes.
+func (c *Comm) packetEntry(s shape) (*entry, error) {
+	if e := c.programs.get(s); e != nil {
+		return e, nil
+	}
+	col, err := c.buildSchedule(&s, false)
+	if err != nil {
+		return nil, err
+	}
+	k := kernelsOf(&s, c.args.Ranks)
+	p, err := program.Lower(col.sched, nil, program.Args{
+		Rank: c.args.Rank, Planes: len(c.packet.Planes()), Count: int64(s.count), ElemSize: int64(s.typ.Size()),
+		InPlace: s.inPlace, Scale: k.scale != nil, Signature: s.callSignature(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, col.algorithm, err)
+	}
+	e := &entry{prog: p, algorithm: col.algorithm, kernels: k}
+	c.programs.put(s, e)
+	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
+		c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, len(p.Ops))
+	return e, nil
+}

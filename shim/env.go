@@ -1,0 +1,201 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is what the environment says, read once per communicator.
+type Config struct {
+	Fabric     string
+	FabricRank int // -1: not given
+	Transport  string
+	Planes     int
+	Planner    string
+	PlanDir    string
+	PlanLimit  time.Duration
+	PlanWait   bool
+	Algorithms map[string]string // collective -> algorithm
+	Timeout    time.Duration
+	Spin       int
+	Fault      Fault
+	Trace      string
+
+	Debug       LogLevel
+	DebugFile   string
+	DebugSubsys string
+	SocketIf    string
+	CommID      string
+
+	// launcherRank is the rank that the launcher gave this process, -1 without one.
+	launcherRank int
+}
+
+// Fault is a failure injected into this rank, for tests and `lightpath demo --break`.
+type Fault struct {
+	SkipDrain bool // at Plane, in the Epoch-th switch of a program
+	Plane     int
+	Epoch     uint32
+	PlanDelay time.Duration // before every background plan
+}
+
+// Var is one environment variable that Lightpath reads. The table of them is the only
+// place where the environment is read.
+type Var struct {
+	Name, Type, Default, Doc string
+	set                      func(c *Config, value string) error
+}
+
+// launcherRanks are the variables by which launchers tell a process its rank, in the order
+// in which they are believed: torchrun, Open MPI, MPICH/PMI, Slurm.
+var launcherRanks = []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}
+
+// vars is the table. Empty values count as unset.
+var vars = []Var{
+	{"LIGHTPATH_FABRIC", "path", "", "fabric file; without one, or without circuits in it, everything uses packet planes",
+		func(c *Config, v string) error { c.Fabric = v; return nil }},
+	{"LIGHTPATH_FABRIC_RANK", "int", "launcher's rank, else the communicator's", "port of this process on every plane of the fabric",
+		func(c *Config, v string) error { return setInt(&c.FabricRank, v, 0, 1<<16-1) }},
+	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp",
+		func(c *Config, v string) error { return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc") }},
+	{"LIGHTPATH_PLANES", "int 1..16", "1", "packet planes that a communicator has",
+		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
+	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: static, perstep, harvest, swot, auto",
+		func(c *Config, v string) error { c.Planner = v; return nil }},
+	{"LIGHTPATH_PLAN_DIR", "path", "", "directory of the plan cache; empty: plans are kept in memory only",
+		func(c *Config, v string) error { c.PlanDir = v; return nil }},
+	{"LIGHTPATH_PLAN_LIMIT", "duration", "2s", "most time that planning one call shape may take",
+		func(c *Config, v string) error { return setDuration(&c.PlanLimit, v) }},
+	{"LIGHTPATH_PLAN_WAIT", "0|1", "0", "1: the first call of a shape waits for its plan instead of using the interim one",
+		func(c *Config, v string) error { return setBool(&c.PlanWait, v) }},
+	{"LIGHTPATH_ALGORITHM", "collective:algorithm,...", "", "algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck; the same on every rank",
+		func(c *Config, v string) error { return setAlgorithms(c, v) }},
+	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
+		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
+	{"LIGHTPATH_SPIN", "int", "-1", "polls without progress before a waiting rank yields and sleeps; -1: by cores and ranks",
+		func(c *Config, v string) error { return setInt(&c.Spin, v, -1, 1<<30) }},
+	{"LIGHTPATH_FAULT", "fault,...", "", "failures to inject for tests: skip-drain:PLANE:EPOCH, plan-delay:DURATION",
+		func(c *Config, v string) error { return setFault(&c.Fault, v) }},
+	{"LIGHTPATH_TRACE", "path", "", "file that gets one JSON line per operation of each call on circuits (%h host, %p process, %r rank)",
+		func(c *Config, v string) error { c.Trace = v; return nil }},
+	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "", "what is logged, as in NCCL",
+		func(c *Config, v string) error { return setLevel(&c.Debug, v) }},
+	{"NCCL_DEBUG_FILE", "path", "standard output", "where the log goes (%h host, %p process)",
+		func(c *Config, v string) error { c.DebugFile = v; return nil }},
+	{"NCCL_DEBUG_SUBSYS", "list", "INIT,BOOTSTRAP,ENV", "subsystems whose INFO lines are logged; ALL, or ^ to exclude",
+		func(c *Config, v string) error { c.DebugSubsys = v; return nil }},
+	{"NCCL_SOCKET_IFNAME", "list", "", "interfaces for rendezvous, control and tcp planes: prefixes, =exact names, or ^ to exclude",
+		func(c *Config, v string) error { c.SocketIf = v; return nil }},
+	{"NCCL_COMM_ID", "host:port", "", "rendezvous address to use instead of one that GetUniqueId draws",
+		func(c *Config, v string) error { c.CommID = v; return nil }},
+}
+
+// Vars lists every variable that Lightpath reads, for `doctor --env` and documentation.
+func Vars() []Var { return append([]Var(nil), vars...) }
+
+// LoadConfig reads the environment. An unusable value is an error that names its variable.
+func LoadConfig() (*Config, error) { return loadConfig(os.Getenv) }
+
+func loadConfig(getenv func(string) string) (*Config, error) {
+	c := &Config{
+		FabricRank: -1, Transport: "auto", Planes: 1, Planner: "auto", PlanLimit: 2 * time.Second,
+		Timeout: 10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", launcherRank: -1,
+	}
+	for _, v := range vars {
+		value := strings.TrimSpace(getenv(v.Name))
+		if value == "" {
+			continue
+		}
+		if err := v.set(c, value); err != nil {
+			return nil, fmt.Errorf("shim: environment variable %s: %w: %w", v.Name, err, ErrInvalidUsage)
+		}
+	}
+	for _, name := range launcherRanks {
+		// A launcher's variable is a hint, not a setting of ours: nonsense is not an error.
+		if n, err := strconv.Atoi(getenv(name)); err == nil && n >= 0 {
+			c.launcherRank = n
+			break
+		}
+	}
+	return c, nil
+}
+
+func setInt(p *int, v string, lo, hi int) error {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < lo || n > hi {
+		return fmt.Errorf("%q is not a number from %d to %d", v, lo, hi)
+	}
+	*p = n
+	return nil
+}
+
+func setBool(p *bool, v string) error {
+	switch v {
+	case "0":
+		*p = false
+	case "1":
+		*p = true
+	default:
+		return fmt.Errorf("%q is neither 0 nor 1", v)
+	}
+	return nil
+}
+
+func setChoice(p *string, v string, of ...string) error {
+	for _, c := range of {
+		if strings.EqualFold(v, c) {
+			*p = c
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of %s", v, strings.Join(of, ", "))
+}
+
+func setDuration(p *time.Duration, v string) error {
+	d, err := time.ParseDuration(v)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%q is not a positive duration like 500ms, 30s or 10m", v)
+	}
+	*p = d
+	return nil
+}
+
+func setAlgorithms(c *Config, v string) error {
+	c.Algorithms = map[string]string{}
+	for item := range strings.SplitSeq(v, ",") {
+		coll, algorithm, ok := strings.Cut(strings.TrimSpace(item), ":")
+		if !ok || algorithm == "" {
+			return fmt.Errorf("%q is not collective:algorithm", item)
+		}
+		if err := checkAlgorithm(coll, algorithm); err != nil {
+			return err
+		}
+		c.Algorithms[coll] = algorithm
+	}
+	return nil
+}
+
+func setFault(f *Fault, v string) error {
+	for item := range strings.SplitSeq(v, ",") {
+		name, rest, _ := strings.Cut(strings.TrimSpace(item), ":")
+		switch name {
+		case "skip-drain":
+			plane, epoch, _ := strings.Cut(rest, ":")
+			var e int
+			if setInt(&f.Plane, plane, 0, 63) != nil || setInt(&e, epoch, 0, 1<<30) != nil {
+				return fmt.Errorf("%q is not skip-drain:PLANE:EPOCH", item)
+			}
+			f.SkipDrain, f.Epoch = true, uint32(e)
+		case "plan-delay":
+			if err := setDuration(&f.PlanDelay, rest); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("unknown fault %q", name)
+		}
+	}
+	return nil
+}

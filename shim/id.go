@@ -1,0 +1,89 @@
+package shim
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// A unique id holds where the rendezvous root listens and the secret that proves
+// membership: magic, secret, address, port and a checksum. Whoever has the id can join,
+// so it is never logged.
+//
+//	0 magic [8]   8 secret [16]   24 address [16]   40 port u16 BE   42 zero   120 check [8]
+const (
+	idMagic                            = "LPUID\x00\x00\x01"
+	atSecret, atAddr, atPort, atIDRest = 8, 24, 40, 42
+	atCheck                            = 120
+)
+
+// secret is what ranks prove knowledge of when they connect to each other.
+type secret [16]byte
+
+// makeID packs an id.
+func makeID(addr netip.AddrPort, s secret) UniqueID {
+	var id UniqueID
+	copy(id[:], idMagic)
+	copy(id[atSecret:], s[:])
+	a := addr.Addr().As16()
+	copy(id[atAddr:], a[:])
+	binary.BigEndian.PutUint16(id[atPort:], addr.Port())
+	check := sha256.Sum256(id[:atCheck])
+	copy(id[atCheck:], check[:])
+	return id
+}
+
+// parseID unpacks an id; damaged ones and those of another library are refused.
+func parseID(id *UniqueID) (netip.AddrPort, secret, error) {
+	var s secret
+	check := sha256.Sum256(id[:atCheck])
+	if string(id[:atSecret]) != idMagic || !bytes.Equal(id[atCheck:], check[:UniqueIDSize-atCheck]) {
+		return netip.AddrPort{}, s, fmt.Errorf("shim: commId is not an id that this library made: %w", ErrInvalidArgument)
+	}
+	copy(s[:], id[atSecret:])
+	addr := netip.AddrFrom16([16]byte(id[atAddr:atPort])).Unmap()
+	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(id[atPort:])), s, nil
+}
+
+// envID is the id of NCCL_COMM_ID: everyone derives the same one from the address alone,
+// so it keeps strangers out only by accident.
+func envID(addr netip.AddrPort) UniqueID {
+	sum := sha256.Sum256([]byte("lightpath NCCL_COMM_ID " + addr.String()))
+	return makeID(addr, secret(sum[:16]))
+}
+
+// NewUniqueID makes an id and starts its rendezvous in this process: a listener that ends
+// when every rank has come, or after LIGHTPATH_TIMEOUT. With NCCL_COMM_ID the id is that
+// address, and rank 0 listens there when it joins.
+func NewUniqueID() (UniqueID, error) {
+	cfg, err := LoadConfig()
+	if err != nil {
+		return UniqueID{}, err
+	}
+	if cfg.CommID != "" {
+		addr, err := parseCommID(cfg.CommID)
+		if err != nil {
+			return UniqueID{}, err
+		}
+		return envID(addr), nil
+	}
+	var s secret
+	if _, err := rand.Read(s[:]); err != nil {
+		return UniqueID{}, fmt.Errorf("shim: secret of a unique id: %w", err)
+	}
+	root, err := startRoot(cfg, s, netip.AddrPort{})
+	if err != nil {
+		return UniqueID{}, err
+	}
+	return makeID(root, s), nil
+}
+
+// randomID draws a communicator id.
+func randomID() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // crypto/rand does not fail
+	return binary.LittleEndian.Uint64(b[:])
+}

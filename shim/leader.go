@@ -1,0 +1,147 @@
+package shim
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// leader is what rank 0 does for everyone: it is the communicator's arbiter of tickets,
+// and it compares what stalled ranks are doing. Tickets are handled one at a time on the
+// leader's own goroutine, where they may wait for planes; stall reports at once.
+type leader struct {
+	c     *Comm
+	inbox chan *message
+	stop  chan struct{}
+	once  sync.Once
+	ready int
+
+	mu     sync.Mutex
+	states []stall // by rank, the last report of each
+	asked  [16]onceFor
+
+	tickets *arbiter
+}
+
+// stall is what a rank said that it is waiting in.
+type stall struct {
+	seq, sig uint64
+	call     string
+	known    bool
+}
+
+// onceFor remembers one number.
+type onceFor uint64
+
+// done reports whether n is the number remembered, and remembers it.
+func (o *onceFor) done(n uint64) bool {
+	was := *o
+	*o = onceFor(n)
+	return uint64(was) == n
+}
+
+func newLeader(c *Comm) *leader {
+	l := &leader{
+		c: c, inbox: make(chan *message, 4*c.args.Ranks+16), stop: make(chan struct{}),
+		states: make([]stall, c.args.Ranks),
+	}
+	go l.serve()
+	return l
+}
+
+// post hands a message to the leader's goroutine.
+func (l *leader) post(m *message) {
+	select {
+	case l.inbox <- m:
+	case <-l.stop:
+	}
+}
+
+func (l *leader) close() { l.once.Do(func() { close(l.stop) }) }
+
+func (l *leader) serve() {
+	for {
+		select {
+		case m := <-l.inbox:
+			if m.Kind == msgReady {
+				l.countReady()
+				continue
+			}
+			if l.tickets == nil {
+				l.c.fail(fmt.Errorf("shim: rank %d asks for a ticket on a communicator without circuits: %w", m.From, ErrInternal))
+				continue
+			}
+			if err := l.tickets.handle(m); err != nil {
+				l.c.fail(err)
+			}
+		case <-l.stop:
+			return
+		}
+	}
+}
+
+// countReady lets everyone go once all have attached their planes.
+func (l *leader) countReady() {
+	if l.ready++; l.ready == l.c.args.Ranks {
+		l.c.star.broadcast(&message{Kind: msgGo}, -1)
+		l.c.deliver(&message{Kind: msgGo})
+	}
+}
+
+// stalled compares the reports of ranks that make no progress. Different calls with one
+// sequence number are a mistake of the program, known as soon as two ranks have
+// reported; a rank that gives up ends the communicator for all, naming whoever is not
+// where the others are.
+func (l *leader) stalled(m *message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	me := &l.states[m.From]
+	*me = stall{seq: m.Seq, sig: m.Arg, call: string(m.Body), known: true}
+	for r := range l.states {
+		o := &l.states[r]
+		if o.known && o.seq == me.seq && o.sig != me.sig && r != int(m.From) {
+			a, b := min(r, int(m.From)), max(r, int(m.From))
+			l.verdict(fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w",
+				me.seq, a, l.states[a].call, b, l.states[b].call, ErrMismatch))
+			return
+		}
+	}
+	if asked := me.seq; !l.asked[asked%uint64(len(l.asked))].done(asked) {
+		// Once per operation: ranks that are past it, or not stalled, are asked.
+		go l.c.star.broadcast(&message{Kind: msgQuery, Seq: asked}, int(m.From))
+		go l.c.deliver(&message{Kind: msgQuery, Seq: asked})
+	}
+	if m.Kind == msgTimeout {
+		l.verdict(l.timedOut(m))
+	}
+}
+
+// timedOut says who is missing from the operation that rank m.From gave up.
+func (l *leader) timedOut(m *message) error {
+	me := &l.states[m.From]
+	var with, without []int
+	var elsewhere string
+	for r := range l.states {
+		switch o := &l.states[r]; {
+		case o.known && o.seq == me.seq:
+			with = append(with, r)
+		case o.known && o.seq < me.seq:
+			elsewhere += fmt.Sprintf("; rank %d was last heard of in operation %d, %s", r, o.seq, o.call)
+			fallthrough
+		default:
+			without = append(without, r)
+		}
+	}
+	slices.Sort(with)
+	who := listRanks(without) + " did not arrive"
+	if len(without) == 0 {
+		who = "all ranks arrived"
+	}
+	return fmt.Errorf("shim: operation %d, %s: %s waited %v: %s%s: %w",
+		me.seq, me.call, listRanks(with), l.c.cfg.Timeout.Round(time.Millisecond), who, elsewhere, ErrTimeout)
+}
+
+// verdict fails the communicator from a goroutine of its own: the caller may be one that
+// reads a connection, and holds the lock.
+func (l *leader) verdict(err error) { go l.c.fail(err) }

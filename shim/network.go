@@ -1,0 +1,182 @@
+package shim
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// handshakeTime bounds what a stranger who connects and says nothing can hold.
+const handshakeTime = 5 * time.Second
+
+// errStranger is why a connection is dropped; it never reaches a caller.
+var errStranger = errors.New("shim: peer does not know the communicator's secret")
+
+const helloMagic = "LPCTL\x00\x00\x01"
+
+// controlAddr picks the address for rendezvous and control: an interface allowed by
+// NCCL_SOCKET_IFNAME, else the first that is up and not loopback or docker's, else
+// loopback.
+func controlAddr(ifnames string) (netip.Addr, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("shim: list network interfaces: %w", err)
+	}
+	best, bestRank := netip.Addr{}, 99
+	for _, nic := range all {
+		if nic.Flags&net.FlagUp == 0 || !ifaceAllowed(nic.Name, ifnames) {
+			continue
+		}
+		rank := 0
+		switch {
+		case nic.Flags&net.FlagLoopback != 0:
+			rank = 4
+		case strings.HasPrefix(nic.Name, "docker"):
+			rank = 2
+		}
+		if addr, isV6, ok := usableAddr(nic); ok {
+			if isV6 {
+				rank++
+			}
+			if rank < bestRank {
+				best, bestRank = addr, rank
+			}
+		}
+	}
+	if bestRank == 99 {
+		return netip.Addr{}, fmt.Errorf("shim: no usable network interface (NCCL_SOCKET_IFNAME=%q): %w", ifnames, ErrInvalidUsage)
+	}
+	return best, nil
+}
+
+// usableAddr returns an interface's address, IPv4 first. Link-local ones are left out:
+// they mean nothing without the name of the interface on the other host.
+func usableAddr(nic net.Interface) (addr netip.Addr, isV6, ok bool) {
+	addrs, err := nic.Addrs()
+	if err != nil {
+		return addr, false, false
+	}
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil || p.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		if p.Addr().Unmap().Is4() {
+			return p.Addr().Unmap(), false, true
+		}
+		addr, isV6, ok = p.Addr(), true, true
+	}
+	return addr, isV6, ok
+}
+
+// ifaceAllowed interprets NCCL_SOCKET_IFNAME: comma-separated prefixes, "=" for exact
+// names, "^" to exclude.
+func ifaceAllowed(name, list string) bool {
+	if list == "" {
+		return true
+	}
+	list, exclude := strings.CutPrefix(list, "^")
+	list, exact := strings.CutPrefix(list, "=")
+	for item := range strings.SplitSeq(list, ",") {
+		if item != "" && (name == item || !exact && strings.HasPrefix(name, item)) {
+			return !exclude
+		}
+	}
+	return exclude
+}
+
+// parseCommID reads NCCL_COMM_ID: ip:port, [v6]:port or host:port.
+func parseCommID(v string) (netip.AddrPort, error) {
+	a, err := net.ResolveTCPAddr("tcp", v)
+	if err != nil || a.Port == 0 || a.IP == nil {
+		return netip.AddrPort{}, fmt.Errorf("shim: environment variable NCCL_COMM_ID: %q is not host:port: %w", v, ErrInvalidUsage)
+	}
+	ap := a.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
+}
+
+// proof is the answer to a challenge.
+func proof(s secret, role string, challenge, nonce []byte) []byte {
+	m := hmac.New(sha256.New, s[:])
+	m.Write([]byte(role))
+	m.Write(challenge)
+	m.Write(nonce)
+	return m.Sum(nil)
+}
+
+// acceptPeer is the listening side of the mutual challenge: each side proves to the other
+// that it knows the secret, and neither sends it.
+func acceptPeer(conn net.Conn, s secret) error {
+	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
+	var hello [8 + 16]byte
+	copy(hello[:], helloMagic)
+	_, _ = rand.Read(hello[8:])
+	if _, err := conn.Write(hello[:]); err != nil {
+		return err
+	}
+	var answer [8 + 16 + 32]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		return err
+	}
+	nonce := answer[8:24]
+	if string(answer[:8]) != helloMagic || !hmac.Equal(answer[24:], proof(s, "join", hello[8:], nonce)) {
+		return errStranger
+	}
+	if _, err := conn.Write(proof(s, "root", hello[8:], nonce)); err != nil {
+		return err
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// dialPeer connects to addr, trying again until the deadline where nobody listens yet,
+// and is the other side of [acceptPeer].
+func dialPeer(addr netip.AddrPort, s secret, deadline time.Time) (net.Conn, error) {
+	wait := 5 * time.Millisecond
+	for {
+		conn, err := net.DialTimeout("tcp", addr.String(), min(5*time.Second, time.Until(deadline)))
+		if err == nil {
+			if err = answerPeer(conn, s); err == nil {
+				return conn, nil
+			}
+			_ = conn.Close()
+		}
+		if errors.Is(err, errStranger) || time.Now().Add(wait).After(deadline) {
+			return nil, fmt.Errorf("shim: connect to %v: %w: %w", addr, err, ErrRemote)
+		}
+		time.Sleep(wait)
+		wait = min(2*wait, time.Second)
+	}
+}
+
+func answerPeer(conn net.Conn, s secret) error {
+	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
+	var hello [8 + 16]byte
+	if _, err := io.ReadFull(conn, hello[:]); err != nil {
+		return err
+	}
+	if string(hello[:8]) != helloMagic {
+		return errStranger
+	}
+	var answer [8 + 16 + 32]byte
+	copy(answer[:], helloMagic)
+	_, _ = rand.Read(answer[8:24])
+	copy(answer[24:], proof(s, "join", hello[8:], answer[8:24]))
+	if _, err := conn.Write(answer[:]); err != nil {
+		return err
+	}
+	var reply [32]byte
+	if _, err := io.ReadFull(conn, reply[:]); err != nil {
+		return err
+	}
+	if !hmac.Equal(reply[:], proof(s, "root", hello[8:], answer[8:24])) {
+		return errStranger
+	}
+	return conn.SetDeadline(time.Time{})
+}

@@ -1,0 +1,298 @@
+package shim
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport"
+)
+
+// Run runs calls as one group and returns when all are complete. Calls of one communicator
+// keep their order, except that its sends and receives are merged into one exchange after
+// its collectives; different communicators progress at the same time. All calls are
+// checked before any has an effect. Hot path: a group of shapes seen before allocates
+// nothing on packet planes.
+func Run(calls []Call) error {
+	s := sessions.Get().(*session)
+	err := s.run(calls)
+	s.reset()
+	sessions.Put(s)
+	return err
+}
+
+// session is the state of one Run, pooled.
+type session struct {
+	calls []Call
+	comms []*Comm // in the order of their locks
+	tasks []*exec.Task
+	refs  []taskRef // of tasks
+	opts  exec.Options
+}
+
+// taskRef is what a task does, for messages and for what follows it.
+type taskRef struct {
+	comm    *Comm
+	call    int // index of the (first) call
+	seq     uint64
+	sig     uint32
+	entry   *entry // collectives only
+	finishR exec.Buffer
+}
+
+var sessions = sync.Pool{New: func() any {
+	s := &session{}
+	s.opts.OnStall = s.stalled
+	return s
+}}
+
+func (s *session) reset() {
+	clear(s.comms)
+	clear(s.tasks)
+	clear(s.refs)
+	s.calls, s.comms, s.tasks, s.refs = nil, s.comms[:0], s.tasks[:0], s.refs[:0]
+}
+
+func (s *session) run(calls []Call) error {
+	s.calls = calls
+	for i := range calls {
+		if err := Check(&calls[i]); err != nil {
+			return err
+		}
+		if !slices.Contains(s.comms, calls[i].Comm) {
+			s.comms = append(s.comms, calls[i].Comm)
+		}
+	}
+	// One order of locks for all threads, whatever order their groups name
+	// communicators in.
+	slices.SortFunc(s.comms, bySerial)
+	for _, c := range s.comms {
+		c.mu.Lock()
+	}
+	err := s.runLocked()
+	for _, c := range s.comms {
+		c.mu.Unlock()
+	}
+	return err
+}
+
+func bySerial(a, b *Comm) int {
+	if a.serial < b.serial {
+		return -1
+	}
+	return 1
+}
+
+func (s *session) runLocked() error {
+	for _, c := range s.comms {
+		// While this thread waited for the lock another may have failed or destroyed it.
+		if err := c.usable(); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(s.comms, (*Comm).hasCircuits) {
+		return s.runMixed()
+	}
+	for _, c := range s.comms {
+		if err := s.bind(c); err != nil {
+			return err
+		}
+	}
+	return s.drive()
+}
+
+// bind prepares the tasks of all calls of c on the packet planes.
+func (s *session) bind(c *Comm) error {
+	c.begin()
+	for i := range s.calls {
+		if call := &s.calls[i]; call.Comm == c && !call.Kind.p2p() {
+			if err := s.bindPacket(c, i); err != nil {
+				return err
+			}
+		}
+	}
+	return s.bindP2P(c)
+}
+
+// bindPacket prepares the task of a collective on the packet planes.
+func (s *session) bindPacket(c *Comm, i int) error {
+	call := &s.calls[i]
+	inPlace, err := call.check()
+	if err != nil {
+		return err
+	}
+	sh := shapeOf(call, inPlace)
+	ref := taskRef{comm: c, call: i, seq: c.next(&sh), sig: sh.callSignature()}
+	if call.Count == 0 {
+		return nil
+	}
+	if ref.entry, err = c.packetEntry(sh); err != nil {
+		return c.fail(err) // the other ranks may have begun
+	}
+	return s.bindEntry(ref, c.packet, nil, nil)
+}
+
+// bindEntry binds a program to its call and appends the task.
+func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, base []uint32) error {
+	c, call := ref.comm, &s.calls[ref.call]
+	send, recv := call.extents()
+	k := &ref.entry.kernels
+	ec := exec.Call{
+		Program: ref.entry.prog, Reduce: k.reduce, Scale: k.scale, Factor: k.factor,
+		Comm: c.id, Op: ref.seq, Endpoint: e, Base: base, Poison: &c.poison,
+	}
+	ec.Buffers[schedule.Input] = exec.Buffer{Ptr: call.Send, Len: send}
+	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
+	ec.Buffers[schedule.Scratch] = c.scratchFor(ref.entry.prog.ScratchBytes)
+	if light != nil {
+		ec.OCS, ec.SkipDrain = light.switches, light.skipDrain
+	}
+	if k.div != nil {
+		ref.finishR = ec.Buffers[schedule.Output]
+	}
+	t := c.task()
+	if err := t.Bind(ec); err != nil {
+		return c.fail(err)
+	}
+	s.tasks, s.refs = append(s.tasks, t), append(s.refs, ref)
+	return nil
+}
+
+// bindP2P merges the sends and receives of c into one task.
+func (s *session) bindP2P(c *Comm) error {
+	first := -1
+	r := &c.runner
+	r.sends, r.recvs, r.msgs, r.recvBufs = r.sends[:0], r.recvs[:0], r.msgs[:0], r.recvBufs[:0]
+	for i := range s.calls {
+		call := &s.calls[i]
+		if call.Comm != c || !call.Kind.p2p() {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		send, recv := call.extents()
+		if call.Kind == CallSend {
+			r.sends = append(r.sends, program.Message{Peer: int(call.Peer), Bytes: send})
+			r.msgs = append(r.msgs, exec.Buffer{Ptr: call.Send, Len: send})
+		} else {
+			r.recvs = append(r.recvs, program.Message{Peer: int(call.Peer), Bytes: recv})
+			r.recvBufs = append(r.recvBufs, exec.Buffer{Ptr: call.Recv, Len: recv})
+		}
+	}
+	if first < 0 {
+		return nil
+	}
+	r.msgs = append(r.msgs, r.recvBufs...)
+	args := program.P2PArgs{Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: len(c.packet.Planes())}
+	if err := program.BuildP2P(&r.p2p, args, r.sends, r.recvs); err != nil {
+		return s.calls[first].misuse(err)
+	}
+	t := c.task()
+	err := t.Bind(exec.Call{
+		Program: &r.p2p, Messages: r.msgs, Comm: c.id, Op: r.seq, Pairs: r.pairs, Endpoint: c.packet, Poison: &c.poison,
+	})
+	if err != nil {
+		return c.fail(err)
+	}
+	s.tasks = append(s.tasks, t)
+	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: r.seq})
+	return nil
+}
+
+// drive runs the tasks that have been bound, and what follows them.
+func (s *session) drive() error {
+	if len(s.tasks) == 0 {
+		return nil
+	}
+	s.policy()
+	err := exec.Run(s.tasks, &s.opts)
+	if err != nil {
+		return s.failed(err)
+	}
+	for i := range s.refs {
+		ref := &s.refs[i]
+		if e := ref.entry; e != nil && e.kernels.div != nil {
+			e.kernels.div(bytesOf(ref.finishR.Ptr, ref.finishR.Len), int64(ref.comm.args.Ranks))
+		}
+	}
+	return nil
+}
+
+// policy sets how to wait: spinning pays only where every rank of this host has a core.
+func (s *session) policy() {
+	s.opts.Timeout = 0
+	for _, c := range s.comms {
+		if s.opts.Timeout == 0 || c.cfg.Timeout < s.opts.Timeout {
+			s.opts.Timeout = c.cfg.Timeout
+		}
+	}
+	c := s.comms[0]
+	s.opts.Yield = 64
+	switch {
+	case c.cfg.Spin >= 0:
+		s.opts.Spin = c.cfg.Spin
+	case c.localRanks <= runtime.NumCPU():
+		s.opts.Spin = 4096
+	default:
+		s.opts.Spin = 16
+	}
+}
+
+// failed turns what ended exec.Run into the error of the group, and fails every
+// communicator whose task did not finish: its ranks are in the middle of something.
+func (s *session) failed(err error) error {
+	result := err
+	for i, t := range s.tasks {
+		if t.Err() != nil {
+			result = s.explain(&s.refs[i], t.Err())
+		}
+	}
+	for i, t := range s.tasks {
+		if !t.Done() && t.Err() == nil {
+			s.refs[i].comm.fail(result)
+		}
+	}
+	return result
+}
+
+// explain fails the communicator of a task. Where ranks disagree or one is missing, the
+// leader knows more than this rank does, and gets the first word.
+func (s *session) explain(ref *taskRef, err error) error {
+	c := ref.comm
+	var wait time.Duration
+	switch {
+	case c.AsyncError() != nil:
+	case errors.Is(err, exec.ErrSignature):
+		c.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
+		wait = 3 * time.Second
+	case errors.Is(err, exec.ErrTimeout):
+		c.report(msgTimeout, ref.seq, ref.sig, &s.calls[ref.call])
+		wait = time.Second
+	}
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-c.poisonCh:
+		case <-timer.C:
+		}
+	}
+	return c.fail(err)
+}
+
+// stalled tells the leaders what this rank is waiting in.
+func (s *session) stalled([]*exec.Task) error {
+	for i, t := range s.tasks {
+		ref := &s.refs[i]
+		if !t.Done() {
+			ref.comm.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
+		}
+	}
+	return nil
+}

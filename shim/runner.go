@@ -1,0 +1,101 @@
+package shim
+
+import (
+	"fmt"
+	"sync"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+)
+
+// runner is what a communicator keeps between groups so that running one allocates
+// nothing. Guarded by Comm.mu, but for history.
+type runner struct {
+	seq        uint64 // of the last collective
+	localRanks int    // of the communicator on this host
+	programs   programs
+	tasks      []*exec.Task
+	used       int // of tasks, by the group in progress
+	scratch    []byte
+
+	pairs        *exec.Pairs
+	p2p          program.Program
+	sends, recvs []program.Message
+	msgs         []exec.Buffer
+	recvBufs     []exec.Buffer
+
+	history history
+}
+
+func (r *runner) init(c *Comm) { r.pairs = exec.NewPairs(c.args.Ranks) }
+
+// begin starts a group.
+func (r *runner) begin() { r.used = 0 }
+
+// next gives a collective its number. Every rank counts every collective, also one of no
+// elements, so that numbers agree.
+func (r *runner) next(s *shape) uint64 {
+	r.seq++
+	r.history.add(r.seq, s)
+	return r.seq
+}
+
+// task returns a task that the group in progress does not use yet.
+func (r *runner) task() *exec.Task {
+	if r.used == len(r.tasks) {
+		r.tasks = append(r.tasks, new(exec.Task))
+	}
+	r.used++
+	return r.tasks[r.used-1]
+}
+
+// scratchFor returns n bytes. Tasks of one communicator run one after another and share it.
+func (r *runner) scratchFor(n int64) exec.Buffer {
+	if n > int64(len(r.scratch)) {
+		r.scratch = make([]byte, n)
+	}
+	return exec.BufferOf(r.scratch)
+}
+
+// misuse is an error of how calls were put together rather than of one argument.
+func (c *Call) misuse(err error) error {
+	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, ErrInvalidUsage)
+}
+
+// report sends the leader what this rank is waiting in, or gives up on.
+func (c *Comm) report(kind msgKind, seq uint64, sig uint32, call *Call) {
+	// Without the leader the communicator fails by itself.
+	_ = c.star.toLeader(&message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
+}
+
+// history remembers the last collectives, so that a rank that waits in one can learn what
+// others, long past it, have called instead. Safe for concurrent use.
+type history struct {
+	mu    sync.Mutex
+	calls [64]pastCall
+}
+
+type pastCall struct {
+	seq   uint64
+	shape shape
+}
+
+func (h *history) add(seq uint64, s *shape) {
+	h.mu.Lock()
+	h.calls[seq%uint64(len(h.calls))] = pastCall{seq, *s}
+	h.mu.Unlock()
+}
+
+// find returns what was called as number seq.
+func (h *history) find(seq uint64) (shape, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.calls[seq%uint64(len(h.calls))]
+	return p.shape, p.seq == seq && seq > 0
+}
+
+// String describes the call that a shape came from.
+func (s *shape) String() string {
+	c := Call{Kind: s.kind, Type: s.typ, Op: s.op, Peer: s.root, Count: s.count}
+	return c.String()
+}
