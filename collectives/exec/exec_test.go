@@ -1,0 +1,195 @@
+package exec
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/program/programtest"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/inproc"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// team is the ranks of a case, all driven by one goroutine.
+type team struct {
+	c     *programtest.Case
+	tasks []*Task
+	out   [][]byte
+}
+
+// assemble binds every rank's program; edit, where given, changes a rank's call first.
+func assemble(t testing.TB, c *programtest.Case, progs []*program.Program, inPlace bool, edit func(r int, call *Call)) *team {
+	t.Helper()
+	tm := &team{c: c}
+	for r, p := range progs {
+		in, out := c.Buffers(r, inPlace)
+		scratch := make([]byte, p.ScratchBytes)
+		call := Call{
+			Program: p, Comm: 7, Op: 3, Reduce: programtest.AddInto,
+			Buffers: [schedule.NumBuffers]Buffer{BufferOf(in), BufferOf(out), BufferOf(scratch)},
+		}
+		edit(r, &call)
+		task := new(Task)
+		task.Trace(r == 0)
+		if err := task.Bind(call); err != nil {
+			t.Fatal(err)
+		}
+		tm.tasks, tm.out = append(tm.tasks, task), append(tm.out, out)
+	}
+	return tm
+}
+
+func (tm *team) verify(t testing.TB) {
+	t.Helper()
+	for r, want := range tm.c.Want {
+		if want != nil && !bytes.Equal(tm.out[r], want) {
+			t.Fatalf("rank %d: got %x\nwant %x", r, tm.out[r], want)
+		}
+	}
+	for id, e := range tm.tasks[0].Events() {
+		if tm.tasks[0].prog.Ops[id].Kind != program.Reconfigure && (e.Start == 0 || e.End < e.Start) {
+			t.Fatalf("operation %d has times %v", id, e)
+		}
+	}
+}
+
+func schedules(t *testing.T, n int, f func(t *testing.T, s *schedule.Schedule, rng *rand.Rand)) {
+	t.Helper()
+	for c := schedule.Collective(0); c < schedule.NumCollectives; c++ {
+		for i, a := range schedule.Algorithms(c) {
+			if !schedule.Defined(c, a, n) {
+				continue
+			}
+			s, err := schedule.Build(c, a, n, n-1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Run(fmt.Sprintf("%v/%s/%d", c, a, n), func(t *testing.T) {
+				f(t, s, rand.New(rand.NewPCG(uint64(n), uint64(c)<<8|uint64(i))))
+			})
+		}
+	}
+}
+
+var patience = &Options{Timeout: 20 * time.Second, Yield: 1}
+
+// Over packet planes that shorten, refuse and delay, every schedule gives the right bytes.
+func TestPacket(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5, 8} {
+		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
+			planes := 1 + rng.IntN(3)
+			endpoints := network(t, n, planes, rng.Uint64())
+			inPlace := rng.IntN(2) == 0
+			count := []int64{1, 7, 300}[rng.IntN(3)]
+			progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, InPlace: inPlace, MinPiece: 64})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, inPlace, func(r int, c *Call) { c.Endpoint = endpoints[r] })
+			if err := Run(tm.tasks, patience); err != nil {
+				t.Fatal(err)
+			}
+			tm.verify(t)
+		})
+	}
+}
+
+// network is the in-process transport with small rings, behind faults.
+func network(t *testing.T, n, planes int, seed uint64) []transport.Endpoint {
+	t.Helper()
+	endpoints, err := inproc.NewGroup(n, planes, inproc.Options{Slots: 4, Payload: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := range endpoints {
+		e := endpoints[r]
+		t.Cleanup(func() { _ = e.Close() })
+		endpoints[r] = transporttest.WithFaults(e, seed+uint64(r), transporttest.Faults{Short: 0.3, Refuse: 0.3, Delay: 0.3})
+	}
+	return endpoints
+}
+
+// On optical planes, with random plans that split, forward and reconfigure, in rings of
+// two slots, every schedule gives the same bytes, and no frame meets a moving circuit.
+func TestOptical(t *testing.T) {
+	for _, n := range []int{2, 3, 5, 8} {
+		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
+			tm, f := optical(t, s, rng)
+			if err := Run(tm.tasks, patience); err != nil {
+				for _, task := range tm.tasks {
+					w, _ := task.Waiting()
+					t.Logf("rank %d: %v", task.prog.Rank, w)
+				}
+				t.Fatal(err)
+			}
+			if f.lost != nil {
+				t.Fatal(f.lost)
+			}
+			tm.verify(t)
+		})
+	}
+}
+
+func optical(t *testing.T, s *schedule.Schedule, rng *rand.Rand) (*team, *fabric) {
+	t.Helper()
+	planes := 1 + rng.IntN(3)
+	count := []int64{1, 7, 150}[rng.IntN(3)]
+	size := float64(count * 4 * int64(max(s.Blocks[schedule.Input], s.Blocks[schedule.Output])))
+	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := program.Args{Count: count, ElemSize: 4, InPlace: rng.IntN(2) == 0, Problem: problem, StepOf: stepOf}
+	for range planes {
+		args.Current = append(args.Current, circuit.Shift(s.Ranks, rng.IntN(s.Ranks)))
+	}
+	progs, err := program.LowerAll(s, programtest.RandomPlan(problem, rng), args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFabric(s.Ranks, 2+rng.IntN(3), args.Current, rng.Uint64())
+	tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, args.InPlace, func(r int, c *Call) {
+		e := f.endpoint(r)
+		c.Endpoint, c.OCS, c.Base = e, e, f.bases()
+	})
+	return tm, f
+}
+
+// Ranks on goroutines of their own, really concurrent, several calls after each other.
+func TestConcurrent(t *testing.T) {
+	const n, planes, count = 4, 2, 5000
+	s, err := schedule.Build(schedule.AllReduce, "ring", n, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints, err := inproc.NewGroup(n, planes, inproc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for op := uint64(0); op < 20; op++ {
+		tm := assemble(t, programtest.NewCase(s, count, 1, op), progs, false, func(r int, c *Call) {
+			c.Endpoint, c.Op = endpoints[r], op
+		})
+		errs := make(chan error, n)
+		for _, task := range tm.tasks {
+			go func() { errs <- Run([]*Task{task}, patience) }()
+		}
+		for range n {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		tm.verify(t)
+	}
+}
