@@ -159,6 +159,9 @@ func TestLandmarks(t *testing.T) {
 		{F32ToF16(65504), uint16(0x7bff)}, {F32ToF16(65520), uint16(0x7c00)}, {F32ToF16(1), uint16(0x3c00)},
 		{F32ToBF16(1), uint16(0x3f80)}, {E4M3ToF32(1), float32(1.0 / 512)}, {F16ToF32(1), float32(1.0 / (1 << 24))},
 		{math.IsInf(float64(E5M2ToF32(0x7c)), 1), true},
+		// NaN as F16C and AVX512_BF16 convert it: quiet, with the leading bits of the payload.
+		{math.Float32bits(F16ToF32(0xfc01)), uint32(0xffc02000)}, {F32ToF16(math.Float32frombits(0xff802000)), uint16(0xfe01)},
+		{F32ToBF16(math.Float32frombits(0xff800001)), uint16(0xffc0)},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %v, want %v", c.got, c.want)

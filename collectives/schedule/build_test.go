@@ -227,6 +227,13 @@ func TestProblemForms(t *testing.T) {
 		t.Errorf("problem %+v", p)
 	}
 
+	for _, c := range []Collective{Gather, Scatter} { // two sources of one rank; two destinations
+		p, _, err := Problem(build(t, c, "direct", 3, 1), 1, template)
+		if err != nil || p.Steps[0].To != nil || len(p.Steps[0].Flows) != 2 {
+			t.Errorf("%v: %+v, %v", c, p.Steps, err)
+		}
+	}
+
 	// Steps without transfers are no steps of the problem.
 	s := build(t, AllGather, "ring", 3, 0)
 	s.Steps = slices.Insert(s.Steps, 1, Step{})
