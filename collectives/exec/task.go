@@ -47,7 +47,8 @@ type Call struct {
 	// stays below PairBit; operations on one endpoint have ascending numbers.
 	Comm, Op uint64
 	// Pairs are the communicator's message counters; point-to-point only.
-	Pairs    *Pairs
+	Pairs *Pairs
+	// Endpoint is the data path; its dynamic type must be comparable, as a pointer is.
 	Endpoint transport.Endpoint
 	// OCS switches the endpoint's planes, which it numbers like the endpoint; nil on packet
 	// planes. Base is the epoch of each plane at the start of the program.
