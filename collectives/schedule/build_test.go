@@ -51,7 +51,7 @@ func TestBuildRefuses(t *testing.T) {
 		{AllToAll, "pairwise-xor", 6, 0, ErrRanks},
 		{Broadcast, "binomial", 4, 4, ErrRoot},
 		{Broadcast, "binomial", 4, -1, ErrRoot},
-		{AllReduce, "ring", 4096, 0, ErrTooLarge},
+		{AllReduce, "ring", 3000, 0, ErrTooLarge},
 	} {
 		s, err := Build(c.coll, c.alg, c.n, c.root)
 		if s != nil || !errors.Is(err, c.want) {

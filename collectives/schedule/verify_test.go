@@ -33,7 +33,11 @@ func each(t testing.TB, n int, f func(name string, s *Schedule)) {
 }
 
 func TestEveryScheduleIsCorrect(t *testing.T) {
-	for n := 1; n <= 33; n++ {
+	most := 33
+	if testing.Short() {
+		most = 17
+	}
+	for n := 1; n <= most; n++ {
 		each(t, n, func(name string, s *Schedule) {
 			if err := Verify(s); err != nil {
 				t.Errorf("%s: %v", name, err)
