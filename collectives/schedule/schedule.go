@@ -1,8 +1,3 @@
-// Package schedule describes collective algorithms as data: ordered steps of transfers
-// between ranks, over symbolic chunks. It builds them, proves them right by symbolic
-// execution, and states the planning problem that each poses to an optical fabric.
-//
-// Layer: inside collectives; it imports plans only. It moves no bytes.
 package schedule
 
 // Collective is what a schedule computes.
