@@ -1,0 +1,164 @@
+package fabric
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"lightpath/plans"
+)
+
+// Version is the version of fabric and ocsd files.
+const Version = 1
+
+// ErrFabric is wrapped by every error about a file of this package.
+var ErrFabric = errors.New("bad configuration")
+
+// Drivers of optical circuit switches, as a fabric file names them.
+const (
+	DriverEmulator = "emulator"
+	DriverGNMI     = "gnmi"
+	DriverPolatis  = "polatis-scpi"
+	DriverNETCONF  = "netconf"
+)
+
+// Fabric is a fabric file: what joins the ranks of a job. A decoded fabric is consistent
+// (see [Decode]) and is not changed afterwards; it is safe for concurrent use.
+type Fabric struct {
+	Version    int
+	Name       string // "" where not given
+	Ranks      int    // the sum over Hosts where those are given
+	Hosts      []Host
+	Planes     []Plane
+	OCS        []OCS
+	Costs      Costs
+	Circuits   plans.CircuitKind
+	Forwarding bool
+	Pods       [][]int // a partition of the ranks; nil where there are none
+}
+
+// Host is a machine; ranks are numbered host by host, in the order of the file.
+type Host struct {
+	Name    string
+	Ranks   int
+	Address string // "" where not given
+}
+
+// Plane is one plane: a port for every rank on one switch.
+type Plane struct {
+	Name      string
+	Bandwidth Rate
+	// OCS is the name of the plane's switch; "" on every plane of a packet fabric.
+	OCS string
+	// Ports holds the switch port of each rank, by rank; nil where the file gives none,
+	// which only an emulated switch allows: it numbers its ports by rank.
+	Ports []string
+	// Interface and HCA name the rank's side; at most one is set.
+	Interface, HCA string
+}
+
+// OCS is an optical circuit switch. Several planes may be parts of one.
+type OCS struct {
+	Name     string
+	Driver   string // a Driver constant
+	Endpoint string // "unix:/path" for the emulator; required for the other drivers
+	Dialect  string
+	Reconfig time.Duration
+	// ReconfigPerPort is what each circuit that changes adds.
+	ReconfigPerPort time.Duration
+}
+
+// Costs are the latencies of the cost model.
+type Costs struct {
+	Alpha time.Duration // per transmit entry
+	Hop   time.Duration // per hop of the longest flow
+}
+
+// Optical reports whether the planes have switches.
+func (f *Fabric) Optical() bool { return len(f.Planes) > 0 && f.Planes[0].OCS != "" }
+
+// Switch returns the switch of plane j, or nil on a packet fabric.
+func (f *Fabric) Switch(j int) *OCS {
+	for i := range f.OCS {
+		if f.OCS[i].Name == f.Planes[j].OCS {
+			return &f.OCS[i]
+		}
+	}
+	return nil
+}
+
+// Host returns the host of a rank, or nil where the file lists none.
+func (f *Fabric) Host(rank int) *Host {
+	for i := range f.Hosts {
+		if rank -= f.Hosts[i].Ranks; rank < 0 {
+			return &f.Hosts[i]
+		}
+	}
+	return nil
+}
+
+// Problem returns the planning problem of the fabric with initial and final maps open and
+// without steps: the caller adds those, or a demand. The reconfiguration cost is that of
+// the slowest switch.
+func (f *Fabric) Problem() *plans.Problem {
+	p := &plans.Problem{
+		Version:       plans.Version,
+		Ranks:         f.Ranks,
+		Planes:        len(f.Planes),
+		BandwidthGbps: float64(f.Planes[0].Bandwidth) / 1e9,
+		AlphaUS:       microseconds(f.Costs.Alpha),
+		HopUS:         microseconds(f.Costs.Hop),
+		Forwarding:    f.Forwarding,
+		Circuits:      f.Circuits,
+	}
+	for j := range f.Planes {
+		if s := f.Switch(j); s != nil {
+			p.ReconfigUS = max(p.ReconfigUS, microseconds(s.Reconfig))
+			p.ReconfigPerPort = max(p.ReconfigPerPort, microseconds(s.ReconfigPerPort))
+		}
+	}
+	return p
+}
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// Digest returns the SHA-256, in lower-case hex, of what [Fabric.Encode] writes: two files
+// that say the same have one digest, whatever their layout.
+func (f *Fabric) Digest() string {
+	sum := sha256.Sum256(f.Encode())
+	return hex.EncodeToString(sum[:])
+}
+
+// Load reads the fabric file at path.
+func Load(path string) (*Fabric, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// readFile reads a file that is no larger than a configuration can be.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("fabric: %w", err)
+	case info.IsDir():
+		return nil, fmt.Errorf("%w: %s is a directory", ErrFabric, path)
+	case info.Size() > maxBytes:
+		return nil, fmt.Errorf("%w: %s: larger than %d bytes", ErrFabric, path, maxBytes)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("fabric: %w", err)
+	}
+	return data, nil
+}

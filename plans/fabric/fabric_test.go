@@ -1,0 +1,297 @@
+package fabric
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/plans"
+)
+
+func TestLoad(t *testing.T) {
+	f, err := Load("testdata/two-planes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Fabric{
+		Version: 1, Name: "two-planes", Ranks: 4,
+		Planes: []Plane{
+			{Name: "p0", Bandwidth: 2e9, OCS: "ocs0", Ports: []string{"1", "2", "3", "4"}, Interface: "eth2"},
+			{Name: "p1", Bandwidth: 2e9, OCS: "ocs0", Ports: []string{"1", "2", "x3", "x4"}, HCA: "mlx5_0:1:0:0"},
+		},
+		OCS:      []OCS{{Name: "ocs0", Driver: DriverEmulator, Endpoint: "unix:/run/ocsd.sock", Reconfig: 200 * time.Microsecond}},
+		Costs:    Costs{Alpha: 20 * time.Microsecond, Hop: 500},
+		Circuits: plans.Duplex, Forwarding: true, Pods: [][]int{{0, 1}, {2, 3}},
+	}
+	if !reflect.DeepEqual(f, want) {
+		t.Fatalf("got %+v", f)
+	}
+	problem := &plans.Problem{Version: 1, Ranks: 4, Planes: 2, BandwidthGbps: 2, AlphaUS: 20, HopUS: 0.5, ReconfigUS: 200,
+		Forwarding: true, Circuits: plans.Duplex}
+	if got := f.Problem(); !reflect.DeepEqual(got, problem) {
+		t.Fatalf("problem %+v", got)
+	}
+	if !f.Optical() || f.Switch(1).Name != "ocs0" || f.Host(0) != nil {
+		t.Fatal("accessors")
+	}
+}
+
+func TestHosts(t *testing.T) {
+	f, err := Load("testdata/hosts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Ranks != 4 || f.Host(2).Name != "a" || f.Host(3).Name != "b" || f.Host(4) != nil {
+		t.Fatalf("%+v", f)
+	}
+	p := f.Problem()
+	if p.ReconfigUS != 25000 || p.ReconfigPerPort != 20 || p.BandwidthGbps != 400 {
+		t.Fatalf("problem %+v", p)
+	}
+	if err := p.Validate(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPacketFabric(t *testing.T) {
+	f, err := Load("testdata/packet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Optical() || f.Switch(0) != nil {
+		t.Fatalf("%+v", f)
+	}
+}
+
+func TestEncode(t *testing.T) {
+	for _, name := range []string{"two-planes", "hosts", "packet"} {
+		f, err := Load("testdata/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Decode(f.Encode())
+		if err != nil || !reflect.DeepEqual(f, back) {
+			t.Fatalf("%v\n%s", err, f.Encode())
+		}
+		if f.Digest() != back.Digest() {
+			t.Fatalf("%s: digest changed", name)
+		}
+		back.Costs.Alpha++
+		if f.Digest() == back.Digest() {
+			t.Fatalf("%s: digest did not change", name)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	good, err := os.ReadFile("testdata/two-planes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := os.ReadFile("testdata/hosts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		base     []byte
+		old, new string
+		want     string
+	}{
+		{good, "version: 1\n", "version: 1.5\n", "line 1: version: want a whole number"},
+		{good, "version: 1\n", "version: 2\n", "line 1: version: 2 is outside 1..1"},
+		{good, "version: 1\n", "", "version: missing"},
+		{good, "version: 1\n", "version: 1\nversion: 1\n", "line 2: "},
+		{good, "forwarding: true", "forwarding: yes", "line 19: forwarding: want true or false"},
+		{good, "forwarding: true", "forwardin: true", `line 19: unknown field "forwardin"`},
+		{good, "interface: eth2", "interface: eth2, color: red", `line 5: planes[0]: unknown field "color"`},
+		{good, "interface: eth2", `interface: eth2, hca: "m"`, "line 5: planes[0].hca: a plane has an interface or an hca"},
+		{good, "bandwidth: 2Gbps", "bandwidth: 2", `line 5: planes[0].bandwidth: "2" has no unit`},
+		{good, "bandwidth: 2Gbps", "bandwidth: 0Gbps", `planes[0].bandwidth: "0Gbps" is no rate above zero`},
+		{good, "bandwidth: 2Gbps", "bandwidth: 3Gbps", "line 7: planes[1].bandwidth: 2Gbps, but planes[0] has 3Gbps"},
+		{good, "bandwidth: 2Gbps, ", "", "line 5: planes[0].bandwidth: missing"},
+		{good, "ocs: ocs0, ", "ocs: ocs9, ", `line 5: planes[0].ocs: there is no ocs "ocs9"`},
+		{good, "ocs: ocs0, ", "", "line 5: planes[0].ports: a plane without an ocs has no ports"},
+		{good, `3: "4"}`, `3: "1"}`, `line 5: planes[0].ports.3: port "1" is that of rank 0 too`},
+		{good, `, 3: "4"}`, `}`, "line 5: planes[0].ports: rank 3 has no port"},
+		{good, `3: "4"}`, `3: "4", 4: "5"}`, "line 5: planes[0].ports.4: rank 4 is outside 0..3"},
+		{good, `3: "4"}`, `3: "4", x: "5"}`, `planes[0].ports.x: "x" is no rank`},
+		{good, `3: "4"}`, `3: "4", 03: "5"}`, `rank 3 appears twice`},
+		{good, "name: p1", "name: p0", `line 6: planes[1].name: "p0" is the name of planes[0] too`},
+		{good, "200us", "200", `line 16: ocs[0].reconfig: "200" is no duration`},
+		{good, "200us", "-1us", `ocs[0].reconfig: "-1us" is negative`},
+		{good, "driver: emulator", "driver: magic", `line 16: ocs[0].driver: "magic" is not`},
+		{good, `endpoint: "unix:/run/ocsd.sock"`, `endpoint: "10.0.0.1:80"`, "an emulator is reached at unix:/path"},
+		{good, "ranks: 4 ", "", "ranks: missing"},
+		{good, "ranks: 4 ", "ranks: 5000 ", "line 3: ranks: 5000 is outside"},
+		{good, "ranks: 4 ", "ranks: 4\nhosts: [{name: a, ranks: 3}]", "line 3: ranks: 4, but the hosts have 3"},
+		{good, "circuits: duplex", "circuits: triplex", `line 18: circuits: "triplex" is not`},
+		{good, "[[0,1],[2,3]]", "[[0,1],[2,1]]", "line 20: pods[1][1]: rank 1 is in pods[0] already"},
+		{good, "[[0,1],[2,3]]", "[[0,1],[2,4]]", "pods[1][1]: rank 4 is outside"},
+		{good, "[[0,1],[2,3]]", "[[0,1],[2]]", "line 20: pods: rank 3 is in no pod"},
+		{good, "[[0,1],[2,3]]", "", "pods: want a list"},
+		{good, "{alpha: 20us", "{beta: 20us", `line 17: costs: unknown field "beta"`},
+		{good, "name: two-planes", "name: &n two", "line 2: name: want a text"},
+		{good, "name: two-planes", "name: !!str two", "line 2: name: want a text"},
+		{good, "[[0,1],[2,3]]", strings.Repeat("[", 100), "line 20: nested deeper"},
+		{good, "[[0,1],[2,3]]", "\n" + strings.Repeat("- ", 100) + "1", "line 21: nested deeper"},
+		{good, "pods: [[0,1],[2,3]]", "---\na: b", "a second document"},
+		{hosts, "name: b", "name: a", `line 5: hosts[1].name: "a" is the name of hosts[0] too`},
+		{hosts, "ranks: 1,", "ranks: 0,", "hosts[1].ranks: 0 is outside"},
+		{hosts, ", ports: {0: 1, 1: 2, 2: 3, 3: 4}}\n  - {name: west", "}\n  - {name: west", "planes[0].ports: missing"},
+		{hosts, "ocs: right", "ocs: left", `planes[1].ports.0: port "1" of left is in use on planes[0]`},
+		{hosts, `endpoint: "10.0.0.9:5025", `, "", "line 10: ocs[0].endpoint: missing"},
+		{hosts, "ocs: right, ports: {0: 1, 1: 2, 2: 3, 3: 4}", "interface: e", "planes[1].ocs: either every plane has an ocs or none has"},
+		{hosts, "driver: gnmi, ", "", "ocs[1].driver: missing"},
+	} {
+		text := strings.Replace(string(c.base), c.old, c.new, 1)
+		if text == string(c.base) {
+			t.Errorf("%q is not in the file", c.old)
+		}
+		f, err := Decode([]byte(text))
+		if !errors.Is(err, ErrFabric) || f != nil {
+			t.Errorf("%q: accepted (%v)", c.new, err)
+		} else if !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q:\n  got  %v\n  want %s", c.new, err, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":           "empty",
+		"# nothing":  "empty",
+		"[]":         "line 1: want fields",
+		"a":          "line 1: want fields",
+		"planes: [":  "line 1",
+		"\tname: x":  "line 1",
+		"? [a]\n: b": "line 2: ",
+	} {
+		if _, err := Decode([]byte(text)); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestInterleavedNeedsPairs(t *testing.T) {
+	_, err := Decode([]byte("version: 1\nranks: 2\nplanes: [{name: a, bandwidth: 1Gbps}]\ncircuits: interleaved\n"))
+	if err == nil || !strings.Contains(err.Error(), "line 3: planes: 1 is odd") {
+		t.Fatal(err)
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	if _, err := Load("testdata/none.yaml"); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if _, err := Load("testdata"); err == nil || !strings.Contains(err.Error(), "directory") {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(path, []byte("x: 1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), path) {
+		t.Fatal(err)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for text, want := range map[string]Rate{"2Gbps": 2e9, "1.5Gbps": 1.5e9, "400Mbps": 400e6, "0.4Tbps": 400e9, "7bps": 7, "9 kbps": 9000} {
+		r, err := ParseRate(text)
+		if err != nil || r != want {
+			t.Errorf("%s: %v %v", text, r, err)
+		}
+		if back, err := ParseRate(r.String()); err != nil || back != r {
+			t.Errorf("%s: written %s", text, r)
+		}
+	}
+	for _, text := range []string{"", "Gbps", "2", "2GB", "-1Gbps", "NaNGbps", "InfGbps", "1e400bps"} {
+		if r, err := ParseRate(text); err == nil {
+			t.Errorf("%q: accepted as %v", text, r)
+		}
+	}
+	for _, d := range []time.Duration{0, 1, 1500, 200 * time.Microsecond, 25 * time.Millisecond, 3 * time.Second} {
+		if back, err := parseDuration(formatDuration(d)); err != nil || back != d {
+			t.Errorf("%v: written %s", d, formatDuration(d))
+		}
+	}
+}
+
+func TestOCSD(t *testing.T) {
+	o, f, err := LoadOCSD("testdata/ocsd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &OCSD{Version: 1, Fabric: "testdata/two-planes.yaml", Socket: "/run/ocsd.sock", FrameLog: "testdata/frames.log", MTU: 8256, Slots: 64}
+	if !reflect.DeepEqual(o, want) || f.Name != "two-planes" {
+		t.Fatalf("%+v %+v", o, f)
+	}
+	if back, err := DecodeOCSD(o.Encode()); err != nil || !reflect.DeepEqual(o, back) {
+		t.Fatalf("%v\n%s", err, o.Encode())
+	}
+	for text, want := range map[string]string{
+		"version: 1":                         "line 1: fabric: missing",
+		"fabric: f":                          "line 1: version: missing",
+		"version: 1\nfabric: f\nmtu: 3":      "line 3: mtu: 3 is outside",
+		"version: 1\nfabric: f\nslots: 1":    "line 3: slots: 1 is outside",
+		"version: 1\nfabric: f\nport: 1":     `line 3: unknown field "port"`,
+		"version: 1\nfabric: f\nsocket: [a]": "line 3: socket: want a text",
+	} {
+		if _, err := DecodeOCSD([]byte(text)); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestLoadOCSDRefusesOtherSwitches(t *testing.T) {
+	dir := t.TempDir()
+	for name, want := range map[string]string{
+		"hosts.yaml":  "has the driver polatis-scpi",
+		"packet.yaml": "no ocs to emulate",
+	} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, content := range map[string][]byte{name: data, "ocsd.yaml": []byte("version: 1\nfabric: " + name)} {
+			if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, _, err := LoadOCSD(filepath.Join(dir, "ocsd.yaml")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, name := range []string{"two-planes", "hosts", "packet", "ocsd"} {
+		data, err := os.ReadFile("testdata/" + name + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if o, err := DecodeOCSD(data); err == nil {
+			if back, err := DecodeOCSD(o.Encode()); err != nil || !reflect.DeepEqual(o, back) {
+				t.Fatalf("%v\n%s", err, o.Encode())
+			}
+		}
+		fabric, err := Decode(data)
+		if (fabric == nil) == (err == nil) {
+			t.Fatal("neither or both of fabric and error")
+		}
+		if err != nil {
+			return
+		}
+		back, err := Decode(fabric.Encode())
+		if err != nil || !reflect.DeepEqual(fabric, back) {
+			t.Fatalf("%v\n%s", err, fabric.Encode())
+		}
+		if err := fabric.Problem().Validate(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,252 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// Bounds of a file: the largest fabric (4096 ranks, 64 planes, a port name each) fits, and
+// the recursive YAML parser stays far from the end of its stack.
+const (
+	maxBytes   = 16 << 20
+	maxNesting = 64
+)
+
+// value is a node of the YAML tree with the path that leads to it. Decoding by hand keeps
+// line and path of every value for messages, and does not convert between types: the
+// library's own decoder turns "version: 1.5" into 1.
+type value struct {
+	node ast.Node
+	path string
+}
+
+// errorf reports what is wrong with v.
+func (v value) errorf(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	if v.path != "" {
+		err = fmt.Errorf("%s: %w", v.path, err)
+	}
+	if v.node == nil {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", v.node.GetToken().Position.Line, err)
+}
+
+// parse returns the root of the one document in data.
+func parse(data []byte) (value, error) {
+	if len(data) > maxBytes {
+		return value{}, fmt.Errorf("larger than %d bytes", maxBytes)
+	}
+	if err := checkNesting(data); err != nil {
+		return value{}, err
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		var y yaml.Error
+		if errors.As(err, &y) && y.GetToken() != nil {
+			return value{}, fmt.Errorf("line %d: %s", y.GetToken().Position.Line, y.GetMessage())
+		}
+		return value{}, err
+	}
+	var root ast.Node
+	for _, doc := range file.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.CommentType {
+			continue
+		}
+		if root != nil {
+			return value{}, value{node: doc.Body}.errorf("a second document")
+		}
+		root = doc.Body
+	}
+	if root == nil {
+		return value{}, errors.New("the file is empty")
+	}
+	return value{node: root}, nil
+}
+
+// checkNesting bounds the depth of the tree before it is built. It counts brackets and
+// markers without regard to quotes, so it may refuse a string of brackets, but no file
+// that means something.
+func checkNesting(data []byte) error {
+	depth, markers, line := 0, 0, 1
+	indented := true // nothing but spaces and markers so far on this line
+	for i, c := range data {
+		switch c {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth = max(0, depth-1)
+		case '\n':
+			line, markers, indented = line+1, 0, true
+			continue
+		}
+		if indented && (c == '-' || c == '?') && i+1 < len(data) && data[i+1] == ' ' {
+			markers++
+		} else if c != ' ' {
+			indented = false
+		}
+		if depth > maxNesting || markers > maxNesting {
+			return fmt.Errorf("line %d: nested deeper than %d", line, maxNesting)
+		}
+	}
+	return nil
+}
+
+// object calls field for each key of a mapping, in the order of the file.
+func (v value) object(field func(key string, at value) error) error {
+	var pairs []*ast.MappingValueNode
+	switch n := v.node.(type) {
+	case *ast.MappingNode:
+		pairs = n.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{n}
+	default:
+		return v.errorf("want fields")
+	}
+	seen := make(map[string]bool, len(pairs))
+	for _, pair := range pairs {
+		name := value{node: pair.Key, path: v.path}
+		key, err := scalar(pair.Key)
+		if err != nil {
+			return name.errorf("want a plain field name")
+		}
+		if seen[key] {
+			return name.errorf("field %q appears twice", key)
+		}
+		seen[key] = true
+		at := value{node: pair.Value, path: v.join(key)}
+		if pair.Value == nil {
+			return name.errorf("field %q has no value", key)
+		}
+		if err := field(key, at); err != nil {
+			if errors.Is(err, errUnknown) {
+				return name.errorf("unknown field %q", key)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// errUnknown is what a callback of object returns for a key that it does not know.
+var errUnknown = errors.New("unknown field")
+
+func (v value) join(key string) string {
+	if v.path == "" {
+		return key
+	}
+	return v.path + "." + key
+}
+
+// list calls elem for each element of a sequence.
+func (v value) list(elem func(i int, at value) error) error {
+	n, ok := v.node.(*ast.SequenceNode)
+	if !ok {
+		return v.errorf("want a list")
+	}
+	for i, node := range n.Values {
+		at := value{node: node, path: fmt.Sprintf("%s[%d]", v.path, i)}
+		if node == nil {
+			return v.errorf("element %d has no value", i)
+		}
+		if err := elem(i, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scalar returns the text of a plain or quoted scalar.
+func scalar(node ast.Node) (string, error) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, nil
+	}
+	return "", errors.New("not a scalar")
+}
+
+// text reads a string into to; a number is taken as it is written, since names such as
+// port numbers are often not quoted.
+func (v value) text(to *string) error {
+	s, err := scalar(v.node)
+	switch {
+	case err != nil || v.node.Type() == ast.BoolType:
+		return v.errorf("want a text")
+	case s == "":
+		return v.errorf("is empty")
+	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\ufffd' }):
+		return v.errorf("%q contains characters that cannot be shown", s)
+	}
+	*to = s
+	return nil
+}
+
+// integer reads a whole number between low and high into to.
+func (v value) integer(to *int, low, high int) error {
+	if _, ok := v.node.(*ast.IntegerNode); !ok {
+		return v.errorf("want a whole number")
+	}
+	n, err := strconv.ParseInt(strings.ReplaceAll(v.node.GetToken().Value, "_", ""), 0, 64)
+	if err != nil || n < int64(low) || n > int64(high) {
+		return v.errorf("%s is outside %d..%d", v.node.GetToken().Value, low, high)
+	}
+	*to = int(n)
+	return nil
+}
+
+// boolean reads true or false into to.
+func (v value) boolean(to *bool) error {
+	n, ok := v.node.(*ast.BoolNode)
+	if !ok {
+		return v.errorf("want true or false")
+	}
+	*to = n.Value
+	return nil
+}
+
+// duration reads a duration into to.
+func (v value) duration(to *time.Duration) error {
+	var s string
+	if err := v.text(&s); err != nil {
+		return err
+	}
+	d, err := parseDuration(s)
+	if err != nil {
+		return v.errorf("%w", err)
+	}
+	*to = d
+	return nil
+}
+
+// rate reads a rate into to.
+func (v value) rate(to *Rate) error {
+	var s string
+	if err := v.text(&s); err != nil {
+		return err
+	}
+	r, err := ParseRate(s)
+	if err != nil {
+		return v.errorf("%w", err)
+	}
+	*to = r
+	return nil
+}
+
+// key reads the text of a mapping key as a rank.
+func (v value) key(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > math.MaxInt32 {
+		return 0, v.errorf("%q is no rank", text)
+	}
+	return n, nil
+}
