@@ -1,0 +1,243 @@
+package shim
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/schedule/oracle"
+)
+
+var (
+	oracleKinds = []CallKind{CallAllReduce, CallBroadcast, CallReduce, CallAllGather, CallReduceScatter, CallAllToAll, CallGather, CallScatter}
+	oracleSizes = []int{0, 1, 7, 1023, 65537}
+)
+
+// collectiveCase is one collective call on all ranks.
+type collectiveCase struct {
+	kind    CallKind
+	typ     datatype.Type
+	op      datatype.Op
+	root    int
+	count   int
+	inPlace bool
+	skew    int // misalignment of all buffers, bytes
+}
+
+func (k collectiveCase) String() string {
+	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.kind, k.typ, k.op, k.root, k.count, k.inPlace, k.skew)
+}
+
+// fill makes inputs for which every reduction is exact in its type, whatever the order:
+// whole numbers up to the ranks for sums, powers of two for products, and for averages of
+// floats one contribution other than zero per element.
+func (k collectiveCase) fill(rng *rand.Rand, buf []byte, rank, n int) {
+	size := k.typ.Size()
+	switch {
+	case !k.typ.Float() || !kinds[k.kind].reduces:
+		for i := range buf {
+			buf[i] = byte(rng.Uint32())
+		}
+		return
+	case k.op == datatype.Max, k.op == datatype.Min, k.op == datatype.Sum:
+		for i := 0; i < len(buf); i += size {
+			putFloat(k.typ, buf[i:], float64(rng.IntN(2)))
+		}
+	case k.op == datatype.Prod:
+		for i := 0; i < len(buf); i += size {
+			putFloat(k.typ, buf[i:], float64(1+rng.IntN(2)))
+		}
+	default:
+		for i := 0; i < len(buf); i += size {
+			if v := 0.0; i/size%n == rank {
+				v = float64(1 + rng.IntN(3))
+				putFloat(k.typ, buf[i:], v)
+			}
+		}
+	}
+}
+
+const guard = 0xa5
+
+// rankBuffers are one rank's memory for a case, with guard bytes round the output.
+type rankBuffers struct {
+	input, output []byte
+	guarded       []byte
+	skew          int
+}
+
+// run executes the case on every rank of w and compares with the oracle.
+func (k collectiveCase) run(w *world, rng *rand.Rand) error {
+	n := len(w.comms)
+	inputs := make([][]byte, n)
+	bufs := make([]rankBuffers, n)
+	for r := range n {
+		call := Call{Comm: w.comms[r], Kind: k.kind, Type: k.typ, Op: k.op, Peer: int32(k.root), Count: uint64(k.count)}
+		send, recv := call.extents()
+		// Every rank gets full buffers; those that the call gives it none of stay untouched.
+		info := &kinds[k.kind]
+		block := int64(k.count * k.typ.Size())
+		inputs[r] = make([]byte, blocks(info.send, n)*block)
+		k.fill(rng, inputs[r], r, n)
+		bufs[r] = k.layout(inputs[r], send, recv, r)
+	}
+	want, err := oracle.Expected(oracle.Call{Collective: kinds[k.kind].collective, Type: k.typ, Op: k.op, Root: k.root}, inputs)
+	if err != nil {
+		return err
+	}
+	for r, err := range w.each(func(c *Comm) error {
+		b := &bufs[c.Rank()]
+		return Run([]Call{{
+			Comm: c, Kind: k.kind, Type: k.typ, Op: k.op, Peer: int32(k.root), Count: uint64(k.count),
+			Send: unsafe.Pointer(unsafe.SliceData(b.input)), Recv: unsafe.Pointer(unsafe.SliceData(b.output)),
+		}})
+	}) {
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	for r := range n {
+		if k.count > 0 && want[r] != nil && !bytes.Equal(bufs[r].output, want[r]) {
+			at := 0
+			for at < len(want[r]) && bufs[r].output[at] == want[r][at] {
+				at++
+			}
+			return fmt.Errorf("rank %d: element %d of %d differs: % x, want % x", r, at/k.typ.Size(), len(want[r])/k.typ.Size(),
+				bufs[r].output[at:min(at+8, len(want[r]))], want[r][at:min(at+8, len(want[r]))])
+		}
+		if err := bufs[r].check(r); err != nil {
+			return err
+		}
+		if !k.inPlace && !bytes.Equal(bufs[r].input, inputs[r][:len(bufs[r].input)]) {
+			return fmt.Errorf("rank %d: input was written", r)
+		}
+	}
+	return nil
+}
+
+// layout places a rank's buffers: apart, or as NCCL defines in place.
+func (k collectiveCase) layout(input []byte, send, recv int64, rank int) rankBuffers {
+	size := max(send, recv, int64(len(input)))
+	mem := bytes.Repeat([]byte{guard}, int(size)+128+k.skew)
+	body := mem[64+k.skew:][:size:size]
+	b := rankBuffers{guarded: mem, skew: k.skew}
+	if !k.inPlace || send == 0 || recv == 0 {
+		b.input = append(make([]byte, k.skew), input...)[k.skew:]
+		b.output = body[:recv]
+		return b
+	}
+	own := int64(rank) * int64(k.count*k.typ.Size())
+	switch {
+	case send == recv:
+		copy(body, input)
+		b.input, b.output = body[:send], body[:recv]
+	case send < recv:
+		copy(body[own:], input)
+		b.input, b.output = body[own:own+send], body[:recv]
+	default:
+		copy(body, input)
+		b.input, b.output = body[:send], body[own:own+recv]
+	}
+	return b
+}
+
+func (b *rankBuffers) check(rank int) error {
+	for i := range 64 {
+		if b.guarded[i] != guard || b.guarded[len(b.guarded)-1-i] != guard {
+			return fmt.Errorf("rank %d: wrote outside its buffer", rank)
+		}
+	}
+	return nil
+}
+
+// TestOracle samples every dimension: collective, type, operator, root, size, in place or
+// not, alignment, ranks, transport and number of planes.
+func TestOracle(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		for _, n := range []int{1, 2, 3, 5, 8} {
+			t.Run(fmt.Sprintf("%s/%d", transport, n), func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", transport)
+				t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(1+n%3))
+				rng := rand.New(rand.NewPCG(uint64(n), uint64(len(transport))))
+				w := newWorld(t, n)
+				for _, size := range oracleSizes {
+					for _, kind := range oracleKinds {
+						k := collectiveCase{
+							kind: kind, typ: datatype.Type(rng.IntN(int(datatype.NumTypes))), op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+							root: rng.IntN(n), count: size, inPlace: rng.IntN(3) == 0, skew: rng.IntN(2) * rng.IntN(8),
+						}
+						if err := k.run(w, rng); err != nil {
+							t.Fatalf("%v: %v", k, err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestEveryTypeAndOperator is exhaustive in what a kernel is chosen by.
+func TestEveryTypeAndOperator(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+	rng := rand.New(rand.NewPCG(1, 1))
+	w := newWorld(t, 3)
+	for _, kind := range oracleKinds {
+		for typ := range datatype.NumTypes {
+			for op := range datatype.NumOps {
+				if op > 0 && !kinds[kind].reduces {
+					continue
+				}
+				k := collectiveCase{kind: kind, typ: typ, op: op, root: 1, count: 19, inPlace: op%2 == 1}
+				if err := k.run(w, rng); err != nil {
+					t.Errorf("%v: %v", k, err)
+				}
+			}
+		}
+	}
+}
+
+// TestEveryAlgorithm runs each algorithm by its override.
+func TestEveryAlgorithm(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for _, kind := range oracleKinds {
+		coll := kinds[kind].collective
+		for _, name := range schedule.Algorithms(coll) {
+			t.Run(coll.String()+"/"+name, func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+				t.Setenv("LIGHTPATH_ALGORITHM", coll.String()+":"+name)
+				w := newWorld(t, 4)
+				for _, inPlace := range []bool{false, true} {
+					k := collectiveCase{kind: kind, typ: datatype.Int32, root: 2, count: 101, inPlace: inPlace}
+					if err := k.run(w, rng); err != nil {
+						t.Errorf("%v: %v", k, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// putFloat writes v as an element of a float type.
+func putFloat(t datatype.Type, b []byte, v float64) {
+	le := binary.LittleEndian
+	switch t {
+	case datatype.Float16:
+		le.PutUint16(b, datatype.F32ToF16(float32(v)))
+	case datatype.Bfloat16:
+		le.PutUint16(b, datatype.F32ToBF16(float32(v)))
+	case datatype.Float32:
+		le.PutUint32(b, math.Float32bits(float32(v)))
+	case datatype.Float64:
+		le.PutUint64(b, math.Float64bits(v))
+	case datatype.Float8E4M3:
+		b[0] = datatype.F32ToE4M3(float32(v))
+	case datatype.Float8E5M2:
+		b[0] = datatype.F32ToE5M2(float32(v))
+	}
+}
