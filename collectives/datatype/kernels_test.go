@@ -36,8 +36,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// slowFloat computes an operator exactly, or in float64 where that is exact, and rounds.
-// narrow is nil for float32 and float64, which round by themselves.
+// slowFloat computes an operator in float64, by the definition that ReduceFunc gives.
 func slowFloat(op Op, a, b float64) float64 {
 	switch {
 	case op == Max || op == Min:
