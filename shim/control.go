@@ -22,11 +22,12 @@ type star struct {
 	deliver     func(*message)
 	lost        func(rank int, err error)
 
-	mu      sync.Mutex
-	left    []bool // who has said goodbye
-	numLeft int
-	allLeft chan struct{} // closed when every rank has
-	readers sync.WaitGroup
+	mu       sync.Mutex
+	left     []bool // who has said goodbye
+	numLeft  int
+	allLeft  chan struct{} // closed when every rank has, or the leader's connection ended
+	leftOnce sync.Once
+	readers  sync.WaitGroup
 }
 
 // link is one connection.
@@ -152,12 +153,14 @@ func (c *star) read(from int, l *link) {
 			err = fmt.Errorf("%w: rank %d speaks as rank %d", errMessage, from, m.From)
 		}
 		if err != nil {
-			if c.hasLeft(from) || errors.Is(err, net.ErrClosed) {
-				c.markLeft(from)
-				return
-			}
+			expected := c.hasLeft(from) || errors.Is(err, net.ErrClosed)
 			c.markLeft(from)
-			c.lost(from, err)
+			if c.rank != 0 {
+				c.closeAllLeft()
+			}
+			if !expected {
+				c.lost(from, err)
+			}
 			return
 		}
 		if m.Kind == msgGoodbye {
@@ -172,9 +175,7 @@ func (c *star) read(from int, l *link) {
 func (c *star) goodbye(m *message) {
 	c.markLeft(int(m.From))
 	if c.rank != 0 && m.Arg == 1 {
-		c.mu.Lock()
 		c.closeAllLeft()
-		c.mu.Unlock()
 	}
 }
 
@@ -193,22 +194,15 @@ func (c *star) markLeft(rank int) {
 	c.left[rank] = true
 	c.numLeft++
 	last := c.rank == 0 && c.numLeft == c.ranks
-	if last {
-		c.closeAllLeft()
-	}
 	c.mu.Unlock()
 	if last {
+		// Before allLeft, which lets the leader close these connections.
 		c.broadcast(&message{Kind: msgGoodbye, Arg: 1}, -1)
+		c.closeAllLeft()
 	}
 }
 
-func (c *star) closeAllLeft() {
-	select {
-	case <-c.allLeft:
-	default:
-		close(c.allLeft)
-	}
-}
+func (c *star) closeAllLeft() { c.leftOnce.Do(func() { close(c.allLeft) }) }
 
 // leave says goodbye: from here on the end of this rank's connection is not a failure.
 func (c *star) leave() {
