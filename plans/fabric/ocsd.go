@@ -1,9 +1,13 @@
 package fabric
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
 )
 
 // OCSD is the configuration of the emulated switch: `lightpath ocsd --config`.
@@ -14,13 +18,15 @@ import (
 //	frame_log: frames.log      # optional; relative to this file
 //	mtu: 8256                  # most bytes of a frame with its label; optional
 //	slots: 64                  # frames per port ring; optional
+//	initial: [[1, 0], [-1, -1]] # map of each plane at the start; default: dark
 type OCSD struct {
 	Version  int
 	Fabric   string
-	Socket   string // "" where not given
-	FrameLog string // "" for none
-	MTU      int    // 0 where not given
-	Slots    int    // 0 where not given
+	Socket   string                // "" where not given
+	FrameLog string                // "" for none
+	MTU      int                   // 0 where not given
+	Slots    int                   // 0 where not given
+	Initial  []circuit.Permutation // nil where not given
 }
 
 // Bounds of [OCSD.MTU] and [OCSD.Slots].
@@ -61,6 +67,16 @@ func decodeOCSD(data []byte) (*OCSD, error) {
 			return v.integer(&o.MTU, MinMTU, MaxMTU)
 		case "slots":
 			return v.integer(&o.Slots, MinSlots, MaxSlots)
+		case "initial":
+			return v.list(func(_ int, at value) error {
+				m := circuit.Permutation{}
+				err := at.list(func(_ int, port value) error {
+					m = append(m, circuit.Dark)
+					return port.integer(&m[len(m)-1], circuit.Dark, plans.MaxRanks-1)
+				})
+				o.Initial = append(o.Initial, m)
+				return err
+			})
 		}
 		return errUnknown
 	})
@@ -90,6 +106,13 @@ func (o *OCSD) Encode() []byte {
 	}{{"mtu", o.MTU}, {"slots", o.Slots}} {
 		if f.value != 0 {
 			fmt.Fprintf(&b, "%s: %d\n", f.name, f.value)
+		}
+	}
+	if o.Initial != nil {
+		b.WriteString("initial:\n")
+		for _, m := range o.Initial {
+			text, _ := json.Marshal(m) // integers always encode
+			fmt.Fprintf(&b, "  - %s\n", text)
 		}
 	}
 	return []byte(b.String())
@@ -138,6 +161,14 @@ func (o *OCSD) adopt(f *Fabric) error {
 			o.Socket = socket
 		case socket != "" && socket != strings.TrimPrefix(o.Socket, "unix:"):
 			return fmt.Errorf("socket: %s, but ocs %q of %s is at %s", o.Socket, s.Name, o.Fabric, socket)
+		}
+	}
+	if o.Initial != nil && len(o.Initial) != len(f.Planes) {
+		return fmt.Errorf("initial: %d maps for %d planes", len(o.Initial), len(f.Planes))
+	}
+	for j, m := range o.Initial {
+		if err := m.Validate(f.Ranks); err != nil {
+			return fmt.Errorf("initial[%d]%w", j, err)
 		}
 	}
 	if o.Socket == "" {
