@@ -119,7 +119,7 @@ func rendezvous(w *World) (string, error) {
 type traceRecord struct {
 	Event       string  `json:"event"`
 	Collective  string  `json:"collective"`
-	Bytes       int64   `json:"bytes"`
+	Count       int64   `json:"count"` // elements per block, as the call has it
 	InPlace     bool    `json:"in_place"`
 	Algorithm   string  `json:"algorithm"`
 	Planner     string  `json:"planner"`
@@ -146,7 +146,7 @@ func annotate(results []Result, trace string) error {
 		for i := range results {
 			r := &results[i]
 			// A call in place may share the program of its out-of-place twin.
-			if r.Collective == t.Collective && r.Bytes >= t.Bytes && r.movedBytes() == t.Bytes && (r.InPlace == t.InPlace || r.Algorithm == "") {
+			if r.Collective == t.Collective && r.Count == t.Count && (r.InPlace == t.InPlace || r.Algorithm == "") {
 				r.Algorithm, r.Planner, r.PredictedUS = t.Algorithm, t.Planner, t.PredictedUS
 			}
 		}

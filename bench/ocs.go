@@ -115,11 +115,8 @@ func startFor(ctx context.Context, fabricPath, endpoint, lightpath string) (*OCS
 	}
 	defer os.RemoveAll(dir) // read by the time StartOCS returns
 	config := filepath.Join(dir, "ocsd.yaml")
-	text, err := fabric.EncodeOCSD(&fabric.OCSD{Version: 1, Fabric: abs, Socket: strings.TrimPrefix(endpoint, "unix:")})
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(config, text, 0o600); err != nil {
+	file := fabric.OCSD{Version: fabric.Version, Fabric: abs, Socket: strings.TrimPrefix(endpoint, "unix:")}
+	if err := os.WriteFile(config, file.Encode(), 0o600); err != nil {
 		return nil, err
 	}
 	return StartOCS(ctx, lightpath, config, endpoint)

@@ -61,7 +61,7 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--bytes: %w", err)
 	}
-	s, err := schedule.Build(c, f.algorithm, f.ranks, f.root)
+	s, err := schedule.Build(c, f.algorithm, f.ranks, f.root, schedule.Disjoint())
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +88,7 @@ func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p, err = file.Problem(); err != nil {
-			return nil, err
-		}
+		p = file.Problem()
 		// A communicator may be smaller than its fabric.
 		if f.ranks > p.Ranks {
 			return nil, fmt.Errorf("--ranks: %d on a fabric of %d", f.ranks, p.Ranks)
@@ -102,7 +100,7 @@ func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 			return nil, fmt.Errorf("--bandwidth: %w", err)
 		}
 		*p = plans.Problem{
-			Version: plans.Version, Ranks: f.ranks, Planes: f.planes, BandwidthGbps: rate.Gbps(),
+			Version: plans.Version, Ranks: f.ranks, Planes: f.planes, BandwidthGbps: float64(rate) / 1e9,
 			AlphaUS: micros(f.alpha), HopUS: micros(f.hop), ReconfigUS: micros(f.reconfig),
 			Forwarding: f.forwarding, Circuits: plans.CircuitKind(f.circuits),
 		}

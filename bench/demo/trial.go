@@ -1,0 +1,267 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"lightpath/bench"
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl/emulator"
+	"lightpath/plans"
+	"lightpath/plans/cache"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
+)
+
+// Options of a demonstration.
+type Options struct {
+	Lightpath string // path of the command, which serves the switch
+	Worker    string // path of lightpath-rank
+	Report    string // HTML file to write
+	Iters     int    // timed iterations of each trial
+	// BreakDrain makes one rank skip one drain; the run must then fail.
+	BreakDrain bool
+	Progress   func(format string, args ...any)
+}
+
+// Trial is one experiment under one planner, measured.
+type Trial struct {
+	Experiment  *Experiment
+	Planner     string
+	Infeasible  error // set: there is no plan, nothing ran
+	Problem     *plans.Problem
+	Plan        *plans.Plan
+	Times       []float64 // us, per iteration, sorted
+	Wrong       int64
+	Finding     finding
+	Measured    [][]Interval // per plane, of the median iteration, us from its start
+	MeasuredCCT float64      // us, median
+}
+
+// Error is the measured median over the predicted CCT, less one.
+func (t *Trial) Error() float64 { return t.MeasuredCCT/t.Plan.CCTUS - 1 }
+
+// Interval is something that a plane was seen doing, microseconds from the start of the iteration.
+type Interval struct {
+	Step    int // of the problem; -1: a reconfiguration
+	StartUS float64
+	EndUS   float64
+	To      []int // reconfiguration
+}
+
+// runTrial plans, runs and audits one experiment under one planner.
+func runTrial(ctx context.Context, o *Options, e *Experiment, name string) (*Trial, error) {
+	t := &Trial{Experiment: e, Planner: name}
+	steps, err := t.pose()
+	if err != nil {
+		return nil, err
+	}
+	// The ranks make this plan themselves; here it only tells whether there is one.
+	if _, err := planner.Solve(ctx, name, t.Problem, planner.Options{}); errors.Is(err, planner.ErrInfeasible) {
+		t.Infeasible = err
+		return t, nil
+	} else if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "lightpath-demo-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	reports, err := t.execute(ctx, o, dir)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.evaluate(dir, reports, steps)
+}
+
+// pose states the problem that the ranks will plan.
+func (t *Trial) pose() (steps []int, err error) {
+	e := t.Experiment
+	s, err := schedule.Build(e.Collective, e.Algorithm, ranks, 0)
+	if err != nil {
+		return nil, err
+	}
+	template := &plans.Problem{
+		Version: plans.Version, Ranks: ranks, Planes: planes, BandwidthGbps: rateGbps,
+		HopUS: float64(hop) / 1e3, ReconfigUS: float64(e.Reconfig) / 1e3, Forwarding: e.Forwarding, Circuits: plans.Simplex,
+		Initial: t.initial(), Final: plans.Final{Kind: plans.FinalInitial},
+	}
+	t.Problem, steps, err = schedule.Problem(s, float64(e.Bytes), template)
+	return steps, err
+}
+
+// execute starts the switch and the ranks, and returns what they report.
+func (t *Trial) execute(ctx context.Context, o *Options, dir string) ([][]bench.Report, error) {
+	config, socket, err := t.writeFabric(dir)
+	if err != nil {
+		return nil, err
+	}
+	ocs, err := bench.StartOCS(ctx, o.Lightpath, config, socket)
+	if err != nil {
+		return nil, err
+	}
+	e := t.Experiment
+	job := bench.Ranks{
+		N: ranks, Worker: o.Worker, Transport: "shm", Deadline: 2 * time.Minute,
+		Env: []string{
+			"LIGHTPATH_FABRIC=" + filepath.Join(dir, "fabric.yaml"), "LIGHTPATH_PLANNER=" + t.Planner,
+			"LIGHTPATH_PLAN_DIR=" + filepath.Join(dir, "plans"), "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_TIMEOUT=30s",
+			fmt.Sprintf("LIGHTPATH_ALGORITHM=%s:%s", e.Collective, e.Algorithm),
+		},
+	}
+	if e.Start != nil {
+		job.Env = append(job.Env, "LIGHTPATH_PLAN_INITIAL=current")
+	}
+	if o.BreakDrain {
+		job.Env = append(job.Env, "LIGHTPATH_FAULT=skip-drain:0:1")
+	}
+	count := bench.Count(e.Collective, e.Bytes, datatype.Float32, ranks)
+	reports, err := job.Run(ctx, []string{fmt.Sprintf(
+		"run collective=%s type=float op=sum bytes=%d count=%d warmup=1 iters=%d check=1 mode=sync", e.Collective, e.Bytes, count, o.Iters)})
+	// Stopping the switch completes its log; an error of the ranks says more than one of the switch.
+	if stopErr := ocs.Stop(); err == nil {
+		err = stopErr
+	}
+	return reports, err
+}
+
+// writeFabric writes the fabric file and the switch's configuration.
+func (t *Trial) writeFabric(dir string) (config, socket string, err error) {
+	e := t.Experiment
+	socket = filepath.Join(dir, "ocs.sock")
+	f := fabric.Fabric{
+		Version: fabric.Version, Name: "demo", Ranks: ranks, Circuits: plans.Simplex, Forwarding: e.Forwarding,
+		OCS:   []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: e.Reconfig}},
+		Costs: fabric.Costs{Hop: hop},
+	}
+	for p := range planes {
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: rateGbps * 1e9, OCS: "ocs0"})
+	}
+	sw := fabric.OCSD{
+		Version: fabric.Version, Fabric: filepath.Join(dir, "fabric.yaml"), Socket: socket,
+		FrameLog: filepath.Join(dir, "frames.log"), MTU: frameData + wire.HeaderSize, Initial: t.initial(),
+	}
+	config = filepath.Join(dir, "ocsd.yaml")
+	return config, socket, errors.Join(os.WriteFile(sw.Fabric, f.Encode(), 0o600), os.WriteFile(config, sw.Encode(), 0o600))
+}
+
+// initial is the map of each plane at the start, nil where the planner chooses.
+func (t *Trial) initial() []circuit.Permutation {
+	if t.Experiment.Start == nil {
+		return nil
+	}
+	return slices.Repeat([]circuit.Permutation{t.Experiment.Start}, planes)
+}
+
+// evaluate reads the plan that the ranks used from the plan cache and holds the switch's log
+// against it.
+func (t *Trial) evaluate(dir string, reports [][]bench.Report, steps []int) error {
+	e := t.Experiment
+	var err error
+	if t.Problem, t.Plan, err = usedPlan(filepath.Join(dir, "plans"), t.Planner); err != nil {
+		return err
+	}
+	perRank := make([]bench.Report, 0, ranks)
+	for r := range reports {
+		if len(reports[r]) != 1 {
+			return fmt.Errorf("demo: rank %d reported %d runs, not 1", r, len(reports[r]))
+		}
+		perRank = append(perRank, reports[r][0])
+		t.Wrong += reports[r][0].Wrong
+	}
+	t.Times = bench.Completions(perRank)
+	order := slices.Clone(t.Times)
+	slices.Sort(order)
+	t.MeasuredCCT = bench.Median(order)
+	log, err := emulator.ReadLog(filepath.Join(dir, "frames.log"))
+	if err != nil {
+		return err
+	}
+	iters := windows(perRank)
+	// Cuts fall between elements: each of a circuit's entries may be off by one per flow.
+	a := auditor{problem: t.Problem, plan: t.Plan, steps: steps, slack: float64(4 * ranks * planes)}
+	if t.Finding, err = a.audit(log, iters); err != nil {
+		return fmt.Errorf("demo: experiment %s, %s: %w", e.Key, t.Planner, err)
+	}
+	// With an even number of iterations the median is no iteration's: show the one below.
+	median := slices.Index(t.Times, order[(len(order)-1)/2])
+	t.Measured = measured(log, iters[median], steps)
+	return nil
+}
+
+// usedPlan returns the plan in the cache of one trial, digest verified, and its problem.
+func usedPlan(dir, name string) (*plans.Problem, *plans.Plan, error) {
+	c, err := cache.Open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err := c.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, en := range entries {
+		if en.Plan.Planner == name {
+			return en.Problem, en.Plan, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("demo: the ranks left no %s plan in the cache (%d others)", name, len(entries))
+}
+
+// windows returns first start and last end over the ranks of every iteration.
+func windows(perRank []bench.Report) []window {
+	w := make([]window, len(perRank[0].Iters))
+	for i := range w {
+		w[i] = window{perRank[0].Iters[i][0], perRank[0].Iters[i][1]}
+		for _, r := range perRank {
+			w[i].start, w[i].end = min(w[i].start, r.Iters[i][0]), max(w[i].end, r.Iters[i][1])
+		}
+	}
+	return w
+}
+
+// measured extracts from the log what each plane did in one iteration: a step lasts from its
+// first bit to its last.
+func measured(log *emulator.Log, w window, steps []int) [][]Interval {
+	out := make([][]Interval, log.Planes)
+	us := func(ns int64) float64 { return float64(ns-w.start) / 1e3 }
+	for plane := range out {
+		byStep := map[int]*Interval{}
+		var h wire.Header
+		for i := range log.Frames {
+			r := &log.Frames[i]
+			if int(r.Plane) != plane || r.Start < w.start || r.Start > w.end || wire.Decode(r.Label[:], &h) != nil {
+				continue
+			}
+			step := slices.Index(steps, int(h.Step))
+			if in := byStep[step]; in == nil {
+				byStep[step] = &Interval{Step: step, StartUS: us(r.Start), EndUS: us(r.Finish)}
+			} else {
+				in.StartUS, in.EndUS = min(in.StartUS, us(r.Start)), max(in.EndUS, us(r.Finish))
+			}
+		}
+		for _, in := range byStep {
+			out[plane] = append(out[plane], *in)
+		}
+		for i := range log.Switches {
+			if s := &log.Switches[i]; int(s.Plane) == plane && s.Start >= w.start && s.Start <= w.end {
+				out[plane] = append(out[plane], Interval{Step: -1, StartUS: us(s.Start), EndUS: us(s.End), To: s.Map})
+			}
+		}
+		slices.SortFunc(out[plane], func(a, b Interval) int {
+			if a.StartUS < b.StartUS {
+				return -1
+			}
+			return 1
+		})
+	}
+	return out
+}

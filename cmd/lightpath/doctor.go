@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"lightpath/plans/fabric"
+	"lightpath/shim"
+)
+
+// finding is one thing that doctor looked at.
+type finding struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+func newDoctorCommand() *cobra.Command {
+	var env, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at this machine and installation; exit 1 where something is missing",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if env {
+				return printEnv(asJSON)
+			}
+			findings := examine()
+			if asJSON {
+				if err := writeJSON("-", findings); err != nil {
+					return err
+				}
+			}
+			var bad error
+			for _, f := range findings {
+				mark := "ok  "
+				if !f.OK {
+					mark, bad = "FAIL", no(errors.New("something is missing; see above"))
+				}
+				if !asJSON {
+					fmt.Printf("%s %-20s %s\n", mark, f.Check, f.Detail)
+				}
+			}
+			return bad
+		},
+	}
+	cmd.Flags().BoolVar(&env, "env", false, "list the environment variables that Lightpath reads")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printEnv(asJSON bool) error {
+	vars := shim.Vars()
+	if asJSON {
+		type row struct {
+			Name, Type, Default, Doc, Value string
+		}
+		rows := make([]row, len(vars))
+		for i, v := range vars {
+			rows[i] = row{v.Name, v.Type, v.Default, v.Doc, os.Getenv(v.Name)}
+		}
+		return writeJSON("-", rows)
+	}
+	for _, v := range vars {
+		fmt.Printf("%s (%s", v.Name, v.Type)
+		if v.Default != "" {
+			fmt.Printf("; default %s", v.Default)
+		}
+		fmt.Printf(")\n    %s\n", v.Doc)
+		if set := os.Getenv(v.Name); set != "" {
+			fmt.Printf("    now: %s\n", set)
+		}
+	}
+	return nil
+}
+
+// examine checks what ranks on this machine need.
+func examine() []finding {
+	findings := []finding{
+		{"version", true, fmt.Sprintf("lightpath %s, %s, %d CPUs", shim.Version, runtime.Version(), runtime.NumCPU())},
+		installed("lib", "libnccl.so.2"), installed("lib", "liblightpath.so"), installed("bin", "lightpath-rank"),
+		sharedMemory(), environment(),
+	}
+	if path := os.Getenv("LIGHTPATH_FABRIC"); path != "" {
+		findings = append(findings, fabricFile(path))
+	}
+	return append(findings, launcher("mpirun"), launcher("torchrun"))
+}
+
+func installed(dir, name string) finding {
+	path, err := siblingFile(dir, name)
+	if err != nil {
+		return finding{name, false, err.Error()}
+	}
+	return finding{name, true, path}
+}
+
+// sharedMemory warns below what eight ranks use at most.
+func sharedMemory() finding {
+	const wanted = 256 << 20
+	var s unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &s); err != nil {
+		return finding{"/dev/shm", false, err.Error() + ": ranks on one host share memory there"}
+	}
+	free := s.Bavail * uint64(s.Bsize)
+	return finding{"/dev/shm", free >= wanted, fmt.Sprintf("%d MiB free (%d wanted)", free>>20, wanted>>20)}
+}
+
+func environment() finding {
+	if _, err := shim.LoadConfig(); err != nil {
+		return finding{"environment", false, err.Error()}
+	}
+	return finding{"environment", true, "every variable is readable (lightpath doctor --env lists them)"}
+}
+
+func fabricFile(path string) finding {
+	f, err := fabric.Load(path)
+	if err != nil {
+		return finding{"fabric", false, err.Error()}
+	}
+	return finding{"fabric", true, fmt.Sprintf("%s: %d ranks, %d planes", path, f.Ranks, len(f.Planes))}
+}
+
+// launcher reports an optional program; its absence is no fault.
+func launcher(name string) finding {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path = "not installed (optional)"
+	}
+	return finding{name, true, path}
+}
