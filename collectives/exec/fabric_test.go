@@ -118,33 +118,33 @@ func (w *wavelength) change() {
 }
 
 // endpoint returns a rank's attachment, which is its transport and its switch client.
-func (f *fabric) endpoint(rank int) *port {
-	e := &port{f: f, rank: rank}
+func (f *fabric) endpoint(rank int) *fakePort {
+	e := &fakePort{f: f, rank: rank}
 	for i := range f.planes {
 		e.planes = append(e.planes, &portPlane{w: f.planes[i], rank: rank})
 	}
 	return e
 }
 
-type port struct {
+type fakePort struct {
 	f      *fabric
 	rank   int
 	planes []transport.Plane
 }
 
-func (e *port) Planes() []transport.Plane         { return e.planes }
-func (e *port) Arm() uint32                       { return 0 }
-func (e *port) Wait(_ uint32, _ time.Duration)    { e.f.tick() }
-func (e *port) Wake()                             {}
-func (e *port) Close() error                      { return nil }
-func (e *port) Port() int                         { return e.rank }
-func (e *port) Acquire(uint64, uint64) error      { return nil }
-func (e *port) Release(uint64, uint64) error      { return nil }
-func (e *port) OnChange(func())                   {}
-func (e *port) State(plane int) ocsctl.PlaneState { return ocsctl.PlaneState{} }
-func (e *port) Waiting(plane int) string          { return fmt.Sprintf("waiting on plane %d", plane) }
+func (e *fakePort) Planes() []transport.Plane         { return e.planes }
+func (e *fakePort) Arm() uint32                       { return 0 }
+func (e *fakePort) Wait(_ uint32, _ time.Duration)    { e.f.tick() }
+func (e *fakePort) Wake()                             {}
+func (e *fakePort) Close() error                      { return nil }
+func (e *fakePort) Port() int                         { return e.rank }
+func (e *fakePort) Acquire(uint64, uint64) error      { return nil }
+func (e *fakePort) Release(uint64, uint64) error      { return nil }
+func (e *fakePort) OnChange(func())                   {}
+func (e *fakePort) State(plane int) ocsctl.PlaneState { return ocsctl.PlaneState{} }
+func (e *fakePort) Waiting(plane int) string          { return fmt.Sprintf("waiting on plane %d", plane) }
 
-func (e *port) Post(plane int, epoch uint32, target circuit.Permutation) error {
+func (e *fakePort) Post(plane int, epoch uint32, target circuit.Permutation) error {
 	w := e.f.planes[plane]
 	if epoch < w.epoch {
 		return ocsctl.ErrStaleEpoch
@@ -161,7 +161,7 @@ func (e *port) Post(plane int, epoch uint32, target circuit.Permutation) error {
 	return nil
 }
 
-func (e *port) Poll(plane int) (uint32, error) {
+func (e *fakePort) Poll(plane int) (uint32, error) {
 	e.f.tick()
 	return e.f.planes[plane].epoch, e.f.lost
 }

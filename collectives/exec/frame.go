@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 
 	"lightpath/collectives/program"
@@ -117,7 +118,7 @@ func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
 
 // bad describes a frame that does not belong where it arrived.
 func (t *Task) bad(op *program.Op, h *wire.Header, err error) error {
-	if err == ErrSignature {
+	if errors.Is(err, ErrSignature) {
 		return fmt.Errorf("exec: rank %d made a different call than rank %d (plane %d, operation %d): %w",
 			h.Src, t.prog.Rank, op.Plane, h.Op&^PairBit, err)
 	}

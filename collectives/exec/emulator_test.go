@@ -1,0 +1,91 @@
+package exec
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/program/programtest"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport/port"
+	"lightpath/ocsctl/emulator"
+	"lightpath/plans"
+)
+
+// The real thing in one process: the emulated switch, ports, and ranks on goroutines,
+// running calls one after another on planes that the last call has left to be reset.
+func TestEmulator(t *testing.T) {
+	for _, tc := range []struct {
+		c         schedule.Collective
+		algorithm string
+	}{
+		{schedule.AllReduce, "rabenseifner"}, {schedule.AllReduce, "recursive-doubling"},
+		{schedule.AllToAll, "pairwise"}, {schedule.AllToAll, "direct"},
+	} {
+		t.Run(tc.c.String()+"/"+tc.algorithm, func(t *testing.T) {
+			s, err := schedule.Build(tc.c, tc.algorithm, 4, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			emulated(t, s)
+		})
+	}
+}
+
+func emulated(t *testing.T, s *schedule.Schedule) {
+	const planes, count, calls = 2, 3000, 3
+	rng := rand.New(rand.NewPCG(11, uint64(s.Collective)))
+	problem, stepOf, err := schedule.Problem(s, count*4*float64(s.Blocks[schedule.Input]), &plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := programtest.RandomPlan(problem, rng)
+	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := emulator.Config{Ports: s.Ranks, Slots: 4, MTU: 1024 + emulator.LabelSize, Initial: plan.Initial,
+		Socket: filepath.Join(t.TempDir(), "ocs")}
+	for range planes {
+		cfg.Planes = append(cfg.Planes, emulator.PlaneConfig{BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond})
+	}
+	server, err := emulator.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	endpoints, clients := make([]*port.Endpoint, s.Ranks), make([]*emulator.Client, s.Ranks)
+	for r := range endpoints {
+		c, err := emulator.Dial(cfg.Socket, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		clients[r] = c
+		if endpoints[r], err = port.New(port.Options{Rank: r, Ranks: s.Ranks, Ports: c.Ports(), MTU: c.MTU()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := make([]uint32, planes)
+	for op := range uint64(calls) {
+		tm := assemble(t, programtest.NewCase(s, count, 1, op), progs, false, func(r int, c *Call) {
+			c.Endpoint, c.OCS, c.Op = endpoints[r], clients[r], op
+			c.Base = append([]uint32(nil), base...)
+		})
+		errs := make(chan error, s.Ranks)
+		for _, task := range tm.tasks {
+			go func() { errs <- Run([]*Task{task}, patience) }()
+		}
+		for range tm.tasks {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		tm.verify(t)
+		for j := range base {
+			base[j] += uint32(len(progs[0].Configs[j]) - 1)
+		}
+	}
+}
