@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/bench/demo"
+)
+
+func newDemoCommand() *cobra.Command {
+	var breakWhat, report string
+	var iters int
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run the main job on this machine: collectives over an emulated optical fabric",
+		Long: `Starts an emulated optical switch and 8 rank processes with 2 planes, and runs an AllReduce and
+All-to-Alls through libnccl.so.2 under each planner, circuits switching during the collective. Prints
+predicted and measured completion times and writes an HTML report with every timeline.
+Needs no root and no arguments.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			worker, err := siblingFile("bin", "lightpath-rank")
+			if err != nil {
+				return err
+			}
+			o := &demo.Options{
+				Lightpath: selfPath(), Worker: worker, Report: report, Iters: iters, Progress: progressLine(isTerminal(os.Stderr)),
+			}
+			switch breakWhat {
+			case "":
+			case "drain":
+				return no(demo.Break(cmd.Context(), o))
+			default:
+				return fmt.Errorf("--break: %q is not \"drain\"", breakWhat)
+			}
+			if iters < 1 {
+				return fmt.Errorf("--iters: %d; at least 1", iters)
+			}
+			if err := os.MkdirAll(filepath.Dir(report), 0o755); err != nil {
+				return fmt.Errorf("--report: %w", err)
+			}
+			trials, err := demo.Run(cmd.Context(), o, os.Stdout)
+			if err != nil {
+				return no(err)
+			}
+			fmt.Printf("report: %s\n", report)
+			for _, t := range trials {
+				if t.Wrong > 0 {
+					return no(fmt.Errorf("experiment %s, %s: %d wrong elements", t.Experiment.Key, t.Planner, t.Wrong))
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&breakWhat, "break", "", "\"drain\": one rank skips a drain; the run must fail")
+	cmd.Flags().StringVar(&report, "report", "demo-report/index.html", "HTML report to write")
+	cmd.Flags().IntVar(&iters, "iters", 5, "timed iterations of each trial")
+	return cmd
+}
+
+// progressLine returns a function that shows what runs now: one line that is rewritten on a
+// terminal, a line each elsewhere.
+func progressLine(terminal bool) func(format string, args ...any) {
+	return func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		switch {
+		case terminal:
+			fmt.Fprintf(os.Stderr, "\r\033[K%s", text)
+		case text != "":
+			fmt.Fprintln(os.Stderr, text)
+		}
+	}
+}
