@@ -82,12 +82,11 @@ func (t *Task) watch() error {
 		return nil
 	}
 	for i := range t.lanes {
-		l := &t.lanes[i]
-		if len(l.rx) == 0 && l.finished {
+		if pl := &t.prog.Lanes[i]; len(pl.TX)+len(pl.RX) == 0 {
 			continue
 		}
 		if _, err := t.call.OCS.Poll(i); err != nil {
-			return t.failPlane(l, err)
+			return t.failPlane(&t.lanes[i], err)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -32,7 +33,7 @@ func assemble(t testing.TB, c *programtest.Case, progs []*program.Program, inPla
 		in, out := c.Buffers(r, inPlace)
 		scratch := make([]byte, p.ScratchBytes)
 		call := Call{
-			Program: p, Comm: 7, Op: 3, Reduce: programtest.AddInto,
+			Program: p, Comm: 7, Op: 3, Reduce: programtest.AddInto, Scale: multiply, Factor: 3,
 			Buffers: [schedule.NumBuffers]Buffer{BufferOf(in), BufferOf(out), BufferOf(scratch)},
 		}
 		edit(r, &call)
@@ -44,6 +45,13 @@ func assemble(t testing.TB, c *programtest.Case, progs []*program.Program, inPla
 		tm.tasks, tm.out = append(tm.tasks, task), append(tm.out, out)
 	}
 	return tm
+}
+
+// multiply is the pre-multiplication of the cases.
+func multiply(dst, src []byte, factor float64) {
+	for i := 0; i < len(src); i += 4 {
+		binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(src[i:])*uint32(factor))
+	}
 }
 
 func (tm *team) verify(t testing.TB) {
@@ -88,11 +96,16 @@ func TestPacket(t *testing.T) {
 			endpoints := network(t, n, planes, rng.Uint64())
 			inPlace := rng.IntN(2) == 0
 			count := []int64{1, 7, 300}[rng.IntN(3)]
-			progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, InPlace: inPlace, MinPiece: 64})
+			args := program.Args{Planes: planes, Count: count, ElemSize: 4, InPlace: inPlace, MinPiece: 64}
+			scale := uint32(1)
+			if s.Collective.Reduces() && rng.IntN(2) == 0 {
+				scale, args.Scale = 3, true
+			}
+			progs, err := program.LowerAll(s, nil, args)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, inPlace, func(r int, c *Call) { c.Endpoint = endpoints[r] })
+			tm := assemble(t, programtest.NewCase(s, count, scale, rng.Uint64()), progs, inPlace, func(r int, c *Call) { c.Endpoint = endpoints[r] })
 			if err := Run(tm.tasks, patience); err != nil {
 				t.Fatal(err)
 			}
@@ -190,6 +203,43 @@ func TestConcurrent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		tm.verify(t)
+	}
+}
+
+// Calls of one communicator go one after another, whatever the others' ranks are at.
+func TestGroup(t *testing.T) {
+	const n, planes, count = 3, 2, 50
+	endpoints := network(t, n, planes, 5)
+	perRank := make([][]*Task, n)
+	var teams []*team
+	for op, c := range []schedule.Collective{schedule.AllReduce, schedule.AllGather, schedule.AllReduce, schedule.AllToAll} {
+		s, err := schedule.Build(c, schedule.Algorithms(c)[0], n, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tm := assemble(t, programtest.NewCase(s, count, 1, uint64(op)), progs, false, func(r int, c *Call) {
+			c.Endpoint, c.Op = endpoints[r], uint64(op)
+		})
+		teams = append(teams, tm)
+		for r, task := range tm.tasks {
+			perRank[r] = append(perRank[r], task)
+		}
+	}
+	errs := make(chan error, n)
+	for _, tasks := range perRank {
+		go func() { errs <- Run(tasks, patience) }()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tm := range teams {
 		tm.verify(t)
 	}
 }

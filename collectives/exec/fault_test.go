@@ -176,6 +176,7 @@ func TestBadCalls(t *testing.T) {
 		"short":     func(c *Call) { c.Buffers[schedule.Output].Len-- },
 		"nil":       func(c *Call) { c.Buffers[schedule.Output].Ptr = nil },
 		"operation": func(c *Call) { c.Op = PairBit },
+		"kernel":    func(c *Call) { c.Reduce = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := good

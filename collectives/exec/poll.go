@@ -50,7 +50,7 @@ func (t *Task) local(id program.OpID) {
 		switch {
 		case op.Kind == program.LocalReduce:
 			t.call.Reduce(dst, src)
-		case op.Scale && t.call.Scale != nil:
+		case op.Scale:
 			t.call.Scale(dst, src, t.call.Factor)
 		default:
 			copy(dst, src)

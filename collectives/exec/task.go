@@ -166,6 +166,9 @@ func checkCall(c *Call) error {
 	case p.P2P && (c.Pairs == nil || len(c.Messages) != len(p.MsgBytes) || len(c.Pairs.send) != p.Ranks):
 		return fmt.Errorf("exec: %d buffers for %d messages: %w", len(c.Messages), len(p.MsgBytes), ErrCall)
 	}
+	if p.Reduces && c.Reduce == nil || p.Scales && c.Scale == nil {
+		return fmt.Errorf("exec: a program that reduces or scales needs the kernel: %w", ErrCall)
+	}
 	for b, need := range p.Extent {
 		if have := c.Buffers[b]; have.Len < need || need > 0 && have.Ptr == nil {
 			return fmt.Errorf("exec: buffer %d has %d of %d bytes: %w", b, have.Len, need, ErrCall)

@@ -24,8 +24,8 @@ type carried struct {
 	piece
 }
 
-// flows groups the transfers of a step by flow, in order of first appearance, and returns
-// this rank's transfers to itself apart.
+// flows groups the transfers of a step that may concern this rank by flow, in order of
+// first appearance, and returns its transfers to itself apart.
 func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move, err error) {
 	byEnds := make(map[[2]int]*flow)
 	for _, m := range st.Transfers {
@@ -37,6 +37,9 @@ func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move,
 				own = append(own, m)
 			}
 			continue
+		}
+		if l.tl == nil && m.Src != l.me && m.Dst != l.me {
+			continue // nobody forwards on packet planes
 		}
 		src, _, err := l.ends(m)
 		if err != nil {
@@ -90,9 +93,6 @@ func (l *lowering) place(flows []*flow, step int) ([]carried, error) {
 	var pieces []piece
 	for i, f := range flows {
 		if f.elems == 0 {
-			continue
-		}
-		if l.tl == nil && f.src != l.me && f.dst != l.me {
 			continue
 		}
 		var err error

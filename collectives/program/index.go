@@ -14,8 +14,12 @@ func (p *Program) index() {
 	n := len(p.Ops)
 	p.Next = resize(p.Next, n)
 	p.NumDeps = resize(p.NumDeps, n)
-	for i := range p.Next {
+	p.Reduces, p.Scales = false, false
+	for i := range p.Ops {
+		op := &p.Ops[i]
 		p.Next[i] = None
+		p.Reduces = p.Reduces || op.Kind == LocalReduce || op.Kind == RecvReduce
+		p.Scales = p.Scales || op.Scale
 	}
 	p.indexSuccessors()
 	p.scratch.last = resize(p.scratch.last, p.Ranks)

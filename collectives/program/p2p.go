@@ -66,6 +66,7 @@ func (p *Program) reset(a P2PArgs) {
 		p.Lanes[i].TX, p.Lanes[i].RX = p.Lanes[i].TX[:0], p.Lanes[i].RX[:0]
 	}
 	p.Configs, p.ScratchBytes, p.ElemSize, p.Signature, p.P2P = nil, 0, 1, 0, true
+	p.Extent = [len(p.Extent)]int64{}
 	p.MsgBytes, p.segments = p.MsgBytes[:0], p.segments[:0]
 	p.Sends, p.Receives = resize(p.Sends, a.Ranks), resize(p.Receives, a.Ranks)
 	clear(p.Sends)

@@ -133,12 +133,21 @@ type Program struct {
 
 	// Derived from Ops and Lanes.
 
-	Next      []OpID  // next operation of the same chain of a Stage or of Sources, or None
-	NumDeps   []int32 // len(Ops[i].Deps)
-	succStart []int32
-	succ      []OpID
-	scratch   indexScratch
-	segments  []Segment // backing of the segments of a point-to-point program
+	Reduces, Scales bool    // whether any operation combines, or pre-multiplies
+	Next            []OpID  // next operation of the same chain of a Stage or of Sources, or None
+	NumDeps         []int32 // len(Ops[i].Deps)
+	succStart       []int32
+	succ            []OpID
+	scratch         indexScratch
+	segments        []Segment // backing of the segments of a point-to-point program
+}
+
+// Switches returns how often the program moves a plane: the epochs it uses up.
+func (p *Program) Switches(plane int) uint32 {
+	if plane >= len(p.Configs) {
+		return 0
+	}
+	return uint32(len(p.Configs[plane]) - 1)
 }
 
 // Successors returns the operations that depend on id. Read-only.
