@@ -36,7 +36,8 @@ type Plane interface {
 	TrySend(h *wire.Header, payload []byte) (int, error)
 
 	// Peek returns the oldest frame of a flow from src to this rank that has not been
-	// released, or a nil header. The views are valid until Release(src).
+	// released, or a nil header. The views are valid until Release(src); those of a
+	// [Forwarder] move when another source, or transit, is asked for before that.
 	Peek(src int) (*wire.Header, []byte, error)
 	Release(src int)
 

@@ -1,0 +1,426 @@
+package port
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl/emulator"
+	"lightpath/ocsctl/shmring"
+	"lightpath/plans/circuit"
+)
+
+// loop is the least switch that works: it moves frames along fixed circuits at once.
+type loop struct {
+	maps  []circuit.Permutation
+	ports [][]emulator.PortMemory // [rank][plane], the ranks' views
+	tx    [][]*shmring.Ring       // the switch's
+	rx    [][]*shmring.Ring
+	bell  *shmring.Doorbell
+	rng   *rand.Rand // where set, ports are served in random order, one frame at a time
+}
+
+func memory(t testing.TB, n int) []byte {
+	t.Helper()
+	b := make([]byte, n+64)
+	return b[-uintptr(unsafe.Pointer(&b[0]))%64:]
+}
+
+func newLoop(t testing.TB, maps []circuit.Permutation, slots, mtu int) *loop {
+	t.Helper()
+	bell := func() *shmring.Doorbell {
+		d, err := shmring.NewDoorbell(memory(t, shmring.DoorbellSize))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	l := &loop{maps: maps, bell: bell()}
+	for range maps[0] {
+		own := bell()
+		var ports []emulator.PortMemory
+		var tx, rx []*shmring.Ring
+		for range maps {
+			var views [4]*shmring.Ring
+			for i := range 2 {
+				mem := memory(t, shmring.Size(slots, mtu))
+				for j := range 2 {
+					r, err := shmring.New(mem, slots, mtu)
+					if err != nil {
+						t.Fatal(err)
+					}
+					views[2*i+j] = r
+				}
+			}
+			ports = append(ports, emulator.PortMemory{TX: views[0], RX: views[2], Bell: own, Switch: l.bell})
+			tx, rx = append(tx, views[1]), append(rx, views[3])
+		}
+		l.ports, l.tx, l.rx = append(l.ports, ports), append(l.tx, tx), append(l.rx, rx)
+	}
+	return l
+}
+
+// step moves what can move, once, and reports whether anything did.
+func (l *loop) step(t testing.TB) (moved bool) {
+	order := make([]int, 0, 64)[:len(l.ports)]
+	for i := range order {
+		order[i] = i
+	}
+	if l.rng != nil {
+		l.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	for plane, m := range l.maps {
+		for _, from := range order {
+			b, tag, err := l.tx[from][plane].Peek()
+			if err != nil {
+				t.Error(err)
+			}
+			if b == nil {
+				continue
+			}
+			slot := l.rx[m[from]][plane].Reserve()
+			if slot == nil {
+				continue
+			}
+			l.rx[m[from]][plane].Commit(copy(slot, b), tag)
+			l.tx[from][plane].Release()
+			l.ports[from][plane].Bell.Ring()
+			l.ports[m[from]][plane].Bell.Ring()
+			moved = true
+		}
+	}
+	return moved
+}
+
+// run serves until the test ends.
+func (l *loop) run(t testing.TB) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			armed := l.bell.Arm()
+			if l.step(t) {
+				continue
+			}
+			select {
+			case <-stop:
+				return
+			default:
+				l.bell.Wait(armed, 20*time.Millisecond)
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); l.bell.Ring(); <-done })
+}
+
+func (l *loop) endpoint(t testing.TB, rank, mtu int) transport.Endpoint {
+	t.Helper()
+	e, err := New(Options{Rank: rank, Ranks: len(l.ports), Ports: l.ports[rank], MTU: mtu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// rings returns circuits by which every rank can be reached: one step forward on even
+// planes, one back on odd ones.
+func rings(ranks, planes int) []circuit.Permutation {
+	maps := make([]circuit.Permutation, planes)
+	for p := range maps {
+		maps[p] = circuit.Shift(ranks, 1)
+		if p%2 == 1 {
+			maps[p] = circuit.Shift(ranks, ranks-1)
+		}
+	}
+	return maps
+}
+
+func suite(slots, mtu int) transporttest.Config {
+	return transporttest.Config{
+		Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
+			l := newLoop(t, rings(ranks, planes), slots, mtu)
+			var endpoints []transport.Endpoint
+			for r := range ranks {
+				endpoints = append(endpoints, l.endpoint(t, r, mtu))
+			}
+			l.run(t)
+			return endpoints
+		},
+		Epoch: func(plane, src int) uint32 { return uint32(10*plane + src) },
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Run("64x8K", func(t *testing.T) { transporttest.Run(t, suite(64, 8192+wire.HeaderSize)) })
+	// Two slots, and an MTU that is no multiple of anything: fewest credits there can be.
+	t.Run("2x4K", func(t *testing.T) { transporttest.Run(t, suite(2, 4099)) })
+}
+
+// TestRingOfForwarders: all ranks of a ring send half way round at once, with two slots
+// per ring, served in random order by one goroutine: no interleaving may get stuck.
+func TestRingOfForwarders(t *testing.T) {
+	for seed := range uint64(20) {
+		const ranks, slots, mtu, frames = 8, 2, 128, 40
+		rng := rand.New(rand.NewPCG(seed, 0))
+		l := newLoop(t, []circuit.Permutation{circuit.Shift(ranks, 1)}, slots, mtu)
+		l.rng = rng
+		type state struct {
+			p         transport.Forwarder
+			sent, got int
+		}
+		var all []*state
+		for r := range ranks {
+			all = append(all, &state{p: l.endpoint(t, r, mtu).Planes()[0].(transport.Forwarder)})
+		}
+		want := func(src, i int) byte { return byte(31*src + i) }
+		act := func(r int) (bool, error) {
+			s := all[r]
+			switch rng.IntN(4) {
+			case 0:
+				if s.sent == frames {
+					return false, nil
+				}
+				h := wire.Header{Src: uint16(r), Dst: uint16((r + ranks/2) % ranks), Offset: uint64(s.sent)}
+				n, err := s.p.TrySend(&h, []byte{want(r, s.sent)})
+				s.sent += n
+				return n > 0, err
+			case 1:
+				src := (r + ranks/2) % ranks
+				h, data, err := s.p.Peek(src)
+				if err != nil || h == nil {
+					return false, err
+				}
+				if len(data) != 1 || data[0] != want(src, s.got) || h.Offset != uint64(s.got) {
+					return false, fmt.Errorf("rank %d, frame %d: %+v %v", r, s.got, *h, data)
+				}
+				s.p.Release(src)
+				s.got++
+				return true, nil
+			case 2:
+				h, _, err := s.p.PeekTransit()
+				if err != nil || h == nil {
+					return false, err
+				}
+				return s.p.Forward(uint32(r))
+			}
+			return l.step(t), nil
+		}
+		done := func() bool {
+			for _, s := range all {
+				if s.got != frames {
+					return false
+				}
+			}
+			return true
+		}
+		idle := 0
+		for !done() {
+			moved, err := act(rng.IntN(ranks))
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if idle++; moved {
+				idle = 0
+			}
+			if idle > 100000 {
+				t.Fatalf("seed %d: stuck", seed)
+			}
+		}
+		for r, s := range all {
+			if ok, err := s.p.Drained(); !ok || err != nil {
+				t.Errorf("seed %d: rank %d not drained: %v", seed, r, err)
+			}
+		}
+	}
+}
+
+// TestLocalHeadsNeverBlock: frames that nobody asks for make way for transit, in order,
+// and are still there afterwards; at the bound of the stash the link holds back.
+func TestLocalHeadsNeverBlock(t *testing.T) {
+	l := newLoop(t, rings(3, 1), 64, 128)
+	send := l.endpoint(t, 0, 128).Planes()[0]
+	e, err := New(Options{Rank: 1, Ranks: 3, Ports: l.ports[1], MTU: 128, Stash: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := e.Planes()[0].(transport.Forwarder)
+	put := func(dst, i int) {
+		t.Helper()
+		h := wire.Header{Dst: uint16(dst), Offset: uint64(i)}
+		if n, err := send.TrySend(&h, []byte{byte(i)}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	for i := range 5 {
+		put(1, i)
+	}
+	put(2, 0)
+	for l.step(t) {
+	}
+	if h, _, err := p.PeekTransit(); h != nil || err != nil {
+		t.Fatalf("the first look leaves the head to Peek: %v, %v", h, err)
+	}
+	if _, data, err := p.Peek(0); err != nil || string(data) != "\x00" {
+		t.Fatalf("Peek: %v, %v", data, err)
+	}
+	for i := range 5 { // each local frame gets its chance
+		h, _, err := p.PeekTransit()
+		if err != nil || (h != nil) != (i == 4) {
+			t.Fatalf("look %d: %v, %v", i, h, err)
+		}
+	}
+	if ok, err := p.Forward(7); !ok || err != nil {
+		t.Fatalf("Forward: %v, %v", ok, err)
+	}
+	if ok, err := p.Forward(7); ok || err != nil {
+		t.Fatalf("Forward of nothing: %v, %v", ok, err)
+	}
+	put(1, 5)
+	put(2, 1)
+	for l.step(t) {
+	}
+	for range 3 {
+		if h, _, err := p.PeekTransit(); h != nil || err != nil {
+			t.Fatalf("the stash is full, yet: %v, %v", h, err)
+		}
+	}
+	for i := range 6 {
+		h, data, err := p.Peek(0)
+		if err != nil || h == nil || len(data) != 1 || data[0] != byte(i) || h.Offset != uint64(i) {
+			t.Fatalf("frame %d: %v %v %v", i, h, data, err)
+		}
+		p.Release(0)
+	}
+	if h, _, err := p.PeekTransit(); h == nil || err != nil {
+		t.Fatalf("transit behind them: %v, %v", h, err)
+	}
+}
+
+func TestBubble(t *testing.T) {
+	l := newLoop(t, rings(3, 1), 2, 128)
+	p := l.endpoint(t, 1, 128).Planes()[0].(transport.Forwarder)
+	h := wire.Header{Src: 1, Dst: 2}
+	if n, err := p.TrySend(&h, make([]byte, 200)); n != 64 || err != nil {
+		t.Fatalf("with two slots free: %d, %v", n, err)
+	}
+	if n, err := p.TrySend(&h, []byte{1}); n != 0 || err != nil {
+		t.Fatalf("with one slot free: %d, %v", n, err)
+	}
+	transit := wire.Header{Src: 0, Dst: 2, Length: 1}
+	wire.Encode(&transit, l.rx[1][0].Reserve())
+	l.rx[1][0].Commit(wire.HeaderSize+1, 0)
+	if h, _, err := p.PeekTransit(); h == nil || err != nil {
+		t.Fatal(h, err)
+	}
+	if ok, err := p.Forward(9); !ok || err != nil {
+		t.Fatalf("Forward with one slot free: %v, %v", ok, err)
+	}
+	b, tag, err := l.tx[1][0].PeekAt(1)
+	var out wire.Header
+	if err != nil || tag != 9 || wire.Decode(b, &out) != nil || out.Epoch != 9 || out.Src != 0 || out.Dst != 2 {
+		t.Errorf("forwarded %+v with tag %d, %v", out, tag, err)
+	}
+}
+
+func TestCorruptFrames(t *testing.T) {
+	good := wire.Header{Src: 0, Dst: 1, Epoch: 3, Length: 1}
+	for name, c := range map[string]struct {
+		edit func(*wire.Header)
+		tag  uint32
+		size int
+	}{
+		"tag":    {tag: 4, size: 1},
+		"length": {tag: 3, size: 2},
+		"src":    {tag: 3, size: 1, edit: func(h *wire.Header) { h.Src = 3 }},
+		"dst":    {tag: 3, size: 1, edit: func(h *wire.Header) { h.Dst = 3 }},
+		"self":   {tag: 3, size: 1, edit: func(h *wire.Header) { h.Src = 1; h.Dst = 1 }},
+		"back":   {tag: 3, size: 1, edit: func(h *wire.Header) { h.Src = 1; h.Dst = 2 }},
+		"plane":  {tag: 3, size: 1, edit: func(h *wire.Header) { h.Plane = 1 }},
+		"long":   {tag: 3, size: 65, edit: func(h *wire.Header) { h.Length = 65 }},
+	} {
+		l := newLoop(t, rings(3, 1), 2, 129)
+		p := l.endpoint(t, 1, 128).Planes()[0].(transport.Forwarder)
+		h := good
+		if c.edit != nil {
+			c.edit(&h)
+		}
+		wire.Encode(&h, l.rx[1][0].Reserve())
+		l.rx[1][0].Commit(wire.HeaderSize+c.size, c.tag)
+		if h, _, err := p.Peek(0); h != nil || !errors.Is(err, transport.ErrCorrupt) {
+			t.Errorf("%s: Peek: %v, %v", name, h, err)
+		}
+		if h, _, err := p.PeekTransit(); h != nil || !errors.Is(err, transport.ErrCorrupt) {
+			t.Errorf("%s: PeekTransit: %v, %v", name, h, err)
+		}
+	}
+}
+
+func TestLostFramesAreAnError(t *testing.T) {
+	l := newLoop(t, rings(2, 1), 4, 128)
+	lost := errors.New("lost")
+	e, err := New(Options{Ranks: 2, Ports: l.ports[0], MTU: 128, Health: func(int) error { return lost }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := e.Planes()[0].Drained(); ok || !errors.Is(err, transport.ErrDark) || !errors.Is(err, lost) {
+		t.Errorf("Drained: %v, %v", ok, err)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	l := newLoop(t, rings(2, 2), 2, 128)
+	foreign := newLoop(t, rings(2, 1), 2, 128).ports[0][0]
+	one := newLoop(t, rings(2, 1), 1, 128).ports[0]
+	for name, o := range map[string]Options{
+		"rank":  {Rank: 2, Ranks: 2, Ports: l.ports[0], MTU: 128},
+		"ranks": {Ports: l.ports[0], MTU: 128},
+		"ports": {Ranks: 2, MTU: 128},
+		"mtu":   {Ranks: 2, Ports: l.ports[0], MTU: 71},
+		"bells": {Ranks: 2, Ports: []emulator.PortMemory{l.ports[0][0], foreign}, MTU: 128},
+		"slots": {Ranks: 2, Ports: one, MTU: 128},
+	} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// TestEmulator runs random traffic through the emulated switch.
+func TestEmulator(t *testing.T) {
+	const ranks, planes = 4, 2
+	socket := filepath.Join(t.TempDir(), "ocs")
+	c := emulator.Config{Socket: socket, Ports: ranks, Initial: rings(ranks, planes), Slots: 4}
+	for p := range planes {
+		c.Planes = append(c.Planes, emulator.PlaneConfig{Name: fmt.Sprint(p), BandwidthBitsPerSec: 2e9})
+	}
+	s, err := emulator.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var endpoints []transport.Endpoint
+	for r := range ranks {
+		client, err := emulator.Dial(socket, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		e, err := New(Options{Rank: r, Ranks: ranks, Ports: client.Ports(), MTU: client.MTU(),
+			Health: func(plane int) error { _, err := client.Poll(plane); return err }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		endpoints = append(endpoints, e)
+	}
+	transporttest.Config{}.Exchange(t, endpoints, 3)
+}
+
+func BenchmarkPort(b *testing.B) { suite(64, 8192+wire.HeaderSize).Benchmark(b) }
