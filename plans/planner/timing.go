@@ -12,9 +12,10 @@ import "math"
 //	(share)     D_i - se - ss of a unit in step i >= o
 //
 // Leaving early costs now and pays later, so no step can be timed alone. The program is
-// solved by the dual simplex method on a dictionary that holds only the rows in play:
+// solved by the dual simplex method on a dictionary that holds only the rows in play
+// (a surplus that becomes basic loses its row):
 // it starts from the work rows, for which D_i = (M_i + n_i o)/n_i is dual feasible, and
-// adds switch and share rows as they are violated. Its objective rises from below, so a
+// adds rows as they are violated. Its objective rises from below, so a
 // caller who only wants better than cutoff gets its answer early.
 
 // timing solves such programs for one fabric; its buffers are reused. For one goroutine.
@@ -35,7 +36,7 @@ type timing struct {
 	colVar      []int32     // variable of each column
 	rowOf       []int32     // structural variable -> row, or -1-column
 	spare       [][]float64
-	slack       []float64 // value of se+ss per use, scratch
+	slack       []float64 // scratch, per step
 	flops       int64     // work done, for deterministic budgets
 }
 
@@ -157,9 +158,16 @@ func (t *timing) value(v int) float64 {
 	return 0
 }
 
-// addViolated adds the most violated switch or share row and returns its index, or -1.
+// The kinds of rows that addViolated adds.
+const (
+	workRow = iota
+	switchRow
+	shareRow
+)
+
+// addViolated adds the most violated constraint and returns its row, or -1.
 func (t *timing) addViolated() int {
-	worst, pick, share := -timingEps, -1, false
+	worst, pick, kind := -timingEps, -1, 0
 	for r := range t.switches {
 		s := &t.switches[r]
 		v := t.value(t.steps+2*r+1) - s.us
@@ -170,32 +178,37 @@ func (t *timing) addViolated() int {
 			v += t.value(i)
 		}
 		if v < worst {
-			worst, pick, share = v, r, false
+			worst, pick, kind = v, r, switchRow
 		}
 	}
+	t.slack = resize(t.slack, t.steps)
 	for k := range t.uses {
-		if t.uses[k].before < 0 && t.uses[k].after < 0 {
-			continue
+		v := t.share(k) - t.o
+		t.slack[t.uses[k].step] += v
+		if v < worst {
+			worst, pick, kind = v, k, shareRow
 		}
-		if v := t.share(k) - t.o; v < worst {
-			worst, pick, share = v, k, true
+	}
+	for i, v := range t.slack {
+		if v -= t.work[i]; v < worst {
+			worst, pick, kind = v, i, workRow
 		}
 	}
 	if pick < 0 {
 		return -1
 	}
 	row := t.newRow()
-	if share {
-		k := &t.uses[pick]
-		t.addTo(row, k.step, 1)
-		if k.after >= 0 {
-			t.addTo(row, t.steps+2*k.after, -1)
+	switch kind {
+	case workRow:
+		for u := 0; u < t.units; u++ {
+			if k := t.useAt[pick*t.units+u]; k >= 0 {
+				t.addShare(row, &t.uses[k])
+			}
 		}
-		if k.before >= 0 {
-			t.addTo(row, t.steps+2*k.before+1, -1)
-		}
-		row[t.cols] -= t.o
-	} else {
+		row[t.cols] -= t.work[pick]
+	case shareRow:
+		t.addShare(row, &t.uses[pick])
+	case switchRow:
 		s := &t.switches[pick]
 		if s.a >= 0 {
 			t.addTo(row, t.steps+2*pick, 1)
@@ -209,6 +222,18 @@ func (t *timing) addViolated() int {
 	t.rows = append(t.rows, row)
 	t.basic = append(t.basic, int32(t.cols))
 	return len(t.rows) - 1
+}
+
+// addShare adds the time that use k transmits, without the overhead, to row.
+func (t *timing) addShare(row []float64, k *use) {
+	t.addTo(row, k.step, 1)
+	if k.after >= 0 {
+		t.addTo(row, t.steps+2*k.after, -1)
+	}
+	if k.before >= 0 {
+		t.addTo(row, t.steps+2*k.before+1, -1)
+	}
+	row[t.cols] -= t.o
 }
 
 // share is how long unit k's use may transmit, overhead included.
