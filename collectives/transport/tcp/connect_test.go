@@ -270,6 +270,43 @@ func TestUnwantedDataWakesOnce(t *testing.T) {
 	}
 }
 
+// TestNewsOfAnotherConnection: an arrival that was noticed while another connection was
+// asked for, after its own was, must not be slept through.
+func TestNewsOfAnotherConnection(t *testing.T) {
+	var near, far [3]int
+	for peer := 1; peer < 3; peer++ {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near[peer], far[peer] = fds[0], fds[1]
+		defer unix.Close(fds[1])
+	}
+	e, err := newEndpoint(0, [][]int{near[:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	look := func(src int) {
+		t.Helper()
+		if h, _, err := e.Planes()[0].Peek(src); h != nil || err != nil {
+			t.Fatal(h, err)
+		}
+	}
+	for range 3 {
+		look(1)
+		look(2)
+	}
+	armed := e.Arm()
+	look(1)
+	look(2)
+	if _, err := unix.Write(far[2], frame(wire.Header{Src: 2, Length: 1}, "x")); err != nil {
+		t.Fatal(err)
+	}
+	look(1)
+	e.Wait(armed, time.Hour)
+}
+
 // FuzzStream: whatever a peer sends is a frame that fits the buffer, an error, or waited for.
 func FuzzStream(f *testing.F) {
 	f.Add(frame(wire.Header{Src: 1, Length: 2}, "ab"))
