@@ -1,0 +1,358 @@
+package cache
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/check"
+)
+
+func example(t testing.TB) (Key, *plans.Problem, *plans.Plan) {
+	t.Helper()
+	read := func(kind string) []byte {
+		data, err := os.ReadFile(filepath.Join("..", "testdata", "swot-fig5."+kind+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	problem, err := plans.DecodeProblem(read("problem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := plans.DecodePlan(read("plan"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, ElemBytes: 4, MinBytes: 40e6, MaxBytes: 40e6,
+		Fabric: Sum([]byte("fabric")), Planes: 3, Planner: "swot", PlannerVersion: 1, TimeLimit: time.Second}
+	return key, problem, plan
+}
+
+func open(t testing.TB, dir string) *Cache {
+	t.Helper()
+	c, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestPutAndGet(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "plans")
+	c := open(t, dir)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Fatalf("%v %v", info, err)
+	}
+	key, problem, plan := example(t)
+	if _, err := c.Get(key); !errors.Is(err, ErrMiss) {
+		t.Fatalf("empty cache: %v", err)
+	}
+	put, err := c.Put(key, problem, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Digest != "" {
+		t.Error("Put changed the caller's plan")
+	}
+	if got, err := c.Get(key); err != nil || got != put {
+		t.Fatalf("%v %v", got, err)
+	}
+	got, err := open(t, dir).Get(key) // another process
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, put) {
+		t.Fatalf("got %+v want %+v", got, put)
+	}
+	other := key
+	other.Planes = 1
+	if _, err := c.Get(other); !errors.Is(err, ErrMiss) {
+		t.Fatalf("other key: %v", err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 || files[0].Name() != key.Name() {
+		t.Fatalf("%v %v", files, err)
+	}
+}
+
+func TestPutRefusesInfeasiblePlans(t *testing.T) {
+	c := open(t, t.TempDir())
+	key, problem, plan := example(t)
+	plan.Planes[0][0].Bytes--
+	if _, err := c.Put(key, problem, plan); !errors.Is(err, check.ErrInfeasible) {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(key); !errors.Is(err, ErrMiss) {
+		t.Fatalf("a refused plan is there: %v", err)
+	}
+}
+
+// TestUnusableFilesAreRefused damages the one file of a cache in many ways.
+func TestUnusableFilesAreRefused(t *testing.T) {
+	key, problem, plan := example(t)
+	dir := t.TempDir()
+	if _, err := open(t, dir).Put(key, problem, plan); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, key.Name())
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := func(old, with string) func() []byte {
+		return func() []byte {
+			if !bytes.Contains(good, []byte(old)) {
+				t.Fatalf("%q is not in the file", old)
+			}
+			return bytes.Replace(good, []byte(old), []byte(with), 1)
+		}
+	}
+	for name, c := range map[string]struct {
+		damage func() []byte
+		want   string
+	}{
+		"empty":         {func() []byte { return nil }, "want an object"},
+		"truncated":     {func() []byte { return good[:len(good)/2] }, ErrCorrupt.Error()},
+		"zeros":         {func() []byte { return make([]byte, len(good)) }, ErrCorrupt.Error()},
+		"changed plan":  {replace(`"start_us":100`, `"start_us":99`), "bad digest"},
+		"changed cost":  {replace(`"reconfig_us":200`, `"reconfig_us":100`), "bad digest"},
+		"no digest":     {replace(`"digest"`, `"digets"`), "bad digest: missing"},
+		"other key":     {replace(`"rabenseifner"`, `"ring"`), "another key"},
+		"new key field": {replace(`"collective"`, `"color":1,"collective"`), "key:"},
+		"no problem":    {replace(`"problem"`, `"problme"`), ErrCorrupt.Error()},
+		"repeated":      {replace(`"planes":[`, `"cct_us":1200,"planes":[`), "appears twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(path, c.damage(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			fresh := open(t, dir)
+			e, err := fresh.Get(key)
+			if e != nil || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("%v %v", e, err)
+			}
+			list, err := fresh.List()
+			if err != nil || len(list) != 1 || !errors.Is(list[0].Err, ErrCorrupt) || list[0].Entry != nil {
+				t.Fatalf("%+v %v", list, err)
+			}
+			if _, err := fresh.Put(key, problem, plan); err != nil { // replaces it
+				t.Fatal(err)
+			}
+			if _, err := open(t, dir).Get(key); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestSealedButInfeasibleFileIsRefused(t *testing.T) {
+	key, problem, plan := example(t)
+	plan.CCTUS = 1
+	plan.LowerBoundUS = 0
+	if err := plans.Seal(problem, plan); err != nil {
+		t.Fatal(err)
+	}
+	text, err := (&Entry{Key: key, Problem: problem, Plan: plan}).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, key.Name()), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, dir).Get(key); !errors.Is(err, ErrCorrupt) || !errors.Is(err, check.ErrInfeasible) {
+		t.Fatal(err)
+	}
+}
+
+func TestListAndRemove(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, dir)
+	key, problem, plan := example(t)
+	second := key
+	second.Loop = true
+	for _, k := range []Key{key, second} {
+		if _, err := c.Put(k, problem, plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.List()
+	if err != nil || len(list) != 3 {
+		t.Fatalf("%v %v", list, err)
+	}
+	usable := 0
+	for _, info := range list {
+		if info.Err == nil && info.Entry != nil && info.Bytes > 0 {
+			usable++
+		}
+	}
+	if usable != 2 {
+		t.Fatalf("%d usable in %+v", usable, list)
+	}
+	if err := c.Remove(key.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(key); !errors.Is(err, ErrMiss) {
+		t.Fatalf("after removal: %v", err)
+	}
+	for _, name := range []string{key.Name(), "../x", "..", ""} {
+		if err := c.Remove(name); !errors.Is(err, ErrMiss) {
+			t.Errorf("remove %q: %v", name, err)
+		}
+	}
+	moved := filepath.Join(dir, key.Name())
+	if err := os.Rename(filepath.Join(dir, second.Name()), moved); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, dir).Get(key); !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("a file under another's name: %v", err)
+	}
+}
+
+func TestStaleTemporariesGo(t *testing.T) {
+	dir := t.TempDir()
+	for name, age := range map[string]time.Duration{"old": 2 * staleTemp, "new": 0} {
+		path := filepath.Join(dir, tempPrefix+name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(path, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := open(t, dir).List()
+	if err != nil || len(list) != 0 {
+		t.Fatalf("%v %v", list, err)
+	}
+	files, _ := os.ReadDir(dir)
+	if len(files) != 1 || files[0].Name() != tempPrefix+"new" {
+		t.Fatalf("%v", files)
+	}
+}
+
+func TestOpenRefusesAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err == nil {
+		t.Fatal("opened a file")
+	}
+}
+
+func TestConcurrentWritersAndReaders(t *testing.T) {
+	dir := t.TempDir()
+	key, problem, plan := example(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			c := open(t, dir)
+			for range 5 {
+				if _, err := c.Put(key, problem, plan); err != nil {
+					t.Error(err)
+				}
+				if _, err := open(t, dir).Get(key); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestFrontIsBounded(t *testing.T) {
+	c := open(t, t.TempDir())
+	for i := range maxFront + 10 {
+		c.remember(&Entry{Key: Key{Root: i}})
+	}
+	if len(c.front) != maxFront {
+		t.Fatalf("%d plans in memory", len(c.front))
+	}
+}
+
+func TestHitDoesNotAllocate(t *testing.T) {
+	c := open(t, t.TempDir())
+	key, problem, plan := example(t)
+	if _, err := c.Put(key, problem, plan); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if e, err := c.Get(key); e == nil || err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Fatalf("%v allocations", n)
+	}
+}
+
+func TestNameDependsOnEveryField(t *testing.T) {
+	key, _, _ := example(t)
+	seen := map[string]string{key.Name(): "nothing"}
+	v := reflect.ValueOf(&key).Elem()
+	for i := range v.NumField() {
+		f, saved := v.Field(i), reflect.ValueOf(v.Field(i).Interface())
+		switch f.Kind() {
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Bool:
+			f.SetBool(!f.Bool())
+		case reflect.Uint64:
+			f.SetUint(f.Uint() + 1)
+		case reflect.Array:
+			f.Index(0).SetUint(f.Index(0).Uint() ^ 1)
+		default:
+			f.SetInt(f.Int() + 1)
+		}
+		field := v.Type().Field(i).Name
+		if other, twice := seen[key.Name()]; twice {
+			t.Errorf("changing %s gives the name of changing %s", field, other)
+		}
+		seen[key.Name()] = field
+		f.Set(saved)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	key, problem, plan := example(f)
+	if err := plans.Seal(problem, plan); err != nil {
+		f.Fatal(err)
+	}
+	text, err := (&Entry{Key: key, Problem: problem, Plan: plan}).encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := decode(data)
+		if err == nil {
+			if _, err := e.encode(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkHit(b *testing.B) {
+	c := open(b, b.TempDir())
+	key, problem, plan := example(b)
+	if _, err := c.Put(key, problem, plan); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Peek(&key)
+	}
+}
