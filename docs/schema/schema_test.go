@@ -1,0 +1,233 @@
+package schema
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"lightpath/plans"
+	"lightpath/plans/fabric"
+)
+
+// format is a file format with its two judges.
+type format struct {
+	name   string
+	decode func([]byte) error
+	yaml   bool
+}
+
+var formats = map[string]format{
+	"problem": {"problem", func(b []byte) error { _, err := plans.DecodeProblem(b); return err }, false},
+	"plan":    {"plan", func(b []byte) error { _, err := plans.DecodePlan(b); return err }, false},
+	"fabric":  {"fabric", func(b []byte) error { _, err := fabric.Decode(b); return err }, true},
+	"ocsd":    {"ocsd", func(b []byte) error { _, err := fabric.DecodeOCSD(b); return err }, true},
+}
+
+// check returns what the schema and the code say about text.
+func (f format) check(t *testing.T, text []byte) (bySchema, byCode error) {
+	t.Helper()
+	byCode = f.decode(text)
+	data, err := Get(f.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(f.name, parsed); err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := c.Compile(f.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.yaml {
+		if text, err = yaml.YAMLToJSON(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return compiled.Validate(value), byCode
+}
+
+func TestTestdataIsAccepted(t *testing.T) {
+	root := filepath.Join("..", "..", "plans")
+	for pattern, name := range map[string]string{
+		filepath.Join(root, "testdata", "*.problem.json"):       "problem",
+		filepath.Join(root, "testdata", "*.plan.json"):          "plan",
+		filepath.Join(root, "fabric", "testdata", "o*.yaml"):    "ocsd",
+		filepath.Join(root, "fabric", "testdata", "[^o]*.yaml"): "fabric",
+	} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v %v", pattern, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bySchema, byCode := formats[name].check(t, text); bySchema != nil || byCode != nil {
+				t.Errorf("%s:\n  schema: %v\n  code:   %v", file, bySchema, byCode)
+			}
+		}
+	}
+}
+
+// replaced returns a test file with old replaced.
+func replaced(t *testing.T, file, old, with string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "plans", filepath.FromSlash(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), old) {
+		t.Fatalf("%q is not in %s", old, file)
+	}
+	return []byte(strings.Replace(string(text), old, with, 1))
+}
+
+func TestBadFilesAreRefusedByBoth(t *testing.T) {
+	const (
+		problem = "testdata/joint.problem.json"
+		demand  = "testdata/demand.problem.json"
+		plan    = "testdata/joint.plan.json"
+		holds   = "testdata/demand.plan.json"
+		two     = "fabric/testdata/two-planes.yaml"
+		hosts   = "fabric/testdata/hosts.yaml"
+		ocsd    = "fabric/testdata/ocsd.yaml"
+	)
+	for _, c := range []struct{ format, file, old, with string }{
+		{"problem", problem, `"version":1`, `"version":2`},
+		{"problem", problem, `"version":1, `, ``},
+		{"problem", problem, `"ranks":4`, `"ranks":0`},
+		{"problem", problem, `"ranks":4`, `"ranks":5000`},
+		{"problem", problem, `"ranks":4`, `"ranks":4.5`},
+		{"problem", problem, `"planes":2`, `"planes":65`},
+		{"problem", problem, `"bandwidth_gbps":400`, `"bandwidth_gbps":0`},
+		{"problem", problem, `"alpha_us":5`, `"alpha_us":-5`},
+		{"problem", problem, `"alpha_us":5`, `"alpha_us":"5"`},
+		{"problem", problem, `"alpha_us":5`, `"alpha":5`},
+		{"problem", problem, `"forwarding":true`, `"forwarding":1`},
+		{"problem", problem, `"forwarding":true`, `"circuits":"triplex"`},
+		{"problem", problem, `"planes":2, `, `"planes":3, "circuits":"interleaved", `},
+		{"problem", problem, `"final":"initial"`, `"final":"first"`},
+		{"problem", problem, `"steps"`, `"demand":[[1]], "steps"`},
+		{"problem", problem, `"bytes":1e6, `, ``},
+		{"problem", problem, `"to":[2,3,0,1]`, `"to":[2,3,0,1], "flows":[]`},
+		{"problem", problem, `, "to":[2,3,0,1]`, ``},
+		{"problem", problem, `"to":[2,3,0,1]`, `"to":[2,3,0,-2]`},
+		{"problem", problem, `[[0,1],[0,3]]`, `[[0,1],[0,1]]`},
+		{"problem", problem, `[[0,1],[0,3]]`, `[[0,1],[0,0]]`},
+		{"problem", problem, `[[0,1],[0,3]]`, `[[0,1,2]]`},
+		{"problem", demand, `3e6`, `-3e6`},
+		{"problem", demand, `"demand":[[`, `"color":[[`},
+		{"plan", plan, `"version":1, `, ``},
+		{"plan", plan, `"cct_us":113`, `"cct_us":"113"`},
+		{"plan", plan, `"planes":`, `"plains":`},
+		{"plan", plan, `"kind":"transmit"`, `"kind":"send"`},
+		{"plan", plan, `"kind":"transmit",`, ``},
+		{"plan", plan, `"step":0,`, ``},
+		{"plan", plan, `"step":0`, `"step":-1`},
+		{"plan", plan, `"start_us":0,`, ``},
+		{"plan", plan, `"joint":"a"`, `"joint":""`},
+		{"plan", plan, `"joint":"a"`, `"joint":"a","bytes":1`},
+		{"plan", plan, `"joint":"a",`, `"bytes":1,`},
+		{"plan", plan, `"path":[[0,1],[0,2]]`, `"path":[[0,1,2]]`},
+		{"plan", plan, `"flow":[0,2],`, ``},
+		{"plan", plan, `"flows":[0]`, `"flows":[-1]`},
+		{"plan", holds, `"to":[1,2,0],`, ``},
+		{"plan", holds, `"to":[1,2,0]`, `"to":[1,2,-2]`},
+		{"plan", holds, `"to":[1,2,0]`, `"to":[1,2,0],"step":1`},
+		{"fabric", two, "version: 1", "version: 2"},
+		{"fabric", two, "forwarding: true", "forwarding: 1"},
+		{"fabric", two, "forwarding: true", "forwards: true"},
+		{"fabric", two, "bandwidth: 2Gbps", "bandwidth: 2"},
+		{"fabric", two, "bandwidth: 2Gbps", "bandwidth: 2GB"},
+		{"fabric", two, "bandwidth: 2Gbps, ", ""},
+		{"fabric", two, "interface: eth2", "interface: eth2, hca: m"},
+		{"fabric", two, "ocs: ocs0, ", ""},
+		{"fabric", two, `0: "1"`, `zero: "1"`},
+		{"fabric", two, "200us", "200"},
+		{"fabric", two, "200us", "fast"},
+		{"fabric", two, "driver: emulator", "driver: magic"},
+		{"fabric", two, "unix:/run", "http:/run"},
+		{"fabric", two, "circuits: duplex", "circuits: triplex"},
+		{"fabric", two, "alpha:", "beta:"},
+		{"fabric", two, "ranks: 4 ", "ranks: 0 "},
+		{"fabric", two, "[[0,1],[2,3]]", "[[0,1],[2,-3]]"},
+		{"fabric", hosts, "ranks: 1,", "ranks: 0,"},
+		{"fabric", hosts, `endpoint: "10.0.0.9:5025", `, ""},
+		{"fabric", hosts, "{name: a, ", "{"},
+		{"ocsd", ocsd, "version: 1\n", ""},
+		{"ocsd", ocsd, "fabric: two-planes.yaml\n", ""},
+		{"ocsd", ocsd, "mtu: 8256", "mtu: 1"},
+		{"ocsd", ocsd, "slots: 64", "slots: many"},
+		{"ocsd", ocsd, "slots:", "slot:"},
+	} {
+		bySchema, byCode := formats[c.format].check(t, replaced(t, c.file, c.old, c.with))
+		if bySchema == nil || byCode == nil {
+			t.Errorf("%s, %q -> %q:\n  schema: %v\n  code:   %v", c.file, c.old, c.with, bySchema, byCode)
+		}
+	}
+}
+
+// TestWrittenFilesAreAccepted: what the code writes is valid by the schema.
+func TestWrittenFilesAreAccepted(t *testing.T) {
+	for _, name := range []string{"swot-fig5", "demand", "joint"} {
+		problem, err := plans.DecodeProblem(replaced(t, "testdata/"+name+".problem.json", "{", "{"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := plans.DecodePlan(replaced(t, "testdata/"+name+".plan.json", "{", "{"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plans.Seal(problem, plan); err != nil {
+			t.Fatal(err)
+		}
+		problemText, err := plans.EncodeProblem(problem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planText, err := plans.EncodePlan(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for format, text := range map[string][]byte{"problem": problemText, "plan": planText} {
+			if bySchema, _ := formats[format].check(t, text); bySchema != nil {
+				t.Errorf("%s %s: %v", name, format, bySchema)
+			}
+		}
+	}
+	for _, name := range []string{"two-planes", "hosts", "packet"} {
+		f, err := fabric.Decode(replaced(t, "fabric/testdata/"+name+".yaml", "version", "version"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bySchema, _ := formats["fabric"].check(t, f.Encode()); bySchema != nil {
+			t.Errorf("%s: %v", name, bySchema)
+		}
+	}
+}
+
+func TestGet(t *testing.T) {
+	for _, name := range Names() {
+		if text, err := Get(name); err != nil || len(text) == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Get("plans"); err == nil || !strings.Contains(err.Error(), "problem, plan, fabric, ocsd") {
+		t.Errorf("unknown name: %v", err)
+	}
+}
