@@ -55,14 +55,14 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { server.Close() })
+	t.Cleanup(func() { _ = server.Close() })
 	endpoints, clients := make([]*port.Endpoint, s.Ranks), make([]*emulator.Client, s.Ranks)
 	for r := range endpoints {
 		c, err := emulator.Dial(cfg.Socket, r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { c.Close() })
+		t.Cleanup(func() { _ = c.Close() })
 		clients[r] = c
 		if endpoints[r], err = port.New(port.Options{Rank: r, Ranks: s.Ranks, Ports: c.Ports(), MTU: c.MTU()}); err != nil {
 			t.Fatal(err)

@@ -112,14 +112,27 @@ func Signature(parts ...uint64) uint32 {
 	return max(h, 1)
 }
 
+// maxBytes keeps every offset of a call far from overflow.
+const maxBytes = 1 << 56
+
 func checkArgs(s *schedule.Schedule, plan *plans.Plan, a *Args) error {
+	blocks := 1
+	for _, b := range s.Blocks {
+		blocks = max(blocks, b)
+	}
 	switch {
+	case s.Ranks < 1 || s.Sub < 1:
+		return fmt.Errorf("program: %d ranks, %d chunks a block: %w", s.Ranks, s.Sub, ErrSchedule)
 	case a.Rank < 0 || a.Rank >= s.Ranks:
 		return fmt.Errorf("program: rank %d of %d: %w", a.Rank, s.Ranks, ErrArgs)
 	case a.Count < 0 || a.ElemSize < 1 || a.ElemSize > 8:
 		return fmt.Errorf("program: %d elements of %d bytes: %w", a.Count, a.ElemSize, ErrArgs)
-	case plan == nil && a.Planes < 1:
+	case a.Count > maxBytes/a.ElemSize/int64(blocks):
+		return fmt.Errorf("program: %d blocks of %d elements: %w", blocks, a.Count, ErrArgs)
+	case plan == nil && (a.Planes < 1 || a.Planes > plans.MaxPlanes):
 		return fmt.Errorf("program: %d packet planes: %w", a.Planes, ErrArgs)
+	case plan != nil && (len(plan.Planes) < 1 || len(plan.Planes) > plans.MaxPlanes):
+		return fmt.Errorf("program: plan of %d planes: %w", len(plan.Planes), ErrPlan)
 	case plan != nil && a.Problem == nil:
 		return fmt.Errorf("program: a plan without its problem: %w", ErrArgs)
 	case plan != nil && len(a.StepOf) != len(a.Problem.Steps):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -162,5 +163,63 @@ func TestInPlaceCopies(t *testing.T) {
 		if len(p.Local) != tc.want {
 			t.Errorf("in place %v, scale %v: %d local operations, want %d", tc.inPlace, tc.scale, len(p.Local), tc.want)
 		}
+	}
+}
+
+// However broken a plan, lowering answers with a program or an error.
+func FuzzLower(f *testing.F) {
+	f.Add(uint64(1), []byte{0, 1, 2, 3})
+	f.Add(uint64(2), []byte{9, 0, 255, 17, 4, 4, 30, 2})
+	f.Fuzz(func(t *testing.T, seed uint64, edits []byte) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		s, err := schedule.Build(schedule.AllReduce, "rabenseifner", 2+rng.IntN(5), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		problem, stepOf, err := schedule.Problem(s, 64, &plans.Problem{Planes: 1 + rng.IntN(2), BandwidthGbps: 1, Forwarding: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := programtest.RandomPlan(problem, rng)
+		for ; len(edits) >= 4; edits = edits[4:] {
+			breakPlan(plan, edits)
+		}
+		args := Args{Count: 16, ElemSize: 4, Problem: problem, StepOf: stepOf}
+		progs, err := LowerAll(s, plan, args)
+		if err != nil {
+			return
+		}
+		for _, p := range progs {
+			for id := range p.Ops {
+				for _, d := range p.Ops[id].Deps {
+					if d >= OpID(id) {
+						t.Fatalf("operation %d depends on %d", id, d)
+					}
+				}
+			}
+		}
+	})
+}
+
+func breakPlan(plan *plans.Plan, b []byte) {
+	entries := plan.Planes[int(b[0])%len(plan.Planes)]
+	e := &entries[int(b[1])%len(entries)]
+	switch v := int(int8(b[3])); b[2] % 8 {
+	case 0:
+		e.Step = v
+	case 1:
+		e.Bytes = float64(v)
+	case 2:
+		e.Flows = []int{v, 0}
+	case 3:
+		e.To = circuit.Permutation{v, 0}
+	case 4:
+		e.Kind = plans.Kind([]plans.Kind{plans.Transmit, plans.Reconfigure, plans.Hold, "x"}[b[3]%4])
+	case 5:
+		e.Bytes = math.Inf(v)
+	case 6:
+		plan.Initial = plan.Initial[:int(b[3])%(len(plan.Initial)+1)]
+	case 7:
+		e.To = circuit.Shift(4, v)
 	}
 }

@@ -91,7 +91,7 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 		case e.Kind == plans.Transmit && e.Joint != "":
 			return fmt.Errorf("entry %d: joint transmit %q: %w", k, e.Joint, ErrUnsupported)
 		case e.Kind == plans.Transmit:
-			if e.Step < last || e.Step >= len(a.StepOf) {
+			if e.Step < max(last, 0) || e.Step >= len(a.StepOf) {
 				return fmt.Errorf("entry %d: step %d after step %d: %w", k, e.Step, last, ErrPlan)
 			}
 			last = e.Step
