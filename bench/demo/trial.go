@@ -209,8 +209,11 @@ func usedPlan(dir, name string) (*plans.Problem, *plans.Plan, error) {
 		return nil, nil, err
 	}
 	for _, en := range entries {
-		if en.Plan.Planner == name {
-			return en.Problem, en.Plan, nil
+		if en.Err != nil {
+			return nil, nil, en.Err
+		}
+		if en.Entry.Key.Planner == name {
+			return en.Entry.Problem, en.Entry.Plan, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("demo: the ranks left no %s plan in the cache (%d others)", name, len(entries))
