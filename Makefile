@@ -7,11 +7,14 @@ GO        ?= go
 PYTHON    ?= python3
 GOLANGCI  ?= .tools/golangci-lint
 GOLANGCI_VERSION := v2.15.0
+# gotestsum runs go test and ends with every skipped test and its reason.
+GOTEST    ?= .tools/gotestsum --format pkgname --
+GOTESTSUM_VERSION := v1.13.0
 PKGS      := ./...
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo test test-go test-race test-nocgo test-long lint fmt bench abi-check fuzz-short clean help
+.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-long fuzz lint fmt bench clean help
 
 all: build ## libraries and commands
 
@@ -31,17 +34,17 @@ demo: build ## run the main job: AllReduce and All-to-All over an emulated optic
 
 test: build test-go test-nocgo test-race test-c test-clients abi-check lint ## everything CI checks
 
-test-go: build ## unit, property and multi-process tests
+test-go: build .tools/gotestsum ## unit, property and multi-process tests
 	$(GO) vet $(PKGS)
-	$(GO) test -timeout $(TEST_TIMEOUT) $(PKGS)
+	$(GOTEST) -timeout $(TEST_TIMEOUT) $(PKGS)
 
-test-nocgo: ## all but cgo/ without a C compiler
+test-nocgo: .tools/gotestsum ## all but cgo/ without a C compiler
 	CGO_ENABLED=0 $(GO) build $$($(GO) list $(PKGS) | grep -v '^lightpath/cgo')
-	CGO_ENABLED=0 $(GO) test -short -timeout $(TEST_TIMEOUT) ./plans/... ./collectives/... ./ocsctl/...
+	CGO_ENABLED=0 $(GOTEST) -short -timeout $(TEST_TIMEOUT) ./plans/... ./collectives/... ./ocsctl/...
 
 # The race detector slows the engine twentyfold: the packages with concurrency, in short form.
-test-race: ## race detector
-	$(GO) test -race -short -timeout $(TEST_TIMEOUT) ./ocsctl/... ./collectives/... ./shim/... ./bench/...
+test-race: .tools/gotestsum ## race detector
+	$(GOTEST) -race -short -timeout $(TEST_TIMEOUT) ./ocsctl/... ./collectives/... ./shim/... ./bench/...
 
 test-clients: build ## the C and Python clients of examples/, several ranks
 	examples/run.sh
@@ -63,6 +66,9 @@ lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/.tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+.tools/gotestsum:
+	GOBIN=$(CURDIR)/.tools $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 
 fmt: ## format Go sources
 	gofmt -w $$(git ls-files '*.go')
