@@ -1,0 +1,44 @@
+# The libraries and the C programs: lib/libnccl.so.2 (pure C), lib/liblightpath.so (Go), the
+# benchmark worker, and their checks. Included by the top-level Makefile.
+
+CC      ?= cc
+CSTD    := -std=gnu11 -Wall -Wextra -Werror
+CFLAGS  ?= -O2 -g
+LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/version.go)
+
+FRONT_SOURCES := $(wildcard cgo/front/*.c)
+FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc) cgo/core/lp_core.h
+CORE_SOURCES  := $(wildcard cgo/core/*.go cgo/core/*.c cgo/core/*.h cgo/core/*.map) $(shell find cgo/core/internal -name '*.go')
+RANK_SOURCES  := $(wildcard cgo/rank/*.c)
+
+.PHONY: test-c abi-check
+
+# -z now and -z defs: a symbol that is missing is missed here, not in a user's program. -z nodelete:
+# fork handlers and thread-local state do not survive unloading.
+lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/version.go
+	@mkdir -p lib include
+	$(CC) $(CSTD) $(CFLAGS) -D_GNU_SOURCE -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden -pthread -shared \
+	  -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete -Wl,--version-script=cgo/front/libnccl.map \
+	  -o $@.tmp $(FRONT_SOURCES) -ldl
+	mv $@.tmp $@
+	ln -sf libnccl.so.2 lib/libnccl.so
+	cp cgo/front/nccl.h include/nccl.h
+
+# The Go library exports one symbol. soname and script cannot go through #cgo LDFLAGS.
+lib/liblightpath.so: $(CORE_SOURCES) $(GO_SOURCES)
+	@mkdir -p lib build
+	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=c-shared \
+	  -ldflags "-s -w -extldflags '-Wl,-soname,liblightpath.so -Wl,-z,now -Wl,-z,defs -Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map'" \
+	  -o build/liblightpath.so ./cgo/core
+	mv build/liblightpath.so $@
+
+bin/lightpath-rank: $(RANK_SOURCES) cgo/rank/rank.h lib/libnccl.so.2
+	@mkdir -p bin
+	$(CC) $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(RANK_SOURCES) -Llib -lnccl -lm -Wl,-rpath,'$$ORIGIN/../lib'
+	mv $@.tmp $@
+
+test-c: lib/libnccl.so.2 lib/liblightpath.so ## plain C tests of libnccl.so.2
+	cgo/front/tests/run.sh
+
+abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package
+	cgo/abi/check.sh

@@ -1,0 +1,47 @@
+/* The function table of lp_core.h, filled with what exports.go exports. cgo drops const from
+ * parameters, so functions with const ones go through a wrapper. */
+#include "_cgo_export.h"
+#include "lp_core.h"
+
+/* bridge.Call repeats this layout; Go checks the size, this checks the order. */
+_Static_assert(offsetof(struct lp_call, kind) == 8 && offsetof(struct lp_call, type) == 12 &&
+                   offsetof(struct lp_call, op) == 16 && offsetof(struct lp_call, peer) == 20 &&
+                   offsetof(struct lp_call, count) == 24 && offsetof(struct lp_call, send) == 32 &&
+                   offsetof(struct lp_call, recv) == 40 && offsetof(struct lp_call, stream) == 48,
+               "bridge.Call no longer matches struct lp_call");
+
+static int check(const struct lp_call* call, char* err, size_t errlen) {
+  return lpGoCheck((struct lp_call*)call, err, errlen);
+}
+
+static int run(const struct lp_call* calls, size_t n, char* err, size_t errlen) {
+  return lpGoRun((struct lp_call*)calls, n, err, errlen);
+}
+
+/* Values of bridge.Question. */
+static int count(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 0, out, err, errlen); }
+static int rank(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 1, out, err, errlen); }
+static int device(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 2, out, err, errlen); }
+
+static struct lp_core table = {
+    .abi = LP_CORE_ABI,
+    .size = sizeof(struct lp_core),
+    .get_unique_id = lpGoUniqueID,
+    .init = lpGoInit,
+    .check = check,
+    .run = run,
+    .finalize = lpGoFinalize,
+    .destroy = lpGoDestroy,
+    .abort = lpGoAbort,
+    .count = count,
+    .rank = rank,
+    .device = device,
+    .async_error = lpGoAsyncError,
+};
+
+/* Called once per process, by the front. */
+__attribute__((visibility("default"))) const struct lp_core* lpCoreTable(uint32_t abi) {
+  if (abi != LP_CORE_ABI) return NULL;
+  if (table.version == NULL) table.version = lpGoStart();
+  return &table;
+}

@@ -1,0 +1,163 @@
+// Command core is liblightpath.so: the functions of lp_core.h, which libnccl.so.2
+// (cgo/front) loads. It is built with -buildmode=c-shared.
+//
+// Layer: the top, beside cmd. Each export converts its arguments, calls package bridge
+// and writes the error's text; everything else is bridge's and shim's. Nothing here
+// prints or ends the process.
+package main
+
+// #cgo CFLAGS: -std=gnu11 -Wall -Wextra
+// #include "lp_core.h"
+import "C"
+
+import (
+	"os"
+	"runtime/debug"
+	"unsafe"
+
+	"lightpath/cgo/core/internal/bridge"
+	"lightpath/shim"
+)
+
+func main() {} // required by c-shared, never called
+
+// bridge.Call is struct lp_call: both differences must be 0, or these do not compile.
+const (
+	_ = uint(unsafe.Sizeof(bridge.Call{}) - C.sizeof_struct_lp_call)
+	_ = uint(C.sizeof_struct_lp_call - unsafe.Sizeof(bridge.Call{}))
+)
+
+// gcPercent lets the heap of a guest grow fivefold between collections: it is a few
+// megabytes, calls allocate nothing, and a collection takes time from the host's threads.
+// GOGC overrides it.
+const gcPercent = 400
+
+// lpGoStart prepares the Go runtime, once, and returns Lightpath's version, which lives as
+// long as the process.
+//
+//export lpGoStart
+func lpGoStart() *C.char {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	return C.CString(shim.Version)
+}
+
+// text is a caller's error buffer.
+type text struct {
+	at   *C.char
+	size C.size_t
+}
+
+// report ends an export: it turns a panic into an error, writes the error's text and sets
+// the result. Deferred directly, for recover.
+func (t text) report(rc *C.int, err *error) {
+	if p := recover(); p != nil {
+		*err = bridge.Recovered(p, debug.Stack())
+	}
+	var buf []byte
+	if t.at != nil {
+		buf = unsafe.Slice((*byte)(unsafe.Pointer(t.at)), int(t.size))
+	}
+	*rc = C.int(bridge.Text(*err, buf))
+}
+
+//export lpGoUniqueID
+func lpGoUniqueID(out *C.uchar, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var id shim.UniqueID
+	if id, err = shim.NewUniqueID(); err == nil {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), len(id)), id[:])
+	}
+	return
+}
+
+//export lpGoInit
+func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	asked := unsafe.Slice(inits, int(count))
+	args := make([]shim.InitArgs, len(asked))
+	for i := range asked {
+		in := &asked[i]
+		args[i] = shim.InitArgs{
+			Ranks: int(in.nranks), Rank: int(in.rank), Device: int(in.device), Blocking: in.blocking != 0,
+		}
+		copy(args[i].ID[:], unsafe.Slice((*byte)(unsafe.Pointer(&in.id[0])), len(args[i].ID)))
+		if in.name != nil {
+			args[i].Name = C.GoString(in.name)
+		}
+	}
+	var handles []uint64
+	handles, err = bridge.Init(args)
+	for i := range handles {
+		asked[i].comm = C.uint64_t(handles[i])
+	}
+	return
+}
+
+//export lpGoCheck
+func lpGoCheck(call *C.struct_lp_call, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Check((*bridge.Call)(unsafe.Pointer(call)))
+	return
+}
+
+//export lpGoRun
+func lpGoRun(calls *C.struct_lp_call, count C.size_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Run(unsafe.Slice((*bridge.Call)(unsafe.Pointer(calls)), int(count)))
+	return
+}
+
+//export lpGoFinalize
+func lpGoFinalize(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Finalize(uint64(comm))
+	return
+}
+
+//export lpGoDestroy
+func lpGoDestroy(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Destroy(uint64(comm))
+	return
+}
+
+//export lpGoAbort
+func lpGoAbort(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Abort(uint64(comm))
+	return
+}
+
+//export lpGoAsk
+func lpGoAsk(comm C.uint64_t, question C.int, out *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var answer int32
+	if answer, err = bridge.Ask(uint64(comm), bridge.Question(question)); err == nil {
+		*out = C.int32_t(answer)
+	}
+	return
+}
+
+//export lpGoAsyncError
+func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var poison error
+	if poison, err = bridge.AsyncError(uint64(comm)); err == nil {
+		// The state is the answer and its text goes with it; the call itself succeeded.
+		var state C.int
+		text{msg, n}.report(&state, &poison)
+		*out = C.int32_t(state)
+	}
+	return
+}

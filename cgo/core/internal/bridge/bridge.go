@@ -1,0 +1,228 @@
+// Package bridge turns the calls of lp_core.h into calls of package shim: handles into
+// communicators, C structures into Go ones, errors and panics into results with a text.
+//
+// Layer: between cgo/core, which holds the C declarations and nothing else, and shim. It
+// contains no C, so it is tested without a C compiler, and no decisions of its own.
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"lightpath/cgo/core/internal/handle"
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+)
+
+// Call is struct lp_call, field by field; cgo/core checks at compile time that it is.
+type Call struct {
+	Comm         uint64
+	Kind         uint32
+	Type         int32
+	Op           int32
+	Peer         int32
+	Count        uint64
+	Send         unsafe.Pointer
+	Recv, Stream unsafe.Pointer
+}
+
+// comms are the communicators of this process.
+var comms handle.Table[shim.Comm]
+
+// lookup resolves a handle.
+func lookup(h uint64) (*shim.Comm, error) {
+	if c := comms.Get(h); c != nil {
+		return c, nil
+	}
+	if h == 0 {
+		return nil, fmt.Errorf("comm is NULL: %w", shim.ErrInvalidArgument)
+	}
+	return nil, fmt.Errorf("comm is not a communicator of this library, or it has been destroyed: %w", shim.ErrInvalidArgument)
+}
+
+// small narrows an enumeration of C; what does not fit becomes a value that no enumeration
+// has, for shim to refuse by name.
+func small(v int32) uint8 {
+	if v < 0 || v > math.MaxUint8 {
+		return math.MaxUint8
+	}
+	return uint8(v)
+}
+
+// convert writes the shim's form of src to dst.
+func convert(dst *shim.Call, src *Call) error {
+	comm, err := lookup(src.Comm)
+	if err != nil {
+		return err
+	}
+	if src.Stream != nil {
+		return fmt.Errorf("stream must be NULL: device streams need a build of Lightpath with CUDA support: %w",
+			shim.ErrInvalidArgument)
+	}
+	*dst = shim.Call{
+		Comm: comm, Kind: shim.CallKind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
+		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv,
+	}
+	return nil
+}
+
+// Check checks the arguments of a call without running it.
+func Check(call *Call) error {
+	var c shim.Call
+	if err := convert(&c, call); err != nil {
+		return err
+	}
+	return shim.Check(&c)
+}
+
+// pooledCalls is how many calls a group may have and still allocate nothing.
+const pooledCalls = 64
+
+type scratch struct{ calls [pooledCalls]shim.Call }
+
+var pool = sync.Pool{New: func() any { return new(scratch) }}
+
+// Run runs calls as one group and returns when all are complete. Hot path: groups of up
+// to 64 calls allocate nothing here.
+func Run(calls []Call) error {
+	if len(calls) > pooledCalls {
+		return runIn(make([]shim.Call, len(calls)), calls)
+	}
+	s := pool.Get().(*scratch)
+	err := runIn(s.calls[:len(calls)], calls)
+	clear(s.calls[:len(calls)]) // keeps no buffer and no communicator alive
+	pool.Put(s)
+	return err
+}
+
+func runIn(dst []shim.Call, calls []Call) error {
+	for i := range calls {
+		if err := convert(&dst[i], &calls[i]); err != nil {
+			return err
+		}
+	}
+	return shim.Run(dst)
+}
+
+// Init makes communicators and returns their handles, all of them or none.
+func Init(args []shim.InitArgs) ([]uint64, error) {
+	made, err := shim.Init(args)
+	if err != nil {
+		return nil, err
+	}
+	handles := make([]uint64, len(made))
+	for i, c := range made {
+		if handles[i], err = comms.Add(c); err == nil {
+			continue
+		}
+		for _, h := range handles[:i] {
+			comms.Remove(h)
+		}
+		for _, c := range made {
+			err = errors.Join(err, c.Abort())
+		}
+		return nil, err
+	}
+	return handles, nil
+}
+
+// Finalize ends a communicator; its handle stays good until Destroy.
+func Finalize(h uint64) error {
+	c, err := lookup(h)
+	if err != nil {
+		return err
+	}
+	return c.Finalize()
+}
+
+// Destroy frees a communicator and its handle.
+func Destroy(h uint64) error { return end(h, (*shim.Comm).Destroy) }
+
+// Abort ends what is under way on a communicator and frees it and its handle.
+func Abort(h uint64) error { return end(h, (*shim.Comm).Abort) }
+
+// end takes the handle away before the communicator ends, so that of two threads that end
+// it one does and the other is told that it is gone.
+func end(h uint64, how func(*shim.Comm) error) error {
+	c := comms.Remove(h)
+	if c == nil {
+		_, err := lookup(h)
+		return err
+	}
+	return how(c)
+}
+
+// Question is what can be asked of a communicator.
+type Question int
+
+// The questions.
+const (
+	Ranks Question = iota
+	Rank
+	Device
+)
+
+// Ask answers a question.
+func Ask(h uint64, q Question) (int32, error) {
+	c, err := lookup(h)
+	if err != nil {
+		return 0, err
+	}
+	switch q {
+	case Ranks:
+		return int32(c.Ranks()), nil
+	case Rank:
+		return int32(c.Rank()), nil
+	default:
+		return int32(c.Device()), nil
+	}
+}
+
+// AsyncError returns what poisoned the communicator, nil while it is healthy; the second
+// error is that there is no such communicator.
+func AsyncError(h uint64) (poison, err error) {
+	c, err := lookup(h)
+	if err != nil {
+		return nil, err
+	}
+	return c.AsyncError(), nil
+}
+
+// Recovered is the error of a panic: a defect of Lightpath must not end the program that
+// it is a guest of.
+func Recovered(panicked any, stack []byte) error {
+	return fmt.Errorf("panic: %v [%s]: %w", panicked, strings.Join(frames(stack, 4), " < "), shim.ErrInternal)
+}
+
+// frames picks the innermost functions of Lightpath from a stack trace.
+func frames(stack []byte, most int) []string {
+	var names []string
+	for line := range strings.Lines(string(stack)) {
+		name, ok := strings.CutPrefix(line, "lightpath/")
+		if i := strings.LastIndexByte(name, '('); ok && i > 0 && len(names) < most && !strings.HasPrefix(name, "cgo/core") {
+			names = append(names, name[:i])
+		}
+	}
+	return names
+}
+
+// Text writes an error's message, one line with NUL at its end, to buf and returns the
+// result. nil writes nothing.
+func Text(err error, buf []byte) shim.Result {
+	if err == nil || len(buf) == 0 {
+		return shim.ResultOf(err)
+	}
+	text := strings.TrimPrefix(err.Error(), "shim: ")
+	n := copy(buf[:len(buf)-1], text)
+	for i, c := range buf[:n] {
+		if c < ' ' {
+			buf[i] = ' '
+		}
+	}
+	buf[n] = 0
+	return shim.ResultOf(err)
+}

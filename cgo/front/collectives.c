@@ -1,0 +1,101 @@
+/* Collective and point-to-point calls: arguments into an lp_call, which runs now or joins the group. */
+#include "front.h"
+
+/* Sizes of ncclCollConfig_t over time: 2.31's, and 2.32's with launchCompletionEvent. */
+#define COLL_CONFIG_MIN 64
+
+static ncclResult_t submit(const char* function, const struct lp_call* call) {
+  char err[LP_ERR_BYTES];
+  ncclResult_t why;
+  const struct lp_core* core;
+  if (call->comm == 0) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
+  core = lp_core(&why);
+  if (core == NULL) return lp_group_note(why);
+  err[0] = '\0';
+  if (!lp_group_open()) return lp_result(core->run(call, 1, err, sizeof err), err);
+  why = lp_result(core->check(call, err, sizeof err), err);
+  return why == ncclSuccess ? lp_group_add_call(call) : lp_group_note(why);
+}
+
+/* Nothing in a configuration changes what Lightpath does, but one that cannot be honoured, or is not
+ * a configuration at all, must not pass in silence. Extensions of other vendors are theirs. */
+static ncclResult_t check_config(const char* function, const ncclCollConfig_t* config) {
+  if (config == NULL) return ncclSuccess;
+  if (config->size < COLL_CONFIG_MIN || config->magic != NCCL_API_MAGIC)
+    return lp_fail(ncclInvalidArgument,
+                   "%s: config is not initialized with NCCL_COLLCONFIG_INITIALIZER (size %zu, magic 0x%x)", function,
+                   config->size, config->magic);
+  if (config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
+      config->minCTAs > config->maxCTAs)
+    return lp_fail(ncclInvalidArgument, "%s: config: minCTAs %d is above maxCTAs %d", function, config->minCTAs,
+                   config->maxCTAs);
+  if (config->algSelection != NULL && config->algSelection[0] != '\0' && config->forceAlgSelection == 1)
+    return lp_fail(ncclInvalidArgument,
+                   "%s: config: algSelection \"%s\" cannot be forced: plans choose the algorithm (set "
+                   "forceAlgSelection to 0)",
+                   function, config->algSelection);
+  if (config->size >= sizeof *config && config->launchCompletionEvent != NULL)
+    return lp_fail(ncclInvalidArgument,
+                   "%s: config: launchCompletionEvent must be NULL: events need a build of Lightpath with CUDA support",
+                   function);
+  return ncclSuccess;
+}
+
+#define CALL(KIND, TYPE, OP, PEER, COUNT, SEND, RECV)                                         \
+  &(struct lp_call) {                                                                         \
+    .comm = lp_handle(comm), .kind = (KIND), .type = (int32_t)(TYPE), .op = (int32_t)(OP),    \
+    .peer = (PEER), .count = (COUNT), .send = (SEND), .recv = (RECV), .stream = (void*)stream \
+  }
+
+/* A collective and its twin with a configuration. PARAMS ends before comm; the call may name all of
+ * them. */
+#define COLLECTIVE(NAME, CALL_EXPR, ...)                                                                      \
+  LP_API(ncclResult_t, NAME, (__VA_ARGS__, ncclComm_t comm, cudaStream_t stream)) {                           \
+    return submit(#NAME, CALL_EXPR);                                                                          \
+  }                                                                                                           \
+  LP_API(ncclResult_t, NAME##Config,                                                                          \
+         (__VA_ARGS__, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config)) {               \
+    ncclResult_t rc = check_config(#NAME "Config", config);                                                   \
+    return rc == ncclSuccess ? submit(#NAME "Config", CALL_EXPR) : rc;                                        \
+  }
+
+COLLECTIVE(ncclAllReduce, CALL(LP_ALLREDUCE, datatype, op, 0, count, sendbuff, recvbuff), const void* sendbuff,
+           void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op)
+
+COLLECTIVE(ncclBroadcast, CALL(LP_BROADCAST, datatype, ncclSum, root, count, sendbuff, recvbuff),
+           const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root)
+
+COLLECTIVE(ncclReduce, CALL(LP_REDUCE, datatype, op, root, count, sendbuff, recvbuff), const void* sendbuff,
+           void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root)
+
+COLLECTIVE(ncclAllGather, CALL(LP_ALLGATHER, datatype, ncclSum, 0, sendcount, sendbuff, recvbuff),
+           const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype)
+
+COLLECTIVE(ncclReduceScatter, CALL(LP_REDUCESCATTER, datatype, op, 0, recvcount, sendbuff, recvbuff),
+           const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op)
+
+COLLECTIVE(ncclAlltoAll, CALL(LP_ALLTOALL, datatype, ncclSum, 0, count, sendbuff, recvbuff), const void* sendbuff,
+           void* recvbuff, size_t count, ncclDataType_t datatype)
+
+COLLECTIVE(ncclGather, CALL(LP_GATHER, datatype, ncclSum, root, count, sendbuff, recvbuff), const void* sendbuff,
+           void* recvbuff, size_t count, ncclDataType_t datatype, int root)
+
+COLLECTIVE(ncclScatter, CALL(LP_SCATTER, datatype, ncclSum, root, count, sendbuff, recvbuff), const void* sendbuff,
+           void* recvbuff, size_t count, ncclDataType_t datatype, int root)
+
+/* The oldest form of Broadcast: always in place. */
+LP_API(ncclResult_t, ncclBcast,
+       (void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)) {
+  return submit("ncclBcast", CALL(LP_BROADCAST, datatype, ncclSum, root, count, buff, buff));
+}
+
+LP_API(ncclResult_t, ncclSend,
+       (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+        cudaStream_t stream)) {
+  return submit("ncclSend", CALL(LP_SEND, datatype, ncclSum, peer, count, sendbuff, NULL));
+}
+
+LP_API(ncclResult_t, ncclRecv,
+       (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)) {
+  return submit("ncclRecv", CALL(LP_RECV, datatype, ncclSum, peer, count, NULL, recvbuff));
+}

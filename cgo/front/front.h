@@ -1,0 +1,65 @@
+/* Inside libnccl.so.2: what its files share. Nothing here is exported.
+ *
+ * The front owns what belongs to threads and processes (groups, the last error, loading, fork); the
+ * core owns communicators and does the work. The front contains no Go, so that loading it into any
+ * program costs nothing and a program that never communicates never starts a Go runtime. */
+#ifndef LP_FRONT_H
+#define LP_FRONT_H
+
+#include <stdbool.h>
+
+#include "../core/lp_core.h"
+#include "lp_nccl_device.h"
+#include "nccl.h"
+
+#define LP_ERR_BYTES 1024
+
+/* Defines an entry point: pncclX strong, and ncclX as its weak alias. */
+#define LP_API(ret, name, params)                                                              \
+  extern __typeof__(name) p##name __attribute__((visibility("default")));                      \
+  extern __typeof__(name) name __attribute__((weak, alias("p" #name), visibility("default"))); \
+  ret p##name params
+
+/* ---- loader.c ---- */
+
+/* The core, loaded by the first call that needs it. On failure NULL, *why is the result to return
+ * and the last error is set. In a child forked after the core was loaded it is always NULL. */
+const struct lp_core* lp_core(ncclResult_t* why);
+/* True in a child forked after the core was loaded. */
+bool lp_forked(void);
+/* ncclInvalidUsage with the text that explains it. */
+ncclResult_t lp_fail_forked(void);
+
+/* ---- error.c ---- */
+
+/* Sets the last error and returns code. */
+ncclResult_t lp_fail(ncclResult_t code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a result of the core: success passes, a failure takes its text from err. */
+ncclResult_t lp_result(int code, const char* err);
+/* Makes the last error usable in a child of fork, whatever other threads were doing. */
+void lp_error_after_fork(void);
+
+/* ---- group.c ---- */
+
+/* True inside a group of this thread. */
+bool lp_group_open(void);
+/* Keeps the first error for the end of the group; returns code. */
+ncclResult_t lp_group_note(ncclResult_t code);
+/* Queue work for the outermost end. Several communicators may be queued at once (all or none);
+ * out[i] receives the handle of inits[i]. */
+ncclResult_t lp_group_add_call(const struct lp_call* call);
+ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n);
+
+/* ---- lifecycle.c ---- */
+
+/* Makes communicators now. inits[i].comm goes to *out[i]. */
+ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n);
+
+static inline uint64_t lp_handle(ncclComm_t comm) { return (uint64_t)(uintptr_t)comm; }
+
+/* ---- unsupported.c ---- */
+
+/* ncclInvalidUsage, saying that function is not implemented and what to use instead. */
+ncclResult_t lp_unsupported(const char* function, const char* instead);
+
+#endif

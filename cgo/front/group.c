@@ -1,0 +1,153 @@
+/* Groups: calls of one thread that are queued and run together by the outermost end.
+ *
+ * Group state is the thread's, as in NCCL. A call that is wrong in itself (ncclInvalidArgument) has
+ * no effect and leaves its group intact; any other failure becomes the result of the group, which
+ * then runs nothing. */
+#include "front.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* As many calls as frameworks usually group are kept without allocating. */
+#define INLINE_CALLS 32
+
+struct pending_init {
+  struct lp_init init;
+  ncclComm_t* out;
+};
+
+static __thread struct {
+  int depth;
+  ncclResult_t error; /* the first, ncclSuccess while there is none */
+  struct lp_call few[INLINE_CALLS];
+  struct lp_call* many; /* NULL while few suffices; holds all of them otherwise */
+  size_t calls, call_room;
+  struct pending_init* inits;
+  size_t init_count, init_room;
+} group;
+
+bool lp_group_open(void) { return group.depth > 0; }
+
+ncclResult_t lp_group_note(ncclResult_t code) {
+  if (group.depth > 0 && group.error == ncclSuccess && code != ncclInvalidArgument && code != ncclInProgress)
+    group.error = code;
+  return code;
+}
+
+static ncclResult_t no_memory(void) {
+  return lp_group_note(lp_fail(ncclSystemError, "out of memory for the calls of a group"));
+}
+
+static ncclResult_t mixed(void) {
+  return lp_group_note(lp_fail(
+      ncclInvalidUsage, "a group cannot both make communicators and use communicators: end the first group before"));
+}
+
+/* Moves the calls to memory that has room for more. */
+static bool grow_calls(void) {
+  size_t room = 4 * (group.many != NULL ? group.call_room : INLINE_CALLS);
+  struct lp_call* bigger = realloc(group.many, room * sizeof *bigger);
+  if (bigger == NULL) return false;
+  if (group.many == NULL) memcpy(bigger, group.few, sizeof group.few);
+  group.many = bigger;
+  group.call_room = room;
+  return true;
+}
+
+ncclResult_t lp_group_add_call(const struct lp_call* call) {
+  size_t room = group.many != NULL ? group.call_room : INLINE_CALLS;
+  if (group.init_count > 0) return mixed();
+  if (group.calls == room && !grow_calls()) return no_memory();
+  (group.many != NULL ? group.many : group.few)[group.calls++] = *call;
+  return ncclSuccess;
+}
+
+ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n) {
+  size_t i;
+  if (group.calls > 0) return mixed();
+  if (group.init_count + n > group.init_room) {
+    size_t room = 2 * (group.init_count + n);
+    struct pending_init* bigger = realloc(group.inits, room * sizeof *bigger);
+    if (bigger == NULL) return no_memory();
+    group.inits = bigger;
+    group.init_room = room;
+  }
+  for (i = 0; i < n; i++) {
+    struct pending_init* p = &group.inits[group.init_count++];
+    p->init = inits[i];
+    p->out = out[i];
+    /* The name is the caller's and need not outlive its call. */
+    p->init.name = inits[i].name != NULL ? strdup(inits[i].name) : NULL;
+  }
+  return ncclSuccess;
+}
+
+/* Empties the group, which is then as if never used. */
+static void reset(void) {
+  size_t i;
+  for (i = 0; i < group.init_count; i++) free((char*)group.inits[i].init.name);
+  free(group.inits);
+  free(group.many);
+  group.many = NULL;
+  group.inits = NULL;
+  group.calls = group.call_room = group.init_count = group.init_room = 0;
+  group.error = ncclSuccess;
+}
+
+static ncclResult_t run_inits(void) {
+  struct lp_init* inits = malloc(group.init_count * sizeof *inits);
+  ncclComm_t** out = malloc(group.init_count * sizeof *out);
+  ncclResult_t rc;
+  size_t i;
+  if (inits != NULL && out != NULL) {
+    for (i = 0; i < group.init_count; i++) {
+      inits[i] = group.inits[i].init;
+      out[i] = group.inits[i].out;
+    }
+    rc = lp_init_now(inits, out, group.init_count);
+  } else {
+    rc = no_memory();
+  }
+  free(inits);
+  free(out);
+  return rc;
+}
+
+static ncclResult_t run_calls(void) {
+  char err[LP_ERR_BYTES];
+  ncclResult_t why;
+  const struct lp_core* core = lp_core(&why);
+  if (core == NULL) return why;
+  err[0] = '\0';
+  return lp_result(core->run(group.many != NULL ? group.many : group.few, group.calls, err, sizeof err), err);
+}
+
+LP_API(ncclResult_t, ncclGroupStart, (void)) {
+  if (lp_forked()) return lp_fail_forked();
+  group.depth++;
+  return ncclSuccess;
+}
+
+LP_API(ncclResult_t, ncclGroupEnd, (void)) {
+  ncclResult_t rc;
+  if (group.depth == 0) return lp_fail(ncclInvalidUsage, "ncclGroupEnd: no group of this thread is open");
+  if (group.depth > 1) {
+    group.depth--;
+    return ncclSuccess;
+  }
+  /* The depth falls first: what runs now is no longer inside the group. */
+  group.depth = 0;
+  rc = group.error;
+  if (rc == ncclSuccess && group.init_count > 0) rc = run_inits();
+  if (rc == ncclSuccess && group.calls > 0) rc = run_calls();
+  if (group.calls > 0 || group.init_count > 0 || group.error != ncclSuccess) reset();
+  return rc;
+}
+
+/* The estimate is not implemented, but the group ends as NCCL's does: nothing of it runs. */
+LP_API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* simInfo)) {
+  (void)simInfo;
+  if (group.depth == 0) return lp_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: no group of this thread is open");
+  if (--group.depth == 0) reset();
+  return lp_unsupported("ncclGroupSimulateEnd", "`lightpath plan build` predicts completion times");
+}

@@ -1,0 +1,147 @@
+/* Parameters by name: the environment variables that Lightpath reads.
+ *
+ * The value of a parameter is what the environment says now, or its default. The names repeat the
+ * table of package shim, and a test of cgo/core holds the two together; they are repeated so that a
+ * question about a parameter does not load the core. */
+#include "front.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ncclParamHandle {
+  const char* name;
+  const char* fallback;
+};
+
+static const struct ncclParamHandle params[] = {
+#define PARAM(name, fallback) {name, fallback},
+#include "params.inc"
+#undef PARAM
+    {"LIGHTPATH_CORE", ""},
+    {"LIGHTPATH_NCCL_VERSION", "23203"},
+};
+
+enum { PARAMS = sizeof params / sizeof *params };
+
+static const char* value_of(const struct ncclParamHandle* p) {
+  const char* v = getenv(p->name);
+  return v != NULL && v[0] != '\0' ? v : p->fallback;
+}
+
+/* The entry that a handle names; handles of other libraries are caught by their address. */
+static const struct ncclParamHandle* entry(ncclParamHandle_t h) {
+  const struct ncclParamHandle* p;
+  for (p = params; p < params + PARAMS; p++)
+    if (p == h) return p;
+  return NULL;
+}
+
+LP_API(ncclResult_t, ncclParamBind, (ncclParamHandle_t* out, const char* key)) {
+  int i;
+  if (out == NULL) return lp_fail(ncclInvalidArgument, "ncclParamBind: out is NULL");
+  if (key == NULL) return lp_fail(ncclInvalidArgument, "ncclParamBind: key is NULL");
+  *out = NULL;
+  for (i = 0; i < PARAMS; i++)
+    if (strcmp(params[i].name, key) == 0) {
+      *out = (ncclParamHandle_t)&params[i]; /* never written through */
+      return ncclSuccess;
+    }
+  return lp_fail(ncclInvalidArgument, "ncclParamBind: Lightpath has no parameter \"%s\"", key);
+}
+
+static ncclResult_t check(const char* function, ncclParamHandle_t h, const void* out) {
+  if (entry(h) == NULL) return lp_fail(ncclInvalidArgument, "%s: h is not from ncclParamBind", function);
+  if (out == NULL) return lp_fail(ncclInvalidArgument, "%s: out is NULL", function);
+  return ncclSuccess;
+}
+
+static ncclResult_t not_a_number(const char* function, ncclParamHandle_t h) {
+  return lp_fail(ncclInvalidArgument, "%s: %s is \"%s\", which this type cannot hold", function, h->name,
+                 value_of(h));
+}
+
+#define GET(NAME, TYPE, WIDE, PARSE, MIN, MAX)                                                              \
+  LP_API(ncclResult_t, NAME, (ncclParamHandle_t h, TYPE* out)) {                                            \
+    ncclResult_t rc = check(#NAME, h, out);                                                                 \
+    const char* text;                                                                                       \
+    char* end;                                                                                              \
+    WIDE v;                                                                                                 \
+    if (rc != ncclSuccess) return rc;                                                                       \
+    text = value_of(h);                                                                                     \
+    errno = 0;                                                                                              \
+    v = PARSE(text, &end, 0);                                                                               \
+    if (errno != 0 || end == text || *end != '\0' || BELOW(v, text, MIN) || v > MAX) return not_a_number(#NAME, h); \
+    *out = (TYPE)v;                                                                                         \
+    return ncclSuccess;                                                                                     \
+  }
+
+#define BELOW(v, text, min) ((v) < (min))
+GET(ncclParamGetI8, int8_t, long long, strtoll, INT8_MIN, INT8_MAX)
+GET(ncclParamGetI16, int16_t, long long, strtoll, INT16_MIN, INT16_MAX)
+GET(ncclParamGetI32, int32_t, long long, strtoll, INT32_MIN, INT32_MAX)
+GET(ncclParamGetI64, int64_t, long long, strtoll, INT64_MIN, INT64_MAX)
+#undef BELOW
+/* strtoull takes "-1" and wraps. */
+#define BELOW(v, text, min) (strchr(text, '-') != NULL)
+GET(ncclParamGetU8, uint8_t, unsigned long long, strtoull, 0, UINT8_MAX)
+GET(ncclParamGetU16, uint16_t, unsigned long long, strtoull, 0, UINT16_MAX)
+GET(ncclParamGetU32, uint32_t, unsigned long long, strtoull, 0, UINT32_MAX)
+GET(ncclParamGetU64, uint64_t, unsigned long long, strtoull, 0, UINT64_MAX)
+
+/* Text handed out stays as it is until the thread asks again, whatever setenv does meanwhile. */
+static const char* keep(char* room, size_t size, const struct ncclParamHandle* p) {
+  snprintf(room, size, "%s", value_of(p));
+  return room;
+}
+
+LP_API(ncclResult_t, ncclParamGetStr, (ncclParamHandle_t h, const char** out)) {
+  static __thread char room[4096];
+  ncclResult_t rc = check("ncclParamGetStr", h, out);
+  if (rc == ncclSuccess) *out = keep(room, sizeof room, entry(h));
+  return rc;
+}
+
+LP_API(ncclResult_t, ncclParamGet, (ncclParamHandle_t h, void* out, int maxLen, int* len)) {
+  ncclResult_t rc = check("ncclParamGet", h, out);
+  size_t need;
+  if (rc != ncclSuccess) return rc;
+  need = strlen(value_of(entry(h))) + 1;
+  if (maxLen < 0 || need > (size_t)maxLen || need > INT_MAX)
+    return lp_fail(ncclInvalidArgument, "ncclParamGet: %s needs %zu bytes, maxLen is %d", h->name, need, maxLen);
+  memcpy(out, value_of(entry(h)), need);
+  if (len != NULL) *len = (int)need;
+  return ncclSuccess;
+}
+
+LP_API(ncclResult_t, ncclParamGetParameter, (const char* key, const char** value, int* valueLen)) {
+  static __thread char room[4096];
+  ncclParamHandle_t h;
+  ncclResult_t rc;
+  if (value == NULL) return lp_fail(ncclInvalidArgument, "ncclParamGetParameter: value is NULL");
+  rc = pncclParamBind(&h, key);
+  if (rc != ncclSuccess) return rc;
+  *value = keep(room, sizeof room, entry(h));
+  if (valueLen != NULL) *valueLen = (int)strlen(*value);
+  return ncclSuccess;
+}
+
+LP_API(ncclResult_t, ncclParamGetAllParameterKeys, (const char*** table, int* tableLen)) {
+  static __thread const char* keys[PARAMS];
+  int i;
+  if (table == NULL || tableLen == NULL)
+    return lp_fail(ncclInvalidArgument, "ncclParamGetAllParameterKeys: table or tableLen is NULL");
+  for (i = 0; i < PARAMS; i++) keys[i] = params[i].name;
+  *table = keys;
+  *tableLen = PARAMS;
+  return ncclSuccess;
+}
+
+/* The caller asked for output; nothing else in this library prints. */
+LP_API(void, ncclParamDumpAll, (void)) {
+  int i;
+  for (i = 0; i < PARAMS; i++) printf("%s=%s\n", params[i].name, value_of(&params[i]));
+  fflush(stdout);
+}
