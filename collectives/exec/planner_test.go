@@ -1,0 +1,80 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/program/programtest"
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/planner"
+)
+
+// What the planners make runs, and gives the right bytes, on planes that lose whatever is
+// sent against the rules.
+func TestPlanners(t *testing.T) {
+	for _, tc := range []struct {
+		c         schedule.Collective
+		algorithm string
+		n         int
+		forward   bool
+	}{
+		{schedule.AllReduce, "rabenseifner", 8, false},
+		{schedule.AllReduce, "recursive-doubling", 8, true},
+		{schedule.AllToAll, "pairwise", 6, true},
+		{schedule.ReduceScatter, "ring", 5, false},
+	} {
+		s, err := schedule.Build(tc.c, tc.algorithm, tc.n, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range planner.Names() {
+			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name, func(t *testing.T) { planned(t, s, name, tc.forward) })
+		}
+	}
+}
+
+func planned(t *testing.T, s *schedule.Schedule, name string, forward bool) {
+	const count = 1000
+	size := float64(count * 4 * max(s.Blocks[schedule.Input], s.Blocks[schedule.Output]))
+	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{
+		Planes: 2, BandwidthGbps: 1, ReconfigUS: 8, Forwarding: forward, Final: plans.Final{Kind: plans.FinalInitial},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := planner.Solve(context.Background(), name, problem, planner.Options{TimeLimit: 50 * time.Millisecond})
+	if errors.Is(err, planner.ErrInfeasible) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	f := newFabric(s.Ranks, 4, plan.Initial, 1)
+	f.mtu = 512
+	for op := range uint64(2) { // the second where the first has left the planes
+		tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, false, func(r int, c *Call) {
+			e := f.endpoint(r)
+			c.Endpoint, c.OCS, c.Op = e, e, op
+			for j := range f.planes {
+				c.Base = append(c.Base, 10+uint32(op)*progs[0].Switches(j))
+			}
+		})
+		if err := Run(tm.tasks, patience); err != nil {
+			t.Fatal(err)
+		}
+		if f.lost != nil {
+			t.Fatal(f.lost)
+		}
+		tm.verify(t)
+	}
+}
