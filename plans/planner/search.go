@@ -12,10 +12,14 @@ import (
 
 // flopsPerSecond turns a time limit into an amount of search. It is well below what one
 // core does, so that the clock seldom stops a search before its budget does.
-const flopsPerSecond = 2.5e8
+const flopsPerSecond = 1.5e8
 
-// exactUnits is the most units for which branch and bound is tried.
-const exactUnits = 6
+// exactUnits is the most units for which branch and bound is tried; exactLeaves the most
+// patterns for which it comes before any search.
+const (
+	exactUnits  = 6
+	exactLeaves = 2e5
+)
 
 // meter says when a search has used its share: operations first, the clock as a stop.
 type meter struct {
@@ -49,9 +53,32 @@ func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known flo
 	s := &searcher{w: w, meter: b, rng: rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)), bestUS: known, floor: bound.total}
 	s.suffix = bound.suffix
 
-	b.limit = total / 10
+	b.limit = total
+	if leaves := math.Pow(math.Exp2(float64(w.m.units))-1, float64(len(w.page))); leaves <= exactLeaves {
+		s.seed(seeds)
+		if s.done() {
+			return s.best, false
+		}
+		if s.exact() {
+			return s.best, w.exclude
+		}
+	}
+	small := len(w.page) <= exactTimingSteps
+	s.fast = true
+	b.limit = b.t.flops + total/20
 	s.seed(seeds)
+	if !small {
+		b.limit = total
+		for round := 0; !s.done() && !b.spent(); round++ {
+			b.limit = min(total, b.t.flops+total/3)
+			s.restart(round)
+			s.anneal(0.02)
+			b.limit = total
+		}
+		return s.best, false
+	}
 	s.anneal(0.03)
+	s.retime()
 	if s.done() {
 		return s.best, false
 	}
@@ -67,10 +94,33 @@ func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known flo
 	return s.best, false
 }
 
+// evaluate times a pattern exactly or, while fast, greedily.
+func (s *searcher) evaluate(u pattern, cutoff float64) (float64, bool) {
+	if s.fast {
+		return s.w.estimate(u, cutoff)
+	}
+	return s.w.evaluate(u, len(u), cutoff)
+}
+
+// retime goes over from greedy to exact timing.
+func (s *searcher) retime() {
+	s.fast = false
+	kept := s.pool
+	if s.best != nil {
+		kept = append(kept, scored{s.best, s.bestUS})
+	}
+	patterns := make([]pattern, len(kept))
+	for i := range kept {
+		patterns[i] = kept[i].u
+	}
+	s.seed(patterns)
+}
+
 // searcher improves a pattern; best is the best one seen.
 type searcher struct {
 	w      *swot
 	meter  *meter
+	fast   bool // time greedily
 	rng    *rand.Rand
 	pool   []scored // evaluated seeds, best first
 	cur    pattern
@@ -90,8 +140,9 @@ type scored struct {
 func (s *searcher) done() bool { return s.bestUS <= s.floor+tolerance(s.floor) }
 
 func (s *searcher) seed(seeds []pattern) {
+	s.pool = nil
 	for _, u := range seeds {
-		if us, ok := s.w.evaluate(u, len(u), math.Inf(1)); ok {
+		if us, ok := s.evaluate(u, math.Inf(1)); ok {
 			s.pool = append(s.pool, scored{u, us})
 			s.record(u, us)
 		}
@@ -146,7 +197,7 @@ func (s *searcher) anneal(heat float64) {
 			continue
 		}
 		cutoff := s.curUS - temperature*math.Log(1-s.rng.Float64())
-		us, ok := s.w.evaluate(next, len(next), cutoff)
+		us, ok := s.evaluate(next, cutoff)
 		if !ok {
 			continue
 		}

@@ -45,7 +45,7 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	}
 	pattern, proven := w.search(ctx, o, seeds, best.CCTUS)
 	if pattern != nil {
-		if plan := w.emit(pattern); plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+		if plan := w.emit(pattern, o.TimeLimit.Seconds()*flopsPerSecond/4); plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
 			best = plan
 		}
 	}
@@ -261,20 +261,20 @@ func (w *swot) evaluate(u pattern, steps int, cutoff float64) (float64, bool) {
 	return w.t.solve(steps, cutoff)
 }
 
-// emit writes the plan of a pattern at its best timing. Uses that the timing leaves
-// without bytes are dropped.
-func (w *swot) emit(u pattern) *plans.Plan {
+// estimate is evaluate with the greedy timing: fast, and never below it.
+func (w *swot) estimate(u pattern, cutoff float64) (float64, bool) {
+	w.load(u, len(u))
+	return w.t.greedy(len(u), cutoff)
+}
+
+// emit writes the plan of a pattern: at its best timing, if that takes at most budget
+// operations, else at the greedy one.
+func (w *swot) emit(u pattern, budget float64) *plans.Plan {
 	for {
-		w.load(u, len(u))
-		us, ok := w.t.solve(len(u), math.Inf(1))
-		if !ok {
-			return w.write(u, nil)
-		}
-		share := make([]float64, len(w.t.uses))
+		us, share := w.timed(u, budget)
 		lean := slices.Clone(u)
-		for k := range share {
-			share[k] = math.Max(0, w.t.share(k)-w.t.o)
-			if use := w.t.uses[k]; share[k] <= timingEps {
+		for k, x := range share {
+			if use := w.t.uses[k]; x <= timingEps {
 				lean[use.step] &^= 1 << use.unit
 			}
 		}
@@ -282,17 +282,35 @@ func (w *swot) emit(u pattern) *plans.Plan {
 		if slices.Equal(lean, u) || slices.Contains(lean, 0) {
 			return plan
 		}
-		if leanUS, ok := w.evaluate(lean, len(lean), us+tolerance(us)); !ok || leanUS > us {
+		// Uses without bytes are dropped, unless their switches were useful.
+		if leanUS, _ := w.timed(lean, budget); leanUS > us+timingEps {
 			return plan
 		}
 		u = lean
 	}
 }
 
-// write turns a pattern and the time that each use transmits into a plan, everything as
-// early as possible; share nil divides evenly.
+// timed returns the CCT of a pattern and the time for which each use transmits.
+func (w *swot) timed(u pattern, budget float64) (float64, []float64) {
+	w.load(u, len(u))
+	if w.t.solveFlops(len(u)) <= budget {
+		if us, ok := w.t.solve(len(u), math.Inf(1)); ok {
+			share := make([]float64, len(w.t.uses))
+			for k := range share {
+				share[k] = math.Max(0, w.t.share(k)-w.t.o)
+			}
+			return us, share
+		}
+	}
+	us, _ := w.t.greedy(len(u), math.Inf(1))
+	return us, slices.Clone(w.t.shares)
+}
+
+// write turns a pattern and the time for which each use transmits into a plan, everything
+// as early as possible.
 func (w *swot) write(u pattern, share []float64) *plans.Plan {
 	m, t := w.m, &w.t
+	w.load(u, len(u))
 	settings := w.settings(u)
 	free := make([]circuit.Permutation, 0, m.p.Planes)
 	for unit := range settings {
@@ -310,11 +328,8 @@ func (w *swot) write(u pattern, share []float64) *plans.Plan {
 		for unit := range shares {
 			shares[unit] = 0
 			if k := t.useAt[i*t.units+unit]; k >= 0 {
-				shares[unit] = 1
-				if share != nil {
-					shares[unit] = share[k]
-				}
-				total += shares[unit]
+				shares[unit] = share[k]
+				total += share[k]
 			}
 		}
 		rest := st.bytes

@@ -38,6 +38,10 @@ type timing struct {
 	spare       [][]float64
 	slack       []float64 // scratch, per step
 	flops       int64     // work done, for deterministic budgets
+
+	// Of the greedy timing: what each use transmits, in us, and scratch.
+	shares, idle, split []float64
+	lanes               []lane
 }
 
 // swap is a switch of a unit between its uses in steps a (-1: from the start) and b.
