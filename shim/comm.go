@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -193,10 +194,22 @@ func (c *Comm) addWaker(wake func()) {
 	c.wakeMu.Unlock()
 }
 
+// errNothing: no message came in time.
+var errNothing = errors.New("shim: nothing came")
+
 // await returns the next message of a kind and sequence that was delivered to this rank;
 // older ones are dropped. It ends with the poison or the timeout.
 func (c *Comm) await(kind msgKind, seq uint64) (*message, error) {
-	timer := time.NewTimer(c.cfg.Timeout)
+	m, err := c.awaitFor(kind, seq, c.cfg.Timeout)
+	if errors.Is(err, errNothing) {
+		return nil, fmt.Errorf("shim: rank %d: no word from rank 0 in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout)
+	}
+	return m, err
+}
+
+// awaitFor is await with its own bound, after which it returns errNothing.
+func (c *Comm) awaitFor(kind msgKind, seq uint64, d time.Duration) (*message, error) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		select {
@@ -207,7 +220,7 @@ func (c *Comm) await(kind msgKind, seq uint64) (*message, error) {
 		case <-c.poisonCh:
 			return nil, c.AsyncError()
 		case <-timer.C:
-			return nil, fmt.Errorf("shim: rank %d: no word from rank 0 in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout)
+			return nil, errNothing
 		}
 	}
 }

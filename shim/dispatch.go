@@ -6,6 +6,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
+	"lightpath/plans"
 )
 
 // shape is what a program depends on besides rank and communicator.
@@ -25,7 +26,8 @@ type entry struct {
 	prog      *program.Program
 	algorithm string
 	kernels   kernels
-	used      uint64 // tick of the last use
+	plan      *plans.Plan // nil on packet planes
+	used      uint64      // tick of the last use
 }
 
 // kernels are looked up once per shape.
@@ -156,6 +158,7 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	}
 	e := &entry{prog: p, algorithm: col.algorithm, kernels: k}
 	c.programs.put(s, e)
+	c.trace(&s, e)
 	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
 		c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, len(p.Ops))
 	return e, nil

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lightpath/plans/planner"
 )
 
 // Config is what the environment says, read once per communicator.
@@ -18,11 +20,13 @@ type Config struct {
 	PlanDir    string
 	PlanLimit  time.Duration
 	PlanWait   bool
-	Algorithms map[string]string // collective -> algorithm
-	Timeout    time.Duration
-	Spin       int
-	Fault      Fault
-	Trace      string
+	// PlanCurrent: plans begin, and end, with the maps that the planes hold.
+	PlanCurrent bool
+	Algorithms  map[string]string // collective -> algorithm
+	Timeout     time.Duration
+	Spin        int
+	Fault       Fault
+	Trace       string
 
 	Debug       LogLevel
 	DebugFile   string
@@ -36,7 +40,7 @@ type Config struct {
 
 // Fault is a failure injected into this rank, for tests and `lightpath demo --break`.
 type Fault struct {
-	SkipDrain bool // at Plane, in the Epoch-th switch of a program
+	SkipDrain bool // before Plane leaves Epoch
 	Plane     int
 	Epoch     uint32
 	PlanDelay time.Duration // before every background plan
@@ -64,13 +68,20 @@ var vars = []Var{
 	{"LIGHTPATH_PLANES", "int 1..16", "1", "packet planes that a communicator has",
 		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
 	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: static, perstep, harvest, swot, auto",
-		func(c *Config, v string) error { c.Planner = v; return nil }},
+		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "", "directory of the plan cache; empty: plans are kept in memory only",
 		func(c *Config, v string) error { c.PlanDir = v; return nil }},
 	{"LIGHTPATH_PLAN_LIMIT", "duration", "2s", "most time that planning one call shape may take",
 		func(c *Config, v string) error { return setDuration(&c.PlanLimit, v) }},
 	{"LIGHTPATH_PLAN_WAIT", "0|1", "0", "1: the first call of a shape waits for its plan instead of using the interim one",
 		func(c *Config, v string) error { return setBool(&c.PlanWait, v) }},
+	{"LIGHTPATH_PLAN_INITIAL", "free|current", "free", "where plans begin: at circuits of the planner's choice, to which planes are taken first, or at those that are there",
+		func(c *Config, v string) error {
+			initial := "free"
+			err := setChoice(&initial, v, "free", "current")
+			c.PlanCurrent = initial == "current"
+			return err
+		}},
 	{"LIGHTPATH_ALGORITHM", "collective:algorithm,...", "", "algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck; the same on every rank",
 		func(c *Config, v string) error { return setAlgorithms(c, v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
@@ -79,7 +90,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return setInt(&c.Spin, v, -1, 1<<30) }},
 	{"LIGHTPATH_FAULT", "fault,...", "", "failures to inject for tests: skip-drain:PLANE:EPOCH, plan-delay:DURATION",
 		func(c *Config, v string) error { return setFault(&c.Fault, v) }},
-	{"LIGHTPATH_TRACE", "path", "", "file that gets one JSON line per operation of each call on circuits (%h host, %p process, %r rank)",
+	{"LIGHTPATH_TRACE", "path", "", "file that gets one JSON line per program made: algorithm, planner, prediction (%h host, %p process, %r rank)",
 		func(c *Config, v string) error { c.Trace = v; return nil }},
 	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "", "what is logged, as in NCCL",
 		func(c *Config, v string) error { return setLevel(&c.Debug, v) }},

@@ -122,10 +122,13 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 	if err == nil {
 		err = c.attachOptical(fab)
 	}
-	ready := &message{Kind: msgReady}
 	if err != nil {
 		return err // fail tells the others
 	}
+	if c.leader != nil {
+		c.leader.start()
+	}
+	ready := &message{Kind: msgReady}
 	if err := c.star.toLeader(ready); err != nil {
 		return err
 	}

@@ -11,11 +11,13 @@ import (
 // and it compares what stalled ranks are doing. Tickets are handled one at a time on the
 // leader's own goroutine, where they may wait for planes; stall reports at once.
 type leader struct {
-	c     *Comm
-	inbox chan *message
-	stop  chan struct{}
-	once  sync.Once
-	ready int
+	c       *Comm
+	inbox   chan *message
+	stop    chan struct{}
+	stopped chan struct{} // closed when the goroutine has ended
+	once    sync.Once
+	begin   sync.Once
+	ready   int
 
 	mu     sync.Mutex
 	states []stall // by rank, the last report of each
@@ -43,12 +45,15 @@ func (o *onceFor) done(n uint64) bool {
 
 func newLeader(c *Comm) *leader {
 	l := &leader{
-		c: c, inbox: make(chan *message, 4*c.args.Ranks+16), stop: make(chan struct{}),
+		c: c, inbox: make(chan *message, 4*c.args.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
 		states: make([]stall, c.args.Ranks),
 	}
-	go l.serve()
 	return l
 }
+
+// start begins to serve; messages that came before are waiting. After close it does
+// nothing.
+func (l *leader) start() { l.begin.Do(func() { go l.serve() }) }
 
 // post hands a message to the leader's goroutine.
 func (l *leader) post(m *message) {
@@ -58,10 +63,29 @@ func (l *leader) post(m *message) {
 	}
 }
 
-func (l *leader) close() { l.once.Do(func() { close(l.stop) }) }
+// close ends the leader's goroutine and gives back what it holds.
+func (l *leader) close() {
+	l.once.Do(func() { close(l.stop) })
+	l.begin.Do(func() { close(l.stopped) })
+	select {
+	case <-l.stopped:
+		if l.tickets != nil {
+			l.tickets.close()
+		}
+	case <-time.After(time.Second):
+		// It waits for planes, and gives them back itself when it gets them.
+	}
+}
 
 func (l *leader) serve() {
+	defer close(l.stopped)
 	for {
+		// Without circuits there is no arbiter, and nil channels never speak.
+		var idle <-chan time.Time
+		var solved <-chan solution
+		if l.tickets != nil {
+			idle, solved = l.tickets.idle.C, l.tickets.solved
+		}
 		select {
 		case m := <-l.inbox:
 			if m.Kind == msgReady {
@@ -75,6 +99,12 @@ func (l *leader) serve() {
 			if err := l.tickets.handle(m); err != nil {
 				l.c.fail(err)
 			}
+		case <-idle:
+			if err := l.tickets.release(false); err != nil {
+				l.c.fail(err)
+			}
+		case r := <-solved:
+			l.tickets.adopt(r)
 		case <-l.stop:
 			return
 		}
@@ -109,12 +139,20 @@ func (l *leader) stalled(m *message) {
 	}
 	if asked := me.seq; !l.asked[asked%uint64(len(l.asked))].done(asked) {
 		// Once per operation: ranks that are past it, or not stalled, are asked.
-		go l.c.star.broadcast(&message{Kind: msgQuery, Seq: asked}, int(m.From))
-		go l.c.deliver(&message{Kind: msgQuery, Seq: asked})
+		l.query(asked)
 	}
 	if m.Kind == msgTimeout {
 		l.verdict(l.timedOut(m))
 	}
+}
+
+// query asks every rank what it has called as number seq.
+func (l *leader) query(seq uint64) {
+	m := &message{Kind: msgQuery, Seq: seq}
+	go func() {
+		l.c.star.broadcast(m, -1)
+		l.c.deliver(m)
+	}()
 }
 
 // timedOut says who is missing from the operation that rank m.From gave up.

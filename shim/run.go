@@ -41,8 +41,8 @@ type taskRef struct {
 	call    int // index of the (first) call
 	seq     uint64
 	sig     uint32
-	entry   *entry // collectives only
-	finishR exec.Buffer
+	entry   *entry      // collectives only
+	finishR exec.Buffer // result to divide
 }
 
 var sessions = sync.Pool{New: func() any {

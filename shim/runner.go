@@ -24,7 +24,8 @@ type runner struct {
 	msgs         []exec.Buffer
 	recvBufs     []exec.Buffer
 
-	history history
+	history     history
+	traceFailed bool
 }
 
 func (r *runner) init(c *Comm) { r.pairs = exec.NewPairs(c.args.Ranks) }

@@ -1,0 +1,304 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/cache"
+	"lightpath/plans/planner"
+)
+
+const (
+	// idleHold is how long planes stay granted after an operation: the next one of a loop
+	// then needs no new grant, and a reset under way overlaps with the ranks' own work.
+	idleHold = 2 * time.Millisecond
+	// maxHold is after how long a busy communicator gives the planes back between two
+	// operations, so that others get their turn.
+	maxHold = 100 * time.Millisecond
+	// maxPlanned bounds the leader's table of plans.
+	maxPlanned = 1024
+)
+
+// arbiter issues the tickets of a communicator. It runs on the leader's goroutine. Since a
+// rank's control connection keeps order, and a rank wants its next operation only after it
+// is done with the last, a complete set of wants means that nothing is under way.
+type arbiter struct {
+	l      *leader
+	o      *optical
+	wants  map[uint64]*want
+	done   int // ranks that have finished the operation under way
+	held   bool
+	since  time.Time // of the grant
+	idle   *time.Timer
+	table  map[planKey]*planned
+	ver    uint32
+	cache  *cache.Cache // nil without a directory
+	solved chan solution
+	buf    []byte
+	t      ticket
+}
+
+// want gathers the ranks that have reached an operation.
+type want struct {
+	sigs  []uint64
+	known []bool
+	have  int
+}
+
+// planKey is what a plan depends on within a communicator.
+type planKey struct {
+	shape shape
+	maps  uint64 // where plans begin at the present maps
+}
+
+// planned is a row of the table of plans.
+type planned struct {
+	best, interim *agreedPlan
+	hopeless      bool // no planner has a plan: packet planes for good
+}
+
+// solution is what a background planner returns.
+type solution struct {
+	key  planKey
+	plan *agreedPlan
+	err  error
+}
+
+func newArbiter(l *leader, o *optical) (*arbiter, error) {
+	a := &arbiter{
+		l: l, o: o, wants: map[uint64]*want{}, table: map[planKey]*planned{}, solved: make(chan solution, 16),
+		idle: time.NewTimer(time.Hour), t: ticket{planes: make([]planeTicket, len(o.now))},
+	}
+	a.idle.Stop()
+	if dir := o.c.cfg.PlanDir; dir != "" {
+		var err error
+		if a.cache, err = cache.Open(dir); err != nil {
+			return nil, fmt.Errorf("shim: environment variable LIGHTPATH_PLAN_DIR: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// handle takes a message of a rank.
+func (a *arbiter) handle(m *message) error {
+	switch m.Kind {
+	case msgWant:
+		return a.want(m)
+	case msgDone:
+		if a.done++; a.done == a.o.c.args.Ranks {
+			a.done = 0
+			a.idle.Reset(idleHold)
+		}
+		return nil
+	case msgPlanReq:
+		return a.sendPlan(m)
+	}
+	return fmt.Errorf("%w: kind %d at the arbiter", errMessage, m.Kind)
+}
+
+func (a *arbiter) want(m *message) error {
+	n := a.o.c.args.Ranks
+	w := a.wants[m.Seq]
+	if w == nil {
+		w = &want{sigs: make([]uint64, n), known: make([]bool, n)}
+		a.wants[m.Seq] = w
+	}
+	if w.known[m.From] {
+		return fmt.Errorf("%w: rank %d wants operation %d twice", errMessage, m.From, m.Seq)
+	}
+	w.sigs[m.From], w.known[m.From] = m.Arg, true
+	if w.have++; w.have < n {
+		return nil
+	}
+	delete(a.wants, m.Seq)
+	for r := range w.sigs {
+		if w.sigs[r] != w.sigs[0] {
+			// The words for both calls come from the ranks; see leader.stalled.
+			a.l.query(m.Seq)
+			return nil
+		}
+	}
+	return a.grant(m.Seq)
+}
+
+// grant decides how an operation that everyone has reached is done.
+func (a *arbiter) grant(seq uint64) error {
+	s, ok := a.o.c.history.find(seq)
+	if !ok {
+		return fmt.Errorf("shim: arbiter: operation %d is not known: %w", seq, ErrInternal)
+	}
+	a.idle.Stop()
+	if a.held && time.Since(a.since) > maxHold {
+		if err := a.release(true); err != nil {
+			return err
+		}
+	}
+	if err := a.acquire(); err != nil {
+		return err
+	}
+	a.t.flags, a.t.version, a.t.plan = 0, a.ver, planID{}
+	p := a.planFor(planShape(s))
+	plane, shared := a.o.entangled()
+	switch {
+	case p.hopeless:
+		a.t.flags = ticketPacket | ticketAlways
+	case shared:
+		a.t.flags = ticketPacket
+		a.o.c.log.info(subColl, "operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", seq, plane)
+	case p.best != nil:
+		a.t.plan = p.best.id
+	case p.interim != nil:
+		a.t.plan, a.t.flags = p.interim.id, ticketInterim
+	default:
+		a.t.flags = ticketPacket
+	}
+	for j := range a.o.now {
+		a.t.planes[j] = planeTicket{a.o.now[j].epoch, a.o.now[j].hash}
+	}
+	a.buf = appendTicket(a.buf[:0], &a.t)
+	m := message{Kind: msgTicket, Seq: seq, Body: a.buf}
+	a.o.c.star.broadcast(&m, -1)
+	a.o.c.deliver(&message{Kind: msgTicket, Seq: seq, Body: append([]byte(nil), a.buf...)})
+	return nil
+}
+
+// acquire obtains all planes of the fabric, unless they are still held.
+func (a *arbiter) acquire() error {
+	if a.held {
+		return nil
+	}
+	if err := a.o.at.client.Acquire(a.mask(), a.o.c.id); err != nil {
+		return fmt.Errorf("shim: planes for communicator %#x: %w", a.o.c.id, err)
+	}
+	a.held, a.since = true, time.Now()
+	select {
+	case <-a.l.stop:
+		// The leader ended meanwhile and will not come back for what it holds.
+		a.close()
+		return ErrDestroyed
+	default:
+	}
+	a.o.reload()
+	return nil
+}
+
+func (a *arbiter) mask() uint64 { return 1<<len(a.o.now) - 1 }
+
+// release gives the planes back once they are where the last operation leaves them. With
+// wait it waits for that, else it tries again later.
+func (a *arbiter) release(wait bool) error {
+	for j := range a.o.now {
+		for {
+			epoch, err := a.o.at.client.Poll(j)
+			if err != nil {
+				return fmt.Errorf("shim: plane %d: %w", j, err)
+			}
+			if int32(epoch-a.o.now[j].epoch) >= 0 {
+				break
+			}
+			if !wait {
+				a.idle.Reset(idleHold)
+				return nil
+			}
+			if err := a.o.c.AsyncError(); err != nil {
+				return err
+			}
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
+	a.held = false
+	return a.o.at.client.Release(a.mask(), a.o.c.id)
+}
+
+// close gives the planes back for good.
+func (a *arbiter) close() {
+	a.idle.Stop()
+	if a.held {
+		a.held = false
+		// A switch that is gone holds nothing.
+		_ = a.o.at.client.Release(a.mask(), a.o.c.id)
+	}
+}
+
+// sendPlan answers a rank that lacks a plan.
+func (a *arbiter) sendPlan(m *message) error {
+	var id planID
+	if len(m.Body) != len(id) {
+		return fmt.Errorf("%w: plan request of %d bytes", errMessage, len(m.Body))
+	}
+	copy(id[:], m.Body)
+	p := a.o.lookup(id)
+	if p == nil {
+		return fmt.Errorf("shim: rank %d asks for a plan that was not issued: %w", m.From, errMessage)
+	}
+	body, err := plans.EncodePlan(p.plan)
+	if err != nil {
+		return fmt.Errorf("shim: plan for rank %d: %w", m.From, err)
+	}
+	a.o.c.star.to(int(m.From), &message{Kind: msgPlan, Seq: m.Seq, Body: body})
+	return nil
+}
+
+// planFor returns the row of a shape, made and set to work where there was none.
+func (a *arbiter) planFor(s shape) *planned {
+	key := planKey{shape: s}
+	if a.o.c.cfg.PlanCurrent {
+		for j := range a.o.now {
+			key.maps = key.maps*0x9e3779b97f4a7c15 + a.o.now[j].hash
+		}
+	}
+	if p := a.table[key]; p != nil {
+		return p
+	}
+	if len(a.table) >= maxPlanned {
+		clear(a.table) // the plan cache remembers
+	}
+	p := &planned{}
+	a.table[key] = p
+	sched, problem, stepOf, err := a.o.pose(s, a.o.initial())
+	if err != nil {
+		a.adopt(solution{key: key, err: err})
+		return p
+	}
+	job := a.newJob(key, sched.Algorithm, problem, stepOf)
+	if a.o.c.cfg.PlanWait {
+		a.adopt(job.run())
+		return p
+	}
+	if plan, id, err := solve(interimPlanner, problem, planner.Options{}); err == nil {
+		p.interim = &agreedPlan{id, plan, problem, stepOf}
+		a.o.remember(p.interim)
+	}
+	go func() {
+		result := job.run()
+		select {
+		case a.solved <- result:
+		case <-a.l.stop:
+		}
+	}()
+	return p
+}
+
+// adopt puts a finished plan, or its failure, in force from the next ticket on.
+func (a *arbiter) adopt(r solution) {
+	p := a.table[r.key]
+	if p == nil {
+		return // forgotten meanwhile
+	}
+	a.ver++
+	log := a.o.c.log
+	switch {
+	case r.err == nil:
+		p.best = r.plan
+		a.o.remember(r.plan)
+		log.info(subTuning, "plan table %d: %v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s",
+			a.ver, &r.key.shape, r.plan.plan.Planner, r.plan.plan.CCTUS, r.plan.plan.LowerBoundUS, r.plan.plan.Digest)
+	case p.interim != nil && !errors.Is(r.err, planner.ErrInfeasible):
+		log.warn("%v keeps its interim plan: %v", &r.key.shape, r.err)
+	default:
+		p.hopeless, p.interim = true, nil
+		log.info(subTuning, "plan table %d: %v runs on packet planes: %v", a.ver, &r.key.shape, r.err)
+	}
+}

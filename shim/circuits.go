@@ -1,0 +1,156 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// runMixed runs a group with communicators that have circuits. Each communicator gets its
+// own thread of control: an operation on circuits waits for its ticket, and the calls of
+// other communicators, that ranks elsewhere may have to finish first, must not wait for it.
+func (s *session) runMixed() error {
+	if len(s.comms) == 1 {
+		return s.runCircuits(s.comms[0])
+	}
+	errs := make([]error, len(s.comms))
+	var wg sync.WaitGroup
+	for i, c := range s.comms {
+		wg.Go(func() {
+			sub := sessions.Get().(*session)
+			sub.calls, sub.comms = s.calls, append(sub.comms, c)
+			errs[i] = sub.runCircuits(c)
+			sub.reset()
+			sessions.Put(sub)
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runCircuits runs the calls of one communicator in their order, each under its ticket.
+func (s *session) runCircuits(c *Comm) error {
+	if c.light == nil {
+		if err := s.bind(c); err != nil {
+			return err
+		}
+		return s.drive()
+	}
+	for i := range s.calls {
+		if call := &s.calls[i]; call.Comm != c || call.Kind.p2p() {
+			continue
+		}
+		c.begin()
+		s.tasks, s.refs = s.tasks[:0], s.refs[:0]
+		if err := s.runTicketed(c, i); err != nil {
+			return err
+		}
+	}
+	c.begin()
+	s.tasks, s.refs = s.tasks[:0], s.refs[:0]
+	if err := s.bindP2P(c); err != nil {
+		return err
+	}
+	return s.drive()
+}
+
+// runTicketed runs one collective as the leader decides.
+func (s *session) runTicketed(c *Comm, i int) error {
+	o, call := c.light, &s.calls[i]
+	inPlace, err := call.check()
+	if err != nil {
+		return err
+	}
+	sh := shapeOf(call, inPlace)
+	if call.Count == 0 || o.packet[planShape(sh)] {
+		// All ranks know that this shape needs no ticket.
+		if err := s.bindPacket(c, i); err != nil {
+			return err
+		}
+		return s.drive()
+	}
+	ref := taskRef{comm: c, call: i, seq: c.next(&sh), sig: sh.callSignature()}
+	t, err := s.ticket(&ref)
+	if err != nil {
+		return c.fail(err)
+	}
+	if err := s.bindTicket(ref, t, sh); err != nil {
+		return c.fail(err)
+	}
+	if err := s.drive(); err != nil {
+		return err
+	}
+	if e := s.refs[0].entry; e.plan != nil {
+		o.advance(e.prog.Configs)
+	}
+	if err := c.star.toLeader(&message{Kind: msgDone, Seq: ref.seq}); err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
+// bindTicket binds the task that a ticket asks for.
+func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
+	c := ref.comm
+	o := c.light
+	if t.flags&ticketPacket != 0 {
+		if t.flags&ticketAlways != 0 {
+			o.packet[planShape(sh)] = true
+		}
+		if ref.entry, err = c.packetEntry(sh); err != nil {
+			return err
+		}
+		return s.bindEntry(ref, c.packet, nil, nil)
+	}
+	if err := o.settle(t); err != nil {
+		return fmt.Errorf("shim: rank %d operation %d: %w", c.args.Rank, ref.seq, err)
+	}
+	plan, err := o.obtain(t, ref.seq, sh)
+	if err != nil {
+		return err
+	}
+	if ref.entry, err = o.entry(sh, plan); err != nil {
+		return err
+	}
+	return s.bindEntry(ref, o.end, o, o.base)
+}
+
+// ticket asks for and waits for the decision on an operation. While it waits it tells the
+// leader, as a stalled operation does, so that mismatched calls and missing ranks are
+// found.
+func (s *session) ticket(ref *taskRef) (*ticket, error) {
+	c := ref.comm
+	if err := c.star.toLeader(&message{Kind: msgWant, Seq: ref.seq, Arg: uint64(ref.sig)}); err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(c.cfg.Timeout)
+	for {
+		m, err := c.awaitFor(msgTicket, ref.seq, min(time.Second, time.Until(deadline)))
+		switch {
+		case err == nil:
+			if err := decodeTicket(m.Body, &c.light.ticket); err != nil {
+				return nil, err
+			}
+			if len(c.light.ticket.planes) != len(c.light.now) {
+				return nil, fmt.Errorf("%w: ticket for %d planes of %d", errMessage, len(c.light.ticket.planes), len(c.light.now))
+			}
+			return &c.light.ticket, nil
+		case !errors.Is(err, errNothing):
+			return nil, err
+		case time.Now().Before(deadline):
+			c.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
+		default:
+			c.report(msgTimeout, ref.seq, ref.sig, &s.calls[ref.call])
+			if _, err := c.awaitFor(msgTicket, ref.seq, time.Second); !errors.Is(err, errNothing) && err != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.args.Rank, ref.seq, c.cfg.Timeout, ErrTimeout)
+		}
+	}
+}

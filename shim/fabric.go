@@ -1,0 +1,96 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"lightpath/plans/fabric"
+)
+
+// fabricInfo is the fabric file of this process; nil where there is none or it has no
+// circuits.
+type fabricInfo struct {
+	*fabric.Fabric
+	path   string
+	socket string // of the switch behind every plane
+}
+
+// digest identifies the fabric, so that ranks with different files refuse each other.
+func (f *fabricInfo) digest() string {
+	if f == nil {
+		return ""
+	}
+	return f.Digest()
+}
+
+// loadFabric reads LIGHTPATH_FABRIC. A file that cannot be used is an error even where no
+// collective would need it: it was asked for.
+func loadFabric(cfg *Config) (*fabricInfo, error) {
+	if cfg.Fabric == "" {
+		return nil, nil
+	}
+	fab, err := fabric.Load(cfg.Fabric)
+	if err != nil {
+		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, ErrInvalidUsage)
+	}
+	if !fab.Optical() {
+		return nil, nil
+	}
+	f := &fabricInfo{Fabric: fab, path: cfg.Fabric}
+	for j := range fab.Planes {
+		sw := fab.Switch(j)
+		if sw.Driver != fabric.DriverEmulator {
+			return nil, fmt.Errorf("shim: fabric %s: plane %s: driver %s is not supported by version %s, only %s is: %w",
+				f.path, fab.Planes[j].Name, sw.Driver, Version, fabric.DriverEmulator, ErrInvalidUsage)
+		}
+		socket := strings.TrimPrefix(sw.Endpoint, "unix:")
+		if socket == "" || j > 0 && socket != f.socket {
+			return nil, fmt.Errorf("shim: fabric %s: plane %s: endpoint %q: every plane needs the one socket of the emulator: %w",
+				f.path, fab.Planes[j].Name, sw.Endpoint, ErrInvalidUsage)
+		}
+		f.socket = socket
+	}
+	if _, err := os.Stat(f.socket); err != nil {
+		return nil, fmt.Errorf("shim: fabric %s: no switch at %s; is `lightpath ocsd` running? %w", f.path, f.socket, err)
+	}
+	return f, nil
+}
+
+// assignPorts returns the port of every rank: LIGHTPATH_FABRIC_RANK where it was given,
+// else the launcher's rank where those of all others are usable, else the rank in the
+// communicator. A pure function of the table.
+func assignPorts(table []hello, fabricRanks int) ([]int, error) {
+	ports := make([]int, len(table))
+	launched := !slices.ContainsFunc(table, func(h hello) bool {
+		return !h.PortGiven && (h.Port < 0 || h.Port >= fabricRanks)
+	})
+	if launched && slices.ContainsFunc(table, func(h hello) bool { return !h.PortGiven }) {
+		// Ranks that share a process share the launcher's variable: it names none of them.
+		seen := map[int]bool{}
+		for i := range table {
+			launched = launched && !seen[table[i].Port]
+			seen[table[i].Port] = true
+		}
+	}
+	owner := make([]int, fabricRanks)
+	for i := range owner {
+		owner[i] = -1
+	}
+	for i := range table {
+		h := &table[i]
+		ports[i] = i
+		if h.PortGiven || launched {
+			ports[i] = h.Port
+		}
+		if ports[i] >= fabricRanks {
+			return nil, fmt.Errorf("shim: %s has port %d on a fabric of %d ranks (LIGHTPATH_FABRIC_RANK): %w", h.where(), ports[i], fabricRanks, ErrInvalidUsage)
+		}
+		if o := owner[ports[i]]; o >= 0 {
+			return nil, fmt.Errorf("shim: %s and %s have the same port %d (LIGHTPATH_FABRIC_RANK): %w", table[o].where(), h.where(), ports[i], ErrInvalidUsage)
+		}
+		owner[ports[i]] = i
+	}
+	return ports, nil
+}

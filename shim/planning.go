@@ -1,0 +1,169 @@
+package shim
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/planner"
+)
+
+// interimPlanner makes the plan that serves until the chosen planner has finished: quick,
+// and the same on every rank.
+const interimPlanner = "perstep"
+
+// agreedPlan is a plan with the problem it answers, the same on every rank.
+type agreedPlan struct {
+	id      planID
+	plan    *plans.Plan
+	problem *plans.Problem
+	stepOf  []int // schedule step of each problem step
+}
+
+// planShape reduces a shape to what a plan depends on. Operators and in-place calls
+// share plans.
+func planShape(s shape) shape {
+	s.op, s.inPlace, s.plan, s.maps = 0, false, 0, 0
+	return s
+}
+
+// pose states the planning problem of a shape. initial is nil where the planner may
+// choose where the planes begin.
+func (o *optical) pose(s shape, initial []circuit.Permutation) (*schedule.Schedule, *plans.Problem, []int, error) {
+	col, err := o.c.buildSchedule(&s, true)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	block := float64(s.count) * float64(s.typ.Size())
+	size := block / col.sched.Collective.BlockBytes(1, o.c.args.Ranks)
+	template := *o.template
+	template.Initial = initial
+	p, stepOf, err := schedule.Problem(col.sched, size, &template)
+	return col.sched, p, stepOf, err
+}
+
+// solve runs a planner and seals the plan.
+func solve(name string, p *plans.Problem, o planner.Options) (*plans.Plan, planID, error) {
+	plan, err := planner.Solve(context.Background(), name, p, o)
+	if err != nil {
+		return nil, planID{}, err
+	}
+	if err := plans.Seal(p, plan); err != nil {
+		return nil, planID{}, err
+	}
+	id, err := idOf(plan)
+	return plan, id, err
+}
+
+func idOf(p *plans.Plan) (id planID, err error) {
+	raw, err := hex.DecodeString(p.Digest)
+	if err != nil || len(raw) != len(id) {
+		return id, fmt.Errorf("shim: plan digest %.80q: %w", p.Digest, plans.ErrDigest)
+	}
+	return planID(raw), nil
+}
+
+// remember adds a plan to those that tickets can name.
+func (o *optical) remember(a *agreedPlan) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.agreed) >= maxPrograms {
+		clear(o.agreed) // what is still in use is asked for again
+	}
+	o.agreed[a.id] = a
+}
+
+func (o *optical) lookup(id planID) *agreedPlan {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agreed[id]
+}
+
+// obtain returns the plan that a ticket names: known, derived here, or from the leader.
+func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
+	if a := o.lookup(t.plan); a != nil {
+		return a, nil
+	}
+	_, problem, stepOf, err := o.pose(planShape(s), o.initial())
+	if err != nil {
+		return nil, err
+	}
+	a := &agreedPlan{id: t.plan, problem: problem, stepOf: stepOf}
+	if t.flags&ticketInterim != 0 {
+		if plan, id, err := solve(interimPlanner, problem, planner.Options{}); err == nil && id == t.plan {
+			a.plan = plan
+			o.remember(a)
+			return a, nil
+		}
+	}
+	if err := o.c.star.toLeader(&message{Kind: msgPlanReq, Seq: seq, Body: t.plan[:]}); err != nil {
+		return nil, err
+	}
+	m, err := o.c.await(msgPlan, seq)
+	if err != nil {
+		return nil, err
+	}
+	if a.plan, err = plans.DecodePlan(m.Body); err == nil {
+		err = plans.VerifyDigest(problem, a.plan)
+	}
+	if err == nil && a.plan.Digest != hex.EncodeToString(t.plan[:]) {
+		err = plans.ErrDigest
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shim: rank %d: plan from rank 0: %w", o.c.args.Rank, err)
+	}
+	o.remember(a)
+	return a, nil
+}
+
+// initial is the initial state that plans are made for.
+func (o *optical) initial() []circuit.Permutation {
+	if o.c.cfg.PlanCurrent {
+		return o.maps()
+	}
+	return nil
+}
+
+// entry returns the program of a shape under an agreed plan. Where the planes are not
+// where the plan begins, the program starts by taking them there.
+func (o *optical) entry(s shape, a *agreedPlan) (*entry, error) {
+	s.plan = a.id.key()
+	var current []circuit.Permutation
+	for j := range o.now {
+		if !o.now[j].maps.Equal(a.plan.Initial[j]) {
+			current = o.maps()
+		}
+	}
+	if current != nil {
+		for j := range o.now {
+			s.maps = s.maps*0x9e3779b97f4a7c15 + o.now[j].hash
+		}
+		s.maps |= 1 // not 0, which is no setup
+	}
+	if e := o.c.programs.get(s); e != nil {
+		return e, nil
+	}
+	col, err := o.c.buildSchedule(&s, true)
+	if err != nil {
+		return nil, err
+	}
+	k := kernelsOf(&s, o.c.args.Ranks)
+	p, err := program.Lower(col.sched, a.plan, program.Args{
+		Rank: o.c.args.Rank, Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
+		Scale: k.scale != nil, Signature: program.Signature(uint64(s.callSignature()), s.plan, s.maps),
+		Problem: a.problem, StepOf: a.stepOf, Current: current,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("shim: %v: algorithm %s, planner %s: %w", s.kind, col.algorithm, a.plan.Planner, err)
+	}
+	e := &entry{prog: p, algorithm: col.algorithm, kernels: k, plan: a.plan}
+	o.c.programs.put(s, e)
+	o.c.trace(&s, e)
+	o.c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s, setup %v",
+		o.c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, current != nil)
+	return e, nil
+}

@@ -1,0 +1,53 @@
+package shim
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// traceProgram is a line of LIGHTPATH_TRACE: one program made. The last one of a shape is
+// the one in force.
+type traceProgram struct {
+	Event       string  `json:"event"` // "program"
+	Comm        string  `json:"comm"`
+	Rank        int     `json:"rank"`
+	Collective  string  `json:"collective"`
+	Type        string  `json:"type"`
+	Count       uint64  `json:"count"` // elements per block, as in the call
+	InPlace     bool    `json:"in_place"`
+	Algorithm   string  `json:"algorithm"`
+	Planner     string  `json:"planner"` // "" on packet planes
+	PredictedUS float64 `json:"predicted_us"`
+	Operations  int     `json:"operations"`
+}
+
+// trace appends a line about a program that was made. Tracing that fails is reported once
+// and ends.
+func (c *Comm) trace(s *shape, e *entry) {
+	if c.cfg.Trace == "" || c.traceFailed {
+		return
+	}
+	line := traceProgram{
+		Event: "program", Comm: fmt.Sprintf("%x", c.id), Rank: c.args.Rank, Collective: kinds[s.kind].collective.String(),
+		Type: s.typ.String(), Count: s.count, InPlace: s.inPlace, Algorithm: e.algorithm, Operations: len(e.prog.Ops),
+	}
+	if e.plan != nil {
+		line.Planner, line.PredictedUS = e.plan.Planner, e.plan.CCTUS
+	}
+	text, err := json.Marshal(line)
+	if err == nil {
+		// One write of a whole line: ranks of several processes may share the file.
+		path := strings.ReplaceAll(expandPath(c.cfg.Trace, c.log.host, c.log.pid), "%r", fmt.Sprint(c.args.Rank))
+		var f *os.File
+		if f, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err == nil {
+			_, err = f.Write(append(text, '\n'))
+			_ = f.Close()
+		}
+	}
+	if err != nil {
+		c.traceFailed = true
+		c.log.warn("LIGHTPATH_TRACE: %v", err)
+	}
+}
