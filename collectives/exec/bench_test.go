@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
@@ -50,6 +51,62 @@ func BenchmarkAllReduce(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkConcurrent has every rank on a goroutine, as in a process per rank.
+func BenchmarkConcurrent(b *testing.B) {
+	for _, n := range []int{2, 8} {
+		for _, count := range []int64{2, 1 << 18} {
+			b.Run(fmt.Sprintf("%d/%d", n, count*4), func(b *testing.B) {
+				algorithm := "recursive-doubling-xor"
+				if count > 2 {
+					algorithm = "rabenseifner"
+				}
+				s, err := schedule.Build(schedule.AllReduce, algorithm, n, 0)
+				if err != nil {
+					b.Fatal(err)
+				}
+				progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4})
+				if err != nil {
+					b.Fatal(err)
+				}
+				endpoints, err := inproc.NewGroup(n, 1, inproc.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				reduce := datatype.Reduce(datatype.Sum, datatype.Float32)
+				tm := assemble(b, programtest.NewCase(s, count, 1, 1), progs, false, func(r int, c *Call) {
+					c.Endpoint, c.Reduce = endpoints[r], reduce
+				})
+				tm.tasks[0].Trace(false)
+				b.SetBytes(count * 4)
+				errs := make(chan error, n)
+				for _, task := range tm.tasks {
+					go func() { errs <- repeat(task, b.N) }()
+				}
+				for range tm.tasks {
+					if err := <-errs; err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func repeat(task *Task, times int) error {
+	o := &Options{Spin: 50, Yield: 200, Timeout: patience.Timeout}
+	for i := range times {
+		c := task.call
+		c.Op = uint64(4 + i)
+		if err := task.Bind(c); err != nil {
+			return err
+		}
+		if err := Run([]*Task{task}, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BenchmarkLower is what a call shape costs once.

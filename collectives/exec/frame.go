@@ -69,18 +69,18 @@ func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int
 // transit finds the forward that a frame for another rank belongs to: an index of l.fwd,
 // or -1 where its time has not come.
 func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
-	any := &t.prog.Ops[l.fwd[0]]
+	first := &t.prog.Ops[l.fwd[0]]
 	if h.Comm != t.call.Comm {
-		return -1, t.bad(any, h, ErrForeignFrame)
+		return -1, t.bad(first, h, ErrForeignFrame)
 	}
 	if h.Op != t.call.Op {
 		if h.Op < t.call.Op {
-			return -1, t.bad(any, h, ErrSequence)
+			return -1, t.bad(first, h, ErrSequence)
 		}
 		return -1, nil
 	}
 	if h.Signature != t.prog.Signature {
-		return -1, t.bad(any, h, ErrSignature)
+		return -1, t.bad(first, h, ErrSignature)
 	}
 	for i, id := range l.fwd {
 		op := &t.prog.Ops[id]
@@ -98,7 +98,7 @@ func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
 		return i, nil
 	}
 	if !t.forwardsLater(l, h) {
-		return -1, t.bad(any, h, ErrForeignFrame)
+		return -1, t.bad(first, h, ErrForeignFrame)
 	}
 	return -1, nil
 }
