@@ -214,7 +214,7 @@ func breakPlan(plan *plans.Plan, b []byte) {
 	case 3:
 		e.To = circuit.Permutation{v, 0}
 	case 4:
-		e.Kind = plans.Kind([]plans.Kind{plans.Transmit, plans.Reconfigure, plans.Hold, "x"}[b[3]%4])
+		e.Kind = []plans.Kind{plans.Transmit, plans.Reconfigure, plans.Hold, "x"}[b[3]%4]
 	case 5:
 		e.Bytes = math.Inf(v)
 	case 6:
