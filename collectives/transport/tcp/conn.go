@@ -19,17 +19,19 @@ type conn struct {
 
 	// The frame being sent. head[headAt:] and then owed payload bytes are still to go; the
 	// caller offers those bytes again, see [transport.Plane.TrySend].
-	head   [wire.HeaderSize]byte
-	headAt int // HeaderSize where no header is pending
-	owed   int
-	iov    [2]unix.Iovec
-	msg    unix.Msghdr
+	head    [wire.HeaderSize]byte
+	headAt  int // HeaderSize where no header is pending
+	owed    int
+	full    bool   // the kernel has no room; it will say when it has
+	txSweep uint64 // of the endpoint, when full was last asked for
+	iov     [2]unix.Iovec
+	msg     unix.Msghdr
 
 	// What has been received and not released: buf[start:end].
 	buf        []byte
 	start, end int
 	readable   bool
-	sweep      uint64 // of the endpoint, when readable was last asked for
+	rxSweep    uint64 // of the endpoint, when readable was last asked for
 	have       bool   // hdr and the frame at start are valid
 	hdr        wire.Header
 }
@@ -62,7 +64,10 @@ func (c *conn) send(h *wire.Header, payload []byte) (int, error) {
 	n, errno := c.sendmsg(payload[:c.owed])
 	switch errno {
 	case 0:
-	case unix.EAGAIN, unix.EINTR, unix.ENOBUFS:
+	case unix.EAGAIN:
+		c.full = true
+		return 0, nil
+	case unix.EINTR, unix.ENOBUFS:
 		return 0, nil
 	default:
 		c.txLost = c.loss(errno)

@@ -33,6 +33,11 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if c.full {
+		if p.e.ask(&c.txSweep); c.full {
+			return 0, nil
+		}
+	}
 	frame, taken := *h, 0
 	for range burst {
 		if taken == len(payload) {
@@ -44,7 +49,7 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 		if err != nil && taken == 0 {
 			return 0, err
 		}
-		if err != nil || n == 0 || c.owed != 0 {
+		if err != nil || c.full || c.owed != 0 {
 			break
 		}
 	}
@@ -77,12 +82,7 @@ func (p *plane) fill(c *conn) error {
 		return c.rxLost
 	}
 	if !c.readable {
-		// Another connection's sweep may have answered for this one; ask once per round.
-		if c.sweep == p.e.sweeps {
-			p.e.sweep()
-		}
-		c.sweep = p.e.sweeps
-		if !c.readable {
+		if p.e.ask(&c.rxSweep); !c.readable {
 			return nil
 		}
 	}
