@@ -54,15 +54,15 @@ type point struct {
 }
 
 // variants lists the in-place flags to run: out of place first, as nccl-tests prints them.
+// A message cannot be received where it is sent from, so sendrecv runs out of place only.
 func (s *Spec) variants() []bool {
-	var v []bool
-	if s.OutOfPlace || !s.InPlace {
-		v = append(v, false)
+	switch {
+	case s.Collective == schedule.SendRecv || !s.InPlace:
+		return []bool{false}
+	case s.OutOfPlace:
+		return []bool{false, true}
 	}
-	if s.InPlace && s.Collective != schedule.SendRecv {
-		v = append(v, true)
-	}
-	return v
+	return []bool{true}
 }
 
 // itersFor is the number of timed iterations; nccl-tests repeats a fixed number at every size.

@@ -45,8 +45,10 @@ type Ranks struct {
 	Transport  string // auto, shm, tcp or inproc
 	Env        []string
 	Deadline   time.Duration // for the whole job; 0 is none
-	// OnReport, when set, is called for every report as it arrives, from one goroutine.
+	// OnReport, when set, is called for every report as it arrives, one call at a time.
 	OnReport func(Report)
+
+	grace time.Duration // 0: failureGrace
 }
 
 // Run starts the ranks, feeds them the run lines and returns the reports of each rank in
@@ -85,8 +87,13 @@ func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 	case j.ranks.Transport == "inproc":
 		processes, threads = 1, j.ranks.N
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	whole := ctx
+	ctx, cancel := context.WithCancel(whole)
 	defer cancel()
+	grace := j.ranks.grace
+	if grace == 0 {
+		grace = failureGrace
+	}
 	var wg sync.WaitGroup
 	for p := first; p < first+processes; p++ {
 		cmd, err := j.start(ctx, p, threads, lines)
@@ -98,17 +105,21 @@ func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			if !j.watch(p, cmd) {
-				// Give the others time to report what they saw, then stop whoever is left.
-				time.AfterFunc(failureGrace, cancel)
-			}
+			// After the first failure the others have time to report what they saw; then
+			// whoever is left is stopped.
+			j.watch(ctx, p, cmd, func() { time.AfterFunc(grace, cancel) })
 		}()
 	}
 	wg.Wait()
-	if len(j.errs) > 0 {
-		return j.reports, fmt.Errorf("%w: %s", ErrRankFailed, strings.Join(j.errs, "; "))
+	switch {
+	case len(j.errs) == 0:
+		return j.reports, nil
+	case errors.Is(whole.Err(), context.DeadlineExceeded) && j.ranks.Deadline > 0:
+		j.errs = append([]string{fmt.Sprintf("not done within %v", j.ranks.Deadline)}, j.errs...)
+	case whole.Err() != nil:
+		return j.reports, whole.Err()
 	}
-	return j.reports, ctx.Err()
+	return j.reports, fmt.Errorf("%w: %s", ErrRankFailed, strings.Join(j.errs, "; "))
 }
 
 // failureGrace is how long ranks have to report after the first of them failed.
@@ -151,11 +162,19 @@ type rankProcess struct {
 	stderr tail
 }
 
-// watch reads a process's reports until it ends; false means that it failed.
-func (j *job) watch(process int, p *rankProcess) bool {
+// watch reads a process's reports until it ends. It calls failed at the first sign of a
+// failure, which may be long before the end.
+func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed func()) {
 	lines := bufio.NewScanner(p.out)
 	lines.Buffer(make([]byte, 64<<10), 16<<20)
-	said := ""
+	said := false
+	fail := func(rank int, text string) {
+		if !said {
+			said = true
+			j.fail(rank, text)
+			failed()
+		}
+	}
 	for lines.Scan() {
 		text := lines.Bytes()
 		if !bytes.HasPrefix(text, []byte("{")) {
@@ -163,27 +182,32 @@ func (j *job) watch(process int, p *rankProcess) bool {
 			continue
 		}
 		var r Report
-		if err := json.Unmarshal(text, &r); err != nil || r.Rank < 0 || r.Rank >= len(j.reports) {
-			said = fmt.Sprintf("unreadable report %q", text)
-			break
+		switch err := json.Unmarshal(text, &r); {
+		case err != nil || r.Rank < 0 || r.Rank >= len(j.reports):
+			fail(process, fmt.Sprintf("unreadable report %.200q", text))
+		case r.Error != "":
+			fail(r.Rank, r.Error)
+		default:
+			j.add(r)
 		}
-		if r.Error != "" {
-			said = r.Error
-			continue
-		}
-		j.add(r)
 	}
-	err := p.cmd.Wait()
-	if err == nil && said == "" {
-		return true
+	if err := lines.Err(); err != nil {
+		fail(process, err.Error())
+		_, _ = io.Copy(io.Discard, p.out) // a full pipe would keep the rank from ending
 	}
-	if said == "" {
-		said = strings.TrimSpace(fmt.Sprintf("%v %s", err, p.stderr.String()))
+	switch err := p.cmd.Wait(); {
+	case err == nil:
+	case ctx.Err() != nil:
+		fail(process, "did not end and was stopped")
+	default:
+		fail(process, strings.TrimSpace(fmt.Sprintf("%v %s", err, p.stderr.String())))
 	}
+}
+
+func (j *job) fail(rank int, text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.errs = append(j.errs, fmt.Sprintf("rank %d: %s", process, said))
-	return false
+	j.errs = append(j.errs, fmt.Sprintf("rank %d: %s", rank, text))
 }
 
 func (j *job) add(r Report) {

@@ -44,14 +44,9 @@ func collect(s *Spec, ranks int, points []point, reports [][]Report) ([]Result, 
 			Collective: s.Collective.String(), Bytes: pt.bytes, Count: pt.count, Type: s.Type.String(), Op: s.Op.String(),
 			Root: s.Root, InPlace: pt.inPlace,
 		}
-		var perRank []Report
-		for rank := range reports {
-			if i < len(reports[rank]) {
-				perRank = append(perRank, reports[rank][i])
-			}
-		}
-		if len(perRank) == 0 {
-			return nil, fmt.Errorf("bench: no rank reported %s of %d bytes", res.Collective, pt.bytes)
+		perRank, err := reportsOf(s, i, pt, reports)
+		if err != nil {
+			return nil, err
 		}
 		for _, r := range perRank {
 			res.Wrong += r.Wrong
@@ -67,6 +62,32 @@ func collect(s *Spec, ranks int, points []point, reports [][]Report) ([]Result, 
 		results = append(results, res)
 	}
 	return results, nil
+}
+
+// reportsOf picks the reports of run i. A rank that reported anything must have reported this.
+func reportsOf(s *Spec, i int, pt point, reports [][]Report) ([]Report, error) {
+	var perRank []Report
+	for rank, all := range reports {
+		if len(all) == 0 {
+			continue
+		}
+		if i >= len(all) {
+			return nil, fmt.Errorf("bench: rank %d did not report %s of %d bytes", rank, s.Collective, pt.bytes)
+		}
+		r := all[i]
+		if r.Collective != s.Collective.String() || r.Bytes != pt.bytes || r.InPlace != b2i(pt.inPlace) {
+			return nil, fmt.Errorf("bench: rank %d reported %s of %d bytes (in place %d) as its run %d, which is %s of %d (%d)",
+				rank, r.Collective, r.Bytes, r.InPlace, i, s.Collective, pt.bytes, b2i(pt.inPlace))
+		}
+		if s.Sync && len(r.Iters) != s.Iters {
+			return nil, fmt.Errorf("bench: rank %d reported %d iterations of %s of %d bytes, not %d", rank, len(r.Iters), s.Collective, pt.bytes, s.Iters)
+		}
+		perRank = append(perRank, r)
+	}
+	if len(perRank) == 0 {
+		return nil, fmt.Errorf("bench: no rank reported %s of %d bytes", s.Collective, pt.bytes)
+	}
+	return perRank, nil
 }
 
 // Completions returns the completion time in microseconds of every iteration of a sync

@@ -32,7 +32,7 @@ type Spec struct {
 // Sizes lists the sizes of s, smallest first.
 func (s *Spec) Sizes() []int64 {
 	var sizes []int64
-	for b := float64(s.MinBytes); int64(b) <= s.MaxBytes; b *= s.Factor {
+	for b := float64(s.MinBytes); b <= float64(s.MaxBytes); b *= s.Factor {
 		if n := int64(b); len(sizes) == 0 || n != sizes[len(sizes)-1] {
 			sizes = append(sizes, n)
 		}

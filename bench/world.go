@@ -25,17 +25,15 @@ var launchers = []struct {
 	{"PMI", []string{"PMI_RANK"}, []string{"PMI_SIZE"}, []string{"PMI_ID_JOB", "HYDI_CONTROL_FD"}},
 }
 
-// DetectWorld reads the launcher's variables through getenv; false without a launcher. A
-// launcher that sets a rank and no size, or nonsense, is an error naming the variable.
+// DetectWorld reads the launcher's variables through getenv; false without a launcher. A rank
+// without a size, or a size alone, is no rank of a job; values that make no sense are an error
+// that names the variable.
 func DetectWorld(getenv func(string) string) (World, bool, error) {
 	for _, l := range launchers {
 		rank, rankName := firstSet(getenv, l.rank)
 		size, sizeName := firstSet(getenv, l.size)
-		if rank == "" && size == "" {
-			continue
-		}
+		// A lone WORLD_SIZE or SLURM_NTASKS is an allocation, not a rank of a job.
 		if rank == "" || size == "" {
-			// A lone WORLD_SIZE or SLURM_NTASKS is an allocation, not a rank of a job.
 			continue
 		}
 		w := World{Launcher: l.name}
