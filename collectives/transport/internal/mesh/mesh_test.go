@@ -1,0 +1,105 @@
+package mesh
+
+import (
+	"errors"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl/shmring"
+)
+
+func memory(g Geometry) []byte {
+	b := make([]byte, g.Size()+lineSize)
+	return b[-uintptr(unsafe.Pointer(&b[0]))%lineSize:]
+}
+
+// TestLayout: no two parts of the memory overlap and all lie on cache lines within it.
+func TestLayout(t *testing.T) {
+	for _, g := range []Geometry{{1, 1, 2, 8}, {2, 1, 2, 8}, {5, 3, 3, 1000}} {
+		taken := make([]bool, g.Size())
+		take := func(at, size int) {
+			t.Helper()
+			if at%lineSize != 0 {
+				t.Errorf("%+v: part at %d", g, at)
+			}
+			for i := at; i < at+size; i++ {
+				if taken[i] {
+					t.Fatalf("%+v: byte %d is in two parts", g, i)
+				}
+				taken[i] = true
+			}
+		}
+		for r := range g.Ranks {
+			take(g.bell(r), lineSize)
+			take(g.state(r), lineSize)
+			for plane := range g.Planes {
+				for dst := range g.Ranks {
+					if dst != r {
+						take(g.ring(plane, r, dst), g.ringSize())
+					}
+				}
+			}
+		}
+		for i, ok := range taken {
+			if !ok {
+				t.Fatalf("%+v: byte %d is in no part", g, i)
+			}
+		}
+	}
+}
+
+func TestAttachRefuses(t *testing.T) {
+	g := Geometry{Ranks: 2, Planes: 1, Slots: 2, Payload: 64}
+	mem := memory(g)
+	for name, f := range map[string]func() error{
+		"geometry": func() error {
+			_, err := Attach(mem, Geometry{Ranks: 2, Planes: 1, Slots: 2, Payload: 9}, 0, nil)
+			return err
+		},
+		"memory":  func() error { _, err := Attach(mem[:g.Size()-1], g, 0, nil); return err },
+		"aligned": func() error { _, err := Attach(mem[8:], g, 0, nil); return err },
+		"rank":    func() error { _, err := Attach(mem, g, 2, nil); return err },
+	} {
+		if f() == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, err := Attach(mem, g, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Attach(mem, g, 1, nil); !errors.Is(err, ErrTaken) {
+		t.Errorf("second rank 1: %v", err)
+	}
+}
+
+// FuzzFrame: whatever lies in a ring is a frame of its flow, or an error.
+func FuzzFrame(f *testing.F) {
+	b := make([]byte, wire.HeaderSize+1)
+	wire.Encode(&wire.Header{Src: 1, Length: 1}, b)
+	f.Add(b)
+	wire.Encode(&wire.Header{Src: 1, Plane: 1, Length: 1}, b)
+	f.Add(b)
+	f.Add([]byte{})
+	g := Geometry{Ranks: 2, Planes: 1, Slots: 2, Payload: 64}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		mem := memory(g)
+		e, err := Attach(mem, g, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ring, err := shmring.New(mem[g.ring(0, 1, 0):], g.Slots, wire.HeaderSize+g.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ring.Commit(copy(ring.Reserve(), b), 0)
+		h, data, err := e.Planes()[0].Peek(1)
+		if err != nil && !errors.Is(err, transport.ErrCorrupt) {
+			t.Error(err)
+		}
+		if err == nil && (h == nil || h.Src != 1 || h.Dst != 0 || h.Plane != 0 || int(h.Length) != len(data)) {
+			t.Errorf("%+v, %d bytes", h, len(data))
+		}
+	})
+}
