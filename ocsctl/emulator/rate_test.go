@@ -112,7 +112,7 @@ func TestRealTimeRate(t *testing.T) {
 }
 
 func BenchmarkCircuits(b *testing.B) {
-	for _, rate := range []float64{100 * mbit, 1000 * mbit, 100e9} {
+	for _, rate := range []float64{100 * mbit, 400 * mbit, 1000 * mbit, 100e9} {
 		b.Run(fmt.Sprintf("%.0fMbps", rate/1e6), func(b *testing.B) {
 			runtime.GC()
 			frames := max(b.N, 10)
