@@ -3,7 +3,8 @@
 // and simulator of the project shares.
 //
 // Layer: innermost, beside ocsctl. It imports nothing of the project but plans/circuit
-// and performs no I/O: files are read and written by plans/cache and the commands.
+// and performs no I/O: files are read and written by plans/cache, plans/fabric and the
+// commands.
 //
 // Times are microseconds, sizes bytes, rates Gb/s (1e9 bits/s), all float64 and never
 // rounded. Comparisons use [Tolerance].

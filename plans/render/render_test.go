@@ -1,0 +1,231 @@
+package render
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+func load(t testing.TB, name string) (*plans.Problem, *plans.Plan) {
+	t.Helper()
+	read := func(kind string) []byte {
+		data, err := os.ReadFile(filepath.Join("..", "testdata", name+"."+kind+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	problem, err := plans.DecodeProblem(read("problem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := plans.DecodePlan(read("plan"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return problem, plan
+}
+
+// draw returns the picture of plan after checking that it is well-formed XML whose shapes
+// lie within it.
+func draw(t testing.TB, plan *plans.Plan, o Options) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Timeline(&b, plan, o); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	if bad := []string{"NaN", "Inf", "%!"}; strings.Contains(text, bad[0]) || strings.Contains(text, bad[1]) || strings.Contains(text, bad[2]) {
+		t.Fatalf("not a number in\n%s", text)
+	}
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return text
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+	}
+}
+
+func TestTimelineShowsThePlan(t *testing.T) {
+	problem, plan := load(t, "swot-fig5")
+	text := draw(t, plan, Options{Title: "a < b", Problem: problem, PlaneNames: []string{"east"}})
+	for want, count := range map[string]int{
+		"a &lt; b": 1,
+		"completes in 1200 us, lower bound 1200 us: optimal": 1,
+		"CCT 1200 us = bound":                                1,
+		">east<":                                             1,
+		">plane 1<":                                          1,
+		">begins xor 1<":                                     2,
+		">to xor 2<":                                         1,
+		">to xor 4<":                                         1,
+		">to xor 1<":                                         2,
+		"switch to xor":                                      4,
+		"step 5: xor 1, 20 MB":                               1,
+		">step 0, 15 MB<":                                    1,
+		"step 0, 5 MB for each flow: 0 us to 100 us (100 us)": 1,
+		">reconfiguration<": 1,
+		">idle<":            3, // the legend and a tool tip for each track
+		"time [us]":         1,
+		"measured":          0,
+	} {
+		if got := strings.Count(text, want); got != count {
+			t.Errorf("%q appears %d times, want %d", want, got, count)
+		}
+	}
+}
+
+func TestTimelineShowsTheRun(t *testing.T) {
+	_, plan := load(t, "swot-fig5")
+	plan.LowerBoundUS = 1000
+	measured := make([][]plans.Entry, len(plan.Planes))
+	for j, entries := range plan.Planes {
+		for _, e := range entries {
+			e.StartUS, e.EndUS = e.StartUS*1.1, e.EndUS*1.1
+			measured[j] = append(measured[j], e)
+		}
+	}
+	text := draw(t, plan, Options{Measured: measured})
+	for _, want := range []string{"measured 1320 us (+10.0 %)", "at most 20 % above the optimum", ">measured<", ">planned<", ">bound 1000 us<", ">CCT 1200 us<", ">measured 1320 us<"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if text = draw(t, plan, Options{Measured: measured, MeasuredCCTUS: 1260}); !strings.Contains(text, "measured 1260 us (+5.0 %)") {
+		t.Error("stated completion time is not shown")
+	}
+}
+
+func TestTimelineOfHoldsAndJoints(t *testing.T) {
+	_, demand := load(t, "demand")
+	_, joint := load(t, "joint")
+	if text := draw(t, demand, Options{}); !strings.Contains(text, "hold shift 1") {
+		t.Error("holds")
+	}
+	if text := draw(t, joint, Options{}); !strings.Contains(text, ">step 0, joint<") {
+		t.Error("joints")
+	}
+}
+
+// TestAnythingCanBeDrawn: the drawing does not rely on a feasible plan.
+func TestAnythingCanBeDrawn(t *testing.T) {
+	odd := []plans.Entry{
+		{Kind: plans.Transmit, Step: -3, Bytes: math.Inf(1), StartUS: math.NaN(), EndUS: 5},
+		{Kind: plans.Transmit, Step: 1 << 30, StartUS: 5, EndUS: 1},
+		{Kind: plans.Reconfigure, StartUS: -10, EndUS: math.Inf(1)},
+		{Kind: plans.Hold, To: circuit.Permutation{5, 6, 7}, StartUS: 0, EndUS: 1e300},
+		{Kind: "\x00<&>", Joint: "]]>\x01"},
+	}
+	for _, plan := range []*plans.Plan{
+		{},
+		{CCTUS: math.NaN(), LowerBoundUS: math.Inf(1), Planner: "\x02\"'<"},
+		{Planes: [][]plans.Entry{nil, odd}, Initial: []circuit.Permutation{nil}},
+		{Planes: make([][]plans.Entry, 64), CCTUS: 1e-9},
+	} {
+		var b bytes.Buffer
+		o := Options{Measured: [][]plans.Entry{odd, odd, odd}, Width: 1, PlaneNames: []string{"<"}, Problem: &plans.Problem{}}
+		if err := Timeline(&b, plan, o); err != nil {
+			t.Error(err)
+		}
+		if err := xml.Unmarshal(b.Bytes(), new(struct{})); err != nil {
+			t.Errorf("%v\n%s", err, b.String())
+		}
+		if err := HTML(io.Discard, plan, o); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestManyEntriesStaySmall(t *testing.T) {
+	plan := &plans.Plan{CCTUS: 1e6, Planes: make([][]plans.Entry, 1)}
+	for i := range 200000 {
+		plan.Planes[0] = append(plan.Planes[0], plans.Entry{Kind: plans.Transmit, Step: i, StartUS: float64(i) * 5, EndUS: float64(i)*5 + 5})
+	}
+	if text := draw(t, plan, Options{}); len(text) > 1<<20 {
+		t.Errorf("%d bytes", len(text))
+	}
+}
+
+func TestHTML(t *testing.T) {
+	problem, plan := load(t, "swot-fig5")
+	plan.BoundProof, plan.Digest = "busiest <port>.", "abc"
+	var b bytes.Buffer
+	if err := HTML(&b, plan, Options{Problem: problem}); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, want := range []string{"<svg ", "busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	for _, foreign := range []string{"<script", "src=", "href=", "url(http"} {
+		if strings.Contains(text, foreign) {
+			t.Errorf("not self-contained: %s", foreign)
+		}
+	}
+}
+
+func TestMapName(t *testing.T) {
+	dark := circuit.Dark
+	for _, c := range []struct {
+		p    circuit.Permutation
+		want string
+	}{
+		{nil, "dark"},
+		{circuit.AllDark(4), "dark"},
+		{circuit.Xor(8, 4), "xor 4"},
+		{circuit.Xor(6, 4), "xor 4"},
+		{circuit.Shift(8, 3), "shift 3"},
+		{circuit.Shift(8, 7), "shift -1"},
+		{circuit.Shift(8, 0), "loops"},
+		{circuit.Permutation{1, 2, 3, dark}, "part of shift 1"},
+		{circuit.Permutation{1, 0, dark, dark}, "part of xor 1"},
+		{circuit.Permutation{0, dark, dark}, "part of loops"},
+	} {
+		if got := MapName(c.p); got != c.want {
+			t.Errorf("%v: %s, want %s", c.p, got, c.want)
+		}
+	}
+	if got := MapName(circuit.Permutation{2, 0, 1, 3}); len(got) != 7 || got[0] != '#' {
+		t.Errorf("fingerprint %q", got)
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for _, c := range []struct {
+		span  float64
+		count int
+		want  float64
+	}{{1200, 10, 200}, {100, 10, 10}, {99, 10, 10}, {7, 10, 1}, {0.45, 9, 0.05}} {
+		if got := tickStep(c.span, c.count); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%v/%d: %v, want %v", c.span, c.count, got, c.want)
+		}
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestWriterErrors(t *testing.T) {
+	_, plan := load(t, "swot-fig5")
+	if err := Timeline(failingWriter{}, plan, Options{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+	if err := HTML(failingWriter{}, plan, Options{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+}
