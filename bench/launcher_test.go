@@ -1,0 +1,252 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+)
+
+// The test binary is its own worker: with this variable set it behaves as its value says.
+const workerVar = "LIGHTPATH_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(workerVar); what != "" {
+		os.Exit(fakeWorker(what))
+	}
+	os.Exit(m.Run())
+}
+
+// fakeWorker reads its job file and reports every run as lightpath-rank would, but for the rank
+// that misbehaves: what is BEHAVIOUR@RANK.
+func fakeWorker(what string) int {
+	job := map[string]string{}
+	var runs []map[string]string
+	f, err := os.Open(os.Args[2])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if text, isRun := strings.CutPrefix(lines.Text(), "run "); isRun {
+			fields := map[string]string{}
+			for _, word := range strings.Fields(text) {
+				key, value, _ := strings.Cut(word, "=")
+				fields[key] = value
+			}
+			runs = append(runs, fields)
+			continue
+		}
+		key, value, _ := strings.Cut(lines.Text(), "=")
+		job[key] = value
+	}
+	behaviour, at, _ := strings.Cut(what, "@")
+	if at != "" && at != job["rank"] && behaviour != "others-hang" {
+		behaviour = "good"
+	}
+	if behaviour == "others-hang" {
+		if behaviour = "hang"; at == job["rank"] {
+			behaviour = "exit"
+		}
+	}
+	switch behaviour {
+	case "error":
+		fmt.Printf(`{"rank":%s,"result":5,"error":"allreduce: port \"3\" is dark"}`+"\n", job["rank"])
+		return 1
+	case "exit":
+		fmt.Fprintln(os.Stderr, "no such library: libnccl.so.2")
+		return 3
+	case "garbage":
+		fmt.Println(`{"rank":`)
+		time.Sleep(time.Minute)
+	case "stranger":
+		fmt.Println(`{"rank":99}`)
+	case "hang":
+		time.Sleep(time.Minute)
+	case "long":
+		fmt.Println("{" + strings.Repeat("x", 17<<20) + "}")
+	case "killed":
+		p, _ := os.FindProcess(os.Getpid())
+		_ = p.Kill()
+		time.Sleep(time.Minute)
+	}
+	rank, _ := strconv.Atoi(job["rank"])
+	threads, _ := strconv.Atoi(job["threads"])
+	for _, r := range runs {
+		for t := range threads {
+			fmt.Printf(`{"rank":%d,"collective":"%s","bytes":%s,"count":%s,"inplace":%s,"time_us":%d.5,"wrong":0}`+"\n",
+				rank+t, r["collective"], r["bytes"], r["count"], r["inplace"], 10+rank+t)
+		}
+	}
+	fmt.Println("NCCL INFO bye, said", os.Getenv("LIGHTPATH_TRANSPORT"))
+	return 0
+}
+
+func fakeRanks(t *testing.T, n int, behaviour string) *Ranks {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Ranks{N: n, Worker: self, Env: []string{workerVar + "=" + behaviour}, grace: 100 * time.Millisecond}
+}
+
+var twoRuns = []string{
+	"run collective=allreduce bytes=8 count=2 inplace=0", "run collective=allreduce bytes=16 count=4 inplace=0",
+}
+
+func TestRanksReport(t *testing.T) {
+	for _, transport := range []string{"shm", "inproc"} {
+		r := fakeRanks(t, 3, "good")
+		r.Transport = transport
+		var heard []int
+		r.OnReport = func(p Report) { heard = append(heard, p.Rank) }
+		reports, err := r.Run(context.Background(), twoRuns)
+		if err != nil {
+			t.Fatalf("%s: %v", transport, err)
+		}
+		for rank, got := range reports {
+			if len(got) != 2 || got[0].Bytes != 8 || got[1].Bytes != 16 || got[0].Rank != rank || got[0].TimeUS != 10.5+float64(rank) {
+				t.Errorf("%s: rank %d reports %+v", transport, rank, got)
+			}
+		}
+		slices.Sort(heard)
+		if want := []int{0, 0, 1, 1, 2, 2}; !slices.Equal(heard, want) {
+			t.Errorf("%s: OnReport heard of ranks %v, want %v", transport, heard, want)
+		}
+	}
+}
+
+func TestExternalRankStartsItselfOnly(t *testing.T) {
+	r := fakeRanks(t, 4, "good")
+	r.External, r.Rendezvous = &World{Rank: 2, Size: 4}, "/nowhere"
+	reports, err := r.Run(context.Background(), twoRuns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, got := range reports {
+		if want := 2 * b2i(rank == 2); len(got) != want {
+			t.Errorf("rank %d reported %d runs, want %d", rank, len(got), want)
+		}
+	}
+}
+
+func TestRankFailures(t *testing.T) {
+	for _, c := range []struct {
+		behaviour string
+		says      []string
+	}{
+		{"error@1", []string{`rank 1: allreduce: port "3" is dark`}},
+		{"exit@2", []string{"rank 2: exit status 3 no such library: libnccl.so.2"}},
+		{"garbage@0", []string{`rank 0: unreadable report "{\"rank\":"`}},
+		{"stranger@1", []string{`rank 1: unreadable report "{\"rank\":99}"`}},
+		{"long@1", []string{"rank 1: bufio.Scanner: token too long"}},
+		{"killed@2", []string{"rank 2: signal: killed"}},
+		// Those that the failure leaves hanging are stopped, which is no failure of their own.
+		{"others-hang@1", []string{"rank 1: exit status 3", "rank 0: did not end and was stopped", "rank 2: did not end and was stopped"}},
+	} {
+		t.Run(c.behaviour, func(t *testing.T) {
+			_, err := fakeRanks(t, 3, c.behaviour).Run(context.Background(), twoRuns)
+			if !errors.Is(err, ErrRankFailed) {
+				t.Fatalf("%v, want ErrRankFailed", err)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("%q does not say %q", err, s)
+				}
+			}
+			if first, _, _ := strings.Cut(err.Error(), ";"); !strings.Contains(first, c.says[0]) {
+				t.Errorf("%q does not begin with the first failure", err)
+			}
+		})
+	}
+}
+
+func TestRanksDeadline(t *testing.T) {
+	r := fakeRanks(t, 2, "hang@1")
+	r.Deadline = 300 * time.Millisecond
+	_, err := r.Run(context.Background(), twoRuns)
+	if !errors.Is(err, ErrRankFailed) || !strings.Contains(err.Error(), "not done within 300ms") || !strings.Contains(err.Error(), "rank 1: did not end") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRanksCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := fakeRanks(t, 2, "hang@1")
+	r.OnReport = func(Report) { cancel() }
+	if _, err := r.Run(ctx, twoRuns); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's error", err)
+	}
+}
+
+func TestNoWorker(t *testing.T) {
+	r := Ranks{N: 2, Worker: filepath.Join(t.TempDir(), "lightpath-rank")}
+	if _, err := r.Run(context.Background(), twoRuns); err == nil || !strings.Contains(err.Error(), "cannot start rank 0") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRun goes from options to the document with fake ranks.
+func TestRun(t *testing.T) {
+	r := fakeRanks(t, 2, "good")
+	done := 0
+	o := &Options{
+		Spec: Spec{
+			Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, MaxBytes: 32, Factor: 2,
+			Iters: 1, OutOfPlace: true, InPlace: true,
+		},
+		Ranks: 2, Transport: "shm", Worker: r.Worker, Env: r.Env,
+		Progress: func(n, total int, _ Report) {
+			if done++; n != done || total != 6 {
+				t.Errorf("progress %d of %d, want %d of 6", n, total, done)
+			}
+		},
+	}
+	doc, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc.Ranks != 2 || doc.Transport != "shm" || len(doc.Results) != 6 || done != 6 {
+		t.Fatalf("%+v after %d reports", doc, done)
+	}
+	for i, want := range []struct {
+		bytes   int64
+		inPlace bool
+	}{{8, false}, {8, true}, {16, false}, {16, true}, {32, false}, {32, true}} {
+		if got := doc.Results[i]; got.Bytes != want.bytes || got.InPlace != want.inPlace || got.TimeUS != 11 {
+			t.Errorf("result %d: %+v, want %+v in 11 us", i, got, want)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	o := Options{Fabric: "f.yaml", Planner: "swot", Algorithm: "ring", Planes: 2, Env: []string{"A=1"}}
+	o.Collective = schedule.AllToAll
+	want := []string{"A=1", "LIGHTPATH_FABRIC=f.yaml", "LIGHTPATH_PLANNER=swot", "LIGHTPATH_ALGORITHM=alltoall:ring", "LIGHTPATH_PLANES=2"}
+	if got := o.environment(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := (&Options{}).environment(); len(got) != 0 {
+		t.Errorf("%v, want nothing that the user did not ask for", got)
+	}
+}
+
+func TestTail(t *testing.T) {
+	var w tail
+	for i := range 1000 {
+		fmt.Fprintf(&w, "line %d\n", i)
+	}
+	if s := w.String(); len(s) > tailBytes || !strings.HasSuffix(s, "line 999\n") {
+		t.Errorf("%d bytes ending in %q", len(s), s[len(s)-10:])
+	}
+}
