@@ -404,20 +404,20 @@ func TestEmulator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer transporttest.Close(t, s)
 	var endpoints []transport.Endpoint
 	for r := range ranks {
 		client, err := emulator.Dial(socket, r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
+		defer transporttest.Close(t, client)
 		e, err := New(Options{Rank: r, Ranks: ranks, Ports: client.Ports(), MTU: client.MTU(),
 			Health: func(plane int) error { _, err := client.Poll(plane); return err }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer e.Close()
+		defer transporttest.Close(t, e)
 		endpoints = append(endpoints, e)
 	}
 	transporttest.Config{}.Exchange(t, endpoints, 3)

@@ -92,7 +92,7 @@ func TestProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	defer transporttest.Close(t, e)
 	var children []*exec.Cmd
 	var outputs []*strings.Builder
 	for rank := 1; rank < processRanks; rank++ {
@@ -131,7 +131,7 @@ func child(name string) error {
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	defer func() { _ = e.Close() }()
 	return runRank(e, rank)
 }
 
@@ -142,7 +142,7 @@ func TestAttachRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	defer transporttest.Close(t, e)
 	good, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestAttachRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after all the refusals: %v", err)
 	}
-	defer last.Close()
+	defer transporttest.Close(t, last)
 }
 
 // TestFullFileSystem: Create settles for less, and says so clearly when nothing fits.
@@ -266,7 +266,7 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	defer transporttest.Close(t, e)
 	abandoned := namePrefix + strings.Repeat("a", 32)
 	young := namePrefix + strings.Repeat("b", 32)
 	stranger := namePrefix + "notes.txt"

@@ -25,6 +25,14 @@ const (
 	dialsAtOnce = 32
 )
 
+// past is a deadline that interrupts what is in progress.
+var past = time.Unix(1, 0)
+
+// interruptWith makes reads and writes of c fail when ctx ends; the result undoes that.
+func interruptWith(ctx context.Context, c net.Conn) (undo func() bool) {
+	return context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
+}
+
 // Listener is where the other ranks dial this one. The bootstrap distributes its Addr.
 type Listener struct {
 	l *net.TCPListener
@@ -143,7 +151,7 @@ func (m *mesh) dial(ctx context.Context, plane, to int) error {
 		return err
 	}
 	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	defer interruptWith(ctx, c)()
 	sealed, err := m.hello(plane, to).seal(m.o.Secret[:])
 	if err != nil {
 		return err
@@ -170,12 +178,12 @@ func (m *mesh) acceptAll(ctx context.Context, l *net.TCPListener) {
 	}
 	interrupted := make(chan struct{})
 	context.AfterFunc(ctx, func() {
-		l.SetDeadline(time.Unix(1, 0))
+		_ = l.SetDeadline(past)
 		close(interrupted)
 	})
 	defer func() { // ctx has ended: nothing else ends this function
 		<-interrupted
-		l.SetDeadline(time.Time{})
+		_ = l.SetDeadline(time.Time{})
 	}()
 	hall := make(chan struct{}, expected+hallSize)
 	for ctx.Err() == nil {
@@ -195,8 +203,8 @@ func (m *mesh) acceptAll(ctx context.Context, l *net.TCPListener) {
 		m.wg.Go(func() {
 			defer func() { <-hall }()
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(helloTimeout))
-			defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+			_ = c.SetDeadline(time.Now().Add(helloTimeout))
+			defer interruptWith(ctx, c)()
 			_ = m.admit(c)
 		})
 	}

@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
 
 	"golang.org/x/sys/unix"
@@ -74,7 +76,9 @@ func TestStrangers(t *testing.T) {
 		if _, err := c.Write(b); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
 		n, err := c.Read(make([]byte, replySize))
 		var timeout net.Error
 		if n != 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
@@ -87,12 +91,12 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e1.Close()
+	defer transporttest.Close(t, e1)
 	r := <-first
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	defer r.e.Close()
+	defer transporttest.Close(t, r.e)
 	suite("").Exchange(t, []transport.Endpoint{r.e, e1}, 3)
 }
 
@@ -106,9 +110,9 @@ func TestImpostor(t *testing.T) {
 		}
 		defer c.Close()
 		b := make([]byte, helloSize)
-		c.Read(b)
-		c.Write(reply(b, []byte("another secret")))
-		c.Read(b)
+		_, _ = io.ReadFull(c, b)
+		_, _ = c.Write(reply(b, []byte("another secret")))
+		_, _ = c.Read(b) // until the rank hangs up
 	}()
 	_, err := Connect(limit(t), ls[1], Options{Rank: 1, Planes: 1, Addrs: addrs, Secret: secret})
 	if !errors.Is(err, errStranger) {
@@ -137,16 +141,16 @@ func TestConnectEnds(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		e.Close()
+		transporttest.Close(t, e)
 	})
 	e, err := Connect(limit(t), ls[0], o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Close()
+	transporttest.Close(t, e)
 	wg.Wait()
 
-	ls[2].Close()
+	transporttest.Close(t, ls[2])
 	o.Addrs, o.Rank = addrs, 2
 	if _, err := Connect(limit(t), ls[2], Options{Rank: 0, Planes: 1, Addrs: addrs[:2], Secret: secret}); err == nil {
 		t.Error("connected over a closed listener")
@@ -167,7 +171,10 @@ func pair(t testing.TB) (transport.Endpoint, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { e.Close(); unix.Close(fds[1]) })
+	t.Cleanup(func() {
+		transporttest.Close(t, e)
+		_ = unix.Close(fds[1])
+	})
 	return e, fds[1]
 }
 
@@ -280,13 +287,13 @@ func TestNewsOfAnotherConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		near[peer], far[peer] = fds[0], fds[1]
-		defer unix.Close(fds[1])
+		defer func() { _ = unix.Close(fds[1]) }()
 	}
 	e, err := newEndpoint(0, [][]int{near[:]})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	defer transporttest.Close(t, e)
 	look := func(src int) {
 		t.Helper()
 		if h, _, err := e.Planes()[0].Peek(src); h != nil || err != nil {

@@ -54,7 +54,7 @@ func listen(t testing.TB, host string, ranks int) ([]*Listener, []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { l.Close() })
+		t.Cleanup(func() { _ = l.Close() }) // some tests have closed it before
 		ls, addrs = append(ls, l), append(addrs, l.Addr())
 	}
 	return ls, addrs
@@ -98,18 +98,16 @@ func TestIPv6(t *testing.T) {
 	if err != nil {
 		t.Skipf("this host has no IPv6 loopback: %v", err)
 	}
-	l.Close()
+	transporttest.Close(t, l)
 	c := suite("[::1]:0")
 	e := c.Open(t, 2, 2)
 	c.Exchange(t, e, 5)
-	for _, x := range e {
-		x.Close()
-	}
+	transporttest.Close(t, e[0], e[1])
 }
 
 func TestOneRank(t *testing.T) {
 	e := connect(t, "127.0.0.1:0", 1, 2)
-	defer e[0].Close()
+	defer transporttest.Close(t, e[0])
 	for _, p := range e[0].Planes() {
 		if ok, err := p.Drained(); !ok || err != nil {
 			t.Errorf("Drained: %v, %v", ok, err)
@@ -124,7 +122,7 @@ func TestProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer transporttest.Close(t, l)
 	addrs := []string{l.Addr()}
 	var wait []func() error
 	var table []func(string) error
@@ -179,7 +177,7 @@ func runRank(l *Listener, rank int, addrs []string) error {
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	defer func() { _ = e.Close() }()
 	return suite("").Rank(e, rank, processRanks, processMessages, func(done bool) bool { return done })
 }
 
@@ -192,7 +190,7 @@ func child(rank string) error {
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	fmt.Println(l.Addr())
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil {

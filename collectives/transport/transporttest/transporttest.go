@@ -7,6 +7,7 @@ package transporttest
 
 import (
 	"errors"
+	"io"
 	"runtime"
 	"sync"
 	"testing"
@@ -44,6 +45,16 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
+// Close closes what a test has opened; failing to is an error of the test.
+func Close(t testing.TB, closers ...io.Closer) {
+	t.Helper()
+	for _, c := range closers {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+}
+
 func (c Config) open(t testing.TB, ranks, planes int) []transport.Endpoint {
 	t.Helper()
 	endpoints := c.Open(t, ranks, planes)
@@ -52,12 +63,7 @@ func (c Config) open(t testing.TB, ranks, planes int) []transport.Endpoint {
 	}
 	t.Cleanup(func() {
 		for _, e := range endpoints {
-			if err := e.Close(); err != nil {
-				t.Errorf("Close: %v", err)
-			}
-			if err := e.Close(); err != nil {
-				t.Errorf("second Close: %v", err)
-			}
+			Close(t, e, e)
 		}
 	})
 	return endpoints
