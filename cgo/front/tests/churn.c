@@ -1,0 +1,66 @@
+/* 1000 communicators of one rank and 1000 of two ranks, made, used and destroyed in one process:
+ * handles stay distinct, and neither descriptors, threads nor mappings pile up. */
+#include "check.h"
+
+#include <time.h>
+#include <unistd.h>
+
+enum { TIMES = 1000 };
+
+static void single(int i) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  int in = i, out = -1;
+  OK(ncclGetUniqueId(&id));
+  OK(ncclCommInitRank(&comm, 1, id, 0));
+  OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comm, NULL));
+  CHECK(out == i);
+  OK(ncclCommDestroy(comm));
+  FAILS(ncclCommDestroy(comm), ncclInvalidArgument, "destroyed");
+}
+
+static void pair(int i) {
+  ncclComm_t comms[2];
+  int in[2] = {i, 1}, out[2] = {-1, -1}, r;
+  OK(ncclCommInitAll(comms, 2, NULL));
+  CHECK(comms[0] != comms[1]);
+  OK(ncclGroupStart());
+  for (r = 0; r < 2; r++) OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL));
+  OK(ncclGroupEnd());
+  CHECK(out[0] == i + 1 && out[1] == i + 1);
+  if (i % 2 == 0)
+    for (r = 0; r < 2; r++) OK(ncclCommFinalize(comms[r]));
+  for (r = 0; r < 2; r++) OK(ncclCommDestroy(comms[r]));
+}
+
+static int lines(const char* path) {
+  int n = 0, c;
+  FILE* f = fopen(path, "re");
+  while (f != NULL && (c = getc(f)) != EOF) n += c == '\n';
+  if (f != NULL) fclose(f);
+  return n;
+}
+
+/* What a destroyed communicator leaves is given back in the background: it may take a moment, but it must
+ * come to no more than after the first few, with some room for a runtime that breathes. */
+static void settles(const char* what, int before, int (*now)(const char*), const char* path) {
+  struct timespec moment = {0, 50 * 1000 * 1000};
+  int i;
+  for (i = 0; i < 200 && now(path) > before + 16; i++) nanosleep(&moment, NULL);
+  if (now(path) > before + 16) fprintf(stderr, "%s: %d, were %d\n", what, now(path), before);
+  CHECK(now(path) <= before + 16);
+}
+
+int main(void) {
+  int i, fds, threads, maps;
+  for (i = 0; i < 20; i++) single(i), pair(i);
+  fds = count_entries("/proc/self/fd");
+  threads = count_entries("/proc/self/task");
+  maps = lines("/proc/self/maps");
+  for (i = 0; i < TIMES; i++) single(i);
+  for (i = 0; i < TIMES; i++) pair(i);
+  settles("descriptors", fds, count_entries, "/proc/self/fd");
+  settles("threads", threads, count_entries, "/proc/self/task");
+  settles("mappings", maps, lines, "/proc/self/maps");
+  return 0;
+}

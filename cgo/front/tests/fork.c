@@ -1,0 +1,83 @@
+/* Fork: a child forked before the core is loaded has NCCL of its own; one forked after is told at once
+ * that it has none, in every call that needs the core, and its parent goes on. */
+#include "check.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void use(void) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  float in = 3, out = 0;
+  OK(ncclGetUniqueId(&id));
+  OK(ncclCommInitRank(&comm, 1, id, 0));
+  OK(ncclAllReduce(&in, &out, 1, ncclFloat, ncclSum, comm, NULL));
+  CHECK(out == 3);
+  OK(ncclCommDestroy(comm));
+}
+
+/* The handle is the parent's: nothing that takes it may touch the dead core. */
+static void refused(ncclComm_t comm) {
+  ncclUniqueId id;
+  ncclComm_t other;
+  float x = 0;
+  int n;
+  memset(&id, 0, sizeof id);
+  FAILS(ncclGetUniqueId(&id), ncclInvalidUsage, "forked");
+  FAILS(ncclCommInitRank(&other, 1, id, 0), ncclInvalidUsage, "forked");
+  FAILS(ncclCommInitAll(&other, 1, NULL), ncclInvalidUsage, "forked");
+  FAILS(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL), ncclInvalidUsage, "forked");
+  FAILS(ncclSend(&x, 1, ncclFloat, 0, comm, NULL), ncclInvalidUsage, "forked");
+  FAILS(ncclCommCount(comm, &n), ncclInvalidUsage, "forked");
+  FAILS(ncclCommFinalize(comm), ncclInvalidUsage, "forked");
+  FAILS(ncclCommDestroy(comm), ncclInvalidUsage, "forked");
+  FAILS(ncclCommAbort(comm), ncclInvalidUsage, "forked");
+  FAILS(ncclGroupStart(), ncclInvalidUsage, "forked");
+  OK(ncclGetVersion(&n));
+}
+
+static void child(void (*body)(ncclComm_t), ncclComm_t comm) {
+  int status = 0;
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    alarm(20); /* a hang is a failure, not a hang */
+    body(comm);
+    _exit(0);
+  }
+  CHECK(waitpid(pid, &status, 0) == pid);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void uses(ncclComm_t comm) {
+  (void)comm;
+  use();
+}
+
+static volatile int stop;
+static void* spoil(void* arg) {
+  while (!stop) ncclGetVersion(NULL); /* holds the last error's lock, most of the time */
+  return arg;
+}
+
+int main(void) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  pthread_t t;
+  int i;
+  float in = 2, out = 0;
+  child(uses, NULL);
+  OK(ncclGetUniqueId(&id));
+  OK(ncclCommInitRank(&comm, 1, id, 0));
+  child(refused, comm);
+  CHECK(pthread_create(&t, NULL, spoil, NULL) == 0);
+  for (i = 0; i < 20; i++) child(refused, comm);
+  stop = 1;
+  CHECK(pthread_join(t, NULL) == 0);
+  OK(ncclAllReduce(&in, &out, 1, ncclFloat, ncclSum, comm, NULL));
+  CHECK(out == 2);
+  OK(ncclCommDestroy(comm));
+  use();
+  return 0;
+}

@@ -1,0 +1,133 @@
+/* Groups: nesting, several communicators of a thread, creation in groups, and errors. */
+#include "check.h"
+
+#include <pthread.h>
+
+enum { RANKS = 3 };
+
+static ncclComm_t comms[RANKS];
+
+static void make_in_group(void) {
+  ncclUniqueId id;
+  int r, n;
+  OK(ncclGetUniqueId(&id));
+  OK(ncclGroupStart());
+  for (r = 0; r < RANKS; r++) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    char name[] = "trio"; /* need not outlive the call */
+    config.commName = name;
+    OK(ncclCommInitRankConfig(&comms[r], RANKS, id, r, &config));
+    memset(name, '?', sizeof name - 1);
+    CHECK(comms[r] == NULL);
+  }
+  OK(ncclGroupEnd());
+  for (r = 0; r < RANKS; r++) {
+    OK(ncclCommUserRank(comms[r], &n));
+    CHECK(n == r);
+    OK(ncclCommCount(comms[r], &n));
+    CHECK(n == RANKS);
+  }
+}
+
+static void nested(void) {
+  int in[RANKS], out[RANKS] = {0}, r;
+  OK(ncclGroupStart());
+  for (r = 0; r < RANKS; r++) {
+    in[r] = r + 1;
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL));
+    OK(ncclGroupEnd());
+    CHECK(out[r] == 0); /* only the outermost end runs */
+  }
+  OK(ncclGroupEnd());
+  for (r = 0; r < RANKS; r++) CHECK(out[r] == 6);
+}
+
+/* More calls than are kept without allocating, all in flight at once. */
+static void exchange(void) {
+  enum { N = 40 };
+  static int in[RANKS][N], out[RANKS][N];
+  int r, i;
+  OK(ncclGroupStart());
+  for (i = 0; i < N; i++)
+    for (r = 0; r < RANKS; r++) {
+      in[r][i] = 1000 * r + i;
+      OK(ncclSend(&in[r][i], 1, ncclInt, (r + 1) % RANKS, comms[r], NULL));
+      OK(ncclRecv(&out[r][i], 1, ncclInt, (r + RANKS - 1) % RANKS, comms[r], NULL));
+    }
+  OK(ncclGroupEnd());
+  for (r = 0; r < RANKS; r++)
+    for (i = 0; i < N; i++) CHECK(out[r][i] == 1000 * ((r + RANKS - 1) % RANKS) + i);
+}
+
+/* A wrong argument is the call's own affair: the group runs without that call. */
+static void individual(void) {
+  int in[RANKS] = {1, 1, 1}, out[RANKS] = {0}, r;
+  OK(ncclGroupStart());
+  for (r = 0; r < RANKS; r++) {
+    OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL));
+    FAILS(ncclBroadcast(&in[r], &out[r], 1, ncclInt, RANKS, comms[r], NULL), ncclInvalidArgument, "root");
+    FAILS(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, NULL, NULL), ncclInvalidArgument, "comm");
+  }
+  OK(ncclGroupEnd());
+  for (r = 0; r < RANKS; r++) CHECK(out[r] == RANKS);
+}
+
+/* Creation and use do not mix; the group is then void, and the next one is fresh. */
+static void mixing(void) {
+  ncclUniqueId id;
+  ncclComm_t other;
+  int in = 1, out = 7;
+  OK(ncclGetUniqueId(&id));
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comms[0], NULL));
+  FAILS(ncclCommInitRank(&other, 1, id, 0), ncclInvalidUsage, "group");
+  IS(ncclGroupEnd(), ncclInvalidUsage);
+  CHECK(out == 7);
+  OK(ncclGroupStart());
+  OK(ncclCommInitRank(&other, 1, id, 0));
+  FAILS(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comms[0], NULL), ncclInvalidUsage, "group");
+  IS(ncclGroupEnd(), ncclInvalidUsage);
+  CHECK(other == NULL);
+  nested();
+}
+
+static void simulate(void) {
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  int in = 1, out = 7;
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comms[0], NULL));
+  FAILS(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "not implemented");
+  FAILS(ncclGroupEnd(), ncclInvalidUsage, "no group");
+  CHECK(out == 7);
+}
+
+/* A group is its thread's: this thread has none while the main thread has one open. */
+static void* outside(void* arg) {
+  (void)arg;
+  FAILS(ncclGroupEnd(), ncclInvalidUsage, "no group");
+  return NULL;
+}
+
+static void threads(void) {
+  pthread_t t;
+  OK(ncclGroupStart());
+  CHECK(pthread_create(&t, NULL, outside, NULL) == 0 && pthread_join(t, NULL) == 0);
+  OK(ncclGroupEnd());
+}
+
+int main(void) {
+  int r;
+  FAILS(ncclGroupEnd(), ncclInvalidUsage, "no group");
+  OK(ncclGroupStart());
+  OK(ncclGroupEnd()); /* an empty group */
+  make_in_group();
+  nested();
+  exchange();
+  individual();
+  mixing();
+  simulate();
+  threads();
+  for (r = 0; r < RANKS; r++) OK(ncclCommDestroy(comms[r]));
+  return 0;
+}

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Builds and runs the C tests against lib/: run.sh [TEST...]. Exits 1 if any fails.
+set -u
+cd "$(dirname "$0")/../../.." || exit 1
+root=$PWD
+out=build/test-c
+mkdir -p "$out"
+failed=0
+wanted=${*:-}
+
+# check NAME COMMAND...: one test, with a bound, its output shown only when it fails.
+check() {
+  name=$1; shift
+  case " ${wanted:-$name} " in *" $name "*) ;; *) return ;; esac
+  if timeout 120 "$@" >"$out/$name.log" 2>&1; then
+    echo "ok    $name"
+  else
+    echo "FAIL  $name (exit $?)"
+    sed 's/^/      /' "$out/$name.log"
+    failed=1
+  fi
+}
+
+cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
+for test in library fork churn group args nocore; do
+  ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
+done
+# Not linked: it opens the library itself.
+${CC:-cc} $cflags -o "$out/load" cgo/front/tests/load.c -ldl || exit 1
+
+lib=$root/lib/libnccl.so.2
+check load-now "$out/load" "$lib" now
+check load-lazy "$out/load" "$lib" lazy
+check load-bind-now env LD_BIND_NOW=1 "$out/load" "$lib" lazy
+check library "$out/library"
+check fork "$out/fork"
+check group "$out/group"
+check args "$out/args"
+check churn "$out/churn"
+check no-core env LIGHTPATH_CORE=/nonexistent/core.so "$out/nocore" /nonexistent/core.so
+# The C library is a library, but not a core.
+check wrong-core env LIGHTPATH_CORE=libc.so.6 "$out/nocore" "does not fit"
+
+check preload-bash env LD_PRELOAD="$lib" bash -c '
+  grep -q libnccl /proc/$$/maps && [ "$(ls /proc/$$/task | wc -l)" = 1 ] && [ "$(echo a | tr a b)" = b ]'
+check preload-python env LD_PRELOAD="$lib" "${PYTHON:-python3}" cgo/front/tests/preload.py
+
+exit $failed
