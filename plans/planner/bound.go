@@ -228,12 +228,14 @@ func newPaging(k int) *paging {
 func (p *paging) reset(held, peers []int) {
 	for j := range p.peer {
 		p.peer[j], p.next[j], p.free[j] = circuit.Dark, math.MaxInt, held == nil
-		if held == nil || held[j] == circuit.Dark || p.holds(held[j]) {
+	}
+	for j, have := range held {
+		if have == circuit.Dark || p.holds(have) {
 			continue
 		}
-		p.peer[j] = held[j]
+		p.peer[j] = have
 		for i, peer := range peers {
-			if peer == held[j] {
+			if peer == have {
 				p.next[j] = i
 				break
 			}

@@ -7,8 +7,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// maxCandidates bounds the circuits that static and harvest choose from, and
-// maxUnionPages the patterns whose unions are worth forming.
+// maxCandidates is the most patterns that are measured on every step, and maxUnionPages
+// the most whose unions are worth forming.
 const (
 	maxCandidates = 256
 	maxUnionPages = 64
@@ -16,10 +16,11 @@ const (
 
 // candidates returns the settings of a unit that are worth considering for a plan that
 // keeps circuits over several steps: the patterns of the steps, unions of patterns that
-// fit on one plane and, where the fabric forwards, rings.
-func (m *model) candidates() [][]circuit.Permutation {
+// fit on one plane and, where the fabric forwards, rings. The first limit patterns come
+// first.
+func (m *model) candidates(limit int) [][]circuit.Permutation {
 	var set candidateSet
-	for i := range m.pages {
+	for i := range m.pages[:min(limit, len(m.pages))] {
 		set.add(m.pages[i].maps)
 	}
 	if len(m.pages) <= maxUnionPages {
@@ -96,9 +97,6 @@ type candidateSet struct {
 }
 
 func (s *candidateSet) add(maps []circuit.Permutation) {
-	if len(s.all) >= maxCandidates {
-		return
-	}
 	if s.seen == nil {
 		s.seen = map[uint64][]int{}
 	}

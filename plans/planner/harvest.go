@@ -54,7 +54,7 @@ func newHarvest(m *model) *harvest {
 
 // harvestCandidates are the candidates, and every pattern even where they are many.
 func (m *model) harvestCandidates() [][]circuit.Permutation {
-	all := m.candidates()
+	all := m.candidates(maxCandidates)
 	for i := maxCandidates; i < len(m.pages); i++ {
 		all = append(all, m.pages[i].maps)
 	}

@@ -37,6 +37,9 @@ type page struct {
 
 // compile prepares p, or says why none of these planners can plan it.
 func compile(p *plans.Problem) (*model, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
 	if p.Demand != nil {
 		return nil, fmt.Errorf("%w: demand problems need the spectra planner", ErrInfeasible)
 	}
@@ -48,9 +51,6 @@ func compile(p *plans.Problem) (*model, error) {
 		units:      p.Planes,
 	}
 	if p.Circuits == plans.Interleaved {
-		if p.Planes%2 != 0 {
-			return nil, fmt.Errorf("%w: interleaved circuits need an even number of planes, not %d", ErrInfeasible, p.Planes)
-		}
 		m.unitPlanes, m.units = 2, p.Planes/2
 	}
 	if err := m.compileInitial(); err != nil {
@@ -86,7 +86,7 @@ func (m *model) compileSteps() {
 	for i := range m.p.Steps {
 		s := &m.p.Steps[i]
 		st := step{index: i, bytes: s.Bytes, page: -1}
-		empty := true
+		var empty bool
 		st.pattern, st.reason, empty = patternOf(m.p.Ranks, s)
 		if empty || s.Bytes == 0 {
 			continue
@@ -119,7 +119,7 @@ func (m *model) compileSteps() {
 
 // patternOf returns the flows of s as a partial permutation, or why they are none.
 func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, reason string, empty bool) {
-	empty = true
+	empty = true // until there is a flow
 	pattern = circuit.AllDark(n)
 	if s.To != nil {
 		for r, d := range s.To {

@@ -56,11 +56,12 @@ func Names() []string {
 	return append(names, "auto")
 }
 
-// Solve plans p with the named planner. The problem must be valid and is not changed; the
-// plan shares its permutations. A plan's circuits, times, CCTUS and LowerBoundUS follow
+// Solve plans p with the named planner. The problem is not changed; the plan shares its
+// permutations. A plan's circuits, times, CCTUS and LowerBoundUS follow
 // the cost model of package plans. A search that is out of time or cancelled returns its best.
 //
-// Errors: [ErrUnknownPlanner], [ErrInfeasible]; nothing else.
+// Errors: [ErrUnknownPlanner], [ErrInfeasible], and [plans.ErrProblem] where p is not
+// valid. It is safe for concurrent use.
 func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plans.Plan, error) {
 	if o.TimeLimit <= 0 {
 		o.TimeLimit = DefaultTimeLimit

@@ -12,6 +12,7 @@ import (
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
+	"lightpath/plans/sim"
 )
 
 // quick keeps searches short: what they return must be right however short they are.
@@ -27,6 +28,11 @@ func solve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plan
 		t.Fatalf("%s: %v", name, err)
 	} else if !plans.SameUS(r.CCTUS, plan.CCTUS) {
 		t.Fatalf("%s: cct %v, checked %v", name, plan.CCTUS, r.CCTUS)
+	}
+	if r, err := sim.Run(p, plan); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	} else if !plans.SameUS(r.CCTUS, plan.CCTUS) {
+		t.Fatalf("%s: cct %v, simulated %v", name, plan.CCTUS, r.CCTUS)
 	}
 	return plan
 }
@@ -154,6 +160,115 @@ func TestRandomProblems(t *testing.T) {
 	for _, name := range planner.Names() {
 		if solved[name] < 40 {
 			t.Errorf("%s solved only %d of 400", name, solved[name])
+		}
+	}
+}
+
+// TestRelabelling: names of ranks do not matter, to the planners and to the bounds that
+// look at every rank.
+func TestRelabelling(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 1))
+	for i := range 60 {
+		p := randomProblem(rng)
+		q := relabel(p, rng.Perm(p.Ranks))
+		for _, name := range []string{"static", "perstep", "harvest", "swot"} {
+			if p.Forwarding && (name == "static" || name == "harvest") {
+				continue // their rings are rings of neighbouring names
+			}
+			o := planner.Options{TimeLimit: 30 * time.Millisecond}
+			a, b := trySolve(t, name, p, o), trySolve(t, name, q, o)
+			if (a == nil) != (b == nil) {
+				t.Fatalf("problem %d: %s: feasible %v, relabelled %v", i, name, a != nil, b != nil)
+			}
+			if a != nil && (name != "swot" || a.CCTUS == a.LowerBoundUS && b.CCTUS == b.LowerBoundUS) && !plans.SameUS(a.CCTUS, b.CCTUS) {
+				t.Fatalf("problem %d: %s: %v, relabelled %v", i, name, a.CCTUS, b.CCTUS)
+			}
+			if a != nil && a.LowerBoundUS > b.CCTUS+1e-6 {
+				t.Fatalf("problem %d: %s: bound %v above the relabelled plan %v", i, name, a.LowerBoundUS, b.CCTUS)
+			}
+		}
+	}
+}
+
+func relabel(p *plans.Problem, name []int) *plans.Problem {
+	q := *p
+	one := func(c circuit.Permutation) circuit.Permutation {
+		d := circuit.AllDark(len(c))
+		for r, s := range c {
+			if s != circuit.Dark {
+				d[name[r]] = name[s]
+			}
+		}
+		return d
+	}
+	all := func(maps []circuit.Permutation) (out []circuit.Permutation) {
+		for _, c := range maps {
+			out = append(out, one(c))
+		}
+		return out
+	}
+	q.Initial, q.Final.Maps = all(p.Initial), all(p.Final.Maps)
+	q.Steps = nil
+	for _, s := range p.Steps {
+		r := plans.Step{Bytes: s.Bytes}
+		if s.To != nil {
+			r.To = one(s.To)
+		}
+		for _, f := range s.Flows {
+			r.Flows = append(r.Flows, [2]int{name[f[0]], name[f[1]]})
+		}
+		q.Steps = append(q.Steps, r)
+	}
+	return &q
+}
+
+// TestMonotone: more bandwidth never costs time, faster switches never do either.
+func TestMonotone(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 1))
+	better := map[string]func(p *plans.Problem){
+		"bandwidth": func(p *plans.Problem) { p.BandwidthGbps *= 1.5 },
+		"reconfig":  func(p *plans.Problem) { p.ReconfigUS /= 2 },
+		"alpha":     func(p *plans.Problem) { p.AlphaUS /= 2 },
+	}
+	for i := range 40 {
+		p := randomProblem(rng)
+		for what, improve := range better {
+			q := *p
+			improve(&q)
+			for _, name := range []string{"static", "perstep", "harvest", "swot"} {
+				o := planner.Options{TimeLimit: 50 * time.Millisecond}
+				a, b := trySolve(t, name, p, o), trySolve(t, name, &q, o)
+				if a == nil {
+					continue
+				}
+				if name == "swot" && b.CCTUS > b.LowerBoundUS+1e-6 {
+					continue // a search that was cut short promises nothing
+				}
+				if b.CCTUS > a.CCTUS+1e-6 {
+					t.Fatalf("problem %d: %s: %v, with better %s %v", i, name, a.CCTUS, what, b.CCTUS)
+				}
+			}
+		}
+	}
+}
+
+// TestBoundHoldsForEveryPlan compares the bounds of all planners with the plans of all.
+func TestBoundHoldsForEveryPlan(t *testing.T) {
+	rng := rand.New(rand.NewPCG(10, 1))
+	for i := range 300 {
+		p := randomProblem(rng)
+		bound, by, least := 0.0, "", math.Inf(1)
+		for _, name := range []string{"static", "perstep", "harvest", "swot"} {
+			if plan := trySolve(t, name, p, planner.Options{TimeLimit: 20 * time.Millisecond}); plan != nil {
+				if plan.LowerBoundUS > bound {
+					bound, by = plan.LowerBoundUS, plan.BoundProof
+				}
+				least = math.Min(least, plan.CCTUS)
+			}
+		}
+		if bound > least+1e-6*(1+least) {
+			t.Logf("%+v", *p)
+			t.Fatalf("problem %d: bound %v (%s) above a plan of %v", i, bound, by, least)
 		}
 	}
 }

@@ -12,6 +12,9 @@ import (
 // beyond that it chooses greedily and then improves plane by plane.
 const staticEvaluations = 20000
 
+// staticMeasures bounds the steps times candidates that static looks at.
+const staticMeasures = 400000
+
 // solveStatic never reconfigures. On free planes it chooses the best circuits it finds;
 // each step is divided optimally over the planes that can serve it.
 func solveStatic(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
@@ -95,8 +98,8 @@ func (m *model) chooseStatic() []circuit.Permutation {
 }
 
 func newStaticChoice(m *model) *staticChoice {
-	c := &staticChoice{m: m, maps: m.candidates(), out: make([]float64, m.p.Planes)}
-	c.steps = m.distinctSteps()
+	c := &staticChoice{m: m, steps: m.distinctSteps(), out: make([]float64, m.p.Planes)}
+	c.maps = m.candidates(min(maxCandidates, 16+staticMeasures/(1+len(c.steps)*m.units)))
 	c.lanes = make([][][]lane, len(c.maps))
 	flows := make([][][2]int, len(c.steps))
 	if m.p.Forwarding {

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"math"
 
 	"lightpath/plans"
@@ -244,18 +243,4 @@ func (m *model) darkMaps() []circuit.Permutation {
 		maps[j] = circuit.AllDark(m.p.Ranks)
 	}
 	return maps
-}
-
-// describe names a permutation for proofs and errors.
-func describe(c circuit.Permutation) string {
-	n := len(c)
-	if n > 0 && c[0] > 0 {
-		if c.Equal(circuit.Xor(n, c[0])) {
-			return fmt.Sprintf("xor %d", c[0])
-		}
-		if c.Equal(circuit.Shift(n, c[0])) {
-			return fmt.Sprintf("shift %d", c[0])
-		}
-	}
-	return fmt.Sprintf("%016x", c.Digest())
 }
