@@ -450,15 +450,16 @@ func (c *Client) notify() {
 	}
 }
 
-// fail ends the connection for everyone who uses or waits for it.
+// fail ends the connection for everyone who uses or waits for it. What it touches Close
+// unmaps once done is closed, so that comes last.
 func (c *Client) fail(cause error) {
 	err := fmt.Errorf("emulator: port %d: %w: %v", c.port, ocsctl.ErrControlLost, cause)
 	c.lost.CompareAndSwap(nil, &err)
-	close(c.done)
 	if len(c.ports) > 0 {
 		c.ports[0].Bell.Ring()
 	}
 	c.notify()
+	close(c.done)
 }
 
 // Close says goodbye and unmaps the port's memory, so the rings must not be in use any more.

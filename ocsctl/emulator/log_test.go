@@ -1,0 +1,167 @@
+package emulator
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"lightpath/plans/circuit"
+)
+
+func sampleFrame(i int) *FrameRecord {
+	return &FrameRecord{Start: int64(i), Finish: int64(2 * i), Bytes: uint32(i), Epoch: 3, Plane: 1, Src: 2, Dst: 3,
+		Verdict: Verdict(i % int(numVerdicts)), Label: [LabelSize]byte{byte(i), 63: 9}}
+}
+
+// writeLog makes a log of n frames with a switch after the first.
+func writeLog(t testing.TB, path string, n int) (frames []FrameRecord, change SwitchRecord) {
+	t.Helper()
+	l, err := newFrameLog(path, 4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change = SwitchRecord{Start: 5, End: 6, Plane: 1, Epoch: 9, Map: circuit.Permutation{1, 0, circuit.Dark, 2}}
+	for i := range n {
+		frames = append(frames, *sampleFrame(i))
+		l.frame(&frames[i])
+		if i == 0 {
+			l.change(&change)
+		}
+		if i%1000 == 999 { // far more would outrun the writer, by design
+			answer := make(chan error, 1)
+			l.flush(answer)
+			if err := <-answer; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	return frames, change
+}
+
+func TestLogComesBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	frames, change := writeLog(t, path, 12345)
+	l, err := ReadLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Ports != 4 || l.Planes != 2 || !reflect.DeepEqual(l.Frames, frames) || !reflect.DeepEqual(l.Switches, []SwitchRecord{change}) {
+		t.Errorf("%d frames, %v", len(l.Frames), l.Switches)
+	}
+}
+
+func TestLogCutOffAnywhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	writeLog(t, path, 3)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(data) {
+		if _, err := parseLog(data[:n]); err == nil {
+			t.Fatalf("the first %d of %d bytes passed for a log", n, len(data))
+		} else if n >= headerSize && !errors.Is(err, ErrLogTruncated) {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+	}
+	for at, bad := range map[int]byte{0: 'X', 8: 2, 12: 0, headerSize: 'Q', headerSize + 1: 99, headerSize + 2: 7, len(data) - recordSize + 8: 1} {
+		d := append([]byte(nil), data...)
+		d[at] = bad
+		if _, err := parseLog(d); !errors.Is(err, ErrLogCorrupt) {
+			t.Errorf("byte %d = %#x: %v", at, bad, err)
+		}
+	}
+}
+
+// When the disk is slower than the switch the data path goes on and the log says that it
+// is worthless.
+func TestLogOverflowIsLoud(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	l, err := newFrameLog(path, 4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := make([][]byte, 0, logChunks)
+	for len(l.free) > 0 {
+		held = append(held, <-l.free)
+	}
+	for range 2*logChunk/recordSize + 10 {
+		l.frame(sampleFrame(1))
+		select { // the writer never gets a chunk back to the switch
+		case b := <-l.free:
+			held = append(held, b)
+		default:
+		}
+	}
+	for _, b := range held {
+		l.free <- b
+	}
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadLog(path); !errors.Is(err, ErrLogOverflow) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFlushWhileFramesFlow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	s := start(t, Config{Ports: 2, Planes: planes(1, 1e9, time.Millisecond), FrameLog: path,
+		Initial: []circuit.Permutation{circuit.Shift(2, 1)}})
+	cs := dialAll(t, s)
+	for n := 1; n <= 5; n++ {
+		put(t, cs[0].Ports()[0], uint64(n), n, 0)
+		eventually(t, "the wire is empty", cs[0].Ports()[0].TX.Empty)
+		if err := s.FlushLog(); err != nil {
+			t.Fatal(err)
+		}
+		l, err := ReadLog(path)
+		if err != nil || len(l.Frames) != n {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		f := l.Frames[n-1]
+		if f.Src != 0 || f.Dst != 1 || f.Bytes != uint32(n) || f.Label[0] != byte(n) || f.Verdict != Delivered || f.Finish-f.Start != int64(8*n) {
+			t.Errorf("%+v", f)
+		}
+	}
+	none := start(t, Config{Ports: 1, Planes: planes(1, 1e9, 0)})
+	o, err := Observe("unix:" + none.cfg.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if err := o.FlushLog(); err == nil {
+		t.Error("flushed a log that is not kept")
+	}
+}
+
+func FuzzReadLog(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "log")
+	writeLog(f, path, 2)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add(data[:headerSize])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := parseLog(b)
+		if err != nil {
+			return
+		}
+		for _, s := range l.Switches {
+			if s.Map.Validate(l.Ports) != nil {
+				t.Fatal("a switch to no map")
+			}
+		}
+		if n := headerSize + len(l.Frames)*recordSize; n > len(b) {
+			t.Fatalf("%d frames from %d bytes", len(l.Frames), len(b))
+		}
+	})
+}
