@@ -256,7 +256,7 @@ func (c *Comm) deliver(m *message) {
 		}
 	case msgQuery:
 		if sh, ok := c.history.find(m.Seq); ok {
-			_ = c.star.toLeader(&message{Kind: msgState, Seq: m.Seq, Arg: uint64(sh.callSignature()), Body: []byte(sh.String())})
+			c.reportShape(msgState, m.Seq, &sh)
 		}
 	case msgState, msgTimeout:
 		if c.leader != nil {

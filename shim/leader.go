@@ -2,7 +2,6 @@ package shim
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -20,33 +19,29 @@ type leader struct {
 	ready   int
 
 	mu     sync.Mutex
-	states []stall // by rank, the last report of each
-	asked  [16]onceFor
+	rounds [16]round // recent operations that someone stalled in
+	last   []uint64  // by rank, the latest operation that it reported
 
 	tickets *arbiter
 }
 
-// stall is what a rank said that it is waiting in.
-type stall struct {
-	seq, sig uint64
-	call     string
-	known    bool
+// round is what ranks said about one operation.
+type round struct {
+	seq    uint64
+	states []stall // by rank
 }
 
-// onceFor remembers one number.
-type onceFor uint64
-
-// done reports whether n is the number remembered, and remembers it.
-func (o *onceFor) done(n uint64) bool {
-	was := *o
-	*o = onceFor(n)
-	return uint64(was) == n
+// stall is what a rank said that it has called, and may be waiting in.
+type stall struct {
+	sig   uint64
+	call  string
+	known bool
 }
 
 func newLeader(c *Comm) *leader {
 	l := &leader{
 		c: c, inbox: make(chan *message, 4*c.args.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
-		states: make([]stall, c.args.Ranks),
+		last: make([]uint64, c.args.Ranks),
 	}
 	return l
 }
@@ -119,31 +114,58 @@ func (l *leader) countReady() {
 	}
 }
 
-// stalled compares the reports of ranks that make no progress. Different calls with one
+// stalled compares the reports of ranks on one operation. Different calls with one
 // sequence number are a mistake of the program, known as soon as two ranks have
 // reported; a rank that gives up ends the communicator for all, naming whoever is not
 // where the others are.
 func (l *leader) stalled(m *message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	me := &l.states[m.From]
-	*me = stall{seq: m.Seq, sig: m.Arg, call: string(m.Body), known: true}
-	for r := range l.states {
-		o := &l.states[r]
-		if o.known && o.seq == me.seq && o.sig != me.sig && r != int(m.From) {
-			a, b := min(r, int(m.From)), max(r, int(m.From))
+	r := &l.rounds[m.Seq%uint64(len(l.rounds))]
+	fresh := r.seq != m.Seq
+	if fresh {
+		*r = round{seq: m.Seq, states: make([]stall, l.c.args.Ranks)}
+	}
+	from := int(m.From)
+	r.states[from] = stall{sig: m.Arg, call: string(m.Body), known: true}
+	l.last[from] = max(l.last[from], m.Seq)
+	for o := range r.states {
+		if r.states[o].known && r.states[o].sig != m.Arg {
+			a, b := min(o, from), max(o, from)
 			l.verdict(fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w",
-				me.seq, a, l.states[a].call, b, l.states[b].call, ErrMismatch))
+				m.Seq, a, r.states[a].call, b, r.states[b].call, ErrMismatch))
 			return
 		}
 	}
-	if asked := me.seq; !l.asked[asked%uint64(len(l.asked))].done(asked) {
+	if fresh {
 		// Once per operation: ranks that are past it, or not stalled, are asked.
-		l.query(asked)
+		l.query(m.Seq)
 	}
 	if m.Kind == msgTimeout {
-		l.verdict(l.timedOut(m))
+		l.verdict(l.timedOut(r, from))
 	}
+}
+
+// timedOut says who is missing from the operation of a round that a rank gave up.
+func (l *leader) timedOut(r *round, from int) error {
+	var with, without []int
+	var elsewhere string
+	for o := range r.states {
+		if r.states[o].known {
+			with = append(with, o)
+			continue
+		}
+		without = append(without, o)
+		if seq := l.last[o]; seq > 0 {
+			elsewhere += fmt.Sprintf("; rank %d was last heard of in operation %d", o, seq)
+		}
+	}
+	who := listRanks(without) + " did not arrive"
+	if len(without) == 0 {
+		who = "all ranks arrived"
+	}
+	return fmt.Errorf("shim: operation %d, %s: %s waited %v: %s%s: %w",
+		r.seq, r.states[from].call, listRanks(with), l.c.cfg.Timeout.Round(time.Millisecond), who, elsewhere, ErrTimeout)
 }
 
 // query asks every rank what it has called as number seq.
@@ -153,31 +175,6 @@ func (l *leader) query(seq uint64) {
 		l.c.star.broadcast(m, -1)
 		l.c.deliver(m)
 	}()
-}
-
-// timedOut says who is missing from the operation that rank m.From gave up.
-func (l *leader) timedOut(m *message) error {
-	me := &l.states[m.From]
-	var with, without []int
-	var elsewhere string
-	for r := range l.states {
-		switch o := &l.states[r]; {
-		case o.known && o.seq == me.seq:
-			with = append(with, r)
-		case o.known && o.seq < me.seq:
-			elsewhere += fmt.Sprintf("; rank %d was last heard of in operation %d, %s", r, o.seq, o.call)
-			fallthrough
-		default:
-			without = append(without, r)
-		}
-	}
-	slices.Sort(with)
-	who := listRanks(without) + " did not arrive"
-	if len(without) == 0 {
-		who = "all ranks arrived"
-	}
-	return fmt.Errorf("shim: operation %d, %s: %s waited %v: %s%s: %w",
-		me.seq, me.call, listRanks(with), l.c.cfg.Timeout.Round(time.Millisecond), who, elsewhere, ErrTimeout)
 }
 
 // verdict fails the communicator from a goroutine of its own: the caller may be one that

@@ -268,8 +268,21 @@ func (s *session) explain(ref *taskRef, err error) error {
 	var wait time.Duration
 	switch {
 	case c.AsyncError() != nil:
+	case errors.Is(err, transport.ErrPeerLost):
+		// Why the peer is gone comes by the control network.
+		wait = time.Second
+	case ref.entry == nil: // sends and receives concern two ranks, which the error names
 	case errors.Is(err, exec.ErrSignature):
 		c.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
+		wait = 3 * time.Second
+	case errors.Is(err, exec.ErrSequence):
+		// A frame of an operation that this rank has left behind: its sender calls it
+		// something else. Which one, the leader finds out.
+		for seq := ref.seq; seq > 0 && seq+8 > ref.seq; seq-- {
+			if sh, ok := c.history.find(seq); ok {
+				c.reportShape(msgState, seq, &sh)
+			}
+		}
 		wait = 3 * time.Second
 	case errors.Is(err, exec.ErrTimeout):
 		c.report(msgTimeout, ref.seq, ref.sig, &s.calls[ref.call])
@@ -290,7 +303,8 @@ func (s *session) explain(ref *taskRef, err error) error {
 func (s *session) stalled([]*exec.Task) error {
 	for i, t := range s.tasks {
 		ref := &s.refs[i]
-		if !t.Done() {
+		// Sends and receives have no number that ranks could compare.
+		if !t.Done() && ref.entry != nil {
 			ref.comm.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
 		}
 	}

@@ -69,6 +69,11 @@ func (c *Comm) report(kind msgKind, seq uint64, sig uint32, call *Call) {
 	_ = c.star.toLeader(&message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
 }
 
+// reportShape reports a collective of the past.
+func (c *Comm) reportShape(kind msgKind, seq uint64, s *shape) {
+	_ = c.star.toLeader(&message{Kind: kind, Seq: seq, Arg: uint64(s.callSignature()), Body: []byte(s.String())})
+}
+
 // history remembers the last collectives, so that a rank that waits in one can learn what
 // others, long past it, have called instead. Safe for concurrent use.
 type history struct {

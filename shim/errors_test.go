@@ -1,0 +1,345 @@
+package shim
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+)
+
+// allReduce is a call of count float32.
+func allReduce(c *Comm, buf []float32) Call {
+	p := unsafe.Pointer(unsafe.SliceData(buf))
+	return Call{Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}
+}
+
+// wantError checks that an error is of a kind and says certain things.
+func wantError(t testing.TB, err error, is error, says ...string) {
+	t.Helper()
+	if !errors.Is(err, is) {
+		t.Errorf("got %v, want an error that is %v", err, is)
+		return
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%q does not say %q", err, s)
+		}
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+	w := newWorld(t, 2)
+	c := w.comms[0]
+	mem := make([]float32, 64)
+	p := unsafe.Pointer(&mem[0])
+	at := func(i int) unsafe.Pointer { return unsafe.Pointer(&mem[i]) }
+	good := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Count: 8, Send: p, Recv: p}
+	for name, k := range map[string]struct {
+		edit func(*Call)
+		says string
+	}{
+		"no comm":           {func(k *Call) { k.Comm = nil }, "comm is NULL"},
+		"kind":              {func(k *Call) { k.Kind = NumCallKinds }, "no such call"},
+		"type":              {func(k *Call) { k.Type = datatype.NumTypes }, "datatype 12"},
+		"op":                {func(k *Call) { k.Op = datatype.NumOps }, "operator 5"},
+		"root":              {func(k *Call) { k.Kind, k.Peer = CallBroadcast, 2 }, "root 2"},
+		"negative root":     {func(k *Call) { k.Kind, k.Peer = CallReduce, -1 }, "root -1"},
+		"peer":              {func(k *Call) { k.Kind, k.Peer = CallSend, 7 }, "peer 7"},
+		"negative count":    {func(k *Call) { k.Count = ^uint64(0) }, "count -1"},
+		"huge count":        {func(k *Call) { k.Kind, k.Count = CallAllGather, 1<<60 }, "too large"},
+		"no send buffer":    {func(k *Call) { k.Send = nil }, "sendbuff is NULL"},
+		"no receive buffer": {func(k *Call) { k.Recv = nil }, "recvbuff is NULL"},
+		"partial overlap":   {func(k *Call) { k.Recv = at(3) }, "overlap"},
+		"allgather at the wrong block": {func(k *Call) {
+			k.Kind, k.Send = CallAllGather, at(8)
+		}, "overlap"},
+		"reducescatter at the wrong block": {func(k *Call) {
+			k.Kind, k.Recv = CallReduceScatter, at(8)
+		}, "overlap"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := good
+			k.edit(&bad)
+			wantError(t, Check(&bad), ErrInvalidArgument, k.says)
+			wantError(t, Run([]Call{good, bad}), ErrInvalidArgument, k.says)
+			if ResultOf(Check(&bad)) != ResultInvalidArgument {
+				t.Errorf("result %d", ResultOf(Check(&bad)))
+			}
+		})
+	}
+	for name, edit := range map[string]func(*Call){
+		"nothing to send":          func(k *Call) { k.Count, k.Send, k.Recv = 0, nil, nil },
+		"not root, no send buffer": func(k *Call) { k.Kind, k.Peer, k.Send = CallBroadcast, 1, nil },
+		"not root, no receive":     func(k *Call) { k.Kind, k.Peer, k.Recv = CallReduce, 1, nil },
+		"misaligned":               func(k *Call) { k.Send = unsafe.Add(p, 1); k.Recv = k.Send },
+		"neighbours":               func(k *Call) { k.Recv = at(8) },
+		"gather in place":          func(k *Call) { k.Kind = CallGather },
+	} {
+		ok := good
+		edit(&ok)
+		if err := Check(&ok); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// None of it has harmed the communicator.
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+}
+
+func TestBadInit(t *testing.T) {
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := id
+	damaged[50]++
+	for name, k := range map[string]struct {
+		args InitArgs
+		says string
+	}{
+		"no ranks":   {InitArgs{ID: id, Ranks: 0}, "nranks 0"},
+		"many ranks": {InitArgs{ID: id, Ranks: 1 << 20}, "nranks 1048576"},
+		"rank":       {InitArgs{ID: id, Ranks: 2, Rank: 2}, "rank 2"},
+		"negative":   {InitArgs{ID: id, Ranks: 2, Rank: -1}, "rank -1"},
+		"foreign id": {InitArgs{Ranks: 1}, "commId"},
+		"damaged id": {InitArgs{ID: damaged, Ranks: 1}, "commId"},
+	} {
+		_, err := Init([]InitArgs{k.args})
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		wantError(t, err, ErrInvalidArgument, k.says)
+	}
+}
+
+// initAll makes one Init per element, concurrently: as processes would.
+func initAll(t *testing.T, args []InitArgs) []error {
+	return concurrently(t, len(args), func(i int) error {
+		comms, err := Init(args[i : i+1])
+		if err == nil {
+			err = comms[0].Destroy()
+		}
+		return err
+	})
+}
+
+// TestRendezvousRefusals: whatever is wrong with one rank, everyone learns it.
+func TestRendezvousRefusals(t *testing.T) {
+	t.Setenv("LIGHTPATH_TIMEOUT", "300ms")
+	for name, k := range map[string]struct {
+		ranks []InitArgs // Ranks and Rank only
+		is    error
+		says  []string
+	}{
+		"sizes differ":  {[]InitArgs{{Ranks: 2, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 2}}, ErrInvalidUsage, []string{"says the communicator has", "2", "3"}},
+		"twice a rank":  {[]InitArgs{{Ranks: 3, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 1}}, ErrInvalidUsage, []string{"rank 1"}},
+		"never arrives": {[]InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, ErrTimeout, []string{"ranks 1, 2 never arrived"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, err := NewUniqueID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range k.ranks {
+				k.ranks[i].ID = id
+			}
+			for _, err := range initAll(t, k.ranks) {
+				if name == "sizes differ" && err != nil && strings.Contains(err.Error(), "not one of") {
+					continue // a rank beyond the size that was said first
+				}
+				wantError(t, err, k.is, k.says...)
+			}
+		})
+	}
+}
+
+// TestSettingsDiffer: ranks that would choose differently refuse each other.
+func TestSettingsDiffer(t *testing.T) {
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := map[string]string{"LIGHTPATH_TIMEOUT": "5s"}
+	errs := concurrently(t, 2, func(r int) error {
+		cfg, err := loadConfig(func(name string) string {
+			if name == "LIGHTPATH_PLANES" && r == 1 {
+				return "2"
+			}
+			return base[name]
+		})
+		if err != nil {
+			return err
+		}
+		_, err = initOne(InitArgs{ID: id, Ranks: 2, Rank: r}, cfg, nil)
+		return err
+	})
+	for _, err := range errs {
+		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_PLANES=1", "LIGHTPATH_PLANES=2")
+	}
+}
+
+// TestStrangers: whoever knocks without the secret changes nothing.
+func TestStrangers(t *testing.T) {
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, _, err := parseID(&id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, say := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\x00", 4096), helloMagic + strings.Repeat("x", 48)} {
+		conn, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte(say)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := dialPeer(addr, secret{1, 2, 3}, time.Now().Add(time.Second)); err == nil {
+		t.Error("a wrong secret was let in")
+	}
+	for r, err := range initAll(t, []InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// TestMismatch: different calls under one number are an error that names both, not a hang.
+func TestMismatch(t *testing.T) {
+	type calls = [2]func(c *Comm, mem []float32) Call
+	reduce := func(kind CallKind, count uint64, typ datatype.Type, op datatype.Op, root int32) func(*Comm, []float32) Call {
+		return func(c *Comm, mem []float32) Call {
+			return Call{Comm: c, Kind: kind, Type: typ, Op: op, Peer: root, Count: count, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&mem[1024])}
+		}
+	}
+	for name, k := range map[string]calls{
+		"count": {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 200, datatype.Float32, 0, 0)},
+		"type":  {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 100, datatype.Int32, 0, 0)},
+		"op":    {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 100, datatype.Float32, 2, 0)},
+		"root":  {reduce(CallBroadcast, 100, datatype.Float32, 0, 0), reduce(CallBroadcast, 100, datatype.Float32, 0, 1)},
+		"call":  {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllGather, 100, datatype.Float32, 0, 0)},
+		"empty": {reduce(CallAllReduce, 0, datatype.Float32, 0, 0), reduce(CallAllReduce, 100, datatype.Float32, 0, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			errs := w.each(func(c *Comm) error {
+				mem := make([]float32, 4096)
+				which := 0
+				if c.Rank() == 1 {
+					which = 1
+				}
+				// An operation that one rank does not even wait in fails at its next.
+				if err := Run([]Call{k[which](c, mem)}); err != nil {
+					return err
+				}
+				return Run([]Call{reduce(CallAllReduce, 5, datatype.Float32, 0, 0)(c, mem)})
+			})
+			for r, err := range errs {
+				wantError(t, err, ErrMismatch, "called "+k[0](w.comms[0], make([]float32, 4096)).describe(),
+					"rank 1 called "+k[1](w.comms[0], make([]float32, 4096)).describe())
+				settled(func() bool { return w.comms[r].AsyncError() != nil })
+				if async := w.comms[r].AsyncError(); !errors.Is(async, ErrMismatch) {
+					t.Errorf("rank %d: asynchronous error %v", r, async)
+				}
+			}
+		})
+	}
+}
+
+func (c Call) describe() string { return (&c).String() }
+
+// TestMissingRank: waiting for a rank that never calls ends, and says for whom.
+func TestMissingRank(t *testing.T) {
+	t.Setenv("LIGHTPATH_TIMEOUT", "1500ms")
+	w := newWorld(t, 3)
+	errs := w.each(func(c *Comm) error {
+		if c.Rank() == 2 {
+			return nil
+		}
+		return Run([]Call{allReduce(c, make([]float32, 1000))})
+	})
+	for r, err := range errs[:2] {
+		wantError(t, err, ErrTimeout, "rank 2 did not arrive", "AllReduce")
+		if ResultOf(err) != ResultTimeout {
+			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		}
+	}
+	settled(func() bool { return w.comms[2].AsyncError() != nil })
+	wantError(t, w.comms[2].AsyncError(), ErrTimeout)
+}
+
+func TestAbortUnblocks(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			w := newWorld(t, 3)
+			errs := w.each(func(c *Comm) error {
+				if c.Rank() == 2 {
+					time.Sleep(50 * time.Millisecond)
+					return c.Abort()
+				}
+				return Run([]Call{allReduce(c, make([]float32, 1000))})
+			})
+			for _, err := range errs[:2] {
+				wantError(t, err, ErrAborted, "rank 2")
+			}
+		})
+	}
+	t.Run("own", func(t *testing.T) {
+		w := newWorld(t, 2)
+		errs := concurrently(t, 2, func(i int) error {
+			if i == 1 {
+				time.Sleep(50 * time.Millisecond)
+				return w.comms[0].Abort()
+			}
+			return Run([]Call{allReduce(w.comms[0], make([]float32, 1000))})
+		})
+		wantError(t, errs[0], ErrAborted, "rank 0")
+		if errs[1] != nil {
+			t.Error(errs[1])
+		}
+	})
+}
+
+func TestUseAfterDestroy(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.comms[0]
+	if err := c.Finalize(); err != nil {
+		t.Fatal(err)
+	}
+	call := allReduce(c, make([]float32, 1))
+	wantError(t, Run([]Call{call}), ErrDestroyed)
+	if err := c.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"run": Run([]Call{call}), "check": Check(&call), "finalize": c.Finalize(), "destroy": c.Destroy(), "abort": c.Abort(),
+	} {
+		if !errors.Is(err, ErrDestroyed) || ResultOf(err) != ResultInvalidArgument {
+			t.Errorf("%s: %v, result %d", name, err, ResultOf(err))
+		}
+	}
+}
+
+// settled waits for background work to end: a condition, not a duration.
+func settled(ok func() bool) bool {
+	for range 500 {
+		if ok() {
+			return true
+		}
+		runtime.GC() // endpoints unmap when nobody can reach them
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}

@@ -1,0 +1,106 @@
+package shim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/ocsctl/emulator"
+	"lightpath/plans"
+	"lightpath/plans/fabric"
+)
+
+// lightFabric starts a switch and points the environment at a fabric of it.
+func lightFabric(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *emulator.Server {
+	t.Helper()
+	dir := t.TempDir()
+	f := &fabric.Fabric{
+		Version: fabric.Version, Name: "test", Ranks: ranks, Circuits: plans.Simplex, Forwarding: true,
+		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + filepath.Join(dir, "ocs.sock"), Reconfig: 200 * time.Microsecond}},
+	}
+	for p := range planes {
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: 2e9, OCS: "ocs0"})
+	}
+	if edit != nil {
+		edit(f)
+	}
+	config := emulator.Config{Socket: filepath.Join(dir, "ocs.sock"), Ports: ranks, FrameLog: filepath.Join(dir, "frames.log")}
+	for _, p := range f.Planes {
+		config.Planes = append(config.Planes, emulator.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: f.OCS[0].Reconfig})
+	}
+	server, err := emulator.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("switch: %v", err)
+		}
+	})
+	path := filepath.Join(dir, "fabric.yaml")
+	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LIGHTPATH_FABRIC", path)
+	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	return server
+}
+
+// TestOpticalOracle runs every collective on circuits, under each planner; those that a
+// planner has no plan for run on packet planes, by everyone's decision.
+func TestOpticalOracle(t *testing.T) {
+	for _, c := range []struct {
+		n       int
+		planner string
+		wait    string
+		initial string
+	}{
+		{4, "swot", "1", "free"}, {4, "perstep", "1", "current"}, {4, "static", "1", "free"},
+		{4, "harvest", "1", "current"}, {4, "auto", "0", "free"}, {3, "auto", "1", "free"}, {2, "auto", "0", "current"},
+	} {
+		t.Run(fmt.Sprintf("%d/%s/wait=%s/%s", c.n, c.planner, c.wait, c.initial), func(t *testing.T) {
+			server := lightFabric(t, c.n, 2, nil)
+			t.Setenv("LIGHTPATH_PLANNER", c.planner)
+			t.Setenv("LIGHTPATH_PLAN_WAIT", c.wait)
+			t.Setenv("LIGHTPATH_PLAN_INITIAL", c.initial)
+			t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
+			rng := rand.New(rand.NewPCG(uint64(c.n), 7))
+			w := newWorld(t, c.n)
+			for _, size := range []int{0, 1, 1023, 20011} {
+				for _, kind := range oracleKinds {
+					k := collectiveCase{
+						kind: kind, typ: datatype.Type(rng.IntN(int(datatype.NumTypes))), op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+						root: rng.IntN(c.n), count: size, inPlace: rng.IntN(3) == 0,
+					}
+					if err := k.run(w, rng); err != nil {
+						t.Fatalf("%v: %v", k, err)
+					}
+				}
+			}
+			noLosses(t, server)
+		})
+	}
+}
+
+// noLosses checks the switch's own count of frames.
+func noLosses(t testing.TB, server *emulator.Server) {
+	t.Helper()
+	stats, err := server.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j, s := range stats {
+		if s.Frames == 0 {
+			t.Errorf("plane %d carried nothing", j)
+		}
+		for v, n := range s.Lost {
+			if n > 0 {
+				t.Errorf("plane %d lost %d frames: %v", j, n, emulator.Verdict(v))
+			}
+		}
+	}
+}

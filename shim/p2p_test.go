@@ -1,0 +1,206 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+)
+
+func message32(kind CallKind, c *Comm, peer int, buf []int32) Call {
+	return Call{Comm: c, Kind: kind, Type: datatype.Int32, Peer: int32(peer), Count: uint64(len(buf)), Send: unsafe.Pointer(unsafe.SliceData(buf)), Recv: unsafe.Pointer(unsafe.SliceData(buf))}
+}
+
+func ramp(from, n int) []int32 {
+	b := make([]int32, n)
+	for i := range b {
+		b[i] = int32(from*1000003 + i)
+	}
+	return b
+}
+
+func equal32(got, want []int32) error {
+	for i := range want {
+		if got[i] != want[i] {
+			return fmt.Errorf("[%d] is %d, want %d", i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// TestGroupedSendRecv is the all-to-all that frameworks write with grouped sends and
+// receives, of another size for each pair, self included and some empty, beside a
+// collective in the same group.
+func TestGroupedSendRecv(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			t.Setenv("LIGHTPATH_PLANES", "2")
+			const n = 4
+			w := newWorld(t, n)
+			size := func(src, dst int) int { return (src*7 + dst*1001) % 40009 * ((src + dst) % 3) }
+			for range 3 {
+				w.must(func(c *Comm) error {
+					me := c.Rank()
+					var calls []Call
+					var in [n][]int32
+					sum := ramp(1, 50)
+					for peer := range n {
+						in[peer] = make([]int32, size(peer, me))
+						calls = append(calls, message32(CallSend, c, peer, ramp(me*n+peer, size(me, peer))), message32(CallRecv, c, peer, in[peer]))
+						if peer == 1 {
+							calls = append(calls, Call{Comm: c, Kind: CallAllReduce, Type: datatype.Int32, Count: 50, Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])})
+						}
+					}
+					if err := Run(calls); err != nil {
+						return err
+					}
+					for peer := range n {
+						if err := equal32(in[peer], ramp(peer*n+me, size(peer, me))); err != nil {
+							return fmt.Errorf("from rank %d: %w", peer, err)
+						}
+					}
+					for i, v := range ramp(1, 50) {
+						if sum[i] != n*v {
+							return fmt.Errorf("sum[%d] is %d, want %d", i, sum[i], n*v)
+						}
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+// TestSendRecvUngrouped: a ring of single calls; messages of a pair keep their order however
+// the two sides group them.
+func TestSendRecvUngrouped(t *testing.T) {
+	w := newWorld(t, 2)
+	w.must(func(c *Comm) error {
+		if c.Rank() == 0 {
+			for i := range 5 {
+				if err := Run([]Call{message32(CallSend, c, 1, ramp(i, 10+i))}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		var calls []Call
+		var in [5][]int32
+		for i := range in {
+			in[i] = make([]int32, 10+i)
+			calls = append(calls, message32(CallRecv, c, 0, in[i]))
+		}
+		if err := Run(calls); err != nil {
+			return err
+		}
+		for i := range in {
+			if err := equal32(in[i], ramp(i, 10+i)); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+}
+
+func TestUnmatchedSelfSend(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.comms[0]
+	wantError(t, Run([]Call{message32(CallSend, c, 0, ramp(1, 3))}), ErrInvalidUsage, "Send")
+	in := make([]int32, 3)
+	if err := Run([]Call{message32(CallRecv, c, 0, in), message32(CallSend, c, 0, ramp(1, 3))}); err != nil {
+		t.Fatal(err)
+	}
+	if err := equal32(in, ramp(1, 3)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOneThreadManyRanks: all ranks of a communicator in one group on one thread, as
+// programs do that own several devices; and two communicators in one group.
+func TestOneThreadManyRanks(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			a, b := newWorld(t, 4), newWorld(t, 3)
+			mem := map[*Comm][]float32{}
+			var calls []Call
+			for _, w := range []*world{a, b} {
+				for _, c := range w.comms {
+					mem[c] = make([]float32, 5000)
+					for i := range mem[c] {
+						mem[c][i] = float32(i % 7)
+					}
+					calls = append(calls, allReduce(c, mem[c]), allReduce(c, mem[c]))
+				}
+			}
+			errs := concurrently(t, 1, func(int) error { return Run(calls) })
+			if errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+			for c, m := range mem {
+				n := float32(c.Ranks())
+				for i := range m {
+					if want := n * n * float32(i%7); m[i] != want {
+						t.Fatalf("rank %d of %d: [%d] is %v, want %v", c.Rank(), c.Ranks(), i, m[i], want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestTwoThreadsOneComm: calls of two threads on one communicator are taken one at a
+// time; with equal calls their order does not show.
+func TestTwoThreadsOneComm(t *testing.T) {
+	w := newWorld(t, 2)
+	errs := concurrently(t, 4, func(i int) error {
+		c := w.comms[i%2]
+		for range 50 {
+			buf := []float32{1, 2, 3}
+			if err := Run([]Call{allReduce(c, buf)}); err != nil {
+				return err
+			}
+			if buf[2] != 6 {
+				return errors.New("wrong sum")
+			}
+		}
+		return nil
+	})
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSteadyStateAllocatesNothing: groups of shapes seen before, all ranks on one thread.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			w := newWorld(t, 2)
+			var calls []Call
+			var sent, got [2][]int32
+			for r, c := range w.comms {
+				sent[r], got[r] = ramp(r, 3000), make([]int32, 3000)
+				calls = append(calls, allReduce(c, make([]float32, 3000)), allReduce(c, make([]float32, 3)),
+					message32(CallSend, c, 1-r, sent[r]), message32(CallRecv, c, 1-r, got[r]))
+			}
+			var failed error
+			n := testing.AllocsPerRun(50, func() {
+				if err := Run(calls); err != nil {
+					failed = err
+				}
+			})
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			if n != 0 {
+				t.Errorf("%v allocations per group", n)
+			}
+		})
+	}
+}
