@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -102,5 +103,31 @@ func noLosses(t testing.TB, server *emulator.Server) {
 				t.Errorf("plane %d lost %d frames: %v", j, n, emulator.Verdict(v))
 			}
 		}
+	}
+}
+
+// planFiles lists the files of a plan cache.
+func planFiles(t testing.TB, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// damage changes one digit of a plan file.
+func damage(t testing.TB, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(data, []byte("end_us"))
+	for ; data[at] < '0' || data[at] > '9'; at++ {
+	}
+	data[at] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,0 +1,313 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/plans/fabric"
+)
+
+// TestPlanDelayed: while the leader's planner is slow, operations run on the interim
+// plan; once it has finished, all ranks change over at the same operation. Results do not
+// change.
+func TestPlanDelayed(t *testing.T) {
+	server := lightFabric(t, 4, 2, nil)
+	t.Setenv("LIGHTPATH_PLANNER", "swot")
+	t.Setenv("LIGHTPATH_FAULT", "plan-delay:150ms")
+	w := newWorld(t, 4)
+	k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: 4001}
+	rng := rand.New(rand.NewPCG(1, 2))
+	inForce := func() (planners map[string]bool) {
+		planners = map[string]bool{}
+		for _, c := range w.comms {
+			for s, e := range c.programs.table {
+				if s.plan != 0 {
+					planners[e.plan.Planner] = true
+				}
+			}
+		}
+		return planners
+	}
+	if err := k.run(w, rng); err != nil {
+		t.Fatal(err)
+	}
+	if p := inForce(); !p["perstep"] || p["swot"] {
+		t.Fatalf("while the planner is busy: programs of %v", p)
+	}
+	changed := settled(func() bool {
+		if err := k.run(w, rng); err != nil {
+			t.Fatal(err)
+		}
+		return inForce()["swot"]
+	})
+	if !changed {
+		t.Error("the plan never came into force")
+	}
+	for _, c := range w.comms {
+		if n := len(c.light.agreed); n != 2 {
+			t.Errorf("rank %d knows %d plans, want the interim and the final one", c.Rank(), n)
+		}
+	}
+	noLosses(t, server)
+}
+
+// TestSlowRank: a rank that plans slowly, or that plans at all, matters only where it is
+// the leader.
+func TestSlowRank(t *testing.T) {
+	lightFabric(t, 2, 1, nil)
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := LoadConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fab, err := loadFabric(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := concurrently(t, 2, func(r int) error {
+		mine := *cfg
+		mine.Fault.PlanDelay = time.Duration(r) * time.Hour
+		c, err := initOne(InitArgs{ID: id, Ranks: 2, Rank: r}, &mine, fab)
+		if err != nil {
+			return err
+		}
+		defer c.Destroy()
+		for range 5 {
+			if err := Run([]Call{allReduce(c, make([]float32, 100))}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for r, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// TestTwoCommunicatorsShareThePlanes: two communicators over the same ports, each on a
+// thread of its own per rank, in opposite orders on different ranks. Planes are granted
+// whole, so nobody holds half.
+func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
+	server := lightFabric(t, 4, 2, nil)
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
+	a, b := newWorld(t, 4), newWorld(t, 4)
+	errs := concurrently(t, 8, func(i int) error {
+		r, w := i%4, a
+		if (i < 4) != (r%2 == 0) {
+			w = b
+		}
+		c := w.comms[r]
+		for k := range 20 {
+			buf := []float32{float32(k), 1}
+			if err := Run([]Call{allReduce(c, buf)}); err != nil {
+				return err
+			}
+			if buf[0] != float32(4*k) || buf[1] != 4 {
+				return fmt.Errorf("call %d: %v", k, buf)
+			}
+		}
+		return nil
+	})
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("thread %d: %v", i, err)
+		}
+	}
+	noLosses(t, server)
+}
+
+// TestOneThreadOnCircuits: all ranks of a communicator in one group of one thread.
+func TestOneThreadOnCircuits(t *testing.T) {
+	lightFabric(t, 4, 2, nil)
+	w := newWorld(t, 4)
+	var calls []Call
+	var mem [4][]float32
+	for r, c := range w.comms {
+		mem[r] = []float32{1, 2, 3}
+		calls = append(calls, allReduce(c, mem[r]), allReduce(c, mem[r]))
+	}
+	if errs := concurrently(t, 1, func(int) error { return Run(calls) }); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	for r := range mem {
+		if mem[r][2] != 48 {
+			t.Errorf("rank %d: %v", r, mem[r])
+		}
+	}
+}
+
+// TestSmallerThanTheFabric: two communicators on halves of the ports; each lays its
+// circuits over those of the other.
+func TestSmallerThanTheFabric(t *testing.T) {
+	server := lightFabric(t, 6, 2, nil)
+	made := func(ports ...int) *world {
+		id, err := NewUniqueID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &world{t: t, comms: make([]*Comm, len(ports))}
+		for r, err := range concurrently(t, len(ports), func(r int) error {
+			cfg, err := LoadConfig()
+			if err != nil {
+				return err
+			}
+			fab, err := loadFabric(cfg)
+			if err != nil {
+				return err
+			}
+			cfg.FabricRank = ports[r]
+			w.comms[r], err = initOne(InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg, fab)
+			return err
+		}) {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+		}
+		t.Cleanup(w.destroy)
+		return w
+	}
+	a, b := made(4, 1, 3), made(0, 5, 2)
+	rng := rand.New(rand.NewPCG(3, 3))
+	for _, kind := range oracleKinds {
+		k := collectiveCase{kind: kind, typ: datatype.Int64, count: 333, root: 1}
+		for _, w := range []*world{a, b} {
+			if err := k.run(w, rng); err != nil {
+				t.Fatalf("%v: %v", k, err)
+			}
+		}
+	}
+	noLosses(t, server)
+}
+
+// TestAssignPorts: which port a rank takes.
+func TestAssignPorts(t *testing.T) {
+	for name, k := range map[string]struct {
+		table []hello
+		want  string
+	}{
+		"none given":          {[]hello{{Port: -1}, {Port: -1}}, "[0 1]"},
+		"by the launcher":     {[]hello{{Port: 3}, {Port: 1}}, "[3 1]"},
+		"one process, no use": {[]hello{{Port: 2}, {Port: 2}}, "[0 1]"},
+		"launcher too large":  {[]hello{{Port: 9}, {Port: 1}}, "[0 1]"},
+		"given":               {[]hello{{Port: 2, PortGiven: true}, {Port: 0, PortGiven: true}}, "[2 0]"},
+		"given twice":         {[]hello{{Port: 2, PortGiven: true}, {Rank: 1, Port: 2, PortGiven: true}}, "same port 2"},
+		"given too large":     {[]hello{{Port: 4, PortGiven: true}, {Port: 2, PortGiven: true}}, "port 4 on a fabric of 4"},
+		"more than fabric":    {make([]hello, 5), "port 4"},
+	} {
+		ports, err := assignPorts(k.table, 4)
+		if err != nil {
+			wantError(t, err, ErrInvalidUsage, k.want)
+		} else if fmt.Sprint(ports) != k.want {
+			t.Errorf("%s: %v, want %s", name, ports, k.want)
+		}
+	}
+}
+
+// TestMismatchOnCircuits: different calls are found before anything is sent.
+func TestMismatchOnCircuits(t *testing.T) {
+	lightFabric(t, 3, 2, nil)
+	w := newWorld(t, 3)
+	for _, err := range w.each(func(c *Comm) error {
+		return Run([]Call{allReduce(c, make([]float32, 10+c.Rank()/2))})
+	}) {
+		wantError(t, err, ErrMismatch, "count 10", "count 11", "rank 2")
+	}
+}
+
+// TestMissingRankOnCircuits: a ticket that is never complete.
+func TestMissingRankOnCircuits(t *testing.T) {
+	lightFabric(t, 3, 2, nil)
+	t.Setenv("LIGHTPATH_TIMEOUT", "1500ms")
+	w := newWorld(t, 3)
+	for r, err := range w.each(func(c *Comm) error {
+		if c.Rank() == 1 {
+			return nil
+		}
+		return Run([]Call{allReduce(c, make([]float32, 10))})
+	}) {
+		if r != 1 {
+			wantError(t, err, ErrTimeout, "rank 1 did not arrive")
+		}
+	}
+}
+
+// TestPlanCache: the second job takes the first one's plan; a damaged file is refused and
+// planned again.
+func TestPlanCache(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("LIGHTPATH_PLAN_DIR", dir)
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	t.Setenv("LIGHTPATH_PLANNER", "swot")
+	lightFabric(t, 4, 2, func(f *fabric.Fabric) { f.Name = "cached" })
+	job := func() planID {
+		w := newWorld(t, 4)
+		defer w.destroy()
+		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) })
+		for id := range w.comms[0].light.agreed {
+			return id
+		}
+		t.Fatal("no plan")
+		return planID{}
+	}
+	first := job()
+	files := planFiles(t, dir)
+	if len(files) != 1 {
+		t.Fatalf("%d files in the plan cache", len(files))
+	}
+	if job() != first {
+		t.Error("the second job planned anew")
+	}
+	damage(t, files[0])
+	if job() != first {
+		t.Error("a damaged file changed the plan")
+	}
+}
+
+// TestNoSwitch: an unreachable switch is an error at creation.
+func TestNoSwitch(t *testing.T) {
+	server := lightFabric(t, 2, 1, nil)
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Init([]InitArgs{{ID: id, Ranks: 2, Rank: 0}})
+	if err == nil || ResultOf(err) != ResultSystemError {
+		t.Errorf("got %v, result %d", err, ResultOf(err))
+	}
+}
+
+// TestSwitchDies: when the switch goes away in the middle, everyone's call ends.
+func TestSwitchDies(t *testing.T) {
+	server := lightFabric(t, 2, 1, nil)
+	w := newWorld(t, 2)
+	time.AfterFunc(50*time.Millisecond, func() { _ = server.Close() })
+	for r, err := range w.each(func(c *Comm) error {
+		buf := make([]byte, 64)
+		for {
+			call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 64, Send: unsafe.Pointer(&buf[0]), Recv: unsafe.Pointer(&buf[0])}
+			if err := Run([]Call{call}); err != nil {
+				return err
+			}
+		}
+	}) {
+		if res := ResultOf(err); res != ResultSystemError && res != ResultRemoteError {
+			t.Errorf("rank %d: %v, result %d", r, err, res)
+		}
+	}
+	if errors.Is(w.comms[0].AsyncError(), ErrInternal) {
+		t.Error(w.comms[0].AsyncError())
+	}
+}
