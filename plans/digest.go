@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-
-	"github.com/gowebpki/jcs"
 )
 
 // ErrDigest is wrapped by errors about a plan whose digest is missing or wrong.
@@ -36,13 +34,16 @@ func Digest(problem *Problem, plan *Plan) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	joined := bytes.Join([][]byte{[]byte(`{"plan":`), planText, []byte(`,"problem":`), problemText, []byte(`}`)}, nil)
-	canonical, err := jcs.Transform(joined)
+	canonical, err := canonical(digestInput(planText, problemText))
 	if err != nil {
 		return "", fmt.Errorf("plans: canonical form: %w", err)
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:]), nil
+}
+
+func digestInput(plan, problem []byte) []byte {
+	return bytes.Join([][]byte{[]byte(`{"plan":`), plan, []byte(`,"problem":`), problem, []byte(`}`)}, nil)
 }
 
 // Seal sets plan.Digest to its digest for problem.
