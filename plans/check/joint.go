@@ -86,8 +86,9 @@ func (c *stepsChecker) joint(members []jointMember) {
 // longest and the bytes on the busiest circuit.
 func (c *stepsChecker) routes(m jointMember, e *plans.Entry, maps map[int]circuit.Permutation) (hops int, most float64, ok bool) {
 	s := &c.state[e.Step]
-	index := make(map[[2]int]int, len(s.flows))
-	for f, flow := range s.flows {
+	flows := c.flows(e.Step)
+	index := make(map[[2]int]int, len(flows))
+	for f, flow := range flows {
 		index[flow] = f
 	}
 	load := make(map[[2]int]float64) // by {plane, transmitter}
@@ -108,7 +109,7 @@ func (c *stepsChecker) routes(m jointMember, e *plans.Entry, maps map[int]circui
 			ok = false
 			continue
 		}
-		s.add(flow, r.Bytes)
+		s.add(flow, len(flows), r.Bytes)
 		if r.Bytes == 0 {
 			continue
 		}

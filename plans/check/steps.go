@@ -10,15 +10,15 @@ import (
 
 // stepState is what the entries of one step have done so far.
 type stepState struct {
-	flows [][2]int
-	all   float64   // bytes that every flow got
-	each  []float64 // bytes beyond those, by flow; nil while no entry lists flows
-	end   float64   // of its last entry
+	all  float64   // bytes that every flow got
+	each []float64 // bytes beyond those, by flow; nil while no entry lists flows
+	end  float64   // of its last entry
 }
 
-func (s *stepState) add(flow int, bytes float64) {
+// add counts bytes for one of the step's flows.
+func (s *stepState) add(flow, flows int, bytes float64) {
 	if s.each == nil {
-		s.each = make([]float64, len(s.flows))
+		s.each = make([]float64, flows)
 	}
 	s.each[flow] += bytes
 }
@@ -29,14 +29,28 @@ type stepsChecker struct {
 	state  []stepState
 	joints jointSet
 	loader plans.Loader
-	subset [][2]int
+	listed [][2]int // buffer of flows
+	subset [][2]int // buffer of pick
+}
+
+// flows returns the flows of a step in their canonical order ([plans.Step.FlowList]), valid
+// until the next call: kept for every step they could outweigh the problem.
+func (c *stepsChecker) flows(step int) [][2]int {
+	s := &c.p.Steps[step]
+	if s.To == nil {
+		return s.Flows
+	}
+	c.listed = c.listed[:0]
+	for r, d := range s.To {
+		if d != circuit.Dark && d != r {
+			c.listed = append(c.listed, [2]int{r, d})
+		}
+	}
+	return c.listed
 }
 
 func (c *checker) steps() {
 	s := &stepsChecker{checker: c, state: make([]stepState, len(c.p.Steps))}
-	for i := range s.state {
-		s.state[i].flows = c.p.Steps[i].FlowList()
-	}
 	for j := range c.plan.Planes {
 		s.plane(j)
 	}
@@ -93,14 +107,14 @@ func (c *stepsChecker) transmit(j, i int, e *plans.Entry) {
 	if e.Routes != nil {
 		c.entryf(j, i, "routes: only a joint transmit has routes")
 	}
-	flows := s.flows
+	flows := c.flows(e.Step)
 	if e.Flows != nil {
-		flows = c.pick(j, i, e, s.flows)
-		if flows == nil {
+		all := len(flows)
+		if flows = c.pick(j, i, e, flows); flows == nil {
 			return
 		}
 		for _, f := range e.Flows {
-			s.add(f, e.Bytes)
+			s.add(f, all, e.Bytes)
 		}
 	} else {
 		s.all += e.Bytes
@@ -165,7 +179,7 @@ func (c *stepsChecker) order() {
 func (c *stepsChecker) conservation() {
 	for i := range c.state {
 		s := &c.state[i]
-		for f, flow := range s.flows {
+		for f, flow := range c.flows(i) {
 			sent := s.all
 			if s.each != nil {
 				sent += s.each[f]

@@ -32,10 +32,10 @@ func MapName(p circuit.Permutation) string {
 		}
 		name = "shift " + strconv.Itoa(d)
 	}
-	switch {
-	case name == "xor 0":
+	switch name {
+	case "xor 0":
 		name = "loops"
-	case name == "":
+	case "":
 		return fmt.Sprintf("#%06x", p.Digest()>>40)
 	}
 	if lit < n && lit < darkest(p, name) {
