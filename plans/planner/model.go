@@ -59,7 +59,7 @@ func compile(p *plans.Problem) (*model, error) {
 	if p.Final.Kind == plans.FinalGiven {
 		for u := 0; u < m.units; u++ {
 			if err := m.legal(p.Final.Maps[u*m.unitPlanes : (u+1)*m.unitPlanes]); err != nil {
-				return nil, fmt.Errorf("%w: final: plane %d: %v", ErrInfeasible, u*m.unitPlanes, err)
+				return nil, fmt.Errorf("%w: final: plane %d: %w", ErrInfeasible, u*m.unitPlanes, err)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func (m *model) compileInitial() error {
 	for u := 0; u < m.units; u++ {
 		maps := m.p.Initial[u*m.unitPlanes : (u+1)*m.unitPlanes]
 		if err := m.legal(maps); err != nil {
-			return fmt.Errorf("%w: initial: plane %d: %v", ErrInfeasible, u*m.unitPlanes, err)
+			return fmt.Errorf("%w: initial: plane %d: %w", ErrInfeasible, u*m.unitPlanes, err)
 		}
 		m.initial = append(m.initial, maps)
 	}

@@ -41,9 +41,6 @@ func (b *meter) spent() bool {
 	return b.stopped
 }
 
-// share is the part of the budget that is gone, 0..1.
-func (b *meter) share() float64 { return math.Min(1, float64(b.t.flops)/float64(b.limit)) }
-
 // search returns the best pattern found and whether it is proven that none is better;
 // nil where nothing beats the known CCT.
 func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known float64) (pattern, bool) {

@@ -90,9 +90,7 @@ func (t *timing) solve(steps int, cutoff float64) (float64, bool) {
 
 func (t *timing) begin(steps int) {
 	t.steps, t.cols = steps, steps+2*len(t.switches)
-	for _, r := range t.rows {
-		t.spare = append(t.spare, r)
-	}
+	t.spare = append(t.spare, t.rows...)
 	t.rows, t.basic = t.rows[:0], t.basic[:0]
 	t.cost = resize(t.cost, t.cols+1)
 	t.colVar = resize(t.colVar, t.cols)

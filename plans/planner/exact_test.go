@@ -1,0 +1,126 @@
+package planner
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// randomSteps is a small problem of shift patterns; free, dark or given circuits.
+func randomSteps(rng *rand.Rand, steps, planes int) *plans.Problem {
+	n := 5
+	p := &plans.Problem{
+		Version: plans.Version, Ranks: n, Planes: planes, BandwidthGbps: 8, Circuits: plans.Simplex,
+		AlphaUS: []float64{0, 20}[rng.IntN(2)], ReconfigUS: []float64{30, 200}[rng.IntN(2)],
+	}
+	for range steps {
+		p.Steps = append(p.Steps, plans.Step{Bytes: 1e4 * (1 + 30*rng.Float64()), To: circuit.Shift(n, 1+rng.IntN(3))})
+	}
+	if kind := rng.IntN(3); kind > 0 {
+		for range planes {
+			p.Initial = append(p.Initial, circuit.Shift(n, 1+rng.IntN(3)))
+			if kind == 2 {
+				p.Initial[0] = circuit.AllDark(n)
+			}
+		}
+	}
+	return p
+}
+
+// TestExactEqualsEnumeration: branch and bound, which cuts symmetric and hopeless
+// branches, finds what timing every pattern finds.
+func TestExactEqualsEnumeration(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 1))
+	for i := range 40 {
+		steps, planes := 1+rng.IntN(4), 1+rng.IntN(3)
+		p := randomSteps(rng, steps, planes)
+		m, err := compile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := solveSWOT(context.Background(), m, Options{TimeLimit: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.stateBound(plan)
+		if !plans.SameUS(plan.LowerBoundUS, plan.CCTUS) {
+			t.Fatalf("problem %d: %v us, bound %v: not closed", i, plan.CCTUS, plan.LowerBoundUS)
+		}
+		w := newSwot(m)
+		least := math.Inf(1)
+		u := make(pattern, steps)
+		var all func(int)
+		all = func(at int) {
+			if at == steps {
+				if us, ok := w.evaluate(u, steps, math.Inf(1)); ok {
+					least = math.Min(least, us)
+				}
+				return
+			}
+			for u[at] = 1; u[at] < 1<<planes; u[at]++ {
+				all(at + 1)
+			}
+		}
+		all(0)
+		if math.Abs(least-plan.CCTUS) > 1e-5 {
+			t.Fatalf("problem %d: %v us, enumeration %v", i, plan.CCTUS, least)
+		}
+	}
+}
+
+// TestGreedyTimingIsAttained: it is an upper bound of the exact timing, and its shares carry
+// everything.
+func TestGreedyTimingIsAttained(t *testing.T) {
+	rng := rand.New(rand.NewPCG(12, 1))
+	for i := range 500 {
+		w, u := randomSwot(rng)
+		exact, _ := w.evaluate(u, len(u), math.Inf(1))
+		us, ok := w.estimate(u, math.Inf(1))
+		if !ok || us < exact-1e-5 && !idleUse(&w.t) {
+			t.Fatalf("pattern %d: greedy %v below exact %v", i, us, exact)
+		}
+		sums := make([]float64, len(u))
+		for k, x := range w.t.uses {
+			sums[x.step] += w.t.shares[k]
+		}
+		for s, sum := range sums {
+			if math.Abs(sum-w.t.work[s]) > 1e-9*sum {
+				t.Fatalf("pattern %d: step %d carries %v of %v", i, s, sum, w.t.work[s])
+			}
+		}
+	}
+}
+
+// idleUse reports whether the greedy timing left a use without bytes: it saves the
+// overhead that the exact timing of the same pattern pays.
+func idleUse(x *timing) bool {
+	for _, s := range x.shares {
+		if s == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// TestStaticSearches: greedy choice with exchange is as good as trying everything.
+func TestStaticSearches(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 1))
+	for i := range 60 {
+		p := randomSteps(rng, 1+rng.IntN(6), 3+rng.IntN(3))
+		p.Initial = nil
+		m, err := compile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newStaticChoice(m)
+		want := c.evaluate(c.exhaustive())
+		if got := c.evaluate(c.exchange(c.greedy())); want.better(got) {
+			t.Errorf("problem %d: greedy %v, exhaustive %v", i, got, want)
+		}
+	}
+}
