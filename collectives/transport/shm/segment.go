@@ -154,7 +154,10 @@ func mapFile(f *os.File, size int) (*mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: map %s: %w", f.Name(), err)
 	}
-	return &mapping{f.Name(), at, uintptr(size)}, nil
+	m := &mapping{f.Name(), at, uintptr(size)}
+	// Children that the host process forks have no use for it, and would keep its memory.
+	_ = unix.Madvise(m.bytes(), unix.MADV_DONTFORK)
+	return m, nil
 }
 
 func (m *mapping) bytes() []byte { return unsafe.Slice((*byte)(m.at), m.size) }

@@ -312,6 +312,25 @@ func TestCloseGivesBack(t *testing.T) {
 	runtime.KeepAlive(e)
 }
 
+// TestForkedChildrenDoNotKeepIt: the mapping is marked so ("dc" in the kernel's words).
+func TestForkedChildrenDoNotKeepIt(t *testing.T) {
+	e := open(t, Options{Ranks: 1, Planes: 1})
+	defer transporttest.Close(t, e[0])
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Skipf("no smaps: %v", err)
+	}
+	_, ours, found := strings.Cut(string(smaps), DefaultDir+"/"+namePrefix)
+	_, flags, ok := strings.Cut(ours, "VmFlags:")
+	if !found || !ok {
+		t.Skip("the kernel does not list the flags of mappings")
+	}
+	flags, _, _ = strings.Cut(flags, "\n")
+	if !strings.Contains(flags+" ", " dc ") {
+		t.Errorf("flags:%s", flags)
+	}
+}
+
 // mapped counts the mappings of segments in this process.
 func mapped(t *testing.T) (n int) {
 	f, err := os.Open("/proc/self/maps")
