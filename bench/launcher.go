@@ -11,10 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"lightpath/shim"
 )
 
 // ErrRankFailed reports that a rank ended with an error; the text is the rank's own.
@@ -76,7 +79,7 @@ type job struct {
 
 	mu      sync.Mutex
 	reports [][]Report // by rank
-	errs    []string   // of ranks, in order of arrival
+	errs    []rankError // in order of arrival
 }
 
 func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
@@ -115,11 +118,11 @@ func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 	case len(j.errs) == 0:
 		return j.reports, nil
 	case errors.Is(whole.Err(), context.DeadlineExceeded) && j.ranks.Deadline > 0:
-		j.errs = append([]string{fmt.Sprintf("not done within %v", j.ranks.Deadline)}, j.errs...)
+		return j.reports, fmt.Errorf("%w: not done within %v; %s", ErrRankFailed, j.ranks.Deadline, summary(j.errs))
 	case whole.Err() != nil:
 		return j.reports, whole.Err()
 	}
-	return j.reports, fmt.Errorf("%w: %s", ErrRankFailed, strings.Join(j.errs, "; "))
+	return j.reports, fmt.Errorf("%w: %s", ErrRankFailed, summary(j.errs))
 }
 
 // failureGrace is how long ranks have to report after the first of them failed.
@@ -204,10 +207,38 @@ func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed fun
 	}
 }
 
+// rankError is what one rank said of its failure.
+type rankError struct {
+	rank int
+	text string
+}
+
+// summary joins what ranks said, once each: when one fails, the others mostly repeat it.
+func summary(errs []rankError) string {
+	var texts []string
+	said := map[string][]int{}
+	for _, e := range errs {
+		text := strings.TrimSuffix(e.text, shim.ReportedByAnother)
+		if said[text] == nil {
+			texts = append(texts, text)
+		}
+		said[text] = append(said[text], e.rank)
+	}
+	for i, text := range texts {
+		if who := said[text]; len(who) == 1 {
+			texts[i] = fmt.Sprintf("rank %d: %s", who[0], text)
+		} else {
+			slices.Sort(who)
+			texts[i] = fmt.Sprintf("ranks %s: %s", strings.Trim(fmt.Sprint(who), "[]"), text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
 func (j *job) fail(rank int, text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.errs = append(j.errs, fmt.Sprintf("rank %d: %s", rank, text))
+	j.errs = append(j.errs, rankError{rank, text})
 }
 
 func (j *job) add(r Report) {

@@ -1,15 +1,15 @@
 package shim
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // remoteError is an error that happened on another rank.
 type remoteError struct {
 	text string
 	is   error
 }
+
+// ReportedByAnother ends the text of an error that this rank was told of, not met itself.
+const ReportedByAnother = " (reported by another rank)"
 
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.is }
@@ -31,5 +31,5 @@ func decodeError(m *message) error {
 	if m.Arg >= 1 && m.Arg <= uint64(len(resultTable)) {
 		is = resultTable[m.Arg-1].is
 	}
-	return &remoteError{text: fmt.Sprintf("%s (reported by another rank)", m.Body), is: is}
+	return &remoteError{text: m.Body + ReportedByAnother, is: is}
 }

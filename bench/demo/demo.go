@@ -12,7 +12,7 @@ import (
 
 // ErrNotBroken reports that a run whose drain was skipped went through: the barrier or the switch
 // does not do its work.
-var ErrNotBroken = errors.New("demo: a rank skipped a drain and nothing failed")
+var ErrNotBroken = errors.New("demo: a drain was skipped and nothing failed")
 
 // Run runs every trial, prints the table to w and writes the report.
 func Run(ctx context.Context, o *Options, w io.Writer) ([]*Trial, error) {
@@ -36,8 +36,8 @@ func Run(ctx context.Context, o *Options, w io.Writer) ([]*Trial, error) {
 	return trials, writeReport(o.Report, trials)
 }
 
-// Break runs the first experiment's swot plan with one drain skipped on rank 0. It returns the
-// failure that the ranks reported, or [ErrNotBroken].
+// Break runs the first experiment's swot plan with one drain skipped: plane 0 switches with
+// bytes on the wire. It returns the failure that the ranks reported, or [ErrNotBroken].
 func Break(ctx context.Context, o *Options) error {
 	broken := *o
 	broken.BreakDrain = true
@@ -47,7 +47,7 @@ func Break(ctx context.Context, o *Options) error {
 		return ErrNotBroken
 	}
 	if errors.Is(err, bench.ErrRankFailed) {
-		return fmt.Errorf("demo --break drain: rank 0 skipped a drain, and the run failed as it must: %w", err)
+		return fmt.Errorf("demo --break drain: plane 0 switched with bytes on the wire, and the run failed as it must: %w", err)
 	}
 	return err
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Worker    string // path of lightpath-rank
 	Report    string // HTML file to write
 	Iters     int    // timed iterations of each trial
-	// BreakDrain makes one rank skip one drain; the run must then fail.
+	// BreakDrain skips the drain before plane 0's second switch; the run must then fail.
 	BreakDrain bool
 	Progress   func(format string, args ...any)
 }
