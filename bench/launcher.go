@@ -78,7 +78,7 @@ type job struct {
 	dir   string
 
 	mu      sync.Mutex
-	reports [][]Report // by rank
+	reports [][]Report  // by rank
 	errs    []rankError // in order of arrival
 }
 

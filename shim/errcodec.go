@@ -31,5 +31,5 @@ func decodeError(m *message) error {
 	if m.Arg >= 1 && m.Arg <= uint64(len(resultTable)) {
 		is = resultTable[m.Arg-1].is
 	}
-	return &remoteError{text: m.Body + ReportedByAnother, is: is}
+	return &remoteError{text: string(m.Body) + ReportedByAnother, is: is}
 }
