@@ -128,6 +128,7 @@ var mutations = []mutation{
 	{"demand", "involutions only", func(p *plans.Problem, _ *plans.Plan) { p.Circuits = plans.Duplex }},
 
 	{"joint", "a route has 2 hops, and forwarding is off", func(p *plans.Problem, _ *plans.Plan) { p.Forwarding = false }},
+	{"joint", "a flow needs 3 hops, and forwarding is off", func(p *plans.Problem, q *plans.Plan) { p.Forwarding = false; entry(q, 0, 1).Flows = []int{1} }},
 	{"joint", "lasts 27 us, the model needs 47 us", func(_ *plans.Problem, q *plans.Plan) {
 		r := entry(q, 0, 0).Routes
 		for k := range r {

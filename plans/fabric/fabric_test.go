@@ -159,12 +159,13 @@ func TestDecodeRefuses(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":           "empty",
-		"# nothing":  "empty",
-		"[]":         "line 1: want fields",
-		"a":          "line 1: want fields",
-		"planes: [":  "line 1",
-		"\tname: x":  "line 1",
+		"":          "empty",
+		"# nothing": "empty",
+		"[]":        "line 1: want fields",
+		"a":         "line 1: want fields",
+		"planes: [": "line 1",
+		"\tname: x": "line 1",
+		"version: 1\nhosts: []\nplanes: [{name: a, bandwidth: 1Gbps}]": "line 2: hosts: the hosts have 0 ranks",
 		"? [a]\n: b": "line 2: ",
 	} {
 		if _, err := Decode([]byte(text)); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), want) {

@@ -76,10 +76,11 @@ func TestTimelineShowsThePlan(t *testing.T) {
 		"step 5: xor 1, 20 MB":                               1,
 		">step 0, 15 MB<":                                    1,
 		"step 0, 5 MB for each flow: 0 us to 100 us (100 us)": 1,
-		">reconfiguration<": 1,
-		">idle<":            3, // the legend and a tool tip for each track
-		"time [us]":         1,
-		"measured":          0,
+		">reconfiguration<":                    1,
+		">idle<":                               3, // the legend and a tool tip for each track
+		`x="370.51" y="107.00" width="155.01"`: 1, // step 1: 300 to 500 of 1218 us on 944 pixels from 138
+		"time [us]":                            1,
+		"measured":                             0,
 	} {
 		if got := strings.Count(text, want); got != count {
 			t.Errorf("%q appears %d times, want %d", want, got, count)
