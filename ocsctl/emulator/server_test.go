@@ -442,3 +442,30 @@ func TestStateIsConsistent(t *testing.T) {
 		t.Errorf("epoch %d", st.Epoch)
 	}
 }
+
+// A rank that has posted and said goodbye is not missed; what it agreed to holds.
+func TestPostsOutliveGoodbye(t *testing.T) {
+	s := start(t, fourPorts(t))
+	cs := dialAll(t, s)
+	next := circuit.Shift(4, 2)
+	if err := cs[3].Post(0, 0, next); err != nil {
+		t.Fatal(err)
+	}
+	cs[3].Close()
+	for _, c := range cs[:3] {
+		if err := c.Post(0, 0, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the plane has switched", func() bool {
+		e, err := cs[0].Poll(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e == 1
+	})
+	again := dial(t, s, 3)
+	if st := again.State(0); st.Epoch != 1 || !st.Map.Equal(next) {
+		t.Errorf("%v", st)
+	}
+}
