@@ -148,10 +148,10 @@ func (r *root) serve() {
 	defer timer.Stop()
 	g := gathering{conns: map[int]net.Conn{}}
 	defer g.close()
-	for g.answered == 0 || g.answered < g.ranks {
+	for g.answered == 0 || g.answered < g.expect {
 		select {
 		case e := <-r.events:
-			if g.ranks == 0 {
+			if g.expect == 0 {
 				timer.Reset(r.timeout)
 			}
 			g.take(e)
@@ -171,6 +171,7 @@ type gathering struct {
 	conns    map[int]net.Conn // by rank
 	refusal  string
 	answered int
+	expect   int // the most ranks that anyone spoke of: so many want an answer
 }
 
 func (g *gathering) take(e rootEvent) {
@@ -180,6 +181,9 @@ func (g *gathering) take(e rootEvent) {
 			g.refuse(h.where() + " left while the communicator was made")
 		}
 		return
+	}
+	if h.Ranks <= maxRanks {
+		g.expect = max(g.expect, h.Ranks)
 	}
 	if g.refusal == "" {
 		g.admit(&h, e.conn)
