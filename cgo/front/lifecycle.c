@@ -43,8 +43,8 @@ static ncclResult_t make(struct lp_init* inits, ncclComm_t* const* out, size_t n
 static bool undef(int v) { return v == NCCL_CONFIG_UNDEF_INT; }
 
 /* Copies what is known of a configuration of any age into *mine: size says which fields the caller
- * had, and the rest stay undefined. The structure of 2.18 had padding where trafficClass is now,
- * so fields are taken by version too. */
+ * had, and the rest stay undefined. Size alone cannot tell padding from trafficClass (both structures
+ * had 48 bytes), which nothing here reads. */
 static ncclResult_t read_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine) {
   static const ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
   *mine = fresh;
@@ -56,7 +56,6 @@ static ncclResult_t read_config(const char* function, const ncclConfig_t* config
     return lp_fail(ncclInvalidArgument, "%s: config: version %u is older than configurations are", function,
                    config->version);
   memcpy(mine, config, config->size < sizeof *mine ? config->size : sizeof *mine);
-  if (config->version < NCCL_VERSION(2, 27, 0)) mine->commName = NULL;
   if (undef(mine->blocking)) mine->blocking = 1;
   if (mine->blocking != 0 && mine->blocking != 1)
     return lp_fail(ncclInvalidArgument, "%s: config: blocking is %d, not 0 or 1", function, mine->blocking);
