@@ -18,9 +18,10 @@ const (
 // ErrUnreachable is what a flow without a route on a plane's circuits gets.
 var ErrUnreachable = errors.New("no route on these circuits")
 
-// Tolerance returns the slack, in us, of a comparison of the times a and b.
+// Tolerance returns the slack, in us, of a comparison of the times a and b. It is finite
+// for infinite times, so that nothing finite is as long as a cost that overflows.
 func Tolerance(a, b float64) float64 {
-	return ToleranceUS + ToleranceRel*math.Max(math.Abs(a), math.Abs(b))
+	return ToleranceUS + ToleranceRel*math.Min(math.MaxFloat64, math.Max(math.Abs(a), math.Abs(b)))
 }
 
 // SameUS reports whether the times a and b are equal within tolerance.

@@ -2,6 +2,7 @@ package plans
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -117,6 +118,9 @@ func TestTolerance(t *testing.T) {
 		{"later is at least", AtLeastUS(5, 3), true},
 		{"earlier is not", AtLeastUS(3, 5), false},
 		{"a hair earlier is", AtLeastUS(3-0.5e-6, 3), true},
+		{"finite is not at least infinite", AtLeastUS(1e300, math.Inf(1)), false},
+		{"finite is not the same as infinite", SameUS(1e300, math.Inf(1)), false},
+		{"NaN is not the same", SameUS(math.NaN(), math.NaN()), false},
 		{"more than asked", CarriesAll(p, 6, 5), true},
 		{"a byte short", CarriesAll(p, 5e6-1, 5e6), false},
 		{"rounding", CarriesAll(p, 5e6-1e-3, 5e6), true},

@@ -120,6 +120,9 @@ var mutations = []mutation{
 	{"swot-fig5", "lasts 200 us, the model needs 208 us", func(p *plans.Problem, _ *plans.Plan) { p.ReconfigPerPort = 1 }},
 	{"swot-fig5", "lasts 100 us, the model needs 101 us", func(p *plans.Problem, _ *plans.Plan) { p.AlphaUS = 1 }},
 
+	{"swot-fig5", "the model needs +Inf us", func(p *plans.Problem, _ *plans.Plan) { p.BandwidthGbps = 1e-320 }},
+	{"demand", "need +Inf us", func(p *plans.Problem, _ *plans.Plan) { p.BandwidthGbps = 1e-320 }},
+
 	{"demand", "planes[0][1] (hold): no reconfiguration to this map", func(_ *plans.Problem, q *plans.Plan) { entry(q, 0, 1).To = circuit.Shift(3, 2) }},
 	{"demand", "planes[1][0] (hold): no reconfiguration", func(_ *plans.Problem, q *plans.Plan) { q.Planes[1] = q.Planes[1][1:] }},
 	{"demand", "demand[0][0]: is served for 79 us", func(_ *plans.Problem, q *plans.Plan) { entry(q, 1, 1).EndUS-- }},
