@@ -18,6 +18,7 @@ import (
 //     fewest switches; switches and transmits all occupy planes, of which there are k. This
 //     is applied to windows of consecutive steps, each beginning with free circuits (what
 //     is counted lies within the window), and the best partition into windows is summed.
+//   - Pricing (pricing.go) weighs both.
 
 const (
 	boundWindow = 256 // longest window
@@ -99,39 +100,53 @@ type sequence struct {
 
 // sequences returns the schedule as seen by a few ranks that see it differently.
 func (m *model) sequences(receive bool) []sequence {
+	stride := max(1, m.p.Ranks/64)
+	slot := make([]int, m.p.Ranks) // rank -> index into all, or -1
+	var all []sequence
+	for r := range slot {
+		if slot[r] = -1; r%stride == 0 {
+			slot[r] = len(all)
+			all = append(all, sequence{rank: r, receive: receive})
+		}
+	}
+	see := func(c circuit.Permutation, put func(s *sequence, peer int)) {
+		for a := range all {
+			put(&all[a], circuit.Dark)
+		}
+		for src, dst := range c {
+			if dst == circuit.Dark {
+				continue
+			}
+			at, peer := src, dst
+			if receive {
+				at, peer = dst, src
+			}
+			if slot[at] >= 0 {
+				put(&all[slot[at]], peer)
+			}
+		}
+	}
+	for a := range all {
+		all[a].peer = make([]int, len(m.steps))
+		if m.p.Initial != nil {
+			all[a].held = make([]int, m.p.Planes)
+		}
+	}
+	for i := range m.steps {
+		see(m.steps[i].pattern, func(s *sequence, peer int) { s.peer[i] = peer })
+	}
+	for j, c := range m.p.Initial {
+		see(c, func(s *sequence, peer int) { s.held[j] = peer })
+	}
 	var out []sequence
 	seen := map[string]bool{}
-	stride := max(1, m.p.Ranks/64)
-	for r := 0; r < m.p.Ranks && len(out) < boundRanks; r += stride {
-		s := sequence{rank: r, receive: receive, peer: make([]int, len(m.steps))}
-		for i := range m.steps {
-			s.peer[i] = peerOf(m.steps[i].pattern, r, receive)
-		}
-		for _, c := range m.p.Initial {
-			s.held = append(s.held, peerOf(c, r, receive))
-		}
-		key := canonical(s.peer, s.held)
-		if !seen[key] {
+	for _, s := range all {
+		if key := canonical(s.peer, s.held); !seen[key] && len(out) < boundRanks {
 			seen[key] = true
 			out = append(out, s)
 		}
 	}
 	return out
-}
-
-func peerOf(c circuit.Permutation, r int, receive bool) int {
-	if c == nil {
-		return circuit.Dark
-	}
-	if !receive {
-		return c[r]
-	}
-	for src, dst := range c {
-		if dst == r {
-			return src
-		}
-	}
-	return circuit.Dark
 }
 
 // canonical renames peers in order of appearance, so that equal structures compare equal.
@@ -164,22 +179,27 @@ func (m *model) pagingBound(s sequence) bounds {
 	}
 	reconfig := plans.ReconfigUS(m.p, 1)
 	cache := newPaging(m.p.Planes)
+	price := newPricing(m, &s)
 	b := bounds{suffix: make([]float64, n+1)}
 	// window returns the best bound of windows that begin at step i, each followed by the
 	// bound of what remains.
 	window := func(i int, held []int) float64 {
 		cache.reset(held, s.peer)
 		serial, capacity, best := 0.0, 0.0, 0.0
-		if held != nil && s.peer[i] != circuit.Dark && !cache.holds(s.peer[i]) {
+		blocked := held != nil && s.peer[i] != circuit.Dark && !cache.holds(s.peer[i])
+		if blocked {
 			serial = reconfig // nothing can be sent before the first switch
 		}
+		price.reset(held == nil, blocked)
 		for e := i; e < n && e-i < boundWindow; e++ {
 			serial += ideal[e]
 			capacity += work[e]
 			if s.peer[e] != circuit.Dark && cache.request(s.peer[e], e, next) {
 				capacity += reconfig
 			}
-			best = math.Max(best, math.Max(serial, capacity/float64(m.p.Planes))+b.suffix[e+1])
+			least := math.Max(serial, capacity/float64(m.p.Planes))
+			least = math.Max(least, price.add(i, e, held == nil))
+			best = math.Max(best, least+b.suffix[e+1])
 		}
 		return best
 	}
@@ -194,7 +214,7 @@ func (m *model) pagingBound(s sequence) bounds {
 	if s.receive {
 		direction = "receives"
 	}
-	b.proof = fmt.Sprintf("switching: what rank %d %s is paging on %d planes; Belady's fewest switches and its bytes fill the planes, summed over windows of steps", s.rank, direction, m.p.Planes)
+	b.proof = fmt.Sprintf("switching: what rank %d %s is paging on %d planes; the planes' time must hold its bytes, overheads, switches (Belady) and idle time, weighed against each step's own time and summed over windows of steps", s.rank, direction, m.p.Planes)
 	return b
 }
 

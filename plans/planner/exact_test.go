@@ -43,7 +43,7 @@ func TestExactEqualsEnumeration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := solveSWOT(context.Background(), m, Options{TimeLimit: time.Second})
+		plan, err := solveSWOT(context.Background(), m, Options{TimeLimit: time.Second, deadline: time.Now().Add(time.Minute)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,6 +69,32 @@ func TestExactEqualsEnumeration(t *testing.T) {
 		all(0)
 		if math.Abs(least-plan.CCTUS) > 1e-5 {
 			t.Fatalf("problem %d: %v us, enumeration %v", i, plan.CCTUS, least)
+		}
+		checkBounds(t, p, least)
+	}
+}
+
+// checkBounds compares the pricing and paging bounds, of the whole and of every suffix on
+// free circuits, with optima.
+func checkBounds(t *testing.T, p *plans.Problem, optimum float64) {
+	t.Helper()
+	m, err := compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := m.bound()
+	if b.total > optimum+1e-5 {
+		t.Fatalf("bound %v above the optimum %v (%s)", b.total, optimum, b.proof)
+	}
+	for i := range p.Steps {
+		rest := *p
+		rest.Initial, rest.Steps = nil, p.Steps[i:]
+		plan, err := Solve(context.Background(), "swot", &rest, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.suffix[i] > plan.CCTUS+1e-5 {
+			t.Fatalf("suffix %d: bound %v above the optimum %v", i, b.suffix[i], plan.CCTUS)
 		}
 	}
 }

@@ -30,6 +30,8 @@ type Options struct {
 	TimeLimit time.Duration
 	// Seed of the pseudo-random search. Equal problem, options and seed give equal plans.
 	Seed int64
+
+	deadline time.Time // when TimeLimit is over
 }
 
 // solver plans a compiled problem. It leaves the plan's bound to Solve unless it proves a
@@ -66,6 +68,7 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 	if o.TimeLimit <= 0 {
 		o.TimeLimit = DefaultTimeLimit
 	}
+	o.deadline = time.Now().Add(o.TimeLimit)
 	if name == "auto" {
 		return solveAuto(ctx, p, o)
 	}

@@ -45,7 +45,7 @@ func (b *meter) spent() bool {
 // nil where nothing beats the known CCT.
 func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known float64) (pattern, bool) {
 	total := int64(o.TimeLimit.Seconds() * flopsPerSecond)
-	b := &meter{ctx: ctx, t: &w.t, deadline: time.Now().Add(o.TimeLimit)}
+	b := &meter{ctx: ctx, t: &w.t, deadline: o.deadline}
 	bound := w.m.bound()
 	s := &searcher{w: w, meter: b, rng: rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)), bestUS: known, floor: bound.total}
 	s.suffix = bound.suffix
