@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,8 @@ import (
 	"lightpath/bench"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
 )
 
 // benchFlags are the flags as typed; parse turns them into options.
@@ -106,10 +109,11 @@ func (f *benchFlags) parse(collective string, ranksGiven bool) (*bench.Options, 
 	if external && !ranksGiven {
 		o.World, o.Ranks = &world, world.Size
 	}
-	if o.Worker, err = siblingFile("bin", "lightpath-rank"); err != nil {
+	if err := f.validate(o); err != nil {
 		return nil, err
 	}
-	return o, f.validate(o)
+	o.Worker, err = siblingFile("bin", "lightpath-rank")
+	return o, err
 }
 
 func (f *benchFlags) validate(o *bench.Options) error {
@@ -124,6 +128,10 @@ func (f *benchFlags) validate(o *bench.Options) error {
 		return errors.New("-i must be at least 1 and -w at least 0")
 	case o.Root < 0 || o.Root >= o.Ranks:
 		return fmt.Errorf("-r: root %d is not one of %d ranks", o.Root, o.Ranks)
+	case o.Planes < 0:
+		return fmt.Errorf("--planes: %d is negative", o.Planes)
+	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
+		return fmt.Errorf("--planner: %q is none of %v", o.Planner, planner.Names())
 	}
 	switch o.Transport {
 	case "auto", "shm", "tcp", "inproc":
@@ -131,6 +139,15 @@ func (f *benchFlags) validate(o *bench.Options) error {
 		return fmt.Errorf("--transport: %s is not built into this version", o.Transport)
 	default:
 		return fmt.Errorf("--transport: %q is none of shm, tcp, inproc, auto", o.Transport)
+	}
+	if o.Fabric != "" {
+		file, err := fabric.Load(o.Fabric)
+		if err != nil {
+			return fmt.Errorf("--fabric: %w", err)
+		}
+		if o.Ranks > file.Ranks {
+			return fmt.Errorf("-n: %d ranks on a fabric of %d", o.Ranks, file.Ranks)
+		}
 	}
 	if o.Algorithm != "" && !schedule.Defined(o.Collective, o.Algorithm, o.Ranks) {
 		return fmt.Errorf("--algorithm: %q does not do %s on %d ranks; it is one of %v", o.Algorithm, o.Collective, o.Ranks, schedule.Algorithms(o.Collective))
@@ -147,7 +164,8 @@ func runBench(cmd *cobra.Command, f *benchFlags, o *bench.Options) error {
 	if quiet {
 		table = io.Discard
 	}
-	if o.Fabric != "" {
+	// The ranks of a foreign launcher meet through what rank 0 leaves them, by when the switch runs.
+	if o.Fabric != "" && !quiet {
 		stop, err := bench.EnsureOCS(cmd.Context(), o.Fabric, selfPath())
 		if err != nil {
 			return err

@@ -22,6 +22,12 @@ predicted and measured completion times and writes an HTML report with every tim
 Needs no root and no arguments.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if breakWhat != "" && breakWhat != "drain" {
+				return fmt.Errorf("--break: %q is not \"drain\"", breakWhat)
+			}
+			if iters < 1 {
+				return fmt.Errorf("--iters: %d; at least 1", iters)
+			}
 			worker, err := siblingFile("bin", "lightpath-rank")
 			if err != nil {
 				return err
@@ -29,15 +35,8 @@ Needs no root and no arguments.`,
 			o := &demo.Options{
 				Lightpath: selfPath(), Worker: worker, Report: report, Iters: iters, Progress: progressLine(isTerminal(os.Stderr)),
 			}
-			switch breakWhat {
-			case "":
-			case "drain":
+			if breakWhat != "" {
 				return no(demo.Break(cmd.Context(), o))
-			default:
-				return fmt.Errorf("--break: %q is not \"drain\"", breakWhat)
-			}
-			if iters < 1 {
-				return fmt.Errorf("--iters: %d; at least 1", iters)
 			}
 			if err := os.MkdirAll(filepath.Dir(report), 0o755); err != nil {
 				return fmt.Errorf("--report: %w", err)

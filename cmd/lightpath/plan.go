@@ -60,10 +60,13 @@ func (f *planFlags) solve(cmd *cobra.Command, p *plans.Problem) error {
 	if err != nil {
 		return err
 	}
+	if err := writeOutput("out", f.out, text); err != nil {
+		return err
+	}
 	if f.out != "" && f.out != "-" {
 		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%\n", plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan))
 	}
-	return writeOutput("out", f.out, text)
+	return nil
 }
 
 // gapPercent is how far a plan may be from the optimum, in percent of its lower bound.
@@ -109,16 +112,10 @@ func newPlanCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if plan.Digest != "" {
-				if err := plans.VerifyDigest(p, plan); err != nil {
-					return no(err)
-				}
-			}
-			report, err := check.Check(p, plan)
+			report, err := verify(p, plan)
 			if err != nil {
 				if asJSON {
-					err = errors.Join(no(err), writeJSON("-", map[string]any{"feasible": false, "reason": err.Error()}))
-					return err
+					return errors.Join(no(err), writeJSON("-", map[string]any{"feasible": false, "reason": err.Error()}))
 				}
 				return no(err)
 			}
@@ -135,6 +132,16 @@ func newPlanCheck() *cobra.Command {
 	cmd.Flags().StringVar(&planPath, "plan", "", "plan file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// verify checks the digest, where the plan carries one, and the plan.
+func verify(p *plans.Problem, plan *plans.Plan) (check.Report, error) {
+	if plan.Digest != "" {
+		if err := plans.VerifyDigest(p, plan); err != nil {
+			return check.Report{}, err
+		}
+	}
+	return check.Check(p, plan)
 }
 
 func readPair(in, planPath string) (*plans.Problem, *plans.Plan, error) {

@@ -86,7 +86,7 @@ func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 		}
 		file, err := fabric.Load(f.fabric)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--fabric: %w", err)
 		}
 		p = file.Problem()
 		// A communicator may be smaller than its fabric.

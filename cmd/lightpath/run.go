@@ -52,7 +52,8 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 	defer cancel()
 	var wg sync.WaitGroup
 	var out sync.Mutex
-	failures := make([]error, ranks)
+	var once sync.Once
+	var failure error // the first; those that it stops did not fail
 	for r := range ranks {
 		c := exec.CommandContext(ctx, args[0], args[1:]...)
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -80,18 +81,14 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 			copies.Go(func() { prefix(os.Stdout, stdout, r, &out) })
 			copies.Go(func() { prefix(os.Stderr, stderr, r, &out) })
 			copies.Wait()
-			if failures[r] = c.Wait(); failures[r] != nil {
+			if err := c.Wait(); err != nil {
+				once.Do(func() { failure = no(fmt.Errorf("rank %d: %w", r, err)) })
 				cancel()
 			}
 		})
 	}
 	wg.Wait()
-	for r, err := range failures {
-		if err != nil {
-			return no(fmt.Errorf("rank %d: %w", r, err))
-		}
-	}
-	return nil
+	return failure
 }
 
 func prefix(w io.Writer, r io.Reader, rank int, mu *sync.Mutex) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 
@@ -38,7 +37,10 @@ func newPlanShow() *cobra.Command {
 					continue
 				}
 				var b bytes.Buffer
-				if err := errors.Join(d.draw(&b, plan, o), writeOutput(d.flag, d.path, b.Bytes())); err != nil {
+				if err := d.draw(&b, plan, o); err != nil {
+					return fmt.Errorf("--%s: %w", d.flag, err)
+				}
+				if err := writeOutput(d.flag, d.path, b.Bytes()); err != nil {
 					return err
 				}
 			}
