@@ -1,0 +1,231 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+)
+
+// world makes n communicators of this process and destroys them at the end.
+func world(t *testing.T, n int) []uint64 {
+	t.Helper()
+	id, err := shim.NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := make([]shim.InitArgs, n)
+	for i := range args {
+		args[i] = shim.InitArgs{ID: id, Ranks: n, Rank: i, Device: 10 + i, Blocking: true}
+	}
+	handles, err := Init(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, h := range handles {
+			_ = Destroy(h) // a test may have done so
+		}
+	})
+	return handles
+}
+
+// sum is an AllReduce of one float.
+func sum(h uint64, in, out *float32) Call {
+	return Call{
+		Comm: h, Kind: uint32(shim.CallAllReduce), Type: int32(datatype.Float32), Op: int32(datatype.Sum),
+		Count: 1, Send: unsafe.Pointer(in), Recv: unsafe.Pointer(out),
+	}
+}
+
+func TestGroupOfManyCalls(t *testing.T) {
+	handles := world(t, 2)
+	const each = pooledCalls // twice what the pool holds, over both ranks
+	in, out := make([]float32, 2*each), make([]float32, 2*each)
+	var calls []Call
+	for i := range each {
+		for r, h := range handles {
+			in[2*i+r] = float32(i + r)
+			calls = append(calls, sum(h, &in[2*i+r], &out[2*i+r]))
+		}
+	}
+	for _, group := range [][]Call{calls, calls[:2]} {
+		clear(out)
+		if err := Run(group); err != nil {
+			t.Fatal(err)
+		}
+		for i := range group {
+			if want := float32(2*(i/2) + 1); out[i] != want {
+				t.Fatalf("call %d of %d: %v, want %v", i, len(group), out[i], want)
+			}
+		}
+	}
+}
+
+func TestQuestions(t *testing.T) {
+	handles := world(t, 2)
+	for r, h := range handles {
+		for q, want := range map[Question]int32{Ranks: 2, Rank: int32(r), Device: int32(10 + r)} {
+			if got, err := Ask(h, q); err != nil || got != want {
+				t.Errorf("rank %d: question %d: %d, %v, want %d", r, q, got, err, want)
+			}
+		}
+		if poison, err := AsyncError(h); poison != nil || err != nil {
+			t.Errorf("rank %d: async error %v, %v", r, poison, err)
+		}
+	}
+}
+
+func TestEndedHandles(t *testing.T) {
+	var in, out float32
+	for name, end := range map[string]func(uint64) error{"destroy": Destroy, "abort": Abort} {
+		t.Run(name, func(t *testing.T) {
+			h := world(t, 1)[0]
+			if err := end(h); err != nil {
+				t.Fatal(err)
+			}
+			call := sum(h, &in, &out)
+			_, asked := Ask(h, Ranks)
+			_, polled := AsyncError(h)
+			for i, err := range []error{Destroy(h), Abort(h), Finalize(h), Check(&call), Run([]Call{call}), asked, polled} {
+				if !errors.Is(err, shim.ErrInvalidArgument) || !strings.Contains(err.Error(), "destroyed") {
+					t.Errorf("use %d of a dead handle: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// Of the threads that end one communicator together, one does, and none crashes.
+func TestDestroyOnce(t *testing.T) {
+	h := world(t, 1)[0]
+	errs := make([]error, 4)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = Destroy(h) })
+	}
+	wg.Wait()
+	good := 0
+	for _, err := range errs {
+		if err == nil {
+			good++
+		} else if !errors.Is(err, shim.ErrInvalidArgument) {
+			t.Errorf("destroy: %v", err)
+		}
+	}
+	if good != 1 {
+		t.Errorf("%d destroys succeeded", good)
+	}
+}
+
+// Enumerations of C are wider than shim's: a value that wraps must not become a good one.
+func TestWideEnumerations(t *testing.T) {
+	h := world(t, 1)[0]
+	var in, out float32
+	for _, v := range []int32{-1, 255, 256, 256 + int32(datatype.Float32), -1 << 31, 1<<31 - 1} {
+		byType, byOp := sum(h, &in, &out), sum(h, &in, &out)
+		byType.Type, byOp.Op = v, v
+		for _, c := range []*Call{&byType, &byOp} {
+			if err := Check(c); !errors.Is(err, shim.ErrInvalidArgument) {
+				t.Errorf("value %d of %+v: %v", v, c, err)
+			}
+		}
+	}
+	call := sum(h, &in, &out)
+	call.Kind = 1 << 31
+	if err := Check(&call); !errors.Is(err, shim.ErrInvalidArgument) {
+		t.Errorf("kind: %v", err)
+	}
+	call = sum(h, &in, &out)
+	call.Stream = unsafe.Pointer(&in)
+	if err := Check(&call); !errors.Is(err, shim.ErrInvalidArgument) || !strings.Contains(err.Error(), "stream must be NULL") {
+		t.Errorf("stream: %v", err)
+	}
+}
+
+func TestText(t *testing.T) {
+	err := fmt.Errorf("shim: count is\n7: %w", shim.ErrInvalidArgument)
+	const whole = "count is 7: invalid argument"
+	for _, size := range []int{0, 1, 5, len(whole), len(whole) + 1, 100} {
+		buf := []byte(strings.Repeat("#", size))
+		if got := Text(err, buf); got != shim.ResultInvalidArgument {
+			t.Errorf("size %d: result %d", size, got)
+		}
+		if size == 0 {
+			continue
+		}
+		want := whole[:min(size-1, len(whole))] + "\x00"
+		if !strings.HasPrefix(string(buf), want) {
+			t.Errorf("size %d: %q, want %q", size, buf, want)
+		}
+	}
+	if got := Text(nil, nil); got != shim.ResultSuccess {
+		t.Errorf("nil error: %d", got)
+	}
+}
+
+// boom is what a defect looks like from outside.
+func TestRecovered(t *testing.T) {
+	var err error
+	func() {
+		defer func() { err = Recovered(recover(), debug.Stack()) }()
+		var call *Call
+		_ = Check(call)
+	}()
+	if shim.ResultOf(err) != shim.ResultInternalError || !strings.Contains(err.Error(), "nil pointer") {
+		t.Errorf("%v", err)
+	}
+	stack := []byte("goroutine 1 [running]:\nlightpath/cgo/core/internal/bridge.Run(0x1)\n\t/x.go:1\n" +
+		"lightpath/shim.(*session).run(0x1, {0x2})\n\t/y.go:2\nlightpath/shim.Run(...)\n\t/y.go:3\nruntime.main()\n")
+	if got := strings.Join(frames(stack, 2), " "); got != "shim.(*session).run shim.Run" {
+		t.Errorf("frames: %q", got)
+	}
+}
+
+func TestRunAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools forget under the race detector")
+	}
+	h := world(t, 1)[0]
+	in, out := make([]float32, pooledCalls), make([]float32, pooledCalls)
+	for _, n := range []int{1, pooledCalls} {
+		var calls []Call
+		for i := range n {
+			calls = append(calls, sum(h, &in[i], &out[i]))
+		}
+		if got := testing.AllocsPerRun(50, func() {
+			if err := Run(calls); err != nil {
+				t.Fatal(err)
+			}
+		}); got != 0 {
+			t.Errorf("%d calls: %v allocations", n, got)
+		}
+	}
+}
+
+// The front answers questions about parameters from its own table, to spare programs the
+// core; it must be the shim's.
+func TestParameterTable(t *testing.T) {
+	text, err := os.ReadFile("../../../front/params.inc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, m := range regexp.MustCompile(`(?m)^PARAM\("([^"]*)", "([^"]*)"\)$`).FindAllStringSubmatch(string(text), -1) {
+		got = append(got, m[1]+"="+m[2])
+	}
+	for _, v := range shim.Vars() {
+		want = append(want, v.Name+"="+v.Default)
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("cgo/front/params.inc says\n%s\nshim says\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

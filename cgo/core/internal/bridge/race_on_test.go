@@ -1,0 +1,6 @@
+//go:build race
+
+package bridge
+
+// raceEnabled: under the race detector sync.Pool forgets on purpose.
+const raceEnabled = true
