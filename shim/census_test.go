@@ -1,0 +1,44 @@
+package shim
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// resources is what this process holds.
+type resources struct {
+	goroutines, files, segments, mappings int
+}
+
+func (r resources) within(limit resources) bool {
+	return r.goroutines <= limit.goroutines && r.files <= limit.files && r.segments <= limit.segments && r.mappings <= limit.mappings
+}
+
+func census(t testing.TB) resources {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	segments, err := filepath.Glob("/dev/shm/lightpath*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := 0
+	for _, s := range segments {
+		if strings.Contains(string(maps), s) {
+			own++
+		}
+	}
+	return resources{
+		goroutines: runtime.NumGoroutine(), files: len(fds), segments: own,
+		mappings: strings.Count(string(maps), "/dev/shm/"),
+	}
+}
