@@ -201,7 +201,7 @@ func (c *Client) mapPort(bell *Bell) error {
 		return err
 	}
 	for p := range geo.planes {
-		c.ports = append(c.ports, PortMemory{TX: c.view.tx[p], RX: c.view.rx[p], Bell: bell.Doorbell, Switch: ring})
+		c.ports = append(c.ports, PortMemory{TX: c.view.tx[p], RX: c.view.rx[p], Bell: bell.Doorbell, Switch: ring, idle: c.view.idle[p]})
 	}
 	return nil
 }

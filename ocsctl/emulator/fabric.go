@@ -110,7 +110,7 @@ func (f *fabric) attach(s *session, now int64) error {
 	f.ports[s.port], f.lost[s.port] = s, 0
 	for _, pl := range f.planes {
 		t := &pl.tx[s.port]
-		t.tx, t.busy, t.idle, t.free, t.credit = s.view.tx[pl.index], false, true, now, 0
+		t.tx, t.asked, t.busy, t.idle, t.free, t.credit = s.view.tx[pl.index], s.view.idle[pl.index], false, true, now, 0
 	}
 	return nil
 }

@@ -25,20 +25,29 @@ const (
 // To send, the rank fills a slot of TX (label, then data; at most Client.MTU bytes),
 // commits it with the epoch of its circuit as tag, and calls Kick. The switch releases the
 // slot when its last byte has left the wire, so TX.Empty means that nothing of this rank
-// is in flight. To receive it consumes RX, whose tags are the sender's, and calls Kick where
-// RX.Wanted after a Release says that the switch waits for room. The switch rings Bell after
-// anything arrived in RX, left TX or changed the plane's state.
+// is in flight. To receive it consumes RX, whose tags are the sender's, and calls Kick after
+// Release. The switch rings Bell after anything arrived in RX, left TX or changed the
+// plane's state.
 //
 // TX has one producer and RX one consumer: the goroutine that drives the rank.
 type PortMemory struct {
 	TX, RX *shmring.Ring
 	Bell   *shmring.Doorbell // the rank's own, the same for every plane
 	Switch *shmring.Doorbell // the switch's; see Kick
+	// idle is set while the switch counts on a Kick for the next frame in TX, which it has
+	// found empty; nil: always. A ring that holds frames it comes back to by itself.
+	idle *atomic.Uint32
 }
 
-// Kick tells the switch to look at this port's rings.
-// It makes a system call only where the switch sleeps. One Kick after a batch is enough.
-func (m *PortMemory) Kick() { m.Switch.Ring() }
+// Kick tells the switch to look at this port's rings: after a Commit, and after a Release
+// that makes room. It wakes the switch only where that waits for this port, else it costs a
+// few loads. One Kick after a batch is enough.
+func (m *PortMemory) Kick() {
+	frames := m.idle == nil || m.idle.Load() != 0 && !m.TX.Empty() && m.idle.Swap(0) != 0
+	if m.RX.Wanted() || frames {
+		m.Switch.Ring()
+	}
+}
 
 // Layout of a port's memory: a header line, one alarm line per plane, then the rings of
 // each plane, TX before RX, on pages of their own.
@@ -63,6 +72,7 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 type portView struct {
 	tx, rx []*shmring.Ring // per plane
 	alarms []alarms        // per plane
+	idle   []*atomic.Uint32
 }
 
 // alarms counts, in the port's memory, the frames of this port that a plane lost. The
@@ -102,7 +112,7 @@ func (g geometry) view(mem []byte) (*portView, error) {
 		for k := range a.lost {
 			a.lost[k] = word(mem, line+16+4*k)
 		}
-		v.alarms = append(v.alarms, a)
+		v.alarms, v.idle = append(v.alarms, a), append(v.idle, word(mem, line+lineSize-4))
 		at := g.ringsAt() + 2*p*g.ringSize()
 		tx, err := shmring.New(mem[at:at+g.ringSize()], g.slots, g.mtu)
 		if err != nil {

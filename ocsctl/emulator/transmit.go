@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"math"
+	"sync/atomic"
 
 	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
@@ -32,6 +33,8 @@ type transmitter struct {
 	made uint32        // the plane's epoch when this circuit was made
 	dark bool          // the plane is moving this circuit
 
+	asked *atomic.Uint32 // PortMemory.idle: set to be kicked for the next frame
+
 	busy          bool // the head frame is on the wire
 	idle          bool // the ring has been seen empty since the last frame
 	start, finish int64
@@ -53,6 +56,10 @@ func (f *fabric) service(pl *plane, t *transmitter, now int64) int64 {
 			}
 			if payload == nil {
 				t.idle = true
+				if t.asked.Load() == 0 {
+					t.asked.Store(1)
+					continue // a frame may have come before the rank could see that
+				}
 				return never
 			}
 			if v := judge(pl, t, tag); v != Delivered {
