@@ -24,10 +24,12 @@ const DefaultTimeLimit = 2 * time.Second
 
 // Options tune a planner. The zero value is usable.
 type Options struct {
-	// TimeLimit caps a search; 0 is DefaultTimeLimit. The amount of search is a number
-	// of operations derived from it, not a clock reading, so that results repeat; the
-	// clock only stops a machine too slow for that many operations.
+	// TimeLimit caps a search; 0 is DefaultTimeLimit.
 	TimeLimit time.Duration
+	// Effort is the amount of search, as time on one ordinary core; 0 is TimeLimit. It
+	// is counted in operations, not read from a clock, so that results repeat wherever
+	// TimeLimit leaves room for it.
+	Effort time.Duration
 	// Seed of the pseudo-random search. Equal problem, options and seed give equal plans.
 	Seed int64
 
@@ -67,6 +69,9 @@ func Names() []string {
 func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plans.Plan, error) {
 	if o.TimeLimit <= 0 {
 		o.TimeLimit = DefaultTimeLimit
+	}
+	if o.Effort <= 0 {
+		o.Effort = o.TimeLimit
 	}
 	o.deadline = time.Now().Add(o.TimeLimit)
 	if name == "auto" {

@@ -57,7 +57,7 @@ func TestPublishedInstances(t *testing.T) {
 			if testing.Short() {
 				t.Skip("searches for a second")
 			}
-			plan := solve(t, "swot", tc.p, planner.Options{TimeLimit: time.Second})
+			plan := solve(t, "swot", tc.p, planner.Options{TimeLimit: time.Minute, Effort: time.Second})
 			if plan.CCTUS > tc.us*1.0001 {
 				t.Errorf("%v us, want at most %v", plan.CCTUS, tc.us)
 			}
@@ -264,7 +264,7 @@ func TestRefusals(t *testing.T) {
 // TestRepeatable: equal seeds give equal plans, and a cancelled search still gives one.
 func TestRepeatable(t *testing.T) {
 	p := pairwise(fabric(10, 4, 20, 200), 32*mb)
-	o := planner.Options{TimeLimit: 50 * time.Millisecond, Seed: 5}
+	o := planner.Options{TimeLimit: time.Minute, Effort: 50 * time.Millisecond, Seed: 5}
 	a, b := solve(t, "swot", p, o), solve(t, "swot", p, o)
 	if !reflect.DeepEqual(a.Planes, b.Planes) {
 		t.Error("two runs with one seed differ")

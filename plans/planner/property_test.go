@@ -16,7 +16,7 @@ import (
 )
 
 // quick keeps searches short: what they return must be right however short they are.
-var quick = planner.Options{TimeLimit: 4 * time.Millisecond, Seed: 1}
+var quick = planner.Options{TimeLimit: time.Minute, Effort: 4 * time.Millisecond, Seed: 1}
 
 func solve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plans.Plan {
 	t.Helper()
@@ -175,7 +175,7 @@ func TestRelabelling(t *testing.T) {
 			if p.Forwarding && (name == "static" || name == "harvest") {
 				continue // their rings are rings of neighbouring names
 			}
-			o := planner.Options{TimeLimit: 30 * time.Millisecond}
+			o := planner.Options{TimeLimit: time.Minute, Effort: 30 * time.Millisecond}
 			a, b := trySolve(t, name, p, o), trySolve(t, name, q, o)
 			if (a == nil) != (b == nil) {
 				t.Fatalf("problem %d: %s: feasible %v, relabelled %v", i, name, a != nil, b != nil)
@@ -236,7 +236,7 @@ func TestMonotone(t *testing.T) {
 			q := *p
 			improve(&q)
 			for _, name := range []string{"static", "perstep", "harvest", "swot"} {
-				o := planner.Options{TimeLimit: 50 * time.Millisecond}
+				o := planner.Options{TimeLimit: time.Minute, Effort: 50 * time.Millisecond}
 				a, b := trySolve(t, name, p, o), trySolve(t, name, &q, o)
 				if a == nil {
 					continue
@@ -259,7 +259,7 @@ func TestBoundHoldsForEveryPlan(t *testing.T) {
 		p := randomProblem(rng)
 		bound, by, least := 0.0, "", math.Inf(1)
 		for _, name := range []string{"static", "perstep", "harvest", "swot"} {
-			if plan := trySolve(t, name, p, planner.Options{TimeLimit: 20 * time.Millisecond}); plan != nil {
+			if plan := trySolve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 20 * time.Millisecond}); plan != nil {
 				if plan.LowerBoundUS > bound {
 					bound, by = plan.LowerBoundUS, plan.BoundProof
 				}

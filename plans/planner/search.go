@@ -10,7 +10,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// flopsPerSecond turns a time limit into an amount of search. It is well below what one
+// flopsPerSecond turns an effort into an amount of search. It is well below what one
 // core does, so that the clock seldom stops a search before its budget does.
 const flopsPerSecond = 1.5e8
 
@@ -44,7 +44,7 @@ func (b *meter) spent() bool {
 // search returns the best pattern found and whether it is proven that none is better;
 // nil where nothing beats the known CCT.
 func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known float64) (pattern, bool) {
-	total := int64(o.TimeLimit.Seconds() * flopsPerSecond)
+	total := int64(o.Effort.Seconds() * flopsPerSecond)
 	b := &meter{ctx: ctx, t: &w.t, deadline: o.deadline}
 	bound := w.m.bound()
 	s := &searcher{w: w, meter: b, rng: rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)), bestUS: known, floor: bound.total}

@@ -45,7 +45,7 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	}
 	pattern, proven := w.search(ctx, o, seeds, best.CCTUS)
 	if pattern != nil {
-		if plan := w.emit(pattern, o.TimeLimit.Seconds()*flopsPerSecond/4); plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+		if plan := w.emit(pattern, o.Effort.Seconds()*flopsPerSecond/4); plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
 			best = plan
 		}
 	}
