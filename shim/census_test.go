@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,4 +42,15 @@ func census(t testing.TB) resources {
 		goroutines: runtime.NumGoroutine(), files: len(fds), segments: own,
 		mappings: strings.Count(string(maps), "/dev/shm/"),
 	}
+}
+
+// freePort returns a port that nobody listens on, most likely.
+func freePort(t testing.TB) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
 }

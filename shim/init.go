@@ -164,7 +164,14 @@ func (c *Config) settings() string {
 		items = append(items, coll+":"+name)
 	}
 	slices.Sort(items)
-	return fmt.Sprintf("LIGHTPATH_TRANSPORT=%s LIGHTPATH_PLANES=%d LIGHTPATH_ALGORITHM=%s", c.Transport, c.Planes, strings.Join(items, ","))
+	s := fmt.Sprintf("LIGHTPATH_TRANSPORT=%s LIGHTPATH_PLANES=%d", c.Transport, c.Planes)
+	if len(items) > 0 {
+		s += " LIGHTPATH_ALGORITHM=" + strings.Join(items, ",")
+	}
+	if c.PlanCurrent {
+		s += " LIGHTPATH_PLAN_INITIAL=current"
+	}
+	return s
 }
 
 // processID tells processes apart, those of different containers too.

@@ -1,0 +1,175 @@
+package shim
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func environment(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+func TestConfig(t *testing.T) {
+	c, err := loadConfig(environment(
+		"LIGHTPATH_TRANSPORT", "SHM", "LIGHTPATH_PLANES", " 3 ", "LIGHTPATH_TIMEOUT", "1m30s", "LIGHTPATH_FABRIC_RANK", "5",
+		"LIGHTPATH_ALGORITHM", "allreduce:ring, alltoall:bruck", "LIGHTPATH_FAULT", "skip-drain:1:4,plan-delay:2s",
+		"LIGHTPATH_PLAN_INITIAL", "current", "NCCL_DEBUG", "info", "OMPI_COMM_WORLD_RANK", "7", "RANK", "", "LIGHTPATH_PLANNER", "swot",
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Transport != "shm" || c.Planes != 3 || c.Timeout != 90*time.Second || c.FabricRank != 5 ||
+		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Debug != LogInfo || c.launcherRank != 7 || c.Planner != "swot" ||
+		c.Fault != (Fault{SkipDrain: true, Plane: 1, Epoch: 4, PlanDelay: 2 * time.Second}) {
+		t.Errorf("%+v", c)
+	}
+	if c, err = loadConfig(environment()); err != nil || c.Timeout != 10*time.Minute || c.Planes != 1 || c.Spin != -1 || c.FabricRank != -1 {
+		t.Errorf("defaults: %+v, %v", c, err)
+	}
+}
+
+// TestBadConfig: every unusable value is refused with the name of its variable.
+func TestBadConfig(t *testing.T) {
+	for _, k := range [][2]string{
+		{"LIGHTPATH_TRANSPORT", "carrier pigeon"}, {"LIGHTPATH_PLANES", "0"}, {"LIGHTPATH_PLANES", "many"},
+		{"LIGHTPATH_TIMEOUT", "5"}, {"LIGHTPATH_TIMEOUT", "-1s"}, {"LIGHTPATH_PLAN_LIMIT", "soon"}, {"LIGHTPATH_PLAN_WAIT", "yes"},
+		{"LIGHTPATH_PLAN_INITIAL", "dark"}, {"LIGHTPATH_PLANNER", "guess"}, {"LIGHTPATH_SPIN", "-2"}, {"LIGHTPATH_FABRIC_RANK", "-1"},
+		{"LIGHTPATH_ALGORITHM", "allreduce"}, {"LIGHTPATH_ALGORITHM", "allreduce:bruck"}, {"LIGHTPATH_ALGORITHM", "sort:ring"},
+		{"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"}, {"NCCL_DEBUG", "LOUD"},
+	} {
+		_, err := loadConfig(environment(k[0], k[1]))
+		if err == nil {
+			t.Errorf("%s=%s: accepted", k[0], k[1])
+			continue
+		}
+		wantError(t, err, ErrInvalidUsage, k[0])
+	}
+	t.Setenv("LIGHTPATH_FABRIC", filepath.Join(t.TempDir(), "missing.yaml"))
+	if _, err := Init(nil); err == nil || !strings.Contains(err.Error(), "LIGHTPATH_FABRIC") {
+		t.Errorf("missing fabric file: %v", err)
+	}
+}
+
+// TestDocumentation keeps docs/environment.md equal to the table in code.
+func TestDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../docs/environment.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range Vars() {
+		row := fmt.Sprintf("| `%s` | %s | %s | %s |", v.Name, strings.ReplaceAll(v.Type, "|", `\|`), strings.ReplaceAll(v.Default, "|", `\|`), v.Doc)
+		if !strings.Contains(string(text), row+"\n") {
+			t.Errorf("docs/environment.md lacks the row\n%s", row)
+		}
+	}
+}
+
+func TestLogFormat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.%h.%p")
+	c, err := loadConfig(environment("NCCL_DEBUG", "INFO", "NCCL_DEBUG_FILE", path, "NCCL_DEBUG_SUBSYS", "INIT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLogger(c, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.info(subInit, "shown %d", 1)
+	l.info(subTuning, "not shown")
+	l.warn("careful")
+	l.Close()
+	text, err := os.ReadFile(expandPath(path, l.host, l.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`^\S+:\d+:\d+ \[3\] NCCL INFO shown 1\n\S+:\d+:\d+ \[3\] NCCL WARN careful\n$`)
+	if !want.Match(text) {
+		t.Errorf("%s", text)
+	}
+	var quiet *logger
+	quiet.warn("nothing")
+	var b bytes.Buffer
+	(&logger{out: &b, level: LogWarn, subs: subAll}).info(subInit, "nothing")
+	if b.Len() != 0 {
+		t.Errorf("%s", b.String())
+	}
+}
+
+// TestLogKeepsSecrets: a communicator's log, however detailed, has nothing of its id.
+func TestLogKeepsSecrets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	t.Setenv("NCCL_DEBUG", "TRACE")
+	t.Setenv("NCCL_DEBUG_SUBSYS", "ALL")
+	t.Setenv("NCCL_DEBUG_FILE", path)
+	w := newWorld(t, 2)
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5))}) })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Lightpath version " + Version, "nranks 2", "transport inproc", "algorithm"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the log does not say %q:\n%s", want, text)
+		}
+	}
+	_, s, err := parseID(&w.comms[0].args.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, s[:]) || strings.Contains(string(text), fmt.Sprintf("%x", s[:])) {
+		t.Error("the log has the secret")
+	}
+}
+
+func TestIfaceAllowed(t *testing.T) {
+	for _, k := range []struct {
+		name, list string
+		want       bool
+	}{
+		{"eth0", "", true}, {"eth0", "eth", true}, {"eth0", "=eth", false}, {"eth0", "=eth0", true}, {"eth0", "^eth", false},
+		{"ib0", "^eth", true}, {"ib0", "eth,ib", true}, {"lo", "eth,ib", false}, {"eth1", "^=eth0", true}, {"eth0", "^=eth0", false},
+	} {
+		if got := ifaceAllowed(k.name, k.list); got != k.want {
+			t.Errorf("%s in %q: %v", k.name, k.list, got)
+		}
+	}
+}
+
+// TestCommID: with NCCL_COMM_ID ranks find each other without an id being sent.
+func TestCommID(t *testing.T) {
+	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+	for range 2 {
+		for r, err := range concurrently(t, 2, func(r int) error {
+			id, err := NewUniqueID()
+			if err != nil {
+				return err
+			}
+			comms, err := Init([]InitArgs{{ID: id, Ranks: 2, Rank: r}})
+			if err != nil {
+				return err
+			}
+			defer comms[0].Destroy()
+			return Run([]Call{allReduce(comms[0], make([]float32, 5))})
+		}) {
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	}
+	t.Setenv("NCCL_COMM_ID", "nowhere")
+	_, err := NewUniqueID()
+	wantError(t, err, ErrInvalidUsage, "NCCL_COMM_ID")
+}
