@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/collectives/wire"
 	"lightpath/ocsctl/emulator"
@@ -36,7 +37,11 @@ type finding struct {
 
 // circuitKey is a circuit of one plane in one step.
 type circuitKey struct {
-	plane, step, src int
+	plane, step, src, dst int
+}
+
+func (k circuitKey) String() string {
+	return fmt.Sprintf("plane %d step %d circuit %d -> %d", k.plane, k.step, k.src, k.dst)
 }
 
 // audit checks every frame and every iteration; the first disagreement is returned.
@@ -110,14 +115,14 @@ func (a *auditor) expected() (map[circuitKey]float64, error) {
 			case plans.Transmit:
 				flows := a.problem.Steps[e.Step].FlowList()
 				for i, fl := range flows {
-					if e.Flows != nil && !contains(e.Flows, i) {
+					if e.Flows != nil && !slices.Contains(e.Flows, i) {
 						continue
 					}
+					if _, there := at.Hops(fl[0], fl[1]); !there {
+						return nil, fmt.Errorf("%w: the plan sends %d -> %d on plane %d, whose circuits do not lead there", ErrAudit, fl[0], fl[1], plane)
+					}
 					for r := fl[0]; r != fl[1]; r = at[r] {
-						if at[r] == circuit.Dark {
-							return nil, fmt.Errorf("%w: the plan sends %d -> %d into the dark", ErrAudit, fl[0], fl[1])
-						}
-						want[circuitKey{plane, a.steps[e.Step], r}] += e.Bytes
+						want[circuitKey{plane, a.steps[e.Step], r, at[r]}] += e.Bytes
 					}
 				}
 			}
@@ -138,7 +143,7 @@ func (a *auditor) carried(log *emulator.Log, w window) (map[circuitKey]float64, 
 		if err := wire.Decode(r.Label[:], &h); err != nil {
 			return nil, err
 		}
-		got[circuitKey{int(r.Plane), int(h.Step), int(r.Src)}] += float64(r.Bytes)
+		got[circuitKey{int(r.Plane), int(h.Step), int(r.Src), int(r.Dst)}] += float64(r.Bytes)
 	}
 	return got, nil
 }
@@ -146,12 +151,12 @@ func (a *auditor) carried(log *emulator.Log, w window) (map[circuitKey]float64, 
 func (a *auditor) compare(want, got map[circuitKey]float64) error {
 	for k, b := range want {
 		if math.Abs(got[k]-b) > a.slack {
-			return fmt.Errorf("plane %d step %d circuit from %d carried %.0f bytes, the plan says %.0f", k.plane, k.step, k.src, got[k], b)
+			return fmt.Errorf("%v carried %.0f bytes, the plan says %.0f", k, got[k], b)
 		}
 	}
 	for k, b := range got {
 		if _, planned := want[k]; !planned && b > 0 {
-			return fmt.Errorf("plane %d step %d circuit from %d carried %.0f bytes, the plan says none", k.plane, k.step, k.src, b)
+			return fmt.Errorf("%v carried %.0f bytes, the plan says none", k, b)
 		}
 	}
 	return nil
@@ -165,13 +170,4 @@ func switchesWithin(log *emulator.Log, w window) int {
 		}
 	}
 	return n
-}
-
-func contains(list []int, x int) bool {
-	for _, v := range list {
-		if v == x {
-			return true
-		}
-	}
-	return false
 }
