@@ -1,0 +1,30 @@
+#!/bin/sh
+# Builds and runs the clients against lib/, with several ranks and over both packet transports.
+set -eu
+cd "$(dirname "$0")/.."
+mkdir -p build/examples
+# As a user would: the installed header and library, nothing of the sources.
+${CC:-cc} -std=gnu11 -Wall -Wextra -Werror -I include examples/c/allreduce.c -L lib -lnccl \
+  "-Wl,-rpath,$PWD/lib" -o build/examples/allreduce
+
+# client LABEL COMMAND...: bounded, and its failure is this script's.
+client() {
+  label=$1; shift
+  said=$(timeout 120 "$@") || { echo "$label: failed"; exit 1; }
+  echo "$label: $said"
+}
+
+python=${PYTHON:-python3}
+for transport in shm tcp; do
+  for ranks in 1 2 3 4; do
+    client "c, $transport" env LIGHTPATH_TRANSPORT=$transport build/examples/allreduce $ranks
+  done
+  for ranks in 2 3; do
+    client "python, $transport" env LIGHTPATH_TRANSPORT=$transport \
+      "$python" examples/python/pynccl_client.py --ranks $ranks
+  done
+done
+
+# Preloaded, as for programs that find another libnccl.so.2 by their RPATH.
+client "python, preloaded" env "LD_PRELOAD=$PWD/lib/libnccl.so.2" \
+  "$python" examples/python/pynccl_client.py --ranks 2 --library libnccl.so.2
