@@ -148,7 +148,7 @@ func checkBarrier(t *testing.T, r *rig, maps []circuit.Permutation, ranks []*bar
 	}
 	for _, b := range ranks {
 		for e := b.at; e < at; e++ {
-			if maps[e][b.port] != maps[e+1][b.port] && !(e == b.at && b.posted) {
+			if maps[e][b.port] != maps[e+1][b.port] && (e != b.at || !b.posted) {
 				t.Fatalf("the plane goes to epoch %d, port %d is in %d and has not agreed", at, b.port, b.at)
 			}
 		}

@@ -71,7 +71,7 @@ func (c *conn) fill() error {
 func (c *conn) takeFiles(oob []byte) error {
 	parts, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return fmt.Errorf("%w: %v", ErrProtocol, err)
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	for i := range parts {
 		if fds, err := unix.ParseUnixRights(&parts[i]); err == nil {
@@ -112,7 +112,7 @@ func (c *conn) send(m *message, fds ...int) error {
 }
 
 // shut closes the socket only; callable while another goroutine receives.
-func (c *conn) shut() { _ = c.UnixConn.Close() }
+func (c *conn) shut() { _ = c.Close() }
 
 // close closes the socket and the descriptors that nobody took.
 func (c *conn) close() {

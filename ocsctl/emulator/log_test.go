@@ -135,7 +135,7 @@ func TestFlushWhileFramesFlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
+	defer shut(t, o)
 	if err := o.FlushLog(); err == nil {
 		t.Error("flushed a log that is not kept")
 	}

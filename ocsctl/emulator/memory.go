@@ -57,9 +57,13 @@ func adoptMemory(fd, size, prot int) (*memory, error) {
 		return nil, fmt.Errorf("emulator: received memory: %w", err)
 	}
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || seals&unix.F_SEAL_SHRINK == 0 || st.Size < int64(size) {
+	switch {
+	case err != nil:
 		m.close()
-		return nil, fmt.Errorf("emulator: received memory: want %d bytes sealed against shrinking, got %d (seals %#x, %v)", size, st.Size, seals, err)
+		return nil, fmt.Errorf("emulator: received memory: seals: %w", err)
+	case seals&unix.F_SEAL_SHRINK == 0 || st.Size < int64(size):
+		m.close()
+		return nil, fmt.Errorf("emulator: received memory: %d bytes with seals %#x, want %d sealed against shrinking", st.Size, seals, size)
 	}
 	if m.bytes, err = unix.Mmap(fd, 0, size, prot, unix.MAP_SHARED); err != nil {
 		m.close()

@@ -110,7 +110,7 @@ func decodeMessage(body []byte) (*message, error) {
 	dec.DisallowUnknownFields()
 	m := &message{}
 	if err := dec.Decode(m); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrProtocol, err)
+		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	if dec.More() || dec.InputOffset() != int64(len(bytes.TrimRight(body, " \t\r\n"))) {
 		return nil, fmt.Errorf("%w: data after the object", ErrProtocol)
@@ -130,7 +130,7 @@ func (m *message) checkRequest(ports, planes int) error {
 			return fmt.Errorf("%w: post: plane %d, the switch has %d", ErrProtocol, m.Plane, planes)
 		}
 		if err := m.Target.Validate(ports); err != nil {
-			return fmt.Errorf("%w: post: target %v", ErrProtocol, err)
+			return fmt.Errorf("%w: post: target %w", ErrProtocol, err)
 		}
 	case msgAcquire, msgRelease:
 		if m.Mask == 0 || planes < 64 && m.Mask>>planes != 0 {

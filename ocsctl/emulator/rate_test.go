@@ -61,7 +61,7 @@ func pumpAll(t testing.TB, nPlanes int, rate float64, frames, data int) (time.Du
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer shut(t, s)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var cs []*Client
@@ -70,7 +70,7 @@ func pumpAll(t testing.TB, nPlanes int, rate float64, frames, data int) (time.Du
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		defer shut(t, c)
 		cs = append(cs, c)
 	}
 	began, last := time.Now(), time.Time{}

@@ -76,7 +76,7 @@ func TestKilledRankIsNamed(t *testing.T) {
 func TestAlarmReachesTheSender(t *testing.T) {
 	s := start(t, fourPorts(t))
 	cs := dialAll(t, s)
-	cs[3].Close()
+	shut(t, cs[3])
 	put(t, cs[2].Ports()[1], 1, 100, 0)
 	eventually(t, "the ring empties", cs[2].Ports()[1].TX.Empty)
 	// From the moment that the ring is empty the loss is known.
@@ -149,7 +149,7 @@ func TestBadRequestsEndTheConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		failsWith(t, c, 0, ocsctl.ErrControlLost)
-		c.Close()
+		shut(t, c)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
-	l.Close()
+	shut(t, l)
 	s := start(t, cfg)
 	if st, err := os.Stat(cfg.Socket); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", st, err)
@@ -232,7 +232,7 @@ func TestConfigNamesTheField(t *testing.T) {
 		change(&c)
 		s, err := Start(c)
 		if err == nil {
-			s.Close()
+			shut(t, s)
 		}
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
@@ -299,16 +299,16 @@ func TestCloseEndsEveryWait(t *testing.T) {
 		_ = s.call(func(f *fabric, _ int64) { n = len(f.lease.queue) })
 		return n == 2
 	})
-	cs[1].Close()
+	shut(t, cs[1])
 	if err := <-ended; !errors.Is(err, ocsctl.ErrControlLost) {
 		t.Error(err)
 	}
-	s.Close()
+	shut(t, s)
 	if err := <-ended; !errors.Is(err, ocsctl.ErrControlLost) {
 		t.Error(err)
 	}
 	failsWith(t, cs[0], 0, ocsctl.ErrControlLost)
-	cs[0].Close()
+	shut(t, cs[0])
 	if _, err := cs[0].Poll(0); !errors.Is(err, ocsctl.ErrControlLost) {
 		t.Error(err)
 	}
@@ -332,7 +332,7 @@ func TestOnChange(t *testing.T) {
 	if e, err := cs[0].Poll(1); e != 1 || err != nil {
 		t.Error(e, err)
 	}
-	s.Close()
+	shut(t, s)
 	<-called
 }
 
@@ -358,8 +358,8 @@ func TestNothingLeaks(t *testing.T) {
 		if _, err := Dial(s.cfg.Socket, 9); err == nil {
 			t.Fatal("no such port")
 		}
-		c.Close()
-		c.Close()
+		shut(t, c)
+		shut(t, c)
 	}
 	round()
 	var f, m int
@@ -426,7 +426,7 @@ func TestStateIsConsistent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
+	defer shut(t, o)
 	for running := true; running; {
 		select {
 		case <-done:
@@ -451,7 +451,7 @@ func TestPostsOutliveGoodbye(t *testing.T) {
 	if err := cs[3].Post(0, 0, next); err != nil {
 		t.Fatal(err)
 	}
-	cs[3].Close()
+	shut(t, cs[3])
 	for _, c := range cs[:3] {
 		if err := c.Post(0, 0, next); err != nil {
 			t.Fatal(err)

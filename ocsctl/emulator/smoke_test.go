@@ -3,6 +3,7 @@ package emulator
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"path/filepath"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func dial(t *testing.T, s *Server, port int) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { shut(t, c) })
 	return c
 }
 
@@ -123,12 +124,20 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
+	defer shut(t, o)
 	if err := o.FlushLog(); err != nil {
 		t.Fatal(err)
 	}
 	l, err := ReadLog(log)
 	if err != nil || len(l.Frames) != 16 || len(l.Switches) != 4 {
 		t.Fatalf("log %+v, %v", l, err)
+	}
+}
+
+// shut closes what must close without an error.
+func shut(t testing.TB, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
