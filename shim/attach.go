@@ -54,7 +54,7 @@ func (l *listeners) close() {
 		l.control.Close()
 	}
 	if l.tcp != nil {
-		l.tcp.Close()
+		_ = l.tcp.Close()
 	}
 }
 

@@ -125,7 +125,7 @@ func (c *Comm) Abort() error {
 	if lifeState(c.life.Swap(int32(destroyed))) == destroyed {
 		return fmt.Errorf("shim: abort: %w", ErrDestroyed)
 	}
-	c.fail(fmt.Errorf("shim: rank %d aborted: %w", c.args.Rank, ErrAborted))
+	c.spread(fmt.Errorf("shim: rank %d aborted: %w", c.args.Rank, ErrAborted))
 	c.leave()
 	c.mu.Lock() // the blocked call has left
 	defer c.mu.Unlock()
@@ -228,6 +228,12 @@ func (c *Comm) awaitFor(kind msgKind, seq uint64, d time.Duration) (*message, er
 // fail poisons the communicator everywhere and returns the error that it has failed with:
 // err, or what came first.
 func (c *Comm) fail(err error) error {
+	c.spread(err)
+	return c.AsyncError()
+}
+
+// spread poisons the communicator here and, where err is the first failure, everywhere.
+func (c *Comm) spread(err error) {
 	if c.poisonWith(err) && c.star != nil {
 		class, text := encodeError(err)
 		m := &message{Kind: msgPoison, Arg: class, Body: []byte(text)}
@@ -238,12 +244,11 @@ func (c *Comm) fail(err error) error {
 			_ = c.star.toLeader(m)
 		}
 	}
-	return c.AsyncError()
 }
 
 // peerLost is what the star calls when a control connection ends without a goodbye.
 func (c *Comm) peerLost(rank int, cause error) {
-	c.fail(fmt.Errorf("shim: lost %s: %w: %w", c.table[rank].where(), cause, ErrRemote))
+	c.spread(fmt.Errorf("shim: lost %s: %w: %w", c.table[rank].where(), cause, ErrRemote))
 }
 
 // deliver handles a control message, on the goroutine of its connection.

@@ -161,7 +161,7 @@ func TestCommID(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			defer comms[0].Destroy()
+			defer func() { _ = comms[0].Destroy() }()
 			return Run([]Call{allReduce(comms[0], make([]float32, 5))})
 		}) {
 			if err != nil {

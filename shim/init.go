@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"lightpath/collectives/exec"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -69,10 +71,10 @@ func initOne(args InitArgs, cfg *Config, fab *fabricInfo) (c *Comm, err error) {
 		args: args, cfg: cfg, log: log, serial: serials.Add(1),
 		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *message, 64),
 	}
-	c.runner.init(c)
+	c.pairs = exec.NewPairs(args.Ranks)
 	defer func() {
 		if err != nil {
-			_ = c.fail(err)
+			c.spread(err)
 			_ = c.Abort()
 			<-c.released
 			c = nil

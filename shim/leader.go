@@ -88,15 +88,15 @@ func (l *leader) serve() {
 				continue
 			}
 			if l.tickets == nil {
-				l.c.fail(fmt.Errorf("shim: rank %d asks for a ticket on a communicator without circuits: %w", m.From, ErrInternal))
+				l.c.spread(fmt.Errorf("shim: rank %d asks for a ticket on a communicator without circuits: %w", m.From, ErrInternal))
 				continue
 			}
 			if err := l.tickets.handle(m); err != nil {
-				l.c.fail(err)
+				l.c.spread(err)
 			}
 		case <-idle:
 			if err := l.tickets.release(false); err != nil {
-				l.c.fail(err)
+				l.c.spread(err)
 			}
 		case r := <-solved:
 			l.tickets.adopt(r)
@@ -179,4 +179,4 @@ func (l *leader) query(seq uint64) {
 
 // verdict fails the communicator from a goroutine of its own: the caller may be one that
 // reads a connection, and holds the lock.
-func (l *leader) verdict(err error) { go l.c.fail(err) }
+func (l *leader) verdict(err error) { go l.c.spread(err) }

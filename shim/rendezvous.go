@@ -46,7 +46,7 @@ func decodeStrict(b []byte, into any) error {
 	d := json.NewDecoder(strings.NewReader(string(b)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("%w: %v", errMessage, err)
+		return fmt.Errorf("%w: %w", errMessage, err)
 	}
 	return nil
 }

@@ -255,7 +255,7 @@ func (s *session) failed(err error) error {
 	}
 	for i, t := range s.tasks {
 		if !t.Done() && t.Err() == nil {
-			s.refs[i].comm.fail(result)
+			s.refs[i].comm.spread(result)
 		}
 	}
 	return result

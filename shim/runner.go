@@ -28,8 +28,6 @@ type runner struct {
 	traceFailed bool
 }
 
-func (r *runner) init(c *Comm) { r.pairs = exec.NewPairs(c.args.Ranks) }
-
 // begin starts a group.
 func (r *runner) begin() { r.used = 0 }
 

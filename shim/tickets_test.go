@@ -79,7 +79,7 @@ func TestSlowRank(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer c.Destroy()
+		defer func() { _ = c.Destroy() }()
 		for range 5 {
 			if err := Run([]Call{allReduce(c, make([]float32, 100))}); err != nil {
 				return err
