@@ -39,7 +39,7 @@ func (t *timing) greedy(steps int, cutoff float64) (float64, bool) {
 			return barrier, false
 		}
 	}
-	t.flops += int64(30 * steps * t.units)
+	t.flops += int64(80 * steps * t.units)
 	return barrier, true
 }
 

@@ -57,7 +57,7 @@ func TestPublishedInstances(t *testing.T) {
 			if testing.Short() {
 				t.Skip("searches for a second")
 			}
-			plan := solve(t, "swot", tc.p, planner.Options{TimeLimit: time.Minute, Effort: time.Second})
+			plan := solve(t, "swot", tc.p, planner.Options{TimeLimit: time.Minute, Effort: 300 * time.Millisecond})
 			if plan.CCTUS > tc.us*1.0001 {
 				t.Errorf("%v us, want at most %v", plan.CCTUS, tc.us)
 			}

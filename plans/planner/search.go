@@ -45,50 +45,60 @@ func (b *meter) spent() bool {
 // nil where nothing beats the known CCT.
 func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known float64) (pattern, bool) {
 	total := int64(o.Effort.Seconds() * flopsPerSecond)
-	b := &meter{ctx: ctx, t: &w.t, deadline: o.deadline}
 	bound := w.m.bound()
-	s := &searcher{w: w, meter: b, rng: rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)), bestUS: known, floor: bound.total}
-	s.suffix = bound.suffix
-
-	b.limit = total
-	if leaves := math.Pow(math.Exp2(float64(w.m.units))-1, float64(len(w.page))); leaves <= exactLeaves {
-		s.seed(seeds)
-		if s.done() {
-			return s.best, false
-		}
-		if s.exact() {
-			return s.best, w.exclude
-		}
+	s := &searcher{
+		w:      w,
+		meter:  &meter{ctx: ctx, t: &w.t, limit: total, deadline: o.deadline},
+		rng:    rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)),
+		bestUS: known,
+		floor:  bound.total,
+		suffix: bound.suffix,
 	}
-	small := len(w.page) <= exactTimingSteps
-	s.fast = true
-	b.limit = b.t.flops + total/20
-	s.seed(seeds)
-	if !small {
-		b.limit = total
-		for round := 0; !s.done() && !b.spent(); round++ {
-			b.limit = min(total, b.t.flops+total/3)
-			s.restart(round)
-			s.anneal(0.02)
-			b.limit = total
-		}
+	switch {
+	case w.m.units == 1: // there is one pattern, and nothing to divide
+		s.fast = true
+		s.seed(seeds)
+		return s.best, w.exclude
+	case len(w.page) > exactTimingSteps:
+		s.fast = true
+		s.seed(seeds)
+		s.anneals(total, 0.02)
 		return s.best, false
 	}
+	return s.best, s.small(seeds, total) && w.exclude
+}
+
+// small searches where every pattern can be timed exactly, and reports whether branch and
+// bound has closed.
+func (s *searcher) small(seeds []pattern, total int64) bool {
+	b := s.meter
+	leaves := math.Pow(math.Exp2(float64(s.w.m.units))-1, float64(len(s.w.page)))
+	if leaves <= exactLeaves {
+		if s.seed(seeds); !s.done() && s.exact() {
+			return true
+		}
+	}
+	s.fast = true
+	s.seed(seeds)
+	b.limit = b.t.flops + total/20
 	s.anneal(0.03)
 	s.retime()
-	if s.done() {
-		return s.best, false
-	}
 	b.limit = b.t.flops + total/3
-	if w.m.units <= exactUnits && s.exact() {
-		return s.best, w.exclude
+	if !s.done() && s.w.m.units <= exactUnits && s.exact() {
+		return true
 	}
-	for round := 0; !s.done() && b.t.flops < total && !b.stopped; round++ {
+	s.anneals(total, 0.02, 0.05, 0.01)
+	return false
+}
+
+// anneals restarts until total operations, with the heats in turn.
+func (s *searcher) anneals(total int64, heats ...float64) {
+	b := s.meter
+	for round := 0; s.cur != nil && !s.done() && b.t.flops < total && !b.stopped; round++ {
 		b.limit = min(total, b.t.flops+total/4)
 		s.restart(round)
-		s.anneal([]float64{0.02, 0.05, 0.01}[round%3])
+		s.anneal(heats[round%len(heats)])
 	}
-	return s.best, false
 }
 
 // evaluate times a pattern exactly or, while fast, greedily.
@@ -191,6 +201,7 @@ func (s *searcher) anneal(heat float64) {
 		temperature := heat * s.curUS * math.Pow(0.005, progress)
 		copy(next, s.cur)
 		if !s.mutate(next) {
+			s.meter.t.flops += int64(len(next))
 			continue
 		}
 		cutoff := s.curUS - temperature*math.Log(1-s.rng.Float64())
