@@ -37,7 +37,7 @@ bin/lightpath-rank: $(RANK_SOURCES) cgo/rank/rank.h lib/libnccl.so.2
 	$(CC) $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(RANK_SOURCES) -Llib -lnccl -lm -Wl,-rpath,'$$ORIGIN/../lib'
 	mv $@.tmp $@
 
-test-c: lib/libnccl.so.2 lib/liblightpath.so ## plain C tests of libnccl.so.2
+test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank ## plain C tests of libnccl.so.2
 	cgo/front/tests/run.sh
 
 abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package

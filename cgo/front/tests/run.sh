@@ -28,6 +28,8 @@ done
 # Not linked: it opens the library itself.
 ${CC:-cc} $cflags -o "$out/load" cgo/front/tests/load.c -ldl || exit 1
 
+${CC:-cc} $cflags -fPIC -shared -o "$out/liar.so" cgo/front/tests/liar.c -Llib -lnccl || exit 1
+
 lib=$root/lib/libnccl.so.2
 check load-now "$out/load" "$lib" now
 check load-lazy "$out/load" "$lib" lazy
@@ -46,5 +48,7 @@ check wrong-core env LIGHTPATH_CORE=libc.so.6 "$out/nocore" "does not fit"
 check preload-bash env LD_PRELOAD="$lib" bash -c '
   grep -q libnccl /proc/$$/maps && [ "$(ls /proc/$$/task | wc -l)" = 1 ] && [ "$(echo a | tr a b)" = b ]'
 check preload-python env LD_PRELOAD="$lib" "${PYTHON:-python3}" cgo/front/tests/preload.py
+
+check worker cgo/front/tests/worker.sh "$root/bin/lightpath-rank" "$root/$out/liar.so" "$root/$out/worker"
 
 exit $failed
