@@ -14,9 +14,9 @@ import (
 // Errors of [Solve]; use errors.Is.
 var (
 	// ErrInfeasible wraps the step and the reason for which a planner has no plan.
-	ErrInfeasible = errors.New("planner: infeasible")
+	ErrInfeasible = errors.New("infeasible")
 	// ErrUnknownPlanner wraps a name that is not in [Names].
-	ErrUnknownPlanner = errors.New("planner: unknown planner")
+	ErrUnknownPlanner = errors.New("unknown planner")
 )
 
 // DefaultTimeLimit is the time that a search takes where Options states none.
@@ -92,7 +92,7 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 		m.stateBound(plan)
 		return plan, nil
 	}
-	return nil, fmt.Errorf("%w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("planner: %w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(Names(), ", "))
 }
 
 // solveAuto returns the best plan of all planners, under the name of the one that made it.
@@ -113,7 +113,7 @@ func solveAuto(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, e
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("%w: no planner has a plan: %s", ErrInfeasible, strings.Join(reasons, "; "))
+		return nil, fmt.Errorf("planner: auto: %w: %s", ErrInfeasible, strings.Join(reasons, "; "))
 	}
 	m.stateBound(best)
 	return best, nil

@@ -85,12 +85,14 @@ func randomProblem(rng *rand.Rand) *plans.Problem {
 	case 1:
 		p.Circuits, p.Planes = plans.Interleaved, 2*(1+rng.IntN(2))
 	}
+	scale := pick(1, 1, 1, 1e-4, 1e5) // of times: nanoseconds to minutes
+	p.ReconfigUS *= scale
 	var patterns []circuit.Permutation
 	for range 1 + rng.IntN(3) {
 		patterns = append(patterns, randomPattern(rng, p.Ranks, p.Circuits))
 	}
 	for range 1 + rng.IntN(6) {
-		s := plans.Step{Bytes: pick(0, 1, 1e5, 1e6, 4e6), To: patterns[rng.IntN(len(patterns))]}
+		s := plans.Step{Bytes: scale * pick(0, 1, 1e5, 1e6, 4e6), To: patterns[rng.IntN(len(patterns))]}
 		if rng.IntN(6) == 0 && p.Circuits != plans.Duplex {
 			s = plans.Step{Bytes: s.Bytes, Flows: s.FlowList()}
 			if s.Flows == nil {
