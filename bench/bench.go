@@ -54,10 +54,14 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 			defer os.Remove(job.Rendezvous)
 		}
 	}
-	if done, first := 0, o.firstLocal(); o.Progress != nil {
-		job.OnReport = func(r Report) {
-			if r.Rank == first {
-				done++
+	done, first := 0, o.firstLocal()
+	job.OnReport = func(r Report) {
+		if done == 0 && first == 0 && o.World != nil {
+			// All ranks have met, and the next run of this job must not meet the same way.
+			os.Remove(job.Rendezvous)
+		}
+		if r.Rank == first {
+			if done++; o.Progress != nil {
 				o.Progress(done, len(points), r)
 			}
 		}
@@ -101,7 +105,7 @@ func (o *Options) environment() []string {
 }
 
 // rendezvous names the file through which ranks of a foreign launcher's job on this host
-// find each other: the same for all of them (they have one parent) and new for every job.
+// find each other: the same for all of them and another for every job.
 func rendezvous(w *World) (string, error) {
 	dir := os.Getenv("XDG_RUNTIME_DIR")
 	if dir == "" {
@@ -111,7 +115,11 @@ func rendezvous(w *World) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d/%d", w.Launcher, w.Job, os.Getppid(), w.Size))
+	parent := 0
+	if !w.Unique {
+		parent = os.Getppid()
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d/%d", w.Launcher, w.Job, parent, w.Size))
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil
 }
 

@@ -128,7 +128,7 @@ func TestRanksReport(t *testing.T) {
 
 func TestExternalRankStartsItselfOnly(t *testing.T) {
 	r := fakeRanks(t, 4, "good")
-	r.External, r.Rendezvous = &World{Rank: 2, Size: 4}, "/nowhere"
+	r.External, r.Rendezvous = &World{Rank: 2, Size: 4}, "/nowhere" // which the fake rank does not open
 	reports, err := r.Run(context.Background(), twoRuns)
 	if err != nil {
 		t.Fatal(err)

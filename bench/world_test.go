@@ -18,16 +18,17 @@ func TestDetectWorld(t *testing.T) {
 		ok   bool
 	}{
 		{"none", env{}, World{}, false},
-		{"Open MPI", env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "prte-7@1"}, World{1, 4, "prte-7@1", "Open MPI"}, true},
-		{"MPICH (PMI)", env{"PMI_RANK": "3", "PMI_SIZE": "4", "HYDI_CONTROL_FD": "9"}, World{3, 4, "9", "PMI"}, true},
-		{"Slurm", env{"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "5", "SLURM_JOB_ID": "77"}, World{0, 2, "5", "Slurm"}, true},
-		{"old Slurm", env{"SLURM_PROCID": "1", "SLURM_NPROCS": "2", "SLURM_JOB_ID": "77"}, World{1, 2, "77", "Slurm"}, true},
-		{"torchrun", env{"RANK": "7", "WORLD_SIZE": "8", "MASTER_PORT": "29500"}, World{7, 8, "29500", "torchrun"}, true},
-		{"one rank", env{"RANK": "0", "WORLD_SIZE": "1"}, World{0, 1, "", "torchrun"}, true},
-		{"mpirun within a Slurm allocation", env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, World{1, 4, "", "Open MPI"}, true},
+		{"Open MPI", env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "7"}, World{1, 4, "7", true, "Open MPI"}, true},
+		{"MPICH (PMI)", env{"PMI_RANK": "3", "PMI_SIZE": "4", "PMI_FD": "9"}, World{3, 4, "", false, "PMI"}, true},
+		{"Slurm", env{"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "5", "SLURM_JOB_ID": "77"}, World{0, 2, "77/5", true, "Slurm"}, true},
+		{"old Slurm", env{"SLURM_PROCID": "1", "SLURM_NPROCS": "2", "SLURM_JOB_ID": "77"}, World{1, 2, "77", false, "Slurm"}, true},
+		{"torchrun", env{"RANK": "7", "WORLD_SIZE": "8", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none"}, World{7, 8, "none/29500", false, "torchrun"}, true},
+		{"one rank", env{"RANK": "0", "WORLD_SIZE": "1"}, World{0, 1, "", false, "torchrun"}, true},
+		{"mpirun within a Slurm allocation", env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+			World{1, 4, "", false, "Open MPI"}, true},
 		{"an allocation is no job", env{"SLURM_NTASKS": "8"}, World{}, false},
 		{"a rank of nothing", env{"RANK": "3"}, World{}, false},
-		{"a size alone hides no other launcher", env{"WORLD_SIZE": "8", "PMI_RANK": "1", "PMI_SIZE": "2"}, World{1, 2, "", "PMI"}, true},
+		{"a size alone hides no other launcher", env{"WORLD_SIZE": "8", "PMI_RANK": "1", "PMI_SIZE": "2"}, World{1, 2, "", false, "PMI"}, true},
 	} {
 		got, ok, err := DetectWorld(environ(c.env))
 		if err != nil || ok != c.ok || got != c.want {

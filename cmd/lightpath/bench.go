@@ -128,6 +128,8 @@ func (f *benchFlags) validate(o *bench.Options) error {
 		return errors.New("-i must be at least 1 and -w at least 0")
 	case o.Root < 0 || o.Root >= o.Ranks:
 		return fmt.Errorf("-r: root %d is not one of %d ranks", o.Root, o.Ranks)
+	case o.Sync && o.World != nil:
+		return fmt.Errorf("--sync: the ranks must be started here (-n), not by %s: its barrier is one of processes of one parent", o.World.Launcher)
 	case o.Planes < 0:
 		return fmt.Errorf("--planes: %d is negative", o.Planes)
 	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):

@@ -1,0 +1,172 @@
+package bench_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightpath/bench"
+)
+
+// installed returns the path of bin/lightpath, or skips where the installation is not complete.
+func installed(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts rank processes")
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"bin/lightpath", "bin/lightpath-rank", "lib/libnccl.so.2", "lib/liblightpath.so"} {
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+			t.Skipf("%v: build it with make", err)
+		}
+	}
+	return filepath.Join(root, "bin", "lightpath")
+}
+
+// start runs a command that must succeed, away from launchers and settings of this process.
+func start(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	for _, v := range os.Environ() {
+		foreign := slices.ContainsFunc([]string{"LIGHTPATH_", "NCCL_", "OMPI_", "PMI", "SLURM_", "RANK=", "WORLD_SIZE="},
+			func(prefix string) bool { return strings.HasPrefix(v, prefix) })
+		if !foreign {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(name), strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// checkDocument holds a document against the format that other programs read: allreduce of floats on
+// two ranks from 8 B to 64 KiB.
+func checkDocument(t *testing.T, text, transport string) {
+	t.Helper()
+	var doc bench.Document
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatalf("%v in %.200q", err, text)
+	}
+	if doc.Ranks != 2 || doc.Transport != transport {
+		t.Errorf("%d ranks over %q, want 2 over %q", doc.Ranks, doc.Transport, transport)
+	}
+	var raw struct {
+		Results []map[string]any `json:"results"`
+	}
+	if err := json.Unmarshal([]byte(text), &raw); err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[int64]int{}
+	for i, r := range doc.Results {
+		for _, field := range []string{"collective", "bytes", "count", "type", "op", "time_us", "algbw_gbs", "busbw_gbs", "wrong", "algorithm", "planner", "predicted_us"} {
+			if _, there := raw.Results[i][field]; !there {
+				t.Errorf("result %d has no %s", i, field)
+			}
+		}
+		sizes[r.Bytes]++
+		if r.Collective != "allreduce" || r.Type != "float" || r.Op != "sum" || r.Count != r.Bytes/4 || r.Wrong != 0 || r.Algorithm == "" || !(r.TimeUS > 0) {
+			t.Errorf("%+v", r)
+		}
+		// On two ranks the bus bandwidth of an allreduce is its algorithm bandwidth.
+		if want := float64(r.Bytes) / r.TimeUS / 1e3; math.Abs(r.AlgBW-want) > 1e-9*want || math.Abs(r.BusBW-want) > 1e-9*want {
+			t.Errorf("%d bytes in %v us: %v and %v GB/s, want %v", r.Bytes, r.TimeUS, r.AlgBW, r.BusBW, want)
+		}
+	}
+	for size := int64(8); size <= 64<<10; size *= 2 {
+		if sizes[size] != 2 {
+			t.Errorf("%d bytes are listed %d times, want out of place and in place", size, sizes[size])
+		}
+	}
+	if len(sizes) != 14 {
+		t.Errorf("%d sizes, want 14", len(sizes))
+	}
+}
+
+var quick = []string{"-b", "8", "-e", "64K", "-f", "2", "-w", "1", "-i", "2"}
+
+func TestBenchOverEveryTransport(t *testing.T) {
+	lightpath := installed(t)
+	for _, transport := range []string{"shm", "tcp", "inproc"} {
+		t.Run(transport, func(t *testing.T) {
+			dir := t.TempDir()
+			args := append([]string{"bench", "allreduce", "-n", "2", "--transport", transport, "--json", "out.json"}, quick...)
+			table := start(t, dir, lightpath, args...)
+			if !strings.Contains(table, "busbw") || !strings.Contains(table, "# Out of bounds values : 0 OK") {
+				t.Errorf("the table is\n%s", table)
+			}
+			text, err := os.ReadFile(filepath.Join(dir, "out.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkDocument(t, string(text), transport)
+		})
+	}
+}
+
+func TestBenchSyncToStandardOutput(t *testing.T) {
+	lightpath := installed(t)
+	checkDocument(t, start(t, t.TempDir(), lightpath, append([]string{"bench", "allreduce", "-n", "2", "--sync", "--transport", "shm", "--json", "-"}, quick...)...), "shm")
+}
+
+func TestBenchAlgorithm(t *testing.T) {
+	lightpath := installed(t)
+	text := start(t, t.TempDir(), lightpath, "bench", "allreduce", "-n", "4", "-b", "4K", "-e", "4K", "-i", "1", "-w", "0", "-d", "bfloat16", "-o", "max",
+		"--transport", "shm", "--algorithm", "ring", "--json", "-")
+	var doc bench.Document
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range doc.Results {
+		if r.Algorithm != "ring" || r.Type != "bfloat16" || r.Op != "max" || r.Count != 2048 || r.Wrong != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestBenchUnderMPI: the ranks are mpirun's, directly and through a script that runs twice.
+func TestBenchUnderMPI(t *testing.T) {
+	lightpath := installed(t)
+	mpirun, err := exec.LookPath("mpirun")
+	if err != nil {
+		t.Skipf("%v: apt-get install openmpi-bin", err)
+	}
+	launch := []string{"-n", "2", "--allow-run-as-root", "--oversubscribe"}
+	benchmark := append([]string{lightpath, "bench", "allreduce", "--json", "out.json"}, quick...)
+	for name, args := range map[string][]string{
+		"directly": benchmark,
+		"script":   {"sh", "-c", `"$@" && "$@"; exit $?`, "sh"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if name == "script" {
+				args = append(args, benchmark...)
+			}
+			table := start(t, dir, mpirun, append(slices.Clone(launch), args...)...)
+			runs := 1
+			if name == "script" {
+				runs = 2
+			}
+			if strings.Count(table, "# Out of bounds values : 0 OK") != runs {
+				t.Errorf("want %d tables, not one of each rank:\n%s", runs, table)
+			}
+			text, err := os.ReadFile(filepath.Join(dir, "out.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkDocument(t, string(text), "auto")
+		})
+	}
+}
