@@ -26,8 +26,8 @@ const (
 // commits it with the epoch of its circuit as tag, and calls Kick. The switch releases the
 // slot when its last byte has left the wire, so TX.Empty means that nothing of this rank
 // is in flight. To receive it consumes RX, whose tags are the sender's, and calls Kick after
-// Release. The switch rings Bell after anything arrived in RX, left TX or changed the
-// plane's state.
+// Release. The switch rings Bell after anything arrived in RX, after the plane's state has
+// changed, and when TX has drained to half or is empty.
 //
 // TX has one producer and RX one consumer: the goroutine that drives the rank.
 type PortMemory struct {

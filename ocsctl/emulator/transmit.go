@@ -144,7 +144,11 @@ func (f *fabric) deliver(pl *plane, t *transmitter, now int64) bool {
 	t.busy, t.free = false, end
 	t.tx.Release()
 	dst.bell.Ring()
-	f.ports[t.port].bell.Ring()
+	// The sender waits for room in a full ring, or for an empty one: waking it for every slot
+	// in between would take the time of a core away from it.
+	if n := t.tx.Pending(); n == 0 || n == f.geo.slots/2 {
+		f.ports[t.port].bell.Ring()
+	}
 	return true
 }
 
