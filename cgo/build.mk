@@ -8,7 +8,8 @@ LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/version.go)
 
 FRONT_SOURCES := $(wildcard cgo/front/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc) cgo/core/lp_core.h
-CORE_SOURCES  := $(wildcard cgo/core/*.go cgo/core/*.c cgo/core/*.h cgo/core/*.map) $(shell find cgo/core/internal -name '*.go')
+CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map) go.mod go.sum \
+  $(shell find cgo/core shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
 RANK_SOURCES  := $(wildcard cgo/rank/*.c)
 
 .PHONY: test-c abi-check
@@ -25,7 +26,7 @@ lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/v
 	cp cgo/front/nccl.h include/nccl.h
 
 # The Go library exports one symbol. soname and script cannot go through #cgo LDFLAGS.
-lib/liblightpath.so: $(CORE_SOURCES) $(GO_SOURCES)
+lib/liblightpath.so: $(CORE_SOURCES)
 	@mkdir -p lib build
 	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=c-shared \
 	  -ldflags "-s -w -extldflags '-Wl,-soname,liblightpath.so -Wl,-z,now -Wl,-z,defs -Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map'" \

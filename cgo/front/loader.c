@@ -7,6 +7,7 @@
 #include "front.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,34 +19,36 @@ static atomic_bool loading; /* set before the first thread of the core can exist
 static atomic_bool forked;
 static const struct lp_core* core;
 static char load_error[LP_ERR_BYTES];
+static char beside[PATH_MAX]; /* where the core is unless LIGHTPATH_CORE says otherwise */
 
 static void in_child(void) {
   lp_error_after_fork();
   if (atomic_load(&loading)) atomic_store(&forked, true);
 }
 
-__attribute__((constructor)) static void watch_fork(void) { pthread_atfork(NULL, NULL, in_child); }
-
-/* Writes the core's path: LIGHTPATH_CORE, else the file beside this library. */
-static bool core_path(char* path, size_t size) {
-  const char* given = secure_getenv("LIGHTPATH_CORE");
+/* All that happens when the library is loaded. Its own path is resolved here and not when it is needed:
+ * a relative one (LD_PRELOAD=lib/libnccl.so.2) is only good until the program changes directory. */
+__attribute__((constructor)) static void prepare(void) {
+  static const char name[] = "liblightpath.so";
   Dl_info self;
-  const char* slash;
-  if (given != NULL && given[0] != '\0') return (size_t)snprintf(path, size, "%s", given) < size;
-  if (dladdr(&load_once, &self) == 0 || self.dli_fname == NULL) return false;
-  slash = strrchr(self.dli_fname, '/');
-  if (slash == NULL) return (size_t)snprintf(path, size, "liblightpath.so") < size;
-  return (size_t)snprintf(path, size, "%.*s/liblightpath.so", (int)(slash - self.dli_fname),
-                          self.dli_fname) < size;
+  char* slash;
+  pthread_atfork(NULL, NULL, in_child);
+  if (dladdr(&load_once, &self) == 0 || realpath(self.dli_fname, beside) == NULL) beside[0] = '\0';
+  slash = strrchr(beside, '/');
+  if (slash != NULL && (size_t)(slash + 1 - beside) + sizeof name <= sizeof beside)
+    memcpy(slash + 1, name, sizeof name);
+  else
+    beside[0] = '\0';
 }
 
 static void load(void) {
-  char path[4096];
+  const char* path = secure_getenv("LIGHTPATH_CORE");
   void* library;
   const struct lp_core* (*table)(uint32_t);
   const struct lp_core* t;
   atomic_store(&loading, true);
-  if (!core_path(path, sizeof path)) {
+  if (path == NULL || path[0] == '\0') path = beside;
+  if (path[0] == '\0') {
     snprintf(load_error, sizeof load_error, "cannot tell where liblightpath.so is; set LIGHTPATH_CORE to its path");
     return;
   }

@@ -33,6 +33,9 @@ ${CC:-cc} $cflags -fPIC -shared -o "$out/liar.so" cgo/front/tests/liar.c -Llib -
 lib=$root/lib/libnccl.so.2
 check load-now "$out/load" "$lib" now
 check load-lazy "$out/load" "$lib" lazy
+check load-relative "$out/load" lib/libnccl.so.2 lazy
+mkdir -p "$out/elsewhere" && ln -sf "$lib" "$out/elsewhere/libnccl.so.2"
+check load-symlink "$out/load" "$out/elsewhere/libnccl.so.2" lazy
 check load-bind-now env LD_BIND_NOW=1 "$out/load" "$lib" lazy
 check library "$out/library"
 check fork "$out/fork"
