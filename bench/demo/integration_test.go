@@ -1,0 +1,89 @@
+package demo
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightpath/bench"
+)
+
+// installed returns options that use what make built, or skips.
+func installed(t *testing.T) *Options {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts rank processes")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"bin/lightpath", "bin/lightpath-rank", "lib/libnccl.so.2", "lib/liblightpath.so"} {
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+			t.Skipf("%v: build it with make", err)
+		}
+	}
+	return &Options{
+		Lightpath: filepath.Join(root, "bin", "lightpath"), Worker: filepath.Join(root, "bin", "lightpath-rank"), Iters: 1,
+		Progress: func(string, ...any) {},
+	}
+}
+
+// TestTrial runs the first experiment under swot. What the ranks did is held against the plan by the
+// audit; how long it took is not judged here, except that nothing is faster than the light.
+func TestTrial(t *testing.T) {
+	o := installed(t)
+	trial, err := runTrial(t.Context(), o, &experiments()[0], "swot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trial.Infeasible != nil || trial.Wrong != 0 || trial.Plan == nil || trial.Plan.Planner != "swot" {
+		t.Fatalf("infeasible %v, %d wrong, plan %v", trial.Infeasible, trial.Wrong, trial.Plan)
+	}
+	if trial.Finding.Frames == 0 || trial.Finding.Lost != 0 || trial.Finding.Switches == 0 {
+		t.Errorf("the audit counted %+v", trial.Finding)
+	}
+	// The model may promise a few frames more than what the switch lets through at once.
+	if trial.MeasuredCCT < 0.97*trial.Plan.CCTUS || math.IsNaN(trial.Error()) {
+		t.Errorf("measured %v us, predicted %v us", trial.MeasuredCCT, trial.Plan.CCTUS)
+	}
+	if len(trial.Measured) != planes || len(trial.Measured[0]) < 2 {
+		t.Errorf("the timeline shows %+v", trial.Measured)
+	}
+	trial.Experiment.Planners = nil
+	report := filepath.Join(t.TempDir(), "index.html")
+	if err := writeReport(report, []*Trial{trial}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<svg", "swot", trial.Experiment.Title} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the report does not show %q", want)
+		}
+	}
+}
+
+func TestTrialWithoutPlan(t *testing.T) {
+	trial, err := runTrial(t.Context(), &Options{}, &experiments()[0], "static")
+	if err != nil || trial.Infeasible == nil || !strings.Contains(reason(trial.Infeasible), "step 1") {
+		t.Errorf("%+v, %v; want an infeasible trial that started nothing", trial, err)
+	}
+}
+
+// TestBreak: a rank that skips a drain puts bytes on circuits that move; somebody must notice.
+func TestBreak(t *testing.T) {
+	o := installed(t)
+	err := Break(t.Context(), o)
+	if err == nil || errors.Is(err, ErrNotBroken) {
+		t.Fatalf("%v: the run must fail", err)
+	}
+	if !errors.Is(err, bench.ErrRankFailed) && !errors.Is(err, ErrAudit) {
+		t.Errorf("%v: want a failure that ranks or the audit report", err)
+	}
+}
