@@ -98,6 +98,9 @@ func (c *Comm) Finalize() error {
 	if !c.life.CompareAndSwap(int32(alive), int32(finalized)) {
 		return fmt.Errorf("shim: finalize: %w", ErrDestroyed)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.light.quiesce(linger)
 	c.leave()
 	return c.AsyncError()
 }
@@ -113,6 +116,7 @@ func (c *Comm) Destroy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if was == alive {
+		c.light.quiesce(linger)
 		c.leave()
 	}
 	go c.release(linger)

@@ -125,6 +125,9 @@ func TestLogKeepsSecrets(t *testing.T) {
 			t.Errorf("the log does not say %q:\n%s", want, text)
 		}
 	}
+	if exe, err := os.Executable(); err != nil || libraryPath() != exe {
+		t.Errorf("loaded from %q, the test is %q (%v)", libraryPath(), exe, err)
+	}
 	_, s, err := parseID(&w.comms[0].args.ID)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -195,10 +196,22 @@ func hostID() string {
 	return id
 }
 
-// libraryPath is where this code was loaded from, for the identity line.
+// libraryPath is the file that this code was loaded from, for the identity line: the
+// one thing that tells a user which of several libraries the program really uses.
 func libraryPath() string {
-	if exe, err := os.Executable(); err == nil {
-		return exe
+	pc := uint64(reflect.ValueOf(libraryPath).Pointer())
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return "unknown path"
+	}
+	for line := range strings.Lines(string(maps)) {
+		var from, to, offset, inode uint64
+		var access, device, path string
+		// The path is last and may be missing.
+		n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %d %s", &from, &to, &access, &offset, &device, &inode, &path)
+		if n == 7 && from <= pc && pc < to {
+			return path
+		}
 	}
 	return "unknown path"
 }

@@ -145,6 +145,27 @@ func (o *optical) describe() string {
 	return fmt.Sprintf("%d planes at %s, port %d", len(o.now), o.at.key.socket, o.at.key.port)
 }
 
+// quiesce waits until the switches that this rank's calls have asked for, and did not wait
+// for, are made: until then the other ranks need this one's connection.
+func (o *optical) quiesce(limit time.Duration) {
+	if o == nil {
+		return
+	}
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		pending := false
+		for j := range o.now {
+			epoch, err := o.at.client.Poll(j)
+			if err != nil || o.c.poison.Load() != nil {
+				return
+			}
+			pending = pending || int32(epoch-o.now[j].epoch) < 0
+		}
+		if !pending {
+			return
+		}
+	}
+}
+
 func (o *optical) close() {
 	if o != nil {
 		_ = o.end.Close()

@@ -207,3 +207,30 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestGroupsInOppositeOrder: two threads of a rank group the same two communicators, each
+// naming them in its own order.
+func TestGroupsInOppositeOrder(t *testing.T) {
+	a, b := newWorld(t, 2), newWorld(t, 2)
+	errs := concurrently(t, 4, func(i int) error {
+		pair := []*Comm{a.comms[i%2], b.comms[i%2]}
+		if i >= 2 {
+			pair[0], pair[1] = pair[1], pair[0]
+		}
+		for range 100 {
+			x, y := []float32{1}, []float32{1}
+			if err := Run([]Call{allReduce(pair[0], x), allReduce(pair[1], y)}); err != nil {
+				return err
+			}
+			if x[0] != 2 || y[0] != 2 {
+				return fmt.Errorf("sums %v and %v", x, y)
+			}
+		}
+		return nil
+	})
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
