@@ -223,6 +223,20 @@ func TestPartialPatternsShareAPlane(t *testing.T) {
 	}
 }
 
+// TestEmptyUses is a problem whose best greedy pattern leaves a unit without bytes: the
+// search must time what is left.
+func TestEmptyUses(t *testing.T) {
+	a, b := circuit.Permutation{4, -1, -1, 0, -1, 2, -1}, circuit.Permutation{1, 2, 0, 4, 5, 6, 3}
+	p := fabric(7, 4, 7, 5)
+	p.Initial = []circuit.Permutation{a, b, b, a}
+	for i, bytes := range []float64{1e5, 1, 1, 1e5, 1e6} {
+		p.Steps = append(p.Steps, plans.Step{Bytes: bytes, To: []circuit.Permutation{a, b, a, b, b}[i]})
+	}
+	if plan := solve(t, "swot", p, planner.Options{TimeLimit: time.Minute, Effort: time.Second}); plan.CCTUS > 48.3334 {
+		t.Errorf("%v us, bound %v, want 48.3334", plan.CCTUS, plan.LowerBoundUS)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	fan := fabric(3, 1, 0, 10)
 	fan.Steps = []plans.Step{{Bytes: 1, To: circuit.Shift(3, 1)}, {Bytes: 1, Flows: [][2]int{{0, 1}, {0, 2}}}}

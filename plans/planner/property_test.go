@@ -177,6 +177,9 @@ func TestRelabelling(t *testing.T) {
 			if p.Forwarding && (name == "static" || name == "harvest") {
 				continue // their rings are rings of neighbouring names
 			}
+			if p.Circuits == plans.Interleaved && p.ReconfigPerPort > 0 {
+				continue // which half of a pair gets the pattern decides what changes
+			}
 			o := planner.Options{TimeLimit: time.Minute, Effort: 30 * time.Millisecond}
 			a, b := trySolve(t, name, p, o), trySolve(t, name, q, o)
 			if (a == nil) != (b == nil) {

@@ -119,6 +119,7 @@ func (s *searcher) retime() {
 	patterns := make([]pattern, len(kept))
 	for i := range kept {
 		patterns[i] = kept[i].u
+		s.w.lean(patterns[i])
 	}
 	s.seed(patterns)
 }
@@ -168,9 +169,15 @@ func (s *searcher) seed(seeds []pattern) {
 	}
 }
 
+// record keeps a pattern that is better than the best. The greedy timing is attained by
+// the pattern without the uses that it leaves empty.
 func (s *searcher) record(u pattern, us float64) {
-	if us < s.bestUS-tolerance(us) {
-		s.best, s.bestUS = slices.Clone(u), us
+	if us >= s.bestUS-tolerance(us) {
+		return
+	}
+	s.best, s.bestUS = slices.Clone(u), us
+	if s.fast {
+		s.bestUS = s.w.lean(s.best)
 	}
 }
 

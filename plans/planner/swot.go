@@ -267,6 +267,24 @@ func (w *swot) estimate(u pattern, cutoff float64) (float64, bool) {
 	return w.t.greedy(len(u), cutoff)
 }
 
+// lean drops from u what the greedy timing leaves without bytes, until nothing is, and
+// returns the greedy CCT. Dropping a use only makes its unit ready earlier.
+func (w *swot) lean(u pattern) float64 {
+	for {
+		us, _ := w.estimate(u, math.Inf(1))
+		dropped := false
+		for k, x := range w.t.shares {
+			if use := w.t.uses[k]; x == 0 {
+				u[use.step] &^= 1 << use.unit
+				dropped = true
+			}
+		}
+		if !dropped {
+			return us
+		}
+	}
+}
+
 // emit writes the plan of a pattern: at its best timing, if that takes at most budget
 // operations, else at the greedy one.
 func (w *swot) emit(u pattern, budget float64) *plans.Plan {
