@@ -48,6 +48,20 @@ check no-core env LIGHTPATH_CORE=/nonexistent/core.so "$out/nocore" /nonexistent
 # The C library is a library, but not a core.
 check wrong-core env LIGHTPATH_CORE=libc.so.6 "$out/nocore" "does not fit"
 
+# The same source, said to be of another version.
+${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE '-DLP_VERSION="9.9.9"' -fPIC -pthread -shared -Wl,-soname,libnccl.so.2 \
+  -o "$out/elsewhere/newer.so" cgo/front/*.c -ldl || exit 1
+check version-skew env LD_PRELOAD="$root/$out/elsewhere/newer.so" LIGHTPATH_CORE="$root/lib/liblightpath.so" \
+  "$out/nocore" "this libnccl.so.2 (Lightpath 9.9.9)"
+
+# The header, as strict programs of either language include it.
+header() {
+  printf '#include <nccl.h>\nint main(void) { ncclConfig_t c = NCCL_CONFIG_INITIALIZER; return sizeof c != 120; }\n' |
+    "$@" -pedantic -Wall -Wextra -Werror -Icgo/front - -o "$out/header" && "$out/header"
+}
+for std in c99 c11; do header ${CC:-cc} -std=$std -x c || { echo "FAIL  header $std"; failed=1; }; done
+header ${CXX:-c++} -std=c++11 -x c++ || { echo "FAIL  header c++11"; failed=1; }
+
 check preload-bash env LD_PRELOAD="$lib" bash -c '
   grep -q libnccl /proc/$$/maps && [ "$(ls /proc/$$/task | wc -l)" = 1 ] && [ "$(echo a | tr a b)" = b ]'
 check preload-python env LD_PRELOAD="$lib" "${PYTHON:-python3}" cgo/front/tests/preload.py
