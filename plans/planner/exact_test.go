@@ -150,3 +150,37 @@ func TestStaticSearches(t *testing.T) {
 		}
 	}
 }
+
+// TestWitness: an optimum is a bound of the problem only where a rank sends in every step
+// and tells all patterns apart.
+func TestWitness(t *testing.T) {
+	half := circuit.Permutation{1, -1, -1, -1}
+	for _, tc := range []struct {
+		name  string
+		kind  plans.CircuitKind
+		steps []circuit.Permutation
+		want  bool
+	}{
+		{"shifts", plans.Simplex, []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 2)}, true},
+		{"same from rank 0", plans.Simplex, []circuit.Permutation{{1, 0, 3, 2}, {1, 2, 3, 0}}, true},
+		{"duplex, way back", plans.Duplex, []circuit.Permutation{{2, -1, -1, -1}, half}, true},
+		{"duplex, nobody sends twice", plans.Duplex, []circuit.Permutation{{-1, 0, -1, -1}, {2, -1, -1, -1}}, false},
+		{"interleaved", plans.Interleaved, []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 2)}, false},
+	} {
+		p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 8, ReconfigUS: 1, Circuits: tc.kind}
+		for _, c := range tc.steps {
+			s := plans.Step{Bytes: 1, To: c}
+			if tc.kind == plans.Duplex {
+				s = plans.Step{Bytes: 1, Flows: s.FlowList()}
+			}
+			p.Steps = append(p.Steps, s)
+		}
+		m, err := compile(p)
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		if _, ok := newSwot(m).witness(); ok != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, ok, tc.want)
+		}
+	}
+}

@@ -441,6 +441,11 @@ func (w *swot) witness() (int, bool) {
 	}
 next:
 	for r := 0; r < p.Ranks; r++ {
+		for i := range w.m.steps {
+			if w.m.steps[i].pattern[r] == circuit.Dark {
+				continue next // a duplex circuit may be there for the way back only
+			}
+		}
 		seen := map[int]bool{}
 		for _, q := range w.m.pages {
 			d := q.maps[0][r]
