@@ -155,9 +155,7 @@ func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) (r
 	var poison error
 	if poison, err = bridge.AsyncError(uint64(comm)); err == nil {
 		// The state is the answer and its text goes with it; the call itself succeeded.
-		var state C.int
-		text{msg, n}.report(&state, &poison)
-		*out = C.int32_t(state)
+		text{msg, n}.report(out, &poison)
 	}
 	return
 }
