@@ -1,12 +1,16 @@
 package bench_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,9 +35,21 @@ func installed(t *testing.T) string {
 	return filepath.Join(root, "bin", "lightpath")
 }
 
-// start runs a command that must succeed, away from launchers and settings of this process.
+// start runs a command that must succeed.
 func start(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
+	cmd := prepare(t, dir, name, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(name), strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// prepare makes a command that runs away from launchers and settings of this process.
+func prepare(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
 	for _, v := range os.Environ() {
@@ -43,13 +59,7 @@ func start(t *testing.T, dir, name string, args ...string) string {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(name), strings.Join(args, " "), err, out, stderr.String())
-	}
-	return string(out)
+	return cmd
 }
 
 // checkDocument holds a document against the format that other programs read: allreduce of floats on
@@ -168,5 +178,60 @@ func TestBenchUnderMPI(t *testing.T) {
 			}
 			checkDocument(t, string(text), "auto")
 		})
+	}
+}
+
+// TestBenchUnderLaunchers plays the launchers that are not here: their variables, one process a rank.
+func TestBenchUnderLaunchers(t *testing.T) {
+	lightpath := installed(t)
+	for name, env := range map[string]func(rank string) []string{
+		"torchrun": func(rank string) []string { return []string{"RANK=" + rank, "WORLD_SIZE=2", "MASTER_PORT=29500"} },
+		"Slurm": func(rank string) []string {
+			return []string{"SLURM_PROCID=" + rank, "SLURM_NTASKS=2", fmt.Sprintf("SLURM_JOB_ID=test-%d", os.Getpid()), "SLURM_STEP_ID=0"}
+		},
+		"MPICH": func(rank string) []string { return []string{"PMI_RANK=" + rank, "PMI_SIZE=2"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			ranks := make([]*exec.Cmd, 2)
+			outputs := make([]bytes.Buffer, 2)
+			for r := range ranks {
+				ranks[r] = prepare(t, dir, lightpath, append([]string{"bench", "allreduce", "--json", "out.json"}, quick...)...)
+				ranks[r].Env = append(ranks[r].Env, env(strconv.Itoa(r))...)
+				ranks[r].Stdout, ranks[r].Stderr = &outputs[r], &outputs[r]
+				if err := ranks[r].Start(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for r := range ranks {
+				if err := ranks[r].Wait(); err != nil {
+					t.Errorf("rank %d: %v\n%s", r, err, &outputs[r])
+				}
+			}
+			if outputs[1].Len() > 0 {
+				t.Errorf("rank 1 prints %q, too", &outputs[1])
+			}
+			text, err := os.ReadFile(filepath.Join(dir, "out.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkDocument(t, string(text), "auto")
+		})
+	}
+}
+
+// TestBenchRefusesUnderLaunchers: nonsense from a launcher is bad input, by name.
+func TestBenchRefusesUnderLaunchers(t *testing.T) {
+	lightpath := installed(t)
+	for _, c := range []struct {
+		env, flag, says string
+	}{{"RANK=2", "", "WORLD_SIZE"}, {"RANK=x", "", "RANK"}, {"RANK=0", "--sync", "--sync"}} {
+		cmd := prepare(t, t.TempDir(), lightpath, append([]string{"bench", "allreduce"}, strings.Fields(c.flag)...)...)
+		cmd.Env = append(cmd.Env, c.env, "WORLD_SIZE=2")
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), c.says) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%s %s: %v %q; want status 2 and one line with %s", c.env, c.flag, err, out, c.says)
+		}
 	}
 }

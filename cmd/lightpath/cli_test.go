@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lightpath/plans"
+	"lightpath/plans/cache"
 	"lightpath/plans/circuit"
 )
 
@@ -317,13 +318,73 @@ func TestPlanShow(t *testing.T) {
 
 func TestPlanCache(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plans")
-	var rows []any
-	if err := json.Unmarshal([]byte(succeed(t, "", "plan", "cache", "ls", "--json", "--dir", dir)), &rows); err != nil || rows == nil || len(rows) != 0 {
-		t.Errorf("an empty cache lists %v, %v", rows, err)
+	t.Setenv("LIGHTPATH_PLAN_DIR", dir)
+	list := func() (rows []cacheRow) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(succeed(t, "", "plan", "cache", "ls", "--json")), &rows); err != nil || rows == nil {
+			t.Fatalf("%v, %v", rows, err)
+		}
+		return rows
 	}
-	refuse(t, "", []string{"--all"}, "plan", "cache", "rm", "--dir", dir)
-	if o := command(t, "", "plan", "cache", "show", "abc", "--dir", dir); o.status != exitNo || !strings.Contains(o.stderr, "abc") {
+	if rows := list(); len(rows) != 0 {
+		t.Errorf("an empty cache lists %v", rows)
+	}
+	refuse(t, "", []string{"--all"}, "plan", "cache", "rm")
+	if o := command(t, "", "plan", "cache", "show", "abc"); o.status != exitNo || !strings.Contains(o.stderr, "abc") {
 		t.Errorf("a plan that is not there: %+v", o)
+	}
+
+	problem, err := plans.DecodeProblem([]byte(swotProblem(t, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := plans.EncodeProblem(problem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := decodePlan(t, succeed(t, string(text), "plan", "solve", "--planner", "swot", "--in", "-"))
+	c, err := cache.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bytes := range []int64{40_000_000, 40_000_001} {
+		key := cache.Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, MinBytes: bytes, MaxBytes: bytes, Planes: 3, Planner: "swot"}
+		if _, err := c.Put(key, problem, plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := list()
+	if len(rows) != 2 || rows[0].PlanPlanner != "swot" || !plans.SameUS(rows[0].CCTUS, 1200) || rows[0].Key.Collective != "allreduce" {
+		t.Fatalf("%+v", rows)
+	}
+	if table := succeed(t, "", "plan", "cache", "ls"); strings.Count(table, "rabenseifner") != 2 || strings.Count(table, "\n") != 3 {
+		t.Errorf("ls prints\n%s", table)
+	}
+	name := rows[0].Name
+	if shown := decodePlan(t, succeed(t, "", "plan", "cache", "show", name)); !plans.SameUS(shown.CCTUS, 1200) || shown.Digest == "" {
+		t.Errorf("shows %+v", shown)
+	}
+	if shown := succeed(t, "", "plan", "cache", "show", "--problem", name); shown != string(text) {
+		t.Errorf("shows the problem as\n%s\nwant\n%s", shown, text)
+	}
+
+	// A file that was tampered with is named, and neither shown nor in the way of its removal.
+	if err := os.WriteFile(filepath.Join(dir, rows[1].Name), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o := command(t, "", "plan", "cache", "ls"); o.status != exitNo || !strings.Contains(o.stdout, "unusable") || !strings.Contains(o.stderr, rows[1].Name) {
+		t.Errorf("a corrupt entry: %+v", o)
+	}
+	if o := command(t, "", "plan", "cache", "show", rows[1].Name); o.status != exitNo || o.stdout != "" {
+		t.Errorf("a corrupt entry is shown: %+v", o)
+	}
+	succeed(t, "", "plan", "cache", "rm", name)
+	if o := command(t, "", "plan", "cache", "rm", name); o.status != exitNo {
+		t.Errorf("removed twice: %+v", o)
+	}
+	succeed(t, "", "plan", "cache", "rm", "--all")
+	if rows := list(); len(rows) != 0 {
+		t.Errorf("after rm --all: %v", rows)
 	}
 }
 

@@ -65,7 +65,7 @@ func readProblem(flag, path string) (*plans.Problem, error) {
 	}
 	p, err := plans.DecodeProblem(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", inputName(path), err)
 	}
 	return p, nil
 }
@@ -77,7 +77,15 @@ func readPlan(flag, path string) (*plans.Plan, error) {
 	}
 	p, err := plans.DecodePlan(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", inputName(path), err)
 	}
 	return p, nil
+}
+
+// inputName is what messages call the input at path.
+func inputName(path string) string {
+	if path == "-" {
+		return "standard input"
+	}
+	return path
 }

@@ -145,6 +145,9 @@ func verify(p *plans.Problem, plan *plans.Plan) (check.Report, error) {
 }
 
 func readPair(in, planPath string) (*plans.Problem, *plans.Plan, error) {
+	if in == "-" && planPath == "-" {
+		return nil, nil, errors.New("--in and --plan cannot both be standard input")
+	}
 	p, err := readProblem("in", in)
 	if err != nil {
 		return nil, nil, err

@@ -106,7 +106,7 @@ func TestProblemRules(t *testing.T) {
 			if _, err := os.Stat(out); !os.IsNotExist(err) {
 				t.Errorf("a file was written: %v", err)
 			}
-			refuse(t, c.text, c.says, "plan", "check", "--in", "-", "--plan", path)
+			refuse(t, c.text, append(c.says, "standard input"), "plan", "check", "--in", "-", "--plan", path)
 		})
 	}
 }
@@ -140,6 +140,7 @@ func TestRefusedArguments(t *testing.T) {
 		{[]string{"plan", "solve", "--in", none}, []string{"--in", none}},
 		{[]string{"plan", "solve", "--in", t.TempDir()}, []string{"--in"}},
 		{[]string{"plan", "check", "--in", problem}, []string{"--plan", "required"}},
+		{[]string{"plan", "check", "--in", "-", "--plan", "-"}, []string{"--in", "--plan", "both"}},
 		{[]string{"plan", "check", "--in", problem, "--plan", none}, []string{"--plan", none}},
 		{[]string{"plan", "check", "--in", problem, "--plan", problem}, []string{problem, "planes"}},
 		{[]string{"plan", "show", "--plan", none}, []string{"--plan", none}},
