@@ -145,8 +145,9 @@ func (o *optical) describe() string {
 	return fmt.Sprintf("%d planes at %s, port %d", len(o.now), o.at.key.socket, o.at.key.port)
 }
 
-// quiesce waits until the switches that this rank's calls have asked for, and did not wait
-// for, are made: until then the other ranks need this one's connection.
+// quiesce waits until what this rank's calls have sent has left the wire, and the switches
+// that they asked for, and did not wait for, are made: until then the other ranks need this
+// one's ports.
 func (o *optical) quiesce(limit time.Duration) {
 	if o == nil {
 		return
@@ -158,7 +159,11 @@ func (o *optical) quiesce(limit time.Duration) {
 			if err != nil || o.c.poison.Load() != nil {
 				return
 			}
-			pending = pending || int32(epoch-o.now[j].epoch) < 0
+			drained, err := o.end.Planes()[j].Drained()
+			if err != nil {
+				return
+			}
+			pending = pending || !drained || int32(epoch-o.now[j].epoch) < 0
 		}
 		if !pending {
 			return
