@@ -235,3 +235,44 @@ func TestBenchRefusesUnderLaunchers(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchOverFabric: circuits switch during the collective; the switch is started for the run and
+// gone after it.
+func TestBenchOverFabric(t *testing.T) {
+	lightpath := installed(t)
+	dir, err := os.MkdirTemp("", "lp") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "ocs.sock")
+	text := fmt.Sprintf(`version: 1
+name: two
+ranks: 4
+planes:
+  - {name: p0, bandwidth: 1Gbps, ocs: ocs0}
+  - {name: p1, bandwidth: 1Gbps, ocs: ocs0}
+ocs:
+  - {name: ocs0, driver: emulator, endpoint: "unix:%s", reconfig: 1ms}
+`, socket)
+	if err := os.WriteFile(filepath.Join(dir, "fabric.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := start(t, dir, lightpath, "bench", "allreduce", "-n", "4", "-b", "64K", "-e", "256K", "-f", "4", "-w", "1", "-i", "2",
+		"--fabric", "fabric.yaml", "--planner", "swot", "--algorithm", "rabenseifner", "--json", "-")
+	var doc bench.Document
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Results) != 4 {
+		t.Errorf("%d results, want 4", len(doc.Results))
+	}
+	for _, r := range doc.Results {
+		if r.Wrong != 0 || r.Algorithm != "rabenseifner" || r.Planner != "swot" || !(r.PredictedUS > 0) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("the switch left its socket: %v", err)
+	}
+}

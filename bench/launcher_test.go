@@ -21,7 +21,10 @@ import (
 const workerVar = "LIGHTPATH_TEST_WORKER"
 
 func TestMain(m *testing.M) {
-	if what := os.Getenv(workerVar); what != "" {
+	switch what := os.Getenv(workerVar); {
+	case strings.HasPrefix(what, "switch"):
+		os.Exit(fakeSwitch(what))
+	case what != "":
 		os.Exit(fakeWorker(what))
 	}
 	os.Exit(m.Run())
@@ -172,10 +175,10 @@ func TestRankFailures(t *testing.T) {
 }
 
 func TestRanksDeadline(t *testing.T) {
-	r := fakeRanks(t, 2, "hang@1")
+	r := fakeRanks(t, 2, "hang")
 	r.Deadline = 300 * time.Millisecond
 	_, err := r.Run(context.Background(), twoRuns)
-	if !errors.Is(err, ErrRankFailed) || !strings.Contains(err.Error(), "not done within 300ms") || !strings.Contains(err.Error(), "rank 1: did not end") {
+	if !errors.Is(err, ErrRankFailed) || !strings.Contains(err.Error(), "not done within 300ms") || !strings.Contains(err.Error(), "ranks 0 1: did not end") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +41,10 @@ func StartOCS(ctx context.Context, lightpath, config, socket string) (*OCS, erro
 		}
 		select {
 		case err := <-o.exited:
-			return nil, fmt.Errorf("bench: the switch ended: %v %s", err, bytes.TrimSpace([]byte(o.stderr.String())))
+			if err == nil {
+				err = errors.New("exit status 0")
+			}
+			return nil, fmt.Errorf("bench: the switch ended: %w: %s", err, strings.TrimSpace(o.stderr.String()))
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), o.Stop())
 		case <-time.After(5 * time.Millisecond):

@@ -96,17 +96,17 @@ func TestCount(t *testing.T) {
 func TestBandwidths(t *testing.T) {
 	const ranks = 8
 	for c := range schedule.NumCollectives {
-		count := Count(schedule.Collective(c), 1_024_000_000, datatype.Float32, ranks)
-		alg, bus := Bandwidths(schedule.Collective(c), count, datatype.Float32, ranks, 1e6)
+		count := Count(c, 1_024_000_000, datatype.Float32, ranks)
+		alg, bus := Bandwidths(c, count, datatype.Float32, ranks, 1e6)
 		want := 1.0
-		switch schedule.Collective(c) {
+		switch c {
 		case schedule.AllReduce:
 			want = 2 * 7.0 / 8
 		case schedule.AllGather, schedule.ReduceScatter, schedule.AllToAll, schedule.Gather, schedule.Scatter:
 			want = 7.0 / 8
 		}
 		if math.Abs(alg-1.024) > 1e-12 || math.Abs(bus-1.024*want) > 1e-12 {
-			t.Errorf("%v: algbw %v busbw %v, want 1.024 and %v", schedule.Collective(c), alg, bus, 1.024*want)
+			t.Errorf("%v: algbw %v busbw %v, want 1.024 and %v", c, alg, bus, 1.024*want)
 		}
 	}
 	// What was rounded away was not moved.
