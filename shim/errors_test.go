@@ -2,7 +2,9 @@ package shim
 
 import (
 	"errors"
+	"io"
 	"net"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -204,6 +206,7 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	impostor(t, addr)
 	if _, err := dialPeer(addr, secret{1, 2, 3}, time.Now().Add(time.Second)); err == nil {
 		t.Error("a wrong secret was let in")
 	}
@@ -211,6 +214,31 @@ func TestStrangers(t *testing.T) {
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 		}
+	}
+}
+
+// impostor goes through the motions with a wrong secret and claims to be rank 1. Whoever
+// listens must hang up on it without proving anything in turn.
+func impostor(t *testing.T, addr netip.AddrPort) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var challenge [24]byte
+	if _, err := io.ReadFull(conn, challenge[:]); err != nil {
+		t.Fatal(err)
+	}
+	nonce := make([]byte, 16)
+	answer := append([]byte(helloMagic), nonce...)
+	answer = append(answer, proof(secret{9}, "join", challenge[8:], nonce)...)
+	answer = appendMessage(answer, &message{Kind: msgHello, From: 1, Body: []byte(`{"rank":1,"ranks":2}`)})
+	if _, err := conn.Write(answer); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := conn.Read(make([]byte, 64)); n > 0 {
+		t.Errorf("an impostor got %d bytes of answer", n)
 	}
 }
 

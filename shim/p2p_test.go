@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -232,5 +233,26 @@ func TestGroupsInOppositeOrder(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestLockOrder: a group that must wait for one of its communicators holds none that
+// comes later in the common order, however the group names them.
+func TestLockOrder(t *testing.T) {
+	a, b := newWorld(t, 1).comms[0], newWorld(t, 1).comms[0]
+	a.mu.Lock()
+	done := make(chan error, 1)
+	go func() { done <- Run([]Call{allReduce(b, []float32{1}), allReduce(a, []float32{1})}) }()
+	for range 50 { // as long as it likes to get there; a wrong order is caught in passing
+		time.Sleep(time.Millisecond)
+		if !b.mu.TryLock() {
+			t.Error("holds the second communicator while it waits for the first")
+			break
+		}
+		b.mu.Unlock()
+	}
+	a.mu.Unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
