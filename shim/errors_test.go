@@ -256,6 +256,7 @@ func TestMismatch(t *testing.T) {
 		"op":    {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 100, datatype.Float32, 2, 0)},
 		"root":  {reduce(CallBroadcast, 100, datatype.Float32, 0, 0), reduce(CallBroadcast, 100, datatype.Float32, 0, 1)},
 		"call":  {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllGather, 100, datatype.Float32, 0, 0)},
+		"idle":  {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 0, datatype.Float32, 0, 0)},
 		"empty": {reduce(CallAllReduce, 0, datatype.Float32, 0, 0), reduce(CallAllReduce, 100, datatype.Float32, 0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,6 +271,11 @@ func TestMismatch(t *testing.T) {
 				// An operation that one rank does not even wait in fails at its next.
 				if err := Run([]Call{k[which](c, mem)}); err != nil {
 					return err
+				}
+				if name == "idle" {
+					// Rank 1 has called, and has nothing to wait for.
+					settled(func() bool { return c.AsyncError() != nil })
+					return c.AsyncError()
 				}
 				return Run([]Call{reduce(CallAllReduce, 5, datatype.Float32, 0, 0)(c, mem)})
 			})

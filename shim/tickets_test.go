@@ -189,6 +189,52 @@ func TestSmallerThanTheFabric(t *testing.T) {
 	noLosses(t, server)
 }
 
+// TestResetOutlastsTheOperation: planes go to the next communicator only when the reset
+// after the last operation of the one before, which nobody waits for, has been made.
+func TestResetOutlastsTheOperation(t *testing.T) {
+	server := lightFabric(t, 4, 2, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 15 * time.Millisecond })
+	t.Setenv("LIGHTPATH_PLANNER", "perstep")
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	a, b := newWorld(t, 4), newWorld(t, 4)
+	rng := rand.New(rand.NewPCG(4, 4))
+	for range 3 {
+		for _, w := range []*world{a, b} {
+			for _, kind := range []CallKind{CallAllReduce, CallAllToAll} {
+				k := collectiveCase{kind: kind, typ: datatype.Uint32, count: 100}
+				if err := k.run(w, rng); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	noLosses(t, server)
+}
+
+// TestForeignCircuit: a port outside the communicator has a circuit to one of its ports.
+// It would have to agree to every switch, so all ranks use the packet planes instead.
+func TestForeignCircuit(t *testing.T) {
+	lightFabric(t, 4, 1, nil)
+	t.Setenv("LIGHTPATH_PLANNER", "static")
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	all := newWorld(t, 4)
+	all.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 64))}) })
+	part := newWorld(t, 2)
+	if _, yes := part.comms[0].light.entangled(); !yes {
+		t.Fatalf("the static plan left %v", all.comms[0].light.maps())
+	}
+	k := collectiveCase{kind: CallAllReduce, typ: datatype.Float64, count: 77}
+	if err := k.run(part, rand.New(rand.NewPCG(5, 5))); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range part.comms {
+		for s := range c.programs.table {
+			if s.plan != 0 {
+				t.Errorf("rank %d used circuits", c.Rank())
+			}
+		}
+	}
+}
+
 // TestAssignPorts: which port a rank takes.
 func TestAssignPorts(t *testing.T) {
 	for name, k := range map[string]struct {
