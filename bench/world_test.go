@@ -75,4 +75,8 @@ func TestRendezvous(t *testing.T) {
 			t.Errorf("%+v meets where another job does", w)
 		}
 	}
+	// A job that is not known by its name alone is known by its parent, too.
+	if name(World{Size: 4, Job: "a", Launcher: "Open MPI", Unique: true}) == first {
+		t.Error("the parent of a job without a name of its own makes no difference")
+	}
 }
