@@ -65,6 +65,8 @@ var resultTable = []struct {
 	{transport.ErrClosed, ResultRemoteError},
 	{ocsctl.ErrControlLost, ResultSystemError},
 	{ocsctl.ErrReconfFailed, ResultSystemError},
+	{ocsctl.ErrConflict, ResultSystemError},
+	{ocsctl.ErrStaleEpoch, ResultSystemError},
 	{ocsctl.ErrUnknownMap, ResultSystemError},
 	{ocsctl.ErrFramesLost, ResultSystemError},
 	{ocsctl.ErrPortLost, ResultRemoteError},
