@@ -28,15 +28,15 @@ type Experiment struct {
 	Planners []string
 }
 
-// The demonstration's scale. A host with two cores moves 8 ranks x 2 planes x 100 Mb/s with ease, and
+// The demonstration's scale. A host with two cores moves 8 ranks x 2 planes x 50 Mb/s with ease, and
 // against times of 50 ms and more its scheduling noise is small. SWOT's example (400 Gb/s, 40 MB,
-// 200 us) is scaled by one factor throughout: rates by 1/4000, sizes by 1/16, so times
+// 200 us) is scaled by one factor throughout: rates by 1/8000, sizes by 1/32, so times
 // by 250, which keeps every ratio of the paper.
 const (
 	ranks        = 8
 	planes       = 2
-	rateGbps     = 0.1
-	frameData    = 4096 // payload bytes of a frame
+	rateGbps     = 0.05
+	frameData    = 8192 // payload bytes of a frame
 	timeScale    = 250
 	swotReconfig = 200 * time.Microsecond * timeScale
 )
@@ -52,17 +52,17 @@ func experiments() []Experiment {
 	return []Experiment{
 		{
 			Key: "a", Title: "Rabenseifner AllReduce, the example of SWOT Fig. 5 (times x 250)",
-			Collective: schedule.AllReduce, Algorithm: "rabenseifner", Bytes: 2_500_000,
+			Collective: schedule.AllReduce, Algorithm: "rabenseifner", Bytes: 1_250_000,
 			Reconfig: swotReconfig, Start: circuit.Xor(ranks, 1), Planners: everyPlanner,
 		},
 		{
 			Key: "b", Title: "pairwise All-to-All",
-			Collective: schedule.AllToAll, Algorithm: "pairwise", Bytes: 8_000_000,
+			Collective: schedule.AllToAll, Algorithm: "pairwise", Bytes: 4_000_000,
 			Reconfig: swotReconfig, Planners: everyPlanner,
 		},
 		{
 			Key: "c", Title: "cyclic recursive doubling AllReduce, ranks forward for each other",
-			Collective: schedule.AllReduce, Algorithm: "recursive-doubling", Bytes: 2_500_000,
+			Collective: schedule.AllReduce, Algorithm: "recursive-doubling", Bytes: 1_250_000,
 			Forwarding: true, Reconfig: 30 * time.Millisecond, Planners: everyPlanner,
 		},
 	}

@@ -91,6 +91,7 @@ static struct outcome run_sync(const struct run *r, int rank, ncclComm_t comm, s
     int64_t start = now_ns();
     CHECK(rank, collective_name(r->coll), call(r, at, rank, comm));
     int64_t end = now_ns();
+    barrier_wait(bar); /* checking takes the CPU from ranks that are still in the call */
     if (r->check) out.wrong += count_wrong(at.recv, r, rank, job.world);
     if (i < 0) continue;
     out.iters[i][0] = start, out.iters[i][1] = end;
