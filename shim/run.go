@@ -241,6 +241,11 @@ func (s *session) policy() {
 		s.opts.Spin = 4096
 	default:
 		s.opts.Spin = 16
+		if e := s.refs[0].entry; e != nil && e.plan != nil {
+			// A frame takes the emulated wire far longer than a wake-up takes, and the switch
+			// itself needs the cores.
+			s.opts.Spin, s.opts.Yield = 0, 0
+		}
 	}
 }
 
