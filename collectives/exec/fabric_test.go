@@ -209,6 +209,9 @@ func (p *portPlane) Drained() (bool, error) {
 	return len(p.w.tx[p.rank]) == 0, nil
 }
 
+func (p *portPlane) Payload() int { return p.w.f.mtu }
+func (p *portPlane) Backlog() int { return len(p.w.tx[p.rank]) }
+
 func (p *portPlane) PeekTransit() (*wire.Header, []byte, error) {
 	p.sort()
 	q := p.w.rx[p.rank]

@@ -1,7 +1,7 @@
 package exec
 
 import (
-	"fmt"
+	"math"
 
 	"lightpath/collectives/program"
 )
@@ -140,9 +140,9 @@ func (t *Task) transmit(l *lane) (bool, error) {
 		moved = true
 	}
 	if len(l.fwd) > 0 {
-		m, err := t.forward(l)
-		if err != nil {
-			return moved, err
+		m, err := t.share(l)
+		if err != nil || len(l.fwd) > 0 {
+			return moved || m, err
 		}
 		moved = moved || m
 	}
@@ -168,84 +168,46 @@ func (t *Task) transmit(l *lane) (bool, error) {
 	return moved, nil
 }
 
-// send offers the next bytes to one destination.
+// send offers the next bytes to one destination, more than once where they are taken.
 func (t *Task) send(l *lane, c *txChain) (bool, error) {
 	moved := false
-	plane := t.planes[l.id]
 	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0; n++ {
-		op := &t.prog.Ops[c.id]
-		done := t.moved[c.id]
-		if done == 0 {
-			t.header(&c.header, op)
-		}
-		g := &op.Src[c.seg]
-		c.header.Offset = uint64(op.Base + done)
-		took, err := plane.TrySend(&c.header, t.bytes(g, c.off, g.Len))
-		if err != nil {
-			return moved, t.fail(op, err)
-		}
-		if took == 0 {
-			break
-		}
-		if t.tracing && done == 0 {
-			t.events[c.id].Start = now()
+		took, err := t.offer(l, c, math.MaxInt)
+		if err != nil || took == 0 {
+			return moved, err
 		}
 		moved = true
-		t.moved[c.id] = done + int64(took)
-		if c.off += int64(took); c.off == g.Len {
-			c.seg, c.off = c.seg+1, 0
-		}
-		if t.moved[c.id] == op.Bytes {
-			t.complete(c.id)
-			l.left--
-			*c = txChain{id: t.prog.Next[c.id]}
-		}
 	}
 	return moved, nil
 }
 
-// forward passes on what has arrived here for others.
-func (t *Task) forward(l *lane) (bool, error) {
-	f := t.forwarders[l.id]
-	if f == nil {
-		return false, fmt.Errorf("exec: rank %d plane %d does not forward: %w", t.prog.Rank, l.id, ErrCall)
+// offer offers the next bytes of a chain, at most limit, and returns how many were taken.
+func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
+	op := &t.prog.Ops[c.id]
+	done := t.moved[c.id]
+	if done == 0 {
+		t.header(&c.header, op)
 	}
-	moved := false
-	for n := 0; n < burst && len(l.fwd) > 0; n++ {
-		h, payload, err := f.PeekTransit()
-		if err != nil {
-			return moved, t.fail(&t.prog.Ops[l.fwd[0]], err)
-		}
-		if h == nil {
-			break
-		}
-		i, err := t.transit(l, h, len(payload))
-		if err != nil || i < 0 {
-			return moved, err
-		}
-		id := l.fwd[i]
-		op := &t.prog.Ops[id]
-		length := int64(len(payload))
-		ok, err := f.Forward(t.epoch(l.id, op.Epoch))
-		if err != nil {
-			return moved, t.fail(op, err)
-		}
-		if !ok {
-			break
-		}
-		if t.tracing && t.moved[id] == 0 {
-			t.events[id].Start = now()
-		}
-		moved = true
-		if t.moved[id] += length; t.moved[id] == op.Bytes {
-			t.complete(id)
-			l.left--
-			if next := t.prog.Next[id]; next != program.None {
-				l.fwd[i] = next
-			} else {
-				l.fwd = append(l.fwd[:i], l.fwd[i+1:]...)
-			}
-		}
+	g := &op.Src[c.seg]
+	c.header.Offset = uint64(op.Base + done)
+	took, err := t.planes[l.id].TrySend(&c.header, t.bytes(g, c.off, min(g.Len, int64(limit))))
+	if err != nil {
+		return 0, t.fail(op, err)
 	}
-	return moved, nil
+	if took == 0 {
+		return 0, nil
+	}
+	if t.tracing && done == 0 {
+		t.events[c.id].Start = now()
+	}
+	t.moved[c.id] = done + int64(took)
+	if c.off += int64(took); c.off == g.Len {
+		c.seg, c.off = c.seg+1, 0
+	}
+	if t.moved[c.id] == op.Bytes {
+		t.complete(c.id)
+		l.left--
+		*c = txChain{id: t.prog.Next[c.id]}
+	}
+	return took, nil
 }

@@ -108,6 +108,7 @@ type lane struct {
 	rx    []rxChain
 	stage int
 	left  int32 // sends and forwards of the stage to go
+	owed  int   // frames of others that go before the next of this rank's own (see share)
 	// settle is the epoch that the plane must have reached before anything is sent; gated
 	// while that has not been seen.
 	settle   uint32
@@ -234,7 +235,7 @@ func (t *Task) bindLane(i int) {
 // enterStage loads the chains of the lane's current stage.
 func (t *Task) enterStage(l *lane) {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
-	l.left = st.Ops
+	l.left, l.owed = st.Ops, 0
 	l.tx = l.tx[:0]
 	for _, id := range st.Sends {
 		l.tx = append(l.tx, txChain{id: id})

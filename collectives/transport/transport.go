@@ -49,6 +49,10 @@ type Plane interface {
 // Forwarder is a Plane that carries traffic of others through this rank.
 type Forwarder interface {
 	Plane
+	// Payload is the most bytes of a flow that one frame carries.
+	Payload() int
+	// Backlog is how many frames wait to leave, the one on the wire included.
+	Backlog() int
 	// PeekTransit returns the oldest frame that arrived here for another rank.
 	PeekTransit() (*wire.Header, []byte, error)
 	// Forward moves that frame onto the circuit leaving this rank, under a new epoch. It

@@ -139,7 +139,11 @@ func (c *Client) diagnose(plane int, a *alarms) error {
 		var why []string
 		for v := range a.lost {
 			if k := a.lost[v].Load(); k > 0 {
-				why = append(why, fmt.Sprintf("%d %v", k, Verdict(v)))
+				text := fmt.Sprintf("%d %v", k, Verdict(v))
+				if Verdict(v) == LostVacant {
+					text += fmt.Sprintf(": the rank of port %d is gone", a.gone.Load())
+				}
+				why = append(why, text)
 			}
 		}
 		return fmt.Errorf("emulator: port %d plane %d epoch %d: %d frames (%s): %w", c.port, plane, a.epoch.Load(), n, strings.Join(why, ", "), ocsctl.ErrFramesLost)

@@ -81,6 +81,7 @@ type portView struct {
 type alarms struct {
 	lost  [numVerdicts]*atomic.Uint32 // by verdict; that of Delivered stays 0
 	epoch *atomic.Uint32              // tag of the first frame lost
+	gone  *atomic.Uint32              // the port without a rank that a frame was for
 	// A post of this port that was refused as stale: its epoch, the plane's then, how many.
 	refusedEpoch, planeEpoch, refused *atomic.Uint32
 }
@@ -107,7 +108,7 @@ func (g geometry) view(mem []byte) (*portView, error) {
 		line := lineSize * (1 + p)
 		a := alarms{
 			epoch: word(mem, line), refusedEpoch: word(mem, line+4),
-			planeEpoch: word(mem, line+8), refused: word(mem, line+12),
+			planeEpoch: word(mem, line+8), refused: word(mem, line+12), gone: word(mem, line+lineSize-8),
 		}
 		for k := range a.lost {
 			a.lost[k] = word(mem, line+16+4*k)
@@ -128,10 +129,13 @@ func (g geometry) view(mem []byte) (*portView, error) {
 	return v, nil
 }
 
-// raise counts a lost frame; the tag of the first one is kept.
-func (a *alarms) raise(v Verdict, tag uint32) {
+// raise counts a lost frame on the way to port dst; the tag of the first one is kept.
+func (a *alarms) raise(v Verdict, tag uint32, dst int) {
 	if a.total() == 0 {
 		a.epoch.Store(tag)
+	}
+	if v == LostVacant {
+		a.gone.Store(uint32(dst))
 	}
 	a.lost[v].Add(1)
 }

@@ -159,7 +159,7 @@ func (f *fabric) lose(pl *plane, t *transmitter, v Verdict, now int64) {
 	f.record(pl, t, payload, tag, v, now)
 	pl.stats.Lost[v]++
 	src := f.ports[t.port]
-	src.view.alarms[pl.index].raise(v, tag)
+	src.view.alarms[pl.index].raise(v, tag, t.to)
 	t.busy, t.free = false, max(t.free, now)
 	if payload != nil {
 		t.tx.Release()

@@ -28,6 +28,12 @@ type plane struct {
 
 var _ transport.Forwarder = (*plane)(nil)
 
+// Payload implements [transport.Forwarder].
+func (p *plane) Payload() int { return p.payload }
+
+// Backlog implements [transport.Forwarder].
+func (p *plane) Backlog() int { return p.mem.TX.Pending() }
+
 // TrySend implements [transport.Plane]: a new frame only where two slots are free.
 // Hot path: no allocation, no locks, no logging.
 func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {

@@ -90,6 +90,9 @@ type faultyForwarder struct {
 	forwarder transport.Forwarder
 }
 
+func (p *faultyForwarder) Payload() int { return p.forwarder.Payload() }
+func (p *faultyForwarder) Backlog() int { return p.forwarder.Backlog() }
+
 func (p *faultyForwarder) PeekTransit() (*wire.Header, []byte, error) {
 	if p.chance(p.faults.Delay) {
 		return nil, nil, nil
