@@ -162,10 +162,18 @@ func (a *auditor) compare(want, got map[circuitKey]float64) error {
 	return nil
 }
 
+// switchesWithin counts the switches of an iteration up to its last frame: those of a
+// trailing reset are not part of its completion time.
 func switchesWithin(log *emulator.Log, w window) int {
+	last := w.start
+	for i := range log.Frames {
+		if r := &log.Frames[i]; r.Start <= w.end {
+			last = max(last, r.Start)
+		}
+	}
 	n := 0
 	for i := range log.Switches {
-		if s := &log.Switches[i]; s.Start >= w.start && s.Start <= w.end {
+		if s := &log.Switches[i]; s.Start >= w.start && s.Start < last {
 			n++
 		}
 	}

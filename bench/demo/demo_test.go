@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lightpath/bench"
+	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -131,8 +132,8 @@ func TestTable(t *testing.T) {
 		}
 	}
 	for planner, want := range map[string][]string{
-		"perstep": {"1500.00", "1515.00", "1.00%", "8.0", "70", "0"},
-		"swot":    {"1200.00", "1212.00", "1.00%", "-20.0%", "4.0", "80", "3"},
+		"perstep": {"1500.00", "1500.00", "1515.00", "1.00%", "8.0", "70", "0"},
+		"swot":    {"1200.00", "1200.00", "1212.00", "1.00%", "-20.0%", "4.0", "80", "3"},
 	} {
 		i := strings.Index(text, "  "+planner)
 		if i < 0 {
@@ -141,6 +142,30 @@ func TestTable(t *testing.T) {
 		row, _, _ := strings.Cut(text[i:], "\n")
 		if got := strings.Fields(row)[1:]; !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", planner, got, want)
+		}
+	}
+}
+
+// Where steps are independent the busiest plane decides, idle time and trailing resets aside.
+func TestExpected(t *testing.T) {
+	transmit := func(start, end float64) plans.Entry {
+		return plans.Entry{Kind: plans.Transmit, StartUS: start, EndUS: end}
+	}
+	reset := plans.Entry{Kind: plans.Reconfigure, StartUS: 100, EndUS: 150}
+	p := &plans.Plan{CCTUS: 100, Planes: [][]plans.Entry{{transmit(0, 10), transmit(60, 100), reset}, {transmit(0, 60), reset}}}
+	if got := (&Trial{Plan: p}).Expected(); got != 100 {
+		t.Errorf("dependent steps: %v, want the CCT", got)
+	}
+	if got := (&Trial{Plan: p, Independent: true}).Expected(); got != 60 {
+		t.Errorf("independent steps: %v, want plane 1's 60", got)
+	}
+	for algorithm, want := range map[string]bool{"pairwise": true, "bruck": false} {
+		s, err := schedule.Build(schedule.AllToAll, algorithm, 8, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if independent(s) != want {
+			t.Errorf("%s: independent %v", algorithm, !want)
 		}
 	}
 }

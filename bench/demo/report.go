@@ -20,7 +20,8 @@ var reportTemplate = template.Must(template.New("report").Parse(reportText))
 // reportRow is one trial as the page shows it.
 type reportRow struct {
 	Planner, Infeasible        string
-	Predicted, Measured, Error string // ms, ms, percent
+	Predicted, Expected        string // ms
+	Measured, Error            string // ms, percent
 	Against, Reconfigs, Frames string
 	Wrong                      int64
 	Timeline                   template.HTML
@@ -64,6 +65,7 @@ func (t *Trial) row(trials []*Trial) (reportRow, error) {
 		return row, nil
 	}
 	row.Predicted = fmt.Sprintf("%.2f", t.Plan.CCTUS/1e3)
+	row.Expected = fmt.Sprintf("%.2f", t.Expected()/1e3)
 	row.Measured = fmt.Sprintf("%.2f", t.MeasuredCCT/1e3)
 	row.Error = fmt.Sprintf("%+.2f", 100*t.Error())
 	row.Against = against(t, trials)
