@@ -113,9 +113,14 @@ func initOne(args InitArgs, cfg *Config, fab *fabricInfo) (c *Comm, err error) {
 
 // attach connects the planes, and returns when every rank has.
 func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
+	me := &c.table[c.args.Rank]
+	c.alone = true
 	for i := range c.table {
-		if c.table[i].Host == c.table[c.args.Rank].Host {
+		if c.table[i].Host == me.Host {
 			c.localRanks++
+		}
+		if i != c.args.Rank && c.table[i].Host == me.Host && c.table[i].Process == me.Process {
+			c.alone = false
 		}
 	}
 	kind, err := chooseTransport(c.table, c.cfg.Transport)

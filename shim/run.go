@@ -224,28 +224,31 @@ func (s *session) drive() error {
 	return nil
 }
 
-// policy sets how to wait: spinning pays only where every rank of this host has a core.
+// policy sets how to wait. A yield to other processes costs some 0.3 us where none wants
+// the CPU, a wake-up 30: so ranks yield long before they sleep, also where each could have a
+// CPU, for the system may have put two on one. Where ranks outnumber CPUs whoever waits
+// is in the way of the one waited for, and spinning only delays both.
 func (s *session) policy() {
-	s.opts.Timeout = 0
+	s.opts.Timeout, s.opts.Alone = 0, true
 	for _, c := range s.comms {
 		if s.opts.Timeout == 0 || c.cfg.Timeout < s.opts.Timeout {
 			s.opts.Timeout = c.cfg.Timeout
 		}
+		s.opts.Alone = s.opts.Alone && c.alone
 	}
 	c := s.comms[0]
-	s.opts.Yield = 64
-	switch {
-	case c.cfg.Spin >= 0:
-		s.opts.Spin = c.cfg.Spin
-	case c.localRanks <= runtime.NumCPU():
-		s.opts.Spin = 4096
-	default:
-		s.opts.Spin = 16
+	if c.localRanks <= runtime.NumCPU() {
+		s.opts.Spin, s.opts.Yield = 64, 2000
+	} else {
+		s.opts.Spin, s.opts.Yield = 1, 200
 		if e := s.refs[0].entry; e != nil && e.plan != nil {
 			// A frame takes the emulated wire far longer than a wake-up takes, and the switch
 			// itself needs the cores.
 			s.opts.Spin, s.opts.Yield = 0, 0
 		}
+	}
+	if c.cfg.Spin >= 0 {
+		s.opts.Spin = c.cfg.Spin
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type runner struct {
 	seq        uint64 // of the last collective
 	localRanks int    // of the communicator on this host
+	alone      bool   // in this process
 	programs   programs
 	tasks      []*exec.Task
 	used       int // of tasks, by the group in progress

@@ -14,6 +14,10 @@ type Options struct {
 	// more by one after the others on this CPU have had theirs. Then Run blocks. Spinning
 	// pays where every rank has a CPU to itself.
 	Spin, Yield int
+	// Alone says that no other goroutine of this process drives a rank that this one may wait
+	// for: yields then go to the system only. A runtime.Gosched by a goroutine that is locked
+	// to its thread, as one that C has called is, costs two switches of threads.
+	Alone bool
 	// Timeout is how long nothing may move before Run gives up; 0 is for ever.
 	Timeout time.Duration
 	// OnStall is called when nothing has moved for StallAfter (0: one second), and again
@@ -115,7 +119,9 @@ func (d *driver) rest() error {
 		return err
 	}
 	if d.idle <= d.o.Spin+d.o.Yield {
-		runtime.Gosched()
+		if !d.o.Alone {
+			runtime.Gosched()
+		}
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		return nil
 	}
