@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +12,7 @@ import (
 	"lightpath/bench"
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
+	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 )
 
@@ -22,11 +25,12 @@ type problemFlags struct {
 
 	fabric     string
 	planes     int
-	bandwidth  string
-	alpha, hop time.Duration
-	reconfig   time.Duration
+	bandwidth  gbps
+	alpha, hop micros
+	reconfig   micros
 	forwarding bool
 	circuits   string
+	initial    string
 	final      string
 }
 
@@ -39,12 +43,14 @@ func (f *problemFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.bytes, "bytes", "", "size as nccl-tests counts it, such as 32MiB")
 	fl.StringVar(&f.fabric, "fabric", "", "fabric file; the flags below override nothing in it")
 	fl.IntVar(&f.planes, "planes", 1, "optical planes")
-	fl.StringVar(&f.bandwidth, "bandwidth", "400Gbps", "rate of a port of a plane")
-	fl.DurationVar(&f.alpha, "alpha", 0, "latency of a transmission")
-	fl.DurationVar(&f.hop, "hop", 0, "latency of a hop")
-	fl.DurationVar(&f.reconfig, "reconfig", 200*time.Microsecond, "reconfiguration delay")
+	f.bandwidth, f.reconfig = 400, 200
+	fl.Var(&f.bandwidth, "bandwidth", "rate of a port of a plane; a bare number is Gb/s")
+	fl.Var(&f.alpha, "alpha", "latency of a transmission; a bare number is us, here and below")
+	fl.Var(&f.hop, "hop", "latency of a hop")
+	fl.Var(&f.reconfig, "reconfig", "reconfiguration delay")
 	fl.BoolVar(&f.forwarding, "forwarding", false, "ranks forward for each other")
 	fl.StringVar(&f.circuits, "circuits", string(plans.Simplex), "simplex, duplex or interleaved")
+	fl.StringVar(&f.initial, "initial", "free", "free: the planner chooses; dark; first: every plane on the first step's circuits, as in SWOT's example")
 	fl.StringVar(&f.final, "final", "", "\"initial\": the plan must return to where it began")
 }
 
@@ -73,7 +79,26 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.setInitial(p); err != nil {
+		return nil, err
+	}
 	return p, p.Validate()
+}
+
+func (f *problemFlags) setInitial(p *plans.Problem) error {
+	switch f.initial {
+	case "free":
+	case "dark":
+		p.Initial = slices.Repeat([]circuit.Permutation{circuit.AllDark(p.Ranks)}, p.Planes)
+	case "first":
+		if len(p.Steps) == 0 || p.Steps[0].To == nil {
+			return errors.New("--initial: the first step is no permutation")
+		}
+		p.Initial = slices.Repeat([]circuit.Permutation{p.Steps[0].To}, p.Planes)
+	default:
+		return fmt.Errorf("--initial: %q is none of free, dark, first", f.initial)
+	}
+	return nil
 }
 
 func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
@@ -95,13 +120,9 @@ func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 		}
 		p.Ranks = f.ranks
 	} else {
-		rate, err := fabric.ParseRate(f.bandwidth)
-		if err != nil {
-			return nil, fmt.Errorf("--bandwidth: %w", err)
-		}
 		*p = plans.Problem{
-			Version: plans.Version, Ranks: f.ranks, Planes: f.planes, BandwidthGbps: float64(rate) / 1e9,
-			AlphaUS: micros(f.alpha), HopUS: micros(f.hop), ReconfigUS: micros(f.reconfig),
+			Version: plans.Version, Ranks: f.ranks, Planes: f.planes, BandwidthGbps: float64(f.bandwidth),
+			AlphaUS: float64(f.alpha), HopUS: float64(f.hop), ReconfigUS: float64(f.reconfig),
 			Forwarding: f.forwarding, Circuits: plans.CircuitKind(f.circuits),
 		}
 	}
@@ -115,7 +136,42 @@ func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 	return p, nil
 }
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+// micros is a flag of microseconds: a duration such as 200us, or a bare number.
+type micros float64
+
+// Set implements pflag.Value.
+func (m *micros) Set(text string) error {
+	if v, err := strconv.ParseFloat(text, 64); err == nil {
+		*m = micros(v)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is neither a duration such as 200us nor a number of microseconds", text)
+	}
+	*m = micros(float64(d) / float64(time.Microsecond))
+	return nil
+}
+
+func (m *micros) String() string { return strconv.FormatFloat(float64(*m), 'g', -1, 64) + "us" }
+func (m *micros) Type() string   { return "duration" }
+
+// gbps is a flag of Gb/s: a rate such as 400Gbps, or a bare number.
+type gbps float64
+
+// Set implements pflag.Value.
+func (g *gbps) Set(text string) error {
+	if v, err := strconv.ParseFloat(text, 64); err == nil {
+		*g = gbps(v)
+		return nil
+	}
+	r, err := fabric.ParseRate(text)
+	*g = gbps(float64(r) / 1e9)
+	return err
+}
+
+func (g *gbps) String() string { return strconv.FormatFloat(float64(*g), 'g', -1, 64) + "Gbps" }
+func (g *gbps) Type() string   { return "rate" }
 
 func newPlanProblem() *cobra.Command {
 	f := &problemFlags{}
