@@ -169,7 +169,7 @@ func (a *arbiter) acquire() error {
 	if a.held {
 		return nil
 	}
-	if err := a.o.at.client.Acquire(a.mask(), a.o.c.id); err != nil {
+	if err := a.o.at.client.Acquire(a.o.mask(), a.o.c.id); err != nil {
 		return fmt.Errorf("shim: planes for communicator %#x: %w", a.o.c.id, err)
 	}
 	a.held, a.since = true, time.Now()
@@ -183,8 +183,6 @@ func (a *arbiter) acquire() error {
 	a.o.reload()
 	return nil
 }
-
-func (a *arbiter) mask() uint64 { return 1<<len(a.o.now) - 1 }
 
 // release gives the planes back once they are where the last operation leaves them. With
 // wait it waits for that, else it tries again later.
@@ -209,7 +207,7 @@ func (a *arbiter) release(wait bool) error {
 		}
 	}
 	a.held = false
-	return a.o.at.client.Release(a.mask(), a.o.c.id)
+	return a.o.at.client.Release(a.o.mask(), a.o.c.id)
 }
 
 // close gives the planes back for good.
@@ -218,7 +216,7 @@ func (a *arbiter) close() {
 	if a.held {
 		a.held = false
 		// A switch that is gone holds nothing.
-		_ = a.o.at.client.Release(a.mask(), a.o.c.id)
+		_ = a.o.at.client.Release(a.o.mask(), a.o.c.id)
 	}
 }
 
@@ -257,18 +255,18 @@ func (a *arbiter) planFor(s shape) *planned {
 	}
 	p := &planned{}
 	a.table[key] = p
-	sched, problem, stepOf, err := a.o.pose(s, a.o.initial())
+	job, err := a.o.job(key, a.o.initial())
 	if err != nil {
 		a.adopt(solution{key: key, err: err})
 		return p
 	}
-	job := a.newJob(key, sched.Algorithm, problem, stepOf)
+	job.log, job.cache = a.o.c.log, a.cache
 	if a.o.c.cfg.PlanWait {
 		a.adopt(job.run())
 		return p
 	}
-	if plan, id, err := solve(interimPlanner, problem, planner.Options{}); err == nil {
-		p.interim = &agreedPlan{id, plan, problem, stepOf}
+	if plan, id, err := solve(interimPlanner, job.problem, planner.Options{}); err == nil {
+		p.interim = &agreedPlan{id, plan, job.problem, job.stepOf}
 		a.o.remember(p.interim)
 	}
 	go func() {

@@ -123,16 +123,16 @@ type collective struct {
 	algorithm string
 }
 
-// buildSchedule chooses and builds the schedule of a shape.
-func (c *Comm) buildSchedule(s *shape, optical bool) (collective, error) {
+// buildSchedule chooses and builds the schedule of a shape on so many ranks.
+func buildSchedule(s *shape, ranks int, optical bool, cfg *Config) (collective, error) {
 	coll := kinds[s.kind].collective
 	block := int64(s.count) * int64(s.typ.Size())
-	name := chooseAlgorithm(coll, block, c.args.Ranks, optical, c.cfg.Algorithms)
+	name := chooseAlgorithm(coll, block, ranks, optical, cfg.Algorithms)
 	var opts []schedule.Option
 	if !s.inPlace {
 		opts = append(opts, schedule.Disjoint())
 	}
-	sched, err := schedule.Build(coll, name, c.args.Ranks, int(s.root), opts...)
+	sched, err := schedule.Build(coll, name, ranks, int(s.root), opts...)
 	if err != nil {
 		return collective{}, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, name, err)
 	}
@@ -144,7 +144,7 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	if e := c.programs.get(s); e != nil {
 		return e, nil
 	}
-	col, err := c.buildSchedule(&s, false)
+	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg)
 	if err != nil {
 		return nil, err
 	}

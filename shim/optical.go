@@ -11,7 +11,6 @@ import (
 	"lightpath/collectives/transport/port"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/emulator"
-	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
 
@@ -20,14 +19,12 @@ import (
 // communicator's operation: the calling thread, and between its Want and its ticket, at
 // rank 0, the arbiter.
 type optical struct {
+	planSite
 	c        *Comm
 	at       *attachment
 	end      *port.Endpoint
 	switches ocsctl.Client // posts maps of ranks
-	ports    []int         // by rank
 	member   []int         // by port: its rank, or -1
-	fabric   string        // digest
-	template *plans.Problem
 	now      []planeNow
 	base     []uint32       // reused
 	packet   map[shape]bool // shapes for which no planner has a plan
@@ -101,7 +98,7 @@ func (c *Comm) attachOptical(fab *fabricInfo) error {
 	if err != nil {
 		return err
 	}
-	o := &optical{c: c, ports: ports, packet: map[shape]bool{}, agreed: map[planID]*agreedPlan{}}
+	o := &optical{planSite: newPlanSite(c.cfg, fab.Fabric, ports), c: c, packet: map[shape]bool{}, agreed: map[planID]*agreedPlan{}}
 	if o.at, err = attachPort(attachKey{fab.socket, ports[c.args.Rank]}); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.args.Rank, err)
 	}
@@ -118,9 +115,6 @@ func (c *Comm) attachOptical(fab *fabricInfo) error {
 		o.at.detach()
 		return err
 	}
-	o.template = fab.Problem()
-	o.template.Ranks = c.args.Ranks
-	o.template.Final = plans.Final{Kind: plans.FinalInitial}
 	o.member = slices.Repeat([]int{-1}, fab.Ranks)
 	for r, p := range ports {
 		o.member[p] = r
@@ -128,7 +122,6 @@ func (c *Comm) attachOptical(fab *fabricInfo) error {
 	o.now = make([]planeNow, len(fab.Planes))
 	o.base = make([]uint32, len(fab.Planes))
 	o.switches = &rankSwitch{Client: client, o: o}
-	o.fabric = fab.digest()
 	c.light = o
 	c.addWaker(o.end.Wake)
 	if c.leader != nil {

@@ -27,21 +27,25 @@ type planJob struct {
 	stepOf  []int
 }
 
-// newJob states a job of the leader's arbiter.
-func (a *arbiter) newJob(key planKey, algorithm string, problem *plans.Problem, stepOf []int) *planJob {
-	s, o := &key.shape, a.o
+// job states the job of a shape whose plans begin at initial (nil: where they like).
+func (o *planSite) job(key planKey, initial []circuit.Permutation) (*planJob, error) {
+	s := &key.shape
+	sched, problem, stepOf, err := o.pose(*s, initial)
+	if err != nil {
+		return nil, err
+	}
 	elem := s.typ.Size()
-	j := &planJob{cfg: o.c.cfg, log: o.c.log, cache: a.cache, key: key, problem: problem, stepOf: stepOf}
+	j := &planJob{cfg: o.cfg, key: key, problem: problem, stepOf: stepOf}
 	j.file = cache.Key{
-		Collective: kinds[s.kind].collective.String(), Algorithm: algorithm, Root: int(s.root), Ranks: o.c.args.Ranks,
+		Collective: kinds[s.kind].collective.String(), Algorithm: sched.Algorithm, Root: int(s.root), Ranks: o.ranks,
 		ElemBytes: elem, MinBytes: int64(s.count) * int64(elem), MaxBytes: int64(s.count) * int64(elem),
-		Fabric: cache.Sum([]byte(o.fabric)), Members: hashInts(o.ports), Planes: a.mask(), Loop: true,
-		Planner: o.c.cfg.Planner, PlannerVersion: plannerVersion, TimeLimit: o.c.cfg.PlanLimit,
+		Fabric: cache.Sum([]byte(o.fabric)), Members: hashInts(o.ports), Planes: o.mask(), Loop: true,
+		Planner: o.cfg.Planner, PlannerVersion: plannerVersion, TimeLimit: o.cfg.PlanLimit,
 	}
 	if problem.Initial != nil {
 		j.file.Maps = hashMaps(problem.Initial)
 	}
-	return j
+	return j, nil
 }
 
 // run returns the plan; it may take as long as LIGHTPATH_PLAN_LIMIT allows.
@@ -52,7 +56,7 @@ func (j *planJob) run() solution {
 	if s, ok := j.cached(); ok {
 		return s
 	}
-	plan, id, err := solve(j.cfg.Planner, j.problem, planner.Options{TimeLimit: j.cfg.PlanLimit})
+	plan, id, err := j.solve()
 	if err != nil {
 		return solution{key: j.key, err: err}
 	}
@@ -64,16 +68,18 @@ func (j *planJob) run() solution {
 	return solution{key: j.key, plan: &agreedPlan{id, plan, j.problem, j.stepOf}}
 }
 
+// solve makes the plan.
+func (j *planJob) solve() (*plans.Plan, planID, error) {
+	return solve(j.cfg.Planner, j.problem, planner.Options{TimeLimit: j.cfg.PlanLimit})
+}
+
 // cached looks the plan up. A file that is unusable, or answers another problem, is
 // reported and left alone.
 func (j *planJob) cached() (solution, bool) {
 	if j.cache == nil {
 		return solution{}, false
 	}
-	e, err := j.cache.Get(j.file)
-	if err == nil {
-		err = plans.VerifyDigest(j.problem, e.Plan)
-	}
+	e, err := j.load()
 	var id planID
 	if err == nil {
 		id, err = idOf(e.Plan)
@@ -85,6 +91,15 @@ func (j *planJob) cached() (solution, bool) {
 		return solution{}, false
 	}
 	return solution{key: j.key, plan: &agreedPlan{id, e.Plan, j.problem, j.stepOf}}, true
+}
+
+// load returns what the cache has for the job: [cache.ErrMiss] where that is nothing.
+func (j *planJob) load() (*cache.Entry, error) {
+	e, err := j.cache.Get(j.file)
+	if err == nil {
+		err = plans.VerifyDigest(j.problem, e.Plan)
+	}
+	return e, err
 }
 
 func hashMaps(maps []circuit.Permutation) cache.Hash {

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 )
 
@@ -24,6 +25,25 @@ type agreedPlan struct {
 	stepOf  []int // schedule step of each problem step
 }
 
+// planSite is what every plan of a communicator has in common: where it will run.
+type planSite struct {
+	cfg      *Config
+	ranks    int
+	ports    []int  // by rank
+	fabric   string // digest
+	template *plans.Problem
+}
+
+func newPlanSite(cfg *Config, fab *fabric.Fabric, ports []int) planSite {
+	t := fab.Problem()
+	t.Ranks = len(ports)
+	t.Final = plans.Final{Kind: plans.FinalInitial}
+	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), template: t}
+}
+
+// mask has a bit for each plane of the fabric.
+func (o *planSite) mask() uint64 { return 1<<o.template.Planes - 1 }
+
 // planShape reduces a shape to what a plan depends on. Operators and in-place calls
 // share plans.
 func planShape(s shape) shape {
@@ -33,13 +53,13 @@ func planShape(s shape) shape {
 
 // pose states the planning problem of a shape. initial is nil where the planner may
 // choose where the planes begin.
-func (o *optical) pose(s shape, initial []circuit.Permutation) (*schedule.Schedule, *plans.Problem, []int, error) {
-	col, err := o.c.buildSchedule(&s, true)
+func (o *planSite) pose(s shape, initial []circuit.Permutation) (*schedule.Schedule, *plans.Problem, []int, error) {
+	col, err := buildSchedule(&s, o.ranks, true, o.cfg)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	block := float64(s.count) * float64(s.typ.Size())
-	size := block / col.sched.Collective.BlockBytes(1, o.c.args.Ranks)
+	size := block / col.sched.Collective.BlockBytes(1, o.ranks)
 	template := *o.template
 	template.Initial = initial
 	p, stepOf, err := schedule.Problem(col.sched, size, &template)
@@ -147,7 +167,7 @@ func (o *optical) entry(s shape, a *agreedPlan) (*entry, error) {
 	if e := o.c.programs.get(s); e != nil {
 		return e, nil
 	}
-	col, err := o.c.buildSchedule(&s, true)
+	col, err := buildSchedule(&s, o.ranks, true, o.cfg)
 	if err != nil {
 		return nil, err
 	}
