@@ -264,7 +264,7 @@ func TestBenchOverFabric(t *testing.T) {
 func TestBenchRootLeavesFirst(t *testing.T) {
 	lightpath := installed(t)
 	dir, _ := fabricDir(t, "20Mbps")
-	out := start(t, dir, lightpath, "bench", "broadcast", "-n", "4", "-b", "64K", "-e", "64K", "-w", "0", "-i", "1", "--out-of-place",
+	out := start(t, dir, lightpath, "bench", "broadcast", "-n", "4", "-b", "256K", "-e", "256K", "-w", "0", "-i", "1", "--out-of-place",
 		"--fabric", "fabric.yaml", "--timeout", "30s")
 	if !strings.Contains(out, "# Out of bounds values : 0 OK") {
 		t.Errorf("the table is\n%s", out)
