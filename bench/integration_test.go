@@ -240,7 +240,7 @@ func TestBenchRefusesUnderLaunchers(t *testing.T) {
 // gone after it.
 func TestBenchOverFabric(t *testing.T) {
 	lightpath := installed(t)
-	dir, socket := fabricDir(t, "1Gbps")
+	dir, socket := fabricDir(t, "1Gbps", false)
 	out := start(t, dir, lightpath, "bench", "allreduce", "-n", "4", "-b", "64K", "-e", "256K", "-f", "4", "-w", "1", "-i", "2",
 		"--fabric", "fabric.yaml", "--planner", "swot", "--algorithm", "rabenseifner", "--json", "-")
 	var doc bench.Document
@@ -263,7 +263,7 @@ func TestBenchOverFabric(t *testing.T) {
 // A root is done before its data has left the wire; that it ends then must lose nothing.
 func TestBenchRootLeavesFirst(t *testing.T) {
 	lightpath := installed(t)
-	dir, _ := fabricDir(t, "20Mbps")
+	dir, _ := fabricDir(t, "20Mbps", true) // nothing switches, so nothing but the wire is waited for
 	out := start(t, dir, lightpath, "bench", "broadcast", "-n", "4", "-b", "256K", "-e", "256K", "-w", "0", "-i", "1", "--out-of-place",
 		"--fabric", "fabric.yaml", "--timeout", "30s")
 	if !strings.Contains(out, "# Out of bounds values : 0 OK") {
@@ -272,7 +272,7 @@ func TestBenchRootLeavesFirst(t *testing.T) {
 }
 
 // fabricDir makes a directory with the fabric file of 4 ranks and two emulated planes.
-func fabricDir(t *testing.T, rate string) (dir, socket string) {
+func fabricDir(t *testing.T, rate string, forwarding bool) (dir, socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lp") // a socket's path is short
 	if err != nil {
@@ -288,7 +288,8 @@ planes:
   - {name: p1, bandwidth: %[1]s, ocs: ocs0}
 ocs:
   - {name: ocs0, driver: emulator, endpoint: "unix:%[2]s", reconfig: 1ms}
-`, rate, socket)
+forwarding: %[3]v
+`, rate, socket, forwarding)
 	if err := os.WriteFile(filepath.Join(dir, "fabric.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
