@@ -31,7 +31,7 @@ func newPlanCache() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "List, show and remove cached plans",
+		Short: "Make, list, show and remove cached plans",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -43,7 +43,7 @@ func newPlanCache() *cobra.Command {
 		}
 		return cache.Open(path)
 	}
-	cmd.AddCommand(newCacheList(open), newCacheShow(open), newCacheRemove(open))
+	cmd.AddCommand(newCacheList(open), newCacheShow(open), newCacheRemove(open), newCacheWarm(open))
 	return cmd
 }
 
@@ -54,8 +54,12 @@ type cacheRow struct {
 	CCTUS       float64   `json:"cct_us"`
 	LowerBound  float64   `json:"lower_bound_us"`
 	Error       string    `json:"error,omitempty"`
-	SizeOfFile  int64     `json:"file_bytes"`
+	SizeOfFile  int64     `json:"file_bytes,omitempty"`
 	PlanPlanner string    `json:"planner"`
+}
+
+func rowOf(e *cache.Entry) cacheRow {
+	return cacheRow{Name: e.Key.Name(), Key: e.Key, CCTUS: e.Plan.CCTUS, LowerBound: e.Plan.LowerBoundUS, PlanPlanner: e.Plan.Planner}
 }
 
 func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
@@ -76,14 +80,13 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 			rows := make([]cacheRow, len(list))
 			var bad error
 			for i, in := range list {
-				rows[i] = cacheRow{Name: in.Name, SizeOfFile: in.Bytes}
 				if in.Err != nil {
-					rows[i].Error = in.Err.Error()
+					rows[i] = cacheRow{Name: in.Name, Error: in.Err.Error()}
 					bad = errors.Join(bad, in.Err)
-					continue
+				} else {
+					rows[i] = rowOf(in.Entry)
 				}
-				rows[i].Key, rows[i].PlanPlanner = in.Entry.Key, in.Entry.Plan.Planner
-				rows[i].CCTUS, rows[i].LowerBound = in.Entry.Plan.CCTUS, in.Entry.Plan.LowerBoundUS
+				rows[i].SizeOfFile = in.Bytes
 			}
 			if asJSON {
 				if err := writeJSON("-", rows); err != nil {

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/bench"
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+	"lightpath/plans/cache"
+	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
+	"lightpath/shim"
+)
+
+// warmFlags are the flags of `plan cache warm` as typed; parse turns them into a warming.
+type warmFlags struct {
+	fabric, algorithm  string
+	collectives, bytes []string
+	datatype, planner  string
+	ranks, root        int
+	limit              time.Duration
+	asJSON             bool
+}
+
+// warming is what is to be planned, in order.
+type warming struct {
+	config *shim.Config
+	fabric *fabric.Fabric
+	ranks  int
+	calls  []shim.CallShape
+	hints  []string // environment that jobs need to find the plans
+}
+
+func newCacheWarm(open func() (*cache.Cache, error)) *cobra.Command {
+	f := &warmFlags{}
+	cmd := &cobra.Command{
+		Use:   "warm --fabric fabric.yaml --collective C,... --bytes S,...",
+		Short: "Plan calls ahead of the jobs that make them",
+		Long: `Plans calls ahead, under the keys that jobs look up: those of a communicator whose rank r is at
+port r of the fabric, in the environment that the last line names. A plan that is there already
+is kept. Exits 1 where a call has no plan; jobs run it on packet planes.`,
+		Example: "  lightpath plan cache warm --fabric fabric.yaml --collective allreduce,alltoall --bytes 64K,1M..64M",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w, err := f.parse()
+			if err != nil {
+				return err
+			}
+			c, err := open()
+			if err != nil {
+				return err
+			}
+			return w.run(cmd, c, f.asJSON)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.fabric, "fabric", "", "fabric file (default LIGHTPATH_FABRIC)")
+	fl.StringSliceVar(&f.collectives, "collective", nil, "collectives: allreduce, alltoall, ...")
+	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm of all of them (default LIGHTPATH_ALGORITHM, else as jobs choose)")
+	fl.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator (default the fabric's)")
+	fl.IntVar(&f.root, "root", 0, "root of those that have one")
+	fl.StringSliceVar(&f.bytes, "bytes", nil, "sizes as nccl-tests counts them, such as 32MiB; 1M..64M is 1M, 2M, 4M, ...")
+	fl.StringVar(&f.datatype, "type", "float", "element type")
+	fl.StringVar(&f.planner, "planner", "", "planner (default LIGHTPATH_PLANNER, else auto)")
+	fl.DurationVar(&f.limit, "time-limit", 0, "most time for one plan (default LIGHTPATH_PLAN_LIMIT, else 2s)")
+	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (f *warmFlags) parse() (*warming, error) {
+	cfg, err := shim.LoadConfig()
+	if err != nil {
+		return nil, err
+	}
+	w := &warming{config: cfg, ranks: f.ranks}
+	if f.fabric == "" {
+		f.fabric = cfg.Fabric
+	}
+	if f.fabric == "" || len(f.collectives) == 0 || len(f.bytes) == 0 {
+		return nil, errors.New("--fabric, --collective and --bytes are required")
+	}
+	if w.fabric, err = fabric.Load(f.fabric); err != nil {
+		return nil, fmt.Errorf("--fabric: %w", err)
+	}
+	if w.ranks == 0 {
+		w.ranks = w.fabric.Ranks
+	}
+	if w.ranks < 2 || w.ranks > w.fabric.Ranks {
+		return nil, fmt.Errorf("--ranks: %d on a fabric of %d; at least 2 are needed", w.ranks, w.fabric.Ranks)
+	}
+	if f.planner != "" {
+		if !slices.Contains(planner.Names(), f.planner) {
+			return nil, fmt.Errorf("--planner: %q is none of %v", f.planner, planner.Names())
+		}
+		cfg.Planner = f.planner
+		w.hints = append(w.hints, "LIGHTPATH_PLANNER="+f.planner)
+	}
+	if f.limit < 0 {
+		return nil, fmt.Errorf("--time-limit: %v is negative", f.limit)
+	}
+	if f.limit > 0 {
+		cfg.PlanLimit = f.limit
+		w.hints = append(w.hints, "LIGHTPATH_PLAN_LIMIT="+f.limit.String())
+	}
+	return w, f.parseCalls(w)
+}
+
+// parseCalls lists every size of every collective.
+func (f *warmFlags) parseCalls(w *warming) error {
+	elem, err := datatype.ParseType(f.datatype)
+	if err != nil {
+		return fmt.Errorf("--type: %w", err)
+	}
+	sizes, err := parseSizes(f.bytes)
+	if err != nil {
+		return fmt.Errorf("--bytes: %w", err)
+	}
+	var choices []string
+	for _, name := range f.collectives {
+		c, err := schedule.ParseCollective(name)
+		if err != nil {
+			return fmt.Errorf("--collective: %w", err)
+		}
+		if f.algorithm != "" {
+			if !schedule.Defined(c, f.algorithm, w.ranks) {
+				return fmt.Errorf("--algorithm: %q does not do %s on %d ranks; it is one of %v", f.algorithm, c, w.ranks, schedule.Algorithms(c))
+			}
+			choices = append(choices, name+":"+f.algorithm)
+		}
+		root := 0
+		if c.Rooted() {
+			root = f.root
+		}
+		for _, bytes := range sizes {
+			count := bench.Count(c, bytes, elem, w.ranks)
+			if count < 1 {
+				return fmt.Errorf("--bytes: %d are less than one element of %s per block", bytes, elem)
+			}
+			w.calls = append(w.calls, shim.CallShape{Collective: c, Type: elem, Count: uint64(count), Root: root})
+		}
+	}
+	if choices == nil {
+		return nil
+	}
+	w.config.Algorithms = map[string]string{}
+	for _, name := range f.collectives {
+		w.config.Algorithms[name] = f.algorithm
+	}
+	w.hints = append(w.hints, "LIGHTPATH_ALGORITHM="+strings.Join(choices, ","))
+	return nil
+}
+
+// parseSizes reads sizes and ranges of sizes, which double.
+func parseSizes(items []string) ([]int64, error) {
+	var sizes []int64
+	for _, item := range items {
+		from, to, isRange := strings.Cut(item, "..")
+		lo, err := bench.ParseBytes(from)
+		if err != nil {
+			return nil, err
+		}
+		hi := lo
+		if isRange {
+			if hi, err = bench.ParseBytes(to); err != nil {
+				return nil, err
+			}
+		}
+		if lo < 1 || hi < lo {
+			return nil, fmt.Errorf("%q is neither a positive size nor a range of them, as 1M..64M", item)
+		}
+		spec := bench.Spec{MinBytes: lo, MaxBytes: hi, Factor: 2}
+		sizes = append(sizes, spec.Sizes()...)
+	}
+	return sizes, nil
+}
+
+// warmRow is one call in `plan cache warm --json`.
+type warmRow struct {
+	cacheRow
+	// Cached: the plan was there before.
+	Cached bool `json:"cached"`
+}
+
+// run plans what is missing and reports every call.
+func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
+	rows := make([]warmRow, 0, len(w.calls))
+	var bad error
+	for i, call := range w.calls {
+		if err := cmd.Context().Err(); err != nil {
+			return err
+		}
+		if isTerminal(os.Stderr) {
+			fmt.Fprintf(os.Stderr, "\r%d/%d  %v of %d %v        ", i+1, len(w.calls), call.Collective, call.Count, call.Type)
+		}
+		e, hit, err := shim.Warm(w.config, w.fabric, w.ranks, call, c)
+		switch {
+		case errors.Is(err, planner.ErrInfeasible):
+			bad = errors.Join(bad, fmt.Errorf("%v of %d %v: %w", call.Collective, call.Count, call.Type, err))
+		case err != nil:
+			return err
+		default:
+			rows = append(rows, warmRow{rowOf(e), hit})
+		}
+	}
+	if isTerminal(os.Stderr) {
+		fmt.Fprint(os.Stderr, "\r\033[K")
+	}
+	if asJSON {
+		if err := writeJSON("-", rows); err != nil {
+			return err
+		}
+	} else {
+		plain := make([]cacheRow, len(rows))
+		for i := range rows {
+			plain[i] = rows[i].cacheRow
+		}
+		printCache(plain)
+	}
+	if len(rows) > 0 {
+		fmt.Fprintf(os.Stderr, "for jobs with LIGHTPATH_PLAN_DIR=%s\n", strings.Join(append([]string{c.Dir()}, w.hints...), " "))
+	}
+	if bad != nil {
+		return no(bad)
+	}
+	return nil
+}
