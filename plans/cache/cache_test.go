@@ -13,25 +13,12 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/check"
+	"lightpath/plans/internal/planstest"
 )
 
 func example(t testing.TB) (Key, *plans.Problem, *plans.Plan) {
 	t.Helper()
-	read := func(kind string) []byte {
-		data, err := os.ReadFile(filepath.Join("..", "testdata", "swot-fig5."+kind+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	problem, err := plans.DecodeProblem(read("problem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := plans.DecodePlan(read("plan"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	problem, plan := planstest.Load(t, "swot-fig5")
 	key := Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, ElemBytes: 4, MinBytes: 40e6, MaxBytes: 40e6,
 		Fabric: Sum([]byte("fabric")), Planes: 3, Planner: "swot", PlannerVersion: 1, TimeLimit: time.Second}
 	return key, problem, plan

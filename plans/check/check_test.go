@@ -3,35 +3,13 @@ package check
 import (
 	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/internal/planstest"
 )
-
-// load reads a problem and its plan from the test data of package plans.
-func load(t testing.TB, name string) (*plans.Problem, *plans.Plan) {
-	t.Helper()
-	read := func(kind string) []byte {
-		data, err := os.ReadFile(filepath.Join("..", "testdata", name+"."+kind+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	problem, err := plans.DecodeProblem(read("problem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := plans.DecodePlan(read("plan"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return problem, plan
-}
 
 func TestFeasible(t *testing.T) {
 	for _, c := range []struct {
@@ -43,7 +21,7 @@ func TestFeasible(t *testing.T) {
 		{"demand", 253, 2},
 		{"joint", 113, 0},
 	} {
-		report, err := Check(load(t, c.name))
+		report, err := Check(planstest.Load(t, c.name))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -155,7 +133,7 @@ var mutations = []mutation{
 
 func TestMutationsAreInfeasible(t *testing.T) {
 	for _, m := range mutations {
-		problem, plan := load(t, m.base)
+		problem, plan := planstest.Load(t, m.base)
 		m.change(problem, plan)
 		_, err := Check(problem, plan)
 		if !errors.Is(err, ErrInfeasible) {
@@ -193,7 +171,7 @@ func TestSlackIsFeasible(t *testing.T) {
 			q.CCTUS = 119
 		}},
 	} {
-		problem, plan := load(t, m.base)
+		problem, plan := planstest.Load(t, m.base)
 		m.change(problem, plan)
 		if _, err := Check(problem, plan); err != nil {
 			t.Errorf("%s: %v", m.want, err)
@@ -226,7 +204,7 @@ func TestInterleavedPlanesSwitchTogether(t *testing.T) {
 }
 
 func TestInvalidProblem(t *testing.T) {
-	problem, plan := load(t, "swot-fig5")
+	problem, plan := planstest.Load(t, "swot-fig5")
 	problem.BandwidthGbps = 0
 	if _, err := Check(problem, plan); !errors.Is(err, plans.ErrProblem) {
 		t.Fatal(err)
@@ -236,16 +214,10 @@ func TestInvalidProblem(t *testing.T) {
 // FuzzCheck: no plan text makes the checker panic, and a plan that it accepts completes
 // no earlier than it states.
 func FuzzCheck(f *testing.F) {
-	for _, name := range []string{"swot-fig5", "demand", "joint"} {
-		data, err := os.ReadFile(filepath.Join("..", "testdata", name+".plan.json"))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
 	var problems []*plans.Problem
 	for _, name := range []string{"swot-fig5", "demand", "joint"} {
-		p, _ := load(f, name)
+		f.Add(planstest.Read(f, name+".plan.json"))
+		p, _ := planstest.Load(f, name)
 		problems = append(problems, p)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

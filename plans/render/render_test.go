@@ -6,34 +6,13 @@ import (
 	"errors"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/internal/planstest"
 )
-
-func load(t testing.TB, name string) (*plans.Problem, *plans.Plan) {
-	t.Helper()
-	read := func(kind string) []byte {
-		data, err := os.ReadFile(filepath.Join("..", "testdata", name+"."+kind+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	problem, err := plans.DecodeProblem(read("problem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := plans.DecodePlan(read("plan"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return problem, plan
-}
 
 // draw returns the picture of plan after checking that it is well-formed XML whose shapes
 // lie within it.
@@ -60,7 +39,7 @@ func draw(t testing.TB, plan *plans.Plan, o Options) string {
 }
 
 func TestTimelineShowsThePlan(t *testing.T) {
-	problem, plan := load(t, "swot-fig5")
+	problem, plan := planstest.Load(t, "swot-fig5")
 	text := draw(t, plan, Options{Title: "a < b", Problem: problem, PlaneNames: []string{"east"}})
 	for want, count := range map[string]int{
 		"a &lt; b": 1,
@@ -89,7 +68,7 @@ func TestTimelineShowsThePlan(t *testing.T) {
 }
 
 func TestTimelineShowsTheRun(t *testing.T) {
-	_, plan := load(t, "swot-fig5")
+	_, plan := planstest.Load(t, "swot-fig5")
 	plan.LowerBoundUS = 1000
 	measured := make([][]plans.Entry, len(plan.Planes))
 	for j, entries := range plan.Planes {
@@ -110,8 +89,8 @@ func TestTimelineShowsTheRun(t *testing.T) {
 }
 
 func TestTimelineOfHoldsAndJoints(t *testing.T) {
-	_, demand := load(t, "demand")
-	_, joint := load(t, "joint")
+	_, demand := planstest.Load(t, "demand")
+	_, joint := planstest.Load(t, "joint")
 	if text := draw(t, demand, Options{}); !strings.Contains(text, "hold shift 1") {
 		t.Error("holds")
 	}
@@ -160,7 +139,7 @@ func TestManyEntriesStaySmall(t *testing.T) {
 }
 
 func TestHTML(t *testing.T) {
-	problem, plan := load(t, "swot-fig5")
+	problem, plan := planstest.Load(t, "swot-fig5")
 	plan.BoundProof, plan.Digest = "busiest <port>.", "abc"
 	var b bytes.Buffer
 	if err := HTML(&b, plan, Options{Problem: problem}); err != nil {
@@ -222,7 +201,7 @@ type failingWriter struct{}
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestWriterErrors(t *testing.T) {
-	_, plan := load(t, "swot-fig5")
+	_, plan := planstest.Load(t, "swot-fig5")
 	if err := Timeline(failingWriter{}, plan, Options{}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}

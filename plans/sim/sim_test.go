@@ -3,35 +3,14 @@ package sim
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
+	"lightpath/plans/internal/planstest"
 )
-
-func load(t testing.TB, name string) (*plans.Problem, *plans.Plan) {
-	t.Helper()
-	read := func(kind string) []byte {
-		data, err := os.ReadFile(filepath.Join("..", "testdata", name+"."+kind+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	problem, err := plans.DecodeProblem(read("problem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := plans.DecodePlan(read("plan"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return problem, plan
-}
 
 // forget removes the times of plan, which the simulator must not need.
 func forget(plan *plans.Plan) {
@@ -46,8 +25,8 @@ func forget(plan *plans.Plan) {
 
 func TestTightPlansKeepTheirTimes(t *testing.T) {
 	for _, name := range []string{"swot-fig5", "demand", "joint"} {
-		problem, plan := load(t, name)
-		_, blank := load(t, name)
+		problem, plan := planstest.Load(t, name)
+		_, blank := planstest.Load(t, name)
 		forget(blank)
 		result, err := Run(problem, blank)
 		if err != nil {
@@ -248,7 +227,7 @@ func TestRefuses(t *testing.T) {
 			q.Planes[0] = append([]plans.Entry{{Kind: plans.Transmit, Step: 0, Joint: "b"}}, q.Planes[0]...)
 		}},
 	} {
-		problem, plan := load(t, c.base)
+		problem, plan := planstest.Load(t, c.base)
 		c.change(plan)
 		if _, err := Run(problem, plan); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("want %q, got %v", c.want, err)
