@@ -38,8 +38,8 @@ func TestNames(t *testing.T) {
 
 // slowFloat computes an operator in float64, by the definition that ReduceFunc gives.
 func slowFloat(op Op, a, b float64) float64 {
-	switch {
-	case op == Max || op == Min:
+	switch op {
+	case Max, Min:
 		if math.IsNaN(a) {
 			return b
 		}
@@ -50,7 +50,7 @@ func slowFloat(op Op, a, b float64) float64 {
 			return math.Max(a, b)
 		}
 		return math.Min(a, b)
-	case op == Prod:
+	case Prod:
 		return a * b
 	}
 	return a + b
