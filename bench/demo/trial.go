@@ -139,6 +139,10 @@ func (t *Trial) pose() (steps []int, err error) {
 	return steps, err
 }
 
+// settle is how much longer than a reconfiguration the planes rest between iterations: a
+// plan's trailing reset is not part of its CCT.
+const settle = 20 * time.Millisecond
+
 // execute starts the switch and the ranks, and returns what they report.
 func (t *Trial) execute(ctx context.Context, o *Options, dir string) ([][]bench.Report, error) {
 	config, socket, err := t.writeFabric(dir)
@@ -166,7 +170,8 @@ func (t *Trial) execute(ctx context.Context, o *Options, dir string) ([][]bench.
 	}
 	count := bench.Count(e.Collective, e.Bytes, datatype.Float32, ranks)
 	reports, err := job.Run(ctx, []string{fmt.Sprintf(
-		"run collective=%s type=float op=sum bytes=%d count=%d warmup=1 iters=%d check=1 mode=sync", e.Collective, e.Bytes, count, o.Iters)})
+		"run collective=%s type=float op=sum bytes=%d count=%d warmup=1 iters=%d check=1 mode=sync pause=%d",
+		e.Collective, e.Bytes, count, o.Iters, (e.Reconfig+settle).Milliseconds())})
 	// Stopping the switch completes its log; an error of the ranks says more than one of the switch.
 	if stopErr := ocs.Stop(); err == nil {
 		err = stopErr

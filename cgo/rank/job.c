@@ -49,8 +49,8 @@ static int run_field(struct run *r, const char *key, const char *value) {
   } else if (strcmp(key, "count") == 0) {
     return number(value, UINT64_MAX >> 8, &r->count);
   } else {
-    static const char *const names[] = {"root", "warmup", "iters", "check", "inplace"};
-    int *const fields[] = {&r->root, &r->warmup, &r->iters, &r->check, &r->inplace};
+    static const char *const names[] = {"root", "warmup", "iters", "check", "inplace", "pause"};
+    int *const fields[] = {&r->root, &r->warmup, &r->iters, &r->check, &r->inplace, &r->pause};
     if ((i = LOOKUP(names, key)) < 0 || number(value, 1 << 30, &n)) return -1;
     *fields[i] = (int)n;
   }

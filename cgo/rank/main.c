@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct job job;
@@ -87,6 +88,7 @@ static struct outcome run_sync(const struct run *r, int rank, ncclComm_t comm, s
   struct outcome out = {.iters = calloc((size_t)r->iters, sizeof *out.iters)};
   for (int i = -r->warmup; i < r->iters; i++) {
     prepare(r, rank, b, at);
+    nanosleep(&(struct timespec){r->pause / 1000, r->pause % 1000 * 1000000L}, NULL);
     barrier_wait(bar);
     int64_t start = now_ns();
     CHECK(rank, collective_name(r->coll), call(r, at, rank, comm));

@@ -4,12 +4,14 @@
  * The job comes as a text file (--job PATH), one key=value per line:
  *   rank=R world=N threads=T rendezvous=PATH barrier=PATH      (each on its own line)
  * then one line per run:
- *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|sync
+ *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|sync pause=MS
  * count is the call's element count; bytes is only reported. With threads=T the process holds ranks
  * rank .. rank+T-1. Rank 0 writes the unique id, in hex, to the rendezvous file; the others wait for it.
  *
  * mode=loop times I calls back to back. mode=sync puts all ranks behind a barrier in shared memory
- * before every call and records its start and end (CLOCK_MONOTONIC, ns), and checks every call.
+ * before every call and records its start and end (CLOCK_MONOTONIC, ns), and checks every call; pause
+ * is how long it lets the planes rest before that, so that what one call left behind (a plan's trailing
+ * reset) is not counted against the next.
  * Standard output: one JSON object per rank and run; on failure {"rank":R,"error":TEXT,"result":CODE} and exit 1. */
 #ifndef LIGHTPATH_RANK_H
 #define LIGHTPATH_RANK_H
@@ -25,7 +27,7 @@ struct run {
   enum collective coll;
   ncclDataType_t type;
   ncclRedOp_t op;
-  int root, warmup, iters, check, inplace, sync;
+  int root, warmup, iters, check, inplace, sync, pause;
   uint64_t bytes, count;
 };
 
