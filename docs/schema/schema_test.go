@@ -84,6 +84,35 @@ func TestTestdataIsAccepted(t *testing.T) {
 	}
 }
 
+// TestDocumentedFabric: the two examples of docs/fabric.md are accepted, and belong together.
+func TestDocumentedFabric(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "fabric.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```")
+	if len(blocks) != 5 {
+		t.Fatalf("%d code blocks, want 2", len(blocks)/2)
+	}
+	dir := t.TempDir()
+	for i, name := range []string{"fabric", "ocsd"} {
+		example := []byte(strings.TrimPrefix(blocks[2*i+1], "yaml\n"))
+		if bySchema, byCode := formats[name].check(t, example); bySchema != nil || byCode != nil {
+			t.Errorf("%s:\n  schema: %v\n  code:   %v", name, bySchema, byCode)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), example, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o, f, err := fabric.LoadOCSD(filepath.Join(dir, "ocsd.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Ranks != 8 || len(f.Planes) != 2 || !f.Optical() || len(o.Initial) != 2 {
+		t.Errorf("%+v of %+v", o, f)
+	}
+}
+
 // replaced returns a test file with old replaced.
 func replaced(t *testing.T, file, old, with string) []byte {
 	t.Helper()
@@ -174,6 +203,8 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"ocsd", ocsd, "mtu: 8256", "mtu: 1"},
 		{"ocsd", ocsd, "slots: 64", "slots: many"},
 		{"ocsd", ocsd, "slots:", "slot:"},
+		{"ocsd", ocsd, "[-1, -1, -1, -1]", "[-2, -1, -1, -1]"},
+		{"ocsd", ocsd, "[-1, -1, -1, -1]", "-1"},
 	} {
 		bySchema, byCode := formats[c.format].check(t, replaced(t, c.file, c.old, c.with))
 		if bySchema == nil || byCode == nil {

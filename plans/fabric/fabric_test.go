@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lightpath/plans"
+	"lightpath/plans/circuit"
 )
 
 func TestLoad(t *testing.T) {
@@ -224,7 +225,8 @@ func TestOCSD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &OCSD{Version: 1, Fabric: "testdata/two-planes.yaml", Socket: "/run/ocsd.sock", FrameLog: "testdata/frames.log", MTU: 8256, Slots: 64}
+	want := &OCSD{Version: 1, Fabric: "testdata/two-planes.yaml", Socket: "/run/ocsd.sock", FrameLog: "testdata/frames.log", MTU: 8256, Slots: 64,
+		Initial: []circuit.Permutation{{1, 0, 3, 2}, circuit.AllDark(4)}}
 	if !reflect.DeepEqual(o, want) || f.Name != "two-planes" {
 		t.Fatalf("%+v %+v", o, f)
 	}
