@@ -60,32 +60,36 @@ func Portable() *Kernels {
 	return k
 }
 
-// portable is what Reduce, Scale and DivInt look into.
-var portable = sync.OnceValue(Portable)
+// fastest is what Reduce, Scale and DivInt look into.
+var fastest = sync.OnceValue(func() *Kernels {
+	k := Portable()
+	accelerate(k)
+	return k
+})
 
-// Reduce returns the portable kernel of an operator and a type, nil where one of them is
+// Reduce returns the fastest kernel here of an operator and a type, nil where one of them is
 // not Valid.
 func Reduce(op Op, t Type) ReduceFunc {
 	if !op.Valid() || !t.Valid() {
 		return nil
 	}
-	return portable().Reduce[t][op]
+	return fastest().Reduce[t][op]
 }
 
-// Scale returns the portable scaling kernel of a type, nil where t is not Valid.
+// Scale returns the fastest scaling kernel of a type, nil where t is not Valid.
 func Scale(t Type) ScaleFunc {
 	if !t.Valid() {
 		return nil
 	}
-	return portable().Scale[t]
+	return fastest().Scale[t]
 }
 
-// DivInt returns the portable dividing kernel of an integer type, nil for other types.
+// DivInt returns the fastest dividing kernel of an integer type, nil for other types.
 func DivInt(t Type) DivFunc {
 	if !t.Valid() {
 		return nil
 	}
-	return portable().Div[t]
+	return fastest().Div[t]
 }
 
 func integer[T integers](k *Kernels, t Type) {
