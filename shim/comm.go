@@ -51,6 +51,7 @@ type Comm struct {
 	leader *leader  // rank 0 only
 
 	life     atomic.Int32
+	failing  atomic.Bool           // somebody is on the way to poison it
 	poison   atomic.Pointer[error] // first failure; never reset
 	poisonCh chan struct{}         // closed with poison
 	inbox    chan *message         // from the leader, for the call in progress
@@ -175,12 +176,17 @@ func (c *Comm) release(d time.Duration) {
 	})
 }
 
-// poisonWith records the first failure and wakes everything that waits here. It reports
-// whether err was the first.
-func (c *Comm) poisonWith(err error) bool {
-	if !c.poison.CompareAndSwap(nil, &err) {
-		return false
+// poisonWith records the first failure and wakes everything that waits here. What the
+// other ranks are to be told goes out before: a process may end as soon as a call of it
+// returns, and they would learn of that end only.
+func (c *Comm) poisonWith(err error, tell func()) {
+	if !c.failing.CompareAndSwap(false, true) {
+		return
 	}
+	if tell != nil && c.star != nil {
+		tell()
+	}
+	c.poison.Store(&err)
 	close(c.poisonCh)
 	c.wakeMu.Lock()
 	for _, wake := range c.wakers {
@@ -188,7 +194,6 @@ func (c *Comm) poisonWith(err error) bool {
 	}
 	c.wakeMu.Unlock()
 	c.log.warn("comm %#x rank %d: %v", c.id, c.args.Rank, err)
-	return true
 }
 
 // addWaker registers what wakes a call that is blocked on an endpoint.
@@ -233,12 +238,13 @@ func (c *Comm) awaitFor(kind msgKind, seq uint64, d time.Duration) (*message, er
 // err, or what came first.
 func (c *Comm) fail(err error) error {
 	c.spread(err)
+	<-c.poisonCh // whoever came first may still be telling the others
 	return c.AsyncError()
 }
 
 // spread poisons the communicator here and, where err is the first failure, everywhere.
 func (c *Comm) spread(err error) {
-	if c.poisonWith(err) && c.star != nil {
+	c.poisonWith(err, func() {
 		class, text := encodeError(err)
 		m := &message{Kind: msgPoison, Arg: class, Body: []byte(text)}
 		if c.args.Rank == 0 {
@@ -247,7 +253,7 @@ func (c *Comm) spread(err error) {
 			// Where the leader is gone, everyone else notices that by themselves.
 			_ = c.star.toLeader(m)
 		}
-	}
+	})
 }
 
 // peerLost is what the star calls when a control connection ends without a goodbye.
@@ -259,10 +265,11 @@ func (c *Comm) peerLost(rank int, cause error) {
 func (c *Comm) deliver(m *message) {
 	switch m.Kind {
 	case msgPoison:
-		err := decodeError(m)
-		if c.poisonWith(err) && c.args.Rank == 0 {
-			c.star.broadcast(m, int(m.From))
-		}
+		c.poisonWith(decodeError(m), func() {
+			if c.args.Rank == 0 {
+				c.star.broadcast(m, int(m.From))
+			}
+		})
 	case msgQuery:
 		if sh, ok := c.history.find(m.Seq); ok {
 			c.reportShape(msgState, m.Seq, &sh)
