@@ -55,7 +55,7 @@ test-long: build ## soak and long fuzzing
 
 FUZZTIME ?= 10s
 fuzz: ## every fuzz target for FUZZTIME
-	@set -e; for pkg in $$($(GO) list ./plans/... ./collectives/... ./ocsctl/... ./shim/...); do \
+	@set -e; for pkg in $$($(GO) list ./plans/... ./collectives/... ./ocsctl/... ./shim/... ./bench/...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "fuzz $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
 	  done; done

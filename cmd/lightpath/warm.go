@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -224,7 +225,11 @@ func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
 		printCache(plain)
 	}
 	if len(rows) > 0 {
-		fmt.Fprintf(os.Stderr, "for jobs with LIGHTPATH_PLAN_DIR=%s\n", strings.Join(append([]string{c.Dir()}, w.hints...), " "))
+		dir, err := filepath.Abs(c.Dir())
+		if err != nil {
+			dir = c.Dir()
+		}
+		fmt.Fprintf(os.Stderr, "for jobs with LIGHTPATH_PLAN_DIR=%s\n", strings.Join(append([]string{dir}, w.hints...), " "))
 	}
 	if bad != nil {
 		return no(bad)
