@@ -171,7 +171,7 @@ func (t *Trial) execute(ctx context.Context, o *Options, dir string) ([][]bench.
 	count := bench.Count(e.Collective, e.Bytes, datatype.Float32, ranks)
 	reports, err := job.Run(ctx, []string{fmt.Sprintf(
 		"run collective=%s type=float op=sum bytes=%d count=%d warmup=1 iters=%d check=1 mode=sync pause=%d",
-		e.Collective, e.Bytes, count, o.Iters, (e.Reconfig+settle).Milliseconds())})
+		e.Collective, e.Bytes, count, o.Iters, (e.Reconfig + settle).Milliseconds())})
 	// Stopping the switch completes its log; an error of the ranks says more than one of the switch.
 	if stopErr := ocs.Stop(); err == nil {
 		err = stopErr
