@@ -82,7 +82,7 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 
 // Release implements [transport.Plane].
 func (p *plane) Release(src int) {
-	if src < 0 || src >= len(p.queues) || p.e.closed.Load() {
+	if src < 0 || src >= len(p.queues) || p.e.sleeper.Closed() {
 		return
 	}
 	if q := &p.queues[src]; q.first != nil {
@@ -96,7 +96,7 @@ func (p *plane) Release(src int) {
 // can read it where it is; if it still stands there the next time it is set aside.
 // Hot path: no locks, no logging; the stash allocates as it grows.
 func (p *plane) PeekTransit() (*wire.Header, []byte, error) {
-	if p.e.closed.Load() {
+	if p.e.sleeper.Closed() {
 		return nil, nil, transport.ErrClosed
 	}
 	for {
@@ -116,7 +116,7 @@ func (p *plane) PeekTransit() (*wire.Header, []byte, error) {
 // Forward implements [transport.Forwarder]: one free slot is enough.
 // Hot path: no allocation, no locks, no logging.
 func (p *plane) Forward(epoch uint32) (bool, error) {
-	if p.e.closed.Load() {
+	if p.e.sleeper.Closed() {
 		return false, transport.ErrClosed
 	}
 	if !p.have || int(p.head.Dst) == p.e.rank {
@@ -137,7 +137,7 @@ func (p *plane) Forward(epoch uint32) (bool, error) {
 // Drained implements [transport.Plane]: the switch releases a slot when its last byte has
 // left the wire.
 func (p *plane) Drained() (bool, error) {
-	if p.e.closed.Load() {
+	if p.e.sleeper.Closed() {
 		return false, transport.ErrClosed
 	}
 	if !p.mem.TX.Empty() {
@@ -217,7 +217,7 @@ func (p *plane) peer(rank int) error {
 	if rank < 0 || rank >= len(p.queues) || rank == p.e.rank {
 		return fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, rank, len(p.queues))
 	}
-	if p.e.closed.Load() {
+	if p.e.sleeper.Closed() {
 		return transport.ErrClosed
 	}
 	return nil

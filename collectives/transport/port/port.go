@@ -14,15 +14,12 @@ package port
 
 import (
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/sleep"
 	"lightpath/collectives/wire"
 	"lightpath/ocsctl/emulator"
-	"lightpath/ocsctl/shmring"
 )
 
 // DefaultStash is how many frames of a plane are set aside at most.
@@ -48,13 +45,9 @@ type Options struct {
 // Endpoint is one rank's ports; it implements [transport.Endpoint]. Its planes implement
 // [transport.Forwarder].
 type Endpoint struct {
-	rank   int
-	planes []transport.Plane
-	bell   *shmring.Doorbell
-
-	closed  atomic.Bool
-	waiting atomic.Int32 // goroutines inside Wait
-	once    sync.Once
+	sleeper sleep.Sleeper
+	rank    int
+	planes  []transport.Plane
 }
 
 // New returns the endpoint of a rank on its ports.
@@ -68,10 +61,11 @@ func New(o Options) (*Endpoint, error) {
 	if o.Stash == 0 {
 		o.Stash = DefaultStash
 	}
-	e := &Endpoint{rank: o.Rank, bell: o.Ports[0].Bell}
+	e := &Endpoint{rank: o.Rank}
+	e.sleeper.Use(o.Ports[0].Bell)
 	for id := range o.Ports {
 		m := &o.Ports[id]
-		if m.Bell != e.bell {
+		if m.Bell != o.Ports[0].Bell {
 			return nil, fmt.Errorf("port: plane %d has another doorbell than plane 0", id)
 		}
 		room := min(o.MTU, m.TX.Payload(), m.RX.Payload())
@@ -95,29 +89,16 @@ func New(o Options) (*Endpoint, error) {
 func (e *Endpoint) Planes() []transport.Plane { return e.planes }
 
 // Arm implements [transport.Endpoint].
-func (e *Endpoint) Arm() uint32 { return e.bell.Arm() }
+func (e *Endpoint) Arm() uint32 { return e.sleeper.Arm() }
 
 // Wait implements [transport.Endpoint].
-func (e *Endpoint) Wait(armed uint32, d time.Duration) {
-	e.waiting.Add(1)
-	if !e.closed.Load() {
-		e.bell.Wait(armed, d)
-	}
-	e.waiting.Add(-1)
-}
+func (e *Endpoint) Wait(armed uint32, d time.Duration) { e.sleeper.Wait(armed, d) }
 
 // Wake implements [transport.Endpoint].
-func (e *Endpoint) Wake() { e.bell.Ring() }
+func (e *Endpoint) Wake() { e.sleeper.Wake() }
 
 // Close implements [transport.Endpoint]. The port memory stays as it is.
 func (e *Endpoint) Close() error {
-	e.once.Do(func() {
-		e.closed.Store(true)
-		e.bell.Ring()
-		for e.waiting.Load() != 0 {
-			e.bell.Ring()
-			runtime.Gosched()
-		}
-	})
+	e.sleeper.Close(func() {})
 	return nil
 }

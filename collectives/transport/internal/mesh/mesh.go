@@ -3,13 +3,12 @@ package mesh
 import (
 	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/sleep"
 	"lightpath/ocsctl/shmring"
 )
 
@@ -25,18 +24,15 @@ var ErrTaken = errors.New("mesh: rank is attached already")
 
 // Endpoint is one rank's [transport.Endpoint] over the memory of a communicator.
 type Endpoint struct {
-	rank   int
-	planes []transport.Plane
-	peers  []peer // by rank, this one included
-	bell   *shmring.Doorbell
+	sleeper sleep.Sleeper
+	rank    int
+	planes  []transport.Plane
+	peers   []peer // by rank, this one included
 
 	// armed says that the goroutine is about to sleep: from then on calls that find no
 	// room ask the consumer to ring. Only the driving goroutine uses it.
 	armed bool
 
-	closed  atomic.Bool
-	waiting atomic.Int32 // goroutines inside Wait
-	once    sync.Once
 	release func()
 }
 
@@ -67,7 +63,7 @@ func Attach(mem []byte, g Geometry, rank int, release func()) (*Endpoint, error)
 		}
 		e.peers[r] = peer{(*atomic.Uint32)(unsafe.Pointer(&mem[g.state(r)])), bell}
 	}
-	e.bell = e.peers[rank].bell
+	e.sleeper.Use(e.peers[rank].bell)
 	for id := range g.Planes {
 		p, err := newPlane(e, mem, g, id)
 		if err != nil {
@@ -87,34 +83,25 @@ func (e *Endpoint) Planes() []transport.Plane { return e.planes }
 // Arm implements [transport.Endpoint].
 func (e *Endpoint) Arm() uint32 {
 	e.armed = true
-	return e.bell.Arm()
+	return e.sleeper.Arm()
 }
 
 // Wait implements [transport.Endpoint].
 func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	e.armed = false
-	e.waiting.Add(1)
-	if !e.closed.Load() {
-		e.bell.Wait(armed, d)
-	}
-	e.waiting.Add(-1)
+	e.sleeper.Wait(armed, d)
 }
 
 // Wake implements [transport.Endpoint].
-func (e *Endpoint) Wake() { e.bell.Ring() }
+func (e *Endpoint) Wake() { e.sleeper.Wake() }
 
 // Close implements [transport.Endpoint]. Peers still receive what this rank has sent, then
 // [transport.ErrPeerLost].
 func (e *Endpoint) Close() error {
-	e.once.Do(func() {
-		e.closed.Store(true)
+	e.sleeper.Close(func() {
 		e.peers[e.rank].state.Store(stateClosed)
 		for r := range e.peers {
 			e.peers[r].bell.Ring()
-		}
-		for e.waiting.Load() != 0 {
-			e.bell.Ring()
-			runtime.Gosched()
 		}
 		if e.release != nil {
 			e.release()

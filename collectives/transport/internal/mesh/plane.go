@@ -143,7 +143,7 @@ func (p *plane) Release(src int) {
 
 // Drained implements [transport.Plane]: true once the receivers have released everything.
 func (p *plane) Drained() (bool, error) {
-	if p.e.closed.Load() {
+	if p.e.sleeper.Closed() {
 		return false, transport.ErrClosed
 	}
 	for dst, ring := range p.tx {
@@ -165,7 +165,7 @@ func (p *plane) Drained() (bool, error) {
 
 // broken returns why nothing more can pass between this rank and peer, nil where it can.
 func (p *plane) broken(peer int) error {
-	if p.e.closed.Load() {
+	if p.e.sleeper.Closed() {
 		return transport.ErrClosed
 	}
 	if p.e.peers[peer].state.Load() == stateClosed {
