@@ -1,6 +1,6 @@
-// Package ocsctl is the client side of optical circuit switches: epochs, the
-// reconfiguration barrier, and the drivers behind them. It knows permutations and ports,
-// not collectives.
+// Package ocsctl is what a rank sees of optical circuit switches: maps, epochs and the
+// reconfiguration barrier, as an interface and its errors. Package emulator implements it.
+// It knows permutations and ports, not collectives.
 //
 // Layer: innermost, beside plans; it imports plans/circuit only.
 package ocsctl

@@ -1,8 +1,8 @@
 // Package shim is what stands behind the NCCL ABI: communicators, groups, dispatch from
 // a call to a program, tickets, bootstrap, errors, environment and logging.
 //
-// Layer: above collectives, below cgo/core, bench and cmd. It contains no C; device
-// memory and kernels come in through interfaces.
+// Layer: above collectives, below cgo/core, bench and cmd. It contains no C
+// and works on host memory.
 package shim
 
 import (
