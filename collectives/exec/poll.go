@@ -119,6 +119,9 @@ func (t *Task) place(op *program.Op, c *rxChain, payload []byte) {
 		g := &op.Dst[c.seg]
 		dst := t.bytes(g, c.off, int64(len(payload)))
 		if op.Kind == program.RecvReduce {
+			if op.Init != nil && op.Init[c.seg].Len > 0 {
+				copy(dst, t.bytes(&op.Init[c.seg], c.off, int64(len(dst))))
+			}
 			t.call.Reduce(dst, payload[:len(dst)])
 		} else {
 			copy(dst, payload)

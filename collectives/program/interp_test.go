@@ -187,14 +187,8 @@ func (m *machine) exec(r int, id OpID) error {
 	op := &m.progs[r].Ops[id]
 	switch op.Kind {
 	case Copy, LocalReduce:
-		src, dst := m.bytes(r, op.Src[0]), m.bytes(r, op.Dst[0])
-		if op.Kind == LocalReduce {
-			programtest.AddInto(dst, src)
-		} else {
-			copy(dst, src)
-		}
-		for i := 0; op.Scale && i < len(dst); i += 4 {
-			binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(dst[i:])*m.scale)
+		for i := range op.Src {
+			m.local(op, m.bytes(r, op.Dst[i]), m.bytes(r, op.Src[i]))
 		}
 	case Send:
 		f := &packet{src: r, dst: int(op.Peer), step: op.Step, base: op.Base, epoch: op.Epoch}
@@ -229,6 +223,17 @@ func (m *machine) exec(r int, id OpID) error {
 	return nil
 }
 
+func (m *machine) local(op *Op, dst, src []byte) {
+	if op.Kind == LocalReduce {
+		programtest.AddInto(dst, src)
+	} else {
+		copy(dst, src)
+	}
+	for i := 0; op.Scale && i < len(dst); i += 4 {
+		binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(dst[i:])*m.scale)
+	}
+}
+
 // emit puts a frame on the circuit that leaves r.
 func (m *machine) emit(r, j int, f *packet) error {
 	pl := m.lanes[j]
@@ -255,7 +260,10 @@ func (m *machine) recv(r int, op *Op) error {
 			f.step, f.base, len(f.data), f.epoch, op.Step, op.Base, op.Bytes, op.Epoch)
 	}
 	data := f.data
-	for _, g := range op.Dst {
+	for i, g := range op.Dst {
+		if op.Init != nil && op.Init[i].Len > 0 {
+			copy(m.bytes(r, g), m.bytes(r, op.Init[i])) // of the same length, or it fails below
+		}
 		if op.Kind == RecvReduce {
 			programtest.AddInto(m.bytes(r, g), data[:g.Len])
 		} else {

@@ -78,6 +78,7 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 	if err := l.run(); err != nil {
 		return nil, err
 	}
+	l.fuse()
 	if err := l.depend(); err != nil {
 		return nil, err
 	}
@@ -271,7 +272,8 @@ func (l *lowering) add(op Op) OpID {
 // extents records how far the operations reach into each buffer.
 func (l *lowering) extents() {
 	for i := range l.p.Ops {
-		for _, list := range [2][]Segment{l.p.Ops[i].Src, l.p.Ops[i].Dst} {
+		op := &l.p.Ops[i]
+		for _, list := range [3][]Segment{op.Src, op.Dst, op.Init} {
 			for _, g := range list {
 				l.p.Extent[g.Buf] = max(l.p.Extent[g.Buf], g.Off+g.Len)
 			}

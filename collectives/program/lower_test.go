@@ -146,22 +146,38 @@ func TestLowerErrors(t *testing.T) {
 	}
 }
 
-// A load onto itself is nothing to do, unless it scales.
-func TestInPlaceCopies(t *testing.T) {
-	s, err := schedule.Build(schedule.AllReduce, "ring", 4, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+// A load onto itself is nothing to do, unless it scales; nor is one that is sent or combined
+// before anything else happens to it, or overwritten.
+func TestLoads(t *testing.T) {
 	for _, tc := range []struct {
+		coll           schedule.Collective
+		algorithm      string
 		inPlace, scale bool
-		want           int
-	}{{false, false, 1}, {true, false, 0}, {true, true, 1}} {
+		copied         int64 // bytes at rank 0
+	}{
+		{schedule.AllReduce, "ring", false, false, 0},
+		{schedule.AllReduce, "rabenseifner", false, false, 0},
+		{schedule.AllReduce, "ring", false, true, 64},
+		{schedule.AllReduce, "ring", true, false, 0},
+		{schedule.AllReduce, "ring", true, true, 64},
+		{schedule.ReduceScatter, "rabenseifner", false, false, 64}, // the result to Output
+		{schedule.AllGather, "ring", false, false, 64},             // its own block
+		{schedule.Broadcast, "ring", false, false, 64},             // the root's, which is its result
+	} {
+		s, err := schedule.Build(tc.coll, tc.algorithm, 4, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		p, err := Lower(s, nil, Args{Planes: 1, Count: 16, ElemSize: 4, InPlace: tc.inPlace, Scale: tc.scale})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(p.Local) != tc.want {
-			t.Errorf("in place %v, scale %v: %d local operations, want %d", tc.inPlace, tc.scale, len(p.Local), tc.want)
+		copied := int64(0)
+		for _, id := range p.Local {
+			copied += p.Ops[id].Bytes
+		}
+		if copied != tc.copied {
+			t.Errorf("%+v: %d bytes copied", tc, copied)
 		}
 	}
 }

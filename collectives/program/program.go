@@ -63,6 +63,9 @@ type Op struct {
 	Bytes int64
 	Src   []Segment
 	Dst   []Segment
+	// Init, where a RecvReduce has it, goes with Dst: Dst[i] = Init[i] op bytes where Init[i] is
+	// not empty. It is always Input, which nobody writes then.
+	Init []Segment
 	// Deps are the operations that must be complete before this one touches memory
 	// (and, for a Send, before its first byte leaves).
 	Deps []OpID
