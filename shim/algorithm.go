@@ -7,9 +7,10 @@ import (
 )
 
 // choice is a row of the table of algorithms: up to max bytes of a block times the
-// ranks that hold one, on ranks that are a power of two or not.
+// ranks that hold one.
 type choice struct {
 	pow2      bool // row is for powers of two only
+	ranks     int  // row is for at most so many, where not 0
 	max       int64
 	algorithm string
 }
@@ -21,13 +22,14 @@ const anySize = 1<<63 - 1
 // ranks, circuits or not), so ranks cannot differ.
 //
 // On packet planes small messages take the fewest rounds and large ones the fewest bytes
-// per rank. On circuits what counts is that steps are permutations which recur: halving and
+// per rank. An exchange of all with all is one round there, since nothing orders its steps:
+// Bruck's saves messages, which pays where they are many more than the rounds. On circuits what counts is that steps are permutations which recur: halving and
 // doubling (SWOT 2.1.2) on powers of two, otherwise the ring, which needs no switching.
 var packetChoices = [schedule.NumCollectives][]choice{
-	schedule.AllReduce:     {{max: 32 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllReduce:     {{max: 16 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
 	schedule.AllGather:     {{max: 64 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "ring"}},
 	schedule.ReduceScatter: {{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: anySize, algorithm: "pairwise"}},
-	schedule.AllToAll:      {{max: 2 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "pairwise"}},
+	schedule.AllToAll:      {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "pairwise"}},
 	schedule.Broadcast:     {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
 	schedule.Reduce:        {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
 	schedule.Gather:        {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
@@ -57,7 +59,7 @@ func chooseAlgorithm(coll schedule.Collective, blockBytes int64, ranks int, opti
 		table = &opticalChoices
 	}
 	for _, row := range table[coll] {
-		if blockBytes <= row.max && (!row.pow2 || ranks&(ranks-1) == 0) {
+		if blockBytes <= row.max && (!row.pow2 || ranks&(ranks-1) == 0) && (row.ranks == 0 || ranks <= row.ranks) {
 			return row.algorithm
 		}
 	}
