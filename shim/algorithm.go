@@ -26,7 +26,7 @@ const anySize = 1<<63 - 1
 // Bruck's saves messages, which pays where they are many more than the rounds. On circuits what counts is that steps are permutations which recur: halving and
 // doubling (SWOT 2.1.2) on powers of two, otherwise the ring, which needs no switching.
 var packetChoices = [schedule.NumCollectives][]choice{
-	schedule.AllReduce:     {{max: 16 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllReduce:     {{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"}, {max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"}},
 	schedule.AllGather:     {{max: 64 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "ring"}},
 	schedule.ReduceScatter: {{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: anySize, algorithm: "pairwise"}},
 	schedule.AllToAll:      {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "pairwise"}},
