@@ -29,9 +29,6 @@ const (
 	// segment of the loopback interface (MTU 65536 less 53 bytes of headers): a frame that
 	// spills over into a second segment costs several times as much.
 	maxPayload = 65480 - wire.HeaderSize
-	// localBuffer bounds what is under way between two ranks of one host, so that it is
-	// copied out of the kernel while it is still in the processor's cache.
-	localBuffer = 192 << 10
 	// bufferSize is what a connection receives into: several frames per system call.
 	bufferSize = 256 << 10
 	// burst bounds the frames that one TrySend makes.
@@ -108,7 +105,8 @@ func newEndpoint(rank int, fds [][]int) (e *Endpoint, err error) {
 	return e, nil
 }
 
-// prepare sets a connected socket up for non-blocking, undelayed use.
+// prepare sets a connected socket up for non-blocking, undelayed use. Its buffers are the
+// kernel's to size: small ones, which would stay in the cache, stall the sender instead.
 func prepare(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return fmt.Errorf("tcp: non-blocking: %w", err)
@@ -118,32 +116,7 @@ func prepare(fd int) error {
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("tcp: TCP_NODELAY: %w", err)
 	}
-	if local(fd) {
-		for _, option := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
-			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, localBuffer); err != nil {
-				return fmt.Errorf("tcp: buffer size: %w", err)
-			}
-		}
-	}
 	return nil
-}
-
-// local reports whether both ends of a connection have the same address.
-func local(fd int) bool {
-	near, err1 := unix.Getsockname(fd)
-	far, err2 := unix.Getpeername(fd)
-	if err1 != nil || err2 != nil {
-		return false
-	}
-	switch a := near.(type) {
-	case *unix.SockaddrInet4:
-		b, ok := far.(*unix.SockaddrInet4)
-		return ok && a.Addr == b.Addr
-	case *unix.SockaddrInet6:
-		b, ok := far.(*unix.SockaddrInet6)
-		return ok && a.Addr == b.Addr
-	}
-	return false
 }
 
 func (e *Endpoint) watch(fd int, events uint32, id int32) error {
