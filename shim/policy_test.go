@@ -30,7 +30,7 @@ func TestPolicy(t *testing.T) {
 		{"crowded on circuits", []*Comm{comm(cpus+1, true, -1, 5)}, true, 0, false, true, 5},
 		{"told", []*Comm{comm(cpus+1, true, 9, 5)}, false, 9, true, true, 5},
 		{"ranks in this process", []*Comm{comm(cpus, false, -1, 5)}, false, 64, true, false, 5},
-		{"two communicators", []*Comm{comm(cpus, true, -1, 5), comm(cpus, false, -1, 4)}, false, 64, true, false, 4},
+		{"two communicators", []*Comm{comm(cpus, false, -1, 4), comm(cpus, true, -1, 5)}, false, 64, true, false, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := &entry{}
