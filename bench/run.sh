@@ -11,7 +11,7 @@ mkdir -p build/bench
 for c in $collectives; do
   for t in $transports; do
     for n in $ranks; do
-      bin/lightpath bench "$c" -n "$n" -b 8 -e 64M -f 8 -w 3 -i 10 --transport "$t" --json "build/bench/$c-$t-$n.json"
+      bin/lightpath bench "$c" -n "$n" -b 8 -e 64M -f 2 --transport "$t" --json "build/bench/$c-$t-$n.json"
     done
   done
 done
