@@ -30,6 +30,7 @@ type arbiter struct {
 	wants  map[uint64]*want
 	done   int // ranks that have finished the operation under way
 	held   bool
+	moved  bool      // the planes may be elsewhere than the ranks know
 	since  time.Time // of the grant
 	idle   *time.Timer
 	table  map[planKey]*planned
@@ -155,7 +156,14 @@ func (a *arbiter) grant(seq uint64) error {
 		a.t.flags = ticketPacket
 	}
 	for j := range a.o.now {
-		a.t.planes[j] = planeTicket{a.o.now[j].epoch, a.o.now[j].hash}
+		a.t.planes[j] = planeTicket{epoch: a.o.now[j].epoch, hash: a.o.now[j].hash}
+		if a.moved {
+			a.t.planes[j].maps = a.o.now[j].maps
+		}
+	}
+	if a.moved {
+		a.t.flags |= ticketMaps
+		a.moved = false
 	}
 	a.buf = appendTicket(a.buf[:0], &a.t)
 	m := message{Kind: msgTicket, Seq: seq, Body: a.buf}
@@ -181,6 +189,7 @@ func (a *arbiter) acquire() error {
 	default:
 	}
 	a.o.reload()
+	a.moved = true
 	return nil
 }
 

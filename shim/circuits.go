@@ -99,6 +99,7 @@ func (s *session) runTicketed(c *Comm, i int) error {
 func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 	c := ref.comm
 	o := c.light
+	o.learn(t)
 	if t.flags&ticketPacket != 0 {
 		if t.flags&ticketAlways != 0 {
 			o.packet[planShape(sh)] = true
@@ -137,10 +138,11 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 			if err := decodeTicket(m.Body, &c.light.ticket); err != nil {
 				return nil, err
 			}
-			if len(c.light.ticket.planes) != len(c.light.now) {
-				return nil, fmt.Errorf("%w: ticket for %d planes of %d", errMessage, len(c.light.ticket.planes), len(c.light.now))
+			t := &c.light.ticket
+			if len(t.planes) != len(c.light.now) || t.flags&ticketMaps != 0 && len(t.planes[0].maps) != c.args.Ranks {
+				return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", errMessage, len(t.planes), len(c.light.now))
 			}
-			return &c.light.ticket, nil
+			return t, nil
 		case !errors.Is(err, errNothing):
 			return nil, err
 		case time.Now().Before(deadline):

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"reflect"
 	"testing"
+
+	"lightpath/plans/circuit"
 )
 
 // FuzzMessage: what decodes is what was encoded, and a length never makes us read or
@@ -31,7 +33,9 @@ func FuzzMessage(f *testing.F) {
 }
 
 func FuzzTicket(f *testing.F) {
-	f.Add(appendTicket(nil, &ticket{flags: ticketInterim, version: 3, planes: []planeTicket{{1, 2}, {3, 4}}}))
+	f.Add(appendTicket(nil, &ticket{flags: ticketInterim, version: 3, planes: []planeTicket{{epoch: 1, hash: 2}, {epoch: 3, hash: 4}}}))
+	ring := circuit.Shift(3, 1)
+	f.Add(appendTicket(nil, &ticket{flags: ticketMaps, version: 3, planes: []planeTicket{{epoch: 1, hash: hashMap(ring), maps: ring}}}))
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var got ticket

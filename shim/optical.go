@@ -215,15 +215,33 @@ func (o *optical) reload() {
 	}
 }
 
-// settle makes sure that this rank sees the planes where the ticket says they are.
+// learn takes over where a ticket says that the planes are, if it does.
+func (o *optical) learn(t *ticket) {
+	if t.flags&ticketMaps == 0 {
+		return
+	}
+	for j := range o.now {
+		p := &t.planes[j]
+		o.now[j] = planeNow{p.epoch, p.maps, p.hash}
+	}
+}
+
+// settle makes sure that this rank and the ticket agree on where the planes are, and waits
+// until they are there. A plane may be further on already: a switch of this operation in
+// which the rank has no part.
 func (o *optical) settle(t *ticket) error {
 	deadline := time.Now().Add(o.c.cfg.Timeout)
 	for j := range o.now {
 		n, want := &o.now[j], &t.planes[j]
-		for n.epoch != want.epoch || n.hash != want.hash {
+		if n.epoch != want.epoch || n.hash != want.hash {
+			return fmt.Errorf("plane %d was left at epoch %d, the ticket says %d, or another map: %w",
+				j, n.epoch, want.epoch, ocsctl.ErrUnknownMap)
+		}
+		for {
 			st := o.at.client.State(j)
-			m := o.mapOf(st.Map)
-			*n = planeNow{st.Epoch, m, hashMap(m)}
+			if st.Epoch == want.epoch && hashMap(o.mapOf(st.Map)) != want.hash {
+				return fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", j, st.Epoch, ocsctl.ErrUnknownMap)
+			}
 			if int32(st.Epoch-want.epoch) >= 0 {
 				break
 			}
@@ -238,11 +256,7 @@ func (o *optical) settle(t *ticket) error {
 			}
 			time.Sleep(50 * time.Microsecond)
 		}
-		if n.epoch != want.epoch || n.hash != want.hash {
-			return fmt.Errorf("plane %d at epoch %d holds another map than the ticket's of epoch %d: %w",
-				j, n.epoch, want.epoch, ocsctl.ErrUnknownMap)
-		}
-		o.base[j] = n.epoch
+		o.base[j] = want.epoch
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+
+	"lightpath/plans/circuit"
 )
 
 // planID names a plan: its digest.
@@ -21,6 +23,10 @@ const (
 	ticketAlways
 	// ticketInterim: the plan is the perstep plan that every rank can derive.
 	ticketInterim
+	// ticketMaps: the planes may stand elsewhere than this communicator left them (they
+	// were granted anew), and the ticket says where. A rank cannot look for itself: a
+	// switch in which it has no part may have moved a plane on by then.
+	ticketMaps
 	allTicketFlags = 1<<iota - 1
 )
 
@@ -35,11 +41,12 @@ type ticket struct {
 // planeTicket is where a plane stands when the operation begins.
 type planeTicket struct {
 	epoch uint32
-	hash  uint64 // of its map, in ranks
+	hash  uint64              // of its map, in ranks
+	maps  circuit.Permutation // the map, with ticketMaps
 }
 
-// The encoding, little endian: flags u8, planes u8, zero u16, version u32, plan, then per
-// plane epoch u32 and hash u64.
+// The encoding, little endian: flags u8, planes u8, ranks u16 (0 without ticketMaps), version
+// u32, plan, then per plane epoch u32 and hash u64, then per plane the map, a u16 per rank.
 const (
 	ticketHeader = 8 + sha256.Size
 	ticketPlane  = 12
@@ -47,26 +54,51 @@ const (
 
 func appendTicket(b []byte, t *ticket) []byte {
 	le := binary.LittleEndian
-	b = append(b, t.flags, byte(len(t.planes)), 0, 0)
+	ranks := 0
+	if t.flags&ticketMaps != 0 && len(t.planes) > 0 {
+		ranks = len(t.planes[0].maps)
+	}
+	b = append(b, t.flags, byte(len(t.planes)), byte(ranks), byte(ranks>>8))
 	b = le.AppendUint32(b, t.version)
 	b = append(b, t.plan[:]...)
 	for _, p := range t.planes {
 		b = le.AppendUint32(b, p.epoch)
 		b = le.AppendUint64(b, p.hash)
 	}
+	for _, p := range t.planes[:min(ranks, 1)*len(t.planes)] {
+		for _, to := range p.maps {
+			b = le.AppendUint16(b, uint16(to)) // Dark is 0xffff
+		}
+	}
 	return b
 }
 
 // decodeTicket reads a ticket into t, whose memory it reuses.
 func decodeTicket(b []byte, t *ticket) error {
-	if len(b) < ticketHeader || len(b) != ticketHeader+int(b[1])*ticketPlane || b[2] != 0 || b[3] != 0 || b[0] > allTicketFlags {
+	le := binary.LittleEndian
+	if len(b) < ticketHeader || b[0] > allTicketFlags {
 		return fmt.Errorf("%w: ticket of %d bytes", errMessage, len(b))
 	}
-	le := binary.LittleEndian
+	planes, ranks := int(b[1]), int(le.Uint16(b[2:]))
+	if (b[0]&ticketMaps != 0) != (ranks > 0) || len(b) != ticketHeader+planes*(ticketPlane+2*ranks) || planes == 0 && ranks > 0 {
+		return fmt.Errorf("%w: ticket of %d bytes for %d planes and %d ranks", errMessage, len(b), planes, ranks)
+	}
 	t.flags, t.version, t.planes = b[0], le.Uint32(b[4:]), t.planes[:0]
 	copy(t.plan[:], b[8:])
-	for rest := b[ticketHeader:]; len(rest) > 0; rest = rest[ticketPlane:] {
-		t.planes = append(t.planes, planeTicket{le.Uint32(rest), le.Uint64(rest[4:])})
+	entries, maps := b[ticketHeader:], b[ticketHeader+planes*ticketPlane:]
+	for j := range planes {
+		e := entries[j*ticketPlane:]
+		p := planeTicket{epoch: le.Uint32(e), hash: le.Uint64(e[4:])}
+		if ranks > 0 {
+			p.maps = make(circuit.Permutation, ranks)
+			for r := range p.maps {
+				p.maps[r] = int(int16(le.Uint16(maps[2*(j*ranks+r):])))
+			}
+			if err := p.maps.Validate(ranks); err != nil || hashMap(p.maps) != p.hash {
+				return fmt.Errorf("%w: map of plane %d in a ticket", errMessage, j)
+			}
+		}
+		t.planes = append(t.planes, p)
 	}
 	return nil
 }
