@@ -41,7 +41,7 @@ func runLines(s *Spec, ranks int) (lines []string, points []point) {
 		for _, inPlace := range s.variants() {
 			lines = append(lines, fmt.Sprintf(
 				"run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d inplace=%d mode=%s",
-				s.Collective, s.Type, s.Op, s.Root, bytes, count, s.Warmup, s.itersFor(bytes), b2i(s.Check), b2i(inPlace), mode))
+				s.Collective, s.Type, s.Op, s.Root, bytes, count, s.Warmup, s.Iters, b2i(s.Check), b2i(inPlace), mode))
 			points = append(points, point{bytes: bytes, count: count, inPlace: inPlace})
 		}
 	}
@@ -64,9 +64,6 @@ func (s *Spec) variants() []bool {
 	}
 	return []bool{true}
 }
-
-// itersFor is the number of timed iterations; nccl-tests repeats a fixed number at every size.
-func (s *Spec) itersFor(int64) int { return s.Iters }
 
 func b2i(b bool) int {
 	if b {

@@ -198,11 +198,11 @@ func (a *arbiter) acquire() error {
 func (a *arbiter) release(wait bool) error {
 	for j := range a.o.now {
 		for {
-			epoch, err := a.o.at.client.Poll(j)
+			reached, err := a.o.reached(j)
 			if err != nil {
 				return fmt.Errorf("shim: plane %d: %w", j, err)
 			}
-			if int32(epoch-a.o.now[j].epoch) >= 0 {
+			if reached {
 				break
 			}
 			if !wait {

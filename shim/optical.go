@@ -1,9 +1,7 @@
 package shim
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
@@ -138,6 +136,12 @@ func (o *optical) describe() string {
 	return fmt.Sprintf("%d planes at %s, port %d", len(o.now), o.at.key.socket, o.at.key.port)
 }
 
+// reached reports whether plane j has got to where this communicator's calls leave it.
+func (o *optical) reached(j int) (bool, error) {
+	epoch, err := o.at.client.Poll(j)
+	return int32(epoch-o.now[j].epoch) >= 0, err
+}
+
 // quiesce waits until what this rank's calls have sent has left the wire, and the switches
 // that they asked for, and did not wait for, are made: until then the other ranks need this
 // one's ports.
@@ -148,7 +152,7 @@ func (o *optical) quiesce(limit time.Duration) {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		pending := false
 		for j := range o.now {
-			epoch, err := o.at.client.Poll(j)
+			reached, err := o.reached(j)
 			if err != nil || o.c.poison.Load() != nil {
 				return
 			}
@@ -156,7 +160,7 @@ func (o *optical) quiesce(limit time.Duration) {
 			if err != nil {
 				return
 			}
-			pending = pending || !drained || int32(epoch-o.now[j].epoch) < 0
+			pending = pending || !drained || !reached
 		}
 		if !pending {
 			return
@@ -211,7 +215,7 @@ func (o *optical) reload() {
 	for j := range o.now {
 		st := o.at.client.State(j)
 		m := o.mapOf(st.Map)
-		o.now[j] = planeNow{st.Epoch, m, hashMap(m)}
+		o.now[j] = planeNow{st.Epoch, m, m.Digest()}
 	}
 }
 
@@ -239,7 +243,7 @@ func (o *optical) settle(t *ticket) error {
 		}
 		for {
 			st := o.at.client.State(j)
-			if st.Epoch == want.epoch && hashMap(o.mapOf(st.Map)) != want.hash {
+			if st.Epoch == want.epoch && o.mapOf(st.Map).Digest() != want.hash {
 				return fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", j, st.Epoch, ocsctl.ErrUnknownMap)
 			}
 			if int32(st.Epoch-want.epoch) >= 0 {
@@ -266,7 +270,7 @@ func (o *optical) advance(configs [][]circuit.Permutation) {
 	for j, maps := range configs {
 		if len(maps) > 1 {
 			m := maps[len(maps)-1]
-			o.now[j] = planeNow{o.now[j].epoch + uint32(len(maps)-1), m, hashMap(m)}
+			o.now[j] = planeNow{o.now[j].epoch + uint32(len(maps)-1), m, m.Digest()}
 		}
 	}
 }
@@ -278,16 +282,6 @@ func (o *optical) maps() []circuit.Permutation {
 		all[j] = o.now[j].maps
 	}
 	return all
-}
-
-func hashMap(m circuit.Permutation) uint64 {
-	h := fnv.New64a()
-	var b [4]byte
-	for _, to := range m {
-		binary.LittleEndian.PutUint32(b[:], uint32(int32(to)))
-		_, _ = h.Write(b[:])
-	}
-	return h.Sum64()
 }
 
 // rankSwitch is the switch seen by a communicator: targets are maps of its ranks, laid

@@ -94,7 +94,7 @@ func decodeTicket(b []byte, t *ticket) error {
 			for r := range p.maps {
 				p.maps[r] = int(int16(le.Uint16(maps[2*(j*ranks+r):])))
 			}
-			if err := p.maps.Validate(ranks); err != nil || hashMap(p.maps) != p.hash {
+			if err := p.maps.Validate(ranks); err != nil || p.maps.Digest() != p.hash {
 				return fmt.Errorf("%w: map of plane %d in a ticket", errMessage, j)
 			}
 		}
