@@ -95,30 +95,6 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 	return nil, fmt.Errorf("planner: %w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(Names(), ", "))
 }
 
-// solveAuto returns the best plan of all planners, under the name of the one that made it.
-func solveAuto(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error) {
-	m, err := compile(p)
-	if err != nil {
-		return nil, fmt.Errorf("planner: auto: %w", err)
-	}
-	var best *plans.Plan
-	var reasons []string
-	for _, r := range registry {
-		plan, err := r.solve(ctx, m, o)
-		switch {
-		case err != nil:
-			reasons = append(reasons, fmt.Sprintf("%s: %v", r.name, err))
-		case best == nil || plan.CCTUS < best.CCTUS-tolerance(best.CCTUS):
-			best = plan
-		}
-	}
-	if best == nil {
-		return nil, fmt.Errorf("planner: auto: %w: %s", ErrInfeasible, strings.Join(reasons, "; "))
-	}
-	m.stateBound(best)
-	return best, nil
-}
-
 // tolerance is how far apart two times may be and still count as equal.
 func tolerance(us float64) float64 { return 1e-6 + 1e-9*math.Abs(us) }
 
