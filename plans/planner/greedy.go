@@ -8,40 +8,49 @@ const exactTimingSteps = 80
 
 // greedy times the pattern without letting any unit leave a step early: every step is
 // divided so that all its units end together, over those that are ready in time. That is
-// an upper bound of solve, attained by shares. False once it is known to be at least cutoff.
+// an upper bound of solve, attained by shares. Steps that are joined to the one before
+// begin with it, and their units need not wait for each other; solve knows nothing of that.
+// False once the time is known to be at least cutoff.
 func (t *timing) greedy(steps int, cutoff float64) (float64, bool) {
 	t.shares = resize(t.shares, len(t.uses))
 	t.idle = resize(t.idle, t.units)
-	barrier := 0.0
-	for i := 0; i < steps; i++ {
+	barrier, end := 0.0, 0.0 // the step's beginning, and the end of all so far
+	for i := range steps {
+		if !t.follows(i) {
+			barrier = end
+		}
 		lanes := t.lanes[:0]
-		for u := 0; u < t.units; u++ {
+		for u := range t.units {
 			k := t.useAt[i*t.units+u]
 			if k < 0 {
 				continue
 			}
-			if r := t.uses[k].before; r >= 0 {
-				t.idle[u] += t.switches[r].us
+			use := &t.uses[k]
+			if use.before >= 0 {
+				t.idle[u] += t.switches[use.before].us
 			}
-			lanes = append(lanes, lane{plane: u, setup: math.Max(0, t.idle[u]-barrier) + t.o, perByte: 1})
+			lanes = append(lanes, lane{plane: u, setup: math.Max(0, t.idle[u]-barrier) + use.o, perByte: 1 / use.rate})
 		}
 		t.lanes = lanes
 		t.split = resize(t.split, len(lanes))
-		level := split(lanes, t.work[i], t.split)
-		barrier += level
+		level := barrier + split(lanes, t.work[i], t.split)
+		end = math.Max(end, level)
 		for j, l := range lanes {
 			t.shares[t.useAt[i*t.units+l.plane]] = t.split[j]
 			if t.split[j] > 0 {
-				t.idle[l.plane] = barrier
+				t.idle[l.plane] = level
 			}
 		}
-		if barrier >= cutoff {
-			return barrier, false
+		if end >= cutoff {
+			return end, false
 		}
 	}
-	t.flops += int64(80 * steps * t.units)
-	return barrier, true
+	t.greeds += int64(80 * steps * t.units)
+	return end, true
 }
+
+// follows reports whether step i may begin with the one before it.
+func (t *timing) follows(i int) bool { return i < len(t.joined) && t.joined[i] }
 
 // solveFlops estimates the work of solve for the pattern that is set.
 func (t *timing) solveFlops(steps int) float64 {

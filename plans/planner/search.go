@@ -32,7 +32,7 @@ type meter struct {
 }
 
 func (b *meter) spent() bool {
-	if b.stopped || b.t.flops >= b.limit {
+	if b.stopped || b.t.flops() >= b.limit {
 		return true
 	}
 	if b.calls++; b.calls%64 == 0 {
@@ -80,10 +80,10 @@ func (s *searcher) small(seeds []pattern, total int64) bool {
 	}
 	s.fast = true
 	s.seed(seeds)
-	b.limit = b.t.flops + total/20
+	b.limit = b.t.flops() + total/20
 	s.anneal(0.03)
 	s.retime()
-	b.limit = b.t.flops + total/3
+	b.limit = b.t.flops() + total/3
 	if !s.done() && s.w.m.units <= exactUnits && s.exact() {
 		return true
 	}
@@ -94,8 +94,8 @@ func (s *searcher) small(seeds []pattern, total int64) bool {
 // anneals restarts until total operations, with the heats in turn.
 func (s *searcher) anneals(total int64, heats ...float64) {
 	b := s.meter
-	for round := 0; s.cur != nil && !s.done() && b.t.flops < total && !b.stopped; round++ {
-		b.limit = min(total, b.t.flops+total/4)
+	for round := 0; s.cur != nil && !s.done() && b.t.flops() < total && !b.stopped; round++ {
+		b.limit = min(total, b.t.flops()+total/4)
 		s.restart(round)
 		s.anneal(heats[round%len(heats)])
 	}
@@ -200,15 +200,15 @@ func (s *searcher) anneal(heat float64) {
 	if s.cur == nil {
 		return
 	}
-	begin := s.meter.t.flops
+	begin := s.meter.t.flops()
 	span := float64(s.meter.limit - begin)
 	next := make(pattern, len(s.cur))
 	for !s.meter.spent() && !s.done() {
-		progress := float64(s.meter.t.flops-begin) / span
+		progress := float64(s.meter.t.flops()-begin) / span
 		temperature := heat * s.curUS * math.Pow(0.005, progress)
 		copy(next, s.cur)
 		if !s.mutate(next) {
-			s.meter.t.flops += int64(len(next))
+			s.meter.t.greeds += int64(len(next))
 			continue
 		}
 		cutoff := s.curUS - temperature*math.Log(1-s.rng.Float64())

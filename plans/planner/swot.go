@@ -91,7 +91,6 @@ type swot struct {
 func newSwot(m *model) *swot {
 	w := &swot{m: m, costs: map[int]float64{}}
 	w.t.units = m.units
-	w.t.o = m.direct
 	for i := range m.steps {
 		st := &m.steps[i]
 		k := servers(m.pages[st.page].maps, st.pattern)
@@ -234,7 +233,7 @@ func (w *swot) load(u pattern, steps int) {
 			if u[i]&bit == 0 {
 				continue
 			}
-			k := use{step: i, unit: unit, before: -1, after: -1}
+			k := use{step: i, unit: unit, before: -1, after: -1, rate: 1, o: w.m.direct}
 			q := w.page[i]
 			if w.next(&state, unit, q) {
 				k.before = len(t.switches)
@@ -315,7 +314,7 @@ func (w *swot) timed(u pattern, budget float64) (float64, []float64) {
 		if us, ok := w.t.solve(len(u), math.Inf(1)); ok {
 			share := make([]float64, len(w.t.uses))
 			for k := range share {
-				share[k] = math.Max(0, w.t.share(k)-w.t.o)
+				share[k] = w.t.data(k)
 			}
 			return us, share
 		}
@@ -364,7 +363,7 @@ func (w *swot) write(u pattern, share []float64) *plans.Plan {
 			bytes := st.bytes / float64(w.planes[i]) * x / total
 			w.writeUse(line, st, unit, w.planes[i], bytes, &rest)
 		}
-		line.closeStep()
+		line.closeAt(i)
 	}
 	return line.finish("swot")
 }
@@ -436,6 +435,9 @@ func (w *swot) stateOptimum(plan *plans.Plan) {
 // is then a bound of all plans that do not forward.
 func (w *swot) witness() (int, bool) {
 	p := w.m.p
+	if len(w.m.asked) < len(w.m.steps) { // the order of sub-steps is free
+		return 0, false
+	}
 	if p.Forwarding || !w.exclude || p.ReconfigPerPort > 0 || p.Circuits == plans.Interleaved {
 		return 0, false
 	}

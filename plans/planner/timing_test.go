@@ -33,8 +33,8 @@ func reference(t *testing.T, x *timing, steps int) float64 {
 				continue
 			}
 			r.coef[i]++
-			r.rhs += x.o
-			share := row{map[int]float64{i: 1}, x.o}
+			r.rhs += k.o
+			share := row{map[int]float64{i: 1}, k.o}
 			if k.after >= 0 {
 				r.coef[se(k.after)]--
 				share.coef[se(k.after)]--
@@ -96,8 +96,8 @@ func play(x *timing, steps int) float64 {
 			if u.before >= 0 {
 				idle[u.unit] += x.switches[u.before].us
 			}
-			idle[u.unit] = math.Max(idle[u.unit], barrier) + math.Max(x.share(k), x.o)
-			carried += math.Max(0, x.share(k)-x.o)
+			idle[u.unit] = math.Max(idle[u.unit], barrier) + math.Max(x.length(&x.uses[k])*x.scale, u.o)
+			carried += x.data(k)
 			end = math.Max(end, idle[u.unit])
 		}
 		if carried < x.work[i]-1e-5 {
@@ -112,7 +112,7 @@ func play(x *timing, steps int) float64 {
 func randomSwot(rng *rand.Rand) (*swot, pattern) {
 	steps, units, pages := 1+rng.IntN(7), 1+rng.IntN(4), 1+rng.IntN(4)
 	w := &swot{m: &model{units: units}, costs: map[int]float64{}}
-	w.t.units, w.t.o = units, []float64{0, 20}[rng.IntN(2)]
+	w.t.units, w.m.direct = units, []float64{0, 20}[rng.IntN(2)]
 	w.joins = make([][]bool, pages)
 	for p := range w.joins {
 		w.joins[p] = make([]bool, pages)
