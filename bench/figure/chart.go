@@ -1,0 +1,267 @@
+package figure
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Panel is one part of a figure.
+type Panel interface {
+	// drawTo draws the panel into its canvas.
+	drawTo(c draw.Canvas) error
+}
+
+// Axis says how the values of an axis read. The zero value is a linear axis with plain
+// numbers.
+type Axis struct {
+	Label string // with the unit
+	Log   bool
+	// Name writes the value at a tick; nil: a number.
+	Name func(float64) string
+	// At are the ticks; nil: decades or round numbers. Every labels each Every-th.
+	At    []float64
+	Every int
+	// Min and Max fix the range where Max > Min.
+	Min, Max float64
+}
+
+// Line is a series of a [Chart]. Points whose Y is not finite are left out.
+type Line struct {
+	Name   string
+	X, Y   []float64
+	Dashed bool
+	Faint  bool
+	Colour int // index into the palette of lines
+}
+
+// Printed is a number of a paper, marked in a chart.
+type Printed struct {
+	X, Y  float64
+	Label string
+}
+
+// Chart is a panel of lines.
+type Chart struct {
+	Title   string
+	X, Y    Axis
+	Lines   []Line
+	Printed []Printed
+	Names   []Printed // labels at points, in ink
+	// PrintedName is what the legend calls the marks; default "printed".
+	PrintedName string
+	// LegendLeft and LegendBottom place the legend; default is right and top.
+	LegendLeft, LegendBottom bool
+}
+
+// lineColours are told apart by most eyes, also on paper (after Okabe and Ito).
+var lineColours = []color.RGBA{
+	{0x00, 0x72, 0xB2, 255}, // blue
+	{0xD5, 0x5E, 0x00, 255}, // vermilion
+	{0x00, 0x9E, 0x73, 255}, // green
+	{0xCC, 0x79, 0xA7, 255}, // purple
+	{0xE6, 0x9F, 0x00, 255}, // orange
+	{0x56, 0xB4, 0xE9, 255}, // sky
+	{0x55, 0x55, 0x55, 255}, // grey
+}
+
+var (
+	inkColour  = color.RGBA{0x22, 0x26, 0x2e, 255}
+	softColour = color.RGBA{0x8a, 0x90, 0x9c, 255}
+	gridColour = color.RGBA{0xe4, 0xe6, 0xea, 255}
+	markColour = color.RGBA{0xb0, 0x12, 0x2a, 255}
+)
+
+// style is the one typeface of figures, at a size in points.
+func style(size float64, c color.Color) text.Style {
+	return text.Style{
+		Color:   c,
+		Font:    font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Length(size)),
+		Handler: plot.DefaultTextHandler,
+	}
+}
+
+// newPlot is an empty plot in the style of figures.
+func newPlot(title string, x, y Axis) *plot.Plot {
+	p := plot.New()
+	p.Title.Text = title
+	p.Title.TextStyle = style(11, inkColour)
+	p.Title.TextStyle.XAlign, p.Title.TextStyle.YAlign = draw.XCenter, draw.YTop
+	p.Title.Padding = 4
+	for _, a := range []struct {
+		to   *plot.Axis
+		from Axis
+		turn bool
+	}{{&p.X, x, false}, {&p.Y, y, true}} {
+		a.to.Label.Text = a.from.Label
+		label, tick := style(9.5, inkColour), style(8, inkColour)
+		label.XAlign, label.YAlign = draw.XCenter, draw.YTop
+		tick.XAlign, tick.YAlign = draw.XCenter, draw.YTop
+		if a.turn {
+			label.Rotation, label.YAlign = math.Pi/2, draw.YBottom
+			tick.XAlign, tick.YAlign = draw.XRight, draw.YCenter
+		}
+		a.to.Label.TextStyle, a.to.Tick.Label = label, tick
+		a.to.Label.Padding = 3
+		a.to.LineStyle.Color, a.to.Tick.LineStyle.Color = softColour, softColour
+		a.to.LineStyle.Width, a.to.Tick.LineStyle.Width = 0.6, 0.6
+		a.to.Tick.Length = 4
+		name := a.from.Name
+		if name == nil {
+			name = short
+		}
+		if a.from.Log {
+			a.to.Scale = plot.LogScale{}
+			a.to.Tick.Marker = decades{name}
+		}
+		if a.from.At != nil {
+			a.to.Tick.Marker = named{a.from.At, name, a.from.Every}
+		}
+	}
+	p.Legend.TextStyle = style(8.5, inkColour)
+	p.Legend.Padding = 2
+	p.Legend.ThumbnailWidth = 18
+	return p
+}
+
+func (c *Chart) drawTo(canvas draw.Canvas) error {
+	p := newPlot(c.Title, c.X, c.Y)
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = gridColour, gridColour
+	grid.Horizontal.Width, grid.Vertical.Width = 0.5, 0.5
+	p.Add(grid)
+	p.Legend.Top, p.Legend.Left = !c.LegendBottom, c.LegendLeft
+	p.Legend.XOffs, p.Legend.YOffs = -4, -4
+	if c.LegendLeft {
+		p.Legend.XOffs = 4
+	}
+	if c.LegendBottom {
+		p.Legend.YOffs = 4
+	}
+	for _, l := range c.Lines {
+		if err := addLine(p, l, c.X.Log, c.Y.Log); err != nil {
+			return fmt.Errorf("line %q: %w", l.Name, err)
+		}
+	}
+	if err := c.addPrinted(p); err != nil {
+		return err
+	}
+	if err := addNames(p, c.Names); err != nil {
+		return err
+	}
+	fixRange(&p.X, c.X)
+	fixRange(&p.Y, c.Y)
+	p.Draw(canvas)
+	return nil
+}
+
+func addLine(p *plot.Plot, l Line, logX, logY bool) error {
+	var xys plotter.XYs
+	for i := range l.X {
+		x, y := l.X[i], l.Y[i]
+		if math.IsNaN(y) || math.IsInf(y, 0) || logX && x <= 0 || logY && y <= 0 {
+			continue
+		}
+		xys = append(xys, plotter.XY{X: x, Y: y})
+	}
+	if len(xys) == 0 {
+		return nil
+	}
+	line, points, err := plotter.NewLinePoints(xys)
+	if err != nil {
+		return err
+	}
+	colour := lineColours[l.Colour%len(lineColours)]
+	line.Width, points.Radius = 1.5, 2.1
+	if l.Faint {
+		colour.R, colour.G, colour.B = lighter(colour.R), lighter(colour.G), lighter(colour.B)
+		line.Width, points.Radius = 1.1, 1.5
+	}
+	line.Color, points.Color = colour, colour
+	points.Shape = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}[l.Colour%3]
+	if l.Dashed {
+		line.Dashes = []vg.Length{4, 3}
+	}
+	p.Add(line, points)
+	if l.Name != "" {
+		p.Legend.Add(l.Name, line, points)
+	}
+	return nil
+}
+
+func lighter(v uint8) uint8 { return uint8((int(v) + 2*255) / 3) }
+
+// addPrinted marks the paper's numbers by crosses with their labels.
+func (c *Chart) addPrinted(p *plot.Plot) error {
+	if len(c.Printed) == 0 {
+		return nil
+	}
+	xys := make(plotter.XYs, len(c.Printed))
+	labels := plotter.XYLabels{XYs: xys, Labels: make([]string, len(c.Printed))}
+	for i, m := range c.Printed {
+		xys[i] = plotter.XY{X: m.X, Y: m.Y}
+		labels.Labels[i] = m.Label
+	}
+	crosses, err := plotter.NewScatter(xys)
+	if err != nil {
+		return err
+	}
+	crosses.GlyphStyle = draw.GlyphStyle{Color: markColour, Radius: 4, Shape: draw.CrossGlyph{}}
+	names, err := plotter.NewLabels(labels)
+	if err != nil {
+		return err
+	}
+	for i := range names.TextStyle {
+		names.TextStyle[i] = style(8, markColour)
+		names.TextStyle[i].XAlign = draw.XRight
+	}
+	names.Offset = vg.Point{X: -5, Y: 4}
+	p.Add(crosses, names)
+	name := c.PrintedName
+	if name == "" {
+		name = "printed"
+	}
+	p.Legend.Add(name, crosses)
+	return nil
+}
+
+// addNames writes labels just above points.
+func addNames(p *plot.Plot, names []Printed) error {
+	if len(names) == 0 {
+		return nil
+	}
+	l := plotter.XYLabels{XYs: make(plotter.XYs, len(names)), Labels: make([]string, len(names))}
+	for i, n := range names {
+		l.XYs[i], l.Labels[i] = plotter.XY{X: n.X, Y: n.Y}, n.Label
+	}
+	labels, err := plotter.NewLabels(l)
+	if err != nil {
+		return err
+	}
+	for i := range labels.TextStyle {
+		labels.TextStyle[i] = style(8, inkColour)
+		labels.TextStyle[i].XAlign = draw.XCenter
+	}
+	labels.Offset = vg.Point{Y: 5}
+	p.Add(labels)
+	return nil
+}
+
+func fixRange(a *plot.Axis, from Axis) {
+	if from.Max > from.Min {
+		a.Min, a.Max = from.Min, from.Max
+	}
+	if from.Log && !(a.Min > 0) { // nothing to draw: keep the scale defined
+		a.Min, a.Max = 1, 10
+	}
+	if a.Min == a.Max {
+		a.Max++
+	}
+}

@@ -1,0 +1,122 @@
+package figure
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Figure is one figure, ready to be written: panels to draw, the numbers behind them, and
+// the printed numbers beside ours.
+type Figure struct {
+	Paper, Name string // "swot", "8": the stem of its files
+	Title       string
+	Columns     int // panels side by side
+	Panels      []Panel
+	Table       Table   // every point drawn, in long form
+	Claims      []Claim // in the order of the paper
+	Notes       []string
+}
+
+// Claim is a number that a paper prints, beside the one found here.
+type Claim struct {
+	ID      string  // of the experiment, such as "S3"
+	What    string  // which number
+	Printed float64 // as in the paper
+	Ours    float64 // NaN where nothing here corresponds to it
+	Unit    string  // "%" or "x"
+	Note    string  // why they differ; "" where ours follows
+}
+
+// Table is a rectangle of text with named columns.
+type Table struct {
+	Columns []string
+	Rows    [][]string
+}
+
+// Add appends a row; numbers are written with seven significant digits.
+func (t *Table) Add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		switch v := c.(type) {
+		case float64:
+			row[i] = number(v, 7)
+		default:
+			row[i] = fmt.Sprint(v)
+		}
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// CSV returns the table as RFC 4180 text with a header.
+func (t *Table) CSV() []byte {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	// A bytes.Buffer does not fail.
+	_ = w.Write(t.Columns)
+	_ = w.WriteAll(t.Rows)
+	return b.Bytes()
+}
+
+// Printed returns the claims as a table.
+func (f *Figure) Printed() Table {
+	t := Table{Columns: []string{"id", "what", "unit", "printed", "ours", "note"}}
+	for _, c := range f.Claims {
+		t.Add(c.ID, c.What, c.Unit, c.Printed, c.Ours, c.Note)
+	}
+	return t
+}
+
+// Write writes the figure into dir, which it creates: STEM.csv, STEM-printed.csv (where the
+// paper prints numbers), STEM.svg and STEM.png, STEM being paper-name. It returns the paths
+// written, also with an error.
+func (f *Figure) Write(dir string) (paths []string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("figure: %w", err)
+	}
+	stem := filepath.Join(dir, f.Paper+"-"+f.Name)
+	put := func(suffix string, data []byte) error {
+		if err := os.WriteFile(stem+suffix, data, 0o644); err != nil {
+			return fmt.Errorf("figure: %w", err)
+		}
+		paths = append(paths, stem+suffix)
+		return nil
+	}
+	if err := put(".csv", f.Table.CSV()); err != nil {
+		return paths, err
+	}
+	if len(f.Claims) > 0 {
+		printed := f.Printed()
+		if err := put("-printed.csv", printed.CSV()); err != nil {
+			return paths, err
+		}
+	}
+	if len(f.Panels) == 0 {
+		return paths, nil
+	}
+	for _, format := range []struct {
+		suffix string
+		encode func() ([]byte, error)
+	}{{".svg", f.SVG}, {".png", f.PNG}} {
+		data, err := format.encode()
+		if err != nil {
+			return paths, fmt.Errorf("figure: %s%s: %w", stem, format.suffix, err)
+		}
+		if err := put(format.suffix, data); err != nil {
+			return paths, err
+		}
+	}
+	return paths, nil
+}
+
+// number writes v with the given significant digits, and nothing for NaN.
+func number(v float64, digits int) string {
+	if math.IsNaN(v) {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'g', digits, 64)
+}

@@ -1,0 +1,136 @@
+package figure
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// The page, in points.
+const (
+	panelWidth  = 330.0
+	panelHeight = 250.0
+	pageMargin  = 12.0
+	titleHeight = 30.0
+	noteLine    = 12.0
+	pngDPI      = 144
+)
+
+// SVG returns the picture as SVG.
+func (f *Figure) SVG() ([]byte, error) {
+	w, h := f.size()
+	c := vgsvg.New(w, h)
+	if err := f.drawTo(draw.NewCanvas(c, w, h)); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	_, err := c.WriteTo(&b)
+	return b.Bytes(), err
+}
+
+// PNG returns the picture as PNG at 144 dots per inch.
+func (f *Figure) PNG() ([]byte, error) {
+	w, h := f.size()
+	c := vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(pngDPI), vgimg.UseBackgroundColor(color.White))
+	if err := f.drawTo(draw.NewCanvas(c, w, h)); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(&b)
+	return b.Bytes(), err
+}
+
+func (f *Figure) columns() int { return max(1, min(f.Columns, len(f.Panels))) }
+
+func (f *Figure) size() (w, h vg.Length) {
+	cols := f.columns()
+	rows := (len(f.Panels) + cols - 1) / cols
+	width := 2*pageMargin + float64(cols)*panelWidth
+	lines := len(f.footer(vg.Length(width - 2*pageMargin)))
+	return vg.Length(width), vg.Length(titleHeight + float64(rows)*panelHeight + float64(lines)*noteLine + 2*pageMargin)
+}
+
+func (f *Figure) drawTo(c draw.Canvas) error {
+	fill(c, color.White, c.Min.X, c.Max.X, c.Min.Y, c.Max.Y)
+	title := style(13, inkColour)
+	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
+	c.FillText(title, vg.Point{X: pageMargin, Y: c.Max.Y - pageMargin}, f.Title)
+	cols := f.columns()
+	for i, p := range f.Panels {
+		left := vg.Length(pageMargin + panelWidth*float64(i%cols))
+		top := c.Max.Y - vg.Length(titleHeight+pageMargin/2+panelHeight*float64(i/cols))
+		cell := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
+			Min: vg.Point{X: left + 6, Y: top - panelHeight + 8},
+			Max: vg.Point{X: left + panelWidth - 8, Y: top - 4},
+		}}
+		if err := p.drawTo(cell); err != nil {
+			return fmt.Errorf("panel %d: %w", i, err)
+		}
+	}
+	note := style(8.5, inkColour)
+	note.XAlign, note.YAlign = draw.XLeft, draw.YBottom
+	lines := f.footer(c.Max.X - c.Min.X - 2*pageMargin)
+	for i, line := range lines {
+		y := vg.Length(pageMargin/2) + vg.Length(float64(len(lines)-1-i)*noteLine)
+		c.FillText(note, vg.Point{X: pageMargin, Y: y}, line)
+	}
+	return nil
+}
+
+// footer is what stands below the panels: the printed numbers beside ours, then the notes.
+func (f *Figure) footer(width vg.Length) []string {
+	var lines []string
+	for _, c := range f.Claims {
+		lines = append(lines, wrap(c.String(), width)...)
+	}
+	for _, n := range f.Notes {
+		lines = append(lines, wrap(n, width)...)
+	}
+	return lines
+}
+
+// String is the claim as one line: what, printed, ours, and why they differ.
+func (c Claim) String() string {
+	ours := "none"
+	if !math.IsNaN(c.Ours) {
+		ours = number(c.Ours, 4) + unitText(c.Unit)
+	}
+	s := fmt.Sprintf("%s  %s: printed %s, ours %s", c.ID, c.What, number(c.Printed, 4)+unitText(c.Unit), ours)
+	if c.Note != "" {
+		s += " (" + c.Note + ")"
+	}
+	return s
+}
+
+func unitText(unit string) string {
+	if unit == "%" {
+		return " %"
+	}
+	return unit
+}
+
+// wrap breaks s into lines of at most width; continuations are indented.
+func wrap(s string, width vg.Length) []string {
+	st := style(8.5, inkColour)
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(s) {
+		next := word
+		if line != "" {
+			next = line + " " + word
+		}
+		if line != "" && st.Width(next) > width {
+			lines = append(lines, line)
+			next = "      " + word
+		}
+		line = next
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,173 @@
+package figure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/planner"
+)
+
+// ErrUnknown says that there is no such figure; the error lists those there are.
+var ErrUnknown = errors.New("no such figure")
+
+// Options say how much to compute. The zero value makes the full figure.
+type Options struct {
+	// Quick makes a coarse figure in seconds: fewer points, less search.
+	Quick bool
+	// Runs is the number of random matrices per point of a SPECTRA figure; 0: the
+	// figure's own default.
+	Runs int
+	// Seed of matrices and searches.
+	Seed int64
+	// Progress, where not nil, is told how many of total pieces are done. It is called
+	// from one goroutine at a time.
+	Progress func(done, total int)
+}
+
+// maker makes one figure.
+type maker func(ctx context.Context, o Options) (*Figure, error)
+
+// registry lists the figures, in the order of the papers.
+var registry = []struct {
+	paper, name, about string
+	make               maker
+}{
+	{"swot", "7", "CCT over message size, 256 nodes, 8 planes", swot7},
+	{"swot", "8", "CCT over cluster size, 4 planes, 32 MB", swot8},
+	{"swot", "9", "best algorithm per primitive and scheme", swot9},
+	{"swot", "10", "gain over Strawman at 2, 4 and 8 planes", swot10},
+	{"swot", "11", "reconfiguration overhead at 0.02 to 20 ms", swot11},
+}
+
+// List returns "paper name: what" for each figure.
+func List() []string {
+	lines := make([]string, len(registry))
+	for i, r := range registry {
+		lines[i] = fmt.Sprintf("%s %s: %s", r.paper, r.name, r.about)
+	}
+	return lines
+}
+
+// Make computes a figure. It fails with [ErrUnknown], with the context's error, or with that
+// of a planner, which is a defect: every problem of a figure has a plan.
+func Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
+	for _, r := range registry {
+		if r.paper == paper && r.name == name {
+			f, err := r.make(ctx, o)
+			if err != nil {
+				return nil, fmt.Errorf("figure: %s %s: %w", paper, name, err)
+			}
+			f.Paper, f.Name = paper, name
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("figure: %w: %q %q; there are\n  %s", ErrUnknown, paper, name, strings.Join(List(), "\n  "))
+}
+
+// Each runs work for 0..n-1 on all processors and reports progress; the first error, in the
+// order of indexes, is returned. Work for different indexes must not share what it writes.
+func Each(ctx context.Context, n int, o Options, work func(i int) error) error {
+	var (
+		mu   sync.Mutex
+		done int
+		wg   sync.WaitGroup
+		next = make(chan int)
+		errs = make([]error, n)
+	)
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range next {
+				if errs[i] = ctx.Err(); errs[i] == nil {
+					errs[i] = work(i)
+				}
+				mu.Lock()
+				done++
+				if o.Progress != nil {
+					o.Progress(done, n)
+				}
+				mu.Unlock()
+			}
+		}()
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Collective is the planning problem of a collective of so many bytes (as nccl-tests counts
+// them) on the fabric of a template.
+func Collective(c schedule.Collective, algorithm string, bytes float64, fabric plans.Problem) (*plans.Problem, error) {
+	s, err := schedule.Build(c, algorithm, fabric.Ranks, 0, schedule.Disjoint())
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := schedule.Problem(s, bytes, &fabric)
+	return p, err
+}
+
+// resize returns p for a message factor times as large.
+func resize(p *plans.Problem, factor float64) *plans.Problem {
+	q := *p
+	q.Steps = make([]plans.Step, len(p.Steps))
+	for i, s := range p.Steps {
+		s.Bytes *= factor
+		q.Steps[i] = s
+	}
+	return &q
+}
+
+// cct is the completion time in us of a planner's plan; NaN where it has none. The search
+// is bounded by operations, so that it repeats; the clock is a distant stop.
+func cct(ctx context.Context, name string, p *plans.Problem, effort time.Duration, seed int64) (float64, error) {
+	plan, err := planner.Solve(ctx, name, p, planner.Options{Effort: effort, TimeLimit: 100*effort + time.Minute, Seed: seed})
+	switch {
+	case errors.Is(err, planner.ErrInfeasible):
+		return math.NaN(), nil
+	case err != nil:
+		return 0, err
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	}
+	return plan.CCTUS, nil
+}
+
+// ideal is the completion time in us without any switching cost, each step split over all
+// planes: SWOT's Ideal.
+func ideal(p *plans.Problem) float64 {
+	sum := 0.0
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		degree := stepDegree(p.Ranks, s)
+		sum += plans.TransmitUS(p, 1, degree, s.Bytes/float64(p.Planes))
+	}
+	return sum
+}
+
+// stepDegree is the most flows that one rank sends or receives in a step.
+func stepDegree(ranks int, s *plans.Step) int {
+	out, in, most := make([]int, ranks), make([]int, ranks), 0
+	for _, f := range s.FlowList() {
+		out[f[0]]++
+		in[f[1]]++
+		most = max(most, out[f[0]], in[f[1]])
+	}
+	return most
+}

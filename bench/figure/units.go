@@ -1,0 +1,101 @@
+package figure
+
+import (
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+)
+
+// Bytes names a size with a decimal unit: "32 MB".
+func Bytes(v float64) string {
+	return scaled(v, "B", []prefix{{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}})
+}
+
+// Binary names a size with a binary unit: "32 MiB".
+func Binary(v float64) string {
+	return scaled(v, "B", []prefix{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}})
+}
+
+// Micros names a time that is given in us: "200 us", "20 ms".
+func Micros(v float64) string {
+	if v > 0 && v < 1 {
+		return short(v*1e3) + " ns"
+	}
+	return scaled(v, "us", []prefix{{"s", 1e6}, {"ms", 1e3}})
+}
+
+type prefix struct {
+	name string
+	v    float64
+}
+
+func scaled(v float64, base string, units []prefix) string {
+	for _, u := range units {
+		if math.Abs(v) >= u.v {
+			return short(v/u.v) + " " + u.name
+		}
+	}
+	return short(v) + " " + base
+}
+
+// short writes v with at most three significant digits and no exponent where it is
+// readable without.
+func short(v float64) string {
+	if a := math.Abs(v); a >= 100 && a < 1e6 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// named ticks stand at given values under given names; every is the distance of those that
+// are labelled, so that labels do not run into each other.
+type named struct {
+	at    []float64
+	name  func(float64) string
+	every int
+}
+
+// Ticks implements plot.Ticker.
+func (t named) Ticks(low, high float64) []plot.Tick {
+	every := max(1, t.every)
+	var ticks []plot.Tick
+	for i, v := range t.at {
+		if v < low*(1-1e-9) || v > high*(1+1e-9) {
+			continue
+		}
+		label := ""
+		if i%every == 0 {
+			label = t.name(v)
+		}
+		ticks = append(ticks, plot.Tick{Value: v, Label: label})
+	}
+	return ticks
+}
+
+// decades are the ticks of a logarithmic axis: 1, 2 and 5 times the powers of ten, of which
+// only the powers are labelled where there are many.
+type decades struct{ name func(float64) string }
+
+// Ticks implements plot.Ticker.
+func (d decades) Ticks(low, high float64) []plot.Tick {
+	if low <= 0 || high <= low {
+		return nil
+	}
+	few := math.Log10(high/low) < 2.5
+	var ticks []plot.Tick
+	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
+		for m := 1; m <= 9; m++ {
+			v := float64(m) * math.Pow(10, e)
+			if v < low*(1-1e-9) || v > high*(1+1e-9) {
+				continue
+			}
+			label := ""
+			if m == 1 || few && (m == 2 || m == 5) {
+				label = d.name(v)
+			}
+			ticks = append(ticks, plot.Tick{Value: v, Label: label})
+		}
+	}
+	return ticks
+}
