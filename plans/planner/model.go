@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -13,20 +14,25 @@ type model struct {
 	p         *plans.Problem
 	usPerByte float64 // at full rate, one plane
 	direct    float64 // us before the first byte of a transmit over direct circuits
-	steps     []step
+	steps     []step  // in order; a step without pattern is split into sub-steps of its index
+	asked     []step  // the steps as the problem asks for them; steps where none is split
 	pages     []page
 	// Planes come in units that switch together: one plane, or an interleaved pair.
 	unitPlanes, units int
 	initial           [][]circuit.Permutation // per unit, per plane of it; nil: free
+	byMap             circuit.Index           // the first map of each page
 }
 
-// step is a step of the problem that carries bytes.
+// step is a step of the problem that carries bytes, or, in model.steps, a matching out of
+// one whose flows are no partial permutation: a sub-step. The sub-steps of a step follow
+// each other, but may be served in any order and at the same time.
 type step struct {
 	index   int // in the problem
 	bytes   float64
 	pattern circuit.Permutation // nil where the flows are no partial permutation
-	reason  string              // why pattern is nil
+	reason  string              // why pattern is nil, or page -1
 	flows   [][2]int            // of a step without pattern; see flowsOf
+	class   []int               // of a sub-step: its flows, indexes into the step's flows
 	page    int                 // index into pages, -1 where a unit cannot hold the pattern
 }
 
@@ -82,7 +88,7 @@ func (m *model) compileInitial() error {
 }
 
 func (m *model) compileSteps() {
-	byDigest := map[uint64][]int{}
+	splits := false
 	for i := range m.p.Steps {
 		s := &m.p.Steps[i]
 		st := step{index: i, bytes: s.Bytes, page: -1}
@@ -92,29 +98,101 @@ func (m *model) compileSteps() {
 			continue
 		}
 		if st.pattern == nil {
-			st.flows = s.Flows
-			m.steps = append(m.steps, st)
-			continue
+			st.flows, splits = s.Flows, true
+		} else {
+			m.assignPage(&st)
 		}
-		maps, err := m.mapsFor(st.pattern)
-		if err != nil {
-			st.reason = err.Error()
-			m.steps = append(m.steps, st)
-			continue
-		}
-		d := maps[0].Digest()
-		for _, q := range byDigest[d] {
-			if m.pages[q].maps[0].Equal(maps[0]) {
-				st.page = q
-			}
-		}
-		if st.page < 0 {
-			st.page = len(m.pages)
-			m.pages = append(m.pages, page{maps})
-			byDigest[d] = append(byDigest[d], st.page)
-		}
-		m.steps = append(m.steps, st)
+		m.asked = append(m.asked, st)
 	}
+	m.steps = m.asked
+	if splits {
+		m.splitSteps()
+	}
+}
+
+// splitSteps fills steps; the patterns of whole steps are pages by now.
+func (m *model) splitSteps() {
+	m.steps = nil
+	for i := range m.asked {
+		if m.asked[i].pattern != nil {
+			m.steps = append(m.steps, m.asked[i])
+			continue
+		}
+		subs := m.split(&m.asked[i])
+		for j := range subs {
+			m.assignPage(&subs[j])
+		}
+		m.steps = append(m.steps, m.orderSubs(subs)...)
+	}
+}
+
+// orderSubs begins with the page that the step before ends with, and keeps sub-steps of
+// one page (interleaved planes: a pattern and its inverse) together.
+func (m *model) orderSubs(subs []step) []step {
+	first := map[int]int{} // page -> place
+	for i := range subs {
+		if _, ok := first[subs[i].page]; !ok {
+			first[subs[i].page] = i
+		}
+	}
+	if n := len(m.steps); n > 0 {
+		if _, ok := first[m.steps[n-1].page]; ok {
+			first[m.steps[n-1].page] = -1
+		}
+	}
+	slices.SortStableFunc(subs, func(a, b step) int { return first[a.page] - first[b.page] })
+	return subs
+}
+
+// assignPage finds or adds the page of a step with a pattern.
+func (m *model) assignPage(st *step) {
+	maps, err := m.mapsFor(st.pattern)
+	if err != nil {
+		st.reason = err.Error()
+		return
+	}
+	id, fresh := m.byMap.Add(maps[0])
+	if fresh {
+		m.pages = append(m.pages, page{maps})
+	}
+	st.page = id
+}
+
+// lastOfStep reports whether steps[i] is the last of its step: after it the barrier holds.
+func (m *model) lastOfStep(i int) bool {
+	return i+1 == len(m.steps) || m.steps[i+1].index != m.steps[i].index
+}
+
+// unsplit returns m with the steps as they are asked for.
+func (m *model) unsplit() *model {
+	if len(m.steps) == len(m.asked) {
+		return m
+	}
+	whole := *m
+	whole.steps = m.asked
+	return &whole
+}
+
+// spread turns the suffixes of bounds on the unsplit model into those of m: within a step
+// nothing is proven of what is left of it.
+func (m *model) spread(b bounds) bounds {
+	if len(m.steps) == len(m.asked) {
+		return b
+	}
+	suffix := make([]float64, 0, len(m.steps)+1)
+	whole := 0
+	for i := range m.steps {
+		if i > 0 && m.lastOfStep(i-1) {
+			whole++
+		}
+		at := whole
+		if i > 0 && !m.lastOfStep(i-1) {
+			at++
+		}
+		suffix = append(suffix, b.suffix[at])
+	}
+	b.suffix = append(suffix, 0)
+	return b
 }
 
 // patternOf returns the flows of s as a partial permutation, or why they are none.
@@ -134,9 +212,9 @@ func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, reason string
 		src, dst := f[0], f[1]
 		switch {
 		case pattern[src] != circuit.Dark:
-			return nil, fmt.Sprintf("rank %d sends to ranks %d and %d: its flows are no partial permutation, and this planner does not decompose them", src, pattern[src], dst), false
+			return nil, fmt.Sprintf("rank %d sends to ranks %d and %d", src, pattern[src], dst), false
 		case from[dst] != circuit.Dark:
-			return nil, fmt.Sprintf("rank %d receives from ranks %d and %d: its flows are no partial permutation, and this planner does not decompose them", dst, from[dst], src), false
+			return nil, fmt.Sprintf("rank %d receives from ranks %d and %d", dst, from[dst], src), false
 		}
 		pattern[src], from[dst], empty = dst, src, false
 	}
@@ -199,6 +277,10 @@ func (m *model) legal(maps []circuit.Permutation) error {
 func (m *model) flowsOf(st *step) [][2]int {
 	if st.flows != nil {
 		return st.flows
+	}
+	if st.class != nil {
+		s := plans.Step{To: st.pattern}
+		return s.FlowList()
 	}
 	return m.p.Steps[st.index].FlowList()
 }

@@ -240,6 +240,9 @@ func TestEmptyUses(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	fan := fabric(3, 1, 0, 10)
 	fan.Steps = []plans.Step{{Bytes: 1, To: circuit.Shift(3, 1)}, {Bytes: 1, Flows: [][2]int{{0, 1}, {0, 2}}}}
+	duplex := fabric(4, 2, 0, 10)
+	duplex.Circuits = plans.Duplex
+	duplex.Steps = []plans.Step{{Bytes: 1, To: circuit.Shift(4, 1)}}
 	demand := fabric(2, 1, 0, 10)
 	demand.Demand = [][]float64{{0, 1}, {1, 0}}
 	ends := startOn(rabenseifner(fabric(2, 1, 0, 10), mb), circuit.Xor(2, 1))
@@ -252,9 +255,9 @@ func TestRefusals(t *testing.T) {
 		p             *plans.Problem
 		want          string
 	}{
-		{"flows", "perstep", fan, "step 1: rank 0 sends to ranks 1 and 2"},
-		{"flows", "swot", fan, "step 1: rank 0 sends"},
-		{"flows", "harvest", fan, "step 1: rank 0 sends"},
+		{"flows", "static", fan, "step 1: its circuits are on no plane"},
+		{"duplex", "perstep", duplex, "step 0: duplex planes hold only involutions, but rank 0 sends to 1 and 1 sends to 2"},
+		{"duplex", "swot", duplex, "step 0: duplex planes hold only involutions"},
 		{"demand", "swot", demand, "spectra"},
 		{"demand", "auto", demand, "spectra"},
 		{"final", "static", ends, "static never reconfigures"},

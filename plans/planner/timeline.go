@@ -53,7 +53,7 @@ func (t *timeline) transmit(plane int, st *step, bytes float64, hops, load int) 
 	start := math.Max(t.idle[plane], t.stepEnd)
 	end := start + plans.TransmitUS(t.m.p, hops, load, bytes)
 	t.planes[plane] = append(t.planes[plane], plans.Entry{
-		Kind: plans.Transmit, Step: st.index, Bytes: bytes, StartUS: start, EndUS: end,
+		Kind: plans.Transmit, Step: st.index, Bytes: bytes, Flows: st.class, StartUS: start, EndUS: end,
 	})
 	t.idle[plane] = end
 	t.opened = math.Max(t.opened, end)
@@ -61,6 +61,14 @@ func (t *timeline) transmit(plane int, st *step, bytes float64, hops, load int) 
 
 // closeStep ends the step being written.
 func (t *timeline) closeStep() { t.stepEnd = math.Max(t.stepEnd, t.opened) }
+
+// closeAt ends what was written for steps[i]: the barrier holds after the last sub-step of a
+// step, between its sub-steps there is none.
+func (t *timeline) closeAt(i int) {
+	if t.m.lastOfStep(i) {
+		t.closeStep()
+	}
+}
 
 // finish brings the planes where the problem wants them and returns the plan. The trailing
 // reconfigurations follow the last transmit of their unit and are not part of the CCT.

@@ -1,0 +1,313 @@
+package planner
+
+import (
+	"slices"
+	"sort"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/internal/matching"
+)
+
+// A step whose flows are no partial permutation is divided into matchings, by Konig's
+// theorem as many as its busiest port has flows. Which matchings is a choice, and a good one
+// repeats circuits that other steps use, so they are taken off the step in this order, each
+// only if the rest then needs one matching less: patterns of the problem, shifts, exclusive
+// ors; what remains is coloured. Duplex planes join ranks in pairs, so there the matchings
+// are those of an undirected graph, which may need one or more beyond its degree.
+
+// splitPages is the most patterns of other steps that are tried for each step.
+const splitPages = 512
+
+// split divides a step without pattern into sub-steps with one.
+func (m *model) split(st *step) []step {
+	s := newSplitter(m, st.flows)
+	for _, q := range m.pages[:min(len(m.pages), splitPages)] {
+		for _, c := range q.maps {
+			s.peel(c)
+		}
+	}
+	if m.p.Circuits == plans.Duplex {
+		s.pairs()
+	} else {
+		s.shifts()
+		s.xors()
+		s.rest()
+	}
+	subs := make([]step, 0, len(s.classes))
+	for _, class := range s.classes {
+		sub := step{index: st.index, bytes: st.bytes, pattern: circuit.AllDark(m.p.Ranks), class: class, page: -1}
+		for _, f := range class {
+			sub.pattern[st.flows[f][0]] = st.flows[f][1]
+		}
+		subs = append(subs, sub)
+	}
+	return subs
+}
+
+// splitter takes matchings off a set of flows.
+type splitter struct {
+	m       *model
+	flows   [][2]int
+	bySrc   [][]int32 // per source: flows by destination
+	left    []bool    // per flow
+	count   int       // flows left
+	degree  [2][]int  // per side and rank: flows left; duplex: side 0 only, partners left
+	most    int       // largest degree
+	classes [][]int
+	class   []int // buffer
+}
+
+func newSplitter(m *model, flows [][2]int) *splitter {
+	n := m.p.Ranks
+	s := &splitter{m: m, flows: flows, bySrc: make([][]int32, n), left: make([]bool, len(flows)), count: len(flows)}
+	for f := range flows {
+		s.left[f] = true
+		s.bySrc[flows[f][0]] = append(s.bySrc[flows[f][0]], int32(f))
+	}
+	for r := range s.bySrc {
+		slices.SortFunc(s.bySrc[r], func(a, b int32) int { return flows[a][1] - flows[b][1] })
+	}
+	s.degree = [2][]int{make([]int, n), make([]int, n)}
+	for f := range flows {
+		s.weigh(f, 1)
+	}
+	s.findMost()
+	return s
+}
+
+// duplex reports whether a circuit serves both directions of a pair of ranks.
+func (s *splitter) duplex() bool { return s.m.p.Circuits == plans.Duplex }
+
+// weigh counts flow f in or out of the degrees. On duplex planes the flow back, if it is
+// there, needs no circuit of its own: the one from the smaller rank counts.
+func (s *splitter) weigh(f, by int) {
+	src, dst := s.flows[f][0], s.flows[f][1]
+	if !s.duplex() {
+		s.degree[0][src] += by
+		s.degree[1][dst] += by
+		return
+	}
+	if src > dst {
+		if _, ok := s.find(dst, src); ok {
+			return
+		}
+	}
+	s.degree[0][src] += by
+	s.degree[0][dst] += by
+}
+
+func (s *splitter) findMost() {
+	s.most = 0
+	for side := range s.degree {
+		for _, d := range s.degree[side] {
+			s.most = max(s.most, d)
+		}
+	}
+}
+
+// find returns the flow from src to dst, left or not.
+func (s *splitter) find(src, dst int) (int, bool) {
+	list := s.bySrc[src]
+	i := sort.Search(len(list), func(i int) bool { return s.flows[list[i]][1] >= dst })
+	if i == len(list) || s.flows[list[i]][1] != dst {
+		return 0, false
+	}
+	return int(list[i]), true
+}
+
+// peel takes the flows that circuits c carry, if every rank that has the most flows is
+// among them.
+func (s *splitter) peel(c circuit.Permutation) {
+	if s.count == 0 {
+		return
+	}
+	s.class = s.class[:0]
+	covered := [2]int{} // busiest ranks, by side
+	for src, dst := range c {
+		if dst == circuit.Dark || dst == src {
+			continue
+		}
+		f, ok := s.find(src, dst)
+		if !ok || !s.left[f] {
+			continue
+		}
+		s.class = append(s.class, f)
+		for side := range s.degree {
+			if s.degree[side][s.flows[f][side]] == s.most {
+				covered[side]++
+			}
+		}
+	}
+	if s.duplex() {
+		covered = s.coveredPairs()
+	}
+	for side := range s.degree {
+		busiest := 0
+		for _, d := range s.degree[side] {
+			if d == s.most {
+				busiest++
+			}
+		}
+		if covered[side] < busiest {
+			return
+		}
+	}
+	s.take()
+}
+
+// coveredPairs counts the busiest ranks that the class touches, either way.
+func (s *splitter) coveredPairs() (covered [2]int) {
+	touched := make(map[int]bool, 2*len(s.class))
+	for _, f := range s.class {
+		for _, r := range s.flows[f] {
+			if s.degree[0][r] == s.most && !touched[r] {
+				touched[r] = true
+				covered[0]++
+			}
+		}
+	}
+	return covered
+}
+
+// take makes the flows in the buffer a class.
+func (s *splitter) take() {
+	if len(s.class) == 0 {
+		return
+	}
+	slices.Sort(s.class)
+	for _, f := range s.class {
+		s.left[f] = false
+		s.weigh(f, -1)
+	}
+	s.count -= len(s.class)
+	s.classes = append(s.classes, slices.Clone(s.class))
+	s.findMost()
+}
+
+// shifts peels the shifts that occur among the flows, nearest first.
+func (s *splitter) shifts() {
+	n := s.m.p.Ranks
+	for _, d := range s.present(func(f [2]int) int { return (f[1] - f[0] + n) % n }) {
+		s.peel(circuit.Shift(n, d))
+	}
+}
+
+// xors peels the exclusive ors that occur among the flows.
+func (s *splitter) xors() {
+	for _, m := range s.present(func(f [2]int) int { return f[0] ^ f[1] }) {
+		s.peel(circuit.Xor(s.m.p.Ranks, m))
+	}
+}
+
+// present lists the distinct keys of the flows that are left, in order.
+func (s *splitter) present(key func([2]int) int) []int {
+	var keys []int
+	seen := map[int]bool{}
+	for f, flow := range s.flows {
+		if k := key(flow); s.left[f] && !seen[k] {
+			seen[k] = true
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// rest colours what is left.
+func (s *splitter) rest() {
+	if s.count == 0 {
+		return
+	}
+	var ids []int
+	var edges [][2]int
+	for f, left := range s.left {
+		if left {
+			ids = append(ids, f)
+			edges = append(edges, s.flows[f])
+		}
+	}
+	color, degree := matching.Color(s.m.p.Ranks, edges)
+	s.byColor(ids, color, degree)
+}
+
+// byColor takes one class for each of the colours 0..colors-1 of the flows ids.
+func (s *splitter) byColor(ids, color []int, colors int) {
+	groups := make([][]int, colors)
+	for i, f := range ids {
+		groups[color[i]] = append(groups[color[i]], f)
+	}
+	for _, g := range groups {
+		s.class = append(s.class[:0], g...)
+		s.take()
+	}
+}
+
+// pairs divides what is left into matchings of an undirected graph: by exclusive or, by sum
+// (round robin: rank n-1 of an even number sits out of the circle), or greedily, whichever
+// takes the fewest.
+func (s *splitter) pairs() {
+	if s.count == 0 {
+		return
+	}
+	var ids []int
+	for f, left := range s.left {
+		if left {
+			ids = append(ids, f)
+		}
+	}
+	circle := s.m.p.Ranks
+	if circle%2 == 0 {
+		circle--
+	}
+	best, fewest := s.greedyPairs(ids)
+	for _, key := range []func(f [2]int) int{
+		func(f [2]int) int { return f[0] ^ f[1] },
+		func(f [2]int) int {
+			if max(f[0], f[1]) == circle { // plays whom the circle leaves out
+				return 2 * min(f[0], f[1]) % circle
+			}
+			return (f[0] + f[1]) % circle
+		},
+	} {
+		if color, colors := s.colorBy(ids, key); colors < fewest {
+			best, fewest = color, colors
+		}
+	}
+	s.byColor(ids, best, fewest)
+}
+
+// colorBy numbers the keys of flows in order of their values.
+func (s *splitter) colorBy(ids []int, key func([2]int) int) (color []int, colors int) {
+	keys := s.present(key)
+	color = make([]int, len(ids))
+	for i, f := range ids {
+		color[i], _ = slices.BinarySearch(keys, key(s.flows[f]))
+	}
+	return color, len(keys)
+}
+
+// greedyPairs gives every pair of ranks the first colour that both have free.
+func (s *splitter) greedyPairs(ids []int) (color []int, colors int) {
+	color = make([]int, len(ids))
+	used := make([]map[int]int, s.m.p.Ranks) // rank -> colour -> partner
+	for r := range used {
+		used[r] = map[int]int{}
+	}
+	for i, f := range ids {
+		a, b := s.flows[f][0], s.flows[f][1]
+		c := 0
+		for {
+			pa, okA := used[a][c]
+			pb, okB := used[b][c]
+			if !okA && !okB || okA && okB && pa == b && pb == a {
+				break
+			}
+			c++
+		}
+		used[a][c], used[b][c] = b, a
+		color[i] = c
+		colors = max(colors, c+1)
+	}
+	return color, colors
+}
