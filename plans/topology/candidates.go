@@ -1,0 +1,198 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+
+	"lightpath/plans"
+)
+
+// Limits of Candidates: the most ranks on which every distance makes a ring, the most
+// dimensions of a torus, and the most tori with strides chosen per dimension; beyond that
+// all dimensions have the same and the most compact tori are kept.
+const (
+	allRings    = 32
+	maxDims     = 6
+	maxTori     = 256
+	randomGraph = 1 // seed of the expanders
+)
+
+// Candidates returns graphs of n ranks and at most ports ports that planes of the given kind
+// can hold and that are worth trying for a collective: the shifted rings, shifted tori,
+// generalized Kautz graph and expander of HARVEST, appendix A, and circulants. Not all are
+// connected: a shifted ring whose stride divides n is for steps that stay on its cycles.
+// Fewer than ports ports are used only where the kind demands it (interleaved planes come
+// in pairs). The result is deterministic, in the order named; it is empty for n < 2 or
+// ports < 1, or where the kind allows no graph of as many ports.
+func Candidates(n, ports int, kind plans.CircuitKind) []Graph {
+	if n < 2 || ports < 1 {
+		return nil
+	}
+	c := collector{ports: ports, kind: kind}
+	for _, s := range Strides(n) {
+		c.add(Circulant(n, s))
+	}
+	for count := 2; count <= min(ports, maxDims); count++ {
+		for _, t := range tori(n, count) {
+			c.add(t, nil)
+		}
+	}
+	oneWay := ports // ports that are left when the kind takes one for each other direction
+	if kind != plans.Simplex {
+		oneWay = ports / 2
+	}
+	c.add(Kautz(n, oneWay))
+	if kind == plans.Duplex {
+		c.addExact(MatchingExpander(n, ports, randomGraph))
+	} else {
+		c.add(Expander(n, oneWay, randomGraph))
+	}
+	c.add(BestCirculant(n, oneWay))
+	c.add(BestCirculant(n, ports/2))
+	return c.all
+}
+
+// collector gathers distinct graphs for one kind of planes.
+type collector struct {
+	ports int
+	kind  plans.CircuitKind
+	all   []Graph
+	seen  map[string]bool
+}
+
+// add takes one direction of a graph, unless it could not be built or does not fit.
+func (c *collector) add(g Graph, err error) {
+	if err != nil {
+		return
+	}
+	if g, ok := fit(g, c.ports, c.kind); ok {
+		c.addExact(g, nil)
+	}
+}
+
+func (c *collector) addExact(g Graph, err error) {
+	if err != nil {
+		return
+	}
+	digests := make([]uint64, len(g.Maps))
+	for i, p := range g.Maps {
+		digests[i] = p.Digest()
+	}
+	slices.Sort(digests)
+	key := fmt.Sprint(digests)
+	if c.seen[key] {
+		return
+	}
+	if c.seen == nil {
+		c.seen = make(map[string]bool)
+	}
+	c.seen[key] = true
+	c.all = append(c.all, g)
+}
+
+// Strides returns the strides of the shifted rings worth trying on n ranks, ascending up to
+// n/2: powers of two, and up to 32 ranks every one.
+func Strides(n int) []int {
+	var strides []int
+	for s := 1; s <= n/2; {
+		strides = append(strides, s)
+		if n <= allRings {
+			s++
+		} else {
+			s *= 2
+		}
+	}
+	return strides
+}
+
+// fit brings g, one direction of a graph, to the ports of a plane kind: with the other
+// direction where there are ports for both or the kind demands it, and repeated while
+// there are ports left.
+func fit(g Graph, ports int, kind plans.CircuitKind) (Graph, bool) {
+	switch {
+	case kind == plans.Duplex && 2*g.Ports() <= ports:
+		return g.Halved().Filled(ports), true
+	case kind == plans.Interleaved && 2*g.Ports() <= ports:
+		return g.Paired().Filled(ports &^ 1), true
+	case kind != plans.Simplex || g.Ports() > ports:
+		return Graph{}, false
+	case 2*g.Ports() <= ports:
+		return g.Paired().Filled(ports), true
+	default:
+		return g.Filled(ports), true
+	}
+}
+
+// tori returns the tori of n ranks with count dimensions, for every combination of strides
+// up to half a dimension that are powers of two.
+func tori(n, count int) []Graph {
+	var all []Graph
+	shapes := Factorizations(n, count)
+	total := 0
+	for _, dims := range shapes {
+		combos := 1
+		for _, a := range dims {
+			combos *= len(powersUpTo(a / 2))
+		}
+		total += combos
+	}
+	if total > maxTori { // keep the compact ones
+		slices.SortStableFunc(shapes, func(a, b []int) int { return sum(a) - sum(b) })
+	}
+	for _, dims := range shapes {
+		for _, strides := range strideSets(dims, total > maxTori) {
+			if g, err := Torus(dims, strides); err == nil && len(all) < maxTori {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
+// strideSets returns the strides of the shifted tori of dims: per dimension, or, if
+// uniform, the same power of two in all dimensions as far as each of them goes.
+func strideSets(dims []int, uniform bool) [][]int {
+	if uniform {
+		var sets [][]int
+		longest := 0
+		for _, a := range dims {
+			longest = max(longest, a)
+		}
+		for _, s := range powersUpTo(longest / 2) {
+			set := make([]int, len(dims))
+			for i, a := range dims {
+				p := powersUpTo(a / 2)
+				set[i] = min(s, p[len(p)-1])
+			}
+			sets = append(sets, set)
+		}
+		return sets
+	}
+	sets := [][]int{nil}
+	for _, a := range dims {
+		var longer [][]int
+		for _, set := range sets {
+			for _, s := range powersUpTo(a / 2) {
+				longer = append(longer, append(set[:len(set):len(set)], s))
+			}
+		}
+		sets = longer
+	}
+	return sets
+}
+
+func sum(values []int) int {
+	total := 0
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
+
+func powersUpTo(limit int) []int {
+	var all []int
+	for s := 1; s <= max(1, limit); s *= 2 {
+		all = append(all, s)
+	}
+	return all
+}

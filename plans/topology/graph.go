@@ -1,0 +1,139 @@
+// Package topology builds the graphs that several ports per rank can form together: rings,
+// tori, circulants, generalized Kautz graphs and expanders, as one permutation per port.
+//
+// Layer: plans; it knows circuits and their kinds, not steps, costs or planners. What a
+// graph is worth for a step is for plans/flow to say.
+package topology
+
+import (
+	"errors"
+	"fmt"
+
+	"lightpath/plans/circuit"
+)
+
+// ErrShape is wrapped by the errors of constructors whose arguments describe no graph.
+var ErrShape = errors.New("topology: no such graph")
+
+func shapef(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrShape, fmt.Sprintf(format, args...))
+}
+
+// Graph is a topology: port i of every rank is wired as Maps[i] says. Several ports may
+// have the same circuit, which then counts as often. Graphs share permutations and are
+// never changed.
+type Graph struct {
+	Name string // for people: "torus 8x8, strides 1 and 2"
+	Maps []circuit.Permutation
+}
+
+// Ranks returns the ranks of g.
+func (g Graph) Ranks() int {
+	if len(g.Maps) == 0 {
+		return 0
+	}
+	return len(g.Maps[0])
+}
+
+// Ports returns the ports that g uses of each rank.
+func (g Graph) Ports() int { return len(g.Maps) }
+
+// Paired returns the graph of twice the ports in which port 2i+1 is the inverse of port 2i
+// = g.Maps[i]: every circuit in both directions, and what interleaved planes can hold.
+func (g Graph) Paired() Graph {
+	maps := make([]circuit.Permutation, 0, 2*len(g.Maps))
+	for _, p := range g.Maps {
+		maps = append(maps, p, p.Inverse())
+	}
+	return Graph{g.Name + ", both ways", maps}
+}
+
+// Halved returns the graph of twice the ports in which ports 2i and 2i+1 are involutions
+// that hold the circuits of g.Maps[i] in both directions, every other one along its cycles: what
+// duplex planes can hold. Two matchings do not cover a cycle of odd length; there the
+// circuit back to the cycle's lowest rank is left out.
+func (g Graph) Halved() Graph {
+	maps := make([]circuit.Permutation, 0, 2*len(g.Maps))
+	for _, p := range g.Maps {
+		even, odd := halves(p)
+		maps = append(maps, even, odd)
+	}
+	return Graph{g.Name + " of matchings", maps}
+}
+
+// halves splits the circuits of p, taken as undirected edges, into two matchings.
+func halves(p circuit.Permutation) (even, odd circuit.Permutation) {
+	n := len(p)
+	half := [2]circuit.Permutation{circuit.AllDark(n), circuit.AllDark(n)}
+	seen := make([]bool, n)
+	// Chains first, from where nothing comes in; what remains are cycles.
+	from := p.Inverse()
+	walk := func(start int) {
+		at, side := start, 0
+		for !seen[at] {
+			seen[at] = true
+			next := p[at]
+			if next == circuit.Dark || next == at || half[side][at] != circuit.Dark || half[side][next] != circuit.Dark {
+				return
+			}
+			half[side][at], half[side][next] = next, at
+			at, side = next, 1-side
+		}
+	}
+	for r := range n {
+		if from[r] == circuit.Dark {
+			walk(r)
+		}
+	}
+	for r := range n {
+		walk(r)
+	}
+	return half[0], half[1]
+}
+
+// Filled returns g on ports >= g.Ports() ports: the additional ports repeat the first ones.
+func (g Graph) Filled(ports int) Graph {
+	maps := make([]circuit.Permutation, 0, ports)
+	for i := range ports {
+		maps = append(maps, g.Maps[i%len(g.Maps)])
+	}
+	return Graph{g.Name, maps}
+}
+
+// Distances sets dist[r], for each of the len(dist) = g.Ranks() ranks, to the circuits on a
+// shortest path from src, -1 where there is none, and returns their sum and the longest.
+func (g Graph) Distances(src int, dist []int) (sum int64, longest int) {
+	for r := range dist {
+		dist[r] = -1
+	}
+	dist[src] = 0
+	queue := make([]int, 1, len(dist))
+	queue[0] = src
+	for i := 0; i < len(queue); i++ {
+		u := queue[i]
+		sum, longest = sum+int64(dist[u]), dist[u]
+		for _, p := range g.Maps {
+			if v := p[u]; v != circuit.Dark && dist[v] < 0 {
+				dist[v] = dist[u] + 1
+				queue = append(queue, v)
+			}
+		}
+	}
+	return sum, longest
+}
+
+// Diameter returns the longest of the shortest paths between ranks; false where some rank
+// does not reach another.
+func (g Graph) Diameter() (hops int, connected bool) {
+	dist := make([]int, g.Ranks())
+	for src := range dist {
+		_, far := g.Distances(src, dist)
+		hops = max(hops, far)
+		for _, d := range dist {
+			if d < 0 {
+				return 0, false
+			}
+		}
+	}
+	return hops, true
+}
