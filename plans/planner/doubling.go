@@ -126,7 +126,7 @@ func (m *model) solveDoubling(steps []DoublingStep) *plans.Plan {
 	t := newTimeline(m, m.everyUnit(setting(0)))
 	for i := range m.steps {
 		if i > 0 && s.Log2[i] != s.Log2[i-1] {
-			t.lockstep(setting(i))
+			t.lockstep(m.everyUnit(setting(i)), true)
 		}
 		hops := 1 << (steps[i].Log2 - int(s.Log2[i]))
 		for j := range t.current {

@@ -245,11 +245,15 @@ func (h *harvest) allMaps() []circuit.Permutation {
 	return all
 }
 
-// lockstep switches all units to maps and lets the next step wait for the last.
-func (t *timeline) lockstep(maps []circuit.Permutation) {
+// lockstep switches the planes to maps, one for each, and lets what follows wait for the
+// last of them; unless all is set, units that have their maps already do not switch.
+func (t *timeline) lockstep(maps []circuit.Permutation, all bool) {
 	ready := t.stepEnd
+	k := t.m.unitPlanes
 	for u := 0; u < t.m.units; u++ {
-		ready = math.Max(ready, t.reconfigure(u, maps))
+		if lo, hi := u*k, (u+1)*k; all || !sameMaps(t.current[lo:hi], maps[lo:hi]) {
+			ready = math.Max(ready, t.reconfigure(u, maps[lo:hi]))
+		}
 	}
 	t.stepEnd = ready
 }
@@ -271,7 +275,7 @@ func (h *harvest) write(path []int) *plans.Plan {
 	}
 	for i, c := range path {
 		if c != state {
-			t.lockstep(h.maps[c])
+			t.lockstep(m.everyUnit(h.maps[c]), true)
 			loaders, state = bind(t.current), c
 		}
 		t.serve(&m.steps[i], loaders) // the path has finite cost, so every step is served

@@ -2,6 +2,8 @@ package planner
 
 import (
 	"context"
+	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -10,6 +12,11 @@ import (
 // solvePerStep is the strawman of SWOT and the BvN baseline of HARVEST: wherever the
 // pattern differs from the previous step's, every plane is reconfigured, in lockstep,
 // and the bytes are divided evenly.
+//
+// A step that is split into matchings is served in rounds: as many matchings at a time as
+// makes it shortest, each on an equal number of units (a unit that is left over helps the
+// first ones), reconfigured in lockstep between rounds. One matching at a time over all
+// planes, and one on each plane, are the extremes of that.
 func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 	for i := range m.steps {
 		if st := &m.steps[i]; st.page < 0 {
@@ -19,37 +26,135 @@ func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 	if len(m.steps) == 0 {
 		return newTimeline(m, m.startMaps(m.darkMaps())).finish("perstep"), nil
 	}
-	t := newTimeline(m, m.startMaps(m.everyUnit(m.pages[m.steps[0].page].maps)))
-	for i := range m.steps {
-		st := &m.steps[i]
-		maps := m.pages[st.page].maps
-		if m.mustSwitch(t.current, i) {
-			t.lockstep(maps)
+	rounds := m.rounds()
+	t := newTimeline(m, m.startMaps(m.setting(rounds[0])))
+	for i, r := range rounds {
+		switches := false
+		if i == 0 {
+			switches = !m.serves(t.current, r)
+		} else {
+			switches = !slices.Equal(r.pages, rounds[i-1].pages)
 		}
-		var serving []int
-		for j, c := range t.current {
-			if c.Covers(st.pattern) {
-				serving = append(serving, j)
+		if switches {
+			t.lockstep(m.setting(r), true)
+		}
+		for s := r.from; s < r.to; s++ {
+			st := &m.steps[s]
+			serving := m.serving(t.current, r, st)
+			for _, j := range serving {
+				t.transmit(j, st, st.bytes/float64(len(serving)), 1, 1)
 			}
+			t.closeAt(s)
 		}
-		for _, j := range serving {
-			t.transmit(j, st, st.bytes/float64(len(serving)), 1, 1)
-		}
-		t.closeStep()
 	}
 	return t.finish("perstep"), nil
 }
 
-// mustSwitch reports whether the baseline reconfigures before step i: the pattern is
-// another than the previous step's; before the first, some unit cannot serve it.
-func (m *model) mustSwitch(current []circuit.Permutation, i int) bool {
-	if i > 0 {
-		return m.steps[i].page != m.steps[i-1].page
+// round is what the baseline serves at once: steps[from:to], of one step of the problem.
+// Unit u is set to pages[u mod len(pages)]; pages ascend.
+type round struct {
+	from, to int
+	pages    []int
+}
+
+// rounds divides the steps, all of which have pages, into rounds.
+func (m *model) rounds() []round {
+	var all []round
+	for from := 0; from < len(m.steps); {
+		to := from + 1
+		for !m.lastOfStep(to - 1) {
+			to++
+		}
+		all = append(all, m.roundsOf(from, to)...)
+		from = to
 	}
-	for u := 0; u < m.units; u++ {
-		if servers(current[u*m.unitPlanes:(u+1)*m.unitPlanes], m.steps[0].pattern) == 0 {
-			return true
+	return all
+}
+
+// roundsOf divides the sub-steps [from, to) of one step into the rounds that take least.
+func (m *model) roundsOf(from, to int) []round {
+	var best []round
+	least := math.Inf(1)
+	for width := 1; width <= m.units; width++ {
+		rounds := m.chunks(from, to, width)
+		us := 0.0
+		for _, r := range rounds {
+			us += plans.ReconfigUS(m.p, m.p.Ranks) + m.roundUS(r)
+		}
+		if us < least-tolerance(us) {
+			best, least = rounds, us
+		}
+		if len(rounds) == 1 {
+			break
 		}
 	}
-	return false
+	return best
+}
+
+// chunks puts the sub-steps of width pages at a time into a round.
+func (m *model) chunks(from, to, width int) []round {
+	var all []round
+	for s := from; s < to; s++ {
+		q := m.steps[s].page
+		if last := len(all) - 1; last >= 0 {
+			r := &all[last]
+			switch n := len(r.pages); {
+			case r.pages[n-1] == q:
+				r.to = s + 1
+				continue
+			case n < width:
+				r.pages, r.to = append(r.pages, q), s+1
+				continue
+			}
+		}
+		all = append(all, round{s, s + 1, []int{q}})
+	}
+	for i := range all {
+		slices.Sort(all[i].pages)
+	}
+	return all
+}
+
+// roundUS is the time that a round transmits.
+func (m *model) roundUS(r round) float64 {
+	us := 0.0
+	maps := m.setting(r)
+	for s := r.from; s < r.to; s++ {
+		st := &m.steps[s]
+		us = math.Max(us, m.direct+m.usPerByte*st.bytes/float64(len(m.serving(maps, r, st))))
+	}
+	return us
+}
+
+// setting returns the circuits of all planes in a round.
+func (m *model) setting(r round) []circuit.Permutation {
+	maps := make([]circuit.Permutation, 0, m.p.Planes)
+	for u := range m.units {
+		maps = append(maps, m.pages[r.pages[u%len(r.pages)]].maps...)
+	}
+	return maps
+}
+
+// serving lists the planes of the units meant for a sub-step that hold its circuits.
+func (m *model) serving(maps []circuit.Permutation, r round, st *step) []int {
+	var planes []int
+	for j := range maps {
+		if r.pages[j/m.unitPlanes%len(r.pages)] == st.page && maps[j].Covers(st.pattern) {
+			planes = append(planes, j)
+		}
+	}
+	return planes
+}
+
+// serves reports whether every unit can do its part of a round on the given circuits.
+func (m *model) serves(maps []circuit.Permutation, r round) bool {
+	for s := r.from; s < r.to; s++ {
+		st := &m.steps[s]
+		for u := range m.units {
+			if r.pages[u%len(r.pages)] == st.page && servers(maps[u*m.unitPlanes:(u+1)*m.unitPlanes], st.pattern) == 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
