@@ -1,0 +1,203 @@
+package spectra
+
+import (
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/internal/matching"
+)
+
+// Refinement chooses how [Decompose] sets the weights of its permutations.
+type Refinement int
+
+// The refinements of the paper.
+const (
+	Greedy Refinement = iota // Algorithm 2
+	Linear                   // the linear program (5)
+)
+
+// Decompose covers d by as many permutations as its degree, the most positive entries of a
+// row or column (Algorithm 1): each is a matching of maximum remaining demand among those
+// that use an uncovered entry in every row and column that has the most of them.
+//
+// The weight of line 5 is taken literally: the smallest remaining demand over the whole
+// permutation, which is 0 where the permutation has a cell without demand. Entries of the
+// returned permutations that serve no demand are Dark.
+func Decompose(d Matrix, r Refinement) Decomposition {
+	w := newNetwork(d, plans.Simplex)
+	holds := decompose(w)
+	if r == Linear {
+		refineLinear(w, holds)
+	} else {
+		refineGreedy(w, holds)
+	}
+	return w.decomposition(holds)
+}
+
+// hold is a permutation, as edges of the network, and its weight.
+type hold struct {
+	edges  []int32
+	weight float64
+}
+
+func (w *network) decomposition(holds []hold) Decomposition {
+	d := Decomposition{Perms: make([]circuit.Permutation, len(holds)), Weights: make([]float64, len(holds))}
+	for i, h := range holds {
+		d.Perms[i], d.Weights[i] = w.permutation(h.edges), h.weight
+	}
+	return d
+}
+
+// matcher finds matchings of the network's circuits.
+type matcher struct {
+	w      *network
+	simple matching.Weighted
+	pairs  pairing
+	weight []float64 // per edge
+}
+
+func newMatcher(w *network) *matcher {
+	m := &matcher{w: w, weight: make([]float64, len(w.to))}
+	if w.kind == plans.Duplex {
+		m.pairs.reset(w)
+	} else {
+		m.simple.Reset(w.n, w.start, w.to)
+	}
+	return m
+}
+
+// heaviest returns the edges of a matching that is heavy by m.weight: the heaviest one but
+// on duplex planes. They are appended to edges[:0].
+func (m *matcher) heaviest(edges []int32) []int32 {
+	edges = edges[:0]
+	if m.w.kind == plans.Duplex {
+		return m.pairs.heavy(m.weight, edges)
+	}
+	m.simple.Solve(m.weight)
+	for u := range m.w.n {
+		if e := m.simple.Edge(u); e != matching.None && m.weight[e] > 0 {
+			edges = append(edges, int32(e))
+		}
+	}
+	return edges
+}
+
+// work counts the edges that were looked at.
+func (m *matcher) work() int64 { return m.simple.Work() + m.pairs.work }
+
+// decompose is lines 2 to 10 of Algorithm 1, for every kind of plane. What it returns
+// covers every entry at least once; its weights need a refinement.
+func decompose(w *network) []hold {
+	m := newMatcher(w)
+	left := append([]float64(nil), w.demand...) // D_rem
+	bare := newBare(w)                          // S_rem
+	bonus := 0.0                                // above the weight of any matching
+	for u := range w.n {
+		most := 0.0
+		for e := w.start[u]; e < w.start[u+1]; e++ {
+			most = max(most, w.demand[w.entry[e]])
+		}
+		bonus += 2 * most
+	}
+	var holds []hold
+	for bare.count > 0 {
+		degree := bare.degree()
+		for e, entry := range w.entry {
+			m.weight[e] = left[entry]
+			if bare.open[entry] {
+				m.weight[e] += bonus * float64(bare.critical(w.from[e], w.to[e], degree))
+			}
+		}
+		edges := m.heaviest(nil)
+		least := 0.0
+		if len(edges) == w.n {
+			least = left[w.entry[edges[0]]]
+			for _, e := range edges {
+				least = min(least, left[w.entry[e]])
+			}
+		}
+		for _, e := range edges {
+			left[w.entry[e]] -= least
+			bare.cover(w.entry[e])
+		}
+		holds = append(holds, hold{edges, least})
+	}
+	return holds
+}
+
+// bare is the support that no permutation covers yet (S_rem).
+type bare struct {
+	w     *network
+	open  []bool  // per entry
+	ports []int32 // open entries of each sender and, from n on, receiver
+	far   int32   // n, or 0 where both ends of an entry are ports of the same side
+	count int
+}
+
+func newBare(w *network) *bare {
+	b := &bare{w: w, open: make([]bool, len(w.demand)), ports: make([]int32, 2*w.n), count: len(w.demand)}
+	if w.kind == plans.Simplex {
+		b.far = int32(w.n)
+	}
+	for i := range b.open {
+		b.open[i] = true
+		b.add(int32(i), 1)
+	}
+	return b
+}
+
+func (b *bare) add(entry, by int32) {
+	u, v := b.w.row[entry][0], b.w.row[entry][1]+b.far
+	b.ports[u] += by
+	if u != v {
+		b.ports[v] += by
+	}
+}
+
+func (b *bare) cover(entry int32) {
+	if b.open[entry] {
+		b.open[entry] = false
+		b.count--
+		b.add(entry, -1)
+	}
+}
+
+func (b *bare) degree() int32 {
+	most := int32(0)
+	for _, k := range b.ports {
+		most = max(most, k)
+	}
+	return most
+}
+
+// critical counts the ends of a circuit that have as many open entries as the degree.
+func (b *bare) critical(u, v, degree int32) int {
+	count := 0
+	if b.ports[u] == degree {
+		count++
+	}
+	if b.ports[v+b.far] == degree {
+		count++
+	}
+	return count
+}
+
+// refineGreedy raises the weights, in order, until they cover every entry (Algorithm 2).
+func refineGreedy(w *network, holds []hold) {
+	left := append([]float64(nil), w.demand...)
+	for _, h := range holds {
+		for _, e := range h.edges {
+			left[w.entry[e]] -= h.weight
+		}
+	}
+	for i := range holds {
+		h := &holds[i]
+		most := 0.0
+		for _, e := range h.edges {
+			most = max(most, left[w.entry[e]])
+		}
+		h.weight += most
+		for _, e := range h.edges {
+			left[w.entry[e]] -= most
+		}
+	}
+}
