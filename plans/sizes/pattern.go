@@ -1,0 +1,186 @@
+package sizes
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"lightpath/plans"
+	"lightpath/plans/check"
+	"lightpath/plans/sim"
+)
+
+// ErrPattern is wrapped by errors about a plan that cannot be resized to a problem.
+var ErrPattern = errors.New("sizes: the plan's pattern does not fit the problem")
+
+// Sized is a plan with the problem that it answers. It is not changed here.
+type Sized struct {
+	Problem *plans.Problem
+	Plan    *plans.Plan
+}
+
+// Scale returns the pattern of s on p, whose fabric and flows are those of s.Problem, with
+// every transmit's part of its step as in s and all times as early as possible. The result
+// states no bound and carries no digest. It shares circuits and lists of flows with s.Plan.
+// Errors wrap [ErrPattern].
+func Scale(s Sized, p *plans.Problem) (*plans.Plan, error) {
+	if err := compatible(s.Problem, p); err != nil {
+		return nil, err
+	}
+	return rewrite(p, s.Plan, func(_, _ int, e *plans.Entry) float64 {
+		if from := s.Problem.Steps[e.Step].Bytes; from > 0 {
+			return p.Steps[e.Step].Bytes / from
+		}
+		return 0
+	})
+}
+
+// compatible reports problems between which no plan can be carried over.
+func compatible(from, to *plans.Problem) error {
+	switch {
+	case from.Demand != nil || to.Demand != nil:
+		return fmt.Errorf("%w: a demand has no steps", ErrPattern)
+	case from.Ranks != to.Ranks || from.Planes != to.Planes || len(from.Steps) != len(to.Steps):
+		return fmt.Errorf("%w: %d ranks, %d planes and %d steps on %d, %d and %d", ErrPattern,
+			from.Ranks, from.Planes, len(from.Steps), to.Ranks, to.Planes, len(to.Steps))
+	}
+	for i := range from.Steps {
+		if (from.Steps[i].Bytes > 0) != (to.Steps[i].Bytes > 0) {
+			return fmt.Errorf("%w: step %d goes from %v to %v bytes", ErrPattern, i, from.Steps[i].Bytes, to.Steps[i].Bytes)
+		}
+	}
+	return nil
+}
+
+// rewrite returns plan with the bytes of each transmit times a factor, played as early as
+// possible on p and checked.
+func rewrite(p *plans.Problem, plan *plans.Plan, factor func(plane, entry int, e *plans.Entry) float64) (*plans.Plan, error) {
+	q := *plan
+	q.LowerBoundUS, q.BoundProof, q.Digest = 0, "", ""
+	q.Planes = make([][]plans.Entry, len(plan.Planes))
+	for j, entries := range plan.Planes {
+		q.Planes[j] = append([]plans.Entry(nil), entries...)
+		for i := range q.Planes[j] {
+			if e := &q.Planes[j][i]; e.Kind == plans.Transmit {
+				f := factor(j, i, e)
+				e.Bytes *= f
+				e.Routes = scaledRoutes(e.Routes, f)
+			}
+		}
+	}
+	return retime(p, &q)
+}
+
+func scaledRoutes(routes []plans.Route, factor float64) []plans.Route {
+	if routes == nil {
+		return nil
+	}
+	out := append([]plans.Route(nil), routes...)
+	for k := range out {
+		out[k].Bytes *= factor
+	}
+	return out
+}
+
+// retime plays plan on p and returns it with the times of the play, or why it must not be
+// used.
+func retime(p *plans.Problem, plan *plans.Plan) (*plans.Plan, error) {
+	played, err := sim.Run(p, plan)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPattern, err)
+	}
+	plan = played.Retimed(plan)
+	if _, err := check.Check(p, plan); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPattern, err)
+	}
+	return plan, nil
+}
+
+// same reports whether two plans have one pattern.
+func same(a, b *plans.Plan) bool {
+	if len(a.Planes) != len(b.Planes) || len(a.Initial) != len(b.Initial) {
+		return false
+	}
+	for j := range a.Initial {
+		if !a.Initial[j].Equal(b.Initial[j]) {
+			return false
+		}
+	}
+	for j := range a.Planes {
+		if len(a.Planes[j]) != len(b.Planes[j]) {
+			return false
+		}
+		for i := range a.Planes[j] {
+			if !sameEntry(&a.Planes[j][i], &b.Planes[j][i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func sameEntry(e, f *plans.Entry) bool {
+	if e.Kind != f.Kind || e.Step != f.Step || e.Joint != f.Joint || !e.To.Equal(f.To) ||
+		(e.Flows == nil) != (f.Flows == nil) || len(e.Flows) != len(f.Flows) || len(e.Routes) != len(f.Routes) {
+		return false
+	}
+	for k := range e.Flows {
+		if e.Flows[k] != f.Flows[k] {
+			return false
+		}
+	}
+	for k := range e.Routes {
+		r, s := &e.Routes[k], &f.Routes[k]
+		if r.Flow != s.Flow || len(r.Path) != len(s.Path) {
+			return false
+		}
+		for h := range r.Path {
+			if r.Path[h] != s.Path[h] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// between interpolates the bytes of two divisions of one pattern on p, whose steps lie
+// between those of a and b.
+func between(a, b Sized, p *plans.Problem) (*plans.Plan, error) {
+	if err := compatible(a.Problem, p); err != nil {
+		return nil, err
+	}
+	if err := compatible(a.Problem, b.Problem); err != nil {
+		return nil, err
+	}
+	if !same(a.Plan, b.Plan) {
+		return nil, fmt.Errorf("%w: the plans of the two ends differ in more than bytes", ErrPattern)
+	}
+	weight := make([]float64, len(p.Steps)) // of b, per step
+	for i := range weight {
+		from, to := a.Problem.Steps[i].Bytes, b.Problem.Steps[i].Bytes
+		if to > from {
+			weight[i] = math.Min(1, math.Max(0, (p.Steps[i].Bytes-from)/(to-from)))
+		}
+	}
+	q := *a.Plan
+	q.LowerBoundUS, q.BoundProof, q.Digest = 0, "", ""
+	q.Planes = make([][]plans.Entry, len(a.Plan.Planes))
+	for j, entries := range a.Plan.Planes {
+		q.Planes[j] = append([]plans.Entry(nil), entries...)
+		for i := range q.Planes[j] {
+			if e, f := &q.Planes[j][i], &b.Plan.Planes[j][i]; e.Kind == plans.Transmit {
+				w := weight[e.Step]
+				e.Bytes = mix(e.Bytes, f.Bytes, w)
+				e.Routes = append([]plans.Route(nil), e.Routes...)
+				for k := range e.Routes {
+					e.Routes[k].Bytes = mix(e.Routes[k].Bytes, f.Routes[k].Bytes, w)
+				}
+			}
+		}
+	}
+	return retime(p, &q)
+}
+
+// mix interpolates; the conversions keep every platform from fusing the sum, so that all
+// ranks compute the same bits.
+func mix(a, b, w float64) float64 { return float64((1-w)*a) + float64(w*b) }

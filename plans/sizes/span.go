@@ -1,0 +1,102 @@
+package sizes
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"lightpath/plans"
+)
+
+// Span is one pattern with the division of its bytes for the smallest and for the largest
+// call that it serves; Min and Max count the call's bytes, both included, in whatever unit
+// the owner of the span counts calls. Steps are affine in the size between them. Where
+// Min and Max are equal, so are Low and High. A span is not changed once it is made.
+type Span struct {
+	Min, Max  int64
+	Low, High Sized
+}
+
+// CCTUS returns a bound from above of the completion time of a call of the given bytes, which
+// [Span.At] attains or beats: the interpolation of the two ends. (A transmit that is empty at one
+// end alone may add what it costs without bytes.) Constant time.
+func (s *Span) CCTUS(bytes int64) float64 {
+	if s.Max == s.Min {
+		return s.Low.Plan.CCTUS
+	}
+	w := float64(bytes-s.Min) / float64(s.Max-s.Min)
+	return (1-w)*s.Low.Plan.CCTUS + w*s.High.Plan.CCTUS
+}
+
+// LowerBoundUS returns a proven bound for a call of the given bytes: no plan for it is faster
+// than the bound of Low allows, since it also serves a smaller call; nor by more than in
+// proportion faster than that of High allows, since stretching all of its times in proportion
+// makes it serve a larger call.
+func (s *Span) LowerBoundUS(bytes int64) float64 {
+	bound := s.Low.Plan.LowerBoundUS
+	if s.Max > 0 {
+		bound = math.Max(bound, s.High.Plan.LowerBoundUS*(float64(bytes)/float64(s.Max)))
+	}
+	return bound
+}
+
+// At returns the span's plan for p, the problem of a call of the given bytes. The result is a
+// pure function of the arguments, to the bit. It is checked, states a bound and carries no
+// digest, unless it is the plan of an end. Errors wrap [ErrPattern].
+func (s *Span) At(bytes int64, p *plans.Problem) (*plans.Plan, error) {
+	if bytes < s.Min || bytes > s.Max {
+		return nil, fmt.Errorf("%w: %d bytes are not in %d..%d", ErrPattern, bytes, s.Min, s.Max)
+	}
+	if bytes == s.Min {
+		return s.Low.Plan, nil
+	}
+	if bytes == s.Max {
+		return s.High.Plan, nil
+	}
+	plan, err := between(s.Low, s.High, p)
+	if err != nil {
+		return nil, err
+	}
+	plan.LowerBoundUS = math.Min(plan.CCTUS, s.LowerBoundUS(bytes))
+	plan.BoundProof = fmt.Sprintf("that of %d bytes, which any plan for more serves, or that of %d in proportion", s.Min, s.Max)
+	return plan, nil
+}
+
+// Ladder is a list of spans in the order of Min. Spans may share an end; where others
+// overlap, the first that is found counts.
+type Ladder []*Span
+
+// Find returns a span that serves a call of the given bytes, or nil. Hot path: no
+// allocation, logarithmic time.
+func (l Ladder) Find(bytes int64) *Span {
+	lo, hi := 0, len(l) // l[:lo] begin at or below bytes
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); l[mid].Min <= bytes {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	// Overlaps are rare and short: two surveys that did not know of each other.
+	for i := lo - 1; i >= 0 && i >= lo-4; i-- {
+		if l[i].Max >= bytes {
+			return l[i]
+		}
+	}
+	return nil
+}
+
+// With returns a ladder of l and s without the spans that s contains. l stays as it is.
+func (l Ladder) With(s *Span) Ladder {
+	out := make(Ladder, 0, len(l)+1)
+	for _, o := range l {
+		if o.Min < s.Min || o.Max > s.Max {
+			out = append(out, o)
+		}
+	}
+	at := sort.Search(len(out), func(i int) bool { return out[i].Min > s.Min })
+	out = append(out, nil)
+	copy(out[at+1:], out[at:])
+	out[at] = s
+	return out
+}
