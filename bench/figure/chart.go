@@ -26,9 +26,8 @@ type Axis struct {
 	Log   bool
 	// Name writes the value at a tick; nil: a number.
 	Name func(float64) string
-	// At are the ticks; nil: decades or round numbers. Every labels each Every-th.
-	At    []float64
-	Every int
+	// At are the ticks; nil: decades or round numbers.
+	At []float64
 	// Min and Max fix the range where Max > Min.
 	Min, Max float64
 }
@@ -57,8 +56,6 @@ type Chart struct {
 	Names   []Printed // labels at points, in ink
 	// PrintedName is what the legend calls the marks; default "printed".
 	PrintedName string
-	// LegendLeft and LegendBottom place the legend; default is right and top.
-	LegendLeft, LegendBottom bool
 }
 
 // lineColours are told apart by most eyes, also on paper (after Okabe and Ito).
@@ -95,6 +92,7 @@ func newPlot(title string, x, y Axis) *plot.Plot {
 	p.Title.TextStyle = style(11, inkColour)
 	p.Title.TextStyle.XAlign, p.Title.TextStyle.YAlign = draw.XCenter, draw.YTop
 	p.Title.Padding = 4
+	const most = 8 // labels of given ticks
 	for _, a := range []struct {
 		to   *plot.Axis
 		from Axis
@@ -102,10 +100,9 @@ func newPlot(title string, x, y Axis) *plot.Plot {
 	}{{&p.X, x, false}, {&p.Y, y, true}} {
 		a.to.Label.Text = a.from.Label
 		label, tick := style(9.5, inkColour), style(8, inkColour)
-		label.XAlign, label.YAlign = draw.XCenter, draw.YTop
+		label.XAlign, label.YAlign = draw.XCenter, draw.YBottom
 		tick.XAlign, tick.YAlign = draw.XCenter, draw.YTop
 		if a.turn {
-			label.Rotation, label.YAlign = math.Pi/2, draw.YBottom
 			tick.XAlign, tick.YAlign = draw.XRight, draw.YCenter
 		}
 		a.to.Label.TextStyle, a.to.Tick.Label = label, tick
@@ -117,17 +114,15 @@ func newPlot(title string, x, y Axis) *plot.Plot {
 		if name == nil {
 			name = short
 		}
+		a.to.Tick.Marker = round{name}
 		if a.from.Log {
 			a.to.Scale = plot.LogScale{}
 			a.to.Tick.Marker = decades{name}
 		}
 		if a.from.At != nil {
-			a.to.Tick.Marker = named{a.from.At, name, a.from.Every}
+			a.to.Tick.Marker = named{a.from.At, name, most}
 		}
 	}
-	p.Legend.TextStyle = style(8.5, inkColour)
-	p.Legend.Padding = 2
-	p.Legend.ThumbnailWidth = 18
 	return p
 }
 
@@ -137,14 +132,6 @@ func (c *Chart) drawTo(canvas draw.Canvas) error {
 	grid.Horizontal.Color, grid.Vertical.Color = gridColour, gridColour
 	grid.Horizontal.Width, grid.Vertical.Width = 0.5, 0.5
 	p.Add(grid)
-	p.Legend.Top, p.Legend.Left = !c.LegendBottom, c.LegendLeft
-	p.Legend.XOffs, p.Legend.YOffs = -4, -4
-	if c.LegendLeft {
-		p.Legend.XOffs = 4
-	}
-	if c.LegendBottom {
-		p.Legend.YOffs = 4
-	}
 	for _, l := range c.Lines {
 		if err := addLine(p, l, c.X.Log, c.Y.Log); err != nil {
 			return fmt.Errorf("line %q: %w", l.Name, err)
@@ -178,23 +165,29 @@ func addLine(p *plot.Plot, l Line, logX, logY bool) error {
 	if err != nil {
 		return err
 	}
+	line.LineStyle, points.GlyphStyle = l.styles()
+	p.Add(line, points)
+	return nil
+}
+
+// styles are how a line and its points look.
+func (l Line) styles() (draw.LineStyle, draw.GlyphStyle) {
 	colour := lineColours[l.Colour%len(lineColours)]
-	line.Width, points.Radius = 1.5, 2.1
+	width, radius := vg.Length(1.5), vg.Length(2.1)
 	if l.Faint {
 		colour.R, colour.G, colour.B = lighter(colour.R), lighter(colour.G), lighter(colour.B)
-		line.Width, points.Radius = 1.1, 1.5
+		width, radius = 1.1, 1.5
 	}
-	line.Color, points.Color = colour, colour
-	points.Shape = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}[l.Colour%3]
+	line := draw.LineStyle{Color: colour, Width: width}
 	if l.Dashed {
 		line.Dashes = []vg.Length{4, 3}
 	}
-	p.Add(line, points)
-	if l.Name != "" {
-		p.Legend.Add(l.Name, line, points)
-	}
-	return nil
+	shape := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}[l.Colour%3]
+	return line, draw.GlyphStyle{Color: colour, Radius: radius, Shape: shape}
 }
+
+// printedStyle marks the paper's numbers.
+var printedStyle = draw.GlyphStyle{Color: markColour, Radius: 4, Shape: draw.CrossGlyph{}}
 
 func lighter(v uint8) uint8 { return uint8((int(v) + 2*255) / 3) }
 
@@ -213,7 +206,7 @@ func (c *Chart) addPrinted(p *plot.Plot) error {
 	if err != nil {
 		return err
 	}
-	crosses.GlyphStyle = draw.GlyphStyle{Color: markColour, Radius: 4, Shape: draw.CrossGlyph{}}
+	crosses.GlyphStyle = printedStyle
 	names, err := plotter.NewLabels(labels)
 	if err != nil {
 		return err
@@ -224,11 +217,6 @@ func (c *Chart) addPrinted(p *plot.Plot) error {
 	}
 	names.Offset = vg.Point{X: -5, Y: 4}
 	p.Add(crosses, names)
-	name := c.PrintedName
-	if name == "" {
-		name = "printed"
-	}
-	p.Legend.Add(name, crosses)
 	return nil
 }
 

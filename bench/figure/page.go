@@ -20,6 +20,7 @@ const (
 	pageMargin  = 12.0
 	titleHeight = 30.0
 	noteLine    = 12.0
+	legendLine  = 15.0
 	pngDPI      = 144
 )
 
@@ -47,14 +48,86 @@ func (f *Figure) PNG() ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// legendItem explains a line, or the cross of the printed numbers.
+type legendItem struct {
+	name    string
+	line    *Line
+	x       vg.Length
+	printed bool
+}
+
+// legend lists what the charts of a figure share: each name once, in lines of the given
+// width. It stands above the panels, where it hides nothing.
+func (f *Figure) legend(width vg.Length) [][]legendItem {
+	var items []legendItem
+	seen := map[string]bool{}
+	add := func(it legendItem) {
+		if it.name != "" && !seen[it.name] {
+			seen[it.name] = true
+			items = append(items, it)
+		}
+	}
+	for _, p := range f.Panels {
+		c, ok := p.(*Chart)
+		if !ok {
+			continue
+		}
+		for i := range c.Lines {
+			add(legendItem{name: c.Lines[i].Name, line: &c.Lines[i]})
+		}
+		if len(c.Printed) > 0 {
+			name := c.PrintedName
+			if name == "" {
+				name = "printed in the paper"
+			}
+			add(legendItem{name: name, printed: true})
+		}
+	}
+	st := style(9, inkColour)
+	var lines [][]legendItem
+	x := width + 1
+	for _, it := range items {
+		w := st.Width(it.name) + 44
+		if x+w > width {
+			lines, x = append(lines, nil), 0
+		}
+		it.x = x
+		lines[len(lines)-1] = append(lines[len(lines)-1], it)
+		x += w
+	}
+	return lines
+}
+
+func drawLegend(c draw.Canvas, lines [][]legendItem, top vg.Length) {
+	st := style(9, inkColour)
+	st.YAlign = draw.YCenter
+	for i, line := range lines {
+		y := top - legendLine*(vg.Length(i)+0.5)
+		for _, it := range line {
+			left := pageMargin + it.x
+			mid := vg.Point{X: left + 12, Y: y}
+			if it.printed {
+				c.DrawGlyph(printedStyle, mid)
+			} else {
+				stroke, glyph := it.line.styles()
+				c.StrokeLine2(stroke, left, y, left+24, y)
+				c.DrawGlyph(glyph, mid)
+			}
+			c.FillText(st, vg.Point{X: left + 29, Y: y}, it.name)
+		}
+	}
+}
+
 func (f *Figure) columns() int { return max(1, min(f.Columns, len(f.Panels))) }
 
 func (f *Figure) size() (w, h vg.Length) {
 	cols := f.columns()
 	rows := (len(f.Panels) + cols - 1) / cols
 	width := 2*pageMargin + float64(cols)*panelWidth
-	lines := len(f.footer(vg.Length(width - 2*pageMargin)))
-	return vg.Length(width), vg.Length(titleHeight + float64(rows)*panelHeight + float64(lines)*noteLine + 2*pageMargin)
+	inner := vg.Length(width - 2*pageMargin)
+	lines, legend := len(f.footer(inner)), len(f.legend(inner))
+	height := titleHeight + float64(legend)*legendLine + float64(rows)*panelHeight + float64(lines)*noteLine + 2*pageMargin
+	return vg.Length(width), vg.Length(height)
 }
 
 func (f *Figure) drawTo(c draw.Canvas) error {
@@ -63,9 +136,12 @@ func (f *Figure) drawTo(c draw.Canvas) error {
 	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
 	c.FillText(title, vg.Point{X: pageMargin, Y: c.Max.Y - pageMargin}, f.Title)
 	cols := f.columns()
+	legend := f.legend(c.Max.X - c.Min.X - 2*pageMargin)
+	drawLegend(c, legend, c.Max.Y-titleHeight)
+	panels := c.Max.Y - titleHeight - pageMargin/2 - legendLine*vg.Length(len(legend))
 	for i, p := range f.Panels {
 		left := vg.Length(pageMargin + panelWidth*float64(i%cols))
-		top := c.Max.Y - vg.Length(titleHeight+pageMargin/2+panelHeight*float64(i/cols))
+		top := panels - vg.Length(panelHeight*float64(i/cols))
 		cell := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
 			Min: vg.Point{X: left + 6, Y: top - panelHeight + 8},
 			Max: vg.Point{X: left + panelWidth - 8, Y: top - 4},

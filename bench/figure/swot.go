@@ -89,11 +89,11 @@ var (
 	pairwise = call{schedule.AllToAll, "pairwise", "Pairwise All-to-All"}
 )
 
-// sizes are powers of two times 1 KB.
+// sizes are 1, 2, 4, ... 512 KB, then MB and GB in the same way: the from-th to the to-th.
 func sizes(from, to, step int) []float64 {
 	var v []float64
 	for e := from; e <= to; e += step {
-		v = append(v, 1e3*math.Pow(2, float64(e)))
+		v = append(v, math.Pow(1e3, 1+float64(e/10))*math.Pow(2, float64(e%10)))
 	}
 	return v
 }
@@ -118,8 +118,8 @@ func swot7(ctx context.Context, o Options) (*Figure, error) {
 	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 7: CCT over message size (%d nodes, Pairwise 9; 8 planes of 100 Gb/s, 200 us, latency 20 us)", ranks)}
 	f.Table.Columns = []string{"algorithm", "ranks", "planes", "bytes", "scheme", "cct_us"}
 	for i, p := range panels {
-		c := &Chart{Title: fmt.Sprintf("(%c) %s, p=%d", 'a'+i, p.call.label, p.ranks), LegendLeft: true,
-			X: Axis{Label: "message size", Log: true, At: ms, Name: Bytes, Every: 3}, Y: Axis{Label: "CCT [us]", Log: true}}
+		c := &Chart{Title: fmt.Sprintf("(%c) %s, p=%d", 'a'+i, p.call.label, p.ranks),
+			X: Axis{Label: "message size", Log: true, At: ms, Name: Bytes}, Y: Axis{Label: "CCT [us]", Log: true}}
 		for s, sc := range swotSchemes {
 			c.Lines = append(c.Lines, Line{Name: sc.name, X: ms, Y: p.ccts[s], Colour: sc.colour, Dashed: sc.dashed})
 			for j, m := range ms {
@@ -224,8 +224,8 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 		return nil, err
 	}
 	for i, p := range panels {
-		c := &Chart{Title: fmt.Sprintf("(%c) %s", 'a'+i, p.call.label), LegendLeft: true,
-			X: Axis{Label: "nodes", Log: i == 0, At: p.ranks}, Y: Axis{Label: "CCT [us]", Min: 0}}
+		c := &Chart{Title: fmt.Sprintf("(%c) %s", 'a'+i, p.call.label),
+			X: Axis{Label: "nodes", Log: i == 0, At: p.ranks}, Y: Axis{Label: "CCT [us]"}}
 		for s, sc := range swotSchemes {
 			c.Lines = append(c.Lines, Line{Name: sc.name, X: p.ranks, Y: p.ccts[s], Colour: sc.colour, Dashed: sc.dashed})
 			for x, n := range p.ranks {
@@ -240,7 +240,7 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 			}
 		}
 		_, top := ExtentOf(p.ccts)
-		c.Y.Max = top * 1.35
+		c.Y.Max = top * 1.05
 		f.Panels = append(f.Panels, c)
 	}
 	f.Notes = append(f.Notes, "One-shot exists where each pattern finds a plane: to 16 nodes (AllReduce) and 5 nodes (All-to-All), as printed.",

@@ -48,17 +48,17 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// named ticks stand at given values under given names; every is the distance of those that
-// are labelled, so that labels do not run into each other.
+// named ticks stand at given values under given names; only so many of them are labelled
+// that labels do not run into each other.
 type named struct {
-	at    []float64
-	name  func(float64) string
-	every int
+	at   []float64
+	name func(float64) string
+	most int // labels
 }
 
 // Ticks implements plot.Ticker.
 func (t named) Ticks(low, high float64) []plot.Tick {
-	every := max(1, t.every)
+	every := max(1, (len(t.at)+t.most-1)/t.most)
 	var ticks []plot.Tick
 	for i, v := range t.at {
 		if v < low*(1-1e-9) || v > high*(1+1e-9) {
@@ -96,6 +96,30 @@ func (d decades) Ticks(low, high float64) []plot.Tick {
 			}
 			ticks = append(ticks, plot.Tick{Value: v, Label: label})
 		}
+	}
+	return ticks
+}
+
+// round are the ticks of a linear axis: about five round numbers.
+type round struct{ name func(float64) string }
+
+// Ticks implements plot.Ticker.
+func (r round) Ticks(low, high float64) []plot.Tick {
+	if !(high > low) {
+		return nil
+	}
+	raw := (high - low) / 5
+	step := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if m*step >= raw {
+			step *= m
+			break
+		}
+	}
+	var ticks []plot.Tick
+	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9*step; i++ {
+		v := i*step + 0 // no negative zero
+		ticks = append(ticks, plot.Tick{Value: v, Label: r.name(v)})
 	}
 	return ticks
 }

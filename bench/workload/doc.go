@@ -1,0 +1,8 @@
+// Package workload makes demand matrices: the benchmark of the optical-switch literature,
+// synthetic substitutes for the traces of a GPT and of a Mixture-of-Experts model that the
+// SPECTRA paper does not publish, and matrices read from text.
+//
+// Layer: bench; it imports nothing of the project. A matrix is rows of columns, [source]
+// [destination], in whatever unit its maker states; a generator's depends on nothing but its
+// arguments.
+package workload
