@@ -1,6 +1,9 @@
 package planner
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // exactTimingSteps is the most steps for which a search times every pattern exactly;
 // the program grows with the cube of the steps, the greedy timing linearly.
@@ -51,6 +54,9 @@ func (t *timing) greedy(steps int, cutoff float64) (float64, bool) {
 
 // follows reports whether step i may begin with the one before it.
 func (t *timing) follows(i int) bool { return i < len(t.joined) && t.joined[i] }
+
+// barriers reports whether every step ends before the next begins, as solve assumes.
+func (t *timing) barriers() bool { return !slices.Contains(t.joined, true) }
 
 // solveFlops estimates the work of solve for the pattern that is set.
 func (t *timing) solveFlops(steps int) float64 {

@@ -49,6 +49,7 @@ var registry = []struct {
 	{"perstep", solvePerStep},
 	{"harvest", solveHarvest},
 	{"swot", solveSWOT},
+	{"weave", solveWeave},
 }
 
 // Names lists the planners that [Solve] knows, auto last.

@@ -58,8 +58,8 @@ func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known flo
 	case w.m.units == 1: // there is one pattern, and nothing to divide
 		s.fast = true
 		s.seed(seeds)
-		return s.best, w.exclude
-	case len(w.page) > exactTimingSteps:
+		return s.best, w.exclude && w.t.barriers()
+	case len(w.page) > exactTimingSteps || !w.t.barriers():
 		s.fast = true
 		s.seed(seeds)
 		s.anneals(total, 0.02)

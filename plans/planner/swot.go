@@ -97,6 +97,7 @@ func newSwot(m *model) *swot {
 		w.page = append(w.page, st.page)
 		w.planes = append(w.planes, k)
 		w.t.work = append(w.t.work, m.usPerByte*st.bytes/float64(k))
+		w.t.joined = append(w.t.joined, i > 0 && !m.lastOfStep(i-1))
 	}
 	w.t.useAt = make([]int32, len(m.steps)*m.units)
 	w.compileJoins()
@@ -310,7 +311,7 @@ func (w *swot) emit(u pattern, budget float64) *plans.Plan {
 // timed returns the CCT of a pattern and the time for which each use transmits.
 func (w *swot) timed(u pattern, budget float64) (float64, []float64) {
 	w.load(u, len(u))
-	if w.t.solveFlops(len(u)) <= budget {
+	if w.t.barriers() && w.t.solveFlops(len(u)) <= budget {
 		if us, ok := w.t.solve(len(u), math.Inf(1)); ok {
 			share := make([]float64, len(w.t.uses))
 			for k := range share {

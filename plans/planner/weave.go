@@ -1,0 +1,235 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// solveWeave starts from the plans of static, perstep, harvest and swot and looks for a
+// better one that none of them can make: each plane has its own sequence of circuits, and on
+// them it serves the steps that it is set for directly and others by forwarding, at the rate
+// and latency that its routes allow (plane j in configuration c serves step i at
+// bandwidth x theta(c, i)).
+func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
+	best, others, err := m.bestOfOthers(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if plan := m.weave(ctx, o, best, others); plan != nil {
+		best = plan
+	}
+	best.Planner = "weave"
+	return best, nil
+}
+
+// bestOfOthers runs the other planners, each with all of the effort, so that weave is never
+// above any of them.
+func (m *model) bestOfOthers(ctx context.Context, o Options) (best *plans.Plan, all []*plans.Plan, err error) {
+	solvers := []struct {
+		name  string
+		solve solver
+	}{{"static", solveStatic}, {"perstep", solvePerStep}, {"harvest", solveHarvest}, {"swot", solveSWOT}}
+	found := make([]*plans.Plan, len(solvers))
+	errs := make([]error, len(solvers))
+	var wait sync.WaitGroup
+	for i, s := range solvers {
+		wait.Go(func() { found[i], errs[i] = s.solve(ctx, m, o) })
+	}
+	wait.Wait()
+	var reasons []string
+	for i, plan := range found {
+		if errs[i] != nil {
+			reasons = append(reasons, fmt.Sprintf("%s: %v", solvers[i].name, errs[i]))
+			continue
+		}
+		all = append(all, plan)
+		if best == nil || plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+			best = plan
+		}
+	}
+	if best == nil {
+		return nil, nil, fmt.Errorf("%w: %s", ErrInfeasible, strings.Join(reasons, "; "))
+	}
+	return best, all, nil
+}
+
+// weave searches from the plans of the others, and returns nil where nothing better than known
+// turns up.
+func (m *model) weave(ctx context.Context, o Options, known *plans.Plan, others []*plans.Plan) *plans.Plan {
+	if len(m.steps) == 0 || !m.p.Forwarding || slices.ContainsFunc(m.steps, func(st step) bool { return st.page < 0 }) {
+		return nil // without forwarding this is what swot does
+	}
+	s := &weaving{
+		w:     newWeaver(m),
+		rng:   rand.New(rand.NewPCG(uint64(o.Seed), 0x3ea7e)),
+		best:  woven{us: known.CCTUS},
+		floor: m.bound().total,
+	}
+	total := int64(o.Effort.Seconds() * flopsPerSecond)
+	s.meter = &meter{ctx: ctx, t: &s.w.t, limit: total, deadline: o.deadline}
+	s.budget = float64(total) / 8
+	l := s.search(others, total)
+	if l == nil {
+		return nil
+	}
+	if plan := s.w.emit(l, s.budget); plan.CCTUS < known.CCTUS-tolerance(known.CCTUS) {
+		return plan
+	}
+	return nil
+}
+
+// search returns the best layout found, nil where none beats the known CCT.
+func (s *weaving) search(others []*plans.Plan, total int64) layout {
+	w := s.w
+	s.fast = true
+	for _, maps := range w.m.weaveSettings() {
+		w.add(maps)
+	}
+	for _, plan := range others {
+		s.try(w.layoutOf(plan))
+	}
+	s.list()
+	s.staggered()
+	s.sortPool()
+	if !w.t.barriers() || len(w.kind) > exactTimingSteps {
+		s.anneals(total, 6, 0.02, 0.005)
+		return s.best.l
+	}
+	s.anneals(total/8, 16, 0.03)
+	s.retime()
+	s.anneals(total, 6, 0.02, 0.05, 0.01)
+	return s.best.l
+}
+
+// staggered builds seeds by best answers: all units in lockstep, then parts of them in turn
+// while that helps, so that some switch while others still forward.
+func (s *weaving) staggered() {
+	units := s.w.m.units
+	l := newLayout(len(s.w.kind), units)
+	everyone := make([]int, units)
+	for u := range everyone {
+		everyone[u] = u
+	}
+	if !s.respond(l, everyone, 0) {
+		return
+	}
+	s.try(l)
+	s.sortPool()
+	for _, from := range slices.Clone(s.pool[:min(len(s.pool), 4)]) {
+		for part := 1; part < units; part++ {
+			l := slices.Clone(from.l)
+			s.settle(l, [][]int{everyone[:part], everyone[part:]})
+			var singles [][]int
+			for u := range units {
+				singles = append(singles, everyone[u:u+1])
+			}
+			s.settle(l, singles)
+		}
+	}
+}
+
+// settle lets the groups answer in turn for as long as that helps.
+func (s *weaving) settle(l layout, groups [][]int) {
+	least := math.Inf(1)
+	for stale, g := 0, 0; stale < len(groups) && !s.meter.spent(); g = (g + 1) % len(groups) {
+		next := slices.Clone(l)
+		stale++
+		if !s.respond(next, groups[g], 0) {
+			continue
+		}
+		if us, ok := s.try(next); ok && us < least-tolerance(us) {
+			least, stale = us, 0
+			copy(l, next)
+		}
+	}
+}
+
+// weaveSettings are the settings of a unit that are worth considering: the candidates of
+// every planner, and the rings of the ranks that consecutive steps join.
+func (m *model) weaveSettings() [][]circuit.Permutation {
+	all := m.candidates(maxCandidates)
+	if m.p.Circuits == plans.Duplex {
+		return all
+	}
+	for _, c := range m.orbitRings() {
+		if maps, err := m.mapsFor(c); err == nil {
+			all = append(all, maps)
+		}
+	}
+	return all
+}
+
+// orbitRings returns, for every run of consecutive steps, the circuits that join each set of
+// ranks that these steps connect into a ring, in order of rank. With cyclic doubling
+// from distance d on that is the shift by d; with patterns by exclusive or, on which no
+// ring of all ranks is short, rings of 4, 8, … ranks, on which c ranks share a rate of 2/c.
+func (m *model) orbitRings() []circuit.Permutation {
+	var runs []int // pages of the steps, without repetition
+	for i := range m.steps {
+		if q := m.steps[i].page; !slices.Contains(runs, q) {
+			if runs = append(runs, q); len(runs) > maxUnionPages {
+				return nil
+			}
+		}
+	}
+	var out []circuit.Permutation
+	for from := range runs {
+		parent := make([]int, m.p.Ranks)
+		for r := range parent {
+			parent[r] = r
+		}
+		find := func(r int) int {
+			for parent[r] != r {
+				parent[r] = parent[parent[r]]
+				r = parent[r]
+			}
+			return r
+		}
+		for to := from; to < len(runs); to++ {
+			for r, d := range m.pages[runs[to]].maps[0] {
+				if d != circuit.Dark {
+					a, b := find(r), find(d)
+					parent[max(a, b)] = min(a, b)
+				}
+			}
+			if to == from {
+				continue
+			}
+			ring, rings := orbits(parent, find)
+			out = append(out, ring)
+			if rings == 1 {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// orbits joins the ranks with the same root into rings, in order of rank.
+func orbits(parent []int, find func(int) int) (ring circuit.Permutation, rings int) {
+	last := make([]int, len(parent))
+	ring = circuit.AllDark(len(parent))
+	for r := range parent {
+		root := find(r)
+		if root == r {
+			rings++
+		} else {
+			ring[last[root]] = r
+		}
+		last[root] = r
+	}
+	for r := range parent {
+		if find(r) == r && last[r] != r {
+			ring[last[r]] = r
+		}
+	}
+	return ring, rings
+}

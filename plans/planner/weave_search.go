@@ -1,0 +1,367 @@
+package planner
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// weaving improves a layout; best is the best one seen.
+type weaving struct {
+	w      *weaver
+	meter  *meter
+	fast   bool // time greedily
+	rng    *rand.Rand
+	short  [][]int16 // per step: the settings that serve it best, quickest first
+	pool   []woven   // evaluated seeds, best first
+	cur    woven
+	best   woven   // l is nil until something beats the known CCT
+	floor  float64 // proven lower bound
+	budget float64 // operations that the exact timing of one layout may take
+	answer responder
+}
+
+type woven struct {
+	l  layout
+	us float64
+}
+
+func (s woven) clone() woven { return woven{slices.Clone(s.l), s.us} }
+
+// shortlist keeps this many settings per step for random changes.
+const shortlist = 8
+
+func (s *weaving) done() bool { return s.best.us <= s.floor+tolerance(s.floor) }
+
+func (s *weaving) evaluate(l layout, cutoff float64) (float64, bool) {
+	if s.fast {
+		return s.w.estimate(l, cutoff)
+	}
+	return s.w.evaluate(l, cutoff)
+}
+
+// record keeps a layout that is better than the best. The greedy timing is attained by the
+// layout without the uses that it leaves empty.
+func (s *weaving) record(l layout, us float64) {
+	if us >= s.best.us-tolerance(us) {
+		return
+	}
+	s.best = woven{slices.Clone(l), us}
+	if s.fast {
+		s.best.us = s.w.lean(s.best.l)
+	}
+}
+
+// try evaluates a seed into the pool.
+func (s *weaving) try(l layout) (float64, bool) {
+	if l == nil || !s.w.served(l) {
+		return 0, false
+	}
+	us, ok := s.evaluate(l, math.Inf(1))
+	if !ok {
+		return us, false
+	}
+	s.record(l, us)
+	s.pool = append(s.pool, woven{slices.Clone(l), us})
+	return us, true
+}
+
+// sortPool orders the pool and drops what is there twice.
+func (s *weaving) sortPool() {
+	slices.SortStableFunc(s.pool, func(a, b woven) int {
+		switch {
+		case a.us < b.us:
+			return -1
+		case a.us > b.us:
+			return 1
+		}
+		return 0
+	})
+	s.pool = slices.CompactFunc(s.pool, func(a, b woven) bool { return a.us == b.us && slices.Equal(a.l, b.l) })
+	if len(s.pool) > 64 {
+		s.pool = s.pool[:64]
+	}
+}
+
+// list fills the shortlists.
+func (s *weaving) list() {
+	w := s.w
+	s.short = make([][]int16, len(w.kind))
+	byKind := make([][]int16, len(w.kinds))
+	for i, k := range w.kind {
+		if byKind[k] == nil {
+			byKind[k] = s.ranking(i)
+		}
+		s.short[i] = byKind[k]
+	}
+}
+
+func (s *weaving) ranking(step int) []int16 {
+	w := s.w
+	part := w.t.work[step] / float64(w.m.units)
+	type ranked struct {
+		c  int16
+		us float64
+	}
+	var all []ranked
+	for c := range w.sets {
+		if v := w.service(c, step); v.rate > 0 {
+			all = append(all, ranked{int16(c), v.o + part/v.rate})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int {
+		switch {
+		case a.us < b.us:
+			return -1
+		case a.us > b.us:
+			return 1
+		}
+		return 0
+	})
+	out := make([]int16, 0, shortlist)
+	for _, r := range all[:min(len(all), shortlist)] {
+		out = append(out, r.c)
+	}
+	return out
+}
+
+// retime goes over from greedy to exact timing.
+func (s *weaving) retime() {
+	s.fast = false
+	kept := s.pool[:min(len(s.pool), 16)]
+	if s.best.l != nil {
+		kept = append(slices.Clone(kept), s.best)
+		s.best.us = math.Inf(1)
+	}
+	known := s.best
+	s.pool = nil
+	for _, k := range kept {
+		l := slices.Clone(k.l)
+		s.w.lean(l)
+		s.try(l)
+	}
+	if s.best.l == nil {
+		s.best = known
+	}
+	s.sortPool()
+}
+
+// anneals restarts until limit operations, with the heats in turn.
+func (s *weaving) anneals(limit int64, parts int64, heats ...float64) {
+	b := s.meter
+	for round := 0; len(s.pool) > 0 && !s.done() && b.t.flops() < limit && !b.stopped; round++ {
+		b.limit = min(limit, b.t.flops()+max(1, limit/parts))
+		s.restart(round)
+		s.anneal(heats[round%len(heats)])
+	}
+}
+
+// restart goes back to the best layout, or to one of the better seeds.
+func (s *weaving) restart(round int) {
+	switch {
+	case round%3 == 2 && len(s.pool) > 1:
+		s.cur = s.pool[1+(round/3)%min(6, len(s.pool)-1)].clone()
+	case s.best.l != nil:
+		s.cur = s.best.clone()
+	default:
+		s.cur = s.pool[0].clone()
+	}
+}
+
+// anneal walks from the current layout until the meter's limit; see searcher.anneal.
+func (s *weaving) anneal(heat float64) {
+	begin := s.meter.t.flops()
+	span := float64(s.meter.limit - begin)
+	next := make(layout, len(s.cur.l))
+	for !s.meter.spent() && !s.done() {
+		progress := float64(s.meter.t.flops()-begin) / span
+		temperature := heat * s.cur.us * math.Pow(0.005, progress)
+		copy(next, s.cur.l)
+		if !s.mutate(next) {
+			s.meter.t.greeds += int64(len(next))
+			continue
+		}
+		cutoff := s.cur.us - temperature*math.Log(1-s.rng.Float64())
+		us, ok := s.evaluate(next, cutoff)
+		if !ok {
+			continue
+		}
+		s.cur.l, next = next, s.cur.l
+		s.cur.us = us
+		s.record(s.cur.l, us)
+	}
+}
+
+// mutate changes a layout at random and reports whether it changed and serves every step.
+func (s *weaving) mutate(l layout) bool {
+	units, steps := s.w.m.units, len(s.w.kind)
+	i, u := s.rng.IntN(steps), s.rng.IntN(units)
+	switch k := s.rng.IntN(24); {
+	case k < 6: // a unit joins or leaves a step, or serves it otherwise
+		return s.setCell(l, i, u, s.choose(l, i, u))
+	case k < 9: // a unit goes idle
+		return s.setCell(l, i, u, idle)
+	case k < 13: // a unit keeps a setting for some steps more, or takes it some steps earlier
+		return s.stretch(l, i, u)
+	case k < 16: // another setting for all of a segment
+		return s.recolour(l, i, u)
+	case k < 20: // two units exchange what they do in a range of steps
+		end := steps
+		if k < 18 {
+			end = min(steps, i+1+s.rng.IntN(4))
+		}
+		return s.exchange(l, i, end, u, s.rng.IntN(units))
+	case k < 22: // a unit does what another does in a range of steps
+		return s.follow(l, i, min(steps, i+1+s.rng.IntN(4)), u, s.rng.IntN(units))
+	default: // the best answer of a unit, or of several together, to what the others do
+		if s.rng.IntN(4) > 0 {
+			return s.setCell(l, i, u, s.choose(l, i, u))
+		}
+		return s.respond(l, s.someUnits(u), 0.3)
+	}
+}
+
+// choose returns a setting for a cell: that of the unit's use before or after, or one that
+// serves the step well.
+func (s *weaving) choose(l layout, i, u int) int {
+	switch s.rng.IntN(4) {
+	case 0:
+		if at, c := s.before(l, i, u); at >= 0 {
+			return c
+		}
+	case 1:
+		if at, c := s.after(l, i, u); at >= 0 {
+			return c
+		}
+	}
+	n := len(s.short[i])
+	return int(s.short[i][min(s.rng.IntN(n), s.rng.IntN(n))])
+}
+
+// before returns the last use of a unit before step i, after the first one behind it.
+func (s *weaving) before(l layout, i, u int) (at, setting int) {
+	for at = i - 1; at >= 0; at-- {
+		if c := l[at*s.w.m.units+u]; c != idle {
+			return at, int(c)
+		}
+	}
+	return -1, s.w.start[u]
+}
+
+func (s *weaving) after(l layout, i, u int) (at, setting int) {
+	for at = i + 1; at < len(s.w.kind); at++ {
+		if c := l[at*s.w.m.units+u]; c != idle {
+			return at, int(c)
+		}
+	}
+	return -1, idle
+}
+
+// setCell changes one cell, if the setting serves the step and the step keeps a unit.
+func (s *weaving) setCell(l layout, i, u, c int) bool {
+	cell := &l[i*s.w.m.units+u]
+	if int(*cell) == c || c < idle || c != idle && !s.w.can(c, i) {
+		return false
+	}
+	*cell = int16(c)
+	return c != idle || s.manned(l, i)
+}
+
+func (s *weaving) manned(l layout, i int) bool {
+	for _, c := range l[i*s.w.m.units : (i+1)*s.w.m.units] {
+		if c != idle {
+			return true
+		}
+	}
+	return false
+}
+
+// stretch lets unit u work on in the steps after or before i as it does in step i.
+func (s *weaving) stretch(l layout, i, u int) bool {
+	c := int(l[i*s.w.m.units+u])
+	if c == idle {
+		return false
+	}
+	way := 1 - 2*s.rng.IntN(2)
+	changed := false
+	for n := 1 + s.rng.IntN(4); n > 0; n-- {
+		if i += way; i < 0 || i >= len(s.w.kind) {
+			break
+		}
+		if cell := &l[i*s.w.m.units+u]; int(*cell) != c && s.w.can(c, i) {
+			*cell, changed = int16(c), true
+		}
+	}
+	return changed
+}
+
+// recolour gives the uses of unit u around step i that share a setting another one.
+func (s *weaving) recolour(l layout, i, u int) bool {
+	units := s.w.m.units
+	c := l[i*units+u]
+	if c == idle {
+		return false
+	}
+	lo, hi := i, i
+	for at, d := s.before(l, lo, u); at >= 0 && d == int(c); at, d = s.before(l, lo, u) {
+		lo = at
+	}
+	for at, d := s.after(l, hi, u); at >= 0 && d == int(c); at, d = s.after(l, hi, u) {
+		hi = at
+	}
+	to := s.choose(l, lo+s.rng.IntN(hi-lo+1), u)
+	if to < 0 || to == int(c) {
+		return false
+	}
+	for j := lo; j <= hi; j++ {
+		if l[j*units+u] == idle {
+			continue
+		}
+		l[j*units+u] = idle
+		if s.w.can(to, j) {
+			l[j*units+u] = int16(to)
+		} else if !s.manned(l, j) {
+			return false
+		}
+	}
+	return true
+}
+
+// exchange swaps what two units do in steps from..end-1.
+func (s *weaving) exchange(l layout, from, end, a, b int) bool {
+	changed := false
+	for i := from * s.w.m.units; i < end*s.w.m.units; i += s.w.m.units {
+		if l[i+a] != l[i+b] {
+			l[i+a], l[i+b] = l[i+b], l[i+a]
+			changed = true
+		}
+	}
+	return changed
+}
+
+// follow lets unit a do what b does in steps from..end-1.
+func (s *weaving) follow(l layout, from, end, a, b int) bool {
+	changed := false
+	for i := from; i < end; i++ {
+		x, y := &l[i*s.w.m.units+a], l[i*s.w.m.units+b]
+		if *x != y {
+			*x, changed = y, true
+		}
+		if !s.manned(l, i) {
+			return false
+		}
+	}
+	return changed
+}
+
+// someUnits returns u alone, or with others.
+func (s *weaving) someUnits(u int) []int {
+	units := s.w.m.units
+	group := []int{u}
+	for n := s.rng.IntN(units) * s.rng.IntN(2); n > 0; n-- {
+		if v := s.rng.IntN(units); !slices.Contains(group, v) {
+			group = append(group, v)
+		}
+	}
+	return group
+}
