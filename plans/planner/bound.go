@@ -46,7 +46,13 @@ func (m *model) stateBound(plan *plans.Plan) {
 
 // bound returns the best bound over the ranks tried.
 func (m *model) bound() bounds {
+	if whole := m.unsplit(); whole != m {
+		return m.spread(whole.bound())
+	}
 	best := m.bandwidthBound()
+	if b, ok := m.forwardBound(); ok && b.total > best.total+tolerance(best.total) {
+		return b
+	}
 	if m.p.Forwarding || len(m.steps) == 0 {
 		return best
 	}

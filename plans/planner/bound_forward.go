@@ -1,0 +1,249 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// The forwarding bound holds for every plan on a fabric whose ranks forward. In a window of
+// steps in which q switches begin, a rank's k transmitters see at most k+q circuits, so at
+// most k+q of its destinations are ever one hop away; within one transmit a route stays on the
+// circuits of that moment, so at most N_h(q) = min((k+q)^h, (q+1) k^h) are ever h hops away
+// (q+1 for a single plane, where only h = 1 circuit leads on from each rank). Every byte
+// occupies one circuit per hop, and a transmit takes at least as long as its average circuit
+// is busy, hence
+//
+//	k * window >= q*T + sum over steps of alpha + average over ranks of
+//	              sum over destinations of (bytes * beta [+ hop]) * hops
+//
+// where the destinations with the most bytes are the nearest. The least of the right-hand
+// side over q bounds the window, and the best partition into windows is summed. hop counts
+// where a rank has one destination in a step: some transmit of the step is as long as its
+// average route.
+
+const (
+	forwardWindow  = 64      // longest window
+	forwardClasses = 16      // kinds of ranks; a schedule with more is not bounded like this
+	forwardWork    = 3e7     // operations
+	forwardCells   = 1 << 22 // ranks x steps that are looked at
+)
+
+// reach is the destinations of the ranks of one kind, renamed 0, 1, ... in the order in
+// which they appear.
+type reach struct {
+	share float64 // of all ranks
+	peers [][]int // per step
+}
+
+// forwardBound returns the bound, with suffixes per carrying step, or false where it does
+// not apply.
+func (m *model) forwardBound() (bounds, bool) {
+	n := len(m.steps)
+	if !m.p.Forwarding || n == 0 || n*m.p.Ranks > forwardCells {
+		return bounds{}, false
+	}
+	kinds := m.reaches()
+	if len(kinds) == 0 {
+		return bounds{}, false
+	}
+	f := &forwarding{m: m, kinds: kinds, weight: make([][]float64, len(kinds))}
+	window := min(n, forwardWindow)
+	for window > 2 && float64(n*len(kinds))*math.Pow(float64(window), 3)/4 > forwardWork {
+		window--
+	}
+	b := m.bandwidthBound()
+	ideal := make([]float64, n)
+	for i := range ideal {
+		ideal[i] = b.suffix[i] - b.suffix[i+1]
+	}
+	least := func(i, circuits int) float64 {
+		best, serial := 0.0, 0.0
+		f.reset()
+		for e := i; e < min(n, i+window); e++ {
+			serial += ideal[e]
+			f.add(e)
+			best = math.Max(best, math.Max(serial, f.planeTime(circuits)/float64(m.p.Planes))+b.suffix[e+1])
+		}
+		return best
+	}
+	for i := n - 1; i >= 0; i-- {
+		b.suffix[i] = least(i, m.p.Planes)
+	}
+	if b.total = b.suffix[0]; m.p.Initial != nil {
+		b.total = math.Max(b.total, least(0, m.litPlanes()))
+	}
+	b.proof = fmt.Sprintf("forwarding: with q switches a rank has at most %d+q destinations one hop away, so many two hops away, ...; every byte fills one circuit per hop; least over q, summed over windows of steps", m.p.Planes)
+	return b, true
+}
+
+// litPlanes counts the planes that begin with any circuit.
+func (m *model) litPlanes() int {
+	lit := 0
+	for _, c := range m.p.Initial {
+		for _, s := range c {
+			if s != circuit.Dark {
+				lit++
+				break
+			}
+		}
+	}
+	return lit
+}
+
+// reaches groups the ranks by what they send to whom; nil where there are too many kinds.
+func (m *model) reaches() []reach {
+	out := m.destinations()
+	index := map[string]int{}
+	var kinds []reach
+	for r := range m.p.Ranks {
+		names := map[int]int{}
+		peers := make([][]int, len(out))
+		var key []rune
+		for i := range out {
+			for _, d := range out[i][r] {
+				if _, ok := names[d]; !ok {
+					names[d] = len(names)
+				}
+				peers[i] = append(peers[i], names[d])
+				key = append(key, rune(names[d]+2))
+			}
+			key = append(key, 1)
+		}
+		at, ok := index[string(key)]
+		if !ok {
+			if len(kinds) == forwardClasses {
+				return nil
+			}
+			at = len(kinds)
+			index[string(key)] = at
+			kinds = append(kinds, reach{peers: peers})
+		}
+		kinds[at].share += 1 / float64(m.p.Ranks)
+	}
+	return kinds
+}
+
+// destinations lists, per step and rank, whom the rank sends to.
+func (m *model) destinations() [][][]int {
+	out := make([][][]int, len(m.steps))
+	for i := range m.steps {
+		out[i] = make([][]int, m.p.Ranks)
+		for _, f := range m.flowsOf(&m.steps[i]) {
+			out[i][f[0]] = append(out[i][f[0]], f[1])
+		}
+	}
+	return out
+}
+
+// forwarding accumulates a window.
+type forwarding struct {
+	m        *model
+	kinds    []reach
+	weight   [][]float64 // per kind: us per hop of every destination, by falling weight
+	rank     [][]int     // per kind: destination -> index into weight
+	name     [][]int     // per kind: index into weight -> destination
+	overhead float64
+}
+
+func (f *forwarding) reset() {
+	f.overhead = 0
+	f.rank, f.name = resize(f.rank, len(f.kinds)), resize(f.name, len(f.kinds))
+	for c := range f.weight {
+		f.weight[c] = f.weight[c][:0]
+	}
+}
+
+// add extends the window by a step.
+func (f *forwarding) add(step int) {
+	m := f.m
+	f.overhead += m.p.AlphaUS
+	perHop := m.usPerByte * m.steps[step].bytes
+	single := true
+	for c := range f.kinds {
+		single = single && len(f.kinds[c].peers[step]) <= 1
+	}
+	if single {
+		perHop += m.p.HopUS
+	} else {
+		f.overhead += m.p.HopUS
+	}
+	for c := range f.kinds {
+		for _, d := range f.kinds[c].peers[step] {
+			f.grow(c, d, perHop)
+		}
+	}
+}
+
+// grow adds to the weight of a destination and keeps the order.
+func (f *forwarding) grow(c, d int, us float64) {
+	for len(f.rank[c]) <= d {
+		f.rank[c] = append(f.rank[c], -1)
+	}
+	at := f.rank[c][d]
+	if at < 0 {
+		at = len(f.weight[c])
+		f.weight[c] = append(f.weight[c], 0)
+		f.name[c] = append(f.name[c], d)
+	}
+	f.weight[c][at] += us
+	w, name := f.weight[c], f.name[c]
+	for ; at > 0 && w[at-1] < w[at]; at-- {
+		w[at-1], w[at] = w[at], w[at-1]
+		name[at-1], name[at] = name[at], name[at-1]
+		f.rank[c][name[at]] = at
+	}
+	f.rank[c][d] = at
+}
+
+// planeTime is the least time that the window takes of all planes together, over the
+// numbers of switches, beginning with the given number of usable planes.
+func (f *forwarding) planeTime(circuits int) float64 {
+	reconfig := plans.ReconfigUS(f.m.p, 1)
+	floor := 0.0 // every destination one hop away
+	most := 0    // switches after which it is
+	for c := range f.kinds {
+		most = max(most, len(f.weight[c]))
+		for _, w := range f.weight[c] {
+			floor += f.kinds[c].share * w
+		}
+	}
+	best := math.Inf(1)
+	for q := 0; q <= most && float64(q)*reconfig+floor < best; q++ {
+		us := float64(q) * reconfig
+		for c := range f.kinds {
+			us += f.kinds[c].share * f.distance(f.weight[c], circuits, q)
+		}
+		best = math.Min(best, us)
+	}
+	return best + f.overhead
+}
+
+// distance sums weight times hops, the heaviest destinations being the nearest.
+func (f *forwarding) distance(weight []float64, circuits, q int) float64 {
+	sum, hops, room := 0.0, 1, circuits+q
+	for _, w := range weight {
+		for room == 0 {
+			if circuits+q == 0 {
+				return math.Inf(1)
+			}
+			hops++
+			room = f.within(circuits, q, hops)
+		}
+		room--
+		sum += float64(hops) * w
+	}
+	return sum
+}
+
+// within is N_h(q), the most destinations at the given number of hops.
+func (f *forwarding) within(circuits, q, hops int) int {
+	k := f.m.p.Planes
+	if k == 1 {
+		return circuits + q
+	}
+	most := math.Min(math.Pow(float64(circuits+q), float64(hops)), float64(q+1)*math.Pow(float64(k), float64(hops)))
+	return int(math.Min(most, 1<<30))
+}
