@@ -40,6 +40,7 @@ var registry = []struct {
 	paper, name, about string
 	make               maker
 }{
+	{"harvest", "5", "speedup over a static ring and over BvN, message size x reconfiguration delay", harvest5},
 	{"swot", "7", "CCT over message size, 256 nodes, 8 planes", swot7},
 	{"swot", "8", "CCT over cluster size, 4 planes, 32 MB", swot8},
 	{"swot", "9", "best algorithm per primitive and scheme", swot9},
