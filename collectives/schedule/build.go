@@ -7,127 +7,44 @@ import (
 	"slices"
 )
 
-// Sentinels of [Build].
+// Sentinels of [Build], besides those of names.
 var (
-	ErrAlgorithm = errors.New("schedule: no such algorithm for this collective")
-	ErrRanks     = errors.New("schedule: not defined for this number of ranks")
-	ErrRoot      = errors.New("schedule: root is not a rank")
-	ErrTooLarge  = errors.New("schedule: too many moves")
+	ErrRoot     = errors.New("schedule: root is not a rank")
+	ErrTooLarge = errors.New("schedule: too many moves")
 )
 
-// maxMoves bounds a schedule's memory (64 bytes a move): a ring on 2048 ranks fits. Up to
-// maxUncounted ranks nothing comes near it.
+// maxMoves bounds a schedule's memory (64 bytes a move): a ring on 2048 ranks fits. Without
+// parameters, nothing comes near it up to maxUncounted ranks.
 const (
 	maxMoves     = 1 << 24
 	maxUncounted = 256
 )
 
-// entry is one algorithm of one collective.
-type entry struct {
-	name  string
-	build func(*builder)
-	pow2  bool // defined for powers of two only
-}
+// Option varies what [Build] makes.
+type Option func(*options)
 
-// algorithms lists what Build knows; the first of a collective is its plainest.
-var algorithms = [NumCollectives][]entry{
-	AllReduce: {
-		{name: "ring", build: ringAllReduce},
-		{name: "recursive-doubling", build: cyclicAllReduce},
-		{name: "recursive-doubling-xor", build: xorAllReduce},
-		{name: "rabenseifner", build: rabenseifnerAllReduce},
-	},
-	Broadcast: {
-		{name: "ring", build: ringBroadcast},
-		{name: "binomial", build: binomialBroadcast},
-		{name: "direct", build: directBroadcast},
-	},
-	Reduce: {
-		{name: "ring", build: ringReduce},
-		{name: "binomial", build: binomialReduce},
-		{name: "direct", build: directReduce},
-	},
-	AllGather: {
-		{name: "ring", build: ringAllGather},
-		{name: "recursive-doubling", build: cyclicAllGather},
-		{name: "recursive-doubling-xor", build: xorAllGather, pow2: true},
-		{name: "bruck", build: bruckAllGather},
-		{name: "pairwise", build: pairwiseAllGather},
-		{name: "direct", build: directAllGather},
-	},
-	ReduceScatter: {
-		{name: "ring", build: ringReduceScatter},
-		{name: "recursive-doubling", build: cyclicReduceScatter},
-		{name: "rabenseifner", build: rabenseifnerReduceScatter},
-		{name: "pairwise", build: pairwiseReduceScatter},
-	},
-	AllToAll: {
-		{name: "pairwise", build: pairwiseAllToAll},
-		{name: "pairwise-xor", build: xorAllToAll, pow2: true},
-		{name: "bruck", build: bruckAllToAll},
-		{name: "direct", build: directAllToAll},
-	},
-	Gather: {
-		{name: "binomial", build: binomialGather},
-		{name: "direct", build: directGather},
-	},
-	Scatter: {
-		{name: "binomial", build: binomialScatter},
-		{name: "direct", build: directScatter},
-	},
-	SendRecv: {
-		{name: "direct", build: shiftSendRecv},
-		{name: "pairwise", build: shiftSendRecv},
-	},
+type options struct {
+	disjoint bool
+	order    []int
 }
-
-// Algorithms returns the names that [Build] takes for c, in a fixed order.
-func Algorithms(c Collective) []string {
-	if c >= NumCollectives {
-		return nil
-	}
-	var names []string
-	for _, e := range algorithms[c] {
-		names = append(names, e.name)
-	}
-	return names
-}
-
-// Defined reports whether [Build] can build the algorithm on n ranks; it costs nothing.
-func Defined(c Collective, algorithm string, n int) bool {
-	e, err := find(c, algorithm, n)
-	return err == nil && e.build != nil
-}
-
-func find(c Collective, algorithm string, n int) (entry, error) {
-	if c >= NumCollectives {
-		return entry{}, fmt.Errorf("%w: %v", ErrCollective, c)
-	}
-	for _, e := range algorithms[c] {
-		if e.name != algorithm {
-			continue
-		}
-		if n < 1 || e.pow2 && n&(n-1) != 0 {
-			return entry{}, fmt.Errorf("%w: %v %s on %d ranks", ErrRanks, c, algorithm, n)
-		}
-		return e, nil
-	}
-	return entry{}, fmt.Errorf("%w: %v %q (has %v)", ErrAlgorithm, c, algorithm, Algorithms(c))
-}
-
-// Option varies what [Build] makes; the steps and their flows stay the same.
-type Option func(*Schedule)
 
 // Disjoint leaves out the copies of Input that only in-place calls need (AllToAll,
-// SendRecv). The schedule must then not be used where Input and Output overlap.
-func Disjoint() Option { return func(s *Schedule) { s.Disjoint = true } }
+// SendRecv). The schedule must then not be used where Input and Output overlap. The steps
+// and their flows stay the same.
+func Disjoint() Option { return func(o *options) { o.disjoint = true } }
 
-// Build returns the schedule of an algorithm on n ranks. root is read by rooted
-// collectives only. The result depends on nothing but the arguments, so that all ranks
-// build the same; it is the caller's. Errors: [ErrCollective], [ErrAlgorithm],
-// [ErrRanks], [ErrRoot], [ErrTooLarge].
+// Build returns the schedule of an algorithm on n ranks; algorithm is one of [Algorithms],
+// with parameters or an order where it takes some, as the package documentation says. root is read
+// by rooted collectives only. The result depends on nothing but the arguments, so that all
+// ranks build the same; it is the caller's. Its Algorithm is [Canonical]: whatever decides
+// what is sent and how values are combined is in that name. Errors: [ErrCollective],
+// [ErrAlgorithm], [ErrParameter], [ErrOrder], [ErrRanks], [ErrRoot], [ErrTooLarge].
 func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedule, error) {
-	e, err := find(c, algorithm, n)
+	var o options
+	for _, set := range opts {
+		set(&o)
+	}
+	r, err := resolve(c, algorithm, n, o.order)
 	if err != nil {
 		return nil, err
 	}
@@ -137,19 +54,15 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 	if root < 0 || root >= n {
 		return nil, fmt.Errorf("%w: %d of %d ranks", ErrRoot, root, n)
 	}
-	if n > maxUncounted {
-		b := newBuilder(c, algorithm, n, root, opts)
+	if n > maxUncounted || r.given {
+		b := newBuilder(c, r, root, o)
 		b.dry = true
-		if e.build(b); b.moves > maxMoves {
+		if b.fill(); b.moves > maxMoves {
 			return nil, fmt.Errorf("%w: %v %s on %d ranks has %d", ErrTooLarge, c, algorithm, n, b.moves)
 		}
 	}
-	b := newBuilder(c, algorithm, n, root, opts)
-	if n == 1 {
-		b.load(0, 0, Ref{Output, 0}, 1)
-	} else {
-		e.build(b)
-	}
+	b := newBuilder(c, r, root, o)
+	b.fill()
 	return b.Schedule, nil
 }
 
@@ -157,21 +70,33 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 type builder struct {
 	*Schedule
 	n     int
+	alg   *resolved
 	moves int  // so far
 	dry   bool // count moves, keep none but the last of each list
+	slots int  // the first block of Scratch where [builder.combine] puts what has to wait
+	size  int  // the blocks of a slot
 }
 
-func newBuilder(c Collective, algorithm string, n, root int, opts []Option) *builder {
-	in, out := c.ioBlocks(n)
+func newBuilder(c Collective, r *resolved, root int, o options) *builder {
+	in, out := c.ioBlocks(r.n)
 	s := &Schedule{
-		Collective: c, Algorithm: algorithm, Ranks: n, Root: root, Sub: 1,
-		Blocks: [NumBuffers]int{Input: in, Output: out},
+		Collective: c, Algorithm: r.canonical().String(), Ranks: r.n, Root: root, Sub: 1,
+		Blocks: [NumBuffers]int{Input: in, Output: out}, Disjoint: o.disjoint,
 	}
-	for _, o := range opts {
-		o(s)
-	}
-	return &builder{Schedule: s, n: n}
+	return &builder{Schedule: s, n: r.n, alg: r}
 }
+
+// fill builds the schedule; a rank on its own only copies.
+func (b *builder) fill() {
+	if b.n == 1 {
+		b.load(0, 0, Ref{Output, 0}, 1)
+		return
+	}
+	b.alg.build(b)
+}
+
+// parameter returns the only parameter of the algorithm.
+func (b *builder) parameter() int { return b.alg.args[0] }
 
 // appendMove adds m to list, as part of its last move where that one ends where m begins.
 func (b *builder) appendMove(list []Move, m Move) []Move {
@@ -220,11 +145,40 @@ func (b *builder) transfer(src, dst int, from, to Ref, count int, reduce bool) {
 
 // sendSame transfers the given chunks of buf to the same places at dst, in ascending
 // order. It sorts chunks in place.
-func (b *builder) sendSame(src, dst int, buf Buffer, chunks []int, reduce bool) {
+func (b *builder) sendSame(src, dst int, buf Buffer, chunks []int) {
 	slices.Sort(chunks)
 	for _, c := range chunks {
-		b.transfer(src, dst, Ref{buf, c}, Ref{buf, c}, 1, reduce)
+		b.send(src, dst, Ref{buf, c}, Ref{buf, c}, 1)
 	}
+}
+
+// combineSame is sendSame for chunks that are combined at dst, the k-th time in the step
+// ([builder.combine]).
+func (b *builder) combineSame(k, src, dst int, buf Buffer, chunks []int) {
+	slices.Sort(chunks)
+	for _, c := range chunks {
+		b.combine(k, src, dst, Ref{buf, c}, Ref{buf, c}, 1)
+	}
+}
+
+// reserve makes room in Scratch, behind what is there, for k flows of a step that are all
+// combined into the same chunks of a buffer of size blocks ([builder.combine]).
+func (b *builder) reserve(k, size int) {
+	b.slots, b.size = b.Blocks[Scratch], size
+	b.Blocks[Scratch] += max(0, k-1) * size
+}
+
+// combine adds a transfer that combines into its destination as the k-th of the step, from
+// 0, to do so: only one may on arrival, so the others wait in a slot each until the
+// transfers are done and follow in the order in which combine was called.
+func (b *builder) combine(k, src, dst int, from, to Ref, count int) {
+	if k == 0 {
+		b.sendReduce(src, dst, from, to, count)
+		return
+	}
+	slot := Ref{Scratch, (b.slots+(k-1)*b.size)*b.Sub + to.Chunk}
+	b.send(src, dst, from, slot, count)
+	b.local(dst, slot, to, count, true)
 }
 
 // local adds a local move that follows the transfers of the last step.
@@ -238,16 +192,3 @@ func (b *builder) mod(x int) int { return (x%b.n + b.n) % b.n }
 
 // floorPow2 returns the largest power of two that is at most n, for n >= 1.
 func floorPow2(n int) int { return 1 << (bits.Len(uint(n)) - 1) }
-
-// reversal returns the function that reverses the bits of values below p, a power of two.
-// Algorithms that split by the lowest bit of the owner first place owner o's chunk at
-// reversal(o): what they send in a step is then one contiguous range.
-func reversal(p int) func(int) int {
-	shift := bits.UintSize - bits.TrailingZeros(uint(p))
-	return func(x int) int {
-		if p == 1 {
-			return 0
-		}
-		return int(bits.Reverse(uint(x)) >> shift)
-	}
-}

@@ -44,7 +44,8 @@ func TestBuildRefuses(t *testing.T) {
 		n, root int
 		want    error
 	}{
-		{AllReduce, "bruck", 4, 0, ErrAlgorithm},
+		{AllReduce, "pairwise", 4, 0, ErrAlgorithm},
+		{AllReduce, "msccl:ring.xml", 4, 0, ErrAlgorithm},
 		{AllReduce, "", 4, 0, ErrAlgorithm},
 		{NumCollectives, "ring", 4, 0, ErrCollective},
 		{AllReduce, "ring", 0, 0, ErrRanks},

@@ -90,7 +90,7 @@ func (b *builder) loadAll(buf Buffer) {
 // loadOwn loads every rank's block of an AllGather to its place.
 func (b *builder) loadOwn() {
 	for r := range b.n {
-		b.load(r, 0, Ref{Output, r}, 1)
+		b.load(r, 0, Ref{Output, r * b.Sub}, b.Sub)
 	}
 }
 

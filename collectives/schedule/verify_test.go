@@ -50,7 +50,7 @@ func TestPowersOfTwoOnly(t *testing.T) {
 	for _, c := range []struct {
 		coll Collective
 		alg  string
-	}{{AllToAll, "pairwise-xor"}, {AllGather, "recursive-doubling-xor"}} {
+	}{{AllToAll, "pairwise-xor"}, {AllGather, "pairwise-xor"}, {ReduceScatter, "pairwise-xor"}} {
 		for n := 1; n <= 33; n++ {
 			_, err := Build(c.coll, c.alg, n, 0)
 			if pow2 := n&(n-1) == 0; pow2 != (err == nil) || !pow2 && !errors.Is(err, ErrRanks) {
@@ -75,7 +75,7 @@ func TestVerifyNamesTheDefect(t *testing.T) {
 		{"different parts", AllReduce, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Chunk = 0 }},
 		{"has input chunk", AllToAll, "pairwise", func(s *Schedule) { s.Steps[0].Transfers[0].From.Chunk = 2 }},
 		{"is from", AllGather, "direct", func(s *Schedule) {
-			from0, from2 := &s.Steps[0].Transfers[0], &s.Steps[0].Transfers[8] // both to rank 1
+			from0, from2 := &s.Steps[0].Transfers[0], &s.Steps[0].Transfers[10] // both to rank 1
 			from0.To.Chunk, from2.To.Chunk = 2, 0
 		}},
 		{"writes Input", AllToAll, "pairwise", func(s *Schedule) { s.Steps[0].Transfers[0].To.Buf = Input }},
