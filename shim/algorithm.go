@@ -1,10 +1,6 @@
 package shim
 
-import (
-	"fmt"
-
-	"lightpath/collectives/schedule"
-)
+import "lightpath/collectives/schedule"
 
 // choice is a row of the table of algorithms: up to max bytes of a block times the
 // ranks that hold one.
@@ -72,10 +68,5 @@ func checkAlgorithm(collective, algorithm string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range schedule.Algorithms(coll) {
-		if name == algorithm {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s has no algorithm %q, only %v", collective, algorithm, schedule.Algorithms(coll))
+	return schedule.Check(coll, algorithm)
 }
