@@ -19,6 +19,10 @@ var (
 	ErrUnknownPlanner = errors.New("unknown planner")
 )
 
+// Version is raised when planners change what they answer, so that cached plans of an earlier
+// one are not mistaken for theirs.
+const Version = 2
+
 // DefaultTimeLimit is the time that a search takes where Options states none.
 const DefaultTimeLimit = 2 * time.Second
 
@@ -30,6 +34,8 @@ type Options struct {
 	// is counted in operations, not read from a clock, so that results repeat wherever
 	// TimeLimit leaves room for it.
 	Effort time.Duration
+	// SinglePlane asks for plans whose transmits stay on one plane each: no joint ones.
+	SinglePlane bool
 	// Seed of the pseudo-random search. Equal problem, options and seed give equal plans.
 	Seed int64
 
