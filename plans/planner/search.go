@@ -12,7 +12,7 @@ import (
 
 // flopsPerSecond turns an effort into an amount of search. It is well below what one
 // core does, so that the clock seldom stops a search before its budget does.
-const flopsPerSecond = 1.5e8
+const flopsPerSecond = 2.4e8
 
 // exactUnits is the most units for which branch and bound is tried; exactLeaves the most
 // patterns for which it comes before any search.
@@ -246,14 +246,7 @@ func (s *searcher) mutate(u pattern) bool {
 		if k == 8 {
 			end = min(len(u), i+1+s.rng.IntN(4))
 		}
-		changed := false
-		for ; i < end; i++ {
-			if u[i]>>a&1 != u[i]>>c&1 {
-				u[i] ^= bit | 1<<c
-				changed = true
-			}
-		}
-		return changed
+		return exchangeBits(u[i:end], a, c)
 	default: // a unit moves its work in one step to a neighbouring step
 		j := i + 1
 		if j == len(u) || u[i]>>a&1 == u[j]>>a&1 {

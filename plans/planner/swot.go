@@ -38,14 +38,17 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 			if u := w.staticSeed(static.Initial); u != nil {
 				seeds = append(seeds, u)
 			}
-			if static.Planner = "swot"; static.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+			if static.Planner = "swot"; m.better(static, best) {
 				best = static
 			}
 		}
 	}
 	pattern, proven := w.search(ctx, o, seeds, best.CCTUS)
 	if pattern != nil {
-		if plan := w.emit(pattern, o.Effort.Seconds()*flopsPerSecond/4); plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+		budget := o.Effort.Seconds() * flopsPerSecond / 4
+		plan := w.emit(pattern, budget)
+		loop := &meter{ctx: ctx, t: &w.t, limit: w.t.flops() + int64(budget/2), deadline: o.deadline}
+		if plan = w.shortenPeriod(pattern, plan, loop, budget/64); m.better(plan, best) {
 			best = plan
 		}
 	}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -24,8 +25,8 @@ func newTimeline(m *model, initial []circuit.Permutation) *timeline {
 	return &timeline{
 		m:       m,
 		planes:  make([][]plans.Entry, m.p.Planes),
-		initial: initial,
-		current: append([]circuit.Permutation(nil), initial...),
+		initial: slices.Clone(initial),
+		current: slices.Clone(initial),
 		idle:    make([]float64, m.p.Planes),
 	}
 }
@@ -87,7 +88,7 @@ func (t *timeline) finish(name string) *plans.Plan {
 		for j := lo; j < hi; j++ {
 			same = same && t.current[j].Equal(final[j])
 		}
-		if !same {
+		if !same && !t.beginAtEnd(u) {
 			t.reconfigure(u, final[lo:hi])
 		}
 	}
