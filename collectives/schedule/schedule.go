@@ -50,7 +50,7 @@ type Schedule struct {
 	// in place, Input being the part of Output that [Schedule.InPlace] says.
 	Disjoint   bool
 	Collective Collective
-	Algorithm  string // a name of the contract: "ring", "rabenseifner", ...
+	Algorithm  string // its name, with parameters and order: "ring", "bruck:4", ...
 	Ranks      int
 	Root       int // rooted collectives
 	Sub        int

@@ -8,14 +8,14 @@ package schedule
 // Rank r has coordinate r / (dims[0] ... dims[i-1]) mod dims[i] in dimension i, as the tori
 // of the planners have. By name: swing alone is one dimension and one port. swing:n and
 // swing:4x4x4 use all ports of a torus, two a dimension: as many allreduces at once, each
-// on its share of the data. Port k takes the dimensions in turn beginning with k; the second half of
-// the ports mirrors the first, with -rho for rho, so that no two of one step share a link
-// (a dimension of 2 has but one neighbour for both).
+// on its share of the data. Port k takes the dimensions in turn, beginning with k, until
+// each is done; the second half of the ports mirrors the first, with -rho for rho. Where the
+// dimensions are equal, and more than 2, the ports of a step have a neighbour each.
 //
 // Any even number of ranks, or of each dimension, will do: where it is no power of two some
 // ranks can be reached in several ways, and each block takes the one whose first step is the
-// latest, so that it is sent once per rank and the bytes stay optimal, as in the paper.
-// An odd number of ranks, in one dimension on one port, folds its last rank into rank 0.
+// latest, so that every rank passes it on once and the bytes stay optimal. An odd number of
+// ranks, in one dimension on one port, folds its last rank into rank 0.
 
 // torus is the parameter of swing: the dimensions.
 var torus = &parameter{

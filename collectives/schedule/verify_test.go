@@ -3,15 +3,23 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// variants are what [each] tries besides the plain algorithms, for the collectives and ranks
+// that take them.
+var variants = []string{
+	"bruck:3", "pairwise:2", "pairwise-xor:3", "swing:2x4", "swing:6", "hierarchical-ring:4",
+	"binary-tree:1", "double-binary-tree:1", "bruck:3@1.0", "pairwise@2.1.3", "rabenseifner@0.1.2.1.0.2",
+}
 
 // each calls f for every schedule there is on n ranks, for all roots or a few of them.
 func each(t testing.TB, n int, f func(name string, s *Schedule)) {
 	t.Helper()
 	for c := range NumCollectives {
-		for _, alg := range Algorithms(c) {
+		for _, alg := range slices.Concat(Algorithms(c), variants) {
 			roots := []int{0}
 			if c.Rooted() {
 				roots = []int{0, n / 2, n - 1}

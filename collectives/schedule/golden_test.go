@@ -1,0 +1,373 @@
+package schedule
+
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+	"slices"
+	"testing"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// steps returns the steps of the problem that s poses for a call of so many bytes.
+func steps(t testing.TB, s *Schedule, bytes float64) []plans.Step {
+	t.Helper()
+	p, _, err := Problem(s, bytes, &plans.Problem{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Steps
+}
+
+// The peers of Swing on 8 ranks: 0 meets 1, 7 and 3 (Swing, Fig. 1), and so on; halves,
+// quarters and eighths.
+func TestSwingByHand(t *testing.T) {
+	want := []plans.Step{
+		{To: circuit.Permutation{1, 0, 3, 2, 5, 4, 7, 6}, Bytes: 420},
+		{To: circuit.Permutation{7, 2, 1, 4, 3, 6, 5, 0}, Bytes: 210},
+		{To: circuit.Permutation{3, 6, 5, 0, 7, 2, 1, 4}, Bytes: 105},
+	}
+	back := slices.Clone(want)
+	slices.Reverse(back)
+	for c, want := range map[Collective][]plans.Step{ReduceScatter: want, AllGather: back, AllReduce: slices.Concat(want, back)} {
+		if got := steps(t, build(t, c, "swing", 8, 0), 840); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v:\ngot  %v\nwant %v", c, got, want)
+		}
+	}
+	// Six ranks: the distances 1, -1, 3 reach some in two ways; 5 blocks are sent once each.
+	want = []plans.Step{
+		{To: circuit.Permutation{1, 0, 3, 2, 5, 4}, Bytes: 280},
+		{To: circuit.Permutation{5, 2, 1, 4, 3, 0}, Bytes: 280},
+		{To: circuit.Permutation{3, 4, 5, 0, 1, 2}, Bytes: 140},
+	}
+	if got := steps(t, build(t, ReduceScatter, "swing", 6, 0), 840); !reflect.DeepEqual(got, want) {
+		t.Errorf("6 ranks:\ngot  %v\nwant %v", got, want)
+	}
+}
+
+// Swing exchanges in the pattern of the Bine butterfly (De Sensi et al. 2025): every rank is
+// the root of a Bine tree. In the distance-halving tree on 2^s ranks with root 0, rank r is
+// written in base -2 with s digits, of r or, where that has more, of r - 2^s; ranks whose
+// last s-i digits are alike meet in step i those that differ from them in exactly these
+// digits. The tree of another even root is that one moved, of an odd root its mirror image
+// moved. The butterfly's steps are the trees', all at once; Swing takes them from the last.
+func TestSwingIsBineButterfly(t *testing.T) {
+	for s := 1; s <= 7; s++ {
+		n := 1 << s
+		digits := make([]int, n) // in base -2, as bits
+		rank := make([]int, n)
+		for d := range n {
+			value := 0
+			for i, w := 0, 1; i < s; i, w = i+1, w*-2 {
+				value += d >> i & 1 * w
+			}
+			r := (value + n) % n
+			digits[r], rank[d] = d, r
+		}
+		swing := build(t, ReduceScatter, "swing", n, 0)
+		for i := range s {
+			want := circuit.AllDark(n)
+			last := 1<<(s-i) - 1
+			for root := range n {
+				move := func(r int) int {
+					if root%2 != 0 {
+						r = n - r
+					}
+					return (root + r) % n
+				}
+				for r := range n {
+					if d := digits[r]; d&last == 0 || d&last == last {
+						want[move(r)] = move(rank[d^last])
+					}
+				}
+			}
+			got := permutation(swing.Flows(s-1-i), n)
+			if !slices.Equal(got, want) {
+				t.Errorf("n=%d step %d:\nswing %v\nBine  %v", n, s-1-i, got, want)
+			}
+		}
+	}
+}
+
+// Multi-port Swing on a torus of equal dimensions sends to as many neighbours as there are
+// ports, from all ranks the same amount: 1/ports of a half, a quarter, ...
+func TestSwingPorts(t *testing.T) {
+	for _, c := range []struct {
+		dims        string
+		n, ports    int
+		first       []int // the peers of rank 0 in the first step
+		stepsOfHalf int
+	}{
+		{"8", 8, 2, []int{1, 7}, 3},
+		{"4x4", 16, 4, []int{1, 3, 4, 12}, 4},
+		{"4x4x4", 64, 6, []int{1, 3, 4, 12, 16, 48}, 6},
+		{"8x8", 64, 4, []int{1, 7, 8, 56}, 6},
+	} {
+		st := steps(t, build(t, AllReduce, "swing:"+c.dims, c.n, 0), float64(c.ports*c.n))
+		if len(st) != 2*c.stepsOfHalf {
+			t.Fatalf("%s: %d steps", c.dims, len(st))
+		}
+		for i, step := range st {
+			bytes := float64(c.n) / float64(int(2)<<min(i, 2*c.stepsOfHalf-1-i))
+			if len(step.Flows) != c.n*c.ports || step.Bytes != bytes {
+				t.Errorf("%s step %d: %d flows of %v bytes, want %d of %v", c.dims, i, len(step.Flows), step.Bytes, c.n*c.ports, bytes)
+			}
+		}
+		var peers []int
+		for _, f := range st[0].Flows {
+			if f[0] == 0 {
+				peers = append(peers, f[1])
+			}
+		}
+		if !slices.Equal(peers, c.first) {
+			t.Errorf("%s: rank 0 meets %v first, want %v", c.dims, peers, c.first)
+		}
+	}
+}
+
+// Bruck's algorithms with radix 3 on nine ranks: two steps of two flows a rank. An
+// AllGather sends 1 block twice, then 3 blocks twice; an index step 3 of 9 blocks twice.
+func TestBruckByHand(t *testing.T) {
+	flows := func(ds ...int) (list [][2]int) {
+		for r := range 9 {
+			var to []int
+			for _, d := range ds {
+				to = append(to, (r+d+9)%9)
+			}
+			slices.Sort(to)
+			list = append(list, [2]int{r, to[0]}, [2]int{r, to[1]})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		coll Collective
+		want []plans.Step
+	}{
+		{AllGather, []plans.Step{{Flows: flows(-1, -2), Bytes: 100}, {Flows: flows(-3, -6), Bytes: 300}}},
+		{ReduceScatter, []plans.Step{{Flows: flows(-3, -6), Bytes: 300}, {Flows: flows(-1, -2), Bytes: 100}}},
+		{AllToAll, []plans.Step{{Flows: flows(1, 2), Bytes: 300}, {Flows: flows(3, 6), Bytes: 300}}},
+	} {
+		if got := steps(t, build(t, c.coll, "bruck:3", 9, 0), 900); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v:\ngot  %v\nwant %v", c.coll, got, c.want)
+		}
+	}
+}
+
+// Two exchanges a step, in an order that pairs i with n-i.
+func TestPairwiseByHand(t *testing.T) {
+	got := steps(t, build(t, AllToAll, "pairwise:2@1.3.2", 4, 0), 400)
+	want := []plans.Step{
+		{Flows: [][2]int{{0, 1}, {0, 3}, {1, 0}, {1, 2}, {2, 1}, {2, 3}, {3, 0}, {3, 2}}, Bytes: 100},
+		{To: circuit.Shift(4, 2), Bytes: 100},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// Two groups of three: rings within them, then between them.
+func TestHierarchicalByHand(t *testing.T) {
+	inner := circuit.Permutation{1, 2, 0, 4, 5, 3}
+	want := []plans.Step{{To: inner, Bytes: 200}, {To: inner, Bytes: 200}, {To: circuit.Shift(6, 3), Bytes: 100}}
+	if got := steps(t, build(t, ReduceScatter, "hierarchical-ring:3", 6, 0), 600); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// A broadcast of two chunks down the tree 0 - 1, 2 - 3, 4 | 5, 6.
+func TestBinaryTreeByHand(t *testing.T) {
+	top, bottom := [][2]int{{0, 1}, {0, 2}}, [][2]int{{1, 3}, {1, 4}, {2, 5}, {2, 6}}
+	want := []plans.Step{{Flows: top, Bytes: 50}, {Flows: slices.Concat(top, bottom), Bytes: 50}, {Flows: bottom, Bytes: 50}}
+	if got := steps(t, build(t, Broadcast, "binary-tree:2", 7, 0), 100); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// The double binary tree of a broadcast on 8 ranks: seven below the root. In the first
+// tree 4 is above 2 and 6, these above the odd ones; the second is one rank on (7 to 1).
+func TestDoubleTreeByHand(t *testing.T) {
+	want := [2][]int{ // the parent of rank 1, 2, ...
+		{2, 4, 2, 0, 6, 4, 6},
+		{7, 3, 5, 3, 0, 7, 5},
+	}
+	var got [2][]int
+	for _, l := range doubleTree(7, true) {
+		if got[l.tree] == nil {
+			got[l.tree] = make([]int, 7)
+		}
+		got[l.tree][l.child] = l.parent + 1
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// A rank is an inner node of one of the two trees at most; the trees are low; and what a
+// step uses is one of two partial permutations.
+func TestDoubleTree(t *testing.T) {
+	for n := 2; n <= 70; n++ {
+		for _, outer := range []bool{false, true} {
+			m := n
+			if outer {
+				m = n - 1
+			}
+			inner, depth := [2]map[int]bool{{}, {}}, [2]map[int]int{{-1: 0}, {-1: 0}}
+			seen := [2]map[int]bool{{}, {}}
+			for _, l := range doubleTree(m, outer) {
+				inner[l.tree][l.parent] = true
+				depth[l.tree][l.child] = depth[l.tree][l.parent] + 1
+				if seen[l.tree][l.child] {
+					t.Fatalf("n=%d: two parents of %d", n, l.child)
+				}
+				seen[l.tree][l.child] = true
+			}
+			for r := range m {
+				if inner[0][r] && inner[1][r] {
+					t.Errorf("n=%d: %d is an inner node of both trees", n, r)
+				}
+				if d := max(depth[0][r], depth[1][r]); d > bits.Len(uint(m)) {
+					t.Errorf("n=%d: %d at depth %d", n, r, d)
+				}
+			}
+		}
+		for _, c := range []Collective{Broadcast, Reduce, AllReduce} {
+			s := build(t, c, "double-binary-tree:5", n, 0)
+			union := []circuit.Permutation{circuit.AllDark(n), circuit.AllDark(n), circuit.AllDark(n), circuit.AllDark(n)}
+			for i := range s.Steps {
+				k := i % 2
+				if c == AllReduce && i >= len(s.Steps)/2 {
+					k += 2 // downwards
+				}
+				for _, f := range s.Flows(i) {
+					if to := union[k][f.Src]; to != circuit.Dark && to != f.Dst {
+						t.Fatalf("%v n=%d step %d: %d sends to %d and to %d", c, n, i, f.Src, to, f.Dst)
+					}
+					union[k][f.Src] = f.Dst
+				}
+			}
+			for _, u := range union {
+				if err := u.Validate(n); err != nil {
+					t.Errorf("%v n=%d: steps of one colour are no partial permutation: %v", c, n, err)
+				}
+			}
+		}
+	}
+}
+
+// Steps, and what rank 0 sends and receives where all ranks do alike, against closed forms.
+func TestVariantCosts(t *testing.T) {
+	ceilLog := func(n, r int) (log int) {
+		for w := 1; w < n; w *= r {
+			log++
+		}
+		return log
+	}
+	type want struct {
+		coll  Collective
+		alg   string
+		steps int
+		bytes int // of the n-th part of S: sent, and received, by each rank
+	}
+	for n := 2; n <= 40; n++ {
+		var list []want
+		for _, r := range []int{2, 3, 4, 7} {
+			alg := fmt.Sprintf("bruck:%d", r)
+			list = append(list, want{AllGather, alg, ceilLog(n, r), n - 1}, want{ReduceScatter, alg, ceilLog(n, r), n - 1},
+				want{AllReduce, alg, 2 * ceilLog(n, r), 2 * (n - 1)})
+			hops := 0 // digits other than 0 of all distances
+			for x := range n {
+				for ; x > 0; x /= r {
+					if x%r != 0 {
+						hops++
+					}
+				}
+			}
+			list = append(list, want{AllToAll, alg, ceilLog(n, r), hops})
+		}
+		if n%2 == 0 {
+			log := ceilLog(n, 2)
+			list = append(list, want{AllReduce, "swing", 2 * log, 2 * (n - 1)}, want{AllGather, "swing", log, n - 1},
+				want{ReduceScatter, "swing", log, n - 1}, want{AllReduce, fmt.Sprintf("swing:%d", n), 2 * log, 2 * (n - 1)})
+		}
+		for _, name := range tori(n) {
+			if s := build(t, AllReduce, name, n, 0); n&(n-1) == 0 && len(s.Steps) != 2*ceilLog(n, 2) {
+				t.Errorf("%s: %d steps", name, len(s.Steps))
+			}
+			list = append(list, want{AllReduce, name, -1, 2 * (n - 1)}, want{ReduceScatter, name, -1, n - 1}, want{AllGather, name, -1, n - 1})
+		}
+		for g := 1; g <= n; g++ {
+			if n%g == 0 {
+				alg := fmt.Sprintf("hierarchical-ring:%d", g)
+				list = append(list, want{AllReduce, alg, 2 * (g + n/g - 2), 2 * (n - 1)}, want{AllGather, alg, g + n/g - 2, n - 1},
+					want{ReduceScatter, alg, g + n/g - 2, n - 1})
+			}
+		}
+		for k := 1; k < n; k++ {
+			alg := fmt.Sprintf("pairwise:%d", k)
+			for _, c := range []Collective{AllToAll, AllGather, ReduceScatter} {
+				list = append(list, want{c, alg, (n - 2 + k) / k, n - 1})
+			}
+		}
+		list = append(list, want{ReduceScatter, "direct", 1, n - 1}, want{AllReduce, "direct", 1, n * (n - 1)})
+		for _, w := range list {
+			s := build(t, w.coll, w.alg, n, 0)
+			if w.steps >= 0 && len(s.Steps) != w.steps {
+				t.Errorf("%v %s n=%d: %d steps, want %d", w.coll, w.alg, n, len(s.Steps), w.steps)
+			}
+			sent, received := make([]int, n), make([]int, n)
+			for i := range s.Steps {
+				for _, m := range s.Steps[i].Transfers {
+					sent[m.Src] += m.Count
+					received[m.Dst] += m.Count
+				}
+			}
+			parts := w.bytes * s.Sub // an AllReduce has one block, the others n
+			if w.coll == AllReduce {
+				parts /= n
+			}
+			for r := range n {
+				if sent[r] != parts || received[r] != parts {
+					t.Errorf("%v %s n=%d: rank %d sends %d and receives %d chunks, want %d", w.coll, w.alg, n, r, sent[r], received[r], parts)
+					break
+				}
+			}
+		}
+		for _, chunks := range []int{1, 3, 8} {
+			floor := bits.Len(uint(n)) - 1
+			alg := fmt.Sprintf("binary-tree:%d", chunks)
+			if s := build(t, Broadcast, alg, n, 0); len(s.Steps) != floor+chunks-1 {
+				t.Errorf("%s n=%d: %d steps", alg, n, len(s.Steps))
+			}
+			// At most two steps a level, below the root's.
+			alg = "double-" + alg
+			if s := build(t, Broadcast, alg, n, 0); len(s.Steps) > 2*chunks+2*bits.Len(uint(n-1)) {
+				t.Errorf("%s n=%d: %d steps", alg, n, len(s.Steps))
+			}
+		}
+	}
+}
+
+// What swing sends in a step on a power of two is one range per port, so that a thousand
+// ranks take ten moves a rank and half.
+func TestSwingIsContiguous(t *testing.T) {
+	for _, c := range []struct {
+		coll Collective
+		alg  string
+		n    int
+		want int
+	}{
+		{AllReduce, "swing", 1024, 2 * 10 * 1024}, {ReduceScatter, "swing", 1024, 10 * 1024}, {AllReduce, "swing", 1025, 2*10*1024 + 2},
+		{AllReduce, "swing:8x16x8", 1024, 2 * 10 * 6 * 1024}, {AllReduce, "swing:4x8", 32, 2 * 5 * 4 * 32},
+		{AllReduce, "rabenseifner@3.1.0.2", 16, 2 * 4 * 16},
+	} {
+		moves := 0
+		for _, st := range build(t, c.coll, c.alg, c.n, 0).Steps {
+			moves += len(st.Transfers)
+		}
+		if moves != c.want {
+			t.Errorf("%v %s n=%d: %d transfers, want %d", c.coll, c.alg, c.n, moves, c.want)
+		}
+	}
+}
