@@ -74,11 +74,7 @@ func printPlan(p *plans.Plan) {
 	for j, entries := range p.Planes {
 		fmt.Printf("plane %d\n", j)
 		for _, e := range entries {
-			what := fmt.Sprintf("step %d, %.6g bytes a flow", e.Step, e.Bytes)
-			if e.Kind != plans.Transmit {
-				what = "to " + render.MapName(e.To)
-			}
-			fmt.Printf("  %12.6g .. %-12.6g %-11s %s\n", e.StartUS, e.EndUS, e.Kind, what)
+			fmt.Printf("  %12.6g .. %-12.6g %s\n", e.StartUS, e.EndUS, render.Describe(&e))
 		}
 	}
 }

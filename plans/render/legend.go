@@ -7,7 +7,7 @@ import (
 	"lightpath/plans"
 )
 
-// maxLegend bounds the steps that a legend lists.
+// maxLegend bounds the maps that a legend lists.
 const maxLegend = 36
 
 // legend explains colours and hatching below the axis.
@@ -26,22 +26,34 @@ type legendItem struct {
 func (d *drawing) legend() *legend {
 	l := &legend{}
 	add := func(fill, label string) { l.items = append(l.items, legendItem{fill: fill, label: label}) }
-	steps, holds := d.sent()
-	for i, step := range steps {
+	if n := len(d.steps); n > fewSteps {
+		for _, i := range []int{0, n / 4, n / 2, 3 * n / 4, n - 1} {
+			add(d.stepColour(d.steps[i]), d.stepName(d.steps[i]))
+		}
+		add("none", fmt.Sprintf("(%d steps)", n))
+	} else {
+		for _, step := range d.steps {
+			add(d.stepColour(step), d.stepName(step))
+		}
+	}
+	for i, hold := range d.holds {
 		if i == maxLegend {
-			add("none", fmt.Sprintf("... %d steps in all", len(steps)))
+			add("none", fmt.Sprintf("... %d maps in all", len(d.holds)))
 			break
 		}
-		add(colour(step), d.stepName(step))
+		add(d.mapColour(hold), "hold "+MapName(hold.To))
 	}
-	for i, hold := range holds {
-		if i == maxLegend {
-			add("none", fmt.Sprintf("... %d maps in all", len(holds)))
-			break
-		}
-		add(colour(d.holdColour(hold)), "hold "+MapName(hold.To))
+	forwards, some, joint := d.kinds()
+	if joint {
+		add("none", "blocks joined over planes: one joint transmit")
 	}
-	add("url(#hatch)", "reconfiguration")
+	if forwards {
+		add(d.pattern("forward"), "forwarded: H hops at most, L flows on the busiest circuit")
+	}
+	if some {
+		add("dashed", "some of the step's flows")
+	}
+	add(d.pattern("hatch"), "reconfiguration")
 	add(trackFill, "idle")
 	x, line := margin, 0.0
 	for i := range l.items {
@@ -61,37 +73,60 @@ func (l *legend) height() float64 { return legendLine * float64(l.lines) }
 func (l *legend) draw(d *drawing, y float64) {
 	for _, item := range l.items {
 		top := y + item.line*legendLine
-		if item.fill != "none" {
+		switch item.fill {
+		case "none":
+			d.text(item.x, top+11, 11, "start", faint, item.label)
+			continue
+		case "dashed":
+			d.rect(item.x, top, 16, 13, fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`, ink), "")
+		default:
 			d.rect(item.x, top, 16, 13, fmt.Sprintf(`fill="%s" stroke="%s" stroke-width="0.7"`, item.fill, ink), "")
 		}
 		d.text(item.x+22, top+11, 11, "start", ink, item.label)
 	}
 }
 
-// sent lists the steps in order and one hold for each held map.
-func (d *drawing) sent() (steps []int, holds []*plans.Entry) {
-	seenStep, seenMap := make(map[int]bool), make(map[uint64]bool)
+// collect lists the steps that are sent, in order, and one hold for each held map.
+func (d *drawing) collect() {
+	seen := make(map[int]bool)
 	for _, source := range [][][]plans.Entry{d.plan.Planes, d.o.Measured} {
 		for _, entries := range source {
 			for i := range entries {
 				switch e := &entries[i]; e.Kind {
 				case plans.Transmit:
-					if !seenStep[e.Step] {
-						seenStep[e.Step] = true
-						steps = append(steps, e.Step)
+					if !seen[e.Step] {
+						seen[e.Step] = true
+						d.steps = append(d.steps, e.Step)
 					}
 				case plans.Hold:
-					if key := e.To.Digest(); !seenMap[key] {
-						seenMap[key] = true
-						holds = append(holds, e)
+					if key := e.To.Digest(); !d.held(key) {
+						d.maps[key] = len(d.holds)
+						d.holds = append(d.holds, e)
 					}
 				case plans.Reconfigure:
 				}
 			}
 		}
 	}
-	slices.Sort(steps)
-	return steps, holds
+	slices.Sort(d.steps)
+}
+
+func (d *drawing) held(key uint64) bool {
+	_, ok := d.maps[key]
+	return ok
+}
+
+// kinds reports which marks the plan's transmits bear.
+func (d *drawing) kinds() (forwards, some, joint bool) {
+	for _, entries := range d.plan.Planes {
+		for i := range entries {
+			e := &entries[i]
+			forwards = forwards || d.traffic[e].hops > 1
+			some = some || e.Flows != nil
+			joint = joint || e.Joint != ""
+		}
+	}
+	return forwards, some, joint
 }
 
 // stepName is "step 3: xor 4, 5 MB" where the problem is known, else "step 3".

@@ -94,8 +94,57 @@ func TestTimelineOfHoldsAndJoints(t *testing.T) {
 	if text := draw(t, demand, Options{}); !strings.Contains(text, "hold shift 1") {
 		t.Error("holds")
 	}
-	if text := draw(t, joint, Options{}); !strings.Contains(text, ">step 0, joint<") {
+	if text := draw(t, joint, Options{}); !strings.Contains(text, ">step 0, joint, H2<") || !strings.Contains(text, "one joint transmit") {
 		t.Error("joints")
+	}
+}
+
+// TestForwardingIsMarked: on a ring of four, a step to the rank after next takes two hops
+// and two flows share each circuit; after the switch to the step's own circuits, neither.
+func TestForwardingIsMarked(t *testing.T) {
+	problem := &plans.Problem{Ranks: 4, Steps: []plans.Step{{Bytes: 1e6, To: circuit.Shift(4, 2)}}}
+	plan := &plans.Plan{
+		CCTUS: 300, Initial: []circuit.Permutation{circuit.Shift(4, 1)},
+		Planes: [][]plans.Entry{{
+			{Kind: plans.Transmit, Bytes: 5e5, StartUS: 0, EndUS: 100},
+			{Kind: plans.Reconfigure, To: circuit.Shift(4, 2), StartUS: 100, EndUS: 200},
+			{Kind: plans.Transmit, Bytes: 5e5, StartUS: 200, EndUS: 300},
+		}},
+	}
+	text := draw(t, plan, Options{Problem: problem})
+	for want, count := range map[string]int{
+		">step 0, 500 KB, H2 L2<":                        1,
+		">step 0, 500 KB<":                               1,
+		"forwarded over 2 hops, 2 flows share a circuit": 1,
+		`fill="url(#forward)"`:                           2, // the block and the legend
+		"planes send 67 %, switch 33 %, idle 0 %":        1,
+	} {
+		if got := strings.Count(text, want); got != count {
+			t.Errorf("%q appears %d times, want %d", want, got, count)
+		}
+	}
+	if text = draw(t, plan, Options{}); strings.Contains(text, "H2") {
+		t.Error("hops without a problem")
+	}
+}
+
+// TestManyStepsAreAScale: the colours of many steps follow their order, and the legend
+// names some of them only.
+func TestManyStepsAreAScale(t *testing.T) {
+	plan := &plans.Plan{CCTUS: 500, Planes: make([][]plans.Entry, 64)}
+	for j := range plan.Planes {
+		for i := range 500 {
+			plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Transmit, Step: i, Bytes: 1, StartUS: float64(i), EndUS: float64(i) + 1})
+		}
+	}
+	text := draw(t, plan, Options{})
+	for _, want := range []string{">step 0<", ">step 499<", "(500 steps)", `fill="` + scaleColour(0) + `"`, `fill="` + scaleColour(1) + `"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if strings.Contains(text, ">step 100<") {
+		t.Error("the legend lists every step")
 	}
 }
 
@@ -146,6 +195,9 @@ func TestHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
+	if strings.Count(text, "<svg ") != 3 || !strings.Contains(text, `<input type="radio" name="z" id="z16">`) {
+		t.Error("no choice of widths")
+	}
 	for _, want := range []string{"<svg ", "busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)

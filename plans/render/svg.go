@@ -4,21 +4,11 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 
 	"lightpath/plans"
 )
-
-// palette holds the colours of steps; neighbours differ in hue and in lightness, and all
-// carry dark text. Step i has colour i modulo their number.
-var palette = []string{
-	"#8dbbe8", "#f2b56b", "#9ed29a", "#d9a3d6", "#f0e07a", "#7fd0c8",
-	"#eb9c95", "#b3b3e6", "#c7da6f", "#e3bfa0", "#9fb8c9", "#f3b4cf",
-}
-
-func colour(step int) string {
-	return palette[((step%len(palette))+len(palette))%len(palette)]
-}
 
 const (
 	ink       = "#1f2430"
@@ -28,6 +18,7 @@ const (
 	cctInk    = "#b3261e"
 	boundInk  = "#14663c"
 	runInk    = "#1d4ed8"
+	hatchInk  = "#a4a9b3"
 )
 
 // canvas collects SVG elements.
@@ -78,7 +69,7 @@ func fit(w, size float64, labels ...string) string {
 }
 
 // track draws the entries of one plane in a band at y of height h.
-func (d *drawing) track(y, h float64, entries []plans.Entry) {
+func (d *drawing) track(plane int, y, h float64, entries []plans.Entry) {
 	d.rect(d.left, y, d.width, h, fmt.Sprintf(`fill="%s" stroke="%s"`, trackFill, grid), "idle")
 	lastX := math.Inf(-1)
 	for i := range entries {
@@ -94,65 +85,111 @@ func (d *drawing) track(y, h float64, entries []plans.Entry) {
 			x1 = x0 + 0.8
 		}
 		lastX = x1
-		d.entry(x0, y, x1-x0, h, e)
+		d.entry(plane, x0, y, x1-x0, h, e)
 	}
 }
 
-func (d *drawing) entry(x, y, w, h float64, e *plans.Entry) {
-	label, style := "", ""
+// entry draws one entry; its label goes above the lines that cross the tracks.
+func (d *drawing) entry(plane int, x, y, w, h float64, e *plans.Entry) {
+	fill, stroke := d.pattern("hatch"), fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, ink)
 	switch e.Kind {
 	case plans.Transmit:
-		step := fmt.Sprintf("step %d", e.Step)
-		labels := []string{step, fmt.Sprint(e.Step)}
-		switch {
-		case e.Joint != "":
-			labels = append([]string{step + ", joint"}, labels...)
-		case e.Bytes > 0:
-			labels = append([]string{step + ", " + size(e.Bytes)}, labels...)
-		}
-		label = fit(w, d.font, labels...)
-		style = fmt.Sprintf(`fill="%s" stroke="%s" stroke-width="0.7"`, colour(e.Step), ink)
+		fill = d.stepColour(e.Step)
 	case plans.Hold:
-		label = fit(w, d.font, "hold "+MapName(e.To), MapName(e.To))
-		style = fmt.Sprintf(`fill="%s" stroke="%s" stroke-width="0.7"`, colour(d.holdColour(e)), ink)
-	default:
-		label = fit(w, d.font, "to "+MapName(e.To), MapName(e.To))
-		style = fmt.Sprintf(`fill="url(#hatch)" stroke="%s" stroke-width="0.7"`, ink)
+		fill = d.mapColour(e)
+	case plans.Reconfigure:
 	}
-	d.rect(x, y+1, w, h-2, style, d.describe(e))
-	if label == "" {
-		return
+	if w < 3.5 { // outlines would be all there is to see
+		stroke = ""
+		if e.Kind == plans.Reconfigure {
+			fill = hatchInk
+		}
+	} else if e.Flows != nil {
+		stroke = fmt.Sprintf(`stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`, ink)
 	}
-	if e.Kind == plans.Reconfigure { // a plain ground, or the hatching makes it unreadable
-		tw := textWidth(label, d.font)
-		d.rect(x+w/2-tw/2-2, y+h/2-d.font/2-2, tw+4, d.font+4, `fill="white" opacity="0.85"`, "")
+	d.rect(x, y+1, w, h-2, fmt.Sprintf(`fill="%s" %s`, fill, stroke), fmt.Sprintf("%s: %s", d.planeName(plane), d.describe(e)))
+	if t := d.traffic[e]; t.hops > 1 && w >= 2 {
+		d.rect(x, y+h-1-d.band(h), w, d.band(h), fmt.Sprintf(`fill="%s" pointer-events="none"`, d.pattern("forward")), "")
 	}
-	d.text(x+w/2, y+h/2+d.font*0.36, d.font, "middle", ink, label)
+	if label := fit(w, d.font, d.labels(e)...); label != "" {
+		if e.Kind == plans.Reconfigure { // a plain ground, or the hatching makes it unreadable
+			tw := textWidth(label, d.font)
+			d.rect(x+w/2-tw/2-2, y+h/2-d.font/2-2, tw+4, d.font+4, `fill="white" opacity="0.85" pointer-events="none"`, "")
+		}
+		d.over.text(x+w/2, y+h/2+d.font*0.36, d.font, "middle", ink, label)
+	}
 }
 
-// holdColour gives every map of a plan with holds a colour of its own.
-func (d *drawing) holdColour(e *plans.Entry) int {
-	key := e.To.Digest()
-	c, ok := d.maps[key]
-	if !ok {
-		c = len(d.maps)
-		d.maps[key] = c
+// pattern is the fill called name.
+func (d *drawing) pattern(name string) string { return "url(#" + name + d.o.suffix + ")" }
+
+// band is the height of the mark of forwarding on a track of height h.
+func (d *drawing) band(h float64) float64 { return math.Max(2.5, h*0.14) }
+
+// labels are what an entry may be called, the most telling first.
+func (d *drawing) labels(e *plans.Entry) []string {
+	switch e.Kind {
+	case plans.Hold:
+		return []string{"hold " + MapName(e.To), MapName(e.To)}
+	case plans.Reconfigure:
+		return []string{"to " + MapName(e.To), MapName(e.To)}
+	case plans.Transmit:
 	}
-	return c
+	step := fmt.Sprintf("step %d", e.Step)
+	labels := []string{step, fmt.Sprint(e.Step)}
+	bytes := ""
+	switch {
+	case e.Joint != "":
+		bytes = ", joint"
+	case e.Bytes > 0:
+		bytes = ", " + size(e.Bytes)
+	}
+	if t := d.traffic[e]; t.hops > 1 {
+		labels = append([]string{fmt.Sprintf("%s %s", step, t), fmt.Sprintf("%d %s", e.Step, t)}, labels...)
+		if bytes != "" {
+			labels = append([]string{fmt.Sprintf("%s%s, %s", step, bytes, t)}, labels...)
+		}
+	}
+	if bytes != "" {
+		labels = append([]string{step + bytes}, labels...)
+	}
+	if e.Flows != nil {
+		labels = append([]string{fmt.Sprintf("%s%s, %s", step, bytes, flows(len(e.Flows)))}, labels...)
+	}
+	slices.SortStableFunc(labels, func(a, b string) int { return len(b) - len(a) })
+	return labels
 }
 
 // describe is the text that a reader gets who points at an entry.
 func (d *drawing) describe(e *plans.Entry) string {
-	when := fmt.Sprintf("%s to %s (%s)", d.unit.format(e.StartUS), d.unit.format(e.EndUS), d.unit.format(e.EndUS-e.StartUS))
-	switch {
-	case e.Kind == plans.Transmit && e.Joint != "":
-		return fmt.Sprintf("step %d, joint %s: %s", e.Step, e.Joint, when)
-	case e.Kind == plans.Transmit && e.Flows != nil:
-		return fmt.Sprintf("step %d, %s for each of %d flows: %s", e.Step, size(e.Bytes), len(e.Flows), when)
-	case e.Kind == plans.Transmit:
-		return fmt.Sprintf("step %d, %s for each flow: %s", e.Step, size(e.Bytes), when)
-	case e.Kind == plans.Hold:
-		return fmt.Sprintf("hold %s: %s", MapName(e.To), when)
+	s := fmt.Sprintf("%s: %s to %s (%s)", Describe(e), d.unit.format(e.StartUS), d.unit.format(e.EndUS), d.unit.format(e.EndUS-e.StartUS))
+	if t := d.traffic[e]; t.hops > 1 {
+		s += fmt.Sprintf(", forwarded over %d hops", t.hops)
+		if t.load > 1 {
+			s += fmt.Sprintf(", %d flows share a circuit", t.load)
+		}
 	}
-	return fmt.Sprintf("switch to %s: %s", MapName(e.To), when)
+	return s
+}
+
+// Describe says what an entry does, without its times: "step 3, 5 MB for each flow".
+func Describe(e *plans.Entry) string {
+	switch {
+	case e.Kind == plans.Hold:
+		return "hold " + MapName(e.To)
+	case e.Kind == plans.Reconfigure:
+		return "switch to " + MapName(e.To)
+	case e.Joint != "":
+		return fmt.Sprintf("step %d, joint %s", e.Step, e.Joint)
+	case e.Flows != nil:
+		return fmt.Sprintf("step %d, %s for each of %s", e.Step, size(e.Bytes), flows(len(e.Flows)))
+	}
+	return fmt.Sprintf("step %d, %s for each flow", e.Step, size(e.Bytes))
+}
+
+func flows(n int) string {
+	if n == 1 {
+		return "1 flow"
+	}
+	return fmt.Sprintf("%d flows", n)
 }

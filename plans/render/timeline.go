@@ -22,7 +22,11 @@ type Options struct {
 	Measured [][]plans.Entry
 	// MeasuredCCTUS is the completion time of that run; 0: the end of its last transmit.
 	MeasuredCCTUS float64
+
+	suffix string // of the names of patterns, which a page with several pictures shares
 }
+
+const defaultWidth = 1100
 
 // drawing is a timeline in the making: the SVG so far and where things are.
 type drawing struct {
@@ -33,7 +37,12 @@ type drawing struct {
 	font        float64
 	span        float64 // us from the left to the right end of the tracks
 	unit        unit
-	maps        map[uint64]int // colours of held maps
+	steps       []int          // that are sent, in order
+	holds       []*plans.Entry // one for each held map, as they appear
+	maps        map[uint64]int // index of a held map in holds
+	traffic     map[*plans.Entry]traffic
+	flows       [][][2]int // of the problem's steps, as they are asked for
+	over        canvas     // what goes above everything else
 	measuredCCT float64
 }
 
@@ -59,15 +68,19 @@ func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 
 	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="DejaVu Sans, Verdana, sans-serif">`+"\n",
 		total, height, total, height)
-	d.WriteString(`<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">` +
-		`<rect width="7" height="7" fill="#ffffff"/><line x1="0" y1="0" x2="0" y2="7" stroke="#7a808c" stroke-width="2.4"/></pattern></defs>` + "\n")
+	fmt.Fprintf(d, `<defs><pattern id="hatch%[1]s" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">`+
+		`<rect width="7" height="7" fill="#ffffff"/><line x1="0" y1="0" x2="0" y2="7" stroke="#7a808c" stroke-width="2.4"/></pattern>`+
+		`<pattern id="forward%[1]s" width="6" height="5" patternUnits="userSpaceOnUse"><rect width="6" height="5" fill="#1f2430"/>`+
+		`<path d="M1 0.5L4 2.5L1 4.5" fill="none" stroke="#ffffff" stroke-width="1.2"/></pattern></defs>`+"\n", d.o.suffix)
 	d.rect(0, 0, total, height, `fill="white"`, "")
 	d.head()
 	d.axis(tracks)
 	for _, r := range rows {
 		d.row(r)
 	}
+	d.links(rows)
 	d.marks(tracks)
+	d.WriteString(d.over.String())
 	legend.draw(d, tracks+axisHeight)
 	d.WriteString("</svg>\n")
 	_, err := io.WriteString(w, d.String())
@@ -76,7 +89,7 @@ func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 
 func newDrawing(plan *plans.Plan, o Options) *drawing {
 	if o.Width == 0 {
-		o.Width = 1100
+		o.Width = defaultWidth
 	}
 	d := &drawing{plan: plan, o: o, left: margin + labelWidth, font: 11, maps: make(map[uint64]int)}
 	d.width = float64(max(400, o.Width)) - d.left - margin
@@ -97,6 +110,8 @@ func newDrawing(plan *plans.Plan, o Options) *drawing {
 		d.span = 1
 	}
 	d.unit = unitFor(d.span)
+	d.measureTraffic()
+	d.collect()
 	d.span *= 1.015 // the last line stays clear of the frame
 	return d
 }
@@ -145,17 +160,21 @@ func (d *drawing) rows() []row {
 	return rows
 }
 
-func (d *drawing) row(r row) {
-	name := fmt.Sprintf("plane %d", r.plane)
-	if r.plane < len(d.o.PlaneNames) {
-		name = d.o.PlaneNames[r.plane]
+func (d *drawing) planeName(plane int) string {
+	if plane < len(d.o.PlaneNames) {
+		return d.o.PlaneNames[plane]
 	}
+	return fmt.Sprintf("plane %d", plane)
+}
+
+func (d *drawing) row(r row) {
+	name := d.planeName(r.plane)
 	begins := ""
 	if r.plane < len(d.plan.Initial) {
 		begins = "begins " + MapName(d.plan.Initial[r.plane])
 	}
 	right := d.left - 8
-	d.track(r.y, r.track, d.plan.Planes[r.plane])
+	d.track(r.plane, r.y, r.track, d.plan.Planes[r.plane])
 	switch {
 	case d.o.Measured != nil:
 		d.text(margin, r.y+r.track*0.62, d.font+2, "start", ink, name)
@@ -163,7 +182,7 @@ func (d *drawing) row(r row) {
 		d.text(right, r.y+r.track*1.62+3, d.font-1, "end", runInk, "measured")
 		d.text(margin, r.y+r.track*1.62+3, d.font-2, "start", faint, strings.Replace(begins, "begins", "from", 1))
 		if r.plane < len(d.o.Measured) {
-			d.track(r.y+r.track+3, r.track, d.o.Measured[r.plane])
+			d.track(r.plane, r.y+r.track+3, r.track, d.o.Measured[r.plane])
 		}
 	case begins != "" && r.track > 30:
 		d.text(right, r.y+r.track*0.42, d.font+2, "end", ink, name)
@@ -189,6 +208,9 @@ func (d *drawing) head() {
 		case gap > 0:
 			sum += ": at most " + number(math.Ceil(1e4*gap)/100) + " % above the optimum"
 		}
+	}
+	if sending, switching, ok := d.shares(); ok {
+		sum += fmt.Sprintf("; planes send %.0f %%, switch %.0f %%, idle %.0f %% of the time", 100*sending, 100*switching, math.Max(0, 100*(1-sending-switching)))
 	}
 	if d.measuredCCT > 0 && d.plan.CCTUS > 0 {
 		sum += fmt.Sprintf("; measured %s (%+.1f %%)", d.unit.format(d.measuredCCT), 100*(d.measuredCCT/d.plan.CCTUS-1))
