@@ -13,8 +13,8 @@ var (
 	ErrTooLarge = errors.New("schedule: too many moves")
 )
 
-// maxMoves bounds a schedule's memory (64 bytes a move): a ring on 2048 ranks fits. Without
-// parameters, nothing comes near it up to maxUncounted ranks.
+// maxMoves bounds a schedule's memory (64 bytes a move): a ring on 2048 ranks fits. Up to
+// maxUncounted ranks nothing comes near it.
 const (
 	maxMoves     = 1 << 24
 	maxUncounted = 256
@@ -54,7 +54,7 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 	if root < 0 || root >= n {
 		return nil, fmt.Errorf("%w: %d of %d ranks", ErrRoot, root, n)
 	}
-	if n > maxUncounted || r.given {
+	if n > maxUncounted {
 		b := newBuilder(c, r, root, o)
 		b.dry = true
 		if b.fill(); b.moves > maxMoves {

@@ -73,28 +73,30 @@ func (t *number) zero(x, i int, free []bool) bool {
 // layout returns where the chunk of each owner lies in working memory: where the ranks are a
 // power of the radix, by the digits in the order of a reduce-scatter, so that what it sends
 // in a step, the lowest digit first, is one range.
-func (t *number) layout(order []int) func(owner int) int {
+func (t *number) layout(order []int) []int {
+	pos := upTo(0, t.n)
 	all := 1
 	for range order {
 		all *= t.radix
 	}
 	if all != t.n {
-		return func(o int) int { return o }
+		return pos
 	}
-	return func(o int) int {
+	for o := range pos {
 		at := 0
 		for _, i := range order {
 			at = at*t.radix + t.digit(o, i)
 		}
-		return at
+		pos[o] = at
 	}
+	return pos
 }
 
 // digitReduceScatter leaves the sum of rank r's chunk at rank r. Let R[x] be rank r's
 // partial sum for the owner r + dir x. The step of a digit passes every R[x] that is left
 // and whose digit is v to rank r + dir v w, where it is R[x - v w]: only R[0] is left in the
 // end. That holds for any n, since x - v w is an index whenever x is.
-func (b *builder) digitReduceScatter(t *number, buf Buffer, pos func(int) int, dir int) {
+func (b *builder) digitReduceScatter(t *number, buf Buffer, pos []int, dir int) {
 	b.reserve(min(t.radix, b.n)-1, b.Blocks[buf])
 	left := make([]bool, len(t.weights))
 	for i := range left {
@@ -108,7 +110,7 @@ func (b *builder) digitReduceScatter(t *number, buf Buffer, pos func(int) int, d
 			for r := range b.n {
 				chunks = chunks[:0]
 				for _, x := range xs {
-					chunks = append(chunks, pos(b.mod(r+dir*x)))
+					chunks = append(chunks, pos[b.mod(r+dir*x)])
 				}
 				b.combineSame(v-1, r, b.mod(r+dir*v*t.weights[i]), buf, chunks)
 			}
@@ -119,7 +121,7 @@ func (b *builder) digitReduceScatter(t *number, buf Buffer, pos func(int) int, d
 // digitAllGather spreads rank r's chunk of Output from rank r to all. Before the step of a
 // digit a rank has the chunks of the owners r - dir x for the x whose digits before are any
 // and all others 0; it passes them to r + dir v w, for which they are at x + v w.
-func (b *builder) digitAllGather(t *number, order []int, pos func(int) int, dir int) {
+func (b *builder) digitAllGather(t *number, order []int, pos []int, dir int) {
 	done := make([]bool, len(t.weights))
 	var chunks []int
 	for _, i := range order {
@@ -129,7 +131,7 @@ func (b *builder) digitAllGather(t *number, order []int, pos func(int) int, dir 
 			for r := range b.n {
 				chunks = chunks[:0]
 				for _, x := range xs {
-					chunks = append(chunks, pos(b.mod(r+far-dir*x)))
+					chunks = append(chunks, pos[b.mod(r+far-dir*x)])
 				}
 				b.sendSame(r, b.mod(r+far), Output, chunks)
 			}
@@ -175,16 +177,16 @@ func (b *builder) digitReduceScatterBlocks(dir int) {
 	b.Blocks[Scratch] = b.n
 	for r := range b.n {
 		for c := range b.n {
-			b.load(r, c, Ref{Scratch, pos(c)}, 1)
+			b.load(r, c, Ref{Scratch, pos[c]}, 1)
 		}
 	}
 	b.digitReduceScatter(t, Scratch, pos, dir)
-	b.storeOwn(pos)
+	b.storeOwn(func(r int) int { return pos[r] })
 }
 
 func (b *builder) digitAllGatherBlocks(dir int) {
 	b.loadOwn()
-	b.digitAllGather(b.number(), b.alg.order, func(c int) int { return c }, dir)
+	b.digitAllGather(b.number(), b.alg.order, upTo(0, b.n), dir)
 }
 
 // bruckAllToAll is the index algorithm of Bruck et al. 1997: the block that has to travel

@@ -40,6 +40,8 @@ type swingPort struct {
 	// reduce-scatter: the same for all ranks, since each measures from its own side.
 	passed [][]int
 	place  []int // where an owner's chunk lies
+	// ranged: on a power of two, what a rank passes on in a step is one range of places.
+	ranged bool
 }
 
 // hop is a step's: the distance in one dimension.
@@ -128,7 +130,7 @@ func (t *swingPort) route(stepOf [][]int) {
 		t.passed[step[far]] = append(t.passed[step[far]], far)
 	}
 	t.place = upTo(0, n)
-	if n == 1<<len(t.hops) {
+	if t.ranged = n == 1<<len(t.hops); t.ranged {
 		for o := range t.place {
 			t.place[o] = t.position(o, step)
 		}
@@ -137,7 +139,8 @@ func (t *swingPort) route(stepOf [][]int) {
 
 // position returns where the chunk of owner o lies on a power of two of ranks: the steps
 // of its way from rank 0, as bits from the highest. What a rank passes on in a step is then
-// one range.
+// one range: what its peer's place has in common with the owner's but for the bits of later
+// steps.
 func (t *swingPort) position(o int, step []int) int {
 	at := 0
 	for r := 0; r != o; {

@@ -1,11 +1,18 @@
 package schedule
 
-// swing holds the ports of a swing and where the chunks of an owner lie on each.
+import "slices"
+
+// swing holds the ports of a swing and where in a buffer the chunks of an owner lie.
 type swing struct {
-	p     int // ranks that take part: n, or n-1 where one folds
+	p     int // ranks that take part: n, or n-1 where one folds into rank 0
 	ports []*swingPort
-	// chunk returns the chunk of an owner on a port.
-	chunk func(port, owner int) int
+	// chunk returns the chunk of an owner on a port. Where placed, it is first(port) plus
+	// the place of the owner, that of rank 0 being 0.
+	chunk  func(port, owner int) int
+	placed bool
+	// extra is the chunk that rank 0 passes on or spreads for the rank that folds, or -1.
+	extra  int
+	sorted []int // scratch
 }
 
 func (b *builder) swing() *swing {
@@ -13,53 +20,72 @@ func (b *builder) swing() *swing {
 	if b.alg.args == nil {
 		p -= b.n % 2
 	}
-	return &swing{p: p, ports: swingPorts(p, b.alg.args)}
-}
-
-// owned appends to list the chunks of the owner at a distance from r: on blocks, rank 0
-// stands in for a rank that folds.
-func (b *builder) owned(w *swing, port, r, far int, list []int) []int {
-	owner := w.ports[port].at(r, far)
-	list = append(list, w.chunk(port, owner))
-	if owner == 0 && w.p < b.n && b.Collective != AllReduce {
-		list = append(list, w.chunk(port, w.p))
+	w := &swing{p: p, ports: swingPorts(p, b.alg.args), extra: -1}
+	if p < b.n && b.Collective != AllReduce {
+		w.extra = p
 	}
-	return list
+	return w
 }
 
 // steps returns the steps of a reduce-scatter.
 func (w *swing) steps() int { return len(w.ports[0].hops) }
 
+// parcels calls f for the chunks that rank r passes on over a port in step s of a
+// reduce-scatter, in ascending order but for the extra one.
+func (w *swing) parcels(port, s, r int, f func(chunk, count int)) {
+	t := w.ports[port]
+	extra := -1
+	if w.placed && t.ranged {
+		count := 1 << (w.steps() - 1 - s)
+		lo := t.place[t.peer(r, s)] &^ (count - 1)
+		f(w.chunk(port, 0)+lo, count)
+		if lo == 0 { // the place of rank 0
+			extra = w.extra
+		}
+	} else {
+		w.sorted = w.sorted[:0]
+		for _, far := range t.passed[s] {
+			owner := t.at(r, far)
+			w.sorted = append(w.sorted, w.chunk(port, owner))
+			if owner == 0 {
+				extra = w.extra
+			}
+		}
+		slices.Sort(w.sorted)
+		for _, chunk := range w.sorted {
+			f(chunk, 1)
+		}
+	}
+	if extra >= 0 {
+		f(extra, 1)
+	}
+}
+
 // swingReduceScatter leaves the sum of rank r's chunks of buf at rank r.
 func (b *builder) swingReduceScatter(w *swing, buf Buffer) {
-	var chunks []int
 	for s := range w.steps() {
 		b.step()
 		for r := range w.p {
 			for port, t := range w.ports {
-				chunks = chunks[:0]
-				for _, far := range t.passed[s] {
-					chunks = b.owned(w, port, r, far, chunks)
-				}
-				b.combineSame(0, r, t.peer(r, s), buf, chunks)
+				to := t.peer(r, s)
+				w.parcels(port, s, r, func(chunk, count int) {
+					b.sendReduce(r, to, Ref{buf, chunk}, Ref{buf, chunk}, count)
+				})
 			}
 		}
 	}
 }
 
-// swingAllGather is the mirror image: what rank r passed to its peer comes back.
+// swingAllGather is the mirror image: what the peer passed on comes back to it.
 func (b *builder) swingAllGather(w *swing) {
-	var chunks []int
 	for s := w.steps() - 1; s >= 0; s-- {
 		b.step()
 		for r := range w.p {
 			for port, t := range w.ports {
 				to := t.peer(r, s)
-				chunks = chunks[:0]
-				for _, far := range t.passed[s] {
-					chunks = b.owned(w, port, to, far, chunks)
-				}
-				b.sendSame(r, to, Output, chunks)
+				w.parcels(port, s, to, func(chunk, count int) {
+					b.send(r, to, Ref{Output, chunk}, Ref{Output, chunk}, count)
+				})
 			}
 		}
 	}
@@ -69,6 +95,7 @@ func (b *builder) swingAllGather(w *swing) {
 // that on each.
 func swingAllReduce(b *builder) {
 	w := b.swing()
+	w.placed = true
 	w.chunk = func(port, owner int) int { return port*w.p + w.ports[port].place[owner] }
 	b.Sub = len(w.ports) * w.p
 	b.loadAll(Output)
@@ -78,34 +105,31 @@ func swingAllReduce(b *builder) {
 	b.unfold(w.p)
 }
 
-// swingReduceScatter is the first half of [swingAllReduce] on blocks.
+// swingReduceScatter is the first half of [swingAllReduce] on blocks. They lie by their
+// owners' places on the only port, or by their owners, a part for each port.
 func swingReduceScatter(b *builder) {
 	w := b.swing()
 	b.Sub = len(w.ports)
 	b.Blocks[Scratch] = b.n
-	pos := func(r int) int { return r }
-	if place := w.ports[0].place; b.Sub == 1 {
-		pos = func(r int) int {
-			if r < w.p {
-				return place[r]
-			}
-			return r
-		}
+	place := upTo(0, b.n)
+	if b.Sub == 1 {
+		w.placed = true
+		copy(place, w.ports[0].place)
 	}
-	w.chunk = func(port, owner int) int { return pos(owner)*b.Sub + port }
+	w.chunk = func(port, owner int) int { return place[owner]*b.Sub + port }
 	for r := range b.n {
 		for c := range b.n {
-			b.load(r, c*b.Sub, Ref{Scratch, pos(c) * b.Sub}, b.Sub)
+			b.load(r, c*b.Sub, Ref{Scratch, place[c] * b.Sub}, b.Sub)
 		}
 	}
 	b.fold(w.p, Scratch)
 	b.swingReduceScatter(w, Scratch)
 	if w.p < b.n {
 		b.step()
-		b.send(0, w.p, Ref{Scratch, pos(w.p)}, Ref{Output, 0}, 1)
+		b.send(0, w.p, Ref{Scratch, w.p}, Ref{Output, 0}, 1)
 	}
 	for r := range w.p {
-		b.finish(r, Ref{Scratch, pos(r) * b.Sub}, Ref{Output, 0}, b.Sub)
+		b.finish(r, Ref{Scratch, place[r] * b.Sub}, Ref{Output, 0}, b.Sub)
 	}
 }
 

@@ -194,9 +194,6 @@ func TestNames(t *testing.T) {
 	if _, err := Build(AllReduce, "binary-tree:4000", 4, 0); !errors.Is(err, ErrAlgorithm) {
 		t.Errorf("an allreduce by binary-tree: %v", err)
 	}
-	if _, err := Build(Broadcast, "double-binary-tree:4096", 4096, 0); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a schedule of 2^25 moves: %v", err)
-	}
 }
 
 // Neighbours are one exchange away, differ from one another, and build.
