@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -35,8 +36,12 @@ type arbiter struct {
 	idle   *time.Timer
 	table  map[planKey]*planned
 	ver    uint32
+	family map[cache.Key]*planFamily
 	cache  *cache.Cache // nil without a directory
+	ctx    context.Context
+	cancel context.CancelFunc // of planning in the background
 	solved chan solution
+	widen  chan struct{} // holds a token while some family is being widened
 	buf    []byte
 	t      ticket
 }
@@ -62,17 +67,20 @@ type planned struct {
 
 // solution is what a background planner returns.
 type solution struct {
-	key  planKey
-	plan *agreedPlan
-	err  error
+	key   planKey
+	plan  *agreedPlan
+	fresh bool // made just now, not remembered
+	err   error
 }
 
 func newArbiter(l *leader, o *optical) (*arbiter, error) {
 	a := &arbiter{
 		l: l, o: o, wants: map[uint64]*want{}, table: map[planKey]*planned{}, solved: make(chan solution, 16),
+		family: map[cache.Key]*planFamily{}, widen: make(chan struct{}, 1),
 		idle: time.NewTimer(time.Hour), t: ticket{planes: make([]planeTicket, len(o.now))},
 	}
 	a.idle.Stop()
+	a.ctx, a.cancel = context.WithCancel(context.Background())
 	if dir := o.c.cfg.PlanDir; dir != "" {
 		var err error
 		if a.cache, err = cache.Open(dir); err != nil {
@@ -222,6 +230,7 @@ func (a *arbiter) release(wait bool) error {
 // close gives the planes back for good.
 func (a *arbiter) close() {
 	a.idle.Stop()
+	a.cancel()
 	if a.held {
 		a.held = false
 		// A switch that is gone holds nothing.
@@ -260,18 +269,25 @@ func (a *arbiter) planFor(s shape) *planned {
 		return p
 	}
 	if len(a.table) >= maxPlanned {
-		clear(a.table) // the plan cache remembers
+		clear(a.table) // families and the plan cache remember
 	}
 	p := &planned{}
 	a.table[key] = p
-	job, err := a.o.job(key, a.o.initial())
+	job, err := a.job(key)
 	if err != nil {
 		a.adopt(solution{key: key, err: err})
 		return p
 	}
-	job.log, job.cache = a.o.c.log, a.cache
+	if s, ok := job.known(); ok {
+		a.adopt(s)
+		return p
+	}
 	if a.o.c.cfg.PlanWait {
-		a.adopt(job.run())
+		result := job.run(a.ctx)
+		a.adopt(result)
+		if result.fresh {
+			go a.widenFrom(job)
+		}
 		return p
 	}
 	if plan, id, err := solve(interimPlanner, job.problem, planner.Options{}); err == nil {
@@ -279,13 +295,53 @@ func (a *arbiter) planFor(s shape) *planned {
 		a.o.remember(p.interim)
 	}
 	go func() {
-		result := job.run()
+		result := job.run(a.ctx)
 		select {
 		case a.solved <- result:
 		case <-a.l.stop:
+			return
+		}
+		if result.fresh {
+			a.widenFrom(job)
 		}
 	}()
 	return p
+}
+
+// job states the job of a shape, in the family of calls that it belongs to.
+func (a *arbiter) job(key planKey) (*planJob, error) {
+	f, err := a.o.family(key.shape, a.o.initial())
+	if err != nil {
+		return nil, err
+	}
+	if known := a.family[f.key]; known != nil {
+		f = known
+	} else {
+		if len(a.family) >= maxPlanned {
+			clear(a.family)
+		}
+		f.log, f.store = a.o.c.log, a.cache
+		a.family[f.key] = f
+	}
+	j, err := f.job(key)
+	if err == nil {
+		j.delay = a.o.c.cfg.Fault.PlanDelay
+	}
+	return j, err
+}
+
+// widenFrom lets a plan serve more sizes than its own, one family at a time. Where plans begin
+// at the present circuits, they hardly recur.
+func (a *arbiter) widenFrom(j *planJob) {
+	if a.o.c.cfg.PlanCurrent {
+		return
+	}
+	select {
+	case a.widen <- struct{}{}:
+		j.widen(a.ctx)
+		<-a.widen
+	case <-a.l.stop:
+	}
 }
 
 // adopt puts a finished plan, or its failure, in force from the next ticket on.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lightpath/plans/planner"
+	"lightpath/plans/sizes"
 )
 
 // Config is what the environment says, read once per communicator.
@@ -20,6 +21,9 @@ type Config struct {
 	PlanDir    string
 	PlanLimit  time.Duration
 	PlanWait   bool
+	// PlanTolerance is by how much, in parts of one, the plan of a call may take longer than
+	// one made for its size; 0: every size has its own.
+	PlanTolerance float64
 	// PlanCurrent: plans begin, and end, with the maps that the planes hold.
 	PlanCurrent bool
 	Algorithms  map[string]string // collective -> algorithm
@@ -75,6 +79,8 @@ var vars = []Var{
 		func(c *Config, v string) error { return setDuration(&c.PlanLimit, v) }},
 	{"LIGHTPATH_PLAN_WAIT", "0|1", "0", "1: the first call of a shape waits for its plan instead of using the interim one",
 		func(c *Config, v string) error { return setBool(&c.PlanWait, v) }},
+	{"LIGHTPATH_PLAN_TOLERANCE", "0..1", "0.01", "how much longer than with a plan of its own a call may take with one that it shares with other sizes; 0: every size is planned",
+		func(c *Config, v string) error { return setPart(&c.PlanTolerance, v) }},
 	{"LIGHTPATH_PLAN_INITIAL", "free|current", "free", "where plans begin: at circuits of the planner's choice, to which planes are taken first, or at those that are there",
 		func(c *Config, v string) error {
 			initial := "free"
@@ -113,7 +119,8 @@ func LoadConfig() (*Config, error) { return loadConfig(os.Getenv) }
 func loadConfig(getenv func(string) string) (*Config, error) {
 	c := &Config{
 		FabricRank: -1, Transport: "auto", Planes: 1, Planner: "auto", PlanLimit: 2 * time.Second,
-		Timeout: 10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", launcherRank: -1,
+		PlanTolerance: sizes.DefaultTolerance,
+		Timeout:       10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", launcherRank: -1,
 	}
 	for _, v := range vars {
 		value := strings.TrimSpace(getenv(v.Name))
@@ -163,6 +170,15 @@ func setChoice(p *string, v string, of ...string) error {
 		}
 	}
 	return fmt.Errorf("%q is none of %s", v, strings.Join(of, ", "))
+}
+
+func setPart(p *float64, v string) error {
+	x, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(x >= 0 && x <= 1) {
+		return fmt.Errorf("%q is not a number from 0 to 1", v)
+	}
+	*p = x
+	return nil
 }
 
 func setDuration(p *time.Duration, v string) error {

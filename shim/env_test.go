@@ -47,7 +47,8 @@ func TestBadConfig(t *testing.T) {
 		{"LIGHTPATH_TRANSPORT", "carrier pigeon"}, {"LIGHTPATH_PLANES", "0"}, {"LIGHTPATH_PLANES", "many"},
 		{"LIGHTPATH_TIMEOUT", "5"}, {"LIGHTPATH_TIMEOUT", "-1s"}, {"LIGHTPATH_PLAN_LIMIT", "soon"}, {"LIGHTPATH_PLAN_WAIT", "yes"},
 		{"LIGHTPATH_PLAN_INITIAL", "dark"}, {"LIGHTPATH_PLANNER", "guess"}, {"LIGHTPATH_SPIN", "-2"}, {"LIGHTPATH_FABRIC_RANK", "-1"},
-		{"LIGHTPATH_ALGORITHM", "allreduce"}, {"LIGHTPATH_ALGORITHM", "allreduce:bruck"}, {"LIGHTPATH_ALGORITHM", "sort:ring"},
+		{"LIGHTPATH_ALGORITHM", "allreduce"}, {"LIGHTPATH_ALGORITHM", "allreduce:pairwise-xor"}, {"LIGHTPATH_ALGORITHM", "sort:ring"},
+		{"LIGHTPATH_PLAN_TOLERANCE", "2"}, {"LIGHTPATH_PLAN_TOLERANCE", "1%"},
 		{"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"}, {"NCCL_DEBUG", "LOUD"},
 	} {
 		_, err := loadConfig(environment(k[0], k[1]))

@@ -1,105 +1,234 @@
 package shim
 
 import (
+	"context"
 	"encoding/binary"
-	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
+	"lightpath/plans/sizes"
 )
 
-// plannerVersion is part of the keys of cached plans: raised when planners change what
-// they answer, so that old plans are not mistaken for theirs.
-const plannerVersion = 1
+const (
+	// spanReach is by how much smaller and larger calls than the one that was planned are
+	// looked at afterwards: three doublings each way.
+	spanReach = 8
+	// spanPlannings bounds the plans that one such look makes.
+	spanPlannings = 6
+)
 
-// planJob makes one plan, or finds it in the cache. It uses nothing that changes, so it
-// can run on any goroutine.
+// planFamily is the calls of a communicator that differ in their bytes alone, and what is
+// known of their plans. Sizes count the bytes of a block: what a rank contributes to one
+// other, or to the result.
+type planFamily struct {
+	key      cache.Key
+	sched    *schedule.Schedule
+	template plans.Problem
+	store    *cache.Cache // nil without a directory
+	log      *logger      // nil outside jobs
+	failed   func(error)  // told of spans that could not be stored; nil: they are logged
+	ladder   atomic.Pointer[sizes.Ladder]
+
+	mu     sync.Mutex // held while planning
+	survey sizes.Survey
+}
+
+// family returns the family of a shape whose plans begin at initial (nil: where they like),
+// about which nothing is known yet.
+func (o *planSite) family(s shape, initial []circuit.Permutation) (*planFamily, error) {
+	col, err := buildSchedule(&s, o.ranks, true, o.cfg)
+	if err != nil {
+		return nil, err
+	}
+	f := &planFamily{sched: col.sched, template: *o.template}
+	f.template.Initial = initial
+	f.key = cache.Key{
+		Collective: col.sched.Collective.String(), Algorithm: col.algorithm, Root: int(s.root), Ranks: o.ranks,
+		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashInts(o.ports), Planes: o.mask(), Loop: true,
+		Planner: o.cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.cfg.PlanLimit, Tolerance: o.cfg.PlanTolerance,
+	}
+	if initial != nil {
+		f.key.Maps = hashMaps(initial)
+	}
+	f.ladder.Store(&sizes.Ladder{})
+	f.survey = sizes.Survey{
+		Tolerance: o.cfg.PlanTolerance,
+		Pose:      func(bytes int64) (*plans.Problem, error) { p, _, err := f.pose(bytes); return p, err },
+		Solve: func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
+			return planner.Solve(ctx, o.cfg.Planner, p, planner.Options{TimeLimit: o.cfg.PlanLimit, SinglePlane: true})
+		},
+	}
+	if o.cfg.PlanTolerance == 0 {
+		f.survey.Tolerance = -1
+	}
+	return f, nil
+}
+
+// pose states the planning problem of a call with blocks of the given bytes.
+func (f *planFamily) pose(bytes int64) (*plans.Problem, []int, error) {
+	size := float64(bytes) / f.sched.Collective.BlockBytes(1, f.sched.Ranks)
+	return schedule.Problem(f.sched, size, &f.template)
+}
+
+// add takes over new spans and stores them where there is a directory. Where that fails they
+// serve this process all the same.
+func (f *planFamily) add(spans sizes.Ladder) {
+	for _, s := range spans {
+		if f.store != nil {
+			if e, err := f.store.Put(f.key, s); err == nil {
+				s = e.Span
+			} else if f.failed != nil {
+				f.failed(err)
+			} else {
+				f.log.warn("plan cache: %v", err)
+			}
+		}
+		f.learn(s)
+	}
+}
+
+// learn adds a span to those that are known.
+func (f *planFamily) learn(s *sizes.Span) {
+	ladder := f.ladder.Load().With(s)
+	f.ladder.Store(&ladder)
+}
+
+// recall takes over what the cache has, unless it is known already. What is unusable, or
+// answers other problems, is reported and left alone.
+func (f *planFamily) recall() {
+	if f.store == nil {
+		return
+	}
+	found, err := f.store.Ladder(&f.key)
+	if err != nil {
+		f.log.warn("plan cache: refused: %v", err)
+	}
+	known := *f.ladder.Load()
+	for _, s := range found {
+		if slices.ContainsFunc(known, func(k *sizes.Span) bool { return k.Min <= s.Min && k.Max >= s.Max }) {
+			continue
+		}
+		problem, _, err := f.pose(s.Max)
+		if err == nil {
+			err = plans.VerifyDigest(problem, s.High.Plan)
+		}
+		if err != nil {
+			f.log.warn("plan cache: refused: %d..%d bytes: %v", s.Min, s.Max, err)
+			continue
+		}
+		f.survey.Known(s)
+		f.learn(s)
+	}
+}
+
+// planAt returns a span's plan for a call of the given bytes, whose problem is p, with its digest.
+func planAt(s *sizes.Span, bytes int64, p *plans.Problem) (*plans.Plan, planID, error) {
+	plan, err := s.At(bytes, p)
+	if err != nil {
+		return nil, planID{}, err
+	}
+	if plan.Digest == "" {
+		sealed := *plan
+		plan = &sealed
+		err = plans.Seal(p, plan)
+	} else {
+		err = plans.VerifyDigest(p, plan)
+	}
+	if err != nil {
+		return nil, planID{}, err
+	}
+	id, err := idOf(plan)
+	return plan, id, err
+}
+
+// planJob makes the plan of one call shape, or finds it in the cache. It may run on any
+// goroutine.
 type planJob struct {
-	cfg     *Config
-	log     *logger
-	cache   *cache.Cache // nil without a directory
-	key     planKey
-	file    cache.Key
+	*planFamily
+	delay   time.Duration // fault injection
+	shape   planKey
+	bytes   int64
 	problem *plans.Problem
 	stepOf  []int
 }
 
-// job states the job of a shape whose plans begin at initial (nil: where they like).
-func (o *planSite) job(key planKey, initial []circuit.Permutation) (*planJob, error) {
-	s := &key.shape
-	sched, problem, stepOf, err := o.pose(*s, initial)
-	if err != nil {
-		return nil, err
-	}
-	elem := s.typ.Size()
-	j := &planJob{cfg: o.cfg, key: key, problem: problem, stepOf: stepOf}
-	j.file = cache.Key{
-		Collective: kinds[s.kind].collective.String(), Algorithm: sched.Algorithm, Root: int(s.root), Ranks: o.ranks,
-		ElemBytes: elem, MinBytes: int64(s.count) * int64(elem), MaxBytes: int64(s.count) * int64(elem),
-		Fabric: cache.Sum([]byte(o.fabric)), Members: hashInts(o.ports), Planes: o.mask(), Loop: true,
-		Planner: o.cfg.Planner, PlannerVersion: plannerVersion, TimeLimit: o.cfg.PlanLimit,
-	}
-	if problem.Initial != nil {
-		j.file.Maps = hashMaps(problem.Initial)
-	}
-	return j, nil
+// job states the job of a shape, which belongs to f.
+func (f *planFamily) job(key planKey) (*planJob, error) {
+	j := &planJob{planFamily: f, shape: key, bytes: int64(key.shape.count) * int64(key.shape.typ.Size())}
+	var err error
+	j.problem, j.stepOf, err = f.pose(j.bytes)
+	return j, err
 }
 
-// run returns the plan; it may take as long as LIGHTPATH_PLAN_LIMIT allows.
-func (j *planJob) run() solution {
-	if j.cfg.Fault.PlanDelay > 0 {
-		time.Sleep(j.cfg.Fault.PlanDelay)
+// known returns the plan if it is known in this process: no planning, no files.
+func (j *planJob) known() (solution, bool) {
+	s := j.ladder.Load().Find(j.bytes)
+	if s == nil {
+		return solution{}, false
 	}
-	if s, ok := j.cached(); ok {
+	plan, id, err := planAt(s, j.bytes, j.problem)
+	if err != nil {
+		j.log.warn("plan for %d..%d bytes at %d: %v", s.Min, s.Max, j.bytes, err)
+		return solution{}, false
+	}
+	return solution{key: j.shape, plan: &agreedPlan{id, plan, j.problem, j.stepOf}}, true
+}
+
+// run returns the plan; it may take as long as LIGHTPATH_PLAN_LIMIT allows, and as other
+// plans of the family that are being made take.
+func (j *planJob) run(ctx context.Context) solution {
+	if j.delay > 0 {
+		time.Sleep(j.delay)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s, ok := j.known(); ok {
 		return s
 	}
-	plan, id, err := j.solve()
-	if err != nil {
-		return solution{key: j.key, err: err}
+	j.recall()
+	if s, ok := j.known(); ok {
+		return s
 	}
-	if j.cache != nil {
-		if _, err := j.cache.Put(j.file, j.problem, plan); err != nil {
-			j.log.warn("plan cache: %v", err) // the plan serves this process all the same
+	span, err := j.survey.Plan(ctx, j.bytes)
+	if err != nil {
+		return solution{key: j.shape, err: err}
+	}
+	j.add(sizes.Ladder{span})
+	plan, id, err := planAt(j.ladder.Load().Find(j.bytes), j.bytes, j.problem)
+	if err != nil {
+		return solution{key: j.shape, err: err}
+	}
+	return solution{key: j.shape, plan: &agreedPlan{id, plan, j.problem, j.stepOf}, fresh: true}
+}
+
+// widen finds out which calls of about the job's size can share plans, one planning at a
+// time: a call that needs a plan of its own meanwhile goes first.
+func (j *planJob) widen(ctx context.Context) {
+	if j.survey.Tolerance < 0 {
+		return
+	}
+	for range spanPlannings {
+		j.mu.Lock()
+		lo, hi := j.survey.Reach(j.bytes, spanReach)
+		before := j.survey.Plannings
+		spans, err := j.survey.Cover(ctx, lo, hi, 1)
+		j.add(spans)
+		idle := j.survey.Plannings == before
+		j.mu.Unlock()
+		for _, s := range spans {
+			j.log.info(subTuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.key.Collective, j.key.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
+		}
+		if err != nil || idle {
+			return
 		}
 	}
-	return solution{key: j.key, plan: &agreedPlan{id, plan, j.problem, j.stepOf}}
-}
-
-// solve makes the plan.
-func (j *planJob) solve() (*plans.Plan, planID, error) {
-	return solve(j.cfg.Planner, j.problem, planner.Options{TimeLimit: j.cfg.PlanLimit})
-}
-
-// cached looks the plan up. A file that is unusable, or answers another problem, is
-// reported and left alone.
-func (j *planJob) cached() (solution, bool) {
-	if j.cache == nil {
-		return solution{}, false
-	}
-	e, err := j.load()
-	var id planID
-	if err == nil {
-		id, err = idOf(e.Plan)
-	}
-	if err != nil {
-		if !errors.Is(err, cache.ErrMiss) {
-			j.log.warn("plan cache: refused: %v", err)
-		}
-		return solution{}, false
-	}
-	return solution{key: j.key, plan: &agreedPlan{id, e.Plan, j.problem, j.stepOf}}, true
-}
-
-// load returns what the cache has for the job: [cache.ErrMiss] where that is nothing.
-func (j *planJob) load() (*cache.Entry, error) {
-	e, err := j.cache.Get(j.file)
-	if err == nil {
-		err = plans.VerifyDigest(j.problem, e.Plan)
-	}
-	return e, err
 }
 
 func hashMaps(maps []circuit.Permutation) cache.Hash {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"lightpath/collectives/program"
-	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -31,6 +30,7 @@ type planSite struct {
 	ranks    int
 	ports    []int  // by rank
 	fabric   string // digest
+	name     string // of the fabric
 	template *plans.Problem
 }
 
@@ -38,7 +38,7 @@ func newPlanSite(cfg *Config, fab *fabric.Fabric, ports []int) planSite {
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}
-	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), template: t}
+	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), name: fab.Name, template: t}
 }
 
 // mask has a bit for each plane of the fabric.
@@ -53,17 +53,12 @@ func planShape(s shape) shape {
 
 // pose states the planning problem of a shape. initial is nil where the planner may
 // choose where the planes begin.
-func (o *planSite) pose(s shape, initial []circuit.Permutation) (*schedule.Schedule, *plans.Problem, []int, error) {
-	col, err := buildSchedule(&s, o.ranks, true, o.cfg)
+func (o *planSite) pose(s shape, initial []circuit.Permutation) (*plans.Problem, []int, error) {
+	f, err := o.family(s, initial)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	block := float64(s.count) * float64(s.typ.Size())
-	size := block / col.sched.Collective.BlockBytes(1, o.ranks)
-	template := *o.template
-	template.Initial = initial
-	p, stepOf, err := schedule.Problem(col.sched, size, &template)
-	return col.sched, p, stepOf, err
+	return f.pose(int64(s.count) * int64(s.typ.Size()))
 }
 
 // solve runs a planner and seals the plan.
@@ -108,7 +103,7 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 	if a := o.lookup(t.plan); a != nil {
 		return a, nil
 	}
-	_, problem, stepOf, err := o.pose(planShape(s), o.initial())
+	problem, stepOf, err := o.pose(planShape(s), o.initial())
 	if err != nil {
 		return nil, err
 	}

@@ -294,6 +294,7 @@ func TestPlanCache(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLAN_DIR", dir)
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
+	t.Setenv("LIGHTPATH_PLAN_TOLERANCE", "0") // this size alone
 	lightFabric(t, 4, 2, func(f *fabric.Fabric) { f.Name = "cached" })
 	job := func() planID {
 		w := newWorld(t, 4)
@@ -355,5 +356,43 @@ func TestSwitchDies(t *testing.T) {
 	}
 	if errors.Is(w.comms[0].AsyncError(), ErrInternal) {
 		t.Error(w.comms[0].AsyncError())
+	}
+}
+
+// TestLoopOverSizes: calls of many sizes need few plans, since sizes share them; all ranks use
+// the same, and results are right. With a tolerance of 0 every size has its own.
+func TestLoopOverSizes(t *testing.T) {
+	for _, tolerance := range []string{"0.01", "0"} {
+		t.Run(tolerance, func(t *testing.T) {
+			server := lightFabric(t, 4, 2, nil)
+			t.Setenv("LIGHTPATH_PLANNER", "swot")
+			t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
+			t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+			t.Setenv("LIGHTPATH_PLAN_TOLERANCE", tolerance)
+			w := newWorld(t, 4)
+			rng := rand.New(rand.NewPCG(1, 2))
+			const loops = 24
+			for i := range loops {
+				k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: 10000 + 500*i}
+				if err := k.run(w, rng); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					a := w.comms[0].leader.tickets
+					settled(func() bool { return len(a.widen) == 0 && plannedBy(w) > 1 || tolerance == "0" })
+				}
+			}
+			if n := plannedBy(w); (n < loops/2) != (tolerance != "0") || n > loops {
+				t.Errorf("%d plans for %d sizes", n, loops)
+			}
+			for r, c := range w.comms {
+				for _, p := range c.light.agreed {
+					if w.comms[0].light.lookup(p.id) == nil {
+						t.Errorf("rank %d used a plan that the leader does not know", r)
+					}
+				}
+			}
+			noLosses(t, server)
+		})
 	}
 }

@@ -1,13 +1,18 @@
 package shim
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
 )
 
 // CallShape is a collective call without its communicator and buffers.
@@ -18,48 +23,138 @@ type CallShape struct {
 	Root       int    // 0 where the collective has none
 }
 
-// Warm sees to it that store holds the plan that a communicator of so many ranks, at ports
-// 0 .. ranks-1 of fab in their order, looks up for a call: under the same key and for the
-// same problem as its leader does. It returns the cached entry, and whether it was there
-// before. Where it was not, or the file there is unusable, it plans, for up to
-// cfg.PlanLimit, and stores the plan.
+// Warmed is what there is now for a call.
+type Warmed struct {
+	Call  CallShape
+	Entry *cache.Entry // whose span the call's size lies in; nil with Err
+	Plan  *plans.Plan  // of the call
+	// Cached: nothing had to be planned for it.
+	Cached bool
+	// Err wraps [planner.ErrInfeasible]: the call will run on packet planes.
+	Err error
+}
+
+// Warm sees to it that store holds the plans that a communicator of so many ranks, at ports
+// 0 .. ranks-1 of fab in their order, looks up for calls: under the same keys and for the same
+// problems as its leader does. What is missing, or unusable there, it plans, each for up to
+// cfg.PlanLimit, and stores. Of calls that differ in their size alone it plans few, and finds
+// out which sizes share plans (package sizes), within cfg.PlanTolerance; sizes between those
+// asked for are covered as well. progress, which may be nil, is told how many plans were made
+// after each.
 //
-// Of cfg the planner, its limit and the algorithms matter; the job must run with the same.
-// Plans that begin at the planes' present maps (LIGHTPATH_PLAN_INITIAL=current) cannot be
-// foreseen. Errors: [ErrInvalidArgument], [planner.ErrInfeasible] where the call will run
-// on packet planes, those of [schedule.Build] and [cache.Cache.Put].
-func Warm(cfg *Config, fab *fabric.Fabric, ranks int, call CallShape, store *cache.Cache) (e *cache.Entry, hit bool, err error) {
-	s, err := call.shape(ranks)
-	if err != nil {
-		return nil, false, err
-	}
+// Of cfg the planner, its limit, the tolerance and the algorithms matter; the job must run with
+// the same. Plans that begin at the planes' present maps (LIGHTPATH_PLAN_INITIAL=current) cannot
+// be foreseen. The result is in the order of calls. Errors: [ErrInvalidArgument], those of
+// [schedule.Build] and [cache.Cache.Put], that of ctx.
+func Warm(ctx context.Context, cfg *Config, fab *fabric.Fabric, ranks int, calls []CallShape, store *cache.Cache, progress func(plannings int)) ([]Warmed, error) {
 	switch {
 	case !fab.Optical():
-		return nil, false, fmt.Errorf("shim: the fabric has no circuits to plan: %w", ErrInvalidArgument)
+		return nil, fmt.Errorf("shim: the fabric has no circuits to plan: %w", ErrInvalidArgument)
 	case ranks < 2 || ranks > fab.Ranks:
-		return nil, false, fmt.Errorf("shim: %d ranks are not 2..%d, the fabric's: %w", ranks, fab.Ranks, ErrInvalidArgument)
+		return nil, fmt.Errorf("shim: %d ranks are not 2..%d, the fabric's: %w", ranks, fab.Ranks, ErrInvalidArgument)
 	case cfg.PlanCurrent:
-		return nil, false, fmt.Errorf("shim: plans that begin at the present circuits (LIGHTPATH_PLAN_INITIAL) cannot be made ahead: %w", ErrInvalidArgument)
+		return nil, fmt.Errorf("shim: plans that begin at the present circuits (LIGHTPATH_PLAN_INITIAL) cannot be made ahead: %w", ErrInvalidArgument)
 	}
 	ports := make([]int, ranks)
 	for r := range ports {
 		ports[r] = r
 	}
-	site := newPlanSite(cfg, fab, ports)
-	j, err := site.job(planKey{shape: s}, nil)
+	w := &warmer{site: newPlanSite(cfg, fab, ports), store: store, progress: progress, families: map[cache.Key]*planFamily{}}
+	for _, call := range calls {
+		if err := w.add(call); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range w.order {
+		if err := w.survey(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]Warmed, len(calls))
+	for i, j := range w.jobs {
+		out[i] = Warmed{Call: calls[i], Cached: w.cached[i]}
+		s := j.run(ctx)
+		switch {
+		case errors.Is(s.err, planner.ErrInfeasible):
+			out[i].Err = s.err
+		case s.err != nil:
+			return nil, s.err
+		case w.failed != nil:
+			return nil, w.failed
+		default:
+			out[i].Plan = s.plan.plan
+			out[i].Entry = &cache.Entry{Key: j.key, Span: j.ladder.Load().Find(j.bytes)}
+		}
+	}
+	return out, nil
+}
+
+// warmer is one call of Warm.
+type warmer struct {
+	site      planSite
+	store     *cache.Cache
+	progress  func(plannings int)
+	plannings int
+	failed    error // to store a plan
+	jobs      []*planJob
+	cached    []bool // by job
+	families  map[cache.Key]*planFamily
+	order     []*planFamily
+}
+
+// add states the job of a call.
+func (w *warmer) add(call CallShape) error {
+	s, err := call.shape(w.site.ranks)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
-	j.cache = store
-	if e, err = j.load(); err == nil {
-		return e, true, nil
-	}
-	plan, _, err := j.solve()
+	f, err := w.site.family(s, nil)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
-	e, err = store.Put(j.file, j.problem, plan)
-	return e, false, err
+	if known := w.families[f.key]; known != nil {
+		f = known
+	} else {
+		f.store = w.store
+		f.failed = func(err error) { w.failed = errors.Join(w.failed, err) }
+		solve := f.survey.Solve
+		f.survey.Solve = func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
+			plan, err := solve(ctx, p)
+			if w.plannings++; w.progress != nil {
+				w.progress(w.plannings)
+			}
+			return plan, err
+		}
+		f.recall()
+		w.families[f.key] = f
+		w.order = append(w.order, f)
+	}
+	j, err := f.job(planKey{shape: s})
+	if err != nil {
+		return err
+	}
+	_, known := j.known()
+	w.jobs, w.cached = append(w.jobs, j), append(w.cached, known)
+	return nil
+}
+
+// survey covers the sizes of a family's calls, where there are several that lack plans.
+func (w *warmer) survey(ctx context.Context, f *planFamily) error {
+	var lacking []int64
+	for i, j := range w.jobs {
+		if j.planFamily == f && !w.cached[i] {
+			lacking = append(lacking, j.bytes)
+		}
+	}
+	if len(lacking) < 2 {
+		return nil
+	}
+	spans, err := f.survey.Cover(ctx, slices.Min(lacking), slices.Max(lacking), 2*len(lacking)+4)
+	f.add(spans)
+	if errors.Is(err, planner.ErrInfeasible) {
+		return nil // as each of the calls will say
+	}
+	return err
 }
 
 // shape returns what a plan for the call depends on.

@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"unsafe"
@@ -13,6 +14,7 @@ import (
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/plans/sizes"
 )
 
 // warmSetup starts a fabric of 4 ports and returns what Warm needs of it.
@@ -55,21 +57,22 @@ func TestWarm(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v/%d", c.kind, c.ranks), func(t *testing.T) {
 			cfg, fab, store := warmSetup(t)
-			made, hit, err := Warm(cfg, fab, c.ranks, c.shape, store)
-			if err != nil || hit {
-				t.Fatalf("hit %t, %v", hit, err)
+			made := warm(t, cfg, fab, c.ranks, store, c.shape)
+			if made.Cached {
+				t.Fatal("an empty cache has the plan")
 			}
-			if again, hit, err := Warm(cfg, fab, c.ranks, c.shape, store); err != nil || !hit || again != made {
-				t.Fatalf("again: hit %t, %v", hit, err)
+			if again := warm(t, cfg, fab, c.ranks, store, c.shape); !again.Cached || again.Plan.Digest != made.Plan.Digest {
+				t.Fatalf("again: %+v", again)
 			}
-			marked, err := planner.Solve(t.Context(), "perstep", made.Problem, planner.Options{})
+			point := made.Entry.Span
+			marked, err := planner.Solve(t.Context(), "perstep", point.Low.Problem, planner.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := store.Put(made.Key, made.Problem, marked); err != nil {
+			if _, err := store.Put(made.Entry.Key, sizes.Point(point.Min, point.Low.Problem, marked)); err != nil {
 				t.Fatal(err)
 			}
-			if err := plans.Seal(made.Problem, marked); err != nil {
+			if err := plans.Seal(point.Low.Problem, marked); err != nil {
 				t.Fatal(err)
 			}
 			w := newWorld(t, c.ranks)
@@ -98,20 +101,73 @@ func TestWarm(t *testing.T) {
 	}
 }
 
+// warm makes the plan of one call ahead.
+func warm(t *testing.T, cfg *Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call CallShape) Warmed {
+	t.Helper()
+	made, err := Warm(t.Context(), cfg, fab, ranks, []CallShape{call}, store, nil)
+	if err != nil || made[0].Err != nil {
+		t.Fatal(made, err)
+	}
+	return made[0]
+}
+
+// TestWarmIntervals: of many sizes few are planned, and a job takes the plans of all of them,
+// and of sizes between them, from the cache.
+func TestWarmIntervals(t *testing.T) {
+	cfg, fab, store := warmSetup(t)
+	var calls []CallShape
+	for count := uint64(1 << 10); count <= 1<<20; count *= 2 {
+		calls = append(calls, CallShape{schedule.AllReduce, datatype.Float32, count, 0})
+	}
+	plannings := 0
+	made, err := Warm(t.Context(), cfg, fab, 4, calls, store, func(n int) { plannings = n })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d sizes, %d plannings, %d files", len(calls), plannings, len(planFiles(t, store.Dir())))
+	for i, m := range made {
+		bytes := int64(4 * calls[i].Count)
+		if m.Err != nil || m.Entry.Span.Min > bytes || m.Entry.Span.Max < bytes || m.Plan.CCTUS <= 0 {
+			t.Errorf("%+v", m)
+		}
+	}
+	if plannings > 2*len(calls)+4 {
+		t.Errorf("%d plannings for %d sizes", plannings, len(calls))
+	}
+	w := newWorld(t, 4)
+	for _, count := range []int{1 << 10, 3000, 1 << 12, 40001} {
+		k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: count}
+		if err := k.run(w, rand.New(rand.NewPCG(1, 2))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := plannedBy(w); n != 0 {
+		t.Errorf("the job made %d plans", n)
+	}
+}
+
+// plannedBy counts the plans that a world's leader has made.
+func plannedBy(w *world) (n int) {
+	for _, f := range w.comms[0].leader.tickets.family {
+		f.mu.Lock()
+		n += f.survey.Plannings
+		f.mu.Unlock()
+	}
+	return n
+}
+
 // TestWarmReplacesWhatIsUnusable: as the job itself would.
 func TestWarmReplacesWhatIsUnusable(t *testing.T) {
 	cfg, fab, store := warmSetup(t)
 	call := CallShape{schedule.AllReduce, datatype.Float32, 1000, 0}
-	if _, _, err := Warm(cfg, fab, 4, call, store); err != nil {
-		t.Fatal(err)
-	}
+	warm(t, cfg, fab, 4, store, call)
 	damage(t, planFiles(t, store.Dir())[0])
 	other, err := cache.Open(store.Dir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, hit, err := Warm(cfg, fab, 4, call, other); err != nil || hit {
-		t.Fatalf("hit %t, %v", hit, err)
+	if again := warm(t, cfg, fab, 4, other, call); again.Cached {
+		t.Fatal("a damaged file was used")
 	}
 	list, err := other.List()
 	if err != nil || len(list) != 1 || list[0].Err != nil {
@@ -146,7 +202,11 @@ func TestWarmRefuses(t *testing.T) {
 			if c.edit != nil {
 				c.edit(cfg, fab)
 			}
-			if _, _, err := Warm(cfg, fab, c.ranks, c.call, store); !errors.Is(err, c.want) {
+			made, err := Warm(t.Context(), cfg, fab, c.ranks, []CallShape{c.call}, store, nil)
+			if err == nil {
+				err = made[0].Err
+			}
+			if !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 			if files := planFiles(t, store.Dir()); len(files) != 0 {

@@ -158,7 +158,7 @@ func (t *Trial) execute(ctx context.Context, o *Options, dir string) ([][]bench.
 		N: ranks, Worker: o.Worker, Transport: "shm", Deadline: 2 * time.Minute,
 		Env: []string{
 			"LIGHTPATH_FABRIC=" + filepath.Join(dir, "fabric.yaml"), "LIGHTPATH_PLANNER=" + t.Planner,
-			"LIGHTPATH_PLAN_DIR=" + filepath.Join(dir, "plans"), "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_TIMEOUT=30s",
+			"LIGHTPATH_PLAN_DIR=" + filepath.Join(dir, "plans"), "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_PLAN_TOLERANCE=0", "LIGHTPATH_TIMEOUT=30s",
 			fmt.Sprintf("LIGHTPATH_ALGORITHM=%s:%s", e.Collective, e.Algorithm),
 		},
 	}
@@ -258,7 +258,7 @@ func usedPlan(dir, name string) (*plans.Problem, *plans.Plan, error) {
 			return nil, nil, en.Err
 		}
 		if en.Entry.Key.Planner == name {
-			return en.Entry.Problem, en.Entry.Plan, nil
+			return en.Entry.Span.High.Problem, en.Entry.Span.High.Plan, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("demo: the ranks left no %s plan in the cache (%d others)", name, len(entries))

@@ -3,13 +3,19 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"lightpath/bench"
+	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/cache"
+	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
+	"lightpath/plans/sizes"
 )
 
 // cacheDir is --dir, LIGHTPATH_PLAN_DIR, or the user's cache directory.
@@ -47,28 +53,83 @@ func newPlanCache() *cobra.Command {
 	return cmd
 }
 
-// cacheRow is one line of `plan cache ls --json`.
+// cacheRow is one line of `plan cache ls --json`. Bytes are those of the call as nccl-tests
+// counts them.
 type cacheRow struct {
-	Name        string    `json:"name"`
-	Key         cache.Key `json:"key"`
-	CCTUS       float64   `json:"cct_us"`
-	LowerBound  float64   `json:"lower_bound_us"`
-	Error       string    `json:"error,omitempty"`
-	SizeOfFile  int64     `json:"file_bytes,omitempty"`
-	PlanPlanner string    `json:"planner"`
+	Name       string    `json:"name"`
+	Key        cache.Key `json:"key"`
+	MinBytes   float64   `json:"min_bytes"`
+	MaxBytes   float64   `json:"max_bytes"`
+	MinCCTUS   float64   `json:"min_cct_us"` // of the smallest call
+	CCTUS      float64   `json:"cct_us"`     // of the largest
+	LowerBound float64   `json:"lower_bound_us"`
+	Error      string    `json:"error,omitempty"`
+	// Stale is why no job will find the plan any more.
+	Stale       string `json:"stale,omitempty"`
+	SizeOfFile  int64  `json:"file_bytes,omitempty"`
+	PlanPlanner string `json:"planner"`
 }
 
 func rowOf(e *cache.Entry) cacheRow {
-	return cacheRow{Name: e.Key.Name(), Key: e.Key, CCTUS: e.Plan.CCTUS, LowerBound: e.Plan.LowerBoundUS, PlanPlanner: e.Plan.Planner}
+	low, high := e.Span.Low.Plan, e.Span.High.Plan
+	return cacheRow{
+		Name: e.Name(), Key: e.Key, MinBytes: callBytes(&e.Key, e.Span.Min), MaxBytes: callBytes(&e.Key, e.Span.Max),
+		MinCCTUS: low.CCTUS, CCTUS: high.CCTUS, LowerBound: high.LowerBoundUS, PlanPlanner: high.Planner,
+	}
 }
+
+// blocksOf returns how many of a call's blocks make up its bytes as nccl-tests counts them.
+// Keys count the bytes of a block.
+func blocksOf(k *cache.Key) float64 {
+	if c, err := schedule.ParseCollective(k.Collective); err == nil && k.Ranks > 0 {
+		return 1 / c.BlockBytes(1, k.Ranks)
+	}
+	return 1
+}
+
+func callBytes(k *cache.Key, block int64) float64 { return math.Round(float64(block) * blocksOf(k)) }
+
+// staleness returns the function that says why no job will find a cached file any more, "" where
+// one may. Jobs on the fabric of the given file, if any, are meant, and on others of other names.
+func staleness(path string) (func(in *cache.Info) string, error) {
+	var fab *fabric.Fabric
+	var digest cache.Hash
+	if path != "" {
+		var err error
+		if fab, err = fabric.Load(path); err != nil {
+			return nil, fmt.Errorf("--fabric: %w", err)
+		}
+		digest = cache.Sum([]byte(fab.Digest()))
+	}
+	return func(in *cache.Info) string {
+		switch {
+		case errors.Is(in.Err, cache.ErrStale):
+			return "written by another release"
+		case in.Err != nil:
+			return ""
+		case in.Entry.Key.PlannerVersion != planner.Version:
+			return fmt.Sprintf("planners are at version %d, not %d", planner.Version, in.Entry.Key.PlannerVersion)
+		case fab != nil && in.Entry.Key.FabricName == fab.Name && in.Entry.Key.Fabric != digest:
+			return fmt.Sprintf("fabric %q has changed", fab.Name)
+		}
+		return ""
+	}, nil
+}
+
+const fabricUsage = "fabric file whose present form stale plans are not for (default LIGHTPATH_FABRIC)"
 
 func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 	var asJSON bool
+	var fabricPath string
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List plans; unusable files are named and exit 1",
+		Short: "List plans and the sizes that they serve; stale ones are marked, unusable files are named and exit 1",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			stale, err := staleness(fabricPath)
+			if err != nil {
+				return err
+			}
 			c, err := open()
 			if err != nil {
 				return err
@@ -79,12 +140,15 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 			}
 			rows := make([]cacheRow, len(list))
 			var bad error
-			for i, in := range list {
-				if in.Err != nil {
-					rows[i] = cacheRow{Name: in.Name, Error: in.Err.Error()}
-					bad = errors.Join(bad, in.Err)
-				} else {
+			for i := range list {
+				in := &list[i]
+				if in.Err == nil {
 					rows[i] = rowOf(in.Entry)
+				} else {
+					rows[i] = cacheRow{Name: in.Name, Error: in.Err.Error()}
+				}
+				if rows[i].Stale = stale(in); in.Err != nil && rows[i].Stale == "" {
+					bad = errors.Join(bad, in.Err)
 				}
 				rows[i].SizeOfFile = in.Bytes
 			}
@@ -102,19 +166,32 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&fabricPath, "fabric", os.Getenv("LIGHTPATH_FABRIC"), fabricUsage)
 	return cmd
 }
 
 func printCache(rows []cacheRow) {
-	fmt.Printf("%-16s %-13s %-20s %5s %24s %-9s %14s %14s\n", "name", "collective", "algorithm", "ranks", "bytes", "planner", "CCT (us)", "bound (us)")
+	fmt.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes", "planner", "CCT (us)", "bound (us)")
 	for _, r := range rows {
-		if r.Error != "" {
+		switch {
+		case r.Error != "" && r.Stale != "":
+			fmt.Printf("%-16.16s stale: %s\n", r.Name, r.Stale)
+			continue
+		case r.Error != "":
 			fmt.Printf("%-16.16s unusable: %s\n", r.Name, r.Error)
 			continue
 		}
 		k := r.Key
-		fmt.Printf("%-16.16s %-13s %-20s %5d %24s %-9s %14.6g %14.6g\n", r.Name, k.Collective, k.Algorithm, k.Ranks,
-			fmt.Sprintf("%d..%d", k.MinBytes, k.MaxBytes), r.PlanPlanner, r.CCTUS, r.LowerBound)
+		cct := fmt.Sprintf("%.6g", r.CCTUS)
+		if r.MinBytes < r.MaxBytes {
+			cct = fmt.Sprintf("%.6g..%.6g", r.MinCCTUS, r.CCTUS)
+		}
+		fmt.Printf("%-16.16s %-13s %-20s %5d %24s %-9s %22s %14.6g", r.Name, k.Collective, k.Algorithm, k.Ranks,
+			fmt.Sprintf("%.0f..%.0f", r.MinBytes, r.MaxBytes), r.PlanPlanner, cct, r.LowerBound)
+		if r.Stale != "" {
+			fmt.Printf("  stale: %s", r.Stale)
+		}
+		fmt.Println()
 	}
 }
 
@@ -142,6 +219,7 @@ func findCached(c *cache.Cache, prefix string) (*cache.Info, error) {
 
 func newCacheShow(open func() (*cache.Cache, error)) *cobra.Command {
 	var problem bool
+	var bytes string
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Print a cached plan (or --problem, the problem it answers); a beginning of the name is enough",
@@ -158,9 +236,15 @@ func newCacheShow(open func() (*cache.Cache, error)) *cobra.Command {
 			if in.Err != nil {
 				return no(in.Err)
 			}
-			text, err := plans.EncodePlan(in.Entry.Plan)
+			s := in.Entry.Span.High
+			if bytes != "" {
+				if s, err = sizedAt(in.Entry, bytes); err != nil {
+					return err
+				}
+			}
+			text, err := plans.EncodePlan(s.Plan)
 			if problem {
-				text, err = plans.EncodeProblem(in.Entry.Problem)
+				text, err = plans.EncodeProblem(s.Problem)
 			}
 			if err != nil {
 				return err
@@ -169,29 +253,58 @@ func newCacheShow(open func() (*cache.Cache, error)) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&problem, "problem", false, "print the problem")
+	cmd.Flags().StringVar(&bytes, "bytes", "", "size of the call, such as 32MiB, of those that the plan serves (default the largest)")
 	return cmd
 }
 
+// sizedAt returns the plan of a cached span for a call of a size, with its digest.
+func sizedAt(e *cache.Entry, text string) (sizes.Sized, error) {
+	bytes, err := bench.ParseBytes(text)
+	if err != nil {
+		return sizes.Sized{}, fmt.Errorf("--bytes: %w", err)
+	}
+	block := int64(float64(bytes) / blocksOf(&e.Key))
+	if block < e.Span.Min || block > e.Span.Max {
+		return sizes.Sized{}, no(fmt.Errorf("--bytes: %d are not among the %.0f..%.0f that the plan serves",
+			bytes, callBytes(&e.Key, e.Span.Min), callBytes(&e.Key, e.Span.Max)))
+	}
+	s := sizes.Sized{Problem: e.Span.ProblemAt(block)}
+	plan, err := e.Span.At(block, s.Problem)
+	if err != nil {
+		return s, err
+	}
+	sealed := *plan
+	s.Plan = &sealed
+	return s, plans.Seal(s.Problem, s.Plan)
+}
+
 func newCacheRemove(open func() (*cache.Cache, error)) *cobra.Command {
-	var all bool
+	var all, stale bool
+	var fabricPath string
 	cmd := &cobra.Command{
-		Use:   "rm NAME... | --all",
-		Short: "Remove cached plans",
+		Use:   "rm NAME... | --stale | --all",
+		Short: "Remove cached plans: those named, those that no job will find any more, or all",
 		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 && (all || stale) || len(args) == 0 && all == stale {
+				return errors.New("name the plans to remove, or say --stale or --all")
+			}
+			reason, err := staleness(fabricPath)
+			if err != nil {
+				return err
+			}
 			c, err := open()
 			if err != nil {
 				return err
 			}
-			if all == (len(args) > 0) {
-				return errors.New("name the plans to remove, or say --all")
-			}
-			if all {
+			if len(args) == 0 {
 				list, err := c.List()
 				if err != nil {
 					return err
 				}
-				for _, in := range list {
-					args = append(args, in.Name)
+				for i := range list {
+					if all || reason(&list[i]) != "" {
+						args = append(args, list[i].Name)
+					}
 				}
 			}
 			for _, name := range args {
@@ -207,5 +320,7 @@ func newCacheRemove(open func() (*cache.Cache, error)) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "remove every plan")
+	cmd.Flags().BoolVar(&stale, "stale", false, "remove plans of other releases, and of what the fabric was")
+	cmd.Flags().StringVar(&fabricPath, "fabric", os.Getenv("LIGHTPATH_FABRIC"), fabricUsage)
 	return cmd
 }

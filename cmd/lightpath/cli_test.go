@@ -11,6 +11,8 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/circuit"
+	"lightpath/plans/planner"
+	"lightpath/plans/sizes"
 )
 
 // outcome is one run of the command.
@@ -348,8 +350,8 @@ func TestPlanCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bytes := range []int64{40_000_000, 40_000_001} {
-		key := cache.Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, MinBytes: bytes, MaxBytes: bytes, Planes: 3, Planner: "swot"}
-		if _, err := c.Put(key, problem, plan); err != nil {
+		key := cache.Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, Planes: 3, Planner: "swot", PlannerVersion: planner.Version}
+		if _, err := c.Put(key, sizes.Point(bytes, problem, plan)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -366,6 +368,23 @@ func TestPlanCache(t *testing.T) {
 	}
 	if shown := succeed(t, "", "plan", "cache", "show", "--problem", name); shown != string(text) {
 		t.Errorf("shows the problem as\n%s\nwant\n%s", shown, text)
+	}
+
+	// One of an earlier format is stale, and no reason to fail.
+	old, err := plans.EncodePlan(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old = append([]byte(`{"key":{"min_bytes":1},"problem":{},`), old[1:]...)
+	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("0", 64)+".json"), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if table := succeed(t, "", "plan", "cache", "ls"); !strings.Contains(table, "stale: written by another release") {
+		t.Errorf("ls prints\n%s", table)
+	}
+	succeed(t, "", "plan", "cache", "rm", "--stale")
+	if rows := list(); len(rows) != 2 {
+		t.Errorf("rm --stale leaves %v", rows)
 	}
 
 	// A file that was tampered with is named, and neither shown nor in the way of its removal.

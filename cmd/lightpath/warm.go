@@ -46,7 +46,9 @@ func newCacheWarm(open func() (*cache.Cache, error)) *cobra.Command {
 		Short: "Plan calls ahead of the jobs that make them",
 		Long: `Plans calls ahead, under the keys that jobs look up: those of a communicator whose rank r is at
 port r of the fabric, in the environment that the last line names. A plan that is there already
-is kept. Exits 1 where a call has no plan; jobs run it on packet planes.`,
+is kept. Sizes share plans where that costs at most LIGHTPATH_PLAN_TOLERANCE (1 %), so that few are
+planned, and sizes between those given are covered too. Exits 1 where a call has no plan; jobs run
+it on packet planes.`,
 		Example: "  lightpath plan cache warm --fabric fabric.yaml --collective allreduce,alltoall --bytes 64K,1M..64M",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -182,47 +184,47 @@ func parseSizes(items []string) ([]int64, error) {
 	return sizes, nil
 }
 
-// warmRow is one call in `plan cache warm --json`.
+// warmRow is one call in `plan cache warm --json`: cct_us is that of the call, the sizes are those
+// that share its plan.
 type warmRow struct {
 	cacheRow
+	Bytes float64 `json:"bytes"`
 	// Cached: the plan was there before.
 	Cached bool `json:"cached"`
 }
 
 // run plans what is missing and reports every call.
 func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
-	rows := make([]warmRow, 0, len(w.calls))
-	var bad error
-	for i, call := range w.calls {
-		if err := cmd.Context().Err(); err != nil {
-			return err
-		}
+	progress := func(plannings int) {
 		if isTerminal(os.Stderr) {
-			fmt.Fprintf(os.Stderr, "\r%d/%d  %v of %d %v        ", i+1, len(w.calls), call.Collective, call.Count, call.Type)
-		}
-		e, hit, err := shim.Warm(w.config, w.fabric, w.ranks, call, c)
-		switch {
-		case errors.Is(err, planner.ErrInfeasible):
-			bad = errors.Join(bad, fmt.Errorf("%v of %d %v: %w", call.Collective, call.Count, call.Type, err))
-		case err != nil:
-			return err
-		default:
-			rows = append(rows, warmRow{rowOf(e), hit})
+			fmt.Fprintf(os.Stderr, "\r%d calls, %d plans made", len(w.calls), plannings)
 		}
 	}
+	made, err := shim.Warm(cmd.Context(), w.config, w.fabric, w.ranks, w.calls, c, progress)
 	if isTerminal(os.Stderr) {
 		fmt.Fprint(os.Stderr, "\r\033[K")
+	}
+	if err != nil {
+		return err
+	}
+	rows := make([]warmRow, 0, len(made))
+	var bad error
+	for i := range made {
+		m := &made[i]
+		if m.Err != nil {
+			bad = errors.Join(bad, fmt.Errorf("%v of %d %v: %w", m.Call.Collective, m.Call.Count, m.Call.Type, m.Err))
+			continue
+		}
+		row := warmRow{rowOf(m.Entry), callBytes(&m.Entry.Key, int64(m.Call.Count)*int64(m.Call.Type.Size())), m.Cached}
+		row.CCTUS, row.LowerBound = m.Plan.CCTUS, m.Plan.LowerBoundUS
+		rows = append(rows, row)
 	}
 	if asJSON {
 		if err := writeJSON("-", rows); err != nil {
 			return err
 		}
 	} else {
-		plain := make([]cacheRow, len(rows))
-		for i := range rows {
-			plain[i] = rows[i].cacheRow
-		}
-		printCache(plain)
+		printWarmed(rows)
 	}
 	if len(rows) > 0 {
 		dir, err := filepath.Abs(c.Dir())
@@ -235,4 +237,16 @@ func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
 		return no(bad)
 	}
 	return nil
+}
+
+func printWarmed(rows []warmRow) {
+	fmt.Printf("%-13s %-20s %14s %-9s %12s %12s  %-6s %s\n", "collective", "algorithm", "bytes", "planner", "CCT (us)", "bound (us)", "", "plan, and the sizes that share it")
+	for _, r := range rows {
+		was := "new"
+		if r.Cached {
+			was = "cached"
+		}
+		fmt.Printf("%-13s %-20s %14.0f %-9s %12.6g %12.6g  %-6s %.16s %.0f..%.0f\n", r.Key.Collective, r.Key.Algorithm, r.Bytes,
+			r.PlanPlanner, r.CCTUS, r.LowerBound, was, r.Name, r.MinBytes, r.MaxBytes)
+	}
 }

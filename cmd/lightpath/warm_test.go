@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lightpath/plans"
 )
 
 const warmFabric = `version: 1
@@ -32,21 +34,46 @@ func TestPlanCacheWarm(t *testing.T) {
 		var got []string
 		for _, r := range rows {
 			k := r.Key
-			if r.Cached != cached || k.Ranks != 4 || k.ElemBytes != 2 || k.Planner != "swot" || r.CCTUS <= 0 {
+			if r.Cached != cached || k.Ranks != 4 || k.Planner != "swot" || r.CCTUS <= 0 || r.MinBytes > r.Bytes || r.MaxBytes < r.Bytes {
 				t.Errorf("%+v", r)
 			}
-			got = append(got, fmt.Sprintf("%s %s %d %d..%d", k.Collective, k.Algorithm, k.Root, k.MinBytes, k.MaxBytes))
+			got = append(got, fmt.Sprintf("%s %s %d %.0f", k.Collective, k.Algorithm, k.Root, r.Bytes))
 		}
 		want := []string{
-			"allreduce rabenseifner 0 6..6", "allreduce rabenseifner 0 1024..1024", "allreduce rabenseifner 0 2048..2048", "allreduce rabenseifner 0 4096..4096",
-			"broadcast binomial 3 6..6", "broadcast binomial 3 1024..1024", "broadcast binomial 3 2048..2048", "broadcast binomial 3 4096..4096",
+			"allreduce rabenseifner 0 6", "allreduce rabenseifner 0 1024", "allreduce rabenseifner 0 2048", "allreduce rabenseifner 0 4096",
+			"broadcast binomial 3 6", "broadcast binomial 3 1024", "broadcast binomial 3 2048", "broadcast binomial 3 4096",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if list := succeed(t, "", "plan", "cache", "ls", "--dir", dir); strings.Count(list, "swot") != 8 {
+	// Sizes share plans: a size between those given is there, and few files are.
+	var rows []warmRow
+	if err := json.Unmarshal([]byte(succeed(t, "", append(slices.Replace(slices.Clone(args), 8, 9, "3000"), "--json")...)), &rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 2 || !rows[0].Cached || !rows[1].Cached {
+		t.Errorf("a size between: %+v", rows)
+	}
+	list := succeed(t, "", "plan", "cache", "ls", "--dir", dir)
+	if n := strings.Count(list, "swot"); n < 2 || n > 8 || strings.Contains(list, "stale") {
 		t.Errorf("ls prints\n%s", list)
+	}
+	shown := decodePlan(t, succeed(t, "", "plan", "cache", "show", rows[0].Name, "--bytes", "3000", "--dir", dir))
+	if !plans.SameUS(shown.CCTUS, rows[0].CCTUS) || shown.Digest == "" {
+		t.Errorf("shows %v us, warm says %v us", shown.CCTUS, rows[0].CCTUS)
+	}
+	if o := command(t, "", "plan", "cache", "show", rows[0].Name, "--bytes", "1G", "--dir", dir); o.status != exitNo {
+		t.Errorf("a size that the plan does not serve: %+v", o)
+	}
+	// Another delay is another fabric: its plans are stale.
+	t.Setenv("LIGHTPATH_FABRIC", write(t, "fabric.yaml", strings.Replace(warmFabric, "200us", "300us", 1)))
+	if now := succeed(t, "", "plan", "cache", "ls", "--dir", dir); strings.Count(now, "stale: fabric") != strings.Count(list, "swot") {
+		t.Errorf("after the fabric changed, ls prints\n%s", now)
+	}
+	succeed(t, "", "plan", "cache", "rm", "--stale", "--dir", dir)
+	if now := succeed(t, "", "plan", "cache", "ls", "--dir", dir); strings.Contains(now, "swot") {
+		t.Errorf("after rm --stale, ls prints\n%s", now)
 	}
 
 	o := command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "alltoall", "--algorithm", "bruck", "--ranks", "3", "--bytes", "3K")
@@ -75,7 +102,7 @@ func TestPlanCacheWarmRefuses(t *testing.T) {
 		{[]string{"--fabric", file, "--collective", "alltoall", "--bytes", "15"}, []string{"--bytes", "15", "float"}},
 		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--type", "quad"}, []string{"--type", "quad"}},
 		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--planner", "magic"}, []string{"--planner", "magic"}},
-		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--algorithm", "bruck"}, []string{"--algorithm", "bruck", "ring"}},
+		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--algorithm", "pairwise-xor"}, []string{"--algorithm", "pairwise-xor", "ring"}},
 		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--ranks", "5"}, []string{"--ranks", "5"}},
 		{[]string{"--fabric", file, "--collective", "reduce", "--bytes", "1K", "--root", "4"}, []string{"root", "4"}},
 		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--time-limit", "-1s"}, []string{"--time-limit"}},

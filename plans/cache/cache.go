@@ -14,33 +14,34 @@ import (
 	"time"
 
 	"lightpath/plans"
+	"lightpath/plans/sizes"
 )
 
 // Sentinels of this package.
 var (
-	// ErrMiss says that the cache has no plan for a key.
+	// ErrMiss says that the cache has no plan for a key and size.
 	ErrMiss = errors.New("cache: no plan")
 	// ErrCorrupt is wrapped by errors about a file that is there but must not be used.
 	ErrCorrupt = errors.New("cache: unusable plan file")
+	// ErrStale is wrapped, along with ErrCorrupt, by errors about a file that another release
+	// wrote in another format.
+	ErrStale = errors.New("cache: plan file of another release")
 )
 
-// Key is everything that a plan depends on. Two calls with equal keys may use one plan.
-// It is comparable; a field that does not matter to a caller stays zero.
+// Key is everything but the size that a plan depends on: calls with equal keys differ in
+// their bytes alone. It is comparable; a field that does not matter to a caller stays zero.
 type Key struct {
 	Collective string `json:"collective"`
-	Algorithm  string `json:"algorithm"`
+	Algorithm  string `json:"algorithm"` // with its parameters and variant
 	Root       int    `json:"root,omitempty"`
 	Ranks      int    `json:"ranks"`
-	ElemBytes  int    `json:"elem_bytes,omitempty"`
-	// MinBytes and MaxBytes are the interval of message sizes that share the plan, both
-	// included.
-	MinBytes int64 `json:"min_bytes"`
-	MaxBytes int64 `json:"max_bytes"`
-	// Fabric is the fabric's digest, Members one of the ports of the ranks in order, Maps
-	// one of the planes' maps where the plan does not begin with its own.
-	Fabric  Hash `json:"fabric"`
-	Members Hash `json:"members"`
-	Maps    Hash `json:"maps"`
+	// Fabric is the fabric's digest, FabricName its name, Members the digest of the ports of
+	// the ranks in order, Maps that of the planes' maps where the plan does not begin with its
+	// own. A fabric that changes has another digest: plans for what it was are never found.
+	Fabric     Hash   `json:"fabric"`
+	FabricName string `json:"fabric_name,omitempty"`
+	Members    Hash   `json:"members"`
+	Maps       Hash   `json:"maps"`
 	// Planes has a bit for each plane that may be used.
 	Planes uint64 `json:"planes"`
 	// Loop says that the plan returns to its initial maps.
@@ -49,6 +50,9 @@ type Key struct {
 	PlannerVersion int           `json:"planner_version"`
 	Seed           uint64        `json:"seed,omitempty"`
 	TimeLimit      time.Duration `json:"time_limit_ns,omitempty"`
+	// Tolerance is by how much, in parts of one, a plan may take longer than one made for its
+	// size alone.
+	Tolerance float64 `json:"tolerance,omitempty"`
 }
 
 // Hash is a SHA-256; zero where there is nothing to hash.
@@ -78,34 +82,44 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Name returns the file name of k in a cache: the SHA-256 of its JSON form, and ".json".
-func (k Key) Name() string {
+// family is the part of file names that all sizes of a key share.
+func (k *Key) family() string {
 	text, _ := json.Marshal(k) // strings, numbers and hashes cannot fail
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]) + suffix
+	return hex.EncodeToString(sum[:16])
+}
+
+// name returns the name of the file for the sizes min to max of a family. It begins with what
+// tells it from the others.
+func name(family string, min, max int64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", family, min, max))
+	return hex.EncodeToString(sum[:8]) + "-" + family + suffix
 }
 
 const (
 	suffix     = ".json"
 	tempPrefix = ".put-"
 	maxFile    = 256 << 20
-	maxFront   = 4096 // plans held in memory
+	maxFront   = 4096 // spans held in memory
 	staleTemp  = time.Hour
 )
 
-// Entry is a cached plan with the problem that it answers. It is shared: nobody changes it.
+// Entry is a cached span of sizes under its key. It is shared: nobody changes it.
 type Entry struct {
-	Key     Key
-	Problem *plans.Problem
-	Plan    *plans.Plan // its Digest is set
+	Key  Key
+	Span *sizes.Span // the digests of its plans are set
 }
+
+// Name returns the file name of e.
+func (e *Entry) Name() string { return name(e.Key.family(), e.Span.Min, e.Span.Max) }
 
 // Cache is an open cache. All methods may be called concurrently, also by several
 // processes on one directory.
 type Cache struct {
 	dir   string
 	mu    sync.RWMutex
-	front map[Key]*Entry
+	front map[Key]sizes.Ladder
+	held  int // spans in front
 }
 
 // Open returns the cache in dir, which it creates for this user alone (0700) where it is
@@ -123,64 +137,107 @@ func Open(dir string) (*Cache, error) {
 			os.Remove(filepath.Join(dir, f.Name()))
 		}
 	}
-	return &Cache{dir: dir, front: make(map[Key]*Entry)}, nil
+	return &Cache{dir: dir, front: make(map[Key]sizes.Ladder)}, nil
 }
 
 // Dir returns the directory of the cache.
 func (c *Cache) Dir() string { return c.dir }
 
-// Get returns the plan for key: an error that wraps [ErrMiss] where there is none,
-// [ErrCorrupt], with file and reason, where there is one that must not be used.
+// Get returns a span that serves a call of the given bytes under key: an error that wraps
+// [ErrMiss] where there is none, [ErrCorrupt], with file and reason, where there is one that
+// must not be used.
 //
-// Hot path where the plan is in memory: no allocation, one read lock.
-func (c *Cache) Get(key Key) (*Entry, error) {
-	if e := c.Peek(&key); e != nil {
-		return e, nil
+// Hot path where the span is in memory: no allocation, one read lock.
+func (c *Cache) Get(key *Key, bytes int64) (*sizes.Span, error) {
+	if s := c.Peek(key, bytes); s != nil {
+		return s, nil
 	}
-	e, err := c.read(key.Name())
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, ErrMiss
-	case err != nil:
-		return nil, err
-	case e.Key != key:
-		return nil, corrupt(c.path(key.Name()), errors.New("it is for another key"))
+	ladder, err := c.load(key)
+	if s := ladder.Find(bytes); s != nil {
+		return s, nil
 	}
-	c.remember(e)
-	return e, nil
+	return nil, err
 }
 
-// Peek returns the plan for key if it is in memory, else nil. It never touches files.
-// Hot path: no allocation, one read lock.
-func (c *Cache) Peek(key *Key) *Entry {
+// Peek returns a span for a call of the given bytes under key if it is in memory, else nil.
+// It never touches files. Hot path: no allocation, one read lock.
+func (c *Cache) Peek(key *Key, bytes int64) *sizes.Span {
 	c.mu.RLock()
-	e := c.front[*key]
+	s := c.front[*key].Find(bytes)
 	c.mu.RUnlock()
-	return e
+	return s
 }
 
+// Ladder returns every usable span under key, read anew from the directory.
+func (c *Cache) Ladder(key *Key) (sizes.Ladder, error) {
+	ladder, err := c.load(key)
+	if errors.Is(err, ErrMiss) {
+		err = nil
+	}
+	return ladder, err
+}
+
+// load reads the files of key and keeps what is usable in memory. The error, which comes with
+// what there is, wraps ErrMiss, or says what is wrong with the files that must not be used.
+func (c *Cache) load(key *Key) (sizes.Ladder, error) {
+	files, err := os.ReadDir(c.dir)
+	if err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	var bad error
+	end := "-" + key.family() + suffix
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), end) {
+			continue
+		}
+		e, err := c.read(f.Name())
+		switch {
+		case errors.Is(err, os.ErrNotExist): // removed meanwhile
+		case err != nil:
+			bad = errors.Join(bad, err)
+		case e.Key != *key:
+			bad = errors.Join(bad, corrupt(c.path(f.Name()), errors.New("it is for another key")))
+		default:
+			c.remember(e)
+		}
+	}
+	if bad == nil {
+		bad = ErrMiss
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.front[*key], bad
+}
+
+// remember adds a span to those in memory.
 func (c *Cache) remember(e *Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.front) >= maxFront {
-		for k := range c.front { // any one: plans that are in use come back from their files
-			delete(c.front, k)
-			break
+	old := c.front[e.Key]
+	if c.held >= maxFront {
+		for k, l := range c.front { // any one: plans that are in use come back from their files
+			if k != e.Key {
+				c.held -= len(l)
+				delete(c.front, k)
+				break
+			}
 		}
 	}
-	c.front[e.Key] = e
+	l := old.With(e.Span)
+	c.held += len(l) - len(old)
+	c.front[e.Key] = l
 }
 
-// Put stores plan, which answers problem, under key, replacing what is there. It refuses
-// an infeasible plan. The file appears complete or not at all, and is on disk when Put
-// returns. The entry that Put returns holds a sealed copy of plan; problem and what plan
-// refers to must not change any more.
-func (c *Cache) Put(key Key, problem *plans.Problem, plan *plans.Plan) (*Entry, error) {
-	sealed := *plan
-	if err := plans.Seal(problem, &sealed); err != nil {
+// Put stores a span under key and removes those that it contains. It refuses an infeasible
+// plan. The file appears complete or not at all, and is on disk when Put returns. The span
+// that Put returns holds sealed copies of the plans; their problems and what the plans refer
+// to must not change any more.
+func (c *Cache) Put(key Key, span *sizes.Span) (*Entry, error) {
+	e := &Entry{Key: key}
+	var err error
+	if e.Span, err = sealed(span); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	e := &Entry{Key: key, Problem: problem, Plan: &sealed}
 	if err := e.verify(); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
@@ -188,11 +245,36 @@ func (c *Cache) Put(key Key, problem *plans.Problem, plan *plans.Plan) (*Entry, 
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	if err := c.write(key.Name(), text); err != nil {
+	if err := c.write(e.Name(), text); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
+	c.mu.RLock()
+	old := c.front[key]
+	c.mu.RUnlock()
 	c.remember(e)
+	family := key.family()
+	for _, o := range old {
+		if o.Min >= span.Min && o.Max <= span.Max && (o.Min > span.Min || o.Max < span.Max) {
+			os.Remove(c.path(name(family, o.Min, o.Max)))
+		}
+	}
 	return e, nil
+}
+
+// sealed returns a copy of span whose plans carry their digests.
+func sealed(span *sizes.Span) (*sizes.Span, error) {
+	s := *span
+	for _, end := range []*sizes.Sized{&s.Low, &s.High} {
+		plan := *end.Plan
+		if err := plans.Seal(end.Problem, &plan); err != nil {
+			return nil, err
+		}
+		end.Plan = &plan
+	}
+	if s.Min == s.Max {
+		s.High = s.Low
+	}
+	return &s, nil
 }
 
 // Info describes a file of the cache.
@@ -224,7 +306,7 @@ func (c *Cache) List() ([]Info, error) {
 		if errors.Is(info.Err, os.ErrNotExist) {
 			continue // removed meanwhile
 		}
-		if info.Err == nil && info.Entry.Key.Name() != f.Name() {
+		if info.Err == nil && info.Entry.Name() != f.Name() {
 			info.Entry, info.Err = nil, corrupt(c.path(f.Name()), errors.New("its name is not that of its key"))
 		}
 		list = append(list, info)
@@ -240,8 +322,9 @@ func (c *Cache) Remove(name string) error {
 		return fmt.Errorf("%w called %q", ErrMiss, name)
 	}
 	c.mu.Lock()
-	for k := range c.front {
-		if k.Name() == name {
+	for k, l := range c.front {
+		if strings.HasSuffix(name, k.family()+suffix) { // its others come back from their files
+			c.held -= len(l)
 			delete(c.front, k)
 		}
 	}

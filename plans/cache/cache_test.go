@@ -14,15 +14,41 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/internal/planstest"
+	"lightpath/plans/sizes"
 )
+
+// size is the bytes of the example's call.
+const size = 40e6
 
 func example(t testing.TB) (Key, *plans.Problem, *plans.Plan) {
 	t.Helper()
 	problem, plan := planstest.Load(t, "swot-fig5")
-	key := Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, ElemBytes: 4, MinBytes: 40e6, MaxBytes: 40e6,
-		Fabric: Sum([]byte("fabric")), Planes: 3, Planner: "swot", PlannerVersion: 1, TimeLimit: time.Second}
+	key := Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, Fabric: Sum([]byte("fabric")), FabricName: "f",
+		Planes: 3, Planner: "swot", PlannerVersion: 1, TimeLimit: time.Second, Tolerance: .01}
 	return key, problem, plan
 }
+
+// wide returns the example's pattern for calls of its size to ratio times that.
+func wide(t testing.TB, problem *plans.Problem, plan *plans.Plan, ratio int64) *sizes.Span {
+	t.Helper()
+	big := *problem
+	big.Steps = append([]plans.Step(nil), problem.Steps...)
+	for i := range big.Steps {
+		big.Steps[i].Bytes *= float64(ratio)
+	}
+	high, err := sizes.Fit(sizes.Sized{Problem: problem, Plan: plan}, &big)
+	if err != nil {
+		t.Fatal(err)
+	}
+	low, err := sizes.Fit(sizes.Sized{Problem: problem, Plan: plan}, problem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sizes.Span{Min: size, Max: ratio * size, Low: sizes.Sized{Problem: problem, Plan: low}, High: sizes.Sized{Problem: &big, Plan: high}}
+}
+
+// fileOf is the name of the file of the example's size.
+func fileOf(key Key) string { return name(key.family(), size, size) }
 
 func open(t testing.TB, dir string) *Cache {
 	t.Helper()
@@ -40,33 +66,33 @@ func TestPutAndGet(t *testing.T) {
 		t.Fatalf("%v %v", info, err)
 	}
 	key, problem, plan := example(t)
-	if _, err := c.Get(key); !errors.Is(err, ErrMiss) {
+	if _, err := c.Get(&key, size); !errors.Is(err, ErrMiss) {
 		t.Fatalf("empty cache: %v", err)
 	}
-	put, err := c.Put(key, problem, plan)
+	put, err := c.Put(key, sizes.Point(size, problem, plan))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if plan.Digest != "" {
 		t.Error("Put changed the caller's plan")
 	}
-	if got, err := c.Get(key); err != nil || got != put {
+	if got, err := c.Get(&key, size); err != nil || got != put.Span {
 		t.Fatalf("%v %v", got, err)
 	}
-	got, err := open(t, dir).Get(key) // another process
+	got, err := open(t, dir).Get(&key, size) // another process
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got, put) {
-		t.Fatalf("got %+v want %+v", got, put)
+	if !reflect.DeepEqual(got, put.Span) {
+		t.Fatalf("got %+v want %+v", got, put.Span)
 	}
 	other := key
 	other.Planes = 1
-	if _, err := c.Get(other); !errors.Is(err, ErrMiss) {
+	if _, err := c.Get(&other, size); !errors.Is(err, ErrMiss) {
 		t.Fatalf("other key: %v", err)
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 1 || files[0].Name() != key.Name() {
+	if err != nil || len(files) != 1 || files[0].Name() != put.Name() {
 		t.Fatalf("%v %v", files, err)
 	}
 }
@@ -75,10 +101,10 @@ func TestPutRefusesInfeasiblePlans(t *testing.T) {
 	c := open(t, t.TempDir())
 	key, problem, plan := example(t)
 	plan.Planes[0][0].Bytes--
-	if _, err := c.Put(key, problem, plan); !errors.Is(err, check.ErrInfeasible) {
+	if _, err := c.Put(key, sizes.Point(size, problem, plan)); !errors.Is(err, check.ErrInfeasible) {
 		t.Fatal(err)
 	}
-	if _, err := c.Get(key); !errors.Is(err, ErrMiss) {
+	if _, err := c.Get(&key, size); !errors.Is(err, ErrMiss) {
 		t.Fatalf("a refused plan is there: %v", err)
 	}
 }
@@ -87,10 +113,10 @@ func TestPutRefusesInfeasiblePlans(t *testing.T) {
 func TestUnusableFilesAreRefused(t *testing.T) {
 	key, problem, plan := example(t)
 	dir := t.TempDir()
-	if _, err := open(t, dir).Put(key, problem, plan); err != nil {
+	if _, err := open(t, dir).Put(key, sizes.Point(size, problem, plan)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, key.Name())
+	path := filepath.Join(dir, fileOf(key))
 	good, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +134,9 @@ func TestUnusableFilesAreRefused(t *testing.T) {
 		want   string
 	}{
 		"empty":         {func() []byte { return nil }, "want an object"},
+		"old":           {replace(`"cache":2,`, ``), ErrStale.Error()},
+		"newer":         {replace(`"cache":2,`, `"cache":3,`), ErrStale.Error()},
+		"other size":    {replace(`"min_bytes":40000000`, `"min_bytes":39999999`), "sizes"},
 		"truncated":     {func() []byte { return good[:len(good)/2] }, ErrCorrupt.Error()},
 		"zeros":         {func() []byte { return make([]byte, len(good)) }, ErrCorrupt.Error()},
 		"changed plan":  {replace(`"start_us":100`, `"start_us":99`), "bad digest"},
@@ -123,7 +152,7 @@ func TestUnusableFilesAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			fresh := open(t, dir)
-			e, err := fresh.Get(key)
+			e, err := fresh.Get(&key, size)
 			if e != nil || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v %v", e, err)
 			}
@@ -131,10 +160,10 @@ func TestUnusableFilesAreRefused(t *testing.T) {
 			if err != nil || len(list) != 1 || !errors.Is(list[0].Err, ErrCorrupt) || list[0].Entry != nil {
 				t.Fatalf("%+v %v", list, err)
 			}
-			if _, err := fresh.Put(key, problem, plan); err != nil { // replaces it
+			if _, err := fresh.Put(key, sizes.Point(size, problem, plan)); err != nil { // replaces it
 				t.Fatal(err)
 			}
-			if _, err := open(t, dir).Get(key); err != nil {
+			if _, err := open(t, dir).Get(&key, size); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -148,15 +177,15 @@ func TestSealedButInfeasibleFileIsRefused(t *testing.T) {
 	if err := plans.Seal(problem, plan); err != nil {
 		t.Fatal(err)
 	}
-	text, err := (&Entry{Key: key, Problem: problem, Plan: plan}).encode()
+	text, err := (&Entry{Key: key, Span: sizes.Point(size, problem, plan)}).encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, key.Name()), text, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, fileOf(key)), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, dir).Get(key); !errors.Is(err, ErrCorrupt) || !errors.Is(err, check.ErrInfeasible) {
+	if _, err := open(t, dir).Get(&key, size); !errors.Is(err, ErrCorrupt) || !errors.Is(err, check.ErrInfeasible) {
 		t.Fatal(err)
 	}
 }
@@ -168,7 +197,7 @@ func TestListAndRemove(t *testing.T) {
 	second := key
 	second.Loop = true
 	for _, k := range []Key{key, second} {
-		if _, err := c.Put(k, problem, plan); err != nil {
+		if _, err := c.Put(k, sizes.Point(size, problem, plan)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,22 +217,22 @@ func TestListAndRemove(t *testing.T) {
 	if usable != 2 {
 		t.Fatalf("%d usable in %+v", usable, list)
 	}
-	if err := c.Remove(key.Name()); err != nil {
+	if err := c.Remove(fileOf(key)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Get(key); !errors.Is(err, ErrMiss) {
+	if _, err := c.Get(&key, size); !errors.Is(err, ErrMiss) {
 		t.Fatalf("after removal: %v", err)
 	}
-	for _, name := range []string{key.Name(), "../x", "..", ""} {
+	for _, name := range []string{fileOf(key), "../x", "..", ""} {
 		if err := c.Remove(name); !errors.Is(err, ErrMiss) {
 			t.Errorf("remove %q: %v", name, err)
 		}
 	}
-	moved := filepath.Join(dir, key.Name())
-	if err := os.Rename(filepath.Join(dir, second.Name()), moved); err != nil {
+	moved := filepath.Join(dir, fileOf(key))
+	if err := os.Rename(filepath.Join(dir, fileOf(second)), moved); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, dir).Get(key); !errors.Is(err, ErrCorrupt) {
+	if _, err := open(t, dir).Get(&key, size); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("a file under another's name: %v", err)
 	}
 }
@@ -248,10 +277,10 @@ func TestConcurrentWritersAndReaders(t *testing.T) {
 		wg.Go(func() {
 			c := open(t, dir)
 			for range 5 {
-				if _, err := c.Put(key, problem, plan); err != nil {
+				if _, err := c.Put(key, sizes.Point(size, problem, plan)); err != nil {
 					t.Error(err)
 				}
-				if _, err := open(t, dir).Get(key); err != nil {
+				if _, err := open(t, dir).Get(&key, size); err != nil {
 					t.Error(err)
 				}
 			}
@@ -262,22 +291,64 @@ func TestConcurrentWritersAndReaders(t *testing.T) {
 
 func TestFrontIsBounded(t *testing.T) {
 	c := open(t, t.TempDir())
+	_, problem, plan := example(t)
 	for i := range maxFront + 10 {
-		c.remember(&Entry{Key: Key{Root: i}})
+		c.remember(&Entry{Key: Key{Root: i}, Span: sizes.Point(size, problem, plan)})
 	}
-	if len(c.front) != maxFront {
-		t.Fatalf("%d plans in memory", len(c.front))
+	if len(c.front) != maxFront || c.held != maxFront {
+		t.Fatalf("%d keys and %d spans in memory", len(c.front), c.held)
+	}
+}
+
+// TestIntervals: one file serves every size of its interval, across processes too, with the plan
+// that the span says; a wider one replaces those within it.
+func TestIntervals(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, dir)
+	key, problem, plan := example(t)
+	if _, err := c.Put(key, sizes.Point(2*size, problem, plan)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Put(key, sizes.Point(9*size, problem, plan)); err != nil {
+		t.Fatal(err)
+	}
+	put, err := c.Put(key, wide(t, problem, plan, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := c.List(); err != nil || len(list) != 2 {
+		t.Fatalf("%d files, %v: want the interval and the size outside it", len(list), err)
+	}
+	for _, from := range []*Cache{c, open(t, dir)} {
+		for bytes, hit := range map[int64]bool{size - 1: false, size: true, 3 * size: true, 4 * size: true, 4*size + 1: false, 9 * size: true} {
+			got, err := from.Get(&key, bytes)
+			if (err == nil) != hit || !hit && !errors.Is(err, ErrMiss) {
+				t.Fatalf("%d bytes: %v", bytes, err)
+			}
+			if hit && bytes <= 4*size && !reflect.DeepEqual(got, put.Span) {
+				t.Fatalf("%d bytes: another span", bytes)
+			}
+		}
+	}
+	mixed := *put.Span
+	mixed.High = sizes.Sized{Problem: mixed.High.Problem, Plan: &plans.Plan{}}
+	if _, err := c.Put(key, &mixed); err == nil {
+		t.Error("took a span whose ends do not belong together")
+	}
+	ladder, err := open(t, dir).Ladder(&key)
+	if err != nil || len(ladder) != 2 || ladder[0].Min != size || ladder[1].Min != 9*size {
+		t.Errorf("ladder %v, %v", ladder, err)
 	}
 }
 
 func TestHitDoesNotAllocate(t *testing.T) {
 	c := open(t, t.TempDir())
 	key, problem, plan := example(t)
-	if _, err := c.Put(key, problem, plan); err != nil {
+	if _, err := c.Put(key, sizes.Point(size, problem, plan)); err != nil {
 		t.Fatal(err)
 	}
 	if n := testing.AllocsPerRun(100, func() {
-		if e, err := c.Get(key); e == nil || err != nil {
+		if e, err := c.Get(&key, size); e == nil || err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -287,13 +358,15 @@ func TestHitDoesNotAllocate(t *testing.T) {
 
 func TestNameDependsOnEveryField(t *testing.T) {
 	key, _, _ := example(t)
-	seen := map[string]string{key.Name(): "nothing"}
+	seen := map[string]string{fileOf(key): "nothing"}
 	v := reflect.ValueOf(&key).Elem()
 	for i := range v.NumField() {
 		f, saved := v.Field(i), reflect.ValueOf(v.Field(i).Interface())
 		switch f.Kind() {
 		case reflect.String:
 			f.SetString("x")
+		case reflect.Float64:
+			f.SetFloat(f.Float() + 1)
 		case reflect.Bool:
 			f.SetBool(!f.Bool())
 		case reflect.Uint64:
@@ -304,10 +377,10 @@ func TestNameDependsOnEveryField(t *testing.T) {
 			f.SetInt(f.Int() + 1)
 		}
 		field := v.Type().Field(i).Name
-		if other, twice := seen[key.Name()]; twice {
+		if other, twice := seen[fileOf(key)]; twice {
 			t.Errorf("changing %s gives the name of changing %s", field, other)
 		}
-		seen[key.Name()] = field
+		seen[fileOf(key)] = field
 		f.Set(saved)
 	}
 }
@@ -317,11 +390,20 @@ func FuzzDecode(f *testing.F) {
 	if err := plans.Seal(problem, plan); err != nil {
 		f.Fatal(err)
 	}
-	text, err := (&Entry{Key: key, Problem: problem, Plan: plan}).encode()
-	if err != nil {
-		f.Fatal(err)
+	for _, span := range []*sizes.Span{sizes.Point(size, problem, plan), wide(f, problem, plan, 4)} {
+		span, err := sealed(span)
+		if err != nil {
+			f.Fatal(err)
+		}
+		text, err := (&Entry{Key: key, Span: span}).encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, err := decode(text); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
 	}
-	f.Add(text)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := decode(data)
 		if err == nil {
@@ -332,14 +414,21 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// BenchmarkHit finds a size among many intervals of one key, among many keys.
 func BenchmarkHit(b *testing.B) {
 	c := open(b, b.TempDir())
 	key, problem, plan := example(b)
-	if _, err := c.Put(key, problem, plan); err != nil {
-		b.Fatal(err)
+	for root := range 64 {
+		k := key
+		k.Root = root
+		for i := range int64(32) {
+			c.remember(&Entry{Key: k, Span: &sizes.Span{Min: 100 * i, Max: 100*i + 99, Low: sizes.Sized{Problem: problem, Plan: plan}}})
+		}
 	}
 	b.ReportAllocs()
-	for b.Loop() {
-		c.Peek(&key)
+	for i := int64(0); b.Loop(); i++ {
+		if c.Peek(&key, i%3200) == nil {
+			b.Fatal("miss")
+		}
 	}
 }

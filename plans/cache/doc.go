@@ -1,12 +1,14 @@
-// Package cache keeps plans in a directory of content-addressed files, with a map in
-// memory before it.
+// Package cache keeps plans in a directory of files, with a table in memory before it.
 //
-// Layer: inside plans; with the codec it is the only part of plans that touches files. It
-// neither plans nor decides when to: a miss is an answer.
+// Layer: inside plans, on plans/sizes; with the codec it is the only part of plans that touches
+// files. It neither plans nor decides when to: a miss is an answer.
 //
-// A cached file is a plan file with two more fields, "key" and "problem", so every command
-// that reads plans reads it. It is named after the hash of its key. A file is used only if
-// it decodes, its key is the one asked for, its digest is right and its plan is feasible;
-// otherwise it is refused with the reason, and stays where it is for a person to look at
-// until the next Put replaces it.
+// A plan is found by its [Key], all that it depends on, and by the size of the call, which
+// lies in the interval of some [sizes.Span]. A cached file holds a span. It is a plan file with
+// more fields, the key, the sizes, the problem, and the plan and problem of the other end, so
+// every command that reads plans reads it. Its name ends with the hash of its key. A file is
+// used only if it decodes, its key is the one asked for, its digests are right and its plans are
+// feasible; otherwise it is refused with the reason, and stays where it is for a person to
+// look at, until it is removed or replaced. What another release wrote is told from what is
+// damaged ([ErrStale]).
 package cache

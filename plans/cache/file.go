@@ -9,6 +9,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/check"
+	"lightpath/plans/sizes"
 )
 
 // corrupt says why the file at path must not be used.
@@ -16,32 +17,55 @@ func corrupt(path string, reason error) error {
 	return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, reason)
 }
 
-// extra are the fields that a cached file has beside those of a plan file.
+// format is the version of cached files. Version 1 had no number and no intervals.
+const format = 2
+
+// extra are the fields that a cached file has beside those of a plan file, whose plan is that
+// of the largest call.
 type extra struct {
-	Key     json.RawMessage `json:"key"`
-	Problem json.RawMessage `json:"problem"`
+	Format   int             `json:"cache"`
+	Key      json.RawMessage `json:"key"`
+	MinBytes int64           `json:"min_bytes"`
+	MaxBytes int64           `json:"max_bytes"`
+	Problem  json.RawMessage `json:"problem"`
+	Low      *struct {
+		Problem json.RawMessage `json:"problem"`
+		Plan    json.RawMessage `json:"plan"`
+	} `json:"low"` // that of the smallest call, where it is another
 }
 
-// encode writes e as a plan file with the fields "key" and "problem" in front.
+// encode writes e as a plan file with the fields of extra in front.
 func (e *Entry) encode() ([]byte, error) {
 	key, err := json.Marshal(e.Key)
 	if err != nil {
 		return nil, err
 	}
-	problem, err := plans.EncodeProblem(e.Problem)
+	b := fmt.Appendf(nil, "{\"cache\":%d,\"key\":%s,\n\"min_bytes\":%d,\"max_bytes\":%d,\n\"problem\":", format, key, e.Span.Min, e.Span.Max)
+	problem, plan, err := encodeSized(&e.Span.High)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := plans.EncodePlan(e.Plan)
-	if err != nil {
-		return nil, err
+	b = append(b, problem...)
+	if e.Span.Min < e.Span.Max {
+		problem, low, err := encodeSized(&e.Span.Low)
+		if err != nil {
+			return nil, err
+		}
+		b = fmt.Appendf(b, ",\n\"low\":{\"problem\":%s,\n\"plan\":%s}", problem, low)
 	}
-	return bytes.Join([][]byte{[]byte(`{"key":`), key, []byte(",\n\"problem\":"), bytes.TrimSpace(problem), []byte(",\n"), plan[1:]}, nil), nil
+	return append(append(b, ",\n"...), plan[1:]...), nil
+}
+
+func encodeSized(s *sizes.Sized) (problem, plan []byte, err error) {
+	if problem, err = plans.EncodeProblem(s.Problem); err == nil {
+		plan, err = plans.EncodePlan(s.Plan)
+	}
+	return bytes.TrimSpace(problem), plan, err
 }
 
 // decode reads what encode wrote and verifies it.
 func decode(data []byte) (*Entry, error) {
-	plan, err := plans.DecodePlan(data) // strict: repeated fields end here
+	high, err := plans.DecodePlan(data) // strict: repeated fields end here
 	if err != nil {
 		return nil, err
 	}
@@ -49,25 +73,50 @@ func decode(data []byte) (*Entry, error) {
 	if err := json.Unmarshal(data, &x); err != nil {
 		return nil, err
 	}
-	e := &Entry{Plan: plan}
+	if x.Format != format {
+		return nil, fmt.Errorf("%w: format %d, this one reads %d", ErrStale, max(x.Format, 1), format)
+	}
+	e := &Entry{Span: &sizes.Span{Min: x.MinBytes, Max: x.MaxBytes}}
 	fields := json.NewDecoder(bytes.NewReader(x.Key))
 	fields.DisallowUnknownFields()
 	if err := fields.Decode(&e.Key); err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
-	if e.Problem, err = plans.DecodeProblem(x.Problem); err != nil {
+	if x.MinBytes < 0 || x.MaxBytes < x.MinBytes || (x.Low == nil) != (x.MinBytes == x.MaxBytes) {
+		return nil, fmt.Errorf("sizes %d..%d", x.MinBytes, x.MaxBytes)
+	}
+	if err := decodeSized(&e.Span.High, x.Problem, high); err != nil {
 		return nil, err
 	}
-	if err := plans.VerifyDigest(e.Problem, plan); err != nil {
-		return nil, err
+	e.Span.Low = e.Span.High
+	if x.Low != nil {
+		low, err := plans.DecodePlan(x.Low.Plan)
+		if err != nil {
+			return nil, fmt.Errorf("low: %w", err)
+		}
+		if err := decodeSized(&e.Span.Low, x.Low.Problem, low); err != nil {
+			return nil, fmt.Errorf("low: %w", err)
+		}
 	}
 	return e, e.verify()
 }
 
-// verify refuses a plan that its own problem does not allow.
+func decodeSized(s *sizes.Sized, problem []byte, plan *plans.Plan) (err error) {
+	if s.Problem, err = plans.DecodeProblem(problem); err != nil {
+		return err
+	}
+	s.Plan = plan
+	return plans.VerifyDigest(s.Problem, plan)
+}
+
+// verify refuses plans that their own problems do not allow, or that are not of one pattern.
 func (e *Entry) verify() error {
-	_, err := check.Check(e.Problem, e.Plan)
-	return err
+	for _, s := range []*sizes.Sized{&e.Span.Low, &e.Span.High} {
+		if _, err := check.Check(s.Problem, s.Plan); err != nil {
+			return err
+		}
+	}
+	return e.Span.Validate()
 }
 
 // read returns the verified entry in the file called name; a missing file is

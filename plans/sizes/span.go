@@ -17,6 +17,27 @@ type Span struct {
 	Low, High Sized
 }
 
+// Point is the span of one size.
+func Point(bytes int64, problem *plans.Problem, plan *plans.Plan) *Span {
+	s := Sized{problem, plan}
+	return &Span{Min: bytes, Max: bytes, Low: s, High: s}
+}
+
+// Validate reports, with an error that wraps [ErrPattern], ends that are not of one pattern or
+// not in order. It does not check that the plans are feasible.
+func (s *Span) Validate() error {
+	if s.Min > s.Max {
+		return fmt.Errorf("%w: sizes %d..%d", ErrPattern, s.Min, s.Max)
+	}
+	if err := compatible(s.Low.Problem, s.High.Problem); err != nil || s.Min == s.Max {
+		return err
+	}
+	if !same(s.Low.Plan, s.High.Plan) {
+		return fmt.Errorf("%w: the plans of the two ends differ in more than bytes", ErrPattern)
+	}
+	return nil
+}
+
 // CCTUS returns a bound from above of the completion time of a call of the given bytes, which
 // [Span.At] attains or beats: the interpolation of the two ends. (A transmit that is empty at one
 // end alone may add what it costs without bytes.) Constant time.
@@ -60,6 +81,25 @@ func (s *Span) At(bytes int64, p *plans.Problem) (*plans.Plan, error) {
 	plan.LowerBoundUS = math.Min(plan.CCTUS, s.LowerBoundUS(bytes))
 	plan.BoundProof = fmt.Sprintf("that of %d bytes, which any plan for more serves, or that of %d in proportion", s.Min, s.Max)
 	return plan, nil
+}
+
+// ProblemAt returns the problem of a call of the given bytes, of those that the span serves: that
+// of Low with bytes between those of the two ends. It agrees with the owner's problem but for
+// rounding.
+func (s *Span) ProblemAt(bytes int64) *plans.Problem {
+	switch bytes {
+	case s.Min:
+		return s.Low.Problem
+	case s.Max:
+		return s.High.Problem
+	}
+	p := *s.Low.Problem
+	p.Steps = append([]plans.Step(nil), p.Steps...)
+	w := float64(bytes-s.Min) / float64(s.Max-s.Min)
+	for i := range p.Steps {
+		p.Steps[i].Bytes = mix(p.Steps[i].Bytes, s.High.Problem.Steps[i].Bytes, w)
+	}
+	return &p
 }
 
 // Ladder is a list of spans in the order of Min. Spans may share an end; where others

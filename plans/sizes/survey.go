@@ -96,7 +96,7 @@ func (s *Survey) Plan(ctx context.Context, bytes int64) (*Span, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Span{Min: bytes, Max: bytes, Low: p.Sized, High: p.Sized}, nil
+	return Point(bytes, p.Problem, p.Plan), nil
 }
 
 // plan makes a point: the best of a plan made anew and the patterns of its neighbours.
@@ -107,6 +107,9 @@ func (s *Survey) plan(ctx context.Context, bytes int64) (point, error) {
 	}
 	s.Plannings++
 	plan, err := s.Solve(ctx, problem)
+	if err == nil {
+		err = ctx.Err() // a plan that was cut short would look like what there is to find
+	}
 	if err != nil {
 		return point{}, err
 	}
@@ -142,6 +145,20 @@ func (s *Survey) neighbours(bytes int64) []point {
 		near = append(near, s.points[at])
 	}
 	return near
+}
+
+// Reach returns the sizes next to the given one that are points, or a ratio away from it where
+// there is none so near.
+func (s *Survey) Reach(bytes, ratio int64) (lo, hi int64) {
+	lo, hi = max(1, bytes/ratio), bytes*ratio
+	for _, p := range s.neighbours(bytes) {
+		if p.bytes < bytes {
+			lo = max(lo, p.bytes)
+		} else {
+			hi = min(hi, p.bytes)
+		}
+	}
+	return min(lo, bytes), hi
 }
 
 // Cover returns the spans between the points of lo..hi, both of which it plans where they are
