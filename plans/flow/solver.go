@@ -1,0 +1,201 @@
+package flow
+
+import (
+	"fmt"
+	"math"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// The exact method is for up to exactSize variables. It is given the paths of an equilibrium
+// within roughEpsilon, for which at most one part in roughPart of the work is spent.
+const (
+	exactSize    = 800
+	roughEpsilon = 3e-2
+	roughPart    = 20
+)
+
+// solver solves the blocks of one network under one budget.
+type solver struct {
+	w       *network
+	paths   *pather
+	epsilon float64 // 0: the best the method gives
+	budget  int64   // work that is left
+	fewest  int     // hops without which some flow has no path
+	most    int     // hops that are allowed
+	unit    []float64
+}
+
+func newSolver(maps []circuit.Permutation, flows [][2]int, o Options) (*solver, error) {
+	w, err := newNetwork(maps, flows)
+	if err != nil {
+		return nil, err
+	}
+	s := &solver{w: w, paths: newPather(w), epsilon: o.Epsilon, budget: o.Work, most: o.MaxHops}
+	if s.budget <= 0 {
+		s.budget = defaultWork
+	}
+	if s.most <= 0 || s.most > len(w.dst) {
+		s.most = len(w.dst)
+	}
+	s.unit = make([]float64, len(w.head))
+	for c := range s.unit {
+		s.unit[c] = 1
+	}
+	return s, s.reach(flows)
+}
+
+// reach finds the fewest hops with which every flow has a path, or names the first flow
+// that has none of the allowed hops.
+func (s *solver) reach(flows [][2]int) error {
+	lost := false
+	for _, b := range s.w.blocks {
+		s.trees(b, s.unit, s.most, func(_ int, dst int32) {
+			lost = lost || s.paths.label[dst] < 0
+			s.fewest = max(s.fewest, int(s.paths.hops[dst]))
+		})
+	}
+	if !lost {
+		return nil
+	}
+	src := -1
+	for _, f := range flows {
+		if f[0] != src {
+			src = f[0]
+			s.paths.from(int32(src), s.unit, s.most, nil)
+		}
+		if s.paths.label[f[1]] < 0 {
+			if s.most < len(s.w.dst) {
+				return fmt.Errorf("flow: %d -> %d within %d hops: %w", f[0], f[1], s.most, plans.ErrUnreachable)
+			}
+			return fmt.Errorf("flow: %d -> %d: %w", f[0], f[1], plans.ErrUnreachable)
+		}
+	}
+	return plans.ErrUnreachable
+}
+
+// trees calls visit for every flow of b, numbered in the order of sources and their
+// destinations, when the shortest paths of its source are known.
+func (s *solver) trees(b *block, length []float64, limit int, visit func(flow int, dst int32)) {
+	f := 0
+	for _, src := range b.sources {
+		s.paths.from(src, length, limit, nil)
+		for _, d := range s.w.dst[src] {
+			visit(f, d)
+			f++
+		}
+	}
+}
+
+// solve solves every block on paths of at most limit hops, of which all flows have one.
+func (s *solver) solve(limit int) {
+	for i, b := range s.w.blocks {
+		// What is left is shared evenly, so that no block starves the others.
+		s.budget -= s.solveBlock(b, limit, s.budget/int64(len(s.w.blocks)-i))
+	}
+}
+
+// solveBlock leaves in b a routing and a bound, and returns the work that it took.
+func (s *solver) solveBlock(b *block, limit int, work int64) int64 {
+	start := s.paths.work
+	s.direct(b, limit)
+	used := func() int64 { return s.paths.work - start }
+	if b.gap() <= max(s.epsilon, exactEpsilon) {
+		return used()
+	}
+	exactly := len(b.capacity)+b.flows <= exactSize
+	if !exactly {
+		newEquilibrium(s, b, limit).solve(max(s.epsilon, defaultEpsilon), work)
+		return used()
+	}
+	// A rough equilibrium finds the paths that matter much faster than the program does.
+	newEquilibrium(s, b, limit).solve(max(s.epsilon, roughEpsilon), work/roughPart)
+	if b.gap() <= max(s.epsilon, exactEpsilon) {
+		return used()
+	}
+	x := newExact(s, b, limit)
+	if x.solve(max(s.epsilon, exactEpsilon), (work-used())/2) {
+		return used() + x.program.Work()
+	}
+	newEquilibrium(s, b, limit).solve(max(s.epsilon, defaultEpsilon), work-used()-x.program.Work())
+	return used() + x.program.Work()
+}
+
+// gap is by how much, relatively, theta may be improved.
+func (b *block) gap() float64 { return b.upper/b.theta - 1 }
+
+// direct sends every flow on a path of fewest hops: what the other methods start from, and
+// optimal where all circuits get equal loads.
+func (s *solver) direct(b *block, limit int) {
+	b.parts = make([][]part, b.flows)
+	b.theta, b.upper = 0, math.Inf(1)
+	total := 0.0
+	s.trees(b, s.unit, limit, func(f int, dst int32) {
+		total += s.paths.dist[dst]
+		b.parts[f] = []part{{s.paths.path(dst, nil), 1}}
+	})
+	b.prove(s.unit, total)
+	b.theta = b.attains(s.w, b.parts)
+}
+
+// prove takes lengths under which the flows' distances sum to total as a bound, if it is
+// better than the one known.
+func (b *block) prove(length []float64, total float64) {
+	sum := 0.0
+	for c, k := range b.capacity {
+		sum += k * length[c]
+	}
+	if total > 0 && sum/total < b.upper {
+		b.upper = sum / total
+		b.length = append(b.length[:0], length[:len(b.capacity)]...)
+	}
+}
+
+// attains returns the theta of parts.
+func (b *block) attains(w *network, parts [][]part) float64 {
+	load := make([]float64, len(b.capacity))
+	for _, flow := range parts {
+		for _, p := range flow {
+			for _, e := range p.edges {
+				load[w.class[e]] += p.share
+			}
+		}
+	}
+	most := 0.0
+	for c, x := range load {
+		most = math.Max(most, x/b.capacity[c])
+	}
+	return 1 / most
+}
+
+// take makes parts, which are divided by their sum flow by flow, the routing of b unless
+// the one it has is better.
+func (b *block) take(w *network, parts [][]part) {
+	for f := range parts {
+		parts[f] = normalize(parts[f])
+	}
+	if theta := b.attains(w, parts); theta > b.theta {
+		b.theta, b.parts = theta, parts
+	}
+}
+
+// negligible is the fraction of a flow that is not worth a route.
+const negligible = 1e-9
+
+func normalize(flow []part) []part {
+	sum := 0.0
+	for _, p := range flow {
+		sum += p.share
+	}
+	kept, rest := flow[:0], 0.0
+	for _, p := range flow {
+		if p.share > negligible*sum {
+			kept, rest = append(kept, p), rest+p.share
+		}
+	}
+	for i := range kept {
+		kept[i].share /= rest
+	}
+	return kept
+}
