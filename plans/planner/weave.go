@@ -51,7 +51,7 @@ func (m *model) bestOfOthers(ctx context.Context, o Options) (best *plans.Plan, 
 			continue
 		}
 		all = append(all, plan)
-		if best == nil || plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+		if m.better(plan, best) {
 			best = plan
 		}
 	}
@@ -80,7 +80,7 @@ func (m *model) weave(ctx context.Context, o Options, known *plans.Plan, others 
 	if l == nil {
 		return nil
 	}
-	if plan := s.w.emit(l, s.budget); plan.CCTUS < known.CCTUS-tolerance(known.CCTUS) {
+	if plan := s.w.emit(l, s.budget); m.better(plan, known) {
 		return plan
 	}
 	return nil
