@@ -14,7 +14,7 @@ PKGS      := ./...
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-long fuzz lint fmt bench clean help
+.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-long fuzz lint fmt bench bench-planning figures clean help
 
 all: build ## libraries and commands
 
@@ -75,6 +75,15 @@ fmt: ## format Go sources
 
 bench: build ## allreduce and alltoall over shm and tcp at 2, 4 and 8 ranks
 	bench/run.sh
+
+FIGURES_OUT ?= figures
+figures: bin/lightpath ## the papers' figures as CSV, SVG and PNG into figures/
+	@set -e; bin/lightpath figure --list | while read -r paper name _; do \
+	  case "$$paper" in lightpath) ;; *) bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT);; esac; done
+
+bench-planning: bin/lightpath ## planners beside the papers and CBC, on an idle machine, into figures/
+	@set -e; bin/lightpath figure --list | while read -r paper name _; do \
+	  case "$$paper" in lightpath) bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT);; esac; done
 
 clean: ## remove what was built
 	rm -rf bin lib build

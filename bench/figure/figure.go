@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"text/tabwriter"
 )
 
 // Figure is one figure, ready to be written: panels to draw, the numbers behind them, and
@@ -60,6 +62,17 @@ func (t *Table) CSV() []byte {
 	_ = w.Write(t.Columns)
 	_ = w.WriteAll(t.Rows)
 	return b.Bytes()
+}
+
+// Text returns the table in columns of equal width, for a terminal.
+func (t *Table) Text() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	for _, row := range append([][]string{t.Columns}, t.Rows...) {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	w.Flush() // a strings.Builder does not fail
+	return b.String()
 }
 
 // Printed returns the claims as a table.

@@ -57,6 +57,15 @@ func List() []string {
 	return lines
 }
 
+// Names returns "paper name" for each figure.
+func Names() []string {
+	names := make([]string, len(registry))
+	for i, r := range registry {
+		names[i] = r.paper + " " + r.name
+	}
+	return names
+}
+
 // Make computes a figure. It fails with [ErrUnknown], with the context's error, or with that
 // of a planner, which is a defect: every problem of a figure has a plan.
 func Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
@@ -70,7 +79,7 @@ func Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("figure: %w: %q %q; there are\n  %s", ErrUnknown, paper, name, strings.Join(List(), "\n  "))
+	return nil, fmt.Errorf("figure: %w: %q %q (there are %s)", ErrUnknown, paper, name, strings.Join(Names(), ", "))
 }
 
 // Each runs work for 0..n-1 on all processors and reports progress; the first error, in the

@@ -28,6 +28,17 @@ func addNoise(d [][]float64, sigma float64, rng *rand.Rand) {
 	}
 }
 
+// Noisy returns d with Gaussian noise of standard deviation sigma on its nonzero entries,
+// which stay positive. It does not change d.
+func Noisy(d [][]float64, sigma float64, seed int64) [][]float64 {
+	c := square(len(d))
+	for r := range d {
+		copy(c[r], d[r])
+	}
+	addNoise(c, sigma, source(seed))
+	return c
+}
+
 // Benchmark is SPECTRA's workload 3 (Section V-A), as a share of a port's rate: the sum of m
 // random permutations of n ports. A quarter of them (4 of 16) are large and evenly share 0.7
 // of the rate, the others are small and evenly share 0.3; then noise of standard deviation

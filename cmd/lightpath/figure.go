@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -8,52 +10,86 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/bench/figure"
+	"lightpath/bench/planning"
 )
 
 func newFigureCommand() *cobra.Command {
 	var dir string
+	var list bool
 	var o figure.Options
+	all := append(figure.List(), planning.List()...)
+	names := strings.Join(append(figure.Names(), planning.Names()...), ", ")
 	cmd := &cobra.Command{
 		Use:   "figure <paper> <figure>",
 		Short: "Regenerate a paper's figure: CSV, SVG and PNG, the printed numbers beside ours",
-		Long:  "Regenerate a paper's figure: CSV, SVG and PNG, the printed numbers beside ours.\n\n  " + strings.Join(figure.List(), "\n  "),
+		Long: "Regenerate a paper's figure: CSV, SVG and PNG, the printed numbers beside ours.\n" +
+			"The paper \"lightpath\" are measurements of this machine, as a table.\n\n  " + strings.Join(all, "\n  "),
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return fmt.Errorf("figure: want a paper and a figure:\n  %s", strings.Join(figure.List(), "\n  "))
+			if len(args) != 2 && !list {
+				return fmt.Errorf("figure: want a paper and a figure, one of %s", names)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if list {
+				fmt.Println(strings.Join(all, "\n"))
+				return nil
+			}
 			if o.Runs < 0 {
 				return fmt.Errorf("--runs: %d is negative", o.Runs)
 			}
 			o.Progress = progress(strings.Join(args, " "))
-			f, err := figure.Make(cmd.Context(), args[0], args[1], o)
-			if err != nil {
-				return err
+			err := makeFigure(cmd.Context(), args[0], args[1], dir, o)
+			if errors.Is(err, figure.ErrUnknown) || errors.Is(err, planning.ErrUnknown) {
+				return fmt.Errorf("figure: there is no %s %s; there are %s", args[0], args[1], names)
 			}
-			paths, err := f.Write(dir)
-			if err != nil {
-				return err
-			}
-			for _, c := range f.Claims {
-				fmt.Println(c)
-			}
-			for _, n := range f.Notes {
-				fmt.Println(n)
-			}
-			for _, p := range paths {
-				fmt.Println("wrote", p)
-			}
-			return nil
+			return err
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&dir, "out", "figures", "directory for the files")
+	fl.BoolVar(&list, "list", false, "list the figures")
 	fl.BoolVar(&o.Quick, "quick", false, "a coarse figure in seconds")
 	fl.IntVar(&o.Runs, "runs", 0, "random matrices per point of a SPECTRA figure (0: its default)")
 	fl.Int64Var(&o.Seed, "seed", 1, "seed of matrices and searches")
 	return cmd
+}
+
+func makeFigure(ctx context.Context, paper, name, dir string, o figure.Options) error {
+	if paper == planning.Paper {
+		r, err := planning.Make(ctx, name, o)
+		if err != nil {
+			return err
+		}
+		fmt.Print(r.Table.Text())
+		return writeFigure(&r.Figure, r, dir)
+	}
+	f, err := figure.Make(ctx, paper, name, o)
+	if err != nil {
+		return err
+	}
+	return writeFigure(f, f, dir)
+}
+
+// writeFigure writes the files and says what the paper prints, what stands here, and where
+// the files are.
+func writeFigure(f *figure.Figure, files interface {
+	Write(dir string) ([]string, error)
+}, dir string) error {
+	paths, err := files.Write(dir)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for _, c := range f.Claims {
+		fmt.Println(c)
+	}
+	for _, n := range f.Notes {
+		fmt.Println(n)
+	}
+	for _, p := range paths {
+		fmt.Println("wrote", p)
+	}
+	return nil
 }
 
 // progress returns a counter that overwrites one line of a terminal; nil where standard

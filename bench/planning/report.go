@@ -1,0 +1,188 @@
+package planning
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"lightpath/bench/figure"
+)
+
+// Paper is the name under which reports stand beside the papers' figures.
+const Paper = "lightpath"
+
+// ErrUnknown says that there is no such report; the error lists those there are.
+var ErrUnknown = errors.New("no such report")
+
+// Report is a table of measurements, with a picture where one helps.
+type Report struct {
+	figure.Figure
+	Machine Machine
+	Began   time.Time
+	Took    time.Duration
+	Quick   bool
+}
+
+// Machine is where a report was made.
+type Machine struct {
+	CPU  string  `json:"cpu"`
+	CPUs int     `json:"cpus"`
+	Go   string  `json:"go"`
+	OS   string  `json:"os"`
+	Load float64 `json:"load_1min_before"` // of the system before the run; NaN is left out
+}
+
+// maker makes one report.
+type maker func(ctx context.Context, o figure.Options) (*figure.Figure, error)
+
+// registry lists the reports.
+var registry = []struct {
+	name, about string
+	make        maker
+}{
+	{"swot", "SWOT's instances at 1 s and 10 s, beside Strawman, the paper and CBC at 120 s", swot},
+	{"harvest", "synthesis time, allocations, and the printed ratios that follow from the model", harvest},
+}
+
+// List returns "lightpath name: what" for each report.
+func List() []string {
+	lines := make([]string, len(registry))
+	for i, r := range registry {
+		lines[i] = fmt.Sprintf("%s %s: %s", Paper, r.name, r.about)
+	}
+	return lines
+}
+
+// Names returns "lightpath name" for each report.
+func Names() []string {
+	names := make([]string, len(registry))
+	for i, r := range registry {
+		names[i] = Paper + " " + r.name
+	}
+	return names
+}
+
+// Make runs a report; o means what it means for figures. It fails with [ErrUnknown], the
+// context's error, or that of a planner.
+func Make(ctx context.Context, name string, o figure.Options) (*Report, error) {
+	for _, r := range registry {
+		if r.name != name {
+			continue
+		}
+		machine, began := ThisMachine(), time.Now()
+		f, err := r.make(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("planning: %s: %w", name, err)
+		}
+		f.Paper, f.Name = Paper, name
+		f.Notes = append(f.Notes, machine.String())
+		return &Report{Figure: *f, Machine: machine, Began: began, Took: time.Since(began), Quick: o.Quick}, nil
+	}
+	return nil, fmt.Errorf("planning: %w: %q (there are %s)", ErrUnknown, name, strings.Join(Names(), ", "))
+}
+
+// Write writes the files of the figure and STEM.json, which says also where and when.
+func (r *Report) Write(dir string) ([]string, error) {
+	paths, err := r.Figure.Write(dir)
+	if err != nil {
+		return paths, err
+	}
+	data, err := r.JSON()
+	if err != nil {
+		return paths, err
+	}
+	path := filepath.Join(dir, r.Paper+"-"+r.Name+".json")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return paths, fmt.Errorf("planning: %w", err)
+	}
+	return append(paths, path), nil
+}
+
+// JSON returns the report: machine, table and claims.
+func (r *Report) JSON() ([]byte, error) {
+	printed := r.Printed()
+	text, err := json.MarshalIndent(map[string]any{
+		"report": r.Name, "title": r.Title, "quick": r.Quick, "machine": r.Machine,
+		"began": r.Began.UTC().Format(time.RFC3339), "took_s": r.Took.Seconds(),
+		"columns": r.Table.Columns, "rows": r.Table.Rows,
+		"printed_columns": printed.Columns, "printed": printed.Rows, "notes": r.Notes,
+	}, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("planning: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// ThisMachine describes the machine that this process runs on.
+func ThisMachine() Machine {
+	m := Machine{CPU: "unknown", CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		in := bufio.NewScanner(bytes.NewReader(text))
+		for in.Scan() {
+			if key, value, ok := strings.Cut(in.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
+				m.CPU = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		// A line without a number leaves the load at 0.
+		_, _ = fmt.Sscan(string(text), &m.Load)
+	}
+	return m
+}
+
+func (m Machine) String() string {
+	return fmt.Sprintf("Measured on %s, %d cores used, %s, %s, load %.2f before.", m.CPU, m.CPUs, m.Go, m.OS, m.Load)
+}
+
+// timing is how long one call took.
+type timing struct {
+	ns     float64
+	allocs float64 // heap objects per call
+	bytes  float64
+}
+
+// measure times work: the least mean of a few batches, each at least batch long, and the
+// allocations of a call. Other goroutines must be idle.
+func measure(batch time.Duration, work func()) timing {
+	work() // what is made once is not the call's
+	n := 1
+	for {
+		if d := clock(n, work); d >= batch/4 || n >= 1<<26 {
+			n = max(1, int(float64(n)*float64(batch)/math.Max(1, float64(d))))
+			break
+		}
+		n *= 4
+	}
+	t := timing{ns: math.Inf(1)}
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		d := clock(n, work)
+		runtime.ReadMemStats(&after)
+		if ns := float64(d) / float64(n); ns < t.ns {
+			t.ns = ns
+		}
+		t.allocs = float64((after.Mallocs - before.Mallocs) / uint64(n))
+		t.bytes = float64((after.TotalAlloc - before.TotalAlloc) / uint64(n))
+	}
+	return t
+}
+
+func clock(n int, work func()) time.Duration {
+	began := time.Now()
+	for range n {
+		work()
+	}
+	return time.Since(began)
+}
