@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lightpath/bench/figure"
+	"lightpath/collectives/schedule"
 )
 
 // Paper is the name under which reports stand beside the papers' figures.
@@ -51,6 +52,12 @@ var registry = []struct {
 }{
 	{"swot", "SWOT's instances at 1 s and 10 s, beside Strawman, the paper and CBC at 120 s", swot},
 	{"harvest", "synthesis time, allocations, and the printed ratios that follow from the model", harvest},
+	{"weave", "ratio to the best of the others, cyclic recursive doubling",
+		weaveReport(weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 16, 32, 64, 128, 256}})},
+	{"weave-rabenseifner", "the same for Rabenseifner's AllReduce", weaveReport(weaveGrid{schedule.AllReduce, "rabenseifner", []int{8, 32, 128, 256}})},
+	{"weave-swing", "the same for Swing's AllReduce", weaveReport(weaveGrid{schedule.AllReduce, "swing", []int{8, 32, 128}})},
+	{"weave-bruck", "the same for Bruck's All-to-All", weaveReport(weaveGrid{schedule.AllToAll, "bruck", []int{8, 32, 128}})},
+	{"weave-pairwise", "the same for pairwise All-to-All", weaveReport(weaveGrid{schedule.AllToAll, "pairwise", []int{8, 16, 32}})},
 }
 
 // List returns "lightpath name: what" for each report.

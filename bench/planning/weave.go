@@ -1,0 +1,176 @@
+package planning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"lightpath/bench/figure"
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/planner"
+)
+
+// weaveFabric is the setting of the grid: 800 Gb/s per node over k planes, latency 5 us, hop
+// 0.5 us.
+func weaveFabric(n, k int, reconfig float64) plans.Problem {
+	return plans.Problem{
+		Version: plans.Version, Ranks: n, Planes: k, BandwidthGbps: 800 / float64(k), AlphaUS: 5, HopUS: 0.5,
+		ReconfigUS: reconfig, Forwarding: true, Circuits: plans.Simplex,
+	}
+}
+
+// weaveGrid is a collective over ranks, planes, sizes and delays.
+type weaveGrid struct {
+	collective schedule.Collective
+	algorithm  string
+	ranks      []int
+}
+
+// weaveReport returns the maker of one collective's grid.
+func weaveReport(g weaveGrid) maker {
+	return func(ctx context.Context, o figure.Options) (*figure.Figure, error) { return g.run(ctx, o) }
+}
+
+// others are the planners that weave is held against.
+var others = []string{"static", "perstep", "harvest", "swot"}
+
+// cell is one point of a grid.
+type cell struct {
+	n, k, size, delay int // indexes
+	best              float64
+	by                string
+	weave, bound      float64
+}
+
+func (c *cell) ratio() float64 { return c.weave / c.best }
+
+func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, error) {
+	ranks, planes, effort := g.ranks, []int{1, 2, 4, 8}, 50*time.Millisecond
+	delays := []float64{0.1, 1, 5, 20, 50, 200, 1000, 2000, 5000, 20000}
+	ms := []float64{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30}
+	if o.Quick {
+		ranks, planes, effort = []int{8, 32}, []int{1, 2}, 5*time.Millisecond
+		delays, ms = []float64{1, 20, 200, 2000}, []float64{256 << 10, 4 << 20, 16 << 20, 256 << 20}
+	}
+	var cells []cell
+	for n := range ranks {
+		for k := range planes {
+			for d := range delays {
+				for m := range ms {
+					cells = append(cells, cell{n: n, k: k, size: m, delay: d})
+				}
+			}
+		}
+	}
+	err := figure.Each(ctx, len(cells), o, func(i int) error {
+		c := &cells[i]
+		p, err := figure.Collective(g.collective, g.algorithm, ms[c.size], weaveFabric(ranks[c.n], planes[c.k], delays[c.delay]))
+		if err != nil {
+			return err
+		}
+		return c.solve(ctx, p, planner.Options{Effort: effort, TimeLimit: time.Minute, Seed: o.Seed})
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := &figure.Figure{Columns: len(planes), Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
+	f.Table.Columns = []string{"ranks", "planes", "bytes", "reconfig_us", "best_other_us", "by", "weave_us", "ratio", "bound_us"}
+	maps := make([][][][]float64, len(ranks))
+	for n := range ranks {
+		maps[n] = make([][][]float64, len(planes))
+		for k := range planes {
+			maps[n][k] = make([][]float64, len(delays))
+			for d := range delays {
+				maps[n][k][d] = make([]float64, len(ms))
+			}
+		}
+	}
+	for i := range cells {
+		c := &cells[i]
+		maps[c.n][c.k][c.delay][c.size] = c.ratio()
+		f.Table.Add(ranks[c.n], planes[c.k], ms[c.size], delays[c.delay], c.best, c.by, c.weave, c.ratio(), c.bound)
+	}
+	for n := range ranks {
+		for k := range planes {
+			f.Panels = append(f.Panels, &figure.HeatMap{
+				Title: fmt.Sprintf("%d ranks, %d planes", ranks[n], planes[k]), Xs: ms, Ys: delays, Z: maps[n][k],
+				X: figure.Axis{Label: "size", Name: figure.Binary}, Y: figure.Axis{Label: "reconfiguration delay", Name: figure.Micros},
+				Scale: figure.Scale{Label: "ratio", Min: 0.7, Max: 1, Reverse: true, Name: func(v float64) string { return fmt.Sprintf("%.2f", v) }},
+			})
+		}
+	}
+	f.Notes = append(f.Notes, summary(cells, ranks, planes, delays, ms), fmt.Sprintf("Effort of each search: %v, counted in operations.", effort))
+	return f, g.addTargets(ctx, f, o)
+}
+
+// solve fills a cell.
+func (c *cell) solve(ctx context.Context, p *plans.Problem, o planner.Options) error {
+	c.best = math.Inf(1)
+	for _, name := range others {
+		plan, err := planner.Solve(ctx, name, p, o)
+		if errors.Is(err, planner.ErrInfeasible) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if plan.CCTUS < c.best {
+			c.best, c.by = plan.CCTUS, name
+		}
+	}
+	plan, err := planner.Solve(ctx, "weave", p, o)
+	if err != nil {
+		return err
+	}
+	c.weave, c.bound = plan.CCTUS, plan.LowerBoundUS
+	return nil
+}
+
+// summary says how often and how much weave gains, and where most.
+func summary(cells []cell, ranks, planes []int, delays, ms []float64) string {
+	least, sum, gains, above := &cells[0], 0.0, 0, 0
+	for i := range cells {
+		c := &cells[i]
+		sum += math.Log(c.ratio())
+		if c.ratio() < least.ratio() {
+			least = c
+		}
+		if c.ratio() < 0.99 {
+			gains++
+		}
+		if c.ratio() > 1+1e-9 {
+			above++
+		}
+	}
+	return fmt.Sprintf("Gain of 1 %% or more at %d of %d points, geometric mean ratio %.4f, above the best of the others at %d. Least ratio %.3f: %d ranks, %d planes, %s, %s, where %s is the best of the others.",
+		gains, len(cells), math.Exp(sum/float64(len(cells))), above,
+		least.ratio(), ranks[least.n], planes[least.k], figure.Binary(ms[least.size]), figure.Micros(delays[least.delay]), least.by)
+}
+
+// addTargets states the points at which an exhaustive search over shifts by powers of two is
+// known to reach 0.93.
+func (g weaveGrid) addTargets(ctx context.Context, f *figure.Figure, o figure.Options) error {
+	if g.algorithm != "recursive-doubling" {
+		return nil
+	}
+	effort := time.Second
+	if o.Quick {
+		effort = 20 * time.Millisecond
+	}
+	for _, at := range []struct{ bytes, delay float64 }{{16 << 20, 200}, {256 << 20, 2000}} {
+		p, err := figure.Collective(g.collective, g.algorithm, at.bytes, weaveFabric(32, 2, at.delay))
+		if err != nil {
+			return err
+		}
+		var c cell
+		if err := c.solve(ctx, p, planner.Options{Effort: effort, TimeLimit: time.Minute, Seed: o.Seed}); err != nil {
+			return err
+		}
+		f.Notes = append(f.Notes, fmt.Sprintf("32 ranks, 2 planes, %s, %s at effort %v: %.1f us against %.1f by %s, ratio %.3f; exhaustive search over shifts by powers of two reaches 0.93, at most 0.95 is asked.",
+			figure.Binary(at.bytes), figure.Micros(at.delay), effort, c.weave, c.best, c.by, c.ratio()))
+	}
+	return nil
+}
