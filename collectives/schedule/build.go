@@ -20,19 +20,6 @@ const (
 	maxUncounted = 256
 )
 
-// Option varies what [Build] makes.
-type Option func(*options)
-
-type options struct {
-	disjoint bool
-	order    []int
-}
-
-// Disjoint leaves out the copies of Input that only in-place calls need (AllToAll,
-// SendRecv). The schedule must then not be used where Input and Output overlap. The steps
-// and their flows stay the same.
-func Disjoint() Option { return func(o *options) { o.disjoint = true } }
-
 // Build returns the schedule of an algorithm on n ranks; algorithm is one of [Algorithms],
 // with parameters or an order where it takes some, as the package documentation says. root is read
 // by rooted collectives only. The result depends on nothing but the arguments, so that all
@@ -40,11 +27,8 @@ func Disjoint() Option { return func(o *options) { o.disjoint = true } }
 // what is sent and how values are combined is in that name. Errors: [ErrCollective],
 // [ErrAlgorithm], [ErrParameter], [ErrOrder], [ErrRanks], [ErrRoot], [ErrTooLarge].
 func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedule, error) {
-	var o options
-	for _, set := range opts {
-		set(&o)
-	}
-	r, err := resolve(c, algorithm, n, o.order)
+	o := Apply(opts...)
+	r, err := resolve(c, algorithm, n, o.Order)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +61,11 @@ type builder struct {
 	size  int  // the blocks of a slot
 }
 
-func newBuilder(c Collective, r *resolved, root int, o options) *builder {
-	in, out := c.ioBlocks(r.n)
+func newBuilder(c Collective, r *resolved, root int, o Settings) *builder {
+	in, out := c.IOBlocks(r.n)
 	s := &Schedule{
 		Collective: c, Algorithm: r.canonical().String(), Ranks: r.n, Root: root, Sub: 1,
-		Blocks: [NumBuffers]int{Input: in, Output: out}, Disjoint: o.disjoint,
+		Blocks: [NumBuffers]int{Input: in, Output: out}, Disjoint: o.Disjoint,
 	}
 	return &builder{Schedule: s, n: r.n, alg: r}
 }

@@ -63,9 +63,9 @@ func (c Collective) BlockBytes(s float64, ranks int) float64 {
 	return s
 }
 
-// ioBlocks returns the blocks of Input and Output of c on n ranks, at the rank that has
-// most of them (the root, where there is one).
-func (c Collective) ioBlocks(n int) (in, out int) {
+// IOBlocks returns the blocks of Input and Output of c on n ranks, at the rank that has
+// most of them (the root, where there is one): [Schedule].Blocks of every schedule of c.
+func (c Collective) IOBlocks(n int) (in, out int) {
 	switch c {
 	case AllGather, Gather:
 		return 1, n

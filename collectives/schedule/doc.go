@@ -26,10 +26,12 @@
 //	               bruck                   log n        S(n-1)/n       Bruck et al. 1997, mirrored
 //	               hierarchical-ring       g+n/g-2      S(n-1)/n       LumosCore A.5.2
 //	               pairwise-xor            n-1 (c)      S(n-1)/n
+//	               round-robin             n-1 (d)      S(n-1)/n       circle method
 //	               direct                  1            S(n-1)/n
 //	AllGather      all of ReduceScatter but rabenseifner, mirrored; bruck: Bruck et al. 1997
 //	AllToAll       pairwise                n-1          S(n-1)/n       SWOT 2.1.2
 //	               pairwise-xor            n-1 (c)      S(n-1)/n
+//	               round-robin             n-1 (d)      S(n-1)/n       circle method
 //	               bruck                   log n        S/2 log n      Bruck et al. 1997
 //	               direct                  1            S(n-1)/n       total exchange
 //	Broadcast,     ring                    2n-2         S              pipeline of n chunks
@@ -43,15 +45,15 @@
 //
 // (a) on the largest power of two; where n is not one, the other ranks fold into the first
 // ones in a step before and get their results in a step after. (b) any even n; where n is odd
-// the last rank folds into the first. (c) powers of two only.
+// the last rank folds into the first. (c) powers of two only. (d) n where n is odd.
 //
 // # Parameters and orders
 //
 // A name may say more, as in bruck:4, swing:4x4 or pairwise:2@1.7.2.6.3.5.4:
 //
-//	pairwise, pairwise-xor  :k  exchanges a step (1): ceil((n-1)/k) steps of k permutations
+//	pairwise, pairwise-xor, round-robin  :k  exchanges a step (1): ceil((n-1)/k) steps of k permutations
 //	bruck                   :r  radix (2): log_r n steps of r-1 flows a rank, r-1 = ports
-//	swing                   :AxB...  a torus: 2 ports a dimension, log n steps over all at once
+//	swing                   :AxB...  a torus: 2 ports a dimension, all at once
 //	hierarchical-ring       :g  ranks a group (the largest divisor up to the root of n)
 //	binary-tree, double-binary-tree  :C  chunks of a block, or of half a block (2 log n)
 //

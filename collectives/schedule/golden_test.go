@@ -167,6 +167,29 @@ func TestPairwiseByHand(t *testing.T) {
 	}
 }
 
+// Six ranks meet in five rounds, five in five with one at rest; all rounds are involutions.
+func TestRoundRobin(t *testing.T) {
+	want := []circuit.Permutation{{5, 4, 3, 2, 1, 0}, {1, 0, 4, 5, 2, 3}, {2, 5, 0, 4, 3, 1}, {3, 2, 1, 0, 5, 4}, {4, 3, 5, 1, 0, 2}}
+	for i, st := range steps(t, build(t, AllToAll, "round-robin", 6, 0), 6) {
+		if !slices.Equal(st.To, want[i]) {
+			t.Errorf("round %d: %v, want %v", i, st.To, want[i])
+		}
+	}
+	for n := 2; n <= 33; n++ {
+		for _, c := range []Collective{AllToAll, AllGather, ReduceScatter} {
+			st := steps(t, build(t, c, "round-robin", n, 0), 1)
+			if len(st) != n-1+n%2 {
+				t.Errorf("%v n=%d: %d rounds", c, n, len(st))
+			}
+			for i := range st {
+				if !st[i].To.Involution() {
+					t.Errorf("%v n=%d round %d: %v", c, n, i, st[i].To)
+				}
+			}
+		}
+	}
+}
+
 // Two groups of three: rings within them, then between them.
 func TestHierarchicalByHand(t *testing.T) {
 	inner := circuit.Permutation{1, 2, 0, 4, 5, 3}

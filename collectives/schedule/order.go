@@ -10,6 +10,7 @@ import (
 // the offsets, bits or digits that their steps stand for:
 //
 //	pairwise, pairwise-xor               the offsets 1..n-1 (masks) of the exchanges
+//	round-robin                          the rounds 0..
 //	rabenseifner, recursive-doubling-xor the bits 0.. of the ranks that take part
 //	recursive-doubling, bruck            the digits 0.. of the distance, of weight radix^digit
 //
@@ -17,13 +18,6 @@ import (
 // it for its allgather; the allgather mirrors the reduce-scatter where there is only one.
 // Every order gives the right result. It decides in which order values are combined, so the
 // bits of floating-point results depend on it: it is part of the algorithm's name.
-
-// WithOrder sets the order of an algorithm that has one, as "@" in its name does, which it
-// overrides. [Build] fails with [ErrOrder] unless order is a permutation of what the
-// algorithm orders ([StepOrder]), or two of them for an AllReduce of two halves.
-func WithOrder(order []int) Option {
-	return func(o *options) { o.order = slices.Clone(order) }
-}
 
 // StepOrder returns the order of an algorithm on n ranks in full: that of its name, else
 // the default; for an AllReduce of two halves that of both, one after the other. nil: the

@@ -18,7 +18,7 @@ func offsets(n int, _ []int) []int { return upTo(1, n) }
 type exchanges struct {
 	order []int
 	width int                // of them a step
-	peer  func(r, i int) int // whom rank r sends to in exchange i
+	peer  func(r, i int) int // whom rank r sends to in exchange i; r: nobody
 }
 
 // pairwise is the exchange i of r with r+i (SWOT 2.1.2), as many a step as the parameter
@@ -33,13 +33,35 @@ func (b *builder) pairwiseXor() exchanges {
 	return exchanges{b.alg.order, b.parameter(), func(r, i int) int { return r ^ i }}
 }
 
+// rounds is the order 0, 1, 2, ... of the rounds of a tournament.
+func rounds(n int, _ []int) []int { return upTo(0, n-1+n%2) }
+
+// roundRobin is the tournament in which each rank meets each other once (the circle
+// method): in round i those whose sum is i modulo the rounds meet. Every round is an
+// involution, as duplex planes need, for any n. Of an even number of ranks the last meets
+// the one that would meet itself; of an odd number that one rests, for one round more.
+func (b *builder) roundRobin() exchanges {
+	m := b.n - 1 + b.n%2
+	return exchanges{b.alg.order, b.parameter(), func(r, i int) int {
+		if r == m { // of even n: 2q = i, and m is odd
+			return i * (m + 1) / 2 % m
+		}
+		if q := (i - r + m) % m; q != r {
+			return q
+		}
+		if b.n == m {
+			return r
+		}
+		return m
+	}}
+}
+
 // direct is all of [builder.pairwise] in one step.
 func (b *builder) direct() exchanges {
 	return exchanges{upTo(1, b.n), b.n - 1, func(r, i int) int { return b.mod(r + i) }}
 }
 
-// do begins the steps and calls f for every transfer; it is the k-th that leaves its source,
-// and the k-th that reaches its destination, in that step.
+// do begins the steps and calls f for every transfer, of the k-th exchange of its step.
 func (b *builder) do(e exchanges, f func(k, src, dst int)) {
 	for at, i := range e.order {
 		k := at % e.width
@@ -47,13 +69,16 @@ func (b *builder) do(e exchanges, f func(k, src, dst int)) {
 			b.step()
 		}
 		for r := range b.n {
-			f(k, r, e.peer(r, i))
+			if to := e.peer(r, i); to != r {
+				f(k, r, to)
+			}
 		}
 	}
 }
 
 func pairwiseAllToAll(b *builder) { b.allToAll(b.pairwise()) }
 func xorAllToAll(b *builder)      { b.allToAll(b.pairwiseXor()) }
+func roundAllToAll(b *builder)    { b.allToAll(b.roundRobin()) }
 func directAllToAll(b *builder)   { b.allToAll(b.direct()) }
 
 func (b *builder) allToAll(e exchanges) {
@@ -83,6 +108,7 @@ func (b *builder) loadDistinct() Buffer {
 
 func pairwiseAllGather(b *builder) { b.allGather(b.pairwise()) }
 func xorPairAllGather(b *builder)  { b.allGather(b.pairwiseXor()) }
+func roundAllGather(b *builder)    { b.allGather(b.roundRobin()) }
 func directAllGather(b *builder)   { b.allGather(b.direct()) }
 
 func (b *builder) allGather(e exchanges) {
@@ -92,6 +118,7 @@ func (b *builder) allGather(e exchanges) {
 
 func pairwiseReduceScatter(b *builder) { b.reduceScatter(b.pairwise()) }
 func xorPairReduceScatter(b *builder)  { b.reduceScatter(b.pairwiseXor()) }
+func roundReduceScatter(b *builder)    { b.reduceScatter(b.roundRobin()) }
 func directReduceScatter(b *builder)   { b.reduceScatter(b.direct()) }
 
 // reduceScatter sends every rank the contributions to its block, which it adds to its own

@@ -96,7 +96,7 @@ func (s *Schedule) checkShape() error {
 	if s.Collective >= NumCollectives || s.Ranks < 1 || s.Sub < 1 || s.Root < 0 || s.Root >= s.Ranks {
 		return fmt.Errorf("%w: %v of %d ranks, root %d, %d parts a block", ErrIncorrect, s.Collective, s.Ranks, s.Root, s.Sub)
 	}
-	in, out := s.Collective.ioBlocks(s.Ranks)
+	in, out := s.Collective.IOBlocks(s.Ranks)
 	if s.Blocks[Input] != in || s.Blocks[Output] != out || s.Blocks[Scratch] < 0 {
 		return fmt.Errorf("%w: buffers of %v blocks", ErrIncorrect, s.Blocks)
 	}

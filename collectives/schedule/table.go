@@ -56,6 +56,7 @@ var algorithms = [NumCollectives][]entry{
 		{name: "hierarchical-ring", build: hierarchicalAllGather, param: group},
 		{name: "pairwise", build: pairwiseAllGather, param: width, free: offsets},
 		{name: "pairwise-xor", build: xorPairAllGather, pow2: true, param: width, free: offsets},
+		{name: "round-robin", build: roundAllGather, param: width, free: rounds},
 		{name: "direct", build: directAllGather},
 	},
 	ReduceScatter: {
@@ -68,11 +69,13 @@ var algorithms = [NumCollectives][]entry{
 		{name: "hierarchical-ring", build: hierarchicalReduceScatter, param: group},
 		{name: "pairwise", build: pairwiseReduceScatter, param: width, free: offsets},
 		{name: "pairwise-xor", build: xorPairReduceScatter, pow2: true, param: width, free: offsets},
+		{name: "round-robin", build: roundReduceScatter, param: width, free: rounds},
 		{name: "direct", build: directReduceScatter},
 	},
 	AllToAll: {
 		{name: "pairwise", build: pairwiseAllToAll, param: width, free: offsets},
 		{name: "pairwise-xor", build: xorAllToAll, pow2: true, param: width, free: offsets},
+		{name: "round-robin", build: roundAllToAll, param: width, free: rounds},
 		{name: "bruck", build: bruckAllToAll, param: radix, free: digits},
 		{name: "direct", build: directAllToAll},
 	},

@@ -41,7 +41,7 @@ func parametrised(c Collective, n int) []string {
 		names = append(names, fmt.Sprintf("hierarchical-ring:%d", k))
 	}
 	for _, k := range []int{2, 3, 5} {
-		names = append(names, fmt.Sprintf("pairwise:%d", k), fmt.Sprintf("pairwise-xor:%d", k))
+		names = append(names, fmt.Sprintf("pairwise:%d", k), fmt.Sprintf("pairwise-xor:%d", k), fmt.Sprintf("round-robin:%d", k))
 	}
 	names = append(names, "bruck:3", "bruck:4", "bruck:5", "bruck:64", "binary-tree:1", "binary-tree:5",
 		"double-binary-tree:1", "double-binary-tree:3")
