@@ -1,0 +1,312 @@
+package msccl
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"lightpath/collectives/schedule"
+)
+
+// Export returns the file that does what s does. In place, input and output are the same memory
+// there, else they are apart; a schedule that is Disjoint has no form in place.
+//
+// A GPU sends to a peer, and receives from one, in one thread block on channel 0; the peer to
+// which it always sends while it receives from another shares the block with that one. Local
+// work has a block of its own. Steps depend on what they conflict with, and sends on those of
+// the step before, so that a file which is read again has the steps of s or fewer. One slot
+// for each connection is enough to run it: everything that a step waits for is earlier in the
+// order (step of s, number of the message in its flow, sends before receives before local work).
+//
+// Errors: [schedule.ErrIncorrect] where s is wrong, [ErrExport].
+func Export(s *schedule.Schedule, inPlace bool) (*File, error) {
+	if inPlace && s.Disjoint {
+		return nil, fmt.Errorf("%w: in place: the schedule is for disjoint buffers", ErrExport)
+	}
+	if err := schedule.Verify(s); err != nil {
+		return nil, err
+	}
+	in, out := s.Collective.IOBlocks(s.Ranks)
+	f := &File{
+		Name: s.Algorithm, Proto: "Simple", Collective: s.Collective, Root: -1, InPlace: inPlace,
+		Channels: 1, ChunksPerLoop: max(in, out) * s.Sub, GPUs: make([]GPU, s.Ranks),
+	}
+	if s.Collective.Rooted() {
+		f.Root = s.Root
+	}
+	e := &exporter{s: s, inPlace: inPlace, ranks: make([]rankOps, s.Ranks)}
+	e.collect()
+	for r := range e.ranks {
+		e.write(r, &f.GPUs[r])
+	}
+	if err := f.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrExport, err)
+	}
+	return f, nil
+}
+
+// op is a step of the file before it has a place in a thread block.
+type op struct {
+	Step
+	peer        int
+	time        [3]int // step of the schedule, number in its flow, phase
+	block, slot int
+	needs       []int // ops of the rank that it waits for
+}
+
+// The phases of a step. Loads come before the first step, at step -1.
+const (
+	sending = iota
+	receiving
+	working
+)
+
+// rankOps is what a rank does, in the order of time.
+type rankOps struct {
+	ops []op
+}
+
+type exporter struct {
+	s       *schedule.Schedule
+	inPlace bool
+	ranks   []rankOps
+}
+
+// collect makes the ops of all ranks from the moves of the schedule.
+func (e *exporter) collect() {
+	e.locals(-1, e.s.Pre)
+	for t := range e.s.Steps {
+		for _, flow := range e.s.Flows(t) {
+			k := 0
+			for i := range flow.Moves {
+				for _, m := range pieces(&flow.Moves[i]) {
+					kind := Recv
+					if m.Reduce {
+						kind = RRC
+					}
+					e.add(m.Src, op{Step: Step{Kind: Send, Src: m.From, Dst: m.To, Count: m.Count}, peer: m.Dst, time: [3]int{t, k, sending}})
+					st := Step{Kind: kind, Src: m.From, Dst: m.To, Count: m.Count}
+					if m.Reduce {
+						st.Src = m.To // runtimes reduce with the local src, msccl-tools with dst
+					}
+					e.add(m.Dst, op{Step: st, peer: m.Src, time: [3]int{t, k, receiving}})
+					k++
+				}
+			}
+		}
+		e.locals(t, e.s.Steps[t].Post)
+	}
+	e.locals(len(e.s.Steps), e.s.Post)
+	for r := range e.ranks {
+		slices.SortStableFunc(e.ranks[r].ops, func(a, b op) int { return slices.Compare(a.time[:], b.time[:]) })
+	}
+}
+
+// locals adds local moves that follow the transfers of a step.
+func (e *exporter) locals(t int, moves []schedule.Move) {
+	for i := range moves {
+		for _, m := range pieces(&moves[i]) {
+			kind := Copy
+			if m.Reduce {
+				kind = Reduce
+			}
+			if kind == Copy && e.same(m.Src, m.From, m.To) {
+				continue
+			}
+			e.add(m.Src, op{Step: Step{Kind: kind, Src: m.From, Dst: m.To, Count: m.Count}, peer: -1, time: [3]int{t, 1 << 30, working}})
+		}
+	}
+}
+
+// pieces cuts a move into what one step of a file may carry.
+func pieces(m *schedule.Move) []schedule.Move {
+	var out []schedule.Move
+	for done := 0; done < m.Count; done += MaxCount {
+		p := *m
+		p.From.Chunk, p.To.Chunk, p.Count = m.From.Chunk+done, m.To.Chunk+done, min(MaxCount, m.Count-done)
+		out = append(out, p)
+	}
+	return out
+}
+
+// same reports whether two chunks are one in an in-place call.
+func (e *exporter) same(r int, a, b schedule.Ref) bool {
+	in, out, ok := e.s.InPlace(r)
+	return e.inPlace && ok && a.Buf == schedule.Input && b.Buf == schedule.Output &&
+		a.Chunk-in*e.s.Sub == b.Chunk-out*e.s.Sub
+}
+
+func (e *exporter) add(r int, o op) {
+	o.DepBlock, o.DepStep = -1, -1
+	e.ranks[r].ops = append(e.ranks[r].ops, o)
+}
+
+// write makes the thread blocks of a rank.
+func (e *exporter) write(r int, g *GPU) {
+	ops := e.ranks[r].ops
+	g.Blocks = assign(ops)
+	for b := range schedule.NumBuffers {
+		g.Chunks[b] = e.s.BlocksAt(r, b) * e.s.Sub
+	}
+	e.depend(r, ops)
+	// waited[block] is what each block has waited for already: a step of every other.
+	waited := make([][]int, len(g.Blocks))
+	for b := range waited {
+		waited[b] = slices.Repeat([]int{-1}, len(g.Blocks))
+	}
+	for i := range ops {
+		o := &ops[i]
+		block := &g.Blocks[o.block]
+		latest := map[int]int{} // block -> step
+		for _, j := range o.needs {
+			if p := &ops[j]; p.block != o.block && p.slot > waited[o.block][p.block] {
+				latest[p.block] = max(latest[p.block], p.slot)
+				waited[o.block][p.block] = p.slot
+			}
+		}
+		var blocks []int
+		for b := range latest {
+			blocks = append(blocks, b)
+		}
+		slices.Sort(blocks)
+		for k, b := range blocks {
+			g.Blocks[b].Steps[latest[b]].HasDep = true
+			if k == len(blocks)-1 {
+				o.DepBlock, o.DepStep = b, latest[b]
+				break
+			}
+			block.Steps = append(block.Steps, Step{
+				Kind: Nop, Src: schedule.Ref{Buf: schedule.Input, Chunk: -1}, Dst: schedule.Ref{Buf: schedule.Output, Chunk: -1},
+				DepBlock: b, DepStep: latest[b],
+			})
+		}
+		o.slot = len(block.Steps)
+		block.Steps = append(block.Steps, o.Step)
+	}
+}
+
+// assign makes the thread blocks of a rank and says which each op belongs to.
+func assign(ops []op) []Block {
+	partner := map[int]int{} // send peer -> receive peer
+	taken := map[int]bool{}
+	for i := 0; i < len(ops); {
+		t := ops[i].time[0]
+		var to, from []int
+		for ; i < len(ops) && ops[i].time[0] == t; i++ {
+			switch o := &ops[i]; o.time[2] {
+			case sending:
+				to = append(to, o.peer)
+			case receiving:
+				from = append(from, o.peer)
+			}
+		}
+		slices.Sort(to)
+		slices.Sort(from)
+		to, from = slices.Compact(to), slices.Compact(from)
+		if len(to) != 1 || len(from) != 1 {
+			continue
+		}
+		if _, ok := partner[to[0]]; !ok && !taken[from[0]] {
+			partner[to[0]], taken[from[0]] = from[0], true
+		}
+	}
+	var blocks []Block
+	bySend, byRecv, local := map[int]int{}, map[int]int{}, -1
+	open := func(send, recv int) int {
+		blocks = append(blocks, Block{Send: send, Recv: recv})
+		if send >= 0 {
+			bySend[send] = len(blocks) - 1
+		}
+		if recv >= 0 {
+			byRecv[recv] = len(blocks) - 1
+		}
+		return len(blocks) - 1
+	}
+	for i := range ops {
+		o := &ops[i]
+		switch o.time[2] {
+		case sending:
+			b, ok := bySend[o.peer]
+			if !ok {
+				recv, shared := partner[o.peer]
+				if _, exists := byRecv[recv]; !shared || exists {
+					recv = -1
+				}
+				b = open(o.peer, recv)
+			}
+			o.block = b
+		case receiving:
+			b, ok := byRecv[o.peer]
+			if !ok {
+				b = open(-1, o.peer)
+			}
+			o.block = b
+		default:
+			if local < 0 {
+				local = open(-1, -1)
+			}
+			o.block = local
+		}
+	}
+	return blocks
+}
+
+// depend finds what the ops of a rank wait for: the last that wrote what they touch, those that
+// read since what they write, and, for a send, those of the last step before in which something
+// was sent.
+func (e *exporter) depend(r int, ops []op) {
+	writer := map[schedule.Ref]int{}
+	readers := map[schedule.Ref][]int{}
+	lastStep, sends, earlier := -1, []int(nil), []int(nil)
+	for i := range ops {
+		o := &ops[i]
+		read := func(ref schedule.Ref) {
+			for k := range o.Count {
+				at := e.memory(r, schedule.Ref{Buf: ref.Buf, Chunk: ref.Chunk + k})
+				if w, ok := writer[at]; ok {
+					o.needs = append(o.needs, w)
+				}
+				readers[at] = append(readers[at], i)
+			}
+		}
+		if !o.Kind.receives() {
+			read(o.Src)
+		}
+		if o.Kind.reduces() {
+			read(o.Dst)
+		}
+		if o.Kind != Send {
+			for k := range o.Count {
+				at := e.memory(r, schedule.Ref{Buf: o.Dst.Buf, Chunk: o.Dst.Chunk + k})
+				if w, ok := writer[at]; ok {
+					o.needs = append(o.needs, w)
+				}
+				o.needs = append(o.needs, readers[at]...)
+				writer[at] = i
+				delete(readers, at)
+			}
+			o.needs = slices.DeleteFunc(o.needs, func(j int) bool { return j == i })
+			continue
+		}
+		if o.time[0] != lastStep {
+			lastStep, earlier, sends = o.time[0], sends, nil
+		}
+		o.needs = append(o.needs, earlier...)
+		sends = append(sends, i)
+	}
+	for i := range ops {
+		slices.SortFunc(ops[i].needs, func(a, b int) int { return cmp.Compare(b, a) })
+		ops[i].needs = slices.Compact(ops[i].needs)
+	}
+}
+
+// memory names a chunk of a rank; in place, chunks of Input are those of Output that they are.
+func (e *exporter) memory(r int, ref schedule.Ref) schedule.Ref {
+	if in, out, ok := e.s.InPlace(r); ok && e.inPlace && ref.Buf == schedule.Input {
+		c := ref.Chunk + (out-in)*e.s.Sub
+		if c >= out*e.s.Sub && c < e.s.BlocksAt(r, schedule.Output)*e.s.Sub {
+			return schedule.Ref{Buf: schedule.Output, Chunk: c}
+		}
+	}
+	return ref
+}

@@ -1,0 +1,242 @@
+package msccl
+
+import (
+	"errors"
+	"fmt"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+)
+
+// Errors of this package; use errors.Is. What wraps them names the gpu, thread block, step and
+// attribute at fault.
+var (
+	// ErrFormat says that a text is not MSCCL XML.
+	ErrFormat = errors.New("msccl: bad file")
+	// ErrMismatch says that a file is for another collective, root or number of ranks.
+	ErrMismatch = errors.New("msccl: the file is for something else")
+	// ErrDeadlock says that steps wait for one another in a circle.
+	ErrDeadlock = errors.New("msccl: deadlock")
+	// ErrExport says that a schedule has no form in a file.
+	ErrExport = errors.New("msccl: cannot export")
+)
+
+// Limits of a file, so that a small file cannot ask for much memory.
+const (
+	maxText   = 64 << 20 // bytes of a file
+	maxPlaces = 1 << 21  // chunks of all inputs and outputs; of one scratch buffer
+	maxPieces = 1 << 22  // chunks that all steps touch
+)
+
+// MaxCount is the most chunks that MSCCL's runtimes take in one step.
+const MaxCount = 71
+
+// Kind is the type of a step.
+type Kind uint8
+
+// The kinds of steps, in the names of the format.
+const (
+	Nop    Kind = iota // waits only
+	Send               // s
+	Recv               // r
+	RRC                // receive, reduce, copy
+	RCS                // receive, copy, send
+	RRS                // receive, reduce, send: the sum is not kept
+	RRCS               // receive, reduce, copy, send
+	Copy               // cpy, local
+	Reduce             // re, local
+	numKinds
+)
+
+var kindNames = [numKinds]string{"nop", "s", "r", "rrc", "rcs", "rrs", "rrcs", "cpy", "re"}
+
+// String returns the format's name of k.
+func (k Kind) String() string {
+	if k >= numKinds {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return kindNames[k]
+}
+
+func (k Kind) sends() bool    { return k == Send || k == RCS || k == RRS || k == RRCS }
+func (k Kind) receives() bool { return k >= Recv && k <= RRCS }
+func (k Kind) reduces() bool  { return k == RRC || k == RRS || k == RRCS || k == Reduce }
+func (k Kind) local() bool    { return k == Copy || k == Reduce }
+
+// File is an algorithm as MSCCL states it. Chunks are numbered per buffer; Root is -1
+// where the file does not say.
+type File struct {
+	Name, Proto   string
+	Collective    schedule.Collective
+	Root          int
+	InPlace       bool
+	Channels      int
+	ChunksPerLoop int // chunks of the larger of input and output
+	MinBytes      int64
+	MaxBytes      int64 // 0: no limit
+	GPUs          []GPU // by rank
+}
+
+// GPU is the program of one rank.
+type GPU struct {
+	Chunks [schedule.NumBuffers]int // of input, output and scratch that the program uses
+	Blocks []Block                  // by id
+}
+
+// Block is a thread block: a sequence of steps with at most one peer per direction.
+type Block struct {
+	Send, Recv int // peers, -1 for none
+	Chan       int
+	Steps      []Step
+}
+
+// Step is one instruction.
+type Step struct {
+	Kind     Kind
+	Src, Dst schedule.Ref
+	Count    int // chunks
+	// DepBlock and DepStep are the step that this one waits for; DepBlock is -1 for none.
+	DepBlock, DepStep int
+	HasDep            bool // a step of another thread block waits for this one
+}
+
+// Ranks returns the number of ranks that the algorithm is for.
+func (f *File) Ranks() int { return len(f.GPUs) }
+
+// sub returns the chunks of a block.
+func (f *File) sub() (int, error) {
+	in, out := f.Collective.IOBlocks(f.Ranks())
+	blocks := max(in, out)
+	if f.ChunksPerLoop%blocks != 0 {
+		return 0, fmt.Errorf("%w: nchunksperloop: %d chunks are not so many for each of %d blocks of %v", ErrFormat, f.ChunksPerLoop, blocks, f.Collective)
+	}
+	return f.ChunksPerLoop / blocks, nil
+}
+
+// Validate reports the first thing that is wrong with f: what no runtime could run. It does
+// not look for deadlocks and wrong results; [File.Schedule] does. Errors: [ErrFormat].
+func (f *File) Validate() error {
+	if f.Collective >= schedule.NumCollectives {
+		return fmt.Errorf("%w: coll: %v", ErrFormat, f.Collective)
+	}
+	n := f.Ranks()
+	if n < 1 || n > plans.MaxRanks {
+		return fmt.Errorf("%w: ngpus: %d, want 1 to %d", ErrFormat, n, plans.MaxRanks)
+	}
+	if f.ChunksPerLoop < 1 || f.ChunksPerLoop > maxPlaces {
+		return fmt.Errorf("%w: nchunksperloop: %d, want 1 to %d", ErrFormat, f.ChunksPerLoop, maxPlaces)
+	}
+	if f.Root < -1 || f.Root >= n {
+		return fmt.Errorf("%w: root: %d of %d gpus", ErrFormat, f.Root, n)
+	}
+	sub, err := f.sub()
+	if err != nil {
+		return err
+	}
+	in, out := f.Collective.IOBlocks(n)
+	limits := [schedule.NumBuffers]int{in * sub, out * sub, maxPlaces}
+	if (in+out)*sub > maxPlaces/n {
+		return fmt.Errorf("%w: nchunksperloop: %d of %d gpus are more than %d in all", ErrFormat, f.ChunksPerLoop, n, maxPlaces)
+	}
+	pieces := 0
+	for g := range f.GPUs {
+		for b, chunks := range f.GPUs[g].Chunks {
+			if chunks < 0 || chunks > limits[b] {
+				return fmt.Errorf("%w: gpu %d: %s_chunks: %d, want 0 to %d", ErrFormat, g, bufferNames[b], chunks, limits[b])
+			}
+		}
+		if err := f.validateGPU(g, &pieces); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *File) validateGPU(g int, pieces *int) error {
+	gpu := &f.GPUs[g]
+	type connection struct{ peer, channel, direction int }
+	owner := map[connection]int{}
+	for t := range gpu.Blocks {
+		b := &gpu.Blocks[t]
+		for direction, peer := range [2]int{b.Send, b.Recv} {
+			name := [2]string{"send", "recv"}[direction]
+			if peer < -1 || peer >= f.Ranks() || peer == g {
+				return fmt.Errorf("%w: gpu %d tb %d: %s: no gpu %d to talk to", ErrFormat, g, t, name, peer)
+			}
+			if peer == -1 {
+				continue
+			}
+			c := connection{peer, b.Chan, direction}
+			if other, taken := owner[c]; taken {
+				return fmt.Errorf("%w: gpu %d tb %d: %s: tb %d has gpu %d on channel %d already", ErrFormat, g, t, name, other, peer, b.Chan)
+			}
+			owner[c] = t
+		}
+		if b.Chan < -1 || b.Chan >= max(1, f.Channels) {
+			return fmt.Errorf("%w: gpu %d tb %d: chan: %d of %d channels", ErrFormat, g, t, b.Chan, f.Channels)
+		}
+		for s := range b.Steps {
+			if err := f.validateStep(g, t, s); err != nil {
+				return fmt.Errorf("%w: gpu %d tb %d step %d: %w", ErrFormat, g, t, s, err)
+			}
+			if *pieces += b.Steps[s].Count; *pieces > maxPieces {
+				return fmt.Errorf("%w: gpu %d tb %d step %d: more than %d chunks are moved", ErrFormat, g, t, s, maxPieces)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *File) validateStep(g, t, s int) error {
+	gpu := &f.GPUs[g]
+	b := &gpu.Blocks[t]
+	st := &b.Steps[s]
+	if st.Kind >= numKinds {
+		return fmt.Errorf("type: %v", st.Kind)
+	}
+	if st.DepBlock >= 0 {
+		if st.DepBlock >= len(gpu.Blocks) || st.DepStep < 0 || st.DepStep >= len(gpu.Blocks[st.DepBlock].Steps) {
+			return fmt.Errorf("depid, deps: no tb %d step %d", st.DepBlock, st.DepStep)
+		}
+		if !gpu.Blocks[st.DepBlock].Steps[st.DepStep].HasDep {
+			return fmt.Errorf("depid, deps: tb %d step %d has hasdep=\"0\": nothing would be told of its end", st.DepBlock, st.DepStep)
+		}
+	}
+	if st.Kind == Nop {
+		return nil
+	}
+	if st.Count < 1 {
+		return fmt.Errorf("cnt: %d chunks", st.Count)
+	}
+	if st.Kind.sends() && b.Send < 0 {
+		return fmt.Errorf("type: %v in a thread block without send peer", st.Kind)
+	}
+	if st.Kind.receives() && b.Recv < 0 {
+		return fmt.Errorf("type: %v in a thread block without recv peer", st.Kind)
+	}
+	if st.Kind.reduces() && !f.Collective.Reduces() {
+		return fmt.Errorf("type: %v in %v", st.Kind, f.Collective)
+	}
+	if !st.Kind.receives() {
+		if err := gpu.inside("src", st.Src, st.Count); err != nil {
+			return err
+		}
+	}
+	if st.Kind != Send {
+		return gpu.inside("dst", st.Dst, st.Count)
+	}
+	return nil
+}
+
+func (gpu *GPU) inside(which string, ref schedule.Ref, count int) error {
+	if ref.Buf >= schedule.NumBuffers {
+		return fmt.Errorf("%sbuf: no buffer %d", which, ref.Buf)
+	}
+	if size := gpu.Chunks[ref.Buf]; ref.Chunk < 0 || ref.Chunk > size-count {
+		return fmt.Errorf("%soff: chunks %d to %d of %d in buffer %s", which, ref.Chunk, ref.Chunk+count-1, size, bufferNames[ref.Buf])
+	}
+	return nil
+}
+
+// bufferNames are the format's.
+var bufferNames = [schedule.NumBuffers]string{schedule.Input: "i", schedule.Output: "o", schedule.Scratch: "s"}

@@ -1,0 +1,203 @@
+package msccl
+
+import (
+	"cmp"
+	"slices"
+
+	"lightpath/collectives/schedule"
+)
+
+// Schedules cut a block into parts whose sizes may differ by an element, and what is one part of
+// a block stays that part. Chunks of a file have one size, and any may lie anywhere. So a chunk
+// of a file, a place, has its home in a schedule's buffer for the part that belongs there, and a
+// chunk of scratch for every other part that ever lies in it. Both are cells.
+
+// place is a chunk of a buffer of a GPU of the file; where the file is in place, of two.
+type place struct {
+	home      schedule.Ref
+	hasHome   bool
+	input     int32 // the chunk of Input that it holds since the beginning, -1 for none
+	part      int32 // what it holds; -1 undefined
+	cell      int32 // where that is
+	lastWrite int32 // levels of the nodes that last wrote and read it
+	lastRead  int32
+}
+
+// never precedes every step, and the local work before the first (step -1).
+const never = -2
+
+// cell is a chunk of a schedule's buffer at a rank.
+type cell struct {
+	rank    int32
+	ref     schedule.Ref
+	part    int32
+	staging bool    // ref is given out at the end
+	since   int32   // staging: the step that fills it
+	last    int32   // the step that last touched it
+	writes  []write // in the order of the nodes
+}
+
+// write is one that a later node in the graph's order may have to step around.
+type write struct {
+	at    int32 // in the graph's order
+	step  int32
+	local bool // after the transfers of the step
+}
+
+// memory maps places to cells.
+type memory struct {
+	s      *schedule.Schedule
+	base   [][2]int32         // per rank: the first places of Input and Output
+	alias  []int32            // of those: in place, the place that stands for a place
+	far    map[[2]int32]int32 // (rank, chunk of scratch) -> place
+	places []place
+	cells  []cell
+	others map[[2]int32]int32 // (place, part) -> cell in scratch
+	used   [][]int32          // per rank and part: chunks of scratch
+}
+
+// newMemory lays out the buffers of f for the schedule s, whose Sub and Blocks are set. direct
+// leaves Input where it is; otherwise what is used of it is loaded elsewhere first.
+func newMemory(f *File, s *schedule.Schedule, direct bool) *memory {
+	m := &memory{s: s, others: map[[2]int32]int32{}, far: map[[2]int32]int32{}}
+	for r := range s.Ranks {
+		var base [2]int32
+		for b := range base {
+			base[b] = int32(len(m.places))
+			for range s.Blocks[b] * s.Sub {
+				m.alias = append(m.alias, m.newPlace())
+			}
+		}
+		m.base = append(m.base, base)
+		m.used = append(m.used, make([]int32, s.Sub))
+		m.layOver(r, f.InPlace)
+		m.fill(r, direct)
+	}
+	return m
+}
+
+// layOver makes places of Input and Output the same where an in-place call does.
+func (m *memory) layOver(r int, inPlace bool) {
+	in, out, ok := m.s.InPlace(r)
+	if !ok || !inPlace {
+		return
+	}
+	sub := m.s.Sub
+	for c := range min(m.s.BlocksAt(r, schedule.Input)-in, m.s.BlocksAt(r, schedule.Output)-out) * sub {
+		m.alias[int(m.base[r][schedule.Input])+in*sub+c] = m.base[r][schedule.Output] + int32(out*sub+c)
+	}
+}
+
+// fill gives places their homes and says where the input is.
+func (m *memory) fill(r int, direct bool) {
+	sub := m.s.Sub
+	for c := range m.s.BlocksAt(r, schedule.Output) * sub {
+		p := &m.places[int(m.base[r][schedule.Output])+c]
+		p.home, p.hasHome = schedule.Ref{Buf: schedule.Output, Chunk: c}, true
+	}
+	for c := range m.s.BlocksAt(r, schedule.Input) * sub {
+		p := &m.places[m.alias[int(m.base[r][schedule.Input])+c]]
+		p.input = int32(c)
+		if direct && !p.hasHome {
+			p.home, p.hasHome = schedule.Ref{Buf: schedule.Input, Chunk: c}, true
+			p.part, p.cell = int32(c%sub), m.newCell(r, c%sub, p.home)
+		}
+	}
+}
+
+func (m *memory) newPlace() int32 {
+	m.places = append(m.places, place{input: -1, part: -1, cell: -1, lastWrite: -1, lastRead: -1})
+	return int32(len(m.places) - 1)
+}
+
+// at returns the place of a chunk of a GPU.
+func (m *memory) at(gpu int32, ref schedule.Ref) int32 {
+	if ref.Buf != schedule.Scratch {
+		return m.alias[int(m.base[gpu][ref.Buf])+ref.Chunk]
+	}
+	key := [2]int32{gpu, int32(ref.Chunk)}
+	at, ok := m.far[key]
+	if !ok {
+		at = m.newPlace()
+		m.far[key] = at
+	}
+	return at
+}
+
+func (m *memory) newCell(rank, part int, ref schedule.Ref) int32 {
+	m.cells = append(m.cells, cell{rank: int32(rank), ref: ref, part: int32(part), last: never})
+	return int32(len(m.cells) - 1)
+}
+
+// cellFor returns where a part lies while it is in a place of a rank.
+func (m *memory) cellFor(rank, at int32, part int32) int32 {
+	p := &m.places[at]
+	key := [2]int32{at, part}
+	if c, ok := m.others[key]; ok {
+		return c
+	}
+	var ref schedule.Ref
+	if p.hasHome && int32(p.home.Chunk%m.s.Sub) == part {
+		ref = p.home
+	} else {
+		ref = m.scratch(rank, part)
+	}
+	c := m.newCell(int(rank), int(part), ref)
+	m.others[key] = c
+	return c
+}
+
+// scratch returns the next unused chunk of Scratch that is such a part of its block.
+func (m *memory) scratch(rank, part int32) schedule.Ref {
+	block := int(m.used[rank][part])
+	m.used[rank][part]++
+	m.s.Blocks[schedule.Scratch] = max(m.s.Blocks[schedule.Scratch], block+1)
+	return schedule.Ref{Buf: schedule.Scratch, Chunk: block*m.s.Sub + int(part)}
+}
+
+// stage returns a cell that holds a message from a step on.
+func (m *memory) stage(rank, part, step int32) int32 {
+	c := m.newCell(int(rank), int(part), schedule.Ref{})
+	m.cells[c].staging, m.cells[c].since, m.cells[c].last = true, step, step
+	return c
+}
+
+// placeStaging gives staging cells their chunks of Scratch: two may share one where the later is
+// filled in a step after the last that touches the earlier.
+func (m *memory) placeStaging() {
+	var staging []int32
+	for i := range m.cells {
+		if m.cells[i].staging {
+			staging = append(staging, int32(i))
+		}
+	}
+	slices.SortFunc(staging, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(m.cells[a].since, m.cells[b].since), cmp.Compare(a, b))
+	})
+	type slot struct {
+		ref  schedule.Ref
+		last int32
+	}
+	slots := map[[2]int32][]slot{} // by rank and part
+	for _, i := range staging {
+		c := &m.cells[i]
+		key := [2]int32{c.rank, c.part}
+		have := slots[key]
+		k := slices.IndexFunc(have, func(s slot) bool { return s.last < c.since })
+		if k < 0 {
+			k = len(have)
+			have = append(have, slot{ref: m.scratch(c.rank, c.part)})
+			slots[key] = have
+		}
+		have[k].last, c.ref = c.last, have[k].ref
+	}
+}
+
+// touch notes that a step uses a cell.
+func (m *memory) touch(c, step int32) { m.cells[c].last = max(m.cells[c].last, step) }
+
+// written notes a write.
+func (m *memory) written(c int32, w write) {
+	m.touch(c, w.step)
+	m.cells[c].writes = append(m.cells[c].writes, w)
+}

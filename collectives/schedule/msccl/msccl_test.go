@@ -1,0 +1,291 @@
+package msccl_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/schedule/msccl"
+)
+
+// files calls f for every file of msccl-tools.
+func files(t *testing.T, f func(t *testing.T, text []byte)) {
+	paths, err := filepath.Glob("testdata/*.xml")
+	if err != nil || len(paths) < 12 {
+		t.Fatalf("%d files: %v", len(paths), err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".xml"), func(t *testing.T) { f(t, text) })
+	}
+}
+
+func decode(t *testing.T, text []byte) *msccl.File {
+	t.Helper()
+	f, err := msccl.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// runs checks a file with the interpreter, on several interleavings.
+func runs(t *testing.T, text []byte, c schedule.Collective, root, slots int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, uint64(len(text))))
+	for range 4 {
+		in, out, err := interpret(text, c, root, slots, rng)
+		if err == nil {
+			err = wrong(c, root, in, out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// steps are what the schedules of the files of msccl-tools must have: known from the algorithms.
+var steps = map[string]int{
+	"allgather-allpairs-4": 1, "allgather-doubling-8": 3, "allgather-doubling-4-2inst": 2, "allgather-ring-5-2inst": 4,
+	"allgather-ring-3-apart": 2, "allreduce-1step-4": 1, "allreduce-allpairs-4": 2, "allreduce-halving-8": 6,
+	"allreduce-ring-3": 4, "allreduce-ring-4-2chan-2inst": 6, "allreduce-tree-4-2inst": 4, "allreduce-trees-8": 6,
+	"alltoall-allpairs-3-2inst": 1, "reducescatter-ring-4": 3,
+}
+
+// racy is the file whose steps a runtime may run in an order that gives wrong results: msccl-tools'
+// instances interleave chunks, which is right for steps of one chunk only. The importer decides
+// what the file leaves open.
+const racy = "allgather-doubling-4-2inst"
+
+// TestImport: the files of msccl-tools run as they are, give proven schedules with the steps of
+// the algorithm, always the same, and these run when they are exported again.
+func TestImport(t *testing.T) {
+	files(t, func(t *testing.T, text []byte) {
+		f := decode(t, text)
+		_, name := filepath.Split(t.Name())
+		if name != racy {
+			runs(t, text, f.Collective, 0, 8)
+		}
+		for _, opts := range [][]schedule.Option{nil, {schedule.Disjoint()}} {
+			s, err := f.Schedule(0, opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := schedule.Verify(s); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := f.Schedule(0, opts...); err != nil || !reflect.DeepEqual(s, again) {
+				t.Fatalf("a second schedule differs: %v", err)
+			}
+			if want, ok := steps[name]; ok && len(s.Steps) != want {
+				t.Errorf("%d steps, want %d", len(s.Steps), want)
+			}
+			for i := range s.Steps {
+				if len(s.Steps[i].Transfers) == 0 && i > 0 {
+					t.Errorf("step %d sends nothing", i)
+				}
+			}
+			out, err := msccl.Export(s, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs(t, msccl.Encode(out), f.Collective, 0, 1)
+		}
+	})
+}
+
+// TestDisjointReadsInput: where calls are never in place, nothing is copied aside first.
+func TestDisjointReadsInput(t *testing.T) {
+	text, err := os.ReadFile("testdata/alltoall-twostep-2x3.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := decode(t, text).Schedule(0, schedule.Disjoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range s.Pre {
+		if m.To.Buf == schedule.Scratch && m.From.Chunk != m.Src && m.Src/3 == m.From.Chunk/3 {
+			t.Errorf("%+v: a load of what is only sent on", m)
+		}
+	}
+	both, err := decode(t, text).Schedule(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(both.Pre) <= len(s.Pre) {
+		t.Errorf("%d loads in place, %d apart", len(both.Pre), len(s.Pre))
+	}
+}
+
+// TestEncodeDecode: what is written is what was read.
+func TestEncodeDecode(t *testing.T) {
+	files(t, func(t *testing.T, text []byte) {
+		f := decode(t, text)
+		again := decode(t, msccl.Encode(f))
+		if !reflect.DeepEqual(f, again) {
+			t.Error("the file changed")
+		}
+	})
+}
+
+// algorithms calls f for all our algorithms on n ranks.
+func algorithms(t *testing.T, n int, f func(t *testing.T, s *schedule.Schedule)) {
+	for c := range schedule.NumCollectives {
+		for _, a := range schedule.Algorithms(c) {
+			if !schedule.Defined(c, a, n) {
+				continue
+			}
+			s, err := schedule.Build(c, a, n, n/2)
+			if err != nil {
+				t.Fatalf("%v %s: %v", c, a, err)
+			}
+			t.Run(fmt.Sprintf("%v/%s/%d", c, a, n), func(t *testing.T) { f(t, s) })
+		}
+	}
+}
+
+// TestExport: our algorithms run in the interpreter, in place and apart, with a single slot per
+// connection, and come back as schedules that are right and take no more steps.
+func TestExport(t *testing.T) {
+	sizes := []int{1, 2, 3, 5, 6, 8}
+	if testing.Short() {
+		sizes = []int{2, 3, 8}
+	}
+	for _, n := range sizes {
+		algorithms(t, n, func(t *testing.T, s *schedule.Schedule) {
+			for _, inPlace := range []bool{false, true} {
+				f, err := msccl.Export(s, inPlace)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text := msccl.Encode(f)
+				runs(t, text, s.Collective, s.Root, 1)
+				back, err := decode(t, text).Schedule(s.Root)
+				if err != nil {
+					t.Fatalf("in place %v: %v\n%s", inPlace, err, text)
+				}
+				if got, want := sending(back), sending(s); got > want {
+					t.Errorf("in place %v: %d steps, was %d: %v, was %v", inPlace, got, want, flows(back), flows(s))
+				}
+			}
+		})
+	}
+}
+
+// sending counts the steps in which something is sent.
+func sending(s *schedule.Schedule) (n int) {
+	for i := range s.Steps {
+		if len(s.Steps[i].Transfers) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func flows(s *schedule.Schedule) string {
+	var all []int
+	for i := range s.Steps {
+		all = append(all, len(s.Flows(i)))
+	}
+	return fmt.Sprint(all)
+}
+
+// TestExportKeepsOrder: combining in the same order gives the same bits.
+func TestExportKeepsOrder(t *testing.T) {
+	for _, n := range []int{3, 4, 6} {
+		algorithms(t, n, func(t *testing.T, s *schedule.Schedule) {
+			if !s.Collective.Reduces() {
+				return
+			}
+			f, err := msccl.Export(s, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := f.Schedule(s.Root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := schedule.Orders(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := schedule.Orders(back)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("combines %v, was %v", got, want)
+			}
+		})
+	}
+}
+
+// TestLargeMoves: no step carries more chunks than runtimes take.
+func TestLargeMoves(t *testing.T) {
+	s, err := schedule.Build(schedule.AllGather, "recursive-doubling-xor", 256, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := msccl.Export(s, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0
+	for g := range f.GPUs {
+		for b := range f.GPUs[g].Blocks {
+			for _, st := range f.GPUs[g].Blocks[b].Steps {
+				most = max(most, st.Count)
+			}
+		}
+	}
+	if most != msccl.MaxCount {
+		t.Errorf("a step of %d chunks, want up to %d", most, msccl.MaxCount)
+	}
+	if back, err := f.Schedule(0); err != nil || len(back.Steps) != len(s.Steps) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestBuild(t *testing.T) {
+	const path = "testdata/allreduce-halving-8.xml"
+	s, err := msccl.Build(schedule.AllReduce, msccl.Prefix+path, 8, 0)
+	if err != nil || s.Algorithm != msccl.Prefix+path || s.Ranks != 8 {
+		t.Fatalf("%+v: %v", s, err)
+	}
+	if s, err := msccl.Build(schedule.AllReduce, "ring", 5, 0); err != nil || s.Ranks != 5 {
+		t.Fatalf("%+v: %v", s, err)
+	}
+	_, one, err := msccl.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, two, err := msccl.Load("testdata/allreduce-ring-3.xml")
+	if err != nil || one == two {
+		t.Fatalf("digests %x and %x: %v", one, two, err)
+	}
+	for _, tc := range []struct {
+		c    schedule.Collective
+		path string
+		n    int
+		want string
+	}{
+		{schedule.AllGather, path, 8, "coll"},
+		{schedule.AllReduce, path, 4, "ngpus"},
+		{schedule.AllReduce, "testdata/none.xml", 4, "no such file"},
+	} {
+		_, err := msccl.Build(tc.c, msccl.Prefix+tc.path, tc.n, 0)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || bytes.ContainsRune([]byte(err.Error()), '\n') {
+			t.Errorf("%v %s on %d ranks: %v, want %q", tc.c, tc.path, tc.n, err, tc.want)
+		}
+	}
+}
