@@ -22,34 +22,52 @@ func (t *timing) greedy(steps int, cutoff float64) (float64, bool) {
 		if !t.follows(i) {
 			barrier = end
 		}
-		lanes := t.lanes[:0]
 		for u := range t.units {
-			k := t.useAt[i*t.units+u]
-			if k < 0 {
-				continue
-			}
-			use := &t.uses[k]
-			if use.before >= 0 {
-				t.idle[u] += t.switches[use.before].us
-			}
-			lanes = append(lanes, lane{plane: u, setup: math.Max(0, t.idle[u]-barrier) + use.o, perByte: 1 / use.rate})
-		}
-		t.lanes = lanes
-		t.split = resize(t.split, len(lanes))
-		level := barrier + split(lanes, t.work[i], t.split)
-		end = math.Max(end, level)
-		for j, l := range lanes {
-			t.shares[t.useAt[i*t.units+l.plane]] = t.split[j]
-			if t.split[j] > 0 {
-				t.idle[l.plane] = level
+			if k := t.useAt[i*t.units+u]; k >= 0 && t.uses[k].before >= 0 {
+				t.idle[u] += t.switches[t.uses[k].before].us
 			}
 		}
+		for _, p := range t.halves(i) {
+			end = math.Max(end, t.divide(i, p, barrier))
+		}
+		t.release(i, barrier)
 		if end >= cutoff {
 			return end, false
 		}
 	}
 	t.greeds += int64(80 * steps * t.units)
 	return end, true
+}
+
+// divide divides one half of a step over its uses and returns when they end.
+func (t *timing) divide(i int, h half, barrier float64) float64 {
+	lanes := t.lanes[:0]
+	for u := range t.units {
+		k := t.useAt[i*t.units+u]
+		if k < 0 || !t.uses[k].half.carries(h) {
+			continue
+		}
+		use := &t.uses[k]
+		lanes = append(lanes, lane{plane: u, setup: math.Max(0, t.idle[u]-barrier) + use.o, perByte: 1 / use.rate})
+	}
+	t.lanes = lanes
+	t.split = resize(t.split, len(lanes))
+	level := split(lanes, t.work[i], t.split)
+	for j, l := range lanes {
+		k := t.useAt[i*t.units+l.plane]
+		t.shares[k] = math.Max(t.shares[k], t.split[j])
+	}
+	return barrier + level
+}
+
+// release notes when the units that worked in a step fall idle.
+func (t *timing) release(i int, barrier float64) {
+	for u := range t.units {
+		if k := t.useAt[i*t.units+u]; k >= 0 && t.shares[k] > 0 {
+			use := &t.uses[k]
+			t.idle[u] = math.Max(t.idle[u], barrier) + use.o + t.shares[k]/use.rate
+		}
+	}
 }
 
 // follows reports whether step i may begin with the one before it.

@@ -12,7 +12,7 @@ import (
 // leaves a early and ss_s by which it joins b late:
 //
 //	minimize    sum D_i
-//	(work)      sum over uses of r (D_i - se - ss - o) >= M_i
+//	(work)      sum over uses of r (D_i - se - ss - o) >= M_i, for each half of the flows
 //	(switch)    se_s + ss_s + sum of D_i for a < i < b >= T_s
 //	(share)     D_i - se - ss of a unit in step i >= o
 //
@@ -35,7 +35,7 @@ type timing struct {
 	steps   int
 	cost    []float64 // scratch: a row, or the objective
 	cols    []int32
-	slack   []float64 // scratch, per step
+	slack   []float64 // scratch, per step and half
 	greeds  int64     // work of the greedy timings
 
 	// Of the greedy timing: what each use transmits, in us of data, and scratch.
@@ -56,7 +56,21 @@ type use struct {
 	step, unit    int
 	before, after int
 	rate, o       float64
+	half          half
 }
+
+// half says which flows of a step a use carries: both halves of them, those that go up
+// (to ranks less than half the ranks ahead) or those that go down.
+type half uint8
+
+const (
+	both half = iota
+	up
+	down
+)
+
+// carries reports whether a use of h carries flows of g.
+func (h half) carries(g half) bool { return h == both || g == both || h == g }
 
 // timingEps is how much of the scale a row may be violated by.
 const timingEps = 1e-8
@@ -98,18 +112,36 @@ func (t *timing) begin(steps int) {
 	t.program.Lazy = true
 	t.program.Reset(t.cost)
 	for i := range steps {
-		t.addWork(i)
+		for _, p := range t.halves(i) {
+			t.addWork(i, p)
+		}
 	}
 	t.greeds += int64(steps * n)
 }
 
-// addWork adds the work row of a step.
-func (t *timing) addWork(step int) {
+// The work rows of a step: one where all of its uses carry all flows, else one per half.
+var (
+	undivided  = []half{both}
+	divided = []half{up, down}
+)
+
+// halves returns the halves of a step's flows that its uses tell apart.
+func (t *timing) halves(step int) []half {
+	for _, k := range t.useAt[step*t.units : (step+1)*t.units] {
+		if k >= 0 && t.uses[k].half != both {
+			return divided
+		}
+	}
+	return undivided
+}
+
+// addWork adds the work row of one half of a step.
+func (t *timing) addWork(step int, h half) {
 	t.row()
 	rate, rhs := 0.0, t.work[step]
 	for u := range t.units {
 		k := t.useAt[step*t.units+u]
-		if k < 0 {
+		if k < 0 || !t.uses[k].half.carries(h) {
 			continue
 		}
 		use := &t.uses[k]
@@ -164,17 +196,21 @@ func (t *timing) addViolated() bool {
 			worst, pick, kind = v, r, switchRow
 		}
 	}
-	t.slack = resize(t.slack, t.steps)
+	t.slack = resize(t.slack, 2*t.steps)
 	for k := range t.uses {
 		u := &t.uses[k]
 		v := t.length(u) - u.o/t.scale
-		t.slack[u.step] += u.rate * v
+		for i, p := range divided {
+			if u.half.carries(p) {
+				t.slack[2*u.step+i] += u.rate * v
+			}
+		}
 		if v < worst {
 			worst, pick, kind = v, k, shareRow
 		}
 	}
 	for i, v := range t.slack {
-		if v -= t.work[i] / t.scale; v < worst {
+		if v -= t.work[i/2] / t.scale; v < worst {
 			worst, pick, kind = v, i, workRow
 		}
 	}
@@ -183,7 +219,7 @@ func (t *timing) addViolated() bool {
 	}
 	switch kind {
 	case workRow:
-		t.addWork(pick)
+		t.addWork(pick/2, divided[pick%2])
 	case shareRow:
 		u := &t.uses[pick]
 		t.row()

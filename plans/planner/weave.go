@@ -159,7 +159,11 @@ func (m *model) weaveSettings() [][]circuit.Permutation {
 	if m.p.Circuits == plans.Duplex {
 		return all
 	}
+	var rings []circuit.Permutation
 	for _, c := range m.orbitRings() {
+		rings = append(rings, c, c.Inverse())
+	}
+	for _, c := range rings {
 		if maps, err := m.mapsFor(c); err == nil {
 			all = append(all, maps)
 		}

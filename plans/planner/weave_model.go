@@ -8,16 +8,26 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// layout says what each unit does in each step: at [step*units+unit] the setting on which
-// it works, or idle. Where the setting is another than that of the unit's last use,
-// the unit switches in between.
-type layout []int16
+// layout says what each unit does in each step, at [step*units+unit]. Where the setting is
+// another than that of the unit's last use, the unit switches in between.
+type layout []cell
+
+// cell is the setting on which a unit works in a step, times four, plus the half of the
+// flows that it carries; or idle.
+type cell int16
 
 const (
-	idle       = -1
-	maxWeave   = 2048 // settings that are considered; layouts hold them as int16
-	weaveFlows = 6e7  // flows that may be measured to tell settings from steps
+	idle       cell = -1
+	none            = -1   // no setting
+	maxWeave        = 2048 // settings that are considered
+	weaveFlows      = 6e7  // flows that may be measured to tell settings from steps
 )
+
+func cellOf(setting int, h half) cell { return cell(setting*4 + int(h)) }
+
+func (c cell) setting() int { return int(c) >> 2 }
+
+func (c cell) half() half { return half(c & 3) }
 
 // service is what a unit on some setting offers a step.
 type service struct {
@@ -32,13 +42,13 @@ type weaver struct {
 	t       timing
 	index   circuit.Index // the first maps of the settings
 	sets    [][]circuit.Permutation
-	kind    []int   // per step: its distinct pattern and size
-	kinds   []*step // one step of each kind
-	serves  [][]service
+	kind    []int           // per step: its distinct pattern and size
+	kinds   []*step         // one step of each kind
+	serves  [][]service     // [setting][kind*3+half]
 	start   []int           // per unit: setting of the given initial circuits, or unset
 	costs   map[int]float64 // of switches, where they depend on the circuits
 	loaders [2]plans.Loader
-	flows   [][2]int // scratch of measure
+	flows   [3][][2]int // scratch of measure: all flows, those that go up, those that go down
 }
 
 // unset is the start of a unit whose first setting is free.
@@ -77,13 +87,13 @@ func newWeaver(m *model) *weaver {
 	return w
 }
 
-// add returns the number of a setting, or idle where there are too many.
+// add returns the number of a setting, or none where there are too many.
 func (w *weaver) add(maps []circuit.Permutation) int {
 	if id, ok := w.index.Find(maps[0]); ok {
 		return id
 	}
 	if len(w.sets) == maxWeave || float64(len(w.sets)*len(w.kinds)*w.m.p.Ranks) > weaveFlows && len(w.sets) > 2*w.m.units {
-		return idle
+		return none
 	}
 	id, _ := w.index.Add(maps[0])
 	w.sets = append(w.sets, maps)
@@ -93,31 +103,57 @@ func (w *weaver) add(maps []circuit.Permutation) int {
 
 // measure finds what a unit set to maps offers every kind of step.
 func (w *weaver) measure(maps []circuit.Permutation) []service {
-	out := make([]service, len(w.kinds))
+	out := make([]service, 3*len(w.kinds))
 	for j, c := range maps {
 		w.loaders[j].Bind(c)
 	}
 	for k, st := range w.kinds {
-		w.flows = w.flows[:0]
-		for r, d := range st.pattern {
-			if d != circuit.Dark {
-				w.flows = append(w.flows, [2]int{r, d})
-			}
+		w.halve(st)
+		out[3*k] = w.offer(maps, st, both)
+		if len(w.flows[up]) > 0 && len(w.flows[down]) > 0 {
+			out[3*k+int(up)] = w.offer(maps, st, up)
+			out[3*k+int(down)] = w.offer(maps, st, down)
 		}
-		out[k] = w.offer(maps, st)
 	}
-	w.t.greeds += int64(len(w.kinds) * len(w.flows) * 4)
+	w.t.greeds += int64(len(w.kinds) * w.m.p.Ranks * 8)
 	return out
+}
+
+// halve lists the flows of a step in w.flows, in both halves where one plane may carry one:
+// on the two ways round a ring, patterns of exchanges need a few hops each instead of
+// nearly all.
+func (w *weaver) halve(st *step) {
+	n := w.m.p.Ranks
+	for h := range w.flows {
+		w.flows[h] = w.flows[h][:0]
+	}
+	for r, d := range st.pattern {
+		if d == circuit.Dark {
+			continue
+		}
+		w.flows[both] = append(w.flows[both], [2]int{r, d})
+		if st.class == nil && w.m.units > 1 {
+			h := halfOf(n, r, d)
+			w.flows[h] = append(w.flows[h], [2]int{r, d})
+		}
+	}
+}
+
+func halfOf(n, src, dst int) half {
+	if ahead := (dst - src + n) % n; 2*ahead < n || 2*ahead == n && src < dst {
+		return up
+	}
+	return down
 }
 
 // offer combines the planes of a unit: both where that is quicker for an even part of the
 // step, else the better one.
-func (w *weaver) offer(maps []circuit.Permutation, st *step) service {
+func (w *weaver) offer(maps []circuit.Permutation, st *step, h half) service {
 	var s service
 	part := w.m.usPerByte * st.bytes / float64(w.m.units)
 	best, least := -1, math.Inf(1)
 	for j, c := range maps {
-		r := w.m.route(&w.loaders[j], c, st, w.flows)
+		r := w.m.route(&w.loaders[j], c, st, w.flows[h])
 		if !r.ok {
 			continue
 		}
@@ -148,11 +184,27 @@ func (w *weaver) overhead(r route) float64 {
 	return w.m.p.AlphaUS + w.m.p.HopUS*float64(r.hops)
 }
 
-// service returns what a unit on a setting offers a step.
-func (w *weaver) service(setting, step int) *service { return &w.serves[setting][w.kind[step]] }
+// service returns what a unit offers a step in a cell that is not idle.
+func (w *weaver) service(c cell, step int) *service {
+	return &w.serves[c.setting()][3*w.kind[step]+int(c.half())]
+}
 
-// can reports whether a setting serves a step.
-func (w *weaver) can(setting, step int) bool { return w.service(setting, step).rate > 0 }
+// can reports whether a cell that is not idle serves a step.
+func (w *weaver) can(c cell, step int) bool { return w.service(c, step).rate > 0 }
+
+// fit returns a cell in which a unit with the setting serves a step, the given half if it
+// can; idle if it cannot at all.
+func (w *weaver) fit(setting, step int, h half) cell {
+	if c := cellOf(setting, h); w.can(c, step) {
+		return c
+	}
+	for h := both; h <= down; h++ {
+		if c := cellOf(setting, h); w.can(c, step) {
+			return c
+		}
+	}
+	return idle
+}
 
 // switchCost is the time a unit needs to leave one setting for another.
 func (w *weaver) switchCost(from, to int) float64 {
@@ -179,13 +231,13 @@ func (w *weaver) load(l layout) {
 	for unit := range t.units {
 		last, at := -1, w.start[unit]
 		for i := range w.kind {
-			c := int(l[i*t.units+unit])
-			if c == idle {
+			cell := l[i*t.units+unit]
+			if cell == idle {
 				t.useAt[i*t.units+unit] = -1
 				continue
 			}
-			s := w.service(c, i)
-			k := use{step: i, unit: unit, before: -1, after: -1, rate: s.rate, o: s.o}
+			s, c := w.service(cell, i), cell.setting()
+			k := use{step: i, unit: unit, before: -1, after: -1, rate: s.rate, o: s.o, half: cell.half()}
 			if c != at && at != unset {
 				k.before = len(t.switches)
 				if last >= 0 {
@@ -212,14 +264,25 @@ func (w *weaver) estimate(l layout, cutoff float64) (float64, bool) {
 	return w.t.greedy(len(w.kind), cutoff)
 }
 
-// served reports whether every step of a layout has a unit.
+// served reports whether every flow of every step has a unit.
 func (w *weaver) served(l layout) bool {
 	for i := range w.kind {
-		if !slices.ContainsFunc(l[i*w.m.units:(i+1)*w.m.units], func(c int16) bool { return c != idle }) {
+		if !w.manned(l, i) {
 			return false
 		}
 	}
 	return true
+}
+
+// manned reports whether every flow of a step has a unit.
+func (w *weaver) manned(l layout, step int) bool {
+	carried := [3]bool{}
+	for _, c := range l[step*w.m.units : (step+1)*w.m.units] {
+		if c != idle {
+			carried[c.half()] = true
+		}
+	}
+	return carried[both] || carried[up] && carried[down]
 }
 
 // lean drops from l what the greedy timing leaves without bytes, and returns the greedy CCT.
@@ -254,147 +317,6 @@ func (w *weaver) timed(l layout, budget float64) (float64, []float64) {
 	}
 	us, _ := w.t.greedy(len(w.kind), math.Inf(1))
 	return us, slices.Clone(w.t.shares)
-}
-
-// emit writes the plan of a layout.
-func (w *weaver) emit(l layout, budget float64) *plans.Plan {
-	for {
-		us, data := w.timed(l, budget)
-		lean := slices.Clone(l)
-		for k, x := range data {
-			if use := w.t.uses[k]; x <= timingEps*us {
-				lean[use.step*w.m.units+use.unit] = idle
-			}
-		}
-		if !slices.Equal(lean, l) && w.served(lean) {
-			// Uses without bytes are dropped, unless their switches were useful.
-			if leanUS, _ := w.timed(lean, budget); leanUS <= us+tolerance(us) {
-				l = lean
-				continue
-			}
-			w.load(l)
-		}
-		return w.write(l, data)
-	}
-}
-
-// write turns a layout and the us of data of each use into a plan, everything as early as
-// possible.
-func (w *weaver) write(l layout, data []float64) *plans.Plan {
-	m := w.m
-	at := slices.Clone(w.start)
-	for i := len(w.kind) - 1; i >= 0 && m.initial == nil; i-- {
-		for u := range at {
-			if c := int(l[i*m.units+u]); c != idle {
-				at[u] = c
-			}
-		}
-	}
-	free := make([]circuit.Permutation, 0, m.p.Planes)
-	for u := range at {
-		at[u] = max(at[u], 0) // a unit that never works: any setting
-		free = append(free, w.sets[at[u]]...)
-	}
-	line := newTimeline(m, m.startMaps(free))
-	for i := range w.kind {
-		st := &m.steps[i]
-		total := 0.0
-		for u := range at {
-			if k := w.t.useAt[i*m.units+u]; k >= 0 {
-				total += data[k]
-			}
-		}
-		rest := st.bytes
-		for u := range at {
-			k := w.t.useAt[i*m.units+u]
-			if k < 0 {
-				continue
-			}
-			if c := int(l[i*m.units+u]); c != at[u] {
-				line.reconfigure(u, w.sets[c])
-				at[u] = c
-			}
-			w.writeUse(line, i, u, at[u], st.bytes*data[k]/total, &rest)
-		}
-		line.closeAt(i)
-	}
-	return line.finish("weave")
-}
-
-// writeUse transmits bytes of a step on the planes of a unit that serve it.
-func (w *weaver) writeUse(line *timeline, i, unit, setting int, bytes float64, rest *float64) {
-	s, st := w.service(setting, i), &w.m.steps[i]
-	for j, r := range s.routes {
-		if !r.ok {
-			continue
-		}
-		b := math.Min(bytes/float64(r.load)/s.rate, *rest)
-		if b <= 0 {
-			continue
-		}
-		*rest -= b
-		if *rest < 1e-9*st.bytes { // rounding: nothing is left for the others
-			b, *rest = b+*rest, 0
-		}
-		line.transmit(unit*w.m.unitPlanes+j, st, b, r.hops, r.load)
-	}
-}
-
-// layoutOf reads a plan's settings; nil where it does something that no layout says (joint
-// transmits, some of the flows).
-func (w *weaver) layoutOf(plan *plans.Plan) layout {
-	m := w.m
-	at := make(map[[2]int]int, len(m.steps)) // {step, first flow of the sub-step} -> index
-	for i := range m.steps {
-		at[stepKey(m.steps[i].index, m.steps[i].class)] = i
-	}
-	l := newLayout(len(m.steps), m.units)
-	for u := range m.units {
-		for j := u * m.unitPlanes; j < (u+1)*m.unitPlanes; j++ {
-			current := plan.Initial[u*m.unitPlanes : (u+1)*m.unitPlanes]
-			for _, e := range plan.Planes[j] {
-				switch e.Kind {
-				case plans.Reconfigure:
-					current = w.pair(e.To, j)
-				case plans.Transmit:
-					i, ok := at[stepKey(e.Step, e.Flows)]
-					if e.Joint != "" || !ok {
-						return nil
-					}
-					c := w.add(current)
-					if c == idle || !w.can(c, i) {
-						return nil
-					}
-					l[i*m.units+u] = int16(c)
-				case plans.Hold:
-					return nil
-				}
-			}
-		}
-	}
-	if !w.served(l) {
-		return nil
-	}
-	return l
-}
-
-func stepKey(step int, flows []int) [2]int {
-	if len(flows) == 0 {
-		return [2]int{step, -1}
-	}
-	return [2]int{step, flows[0]}
-}
-
-// pair returns the maps of the unit whose plane j is set to c.
-func (w *weaver) pair(c circuit.Permutation, j int) []circuit.Permutation {
-	switch {
-	case w.m.unitPlanes == 1:
-		return []circuit.Permutation{c}
-	case j%2 == 0:
-		return []circuit.Permutation{c, c.Inverse()}
-	default:
-		return []circuit.Permutation{c.Inverse(), c}
-	}
 }
 
 func newLayout(steps, units int) layout {

@@ -2,121 +2,159 @@ package planner
 
 import "math"
 
-// The best answer of a unit to what the other units do. Let the others hold still: in step
-// i they transmit at rate R for work W (their overheads and delays included), so that the step
-// takes W/R without the unit and (W + r(o+s))/(R+r) if the unit helps at rate r after an
-// overhead o, s us of the step being lost to its switch. A dynamic program over
-// (step, setting) finds the sequence of settings that ends first; a switch begins at the
-// end of a step, and joins a later one late, or is ready as a step begins, having left an
-// earlier one early. Several units that do the same are one unit of their common rate. For
-// all units together, with no others, this is the optimum in lockstep.
+// The best answer of some units, a team, to what the other units do. Let the others hold still:
+// in step i they transmit at rate R for work W (their overheads included), so that
+// the step takes W/R without the team and (W + r(o+s))/(R+r) if the team helps at rate r
+// after an overhead o, s us of the step being lost to its switch; where flows go in halves,
+// the longer of the two. A dynamic program over (step, line-up) finds the sequence of
+// line-ups that ends first; the units of a team switch together, at the end of a step, to join a
+// later one late, or so as to be ready when a step begins, having left an earlier one
+// early. For all units together, with no others, this is the optimum in lockstep.
+
+// lineup is what a team is set to: its first half and its second, which may be the same.
+type lineup struct{ a, b int }
+
+// help is a way in which a line-up serves a step.
+type help struct {
+	a, b cell       // of the halves of the team
+	rate [2]float64 // for the flows that go up, and down
+	o    float64
+}
+
+// The ways in which a line-up can serve a step: each half of the team may carry all flows or one
+// half of them.
+const ways = 3
 
 // responder holds the tables of the dynamic program, reused.
 type responder struct {
-	rate, work []float64 // per step, of the other units
-	alone      []float64 // per step: us without the unit
-	best       []float64 // [step][setting]: least time at which the step begins
-	from       []origin
-	usable     []int
+	size    int          // units of the team
+	rate    [][2]float64 // per step, of the other units
+	work    [][2]float64 // per step, theirs if they were alone
+	alone   []float64    // per step: us without the team
+	lineups []lineup     // that are considered
+	best    []float64    // [step][lineup]: least time at which the step begins
+	from    []origin     // how
 }
 
-// origin is how a state was reached: from state (step, setting), serving the steps marked.
+// origin is how a state was reached: from the start of step with another line-up, which may
+// have served that step (left), to the state's own, which may have served the step before
+// (joined), in the given ways.
 type origin struct {
-	step    int32
-	setting int16
-	leaves  bool // the setting before serves its step, at least in part
-	joins   bool // the new one serves the step before its own
+	step, lineup     int32
+	left, joined     bool
+	leaving, joining uint8
 }
 
-// follows is for how many steps a switch is followed while others work.
-const follows = 12
+// horizon is for how many steps a switch is followed while others work.
+const horizon = 12
 
-// respond replaces what the units of group do by the best answer to the others. With noise, the
-// others' work is seen distorted and some settings are left out, at random, so that
+// respond replaces what the units of a team do by the best answer to the others. With noise,
+// the others' work is seen distorted and some line-ups are left out, at random, so that
 // answers differ. It reports whether every step is served.
-func (s *weaving) respond(l layout, group []int, noise float64) bool {
+func (s *weaving) respond(l layout, team []int, noise float64) bool {
 	w, a := s.w, &s.answer
-	units, steps := w.m.units, len(w.kind)
-	for _, u := range group {
-		for i := range steps {
-			l[i*units+u] = idle
+	for _, u := range team {
+		for i := range w.kind {
+			l[i*w.m.units+u] = idle
 		}
 	}
-	a.rate, a.work, a.alone = resize(a.rate, steps), resize(a.work, steps), resize(a.alone, steps)
-	w.load(l)
-	for i := range steps {
-		a.work[i] = w.t.work[i]
-		if noise > 0 {
-			a.work[i] *= math.Exp(noise * (2*s.rng.Float64() - 1))
-		}
-	}
-	for k := range w.t.uses {
-		u := &w.t.uses[k]
-		a.rate[u.step] += u.rate
-		a.work[u.step] += u.rate * u.o
-	}
-	for i := range steps {
-		a.alone[i] = math.Inf(1)
-		if a.rate[i] > 0 {
-			a.alone[i] = a.work[i] / a.rate[i]
-		}
-	}
-	a.usable = a.usable[:0]
-	for c := range w.sets {
-		if c == w.start[group[0]] || noise == 0 || s.rng.Float64() > noise {
-			a.usable = append(a.usable, c)
-		}
-	}
-	n := len(w.sets)
-	a.best, a.from = resize(a.best, (steps+1)*n), resize(a.from, (steps+1)*n)
+	s.others(l, noise)
+	a.size = len(team)
+	s.lineups(team, noise)
+	n := len(a.lineups)
+	a.best, a.from = resize(a.best, (len(w.kind)+1)*n), resize(a.from, (len(w.kind)+1)*n)
 	for at := range a.best {
 		a.best[at] = math.Inf(1)
 	}
-	s.plan(group)
+	s.plan(w.start[team[0]])
 	at := -1
-	for _, c := range a.usable {
-		if v := a.best[steps*n+c]; !math.IsInf(v, 1) && (at < 0 || v < a.best[steps*n+at]) {
+	for c, v := range a.best[len(w.kind)*n:] {
+		if !math.IsInf(v, 1) && (at < 0 || v < a.best[len(w.kind)*n+at]) {
 			at = c
 		}
 	}
 	if at < 0 {
 		return false
 	}
-	s.trace(l, group, at)
+	s.trace(l, team, at)
 	return w.served(l)
 }
 
-// plan fills the table.
-func (s *weaving) plan(group []int) {
+// others sums up what the units outside the team do.
+func (s *weaving) others(l layout, noise float64) {
 	w, a := s.w, &s.answer
-	n, g := len(w.sets), float64(len(group))
+	steps := len(w.kind)
+	a.rate, a.work, a.alone = resize(a.rate, steps), resize(a.work, steps), resize(a.alone, steps)
+	w.load(l)
+	for i := range steps {
+		work := w.t.work[i]
+		if noise > 0 {
+			work *= math.Exp(noise * (2*s.rng.Float64() - 1))
+		}
+		a.work[i] = [2]float64{work, work}
+	}
+	for k := range w.t.uses {
+		u := &w.t.uses[k]
+		for g, h := range divided {
+			if u.half.carries(h) {
+				a.rate[u.step][g] += u.rate
+				a.work[u.step][g] += u.rate * u.o
+			}
+		}
+	}
+	for i := range steps {
+		for g, r := range a.rate[i] {
+			a.alone[i] = math.Max(a.alone[i], a.work[i][g]/r) // +Inf where nobody is
+		}
+	}
+}
+
+// lineups lists those that are considered: every setting for the whole team, and for a team of
+// several a ring for one half with its opposite for the other.
+func (s *weaving) lineups(team []int, noise float64) {
+	w, a := s.w, &s.answer
+	a.lineups = a.lineups[:0]
+	for c := range w.sets {
+		if c != w.start[team[0]] && noise > 0 && s.rng.Float64() < noise {
+			continue
+		}
+		a.lineups = append(a.lineups, lineup{c, c})
+		if d := s.opposite[c]; len(team) > 1 && d != none && d != c {
+			a.lineups = append(a.lineups, lineup{c, d})
+		}
+	}
+}
+
+// plan fills the table for a team that begins on a setting, or unset.
+func (s *weaving) plan(start int) {
+	w, a := s.w, &s.answer
+	n := len(a.lineups)
 	change := w.m.p.ReconfigUS + w.m.p.ReconfigPerPort*float64(w.m.p.Ranks)
-	first := w.start[group[0]]
-	for _, c := range a.usable {
-		if first == unset || c == first {
+	for c, at := range a.lineups {
+		if start == unset || at.a == start && at.b == start {
 			a.best[c] = 0
 		}
 	}
 	for i := range w.kind {
 		quickest := -1
-		for _, c := range a.usable {
-			v := a.best[i*n+c]
+		for c, v := range a.best[i*n : (i+1)*n] {
 			if math.IsInf(v, 1) {
 				continue
 			}
 			if quickest < 0 || v < a.best[i*n+quickest] {
 				quickest = c
 			}
-			a.offer((i+1)*n+c, v+a.alone[i], origin{step: int32(i), setting: int16(c)})
-			if o := w.service(c, i); o.rate > 0 {
-				a.offer((i+1)*n+c, v+a.with(i, g*o.rate, o.o, 0), origin{step: int32(i), setting: int16(c), leaves: true})
+			by := origin{step: int32(i), lineup: int32(c)}
+			a.offer((i+1)*n+c, v+a.alone[i], by)
+			if h, us := s.help(c, i, 0); !math.IsInf(us, 1) {
+				by.left, by.leaving = true, uint8(h)
+				a.offer((i+1)*n+c, v+us, by)
 			}
 		}
 		if quickest >= 0 {
-			s.switchLate(i, quickest, change, g)
-			s.switchEarly(i, change, g)
+			s.switchLate(i, quickest, change)
+			s.switchEarly(i, change)
 		}
-		w.t.greeds += int64(4 * len(a.usable))
 	}
 }
 
@@ -127,36 +165,82 @@ func (a *responder) offer(at int, us float64, by origin) {
 	}
 }
 
-// with is how long step i takes if the unit helps; +Inf if it does not get to.
-func (a *responder) with(i int, rate, o, lost float64) float64 {
-	us := (a.work[i] + rate*(o+lost)) / (a.rate[i] + rate)
-	if us <= o+lost || us >= a.alone[i] {
-		return math.Inf(1)
-	}
-	return us
-}
-
-// switchLate begins a switch with step i, from whatever setting is quickest there, and lets
-// the unit join one of the steps it takes, or the first after it.
-func (s *weaving) switchLate(i, from int, change, g float64) {
-	w, a := s.w, &s.answer
-	n := len(w.sets)
-	us, lag := a.best[i*n+from], change
-	by := origin{step: int32(i), setting: int16(from)}
-	for j := i; j < len(w.kind) && j < i+follows; j++ {
-		by.joins = true
-		for _, c := range a.usable {
-			if o := w.service(c, j); o.rate > 0 {
-				a.offer((j+1)*n+c, us+a.with(j, g*o.rate, o.o, lag), by)
+// help returns the way in which a line-up serves a step best, lost us of which are gone, and
+// how long the step takes then; +Inf if no way makes it shorter.
+func (s *weaving) help(lineup, i int, lost float64) (way int, us float64) {
+	a := &s.answer
+	way, us = -1, a.alone[i]
+	for v := range ways {
+		h, ok := s.together(lineup, v, i)
+		if !ok {
+			continue
+		}
+		took := 0.0
+		for g := range h.rate {
+			if r := a.rate[i][g] + h.rate[g]; r > 0 {
+				took = math.Max(took, (a.work[i][g]+h.rate[g]*(h.o+lost))/r)
+			} else {
+				took = math.Inf(1)
 			}
 		}
-		w.t.greeds += int64(4 * len(a.usable))
+		if took > h.o+lost && took < us {
+			way, us = v, took
+		}
+	}
+	s.w.t.greeds += 4 * ways
+	if way < 0 {
+		return way, math.Inf(1)
+	}
+	return way, us
+}
+
+// together returns how a line-up serves a step in one of its ways, and reports false where it
+// does not. Half of a team that does not serve the step in its cell is idle.
+func (s *weaving) together(lineup, way, i int) (help, bool) {
+	size, at := s.answer.size, s.answer.lineups[lineup]
+	h := help{a: cellOf(at.a, half(way)), b: cellOf(at.b, half(way))}
+	if at.a != at.b && way > 0 {
+		h.b = cellOf(at.b, up+down-half(way))
+	}
+	add := func(c *cell, units int) {
+		v := s.w.service(*c, i)
+		if v.rate == 0 || units == 0 {
+			*c = idle
+			return
+		}
+		for g, half := range divided {
+			if c.half().carries(half) {
+				h.rate[g] += float64(units) * v.rate
+			}
+		}
+		h.o = math.Max(h.o, v.o)
+	}
+	add(&h.a, size-size/2)
+	add(&h.b, size/2)
+	return h, h.a != idle || h.b != idle
+}
+
+// switchLate begins a switch with step i, from whatever line-up is quickest there, and lets
+// the team join one of the steps it takes, or the first after it.
+func (s *weaving) switchLate(i, from int, change float64) {
+	a := &s.answer
+	n := len(a.lineups)
+	us, lag := a.best[i*n+from], change
+	for j := i; j < len(s.w.kind) && j < i+horizon; j++ {
+		by := origin{step: int32(i), lineup: int32(from), joined: true}
+		for c := range a.lineups {
+			h, took := s.help(c, j, lag)
+			if by.joining = uint8(h); h < 0 {
+				continue
+			}
+			a.offer((j+1)*n+c, us+took, by)
+		}
 		if us, lag = us+a.alone[j], lag-a.alone[j]; math.IsInf(us, 1) {
 			return
 		}
 		if lag <= 0 {
-			by.joins = false
-			for _, c := range a.usable {
+			by.joined = false
+			for c := range a.lineups {
 				a.offer((j+1)*n+c, us, by)
 			}
 			return
@@ -165,50 +249,66 @@ func (s *weaving) switchLate(i, from int, change, g float64) {
 }
 
 // switchEarly ends a switch as some step after i begins: the steps between are idle, and
-// for what they do not cover the unit leaves step i early.
-func (s *weaving) switchEarly(i int, change, g float64) {
-	w, a := s.w, &s.answer
-	n, covered := len(w.sets), 0.0
-	for j := i + 1; j <= len(w.kind) && j <= i+follows; j++ {
-		least, by := math.Inf(1), origin{step: int32(i), leaves: true}
-		for _, c := range a.usable {
-			v, o := a.best[i*n+c], w.service(c, i)
-			if math.IsInf(v, 1) || o.rate == 0 {
+// for what they do not cover the team leaves step i early.
+func (s *weaving) switchEarly(i int, change float64) {
+	a := &s.answer
+	n, covered := len(a.lineups), 0.0
+	for j := i + 1; j <= len(s.w.kind) && j <= i+horizon; j++ {
+		least, by := math.Inf(1), origin{step: int32(i), left: true}
+		for c, v := range a.best[i*n : (i+1)*n] {
+			if math.IsInf(v, 1) {
 				continue
 			}
-			if us := v + a.with(i, g*o.rate, o.o, math.Max(0, change-covered)) + covered; us < least {
-				least, by.setting = us, int16(c)
+			h, took := s.help(c, i, math.Max(0, change-covered))
+			if us := v + took + covered; us < least {
+				least, by.lineup, by.leaving = us, int32(c), uint8(h)
 			}
 		}
 		if !math.IsInf(least, 1) {
-			for _, c := range a.usable {
+			for c := range a.lineups {
 				a.offer(j*n+c, least, by)
 			}
 		}
-		w.t.greeds += int64(8 * len(a.usable))
-		if covered >= change || j == len(w.kind) || math.IsInf(a.alone[j], 1) {
+		if covered >= change || j == len(s.w.kind) || math.IsInf(a.alone[j], 1) {
 			return
 		}
 		covered += a.alone[j]
 	}
 }
 
-// trace writes the way to the last state into the columns of group.
-func (s *weaving) trace(l layout, group []int, setting int) {
-	w, a := s.w, &s.answer
-	put := func(i, c int) {
-		for _, u := range group {
-			l[i*w.m.units+u] = int16(c)
+// trace writes the way to the last state into the columns of the team.
+func (s *weaving) trace(l layout, team []int, at int) {
+	a := &s.answer
+	put := func(i, lineup int, way uint8) {
+		h, _ := s.together(lineup, int(way), i)
+		for k, u := range team {
+			c := h.a
+			if k >= len(team)-len(team)/2 {
+				c = h.b
+			}
+			l[i*s.w.m.units+u] = c
 		}
 	}
-	for step := len(w.kind); step > 0; {
-		by := a.from[step*len(w.sets)+setting]
-		if by.joins {
-			put(step-1, setting)
+	for step := len(s.w.kind); step > 0; {
+		by := a.from[step*len(a.lineups)+at]
+		if by.joined {
+			put(step-1, at, by.joining)
 		}
-		if by.leaves {
-			put(int(by.step), int(by.setting))
+		if by.left {
+			put(int(by.step), int(by.lineup), by.leaving)
 		}
-		step, setting = int(by.step), int(by.setting)
+		step, at = int(by.step), int(by.lineup)
+	}
+}
+
+// oppose finds the settings whose circuits are those of another turned round.
+func (s *weaving) oppose() {
+	w := s.w
+	s.opposite = make([]int, len(w.sets))
+	for c, maps := range w.sets {
+		s.opposite[c] = none
+		if id, ok := w.index.Find(maps[0].Inverse()); ok && w.m.unitPlanes == 1 {
+			s.opposite[c] = id
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -8,17 +9,18 @@ import (
 
 // weaving improves a layout; best is the best one seen.
 type weaving struct {
-	w      *weaver
-	meter  *meter
-	fast   bool // time greedily
-	rng    *rand.Rand
-	short  [][]int16 // per step: the settings that serve it best, quickest first
-	pool   []woven   // evaluated seeds, best first
-	cur    woven
-	best   woven   // l is nil until something beats the known CCT
-	floor  float64 // proven lower bound
-	budget float64 // operations that the exact timing of one layout may take
-	answer responder
+	w        *weaver
+	meter    *meter
+	fast     bool // time greedily
+	rng      *rand.Rand
+	short    [][]cell // per step: those that serve it best, quickest first
+	pool     []woven  // evaluated seeds, best first
+	cur      woven
+	opposite []int   // per setting: the one with its circuits turned round, or none
+	best     woven   // l is nil until something beats the known CCT
+	floor    float64 // proven lower bound
+	budget   float64 // operations that the exact timing of one layout may take
+	answer   responder
 }
 
 type woven struct {
@@ -28,8 +30,8 @@ type woven struct {
 
 func (s woven) clone() woven { return woven{slices.Clone(s.l), s.us} }
 
-// shortlist keeps this many settings per step for random changes.
-const shortlist = 8
+// shortlist is how many cells per step are kept for random changes.
+const shortlist = 10
 
 func (s *weaving) done() bool { return s.best.us <= s.floor+tolerance(s.floor) }
 
@@ -68,26 +70,19 @@ func (s *weaving) try(l layout) (float64, bool) {
 
 // sortPool orders the pool and drops what is there twice.
 func (s *weaving) sortPool() {
-	slices.SortStableFunc(s.pool, func(a, b woven) int {
-		switch {
-		case a.us < b.us:
-			return -1
-		case a.us > b.us:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(s.pool, func(a, b woven) int { return cmp.Compare(a.us, b.us) })
 	s.pool = slices.CompactFunc(s.pool, func(a, b woven) bool { return a.us == b.us && slices.Equal(a.l, b.l) })
 	if len(s.pool) > 64 {
 		s.pool = s.pool[:64]
 	}
 }
 
-// list fills the shortlists.
+// list fills the tables of settings; none may be added later.
 func (s *weaving) list() {
 	w := s.w
-	s.short = make([][]int16, len(w.kind))
-	byKind := make([][]int16, len(w.kinds))
+	s.oppose()
+	s.short = make([][]cell, len(w.kind))
+	byKind := make([][]cell, len(w.kinds))
 	for i, k := range w.kind {
 		if byKind[k] == nil {
 			byKind[k] = s.ranking(i)
@@ -96,29 +91,29 @@ func (s *weaving) list() {
 	}
 }
 
-func (s *weaving) ranking(step int) []int16 {
+// ranking orders the cells of a step by the time for an even part of it; half of the flows
+// count as half of the work.
+func (s *weaving) ranking(step int) []cell {
 	w := s.w
-	part := w.t.work[step] / float64(w.m.units)
 	type ranked struct {
-		c  int16
+		c  cell
 		us float64
 	}
 	var all []ranked
 	for c := range w.sets {
-		if v := w.service(c, step); v.rate > 0 {
-			all = append(all, ranked{int16(c), v.o + part/v.rate})
+		for h := both; h <= down; h++ {
+			c := cellOf(c, h)
+			if v := w.service(c, step); v.rate > 0 {
+				data := w.t.work[step] / float64(w.m.units)
+				if h != both {
+					data *= 2
+				}
+				all = append(all, ranked{c, v.o + data/v.rate})
+			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b ranked) int {
-		switch {
-		case a.us < b.us:
-			return -1
-		case a.us > b.us:
-			return 1
-		}
-		return 0
-	})
-	out := make([]int16, 0, shortlist)
+	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.us, b.us) })
+	out := make([]cell, 0, shortlist)
 	for _, r := range all[:min(len(all), shortlist)] {
 		out = append(out, r.c)
 	}
@@ -221,64 +216,56 @@ func (s *weaving) mutate(l layout) bool {
 	}
 }
 
-// choose returns a setting for a cell: that of the unit's use before or after, or one that
-// serves the step well.
-func (s *weaving) choose(l layout, i, u int) int {
+// choose returns a cell for a step and unit: on the setting of the unit's use before or
+// after, or one that serves the step well.
+func (s *weaving) choose(l layout, i, u int) cell {
 	switch s.rng.IntN(4) {
 	case 0:
 		if at, c := s.before(l, i, u); at >= 0 {
-			return c
+			return s.w.fit(c, i, half(s.rng.IntN(3)))
 		}
 	case 1:
 		if at, c := s.after(l, i, u); at >= 0 {
-			return c
+			return s.w.fit(c, i, half(s.rng.IntN(3)))
 		}
 	}
 	n := len(s.short[i])
-	return int(s.short[i][min(s.rng.IntN(n), s.rng.IntN(n))])
+	return s.short[i][min(s.rng.IntN(n), s.rng.IntN(n))]
 }
 
-// before returns the last use of a unit before step i, after the first one behind it.
+// before returns the last use of a unit before step i and its setting; at is -1 if there is none.
 func (s *weaving) before(l layout, i, u int) (at, setting int) {
 	for at = i - 1; at >= 0; at-- {
 		if c := l[at*s.w.m.units+u]; c != idle {
-			return at, int(c)
+			return at, c.setting()
 		}
 	}
 	return -1, s.w.start[u]
 }
 
+// after is before for the first use after step i.
 func (s *weaving) after(l layout, i, u int) (at, setting int) {
 	for at = i + 1; at < len(s.w.kind); at++ {
 		if c := l[at*s.w.m.units+u]; c != idle {
-			return at, int(c)
+			return at, c.setting()
 		}
 	}
-	return -1, idle
+	return -1, none
 }
 
-// setCell changes one cell, if the setting serves the step and the step keeps a unit.
-func (s *weaving) setCell(l layout, i, u, c int) bool {
-	cell := &l[i*s.w.m.units+u]
-	if int(*cell) == c || c < idle || c != idle && !s.w.can(c, i) {
+// setCell changes a cell and reports whether that changes anything and the step is still served.
+func (s *weaving) setCell(l layout, i, u int, c cell) bool {
+	at := &l[i*s.w.m.units+u]
+	if *at == c {
 		return false
 	}
-	*cell = int16(c)
-	return c != idle || s.manned(l, i)
-}
-
-func (s *weaving) manned(l layout, i int) bool {
-	for _, c := range l[i*s.w.m.units : (i+1)*s.w.m.units] {
-		if c != idle {
-			return true
-		}
-	}
-	return false
+	*at = c
+	return s.w.manned(l, i)
 }
 
 // stretch lets unit u work on in the steps after or before i as it does in step i.
 func (s *weaving) stretch(l layout, i, u int) bool {
-	c := int(l[i*s.w.m.units+u])
+	c := l[i*s.w.m.units+u]
 	if c == idle {
 		return false
 	}
@@ -288,8 +275,12 @@ func (s *weaving) stretch(l layout, i, u int) bool {
 		if i += way; i < 0 || i >= len(s.w.kind) {
 			break
 		}
-		if cell := &l[i*s.w.m.units+u]; int(*cell) != c && s.w.can(c, i) {
-			*cell, changed = int16(c), true
+		at := &l[i*s.w.m.units+u]
+		if to := s.w.fit(c.setting(), i, c.half()); to != idle && to != *at {
+			*at, changed = to, true
+			if !s.w.manned(l, i) {
+				return false
+			}
 		}
 	}
 	return changed
@@ -298,30 +289,26 @@ func (s *weaving) stretch(l layout, i, u int) bool {
 // recolour gives the uses of unit u around step i that share a setting another one.
 func (s *weaving) recolour(l layout, i, u int) bool {
 	units := s.w.m.units
-	c := l[i*units+u]
-	if c == idle {
+	if l[i*units+u] == idle {
 		return false
 	}
+	c := l[i*units+u].setting()
 	lo, hi := i, i
-	for at, d := s.before(l, lo, u); at >= 0 && d == int(c); at, d = s.before(l, lo, u) {
+	for at, d := s.before(l, lo, u); at >= 0 && d == c; at, d = s.before(l, lo, u) {
 		lo = at
 	}
-	for at, d := s.after(l, hi, u); at >= 0 && d == int(c); at, d = s.after(l, hi, u) {
+	for at, d := s.after(l, hi, u); at >= 0 && d == c; at, d = s.after(l, hi, u) {
 		hi = at
 	}
 	to := s.choose(l, lo+s.rng.IntN(hi-lo+1), u)
-	if to < 0 || to == int(c) {
+	if to == idle || to.setting() == c {
 		return false
 	}
 	for j := lo; j <= hi; j++ {
-		if l[j*units+u] == idle {
-			continue
-		}
-		l[j*units+u] = idle
-		if s.w.can(to, j) {
-			l[j*units+u] = int16(to)
-		} else if !s.manned(l, j) {
-			return false
+		if at := &l[j*units+u]; *at != idle {
+			if *at = s.w.fit(to.setting(), j, to.half()); !s.w.manned(l, j) {
+				return false
+			}
 		}
 	}
 	return true
@@ -347,7 +334,7 @@ func (s *weaving) follow(l layout, from, end, a, b int) bool {
 		if *x != y {
 			*x, changed = y, true
 		}
-		if !s.manned(l, i) {
+		if !s.w.manned(l, i) {
 			return false
 		}
 	}

@@ -18,6 +18,12 @@ func randomWeaving(t *testing.T, rng *rand.Rand, steps, units int) *weaving {
 	t.Helper()
 	p := randomSteps(rng, steps, units)
 	p.Forwarding, p.HopUS = true, 1
+	exchange := circuit.Permutation{1, 0, 4, 3, 2} // goes both ways round
+	for i := range p.Steps {
+		if rng.IntN(3) == 0 {
+			p.Steps[i].To = exchange
+		}
+	}
 	m, err := compile(p)
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +32,7 @@ func randomWeaving(t *testing.T, rng *rand.Rand, steps, units int) *weaving {
 	for _, q := range m.pages {
 		w.add(q.maps)
 	}
+	w.add([]circuit.Permutation{circuit.Shift(5, 1)})
 	w.add([]circuit.Permutation{circuit.Shift(5, 4)})
 	s := &weaving{w: w, rng: rng, best: woven{us: math.Inf(1)}}
 	s.meter = &meter{ctx: context.Background(), t: &w.t, limit: math.MaxInt64, deadline: time.Now().Add(time.Minute)}
@@ -41,10 +48,13 @@ func (w *weaver) every(l layout, at int, visit func()) {
 		}
 		return
 	}
-	for c := idle; c < len(w.sets); c++ {
-		if c == idle || w.can(c, at/w.m.units) {
-			l[at] = int16(c)
-			w.every(l, at+1, visit)
+	l[at] = idle
+	w.every(l, at+1, visit)
+	for c := range w.sets {
+		for h := both; h <= down; h++ {
+			if l[at] = cellOf(c, h); w.can(l[at], at/w.m.units) {
+				w.every(l, at+1, visit)
+			}
 		}
 	}
 }
@@ -84,6 +94,9 @@ func TestRespondIsOptimalInLockstep(t *testing.T) {
 		for u := range w.start { // units that begin alike
 			w.start[u] = w.start[0]
 		}
+		for c := range s.opposite { // and do alike
+			s.opposite[c] = none
+		}
 		least := math.Inf(1)
 		one := newLayout(len(w.kind), 1)
 		l := newLayout(len(w.kind), units)
@@ -95,9 +108,9 @@ func TestRespondIsOptimalInLockstep(t *testing.T) {
 				return
 			}
 			for c := range w.sets {
-				if w.can(c, step) {
+				if c := cellOf(c, both); w.can(c, step) {
 					for u := range units {
-						l[step*units+u] = int16(c)
+						l[step*units+u] = c
 					}
 					all(step + 1)
 				}
