@@ -47,7 +47,7 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := planner.Solve(context.Background(), name, problem, planner.Options{TimeLimit: 50 * time.Millisecond})
+	plan, err := planner.Solve(context.Background(), name, problem, planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
 	if errors.Is(err, planner.ErrInfeasible) {
 		t.Skip(err)
 	}
