@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
@@ -18,7 +19,7 @@ const (
 	panelWidth  = 330.0
 	panelHeight = 250.0
 	pageMargin  = 12.0
-	titleHeight = 30.0
+	titleLine   = 17.0
 	noteLine    = 12.0
 	legendLine  = 15.0
 	pngDPI      = 144
@@ -118,6 +119,11 @@ func drawLegend(c draw.Canvas, lines [][]legendItem, top vg.Length) {
 	}
 }
 
+// titleHeight is the height of the title with the margin above it.
+func (f *Figure) titleHeight(width vg.Length) float64 {
+	return pageMargin + titleLine*float64(len(wrap(f.Title, style(13, inkColour), width)))
+}
+
 func (f *Figure) columns() int { return max(1, min(f.Columns, len(f.Panels))) }
 
 func (f *Figure) size() (w, h vg.Length) {
@@ -126,7 +132,7 @@ func (f *Figure) size() (w, h vg.Length) {
 	width := 2*pageMargin + float64(cols)*panelWidth
 	inner := vg.Length(width - 2*pageMargin)
 	lines, legend := len(f.footer(inner)), len(f.legend(inner))
-	height := titleHeight + float64(legend)*legendLine + float64(rows)*panelHeight + float64(lines)*noteLine + 2*pageMargin
+	height := f.titleHeight(inner) + float64(legend)*legendLine + float64(rows)*panelHeight + float64(lines)*noteLine + 2*pageMargin
 	return vg.Length(width), vg.Length(height)
 }
 
@@ -134,11 +140,15 @@ func (f *Figure) drawTo(c draw.Canvas) error {
 	fill(c, color.White, c.Min.X, c.Max.X, c.Min.Y, c.Max.Y)
 	title := style(13, inkColour)
 	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
-	c.FillText(title, vg.Point{X: pageMargin, Y: c.Max.Y - pageMargin}, f.Title)
+	inner := c.Max.X - c.Min.X - 2*pageMargin
+	for i, line := range wrap(f.Title, title, inner) {
+		c.FillText(title, vg.Point{X: pageMargin, Y: c.Max.Y - pageMargin - titleLine*vg.Length(i)}, line)
+	}
+	top := c.Max.Y - vg.Length(f.titleHeight(inner))
 	cols := f.columns()
-	legend := f.legend(c.Max.X - c.Min.X - 2*pageMargin)
-	drawLegend(c, legend, c.Max.Y-titleHeight)
-	panels := c.Max.Y - titleHeight - pageMargin/2 - legendLine*vg.Length(len(legend))
+	legend := f.legend(inner)
+	drawLegend(c, legend, top)
+	panels := top - pageMargin/2 - legendLine*vg.Length(len(legend))
 	for i, p := range f.Panels {
 		left := vg.Length(pageMargin + panelWidth*float64(i%cols))
 		top := panels - vg.Length(panelHeight*float64(i/cols))
@@ -152,7 +162,7 @@ func (f *Figure) drawTo(c draw.Canvas) error {
 	}
 	note := style(8.5, inkColour)
 	note.XAlign, note.YAlign = draw.XLeft, draw.YBottom
-	lines := f.footer(c.Max.X - c.Min.X - 2*pageMargin)
+	lines := f.footer(inner)
 	for i, line := range lines {
 		y := vg.Length(pageMargin/2) + vg.Length(float64(len(lines)-1-i)*noteLine)
 		c.FillText(note, vg.Point{X: pageMargin, Y: y}, line)
@@ -164,10 +174,10 @@ func (f *Figure) drawTo(c draw.Canvas) error {
 func (f *Figure) footer(width vg.Length) []string {
 	var lines []string
 	for _, c := range f.Claims {
-		lines = append(lines, wrap(c.String(), width)...)
+		lines = append(lines, wrap(c.String(), style(8.5, inkColour), width)...)
 	}
 	for _, n := range f.Notes {
-		lines = append(lines, wrap(n, width)...)
+		lines = append(lines, wrap(n, style(8.5, inkColour), width)...)
 	}
 	return lines
 }
@@ -193,8 +203,7 @@ func unitText(unit string) string {
 }
 
 // wrap breaks s into lines of at most width; continuations are indented.
-func wrap(s string, width vg.Length) []string {
-	st := style(8.5, inkColour)
+func wrap(s string, st text.Style, width vg.Length) []string {
 	var lines []string
 	line := ""
 	for _, word := range strings.Fields(s) {

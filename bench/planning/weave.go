@@ -96,7 +96,7 @@ func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, e
 	for n := range ranks {
 		for k := range planes {
 			f.Panels = append(f.Panels, &figure.HeatMap{
-				Title: fmt.Sprintf("%d ranks, %d planes", ranks[n], planes[k]), Xs: ms, Ys: delays, Z: maps[n][k],
+				Title: fmt.Sprintf("n = %d, k = %d", ranks[n], planes[k]), Xs: ms, Ys: delays, Z: maps[n][k],
 				X: figure.Axis{Label: "size", Name: figure.Binary}, Y: figure.Axis{Label: "reconfiguration delay", Name: figure.Micros},
 				Scale: figure.Scale{Label: "ratio", Min: 0.7, Max: 1, Reverse: true, Name: func(v float64) string { return fmt.Sprintf("%.2f", v) }},
 			})
