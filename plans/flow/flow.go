@@ -42,6 +42,8 @@ type Result struct {
 	// Routes say how each flow is divided: Bytes are its parts, which sum to 1 for each flow.
 	// Flows appear in no particular order, those of one source together.
 	Routes []plans.Route
+	// Work is what finding it took, in the units of [Options.Work].
+	Work int64
 }
 
 // Concurrent returns the largest theta such that every flow can carry theta times the rate

@@ -44,6 +44,7 @@ func Best(maps []circuit.Permutation, flows [][2]int, o Options, hopUS, wireUS f
 			}
 		}
 		if next < 0 || least >= cost*(1-max(s.epsilon, exactEpsilon)) || best != nil && s.budget <= 0 {
+			best.Work = s.given - s.budget
 			return best, bound, nil
 		}
 		s.solve(s.fewest + next)
