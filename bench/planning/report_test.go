@@ -1,0 +1,108 @@
+package planning
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/bench/figure"
+)
+
+// TestReports makes every report in its quick form and reads its JSON back.
+func TestReports(t *testing.T) {
+	for _, r := range registry {
+		t.Run(r.name, func(t *testing.T) {
+			if testing.Short() && r.name != "harvest" {
+				t.Skip("short")
+			}
+			report, err := Make(t.Context(), r.name, figure.Options{Quick: true, Runs: 1, Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			paths, err := report.Write(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(paths[len(paths)-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var back struct {
+				Report  string
+				Machine Machine
+				Columns []string
+				Rows    [][]string
+			}
+			if err := json.Unmarshal(data, &back); err != nil {
+				t.Fatal(err)
+			}
+			if back.Report != r.name || back.Machine.CPUs < 1 || back.Machine.Go == "" || len(back.Rows) == 0 {
+				t.Errorf("%+v", back)
+			}
+			for _, row := range back.Rows {
+				if len(row) != len(back.Columns) {
+					t.Errorf("%d cells under %d columns: %v", len(row), len(back.Columns), row)
+				}
+			}
+			if filepath.Base(paths[0]) != "lightpath-"+r.name+".csv" {
+				t.Error(paths)
+			}
+			if r.about == "" || !strings.Contains(strings.Join(List(), "\n"), r.about) {
+				t.Error("not in the list")
+			}
+			checkRatios(t, report)
+		})
+	}
+}
+
+// checkRatios: where a report compares, ours is never above the best of the others.
+func checkRatios(t *testing.T, r *Report) {
+	t.Helper()
+	for c, name := range r.Table.Columns {
+		if name != "ratio" {
+			continue
+		}
+		for _, row := range r.Table.Rows {
+			if v, err := strconv.ParseFloat(row[c], 64); err != nil || v > 1+1e-6 {
+				t.Errorf("ratio %s of %v", row[c], row)
+			}
+		}
+	}
+}
+
+// TestExample: Figure 5 of SWOT, in its printed numbers.
+func TestExample(t *testing.T) {
+	f := &figure.Figure{}
+	if err := addExample(t.Context(), f, figure.Options{}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range f.Claims {
+		if c.Ours != c.Printed {
+			t.Errorf("%v", c)
+		}
+	}
+	if len(f.Claims) != 3 || f.Claims[1].Note != "proven optimal" {
+		t.Error(f.Claims)
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	_, err := Make(t.Context(), "nosuch", figure.Options{})
+	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "lightpath harvest") {
+		t.Error(err)
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	var kept [][]byte
+	got := measure(time.Millisecond, func() { kept = append(kept[:0], make([]byte, 1<<10)) })
+	if got.ns <= 0 || got.allocs != 1 || got.bytes < 1<<10 || got.bytes > 2<<10 || len(kept) != 1 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFigureCommand(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "figures")
+	out := succeed(t, "", "figure", "swot", "8", "--quick", "--out", dir)
+	for _, want := range []string{"printed 46.9 %, ours ", "p=10", "wrote " + filepath.Join(dir, "swot-8.svg")} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	for _, name := range []string{"swot-8.csv", "swot-8-printed.csv", "swot-8.svg", "swot-8.png"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 300 {
+			t.Error(name, info, err)
+		}
+	}
+	if out := succeed(t, "", "figure", "--list"); !strings.Contains(out, "harvest 5: ") || !strings.Contains(out, "lightpath weave: ") {
+		t.Errorf("list:\n%s", out)
+	}
+}
+
+func TestFigureReport(t *testing.T) {
+	dir := t.TempDir()
+	out := succeed(t, "", "figure", "lightpath", "harvest", "--quick", "--out", dir)
+	if !strings.HasPrefix(out, "what ") || !strings.Contains(out, "\nMeasured on ") {
+		t.Errorf("%s", out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "lightpath-harvest.json")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFigureRefuses(t *testing.T) {
+	for _, c := range []struct {
+		says []string
+		args []string
+	}{
+		{[]string{"nosuch 5", "swot 8", "harvest 5", "lightpath swot"}, []string{"figure", "nosuch", "5"}},
+		{[]string{"swot 6", "swot 7"}, []string{"figure", "swot", "6"}},
+		{[]string{"lightpath nosuch", "lightpath weave"}, []string{"figure", "lightpath", "nosuch"}},
+		{[]string{"want a paper and a figure", "swot 7"}, []string{"figure"}},
+		{[]string{"want a paper and a figure"}, []string{"figure", "swot"}},
+		{[]string{"--runs", "-1"}, []string{"figure", "swot", "8", "--runs", "-1"}},
+		{[]string{"--out", "/dev/null"}, []string{"figure", "swot", "8", "--quick", "--out", "/dev/null/x"}},
+	} {
+		refuse(t, "", c.says, c.args...)
+	}
+}
