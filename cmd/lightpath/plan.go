@@ -53,6 +53,11 @@ func (f *planFlags) solve(cmd *cobra.Command, p *plans.Problem) error {
 	case err != nil:
 		return fmt.Errorf("--planner: %w", err)
 	}
+	return f.write(p, plan)
+}
+
+// write seals a plan for p with its digest and writes it.
+func (f *planFlags) write(p *plans.Problem, plan *plans.Plan) error {
 	if err := plans.Seal(p, plan); err != nil {
 		return err
 	}

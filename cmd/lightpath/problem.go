@@ -37,7 +37,7 @@ type problemFlags struct {
 func (f *problemFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.collective, "collective", "", "allreduce, alltoall, allgather, ...")
-	fl.StringVar(&f.algorithm, "algorithm", "", "schedule, such as rabenseifner, pairwise or recursive-doubling")
+	fl.StringVar(&f.algorithm, "algorithm", "", "schedule, such as rabenseifner, pairwise:4 or recursive-doubling; build: auto chooses one")
 	fl.IntVar(&f.ranks, "ranks", 0, "number of ranks")
 	fl.IntVar(&f.root, "root", 0, "root of rooted collectives")
 	fl.StringVar(&f.bytes, "bytes", "", "size as nccl-tests counts it, such as 32MiB")
@@ -59,13 +59,9 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if f.collective == "" || f.algorithm == "" || f.ranks < 1 || f.bytes == "" {
 		return nil, errors.New("--collective, --algorithm, --ranks and --bytes are required")
 	}
-	c, err := schedule.ParseCollective(f.collective)
+	c, bytes, err := f.call()
 	if err != nil {
-		return nil, fmt.Errorf("--collective: %w", err)
-	}
-	bytes, err := bench.ParseBytes(f.bytes)
-	if err != nil {
-		return nil, fmt.Errorf("--bytes: %w", err)
+		return nil, err
 	}
 	s, err := schedule.Build(c, f.algorithm, f.ranks, f.root, schedule.Disjoint())
 	if err != nil {
@@ -83,6 +79,19 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 		return nil, err
 	}
 	return p, p.Validate()
+}
+
+// call returns the collective and the size of its calls.
+func (f *problemFlags) call() (schedule.Collective, int64, error) {
+	c, err := schedule.ParseCollective(f.collective)
+	if err != nil {
+		return 0, 0, fmt.Errorf("--collective: %w", err)
+	}
+	bytes, err := bench.ParseBytes(f.bytes)
+	if err != nil {
+		return 0, 0, fmt.Errorf("--bytes: %w", err)
+	}
+	return c, bytes, nil
 }
 
 func (f *problemFlags) setInitial(p *plans.Problem) error {
@@ -200,10 +209,16 @@ func newPlanProblem() *cobra.Command {
 func newPlanBuild() *cobra.Command {
 	f, pf := &problemFlags{}, &planFlags{}
 	cmd := &cobra.Command{
-		Use:   "build --collective C --algorithm A --ranks N --bytes S --fabric fabric.yaml --planner auto",
+		Use:   "build --collective C [--algorithm A] --ranks N --bytes S --fabric fabric.yaml --planner auto",
 		Short: "Plan a collective on a fabric",
-		Args:  cobra.NoArgs,
+		Long: `Plans a collective on a fabric. Without --algorithm, or with --algorithm auto, it chooses the
+algorithm, its parameters and the order of its steps as well, and prints what it considered to
+standard error.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.algorithm == "" || f.algorithm == "auto" {
+				return f.design(cmd, pf)
+			}
 			p, err := f.problem(cmd)
 			if err != nil {
 				return err

@@ -118,6 +118,9 @@ func TestRefusedArguments(t *testing.T) {
 	build := func(more ...string) []string {
 		return append([]string{"plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "1M"}, more...)
 	}
+	auto := func(more ...string) []string {
+		return append([]string{"plan", "build", "--collective", "allreduce", "--ranks", "4", "--bytes", "1M", "--time-limit", "20ms"}, more...)
+	}
 	bench := func(more ...string) []string { return append([]string{"bench", "allreduce"}, more...) }
 	for _, c := range []struct {
 		args []string
@@ -145,6 +148,12 @@ func TestRefusedArguments(t *testing.T) {
 		{[]string{"plan", "check", "--in", problem, "--plan", problem}, []string{problem, "planes"}},
 		{[]string{"plan", "show", "--plan", none}, []string{"--plan", none}},
 		{[]string{"plan", "problem"}, []string{"--collective", "required"}},
+		{[]string{"plan", "build"}, []string{"--collective", "required"}},
+		{auto("--initial", "first"), []string{"--initial", "--algorithm"}},
+		{auto("--bytes", "lots"), []string{"--bytes", "lots"}},
+		{auto("--bandwidth", "0"), []string{"bandwidth"}},
+		{auto("--planner", "magic"), []string{"planner", "magic"}},
+		{auto("--time-limit", "0s"), []string{"--time-limit"}},
 		{build("--collective", "gossip"), []string{"--collective", "gossip"}},
 		{build("--algorithm", "telepathy"), []string{"telepathy"}},
 		{build("--ranks", "-1"), []string{"--ranks"}},

@@ -1,0 +1,130 @@
+package codesign
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+)
+
+// maxFlows is the most flows of a schedule that is worth planning here.
+const maxFlows = 1 << 19
+
+// predictedFlows estimates the flows of a schedule from above, without building it.
+func predictedFlows(algorithm string, n int) int {
+	base, _, _ := strings.Cut(withoutOrder(algorithm), ":")
+	switch base {
+	case "ring":
+		return 2 * n * n
+	case "pairwise", "pairwise-xor", "round-robin", "direct", "hierarchical-ring":
+		return n * n
+	default:
+		return 16 * n * (bits.Len(uint(n)) + 1)
+	}
+}
+
+func withoutOrder(algorithm string) string {
+	base, _, _ := strings.Cut(algorithm, "@")
+	return base
+}
+
+// names lists the alternatives, the plainest first.
+func (s *search) names() []string {
+	var plain, more []string
+	if s.Algorithms != nil {
+		plain = slices.Clone(s.Algorithms)
+		for _, name := range plain {
+			more = append(more, s.seeds(name)...)
+		}
+		return append(plain, more...)
+	}
+	for _, base := range schedule.Algorithms(s.Collective) {
+		if !schedule.Defined(s.Collective, base, s.Ranks) {
+			continue
+		}
+		plain = append(plain, base)
+		more = append(more, s.seeds(base)...)
+		for _, name := range s.parametrised(base) {
+			if schedule.Defined(s.Collective, name, s.Ranks) {
+				more = append(append(more, name), s.seeds(name)...)
+			}
+		}
+	}
+	return append(plain, more...)
+}
+
+// parametrised returns names of an algorithm with parameters that may suit the fabric.
+func (s *search) parametrised(base string) []string {
+	k := s.Fabric.Planes
+	with := func(values ...int) (names []string) {
+		slices.Sort(values)
+		for _, v := range slices.Compact(values) {
+			if v >= 1 {
+				names = append(names, fmt.Sprintf("%s:%d", base, v))
+			}
+		}
+		return names
+	}
+	switch base {
+	case "pairwise", "pairwise-xor":
+		return with(2, (k+1)/2, k, 2*k, 4*k)
+	case "bruck":
+		// r-1 flows a rank: one for every plane, for every second, for all but one.
+		return with(3, 4, k/2+1, k, k+1, 2*k+1, int(math.Round(math.Sqrt(float64(s.Ranks)))))
+	case "hierarchical-ring":
+		return with(divisors(s.Ranks)...)
+	case "binary-tree", "double-binary-tree":
+		return with(1, 4, 16, 64)
+	case "swing":
+		return tori(s.Ranks)
+	}
+	return nil
+}
+
+// divisors returns the divisors of n but 1 and n.
+func divisors(n int) (ds []int) {
+	for d := 2; d < n; d++ {
+		if n%d == 0 {
+			ds = append(ds, d)
+		}
+	}
+	return ds
+}
+
+// tori returns swing on the two- and three-dimensional tori of n ranks, sides in order.
+func tori(n int) (names []string) {
+	for _, a := range divisors(n) {
+		for _, b := range divisors(n) {
+			switch {
+			case a > b:
+			case a*b == n:
+				names = append(names, fmt.Sprintf("swing:%dx%d", a, b))
+			case n%(a*b) == 0 && n/(a*b) >= b:
+				names = append(names, fmt.Sprintf("swing:%dx%dx%d", a, b, n/(a*b)))
+			}
+		}
+	}
+	return names
+}
+
+// seeds returns an order of a pairwise exchange that makes circuits recur where planes are
+// interleaved: an offset and its opposite need the same circuits of a pair.
+func (s *search) seeds(name string) []string {
+	base, _, _ := strings.Cut(name, ":")
+	if s.FixedOrder || s.Fabric.Circuits != plans.Interleaved || base != "pairwise" {
+		return nil
+	}
+	var order []string
+	for i := 1; 2*i <= s.Ranks; i++ {
+		order = append(order, strconv.Itoa(i))
+		if 2*i < s.Ranks {
+			order = append(order, strconv.Itoa(s.Ranks-i))
+		}
+	}
+	return []string{name + "@" + strings.Join(order, ".")}
+}

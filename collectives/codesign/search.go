@@ -1,0 +1,169 @@
+package codesign
+
+import (
+	"cmp"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+)
+
+// How the effort is divided: a part for screening all alternatives, one for other orders of
+// the best, the rest for planning the best in earnest.
+const (
+	screenShare  = 0.25
+	reorderShare = 0.2
+	reordered    = 3  // alternatives whose orders are searched
+	orderTries   = 24 // orders tried around each
+	finalists    = 3
+	leastEffort  = time.Millisecond
+)
+
+// constructors plan at once, searchers with as little effort as they are given.
+var (
+	constructors = []string{"static", "perstep"}
+	searchers    = []string{"swot"}
+)
+
+// screen plans every alternative with a little effort, small schedules first: then there is
+// something early, whatever the time limit.
+func (s *search) screen() {
+	var cs []*candidate
+	names := s.names()
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(predictedFlows(a, s.Ranks), predictedFlows(b, s.Ranks)) })
+	budget := time.Duration(screenShare * float64(s.effort))
+	s.effort -= budget
+	each := max(leastEffort, budget/time.Duration(max(1, len(names))))
+	for _, name := range names {
+		c := s.add(name)
+		cs = append(cs, c)
+		if s.Planner != "auto" {
+			s.solve(c, s.Planner, each)
+			continue
+		}
+		for _, name := range constructors {
+			s.solve(c, name, each)
+		}
+	}
+	if s.Planner != "auto" {
+		return
+	}
+	slices.SortStableFunc(cs, byTime)
+	for _, c := range cs {
+		s.refine(c, each)
+	}
+}
+
+// refine plans a candidate with the planners that search, a little.
+func (s *search) refine(c *candidate, effort time.Duration) {
+	for _, name := range searchers {
+		s.solve(c, name, effort)
+	}
+	if c.problem != nil && c.problem.Forwarding {
+		s.solve(c, "harvest", effort)
+	}
+}
+
+// quick plans a candidate as the screening does.
+func (s *search) quick(c *candidate, effort time.Duration) {
+	if s.Planner != "auto" {
+		s.solve(c, s.Planner, effort)
+		return
+	}
+	for _, name := range constructors {
+		s.solve(c, name, effort)
+	}
+	s.refine(c, effort)
+}
+
+// reorder looks for better orders of the steps of the best alternatives: it walks to a
+// neighbour wherever one is better.
+func (s *search) reorder() {
+	budget := time.Duration(reorderShare * float64(s.effort))
+	s.effort -= budget
+	each := max(leastEffort, budget/(reordered*orderTries))
+	rng := rand.New(rand.NewPCG(uint64(s.Options.Seed), 0))
+	bases := map[string]bool{}
+	for _, c := range s.ranked() {
+		if len(bases) == reordered {
+			return
+		}
+		family := withoutOrder(c.Algorithm)
+		order, err := schedule.StepOrder(s.Collective, c.Algorithm, s.Ranks)
+		if bases[family] || err != nil || len(order) < 2 || s.optimal(c) {
+			continue
+		}
+		bases[family] = true
+		s.climb(c, each, rng)
+	}
+}
+
+// climb tries neighbours of a candidate, in a random order, and goes on from each better one.
+func (s *search) climb(c *candidate, each time.Duration, rng *rand.Rand) {
+	for tries := orderTries; tries > 0; {
+		moved := false
+		for _, name := range sample(schedule.Neighbours(s.Collective, c.Algorithm, s.Ranks), tries, rng) {
+			if s.over() {
+				return
+			}
+			next := s.add(name)
+			if next.plan == nil && next.Err == nil {
+				s.quick(next, each)
+				tries--
+			}
+			if next.plan != nil && next.CCTUS < c.CCTUS-plans.Tolerance(next.CCTUS, c.CCTUS) {
+				c, moved = next, true
+				break
+			}
+		}
+		if !moved {
+			return
+		}
+	}
+}
+
+// sample returns at most k names, each equally likely (reservoir sampling).
+func sample(names iter.Seq[string], k int, rng *rand.Rand) []string {
+	var out []string
+	seen := 0
+	for name := range names {
+		seen++
+		if len(out) < k {
+			out = append(out, name)
+		} else if at := rng.IntN(seen); at < k {
+			out[at] = name
+		}
+	}
+	return out
+}
+
+// optimal reports whether a candidate's plan cannot be improved.
+func (s *search) optimal(c *candidate) bool {
+	return c.CCTUS <= c.LowerBoundUS+plans.Tolerance(c.CCTUS, c.LowerBoundUS)
+}
+
+// finish plans the best alternatives in earnest. An alternative whose lower bound is no better
+// than the best plan is left as it is.
+func (s *search) finish() {
+	left := finalists
+	each := s.effort / finalists
+	for _, c := range s.ranked() {
+		best := s.ranked()[0]
+		switch {
+		case left == 0:
+			return
+		case c != best && c.LowerBoundUS >= best.CCTUS-plans.Tolerance(best.CCTUS, c.LowerBoundUS):
+			continue
+		case s.optimal(c):
+			left--
+			c.Final = true
+			continue
+		}
+		left--
+		s.solve(c, s.Planner, each)
+		c.Final = !s.over() || c.Final
+	}
+}
