@@ -1,15 +1,13 @@
 package flow
 
-import (
-	"math"
-)
+import "math"
 
 // equilibrium improves a routing of a block by path equilibration: circuits are as long as
 // the exponential of beta times their load (the lengths of Garg and Koenemann), every flow
-// moves from its longer paths to its shortest one by Newton's rule until they are equally long, and
-// beta rises until the lengths prove the routing good. Unlike the method of Fleischer, whose steps are all of
-// one size, it keeps few paths per flow and needs a number of shortest-path trees
-// that hardly depends on the gap asked for.
+// moves from its longer paths to its shortest one by Newton's rule, and beta rises until the
+// lengths prove the routing good. Against the fixed small steps of Garg and Koenemann and of
+// Fleischer, whose number grows with the inverse square of the gap, it keeps few paths per
+// flow and gets by with some tens of rounds of shortest-path trees for a gap of 1e-2.
 type equilibrium struct {
 	s     *solver
 	b     *block
@@ -36,7 +34,7 @@ type lane struct {
 const (
 	softBeta = 8
 	growBeta = 1.6
-	sweeps   = 4 // between two searches for new paths
+	sweeps   = 6 // between two searches for new paths
 )
 
 func newEquilibrium(s *solver, b *block, limit int) *equilibrium {
@@ -76,7 +74,7 @@ func (q *equilibrium) solve(epsilon float64, work int64) {
 		if q.b.gap() <= epsilon {
 			return
 		}
-		if slack < 1.0/soft && soft < hardest {
+		if slack < 2/soft && soft < hardest {
 			soft *= growBeta
 		}
 		for range sweeps {

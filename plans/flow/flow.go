@@ -19,13 +19,13 @@ type Options struct {
 	// Epsilon is the relative gap between Theta and Upper at which to stop. 0 means the best
 	// the method gives: rounding errors where the exact method is used, 1e-3 elsewhere.
 	Epsilon float64
-	// Work bounds the operations spent, roughly in nanoseconds; 0 means 3e9. Out of
+	// Work bounds the operations spent, roughly in nanoseconds; 0 means 1e9. Out of
 	// work the result is feasible and Upper a bound, but their gap may be large.
 	Work int64
 }
 
 const (
-	defaultWork    = 3e9
+	defaultWork    = 1e9
 	exactEpsilon   = 1e-9
 	defaultEpsilon = 1e-3
 )

@@ -138,7 +138,13 @@ func (s *solver) direct(b *block, limit int) {
 		b.parts[f] = []part{{s.paths.path(dst, nil), 1}}
 	})
 	b.prove(s.unit, total)
-	b.theta = b.attains(s.w, b.parts)
+	busiest := 0
+	b.theta, busiest = b.attains(s.w, b.parts)
+	if len(s.w.maps) == 1 { // routes are unique, so all must cross the busiest circuit
+		b.upper = b.theta
+		clear(b.length)
+		b.length[busiest] = 1
+	}
 }
 
 // prove takes lengths under which the flows' distances sum to total as a bound, if it is
@@ -154,8 +160,8 @@ func (b *block) prove(length []float64, total float64) {
 	}
 }
 
-// attains returns the theta of parts.
-func (b *block) attains(w *network, parts [][]part) float64 {
+// attains returns the theta of parts, and which class limits it.
+func (b *block) attains(w *network, parts [][]part) (theta float64, busiest int) {
 	load := make([]float64, len(b.capacity))
 	for _, flow := range parts {
 		for _, p := range flow {
@@ -164,11 +170,12 @@ func (b *block) attains(w *network, parts [][]part) float64 {
 			}
 		}
 	}
-	most := 0.0
 	for c, x := range load {
-		most = math.Max(most, x/b.capacity[c])
+		if x/b.capacity[c] > load[busiest]/b.capacity[busiest] {
+			busiest = c
+		}
 	}
-	return 1 / most
+	return b.capacity[busiest] / load[busiest], busiest
 }
 
 // take makes parts, which are divided by their sum flow by flow, the routing of b unless
@@ -177,7 +184,7 @@ func (b *block) take(w *network, parts [][]part) {
 	for f := range parts {
 		parts[f] = normalize(parts[f])
 	}
-	if theta := b.attains(w, parts); theta > b.theta {
+	if theta, _ := b.attains(w, parts); theta > b.theta {
 		b.theta, b.parts = theta, parts
 	}
 }

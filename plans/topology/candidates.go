@@ -107,19 +107,28 @@ func Strides(n int) []int {
 
 // fit brings g, one direction of a graph, to the ports of a plane kind: with the other
 // direction where there are ports for both or the kind demands it, and repeated while
-// there are ports left.
+// there are ports left. A port that is its own inverse, as of a dimension of 2, takes part
+// twice only where there is room.
 func fit(g Graph, ports int, kind plans.CircuitKind) (Graph, bool) {
-	switch {
-	case kind == plans.Duplex && 2*g.Ports() <= ports:
-		return g.Halved().Filled(ports), true
-	case kind == plans.Interleaved && 2*g.Ports() <= ports:
-		return g.Paired().Filled(ports &^ 1), true
-	case kind != plans.Simplex || g.Ports() > ports:
-		return Graph{}, false
-	case 2*g.Ports() <= ports:
-		return g.Paired().Filled(ports), true
+	var both Graph
+	switch kind {
+	case plans.Duplex:
+		both = g.Halved()
+	case plans.Interleaved:
+		both, ports = g.Paired(), ports&^1
 	default:
+		both = g.Paired()
+	}
+	if both.Ports() > ports && kind != plans.Interleaved {
+		both = both.distinct()
+	}
+	switch {
+	case both.Ports() <= ports:
+		return both.Filled(ports), true
+	case kind == plans.Simplex && g.Ports() <= ports:
 		return g.Filled(ports), true
+	default:
+		return Graph{}, false
 	}
 }
 

@@ -100,6 +100,19 @@ func (g Graph) Filled(ports int) Graph {
 	return Graph{g.Name, maps}
 }
 
+// distinct returns g without the ports that repeat an earlier one.
+func (g Graph) distinct() Graph {
+	var seen circuit.Index
+	for _, p := range g.Maps {
+		seen.Add(p)
+	}
+	maps := make([]circuit.Permutation, seen.Len())
+	for i := range maps {
+		maps[i] = seen.At(i)
+	}
+	return Graph{g.Name, maps}
+}
+
 // Distances sets dist[r], for each of the len(dist) = g.Ranks() ranks, to the circuits on a
 // shortest path from src, -1 where there is none, and returns their sum and the longest.
 func (g Graph) Distances(src int, dist []int) (sum int64, longest int) {

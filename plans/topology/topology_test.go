@@ -278,3 +278,17 @@ func TestShapeErrors(t *testing.T) {
 }
 
 func second(_ topology.Graph, err error) error { return err }
+
+// TestCube checks that dimensions of 2 take one port where there is none to spare.
+func TestCube(t *testing.T) {
+	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Duplex} {
+		found := false
+		for _, g := range topology.Candidates(8, 3, kind) {
+			d, _ := g.Diameter()
+			found = found || d == 3 && g.Ports() == 3 && g.Maps[0].Involution() && g.Maps[1].Involution() && g.Maps[2].Involution()
+		}
+		if !found {
+			t.Errorf("%s planes: no cube among the candidates", kind)
+		}
+	}
+}
