@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"lightpath/plans"
+	"lightpath/plans/spectra"
 )
 
 // Errors of [Solve]; use errors.Is.
 var (
 	// ErrInfeasible wraps the step and the reason for which a planner has no plan.
 	ErrInfeasible = errors.New("infeasible")
-	// ErrUnknownPlanner wraps a name that is not in [Names].
+	// ErrUnknownPlanner wraps a name that is neither in [Names] nor spectra.
 	ErrUnknownPlanner = errors.New("unknown planner")
 )
 
@@ -58,7 +60,8 @@ var registry = []struct {
 	{"weave", solveWeave},
 }
 
-// Names lists the planners that [Solve] knows, auto last.
+// Names lists the planners that [Solve] knows for problems with steps, auto last. Demand
+// matrices are planned by spectra, which knows no steps.
 func Names() []string {
 	names := make([]string, 0, len(registry)+1)
 	for _, r := range registry {
@@ -81,6 +84,10 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 		o.Effort = o.TimeLimit
 	}
 	o.deadline = time.Now().Add(o.TimeLimit)
+	known := append(Names(), spectra.Name)
+	if p.Demand != nil && slices.Contains(known, name) || name == spectra.Name {
+		return solveDemand(ctx, name, p, o)
+	}
 	if name == "auto" {
 		return solveAuto(ctx, p, o)
 	}
@@ -99,7 +106,7 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 		m.stateBound(plan)
 		return plan, nil
 	}
-	return nil, fmt.Errorf("planner: %w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("planner: %w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(known, ", "))
 }
 
 // tolerance is how far apart two times may be and still count as equal.

@@ -164,7 +164,7 @@ func (w *network) circuits() float64 {
 	count := 0
 	for _, pair := range w.row {
 		count++
-		if w.kind == plans.Duplex && pair[0] != pair[1] {
+		if w.kind == plans.Interleaved || w.kind == plans.Duplex && pair[0] != pair[1] {
 			count++
 		}
 	}

@@ -1,6 +1,8 @@
 package spectra
 
 import (
+	"math/bits"
+
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/internal/matching"
@@ -24,7 +26,7 @@ const (
 // returned permutations that serve no demand are Dark.
 func Decompose(d Matrix, r Refinement) Decomposition {
 	w := newNetwork(d, plans.Simplex)
-	holds := decompose(w)
+	holds := decompose(w, newMatcher(w), nil)
 	if r == Linear {
 		refineLinear(w, holds)
 	} else {
@@ -85,9 +87,9 @@ func (m *matcher) heaviest(edges []int32) []int32 {
 func (m *matcher) work() int64 { return m.simple.Work() + m.pairs.work }
 
 // decompose is lines 2 to 10 of Algorithm 1, for every kind of plane. What it returns
-// covers every entry at least once; its weights need a refinement.
-func decompose(w *network) []hold {
-	m := newMatcher(w)
+// covers every entry at least once; its weights need a refinement. When stop says so, the
+// rest is coloured.
+func decompose(w *network, m *matcher, stop func() bool) []hold {
 	left := append([]float64(nil), w.demand...) // D_rem
 	bare := newBare(w)                          // S_rem
 	bonus := 0.0                                // above the weight of any matching
@@ -100,6 +102,9 @@ func decompose(w *network) []hold {
 	}
 	var holds []hold
 	for bare.count > 0 {
+		if stop != nil && stop() {
+			return append(holds, bare.color()...)
+		}
 		degree := bare.degree()
 		for e, entry := range w.entry {
 			m.weight[e] = left[entry]
@@ -179,6 +184,60 @@ func (b *bare) critical(u, v, degree int32) int {
 		count++
 	}
 	return count
+}
+
+// color covers what is open by about as few permutations as its degree, with no regard to
+// weights. Duplex planes get the first permutation that has both ports free, which takes
+// less than twice as many.
+func (b *bare) color() []hold {
+	var open []int32 // edges, one for each open entry
+	var ends [][2]int
+	taken := make([]bool, len(b.open))
+	for e, entry := range b.w.entry {
+		if b.open[entry] && !taken[entry] {
+			taken[entry] = true
+			open = append(open, int32(e))
+			ends = append(ends, [2]int{int(b.w.from[e]), int(b.w.to[e])})
+		}
+	}
+	if b.w.kind == plans.Duplex {
+		return firstFit(b.w.n, open, ends)
+	}
+	colors, degree := matching.Color(b.w.n, ends)
+	holds := make([]hold, degree)
+	for i, c := range colors {
+		holds[c].edges = append(holds[c].edges, open[i])
+	}
+	return holds
+}
+
+func firstFit(n int, edges []int32, ends [][2]int) []hold {
+	var holds []hold
+	busy := make([][]uint64, n) // per rank: permutations in which it has a partner
+	for i, e := range edges {
+		u, v := ends[i][0], ends[i][1]
+		for word := 0; ; word++ {
+			for _, r := range [2]int{u, v} {
+				if word == len(busy[r]) {
+					busy[r] = append(busy[r], 0)
+				}
+			}
+			free := ^(busy[u][word] | busy[v][word])
+			if free == 0 {
+				continue
+			}
+			bit := bits.TrailingZeros64(free)
+			busy[u][word] |= 1 << bit
+			busy[v][word] |= 1 << bit
+			c := 64*word + bit
+			for c >= len(holds) {
+				holds = append(holds, hold{})
+			}
+			holds[c].edges = append(holds[c].edges, e)
+			break
+		}
+	}
+	return holds
 }
 
 // refineGreedy raises the weights, in order, until they cover every entry (Algorithm 2).

@@ -77,6 +77,9 @@ func (s *weigher) solve(holds []hold, group []int32, overhead []float64) float64
 	return longest(holds, group, overhead)
 }
 
+// mostWork ends a program that would take longer than what it could gain is worth.
+const mostWork = 3e7
+
 // index lists the holds of each entry and sets the floors.
 func (s *weigher) index(holds []hold) {
 	clear(s.first)
@@ -113,8 +116,12 @@ func (s *weigher) index(holds []hold) {
 // separate solves the program, adding the entries that its solution leaves short until there
 // are none.
 func (s *weigher) separate(n int) {
+	begin := s.lp.Work()
 	for range 200 {
 		_, status := s.lp.Solve(math.Inf(1), 50+20*n)
+		if s.lp.Work()-begin > mostWork {
+			status = lp.GaveUp
+		}
 		for i := range n {
 			s.extra[i] = s.lp.Value(i)
 		}

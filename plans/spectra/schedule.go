@@ -3,25 +3,113 @@ package spectra
 import (
 	"cmp"
 	"slices"
+
+	"lightpath/plans/circuit"
 )
 
 // Schedule puts each permutation, longest first, on the switch that is least loaded then
 // (Algorithm 3, LPT); s is at least 1.
 func Schedule(d Decomposition, s int, delta float64) Timetable {
-	order := make([]int, len(d.Perms))
+	return timetable(lpt(d.Weights, constant(delta, len(d.Perms)), s), d.Perms)
+}
+
+// Equalize moves parts of the longest permutation of the most loaded switch to the least
+// loaded one while that helps (Algorithm 4). It returns a new timetable that shares the
+// permutations of t.
+func Equalize(t Timetable, delta float64) Timetable {
+	var perms []circuit.Permutation
+	parts := make([][]part, len(t))
+	for h, d := range t {
+		for i, p := range d.Perms {
+			parts[h] = append(parts[h], part{len(perms), d.Weights[i]})
+			perms = append(perms, p)
+		}
+	}
+	equalize(parts, constant(delta, len(perms)))
+	return timetable(parts, perms)
+}
+
+// Spectra is the paper's algorithm as a whole: DECOMPOSE with greedy REFINE, SCHEDULE and
+// EQUALIZE on s switches.
+func Spectra(d Matrix, s int, delta float64) Timetable {
+	return Equalize(Schedule(Decompose(d, Greedy), s, delta), delta)
+}
+
+// part is some time of one of a list of permutations.
+type part struct {
+	item   int
+	weight float64
+}
+
+func timetable(parts [][]part, perms []circuit.Permutation) Timetable {
+	t := make(Timetable, len(parts))
+	for h := range parts {
+		for _, p := range parts[h] {
+			t[h].Perms = append(t[h].Perms, perms[p.item])
+			t[h].Weights = append(t[h].Weights, p.weight)
+		}
+	}
+	return t
+}
+
+func constant(x float64, n int) []float64 {
+	s := make([]float64, n)
+	for i := range s {
+		s[i] = x
+	}
+	return s
+}
+
+// lpt is SCHEDULE; setup is what each item costs beside its weight.
+func lpt(weights, setup []float64, s int) [][]part {
+	order := make([]int, len(weights))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(d.Weights[b], d.Weights[a]) })
-	t := make(Timetable, s)
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weights[b], weights[a]) })
+	parts := make([][]part, s)
 	load := make([]float64, s)
 	for _, i := range order {
 		h := extreme(load, -1)
-		t[h].Perms = append(t[h].Perms, d.Perms[i])
-		t[h].Weights = append(t[h].Weights, d.Weights[i])
-		load[h] += delta + d.Weights[i]
+		parts[h] = append(parts[h], part{i, weights[i]})
+		load[h] += setup[i] + weights[i]
 	}
-	return t
+	return parts
+}
+
+// equalize is EQUALIZE, in place.
+func equalize(parts [][]part, setup []float64) {
+	load := make([]float64, len(parts))
+	for h := range parts {
+		for _, p := range parts[h] {
+			load[h] += setup[p.item] + p.weight
+		}
+	}
+	for {
+		top, low := extreme(load, 1), extreme(load, -1)
+		if len(parts[top]) == 0 {
+			return
+		}
+		z := &parts[top][0]
+		for i := range parts[top] {
+			if parts[top][i].weight > z.weight {
+				z = &parts[top][i]
+			}
+		}
+		delta := setup[z.item]
+		if load[top]-load[low] <= delta {
+			return
+		}
+		move := load[top] - (load[top]+load[low]+delta)/2
+		// A part too small for the loads to show could go on for ever where delta is 0.
+		if z.weight <= move || move <= 1e-9*load[top] {
+			return
+		}
+		z.weight -= move
+		parts[low] = append(parts[low], part{z.item, move})
+		load[top] -= move
+		load[low] += delta + move
+	}
 }
 
 // extreme returns the first index of the largest of sign*load.
@@ -33,40 +121,4 @@ func extreme(load []float64, sign float64) int {
 		}
 	}
 	return at
-}
-
-// Equalize moves parts of the longest permutation of the most loaded switch to the least
-// loaded one while that helps (Algorithm 4). It returns a new timetable that shares the
-// permutations of t.
-func Equalize(t Timetable, delta float64) Timetable {
-	out := make(Timetable, len(t))
-	load := make([]float64, len(t))
-	for h, d := range t {
-		out[h] = Decomposition{slices.Clone(d.Perms), slices.Clone(d.Weights)}
-		load[h] = d.Length(delta)
-	}
-	for {
-		top, low := extreme(load, 1), extreme(load, -1)
-		if load[top]-load[low] <= delta || len(out[top].Weights) == 0 {
-			return out
-		}
-		target := (load[top] + load[low] + delta) / 2
-		z := extreme(out[top].Weights, 1)
-		part := load[top] - target
-		// A part too small for the loads to show could go on for ever where delta is 0.
-		if out[top].Weights[z] <= part || part <= 1e-9*load[top] {
-			return out
-		}
-		out[top].Weights[z] -= part
-		out[low].Perms = append(out[low].Perms, out[top].Perms[z])
-		out[low].Weights = append(out[low].Weights, part)
-		load[top] -= part
-		load[low] += delta + part
-	}
-}
-
-// Spectra is the paper's algorithm as a whole: DECOMPOSE with greedy REFINE, SCHEDULE and
-// EQUALIZE on s switches.
-func Spectra(d Matrix, s int, delta float64) Timetable {
-	return Equalize(Schedule(Decompose(d, Greedy), s, delta), delta)
 }

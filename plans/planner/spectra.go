@@ -1,0 +1,41 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/spectra"
+)
+
+// demandPlanners are the names under which a demand matrix is planned. There is one algorithm
+// for it; the others that choose freely stand for the same.
+var demandPlanners = []string{spectra.Name, "weave", "auto"}
+
+// spectraPerSecond turns an effort into an amount of search; see flopsPerSecond.
+const spectraPerSecond = 2.5e8
+
+// solveDemand plans a demand matrix under the deadline of o. The others refuse one.
+func solveDemand(ctx context.Context, name string, p *plans.Problem, o Options) (*plans.Plan, error) {
+	if !slices.Contains(demandPlanners, name) {
+		return nil, fmt.Errorf("planner: %s: %w: a demand matrix needs the planner spectra", name, ErrInfeasible)
+	}
+	plan, err := spectra.Solve(ctx, p, spectra.Options{
+		Work:      max(1, int64(o.Effort.Seconds()*spectraPerSecond)),
+		TimeLimit: max(1, time.Until(o.deadline)),
+		Seed:      o.Seed,
+	})
+	switch {
+	case errors.Is(err, plans.ErrProblem):
+		return nil, fmt.Errorf("planner: %s: %w", name, err)
+	case err != nil:
+		return nil, fmt.Errorf("planner: %s: %w: %w", name, ErrInfeasible, err)
+	}
+	if name == "weave" {
+		plan.Planner = name
+	}
+	return plan, nil
+}

@@ -1,0 +1,139 @@
+package spectra
+
+import "lightpath/plans"
+
+// exchanger moves circuits between two permutations. Their union is a set of paths and
+// cycles; in each of these (a Kempe chain, seen as an edge colouring) the two permutations
+// may change roles, independently of the others, and both remain permutations.
+type exchanger struct {
+	w     *network
+	ends  [][2]int32 // edge -> its two ports
+	ports int
+	mark  []int32 // port -> pair in which a chain has reached it
+	pair  int32
+	chain []link
+	work  int64
+}
+
+// link is an edge of a chain; own says that it belongs to the first permutation.
+type link struct {
+	edge int32
+	own  bool
+}
+
+func newExchanger(w *network) *exchanger {
+	x := &exchanger{w: w, ports: 2 * w.n, ends: make([][2]int32, len(w.to))}
+	far := int32(w.n)
+	if w.kind == plans.Duplex { // a port is both ends of its pairs
+		far, x.ports = 0, w.n
+	}
+	for e := range x.ends {
+		x.ends[e] = [2]int32{w.from[e], w.to[e] + far}
+	}
+	x.mark = make([]int32, x.ports)
+	return x
+}
+
+// spread writes the edge of each port to at, -1 where it has none.
+func (x *exchanger) spread(edges []int32, at []int32) {
+	for p := range at {
+		at[p] = -1
+	}
+	for _, e := range edges {
+		at[x.ends[e][0]], at[x.ends[e][1]] = e, e
+	}
+}
+
+// gather is the inverse of spread; it appends to edges[:0].
+func (x *exchanger) gather(at []int32, edges []int32) []int32 {
+	edges = edges[:0]
+	for p, e := range at {
+		if e >= 0 && int(x.ends[e][0]) == p {
+			edges = append(edges, e)
+		}
+	}
+	return edges
+}
+
+// improve exchanges every chain of the permutations a and b (edges by port), held for wa
+// and wb, where that lowers the sum of all positive shortfalls, and keeps left, the demand
+// minus what is held, up to date. It returns by how much the sum fell.
+func (x *exchanger) improve(a, b []int32, wa, wb float64, left []float64) float64 {
+	x.pair++
+	shift := wa - wb
+	gain := 0.0
+	x.work += int64(x.ports)
+	for p := range a {
+		if x.mark[p] == x.pair || a[p] == b[p] {
+			continue
+		}
+		x.follow(int32(p), a, b)
+		change := 0.0
+		for _, l := range x.chain {
+			now := left[x.w.entry[l.edge]]
+			then := now - shift
+			if l.own {
+				then = now + shift
+			}
+			change += max(0, then) - max(0, now)
+		}
+		if change < -1e-12*(wa+wb) {
+			x.flip(a, b, shift, left)
+			gain -= change
+		}
+	}
+	return gain
+}
+
+// follow collects the chain through port p, first along a, then along b.
+func (x *exchanger) follow(p int32, a, b []int32) {
+	x.chain = x.chain[:0]
+	x.mark[p] = x.pair
+	for _, first := range [2]bool{true, false} {
+		at, own := p, first
+		for {
+			e := b[at]
+			if own {
+				e = a[at]
+			}
+			if e < 0 {
+				break
+			}
+			next := x.ends[e][0] ^ x.ends[e][1] ^ at
+			x.chain = append(x.chain, link{e, own})
+			if next == at || x.ends[e][0] == x.ends[e][1] { // a pair of one rank
+				break
+			}
+			if x.mark[next] == x.pair { // round a cycle
+				x.work += int64(3 * len(x.chain))
+				return
+			}
+			x.mark[next] = x.pair
+			at, own = next, !own
+		}
+	}
+	x.work += int64(3 * len(x.chain))
+}
+
+// flip exchanges the roles of a and b in the chain.
+func (x *exchanger) flip(a, b []int32, shift float64, left []float64) {
+	for _, l := range x.chain {
+		u, v := x.ends[l.edge][0], x.ends[l.edge][1]
+		if l.own {
+			a[u], a[v] = -1, -1
+		} else {
+			b[u], b[v] = -1, -1
+		}
+	}
+	for _, l := range x.chain {
+		u, v := x.ends[l.edge][0], x.ends[l.edge][1]
+		if l.own {
+			b[u], b[v] = l.edge, l.edge
+			left[x.w.entry[l.edge]] += shift
+		} else {
+			a[u], a[v] = l.edge, l.edge
+			left[x.w.entry[l.edge]] -= shift
+		}
+	}
+	x.work += int64(2 * len(x.chain))
+}

@@ -1,0 +1,316 @@
+package spectra
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// layout is a schedule under construction: permutations with their weights, and the unit
+// (a switch, or an interleaved pair) that holds each.
+type layout struct {
+	holds []hold
+	unit  []int32
+	span  float64 // makespan
+}
+
+func (l *layout) clone() *layout {
+	return &layout{slices.Clone(l.holds), slices.Clone(l.unit), l.span}
+}
+
+// searcher improves layouts. A round takes time away from the permutations, so that the
+// schedule would be shorter, exchanges circuits until as little as possible is short, and
+// lets the linear program find the weights that the new permutations need.
+type searcher struct {
+	w       *network
+	m       *matcher
+	lp      weigher
+	x       *exchanger
+	units   int
+	delta   float64
+	perPort float64
+	rng     *rand.Rand
+
+	left     []float64 // per entry: demand minus what is held
+	at       [][]int32 // per hold: edge of each port
+	overhead []float64 // per unit
+	load     []float64 // per unit
+	share    []float64 // per hold
+	covered  []bool    // per entry
+	spent    int64
+	rounds   int
+}
+
+func newSearcher(w *network, units int, delta, perPort float64, seed int64) *searcher {
+	s := &searcher{
+		w: w, m: newMatcher(w), x: newExchanger(w), units: units, delta: delta, perPort: perPort,
+		rng:      rand.New(rand.NewPCG(uint64(seed), 0x5bec)),
+		left:     make([]float64, len(w.demand)),
+		overhead: make([]float64, units),
+		load:     make([]float64, units),
+		covered:  make([]bool, len(w.demand)),
+	}
+	s.lp.bind(w)
+	return s
+}
+
+func (s *searcher) work() int64 { return s.spent + s.m.work() + s.lp.lp.Work() + s.x.work }
+
+// setup is what a permutation costs beside its weight.
+func (s *searcher) setup(h *hold) float64 {
+	return s.delta + s.perPort*float64(s.w.changes(h.edges))
+}
+
+func (s *searcher) measure(l *layout) {
+	clear(s.overhead)
+	for i := range l.holds {
+		s.overhead[l.unit[i]] += s.setup(&l.holds[i])
+	}
+	copy(s.load, s.overhead)
+	for i := range l.holds {
+		s.load[l.unit[i]] += l.holds[i].weight
+	}
+}
+
+// weigh sets the weights and the makespan; false where an entry is covered by no hold.
+func (s *searcher) weigh(l *layout) bool {
+	clear(s.covered)
+	missing := len(s.covered)
+	for _, h := range l.holds {
+		for _, e := range h.edges {
+			if !s.covered[s.w.entry[e]] {
+				s.covered[s.w.entry[e]] = true
+				missing--
+			}
+		}
+		s.spent += int64(len(h.edges))
+	}
+	if missing > 0 {
+		return false
+	}
+	s.measure(l)
+	s.spent += int64(2 * len(s.w.demand))
+	l.span = s.lp.solve(l.holds, l.unit, s.overhead)
+	return true
+}
+
+// squeeze changes weights so that every unit ends at target.
+func (s *searcher) squeeze(l *layout, target float64) {
+	s.measure(l)
+	s.share = resize(s.share, len(l.holds))
+	total := make([]float64, s.units)
+	even := s.rng.IntN(4) != 0
+	for i := range l.holds {
+		x := s.rng.ExpFloat64()
+		if !even {
+			x *= l.holds[i].weight + 1e-6*l.span
+		}
+		s.share[i] = x
+		total[l.unit[i]] += x
+	}
+	for i := range l.holds {
+		u := l.unit[i]
+		h := &l.holds[i]
+		h.weight = max(0, h.weight+(target-s.load[u])*s.share[i]/total[u])
+	}
+}
+
+// adapt exchanges circuits between permutations and finds some anew, given the weights.
+func (s *searcher) adapt(l *layout, passes, anew int) {
+	n := len(l.holds)
+	copy(s.left, s.w.demand)
+	for len(s.at) < n {
+		s.at = append(s.at, make([]int32, s.x.ports))
+	}
+	for _, h := range l.holds {
+		for _, e := range h.edges {
+			s.left[s.w.entry[e]] -= h.weight
+		}
+	}
+	for range anew {
+		s.rematch(&l.holds[s.rng.IntN(n)])
+	}
+	for i, h := range l.holds {
+		s.x.spread(h.edges, s.at[i])
+	}
+	s.spent += int64(n*s.x.ports + len(s.left))
+	for range passes {
+		gain := 0.0
+		most := 150 // pairs
+		if n*(n-1)/2 <= most {
+			for i := range n {
+				for j := range i {
+					gain += s.x.improve(s.at[i], s.at[j], l.holds[i].weight, l.holds[j].weight, s.left)
+				}
+			}
+		} else {
+			for range most {
+				i := s.rng.IntN(n)
+				j := s.rng.IntN(n - 1)
+				if j >= i {
+					j++
+				}
+				gain += s.x.improve(s.at[i], s.at[j], l.holds[i].weight, l.holds[j].weight, s.left)
+			}
+		}
+		if gain <= 1e-9*l.span {
+			break
+		}
+	}
+	for i := range l.holds {
+		l.holds[i].edges = s.x.gather(s.at[i], nil)
+	}
+}
+
+// rematch gives a hold the circuits that reduce the shortfall most.
+func (s *searcher) rematch(h *hold) {
+	for _, e := range h.edges {
+		s.left[s.w.entry[e]] += h.weight
+	}
+	for e, entry := range s.w.entry {
+		s.m.weight[e] = max(0, min(h.weight, s.left[entry]))
+	}
+	h.edges = s.m.heaviest(nil)
+	for _, e := range h.edges {
+		s.left[s.w.entry[e]] -= h.weight
+	}
+}
+
+// round tries one change of cur and returns the layout that results, nil where there is none.
+func (s *searcher) round(cur *layout) *layout {
+	s.rounds++
+	next := cur.clone()
+	if s.units > 1 && s.rng.IntN(4) == 0 {
+		s.regroup(next)
+	}
+	u := s.rng.Float64()
+	eps := 0.02 * u * u
+	s.squeeze(next, cur.span*(1-eps))
+	anew := 0
+	if s.rng.IntN(3) == 0 {
+		anew = 1 + s.rng.IntN(2)
+	}
+	s.adapt(next, 5, anew)
+	if !s.weigh(next) {
+		return nil
+	}
+	return next
+}
+
+// regroup moves a hold to another unit, or exchanges two.
+func (s *searcher) regroup(l *layout) {
+	i, j := s.rng.IntN(len(l.holds)), s.rng.IntN(len(l.holds))
+	if l.unit[i] != l.unit[j] && s.rng.IntN(3) > 0 {
+		l.unit[i], l.unit[j] = l.unit[j], l.unit[i]
+		return
+	}
+	l.unit[i] = int32(s.rng.IntN(s.units))
+}
+
+// extend adds count permutations to a copy of l, each a copy of another one with part of
+// its weight, on the unit that ends first.
+func (s *searcher) extend(l *layout, count int) *layout {
+	next := l.clone()
+	s.measure(next)
+	for range count {
+		from := 0
+		for i := range next.holds {
+			if next.holds[i].weight > next.holds[from].weight {
+				from = i
+			}
+		}
+		u := extreme(s.load, -1)
+		h := &next.holds[from]
+		move := min(h.weight/2, max(0.005*l.span, h.weight/2))
+		next.holds = append(next.holds, hold{h.edges, move})
+		next.unit = append(next.unit, int32(u))
+		next.holds[from].weight -= move
+		s.load[next.unit[from]] -= move
+		s.load[u] += move + s.setup(h)
+	}
+	return next
+}
+
+// limits say when a search ends.
+type limits struct {
+	ctx      context.Context
+	work     int64
+	deadline time.Time // zero: none
+	floor    float64   // a proven bound
+}
+
+func (s *searcher) over(lim *limits, until int64) bool {
+	return s.work() >= until || lim.ctx.Err() != nil || !lim.deadline.IsZero() && time.Now().After(lim.deadline)
+}
+
+// run improves a layout until the given amount of work.
+func (s *searcher) run(l *layout, lim *limits, until int64) *layout {
+	best := l
+	for !s.over(lim, until) && best.span > lim.floor*(1+1e-9) {
+		if next := s.round(best); next != nil && next.span <= best.span {
+			best = next
+		}
+	}
+	return best
+}
+
+// search improves the start within the limits: layouts with different numbers of
+// permutations compete, half of them leaving the race in every heat.
+func (s *searcher) search(starts []*layout, lim *limits) *layout {
+	begin := s.work()
+	total := float64(lim.work)
+	var field []*layout
+	best := starts[0]
+	for _, st := range starts {
+		if st.span < best.span {
+			best = st
+		}
+	}
+	top := s.w.scale()
+	for _, st := range starts {
+		field = append(field, st)
+		for _, extra := range []int{1, 2, 3, 4, 6, 8, 12, 16, 24} {
+			n := len(st.holds) + extra
+			if (top+float64(n)*s.delta)/float64(s.units) >= best.span || extra > 2*len(st.holds) {
+				break
+			}
+			l := s.extend(st, extra)
+			if s.weigh(l) {
+				field = append(field, l)
+			}
+		}
+	}
+	heats := int(math.Ceil(math.Log2(float64(len(field)))))
+	for heat := range heats + 1 {
+		slice := total / float64(heats+1) / float64(len(field))
+		for i := range field {
+			field[i] = s.run(field[i], lim, s.work()+int64(slice))
+		}
+		slices.SortStableFunc(field, func(a, b *layout) int { return cmp.Compare(a.span, b.span) })
+		if field[0].span < best.span {
+			best = field[0]
+		}
+		field = field[:(len(field)+1)/2]
+		_ = heat
+	}
+	_ = begin
+	return best
+}
+
+// changes counts the circuits that a permutation with these edges makes.
+func (w *network) changes(edges []int32) int {
+	if w.kind != "duplex" {
+		return len(edges)
+	}
+	count := 0
+	for _, e := range edges {
+		count += 2
+		if w.from[e] == w.to[e] {
+			count--
+		}
+	}
+	return count
+}

@@ -1,0 +1,158 @@
+package spectra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"lightpath/plans"
+)
+
+// Name is what plans of this package state as their planner.
+const Name = "spectra"
+
+// ErrNoDemand is wrapped by [Solve]'s error for a problem with steps.
+var ErrNoDemand = errors.New("the problem has steps: spectra plans demand matrices")
+
+// ErrTooLong is wrapped by [Solve]'s error where a schedule's length overflows.
+var ErrTooLong = errors.New("a schedule of the demand takes longer than a number can say")
+
+// Mode is how much [Solve] does.
+type Mode int
+
+// The modes.
+const (
+	// Anytime begins with Fast and searches on, within Options.Work and TimeLimit.
+	Anytime Mode = iota
+	// Fast is Faithful with the weights of all switches set by one linear program.
+	Fast
+	// Faithful is the paper's algorithm.
+	Faithful
+)
+
+// DefaultWork is the search of Anytime where Options states none: about a second.
+const DefaultWork = int64(3e8)
+
+// Options tune [Solve]. The zero value is usable.
+type Options struct {
+	Mode Mode
+	// Work is how many elementary operations (of the order of 4 ns) a search may take; 0
+	// is DefaultWork. Equal problems, options and seeds give equal plans, unless TimeLimit
+	// comes first.
+	Work int64
+	// TimeLimit caps the time; 0 is no cap.
+	TimeLimit time.Duration
+	Seed      int64
+}
+
+// Solve plans a demand problem. The plan begins dark; every hold follows a reconfiguration
+// to its circuits, those of a unit as close together as they can be; circuits that serve
+// nothing are dark, or stay where they were. Duplex planes get involutions, interleaved
+// pairs inverse permutations that switch together. The lower bound holds for every plan of
+// the problem, and BoundProof says why.
+//
+// Errors: [plans.ErrProblem], [ErrNoDemand], [ErrTooLong]. A cancelled or expired search
+// returns its best. It is safe for concurrent use and does not keep p.
+func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error) {
+	begin := time.Now()
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if p.Demand == nil {
+		return nil, ErrNoDemand
+	}
+	d := make(Matrix, p.Ranks)
+	for r, row := range p.Demand {
+		d[r] = make([]float64, p.Ranks)
+		for s, bytes := range row {
+			d[r][s] = plans.WireUS(p, bytes)
+		}
+	}
+	w := newNetwork(d, p.Circuits)
+	units := p.Planes
+	if p.Circuits == plans.Interleaved {
+		units /= 2
+	}
+	plan := &plans.Plan{Version: plans.Version, Planner: Name, Planes: make([][]plans.Entry, p.Planes), BoundProof: "there is nothing to serve"}
+	if len(w.demand) == 0 {
+		return plan, nil
+	}
+	total := p.ReconfigUS + p.ReconfigPerPort*float64(p.Ranks)
+	if total *= float64(len(w.demand)); math.IsInf(total+sum(w.demand)*float64(2*w.n), 0) {
+		return nil, fmt.Errorf("spectra: demand: %w", ErrTooLong)
+	}
+	if o.Work <= 0 {
+		o.Work = DefaultWork
+	}
+	s := newSearcher(w, units, p.ReconfigUS, p.ReconfigPerPort, o.Seed)
+	lim := &limits{ctx: ctx, work: o.Work}
+	if o.TimeLimit > 0 {
+		lim.deadline = begin.Add(o.TimeLimit)
+	}
+	rows := 0
+	if o.Mode == Anytime {
+		rows = exactRows
+	}
+	plan.LowerBoundUS, plan.BoundProof = w.bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, rows)
+	lim.floor = plan.LowerBoundUS
+	s.write(p, plan, s.layout(o.Mode, lim))
+	plan.LowerBoundUS = min(plan.LowerBoundUS, plan.CCTUS) // rounding, at an optimum
+	return plan, nil
+}
+
+// layout schedules the network as the mode says.
+func (s *searcher) layout(mode Mode, lim *limits) *layout {
+	holds := s.decompose(mode, lim)
+	refineGreedy(s.w, holds)
+	weights, setup := make([]float64, len(holds)), make([]float64, len(holds))
+	for i := range holds {
+		weights[i], setup[i] = holds[i].weight, s.setup(&holds[i])
+	}
+	parts := lpt(weights, setup, s.units)
+	plain := s.assemble(holds, parts)
+	equalize(parts, setup)
+	even := s.assemble(holds, parts)
+	if mode == Faithful || len(even.holds) > mostHolds {
+		return even
+	}
+	greedy := even.clone()
+	if s.weigh(even); greedy.span < even.span {
+		even = greedy
+	}
+	if mode == Fast {
+		return even
+	}
+	starts := []*layout{even}
+	if len(plain.holds) < len(even.holds) && s.weigh(plain) {
+		starts = append(starts, plain)
+	}
+	return s.search(starts, lim)
+}
+
+// mostHolds is beyond what the linear program is for.
+const mostHolds = 300
+
+// assemble makes a layout of parts of holds, and measures it.
+func (s *searcher) assemble(holds []hold, parts [][]part) *layout {
+	l := &layout{}
+	for u := range parts {
+		for _, p := range parts[u] {
+			l.holds = append(l.holds, hold{holds[p.item].edges, p.weight})
+			l.unit = append(l.unit, int32(u))
+		}
+	}
+	s.measure(l)
+	l.span = s.load[extreme(s.load, 1)]
+	return l
+}
+
+// decompose is Algorithm 1; outside Faithful it gives up choosing heavy matchings when a
+// quarter of the work is done, and colours what is left.
+func (s *searcher) decompose(mode Mode, lim *limits) []hold {
+	if mode == Faithful {
+		return decompose(s.w, s.m, nil)
+	}
+	return decompose(s.w, s.m, func() bool { return s.over(lim, lim.work/4) })
+}

@@ -1,0 +1,149 @@
+package spectra
+
+import (
+	"math"
+	"slices"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// write puts a layout into plan as the entries of its planes.
+func (s *searcher) write(p *plans.Problem, plan *plans.Plan, l *layout) {
+	s.merge(l)
+	maps := make([]circuit.Permutation, len(l.holds))
+	for i, h := range l.holds {
+		maps[i] = s.w.permutation(h.edges)
+	}
+	order := make([][]int, s.units)
+	for i, u := range l.unit {
+		order[u] = append(order[u], i)
+	}
+	if s.perPort > 0 {
+		s.trim(l, maps)
+		clear(s.overhead)
+		for u := range order {
+			s.overhead[u] = s.arrange(p, order[u], maps)
+		}
+		s.lp.solve(l.holds, l.unit, s.overhead)
+	}
+	pair := s.units != p.Planes
+	for u, held := range order {
+		now, current := 0.0, circuit.AllDark(p.Ranks)
+		for _, i := range held {
+			if l.holds[i].weight <= 0 {
+				continue
+			}
+			up := now + plans.ReconfigUS(p, current.Changes(maps[i]))
+			down := up + l.holds[i].weight
+			entries := func(c circuit.Permutation) []plans.Entry {
+				return []plans.Entry{
+					{Kind: plans.Reconfigure, To: c, StartUS: now, EndUS: up},
+					{Kind: plans.Hold, To: c, StartUS: up, EndUS: down},
+				}
+			}
+			if pair {
+				plan.Planes[2*u] = append(plan.Planes[2*u], entries(maps[i])...)
+				plan.Planes[2*u+1] = append(plan.Planes[2*u+1], entries(maps[i].Inverse())...)
+			} else {
+				plan.Planes[u] = append(plan.Planes[u], entries(maps[i])...)
+			}
+			now, current = down, maps[i]
+		}
+		plan.CCTUS = max(plan.CCTUS, now)
+	}
+}
+
+// merge joins holds of one unit that have the same circuits and drops those without time.
+func (s *searcher) merge(l *layout) {
+	byUnit := make([]circuit.Index, s.units)
+	first := make([][]int, s.units)
+	kept := 0
+	for i, h := range l.holds {
+		if h.weight <= 0 {
+			continue
+		}
+		u := l.unit[i]
+		id, fresh := byUnit[u].Add(s.w.permutation(h.edges))
+		if !fresh {
+			l.holds[first[u][id]].weight += h.weight
+			continue
+		}
+		first[u] = append(first[u], kept)
+		l.holds[kept], l.unit[kept] = h, u
+		kept++
+	}
+	l.holds, l.unit = l.holds[:kept], l.unit[:kept]
+}
+
+// trim takes away circuits that the demand can do without, which it costs time to make;
+// short holds lose theirs first.
+func (s *searcher) trim(l *layout, maps []circuit.Permutation) {
+	copy(s.left, s.w.demand)
+	for _, h := range l.holds {
+		for _, e := range h.edges {
+			s.left[s.w.entry[e]] -= h.weight
+		}
+	}
+	order := make([]int, len(l.holds))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if l.holds[a].weight < l.holds[b].weight {
+			return -1
+		}
+		return 1
+	})
+	for _, i := range order {
+		h := &l.holds[i]
+		kept := h.edges[:0:0]
+		for _, e := range h.edges {
+			if entry := s.w.entry[e]; s.left[entry]+h.weight <= 0 {
+				s.left[entry] += h.weight
+				continue
+			}
+			kept = append(kept, e)
+		}
+		h.edges = kept
+		maps[i] = s.w.permutation(kept)
+	}
+}
+
+// arrange orders the holds of a unit so that few circuits change, each time taking the
+// nearest, and leaves circuits where they are as long as nothing else needs their ports. It
+// returns the time of the reconfigurations.
+func (s *searcher) arrange(p *plans.Problem, held []int, maps []circuit.Permutation) float64 {
+	total := 0.0
+	current := circuit.AllDark(p.Ranks)
+	for at := range held {
+		best, changes := at, math.MaxInt
+		for k := at; k < len(held); k++ {
+			if c := current.Changes(maps[held[k]]); c < changes {
+				best, changes = k, c
+			}
+		}
+		held[at], held[best] = held[best], held[at]
+		current = carry(current, maps[held[at]])
+		maps[held[at]] = current
+		total += plans.ReconfigUS(p, changes)
+	}
+	return total
+}
+
+// carry returns next with the circuits of prev whose ports next leaves dark.
+func carry(prev, next circuit.Permutation) circuit.Permutation {
+	c := next.Clone()
+	from := next.Inverse()
+	for r, to := range prev {
+		if to == circuit.Dark || c[r] != circuit.Dark || from[to] != circuit.Dark {
+			continue
+		}
+		// A duplex pair stays whole or goes: its other half has the same two ports.
+		if back := prev[to]; back == r && to != r && (next[to] != circuit.Dark || from[r] != circuit.Dark) {
+			continue
+		}
+		c[r] = to
+	}
+	return c
+}
