@@ -259,7 +259,6 @@ func TestRefusals(t *testing.T) {
 		{"duplex", "perstep", duplex, "step 0: duplex planes hold only involutions, but rank 0 sends to 1 and 1 sends to 2"},
 		{"duplex", "swot", duplex, "step 0: duplex planes hold only involutions"},
 		{"demand", "swot", demand, "spectra"},
-		{"demand", "auto", demand, "spectra"},
 		{"final", "static", ends, "static never reconfigures"},
 		{"unreachable", "static", split, "step 0: rank 0 cannot reach rank 2"},
 	} {
