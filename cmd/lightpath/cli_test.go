@@ -300,7 +300,7 @@ func TestPlanShow(t *testing.T) {
 	plan := write(t, "plan.json", succeed(t, swotProblem(t, nil), "plan", "solve", "--planner", "swot", "--in", "-"))
 	svg, html := filepath.Join(dir, "f.svg"), filepath.Join(dir, "f.html")
 	text := succeed(t, "", "plan", "show", "--plan", plan, "--svg", svg, "--html", html)
-	for _, want := range []string{"swot: CCT 1200 us", "plane 0", "plane 1", "transmit", "reconfigure", "xor"} {
+	for _, want := range []string{"swot: CCT 1200 us", "plane 0", "plane 1", "step 0", "switch to", "xor"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
