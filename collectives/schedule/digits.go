@@ -2,9 +2,9 @@ package schedule
 
 // The algorithms of this file write a distance between ranks in digits of a radix and take
 // the digits one step each, in any order. In the step of the digit of weight w a rank sends
-// to those v*w further, for every value v of the digit: radix-1 flows a rank at once, one
-// each on as many ports. (The fourth of the "four send/receive operations per step" that
-// HARVEST Fig. 9 counts for radix 4 is the digit 0, which stays where it is.)
+// to those v*w further, for every value v of the digit but 0: radix-1 flows a rank at once,
+// one each on as many ports. (HARVEST Fig. 9 speaks of four operations a step for radix 4:
+// three leave the rank, and what has digit 0 stays. Four ports take radix 5.)
 
 // radix is the parameter of Bruck's algorithms.
 var radix = &parameter{what: "one radix of at least 2", most: 1, least: 2, usual: func(int) int { return 2 }}

@@ -21,7 +21,7 @@ func steps(t testing.TB, s *Schedule, bytes float64) []plans.Step {
 	return p.Steps
 }
 
-// The peers of Swing on 8 ranks: 0 meets 1, 7 and 3 (Swing, Fig. 1), and so on; halves,
+// The peers of Swing on 8 ranks: even ranks add 1, -1 and 3, odd ones subtract them; halves,
 // quarters and eighths.
 func TestSwingByHand(t *testing.T) {
 	want := []plans.Step{

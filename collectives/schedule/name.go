@@ -58,7 +58,7 @@ func numbers(text, sep string, least int) ([]int, error) {
 	for item := range strings.SplitSeq(text, sep) {
 		v, err := strconv.Atoi(item)
 		if err != nil || v < least || v > maxNumber || strconv.Itoa(v) != item {
-			return nil, fmt.Errorf("%q is no number in %d..%d", item, least, maxNumber)
+			return nil, fmt.Errorf("%q is not numbers of %d..%d joined by %q", text, least, maxNumber, sep)
 		}
 		list = append(list, v)
 	}
