@@ -210,7 +210,10 @@ func TestEveryAlgorithm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, kind := range oracleKinds {
 		coll := kinds[kind].collective
-		for _, name := range schedule.Algorithms(coll) {
+		for _, name := range append(schedule.Algorithms(coll), "bruck:3", "swing:2x2", "pairwise:2@3.1.2", "rabenseifner@1.0") {
+			if !schedule.Defined(coll, name, 4) {
+				continue
+			}
 			t.Run(coll.String()+"/"+name, func(t *testing.T) {
 				t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 				t.Setenv("LIGHTPATH_ALGORITHM", coll.String()+":"+name)
