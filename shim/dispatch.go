@@ -127,12 +127,20 @@ type collective struct {
 func buildSchedule(s *shape, ranks int, optical bool, cfg *Config) (collective, error) {
 	coll := kinds[s.kind].collective
 	block := int64(s.count) * int64(s.typ.Size())
-	name := chooseAlgorithm(coll, block, ranks, optical, cfg.Algorithms)
 	var opts []schedule.Option
 	if !s.inPlace {
 		opts = append(opts, schedule.Disjoint())
 	}
-	sched, err := schedule.Build(coll, name, ranks, int(s.root), opts...)
+	var sched *schedule.Schedule
+	var name string
+	var err error
+	if file := cfg.fileFor(coll, ranks); file != nil {
+		name = file.Identity()
+		sched, err = file.Schedule(int(s.root), opts...)
+	} else {
+		name = chooseAlgorithm(coll, block, ranks, optical, cfg.Algorithms)
+		sched, err = schedule.Build(coll, name, ranks, int(s.root), opts...)
+	}
 	if err != nil {
 		return collective{}, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, name, err)
 	}

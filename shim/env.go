@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
 )
@@ -26,7 +27,8 @@ type Config struct {
 	PlanTolerance float64
 	// PlanCurrent: plans begin, and end, with the maps that the planes hold.
 	PlanCurrent bool
-	Algorithms  map[string]string // collective -> algorithm
+	Algorithms  map[string]string      // collective -> algorithm
+	files       map[string]*msccl.File // collective -> the algorithm that is a file
 	Timeout     time.Duration
 	Spin        int
 	Fault       Fault
@@ -88,8 +90,8 @@ var vars = []Var{
 			c.PlanCurrent = initial == "current"
 			return err
 		}},
-	{"LIGHTPATH_ALGORITHM", "collective:algorithm,...", "", "algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck; the same on every rank",
-		func(c *Config, v string) error { return setAlgorithms(c, v) }},
+	{"LIGHTPATH_ALGORITHM", "collective:algorithm,...", "", "algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck,allgather:msccl:FILE; the same on every rank",
+		func(c *Config, v string) error { return c.SetAlgorithms(v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
 	{"LIGHTPATH_SPIN", "int", "-1", "polls without progress before a waiting rank yields and sleeps; -1: by cores and ranks",
@@ -187,21 +189,6 @@ func setDuration(p *time.Duration, v string) error {
 		return fmt.Errorf("%q is not a positive duration like 500ms, 30s or 10m", v)
 	}
 	*p = d
-	return nil
-}
-
-func setAlgorithms(c *Config, v string) error {
-	c.Algorithms = map[string]string{}
-	for item := range strings.SplitSeq(v, ",") {
-		coll, algorithm, ok := strings.Cut(strings.TrimSpace(item), ":")
-		if !ok || algorithm == "" {
-			return fmt.Errorf("%q is not collective:algorithm", item)
-		}
-		if err := checkAlgorithm(coll, algorithm); err != nil {
-			return err
-		}
-		c.Algorithms[coll] = algorithm
-	}
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"lightpath/bench"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 )
@@ -151,8 +152,11 @@ func (f *benchFlags) validate(o *bench.Options) error {
 			return fmt.Errorf("-n: %d ranks on a fabric of %d", o.Ranks, file.Ranks)
 		}
 	}
-	if o.Algorithm != "" && !schedule.Defined(o.Collective, o.Algorithm, o.Ranks) {
-		return fmt.Errorf("--algorithm: %q does not do %s on %d ranks; it is one of %v", o.Algorithm, o.Collective, o.Ranks, schedule.Algorithms(o.Collective))
+	if o.Algorithm == "" {
+		return nil
+	}
+	if err := msccl.Check(o.Collective, o.Algorithm, o.Ranks); err != nil {
+		return fmt.Errorf("--algorithm: %w", err)
 	}
 	return nil
 }

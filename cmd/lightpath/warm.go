@@ -14,6 +14,7 @@ import (
 	"lightpath/bench"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
@@ -132,8 +133,8 @@ func (f *warmFlags) parseCalls(w *warming) error {
 			return fmt.Errorf("--collective: %w", err)
 		}
 		if f.algorithm != "" {
-			if !schedule.Defined(c, f.algorithm, w.ranks) {
-				return fmt.Errorf("--algorithm: %q does not do %s on %d ranks; it is one of %v", f.algorithm, c, w.ranks, schedule.Algorithms(c))
+			if err := msccl.Check(c, f.algorithm, w.ranks); err != nil {
+				return fmt.Errorf("--algorithm: %w", err)
 			}
 			choices = append(choices, name+":"+f.algorithm)
 		}
@@ -152,11 +153,11 @@ func (f *warmFlags) parseCalls(w *warming) error {
 	if choices == nil {
 		return nil
 	}
-	w.config.Algorithms = map[string]string{}
-	for _, name := range f.collectives {
-		w.config.Algorithms[name] = f.algorithm
+	algorithms := strings.Join(choices, ",")
+	w.hints = append(w.hints, "LIGHTPATH_ALGORITHM="+algorithms)
+	if err := w.config.SetAlgorithms(algorithms); err != nil {
+		return fmt.Errorf("--algorithm: %w", err)
 	}
-	w.hints = append(w.hints, "LIGHTPATH_ALGORITHM="+strings.Join(choices, ","))
 	return nil
 }
 

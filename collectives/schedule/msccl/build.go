@@ -2,7 +2,6 @@ package msccl
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -14,53 +13,98 @@ import (
 // Prefix begins the names of algorithms that are files: "msccl:FILE".
 const Prefix = "msccl:"
 
-// Load reads and decodes a file. digest identifies its text. Errors: those of the file system
-// and [ErrFormat].
-func Load(path string) (f *File, digest uint64, err error) {
+// Load reads and decodes a file. Errors: those of the file system and [ErrFormat].
+func Load(path string) (*File, error) {
 	in, err := os.Open(path)
 	if err != nil {
-		return nil, 0, fmt.Errorf("msccl: %w", err)
+		return nil, fmt.Errorf("msccl: %w", err)
 	}
 	defer in.Close()
 	text, err := io.ReadAll(io.LimitReader(in, maxText+1))
 	if err != nil {
-		return nil, 0, fmt.Errorf("msccl: %w", err)
+		return nil, fmt.Errorf("msccl: %w", err)
 	}
-	if f, err = Decode(text); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	f, err := Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	sum := sha256.Sum256(text)
-	return f, binary.LittleEndian.Uint64(sum[:]), nil
+	return f, nil
+}
+
+// Named returns the file that an algorithm is, nil where it is not of the form "msccl:FILE".
+// Errors: those of [Load].
+func Named(algorithm string) (*File, error) {
+	path, ok := strings.CutPrefix(algorithm, Prefix)
+	if !ok {
+		return nil, nil
+	}
+	return Load(path)
 }
 
 // Build is [schedule.Build] for all names of algorithms, "msccl:FILE" included: then it reads
 // the file, which must be for c and n ranks. Errors: those of [schedule.Build], [Load] and
-// [File.Schedule], and [ErrMismatch].
+// [File.For].
 func Build(c schedule.Collective, algorithm string, n, root int, opts ...schedule.Option) (*schedule.Schedule, error) {
-	path, ok := strings.CutPrefix(algorithm, Prefix)
-	if !ok {
-		return schedule.Build(c, algorithm, n, root, opts...)
-	}
-	f, _, err := Load(path)
-	if err != nil {
+	f, err := Named(algorithm)
+	switch {
+	case err != nil:
 		return nil, err
+	case f == nil:
+		return schedule.Build(c, algorithm, n, root, opts...)
 	}
 	s, err := f.For(c, n, root, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", algorithm, err)
 	}
-	s.Algorithm = algorithm
 	return s, nil
+}
+
+// Check reports whether [Build] takes an algorithm for c on n ranks. It proves nothing about a
+// file but that it is one. Errors: those of [schedule.Canonical] and [Load], and [ErrMismatch].
+func Check(c schedule.Collective, algorithm string, n int) error {
+	f, err := Named(algorithm)
+	switch {
+	case err != nil:
+		return err
+	case f == nil:
+		_, err := schedule.Canonical(c, algorithm, n)
+		return err
+	}
+	if err := f.suits(c, n); err != nil {
+		return fmt.Errorf("%s: %w", algorithm, err)
+	}
+	return nil
 }
 
 // For is [File.Schedule] for callers that want a certain collective on so many ranks; else it
 // fails with [ErrMismatch].
 func (f *File) For(c schedule.Collective, n, root int, opts ...schedule.Option) (*schedule.Schedule, error) {
-	if f.Collective != c {
-		return nil, fmt.Errorf("%w: coll: it is %v, not %v", ErrMismatch, f.Collective, c)
-	}
-	if f.Ranks() != n {
-		return nil, fmt.Errorf("%w: ngpus: it is for %d ranks, not %d", ErrMismatch, f.Ranks(), n)
+	if err := f.suits(c, n); err != nil {
+		return nil, err
 	}
 	return f.Schedule(root, opts...)
+}
+
+func (f *File) suits(c schedule.Collective, n int) error {
+	if f.Collective != c {
+		return fmt.Errorf("%w: coll: it is %v, not %v", ErrMismatch, f.Collective, c)
+	}
+	if f.Ranks() != n {
+		return fmt.Errorf("%w: ngpus: it is for %d ranks, not %d", ErrMismatch, f.Ranks(), n)
+	}
+	return nil
+}
+
+// Identity names what f does, for messages, signatures and keys: "msccl:NAME#DIGEST". Files that
+// differ in nothing but their form have the same, whatever their paths. It is the Algorithm of the
+// file's schedules.
+func (f *File) Identity() string {
+	name := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, f.Name)
+	sum := sha256.Sum256(Encode(f))
+	return fmt.Sprintf("%s%s#%x", Prefix, name[:min(len(name), 40)], sum[:8])
 }

@@ -122,7 +122,7 @@ func (f *File) arrange(root int, use inputUse, inARow bool, set schedule.Setting
 	if err != nil {
 		return nil, err
 	}
-	s := &schedule.Schedule{Collective: f.Collective, Algorithm: Prefix + f.Name, Ranks: f.Ranks(), Root: root, Sub: sub, Disjoint: set.Disjoint}
+	s := &schedule.Schedule{Collective: f.Collective, Algorithm: f.Identity(), Ranks: f.Ranks(), Root: root, Sub: sub, Disjoint: set.Disjoint}
 	s.Blocks[schedule.Input], s.Blocks[schedule.Output] = f.Collective.IOBlocks(f.Ranks())
 	g, err := newGraph(f, inARow)
 	if err != nil {

@@ -259,33 +259,92 @@ func TestLargeMoves(t *testing.T) {
 func TestBuild(t *testing.T) {
 	const path = "testdata/allreduce-halving-8.xml"
 	s, err := msccl.Build(schedule.AllReduce, msccl.Prefix+path, 8, 0)
-	if err != nil || s.Algorithm != msccl.Prefix+path || s.Ranks != 8 {
+	if err != nil || s.Ranks != 8 {
 		t.Fatalf("%+v: %v", s, err)
 	}
 	if s, err := msccl.Build(schedule.AllReduce, "ring", 5, 0); err != nil || s.Ranks != 5 {
 		t.Fatalf("%+v: %v", s, err)
 	}
-	_, one, err := msccl.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, two, err := msccl.Load("testdata/allreduce-ring-3.xml")
-	if err != nil || one == two {
-		t.Fatalf("digests %x and %x: %v", one, two, err)
-	}
 	for _, tc := range []struct {
 		c    schedule.Collective
-		path string
+		name string
 		n    int
-		want string
+		want string // "" for none
 	}{
-		{schedule.AllGather, path, 8, "coll"},
-		{schedule.AllReduce, path, 4, "ngpus"},
-		{schedule.AllReduce, "testdata/none.xml", 4, "no such file"},
+		{schedule.AllReduce, msccl.Prefix + path, 8, ""},
+		{schedule.AllReduce, "ring", 4, ""},
+		{schedule.AllGather, msccl.Prefix + path, 8, "coll"},
+		{schedule.AllReduce, msccl.Prefix + path, 4, "ngpus"},
+		{schedule.AllReduce, msccl.Prefix + "testdata/none.xml", 4, "no such file"},
+		{schedule.AllReduce, msccl.Prefix + "testdata/README.md", 4, "README.md: msccl: bad file"},
+		{schedule.AllReduce, "nothing", 4, "no such algorithm"},
 	} {
-		_, err := msccl.Build(tc.c, msccl.Prefix+tc.path, tc.n, 0)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || bytes.ContainsRune([]byte(err.Error()), '\n') {
-			t.Errorf("%v %s on %d ranks: %v, want %q", tc.c, tc.path, tc.n, err, tc.want)
+		err := msccl.Check(tc.c, tc.name, tc.n)
+		_, other := msccl.Build(tc.c, tc.name, tc.n, 0)
+		if fmt.Sprint(err) != fmt.Sprint(other) {
+			t.Errorf("%s: checked %v, built %v", tc.name, err, other)
+		}
+		if (err == nil) != (tc.want == "") || !strings.Contains(fmt.Sprint(err), tc.want) || strings.Contains(fmt.Sprint(err), "\n") {
+			t.Errorf("%v %s on %d ranks: %v, want %q", tc.c, tc.name, tc.n, err, tc.want)
 		}
 	}
+}
+
+// TestIdentity: it tells algorithms apart, not their spelling.
+func TestIdentity(t *testing.T) {
+	seen := map[string]string{}
+	files(t, func(t *testing.T, text []byte) {
+		f := decode(t, text)
+		id := f.Identity()
+		if other, ok := seen[id]; ok {
+			t.Errorf("%s has the identity of %s", t.Name(), other)
+		}
+		seen[id] = t.Name()
+		spaced := bytes.ReplaceAll(text, []byte("<tb"), []byte("\n<!-- one -->\t<tb"))
+		if got := decode(t, spaced).Identity(); got != id {
+			t.Errorf("%s with other white space: %s", id, got)
+		}
+		f.GPUs[0].Blocks[0].Chan++
+		if f.Identity() == id {
+			t.Errorf("%s: a change is not in it", id)
+		}
+		f.Name = "a name\nof \"two\" lines, and longer than anybody could want it to be in a message"
+		if id := f.Identity(); strings.ContainsAny(id, " \n\"") || len(id) > 80 {
+			t.Errorf("%q", id)
+		}
+	})
+}
+
+// TestInPlaceAgrees: ranks whose calls are in place exchange the same with ranks whose calls are
+// not, in the same steps.
+func TestInPlaceAgrees(t *testing.T) {
+	wire := func(s *schedule.Schedule) string {
+		var out strings.Builder
+		for i := range s.Steps {
+			for _, f := range s.Flows(i) {
+				fmt.Fprintf(&out, "step %d: %d -> %d:", i, f.Src, f.Dst)
+				for _, m := range f.Moves {
+					for k := range m.Count {
+						fmt.Fprintf(&out, " %d", (m.From.Chunk+k)%s.Sub)
+					}
+				}
+				fmt.Fprintln(&out)
+			}
+		}
+		return out.String()
+	}
+	files(t, func(t *testing.T, text []byte) {
+		f := decode(t, text)
+		one, err := f.Schedule(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := f.Schedule(0, schedule.Disjoint())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wire(one) != wire(two) {
+			t.Errorf("in place:\n%sapart:\n%s", wire(one), wire(two))
+		}
+	})
 }

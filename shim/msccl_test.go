@@ -1,0 +1,96 @@
+package shim
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule/msccl"
+)
+
+const mscclFiles = "../collectives/schedule/msccl/testdata/"
+
+// TestMSCCLFiles runs the algorithms of msccl-tools against the oracle.
+func TestMSCCLFiles(t *testing.T) {
+	paths, err := filepath.Glob(mscclFiles + "*.xml")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no files", err)
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	for _, path := range paths {
+		f, err := msccl.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range oracleKinds {
+			if kinds[kind].collective != f.Collective {
+				continue
+			}
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".xml"), func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+				t.Setenv("LIGHTPATH_ALGORITHM", f.Collective.String()+":msccl:"+path)
+				w := newWorld(t, f.Ranks())
+				for _, inPlace := range []bool{false, true} {
+					for _, count := range []int{1, 101} {
+						k := collectiveCase{kind: kind, typ: datatype.Int32, count: count, inPlace: inPlace}
+						if err := k.run(w, rng); err != nil {
+							t.Errorf("%v: %v", k, err)
+						}
+					}
+				}
+				for _, e := range w.comms[0].programs.table {
+					if e.algorithm != f.Identity() {
+						t.Errorf("ran %s", e.algorithm)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestMSCCLOtherRanks: a communicator of another size than the file's uses what it would without.
+func TestMSCCLOtherRanks(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+"allreduce-ring-3.xml")
+	w := newWorld(t, 2)
+	k := collectiveCase{kind: CallAllReduce, typ: datatype.Int32, count: 7}
+	if err := k.run(w, rand.New(rand.NewPCG(3, 4))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMSCCLFilesDiffer: ranks with different files refuse each other, whatever the files are called.
+func TestMSCCLFilesDiffer(t *testing.T) {
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := concurrently(t, 2, func(r int) error {
+		cfg, err := loadConfig(environment("LIGHTPATH_TIMEOUT", "5s",
+			"LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+[]string{"allreduce-ring-3", "allreduce-halving-8"}[r]+".xml"))
+		if err != nil {
+			return err
+		}
+		_, err = initOne(InitArgs{ID: id, Ranks: 2, Rank: r}, cfg, nil)
+		return err
+	})
+	for _, err := range errs {
+		wantError(t, err, ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
+	}
+}
+
+// TestBadMSCCL: a file that is none, or for another collective, is refused when the communicator is
+// made.
+func TestBadMSCCL(t *testing.T) {
+	for value, says := range map[string]string{
+		"allreduce:msccl:" + mscclFiles + "none.xml":                  "none.xml",
+		"allreduce:msccl:" + mscclFiles + "README.md":                 "line 1",
+		"allgather:msccl:" + mscclFiles + "allreduce-ring-3.xml":      "it is for allreduce",
+		"allreduce:msccl:" + mscclFiles + "alltoall-allpairs-3-2inst": "no such file",
+	} {
+		_, err := loadConfig(environment("LIGHTPATH_ALGORITHM", value))
+		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
+	}
+}
