@@ -111,6 +111,42 @@ func (w *swot) shortenPeriod(u pattern, plan *plans.Plan, b *meter, budget float
 	return climb(w.m, u, plan, neighbours, emit, b.spent)
 }
 
+// shortenPeriod is the same for layouts.
+func (s *weaving) shortenPeriod(plan *plans.Plan, budget float64) *plans.Plan {
+	w := s.w
+	if w.m.p.Final.Kind != plans.FinalInitial || Period(plan) <= plan.CCTUS {
+		return plan
+	}
+	units, steps := w.m.units, len(w.kind)
+	neighbours := func(l layout) iter.Seq[layout] {
+		return func(yield func(layout) bool) {
+			for i := range steps {
+				for u := range units {
+					for _, c := range append([]cell{idle}, s.short[i]...) {
+						next := slices.Clone(l)
+						if s.setCell(next, i, u, c) && !yield(next) {
+							return
+						}
+					}
+					for v := range u {
+						next := slices.Clone(l)
+						if s.exchange(next, i, steps, u, v) && !yield(next) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+	emit := func(l layout) *plans.Plan {
+		if us, ok := s.evaluate(l, plan.CCTUS+2*tolerance(plan.CCTUS)); !ok || us > plan.CCTUS+2*tolerance(plan.CCTUS) {
+			return nil
+		}
+		return w.emit(l, budget)
+	}
+	return climb(w.m, s.best.l, plan, neighbours, emit, s.meter.spent)
+}
+
 // exchangeBits swaps what two units do in every step and reports whether that changes anything.
 func exchangeBits(u pattern, a, b int) bool {
 	changed := false

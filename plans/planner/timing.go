@@ -121,8 +121,8 @@ func (t *timing) begin(steps int) {
 
 // The work rows of a step: one where all of its uses carry all flows, else one per half.
 var (
-	undivided  = []half{both}
-	divided = []half{up, down}
+	undivided = []half{both}
+	divided   = []half{up, down}
 )
 
 // halves returns the halves of a step's flows that its uses tell apart.
@@ -214,6 +214,7 @@ func (t *timing) addViolated() bool {
 			worst, pick, kind = v, i, workRow
 		}
 	}
+	t.greeds += int64(4 * (len(t.uses) + len(t.switches)))
 	if pick < 0 {
 		return false
 	}

@@ -13,26 +13,33 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// solveWeave starts from the plans of static, perstep, harvest and swot and looks for a
-// better one that none of them can make: each plane has its own sequence of circuits, and on
-// them it serves the steps that it is set for directly and others by forwarding, at the rate
-// and latency that its routes allow (plane j in configuration c serves step i at
-// bandwidth x theta(c, i)).
+// solveWeave looks for plans that none of the others can make: each plane has its own sequence
+// of circuits, and on them it serves the steps that it is set for directly and others by
+// forwarding, at the rate and latency that its routes allow (plane j in configuration c
+// serves step i at bandwidth x theta(c, i)). SWOT is the case of theta 0 or 1, HARVEST that of
+// planes in lockstep. It starts from scratch while the others run, goes on from their plans,
+// and returns the best of all, so that it is never above them. docs/weave.md says where it
+// gains, and why.
 func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-	best, others, err := m.bestOfOthers(ctx, o)
+	s := newWeaving(ctx, m, o)
+	best, others, err := m.bestOfOthers(ctx, o, func() {
+		if s != nil {
+			s.start()
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	if plan := m.weave(ctx, o, best, others); plan != nil {
-		best = plan
+	if s != nil {
+		best = s.finish(best, others)
 	}
 	best.Planner = "weave"
 	return best, nil
 }
 
-// bestOfOthers runs the other planners, each with all of the effort, so that weave is never
-// above any of them.
-func (m *model) bestOfOthers(ctx context.Context, o Options) (best *plans.Plan, all []*plans.Plan, err error) {
+// bestOfOthers runs the other planners, each with all of the effort, and meanwhile another
+// function.
+func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
 	solvers := []struct {
 		name  string
 		solve solver
@@ -43,6 +50,7 @@ func (m *model) bestOfOthers(ctx context.Context, o Options) (best *plans.Plan, 
 	for i, s := range solvers {
 		wait.Go(func() { found[i], errs[i] = s.solve(ctx, m, o) })
 	}
+	meanwhile()
 	wait.Wait()
 	var reasons []string
 	for i, plan := range found {
@@ -61,52 +69,96 @@ func (m *model) bestOfOthers(ctx context.Context, o Options) (best *plans.Plan, 
 	return best, all, nil
 }
 
-// weave searches from the plans of the others, and returns nil where nothing better than known
-// turns up.
-func (m *model) weave(ctx context.Context, o Options, known *plans.Plan, others []*plans.Plan) *plans.Plan {
+// newWeaving prepares a search; nil where there is nothing to find: without forwarding a
+// unit serves a step or does not, which is what swot searches.
+func newWeaving(ctx context.Context, m *model, o Options) *weaving {
 	if len(m.steps) == 0 || !m.p.Forwarding || slices.ContainsFunc(m.steps, func(st step) bool { return st.page < 0 }) {
-		return nil // without forwarding this is what swot does
+		return nil
 	}
 	s := &weaving{
 		w:     newWeaver(m),
 		rng:   rand.New(rand.NewPCG(uint64(o.Seed), 0x3ea7e)),
-		best:  woven{us: known.CCTUS},
+		best:  woven{us: math.Inf(1)},
 		floor: m.bound().total,
+		fast:  true,
+		total: int64(o.Effort.Seconds() * flopsPerSecond),
 	}
-	total := int64(o.Effort.Seconds() * flopsPerSecond)
-	s.meter = &meter{ctx: ctx, t: &s.w.t, limit: total, deadline: o.deadline}
-	s.budget = float64(total) / 8
-	l := s.search(others, total)
-	if l == nil {
-		return nil
-	}
-	if plan := s.w.emit(l, s.budget); m.better(plan, known) {
-		return plan
-	}
-	return nil
+	s.meter = &meter{ctx: ctx, t: &s.w.t, limit: s.total, deadline: o.deadline}
+	return s
 }
 
-// search returns the best layout found, nil where none beats the known CCT.
-func (s *weaving) search(others []*plans.Plan, total int64) layout {
+// greedy reports whether layouts can only be timed greedily.
+func (s *weaving) greedy() bool {
+	return !s.w.t.barriers() || len(s.w.kind) > exactTimingSteps
+}
+
+// start searches from scratch, with six tenths of the effort.
+func (s *weaving) start() {
 	w := s.w
-	s.fast = true
 	for _, maps := range w.m.weaveSettings() {
 		w.add(maps)
 	}
-	for _, plan := range others {
-		s.try(w.layoutOf(plan))
-	}
 	s.list()
+	s.rotations()
 	s.staggered()
 	s.sortPool()
-	if !w.t.barriers() || len(w.kind) > exactTimingSteps {
-		s.anneals(total, 6, 0.02, 0.005)
-		return s.best.l
+	part := s.total * 6 / 10
+	if s.greedy() {
+		s.anneals(part, 4, 0.02, 0.005)
+		return
 	}
-	s.anneals(total/8, 16, 0.03)
+	s.anneals(part/6, 16, 0.03)
 	s.retime()
-	s.anneals(total, 6, 0.02, 0.05, 0.01)
-	return s.best.l
+	s.anneals(part, 4, 0.02, 0.05, 0.01)
+}
+
+// finish goes on from the plans of the others and returns the best plan of all.
+func (s *weaving) finish(known *plans.Plan, others []*plans.Plan) *plans.Plan {
+	w := s.w
+	var seeds []layout
+	for _, plan := range others {
+		if l := w.layoutOf(plan); l != nil {
+			w.lean(l)
+			seeds = append(seeds, l)
+		}
+	}
+	s.list()
+	for _, l := range seeds {
+		s.try(l)
+	}
+	s.sortPool()
+	s.anneals(s.total, 3, 0.01, 0.03)
+	if s.best.l == nil {
+		return known
+	}
+	budget := float64(s.total) / 8
+	plan := w.emit(s.best.l, budget)
+	s.meter.limit = w.t.flops() + s.total/8
+	if plan = s.shortenPeriod(plan, budget/32); w.m.better(plan, known) {
+		return plan
+	}
+	return known
+}
+
+// rotations are the seeds of swot, whose units work on direct circuits only.
+func (s *weaving) rotations() {
+	w := s.w
+	page := make([]cell, len(w.m.pages))
+	for q := range page {
+		page[q] = idle
+		if id, ok := w.index.Find(w.m.pages[q].maps[0]); ok {
+			page[q] = cellOf(id, both)
+		}
+	}
+	for _, u := range newSwot(w.m).rotationSeeds() {
+		l := newLayout(len(w.kind), w.m.units)
+		for at := range l {
+			if i := at / w.m.units; u[i]>>(at%w.m.units)&1 != 0 {
+				l[at] = page[w.m.steps[i].page]
+			}
+		}
+		s.try(l)
+	}
 }
 
 // staggered builds seeds by best answers: all units in lockstep, then parts of them in turn

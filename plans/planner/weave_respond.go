@@ -14,10 +14,10 @@ import "math"
 // lineup is what a team is set to: its first half and its second, which may be the same.
 type lineup struct{ a, b int }
 
-// help is a way in which a line-up serves a step.
+// help is what a line-up offers a step in one way: its rate for the flows that go up, and
+// down; 0 for both if it does not serve the step.
 type help struct {
-	a, b cell       // of the halves of the team
-	rate [2]float64 // for the flows that go up, and down
+	rate [2]float64
 	o    float64
 }
 
@@ -32,6 +32,7 @@ type responder struct {
 	work    [][2]float64 // per step, theirs if they were alone
 	alone   []float64    // per step: us without the team
 	lineups []lineup     // that are considered
+	helps   []help       // [step][lineup][way]
 	best    []float64    // [step][lineup]: least time at which the step begins
 	from    []origin     // how
 }
@@ -66,6 +67,7 @@ func (s *weaving) respond(l layout, team []int, noise float64) bool {
 	for at := range a.best {
 		a.best[at] = math.Inf(1)
 	}
+	s.offers()
 	s.plan(w.start[team[0]])
 	at := -1
 	for c, v := range a.best[len(w.kind)*n:] {
@@ -165,25 +167,62 @@ func (a *responder) offer(at int, us float64, by origin) {
 	}
 }
 
+// offers fills the table of helps.
+func (s *weaving) offers() {
+	w, a := s.w, &s.answer
+	a.helps = resize(a.helps, len(w.kind)*len(a.lineups)*ways)
+	at := 0
+	for i := range w.kind {
+		for _, c := range a.lineups {
+			for way := range ways {
+				x, y := c.cells(way)
+				h := &a.helps[at]
+				at++
+				h.add(x, w.service(x, i), a.size-a.size/2)
+				h.add(y, w.service(y, i), a.size/2)
+			}
+		}
+	}
+	w.t.greeds += int64(8 * len(a.helps))
+}
+
+// cells returns what the halves of a team are to do in one of the ways.
+func (c lineup) cells(way int) (x, y cell) {
+	x, y = cellOf(c.a, half(way)), cellOf(c.b, half(way))
+	if c.a != c.b && way > 0 {
+		y = cellOf(c.b, up+down-half(way))
+	}
+	return x, y
+}
+
+// add adds some units in a cell; units that do not serve the step there are idle.
+func (h *help) add(c cell, v *service, units int) {
+	if v.rate == 0 || units == 0 {
+		return
+	}
+	for g, half := range divided {
+		if c.half().carries(half) {
+			h.rate[g] += float64(units) * v.rate
+		}
+	}
+	h.o = math.Max(h.o, v.o)
+}
+
 // help returns the way in which a line-up serves a step best, lost us of which are gone, and
 // how long the step takes then; +Inf if no way makes it shorter.
 func (s *weaving) help(lineup, i int, lost float64) (way int, us float64) {
 	a := &s.answer
 	way, us = -1, a.alone[i]
-	for v := range ways {
-		h, ok := s.together(lineup, v, i)
-		if !ok {
+	rate, work := &a.rate[i], &a.work[i]
+	at := (i*len(a.lineups) + lineup) * ways
+	for v := range a.helps[at : at+ways] {
+		h := &a.helps[at+v]
+		if h.rate[0]+h.rate[1] == 0 || h.rate[0]+rate[0] == 0 || h.rate[1]+rate[1] == 0 {
 			continue
 		}
-		took := 0.0
-		for g := range h.rate {
-			if r := a.rate[i][g] + h.rate[g]; r > 0 {
-				took = math.Max(took, (a.work[i][g]+h.rate[g]*(h.o+lost))/r)
-			} else {
-				took = math.Inf(1)
-			}
-		}
-		if took > h.o+lost && took < us {
+		late := h.o + lost
+		took := max((work[0]+h.rate[0]*late)/(rate[0]+h.rate[0]), (work[1]+h.rate[1]*late)/(rate[1]+h.rate[1]))
+		if took > late && took < us {
 			way, us = v, took
 		}
 	}
@@ -192,32 +231,6 @@ func (s *weaving) help(lineup, i int, lost float64) (way int, us float64) {
 		return way, math.Inf(1)
 	}
 	return way, us
-}
-
-// together returns how a line-up serves a step in one of its ways, and reports false where it
-// does not. Half of a team that does not serve the step in its cell is idle.
-func (s *weaving) together(lineup, way, i int) (help, bool) {
-	size, at := s.answer.size, s.answer.lineups[lineup]
-	h := help{a: cellOf(at.a, half(way)), b: cellOf(at.b, half(way))}
-	if at.a != at.b && way > 0 {
-		h.b = cellOf(at.b, up+down-half(way))
-	}
-	add := func(c *cell, units int) {
-		v := s.w.service(*c, i)
-		if v.rate == 0 || units == 0 {
-			*c = idle
-			return
-		}
-		for g, half := range divided {
-			if c.half().carries(half) {
-				h.rate[g] += float64(units) * v.rate
-			}
-		}
-		h.o = math.Max(h.o, v.o)
-	}
-	add(&h.a, size-size/2)
-	add(&h.b, size/2)
-	return h, h.a != idle || h.b != idle
 }
 
 // switchLate begins a switch with step i, from whatever line-up is quickest there, and lets
@@ -280,13 +293,15 @@ func (s *weaving) switchEarly(i int, change float64) {
 func (s *weaving) trace(l layout, team []int, at int) {
 	a := &s.answer
 	put := func(i, lineup int, way uint8) {
-		h, _ := s.together(lineup, int(way), i)
+		x, y := a.lineups[lineup].cells(int(way))
 		for k, u := range team {
-			c := h.a
+			c := x
 			if k >= len(team)-len(team)/2 {
-				c = h.b
+				c = y
 			}
-			l[i*s.w.m.units+u] = c
+			if s.w.can(c, i) {
+				l[i*s.w.m.units+u] = c
+			}
 		}
 	}
 	for step := len(s.w.kind); step > 0; {

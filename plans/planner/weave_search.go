@@ -17,9 +17,9 @@ type weaving struct {
 	pool     []woven  // evaluated seeds, best first
 	cur      woven
 	opposite []int   // per setting: the one with its circuits turned round, or none
-	best     woven   // l is nil until something beats the known CCT
+	best     woven   // l is nil until there is one
 	floor    float64 // proven lower bound
-	budget   float64 // operations that the exact timing of one layout may take
+	total    int64   // operations of the whole search
 	answer   responder
 }
 
@@ -123,20 +123,15 @@ func (s *weaving) ranking(step int) []cell {
 // retime goes over from greedy to exact timing.
 func (s *weaving) retime() {
 	s.fast = false
-	kept := s.pool[:min(len(s.pool), 16)]
+	kept := slices.Clone(s.pool[:min(len(s.pool), 16)])
 	if s.best.l != nil {
-		kept = append(slices.Clone(kept), s.best)
-		s.best.us = math.Inf(1)
+		kept = append(kept, s.best)
 	}
-	known := s.best
-	s.pool = nil
+	s.best, s.pool = woven{us: math.Inf(1)}, nil
 	for _, k := range kept {
 		l := slices.Clone(k.l)
 		s.w.lean(l)
 		s.try(l)
-	}
-	if s.best.l == nil {
-		s.best = known
 	}
 	s.sortPool()
 }
