@@ -131,3 +131,32 @@ func damage(t testing.TB, path string) {
 		t.Fatal(err)
 	}
 }
+
+// TestMixedSteps runs algorithms whose steps hold several permutations, which the planners divide
+// over the planes flow by flow, under the planners that do so.
+func TestMixedSteps(t *testing.T) {
+	for _, planner := range []string{"perstep", "swot", "weave", "auto"} {
+		t.Run(planner, func(t *testing.T) {
+			server := lightFabric(t, 4, 2, nil)
+			t.Setenv("LIGHTPATH_PLANNER", planner)
+			t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+			t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
+			t.Setenv("LIGHTPATH_PLAN_TOLERANCE", "0")
+			t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck:3,allreduce:swing:2x2,allgather:pairwise:2@3.1.2,reducescatter:direct")
+			rng := rand.New(rand.NewPCG(4, 7))
+			w := newWorld(t, 4)
+			for _, size := range []int{1, 1023, 20011} {
+				for _, kind := range []CallKind{CallAllToAll, CallAllReduce, CallAllGather, CallReduceScatter} {
+					k := collectiveCase{kind: kind, typ: datatype.Int32, op: datatype.Sum, count: size, inPlace: rng.IntN(2) == 0}
+					if err := k.run(w, rng); err != nil {
+						t.Fatalf("%v: %v", k, err)
+					}
+				}
+			}
+			if n := len(w.comms[0].light.packet); n > 0 {
+				t.Errorf("%d shapes ran on packet planes", n)
+			}
+			noLosses(t, server)
+		})
+	}
+}
