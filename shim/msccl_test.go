@@ -86,7 +86,7 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 func TestBadMSCCL(t *testing.T) {
 	for value, says := range map[string]string{
 		"allreduce:msccl:" + mscclFiles + "none.xml":                  "none.xml",
-		"allreduce:msccl:" + mscclFiles + "README.md":                 "line 1",
+		"allreduce:msccl:" + mscclFiles + "README.md":                 "msccl: bad file",
 		"allgather:msccl:" + mscclFiles + "allreduce-ring-3.xml":      "it is for allreduce",
 		"allreduce:msccl:" + mscclFiles + "alltoall-allpairs-3-2inst": "no such file",
 	} {
