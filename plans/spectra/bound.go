@@ -251,7 +251,7 @@ func (p *partitioner) least(x []float64, s int, delta, low float64) float64 {
 	for gap := low * 0.02; !p.feasible(x, s, delta, high); gap *= 2 {
 		low, high = high, high+gap
 	}
-	for range 12 {
+	for range 24 {
 		if mid := (low + high) / 2; p.feasible(x, s, delta, mid) {
 			high = mid
 		} else {

@@ -76,7 +76,7 @@ func TestBounds(t *testing.T) {
 			}
 		}
 		b, proof := Bound(d, s, delta)
-		if b > exact*(1+1e-9) || b < exact*(1-2e-4) || b < max(Bound1(d, s, delta), Bound2(d, s, delta))*(1-1e-9) || proof == "" {
+		if b > exact*(1+1e-9) || b < exact*(1-1e-7) || b < max(Bound1(d, s, delta), Bound2(d, s, delta))*(1-1e-9) || proof == "" {
 			t.Fatalf("x=%v s=%d delta=%v: bound %v, the optimum %v", x, s, delta, b, exact)
 		}
 	}

@@ -182,6 +182,7 @@ func (s *searcher) rematch(h *hold) {
 // round tries one change of cur and returns the layout that results, nil where there is none.
 func (s *searcher) round(cur *layout) *layout {
 	s.rounds++
+	s.spent += int64(500 + 50*len(cur.holds)) // what is not counted elsewhere
 	next := cur.clone()
 	if s.units > 1 && s.rng.IntN(4) == 0 {
 		s.regroup(next)
@@ -249,7 +250,7 @@ func (s *searcher) over(lim *limits, until int64) bool {
 // run improves a layout until the given amount of work.
 func (s *searcher) run(l *layout, lim *limits, until int64) *layout {
 	best := l
-	for !s.over(lim, until) && best.span > lim.floor*(1+1e-9) {
+	for !s.over(lim, until) && best.span > lim.floor*(1+1e-8) {
 		if next := s.round(best); next != nil && next.span <= best.span {
 			best = next
 		}

@@ -93,7 +93,9 @@ func (p *pairing) exchange(weight []float64) bool {
 		gain := weight[e]
 		a, b := p.displaced(u, e), p.displaced(v, e)
 		gain -= p.weightAt(u, weight)
-		if v != u && p.mate[v] != p.mate[u] {
+		if v == u {
+			b = -1
+		} else {
 			gain -= p.weightAt(v, weight)
 		}
 		fa, ga := p.rescue(a, u, v, -1, weight)

@@ -114,7 +114,10 @@ func (s *searcher) layout(mode Mode, lim *limits) *layout {
 	plain := s.assemble(holds, parts)
 	equalize(parts, setup)
 	even := s.assemble(holds, parts)
-	if mode == Faithful || len(even.holds) > mostHolds {
+	if mode == Faithful {
+		return even
+	}
+	if s.merge(even); len(even.holds) > mostHolds {
 		return even
 	}
 	greedy := even.clone()
@@ -128,7 +131,9 @@ func (s *searcher) layout(mode Mode, lim *limits) *layout {
 	if len(plain.holds) < len(even.holds) && s.weigh(plain) {
 		starts = append(starts, plain)
 	}
-	return s.search(starts, lim)
+	best := s.search(starts, lim)
+	s.merge(best)
+	return best
 }
 
 // mostHolds is beyond what the linear program is for.
@@ -143,9 +148,14 @@ func (s *searcher) assemble(holds []hold, parts [][]part) *layout {
 			l.unit = append(l.unit, int32(u))
 		}
 	}
+	s.time(l)
+	return l
+}
+
+// time sets the makespan of a layout from its weights.
+func (s *searcher) time(l *layout) {
 	s.measure(l)
 	l.span = s.load[extreme(s.load, 1)]
-	return l
 }
 
 // decompose is Algorithm 1; outside Faithful it gives up choosing heavy matchings when a

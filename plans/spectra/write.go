@@ -10,7 +10,6 @@ import (
 
 // write puts a layout into plan as the entries of its planes.
 func (s *searcher) write(p *plans.Problem, plan *plans.Plan, l *layout) {
-	s.merge(l)
 	maps := make([]circuit.Permutation, len(l.holds))
 	for i, h := range l.holds {
 		maps[i] = s.w.permutation(h.edges)
@@ -74,6 +73,7 @@ func (s *searcher) merge(l *layout) {
 		kept++
 	}
 	l.holds, l.unit = l.holds[:kept], l.unit[:kept]
+	s.time(l)
 }
 
 // trim takes away circuits that the demand can do without, which it costs time to make;
