@@ -52,6 +52,7 @@ var registry = []struct {
 }{
 	{"swot", "SWOT's instances at 1 s and 10 s, beside Strawman, the paper and CBC at 120 s", swot},
 	{"harvest", "synthesis time, allocations, and the printed ratios that follow from the model", harvest},
+	{"spectra", "time of the fast mode; gaps over families, switches and delays", spectraReport},
 	{"cache", "a hit, and how many intervals of sizes cover a call", cacheReport},
 	{"weave", "ratio to the best of the others, cyclic recursive doubling",
 		weaveReport(weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 16, 32, 64, 128, 256}})},
