@@ -5,6 +5,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/topology"
 )
 
 // maxCandidates is the most patterns that are measured on every step, and maxUnionPages
@@ -12,6 +13,14 @@ import (
 const (
 	maxCandidates = 256
 	maxUnionPages = 64
+)
+
+// harvestMeasure and graphMeasure bound the work of measuring steps on patterns, in flows,
+// and on graphs of several planes, in circuits; beyond that a pattern serves only its own
+// steps, and there are fewer graphs.
+const (
+	harvestMeasure = 3e8
+	graphMeasure   = 1e8
 )
 
 // candidates returns the settings of a unit that are worth considering for a plan that
@@ -108,6 +117,132 @@ func (s *candidateSet) add(maps []circuit.Permutation) {
 	}
 	s.seen[d] = append(s.seen[d], len(s.all))
 	s.all = append(s.all, maps)
+}
+
+// stateSet collects distinct settings of all planes.
+type stateSet struct {
+	all  [][]circuit.Permutation
+	seen map[uint64][]int
+}
+
+// add keeps maps, one for each plane, unless they are there already.
+func (s *stateSet) add(maps []circuit.Permutation) {
+	if s.seen == nil {
+		s.seen = map[uint64][]int{}
+	}
+	d := uint64(1)
+	for j, c := range maps {
+		if j > 0 && &c[0] == &maps[j-1][0] {
+			d = d*0x9e3779b97f4a7c15 + 1
+		} else {
+			d = d*0x9e3779b97f4a7c15 ^ c.Digest()
+		}
+	}
+	for _, i := range s.seen[d] {
+		if sameMaps(s.all[i], maps) {
+			return
+		}
+	}
+	s.seen[d] = append(s.seen[d], len(s.all))
+	s.all = append(s.all, maps)
+}
+
+// harvestStates returns the settings of all planes that harvest considers, the given initial
+// circuits first, and how many of them are to be measured on all steps; the others are
+// patterns for their own steps.
+func (m *model) harvestStates(o Options) (states [][]circuit.Permutation, measured int) {
+	var set stateSet
+	if m.p.Initial != nil {
+		set.add(m.p.Initial)
+	}
+	limit := maxCandidates
+	if m.p.Forwarding {
+		limit = min(limit, int(harvestMeasure/float64(len(m.steps)*m.p.Ranks+1)))
+	}
+	for _, maps := range m.candidates(limit) {
+		set.add(m.everyUnit(maps))
+	}
+	m.addRounds(&set)
+	m.addWindows(&set, limit)
+	if maps, err := m.fixedMaps(); maps == nil && err == nil {
+		set.add(m.unsplit().chooseStatic())
+	}
+	for _, maps := range m.graphs(o) {
+		set.add(maps)
+	}
+	measured = len(set.all)
+	for _, q := range m.pages[min(limit, len(m.pages)):] {
+		set.add(m.everyUnit(q.maps))
+	}
+	return set.all, measured
+}
+
+// addRounds adds the settings of perstep for steps that are split.
+func (m *model) addRounds(set *stateSet) {
+	if len(m.asked) == len(m.steps) {
+		return
+	}
+	for i := range m.steps {
+		if m.steps[i].page < 0 {
+			return
+		}
+	}
+	for _, r := range m.rounds() {
+		if len(r.pages) > 1 {
+			set.add(m.setting(r))
+		}
+	}
+}
+
+// addWindows adds settings on which the units hold the patterns of consecutive steps, up
+// to as many as there are units.
+func (m *model) addWindows(set *stateSet, limit int) {
+	var seq []int // pages in the order of the steps, without repetitions in a row
+	for i := range m.steps {
+		if q := m.steps[i].page; q >= 0 && (len(seq) == 0 || seq[len(seq)-1] != q) {
+			seq = append(seq, q)
+		}
+	}
+	for width := 2; width <= m.units; width *= 2 {
+		for at := 0; at+width <= len(seq) && at < limit; at++ {
+			set.add(m.setting(round{pages: seq[at : at+width]}))
+		}
+	}
+}
+
+// graphs returns the topologies that several planes can form, as far as measuring them is
+// worth the work.
+func (m *model) graphs(o Options) [][]circuit.Permutation {
+	k := m.p.Planes
+	if !m.p.Forwarding || k < 2 || m.p.Ranks < 2 {
+		return nil
+	}
+	all := topology.Candidates(m.p.Ranks, k, m.p.Circuits)
+	n := m.p.Ranks
+	fit := int(graphMeasure / (float64(n*n*k) + float64(len(m.steps)*n)))
+	if drop := len(all) - fit; drop > 0 { // the tori are in the middle, the compact ones first or last
+		keep := min(fit, 5)
+		tail := len(all) - keep
+		all = append(all[:max(0, fit-keep):max(0, fit-keep)], all[tail:]...)
+	}
+	out := make([][]circuit.Permutation, 0, len(all))
+	for _, g := range all {
+		maps := g.Filled(k).Maps
+		if len(maps) == k && m.legalAll(maps) {
+			out = append(out, maps)
+		}
+	}
+	return out
+}
+
+// legalAll reports whether the units can hold maps, one for each plane.
+func (m *model) legalAll(maps []circuit.Permutation) bool {
+	for u := 0; u < m.units; u++ {
+		if m.legal(maps[u*m.unitPlanes:(u+1)*m.unitPlanes]) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // finalDiffers is why a planner that never reconfigures cannot end elsewhere.

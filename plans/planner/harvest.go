@@ -8,277 +8,241 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// harvestMeasure bounds the work of measuring steps on candidates, in flows; beyond it a
-// pattern serves only its own steps and the rings serve all.
-const harvestMeasure = 3e8
-
 // solveHarvest decides when to switch, and to what, with all planes in lockstep and
-// forwarding where the fabric forwards (HARVEST, Algorithm 1). The dynamic program runs
-// over (step, circuits), which finds the same optimum over the candidates as the paper's
-// recurrence over intervals and numbers of switches, and also takes a given start and
-// switches that cost by the port.
-func solveHarvest(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
+// forwarding where the fabric forwards (HARVEST, Algorithm 1).
+//
+// The paper's recurrence runs over intervals of steps and numbers of switches, with a
+// topology subproblem for each interval. Over a fixed set of candidate topologies (its
+// appendix A) the same optimum is that of a shortest path over (step, topology): the best
+// topology of an interval is the one that the path stays in, and the number of switches is
+// whatever the path takes. The path also allows a given start and switches that cost by
+// the port, and it needs no interval's sum before the interval is of interest. Since theta
+// is dear on several planes, a step's time on a candidate is at first a floor
+// (server.floorUS): the path is found with floors, those that it uses are raised by a search
+// for routes, and so on until a path uses none that can be raised. It is then the best of all
+// within the precision of these searches, as no floor is above its time.
+//
+// Appendix A counts the bytes m_i twice, in the demand D = m_i M_i and again in
+// T_i >= beta m_i / theta_i; here theta is that of M_i, so they count once, as in
+// Equation 3. The first topology is free unless the problem gives it, which the paper
+// leaves open.
+func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	if len(m.steps) == 0 {
 		return newTimeline(m, m.startMaps(m.darkMaps())).finish("harvest"), nil
 	}
-	if steps, ok := m.doublingSteps(); ok {
+	if steps, ok := m.doublingSteps(); ok && m.p.Planes == 1 {
 		return m.solveDoubling(steps), nil
 	}
-	h := newHarvest(m)
+	states, measured := m.harvestStates(o)
+	h := &harvest{table: newTable(ctx, o, newServer(m, o), states, measured)}
 	path, err := h.solve()
 	if err != nil {
 		return nil, err
 	}
-	return h.write(path), nil
+	return h.plan(path), nil
 }
 
-// harvest is the dynamic program. State c < len(maps) is "all units set to maps[c]", the
-// last state, if the initial circuits are given, "not switched yet".
+// harvest is the search for a shortest path. Positions are numbers of steps that are done,
+// states indexes into the table's; if the problem gives the initial circuits they are
+// state 0.
 type harvest struct {
-	m      *model
-	maps   [][]circuit.Permutation
-	kind   []int       // per step: index of its distinct kind
-	cost   [][]float64 // [kind][state]: us, +Inf where a flow has no route
-	states int
+	*table
+	done  [][]float64 // [position][state]: least time to get there
+	piece [][]int32   // [position][state]: the last piece on the way there, -1
+	from  [][]int32   // [position][state]: the state from which the next piece's is reached
 }
 
-func newHarvest(m *model) *harvest {
-	h := &harvest{m: m, maps: m.harvestCandidates()}
-	h.states = len(h.maps)
-	if m.p.Initial != nil {
-		h.states++
-	}
-	h.measure()
-	return h
+// leg is a piece and the state that serves it.
+type leg struct {
+	piece *piece
+	state int
 }
 
-// harvestCandidates are the candidates, and every pattern even where they are many.
-func (m *model) harvestCandidates() [][]circuit.Permutation {
-	all := m.candidates(maxCandidates)
-	for i := maxCandidates; i < len(m.pages); i++ {
-		all = append(all, m.pages[i].maps)
-	}
-	return all
-}
-
-// measure fills the costs of all kinds of steps in all states.
-func (h *harvest) measure() {
-	m := h.m
-	kinds := m.distinctSteps()
-	flows := make([][][2]int, len(kinds))
-	h.cost = make([][]float64, len(kinds))
-	for k := range kinds {
-		h.cost[k] = make([]float64, h.states)
-		if m.p.Forwarding {
-			flows[k] = m.flowsOf(kinds[k].st)
+// solve returns a shortest path, or out of work the shortest one known.
+func (h *harvest) solve() ([]leg, error) {
+	for {
+		path := h.shortest(h.floor)
+		if path == nil {
+			return nil, h.refusal()
 		}
-	}
-	everything := float64(len(kinds))*float64(h.states)*float64(m.p.Ranks) <= harvestMeasure
-	out := make([]float64, m.p.Planes)
-	for c := 0; c < h.states; c++ {
-		maps := h.stateMaps(c)
-		loaders := bind(maps)
-		for k := range kinds {
-			st := kinds[k].st
-			if !everything && c < len(h.maps) && st.page >= 0 && h.isPage(c) && !holdsPage(h.maps[c], m.pages[st.page].maps) {
-				h.cost[k][c] = math.Inf(1)
-				continue
-			}
-			lanes := m.lanesOf(m.routes(loaders, maps, st, flows[k]), nil)
-			h.cost[k][c] = math.Inf(1)
-			if len(lanes) > 0 {
-				h.cost[k][c] = split(h.replicate(c, lanes), st.bytes, out)
+		if !h.anyOpen(path) {
+			return path, nil
+		}
+		if h.spent() {
+			if path := h.shortest(h.us); path != nil {
+				return path, nil
 			}
 		}
-	}
-	h.assignKinds(kinds)
-}
-
-// isPage reports whether candidate c is a pattern and not a ring: candidates holds the
-// patterns first, up to its limit, and the others follow last.
-func (h *harvest) isPage(c int) bool {
-	return c < min(len(h.m.pages), maxCandidates) || c >= len(h.maps)-max(0, len(h.m.pages)-maxCandidates)
-}
-
-// stateMaps returns one unit's maps of a candidate, or the maps of all planes of the start.
-func (h *harvest) stateMaps(c int) []circuit.Permutation {
-	if c < len(h.maps) {
-		return h.maps[c]
-	}
-	return h.m.p.Initial
-}
-
-// replicate turns the lanes of one unit into those of all units.
-func (h *harvest) replicate(c int, lanes []lane) []lane {
-	if c >= len(h.maps) {
-		return lanes
-	}
-	all := make([]lane, 0, len(lanes)*h.m.units)
-	for range h.m.units {
-		all = append(all, lanes...)
-	}
-	return all
-}
-
-func (h *harvest) assignKinds(kinds []weighted) {
-	byDigest := map[uint64][]int{}
-	for k, w := range kinds {
-		if w.st.pattern != nil {
-			d := w.st.pattern.Digest()
-			byDigest[d] = append(byDigest[d], k)
+		h.limit -= int64(len(h.pieces) * len(h.states))
+		for _, l := range path {
+			h.refine(l.piece.kind, l.state)
 		}
 	}
-	h.kind = make([]int, len(h.m.steps))
-	for i := range h.m.steps {
-		st := &h.m.steps[i]
-		if st.pattern == nil {
-			for k, w := range kinds {
-				if w.st.index == st.index {
-					h.kind[i] = k
+}
+
+func (h *harvest) anyOpen(path []leg) bool {
+	for _, l := range path {
+		if h.isOpen(l.piece.kind, l.state) {
+			return true
+		}
+	}
+	return false
+}
+
+// shortest finds a shortest path with the given times; nil where there is none.
+func (h *harvest) shortest(times [][]float64) []leg {
+	h.reset()
+	ready := make([]float64, len(h.states)) // after a switch, if that helps
+	at := 0
+	for pos := range len(h.m.steps) {
+		h.switches(pos, ready)
+		for ; at < len(h.pieces) && h.pieces[at].from == pos; at++ {
+			pc := &h.pieces[at]
+			us, done, piece := times[pc.kind], h.done[pc.to], h.piece[pc.to]
+			for c, before := range ready {
+				if v := before + us[c]; v < done[c]-tolerance(v) {
+					done[c], piece[c] = v, int32(at)
 				}
 			}
-			continue
 		}
-		for _, k := range byDigest[st.pattern.Digest()] {
-			if kinds[k].st.bytes == st.bytes && kinds[k].st.pattern.Equal(st.pattern) {
-				h.kind[i] = k
-			}
+	}
+	return h.path()
+}
+
+// reset forgets the last search; the table's size does not change between searches.
+func (h *harvest) reset() {
+	if h.done == nil {
+		n := len(h.m.steps) + 1
+		h.done, h.piece, h.from = make([][]float64, n), make([][]int32, n), make([][]int32, n)
+		for pos := range n {
+			h.done[pos] = make([]float64, len(h.states))
+			h.piece[pos], h.from[pos] = make([]int32, len(h.states)), make([]int32, len(h.states))
+		}
+	}
+	for pos := range h.done {
+		for c := range h.states {
+			h.done[pos][c], h.piece[pos][c] = math.Inf(1), -1
+		}
+	}
+	for c := range h.states {
+		if h.m.p.Initial == nil || c == 0 {
+			h.done[0][c] = 0
 		}
 	}
 }
 
-// solve returns the state of every step on the best path.
-func (h *harvest) solve() ([]int, error) {
-	steps := len(h.m.steps)
-	best := make([]float64, h.states)
-	next := make([]float64, h.states)
-	from := make([][]int32, steps)
-	start := len(h.maps) // the state of the given initial circuits
-	for c := range best {
-		if h.m.p.Initial != nil && c != start {
-			best[c] = math.Inf(1)
+// switches sets ready to the least times at which every state can begin the next piece;
+// staying wins ties.
+func (h *harvest) switches(pos int, ready []float64) {
+	done, from := h.done[pos], h.from[pos]
+	cheapest := 0
+	for c := range done {
+		ready[c], from[c] = done[c], int32(c)
+		if done[c] < done[cheapest] {
+			cheapest = c
 		}
 	}
-	for i := 0; i < steps; i++ {
-		from[i] = make([]int32, h.states)
-		free := i == 0 && h.m.p.Initial == nil
-		feasible := false
-		for c := range next {
-			next[c], from[i][c] = best[c], int32(c)
-		}
-		if !free {
-			h.relax(best, next, from[i])
-		}
-		for c := range next {
-			next[c] += h.cost[h.kind[i]][c]
-			feasible = feasible || !math.IsInf(next[c], 1)
-		}
-		if !feasible {
-			st := &h.m.steps[i]
-			return nil, h.m.unserved(st, h.allMaps())
-		}
-		best, next = next, best
-	}
-	at := 0
-	for c := range best {
-		if best[c] < best[at]-tolerance(best[c]) {
-			at = c
-		}
-	}
-	path := make([]int, steps)
-	for i := steps - 1; i >= 0; i-- {
-		path[i] = at
-		at = int(from[i][at])
-	}
-	return path, nil
-}
-
-// relax lets every state be reached by a switch from another one; staying wins ties.
-func (h *harvest) relax(best, next []float64, from []int32) {
-	if h.m.p.ReconfigPerPort == 0 {
-		cheapest := 0
-		for c := range best {
-			if best[c] < best[cheapest] {
-				cheapest = c
-			}
-		}
-		v := best[cheapest] + h.m.p.ReconfigUS
-		for c := range h.maps {
-			if v < next[c]-tolerance(v) {
-				next[c], from[c] = v, int32(cheapest)
+	if h.m.p.ReconfigPerPort == 0 { // from wherever is reached first
+		v := done[cheapest] + h.m.p.ReconfigUS
+		for c := range ready {
+			if v < ready[c]-tolerance(v) {
+				ready[c], from[c] = v, int32(cheapest)
 			}
 		}
 		return
 	}
-	for b := range best {
-		if math.IsInf(best[b], 1) {
+	for b := range done {
+		if math.IsInf(done[b], 1) {
 			continue
 		}
-		for c := range h.maps {
-			if best[b]+h.m.p.ReconfigUS >= next[c] {
+		for c := range ready {
+			if c == b || done[b]+h.m.p.ReconfigUS >= ready[c] {
 				continue
 			}
-			if v := best[b] + h.switchCost(b, c); v < next[c]-tolerance(v) {
-				next[c], from[c] = v, int32(b)
+			if v := done[b] + h.switchUS(b, c); v < ready[c]-tolerance(v) {
+				ready[c], from[c] = v, int32(b)
 			}
 		}
 	}
 }
 
-// switchCost is what it takes to bring all planes from state b to candidate c.
-func (h *harvest) switchCost(b, c int) float64 {
-	before := h.stateMaps(b)
+// switchUS is what it takes to bring all planes from state b to state c.
+func (h *harvest) switchUS(b, c int) float64 {
 	cost := 0.0
-	for j := range before {
-		after := h.maps[c][j%len(h.maps[c])]
-		cost = math.Max(cost, plans.ReconfigUS(h.m.p, before[j].Changes(after)))
+	k := h.m.unitPlanes
+	for j, before := range h.states[b] {
+		unit := j / k * k
+		if !sameMaps(h.states[b][unit:unit+k], h.states[c][unit:unit+k]) {
+			cost = math.Max(cost, plans.ReconfigUS(h.m.p, before.Changes(h.states[c][j])))
+		}
 	}
 	return cost
 }
 
-// allMaps lists the circuits that were considered, for the reason of a refusal.
-func (h *harvest) allMaps() []circuit.Permutation {
-	var all []circuit.Permutation
-	for c := 0; c < h.states; c++ {
-		all = append(all, h.stateMaps(c)...)
+// path reads the best path from the end.
+func (h *harvest) path() []leg {
+	pos := len(h.m.steps)
+	at := 0
+	for c, us := range h.done[pos] {
+		if us < h.done[pos][at]-tolerance(us) {
+			at = c
+		}
 	}
-	return all
+	if math.IsInf(h.done[pos][at], 1) {
+		return nil
+	}
+	var path []leg
+	for pos > 0 {
+		pc := &h.pieces[h.piece[pos][at]]
+		path = append(path, leg{pc, at})
+		pos = pc.from
+		at = int(h.from[pos][at])
+	}
+	for i, j := 0, len(path)-1; i < j; i, j = i+1, j-1 {
+		path[i], path[j] = path[j], path[i]
+	}
+	return path
 }
 
-// lockstep switches the planes to maps, one for each, and lets what follows wait for the
-// last of them; unless all is set, units that have their maps already do not switch.
+// refusal names the first step that no path gets beyond.
+func (h *harvest) refusal() error {
+	last := 0
+	for pos := range h.done {
+		for _, us := range h.done[pos] {
+			if !math.IsInf(us, 1) {
+				last = pos
+			}
+		}
+	}
+	var maps []circuit.Permutation
+	for _, s := range h.states {
+		maps = append(maps, s...)
+	}
+	return h.m.unserved(h.m.askedAt(last), maps)
+}
+
+// plan writes a path.
+func (h *harvest) plan(path []leg) *plans.Plan {
+	first := path[0].state
+	if h.m.p.Initial != nil {
+		first = 0
+	}
+	line := newTimeline(h.m, h.states[first])
+	for _, l := range path {
+		line.lockstep(h.states[l.state], false)
+		h.write(line, l.piece, l.state)
+	}
+	return line.finish("harvest")
+}
+
+// lockstep switches the planes to maps, one for each, as soon as they are idle; unless all
+// is set, units that have their maps already do not switch. Nothing else waits for that: as
+// everywhere in a timeline, a plane goes on as soon as it can.
 func (t *timeline) lockstep(maps []circuit.Permutation, all bool) {
-	ready := t.stepEnd
 	k := t.m.unitPlanes
 	for u := 0; u < t.m.units; u++ {
 		if lo, hi := u*k, (u+1)*k; all || !sameMaps(t.current[lo:hi], maps[lo:hi]) {
-			ready = math.Max(ready, t.reconfigure(u, maps[lo:hi]))
+			t.reconfigure(u, maps[lo:hi])
 		}
 	}
-	t.stepEnd = ready
-}
-
-// write turns a path into the plan.
-func (h *harvest) write(path []int) *plans.Plan {
-	m := h.m
-	first := h.stateMaps(path[0])
-	if m.p.Initial == nil {
-		first = m.everyUnit(first)
-	} else {
-		first = m.p.Initial
-	}
-	t := newTimeline(m, first)
-	loaders := bind(t.current)
-	state := path[0]
-	if m.p.Initial != nil {
-		state = len(h.maps)
-	}
-	for i, c := range path {
-		if c != state {
-			t.lockstep(m.everyUnit(h.maps[c]), true)
-			loaders, state = bind(t.current), c
-		}
-		t.serve(&m.steps[i], loaders) // the path has finite cost, so every step is served
-	}
-	return t.finish("harvest")
 }

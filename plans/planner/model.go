@@ -16,6 +16,7 @@ type model struct {
 	direct    float64 // us before the first byte of a transmit over direct circuits
 	steps     []step  // in order; a step without pattern is split into sub-steps of its index
 	asked     []step  // the steps as the problem asks for them; steps where none is split
+	subs      []step  // of an unsplit model: the steps when they are split
 	pages     []page
 	// Planes come in units that switch together: one plane, or an interleaved pair.
 	unitPlanes, units int
@@ -32,7 +33,7 @@ type step struct {
 	pattern circuit.Permutation // nil where the flows are no partial permutation
 	reason  string              // why pattern is nil, or page -1
 	flows   [][2]int            // of a step without pattern; see flowsOf
-	class   []int               // of a sub-step: its flows, indexes into the step's flows
+	class   []int               // of a sub-step: its flows, indexes into the step's flows, by source
 	page    int                 // index into pages, -1 where a unit cannot hold the pattern
 }
 
@@ -169,7 +170,7 @@ func (m *model) unsplit() *model {
 		return m
 	}
 	whole := *m
-	whole.steps = m.asked
+	whole.steps, whole.subs = m.asked, m.steps
 	return &whole
 }
 
@@ -303,4 +304,27 @@ func servers(maps []circuit.Permutation, pattern circuit.Permutation) int {
 		}
 	}
 	return n
+}
+
+// askedAt returns the step, as asked for, of steps[i].
+func (m *model) askedAt(i int) *step {
+	for a := range m.asked {
+		if m.asked[a].index == m.steps[i].index {
+			return &m.asked[a]
+		}
+	}
+	return &m.steps[i]
+}
+
+// matchingsOf returns the patterns of the sub-steps of a step that is split.
+func (m *model) matchingsOf(st *step) []circuit.Permutation {
+	var all []circuit.Permutation
+	for _, steps := range [][]step{m.steps, m.subs} {
+		for i := range steps {
+			if steps[i].index == st.index && steps[i].pattern != nil {
+				all = append(all, steps[i].pattern)
+			}
+		}
+	}
+	return all
 }

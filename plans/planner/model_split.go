@@ -175,7 +175,7 @@ func (s *splitter) take() {
 	if len(s.class) == 0 {
 		return
 	}
-	slices.Sort(s.class)
+	slices.SortFunc(s.class, func(a, b int) int { return s.flows[a][0] - s.flows[b][0] })
 	for _, f := range s.class {
 		s.left[f] = false
 		s.weigh(f, -1)

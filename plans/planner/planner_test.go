@@ -108,18 +108,26 @@ func reconfigurations(plan *plans.Plan) int {
 	return n
 }
 
-// TestDoublingEqualsGeneral: the closed form and the general dynamic program agree. A given
-// start keeps the general one in play; it begins where the closed form would.
+// TestDoublingEqualsGeneral: on one plane the closed form and the general dynamic program
+// agree; a given start keeps the general one in play, and begins where the closed form
+// would. On more planes, which need not all be set alike, the general one is no worse.
 func TestDoublingEqualsGeneral(t *testing.T) {
 	for _, n := range []int{2, 4, 8, 16, 32} {
 		for _, bytes := range []float64{1e3, 1e6, 1e9} {
 			for _, reconfig := range []float64{0.1, 5, 100, 1e4} {
-				p := cyclicDoubling(fabric(n, 2, 0.5, reconfig), bytes)
-				p.HopUS, p.Forwarding = 0.5, true
-				quick := solve(t, "harvest", p, planner.Options{})
-				general := solve(t, "harvest", startOn(p, circuit.Shift(n, 1)), planner.Options{})
-				if !plans.SameUS(quick.CCTUS, general.CCTUS) {
-					t.Errorf("n=%d bytes=%v reconfig=%v: closed form %v, general %v", n, bytes, reconfig, quick.CCTUS, general.CCTUS)
+				for _, planes := range []int{1, 2} {
+					p := cyclicDoubling(fabric(n, planes, 0.5, reconfig), bytes)
+					p.HopUS, p.Forwarding = 0.5, true
+					var steps []planner.DoublingStep
+					for i, s := range p.Steps {
+						steps = append(steps, planner.DoublingStep{Log2: i, Bytes: s.Bytes})
+					}
+					closed := planner.SynthesizeDoubling(p, steps).US
+					free := solve(t, "harvest", p, planner.Options{SinglePlane: true}).CCTUS
+					given := solve(t, "harvest", startOn(p, circuit.Shift(n, 1)), planner.Options{SinglePlane: true}).CCTUS
+					if planes == 1 && !plans.SameUS(closed, free) || planes == 1 && !plans.SameUS(closed, given) || free > closed+1e-6 || given > closed+1e-6 {
+						t.Errorf("n=%d planes=%d bytes=%v reconfig=%v: closed form %v, general %v, from a given start %v", n, planes, bytes, reconfig, closed, free, given)
+					}
 				}
 			}
 		}
@@ -255,7 +263,7 @@ func TestRefusals(t *testing.T) {
 		p             *plans.Problem
 		want          string
 	}{
-		{"flows", "static", fan, "step 1: its circuits are on no plane"},
+		{"flows", "static", fan, "step 1: rank 0 sends"},
 		{"duplex", "perstep", duplex, "step 0: duplex planes hold only involutions, but rank 0 sends to 1 and 1 sends to 2"},
 		{"duplex", "swot", duplex, "step 0: duplex planes hold only involutions"},
 		{"demand", "swot", demand, "spectra"},

@@ -15,32 +15,52 @@ const staticEvaluations = 20000
 // staticMeasures bounds the steps times candidates that static looks at.
 const staticMeasures = 400000
 
-// solveStatic never reconfigures. On free planes it chooses the best circuits it finds;
-// each step is divided optimally over the planes that can serve it.
-func solveStatic(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
-	maps, err := m.staticMaps()
+// solveStatic never reconfigures. On free planes it chooses the best circuits it finds: for
+// every plane its own out of those that steps ask for and rings, or the torus, Kautz graph,
+// expander or circulant that the planes form together. Each step is served as well as
+// these circuits allow; without forwarding a pattern is served by planes that have all of it.
+func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
+	m = m.unsplit()
+	states, err := m.staticStates(o)
 	if err != nil {
 		return nil, err
 	}
-	t := newTimeline(m, maps)
-	loaders := bind(maps)
-	for i := range m.steps {
-		if !t.serve(&m.steps[i], loaders) {
-			return nil, m.unserved(&m.steps[i], maps)
+	s := newServer(m, o)
+	s.partial = m.p.Forwarding
+	t := newTable(ctx, o, s, states, len(states))
+	at := t.bestState()
+	line := newTimeline(m, states[at])
+	for i := range t.pieces {
+		pc := &t.pieces[i]
+		if math.IsInf(t.us[pc.kind][at], 1) {
+			return nil, m.unserved(&pc.step, states[at])
 		}
+		t.write(line, pc, at)
 	}
-	return t.finish("static"), nil
+	return line.finish("static"), nil
 }
 
-// staticMaps returns the circuits that the whole plan runs on.
-func (m *model) staticMaps() ([]circuit.Permutation, error) {
+// staticStates returns the settings that the whole plan may run on, at least one.
+func (m *model) staticStates(o Options) ([][]circuit.Permutation, error) {
+	if maps, err := m.fixedMaps(); maps != nil || err != nil {
+		return [][]circuit.Permutation{maps}, err
+	}
+	var set stateSet
+	set.add(m.chooseStatic())
+	for _, maps := range m.graphs(o) {
+		set.add(maps)
+	}
+	return set.all, nil
+}
+
+// fixedMaps returns the circuits of a plan that never switches where the problem leaves no
+// choice, else nil.
+func (m *model) fixedMaps() ([]circuit.Permutation, error) {
 	final := m.p.Final
-	switch {
-	case m.p.Initial == nil && final.Kind == plans.FinalGiven:
+	if m.p.Initial == nil && final.Kind == plans.FinalGiven {
 		return final.Maps, nil
-	case m.p.Initial == nil:
-		return m.chooseStatic(), nil
-	case final.Kind == plans.FinalGiven:
+	}
+	if m.p.Initial != nil && final.Kind == plans.FinalGiven {
 		for j := range m.p.Initial {
 			if !m.p.Initial[j].Equal(final.Maps[j]) {
 				return nil, finalDiffers(j)
@@ -50,11 +70,54 @@ func (m *model) staticMaps() ([]circuit.Permutation, error) {
 	return m.p.Initial, nil
 }
 
+// bestState returns the state on which all pieces together take least. Only times that
+// decide are searched for.
+func (t *table) bestState() int {
+	for {
+		at, _ := t.leastState(t.floor)
+		open := false
+		for k := range t.kinds {
+			open = open || t.isOpen(k, at)
+		}
+		if !open {
+			return at
+		}
+		if t.spent() {
+			if at, s := t.leastState(t.us); s.unserved == 0 {
+				return at
+			}
+		}
+		for k := range t.kinds {
+			t.refine(k, at)
+		}
+	}
+}
+
+// leastState returns the state with the best sum of the given times.
+func (t *table) leastState(times [][]float64) (at int, least score) {
+	least.unserved = len(t.pieces) + 1
+	for c := range t.states {
+		var s score
+		for i := range t.pieces {
+			if us := times[t.pieces[i].kind][c]; math.IsInf(us, 1) {
+				s.unserved++
+			} else {
+				s.us += us
+			}
+		}
+		if s.better(least) {
+			at, least = c, s
+		}
+	}
+	return at, least
+}
+
 // staticChoice is the search for the best set of circuits: one candidate per unit.
 type staticChoice struct {
 	m     *model
 	maps  [][]circuit.Permutation
 	lanes [][][]lane // [candidate][distinct step]: what a unit set to it offers
+	holds [][][]int  // [candidate][distinct step][matching]: its planes that hold it
 	steps []weighted
 	buf   []lane
 	out   []float64
@@ -79,6 +142,7 @@ func (a score) better(b score) bool {
 	return a.us < b.us-tolerance(b.us)
 }
 
+// chooseStatic returns the best circuits of those that each plane can choose for itself.
 func (m *model) chooseStatic() []circuit.Permutation {
 	c := newStaticChoice(m)
 	if len(c.maps) == 0 {
@@ -100,18 +164,25 @@ func (m *model) chooseStatic() []circuit.Permutation {
 func newStaticChoice(m *model) *staticChoice {
 	c := &staticChoice{m: m, steps: m.distinctSteps(), out: make([]float64, m.p.Planes)}
 	c.maps = m.candidates(min(maxCandidates, 16+staticMeasures/(1+len(c.steps)*m.units)))
-	c.lanes = make([][][]lane, len(c.maps))
+	c.lanes, c.holds = make([][][]lane, len(c.maps)), make([][][]int, len(c.maps))
 	flows := make([][][2]int, len(c.steps))
-	if m.p.Forwarding {
-		for i, w := range c.steps {
+	matchings := make([][]circuit.Permutation, len(c.steps))
+	for i, w := range c.steps {
+		if m.p.Forwarding {
 			flows[i] = m.flowsOf(w.st)
+		}
+		if w.st.pattern == nil {
+			matchings[i] = m.matchingsOf(w.st)
 		}
 	}
 	for q, maps := range c.maps {
 		loaders := bind(maps)
-		c.lanes[q] = make([][]lane, len(c.steps))
+		c.lanes[q], c.holds[q] = make([][]lane, len(c.steps)), make([][]int, len(c.steps))
 		for i, w := range c.steps {
 			c.lanes[q][i] = m.lanesOf(m.routes(loaders, maps, w.st, flows[i]), nil)
+			for _, pattern := range matchings[i] {
+				c.holds[q][i] = append(c.holds[q][i], servers(maps, pattern))
+			}
 		}
 	}
 	return c
@@ -149,18 +220,47 @@ next:
 func (c *staticChoice) evaluate(pick []int) score {
 	var s score
 	for i, w := range c.steps {
+		us := math.Inf(1)
 		buf := c.buf[:0]
 		for _, q := range pick {
 			buf = append(buf, c.lanes[q][i]...)
 		}
 		c.buf = buf
-		if len(buf) == 0 {
-			s.unserved++
-			continue
+		if len(buf) > 0 {
+			us = split(buf, w.st.bytes, c.out)
 		}
-		s.us += w.times * split(buf, w.st.bytes, c.out)
+		missing := 1
+		if w.st.pattern == nil {
+			var direct float64
+			direct, missing = c.direct(pick, i)
+			us = math.Min(us, direct)
+		}
+		if math.IsInf(us, 1) {
+			s.unserved += missing
+		} else {
+			s.us += w.times * us
+		}
 	}
 	return s
+}
+
+// direct is the time of a step that is split into matchings if each is served by the planes
+// that hold it, or else how many of them no plane holds.
+func (c *staticChoice) direct(pick []int, i int) (us float64, missing int) {
+	least := c.m.p.Planes
+	for matching := range c.holds[0][i] {
+		planes := 0
+		for _, q := range pick {
+			planes += c.holds[q][i][matching]
+		}
+		if least = min(least, planes); planes == 0 {
+			missing++
+		}
+	}
+	if missing > 0 || len(c.holds[0][i]) == 0 {
+		return math.Inf(1), max(1, missing)
+	}
+	return c.m.direct + c.m.usPerByte*c.steps[i].st.bytes/float64(least), 0
 }
 
 // exhaustive tries every multiset of candidates.

@@ -183,29 +183,6 @@ func (m *model) lanesOf(routes []route, buf []lane) []lane {
 	return buf
 }
 
-// serve writes a whole step, split optimally over the planes that can serve it now, and
-// reports false where none can.
-func (t *timeline) serve(st *step, loaders []plans.Loader) bool {
-	m := t.m
-	var flows [][2]int
-	if m.p.Forwarding {
-		flows = m.flowsOf(st)
-	}
-	lanes := m.lanesOf(m.routes(loaders, t.current, st, flows), nil)
-	if len(lanes) == 0 {
-		return false
-	}
-	shares := make([]float64, len(lanes))
-	split(lanes, st.bytes, shares)
-	for i, l := range lanes {
-		if shares[i] > 0 {
-			t.transmit(l.plane, st, shares[i], l.hops, l.load)
-		}
-	}
-	t.closeStep()
-	return true
-}
-
 // bind points one loader per plane at maps.
 func bind(maps []circuit.Permutation) []plans.Loader {
 	loaders := make([]plans.Loader, len(maps))

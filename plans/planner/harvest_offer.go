@@ -1,0 +1,353 @@
+package planner
+
+import (
+	"math"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// offer is how a step, or a part of one, is served on the circuits of all planes.
+type offer struct {
+	us    float64 // +Inf: not at all
+	parts []part
+	joint *joint // instead of parts
+}
+
+// part is the transmit of one plane.
+type part struct {
+	plane      int
+	bytes      float64
+	flows      []int // indexes into the flows served; nil: all
+	hops, load int
+}
+
+// nothing is the offer of circuits on which some flow has no route.
+var nothing = offer{us: math.Inf(1)}
+
+// server knows what circuits that all planes are set to offer. There are four ways:
+//   - split: every plane carries some bytes of all flows;
+//   - direct: every flow goes over circuits of its own, on all planes that have one. If
+//     the flow with the fewest such planes has s of them, the step takes alpha + hop +
+//     bytes/s at least, and that suffices if every flow takes s;
+//   - joint: the planes form one graph, in which flows divide (package flow);
+//   - spread, where joint transmits are not allowed: every flow goes over one plane,
+//     forwarded there.
+//
+// The first two are simple: cheap and exact. Where the fabric does not forward,
+// the flows of a step with a pattern matter only to the parts of an offer: its time can
+// be asked for without them. For one goroutine.
+type server struct {
+	m       *model
+	joint   bool // joint transmits are allowed
+	partial bool // a pattern may be served direct although no plane holds all of it
+	maps    []circuit.Permutation
+	same    []int // per plane: the first plane with the same map
+	loaders []plans.Loader
+	lanes   []lane
+	out     []float64
+	dist    distances
+}
+
+func newServer(m *model, o Options) *server {
+	return &server{
+		m: m, joint: m.p.Forwarding && !o.SinglePlane && m.p.Planes > 1, partial: true,
+		same: make([]int, m.p.Planes), loaders: make([]plans.Loader, m.p.Planes), out: make([]float64, m.p.Planes),
+	}
+}
+
+// bind selects the circuits, one map per plane, that the other methods are about.
+func (s *server) bind(maps []circuit.Permutation) {
+	s.maps, s.dist.known = maps, false
+	for j := range maps {
+		s.same[j] = j
+		for i := range j {
+			if &maps[i][0] == &maps[j][0] || maps[i].Equal(maps[j]) {
+				s.same[j] = i
+				break
+			}
+		}
+		if s.same[j] == j && s.m.p.Forwarding {
+			s.loaders[j].Bind(maps[j])
+		}
+	}
+}
+
+// uniform reports whether all planes have the same map: no flow gains from another plane.
+func (s *server) uniform() bool {
+	for _, i := range s.same {
+		if i != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// split fills lanes with the planes that can carry all flows of st, divides the bytes over
+// them and returns the time, +Inf where there is none.
+func (s *server) split(st *step, flows [][2]int) float64 {
+	s.lanes = s.lanes[:0]
+	routes := make([]route, 0, 8)
+	for j, i := range s.same {
+		if i == j {
+			routes = append(routes, s.m.route(&s.loaders[j], s.maps[j], st, flows))
+		} else {
+			routes = append(routes, routes[i])
+		}
+	}
+	s.lanes = s.m.lanesOf(routes, s.lanes)
+	if len(s.lanes) == 0 {
+		return math.Inf(1)
+	}
+	return split(s.lanes, st.bytes, s.out)
+}
+
+// direct returns the least number of planes that have a circuit for a flow of st.
+func (s *server) direct(st *step, flows [][2]int) int {
+	least := len(s.maps)
+	count := func(src, dst int) {
+		planes := 0
+		for _, c := range s.maps {
+			if c[src] == dst {
+				planes++
+			}
+		}
+		least = min(least, planes)
+	}
+	for src, dst := range st.pattern { // flows may be left out then
+		if dst != circuit.Dark && least > 0 {
+			count(src, dst)
+		}
+	}
+	if st.pattern == nil {
+		for _, f := range flows {
+			if least > 0 {
+				count(f[0], f[1])
+			}
+		}
+	}
+	return least
+}
+
+// divides reports whether flows of st may go over different planes.
+func (s *server) divides(st *step) bool { return s.partial || st.pattern == nil }
+
+// simpleUS is the time of the better of split and direct.
+func (s *server) simpleUS(st *step, flows [][2]int) float64 {
+	us := s.split(st, flows)
+	if s.divides(st) && !s.uniform() {
+		if planes := s.direct(st, flows); planes > 0 {
+			us = math.Min(us, s.m.direct+s.m.usPerByte*st.bytes/float64(planes))
+		}
+	}
+	return us
+}
+
+// simple is the better of split and direct.
+func (s *server) simple(st *step, flows [][2]int) offer {
+	best := offer{us: s.split(st, flows)}
+	for i, l := range s.lanes {
+		if s.out[i] > 0 {
+			best.parts = append(best.parts, part{l.plane, s.out[i], nil, l.hops, l.load})
+		}
+	}
+	if !s.divides(st) || s.uniform() {
+		return best
+	}
+	planes := s.direct(st, flows)
+	if planes == 0 {
+		return best
+	}
+	us := s.m.direct + s.m.usPerByte*st.bytes/float64(planes)
+	if us >= best.us-tolerance(us) {
+		return best
+	}
+	return offer{us: us, parts: s.directParts(st.bytes, flows, planes)}
+}
+
+// directParts gives every flow planes of those that have its circuit.
+func (s *server) directParts(bytes float64, flows [][2]int, planes int) []part {
+	takes := make([][]int, len(s.maps))
+	for i, f := range flows {
+		left := planes
+		for j, c := range s.maps {
+			if left > 0 && c[f[0]] == f[1] {
+				takes[j] = append(takes[j], i)
+				left--
+			}
+		}
+	}
+	return partsOf(takes, func(int) part { return part{bytes: bytes / float64(planes), hops: 1, load: 1} })
+}
+
+// partsOf makes the parts of planes that take flows.
+func partsOf(takes [][]int, of func(plane int) part) []part {
+	var parts []part
+	for j, flows := range takes {
+		if len(flows) == 0 {
+			continue
+		}
+		p := of(j)
+		p.plane, p.flows = j, flows
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// spread sends every flow over the plane on which it has the fewest hops, one with little
+// to do if there are several.
+func (s *server) spread(st *step, flows [][2]int) offer {
+	if !s.m.p.Forwarding || !s.divides(st) || s.uniform() {
+		return nothing
+	}
+	takes := make([][]int, len(s.maps))
+	busy := make([]int, len(s.maps)) // hops of the flows taken
+	for i, f := range flows {
+		at, fewest := -1, 0
+		for j := range s.maps {
+			h, ok := s.loaders[s.same[j]].Hops(f[0], f[1])
+			if ok && (at < 0 || h < fewest || h == fewest && busy[j] < busy[at]) {
+				at, fewest = j, h
+			}
+		}
+		if at < 0 {
+			return nothing
+		}
+		takes[at] = append(takes[at], i)
+		busy[at] += fewest
+	}
+	out := offer{}
+	list := make([][2]int, 0, len(flows))
+	out.parts = partsOf(takes, func(j int) part {
+		list = list[:0]
+		for _, i := range takes[j] {
+			list = append(list, flows[i])
+		}
+		hops, load, _ := s.loaders[s.same[j]].Measure(list)
+		out.us = math.Max(out.us, plans.TransmitUS(s.m.p, hops, load, st.bytes))
+		return part{bytes: st.bytes, hops: hops, load: load}
+	})
+	return out
+}
+
+// floorUS is a time that no offer is below, given that of the simple ones: hops of the
+// farthest flow, circuits filled by the bytes of all flows on all their hops. It is +Inf
+// where some flow has no route.
+func (s *server) floorUS(st *step, flows [][2]int, simple float64) float64 {
+	s.dist.measure(s.maps)
+	sum, longest, ok := s.dist.sum(flows)
+	if !ok {
+		return math.Inf(1)
+	}
+	least := s.m.usPerByte * st.bytes * math.Max(float64(sum)/float64(s.dist.circuits), s.dist.busiest(flows))
+	far := s.m.p.AlphaUS + s.m.p.HopUS*float64(longest)
+	if s.joint {
+		return math.Min(simple, far+least)
+	}
+	return math.Min(simple, math.Max(far, s.m.direct+least)) // not every plane has the longest route
+}
+
+// send writes an offer for a piece of a step. The step stays open.
+func (t *timeline) send(pc *piece, o offer) {
+	if o.joint != nil {
+		t.transmitJoint(pc, o.joint)
+		return
+	}
+	for _, p := range o.parts {
+		st := pc.step
+		if p.flows != nil {
+			st.class = pc.flowsAt(p.flows)
+		}
+		t.transmit(p.plane, &st, p.bytes, p.hops, p.load)
+	}
+}
+
+// distances holds the hops between all ranks in the graph of several planes.
+type distances struct {
+	known    bool
+	n        int
+	hops     []int16 // [src*n+dst], -1: no route
+	out, in  []int   // circuits per rank
+	circuits int
+	queue    []int32
+	use      [2][]int
+}
+
+// measure fills the table for maps, unless it is up to date.
+func (d *distances) measure(maps []circuit.Permutation) {
+	if d.known {
+		return
+	}
+	n := len(maps[0])
+	d.known, d.n, d.circuits = true, n, 0
+	d.hops = resize(d.hops, n*n)
+	d.out, d.in = resize(d.out, n), resize(d.in, n)
+	clear(d.out)
+	clear(d.in)
+	for _, c := range maps {
+		for r, to := range c {
+			if to != circuit.Dark && to != r {
+				d.circuits++
+				d.out[r]++
+				d.in[to]++
+			}
+		}
+	}
+	for src := range n {
+		d.from(maps, src)
+	}
+}
+
+// from fills the row of one source, breadth first.
+func (d *distances) from(maps []circuit.Permutation, src int) {
+	row := d.hops[src*d.n : (src+1)*d.n]
+	for r := range row {
+		row[r] = -1
+	}
+	row[src] = 0
+	d.queue = append(d.queue[:0], int32(src))
+	for i := 0; i < len(d.queue); i++ {
+		r := d.queue[i]
+		for _, c := range maps {
+			if to := c[r]; to != circuit.Dark && row[to] < 0 {
+				row[to] = row[r] + 1
+				d.queue = append(d.queue, int32(to))
+			}
+		}
+	}
+}
+
+// sum adds up the hops of flows and returns the most; false where one has no route.
+func (d *distances) sum(flows [][2]int) (sum, longest int, ok bool) {
+	for _, f := range flows {
+		h := int(d.hops[f[0]*d.n+f[1]])
+		if h < 0 {
+			return 0, 0, false
+		}
+		sum += h
+		longest = max(longest, h)
+	}
+	return sum, longest, true
+}
+
+// busiest is the most flows per circuit that begin or end at one rank.
+func (d *distances) busiest(flows [][2]int) float64 {
+	for side := range d.use {
+		d.use[side] = resize(d.use[side], d.n)
+		clear(d.use[side])
+	}
+	for _, f := range flows {
+		d.use[0][f[0]]++
+		d.use[1][f[1]]++
+	}
+	most := 0.0
+	for r := range d.n {
+		if d.use[0][r] > 0 {
+			most = math.Max(most, float64(d.use[0][r])/float64(d.out[r]))
+		}
+		if d.use[1][r] > 0 {
+			most = math.Max(most, float64(d.use[1][r])/float64(d.in[r]))
+		}
+	}
+	return most
+}

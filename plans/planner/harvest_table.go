@@ -1,0 +1,268 @@
+package planner
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"lightpath/plans/circuit"
+)
+
+// piece is work that is served at once: steps[from:to] of the model, all of one step of
+// the problem. A step that is split is a piece as a whole, in the rounds of perstep, and
+// matching by matching.
+type piece struct {
+	step     // pattern is nil where the flows are no partial permutation
+	from, to int
+	flows    [][2]int // cached where they are needed
+	kind     int      // pieces of a kind take the same time on the same circuits
+}
+
+// flowsAt turns indexes into the flows of the piece into indexes into those of its step.
+func (pc *piece) flowsAt(at []int) []int {
+	if pc.class == nil {
+		return at
+	}
+	class := make([]int, len(at))
+	for i, f := range at {
+		class[i] = pc.class[f]
+	}
+	return class
+}
+
+// pieces lists the pieces of the steps, by their beginning, the larger first.
+func (m *model) pieces() []piece {
+	var all []piece
+	for from, whole := 0, 0; from < len(m.steps); whole++ {
+		to := from + 1
+		for !m.lastOfStep(to - 1) {
+			to++
+		}
+		all = append(all, piece{step: m.asked[whole], from: from, to: to})
+		if to > from+1 {
+			all = append(all, m.partsOfStep(from, to)...)
+		}
+		from = to
+	}
+	return all
+}
+
+// partsOfStep lists the rounds of a split step and its matchings.
+func (m *model) partsOfStep(from, to int) []piece {
+	var all []piece
+	for s := from; s < to; s++ {
+		if m.steps[s].page >= 0 {
+			all = append(all, piece{step: m.steps[s], from: s, to: s + 1})
+		}
+	}
+	if len(all) < to-from {
+		return all // perstep cannot serve it
+	}
+	for _, r := range m.roundsOf(from, to) {
+		if r.to-r.from == 1 || r.to-r.from == to-from {
+			continue
+		}
+		pc := piece{step: step{index: m.steps[from].index, bytes: m.steps[from].bytes, page: -1}, from: r.from, to: r.to}
+		flows := m.p.Steps[pc.index].Flows
+		for s := r.from; s < r.to; s++ {
+			pc.class = append(pc.class, m.steps[s].class...)
+		}
+		for _, f := range pc.class {
+			pc.step.flows = append(pc.step.flows, flows[f])
+		}
+		all = append(all, pc)
+	}
+	slices.SortStableFunc(all, func(a, b piece) int { return (a.from-b.from)*len(m.steps) + b.to - a.to })
+	return all
+}
+
+// table holds what the pieces of a model take in states: settings of all planes. Where
+// that would need a search for routes, there are two times, one that is attained and a
+// floor, and a path that needs the piece brings them together, tier by tier.
+type table struct {
+	m      *model
+	server *server
+	pieces []piece
+	kinds  []*piece
+	states [][]circuit.Permutation
+	us     [][]float64 // [kind][state]: attained; +Inf where nothing is known
+	floor  [][]float64 // [kind][state]: no offer takes less
+	tier   [][]uint8   // [kind][state]: searches made, or closed; nil row: all are closed
+	limit  int64       // work left, in nanoseconds, roughly
+	stop   func() bool
+}
+
+// closed is the tier of times that are not searched for any more: floor and us agree.
+const closed = uint8(len(flowTiers))
+
+// newTable measures the pieces on states; on those from measured on only what they serve
+// direct.
+func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Permutation, measured int) *table {
+	t := &table{m: s.m, server: s, pieces: s.m.pieces(), states: states, limit: int64(o.Effort) / 2}
+	t.stop = func() bool { return ctx.Err() != nil || time.Now().After(o.deadline) }
+	t.findKinds()
+	t.us, t.floor, t.tier = make([][]float64, len(t.kinds)), make([][]float64, len(t.kinds)), make([][]uint8, len(t.kinds))
+	for k := range t.us {
+		t.us[k] = make([]float64, len(states))
+		t.floor[k] = t.us[k] // until they differ somewhere
+	}
+	for c := range states {
+		if c < measured {
+			t.measure(c)
+		} else {
+			t.measureDirect(c)
+		}
+	}
+	return t
+}
+
+// findKinds numbers the pieces that ask for the same.
+func (t *table) findKinds() {
+	type key struct {
+		digest uint64
+		bytes  float64
+	}
+	seen := map[key][]int{}
+	for i := range t.pieces {
+		pc := &t.pieces[i]
+		k := key{pc.digest(), pc.bytes}
+		pc.kind = -1
+		for _, q := range seen[k] {
+			if samePiece(t.kinds[q], pc) {
+				pc.kind = q
+			}
+		}
+		if pc.kind >= 0 {
+			continue
+		}
+		pc.kind = len(t.kinds)
+		seen[k] = append(seen[k], pc.kind)
+		t.kinds = append(t.kinds, pc)
+		if t.m.p.Forwarding || pc.pattern == nil {
+			pc.flows = t.m.flowsOf(&pc.step)
+		}
+	}
+}
+
+// digest is equal for pieces that ask for the same flows.
+func (pc *piece) digest() uint64 {
+	if pc.pattern != nil {
+		return pc.pattern.Digest()
+	}
+	list := make(circuit.Permutation, 0, 2*len(pc.step.flows))
+	for _, f := range pc.step.flows {
+		list = append(list, f[0], f[1])
+	}
+	return list.Digest()
+}
+
+// samePiece reports whether two pieces of equal digest ask for the same flows.
+func samePiece(a, b *piece) bool {
+	if a.pattern != nil || b.pattern != nil {
+		return a.pattern != nil && b.pattern != nil && a.pattern.Equal(b.pattern)
+	}
+	return slices.Equal(a.step.flows, b.step.flows)
+}
+
+// measure fills the times of one state.
+func (t *table) measure(c int) {
+	t.server.bind(t.states[c])
+	simple := t.server.uniform() || !t.m.p.Forwarding
+	for k, pc := range t.kinds {
+		t.set(k, c, t.server.simpleUS(&pc.step, pc.flows))
+		if simple {
+			continue
+		}
+		if least := t.server.floorUS(&pc.step, pc.flows, t.us[k][c]); least < t.us[k][c]-tolerance(least) {
+			t.open(k, c, least)
+		}
+	}
+}
+
+// open records that the time of a kind in a state may go down to least.
+func (t *table) open(k, c int, least float64) {
+	if t.tier[k] == nil {
+		t.floor[k] = slices.Clone(t.us[k])
+		t.tier[k] = make([]uint8, len(t.states))
+		for i := range t.tier[k] {
+			t.tier[k][i] = closed
+		}
+	}
+	t.floor[k][c], t.tier[k][c] = least, 0
+}
+
+// measureDirect fills the times of one state for pieces that it serves without forwarding.
+func (t *table) measureDirect(c int) {
+	t.server.bind(t.states[c])
+	for k, pc := range t.kinds {
+		t.set(k, c, math.Inf(1))
+		if pc.pattern != nil && slices.ContainsFunc(t.states[c], func(m circuit.Permutation) bool { return m.Covers(pc.pattern) }) {
+			t.set(k, c, t.server.simpleUS(&pc.step, pc.flows))
+		}
+	}
+}
+
+// set records a time that is not open.
+func (t *table) set(k, c int, us float64) { t.us[k][c], t.floor[k][c] = us, us }
+
+// isOpen reports whether more search may lower a time.
+func (t *table) isOpen(kind, state int) bool {
+	return t.tier[kind] != nil && t.tier[kind][state] != closed
+}
+
+// spent reports whether there is no work or time left.
+func (t *table) spent() bool { return t.limit <= 0 || t.stop() }
+
+// refine makes the next search for an open time. Out of work it takes a first look, if
+// there was none, and closes it.
+func (t *table) refine(kind, state int) {
+	if !t.isOpen(kind, state) {
+		return
+	}
+	pc, at := t.kinds[kind], &t.tier[kind][state]
+	us, least := &t.us[kind][state], &t.floor[kind][state]
+	t.server.bind(t.states[state])
+	if !t.server.joint {
+		*us = math.Min(*us, t.server.spread(&pc.step, pc.flows).us)
+		*least, *at = *us, closed
+		return
+	}
+	last := t.spent()
+	if !last || *at == 0 {
+		o, bound, work := t.server.jointly(&pc.step, pc.flows, int(*at))
+		t.limit -= work
+		*us, *least = math.Min(*us, o.us), math.Max(*least, bound)
+		*at++
+	}
+	if last || *least >= *us*(1-flowTiers[closed-1].Epsilon) {
+		*at = closed
+	}
+	if *at == closed {
+		*least = *us
+	}
+}
+
+// write appends a piece, served as its time in the table says, to a plan whose planes are
+// set to state.
+func (t *table) write(line *timeline, pc *piece, state int) {
+	flows := t.m.flowsOf(&pc.step)
+	t.server.bind(t.states[state])
+	line.send(pc, t.offer(&pc.step, flows, t.us[pc.kind][state]))
+	line.closeAt(pc.to - 1)
+}
+
+// offer finds the offer that takes us again.
+func (t *table) offer(st *step, flows [][2]int, us float64) offer {
+	limit := us + tolerance(us)
+	best := t.server.simple(st, flows)
+	if best.us > limit && !t.server.joint {
+		best = t.server.spread(st, flows)
+	}
+	for tier := 0; best.us > limit && tier < int(closed); tier++ {
+		if o, _, _ := t.server.jointly(st, flows, tier); o.us < best.us {
+			best = o
+		}
+	}
+	return best
+}

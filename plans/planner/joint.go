@@ -1,0 +1,100 @@
+package planner
+
+import (
+	"math"
+	"strconv"
+
+	"lightpath/plans"
+	"lightpath/plans/flow"
+)
+
+// joint is a transmit of several planes as one graph.
+type joint struct {
+	hops   int     // of the longest route
+	bytes  float64 // on the busiest circuit
+	routes []plans.Route
+}
+
+// flowTiers are the options of searches for routes, from a first look to as good as it gets.
+var flowTiers = [...]flow.Options{
+	{Work: 1, Epsilon: 5e-2}, // shortest paths
+	{Work: 5e6, Epsilon: 1e-2},
+	{Work: 1e8, Epsilon: 1e-3},
+}
+
+// jointly returns the best joint transmit of st that a search of the given tier finds, a
+// time that no joint transmit is below, and the work that it took in nanoseconds, roughly.
+func (s *server) jointly(st *step, flows [][2]int, tier int) (o offer, least float64, work int64) {
+	r, bound, err := flow.Best(s.maps, flows, flowTiers[tier], s.m.p.HopUS, plans.WireUS(s.m.p, st.bytes))
+	if err != nil { // unreachable
+		return nothing, math.Inf(1), int64(len(flows))
+	}
+	j := &joint{routes: make([]plans.Route, len(r.Routes))}
+	for i, route := range r.Routes {
+		route.Bytes *= st.bytes
+		j.routes[i] = route
+	}
+	j.measure(s.m.p.Planes, s.m.p.Ranks)
+	us := plans.JointUS(s.m.p, j.hops, j.bytes)
+	return offer{us: us, joint: j}, math.Min(us, s.m.p.AlphaUS+bound), r.Work + int64(len(flows))
+}
+
+// measure finds what the routes cost.
+func (j *joint) measure(planes, ranks int) {
+	load := make([]float64, planes*ranks) // by plane and transmitter
+	for _, r := range j.routes {
+		j.hops = max(j.hops, len(r.Path))
+		at := r.Flow[0]
+		for _, hop := range r.Path {
+			c := hop[0]*ranks + at
+			load[c] += r.Bytes
+			j.bytes = math.Max(j.bytes, load[c])
+			at = hop[1]
+		}
+	}
+}
+
+// planes lists the planes that a joint transmit occupies: those on its routes, and a second
+// one where there is only one, since a joint transmit has at least two.
+func (j *joint) planes(k int) []int {
+	used := make([]bool, k)
+	count := 0
+	for _, r := range j.routes {
+		for _, hop := range r.Path {
+			if !used[hop[0]] {
+				used[hop[0]] = true
+				count++
+			}
+		}
+	}
+	var list []int
+	for p := range used {
+		if used[p] || count < 2 {
+			if !used[p] {
+				count++
+			}
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// transmitJoint appends a joint transmit of a piece, as early as its planes and the step
+// barrier allow.
+func (t *timeline) transmitJoint(pc *piece, j *joint) {
+	planes := j.planes(len(t.planes))
+	start := t.stepEnd
+	for _, p := range planes {
+		start = math.Max(start, t.idle[p])
+	}
+	end := start + plans.JointUS(t.m.p, j.hops, j.bytes)
+	for i, p := range planes {
+		e := plans.Entry{Kind: plans.Transmit, Step: pc.index, Joint: strconv.Itoa(pc.from), StartUS: start, EndUS: end}
+		if i == 0 {
+			e.Routes = j.routes
+		}
+		t.planes[p] = append(t.planes[p], e)
+		t.idle[p] = end
+	}
+	t.opened = math.Max(t.opened, end)
+}
