@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/collectives/codesign"
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
 	"lightpath/plans/planner"
 )
 
@@ -45,6 +48,42 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	}
 	printConsidered(os.Stderr, choice)
 	return pf.write(choice.Problem, choice.Plan)
+}
+
+// sampled is how many of the sizes to be warmed an algorithm is chosen by.
+const sampled = 4
+
+// choose returns the algorithm of a collective that is best over the sizes to be warmed, under
+// the fabric's costs and for plans that return to where they began, as jobs use them.
+func (w *warming) choose(ctx context.Context, c schedule.Collective, root int, bytes []int64) (string, error) {
+	template := w.fabric.Problem()
+	template.Ranks, template.Final.Kind = w.ranks, plans.FinalInitial
+	if !c.Rooted() {
+		root = 0
+	}
+	var choices []*codesign.Choice
+	for i := range min(sampled, len(bytes)) {
+		size := bytes[0]
+		if n := min(sampled, len(bytes)); n > 1 {
+			size = bytes[i*(len(bytes)-1)/(n-1)]
+		}
+		choice, err := codesign.Choose(ctx, codesign.Request{
+			Collective: c, Ranks: w.ranks, Root: root, Bytes: float64(size), Fabric: template, Planner: w.config.Planner, FixedOrder: true,
+			Options: planner.Options{TimeLimit: w.config.PlanLimit, SinglePlane: true},
+		})
+		switch {
+		case errors.Is(err, planner.ErrInfeasible):
+			return "", no(err)
+		case err != nil:
+			return "", err
+		}
+		choices = append(choices, choice)
+	}
+	algorithm := codesign.Common(choices)
+	if algorithm == "" {
+		return "", no(fmt.Errorf("--algorithm: no algorithm was planned for all sizes of %v in time; try a longer --time-limit", c))
+	}
+	return algorithm, nil
 }
 
 // mostShown is the most alternatives worth reading about.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -53,7 +54,7 @@ it on packet planes.`,
 		Example: "  lightpath plan cache warm --fabric fabric.yaml --collective allreduce,alltoall --bytes 64K,1M..64M",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w, err := f.parse()
+			w, err := f.parse(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -67,7 +68,7 @@ it on packet planes.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "", "fabric file (default LIGHTPATH_FABRIC)")
 	fl.StringSliceVar(&f.collectives, "collective", nil, "collectives: allreduce, alltoall, ...")
-	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm of all of them (default LIGHTPATH_ALGORITHM, else as jobs choose)")
+	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm of all of them, or auto: choose the best of each (default LIGHTPATH_ALGORITHM, else as jobs choose)")
 	fl.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator (default the fabric's)")
 	fl.IntVar(&f.root, "root", 0, "root of those that have one")
 	fl.StringSliceVar(&f.bytes, "bytes", nil, "sizes as nccl-tests counts them, such as 32MiB; 1M..64M is 1M, 2M, 4M, ...")
@@ -78,7 +79,7 @@ it on packet planes.`,
 	return cmd
 }
 
-func (f *warmFlags) parse() (*warming, error) {
+func (f *warmFlags) parse(ctx context.Context) (*warming, error) {
 	cfg, err := shim.LoadConfig()
 	if err != nil {
 		return nil, err
@@ -113,11 +114,11 @@ func (f *warmFlags) parse() (*warming, error) {
 		cfg.PlanLimit = f.limit
 		w.hints = append(w.hints, "LIGHTPATH_PLAN_LIMIT="+f.limit.String())
 	}
-	return w, f.parseCalls(w)
+	return w, f.parseCalls(ctx, w)
 }
 
 // parseCalls lists every size of every collective.
-func (f *warmFlags) parseCalls(w *warming) error {
+func (f *warmFlags) parseCalls(ctx context.Context, w *warming) error {
 	elem, err := datatype.ParseType(f.datatype)
 	if err != nil {
 		return fmt.Errorf("--type: %w", err)
@@ -132,7 +133,13 @@ func (f *warmFlags) parseCalls(w *warming) error {
 		if err != nil {
 			return fmt.Errorf("--collective: %w", err)
 		}
-		if f.algorithm != "" {
+		if f.algorithm == "auto" {
+			algorithm, err := w.choose(ctx, c, f.root, sizes)
+			if err != nil {
+				return err
+			}
+			choices = append(choices, name+":"+algorithm)
+		} else if f.algorithm != "" {
 			if err := msccl.Check(c, f.algorithm, w.ranks); err != nil {
 				return fmt.Errorf("--algorithm: %w", err)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/collectives/schedule"
 	"lightpath/plans"
 )
 
@@ -78,6 +79,12 @@ func TestPlanCacheWarm(t *testing.T) {
 
 	o := command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "alltoall", "--algorithm", "bruck", "--ranks", "3", "--bytes", "3K")
 	if o.status != 0 || !strings.Contains(o.stdout, "bruck") || !strings.Contains(o.stderr, "LIGHTPATH_PLAN_DIR="+dir+" LIGHTPATH_ALGORITHM=alltoall:bruck\n") {
+		t.Errorf("%+v", o)
+	}
+	// auto: the algorithm that is chosen is in the environment that jobs need.
+	o = command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "alltoall", "--algorithm", "auto", "--bytes", "1K..64M", "--time-limit", "200ms")
+	_, hint, _ := strings.Cut(o.stderr, "LIGHTPATH_ALGORITHM=alltoall:")
+	if hint = strings.TrimSpace(hint); o.status != 0 || !schedule.Defined(schedule.AllToAll, hint, 4) || strings.Count(o.stdout, "alltoall ") != 17 {
 		t.Errorf("%+v", o)
 	}
 	o = command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "allreduce,alltoall", "--bytes", "1K", "--planner", "static")

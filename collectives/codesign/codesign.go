@@ -259,3 +259,32 @@ func (s *search) choice() (*Choice, error) {
 	}
 	return ch, nil
 }
+
+// Common returns the algorithm to use where one has to serve several calls: the one whose
+// completion times, relative to the best of each call, have the least geometric mean, of those
+// that have a plan for every call. "" where there is none.
+func Common(choices []*Choice) string {
+	type total struct {
+		calls int
+		log   float64
+	}
+	totals := map[string]total{}
+	for _, ch := range choices {
+		for _, a := range ch.Considered {
+			if a.Err == nil {
+				t := totals[a.Algorithm]
+				totals[a.Algorithm] = total{t.calls + 1, t.log + math.Log(math.Max(a.CCTUS, plans.ToleranceUS))}
+			}
+		}
+	}
+	best, least := "", math.Inf(1)
+	if len(choices) == 0 {
+		return ""
+	}
+	for _, a := range choices[0].Considered {
+		if t := totals[a.Algorithm]; t.calls == len(choices) && t.log < least-1e-9 {
+			best, least = a.Algorithm, t.log
+		}
+	}
+	return best
+}

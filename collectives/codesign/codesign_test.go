@@ -226,3 +226,31 @@ func TestChooseRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestCommon(t *testing.T) {
+	call := func(times ...float64) *Choice {
+		ch := &Choice{}
+		for i, us := range times {
+			a := Alternative{Algorithm: string(rune('a' + i)), CCTUS: us}
+			if us == 0 {
+				a.Err = ErrOutOfTime
+			}
+			ch.Considered = append(ch.Considered, a)
+		}
+		return ch
+	}
+	for _, c := range []struct {
+		choices []*Choice
+		want    string
+	}{
+		{nil, ""},
+		{[]*Choice{call(3, 2, 1)}, "c"},
+		{[]*Choice{call(1, 2, 4), call(100, 20, 10)}, "b"}, // 100, 40, 40: among equals the better of the first
+		{[]*Choice{call(1, 2, 4), call(100, 0, 10)}, "c"},
+		{[]*Choice{call(1, 2), call(0, 0)}, ""},
+	} {
+		if got := Common(c.choices); got != c.want {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
+}
