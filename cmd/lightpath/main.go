@@ -75,6 +75,7 @@ func newRoot() *cobra.Command {
 		newOCSDCommand(),
 		newDoctorCommand(),
 		newSchemaCommand(),
+		newScheduleCommand(),
 		newFigureCommand(),
 	)
 	return root

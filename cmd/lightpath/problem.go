@@ -11,6 +11,7 @@ import (
 
 	"lightpath/bench"
 	"lightpath/collectives/schedule"
+	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -63,7 +64,7 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := schedule.Build(c, f.algorithm, f.ranks, f.root, schedule.Disjoint())
+	s, err := msccl.Build(c, f.algorithm, f.ranks, f.root, schedule.Disjoint())
 	if err != nil {
 		return nil, err
 	}
