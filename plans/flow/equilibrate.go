@@ -18,7 +18,6 @@ type equilibrium struct {
 	ref   float64 // load whose length is 1 per capacity
 	y     []float64
 	diff  []float64 // class -> scratch of shift
-	work  int64
 }
 
 // lane is a path in use.
@@ -59,13 +58,12 @@ func (q *equilibrium) addLane(f int, edges []int32, share float64) {
 	q.flows[f] = append(q.flows[f], lane{edges, class, share, 0})
 }
 
-// solve runs until theta is within epsilon of the bound or the work is spent. What it finds
-// is in the block.
-func (q *equilibrium) solve(epsilon float64, work int64) {
-	start := q.s.paths.work
+// solve runs until theta is within epsilon of the bound or the work spent reaches until.
+// What it finds is in the block.
+func (q *equilibrium) solve(epsilon float64, until int64) {
 	hardest := 4 * math.Log(float64(len(q.y)+1)) / epsilon
 	soft := float64(softBeta)
-	for q.work+(q.s.paths.work-start) < work {
+	for q.s.spent() < until {
 		most := q.most()
 		q.beta = soft / most
 		q.price(most)
@@ -136,7 +134,7 @@ func (q *equilibrium) cost(l *lane) float64 {
 	for _, c := range l.class {
 		l.cost += q.y[c]
 	}
-	q.work += int64(len(l.class))
+	q.s.work += int64(len(l.class))
 	return l.cost
 }
 
@@ -193,7 +191,7 @@ func (q *equilibrium) shift(from, to *lane) {
 				q.load[c] += d * step
 				q.diff[c] = 0
 				q.priceClass(c)
-				q.work += 8
+				q.s.work += 16
 			}
 		}
 	}

@@ -57,28 +57,27 @@ func newExact(s *solver, b *block, limit int) *exact {
 	return x
 }
 
-// solve starts with the paths that the block's routing uses. It reports false if it ran
-// out of work or into numerical trouble; what it found until then is in the block.
-func (x *exact) solve(epsilon float64, work int64) bool {
-	start := x.s.paths.work
+// solve starts with the paths that the block's routing uses, and ends with a gap of at most
+// epsilon, when the work spent reaches until, or where numbers go wrong. What it found is in
+// the block.
+func (x *exact) solve(epsilon float64, until int64) {
 	for {
+		before := x.program.Work()
 		_, status := x.program.Solve(math.Inf(1), pivotsAtOnce)
-		out := x.program.Work()+x.s.paths.work-start > work
+		x.s.work += x.program.Work() - before
+		out := x.s.spent() >= until
 		if status == lp.GaveUp && !out {
 			continue
 		}
 		if status != lp.Optimal {
-			return false
+			return
 		}
 		added := x.separate()
 		if !added || out {
 			x.extract()
 		}
-		switch {
-		case x.b.gap() <= epsilon:
-			return true
-		case !added || out:
-			return false
+		if !added || out || x.b.gap() <= epsilon {
+			return
 		}
 	}
 }

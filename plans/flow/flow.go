@@ -59,6 +59,6 @@ func Concurrent(maps []circuit.Permutation, flows [][2]int, o Options) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	s.solve(s.most)
+	s.solve(s.most, s.epsilon, s.left())
 	return s.result(), nil
 }

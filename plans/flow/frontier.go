@@ -2,6 +2,7 @@ package flow
 
 import (
 	"math"
+	"slices"
 
 	"lightpath/plans/circuit"
 )
@@ -28,32 +29,64 @@ func Best(maps []circuit.Permutation, flows [][2]int, o Options, hopUS, wireUS f
 	if err != nil {
 		return nil, 0, err
 	}
-	upper := s.bounds()
-	solved := make([]bool, len(upper))
-	cost := math.Inf(1)
+	c := chooser{s: s, hopUS: hopUS, wireUS: wireUS, upper: s.bounds(), cost: math.Inf(1)}
+	c.gap = slices.Repeat([]float64{math.Inf(1)}, len(c.upper))
+	// A rough look at all hops leaves few that need a close one.
+	c.search(max(s.epsilon, roughEpsilon))
+	c.search(s.epsilon)
+	return c.best, c.bound(), nil
+}
+
+// chooser is the search for the best number of hops. Element i of its lists is about
+// s.fewest+i hops.
+type chooser struct {
+	s             *solver
+	hopUS, wireUS float64
+	upper         []float64 // bound of theta
+	gap           []float64 // of the last solve
+	best          *Result
+	cost          float64 // of best
+}
+
+// price returns what routes of element i can cost at least.
+func (c *chooser) price(i int) float64 {
+	return c.hopUS*float64(c.s.fewest+i) + c.wireUS/c.upper[i]
+}
+
+// bound returns what any routes can cost at least.
+func (c *chooser) bound() float64 {
+	least := c.cost
+	for i := range c.upper {
+		least = math.Min(least, c.price(i))
+	}
+	return least
+}
+
+// search solves hops after hops, the most promising first, until what is left cannot be
+// better by more than epsilon. Lengths found for some hops bound theta for all of
+// them, so few are solved before the rest is out of question.
+func (c *chooser) search(epsilon float64) {
+	s := c.s
+	epsilon = max(epsilon, exactEpsilon)
+	tried := make([]bool, len(c.upper))
 	for {
-		// The most promising number of hops comes next. Lengths found for one of them
-		// bound theta for all of them, so few are solved before the rest is out of question.
-		next, least := -1, math.Inf(1)
-		bound = cost
-		for i, u := range upper {
-			c := hopUS*float64(s.fewest+i) + wireUS/u
-			bound = math.Min(bound, c)
-			if !solved[i] && c < least {
-				next, least = i, c
+		at := -1
+		for i, gap := range c.gap {
+			if gap > epsilon && !tried[i] && (at < 0 || c.price(i) < c.price(at)) {
+				at = i
 			}
 		}
-		if next < 0 || least >= cost*(1-max(s.epsilon, exactEpsilon)) || best != nil && s.budget <= 0 {
-			best.Work = s.given - s.budget
-			return best, bound, nil
+		if at < 0 || c.price(at) >= c.cost*(1-epsilon) || c.best != nil && s.left() == 0 {
+			return
 		}
-		s.solve(s.fewest + next)
-		solved[next] = true
-		s.curve(upper)
+		tried[at] = true
+		s.solve(s.fewest+at, epsilon, s.left()/2)
+		s.curve(c.upper)
 		theta, hops := s.summary()
-		if c := hopUS*float64(hops) + wireUS/theta; c < cost {
-			best = s.result()
-			cost = best.CostUS(hopUS, wireUS)
+		c.gap[at] = c.upper[at]/theta - 1
+		if cost := c.hopUS*float64(hops) + c.wireUS/theta; cost < c.cost {
+			c.best = s.result()
+			c.cost = c.best.CostUS(c.hopUS, c.wireUS)
 		}
 	}
 }
@@ -74,7 +107,7 @@ func Frontier(maps []circuit.Permutation, flows [][2]int, o Options) ([]*Result,
 	var all []*Result
 	last := 0.0
 	for limit := s.fewest; ; {
-		s.solve(limit)
+		s.solve(limit, s.epsilon, s.left()/2)
 		if theta, _ := s.summary(); theta > last*(1+exactEpsilon) {
 			all, last = append(all, s.result()), theta
 		}
@@ -84,7 +117,7 @@ func Frontier(maps []circuit.Permutation, flows [][2]int, o Options) ([]*Result,
 		known := upper[limit-s.fewest]
 		for limit++; limit <= s.most && upper[limit-s.fewest] <= known*(1+1e-7); limit++ {
 		}
-		if limit > s.most || s.budget <= 0 {
+		if limit > s.most || s.left() == 0 {
 			return all, nil
 		}
 	}
@@ -130,12 +163,11 @@ func (s *solver) curveOf(src int32, length, total, later []float64) {
 		return d
 	}
 	end := 0
-	s.paths.from(src, length, s.most, func(hops int) bool {
+	s.paths.from(src, length, s.most, func(hops int) {
 		if i := hops - s.fewest; i >= 0 {
 			total[i] += sum()
 			end = i + 1
 		}
-		return true
 	})
 	later[end] += sum()
 }

@@ -30,10 +30,11 @@ func newPather(w *network) *pather {
 	return &pather{w: w, dist: make([]float64, n), label: make([]int32, n), hops: make([]int32, n), marked: make([]bool, n)}
 }
 
-// from computes the shortest paths of at most limit hops out of src, where an edge is as long
-// as its class: Bellman and Ford's rounds, one for each hop. each, unless nil, is called after
-// each round with the hops so far and reports whether to go on.
-func (s *pather) from(src int32, length []float64, limit int, each func(hops int) bool) {
+// from computes the shortest paths of at most limit hops from src to its flows' destinations,
+// where an edge is as long as its class: Bellman and Ford's rounds, one for each hop, without
+// the ranks that are no nearer than all destinations. each, unless nil, is called after each
+// round with the hops so far.
+func (s *pather) from(src int32, length []float64, limit int, each func(hops int)) {
 	for r := range s.dist {
 		s.dist[r], s.label[r] = math.Inf(1), -1
 	}
@@ -42,35 +43,50 @@ func (s *pather) from(src int32, length []float64, limit int, each func(hops int
 	s.active = append(s.active[:0], visit{src, -1, 0})
 	for h := 1; h <= limit && len(s.active) > 0; h++ {
 		s.next = s.next[:0]
+		far := s.farthest(src)
 		for _, v := range s.active {
-			s.relax(v, length, int32(h))
+			if v.dist < far {
+				s.relax(v, length, int32(h))
+			}
 		}
 		s.active = s.active[:0]
 		for _, r := range s.next {
 			s.marked[r] = false
 			s.active = append(s.active, visit{r, s.label[r], s.dist[r]})
 		}
-		if each != nil && !each(h) {
-			return
+		if each != nil {
+			each(h)
 		}
 	}
 }
 
+// farthest returns the distance of the farthest destination of src so far.
+func (s *pather) farthest(src int32) float64 {
+	far := 0.0
+	for _, d := range s.w.dst[src] {
+		if far = math.Max(far, s.dist[d]); far > math.MaxFloat64 {
+			break
+		}
+	}
+	return far
+}
+
 func (s *pather) relax(v visit, length []float64, hops int32) {
-	w := s.w
-	for e := w.first[v.rank]; e < w.first[v.rank+1]; e++ {
-		to, d := w.head[e], v.dist+length[w.class[e]]
+	lo, hi := s.w.first[v.rank], s.w.first[v.rank+1]
+	class := s.w.class[lo:hi]
+	for k, to := range s.w.head[lo:hi] {
+		d := v.dist + length[class[k]]
 		if d >= s.dist[to]*(1-1e-12) {
 			continue
 		}
 		s.dist[to], s.label[to], s.hops[to] = d, int32(len(s.labels)), hops
-		s.labels = append(s.labels, label{e, v.label})
+		s.labels = append(s.labels, label{lo + int32(k), v.label})
 		if !s.marked[to] {
 			s.marked[to] = true
 			s.next = append(s.next, to)
 		}
 	}
-	s.work += int64(w.first[v.rank+1] - w.first[v.rank])
+	s.work += 4 * int64(hi-lo)
 }
 
 // path appends to edges those of the path to dst, last one first.

@@ -8,9 +8,11 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// The exact method is for up to exactSize variables. It is given the paths of an equilibrium
-// within roughEpsilon, for which at most one part in roughPart of the work is spent.
+// The exact method is for up to exactSize variables. From tinySize on it is given the paths of
+// an equilibrium within roughEpsilon, for which at most one part in roughPart of the work
+// is spent.
 const (
+	tinySize     = 60
 	exactSize    = 800
 	roughEpsilon = 3e-2
 	roughPart    = 20
@@ -22,7 +24,8 @@ type solver struct {
 	paths   *pather
 	epsilon float64 // 0: the best the method gives
 	given   int64   // work allowed
-	budget  int64   // work that is left
+	budget  int64   // work allowed
+	work    int64   // work done, shortest paths apart
 	fewest  int     // hops without which some flow has no path
 	most    int     // hops that are allowed
 	unit    []float64
@@ -90,38 +93,36 @@ func (s *solver) trees(b *block, length []float64, limit int, visit func(flow in
 	}
 }
 
-// solve solves every block on paths of at most limit hops, of which all flows have one.
-func (s *solver) solve(limit int) {
+// solve solves every block on paths of at most limit hops, of which all flows have one, to
+// within epsilon (0: the best there is) or for as much work as is allowed.
+func (s *solver) solve(limit int, epsilon float64, work int64) {
+	end := s.spent() + work
 	for i, b := range s.w.blocks {
 		// What is left is shared evenly, so that no block starves the others.
-		s.budget -= s.solveBlock(b, limit, s.budget/int64(len(s.w.blocks)-i))
+		s.solveBlock(b, limit, epsilon, s.spent()+work/int64(len(s.w.blocks)-i))
+		work = max(0, end-s.spent())
 	}
 }
 
-// solveBlock leaves in b a routing and a bound, and returns the work that it took.
-func (s *solver) solveBlock(b *block, limit int, work int64) int64 {
-	start := s.paths.work
+// spent returns the work done so far, left what remains of the budget.
+func (s *solver) spent() int64 { return s.paths.work + s.work }
+
+func (s *solver) left() int64 { return max(0, s.budget-s.spent()) }
+
+// solveBlock leaves in b a routing and a bound. It stops when the work spent reaches until.
+func (s *solver) solveBlock(b *block, limit int, epsilon float64, until int64) {
 	s.direct(b, limit)
-	used := func() int64 { return s.paths.work - start }
-	if b.gap() <= max(s.epsilon, exactEpsilon) {
-		return used()
+	size := len(b.capacity) + b.flows
+	if size > tinySize && size <= exactSize && b.gap() > max(epsilon, exactEpsilon) {
+		// A rough equilibrium finds the paths that matter much faster than the program does.
+		newEquilibrium(s, b, limit).solve(max(epsilon, roughEpsilon), s.spent()+(until-s.spent())/roughPart)
 	}
-	exactly := len(b.capacity)+b.flows <= exactSize
-	if !exactly {
-		newEquilibrium(s, b, limit).solve(max(s.epsilon, defaultEpsilon), work)
-		return used()
+	if size <= exactSize && b.gap() > max(epsilon, exactEpsilon) {
+		newExact(s, b, limit).solve(max(epsilon, exactEpsilon), s.spent()+(until-s.spent())/2)
 	}
-	// A rough equilibrium finds the paths that matter much faster than the program does.
-	newEquilibrium(s, b, limit).solve(max(s.epsilon, roughEpsilon), work/roughPart)
-	if b.gap() <= max(s.epsilon, exactEpsilon) {
-		return used()
+	if b.gap() > max(epsilon, defaultEpsilon) {
+		newEquilibrium(s, b, limit).solve(max(epsilon, defaultEpsilon), until)
 	}
-	x := newExact(s, b, limit)
-	if x.solve(max(s.epsilon, exactEpsilon), (work-used())/2) {
-		return used() + x.program.Work()
-	}
-	newEquilibrium(s, b, limit).solve(max(s.epsilon, defaultEpsilon), work-used()-x.program.Work())
-	return used() + x.program.Work()
 }
 
 // gap is by how much, relatively, theta may be improved.
