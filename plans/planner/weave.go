@@ -21,20 +21,25 @@ import (
 // and returns the best of all, so that it is never above them. docs/weave.md says where it
 // gains, and why.
 func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
+	best, err := m.bestOfAll(ctx, o)
+	if err == nil {
+		best.Planner = "weave"
+	}
+	return best, err
+}
+
+// bestOfAll is solveWeave's plan under the name of the planner that made it.
+func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 	s := newWeaving(ctx, m, o)
 	best, others, err := m.bestOfOthers(ctx, o, func() {
 		if s != nil {
 			s.start()
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	if s != nil {
+	if err == nil && s != nil {
 		best = s.finish(best, others)
 	}
-	best.Planner = "weave"
-	return best, nil
+	return best, err
 }
 
 // bestOfOthers runs the other planners, each with all of the effort, and meanwhile another
