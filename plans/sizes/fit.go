@@ -14,8 +14,8 @@ import (
 const (
 	maxFitColumns = 1500
 	maxFitRounds  = 200
-	maxFitWork    = 1 << 31 // multiplications
-	fitPivots     = 20000
+	maxFitWork    = 1 << 29 // multiplications
+	fitPivots     = 100     // between looks at the work
 	// dust is the part of a step below which an entry is left empty: it would pay alpha for
 	// what is nothing but rounding.
 	dust = 1e-9
@@ -106,7 +106,11 @@ func (f *fit) solve() [][]float64 {
 		}
 	}
 	for range maxFitRounds {
-		if _, status := f.lp.Solve(math.Inf(1), fitPivots); status != lp.Optimal || f.lp.Work() > maxFitWork {
+		status := lp.GaveUp
+		for status == lp.GaveUp && f.lp.Work() < maxFitWork {
+			_, status = f.lp.Solve(math.Inf(1), fitPivots)
+		}
+		if status != lp.Optimal {
 			return nil
 		}
 		if !f.separate() {
