@@ -209,9 +209,13 @@ func (j *planJob) run(ctx context.Context) solution {
 }
 
 // widen finds out which calls of about the job's size can share plans, one planning at a
-// time: a call that needs a plan of its own meanwhile goes first.
+// time: a call that needs a plan of its own meanwhile goes first. Many programs make calls of
+// one size only, so it takes a second one to begin.
 func (j *planJob) widen(ctx context.Context) {
-	if j.survey.Tolerance < 0 {
+	j.mu.Lock()
+	single := j.survey.Plannings < 2
+	j.mu.Unlock()
+	if single || j.survey.Tolerance < 0 {
 		return
 	}
 	for range spanPlannings {
