@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -334,6 +335,19 @@ func TestIntervals(t *testing.T) {
 	mixed.High = sizes.Sized{Problem: mixed.High.Problem, Plan: &plans.Plan{}}
 	if _, err := c.Put(key, &mixed); err == nil {
 		t.Error("took a span whose ends do not belong together")
+	}
+	// A feasible plan of another pattern: one transmit in two halves.
+	split := *put.Span.Low.Plan
+	split.Planes = slices.Clone(split.Planes)
+	e := split.Planes[0][0]
+	first, second := e, e
+	first.Bytes, second.Bytes = e.Bytes/2, e.Bytes/2
+	first.EndUS, second.StartUS = (e.StartUS+e.EndUS)/2, (e.StartUS+e.EndUS)/2
+	split.Planes[0] = append([]plans.Entry{first, second}, split.Planes[0][1:]...)
+	mixed = *put.Span
+	mixed.Low.Plan = &split
+	if _, err := c.Put(key, &mixed); !errors.Is(err, sizes.ErrPattern) {
+		t.Errorf("two patterns in one span: %v", err)
 	}
 	ladder, err := open(t, dir).Ladder(&key)
 	if err != nil || len(ladder) != 2 || ladder[0].Min != size || ladder[1].Min != 9*size {
