@@ -1,0 +1,336 @@
+package brute
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// ErrTooLarge says that a problem has too many plans to try, or is of a kind that is not tried.
+var ErrTooLarge = errors.New("brute: too many plans")
+
+// maxPrograms bounds the linear programs of one problem.
+const maxPrograms = 60000
+
+// Steps returns the least CCT in us over the plans of a problem with steps in which every plane
+// works at most visits times in a step; +Inf where no plan is feasible. Errors: [ErrTooLarge].
+func Steps(p *plans.Problem, visits int) (float64, error) {
+	if p.Demand != nil || p.Circuits == plans.Interleaved || p.Ranks > 4 || p.ReconfigPerPort > 0 {
+		return 0, fmt.Errorf("%w: a kind that is not tried", ErrTooLarge)
+	}
+	b := &search{p: p, best: math.Inf(1)}
+	for i := range p.Steps {
+		b.flows = append(b.flows, p.Steps[i].FlowList())
+		if p.Steps[i].Bytes == 0 {
+			b.flows[i] = nil
+		}
+	}
+	b.list()
+	scripts := make([][]script, p.Planes)
+	same := true
+	for j := range p.Planes {
+		b.enumerate(b.begin(j), visits, script{}, 0, 0, &scripts[j])
+		same = same && (p.Initial == nil || p.Initial[j].Equal(p.Initial[0]))
+	}
+	tries := 1.0
+	for j := range scripts {
+		tries *= float64(len(scripts[j]))
+	}
+	if tries > 100*maxPrograms {
+		return 0, fmt.Errorf("%w: %.0f", ErrTooLarge, tries)
+	}
+	if err := b.combine(scripts, same, nil, 0); err != nil {
+		return 0, err
+	}
+	return b.best, nil
+}
+
+// service is what circuits do for a step: a set of its flows at 1/load of a circuit's rate each.
+type service struct {
+	flows      uint32
+	hops, load int
+}
+
+// state is a map of a plane and what it serves, by step.
+type state struct {
+	to       circuit.Permutation
+	services [][]service
+}
+
+// visit is one transmission: of a step, on a state, in a way.
+type visit struct {
+	step, state int
+	how         service
+}
+
+// script is what a plane does, in order.
+type script []visit
+
+type search struct {
+	p        *plans.Problem
+	flows    [][][2]int
+	states   []state
+	programs int
+	best     float64
+}
+
+// list makes the states that are worth being in: of those that serve the same, one.
+func (b *search) list() {
+	var all []state
+	permutations(b.p.Ranks, func(to circuit.Permutation) {
+		if b.p.Circuits == plans.Duplex && !to.Involution() {
+			return
+		}
+		all = append(all, b.stateOf(to.Clone()))
+	})
+	for i := range all {
+		worth := all[i].serves()
+		for j := range all {
+			if i != j && worth && covers(&all[j], &all[i]) && (j < i || !covers(&all[i], &all[j])) {
+				worth = false
+			}
+		}
+		if worth {
+			b.states = append(b.states, all[i])
+		}
+	}
+}
+
+// begin returns the state that a plane begins in, -1 where it is free. A given map is a state of
+// its own, to which nothing returns.
+func (b *search) begin(j int) int {
+	if b.p.Initial == nil {
+		return -1
+	}
+	for i := range b.states {
+		if b.states[i].to.Equal(b.p.Initial[j]) {
+			return i
+		}
+	}
+	b.states = append(b.states, b.stateOf(b.p.Initial[j]))
+	return len(b.states) - 1
+}
+
+// permutations calls f for all of n ranks; its argument is used again.
+func permutations(n int, f func(circuit.Permutation)) {
+	to := make(circuit.Permutation, n)
+	var fill func(r int, used uint)
+	fill = func(r int, used uint) {
+		if r == n {
+			f(to)
+			return
+		}
+		for s := range n {
+			if used>>s&1 == 0 {
+				to[r] = s
+				fill(r+1, used|1<<s)
+			}
+		}
+	}
+	fill(0, 0)
+}
+
+// stateOf finds what a map can do: every set of flows that it carries, but of those with the same
+// hops and load the largest only.
+func (b *search) stateOf(to circuit.Permutation) state {
+	s := state{to: to, services: make([][]service, len(b.flows))}
+	for i, flows := range b.flows {
+		var found []service
+		for set := uint32(1); set < 1<<len(flows); set++ {
+			if v, ok := b.serve(to, flows, set); ok {
+				found = append(found, v)
+			}
+		}
+		for _, v := range found {
+			worth := true
+			for _, w := range found {
+				worth = worth && (w == v || !w.atLeast(v))
+			}
+			if worth {
+				s.services[i] = append(s.services[i], v)
+			}
+		}
+	}
+	return s
+}
+
+// atLeast reports whether v does all that w does, no slower.
+func (v service) atLeast(w service) bool {
+	return w.flows&^v.flows == 0 && v.hops <= w.hops && v.load <= w.load
+}
+
+// serve walks the flows of a set along the circuits.
+func (b *search) serve(to circuit.Permutation, flows [][2]int, set uint32) (service, bool) {
+	v := service{flows: set}
+	load := make([]int, len(to))
+	for k, f := range flows {
+		if set>>k&1 == 0 {
+			continue
+		}
+		hops := 0
+		for at := f[0]; at != f[1]; at = to[at] {
+			if hops++; hops > len(to) || to[at] == circuit.Dark {
+				return v, false
+			}
+			load[at]++
+			v.load = max(v.load, load[at])
+		}
+		v.hops = max(v.hops, hops)
+	}
+	return v, b.p.Forwarding || v.hops <= 1
+}
+
+func (s *state) serves() bool {
+	for _, v := range s.services {
+		if len(v) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether x can do all that y can.
+func covers(x, y *state) bool {
+	for i := range y.services {
+		for _, w := range y.services[i] {
+			ok := false
+			for _, v := range x.services[i] {
+				ok = ok || v.atLeast(w)
+			}
+			if !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// enumerate lists the scripts of a plane that continue one.
+func (b *search) enumerate(at, visits int, so script, step, done int, out *[]script) {
+	if step == len(b.flows) || len(*out) > maxPrograms {
+		*out = append(*out, append(script(nil), so...))
+		return
+	}
+	b.enumerate(at, visits, so, step+1, 0, out)
+	if done == visits {
+		return
+	}
+	for s := range b.states {
+		if done > 0 && s == at {
+			continue // twice in a row in one state is once
+		}
+		for _, v := range b.states[s].services[step] {
+			b.enumerate(s, visits, append(so, visit{step, s, v}), step, done+1, out)
+		}
+	}
+}
+
+// combine tries every choice of scripts, one per plane; of equal planes, in order only.
+func (b *search) combine(scripts [][]script, same bool, chosen []script, from int) error {
+	j := len(chosen)
+	if j == len(scripts) {
+		if !b.complete(chosen) {
+			return nil
+		}
+		if b.programs++; b.programs > maxPrograms {
+			return ErrTooLarge
+		}
+		b.best = min(b.best, b.time(chosen))
+		return nil
+	}
+	for i := from; i < len(scripts[j]); i++ {
+		next := 0
+		if same {
+			next = i
+		}
+		if err := b.combine(scripts, same, append(chosen, scripts[j][i]), next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete reports whether every flow is served somewhere.
+func (b *search) complete(chosen []script) bool {
+	got := make([]uint32, len(b.flows))
+	for _, s := range chosen {
+		for _, v := range s {
+			got[v.step] |= v.how.flows
+		}
+	}
+	for i := range got {
+		if bits.OnesCount32(got[i]) < len(b.flows[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// time returns the least CCT of a choice of scripts: the variables are the lengths of the steps and
+// the start and length of every visit.
+func (b *search) time(chosen []script) float64 {
+	steps, count := len(b.flows), 0
+	for _, s := range chosen {
+		count += len(s)
+	}
+	lp := &program{cost: make([]float64, steps+2*count)}
+	for i := range steps {
+		lp.cost[i] = 1
+	}
+	// until(i) is the time at which step i begins, by as much.
+	until := func(i int, by float64) (terms []term) {
+		for k := range i {
+			terms = append(terms, term{k, by})
+		}
+		return terms
+	}
+	rate := make([][]term, steps) // per step: length of a visit -> work, with its index in col
+	over := make([][]float64, steps)
+	how := make([][]uint32, steps)
+	k := 0
+	for j, s := range chosen {
+		at := -1
+		if b.p.Initial != nil {
+			at = b.begin(j)
+		}
+		for n, v := range s {
+			start, length := steps+2*k, steps+2*k+1
+			begins := 0.0
+			if at != v.state && (at >= 0 || n > 0) {
+				begins = b.p.ReconfigUS
+			}
+			at = v.state
+			if n == 0 {
+				lp.add(begins, term{start, 1})
+			} else {
+				lp.add(begins, term{start, 1}, term{start - 2, -1}, term{start - 1, -1})
+			}
+			lp.add(0, append(until(v.step, -1), term{start, 1})...)
+			lp.add(0, append(until(v.step+1, 1), term{start, -1}, term{length, -1})...)
+			cost := b.p.AlphaUS + b.p.HopUS*float64(v.how.hops)
+			lp.add(cost, term{length, 1})
+			rate[v.step] = append(rate[v.step], term{length, 1 / float64(v.how.load)})
+			over[v.step] = append(over[v.step], cost/float64(v.how.load))
+			how[v.step] = append(how[v.step], v.how.flows)
+			k++
+		}
+	}
+	for i, flows := range b.flows {
+		for f := range flows {
+			need := plans.WireUS(b.p, b.p.Steps[i].Bytes)
+			var terms []term
+			for x := range rate[i] {
+				if how[i][x]>>f&1 == 1 {
+					terms = append(terms, rate[i][x])
+					need += over[i][x]
+				}
+			}
+			lp.add(need, terms...)
+		}
+	}
+	return lp.solve()
+}
