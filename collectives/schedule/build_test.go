@@ -49,6 +49,7 @@ func TestBuildRefuses(t *testing.T) {
 		{AllReduce, "", 4, 0, ErrAlgorithm},
 		{NumCollectives, "ring", 4, 0, ErrCollective},
 		{AllReduce, "ring", 0, 0, ErrRanks},
+		{AllToAll, "pairwise", 1 << 40, 0, ErrRanks},
 		{AllToAll, "pairwise-xor", 6, 0, ErrRanks},
 		{Broadcast, "binomial", 4, 4, ErrRoot},
 		{Broadcast, "binomial", 4, -1, ErrRoot},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"lightpath/plans"
 )
 
 // Sentinels of algorithm names.
@@ -25,8 +27,8 @@ var (
 // it can stand for the algorithm in signatures and keys. "msccl:FILE" is not a name of this
 // package's and never will be.
 
-// maxNumber bounds the numbers in a name.
-const maxNumber = 4096
+// maxNumber bounds the numbers in a name: no parameter makes sense beyond the ranks.
+const maxNumber = plans.MaxRanks
 
 // spelled is an algorithm's name taken apart; nil where a part is absent.
 type spelled struct {
@@ -105,7 +107,8 @@ func Check(c Collective, algorithm string) error {
 	return err
 }
 
-// Defined reports whether [Build] takes the algorithm on n ranks; it builds nothing.
+// Defined reports whether [Build] takes the algorithm on n ranks, of which there are at most
+// [plans.MaxRanks]; it builds nothing.
 func Defined(c Collective, algorithm string, n int) bool {
 	_, err := resolve(c, algorithm, n, nil)
 	return err == nil
@@ -176,7 +179,7 @@ func resolve(c Collective, algorithm string, n int, order []int) (*resolved, err
 	refuse := func() (*resolved, error) {
 		return nil, fmt.Errorf("%w: %v %s on %d ranks", ErrRanks, c, algorithm, n)
 	}
-	if n < 1 || e.pow2 && n&(n-1) != 0 {
+	if n < 1 || n > plans.MaxRanks || e.pow2 && n&(n-1) != 0 {
 		return refuse()
 	}
 	r := &resolved{entry: e, n: n, given: s.args != nil, args: s.args}
