@@ -33,7 +33,9 @@ func Best(maps []circuit.Permutation, flows [][2]int, o Options, hopUS, wireUS f
 	c.gap = slices.Repeat([]float64{math.Inf(1)}, len(c.upper))
 	// A rough look at all hops leaves few that need a close one.
 	c.search(max(s.epsilon, roughEpsilon))
-	c.search(s.epsilon)
+	if s.epsilon < roughEpsilon {
+		c.search(s.epsilon)
+	}
 	return c.best, c.bound(), nil
 }
 
