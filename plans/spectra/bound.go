@@ -117,6 +117,9 @@ const (
 	exactRows    = 64
 )
 
+// countRange is how many numbers of holds above the degree [countBound] tells apart.
+const countRange = 24
+
 // bound is Bound for every kind of plane; s counts planes. Each new circuit costs perPort
 // beside delta: a chunk has at least one, and all chunks of all ports share the switches'
 // time. At most rows ports are looked at exactly.
@@ -148,6 +151,9 @@ func (w *network) bound(s int, delta, perPort float64, rows int) (value float64,
 			}
 		}
 	}
+	if b := countBound(ports, s, delta, perPort*w.circuits()); b > value {
+		value, proof = b, "all ports: for each number of reconfigurations, the least durations that fit every port"
+	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.bound, a.bound) })
 	var part partitioner
 	for _, c := range all[:min(rows, len(all))] {
@@ -157,6 +163,60 @@ func (w *network) bound(s int, delta, perPort float64, rows int) (value float64,
 		value, proof = part.least(c.x, s, chunk, value), "port: the best partition of its entries over the planes, by exhaustion"
 	}
 	return value, proof
+}
+
+// countBound looks at all ports together: they share the holds. Let there be N of them, with
+// durations a_1 >= a_2 >= ... A port with q entries x_1 >= x_2 >= ... has m = N-q holds to
+// spare, so at most m of its entries are served by more than one hold.
+//
+//   - The others fit into one hold each: a_i >= x_(i+m).
+//   - The q-r smallest entries take q-r holds at least, so the r largest have at most r+m:
+//     a_1 + ... + a_(r+m) >= x_1 + ... + x_r.
+//
+// With e_i the largest x_(i+m) of any port, the durations sum to at least x_1 + ... + x_r +
+// the e_i with i > r+m, for every port and r. They and N reconfigurations share s switches;
+// where N is the degree, each a_i moreover is on one switch. The bound is the least over N.
+// fixed is what the switches spend on changing circuits.
+func countBound(ports [][]float64, s int, delta, fixed float64) float64 {
+	degree, widest := 0, 0.0
+	for _, x := range ports {
+		degree, widest = max(degree, len(x)), max(widest, sum(x))
+	}
+	least := math.Inf(1)
+	tail := make([]float64, degree+1) // e_i + e_(i+1) + ..., i from 0
+	for n := degree; (widest+delta*float64(n)+fixed)/float64(s) < least; n++ {
+		if n == degree+countRange {
+			return min(least, (widest+delta*float64(n)+fixed)/float64(s)) // at least, for n and more
+		}
+		clear(tail)
+		for _, x := range ports {
+			for i := n - len(x); i < len(x); i++ {
+				tail[i-n+len(x)] = max(tail[i-n+len(x)], x[i])
+			}
+		}
+		whole := 0.0
+		if n == degree {
+			whole = delta + tail[0]
+			if s < degree {
+				whole = max(whole, 2*delta+tail[s-1]+tail[s])
+			}
+		}
+		for i := degree - 1; i >= 0; i-- {
+			tail[i] += tail[i+1]
+		}
+		total := 0.0
+		for _, x := range ports {
+			top := 0.0
+			for r := 0; r <= len(x); r++ {
+				total = max(total, top+tail[min(degree, r+n-len(x))])
+				if r < len(x) {
+					top += x[r]
+				}
+			}
+		}
+		least = min(least, max(whole, (total+delta*float64(n)+fixed)/float64(s)))
+	}
+	return least
 }
 
 // circuits counts the circuits that have to be made at least, over all planes.

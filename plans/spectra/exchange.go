@@ -12,6 +12,8 @@ type exchanger struct {
 	mark  []int32 // port -> pair in which a chain has reached it
 	pair  int32
 	chain []link
+	short []int32 // ports of a permutation whose entries are short
+	turn  int
 	work  int64
 }
 
@@ -55,19 +57,56 @@ func (x *exchanger) gather(at []int32, edges []int32) []int32 {
 	return edges
 }
 
-// improve exchanges every chain of the permutations a and b (edges by port), held for wa
-// and wb, where that lowers the sum of all positive shortfalls, and keeps left, the demand
-// minus what is held, up to date. It returns by how much the sum fell.
-func (x *exchanger) improve(a, b []int32, wa, wb float64, left []float64) float64 {
-	x.pair++
-	shift := wa - wb
+// mostPartners is with how many others a permutation exchanges in one pass.
+const mostPartners = 24
+
+// relieve lowers the sum of all positive shortfalls: chains that hold one in the shorter of
+// two permutations are exchanged where that helps, in as many passes over all pairs as help,
+// up to the given number. at lists the edges by port and hold; left is the demand minus what
+// is held, and kept up to date.
+func (x *exchanger) relieve(holds []hold, at [][]int32, left []float64, passes int) {
+	for range passes {
+		gain := 0.0
+		for i := range holds {
+			x.short = x.short[:0]
+			for p, e := range at[i] {
+				if e >= 0 && int(x.ends[e][0]) == p && left[x.w.entry[e]] > 0 {
+					x.short = append(x.short, int32(p))
+				}
+			}
+			x.work += int64(len(at[i]))
+			if len(x.short) == 0 {
+				continue
+			}
+			// Of many partners some will do; which ones differs from time to time.
+			partners := min(len(holds), mostPartners)
+			x.turn++
+			for k := range partners {
+				j := (x.turn + k*len(holds)/partners) % len(holds)
+				if shift := holds[i].weight - holds[j].weight; shift < 0 {
+					gain += x.exchange(at[i], at[j], shift, left)
+				}
+			}
+		}
+		if gain == 0 {
+			return
+		}
+	}
+}
+
+// exchange tries the chains through the short ports of permutation a, which is held for
+// -shift less than b, and returns by how much the shortfalls fell.
+func (x *exchanger) exchange(a, b []int32, shift float64, left []float64) float64 {
+	if x.pair++; x.pair < 0 { // wrapped
+		clear(x.mark)
+		x.pair = 1
+	}
 	gain := 0.0
-	x.work += int64(x.ports)
-	for p := range a {
-		if x.mark[p] == x.pair || a[p] == b[p] {
+	for _, p := range x.short {
+		if x.mark[p] == x.pair || a[p] < 0 || a[p] == b[p] || left[x.w.entry[a[p]]] <= 0 {
 			continue
 		}
-		x.follow(int32(p), a, b)
+		x.follow(p, a, b)
 		change := 0.0
 		for _, l := range x.chain {
 			now := left[x.w.entry[l.edge]]
@@ -77,7 +116,7 @@ func (x *exchanger) improve(a, b []int32, wa, wb float64, left []float64) float6
 			}
 			change += max(0, then) - max(0, now)
 		}
-		if change < -1e-12*(wa+wb) {
+		if change < 1e-9*shift {
 			x.flip(a, b, shift, left)
 			gain -= change
 		}

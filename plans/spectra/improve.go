@@ -119,7 +119,7 @@ func (s *searcher) squeeze(l *layout, target float64) {
 }
 
 // adapt exchanges circuits between permutations and finds some anew, given the weights.
-func (s *searcher) adapt(l *layout, passes, anew int) {
+func (s *searcher) adapt(l *layout, anew int) {
 	n := len(l.holds)
 	copy(s.left, s.w.demand)
 	for len(s.at) < n {
@@ -137,29 +137,7 @@ func (s *searcher) adapt(l *layout, passes, anew int) {
 		s.x.spread(h.edges, s.at[i])
 	}
 	s.spent += int64(n*s.x.ports + len(s.left))
-	for range passes {
-		gain := 0.0
-		most := 150 // pairs
-		if n*(n-1)/2 <= most {
-			for i := range n {
-				for j := range i {
-					gain += s.x.improve(s.at[i], s.at[j], l.holds[i].weight, l.holds[j].weight, s.left)
-				}
-			}
-		} else {
-			for range most {
-				i := s.rng.IntN(n)
-				j := s.rng.IntN(n - 1)
-				if j >= i {
-					j++
-				}
-				gain += s.x.improve(s.at[i], s.at[j], l.holds[i].weight, l.holds[j].weight, s.left)
-			}
-		}
-		if gain <= 1e-9*l.span {
-			break
-		}
-	}
+	s.x.relieve(l.holds, s.at, s.left, 5)
 	for i := range l.holds {
 		l.holds[i].edges = s.x.gather(s.at[i], nil)
 	}
@@ -194,7 +172,7 @@ func (s *searcher) round(cur *layout) *layout {
 	if s.rng.IntN(3) == 0 {
 		anew = 1 + s.rng.IntN(2)
 	}
-	s.adapt(next, 5, anew)
+	s.adapt(next, anew)
 	if !s.weigh(next) {
 		return nil
 	}
