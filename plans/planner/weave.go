@@ -209,21 +209,27 @@ func (s *weaving) settle(l layout, groups [][]int) {
 	}
 }
 
-// weaveSettings are the settings of a unit that are worth considering: the candidates of
-// every planner, and the rings of the ranks that consecutive steps join.
+// weaveSettings are the settings of a unit that are worth considering: rings, of all ranks and
+// of the ranks that consecutive steps join, then the candidates of every planner. Rings come
+// first because they serve most, should there be too many settings to measure.
 func (m *model) weaveSettings() [][]circuit.Permutation {
-	all := m.candidates(maxCandidates)
-	if m.p.Circuits == plans.Duplex {
-		return all
-	}
-	var rings []circuit.Permutation
-	for _, c := range m.orbitRings() {
-		rings = append(rings, c, c.Inverse())
-	}
-	for _, c := range rings {
-		if maps, err := m.mapsFor(c); err == nil {
-			all = append(all, maps)
+	var all [][]circuit.Permutation
+	if m.p.Circuits != plans.Duplex {
+		rings := m.orbitRings()
+		for _, d := range m.ringShifts() {
+			rings = append(rings, circuit.Shift(m.p.Ranks, d))
 		}
+		for _, c := range rings {
+			for _, c := range []circuit.Permutation{c, c.Inverse()} {
+				if maps, err := m.mapsFor(c); err == nil {
+					all = append(all, maps)
+				}
+			}
+		}
+	}
+	all = append(all, m.candidates(maxCandidates)...)
+	for q := min(maxCandidates, len(m.pages)); q < len(m.pages); q++ {
+		all = append(all, m.pages[q].maps)
 	}
 	return all
 }

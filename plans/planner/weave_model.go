@@ -19,8 +19,8 @@ type cell int16
 const (
 	idle       cell = -1
 	none            = -1   // no setting
-	maxWeave        = 2048 // settings that are considered
-	weaveFlows      = 6e7  // flows that may be measured to tell settings from steps
+	maxWeave        = 4096 // settings that are considered
+	weaveFlows      = 3e7  // flows that may be measured; settings after that serve only directly
 )
 
 func cellOf(setting int, h half) cell { return cell(setting*4 + int(h)) }
@@ -34,21 +34,23 @@ type service struct {
 	rate   float64 // in planes at full rate; 0: it does not reach all destinations
 	o      float64 // us before the first byte
 	routes [2]route
+	halves [2]half // what each plane of a pair carries of the unit's flows
 }
 
 // weaver evaluates layouts of a model. For one goroutine.
 type weaver struct {
-	m       *model
-	t       timing
-	index   circuit.Index // the first maps of the settings
-	sets    [][]circuit.Permutation
-	kind    []int           // per step: its distinct pattern and size
-	kinds   []*step         // one step of each kind
-	serves  [][]service     // [setting][kind*3+half]
-	start   []int           // per unit: setting of the given initial circuits, or unset
-	costs   map[int]float64 // of switches, where they depend on the circuits
-	loaders [2]plans.Loader
-	flows   [3][][2]int // scratch of measure: all flows, those that go up, those that go down
+	m        *model
+	t        timing
+	index    circuit.Index // the first maps of the settings
+	sets     [][]circuit.Permutation
+	kind     []int           // per step: its distinct pattern and size
+	kinds    []*step         // one step of each kind
+	serves   [][]service     // [setting][kind*3+half]
+	start    []int           // per unit: setting of the given initial circuits, or unset
+	costs    map[int]float64 // of switches, where they depend on the circuits
+	loaders  [2]plans.Loader
+	measured int         // flows so far
+	flows    [3][][2]int // scratch of measure: all flows, those that go up, those that go down
 }
 
 // unset is the start of a unit whose first setting is free.
@@ -92,7 +94,7 @@ func (w *weaver) add(maps []circuit.Permutation) int {
 	if id, ok := w.index.Find(maps[0]); ok {
 		return id
 	}
-	if len(w.sets) == maxWeave || float64(len(w.sets)*len(w.kinds)*w.m.p.Ranks) > weaveFlows && len(w.sets) > 2*w.m.units {
+	if len(w.sets) == maxWeave {
 		return none
 	}
 	id, _ := w.index.Add(maps[0])
@@ -104,19 +106,38 @@ func (w *weaver) add(maps []circuit.Permutation) int {
 // measure finds what a unit set to maps offers every kind of step.
 func (w *weaver) measure(maps []circuit.Permutation) []service {
 	out := make([]service, 3*len(w.kinds))
+	if w.measured > weaveFlows {
+		for k, st := range w.kinds {
+			out[3*k] = w.serveDirect(maps, st)
+		}
+		return out
+	}
 	for j, c := range maps {
 		w.loaders[j].Bind(c)
 	}
 	for k, st := range w.kinds {
 		w.halve(st)
-		out[3*k] = w.offer(maps, st, both)
+		out[3*k] = w.offer(st, both)
 		if len(w.flows[up]) > 0 && len(w.flows[down]) > 0 {
-			out[3*k+int(up)] = w.offer(maps, st, up)
-			out[3*k+int(down)] = w.offer(maps, st, down)
+			out[3*k+int(up)] = w.offer(st, up)
+			out[3*k+int(down)] = w.offer(st, down)
 		}
 	}
+	w.measured += len(w.kinds) * w.m.p.Ranks
 	w.t.greeds += int64(len(w.kinds) * w.m.p.Ranks * 8)
 	return out
+}
+
+// serveDirect is offer over direct circuits only.
+func (w *weaver) serveDirect(maps []circuit.Permutation, st *step) service {
+	s := service{o: w.m.direct}
+	for j, c := range maps {
+		if c.Covers(st.pattern) {
+			s.routes[j] = route{ok: true, hops: 1, load: 1}
+			s.rate++
+		}
+	}
+	return s
 }
 
 // halve lists the flows of a step in w.flows, in both halves where one plane may carry one:
@@ -132,7 +153,7 @@ func (w *weaver) halve(st *step) {
 			continue
 		}
 		w.flows[both] = append(w.flows[both], [2]int{r, d})
-		if st.class == nil && w.m.units > 1 {
+		if st.class == nil && w.m.p.Planes > 1 {
 			h := halfOf(n, r, d)
 			w.flows[h] = append(w.flows[h], [2]int{r, d})
 		}
@@ -146,42 +167,55 @@ func halfOf(n, src, dst int) half {
 	return down
 }
 
-// offer combines the planes of a unit: both where that is quicker for an even part of the
-// step, else the better one.
-func (w *weaver) offer(maps []circuit.Permutation, st *step, h half) service {
-	var s service
+// offer combines the planes of a unit, which the loaders are bound to, in the way that is
+// quickest for an even part of the step: the better plane, both, or on a pair each for the
+// flows that go its way.
+func (w *weaver) offer(st *step, h half) service {
 	part := w.m.usPerByte * st.bytes / float64(w.m.units)
-	best, least := -1, math.Inf(1)
-	for j, c := range maps {
-		r := w.m.route(&w.loaders[j], c, st, w.flows[h])
-		if !r.ok {
-			continue
-		}
-		s.routes[j] = r
-		if us := w.overhead(r) + part*float64(r.load); us < least {
-			best, least = j, us
+	best, least := service{}, math.Inf(1)
+	try := func(s service) {
+		if us := s.o + part/s.rate; us < least {
+			best, least = s, us
 		}
 	}
-	if best < 0 {
-		return service{}
+	planes := w.m.unitPlanes
+	var single [2]service
+	for j := range planes {
+		single[j] = w.alone(j, h)
+		try(single[j])
 	}
-	for _, r := range s.routes {
-		if r.ok {
-			s.rate += 1 / float64(r.load)
-			s.o = math.Max(s.o, w.overhead(r))
-		}
+	if planes == 1 {
+		return best
 	}
-	if s.o+part/s.rate > least {
-		r := s.routes[best]
-		s.routes = [2]route{}
-		s.routes[best] = r
-		s.rate, s.o = 1/float64(r.load), w.overhead(r)
+	try(service{
+		rate: single[0].rate + single[1].rate, o: math.Max(single[0].o, single[1].o),
+		routes: [2]route{single[0].routes[0], single[1].routes[1]},
+	})
+	for g := up; h == both && g <= down; g++ {
+		a, b := w.alone(0, g), w.alone(1, up+down-g)
+		try(service{
+			rate: math.Min(a.rate, b.rate), o: math.Max(a.o, b.o),
+			routes: [2]route{a.routes[0], b.routes[1]}, halves: [2]half{g, up + down - g},
+		})
 	}
-	return s
+	return best
 }
 
-func (w *weaver) overhead(r route) float64 {
-	return w.m.p.AlphaUS + w.m.p.HopUS*float64(r.hops)
+// alone is what one plane of a unit offers for one half of a step's flows.
+func (w *weaver) alone(plane int, h half) service {
+	var s service
+	flows := w.flows[h]
+	if len(flows) == 0 {
+		return s
+	}
+	hops, load, bad := w.loaders[plane].Measure(flows)
+	if bad >= 0 {
+		return s
+	}
+	r := route{ok: true, hops: hops, load: load}
+	s.routes[plane] = r
+	s.rate, s.o = 1/float64(load), w.m.p.AlphaUS+w.m.p.HopUS*float64(hops)
+	return s
 }
 
 // service returns what a unit offers a step in a cell that is not idle.

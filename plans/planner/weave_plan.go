@@ -114,12 +114,18 @@ func (w *weaver) bytesOf(i int, data []float64) []float64 {
 
 // writeUse transmits bytes of a step on the planes of a unit that serve it.
 func (w *weaver) writeUse(line *timeline, i, unit int, c cell, bytes float64) {
-	s, st := w.service(c, i), w.m.steps[i]
-	if c.half() != both {
-		st.class = w.indexes(i, c.half())
-	}
+	s := w.service(c, i)
 	for j, r := range s.routes {
-		if b := bytes / float64(r.load) / s.rate; r.ok && b > 0 {
+		st := w.m.steps[i]
+		b := bytes / float64(r.load) / s.rate
+		h := c.half()
+		if s.halves[j] != both {
+			b, h = bytes, s.halves[j]
+		}
+		if h != both {
+			st.class = w.indexes(i, h)
+		}
+		if r.ok && b > 0 {
 			line.transmit(unit*w.m.unitPlanes+j, &st, b, r.hops, r.load)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/plans"
+	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
 )
 
@@ -70,5 +71,21 @@ func TestWeaveNeverAbove(t *testing.T) {
 	}
 	if below == 0 {
 		t.Error("weave was never below the others either")
+	}
+}
+
+// TestWeaveBothWaysRound: on a pair that holds a ring and its inverse, and on two planes that
+// do, the flows of an exchange each take the shorter way, one hop.
+func TestWeaveBothWaysRound(t *testing.T) {
+	ring := circuit.Shift(16, 1)
+	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Interleaved} {
+		p := fabric(16, 2, 5, 1e6)
+		p.HopUS, p.Forwarding, p.Circuits = 0.5, true, kind
+		p.Initial = []circuit.Permutation{ring, ring.Inverse()}
+		p.Steps = []plans.Step{{Bytes: mb, To: circuit.Xor(16, 1)}, {Bytes: mb, To: circuit.Xor(16, 2)}}
+		plan := solve(t, "weave", p, planner.Options{TimeLimit: time.Minute, Effort: 10 * time.Millisecond, SinglePlane: true})
+		if want := 5 + 0.5 + plans.WireUS(p, mb) + 5 + 2*0.5 + plans.WireUS(p, 2*mb); !plans.SameUS(plan.CCTUS, want) {
+			t.Errorf("%s: %v us, want %v", kind, plan.CCTUS, want)
+		}
 	}
 }
