@@ -65,7 +65,7 @@ func TestExperiments(t *testing.T) {
 		}
 		cct := map[string]float64{}
 		for _, name := range e.Planners {
-			plan, err := planner.Solve(t.Context(), name, trial.Problem, planner.Options{TimeLimit: 200 * time.Millisecond})
+			plan, err := planner.Solve(t.Context(), name, trial.Problem, planner.Options{TimeLimit: time.Minute, Effort: 100 * time.Millisecond, SinglePlane: true})
 			if errors.Is(err, planner.ErrInfeasible) {
 				if name != "static" || e.Forwarding {
 					t.Errorf("(%s) %s: %v", e.Key, name, err)
@@ -79,6 +79,9 @@ func TestExperiments(t *testing.T) {
 		}
 		if best := min(cct["swot"], cct["harvest"]); !(best < cct["perstep"]) {
 			t.Errorf("(%s) nothing beats perstep: %v", e.Key, cct)
+		}
+		if best := min(cct["swot"], cct["harvest"], cct["perstep"]); !plans.AtLeastUS(best, cct["weave"]) {
+			t.Errorf("(%s) weave is above another planner: %v", e.Key, cct)
 		}
 	}
 	for _, key := range []string{"a", "b", "c"} {

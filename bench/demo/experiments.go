@@ -45,7 +45,7 @@ const (
 // time of one frame on the wire.
 const hop = time.Duration(frameData * 8 / (rateGbps * 1e9) * float64(time.Second))
 
-var everyPlanner = []string{"static", "perstep", "harvest", "swot"}
+var everyPlanner = []string{"static", "perstep", "harvest", "swot", "weave"}
 
 // experiments are those of the demonstration.
 func experiments() []Experiment {
