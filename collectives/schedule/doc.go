@@ -16,7 +16,7 @@
 //	               swing                   2 log n(b)   2S(n-1)/n (b)  De Sensi et al. 2024
 //	               bruck                   2 log n      2S(n-1)/n      Bruck et al. 1997, mirrored
 //	               hierarchical-ring       2(g+n/g-2)   2S(n-1)/n      LumosCore A.5.2
-//	               double-binary-tree      4C+O(log n)  2S             Sanders et al. 2009
+//	               double-binary-tree      2C+O(log n)  2S             Sanders et al. 2009
 //	               direct                  1            S(n-1)
 //	ReduceScatter  ring, pairwise          n-1          S(n-1)/n
 //	               recursive-doubling      log n        S(n-1)/n       HARVEST 5.1
@@ -37,7 +37,7 @@
 //	Broadcast,     ring                    2n-2         S              pipeline of n chunks
 //	Reduce         binomial                log n        S log n        Thakur et al. 2005
 //	               binary-tree             C+O(log n)   2S             pipeline of C chunks
-//	               double-binary-tree      2C+O(log n)  S              Sanders et al. 2009
+//	               double-binary-tree      C+O(log n)   S              Sanders et al. 2009
 //	               direct                  1            S(n-1)
 //	Gather,        binomial                log n        S(n-1)/n       Thakur et al. 2005
 //	Scatter        direct                  1            S(n-1)/n

@@ -216,64 +216,48 @@ func TestDoubleTreeByHand(t *testing.T) {
 		{7, 3, 5, 3, 0, 7, 5},
 	}
 	var got [2][]int
-	for _, l := range doubleTree(7, true) {
+	for _, l := range doubleTree(7, 1, 0) {
 		if got[l.tree] == nil {
 			got[l.tree] = make([]int, 7)
 		}
-		got[l.tree][l.child] = l.parent + 1
+		got[l.tree][l.child-1] = l.parent
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 
-// A rank is an inner node of one of the two trees at most; the trees are low; and what a
-// step uses is one of two partial permutations.
+// A rank is an inner node of one of the two trees at most; the trees reach all, are low and
+// binary; and no rank has more than two links down and two up, so that two configurations
+// serve all steps.
 func TestDoubleTree(t *testing.T) {
 	for n := 2; n <= 70; n++ {
-		for _, outer := range []bool{false, true} {
-			m := n
-			if outer {
-				m = n - 1
+		for root := -1; root <= 0; root++ {
+			down, up := make([][2]int, n), make([][2]int, n)
+			level := make([][2]int, n)
+			for _, l := range doubleTree(n-1-root, root+1, root) {
+				if l.sibling != down[l.parent][l.tree] || l.level != level[l.parent][l.tree]+1 {
+					t.Fatalf("n=%d root %d: link %+v", n, root, l)
+				}
+				level[l.child][l.tree] = l.level
+				down[l.parent][l.tree]++
+				up[l.child][l.tree]++
 			}
-			inner, depth := [2]map[int]bool{{}, {}}, [2]map[int]int{{-1: 0}, {-1: 0}}
-			seen := [2]map[int]bool{{}, {}}
-			for _, l := range doubleTree(m, outer) {
-				inner[l.tree][l.parent] = true
-				depth[l.tree][l.child] = depth[l.tree][l.parent] + 1
-				if seen[l.tree][l.child] {
-					t.Fatalf("n=%d: two parents of %d", n, l.child)
+			roots := 0
+			for r := range n {
+				if down[r][0] > 0 && down[r][1] > 0 && r != root {
+					t.Errorf("n=%d root %d: %d is an inner node of both trees", n, root, r)
 				}
-				seen[l.tree][l.child] = true
+				if down[r][0]+down[r][1] > 2 || max(up[r][0], up[r][1]) > 1 {
+					t.Errorf("n=%d root %d: %d has %v children and %v parents", n, root, r, down[r], up[r])
+				}
+				if d := max(level[r][0], level[r][1]); d > bits.Len(uint(n-1)) {
+					t.Errorf("n=%d root %d: %d at level %d", n, root, r, d)
+				}
+				roots += 2 - up[r][0] - up[r][1]
 			}
-			for r := range m {
-				if inner[0][r] && inner[1][r] {
-					t.Errorf("n=%d: %d is an inner node of both trees", n, r)
-				}
-				if d := max(depth[0][r], depth[1][r]); d > bits.Len(uint(m)) {
-					t.Errorf("n=%d: %d at depth %d", n, r, d)
-				}
-			}
-		}
-		for _, c := range []Collective{Broadcast, Reduce, AllReduce} {
-			s := build(t, c, "double-binary-tree:5", n, 0)
-			union := []circuit.Permutation{circuit.AllDark(n), circuit.AllDark(n), circuit.AllDark(n), circuit.AllDark(n)}
-			for i := range s.Steps {
-				k := i % 2
-				if c == AllReduce && i >= len(s.Steps)/2 {
-					k += 2 // downwards
-				}
-				for _, f := range s.Flows(i) {
-					if to := union[k][f.Src]; to != circuit.Dark && to != f.Dst {
-						t.Fatalf("%v n=%d step %d: %d sends to %d and to %d", c, n, i, f.Src, to, f.Dst)
-					}
-					union[k][f.Src] = f.Dst
-				}
-			}
-			for _, u := range union {
-				if err := u.Validate(n); err != nil {
-					t.Errorf("%v n=%d: steps of one colour are no partial permutation: %v", c, n, err)
-				}
+			if roots != 2 {
+				t.Errorf("n=%d root %d: %d nodes have no parent", n, root, roots)
 			}
 		}
 	}
@@ -363,10 +347,13 @@ func TestVariantCosts(t *testing.T) {
 			if s := build(t, Broadcast, alg, n, 0); len(s.Steps) != floor+chunks-1 {
 				t.Errorf("%s n=%d: %d steps", alg, n, len(s.Steps))
 			}
-			// At most two steps a level, below the root's.
+			// Two trees on the other ranks, one level below the root.
 			alg = "double-" + alg
-			if s := build(t, Broadcast, alg, n, 0); len(s.Steps) > 2*chunks+2*bits.Len(uint(n-1)) {
+			if s := build(t, Broadcast, alg, n, 0); len(s.Steps) != bits.Len(uint(n-1))+chunks-1 {
 				t.Errorf("%s n=%d: %d steps", alg, n, len(s.Steps))
+			}
+			if s := build(t, AllReduce, alg, n, 0); len(s.Steps) != 2*(floor+chunks-1) {
+				t.Errorf("allreduce %s n=%d: %d steps", alg, n, len(s.Steps))
 			}
 		}
 	}

@@ -36,15 +36,15 @@ var algorithms = [NumCollectives][]entry{
 	Broadcast: {
 		{name: "ring", build: ringBroadcast},
 		{name: "binomial", build: binomialBroadcast},
-		{name: "binary-tree", build: treeBroadcast, param: chunks},
-		{name: "double-binary-tree", build: doubleTreeBroadcast, param: chunks},
+		{name: "binary-tree", build: binaryTree, param: chunks},
+		{name: "double-binary-tree", build: doubleTreeRooted, param: chunks},
 		{name: "direct", build: directBroadcast},
 	},
 	Reduce: {
 		{name: "ring", build: ringReduce},
 		{name: "binomial", build: binomialReduce},
-		{name: "binary-tree", build: treeReduce, param: chunks},
-		{name: "double-binary-tree", build: doubleTreeReduce, param: chunks},
+		{name: "binary-tree", build: binaryTree, param: chunks},
+		{name: "double-binary-tree", build: doubleTreeRooted, param: chunks},
 		{name: "direct", build: directReduce},
 	},
 	AllGather: {

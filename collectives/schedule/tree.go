@@ -2,53 +2,138 @@ package schedule
 
 import "math/bits"
 
-// chunks is the parameter of pipelined trees: how many a block, or half a block, is cut into.
-// The usual number is twice the height, so that filling the pipeline costs about half as
+// chunks is the parameter of pipelined trees: how many a block, or each half of one, is cut
+// into. The usual number is twice the height, so that filling the pipeline costs half as
 // many steps again.
 var chunks = &parameter{
 	what: "one number of chunks", most: 1, least: 1,
 	usual: func(n int) int { return max(1, 2*bits.Len(uint(n-1))) },
 }
 
-// The complete binary tree on relative ranks: v's children are 2v+1 and 2v+2. A chunk goes
-// one level a step, to both children at once (two flows a rank, on as many ports), and the
-// next chunk follows in the next step: floor(log2 n) + C-1 steps of m/C bytes for C chunks.
+// link is one of a tree's.
+type link struct {
+	parent, child int
+	tree          int // of several that share the data
+	level         int // the child's; a root has 0
+	sibling       int // the children of parent that come before
+}
 
-// level returns the depth of v in the complete binary tree.
-func level(v int) int { return bits.Len(uint(v+1)) - 1 }
-
-// treeSteps calls f for every child and chunk that passes its link in a step; downwards.
-// Upwards it is the same with first 0 for the deepest level.
-func (b *builder) treeSteps(first func(v int) int, f func(parent, v, chunk int)) {
-	for t := range level(b.n-1) + b.Sub - 1 {
+// treeSteps appends the steps in which every chunk goes down every link, or up, one level a
+// step and one step after the chunk before, and calls f for each. Tree i has the i-th share
+// of the chunks. The steps are as many as the height and the chunks of a share, less one.
+func (b *builder) treeSteps(links []link, trees int, up bool, f func(l *link, chunk int)) {
+	share, height := b.Sub/trees, 0
+	for i := range links {
+		height = max(height, links[i].level)
+	}
+	for t := range height + share - 1 {
 		b.step()
-		for v := 1; v < b.n; v++ {
-			if c := t - first(v); c >= 0 && c < b.Sub {
-				f((v-1)/2, v, c)
+		for i := range links {
+			l := &links[i]
+			c := t - l.level + 1
+			if up {
+				c = t - height + l.level
+			}
+			if c >= 0 && c < share {
+				f(l, l.tree*share+c)
 			}
 		}
 	}
 }
 
-// treeBroadcast sends every chunk down the complete binary tree.
-func treeBroadcast(b *builder) {
-	b.Sub = b.parameter()
-	b.load(b.Root, 0, Ref{Output, 0}, b.Sub)
-	b.treeSteps(func(v int) int { return level(v) - 1 }, func(parent, v, c int) {
-		b.send(b.rank(parent), b.rank(v), Ref{Output, c}, Ref{Output, c}, 1)
+// rootedTrees builds a broadcast, or a reduce, over trees of relative ranks.
+func (b *builder) rootedTrees(links []link, trees int) {
+	b.Sub = trees * b.parameter()
+	if b.Collective == Broadcast {
+		b.load(b.Root, 0, Ref{Output, 0}, b.Sub)
+		b.treeSteps(links, trees, false, func(l *link, c int) {
+			b.send(b.rank(l.parent), b.rank(l.child), Ref{Output, c}, Ref{Output, c}, 1)
+		})
+		return
+	}
+	b.Blocks[Scratch] = 1
+	b.reserve(2, 1)
+	b.loadWork()
+	b.treeSteps(links, trees, true, func(l *link, c int) {
+		src, dst := b.rank(l.child), b.rank(l.parent)
+		b.combine(l.sibling, src, dst, Ref{b.work(src), c}, Ref{b.work(dst), c}, 1)
 	})
 }
 
-// treeReduce sends every chunk up the complete binary tree; a parent adds its first child's
-// to its own and then its second child's.
-func treeReduce(b *builder) {
-	b.Sub = b.parameter()
-	b.Blocks[Scratch] = 1
-	b.loadWork()
+// binaryTree is the complete binary tree on relative ranks, v's children being 2v+1 and 2v+2:
+// floor(log2 n) + C-1 steps of m/C bytes for C chunks. A rank sends to both children at
+// once, two flows on as many ports; in a reduce it adds the first child's to its own and
+// then the second child's.
+func binaryTree(b *builder) {
+	var links []link
+	for v := 1; v < b.n; v++ {
+		links = append(links, link{parent: (v - 1) / 2, child: v, level: bits.Len(uint(v+1)) - 1, sibling: (v - 1) % 2})
+	}
+	b.rootedTrees(links, 1)
+}
+
+// The double binary tree (Sanders, Speck and Traeff 2009; NCCL since 2.4) is two trees,
+// each for half of the data. A rank that is an inner node of one is a leaf of the other:
+// nobody sends more than the message, which is optimal. No rank has more than two links
+// down and two up in both trees together, so that all of them fall into two partial
+// permutations (Konig): two planes that hold one each need not switch during a broadcast or
+// reduce. Each half is cut into C chunks: C + O(log n) steps of m/(2C) bytes on two ports.
+
+// doubleTree returns the links of the two trees on m nodes, first, first+1, ..., parents
+// before children. root is a node above both trees; where it is negative there is none and
+// the trees have a root each. The inner nodes of the second tree are the leaves of the
+// first: it is its mirror image where m is even, else it is shifted by one.
+func doubleTree(m, first, root int) []link {
+	nodes := [2]func(i int) int{
+		func(i int) int { return i - 1 },
+		func(i int) int { return m - i },
+	}
+	if m%2 != 0 {
+		nodes[1] = func(i int) int { return i % m }
+	}
+	var links []link
+	for tree, node := range nodes {
+		level, children := make([]int, m+1), make([]int, m+1)
+		for bit := floorPow2(m); bit > 0; bit /= 2 {
+			for i := bit; i <= m; i += 2 * bit {
+				up := inorderParent(i, m)
+				l := link{parent: root, child: first + node(i), tree: tree, level: 1, sibling: children[up]}
+				if up > 0 {
+					l.parent, l.level = first+node(up), level[up]+1
+				} else if root < 0 {
+					continue
+				}
+				level[i] = l.level
+				children[up]++
+				links = append(links, l)
+			}
+		}
+	}
+	return links
+}
+
+// inorderParent returns the parent of node i of 1..m in the tree whose nodes are in order and
+// whose leaves are odd: a node's level, from below, is that of its lowest bit. 0: i is the root.
+func inorderParent(i, m int) int {
+	bit := i & -i
+	if up := i&^bit | bit<<1; up <= m {
+		return up
+	}
+	return i &^ bit
+}
+
+func doubleTreeRooted(b *builder) { b.rootedTrees(doubleTree(b.n-1, 1, 0), 2) }
+
+// doubleTreeAllReduce reduces each half to the root of its tree, which then broadcasts it.
+func doubleTreeAllReduce(b *builder) {
+	b.Sub = 2 * b.parameter()
 	b.reserve(2, 1)
-	height := level(b.n - 1)
-	b.treeSteps(func(v int) int { return height - level(v) }, func(parent, v, c int) {
-		src, dst := b.rank(v), b.rank(parent)
-		b.combine((v-1)%2, src, dst, Ref{b.work(src), c}, Ref{b.work(dst), c}, 1)
+	b.loadAll(Output)
+	links := doubleTree(b.n, 0, -1)
+	b.treeSteps(links, 2, true, func(l *link, c int) {
+		b.combine(l.sibling, l.child, l.parent, Ref{Output, c}, Ref{Output, c}, 1)
+	})
+	b.treeSteps(links, 2, false, func(l *link, c int) {
+		b.send(l.parent, l.child, Ref{Output, c}, Ref{Output, c}, 1)
 	})
 }
