@@ -14,7 +14,7 @@ import (
 var ErrTooLarge = errors.New("brute: too many plans")
 
 // maxPrograms bounds the linear programs of one problem.
-const maxPrograms = 60000
+const maxPrograms = 20000
 
 // Steps returns the least CCT in us over the plans of a problem with steps in which every plane
 // works at most visits times in a step; +Inf where no plan is feasible. Errors: [ErrTooLarge].

@@ -1,0 +1,203 @@
+package planner_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/internal/brute"
+	"lightpath/plans/planner"
+)
+
+// tiny is a problem small enough for package brute: up to 4 ranks, 2 planes and 4 steps.
+func tiny(rng *rand.Rand) *plans.Problem {
+	pick := func(values ...float64) float64 { return values[rng.IntN(len(values))] }
+	n := 2 + rng.IntN(3)
+	p := &plans.Problem{
+		Version: plans.Version, Ranks: n, Planes: 1 + rng.IntN(2), BandwidthGbps: 8, Circuits: plans.Simplex,
+		AlphaUS: pick(0, 5, 20), HopUS: pick(0, 0, 3), ReconfigUS: pick(0, 10, 60, 200), Forwarding: rng.IntN(3) == 0,
+	}
+	if rng.IntN(4) == 0 {
+		p.Circuits = plans.Duplex
+	}
+	whole := func() circuit.Permutation {
+		for {
+			c := circuit.Permutation(rng.Perm(n))
+			if p.Circuits != plans.Duplex || c.Involution() {
+				return c
+			}
+		}
+	}
+	steps := 1 + rng.IntN(4)
+	if n == 4 {
+		steps = 1 + rng.IntN(2)
+	}
+	var patterns []circuit.Permutation
+	for range 1 + rng.IntN(3) {
+		patterns = append(patterns, whole())
+	}
+	for range steps {
+		s := plans.Step{Bytes: 1000 * pick(0, 20, 50, 100, 130), To: slices.Clone(patterns[rng.IntN(len(patterns))])}
+		switch rng.IntN(4) {
+		case 0: // part of a pattern
+			if r := rng.IntN(n); s.To[r] != r && p.Circuits != plans.Duplex {
+				s.To[r] = circuit.Dark
+			}
+		case 1:
+			if n == 3 && p.Circuits != plans.Duplex {
+				s = plans.Step{Bytes: s.Bytes, Flows: [][2]int{{0, 1}, {0, 2}, {2, 1}}[:2+rng.IntN(2)]}
+			}
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	switch rng.IntN(3) {
+	case 0:
+		for range p.Planes {
+			p.Initial = append(p.Initial, whole())
+		}
+	case 1:
+		for range p.Planes {
+			p.Initial = append(p.Initial, circuit.AllDark(n))
+		}
+	}
+	return p
+}
+
+// TestProofBrute: on problems whose optimum is known, no bound is above it, no plan is below it, and
+// a plan that is said to be optimal is. Plans may do what package brute does not try (joint
+// transmissions, more work in a step): a plan below its optimum must be of that kind.
+func TestProofBrute(t *testing.T) {
+	rng := rand.New(rand.NewPCG(31, 1))
+	type tally struct{ plans, optimal, proven int }
+	count := map[string]*tally{}
+	tried := 0
+	for i := 0; tried < 50; i++ {
+		p := tiny(rng)
+		if err := p.Validate(); err != nil {
+			t.Fatalf("problem %d: %v", i, err)
+		}
+		optimum, err := brute.Steps(p, 1)
+		if errors.Is(err, brute.ErrTooLarge) {
+			continue
+		}
+		tried++
+		if p.Planes*len(p.Steps) < 4 {
+			if more, err := brute.Steps(p, 2); err == nil {
+				optimum = math.Min(optimum, more)
+			}
+		}
+		for _, name := range planner.Names() {
+			plan := trySolve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 10 * time.Millisecond})
+			if plan == nil {
+				continue
+			}
+			c := count[name]
+			if c == nil {
+				c = &tally{}
+				count[name] = c
+			}
+			c.plans++
+			if plan.LowerBoundUS > optimum+1e-6*(1+optimum) {
+				t.Errorf("problem %d: %s states the bound %v (%s), a plan takes %v: %s", i, name, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
+			}
+			if plan.CCTUS < optimum-1e-6*(1+optimum) && !beyondBrute(plan) {
+				t.Errorf("problem %d: %s takes %v, the optimum is %v: %s", i, name, plan.CCTUS, optimum, encoded(t, p))
+			}
+			if plans.SameUS(plan.CCTUS, optimum) {
+				c.optimal++
+			}
+			if plans.SameUS(plan.CCTUS, plan.LowerBoundUS) {
+				c.proven++
+			}
+		}
+	}
+	for _, name := range planner.Names() {
+		c := count[name]
+		if c == nil || c.plans < 15 {
+			t.Errorf("%s planned too few problems: %+v", name, c)
+			continue
+		}
+		t.Logf("%-8s %3d plans, %3d optimal, %3d proven", name, c.plans, c.optimal, c.proven)
+	}
+	for _, name := range []string{"swot", "weave", "auto"} {
+		if c := count[name]; c != nil && c.optimal*10 < c.plans*7 {
+			t.Errorf("%s found %d optima of %d", name, c.optimal, c.plans)
+		}
+	}
+}
+
+// beyondBrute reports whether a plan does what package brute does not try: joint transmissions, or a
+// plane that works more than once in a step.
+func beyondBrute(plan *plans.Plan) bool {
+	for _, entries := range plan.Planes {
+		times := map[int]int{}
+		for _, e := range entries {
+			if e.Kind == plans.Transmit {
+				if times[e.Step]++; e.Joint != "" || times[e.Step] > 1 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// TestProofBruteDemand is TestProofBrute for demands.
+func TestProofBruteDemand(t *testing.T) {
+	rng := rand.New(rand.NewPCG(31, 2))
+	optimal, proven := 0, 0
+	const problems = 60
+	for i := range problems {
+		n := 2 + rng.IntN(2)
+		p := &plans.Problem{
+			Version: plans.Version, Ranks: n, Planes: 1 + rng.IntN(2), BandwidthGbps: 8, ReconfigUS: []float64{0, 1, 10, 80}[rng.IntN(4)],
+			Circuits: []plans.CircuitKind{plans.Simplex, plans.Simplex, plans.Duplex}[rng.IntN(3)],
+		}
+		for range n {
+			row := make([]float64, n)
+			for s := range row {
+				if rng.IntN(4) > 0 {
+					row[s] = 1000 * float64(rng.IntN(120))
+				}
+			}
+			p.Demand = append(p.Demand, row)
+		}
+		optimum, err := brute.Demand(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"spectra", "auto", "weave"} {
+			plan, err := planner.Solve(context.Background(), name, p, planner.Options{TimeLimit: time.Minute, Effort: 20 * time.Millisecond})
+			if err != nil {
+				t.Fatalf("problem %d: %s: %v: %s", i, name, err, encoded(t, p))
+			}
+			plan = solve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 20 * time.Millisecond})
+			if plan.LowerBoundUS > optimum+1e-6*(1+optimum) || plan.CCTUS < optimum-1e-6*(1+optimum) {
+				t.Errorf("problem %d: %s: %v >= %v (%s), the optimum is %v: %s", i, name, plan.CCTUS, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
+			}
+			if name == "spectra" && plans.SameUS(plan.CCTUS, optimum) {
+				optimal++
+			}
+			if name == "spectra" && plans.SameUS(plan.CCTUS, plan.LowerBoundUS) {
+				proven++
+			}
+		}
+	}
+	t.Logf("spectra: %d optimal, %d proven of %d", optimal, proven, problems)
+}
+
+// encoded is a problem for a message: one that can be written to a file.
+func encoded(t *testing.T, p *plans.Problem) string {
+	t.Helper()
+	text, err := plans.EncodeProblem(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
