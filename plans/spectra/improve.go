@@ -1,12 +1,8 @@
 package spectra
 
 import (
-	"cmp"
-	"context"
-	"math"
 	"math/rand/v2"
 	"slices"
-	"time"
 )
 
 // layout is a schedule under construction: permutations with their weights, and the unit
@@ -40,8 +36,7 @@ type searcher struct {
 	load     []float64 // per unit
 	share    []float64 // per hold
 	covered  []bool    // per entry
-	spent    int64
-	rounds   int
+	spent    int64     // work that no part counts itself
 }
 
 func newSearcher(w *network, units int, delta, perPort float64, seed int64) *searcher {
@@ -57,6 +52,7 @@ func newSearcher(w *network, units int, delta, perPort float64, seed int64) *sea
 	return s
 }
 
+// work is what has been done so far, in elementary operations.
 func (s *searcher) work() int64 { return s.spent + s.m.work() + s.lp.lp.Work() + s.x.work }
 
 // setup is what a permutation costs beside its weight.
@@ -64,6 +60,7 @@ func (s *searcher) setup(h *hold) float64 {
 	return s.delta + s.perPort*float64(s.w.changes(h.edges))
 }
 
+// measure sets overhead and load to those of l.
 func (s *searcher) measure(l *layout) {
 	clear(s.overhead)
 	for i := range l.holds {
@@ -80,13 +77,13 @@ func (s *searcher) weigh(l *layout) bool {
 	clear(s.covered)
 	missing := len(s.covered)
 	for _, h := range l.holds {
+		s.spent += int64(len(h.edges))
 		for _, e := range h.edges {
 			if !s.covered[s.w.entry[e]] {
 				s.covered[s.w.entry[e]] = true
 				missing--
 			}
 		}
-		s.spent += int64(len(h.edges))
 	}
 	if missing > 0 {
 		return false
@@ -97,7 +94,9 @@ func (s *searcher) weigh(l *layout) bool {
 	return true
 }
 
-// squeeze changes weights so that every unit ends at target.
+// squeeze changes weights so that every unit ends at target, the change divided at random:
+// mostly without regard to the weights, because what makes permutations too long, the
+// spread of the demands in them, does not grow with the demands.
 func (s *searcher) squeeze(l *layout, target float64) {
 	s.measure(l)
 	s.share = resize(s.share, len(l.holds))
@@ -118,6 +117,9 @@ func (s *searcher) squeeze(l *layout, target float64) {
 	}
 }
 
+// exchangePasses bounds the exchanges of one round; the first few do nearly everything.
+const exchangePasses = 5
+
 // adapt exchanges circuits between permutations and finds some anew, given the weights.
 func (s *searcher) adapt(l *layout, anew int) {
 	n := len(l.holds)
@@ -137,7 +139,7 @@ func (s *searcher) adapt(l *layout, anew int) {
 		s.x.spread(h.edges, s.at[i])
 	}
 	s.spent += int64(n*s.x.ports + len(s.left))
-	s.x.relieve(l.holds, s.at, s.left, 5)
+	s.x.relieve(l.holds, s.at, s.left, exchangePasses)
 	for i := range l.holds {
 		l.holds[i].edges = s.x.gather(s.at[i], nil)
 	}
@@ -157,17 +159,18 @@ func (s *searcher) rematch(h *hold) {
 	}
 }
 
+// farthest is the largest part of the makespan that a round tries to save.
+const farthest = 0.02
+
 // round tries one change of cur and returns the layout that results, nil where there is none.
 func (s *searcher) round(cur *layout) *layout {
-	s.rounds++
 	s.spent += int64(500 + 50*len(cur.holds)) // what is not counted elsewhere
 	next := cur.clone()
 	if s.units > 1 && s.rng.IntN(4) == 0 {
 		s.regroup(next)
 	}
 	u := s.rng.Float64()
-	eps := 0.02 * u * u
-	s.squeeze(next, cur.span*(1-eps))
+	s.squeeze(next, cur.span*(1-farthest*u*u))
 	anew := 0
 	if s.rng.IntN(3) == 0 {
 		anew = 1 + s.rng.IntN(2)
@@ -203,7 +206,7 @@ func (s *searcher) extend(l *layout, count int) *layout {
 		}
 		u := extreme(s.load, -1)
 		h := &next.holds[from]
-		move := min(h.weight/2, max(0.005*l.span, h.weight/2))
+		move := h.weight / 2
 		next.holds = append(next.holds, hold{h.edges, move})
 		next.unit = append(next.unit, int32(u))
 		next.holds[from].weight -= move
@@ -211,85 +214,4 @@ func (s *searcher) extend(l *layout, count int) *layout {
 		s.load[u] += move + s.setup(h)
 	}
 	return next
-}
-
-// limits say when a search ends.
-type limits struct {
-	ctx      context.Context
-	work     int64
-	deadline time.Time // zero: none
-	floor    float64   // a proven bound
-}
-
-func (s *searcher) over(lim *limits, until int64) bool {
-	return s.work() >= until || lim.ctx.Err() != nil || !lim.deadline.IsZero() && time.Now().After(lim.deadline)
-}
-
-// run improves a layout until the given amount of work.
-func (s *searcher) run(l *layout, lim *limits, until int64) *layout {
-	best := l
-	for !s.over(lim, until) && best.span > lim.floor*(1+1e-8) {
-		if next := s.round(best); next != nil && next.span <= best.span {
-			best = next
-		}
-	}
-	return best
-}
-
-// search improves the start within the limits: layouts with different numbers of
-// permutations compete, half of them leaving the race in every heat.
-func (s *searcher) search(starts []*layout, lim *limits) *layout {
-	begin := s.work()
-	total := float64(lim.work)
-	var field []*layout
-	best := starts[0]
-	for _, st := range starts {
-		if st.span < best.span {
-			best = st
-		}
-	}
-	top := s.w.scale()
-	for _, st := range starts {
-		field = append(field, st)
-		for _, extra := range []int{1, 2, 3, 4, 6, 8, 12, 16, 24} {
-			n := len(st.holds) + extra
-			if (top+float64(n)*s.delta)/float64(s.units) >= best.span || extra > 2*len(st.holds) {
-				break
-			}
-			l := s.extend(st, extra)
-			if s.weigh(l) {
-				field = append(field, l)
-			}
-		}
-	}
-	heats := int(math.Ceil(math.Log2(float64(len(field)))))
-	for heat := range heats + 1 {
-		slice := total / float64(heats+1) / float64(len(field))
-		for i := range field {
-			field[i] = s.run(field[i], lim, s.work()+int64(slice))
-		}
-		slices.SortStableFunc(field, func(a, b *layout) int { return cmp.Compare(a.span, b.span) })
-		if field[0].span < best.span {
-			best = field[0]
-		}
-		field = field[:(len(field)+1)/2]
-		_ = heat
-	}
-	_ = begin
-	return best
-}
-
-// changes counts the circuits that a permutation with these edges makes.
-func (w *network) changes(edges []int32) int {
-	if w.kind != "duplex" {
-		return len(edges)
-	}
-	count := 0
-	for _, e := range edges {
-		count += 2
-		if w.from[e] == w.to[e] {
-			count--
-		}
-	}
-	return count
 }

@@ -116,6 +116,21 @@ func (w *network) permutation(edges []int32) circuit.Permutation {
 	return p
 }
 
+// changes counts the circuits that a permutation with these edges makes.
+func (w *network) changes(edges []int32) int {
+	if w.kind != plans.Duplex {
+		return len(edges)
+	}
+	count := 0
+	for _, e := range edges {
+		count += 2
+		if w.from[e] == w.to[e] {
+			count--
+		}
+	}
+	return count
+}
+
 // scale is the largest demand of a port: what numbers are compared with.
 func (w *network) scale() float64 {
 	sum := make([]float64, 2*w.n)

@@ -83,23 +83,57 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	if total *= float64(len(w.demand)); math.IsInf(total+sum(w.demand)*float64(2*w.n), 0) {
 		return nil, fmt.Errorf("spectra: demand: %w", ErrTooLong)
 	}
-	if o.Work <= 0 {
-		o.Work = DefaultWork
-	}
 	s := newSearcher(w, units, p.ReconfigUS, p.ReconfigPerPort, o.Seed)
-	lim := &limits{ctx: ctx, work: o.Work}
-	if o.TimeLimit > 0 {
-		lim.deadline = begin.Add(o.TimeLimit)
-	}
-	rows := 0
-	if o.Mode == Anytime {
-		rows = exactRows
-	}
-	plan.LowerBoundUS, plan.BoundProof = w.bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, rows)
+	lim := o.limits(ctx, begin)
+	plan.LowerBoundUS, plan.BoundProof = w.bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, o.rows())
 	lim.floor = plan.LowerBoundUS
 	s.write(p, plan, s.layout(o.Mode, lim))
 	plan.LowerBoundUS = min(plan.LowerBoundUS, plan.CCTUS) // rounding, at an optimum
 	return plan, nil
+}
+
+// Improve schedules d on s switches as [Solve] does with the same options, for comparisons
+// with the algorithms of the paper: the makespan is that of the returned timetable.
+func Improve(ctx context.Context, d Matrix, s int, delta float64, o Options) Timetable {
+	begin := time.Now()
+	w := newNetwork(d, plans.Simplex)
+	t := make(Timetable, s)
+	if len(w.demand) == 0 {
+		return t
+	}
+	search := newSearcher(w, s, delta, 0, o.Seed)
+	lim := o.limits(ctx, begin)
+	lim.floor, _ = w.bound(s, delta, 0, o.rows())
+	l := search.layout(o.Mode, lim)
+	for i, h := range l.holds {
+		u := &t[l.unit[i]]
+		u.Perms, u.Weights = append(u.Perms, w.permutation(h.edges)), append(u.Weights, h.weight)
+	}
+	return t
+}
+
+// limits returns those of a search that begins now.
+func (o Options) limits(ctx context.Context, now time.Time) *limits {
+	lim := &limits{ctx: ctx, work: o.Work}
+	if lim.work <= 0 {
+		lim.work = DefaultWork
+	}
+	if o.TimeLimit > 0 {
+		lim.deadline = now.Add(o.TimeLimit)
+	}
+	return lim
+}
+
+// rows is for how many ports there is time to find the exact bound, which takes a few
+// milliseconds each at most.
+func (o Options) rows() int {
+	switch {
+	case o.Mode != Anytime:
+		return 0
+	case o.TimeLimit > 0:
+		return int(min(exactRows, o.TimeLimit/(10*time.Millisecond)))
+	}
+	return exactRows
 }
 
 // layout schedules the network as the mode says.
