@@ -15,13 +15,9 @@ const (
 	maxUnionPages = 64
 )
 
-// harvestMeasure and graphMeasure bound the work of measuring steps on patterns, in flows,
-// and on graphs of several planes, in circuits; beyond that a pattern serves only its own
-// steps, and there are fewer graphs.
-const (
-	harvestMeasure = 3e8
-	graphMeasure   = 1e8
-)
+// graphWork bounds the distances that are looked at to measure steps on graphs of several
+// planes; beyond that there are fewer graphs.
+const graphWork = 2e7
 
 // candidates returns the settings of a unit that are worth considering for a plan that
 // keeps circuits over several steps: the patterns of the steps, unions of patterns that
@@ -148,33 +144,27 @@ func (s *stateSet) add(maps []circuit.Permutation) {
 }
 
 // harvestStates returns the settings of all planes that harvest considers, the given initial
-// circuits first, and how many of them are to be measured on all steps; the others are
-// patterns for their own steps.
-func (m *model) harvestStates(o Options) (states [][]circuit.Permutation, measured int) {
+// circuits first, then by how much they are likely to be of use.
+func (m *model) harvestStates(o Options) [][]circuit.Permutation {
 	var set stateSet
 	if m.p.Initial != nil {
 		set.add(m.p.Initial)
 	}
-	limit := maxCandidates
-	if m.p.Forwarding {
-		limit = min(limit, int(harvestMeasure/float64(len(m.steps)*m.p.Ranks+1)))
-	}
-	for _, maps := range m.candidates(limit) {
-		set.add(m.everyUnit(maps))
-	}
-	m.addRounds(&set)
-	m.addWindows(&set, limit)
 	if maps, err := m.fixedMaps(); maps == nil && err == nil {
 		set.add(m.unsplit().chooseStatic())
+	}
+	for _, maps := range m.candidates(maxCandidates)[min(maxCandidates, len(m.pages)):] {
+		set.add(m.everyUnit(maps))
 	}
 	for _, maps := range m.graphs(o) {
 		set.add(maps)
 	}
-	measured = len(set.all)
-	for _, q := range m.pages[min(limit, len(m.pages)):] {
+	for _, q := range m.pages {
 		set.add(m.everyUnit(q.maps))
 	}
-	return set.all, measured
+	m.addRounds(&set)
+	m.addWindows(&set)
+	return set.all
 }
 
 // addRounds adds the settings of perstep for steps that are split.
@@ -196,7 +186,7 @@ func (m *model) addRounds(set *stateSet) {
 
 // addWindows adds settings on which the units hold the patterns of consecutive steps, up
 // to as many as there are units.
-func (m *model) addWindows(set *stateSet, limit int) {
+func (m *model) addWindows(set *stateSet) {
 	var seq []int // pages in the order of the steps, without repetitions in a row
 	for i := range m.steps {
 		if q := m.steps[i].page; q >= 0 && (len(seq) == 0 || seq[len(seq)-1] != q) {
@@ -204,7 +194,7 @@ func (m *model) addWindows(set *stateSet, limit int) {
 		}
 	}
 	for width := 2; width <= m.units; width *= 2 {
-		for at := 0; at+width <= len(seq) && at < limit; at++ {
+		for at := 0; at+width <= len(seq) && at < maxCandidates; at++ {
 			set.add(m.setting(round{pages: seq[at : at+width]}))
 		}
 	}
@@ -219,7 +209,11 @@ func (m *model) graphs(o Options) [][]circuit.Permutation {
 	}
 	all := topology.Candidates(m.p.Ranks, k, m.p.Circuits)
 	n := m.p.Ranks
-	fit := int(graphMeasure / (float64(n*n*k) + float64(len(m.steps)*n)))
+	flows := 0
+	for i := range m.steps {
+		flows += m.flowCount(&m.steps[i])
+	}
+	fit := graphWork / (n*n*k + flows*(k+1))
 	if drop := len(all) - fit; drop > 0 { // the tori are in the middle, the compact ones first or last
 		keep := min(fit, 5)
 		tail := len(all) - keep

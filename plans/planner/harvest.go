@@ -33,13 +33,18 @@ func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error)
 	if steps, ok := m.doublingSteps(); ok && m.p.Planes == 1 {
 		return m.solveDoubling(steps), nil
 	}
-	states, measured := m.harvestStates(o)
-	h := &harvest{table: newTable(ctx, o, newServer(m, o), states, measured)}
-	path, err := h.solve()
+	h := &harvest{table: newTable(ctx, o, newServer(m, o), m.harvestStates(o))}
+	path, optimal, err := h.solve()
 	if err != nil {
 		return nil, err
 	}
-	return h.plan(path), nil
+	plan := h.plan(path)
+	if !optimal { // the search that static makes may have looked elsewhere
+		if static, err := solveStatic(ctx, m, o); err == nil && static.CCTUS < plan.CCTUS-tolerance(plan.CCTUS) {
+			plan, plan.Planner = static, "harvest"
+		}
+	}
+	return plan, nil
 }
 
 // harvest is the search for a shortest path. Positions are numbers of steps that are done,
@@ -58,19 +63,19 @@ type leg struct {
 	state int
 }
 
-// solve returns a shortest path, or out of work the shortest one known.
-func (h *harvest) solve() ([]leg, error) {
+// solve returns a shortest path, or out of work the shortest one known, and which it is.
+func (h *harvest) solve() (path []leg, optimal bool, err error) {
 	for {
 		path := h.shortest(h.floor)
 		if path == nil {
-			return nil, h.refusal()
+			return nil, false, h.refusal()
 		}
 		if !h.anyOpen(path) {
-			return path, nil
+			return path, !h.partly, nil
 		}
 		if h.spent() {
 			if path := h.shortest(h.us); path != nil {
-				return path, nil
+				return path, false, nil
 			}
 		}
 		h.limit -= int64(len(h.pieces) * len(h.states))

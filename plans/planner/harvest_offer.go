@@ -115,18 +115,29 @@ func (s *server) direct(st *step, flows [][2]int) int {
 		least = min(least, planes)
 	}
 	for src, dst := range st.pattern { // flows may be left out then
-		if dst != circuit.Dark && least > 0 {
+		if dst != circuit.Dark {
 			count(src, dst)
+		}
+		if least == 0 {
+			return 0
 		}
 	}
 	if st.pattern == nil {
 		for _, f := range flows {
-			if least > 0 {
-				count(f[0], f[1])
+			if count(f[0], f[1]); least == 0 {
+				return 0
 			}
 		}
 	}
 	return least
+}
+
+// directUS is the time of a step that is served direct.
+func (s *server) directUS(st *step, flows [][2]int) float64 {
+	if planes := s.direct(st, flows); planes > 0 {
+		return s.m.direct + s.m.usPerByte*st.bytes/float64(planes)
+	}
+	return math.Inf(1)
 }
 
 // divides reports whether flows of st may go over different planes.
@@ -136,9 +147,7 @@ func (s *server) divides(st *step) bool { return s.partial || st.pattern == nil 
 func (s *server) simpleUS(st *step, flows [][2]int) float64 {
 	us := s.split(st, flows)
 	if s.divides(st) && !s.uniform() {
-		if planes := s.direct(st, flows); planes > 0 {
-			us = math.Min(us, s.m.direct+s.m.usPerByte*st.bytes/float64(planes))
-		}
+		us = math.Min(us, s.directUS(st, flows))
 	}
 	return us
 }

@@ -89,17 +89,26 @@ type table struct {
 	us     [][]float64 // [kind][state]: attained; +Inf where nothing is known
 	floor  [][]float64 // [kind][state]: no offer takes less
 	tier   [][]uint8   // [kind][state]: searches made, or closed; nil row: all are closed
+	partly bool        // some states are only known for what they serve direct
 	limit  int64       // work left, in nanoseconds, roughly
 	stop   func() bool
+	found  map[[2]int]*joint // by kind and state, as far as keep goes
+	keep   int               // hops of routes that may still be kept
 }
+
+// keptHops bounds the routes that a table remembers; others are searched for again.
+const keptHops = 4 << 20
 
 // closed is the tier of times that are not searched for any more: floor and us agree.
 const closed = uint8(len(flowTiers))
 
-// newTable measures the pieces on states; on those from measured on only what they serve
-// direct.
-func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Permutation, measured int) *table {
-	t := &table{m: s.m, server: s, pieces: s.m.pieces(), states: states, limit: int64(o.Effort) / 2}
+// measureWork bounds what is measured, in flows on planes: about a second's worth.
+const measureWork = 5e7
+
+// newTable measures the pieces on states, the first ones first; beyond measureWork it looks
+// only at what they serve direct.
+func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Permutation) *table {
+	t := &table{m: s.m, server: s, pieces: s.m.pieces(), states: states, limit: int64(o.Effort) / 2, found: map[[2]int]*joint{}, keep: keptHops}
 	t.stop = func() bool { return ctx.Err() != nil || time.Now().After(o.deadline) }
 	t.findKinds()
 	t.us, t.floor, t.tier = make([][]float64, len(t.kinds)), make([][]float64, len(t.kinds)), make([][]uint8, len(t.kinds))
@@ -107,11 +116,17 @@ func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Perm
 		t.us[k] = make([]float64, len(states))
 		t.floor[k] = t.us[k] // until they differ somewhere
 	}
+	flows := 0
+	for _, pc := range t.kinds {
+		flows += t.m.flowCount(&pc.step)
+	}
+	work := 0
 	for c := range states {
-		if c < measured {
-			t.measure(c)
+		if work < measureWork {
+			work += t.measure(c, flows)
 		} else {
 			t.measureDirect(c)
+			t.partly = true
 		}
 	}
 	return t
@@ -165,10 +180,15 @@ func samePiece(a, b *piece) bool {
 	return slices.Equal(a.step.flows, b.step.flows)
 }
 
-// measure fills the times of one state.
-func (t *table) measure(c int) {
+// measure fills the times of one state. All kinds together have the given number of flows; it
+// returns the work.
+func (t *table) measure(c, flows int) int {
 	t.server.bind(t.states[c])
 	simple := t.server.uniform() || !t.m.p.Forwarding
+	work := flows
+	if !simple {
+		work = flows*(len(t.states[c])+1) + t.m.p.Ranks*t.m.p.Ranks*t.m.p.Planes
+	}
 	for k, pc := range t.kinds {
 		t.set(k, c, t.server.simpleUS(&pc.step, pc.flows))
 		if simple {
@@ -178,6 +198,7 @@ func (t *table) measure(c int) {
 			t.open(k, c, least)
 		}
 	}
+	return work
 }
 
 // open records that the time of a kind in a state may go down to least.
@@ -196,10 +217,7 @@ func (t *table) open(k, c int, least float64) {
 func (t *table) measureDirect(c int) {
 	t.server.bind(t.states[c])
 	for k, pc := range t.kinds {
-		t.set(k, c, math.Inf(1))
-		if pc.pattern != nil && slices.ContainsFunc(t.states[c], func(m circuit.Permutation) bool { return m.Covers(pc.pattern) }) {
-			t.set(k, c, t.server.simpleUS(&pc.step, pc.flows))
-		}
+		t.set(k, c, t.server.directUS(&pc.step, pc.flows))
 	}
 }
 
@@ -232,7 +250,11 @@ func (t *table) refine(kind, state int) {
 	if !last || *at == 0 {
 		o, bound, work := t.server.jointly(&pc.step, pc.flows, int(*at))
 		t.limit -= work
-		*us, *least = math.Min(*us, o.us), math.Max(*least, bound)
+		if o.us < *us {
+			*us = o.us
+			t.remember(kind, state, o.joint)
+		}
+		*least = math.Max(*least, bound)
 		*at++
 	}
 	if last || *least >= *us*(1-flowTiers[closed-1].Epsilon) {
@@ -248,21 +270,35 @@ func (t *table) refine(kind, state int) {
 func (t *table) write(line *timeline, pc *piece, state int) {
 	flows := t.m.flowsOf(&pc.step)
 	t.server.bind(t.states[state])
-	line.send(pc, t.offer(&pc.step, flows, t.us[pc.kind][state]))
+	limit := t.us[pc.kind][state]
+	limit += tolerance(limit)
+	o := t.server.simple(&pc.step, flows)
+	switch j := t.found[[2]int{pc.kind, state}]; {
+	case o.us <= limit:
+	case j != nil:
+		o = offer{joint: j}
+	case !t.server.joint:
+		o = t.server.spread(&pc.step, flows)
+	default:
+		for tier := 0; o.us > limit && tier < int(closed); tier++ {
+			if alt, _, _ := t.server.jointly(&pc.step, flows, tier); alt.us < o.us {
+				o = alt
+			}
+		}
+	}
+	line.send(pc, o)
 	line.closeAt(pc.to - 1)
 }
 
-// offer finds the offer that takes us again.
-func (t *table) offer(st *step, flows [][2]int, us float64) offer {
-	limit := us + tolerance(us)
-	best := t.server.simple(st, flows)
-	if best.us > limit && !t.server.joint {
-		best = t.server.spread(st, flows)
+// remember keeps the routes of a time, or forgets those of a longer one.
+func (t *table) remember(kind, state int, j *joint) {
+	key := [2]int{kind, state}
+	if old := t.found[key]; old != nil {
+		t.keep += old.size()
+		delete(t.found, key)
 	}
-	for tier := 0; best.us > limit && tier < int(closed); tier++ {
-		if o, _, _ := t.server.jointly(st, flows, tier); o.us < best.us {
-			best = o
-		}
+	if size := j.size(); size <= t.keep {
+		t.keep -= size
+		t.found[key] = j
 	}
-	return best
 }

@@ -54,6 +54,15 @@ func (j *joint) measure(planes, ranks int) {
 	}
 }
 
+// size counts the hops of all routes.
+func (j *joint) size() int {
+	size := 0
+	for _, r := range j.routes {
+		size += len(r.Path)
+	}
+	return size
+}
+
 // planes lists the planes that a joint transmit occupies: those on its routes, and a second
 // one where there is only one, since a joint transmit has at least two.
 func (j *joint) planes(k int) []int {

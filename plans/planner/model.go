@@ -286,6 +286,14 @@ func (m *model) flowsOf(st *step) [][2]int {
 	return m.p.Steps[st.index].FlowList()
 }
 
+// flowCount is the number of flows of a step.
+func (m *model) flowCount(st *step) int {
+	if st.pattern == nil {
+		return len(st.flows)
+	}
+	return m.p.Ranks // or a few less
+}
+
 // everyUnit returns the maps of a fabric whose units are all set to maps.
 func (m *model) everyUnit(maps []circuit.Permutation) []circuit.Permutation {
 	all := make([]circuit.Permutation, 0, m.p.Planes)

@@ -12,8 +12,8 @@ import (
 // beyond that it chooses greedily and then improves plane by plane.
 const staticEvaluations = 20000
 
-// staticMeasures bounds the steps times candidates that static looks at.
-const staticMeasures = 400000
+// staticMeasures bounds the flows times candidates that static looks at.
+const staticMeasures = 3e7
 
 // solveStatic never reconfigures. On free planes it chooses the best circuits it finds: for
 // every plane its own out of those that steps ask for and rings, or the torus, Kautz graph,
@@ -27,7 +27,7 @@ func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) 
 	}
 	s := newServer(m, o)
 	s.partial = m.p.Forwarding
-	t := newTable(ctx, o, s, states, len(states))
+	t := newTable(ctx, o, s, states)
 	at := t.bestState()
 	line := newTimeline(m, states[at])
 	for i := range t.pieces {
@@ -163,7 +163,11 @@ func (m *model) chooseStatic() []circuit.Permutation {
 
 func newStaticChoice(m *model) *staticChoice {
 	c := &staticChoice{m: m, steps: m.distinctSteps(), out: make([]float64, m.p.Planes)}
-	c.maps = m.candidates(min(maxCandidates, 16+staticMeasures/(1+len(c.steps)*m.units)))
+	flowsOnce := 1
+	for _, w := range c.steps {
+		flowsOnce += m.flowCount(w.st)
+	}
+	c.maps = m.candidates(min(maxCandidates, 16+int(staticMeasures)/(flowsOnce*m.units)))
 	c.lanes, c.holds = make([][][]lane, len(c.maps)), make([][][]int, len(c.maps))
 	flows := make([][][2]int, len(c.steps))
 	matchings := make([][]circuit.Permutation, len(c.steps))
