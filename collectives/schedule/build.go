@@ -20,10 +20,10 @@ const (
 	maxUncounted = 256
 )
 
-// Build returns the schedule of an algorithm on n ranks; algorithm is one of [Algorithms],
-// with parameters or an order where it takes some, as the package documentation says. root is read
-// by rooted collectives only. The result depends on nothing but the arguments, so that all
-// ranks build the same; it is the caller's. Its Algorithm is [Canonical]: whatever decides
+// Build returns the schedule of an algorithm on n ranks: one of [Algorithms], with parameters
+// or an order where it takes some, as the package documentation says. root is read by rooted
+// collectives only. The result depends on nothing but the arguments, so that all ranks
+// build the same; it is the caller's. Its Algorithm is [Canonical]: whatever decides
 // what is sent and how values are combined is in that name. Errors: [ErrCollective],
 // [ErrAlgorithm], [ErrParameter], [ErrOrder], [ErrRanks], [ErrRoot], [ErrTooLarge].
 func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedule, error) {

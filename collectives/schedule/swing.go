@@ -88,8 +88,9 @@ func rho(s int) int {
 	return sum
 }
 
-// firstHops returns, for every distance in a dimension of d ranks, in which of steps steps a block that
-// has so far to go leaves an even rank; -1 for 0. An odd rank is its mirror image.
+// firstHops returns the step, of so many, in which a block leaves an even rank, for every
+// distance that it may have to go in a dimension of d ranks; -1 for 0. An odd rank is the
+// mirror image.
 func firstHops(d, steps int) []int {
 	first := make([]int, d)
 	for i := range first {
