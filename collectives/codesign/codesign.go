@@ -189,7 +189,7 @@ func (s *search) solve(c *candidate, name string, effort time.Duration) {
 		return
 	}
 	o := s.Options
-	o.Effort, o.TimeLimit = effort, max(leastEffort, time.Until(s.deadline))
+	o.Effort, o.TimeLimit = effort, max(leastEffort, min(time.Until(s.deadline), slackFactor*effort+slackTime))
 	plan, err := planner.Solve(s.ctx, name, c.problem, o)
 	if err != nil {
 		if c.plan == nil {

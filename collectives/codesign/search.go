@@ -24,8 +24,15 @@ const (
 
 // constructors plan at once, searchers with as little effort as they are given.
 var (
-	constructors = []string{"static", "perstep"}
+	constructors = []string{"perstep", "static"}
 	searchers    = []string{"swot"}
+)
+
+// slack is by how much longer than its effort one planner may take of the time that is left for
+// all: a loaded machine changes nothing, one that measures without end does not hold up the rest.
+const (
+	slackFactor = 4
+	slackTime   = 20 * time.Millisecond
 )
 
 // screen plans every alternative with a little effort, small schedules first: then there is
