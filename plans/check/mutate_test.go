@@ -160,6 +160,36 @@ func mutate(rng *rand.Rand, p *plans.Problem, q *plans.Plan) {
 	}
 }
 
+// bend changes the problem that a plan is held against; the result is valid.
+func bend(rng *rand.Rand, p *plans.Problem) *plans.Problem {
+	q := *p
+	switch rng.IntN(8) {
+	case 0:
+		q.Forwarding = !q.Forwarding
+	case 1:
+		q.Circuits = []plans.CircuitKind{plans.Simplex, plans.Duplex, plans.Interleaved}[rng.IntN(3)]
+	case 2:
+		q.BandwidthGbps *= []float64{0.5, 2}[rng.IntN(2)]
+	case 3:
+		q.ReconfigUS += float64(rng.IntN(3) - 1)
+	case 4:
+		q.ReconfigPerPort, q.HopUS = float64(rng.IntN(4)), float64(rng.IntN(3))
+	case 5:
+		q.AlphaUS += float64(rng.IntN(3) - 1)
+	case 6:
+		q.Final.Kind = []plans.FinalKind{plans.FinalAny, plans.FinalInitial}[rng.IntN(2)]
+	case 7:
+		if q.Steps != nil {
+			q.Steps = slices.Clone(q.Steps)
+			q.Steps[rng.IntN(len(q.Steps))].Bytes *= 1.5
+		}
+	}
+	if q.Validate() != nil {
+		return p
+	}
+	return &q
+}
+
 // judged compares the checker with the referee on a plan, and a plan that both accept with the
 // simulator.
 func judged(t *testing.T, p *plans.Problem, q *plans.Plan) (accepted bool) {
@@ -207,13 +237,14 @@ func TestMutantsAreJudgedAlike(t *testing.T) {
 		}
 		for range 300 {
 			q := clonePlan(b.plan)
-			for range 1 + rng.IntN(3) {
-				mutate(rng, b.problem, q)
+			p := bend(rng, b.problem)
+			for range rng.IntN(4) {
+				mutate(rng, p, q)
 			}
 			if rng.IntN(4) > 0 {
 				restate(q)
 			}
-			if judged(t, b.problem, q) {
+			if judged(t, p, q) {
 				accepted++
 			} else {
 				rejected++
@@ -236,12 +267,16 @@ func FuzzMutants(f *testing.F) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		b := all[int(which)%len(all)]
 		q := clonePlan(b.plan)
-		for range int(times)%6 + 1 {
-			mutate(rng, b.problem, q)
+		p := b.problem
+		if seed%3 > 0 {
+			p = bend(rng, p)
+		}
+		for range int(times) % 6 {
+			mutate(rng, p, q)
 		}
 		if seed%4 > 0 {
 			restate(q)
 		}
-		judged(t, b.problem, q)
+		judged(t, p, q)
 	})
 }
