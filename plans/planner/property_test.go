@@ -172,6 +172,9 @@ func TestRandomProblems(t *testing.T) {
 		if cct["auto"] > least+1e-6 {
 			t.Fatalf("problem %d: auto %v, best %v", i, cct["auto"], least)
 		}
+		if least := math.Min(cct["static"], cct["perstep"]); cct["harvest"] > least+1e-6*(1+least) {
+			t.Fatalf("problem %d: harvest %v, static %v, perstep %v", i, cct["harvest"], cct["static"], cct["perstep"])
+		}
 		if cct["swot"] > cct["perstep"]+1e-6 || !p.Forwarding && cct["swot"] > cct["static"]+1e-6 {
 			t.Fatalf("problem %d: swot %v, static %v, perstep %v", i, cct["swot"], cct["static"], cct["perstep"])
 		}

@@ -1,0 +1,155 @@
+package planner
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+func testOptions(single bool) Options {
+	return Options{Effort: 2 * time.Second, SinglePlane: single, deadline: time.Now().Add(time.Minute)}
+}
+
+// randomForwarding is a small problem of steps that are patterns, on a fabric that forwards.
+func randomForwarding(rng *rand.Rand) *plans.Problem {
+	n := 3 + rng.IntN(3)
+	p := &plans.Problem{
+		Version: plans.Version, Ranks: n, Planes: 1 + rng.IntN(2), BandwidthGbps: 8, Circuits: plans.Simplex,
+		AlphaUS: float64(rng.IntN(3)), HopUS: float64(rng.IntN(4)), ReconfigUS: float64(1 + rng.IntN(60)), Forwarding: true,
+	}
+	if rng.IntN(3) == 0 {
+		p.ReconfigPerPort = 2
+	}
+	for range 1 + rng.IntN(4) {
+		p.Steps = append(p.Steps, plans.Step{Bytes: 1e3 * float64(1+rng.IntN(40)), To: circuit.Shift(n, 1+rng.IntN(n-1))})
+	}
+	if rng.IntN(2) == 0 {
+		for range p.Planes {
+			p.Initial = append(p.Initial, circuit.Shift(n, 1+rng.IntN(n-1)))
+		}
+	}
+	return p
+}
+
+// TestHarvestEqualsIntervals: the shortest path is what trying every division into intervals
+// and every state for each interval finds, which is Algorithm 1 spelled out. The times are
+// those of each plane set alike, counted from the cost model.
+func TestHarvestEqualsIntervals(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 1))
+	for i := range 150 {
+		p := randomForwarding(rng)
+		p.Planes, p.Initial = 1, p.Initial[:min(1, len(p.Initial))]
+		if len(p.Initial) == 0 {
+			p.Initial = nil
+		}
+		m, err := compile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		states := m.harvestStates(testOptions(false))
+		var best func(from int, current circuit.Permutation) float64
+		best = func(from int, current circuit.Permutation) float64 {
+			if from == len(p.Steps) {
+				return 0
+			}
+			least := math.Inf(1)
+			for _, s := range states {
+				us := 0.0
+				switch {
+				case current == nil || current.Equal(s[0]):
+				default:
+					us = plans.ReconfigUS(p, current.Changes(s[0]))
+				}
+				for to := from; to < len(p.Steps); to++ { // the interval from..to stays on s
+					hops, load, err := plans.Load(s[0], p.Steps[to].FlowList())
+					if err != nil {
+						break
+					}
+					us += plans.TransmitUS(p, hops, load, p.Steps[to].Bytes)
+					least = math.Min(least, us+best(to+1, s[0]))
+				}
+			}
+			return least
+		}
+		var start circuit.Permutation
+		if p.Initial != nil {
+			start = p.Initial[0]
+		}
+		want := best(0, start)
+		plan, err := solveHarvest(context.Background(), m, testOptions(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !plans.SameUS(plan.CCTUS, want) {
+			t.Fatalf("problem %d: %v us, intervals %v", i, plan.CCTUS, want)
+		}
+	}
+}
+
+// TestTableBracketsTimes: a floor is never above a time that is attained, and searches bring
+// them together.
+func TestTableBracketsTimes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(22, 1))
+	opened := 0
+	for i := range 60 {
+		p := randomForwarding(rng)
+		p.Planes, p.Initial = 2+rng.IntN(2), nil
+		p.Steps = append(p.Steps, plans.Step{Bytes: 1e4, Flows: allToAll(p.Ranks)})
+		m, err := compile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		single := i%4 == 0
+		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), m.harvestStates(testOptions(single)))
+		for k := range tab.kinds {
+			for c := range tab.states {
+				for tab.isOpen(k, c) {
+					floor := tab.floor[k][c]
+					tab.refine(k, c)
+					opened++
+					if tab.floor[k][c] < floor-tolerance(floor) {
+						t.Fatalf("problem %d: a floor of %v fell to %v", i, floor, tab.floor[k][c])
+					}
+					if tab.us[k][c] < tab.floor[k][c]-tolerance(floor) {
+						t.Fatalf("problem %d: %v us below the floor %v", i, tab.us[k][c], tab.floor[k][c])
+					}
+				}
+			}
+		}
+	}
+	if opened == 0 {
+		t.Error("nothing was open")
+	}
+}
+
+// TestOutOfWork: without any effort there still is a plan, and it is no worse than static's.
+func TestOutOfWork(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 1))
+	for i := range 40 {
+		p := randomForwarding(rng)
+		p.Planes, p.Initial = 3, nil
+		p.Steps = append(p.Steps, plans.Step{Bytes: 1e4, Flows: allToAll(p.Ranks)})
+		m, err := compile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := testOptions(false)
+		o.Effort = 0
+		harvest, err := solveHarvest(context.Background(), m, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		static, err := solveStatic(context.Background(), m, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if harvest.CCTUS > static.CCTUS+tolerance(static.CCTUS) {
+			t.Fatalf("problem %d: harvest %v, static %v", i, harvest.CCTUS, static.CCTUS)
+		}
+	}
+}
