@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,56 @@ func TestCBCEqualsPlanner(t *testing.T) {
 		if plan.LowerBoundUS > got.CCTUS+1e-3 {
 			t.Errorf("%s: stated bound %v above the optimum %v", name, plan.LowerBoundUS, got.CCTUS)
 		}
+	}
+}
+
+// TestCBCRandom: no planner's bound is above the optimum of the paper's program, no plan that
+// transmits on direct circuits is below, and what swot says is optimal is.
+func TestCBCRandom(t *testing.T) {
+	if err := milp.Available(); err != nil {
+		t.Skip(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 1))
+	proven := 0
+	for i := range 6 {
+		p := &plans.Problem{
+			Version: plans.Version, Ranks: 6, Planes: 1 + rng.IntN(2), BandwidthGbps: 8, Circuits: plans.Simplex,
+			AlphaUS: []float64{0, 8}[rng.IntN(2)], ReconfigUS: []float64{5, 40, 150}[rng.IntN(3)],
+		}
+		for range 2 + rng.IntN(3) {
+			p.Steps = append(p.Steps, plans.Step{To: circuit.Shift(6, 1+rng.IntN(3)), Bytes: 1000 * float64(10+rng.IntN(100))})
+		}
+		if rng.IntN(2) == 0 {
+			for range p.Planes {
+				p.Initial = append(p.Initial, circuit.Shift(6, 1+rng.IntN(4)))
+			}
+		}
+		exact, err := milp.SolveCBC(context.Background(), p, 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !exact.Optimal {
+			continue
+		}
+		for _, name := range []string{"perstep", "harvest", "swot", "weave"} {
+			plan, err := planner.Solve(context.Background(), name, p, planner.Options{TimeLimit: time.Minute, Effort: 200 * time.Millisecond})
+			if err != nil {
+				t.Fatalf("problem %d: %s: %v", i, name, err)
+			}
+			if plan.LowerBoundUS > exact.CCTUS+1e-3 || plan.CCTUS < exact.CCTUS-1e-3 {
+				t.Errorf("problem %d: %s: %v >= %v (%s), the optimum is %v", i, name, plan.CCTUS, plan.LowerBoundUS, plan.BoundProof, exact.CCTUS)
+			}
+			if name == "swot" && plans.SameUS(plan.CCTUS, plan.LowerBoundUS) {
+				proven++
+			}
+			if name == "swot" && plan.CCTUS > exact.CCTUS+1e-3 {
+				t.Errorf("problem %d: swot takes %v, the optimum is %v", i, plan.CCTUS, exact.CCTUS)
+			}
+		}
+	}
+	t.Logf("swot proved %d of 6", proven)
+	if proven < 3 {
+		t.Errorf("swot proved %d of 6", proven)
 	}
 }
 
