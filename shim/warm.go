@@ -13,6 +13,7 @@ import (
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/plans/sizes"
 )
 
 // CallShape is a collective call without its communicator and buffers.
@@ -151,8 +152,8 @@ func (w *warmer) survey(ctx context.Context, f *planFamily) error {
 	}
 	spans, err := f.survey.Cover(ctx, slices.Min(lacking), slices.Max(lacking), 2*len(lacking)+4)
 	f.add(spans)
-	if errors.Is(err, planner.ErrInfeasible) {
-		return nil // as each of the calls will say
+	if errors.Is(err, planner.ErrInfeasible) || errors.Is(err, sizes.ErrPattern) {
+		return nil // each of the calls is planned, and says so if it has no plan
 	}
 	return err
 }
