@@ -217,6 +217,7 @@ func TestKnown(t *testing.T) {
 		{"the farthest shift", ring(64), flowsOf(circuit.Shift(64, 32)), 0, 1 / 16.0},
 		{"a large one", ring(256), flowsOf(circuit.Shift(256, 64)), 0, 1 / 48.0},
 		{"neighbours on a parallel ring", ring(8).Filled(4), flowsOf(circuit.Shift(8, 1)), 1, 2},
+		{"three hops on a doubled ring", one(8).Filled(2), flowsOf(circuit.Shift(8, 3)), 0, 2 / 3.0},
 		{"exchange with the opposite", one(8), flowsOf(circuit.Xor(8, 4)), 0, 1 / 4.0},
 	} {
 		r, err := flow.Concurrent(c.g.Maps, c.flows, flow.Options{MaxHops: c.limit})

@@ -20,7 +20,9 @@ func (s *solver) result() *Result {
 		}
 		r.Routes = l.lift(r.Routes)
 	}
-	r.Upper = math.Max(r.Upper, r.Theta) // rounding
+	if r.Upper < r.Theta && r.Upper > r.Theta*(1-exactEpsilon) {
+		r.Upper = r.Theta // rounding
+	}
 	return r
 }
 
