@@ -92,7 +92,6 @@ func newPlot(title string, x, y Axis) *plot.Plot {
 	p.Title.TextStyle = style(11, inkColour)
 	p.Title.TextStyle.XAlign, p.Title.TextStyle.YAlign = draw.XCenter, draw.YTop
 	p.Title.Padding = 4
-	const most = 8 // labels of given ticks
 	for _, a := range []struct {
 		to   *plot.Axis
 		from Axis
@@ -120,6 +119,10 @@ func newPlot(title string, x, y Axis) *plot.Plot {
 			a.to.Tick.Marker = decades{name}
 		}
 		if a.from.At != nil {
+			most := 8 // labels of given ticks
+			if a.turn {
+				most = 12
+			}
 			a.to.Tick.Marker = named{a.from.At, name, most}
 		}
 	}

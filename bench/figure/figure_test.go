@@ -150,7 +150,7 @@ var searched = map[string]bool{"harvest_us": true, "SWOT": true, "SWOT, planes s
 
 // TestGolden holds two figures against files: baselines to the digit, planners never above.
 func TestGolden(t *testing.T) {
-	for _, stem := range []string{"swot-8"} {
+	for _, stem := range []string{"swot-8", "harvest-5"} {
 		paper, name, _ := strings.Cut(stem, "-")
 		got := quick(t, paper, name).Table
 		path := filepath.Join("testdata", stem+".csv")

@@ -41,11 +41,19 @@ var registry = []struct {
 	make               maker
 }{
 	{"harvest", "5", "speedup over a static ring and over BvN, message size x reconfiguration delay", harvest5},
+	{"harvest", "8", "multi-port Swing on 2-D and 3-D tori", harvest8},
+	{"harvest", "9", "Bruck's algorithms and broadcast trees", harvest9},
+	{"harvest", "10", "All-to-All against a static low-diameter graph with optimal flow", harvest10},
 	{"swot", "7", "CCT over message size, 256 nodes, 8 planes", swot7},
 	{"swot", "8", "CCT over cluster size, 4 planes, 32 MB", swot8},
 	{"swot", "9", "best algorithm per primitive and scheme", swot9},
 	{"swot", "10", "gain over Strawman at 2, 4 and 8 planes", swot10},
 	{"swot", "11", "reconfiguration overhead at 0.02 to 20 ms", swot11},
+	{"spectra", "6", "makespan over the delay, training workloads", spectra6},
+	{"spectra", "7", "with and without EQUALIZE", spectra7},
+	{"spectra", "8", "sensitivity to noise", spectra8},
+	{"spectra", "9", "makespan over the delay, benchmark workload", spectra9},
+	{"spectra", "10", "makespan over the flows per port", spectra10},
 }
 
 // List returns "paper name: what" for each figure.

@@ -73,16 +73,30 @@ func (t named) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// decades are the ticks of a logarithmic axis: 1, 2 and 5 times the powers of ten, of which
-// only the powers are labelled where there are many.
+// decades are the ticks of a logarithmic axis: 1 to 9 times the powers of ten. The shorter
+// the axis, the more of them are labelled.
 type decades struct{ name func(float64) string }
+
+// labelled says whether m times a power of ten has a label on an axis of the given length in
+// decades.
+func labelled(m int, length float64) bool {
+	switch {
+	case m == 1 || length < 0.6:
+		return true
+	case length < 1.3:
+		return m <= 4 || m == 6 || m == 8
+	case length < 2.5:
+		return m == 2 || m == 5
+	}
+	return false
+}
 
 // Ticks implements plot.Ticker.
 func (d decades) Ticks(low, high float64) []plot.Tick {
 	if low <= 0 || high <= low {
 		return nil
 	}
-	few := math.Log10(high/low) < 2.5
+	length := math.Log10(high / low)
 	var ticks []plot.Tick
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		for m := 1; m <= 9; m++ {
@@ -91,7 +105,7 @@ func (d decades) Ticks(low, high float64) []plot.Tick {
 				continue
 			}
 			label := ""
-			if m == 1 || few && (m == 2 || m == 5) {
+			if labelled(m, length) {
 				label = d.name(v)
 			}
 			ticks = append(ticks, plot.Tick{Value: v, Label: label})

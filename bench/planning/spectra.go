@@ -8,7 +8,6 @@ import (
 
 	"lightpath/bench/figure"
 	"lightpath/bench/workload"
-	"lightpath/plans"
 	"lightpath/plans/spectra"
 )
 
@@ -117,25 +116,10 @@ func gapChart(f *figure.Figure, name string, s int, deltas []float64, at func(d 
 	}
 }
 
-// demandProblem states a matrix, whose ports have a demand of 1, on s planes: the whole
-// demand of a port takes a millisecond.
-func demandProblem(d [][]float64, s int, delta float64) *plans.Problem {
-	const unitUS, gbps = 1e3, 8.0
-	p := &plans.Problem{Version: plans.Version, Ranks: len(d), Planes: s, BandwidthGbps: gbps, ReconfigUS: delta * unitUS, Circuits: plans.Simplex}
-	p.Demand = make([][]float64, len(d))
-	for r, row := range d {
-		p.Demand[r] = make([]float64, len(row))
-		for c, v := range row {
-			p.Demand[r][c] = v * unitUS / plans.WireUS(p, 1)
-		}
-	}
-	return p
-}
-
 // gapsOf plans one matrix in all modes.
 func gapsOf(ctx context.Context, d [][]float64, s int, delta float64, work, seed int64) (gaps, error) {
-	p := demandProblem(d, s, delta)
-	weak := math.Max(spectra.Bound1(d, s, delta), spectra.Bound2(d, s, delta)) * 1e3
+	p := figure.DemandProblem(d, s, delta)
+	weak := math.Max(spectra.Bound1(d, s, delta), spectra.Bound2(d, s, delta)) * figure.DemandUS
 	var ccts [3]float64
 	bound := weak
 	for i, mode := range []spectra.Mode{spectra.Faithful, spectra.Fast, spectra.Anytime} {
@@ -167,7 +151,7 @@ func addFastTimes(ctx context.Context, f *figure.Figure, o figure.Options) error
 		cases = cases[:1]
 	}
 	for _, c := range cases {
-		p := demandProblem(workload.Benchmark(c.n, 16, 0.003, o.Seed), 4, 0.01)
+		p := figure.DemandProblem(workload.Benchmark(c.n, 16, 0.003, o.Seed), 4, 0.01)
 		best := math.Inf(1)
 		for range 5 {
 			began := time.Now()

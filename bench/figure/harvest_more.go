@@ -1,0 +1,123 @@
+package figure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans/circuit"
+	"lightpath/plans/topology"
+)
+
+// harvestGrid is the coarser grid of the figures that need flows on several ports.
+func harvestGrid(o Options) (delays, ms []float64) {
+	if o.Quick {
+		return []float64{1, 100}, []float64{64e3, 16e6}
+	}
+	return []float64{0.01, 0.1, 1, 10, 30, 100, 1000, 10000}, sizes(0, 20, 4)
+}
+
+// speedups is a figure of grids: a row of three maps for each trial, over static, over BvN and
+// over the better of both.
+func speedups(ctx context.Context, o Options, title string, ts []trial, effort time.Duration) (*Figure, error) {
+	delays, ms := harvestGrid(o)
+	grids, err := gridOf(ctx, o, ts, delays, ms, effort)
+	if err != nil {
+		return nil, err
+	}
+	f := &Figure{Columns: 3, Title: title}
+	f.addRatios(ts, grids, delays, ms)
+	for t := range ts {
+		for b, base := range []string{"static", "bvn", "best"} {
+			f.Panels = append(f.Panels, speedupMap(fmt.Sprintf("(%c) %s", 'a'+3*t+b, ts[t].name), &grids[t], base, delays, ms))
+		}
+	}
+	f.Notes = append(f.Notes, "800 Gb/s per rank, divided over its ports; alpha = delta = 500 ns. The paper prints no numbers for this figure.")
+	return f, nil
+}
+
+// torusMaps are the circuits of a torus with a port each way in every dimension.
+func torusMaps(dims ...int) ([]circuit.Permutation, error) {
+	ones := make([]int, len(dims))
+	for i := range ones {
+		ones[i] = 1
+	}
+	g, err := topology.Torus(dims, ones)
+	return g.Maps, err
+}
+
+// harvest8 is Swing on all ports of 2-D and 3-D tori.
+func harvest8(ctx context.Context, o Options) (*Figure, error) {
+	shapes := [][]int{{8, 8}, {4, 4, 4}}
+	if o.Quick {
+		shapes = [][]int{{4, 4}}
+	}
+	var ts []trial
+	for _, dims := range shapes {
+		n, name := 1, ""
+		for i, d := range dims {
+			n *= d
+			if i > 0 {
+				name += "x"
+			}
+			name += fmt.Sprint(d)
+		}
+		maps, err := torusMaps(dims...)
+		if err != nil {
+			return nil, err
+		}
+		ts = append(ts, trial{"Swing " + name, call{schedule.AllReduce, "swing:" + name, "Swing"}, harvestFabric(n, len(maps)), maps})
+	}
+	f, err := speedups(ctx, o, "HARVEST Fig. 8: multi-port Swing AllReduce on tori (static: the torus itself)", ts, harvestEffort)
+	return f, err
+}
+
+// harvest9 is Bruck's algorithms and the trees.
+func harvest9(ctx context.Context, o Options) (*Figure, error) {
+	n := 64
+	if o.Quick {
+		n = 16
+	}
+	ring := []circuit.Permutation{circuit.Shift(n, 1)}
+	kautz, err := topology.Kautz(n, 3)
+	if err != nil {
+		return nil, err
+	}
+	both := []circuit.Permutation{circuit.Shift(n, 1), circuit.Shift(n, -1)}
+	ts := []trial{
+		{"Bruck A2A, r = 4", call{schedule.AllToAll, "bruck:4", ""}, harvestFabric(n, 3), kautz.Maps},
+		{"Bruck AllGather", call{schedule.AllGather, "bruck", ""}, harvestFabric(n, 1), []circuit.Permutation{circuit.Shift(n, -1)}},
+		{"Binomial broadcast", call{schedule.Broadcast, "binomial", ""}, harvestFabric(n, 1), ring},
+		{"Binary-tree broadcast", call{schedule.Broadcast, "binary-tree", ""}, harvestFabric(n, 2), both},
+	}
+	f, err := speedups(ctx, o, fmt.Sprintf("HARVEST Fig. 9: Bruck's algorithms and broadcast trees, %d ranks", n), ts, harvestEffort/4)
+	if err != nil {
+		return nil, err
+	}
+	f.Notes = append(f.Notes, "Static: a generalized Kautz graph on 3 ports for Bruck's All-to-All of radix 4, rings for the others. A digit of radix 4 has three sends here; the paper counts four send/receive operations.")
+	return f, nil
+}
+
+// harvest10 is All-to-All on more and more ports, against the generalized Kautz graph with
+// flows routed at best.
+func harvest10(ctx context.Context, o Options) (*Figure, error) {
+	n, ports := 64, []int{2, 4, 6}
+	if o.Quick {
+		n, ports = 12, []int{2, 3}
+	}
+	var ts []trial
+	for _, k := range ports {
+		g, err := topology.Kautz(n, k)
+		if err != nil {
+			return nil, err
+		}
+		ts = append(ts, trial{fmt.Sprintf("A2A, %d ports", k), call{schedule.AllToAll, "pairwise", ""}, harvestFabric(n, k), g.Maps})
+	}
+	f, err := speedups(ctx, o, fmt.Sprintf("HARVEST Fig. 10: All-to-All against a generalized Kautz graph with maximum concurrent flow, %d ranks", n), ts, harvestEffort/4)
+	if err != nil {
+		return nil, err
+	}
+	f.Notes = append(f.Notes, "All-to-All by pairwise exchange, a permutation a step; the static graph serves each step by its own best flow.")
+	return f, nil
+}
