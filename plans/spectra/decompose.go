@@ -1,7 +1,10 @@
 package spectra
 
 import (
+	"cmp"
+	"math"
 	"math/bits"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -26,7 +29,7 @@ const (
 // returned permutations that serve no demand are Dark.
 func Decompose(d Matrix, r Refinement) Decomposition {
 	w := newNetwork(d, plans.Simplex)
-	holds := decompose(w, newMatcher(w), nil)
+	holds := decompose(w, newMatcher(w), nil, 0)
 	if r == Linear {
 		refineLinear(w, holds)
 	} else {
@@ -88,8 +91,8 @@ func (m *matcher) work() int64 { return m.simple.Work() + m.pairs.work }
 
 // decompose is lines 2 to 10 of Algorithm 1, for every kind of plane. What it returns
 // covers every entry at least once; its weights need a refinement. When stop says so, the
-// rest is coloured.
-func decompose(w *network, m *matcher, stop func() bool) []hold {
+// rest is coloured, by durations that are worth a reconfiguration of delta.
+func decompose(w *network, m *matcher, stop func() bool, delta float64) []hold {
 	left := append([]float64(nil), w.demand...) // D_rem
 	bare := newBare(w)                          // S_rem
 	bonus := 0.0                                // above the weight of any matching
@@ -103,11 +106,14 @@ func decompose(w *network, m *matcher, stop func() bool) []hold {
 	var holds []hold
 	for bare.count > 0 {
 		if stop != nil && stop() {
-			return append(holds, bare.color()...)
+			return append(holds, bare.color(delta)...)
 		}
 		degree := bare.degree()
 		for e, entry := range w.entry {
 			m.weight[e] = left[entry]
+			if w.kind == plans.Duplex && !bare.open[entry] {
+				m.weight[e] = 0 // a heavy matching need not cover what it could
+			}
 			if bare.open[entry] {
 				m.weight[e] += bonus * float64(bare.critical(w.from[e], w.to[e], degree))
 			}
@@ -122,7 +128,7 @@ func decompose(w *network, m *matcher, stop func() bool) []hold {
 		}
 		for _, e := range edges {
 			left[w.entry[e]] -= least
-			bare.cover(w.entry[e])
+			bare.cover(e)
 		}
 		holds = append(holds, hold{edges, least})
 	}
@@ -140,29 +146,30 @@ type bare struct {
 
 func newBare(w *network) *bare {
 	b := &bare{w: w, open: make([]bool, len(w.demand)), ports: make([]int32, 2*w.n), count: len(w.demand)}
-	if w.kind == plans.Simplex {
+	if w.kind != plans.Duplex {
 		b.far = int32(w.n)
 	}
-	for i := range b.open {
-		b.open[i] = true
-		b.add(int32(i), 1)
+	for e, entry := range w.entry {
+		b.open[entry] = true
+		b.add(int32(e), 1)
 	}
 	return b
 }
 
-func (b *bare) add(entry, by int32) {
-	u, v := b.w.row[entry][0], b.w.row[entry][1]+b.far
+// add counts an edge at both its ports.
+func (b *bare) add(edge, by int32) {
+	u, v := b.w.from[edge], b.w.to[edge]+b.far
 	b.ports[u] += by
 	if u != v {
 		b.ports[v] += by
 	}
 }
 
-func (b *bare) cover(entry int32) {
-	if b.open[entry] {
+func (b *bare) cover(edge int32) {
+	if entry := b.w.entry[edge]; b.open[entry] {
 		b.open[entry] = false
 		b.count--
-		b.add(entry, -1)
+		b.add(edge, -1)
 	}
 }
 
@@ -186,27 +193,55 @@ func (b *bare) critical(u, v, degree int32) int {
 	return count
 }
 
-// color covers what is open by about as few permutations as its degree, with no regard to
-// weights. Duplex planes get the first permutation that has both ports free, which takes
-// less than twice as many.
-func (b *bare) color() []hold {
-	var open []int32 // edges, one for each open entry
-	var ends [][2]int
-	taken := make([]bool, len(b.open))
+// color covers what is open by matchings of entries that are near in demand: sorted and
+// cut into as many classes as are best, each with as many matchings as its degree. Duplex
+// planes get the first permutation that has both ports free, which takes less than twice
+// as many.
+func (b *bare) color(delta float64) []hold {
+	var open []int32 // edges, each of its own entry
 	for e, entry := range b.w.entry {
-		if b.open[entry] && !taken[entry] {
-			taken[entry] = true
+		if b.open[entry] {
 			open = append(open, int32(e))
-			ends = append(ends, [2]int{int(b.w.from[e]), int(b.w.to[e])})
 		}
 	}
+	demand := func(e int32) float64 { return b.w.demand[b.w.entry[e]] }
+	slices.SortStableFunc(open, func(x, y int32) int { return cmp.Compare(demand(y), demand(x)) })
+	var best []hold
+	least := math.Inf(1)
+	for classes := 1; classes <= 16; classes *= 2 {
+		var holds []hold
+		for c := range classes {
+			holds = append(holds, b.matchings(open[c*len(open)/classes:(c+1)*len(open)/classes])...)
+		}
+		total := delta * float64(len(holds))
+		for _, h := range holds {
+			most := 0.0
+			for _, e := range h.edges {
+				most = max(most, demand(e))
+			}
+			total += most
+		}
+		if total >= least {
+			break
+		}
+		best, least = holds, total
+	}
+	return best
+}
+
+// matchings divides edges into permutations.
+func (b *bare) matchings(edges []int32) []hold {
+	ends := make([][2]int, len(edges))
+	for i, e := range edges {
+		ends[i] = [2]int{int(b.w.from[e]), int(b.w.to[e])}
+	}
 	if b.w.kind == plans.Duplex {
-		return firstFit(b.w.n, open, ends)
+		return firstFit(b.w.n, edges, ends)
 	}
 	colors, degree := matching.Color(b.w.n, ends)
 	holds := make([]hold, degree)
 	for i, c := range colors {
-		holds[c].edges = append(holds[c].edges, open[i])
+		holds[c].edges = append(holds[c].edges, edges[i])
 	}
 	return holds
 }

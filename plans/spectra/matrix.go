@@ -1,6 +1,7 @@
 package spectra
 
 import (
+	"cmp"
 	"slices"
 
 	"lightpath/plans"
@@ -66,41 +67,114 @@ type network struct {
 //
 //   - Simplex: an entry for each positive cell, and its circuit.
 //   - Duplex: a circuit comes with the opposite one, so an entry is a pair of ranks, which
-//     needs the larger of its two demands, and edges run from the smaller rank.
+//     needs the larger of its two demands.
 //   - Interleaved: the other plane of the unit has the inverse, so again an entry is a pair.
-//     Either direction covers it, both together twice; so does a circuit r -> r, which is why
-//     its demand counts half.
+//     A circuit in either direction covers it; each pair is given the one that lets a rank
+//     send as much as it receives ([network.orient]). A circuit r -> r is on both planes, so
+//     that its demand counts half.
 func newNetwork(d Matrix, kind plans.CircuitKind) *network {
-	w := &network{n: len(d), kind: kind, start: make([]int32, 1, len(d)+1)}
-	id := make(map[[2]int32]int32) // pair -> entry, on other planes than simplex
+	w := &network{n: len(d), kind: kind}
 	for r, cells := range d {
 		for s, x := range cells {
 			if kind != plans.Simplex {
 				x = max(x, d[s][r])
 			}
-			if x <= 0 || kind == plans.Duplex && s < r {
+			if x <= 0 || kind != plans.Simplex && s < r {
 				continue
 			}
-			pair := [2]int32{int32(r), int32(s)}
-			entry, known := int32(len(w.demand)), false
-			if kind == plans.Interleaved {
-				if s < r {
-					entry, known = id[[2]int32{int32(s), int32(r)}], true
-				} else {
-					id[pair] = entry
-				}
-				if r == s {
-					x /= 2
-				}
+			if kind == plans.Interleaved && r == s {
+				x /= 2
 			}
-			if !known {
-				w.demand, w.row = append(w.demand, x), append(w.row, pair)
-			}
-			w.from, w.to, w.entry = append(w.from, int32(r)), append(w.to, int32(s)), append(w.entry, entry)
+			w.demand, w.row = append(w.demand, x), append(w.row, [2]int32{int32(r), int32(s)})
 		}
-		w.start = append(w.start, int32(len(w.to)))
 	}
+	back := make([]bool, len(w.demand))
+	if kind == plans.Interleaved {
+		w.orient(back)
+	}
+	w.connect(back)
 	return w
+}
+
+// connect lists the edges by sender: an entry's from its first port to its second, or back.
+func (w *network) connect(back []bool) {
+	m := len(w.demand)
+	w.start, w.from, w.to, w.entry = make([]int32, w.n+1), make([]int32, m), make([]int32, m), make([]int32, m)
+	ends := func(i int) (u, v int32) {
+		if back[i] {
+			return w.row[i][1], w.row[i][0]
+		}
+		return w.row[i][0], w.row[i][1]
+	}
+	for i := range w.row {
+		u, _ := ends(i)
+		w.start[u+1]++
+	}
+	for u := range w.n {
+		w.start[u+1] += w.start[u]
+	}
+	fill := slices.Clone(w.start)
+	for i := range w.row {
+		u, v := ends(i)
+		e := fill[u]
+		fill[u]++
+		w.from[e], w.to[e], w.entry[e] = u, v, int32(i)
+	}
+}
+
+// orient chooses directions of the entries, true for backwards: of the entries of a rank, by
+// falling demand, the first and second go in opposite directions, the third and fourth, and
+// so on, as far as the paths and cycles that these pairs form allow, which is to the end. So
+// sent and received entries are as many, and of much the same demands.
+func (w *network) orient(back []bool) {
+	byRank := make([][]int32, w.n)
+	for i, pair := range w.row {
+		if pair[0] != pair[1] {
+			byRank[pair[0]], byRank[pair[1]] = append(byRank[pair[0]], int32(i)), append(byRank[pair[1]], int32(i))
+		}
+	}
+	partner := [2][]int32{make([]int32, len(w.row)), make([]int32, len(w.row))} // at each end
+	for end := range partner {
+		for i := range partner[end] {
+			partner[end][i] = -1
+		}
+	}
+	end := func(i int32, r int) int {
+		if int(w.row[i][0]) == r {
+			return 0
+		}
+		return 1
+	}
+	for r, list := range byRank {
+		slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(w.demand[b], w.demand[a]) })
+		for k := 0; k+1 < len(list); k += 2 {
+			a, b := list[k], list[k+1]
+			partner[end(a, r)][a], partner[end(b, r)][b] = b, a
+		}
+	}
+	done := make([]bool, len(w.row))
+	for i := range w.row {
+		if done[i] || w.row[i][0] == w.row[i][1] {
+			continue
+		}
+		done[i] = true
+		for first := range 2 { // from either end of i, to the end of the path or round the cycle
+			at, side := int32(i), first
+			for {
+				r := int(w.row[at][side])
+				next := partner[side][at]
+				if next < 0 || done[next] {
+					break
+				}
+				// One of the two leaves r, the other arrives.
+				leaves := (side == 0) != back[at]
+				near := end(next, r)
+				back[next] = (near == 0) == leaves
+				done[next] = true
+				at, side = next, 1-near
+			}
+		}
+	}
 }
 
 // permutation returns the circuits of edges, those of the first plane of a unit.

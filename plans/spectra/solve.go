@@ -192,11 +192,15 @@ func (s *searcher) time(l *layout) {
 	l.span = s.load[extreme(s.load, 1)]
 }
 
-// decompose is Algorithm 1; outside Faithful it gives up choosing heavy matchings when a
-// quarter of the work is done, and colours what is left.
+// decompose is Algorithm 1; outside Faithful it gives up choosing heavy matchings, which
+// takes long on large dense demands, and colours what is left.
 func (s *searcher) decompose(mode Mode, lim *limits) []hold {
 	if mode == Faithful {
-		return decompose(s.w, s.m, nil)
+		return decompose(s.w, s.m, nil, s.delta)
 	}
-	return decompose(s.w, s.m, func() bool { return s.over(lim, lim.work/4) })
+	most := max(decomposeWork, lim.work/2)
+	return decompose(s.w, s.m, func() bool { return s.work() > most || lim.ctx.Err() != nil }, s.delta)
 }
+
+// decomposeWork is what Algorithm 1 may take however short the time: a fraction of a second.
+const decomposeWork = 5e7
