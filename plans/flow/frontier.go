@@ -138,6 +138,12 @@ func (s *solver) bounds() []float64 {
 // to what the lengths of the last solve prove.
 func (s *solver) curve(upper []float64) {
 	for _, b := range s.w.blocks {
+		if slices.Min(b.length) == slices.Max(b.length) { // more hops lead no nearer
+			for i := range upper {
+				upper[i] = math.Min(upper[i], b.upper)
+			}
+			continue
+		}
 		total := make([]float64, len(upper))   // sum of distances
 		later := make([]float64, len(upper)+1) // from this element on in addition
 		for _, src := range b.sources {

@@ -31,6 +31,9 @@ type block struct {
 	sources  []int32   // representatives that have flows
 	flows    int       // of the sources
 
+	short [][]part // flow, in the order of parts -> a path of fewest hops
+	hops  float64  // sum of theirs
+
 	// What the last call of solver.solve found.
 	parts  [][]part  // flow, in the order of sources and their destinations -> its division
 	theta  float64   // by parts

@@ -51,14 +51,17 @@ func newSolver(maps []circuit.Permutation, flows [][2]int, o Options) (*solver, 
 	return s, s.reach(flows)
 }
 
-// reach finds the fewest hops with which every flow has a path, or names the first flow
-// that has none of the allowed hops.
+// reach finds a path of fewest hops for every flow, or names the first flow that has none
+// of the allowed hops.
 func (s *solver) reach(flows [][2]int) error {
 	lost := false
 	for _, b := range s.w.blocks {
-		s.trees(b, s.unit, s.most, func(_ int, dst int32) {
+		b.short = make([][]part, b.flows)
+		s.trees(b, s.unit, s.most, func(f int, dst int32) {
 			lost = lost || s.paths.label[dst] < 0
 			s.fewest = max(s.fewest, int(s.paths.hops[dst]))
+			b.hops += s.paths.dist[dst]
+			b.short[f] = []part{{s.paths.path(dst, nil), 1}}
 		})
 	}
 	if !lost {
@@ -111,7 +114,7 @@ func (s *solver) left() int64 { return max(0, s.budget-s.spent()) }
 
 // solveBlock leaves in b a routing and a bound. It stops when the work spent reaches until.
 func (s *solver) solveBlock(b *block, limit int, epsilon float64, until int64) {
-	s.direct(b, limit)
+	s.direct(b)
 	size := len(b.capacity) + b.flows
 	if size > tinySize && size <= exactSize && b.gap() > max(epsilon, exactEpsilon) {
 		// A rough equilibrium finds the paths that matter much faster than the program does.
@@ -130,15 +133,9 @@ func (b *block) gap() float64 { return b.upper/b.theta - 1 }
 
 // direct sends every flow on a path of fewest hops: what the other methods start from, and
 // optimal where all circuits get equal loads.
-func (s *solver) direct(b *block, limit int) {
-	b.parts = make([][]part, b.flows)
-	b.theta, b.upper = 0, math.Inf(1)
-	total := 0.0
-	s.trees(b, s.unit, limit, func(f int, dst int32) {
-		total += s.paths.dist[dst]
-		b.parts[f] = []part{{s.paths.path(dst, nil), 1}}
-	})
-	b.prove(s.unit, total)
+func (s *solver) direct(b *block) {
+	b.parts, b.upper = b.short, math.Inf(1)
+	b.prove(s.unit, b.hops)
 	busiest := 0
 	b.theta, busiest = b.attains(s.w, b.parts)
 	if len(s.w.maps) == 1 { // routes are unique, so all must cross the busiest circuit
