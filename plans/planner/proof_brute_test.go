@@ -86,16 +86,23 @@ func TestProofBrute(t *testing.T) {
 		if errors.Is(err, brute.ErrTooLarge) {
 			continue
 		}
-		tried++
 		if p.Planes*len(p.Steps) < 4 {
 			if more, err := brute.Steps(p, 2); err == nil {
 				optimum = math.Min(optimum, more)
 			}
 		}
+		if math.IsInf(optimum, 1) {
+			continue // it takes more work in a step than was tried
+		}
+		tried++
+		proven := 0.0
 		for _, name := range planner.Names() {
 			plan := trySolve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 10 * time.Millisecond})
 			if plan == nil {
 				continue
+			}
+			if proven = math.Max(proven, plan.LowerBoundUS); name == "auto" && plan.LowerBoundUS < proven-1e-6*(1+proven) {
+				t.Errorf("problem %d: auto states the bound %v, another planner %v: %s", i, plan.LowerBoundUS, proven, encoded(t, p))
 			}
 			c := count[name]
 			if c == nil {
@@ -126,7 +133,7 @@ func TestProofBrute(t *testing.T) {
 		t.Logf("%-8s %3d plans, %3d optimal, %3d proven", name, c.plans, c.optimal, c.proven)
 	}
 	for _, name := range []string{"swot", "weave", "auto"} {
-		if c := count[name]; c != nil && c.optimal*10 < c.plans*7 {
+		if c := count[name]; c != nil && c.optimal*10 < c.plans*9 {
 			t.Errorf("%s found %d optima of %d", name, c.optimal, c.plans)
 		}
 	}

@@ -39,6 +39,11 @@ func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 	if err == nil && s != nil {
 		best = s.finish(best, others)
 	}
+	for _, plan := range others { // what one of them has proven holds for every plan
+		if plan.LowerBoundUS > best.LowerBoundUS {
+			best.LowerBoundUS, best.BoundProof = plan.LowerBoundUS, plan.BoundProof
+		}
+	}
 	return best, err
 }
 
