@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -152,6 +154,7 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 				}
 				rows[i].SizeOfFile = in.Bytes
 			}
+			slices.SortStableFunc(rows, compareRows)
 			if asJSON {
 				if err := writeJSON("-", rows); err != nil {
 					return err
@@ -168,6 +171,14 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&fabricPath, "fabric", os.Getenv("LIGHTPATH_FABRIC"), fabricUsage)
 	return cmd
+}
+
+// compareRows orders plans by what they are for and by size, files that are none first.
+func compareRows(a, b cacheRow) int {
+	return cmp.Or(
+		cmp.Compare(a.Key.Collective, b.Key.Collective), cmp.Compare(a.Key.Algorithm, b.Key.Algorithm),
+		cmp.Compare(a.Key.Ranks, b.Key.Ranks), cmp.Compare(a.Key.Root, b.Key.Root), cmp.Compare(a.MinBytes, b.MinBytes),
+	)
 }
 
 func printCache(rows []cacheRow) {
