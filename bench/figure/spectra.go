@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"lightpath/bench/workload"
 	"lightpath/plans"
@@ -224,7 +225,7 @@ func spectraFigure(ctx context.Context, o Options, title string, g spectraGrid) 
 		}
 		f.Panels = append(f.Panels, c)
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("Means of %d random matrices per point (the paper: %d).", g.runs, paperRuns), syntheticNote)
+	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d).", g.runs, paperRuns), syntheticNote)
 	return f, means, nil
 }
 
@@ -326,11 +327,17 @@ func spectra8(ctx context.Context, o Options) (*Figure, error) {
 func overlay(f *Figure, half int) {
 	for i := range half {
 		under, over := f.Panels[i].(*Chart), f.Panels[i+half].(*Chart)
+		var lines []Line
 		for _, l := range under.Lines {
 			l.Faint, l.Name = true, l.Name+", 0.3 %"
-			over.Lines = append([]Line{l}, over.Lines...)
+			lines = append(lines, l)
 		}
-		over.Title = fmt.Sprintf("(%c)%s", 'a'+i, over.Title[3:])
+		for _, l := range over.Lines {
+			l.Name += ", 1 %"
+			lines = append(lines, l)
+		}
+		over.Lines = lines
+		over.Title = strings.Replace(fmt.Sprintf("(%c)%s", 'a'+i, over.Title[3:]), ", noise 1 %", "", 1)
 	}
 	f.Panels = f.Panels[half:]
 }
@@ -377,6 +384,6 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 		}
 		f.Panels = append(f.Panels, c)
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("Means of %d random matrices per point (the paper: %d); a quarter of the flows is large (70 %% of the demand). The paper prints no numbers for this figure (P5: better everywhere).", g.runs, paperRuns))
+	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d); a quarter of the flows is large (70 %% of the demand). The paper prints no numbers for this figure (P5: better everywhere).", g.runs, paperRuns))
 	return f, nil
 }
