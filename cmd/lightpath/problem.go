@@ -60,6 +60,9 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if f.collective == "" || f.algorithm == "" || f.ranks < 1 || f.bytes == "" {
 		return nil, errors.New("--collective, --algorithm, --ranks and --bytes are required")
 	}
+	if f.algorithm == "auto" {
+		return nil, errors.New("--algorithm: auto is for plan build, which says what it chose")
+	}
 	c, bytes, err := f.call()
 	if err != nil {
 		return nil, err

@@ -156,6 +156,7 @@ func TestRefusedArguments(t *testing.T) {
 		{auto("--time-limit", "0s"), []string{"--time-limit"}},
 		{build("--collective", "gossip"), []string{"--collective", "gossip"}},
 		{build("--algorithm", "telepathy"), []string{"telepathy"}},
+		{build("--algorithm", "auto"), []string{"--algorithm", "plan build"}},
 		{build("--ranks", "-1"), []string{"--ranks"}},
 		{build("--ranks", "5000"), []string{"5000"}},
 		{build("--bytes", "lots"), []string{"--bytes", "lots"}},

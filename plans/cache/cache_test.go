@@ -331,6 +331,27 @@ func TestIntervals(t *testing.T) {
 			}
 		}
 	}
+	// Whoever reads the file derives the same plan, to the bit.
+	again, err := open(t, dir).Get(&key, 3*size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var digests []string
+	for _, s := range []*sizes.Span{put.Span, again} {
+		p := s.ProblemAt(3 * size)
+		plan, err := s.At(3*size, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, err := plans.Digest(p, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, digest)
+	}
+	if digests[0] != digests[1] {
+		t.Error("two readers derive different plans")
+	}
 	mixed := *put.Span
 	mixed.High = sizes.Sized{Problem: mixed.High.Problem, Plan: &plans.Plan{}}
 	if _, err := c.Put(key, &mixed); err == nil {
