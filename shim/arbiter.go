@@ -18,8 +18,9 @@ const (
 	// maxHold is after how long a busy communicator gives the planes back between two
 	// operations, so that others get their turn.
 	maxHold = 100 * time.Millisecond
-	// maxPlanned bounds the leader's table of plans.
-	maxPlanned = 1024
+	// maxPlanned bounds the leader's table of plans, maxFamilies what it knows of sizes.
+	maxPlanned  = 1024
+	maxFamilies = 128
 )
 
 // arbiter issues the tickets of a communicator. It runs on the leader's goroutine. Since a
@@ -317,7 +318,7 @@ func (a *arbiter) job(key planKey) (*planJob, error) {
 	if known := a.family[f.key]; known != nil {
 		f = known
 	} else {
-		if len(a.family) >= maxPlanned {
+		if len(a.family) >= maxFamilies {
 			clear(a.family)
 		}
 		f.log, f.store = a.o.c.log, a.cache
