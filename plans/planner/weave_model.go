@@ -16,11 +16,12 @@ type layout []cell
 // flows that it carries; or idle.
 type cell int16
 
+const idle cell = -1
+
 const (
-	idle       cell = -1
-	none            = -1   // no setting
-	maxWeave        = 4096 // settings that are considered
-	weaveFlows      = 3e7  // flows that may be measured; settings after that serve only directly
+	none       = -1   // no setting
+	maxWeave   = 4096 // settings that are considered
+	weaveFlows = 3e7  // flows that may be measured; settings after that serve only directly
 )
 
 func cellOf(setting int, h half) cell { return cell(setting*4 + int(h)) }
