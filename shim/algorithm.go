@@ -89,9 +89,10 @@ func (c *Config) SetAlgorithms(v string) error {
 			if err := schedule.Check(coll, algorithm); err != nil {
 				return err
 			}
-		case file.Collective != coll:
-			return fmt.Errorf("%s: it is for %v", item, file.Collective)
 		default:
+			if file, err = file.As(coll); err != nil {
+				return fmt.Errorf("%s: %w", item, err)
+			}
 			c.files[collective], algorithm = file, file.Identity()
 		}
 		c.Algorithms[collective] = algorithm

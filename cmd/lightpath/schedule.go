@@ -48,7 +48,7 @@ func (f *scheduleFlags) build(opts ...schedule.Option) (*schedule.Schedule, erro
 		return nil, fmt.Errorf("--algorithm: %w", err)
 	}
 	if file != nil {
-		if f.collective == "" {
+		if f.collective == "" && !file.Custom {
 			f.collective = file.Collective.String()
 		}
 		if f.ranks == 0 {

@@ -70,7 +70,7 @@ func Check(c schedule.Collective, algorithm string, n int) error {
 		_, err := schedule.Canonical(c, algorithm, n)
 		return err
 	}
-	if err := f.suits(c, n); err != nil {
+	if _, err := f.suited(c, n); err != nil {
 		return fmt.Errorf("%s: %w", algorithm, err)
 	}
 	return nil
@@ -79,20 +79,18 @@ func Check(c schedule.Collective, algorithm string, n int) error {
 // For is [File.Schedule] for callers that want a certain collective on so many ranks; else it
 // fails with [ErrMismatch].
 func (f *File) For(c schedule.Collective, n, root int, opts ...schedule.Option) (*schedule.Schedule, error) {
-	if err := f.suits(c, n); err != nil {
+	g, err := f.suited(c, n)
+	if err != nil {
 		return nil, err
 	}
-	return f.Schedule(root, opts...)
+	return g.Schedule(root, opts...)
 }
 
-func (f *File) suits(c schedule.Collective, n int) error {
-	if f.Collective != c {
-		return fmt.Errorf("%w: coll: it is %v, not %v", ErrMismatch, f.Collective, c)
-	}
+func (f *File) suited(c schedule.Collective, n int) (*File, error) {
 	if f.Ranks() != n {
-		return fmt.Errorf("%w: ngpus: it is for %d ranks, not %d", ErrMismatch, f.Ranks(), n)
+		return nil, fmt.Errorf("%w: ngpus: it is for %d ranks, not %d", ErrMismatch, f.Ranks(), n)
 	}
-	return nil
+	return f.As(c)
 }
 
 // Identity names what f does, for messages, signatures and keys: "msccl:NAME#DIGEST". Files that

@@ -103,7 +103,9 @@ func (d *decoder) file() (*File, error) {
 		MinBytes: a.optional("minBytes", 0), MaxBytes: a.optional("maxBytes", 0), Root: int(a.optional("root", -1)),
 	}
 	n := a.number("ngpus", 1, plans.MaxRanks)
-	f.Collective = a.collective("coll")
+	if f.Custom = a.values["coll"] == "custom"; !f.Custom {
+		f.Collective = a.collective("coll")
+	}
 	if a.err != nil {
 		return nil, a.err
 	}

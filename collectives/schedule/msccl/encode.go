@@ -12,6 +12,9 @@ import (
 func Encode(f *File) []byte {
 	var out bytes.Buffer
 	coll := f.Collective.String()
+	if f.Custom {
+		coll = "custom"
+	}
 	fmt.Fprintf(&out, `<algo name="%s" proto="%s" nchannels="%d" nchunksperloop="%d" ngpus="%d" coll="%s" inplace="%d"`,
 		escape(f.Name), escape(f.Proto), f.Channels, f.ChunksPerLoop, f.Ranks(), coll, bit(f.InPlace))
 	if f.Root >= 0 {

@@ -67,6 +67,7 @@ func (k Kind) local() bool    { return k == Copy || k == Reduce }
 // where the file does not say.
 type File struct {
 	Name, Proto   string
+	Custom        bool // coll="custom": it is for whom it suits, Collective is undefined
 	Collective    schedule.Collective
 	Root          int
 	InPlace       bool
@@ -103,6 +104,23 @@ type Step struct {
 // Ranks returns the number of ranks that the algorithm is for.
 func (f *File) Ranks() int { return len(f.GPUs) }
 
+// As returns f as the algorithm of a collective: itself or, if it is custom, a copy that says so;
+// what it computes is for [File.Schedule] to prove. Errors: [ErrMismatch], [ErrFormat].
+func (f *File) As(c schedule.Collective) (*File, error) {
+	if f.Custom {
+		g := *f
+		g.Custom, g.Collective = false, c
+		if err := g.Validate(); err != nil {
+			return nil, fmt.Errorf("as %v: %w", c, err)
+		}
+		return &g, nil
+	}
+	if f.Collective != c {
+		return nil, fmt.Errorf("%w: coll: it is %v, not %v", ErrMismatch, f.Collective, c)
+	}
+	return f, nil
+}
+
 // sub returns the chunks of a block.
 func (f *File) sub() (int, error) {
 	in, out := f.Collective.IOBlocks(f.Ranks())
@@ -129,13 +147,16 @@ func (f *File) Validate() error {
 	if f.Root < -1 || f.Root >= n {
 		return fmt.Errorf("%w: root: %d of %d gpus", ErrFormat, f.Root, n)
 	}
-	sub, err := f.sub()
-	if err != nil {
-		return err
+	limits := [schedule.NumBuffers]int{f.ChunksPerLoop, f.ChunksPerLoop, maxPlaces}
+	if !f.Custom {
+		sub, err := f.sub()
+		if err != nil {
+			return err
+		}
+		in, out := f.Collective.IOBlocks(n)
+		limits[schedule.Input], limits[schedule.Output] = in*sub, out*sub
 	}
-	in, out := f.Collective.IOBlocks(n)
-	limits := [schedule.NumBuffers]int{in * sub, out * sub, maxPlaces}
-	if (in+out)*sub > maxPlaces/n {
+	if limits[schedule.Input]+limits[schedule.Output] > maxPlaces/n {
 		return fmt.Errorf("%w: nchunksperloop: %d of %d gpus are more than %d in all", ErrFormat, f.ChunksPerLoop, n, maxPlaces)
 	}
 	pieces := 0
@@ -214,7 +235,7 @@ func (f *File) validateStep(g, t, s int) error {
 	if st.Kind.receives() && b.Recv < 0 {
 		return fmt.Errorf("type: %v in a thread block without recv peer", st.Kind)
 	}
-	if st.Kind.reduces() && !f.Collective.Reduces() {
+	if st.Kind.reduces() && !f.Custom && !f.Collective.Reduces() {
 		return fmt.Errorf("type: %v in %v", st.Kind, f.Collective)
 	}
 	if !st.Kind.receives() {

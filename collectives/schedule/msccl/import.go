@@ -17,10 +17,13 @@ import (
 // earlier step comes first, then the one of the lower gpu, tb and step.
 //
 // Errors: those of [File.Validate], [ErrDeadlock], [ErrMismatch] for a root that is not the
-// file's, [schedule.ErrIncorrect] where f computes something else than it says.
+// file's and for a custom file (see [File.As]), [schedule.ErrIncorrect] where f computes something else than it says.
 func (f *File) Schedule(root int, opts ...schedule.Option) (*schedule.Schedule, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
+	}
+	if f.Custom {
+		return nil, fmt.Errorf("%w: coll: it is custom: it must be taken as a collective first", ErrMismatch)
 	}
 	if !f.Collective.Rooted() {
 		root = 0

@@ -49,7 +49,8 @@ func TestRefuse(t *testing.T) {
 		{"text inside", "<gpu id=\"0\"", "x<gpu id=\"0\"", msccl.ErrFormat, `line 2: text "x"`},
 		{"unknown element", `<tb id="1" send="-1" recv="-1" chan="0"/>`, "<block/>", msccl.ErrFormat, "gpu 0: element <block>, want <tb>"},
 		{"step with content", `hasdep="0"/>`, `hasdep="0"><x/></step>`, msccl.ErrFormat, "<x>"},
-		{"collective", `coll="allgather"`, `coll="custom"`, msccl.ErrFormat, `coll: "custom"`},
+		{"collective", `coll="allgather"`, `coll="sort"`, msccl.ErrFormat, `coll: "sort"`},
+		{"custom", `coll="allgather"`, `coll="custom"`, msccl.ErrMismatch, "coll: it is custom"},
 		{"collective missing", `coll="allgather"`, ``, msccl.ErrFormat, "coll: missing"},
 		{"twice", `proto="LL"`, `proto="LL" proto="LL"`, msccl.ErrFormat, "proto"},
 		{"in place", `inplace="1"`, `inplace="yes"`, msccl.ErrFormat, `inplace: "yes"`},
@@ -139,6 +140,24 @@ func TestRoot(t *testing.T) {
 	f.Root = -1
 	if _, err := f.Schedule(1); !errors.Is(err, schedule.ErrIncorrect) {
 		t.Error(err)
+	}
+}
+
+// TestCustom: a custom file is what it is proven to be.
+func TestCustom(t *testing.T) {
+	f := decode(t, []byte(strings.Replace(exchange, `coll="allgather"`, `coll="custom"`, 1)))
+	if _, err := f.For(schedule.AllGather, 2, 0); err != nil {
+		t.Error(err)
+	}
+	for c, want := range map[schedule.Collective]error{
+		schedule.AllToAll: schedule.ErrIncorrect, schedule.AllReduce: schedule.ErrIncorrect, schedule.ReduceScatter: msccl.ErrFormat,
+	} {
+		if _, err := f.For(c, 2, 0); !errors.Is(err, want) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	if again := decode(t, msccl.Encode(f)); !again.Custom || again.Identity() != f.Identity() {
+		t.Error("written and read, it is not custom")
 	}
 }
 

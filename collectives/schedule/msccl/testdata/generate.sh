@@ -34,9 +34,21 @@ example alltoall-allpairs-3-2inst alltoall_allpairs 3 2
 example alltoall-threestep-2x4 alltoall_a100_three_step 2 4 1
 example alltoall-twostep-2x3 alltoall_a100_two_step 2 3
 example alltoall-twostep-3x2 alltoall_a100_two_step 3 2
+solved() { # file collective topology ranks steps
+	tmp=$(mktemp -d)
+	$python -m msccl solve instance "$3" "$2" --nodes "$4" --steps "$5" -o "$tmp/a.json" >/dev/null
+	$python -m msccl ncclize "$tmp/a.json" --no-remap-scratch -o "$here/$1.xml" >/dev/null
+	rm -r "$tmp"
+}
 own allgather-ring-3-apart rings ag 3 1
 own allreduce-ring-3-apart rings ar 3 1
 own allreduce-tree-4-2inst trees 4 1 2
 own allreduce-trees-8 trees 8 2 1
 own reducescatter-ring-4-apart rings rs 4 1
 own reducescatter-ring-4 rings rs-inplace 4 1
+solved allgather-ring-4-solved Allgather Ring 4 3
+solved reducescatter-ring-4-solved ReduceScatter Ring 4 3
+solved broadcast-ring-4-solved Broadcast Ring 4 3
+solved reduce-line-3-solved Reduce Line 3 2
+solved gather-line-3-solved Gather Line 3 2
+solved scatter-line-3-solved Scatter Line 3 2
