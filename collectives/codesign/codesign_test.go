@@ -3,6 +3,7 @@ package codesign
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -118,6 +119,25 @@ func TestOrderPays(t *testing.T) {
 	t.Logf("%s: %.0f us, in order %.0f us", free.Algorithm, free.Plan.CCTUS, fixed.Plan.CCTUS)
 	if fixed.Algorithm != "pairwise" || free.Plan.CCTUS > 0.75*fixed.Plan.CCTUS {
 		t.Errorf("%s takes %v us, %s %v us", free.Algorithm, free.Plan.CCTUS, fixed.Algorithm, fixed.Plan.CCTUS)
+	}
+}
+
+// Direction: a pair of interleaved planes holds a ring and its inverse, and a ring in both
+// directions uses both; nothing is faster.
+func TestDirectionsPay(t *testing.T) {
+	r := Request{
+		Collective: schedule.AllReduce, Ranks: 6, Bytes: 1e6, Fabric: fabric(4, plans.Interleaved), Options: counted(50 * time.Millisecond),
+		Algorithms: []string{"ring"},
+	}
+	one := choose(t, r)
+	r.Algorithms = nil
+	both := choose(t, r)
+	verify(t, r, both)
+	r.Algorithms = []string{"ring:2"}
+	wire := func(ch *Choice) float64 { return ch.Plan.CCTUS - r.Fabric.AlphaUS*float64(len(ch.Problem.Steps)) }
+	two := choose(t, r)
+	if math.Abs(wire(two)-wire(one)/2) > 1e-6*wire(one) || both.Plan.CCTUS > two.Plan.CCTUS+1e-6 {
+		t.Errorf("%s %v us, ring:2 %v us, ring %v us", both.Algorithm, both.Plan.CCTUS, two.Plan.CCTUS, one.Plan.CCTUS)
 	}
 }
 

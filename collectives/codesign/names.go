@@ -71,7 +71,9 @@ func (s *search) parametrised(base string) []string {
 		return names
 	}
 	switch base {
-	case "pairwise", "pairwise-xor":
+	case "ring":
+		return with(2)
+	case "pairwise", "pairwise-xor", "round-robin":
 		return with(2, (k+1)/2, k, 2*k, 4*k)
 	case "bruck":
 		// r-1 flows a rank: one for every plane, for every second, for all but one.

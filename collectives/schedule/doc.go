@@ -51,6 +51,7 @@
 //
 // A name may say more, as in bruck:4, swing:4x4 or pairwise:2@1.7.2.6.3.5.4:
 //
+//	ring (not Broadcast, Reduce)  :d  directions, 1 or 2 (1): with 2, half of the data each way
 //	pairwise, pairwise-xor, round-robin  :k  exchanges a step (1): k permutations at once
 //	bruck                   :r  radix (2): log_r n steps of r-1 flows a rank, r-1 = ports
 //	swing                   :AxB...  a torus: 2 ports a dimension, all at once

@@ -1,11 +1,20 @@
 package schedule
 
 // The ring algorithms (Patarasuk and Yuan 2009) send over r -> r+1 only, so one
-// configuration of a plane serves all their steps. Bytes per rank are optimal.
+// configuration of a plane serves all their steps. Bytes per rank are optimal. With two
+// directions half of the data goes round the other way, over r -> r-1: interleaved planes, which hold
+// a permutation and its inverse, then work all the time.
+
+// directions is the parameter of those algorithms.
+var directions = &parameter{
+	what: "1 or 2 directions", most: 1, least: 1,
+	usual: func(int) int { return 1 },
+	fits:  func(_ int, args []int) bool { return args[0] <= 2 },
+}
 
 // ringAllReduce: 2(n-1) steps of m/n bytes.
 func ringAllReduce(b *builder) {
-	b.Sub = b.n
+	b.Sub = b.n * b.parameter()
 	b.loadAll(Output)
 	b.ringReduceScatter(Output)
 	b.ringAllGather()
@@ -13,14 +22,16 @@ func ringAllReduce(b *builder) {
 
 // ringReduceScatter: n-1 steps of one block.
 func ringReduceScatter(b *builder) {
+	b.Sub = b.parameter()
 	b.Blocks[Scratch] = b.n
 	b.loadAll(Scratch)
 	b.ringReduceScatter(Scratch)
-	b.storeOwn(func(r int) int { return r })
+	b.storeOwn(func(r int) int { return r * b.Sub })
 }
 
 // ringAllGather: n-1 steps of one block.
 func ringAllGather(b *builder) {
+	b.Sub = b.parameter()
 	b.loadOwn()
 	b.ringAllGather()
 }
@@ -58,24 +69,31 @@ func (b *builder) pipeline(first int, move func(src, dst, chunk int)) {
 	}
 }
 
-// ringReduceScatter leaves the sum of chunk r of buf at rank r.
+// ringReduceScatter leaves the sum of part r of buf at rank r. A part has a chunk for each
+// direction.
 func (b *builder) ringReduceScatter(buf Buffer) {
+	ways := b.parameter()
 	for k := range b.n - 1 {
 		b.step()
 		for r := range b.n {
-			at := Ref{buf, b.mod(r - k - 1)}
-			b.sendReduce(r, b.mod(r+1), at, at, 1)
+			for way, dir := range []int{1, -1}[:ways] {
+				at := Ref{buf, b.mod(r-dir*(k+1))*ways + way}
+				b.sendReduce(r, b.mod(r+dir), at, at, 1)
+			}
 		}
 	}
 }
 
-// ringAllGather spreads chunk r of Output from rank r to all.
+// ringAllGather spreads part r of Output from rank r to all.
 func (b *builder) ringAllGather() {
+	ways := b.parameter()
 	for k := range b.n - 1 {
 		b.step()
 		for r := range b.n {
-			at := Ref{Output, b.mod(r - k)}
-			b.send(r, b.mod(r+1), at, at, 1)
+			for way, dir := range []int{1, -1}[:ways] {
+				at := Ref{Output, b.mod(r-dir*k)*ways + way}
+				b.send(r, b.mod(r+dir), at, at, 1)
+			}
 		}
 	}
 }
@@ -94,10 +112,10 @@ func (b *builder) loadOwn() {
 	}
 }
 
-// storeOwn ends a ReduceScatter: block r, which lies in Scratch at pos(r), to Output.
+// storeOwn ends a ReduceScatter: block r, which begins in Scratch at chunk pos(r), to Output.
 func (b *builder) storeOwn(pos func(int) int) {
 	for r := range b.n {
-		b.finish(r, Ref{Scratch, pos(r)}, Ref{Output, 0}, 1)
+		b.finish(r, Ref{Scratch, pos(r)}, Ref{Output, 0}, b.Sub)
 	}
 }
 

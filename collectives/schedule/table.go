@@ -23,7 +23,7 @@ type parameter struct {
 // algorithms lists what Build knows; the first of a collective is its plainest.
 var algorithms = [NumCollectives][]entry{
 	AllReduce: {
-		{name: "ring", build: ringAllReduce},
+		{name: "ring", build: ringAllReduce, param: directions},
 		{name: "recursive-doubling", build: cyclicAllReduce, free: digits, halves: true},
 		{name: "recursive-doubling-xor", build: xorAllReduce, free: cubeBits},
 		{name: "rabenseifner", build: rabenseifnerAllReduce, free: cubeBits, halves: true},
@@ -48,7 +48,7 @@ var algorithms = [NumCollectives][]entry{
 		{name: "direct", build: directReduce},
 	},
 	AllGather: {
-		{name: "ring", build: ringAllGather},
+		{name: "ring", build: ringAllGather, param: directions},
 		{name: "recursive-doubling", build: cyclicAllGather, free: downDigits},
 		{name: "recursive-doubling-xor", build: xorAllGather, free: cubeBits},
 		{name: "swing", build: swingAllGather, param: torus},
@@ -60,7 +60,7 @@ var algorithms = [NumCollectives][]entry{
 		{name: "direct", build: directAllGather},
 	},
 	ReduceScatter: {
-		{name: "ring", build: ringReduceScatter},
+		{name: "ring", build: ringReduceScatter, param: directions},
 		{name: "recursive-doubling", build: cyclicReduceScatter, free: digits},
 		{name: "recursive-doubling-xor", build: rabenseifnerReduceScatter, free: downBits},
 		{name: "rabenseifner", build: rabenseifnerReduceScatter, free: cubeBits},

@@ -43,7 +43,7 @@ func parametrised(c Collective, n int) []string {
 	for _, k := range []int{2, 3, 5} {
 		names = append(names, fmt.Sprintf("pairwise:%d", k), fmt.Sprintf("pairwise-xor:%d", k), fmt.Sprintf("round-robin:%d", k))
 	}
-	names = append(names, "bruck:3", "bruck:4", "bruck:5", "bruck:64", "binary-tree:1", "binary-tree:5",
+	names = append(names, "bruck:3", "bruck:4", "bruck:5", "bruck:64", "ring:2", "binary-tree:1", "binary-tree:5",
 		"double-binary-tree:1", "double-binary-tree:3")
 	return slices.DeleteFunc(names, func(name string) bool { return !Defined(c, name, n) })
 }
