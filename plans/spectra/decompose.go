@@ -29,7 +29,7 @@ const (
 // returned permutations that serve no demand are Dark.
 func Decompose(d Matrix, r Refinement) Decomposition {
 	w := newNetwork(d, plans.Simplex)
-	holds := decompose(w, newMatcher(w), nil, 0)
+	holds := decompose(w, newMatcher(w), newBare(w, 0), nil, 0)
 	if r == Linear {
 		refineLinear(w, holds)
 	} else {
@@ -91,10 +91,10 @@ func (m *matcher) work() int64 { return m.simple.Work() + m.pairs.work }
 
 // decompose is lines 2 to 10 of Algorithm 1, for every kind of plane. What it returns
 // covers every entry at least once; its weights need a refinement. When stop says so, the
-// rest is coloured, by durations that are worth a reconfiguration of delta.
-func decompose(w *network, m *matcher, stop func() bool, delta float64) []hold {
+// rest is coloured, by durations that are worth a reconfiguration of delta. bare is what has
+// to be covered (S_rem), at first the whole support.
+func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float64) []hold {
 	left := append([]float64(nil), w.demand...) // D_rem
-	bare := newBare(w)                          // S_rem
 	bonus := 0.0                                // above the weight of any matching
 	for u := range w.n {
 		most := 0.0
@@ -111,7 +111,7 @@ func decompose(w *network, m *matcher, stop func() bool, delta float64) []hold {
 		degree := bare.degree()
 		for e, entry := range w.entry {
 			m.weight[e] = left[entry]
-			if w.kind == plans.Duplex && !bare.open[entry] {
+			if w.kind == plans.Duplex && bare.served[entry] {
 				m.weight[e] = 0 // a heavy matching need not cover what it could
 			}
 			if bare.open[entry] {
@@ -135,25 +135,35 @@ func decompose(w *network, m *matcher, stop func() bool, delta float64) []hold {
 	return holds
 }
 
-// bare is the support that no permutation covers yet (S_rem).
+// bare is the part of the support that is to be covered and that no permutation covers yet.
 type bare struct {
-	w     *network
-	open  []bool  // per entry
-	ports []int32 // open entries of each sender and, from n on, receiver
-	far   int32   // n, or 0 where both ends of an entry are ports of the same side
-	count int
+	w      *network
+	open   []bool  // per entry
+	served []bool  // per entry: by some permutation, whether it had to be or not
+	ports  []int32 // open entries of each sender and, from n on, receiver
+	far    int32   // n, or 0 where both ends of an entry are ports of the same side
+	count  int     // of open entries
 }
 
-func newBare(w *network) *bare {
-	b := &bare{w: w, open: make([]bool, len(w.demand)), ports: make([]int32, 2*w.n), count: len(w.demand)}
+// newBare opens the entries of at least a demand.
+func newBare(w *network, least float64) *bare {
+	b := &bare{w: w, open: make([]bool, len(w.demand)), served: make([]bool, len(w.demand)), ports: make([]int32, 2*w.n)}
 	if w.kind != plans.Duplex {
 		b.far = int32(w.n)
 	}
-	for e, entry := range w.entry {
-		b.open[entry] = true
-		b.add(int32(e), 1)
-	}
+	b.reopen(least)
 	return b
+}
+
+// reopen opens what is not served and of at least a demand.
+func (b *bare) reopen(least float64) {
+	for e, entry := range b.w.entry {
+		if !b.open[entry] && !b.served[entry] && b.w.demand[entry] >= least {
+			b.open[entry] = true
+			b.count++
+			b.add(int32(e), 1)
+		}
+	}
 }
 
 // add counts an edge at both its ports.
@@ -166,7 +176,9 @@ func (b *bare) add(edge, by int32) {
 }
 
 func (b *bare) cover(edge int32) {
-	if entry := b.w.entry[edge]; b.open[entry] {
+	entry := b.w.entry[edge]
+	b.served[entry] = true
+	if b.open[entry] {
 		b.open[entry] = false
 		b.count--
 		b.add(edge, -1)

@@ -19,7 +19,7 @@ func Eclipse(d Matrix, delta float64) Decomposition {
 	left := slices.Clone(w.demand)
 	least := 1e-9 * w.scale() // what is less is rounding
 	var holds []hold
-	for range 6 * int(newBare(w).degree()) {
+	for range 6 * int(newBare(w, 0).degree()) {
 		values := remaining(left, least)
 		if len(values) == 0 {
 			break

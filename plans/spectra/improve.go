@@ -35,6 +35,7 @@ type searcher struct {
 	overhead []float64 // per unit
 	load     []float64 // per unit
 	share    []float64 // per hold
+	need     []float64 // demands of a hold
 	covered  []bool    // per entry
 	spent    int64     // work that no part counts itself
 }
@@ -117,6 +118,40 @@ func (s *searcher) squeeze(l *layout, target float64) {
 	}
 }
 
+// lower shortens one permutation of each unit by enough to leave its largest few demands
+// short: where few entries make a permutation long, nothing is gained until all are gone.
+func (s *searcher) lower(l *layout) {
+	copy(s.left, s.w.demand)
+	for _, h := range l.holds {
+		for _, e := range h.edges {
+			s.left[s.w.entry[e]] -= h.weight
+		}
+	}
+	s.spent += int64(len(l.holds)*s.w.n + len(s.left))
+	done := make([]bool, s.units)
+	for _, i := range s.rng.Perm(len(l.holds)) {
+		h := &l.holds[i]
+		if done[l.unit[i]] {
+			continue
+		}
+		done[l.unit[i]] = true
+		few := 1 + s.rng.IntN(mostLowered)
+		s.need = s.need[:0]
+		for _, e := range h.edges {
+			s.need = append(s.need, s.left[s.w.entry[e]]+h.weight)
+		}
+		slices.Sort(s.need)
+		weight := 0.0
+		if at := len(s.need) - 1 - few; at >= 0 {
+			weight = max(0, s.need[at])
+		}
+		h.weight = min(h.weight, weight)
+	}
+}
+
+// mostLowered is the largest number of demands that lower leaves short in a permutation.
+const mostLowered = 6
+
 // exchangePasses bounds the exchanges of one round; the first few do nearly everything.
 const exchangePasses = 5
 
@@ -169,8 +204,12 @@ func (s *searcher) round(cur *layout) *layout {
 	if s.units > 1 && s.rng.IntN(4) == 0 {
 		s.regroup(next)
 	}
-	u := s.rng.Float64()
-	s.squeeze(next, cur.span*(1-farthest*u*u))
+	if s.rng.IntN(3) == 0 {
+		s.lower(next)
+	} else {
+		u := s.rng.Float64()
+		s.squeeze(next, cur.span*(1-farthest*u*u))
+	}
 	anew := 0
 	if s.rng.IntN(3) == 0 {
 		anew = 1 + s.rng.IntN(2)

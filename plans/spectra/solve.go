@@ -1,10 +1,12 @@
 package spectra
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"lightpath/plans"
@@ -138,36 +140,50 @@ func (o Options) rows() int {
 
 // layout schedules the network as the mode says.
 func (s *searcher) layout(mode Mode, lim *limits) *layout {
-	holds := s.decompose(mode, lim)
+	even, plain := s.construct(s.decompose(mode, lim))
+	if mode == Faithful {
+		return even
+	}
+	s.settle(even)
+	if mode == Fast || len(even.holds) > mostHolds {
+		return even
+	}
+	starts := []*layout{even}
+	if s.settle(plain); len(plain.holds) < len(even.holds) {
+		starts = append(starts, plain)
+	}
+	if holds := s.layered(lim); holds != nil {
+		other, _ := s.construct(holds)
+		s.settle(other)
+		starts = append(starts, other)
+	}
+	best := s.search(starts, lim)
+	s.merge(best)
+	return best
+}
+
+// construct applies REFINE, SCHEDULE and, for even, EQUALIZE.
+func (s *searcher) construct(holds []hold) (even, plain *layout) {
 	refineGreedy(s.w, holds)
 	weights, setup := make([]float64, len(holds)), make([]float64, len(holds))
 	for i := range holds {
 		weights[i], setup[i] = holds[i].weight, s.setup(&holds[i])
 	}
 	parts := lpt(weights, setup, s.units)
-	plain := s.assemble(holds, parts)
+	plain = s.assemble(holds, parts)
 	equalize(parts, setup)
-	even := s.assemble(holds, parts)
-	if mode == Faithful {
-		return even
+	return s.assemble(holds, parts), plain
+}
+
+// settle sets a layout's weights by the linear program where that is better.
+func (s *searcher) settle(l *layout) {
+	if s.merge(l); len(l.holds) > mostHolds {
+		return
 	}
-	if s.merge(even); len(even.holds) > mostHolds {
-		return even
+	greedy := l.clone()
+	if s.weigh(l); greedy.span < l.span {
+		*l = *greedy
 	}
-	greedy := even.clone()
-	if s.weigh(even); greedy.span < even.span {
-		even = greedy
-	}
-	if mode == Fast {
-		return even
-	}
-	starts := []*layout{even}
-	if len(plain.holds) < len(even.holds) && s.weigh(plain) {
-		starts = append(starts, plain)
-	}
-	best := s.search(starts, lim)
-	s.merge(best)
-	return best
 }
 
 // mostHolds is beyond what the linear program is for.
@@ -196,11 +212,61 @@ func (s *searcher) time(l *layout) {
 // takes long on large dense demands, and colours what is left.
 func (s *searcher) decompose(mode Mode, lim *limits) []hold {
 	if mode == Faithful {
-		return decompose(s.w, s.m, nil, s.delta)
+		return decompose(s.w, s.m, newBare(s.w, 0), nil, s.delta)
 	}
-	most := max(decomposeWork, lim.work/2)
-	return decompose(s.w, s.m, func() bool { return s.work() > most || lim.ctx.Err() != nil }, s.delta)
+	return decompose(s.w, s.m, newBare(s.w, 0), s.late(lim), s.delta)
 }
 
-// decomposeWork is what Algorithm 1 may take however short the time: a fraction of a second.
-const decomposeWork = 5e7
+// late says when to give up decomposing.
+func (s *searcher) late(lim *limits) func() bool {
+	return func() bool { return s.work() > decomposeWork && s.over(lim, lim.work/2) }
+}
+
+// layered decomposes the large entries before the small ones, where the demands have a gap
+// that parts them. Algorithm 1 lets a large entry wait as long as its ports have many others,
+// and one that is left over makes a permutation long that has small ones otherwise. It may
+// take more permutations. The gap is the one for which the least total is reached; nil
+// where there is none.
+func (s *searcher) layered(lim *limits) []hold {
+	var best []hold
+	least := math.Inf(1)
+	for _, cut := range gaps(s.w.demand) {
+		b := newBare(s.w, cut)
+		holds := decompose(s.w, s.m, b, s.late(lim), s.delta)
+		b.reopen(0)
+		holds = append(holds, decompose(s.w, s.m, b, s.late(lim), s.delta)...)
+		refineGreedy(s.w, holds)
+		total := 0.0
+		for i := range holds {
+			total += holds[i].weight + s.setup(&holds[i])
+			holds[i].weight = 0 // for REFINE to begin anew
+		}
+		if total < least {
+			best, least = holds, total
+		}
+	}
+	return best
+}
+
+// gaps returns the demands above the widest gaps, as ratios, at most three.
+func gaps(demand []float64) []float64 {
+	sorted := slices.Clone(demand)
+	slices.Sort(sorted)
+	type gap struct{ above, ratio float64 }
+	var all []gap
+	for i := 1; i < len(sorted); i++ {
+		if r := sorted[i] / sorted[i-1]; r > 1.3 {
+			all = append(all, gap{sorted[i], r})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b gap) int { return cmp.Compare(b.ratio, a.ratio) })
+	var cuts []float64
+	for _, g := range all[:min(3, len(all))] {
+		cuts = append(cuts, g.above)
+	}
+	return cuts
+}
+
+// decomposeWork is what Algorithm 1 may take however short the time: some tens of
+// milliseconds, enough for sparse demands of hundreds of ranks.
+const decomposeWork = 1e7
