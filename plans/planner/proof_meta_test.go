@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -138,7 +139,7 @@ func TestProofEasier(t *testing.T) {
 	rng := rand.New(rand.NewPCG(32, 1))
 	o := planner.Options{TimeLimit: time.Minute, Effort: 2 * time.Millisecond}
 	applied := map[string]int{}
-	for i := range 36 {
+	for i := range 50 {
 		p := randomProblem(rng)
 		manyToMany(rng, p)
 		least, by := math.Inf(1), ""
@@ -168,7 +169,11 @@ func TestProofEasier(t *testing.T) {
 				t.Fatalf("problem %d: %s: %v", i, e.name, err)
 			}
 			applied[e.name]++
-			for _, name := range []string{"perstep", "harvest", "swot"} {
+			bounding := []string{"perstep", "harvest", "swot"}
+			if e.name == "the same" {
+				bounding = planner.Names()
+			}
+			for _, name := range bounding {
 				if plan := trySolve(t, name, q, o); plan != nil && plan.LowerBoundUS > least+1e-6*(1+least) {
 					t.Errorf("problem %d: with %s, %s states the bound %v (%s); %s has a plan of %v for\n%s", i, e.name, name, plan.LowerBoundUS, plan.BoundProof, by, least, encoded(t, p))
 				}
@@ -210,6 +215,33 @@ func TestProofScale(t *testing.T) {
 				if math.Abs(b.CCTUS-sc.time*a.CCTUS) > 1e-5*(1+b.CCTUS) || math.Abs(b.LowerBoundUS-sc.time*a.LowerBoundUS) > 1e-5*(1+b.LowerBoundUS) {
 					t.Errorf("problem %d: %s: %v >= %v, scaled by %v: %v >= %v: %s", i, name, a.CCTUS, a.LowerBoundUS, sc, b.CCTUS, b.LowerBoundUS, encoded(t, p))
 				}
+			}
+		}
+	}
+}
+
+// TestProofRepeats: equal problem, effort and seed give equal plans to the last bit, also where
+// planners run side by side.
+func TestProofRepeats(t *testing.T) {
+	rng := rand.New(rand.NewPCG(34, 1))
+	for i := range 60 {
+		p := randomProblem(rng)
+		manyToMany(rng, p)
+		for _, name := range planner.Names() {
+			var first []byte
+			for range 2 {
+				plan := trySolve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 2 * time.Millisecond, Seed: int64(i)})
+				if plan == nil {
+					break
+				}
+				text, err := plans.EncodePlan(plan)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if first != nil && !bytes.Equal(text, first) {
+					t.Errorf("problem %d: %s: two plans of\n%s\n%s\n%s", i, name, encoded(t, p), first, text)
+				}
+				first = text
 			}
 		}
 	}
