@@ -131,14 +131,11 @@ func (p *pairing) other(e, v int32) int32 {
 	if e < 0 {
 		return -1
 	}
-	switch a, b := p.ends[e][0], p.ends[e][1]; {
-	case a == b:
+	a, b := p.ends[e][0], p.ends[e][1]
+	if a == b {
 		return -1
-	case a == v:
-		return b
-	default:
-		return a
 	}
+	return a ^ b ^ v
 }
 
 func (p *pairing) weightAt(v int32, weight []float64) float64 {

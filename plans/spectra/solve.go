@@ -152,7 +152,7 @@ func (s *searcher) layout(mode Mode, lim *limits) *layout {
 	if s.settle(plain); len(plain.holds) < len(even.holds) {
 		starts = append(starts, plain)
 	}
-	if holds := s.layered(lim); holds != nil {
+	if holds := s.layered(lim); holds != nil && len(holds) <= mostHolds {
 		other, _ := s.construct(holds)
 		s.settle(other)
 		starts = append(starts, other)
@@ -231,6 +231,9 @@ func (s *searcher) layered(lim *limits) []hold {
 	var best []hold
 	least := math.Inf(1)
 	for _, cut := range gaps(s.w.demand) {
+		if s.over(lim, lim.work/4) {
+			break
+		}
 		b := newBare(s.w, cut)
 		holds := decompose(s.w, s.m, b, s.late(lim), s.delta)
 		b.reopen(0)

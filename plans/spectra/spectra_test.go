@@ -1,6 +1,7 @@
 package spectra
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -215,20 +216,22 @@ func TestDecompose(t *testing.T) {
 func BenchmarkDecompose100(b *testing.B) {
 	d := benchmark(rand.New(rand.NewPCG(1, 1)), 100, 16)
 	for b.Loop() {
-		Spectra(d, 4, 0.01)
+		Decompose(d, Greedy)
 	}
 }
 
-func BenchmarkDecompose512(b *testing.B) {
-	d := benchmark(rand.New(rand.NewPCG(1, 1)), 512, 16)
-	for b.Loop() {
-		Spectra(d, 4, 0.01)
-	}
-}
-
-func BenchmarkDecomposeMoE(b *testing.B) {
-	d := moe(rand.New(rand.NewPCG(1, 1)))
-	for b.Loop() {
-		Spectra(d, 4, 0.01)
+// BenchmarkFast is the fast mode as a whole, on the paper's benchmark and the dense MoE-like
+// demand.
+func BenchmarkFast(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, c := range []struct {
+		name string
+		d    Matrix
+	}{{"n=100", benchmark(rng, 100, 16)}, {"n=512", benchmark(rng, 512, 16)}, {"n=64,dense", moe(rng)}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				Improve(context.Background(), c.d, 4, 0.01, Options{Mode: Fast})
+			}
+		})
 	}
 }
