@@ -29,7 +29,7 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	if len(m.steps) == 0 {
 		return best, nil
 	}
-	w := newSwot(m)
+	w := newSwot(m.arranged())
 	seeds := w.rotationSeeds()
 	direct := *m.p
 	direct.Forwarding = false

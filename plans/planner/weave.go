@@ -86,7 +86,7 @@ func newWeaving(ctx context.Context, m *model, o Options) *weaving {
 		return nil
 	}
 	s := &weaving{
-		w:     newWeaver(m),
+		w:     newWeaver(m.arranged()),
 		rng:   rand.New(rand.NewPCG(uint64(o.Seed), 0x3ea7e)),
 		best:  woven{us: math.Inf(1)},
 		floor: m.bound().total,
