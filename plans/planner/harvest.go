@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"math"
+	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -33,18 +34,28 @@ func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error)
 	if steps, ok := m.doublingSteps(); ok && m.p.Planes == 1 {
 		return m.solveDoubling(steps), nil
 	}
-	h := &harvest{table: newTable(ctx, o, newServer(m, o), m.harvestStates(o))}
+	first := o // what may follow needs time as well
+	first.deadline = time.Now().Add(time.Until(o.deadline) / 2)
+	h := &harvest{table: newTable(ctx, first, newServer(m, o), m.harvestStates(o))}
 	path, optimal, err := h.solve()
 	if err != nil {
 		return nil, err
 	}
-	plan := h.plan(path)
-	if !optimal { // the search that static makes may have looked elsewhere
-		if static, err := solveStatic(ctx, m, o); err == nil && static.CCTUS < plan.CCTUS-tolerance(plan.CCTUS) {
-			plan, plan.Planner = static, "harvest"
+	best := h.plan(path)
+	keep := func(plan *plans.Plan, err error) {
+		if err == nil && plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
+			best, best.Planner = plan, "harvest"
 		}
 	}
-	return plan, nil
+	// A plan may take less than its path says, where planes need not wait for each other.
+	if h.simple != nil {
+		keep(h.plan(h.simple), nil)
+	}
+	keep(solvePerStep(ctx, m, o))
+	if !optimal { // the search that static makes may have looked elsewhere
+		keep(solveStatic(ctx, m, o))
+	}
+	return best, nil
 }
 
 // harvest is the search for a shortest path. Positions are numbers of steps that are done,
@@ -55,6 +66,8 @@ type harvest struct {
 	done  [][]float64 // [position][state]: least time to get there
 	piece [][]int32   // [position][state]: the last piece on the way there, -1
 	from  [][]int32   // [position][state]: the state from which the next piece's is reached
+
+	simple []leg // a shortest path without any search for routes
 }
 
 // leg is a piece and the state that serves it.
@@ -65,7 +78,8 @@ type leg struct {
 
 // solve returns a shortest path, or out of work the shortest one known, and which it is.
 func (h *harvest) solve() (path []leg, optimal bool, err error) {
-	for {
+	h.simple = h.shortest(h.us)
+	for looks := finalLooks; ; {
 		path := h.shortest(h.floor)
 		if path == nil {
 			return nil, false, h.refusal()
@@ -74,6 +88,9 @@ func (h *harvest) solve() (path []leg, optimal bool, err error) {
 			return path, !h.partly, nil
 		}
 		if h.spent() {
+			looks--
+		}
+		if looks < 0 {
 			if path := h.shortest(h.us); path != nil {
 				return path, false, nil
 			}

@@ -99,11 +99,19 @@ type table struct {
 // keptHops bounds the routes that a table remembers; others are searched for again.
 const keptHops = 4 << 20
 
+// finalLooks is for how many promising choices, when there is no work left, a first look is
+// taken at what they lack.
+const finalLooks = 2
+
 // closed is the tier of times that are not searched for any more: floor and us agree.
 const closed = uint8(len(flowTiers))
 
-// measureWork bounds what is measured, in flows on planes: about a second's worth.
-const measureWork = 5e7
+// measureWork bounds what is measured, in flows on planes: well under a second's worth. Of
+// a smaller effort, a nanosecond in measureShare counts as one flow.
+const (
+	measureWork  = 5e7
+	measureShare = 20
+)
 
 // newTable measures the pieces on states, the first ones first; beyond measureWork it looks
 // only at what they serve direct.
@@ -120,9 +128,9 @@ func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Perm
 	for _, pc := range t.kinds {
 		flows += t.m.flowCount(&pc.step)
 	}
-	work := 0
+	work, most := 0, min(measureWork, int(o.Effort)/measureShare)
 	for c := range states {
-		if work < measureWork {
+		if work <= most {
 			work += t.measure(c, flows)
 		} else {
 			t.measureDirect(c)
@@ -247,6 +255,9 @@ func (t *table) refine(kind, state int) {
 		return
 	}
 	last := t.spent()
+	if !last {
+		*at = max(*at, 1) // a first look proves nothing beyond the floor
+	}
 	if !last || *at == 0 {
 		o, bound, work := t.server.jointly(&pc.step, pc.flows, int(*at))
 		t.limit -= work

@@ -17,15 +17,6 @@ func eval5(ranks, ports int, reconfig float64) *plans.Problem {
 	return p
 }
 
-// cyclicAllReduce is cyclic recursive doubling, both halves.
-func cyclicAllReduce(p *plans.Problem, bytes float64) *plans.Problem {
-	cyclicDoubling(p, bytes)
-	for i := len(p.Steps) - 1; i >= 0; i-- {
-		p.Steps = append(p.Steps, plans.Step{Bytes: p.Steps[i].Bytes, To: p.Steps[i].To.Inverse()})
-	}
-	return p
-}
-
 // ringUS is the time of p on one ring that never changes, HARVEST's static topology in one
 // dimension.
 func ringUS(p *plans.Problem) float64 {
@@ -222,6 +213,10 @@ func TestJoint(t *testing.T) {
 	duplex.Steps = []plans.Step{{Bytes: mb, To: circuit.Xor(6, 1)}, {Bytes: mb, To: circuit.Permutation{3, 4, 5, 0, 1, 2}}, {Bytes: mb, To: circuit.Permutation{5, 2, 1, 4, 3, 0}}}
 	if plan := solve(t, "harvest", duplex, o); !hasJoint(plan) {
 		t.Errorf("duplex: %v us, nothing joint", plan.CCTUS)
+	}
+	duplex.Steps = []plans.Step{{Bytes: mb, To: circuit.Shift(6, 1)}} // no involution, but a ring of two
+	if plan := solve(t, "harvest", duplex, o); !plans.SameUS(plan.CCTUS, 1+plans.WireUS(duplex, mb)) {
+		t.Errorf("a shift on duplex planes: %v us", plan.CCTUS)
 	}
 }
 

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"math/bits"
 	"slices"
 	"sort"
 
@@ -260,17 +261,18 @@ func (s *splitter) pairs() {
 	if circle%2 == 0 {
 		circle--
 	}
-	best, fewest := s.greedyPairs(ids)
-	for _, key := range []func(f [2]int) int{
-		func(f [2]int) int { return f[0] ^ f[1] },
-		func(f [2]int) int {
-			if max(f[0], f[1]) == circle { // plays whom the circle leaves out
-				return 2 * min(f[0], f[1]) % circle
-			}
-			return (f[0] + f[1]) % circle
-		},
-	} {
-		if color, colors := s.colorBy(ids, key); colors < fewest {
+	best, fewest := s.colorBy(ids, func(f [2]int) int { return f[0] ^ f[1] })
+	color, colors := s.colorBy(ids, func(f [2]int) int {
+		if max(f[0], f[1]) == circle { // plays whom the circle leaves out
+			return 2 * min(f[0], f[1]) % circle
+		}
+		return (f[0] + f[1]) % circle
+	})
+	if colors < fewest {
+		best, fewest = color, colors
+	}
+	if fewest > s.most {
+		if color, colors := s.greedyPairs(ids); colors < fewest {
 			best, fewest = color, colors
 		}
 	}
@@ -287,26 +289,32 @@ func (s *splitter) colorBy(ids []int, key func([2]int) int) (color []int, colors
 	return color, len(keys)
 }
 
-// greedyPairs gives every pair of ranks the first colour that both have free.
+// greedyPairs gives every pair of ranks the first colour that both have free: fewer than
+// twice the degree.
 func (s *splitter) greedyPairs(ids []int) (color []int, colors int) {
+	words := 2*s.most/64 + 1
+	used := make([]uint64, s.m.p.Ranks*words) // per rank: a bit for each colour
+	byFlow := make(map[int]int, len(ids))
 	color = make([]int, len(ids))
-	used := make([]map[int]int, s.m.p.Ranks) // rank -> colour -> partner
-	for r := range used {
-		used[r] = map[int]int{}
-	}
 	for i, f := range ids {
 		a, b := s.flows[f][0], s.flows[f][1]
+		if back, ok := s.find(b, a); ok {
+			if c, done := byFlow[back]; done {
+				color[i] = c
+				continue
+			}
+		}
+		ua, ub := used[a*words:(a+1)*words], used[b*words:(b+1)*words]
 		c := 0
-		for {
-			pa, okA := used[a][c]
-			pb, okB := used[b][c]
-			if !okA && !okB || okA && okB && pa == b && pb == a {
+		for w := range ua {
+			if free := ^(ua[w] | ub[w]); free != 0 {
+				c = 64*w + bits.TrailingZeros64(free)
 				break
 			}
-			c++
 		}
-		used[a][c], used[b][c] = b, a
-		color[i] = c
+		ua[c/64] |= 1 << (c % 64)
+		ub[c/64] |= 1 << (c % 64)
+		byFlow[f], color[i] = c, c
 		colors = max(colors, c+1)
 	}
 	return color, colors

@@ -245,9 +245,11 @@ func TestRefusals(t *testing.T) {
 		p             *plans.Problem
 		want          string
 	}{
-		{"flows", "static", fan, "step 1: rank 0 sends"},
+		{"flows", "static", fan, "step 1: rank 0 has no circuit to rank 2 on any plane"},
 		{"duplex", "perstep", duplex, "step 0: duplex planes hold only involutions, but rank 0 sends to 1 and 1 sends to 2"},
 		{"duplex", "swot", duplex, "step 0: duplex planes hold only involutions"},
+		{"duplex", "static", duplex, "step 0: duplex planes hold only involutions"},
+		{"duplex", "harvest", duplex, "step 0: duplex planes hold only involutions"},
 		{"demand", "swot", demand, "spectra"},
 		{"final", "static", ends, "static never reconfigures"},
 		{"unreachable", "static", split, "step 0: rank 0 cannot reach rank 2"},

@@ -73,7 +73,7 @@ func (m *model) fixedMaps() ([]circuit.Permutation, error) {
 // bestState returns the state on which all pieces together take least. Only times that
 // decide are searched for.
 func (t *table) bestState() int {
-	for {
+	for looks := finalLooks; ; {
 		at, _ := t.leastState(t.floor)
 		open := false
 		for k := range t.kinds {
@@ -82,13 +82,36 @@ func (t *table) bestState() int {
 		if !open {
 			return at
 		}
-		if t.spent() {
+		if !t.spent() {
+			t.refineSome(at)
+			continue
+		}
+		if looks--; looks < 0 {
 			if at, s := t.leastState(t.us); s.unserved == 0 {
 				return at
 			}
 		}
 		for k := range t.kinds {
 			t.refine(k, at)
+		}
+	}
+}
+
+// refineSome makes the next searches for the quarter of the open times of a state that had
+// the fewest, so that a state whose floors were too low is left early.
+func (t *table) refineSome(at int) {
+	open, least := 0, closed
+	for k := range t.kinds {
+		if t.isOpen(k, at) {
+			open++
+			least = min(least, t.tier[k][at])
+		}
+	}
+	left := (open + 3) / 4
+	for k := range t.kinds {
+		if left > 0 && t.isOpen(k, at) && t.tier[k][at] == least {
+			t.refine(k, at)
+			left--
 		}
 	}
 }

@@ -194,24 +194,27 @@ func bind(maps []circuit.Permutation) []plans.Loader {
 
 // unserved explains why circuits cannot serve a step.
 func (m *model) unserved(st *step, maps []circuit.Permutation) error {
-	if !m.p.Forwarding {
-		if st.pattern == nil {
-			return infeasible(st.index, "%s", st.reason)
-		}
-		return infeasible(st.index, "its circuits are on no plane, and the fabric does not forward")
+	if st.pattern != nil && st.page < 0 && !m.p.Forwarding {
+		return infeasible(st.index, "%s", st.reason)
 	}
-	flows := m.flowsOf(st)
-	for _, f := range flows {
+	for _, f := range m.flowsOf(st) {
 		reach := false
 		for _, c := range maps {
-			_, ok := c.Hops(f[0], f[1])
-			reach = reach || ok
+			hops, ok := c.Hops(f[0], f[1])
+			reach = reach || ok && (hops == 1 || m.p.Forwarding)
 		}
-		if !reach {
+		switch {
+		case reach:
+		case m.p.Forwarding:
 			return infeasible(st.index, "rank %d cannot reach rank %d on any plane", f[0], f[1])
+		default:
+			return infeasible(st.index, "rank %d has no circuit to rank %d on any plane, and the fabric does not forward", f[0], f[1])
 		}
 	}
-	return infeasible(st.index, "no plane reaches all of its destinations")
+	if m.p.Forwarding {
+		return infeasible(st.index, "no plane reaches all of its destinations")
+	}
+	return infeasible(st.index, "no plane has all of its circuits, and the fabric does not forward")
 }
 
 // startMaps returns the circuits a plan begins with: the given ones, else free ones.
