@@ -26,6 +26,14 @@ func tiny(rng *rand.Rand) *plans.Problem {
 	if rng.IntN(4) == 0 {
 		p.Circuits = plans.Duplex
 	}
+	steps := 1 + rng.IntN(4)
+	switch {
+	case n == 4:
+		steps = 1 + rng.IntN(2)
+	case rng.IntN(3) == 0:
+		p.ReconfigPerPort = pick(1, 7)
+		steps = 1 + rng.IntN(2)
+	}
 	whole := func() circuit.Permutation {
 		for {
 			c := circuit.Permutation(rng.Perm(n))
@@ -33,10 +41,6 @@ func tiny(rng *rand.Rand) *plans.Problem {
 				return c
 			}
 		}
-	}
-	steps := 1 + rng.IntN(4)
-	if n == 4 {
-		steps = 1 + rng.IntN(2)
 	}
 	var patterns []circuit.Permutation
 	for range 1 + rng.IntN(3) {

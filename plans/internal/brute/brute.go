@@ -19,7 +19,7 @@ const maxPrograms = 20000
 // Steps returns the least CCT in us over the plans of a problem with steps in which every plane
 // works at most visits times in a step; +Inf where no plan is feasible. Errors: [ErrTooLarge].
 func Steps(p *plans.Problem, visits int) (float64, error) {
-	if p.Demand != nil || p.Circuits == plans.Interleaved || p.Ranks > 4 || p.ReconfigPerPort > 0 {
+	if p.Demand != nil || p.Circuits == plans.Interleaved || p.Ranks > 4 {
 		return 0, fmt.Errorf("%w: a kind that is not tried", ErrTooLarge)
 	}
 	b := &search{p: p, best: math.Inf(1)}
@@ -78,10 +78,12 @@ type search struct {
 	best     float64
 }
 
-// list makes the states that are worth being in: of those that serve the same, one.
+// list makes the states that are worth being in: of those that serve the same, one. Where every
+// circuit costs, all are, and those with ports left dark too.
 func (b *search) list() {
 	var all []state
-	permutations(b.p.Ranks, func(to circuit.Permutation) {
+	perPort := b.p.ReconfigPerPort > 0
+	permutations(b.p.Ranks, perPort, func(to circuit.Permutation) {
 		if b.p.Circuits == plans.Duplex && !to.Involution() {
 			return
 		}
@@ -90,6 +92,9 @@ func (b *search) list() {
 	for i := range all {
 		worth := all[i].serves()
 		for j := range all {
+			if perPort {
+				break
+			}
 			if i != j && worth && covers(&all[j], &all[i]) && (j < i || !covers(&all[i], &all[j])) {
 				worth = false
 			}
@@ -115,14 +120,18 @@ func (b *search) begin(j int) int {
 	return len(b.states) - 1
 }
 
-// permutations calls f for all of n ranks; its argument is used again.
-func permutations(n int, f func(circuit.Permutation)) {
+// permutations calls f for all of n ranks, whole or partial; its argument is used again.
+func permutations(n int, partial bool, f func(circuit.Permutation)) {
 	to := make(circuit.Permutation, n)
 	var fill func(r int, used uint)
 	fill = func(r int, used uint) {
 		if r == n {
 			f(to)
 			return
+		}
+		if partial {
+			to[r] = circuit.Dark
+			fill(r+1, used)
 		}
 		for s := range n {
 			if used>>s&1 == 0 {
@@ -270,6 +279,17 @@ func (b *search) complete(chosen []script) bool {
 	return true
 }
 
+// switchUS returns the time of a reconfiguration between states.
+func (b *search) switchUS(from, to int) float64 {
+	us := b.p.ReconfigUS
+	for r, s := range b.states[to].to {
+		if s != circuit.Dark && b.states[from].to[r] != s {
+			us += b.p.ReconfigPerPort
+		}
+	}
+	return us
+}
+
 // time returns the least CCT of a choice of scripts: the variables are the lengths of the steps and
 // the start and length of every visit.
 func (b *search) time(chosen []script) float64 {
@@ -301,7 +321,7 @@ func (b *search) time(chosen []script) float64 {
 			start, length := steps+2*k, steps+2*k+1
 			begins := 0.0
 			if at != v.state && (at >= 0 || n > 0) {
-				begins = b.p.ReconfigUS
+				begins = b.switchUS(at, v.state)
 			}
 			at = v.state
 			if n == 0 {

@@ -31,12 +31,15 @@ func TestByHand(t *testing.T) {
 	ring.Initial = []circuit.Permutation{two}
 	dark := problem(2, 2, step(100, one...))
 	dark.ReconfigUS, dark.Initial = 10, []circuit.Permutation{{-1, -1}, {-1, -1}}
+	ports := problem(3, 1, step(100, two...), step(50, 1, 0, -1))
+	ports.ReconfigUS, ports.ReconfigPerPort = 10, 3 // 1 -> 0 is the only new circuit; port 2 goes dark
 	for name, tc := range map[string]struct {
 		p    *plans.Problem
 		want float64
 	}{
 		"one step, alpha":           {p, 107},
 		"switch between":            {q, 180},
+		"cost of a port":            {ports, 163},
 		"a plane for each":          {split, 150},
 		"overlapped or in lockstep": {swap, 250},
 		"two hops round a ring":     {ring, 182},

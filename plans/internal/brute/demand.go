@@ -15,7 +15,7 @@ func Demand(p *plans.Problem) (float64, error) {
 		return 0, fmt.Errorf("%w: a kind that is not tried", ErrTooLarge)
 	}
 	var maps []circuit.Permutation
-	permutations(p.Ranks, func(to circuit.Permutation) {
+	permutations(p.Ranks, false, func(to circuit.Permutation) {
 		if p.Circuits != plans.Duplex || to.Involution() {
 			maps = append(maps, to.Clone())
 		}
