@@ -18,6 +18,7 @@ const (
 	reorderShare = 0.2
 	reordered    = 3  // alternatives whose orders are searched
 	orderTries   = 24 // orders tried around each
+	orderMisses  = 8  // after so many that are no better, the order is taken not to matter
 	finalists    = 3
 	leastEffort  = time.Millisecond
 )
@@ -89,9 +90,7 @@ func (s *search) quick(c *candidate, effort time.Duration) {
 // reorder looks for better orders of the steps of the best alternatives: it walks to a
 // neighbour wherever one is better.
 func (s *search) reorder() {
-	budget := time.Duration(reorderShare * float64(s.effort))
-	s.effort -= budget
-	each := max(leastEffort, budget/(reordered*orderTries))
+	each := max(leastEffort, time.Duration(reorderShare*float64(s.effort))/(reordered*orderTries))
 	rng := rand.New(rand.NewPCG(uint64(s.Options.Seed), 0))
 	bases := map[string]bool{}
 	for _, c := range s.ranked() {
@@ -110,7 +109,8 @@ func (s *search) reorder() {
 
 // climb tries neighbours of a candidate, in a random order, and goes on from each better one.
 func (s *search) climb(c *candidate, each time.Duration, rng *rand.Rand) {
-	for tries := orderTries; tries > 0; {
+	tries, misses := orderTries, 0
+	for tries > 0 {
 		moved := false
 		for _, name := range sample(schedule.Neighbours(s.Collective, c.Algorithm, s.Ranks), tries, rng) {
 			if s.over() {
@@ -119,11 +119,16 @@ func (s *search) climb(c *candidate, each time.Duration, rng *rand.Rand) {
 			next := s.add(name)
 			if next.plan == nil && next.Err == nil {
 				s.quick(next, each)
+				s.effort -= each
 				tries--
+				misses++
 			}
 			if next.plan != nil && next.CCTUS < c.CCTUS-plans.Tolerance(next.CCTUS, c.CCTUS) {
-				c, moved = next, true
+				c, moved, misses = next, true, 0
 				break
+			}
+			if misses == orderMisses {
+				return
 			}
 		}
 		if !moved {
@@ -152,11 +157,11 @@ func (s *search) optimal(c *candidate) bool {
 	return c.CCTUS <= c.LowerBoundUS+plans.Tolerance(c.CCTUS, c.LowerBoundUS)
 }
 
-// finish plans the best alternatives in earnest. An alternative whose lower bound is no better
-// than the best plan is left as it is.
+// finish plans the best alternatives in earnest: the first with half of the effort, each further
+// one with half of what is left. An alternative whose lower bound is no better than the best
+// plan is left as it is.
 func (s *search) finish() {
 	left := finalists
-	each := s.effort / finalists
 	for _, c := range s.ranked() {
 		best := s.ranked()[0]
 		switch {
@@ -164,13 +169,14 @@ func (s *search) finish() {
 			return
 		case c != best && c.LowerBoundUS >= best.CCTUS-plans.Tolerance(best.CCTUS, c.LowerBoundUS):
 			continue
-		case s.optimal(c):
-			left--
-			c.Final = true
-			continue
 		}
 		left--
-		s.solve(c, s.Planner, each)
+		if !s.optimal(c) {
+			if left > 0 {
+				s.effort /= 2
+			}
+			s.solve(c, s.Planner, s.effort)
+		}
 		c.Final = !s.over() || c.Final
 	}
 }
