@@ -27,25 +27,33 @@ func reference(t *testing.T, x *timing, steps int) float64 {
 	se := func(r int) int { return steps + 2*r }
 	ss := func(r int) int { return steps + 2*r + 1 }
 	for i := range steps {
-		r := row{map[int]float64{}, x.work[i]}
-		for _, k := range x.uses {
-			if k.step != i {
-				continue
+		for _, h := range divided {
+			r := row{map[int]float64{}, x.work[i]}
+			for _, k := range x.uses {
+				if k.step != i || !k.half.carries(h) {
+					continue
+				}
+				r.coef[i] += k.rate
+				r.rhs += k.rate * k.o
+				if k.after >= 0 {
+					r.coef[se(k.after)] -= k.rate
+				}
+				if k.before >= 0 {
+					r.coef[ss(k.before)] -= k.rate
+				}
 			}
-			r.coef[i]++
-			r.rhs += k.o
-			share := row{map[int]float64{i: 1}, k.o}
-			if k.after >= 0 {
-				r.coef[se(k.after)]--
-				share.coef[se(k.after)]--
-			}
-			if k.before >= 0 {
-				r.coef[ss(k.before)]--
-				share.coef[ss(k.before)]--
-			}
-			rows = append(rows, share)
+			rows = append(rows, r)
 		}
-		rows = append(rows, r)
+	}
+	for _, k := range x.uses {
+		share := row{map[int]float64{k.step: 1}, k.o}
+		if k.after >= 0 {
+			share.coef[se(k.after)]--
+		}
+		if k.before >= 0 {
+			share.coef[ss(k.before)]--
+		}
+		rows = append(rows, share)
 	}
 	for k, s := range x.switches {
 		r := row{map[int]float64{ss(k): 1}, s.us}
@@ -160,6 +168,63 @@ func TestTimingEqualsLinearProgram(t *testing.T) {
 	}
 	if failed > 15 {
 		t.Errorf("the reference solver failed on %d of 1000", failed)
+	}
+}
+
+// TestTimingOfForwarding is the same for uses of any rate and overhead that carry all flows or
+// half of them, and compares the greedy timing, which is never below.
+func TestTimingOfForwarding(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 1))
+	failed, checked := 0, 0
+	for checked < 600 {
+		w, u := randomSwot(rng)
+		w.load(u, len(u))
+		x := &w.t
+		manned := make([][3]bool, len(u))
+		for k := range x.uses {
+			use := &x.uses[k]
+			use.rate, use.o = 1/float64(1+rng.IntN(4)), float64(rng.IntN(30))
+			use.half = half(rng.IntN(4) % 3)
+			manned[use.step][use.half] = true
+		}
+		served := true
+		for _, m := range manned {
+			served = served && (m[both] || m[up] && m[down])
+		}
+		if !served {
+			continue
+		}
+		checked++
+		got, ok := x.solve(len(u), math.Inf(1))
+		if !ok {
+			t.Fatalf("pattern %d: gave up", checked)
+		}
+		carried := make([][2]float64, len(u))
+		for k, use := range x.uses {
+			for g, h := range divided {
+				if use.half.carries(h) {
+					carried[use.step][g] += x.data(k)
+				}
+			}
+		}
+		for i, c := range carried {
+			if math.Min(c[0], c[1]) < x.work[i]-1e-4 {
+				t.Fatalf("pattern %d: step %d carries %v of %v", checked, i, c, x.work[i])
+			}
+		}
+		want := reference(t, x, len(u))
+		switch {
+		case math.IsNaN(want) || want > got+slackUS:
+			failed++
+		case want < got-1e-5:
+			t.Fatalf("pattern %d: %v us, linear program %v", checked, got, want)
+		}
+		if us, _ := x.greedy(len(u), math.Inf(1)); us < got-1e-5 && !idleUse(x) {
+			t.Fatalf("pattern %d: greedy %v below exact %v", checked, us, got)
+		}
+	}
+	if failed > 15 {
+		t.Errorf("the reference solver failed on %d of %d", failed, checked)
 	}
 }
 
