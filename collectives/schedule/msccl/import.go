@@ -130,10 +130,10 @@ func (f *File) arrange(root int, use inputUse, inARow bool, set schedule.Setting
 	if err != nil {
 		return nil, err
 	}
-	b := &importer{graph: g, memory: newMemory(f, s, use == readInPlace), use: use, held: make([][]int32, len(g.nodes)), at: make([]int32, len(g.nodes))}
+	b := &importer{graph: g, memory: newMemory(f, s, use == readInPlace), use: use, held: make([][]int32, len(g.nodes)), turn: make([]int32, len(g.nodes))}
 	b.keepDeadSums()
 	for at, i := range g.order {
-		b.at[i] = int32(at)
+		b.turn[i] = int32(at)
 		if err := b.run(i); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", schedule.ErrIncorrect, g.name(int(i)), err)
 		}

@@ -13,7 +13,7 @@ type importer struct {
 	*graph
 	*memory
 	use       inputUse
-	at        []int32   // node -> its index in the order
+	turn      []int32   // node -> its index in the order
 	held      [][]int32 // of a send: the cells that it sends
 	pre       []piece
 	transfers [][]piece // by step
@@ -62,7 +62,7 @@ func (b *importer) keepDeadSums() {
 
 func (b *importer) place(gpu int32, ref schedule.Ref, chunk int) int32 {
 	ref.Chunk += chunk
-	return b.memory.at(gpu, ref)
+	return b.at(gpu, ref)
 }
 
 func (b *importer) run(i int32) error {
@@ -163,12 +163,12 @@ func (b *importer) receive(i int32, x *node) error {
 		for k := range from {
 			b.transfer(step, piece{from: from[k], to: to[k], reduce: x.reduce})
 			b.touch(from[k], step)
-			b.written(to[k], write{at: b.at[i], step: step})
+			b.written(to[k], write{at: b.turn[i], step: step})
 		}
 	default:
 		for k, s := range b.stageAll(x, from) {
 			b.post(x.level, piece{from: s, to: to[k], reduce: x.reduce})
-			b.written(to[k], write{at: b.at[i], step: x.level, local: true})
+			b.written(to[k], write{at: b.turn[i], step: x.level, local: true})
 		}
 	}
 	b.settle(x, to)
@@ -198,7 +198,7 @@ func (b *importer) together(x *node, from, to []int32) (step int32, ok bool) {
 	latest := x.level
 	for _, c := range from {
 		writes := b.cells[c].writes
-		for k := len(writes) - 1; k >= 0 && writes[k].at > b.at[x.match]; k-- {
+		for k := len(writes) - 1; k >= 0 && writes[k].at > b.turn[x.match]; k-- {
 			step := writes[k].step
 			if !writes[k].local {
 				step--
@@ -232,7 +232,7 @@ func (b *importer) pass(i int32, x *node, from, local []int32) {
 	cells := b.stageAll(x, from)
 	for k, c := range cells {
 		b.post(x.level, piece{from: local[k], to: c, reduce: true})
-		b.written(c, write{at: b.at[i], step: x.level, local: true})
+		b.written(c, write{at: b.turn[i], step: x.level, local: true})
 		b.touch(local[k], x.level)
 		at := b.place(x.gpu, x.dst, k)
 		p := &b.places[at]
@@ -266,7 +266,7 @@ func (b *importer) local(i int32, x *node) error {
 		to := b.cellFor(x.gpu, dst, b.places[src].part)
 		b.post(x.level, piece{from: from, to: to, reduce: x.reduce})
 		b.touch(from, x.level)
-		b.written(to, write{at: b.at[i], step: x.level, local: true})
+		b.written(to, write{at: b.turn[i], step: x.level, local: true})
 		p := &b.places[src]
 		p.lastRead = max(p.lastRead, x.level)
 		p = &b.places[dst]
@@ -314,7 +314,7 @@ func (b *importer) post(step int32, p piece) {
 func (b *importer) finish() {
 	for r := range b.s.Ranks {
 		for c := range b.s.BlocksAt(r, schedule.Output) * b.s.Sub {
-			if at := b.memory.at(int32(r), schedule.Ref{Buf: schedule.Output, Chunk: c}); b.places[at].part < 0 && b.places[at].input >= 0 {
+			if at := b.at(int32(r), schedule.Ref{Buf: schedule.Output, Chunk: c}); b.places[at].part < 0 && b.places[at].input >= 0 {
 				b.load(int32(r), at) // in place, and nothing used it
 			}
 		}
