@@ -326,3 +326,16 @@ func TestLadder(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestReach(t *testing.T) {
+	s := survey(swot)
+	for _, bytes := range []int64{100, 700} {
+		problem, _ := s.Pose(bytes)
+		s.Known(Point(bytes, problem, &plans.Plan{}))
+	}
+	for bytes, want := range map[int64][2]int64{1: {1, 8}, 99: {12, 100}, 200: {100, 700}, 5000: {700, 40000}, 80000: {10000, 640000}, math.MaxInt64: {math.MaxInt64 / 8, math.MaxInt64}} {
+		if lo, hi := s.Reach(bytes, 8); lo != want[0] || hi != want[1] {
+			t.Errorf("%d: %d..%d, want %v", bytes, lo, hi, want)
+		}
+	}
+}

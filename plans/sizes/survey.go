@@ -17,6 +17,9 @@ const (
 	trust = 8
 	// bisections locates a breakpoint to within a ratio of 2^(log2(ratio)/2^10).
 	bisections = 10
+	// maxReach is the largest size whose neighbourhood is looked at: beyond, sizes are not
+	// exact as float64 and ratios overflow.
+	maxReach = 1 << 50
 	// maxPieces bounds the spans of one pattern between two sizes that were planned.
 	maxPieces = 8
 )
@@ -150,7 +153,10 @@ func (s *Survey) neighbours(bytes int64) []point {
 // Reach returns the sizes next to the given one that are points, or a ratio away from it where
 // there is none so near.
 func (s *Survey) Reach(bytes, ratio int64) (lo, hi int64) {
-	lo, hi = max(1, bytes/ratio), bytes*ratio
+	lo, hi = max(1, bytes/ratio), bytes
+	if bytes < maxReach {
+		hi *= ratio
+	}
 	for _, p := range s.neighbours(bytes) {
 		if p.bytes < bytes {
 			lo = max(lo, p.bytes)
