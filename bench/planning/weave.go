@@ -27,6 +27,7 @@ type weaveGrid struct {
 	collective schedule.Collective
 	algorithm  string
 	ranks      []int
+	planes     []int
 }
 
 // weaveReport returns the maker of one collective's grid.
@@ -48,8 +49,8 @@ type cell struct {
 func (c *cell) ratio() float64 { return c.weave / c.best }
 
 func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, error) {
-	ranks, planes, effort := g.ranks, []int{1, 2, 4, 8}, 50*time.Millisecond
-	delays := []float64{0.1, 1, 5, 20, 50, 200, 1000, 2000, 5000, 20000}
+	ranks, planes, effort := g.ranks, g.planes, 50*time.Millisecond
+	delays := []float64{0.1, 1, 5, 20, 200, 1000, 2000, 20000}
 	ms := []float64{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30}
 	if o.Quick {
 		ranks, planes, effort = []int{8, 32}, []int{1, 2}, 5*time.Millisecond
@@ -76,7 +77,7 @@ func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, e
 	if err != nil {
 		return nil, err
 	}
-	f := &figure.Figure{Columns: len(planes), Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
+	f := &figure.Figure{Columns: max(2, len(planes)), Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
 	f.Table.Columns = []string{"ranks", "planes", "bytes", "reconfig_us", "best_other_us", "by", "weave_us", "ratio", "bound_us"}
 	maps := make([][][][]float64, len(ranks))
 	for n := range ranks {
