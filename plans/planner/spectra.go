@@ -16,7 +16,7 @@ import (
 var demandPlanners = []string{spectra.Name, "weave", "auto"}
 
 // spectraPerSecond turns an effort into an amount of search; see flopsPerSecond.
-const spectraPerSecond = 2.5e8
+const spectraPerSecond = 2e8
 
 // solveDemand plans a demand matrix under the deadline of o. The others refuse one.
 func solveDemand(ctx context.Context, name string, p *plans.Problem, o Options) (*plans.Plan, error) {

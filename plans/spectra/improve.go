@@ -36,6 +36,7 @@ type searcher struct {
 	load     []float64 // per unit
 	share    []float64 // per hold
 	need     []float64 // demands of a hold
+	anew     []int     // holds
 	covered  []bool    // per entry
 	spent    int64     // work that no part counts itself
 }
@@ -97,8 +98,8 @@ func (s *searcher) weigh(l *layout) bool {
 
 // squeeze changes weights so that every unit ends at target, the change divided at random:
 // mostly without regard to the weights, because what makes permutations too long, the
-// spread of the demands in them, does not grow with the demands.
-func (s *searcher) squeeze(l *layout, target float64) {
+// spread of the demands in them, does not grow with the demands. One hold may be excepted.
+func (s *searcher) squeeze(l *layout, target float64, except int) {
 	s.measure(l)
 	s.share = resize(s.share, len(l.holds))
 	total := make([]float64, s.units)
@@ -108,13 +109,17 @@ func (s *searcher) squeeze(l *layout, target float64) {
 		if !even {
 			x *= l.holds[i].weight + 1e-6*l.span
 		}
+		if i == except {
+			x *= 1e-9
+		}
 		s.share[i] = x
 		total[l.unit[i]] += x
 	}
 	for i := range l.holds {
-		u := l.unit[i]
-		h := &l.holds[i]
-		h.weight = max(0, h.weight+(target-s.load[u])*s.share[i]/total[u])
+		if u := l.unit[i]; total[u] > 0 {
+			h := &l.holds[i]
+			h.weight = max(0, h.weight+(target-s.load[u])*s.share[i]/total[u])
+		}
 	}
 }
 
@@ -155,8 +160,9 @@ const mostLowered = 6
 // exchangePasses bounds the exchanges of one round; the first few do nearly everything.
 const exchangePasses = 5
 
-// adapt exchanges circuits between permutations and finds some anew, given the weights.
-func (s *searcher) adapt(l *layout, anew int) {
+// adapt exchanges circuits between permutations, given the weights, after finding those of
+// the holds anew from nothing.
+func (s *searcher) adapt(l *layout, anew []int) {
 	n := len(l.holds)
 	copy(s.left, s.w.demand)
 	for len(s.at) < n {
@@ -167,8 +173,8 @@ func (s *searcher) adapt(l *layout, anew int) {
 			s.left[s.w.entry[e]] -= h.weight
 		}
 	}
-	for range anew {
-		s.rematch(&l.holds[s.rng.IntN(n)])
+	for _, i := range anew {
+		s.rematch(&l.holds[i])
 	}
 	for i, h := range l.holds {
 		s.x.spread(h.edges, s.at[i])
@@ -204,21 +210,36 @@ func (s *searcher) round(cur *layout) *layout {
 	if s.units > 1 && s.rng.IntN(4) == 0 {
 		s.regroup(next)
 	}
-	if s.rng.IntN(3) == 0 {
+	anew := s.anew[:0]
+	switch u := s.rng.Float64(); s.rng.IntN(4) {
+	case 0:
 		s.lower(next)
-	} else {
-		u := s.rng.Float64()
-		s.squeeze(next, cur.span*(1-farthest*u*u))
+	case 1: // one hold gets time of the others, and other circuits for it
+		i := s.rng.IntN(len(next.holds))
+		next.holds[i].weight += s.rng.ExpFloat64() * mean(next.holds) / 3
+		anew = append(anew, i)
+		s.squeeze(next, cur.span*(1-farthest*u*u), i)
+	default:
+		s.squeeze(next, cur.span*(1-farthest*u*u), -1)
 	}
-	anew := 0
-	if s.rng.IntN(3) == 0 {
-		anew = 1 + s.rng.IntN(2)
+	for range max(0, s.rng.IntN(5)-2) {
+		anew = append(anew, s.rng.IntN(len(next.holds)))
 	}
+	s.anew = anew
 	s.adapt(next, anew)
 	if !s.weigh(next) {
 		return nil
 	}
 	return next
+}
+
+// mean is the average weight.
+func mean(holds []hold) float64 {
+	total := 0.0
+	for i := range holds {
+		total += holds[i].weight
+	}
+	return total / float64(len(holds))
 }
 
 // regroup moves a hold to another unit, or exchanges two.

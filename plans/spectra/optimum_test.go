@@ -81,7 +81,7 @@ func TestOptimum(t *testing.T) {
 		above, below = above+l.span/exact-1, below+1-bound/exact
 	}
 	t.Logf("mean gap of the search %.4f, of the bound %.4f", above/cases, below/cases)
-	if above/cases > 0.01 {
+	if above/cases > 0.002 {
 		t.Errorf("the search is %.4f above the optimum on average", above/cases)
 	}
 }
