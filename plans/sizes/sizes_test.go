@@ -339,3 +339,39 @@ func TestReach(t *testing.T) {
 		}
 	}
 }
+
+// The first call of a size pays for its plan's bytes, once; a survey pays for many fits.
+func BenchmarkResize(b *testing.B) {
+	for _, c := range []struct {
+		name         string
+		bits, planes int
+	}{{"8x2", 3, 2}, {"64x4", 6, 4}, {"512x4", 9, 4}} {
+		p := halving(c.bits, c.planes, 32e6)
+		plan, err := swot(b.Context(), p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s := Sized{p, plan}
+		big := grown(p, 4)
+		high, err := Fit(s, big)
+		if err != nil {
+			b.Fatal(err)
+		}
+		span := &Span{Min: 32e6, Max: 128e6, Low: s, High: Sized{big, high}}
+		mid := grown(p, 2)
+		b.Run("at/"+c.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := span.At(64e6, mid); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("fit/"+c.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Fit(s, mid); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
