@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -47,20 +48,26 @@ func TestWeaveOnDoubling(t *testing.T) {
 	}
 }
 
-// TestWeaveNeverAbove compares weave with the other planners on problems of every kind.
+// TestWeaveNeverAbove compares weave with the other planners on problems of every kind, with
+// and without joint transmits.
 func TestWeaveNeverAbove(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 1))
 	below := 0
 	for i := range 100 {
 		p := randomProblem(rng)
 		p.Forwarding = i%4 > 0
-		best := bestOfOthers(t, p, quick)
-		plan := trySolve(t, "weave", p, quick)
+		o := quick
+		o.SinglePlane = i%3 == 0
+		best := bestOfOthers(t, p, o)
+		plan := trySolve(t, "weave", p, o)
 		if (plan == nil) != math.IsInf(best, 1) {
 			t.Fatalf("problem %d: others %v, weave %v", i, best, plan)
 		}
 		if plan == nil {
 			continue
+		}
+		if o.SinglePlane && joint(plan) {
+			t.Fatalf("problem %d: a joint transmit", i)
 		}
 		if !plans.AtLeastUS(best, plan.CCTUS) {
 			t.Fatalf("problem %d: weave %v, others %v", i, plan.CCTUS, best)
@@ -71,6 +78,52 @@ func TestWeaveNeverAbove(t *testing.T) {
 	}
 	if below == 0 {
 		t.Error("weave was never below the others either")
+	}
+}
+
+func joint(plan *plans.Plan) bool {
+	for _, entries := range plan.Planes {
+		for _, e := range entries {
+			if e.Joint != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestWeaveRepeatable: planners that run side by side do not make a plan depend on the clock.
+func TestWeaveRepeatable(t *testing.T) {
+	p := fabric(16, 4, 5, 100)
+	p.HopUS, p.Forwarding = 0.5, true
+	rabenseifner(p, 16*mb)
+	o := planner.Options{TimeLimit: time.Minute, Effort: 30 * time.Millisecond, Seed: 5}
+	if a, b := solve(t, "weave", p, o), solve(t, "weave", p, o); !reflect.DeepEqual(a.Planes, b.Planes) {
+		t.Errorf("two runs with one seed take %v and %v us, or differ", a.CCTUS, b.CCTUS)
+	}
+}
+
+// TestWeaveLoops: a plan in a loop takes no longer, and where the steps return to where they
+// began, so do the planes, in time.
+func TestWeaveLoops(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		steps  func(p *plans.Problem, bytes float64) *plans.Problem
+		hidden bool
+	}{{"there", cyclicDoubling, false}, {"and back", rabenseifner, true}} {
+		p := fabric(16, 2, 5, 100)
+		p.HopUS, p.Forwarding = 0.5, true
+		tc.steps(p, 16*mb)
+		o := planner.Options{TimeLimit: time.Minute, Effort: 30 * time.Millisecond}
+		once := solve(t, "weave", p, o)
+		p.Final.Kind = plans.FinalInitial
+		loop := solve(t, "weave", p, o)
+		if !plans.SameUS(once.CCTUS, loop.CCTUS) {
+			t.Errorf("%s: %v us once, %v in a loop", tc.name, once.CCTUS, loop.CCTUS)
+		}
+		if hidden := plans.SameUS(planner.Period(loop), loop.CCTUS); hidden != tc.hidden {
+			t.Errorf("%s: %v us, period %v", tc.name, loop.CCTUS, planner.Period(loop))
+		}
 	}
 }
 
