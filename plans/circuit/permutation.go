@@ -156,3 +156,6 @@ func (p Permutation) Digest() uint64 {
 	}
 	return h.Sum64()
 }
+
+// Pair is one circuit: from a port's transmitter to another's receiver.
+type Pair struct{ From, To int }

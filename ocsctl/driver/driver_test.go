@@ -1,0 +1,30 @@
+package driver_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/plans/circuit"
+)
+
+func TestDelta(t *testing.T) {
+	before := circuit.Permutation{1, 0, 3, circuit.Dark, 4}
+	after := circuit.Permutation{1, 2, circuit.Dark, 0, 4}
+	remove, add := driver.Delta(before, after)
+	wantRemove := []circuit.Pair{{From: 1, To: 0}, {From: 2, To: 3}}
+	wantAdd := []circuit.Pair{{From: 1, To: 2}, {From: 3, To: 0}}
+	if len(remove) != 2 || len(add) != 2 || remove[0] != wantRemove[0] || remove[1] != wantRemove[1] || add[0] != wantAdd[0] || add[1] != wantAdd[1] {
+		t.Fatalf("remove %v, add %v", remove, add)
+	}
+	if remove, add = driver.Delta(after, after); remove != nil || add != nil {
+		t.Fatalf("nothing changes, yet remove %v, add %v", remove, add)
+	}
+}
+
+func TestLevelNames(t *testing.T) {
+	text, err := json.Marshal([]driver.Level{driver.Unverified, driver.Token, 9})
+	if err != nil || string(text) != `["unverified","token","level(9)"]` {
+		t.Fatal(string(text), err)
+	}
+}
