@@ -173,6 +173,9 @@ func TestNeverWorse(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, by := range []string{"static", "perstep"} {
+				if by == "static" && f.Forwarding {
+					continue // then it searches, for as long as it may
+				}
 				plan, err := planner.Solve(context.Background(), by, p, counted(time.Millisecond))
 				if err != nil {
 					continue
