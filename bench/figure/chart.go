@@ -106,8 +106,8 @@ func newPlot(title string, x, y Axis) *plot.Plot {
 		}
 		a.to.Label.TextStyle, a.to.Tick.Label = label, tick
 		a.to.Label.Padding = 3
-		a.to.LineStyle.Color, a.to.Tick.LineStyle.Color = softColour, softColour
-		a.to.LineStyle.Width, a.to.Tick.LineStyle.Width = 0.6, 0.6
+		a.to.Color, a.to.Tick.Color = softColour, softColour
+		a.to.Width, a.to.Tick.Width = 0.6, 0.6
 		a.to.Tick.Length = 4
 		name := a.from.Name
 		if name == nil {

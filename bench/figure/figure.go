@@ -71,7 +71,7 @@ func (t *Table) Text() string {
 	for _, row := range append([][]string{t.Columns}, t.Rows...) {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	w.Flush() // a strings.Builder does not fail
+	_ = w.Flush() // a strings.Builder does not fail
 	return b.String()
 }
 

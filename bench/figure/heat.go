@@ -179,12 +179,12 @@ func (p cells) Plot(c draw.Canvas, plt *plot.Plot) {
 		box := []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}, {X: x0, Y: y0}}
 		c.StrokeLines(draw.LineStyle{Color: color.White, Width: 3}, box)
 		c.StrokeLines(draw.LineStyle{Color: markColour, Width: 1.6}, box)
-		drawRegionLabel(c, g.Label, x0, x1, y0, y1)
+		drawRegionLabel(c, g.Label, x0, y0, y1)
 	}
 }
 
 // drawRegionLabel writes a label on a plate at the top of a region, moved into the canvas.
-func drawRegionLabel(c draw.Canvas, s string, x0, x1, y0, y1 vg.Length) {
+func drawRegionLabel(c draw.Canvas, s string, x0, y0, y1 vg.Length) {
 	if s == "" {
 		return
 	}
@@ -198,7 +198,6 @@ func drawRegionLabel(c draw.Canvas, s string, x0, x1, y0, y1 vg.Length) {
 	if at.Y < c.Min.Y {
 		at.Y = y1 - 12
 	}
-	_ = x1
 	fill(c, markColour, at.X, at.X+w, at.Y, at.Y+12)
 	c.FillText(label, vg.Point{X: at.X + 3, Y: at.Y + 2.5}, s)
 }

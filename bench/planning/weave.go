@@ -48,63 +48,76 @@ type cell struct {
 
 func (c *cell) ratio() float64 { return c.weave / c.best }
 
-func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, error) {
-	ranks, planes, effort := g.ranks, g.planes, 50*time.Millisecond
-	delays := []float64{0.1, 1, 5, 20, 200, 1000, 2000, 20000}
-	ms := []float64{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30}
-	if o.Quick {
-		ranks, planes, effort = []int{8, 32}, []int{1, 2}, 5*time.Millisecond
-		delays, ms = []float64{1, 20, 200, 2000}, []float64{256 << 10, 4 << 20, 16 << 20, 256 << 20}
+// axes are the values of a grid's four dimensions, and the effort of each search.
+type axes struct {
+	ranks, planes []int
+	sizes, delays []float64
+	effort        time.Duration
+}
+
+func (g weaveGrid) axes(quick bool) axes {
+	if quick {
+		return axes{[]int{8, 32}, []int{1, 2}, []float64{256 << 10, 4 << 20, 16 << 20, 256 << 20}, []float64{1, 20, 200, 2000}, 5 * time.Millisecond}
 	}
+	return axes{
+		g.ranks, g.planes,
+		[]float64{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30},
+		[]float64{0.1, 1, 5, 20, 200, 1000, 2000, 20000}, 50 * time.Millisecond,
+	}
+}
+
+// cells lists the grid in order of ranks, planes, delays, sizes.
+func (x *axes) cells() []cell {
 	var cells []cell
-	for n := range ranks {
-		for k := range planes {
-			for d := range delays {
-				for m := range ms {
+	for n := range x.ranks {
+		for k := range x.planes {
+			for d := range x.delays {
+				for m := range x.sizes {
 					cells = append(cells, cell{n: n, k: k, size: m, delay: d})
 				}
 			}
 		}
 	}
+	return cells
+}
+
+func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, error) {
+	x := g.axes(o.Quick)
+	cells := x.cells()
 	err := figure.Each(ctx, len(cells), o, func(i int) error {
 		c := &cells[i]
-		p, err := figure.Collective(g.collective, g.algorithm, ms[c.size], weaveFabric(ranks[c.n], planes[c.k], delays[c.delay]))
+		p, err := figure.Collective(g.collective, g.algorithm, x.sizes[c.size], weaveFabric(x.ranks[c.n], x.planes[c.k], x.delays[c.delay]))
 		if err != nil {
 			return err
 		}
-		return c.solve(ctx, p, planner.Options{Effort: effort, TimeLimit: time.Minute, Seed: o.Seed})
+		return c.solve(ctx, p, planner.Options{Effort: x.effort, TimeLimit: time.Minute, Seed: o.Seed})
 	})
 	if err != nil {
 		return nil, err
 	}
-	f := &figure.Figure{Columns: max(2, len(planes)), Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
+	f := &figure.Figure{Columns: max(2, len(x.planes)), Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
+	x.draw(f, cells)
+	f.Notes = append(f.Notes, x.summary(cells), fmt.Sprintf("Effort of each search: %v, counted in operations.", x.effort))
+	return f, g.addTargets(ctx, f, o)
+}
+
+// draw adds a heat map for each number of ranks and of planes, and a row for each cell.
+func (x *axes) draw(f *figure.Figure, cells []cell) {
 	f.Table.Columns = []string{"ranks", "planes", "bytes", "reconfig_us", "best_other_us", "by", "weave_us", "ratio", "bound_us"}
-	maps := make([][][][]float64, len(ranks))
-	for n := range ranks {
-		maps[n] = make([][][]float64, len(planes))
-		for k := range planes {
-			maps[n][k] = make([][]float64, len(delays))
-			for d := range delays {
-				maps[n][k][d] = make([]float64, len(ms))
-			}
-		}
-	}
+	var z [][]float64
 	for i := range cells {
 		c := &cells[i]
-		maps[c.n][c.k][c.delay][c.size] = c.ratio()
-		f.Table.Add(ranks[c.n], planes[c.k], ms[c.size], delays[c.delay], c.best, c.by, c.weave, c.ratio(), c.bound)
-	}
-	for n := range ranks {
-		for k := range planes {
+		f.Table.Add(x.ranks[c.n], x.planes[c.k], x.sizes[c.size], x.delays[c.delay], c.best, c.by, c.weave, c.ratio(), c.bound)
+		if c.delay == 0 && c.size == 0 { // the first of a map
+			z = make([][]float64, len(x.delays))
 			f.Panels = append(f.Panels, &figure.HeatMap{
-				Title: fmt.Sprintf("n = %d, k = %d", ranks[n], planes[k]), Xs: ms, Ys: delays, Z: maps[n][k],
+				Title: fmt.Sprintf("n = %d, k = %d", x.ranks[c.n], x.planes[c.k]), Xs: x.sizes, Ys: x.delays, Z: z,
 				X: figure.Axis{Label: "size", Name: figure.Binary}, Y: figure.Axis{Label: "reconfiguration delay", Name: figure.Micros},
 				Scale: figure.Scale{Label: "ratio", Min: 0.7, Max: 1, Reverse: true, Name: func(v float64) string { return fmt.Sprintf("%.2f", v) }},
 			})
 		}
+		z[c.delay] = append(z[c.delay], c.ratio())
 	}
-	f.Notes = append(f.Notes, summary(cells, ranks, planes, delays, ms), fmt.Sprintf("Effort of each search: %v, counted in operations.", effort))
-	return f, g.addTargets(ctx, f, o)
 }
 
 // solve fills a cell.
@@ -131,7 +144,7 @@ func (c *cell) solve(ctx context.Context, p *plans.Problem, o planner.Options) e
 }
 
 // summary says how often and how much weave gains, and where most.
-func summary(cells []cell, ranks, planes []int, delays, ms []float64) string {
+func (x *axes) summary(cells []cell) string {
 	least, sum, gains, above := &cells[0], 0.0, 0, 0
 	for i := range cells {
 		c := &cells[i]
@@ -148,7 +161,7 @@ func summary(cells []cell, ranks, planes []int, delays, ms []float64) string {
 	}
 	return fmt.Sprintf("Gain of 1 %% or more at %d of %d points, geometric mean ratio %.4f, above the best of the others at %d. Least ratio %.3f: %d ranks, %d planes, %s, %s, where %s is the best of the others.",
 		gains, len(cells), math.Exp(sum/float64(len(cells))), above,
-		least.ratio(), ranks[least.n], planes[least.k], figure.Binary(ms[least.size]), figure.Micros(delays[least.delay]), least.by)
+		least.ratio(), x.ranks[least.n], x.planes[least.k], figure.Binary(x.sizes[least.size]), figure.Micros(x.delays[least.delay]), least.by)
 }
 
 // addTargets states the points at which an exhaustive search over shifts by powers of two is

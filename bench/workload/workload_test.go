@@ -48,7 +48,8 @@ func TestBenchmarkIsASumOfPermutations(t *testing.T) {
 				t.Fatal("noise changed the support")
 			}
 			if d[r][c] > 0 {
-				dev += math.Pow(noisy[r][c]-d[r][c], 2)
+				e := noisy[r][c] - d[r][c]
+				dev += e * e
 				entries++
 			}
 		}

@@ -1,0 +1,245 @@
+package figure
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"lightpath/bench/workload"
+	"lightpath/plans"
+	"lightpath/plans/spectra"
+)
+
+// demands is a family of random demand matrices, normalised so that a port's whole demand
+// is 1, the unit of delays.
+type demands struct {
+	name string
+	make func(seed int64) [][]float64
+}
+
+const syntheticNote = "GPT and MoE matrices are synthetic substitutes: the paper's 32 x 32 GPT-3B and 64 x 64 Qwen2-57B traces are not published. The paper states neither the delays of its axis nor, but for s = 4, the numbers of switches."
+
+var (
+	gptDemands   = demands{"GPT-like (synthetic), 32 x 32", func(seed int64) [][]float64 { return workload.GPT(workload.GPT3B(seed)) }}
+	benchDemands = demands{"benchmark, 100 x 100, m = 16", func(seed int64) [][]float64 { return workload.Benchmark(100, 16, 0.003, seed) }}
+)
+
+// moeDemands are dense, which makes ECLIPSE slow: a quick figure takes a third of the experts.
+func moeDemands(o Options) demands {
+	n := 64
+	if o.Quick {
+		n = 24
+	}
+	return demands{fmt.Sprintf("MoE-like (synthetic), %d x %d", n, n), func(seed int64) [][]float64 {
+		m := workload.Qwen2MoE(seed)
+		m.Ranks = n
+		return workload.MoE(m)
+	}}
+}
+
+// subject is a matrix with what the methods share.
+type subject struct {
+	matrix spectra.Matrix
+	cover  spectra.Decomposition // the paper's, which depends on neither s nor delta
+	// eclipse holds ECLIPSE's, which depends on delta alone.
+	eclipse map[float64]spectra.Decomposition
+}
+
+func newSubject(d [][]float64) *subject {
+	return &subject{matrix: d, cover: spectra.Decompose(d, spectra.Greedy), eclipse: make(map[float64]spectra.Decomposition)}
+}
+
+// method is a scheduler, or a bound, whose value is drawn.
+type method struct {
+	name   string
+	colour int
+	dashed bool
+	value  func(x *subject, s int, delta float64) float64
+}
+
+var (
+	methodBaseline = method{"BASELINE (LESS split)", 1, false, func(x *subject, s int, delta float64) float64 {
+		return spectra.Baseline(x.matrix, s).Makespan(delta)
+	}}
+	methodEclipse = method{"SPECTRA (ECLIPSE)", 2, false, func(x *subject, s int, delta float64) float64 {
+		e, known := x.eclipse[delta]
+		if !known {
+			e = spectra.Eclipse(x.matrix, delta)
+			x.eclipse[delta] = e
+		}
+		return spectra.Equalize(spectra.Schedule(e, s, delta), delta).Makespan(delta)
+	}}
+	methodSpectra = method{"SPECTRA", 0, false, func(x *subject, s int, delta float64) float64 {
+		return spectra.Equalize(spectra.Schedule(x.cover, s, delta), delta).Makespan(delta)
+	}}
+	methodUnequal = method{"SPECTRA without EQUALIZE", 4, true, func(x *subject, s int, delta float64) float64 {
+		return spectra.Schedule(x.cover, s, delta).Makespan(delta)
+	}}
+	methodBound = method{"LB1, LB2", 6, true, func(x *subject, s int, delta float64) float64 {
+		return math.Max(spectra.Bound1(x.matrix, s, delta), spectra.Bound2(x.matrix, s, delta))
+	}}
+	methodStronger = method{"Lightpath's bound", 5, true, func(x *subject, s int, delta float64) float64 {
+		v, _ := spectra.Bound(x.matrix, s, delta)
+		return v
+	}}
+)
+
+// lightpathWork is the search per matrix of the line "Lightpath", in operations: some 40 ms.
+const lightpathWork = 1e7
+
+var methodLightpath = method{"Lightpath", 3, false, func(x *subject, s int, delta float64) float64 {
+	// Every demand has a plan; a search that is not there is a gap in the line.
+	plan, err := spectra.Solve(context.Background(), DemandProblem(x.matrix, s, delta), spectra.Options{Work: lightpathWork})
+	if err != nil {
+		return math.NaN()
+	}
+	return plan.CCTUS / DemandUS
+}}
+
+// DemandUS is how long a demand of 1 takes on one circuit of a [DemandProblem].
+const DemandUS = 1e3
+
+// DemandProblem states a matrix on s planes whose reconfiguration takes delta: entries and
+// delta in units of DemandUS.
+func DemandProblem(d [][]float64, s int, delta float64) *plans.Problem {
+	p := &plans.Problem{Version: plans.Version, Ranks: len(d), Planes: s, BandwidthGbps: 8, ReconfigUS: delta * DemandUS, Circuits: plans.Simplex}
+	p.Demand = make([][]float64, len(d))
+	for r, row := range d {
+		p.Demand[r] = make([]float64, len(row))
+		for c, v := range row {
+			p.Demand[r][c] = v * DemandUS / plans.WireUS(p, 1)
+		}
+	}
+	return p
+}
+
+// setting is a family on a number of switches.
+type setting struct {
+	demands  demands
+	switches int
+}
+
+// spectraGrid is what a figure of the paper sweeps.
+type spectraGrid struct {
+	settings []setting
+	deltas   []float64
+	methods  []method
+	runs     int
+}
+
+// The numbers of random matrices per point: ours where none is asked for, and the paper's.
+const (
+	defaultRuns = 20
+	paperRuns   = 50
+)
+
+func runsOf(o Options) int {
+	switch {
+	case o.Runs > 0:
+		return o.Runs
+	case o.Quick:
+		return 1
+	}
+	return defaultRuns
+}
+
+func deltasOf(o Options) []float64 {
+	if o.Quick {
+		return []float64{0.01, 0.1}
+	}
+	return []float64{0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1}
+}
+
+// mean returns the mean value over the runs: [setting][method][delta].
+func (g *spectraGrid) mean(ctx context.Context, o Options) ([][][]float64, error) {
+	// One piece of work is one matrix of one family, on all its settings.
+	families := make([]demands, 0, len(g.settings))
+	for _, st := range g.settings {
+		known := false
+		for _, f := range families {
+			known = known || f.name == st.demands.name
+		}
+		if !known {
+			families = append(families, st.demands)
+		}
+	}
+	values := make([][][][]float64, len(families)*g.runs) // [piece][setting][method][delta]
+	err := Each(ctx, len(values), o, func(i int) error {
+		family := families[i/g.runs]
+		x := newSubject(family.make(o.Seed + int64(i%g.runs)))
+		values[i] = make([][][]float64, len(g.settings))
+		for s, st := range g.settings {
+			if st.demands.name != family.name {
+				continue
+			}
+			values[i][s] = matrix(len(g.methods), len(g.deltas))
+			for m, md := range g.methods {
+				for d, delta := range g.deltas {
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					values[i][s][m][d] = md.value(x, st.switches, delta)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([][][]float64, len(g.settings))
+	for s := range out {
+		out[s] = matrix(len(g.methods), len(g.deltas))
+		for _, v := range values {
+			if v[s] == nil {
+				continue
+			}
+			for m := range g.methods {
+				for d := range g.deltas {
+					out[s][m][d] += v[s][m][d] / float64(g.runs)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// spectraFigure draws a grid, a panel for each setting.
+func spectraFigure(ctx context.Context, o Options, title string, g spectraGrid) (*Figure, [][][]float64, error) {
+	g.runs = runsOf(o)
+	means, err := g.mean(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &Figure{Columns: 2, Title: title}
+	f.Table.Columns = []string{"family", "switches", "delta", "method", "mean_makespan", "runs"}
+	for s, st := range g.settings {
+		c := &Chart{Title: fmt.Sprintf("(%c) %s, s = %d", 'a'+s, st.demands.name, st.switches),
+			X: Axis{Label: "delay / demand of a port", Log: true}, Y: Axis{Label: "makespan / demand of a port", Log: true}}
+		for m, md := range g.methods {
+			c.Lines = append(c.Lines, Line{Name: md.name, X: g.deltas, Y: means[s][m], Colour: md.colour, Dashed: md.dashed})
+			for d, delta := range g.deltas {
+				f.Table.Add(st.demands.name, st.switches, delta, md.name, means[s][m][d], g.runs)
+			}
+		}
+		f.Panels = append(f.Panels, c)
+	}
+	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d).", g.runs, paperRuns), syntheticNote)
+	return f, means, nil
+}
+
+// meanRatio is the mean over points of one method's value over another's, on the settings
+// of a family.
+func (g *spectraGrid) meanRatio(means [][][]float64, family string, over, under int) float64 {
+	sum, count := 0.0, 0.0
+	for s, st := range g.settings {
+		if st.demands.name != family {
+			continue
+		}
+		for d := range g.deltas {
+			sum += means[s][over][d] / means[s][under][d]
+			count++
+		}
+	}
+	return sum / count
+}
