@@ -65,14 +65,7 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	if p.Demand == nil {
 		return nil, ErrNoDemand
 	}
-	d := make(Matrix, p.Ranks)
-	for r, row := range p.Demand {
-		d[r] = make([]float64, p.Ranks)
-		for s, bytes := range row {
-			d[r][s] = plans.WireUS(p, bytes)
-		}
-	}
-	w := newNetwork(d, p.Circuits)
+	w := newNetwork(wireTimes(p), p.Circuits)
 	units := p.Planes
 	if p.Circuits == plans.Interleaved {
 		units /= 2
@@ -81,8 +74,8 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	if len(w.demand) == 0 {
 		return plan, nil
 	}
-	total := p.ReconfigUS + p.ReconfigPerPort*float64(p.Ranks)
-	if total *= float64(len(w.demand)); math.IsInf(total+sum(w.demand)*float64(2*w.n), 0) {
+	reconfigure := (p.ReconfigUS + p.ReconfigPerPort*float64(p.Ranks)) * float64(len(w.demand))
+	if math.IsInf(reconfigure+sum(w.demand)*float64(2*w.n), 0) {
 		return nil, fmt.Errorf("spectra: demand: %w", ErrTooLong)
 	}
 	s := newSearcher(w, units, p.ReconfigUS, p.ReconfigPerPort, o.Seed)
@@ -94,8 +87,21 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	return plan, nil
 }
 
-// Improve schedules d on s switches as [Solve] does with the same options, for comparisons
-// with the algorithms of the paper: the makespan is that of the returned timetable.
+// wireTimes is the demand as time on one circuit.
+func wireTimes(p *plans.Problem) Matrix {
+	d := make(Matrix, p.Ranks)
+	for r, row := range p.Demand {
+		d[r] = make([]float64, p.Ranks)
+		for s, bytes := range row {
+			d[r][s] = plans.WireUS(p, bytes)
+		}
+	}
+	return d
+}
+
+// Improve schedules d on s switches, at least one, as [Solve] does with the same options, for
+// comparisons with the algorithms of the paper. The timetable's permutations are Dark where
+// they serve no demand.
 func Improve(ctx context.Context, d Matrix, s int, delta float64, o Options) Timetable {
 	begin := time.Now()
 	w := newNetwork(d, plans.Simplex)
