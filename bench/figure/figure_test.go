@@ -22,7 +22,21 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// made holds the figures that tests share; they run one after the other.
+var made = map[string]*Figure{}
+
+// quick returns a figure in its quick form, which is made once.
 func quick(t *testing.T, paper, name string) *Figure {
+	t.Helper()
+	if f := made[paper+name]; f != nil {
+		return f
+	}
+	f := fresh(t, paper, name)
+	made[paper+name] = f
+	return f
+}
+
+func fresh(t *testing.T, paper, name string) *Figure {
 	t.Helper()
 	f, err := Make(t.Context(), paper, name, Options{Quick: true, Seed: 1})
 	if err != nil {
@@ -204,7 +218,7 @@ func same(got, want string, improves bool) bool {
 
 // TestRepeats: a figure depends on nothing but its options.
 func TestRepeats(t *testing.T) {
-	a, b := quick(t, "swot", "8"), quick(t, "swot", "8")
+	a, b := quick(t, "swot", "8"), fresh(t, "swot", "8")
 	if !reflect.DeepEqual(a.Table, b.Table) {
 		t.Error("two runs, two tables")
 	}

@@ -77,7 +77,7 @@ func harvest8(ctx context.Context, o Options) (*Figure, error) {
 func harvest9(ctx context.Context, o Options) (*Figure, error) {
 	n := 64
 	if o.Quick {
-		n = 16
+		n = 8
 	}
 	ring := []circuit.Permutation{circuit.Shift(n, 1)}
 	kautz, err := topology.Kautz(n, 3)
