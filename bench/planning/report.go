@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -24,22 +22,13 @@ const Paper = "lightpath"
 // ErrUnknown says that there is no such report; the error lists those there are.
 var ErrUnknown = errors.New("no such report")
 
-// Report is a table of measurements, with a picture where one helps.
-type Report struct {
-	figure.Figure
-	Machine Machine
-	Began   time.Time
-	Took    time.Duration
-	Quick   bool
-}
-
 // Machine is where a report was made.
 type Machine struct {
 	CPU  string  `json:"cpu"`
 	CPUs int     `json:"cpus"`
 	Go   string  `json:"go"`
 	OS   string  `json:"os"`
-	Load float64 `json:"load_1min_before"` // of the system before the run; NaN is left out
+	Load float64 `json:"load_1min_before"` // of the system before the run
 }
 
 // maker makes one report.
@@ -80,9 +69,10 @@ func Names() []string {
 	return names
 }
 
-// Make runs a report; o means what it means for figures. It fails with [ErrUnknown], the
+// Make runs a report: a figure whose Facts say on what machine and when it was measured. o
+// means what it means for figures. It fails with [ErrUnknown], the
 // context's error, or that of a planner.
-func Make(ctx context.Context, name string, o figure.Options) (*Report, error) {
+func Make(ctx context.Context, name string, o figure.Options) (*figure.Figure, error) {
 	for _, r := range registry {
 		if r.name != name {
 			continue
@@ -94,41 +84,12 @@ func Make(ctx context.Context, name string, o figure.Options) (*Report, error) {
 		}
 		f.Paper, f.Name = Paper, name
 		f.Notes = append(f.Notes, machine.String())
-		return &Report{Figure: *f, Machine: machine, Began: began, Took: time.Since(began), Quick: o.Quick}, nil
+		f.Facts = map[string]any{
+			"machine": machine, "quick": o.Quick, "began": began.UTC().Format(time.RFC3339), "took_s": time.Since(began).Seconds(),
+		}
+		return f, nil
 	}
 	return nil, fmt.Errorf("planning: %w: %q (there are %s)", ErrUnknown, name, strings.Join(Names(), ", "))
-}
-
-// Write writes the files of the figure and STEM.json, which says also where and when.
-func (r *Report) Write(dir string) ([]string, error) {
-	paths, err := r.Figure.Write(dir)
-	if err != nil {
-		return paths, err
-	}
-	data, err := r.JSON()
-	if err != nil {
-		return paths, err
-	}
-	path := filepath.Join(dir, r.Paper+"-"+r.Name+".json")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		return paths, fmt.Errorf("planning: %w", err)
-	}
-	return append(paths, path), nil
-}
-
-// JSON returns the report: machine, table and claims.
-func (r *Report) JSON() ([]byte, error) {
-	printed := r.Printed()
-	text, err := json.MarshalIndent(map[string]any{
-		"report": r.Name, "title": r.Title, "quick": r.Quick, "machine": r.Machine,
-		"began": r.Began.UTC().Format(time.RFC3339), "took_s": r.Took.Seconds(),
-		"columns": r.Table.Columns, "rows": r.Table.Rows,
-		"printed_columns": printed.Columns, "printed": printed.Rows, "notes": r.Notes,
-	}, "", " ")
-	if err != nil {
-		return nil, fmt.Errorf("planning: %w", err)
-	}
-	return append(text, '\n'), nil
 }
 
 // ThisMachine describes the machine that this process runs on.

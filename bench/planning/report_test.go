@@ -32,20 +32,20 @@ func TestReports(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := os.ReadFile(paths[len(paths)-1])
+			data, err := os.ReadFile(filepath.Join(dir, "lightpath-"+r.name+".json"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var back struct {
-				Report  string
+				Figure  string
 				Machine Machine
 				Columns []string
-				Rows    [][]string
+				Rows    [][]any
 			}
 			if err := json.Unmarshal(data, &back); err != nil {
 				t.Fatal(err)
 			}
-			if back.Report != r.name || back.Machine.CPUs < 1 || back.Machine.Go == "" || len(back.Rows) == 0 {
+			if back.Figure != r.name || back.Machine.CPUs < 1 || back.Machine.Go == "" || len(back.Rows) == 0 {
 				t.Errorf("%+v", back)
 			}
 			for _, row := range back.Rows {
@@ -65,7 +65,7 @@ func TestReports(t *testing.T) {
 }
 
 // checkRatios: where a report compares, ours is never above the best of the others.
-func checkRatios(t *testing.T, r *Report) {
+func checkRatios(t *testing.T, r *figure.Figure) {
 	t.Helper()
 	for c, name := range r.Table.Columns {
 		if name != "ratio" {

@@ -55,30 +55,23 @@ func newFigureCommand() *cobra.Command {
 	return cmd
 }
 
+// makeFigure makes a figure or a report, writes its files, and says what the paper prints,
+// what stands here, and where the files are.
 func makeFigure(ctx context.Context, paper, name, dir string, o figure.Options) error {
+	makeIt := func() (*figure.Figure, error) { return figure.Make(ctx, paper, name, o) }
 	if paper == planning.Paper {
-		r, err := planning.Make(ctx, name, o)
-		if err != nil {
-			return err
-		}
-		fmt.Print(r.Table.Text())
-		return writeFigure(&r.Figure, r, dir)
+		makeIt = func() (*figure.Figure, error) { return planning.Make(ctx, name, o) }
 	}
-	f, err := figure.Make(ctx, paper, name, o)
+	f, err := makeIt()
 	if err != nil {
 		return err
 	}
-	return writeFigure(f, f, dir)
-}
-
-// writeFigure writes the files and says what the paper prints, what stands here, and where
-// the files are.
-func writeFigure(f *figure.Figure, files interface {
-	Write(dir string) ([]string, error)
-}, dir string) error {
-	paths, err := files.Write(dir)
+	paths, err := f.Write(dir)
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
+	}
+	if paper == planning.Paper {
+		fmt.Print(f.Table.Text())
 	}
 	for _, c := range f.Claims {
 		fmt.Println(c)

@@ -15,7 +15,7 @@ func TestFigureCommand(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	for _, name := range []string{"swot-8.csv", "swot-8-printed.csv", "swot-8.svg", "swot-8.png"} {
+	for _, name := range []string{"swot-8.csv", "swot-8-printed.csv", "swot-8.json", "swot-8.svg", "swot-8.png"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 300 {
 			t.Error(name, info, err)
 		}
