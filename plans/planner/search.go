@@ -36,8 +36,14 @@ func (b *meter) spent() bool {
 		return true
 	}
 	if b.calls++; b.calls%64 == 0 {
-		b.stopped = b.ctx.Err() != nil || time.Now().After(b.deadline)
+		return b.late()
 	}
+	return b.stopped
+}
+
+// late looks at the clock, which is too slow for every step of a search.
+func (b *meter) late() bool {
+	b.stopped = b.stopped || b.ctx.Err() != nil || time.Now().After(b.deadline)
 	return b.stopped
 }
 

@@ -201,7 +201,7 @@ func (s *weaving) staggered() {
 // settle lets the groups answer in turn for as long as that helps.
 func (s *weaving) settle(l layout, groups [][]int) {
 	least := math.Inf(1)
-	for stale, g := 0, 0; stale < len(groups) && !s.meter.spent(); g = (g + 1) % len(groups) {
+	for stale, g := 0, 0; stale < len(groups) && !s.meter.spent() && !s.meter.late(); g = (g + 1) % len(groups) {
 		next := slices.Clone(l)
 		stale++
 		if !s.respond(next, groups[g], 0) {

@@ -138,6 +138,9 @@ func (s *weaving) plan(start int) {
 		}
 	}
 	for i := range w.kind {
+		if s.meter.late() {
+			return // and there is no answer
+		}
 		quickest := -1
 		for c, v := range a.best[i*n : (i+1)*n] {
 			if math.IsInf(v, 1) {
