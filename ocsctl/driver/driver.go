@@ -25,6 +25,9 @@ var (
 	ErrProtocol = errors.New("not what the protocol allows")
 	// ErrFenced: a controller with a higher fencing token has written.
 	ErrFenced = errors.New("another controller with a higher token writes this switch")
+	// ErrDrift: the map that the switch has is not the one that the change starts from: somebody
+	// else has written. Nothing was asked of the switch.
+	ErrDrift = errors.New("the switch's map is not the one that the change starts from")
 	// ErrNotMatching: the switch reports a map in which a port has two circuits.
 	ErrNotMatching = errors.New("the switch reports a map that is no matching")
 )
@@ -105,8 +108,9 @@ type Switch interface {
 	Read(ctx context.Context) (circuit.Permutation, error)
 	// Apply makes a change and verifies it. The report has one verdict per port whose
 	// circuit the change touches. A nil error means that all of them are as intended, to
-	// the level wanted or the highest that the switch can reach. After a lost answer it
-	// reads the map back instead of asking again.
+	// the level wanted or the highest that the switch can reach. It reads the map first, and
+	// refuses with ErrDrift where that is not Before; after a lost answer it reads the map
+	// back instead of asking again.
 	Apply(ctx context.Context, c Change) ([]Circuit, error)
 	// Health reports on every port.
 	Health(ctx context.Context) ([]Health, error)

@@ -1,0 +1,226 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"lightpath/plans/circuit"
+)
+
+// FaultKind names a fault, as fault scripts do.
+type FaultKind string
+
+// The faults.
+const (
+	// LostReply: the switch does the next change, and the answer to it and the Count-1 answers
+	// after it never leave. Count 0 is 1.
+	LostReply FaultKind = "lost-reply"
+	// SlowPair: circuits In to Out take Delay longer, until Clear; -1 is any port.
+	SlowPair FaultKind = "slow-pair"
+	// StuckMirror: the mirror of ingress In (or of egress Out, if In is -1) does not follow: new
+	// circuits through it are in the table, but end FAILED; with Silent they claim to be TUNED, and
+	// are dark. Until Clear.
+	StuckMirror FaultKind = "stuck-mirror"
+	// GhostConnect: the table reports a circuit In to Out that was never made.
+	GhostConnect FaultKind = "ghost"
+	// PartialBulk: of the next bulk request with more circuits to make than Count, only the first
+	// Count are made; the others get ErrPartial, or with Silent the answer that all is well.
+	PartialBulk FaultKind = "partial-bulk"
+	// ThirdParty: somebody else connects In to Out, breaking what is there; Out -1 removes In's
+	// circuit.
+	ThirdParty FaultKind = "third-party"
+	// Reboot: the switch goes down for Delay; its circuits do as Config.ColdBoot says.
+	Reboot FaultKind = "reboot"
+	// Clear ends SlowPair, StuckMirror and whatever has not happened yet, and removes ghosts.
+	Clear FaultKind = "clear"
+)
+
+// Fault is something that goes wrong; which fields it has its kind says.
+type Fault struct {
+	Kind    FaultKind
+	In, Out int
+	Count   int
+	Silent  bool
+	Delay   time.Duration
+}
+
+// ErrFault: a fault that the switch cannot have.
+var ErrFault = errors.New("no such fault")
+
+// faults are those that wait or last.
+type faults struct {
+	lostNext, lost int // answers to lose from the next change on, and now
+	slow           []Fault
+	stuck          []Fault
+	partial        *Fault
+	script         []*time.Timer
+}
+
+type limit struct {
+	taken  int
+	silent bool
+}
+
+// Inject makes a fault happen, at once or to the next request that it concerns.
+func (d *Device) Inject(f Fault) error {
+	d.lock()
+	defer d.unlock()
+	return d.inject(time.Now(), f)
+}
+
+func (d *Device) inject(now time.Time, f Fault) error {
+	if err := d.possible(f); err != nil {
+		return err
+	}
+	d.emit(now, Event{Kind: Injected, In: f.In, Out: f.Out, Note: string(f.Kind)})
+	switch f.Kind {
+	case LostReply:
+		d.faults.lostNext = max(f.Count, 1)
+	case SlowPair:
+		d.faults.slow = append(d.faults.slow, f)
+	case StuckMirror:
+		d.faults.stuck = append(d.faults.stuck, f)
+	case PartialBulk:
+		d.faults.partial = &f
+	case GhostConnect:
+		d.ghosts = append(d.ghosts, &row{in: f.In, out: f.Out, state: Tuned})
+		d.revision++
+	case ThirdParty:
+		d.thirdParty(now, f)
+	case Reboot:
+		d.reboot(now, f.Delay)
+	case Clear:
+		d.faults.lostNext, d.faults.lost, d.faults.slow, d.faults.stuck, d.faults.partial = 0, 0, nil, nil, nil
+		if d.ghosts != nil {
+			d.ghosts = nil
+			d.revision++
+		}
+	}
+	return nil
+}
+
+// possible reports why the switch cannot have a fault.
+func (d *Device) possible(f Fault) error {
+	inside := func(port int) bool { return port >= 0 && port < d.cfg.Ports }
+	orAny := func(port int) bool { return port == -1 || inside(port) }
+	ok := true
+	switch f.Kind {
+	case LostReply, PartialBulk, Reboot, Clear:
+	case SlowPair:
+		ok = orAny(f.In) && orAny(f.Out)
+	case StuckMirror:
+		ok = inside(f.In) || f.In == -1 && inside(f.Out)
+	case GhostConnect:
+		ok = inside(f.In) && inside(f.Out)
+	case ThirdParty:
+		ok = inside(f.In) && orAny(f.Out)
+	default:
+		return fmt.Errorf("device: %w: %q", ErrFault, f.Kind)
+	}
+	switch {
+	case !ok:
+		return fmt.Errorf("device: %s: %w: %d to %d of %d ports", f.Kind, ErrPort, f.In, f.Out, d.cfg.Ports)
+	case f.Delay < 0 || f.Count < 0:
+		return fmt.Errorf("device: %s: %w: negative count or delay", f.Kind, ErrFault)
+	}
+	return nil
+}
+
+// DropReply reports whether the answer that a server is about to give is lost on its way. Servers
+// ask it once before every answer.
+func (d *Device) DropReply() bool {
+	d.lock()
+	defer d.unlock()
+	if d.faults.lost == 0 {
+		return false
+	}
+	d.faults.lost--
+	return true
+}
+
+// arm begins to lose answers, now that a change has come.
+func (f *faults) arm() {
+	if f.lostNext > 0 {
+		f.lost, f.lostNext = f.lostNext, 0
+	}
+}
+
+// bulkLimit returns how many of a request's circuits are made.
+func (f *faults) bulkLimit(mode Mode, n int) limit {
+	if p := f.partial; p != nil && mode == Bulk && n > p.Count {
+		f.partial = nil
+		return limit{p.Count, p.Silent}
+	}
+	return limit{taken: math.MaxInt}
+}
+
+// touch lets lasting faults act on a new circuit.
+func (f *faults) touch(r *row) {
+	for _, s := range f.slow {
+		if (s.In == -1 || s.In == r.in) && (s.Out == -1 || s.Out == r.out) {
+			r.due = r.due.Add(s.Delay)
+		}
+	}
+	for _, s := range f.stuck {
+		if s.In == r.in || s.In == -1 && s.Out == r.out {
+			if r.dim = true; !s.Silent {
+				r.outcome = Failed
+			}
+		}
+	}
+}
+
+func (f *faults) stop() {
+	for _, t := range f.script {
+		t.Stop()
+	}
+}
+
+func (d *Device) thirdParty(now time.Time, f Fault) {
+	for _, r := range []*row{d.byIn[f.In], d.outRow(f.Out)} {
+		if r != nil && d.byIn[r.in] == r {
+			d.cut(now, r, string(ThirdParty))
+		}
+	}
+	if f.Out != circuit.Dark {
+		d.connect(now, now, circuit.Pair{From: f.In, To: f.Out})
+	}
+	d.schedule()
+}
+
+func (d *Device) outRow(out int) *row {
+	if out == circuit.Dark {
+		return nil
+	}
+	return d.byOut[out]
+}
+
+// reboot takes the switch down.
+func (d *Device) reboot(now time.Time, down time.Duration) {
+	d.emit(now, Event{Kind: Rebooted, In: -1, Out: -1})
+	d.bootAt, d.saved = now.Add(down), nil
+	d.ghosts, d.faults.lost, d.faults.lostNext, d.faults.partial = nil, 0, 0, nil
+	if d.cfg.ColdBoot != Maintain {
+		for _, r := range d.byIn {
+			if r != nil {
+				d.saved = append(d.saved, circuit.Pair{From: r.in, To: r.out})
+				d.cut(now, r, string(Reboot))
+			}
+		}
+	}
+	d.schedule()
+}
+
+// boot brings the switch up again.
+func (d *Device) boot(at time.Time) {
+	d.bootAt = time.Time{}
+	if d.cfg.ColdBoot == Restore {
+		for _, p := range d.saved {
+			d.connect(at, at, p)
+		}
+	}
+	d.emit(at, Event{Kind: Started, In: -1, Out: -1})
+	d.schedule()
+}

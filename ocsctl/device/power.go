@@ -1,0 +1,96 @@
+package device
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// DarkDBm is what a detector without light reports.
+const DarkDBm = -60
+
+// MaxAveraging is the longest window of a detector.
+const MaxAveraging = 1280 * time.Millisecond
+
+// sample is the power of a port from a time on.
+type sample struct {
+	at time.Time
+	mw float64
+}
+
+// LossDB returns the insertion loss between two ports, as measured in the factory.
+func (d *Device) LossDB(in, out int) float64 {
+	r := rand.New(rand.NewPCG(d.cfg.Seed, uint64(in)<<32|uint64(out)))
+	return d.preset.LossMinDB + (d.preset.LossMaxDB-d.preset.LossMinDB)*r.Float64()
+}
+
+// Averaging returns the window of the detectors.
+func (d *Device) Averaging() time.Duration {
+	d.lock()
+	defer d.unlock()
+	return d.averaging
+}
+
+// SetAveraging sets the window of the detectors, 0 to MaxAveraging; outside it is clamped.
+func (d *Device) SetAveraging(window time.Duration) {
+	d.lock()
+	defer d.unlock()
+	d.averaging = min(max(window, 0), MaxAveraging)
+}
+
+// PowerDBm returns what the detector of a port reports: received power averaged over its window, so
+// that light which has gone still shows for a while. ok is false where there is no detector.
+func (d *Device) PowerDBm(port int, side Side) (dbm float64, ok bool) {
+	d.lock()
+	defer d.unlock()
+	switch {
+	case port < 0 || port >= d.cfg.Ports || d.cfg.Monitors == NoMonitors:
+		return 0, false
+	case side == Ingress:
+		return d.cfg.LaunchDBm, d.cfg.Monitors == BothSides
+	}
+	return toDBm(d.averageMW(time.Now(), port)), true
+}
+
+func (d *Device) averageMW(now time.Time, port int) float64 {
+	samples := d.light[port]
+	if d.averaging == 0 {
+		if len(samples) == 0 {
+			return toMW(DarkDBm)
+		}
+		return samples[len(samples)-1].mw
+	}
+	from, until, sum := now.Add(-d.averaging), now, 0.0
+	for _, s := range slices.Backward(samples) {
+		begin := s.at
+		if begin.Before(from) {
+			begin = from
+		}
+		if begin.Before(until) {
+			sum += s.mw * until.Sub(begin).Seconds()
+			until = begin
+		}
+	}
+	sum += toMW(DarkDBm) * until.Sub(from).Seconds()
+	return sum / d.averaging.Seconds()
+}
+
+// illuminate records the power of an egress port from a time on.
+func (d *Device) illuminate(at time.Time, out int) {
+	mw := toMW(DarkDBm)
+	if r := d.byOut[out]; r != nil && r.state == Tuned && !r.dim {
+		mw = toMW(d.cfg.LaunchDBm - d.LossDB(r.in, out))
+	}
+	samples := d.light[out]
+	// The sample in force when the longest window begins is still needed, earlier ones are not.
+	old := 0
+	for old+1 < len(samples) && samples[old+1].at.Before(at.Add(-MaxAveraging)) {
+		old++
+	}
+	d.light[out] = append(slices.Delete(samples, 0, old), sample{at, mw})
+}
+
+func toMW(dbm float64) float64 { return math.Pow(10, dbm/10) }
+
+func toDBm(mw float64) float64 { return max(10*math.Log10(mw), DarkDBm) }

@@ -1,0 +1,96 @@
+package device
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// maxScript bounds a fault script.
+const (
+	maxScript     = 1 << 20
+	maxScriptRows = 4096
+)
+
+// Timed is a fault of a script.
+type Timed struct {
+	After time.Duration // since the script was started
+	Fault Fault
+}
+
+// scriptRow is a row of the file. In and out are ports from 0; where they are missing, any.
+type scriptRow struct {
+	AfterMS float64   `yaml:"after_ms"`
+	Fault   FaultKind `yaml:"fault"`
+	In      *int      `yaml:"in"`
+	Out     *int      `yaml:"out"`
+	Count   int       `yaml:"count"`
+	Silent  bool      `yaml:"silent"`
+	DelayMS float64   `yaml:"delay_ms"`
+}
+
+// maxScriptMS is a day: beyond it a time is a mistake.
+const maxScriptMS = 24 * 3600 * 1000
+
+// ParseScript reads a fault script: a YAML or JSON list of rows like
+//
+//   - {after_ms: 500, fault: stuck-mirror, in: 3, silent: true}
+//
+// in order of time, whatever their order in the file. Whether the ports exist is checked by Run.
+func ParseScript(data []byte) ([]Timed, error) {
+	if len(data) > maxScript {
+		return nil, fmt.Errorf("device: fault script has more than %d bytes", maxScript)
+	}
+	var rows []scriptRow
+	if err := yaml.UnmarshalWithOptions(data, &rows, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("device: fault script: %s", yaml.FormatError(err, false, false))
+	}
+	if len(rows) > maxScriptRows {
+		return nil, fmt.Errorf("device: fault script has %d rows, at most %d", len(rows), maxScriptRows)
+	}
+	script := make([]Timed, len(rows))
+	for i, r := range rows {
+		for _, ms := range []float64{r.AfterMS, r.DelayMS} {
+			if !(ms >= 0 && ms <= maxScriptMS) {
+				return nil, fmt.Errorf("device: fault script[%d]: %v ms is outside 0..%d", i, ms, maxScriptMS)
+			}
+		}
+		f := Fault{Kind: r.Fault, In: -1, Out: -1, Count: r.Count, Silent: r.Silent, Delay: milliseconds(r.DelayMS)}
+		if r.In != nil {
+			f.In = *r.In
+		}
+		if r.Out != nil {
+			f.Out = *r.Out
+		}
+		script[i] = Timed{milliseconds(r.AfterMS), f}
+	}
+	slices.SortStableFunc(script, func(a, b Timed) int { return int(a.After - b.After) })
+	return script, nil
+}
+
+// Run has the faults of a script happen at their times from now on; nothing is started where one of
+// them is not possible on this switch. Close ends it.
+func (d *Device) Run(script []Timed) error {
+	d.lock()
+	defer d.unlock()
+	for i, t := range script {
+		if err := d.possible(t.Fault); err != nil {
+			return fmt.Errorf("fault script[%d]: %w", i, err)
+		}
+	}
+	for _, t := range script {
+		d.faults.script = append(d.faults.script, time.AfterFunc(t.After, func() {
+			d.lock()
+			defer d.unlock()
+			// It was possible when the script began, and ports do not change.
+			if err := d.inject(time.Now(), t.Fault); err != nil {
+				d.emit(time.Now(), Event{Kind: Refused, In: t.Fault.In, Out: t.Fault.Out, Note: err.Error()})
+			}
+		}))
+	}
+	return nil
+}
+
+func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
