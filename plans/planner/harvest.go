@@ -63,8 +63,10 @@ func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error)
 // state 0.
 type harvest struct {
 	*table
-	done  [][]float64 // [position][state]: least time to get there
-	piece [][]int32   // [position][state]: the last piece on the way there, -1
+	done  [][]float64 // [position][state]: least time to get there; nil before and after use
+	spare [][]float64 // rows for done
+	last  int         // position that the last search reached
+	piece [][]int32   // [position][state]: the last piece on the way there
 	from  [][]int32   // [position][state]: the state from which the next piece's is reached
 
 	simple []leg // a shortest path without any search for routes
@@ -97,6 +99,9 @@ func (h *harvest) solve() (path []leg, optimal bool, err error) {
 		}
 		h.limit -= int64(len(h.pieces) * len(h.states))
 		for _, l := range path {
+			if h.simple != nil && h.stop() {
+				break
+			}
 			h.refine(l.piece.kind, l.state)
 		}
 	}
@@ -117,52 +122,76 @@ func (h *harvest) shortest(times [][]float64) []leg {
 	ready := make([]float64, len(h.states)) // after a switch, if that helps
 	at := 0
 	for pos := range len(h.m.steps) {
-		h.switches(pos, ready)
+		if h.switches(pos, ready) {
+			h.last = pos
+		}
 		for ; at < len(h.pieces) && h.pieces[at].from == pos; at++ {
 			pc := &h.pieces[at]
-			us, done, piece := times[pc.kind], h.done[pc.to], h.piece[pc.to]
+			us, done, piece := times[pc.kind], h.row(pc.to), h.piece[pc.to]
 			for c, before := range ready {
 				if v := before + us[c]; v < done[c]-tolerance(v) {
 					done[c], piece[c] = v, int32(at)
 				}
 			}
 		}
+		h.spare, h.done[pos] = append(h.spare, h.done[pos]), nil
 	}
 	return h.path()
 }
 
 // reset forgets the last search; the table's size does not change between searches.
 func (h *harvest) reset() {
+	n := len(h.m.steps) + 1
 	if h.done == nil {
-		n := len(h.m.steps) + 1
 		h.done, h.piece, h.from = make([][]float64, n), make([][]int32, n), make([][]int32, n)
 		for pos := range n {
-			h.done[pos] = make([]float64, len(h.states))
 			h.piece[pos], h.from[pos] = make([]int32, len(h.states)), make([]int32, len(h.states))
 		}
 	}
-	for pos := range h.done {
-		for c := range h.states {
-			h.done[pos][c], h.piece[pos][c] = math.Inf(1), -1
+	for pos, done := range h.done {
+		if done != nil {
+			h.spare, h.done[pos] = append(h.spare, done), nil
 		}
 	}
-	for c := range h.states {
+	start := h.row(0)
+	for c := range start {
 		if h.m.p.Initial == nil || c == 0 {
-			h.done[0][c] = 0
+			start[c] = 0
 		}
 	}
 }
 
-// switches sets ready to the least times at which every state can begin the next piece;
-// staying wins ties.
-func (h *harvest) switches(pos int, ready []float64) {
-	done, from := h.done[pos], h.from[pos]
+// row returns the times at a position, new ones if nothing got there yet.
+func (h *harvest) row(pos int) []float64 {
+	if h.done[pos] != nil {
+		return h.done[pos]
+	}
+	var row []float64
+	if n := len(h.spare); n > 0 {
+		row, h.spare = h.spare[n-1], h.spare[:n-1]
+	} else {
+		row = make([]float64, len(h.states))
+	}
+	for c := range row {
+		row[c] = math.Inf(1)
+	}
+	h.done[pos] = row
+	return row
+}
+
+// switches sets ready to the least times at which every state can begin the next piece, and
+// reports whether any can; staying wins ties.
+func (h *harvest) switches(pos int, ready []float64) bool {
+	done, from := h.row(pos), h.from[pos]
 	cheapest := 0
 	for c := range done {
 		ready[c], from[c] = done[c], int32(c)
 		if done[c] < done[cheapest] {
 			cheapest = c
 		}
+	}
+	if math.IsInf(done[cheapest], 1) {
+		return false
 	}
 	if h.m.p.ReconfigPerPort == 0 { // from wherever is reached first
 		v := done[cheapest] + h.m.p.ReconfigUS
@@ -171,7 +200,7 @@ func (h *harvest) switches(pos int, ready []float64) {
 				ready[c], from[c] = v, int32(cheapest)
 			}
 		}
-		return
+		return true
 	}
 	for b := range done {
 		if math.IsInf(done[b], 1) {
@@ -186,6 +215,7 @@ func (h *harvest) switches(pos int, ready []float64) {
 			}
 		}
 	}
+	return true
 }
 
 // switchUS is what it takes to bring all planes from state b to state c.
@@ -204,13 +234,13 @@ func (h *harvest) switchUS(b, c int) float64 {
 // path reads the best path from the end.
 func (h *harvest) path() []leg {
 	pos := len(h.m.steps)
-	at := 0
-	for c, us := range h.done[pos] {
-		if us < h.done[pos][at]-tolerance(us) {
+	done, at := h.row(pos), 0
+	for c, us := range done {
+		if us < done[at]-tolerance(us) {
 			at = c
 		}
 	}
-	if math.IsInf(h.done[pos][at], 1) {
+	if math.IsInf(done[at], 1) {
 		return nil
 	}
 	var path []leg
@@ -228,19 +258,11 @@ func (h *harvest) path() []leg {
 
 // refusal names the first step that no path gets beyond.
 func (h *harvest) refusal() error {
-	last := 0
-	for pos := range h.done {
-		for _, us := range h.done[pos] {
-			if !math.IsInf(us, 1) {
-				last = pos
-			}
-		}
-	}
 	var maps []circuit.Permutation
 	for _, s := range h.states {
 		maps = append(maps, s...)
 	}
-	return h.m.unserved(h.m.askedAt(last), maps)
+	return h.m.unserved(h.m.askedAt(h.last), maps)
 }
 
 // plan writes a path.

@@ -92,12 +92,13 @@ type table struct {
 	partly bool        // some states are only known for what they serve direct
 	limit  int64       // work left, in nanoseconds, roughly
 	stop   func() bool
-	found  map[[2]int]*joint // by kind and state, as far as keep goes
+	found  map[[2]int]*joint // by kind and state: what attains us, where that is joint
 	keep   int               // hops of routes that may still be kept
 }
 
-// keptHops bounds the routes that a table remembers; others are searched for again.
-const keptHops = 4 << 20
+// keptHops bounds the routes that a table remembers. Times for which there is no room are
+// given up: a plan with so many routes is of little use.
+const keptHops = 8 << 20
 
 // finalLooks is for how many promising choices, when there is no work left, a first look is
 // taken at what they lack.
@@ -262,8 +263,12 @@ func (t *table) refine(kind, state int) {
 		o, bound, work := t.server.jointly(&pc.step, pc.flows, int(*at))
 		t.limit -= work
 		if o.us < *us {
-			*us = o.us
-			t.remember(kind, state, o.joint)
+			if math.IsInf(*us, 1) {
+				t.keep = max(t.keep, o.joint.size()) // there is nothing else
+			}
+			if t.remember(kind, state, o.joint) {
+				*us = o.us
+			}
 		}
 		*least = math.Max(*least, bound)
 		*at++
@@ -281,35 +286,29 @@ func (t *table) refine(kind, state int) {
 func (t *table) write(line *timeline, pc *piece, state int) {
 	flows := t.m.flowsOf(&pc.step)
 	t.server.bind(t.states[state])
-	limit := t.us[pc.kind][state]
-	limit += tolerance(limit)
 	o := t.server.simple(&pc.step, flows)
-	switch j := t.found[[2]int{pc.kind, state}]; {
-	case o.us <= limit:
-	case j != nil:
-		o = offer{joint: j}
-	case !t.server.joint:
-		o = t.server.spread(&pc.step, flows)
-	default:
-		for tier := 0; o.us > limit && tier < int(closed); tier++ {
-			if alt, _, _ := t.server.jointly(&pc.step, flows, tier); alt.us < o.us {
-				o = alt
-			}
+	if us := t.us[pc.kind][state]; o.us > us+tolerance(us) {
+		if j := t.found[[2]int{pc.kind, state}]; j != nil {
+			o = offer{joint: j}
+		} else {
+			o = t.server.spread(&pc.step, flows)
 		}
 	}
 	line.send(pc, o)
 	line.closeAt(pc.to - 1)
 }
 
-// remember keeps the routes of a time, or forgets those of a longer one.
-func (t *table) remember(kind, state int, j *joint) {
-	key := [2]int{kind, state}
+// remember keeps the routes of a time in place of those of a longer one, and reports
+// whether there is room for them.
+func (t *table) remember(kind, state int, j *joint) bool {
+	key, room := [2]int{kind, state}, t.keep
 	if old := t.found[key]; old != nil {
-		t.keep += old.size()
-		delete(t.found, key)
+		room += old.size()
 	}
-	if size := j.size(); size <= t.keep {
-		t.keep -= size
-		t.found[key] = j
+	size := j.size()
+	if size > room {
+		return false
 	}
+	t.keep, t.found[key] = room-size, j
+	return true
 }

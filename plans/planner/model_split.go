@@ -131,6 +131,9 @@ func (s *splitter) peel(c circuit.Permutation) {
 		}
 		f, ok := s.find(src, dst)
 		if !ok || !s.left[f] {
+			if !s.duplex() && s.degree[0][src] == s.most {
+				return // as most circuits do at once
+			}
 			continue
 		}
 		s.class = append(s.class, f)

@@ -86,12 +86,14 @@ func (t *table) bestState() int {
 			t.refineSome(at)
 			continue
 		}
-		if looks--; looks < 0 {
-			if at, s := t.leastState(t.us); s.unserved == 0 {
-				return at
-			}
+		known, s := t.leastState(t.us)
+		if looks--; s.unserved == 0 && (looks < 0 || t.stop()) {
+			return known
 		}
 		for k := range t.kinds {
+			if s.unserved == 0 && t.stop() {
+				break
+			}
 			t.refine(k, at)
 		}
 	}
@@ -109,7 +111,7 @@ func (t *table) refineSome(at int) {
 	}
 	left := (open + 3) / 4
 	for k := range t.kinds {
-		if left > 0 && t.isOpen(k, at) && t.tier[k][at] == least {
+		if left > 0 && !t.spent() && t.isOpen(k, at) && t.tier[k][at] == least {
 			t.refine(k, at)
 			left--
 		}
