@@ -108,7 +108,13 @@ func (t *timing) begin(steps int) {
 		t.cost[i] = 1
 		t.scale += t.work[i]
 	}
-	t.scale = math.Max(t.scale/float64(max(1, steps)), math.SmallestNonzeroFloat64*1e20)
+	for i := range t.uses {
+		t.scale += t.uses[i].o
+	}
+	for i := range t.switches {
+		t.scale += t.switches[i].us
+	}
+	t.scale /= float64(steps)
 	t.program.Lazy = true
 	t.program.Reset(t.cost)
 	for i := range steps {

@@ -228,6 +228,26 @@ func TestTimingOfForwarding(t *testing.T) {
 	}
 }
 
+// TestTimingOfSmallSteps: bytes that take next to no time beside overheads and switches are timed
+// as well as others.
+func TestTimingOfSmallSteps(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 1))
+	for i := range 1000 {
+		w, u := randomSwot(rng)
+		small := math.Pow(10, -6*rng.Float64())
+		for i := range w.t.work {
+			w.t.work[i] *= small
+		}
+		got, ok := w.evaluate(u, len(u), math.Inf(1))
+		if !ok {
+			t.Fatalf("pattern %d: gave up", i)
+		}
+		if played := play(&w.t, len(u)); !(math.Abs(got-played) < 1e-5) {
+			t.Fatalf("pattern %d: %v us, its shares take %v", i, got, played)
+		}
+	}
+}
+
 func TestTimingCutoff(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	for i := range 300 {
