@@ -125,7 +125,7 @@ var mutations = []mutation{
 	{"joint", "has other times on planes[0][0]", func(_ *plans.Problem, q *plans.Plan) { entry(q, 1, 0).StartUS += 0.5 }},
 	{"joint", `joint "a" has no entry on another plane`, func(_ *plans.Problem, q *plans.Plan) { entry(q, 1, 0).Joint = "b" }},
 	{"joint", `joint "b" has no routes`, func(_ *plans.Problem, q *plans.Plan) { entry(q, 1, 0).Joint = "b" }},
-	{"joint", "has a second list of routes", func(_ *plans.Problem, q *plans.Plan) { entry(q, 1, 0).Routes = entry(q, 0, 0).Routes }},
+	{"joint", `joint "a" has its routes in its first entry only, on planes[0][0]`, func(_ *plans.Problem, q *plans.Plan) { entry(q, 1, 0).Routes = entry(q, 0, 0).Routes }},
 	{"joint", "states no bytes", func(_ *plans.Problem, q *plans.Plan) { entry(q, 1, 0).Bytes = 5 }},
 	{"joint", "only a joint transmit has routes", func(_ *plans.Problem, q *plans.Plan) { entry(q, 0, 1).Routes = []plans.Route{} }},
 	{"joint", "lasts 86 us, the model needs 88 us", func(_ *plans.Problem, q *plans.Plan) { entry(q, 0, 1).Flows = []int{1}; entry(q, 0, 1).EndUS = 113 }},

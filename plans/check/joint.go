@@ -42,8 +42,9 @@ func (s *jointSet) check(c *stepsChecker) {
 	}
 }
 
-// joint checks the members of one joint transmit: same times, one list of routes, every
-// route on circuits that are there, and a duration that fits the busiest circuit.
+// joint checks the members of one joint transmit: same times, one list of routes in the
+// first of them, every route on circuits that are there, and a duration that fits the
+// busiest circuit.
 func (c *stepsChecker) joint(members []jointMember) {
 	first := members[0]
 	e := &c.plan.Planes[first.plane][first.entry]
@@ -51,18 +52,13 @@ func (c *stepsChecker) joint(members []jointMember) {
 		c.entryf(first.plane, first.entry, "joint %q has no entry on another plane", e.Joint)
 	}
 	maps := make(map[int]circuit.Permutation, len(members))
-	routed := -1
 	for k, m := range members {
 		f := &c.plan.Planes[m.plane][m.entry]
 		if f.Bytes != 0 || f.Flows != nil {
 			c.entryf(m.plane, m.entry, "a joint entry states no bytes and no flows of its own")
 		}
-		switch {
-		case f.Routes == nil:
-		case routed >= 0:
-			c.entryf(m.plane, m.entry, "joint %q has a second list of routes", e.Joint)
-		default:
-			routed = k
+		if k > 0 && f.Routes != nil {
+			c.entryf(m.plane, m.entry, "joint %q has its routes in its first entry only, on planes[%d][%d]", e.Joint, first.plane, first.entry)
 		}
 		if !plans.SameUS(f.StartUS, e.StartUS) || !plans.SameUS(f.EndUS, e.EndUS) {
 			c.entryf(m.plane, m.entry, "joint %q has other times on planes[%d][%d]", e.Joint, first.plane, first.entry)
@@ -72,12 +68,11 @@ func (c *stepsChecker) joint(members []jointMember) {
 		}
 		maps[m.plane] = m.to
 	}
-	if routed < 0 {
+	if e.Routes == nil {
 		c.entryf(first.plane, first.entry, "joint %q has no routes", e.Joint)
 		return
 	}
-	m := members[routed]
-	if hops, bytes, ok := c.routes(m, &c.plan.Planes[m.plane][m.entry], maps); ok {
+	if hops, bytes, ok := c.routes(first, e, maps); ok {
 		c.lasts(first.plane, first.entry, e, plans.JointUS(c.p, hops, bytes))
 	}
 }

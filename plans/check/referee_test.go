@@ -288,7 +288,7 @@ func (r *judge) joints() error {
 				routes = e.Routes
 			}
 		}
-		if lists != 1 || len(members) < 2 {
+		if lists != 1 || first.Routes == nil || len(members) < 2 {
 			return fmt.Errorf("joint %s: routes", key)
 		}
 		flows := map[[2]int]bool{}
