@@ -163,9 +163,9 @@ func (f *Figure) Write(dir string) (paths []string, err error) {
 	return paths, nil
 }
 
-// number writes v with the given significant digits, and nothing for NaN.
+// number writes v with the given significant digits, and nothing where v is not finite.
 func number(v float64, digits int) string {
-	if math.IsNaN(v) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""
 	}
 	return strconv.FormatFloat(v, 'g', digits, 64)

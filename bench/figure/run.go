@@ -27,6 +27,9 @@ type Options struct {
 	Runs int
 	// Seed of matrices and searches.
 	Seed int64
+	// Demand is a square matrix that the report on spectra takes in place of its random
+	// ones; figures of papers do not read it.
+	Demand [][]float64
 	// Progress, where not nil, is told how many of total pieces are done. It is called
 	// from one goroutine at a time.
 	Progress func(done, total int)

@@ -69,7 +69,16 @@ func harvest(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	if err := addTable1(f); err != nil {
 		return nil, err
 	}
-	return f, addGains(ctx, f, o)
+	if err := addGains(ctx, f, o); err != nil {
+		return nil, err
+	}
+	// The printed speedups are those of a figure.
+	speedups, err := figure.Make(ctx, "harvest", "5", figure.Options{Quick: o.Quick, Seed: o.Seed, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	f.Claims = append(f.Claims, speedups.Claims...)
+	return f, nil
 }
 
 // addGeneral times the general form: whole plans, also on several ports as one graph.

@@ -43,6 +43,12 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 	if o.Runs > 0 {
 		runs = o.Runs
 	}
+	families := families
+	if o.Demand != nil {
+		d := workload.Noisy(o.Demand, 0, 0) // a copy
+		workload.Normalise(d)
+		families, runs = []family{{fmt.Sprintf("given (n=%d)", len(d)), func(int64) [][]float64 { return d }}}, 1
+	}
 	f := &figure.Figure{Columns: len(switches), Title: fmt.Sprintf("spectra: gap to the paper's LB1/LB2 and to Lightpath's bound, mean of %d matrices", runs)}
 	f.Table.Columns = []string{"family", "switches", "delta", "faithful_gap", "fast_gap", "anytime_gap", "gap_ratio",
 		"faithful_gap_to_ours", "anytime_gap_to_ours"}

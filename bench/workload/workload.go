@@ -212,7 +212,7 @@ func MoE(o MoEOptions) [][]float64 {
 			route(d[r], taste, keys, min(o.TopK, n), rng)
 		}
 	}
-	normalise(d)
+	Normalise(d)
 	return d
 }
 
@@ -234,8 +234,9 @@ func route(row, taste, keys []float64, k int, rng *rand.Rand) {
 	}
 }
 
-// normalise divides by the largest row or column sum.
-func normalise(d [][]float64) {
+// Normalise divides d by its largest row or column sum, so that the busiest port carries 1.
+// A matrix of zeros stays as it is.
+func Normalise(d [][]float64) {
 	most := 0.0
 	for r := range d {
 		column := 0.0

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +12,11 @@ import (
 
 	"lightpath/bench/figure"
 	"lightpath/bench/planning"
+	"lightpath/bench/workload"
 )
 
 func newFigureCommand() *cobra.Command {
-	var dir string
+	var dir, demand string
 	var list bool
 	var o figure.Options
 	all := append(figure.List(), planning.List()...)
@@ -38,6 +40,18 @@ func newFigureCommand() *cobra.Command {
 			if o.Runs < 0 {
 				return fmt.Errorf("--runs: %d is negative", o.Runs)
 			}
+			if demand != "" {
+				if args[0] != planning.Paper || args[1] != "spectra" {
+					return fmt.Errorf("--demand: %s %s takes no matrix, %s spectra does", args[0], args[1], planning.Paper)
+				}
+				text, err := readInput("demand", demand)
+				if err != nil {
+					return err
+				}
+				if o.Demand, err = workload.Read(bytes.NewReader(text)); err != nil {
+					return fmt.Errorf("--demand %s: %w", demand, err)
+				}
+			}
 			o.Progress = progress(strings.Join(args, " "))
 			err := makeFigure(cmd.Context(), args[0], args[1], dir, o)
 			if errors.Is(err, figure.ErrUnknown) || errors.Is(err, planning.ErrUnknown) {
@@ -51,6 +65,7 @@ func newFigureCommand() *cobra.Command {
 	fl.BoolVar(&list, "list", false, "list the figures")
 	fl.BoolVar(&o.Quick, "quick", false, "a coarse figure in seconds")
 	fl.IntVar(&o.Runs, "runs", 0, "random matrices per point of a SPECTRA figure (0: its default)")
+	fl.StringVar(&demand, "demand", "", "for lightpath spectra: a matrix as text, rows of numbers, in place of random ones")
 	fl.Int64Var(&o.Seed, "seed", 1, "seed of matrices and searches")
 	return cmd
 }

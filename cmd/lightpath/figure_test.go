@@ -36,6 +36,18 @@ func TestFigureReport(t *testing.T) {
 	}
 }
 
+func TestFigureOfDemand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.txt")
+	if err := os.WriteFile(file, []byte("# tokens\n0 4 2\n4 0 2\n1 1 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := succeed(t, "", "figure", "lightpath", "spectra", "--quick", "--demand", file, "--out", t.TempDir()); !strings.Contains(out, "given (n=3)") || strings.Contains(out, "GPT-like") {
+		t.Errorf("%s", out)
+	}
+	refuse(t, "1 2\n3 -4\n", []string{"--demand -", "line 2: entry 2: -4 is negative"}, "figure", "lightpath", "spectra", "--demand", "-")
+	refuse(t, "", []string{"--demand", "swot 8 takes no matrix"}, "figure", "swot", "8", "--demand", file)
+}
+
 func TestFigureRefuses(t *testing.T) {
 	for _, c := range []struct {
 		says []string
