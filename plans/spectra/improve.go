@@ -157,8 +157,8 @@ func (s *searcher) lower(l *layout) {
 // mostLowered is the largest number of demands that lower leaves short in a permutation.
 const mostLowered = 6
 
-// exchangePasses bounds the exchanges of one round; the first few do nearly everything.
-const exchangePasses = 5
+// exchangePasses bounds the exchanges of one round: more rounds are worth more than passes.
+const exchangePasses = 2
 
 // adapt exchanges circuits between permutations, given the weights, after finding those of
 // the holds anew from nothing.

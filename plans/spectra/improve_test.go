@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // TestImprove: a short search more than halves what SPECTRA leaves above the bound, on
@@ -28,6 +29,40 @@ func TestImprove(t *testing.T) {
 	t.Logf("mean gap %.4f, of SPECTRA %.4f: ratio %.2f", after/12, before/12, after/before)
 	if after > 0.5*before {
 		t.Errorf("mean gap %.4f, of SPECTRA %.4f", after/12, before/12)
+	}
+}
+
+// BenchmarkAnytime is one second of search for each point of the grid of families, switches
+// and delays; it reports the mean gaps, in percent, above our bound and above the paper's, and
+// their ratios to a faithful SPECTRA's. One iteration takes about a minute.
+func BenchmarkAnytime(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		d    Matrix
+	}{
+		{"benchmark", benchmark(rand.New(rand.NewPCG(1, 1)), 100, 16)},
+		{"gpt", gpt(rand.New(rand.NewPCG(1, 1)))},
+		{"moe", moe(rand.New(rand.NewPCG(1, 1)))},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				var ours, paper, gaps, papers float64 // gaps above our bound, above the paper's
+				for _, s := range []int{2, 4, 8} {
+					for _, delta := range []float64{0.001, 0.003, 0.01, 0.03, 0.1} {
+						bound, _ := Bound(c.d, s, delta)
+						first := max(Bound1(c.d, s, delta), Bound2(c.d, s, delta))
+						faithful := Spectra(c.d, s, delta).Makespan(delta)
+						found := Improve(context.Background(), c.d, s, delta, Options{TimeLimit: time.Second}).Makespan(delta)
+						gaps, papers = gaps+found/bound-1, papers+found/first-1
+						ours, paper = ours+faithful/bound-1, paper+faithful/first-1
+					}
+				}
+				b.ReportMetric(100*gaps/15, "%gap")
+				b.ReportMetric(100*papers/15, "%gap-LB12")
+				b.ReportMetric(gaps/ours, "ratio")
+				b.ReportMetric(papers/paper, "ratio-LB12")
+			}
+		})
 	}
 }
 
