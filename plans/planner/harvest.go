@@ -83,11 +83,14 @@ func (h *harvest) solve() (path []leg, optimal bool, err error) {
 	h.simple = h.shortest(h.us)
 	for looks := finalLooks; ; {
 		path := h.shortest(h.floor)
-		if path == nil {
+		switch {
+		case path == nil && h.known < len(h.states):
+			h.measureUpTo(math.MaxInt) // rather late than wrong
+			continue
+		case path == nil:
 			return nil, false, h.refusal()
-		}
-		if !h.anyOpen(path) {
-			return path, !h.partly, nil
+		case !h.anyOpen(path):
+			return path, h.known == len(h.states), nil
 		}
 		if h.spent() {
 			looks--

@@ -127,6 +127,30 @@ func TestTableBracketsTimes(t *testing.T) {
 	}
 }
 
+// TestLateRatherThanWrong: what only planes together can serve is found without any effort.
+func TestLateRatherThanWrong(t *testing.T) {
+	p := &plans.Problem{
+		Version: plans.Version, Ranks: 6, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, HopUS: 1, Circuits: plans.Duplex, Forwarding: true,
+		Steps: []plans.Step{{Bytes: 1e3, To: circuit.Shift(6, 1)}},
+	}
+	m, err := compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := testOptions(false)
+	o.Effort = 0
+	for _, solve := range []solver{solveHarvest, solveStatic} {
+		plan, err := solve(context.Background(), m, o)
+		if err != nil || !plans.SameUS(plan.CCTUS, 2) {
+			t.Errorf("%v, %v; want 2 us", plan, err)
+		}
+	}
+	o.SinglePlane = true
+	if _, err := solveHarvest(context.Background(), m, o); err != nil {
+		t.Errorf("flows on planes of their own: %v", err)
+	}
+}
+
 // TestOutOfWork: without any effort there still is a plan, and it is no worse than static's.
 func TestOutOfWork(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 1))

@@ -89,7 +89,8 @@ type table struct {
 	us     [][]float64 // [kind][state]: attained; +Inf where nothing is known
 	floor  [][]float64 // [kind][state]: no offer takes less
 	tier   [][]uint8   // [kind][state]: searches made, or closed; nil row: all are closed
-	partly bool        // some states are only known for what they serve direct
+	known  int         // states that are measured; of the others it is known what they serve direct
+	flows  int         // of all kinds
 	limit  int64       // work left, in nanoseconds, roughly
 	stop   func() bool
 	found  map[[2]int]*joint // by kind and state: what attains us, where that is joint
@@ -125,20 +126,21 @@ func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Perm
 		t.us[k] = make([]float64, len(states))
 		t.floor[k] = t.us[k] // until they differ somewhere
 	}
-	flows := 0
 	for _, pc := range t.kinds {
-		flows += t.m.flowCount(&pc.step)
+		t.flows += t.m.flowCount(&pc.step)
 	}
-	work, most := 0, min(measureWork, int(o.Effort)/measureShare)
-	for c := range states {
-		if work <= most {
-			work += t.measure(c, flows)
-		} else {
-			t.measureDirect(c)
-			t.partly = true
-		}
+	t.measureUpTo(min(measureWork, int(o.Effort)/measureShare))
+	for c := t.known; c < len(states); c++ {
+		t.measureDirect(c)
 	}
 	return t
+}
+
+// measureUpTo measures states until that has taken the given work; at least one.
+func (t *table) measureUpTo(work int) {
+	for ; t.known < len(t.states) && work >= 0; t.known++ {
+		work -= t.measure(t.known)
+	}
 }
 
 // findKinds numbers the pieces that ask for the same.
@@ -189,14 +191,13 @@ func samePiece(a, b *piece) bool {
 	return slices.Equal(a.step.flows, b.step.flows)
 }
 
-// measure fills the times of one state. All kinds together have the given number of flows; it
-// returns the work.
-func (t *table) measure(c, flows int) int {
+// measure fills the times of one state and returns the work.
+func (t *table) measure(c int) int {
 	t.server.bind(t.states[c])
 	simple := t.server.uniform() || !t.m.p.Forwarding
-	work := flows
+	work := t.flows
 	if !simple {
-		work = flows*(len(t.states[c])+1) + t.m.p.Ranks*t.m.p.Ranks*t.m.p.Planes
+		work = t.flows*(len(t.states[c])+1) + t.m.p.Ranks*t.m.p.Ranks*t.m.p.Planes
 	}
 	for k, pc := range t.kinds {
 		t.set(k, c, t.server.simpleUS(&pc.step, pc.flows))

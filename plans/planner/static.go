@@ -74,7 +74,11 @@ func (m *model) fixedMaps() ([]circuit.Permutation, error) {
 // decide are searched for.
 func (t *table) bestState() int {
 	for looks := finalLooks; ; {
-		at, _ := t.leastState(t.floor)
+		at, promised := t.leastState(t.floor)
+		if promised.unserved > 0 && t.known < len(t.states) {
+			t.measureUpTo(math.MaxInt) // rather late than wrong
+			continue
+		}
 		open := false
 		for k := range t.kinds {
 			open = open || t.isOpen(k, at)
