@@ -49,7 +49,7 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 		workload.Normalise(d)
 		families, runs = []family{{fmt.Sprintf("given (n=%d)", len(d)), func(int64) [][]float64 { return d }}}, 1
 	}
-	f := &figure.Figure{Columns: len(switches), Title: fmt.Sprintf("spectra: gap to the paper's LB1/LB2 and to Lightpath's bound, mean of %d matrices", runs)}
+	f := &figure.Figure{Columns: len(switches), Title: fmt.Sprintf("spectra: gap to the paper's LB1/LB2 and to Lightpath's bound (matrices per point: %d)", runs)}
 	f.Table.Columns = []string{"family", "switches", "delta", "faithful_gap", "fast_gap", "anytime_gap", "gap_ratio",
 		"faithful_gap_to_ours", "anytime_gap_to_ours"}
 	if err := addFastTimes(ctx, f, o); err != nil {
