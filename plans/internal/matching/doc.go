@@ -1,6 +1,5 @@
 // Package matching holds the combinatorics of partial permutations that planners share:
-// edge colouring of bipartite multigraphs, maximum-weight, maximum-cardinality and
-// bottleneck matchings.
+// edge colouring of bipartite multigraphs and maximum-weight matching.
 //
 // Layer: a leaf inside plans. It knows senders, receivers and weights, neither problems
 // nor plans; it performs no I/O and never reads a clock. Everything here is

@@ -77,14 +77,6 @@ func resize[T any](s []T, n int) []T {
 // Edge returns the edge that matches sender u in the last matching, or [None].
 func (w *Weighted) Edge(u int) int { return int(w.mate[0][u]) }
 
-// Sender returns the sender matched to receiver v, or [None].
-func (w *Weighted) Sender(v int) int {
-	if e := w.mate[1][v]; e != None {
-		return int(w.ends[0][e])
-	}
-	return None
-}
-
 // Work counts the edges looked at so far: a clock that is the same on every machine.
 func (w *Weighted) Work() int64 { return w.work }
 

@@ -47,7 +47,7 @@ func value(t *testing.T, w *Weighted) float64 {
 			continue
 		}
 		v := w.ends[1][e]
-		if taken[v] || int(w.ends[0][e]) != u || w.Sender(int(v)) != u {
+		if taken[v] || int(w.ends[0][e]) != u || w.mate[1][v] != int32(e) {
 			t.Fatalf("edge %d of sender %d is no part of a matching", e, u)
 		}
 		taken[v] = true
