@@ -3,8 +3,8 @@ package matching
 // Weighted finds matchings of maximum weight in a sparse bipartite graph by shortest
 // augmenting paths in reduced costs (the Hungarian method in the form of Jonker and
 // Volgenant). A matching need not be perfect: an edge is used only where it helps, so
-// nodes that must be covered are given edges with a weight above the sum of all others
-// ([Weighted.Cover]). Prices of one call are where the next begins, which makes a sequence
+// nodes that must be covered are given edges with a weight above the sum of all others.
+// The prices of one call are where the next begins, which makes a sequence
 // of similar weights cheap. It is for one goroutine at a time; after Reset nothing is
 // allocated but for the growth of buffers.
 type Weighted struct {
