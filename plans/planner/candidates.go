@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -18,6 +19,10 @@ const (
 // graphWork bounds the distances that are looked at to measure steps on graphs of several
 // planes; beyond that there are fewer graphs.
 const graphWork = 2e7
+
+// compactGraphs is how many of the graphs are Kautz graphs, expanders and circulants; they
+// come last.
+const compactGraphs = 4
 
 // candidates returns the settings of a unit that are worth considering for a plan that
 // keeps circuits over several steps: the patterns of the steps, unions of patterns that
@@ -126,13 +131,12 @@ func (s *stateSet) add(maps []circuit.Permutation) {
 	if s.seen == nil {
 		s.seen = map[uint64][]int{}
 	}
-	d := uint64(1)
+	d, one := uint64(1), uint64(0)
 	for j, c := range maps {
-		if j > 0 && &c[0] == &maps[j-1][0] {
-			d = d*0x9e3779b97f4a7c15 + 1
-		} else {
-			d = d*0x9e3779b97f4a7c15 ^ c.Digest()
+		if j == 0 || &c[0] != &maps[j-1][0] {
+			one = c.Digest()
 		}
+		d = d*0x9e3779b97f4a7c15 ^ one
 	}
 	for _, i := range s.seen[d] {
 		if sameMaps(s.all[i], maps) {
@@ -145,7 +149,7 @@ func (s *stateSet) add(maps []circuit.Permutation) {
 
 // harvestStates returns the settings of all planes that harvest considers, the given initial
 // circuits first, then by how much they are likely to be of use.
-func (m *model) harvestStates(o Options) [][]circuit.Permutation {
+func (m *model) harvestStates() [][]circuit.Permutation {
 	var set stateSet
 	if m.p.Initial != nil {
 		set.add(m.p.Initial)
@@ -156,7 +160,7 @@ func (m *model) harvestStates(o Options) [][]circuit.Permutation {
 	for _, maps := range m.candidates(maxCandidates)[min(maxCandidates, len(m.pages)):] {
 		set.add(m.everyUnit(maps))
 	}
-	for _, maps := range m.graphs(o) {
+	for _, maps := range m.graphs() {
 		set.add(maps)
 	}
 	for _, q := range m.pages {
@@ -193,7 +197,8 @@ func (m *model) addWindows(set *stateSet) {
 			seq = append(seq, q)
 		}
 	}
-	for width := 2; width <= m.units; width *= 2 {
+	for power := 2; power < 2*m.units; power *= 2 {
+		width := min(power, m.units)
 		for at := 0; at+width <= len(seq) && at < maxCandidates; at++ {
 			set.add(m.setting(round{pages: seq[at : at+width]}))
 		}
@@ -202,22 +207,23 @@ func (m *model) addWindows(set *stateSet) {
 
 // graphs returns the topologies that several planes can form, as far as measuring them is
 // worth the work.
-func (m *model) graphs(o Options) [][]circuit.Permutation {
+func (m *model) graphs() [][]circuit.Permutation {
 	k := m.p.Planes
 	if !m.p.Forwarding || k < 2 || m.p.Ranks < 2 {
 		return nil
 	}
-	all := topology.Candidates(m.p.Ranks, k, m.p.Circuits)
-	n := m.p.Ranks
-	flows := 0
+	n, flows := m.p.Ranks, 0
 	for i := range m.steps {
 		flows += m.flowCount(&m.steps[i])
 	}
 	fit := graphWork / (n*n*k + flows*(k+1))
-	if drop := len(all) - fit; drop > 0 { // the tori are in the middle, the compact ones first or last
-		keep := min(fit, 5)
-		tail := len(all) - keep
-		all = append(all[:max(0, fit-keep):max(0, fit-keep)], all[tail:]...)
+	if fit == 0 {
+		return nil
+	}
+	all := topology.Candidates(n, k, m.p.Circuits)
+	if fit < len(all) { // many tori are left out, between rings and what is most compact
+		last := min(fit, compactGraphs)
+		all = slices.Concat(all[:fit-last], all[len(all)-last:])
 	}
 	out := make([][]circuit.Permutation, 0, len(all))
 	for _, g := range all {

@@ -36,7 +36,7 @@ func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error)
 	}
 	first := o // what may follow needs time as well
 	first.deadline = time.Now().Add(time.Until(o.deadline) / 2)
-	h := &harvest{table: newTable(ctx, first, newServer(m, o), m.harvestStates(o))}
+	h := &harvest{table: newTable(ctx, first, newServer(m, o), m.harvestStates())}
 	path, optimal, err := h.solve()
 	if err != nil {
 		return nil, err

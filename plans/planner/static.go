@@ -21,7 +21,7 @@ const staticMeasures = 3e7
 // these circuits allow; without forwarding a pattern is served by planes that have all of it.
 func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	m = m.unsplit()
-	states, err := m.staticStates(o)
+	states, err := m.staticStates()
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +41,13 @@ func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) 
 }
 
 // staticStates returns the settings that the whole plan may run on, at least one.
-func (m *model) staticStates(o Options) ([][]circuit.Permutation, error) {
+func (m *model) staticStates() ([][]circuit.Permutation, error) {
 	if maps, err := m.fixedMaps(); maps != nil || err != nil {
 		return [][]circuit.Permutation{maps}, err
 	}
 	var set stateSet
 	set.add(m.chooseStatic())
-	for _, maps := range m.graphs(o) {
+	for _, maps := range m.graphs() {
 		set.add(maps)
 	}
 	return set.all, nil
