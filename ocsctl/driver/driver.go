@@ -28,6 +28,9 @@ var (
 	// ErrDrift: the map that the switch has is not the one that the change starts from: somebody
 	// else has written. Nothing was asked of the switch.
 	ErrDrift = errors.New("the switch's map is not the one that the change starts from")
+	// ErrNotAsIntended: what the switch did is known, and it is not all that was asked; the
+	// verdicts say which circuits.
+	ErrNotAsIntended = errors.New("circuits are not as intended")
 	// ErrNotMatching: the switch reports a map in which a port has two circuits.
 	ErrNotMatching = errors.New("the switch reports a map that is no matching")
 )

@@ -1,0 +1,535 @@
+// Package drivertest is the conformance suite of switch drivers: what every driver has to do,
+// whatever its protocol, against the device model, which knows what truly happened.
+//
+// Layer: tests only.
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/driver"
+	"lightpath/plans/circuit"
+)
+
+// Suite is a driver with a server of its protocol.
+type Suite struct {
+	// Open serves d in the protocol, and opens a driver whose map's ports are the first ports of
+	// d, in order. What it starts ends with the test. t sets the waits; Endpoint and Ports are the
+	// suite's to fill in by ports, how many of d's ports the map has.
+	Open func(t *testing.T, d *device.Device, ports int, o driver.Target) driver.Switch
+	// Skip names subtests that the protocol cannot have, with the reason.
+	Skip map[string]string
+}
+
+// ports is how many ports the switch of a test has, mapped how many of them the driver knows.
+const (
+	ports  = 8
+	mapped = 6
+)
+
+// rig is one switch and its driver.
+type rig struct {
+	*testing.T
+	d  *device.Device
+	sw driver.Switch
+}
+
+// delays are short, as a test has no time, and long enough to be seen.
+var delays = device.Delays{Min: 2 * time.Millisecond, Max: 4 * time.Millisecond}
+
+func (s Suite) rig(t *testing.T, change func(*device.Config)) *rig {
+	t.Helper()
+	c := device.Config{Ports: ports, Delays: &delays, Seed: 7}
+	if change != nil {
+		change(&c)
+	}
+	d, err := device.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() }) //nolint:errcheck // it returns nil
+	d.SetAveraging(20 * time.Millisecond)
+	sw := s.Open(t, d, mapped, driver.Target{
+		Timeout: 250 * time.Millisecond, Tolerance: driver.Tolerance{Settle: time.Second, Averaging: 40 * time.Millisecond},
+	})
+	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // what matters was checked before
+	return &rig{t, d, sw}
+}
+
+// Run runs the suite.
+func (s Suite) Run(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  func(s Suite, t *testing.T)
+	}{
+		{"Info", Suite.info},
+		{"Read", Suite.read},
+		{"Delta", Suite.delta},
+		{"Levels", Suite.levels},
+		{"NothingToDo", Suite.nothing},
+		{"LostReply", Suite.lostReply},
+		{"LostForGood", Suite.lostForGood},
+		{"SlowPair", Suite.slowPair},
+		{"StuckMirror", Suite.stuckMirror},
+		{"SilentlyStuckMirror", Suite.silentlyStuck},
+		{"Ghost", Suite.ghost},
+		{"PartialBulk", Suite.partialBulk},
+		{"ThirdParty", Suite.thirdParty},
+		{"Reboot", Suite.reboot},
+		{"Cancel", Suite.cancel},
+		{"Concurrent", Suite.concurrent},
+		{"BadMaps", Suite.badMaps},
+		{"Health", Suite.health},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if why := s.Skip[c.name]; why != "" {
+				t.Skip(why)
+			}
+			c.run(s, t)
+		})
+	}
+}
+
+func (r *rig) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	r.Cleanup(cancel)
+	return ctx
+}
+
+// shift is the map of the mapped ports r -> r+by.
+func shift(by int) circuit.Permutation { return circuit.Shift(mapped, by) }
+
+// apply makes a change from what the driver reads.
+func (r *rig) apply(to circuit.Permutation, want driver.Level) ([]driver.Circuit, error) {
+	r.Helper()
+	before, err := r.sw.Read(r.ctx())
+	if err != nil {
+		r.Fatalf("read: %v", err)
+	}
+	return r.sw.Apply(r.ctx(), driver.Change{Before: before, After: to, Want: want, Token: 1})
+}
+
+// must makes a change that has to succeed, and holds the switch's own table against it.
+func (r *rig) must(to circuit.Permutation, want driver.Level) []driver.Circuit {
+	r.Helper()
+	verdicts, err := r.apply(to, want)
+	if err != nil {
+		r.Fatalf("apply %v: %v; verdicts %+v", to, err, verdicts)
+	}
+	r.truth(to)
+	return verdicts
+}
+
+// truth holds the switch's table against the map of the mapped ports.
+func (r *rig) truth(want circuit.Permutation) {
+	r.Helper()
+	if got := r.d.Map()[:mapped]; !got.Equal(want) {
+		r.Fatalf("the switch has %v, want %v", got, want)
+	}
+}
+
+// verdict returns the verdict on a port.
+func (r *rig) verdict(all []driver.Circuit, in int) driver.Circuit {
+	r.Helper()
+	for _, v := range all {
+		if v.In == in {
+			return v
+		}
+	}
+	r.Fatalf("no verdict on port %d in %+v", in, all)
+	return driver.Circuit{}
+}
+
+func (r *rig) inject(f device.Fault) {
+	r.Helper()
+	if err := r.d.Inject(f); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (s Suite) info(t *testing.T) {
+	r := s.rig(t, nil)
+	info, err := r.sw.Info(r.ctx())
+	if err != nil || info.Model == "" && info.Dialect == "" {
+		t.Fatalf("%+v, %v", info, err)
+	}
+}
+
+func (s Suite) read(t *testing.T) {
+	r := s.rig(t, nil)
+	if got, err := r.sw.Read(r.ctx()); err != nil || !got.Equal(circuit.AllDark(mapped)) {
+		t.Fatalf("an empty switch reads as %v, %v", got, err)
+	}
+	pairs := []circuit.Pair{{From: 0, To: 3}, {From: 4, To: 4}, {From: 5, To: 0}, {From: 6, To: 7}, {From: 7, To: 6}}
+	if err := errors.Join(r.d.Apply(r.ctx(), nil, pairs, device.Bulk)...); err != nil {
+		t.Fatal(err)
+	}
+	// The last two are of ports that the driver does not know.
+	want := circuit.Permutation{3, circuit.Dark, circuit.Dark, circuit.Dark, 4, 0}
+	if got, err := r.sw.Read(r.ctx()); err != nil || !got.Equal(want) {
+		t.Fatalf("reads %v, %v; want %v", got, err, want)
+	}
+}
+
+// delta: circuits that both maps have are not touched, deletes come first, foreign ports stay.
+func (s Suite) delta(t *testing.T) {
+	r := s.rig(t, nil)
+	foreign := circuit.Pair{From: 6, To: 7}
+	if err := errors.Join(r.d.Apply(r.ctx(), nil, []circuit.Pair{foreign}, device.Bulk)...); err != nil {
+		t.Fatal(err)
+	}
+	r.must(shift(1), driver.ReadBack)
+	before := len(r.d.Log())
+	to := shift(1).Clone()
+	to[1], to[2], to[4] = to[2], to[1], circuit.Dark
+	verdicts := r.must(to, driver.Status)
+	if len(verdicts) != 3 {
+		t.Errorf("%d verdicts, want 3: %+v", len(verdicts), verdicts)
+	}
+	touched := map[int]bool{1: true, 2: true, 4: true}
+	made := false
+	for _, e := range r.d.Log()[before:] {
+		switch e.Kind {
+		case device.Made, device.Settled:
+			made = made || e.Kind == device.Made
+		case device.Broken:
+			if made {
+				t.Errorf("a circuit was broken after others were made: %+v", e)
+			}
+		case device.Refused:
+			t.Errorf("the switch refused something: %+v", e)
+			continue
+		default:
+			continue
+		}
+		if !touched[e.In] {
+			t.Errorf("the circuit of port %d was touched: %+v", e.In, e)
+		}
+	}
+	if got := r.d.Map()[foreign.From]; got != foreign.To {
+		t.Errorf("a port that is not the driver's goes to %d now", got)
+	}
+	// The whole map at once, as protocols with a request for it do: foreign ports stay even so.
+	r.must(shift(3), driver.Status)
+	if got := r.d.Map()[foreign.From]; got != foreign.To {
+		t.Errorf("after a whole map a port that is not the driver's goes to %d", got)
+	}
+	r.must(circuit.AllDark(mapped), driver.Status)
+}
+
+func (s Suite) levels(t *testing.T) {
+	r := s.rig(t, nil)
+	info, err := r.sw.Info(r.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []driver.Level{driver.ReadBack, driver.Status, driver.Light} {
+		for _, v := range r.must(shift(i+1), want) {
+			reach := want
+			if want == driver.Light && !info.CanLight {
+				reach = driver.Status
+			}
+			if v.Verified < driver.ReadBack || v.Verified > reach || !v.Accepted || v.Observed != v.Intended || v.Reason != "" {
+				t.Errorf("wanted %v: %+v", want, v)
+			}
+			if want == driver.Light && info.CanLight && v.Verified != driver.Light {
+				t.Errorf("the switch measures power, yet %+v", v)
+			}
+		}
+		if want >= driver.Status && r.d.Switching() {
+			t.Errorf("wanted %v, and the switch is still switching", want)
+		}
+	}
+}
+
+func (s Suite) nothing(t *testing.T) {
+	r := s.rig(t, nil)
+	r.must(shift(1), driver.Status)
+	revision := r.d.Revision()
+	if verdicts := r.must(shift(1), driver.Status); len(verdicts) != 0 || r.d.Revision() != revision {
+		t.Fatalf("nothing was to do, yet %+v", verdicts)
+	}
+}
+
+// lostReply: the switch did what it was asked and said nothing. The driver finds out, and asks no
+// second time.
+func (s Suite) lostReply(t *testing.T) {
+	r := s.rig(t, nil)
+	r.must(shift(1), driver.Status)
+	r.inject(device.Fault{Kind: device.LostReply, Count: 1})
+	revision := r.d.Revision()
+	for _, v := range r.must(shift(2), driver.Status) {
+		if v.Observed != v.Intended || !v.Accepted {
+			t.Errorf("%+v", v)
+		}
+	}
+	if n := r.d.Revision() - revision; n != 2*mapped {
+		t.Errorf("the table changed %d times, want %d", n, 2*mapped)
+	}
+	r.must(shift(3), driver.Status)
+}
+
+// lostForGood: nothing is answered any more after a change: the outcome is unknown, and said to be.
+func (s Suite) lostForGood(t *testing.T) {
+	r := s.rig(t, nil)
+	r.inject(device.Fault{Kind: device.LostReply, Count: 1 << 30})
+	if _, err := r.apply(shift(1), driver.Status); !errors.Is(err, driver.ErrUnknownOutcome) {
+		t.Fatalf("error %v, want %v", err, driver.ErrUnknownOutcome)
+	}
+	r.inject(device.Fault{Kind: device.Clear})
+	r.must(shift(2), driver.Status)
+}
+
+func (s Suite) slowPair(t *testing.T) {
+	r := s.rig(t, nil)
+	r.inject(device.Fault{Kind: device.SlowPair, In: 2, Out: -1, Delay: 120 * time.Millisecond})
+	r.must(shift(1), driver.Status)
+	if r.d.Switching() {
+		t.Error("the driver did not wait for the slow circuit")
+	}
+	r.inject(device.Fault{Kind: device.SlowPair, In: 2, Out: -1, Delay: time.Minute})
+	verdicts, err := r.apply(shift(2), driver.Status)
+	if !errors.Is(err, driver.ErrNotAsIntended) && !errors.Is(err, driver.ErrUnknownOutcome) {
+		t.Fatalf("a circuit that does not come up: %v", err)
+	}
+	if v := r.verdict(verdicts, 2); v.Verified >= driver.Status || v.Reason == "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+func (s Suite) stuckMirror(t *testing.T) {
+	r := s.rig(t, nil)
+	r.inject(device.Fault{Kind: device.StuckMirror, In: 3, Out: -1})
+	verdicts, err := r.apply(shift(1), driver.Status)
+	if !errors.Is(err, driver.ErrNotAsIntended) {
+		t.Fatalf("a mirror is stuck: %v", err)
+	}
+	for _, v := range verdicts {
+		if bad := v.Verified < driver.Status || v.Reason != ""; bad != (v.In == 3) {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
+// silentlyStuck: the switch claims that all is well, and only the light says otherwise.
+func (s Suite) silentlyStuck(t *testing.T) {
+	r := s.rig(t, nil)
+	if info, err := r.sw.Info(r.ctx()); err != nil || !info.CanLight {
+		t.Skipf("the protocol has no power readings (%v)", err)
+	}
+	// Light that was there before must not pass for the new one.
+	r.must(shift(2), driver.Light)
+	r.inject(device.Fault{Kind: device.StuckMirror, In: 3, Out: -1, Silent: true})
+	verdicts, err := r.apply(shift(1), driver.Light)
+	if !errors.Is(err, driver.ErrNotAsIntended) {
+		t.Fatalf("a mirror is stuck: %v", err)
+	}
+	for _, v := range verdicts {
+		if bad := v.Verified < driver.Light || v.Reason != ""; bad != (v.In == 3) {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
+// ghost: the switch reports a circuit that a port has besides its own. Such a table is no map.
+func (s Suite) ghost(t *testing.T) {
+	r := s.rig(t, nil)
+	r.must(shift(1), driver.Status)
+	r.inject(device.Fault{Kind: device.GhostConnect, In: 0, Out: 5})
+	if got, err := r.sw.Read(r.ctx()); !errors.Is(err, driver.ErrNotMatching) {
+		t.Fatalf("read %v, %v; want %v", got, err, driver.ErrNotMatching)
+	}
+	revision := r.d.Revision()
+	_, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2), Want: driver.ReadBack, Token: 1})
+	if !errors.Is(err, driver.ErrNotMatching) || r.d.Revision() != revision {
+		t.Fatalf("apply: %v, table changed %d times", err, r.d.Revision()-revision)
+	}
+}
+
+// partialBulk: the switch does part of a request, with and without saying so.
+func (s Suite) partialBulk(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprintf("silent=%v", silent), func(t *testing.T) {
+			r := s.rig(t, nil)
+			r.inject(device.Fault{Kind: device.PartialBulk, Count: 2, Silent: silent})
+			verdicts, err := r.apply(shift(1), driver.ReadBack)
+			if err == nil {
+				t.Fatal("part of the circuits are missing, and all is well")
+			}
+			made := r.d.Map()
+			for _, v := range verdicts {
+				if v.Observed != made[v.In] {
+					t.Errorf("the switch has %d for port %d: %+v", made[v.In], v.In, v)
+				}
+				if good := v.Reason == "" && v.Verified >= driver.ReadBack; good != (v.Observed == v.Intended) {
+					t.Errorf("%+v", v)
+				}
+			}
+			r.must(shift(1), driver.Status) // what is missing can be had
+		})
+	}
+}
+
+// thirdParty: somebody else writes between our reading and our writing.
+func (s Suite) thirdParty(t *testing.T) {
+	r := s.rig(t, nil)
+	r.must(shift(1), driver.Status)
+	r.inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: 4})
+	revision := r.d.Revision()
+	verdicts, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2), Want: driver.ReadBack, Token: 1})
+	if !errors.Is(err, driver.ErrDrift) || r.d.Revision() != revision {
+		t.Fatalf("%v, table changed %d times, verdicts %+v", err, r.d.Revision()-revision, verdicts)
+	}
+	r.must(shift(2), driver.Status) // from what is really there
+}
+
+func (s Suite) reboot(t *testing.T) {
+	for _, mode := range []device.ColdBoot{device.Maintain, device.Restore, device.Remove} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			r := s.rig(t, func(c *device.Config) { c.ColdBoot = mode })
+			r.must(shift(1), driver.Status)
+			r.inject(device.Fault{Kind: device.Reboot, Delay: 100 * time.Millisecond})
+			if _, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2), Token: 1}); err == nil {
+				t.Error("a switch that is down made a change")
+			}
+			var got circuit.Permutation
+			var err error
+			for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+				if got, err = r.sw.Read(r.ctx()); err == nil {
+					break
+				}
+			}
+			want := shift(1)
+			if mode == device.Remove {
+				want = circuit.AllDark(mapped)
+			}
+			if err != nil || !got.Equal(want) {
+				t.Fatalf("afterwards %v, %v; want %v", got, err, want)
+			}
+			r.must(shift(3), driver.Status)
+		})
+	}
+}
+
+func (s Suite) cancel(t *testing.T) {
+	r := s.rig(t, nil)
+	before, err := r.sw.Read(r.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.sw.Read(ctx); err == nil {
+		t.Error("reads without time")
+	}
+	if _, err := r.sw.Apply(ctx, driver.Change{Before: before, After: shift(1), Token: 1}); err == nil || r.d.Revision() != 0 {
+		t.Errorf("%v, table changed %d times", err, r.d.Revision())
+	}
+	// Midway: the call ends soon, and the driver goes on working.
+	r.inject(device.Fault{Kind: device.SlowPair, In: -1, Out: -1, Delay: time.Minute})
+	ctx, cancel = context.WithTimeout(context.Background(), 150*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, err := r.sw.Apply(ctx, driver.Change{Before: before, After: shift(1), Want: driver.Status, Token: 1}); err == nil {
+		t.Error("no time, no error")
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("a call of 150 ms took %v", took)
+	}
+	r.inject(device.Fault{Kind: device.Clear})
+	r.must(shift(2), driver.Status)
+}
+
+// concurrent: calls may overlap; of changes from one map exactly one is made.
+func (s Suite) concurrent(t *testing.T) {
+	r := s.rig(t, nil)
+	r.must(shift(1), driver.Status)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var winners []int
+	for i := range 4 {
+		wg.Add(2)
+		go func() {
+			defer wg.Done()
+			_, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2 + i), Want: driver.Status, Token: 1})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				winners = append(winners, 2+i)
+			} else if err != nil && !errors.Is(err, driver.ErrDrift) {
+				t.Errorf("change %d: %v", i, err)
+			}
+		}()
+		go func() {
+			defer wg.Done()
+			for range 5 {
+				if _, err := r.sw.Health(r.ctx()); err != nil {
+					t.Errorf("health: %v", err)
+				}
+				if _, err := r.sw.Read(r.ctx()); err != nil {
+					t.Errorf("read: %v", err)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	if len(winners) != 1 {
+		t.Fatalf("of the changes from one map, those to shifts %v were made", winners)
+	}
+}
+
+// badMaps: what is no map of these ports never reaches the switch.
+func (s Suite) badMaps(t *testing.T) {
+	r := s.rig(t, nil)
+	dark := circuit.AllDark(mapped)
+	for name, after := range map[string]circuit.Permutation{
+		"out of range":       {0, 1, 2, 3, 4, mapped},
+		"below dark":         {0, 1, 2, 3, 4, -2},
+		"duplicate egress":   {0, 1, 2, 3, 4, 4},
+		"too short":          circuit.Shift(mapped-1, 1),
+		"more than the map":  circuit.Shift(ports, 1),
+		"none":               nil,
+		"far out of range":   {0, 1, 2, 3, 4, 1 << 40},
+		"all of one receive": {1, 1, 1, 1, 1, 1},
+	} {
+		if _, err := r.sw.Apply(r.ctx(), driver.Change{Before: dark, After: after, Token: 1}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if r.d.Revision() != 0 {
+		t.Errorf("the table changed %d times", r.d.Revision())
+	}
+}
+
+func (s Suite) health(t *testing.T) {
+	r := s.rig(t, nil)
+	r.inject(device.Fault{Kind: device.StuckMirror, In: 2, Out: -1})
+	if _, err := r.apply(shift(1), driver.Status); err == nil {
+		t.Fatal("a mirror is stuck, and all is well")
+	}
+	all, err := r.sw.Health(r.ctx())
+	if err != nil || len(all) != 2*mapped {
+		t.Fatalf("%d ports, %v; want %d", len(all), err, 2*mapped)
+	}
+	failed := 0
+	for _, h := range all {
+		if h.Port == "" || h.State == "" {
+			t.Errorf("%+v", h)
+		}
+		if h.Failed {
+			failed++
+		}
+		if h.HasPower && (h.PowerDBm < device.DarkDBm || h.PowerDBm > 30) {
+			t.Errorf("%+v", h)
+		}
+	}
+	if failed == 0 {
+		t.Error("no port has failed, though a mirror is stuck")
+	}
+}

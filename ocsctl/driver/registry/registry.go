@@ -1,0 +1,26 @@
+// Package registry knows the drivers of real switches by the names that fabric files use.
+//
+// Layer: above the drivers; it holds nothing but the table.
+package registry
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"lightpath/ocsctl/driver"
+)
+
+// drivers by the name in a fabric file.
+var drivers = map[string]driver.Open{}
+
+// Open connects to a switch with the driver of that name.
+func Open(ctx context.Context, name string, t driver.Target) (driver.Switch, error) {
+	open, ok := drivers[name]
+	if !ok {
+		return nil, fmt.Errorf("registry: there is no driver %q for switches, only %s", name, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
+	}
+	return open(ctx, t)
+}
