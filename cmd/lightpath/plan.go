@@ -12,6 +12,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/planner"
+	"lightpath/plans/spectra"
 )
 
 func newPlanCommand() *cobra.Command {
@@ -35,7 +36,7 @@ type planFlags struct {
 
 func (f *planFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.planner, "planner", "auto", fmt.Sprintf("planner, one of %v", planner.Names()))
+	fl.StringVar(&f.planner, "planner", "auto", fmt.Sprintf("planner: one of %v, or %s for a demand matrix", planner.Names(), spectra.Name))
 	fl.StringVar(&f.out, "out", "", "plan file to write (standard output by default)")
 	fl.DurationVar(&f.limit, "time-limit", planner.DefaultTimeLimit, "most time to search; the best plan by then is the answer")
 	fl.Int64Var(&f.seed, "seed", 1, "seed of the search")

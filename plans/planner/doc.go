@@ -1,6 +1,7 @@
 // Package planner turns a problem into a plan: the baselines static and perstep, HARVEST
 // (when to reconfigure, with forwarding, all planes in lockstep), SWOT (uneven splitting
-// and reconfiguration hidden behind the other planes) and auto, the best of them.
+// and reconfiguration hidden behind the other planes), weave (both at once, plane by plane)
+// and auto, the best of them. Demand matrices go to package spectra.
 //
 // Layer: above plans, beside plans/check and plans/sim, which judge its results and must
 // not be imported here outside tests. It performs no I/O and knows no collective: a
