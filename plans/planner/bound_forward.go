@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -95,23 +96,21 @@ func (m *model) litPlanes() int {
 
 // reaches groups the ranks by what they send to whom; nil where there are too many kinds.
 func (m *model) reaches() []reach {
-	out := m.destinations()
+	out := m.fanouts()
 	index := map[string]int{}
 	var kinds []reach
+	var key []byte
+	seen, name := make([]int, m.p.Ranks), make([]int, m.p.Ranks) // rank that named it last, and how
 	for r := range m.p.Ranks {
-		names := map[int]int{}
-		peers := make([][]int, len(out))
-		var key []rune
-		for i := range out {
-			for _, d := range out[i][r] {
-				if _, ok := names[d]; !ok {
-					names[d] = len(names)
-				}
-				peers[i] = append(peers[i], names[d])
-				key = append(key, rune(names[d]+2))
+		key = key[:0]
+		named := 0
+		m.eachPeer(out, r, func(_, d int) {
+			if seen[d] != r+1 {
+				seen[d], name[d] = r+1, named
+				named++
 			}
-			key = append(key, 1)
-		}
+			key = binary.LittleEndian.AppendUint16(key, uint16(name[d]))
+		}, func() { key = append(key, 0xff, 0xff) })
 		at, ok := index[string(key)]
 		if !ok {
 			if len(kinds) == forwardClasses {
@@ -119,23 +118,44 @@ func (m *model) reaches() []reach {
 			}
 			at = len(kinds)
 			index[string(key)] = at
-			kinds = append(kinds, reach{peers: peers})
+			kind := reach{peers: make([][]int, len(m.steps))}
+			m.eachPeer(out, r, func(i, d int) { kind.peers[i] = append(kind.peers[i], name[d]) }, func() {})
+			kinds = append(kinds, kind)
 		}
 		kinds[at].share += 1 / float64(m.p.Ranks)
 	}
 	return kinds
 }
 
-// destinations lists, per step and rank, whom the rank sends to.
-func (m *model) destinations() [][][]int {
+// fanouts lists, per step without pattern, whom each rank sends to.
+func (m *model) fanouts() [][][]int {
 	out := make([][][]int, len(m.steps))
 	for i := range m.steps {
+		if m.steps[i].pattern != nil {
+			continue
+		}
 		out[i] = make([][]int, m.p.Ranks)
-		for _, f := range m.flowsOf(&m.steps[i]) {
+		for _, f := range m.steps[i].flows {
 			out[i][f[0]] = append(out[i][f[0]], f[1])
 		}
 	}
 	return out
+}
+
+// eachPeer calls peer for each rank that r sends to, step by step, and end after each step.
+func (m *model) eachPeer(out [][][]int, r int, peer func(step, d int), end func()) {
+	for i := range m.steps {
+		if c := m.steps[i].pattern; c != nil {
+			if c[r] != circuit.Dark {
+				peer(i, c[r])
+			}
+		} else {
+			for _, d := range out[i][r] {
+				peer(i, d)
+			}
+		}
+		end()
+	}
 }
 
 // forwarding accumulates a window.
