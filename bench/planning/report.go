@@ -44,10 +44,10 @@ var registry = []struct {
 	{"spectra", "time of the fast mode; gaps over families, switches and delays", spectraReport},
 	{"cache", "a hit, and how many intervals of sizes cover a call", cacheReport},
 	{"weave", "ratio to the best of the others, cyclic recursive doubling",
-		weaveReport(weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 16, 32, 64, 128, 256}, []int{1, 2, 4, 8}})},
-	{"weave-rabenseifner", "the same for Rabenseifner's AllReduce", weaveReport(weaveGrid{schedule.AllReduce, "rabenseifner", []int{8, 32, 256}, []int{2, 4}})},
-	{"weave-swing", "the same for Swing's AllReduce", weaveReport(weaveGrid{schedule.AllReduce, "swing", []int{8, 32, 256}, []int{2, 4}})},
-	{"weave-bruck", "the same for Bruck's All-to-All", weaveReport(weaveGrid{schedule.AllToAll, "bruck", []int{8, 32, 256}, []int{2, 4}})},
+		weaveReport(weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 32, 128, 256}, []int{1, 2, 4, 8}})},
+	{"weave-rabenseifner", "the same for Rabenseifner's AllReduce", weaveReport(weaveGrid{schedule.AllReduce, "rabenseifner", []int{32, 128}, []int{2, 4}})},
+	{"weave-swing", "the same for Swing's AllReduce", weaveReport(weaveGrid{schedule.AllReduce, "swing", []int{32, 128}, []int{2, 4}})},
+	{"weave-bruck", "the same for Bruck's All-to-All", weaveReport(weaveGrid{schedule.AllToAll, "bruck", []int{32, 128}, []int{2, 4}})},
 	{"weave-pairwise", "the same for pairwise All-to-All", weaveReport(weaveGrid{schedule.AllToAll, "pairwise", []int{8, 16, 32}, []int{1, 2}})},
 }
 
