@@ -123,6 +123,9 @@ func (f *Figure) addBreed(i int, b *breed, schemes []scheme, ranks int) {
 	if most < claim.Printed {
 		claim.Note = fmt.Sprintf("cannot follow from the model: Ideal itself gains %.1f %% there", most)
 	}
+	if claim.Note == "" && peak < 0.01 {
+		claim.Note = "every pattern has a plane of its own here, and One-shot needs no switch"
+	}
 	f.Claims = append(f.Claims, claim)
 }
 
