@@ -28,13 +28,18 @@ const Version = 2
 // DefaultTimeLimit is the time that a search takes where Options states none.
 const DefaultTimeLimit = 2 * time.Second
 
+// effortShare is TimeLimit over Effort where Options states no Effort: room for the five
+// searches of weave on two cores, and for a machine that is not idle.
+const effortShare = 3
+
 // Options tune a planner. The zero value is usable.
 type Options struct {
 	// TimeLimit caps a search; 0 is DefaultTimeLimit.
 	TimeLimit time.Duration
-	// Effort is the amount of search, as time on one ordinary core; 0 is TimeLimit. It
-	// is counted in operations, not read from a clock, so that results repeat wherever
-	// TimeLimit leaves room for it.
+	// Effort is the amount of search of one planner, as time on one ordinary core; 0 is a
+	// third of TimeLimit, all of it for a demand matrix, which one planner plans. It is counted in operations, not read from a clock, so that results
+	// repeat wherever TimeLimit leaves room for it: weave and auto run all planners within
+	// TimeLimit, each with all of Effort.
 	Effort time.Duration
 	// SinglePlane asks for plans whose transmits stay on one plane each: no joint ones.
 	SinglePlane bool
@@ -81,7 +86,9 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 		o.TimeLimit = DefaultTimeLimit
 	}
 	if o.Effort <= 0 {
-		o.Effort = o.TimeLimit
+		if o.Effort = o.TimeLimit; p.Demand == nil {
+			o.Effort /= effortShare
+		}
 	}
 	o.deadline = time.Now().Add(o.TimeLimit)
 	known := append(Names(), spectra.Name)
