@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -175,7 +176,11 @@ func New(c Config) (*Device, error) {
 		c.Out = Numbers(1 + c.Ports)
 	}
 	if c.Info == (Info{}) {
-		c.Info = Info{Vendor: p.Vendor, Model: fmt.Sprintf(p.Model, c.Ports, c.Ports), Serial: fmt.Sprintf("%08d", c.Seed%1e8), Software: "6.5.2.18"}
+		model := fmt.Sprintf(p.Model, c.Ports, c.Ports)
+		if c.Monitors == NoMonitors { // the models without detectors have a name of their own
+			model = strings.Replace(model, "N-OST", "I-OST", 1)
+		}
+		c.Info = Info{Vendor: p.Vendor, Model: model, Serial: fmt.Sprintf("%08d", c.Seed%1e8), Software: "6.5.2.18"}
 	}
 	d := &Device{
 		cfg: c, preset: p, start: time.Now(), rng: rand.New(rand.NewPCG(c.Seed, 0x0c5)),

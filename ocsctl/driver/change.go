@@ -90,8 +90,8 @@ func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit,
 	}
 	settling, cancel := context.WithTimeout(ctx, tol.Settle)
 	defer cancel()
-	if nothing || !j.wait(settling) {
-		j.look(ctx)
+	if nothing || !j.wait(settling) && j.read != nil {
+		j.look(ctx, false)
 	}
 	j.light(ctx)
 	return j.report(ctx, err)
@@ -129,7 +129,7 @@ func (j *judge) took(refused []error, err error, nothing bool) {
 // wait polls until every circuit is decided, and reports false where the time was over first.
 func (j *judge) wait(ctx context.Context) bool {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
-		if j.look(ctx) {
+		if j.look(ctx, j.c.Want >= Status) {
 			return true
 		}
 		select {
@@ -140,9 +140,9 @@ func (j *judge) wait(ctx context.Context) bool {
 	}
 }
 
-// look reads the map and, if wanted, the states once, and reports whether no circuit can be expected
+// look reads the map and, if asked, the states once, and reports whether no circuit can be expected
 // to become better.
-func (j *judge) look(ctx context.Context) bool {
+func (j *judge) look(ctx context.Context, states bool) bool {
 	now, err := j.p.Map(ctx)
 	j.read = err
 	if now == nil || err != nil && !errors.Is(err, ErrNotMatching) {
@@ -160,14 +160,17 @@ func (j *judge) look(ctx context.Context) bool {
 		case now[r] == j.c.After[r]:
 			j.level[r], j.reason[r] = ReadBack, ""
 			if now[r] != circuit.Dark {
+				if j.c.Want >= Status {
+					j.reason[r] = "the circuit is not up in time"
+				}
 				up = append(up, circuit.Pair{From: r, To: now[r]})
 			}
 		case j.refused[r] == nil:
 			done = false
 		}
 	}
-	if j.c.Want >= Status && len(up) > 0 {
-		done = j.states(ctx, up) && done
+	if len(up) > 0 && j.c.Want >= Status {
+		done = states && j.states(ctx, up) && done
 	}
 	return done || errors.Is(err, ErrNotMatching)
 }
@@ -178,6 +181,9 @@ func (j *judge) states(ctx context.Context, up []circuit.Pair) bool {
 		return false
 	}
 	if j.noStatus = states == nil; j.noStatus {
+		for _, pair := range up {
+			j.reason[pair.From] = ""
+		}
 		return true
 	}
 	done := true
@@ -187,11 +193,10 @@ func (j *judge) states(ctx context.Context, up []circuit.Pair) bool {
 	for i, pair := range up {
 		switch states[i] {
 		case Up:
-			j.level[pair.From] = Status
+			j.level[pair.From], j.reason[pair.From] = Status, ""
 		case Failed:
 			j.reason[pair.From] = "the switch reports a failed port"
 		case Pending:
-			j.reason[pair.From] = "the circuit is not up in time"
 			done = false
 		}
 	}
@@ -244,7 +249,7 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 			continue
 		}
 		v := Circuit{In: r, Intended: j.c.After[r], Observed: j.observed[r], Verified: j.level[r], Reason: j.reason[r]}
-		v.Accepted = j.refused[r] == nil && (j.lost == nil || v.Observed == v.Intended)
+		v.Accepted = v.Observed == v.Intended || j.refused[r] == nil && j.lost == nil
 		if v.Reason == "" && v.Observed != v.Intended {
 			v.Reason = "the switch does not have it"
 			if j.refused[r] != nil {

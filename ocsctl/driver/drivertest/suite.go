@@ -185,6 +185,9 @@ func (s Suite) delta(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.must(shift(1), driver.ReadBack)
+	if err := r.d.Wait(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
 	before := len(r.d.Log())
 	to := shift(1).Clone()
 	to[1], to[2], to[4] = to[2], to[1], circuit.Dark

@@ -11,10 +11,13 @@ import (
 	"strings"
 
 	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/scpi"
 )
 
 // drivers by the name in a fabric file.
-var drivers = map[string]driver.Open{}
+var drivers = map[string]driver.Open{
+	scpi.Name: scpi.Open,
+}
 
 // Open connects to a switch with the driver of that name.
 func Open(ctx context.Context, name string, t driver.Target) (driver.Switch, error) {

@@ -1,0 +1,396 @@
+// Package scpi serves a device model in the SCPI dialect of Polatis switches: lines over TCP, port
+// numbers 1..N of the ingress side and N+1..2N of the egress side, commands that answer nothing and an
+// error queue per session. It reads the grammar by itself, apart from the driver, so that a mistake
+// in one of the two does not hide behind the other.
+//
+// Layer: above ocsctl/device. It holds no state of the switch.
+package scpi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"lightpath/ocsctl/device"
+	"lightpath/plans/circuit"
+)
+
+// Limits of the server.
+const (
+	maxSessions = 16
+	maxErrors   = 64
+	lineTime    = 10 * time.Second // for a line to come once it has begun, and for an answer to leave
+	idleTime    = 10 * time.Minute
+)
+
+// Serve answers clients that connect to l until the context ends, and closes l.
+func Serve(ctx context.Context, l net.Listener, d *device.Device) error {
+	s := &server{d: d, open: make(map[net.Conn]bool)}
+	ctx, cancel := context.WithCancel(ctx)
+	stopWatch := d.Watch(func(e device.Event) {
+		if e.Kind == device.Rebooted {
+			s.closeAll()
+		}
+	})
+	defer stopWatch()
+	stop := context.AfterFunc(ctx, func() {
+		l.Close()
+		s.closeAll()
+	})
+	defer stop()
+	defer s.wg.Wait()
+	defer s.closeAll()
+	defer cancel()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			l.Close()
+			return fmt.Errorf("scpi: %w", err)
+		}
+		if !s.admit(conn) {
+			conn.Close()
+			continue
+		}
+		if ctx.Err() != nil { // it came while all were being closed
+			conn.Close()
+		}
+		s.wg.Go(func() {
+			defer s.leave(conn)
+			(&session{d: d, conn: conn}).run(ctx)
+		})
+	}
+}
+
+type server struct {
+	d    *device.Device
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	open map[net.Conn]bool
+}
+
+func (s *server) admit(c net.Conn) bool {
+	up := s.d.Up()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !up || len(s.open) == maxSessions {
+		return false
+	}
+	s.open[c] = true
+	return true
+}
+
+func (s *server) leave(c net.Conn) {
+	c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+func (s *server) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		c.Close()
+	}
+}
+
+// session is one client.
+type session struct {
+	d      *device.Device
+	conn   net.Conn
+	errors []standardError
+}
+
+func (s *session) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := bufio.NewReaderSize(s.conn, 4096)
+	for {
+		line, err := s.line(r)
+		if err != nil {
+			return
+		}
+		answer := s.execute(ctx, line)
+		if !s.d.Up() {
+			return
+		}
+		if answer == "" || s.d.DropReply() {
+			continue
+		}
+		s.conn.SetWriteDeadline(time.Now().Add(lineTime)) //nolint:errcheck // the write reports it
+		if _, err := io.WriteString(s.conn, answer+"\r\n"); err != nil {
+			return
+		}
+	}
+}
+
+var errLong = errors.New("line too long")
+
+// line reads up to a line feed, which may come after a carriage return.
+func (s *session) line(r *bufio.Reader) (string, error) {
+	s.conn.SetReadDeadline(time.Now().Add(idleTime)) //nolint:errcheck // the read reports it
+	if _, err := r.Peek(1); err != nil {
+		return "", err
+	}
+	s.conn.SetReadDeadline(time.Now().Add(lineTime)) //nolint:errcheck // the read reports it
+	var all []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(all)+len(part) > maxLine {
+			return "", errLong
+		}
+		all = append(all, part...)
+		if err == nil {
+			return strings.TrimRight(string(all), "\r\n"), nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return "", err
+		}
+	}
+}
+
+// execute carries out a line and returns its answer: those of its queries, between semicolons.
+func (s *session) execute(ctx context.Context, line string) string {
+	var answers []string
+	for _, c := range split(line) {
+		answer, err := s.one(ctx, c)
+		var e standardError
+		if errors.As(err, &e) {
+			s.push(e)
+		} else if answer != "" {
+			answers = append(answers, answer)
+		}
+	}
+	return strings.Join(answers, ";")
+}
+
+func (s *session) push(e standardError) {
+	switch {
+	case len(s.errors) < maxErrors-1:
+		s.errors = append(s.errors, e)
+	case len(s.errors) < maxErrors:
+		s.errors = append(s.errors, errOverflow)
+	}
+}
+
+// one carries out one command.
+func (s *session) one(ctx context.Context, c command) (string, error) {
+	n := s.d.Ports()
+	switch c.header {
+	case "*IDN?":
+		i := s.d.Info()
+		return strings.Join([]string{i.Vendor, i.Model, i.Serial, i.Software}, ","), nil
+	case "*CLS":
+		s.errors = nil
+		return "", nil
+	case "*OPC?":
+		if s.d.Wait(ctx) != nil {
+			return "", errFailed
+		}
+		return "1", nil
+	case "*RST", "OXC:SWIT:DISC:ALL":
+		return "", s.replace(ctx, nil, nil)
+	case "OXC:SWIT:SIZE?":
+		return fmt.Sprintf("%d,%d", n, n), nil
+	case "OXC:SWIT:CONN:STAT?":
+		var in, out []int
+		for _, row := range s.d.Table() {
+			in, out = append(in, row.In+1), append(out, row.Out+1+n)
+		}
+		return text(in) + "," + text(out), nil
+	case "OXC:SWIT:CONN:PORT?":
+		return s.peer(c.params)
+	case "OXC:SWIT:CONN:ADD", "OXC:SWIT:CONN:ONLY", "OXC:SWIT:CONN:SUB":
+		l, err := lists(c.params, 2)
+		if err != nil {
+			return "", err
+		}
+		switch c.header {
+		case "OXC:SWIT:CONN:ADD":
+			return "", s.add(ctx, l[0], l[1])
+		case "OXC:SWIT:CONN:ONLY":
+			return "", s.replace(ctx, l[0], l[1])
+		}
+		return "", s.sub(ctx, l[0], l[1])
+	case "OXC:SWIT:PORT:STAT?":
+		return s.each(c.params, func(port int, side device.Side) (string, error) {
+			if s.d.Status(port, side) == device.Failed {
+				return "F", nil
+			}
+			return "E", nil
+		})
+	case "PMON:POW?":
+		return s.each(c.params, func(port int, side device.Side) (string, error) {
+			dbm, ok := s.d.PowerDBm(port, side)
+			if !ok {
+				return "", errHardware
+			}
+			return strconv.FormatFloat(dbm, 'f', 2, 64), nil
+		})
+	case "SYST:ERR?", "SYST:ERR:NEXT?":
+		return s.popErrors(1), nil
+	case "SYST:ERR:ALL?":
+		return s.popErrors(maxErrors), nil
+	}
+	return "", errHeader.about(c.header)
+}
+
+func (s *session) popErrors(n int) string {
+	n = min(n, len(s.errors))
+	if n == 0 {
+		return `0,"No error"`
+	}
+	parts := make([]string, n)
+	for i, e := range s.errors[:n] {
+		parts[i] = e.Error()
+	}
+	s.errors = s.errors[n:]
+	return strings.Join(parts, ",")
+}
+
+// port finds the port of a number.
+func (s *session) port(number int) (int, device.Side, error) {
+	n := s.d.Ports()
+	switch {
+	case number >= 1 && number <= n:
+		return number - 1, device.Ingress, nil
+	case number > n && number <= 2*n:
+		return number - 1 - n, device.Egress, nil
+	}
+	return 0, 0, errRange.about(fmt.Sprintf("port %d", number))
+}
+
+// pairs matches ingress with egress ports.
+func (s *session) pairs(in, out []int) ([]circuit.Pair, error) {
+	if len(in) != len(out) {
+		return nil, errSyntax.about("lists of different lengths")
+	}
+	var all []circuit.Pair
+	for i := range in {
+		from, side1, err1 := s.port(in[i])
+		to, side2, err2 := s.port(out[i])
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		if side1 != device.Ingress || side2 != device.Egress {
+			return nil, errRange.about(fmt.Sprintf("ports %d and %d are not ingress and egress", in[i], out[i]))
+		}
+		all = append(all, circuit.Pair{From: from, To: to})
+	}
+	return all, nil
+}
+
+func (s *session) add(ctx context.Context, in, out []int) error {
+	pairs, err := s.pairs(in, out)
+	if err != nil {
+		return err
+	}
+	for _, err := range s.d.Check(nil, pairs) { // refused as a whole
+		if err != nil {
+			return errConflict.about(err.Error())
+		}
+	}
+	return s.apply(ctx, nil, pairs)
+}
+
+func (s *session) sub(ctx context.Context, in, out []int) error {
+	if len(out) == 0 { // whatever those ingress ports have
+		for _, number := range in {
+			port, side, err := s.port(number)
+			if err != nil || side != device.Ingress {
+				return errRange.about(fmt.Sprintf("port %d", number))
+			}
+			to := s.d.Map()[port]
+			out = append(out, to+1+s.d.Ports())
+			if to == circuit.Dark {
+				return errConflict.about(fmt.Sprintf("port %d has no circuit", number))
+			}
+		}
+	}
+	pairs, err := s.pairs(in, out)
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, pairs, nil)
+}
+
+func (s *session) replace(ctx context.Context, in, out []int) error {
+	pairs, err := s.pairs(in, out)
+	if err != nil {
+		return err
+	}
+	to := circuit.AllDark(s.d.Ports())
+	for _, p := range pairs {
+		if to[p.From] != circuit.Dark {
+			return errConflict.about(fmt.Sprintf("port %d twice", p.From+1))
+		}
+		to[p.From] = p.To
+	}
+	if err := s.d.Replace(ctx, to, device.Bulk); err != nil {
+		return errConflict.about(err.Error())
+	}
+	return nil
+}
+
+// apply carries out a request and puts what was refused into the error queue.
+func (s *session) apply(ctx context.Context, remove, add []circuit.Pair) error {
+	for _, err := range s.d.Apply(ctx, remove, add, device.Bulk) {
+		if err != nil {
+			s.push(errFailed.about(err.Error()))
+		}
+	}
+	return nil
+}
+
+// peer answers which port a port is connected to.
+func (s *session) peer(params string) (string, error) {
+	number, err := strconv.Atoi(params)
+	if err != nil {
+		return "", errSyntax
+	}
+	port, side, err := s.port(number)
+	if err != nil {
+		return "", err
+	}
+	for _, row := range s.d.Table() {
+		if side == device.Ingress && row.In == port {
+			return fmt.Sprintf("%q", strconv.Itoa(row.Out+1+s.d.Ports())), nil
+		}
+		if side == device.Egress && row.Out == port {
+			return fmt.Sprintf("%q", strconv.Itoa(row.In+1)), nil
+		}
+	}
+	return `""`, nil
+}
+
+// each answers a query about a list of ports.
+func (s *session) each(params string, one func(port int, side device.Side) (string, error)) (string, error) {
+	l, err := lists(params, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(l[0]) > maxQuery {
+		return "", errTooMuch
+	}
+	words := make([]string, len(l[0]))
+	for i, number := range l[0] {
+		port, side, err := s.port(number)
+		if err != nil {
+			return "", err
+		}
+		if words[i], err = one(port, side); err != nil {
+			return "", err
+		}
+	}
+	return "(" + strings.Join(words, ",") + ")", nil
+}

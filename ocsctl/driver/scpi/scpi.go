@@ -1,0 +1,375 @@
+// Package scpi drives Polatis switches over SCPI: one TCP session, one line under way. A change is
+// SUB and ADD of what differs, or ONLY where nothing of the switch's map stays; then *OPC? for the
+// end of the motion, the states of the ports, and the power meters.
+//
+// SCPI has no authentication, encryption or fencing: off this host it has to be allowed.
+//
+// Layer: below ocsctl/driver/registry, above ocsctl/driver.
+package scpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/plans/circuit"
+)
+
+// Name is the driver's name in fabric files.
+const Name = "polatis-scpi"
+
+// defaultAveraging is the window of the power meters as delivered.
+const defaultAveraging = 80 * time.Millisecond
+
+// maxQuery is how many ports one query may be about.
+const maxQuery = 256
+
+// Open connects to a switch. Endpoint is host:port; the labels of Ports are the numbers of ingress
+// and egress ports.
+func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
+	s := &swtch{tol: t.Tolerance, wire: wire{endpoint: t.Endpoint, insecure: t.Insecure, timeout: t.Timeout}, port: make(map[int]int)}
+	if t.Dialect != "" {
+		return nil, fmt.Errorf("scpi: there is no dialect %q", t.Dialect)
+	}
+	if s.wire.timeout <= 0 {
+		s.wire.timeout = 2 * time.Second
+	}
+	if s.tol.Averaging <= 0 {
+		s.tol.Averaging = defaultAveraging
+	}
+	if err := s.number(t.Ports); err != nil {
+		return nil, err
+	}
+	if err := s.greet(ctx); err != nil {
+		s.wire.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// swtch is a driver.Switch.
+type swtch struct {
+	mu      sync.Mutex // a call holds it: SCPI has one line under way
+	wire    wire
+	tol     driver.Tolerance
+	info    driver.Info
+	size    int
+	in, out []int       // port numbers by port of the map
+	port    map[int]int // the reverse, of both sides
+	table   int         // circuits of the switch when it was read last, ours and others
+	closed  bool
+}
+
+// number reads the port numbers.
+func (s *swtch) number(p driver.Ports) error {
+	if len(p.In) != len(p.Out) || len(p.In) == 0 {
+		return fmt.Errorf("scpi: %d ingress and %d egress ports", len(p.In), len(p.Out))
+	}
+	for i, side := range [][]string{p.In, p.Out} {
+		numbers := make([]int, len(side))
+		for r, label := range side {
+			n, err := strconv.ParseUint(label, 10, 16)
+			if err != nil || n == 0 {
+				return fmt.Errorf("scpi: port %q is not a port number", label)
+			}
+			if _, twice := s.port[int(n)]; twice {
+				return fmt.Errorf("scpi: port %d appears twice", n)
+			}
+			numbers[r], s.port[int(n)] = int(n), r
+		}
+		if i == 0 {
+			s.in = numbers
+		} else {
+			s.out = numbers
+		}
+	}
+	return nil
+}
+
+// greet asks the switch who it is and how many ports it has.
+func (s *swtch) greet(ctx context.Context) error {
+	reply, err := s.wire.ask(ctx, "*IDN?", s.wire.timeout)
+	if err != nil {
+		return err
+	}
+	words := strings.Split(reply, ",")
+	if len(words) != 4 || len(reply) > 256 {
+		return protocolError("no identification", reply)
+	}
+	for i := range words {
+		words[i] = strings.TrimSpace(words[i])
+	}
+	s.info = driver.Info{Vendor: words[0], Model: words[1], Serial: words[2], Software: words[3], Dialect: Name}
+	s.info.CanLight = !strings.HasPrefix(words[1], "I-OST") // those have no detectors
+	if reply, err = s.wire.ask(ctx, ":OXC:SWIT:SIZE?", s.wire.timeout); err != nil {
+		return err
+	}
+	left, right, _ := strings.Cut(reply, ",")
+	n, err1 := strconv.ParseUint(strings.TrimSpace(left), 10, 16)
+	m, err2 := strconv.ParseUint(strings.TrimSpace(right), 10, 16)
+	if err1 != nil || err2 != nil || n == 0 || m == 0 || n+m > maxPorts {
+		return protocolError("no size", reply)
+	}
+	s.size = int(n)
+	for r := range s.in {
+		if s.in[r] > int(n) || s.out[r] <= int(n) || s.out[r] > int(n+m) {
+			return fmt.Errorf("scpi: ports %d and %d: %s has ingress ports 1..%d and egress ports %d..%d", s.in[r], s.out[r], s.wire.endpoint, n, n+1, n+m)
+		}
+	}
+	return nil
+}
+
+// Info implements driver.Switch.
+func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
+	release, err := s.acquire(ctx)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	defer release()
+	return s.info, nil
+}
+
+// Read implements driver.Switch.
+func (s *swtch) Read(ctx context.Context) (circuit.Permutation, error) {
+	release, err := s.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	p, err := s.Map(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Apply implements driver.Switch.
+func (s *swtch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {
+	release, err := s.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if len(c.Before) != len(s.in) || len(c.After) != len(s.in) {
+		return nil, fmt.Errorf("scpi: maps of %d and %d ports, want %d", len(c.Before), len(c.After), len(s.in))
+	}
+	return driver.Carry(ctx, protocol{s}, c, s.tol)
+}
+
+// Close implements driver.Switch.
+func (s *swtch) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.wire.close()
+	return nil
+}
+
+// ErrClosed: the driver was closed.
+var ErrClosed = errors.New("scpi: closed")
+
+func (s *swtch) acquire(ctx context.Context) (release func(), err error) {
+	s.mu.Lock()
+	if s.closed {
+		err = ErrClosed
+	} else {
+		err = ctx.Err()
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	return s.mu.Unlock, nil
+}
+
+// Map reads the table.
+func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
+	reply, err := s.wire.ask(ctx, ":OXC:SWIT:CONN:STAT?", s.wire.timeout)
+	if err != nil {
+		return nil, err
+	}
+	in, out, err := parseTable(reply)
+	if err != nil {
+		return nil, err
+	}
+	s.table = len(in)
+	p := circuit.AllDark(len(s.in))
+	from := make([]bool, len(p))
+	var bad error
+	for i := range in {
+		if in[i] > s.size { // some report a circuit from its egress port
+			in[i], out[i] = out[i], in[i]
+		}
+		r, ours1 := s.port[in[i]]
+		q, ours2 := s.port[out[i]]
+		switch {
+		case !ours1 && !ours2:
+		case ours1 != ours2:
+			bad = fmt.Errorf("scpi: %w: port %d goes to port %d, and only one of them is of this map", driver.ErrNotMatching, in[i], out[i])
+		case p[r] != circuit.Dark || from[q]:
+			bad = fmt.Errorf("scpi: %w: port %d to port %d is a second circuit", driver.ErrNotMatching, in[i], out[i])
+		default:
+			p[r], from[q] = q, true
+		}
+	}
+	return p, bad
+}
+
+// protocol is what driver.Carry needs; its caller holds the lock.
+type protocol struct{ s *swtch }
+
+func (p protocol) Map(ctx context.Context) (circuit.Permutation, error) { return p.s.Map(ctx) }
+
+// Send asks for SUB and ADD, or for ONLY where nothing of the switch's table stays and all of its
+// ports are ours: then the switch plans the whole motion at once.
+func (p protocol) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair) ([]error, error) {
+	line := "*CLS"
+	if len(add) > 0 && len(remove) == p.s.table && len(p.s.in) == p.s.size {
+		line += ";:OXC:SWIT:CONN:ONLY " + p.s.lists(add)
+	} else {
+		if len(remove) > 0 {
+			line += ";:OXC:SWIT:CONN:SUB " + p.s.lists(remove)
+		}
+		if len(add) > 0 {
+			line += ";:OXC:SWIT:CONN:ADD " + p.s.lists(add)
+		}
+	}
+	reply, err := p.s.wire.ask(ctx, line+";:SYST:ERR:ALL?", p.s.wire.timeout)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := parseErrors(reply)
+	if err != nil || len(problems) == 0 {
+		return nil, err
+	}
+	// The queue does not say which circuits it is about: those that are missing then.
+	refused := make([]error, len(remove)+len(add))
+	for i := range refused {
+		refused[i] = fmt.Errorf("%w: %s", driver.ErrRefused, problems[0])
+	}
+	return refused, nil
+}
+
+func (s *swtch) lists(pairs []circuit.Pair) string {
+	in, out := make([]int, len(pairs)), make([]int, len(pairs))
+	for i, c := range pairs {
+		in[i], out[i] = s.in[c.From], s.out[c.To]
+	}
+	return listText(in) + "," + listText(out)
+}
+
+// States waits for the end of the motion, as long as the context allows, and asks for the ports.
+func (p protocol) States(ctx context.Context, circuits []circuit.Pair) ([]driver.State, error) {
+	reply, err := p.s.wire.ask(ctx, "*OPC?", 0)
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(reply) != "1" {
+		return nil, protocolError("not the end of the motion", reply)
+	}
+	var numbers []int
+	for _, c := range circuits {
+		numbers = append(numbers, p.s.in[c.From], p.s.out[c.To])
+	}
+	words, err := p.s.portStates(ctx, numbers)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]driver.State, len(circuits))
+	for i := range states {
+		states[i] = driver.Failed
+		if words[2*i] == enabled && words[2*i+1] == enabled {
+			states[i] = driver.Up
+		}
+	}
+	return states, nil
+}
+
+// Light asks the detectors of the egress ports.
+func (p protocol) Light(ctx context.Context, circuits []circuit.Pair) ([]float64, error) {
+	if !p.s.info.CanLight {
+		return nil, nil
+	}
+	numbers := make([]int, len(circuits))
+	for i, c := range circuits {
+		numbers[i] = p.s.out[c.To]
+	}
+	return p.s.powers(ctx, numbers)
+}
+
+// enabled is the word of a port in order; D is one that was switched off, F one that failed.
+const enabled = "E"
+
+func (s *swtch) portStates(ctx context.Context, numbers []int) ([]string, error) {
+	return inParts(numbers, func(part []int) ([]string, error) {
+		reply, err := s.wire.ask(ctx, ":OXC:SWIT:PORT:STAT? "+listText(part), s.wire.timeout)
+		if err != nil {
+			return nil, err
+		}
+		words, err := parseWords(reply, len(part))
+		for _, w := range words {
+			if w != enabled && w != "D" && w != "F" {
+				return nil, protocolError("no state of a port", reply)
+			}
+		}
+		return words, err
+	})
+}
+
+func (s *swtch) powers(ctx context.Context, numbers []int) ([]float64, error) {
+	return inParts(numbers, func(part []int) ([]float64, error) {
+		reply, err := s.wire.ask(ctx, ":PMON:POW? "+listText(part), s.wire.timeout)
+		if err != nil {
+			return nil, err
+		}
+		return parsePowers(reply, len(part))
+	})
+}
+
+// inParts asks about many ports as often as it takes.
+func inParts[T any](numbers []int, ask func(part []int) ([]T, error)) ([]T, error) {
+	var all []T
+	for len(numbers) > 0 {
+		n := min(len(numbers), maxQuery)
+		part, err := ask(numbers[:n])
+		if err != nil {
+			return nil, err
+		}
+		all, numbers = append(all, part...), numbers[n:]
+	}
+	return all, nil
+}
+
+// Health implements driver.Switch: ingress ports, then egress ports, which have detectors.
+func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
+	release, err := s.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	numbers := append(append([]int(nil), s.in...), s.out...)
+	words, err := s.portStates(ctx, numbers)
+	if err != nil {
+		return nil, err
+	}
+	var dbm []float64
+	if s.info.CanLight {
+		if dbm, err = s.powers(ctx, s.out); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]driver.Health, len(numbers))
+	for i, number := range numbers {
+		all[i] = driver.Health{Port: strconv.Itoa(number), State: map[string]string{"E": "ENABLED", "D": "DISABLED", "F": "FAILED"}[words[i]], Failed: words[i] != enabled}
+		if k := i - len(s.in); k >= 0 && k < len(dbm) && !math.IsNaN(dbm[k]) {
+			all[i].PowerDBm, all[i].HasPower = dbm[k], true
+		}
+	}
+	return all, nil
+}
