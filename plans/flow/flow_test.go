@@ -421,3 +421,23 @@ func TestErrors(t *testing.T) {
 		t.Errorf("no flows: %+v %v", r, err)
 	}
 }
+
+// TestWorkIsCounted: budgets of callers stand on what results say they took.
+func TestWorkIsCounted(t *testing.T) {
+	g, err := topology.Kautz(24, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows := flowsOf(circuit.Shift(24, 5))
+	last := int64(0)
+	for _, work := range []int64{1, 1e4, 1e8} {
+		r, _, err := flow.Best(g.Maps, flows, flow.Options{Work: work, Epsilon: 1e-3}, 0.5, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Work <= last {
+			t.Fatalf("allowed %d, the work taken is %d, after %d with less", work, r.Work, last)
+		}
+		last = r.Work
+	}
+}

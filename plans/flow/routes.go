@@ -9,7 +9,7 @@ import (
 
 // result copies the routings of all blocks to all sources.
 func (s *solver) result() *Result {
-	r := &Result{Theta: math.Inf(1), Upper: math.Inf(1), Work: s.given - s.budget}
+	r := &Result{Theta: math.Inf(1), Upper: math.Inf(1), Work: s.spent()}
 	for _, b := range s.w.blocks {
 		l := lifter{w: s.w, b: b, ports: len(s.w.maps)}
 		l.pour()

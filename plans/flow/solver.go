@@ -23,7 +23,6 @@ type solver struct {
 	w       *network
 	paths   *pather
 	epsilon float64 // 0: the best the method gives
-	given   int64   // work allowed
 	budget  int64   // work allowed
 	work    int64   // work done, shortest paths apart
 	fewest  int     // hops without which some flow has no path
@@ -40,7 +39,6 @@ func newSolver(maps []circuit.Permutation, flows [][2]int, o Options) (*solver, 
 	if s.budget <= 0 {
 		s.budget = defaultWork
 	}
-	s.given = s.budget
 	if s.most <= 0 || s.most > len(w.dst) {
 		s.most = len(w.dst)
 	}
