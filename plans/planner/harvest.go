@@ -27,35 +27,50 @@ import (
 // T_i >= beta m_i / theta_i; here theta is that of M_i, so they count once, as in
 // Equation 3. The first topology is free unless the problem gives it, which the paper
 // leaves open.
+//
+// solveHarvest returns nothing above perstep, nor above static where the search ended early.
 func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-	if len(m.steps) == 0 {
-		return newTimeline(m, m.startMaps(m.darkMaps())).finish("harvest"), nil
-	}
-	if steps, ok := m.doublingSteps(); ok && m.p.Planes == 1 {
-		return m.solveDoubling(steps), nil
-	}
 	first := o // what may follow needs time as well
 	first.deadline = time.Now().Add(time.Until(o.deadline) / 2)
-	h := &harvest{table: newTable(ctx, first, newServer(m, o), m.harvestStates())}
-	path, optimal, err := h.solve()
+	best, optimal, err := searchHarvest(ctx, m, first)
 	if err != nil {
 		return nil, err
 	}
-	best := h.plan(path)
-	keep := func(plan *plans.Plan, err error) {
-		if err == nil && plan.CCTUS < best.CCTUS-tolerance(best.CCTUS) {
-			best, best.Planner = plan, "harvest"
+	others := []solver{solvePerStep}
+	if !optimal { // the search that static makes may have looked elsewhere
+		others = append(others, solveStatic)
+	}
+	for _, other := range others {
+		if plan, err := other(ctx, m, o); err == nil && m.better(plan, best) {
+			best = plan
 		}
 	}
+	best.Planner = "harvest"
+	return best, nil
+}
+
+// searchHarvest is solveHarvest without the comparison, and says whether it found the best
+// path over its candidates.
+func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, optimal bool, err error) {
+	if len(m.steps) == 0 {
+		return newTimeline(m, m.startMaps(m.darkMaps())).finish("harvest"), true, nil
+	}
+	if steps, ok := m.doublingSteps(); ok && m.p.Planes == 1 {
+		return m.solveDoubling(steps), true, nil
+	}
+	h := &harvest{table: newTable(ctx, o, newServer(m, o), m.harvestStates())}
+	path, optimal, err := h.solve()
+	if err != nil {
+		return nil, false, err
+	}
+	best = h.plan(path)
 	// A plan may take less than its path says, where planes need not wait for each other.
 	if h.simple != nil {
-		keep(h.plan(h.simple), nil)
+		if plan := h.plan(h.simple); m.better(plan, best) {
+			best = plan
+		}
 	}
-	keep(solvePerStep(ctx, m, o))
-	if !optimal { // the search that static makes may have looked elsewhere
-		keep(solveStatic(ctx, m, o))
-	}
-	return best, nil
+	return best, optimal, nil
 }
 
 // harvest is the search for a shortest path. Positions are numbers of steps that are done,

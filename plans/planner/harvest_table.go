@@ -91,7 +91,7 @@ type table struct {
 	tier   [][]uint8   // [kind][state]: searches made, or closed; nil row: all are closed
 	known  int         // states that are measured; of the others it is known what they serve direct
 	flows  int         // of all kinds
-	limit  int64       // work left, in nanoseconds, roughly
+	limit  int64       // work left, as flow counts it
 	stop   func() bool
 	found  map[[2]int]*joint // by kind and state: what attains us, where that is joint
 	keep   int               // hops of routes that may still be kept
@@ -115,10 +115,14 @@ const (
 	measureShare = 20
 )
 
+// workShare is the effort over the work of searches for routes: a unit of that takes two to
+// four nanoseconds, and harvest may have to look at what static finds.
+const workShare = 4
+
 // newTable measures the pieces on states, the first ones first; beyond measureWork it looks
 // only at what they serve direct.
 func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Permutation) *table {
-	t := &table{m: s.m, server: s, pieces: s.m.pieces(), states: states, limit: int64(o.Effort) / 2, found: map[[2]int]*joint{}, keep: keptHops}
+	t := &table{m: s.m, server: s, pieces: s.m.pieces(), states: states, limit: int64(o.Effort) / workShare, found: map[[2]int]*joint{}, keep: keptHops}
 	t.stop = func() bool { return ctx.Err() != nil || time.Now().After(o.deadline) }
 	t.findKinds()
 	t.us, t.floor, t.tier = make([][]float64, len(t.kinds)), make([][]float64, len(t.kinds)), make([][]uint8, len(t.kinds))

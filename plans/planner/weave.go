@@ -50,10 +50,14 @@ func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 // bestOfOthers runs the other planners, each with all of the effort, and meanwhile another
 // function.
 func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
+	alone := func(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
+		plan, _, err := searchHarvest(ctx, m, o) // what it would be compared with runs here as well
+		return plan, err
+	}
 	solvers := []struct {
 		name  string
 		solve solver
-	}{{"static", solveStatic}, {"perstep", solvePerStep}, {"harvest", solveHarvest}, {"swot", solveSWOT}}
+	}{{"static", solveStatic}, {"perstep", solvePerStep}, {"harvest", alone}, {"swot", solveSWOT}}
 	found := make([]*plans.Plan, len(solvers))
 	errs := make([]error, len(solvers))
 	var wait sync.WaitGroup
