@@ -62,6 +62,11 @@ func (e *Element) Attr(space, local string) string {
 	return ""
 }
 
+// SetAttr adds an attribute without a namespace.
+func (e *Element) SetAttr(name, value string) {
+	e.Attrs = append(e.Attrs, xml.Attr{Name: xml.Name{Local: name}, Value: value})
+}
+
 // Parse reads one document. It refuses document types, so no entity is ever expanded, and
 // what nests or branches beyond reason; errors wrap ErrMalformed.
 func Parse(doc []byte) (*Element, error) {

@@ -135,11 +135,6 @@ func ParseReply(doc []byte) (Reply, error) {
 	return r, nil
 }
 
-// attr returns an attribute.
-func attr(space, local, value string) xml.Attr {
-	return xml.Attr{Name: xml.Name{Space: space, Local: local}, Value: value}
-}
-
 // short makes a peer's words fit for one line of an error.
 func short(s string) string {
 	s = strings.Map(func(r rune) rune {

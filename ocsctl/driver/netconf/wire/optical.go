@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/xml"
 	"fmt"
 	"math"
 	"strconv"
@@ -36,7 +37,7 @@ func PairElement(p Pair, operation string) *Element {
 // Operation marks e with an edit operation; "" marks nothing.
 func (e *Element) Operation(op string) {
 	if op != "" {
-		e.Attrs = append(e.Attrs, attr(BaseNS, "operation", op))
+		e.Attrs = append(e.Attrs, xml.Attr{Name: xml.Name{Space: BaseNS, Local: "operation"}, Value: op})
 	}
 }
 

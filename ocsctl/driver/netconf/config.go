@@ -1,0 +1,172 @@
+package netconf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/netconf/wire"
+)
+
+// Errors of a driver.Target.
+var (
+	// ErrCredentials: no user, neither password nor key, or those a switch is delivered with.
+	ErrCredentials = errors.New("credentials missing or as delivered")
+	// ErrHostKey: the switch's host key is not pinned, or not the pinned one.
+	ErrHostKey = errors.New("host key")
+	// ErrPorts: port labels that are not distinct numbers 1..65535.
+	ErrPorts = errors.New("port labels")
+)
+
+const (
+	defaultTimeout = 2 * time.Second
+	defaultPort    = "830"
+	maxSecretFile  = 1 << 16
+)
+
+// delivered are users and passwords that switches of this kind are known to come with.
+var delivered = map[string][]string{
+	"admin": {"", "root", "admin", "password"},
+	"root":  {"", "root", "admin"},
+}
+
+// endpoint adds the port where it is missing.
+func endpoint(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("no endpoint")
+	}
+	if _, _, err := net.SplitHostPort(s); err == nil {
+		return s, nil
+	}
+	s = net.JoinHostPort(strings.Trim(s, "[]"), defaultPort)
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		return "", fmt.Errorf("endpoint: %w", err)
+	}
+	return s, nil
+}
+
+// clientConfig reads the files of a target. A key, where there is one, is tried before the
+// password. The host key must be in KnownHostsFile: nothing is trusted on first use.
+func clientConfig(t driver.Target) (*ssh.ClientConfig, error) {
+	if t.User == "" || t.PasswordFile == "" && t.KeyFile == "" {
+		return nil, fmt.Errorf("%w: a user and a file with a password or key are needed", ErrCredentials)
+	}
+	cc := &ssh.ClientConfig{User: t.User, Timeout: t.Timeout, ClientVersion: "SSH-2.0-lightpath"}
+	if t.KeyFile != "" {
+		pem, err := secret(t.KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		signer, err := ssh.ParsePrivateKey(pem)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s is no private key without a passphrase", ErrCredentials, t.KeyFile)
+		}
+		cc.Auth = append(cc.Auth, ssh.PublicKeys(signer))
+	}
+	if t.PasswordFile != "" {
+		raw, err := secret(t.PasswordFile)
+		if err != nil {
+			return nil, err
+		}
+		password := strings.TrimRight(string(raw), "\r\n")
+		if slices.Contains(delivered[t.User], password) {
+			return nil, fmt.Errorf("%w: change the password of %q on the switch first", ErrCredentials, t.User)
+		}
+		cc.Auth = append(cc.Auth, ssh.Password(password))
+	}
+	return cc, pin(t, cc)
+}
+
+// secret reads a small file.
+func secret(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+	}
+	if info.Size() > maxSecretFile {
+		return nil, fmt.Errorf("%w: %s is longer than %d bytes", ErrCredentials, name, maxSecretFile)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+	}
+	return b, nil
+}
+
+// pin accepts the keys that KnownHostsFile has for the endpoint, and asks for their kinds only.
+func pin(t driver.Target, cc *ssh.ClientConfig) error {
+	if t.KnownHostsFile == "" {
+		return fmt.Errorf("%w: a file of known hosts is needed", ErrHostKey)
+	}
+	check, err := knownhosts.New(t.KnownHostsFile)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrHostKey, err)
+	}
+	cc.HostKeyCallback = func(host string, remote net.Addr, key ssh.PublicKey) error {
+		if err := check(host, remote, key); err != nil {
+			return fmt.Errorf("%w: %s has %s: %w", ErrHostKey, host, ssh.FingerprintSHA256(key), err)
+		}
+		return nil
+	}
+	// A key that nobody has makes the check tell which ones it knows.
+	var known *knownhosts.KeyError
+	if err := check(t.Endpoint, &net.TCPAddr{IP: net.IPv4zero}, nobody{}); !errors.As(err, &known) || len(known.Want) == 0 {
+		return fmt.Errorf("%w: %s has none for %s", ErrHostKey, t.KnownHostsFile, t.Endpoint)
+	}
+	for _, k := range known.Want {
+		switch kind := k.Key.Type(); kind {
+		case ssh.KeyAlgoRSA:
+			cc.HostKeyAlgorithms = append(cc.HostKeyAlgorithms, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
+		default:
+			cc.HostKeyAlgorithms = append(cc.HostKeyAlgorithms, kind)
+		}
+	}
+	return nil
+}
+
+// nobody is a public key that is in no file.
+type nobody struct{}
+
+func (nobody) Type() string                        { return "nobody" }
+func (nobody) Marshal() []byte                     { return []byte("nobody") }
+func (nobody) Verify([]byte, *ssh.Signature) error { return ErrHostKey }
+
+// ports are the numbers of a switch's ports and back.
+type ports struct {
+	in, out         []uint32 // by port of the map
+	ingress, egress map[uint32]int
+}
+
+func newPorts(p driver.Ports) (ports, error) {
+	if len(p.In) == 0 || len(p.In) != len(p.Out) {
+		return ports{}, fmt.Errorf("%w: %d ingress and %d egress ports", ErrPorts, len(p.In), len(p.Out))
+	}
+	n := ports{ingress: make(map[uint32]int), egress: make(map[uint32]int)}
+	for _, side := range []struct {
+		labels []string
+		ids    *[]uint32
+		back   map[uint32]int
+	}{{p.In, &n.in, n.ingress}, {p.Out, &n.out, n.egress}} {
+		for r, label := range side.labels {
+			id, err := wire.PortID(label)
+			if err != nil || strconv.FormatUint(uint64(id), 10) != label {
+				return ports{}, fmt.Errorf("%w: port %d is %q, want a number 1..%d", ErrPorts, r, label, wire.MaxPort)
+			}
+			if other, ok := side.back[id]; ok {
+				return ports{}, fmt.Errorf("%w: ports %d and %d are both %s", ErrPorts, other, r, label)
+			}
+			side.back[id] = r
+			*side.ids = append(*side.ids, id)
+		}
+	}
+	return n, nil
+}

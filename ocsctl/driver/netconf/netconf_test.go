@@ -1,0 +1,115 @@
+package netconf_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"lightpath/ocsctl/device"
+	server "lightpath/ocsctl/device/netconf"
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/drivertest"
+	"lightpath/ocsctl/driver/netconf"
+)
+
+const password = "a long one"
+
+// file writes a file of the test.
+func file(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// key returns a private key as PEM, with its public key.
+func key(t *testing.T) ([]byte, ssh.PublicKey) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sshKey, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(block), sshKey
+}
+
+// serve serves d by SSH for the length of the test, and completes a target for its user.
+func serve(t *testing.T, d *device.Device, c server.Config, o driver.Target) driver.Target {
+	t.Helper()
+	private, public := key(t)
+	if c.Users == nil {
+		c.Users = map[string]server.User{"lightpath": {Password: password, Keys: []ssh.PublicKey{public}}}
+	}
+	s, err := server.New(d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	o.Endpoint, o.User = l.Addr().String(), "lightpath"
+	o.KeyFile = file(t, "key", private)
+	o.KnownHostsFile = file(t, "known_hosts", []byte(knownhosts.Line([]string{o.Endpoint}, s.HostKey())+"\n"))
+	return o
+}
+
+// labels numbers ports as the model does: n ingress ports, then as many egress ports.
+func labels(ports, n int) driver.Ports {
+	var p driver.Ports
+	for r := range ports {
+		p.In = append(p.In, strconv.Itoa(1+r))
+		p.Out = append(p.Out, strconv.Itoa(1+n+r))
+	}
+	return p
+}
+
+func open(t *testing.T, o driver.Target) driver.Switch {
+	t.Helper()
+	sw, err := netconf.Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sw.Close() })
+	return sw
+}
+
+func TestConformance(t *testing.T) {
+	for name, c := range map[string]server.Config{
+		"running":   {Mode: device.Bulk},
+		"candidate": {Mode: device.Bulk, Candidate: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.Suite{Open: func(t *testing.T, d *device.Device, ports int, o driver.Target) driver.Switch {
+				o.Ports = labels(ports, d.Ports())
+				return open(t, serve(t, d, c, o))
+			}}.Run(t)
+		})
+	}
+}

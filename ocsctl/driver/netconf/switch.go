@@ -1,0 +1,268 @@
+package netconf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/netconf/wire"
+	"lightpath/plans/circuit"
+)
+
+// Switch is a driver.Switch over one NETCONF session, which is opened again when it breaks.
+type Switch struct {
+	name  string // for errors
+	open  Dial
+	ports ports
+	tol   driver.Tolerance
+	wait  time.Duration // for one answer, and for locks
+
+	turn    chan struct{} // holds one value while nobody uses what follows
+	session *session      // nil or broken until the next use
+	pending *pending      // a confirmed commit whose end is not known
+	closed  bool
+}
+
+var _ driver.Switch = (*Switch)(nil)
+
+// Open connects to a switch by SSH and checks that it has the module. It is a driver.Open; of
+// the target it uses all but the fields of TLS. Port labels are the switch's port numbers.
+func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
+	name := t.Endpoint
+	var err error
+	if t.Endpoint, err = endpoint(t.Endpoint); err != nil {
+		return nil, fmt.Errorf("netconf: %s: %w", name, err)
+	}
+	cc, err := clientConfig(t)
+	if err != nil {
+		return nil, fmt.Errorf("netconf: %s: %w", name, err)
+	}
+	return OpenStream(ctx, t, dialSSH(t.Endpoint, cc))
+}
+
+// OpenStream is Open over other streams than SSH: tunnels that have authenticated both sides.
+func OpenStream(ctx context.Context, t driver.Target, dial Dial) (driver.Switch, error) {
+	w := &Switch{name: t.Endpoint, open: dial, tol: t.Tolerance, wait: t.Timeout, turn: make(chan struct{}, 1)}
+	if w.wait <= 0 {
+		w.wait = defaultTimeout
+	}
+	if w.tol.Averaging <= 0 {
+		w.tol.Averaging = fastWindow
+	}
+	w.turn <- struct{}{}
+	p, err := newPorts(t.Ports)
+	if w.ports = p; err == nil {
+		err = w.use(ctx, func() error { return nil })
+	}
+	if err != nil {
+		return nil, w.wrap(err)
+	}
+	return w, nil
+}
+
+// use runs f with the session, which it opens if need be, while nobody else does.
+func (w *Switch) use(ctx context.Context, f func() error) error {
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { w.turn <- struct{}{} }()
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	return f()
+}
+
+// connect opens a session if there is none that works.
+func (w *Switch) connect(ctx context.Context) error {
+	if w.closed {
+		return errors.New("closed")
+	}
+	if w.session != nil && !w.session.broken {
+		return ctx.Err()
+	}
+	s, err := dial(ctx, w.open, w.wait)
+	if err != nil {
+		return err
+	}
+	if !s.peer.Has(wire.OpticalNS) {
+		s.close()
+		return fmt.Errorf("%w: no module %s among its capabilities", driver.ErrProtocol, wire.OpticalModule)
+	}
+	w.session = s
+	return w.settle(ctx, false)
+}
+
+// call asks once, on the session that there is.
+func (w *Switch) call(ctx context.Context, op *wire.Element) (*wire.Element, error) {
+	return w.session.call(ctx, op)
+}
+
+// do sends requests until one fails.
+func (w *Switch) do(ctx context.Context, ops ...*wire.Element) error {
+	for _, op := range ops {
+		if _, err := w.call(ctx, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// query asks for data. What only reads may be asked again, once, where the session turns out
+// to have ended since it was last used.
+func (w *Switch) query(ctx context.Context, op *wire.Element) (*wire.Element, error) {
+	data, err := w.call(ctx, op)
+	if !errors.Is(err, errLost) || errors.Is(err, driver.ErrProtocol) || ctx.Err() != nil {
+		return data, err
+	}
+	if err := w.connect(ctx); err != nil {
+		return nil, err
+	}
+	return w.call(ctx, op)
+}
+
+func (w *Switch) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("netconf: %s: %w", w.name, err)
+}
+
+// Info implements driver.Switch.
+func (w *Switch) Info(ctx context.Context) (driver.Info, error) {
+	var info driver.Info
+	err := w.use(ctx, func() error {
+		data, err := w.query(ctx, get(optical("product-information"), optical("opm-power")))
+		if err != nil {
+			return err
+		}
+		p := data.Child(wire.OpticalNS, "product-information")
+		powers, err := wire.Powers(data)
+		info = driver.Info{
+			Vendor: p.Value(wire.OpticalNS, "manufacturer"), Model: p.Value(wire.OpticalNS, "model-name"),
+			Serial: p.Value(wire.OpticalNS, "serial-number"), Software: p.Value(wire.OpticalNS, "software-version"),
+			Dialect: dialect(w.session.peer), CanLight: len(powers) > 0,
+		}
+		return protocol(err)
+	})
+	return info, w.wrap(err)
+}
+
+// dialect names the module with the revision that the switch announces.
+func dialect(peer wire.Hello) string {
+	for _, c := range peer.Capabilities {
+		name, parameters, _ := strings.Cut(c, "?")
+		if name != wire.OpticalNS {
+			continue
+		}
+		for _, p := range strings.FieldsFunc(parameters, func(r rune) bool { return r == '&' || r == ';' }) {
+			if revision, ok := strings.CutPrefix(p, "revision="); ok {
+				return wire.OpticalModule + "@" + revision
+			}
+		}
+	}
+	return wire.OpticalModule
+}
+
+// Read implements driver.Switch.
+func (w *Switch) Read(ctx context.Context) (circuit.Permutation, error) {
+	var m circuit.Permutation
+	err := w.use(ctx, func() (err error) {
+		m, err = w.read(ctx, w.query)
+		return err
+	})
+	return m, w.wrap(err)
+}
+
+// read asks for the map and checks that it is one.
+func (w *Switch) read(ctx context.Context, ask func(context.Context, *wire.Element) (*wire.Element, error)) (circuit.Permutation, error) {
+	data, err := ask(ctx, getMap())
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := wire.Pairs(data)
+	if err != nil {
+		return nil, protocol(err)
+	}
+	return w.ports.matching(pairs)
+}
+
+// matching turns rows into a map. With a port that is in two rows it is partial, and comes
+// with ErrNotMatching: the first row counts.
+func (p ports) matching(rows []wire.Pair) (circuit.Permutation, error) {
+	m := circuit.AllDark(len(p.in))
+	var clash error
+	in, out := make(map[uint32]uint32), make(map[uint32]uint32)
+	for _, row := range rows {
+		from, ours := p.ingress[row.Ingress]
+		to, oursToo := p.egress[row.Egress]
+		if !ours && !oursToo {
+			continue
+		}
+		other, twice := in[row.Ingress]
+		if !twice && ours {
+			in[row.Ingress] = row.Egress
+		}
+		if twice && clash == nil {
+			clash = fmt.Errorf("%w: ingress %d goes to %d and to %d", driver.ErrNotMatching, row.Ingress, other, row.Egress)
+		}
+		first, shared := out[row.Egress]
+		if !shared && oursToo {
+			out[row.Egress] = row.Ingress
+		}
+		if shared && clash == nil {
+			clash = fmt.Errorf("%w: egress %d comes from %d and from %d", driver.ErrNotMatching, row.Egress, first, row.Ingress)
+		}
+		if ours && oursToo && !twice && !shared {
+			m[from] = to
+		}
+	}
+	return m, clash
+}
+
+// Health implements driver.Switch: ingress ports first, in order of the map.
+func (w *Switch) Health(ctx context.Context) ([]driver.Health, error) {
+	var all []driver.Health
+	err := w.use(ctx, func() error {
+		data, err := w.query(ctx, get(optical("port-config"), optical("opm-power")))
+		if err != nil {
+			return err
+		}
+		states, err := wire.PortStates(data)
+		if err != nil {
+			return protocol(err)
+		}
+		powers, err := wire.Powers(data)
+		if err != nil {
+			return protocol(err)
+		}
+		for _, side := range [][]uint32{w.ports.in, w.ports.out} {
+			for _, id := range side {
+				h := driver.Health{Port: fmt.Sprint(id), State: states[id], Failed: states[id] == stateFailed}
+				if h.State == "" {
+					h.State = "UNKNOWN"
+				}
+				h.PowerDBm, h.HasPower = powers[id]
+				all = append(all, h)
+			}
+		}
+		return nil
+	})
+	return all, w.wrap(err)
+}
+
+// Close implements driver.Switch. It waits for the call in progress, and leaves the map as it
+// is; locks end with the session.
+func (w *Switch) Close() error {
+	<-w.turn
+	defer func() { w.turn <- struct{}{} }()
+	if w.closed = true; w.session != nil && !w.session.broken {
+		_, _ = w.call(context.Background(), base("close-session")) // the connection ends either way
+		w.session.close()
+	}
+	return nil
+}
