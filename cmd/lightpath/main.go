@@ -77,6 +77,7 @@ func newRoot() *cobra.Command {
 		newSchemaCommand(),
 		newScheduleCommand(),
 		newFigureCommand(),
+		newOCSCommand(),
 	)
 	return root
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"lightpath/plans/circuit"
 )
@@ -49,18 +50,30 @@ const (
 
 // String returns the name that reports use.
 func (l Level) String() string {
-	names := [...]string{"unverified", "read-back", "status", "light", "token"}
-	if l < 0 || int(l) >= len(names) {
+	if l < 0 || int(l) >= len(levelNames) {
 		return fmt.Sprintf("level(%d)", int(l))
 	}
-	return names[l]
+	return levelNames[l]
 }
+
+var levelNames = [...]string{"unverified", "read-back", "status", "light", "token"}
 
 // MarshalText writes the name.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
+// UnmarshalText reads the name.
+func (l *Level) UnmarshalText(text []byte) error {
+	i := slices.Index(levelNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("driver: %q is no level of verification", text)
+	}
+	*l = Level(i)
+	return nil
+}
+
 // Ports names a switch's ports: port r of a map sends into In[r] and receives from Out[r],
-// in the switch's own words ("1", "17"; "1A", "1B").
+// in the switch's own words ("1", "17"; "1A", "1B"). Out may be nil: then it is the egress side of
+// the same ports, as the protocol names it.
 type Ports struct {
 	In, Out []string
 }
@@ -95,10 +108,13 @@ type Health struct {
 
 // Info identifies a switch.
 type Info struct {
-	Vendor, Model, Serial, Software string
-	Dialect                         string // of the protocol, where there are several
-	CanFence                        bool   // the protocol refuses writers with a lower token
-	CanLight                        bool   // it measures power
+	Vendor   string `json:"vendor"`
+	Model    string `json:"model"`
+	Serial   string `json:"serial"`
+	Software string `json:"software"`
+	Dialect  string `json:"dialect"`   // of the protocol, where there are several
+	CanFence bool   `json:"can_fence"` // the protocol refuses writers with a lower token
+	CanLight bool   `json:"can_light"` // it measures power
 }
 
 // Switch drives one switch. Methods may be called concurrently; an implementation

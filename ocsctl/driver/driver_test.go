@@ -27,4 +27,11 @@ func TestLevelNames(t *testing.T) {
 	if err != nil || string(text) != `["unverified","token","level(9)"]` {
 		t.Fatal(string(text), err)
 	}
+	var back []driver.Level
+	if err := json.Unmarshal([]byte(`["unverified","token"]`), &back); err != nil || back[1] != driver.Token {
+		t.Fatal(back, err)
+	}
+	if err := json.Unmarshal([]byte(`["level(9)"]`), &back); err == nil {
+		t.Fatal("reads a level that there is not")
+	}
 }

@@ -31,7 +31,7 @@ const defaultAveraging = 80 * time.Millisecond
 const maxQuery = 256
 
 // Open connects to a switch. Endpoint is host:port; the labels of Ports are the numbers of ingress
-// and egress ports.
+// and egress ports; without egress ports, ingress port p is joined with egress port size+p.
 func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	s := &swtch{tol: t.Tolerance, wire: wire{endpoint: t.Endpoint, insecure: t.Insecure, timeout: t.Timeout}, port: make(map[int]int)}
 	if t.Dialect != "" {
@@ -66,30 +66,31 @@ type swtch struct {
 	closed  bool
 }
 
-// number reads the port numbers.
-func (s *swtch) number(p driver.Ports) error {
-	if len(p.In) != len(p.Out) || len(p.In) == 0 {
+// number reads the port numbers; those of the egress side may have to wait for the switch's size.
+func (s *swtch) number(p driver.Ports) (err error) {
+	if len(p.Out) != len(p.In) && p.Out != nil || len(p.In) == 0 {
 		return fmt.Errorf("scpi: %d ingress and %d egress ports", len(p.In), len(p.Out))
 	}
-	for i, side := range [][]string{p.In, p.Out} {
-		numbers := make([]int, len(side))
-		for r, label := range side {
-			n, err := strconv.ParseUint(label, 10, 16)
-			if err != nil || n == 0 {
-				return fmt.Errorf("scpi: port %q is not a port number", label)
-			}
-			if _, twice := s.port[int(n)]; twice {
-				return fmt.Errorf("scpi: port %d appears twice", n)
-			}
-			numbers[r], s.port[int(n)] = int(n), r
-		}
-		if i == 0 {
-			s.in = numbers
-		} else {
-			s.out = numbers
-		}
+	if s.in, err = s.side(p.In); err == nil {
+		s.out, err = s.side(p.Out)
 	}
-	return nil
+	return err
+}
+
+func (s *swtch) side(labels []string) ([]int, error) {
+	var numbers []int
+	for r, label := range labels {
+		n, err := strconv.ParseUint(label, 10, 16)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("scpi: port %q is not a port number", label)
+		}
+		if _, twice := s.port[int(n)]; twice {
+			return nil, fmt.Errorf("scpi: port %d appears twice", n)
+		}
+		s.port[int(n)] = r
+		numbers = append(numbers, int(n))
+	}
+	return numbers, nil
 }
 
 // greet asks the switch who it is and how many ports it has.
@@ -117,6 +118,12 @@ func (s *swtch) greet(ctx context.Context) error {
 		return protocolError("no size", reply)
 	}
 	s.size = int(n)
+	if s.out == nil {
+		for r, number := range s.in {
+			s.out = append(s.out, number+s.size)
+			s.port[number+s.size] = r
+		}
+	}
 	for r := range s.in {
 		if s.in[r] > int(n) || s.out[r] <= int(n) || s.out[r] > int(n+m) {
 			return fmt.Errorf("scpi: ports %d and %d: %s has ingress ports 1..%d and egress ports %d..%d", s.in[r], s.out[r], s.wire.endpoint, n, n+1, n+m)

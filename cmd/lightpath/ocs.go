@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/registry"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+)
+
+func newOCSCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ocs",
+		Short: "Look at and set the real switches of a fabric",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSDrift(), newOCSEmulate())
+	return cmd
+}
+
+// ocsFlags say which switches, and how to speak to them.
+type ocsFlags struct {
+	fabric, plane string
+	asJSON        bool
+	target        driver.Target
+	timeout       time.Duration
+}
+
+func (o *ocsFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&o.fabric, "fabric", "", "fabric file")
+	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
+	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
+	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
+	fl.DurationVar(&o.target.Timeout, "reply-timeout", 2*time.Second, "most time for one answer of a switch")
+	fl.DurationVar(&o.target.Tolerance.Settle, "settle", 5*time.Second, "most time for circuits to come up")
+	fl.BoolVar(&o.target.Insecure, "insecure-scpi", false, "allow SCPI, which is neither encrypted nor authenticated, off this host")
+	fl.StringVar(&o.target.CAFile, "ca", "", "file of the certificate authority of switches (gNMI)")
+	fl.StringVar(&o.target.CertFile, "cert", "", "file of our certificate (gNMI)")
+	fl.StringVar(&o.target.KeyFile, "key", "", "file of our key (gNMI, NETCONF)")
+	fl.StringVar(&o.target.User, "user", "", "user name (NETCONF)")
+	fl.StringVar(&o.target.PasswordFile, "password-file", "", "file of the password (NETCONF)")
+	fl.StringVar(&o.target.KnownHostsFile, "known-hosts", "", "file of the switches' host keys (NETCONF)")
+}
+
+// planes returns the fabric and the planes that the flags name: all without --plane.
+func (o *ocsFlags) planes() (*fabric.Fabric, []int, error) {
+	if o.fabric == "" {
+		return nil, nil, errors.New("--fabric is required")
+	}
+	f, err := fabric.Load(o.fabric)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []int
+	for j, p := range f.Planes {
+		if o.plane == "" || o.plane == p.Name || o.plane == strconv.Itoa(j) && !slices.ContainsFunc(f.Planes, func(p fabric.Plane) bool { return p.Name == o.plane }) {
+			all = append(all, j)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, fmt.Errorf("--plane %s: %s has no such plane", o.plane, o.fabric)
+	}
+	for _, j := range all {
+		switch sw := f.Switch(j); {
+		case sw == nil:
+			return nil, nil, fmt.Errorf("plane %s has no switch", f.Planes[j].Name)
+		case sw.Driver == fabric.DriverEmulator:
+			return nil, nil, fmt.Errorf("plane %s is on the emulated switch that lightpath ocsd serves; lightpath ocs is for real switches", f.Planes[j].Name)
+		}
+	}
+	return f, all, nil
+}
+
+// onePlane is planes for commands that need --plane.
+func (o *ocsFlags) onePlane() (*fabric.Fabric, int, error) {
+	if o.plane == "" {
+		return nil, 0, errors.New("--plane is required")
+	}
+	f, all, err := o.planes()
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, all[0], nil
+}
+
+// open connects to the switch of a plane.
+func (o *ocsFlags) open(ctx context.Context, f *fabric.Fabric, plane int) (driver.Switch, error) {
+	sw := f.Switch(plane)
+	t := o.target
+	t.Endpoint, t.Dialect = sw.Endpoint, sw.Dialect
+	var err error
+	if t.Ports, err = switchPorts(f.Planes[plane].Ports); err != nil {
+		return nil, fmt.Errorf("plane %s: %w", f.Planes[plane].Name, err)
+	}
+	return registry.Open(ctx, sw.Driver, t)
+}
+
+// switchPorts reads the ports of a plane: "1" for both sides of a port, as the driver names them, or
+// "1/17" for an ingress and an egress port.
+func switchPorts(labels []string) (driver.Ports, error) {
+	var p driver.Ports
+	for rank, label := range labels {
+		in, out, two := strings.Cut(label, "/")
+		if two != (rank > 0 && p.Out != nil) && rank > 0 {
+			return driver.Ports{}, fmt.Errorf("port %q: either all ports have the form in/out or none has", label)
+		}
+		p.In = append(p.In, in)
+		if two {
+			p.Out = append(p.Out, out)
+		}
+	}
+	return p, nil
+}
+
+// readMap reads a map of n ranks: ring:K, xor:M, dark, or a file with a JSON list.
+func readMap(spec string, n int) (circuit.Permutation, error) {
+	kind, arg, _ := strings.Cut(spec, ":")
+	var p circuit.Permutation
+	switch kind {
+	case "":
+		return nil, errors.New("--map is required: ring:K, xor:M, dark, or a JSON file")
+	case "dark":
+		return circuit.AllDark(n), nil
+	case "ring", "xor":
+		k, err := strconv.Atoi(arg)
+		if err != nil || k < 0 && kind == "xor" {
+			return nil, fmt.Errorf("--map %s: %q is no number for %s", spec, arg, kind)
+		}
+		if kind == "ring" {
+			return circuit.Shift(n, k), nil
+		}
+		p = circuit.Xor(n, k)
+	default:
+		data, err := readInput("map", spec)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(data, &p); err != nil {
+			return nil, fmt.Errorf("--map %s: %w", spec, err)
+		}
+	}
+	if err := p.Validate(n); err != nil {
+		return nil, fmt.Errorf("--map %s: %w", spec, err)
+	}
+	return p, nil
+}
+
+// planeStatus is what a switch says of the ports of one plane.
+type planeStatus struct {
+	Plane  string              `json:"plane"`
+	Switch string              `json:"switch"`
+	Driver string              `json:"driver"`
+	Info   *driver.Info        `json:"info,omitempty"`
+	Map    circuit.Permutation `json:"map,omitempty"`
+	Ports  []driver.Health     `json:"ports,omitempty"`
+	Error  string              `json:"error,omitempty"`
+}
+
+func newOCSStatus() *cobra.Command {
+	var o ocsFlags
+	cmd := &cobra.Command{
+		Use:   "status --fabric f.yaml [--plane p]",
+		Short: "Show the switches, their maps as circuits of ranks, and the health of ports",
+		Long: `Asks the switch of each plane who it is, for its map and for the health of its ports. Exits with 1 if a
+switch cannot be read or a port has failed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, planes, err := o.planes()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			defer cancel()
+			var all []planeStatus
+			var problems []error
+			for _, j := range planes {
+				s := planeStatus{Plane: f.Planes[j].Name, Switch: f.Planes[j].OCS, Driver: f.Switch(j).Driver}
+				if err := o.ask(ctx, f, j, &s); err != nil {
+					s.Error = err.Error()
+					problems = append(problems, fmt.Errorf("plane %s: %w", s.Plane, err))
+				}
+				all = append(all, s)
+			}
+			if o.asJSON {
+				err = printJSON(os.Stdout, all)
+			} else {
+				printStatus(os.Stdout, all)
+			}
+			if err == nil && len(problems) > 0 {
+				err = no(problems[0])
+			}
+			return err
+		},
+	}
+	o.add(cmd)
+	return cmd
+}
+
+// ask fills in what the switch of a plane says.
+func (o *ocsFlags) ask(ctx context.Context, f *fabric.Fabric, plane int, s *planeStatus) error {
+	sw, err := o.open(ctx, f, plane)
+	if err != nil {
+		return err
+	}
+	defer sw.Close()
+	info, err := sw.Info(ctx)
+	if err != nil {
+		return err
+	}
+	s.Info = &info
+	if s.Ports, err = sw.Health(ctx); err != nil {
+		return err
+	}
+	if s.Map, err = sw.Read(ctx); err != nil {
+		return err
+	}
+	for _, h := range s.Ports {
+		if h.Failed {
+			return fmt.Errorf("port %s is %s", h.Port, h.State)
+		}
+	}
+	return nil
+}
+
+func printStatus(w io.Writer, all []planeStatus) {
+	for _, s := range all {
+		fmt.Fprintf(w, "plane %s: switch %s, driver %s", s.Plane, s.Switch, s.Driver)
+		if s.Info != nil {
+			fmt.Fprintf(w, ", %s %s, serial %s, software %s", s.Info.Vendor, s.Info.Model, s.Info.Serial, s.Info.Software)
+		}
+		fmt.Fprintln(w)
+		if s.Error != "" {
+			fmt.Fprintf(w, "  problem: %s\n", s.Error)
+		}
+		if s.Map != nil {
+			fmt.Fprintf(w, "  circuits: %s\n", circuitList(s.Map))
+		}
+		for _, h := range s.Ports {
+			power := ""
+			if h.HasPower {
+				power = fmt.Sprintf(" %7.2f dBm", h.PowerDBm)
+			}
+			fmt.Fprintf(w, "  port %-8s %-10s%s\n", h.Port, h.State, power)
+		}
+	}
+}
+
+// circuitList writes the circuits of a map by rank.
+func circuitList(p circuit.Permutation) string {
+	var b strings.Builder
+	for r, s := range p {
+		if s != circuit.Dark {
+			fmt.Fprintf(&b, " %d>%d", r, s)
+		}
+	}
+	if b.Len() == 0 {
+		return "none"
+	}
+	return b.String()[1:]
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/device/scpi"
+	"lightpath/plans/circuit"
+)
+
+// switchFabric serves the model of a switch with 8 ports, and writes a fabric file with two planes of
+// 4 ranks on it.
+func switchFabric(t *testing.T) (*device.Device, string) {
+	t.Helper()
+	d, err := device.New(device.Config{Ports: 8, Preset: "rotor-20us"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.SetAveraging(0)
+	listeners, err := listenAll([]string{"127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- scpi.Serve(ctx, listeners[0], d) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(t.TempDir(), "fabric.yaml")
+	text := fmt.Sprintf(`
+version: 1
+ranks: 4
+planes:
+  - {name: p0, bandwidth: 2Gbps, ocs: sw, ports: {0: "1", 1: "2", 2: "3", 3: "4"}}
+  - {name: p1, bandwidth: 2Gbps, ocs: sw, ports: {0: "5/13", 1: "6/14", 2: "7/15", 3: "8/16"}}
+ocs:
+  - {name: sw, driver: polatis-scpi, endpoint: "%s", reconfig: 25ms}
+`, listeners[0].Addr())
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return d, path
+}
+
+func TestOCSSetStatusDrift(t *testing.T) {
+	d, fabric := switchFabric(t)
+	out := succeed(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "ring:1")
+	for _, s := range []string{"0 circuits to remove, 4 to make", "+ 3>0", "0: intended 1, accepted true, observed 1, verified by light: as intended"} {
+		if !strings.Contains(out, s) {
+			t.Errorf("no %q in %s", s, out)
+		}
+	}
+	succeed(t, "[1, 0, -1, 2]", "ocs", "set", "--fabric", fabric, "--plane", "1", "--map", "-", "--verify", "status")
+	if got := d.Map(); !got.Equal(circuit.Permutation{1, 2, 3, 0, 5, 4, -1, 6}) {
+		t.Fatalf("the switch has %v", got)
+	}
+	var report setReport
+	text := succeed(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "xor:1", "--json")
+	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Circuits) != 2 || report.Add[0] != [2]int{1, 0} || report.Before[3] != 0 {
+		t.Errorf("%v in %s", err, text)
+	}
+	if out := succeed(t, "", "ocs", "status", "--fabric", fabric); !strings.Contains(out, "plane p0: switch sw, driver polatis-scpi, Rotor R-8x8") ||
+		!strings.Contains(out, "circuits: 0>1 1>0 2>3 3>2") || !strings.Contains(out, "port 13       ENABLED") {
+		t.Errorf("status: %s", out)
+	}
+	var all []planeStatus
+	text = succeed(t, "", "ocs", "status", "--fabric", fabric, "--json", "--plane", "p1")
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 || len(all[0].Ports) != 8 || !all[0].Map.Equal(circuit.Permutation{1, 0, -1, 2}) {
+		t.Errorf("%v in %s", err, text)
+	}
+	succeed(t, "", "ocs", "drift", "--fabric", fabric, "--plane", "p0", "--map", "xor:1")
+	if err := d.Inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: -1}); err != nil {
+		t.Fatal(err)
+	}
+	o := command(t, "", "ocs", "drift", "--fabric", fabric, "--plane", "p0", "--map", "xor:1")
+	if o.status != exitNo || !strings.Contains(o.stdout, "0: desired 1, observed dark") || !strings.Contains(o.stderr, "1 of 4 ranks") {
+		t.Errorf("drift: %+v", o)
+	}
+	var drift driftReport
+	o = command(t, "", "ocs", "drift", "--fabric", fabric, "--plane", "p0", "--map", "xor:1", "--json")
+	if err := json.Unmarshal([]byte(o.stdout), &drift); err != nil || o.status != exitNo || len(drift.Drifted) != 1 || drift.Drifted[0] != 0 {
+		t.Errorf("drift: %+v", o)
+	}
+}
+
+// TestOCSBadSwitch: a circuit that is not as intended, a failed port and a switch that is not there
+// end with 1.
+func TestOCSBadSwitch(t *testing.T) {
+	d, fabric := switchFabric(t)
+	if err := d.Inject(device.Fault{Kind: device.StuckMirror, In: 2, Out: -1}); err != nil {
+		t.Fatal(err)
+	}
+	o := command(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "ring:1")
+	if o.status != exitNo || !strings.Contains(o.stdout, "2: intended 3, accepted true, observed 3, verified by read-back: NOT as intended") ||
+		!strings.Contains(o.stdout, "1: intended 2, accepted true, observed 2, verified by light: as intended") {
+		t.Errorf("set: %+v", o)
+	}
+	if o = command(t, "", "ocs", "status", "--fabric", fabric); o.status != exitNo || !strings.Contains(o.stdout, "port 3        FAILED") {
+		t.Errorf("status: %+v", o)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	text := strings.Replace(content(t, fabric), `endpoint: "`, fmt.Sprintf(`endpoint: "%s" #`, l.Addr()), 1)
+	text = strings.Replace(text, "reconfig: 25ms}", "", 1) + "\n    , reconfig: 25ms}\n"
+	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o = command(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "dark"); o.status != exitNo || strings.Count(o.stderr, "\n") != 1 {
+		t.Errorf("set without a switch: %+v", o)
+	}
+	if o = command(t, "", "ocs", "status", "--fabric", fabric); o.status != exitNo || !strings.Contains(o.stdout, "problem: scpi:") {
+		t.Errorf("status without a switch: %+v", o)
+	}
+}
+
+func TestOCSRefuses(t *testing.T) {
+	_, fabric := switchFabric(t)
+	emulated := filepath.Join(t.TempDir(), "emulated.yaml")
+	if err := os.WriteFile(emulated, []byte(`
+version: 1
+ranks: 2
+planes: [{name: p0, bandwidth: 2Gbps, ocs: sw}]
+ocs: [{name: sw, driver: emulator, reconfig: 1ms}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remote := filepath.Join(t.TempDir(), "remote.yaml")
+	if err := os.WriteFile(remote, []byte(`
+version: 1
+ranks: 2
+planes: [{name: p0, bandwidth: 2Gbps, ocs: sw, ports: {0: "1", 1: "2/4"}}]
+ocs: [{name: sw, driver: polatis-scpi, endpoint: "192.0.2.1:5025", reconfig: 1ms}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		says []string
+		args []string
+	}{
+		{[]string{"--fabric"}, []string{"status"}},
+		{[]string{"--plane", "p9"}, []string{"status", "--fabric", fabric, "--plane", "p9"}},
+		{[]string{"emulated"}, []string{"status", "--fabric", emulated}},
+		{[]string{"--plane is required"}, []string{"set", "--fabric", fabric, "--map", "ring:1"}},
+		{[]string{"--map is required"}, []string{"set", "--fabric", fabric, "--plane", "p0"}},
+		{[]string{"ring:x"}, []string{"set", "--fabric", fabric, "--plane", "p0", "--map", "ring:x"}},
+		{[]string{"--verify"}, []string{"set", "--fabric", fabric, "--plane", "p0", "--map", "dark", "--verify", "prayer"}},
+		{[]string{"already receives"}, []string{"set", "--fabric", fabric, "--plane", "p0", "--map", "-"}},
+		{[]string{"no such file"}, []string{"drift", "--fabric", fabric, "--plane", "p0", "--map", "nowhere.json"}},
+		{[]string{"nothing to serve"}, []string{"emulate"}},
+		{[]string{"this host"}, []string{"emulate", "--scpi", "0.0.0.0:0"}},
+		{[]string{"preset"}, []string{"emulate", "--scpi", "127.0.0.1:0", "--preset", "magic"}},
+		{[]string{"cold-boot"}, []string{"emulate", "--scpi", "127.0.0.1:0", "--cold-boot", "hot"}},
+		{[]string{"fault script"}, []string{"emulate", "--scpi", "127.0.0.1:0", "--faults", "-"}},
+	} {
+		refuse(t, "[1, 1, 2, 3]", c.says, append([]string{"ocs"}, c.args...)...)
+	}
+	if o := command(t, "", "ocs", "set", "--fabric", remote, "--plane", "p0", "--map", "dark"); o.status != exitNo || !strings.Contains(o.stderr, "in/out") {
+		t.Errorf("mixed labels: %+v", o)
+	}
+}
+
+func TestOCSEmulateServes(t *testing.T) {
+	d, err := device.New(device.Config{Ports: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	addresses := make([]string, len(deviceServers))
+	addresses[0] = "127.0.0.1:0"
+	listeners, err := listenAll(addresses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- emulate(ctx, d, listeners) }()
+	conn, err := net.Dial("tcp", listeners[0].Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "*IDN?\n")
+	answer := make([]byte, 64)
+	if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "Polatis,N-OST-4x4-") {
+		t.Errorf("%q, %v", answer[:n], err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
