@@ -1,0 +1,251 @@
+// Package gnmi serves a device model in one of the gNMI dialects of optical switches: Capabilities,
+// Get, Set with arbitration between masters, and Subscribe. The dialect is a table; the server knows
+// no paths.
+//
+// Layer: above ocsctl/device; beside it only the names of circuits and what was accepted and is
+// invalid are kept here, which a protocol has and hardware has not.
+package gnmi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	gpb "github.com/openconfig/gnmi/proto/gnmi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/driver/gnmi/dialect"
+	"lightpath/ocsctl/internal/mtls"
+)
+
+// Limits of the server.
+const (
+	maxConnections = 32
+	maxStreams     = 64
+	maxMessage     = 4 << 20
+	helloTime      = 5 * time.Second
+)
+
+// Options say how a device is served.
+type Options struct {
+	Dialect string // a name of dialect.Names, "" the first
+	// TLS must demand client certificates; without it only this host is served.
+	TLS *tls.Config
+	// AcceptInvalid takes circuits that cannot be made as configuration and reports them INVALID,
+	// as the OCP draft allows, instead of refusing the whole Set.
+	AcceptInvalid bool
+}
+
+// ErrExposed: the listener can be reached from elsewhere, and clients would not have to prove who
+// they are.
+var ErrExposed = errors.New("gnmi: off this host clients need certificates")
+
+// Serve answers clients that connect to l until the context ends, and closes l.
+func Serve(ctx context.Context, l net.Listener, d *device.Device, o Options) error {
+	s, opts, err := configure(l, d, o)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	g := grpc.NewServer(opts...)
+	gpb.RegisterGNMIServer(g, s)
+	gate := &gate{Listener: l, d: d, open: make(map[net.Conn]bool)}
+	defer d.Watch(func(e device.Event) {
+		if e.Kind == device.Rebooted {
+			s.rebooted.Store(true)
+			gate.closeAll()
+		}
+	})()
+	defer context.AfterFunc(ctx, g.Stop)()
+	if err := g.Serve(gate); err != nil && ctx.Err() == nil {
+		g.Stop()
+		return fmt.Errorf("gnmi: %w", err)
+	}
+	g.Stop()
+	return nil
+}
+
+func configure(l net.Listener, d *device.Device, o Options) (*server, []grpc.ServerOption, error) {
+	words, err := dialect.Lookup(o.Dialect)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts := []grpc.ServerOption{
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.ConnectionTimeout(helloTime),
+	}
+	if o.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
+	}
+	if (o.TLS == nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert) && !mtls.Loopback(l.Addr().String()) {
+		return nil, nil, fmt.Errorf("%w: %s", ErrExposed, l.Addr())
+	}
+	s := &server{d: d, words: words, o: o, names: make(map[pair]string), invalid: make(map[string]invalid), masters: make(map[string]election)}
+	s.label()
+	return s, opts, nil
+}
+
+// server implements gNMI.
+type server struct {
+	gpb.UnimplementedGNMIServer
+	d        *device.Device
+	words    *dialect.Dialect
+	o        Options
+	rebooted atomic.Bool // since invalid was filled
+
+	in, out map[string]int // ports by label
+
+	mu      sync.Mutex
+	names   map[pair]string // ids that clients gave to circuits
+	invalid map[string]invalid
+	masters map[string]election // by role
+}
+
+// answer lets go of an answer, unless it is lost on its way: then the client waits in vain.
+func (s *server) answer(ctx context.Context) error {
+	if !s.d.DropReply() {
+		return nil
+	}
+	<-ctx.Done()
+	return status.FromContextError(ctx.Err()).Err()
+}
+
+// up refuses requests while the switch starts.
+func (s *server) up() error {
+	if s.d.Up() {
+		return nil
+	}
+	return status.Error(codes.Unavailable, device.ErrDown.Error())
+}
+
+// Capabilities implements gNMI.
+func (s *server) Capabilities(ctx context.Context, _ *gpb.CapabilityRequest) (*gpb.CapabilityResponse, error) {
+	if err := s.up(); err != nil {
+		return nil, err
+	}
+	r := &gpb.CapabilityResponse{
+		GNMIVersion:        "0.10.0",
+		SupportedEncodings: []gpb.Encoding{gpb.Encoding_JSON_IETF, gpb.Encoding_JSON, gpb.Encoding_PROTO},
+	}
+	for _, name := range s.words.Models {
+		r.SupportedModels = append(r.SupportedModels, &gpb.ModelData{Name: name})
+	}
+	return r, s.answer(ctx)
+}
+
+// Get implements gNMI.
+func (s *server) Get(ctx context.Context, req *gpb.GetRequest) (*gpb.GetResponse, error) {
+	if err := s.up(); err != nil {
+		return nil, err
+	}
+	leaves := s.leaves()
+	r := &gpb.GetResponse{}
+	for _, p := range req.GetPath() {
+		at, err := s.words.Join(req.GetPrefix(), p)
+		if err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		updates, err := s.get(at, p, ofType(leaves, req.GetType()), req.GetEncoding())
+		if err != nil {
+			return nil, err
+		}
+		r.Notification = append(r.Notification, &gpb.Notification{Timestamp: time.Now().UnixNano(), Prefix: req.GetPrefix(), Update: updates})
+	}
+	return r, s.answer(ctx)
+}
+
+// get returns what is at a path: one JSON value, or leaf by leaf where the path stands for several
+// places or no JSON is asked for.
+func (s *server) get(at []*gpb.PathElem, path *gpb.Path, leaves []dialect.Leaf, e gpb.Encoding) ([]*gpb.Update, error) {
+	var found []dialect.Leaf
+	many := e == gpb.Encoding_PROTO || dialect.Wild(at)
+	for _, l := range leaves {
+		if dialect.Within(at, l.Elems) {
+			found = append(found, l)
+			many = many || keyless(at, l.Elems)
+		}
+	}
+	switch {
+	case e != gpb.Encoding_PROTO && e != gpb.Encoding_JSON && e != gpb.Encoding_JSON_IETF:
+		return nil, status.Errorf(codes.Unimplemented, "encoding %v", e)
+	case len(found) == 0 && !many && !s.words.Known(at):
+		return nil, status.Errorf(codes.NotFound, "%s: no such path", dialect.String(at))
+	case many:
+		return updates(found, s.words.Origin), nil
+	}
+	v, err := s.words.JSON(len(at), found)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	if e == gpb.Encoding_JSON {
+		v = &gpb.TypedValue{Value: &gpb.TypedValue_JsonVal{JsonVal: v.GetJsonIetfVal()}}
+	}
+	return []*gpb.Update{{Path: path, Val: v}}, nil
+}
+
+// keyless reports whether a path leaves open which entries of a list it means.
+func keyless(path, leaf []*gpb.PathElem) bool {
+	for i, e := range path {
+		if len(e.GetKey()) < len(leaf[i].GetKey()) {
+			return true
+		}
+	}
+	return false
+}
+
+// gate is a listener that lets clients in while the switch is up.
+type gate struct {
+	net.Listener
+	d    *device.Device
+	mu   sync.Mutex
+	open map[net.Conn]bool
+}
+
+// Accept implements net.Listener.
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		up := g.d.Up()
+		g.mu.Lock()
+		if up = up && len(g.open) < maxConnections; up {
+			g.open[c] = true
+		}
+		g.mu.Unlock()
+		if up {
+			return &conn{Conn: c, gate: g}, nil
+		}
+		c.Close()
+	}
+}
+
+func (g *gate) closeAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.open {
+		c.Close()
+	}
+}
+
+// conn leaves the gate's list when it is closed.
+type conn struct {
+	net.Conn
+	gate *gate
+}
+
+func (c *conn) Close() error {
+	c.gate.mu.Lock()
+	delete(c.gate.open, c.Conn)
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,244 @@
+package gnmi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	gpb "github.com/openconfig/gnmi/proto/gnmi"
+	"github.com/openconfig/gnmi/proto/gnmi_ext"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/gnmi/dialect"
+	"lightpath/plans/circuit"
+)
+
+// protocol is what driver.Carry needs, for one change.
+type protocol struct {
+	s     *swtch
+	last  *dialect.Store // as Map read it
+	watch *watch         // nil until something was asked for
+}
+
+func (p *protocol) stop() {
+	if p.watch != nil {
+		p.watch.stop()
+	}
+}
+
+// Map implements driver.Protocol.
+func (p *protocol) Map(ctx context.Context) (circuit.Permutation, error) {
+	store, err := p.s.table(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.last = store
+	return p.s.permutation(store.Circuits())
+}
+
+// Send implements driver.Protocol. A circuit that is reported and not configured cannot be deleted:
+// it is configured first.
+func (p *protocol) Send(ctx context.Context, token uint64, remove, add []circuit.Pair) ([]error, error) {
+	all := p.last.Circuits()
+	first, req := p.request(token), p.request(token)
+	for _, pair := range remove {
+		if err := p.remove(pair, all, first, req); err != nil {
+			return nil, err
+		}
+	}
+	for _, pair := range add {
+		p.clear(pair, all, req)
+		if err := p.write(pair, req); err != nil {
+			return nil, err
+		}
+	}
+	p.watch = p.s.subscribe(ctx)
+	if len(first.Update) > 0 {
+		if err := p.s.set(ctx, first, token); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.s.set(ctx, req, token); err != nil {
+		if len(first.Update) > 0 {
+			err = errors.New(err.Error()) // something was taken: whatever this says, read back
+		}
+		return nil, err
+	}
+	return p.refusals(ctx, token, len(remove), add), nil
+}
+
+func (p *protocol) request(token uint64) *gpb.SetRequest {
+	r := &gpb.SetRequest{}
+	if token != 0 {
+		r.Extension = []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{MasterArbitration: &gnmi_ext.MasterArbitration{
+			Role: &gnmi_ext.Role{}, ElectionId: &gnmi_ext.Uint128{Low: token},
+		}}}}
+	}
+	return r
+}
+
+// vars are the variables of a new circuit.
+func (p *protocol) vars(pair circuit.Pair) map[string]string {
+	return p.s.words.Vars("", p.s.ports.In[pair.From], p.s.ports.Out[pair.To])
+}
+
+func (p *protocol) path(elems []*gpb.PathElem) *gpb.Path {
+	return &gpb.Path{Origin: p.s.words.Origin, Elem: elems}
+}
+
+// remove deletes every entry of a circuit; where there is none, it is made in first.
+func (p *protocol) remove(pair circuit.Pair, all []dialect.Circuit, first, req *gpb.SetRequest) error {
+	before := len(req.Delete)
+	for _, c := range all {
+		if c.Configured && c.In == p.s.ports.In[pair.From] && c.Out == p.s.ports.Out[pair.To] {
+			req.Delete = append(req.Delete, p.path(c.Path))
+		}
+	}
+	if len(req.Delete) > before {
+		return nil
+	}
+	req.Delete = append(req.Delete, p.s.words.EntryPath(&p.s.words.Config, p.vars(pair)))
+	return p.write(pair, first)
+}
+
+// clear deletes entries that were never carried out and would be in the way of a circuit.
+func (p *protocol) clear(pair circuit.Pair, all []dialect.Circuit, req *gpb.SetRequest) {
+	for _, c := range all {
+		if c.Configured && !c.Reported && (c.In == p.s.ports.In[pair.From] || c.Out == p.s.ports.Out[pair.To]) {
+			req.Delete = append(req.Delete, p.path(c.Path))
+		}
+	}
+}
+
+func (p *protocol) write(pair circuit.Pair, req *gpb.SetRequest) error {
+	v := p.vars(pair)
+	value, err := p.s.words.EntryValue(&p.s.words.Config, v)
+	if err != nil {
+		return fmt.Errorf("gnmi: %w: %w", driver.ErrRefused, err)
+	}
+	req.Update = append(req.Update, &gpb.Update{Path: p.s.words.EntryPath(&p.s.words.Config, v), Val: value})
+	return nil
+}
+
+// set asks for a change once.
+func (s *swtch) set(ctx context.Context, req *gpb.SetRequest, token uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	_, err := s.client.Set(ctx, req)
+	if err == nil {
+		return nil
+	}
+	text := fmt.Sprintf("%s: %v: %s", s.endpoint, status.Code(err), line(status.Convert(err).Message()))
+	switch status.Code(err) {
+	case codes.PermissionDenied:
+		if token != 0 {
+			return fmt.Errorf("gnmi: %w: token %d: %s", driver.ErrFenced, token, text)
+		}
+		return fmt.Errorf("gnmi: %w: %s", driver.ErrRefused, text)
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange,
+		codes.Aborted, codes.Unimplemented, codes.Unauthenticated:
+		return fmt.Errorf("gnmi: %w: %s", driver.ErrRefused, text)
+	default:
+		return s.fault(err)
+	}
+}
+
+// refusals looks for circuits that were taken as configuration and are invalid, deletes them, as is
+// the controller's duty, and returns which they are; nil where there is none, or that is unknown.
+func (p *protocol) refusals(ctx context.Context, token uint64, removed int, add []circuit.Pair) []error {
+	if _, has := p.s.words.Status.Words[dialect.Invalid]; !has || len(add) == 0 {
+		return nil
+	}
+	store, err := p.s.table(ctx)
+	if err != nil {
+		return nil
+	}
+	reasons := make(map[[2]string]dialect.Circuit)
+	for _, c := range store.Circuits() {
+		if c.Configured && c.State == dialect.Invalid {
+			reasons[[2]string{c.In, c.Out}] = c
+		}
+	}
+	refused := make([]error, removed+len(add))
+	req := p.request(token)
+	for i, pair := range add {
+		if c, bad := reasons[[2]string{p.s.ports.In[pair.From], p.s.ports.Out[pair.To]}]; bad {
+			refused[removed+i] = fmt.Errorf("%w: %s: %s", driver.ErrRefused, c.Word, line(c.Reason))
+			req.Delete = append(req.Delete, p.path(c.Path))
+		}
+	}
+	if len(req.Delete) == 0 {
+		return nil
+	}
+	if err := p.s.set(ctx, req, token); err != nil {
+		for i, r := range refused {
+			if r != nil {
+				refused[i] = fmt.Errorf("%w; deleting it: %w", r, err)
+			}
+		}
+	}
+	return refused
+}
+
+// States implements driver.Protocol: from the last Map, or, while circuits are on their way and the
+// switch tells changes, from one read when it has told that they are there.
+func (p *protocol) States(ctx context.Context, pairs []circuit.Pair) ([]driver.State, error) {
+	states := p.s.states(p.last, pairs)
+	if decided(states) || p.watch == nil || !p.watch.wait(ctx, pairs) {
+		return states, nil
+	}
+	if _, err := p.Map(ctx); err != nil {
+		return nil, err
+	}
+	return p.s.states(p.last, pairs), nil
+}
+
+// states judges circuits by what a store has of them.
+func (s *swtch) states(store *dialect.Store, pairs []circuit.Pair) []driver.State {
+	state := make(map[[2]string]dialect.State)
+	for _, c := range store.Circuits() {
+		state[[2]string{c.In, c.Out}] = c.State
+	}
+	all := make([]driver.State, len(pairs))
+	for i, pair := range pairs {
+		switch state[[2]string{s.ports.In[pair.From], s.ports.Out[pair.To]}] {
+		case dialect.Up:
+			all[i] = driver.Up
+		case dialect.Failed, dialect.Invalid:
+			all[i] = driver.Failed
+		}
+	}
+	return all
+}
+
+func decided(states []driver.State) bool {
+	for _, s := range states {
+		if s == driver.Pending {
+			return false
+		}
+	}
+	return true
+}
+
+// Light implements driver.Protocol.
+func (p *protocol) Light(ctx context.Context, pairs []circuit.Pair) ([]float64, error) {
+	if !p.s.words.Power {
+		return nil, nil
+	}
+	store, err := p.s.get(ctx, &p.s.words.Ports)
+	if err != nil {
+		return nil, err
+	}
+	ports := store.Ports()
+	dbm := make([]float64, len(pairs))
+	for i, pair := range pairs {
+		dbm[i] = math.NaN()
+		if port, ok := ports[p.s.ports.Out[pair.To]]; ok {
+			dbm[i] = port.Output
+		}
+	}
+	return dbm, nil
+}

@@ -1,0 +1,173 @@
+// Package dialect is what the drafts by which optical circuit switches speak gNMI differ in,
+// as tables: paths, names of leaves, and words for states. One engine reads and writes all of
+// them: leaves become records by a table's pattern, records become leaves again. The driver
+// and the served device model both stand on it.
+//
+// Layer: below ocsctl/driver/gnmi and ocsctl/device/gnmi. It knows gNMI's messages and no
+// connection, and does no I/O.
+package dialect
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrMessage: a value or path that the dialect does not allow, or too much of it.
+var ErrMessage = errors.New("not what the dialect allows")
+
+// State is what a word of a switch means.
+type State int
+
+// The states of ports and circuits, the better ones first.
+const (
+	Unknown State = iota
+	Up            // light is through
+	Blocked       // a port without a circuit
+	Pending       // on its way
+	Leaving       // on its way out
+	Failed        // asked for and in the table, without light
+	Invalid       // taken as configuration and refused as a circuit: not in the hardware
+)
+
+// Step is one element of a path pattern: the element Name with Keys, or, where Bind is set, an
+// element of any name, which Bind takes.
+type Step struct {
+	Name string
+	Bind string
+	Keys []Key
+}
+
+// Key is a list's key. Bind takes its value, unless the pattern wants Value.
+type Key struct {
+	Name, Bind, Value string
+	Number            bool // in JSON
+}
+
+// Field is a leaf below an entry, with the name of the variable it is in a record.
+type Field struct {
+	Path   string // element names, joined by slashes
+	Bind   string
+	Number bool // in JSON
+}
+
+// Table is one list of a switch. A record of it has the variables that Entry and Fields bind.
+type Table struct {
+	Entry  []Step
+	Fields []Field
+	Read   int              // how many elements of Entry make the path to ask for the list
+	Module string           // of the list, where JSON names it
+	Words  map[State]string // of the fields status, in.status, out.status
+}
+
+// The variables of circuits: id; in, out and peer are ports; a port is one variable, or two
+// with the suffixes .slot and .port; status, or in.status and out.status; reason. Of ports:
+// port, peer, status, input, output (power in dBm). Of the system: vendor, model, serial, software.
+
+// Dialect is one draft. Values are not to be changed.
+type Dialect struct {
+	Name   string
+	Origin string   // of every path
+	Models []string // which Capabilities announce it by
+	// Config are the circuits asked for, which is what is written. Status is what the switch
+	// says of circuits; without an Entry, what it says of their ports is used.
+	Config, Status, Ports, System Table
+	Slotted                       bool // ports are a slot and a number in it
+	Power                         bool // Ports has power
+}
+
+// idSeparator stands between the ports of a new circuit's id.
+const idSeparator = "-"
+
+// Lookup returns the dialect of that name; "" is the first of Names.
+func Lookup(name string) (*Dialect, error) {
+	if name == "" {
+		name = names[0]
+	}
+	for i := range dialects {
+		if dialects[i].Name == name {
+			return &dialects[i], nil
+		}
+	}
+	return nil, fmt.Errorf("gnmi: there is no dialect %q, only %s", name, strings.Join(names, ", "))
+}
+
+// Names lists the dialects, the default first.
+func Names() []string { return append([]string(nil), names...) }
+
+// ByModels returns the dialect that a switch with these models speaks, nil where none is known.
+func ByModels(models []string) *Dialect {
+	for i := range dialects {
+		for _, known := range dialects[i].Models {
+			for _, m := range models {
+				if m == known {
+					return &dialects[i]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Normal returns a port's label in the one form that records have: in a slotted dialect a label
+// without a slot is in slot 1.
+func (d *Dialect) Normal(label string) string {
+	if d.Slotted && !strings.Contains(label, "/") {
+		return "1/" + label
+	}
+	return label
+}
+
+// Vars are the variables of a circuit between two ports.
+func (d *Dialect) Vars(id, in, out string) map[string]string {
+	if id == "" {
+		id = in + idSeparator + out
+	}
+	v := map[string]string{"id": id, "in": in, "out": out}
+	d.split(v, "in", in)
+	d.split(v, "out", out)
+	return v
+}
+
+// PortVars are the variables of a port; peer is "" where it has none.
+func (d *Dialect) PortVars(port, peer string) map[string]string {
+	v := map[string]string{"port": port}
+	d.split(v, "port", port)
+	if peer != "" {
+		v["peer"] = peer
+		d.split(v, "peer", peer)
+	}
+	return v
+}
+
+func (d *Dialect) split(v map[string]string, name, label string) {
+	if !d.Slotted {
+		return
+	}
+	slot, port, _ := strings.Cut(d.Normal(label), "/")
+	v[name+".slot"], v[name+".port"] = slot, port
+}
+
+// port returns a port's label from the variables of a record, "" where it has none.
+func port(v map[string]string, name string) string {
+	if label, ok := v[name]; ok {
+		return label
+	}
+	if slot, ok := v[name+".slot"]; ok && v[name+".port"] != "" {
+		return slot + "/" + v[name+".port"]
+	}
+	return ""
+}
+
+// Meaning returns what a word of the table means. Case and the prefix of a module do not matter.
+func (t *Table) Meaning(word string) State {
+	if i := strings.LastIndexByte(word, ':'); i >= 0 {
+		word = word[i+1:]
+	}
+	for s, w := range t.Words {
+		if strings.EqualFold(w, word) {
+			return s
+		}
+	}
+	return Unknown
+}

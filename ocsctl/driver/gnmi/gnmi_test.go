@@ -1,0 +1,68 @@
+package gnmi_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"lightpath/ocsctl/device"
+	devicegnmi "lightpath/ocsctl/device/gnmi"
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/drivertest"
+	"lightpath/ocsctl/driver/gnmi"
+	"lightpath/ocsctl/driver/gnmi/dialect"
+)
+
+// serve serves a device until the test ends.
+func serve(t *testing.T, d *device.Device, o devicegnmi.Options) (endpoint string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- devicegnmi.Serve(ctx, l, d, o) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("server: %v", err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// labels are those of the first n ports of a switch.
+func labels(d *device.Device, n int) driver.Ports {
+	var p driver.Ports
+	for r := range n {
+		p.In = append(p.In, d.Label(r, device.Ingress))
+		p.Out = append(p.Out, d.Label(r, device.Egress))
+	}
+	return p
+}
+
+func TestConformance(t *testing.T) {
+	for _, name := range dialect.Names() {
+		for _, acceptInvalid := range []bool{false, true} {
+			if acceptInvalid && name != "ocp" {
+				continue
+			}
+			title := name
+			if acceptInvalid {
+				title += ", accepts and then finds invalid"
+			}
+			t.Run(title, func(t *testing.T) {
+				drivertest.Suite{Open: func(t *testing.T, d *device.Device, n int, o driver.Target) driver.Switch {
+					o.Endpoint = serve(t, d, devicegnmi.Options{Dialect: name, AcceptInvalid: acceptInvalid})
+					o.Ports = labels(d, n)
+					sw, err := gnmi.Open(context.Background(), o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return sw
+				}}.Run(t)
+			})
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package gnmi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	gpb "github.com/openconfig/gnmi/proto/gnmi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/gnmi/dialect"
+	"lightpath/plans/circuit"
+)
+
+// get reads whole tables.
+func (s *swtch) get(ctx context.Context, tables ...*dialect.Table) (*dialect.Store, error) {
+	var paths []*gpb.Path
+	asked := make(map[string]bool)
+	for _, t := range tables {
+		p := s.words.ReadPath(t)
+		if name := dialect.String(p.GetElem()); !asked[name] {
+			asked[name] = true
+			paths = append(paths, p)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	store := dialect.NewStore(s.words)
+	err := s.into(ctx, store, paths)
+	if status.Code(err) != codes.NotFound {
+		return store, s.fault(err)
+	}
+	// Some say so of a table without entries. Which one it was, only single requests tell.
+	store = dialect.NewStore(s.words)
+	for _, p := range paths {
+		if err := s.into(ctx, store, []*gpb.Path{p}); err != nil && status.Code(err) != codes.NotFound {
+			return nil, s.fault(err)
+		}
+	}
+	return store, nil
+}
+
+func (s *swtch) into(ctx context.Context, store *dialect.Store, paths []*gpb.Path) error {
+	r, err := s.client.Get(ctx, &gpb.GetRequest{Path: paths, Encoding: gpb.Encoding_JSON_IETF})
+	if err != nil {
+		return err
+	}
+	for _, n := range r.GetNotification() {
+		if err := store.Notify(n); err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrProtocol, err)
+		}
+	}
+	return nil
+}
+
+// fault puts an error of an RPC into one line with the switch's name. What is too large for a
+// message is not what the protocol allows.
+func (s *swtch) fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return fmt.Errorf("gnmi: %s: %w", s.endpoint, err)
+	}
+	text := fmt.Sprintf("%v: %s", st.Code(), line(st.Message()))
+	switch st.Code() {
+	case codes.Canceled:
+		return fmt.Errorf("gnmi: %s: %s: %w", s.endpoint, text, context.Canceled)
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("gnmi: %s: %s: %w", s.endpoint, text, context.DeadlineExceeded)
+	case codes.ResourceExhausted, codes.Unimplemented:
+		return fmt.Errorf("gnmi: %s: %w: %s", s.endpoint, driver.ErrProtocol, text)
+	default:
+		return fmt.Errorf("gnmi: %s: %s", s.endpoint, text)
+	}
+}
+
+// line makes one line of bounded length of what a peer says.
+func line(text string) string {
+	const most = 200
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}
+
+// table reads what the map follows from.
+func (s *swtch) table(ctx context.Context) (*dialect.Store, error) {
+	if len(s.words.Status.Entry) == 0 {
+		return s.get(ctx, &s.words.Config, &s.words.Ports)
+	}
+	return s.get(ctx, &s.words.Config, &s.words.Status)
+}
+
+// permutation is the map that the reported circuits make, as far as they make one: with an error that
+// wraps driver.ErrNotMatching where a port has two.
+func (s *swtch) permutation(all []dialect.Circuit) (circuit.Permutation, error) {
+	p := circuit.AllDark(len(s.ports.In))
+	from := make([]bool, len(p))
+	var bad error
+	for _, c := range all {
+		if !c.Reported {
+			continue
+		}
+		in, ours1 := s.in[c.In]
+		out, ours2 := s.out[c.Out]
+		switch {
+		case !ours1 && !ours2 || s.reversed(c):
+		case ours1 != ours2:
+			bad = fmt.Errorf("gnmi: %w: %q goes to %q, and only one of them is of this map", driver.ErrNotMatching, c.In, c.Out)
+		case p[in] != circuit.Dark || from[out]:
+			bad = fmt.Errorf("gnmi: %w: %q to %q is a second circuit", driver.ErrNotMatching, c.In, c.Out)
+		default:
+			p[in], from[out] = out, true
+		}
+	}
+	return p, bad
+}
+
+// reversed reports whether a circuit is the one of our ports as the egress port tells it.
+func (s *swtch) reversed(c dialect.Circuit) bool {
+	_, a := s.out[c.In]
+	_, b := s.in[c.Out]
+	return a && b && !c.Configured
+}

@@ -1,0 +1,105 @@
+package gnmi
+
+import (
+	"context"
+	"sync"
+
+	gpb "github.com/openconfig/gnmi/proto/gnmi"
+
+	"lightpath/ocsctl/driver/gnmi/dialect"
+	"lightpath/plans/circuit"
+)
+
+// watch is a subscription to what a switch says of its circuits. It only tells when to look: what is
+// reported was read by a Get.
+type watch struct {
+	s      *swtch
+	cancel context.CancelFunc
+	done   chan struct{} // the subscription has ended, or the switch has none
+
+	mu      sync.Mutex
+	store   *dialect.Store
+	changed chan struct{} // closed at the next notification
+}
+
+// subscribe begins to listen; the context's end, or stop, ends it.
+func (s *swtch) subscribe(ctx context.Context) *watch {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watch{s: s, cancel: cancel, done: make(chan struct{}), store: dialect.NewStore(s.words), changed: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.listen(ctx)
+	}()
+	return w
+}
+
+func (w *watch) stop() {
+	w.cancel()
+	<-w.done
+}
+
+// listen folds notifications into the store until the stream ends. Why it ended does not matter:
+// without it the driver polls.
+func (w *watch) listen(ctx context.Context) {
+	stream, err := w.s.client.Subscribe(ctx)
+	if err != nil {
+		return
+	}
+	if stream.Send(w.s.subscriptions()) != nil {
+		return
+	}
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return
+		}
+		if m.GetUpdate() == nil {
+			continue
+		}
+		w.mu.Lock()
+		err = w.store.Notify(m.GetUpdate())
+		close(w.changed)
+		w.changed = make(chan struct{})
+		w.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// subscriptions ask for changes of what the map and the states follow from.
+func (s *swtch) subscriptions() *gpb.SubscribeRequest {
+	list := &gpb.SubscriptionList{Mode: gpb.SubscriptionList_STREAM, Encoding: gpb.Encoding_JSON_IETF}
+	asked := make(map[string]bool)
+	for _, t := range []*dialect.Table{&s.words.Config, &s.words.Status, &s.words.Ports} {
+		if len(t.Entry) == 0 || t == &s.words.Ports && len(s.words.Status.Entry) > 0 {
+			continue
+		}
+		p := s.words.ReadPath(t)
+		if name := dialect.String(p.GetElem()); !asked[name] {
+			asked[name] = true
+			list.Subscription = append(list.Subscription, &gpb.Subscription{Path: p, Mode: gpb.SubscriptionMode_ON_CHANGE})
+		}
+	}
+	return &gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: list}}
+}
+
+// wait returns true when the switch has told that the circuits are up or have failed, false when it
+// tells no more or the context ends.
+func (w *watch) wait(ctx context.Context, pairs []circuit.Pair) bool {
+	for {
+		w.mu.Lock()
+		ready, changed := decided(w.s.states(w.store, pairs)), w.changed
+		w.mu.Unlock()
+		if ready {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-w.done:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// Package mtls reads the TLS material with which both ends of a connection prove who they are,
+// and says which addresses may do without.
+//
+// Layer: below ocsctl's packages. Errors name files, never what is in them.
+package mtls
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+// ErrFiles: a file of keys or certificates is missing or not what it should be.
+var ErrFiles = errors.New("mtls: unusable key or certificate")
+
+// Client returns the configuration of an end that connects: it trusts the CA file and shows
+// the certificate. All three are required.
+func Client(ca, cert, key string) (*tls.Config, error) {
+	pool, pair, err := load(ca, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+}
+
+// Server returns the configuration of an end that is connected to: it demands a certificate of
+// the CA file.
+func Server(ca, cert, key string) (*tls.Config, error) {
+	pool, pair, err := load(ca, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, Certificates: []tls.Certificate{pair}}, nil
+}
+
+func load(ca, cert, key string) (*x509.CertPool, tls.Certificate, error) {
+	for what, file := range map[string]string{"CA": ca, "certificate": cert, "key": key} {
+		if file == "" {
+			return nil, tls.Certificate{}, fmt.Errorf("%w: no %s file is named", ErrFiles, what)
+		}
+	}
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, tls.Certificate{}, fmt.Errorf("%w: %w", ErrFiles, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, tls.Certificate{}, fmt.Errorf("%w: %s has no certificate", ErrFiles, ca)
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, tls.Certificate{}, fmt.Errorf("%w: %s and %s: %w", ErrFiles, cert, key, err)
+	}
+	return pool, pair, nil
+}
+
+// Loopback reports whether host:port is an address of this host alone. Names other than
+// localhost are not looked up, and are not.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
