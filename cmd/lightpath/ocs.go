@@ -109,6 +109,9 @@ func (o *ocsFlags) open(ctx context.Context, f *fabric.Fabric, plane int) (drive
 	return registry.Open(ctx, sw.Driver, t)
 }
 
+// hangUp ends a session whose work is done: how it ends changes nothing.
+func hangUp(c io.Closer) { c.Close() }
+
 // switchPorts reads the ports of a plane: "1" for both sides of a port, as the driver names them, or
 // "1/17" for an ingress and an egress port.
 func switchPorts(labels []string) (driver.Ports, error) {
@@ -216,7 +219,7 @@ func (o *ocsFlags) ask(ctx context.Context, f *fabric.Fabric, plane int, s *plan
 	if err != nil {
 		return err
 	}
-	defer sw.Close()
+	defer hangUp(sw)
 	info, err := sw.Info(ctx)
 	if err != nil {
 		return err

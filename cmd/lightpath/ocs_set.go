@@ -52,7 +52,7 @@ file of a map is a JSON list: the rank that each rank sends to, -1 dark.`,
 			if err != nil {
 				return no(err)
 			}
-			defer sw.Close()
+			defer hangUp(sw)
 			before, err := sw.Read(ctx)
 			if err != nil {
 				return no(err)
@@ -150,7 +150,7 @@ func newOCSDrift() *cobra.Command {
 			if err != nil {
 				return no(err)
 			}
-			defer sw.Close()
+			defer hangUp(sw)
 			if r.Map, err = sw.Read(ctx); err != nil {
 				return no(err)
 			}

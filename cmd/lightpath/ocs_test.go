@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -34,7 +33,8 @@ func switchFabric(t *testing.T) (*device.Device, string) {
 	go func() { done <- scpi.Serve(ctx, listeners[0], d) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := errors.Join(<-done, d.Close()); err != nil {
+		d.Close()
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})

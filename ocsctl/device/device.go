@@ -191,7 +191,7 @@ func New(c Config) (*Device, error) {
 }
 
 // Close stops the switch's clock; its state stays as it is.
-func (d *Device) Close() error {
+func (d *Device) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
@@ -199,7 +199,6 @@ func (d *Device) Close() error {
 		d.timer.Stop()
 	}
 	d.faults.stop()
-	return nil
 }
 
 // Ports returns the number of ports of a side.

