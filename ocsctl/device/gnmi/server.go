@@ -45,7 +45,7 @@ type Options struct {
 	AcceptInvalid bool
 }
 
-// ErrExposed: the listener can be reached from elsewhere, and clients would not have to prove who
+// ErrExposed means that the listener can be reached from elsewhere, and clients would not have to prove who
 // they are.
 var ErrExposed = errors.New("gnmi: off this host clients need certificates")
 

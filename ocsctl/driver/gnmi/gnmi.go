@@ -72,13 +72,11 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 		return nil, fmt.Errorf("gnmi: %s: %w", t.Endpoint, err)
 	}
 	s.client = gpb.NewGNMIClient(s.conn)
-	if err := s.speak(ctx, t.Dialect); err != nil {
-		s.conn.Close()
-		return nil, err
+	if err = s.speak(ctx, t.Dialect); err == nil {
+		err = s.number(ctx, t.Ports)
 	}
-	if err := s.number(ctx, t.Ports); err != nil {
-		s.conn.Close()
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, s.conn.Close())
 	}
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"lightpath/ocsctl/device"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
@@ -12,6 +13,33 @@ import (
 	"lightpath/ocsctl/driver/gnmi"
 	"lightpath/ocsctl/driver/gnmi/dialect"
 )
+
+// newDevice returns a quick switch.
+func newDevice(t *testing.T) *device.Device {
+	t.Helper()
+	d, err := device.New(device.Config{Ports: 4, Delays: &device.Delays{Min: 5 * time.Millisecond, Max: 5 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// open opens a driver of all ports of a device.
+func open(t *testing.T, d *device.Device, target driver.Target) driver.Switch {
+	t.Helper()
+	target.Ports = labels(d, d.Ports())
+	sw, err := gnmi.Open(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sw.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sw
+}
 
 // serve serves a device until the test ends.
 func serve(t *testing.T, d *device.Device, o devicegnmi.Options) (endpoint string) {
@@ -53,6 +81,7 @@ func TestConformance(t *testing.T) {
 				title += ", accepts and then finds invalid"
 			}
 			t.Run(title, func(t *testing.T) {
+				t.Parallel()
 				drivertest.Suite{Open: func(t *testing.T, d *device.Device, n int, o driver.Target) driver.Switch {
 					o.Endpoint = serve(t, d, devicegnmi.Options{Dialect: name, AcceptInvalid: acceptInvalid})
 					o.Ports = labels(d, n)

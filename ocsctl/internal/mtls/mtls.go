@@ -13,7 +13,7 @@ import (
 	"os"
 )
 
-// ErrFiles: a file of keys or certificates is missing or not what it should be.
+// ErrFiles means that a file of keys or certificates is missing or not what it should be.
 var ErrFiles = errors.New("mtls: unusable key or certificate")
 
 // Client returns the configuration of an end that connects: it trusts the CA file and shows

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// ErrMessage: a value or path that the dialect does not allow, or too much of it.
+// ErrMessage is a value or path that the dialect does not allow, or too much of it.
 var ErrMessage = errors.New("not what the dialect allows")
 
 // State is what a word of a switch means.

@@ -74,8 +74,8 @@ func scalar(v *gpb.TypedValue) (string, error) {
 		return strconv.FormatBool(v.BoolVal), nil
 	case *gpb.TypedValue_DoubleVal:
 		return strconv.FormatFloat(v.DoubleVal, 'g', -1, 64), nil
-	case *gpb.TypedValue_FloatVal: //nolint:staticcheck // deprecated, and still sent
-		return strconv.FormatFloat(float64(v.FloatVal), 'g', -1, 32), nil //nolint:staticcheck // see above
+	case *gpb.TypedValue_FloatVal: // deprecated, and still sent
+		return strconv.FormatFloat(float64(v.FloatVal), 'g', -1, 32), nil //nolint:staticcheck // as above
 	default:
 		return "", fmt.Errorf("%w: value of type %T", ErrMessage, v)
 	}

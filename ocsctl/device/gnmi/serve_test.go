@@ -1,0 +1,136 @@
+package gnmi_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/device/gnmi"
+	"lightpath/plans/circuit"
+)
+
+// serve serves a new device until the test ends.
+func serve(t *testing.T, o gnmi.Options) (endpoint string, d *device.Device) {
+	t.Helper()
+	d, err := device.New(device.Config{
+		Ports: 4, Delays: &device.Delays{Min: 5 * time.Millisecond, Max: 5 * time.Millisecond},
+		In: device.Suffixed("A"), Out: device.Suffixed("B"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- gnmi.Serve(ctx, l, d, o) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("server: %v", err)
+		}
+		d.Close()
+	})
+	return l.Addr().String(), d
+}
+
+// gnmiCLI is OpenConfig's own client, built from the module that the protocol's messages come from.
+func gnmiCLI(t *testing.T) func(args ...string) (string, error) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "install", "github.com/openconfig/gnmi/cmd/gnmi_cli@v0.14.1")
+	build.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("gnmi_cli cannot be had: %v: %s", err, out)
+	}
+	return func(args ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, filepath.Join(dir, "gnmi_cli"), append(args, "-logtostderr", "-timeout", "10s")...).CombinedOutput()
+		return string(out), err
+	}
+}
+
+// TestCLI has a client that we did not write ask for, change and follow the map in every dialect.
+func TestCLI(t *testing.T) {
+	cli := gnmiCLI(t)
+	for _, c := range []struct{ dialect, model, set, get, want, query, up string }{
+		{
+			"ocp", "ocp-ocs-optical-switch-connections",
+			`update: <path: <elem: <name: "connections"> elem: <name: "port-connection" key: <key: "name" value: "first">>>
+				val: <json_ietf_val: "{\"config\":{\"name\":\"first\",\"input-port-name\":\"1A\",\"output-port-name\":\"3B\"}}">>`,
+			`path: <elem: <name: "connections">> encoding: JSON_IETF`, `\"output-port-name\":\"3B\"`,
+			"connections", `"CONNECTED"`,
+		},
+		{
+			"sonic-db", "sonic-ocs",
+			`update: <path: <origin: "sonic-db" elem: <name: "CONFIG_DB"> elem: <name: "localhost"> elem: <name: "OCS_CROSS_CONNECT"> elem: <name: "1A-3B">>
+				val: <json_ietf_val: "{\"a_side\":\"1A\",\"b_side\":\"3B\"}">>`,
+			`path: <origin: "sonic-db" elem: <name: "CONFIG_DB"> elem: <name: "localhost"> elem: <name: "OCS_CROSS_CONNECT">> encoding: JSON_IETF`, `\"b_side\":\"3B\"`,
+			"STATE_DB/localhost/OCS_CROSS_CONNECT", `"tuned"`,
+		},
+		{
+			"oc-optical-switch", "openconfig-optical-switch",
+			`update: <path: <elem: <name: "optical-switch"> elem: <name: "port-connections"> elem: <name: "port-connection" key: <key: "slot" value: "1"> key: <key: "port" value: "1A">>>
+				val: <json_ietf_val: "{\"config\":{\"slot\":1,\"port\":\"1A\",\"peer-slot\":1,\"peer-port\":\"3B\"}}">>`,
+			`path: <elem: <name: "optical-switch"> elem: <name: "port-connections">> encoding: JSON_IETF`, `\"peer-port\":\"3B\"`,
+			"optical-switch/port-statuses", `"TUNED"`,
+		},
+	} {
+		t.Run(c.dialect, func(t *testing.T) {
+			endpoint, d := serve(t, gnmi.Options{Dialect: c.dialect})
+			ask := func(want string, args ...string) {
+				t.Helper()
+				out, err := cli(append([]string{"-a", endpoint, "-insecure"}, args...)...)
+				if err != nil || !strings.Contains(out, want) {
+					t.Fatalf("%v: no %s in\n%s", err, want, out)
+				}
+			}
+			ask(c.model, "-capabilities")
+			ask("UPDATE", "-set", "-proto", c.set)
+			if got := d.Map(); !got.Equal(circuit.Permutation{2, circuit.Dark, circuit.Dark, circuit.Dark}) {
+				t.Fatalf("the switch has %v", got)
+			}
+			ask(c.want, "-get", "-proto", c.get)
+			if err := d.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ask(c.up, "-q", c.query, "-qt", "once")
+			// A client that leaves a stream calls it an error.
+			if out, _ := cli("-a", endpoint, "-insecure", "-q", c.query, "-qt", "s", "-sd", "300ms"); !strings.Contains(out, c.up) {
+				t.Fatalf("no %s in\n%s", c.up, out)
+			}
+			ask(c.up, "-q", c.query, "-qt", "p", "-c", "2", "-pi", "20ms")
+		})
+	}
+}
+
+// TestExposed: a listener that others reach is not served without certificates.
+func TestExposed(t *testing.T) {
+	d, err := device.New(device.Config{Ports: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gnmi.Serve(t.Context(), l, d, gnmi.Options{}); !errors.Is(err, gnmi.ErrExposed) {
+		t.Fatalf("%v", err)
+	}
+	if _, err := l.Accept(); err == nil {
+		t.Error("the listener is open still")
+	}
+}

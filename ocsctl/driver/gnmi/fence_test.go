@@ -1,0 +1,109 @@
+package gnmi_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"lightpath/ocsctl/device"
+	devicegnmi "lightpath/ocsctl/device/gnmi"
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/gnmi"
+	"lightpath/ocsctl/driver/gnmi/dialect"
+	"lightpath/plans/circuit"
+)
+
+// TestFenced: once a controller with a higher token has written, those below it and those without a
+// token write no more, in every dialect.
+func TestFenced(t *testing.T) {
+	for _, name := range dialect.Names() {
+		d := newDevice(t)
+		sw := open(t, d, driver.Target{Endpoint: serve(t, d, devicegnmi.Options{Dialect: name})})
+		change := driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 7, Want: driver.Status}
+		if all, err := sw.Apply(t.Context(), change); err != nil {
+			t.Fatalf("%s: %v, %+v", name, err, all)
+		}
+		revision := d.Revision()
+		for _, token := range []uint64{6, 0} {
+			change = driver.Change{Before: circuit.Shift(4, 1), After: circuit.Shift(4, 2), Token: token, Want: driver.Status}
+			all, err := sw.Apply(t.Context(), change)
+			want := driver.ErrFenced
+			if token == 0 {
+				want = driver.ErrRefused
+			}
+			if !errors.Is(err, want) || d.Revision() != revision {
+				t.Errorf("%s: token %d: %v, table changed %d times", name, token, err, d.Revision()-revision)
+			}
+			for _, v := range all {
+				if v.Accepted || v.Observed != change.Before[v.In] {
+					t.Errorf("%s: token %d: %+v", name, token, v)
+				}
+			}
+		}
+		change.Token = 7
+		if _, err := sw.Apply(t.Context(), change); err != nil {
+			t.Errorf("%s: the same token again: %v", name, err)
+		}
+	}
+}
+
+// TestGhostAlone: a circuit that is only reported is made, so that it can be unmade.
+func TestGhostAlone(t *testing.T) {
+	for _, name := range dialect.Names() {
+		d := newDevice(t)
+		sw := open(t, d, driver.Target{Endpoint: serve(t, d, devicegnmi.Options{Dialect: name})})
+		if err := d.Inject(device.Fault{Kind: device.GhostConnect, In: 1, Out: 2}); err != nil {
+			t.Fatal(err)
+		}
+		before, err := sw.Read(t.Context())
+		if err != nil || before[1] != 2 {
+			t.Fatalf("%s: %v, %v", name, before, err)
+		}
+		all, err := sw.Apply(t.Context(), driver.Change{Before: before, After: circuit.Shift(4, 3), Token: 1, Want: driver.Status})
+		if err != nil || !d.Map().Equal(circuit.Shift(4, 3)) || len(d.Table()) != 4 {
+			t.Errorf("%s: %v, %+v; the switch has %v", name, err, all, d.Table())
+		}
+	}
+}
+
+// TestProbe: the dialect is what the switch's models say; another that is asked for finds no ports.
+func TestProbe(t *testing.T) {
+	for _, name := range dialect.Names() {
+		d := newDevice(t)
+		endpoint := serve(t, d, devicegnmi.Options{Dialect: name})
+		info, err := open(t, d, driver.Target{Endpoint: endpoint}).Info(t.Context())
+		if err != nil || info.Dialect != name || info.Model == "" || !info.CanFence {
+			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+		for _, other := range append(dialect.Names(), "polatis") {
+			if other == name {
+				continue
+			}
+			if sw, err := gnmi.Open(t.Context(), driver.Target{Endpoint: endpoint, Dialect: other, Ports: labels(d, 2)}); err == nil {
+				t.Errorf("%s: opened as %s", name, other)
+				sw.Close() //nolint:errcheck // it failed already
+			}
+		}
+	}
+}
+
+// TestTargets: what cannot be driven is refused at once, with the reason.
+func TestTargets(t *testing.T) {
+	d := newDevice(t)
+	endpoint := serve(t, d, devicegnmi.Options{})
+	for name, c := range map[string]struct {
+		target driver.Target
+		want   error
+	}{
+		"another host, cleartext": {driver.Target{Endpoint: "192.0.2.1:9339", Ports: labels(d, 2)}, gnmi.ErrExposed},
+		"a name, cleartext":       {driver.Target{Endpoint: "switch.example:9339", Ports: labels(d, 2)}, gnmi.ErrExposed},
+		"no ports":                {driver.Target{Endpoint: endpoint}, gnmi.ErrPorts},
+		"unknown port":            {driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"99"}, Out: []string{"5"}}}, gnmi.ErrPorts},
+		"port twice":              {driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "1"}, Out: []string{"5", "6"}}}, gnmi.ErrPorts},
+		"sides differ":            {driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"}, Out: []string{"5"}}}, gnmi.ErrPorts},
+	} {
+		if _, err := gnmi.Open(context.Background(), c.target); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
