@@ -1,0 +1,51 @@
+package scpi_test
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/device/scpi"
+)
+
+// TestPyVISA has a client that others wrote drive the model.
+func TestPyVISA(t *testing.T) {
+	if out, err := exec.Command("python3", "-c", "import pyvisa, pyvisa_py").CombinedOutput(); err != nil {
+		t.Skipf("PyVISA with pyvisa-py is not installed: %v: %s", err, lastLine(out))
+	}
+	d, err := device.New(device.Config{Ports: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- scpi.Serve(ctx, l, d) }()
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	out, err := exec.CommandContext(ctx, "python3", "testdata/visa.py", port).CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != "ok" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if d.Revision() == 0 {
+		t.Error("the switch was not touched")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func lastLine(out []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return lines[len(lines)-1]
+}
