@@ -9,9 +9,10 @@ import (
 
 // Bounds of what a client may say.
 const (
-	maxLine  = 128 << 10
-	maxList  = 8192 // ports in one list
-	maxQuery = 256  // ports in one query of power or state
+	maxLine   = 128 << 10
+	maxAnswer = 64 << 10 // after so much, the rest of a line is not carried out
+	maxList   = 8192     // ports in one list
+	maxQuery  = 256      // ports in one query of power or state
 )
 
 // standardError is an entry of the error queue: a number of the SCPI standard, and what it is about.

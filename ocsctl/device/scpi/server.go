@@ -162,13 +162,19 @@ func (s *session) line(r *bufio.Reader) (string, error) {
 // execute carries out a line and returns its answer: those of its queries, between semicolons.
 func (s *session) execute(ctx context.Context, line string) string {
 	var answers []string
+	size := 0
 	for _, c := range split(line) {
+		if size > maxAnswer {
+			s.push(errTooMuch)
+			break
+		}
 		answer, err := s.one(ctx, c)
 		var e standardError
 		if errors.As(err, &e) {
 			s.push(e)
 		} else if answer != "" {
 			answers = append(answers, answer)
+			size += len(answer)
 		}
 	}
 	return strings.Join(answers, ";")

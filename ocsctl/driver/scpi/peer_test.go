@@ -232,6 +232,15 @@ func TestServerSyntax(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q", c.send, got, err, c.want)
 		}
 	}
+	// A line full of queries is answered in part.
+	fmt.Fprint(conn, strings.Repeat("*IDN?;", 20000)+"\n:syst:err?\n")
+	long, err := r.ReadString('\n')
+	if err != nil || len(long) > 70<<10 {
+		t.Errorf("an answer of %d bytes, %v", len(long), err)
+	}
+	if got, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(got, "-223,") {
+		t.Errorf("%q, %v", got, err)
+	}
 	// A line without end ends the session.
 	if _, err := io.WriteString(conn, strings.Repeat("x", 200<<10)); err == nil {
 		if _, err = r.ReadString('\n'); err == nil {
