@@ -182,23 +182,36 @@ func (st *store) edit(ctx context.Context, id uint64, op *wire.Element) error {
 	case target == running && st.cfg.Candidate, target == candidate && !st.cfg.Candidate:
 		return rpcError("operation-not-supported", "", "the target cannot be edited")
 	case op.Value(wire.BaseNS, "test-option") == "test-only":
-		return nil
+		return st.check(next)
 	case target == candidate:
+		if op.Value(wire.BaseNS, "test-option") != "set" {
+			if err := st.check(next); err != nil {
+				return err
+			}
+		}
 		st.cand = &next
 		return nil
 	}
 	return st.put(ctx, next)
 }
 
-// put makes the device what a configuration says. A request that the device would refuse in
-// any part is not begun.
-func (st *store) put(ctx context.Context, next config) error {
-	remove, add := st.delta(next)
-	for _, err := range st.dev.Check(remove, add) {
+// check reports as an error that the device would refuse a configuration.
+func (st *store) check(next config) error {
+	for _, err := range st.dev.Check(st.delta(next)) {
 		if err != nil {
 			return rpcError("operation-failed", "/cross-connects", err.Error())
 		}
 	}
+	return nil
+}
+
+// put makes the device what a configuration says. A request that the device would refuse in
+// any part is not begun.
+func (st *store) put(ctx context.Context, next config) error {
+	if err := st.check(next); err != nil {
+		return err
+	}
+	remove, add := st.delta(next)
 	if next.averaging != averagingTime(st.dev.Averaging()) {
 		st.dev.SetAveraging(10 * time.Millisecond << (next.averaging - 1))
 	}
@@ -349,12 +362,7 @@ func (st *store) validate(op *wire.Element) error {
 	if source == running || st.cand == nil {
 		return nil
 	}
-	for _, err := range st.dev.Check(st.delta(*st.cand)) {
-		if err != nil {
-			return rpcError("operation-failed", "/cross-connects", err.Error())
-		}
-	}
-	return nil
+	return st.check(*st.cand)
 }
 
 // datastore returns the one that a parameter names.

@@ -168,15 +168,21 @@ func (t *transaction) Send(ctx context.Context, _ uint64, remove, add []circuit.
 		t.sent = time.Now()
 		return t.partly(err, len(remove)+len(add))
 	}
-	prepare := []*wire.Element{base("discard-changes"), change}
-	if peer.Has(wire.CapValidate) {
-		prepare = append(prepare, validate())
+	err := t.do(ctx, base("discard-changes"), change)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", driver.ErrRefused, err) // only a commit touches the switch
+	} else {
+		err = t.commit(ctx)
 	}
-	if err := t.do(ctx, prepare...); err != nil {
-		_ = t.do(ctx, base("discard-changes"))                   // a session that has ended has no candidate left
-		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err) // only a commit touches the switch
+	t.clean(ctx, err)
+	return nil, err
+}
+
+// clean leaves no candidate behind that was refused: it would keep everybody from the lock.
+func (t *transaction) clean(ctx context.Context, err error) {
+	if errors.Is(err, driver.ErrRefused) && !t.session.broken {
+		_ = t.do(ctx, base("discard-changes")) // if the session ends, so does its candidate
 	}
-	return nil, t.commit(ctx)
 }
 
 // partly sorts an answer to an edit of the running datastore: an error of a switch that does
@@ -350,7 +356,9 @@ func (t *transaction) shorten(ctx context.Context) error {
 	if store == running {
 		return t.do(ctx, edit(store, t.session.peer, config))
 	}
-	return t.do(ctx, base("discard-changes"), edit(store, t.session.peer, config), base("commit"))
+	err = t.do(ctx, base("discard-changes"), edit(store, t.session.peer, config), base("commit"))
+	t.clean(ctx, err)
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -33,11 +33,15 @@ func getMap() *wire.Element { return get(optical("cross-connects")) }
 
 func lock(store string) *wire.Element   { return base("lock", base("target", base(store))) }
 func unlock(store string) *wire.Element { return base("unlock", base("target", base(store))) }
-func validate() *wire.Element           { return base("validate", base("source", base(candidate))) }
 
-// edit changes a datastore, whole or not at all where the switch can do that.
+// edit changes a datastore, whole or not at all where the switch can do that. Where it can
+// validate, it does so first: as a part of the edit, since a validate of its own makes
+// netconfd 2.13 take the next commit for one without changes.
 func edit(store string, peer wire.Hello, config *wire.Element) *wire.Element {
 	e := base("edit-config", base("target", base(store)))
+	if peer.Has(wire.CapValidate) {
+		e.Children = append(e.Children, wire.Leaf(wire.BaseNS, "test-option", "test-then-set"))
+	}
 	if peer.Has(wire.CapRollback) {
 		e.Children = append(e.Children, wire.Leaf(wire.BaseNS, "error-option", "rollback-on-error"))
 	}

@@ -18,6 +18,10 @@ import (
 // maxMessage bounds a message of a switch, in bytes: the map of 4096 ports has about 400 KB.
 const maxMessage = 8 << 20
 
+// afterHello keeps the first request apart from the hello. Nothing acknowledges a hello, and a
+// server that gets both at once may overlook the request (netconfd 2.13 does).
+const afterHello = 20 * time.Millisecond
+
 // Dial opens a byte stream to a NETCONF server that has authenticated both sides.
 type Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 
@@ -76,6 +80,7 @@ func (s *session) greet() error {
 	if s.peer.Has(wire.Base11) {
 		s.framer.Chunked()
 	}
+	time.Sleep(afterHello)
 	return nil
 }
 

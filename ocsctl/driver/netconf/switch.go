@@ -28,6 +28,9 @@ type Switch struct {
 
 var _ driver.Switch = (*Switch)(nil)
 
+// Name is the driver's name in fabric files.
+const Name = "netconf"
+
 // Open connects to a switch by SSH and checks that it has the module. It is a driver.Open; of
 // the target it uses all but the fields of TLS. Port labels are the switch's port numbers.
 func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {

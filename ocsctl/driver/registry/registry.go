@@ -11,12 +11,16 @@ import (
 	"strings"
 
 	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/gnmi"
+	"lightpath/ocsctl/driver/netconf"
 	"lightpath/ocsctl/driver/scpi"
 )
 
 // drivers by the name in a fabric file.
 var drivers = map[string]driver.Open{
-	scpi.Name: scpi.Open,
+	gnmi.Name:    gnmi.Open,
+	netconf.Name: netconf.Open,
+	scpi.Name:    scpi.Open,
 }
 
 // Open connects to a switch with the driver of that name.
