@@ -13,6 +13,9 @@ import (
 func (st *store) merge(c config, op *wire.Element) (config, error) {
 	edit := op.Child(wire.BaseNS, "config")
 	if edit == nil {
+		edit = op.Child("", "config") // as ncclient's users write it, and switches take it
+	}
+	if edit == nil {
 		return c, rpcError("missing-element", "", "config")
 	}
 	inherited := "merge"

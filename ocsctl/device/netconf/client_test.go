@@ -1,0 +1,102 @@
+package netconf_test
+
+import (
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/device/netconf"
+	"lightpath/ocsctl/driver/netconf/wire"
+)
+
+func itoa(v int) string { return strconv.Itoa(v) }
+
+// client is a session over a pipe, without judgement of what it sends.
+type client struct {
+	t      *testing.T
+	conn   net.Conn
+	framer *wire.Framer
+	hello  wire.Hello
+	next   int
+	ended  chan struct{}
+}
+
+func newClient(t *testing.T, s *netconf.Server) *client {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	c := &client{t: t, conn: ours, framer: wire.NewFramer(ours, 1<<20), ended: make(chan struct{})}
+	go func() {
+		defer close(c.ended)
+		s.ServeStream(theirs)
+	}()
+	t.Cleanup(c.close)
+	if err := ours.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	msg, err := c.framer.Read()
+	if err != nil {
+		t.Fatalf("hello: %v", err)
+	}
+	if c.hello, err = wire.ParseHello(msg); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.framer.Write(wire.Hello{Capabilities: []string{wire.Base11}}.Element().Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	c.framer.Chunked()
+	return c
+}
+
+func (c *client) close() {
+	c.conn.Close()
+	<-c.ended
+}
+
+// send sends raw bytes as one message and returns the answer.
+func (c *client) send(msg string) wire.Reply {
+	c.t.Helper()
+	if err := c.framer.Write([]byte(msg)); err != nil {
+		c.t.Fatal(err)
+	}
+	answer, err := c.framer.Read()
+	if err != nil {
+		c.t.Fatalf("%s: %v", msg, err)
+	}
+	reply, err := wire.ParseReply(answer)
+	if err != nil {
+		c.t.Fatalf("%s: %v", answer, err)
+	}
+	return reply
+}
+
+// rpc sends an operation, in the base namespace, with o for that of the module.
+func (c *client) rpc(op string) wire.Reply {
+	c.t.Helper()
+	c.next++
+	id := itoa(c.next)
+	reply := c.send(`<rpc message-id="` + id + `" xmlns="` + wire.BaseNS + `" xmlns:nc="` + wire.BaseNS + `" xmlns:o="` + wire.OpticalNS + `">` + op + `</rpc>`)
+	if reply.ID != id {
+		c.t.Fatalf("an answer to %q, want %s", reply.ID, id)
+	}
+	return reply
+}
+
+// ok sends an operation that has to succeed and returns its data.
+func (c *client) ok(op string) *wire.Element {
+	c.t.Helper()
+	reply := c.rpc(op)
+	if len(reply.Errors) > 0 {
+		c.t.Fatalf("%s: %v", op, reply.Errors[0])
+	}
+	return reply.Data
+}
+
+// refused sends an operation that has to get an error with that tag.
+func (c *client) refused(tag, op string) {
+	c.t.Helper()
+	reply := c.rpc(op)
+	if len(reply.Errors) != 1 || reply.Errors[0].Tag != tag {
+		c.t.Errorf("%s: %v, want %s", op, reply.Errors, tag)
+	}
+}
