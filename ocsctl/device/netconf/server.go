@@ -28,7 +28,7 @@ const (
 	idleTimeout      = 10 * time.Minute
 )
 
-// ErrConfig: a server cannot be made as asked.
+// ErrConfig says that a server cannot be made as asked.
 var ErrConfig = errors.New("netconf server")
 
 // User is who may log in: by password, by any of the keys, or by either.
@@ -213,7 +213,7 @@ func (s *Server) serveSSH(raw net.Conn, id uint64) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // the session has ended
 	go ssh.DiscardRequests(requests)
 	taken := false
 	for c := range channels {

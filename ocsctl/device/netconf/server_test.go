@@ -44,11 +44,11 @@ func serve(t *testing.T, n int, c netconf.Config) (*device.Device, *netconf.Serv
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
-		s.Close()
+		s.Close() //nolint:errcheck // it returns nil
 		if err := <-done; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		d.Close()
+		d.Close() //nolint:errcheck // it returns nil
 	})
 	return d, s, l.Addr()
 }

@@ -153,7 +153,7 @@ func (st *store) ended(id uint64) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if p := st.probation; p != nil && p.session == id && p.persist == "" {
-		st.undo()
+		_ = st.undo() // nobody is there to hear of it
 	}
 	if st.locks[candidate] == id {
 		st.cand = nil

@@ -69,7 +69,7 @@ func serve(t *testing.T, d *device.Device, c server.Config, o driver.Target) dri
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
-		s.Close()
+		s.Close() //nolint:errcheck // it returns nil
 		if err := <-done; err != nil {
 			t.Errorf("serve: %v", err)
 		}
@@ -96,7 +96,7 @@ func open(t *testing.T, o driver.Target) driver.Switch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { sw.Close() })
+	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // it returns nil
 	return sw
 }
 

@@ -65,7 +65,7 @@ func (s *session) greet() error {
 	msg, err := s.framer.Read()
 	if err != nil {
 		s.conn.Close()
-		<-sent
+		<-sent //nolint:errcheck // reading failed first
 		return err
 	}
 	if err := <-sent; err != nil {
