@@ -100,7 +100,7 @@ func (p *process) Write(b []byte) (int, error) {
 	n, err := p.in.Write(b)
 	if p.cut != nil && p.cut(b) {
 		time.Sleep(50 * time.Millisecond) // for the server to have it
-		p.Close() //nolint:errcheck // what it carries is lost, as is meant
+		p.Close()                         //nolint:errcheck // what it carries is lost, as is meant
 	}
 	return n, err
 }
