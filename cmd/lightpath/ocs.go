@@ -102,6 +102,7 @@ func (o *ocsFlags) open(ctx context.Context, f *fabric.Fabric, plane int) (drive
 	sw := f.Switch(plane)
 	t := o.target
 	t.Endpoint, t.Dialect = sw.Endpoint, sw.Dialect
+	t.Insecure = t.Insecure && sw.Driver == fabric.DriverPolatis // --insecure-scpi is for SCPI alone
 	var err error
 	if t.Ports, err = switchPorts(f.Planes[plane].Ports); err != nil {
 		return nil, fmt.Errorf("plane %s: %w", f.Planes[plane].Name, err)

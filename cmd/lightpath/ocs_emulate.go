@@ -11,28 +11,78 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
 	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/device/gnmi"
+	"lightpath/ocsctl/device/netconf"
 	"lightpath/ocsctl/device/scpi"
+	"lightpath/ocsctl/driver/gnmi/dialect"
 )
 
 // coldBoots are the values of --cold-boot.
 var coldBoots = map[string]device.ColdBoot{"remove": device.Remove, "restore": device.Restore, "maintain": device.Maintain}
 
+// emulateFlags say how protocols are served.
+type emulateFlags struct {
+	dialect                        string // of gNMI
+	user, passwordFile, knownHosts string // of NETCONF
+}
+
 // deviceServer serves a device model in one protocol.
 type deviceServer struct {
 	name, usage string
-	serve       func(ctx context.Context, l net.Listener, d *device.Device) error
+	serve       func(ctx context.Context, l net.Listener, d *device.Device, o emulateFlags) error
 }
 
 // deviceServers are the protocols of ocs emulate.
 var deviceServers = []deviceServer{
-	{"scpi", "serve SCPI, as Polatis switches do, at this address of this host", scpi.Serve},
+	{"scpi", "serve SCPI, as Polatis switches do, at this address of this host", func(ctx context.Context, l net.Listener, d *device.Device, _ emulateFlags) error {
+		return scpi.Serve(ctx, l, d)
+	}},
+	{"gnmi", "serve gNMI at this address of this host", func(ctx context.Context, l net.Listener, d *device.Device, o emulateFlags) error {
+		return gnmi.Serve(ctx, l, d, gnmi.Options{Dialect: o.dialect})
+	}},
+	{"netconf", "serve NETCONF over SSH, as Polatis switches do, at this address of this host; needs --user and --password-file", serveNETCONF},
+}
+
+// serveNETCONF serves with a fresh host key, which it writes where clients look for it.
+func serveNETCONF(ctx context.Context, l net.Listener, d *device.Device, o emulateFlags) error {
+	fail := func(err error) error {
+		l.Close()
+		return err
+	}
+	if o.user == "" {
+		return fail(errors.New("--netconf: --user is required"))
+	}
+	password, err := readInput("password-file", o.passwordFile)
+	if err != nil {
+		return fail(err)
+	}
+	s, err := netconf.New(d, netconf.Config{Mode: device.Bulk, Users: map[string]netconf.User{o.user: {Password: strings.TrimRight(string(password), "\r\n")}}})
+	if err != nil {
+		return fail(err)
+	}
+	if o.knownHosts != "" {
+		line := knownhosts.Line([]string{knownhosts.Normalize(l.Addr().String())}, s.HostKey())
+		if err := writeOutput("known-hosts", o.knownHosts, []byte(line+"\n")); err != nil {
+			return fail(err)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "ocs: netconf host key %s\n", ssh.FingerprintSHA256(s.HostKey()))
+	ended := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() { ended <- s.Close() })
+	if err = s.Serve(l); stop() {
+		return errors.Join(err, s.Close())
+	}
+	return <-ended
 }
 
 func newOCSEmulate() *cobra.Command {
 	c := device.Config{}
 	var faults, boot string
+	var o emulateFlags
 	addresses := make([]string, len(deviceServers))
 	cmd := &cobra.Command{
 		Use:   "emulate --ports 16 --scpi 127.0.0.1:5025",
@@ -67,7 +117,7 @@ faults, in the protocols asked for, until it is interrupted. It carries no data:
 			if err := d.Run(script); err != nil {
 				return errors.Join(err, closeAll(listeners))
 			}
-			return emulate(cmd.Context(), d, listeners)
+			return emulate(cmd.Context(), d, listeners, o)
 		},
 	}
 	fl := cmd.Flags()
@@ -77,6 +127,10 @@ faults, in the protocols asked for, until it is interrupted. It carries no data:
 	fl.BoolVar(&c.BreakConflicts, "break-conflicts", false, "break circuits that are in the way of new ones instead of refusing those")
 	fl.StringVar(&boot, "cold-boot", "remove", "circuits after a reboot: remove, restore or maintain")
 	fl.StringVar(&faults, "faults", "", "fault script")
+	fl.StringVar(&o.dialect, "dialect", "", "dialect of gNMI: "+strings.Join(dialect.Names(), ", ")+" (default the first)")
+	fl.StringVar(&o.user, "user", "", "user name of NETCONF")
+	fl.StringVar(&o.passwordFile, "password-file", "", "file of the password of NETCONF")
+	fl.StringVar(&o.knownHosts, "known-hosts", "", "write the host key of NETCONF here, as a file of known hosts")
 	for i, s := range deviceServers {
 		fl.StringVar(&addresses[i], s.name, "", s.usage)
 	}
@@ -105,7 +159,7 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 		}
 	}
 	if !any {
-		return nil, errors.New("nothing to serve: give at least one of --" + deviceServers[0].name)
+		return nil, errors.New("nothing to serve: give --scpi, --gnmi or --netconf")
 	}
 	return all, nil
 }
@@ -120,7 +174,7 @@ func closeAll(listeners []net.Listener) error {
 }
 
 // emulate serves until the context ends or a server fails.
-func emulate(ctx context.Context, d *device.Device, listeners []net.Listener) error {
+func emulate(ctx context.Context, d *device.Device, listeners []net.Listener, o emulateFlags) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	results := make(chan error, len(listeners))
@@ -133,7 +187,7 @@ func emulate(ctx context.Context, d *device.Device, listeners []net.Listener) er
 		}
 		running++
 		fmt.Fprintf(os.Stderr, "ocs: %s on %s\n", deviceServers[k].name, l.Addr())
-		go func() { results <- deviceServers[k].serve(ctx, l, d) }()
+		go func() { results <- deviceServers[k].serve(ctx, l, d, o) }()
 	}
 	var failed error
 	for range running {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
@@ -174,30 +175,62 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "192.0.2.1:5025", reconfig: 1ms
 	}
 }
 
-func TestOCSEmulateServes(t *testing.T) {
-	d, err := device.New(device.Config{Ports: 4})
+// TestOCSEmulate: one model in all protocols at once; what one driver sets the others see.
+func TestOCSEmulate(t *testing.T) {
+	d, err := device.New(device.Config{Ports: 4, Preset: "rotor-20us"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
+	dir := t.TempDir()
+	password, hosts := filepath.Join(dir, "password"), filepath.Join(dir, "known_hosts")
+	if err := os.WriteFile(password, []byte("correct horse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	addresses := make([]string, len(deviceServers))
-	addresses[0] = "127.0.0.1:0"
+	for i := range addresses {
+		addresses[i] = "127.0.0.1:0"
+	}
 	listeners, err := listenAll(addresses)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- emulate(ctx, d, listeners) }()
-	conn, err := net.Dial("tcp", listeners[0].Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	go func() {
+		done <- emulate(ctx, d, listeners, emulateFlags{user: "operator", passwordFile: password, knownHosts: hosts})
+	}()
+	for range 500 { // until the host key is written
+		if _, err := os.Stat(hosts); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	defer conn.Close()
-	fmt.Fprint(conn, "*IDN?\n")
-	answer := make([]byte, 64)
-	if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "Polatis,N-OST-4x4-") {
-		t.Errorf("%q, %v", answer[:n], err)
+	fabrics := make(map[string]string)
+	for i, name := range []string{"polatis-scpi", "gnmi", "netconf"} {
+		fabrics[name] = filepath.Join(dir, name+".yaml")
+		text := fmt.Sprintf(`
+version: 1
+ranks: 4
+planes: [{name: p0, bandwidth: 2Gbps, ocs: sw, ports: {0: "1/5", 1: "2/6", 2: "3/7", 3: "4/8"}}]
+ocs: [{name: sw, driver: %s, endpoint: "%s", reconfig: 25ms}]
+`, name, listeners[i].Addr())
+		if err := os.WriteFile(fabrics[name], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	login := []string{"--user", "operator", "--password-file", password, "--known-hosts", hosts}
+	shift := 0
+	for setter := range fabrics {
+		shift++
+		ring := fmt.Sprintf("ring:%d", shift)
+		succeed(t, "", append([]string{"ocs", "set", "--fabric", fabrics[setter], "--plane", "p0", "--map", ring, "--verify", "status"}, login...)...)
+		if got := d.Map(); !got.Equal(circuit.Shift(4, shift)) {
+			t.Errorf("%s set %s, and the switch has %v", setter, ring, got)
+		}
+		for reader := range fabrics {
+			succeed(t, "", append([]string{"ocs", "drift", "--fabric", fabrics[reader], "--plane", "p0", "--map", ring}, login...)...)
+		}
 	}
 	cancel()
 	if err := <-done; err != nil {
