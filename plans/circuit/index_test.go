@@ -1,31 +1,29 @@
-package circuit_test
+package circuit
 
 import (
 	"testing"
-
-	"lightpath/plans/circuit"
 )
 
 func TestIndex(t *testing.T) {
-	var x circuit.Index
-	if _, ok := x.Find(circuit.Shift(4, 1)); ok || x.Len() != 0 {
+	var x Index
+	if _, ok := x.Find(Shift(4, 1)); ok || x.Len() != 0 {
 		t.Fatal("an empty index finds something")
 	}
 	for i := range 50 {
 		for d := range 8 {
-			id, fresh := x.Add(circuit.Shift(8, d))
+			id, fresh := x.Add(Shift(8, d))
 			if id != d || fresh != (i == 0) {
 				t.Fatalf("round %d: shift %d is number %d, fresh %v", i, d, id, fresh)
 			}
 		}
 	}
-	if id, ok := x.Find(circuit.Shift(8, 3)); !ok || id != 3 || !x.At(3).Equal(circuit.Shift(8, 3)) || x.Len() != 8 {
+	if id, ok := x.Find(Shift(8, 3)); !ok || id != 3 || !x.At(3).Equal(Shift(8, 3)) || x.Len() != 8 {
 		t.Fatalf("found %d %v of %d", id, ok, x.Len())
 	}
-	if _, ok := x.Find(circuit.Xor(8, 1)); ok {
+	if _, ok := x.Find(Xor(8, 1)); ok {
 		t.Fatal("finds what was never added")
 	}
-	if id, fresh := x.Add(circuit.Shift(9, 1)); id != 8 || !fresh {
+	if id, fresh := x.Add(Shift(9, 1)); id != 8 || !fresh {
 		t.Fatal("permutations of other sizes are others")
 	}
 }
