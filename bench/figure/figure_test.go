@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"reflect"
 	"strconv"
 	"strings"
@@ -49,8 +50,12 @@ func fresh(t *testing.T, paper, name string) *Figure {
 // TestFigures makes every figure and checks its files: CSV that is rectangular, SVG that is
 // well-formed, PNG that decodes, is not blank, and shows what the SVG shows.
 func TestFigures(t *testing.T) {
+	short := []string{"harvest-8", "swot-8", "spectra-7"}
 	for _, r := range registry {
 		t.Run(r.paper+"-"+r.name, func(t *testing.T) {
+			if testing.Short() && !slices.Contains(short, r.paper+"-"+r.name) {
+				t.Skip("short: one figure of each paper")
+			}
 			f := quick(t, r.paper, r.name)
 			dir := t.TempDir()
 			paths, err := f.Write(dir)
