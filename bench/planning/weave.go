@@ -63,7 +63,7 @@ func (g weaveGrid) axes(quick bool) axes {
 	return axes{
 		g.ranks, g.planes,
 		[]float64{64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30},
-		[]float64{0.1, 5, 20, 200, 2000, 20000}, 300 * time.Millisecond,
+		[]float64{0.1, 5, 20, 200, 2000, 20000}, 500 * time.Millisecond,
 	}
 }
 

@@ -112,7 +112,7 @@ const closed = uint8(len(flowTiers))
 // a smaller effort, a nanosecond in measureShare counts as one flow.
 const (
 	measureWork  = 5e7
-	measureShare = 20
+	measureShare = 10
 )
 
 // workShare is the effort over the work of searches for routes: a unit of that takes two to
