@@ -56,10 +56,10 @@ const (
 func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit, error) {
 	n := len(c.Before)
 	if err := c.Before.Validate(n); err != nil {
-		return nil, fmt.Errorf("driver: before%w", err)
+		return nil, fmt.Errorf("driver: before: %w", err)
 	}
 	if err := c.After.Validate(n); err != nil {
-		return nil, fmt.Errorf("driver: after%w", err)
+		return nil, fmt.Errorf("driver: after: %w", err)
 	}
 	now, err := p.Map(ctx)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,6 +174,30 @@ func TestBadPeers(t *testing.T) {
 			closeAfter(t, sw)
 		}
 	})
+}
+
+// TestAnotherSwitch: a session that is opened again has to be with the same switch.
+func TestAnotherSwitch(t *testing.T) {
+	var serial atomic.Int64
+	endpoint := say(t, func(line string) string {
+		switch line {
+		case "*IDN?":
+			return fmt.Sprintf("Polatis,N-OST-2x2,%d,6.5\r\n", serial.Add(1))
+		case ":OXC:SWIT:SIZE?":
+			return "2,2\r\n"
+		}
+		return "" // hangs up
+	})
+	sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, sw)
+	for _, says := range []string{"no answer", "another switch answers", "another switch answers"} {
+		if _, err := sw.Read(context20(t)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
 }
 
 func TestRefusedTargets(t *testing.T) {

@@ -59,6 +59,7 @@ type swtch struct {
 	wire    wire
 	tol     driver.Tolerance
 	info    driver.Info
+	ident   string // vendor, model and serial number, "" before the first greeting
 	size    int
 	in, out []int       // port numbers by port of the map
 	port    map[int]int // the reverse, of both sides
@@ -95,20 +96,11 @@ func (s *swtch) side(labels []string) ([]int, error) {
 
 // greet asks the switch who it is and how many ports it has.
 func (s *swtch) greet(ctx context.Context) error {
-	reply, err := s.wire.ask(ctx, "*IDN?", s.wire.timeout)
-	if err != nil {
+	if err := s.identify(ctx); err != nil {
 		return err
 	}
-	words := strings.Split(reply, ",")
-	if len(words) != 4 || len(reply) > 256 {
-		return protocolError("no identification", reply)
-	}
-	for i := range words {
-		words[i] = strings.TrimSpace(words[i])
-	}
-	s.info = driver.Info{Vendor: words[0], Model: words[1], Serial: words[2], Software: words[3], Dialect: Name}
-	s.info.CanLight = !strings.HasPrefix(words[1], "I-OST") // those have no detectors
-	if reply, err = s.wire.ask(ctx, ":OXC:SWIT:SIZE?", s.wire.timeout); err != nil {
+	reply, err := s.ask(ctx, ":OXC:SWIT:SIZE?", s.wire.timeout)
+	if err != nil {
 		return err
 	}
 	left, right, _ := strings.Cut(reply, ",")
@@ -132,6 +124,40 @@ func (s *swtch) greet(ctx context.Context) error {
 	return nil
 }
 
+// identify asks the switch who it is, and refuses another than before.
+func (s *swtch) identify(ctx context.Context) error {
+	reply, err := s.wire.ask(ctx, "*IDN?", s.wire.timeout)
+	if err != nil {
+		return err
+	}
+	words := strings.Split(reply, ",")
+	if len(words) != 4 || len(reply) > 256 {
+		return protocolError("no identification", reply)
+	}
+	for i := range words {
+		words[i] = strings.TrimSpace(words[i])
+	}
+	ident := strings.Join(words[:3], ",")
+	if s.ident != "" && s.ident != ident {
+		s.wire.close()
+		return fmt.Errorf("scpi: %s: another switch answers: %q, before %q", s.wire.endpoint, ident, s.ident)
+	}
+	s.ident = ident
+	s.info = driver.Info{Vendor: words[0], Model: words[1], Serial: words[2], Software: words[3], Dialect: Name}
+	s.info.CanLight = !strings.HasPrefix(words[1], "I-OST") // those have no detectors
+	return nil
+}
+
+// ask is wire.ask, which may have to open a session: then it is made sure whose it is.
+func (s *swtch) ask(ctx context.Context, line string, within time.Duration) (string, error) {
+	if s.wire.conn == nil {
+		if err := s.identify(ctx); err != nil {
+			return "", err
+		}
+	}
+	return s.wire.ask(ctx, line, within)
+}
+
 // Info implements driver.Switch.
 func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
 	release, err := s.acquire(ctx)
@@ -139,6 +165,9 @@ func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	defer release()
+	if err := s.greet(ctx); err != nil {
+		return driver.Info{}, err
+	}
 	return s.info, nil
 }
 
@@ -197,7 +226,7 @@ func (s *swtch) acquire(ctx context.Context) (release func(), err error) {
 
 // Map reads the table.
 func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
-	reply, err := s.wire.ask(ctx, ":OXC:SWIT:CONN:STAT?", s.wire.timeout)
+	reply, err := s.ask(ctx, ":OXC:SWIT:CONN:STAT?", s.wire.timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +276,7 @@ func (p protocol) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair
 			line += ";:OXC:SWIT:CONN:ADD " + p.s.lists(add)
 		}
 	}
-	reply, err := p.s.wire.ask(ctx, line+";:SYST:ERR:ALL?", p.s.wire.timeout)
+	reply, err := p.s.ask(ctx, line+";:SYST:ERR:ALL?", p.s.wire.timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +302,7 @@ func (s *swtch) lists(pairs []circuit.Pair) string {
 
 // States waits for the end of the motion, as long as the context allows, and asks for the ports.
 func (p protocol) States(ctx context.Context, circuits []circuit.Pair) ([]driver.State, error) {
-	reply, err := p.s.wire.ask(ctx, "*OPC?", 0)
+	reply, err := p.s.ask(ctx, "*OPC?", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +344,7 @@ const enabled = "E"
 
 func (s *swtch) portStates(ctx context.Context, numbers []int) ([]string, error) {
 	return inParts(numbers, func(part []int) ([]string, error) {
-		reply, err := s.wire.ask(ctx, ":OXC:SWIT:PORT:STAT? "+listText(part), s.wire.timeout)
+		reply, err := s.ask(ctx, ":OXC:SWIT:PORT:STAT? "+listText(part), s.wire.timeout)
 		if err != nil {
 			return nil, err
 		}
@@ -331,7 +360,7 @@ func (s *swtch) portStates(ctx context.Context, numbers []int) ([]string, error)
 
 func (s *swtch) powers(ctx context.Context, numbers []int) ([]float64, error) {
 	return inParts(numbers, func(part []int) ([]float64, error) {
-		reply, err := s.wire.ask(ctx, ":PMON:POW? "+listText(part), s.wire.timeout)
+		reply, err := s.ask(ctx, ":PMON:POW? "+listText(part), s.wire.timeout)
 		if err != nil {
 			return nil, err
 		}

@@ -94,10 +94,11 @@ func (w *wire) ask(ctx context.Context, line string, within time.Duration) (stri
 	stop := context.AfterFunc(ctx, func() {
 		conn.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // what waits on it reports
 	})
-	defer stop()
 	reply, err := w.exchange(line)
-	if err != nil {
+	if !stop() || err != nil { // where the time is just over, the deadline may yet hit the next line
 		w.close()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", errReply, ctx.Err())
 		}

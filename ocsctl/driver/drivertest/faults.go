@@ -1,0 +1,172 @@
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/driver"
+	"lightpath/plans/circuit"
+)
+
+// lostReply: the switch did what it was asked and said nothing. The driver finds out, and asks no
+// second time.
+func (s Suite) lostReply(t *testing.T) {
+	r := s.rig(t, nil)
+	r.must(shift(1), driver.Status)
+	r.inject(device.Fault{Kind: device.LostReply, Count: 1})
+	revision := r.d.Revision()
+	for _, v := range r.must(shift(2), driver.Status) {
+		if v.Observed != v.Intended || !v.Accepted {
+			t.Errorf("%+v", v)
+		}
+	}
+	if n := r.d.Revision() - revision; n != 2*mapped {
+		t.Errorf("the table changed %d times, want %d", n, 2*mapped)
+	}
+	r.must(shift(3), driver.Status)
+}
+
+// lostForGood: nothing is answered any more after a change: the outcome is unknown, and said to be.
+func (s Suite) lostForGood(t *testing.T) {
+	r := s.rig(t, nil)
+	r.inject(device.Fault{Kind: device.LostReply, Count: 1 << 30})
+	if _, err := r.apply(shift(1), driver.Status); !errors.Is(err, driver.ErrUnknownOutcome) {
+		t.Fatalf("error %v, want %v", err, driver.ErrUnknownOutcome)
+	}
+	r.inject(device.Fault{Kind: device.Clear})
+	r.must(shift(2), driver.Status)
+}
+
+func (s Suite) slowPair(t *testing.T) {
+	r := s.rig(t, nil)
+	r.inject(device.Fault{Kind: device.SlowPair, In: 2, Out: -1, Delay: 120 * time.Millisecond})
+	r.must(shift(1), driver.Status)
+	if r.d.Switching() {
+		t.Error("the driver did not wait for the slow circuit")
+	}
+	r.inject(device.Fault{Kind: device.SlowPair, In: 2, Out: -1, Delay: time.Minute})
+	verdicts, err := r.apply(shift(2), driver.Status)
+	if !errors.Is(err, driver.ErrNotAsIntended) && !errors.Is(err, driver.ErrUnknownOutcome) {
+		t.Fatalf("a circuit that does not come up: %v", err)
+	}
+	if v := r.verdict(verdicts, 2); v.Verified >= driver.Status || v.Reason == "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+func (s Suite) stuckMirror(t *testing.T) {
+	r := s.rig(t, nil)
+	r.inject(device.Fault{Kind: device.StuckMirror, In: 3, Out: -1})
+	verdicts, err := r.apply(shift(1), driver.Status)
+	if !errors.Is(err, driver.ErrNotAsIntended) {
+		t.Fatalf("a mirror is stuck: %v", err)
+	}
+	for _, v := range verdicts {
+		if bad := v.Verified < driver.Status || v.Reason != ""; bad != (v.In == 3) {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
+// silentlyStuck: the switch claims that all is well, and only the light says otherwise.
+func (s Suite) silentlyStuck(t *testing.T) {
+	r := s.rig(t, nil)
+	if info, err := r.sw.Info(r.ctx()); err != nil || !info.CanLight {
+		t.Skipf("the protocol has no power readings (%v)", err)
+	}
+	// Light that was there before must not pass for the new one.
+	r.must(shift(2), driver.Light)
+	r.inject(device.Fault{Kind: device.StuckMirror, In: 3, Out: -1, Silent: true})
+	verdicts, err := r.apply(shift(1), driver.Light)
+	if !errors.Is(err, driver.ErrNotAsIntended) {
+		t.Fatalf("a mirror is stuck: %v", err)
+	}
+	for _, v := range verdicts {
+		if bad := v.Verified < driver.Light || v.Reason != ""; bad != (v.In == 3) {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
+// ghost: the switch reports a circuit that a port has besides its own. Such a table is no map.
+func (s Suite) ghost(t *testing.T) {
+	r := s.rig(t, nil)
+	r.must(shift(1), driver.Status)
+	r.inject(device.Fault{Kind: device.GhostConnect, In: 0, Out: 5})
+	if got, err := r.sw.Read(r.ctx()); !errors.Is(err, driver.ErrNotMatching) {
+		t.Fatalf("read %v, %v; want %v", got, err, driver.ErrNotMatching)
+	}
+	revision := r.d.Revision()
+	_, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2), Want: driver.ReadBack, Token: 1})
+	if !errors.Is(err, driver.ErrNotMatching) || r.d.Revision() != revision {
+		t.Fatalf("apply: %v, table changed %d times", err, r.d.Revision()-revision)
+	}
+}
+
+// partialBulk: the switch does part of a request, with and without saying so.
+func (s Suite) partialBulk(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprintf("silent=%v", silent), func(t *testing.T) {
+			r := s.rig(t, nil)
+			r.inject(device.Fault{Kind: device.PartialBulk, Count: 2, Silent: silent})
+			verdicts, err := r.apply(shift(1), driver.ReadBack)
+			if err == nil {
+				t.Fatal("part of the circuits are missing, and all is well")
+			}
+			made := r.d.Map()
+			for _, v := range verdicts {
+				if v.Observed != made[v.In] {
+					t.Errorf("the switch has %d for port %d: %+v", made[v.In], v.In, v)
+				}
+				if good := v.Reason == "" && v.Verified >= driver.ReadBack; good != (v.Observed == v.Intended) {
+					t.Errorf("%+v", v)
+				}
+			}
+			r.must(shift(1), driver.Status) // what is missing can be had
+		})
+	}
+}
+
+// thirdParty: somebody else writes between our reading and our writing.
+func (s Suite) thirdParty(t *testing.T) {
+	r := s.rig(t, nil)
+	r.must(shift(1), driver.Status)
+	r.inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: 4})
+	revision := r.d.Revision()
+	verdicts, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2), Want: driver.ReadBack, Token: 1})
+	if !errors.Is(err, driver.ErrDrift) || r.d.Revision() != revision {
+		t.Fatalf("%v, table changed %d times, verdicts %+v", err, r.d.Revision()-revision, verdicts)
+	}
+	r.must(shift(2), driver.Status) // from what is really there
+}
+
+func (s Suite) reboot(t *testing.T) {
+	for _, mode := range []device.ColdBoot{device.Maintain, device.Restore, device.Remove} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			r := s.rig(t, func(c *device.Config) { c.ColdBoot = mode })
+			r.must(shift(1), driver.Status)
+			r.inject(device.Fault{Kind: device.Reboot, Delay: 100 * time.Millisecond})
+			if _, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2), Token: 1}); err == nil {
+				t.Error("a switch that is down made a change")
+			}
+			var got circuit.Permutation
+			var err error
+			for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+				if got, err = r.sw.Read(r.ctx()); err == nil {
+					break
+				}
+			}
+			want := shift(1)
+			if mode == device.Remove {
+				want = circuit.AllDark(mapped)
+			}
+			if err != nil || !got.Equal(want) {
+				t.Fatalf("afterwards %v, %v; want %v", got, err, want)
+			}
+			r.must(shift(3), driver.Status)
+		})
+	}
+}
