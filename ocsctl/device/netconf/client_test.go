@@ -31,9 +31,7 @@ func newClient(t *testing.T, s *netconf.Server) *client {
 		s.ServeStream(theirs)
 	}()
 	t.Cleanup(c.close)
-	if err := ours.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	c.hurry()
 	msg, err := c.framer.Read()
 	if err != nil {
 		t.Fatalf("hello: %v", err)
@@ -48,6 +46,13 @@ func newClient(t *testing.T, s *netconf.Server) *client {
 	return c
 }
 
+// hurry bounds what comes next, so that a server which does not answer fails the test.
+func (c *client) hurry() {
+	if err := c.conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 func (c *client) close() {
 	c.conn.Close()
 	<-c.ended
@@ -56,6 +61,7 @@ func (c *client) close() {
 // send sends raw bytes as one message and returns the answer.
 func (c *client) send(msg string) wire.Reply {
 	c.t.Helper()
+	c.hurry()
 	if err := c.framer.Write([]byte(msg)); err != nil {
 		c.t.Fatal(err)
 	}

@@ -139,10 +139,7 @@ func (s *Server) Serve(l net.Listener) error {
 // ServeStream serves one session over a stream that has authenticated its client, and returns
 // when that has ended.
 func (s *Server) ServeStream(stream io.ReadWriteCloser) {
-	done := make(chan struct{})
-	if s.start(stream, func(id uint64) { defer close(done); s.session(stream, id) }) {
-		<-done
-	}
+	<-s.start(stream, func(id uint64) { s.session(stream, id) })
 }
 
 // Close ends all sessions and Serve calls, and waits for them.
@@ -169,19 +166,23 @@ func (s *Server) drop() {
 	}
 }
 
-// start runs f with a session number, unless there are too many or the switch is down.
-func (s *Server) start(c io.Closer, f func(id uint64)) bool {
+// start runs f with a session number, unless there are too many or the switch is down. The
+// channel is closed when nothing of the session is left.
+func (s *Server) start(c io.Closer, f func(id uint64)) <-chan struct{} {
+	done := make(chan struct{})
 	up := s.dev.Up()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || !up || len(s.open) >= maxSessions {
 		c.Close()
-		return false
+		close(done)
+		return done
 	}
 	s.next++
 	id := s.next
 	s.open[id] = c
 	s.wg.Go(func() {
+		defer close(done)
 		defer func() {
 			c.Close()
 			s.store.ended(id)
@@ -191,7 +192,7 @@ func (s *Server) start(c io.Closer, f func(id uint64)) bool {
 		}()
 		f(id)
 	})
-	return true
+	return done
 }
 
 // kill ends another session.
@@ -213,6 +214,8 @@ func (s *Server) serveSSH(raw net.Conn, id uint64) {
 	if err != nil {
 		return
 	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer conn.Close() //nolint:errcheck // the session has ended
 	go ssh.DiscardRequests(requests)
 	taken := false
@@ -226,23 +229,29 @@ func (s *Server) serveSSH(raw net.Conn, id uint64) {
 			return
 		}
 		taken = true
-		go func() {
+		wg.Go(func() {
+			started := false
 			for r := range asked {
-				yes := r.Type == "subsystem" && string(r.Payload) == "\x00\x00\x00\x07netconf"
-				_ = r.Reply(yes, nil)
-				if yes {
-					watchdog.Stop()
-					go func() {
-						s.session(struct {
-							io.ReadWriter
-							io.Closer
-						}{channel, raw}, id)
-						raw.Close()
-					}()
+				yes := !started && r.Type == "subsystem" && string(r.Payload) == "\x00\x00\x00\x07netconf"
+				_ = r.Reply(yes, nil) // a client that has gone needs no answer
+				if !yes {
+					continue
 				}
+				started = true
+				watchdog.Stop()
+				wg.Go(func() {
+					defer raw.Close()
+					s.session(subsystem{channel, raw}, id)
+				})
 			}
-		}()
+		})
 	}
+}
+
+// subsystem is the stream of a channel; closing it closes the connection.
+type subsystem struct {
+	io.ReadWriter
+	io.Closer
 }
 
 // session speaks NETCONF until the stream ends.
@@ -276,7 +285,9 @@ func (s *Server) session(stream io.ReadWriteCloser, id uint64) {
 		if err != nil {
 			return
 		}
-		w.dog.Reset(messageTimeout + idleTimeout) // a change may take its time
+		if !s.dev.Up() {
+			return // a reboot that came between the connection and its session
+		}
 		answer, last := s.answer(ctx, id, msg)
 		if s.dev.DropReply() {
 			continue

@@ -2,11 +2,8 @@ package netconf
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"time"
 
 	"lightpath/ocsctl/driver"
@@ -14,33 +11,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-const (
-	// lockRetry is the time between two tries for a lock that somebody holds.
-	lockRetry = 20 * time.Millisecond
-	// confirmWithin is after what time a switch undoes a commit that nobody confirms.
-	confirmWithin = 10 * time.Second
-	// guard is how long after a change states are not looked at: the module has no word for a
-	// mirror on its way, and its port states may be those of the shutters.
-	guard = 30 * time.Millisecond
-	// fastAveraging is the shortest averaging time of a detector, and fastWindow how long that
-	// takes, with a reserve: the module says around 10 ms.
-	fastAveraging = "1"
-	fastWindow    = 15 * time.Millisecond
-)
-
-// Words of /port-config/port/status.
-const (
-	stateEnabled     = "ENABLED"
-	stateUnsupported = "UNSUPPORTED"
-	stateFailed      = "FAILED"
-)
-
-// pending is a confirmed commit that has been asked for.
-type pending struct {
-	id     string
-	after  circuit.Permutation
-	undone bool // the switch has been told to undo it
-}
+// lockRetry is the time between two tries for a lock that somebody holds.
+const lockRetry = 20 * time.Millisecond
 
 // Apply implements driver.Switch. The switch's locks are held from before the map is compared
 // until the change is verified. Where the switch can undo (confirmed commits) and the map it
@@ -52,11 +24,19 @@ func (w *Switch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, 
 			return fmt.Errorf("%w: maps of %d and %d ports, the switch has %d", driver.ErrRefused, len(c.Before), len(c.After), len(w.ports.in))
 		}
 		t := &transaction{Switch: w, after: c.After}
-		if err := t.begin(ctx, c.Want); err != nil {
+		defer t.release(ctx)
+		tol := w.tol
+		if err := t.begin(ctx); err != nil {
 			return err
 		}
-		defer t.release(ctx)
-		report, err = driver.Carry(ctx, t, c, w.tol)
+		if c.Want >= driver.Light {
+			window, err := t.shorten(ctx)
+			if err != nil {
+				return err
+			}
+			tol.Averaging = max(tol.Averaging, window)
+		}
+		report, err = driver.Carry(ctx, t, c, tol)
 		return err
 	})
 	return report, w.wrap(err)
@@ -83,24 +63,19 @@ func (t *transaction) edited() string {
 	return s[len(s)-1]
 }
 
-// begin takes the locks, waiting for whoever holds them, and prepares the detectors.
-func (t *transaction) begin(ctx context.Context, want driver.Level) error {
-	ctx, cancel := context.WithTimeout(ctx, t.wait)
-	defer cancel()
+// begin takes the locks, and waits for whoever holds them.
+func (t *transaction) begin(ctx context.Context) error {
+	end := time.Now().Add(t.wait)
 	for {
 		err := t.acquire(ctx)
-		if err == nil {
-			break
-		}
 		var held *wire.Error
-		if !errors.As(err, &held) || held.Tag != "lock-denied" || sleep(ctx, lockRetry) != nil {
+		if !errors.As(err, &held) || held.Tag != "lock-denied" || time.Now().After(end) {
+			return err
+		}
+		if err := sleep(ctx, lockRetry); err != nil {
 			return err
 		}
 	}
-	if want < driver.Light {
-		return nil
-	}
-	return t.shorten(ctx)
 }
 
 // acquire takes the locks on the session that there is, or on a new one where that has ended.
@@ -122,7 +97,9 @@ func (t *transaction) acquire(ctx context.Context) error {
 // release gives the locks back; it works after the context has ended, too. Where the switch
 // does not answer, the session ends, and its locks with it.
 func (t *transaction) release(ctx context.Context) {
-	if t.session == nil || t.session.broken || t.locked != t.session {
+	held := t.holds()
+	t.locked = nil
+	if !held {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.wait)
@@ -135,22 +112,21 @@ func (t *transaction) release(ctx context.Context) {
 	}
 }
 
-// hold opens another session where the last one has ended, and takes the locks again: while
-// they are free, no request of the old session acts any more.
-func (t *transaction) hold(ctx context.Context) error {
-	if t.locked == t.session && !t.session.broken {
-		return nil
-	}
-	if err := t.connect(ctx); err != nil {
-		return err
-	}
-	return t.acquire(ctx)
+// holds reports whether this transaction still has the locks.
+func (t *transaction) holds() bool {
+	return t.locked != nil && t.locked == t.session && !t.session.broken
 }
 
-// Map implements driver.Protocol.
+// Map implements driver.Protocol. Where the session has ended it opens another, and takes the
+// locks again: once they are free, no request of the old session acts any more.
 func (t *transaction) Map(ctx context.Context) (circuit.Permutation, error) {
-	if err := t.hold(ctx); err != nil {
-		return nil, err
+	if !t.holds() {
+		if err := t.connect(ctx); err != nil {
+			return nil, err
+		}
+		if err := t.acquire(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return t.read(ctx, t.call)
 }
@@ -158,8 +134,8 @@ func (t *transaction) Map(ctx context.Context) (circuit.Permutation, error) {
 // Send implements driver.Protocol. An edit is taken whole or not at all where the switch says
 // that it rolls back; where it does not, what an error leaves behind is for reading back.
 func (t *transaction) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair) ([]error, error) {
-	if err := t.hold(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err)
+	if !t.holds() {
+		return nil, fmt.Errorf("%w: the session ended, and its locks with it, before the change was asked for", driver.ErrRefused)
 	}
 	store, peer := t.edited(), t.session.peer
 	change := edit(store, peer, t.delta(remove, add))
@@ -168,7 +144,7 @@ func (t *transaction) Send(ctx context.Context, _ uint64, remove, add []circuit.
 		t.sent = time.Now()
 		return t.partly(err, len(remove)+len(add))
 	}
-	err := t.do(ctx, base("discard-changes"), change)
+	_, err := t.call(ctx, change)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", driver.ErrRefused, err) // only a commit touches the switch
 	} else {
@@ -198,60 +174,6 @@ func (t *transaction) partly(err error, n int) ([]error, error) {
 	return each, nil
 }
 
-// commit makes the candidate run, on probation where the switch can.
-func (t *transaction) commit(ctx context.Context) error {
-	if !t.session.peer.Has(wire.CapConfirmed) {
-		_, err := t.call(ctx, base("commit"))
-		t.sent = time.Now()
-		return err
-	}
-	p := &pending{id: "lightpath-" + rand.Text(), after: t.after}
-	t.pending = p
-	_, err := t.call(ctx, commitConfirmed(p.id, confirmWithin))
-	t.sent = time.Now()
-	if errors.Is(err, driver.ErrRefused) {
-		t.pending = nil
-	}
-	if err != nil {
-		return err // if lost, the next session settles it
-	}
-	if err := t.settle(ctx, true); err != nil {
-		return err
-	}
-	if p.undone {
-		return fmt.Errorf("%w: it made another map than asked for, and has been told to undo it", driver.ErrRefused)
-	}
-	return nil
-}
-
-// settle ends a confirmed commit: it confirms it where the switch has the map that was asked
-// for, and has it undone where not. An end that is refused is one that has come already, or
-// one that comes before its beginning: only locked, with no older session that may still act,
-// can the two be told apart.
-func (w *Switch) settle(ctx context.Context, locked bool) error {
-	p := w.pending
-	if p == nil {
-		return nil
-	}
-	now, err := w.read(ctx, w.call)
-	if err != nil && !errors.Is(err, driver.ErrNotMatching) {
-		return err
-	}
-	p.undone = err != nil || !now.Equal(p.after)
-	end := confirm(p.id)
-	if p.undone {
-		end = cancelCommit(p.id)
-	}
-	_, err = w.call(ctx, end)
-	if err != nil && !errors.Is(err, driver.ErrRefused) {
-		return err
-	}
-	if err == nil || locked || !p.undone {
-		w.pending = nil
-	}
-	return nil
-}
-
 // delta is the edit: deletes, then circuits that move, then new ones. A circuit is keyed by
 // its ingress, so one that moves is a single row.
 func (t *transaction) delta(remove, add []circuit.Pair) *wire.Element {
@@ -279,86 +201,6 @@ func (t *transaction) delta(remove, add []circuit.Pair) *wire.Element {
 		}
 	}
 	return e
-}
-
-// States implements driver.Protocol.
-func (t *transaction) States(ctx context.Context, circuits []circuit.Pair) ([]driver.State, error) {
-	if err := sleep(ctx, time.Until(t.sent.Add(guard))); err != nil {
-		return nil, err
-	}
-	data, err := t.query(ctx, get(optical("port-config")))
-	if err != nil {
-		return nil, err
-	}
-	states, err := wire.PortStates(data)
-	if err != nil || len(states) == 0 {
-		return nil, protocol(err)
-	}
-	all := make([]driver.State, len(circuits))
-	for i, c := range circuits {
-		all[i] = driver.Up
-		for _, id := range []uint32{t.ports.in[c.From], t.ports.out[c.To]} {
-			switch s, known := states[id]; {
-			case !known, s == stateEnabled, s == stateUnsupported:
-			case s == stateFailed:
-				all[i] = driver.Failed
-			case all[i] == driver.Up:
-				all[i] = driver.Pending
-			}
-		}
-	}
-	return all, nil
-}
-
-// Light implements driver.Protocol.
-func (t *transaction) Light(ctx context.Context, circuits []circuit.Pair) ([]float64, error) {
-	data, err := t.query(ctx, get(optical("opm-power")))
-	if err != nil {
-		return nil, err
-	}
-	powers, err := wire.Powers(data)
-	if err != nil || len(powers) == 0 {
-		return nil, protocol(err)
-	}
-	dbm := make([]float64, len(circuits))
-	for i, c := range circuits {
-		var ok bool
-		if dbm[i], ok = powers[t.ports.out[c.To]]; !ok {
-			dbm[i] = math.NaN()
-		}
-	}
-	return dbm, nil
-}
-
-// shorten sets the detectors of the egress ports to their shortest averaging time where they
-// have another.
-func (t *transaction) shorten(ctx context.Context) error {
-	data, err := t.query(ctx, get(optical("opm-config")))
-	if err != nil {
-		return err
-	}
-	config := optical("opm-config")
-	if have := data.Child(wire.OpticalNS, "opm-config"); have != nil {
-		for _, row := range have.Children {
-			id, err := wire.PortID(row.Value(wire.OpticalNS, "port-id"))
-			if _, ours := t.ports.egress[id]; err != nil || !ours || row.Value(wire.OpticalNS, "averaging-time") == fastAveraging {
-				continue
-			}
-			config.Children = append(config.Children, optical("port",
-				wire.Leaf(wire.OpticalNS, "port-id", strconv.FormatUint(uint64(id), 10)),
-				wire.Leaf(wire.OpticalNS, "averaging-time", fastAveraging)))
-		}
-	}
-	if len(config.Children) == 0 {
-		return nil
-	}
-	store := t.edited()
-	if store == running {
-		return t.do(ctx, edit(store, t.session.peer, config))
-	}
-	err = t.do(ctx, base("discard-changes"), edit(store, t.session.peer, config), base("commit"))
-	t.clean(ctx, err)
-	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

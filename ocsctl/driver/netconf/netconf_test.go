@@ -19,12 +19,13 @@ import (
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/drivertest"
 	"lightpath/ocsctl/driver/netconf"
+	"lightpath/plans/circuit"
 )
 
 const password = "a long one"
 
 // file writes a file of the test.
-func file(t *testing.T, name string, content []byte) string {
+func file(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -34,7 +35,7 @@ func file(t *testing.T, name string, content []byte) string {
 }
 
 // key returns a private key as PEM, with its public key.
-func key(t *testing.T) ([]byte, ssh.PublicKey) {
+func key(t testing.TB) ([]byte, ssh.PublicKey) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -52,7 +53,7 @@ func key(t *testing.T) ([]byte, ssh.PublicKey) {
 }
 
 // serve serves d by SSH for the length of the test, and completes a target for its user.
-func serve(t *testing.T, d *device.Device, c server.Config, o driver.Target) driver.Target {
+func serve(t testing.TB, d *device.Device, c server.Config, o driver.Target) driver.Target {
 	t.Helper()
 	private, public := key(t)
 	if c.Users == nil {
@@ -90,7 +91,7 @@ func labels(ports, n int) driver.Ports {
 	return p
 }
 
-func open(t *testing.T, o driver.Target) driver.Switch {
+func open(t testing.TB, o driver.Target) driver.Switch {
 	t.Helper()
 	sw, err := netconf.Open(context.Background(), o)
 	if err != nil {
@@ -98,6 +99,30 @@ func open(t *testing.T, o driver.Target) driver.Switch {
 	}
 	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // it returns nil
 	return sw
+}
+
+// BenchmarkApply is a change of all of 64 circuits, read back, over SSH on this host: the
+// switch itself takes no time.
+func BenchmarkApply(b *testing.B) {
+	for name, c := range map[string]server.Config{"running": {Mode: device.Bulk}, "candidate": {Mode: device.Bulk, Candidate: true}} {
+		b.Run(name, func(b *testing.B) {
+			d, err := device.New(device.Config{Ports: 64, Preset: "plzt-ns"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer d.Close() //nolint:errcheck // it returns nil
+			sw := open(b, serve(b, d, c, driver.Target{Ports: labels(64, 64)}))
+			maps := []circuit.Permutation{circuit.AllDark(64), circuit.Shift(64, 1), circuit.Shift(64, 2)}
+			at := 0
+			for b.Loop() {
+				next := 1 + at%2
+				if _, err := sw.Apply(context.Background(), driver.Change{Before: maps[at], After: maps[next], Want: driver.ReadBack}); err != nil {
+					b.Fatal(err)
+				}
+				at = next
+			}
+		})
+	}
 }
 
 func TestConformance(t *testing.T) {

@@ -122,7 +122,7 @@ func (s *session) exchange(rpc *wire.Element, id string) (wire.Reply, error) {
 	}
 	// A peer that could not read the message at all answers without an id.
 	if reply.ID != id && (reply.ID != "" || len(reply.Errors) == 0) {
-		return wire.Reply{}, fmt.Errorf("%w: an answer to %q where %s is asked", wire.ErrMalformed, reply.ID, id)
+		return wire.Reply{}, fmt.Errorf("%w: an answer to %q where %s is asked", wire.ErrMalformed, wire.Line(reply.ID), id)
 	}
 	return reply, nil
 }

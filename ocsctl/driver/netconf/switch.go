@@ -115,8 +115,8 @@ func (w *Switch) do(ctx context.Context, ops ...*wire.Element) error {
 	return nil
 }
 
-// query asks for data. What only reads may be asked again, once, where the session turns out
-// to have ended since it was last used.
+// query asks for data, or for a lock. What changes nothing that outlives its session may be
+// asked again, once, where that turns out to have ended since it was last used.
 func (w *Switch) query(ctx context.Context, op *wire.Element) (*wire.Element, error) {
 	data, err := w.call(ctx, op)
 	if !errors.Is(err, errLost) || errors.Is(err, driver.ErrProtocol) || ctx.Err() != nil {
@@ -146,8 +146,8 @@ func (w *Switch) Info(ctx context.Context) (driver.Info, error) {
 		p := data.Child(wire.OpticalNS, "product-information")
 		powers, err := wire.Powers(data)
 		info = driver.Info{
-			Vendor: p.Value(wire.OpticalNS, "manufacturer"), Model: p.Value(wire.OpticalNS, "model-name"),
-			Serial: p.Value(wire.OpticalNS, "serial-number"), Software: p.Value(wire.OpticalNS, "software-version"),
+			Vendor: wire.Line(p.Value(wire.OpticalNS, "manufacturer")), Model: wire.Line(p.Value(wire.OpticalNS, "model-name")),
+			Serial: wire.Line(p.Value(wire.OpticalNS, "serial-number")), Software: wire.Line(p.Value(wire.OpticalNS, "software-version")),
 			Dialect: dialect(w.session.peer), CanLight: len(powers) > 0,
 		}
 		return protocol(err)
@@ -164,7 +164,7 @@ func dialect(peer wire.Hello) string {
 		}
 		for _, p := range strings.FieldsFunc(parameters, func(r rune) bool { return r == '&' || r == ';' }) {
 			if revision, ok := strings.CutPrefix(p, "revision="); ok {
-				return wire.OpticalModule + "@" + revision
+				return wire.OpticalModule + "@" + wire.Line(revision)
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func Parse(doc []byte) (*Element, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+			return nil, fmt.Errorf("%w: %s", ErrMalformed, Line(err.Error()))
 		}
 		switch t := tok.(type) {
 		case xml.Directive:
@@ -153,13 +153,16 @@ func (e *Element) append(b []byte, around string) []byte {
 	if e.Name.Space != around {
 		b = attribute(b, "xmlns", e.Name.Space)
 	}
+	declared := false
 	for i, a := range e.Attrs {
 		name := a.Name.Local
 		switch a.Name.Space {
 		case "":
 		case BaseNS:
-			b = attribute(b, "xmlns:nc", BaseNS)
-			name = "nc:" + name
+			if !declared {
+				b = attribute(b, "xmlns:nc", BaseNS)
+			}
+			declared, name = true, "nc:"+name
 		default:
 			prefix := fmt.Sprintf("a%d", i)
 			b = attribute(b, "xmlns:"+prefix, a.Name.Space)

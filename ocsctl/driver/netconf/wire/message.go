@@ -42,7 +42,7 @@ func ParseHello(doc []byte) (Hello, error) {
 		return Hello{}, err
 	}
 	if e.Name != (xml.Name{Space: BaseNS, Local: "hello"}) {
-		return Hello{}, fmt.Errorf("%w: <%s> where a hello is due", ErrMalformed, short(e.Name.Local))
+		return Hello{}, fmt.Errorf("%w: <%s> where a hello is due", ErrMalformed, Line(e.Name.Local))
 	}
 	var h Hello
 	if caps := e.Child(BaseNS, "capabilities"); caps != nil {
@@ -52,7 +52,7 @@ func ParseHello(doc []byte) (Hello, error) {
 	}
 	if id := e.Value(BaseNS, "session-id"); id != "" {
 		if h.Session, err = strconv.ParseUint(id, 10, 32); err != nil {
-			return Hello{}, fmt.Errorf("%w: session-id %q", ErrMalformed, short(id))
+			return Hello{}, fmt.Errorf("%w: session-id %q", ErrMalformed, Line(id))
 		}
 	}
 	if !h.Has(Base10) && !h.Has(Base11) {
@@ -77,7 +77,7 @@ func (e *Error) Error() string {
 	if e.Path != "" {
 		s += " (" + e.Path + ")"
 	}
-	return short(s)
+	return Line(s)
 }
 
 // Element returns the rpc-error.
@@ -110,7 +110,7 @@ func ParseReply(doc []byte) (Reply, error) {
 		return Reply{}, err
 	}
 	if e.Name != (xml.Name{Space: BaseNS, Local: "rpc-reply"}) {
-		return Reply{}, fmt.Errorf("%w: <%s> where a reply is due", ErrMalformed, short(e.Name.Local))
+		return Reply{}, fmt.Errorf("%w: <%s> where a reply is due", ErrMalformed, Line(e.Name.Local))
 	}
 	r := Reply{ID: e.Attr("", "message-id"), Data: e.Child(BaseNS, "data")}
 	ok := e.Child(BaseNS, "ok") != nil || r.Data != nil
@@ -135,8 +135,9 @@ func ParseReply(doc []byte) (Reply, error) {
 	return r, nil
 }
 
-// short makes a peer's words fit for one line of an error.
-func short(s string) string {
+// Line makes a peer's words fit for one line of a report: no control characters, and no more
+// than some 200 bytes.
+func Line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '

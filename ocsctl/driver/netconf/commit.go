@@ -1,0 +1,77 @@
+package netconf
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/netconf/wire"
+	"lightpath/plans/circuit"
+)
+
+// confirmWithin is after what time a switch undoes a commit that nobody confirms.
+const confirmWithin = 10 * time.Second
+
+// pending is a confirmed commit that has been asked for.
+type pending struct {
+	id     string
+	after  circuit.Permutation
+	undone bool // the switch has been told to undo it
+}
+
+// commit makes the candidate run, on probation where the switch can.
+func (t *transaction) commit(ctx context.Context) error {
+	if !t.session.peer.Has(wire.CapConfirmed) {
+		_, err := t.call(ctx, base("commit"))
+		t.sent = time.Now()
+		return err
+	}
+	p := &pending{id: "lightpath-" + rand.Text(), after: t.after}
+	t.pending = p
+	_, err := t.call(ctx, commitConfirmed(p.id, confirmWithin))
+	t.sent = time.Now()
+	if errors.Is(err, driver.ErrRefused) {
+		t.pending = nil
+	}
+	if err != nil {
+		return err // if lost, the next session settles it
+	}
+	if err := t.settle(ctx, true); err != nil {
+		return err
+	}
+	if p.undone {
+		return fmt.Errorf("%w: it made another map than asked for, and has been told to undo it", driver.ErrRefused)
+	}
+	return nil
+}
+
+// settle ends a confirmed commit: it confirms it where the switch has the map that was asked
+// for, and has it undone where not. An end that is refused is one that has come already, or
+// one that comes before its beginning: only locked, with no older session that may still act,
+// can the two be told apart.
+func (w *Switch) settle(ctx context.Context, locked bool) error {
+	p := w.pending
+	if p == nil {
+		return nil
+	}
+	now, err := w.read(ctx, w.call)
+	if err != nil && !errors.Is(err, driver.ErrNotMatching) {
+		return err
+	}
+	p.undone = err != nil || !now.Equal(p.after)
+	end := confirm(p.id)
+	if p.undone {
+		end = cancelCommit(p.id)
+	}
+	_, err = w.call(ctx, end)
+	if err != nil && !errors.Is(err, driver.ErrRefused) {
+		return err
+	}
+	if err == nil || locked || !p.undone {
+		w.pending = nil
+	}
+	return nil
+}
