@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	gpb "github.com/openconfig/gnmi/proto/gnmi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/gnmi"
 	"lightpath/plans/circuit"
@@ -132,5 +136,41 @@ func TestExposed(t *testing.T) {
 	}
 	if _, err := l.Accept(); err == nil {
 		t.Error("the listener is open still")
+	}
+}
+
+// TestTooMuch: connections and messages are bounded, and those within the bounds are served still.
+func TestTooMuch(t *testing.T) {
+	endpoint, _ := serve(t, gnmi.Options{})
+	const dialled, admitted = 40, 32
+	refused := 0
+	var open []net.Conn
+	for range dialled {
+		c, err := net.Dial("tcp", endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+		if err := c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != nil { // those that are served get settings
+			refused++
+		}
+	}
+	if refused != dialled-admitted {
+		t.Errorf("%d of %d connections were refused", refused, dialled)
+	}
+	for _, c := range open {
+		c.Close()
+	}
+	client := dial(t, endpoint)
+	eventually(t, func() error {
+		_, err := client.Capabilities(t.Context(), &gpb.CapabilityRequest{})
+		return err
+	})
+	huge := jsonAt(list(), `"`+strings.Repeat("x", 5<<20)+`"`)
+	if _, err := client.Set(t.Context(), &gpb.SetRequest{Update: []*gpb.Update{huge}}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a message of 5 MiB: %v", err)
 	}
 }

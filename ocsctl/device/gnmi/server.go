@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"lightpath/ocsctl/device"
@@ -33,6 +34,8 @@ const (
 	maxStreams     = 64
 	maxMessage     = 4 << 20
 	helloTime      = 5 * time.Second
+	aliveTime      = 30 * time.Second // without a sign of life a client is asked for one
+	idleTime       = 10 * time.Minute
 )
 
 // Options say how a device is served.
@@ -43,6 +46,9 @@ type Options struct {
 	// AcceptInvalid takes circuits that cannot be made as configuration and reports them INVALID,
 	// as the OCP draft allows, instead of refusing the whole Set.
 	AcceptInvalid bool
+	// Redis is the address on this host of a Redis server that is kept equal to the tree, as it is
+	// inside a SONiC switch; for the sonic-db dialect. Tables of other names are left alone there.
+	Redis string
 }
 
 // ErrExposed means that the listener can be reached from elsewhere, and clients would not have to prove who
@@ -65,12 +71,31 @@ func Serve(ctx context.Context, l net.Listener, d *device.Device, o Options) err
 			gate.closeAll()
 		}
 	})()
-	defer context.AfterFunc(ctx, g.Stop)()
-	if err := g.Serve(gate); err != nil && ctx.Err() == nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	mirrored := make(chan error, 1)
+	if o.Redis == "" {
+		mirrored <- nil
+	} else {
+		go func() {
+			defer cancel()
+			mirrored <- s.mirror(ctx, o.Redis)
+		}()
+	}
+	stopped := make(chan struct{})
+	context.AfterFunc(ctx, func() {
 		g.Stop()
+		close(stopped)
+	})
+	err = g.Serve(gate)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	cancel()
+	<-stopped
+	if err := errors.Join(err, <-mirrored); err != nil {
 		return fmt.Errorf("gnmi: %w", err)
 	}
-	g.Stop()
 	return nil
 }
 
@@ -81,6 +106,7 @@ func configure(l net.Listener, d *device.Device, o Options) (*server, []grpc.Ser
 	}
 	opts := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.ConnectionTimeout(helloTime),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime, Time: aliveTime, Timeout: helloTime}),
 	}
 	if o.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
@@ -88,7 +114,7 @@ func configure(l net.Listener, d *device.Device, o Options) (*server, []grpc.Ser
 	if (o.TLS == nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert) && !mtls.Loopback(l.Addr().String()) {
 		return nil, nil, fmt.Errorf("%w: %s", ErrExposed, l.Addr())
 	}
-	s := &server{d: d, words: words, o: o, names: make(map[pair]string), invalid: make(map[string]invalid), masters: make(map[string]election)}
+	s := &server{d: d, words: words, o: o, names: make(map[pair]string), invalid: make(map[string]invalid), masters: make(map[string]election), edited: make(chan struct{})}
 	s.label()
 	return s, opts, nil
 }
@@ -107,6 +133,15 @@ type server struct {
 	names   map[pair]string // ids that clients gave to circuits
 	invalid map[string]invalid
 	masters map[string]election // by role
+	edited  chan struct{}       // closed at the next Set
+}
+
+// changed returns channels of which one is closed when the tree changes, by the hardware or by a Set.
+// Take them before reading the tree.
+func (s *server) changed() (hardware, edited <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.d.Changed(), s.edited
 }
 
 // answer lets go of an answer, unless it is lost on its way: then the client waits in vain.
@@ -146,6 +181,9 @@ func (s *server) Get(ctx context.Context, req *gpb.GetRequest) (*gpb.GetResponse
 	if err := s.up(); err != nil {
 		return nil, err
 	}
+	if err := s.oneRoot(req.GetPrefix(), req.GetPath()); err != nil {
+		return nil, err
+	}
 	leaves := s.leaves()
 	r := &gpb.GetResponse{}
 	for _, p := range req.GetPath() {
@@ -160,6 +198,14 @@ func (s *server) Get(ctx context.Context, req *gpb.GetRequest) (*gpb.GetResponse
 		r.Notification = append(r.Notification, &gpb.Notification{Timestamp: time.Now().UnixNano(), Prefix: req.GetPrefix(), Update: updates})
 	}
 	return r, s.answer(ctx)
+}
+
+// oneRoot refuses requests across what the dialect keeps apart.
+func (s *server) oneRoot(prefix *gpb.Path, paths []*gpb.Path) error {
+	if len(prefix.GetElem()) == 0 && len(s.words.Roots(paths)) > 1 {
+		return status.Error(codes.Unimplemented, "target conflict in path")
+	}
+	return nil
 }
 
 // get returns what is at a path: one JSON value, or leaf by leaf where the path stands for several

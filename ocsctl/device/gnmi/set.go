@@ -24,21 +24,25 @@ func (e election) below(f election) bool {
 	return e.high < f.high || e.high == f.high && e.low < f.low
 }
 
-// arbitrate refuses masters below the highest seen of their role; a request without an id has the
-// lowest. The caller holds the lock.
+// arbitrate refuses masters below the highest seen of their role. Whoever takes no part in it is let
+// through, as SONiC does: arbitration is between those that want it. The caller holds the lock.
 func (s *server) arbitrate(extensions []*gnmi_ext.Extension) error {
-	var id election
-	role := ""
 	for _, x := range extensions {
-		if m := x.GetMasterArbitration(); m != nil {
-			role = m.GetRole().GetId()
-			id = election{m.GetElectionId().GetHigh(), m.GetElectionId().GetLow()}
+		m := x.GetMasterArbitration()
+		switch {
+		case m == nil:
+			continue
+		case m.GetElectionId() == nil:
+			return status.Error(codes.InvalidArgument, "arbitration without an election id")
+		case m.GetRole() != nil && !s.words.Roles:
+			return status.Error(codes.Unimplemented, "arbitration by role")
 		}
+		role, id := m.GetRole().GetId(), election{m.GetElectionId().GetHigh(), m.GetElectionId().GetLow()}
+		if id.below(s.masters[role]) {
+			return status.Error(codes.PermissionDenied, "a master with a higher election id writes here")
+		}
+		s.masters[role] = id
 	}
-	if id.below(s.masters[role]) {
-		return status.Error(codes.PermissionDenied, "a master with a higher election id writes here")
-	}
-	s.masters[role] = id
 	return nil
 }
 
@@ -72,6 +76,13 @@ func (s *server) set(ctx context.Context, req *gpb.SetRequest) error {
 	}
 	if len(req.GetUnionReplace()) > 0 {
 		return status.Error(codes.Unimplemented, "union_replace")
+	}
+	paths := slices.Clone(req.GetDelete())
+	for _, u := range append(slices.Clone(req.GetReplace()), req.GetUpdate()...) {
+		paths = append(paths, u.GetPath())
+	}
+	if err := s.oneRoot(req.GetPrefix(), paths); err != nil {
+		return err
 	}
 	rows := s.d.Table()
 	store := dialect.NewStore(s.words)
@@ -199,6 +210,8 @@ func (s *server) commit(ctx context.Context, t transaction) error {
 			return status.Error(codes.Unavailable, err.Error())
 		}
 	}
+	close(s.edited)
+	s.edited = make(chan struct{})
 	s.invalid = t.keep
 	maps.Copy(s.invalid, t.bad)
 	now := s.d.Map()

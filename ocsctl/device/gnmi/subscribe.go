@@ -44,6 +44,13 @@ func (s *server) Subscribe(stream gpb.GNMI_SubscribeServer) error {
 		return err
 	}
 	list := first.GetSubscribe()
+	paths := make([]*gpb.Path, len(list.GetSubscription()))
+	for i, one := range list.GetSubscription() {
+		paths[i] = one.GetPath()
+	}
+	if err := s.oneRoot(list.GetPrefix(), paths); err != nil {
+		return err
+	}
 	sub, err := s.subscription(stream, list)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -131,14 +138,15 @@ func (sub *subscription) follow(ctx context.Context) error {
 		tick = t.C
 	}
 	for {
-		changed := sub.s.d.Changed()
+		hardware, edited := sub.s.changed()
 		if err := sub.difference(); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
-		case <-changed:
+		case <-hardware:
+		case <-edited:
 		case <-tick:
 			if err := sub.tell(under(sub.s.leaves(), sub.samples), nil); err != nil {
 				return err

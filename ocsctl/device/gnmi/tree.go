@@ -47,8 +47,12 @@ func (s *server) config(rows []device.Connection) []dialect.Leaf {
 
 // forget drops names of circuits that somebody else has removed.
 func (s *server) forget(rows []device.Connection) {
+	made := make(map[pair]bool, len(rows))
+	for _, c := range rows {
+		made[pair{From: c.In, To: c.Out}] = !c.Ghost
+	}
 	for p := range s.names {
-		if !slices.ContainsFunc(rows, func(c device.Connection) bool { return c.In == p.From && c.Out == p.To && !c.Ghost }) {
+		if !made[p] {
 			delete(s.names, p)
 		}
 	}
@@ -63,11 +67,11 @@ func (s *server) leaves() []dialect.Leaf {
 	defer s.mu.Unlock()
 	rows := s.d.Table()
 	all := s.config(rows)
-	peers := make(map[[2]int]string) // by side and port; a ghost hides what is there
+	ends := make(map[end]port)
 	for _, c := range rows {
 		v := s.vars(c)
-		peers[[2]int{int(device.Ingress), c.In}] = v["out"]
-		peers[[2]int{int(device.Egress), c.Out}] = v["in"]
+		ends[end{device.Ingress, c.In}] = ends[end{device.Ingress, c.In}].with(c, v["out"])
+		ends[end{device.Egress, c.Out}] = ends[end{device.Egress, c.Out}].with(c, v["in"])
 		word := s.words.Status.Words[state(c.State)]
 		v["status"], v["in.status"], v["out.status"] = word, word, word
 		all = append(all, s.words.Status.EntryLeaves(v)...)
@@ -81,19 +85,40 @@ func (s *server) leaves() []dialect.Leaf {
 	}
 	for _, side := range []device.Side{device.Ingress, device.Egress} {
 		for p := range s.d.Ports() {
-			all = append(all, s.port(p, side, peers[[2]int{int(side), p}])...)
+			all = append(all, s.port(end{side, p}, ends[end{side, p}])...)
 		}
 	}
 	i := s.d.Info()
 	return append(all, s.words.System.EntryLeaves(map[string]string{"vendor": i.Vendor, "model": i.Model, "serial": i.Serial, "software": i.Software})...)
 }
 
-func (s *server) port(p int, side device.Side, peer string) []dialect.Leaf {
-	v := s.words.PortVars(s.d.Label(p, side), peer)
-	v["status"] = s.words.Ports.Words[state(s.d.Status(p, side))]
-	if dbm, ok := s.d.PowerDBm(p, side); ok {
+// end is a port of a side.
+type end struct {
+	side device.Side
+	port int
+}
+
+// port is what the table says of an end.
+type port struct {
+	peer  string
+	state device.PortState
+}
+
+// with adds a row of the table; a ghost hides whom a circuit reaches, not how it is.
+func (p port) with(c device.Connection, peer string) port {
+	p.peer = peer
+	if !c.Ghost {
+		p.state = c.State
+	}
+	return p
+}
+
+func (s *server) port(e end, p port) []dialect.Leaf {
+	v := s.words.PortVars(s.d.Label(e.port, e.side), p.peer)
+	v["status"] = s.words.Ports.Words[state(p.state)]
+	if dbm, ok := s.d.PowerDBm(e.port, e.side); ok {
 		name := "input"
-		if side == device.Egress {
+		if e.side == device.Egress {
 			name = "output"
 		}
 		v[name] = strconv.FormatFloat(dbm, 'f', 2, 64)

@@ -55,7 +55,13 @@ func (p *protocol) Send(ctx context.Context, token uint64, remove, add []circuit
 			return nil, err
 		}
 	}
+	if err := overwrites(all, req); err != nil {
+		return nil, err
+	}
 	p.watch = p.s.subscribe(ctx)
+	if len(req.Delete)+len(req.Update) == 0 {
+		return nil, nil
+	}
 	if len(first.Update) > 0 {
 		if err := p.s.set(ctx, first, token); err != nil {
 			return nil, err
@@ -74,7 +80,7 @@ func (p *protocol) request(token uint64) *gpb.SetRequest {
 	r := &gpb.SetRequest{}
 	if token != 0 {
 		r.Extension = []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{MasterArbitration: &gnmi_ext.MasterArbitration{
-			Role: &gnmi_ext.Role{}, ElectionId: &gnmi_ext.Uint128{Low: token},
+			ElectionId: &gnmi_ext.Uint128{Low: token},
 		}}}}
 	}
 	return r
@@ -89,15 +95,20 @@ func (p *protocol) path(elems []*gpb.PathElem) *gpb.Path {
 	return &gpb.Path{Origin: p.s.words.Origin, Elem: elems}
 }
 
-// remove deletes every entry of a circuit; where there is none, it is made in first.
+// remove deletes every entry of a circuit; where there is none, it is made in first, unless the
+// circuit is on its way out.
 func (p *protocol) remove(pair circuit.Pair, all []dialect.Circuit, first, req *gpb.SetRequest) error {
-	before := len(req.Delete)
+	found := false
 	for _, c := range all {
-		if c.Configured && c.In == p.s.ports.In[pair.From] && c.Out == p.s.ports.Out[pair.To] {
+		if c.In != p.s.ports.In[pair.From] || c.Out != p.s.ports.Out[pair.To] {
+			continue
+		}
+		if c.Configured {
 			req.Delete = append(req.Delete, p.path(c.Path))
 		}
+		found = found || c.Configured || c.State == dialect.Leaving
 	}
-	if len(req.Delete) > before {
+	if found {
 		return nil
 	}
 	req.Delete = append(req.Delete, p.s.words.EntryPath(&p.s.words.Config, p.vars(pair)))
@@ -113,6 +124,25 @@ func (p *protocol) clear(pair circuit.Pair, all []dialect.Circuit, req *gpb.SetR
 	}
 }
 
+// overwrites refuses to write an entry that somebody else's circuit has by that name.
+func overwrites(all []dialect.Circuit, req *gpb.SetRequest) error {
+	taken := make(map[string]bool, len(all))
+	for _, c := range all {
+		if c.Configured {
+			taken[dialect.String(c.Path)] = true
+		}
+	}
+	for _, p := range req.Delete {
+		delete(taken, dialect.String(p.GetElem()))
+	}
+	for _, u := range req.Update {
+		if name := dialect.String(u.GetPath().GetElem()); taken[name] {
+			return fmt.Errorf("gnmi: %w: %s is the entry of another circuit", driver.ErrRefused, dialect.Brief(name))
+		}
+	}
+	return nil
+}
+
 func (p *protocol) write(pair circuit.Pair, req *gpb.SetRequest) error {
 	v := p.vars(pair)
 	value, err := p.s.words.EntryValue(&p.s.words.Config, v)
@@ -125,13 +155,13 @@ func (p *protocol) write(pair circuit.Pair, req *gpb.SetRequest) error {
 
 // set asks for a change once.
 func (s *swtch) set(ctx context.Context, req *gpb.SetRequest, token uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.setTime)
 	defer cancel()
 	_, err := s.client.Set(ctx, req)
 	if err == nil {
 		return nil
 	}
-	text := fmt.Sprintf("%s: %v: %s", s.endpoint, status.Code(err), line(status.Convert(err).Message()))
+	text := fmt.Sprintf("%s: %v: %s", s.endpoint, status.Code(err), dialect.Brief(status.Convert(err).Message()))
 	switch status.Code(err) {
 	case codes.PermissionDenied:
 		if token != 0 {
@@ -166,7 +196,7 @@ func (p *protocol) refusals(ctx context.Context, token uint64, removed int, add 
 	req := p.request(token)
 	for i, pair := range add {
 		if c, bad := reasons[[2]string{p.s.ports.In[pair.From], p.s.ports.Out[pair.To]}]; bad {
-			refused[removed+i] = fmt.Errorf("%w: %s: %s", driver.ErrRefused, c.Word, line(c.Reason))
+			refused[removed+i] = fmt.Errorf("%w: %s: %s", driver.ErrRefused, dialect.Brief(c.Word), dialect.Brief(c.Reason))
 			req.Delete = append(req.Delete, p.path(c.Path))
 		}
 	}

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"testing"
 
+	gpb "github.com/openconfig/gnmi/proto/gnmi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"lightpath/ocsctl/device"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/driver"
@@ -13,8 +17,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// TestFenced: once a controller with a higher token has written, those below it and those without a
-// token write no more, in every dialect.
+// TestFenced: once a controller with a higher token has written, those below it write no more, in every
+// dialect.
 func TestFenced(t *testing.T) {
 	for _, name := range dialect.Names() {
 		d := newDevice(t)
@@ -24,14 +28,10 @@ func TestFenced(t *testing.T) {
 			t.Fatalf("%s: %v, %+v", name, err, all)
 		}
 		revision := d.Revision()
-		for _, token := range []uint64{6, 0} {
+		for _, token := range []uint64{6, 1} {
 			change = driver.Change{Before: circuit.Shift(4, 1), After: circuit.Shift(4, 2), Token: token, Want: driver.Status}
 			all, err := sw.Apply(t.Context(), change)
-			want := driver.ErrFenced
-			if token == 0 {
-				want = driver.ErrRefused
-			}
-			if !errors.Is(err, want) || d.Revision() != revision {
+			if !errors.Is(err, driver.ErrFenced) || d.Revision() != revision {
 				t.Errorf("%s: token %d: %v, table changed %d times", name, token, err, d.Revision()-revision)
 			}
 			for _, v := range all {
@@ -44,6 +44,52 @@ func TestFenced(t *testing.T) {
 		if _, err := sw.Apply(t.Context(), change); err != nil {
 			t.Errorf("%s: the same token again: %v", name, err)
 		}
+	}
+}
+
+// TestForeignName: an entry that another writer has named as we would is not written over.
+func TestForeignName(t *testing.T) {
+	d := newDevice(t)
+	endpoint := serve(t, d, devicegnmi.Options{Dialect: "ocp"})
+	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the test is over
+	words, err := dialect.Lookup("ocp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := words.Vars("1-5", "4", "8")
+	value, err := words.EntryValue(&words.Config, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gpb.NewGNMIClient(conn).Set(t.Context(), &gpb.SetRequest{Update: []*gpb.Update{{Path: words.EntryPath(&words.Config, v), Val: value}}}); err != nil {
+		t.Fatal(err)
+	}
+	sw, err := gnmi.Open(t.Context(), driver.Target{Endpoint: endpoint, Ports: labels(d, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sw.Close() //nolint:errcheck // the test is over
+	_, err = sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(2), After: circuit.Shift(2, 0), Want: driver.Status})
+	if !errors.Is(err, driver.ErrRefused) || d.Map()[3] != 3 || d.Revision() != 1 {
+		t.Errorf("%v; the switch has %v", err, d.Map())
+	}
+}
+
+// TestClosed: a driver that was closed says so.
+func TestClosed(t *testing.T) {
+	d := newDevice(t)
+	sw := open(t, d, driver.Target{Endpoint: serve(t, d, devicegnmi.Options{})})
+	for range 2 {
+		if err := sw.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := sw.Read(t.Context()); !errors.Is(err, gnmi.ErrClosed) {
+		t.Errorf("%v", err)
 	}
 }
 

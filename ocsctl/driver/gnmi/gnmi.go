@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
@@ -73,6 +73,9 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	}
 	s.client = gpb.NewGNMIClient(s.conn)
 	if err = s.speak(ctx, t.Dialect); err == nil {
+		if s.setTime = s.timeout; t.Timeout <= 0 {
+			s.setTime = max(s.timeout, s.words.SetTime)
+		}
 		err = s.number(ctx, t.Ports)
 	}
 	if err != nil {
@@ -99,6 +102,7 @@ func credential(t driver.Target) (credentials.TransportCredentials, error) {
 type swtch struct {
 	endpoint string
 	timeout  time.Duration
+	setTime  time.Duration // timeout of a Set
 	tol      driver.Tolerance
 	conn     *grpc.ClientConn
 	client   gpb.GNMIClient
@@ -106,8 +110,7 @@ type swtch struct {
 	ports    driver.Ports   // in the dialect's form
 	in, out  map[string]int // ports of the map by label
 	turn     chan struct{}  // a change holds it
-	once     sync.Once
-	closed   error
+	closed   atomic.Bool
 }
 
 // speak finds out the dialect.
@@ -178,7 +181,7 @@ func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
 	}
 	i := driver.Info{Dialect: s.words.Name, CanFence: true, CanLight: s.words.Power}
 	for _, r := range store.Records(&s.words.System) {
-		i.Vendor, i.Model, i.Serial, i.Software = r.Values["vendor"], r.Values["model"], r.Values["serial"], r.Values["software"]
+		i.Vendor, i.Model, i.Serial, i.Software = dialect.Brief(r.Values["vendor"]), dialect.Brief(r.Values["model"]), dialect.Brief(r.Values["serial"]), dialect.Brief(r.Values["software"])
 	}
 	return i, nil
 }
@@ -227,7 +230,7 @@ func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 				all = append(all, driver.Health{Port: label, State: "not there", Failed: true})
 				continue
 			}
-			h := driver.Health{Port: label, State: p.Word, Failed: p.State == dialect.Failed}
+			h := driver.Health{Port: label, State: dialect.Brief(p.Word), Failed: p.State == dialect.Failed}
 			dbm := p.Input
 			if i == 1 {
 				dbm = p.Output
@@ -243,6 +246,8 @@ func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 
 // Close implements driver.Switch.
 func (s *swtch) Close() error {
-	s.once.Do(func() { s.closed = s.conn.Close() })
-	return s.closed
+	if s.closed.Swap(true) {
+		return nil
+	}
+	return s.conn.Close()
 }

@@ -12,6 +12,7 @@ import (
 	"lightpath/ocsctl/driver/drivertest"
 	"lightpath/ocsctl/driver/gnmi"
 	"lightpath/ocsctl/driver/gnmi/dialect"
+	"lightpath/plans/circuit"
 )
 
 // newDevice returns a quick switch.
@@ -42,7 +43,7 @@ func open(t *testing.T, d *device.Device, target driver.Target) driver.Switch {
 }
 
 // serve serves a device until the test ends.
-func serve(t *testing.T, d *device.Device, o devicegnmi.Options) (endpoint string) {
+func serve(t testing.TB, d *device.Device, o devicegnmi.Options) (endpoint string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,5 +94,33 @@ func TestConformance(t *testing.T) {
 				}}.Run(t)
 			})
 		}
+	}
+}
+
+// BenchmarkApply is a change of a whole map of 192 ports of a switch that takes no time, with the
+// read before it, the subscription, and the read-back after it.
+func BenchmarkApply(b *testing.B) {
+	const ports = 192
+	for _, name := range dialect.Names() {
+		b.Run(name, func(b *testing.B) {
+			d, err := device.New(device.Config{Ports: ports, Preset: "plzt-ns"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer d.Close()
+			sw, err := gnmi.Open(b.Context(), driver.Target{Endpoint: serve(b, d, devicegnmi.Options{Dialect: name}), Ports: labels(d, ports)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer sw.Close() //nolint:errcheck // only measured
+			before := circuit.AllDark(ports)
+			for i := range b.N {
+				after := circuit.Shift(ports, i)
+				if all, err := sw.Apply(b.Context(), driver.Change{Before: before, After: after, Want: driver.Status, Token: 1}); err != nil {
+					b.Fatalf("%v, %+v", err, all)
+				}
+				before = after
+			}
+		})
 	}
 }

@@ -3,7 +3,6 @@ package gnmi
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 	"google.golang.org/grpc/codes"
@@ -28,22 +27,29 @@ func (s *swtch) get(ctx context.Context, tables ...*dialect.Table) (*dialect.Sto
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	store := dialect.NewStore(s.words)
-	err := s.into(ctx, store, paths)
-	if status.Code(err) != codes.NotFound {
-		return store, s.fault(err)
-	}
-	// Some say so of a table without entries. Which one it was, only single requests tell.
-	store = dialect.NewStore(s.words)
-	for _, p := range paths {
-		if err := s.into(ctx, store, []*gpb.Path{p}); err != nil && status.Code(err) != codes.NotFound {
+	for _, group := range s.words.Roots(paths) {
+		if err := s.into(ctx, store, group); err != nil {
 			return nil, s.fault(err)
 		}
 	}
 	return store, nil
 }
 
+// into reads paths into a store. Some switches say of a table without entries that it is not found;
+// which one it was, only single requests tell.
 func (s *swtch) into(ctx context.Context, store *dialect.Store, paths []*gpb.Path) error {
 	r, err := s.client.Get(ctx, &gpb.GetRequest{Path: paths, Encoding: gpb.Encoding_JSON_IETF})
+	if status.Code(err) == codes.NotFound {
+		if len(paths) == 1 {
+			return nil
+		}
+		for _, p := range paths {
+			if err := s.into(ctx, store, []*gpb.Path{p}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -58,14 +64,17 @@ func (s *swtch) into(ctx context.Context, store *dialect.Store, paths []*gpb.Pat
 // fault puts an error of an RPC into one line with the switch's name. What is too large for a
 // message is not what the protocol allows.
 func (s *swtch) fault(err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case s.closed.Load():
+		return ErrClosed
 	}
 	st, ok := status.FromError(err)
 	if !ok {
 		return fmt.Errorf("gnmi: %s: %w", s.endpoint, err)
 	}
-	text := fmt.Sprintf("%v: %s", st.Code(), line(st.Message()))
+	text := fmt.Sprintf("%v: %s", st.Code(), dialect.Brief(st.Message()))
 	switch st.Code() {
 	case codes.Canceled:
 		return fmt.Errorf("gnmi: %s: %s: %w", s.endpoint, text, context.Canceled)
@@ -76,16 +85,6 @@ func (s *swtch) fault(err error) error {
 	default:
 		return fmt.Errorf("gnmi: %s: %s", s.endpoint, text)
 	}
-}
-
-// line makes one line of bounded length of what a peer says.
-func line(text string) string {
-	const most = 200
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return text
 }
 
 // table reads what the map follows from.
@@ -111,7 +110,7 @@ func (s *swtch) permutation(all []dialect.Circuit) (circuit.Permutation, error) 
 		switch {
 		case !ours1 && !ours2 || s.reversed(c):
 		case ours1 != ours2:
-			bad = fmt.Errorf("gnmi: %w: %q goes to %q, and only one of them is of this map", driver.ErrNotMatching, c.In, c.Out)
+			bad = fmt.Errorf("gnmi: %w: %q goes to %q, and only one of them is of this map", driver.ErrNotMatching, dialect.Brief(c.In), dialect.Brief(c.Out))
 		case p[in] != circuit.Dark || from[out]:
 			bad = fmt.Errorf("gnmi: %w: %q to %q is a second circuit", driver.ErrNotMatching, c.In, c.Out)
 		default:

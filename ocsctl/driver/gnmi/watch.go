@@ -3,6 +3,7 @@ package gnmi
 import (
 	"context"
 	"sync"
+	"time"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 
@@ -67,26 +68,27 @@ func (w *watch) listen(ctx context.Context) {
 	}
 }
 
-// subscriptions ask for changes of what the map and the states follow from.
+// subscriptions ask for changes of what the states follow from.
 func (s *swtch) subscriptions() *gpb.SubscribeRequest {
 	list := &gpb.SubscriptionList{Mode: gpb.SubscriptionList_STREAM, Encoding: gpb.Encoding_JSON_IETF}
-	asked := make(map[string]bool)
-	for _, t := range []*dialect.Table{&s.words.Config, &s.words.Status, &s.words.Ports} {
-		if len(t.Entry) == 0 || t == &s.words.Ports && len(s.words.Status.Entry) > 0 {
-			continue
-		}
-		p := s.words.ReadPath(t)
-		if name := dialect.String(p.GetElem()); !asked[name] {
-			asked[name] = true
-			list.Subscription = append(list.Subscription, &gpb.Subscription{Path: p, Mode: gpb.SubscriptionMode_ON_CHANGE})
-		}
+	tables := []*dialect.Table{&s.words.Status}
+	if len(s.words.Status.Entry) == 0 {
+		tables = []*dialect.Table{&s.words.Config, &s.words.Ports}
+	}
+	for _, t := range tables {
+		list.Subscription = append(list.Subscription, &gpb.Subscription{Path: s.words.ReadPath(t), Mode: gpb.SubscriptionMode_ON_CHANGE})
 	}
 	return &gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: list}}
 }
 
-// wait returns true when the switch has told that the circuits are up or have failed, false when it
-// tells no more or the context ends.
+// silence is how long a subscription that tells nothing decisive is believed.
+const silence = 500 * time.Millisecond
+
+// wait returns true when it is time to look: the switch has told that the circuits are up or have
+// failed, or has told nothing of that for long. It returns false when the switch tells no more or the
+// context ends.
 func (w *watch) wait(ctx context.Context, pairs []circuit.Pair) bool {
+	long := time.After(silence)
 	for {
 		w.mu.Lock()
 		ready, changed := decided(w.s.states(w.store, pairs)), w.changed
@@ -96,6 +98,8 @@ func (w *watch) wait(ctx context.Context, pairs []circuit.Pair) bool {
 		}
 		select {
 		case <-changed:
+		case <-long:
+			return true
 		case <-w.done:
 			return false
 		case <-ctx.Done():

@@ -95,6 +95,8 @@ func TestWatchCollector(t *testing.T) {
 	if !w.wait(t.Context(), pairs) {
 		t.Fatal("the subscription ended")
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if got := s.states(w.store, pairs); got[0] != driver.Up {
 		t.Fatalf("state %v", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // ErrMessage is a value or path that the dialect does not allow, or too much of it.
@@ -74,6 +75,10 @@ type Dialect struct {
 	Config, Status, Ports, System Table
 	Slotted                       bool // ports are a slot and a number in it
 	Power                         bool // Ports has power
+	OneRoot                       bool // the paths of a request begin with the same element
+	Roles                         bool // masters are arbitrated by role
+	// SetTime is what a Set may take where it takes more than any request, 0 elsewhere.
+	SetTime time.Duration
 }
 
 // idSeparator stands between the ports of a new circuit's id.

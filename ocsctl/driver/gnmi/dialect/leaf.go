@@ -40,7 +40,7 @@ func (d *Dialect) Leaves(prefix *gpb.Path, u *gpb.Update) ([]Leaf, error) {
 	default:
 		value, err := scalar(u.GetVal())
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", String(base), err)
+			return nil, fmt.Errorf("%s: %w", Brief(String(base)), err)
 		}
 		return []Leaf{{Elems: base, Value: value}}, nil
 	}
@@ -48,14 +48,14 @@ func (d *Dialect) Leaves(prefix *gpb.Path, u *gpb.Update) ([]Leaf, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrMessage, String(base), err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrMessage, Brief(String(base)), err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: %s: more than one JSON value", ErrMessage, String(base))
+		return nil, fmt.Errorf("%w: %s: more than one JSON value", ErrMessage, Brief(String(base)))
 	}
 	f := flattener{lists: d.lists()}
 	if err := f.walk(base, tree); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrMessage, String(base), err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrMessage, Brief(String(base)), err)
 	}
 	return f.leaves, nil
 }
@@ -148,13 +148,13 @@ func (f *flattener) member(at []*gpb.PathElem, name string, below any) error {
 	for i, e := range entries {
 		fields, ok := e.(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s[%d]: no object", name, i)
+			return fmt.Errorf("%s[%d]: no object", Brief(name), i)
 		}
 		elem := &gpb.PathElem{Name: name, Key: make(map[string]string, len(keys))}
 		for _, k := range keys {
 			value, err := keyOf(fields, k)
 			if err != nil {
-				return fmt.Errorf("%s[%d]: %w", name, i, err)
+				return fmt.Errorf("%s[%d]: %w", Brief(name), i, err)
 			}
 			elem.Key[k] = value
 		}

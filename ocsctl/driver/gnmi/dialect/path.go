@@ -16,7 +16,7 @@ const wild = "*"
 func (d *Dialect) Join(prefix, path *gpb.Path) ([]*gpb.PathElem, error) {
 	for _, origin := range []string{prefix.GetOrigin(), path.GetOrigin()} {
 		if origin != "" && origin != d.Origin && (d.Origin != "" || origin != "openconfig") {
-			return nil, fmt.Errorf("%w: origin %q, want %q", ErrMessage, origin, d.Origin)
+			return nil, fmt.Errorf("%w: origin %q, want %q", ErrMessage, Brief(origin), d.Origin)
 		}
 	}
 	elems := append(slices.Clone(prefix.GetElem()), path.GetElem()...)
@@ -121,6 +121,28 @@ func Within(pattern, path []*gpb.PathElem) bool {
 	return true
 }
 
+// Roots sorts paths into those that may share a request.
+func (d *Dialect) Roots(paths []*gpb.Path) [][]*gpb.Path {
+	if !d.OneRoot {
+		return [][]*gpb.Path{paths}
+	}
+	var groups [][]*gpb.Path
+	at := make(map[string]int)
+	for _, p := range paths {
+		root := ""
+		if len(p.GetElem()) > 0 {
+			root = p.GetElem()[0].GetName()
+		}
+		i, seen := at[root]
+		if !seen {
+			i = len(groups)
+			at[root], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], p)
+	}
+	return groups
+}
+
 // Wild reports whether a path stands for several places.
 func Wild(elems []*gpb.PathElem) bool {
 	for _, e := range elems {
@@ -187,4 +209,17 @@ func (d *Dialect) IDOf(c Circuit) string {
 		return id
 	}
 	return String(c.Path)
+}
+
+// Brief makes one line of bounded length of what a peer says, for errors.
+func Brief(text string) string {
+	const most = 200
+	cut := len(text) > most
+	if cut {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	if text = strings.Join(strings.Fields(text), " "); cut {
+		text += "..."
+	}
+	return text
 }

@@ -77,6 +77,7 @@ func (s *Store) set(t *Table, v map[string]string, l Leaf) {
 		s.records[t][id] = r
 	}
 	r.fields[path], r.Values[t.Fields[i].Bind] = l.Value, l.Value
+	maps.Copy(r.Values, v) // what the path says counts
 }
 
 // Delete removes what is at or below a path, which may be wild.

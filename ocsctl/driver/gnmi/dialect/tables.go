@@ -1,5 +1,7 @@
 package dialect
 
+import "time"
+
 var names = []string{"ocp", "sonic-db", "oc-optical-switch"}
 
 // chassis is where OpenConfig's platform model says what a switch is.
@@ -50,10 +52,12 @@ var dialects = [...]Dialect{
 			Read: 3, Module: "openconfig-platform", Words: portWords,
 		},
 		System: chassis,
-		Power:  true,
+		Power:  true, Roles: true,
 	},
 	{
-		Name: "sonic-db", Origin: "sonic-db",
+		// SONiC's server refuses requests across databases and masters with roles, and has a Set
+		// validated as a patch, which takes seconds.
+		Name: "sonic-db", Origin: "sonic-db", OneRoot: true, SetTime: 15 * time.Second,
 		Models: []string{"sonic-ocs", "sonic-db"},
 		Config: Table{
 			Entry:  []Step{{Name: "CONFIG_DB"}, {Name: "localhost"}, {Name: "OCS_CROSS_CONNECT"}, {Bind: "id"}},
@@ -101,6 +105,6 @@ var dialects = [...]Dialect{
 			Read: 2, Module: "openconfig-optical-switch", Words: portWords,
 		},
 		System:  chassis,
-		Slotted: true, Power: true,
+		Slotted: true, Power: true, Roles: true,
 	},
 }

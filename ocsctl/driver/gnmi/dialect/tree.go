@@ -35,8 +35,11 @@ func (d *Dialect) EntryValue(t *Table, v map[string]string) (*gpb.TypedValue, er
 }
 
 // JSON makes one JSON_IETF value of leaves that share their first depth elements, or of a single
-// leaf at that depth.
+// leaf at that depth; of none an empty object.
 func (d *Dialect) JSON(depth int, leaves []Leaf) (*gpb.TypedValue, error) {
+	if len(leaves) == 0 {
+		return &gpb.TypedValue{Value: &gpb.TypedValue_JsonIetfVal{JsonIetfVal: []byte("{}")}}, nil
+	}
 	root := &node{}
 	numeric := d.numericKeys()
 	for _, l := range leaves {
@@ -60,6 +63,9 @@ func (d *Dialect) JSON(depth int, leaves []Leaf) (*gpb.TypedValue, error) {
 func (d *Dialect) qualified(depth int, leaves []Leaf, top map[string]any) map[string]any {
 	module := make(map[string]string, len(top))
 	for _, l := range leaves {
+		if len(l.Elems) == depth {
+			continue
+		}
 		name := l.Elems[depth].GetName()
 		if _, done := module[name]; done {
 			continue

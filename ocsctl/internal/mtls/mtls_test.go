@@ -1,0 +1,42 @@
+package mtls_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightpath/ocsctl/internal/mtls"
+)
+
+func TestLoopback(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true,
+		"0.0.0.0:1": false, "[::]:1": false, ":1": false, "10.0.0.1:1": false, "example.com:1": false, "127.0.0.1": false, "": false, "localhost.example:1": false,
+	} {
+		if got := mtls.Loopback(address); got != want {
+			t.Errorf("%q: %v", address, got)
+		}
+	}
+}
+
+// TestBadFiles: the error names the file, and nothing of what is in it.
+func TestBadFiles(t *testing.T) {
+	dir := t.TempDir()
+	junk := filepath.Join(dir, "junk.pem")
+	if err := os.WriteFile(junk, []byte("secret material\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, files := range [][3]string{
+		{"", junk, junk}, {junk, "", junk}, {junk, junk, ""}, {junk, junk, junk}, {filepath.Join(dir, "absent.pem"), junk, junk},
+	} {
+		_, err1 := mtls.Client(files[0], files[1], files[2])
+		_, err2 := mtls.Server(files[0], files[1], files[2])
+		for _, err := range []error{err1, err2} {
+			if !errors.Is(err, mtls.ErrFiles) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v: %v", files, err)
+			}
+		}
+	}
+}
