@@ -25,7 +25,7 @@ func FuzzRequests(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer d.Close() //nolint:errcheck // it returns nil
+		defer d.Close()
 		s, err := New(d, Config{Candidate: candidate})
 		if err != nil {
 			t.Fatal(err)

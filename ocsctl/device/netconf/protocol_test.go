@@ -46,7 +46,7 @@ func offline(t *testing.T, c netconf.Config) (*device.Device, *netconf.Server) {
 	}
 	t.Cleanup(func() {
 		s.Close() //nolint:errcheck // it returns nil
-		d.Close() //nolint:errcheck // it returns nil
+		d.Close()
 	})
 	return d, s
 }
@@ -373,7 +373,7 @@ func TestBadConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close() //nolint:errcheck // it returns nil
+	defer d.Close()
 	if _, err := netconf.New(d, netconf.Config{}); !errors.Is(err, netconf.ErrConfig) {
 		t.Errorf("labels that are no numbers: %v", err)
 	}

@@ -219,3 +219,35 @@ func TestLockHeld(t *testing.T) {
 		sw.Close() //nolint:errcheck // it returns nil
 	}
 }
+
+// TestLateCommit: a commit whose answer is lost acts only after the next session has asked what
+// became of it. Once the lock is free it is found, and confirmed.
+func TestLateCommit(t *testing.T) {
+	var asked, acted, confirmed bool
+	sw, err := openScript(script{goodHello(wire.CapCandidate, wire.CapConfirmed), func(op, id string) string {
+		switch {
+		case op == "commit" && !asked:
+			asked = true
+			return ""
+		case op == "commit":
+			confirmed = acted
+		case op == "cancel-commit" && !acted:
+			return reply(id, `<rpc-error><error-tag>invalid-value</error-tag></rpc-error>`)
+		case op == "lock" && asked:
+			acted = true // the lock was free only after that
+		case op == "get" && acted:
+			return reply(id, rows("<o:pair><o:ingress>1</o:ingress><o:egress>6</o:egress></o:pair>"))
+		case op == "get":
+			return reply(id, "<data/>")
+		}
+		return reply(id, "<ok/>")
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sw.Close() //nolint:errcheck // it returns nil
+	report, err := sw.Apply(context.Background(), driver.Change{Before: dark4, After: []int{1, -1, -1, -1}})
+	if err != nil || !confirmed {
+		t.Fatalf("%+v, %v, confirmed: %v", report, err, confirmed)
+	}
+}
