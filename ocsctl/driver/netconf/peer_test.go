@@ -64,9 +64,23 @@ func (s script) dial(context.Context) (io.ReadWriteCloser, error) {
 	return ours, nil
 }
 
-func openScript(s script) (driver.Switch, error) {
-	o := driver.Target{Endpoint: "script", Ports: labels(4, 4), Timeout: 200 * time.Millisecond}
+// soon is the patience with a script that will not answer, patient that with one that will.
+const (
+	soon    = 200 * time.Millisecond
+	patient = 10 * time.Second
+)
+
+func openScript(s script, timeout time.Duration) (driver.Switch, error) {
+	o := driver.Target{Endpoint: "script", Ports: labels(4, 4), Timeout: timeout}
 	return netconf.OpenStream(context.Background(), o, s.dial)
+}
+
+// patience suits what a test expects.
+func patience(want error) time.Duration {
+	if errors.Is(want, context.DeadlineExceeded) {
+		return soon
+	}
+	return patient
 }
 
 // oneLine fails the test where an error is more than an operator wants to read.
@@ -93,7 +107,7 @@ func TestBadHellos(t *testing.T) {
 		"silence":       {"", context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sw, err := openScript(script{hello: c.hello})
+			sw, err := openScript(script{hello: c.hello}, patience(c.want))
 			if !errors.Is(err, c.want) {
 				t.Fatalf("%v, %v; want %v", sw, err, c.want)
 			}
@@ -134,7 +148,7 @@ func TestBadAnswers(t *testing.T) {
 		}, driver.ErrNotMatching},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sw, err := openScript(script{goodHello(), c.answer})
+			sw, err := openScript(script{goodHello(), c.answer}, patience(c.want))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +181,7 @@ func TestGarbledAnswerToAnEdit(t *testing.T) {
 			default:
 				return reply(id, "<ok/>")
 			}
-		}})
+		}}, soon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,14 +220,14 @@ func TestLockHeld(t *testing.T) {
 			default:
 				return reply(id, "<ok/>")
 			}
-		}})
+		}}, soon)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = sw.Apply(context.Background(), driver.Change{Before: dark4, After: []int{1, -1, -1, -1}})
-		if soon := tries == 3; soon && (err != nil || edits != 1) {
+		if free := tries == 3; free && (err != nil || edits != 1) {
 			t.Errorf("the lock came free: %v, %d edits", err, edits)
-		} else if !soon && (!errors.Is(err, driver.ErrRefused) || edits != 0) {
+		} else if !free && (!errors.Is(err, driver.ErrRefused) || edits != 0) {
 			t.Errorf("the lock never came free: %v, %d edits", err, edits)
 		}
 		sw.Close() //nolint:errcheck // it returns nil
@@ -241,7 +255,7 @@ func TestLateCommit(t *testing.T) {
 			return reply(id, "<data/>")
 		}
 		return reply(id, "<ok/>")
-	}})
+	}}, soon)
 	if err != nil {
 		t.Fatal(err)
 	}
