@@ -1,6 +1,7 @@
 package device_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -376,6 +377,10 @@ func FuzzParseScript(f *testing.F) {
 	f.Add([]byte("- {after_ms: 20, fault: ghost, in: 0, out: 3, count: 2, silent: true, delay_ms: 1}"))
 	f.Add([]byte(`[{"after_ms": 1e308, "fault": "reboot"}]`))
 	f.Add([]byte("a: b"))
+	f.Add([]byte("! 0"))
+	f.Add(bytes.Repeat([]byte("["), 60000))
+	f.Add(bytes.Repeat([]byte("- "), 30000))
+	f.Add(bytes.Repeat([]byte("? "), 30000))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		script, err := device.ParseScript(data)
 		if err != nil && script != nil {

@@ -1,17 +1,20 @@
 package device
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
 )
 
-// maxScript bounds a fault script.
+// Bounds of a fault script; the recursive YAML parser stays far from the end of its stack.
 const (
-	maxScript     = 1 << 20
-	maxScriptRows = 4096
+	maxScript     = 64 << 10
+	maxScriptRows = 1024
 )
 
 // Timed is a fault of a script.
@@ -43,9 +46,9 @@ func ParseScript(data []byte) ([]Timed, error) {
 	if len(data) > maxScript {
 		return nil, fmt.Errorf("device: fault script has more than %d bytes", maxScript)
 	}
-	var rows []scriptRow
-	if err := yaml.UnmarshalWithOptions(data, &rows, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("device: fault script: %s", yaml.FormatError(err, false, false))
+	rows, err := scriptRows(data)
+	if err != nil {
+		return nil, fmt.Errorf("device: fault script: %w", err)
 	}
 	if len(rows) > maxScriptRows {
 		return nil, fmt.Errorf("device: fault script has %d rows, at most %d", len(rows), maxScriptRows)
@@ -68,6 +71,49 @@ func ParseScript(data []byte) ([]Timed, error) {
 	}
 	slices.SortStableFunc(script, func(a, b Timed) int { return int(a.After - b.After) })
 	return script, nil
+}
+
+// scriptRows decodes the file. The YAML library panics on some malformed tags.
+func scriptRows(data []byte) (rows []scriptRow, err error) {
+	defer func() {
+		if recover() != nil {
+			rows, err = nil, errors.New("not YAML")
+		}
+	}()
+	if deep(data) {
+		return nil, errors.New("nested too deeply")
+	}
+	if err := yaml.UnmarshalWithOptions(data, &rows, yaml.Strict()); err != nil {
+		line, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
+		return nil, errors.New(line)
+	}
+	return rows, nil
+}
+
+// deep reports nesting beyond what a list of rows needs: the YAML library takes time that grows with
+// the square of the depth.
+func deep(data []byte) bool {
+	const most = 8
+	brackets := 0
+	for line := range bytes.Lines(data) {
+		markers, prefix := 0, true // "- - - " and "? ? ? " at the start of a line
+		for _, c := range line {
+			switch c {
+			case '[', '{':
+				brackets++
+			case ']', '}':
+				brackets = max(brackets-1, 0)
+			}
+			if prefix && (c == '-' || c == '?') {
+				markers++
+			}
+			prefix = prefix && (c == '-' || c == '?' || c == ' ' || c == '\t')
+			if brackets > most || markers > most {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Run has the faults of a script happen at their times from now on; nothing is started where one of
