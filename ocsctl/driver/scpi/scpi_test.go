@@ -11,10 +11,11 @@ import (
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/drivertest"
 	"lightpath/ocsctl/driver/scpi"
+	"lightpath/plans/circuit"
 )
 
 // serve serves a device until the test ends.
-func serve(t *testing.T, d *device.Device) (endpoint string) {
+func serve(t testing.TB, d *device.Device) (endpoint string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,4 +55,27 @@ func open(t *testing.T, d *device.Device, n int, o driver.Target) driver.Switch 
 
 func TestConformance(t *testing.T) {
 	drivertest.Suite{Open: open}.Run(t)
+}
+
+// BenchmarkApply is what control and read-back add to the motion of a switch, on this host.
+func BenchmarkApply(b *testing.B) {
+	d, err := device.New(device.Config{Ports: 16, Preset: "plzt-ns"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(d.Close)
+	sw, err := scpi.Open(b.Context(), driver.Target{Endpoint: serve(b, d), Ports: labels(d, 16)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	at, to := circuit.AllDark(16), circuit.Shift(16, 1)
+	for b.Loop() {
+		if _, err := sw.Apply(b.Context(), driver.Change{Before: at, After: to, Want: driver.Status}); err != nil {
+			b.Fatal(err)
+		}
+		at, to = to, circuit.Shift(16, 1+to[1]%15)
+	}
+	if err := sw.Close(); err != nil {
+		b.Fatal(err)
+	}
 }
