@@ -48,7 +48,7 @@ func serve(t *testing.T, n int, c netconf.Config) (*device.Device, *netconf.Serv
 		if err := <-done; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		d.Close() //nolint:errcheck // it returns nil
+		d.Close()
 	})
 	return d, s, l.Addr()
 }

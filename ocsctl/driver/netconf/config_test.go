@@ -21,7 +21,7 @@ func testDevice(t *testing.T) *device.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.Close() }) //nolint:errcheck // it returns nil
+	t.Cleanup(func() { d.Close() })
 	return d
 }
 

@@ -110,7 +110,7 @@ func BenchmarkApply(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer d.Close() //nolint:errcheck // it returns nil
+			defer d.Close()
 			sw := open(b, serve(b, d, c, driver.Target{Ports: labels(64, 64)}))
 			maps := []circuit.Permutation{circuit.AllDark(64), circuit.Shift(64, 1), circuit.Shift(64, 2)}
 			at := 0
