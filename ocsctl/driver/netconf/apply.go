@@ -68,14 +68,20 @@ func (t *transaction) begin(ctx context.Context) error {
 	end := time.Now().Add(t.wait)
 	for {
 		err := t.acquire(ctx)
-		var held *wire.Error
-		if !errors.As(err, &held) || held.Tag != "lock-denied" || time.Now().After(end) {
+		if !held(err) || time.Now().After(end) {
 			return err
 		}
 		if err := sleep(ctx, lockRetry); err != nil {
 			return err
 		}
 	}
+}
+
+// held reports whether a lock was refused because somebody else has it, or has a commit that
+// waits to be confirmed: netconfd says in-use of the latter.
+func held(err error) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && (e.Tag == "lock-denied" || e.Tag == "in-use")
 }
 
 // acquire takes the locks on the session that there is, or on a new one where that has ended.
@@ -97,9 +103,9 @@ func (t *transaction) acquire(ctx context.Context) error {
 // release gives the locks back; it works after the context has ended, too. Where the switch
 // does not answer, the session ends, and its locks with it.
 func (t *transaction) release(ctx context.Context) {
-	held := t.holds()
+	has := t.holds()
 	t.locked = nil
-	if !held {
+	if !has {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.wait)

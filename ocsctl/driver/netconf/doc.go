@@ -5,9 +5,10 @@
 // change starts from, edited in one edit-config (deletes, then moves, then makes; what both
 // maps have is not named) and read back. Where the switch has a candidate, the edit is
 // validated there and committed; where it can, the commit is a confirmed one, so that a
-// controller which dies before it has seen the result leaves the switch to undo it. An
-// answer that does not come costs the session: a new one takes the lock, which nobody gets
-// while the old request may still act, and reads what has become of it.
+// controller which dies before it has seen the result leaves the switch to undo it. (Not all
+// keep that promise: netconfd 2.13 cannot restore what is locked.) An answer that does not
+// come costs the session: a new one takes the lock, which nobody gets while the old request
+// may still act, and reads what has become of it.
 //
 // Layer: below the controller; it imports driver and plans/circuit. It knows no epochs and
 // keeps no map.

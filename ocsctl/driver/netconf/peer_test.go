@@ -202,9 +202,9 @@ var dark4 = []int{-1, -1, -1, -1}
 
 // TestLockHeld: somebody holds the lock; the change waits for it, but not for ever.
 func TestLockHeld(t *testing.T) {
-	const denied = `<rpc-error><error-type>protocol</error-type><error-tag>lock-denied</error-tag><error-severity>error</error-severity></rpc-error>`
-	for _, tries := range []int{3, 1 << 20} {
+	for tag, tries := range map[string]int{"in-use": 3, "lock-denied": 1 << 20} {
 		left, edits := tries, 0
+		denied := `<rpc-error><error-type>protocol</error-type><error-tag>` + tag + `</error-tag><error-severity>error</error-severity></rpc-error>`
 		sw, err := openScript(script{goodHello(), func(op, id string) string {
 			switch {
 			case op == "lock" && left > 0:
