@@ -1,6 +1,7 @@
 package gnmi_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,13 @@ func dial(t *testing.T, endpoint string) gpb.GNMIClient {
 		}
 	})
 	return gpb.NewGNMIClient(conn)
+}
+
+// bounded returns a context for what would wait forever where something is wrong.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func list() *gpb.Path { return &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"}}} }
@@ -116,7 +124,7 @@ func TestTransaction(t *testing.T) {
 func TestAcceptInvalid(t *testing.T) {
 	endpoint, d := serve(t, gnmi.Options{AcceptInvalid: true})
 	c := dial(t, endpoint)
-	stream, err := c.Subscribe(t.Context())
+	stream, err := c.Subscribe(bounded(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +248,7 @@ func TestGetForms(t *testing.T) {
 // TestSample: values are told again and again, power among them.
 func TestSample(t *testing.T) {
 	endpoint, _ := serve(t, gnmi.Options{})
-	stream, err := dial(t, endpoint).Subscribe(t.Context())
+	stream, err := dial(t, endpoint).Subscribe(bounded(t))
 	if err != nil {
 		t.Fatal(err)
 	}

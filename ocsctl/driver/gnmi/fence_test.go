@@ -20,6 +20,7 @@ import (
 // TestFenced: once a controller with a higher token has written, those below it write no more, in every
 // dialect.
 func TestFenced(t *testing.T) {
+	t.Parallel()
 	for _, name := range dialect.Names() {
 		d := newDevice(t)
 		sw := open(t, d, driver.Target{Endpoint: serve(t, d, devicegnmi.Options{Dialect: name})})
@@ -95,6 +96,7 @@ func TestClosed(t *testing.T) {
 
 // TestGhostAlone: a circuit that is only reported is made, so that it can be unmade.
 func TestGhostAlone(t *testing.T) {
+	t.Parallel()
 	for _, name := range dialect.Names() {
 		d := newDevice(t)
 		sw := open(t, d, driver.Target{Endpoint: serve(t, d, devicegnmi.Options{Dialect: name})})
@@ -114,6 +116,7 @@ func TestGhostAlone(t *testing.T) {
 
 // TestProbe: the dialect is what the switch's models say; another that is asked for finds no ports.
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	for _, name := range dialect.Names() {
 		d := newDevice(t)
 		endpoint := serve(t, d, devicegnmi.Options{Dialect: name})

@@ -85,6 +85,7 @@ var quick = driver.Tolerance{Settle: 300 * time.Millisecond, Averaging: time.Mil
 
 // TestOtherSwitches: what other servers may do differently changes nothing.
 func TestOtherSwitches(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(*relay){
 		"no subscriptions": func(*relay) {},
 		"a subscription that ends": func(r *relay) {
@@ -145,6 +146,7 @@ func TestOtherSwitches(t *testing.T) {
 
 // TestRefusals: what a switch says no to is refused, in one line, and nothing is asked twice.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for code, want := range map[codes.Code]error{
 		codes.InvalidArgument: driver.ErrRefused, codes.FailedPrecondition: driver.ErrRefused, codes.Unauthenticated: driver.ErrRefused,
 		codes.PermissionDenied: driver.ErrFenced, codes.Aborted: driver.ErrRefused,
@@ -172,6 +174,7 @@ func TestRefusals(t *testing.T) {
 
 // TestHostile: answers that are none are refused in one line, and within the time for an answer.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	say := func(text string) func(context.Context, *gpb.GetRequest) (*gpb.GetResponse, error) {
 		return func(_ context.Context, req *gpb.GetRequest) (*gpb.GetResponse, error) {
 			u := &gpb.Update{Path: req.GetPath()[0], Val: &gpb.TypedValue{Value: &gpb.TypedValue_JsonIetfVal{JsonIetfVal: []byte(text)}}}
