@@ -302,11 +302,14 @@ func TestSlowClients(t *testing.T) {
 					}
 					f.Chunked()
 				}
-				go c.do(ours, f)
+				did := make(chan struct{})
+				go func() { defer close(did); c.do(ours, f) }()
 				<-ended
 				if took := time.Since(start); took > c.limit {
 					t.Errorf("it took %v, want at most %v", took, c.limit)
 				}
+				ours.Close()
+				<-did
 			})
 		})
 	}
