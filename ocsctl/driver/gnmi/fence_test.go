@@ -3,6 +3,7 @@ package gnmi_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
@@ -77,6 +78,35 @@ func TestForeignName(t *testing.T) {
 	_, err = sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(2), After: circuit.Shift(2, 0), Want: driver.Status})
 	if !errors.Is(err, driver.ErrRefused) || d.Map()[3] != 3 || d.Revision() != 1 {
 		t.Errorf("%v; the switch has %v", err, d.Map())
+	}
+}
+
+// TestInvalidDeleted: circuits that a switch takes and then finds invalid are reported, and deleted.
+func TestInvalidDeleted(t *testing.T) {
+	d := newDevice(t)
+	endpoint := serve(t, d, devicegnmi.Options{Dialect: "ocp", AcceptInvalid: true})
+	sw := open(t, d, driver.Target{Endpoint: endpoint, Tolerance: quick})
+	if err := d.Inject(device.Fault{Kind: device.PartialBulk, Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 1})
+	if !errors.Is(err, driver.ErrNotAsIntended) || len(all) != 4 {
+		t.Fatalf("%v, %+v", err, all)
+	}
+	for _, v := range all[1:] {
+		if v.Accepted || !strings.Contains(v.Reason, "INVALID") {
+			t.Errorf("%+v", v)
+		}
+	}
+	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the test is over
+	table := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"}}}
+	r, err := gpb.NewGNMIClient(conn).Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{table}})
+	if text := r.String(); err != nil || strings.Contains(text, "INVALID") || !strings.Contains(text, "1-6") {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 
