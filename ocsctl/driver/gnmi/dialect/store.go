@@ -82,18 +82,29 @@ func (s *Store) set(t *Table, v map[string]string, l Leaf) {
 
 // Delete removes what is at or below a path, which may be wild.
 func (s *Store) Delete(path []*gpb.PathElem) {
+	wild := Wild(path)
 	for t, records := range s.records {
+		if _, ok := t.match(path); ok && !wild { // one entry, or a part of it: no need to look at all
+			id := String(path[:len(t.Entry)])
+			if r := records[id]; r != nil {
+				s.drop(t, id, r, path)
+			}
+			continue
+		}
 		for id, r := range records {
-			if Within(path, r.Elems) {
-				delete(records, id)
-				continue
-			}
-			if len(path) > len(r.Elems) && Within(path[:len(r.Elems)], r.Elems) {
-				r.remove(t, fieldPath(path[len(r.Elems):]))
-				if len(r.fields) == 0 {
-					delete(records, id)
-				}
-			}
+			s.drop(t, id, r, path)
+		}
+	}
+}
+
+// drop removes what a record has at or below a path.
+func (s *Store) drop(t *Table, id string, r *Record, path []*gpb.PathElem) {
+	switch {
+	case Within(path, r.Elems):
+		delete(s.records[t], id)
+	case len(path) > len(r.Elems) && Within(path[:len(r.Elems)], r.Elems):
+		if r.remove(t, fieldPath(path[len(r.Elems):])); len(r.fields) == 0 {
+			delete(s.records[t], id)
 		}
 	}
 }
