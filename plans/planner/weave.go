@@ -246,7 +246,7 @@ func (m *model) weaveSettings() [][]circuit.Permutation {
 // orbitRings returns, for every run of consecutive steps, the circuits that join each set of
 // ranks that these steps connect into a ring, in order of rank. With cyclic doubling
 // from distance d on that is the shift by d; with patterns by exclusive or, on which no
-// ring of all ranks is short, rings of 4, 8, … ranks, on which c ranks share a rate of 2/c.
+// ring of all ranks is short, rings of 4, 8, ... ranks, on which c ranks share a rate of 2/c.
 func (m *model) orbitRings() []circuit.Permutation {
 	var runs []int // pages of the steps, without repetition
 	for i := range m.steps {
