@@ -100,24 +100,16 @@ func (m *model) ringShifts() []int {
 	return ds
 }
 
-// candidateSet collects distinct settings.
+// candidateSet collects distinct settings of a unit; its first map tells them apart.
 type candidateSet struct {
-	all  [][]circuit.Permutation
-	seen map[uint64][]int
+	all   [][]circuit.Permutation
+	first circuit.Index
 }
 
 func (s *candidateSet) add(maps []circuit.Permutation) {
-	if s.seen == nil {
-		s.seen = map[uint64][]int{}
+	if _, fresh := s.first.Add(maps[0]); fresh {
+		s.all = append(s.all, maps)
 	}
-	d := maps[0].Digest()
-	for _, i := range s.seen[d] {
-		if s.all[i][0].Equal(maps[0]) {
-			return
-		}
-	}
-	s.seen[d] = append(s.seen[d], len(s.all))
-	s.all = append(s.all, maps)
 }
 
 // stateSet collects distinct settings of all planes.

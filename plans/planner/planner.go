@@ -37,9 +37,10 @@ type Options struct {
 	// TimeLimit caps a search; 0 is DefaultTimeLimit.
 	TimeLimit time.Duration
 	// Effort is the amount of search of one planner, as time on one ordinary core; 0 is a
-	// third of TimeLimit, all of it for a demand matrix, which one planner plans. It is counted in operations, not read from a clock, so that results
-	// repeat wherever TimeLimit leaves room for it: weave and auto run all planners within
-	// TimeLimit, each with all of Effort.
+	// third of TimeLimit, all of it for a demand matrix, which one planner plans. It is
+	// counted in operations, not read from a clock, so that results repeat wherever TimeLimit
+	// leaves room for it: weave and auto run all planners within TimeLimit, each with all of
+	// Effort.
 	Effort time.Duration
 	// SinglePlane asks for plans whose transmits stay on one plane each: no joint ones.
 	SinglePlane bool

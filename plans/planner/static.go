@@ -224,26 +224,23 @@ func newStaticChoice(m *model) *staticChoice {
 // distinctSteps merges the steps that ask for the same: order does not matter here.
 func (m *model) distinctSteps() []weighted {
 	type key struct {
-		digest uint64
-		bytes  float64
+		pattern int
+		bytes   float64
 	}
-	seen := map[key][]int{}
+	var patterns circuit.Index
+	seen := map[key]int{}
 	var out []weighted
-next:
 	for i := range m.steps {
 		st := &m.steps[i]
-		if st.pattern == nil {
-			out = append(out, weighted{st, 1})
-			continue
-		}
-		k := key{st.pattern.Digest(), st.bytes}
-		for _, w := range seen[k] {
-			if out[w].st.pattern.Equal(st.pattern) {
+		if st.pattern != nil {
+			id, _ := patterns.Add(st.pattern)
+			k := key{id, st.bytes}
+			if w, ok := seen[k]; ok {
 				out[w].times++
-				continue next
+				continue
 			}
+			seen[k] = len(out)
 		}
-		seen[k] = append(seen[k], len(out))
 		out = append(out, weighted{st, 1})
 	}
 	return out

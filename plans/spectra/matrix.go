@@ -40,15 +40,6 @@ func (t Timetable) Makespan(delta float64) float64 {
 	return longest
 }
 
-// Permutations counts the reconfigurations of all switches.
-func (t Timetable) Permutations() int {
-	count := 0
-	for _, d := range t {
-		count += len(d.Perms)
-	}
-	return count
-}
-
 // network is a demand with the circuits that can serve it. Entries are what must be
 // covered; an edge of the matching graph is a circuit (or, on a duplex plane, two) that
 // covers one entry while it is held.
