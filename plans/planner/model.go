@@ -336,3 +336,30 @@ func (m *model) matchingsOf(st *step) []circuit.Permutation {
 	}
 	return all
 }
+
+// stepKinds numbers steps with a pattern by what they ask for: the pattern and its bytes.
+// The zero value is ready.
+type stepKinds struct {
+	patterns circuit.Index
+	ids      map[stepKind]int
+}
+
+type stepKind struct {
+	pattern int
+	bytes   float64
+}
+
+// add returns the number of st's kind, and whether st is the first of it.
+func (x *stepKinds) add(st *step) (kind int, fresh bool) {
+	id, _ := x.patterns.Add(st.pattern)
+	k := stepKind{id, st.bytes}
+	kind, ok := x.ids[k]
+	if !ok {
+		if x.ids == nil {
+			x.ids = map[stepKind]int{}
+		}
+		kind = len(x.ids)
+		x.ids[k] = kind
+	}
+	return kind, !ok
+}

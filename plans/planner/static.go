@@ -223,23 +223,18 @@ func newStaticChoice(m *model) *staticChoice {
 
 // distinctSteps merges the steps that ask for the same: order does not matter here.
 func (m *model) distinctSteps() []weighted {
-	type key struct {
-		pattern int
-		bytes   float64
-	}
-	var patterns circuit.Index
-	seen := map[key]int{}
+	var kinds stepKinds
+	var at []int // kind -> index into out
 	var out []weighted
 	for i := range m.steps {
 		st := &m.steps[i]
 		if st.pattern != nil {
-			id, _ := patterns.Add(st.pattern)
-			k := key{id, st.bytes}
-			if w, ok := seen[k]; ok {
-				out[w].times++
+			kind, fresh := kinds.add(st)
+			if !fresh {
+				out[at[kind]].times++
 				continue
 			}
-			seen[k] = len(out)
+			at = append(at, len(out))
 		}
 		out = append(out, weighted{st, 1})
 	}

@@ -61,24 +61,16 @@ func newWeaver(m *model) *weaver {
 	w := &weaver{m: m, costs: map[int]float64{}}
 	w.t.units = m.units
 	w.t.useAt = make([]int32, len(m.steps)*m.units)
-	type key struct {
-		digest uint64
-		bytes  float64
-	}
-	seen := map[key][]int{}
+	var kinds stepKinds
 	for i := range m.steps {
 		st := &m.steps[i]
 		w.t.work = append(w.t.work, m.usPerByte*st.bytes)
 		w.t.joined = append(w.t.joined, i > 0 && !m.lastOfStep(i-1))
-		k := key{st.pattern.Digest(), st.bytes}
-		at := slices.IndexFunc(seen[k], func(q int) bool { return w.kinds[q].pattern.Equal(st.pattern) })
-		if at >= 0 {
-			w.kind = append(w.kind, seen[k][at])
-			continue
+		kind, fresh := kinds.add(st)
+		w.kind = append(w.kind, kind)
+		if fresh {
+			w.kinds = append(w.kinds, st)
 		}
-		seen[k] = append(seen[k], len(w.kinds))
-		w.kind = append(w.kind, len(w.kinds))
-		w.kinds = append(w.kinds, st)
 	}
 	w.start = make([]int, m.units)
 	for u := range w.start {
