@@ -1,6 +1,7 @@
 // Package datatype names the element types and reduction operators of the NCCL ABI and
-// reduces, scales and converts them without C: in Go, and common sums in assembly where
-// the CPU has the instructions, with the same results. It is a leaf: no I/O, no state.
+// reduces, scales and converts them without C: in Go, which defines the results, and in
+// assembly where the CPU has AVX2 or AVX-512, with the same results to the bit. Folder asm
+// holds what generates the assembly. It is a leaf: no I/O, no state.
 package datatype
 
 // Type is an element type; the values are ncclDataType_t's.

@@ -9,8 +9,9 @@ import "sync"
 // Results do not depend on the lengths or alignment of calls, so a message may be cut
 // anywhere between elements. Integers wrap. 16- and 8-bit floats are computed in float32
 // and rounded once, to nearest even, FP8 saturating (infinities too). Max and Min ignore a
-// NaN whose partner is a number, and take -0 for less than +0; the payload of a NaN is not
-// specified. All operators are commutative bit for bit but for NaN payloads.
+// NaN whose partner is a number, and take -0 for less than +0; of two NaN they keep src's.
+// A sum or product with one NaN keeps its sign and, quiet, its payload (FP8 has none); of
+// two, those of either. All operators are commutative bit for bit but for two NaN.
 //
 // Safe for concurrent use on different dst; it does not allocate.
 type ReduceFunc func(dst, src []byte)
@@ -63,9 +64,17 @@ func Portable() *Kernels {
 // fastest is what Reduce, Scale and DivInt look into.
 var fastest = sync.OnceValue(func() *Kernels {
 	k := Portable()
-	accelerate(k)
+	if l := levels(); len(l) > 0 {
+		l[len(l)-1].accelerate(k)
+	}
 	return k
 })
+
+// level is a set of vector instructions that this CPU has.
+type level struct {
+	name       string
+	accelerate func(*Kernels) // replaces portable kernels by faster ones with the same results
+}
 
 // Reduce returns the fastest kernel here of an operator and a type, nil where one of them is
 // not Valid.

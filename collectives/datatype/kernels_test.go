@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -364,25 +363,6 @@ func TestKernelsDoNotAllocate(t *testing.T) {
 					t.Errorf("%v %v at offset %d: %v allocations", ty, op, off, n)
 				}
 			}
-		}
-	}
-}
-
-func BenchmarkReduce(b *testing.B) {
-	for ty := range NumTypes {
-		for _, op := range []Op{Sum, Max} {
-			b.Run(fmt.Sprintf("%v/%v", ty, op), func(b *testing.B) {
-				dst, src := make([]byte, 64<<10), make([]byte, 64<<10)
-				for i := range dst {
-					dst[i] = 0x3c // ordinary numbers, which a sum with 0 leaves alone
-				}
-				f := Reduce(op, ty)
-				b.SetBytes(int64(len(dst)))
-				b.ReportAllocs()
-				for b.Loop() {
-					f(dst, src)
-				}
-			})
 		}
 	}
 }

@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package datatype
+
+// levels: no vector instructions are used here.
+func levels() []level { return nil }

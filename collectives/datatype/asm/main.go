@@ -1,0 +1,135 @@
+// Command asm writes the vector kernels of package datatype: for each instruction set, type
+// and operator a loop that loads from both buffers, combines and stores. What the results
+// must be, to the bit, is defined by the package's portable kernels. Run it by "go generate"
+// in the package's folder.
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// step is what every kernel takes a positive multiple of, in bytes.
+const step = 64
+
+// element is how a type's elements come into vectors and leave them: bytes of memory make
+// one vector or two, either of the type itself or of float32s.
+type element struct {
+	name  string
+	bytes func(isa) int
+	load  func(isa, Mem) []reg.VecVirtual
+	store func(isa, []reg.VecVirtual, Mem)
+	setup func(isa) // makes the constants of load and store
+}
+
+// operator combines the vectors w, of dst, and v, of src.
+type operator struct {
+	name    string
+	setup   func(isa)
+	combine func(i isa, w, v reg.VecVirtual) reg.VecVirtual
+}
+
+func main() {
+	ConstraintExpr("amd64")
+	for _, i := range []isa{avx2, avx512} {
+		for _, t := range []struct {
+			element
+			ops []operator
+		}{
+			{whole("F32"), floatOps("PS")},
+			{whole("F64"), floatOps("PD")},
+			{whole("I8"), byteOps()},
+			{whole("I32"), wordOps()},
+			{whole("I64"), quadOps()},
+			{f16, arithmetic("PS")},
+			{whole("F16"), f16Codes.ops()},
+			{bf16, arithmetic("PS")},
+			{whole("BF16"), bf16Codes.ops()},
+			{e4m3.element(), arithmetic("PS")},
+			{whole("E4M3"), e4m3Codes.ops()},
+			{e5m2.element(), arithmetic("PS")},
+			{whole("E5M2"), e5m2Codes.ops()},
+		} {
+			for _, o := range t.ops {
+				if i == avx2 && t.name == e4m3.name && t.bytes(i) != i.bytes {
+					continue // a table is faster
+				}
+				reduce(i, t.element, o)
+			}
+		}
+		for _, e := range []element{whole("F32"), whole("F64"), f16, bf16, e4m3.element(), e5m2.element()} {
+			scale(i, e)
+		}
+	}
+	Generate()
+}
+
+// reduce writes dst = dst op src.
+func reduce(i isa, e element, o operator) {
+	begin(o.name+e.name+i.name, "func(dst, src *byte, n int)")
+	for _, setup := range []func(isa){e.setup, o.setup} {
+		if setup != nil {
+			setup(i)
+		}
+	}
+	loop(e.bytes(i), func(dst, src Mem) {
+		w, v := e.load(i, dst), e.load(i, src)
+		for k := range w {
+			w[k] = o.combine(i, w[k], v[k])
+		}
+		e.store(i, w, dst)
+	})
+}
+
+// scale writes dst = src x factor.
+func scale(i isa, e element) {
+	factor, p := "float32", "PS"
+	if e.name == "F64" {
+		factor, p = "float64", "PD"
+	}
+	begin("scale"+e.name+i.name, fmt.Sprintf("func(dst, src *byte, n int, factor %s)", factor))
+	if e.setup != nil {
+		e.setup(i)
+	}
+	x, f := XMM(), i.vec()
+	Load(Param("factor"), x)
+	if p == "PD" {
+		VBROADCASTSD(x, f)
+	} else {
+		VBROADCASTSS(x, f)
+	}
+	loop(e.bytes(i), func(dst, src Mem) {
+		v := e.load(i, src)
+		for k := range v {
+			of(p, VMULPS, VMULPD)(f, v[k], v[k])
+		}
+		e.store(i, v, dst)
+	})
+}
+
+func begin(name, signature string) {
+	TEXT(name, NOSPLIT, signature)
+	Pragma("noescape")
+	clear(constants)
+}
+
+// loop runs body over n bytes of dst and src, as often in an iteration as makes 64 bytes, but
+// at most four times. It counts an offset from the ends up to 0.
+func loop(bytes int, body func(dst, src Mem)) {
+	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
+	ADDQ(n, dst)
+	ADDQ(n, src)
+	NEGQ(n)
+	Label("loop")
+	times := min(step/bytes, 4)
+	for k := range times {
+		body(Mem{Base: dst, Index: n, Scale: 1, Disp: k * bytes}, Mem{Base: src, Index: n, Scale: 1, Disp: k * bytes})
+	}
+	ADDQ(Imm(uint64(times*bytes)), n)
+	JNZ(LabelRef("loop"))
+	VZEROUPPER()
+	RET()
+}
