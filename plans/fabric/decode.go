@@ -2,6 +2,8 @@ package fabric
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"lightpath/plans"
 )
@@ -72,6 +74,8 @@ func (d *decoder) fabric(root value) error {
 					return v.duration(&f.Costs.Alpha)
 				case "hop":
 					return v.duration(&f.Costs.Hop)
+				case "barrier":
+					return v.duration(&f.Costs.Barrier)
 				}
 				return errUnknown
 			})
@@ -85,9 +89,73 @@ func (d *decoder) fabric(root value) error {
 		case "pods":
 			f.Pods = [][]int{}
 			return v.list(func(_ int, v value) error { return d.pod(v) })
+		case "controller":
+			return f.Controller.decode(v)
 		}
 		return errUnknown
 	})
+}
+
+func (c *Controller) decode(v value) error {
+	err := v.object(func(key string, v value) error {
+		switch key {
+		case "endpoints":
+			c.Endpoints = []string{}
+			return v.list(func(_ int, v value) error {
+				var e string
+				err := v.endpoint(&e)
+				c.Endpoints = append(c.Endpoints, e)
+				return err
+			})
+		}
+		return c.TLS.field(key, v)
+	})
+	if err == nil && len(c.Endpoints) == 0 {
+		return v.errorf("endpoints: %w", errMissing)
+	}
+	return err
+}
+
+// field reads one of the fields of t.
+func (t *TLS) field(key string, v value) error {
+	switch key {
+	case "ca":
+		return v.text(&t.CA)
+	case "cert":
+		return v.text(&t.Cert)
+	case "key":
+		return v.text(&t.Key)
+	}
+	return errUnknown
+}
+
+// endpoint reads "unix:/path" or "host:port".
+func (v value) endpoint(to *string) error {
+	if err := v.text(to); err != nil {
+		return err
+	}
+	if path, ok := strings.CutPrefix(*to, "unix:"); ok {
+		if !strings.HasPrefix(path, "/") {
+			return v.errorf("%q: want unix:/path", *to)
+		}
+		return nil
+	}
+	return v.address(to)
+}
+
+// address reads "host:port".
+func (v value) address(to *string) error {
+	if err := v.text(to); err != nil {
+		return err
+	}
+	i := strings.LastIndexByte(*to, ':')
+	if i < 0 {
+		return v.errorf("%q: want host:port", *to)
+	}
+	if port, err := strconv.ParseUint((*to)[i+1:], 10, 16); err != nil || strconv.FormatUint(port, 10) != (*to)[i+1:] {
+		return v.errorf("%q: want host:port, the port a number up to 65535", *to)
+	}
+	return nil
 }
 
 func (d *decoder) host(v value) error {

@@ -45,14 +45,24 @@ func (f *Fabric) Encode() []byte {
 		}
 		b.WriteString("}\n")
 	}
-	fmt.Fprintf(&b, "costs: {alpha: %s, hop: %s}\n", formatDuration(f.Costs.Alpha), formatDuration(f.Costs.Hop))
+	fmt.Fprintf(&b, "costs: {alpha: %s, hop: %s", formatDuration(f.Costs.Alpha), formatDuration(f.Costs.Hop))
+	if f.Costs.Barrier != 0 {
+		fmt.Fprintf(&b, ", barrier: %s", formatDuration(f.Costs.Barrier))
+	}
+	b.WriteString("}\n")
 	fmt.Fprintf(&b, "circuits: %s\nforwarding: %t\n", f.Circuits, f.Forwarding)
 	if f.Pods != nil {
 		pods, _ := json.Marshal(f.Pods) // lists of integers: JSON is YAML, and cannot fail
 		fmt.Fprintf(&b, "pods: %s\n", pods)
 	}
+	if c := f.Controller; c.Endpoints != nil {
+		endpoints, _ := json.Marshal(c.Endpoints) // strings cannot fail
+		fmt.Fprintf(&b, "controller: {endpoints: %s%s}\n", endpoints, c.TLS.fields())
+	}
 	return []byte(b.String())
 }
+
+func (t TLS) fields() string { return field("ca", t.CA) + field("cert", t.Cert) + field("key", t.Key) }
 
 // quote writes s as a double-quoted scalar; JSON strings are YAML strings.
 func quote(s string) string {

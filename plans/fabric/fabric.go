@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"lightpath/plans"
@@ -38,6 +39,21 @@ type Fabric struct {
 	Circuits   plans.CircuitKind
 	Forwarding bool
 	Pods       [][]int // a partition of the ranks; nil where there are none
+	Controller Controller
+}
+
+// Controller is where ranks and operators find the controller of the planes.
+type Controller struct {
+	// Endpoints are tried in turn: "unix:/path" on the ranks' host, else host:port. Nil where
+	// the file names none: then the endpoint of an emulated switch is the controller's.
+	Endpoints []string
+	TLS       TLS // who ranks are, and whom they trust
+}
+
+// TLS names the files of keys and certificates of one end of a connection; "" where not
+// given. Paths are relative to the file that names them.
+type TLS struct {
+	CA, Cert, Key string
 }
 
 // Host is a machine; ranks are numbered host by host, in the order of the file.
@@ -75,10 +91,25 @@ type OCS struct {
 type Costs struct {
 	Alpha time.Duration // per transmit entry
 	Hop   time.Duration // per hop of the longest flow
+	// Barrier is what a reconfiguration takes beside the switch's own time: to agree on it, to
+	// learn that it has happened, and to go on.
+	Barrier time.Duration
 }
 
 // Optical reports whether the planes have switches.
 func (f *Fabric) Optical() bool { return len(f.Planes) > 0 && f.Planes[0].OCS != "" }
+
+// Endpoints returns where ranks find the controller of the planes: what the file says, or else
+// the endpoint of the emulated switch; nil where there is neither.
+func (f *Fabric) Endpoints() []string {
+	if f.Controller.Endpoints != nil || !f.Optical() {
+		return f.Controller.Endpoints
+	}
+	if s := f.Switch(0); s.Driver == DriverEmulator && s.Endpoint != "" {
+		return []string{s.Endpoint}
+	}
+	return nil
+}
 
 // Switch returns the switch of plane j, or nil on a packet fabric.
 func (f *Fabric) Switch(j int) *OCS {
@@ -102,7 +133,7 @@ func (f *Fabric) Host(rank int) *Host {
 
 // Problem returns the planning problem of the fabric with initial and final maps open and
 // without steps: the caller adds those, or a demand. The reconfiguration cost is that of
-// the slowest switch.
+// the slowest switch, and the barrier's.
 func (f *Fabric) Problem() *plans.Problem {
 	p := &plans.Problem{
 		Version:       plans.Version,
@@ -120,15 +151,21 @@ func (f *Fabric) Problem() *plans.Problem {
 			p.ReconfigPerPort = max(p.ReconfigPerPort, microseconds(s.ReconfigPerPort))
 		}
 	}
+	if f.Optical() {
+		p.ReconfigUS += microseconds(f.Costs.Barrier)
+	}
 	return p
 }
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// Digest returns the SHA-256, in lower-case hex, of what [Fabric.Encode] writes: two files
-// that say the same have one digest, whatever their layout.
+// Digest returns the SHA-256, in lower-case hex, of what [Fabric.Encode] writes without the
+// controller: two files that say the same of the planes have one digest, whatever their layout and
+// wherever a host keeps its keys.
 func (f *Fabric) Digest() string {
-	sum := sha256.Sum256(f.Encode())
+	planes := *f
+	planes.Controller = Controller{}
+	sum := sha256.Sum256(planes.Encode())
 	return hex.EncodeToString(sum[:])
 }
 
@@ -142,7 +179,19 @@ func Load(path string) (*Fabric, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	f.Controller.TLS.beside(path)
 	return f, nil
+}
+
+// beside makes the file names relative to the directory of the file at path no more.
+func (t *TLS) beside(path string) { besideFile(path, &t.CA, &t.Cert, &t.Key) }
+
+func besideFile(path string, names ...*string) {
+	for _, name := range names {
+		if *name != "" && !filepath.IsAbs(*name) {
+			*name = filepath.Join(filepath.Dir(path), *name)
+		}
+	}
 }
 
 // readFile reads a file that is no larger than a configuration can be.

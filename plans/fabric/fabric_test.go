@@ -50,7 +50,7 @@ func TestHosts(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	p := f.Problem()
-	if p.ReconfigUS != 25000 || p.ReconfigPerPort != 20 || p.BandwidthGbps != 400 {
+	if p.ReconfigUS != 25300 || p.ReconfigPerPort != 20 || p.BandwidthGbps != 400 {
 		t.Fatalf("problem %+v", p)
 	}
 	if err := p.Validate(); err != nil {
@@ -225,7 +225,7 @@ func TestOCSD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &OCSD{Version: 1, Fabric: "testdata/two-planes.yaml", Socket: "/run/ocsd.sock", FrameLog: "testdata/frames.log", MTU: 8256, Slots: 64,
+	want := &OCSD{Version: 1, Fabric: "testdata/two-planes.yaml", DataPlane: DataMemory, Socket: "/run/ocsd.sock", FrameLog: "testdata/frames.log", MTU: 8256, Slots: 64,
 		Initial: []circuit.Permutation{{1, 0, 3, 2}, circuit.AllDark(4)}}
 	if !reflect.DeepEqual(o, want) || f.Name != "two-planes" {
 		t.Fatalf("%+v %+v", o, f)
@@ -234,12 +234,18 @@ func TestOCSD(t *testing.T) {
 		t.Fatalf("%v\n%s", err, o.Encode())
 	}
 	for text, want := range map[string]string{
-		"version: 1":                         "line 1: fabric: missing",
-		"fabric: f":                          "line 1: version: missing",
-		"version: 1\nfabric: f\nmtu: 3":      "line 3: mtu: 3 is outside",
-		"version: 1\nfabric: f\nslots: 1":    "line 3: slots: 1 is outside",
-		"version: 1\nfabric: f\nport: 1":     `line 3: unknown field "port"`,
-		"version: 1\nfabric: f\nsocket: [a]": "line 3: socket: want a text",
+		"version: 1":                                               "line 1: fabric: missing",
+		"fabric: f":                                                "line 1: version: missing",
+		"version: 1\nfabric: f\nmtu: 3":                            "line 3: mtu: 3 is outside",
+		"version: 1\nfabric: f\nslots: 1":                          "line 3: slots: 1 is outside",
+		"version: 1\nfabric: f\nport: 1":                           `line 3: unknown field "port"`,
+		"version: 1\nfabric: f\nsocket: [a]":                       "line 3: socket: want a text",
+		"version: 1\nfabric: f\nlisten: a":                         `line 3: listen: "a": want host:port`,
+		"version: 1\nfabric: f\nhttp: a:99999":                     "line 3: http: \"a:99999\": want host:port, the port",
+		"version: 1\nfabric: f\ndata_plane: x":                     `line 3: data_plane: "x" is not one of memory, kernel, none`,
+		"version: 1\nfabric: f\njournal: {kind: etcd, lease: 5ms}": "line 3: journal.lease: 5ms is less than 1s",
+		"version: 1\nfabric: f\nswitches: {verify: hope}":          `switches.verify: "hope" is not one of`,
+		"version: 1\nfabric: f\ntls: {password: x}":                `unknown field "password"`,
 	} {
 		if _, err := DecodeOCSD([]byte(text)); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
@@ -247,29 +253,74 @@ func TestOCSD(t *testing.T) {
 	}
 }
 
-func TestLoadOCSDRefusesOtherSwitches(t *testing.T) {
-	dir := t.TempDir()
-	for name, want := range map[string]string{
-		"hosts.yaml":  "has the driver polatis-scpi",
-		"packet.yaml": "no ocs to emulate",
+// TestService: the configuration of a controller of real switches, and of its fabric.
+func TestService(t *testing.T) {
+	o, f, err := LoadOCSD("testdata/ocsd-service.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &OCSD{Version: 1, Name: "a", Fabric: "testdata/controlled.yaml", DataPlane: DataNone, Socket: "/run/lightpath/ocsd.sock",
+		Listen: "10.0.0.1:7443", HTTP: "127.0.0.1:9180", TLS: TLS{"testdata/ca.pem", "testdata/c.pem", "testdata/c.key"},
+		Journal: JournalConfig{Kind: "etcd", Endpoints: []string{"https://10.0.0.2:2379"}, Dir: "testdata/etcd", Prefix: "/lp/", Lease: 5 * time.Second, TLS: TLS{CA: "testdata/ca.pem"}},
+		Switches: SwitchesConfig{Verify: "status", DriftInterval: 2 * time.Second, Settle: time.Second, ReplyTimeout: 500 * time.Millisecond, InsecureSCPI: true,
+			User: "u", PasswordFile: "testdata/pw", KnownHosts: "testdata/kh", TLS: TLS{Cert: "testdata/s.pem"}}}
+	if !reflect.DeepEqual(o, want) {
+		t.Errorf("%+v", o)
+	}
+	wantFabric := Controller{[]string{"unix:/run/lightpath/ocsd.sock", "10.0.0.1:7443"}, TLS{"testdata/ca.pem", "testdata/rank.pem", "/etc/rank.key"}}
+	if !reflect.DeepEqual(f.Controller, wantFabric) {
+		t.Errorf("%+v", f.Controller)
+	}
+	moved := *f
+	moved.Controller = Controller{}
+	if moved.Digest() != f.Digest() {
+		t.Error("the controller is part of the fabric's digest")
+	}
+	for text, want := range map[string]string{
+		"controller: {ca: x}":                   "controller: endpoints: missing",
+		"controller: {endpoints: [nowhere]}":    `controller.endpoints[0]: "nowhere": want host:port`,
+		"controller: {endpoints: [\"unix:x\"]}": `controller.endpoints[0]: "unix:x": want unix:/path`,
+		"controller: {endpoints: [], who: me}":  `unknown field "who"`,
 	} {
-		data, err := os.ReadFile(filepath.Join("testdata", name))
+		head := "version: 1\nranks: 2\nplanes: [{name: p, bandwidth: 1Gbps}]\n"
+		if _, err := Decode([]byte(head + text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestAdopt: a configuration that does not fit its fabric.
+func TestAdopt(t *testing.T) {
+	for name, k := range map[string]struct{ fabric, text, want string }{
+		"no circuits":        {"packet", "", "no ocs to control"},
+		"nowhere to connect": {"hosts", "", "socket: missing, and so is listen"},
+		"real, as memory":    {"controlled", "data_plane: memory", "data_plane: memory, but the switches of"},
+		"emulated, as none":  {"two-planes", "data_plane: none", "are emulated"},
+		"kernel, no NIC":     {"two-planes", "data_plane: kernel", "not every plane of"},
+		"rings, real":        {"controlled", "slots: 64", "for memory planes, not data_plane none"},
+		"model, memory":      {"two-planes", "device: {seed: 3}", "for kernel planes, not data_plane memory"},
+		"initial, real":      {"controlled", "initial: [[1,0]]", "real switches have their maps"},
+		"other socket":       {"controlled", "socket: /x", "sends ranks to /run/lightpath/ocsd.sock"},
+		"initial, too few":   {"two-planes", "initial: [[1,0,3,2]]", "1 maps for 2 planes"},
+	} {
+		dir := t.TempDir()
+		data, err := os.ReadFile(filepath.Join("testdata", k.fabric+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for file, content := range map[string][]byte{name: data, "ocsd.yaml": []byte("version: 1\nfabric: " + name)} {
+		for file, content := range map[string][]byte{"fabric.yaml": data, "ocsd.yaml": []byte("version: 1\nfabric: fabric.yaml\n" + k.text)} {
 			if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := LoadOCSD(filepath.Join(dir, "ocsd.yaml")); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := LoadOCSD(filepath.Join(dir, "ocsd.yaml")); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), k.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, name := range []string{"two-planes", "hosts", "packet", "ocsd"} {
+	for _, name := range []string{"two-planes", "hosts", "packet", "ocsd", "controlled", "ocsd-service"} {
 		data, err := os.ReadFile("testdata/" + name + ".yaml")
 		if err != nil {
 			f.Fatal(err)

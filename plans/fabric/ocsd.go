@@ -3,30 +3,72 @@ package fabric
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
 
-// OCSD is the configuration of the emulated switch: `lightpath ocsd --config`.
-//
-//	version: 1
-//	fabric: fabric.yaml        # the fabric it emulates; relative to this file
-//	socket: /run/ocsd.sock     # what ranks connect to; default: the ocs's endpoint
-//	frame_log: frames.log      # optional; relative to this file
-//	mtu: 8256                  # most bytes of a frame with its label; optional
-//	slots: 64                  # frames per port ring; optional
-//	initial: [[1, 0], [-1, -1]] # map of each plane at the start; default: dark
+// OCSD is the configuration of the controller: `lightpath ocsd --config`. docs/fabric.md has an
+// example of every field. Zero values stand for fields that are not given.
 type OCSD struct {
-	Version  int
-	Fabric   string
-	Socket   string                // "" where not given
-	FrameLog string                // "" for none
-	MTU      int                   // 0 where not given
-	Slots    int                   // 0 where not given
-	Initial  []circuit.Permutation // nil where not given
+	Version   int
+	Name      string                // of this controller among several
+	Fabric    string                // the fabric whose planes it controls
+	DataPlane string                // a DataPlane constant; "": see [OCSD.Plane]
+	Socket    string                // what ranks on this host connect to
+	FrameLog  string                // memory planes: every frame and switch
+	MTU       int                   // memory planes: most bytes of a frame with its label
+	Slots     int                   // memory planes: frames per port ring
+	Initial   []circuit.Permutation // emulated planes: map of each at the start; nil: dark
+	Listen    string                // host:port for gRPC
+	HTTP      string                // host:port for the page and metrics
+	TLS       TLS                   // of both
+	Journal   JournalConfig
+	Switches  SwitchesConfig
+	Device    DeviceConfig
+}
+
+// What carries the data of the planes.
+const (
+	// DataMemory: circuits in the controller's memory.
+	DataMemory = "memory"
+	// DataKernel: circuits in the kernel, built by `lightpath fabric up`.
+	DataKernel = "kernel"
+	// DataNone: real planes; the controller only moves their switches.
+	DataNone = "none"
+)
+
+// JournalConfig says where the controller's state outlives it.
+type JournalConfig struct {
+	Kind      string   // "memory", or "etcd"; "" is memory
+	Endpoints []string // of etcd; nil: a server inside the controller
+	Dir       string   // of that server's data
+	Prefix    string   // of every key; "" is /lightpath/
+	Lease     time.Duration
+	TLS       TLS
+}
+
+// SwitchesConfig says how real switches are driven.
+type SwitchesConfig struct {
+	Verify        string // a name of driver.Level; "" is light
+	DriftInterval time.Duration
+	Settle        time.Duration
+	ReplyTimeout  time.Duration
+	InsecureSCPI  bool // SCPI may leave this host
+	User          string
+	PasswordFile  string
+	KnownHosts    string
+	TLS           TLS
+}
+
+// DeviceConfig describes the model behind kernel planes.
+type DeviceConfig struct {
+	Preset string // "": the fabric's reconfiguration time exactly
+	Faults string // file of a fault script
+	Seed   int
 }
 
 // Bounds of [OCSD.MTU] and [OCSD.Slots].
@@ -53,33 +95,7 @@ func decodeOCSD(data []byte) (*OCSD, error) {
 		return nil, err
 	}
 	var o OCSD
-	err = root.object(func(key string, v value) error {
-		switch key {
-		case "version":
-			return v.integer(&o.Version, Version, Version)
-		case "fabric":
-			return v.text(&o.Fabric)
-		case "socket":
-			return v.text(&o.Socket)
-		case "frame_log":
-			return v.text(&o.FrameLog)
-		case "mtu":
-			return v.integer(&o.MTU, MinMTU, MaxMTU)
-		case "slots":
-			return v.integer(&o.Slots, MinSlots, MaxSlots)
-		case "initial":
-			return v.list(func(_ int, at value) error {
-				m := circuit.Permutation{}
-				err := at.list(func(_ int, port value) error {
-					m = append(m, circuit.Dark)
-					return port.integer(&m[len(m)-1], circuit.Dark, plans.MaxRanks-1)
-				})
-				o.Initial = append(o.Initial, m)
-				return err
-			})
-		}
-		return errUnknown
-	})
+	err = root.object(o.field)
 	switch {
 	case err != nil:
 		return nil, err
@@ -91,11 +107,134 @@ func decodeOCSD(data []byte) (*OCSD, error) {
 	return &o, nil
 }
 
+func (o *OCSD) field(key string, v value) error {
+	switch key {
+	case "version":
+		return v.integer(&o.Version, Version, Version)
+	case "name":
+		return v.text(&o.Name)
+	case "fabric":
+		return v.text(&o.Fabric)
+	case "data_plane":
+		return v.oneOf(&o.DataPlane, DataMemory, DataKernel, DataNone)
+	case "socket":
+		return v.text(&o.Socket)
+	case "frame_log":
+		return v.text(&o.FrameLog)
+	case "mtu":
+		return v.integer(&o.MTU, MinMTU, MaxMTU)
+	case "slots":
+		return v.integer(&o.Slots, MinSlots, MaxSlots)
+	case "initial":
+		return v.list(func(_ int, at value) error {
+			m := circuit.Permutation{}
+			err := at.list(func(_ int, port value) error {
+				m = append(m, circuit.Dark)
+				return port.integer(&m[len(m)-1], circuit.Dark, plans.MaxRanks-1)
+			})
+			o.Initial = append(o.Initial, m)
+			return err
+		})
+	case "listen":
+		return v.address(&o.Listen)
+	case "http":
+		return v.address(&o.HTTP)
+	case "tls":
+		return v.object(o.TLS.field)
+	case "journal":
+		return v.object(o.Journal.field)
+	case "switches":
+		return v.object(o.Switches.field)
+	case "device":
+		return v.object(o.Device.field)
+	}
+	return errUnknown
+}
+
+func (j *JournalConfig) field(key string, v value) error {
+	switch key {
+	case "kind":
+		return v.oneOf(&j.Kind, "memory", "etcd")
+	case "endpoints":
+		return v.list(func(_ int, v value) error {
+			var e string
+			err := v.text(&e)
+			j.Endpoints = append(j.Endpoints, e)
+			return err
+		})
+	case "dir":
+		return v.text(&j.Dir)
+	case "prefix":
+		return v.text(&j.Prefix)
+	case "lease":
+		return v.atLeast(&j.Lease, time.Second)
+	}
+	return j.TLS.field(key, v)
+}
+
+func (s *SwitchesConfig) field(key string, v value) error {
+	switch key {
+	case "verify":
+		return v.oneOf(&s.Verify, "read-back", "status", "light", "token")
+	case "drift_interval":
+		return v.atLeast(&s.DriftInterval, 10*time.Millisecond)
+	case "settle":
+		return v.atLeast(&s.Settle, time.Millisecond)
+	case "reply_timeout":
+		return v.atLeast(&s.ReplyTimeout, time.Millisecond)
+	case "insecure_scpi":
+		return v.boolean(&s.InsecureSCPI)
+	case "user":
+		return v.text(&s.User)
+	case "password_file":
+		return v.text(&s.PasswordFile)
+	case "known_hosts":
+		return v.text(&s.KnownHosts)
+	}
+	return s.TLS.field(key, v)
+}
+
+func (d *DeviceConfig) field(key string, v value) error {
+	switch key {
+	case "preset":
+		return v.text(&d.Preset)
+	case "faults":
+		return v.text(&d.Faults)
+	case "seed":
+		return v.integer(&d.Seed, 0, 1<<31-1)
+	}
+	return errUnknown
+}
+
+// oneOf reads one of some words into to.
+func (v value) oneOf(to *string, words ...string) error {
+	if err := v.text(to); err != nil {
+		return err
+	}
+	if !slices.Contains(words, *to) {
+		return v.errorf("%q is not one of %s", *to, strings.Join(words, ", "))
+	}
+	return nil
+}
+
+// atLeast reads a duration that must not be too short to make sense.
+func (v value) atLeast(to *time.Duration, least time.Duration) error {
+	if err := v.duration(to); err != nil {
+		return err
+	}
+	if *to < least {
+		return v.errorf("%v is less than %v", *to, least)
+	}
+	return nil
+}
+
 // Encode writes o as a file that [DecodeOCSD] reads back.
 func (o *OCSD) Encode() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: %d\nfabric: %s\n", o.Version, quote(o.Fabric))
-	for _, f := range []struct{ name, value string }{{"socket", o.Socket}, {"frame_log", o.FrameLog}} {
+	for _, f := range []struct{ name, value string }{
+		{"name", o.Name}, {"data_plane", o.DataPlane}, {"socket", o.Socket}, {"frame_log", o.FrameLog}, {"listen", o.Listen}, {"http", o.HTTP},
+	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, "%s: %s\n", f.name, quote(f.value))
 		}
@@ -115,13 +254,43 @@ func (o *OCSD) Encode() []byte {
 			fmt.Fprintf(&b, "  - %s\n", text)
 		}
 	}
+	group := func(name, fields string) {
+		if fields != "" {
+			fmt.Fprintf(&b, "%s: {%s}\n", name, strings.TrimPrefix(fields, ", "))
+		}
+	}
+	group("tls", o.TLS.fields())
+	j := &o.Journal
+	fields := field("kind", j.Kind)
+	if j.Endpoints != nil {
+		text, _ := json.Marshal(j.Endpoints) // strings cannot fail
+		fields += fmt.Sprintf(", endpoints: %s", text)
+	}
+	group("journal", fields+field("dir", j.Dir)+field("prefix", j.Prefix)+durationField("lease", j.Lease)+j.TLS.fields())
+	s := &o.Switches
+	fields = field("verify", s.Verify) + durationField("drift_interval", s.DriftInterval) + durationField("settle", s.Settle) + durationField("reply_timeout", s.ReplyTimeout)
+	if s.InsecureSCPI {
+		fields += ", insecure_scpi: true"
+	}
+	group("switches", fields+field("user", s.User)+field("password_file", s.PasswordFile)+field("known_hosts", s.KnownHosts)+s.TLS.fields())
+	fields = field("preset", o.Device.Preset) + field("faults", o.Device.Faults)
+	if o.Device.Seed != 0 {
+		fields += fmt.Sprintf(", seed: %d", o.Device.Seed)
+	}
+	group("device", fields)
 	return []byte(b.String())
 }
 
+func durationField(name string, d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s: %s", name, formatDuration(d))
+}
+
 // LoadOCSD reads the configuration at path and the fabric file that it names. Paths in
-// the result are relative to the directory of path no more; the socket is that of the
-// fabric's first switch where the configuration names none. Every switch of the fabric
-// must be an emulator, and all must be this one.
+// the result are relative to the directory of path no more; the socket is the one that the
+// fabric names for ranks on its host where the configuration names none.
 func LoadOCSD(path string) (*OCSD, *Fabric, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -131,11 +300,10 @@ func LoadOCSD(path string) (*OCSD, *Fabric, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	for _, p := range []*string{&o.Fabric, &o.FrameLog} {
-		if *p != "" && !filepath.IsAbs(*p) {
-			*p = filepath.Join(filepath.Dir(path), *p)
-		}
+	for _, t := range []*TLS{&o.TLS, &o.Journal.TLS, &o.Switches.TLS} {
+		t.beside(path)
 	}
+	besideFile(path, &o.Fabric, &o.FrameLog, &o.Journal.Dir, &o.Switches.PasswordFile, &o.Switches.KnownHosts, &o.Device.Faults)
 	f, err := Load(o.Fabric)
 	if err != nil {
 		return nil, nil, err
@@ -144,35 +312,4 @@ func LoadOCSD(path string) (*OCSD, *Fabric, error) {
 		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrFabric, err)
 	}
 	return o, f, nil
-}
-
-// adopt checks that this switch can be the one of f, and takes its socket from there.
-func (o *OCSD) adopt(f *Fabric) error {
-	if !f.Optical() {
-		return fmt.Errorf("fabric: %s has no ocs to emulate", o.Fabric)
-	}
-	for j := range f.Planes {
-		s := f.Switch(j)
-		socket := strings.TrimPrefix(s.Endpoint, "unix:")
-		switch {
-		case s.Driver != DriverEmulator:
-			return fmt.Errorf("fabric: ocs %q has the driver %s, not emulator", s.Name, s.Driver)
-		case o.Socket == "":
-			o.Socket = socket
-		case socket != "" && socket != strings.TrimPrefix(o.Socket, "unix:"):
-			return fmt.Errorf("socket: %s, but ocs %q of %s is at %s", o.Socket, s.Name, o.Fabric, socket)
-		}
-	}
-	if o.Initial != nil && len(o.Initial) != len(f.Planes) {
-		return fmt.Errorf("initial: %d maps for %d planes", len(o.Initial), len(f.Planes))
-	}
-	for j, m := range o.Initial {
-		if err := m.Validate(f.Ranks); err != nil {
-			return fmt.Errorf("initial[%d]%w", j, err)
-		}
-	}
-	if o.Socket == "" {
-		return fmt.Errorf("socket: %w, and %s gives no endpoint", errMissing, o.Fabric)
-	}
-	return nil
 }
