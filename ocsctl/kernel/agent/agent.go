@@ -1,0 +1,189 @@
+// Package agent joins the circuits of several hosts into one board. On every host an agent
+// ([Server]) writes the circuits of that host's part of a fabric; the controller's end ([Board])
+// drives all of them: what goes is dark on every host before what comes is lit on any, and a map is
+// in force when every host has read it back.
+//
+// There is one writer: the session that was opened last. A controller that takes over opens
+// another, and the agents refuse the one before from then on.
+//
+// Layer: ocsctl/kernel. It knows circuits and hosts, nothing of epochs or devices.
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"lightpath/ocsctl/internal/mtls"
+	"lightpath/ocsctl/kernel"
+	"lightpath/ocsctl/kernel/agent/agentpb"
+	"lightpath/plans/circuit"
+)
+
+// Protocol is the version of what controller and agents say to each other.
+const Protocol = 1
+
+// TLS names the files of one end. They may be missing where both ends are on one host.
+type TLS struct{ CA, Cert, Key string }
+
+// rankUnit is the organizational unit in certificates of ranks, who may not move circuits.
+const rankUnit = "rank"
+
+// Server is the agent of one host.
+type Server struct {
+	agentpb.UnimplementedCircuitsServer
+
+	board *kernel.Board
+	grpc  *grpc.Server
+	done  chan error
+
+	mu      sync.Mutex
+	session uint64 // that may install; 0: none
+}
+
+// Serve has controllers drive a board, which the caller closes after the server. Off loopback it
+// takes TLS.
+func Serve(l net.Listener, board *kernel.Board, t TLS) (*Server, error) {
+	s := &Server{board: board, done: make(chan error, 1)}
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage), grpc.ConnectionTimeout(patience), grpc.UnaryInterceptor(authorize),
+	}
+	switch {
+	case t != TLS{}:
+		config, err := mtls.Server(t.CA, t.Cert, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("agent: %w", err)
+		}
+		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	case !mtls.Loopback(l.Addr().String()):
+		return nil, fmt.Errorf("agent: listen %s: off loopback it needs a CA, a certificate and a key", l.Addr())
+	}
+	s.grpc = grpc.NewServer(options...)
+	agentpb.RegisterCircuitsServer(s.grpc, s)
+	go func() { s.done <- s.grpc.Serve(l) }()
+	return s, nil
+}
+
+// maxMessage is room for the maps of the largest fabric.
+const maxMessage = 4 << 20
+
+// Done is told why the server has ended.
+func (s *Server) Done() <-chan error { return s.done }
+
+// Close ends the server; circuits stay as they are.
+func (s *Server) Close() { s.grpc.Stop() }
+
+// authorize refuses ranks.
+func authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil, status.Error(codes.PermissionDenied, "nobody is there")
+	}
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+		for _, c := range info.State.PeerCertificates[:min(1, len(info.State.PeerCertificates))] {
+			for _, unit := range c.Subject.OrganizationalUnit {
+				if unit == rankUnit {
+					return nil, status.Errorf(codes.PermissionDenied, "%s is a rank: circuits are the controller's to move", c.Subject.CommonName)
+				}
+			}
+		}
+	}
+	return next(ctx, request)
+}
+
+// Open implements the service.
+func (s *Server) Open(_ context.Context, r *agentpb.OpenRequest) (*agentpb.OpenReply, error) {
+	state := s.board.State()
+	switch {
+	case r.GetProtocol() != Protocol:
+		return nil, status.Errorf(codes.FailedPrecondition, "the controller speaks version %d to agents, this one %d", r.GetProtocol(), Protocol)
+	case r.GetDigest() != state.Digest:
+		return nil, status.Errorf(codes.FailedPrecondition, "fabric %s was built on host %s from another file (%.12s) than the controller's (%.12s)", state.Name, state.Host, state.Digest, r.GetDigest())
+	}
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	planes, err := s.maps()
+	if err != nil {
+		return nil, err
+	}
+	s.session = binary.NativeEndian.Uint64(b[:]) | 1 // never none
+	return &agentpb.OpenReply{Session: s.session, Host: state.Host, First: uint32(state.First), Count: uint32(state.Count), Planes: planes}, nil
+}
+
+// Install implements the service.
+func (s *Server) Install(_ context.Context, r *agentpb.InstallRequest) (*agentpb.InstallReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.GetSession() != s.session {
+		return nil, status.Error(codes.Aborted, "another controller drives the circuits, or the agent was started again")
+	}
+	plane := int(r.GetPlane())
+	if err := s.board.Install(plane, decodeMap(r.GetTo())); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	m, err := s.board.Map(plane)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &agentpb.InstallReply{To: encodeMap(m)}, nil
+}
+
+// Look implements the service.
+func (s *Server) Look(context.Context, *agentpb.LookRequest) (*agentpb.LookReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	planes, err := s.maps()
+	return &agentpb.LookReply{Session: s.session, Planes: planes}, err
+}
+
+// maps reads all planes; the caller holds the lock.
+func (s *Server) maps() ([]*agentpb.Map, error) {
+	var all []*agentpb.Map
+	for j := range s.board.State().Planes {
+		m, err := s.board.Map(j)
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		all = append(all, &agentpb.Map{To: encodeMap(m)})
+	}
+	return all, nil
+}
+
+func encodeMap(m circuit.Permutation) []int32 {
+	to := make([]int32, len(m))
+	for r, s := range m {
+		to[r] = int32(s)
+	}
+	return to
+}
+
+// decodeMap takes what comes: boards refuse what is no map of theirs.
+func decodeMap(to []int32) circuit.Permutation {
+	m := make(circuit.Permutation, len(to))
+	for r, s := range to {
+		m[r] = int(s)
+	}
+	return m
+}
+
+// patience bounds one answer of an agent. An agent that does not give it takes the planes out of
+// service.
+const patience = 2 * time.Second
+
+// ErrAgent means that a host's agent does not answer, or not as it should.
+var ErrAgent = errors.New("agent of a host")

@@ -1,0 +1,307 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"lightpath/ocsctl/internal/mtls"
+	"lightpath/ocsctl/kernel"
+	"lightpath/ocsctl/kernel/agent/agentpb"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+)
+
+// Board is the circuits of all hosts of a fabric as one; it implements [kernel.Panel]. All methods
+// may be called concurrently.
+type Board struct {
+	state  *kernel.State
+	agents []*remote
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+
+	writing sync.Mutex // held by Install: one change at a time
+
+	mu   sync.Mutex
+	maps []circuit.Permutation // by plane: what all hosts have, as far as they have been seen
+	err  []error               // by plane: why that is not known
+}
+
+var _ kernel.Panel = (*Board)(nil)
+
+// remote is one host's agent.
+type remote struct {
+	host    fabric.Host
+	conn    *grpc.ClientConn
+	client  agentpb.CircuitsClient
+	session uint64
+}
+
+// lookEvery is how often the agents are asked for their maps between changes.
+const lookEvery = time.Second
+
+// Dial becomes the writer of the circuits of a fabric, whose hosts all have the address of an agent.
+// Off loopback it takes TLS. Circuits are as the last writer left them; where hosts do not agree on
+// those of a plane, they are dark.
+func Dial(ctx context.Context, f *fabric.Fabric, t TLS) (*Board, error) {
+	state, err := kernel.Describe(f, kernel.Options{})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	b := &Board{state: state, maps: make([]circuit.Permutation, len(f.Planes)), err: make([]error, len(f.Planes))}
+	fail := func(err error) (*Board, error) {
+		b.hangUp()
+		return nil, fmt.Errorf("kernel: fabric %s: %w", state.Name, err)
+	}
+	for _, h := range f.Hosts {
+		a, err := dial(h, t)
+		if err != nil {
+			return fail(err)
+		}
+		b.agents = append(b.agents, a)
+	}
+	first := 0
+	for i, a := range b.agents {
+		planes, err := a.open(ctx, state, first)
+		if err != nil {
+			return fail(a.failed(err))
+		}
+		b.seen(i == 0, planes)
+		first += a.host.Ranks
+	}
+	for j := range b.maps {
+		if b.err[j] == nil {
+			continue
+		}
+		b.maps[j], b.err[j] = circuit.AllDark(state.Ranks), nil
+		if err := b.everywhere(ctx, j, b.maps[j]); err != nil {
+			return fail(err)
+		}
+	}
+	looking, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	b.done.Go(func() { b.watch(looking) })
+	return b, nil
+}
+
+// dial opens the connection to a host's agent; nothing is sent yet.
+func dial(h fabric.Host, t TLS) (*remote, error) {
+	a := &remote{host: h}
+	if h.Address == "" {
+		return nil, a.failed(errors.New("the fabric file has no address of it"))
+	}
+	creds := insecure.NewCredentials()
+	switch {
+	case t != TLS{}:
+		config, err := mtls.Client(t.CA, t.Cert, t.Key)
+		if err != nil {
+			return nil, a.failed(err)
+		}
+		creds = credentials.NewTLS(config)
+	case !mtls.Loopback(h.Address):
+		return nil, a.failed(fmt.Errorf("off loopback %s needs a CA, a certificate and a key", h.Address))
+	}
+	var err error
+	a.conn, err = grpc.NewClient("passthrough:///"+h.Address, grpc.WithTransportCredentials(creds), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	if err != nil {
+		return nil, a.failed(err)
+	}
+	a.client = agentpb.NewCircuitsClient(a.conn)
+	return a, nil
+}
+
+// open begins the session with an agent, whose host's ranks begin at first, and returns its maps.
+func (a *remote) open(ctx context.Context, s *kernel.State, first int) ([]*agentpb.Map, error) {
+	reply, err := a.client.Open(ctx, &agentpb.OpenRequest{Protocol: Protocol, Digest: s.Digest})
+	switch {
+	case err != nil:
+		return nil, err
+	case reply.GetHost() != a.host.Name || int(reply.GetFirst()) != first || int(reply.GetCount()) != a.host.Ranks:
+		return nil, fmt.Errorf("it is that of host %q, with ranks %d to %d", reply.GetHost(), reply.GetFirst(), reply.GetFirst()+reply.GetCount()-1)
+	case len(reply.GetPlanes()) != len(s.Planes):
+		return nil, fmt.Errorf("it has %d planes, not %d", len(reply.GetPlanes()), len(s.Planes))
+	}
+	a.session = reply.GetSession()
+	return reply.GetPlanes(), nil
+}
+
+// failed says whose fault an error is.
+func (a *remote) failed(err error) error {
+	if s, ok := status.FromError(err); ok && s.Message() != "" {
+		err = errors.New(s.Message())
+	}
+	return fmt.Errorf("%w: %s at %s: %w", ErrAgent, a.host.Name, a.host.Address, err)
+}
+
+// State implements [kernel.Panel].
+func (b *Board) State() *kernel.State { return b.state }
+
+// Map implements [kernel.Panel]. It asks nobody: agents are asked after every change, and every
+// second.
+func (b *Board) Map(plane int) (circuit.Permutation, error) {
+	if plane < 0 || plane >= len(b.maps) {
+		return nil, fmt.Errorf("kernel: fabric %s: plane %d is outside 0..%d", b.state.Name, plane, len(b.maps)-1)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.err[plane]; err != nil {
+		return nil, fmt.Errorf("kernel: fabric %s: plane %s: %w", b.state.Name, b.state.Planes[plane].Name, err)
+	}
+	return b.maps[plane].Clone(), nil
+}
+
+// Install implements [kernel.Panel]. What goes is dark everywhere before what comes is lit anywhere.
+// After an error the plane's map is unknown until the agents have been asked.
+func (b *Board) Install(plane int, to circuit.Permutation) error {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	old, err := b.Map(plane)
+	if err != nil {
+		return err
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("kernel: fabric %s: plane %s: %w", b.state.Name, b.state.Planes[plane].Name, err)
+	}
+	if err := to.Validate(b.state.Ranks); err != nil {
+		return fail(fmt.Errorf("map %w", err))
+	}
+	if old.Equal(to) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	common := to.Clone()
+	for r := range common {
+		if old[r] != to[r] {
+			common[r] = circuit.Dark
+		}
+	}
+	if !common.Equal(old) && !common.Equal(to) {
+		err = b.everywhere(ctx, plane, common)
+	}
+	if err == nil {
+		err = b.everywhere(ctx, plane, to)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.maps[plane], b.err[plane] = to.Clone(), err; err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// everywhere installs a map on every host, and returns when all have read it back.
+func (b *Board) everywhere(ctx context.Context, plane int, to circuit.Permutation) error {
+	return b.each(func(a *remote) error {
+		reply, err := a.client.Install(ctx, &agentpb.InstallRequest{Session: a.session, Plane: uint32(plane), To: encodeMap(to)})
+		if err == nil && !decodeMap(reply.GetTo()).Equal(to) {
+			err = errors.New("it reads back another map than it was given")
+		}
+		return err
+	})
+}
+
+// each asks all agents at once.
+func (b *Board) each(ask func(*remote) error) error {
+	errs := make([]error, len(b.agents))
+	var all sync.WaitGroup
+	for i, a := range b.agents {
+		all.Go(func() {
+			if err := ask(a); err != nil {
+				errs[i] = a.failed(err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// watch looks at the hosts' maps, so that one that does not answer, or whose circuits somebody else
+// has changed, is noticed.
+func (b *Board) watch(ctx context.Context) {
+	for tick := time.NewTicker(lookEvery); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+			b.look(ctx)
+		}
+	}
+}
+
+func (b *Board) look(ctx context.Context) {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	replies := make([]*agentpb.LookReply, len(b.agents))
+	at := make(map[*remote]int, len(b.agents))
+	for i, a := range b.agents {
+		at[a] = i
+	}
+	err := b.each(func(a *remote) error {
+		reply, err := a.client.Look(ctx, &agentpb.LookRequest{})
+		switch {
+		case err != nil:
+			return err
+		case reply.GetSession() != a.session:
+			return errors.New("another controller drives the circuits, or the agent was started again: start this controller again")
+		case len(reply.GetPlanes()) != len(b.maps):
+			return fmt.Errorf("it has %d planes", len(reply.GetPlanes()))
+		}
+		replies[at[a]] = reply
+		return nil
+	})
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for j := range b.err {
+			b.err[j] = err
+		}
+		return
+	}
+	for i, reply := range replies {
+		b.seen(i == 0, reply.GetPlanes())
+	}
+}
+
+// seen takes over the maps of one host; the first that is asked says what the others must have.
+func (b *Board) seen(first bool, planes []*agentpb.Map) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for j, p := range planes {
+		m := decodeMap(p.GetTo())
+		switch {
+		case m.Validate(b.state.Ranks) != nil:
+			b.err[j] = fmt.Errorf("%w: %v is no map of %d ranks", ErrAgent, m, b.state.Ranks)
+		case first:
+			b.maps[j], b.err[j] = m, nil
+		case b.err[j] == nil && !m.Equal(b.maps[j]):
+			b.err[j] = fmt.Errorf("%w: the hosts have different maps, %v and %v", ErrAgent, b.maps[j], m)
+		}
+	}
+}
+
+// Close lets go of the circuits, which stay as they are.
+func (b *Board) Close() error {
+	b.stop()
+	b.done.Wait()
+	b.hangUp()
+	return nil
+}
+
+func (b *Board) hangUp() {
+	for _, a := range b.agents {
+		_ = a.conn.Close() // nothing is under way
+	}
+}

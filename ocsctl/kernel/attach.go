@@ -1,0 +1,132 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Buffers of the sockets that Attach opens, in bytes; the kernel counts a frame's bookkeeping, too.
+// Receivers never let more be under way than they have room for, so what matters is the room.
+const (
+	receiveBuffer = 16 << 20
+	sendBuffer    = 4 << 20
+)
+
+// Attach opens a rank's end of every plane: a UDP socket per plane, in the rank's namespace while
+// the process stays where it is, and the counters. Several may be open at once, each with sockets
+// of its own; the counters are those of the port. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
+func Attach(s *State, rank int) (*Port, error) {
+	if rank < 0 || rank >= s.Ranks {
+		return nil, fmt.Errorf("kernel: fabric %s: rank %d is outside 0..%d", s.Name, rank, s.Ranks-1)
+	}
+	if !s.Local(rank) {
+		return nil, fmt.Errorf("kernel: fabric %s: rank %d is not one of host %s", s.Name, rank, s.Host)
+	}
+	counters, unmap, err := s.mapCounters()
+	if err != nil {
+		return nil, fmt.Errorf("kernel: fabric %s: rank %d: %w", s.Name, rank, err)
+	}
+	p := &Port{Rank: rank}
+	p.release = func() error {
+		var err error
+		for _, plane := range p.Planes {
+			err = errors.Join(err, unix.Close(plane.FD))
+		}
+		return errors.Join(err, unmap())
+	}
+	err = within(s.Namespaces[rank], func() error {
+		for j, plane := range s.Planes {
+			fd, local, err := bindUDP(plane.Interface, plane.Addrs[rank])
+			if err != nil {
+				return fmt.Errorf("plane %s: %w", plane.Name, err)
+			}
+			p.Planes = append(p.Planes, RankPlane{
+				Name: plane.Name, FD: fd, Local: local, Addrs: plane.Addrs, MTU: s.MTU, Counters: &counters[s.slot(j, rank)],
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("kernel: fabric %s: rank %d: %w", s.Name, rank, err), p.Close())
+	}
+	return p, nil
+}
+
+// bindUDP opens a socket in the thread's namespace that speaks through one interface only.
+func bindUDP(device string, addr netip.Addr) (int, netip.AddrPort, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, netip.AddrPort{}, fmt.Errorf("socket: %w", err)
+	}
+	local, err := func() (netip.AddrPort, error) {
+		if err := unix.BindToDevice(fd, device); err != nil {
+			return netip.AddrPort{}, fmt.Errorf("interface %s: %w", device, err)
+		}
+		for _, o := range []struct {
+			level, name, value int
+		}{
+			{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
+			{unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer},
+			{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO}, // a datagram is one frame, or an error
+		} {
+			if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+				return netip.AddrPort{}, fmt.Errorf("socket option %d: %w", o.name, err)
+			}
+		}
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.As4()}); err != nil {
+			return netip.AddrPort{}, fmt.Errorf("bind %s: %w", addr, err)
+		}
+		name, err := unix.Getsockname(fd)
+		if err != nil {
+			return netip.AddrPort{}, err
+		}
+		inet, ok := name.(*unix.SockaddrInet4)
+		if !ok {
+			return netip.AddrPort{}, fmt.Errorf("bind %s: bound to %T", addr, name)
+		}
+		return netip.AddrPortFrom(addr, uint16(inet.Port)), nil
+	}()
+	if err != nil {
+		shutFD(fd)
+		return -1, netip.AddrPort{}, err
+	}
+	return fd, local, nil
+}
+
+// slot is the position of a port in every map: ports of a plane lie side by side.
+func (s *State) slot(plane, port int) int { return plane*s.Ranks + port }
+
+// pin returns the path of something of the fabric's that is pinned.
+func (s *State) pin(name string) string { return filepath.Join(pinDir, s.Name, name) }
+
+// mapCounters maps the counters of all ports for reading.
+func (s *State) mapCounters() ([]Counters, func() error, error) {
+	m, err := ebpf.LoadPinnedMap(s.pin(countersPin), nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("counters: %w", err)
+	}
+	defer shut(m)
+	return mapArray[Counters](m, s.slot(len(s.Planes), 0), unix.PROT_READ)
+}
+
+// mapArray maps the values of an array map, which must be n values of T. The map is open for writing
+// even where the memory is not: the kernel does not map what is open for reading only.
+func mapArray[T any](m *ebpf.Map, n, protection int) ([]T, func() error, error) {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	if int(m.ValueSize()) != size || int(m.MaxEntries()) != n {
+		return nil, nil, fmt.Errorf("%w: a map has %d values of %d bytes, not %d of %d", ErrVersion, m.MaxEntries(), m.ValueSize(), n, size)
+	}
+	page := unix.Getpagesize()
+	data, err := unix.Mmap(m.FD(), 0, (n*size+page-1)/page*page, protection, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, fmt.Errorf("mmap: %w", err)
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&data[0])), n), func() error { return unix.Munmap(data) }, nil
+}

@@ -1,0 +1,289 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/device"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+)
+
+// Errors of a [Device].
+var (
+	// ErrDrift: the circuits are not those that were asked for last, though nothing moves.
+	ErrDrift = errors.New("circuits are not as they were left")
+	// ErrFailed: a port of the switch has failed.
+	ErrFailed = errors.New("port has failed")
+)
+
+// verified is how far a move is known: the kernel's own map is what carries frames.
+const verified = "light"
+
+// Device is the cross-connect of a controller whose planes are in the kernel: device models take
+// the time, and fail, as switches do, and the board follows them. It implements
+// [controller.Device], [controller.Timed] and [controller.Reporter].
+type Device struct {
+	mirror *Mirror
+	board  Panel
+
+	mu   sync.Mutex
+	want []circuit.Permutation // by plane: what was asked for last, or found
+	told func(plane int)
+}
+
+var (
+	_ controller.Timed    = (*Device)(nil)
+	_ controller.Reporter = (*Device)(nil)
+)
+
+// NewDevice has models, cabled as the cables say, move the circuits of all planes of a board. The caller closes
+// the Device first, then board and models.
+func NewDevice(b Panel, cables []Cable) (*Device, error) {
+	for j, c := range cables {
+		if c.Model == nil {
+			return nil, fmt.Errorf("kernel: fabric %s: plane %d has no model", b.State().Name, j)
+		}
+	}
+	mirror, err := NewMirror(b, cables)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{mirror: mirror, board: b}
+	for j := range cables {
+		m, err := b.Map(j)
+		if err != nil {
+			return nil, errors.Join(err, mirror.Close())
+		}
+		d.want = append(d.want, m)
+	}
+	mirror.listen(d.happened)
+	return d, nil
+}
+
+// Models makes a model of every switch of a fabric, in the order of the file, and cables its planes
+// to them: the k-th plane of a switch has its ports k*ranks and up. The models begin with the
+// circuits that the board has. An empty preset is a switch that takes exactly the fabric's
+// reconfiguration time.
+func Models(b Panel, f *fabric.Fabric, preset string, seed uint64) (models []*device.Device, cables []Cable, err error) {
+	if f.Digest() != b.State().Digest {
+		return nil, nil, fmt.Errorf("kernel: fabric %s: %w", b.State().Name, ErrChanged)
+	}
+	defer func() {
+		if err != nil {
+			for _, m := range models {
+				m.Close()
+			}
+		}
+	}()
+	cables = make([]Cable, len(f.Planes))
+	for _, o := range f.OCS {
+		var initial circuit.Permutation
+		for j, p := range f.Planes {
+			if p.OCS != o.Name {
+				continue
+			}
+			m, err := b.Map(j)
+			if err != nil {
+				return models, nil, err
+			}
+			cables[j] = Straight(nil, len(initial), f.Ranks)
+			first := len(initial)
+			for _, to := range m {
+				if to != circuit.Dark {
+					to += first
+				}
+				initial = append(initial, to)
+			}
+		}
+		if initial == nil {
+			continue // a switch without planes
+		}
+		c := device.Config{Ports: len(initial), Preset: preset, Seed: seed, Initial: initial}
+		if preset == "" {
+			c.Delays = &device.Delays{Min: o.Reconfig, Max: o.Reconfig, PerCircuit: o.ReconfigPerPort}
+		}
+		model, err := device.New(c)
+		if err != nil {
+			return models, nil, fmt.Errorf("kernel: ocs %s: %w", o.Name, err)
+		}
+		models = append(models, model)
+		for j, p := range f.Planes {
+			if p.OCS == o.Name {
+				cables[j].Model = model
+			}
+		}
+	}
+	return models, cables, nil
+}
+
+// Close stops following the models; circuits stay.
+func (d *Device) Close() error { return d.mirror.Close() }
+
+// OnSettled implements [controller.Timed].
+func (d *Device) OnSettled(f func(plane int)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.told = f
+}
+
+// Switch implements [controller.Device]. A plane whose circuits are not those that the move starts
+// from is left alone: the error wraps ErrDrift.
+func (d *Device) Switch(plane int, m controller.Move) error {
+	if err := d.board.State().check(plane); err != nil {
+		return err
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("kernel: plane %s: epoch %d: %w", d.board.State().Planes[plane].Name, m.Epoch, err)
+	}
+	for _, p := range []circuit.Permutation{m.From, m.To} {
+		if err := p.Validate(d.board.State().Ranks); err != nil {
+			return fail(fmt.Errorf("map %w", err))
+		}
+	}
+	model := d.mirror.cable[plane].Model
+	if !model.Up() {
+		return fail(device.ErrDown)
+	}
+	have, err := d.Map(plane)
+	if err != nil {
+		return fail(err)
+	}
+	if err := drift(have, m.From); err != nil {
+		return fail(err)
+	}
+	remove, add := d.delta(plane, m.To)
+	if err := errors.Join(model.Check(remove, add)...); err != nil {
+		return fail(err)
+	}
+	d.mu.Lock() // until the model moves: before, nobody shall find that it does not
+	defer d.mu.Unlock()
+	// Whatever the model does not do of a request that it has taken shows in the map.
+	if results := model.Apply(context.Background(), remove, add, device.Bulk); len(results) > 0 && allFailed(results) {
+		return fail(errors.Join(results...))
+	}
+	d.want[plane] = m.To.Clone()
+	d.mirror.touch(plane) // where there is nothing to do, that has been done
+	return nil
+}
+
+func allFailed(errs []error) bool {
+	for _, err := range errs {
+		if err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// delta is what the model has to break and to make for a plane to have a map: by its own table, in
+// which a circuit may stand that carries no light.
+func (d *Device) delta(plane int, to circuit.Permutation) (remove, add []circuit.Pair) {
+	c := d.mirror.cable[plane]
+	table := c.Model.Map()
+	for r, in := range c.In {
+		want := circuit.Dark
+		if to[r] != circuit.Dark {
+			want = c.Out[to[r]]
+		}
+		if table[in] == want {
+			continue
+		}
+		if table[in] != circuit.Dark {
+			remove = append(remove, circuit.Pair{From: in, To: table[in]})
+		}
+		if want != circuit.Dark {
+			add = append(add, circuit.Pair{From: in, To: want})
+		}
+	}
+	return remove, add
+}
+
+// Map implements [controller.Device]: the circuits that the kernel has, ErrMoving while the model
+// of the plane moves some of them.
+func (d *Device) Map(plane int) (circuit.Permutation, error) {
+	if err := d.board.State().check(plane); err != nil {
+		return nil, err
+	}
+	if d.any(plane, device.Tuning) != circuit.Dark {
+		return nil, controller.ErrMoving
+	}
+	d.mirror.settle(plane)
+	return d.board.Map(plane)
+}
+
+// any returns the first port of the plane that is in a state, Dark where none is.
+func (d *Device) any(plane int, state device.PortState) int {
+	c := d.mirror.cable[plane]
+	for r := range c.In {
+		if c.Model.Status(c.In[r], device.Ingress) == state || c.Model.Status(c.Out[r], device.Egress) == state {
+			return r
+		}
+	}
+	return circuit.Dark
+}
+
+// happened passes the mirror's news on where the plane is at rest.
+func (d *Device) happened(plane int) {
+	d.mu.Lock()
+	told := d.told
+	moving := d.any(plane, device.Tuning) != circuit.Dark
+	d.mu.Unlock()
+	if told != nil && !moving {
+		told(plane)
+	}
+}
+
+// Report implements [controller.Reporter].
+func (d *Device) Report(plane int) (string, error) {
+	if err := d.board.State().check(plane); err != nil {
+		return "", err
+	}
+	if err := d.unwell(plane); err != nil {
+		return verified, fmt.Errorf("kernel: plane %s: %w", d.board.State().Planes[plane].Name, err)
+	}
+	return verified, nil
+}
+
+func (d *Device) unwell(plane int) error {
+	if err := d.mirror.err(); err != nil {
+		return err
+	}
+	if !d.mirror.cable[plane].Model.Up() {
+		return device.ErrDown
+	}
+	if r := d.any(plane, device.Failed); r != circuit.Dark {
+		return fmt.Errorf("port %d: %w", r, ErrFailed)
+	}
+	d.mu.Lock()
+	want := d.want[plane]
+	d.mu.Unlock()
+	have, err := d.Map(plane)
+	if errors.Is(err, controller.ErrMoving) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return drift(have, want)
+}
+
+// drift says where a map is not the one wanted.
+func drift(have, want circuit.Permutation) error {
+	for r := range want {
+		if have[r] != want[r] {
+			return fmt.Errorf("%w: port %d goes to %s, not to %s", ErrDrift, r, portName(have[r]), portName(want[r]))
+		}
+	}
+	return nil
+}
+
+func portName(p int) string {
+	if p == circuit.Dark {
+		return "none"
+	}
+	return fmt.Sprintf("port %d", p)
+}

@@ -1,0 +1,154 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Down removes everything that carries a fabric's name, complete or not, and reports whether there
+// was anything. While a process writes its circuits the error wraps ErrBusy, unless force. Sockets
+// that ranks have open lose their interfaces.
+func Down(name string, force bool) (found bool, err error) {
+	name = canonical(name)
+	fail := func(err error) (bool, error) { return false, fmt.Errorf("kernel: fabric %s: %w", name, err) }
+	guard, err := lock(name, buildLock)
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock(guard)
+	held, err := writers(name)
+	for _, f := range held {
+		defer unlock(f) // which leaves nothing of those who ended without doing so
+	}
+	if err != nil && !force {
+		return fail(err)
+	}
+	found = exists(name)
+	if err := remove(name); err != nil {
+		return fail(err)
+	}
+	return found, nil
+}
+
+// List returns the names of the fabrics on this host, those that are not complete included.
+func List() ([]string, error) {
+	var all []string
+	for _, dir := range []string{runDir, pinDir, netnsDir} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("kernel: %w", err)
+		}
+		for _, e := range entries {
+			switch name, isState := strings.CutSuffix(e.Name(), ".json"); {
+			case dir == runDir && isState && !strings.HasPrefix(name, "."):
+				all = append(all, name)
+			case dir == pinDir:
+				all = append(all, e.Name())
+			case dir == netnsDir:
+				if name, ok := fabricOf(e.Name()); ok {
+					all = append(all, name)
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// fabricOf returns the fabric that a namespace belongs to by its name.
+func fabricOf(namespace string) (string, bool) {
+	rest, ours := strings.CutPrefix(namespace, "lp-")
+	i := strings.LastIndexByte(rest, '-')
+	if !ours || i < 1 {
+		return "", false
+	}
+	name, end := rest[:i], rest[i+1:]
+	if rank, isRank := strings.CutPrefix(end, "r"); isRank {
+		if _, err := strconv.ParseUint(rank, 10, 16); err != nil {
+			return "", false
+		}
+	} else if end != "ocs" {
+		return "", false
+	}
+	return name, true
+}
+
+// namespaces returns the namespaces that carry a fabric's name, that of the switch first.
+func namespaces(name string) ([]string, error) {
+	entries, err := os.ReadDir(netnsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var all []string
+	for _, e := range entries {
+		if of, ok := fabricOf(e.Name()); ok && of == name {
+			all = append(all, e.Name())
+		}
+	}
+	slices.Sort(all) // "-ocs" before "-r0"
+	return all, nil
+}
+
+// exists reports whether anything carries the name.
+func exists(name string) bool {
+	for _, path := range []string{statePath(name), filepath.Join(pinDir, name)} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	all, err := namespaces(name)
+	return err != nil || len(all) > 0
+}
+
+// remove removes what is there. The state goes first: what it described is not complete any more.
+func remove(name string) error {
+	err := os.Remove(statePath(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if left, glob := filepath.Glob(filepath.Join(runDir, "."+name+".json.*")); glob == nil {
+		for _, path := range left {
+			os.Remove(path)
+		}
+	}
+	all, list := namespaces(name)
+	err = errors.Join(err, list)
+	for _, namespace := range all {
+		// A process may keep a namespace alive after its name is gone, so the links go by themselves.
+		if strings.HasSuffix(namespace, "-ocs") {
+			if rm := within(namespace, removeLinks); rm != nil && !errors.Is(rm, unix.EINVAL) { // EINVAL: half made
+				err = errors.Join(err, rm)
+			}
+		}
+		if rm := removeNamespace(namespace); rm != nil {
+			err = errors.Join(err, fmt.Errorf("namespace %s: %w", namespace, rm))
+		}
+	}
+	// The pins go last: a program whose interface is gone need not be detached, which takes a while.
+	if rm := os.RemoveAll(filepath.Join(pinDir, name)); rm != nil {
+		err = errors.Join(err, rm)
+	}
+	return err
+}
+
+// removeLinks removes the ports of the switch whose namespace the thread is in, and with them their
+// other ends: all at once, because the kernel waits for its readers once per request.
+func removeLinks() error {
+	request := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	request.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(linkGroup)))
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ESRCH) { // half made: there is none yet
+		return nil
+	}
+	return err
+}

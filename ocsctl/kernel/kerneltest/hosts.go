@@ -1,0 +1,113 @@
+// Package kerneltest gives tests several hosts on one machine: namespaces whose interfaces are
+// plugged into one bridge per plane.
+//
+// Layer: ocsctl/kernel, for tests only.
+package kerneltest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// made numbers the namespaces of this process.
+var made atomic.Int32
+
+// Hosts makes that many hosts, joined by an Ethernet per plane, and returns their namespaces. Their
+// interfaces are [Interface]'s. All goes when the test ends.
+func Hosts(t testing.TB, n, planes, mtu int) []string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces and eBPF")
+	}
+	ethernet := namespace(t)
+	h := handle(t, ethernet)
+	for j := range planes {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = fmt.Sprintf("br%d", j), mtu
+		br := &netlink.Bridge{LinkAttrs: attrs}
+		must(t, errors.Join(h.LinkAdd(br), h.LinkSetUp(br)))
+	}
+	var all []string
+	for i := range n {
+		host := namespace(t)
+		all = append(all, host)
+		ns, err := netns.GetFromName(host)
+		must(t, err)
+		for j := range planes {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name, attrs.MTU = fmt.Sprintf("h%dp%d", i, j), mtu
+			veth := netlink.NewVeth(attrs)
+			veth.PeerName, veth.PeerNamespace, veth.PeerMTU = Interface(j), netlink.NsFd(ns), uint32(mtu)
+			must(t, h.LinkAdd(veth))
+			br, err := h.LinkByName(fmt.Sprintf("br%d", j))
+			must(t, err)
+			must(t, errors.Join(h.LinkSetMaster(veth, br), h.LinkSetUp(veth)))
+		}
+		must(t, ns.Close())
+	}
+	return all
+}
+
+// Interface is the name of a host's interface of a plane.
+func Interface(plane int) string { return fmt.Sprintf("e%d", plane) }
+
+// Links returns the names of a host's interfaces.
+func Links(t testing.TB, host string) []string {
+	t.Helper()
+	links, err := handle(t, host).LinkList()
+	must(t, err)
+	var names []string
+	for _, l := range links {
+		names = append(names, l.Attrs().Name)
+	}
+	return names
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// namespace makes a namespace for the time of the test.
+func namespace(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("lpt%d-%d", os.Getpid(), made.Add(1))
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and not unlocked: the thread ends with its namespace
+		ns, err := netns.NewNamed(name)
+		if err == nil {
+			err = ns.Close()
+		}
+		done <- err
+	}()
+	must(t, <-done)
+	t.Cleanup(func() {
+		if err := netns.DeleteNamed(name); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+// handle speaks to the kernel about a namespace.
+func handle(t testing.TB, name string) *netlink.Handle {
+	t.Helper()
+	ns, err := netns.GetFromName(name)
+	must(t, err)
+	defer func() { must(t, ns.Close()) }()
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	must(t, err)
+	t.Cleanup(h.Close)
+	return h
+}

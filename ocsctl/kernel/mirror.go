@@ -1,0 +1,297 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/ocsctl/device"
+	"lightpath/plans/circuit"
+)
+
+// Cable joins the ports of a plane to those of a device model: rank r sends into Model's ingress
+// port In[r] and receives from its egress port Out[r].
+type Cable struct {
+	Model   *device.Device // nil: this plane is not to be touched
+	In, Out []int
+}
+
+// Straight cables a plane of that many ranks to the ports of a model from first on.
+func Straight(m *device.Device, first, ranks int) Cable {
+	c := Cable{Model: m}
+	for r := range ranks {
+		c.In, c.Out = append(c.In, first+r), append(c.Out, first+r)
+	}
+	return c
+}
+
+// Mirror keeps the circuits of a Board as device models have them: a circuit carries frames while
+// light goes through it. Whoever moves a model, by protocol, in this process, or a fault, moves
+// packets.
+type Mirror struct {
+	board Panel
+	cable []Cable // by plane
+	rank  []map[int]int
+
+	mu        sync.Mutex
+	stale     uint64    // planes to bring to their models' light
+	following bool      // somebody does so
+	idle      sync.Cond // nobody does any more
+	dirty     uint64    // planes that something has happened on, not yet told
+	notify    func(plane int)
+	failed    error // of the board, the first
+
+	cancel []func()
+	wake   int // eventfd, -1 once closed
+	stop   chan struct{}
+	done   chan struct{}
+}
+
+// NewMirror brings the board to what the models have, and keeps it there until Close. There is one
+// cable per plane of the board's fabric; several may end at one model. The caller keeps board and
+// models open meanwhile.
+func NewMirror(b Panel, cables []Cable) (*Mirror, error) {
+	m := &Mirror{board: b, cable: cables, stop: make(chan struct{}), done: make(chan struct{})}
+	m.idle.L = &m.mu
+	if err := m.check(); err != nil {
+		return nil, fmt.Errorf("kernel: fabric %s: %w", b.State().Name, err)
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("kernel: fabric %s: eventfd: %w", b.State().Name, err)
+	}
+	m.wake = wake
+	for _, model := range m.models() {
+		m.cancel = append(m.cancel, model.Watch(func(device.Event) { m.follow(model, true) }))
+		m.follow(model, false)
+	}
+	go m.clock()
+	return m, m.err()
+}
+
+// check reports cables that do not fit.
+func (m *Mirror) check() error {
+	s := m.board.State()
+	if len(m.cable) != len(s.Planes) {
+		return fmt.Errorf("%d cables for %d planes", len(m.cable), len(s.Planes))
+	}
+	type end struct {
+		model *device.Device
+		side  device.Side
+		port  int
+	}
+	used := make(map[end]bool)
+	for j, c := range m.cable {
+		if c.Model == nil {
+			m.rank = append(m.rank, nil)
+			continue
+		}
+		if len(c.In) != s.Ranks || len(c.Out) != s.Ranks {
+			return fmt.Errorf("plane %s: %d ingress and %d egress ports for %d ranks", s.Planes[j].Name, len(c.In), len(c.Out), s.Ranks)
+		}
+		ranks := make(map[int]int, s.Ranks)
+		for r := range s.Ranks {
+			ranks[c.Out[r]] = r
+			for _, e := range []end{{c.Model, device.Ingress, c.In[r]}, {c.Model, device.Egress, c.Out[r]}} {
+				if e.port < 0 || e.port >= c.Model.Ports() {
+					return fmt.Errorf("plane %s: rank %d: port[%d] is not one of the model's %d", s.Planes[j].Name, r, e.port, c.Model.Ports())
+				}
+				if used[e] {
+					return fmt.Errorf("plane %s: rank %d: port %s has another cable", s.Planes[j].Name, r, c.Model.Label(e.port, e.side))
+				}
+				used[e] = true
+			}
+		}
+		m.rank = append(m.rank, ranks)
+	}
+	return nil
+}
+
+// models returns every model once.
+func (m *Mirror) models() []*device.Device {
+	var all []*device.Device
+	seen := make(map[*device.Device]bool)
+	for _, c := range m.cable {
+		if c.Model != nil && !seen[c.Model] {
+			seen[c.Model] = true
+			all = append(all, c.Model)
+		}
+	}
+	return all
+}
+
+// Close stops following the models. Circuits stay as they are.
+func (m *Mirror) Close() error {
+	for _, cancel := range m.cancel {
+		cancel()
+	}
+	close(m.stop)
+	m.mu.Lock()
+	m.ring()
+	m.mu.Unlock()
+	<-m.done
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wake := m.wake
+	m.wake = -1 // a model may be in the middle of telling
+	return errors.Join(unix.Close(wake), m.failed)
+}
+
+func (m *Mirror) err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failed
+}
+
+// lit translates the light of a model to ranks of a plane.
+func (m *Mirror) lit(plane int, light circuit.Permutation) circuit.Permutation {
+	c := m.cable[plane]
+	p := circuit.AllDark(len(c.In))
+	for r, in := range c.In {
+		if out := light[in]; out != circuit.Dark {
+			if to, ours := m.rank[plane][out]; ours {
+				p[r] = to
+			}
+		}
+	}
+	return p
+}
+
+// follow brings the planes of a model to its light, which it reads no earlier than it is called. They
+// are told of only where something has happened: who is told asks for the map, which comes here too.
+// Whoever finds another call at work leaves that to it: calls come from all who touch a model, and
+// from reading the light, too, if that is when a change falls due.
+func (m *Mirror) follow(model *device.Device, happened bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for j, c := range m.cable {
+		if c.Model == model {
+			m.stale |= 1 << j
+			if happened {
+				m.dirty |= 1 << j
+			}
+		}
+	}
+	if m.following {
+		return
+	}
+	m.following = true
+	for m.stale != 0 {
+		stale := m.stale
+		m.stale = 0
+		m.mu.Unlock()
+		err := m.install(stale)
+		m.mu.Lock()
+		if m.failed == nil {
+			m.failed = err
+		}
+	}
+	m.following = false
+	m.idle.Broadcast()
+	if m.dirty != 0 {
+		m.ring()
+	}
+}
+
+// settle brings a plane to its model's light and returns when it is there.
+func (m *Mirror) settle(plane int) {
+	m.follow(m.cable[plane].Model, false)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.following {
+		m.idle.Wait()
+	}
+}
+
+// install writes the light of the models to some planes.
+func (m *Mirror) install(planes uint64) error {
+	var failed error
+	for j, c := range m.cable {
+		if planes>>j&1 != 0 {
+			failed = errors.Join(failed, m.board.Install(j, m.lit(j, c.Model.Lit())))
+		}
+	}
+	return failed
+}
+
+// listen has f called, by the clock, for every plane that something has happened on.
+func (m *Mirror) listen(f func(plane int)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notify = f
+}
+
+// touch has a plane told of, though nothing may have happened.
+func (m *Mirror) touch(plane int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dirty |= 1 << plane
+	m.ring()
+}
+
+// ring wakes the clock, if it still runs; the caller holds the lock.
+func (m *Mirror) ring() {
+	if m.wake < 0 {
+		return
+	}
+	one := [8]byte{1}
+	// It can only fail when it has been rung 2^64 times.
+	_, _ = unix.Write(m.wake, one[:])
+}
+
+// clock looks at the models at the times at which they change, to the precision of the kernel's
+// timers, and tells of planes that something has happened on.
+func (m *Mirror) clock() {
+	defer close(m.done)
+	runtime.LockOSThread() // and not unlocked: the priority is the thread's
+	// A mirror does not wait for a processor. Real-time threads have no timer slack either. Without the
+	// right to be one, light is late by as much as the machine is busy, and nothing else.
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
+	models := m.models()
+	for {
+		var next time.Time
+		for _, model := range models {
+			if due := model.Due(); !due.IsZero() && (next.IsZero() || due.Before(next)) {
+				next = due
+			}
+		}
+		m.tell()
+		select {
+		case <-m.stop:
+			return
+		default:
+		}
+		m.sleep(next)
+	}
+}
+
+// tell passes on what has happened.
+func (m *Mirror) tell() {
+	m.mu.Lock()
+	dirty, notify := m.dirty, m.notify
+	m.dirty = 0
+	m.mu.Unlock()
+	for j := 0; dirty != 0 && notify != nil; j, dirty = j+1, dirty>>1 {
+		if dirty&1 != 0 {
+			notify(j)
+		}
+	}
+}
+
+// sleep waits until a time, or for ever where it is zero, or until the bell rings.
+func (m *Mirror) sleep(until time.Time) {
+	var timeout *unix.Timespec
+	if !until.IsZero() {
+		ts := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
+		timeout = &ts
+	}
+	poll := []unix.PollFd{{Fd: int32(m.wake), Events: unix.POLLIN}}
+	if n, err := unix.Ppoll(poll, timeout, nil); err == nil && n > 0 {
+		var count [8]byte
+		_, _ = unix.Read(m.wake, count[:]) // empties it
+	}
+}

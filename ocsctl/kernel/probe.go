@@ -1,0 +1,173 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/plans/circuit"
+)
+
+// ProbeTime bounds a probe. A token takes microseconds, so only a circuit that does not lead where it
+// should takes as long, or a machine that does not come round to it.
+const ProbeTime = 500 * time.Millisecond
+
+// Prober sends tokens over the circuits of a fabric on this host: the proof that a circuit carries
+// and leads to the right port, which light alone is not. Tokens are frames of a type of their own:
+// they pass the queues and the counters of data by, are never steered on, and never reach a socket
+// of a rank. Methods may be called concurrently, not after Close.
+type Prober struct {
+	state *State
+	mu    sync.Mutex // one probe at a time
+	// ends are sockets at the ranks' ends, by slot, opened when they are first needed and kept: closing
+	// one makes the kernel wait for all its readers.
+	ends map[int]int
+}
+
+// NewProber returns the prober of a fabric that is up. Needs CAP_SYS_ADMIN and CAP_NET_RAW.
+func NewProber(s *State) *Prober { return &Prober{state: s, ends: make(map[int]int)} }
+
+// Close closes the prober's sockets.
+func (p *Prober) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	for _, fd := range p.ends {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	p.ends = nil
+	return err
+}
+
+// token is what a probe sends: IEEE's experimental Ethernet type, then these bytes.
+type token struct {
+	nonce    [16]byte
+	from, to uint32
+}
+
+const tokenSize = 60 // the smallest Ethernet frame
+
+func (t token) frame(plane int) []byte {
+	f := make([]byte, 0, tokenSize)
+	f = append(f, rankMAC(plane, int(t.to))...)
+	f = append(f, rankMAC(plane, int(t.from))...)
+	f = binary.BigEndian.AppendUint16(f, etherToken)
+	f = append(f, t.nonce[:]...)
+	f = binary.BigEndian.AppendUint32(f, t.from)
+	f = binary.BigEndian.AppendUint32(f, t.to)
+	return f[:tokenSize]
+}
+
+// Probe sends one token over each of a plane's circuits and says which came out at the right port
+// before the context ends, or ProbeTime has passed. The circuits begin at different ports, and end at
+// different ports.
+func (p *Prober) Probe(ctx context.Context, plane int, circuits []circuit.Pair) ([]bool, error) {
+	s := p.state
+	if plane < 0 || plane >= len(s.Planes) {
+		return nil, fmt.Errorf("kernel: fabric %s: plane %d is outside 0..%d", s.Name, plane, len(s.Planes)-1)
+	}
+	fail := func(c circuit.Pair, err error) ([]bool, error) {
+		return nil, fmt.Errorf("kernel: fabric %s: plane %s: token from port %d to %d: %w", s.Name, s.Planes[plane].Name, c.From, c.To, err)
+	}
+	var nonce [16]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return nil, fmt.Errorf("kernel: token: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// Ears first, so that no token is faster than its ear.
+	ears := make([]unix.PollFd, len(circuits))
+	mouths := make([]int, len(circuits))
+	for i, c := range circuits {
+		ear, err := p.end(plane, c.To)
+		if err == nil {
+			mouths[i], err = p.end(plane, c.From)
+		}
+		if err != nil {
+			return fail(c, err)
+		}
+		ears[i] = unix.PollFd{Fd: int32(ear), Events: unix.POLLIN}
+	}
+	want := make([][]byte, len(circuits))
+	for i, c := range circuits {
+		want[i] = token{nonce, uint32(c.From), uint32(c.To)}.frame(plane)
+		if _, err := unix.Write(mouths[i], want[i]); err != nil {
+			return fail(c, err)
+		}
+	}
+	return listen(ctx, ears, want, time.Now().Add(ProbeTime))
+}
+
+// listen waits until every ear has heard its token, or until the deadline.
+func listen(ctx context.Context, ears []unix.PollFd, want [][]byte, deadline time.Time) ([]bool, error) {
+	heard := make([]bool, len(want))
+	left := len(want)
+	var buffer [2 * tokenSize]byte
+	for left > 0 && ctx.Err() == nil {
+		wait := time.Until(deadline)
+		if wait <= 0 {
+			break
+		}
+		// In slices, so that a context that is cancelled is noticed.
+		timeout := unix.NsecToTimespec(int64(min(wait, 20*time.Millisecond)))
+		if _, err := unix.Ppoll(ears, &timeout, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return nil, fmt.Errorf("kernel: tokens: %w", err)
+		}
+		for i := range ears {
+			for { // what is left of earlier probes comes first
+				n, _, err := unix.Recvfrom(int(ears[i].Fd), buffer[:], unix.MSG_DONTWAIT)
+				if err != nil {
+					break
+				}
+				if !heard[i] && bytes.Equal(buffer[:n], want[i]) {
+					heard[i] = true
+					left--
+				}
+			}
+		}
+	}
+	return heard, nil
+}
+
+// end returns the socket at a rank's end of a plane, which takes tokens and nothing else.
+func (p *Prober) end(plane, rank int) (int, error) {
+	s := p.state
+	if rank < 0 || rank >= s.Ranks {
+		return -1, fmt.Errorf("port %d is outside 0..%d", rank, s.Ranks-1)
+	}
+	if !s.Local(rank) {
+		return -1, fmt.Errorf("port %d is not one of host %s", rank, s.Host)
+	}
+	if p.ends == nil {
+		return -1, errors.New("the prober is closed")
+	}
+	if fd, ok := p.ends[s.slot(plane, rank)]; ok {
+		return fd, nil
+	}
+	fd := -1
+	err := within(s.Namespaces[rank], func() error {
+		device, err := net.InterfaceByName(s.Planes[plane].Interface)
+		if err != nil {
+			return err
+		}
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return fmt.Errorf("packet socket: %w", err)
+		}
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(native(etherToken)), Ifindex: device.Index}); err != nil {
+			shutFD(fd)
+			return fmt.Errorf("packet socket: %w", err)
+		}
+		p.ends[s.slot(plane, rank)] = fd
+		return nil
+	})
+	return fd, err
+}

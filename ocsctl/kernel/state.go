@@ -1,0 +1,158 @@
+package kernel
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unsafe"
+)
+
+// Version of the state file; a fabric built by another version is refused.
+const Version = 1
+
+// Where the fabrics of a host are noted, pinned and named.
+const (
+	runDir   = "/run/lightpath/fabric"
+	bpfDir   = "/sys/fs/bpf"
+	pinDir   = bpfDir + "/lightpath"
+	netnsDir = "/run/netns"
+)
+
+// DefaultMTU is the largest IP packet on a plane, in bytes, where the caller wants no other.
+const DefaultMTU = 9000
+
+// Errors of fabrics in the kernel.
+var (
+	// ErrNotUp: there is no such fabric on this host, or it is not complete.
+	ErrNotUp = errors.New("fabric is not up")
+	// ErrChanged: the fabric that is up was built from another file or with other options.
+	ErrChanged = errors.New("another fabric of this name is up: down first")
+	// ErrBusy: another process writes the circuits.
+	ErrBusy = errors.New("circuits have another writer")
+	// ErrVersion: the fabric was built by a version that this one cannot use.
+	ErrVersion = errors.New("fabric was built by another version")
+)
+
+// State describes a fabric that is up, as the file under /run/lightpath/fabric does. It is not
+// changed after it is read and is safe for concurrent use.
+type State struct {
+	Version    int      `json:"version"`
+	Name       string   `json:"name"`
+	Digest     string   `json:"digest"` // of the fabric file
+	Ranks      int      `json:"ranks"`
+	Forwarding bool     `json:"forwarding"`
+	MTU        int      `json:"mtu"`        // bytes of the largest IP packet
+	Overhead   int      `json:"overhead"`   // bytes of a frame that are no payload
+	Switch     string   `json:"switch"`     // namespace of the switch
+	Namespaces []string `json:"namespaces"` // of the ranks, "" where another host has them
+	// Host is this one's name where several have the fabric; its ranks are Count from First on.
+	Host   string       `json:"host,omitempty"`
+	First  int          `json:"first"`
+	Count  int          `json:"count"`
+	Planes []StatePlane `json:"planes"`
+}
+
+// StatePlane is a plane's part of a [State].
+type StatePlane struct {
+	Name      string       `json:"name"`
+	Interface string       `json:"interface"` // in every rank's namespace
+	Rate      int64        `json:"rate_bits"` // bits of payload per second, port and direction
+	Addrs     []netip.Addr `json:"addrs"`     // by rank
+}
+
+// Load reads the state of a fabric by its name. The error wraps ErrNotUp or ErrVersion.
+func Load(name string) (*State, error) {
+	name = canonical(name)
+	data, err := os.ReadFile(statePath(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("kernel: fabric %s: %w", name, ErrNotUp)
+	case err != nil:
+		return nil, fmt.Errorf("kernel: fabric %s: %w", name, err)
+	}
+	s, err := decodeState(data)
+	if err != nil {
+		return nil, fmt.Errorf("kernel: fabric %s: %s: %w", name, statePath(name), err)
+	}
+	return s, nil
+}
+
+// decodeState reads a state file and checks what the rest of the package relies on.
+func decodeState(data []byte) (*State, error) {
+	s := new(State)
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, err
+	}
+	if s.Version != Version {
+		return nil, fmt.Errorf("%w: it has version %d, this is %d", ErrVersion, s.Version, Version)
+	}
+	if s.Ranks < 1 || s.Ranks > maxRanks || len(s.Namespaces) != s.Ranks || len(s.Planes) < 1 || len(s.Planes) > maxPlanes {
+		return nil, fmt.Errorf("%d ranks, %d namespaces, %d planes", s.Ranks, len(s.Namespaces), len(s.Planes))
+	}
+	if s.First < 0 || s.Count < 1 || s.First > s.Ranks-s.Count {
+		return nil, fmt.Errorf("ranks %d to %d of %d", s.First, s.First+s.Count-1, s.Ranks)
+	}
+	for j, p := range s.Planes {
+		if len(p.Addrs) != s.Ranks || slices.ContainsFunc(p.Addrs, func(a netip.Addr) bool { return !a.Is4() }) {
+			return nil, fmt.Errorf("planes[%d]: addrs: want an IPv4 address for each of %d ranks", j, s.Ranks)
+		}
+	}
+	return s, nil
+}
+
+// Local reports whether a rank is one of this host.
+func (s *State) Local(rank int) bool { return rank >= s.First && rank < s.First+s.Count }
+
+// locals are the ranks of this host.
+func (s *State) locals() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for r := s.First; r < s.First+s.Count && yield(r); r++ {
+		}
+	}
+}
+
+// maxName bounds the names of fabrics, so that names made of them stay below every limit.
+const maxName = 24
+
+// canonical returns the name that a fabric's namespaces and files carry: the fabric's own where it
+// is short and plain, else a part of it and a digest of the whole. It is its own canonical name.
+func canonical(name string) string {
+	if name == "" {
+		return "fabric"
+	}
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '_'
+	}, name)
+	if plain == name && len(name) <= maxName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return plain[:min(len(plain), maxName-7)] + "-" + hex.EncodeToString(sum[:3])
+}
+
+func statePath(name string) string { return filepath.Join(runDir, name+".json") }
+
+// Names of what is pinned for a fabric.
+const (
+	countersPin = "counters"
+	circuitsPin = "circuits"
+)
+
+// Sizes of the values of the maps.
+const (
+	countersSize = uint32(unsafe.Sizeof(Counters{}))
+	circuitSize  = uint32(unsafe.Sizeof(circuitEntry(0)))
+)

@@ -1,0 +1,318 @@
+package kernel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"lightpath/plans/fabric"
+)
+
+// Options of a fabric that a fabric file does not have.
+type Options struct {
+	MTU int // bytes of the largest IP packet; 0 is DefaultMTU
+	// Overhead is how many bytes of a frame, its Ethernet header included, are no payload of those
+	// who use the planes. The bandwidth of a plane is that of the payload of full frames, so its
+	// ports are shaped for as much more. 0: the bandwidth counts whole frames.
+	Overhead int
+	// Host names this host where several have the fabric: only its ranks' ends are built, and the
+	// planes' interfaces are those of the host, which lead to the other hosts.
+	Host string
+	// Underlay is the network namespace that has those interfaces; "" is the caller's.
+	Underlay string
+	// Progress hears how many of the ports are done; it may be nil.
+	Progress func(done, total int)
+}
+
+// Up builds the planes of a fabric on this host. Where the same fabric is up already nothing is
+// touched, and fresh is false; where another one of its name is, the error wraps ErrChanged. What a
+// process left that died while it was building is taken down first. After an error nothing is left.
+func Up(f *fabric.Fabric, o Options) (s *State, fresh bool, err error) {
+	want, err := plan(f, o)
+	if err != nil {
+		return nil, false, err
+	}
+	fail := func(err error) (*State, bool, error) {
+		return nil, false, fmt.Errorf("kernel: fabric %s: %w", want.Name, err)
+	}
+	guard, err := lock(want.Name, buildLock)
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock(guard)
+	switch have, err := Load(want.Name); {
+	case err == nil && !have.same(want):
+		return fail(ErrChanged)
+	case err == nil:
+		if err := have.complete(); err != nil {
+			return fail(err)
+		}
+		return have, false, nil
+	case !errors.Is(err, ErrNotUp):
+		return nil, false, err
+	}
+	if err := remove(want.Name); err != nil {
+		return fail(err)
+	}
+	if err := build(want, o); err != nil {
+		return fail(errors.Join(err, remove(want.Name)))
+	}
+	return want, true, nil
+}
+
+// Name returns the name under which the fabric of a file is known on its host.
+func Name(f *fabric.Fabric) string { return NameOn(f, "") }
+
+// NameOn returns the name under which it is known on one host of several.
+func NameOn(f *fabric.Fabric, host string) string {
+	if host == "" {
+		return canonical(f.Name)
+	}
+	return canonical(canonical(f.Name) + "-" + host)
+}
+
+// NameFor returns the name under which it is known on the host of a rank.
+func NameFor(f *fabric.Fabric, rank int) string {
+	if h := f.Host(rank); h != nil && len(f.Hosts) > 1 {
+		return NameOn(f, h.Name)
+	}
+	return Name(f)
+}
+
+// Describe says what a fabric of several hosts is, each of which has built its part with these
+// options, for those who have none.
+func Describe(f *fabric.Fabric, o Options) (*State, error) {
+	whole := *f
+	whole.Hosts = nil
+	s, err := plan(&whole, o)
+	if err == nil {
+		s.Digest = f.Digest()
+	}
+	return s, err
+}
+
+// ranksOf says which ranks a host has: all where the fabric is of one.
+func ranksOf(f *fabric.Fabric, host string) (first, count int, err error) {
+	if host == "" {
+		if len(f.Hosts) > 1 {
+			return 0, 0, fmt.Errorf("hosts: %d, and each has its own part of the planes: name one", len(f.Hosts))
+		}
+		return 0, f.Ranks, nil
+	}
+	for _, h := range f.Hosts {
+		if h.Name == host {
+			return first, h.Ranks, nil
+		}
+		first += h.Ranks
+	}
+	return 0, 0, fmt.Errorf("hosts: none is %q", host)
+}
+
+// plan says what the planes of a fabric are to be.
+func plan(f *fabric.Fabric, o Options) (*State, error) {
+	s := &State{
+		Version: Version, Name: NameOn(f, o.Host), Host: o.Host, Digest: f.Digest(), Ranks: f.Ranks, Forwarding: f.Forwarding, MTU: o.MTU, Overhead: o.Overhead,
+	}
+	if s.MTU == 0 {
+		s.MTU = DefaultMTU
+	}
+	fail := func(format string, args ...any) (*State, error) {
+		return nil, fmt.Errorf("kernel: fabric %s: "+format, append([]any{s.Name}, args...)...)
+	}
+	switch {
+	case f.Ranks < 1 || f.Ranks > maxRanks:
+		return fail("ranks: %d, want 1..%d", f.Ranks, maxRanks)
+	case len(f.Planes) < 1 || len(f.Planes) > maxPlanes:
+		return fail("planes: %d, want 1..%d", len(f.Planes), maxPlanes)
+	case s.MTU < minMTU || s.MTU > maxMTU:
+		return fail("MTU %d is outside %d..%d", s.MTU, minMTU, maxMTU)
+	case s.Overhead < 0 || s.Overhead > minMTU/2:
+		return fail("overhead of %d bytes is outside 0..%d", s.Overhead, minMTU/2)
+	}
+	var err error
+	if s.First, s.Count, err = ranksOf(f, o.Host); err != nil {
+		return fail("%w", err)
+	}
+	s.Switch = "lp-" + s.Name + "-ocs"
+	s.Namespaces = make([]string, s.Ranks)
+	for r := range s.locals() {
+		s.Namespaces[r] = fmt.Sprintf("lp-%s-r%d", s.Name, r)
+	}
+	seen := make(map[string]string)
+	for j, p := range f.Planes {
+		switch other, twice := seen[p.Interface]; {
+		case p.OCS == "":
+			return fail("plane %s: has no switch", p.Name)
+		case !plausible(p.Interface):
+			return fail("plane %s: interface %q: want the name of one, at most 15 letters, digits, '-', '_' or '.'", p.Name, p.Interface)
+		case twice:
+			return fail("plane %s: interface %s is that of plane %s", p.Name, p.Interface, other)
+		case p.Bandwidth < 1e6 || p.Bandwidth > 1e13:
+			return fail("plane %s: bandwidth %v is outside 1Mbps..10Tbps", p.Name, p.Bandwidth)
+		}
+		seen[p.Interface] = p.Name
+		plane := StatePlane{Name: p.Name, Interface: p.Interface, Rate: int64(p.Bandwidth), Addrs: make([]netip.Addr, f.Ranks)}
+		for r := range plane.Addrs {
+			plane.Addrs[r] = rankAddr(j, r)
+		}
+		s.Planes = append(s.Planes, plane)
+	}
+	return s, nil
+}
+
+// Bounds of an MTU: what IPv4 asks for and what veth takes.
+const (
+	minMTU = 576
+	maxMTU = 65535
+)
+
+// plausible reports whether a name can be that of an interface in a rank's namespace.
+func plausible(name string) bool {
+	if name == "" || len(name) > unix.IFNAMSIZ-1 || name == "lo" || name == "." || name == ".." {
+		return false
+	}
+	for _, c := range name {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// same reports whether two states are of the same fabric, built in the same way.
+func (s *State) same(o *State) bool {
+	return s.Digest == o.Digest && s.MTU == o.MTU && s.Overhead == o.Overhead
+}
+
+// objects are what a fabric is made of in the kernel while it is built.
+type objects struct {
+	counters, circuits *ebpf.Map
+	tables             tables
+}
+
+func (o *objects) close() {
+	for _, m := range []*ebpf.Map{o.counters, o.circuits} {
+		if m != nil {
+			shut(m)
+		}
+	}
+}
+
+// build makes everything, the state last: a fabric with a state is complete.
+func build(s *State, how Options) error {
+	progress := how.Progress
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	if err := mountBPF(); err != nil {
+		return err
+	}
+	var o objects
+	defer o.close()
+	if err := o.make(s.slot(len(s.Planes), 0)); err != nil {
+		return err
+	}
+	if err := o.pin(s); err != nil {
+		return err
+	}
+	if err := buildSwitch(s, &o); err != nil {
+		return err
+	}
+	if s.Host != "" {
+		if err := buildWires(s, &o, how.Underlay); err != nil {
+			return err
+		}
+	}
+	total := s.Count * len(s.Planes)
+	for r := range s.locals() {
+		if err := buildRank(s, &o, r); err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+		progress((r-s.First+1)*len(s.Planes), total)
+	}
+	return s.save()
+}
+
+// mountBPF mounts the file system of pinned objects where the host has not.
+func mountBPF() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(bpfDir, &fs); err != nil {
+		return fmt.Errorf("%s: %w", bpfDir, err)
+	}
+	if fs.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("bpf", bpfDir, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=700"); err != nil {
+		return fmt.Errorf("mount a bpf file system at %s: %w", bpfDir, err)
+	}
+	return nil
+}
+
+// make makes the maps for some ports, all dark.
+func (o *objects) make(slots int) error {
+	for _, m := range []struct {
+		to   **ebpf.Map
+		name string
+		size uint32
+	}{
+		{&o.counters, countersPin, countersSize},
+		{&o.circuits, circuitsPin, circuitSize},
+	} {
+		var err error
+		*m.to, err = ebpf.NewMap(&ebpf.MapSpec{
+			Name: "lp_" + m.name, Type: ebpf.Array, KeySize: 4, ValueSize: m.size, MaxEntries: uint32(slots), Flags: unix.BPF_F_MMAPABLE,
+		})
+		if err != nil {
+			return fmt.Errorf("map %s: %w", m.name, err)
+		}
+	}
+	o.tables = tables{counters: o.counters.FD(), circuits: o.circuits.FD()}
+	return nil
+}
+
+// pin keeps the maps when this process ends.
+func (o *objects) pin(s *State) error {
+	if err := os.MkdirAll(s.pin(""), 0o700); err != nil {
+		return err
+	}
+	if err := o.counters.Pin(s.pin(countersPin)); err != nil {
+		return fmt.Errorf("map %s: %w", countersPin, err)
+	}
+	if err := o.circuits.Pin(s.pin(circuitsPin)); err != nil {
+		return fmt.Errorf("map %s: %w", circuitsPin, err)
+	}
+	return nil
+}
+
+// save writes the state at once or not at all.
+func (s *State) save() error {
+	data, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return err
+	}
+	path := statePath(s.Name)
+	f, err := os.CreateTemp(filepath.Dir(path), "."+s.Name+".json.*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
