@@ -1,12 +1,13 @@
 // Package ocsctl is what a rank sees of optical circuit switches: maps, epochs and the
-// reconfiguration barrier, as an interface and its errors. Package emulator implements it.
-// It knows permutations and ports, not collectives.
+// reconfiguration barrier, as an interface and its errors. Packages controller/local and
+// controller/rpc implement it. It knows permutations and ports, not collectives.
 //
 // Layer: innermost, beside plans; it imports plans/circuit only.
 package ocsctl
 
 import (
 	"errors"
+	"time"
 
 	"lightpath/plans/circuit"
 )
@@ -20,6 +21,7 @@ var (
 	ErrControlLost  = errors.New("connection to the OCS controller lost")
 	ErrFramesLost   = errors.New("frames lost on a dark or wrong circuit")
 	ErrPortLost     = errors.New("a port lost its rank")
+	ErrPlaneDown    = errors.New("plane is out of service")
 )
 
 // PlaneState is a plane's map and the number of times it has been switched.
@@ -50,10 +52,15 @@ type Client interface {
 	// Poll reports the plane's epoch, and the failure of the plane once there is one:
 	// conflicting posts, a failed or unverified switch, frames of this port that were lost.
 	Poll(plane int) (epoch uint32, err error)
-	// Acquire obtains the planes of mask for one holder, all at once and in one global order
-	// among holders; it blocks until granted. Release gives them back. At most one Acquire
-	// per client is outstanding.
-	Acquire(mask uint64, holder uint64) error
+	// Schedule has plane moved from epoch to target at a time instead of when its ports have
+	// posted. Only a port whose client holds the plane may; nobody posts for that epoch. It does
+	// not wait for the move; what goes wrong there fails the plane.
+	Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error
+	// Acquire obtains planes for one holder, all at once and in one global order among holders;
+	// it blocks until granted. What is granted are the planes of mask that are in service; where
+	// none is, the error wraps ErrPlaneDown. Release gives them back. At most one Acquire per
+	// client is outstanding.
+	Acquire(mask uint64, holder uint64) (granted uint64, err error)
 	Release(mask uint64, holder uint64) error
 	// OnChange registers a function called, from the client's own goroutine, after any
 	// state change; it must not block.

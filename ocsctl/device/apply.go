@@ -32,7 +32,7 @@ func (d *Device) Apply(ctx context.Context, remove, add []circuit.Pair, mode Mod
 		d.refused(now, p, results[i])
 	}
 	limit := d.faults.bulkLimit(mode, len(add))
-	at := now.Add(d.preset.Delays.Program)
+	at := now.Add(d.preset.Delays.Program + d.preset.Delays.PerCircuit*time.Duration(len(add)))
 	if mode == Serial && d.busyUntil.After(at) {
 		at = d.busyUntil
 	}

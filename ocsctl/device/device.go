@@ -106,10 +106,13 @@ type Config struct {
 	// Delays.Conflict longer, instead of getting ErrBusy.
 	BreakConflicts bool
 	ColdBoot       ColdBoot
-	Monitors       Monitors
-	LaunchDBm      float64 // power into every ingress port
-	In, Out        Labels  // default 1..N and N+1..2N, as Polatis numbers them
-	Info           Info    // default by preset
+	// Initial are circuits that are there from the beginning, as on a switch that was running
+	// before: a map of all ports, or nil.
+	Initial   circuit.Permutation
+	Monitors  Monitors
+	LaunchDBm float64 // power into every ingress port
+	In, Out   Labels  // default 1..N and N+1..2N, as Polatis numbers them
+	Info      Info    // default by preset
 }
 
 // Connection is a row of the table that a switch reports.
@@ -187,6 +190,18 @@ func New(c Config) (*Device, error) {
 		byIn: make([]*row, c.Ports), byOut: make([]*row, c.Ports), light: make([][]sample, c.Ports), averaging: p.Averaging,
 	}
 	d.changed = make(chan struct{})
+	if c.Initial != nil {
+		if err := c.Initial.Validate(c.Ports); err != nil {
+			return nil, fmt.Errorf("device: initial map %w", err)
+		}
+		for in, out := range c.Initial {
+			if out != circuit.Dark {
+				r := &row{in: in, out: out, state: Tuned}
+				d.byIn[in], d.byOut[out] = r, r
+				d.illuminate(d.start, out)
+			}
+		}
+	}
 	return d, nil
 }
 

@@ -406,3 +406,66 @@ func TestBadConfigs(t *testing.T) {
 		}
 	}
 }
+
+// Light is the truth of a table with a ghost, a mirror that is stuck in silence, one that is known
+// to be, and a circuit on its way; Due says when that arrives.
+func TestLitAndDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := device.New(device.Config{Ports: 8, Delays: &device.Delays{Min: time.Millisecond, Max: time.Millisecond, PerCircuit: 100 * time.Microsecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if !d.Due().IsZero() {
+			t.Error("a switch at rest changes")
+		}
+		for _, f := range []device.Fault{
+			{Kind: device.StuckMirror, In: 0, Out: -1, Silent: true}, {Kind: device.StuckMirror, In: 1, Out: -1}, {Kind: device.GhostConnect, In: 5, Out: 5},
+		} {
+			if err := d.Inject(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		if err := errors.Join(d.Apply(t.Context(), nil, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 2}, {From: 2, To: 3}}, device.Bulk)...); err != nil {
+			t.Fatal(err)
+		}
+		due := start.Add(time.Millisecond + 3*100*time.Microsecond)
+		if got := d.Due(); !got.Equal(due) {
+			t.Errorf("due after %v, want %v", got.Sub(start), due.Sub(start))
+		}
+		if got := d.Lit(); !got.Equal(circuit.AllDark(8)) {
+			t.Errorf("on their way: lit %v", got)
+		}
+		time.Sleep(time.Until(due))
+		want := circuit.AllDark(8)
+		want[2] = 3
+		if got := d.Lit(); !got.Equal(want) {
+			t.Errorf("lit %v, want %v", got, want)
+		}
+		if !d.Due().IsZero() {
+			t.Error("settled, and still due")
+		}
+	})
+}
+
+// A switch may have circuits from the beginning; they are lit and can be broken like others.
+func TestInitial(t *testing.T) {
+	initial := circuit.Permutation{2, circuit.Dark, 0}
+	d, err := device.New(device.Config{Ports: 3, Initial: initial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if !d.Lit().Equal(initial) || !d.Map().Equal(initial) || d.Status(2, device.Egress) != device.Tuned {
+		t.Errorf("lit %v, map %v, port 2 %v", d.Lit(), d.Map(), d.Status(2, device.Egress))
+	}
+	if err := errors.Join(d.Apply(t.Context(), []circuit.Pair{{From: 0, To: 2}}, nil, device.Bulk)...); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []circuit.Permutation{{0, 1}, {1, 1, 0}, {3, 0, 1}} {
+		if _, err := device.New(device.Config{Ports: 3, Initial: bad}); err == nil {
+			t.Errorf("%v taken", bad)
+		}
+	}
+}

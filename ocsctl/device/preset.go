@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// Delays of a switch. The time of one circuit is Program, plus a time drawn evenly between Min and
-// Max, plus Settle.
+// Delays of a switch. The time of one circuit is Program, plus PerCircuit for each circuit that the
+// request makes, plus a time drawn evenly between Min and Max, plus Settle.
 type Delays struct {
-	Program  time.Duration // from the request to the first motion
-	Min, Max time.Duration // of the motion
-	Settle   time.Duration // from light to TUNED
-	Conflict time.Duration // more, where the switch has to break a circuit by itself
+	Program    time.Duration // from the request to the first motion
+	PerCircuit time.Duration
+	Min, Max   time.Duration // of the motion
+	Settle     time.Duration // from light to TUNED
+	Conflict   time.Duration // more, where the switch has to break a circuit by itself
 }
 
 func (d Delays) validate() error {
-	if d.Program < 0 || d.Min < 0 || d.Max < d.Min || d.Settle < 0 || d.Conflict < 0 {
+	if d.Program < 0 || d.PerCircuit < 0 || d.Min < 0 || d.Max < d.Min || d.Settle < 0 || d.Conflict < 0 {
 		return errors.New("delays are negative, or the longest is shorter than the shortest")
 	}
 	return nil

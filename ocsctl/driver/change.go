@@ -239,7 +239,7 @@ func (j *judge) light(ctx context.Context) {
 // report gives the verdicts and what they mean together.
 func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 	if j.observed == nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, errors.Join(j.lost, j.read, ctx.Err()))
+		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, both(j.lost, j.read, ctx.Err()))
 	}
 	var all []Circuit
 	bad := 0
@@ -265,7 +265,7 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 	}
 	switch {
 	case j.lost != nil && j.read != nil:
-		return all, fmt.Errorf("%w: %w", ErrUnknownOutcome, errors.Join(j.lost, j.read))
+		return all, fmt.Errorf("%w: %w", ErrUnknownOutcome, both(j.lost, j.read))
 	case errors.Is(j.read, ErrNotMatching):
 		return all, j.read
 	case errors.Is(sent, ErrRefused), errors.Is(sent, ErrFenced):
@@ -276,6 +276,21 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 		return all, fmt.Errorf("%w: %d of %d, first %s", ErrNotAsIntended, bad, len(all), example)
 	}
 	return all, drift(j.observed, j.c.After, j.touched)
+}
+
+// both is errors.Join in one line, as logs and operators want it.
+func both(all ...error) error {
+	var joined error
+	for _, err := range all {
+		switch {
+		case err == nil:
+		case joined == nil:
+			joined = err
+		default:
+			joined = fmt.Errorf("%w; %w", joined, err)
+		}
+	}
+	return joined
 }
 
 // drift reports the first port at which the switch has another circuit than want, but for those in

@@ -136,6 +136,14 @@ type Switch interface {
 	Close() error
 }
 
+// Watcher is a Switch that says by itself when its circuits or ports have changed.
+type Watcher interface {
+	Switch
+	// Watch calls changed, from one goroutine, at the start and whenever something may have changed,
+	// until the context or the subscription ends, and returns why. changed must not block.
+	Watch(ctx context.Context, changed func()) error
+}
+
 // Delta lists, in order of port, the circuits that a change removes and those it adds: a
 // circuit that both maps have is in neither, so light on it is not disturbed.
 func Delta(before, after circuit.Permutation) (remove, add []circuit.Pair) {

@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"lightpath/ocsctl/driver"
@@ -33,5 +34,24 @@ func TestLevelNames(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`["level(9)"]`), &back); err == nil {
 		t.Fatal("reads a level that there is not")
+	}
+}
+
+func TestParsePorts(t *testing.T) {
+	for _, c := range []struct {
+		labels  []string
+		in, out []string
+		ok      bool
+	}{
+		{[]string{"1", "2"}, []string{"1", "2"}, nil, true},
+		{[]string{"1/5", "2A/6B"}, []string{"1", "2A"}, []string{"5", "6B"}, true},
+		{[]string{"1/5", "2"}, nil, nil, false},
+		{[]string{"1", "2/6"}, nil, nil, false},
+		{nil, nil, nil, true},
+	} {
+		p, err := driver.ParsePorts(c.labels)
+		if (err == nil) != c.ok || c.ok && (!slices.Equal(p.In, c.in) || !slices.Equal(p.Out, c.out) || (p.Out == nil) != (c.out == nil)) {
+			t.Errorf("%v: %+v, %v", c.labels, p, err)
+		}
 	}
 }

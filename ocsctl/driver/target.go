@@ -2,6 +2,8 @@ package driver
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -25,3 +27,20 @@ type Target struct {
 
 // Open connects to a switch and asks who it is; the context bounds that, not the Switch.
 type Open func(ctx context.Context, t Target) (Switch, error)
+
+// ParsePorts reads the ports of a plane, by rank, as fabric files have them: "1" for both sides of a
+// port, as the protocol names them, or "1/17" for an ingress and an egress port.
+func ParsePorts(labels []string) (Ports, error) {
+	var p Ports
+	for rank, label := range labels {
+		in, out, two := strings.Cut(label, "/")
+		if rank > 0 && two != (p.Out != nil) {
+			return Ports{}, fmt.Errorf("port %q: either all ports have the form in/out or none has", label)
+		}
+		p.In = append(p.In, in)
+		if two {
+			p.Out = append(p.Out, out)
+		}
+	}
+	return p, nil
+}

@@ -2,23 +2,19 @@ package emulator
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
 
 // fault returns what clients see of a plane's fault.
 func (r *rig) fault(plane int) error {
-	if !r.f.status.faulted(plane) {
-		return nil
-	}
-	_, f, _ := r.f.status.read(plane)
-	return f.err()
+	return r.page.faults[plane]
 }
 
 // randomStep changes a few circuits of m: a rotation of the receivers of some ports, some
@@ -89,7 +85,7 @@ func TestBarrierProperty(t *testing.T) {
 		}
 		for wait := 0; int(r.epoch(0)) < epochs; wait++ {
 			if wait > 10000 {
-				t.Fatalf("seed %d: stuck: %s", seed, r.f.waiting(0))
+				t.Fatalf("seed %d: stuck: %s", seed, r.core.Waiting(0))
 			}
 			r.pass(frameTime)
 		}
@@ -97,8 +93,8 @@ func TestBarrierProperty(t *testing.T) {
 		if err := r.fault(0); err != nil || sent != got {
 			t.Fatalf("seed %d: %d frames of %d, %v", seed, got, sent, err)
 		}
-		if !r.f.planes[0].state.Map.Equal(maps[epochs]) {
-			t.Fatalf("seed %d: final map %v", seed, r.f.planes[0].state.Map)
+		if !r.plane(0).Map.Equal(maps[epochs]) {
+			t.Fatalf("seed %d: final map %v", seed, r.plane(0).Map)
 		}
 	}
 }
@@ -141,9 +137,8 @@ func (b *barrierRank) move(r *rig, maps []circuit.Permutation, rng *rand.Rand) (
 // is leaving.
 func checkBarrier(t *testing.T, r *rig, maps []circuit.Permutation, ranks []*barrierRank) {
 	t.Helper()
-	pl := r.f.planes[0]
-	at := int(pl.state.Epoch)
-	if pl.moving {
+	at := int(r.epoch(0))
+	if r.plane(0).State == controller.Moving {
 		at++
 	}
 	for _, b := range ranks {
@@ -169,16 +164,16 @@ func TestBarrierErrors(t *testing.T) {
 			ocsctl.ErrConflict, []string{"ports 1 and 2"}},
 		{"rank vanishes before its post", func(r *rig) {
 			r.post(0, 0, 0, a)
-			r.f.detach(r.s[2], false, r.now)
+			r.s[2].Detach(false)
 		}, ocsctl.ErrPortLost, []string{"plane 0 epoch 0", "port 2"}},
 		{"rank vanished earlier", func(r *rig) {
-			r.f.detach(r.s[2], false, r.now)
+			r.s[2].Detach(false)
 			r.post(0, 0, 0, a)
 		}, ocsctl.ErrPortLost, []string{"port 2"}},
 		{"rank vanishes after its post", func(r *rig) {
 			r.post(0, 0, 0, a)
 			r.post(2, 0, 0, a)
-			r.f.detach(r.s[2], false, r.now)
+			r.s[2].Detach(false)
 		}, ocsctl.ErrPortLost, []string{"port 2"}},
 		{"device refuses", func(r *rig) {
 			r.dev.Inject(0, &Fault{Kind: FailSwitch})
@@ -226,7 +221,7 @@ func TestBarrierErrors(t *testing.T) {
 				t.Errorf("plane 1: %v", err)
 			}
 			r.post(0, 0, 0, a) // must not move any more
-			if r.f.planes[0].moving {
+			if r.plane(0).State == controller.Moving {
 				t.Error("a faulted plane moves")
 			}
 		})
@@ -259,17 +254,16 @@ func TestStaleAndRepeatedPosts(t *testing.T) {
 	if r.epoch(0) != 1 {
 		t.Fatal("not switched")
 	}
-	refused := r.s[1].view.alarms[0].refused
 	r.post(1, 0, 0, swap)
-	if refused.Load() != 0 || r.fault(0) != nil {
+	if r.s[1].refused != 0 || r.fault(0) != nil {
 		t.Error("a repetition of what happened was refused")
 	}
 	r.post(1, 0, 0, circuit.Shift(2, 0))
-	if refused.Load() != 1 || r.s[0].view.alarms[0].refused.Load() != 0 || r.fault(0) != nil {
+	if r.s[1].refused != 1 || r.s[0].refused != 0 || r.fault(0) != nil {
 		t.Error("a stale post must be refused to its port alone")
 	}
-	r.post(1, 0, 1+maxAhead+1, swap)
-	if refused.Load() != 2 {
+	r.post(1, 0, 1+4096+1, swap)
+	if r.s[1].refused != 2 {
 		t.Error("a post far ahead was kept")
 	}
 }
@@ -279,7 +273,7 @@ func TestWaitingNamesPorts(t *testing.T) {
 		Initial: []circuit.Permutation{circuit.Xor(8, 1), circuit.Xor(8, 1)}})
 	want := func(s string) {
 		t.Helper()
-		if got := r.f.waiting(1); got != s {
+		if got := r.core.Waiting(1); got != s {
 			t.Errorf("%q, want %q", got, s)
 		}
 	}
@@ -298,17 +292,17 @@ func TestWaitingNamesPorts(t *testing.T) {
 // Ports that no rank holds take no part; one that said goodbye leaves its posts behind.
 func TestAbsentPorts(t *testing.T) {
 	r := newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, 0), Initial: []circuit.Permutation{circuit.Shift(4, 1)}})
-	r.f.detach(r.s[3], true, r.now)
+	r.s[3].Detach(true)
 	next := circuit.Shift(4, 2)
 	r.post(0, 0, 0, next)
-	r.f.detach(r.s[0], true, r.now)
+	r.s[0].Detach(true)
 	r.post(1, 0, 0, next)
 	if r.epoch(0) != 0 {
 		t.Fatal("switched without port 2")
 	}
 	r.post(2, 0, 0, next)
 	if r.epoch(0) != 1 {
-		t.Fatalf("not switched: %s", r.f.waiting(0))
+		t.Fatalf("not switched: %s", r.core.Waiting(0))
 	}
 }
 
@@ -319,12 +313,12 @@ func TestFaultsEndWithTheirJob(t *testing.T) {
 	r.dev.Inject(0, &Fault{Kind: WrongMap, Map: swap})
 	r.postAll(0, 0, circuit.AllDark(2))
 	r.dev.Inject(0, nil)
-	r.f.detach(r.s[0], false, r.now)
+	r.s[0].Detach(false)
 	r.attach(0)
 	if r.fault(0) == nil {
 		t.Fatal("the fault has gone while port 1 lives with it")
 	}
-	r.f.detach(r.s[1], false, r.now)
+	r.s[1].Detach(false)
 	r.attach(1)
 	if err := r.fault(0); err != nil {
 		t.Fatal(err)
@@ -334,87 +328,5 @@ func TestFaultsEndWithTheirJob(t *testing.T) {
 	r.pass(time.Second)
 	if id, ok := r.recv(0, 1); !ok || id != 9 {
 		t.Errorf("the plane does not work again; alarms %d", r.s[0].view.alarms[0].total())
-	}
-}
-
-func TestLeases(t *testing.T) {
-	r := newRig(t, Config{Ports: 3, Planes: planes(3, frameRate, 0)})
-	granted := func(p int) (ids []uint64) {
-		for {
-			select {
-			case m := <-r.s[p].out:
-				ids = append(ids, m.ID)
-			default:
-				return ids
-			}
-		}
-	}
-	want := func(step string, p int, ids ...uint64) {
-		t.Helper()
-		if got := granted(p); fmt.Sprint(got) != fmt.Sprint(ids) {
-			t.Errorf("%s: port %d was granted %v, want %v", step, p, got, ids)
-		}
-	}
-	r.f.acquire(r.s[0], 1, 0b011, 10)
-	want("free planes", 0, 1)
-	r.f.acquire(r.s[1], 2, 0b110, 20)
-	want("one plane is taken", 1)
-	r.f.acquire(r.s[2], 3, 0b100, 30)
-	want("free, but an earlier request wants it", 2)
-	if err := r.f.release(r.s[1], 0b001, 20); err == nil {
-		t.Error("a plane was released by who does not hold it")
-	}
-	if err := r.f.release(r.s[0], 0b011, 10); err != nil {
-		t.Error(err)
-	}
-	want("released", 1, 2)
-	want("still taken", 2)
-	r.f.detach(r.s[1], false, r.now)
-	want("holder gone", 2, 3)
-}
-
-// Holders that ask for overlapping sets in any order all get them, one at a time per plane.
-func TestLeasesProperty(t *testing.T) {
-	for seed := range uint64(50) {
-		rng := rand.New(rand.NewPCG(seed, 5))
-		var l lease
-		who := make([]*session, 6)
-		wants, holds, rounds := make([]uint64, len(who)), make([]uint64, len(who)), make([]int, len(who))
-		for i := range who {
-			who[i] = &session{port: i}
-		}
-		check := func() {
-			var all uint64
-			for _, q := range l.grant() {
-				i := q.session.port
-				holds[i], wants[i] = q.mask, 0
-			}
-			for _, h := range holds {
-				if h&all != 0 {
-					t.Fatal("a plane has two holders")
-				}
-				all |= h
-			}
-		}
-		for range 3000 {
-			i := rng.IntN(len(who))
-			switch {
-			case holds[i] != 0:
-				if l.release(holds[i], leaseHolder{who[i], 7}) != 0 {
-					t.Fatal("lost a plane")
-				}
-				holds[i] = 0
-				rounds[i]++
-			case wants[i] == 0:
-				wants[i] = 1 + rng.Uint64N(15)
-				l.queue = append(l.queue, leaseRequest{leaseHolder{who[i], 7}, 0, wants[i]})
-			}
-			check()
-		}
-		for i, n := range rounds {
-			if n < 50 {
-				t.Fatalf("seed %d: holder %d was served %d times", seed, i, n)
-			}
-		}
 	}
 }

@@ -1,21 +1,18 @@
 package emulator
 
 import (
-	"errors"
 	"fmt"
-	"math"
-	"strings"
+	"slices"
 	"time"
 
+	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
 
 // Bounds of a configuration.
 const (
-	MaxPorts  = 4096
-	MaxPlanes = 64
-	maxSlots  = 1 << 14
-	maxMTU    = 1 << 22
+	maxSlots = 1 << 14
+	maxMTU   = 1 << 22
 )
 
 // Config describes a switch.
@@ -31,75 +28,78 @@ type Config struct {
 	MTU, Slots int
 	// FrameLog is the file that records every frame and switch; "": none.
 	FrameLog string
-	// Device is what the planes are made of; nil: a MemoryDevice that starts at Initial.
-	Device Device
+	// Device is what the planes are made of; nil: a MemoryDevice that starts at Initial, or where
+	// the planes were under the controller before this one, as a switch does that outlives it.
+	Device controller.Device
 	// SettleTimeout bounds how long a device may go on moving after the reconfiguration
 	// time; 0: one second.
 	SettleTimeout time.Duration
+
+	Name    string // of the controller
+	Version string // of the software
+	// Apply completes the controller's configuration: with a rule and what it recovered. nil: nothing
+	// outlives the switch.
+	Apply func(*controller.Config)
 }
 
 // PlaneConfig describes one plane.
-type PlaneConfig struct {
-	Name string
-	// BandwidthBitsPerSec is the rate of every circuit, of data bytes without labels.
-	BandwidthBitsPerSec float64
-	// Reconfig is how long changing ports are dark, plus ReconfigPerPort for each circuit
-	// that is made.
-	Reconfig, ReconfigPerPort time.Duration
-}
+type PlaneConfig = controller.PlaneConfig
 
 // complete fills in defaults and checks everything; the first bad field is named.
 func (c Config) complete() (*Config, error) {
-	c.Socket = strings.TrimPrefix(c.Socket, "unix:")
 	if c.MTU == 0 {
 		c.MTU = DefaultMTU
 	}
 	if c.Slots == 0 {
 		c.Slots = DefaultSlots
 	}
-	if c.SettleTimeout == 0 {
-		c.SettleTimeout = time.Second
-	}
 	switch {
-	case c.Socket == "":
-		return nil, errors.New("emulator: config socket: missing")
-	case len(c.Socket) > maxSocketPath:
-		return nil, fmt.Errorf("emulator: config socket: %d characters, a Unix socket path has at most %d", len(c.Socket), maxSocketPath)
-	case c.Ports < 1 || c.Ports > MaxPorts:
-		return nil, fmt.Errorf("emulator: config ports: %d, want 1..%d", c.Ports, MaxPorts)
-	case len(c.Planes) < 1 || len(c.Planes) > MaxPlanes:
-		return nil, fmt.Errorf("emulator: config planes: %d, want 1..%d", len(c.Planes), MaxPlanes)
 	case c.MTU <= LabelSize || c.MTU > maxMTU:
 		return nil, fmt.Errorf("emulator: config mtu: %d, want %d..%d", c.MTU, LabelSize+1, maxMTU)
 	case c.Slots < 2 || c.Slots > maxSlots:
 		return nil, fmt.Errorf("emulator: config slots: %d, want 2..%d", c.Slots, maxSlots)
-	case c.SettleTimeout < 0:
-		return nil, fmt.Errorf("emulator: config settle timeout: %v is negative", c.SettleTimeout)
 	case c.Initial != nil && len(c.Initial) != len(c.Planes):
 		return nil, fmt.Errorf("emulator: config initial: %d maps for %d planes", len(c.Initial), len(c.Planes))
 	}
 	for i, p := range c.Planes {
-		if !(p.BandwidthBitsPerSec > 0) || math.IsInf(p.BandwidthBitsPerSec, 0) {
-			return nil, fmt.Errorf("emulator: config planes[%d] bandwidth: %v bits/s", i, p.BandwidthBitsPerSec)
-		}
-		if p.Reconfig < 0 || p.ReconfigPerPort < 0 {
-			return nil, fmt.Errorf("emulator: config planes[%d] reconfig: %v, %v per port", i, p.Reconfig, p.ReconfigPerPort)
+		if p.BandwidthBitsPerSec == 0 {
+			return nil, fmt.Errorf("emulator: config planes[%d] bandwidth: missing", i)
 		}
 	}
-	return &c, c.completeMaps()
+	cc := c.controller()
+	cc.Device = (*MemoryDevice)(nil) // one is made once the maps are known to be good
+	if err := cc.Check(); err != nil {
+		return nil, err
+	}
+	c.Initial = slices.Clone(c.Initial)
+	if c.Initial == nil {
+		c.Initial = make([]circuit.Permutation, len(c.Planes))
+	}
+	for i, m := range c.Initial {
+		if m == nil {
+			c.Initial[i] = circuit.AllDark(c.Ports)
+		}
+	}
+	if c.Device == nil {
+		at := slices.Clone(c.Initial)
+		for i, r := range cc.Recovered {
+			if r.Map != nil {
+				at[i] = r.Map
+			}
+		}
+		c.Device = NewMemoryDevice(at)
+	}
+	return &c, nil
 }
 
-func (c *Config) completeMaps() error {
-	initial := make([]circuit.Permutation, len(c.Planes))
-	for i := range initial {
-		initial[i] = circuit.AllDark(c.Ports)
-		if c.Initial != nil && c.Initial[i] != nil {
-			initial[i] = c.Initial[i].Clone()
-		}
-		if err := initial[i].Validate(c.Ports); err != nil {
-			return fmt.Errorf("emulator: config initial[%d]: %w", i, err)
-		}
+// controller is the part of the configuration that is the controller's.
+func (c *Config) controller() controller.Config {
+	cc := controller.Config{
+		Name: c.Name, Ports: c.Ports, Planes: c.Planes, Initial: c.Initial, Device: c.Device,
+		SettleTimeout: c.SettleTimeout, Forgive: true,
 	}
-	c.Initial = initial
-	return nil
+	if c.Apply != nil {
+		c.Apply(&cc)
+	}
+	return cc
 }

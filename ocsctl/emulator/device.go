@@ -5,23 +5,11 @@ import (
 	"fmt"
 	"sync"
 
+	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
 
-// ErrMoving is what a [Device] answers while its mirrors have not settled.
-var ErrMoving = errors.New("device is still moving")
-
-// Device is the cross-connect behind the planes: what the map physically is, as opposed to
-// what was asked for. It is called from the switching thread, so both methods must return
-// promptly; a slow device starts to move in Switch and reports ErrMoving from Map.
-type Device interface {
-	// Switch starts to move a plane to target. An error means that nothing moved.
-	Switch(plane int, target circuit.Permutation) error
-	// Map reads the plane's map back.
-	Map(plane int) (circuit.Permutation, error)
-}
-
-// MemoryDevice is the default Device: a table. Faults can be injected into it while it
+// MemoryDevice is the default device: a table. Faults can be injected into it while it
 // runs. Safe for concurrent use.
 type MemoryDevice struct {
 	mu     sync.Mutex
@@ -73,11 +61,11 @@ func (d *MemoryDevice) Inject(plane int, f *Fault) {
 	}
 }
 
-// Switch implements Device.
-func (d *MemoryDevice) Switch(plane int, target circuit.Permutation) error {
+// Switch implements controller.Device.
+func (d *MemoryDevice) Switch(plane int, m controller.Move) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := target.Clone()
+	next := m.To.Clone()
 	if f := d.faults[plane]; f != nil {
 		switch f.Kind {
 		case FailSwitch:
@@ -94,12 +82,12 @@ func (d *MemoryDevice) Switch(plane int, target circuit.Permutation) error {
 	return nil
 }
 
-// Map implements Device.
+// Map implements controller.Device.
 func (d *MemoryDevice) Map(plane int) (circuit.Permutation, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.moving[plane] {
-		return nil, ErrMoving
+		return nil, controller.ErrMoving
 	}
 	if f := d.faults[plane]; f != nil && f.Kind == Unreadable {
 		return nil, fmt.Errorf("plane %d: device does not answer", plane)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
 
@@ -48,7 +49,7 @@ const (
 	kindMark    = 'M'
 	logChunk    = 1 << 18
 	logChunks   = 16
-	logHeadroom = 2*recordSize + 4*MaxPorts
+	logHeadroom = 2*recordSize + 4*controller.MaxPorts
 )
 
 // frameLog takes records from the switching thread without ever blocking it: full chunks

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
 
@@ -141,7 +142,7 @@ func TestFlushWhileFramesFlow(t *testing.T) {
 		}
 	}
 	none := start(t, Config{Ports: 1, Planes: planes(1, 1e9, 0)})
-	o, err := Observe("unix:" + none.cfg.Socket)
+	o, err := local.Observe("unix:" + none.socket)
 	if err != nil {
 		t.Fatal(err)
 	}

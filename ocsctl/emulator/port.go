@@ -57,7 +57,7 @@ const (
 	pageSize  = 4096
 )
 
-// geometry is what a port's memory consists of; both ends compute the layout from it.
+// geometry is what the memory of a port's rings consists of; both ends compute the layout from it.
 type geometry struct {
 	planes, slots, mtu int
 }
@@ -82,8 +82,6 @@ type alarms struct {
 	lost  [numVerdicts]*atomic.Uint32 // by verdict; that of Delivered stays 0
 	epoch *atomic.Uint32              // tag of the first frame lost
 	gone  *atomic.Uint32              // the port without a rank that a frame was for
-	// A post of this port that was refused as stale: its epoch, the plane's then, how many.
-	refusedEpoch, planeEpoch, refused *atomic.Uint32
 }
 
 // format marks fresh memory as a port's.
@@ -107,8 +105,7 @@ func (g geometry) view(mem []byte) (*portView, error) {
 	for p := range g.planes {
 		line := lineSize * (1 + p)
 		a := alarms{
-			epoch: word(mem, line), refusedEpoch: word(mem, line+4),
-			planeEpoch: word(mem, line+8), refused: word(mem, line+12), gone: word(mem, line+lineSize-8),
+			epoch: word(mem, line), gone: word(mem, line+lineSize-8),
 		}
 		for k := range a.lost {
 			a.lost[k] = word(mem, line+16+4*k)
@@ -147,13 +144,6 @@ func (a *alarms) total() uint32 {
 		n += c.Load()
 	}
 	return n
-}
-
-// refuse notes a post for an epoch that is past.
-func (a *alarms) refuse(epoch, planeEpoch uint32) {
-	a.refusedEpoch.Store(epoch)
-	a.planeEpoch.Store(planeEpoch)
-	a.refused.Add(1)
 }
 
 // word views 4 aligned bytes of shared memory.

@@ -66,7 +66,7 @@ func pumpAll(t testing.TB, nPlanes int, rate float64, frames, data int) (time.Du
 	var mu sync.Mutex
 	var cs []*Client
 	for p := range 8 {
-		c, err := Dial(s.cfg.Socket, p)
+		c, err := Dial(s.socket, p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
 
@@ -48,7 +49,7 @@ func parseLog(data []byte) (*Log, error) {
 		return nil, fmt.Errorf("version %d, this program reads %d: %w", v, logVersion, ErrLogCorrupt)
 	}
 	l := &Log{Ports: int(le.Uint32(data[12:])), Planes: int(le.Uint32(data[16:]))}
-	if l.Ports < 1 || l.Ports > MaxPorts || l.Planes < 1 || l.Planes > MaxPlanes {
+	if l.Ports < 1 || l.Ports > controller.MaxPorts || l.Planes < 1 || l.Planes > controller.MaxPlanes {
 		return nil, fmt.Errorf("%d ports, %d planes: %w", l.Ports, l.Planes, ErrLogCorrupt)
 	}
 	records, complete := uint64(0), false

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
@@ -13,11 +14,14 @@ import (
 // rig is a switch without clock and sockets: the test is the ranks and says what time it
 // is.
 type rig struct {
-	t   *testing.T
-	f   *fabric
-	dev *MemoryDevice
-	now int64
-	s   []*session
+	t    *testing.T
+	core *controller.Core
+	c    *circuits
+	dev  *MemoryDevice
+	now  int64
+	s    []*rigRank
+	mem  []*shmring.Memory
+	page *rigRank // attached to no port
 	// late delays each wake-up of the switch at random, as a busy host does.
 	late *rand.Rand
 	max  int64
@@ -26,10 +30,32 @@ type rig struct {
 	each func() bool
 }
 
+// rigRank is what a front end knows of a rank.
+type rigRank struct {
+	controller.Attachment
+	view    *portView
+	epochs  map[int]uint32
+	maps    map[int]circuit.Permutation
+	faults  map[int]error
+	refused int
+	granted []uint64 // ids
+	closed  error
+}
+
+func newRigRank() *rigRank {
+	return &rigRank{epochs: map[int]uint32{}, maps: map[int]circuit.Permutation{}, faults: map[int]error{}}
+}
+
+func (k *rigRank) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+	k.epochs[plane], k.maps[plane], k.faults[plane] = epoch, m, fault
+}
+func (k *rigRank) Refused(int, uint32, uint32)   { k.refused++ }
+func (k *rigRank) Granted(id, _ uint64, _ error) { k.granted = append(k.granted, id) }
+func (k *rigRank) Closed(err error)              { k.closed = err }
+
 // newRig makes a switch with every port attached. The ring sizes are small by default.
 func newRig(t *testing.T, c Config) *rig {
 	t.Helper()
-	c.Socket = "unused"
 	if c.Slots == 0 {
 		c.Slots = 4
 	}
@@ -37,9 +63,21 @@ func newRig(t *testing.T, c Config) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dev: NewMemoryDevice(cfg.Initial), now: 1e9}
-	status := statusPage{make([]byte, statusSize(len(cfg.Planes), cfg.Ports)), cfg.Ports}
-	r.f = newFabric(cfg, r.dev, status, nil)
+	r := &rig{t: t, dev: cfg.Device.(*MemoryDevice), now: 1e9, c: newCircuits(cfg, nil), page: newRigRank()}
+	cc := cfg.controller()
+	cc.DataPath = r.c
+	if r.core, err = controller.NewManual(cc, func() int64 { return r.now }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // the core first, which looks at the memory
+		r.core.Close()
+		for _, m := range r.mem {
+			m.Close()
+		}
+	})
+	if _, err := r.core.Attach(r.page, controller.AttachOptions{Port: -1}); err != nil {
+		t.Fatal(err)
+	}
 	for p := range cfg.Ports {
 		r.s = append(r.s, nil)
 		r.attach(p)
@@ -47,35 +85,41 @@ func newRig(t *testing.T, c Config) *rig {
 	return r
 }
 
-func (r *rig) attach(port int) {
+func (r *rig) attach(number int) {
 	r.t.Helper()
-	geo := r.f.geo
-	mem, err := newMemory("rig", geo.size())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(mem.close)
-	geo.format(mem.bytes)
-	view, err := geo.view(mem.bytes)
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	bell, err := shmring.NewDoorbell(make([]byte, 128)[:shmring.DoorbellSize])
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.s[port] = &session{port: port, view: view, bell: bell, out: make(chan *message, 64)}
-	if err := r.f.attach(r.s[port], r.now); err != nil {
+	k := newRigRank()
+	mem, data, err := r.c.NewPort(number, bell, func(err error) { k.closed = err })
+	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.mem = append(r.mem, mem)
+	k.view = data.(*port).view
+	if k.Attachment, err = r.core.Attach(k, controller.AttachOptions{Port: number, Data: data}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.s[number] = k
+}
+
+// plane returns what the controller says of a plane.
+func (r *rig) plane(plane int) controller.PlaneSnapshot {
+	r.t.Helper()
+	s, err := r.core.Snapshot()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s.Planes[plane]
 }
 
 // run lets time pass up to end.
 func (r *rig) run(end int64) {
 	for {
-		next := r.f.step(r.now)
+		next := r.core.Step()
 		for r.each != nil && r.each() {
-			next = r.f.step(r.now)
+			next = r.core.Step()
 		}
 		if next > end {
 			r.now = end
@@ -118,7 +162,9 @@ func (r *rig) recv(plane, port int) (id uint64, ok bool) {
 }
 
 func (r *rig) post(port, plane int, epoch uint32, target circuit.Permutation) {
-	r.f.post(r.s[port], plane, epoch, target, r.now)
+	if err := r.s[port].Post(plane, epoch, target); err != nil {
+		r.t.Error(err)
+	}
 }
 
 func (r *rig) postAll(plane int, epoch uint32, target circuit.Permutation) {
@@ -127,7 +173,7 @@ func (r *rig) postAll(plane int, epoch uint32, target circuit.Permutation) {
 	}
 }
 
-func (r *rig) epoch(plane int) uint32 { return r.f.status.epoch(plane) }
+func (r *rig) epoch(plane int) uint32 { return r.page.epochs[plane] }
 
 func (r *rig) lost(port, plane int, v Verdict) uint32 {
 	return r.s[port].view.alarms[plane].lost[v].Load()

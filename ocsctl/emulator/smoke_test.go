@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
 
@@ -41,7 +42,7 @@ func planes(n int, rate float64, reconfig time.Duration) []PlaneConfig {
 // dialAll attaches every port.
 func dialAll(t *testing.T, s *Server) []*Client {
 	t.Helper()
-	cs := make([]*Client, s.cfg.Ports)
+	cs := make([]*Client, s.core.NumPorts())
 	for p := range cs {
 		cs[p] = dial(t, s, p)
 	}
@@ -50,7 +51,7 @@ func dialAll(t *testing.T, s *Server) []*Client {
 
 func dial(t *testing.T, s *Server, port int) *Client {
 	t.Helper()
-	c, err := Dial(s.cfg.Socket, port)
+	c, err := Dial(s.socket, port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 			}
 		}
 	}
-	o, err := Observe(s.cfg.Socket)
+	o, err := local.Observe(s.socket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,12 +46,12 @@ type transmitter struct {
 }
 
 // service moves t up to now and returns when it next has something to do.
-func (f *fabric) service(pl *plane, t *transmitter, now int64) int64 {
-	for range 2 * f.geo.slots {
+func (c *circuits) service(pl *medium, t *transmitter, now int64) int64 {
+	for range 2 * c.geo.slots {
 		if !t.busy {
 			payload, tag, err := t.tx.Peek()
 			if err != nil {
-				f.broken(t.port, err)
+				c.broken(t.port, err)
 				return never
 			}
 			if payload == nil {
@@ -64,7 +64,7 @@ func (f *fabric) service(pl *plane, t *transmitter, now int64) int64 {
 			}
 			if v := judge(pl, t, tag); v != Delivered {
 				t.start = now
-				f.lose(pl, t, v, now)
+				c.lose(pl, t, v, now)
 				continue
 			}
 			t.begin(pl, len(payload), now)
@@ -72,7 +72,7 @@ func (f *fabric) service(pl *plane, t *transmitter, now int64) int64 {
 		if t.finish > now {
 			return t.finish
 		}
-		if !f.deliver(pl, t, now) {
+		if !c.deliver(pl, t, now) {
 			return now + stallPoll
 		}
 	}
@@ -82,18 +82,18 @@ func (f *fabric) service(pl *plane, t *transmitter, now int64) int64 {
 // judge decides whether a frame may enter the circuit: the circuit must be there, and must
 // be the one that the sender meant. A tag from the making of the circuit up to now names it,
 // since a switch that leaves a circuit alone does not change what it is.
-func judge(pl *plane, t *transmitter, tag uint32) Verdict {
+func judge(pl *medium, t *transmitter, tag uint32) Verdict {
 	switch {
 	case t.dark || t.to == circuit.Dark:
 		return LostDark
-	case tag < t.made || tag > pl.state.Epoch:
+	case tag < t.made || tag > pl.epoch:
 		return LostEpoch
 	}
 	return Delivered
 }
 
 // begin puts the head frame, of n bytes with its label, on the wire.
-func (t *transmitter) begin(pl *plane, n int, now int64) {
+func (t *transmitter) begin(pl *medium, n int, now int64) {
 	arrived := now - catchUp
 	if t.idle {
 		arrived = now
@@ -110,15 +110,15 @@ func (t *transmitter) begin(pl *plane, n int, now int64) {
 // deliver copies the finished head frame to where the circuit leads and frees its slot. It
 // returns false where the receiver has no room: the frame stays on the wire, as on a link
 // with flow control.
-func (f *fabric) deliver(pl *plane, t *transmitter, now int64) bool {
+func (c *circuits) deliver(pl *medium, t *transmitter, now int64) bool {
 	payload, tag, err := t.tx.Peek()
 	if err != nil || payload == nil {
-		f.broken(t.port, shmring.ErrCorrupt)
+		c.broken(t.port, shmring.ErrCorrupt)
 		return false
 	}
-	dst := f.ports[t.to]
+	dst := c.ports[t.to]
 	if dst == nil {
-		f.lose(pl, t, LostVacant, now)
+		c.lose(pl, t, LostVacant, now)
 		return true
 	}
 	rx := dst.view.rx[pl.index]
@@ -135,7 +135,7 @@ func (f *fabric) deliver(pl *plane, t *transmitter, now int64) bool {
 	rx.Commit(copy(slot, payload), tag)
 	pl.stats.Frames++
 	pl.stats.Bytes += uint64(max(0, len(payload)-LabelSize))
-	f.record(pl, t, payload, tag, Delivered, end)
+	c.record(pl, t, payload, tag, Delivered, end)
 	late := now - end
 	pl.stats.Late = max(pl.stats.Late, late)
 	if t.tx.Free() == 0 {
@@ -146,19 +146,19 @@ func (f *fabric) deliver(pl *plane, t *transmitter, now int64) bool {
 	dst.bell.Ring()
 	// The sender waits for room in a full ring, or for an empty one: waking it for every slot
 	// in between would take the time of a core away from it.
-	if n := t.tx.Pending(); n == 0 || n == f.geo.slots/2 {
-		f.ports[t.port].bell.Ring()
+	if n := t.tx.Pending(); n == 0 || n == c.geo.slots/2 {
+		c.ports[t.port].bell.Ring()
 	}
 	return true
 }
 
 // lose drops the head frame, raises the alarm at its sender and then frees the slot, in
 // this order: a sender that finds its ring empty must also find the alarm.
-func (f *fabric) lose(pl *plane, t *transmitter, v Verdict, now int64) {
+func (c *circuits) lose(pl *medium, t *transmitter, v Verdict, now int64) {
 	payload, tag, _ := t.tx.Peek()
-	f.record(pl, t, payload, tag, v, now)
+	c.record(pl, t, payload, tag, v, now)
 	pl.stats.Lost[v]++
-	src := f.ports[t.port]
+	src := c.ports[t.port]
 	src.view.alarms[pl.index].raise(v, tag, t.to)
 	t.busy, t.free = false, max(t.free, now)
 	if payload != nil {
@@ -168,8 +168,8 @@ func (f *fabric) lose(pl *plane, t *transmitter, v Verdict, now int64) {
 }
 
 // record writes the head frame of t into the log.
-func (f *fabric) record(pl *plane, t *transmitter, payload []byte, tag uint32, v Verdict, end int64) {
-	if f.log == nil {
+func (c *circuits) record(pl *medium, t *transmitter, payload []byte, tag uint32, v Verdict, end int64) {
+	if c.log == nil {
 		return
 	}
 	r := FrameRecord{
@@ -180,5 +180,5 @@ func (f *fabric) record(pl *plane, t *transmitter, payload []byte, tag uint32, v
 		r.Dst = uint16(t.to)
 	}
 	copy(r.Label[:], payload)
-	f.log.frame(&r)
+	c.log.frame(&r)
 }

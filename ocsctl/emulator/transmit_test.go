@@ -99,7 +99,7 @@ func TestRateSurvivesJitter(t *testing.T) {
 			for got < frames {
 				r.pass(10 * time.Millisecond)
 			}
-			took, ideal := r.f.planes[0].tx[0].free-began, frames*int64(frameTime)
+			took, ideal := r.c.planes[0].tx[0].free-began, frames*int64(frameTime)
 			if took < ideal || float64(took) > 1.002*float64(ideal) {
 				t.Errorf("%d frames took %d ns, ideally %d", frames, took, ideal)
 			}
@@ -132,7 +132,7 @@ func TestFullReceiverHoldsTheWire(t *testing.T) {
 		}
 		r.pass(2 * frameTime)
 	}
-	if st := r.f.planes[0].stats; st.Stalled < int64(7*frameTime) {
+	if st := r.c.planes[0].stats; st.Stalled < int64(7*frameTime) {
 		t.Errorf("stalled %v", time.Duration(st.Stalled))
 	}
 }
@@ -176,7 +176,7 @@ func TestLosses(t *testing.T) {
 		{"to a port without a rank", func(r *rig) {
 			r.postAll(0, 0, moved)
 			r.pass(dark)
-			r.f.detach(r.s[3], true, r.now)
+			r.s[3].Detach(true)
 			r.send(0, 2, 1, frameBytes, 1)
 		}, map[Verdict]uint32{LostVacant: 1}},
 		{"none", func(r *rig) {

@@ -1,8 +1,9 @@
-// Package shmring holds the two shared-memory primitives of the project: a
-// single-producer single-consumer ring of slots and a futex doorbell. Both live in memory
-// that the caller provides (a mapping shared between processes, or the heap) and keep
-// no pointers in it. They serve the ports of the emulated OCS and the shared-memory
-// transports alike; that is why they stand here, in the lowest layer that both reach.
+// Package shmring holds the shared-memory primitives of the project: a single-producer
+// single-consumer ring of slots and a futex doorbell, which live in memory that the caller
+// provides (a mapping shared between processes, or the heap) and keep no pointers in it; and such
+// mappings, [Memory] and [Bell], to be handed from process to process. They serve the front end of
+// one host, the ports of the emulated OCS and the shared-memory transports alike; that is why they
+// stand here, in the lowest layer that all reach.
 package shmring
 
 import (

@@ -3,6 +3,7 @@ package gnmi_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -172,5 +173,32 @@ func TestTooMuch(t *testing.T) {
 	huge := jsonAt(list(), `"`+strings.Repeat("x", 5<<20)+`"`)
 	if _, err := client.Set(t.Context(), &gpb.SetRequest{Update: []*gpb.Update{huge}}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a message of 5 MiB: %v", err)
+	}
+}
+
+// TestSilentClients: whoever connects and says nothing, or begins and never ends, loses the connection.
+func TestSilentClients(t *testing.T) {
+	t.Parallel()
+	endpoint, _ := serve(t, gnmi.Options{})
+	said := []string{"", "PRI * HTTP/2", "GET / HTTP/1.1\r\n\r\n"}
+	var all []net.Conn
+	for _, text := range said {
+		c, err := net.Dial("tcp", endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	for i, c := range all {
+		if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: the connection stays", said[i])
+		}
 	}
 }

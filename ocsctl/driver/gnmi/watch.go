@@ -39,6 +39,22 @@ func (w *watch) stop() {
 	<-w.done
 }
 
+// Watch implements driver.Watcher on the switch's own subscription.
+func (s *swtch) Watch(ctx context.Context, changed func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.client.Subscribe(ctx)
+	if err == nil {
+		err = stream.Send(s.subscriptions())
+	}
+	for err == nil {
+		if _, err = stream.Recv(); err == nil {
+			changed()
+		}
+	}
+	return s.fault(err)
+}
+
 // listen folds notifications into the store until the stream ends. Why it ended does not matter:
 // without it the driver polls.
 func (w *watch) listen(ctx context.Context) {

@@ -176,6 +176,33 @@ func TestBadPeers(t *testing.T) {
 	})
 }
 
+// TestDrip: a peer that sends its answer byte by byte has no more time than one that sends it at once.
+func TestDrip(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for _, err := conn.Write([]byte("x")); err == nil; _, err = conn.Write([]byte("x")) {
+					time.Sleep(5 * time.Millisecond)
+				}
+			}()
+		}
+	}()
+	_, err = scpi.Open(context20(t), driver.Target{Endpoint: l.Addr().String(), Ports: driver.Ports{In: []string{"1"}}, Timeout: 200 * time.Millisecond})
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, driver.ErrProtocol) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestAnotherSwitch: a session that is opened again has to be with the same switch.
 func TestAnotherSwitch(t *testing.T) {
 	var serial atomic.Int64

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
+	"google.golang.org/protobuf/proto"
 )
 
 func jsonUpdate(path *gpb.Path, text string) *gpb.Update {
@@ -147,5 +148,49 @@ func FuzzLeaves(f *testing.F) {
 			s.Delete(c.Path)
 		}
 		s.Ports()
+	})
+}
+
+// FuzzNotify: whatever message a peer sends, it is folded into a store or refused; nothing of it comes
+// out again that is not text of bounded length where it is said to people.
+func FuzzNotify(f *testing.F) {
+	add := func(which int, n *gpb.Notification) {
+		data, err := proto.Marshal(n)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(which, data)
+	}
+	connections := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"}}}
+	add(0, &gpb.Notification{Update: []*gpb.Update{jsonUpdate(connections, `{"port-connection":[{"name":"a"}]}`)}, Delete: []*gpb.Path{connections, nil}})
+	add(1, &gpb.Notification{Prefix: &gpb.Path{Origin: "sonic_db", Target: "STATE_DB"}, Update: []*gpb.Update{{}, nil}})
+	add(2, &gpb.Notification{Update: []*gpb.Update{{Path: connections, Val: &gpb.TypedValue{Value: &gpb.TypedValue_LeaflistVal{}}}}})
+	f.Fuzz(func(t *testing.T, which int, data []byte) {
+		var n gpb.Notification
+		if proto.Unmarshal(data, &n) != nil {
+			t.Skip() // gRPC refuses it
+		}
+		d, err := Lookup(names[uint(which)%uint(len(names))])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewStore(d)
+		if err := s.Notify(&n); err != nil {
+			if !errors.Is(err, ErrMessage) || len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q", err)
+			}
+			return
+		}
+		for _, c := range s.Circuits() {
+			s.Delete(c.Path)
+		}
+		for _, p := range s.Ports() {
+			if word := Brief(p.Word); len(word) > 200 || strings.ContainsAny(word, "\r\n") {
+				t.Errorf("%q", word)
+			}
+		}
+		for _, table := range d.tables() {
+			s.Records(table)
+		}
 	})
 }

@@ -1,0 +1,135 @@
+package controller
+
+import (
+	"fmt"
+
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// Bounds of the barrier. A rank waits for its plane between two posts, except for the
+// trailing ones of an operation, so a few epochs ahead is what honest ranks need.
+const (
+	maxAhead  = 4096 // epochs that a post may be ahead of the plane
+	keepPast  = 1024 // epochs whose outcome is remembered
+	maxRounds = 64   // epochs with posts at one time
+)
+
+// barrier collects the posts of one plane. It decides nothing about time and performs no
+// I/O; the core owns it.
+type barrier struct {
+	rounds map[uint32]*round
+	past   map[uint32]circuit.Permutation // epoch -> the map it was switched to from there
+	spare  []*round
+}
+
+// round is the posts of one epoch; all agree on target.
+type round struct {
+	target circuit.Permutation
+	first  int   // who posted first, for messages
+	began  int64 // when
+	posted []bool
+	count  int
+	from   int // no port before it is waited for
+}
+
+func newBarrier() *barrier {
+	return &barrier{rounds: map[uint32]*round{}, past: map[uint32]circuit.Permutation{}}
+}
+
+// post records that port agrees to move from epoch to target, where the plane is at cur. The
+// target is kept. A repetition of what was posted or has happened is accepted and changes nothing.
+func (b *barrier) post(cur uint32, port int, epoch uint32, target circuit.Permutation, now int64) error {
+	if epoch < cur {
+		if was, known := b.past[epoch]; known && same(was, target) {
+			return nil
+		}
+		return fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", port, epoch, cur, ocsctl.ErrStaleEpoch)
+	}
+	r := b.rounds[epoch]
+	switch {
+	case r == nil && (epoch-cur > maxAhead || len(b.rounds) >= maxRounds):
+		return fmt.Errorf("post of port %d for epoch %d, plane is at %d: too far ahead: %w", port, epoch, cur, ocsctl.ErrStaleEpoch)
+	case r == nil:
+		r = b.round(len(target))
+		r.target, r.first, r.began = target, port, now
+		b.rounds[epoch] = r
+	case !same(r.target, target):
+		return fmt.Errorf("ports %d and %d posted different maps: %w", r.first, port, ocsctl.ErrConflict)
+	}
+	if !r.posted[port] {
+		r.posted[port] = true
+		r.count++
+	}
+	return nil
+}
+
+// round returns an empty one.
+func (b *barrier) round(ports int) *round {
+	if n := len(b.spare); n > 0 {
+		r := b.spare[n-1]
+		b.spare = b.spare[:n-1]
+		clear(r.posted)
+		r.count, r.from = 0, 0
+		return r
+	}
+	return &round{posted: make([]bool, ports)}
+}
+
+// changing lists the ports whose circuit differs between two maps: those that must agree.
+func changing(cur, target circuit.Permutation) []int {
+	var ports []int
+	for r := range cur {
+		if cur[r] != target[r] {
+			ports = append(ports, r)
+		}
+	}
+	return ports
+}
+
+// done closes the round of epoch, whose outcome was target.
+func (b *barrier) done(epoch uint32, target circuit.Permutation) {
+	b.drop(epoch)
+	b.past[epoch] = target
+	delete(b.past, epoch-keepPast)
+}
+
+// recheck: a port may be waited for that was not.
+func (b *barrier) recheck() {
+	for _, r := range b.rounds {
+		r.from = 0
+	}
+}
+
+// same is Equal, quick where one is the other.
+func same(a, b circuit.Permutation) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) || a.Equal(b)
+}
+
+// drop forgets the round of epoch.
+func (b *barrier) drop(epoch uint32) {
+	if r := b.rounds[epoch]; r != nil {
+		delete(b.rounds, epoch)
+		b.spare = append(b.spare, r)
+	}
+}
+
+// reset forgets every post.
+func (b *barrier) reset() {
+	for epoch := range b.rounds {
+		b.drop(epoch)
+	}
+}
+
+// forget removes what a port has posted.
+func (b *barrier) forget(port int) {
+	for epoch, r := range b.rounds {
+		if !r.posted[port] {
+			continue
+		}
+		r.posted[port], r.from = false, 0
+		if r.count--; r.count == 0 {
+			b.drop(epoch)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal/etcd"
+	"lightpath/ocsctl/controller/journal/journaltest"
+	"lightpath/ocsctl/controller/lead"
+	"lightpath/plans/circuit"
+)
+
+const ports = journaltest.Ports
+
+// slowDevice is a switch of one plane that moves until it is told that it has.
+type slowDevice struct {
+	mu     sync.Mutex
+	at     circuit.Permutation
+	moving bool
+	token  uint64 // the highest seen
+}
+
+func (d *slowDevice) Switch(_ int, m controller.Move) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m.Token < d.token {
+		return fmt.Errorf("token %d after %d: %w", m.Token, d.token, controller.ErrNotLeader)
+	}
+	d.token, d.moving = m.Token, true
+	return nil
+}
+
+func (d *slowDevice) Map(int) (circuit.Permutation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.moving {
+		return nil, controller.ErrMoving
+	}
+	return d.at, nil
+}
+
+// settle ends a move, wherever.
+func (d *slowDevice) settle(at circuit.Permutation) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at, d.moving = at, false
+}
+
+func (d *slowDevice) isMoving() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.moving
+}
+
+// rank is the sink of one port.
+type rank struct {
+	controller.Attachment
+	mu     sync.Mutex
+	epoch  uint32
+	at     circuit.Permutation
+	fault  error
+	closed error
+}
+
+func (r *rank) Changed(_ int, epoch uint32, m circuit.Permutation, fault error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch, r.at, r.fault = epoch, m, fault
+}
+
+func (r *rank) Refused(int, uint32, uint32)   {}
+func (r *rank) Granted(uint64, uint64, error) {}
+
+func (r *rank) Closed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = err
+}
+
+// sees returns the rank's epoch, the fault of the plane, and why the controller left it.
+func (r *rank) sees() (uint32, error, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.epoch, r.fault, r.closed
+}
+
+// member is one controller of several.
+type member struct {
+	store  *etcd.Client
+	runner *lead.Runner
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+func start(t *testing.T, name, prefix, socket string, d controller.Device) *member {
+	t.Helper()
+	store, err := etcd.Open(t.Context(), etcd.Config{Name: name, Endpoints: []string{"unix:" + socket}, Prefix: prefix, Lease: etcd.MinLease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &member{store: store, ended: make(chan error, 1)}
+	m.runner, err = lead.New(lead.Options{Store: store, Ports: ports, Planes: 1, Build: func(r lead.Rule) (*controller.Core, error) {
+		conf := controller.Config{
+			Name: name, Ports: ports, Planes: []controller.PlaneConfig{{Name: "p0", Reconfig: time.Millisecond}},
+			Device: d, SettleTimeout: journaltest.Patience,
+		}
+		r.Apply(&conf)
+		return controller.Start(conf)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, m.stop = context.WithCancel(context.Background())
+	go func() { m.ended <- m.runner.Run(ctx) }()
+	t.Cleanup(func() {
+		m.stop()
+		_ = store.Close()
+	})
+	return m
+}
+
+// rules waits until m is in charge.
+func (m *member) rules(t *testing.T) controller.Controller {
+	t.Helper()
+	var c controller.Controller
+	await(t, "a controller rules", func() bool {
+		c, _ = m.runner.Controller()
+		return c != nil
+	})
+	return c
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(journaltest.Patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// attachAll attaches ranks to all ports and has them post, unless the plane is where they want it.
+func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation) []*rank {
+	t.Helper()
+	var all []*rank
+	for p := range ports {
+		r := &rank{}
+		a, err := c.Attach(r, controller.AttachOptions{Port: p, Who: fmt.Sprint("rank ", p)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Attachment = a
+		all = append(all, r)
+	}
+	for _, r := range all {
+		if epoch, fault, _ := r.sees(); epoch == 0 && fault == nil {
+			if err := r.Post(0, 0, target); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return all
+}
+
+// TestKilledInTheMiddle: a controller is gone while its switch moves. The next one finishes the
+// move, or finds that it is done, or blocks the plane where nobody can tell what it is.
+func TestKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	from, to := circuit.Shift(ports, 1), circuit.Shift(ports, 2)
+	partly := to.Clone()
+	partly[0], partly[1] = circuit.Dark, circuit.Dark
+	dir := t.TempDir()
+	server, err := etcd.Open(t.Context(), etcd.Config{Name: "server", Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	for name, test := range map[string]struct {
+		at     circuit.Permutation // where the device goes meanwhile
+		again  bool                // it has to move again
+		blocks bool
+	}{
+		"not moved":      {at: from, again: true},
+		"moved":          {at: to},
+		"moved in part":  {at: partly, again: true},
+		"somewhere else": {at: circuit.Shift(ports, 3), blocks: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prefix := "/" + strings.ReplaceAll(name, " ", "-")
+			d := &slowDevice{at: from}
+			a := start(t, "a", prefix, dir+"/etcd.sock", d)
+			first := a.rules(t)
+			ranks := attachAll(t, first, to)
+			await(t, "the device moves", d.isMoving)
+			b := start(t, "b", prefix, dir+"/etcd.sock", d)
+			journaltest.Await(t, a.store, controller.AllEvents(), func(e []controller.Event) bool { return len(e) > 0 })
+			_ = a.store.Close() // without a word to anybody
+			d.settle(test.at)
+			await(t, "ranks are told", func() bool { _, _, closed := ranks[3].sees(); return closed != nil })
+			second := b.rules(t)
+			s, err := second.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.blocks {
+				if s.Planes[0].State != controller.Down || !strings.Contains(s.Planes[0].Reason, "drift") {
+					t.Fatalf("a plane that is somewhere else: %+v", s.Planes[0])
+				}
+				return
+			}
+			ranks = attachAll(t, second, to)
+			if test.again {
+				await(t, "the device moves again", d.isMoving)
+				d.settle(to)
+			}
+			for p, r := range ranks {
+				await(t, "the switch has happened", func() bool { epoch, fault, _ := r.sees(); return epoch == 1 && fault == nil })
+				if r.mu.Lock(); !r.at.Equal(to) {
+					t.Errorf("port %d: the map is %v", p, r.at)
+				}
+				r.mu.Unlock()
+			}
+			// The history is one, and tells of both.
+			kinds := func(e []controller.Event) (k []controller.EventKind) {
+				for _, x := range slices.Backward(e) {
+					k = append(k, x.Kind)
+				}
+				return k
+			}
+			want := []controller.EventKind{controller.TookOver, controller.TookOver, controller.Switched}
+			q := controller.Query{Plane: controller.AnyPlane, Kinds: []controller.EventKind{controller.TookOver, controller.Switched}}
+			events := journaltest.Await(t, b.store, q, func(e []controller.Event) bool { return slices.Equal(kinds(e), want) })
+			if events[0].Token <= events[2].Token || events[2].Who != "a" {
+				t.Errorf("%+v", events)
+			}
+		})
+	}
+}
+
+// TestHandOver: a controller that shuts down in peace hands over between two switches, and ranks
+// go on with the epoch that they know; drift is found although nothing moved under the second one.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server, err := etcd.Open(t.Context(), etcd.Config{Name: "server", Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	d := &slowDevice{at: circuit.Shift(ports, 1)}
+	a := start(t, "a", "", dir+"/etcd.sock", d)
+	first := a.rules(t)
+	ranks := attachAll(t, first, circuit.Shift(ports, 2))
+	await(t, "the device moves", d.isMoving)
+	d.settle(circuit.Shift(ports, 2))
+	await(t, "epoch 1", func() bool { epoch, _, _ := ranks[0].sees(); return epoch == 1 })
+	b := start(t, "b", "", dir+"/etcd.sock", d)
+	await(t, "b knows", func() bool { _, leader := b.runner.Controller(); return leader == "a" })
+	a.stop()
+	if err := <-a.ended; err != nil {
+		t.Fatal(err)
+	}
+	second := b.rules(t)
+	s, err := second.Snapshot()
+	if err != nil || s.Planes[0].Epoch != 1 || s.Planes[0].State != controller.Resident || !s.Leader {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	b.stop()
+	if err := <-b.ended; err != nil {
+		t.Fatal(err)
+	}
+	d.settle(circuit.Shift(ports, 3))
+	c := start(t, "c", "", dir+"/etcd.sock", d)
+	if s, err = c.rules(t).Snapshot(); err != nil || s.Planes[0].State != controller.Down {
+		t.Fatalf("%+v, %v", s, err)
+	}
+}

@@ -1,0 +1,268 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
+)
+
+// leadership is one rule of this controller; see [journal.Leadership].
+//
+// Its clock runs from before a renewal is asked for, the server's from when it is granted, and
+// it ends margin early: so when the server gives the lease up, this controller has long stopped,
+// and what it sent to a switch at the last moment has arrived.
+type leadership struct {
+	c     *Client
+	me    leaderValue
+	token uint64
+	lease clientv3.LeaseID
+	ttl   time.Duration
+
+	until atomic.Int64 // of the client's clock: the rule ends then
+	once  sync.Once
+	why   error // set before done is closed
+	done  chan struct{}
+	ctx   context.Context // ends with the rule
+	end   context.CancelFunc
+
+	revision  atomic.Int64 // of the newest write
+	compacted int64        // revisions below it are gone
+
+	planes  planeWriter
+	history historyWriter
+}
+
+var _ journal.Leadership = (*leadership)(nil)
+
+// A lease is renewed renewals times before it runs out, and given up one such part early.
+const renewals = 5
+
+// compactEvery is how many old revisions gather in a store of our own before they go. etcd's own
+// compaction looks every five minutes: enough, at thousands of switches per second on large
+// planes, to fill its quota.
+const compactEvery = 1000
+
+// begin starts the rule, whose lease was asked for at that time.
+func (l *leadership) begin(asked time.Duration) *leadership {
+	l.extend(asked)
+	l.ctx, l.end = context.WithCancel(context.Background())
+	l.c.leader.Store(&journal.Leader{Name: l.me.Name, Software: l.me.Software, Address: l.me.Address, Token: l.token})
+	l.planes.begin(l)
+	l.history.begin(l)
+	l.c.rules.Go(l.keep)
+	l.c.rules.Go(l.planes.run)
+	l.c.rules.Go(l.history.run)
+	return l
+}
+
+// load reads what the rules before have left. Nobody else writes any more: this rule's key is
+// there, so the transactions of others are void.
+func (l *leadership) load(ctx context.Context) error {
+	if err := l.planes.load(ctx, l.c); err != nil {
+		return err
+	}
+	return l.history.load(ctx, l.c)
+}
+
+func (l *leadership) Token() uint64 { return l.token }
+
+func (l *leadership) LastSeq() uint64 { return l.history.last }
+
+func (l *leadership) Done() <-chan struct{} { return l.done }
+
+func (l *leadership) Err() error {
+	select {
+	case <-l.done:
+		return l.why
+	default:
+	}
+	if l.c.clock() >= time.Duration(l.until.Load()) {
+		l.lose(fmt.Errorf("etcd: the lease of %s has not been renewed in time: %w", l.me.Name, controller.ErrNotLeader))
+		return l.why
+	}
+	return nil
+}
+
+func (l *leadership) extend(asked time.Duration) {
+	l.until.Store(int64(asked + l.ttl - l.ttl/renewals))
+}
+
+// lose ends the rule; the first reason counts.
+func (l *leadership) lose(why error) {
+	l.once.Do(func() {
+		l.why = why
+		close(l.done)
+		l.end()
+		if now := l.c.leader.Load(); now.Token == l.token {
+			l.c.leader.CompareAndSwap(now, new(journal.Leader))
+		}
+	})
+	<-l.done
+}
+
+// keep renews the lease until the rule ends. It also looks at the clock often enough for Done
+// to be in time.
+func (l *leadership) keep() {
+	part := l.ttl / renewals
+	for next := part; ; next = part {
+		select {
+		case <-l.done:
+			return
+		case <-l.c.closing.Done():
+			l.lose(fmt.Errorf("etcd: closed: %w", controller.ErrNotLeader))
+			return
+		case <-time.After(next):
+		}
+		for {
+			err := l.renew()
+			if l.Err() != nil {
+				return
+			}
+			if err == nil {
+				l.compact()
+				break
+			}
+			l.c.conf.Logger.Warn("the lease is not renewed yet", "error", err)
+			pause(l.ctx, part/4)
+		}
+	}
+}
+
+// renew asks for the lease once, and waits for the answer as long as the rule lasts without.
+func (l *leadership) renew() error {
+	asked := l.c.clock()
+	ctx, cancel := context.WithTimeout(l.ctx, time.Duration(l.until.Load())-asked)
+	defer cancel()
+	defer context.AfterFunc(l.c.closing, cancel)()
+	// clientv3's KeepAliveOnce would try again without a pause.
+	stream, err := pb.NewLeaseClient(l.c.etcd.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.lease)}); err != nil {
+		return err
+	}
+	resp, err := stream.Recv()
+	switch {
+	case err != nil:
+		return err
+	case resp.TTL <= 0:
+		l.lose(fmt.Errorf("etcd: the lease of %s has run out: %w", l.me.Name, controller.ErrNotLeader))
+	case l.Err() == nil:
+		l.extend(asked)
+	}
+	return nil
+}
+
+// compact forgets old revisions where the store is this controllers' alone.
+func (l *leadership) compact() {
+	now := l.revision.Load()
+	if len(l.c.conf.Endpoints) > 0 || now-l.compacted < compactEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, l.ttl/renewals)
+	defer cancel()
+	if _, err := l.c.etcd.Compact(ctx, now); err != nil && l.Err() == nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		l.c.conf.Logger.Warn("old revisions of the journal stay for now", "error", err)
+		return
+	}
+	l.compacted = now
+}
+
+// Resign ends the rule and lets the next controller begin at once.
+func (l *leadership) Resign(ctx context.Context) error {
+	if l.Err() == nil {
+		l.history.flush(ctx)
+		l.planes.flush(ctx)
+	}
+	l.lose(fmt.Errorf("etcd: %s has resigned: %w", l.me.Name, controller.ErrNotLeader))
+	if _, err := l.c.etcd.Revoke(ctx, l.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return fmt.Errorf("etcd: lease: %w", err)
+	}
+	return nil
+}
+
+// put is a value to write over the version that is known.
+type put struct {
+	key, value string
+	mod        int64 // revision of that version; 0: there is none
+}
+
+// commit writes all puts, and deletes what sweep selects, in one transaction that is void
+// unless this rule lasts and every key is as it is known. After a lost answer the same
+// transaction is sent again until its outcome is known, so an old value never follows a newer one.
+// It returns the revision at which the values stand. Errors that wrap controller.ErrNotLeader
+// have ended the rule; others are refusals, and nothing was written.
+func (l *leadership) commit(puts []put, sweep ...clientv3.Op) (int64, error) {
+	leader := l.c.key(leaderKey)
+	ifs := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leader), "=", int64(l.token))}
+	then, otherwise := sweep, []clientv3.Op{clientv3.OpGet(leader)}
+	for _, p := range puts {
+		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(p.key), "=", p.mod))
+		then = append(then, clientv3.OpPut(p.key, p.value))
+		otherwise = append(otherwise, clientv3.OpGet(p.key))
+	}
+	for {
+		if err := l.Err(); err != nil {
+			return 0, err
+		}
+		began := time.Now()
+		// A server that does not answer may have gone: the next attempt finds another.
+		ctx, cancel := context.WithTimeout(l.ctx, l.ttl/renewals)
+		resp, err := l.c.etcd.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
+		cancel()
+		l.c.conf.OnWrite(time.Since(began), err)
+		switch {
+		case err == nil && resp.Succeeded:
+			l.revision.Store(resp.Header.Revision)
+			return resp.Header.Revision, l.Err()
+		case err == nil:
+			return l.settle(puts, resp)
+		case l.Err() != nil:
+			return 0, l.Err()
+		case lasting(err):
+			return 0, fmt.Errorf("etcd: %s: %w", puts[0].key, err)
+		}
+		l.c.conf.Logger.Warn("a write has not been answered", "key", puts[0].key, "error", err)
+		pause(l.ctx, retryPause)
+	}
+}
+
+// settle tells why a transaction was void: another controller rules, or this one has written the
+// values already, in an attempt whose answer was lost.
+func (l *leadership) settle(puts []put, resp *clientv3.TxnResponse) (int64, error) {
+	leader := resp.Responses[0].GetResponseRange().Kvs
+	switch {
+	case len(leader) == 0:
+		l.lose(fmt.Errorf("etcd: the lease of %s has run out: %w", l.me.Name, controller.ErrNotLeader))
+		return 0, l.why
+	case uint64(leader[0].CreateRevision) != l.token:
+		l.c.sawLeader(leader[0])
+		now := l.c.Leader()
+		l.lose(fmt.Errorf("etcd: %s with token %d has taken over from %s with token %d: %w", now.Name, now.Token, l.me.Name, l.token, controller.ErrNotLeader))
+		return 0, l.why
+	}
+	var at int64
+	for i, p := range puts {
+		kvs := resp.Responses[i+1].GetResponseRange().Kvs
+		if len(kvs) == 0 || string(kvs[0].Value) != p.value || at != 0 && kvs[0].ModRevision != at {
+			l.lose(fmt.Errorf("etcd: %s was changed by something that is not a controller: %w", p.key, controller.ErrNotLeader))
+			return 0, l.why
+		}
+		at = kvs[0].ModRevision
+	}
+	return at, l.Err()
+}
+
+// stopped reports whether err means that the rule is over.
+func stopped(err error) bool { return errors.Is(err, controller.ErrNotLeader) }

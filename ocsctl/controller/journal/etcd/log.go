@@ -1,0 +1,97 @@
+package etcd
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// quiet gives etcd a logger that passes warnings on to l until it is muted. What etcd takes for
+// the end of the process goes to last.
+func quiet(l *slog.Logger, muted *atomic.Bool, last zapcore.CheckWriteHook) *zap.Logger {
+	return zap.New(&slogCore{log: l.With("component", "etcd"), muted: muted}, zap.WithFatalHook(last), zap.WithPanicHook(last))
+}
+
+// lastWords is the end that etcd makes of its process. While a server starts, that is an error of
+// the start, and the goroutine ends alone. Later it is a panic: whoever serves the store and
+// cannot go on must let go of the directory, which only the end of the process does for certain.
+type lastWords struct {
+	started atomic.Bool
+	said    chan string
+}
+
+func newLastWords() *lastWords { return &lastWords{said: make(chan string, 1)} }
+
+// OnWrite implements zapcore.CheckWriteHook.
+func (w *lastWords) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
+	if w.started.Load() {
+		panic("etcd: " + e.Message)
+	}
+	words := e.Message
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			words += ": " + err.Error()
+		}
+	}
+	select {
+	case w.said <- words:
+	default:
+	}
+	runtime.Goexit()
+}
+
+// slogCore is a zapcore.Core that writes to a slog.Logger.
+type slogCore struct {
+	log   *slog.Logger
+	muted *atomic.Bool
+}
+
+func (c *slogCore) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
+
+func (c *slogCore) With(fields []zapcore.Field) zapcore.Core {
+	return &slogCore{log: c.log.With(attributes(fields)...), muted: c.muted}
+}
+
+// harmless are warnings about what is as it should be: the server has one socket, which is not
+// for everybody; and a new store has no schema version until its first write, which etcd's monitor
+// of that version may be ahead of, and then looks again.
+var harmless = map[string]bool{
+	"Running http and grpc server on single port. This is not recommended for production.": true,
+	"simple token is not cryptographically signed":                                         true,
+	"Failed to detect schema version":                                                      true,
+	"failed to update storage version":                                                     true,
+}
+
+func (c *slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) && !harmless[e.Message] && !c.muted.Load() {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+func (c *slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	level := slog.LevelWarn
+	if e.Level >= zapcore.ErrorLevel {
+		level = slog.LevelError
+	}
+	c.log.Log(context.Background(), level, e.Message, attributes(fields)...)
+	return nil
+}
+
+func (c *slogCore) Sync() error { return nil }
+
+func attributes(fields []zapcore.Field) []any {
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	var attrs []any
+	for k, v := range enc.Fields {
+		attrs = append(attrs, slog.Any(k, v))
+	}
+	return attrs
+}

@@ -1,0 +1,43 @@
+package etcd
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"lightpath/ocsctl/controller/journal/journaltest"
+)
+
+// TestLog: warnings of etcd reach our log, with what they are about; the rest does not.
+func TestLog(t *testing.T) {
+	var text bytes.Buffer
+	l := quiet(slog.New(slog.NewTextHandler(&text, nil)), new(atomic.Bool), zapcore.WriteThenPanic).With(zap.String("member", "m1"))
+	l.Info("all is well")
+	l.Warn("slow disk", zap.Int("ms", 700))
+	l.Error("no disk", zap.Error(errors.New("gone")))
+	for _, want := range []string{`level=WARN msg="slow disk"`, "ms=700", "member=m1", "component=etcd", `level=ERROR msg="no disk"`, "error=gone"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in %s", want, text.String())
+		}
+	}
+	if strings.Contains(text.String(), "well") {
+		t.Error(text.String())
+	}
+}
+
+// TestQuietStart: nothing is logged while all is well.
+func TestQuietStart(t *testing.T) {
+	var text bytes.Buffer
+	c := open(t, t.TempDir(), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&text, nil)) })
+	journaltest.Resign(t, lead(t, c))
+	_ = c.Close()
+	if text.Len() > 0 {
+		t.Error(text.String())
+	}
+}

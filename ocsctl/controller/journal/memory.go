@@ -1,0 +1,204 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"lightpath/ocsctl/controller"
+)
+
+// Memory is a store that ends with its process: one controller rules at a time, and what is
+// intended is as durable as it will get. All methods may be called from any goroutine.
+type Memory struct {
+	name string
+	free chan struct{} // holds one element while nobody rules
+
+	mu     sync.Mutex
+	seq    Sequence
+	ring   []controller.Event // the newest, from next on the oldest
+	next   int
+	full   bool
+	planes map[int]*State
+	token  uint64
+	ruling bool
+}
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory returns a store for a controller of this name that remembers the newest keep
+// events; [DefaultHistory] where keep is not positive.
+func NewMemory(name string, keep int) *Memory {
+	if keep <= 0 {
+		keep = DefaultHistory
+	}
+	m := &Memory{name: name, free: make(chan struct{}, 1), ring: make([]controller.Event, keep), planes: make(map[int]*State)}
+	m.free <- struct{}{}
+	return m
+}
+
+// Campaign implements [Store]: it leads at once, unless a rule lasts.
+func (m *Memory) Campaign(ctx context.Context) (Leadership, error) {
+	select {
+	case <-m.free:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.token++
+	m.ruling = true
+	return &memoryRule{store: m, token: m.token, last: m.seq.Last(), done: make(chan struct{})}, nil
+}
+
+// Leader implements [Store].
+func (m *Memory) Leader() Leader {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ruling {
+		return Leader{}
+	}
+	return Leader{Name: m.name, Token: m.token}
+}
+
+// Close implements [Store]; there is nothing to let go of.
+func (m *Memory) Close() error { return nil }
+
+// History implements [controller.History].
+func (m *Memory) History(_ context.Context, q controller.Query) ([]controller.Event, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.next
+	if m.full {
+		n = len(m.ring)
+	}
+	limit := Limit(q)
+	var events []controller.Event
+	for i := 1; i <= n && len(events) < limit; i++ {
+		if e := &m.ring[(m.next-i+len(m.ring))%len(m.ring)]; q.Match(e) {
+			events = append(events, *e)
+		}
+	}
+	return events, nil
+}
+
+// MaxEvents is how many events a query gets at most at a time.
+const MaxEvents = 1000
+
+// Limit returns how many events to give a query: what it asks for, within [MaxEvents].
+func Limit(q controller.Query) int {
+	if q.Limit <= 0 {
+		return MaxEvents
+	}
+	return min(q.Limit, MaxEvents)
+}
+
+// plane returns the state of a plane; m.mu is held.
+func (m *Memory) plane(j int) *State {
+	if m.planes[j] == nil {
+		m.planes[j] = new(State)
+	}
+	return m.planes[j]
+}
+
+func (m *Memory) recovered(ports, planes int) ([]controller.Recovered, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.planes) == 0 {
+		return nil, nil
+	}
+	at := make([]controller.Recovered, planes)
+	for j, s := range m.planes {
+		if j >= planes || s.Map != nil && len(s.Map) != ports {
+			return nil, fmt.Errorf("journal: plane %d of %d ports, in a fabric of %d planes and %d ports: %w", j, len(s.Map), planes, ports, ErrOtherFabric)
+		}
+		at[j] = s.Recovered()
+	}
+	return at, nil
+}
+
+func (m *Memory) intend(i controller.Intent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.plane(i.Plane).Intend(i)
+}
+
+func (m *Memory) baseline(at []controller.Recovered) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for j := range at {
+		m.plane(j).Baseline(at[j])
+	}
+}
+
+func (m *Memory) record(e controller.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e.Plane >= 0 {
+		m.plane(e.Plane).Apply(&e)
+	}
+	m.seq.Number(&e)
+	m.ring[m.next] = e
+	if m.next++; m.next == len(m.ring) {
+		m.next, m.full = 0, true
+	}
+}
+
+// memoryRule is a leadership of a Memory.
+type memoryRule struct {
+	store *Memory
+	token uint64
+	last  uint64 // number of the newest event before
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (r *memoryRule) Token() uint64 { return r.token }
+
+func (r *memoryRule) LastSeq() uint64 { return r.last }
+
+func (r *memoryRule) Recovered(ports, planes int) ([]controller.Recovered, error) {
+	return r.store.recovered(ports, planes)
+}
+
+func (r *memoryRule) Baseline(at []controller.Recovered) {
+	if r.Err() == nil {
+		r.store.baseline(at)
+	}
+}
+
+func (r *memoryRule) Done() <-chan struct{} { return r.done }
+
+func (r *memoryRule) Err() error {
+	select {
+	case <-r.done:
+		return fmt.Errorf("journal: resigned: %w", controller.ErrNotLeader)
+	default:
+		return nil
+	}
+}
+
+func (r *memoryRule) Intend(i controller.Intent, done func(error)) {
+	err := r.Err()
+	if err == nil {
+		r.store.intend(i)
+	}
+	done(err)
+}
+
+func (r *memoryRule) Record(e controller.Event) {
+	if r.Err() == nil {
+		r.store.record(e)
+	}
+}
+
+func (r *memoryRule) Resign(context.Context) error {
+	r.once.Do(func() {
+		close(r.done)
+		r.store.mu.Lock()
+		r.store.ruling = false
+		r.store.mu.Unlock()
+		r.store.free <- struct{}{}
+	})
+	return nil
+}

@@ -1,0 +1,304 @@
+package lead_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
+	"lightpath/ocsctl/controller/lead"
+	"lightpath/plans/circuit"
+)
+
+const (
+	ports    = 4
+	patience = 30 * time.Second
+)
+
+// device is one plane that is somewhere, and may be told of another controller.
+type device struct {
+	mu      sync.Mutex
+	at      circuit.Permutation
+	silent  bool
+	deposed bool
+}
+
+func (d *device) Switch(_ int, m controller.Move) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deposed {
+		d.deposed = false
+		return controller.ErrNotLeader
+	}
+	d.at = m.To
+	return nil
+}
+
+func (d *device) Map(int) (circuit.Permutation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.silent {
+		return nil, errors.New("no answer")
+	}
+	return d.at, nil
+}
+
+func (d *device) set(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+// store is a Memory whose rules the test can end, and whose baselines it sees.
+type store struct {
+	*journal.Memory
+	rules chan *rule
+}
+
+type rule struct {
+	journal.Leadership
+	mu   sync.Mutex
+	base []controller.Recovered
+	late bool // by the clock, the rule is over; nobody has noticed yet
+}
+
+func (r *rule) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.late {
+		return controller.ErrNotLeader
+	}
+	return r.Leadership.Err()
+}
+
+func newStore() *store { return &store{journal.NewMemory("a", 0), make(chan *rule, 9)} }
+
+func (s *store) Campaign(ctx context.Context) (journal.Leadership, error) {
+	l, err := s.Memory.Campaign(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &rule{Leadership: l}
+	s.rules <- r
+	return r, nil
+}
+
+func (r *rule) Baseline(at []controller.Recovered) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.base = append(r.base, at...)
+	r.Leadership.Baseline(at)
+}
+
+func (r *rule) lastBase() circuit.Permutation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.base) - 1; i >= 0; i-- {
+		if r.base[i].Map != nil {
+			return r.base[i].Map
+		}
+	}
+	return nil
+}
+
+// run runs d's controller until stop, which returns what Run did.
+func run(t *testing.T, s journal.Store, d controller.Device, change func(*lead.Options)) (r *lead.Runner, stop func() error) {
+	t.Helper()
+	o := lead.Options{Store: s, Ports: ports, Planes: 1, Build: func(r lead.Rule) (*controller.Core, error) {
+		conf := controller.Config{Name: "a", Ports: ports, Planes: []controller.PlaneConfig{{Name: "p"}}, Device: d, Grace: time.Nanosecond}
+		r.Apply(&conf)
+		return controller.Start(conf)
+	}}
+	if change != nil {
+		change(&o)
+	}
+	r, err := lead.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	t.Cleanup(func() { _ = stop() })
+	return r, stop
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func rules(r *lead.Runner) bool {
+	c, _ := r.Controller()
+	return c != nil
+}
+
+// TestRule: front ends get the core while the rule lasts, lose it before it is closed, what was
+// opened for it is closed after it, and front ends get another one in the next.
+func TestRule(t *testing.T) {
+	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
+	shown := make(chan *controller.Core, 9)
+	hidden, ended := make(chan error, 9), make(chan struct{}, 9)
+	r, stop := run(t, s, d, func(o *lead.Options) {
+		o.OnLeader = func(c *controller.Core) (func(), error) {
+			shown <- c
+			return func() {
+				_, err := c.Snapshot() // not closed yet
+				hidden <- err
+			}, nil
+		}
+		o.OnEnd = func() { ended <- struct{}{} }
+	})
+	first := <-shown
+	await(t, "the runner has the core", func() bool { return rules(r) })
+	if c, name := r.Controller(); c != controller.Controller(first) || name != "a" {
+		t.Fatalf("the controller is %v, %q", c, name)
+	}
+	l := <-s.rules
+	await(t, "the journal knows where the plane is", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 1)) })
+	if err := first.Set(0, circuit.Shift(ports, 2), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Resign(t.Context()); err != nil { // or its lease runs out
+		t.Fatal(err)
+	}
+	if err := <-hidden; err != nil {
+		t.Fatalf("front ends were stopped after the core: %v", err)
+	}
+	<-ended
+	if _, err := first.Snapshot(); !errors.Is(err, controller.ErrStopped) {
+		t.Errorf("the rule has ended before the core was closed: %v", err)
+	}
+	second := <-shown
+	if second == first {
+		t.Fatal("a core rules twice")
+	}
+	snap, err := second.Snapshot()
+	if err != nil || snap.Planes[0].Epoch != 1 || !snap.Planes[0].Map.Equal(circuit.Shift(ports, 2)) || snap.Token != (<-s.rules).Token() {
+		t.Fatalf("%+v, %v", snap, err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if rules(r) || s.Leader() != (journal.Leader{}) {
+		t.Error("rules after the end")
+	}
+	if _, err := second.Snapshot(); !errors.Is(err, controller.ErrStopped) {
+		t.Errorf("the core was not closed: %v", err)
+	}
+}
+
+// TestCoreGivesUp: a device that knows of another controller ends the rule, though the journal
+// does not.
+func TestCoreGivesUp(t *testing.T) {
+	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
+	r, _ := run(t, s, d, nil)
+	await(t, "rules", func() bool { return rules(r) })
+	l := <-s.rules
+	d.set(func() { d.deposed = true })
+	c, _ := r.Controller()
+	if err := c.Set(0, circuit.Shift(ports, 2), "ann"); !errors.Is(err, controller.ErrNotLeader) {
+		t.Fatal(err)
+	}
+	if next := <-s.rules; next.Token() <= l.Token() {
+		t.Fatalf("token %d after %d", next.Token(), l.Token())
+	}
+}
+
+// TestLate: no device moves once the lease may have run out, though nobody has said so.
+func TestLate(t *testing.T) {
+	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
+	r, _ := run(t, s, d, nil)
+	await(t, "rules", func() bool { return rules(r) })
+	l := <-s.rules
+	l.mu.Lock()
+	l.late = true
+	l.mu.Unlock()
+	c, _ := r.Controller()
+	if err := c.Set(0, circuit.Shift(ports, 2), "ann"); !errors.Is(err, controller.ErrNotLeader) {
+		t.Fatal(err)
+	}
+	if m, err := d.Map(0); err != nil || !m.Equal(circuit.Shift(ports, 1)) {
+		t.Fatalf("the device has moved: %v, %v", m, err)
+	}
+	if next := <-s.rules; next.Token() <= l.Token() {
+		t.Fatalf("token %d after %d", next.Token(), l.Token())
+	}
+}
+
+// TestNothingKnown: where no device has said where it is there is no baseline, until it has.
+func TestNothingKnown(t *testing.T) {
+	s, d := newStore(), &device{at: circuit.Shift(ports, 1), silent: true}
+	r, _ := run(t, s, d, nil)
+	await(t, "rules", func() bool { return rules(r) })
+	l := <-s.rules
+	if m := l.lastBase(); m != nil {
+		t.Fatalf("the journal was told %v", m)
+	}
+	d.set(func() { d.silent = false })
+	c, _ := r.Controller()
+	if err := c.Set(0, circuit.Shift(ports, 3), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the journal knows", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 3)) })
+}
+
+// TestErrors: what trying again would not mend ends Run, and the rule.
+func TestErrors(t *testing.T) {
+	broken := errors.New("broken")
+	for name, change := range map[string]func(*lead.Options){
+		"build":     func(o *lead.Options) { o.Build = func(lead.Rule) (*controller.Core, error) { return nil, broken } },
+		"on leader": func(o *lead.Options) { o.OnLeader = func(*controller.Core) (func(), error) { return nil, broken } },
+		"recovered": func(o *lead.Options) { o.Store = brokenStore{newStore(), broken} },
+	} {
+		s := newStore()
+		o := lead.Options{Store: s, Ports: ports, Planes: 1, Build: func(r lead.Rule) (*controller.Core, error) {
+			conf := controller.Config{Ports: ports, Planes: make([]controller.PlaneConfig, 1), Device: &device{at: circuit.AllDark(ports)}}
+			r.Apply(&conf)
+			return controller.Start(conf)
+		}}
+		change(&o)
+		if err := lead.Run(t.Context(), o); !errors.Is(err, broken) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s.Leader() != (journal.Leader{}) {
+			t.Errorf("%s: still rules", name)
+		}
+	}
+	for field, o := range map[string]lead.Options{
+		"store":   {Ports: 1, Planes: 1, Build: func(lead.Rule) (*controller.Core, error) { return nil, nil }},
+		"build":   {Store: newStore(), Ports: 1, Planes: 1},
+		"0 ports": {Store: newStore(), Planes: 1, Build: func(lead.Rule) (*controller.Core, error) { return nil, nil }},
+	} {
+		if _, err := lead.New(o); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// brokenStore has rules whose journal cannot be read.
+type brokenStore struct {
+	*store
+	err error
+}
+
+func (s brokenStore) Campaign(ctx context.Context) (journal.Leadership, error) {
+	l, err := s.store.Campaign(ctx)
+	return brokenRule{l, s.err}, err
+}
+
+type brokenRule struct {
+	journal.Leadership
+	err error
+}
+
+func (r brokenRule) Recovered(int, int) ([]controller.Recovered, error) { return nil, r.err }

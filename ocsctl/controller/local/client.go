@@ -1,0 +1,407 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/shmring"
+	"lightpath/plans/circuit"
+)
+
+// requestTimeout bounds writes and the answers to questions; only Acquire waits longer.
+const requestTimeout = 5 * time.Second
+
+// Client is a rank's connection to the controller of its host. Poll and State read shared
+// memory, so they see a switch as soon as it has happened, and Post writes there.
+// Safe for concurrent use.
+type Client struct {
+	conn    *conn
+	port    int
+	version string // of the controller
+	fabric  fabricInfo
+	status  statusPage
+	view    *portView
+	rings   []byte
+	planes  []clientPlane
+	maps    []*shmring.Memory // what Close unmaps
+	bell    *shmring.Bell
+	own     *shmring.Bell     // bell, where the client made it
+	core    *shmring.Doorbell // the controller's
+
+	lost atomic.Pointer[error] // why the connection is gone
+	done chan struct{}         // closed when the reader has ended
+
+	write    sync.Mutex // of the socket
+	onChange atomic.Pointer[func()]
+
+	acquire sync.Mutex // one Acquire at a time
+	mu      sync.Mutex
+	nextID  uint64
+	answers map[uint64]chan *message
+	held    map[uint64]uint64 // holder -> planes
+	once    sync.Once
+
+	// users counts the calls that look at mapped memory right now; Close, which sets closed,
+	// waits for them before it unmaps.
+	users  atomic.Int32
+	closed atomic.Bool
+}
+
+// clientPlane is a plane's posting end, and caches of what is built from shared memory.
+type clientPlane struct {
+	post  sync.Mutex // the ring has one producer
+	state atomic.Pointer[cachedState]
+	fault atomic.Pointer[cachedFault]
+	stale atomic.Pointer[error]
+}
+
+type cachedState struct {
+	ocsctl.PlaneState
+	seq uint32
+}
+
+type cachedFault struct {
+	err error
+	seq uint32
+}
+
+var _ ocsctl.Client = (*Client)(nil)
+
+// Port is this client's port.
+func (c *Client) Port() int { return c.port }
+
+// NumPorts is the number of ports of every plane.
+func (c *Client) NumPorts() int { return c.fabric.Ports }
+
+// Planes describes the planes; read-only.
+func (c *Client) Planes() []ocsctl.PlaneInfo { return c.fabric.Planes }
+
+// DataPlane says what carries the data: one of the ocsctl.Data constants.
+func (c *Client) DataPlane() string { return c.fabric.DataPlane }
+
+// Version is that of the controller's software; "" where it does not say.
+func (c *Client) Version() string { return c.version }
+
+// Bell is rung after every state change, and by a data path that has memory with this rank.
+func (c *Client) Bell() *shmring.Doorbell { return c.bell.Doorbell }
+
+// CoreBell wakes the controller: for what it is to look for in Rings.
+func (c *Client) CoreBell() *shmring.Doorbell { return c.core }
+
+// Rings returns the memory that the data path shares with this rank, valid until Close, and what
+// the controller tells of it; nil where there is none.
+func (c *Client) Rings() ([]byte, *RingsInfo) { return c.rings, c.fabric.Rings }
+
+// State returns what the controller has published last. It does not allocate unless the plane
+// has changed since the last call.
+func (c *Client) State(plane int) ocsctl.PlaneState {
+	p := &c.planes[plane]
+	have := p.state.Load()
+	if !c.Use() {
+		if have == nil {
+			return ocsctl.PlaneState{Map: circuit.AllDark(c.fabric.Ports)}
+		}
+		return have.PlaneState
+	}
+	defer c.Unuse()
+	if have != nil && have.seq == c.status.seq(plane) {
+		return have.PlaneState
+	}
+	st, _, seq := c.status.read(plane)
+	p.state.Store(&cachedState{st, seq})
+	return st
+}
+
+// Use keeps shared memory mapped until Unuse; false after Close.
+func (c *Client) Use() bool {
+	c.users.Add(1)
+	if c.closed.Load() {
+		c.users.Add(-1)
+		return false
+	}
+	return true
+}
+
+// Unuse ends a Use that was granted.
+func (c *Client) Unuse() { c.users.Add(-1) }
+
+// Poll returns the plane's epoch and, while the plane is out of service, why; and from then on
+// that a post of this port was refused.
+func (c *Client) Poll(plane int) (uint32, error) {
+	if err := c.lost.Load(); err != nil || !c.Use() {
+		return c.State(plane).Epoch, c.lostError()
+	}
+	defer c.Unuse()
+	epoch := c.status.epoch(plane)
+	if c.view.refusals[plane].count.Load() == 0 && !c.status.faulted(plane) {
+		return epoch, nil
+	}
+	return epoch, c.diagnose(plane)
+}
+
+// diagnose turns what shared memory says into an error, the same one until something changes.
+func (c *Client) diagnose(plane int) error {
+	p := &c.planes[plane]
+	have := p.fault.Load()
+	if have == nil || have.seq != c.status.seq(plane) {
+		_, f, seq := c.status.read(plane)
+		have = &cachedFault{seq: seq}
+		if f.kind != faultNone {
+			have.err = f.err()
+		}
+		p.fault.Store(have)
+	}
+	if have.err != nil {
+		return have.err
+	}
+	r := &c.view.refusals[plane]
+	if r.count.Load() == 0 {
+		return nil
+	}
+	if p.stale.Load() == nil {
+		err := fmt.Errorf("ocs: port %d plane %d: posted for epoch %d at epoch %d: %w", c.port, plane, r.epoch.Load(), r.planeEpoch.Load(), ocsctl.ErrStaleEpoch)
+		p.stale.CompareAndSwap(nil, &err)
+	}
+	return *p.stale.Load()
+}
+
+// Post asks to move plane from epoch to target, which is copied. Hot path: no allocation, and no
+// system call unless the controller sleeps; only a port that is many epochs ahead uses the socket.
+func (c *Client) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	if err := c.check("post", plane, target); err != nil {
+		return err
+	}
+	if err := c.lost.Load(); err != nil {
+		return *err
+	}
+	if !c.Use() {
+		return c.lostError()
+	}
+	p := &c.planes[plane]
+	p.post.Lock()
+	done := c.view.post(plane, epoch, target)
+	p.post.Unlock()
+	if done {
+		c.core.Ring()
+	}
+	c.Unuse()
+	if done {
+		return nil
+	}
+	return c.send(&message{Type: msgPost, Plane: plane, Epoch: epoch, Target: target})
+}
+
+func (c *Client) check(what string, plane int, target circuit.Permutation) error {
+	if plane < 0 || plane >= len(c.planes) {
+		return fmt.Errorf("ocs: %s: plane %d of %d", what, plane, len(c.planes))
+	}
+	if len(target) != c.fabric.Ports {
+		return fmt.Errorf("ocs: %s: plane %d: target %w", what, plane, target.Validate(c.fabric.Ports))
+	}
+	return nil
+}
+
+// Schedule implements ocsctl.Client.
+func (c *Client) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
+	if err := c.check("schedule", plane, target); err != nil {
+		return err
+	}
+	_, err := c.request(&message{Type: msgSchedule, Plane: plane, Epoch: epoch, Target: target, At: at.UnixNano()}, requestTimeout)
+	return err
+}
+
+func (c *Client) send(m *message) error {
+	b, err := m.encode()
+	if err != nil {
+		return err
+	}
+	c.write.Lock()
+	defer c.write.Unlock()
+	if err := c.lost.Load(); err != nil {
+		return *err
+	}
+	_ = c.conn.SetWriteDeadline(time.Now().Add(requestTimeout))
+	if _, err := c.conn.Write(b); err != nil {
+		return fmt.Errorf("ocs: port %d: %w: %w", c.port, ocsctl.ErrControlLost, err)
+	}
+	return nil
+}
+
+// request sends m under a fresh id and waits for the answer, at most for limit; 0: for as
+// long as the connection lives.
+func (c *Client) request(m *message, limit time.Duration) (*message, error) {
+	answer := make(chan *message, 1)
+	c.mu.Lock()
+	c.nextID++
+	m.ID = c.nextID
+	c.answers[m.ID] = answer
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.answers, m.ID)
+		c.mu.Unlock()
+	}()
+	if err := c.send(m); err != nil {
+		return nil, err
+	}
+	var expired <-chan time.Time
+	if limit > 0 {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		expired = t.C
+	}
+	select {
+	case a := <-answer:
+		if a.Type == msgError {
+			return nil, remoteError(a)
+		}
+		return a, nil
+	case <-c.done:
+		return nil, c.lostError()
+	case <-expired:
+		return nil, fmt.Errorf("ocs: %s: no answer in %v: %w", m.Type, limit, ocsctl.ErrControlLost)
+	}
+}
+
+// Acquire blocks until those planes of mask that are in service are granted, all at once.
+func (c *Client) Acquire(mask, holder uint64) (uint64, error) {
+	if mask == 0 || len(c.planes) < 64 && mask>>len(c.planes) != 0 {
+		return 0, fmt.Errorf("ocs: acquire: mask %#x of %d planes", mask, len(c.planes))
+	}
+	c.acquire.Lock()
+	defer c.acquire.Unlock()
+	a, err := c.request(&message{Type: msgAcquire, Mask: mask, Holder: holder}, 0)
+	if err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[holder] |= a.Mask
+	return a.Mask, nil
+}
+
+// Release gives planes back without waiting for an answer.
+func (c *Client) Release(mask, holder uint64) error {
+	c.mu.Lock()
+	held := c.held[holder]
+	if mask == 0 || mask&^held != 0 {
+		c.mu.Unlock()
+		return fmt.Errorf("ocs: release: holder %d has planes %#x, not %#x", holder, held, mask)
+	}
+	if held &^= mask; held == 0 {
+		delete(c.held, holder)
+	} else {
+		c.held[holder] = held
+	}
+	c.mu.Unlock()
+	return c.send(&message{Type: msgRelease, Mask: mask, Holder: holder})
+}
+
+// OnChange registers f to be called, from the client's goroutine, after state changes. A
+// rank that sleeps on its bell does not need it.
+func (c *Client) OnChange(f func()) {
+	if c.onChange.Swap(&f) == nil {
+		_ = c.send(&message{Type: msgWatch})
+	}
+}
+
+// Waiting says in words what the next switch of a plane waits for, for error messages:
+// "plane 1 epoch 17: waiting for ports 2,5". It asks the controller and may take a while.
+func (c *Client) Waiting(plane int) string {
+	a, err := c.request(&message{Type: msgWaiting, Plane: plane}, requestTimeout)
+	if err != nil {
+		return fmt.Sprintf("plane %d: unknown (%v)", plane, err)
+	}
+	return a.Text
+}
+
+// read is the client's goroutine.
+func (c *Client) read() {
+	for {
+		m, err := c.conn.recv()
+		if err == nil && m.Type == msgError && m.ID == 0 {
+			err = remoteError(m)
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		if m.Type == msgState {
+			c.notify()
+			continue
+		}
+		c.mu.Lock()
+		answer := c.answers[m.ID]
+		delete(c.answers, m.ID)
+		c.mu.Unlock()
+		if answer != nil {
+			answer <- m
+		}
+	}
+}
+
+func (c *Client) notify() {
+	if f := c.onChange.Load(); f != nil {
+		(*f)()
+	}
+}
+
+// fail ends the connection for everyone who uses or waits for it. What it touches Close
+// unmaps once done is closed, so that comes last.
+func (c *Client) fail(cause error) {
+	err := fmt.Errorf("ocs: port %d: %w: %w", c.port, ocsctl.ErrControlLost, cause)
+	c.lost.CompareAndSwap(nil, &err)
+	if c.bell != nil {
+		c.bell.Ring()
+	}
+	c.notify()
+	close(c.done)
+}
+
+// Close says goodbye and unmaps the port's memory, so the rings must not be in use any more.
+// Posts that have been made stay valid; when it returns, the port is free. Idempotent.
+func (c *Client) Close() error {
+	c.once.Do(func() {
+		err := c.send(&message{Type: msgGoodbye})
+		c.closed.Store(true)
+		// The controller answers by closing. Reading up to there matters: a socket that is closed
+		// with unread data resets the connection and takes the goodbye with it.
+		if err == nil {
+			_ = c.conn.CloseWrite()
+			_ = c.conn.SetReadDeadline(time.Now().Add(requestTimeout))
+			<-c.done
+		}
+		c.conn.shut()
+		<-c.done
+		c.conn.close()
+		for c.users.Load() != 0 {
+			runtime.Gosched()
+		}
+		c.unmap()
+	})
+	return nil
+}
+
+func (c *Client) unmap() {
+	for _, m := range c.maps {
+		m.Close()
+	}
+	if c.own != nil {
+		c.own.Close()
+	}
+}
+
+var errClosed = errors.New("closed")
+
+// lostError is why there is no connection.
+func (c *Client) lostError() error {
+	if err := c.lost.Load(); err != nil {
+		return *err
+	}
+	return fmt.Errorf("ocs: port %d: %w: %w", c.port, ocsctl.ErrControlLost, errClosed)
+}

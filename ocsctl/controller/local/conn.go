@@ -1,0 +1,124 @@
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is what sockaddr_un holds, less its terminating zero.
+const maxSocketPath = 107
+
+// maxFiles is the most descriptors that a peer may have sent and we not yet taken.
+const maxFiles = 4
+
+// conn frames control messages on a Unix socket and collects the descriptors that come
+// with them. One goroutine receives; send is safe for concurrent use where the bytes are
+// whole messages.
+type conn struct {
+	*net.UnixConn
+	buf   []byte // received and not yet parsed
+	files []int  // received and not yet taken
+}
+
+// recv returns the next message; io.EOF where the peer has closed between messages.
+func (c *conn) recv() (*message, error) {
+	for {
+		if len(c.buf) >= 4 {
+			n := binary.BigEndian.Uint32(c.buf)
+			if n > maxMessage {
+				return nil, fmt.Errorf("%w: %d bytes", ErrProtocol, n)
+			}
+			if end := 4 + int(n); len(c.buf) >= end {
+				m, err := decodeMessage(c.buf[4:end])
+				c.buf = append(c.buf[:0], c.buf[end:]...)
+				return m, err
+			}
+		}
+		if err := c.fill(); err != nil {
+			if errors.Is(err, io.EOF) && len(c.buf) > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+	}
+}
+
+// fill reads once.
+func (c *conn) fill() error {
+	var data [8192]byte
+	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
+	n, oobn, _, _, err := c.ReadMsgUnix(data[:], oob)
+	if oobn > 0 {
+		if e := c.takeFiles(oob[:oobn]); e != nil {
+			return e
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return io.EOF
+	}
+	c.buf = append(c.buf, data[:n]...)
+	return nil
+}
+
+func (c *conn) takeFiles(oob []byte) error {
+	parts, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	for i := range parts {
+		if fds, err := unix.ParseUnixRights(&parts[i]); err == nil {
+			c.files = append(c.files, fds...)
+		}
+	}
+	if len(c.files) > maxFiles {
+		return fmt.Errorf("%w: %d descriptors", ErrProtocol, len(c.files))
+	}
+	return nil
+}
+
+// file takes the oldest descriptor received; the caller owns it.
+func (c *conn) file() (int, error) {
+	if len(c.files) == 0 {
+		return -1, fmt.Errorf("%w: a descriptor is missing", ErrProtocol)
+	}
+	fd := c.files[0]
+	c.files = c.files[1:]
+	return fd, nil
+}
+
+// send writes a message with descriptors, which stay the caller's.
+func (c *conn) send(m *message, fds ...int) error {
+	b, err := m.encode()
+	if err != nil {
+		return err
+	}
+	if len(fds) == 0 {
+		_, err = c.Write(b)
+		return err
+	}
+	n, _, err := c.WriteMsgUnix(b, unix.UnixRights(fds...), nil)
+	if err == nil && n < len(b) {
+		_, err = c.Write(b[n:])
+	}
+	return err
+}
+
+// shut closes the socket only; callable while another goroutine receives.
+func (c *conn) shut() { _ = c.Close() }
+
+// close closes the socket and the descriptors that nobody took.
+func (c *conn) close() {
+	c.shut()
+	for _, fd := range c.files {
+		_ = unix.Close(fd)
+	}
+	c.files = nil
+}

@@ -1,0 +1,172 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/shmring"
+)
+
+// DialOptions say who connects; the zero value is a rank with a bell of its own.
+type DialOptions struct {
+	// Bell wakes the rank for everything. It stays the caller's, to be closed after the client;
+	// nil: the client makes one.
+	Bell *shmring.Bell
+	// Version is that of the library; "": not compared with the controller's.
+	Version string
+}
+
+// Dial attaches to a port of the controller at a socket path ("unix:" may stand before it). Where
+// no controller is, the error wraps ocsctl.ErrControlLost.
+func Dial(endpoint string, port int, o DialOptions) (*Client, error) {
+	if port < 0 {
+		return nil, fmt.Errorf("ocs: port %d", port)
+	}
+	bell, own := o.Bell, (*shmring.Bell)(nil)
+	if bell == nil {
+		var err error
+		if own, err = shmring.NewBell(); err != nil {
+			return nil, err
+		}
+		bell = own
+	}
+	c, err := connect(endpoint, port, o.Version, bell.Memory.File())
+	if err == nil {
+		c.bell, c.own = bell, own
+		if err = c.mapPort(); err != nil {
+			c.fail(err)
+			c.conn.close()
+			c.unmap()
+			return nil, err
+		}
+		go c.read()
+		return c, nil
+	}
+	if own != nil {
+		own.Close()
+	}
+	return nil, err
+}
+
+// connect says hello and maps the status page.
+func connect(endpoint string, port int, version string, fds ...int) (*Client, error) {
+	socket := strings.TrimPrefix(endpoint, "unix:")
+	raw, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("ocs: no controller at %s; is `lightpath ocsd` running? %w", socket, ocsctl.ErrControlLost)
+	case err != nil:
+		return nil, fmt.Errorf("ocs: %w", err)
+	}
+	c := &Client{
+		conn: &conn{UnixConn: raw}, port: port, done: make(chan struct{}),
+		answers: map[uint64]chan *message{}, held: map[uint64]uint64{},
+	}
+	if err := c.greet(version, fds); err != nil {
+		c.conn.close()
+		c.unmap()
+		return nil, fmt.Errorf("ocs: controller at %s: %w", socket, err)
+	}
+	return c, nil
+}
+
+func (c *Client) greet(version string, fds []int) error {
+	_ = c.conn.SetDeadline(time.Now().Add(requestTimeout))
+	if err := c.conn.send(&message{Type: msgHello, Version: ProtocolVersion, Port: c.port, Software: version}, fds...); err != nil {
+		return err
+	}
+	m, err := c.conn.recv()
+	switch {
+	case err != nil:
+		return err
+	case m.Type == msgError:
+		return remoteError(m)
+	case m.Type != msgWelcome || m.Fabric == nil:
+		return fmt.Errorf("%w: %s for a welcome", ErrProtocol, m.Type)
+	case m.Version != ProtocolVersion:
+		return fmt.Errorf("the controller speaks protocol version %d, this client %d: %w", m.Version, ProtocolVersion, ocsctl.ErrVersion)
+	}
+	if err := ocsctl.CheckVersions(version, m.Software); err != nil {
+		return err
+	}
+	c.version, c.fabric = m.Software, *m.Fabric
+	if n := len(c.fabric.Planes); c.fabric.Ports < 1 || c.fabric.Ports > controller.MaxPorts || n < 1 || n > controller.MaxPlanes {
+		return fmt.Errorf("%w: %d ports, %d planes", ErrProtocol, c.fabric.Ports, n)
+	}
+	mem, err := c.adopt(statusSize(len(c.fabric.Planes), c.fabric.Ports), unix.PROT_READ)
+	if err != nil {
+		return err
+	}
+	c.status = statusPage{mem.Bytes, c.fabric.Ports}
+	c.planes = make([]clientPlane, len(c.fabric.Planes))
+	return c.conn.SetDeadline(time.Time{})
+}
+
+// remoteError makes an error of the controller's refusal, with the sentinel it came from.
+func remoteError(m *message) error {
+	for _, known := range []error{
+		controller.ErrPortBusy, controller.ErrNotLeader, controller.ErrStopped, controller.ErrHeld, ocsctl.ErrVersion,
+		ocsctl.ErrPlaneDown, ocsctl.ErrStaleEpoch, ocsctl.ErrConflict, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap, ocsctl.ErrPortLost,
+	} {
+		if text, ok := strings.CutSuffix(m.Text, known.Error()); ok {
+			return fmt.Errorf("%s%w", text, known)
+		}
+	}
+	return errors.New(m.Text)
+}
+
+func (c *Client) adopt(size, prot int) (*shmring.Memory, error) {
+	fd, err := c.conn.file()
+	if err != nil {
+		return nil, err
+	}
+	mem, err := shmring.AdoptMemory(fd, size, prot)
+	if err != nil {
+		return nil, err
+	}
+	mem.CloseFile()
+	c.maps = append(c.maps, mem)
+	return mem, nil
+}
+
+// maxRings bounds the memory of a data path that a rank maps.
+const maxRings = 1 << 36
+
+// mapPort maps what the rank shares with the controller and with the data path.
+func (c *Client) mapPort() error {
+	door, err := c.adopt(shmring.DoorbellSize, unix.PROT_READ|unix.PROT_WRITE)
+	if err != nil {
+		return err
+	}
+	if c.core, err = shmring.NewDoorbell(door.Bytes); err != nil {
+		return err
+	}
+	geo := geometry{len(c.fabric.Planes), c.fabric.Ports}
+	mem, err := c.adopt(geo.size(), unix.PROT_READ|unix.PROT_WRITE)
+	if err != nil {
+		return err
+	}
+	if c.view, err = geo.view(mem.Bytes); err != nil {
+		return err
+	}
+	r := c.fabric.Rings
+	if r == nil {
+		return nil
+	}
+	if r.Bytes < 1 || r.Bytes > maxRings {
+		return fmt.Errorf("ocs: %w: %d bytes of rings", ErrProtocol, r.Bytes)
+	}
+	if mem, err = c.adopt(r.Bytes, unix.PROT_READ|unix.PROT_WRITE); err == nil {
+		c.rings = mem.Bytes
+	}
+	return err
+}

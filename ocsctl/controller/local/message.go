@@ -1,0 +1,133 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// ProtocolVersion is that of the control messages and of the shared memory behind them;
+// both ends must have the same.
+const ProtocolVersion = 2
+
+// maxMessage bounds a control message; the largest is a map of as many ports as there can be.
+const maxMessage = 1 << 16
+
+// ErrProtocol reports a control message that is not one.
+var ErrProtocol = errors.New("malformed control message")
+
+// The types of control messages; PROTOCOL.md says who sends which, and when.
+const (
+	msgHello    = "hello"
+	msgWelcome  = "welcome"
+	msgPost     = "post"
+	msgSchedule = "schedule"
+	msgAcquire  = "acquire"
+	msgRelease  = "release"
+	msgGranted  = "granted"
+	msgWatch    = "watch"
+	msgState    = "state"
+	msgWaiting  = "waiting"
+	msgFlush    = "flush"
+	msgDone     = "done"
+	msgGoodbye  = "goodbye"
+	msgError    = "error"
+)
+
+// observer is the port of a connection that is attached to none.
+const observer = -1
+
+// message is every control message: one JSON object, 4 bytes of length before it.
+type message struct {
+	Type     string              `json:"type"`
+	Version  int                 `json:"version,omitempty"`
+	Port     int                 `json:"port,omitempty"`
+	ID       uint64              `json:"id,omitempty"` // of a request, repeated in its answer
+	Plane    int                 `json:"plane,omitempty"`
+	Epoch    uint32              `json:"epoch,omitempty"`
+	Target   circuit.Permutation `json:"target,omitempty"`
+	Mask     uint64              `json:"mask,omitempty"`
+	Holder   uint64              `json:"holder,omitempty"`
+	At       int64               `json:"at_unix_ns,omitempty"`
+	Text     string              `json:"text,omitempty"`
+	Software string              `json:"software,omitempty"` // the version of the sender's
+	Fabric   *fabricInfo         `json:"fabric,omitempty"`
+}
+
+// fabricInfo is what a welcome tells of the planes.
+type fabricInfo struct {
+	Controller string             `json:"controller,omitempty"`
+	Ports      int                `json:"ports"`
+	Planes     []ocsctl.PlaneInfo `json:"planes"`
+	DataPlane  string             `json:"data_plane"`
+	// Rings describes the memory of the data path that comes with the welcome, in the words of
+	// that; none: there is no such memory.
+	Rings *RingsInfo `json:"rings,omitempty"`
+}
+
+// RingsInfo describes a port's memory to its rank.
+type RingsInfo struct {
+	Slots int `json:"slots"`
+	MTU   int `json:"mtu"`
+	Bytes int `json:"bytes"` // of the memory
+}
+
+// encode returns the framed message.
+func (m *message) encode() ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxMessage {
+		return nil, fmt.Errorf("%s of %d bytes: %w", m.Type, len(body), ErrProtocol)
+	}
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...), nil
+}
+
+// decodeMessage parses the body of one message strictly.
+func decodeMessage(body []byte) (*message, error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	m := &message{}
+	if err := dec.Decode(m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	if dec.More() || dec.InputOffset() != int64(len(bytes.TrimRight(body, " \t\r\n"))) {
+		return nil, fmt.Errorf("%w: data after the object", ErrProtocol)
+	}
+	switch m.Type {
+	case msgHello, msgWelcome, msgPost, msgSchedule, msgAcquire, msgRelease, msgGranted, msgWatch, msgState, msgWaiting, msgFlush, msgDone, msgGoodbye, msgError:
+		return m, nil
+	}
+	return nil, fmt.Errorf("%w: type %q", ErrProtocol, m.Type)
+}
+
+// checkRequest checks what a client may ask of a switch with these dimensions.
+func (m *message) checkRequest(ports, planes int) error {
+	switch m.Type {
+	case msgPost, msgSchedule:
+		if m.Plane < 0 || m.Plane >= planes {
+			return fmt.Errorf("%w: %s: plane %d, the switch has %d", ErrProtocol, m.Type, m.Plane, planes)
+		}
+		if err := m.Target.Validate(ports); err != nil {
+			return fmt.Errorf("%w: %s: target %w", ErrProtocol, m.Type, err)
+		}
+	case msgAcquire, msgRelease:
+		if m.Mask == 0 || planes < 64 && m.Mask>>planes != 0 {
+			return fmt.Errorf("%w: %s: mask %#x, the switch has %d planes", ErrProtocol, m.Type, m.Mask, planes)
+		}
+	case msgWaiting:
+		if m.Plane < 0 || m.Plane >= planes {
+			return fmt.Errorf("%w: waiting: plane %d, the switch has %d", ErrProtocol, m.Plane, planes)
+		}
+	case msgWatch, msgFlush, msgGoodbye:
+	default:
+		return fmt.Errorf("%w: unexpected %s", ErrProtocol, m.Type)
+	}
+	return nil
+}

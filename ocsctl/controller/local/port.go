@@ -1,0 +1,183 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/ocsctl/shmring"
+	"lightpath/plans/circuit"
+)
+
+// Layout of a port's memory: a header line, a line with the dirty word, one line per plane for
+// refusals, then per plane the ring of posts, each from the start of a cache line.
+const (
+	portMagic = 0x4c50504f // "LPPO"
+	lineSize  = 64
+	postSlots = 8 // posts of a plane that the core may not have taken yet
+)
+
+// geometry is what a port's memory consists of; both ends compute the layout from it.
+type geometry struct{ planes, ports int }
+
+func (g geometry) ringSize() int { return roundUp(shmring.Size(postSlots, 4*g.ports), lineSize) }
+func (g geometry) ringsAt() int  { return lineSize * (2 + g.planes) }
+func (g geometry) size() int     { return g.ringsAt() + g.planes*g.ringSize() }
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// portView is one end's view of a port's memory.
+type portView struct {
+	dirty    *atomic.Uint32 // set after a post, cleared before the core looks
+	posts    []*shmring.Ring
+	refusals []refusal
+}
+
+// refusal is the last post of a plane that was refused as stale: its epoch, the plane's then, and
+// how many there were.
+type refusal struct{ epoch, planeEpoch, count *atomic.Uint32 }
+
+// format marks fresh memory as a port's.
+func (g geometry) format(mem []byte) {
+	for i, v := range g.header() {
+		word(mem, 4*i).Store(v)
+	}
+}
+
+func (g geometry) header() [4]uint32 {
+	return [4]uint32{portMagic, uint32(g.planes), uint32(g.ports), postSlots}
+}
+
+// view makes one end's view of mem, which the other end has formatted.
+func (g geometry) view(mem []byte) (*portView, error) {
+	if len(mem) < g.size() {
+		return nil, fmt.Errorf("ocs: port memory has %d bytes, want %d", len(mem), g.size())
+	}
+	for i, want := range g.header() {
+		if got := word(mem, 4*i).Load(); got != want {
+			return nil, fmt.Errorf("ocs: port memory: header word %d is %d, want %d", i, got, want)
+		}
+	}
+	v := &portView{dirty: word(mem, lineSize)}
+	for p := range g.planes {
+		line, at := lineSize*(2+p), g.ringsAt()+p*g.ringSize()
+		v.refusals = append(v.refusals, refusal{word(mem, line), word(mem, line+4), word(mem, line+8)})
+		ring, err := shmring.New(mem[at:at+g.ringSize()], postSlots, 4*g.ports)
+		if err != nil {
+			return nil, err
+		}
+		v.posts = append(v.posts, ring)
+	}
+	return v, nil
+}
+
+// refuse notes a post for an epoch that is past.
+func (r *refusal) refuse(epoch, planeEpoch uint32) {
+	r.epoch.Store(epoch)
+	r.planeEpoch.Store(planeEpoch)
+	r.count.Add(1)
+}
+
+// post puts a post into the memory; false where the core has yet to take earlier ones.
+func (v *portView) post(plane int, epoch uint32, target circuit.Permutation) bool {
+	slot := v.posts[plane].Reserve()
+	if slot == nil {
+		return false
+	}
+	for r, to := range target {
+		*(*int32)(unsafe.Pointer(&slot[4*r])) = int32(to)
+	}
+	v.posts[plane].Commit(4*len(target), epoch)
+	v.dirty.Store(1)
+	return true
+}
+
+// taker takes posts out of the memory of ports. One goroutine uses it.
+type taker struct {
+	seen []uint32 // by receiver: the post that last named it
+	turn uint32
+	last []takenMap // by plane
+}
+
+// takenMap is the map of the last post of a plane: nearly every post repeats it.
+type takenMap struct {
+	raw    []byte
+	target circuit.Permutation // never changed
+}
+
+func newTaker(planes, ports int) *taker {
+	return &taker{seen: make([]uint32, ports), last: make([]takenMap, planes)}
+}
+
+// take passes on the posts of a port. Ranks may write anything at any time, so what is passed on
+// has been copied before it is checked.
+func (t *taker) take(v *portView, post func(plane int, epoch uint32, target circuit.Permutation)) error {
+	if v.dirty.Load() == 0 {
+		return nil
+	}
+	v.dirty.Swap(0) // before looking: what comes later sets it again
+	for plane, ring := range v.posts {
+		for n := 0; ; n++ {
+			slot, epoch, err := ring.Peek()
+			if err != nil {
+				return fmt.Errorf("plane %d: posts: %w", plane, err)
+			}
+			if slot == nil {
+				break
+			}
+			if n == postSlots { // more than a ring's worth: let others have their turn
+				v.dirty.Store(1)
+				break
+			}
+			target, err := t.decode(plane, slot)
+			if err != nil {
+				return fmt.Errorf("plane %d epoch %d: post: %w", plane, epoch, err)
+			}
+			ring.Release()
+			post(plane, epoch, target)
+		}
+	}
+	return nil
+}
+
+// decode returns the map of a post: the last one's, where it says the same, else a new one. It
+// allocates for the first post of a barrier only.
+func (t *taker) decode(plane int, slot []byte) (circuit.Permutation, error) {
+	last, ports := &t.last[plane], len(t.seen)
+	if len(slot) != 4*ports {
+		return nil, fmt.Errorf("%w: %d bytes for %d ports", ErrProtocol, len(slot), ports)
+	}
+	if bytes.Equal(slot, last.raw) {
+		return last.target, nil
+	}
+	last.raw = append(last.raw[:0], slot...) // the rank may go on writing
+	target := make(circuit.Permutation, ports)
+	if t.turn++; t.turn == 0 {
+		clear(t.seen)
+		t.turn = 1
+	}
+	for r := range target {
+		to := int(int32(binary.NativeEndian.Uint32(last.raw[4*r:])))
+		if to != circuit.Dark {
+			if to < 0 || to >= ports {
+				last.raw = last.raw[:0]
+				return nil, fmt.Errorf("%w: port %d to %d of %d", ErrProtocol, r, to, ports)
+			}
+			if t.seen[to] == t.turn {
+				last.raw = last.raw[:0]
+				return nil, fmt.Errorf("%w: two ports to %d", ErrProtocol, to)
+			}
+			t.seen[to] = t.turn
+		}
+		target[r] = to
+	}
+	last.target = target
+	return target, nil
+}
+
+// word views 4 aligned bytes of shared memory.
+func word(mem []byte, at int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&mem[at]))
+}

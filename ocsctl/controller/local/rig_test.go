@@ -1,0 +1,138 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+// table is a device that does what it is told.
+type table struct {
+	mu   sync.Mutex
+	maps []circuit.Permutation
+}
+
+func (d *table) Switch(plane int, m controller.Move) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.maps[plane] = m.To
+	return nil
+}
+
+func (d *table) Map(plane int) (circuit.Permutation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.maps[plane], nil
+}
+
+// testServer is a controller of planes that carry nothing.
+type testServer struct {
+	*Server
+	socket string
+	once   sync.Once
+}
+
+func (s *testServer) Close() error {
+	s.once.Do(func() {
+		s.Server.Close()
+		s.core.Close()
+	})
+	return nil
+}
+
+// serve starts a controller at a socket.
+func serve(socket string, ports, planes int) (*testServer, error) {
+	c := controller.Config{Name: "test", Ports: ports, Planes: make([]controller.PlaneConfig, planes), Forgive: true}
+	d := &table{}
+	for range planes {
+		d.maps = append(d.maps, circuit.Shift(ports, 1))
+	}
+	c.Device = d
+	core, err := controller.Start(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Serve(core, Options{Socket: socket, Version: "1.2.3"})
+	if err != nil {
+		core.Close()
+		return nil, err
+	}
+	return &testServer{Server: s, socket: socket}, nil
+}
+
+// start is serve for a test, with four ports and two planes.
+func start(t testing.TB) *testServer {
+	t.Helper()
+	return startAt(t, filepath.Join(t.TempDir(), "ocs"))
+}
+
+func startAt(t testing.TB, socket string) *testServer {
+	t.Helper()
+	s, err := serve(socket, 4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, s) })
+	return s
+}
+
+func dial(t testing.TB, s *testServer, port int) *Client {
+	t.Helper()
+	c, err := Dial(s.socket, port, DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, c) })
+	return c
+}
+
+func dialAll(t testing.TB, s *testServer) []*Client {
+	t.Helper()
+	var cs []*Client
+	for p := range s.core.NumPorts() {
+		cs = append(cs, dial(t, s, p))
+	}
+	return cs
+}
+
+func shut(t testing.TB, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// failsWith waits until the plane has failed for a port and checks the error.
+func failsWith(t *testing.T, c *Client, plane int, want error, says ...string) {
+	t.Helper()
+	var err error
+	eventually(t, fmt.Sprintf("port %d: %v", c.Port(), want), func() bool {
+		_, err = c.Poll(plane)
+		return err != nil
+	})
+	if !errors.Is(err, want) {
+		t.Errorf("port %d: %v, want %v", c.Port(), err, want)
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("port %d: %q does not say %q", c.Port(), err, s)
+		}
+	}
+}

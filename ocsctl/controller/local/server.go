@@ -1,0 +1,255 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/shmring"
+	"lightpath/plans/circuit"
+)
+
+// ErrRunning means that another controller serves this socket.
+var ErrRunning = errors.New("already running")
+
+// Options say how a controller is served on its host.
+type Options struct {
+	// Socket is the path that ranks connect to, with or without "unix:" before it.
+	Socket string
+	// DataPlane is one of the ocsctl.Data constants; "": none.
+	DataPlane string
+	// Version is that of the software; ranks with another are refused. "": not compared.
+	Version string
+	// Rings is the data path's memory with every rank; nil: it has none.
+	Rings Rings
+	// Flush writes out what is logged of the data; nil: nothing is.
+	Flush func() error
+}
+
+// Rings is a data path that shares memory with every rank.
+type Rings interface {
+	// Info describes that memory; its Bytes are the size of what NewPort makes.
+	Info() RingsInfo
+	// NewPort makes a port's memory, which the caller closes after the port has been detached, and
+	// the AttachOptions.Data that stands for it. bell is the rank's; broken may be called once, from
+	// the core: it ends the rank's session.
+	NewPort(port int, bell *shmring.Doorbell, broken func(error)) (*shmring.Memory, any, error)
+}
+
+// Server serves a controller to the ranks of its host. Safe for concurrent use.
+type Server struct {
+	core     *controller.Core
+	o        Options
+	planes   []ocsctl.PlaneInfo
+	listener *net.UnixListener
+	group    bool // the socket lets the group in
+	lock     *os.File
+	memory   *shmring.Memory // the status page
+	status   statusPage
+	watcher  controller.Attachment // keeps the page up to date
+	remove   func()                // the inbox
+	taker    *taker                // the core's
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	stopped  bool
+	attached atomic.Pointer[[]*session] // whose posts are taken
+	wg       sync.WaitGroup             // accept loop and sessions
+	closed   sync.Once
+}
+
+// Serve starts to serve a controller, until Close, which has to come before the core's. A socket
+// left over by a dead controller is replaced; a living one is ErrRunning.
+func Serve(core *controller.Core, o Options) (*Server, error) {
+	o.Socket = strings.TrimPrefix(o.Socket, "unix:")
+	if o.DataPlane == "" {
+		o.DataPlane = ocsctl.DataNone
+	}
+	switch {
+	case o.Socket == "":
+		return nil, errors.New("ocs: socket: missing")
+	case len(o.Socket) > maxSocketPath:
+		return nil, fmt.Errorf("ocs: socket: %d characters, a Unix socket path has at most %d", len(o.Socket), maxSocketPath)
+	}
+	s := &Server{core: core, o: o, sessions: map[*session]struct{}{}, taker: newTaker(len(core.Planes()), core.NumPorts())}
+	s.attached.Store(&[]*session{})
+	for _, p := range core.Planes() {
+		s.planes = append(s.planes, ocsctl.PlaneInfo{
+			Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec, Reconfig: p.Reconfig, ReconfigPerPort: p.ReconfigPerPort,
+		})
+	}
+	if err := s.open(); err != nil {
+		s.release()
+		return nil, err
+	}
+	s.wg.Add(1)
+	go s.accept()
+	return s, nil
+}
+
+// open obtains everything that can fail.
+func (s *Server) open() (err error) {
+	if s.lock, err = lockSocket(s.o.Socket); err != nil {
+		return err
+	}
+	if s.memory, err = shmring.NewMemory("lightpath-ocs-status", statusSize(len(s.planes), s.core.NumPorts())); err != nil {
+		return err
+	}
+	if err = s.memory.SealWrites(); err != nil {
+		return err
+	}
+	s.status = statusPage{s.memory.Bytes, s.core.NumPorts()}
+	if s.watcher, err = s.core.Attach(pageSink{s}, controller.AttachOptions{Port: -1, Who: "local"}); err != nil {
+		return err
+	}
+	if s.remove, err = s.core.AddInbox(s); err != nil {
+		return err
+	}
+	s.listener, s.group, err = listen(s.o.Socket)
+	return err
+}
+
+// pageSink keeps the status page up to date.
+type pageSink struct{ *Server }
+
+// Changed implements controller.Sink.
+func (p pageSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+	p.status.write(plane, ocsctl.PlaneState{Epoch: epoch, Map: m}, toFault(fault))
+}
+
+// Refused implements controller.Sink: a page posts nothing.
+func (p pageSink) Refused(int, uint32, uint32) {}
+
+// Granted implements controller.Sink: a page asks for nothing.
+func (p pageSink) Granted(uint64, uint64, error) {}
+
+// Closed implements controller.Sink: the ranks' sessions are told themselves.
+func (p pageSink) Closed(error) {}
+
+// Collect implements controller.Inbox.
+func (s *Server) Collect(post func(controller.Attachment, int, uint32, circuit.Permutation)) {
+	for _, ss := range *s.attached.Load() {
+		if ss.view.dirty.Load() == 0 {
+			continue
+		}
+		ss.deliver = post
+		if err := s.taker.take(ss.view, ss.take); err != nil {
+			ss.view.dirty.Store(0)
+			ss.end(fmt.Errorf("port %d: %w", ss.port, err))
+		}
+	}
+}
+
+func (s *Server) accept() {
+	defer s.wg.Done()
+	for {
+		c, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors: try again when some may have been freed
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		pid, trusted := peer(c)
+		ss := newSession(s, c, pid)
+		s.mu.Lock()
+		if s.stopped || !trusted && !s.group {
+			s.mu.Unlock()
+			_ = c.Close()
+			continue
+		}
+		s.sessions[ss] = struct{}{}
+		s.wg.Add(1)
+		s.mu.Unlock()
+		go func() {
+			defer s.wg.Done()
+			ss.serve()
+			s.mu.Lock()
+			delete(s.sessions, ss)
+			s.mu.Unlock()
+		}()
+	}
+}
+
+// listen to a session's posts, or no more.
+func (s *Server) list(ss *session, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next []*session
+	for _, x := range *s.attached.Load() {
+		if x != ss {
+			next = append(next, x)
+		}
+	}
+	if on {
+		next = append(next, ss)
+	}
+	s.attached.Store(&next)
+}
+
+// Close disconnects every rank and removes the socket. Idempotent.
+func (s *Server) Close() {
+	s.closed.Do(func() {
+		s.listener.Close()
+		s.mu.Lock()
+		s.stopped = true
+		for ss := range s.sessions {
+			ss.conn.shut()
+		}
+		s.mu.Unlock()
+		s.wg.Wait()
+		s.release()
+	})
+}
+
+// release frees what open obtained.
+func (s *Server) release() {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.remove != nil {
+		s.remove()
+	}
+	if s.watcher != nil {
+		s.watcher.Detach(true)
+	}
+	s.memory.Close()
+	if s.lock != nil {
+		os.Remove(s.lock.Name())
+		s.lock.Close()
+	}
+}
+
+func (s *Server) info() *fabricInfo {
+	i := &fabricInfo{Controller: s.core.Name(), Ports: s.core.NumPorts(), Planes: s.planes, DataPlane: s.o.DataPlane}
+	if s.o.Rings != nil {
+		r := s.o.Rings.Info()
+		i.Rings = &r
+	}
+	return i
+}
+
+// peer returns the process at the other end, and whether it runs as this user or as root.
+func peer(c *net.UnixConn) (pid int, trusted bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil {
+			pid, trusted = int(cred.Pid), cred.Uid == 0 || int(cred.Uid) == os.Geteuid()
+		}
+	})
+	return pid, err == nil && trusted
+}

@@ -1,0 +1,480 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+func TestConflictFailsThePlaneForAll(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	if err := cs[1].Post(0, 0, circuit.Shift(4, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cs[2].Post(0, 0, circuit.Shift(4, 3)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cs {
+		failsWith(t, c, 0, ocsctl.ErrConflict, "plane 0", "epoch 0", "ports")
+		if _, err := c.Poll(1); err != nil {
+			t.Errorf("the other plane: %v", err)
+		}
+	}
+}
+
+func TestKilledRankIsNamed(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	for p := range 3 {
+		if err := cs[p].Post(0, 0, circuit.Shift(4, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "three posts", func() bool { return cs[0].Waiting(0) == "plane 0 epoch 0: waiting for ports 3" })
+	cs[3].conn.shut() // as its process's end would
+	for p := range 3 {
+		failsWith(t, cs[p], 0, ocsctl.ErrPortLost, "port 3")
+	}
+	if _, err := cs[3].Poll(0); !errors.Is(err, ocsctl.ErrControlLost) && !errors.Is(err, ocsctl.ErrPortLost) {
+		eventually(t, "the killed client knows", func() bool { _, err := cs[3].Poll(0); return err != nil })
+	}
+}
+
+func TestStalePostFailsItsPort(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	for _, c := range cs {
+		if err := c.Post(0, 0, circuit.Shift(4, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "switched", func() bool { e, _ := cs[0].Poll(0); return e == 1 })
+	if err := cs[0].Post(0, 0, circuit.Shift(4, 3)); err != nil {
+		t.Fatal(err)
+	}
+	failsWith(t, cs[0], 0, ocsctl.ErrStaleEpoch, "epoch 0 at epoch 1")
+	if _, err := cs[1].Poll(0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	s := start(t)
+	c := dial(t, s, 2)
+	for _, tc := range []struct {
+		name string
+		do   func() error
+		want error
+		says string
+	}{
+		{"port taken", func() error { _, err := Dial(s.socket, 2, DialOptions{}); return err }, controller.ErrPortBusy, "port 2"},
+		{"port out of range", func() error { _, err := Dial(s.socket, 4, DialOptions{}); return err }, nil, "ports 0..3"},
+		{"another release", func() error { _, err := Dial(s.socket, 0, DialOptions{Version: "1.1.0"}); return err }, ocsctl.ErrVersion, "the library is version 1.1.0, the controller 1.2.3"},
+		{"negative port", func() error { _, err := Dial(s.socket, -1, DialOptions{}); return err }, nil, "port -1"},
+		{"nobody there", func() error { _, err := Dial(s.socket+"x", 0, DialOptions{}); return err }, ocsctl.ErrControlLost, "is `lightpath ocsd` running?"},
+		{"second switch", func() error { _, err := serve(s.socket, 4, 2); return err }, ErrRunning, s.socket},
+		{"post: plane", func() error { return c.Post(2, 0, circuit.Shift(4, 1)) }, nil, "plane 2 of 2"},
+		{"post: ports", func() error { return c.Post(0, 0, circuit.Shift(5, 1)) }, nil, "5 entries, want 4"},
+		{"acquire: plane", func() error { _, err := c.Acquire(4, 1); return err }, nil, "0x4"},
+		{"acquire: nothing", func() error { _, err := c.Acquire(0, 1); return err }, nil, "0x0"},
+		{"release: not held", func() error { return c.Release(1, 1) }, nil, "holder 1"},
+	} {
+		err := tc.do()
+		if err == nil || tc.want != nil && !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+	if _, err := c.Poll(0); err != nil {
+		t.Errorf("the rank was disturbed: %v", err)
+	}
+}
+
+// A post that is no map is not a client's mistake but a foreign program: it is cut off.
+func TestBadRequestsEndTheConnection(t *testing.T) {
+	s := start(t)
+	for _, m := range []*message{
+		{Type: msgPost, Target: circuit.Permutation{0, 0, 1, 2}}, {Type: msgPost, Plane: 7, Target: circuit.Shift(4, 1)},
+		{Type: msgAcquire, Mask: 8}, {Type: msgWelcome}, {Type: msgRelease, Mask: 1},
+	} {
+		c := dial(t, s, 0)
+		if err := c.send(m); err != nil {
+			t.Fatal(err)
+		}
+		failsWith(t, c, 0, ocsctl.ErrControlLost)
+		shut(t, c)
+	}
+}
+
+func TestHello(t *testing.T) {
+	s := start(t)
+	for _, tc := range []struct {
+		send []byte
+		says string
+	}{
+		{[]byte("GET / HTTP/1.1\r\n\r\n"), "malformed"},
+		{frame(`{"type":"hello","version":999,"port":1}`), "version 999"},
+		{frame(`{"type":"hello","version":2,"port":1}`), "descriptor"},
+		{frame(`{"type":"post","plane":1}`), "before hello"},
+		{frame(`{"type":"hello","version":2,"port":1,"colour":"red"}`), "colour"},
+	} {
+		raw, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.socket, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &conn{UnixConn: raw}
+		if _, err := c.Write(tc.send); err != nil {
+			t.Fatal(err)
+		}
+		m, err := c.recv()
+		if err != nil || m.Type != msgError || !strings.Contains(m.Text, tc.says) {
+			t.Errorf("%q: %+v, %v", tc.send, m, err)
+		}
+		c.close()
+	}
+	if err := remoteError(&message{Text: "client speaks protocol version 1, the controller speaks 2: version mismatch"}); !errors.Is(err, ocsctl.ErrVersion) {
+		t.Error(err)
+	}
+}
+
+func frame(body string) []byte {
+	return append([]byte{0, 0, byte(len(body) >> 8), byte(len(body))}, body...)
+}
+
+func TestStaleSocketIsReplaced(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "ocs")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	shut(t, l)
+	s := startAt(t, socket)
+	if st, err := os.Stat(socket); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st, err)
+	}
+	dial(t, s, 0)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(socket + "*"); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := os.WriteFile(socket, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := serve(socket, 4, 2); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Errorf("a file in the place of the socket: %v", err)
+	}
+}
+
+// Two holders that ask for the planes again and again, as two communicators do, always
+// both finish; a holder that is killed gives its planes back.
+func TestHoldersDoNotDeadlock(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	masks := [][]uint64{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var inUse uint64
+	for i, m := range masks {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for k := range 60 {
+				mask := m[k%3]
+				if _, err := cs[i].Acquire(mask, uint64(i)); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if inUse&mask != 0 {
+					t.Error("a plane is held twice")
+				}
+				inUse |= mask
+				mu.Unlock()
+				mu.Lock()
+				inUse &^= mask
+				mu.Unlock()
+				if err := cs[i].Release(mask, uint64(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	if _, err := cs[0].Acquire(3, 9); err != nil {
+		t.Fatal(err)
+	}
+	cs[0].conn.shut()
+	if _, err := cs[1].Acquire(1, 9); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCloseEndsEveryWait(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	if _, err := cs[0].Acquire(1, 1); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	for _, p := range []int{1, 2} {
+		go func() { _, err := cs[p].Acquire(1, 1); ended <- err }()
+	}
+	eventually(t, "both wait", func() bool {
+		snap, err := s.core.Snapshot()
+		return err == nil && len(snap.Queue) == 2
+	})
+	shut(t, cs[1])
+	if err := <-ended; !errors.Is(err, ocsctl.ErrControlLost) {
+		t.Error(err)
+	}
+	shut(t, s)
+	if err := <-ended; !errors.Is(err, ocsctl.ErrControlLost) {
+		t.Error(err)
+	}
+	failsWith(t, cs[0], 0, ocsctl.ErrControlLost)
+	shut(t, cs[0])
+	if _, err := cs[0].Poll(0); !errors.Is(err, ocsctl.ErrControlLost) {
+		t.Error(err)
+	}
+	cs[0].State(0)
+	if err := cs[0].Post(0, 0, circuit.Shift(4, 1)); !errors.Is(err, ocsctl.ErrControlLost) {
+		t.Error(err)
+	}
+}
+
+func TestOnChange(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	called := make(chan struct{}, 16)
+	cs[0].OnChange(func() { called <- struct{}{} })
+	for _, c := range cs {
+		if err := c.Post(1, 0, circuit.Shift(4, 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for e := uint32(0); e != 1; {
+		<-called
+		var err error
+		if e, err = cs[0].Poll(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shut(t, s)
+	<-called
+}
+
+// A port is free as soon as Close has returned, and nothing is left of a connection.
+func TestNothingLeaks(t *testing.T) {
+	s := start(t)
+	files := func() int {
+		d, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(d)
+	}
+	maps := func() int {
+		b, _ := os.ReadFile("/proc/self/maps")
+		return strings.Count(string(b), "lightpath-")
+	}
+	round := func() {
+		c, err := Dial(s.socket, 1, DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Dial(s.socket, 9, DialOptions{}); err == nil {
+			t.Fatal("no such port")
+		}
+		shut(t, c)
+		shut(t, c)
+	}
+	round()
+	var f, m int
+	settled := func() bool {
+		f0, m0 := f, m
+		f, m = files(), maps()
+		return f == f0 && m == m0
+	}
+	eventually(t, "quiet", settled)
+	before, beforeMaps := f, m
+	for range 50 {
+		round()
+	}
+	eventually(t, fmt.Sprintf("as many descriptors (%d) and maps (%d) as before", before, beforeMaps), func() bool {
+		return files() <= before && maps() <= beforeMaps
+	})
+}
+
+func TestPollingAllocatesNothing(t *testing.T) {
+	s := start(t)
+	c := dial(t, s, 0)
+	same := circuit.Shift(4, 2)
+	c.State(0)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := c.Poll(0); err != nil {
+			t.Error(err)
+		}
+		c.State(0)
+	}); n != 0 {
+		t.Errorf("Poll and State: %v allocations", n)
+	}
+	// A post that the plane will never act on: what is counted is the rank's part, and the core's.
+	if n := testing.AllocsPerRun(100, func() {
+		if err := c.Post(1, 5, same); err != nil {
+			t.Error(err)
+		}
+		for !c.view.posts[1].Empty() {
+			runtime.Gosched()
+		}
+	}); n != 0 {
+		t.Errorf("Post: %v allocations", n)
+	}
+}
+
+// State returns whole states while the plane switches all the time.
+func TestStateIsConsistent(t *testing.T) {
+	const switches = 300
+	s := start(t)
+	cs := dialAll(t, s)
+	c := cs[0]
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := uint32(0); e < switches; e++ {
+			for _, c := range cs {
+				if err := c.Post(0, e, circuit.Shift(4, int(e+2))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			deadline := time.Now().Add(20 * time.Second)
+			for got, _ := c.Poll(0); got <= e && time.Now().Before(deadline); got, _ = c.Poll(0) {
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+	}()
+	o, err := Observe(s.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shut(t, o)
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		st, err := o.State(0)
+		if err != nil || !st.Map.Equal(circuit.Shift(4, int(st.Epoch+1))) {
+			t.Fatalf("%v, %v", st, err)
+		}
+	}
+	if st := c.State(0); st.Epoch != switches {
+		t.Errorf("epoch %d", st.Epoch)
+	}
+}
+
+// What is out of service is left out of grants, says why, and works again when it is back.
+func TestPlaneDownAndBack(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	if err := s.core.Disable(1, "cleaning", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if mask, err := cs[0].Acquire(3, 7); err != nil || mask != 1 {
+		t.Errorf("%#x, %v", mask, err)
+	}
+	if _, err := cs[1].Acquire(2, 7); !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "cleaning") {
+		t.Error(err)
+	}
+	if err := cs[0].Release(2, 7); err == nil {
+		t.Error("released what was not granted")
+	}
+	if _, err := cs[0].Poll(1); err != nil {
+		t.Errorf("who uses a plane that is disabled may go on: %v", err)
+	}
+	if err := cs[0].Release(1, 7); err != nil {
+		t.Error(err)
+	}
+	for p, target := range []circuit.Permutation{circuit.Shift(4, 2), circuit.Shift(4, 3)} {
+		if err := cs[p].Post(0, 0, target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failsWith(t, cs[2], 0, ocsctl.ErrConflict)
+	eventually(t, "the plane is free", func() bool {
+		err := s.core.Enable(0, "ann")
+		if err != nil && !errors.Is(err, controller.ErrHeld) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if epoch, err := cs[2].Poll(0); epoch != 1 || err != nil {
+		t.Errorf("after an operator has it back: epoch %d, %v", epoch, err)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	if err := cs[0].Schedule(0, 0, circuit.Shift(4, 2), time.Now()); err == nil || !strings.Contains(err.Error(), "does not hold") {
+		t.Error(err)
+	}
+	if _, err := cs[0].Acquire(1, 7); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	for e := range 3 {
+		if err := cs[0].Schedule(0, uint32(e), circuit.Shift(4, 2+e), begin.Add(time.Duration(30*(e+1))*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all moves", func() bool { e, err := cs[3].Poll(0); return err == nil && e == 3 })
+	if took := time.Since(begin); took < 90*time.Millisecond {
+		t.Errorf("moved after %v", took)
+	}
+	if err := cs[0].Schedule(0, 1, circuit.Shift(4, 2), begin); !errors.Is(err, ocsctl.ErrStaleEpoch) {
+		t.Error(err)
+	}
+}
+
+// A rank that has posted and said goodbye is not missed; what it agreed to holds.
+func TestPostsOutliveGoodbye(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	next := circuit.Shift(4, 2)
+	if err := cs[3].Post(0, 0, next); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, cs[3])
+	for _, c := range cs[:3] {
+		if err := c.Post(0, 0, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the plane has switched", func() bool {
+		e, err := cs[0].Poll(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e == 1
+	})
+	again := dial(t, s, 3)
+	if st := again.State(0); st.Epoch != 1 || !st.Map.Equal(next) {
+		t.Errorf("%v", st)
+	}
+}

@@ -1,0 +1,308 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/shmring"
+	"lightpath/plans/circuit"
+)
+
+// Times of a session.
+const (
+	helloTimeout = 2 * time.Second
+	// busyGrace is how long a new rank waits for the predecessor on its port, or for a failed
+	// job, to be gone: a process's death is noticed a little after its successor starts.
+	busyGrace = 500 * time.Millisecond
+	outQueue  = 256
+)
+
+// session is one connection to the controller, of a port's rank or an observer.
+type session struct {
+	server     *Server
+	conn       *conn
+	pid, port  int
+	attachment controller.Attachment // nil: an observer
+	mem        *shmring.Memory       // the port's; shared with the rank
+	view       *portView             // of mem
+	rings      *shmring.Memory       // the data path's; nil: none
+	data       any
+	bell       *shmring.Doorbell
+	bellMem    *shmring.Memory
+	out        chan *message // to the client; closed by nobody, ended by quit
+	quit       chan struct{}
+	watch      atomic.Bool           // told of state changes
+	broken     atomic.Pointer[error] // why the core gave the rank up
+
+	deliver func(controller.Attachment, int, uint32, circuit.Permutation) // the core's, while it takes posts
+	take    func(plane int, epoch uint32, target circuit.Permutation)
+}
+
+func newSession(s *Server, c *net.UnixConn, pid int) *session {
+	ss := &session{
+		server: s, conn: &conn{UnixConn: c}, pid: pid,
+		out: make(chan *message, outQueue), quit: make(chan struct{}),
+	}
+	ss.take = func(plane int, epoch uint32, target circuit.Permutation) {
+		ss.deliver(ss.attachment, plane, epoch, target)
+	}
+	return ss
+}
+
+var _ controller.Sink = (*session)(nil)
+
+// Changed implements controller.Sink; the page has been written.
+func (s *session) Changed(plane int, _ uint32, _ circuit.Permutation, _ error) {
+	s.bell.Ring()
+	if s.watch.Load() {
+		s.push(&message{Type: msgState, Plane: plane})
+	}
+}
+
+// Refused implements controller.Sink.
+func (s *session) Refused(plane int, epoch, planeEpoch uint32) {
+	s.view.refusals[plane].refuse(epoch, planeEpoch)
+	s.Changed(plane, 0, nil, nil)
+}
+
+// Granted implements controller.Sink.
+func (s *session) Granted(id, mask uint64, err error) {
+	if err != nil {
+		s.push(&message{Type: msgError, ID: id, Text: err.Error()})
+		return
+	}
+	s.push(&message{Type: msgGranted, ID: id, Mask: mask})
+}
+
+// Closed implements controller.Sink.
+func (s *session) Closed(err error) { s.end(err) }
+
+// end gives the rank up, without blocking; its reader notices.
+func (s *session) end(err error) {
+	s.broken.CompareAndSwap(nil, &err)
+	_ = s.conn.CloseRead()
+}
+
+// push queues a message without ever blocking the core; a client that does not read loses its
+// connection.
+func (s *session) push(m *message) {
+	select {
+	case s.out <- m:
+	default:
+		s.conn.shut()
+	}
+}
+
+// serve is the session's goroutine.
+func (s *session) serve() {
+	defer s.conn.close()
+	clean, err := false, s.greet()
+	if err == nil {
+		go s.write()
+		clean, err = s.read()
+		close(s.quit)
+	}
+	if b := s.broken.Load(); b != nil {
+		err = *b
+	}
+	s.leave(clean)
+	if err != nil && !errors.Is(err, io.EOF) {
+		_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_ = s.conn.send(&message{Type: msgError, Text: err.Error(), Version: ProtocolVersion, Software: s.server.o.Version})
+	}
+}
+
+// leave ends the attachment; afterwards nobody uses the memory any more.
+func (s *session) leave(clean bool) {
+	if s.attachment != nil {
+		s.attachment.Detach(clean) // its posts are taken before
+		s.server.list(s, false)
+		_ = s.server.core.Do(func(int64) {}) // an error: the core looks at nothing any more
+	}
+	s.mem.Close()
+	s.rings.Close()
+	s.bellMem.Close()
+}
+
+// greet reads the hello, attaches the port and sends the welcome.
+func (s *session) greet() error {
+	_ = s.conn.SetDeadline(time.Now().Add(helloTimeout))
+	m, err := s.conn.recv()
+	server, ports := s.server, s.server.core.NumPorts()
+	switch {
+	case err != nil:
+		return err
+	case m.Type != msgHello:
+		return fmt.Errorf("%w: %s before hello", ErrProtocol, m.Type)
+	case m.Version != ProtocolVersion:
+		return fmt.Errorf("client speaks protocol version %d, the controller speaks %d: %w", m.Version, ProtocolVersion, ocsctl.ErrVersion)
+	case m.Port != observer && (m.Port < 0 || m.Port >= ports):
+		return fmt.Errorf("port %d: the controller has ports 0..%d", m.Port, ports-1)
+	}
+	if err := ocsctl.CheckVersions(m.Software, server.o.Version); err != nil {
+		return err
+	}
+	s.port = m.Port
+	fds := []int{server.memory.File()}
+	if s.port != observer {
+		if err := s.claim(); err != nil {
+			return err
+		}
+		fds = append(fds, server.core.Bell().Memory.File(), s.mem.File())
+		if s.rings != nil {
+			fds = append(fds, s.rings.File())
+		}
+	}
+	welcome := &message{Type: msgWelcome, Version: ProtocolVersion, Software: server.o.Version, Fabric: server.info()}
+	if err := s.conn.send(welcome, fds...); err != nil {
+		return err
+	}
+	s.mem.CloseFile()
+	s.rings.CloseFile()
+	return s.conn.SetDeadline(time.Time{})
+}
+
+// claim makes the port's memory and attaches it.
+func (s *session) claim() error {
+	fd, err := s.conn.file()
+	if err != nil {
+		return err
+	}
+	if s.bellMem, err = shmring.AdoptMemory(fd, shmring.DoorbellSize, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return err
+	}
+	s.bellMem.CloseFile()
+	if s.bell, err = shmring.NewDoorbell(s.bellMem.Bytes); err != nil {
+		return err
+	}
+	geo := geometry{len(s.server.planes), s.server.core.NumPorts()}
+	if s.mem, err = shmring.NewMemory(fmt.Sprintf("lightpath-port-%d", s.port), geo.size()); err != nil {
+		return err
+	}
+	geo.format(s.mem.Bytes)
+	if s.view, err = geo.view(s.mem.Bytes); err != nil {
+		return err
+	}
+	if r := s.server.o.Rings; r != nil {
+		if s.rings, s.data, err = r.NewPort(s.port, s.bell, s.end); err != nil {
+			return err
+		}
+	}
+	return s.attach()
+}
+
+// attach takes the port, once it is free.
+func (s *session) attach() error {
+	o := controller.AttachOptions{Port: s.port, Who: fmt.Sprintf("local pid %d", s.pid), Data: s.data}
+	deadline := time.Now().Add(busyGrace)
+	for {
+		last := time.Now().After(deadline)
+		if last || !s.server.failing() {
+			a, err := s.server.core.Attach(s, o)
+			if err == nil {
+				s.attachment = a
+				s.server.list(s, true)
+				return nil
+			}
+			if last || !errors.Is(err, controller.ErrPortBusy) {
+				return err
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// failing reports whether a plane has failed and may be back when those are gone who saw it. Without
+// anybody it would be back by now.
+func (s *Server) failing() bool {
+	failed := false
+	for p := range s.planes {
+		kind := s.status.fault(p)
+		failed = failed || kind != faultNone && kind < faultPlaneDown
+	}
+	return failed && len(*s.attached.Load()) > 0
+}
+
+// write sends what has been queued.
+func (s *session) write() {
+	for {
+		select {
+		case m := <-s.out:
+			_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
+			if err := s.conn.send(m); err != nil {
+				s.conn.shut()
+				return
+			}
+		case <-s.quit:
+			return
+		}
+	}
+}
+
+// read handles requests until the client leaves; clean says that it said so.
+func (s *session) read() (clean bool, err error) {
+	for {
+		m, err := s.conn.recv()
+		if err != nil {
+			return false, err
+		}
+		if err := m.checkRequest(s.server.core.NumPorts(), len(s.server.planes)); err != nil {
+			return false, err
+		}
+		if s.port == observer && m.Type != msgWaiting && m.Type != msgFlush && m.Type != msgGoodbye {
+			return false, fmt.Errorf("%w: %s from a connection without a port", ErrProtocol, m.Type)
+		}
+		if m.Type == msgGoodbye {
+			return true, nil
+		}
+		if err := s.request(m); err != nil {
+			return false, err
+		}
+	}
+}
+
+// request hands one request to the core. An error ends the session.
+func (s *session) request(m *message) error {
+	switch m.Type {
+	case msgPost:
+		return s.attachment.Post(m.Plane, m.Epoch, m.Target)
+	case msgSchedule:
+		s.answer(m, "", s.attachment.Schedule(m.Plane, m.Epoch, m.Target, time.Unix(0, m.At)))
+	case msgAcquire:
+		return s.attachment.Acquire(m.ID, m.Mask, m.Holder)
+	case msgRelease:
+		return s.attachment.Release(m.Mask, m.Holder)
+	case msgWatch:
+		s.watch.Store(true)
+		s.push(&message{Type: msgState}) // what may have come before
+	case msgWaiting:
+		s.answer(m, s.server.core.Waiting(m.Plane), nil)
+	default:
+		s.answer(m, "", s.server.flush())
+	}
+	return nil
+}
+
+// answer answers a question.
+func (s *session) answer(m *message, text string, err error) {
+	if err != nil {
+		s.push(&message{Type: msgError, ID: m.ID, Text: err.Error()})
+		return
+	}
+	s.push(&message{Type: msgDone, ID: m.ID, Text: text})
+}
+
+func (s *Server) flush() error {
+	if s.o.Flush == nil {
+		return errors.New("ocs: no log of frames is kept")
+	}
+	return s.o.Flush()
+}

@@ -1,0 +1,142 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// The status page: shared memory, written by the core alone and mapped
+// read-only by every client. It holds per plane a sequence counter (odd while being
+// written), the epoch, the plane's fault and its map. Clients see a switch with one load
+// and without a system call, and the map with it.
+const (
+	statusSeq    = 0
+	statusEpoch  = 4
+	statusFault  = 8
+	statusLength = 12
+	statusText   = 16
+	statusMap    = 512
+	faultTextMax = statusMap - statusText
+)
+
+// faultKind is an error of the control path as it stands in shared memory.
+type faultKind uint32
+
+const (
+	faultNone faultKind = iota
+	faultConflict
+	faultReconf
+	faultUnknownMap
+	faultPortLost
+	faultPlaneDown
+	faultOther
+	numFaults
+)
+
+var faultErrors = [numFaults]error{nil, ocsctl.ErrConflict, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap, ocsctl.ErrPortLost, ocsctl.ErrPlaneDown, nil}
+
+// fault is why a plane moves no more.
+type fault struct {
+	kind faultKind
+	text string
+}
+
+// toFault is an error's form in shared memory.
+func toFault(err error) fault {
+	if err == nil {
+		return fault{}
+	}
+	for k := faultConflict; k < faultOther; k++ {
+		if errors.Is(err, faultErrors[k]) {
+			return fault{k, strings.TrimSuffix(err.Error(), ": "+faultErrors[k].Error())}
+		}
+	}
+	return fault{faultOther, err.Error()}
+}
+
+func (f fault) err() error {
+	if f.kind >= faultOther {
+		return fmt.Errorf("ocs: %s", f.text)
+	}
+	return fmt.Errorf("ocs: %s: %w", f.text, faultErrors[f.kind])
+}
+
+type statusPage struct {
+	mem   []byte
+	ports int
+}
+
+func statusSize(planes, ports int) int { return planes * statusStride(ports) }
+func statusStride(ports int) int       { return roundUp(statusMap+4*ports, lineSize) }
+
+func (s statusPage) plane(p int) []byte {
+	n := statusStride(s.ports)
+	return s.mem[p*n : (p+1)*n]
+}
+
+// write publishes a plane's state. One goroutine writes.
+func (s statusPage) write(plane int, st ocsctl.PlaneState, f fault) {
+	m := s.plane(plane)
+	seq := word(m, statusSeq)
+	seq.Add(1)
+	word(m, statusEpoch).Store(st.Epoch)
+	text := f.text
+	if len(text) > faultTextMax {
+		text = text[:faultTextMax]
+	}
+	word(m, statusLength).Store(uint32(len(text)))
+	for i := 0; i < len(text); i += 4 {
+		var w uint32
+		for k := 0; k < 4 && i+k < len(text); k++ {
+			w |= uint32(text[i+k]) << (8 * k)
+		}
+		word(m, statusText+i).Store(w)
+	}
+	for r, to := range st.Map {
+		word(m, statusMap+4*r).Store(uint32(int32(to)))
+	}
+	word(m, statusFault).Store(uint32(f.kind))
+	seq.Add(1)
+}
+
+// seq identifies what is published; it is even and changes with every write.
+func (s statusPage) seq(plane int) uint32 { return word(s.plane(plane), statusSeq).Load() }
+
+// epoch and faulted are single loads, for polling.
+func (s statusPage) epoch(plane int) uint32 { return word(s.plane(plane), statusEpoch).Load() }
+func (s statusPage) faulted(plane int) bool { return s.fault(plane) != faultNone }
+func (s statusPage) fault(plane int) faultKind {
+	return faultKind(word(s.plane(plane), statusFault).Load())
+}
+
+// read returns a consistent copy and the sequence counter it belongs to.
+func (s statusPage) read(plane int) (st ocsctl.PlaneState, f fault, seq uint32) {
+	m := s.plane(plane)
+	text := make([]byte, faultTextMax)
+	st.Map = make(circuit.Permutation, s.ports)
+	for {
+		if seq = s.seq(plane); seq%2 != 0 {
+			continue
+		}
+		st.Epoch = word(m, statusEpoch).Load()
+		f.kind = faultKind(word(m, statusFault).Load())
+		n := min(int(word(m, statusLength).Load()), faultTextMax)
+		for i := 0; i < n; i += 4 {
+			w := word(m, statusText+i).Load()
+			for k := 0; k < 4 && i+k < n; k++ {
+				text[i+k] = byte(w >> (8 * k))
+			}
+		}
+		for r := range st.Map {
+			st.Map[r] = int(int32(word(m, statusMap+4*r).Load()))
+		}
+		if s.seq(plane) == seq {
+			f.text = string(text[:n])
+			return st, f, seq
+		}
+	}
+}

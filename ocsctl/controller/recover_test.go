@@ -1,0 +1,159 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// A controller that has lost its rule moves nothing any more and sends everybody away.
+func TestNotLeader(t *testing.T) {
+	var j *testJournal
+	r := newTestRig(t, 2, 2, func(r *testRig, c *Config) {
+		j = &testJournal{now: &r.now, planes: make([]Recovered, 2)}
+		c.Journal = j
+	})
+	r.postAll(0, 0, circuit.Shift(2, 0))
+	j.err = fmt.Errorf("lease ran out: %w", ErrNotLeader)
+	j.step()
+	for p, s := range r.s {
+		want(t, fmt.Sprint("port ", p), s.closed, ErrNotLeader)
+		if err := s.Post(1, 0, circuit.Shift(2, 0)); err != nil {
+			t.Error(err)
+		}
+	}
+	j.step()
+	r.pass(time.Minute)
+	if len(r.dev.moves) != 0 {
+		t.Error(r.dev.moves)
+	}
+	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 0})
+	want(t, "attach", err, ErrNotLeader)
+	want(t, "enable", r.core.Enable(0, "ann"), ErrNotLeader)
+	if s, err := r.core.Snapshot(); err != nil || s.Leader {
+		t.Error(s.Leader, err)
+	}
+}
+
+func TestTakeover(t *testing.T) {
+	was, to := circuit.Shift(4, 1), circuit.Shift(4, 2)
+	half := circuit.Permutation{circuit.Dark, 3, circuit.Dark, 0} // port 1 is there, 3 is not yet
+	half[3] = was[3]
+	for _, tc := range []struct {
+		name   string
+		have   circuit.Permutation
+		r      Recovered
+		epoch  uint32
+		says   string // of the fault; "": in service
+		intent bool   // may be posted again
+	}{
+		{"as desired", was, Recovered{Epoch: 7, Map: was}, 7, "", false},
+		{"the switch has happened", to, Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}}, 8, "", false},
+		{"it has not", was, Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}}, 7, "", true},
+		{"in between", half, Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}}, 7, "", true},
+		{"drift", to, Recovered{Epoch: 7, Map: was}, 7, "drift of 4 circuits", false},
+		{"neither from nor to", circuit.Shift(4, 3), Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}}, 7, "drift", false},
+		{"in between after a failure", half, Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}, Failed: true}, 7, "drift", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+				r.dev.maps[0] = tc.have
+				c.Recovered, c.Token = []Recovered{tc.r}, 99
+			})
+			err := r.page.faults[0]
+			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Fatal(err)
+			}
+			if r.page.epochs[0] != tc.epoch || !r.page.maps[0].Equal(tc.have) {
+				t.Fatal(r.page.epochs, r.page.maps)
+			}
+			if len(r.dev.moves) != 0 {
+				t.Fatal("moved before anybody asked")
+			}
+			if tc.intent {
+				for p := range 4 {
+					r.post(p, 0, 7, to)
+				}
+				r.pass(time.Second)
+				if m := r.dev.moves; r.page.epochs[0] != 8 || len(m) != 1 || !m[0].From.Equal(tc.have) || m[0].Token != 99 {
+					t.Error(r.page.epochs, m)
+				}
+			}
+		})
+	}
+}
+
+// After a takeover ranks that have not come back are waited for, for the grace time, and uses that
+// ranks claim come before everybody else's.
+func TestGrace(t *testing.T) {
+	r := newTestRig(t, 3, 2, func(r *testRig, c *Config) {
+		c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}, {Epoch: 5, Map: r.dev.maps[1]}}
+		c.Grace = time.Second
+		r.absent = 1 + 2
+	})
+	for p := range 2 {
+		r.s[p].Detach(true)
+	}
+	r.attach(1)
+	if err := r.s[1].Acquire(1, 3, 20); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(0, LeaseSnapshot{Port: 0, Holder: 10, Mask: 1})
+	r.post(0, 0, 3, circuit.Shift(3, 2))
+	r.post(1, 0, 3, circuit.Shift(3, 2))
+	r.pass(500 * time.Millisecond)
+	if r.page.epochs[0] != 3 || len(r.s[1].answers) != 0 {
+		t.Fatal("the grace time has not passed")
+	}
+	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []LeaseSnapshot{{Holder: 30, Mask: 1}}})
+	want(t, "claimed twice", err, ErrHeld, "plane 0")
+	r.pass(time.Second)
+	want(t, "a rank that did not come back", r.page.faults[0], ocsctl.ErrPortLost, "plane 0 epoch 3", "port 2 has not come back")
+	if a := r.s[1].answers; len(a) != 1 || a[0].mask != 2 {
+		t.Errorf("%v", a)
+	}
+	if err := r.s[0].Release(1, 10); err != nil {
+		t.Errorf("what was claimed: %v", err)
+	}
+}
+
+// Once every port has its rank back nobody else can claim anything, and there is nothing to wait for.
+func TestGraceEndsWhenAllAreBack(t *testing.T) {
+	r := newTestRig(t, 3, 1, func(r *testRig, c *Config) {
+		c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}
+		c.Grace = time.Hour
+		r.absent = 1 + 2
+	})
+	if err := r.s[1].Acquire(1, 1, 20); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(time.Second)
+	if len(r.s[1].answers) != 0 {
+		t.Fatal("granted before port 2 could claim it")
+	}
+	r.attach(2)
+	r.pass(time.Millisecond)
+	if a := r.s[1].answers; len(a) != 1 || a[0].mask != 1 {
+		t.Errorf("all ranks are back, and the answer is %v", a)
+	}
+}
+
+func TestDeviceThatIsReadLater(t *testing.T) {
+	for _, have := range []circuit.Permutation{circuit.Shift(2, 1), circuit.Shift(2, 0)} {
+		r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+			withTimed(r, c)
+			r.dev.next[0], r.dev.due[0] = have, r.now+1e9
+			c.Recovered = []Recovered{{Epoch: 4, Map: circuit.Shift(2, 1)}}
+		})
+		want(t, "before", r.page.faults[0], ocsctl.ErrPlaneDown, "has not said")
+		r.pass(2 * time.Second)
+		r.timed.news(0)
+		if err := r.page.faults[0]; (err == nil) != have.Equal(circuit.Shift(2, 1)) || r.page.epochs[0] != 4 {
+			t.Error(err, r.page.epochs)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"lightpath/plans/circuit"
+)
+
+// testDevice moves planes in virtual time and goes wrong when it is told to.
+type testDevice struct {
+	now    *int64
+	delay  time.Duration
+	maps   []circuit.Permutation
+	next   []circuit.Permutation // nil: resident
+	due    []int64
+	wrong  []circuit.Permutation // where the next move of a plane leads to instead
+	refuse []bool
+	moves  []Move
+	check  func(plane int, m Move)
+}
+
+func newTestDevice(now *int64, planes int, at circuit.Permutation) *testDevice {
+	d := &testDevice{
+		now: now, maps: make([]circuit.Permutation, planes), next: make([]circuit.Permutation, planes),
+		due: make([]int64, planes), wrong: make([]circuit.Permutation, planes), refuse: make([]bool, planes),
+	}
+	for p := range d.maps {
+		d.maps[p] = at
+	}
+	return d
+}
+
+func (d *testDevice) Switch(plane int, m Move) error {
+	if d.check != nil {
+		d.check(plane, m)
+	}
+	if d.refuse[plane] {
+		return errors.New("device refuses")
+	}
+	d.moves = append(d.moves, m)
+	d.next[plane], d.due[plane] = m.To, *d.now+int64(d.delay)
+	if w := d.wrong[plane]; w != nil {
+		d.next[plane], d.wrong[plane] = w, nil
+	}
+	return nil
+}
+
+func (d *testDevice) Map(plane int) (circuit.Permutation, error) {
+	if d.next[plane] != nil {
+		if *d.now < d.due[plane] {
+			return nil, ErrMoving
+		}
+		d.maps[plane], d.next[plane] = d.next[plane], nil
+	}
+	return d.maps[plane], nil
+}
+
+// timedDevice says when it has settled; news is what the test calls.
+type timedDevice struct {
+	*testDevice
+	news   func(plane int)
+	unwell []error
+}
+
+func (d *timedDevice) OnSettled(f func(plane int))      { d.news = f }
+func (d *timedDevice) Report(plane int) (string, error) { return "light", d.unwell[plane] }
+
+// testSink is a rank, or nobody, as a front end knows it.
+type testSink struct {
+	Attachment
+	port    int
+	epochs  map[int]uint32
+	maps    map[int]circuit.Permutation
+	faults  map[int]error
+	refused []uint32 // epochs
+	answers []testGrant
+	closed  error
+	granted func(mask uint64)
+	changed func(plane int)
+}
+
+type testGrant struct {
+	id, mask uint64
+	err      error
+}
+
+func newTestSink() *testSink {
+	return &testSink{epochs: map[int]uint32{}, maps: map[int]circuit.Permutation{}, faults: map[int]error{}}
+}
+
+func (s *testSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+	s.epochs[plane], s.maps[plane], s.faults[plane] = epoch, m, fault
+	if s.changed != nil {
+		s.changed(plane)
+	}
+}
+func (s *testSink) Refused(_ int, epoch, _ uint32) { s.refused = append(s.refused, epoch) }
+func (s *testSink) Closed(err error)               { s.closed = err }
+func (s *testSink) Granted(id, mask uint64, err error) {
+	s.answers = append(s.answers, testGrant{id, mask, err})
+	if s.granted != nil && err == nil {
+		s.granted(mask)
+	}
+}
+
+// testJournal keeps intents and where planes are, some time after it has been told.
+type testJournal struct {
+	now     *int64
+	delay   time.Duration
+	err     error // of the next Intend
+	waiting []testIntent
+	planes  []Recovered
+	events  []Event
+}
+
+type testIntent struct {
+	Intent
+	done func(error)
+	due  int64
+}
+
+func (j *testJournal) Intend(i Intent, done func(error)) {
+	j.waiting = append(j.waiting, testIntent{i, done, *j.now + int64(j.delay)})
+}
+
+func (j *testJournal) Record(e Event) {
+	j.events = append(j.events, e)
+	if e.Plane < 0 {
+		return
+	}
+	p := &j.planes[e.Plane]
+	switch e.Kind {
+	case Switched, Restored:
+		*p = Recovered{Epoch: e.Epoch, Map: e.To}
+	case Failed:
+		p.Failed = true
+	}
+}
+
+// step makes durable what is due, and returns when something will be.
+func (j *testJournal) step() (next int64) {
+	for len(j.waiting) > 0 && j.waiting[0].due <= *j.now {
+		i := j.waiting[0]
+		j.waiting = j.waiting[1:]
+		err := j.err
+		if j.err = nil; err == nil {
+			j.planes[i.Plane].Intent = &i.Intent
+		}
+		i.done(err)
+	}
+	if len(j.waiting) > 0 {
+		return j.waiting[0].due
+	}
+	return never
+}
+
+// testRig is a controller in virtual time.
+type testRig struct {
+	t     testing.TB
+	core  *Core
+	dev   *testDevice
+	timed *timedDevice // dev, where the configuration says so
+	now   int64
+	page  *testSink
+	s     []*testSink
+
+	absent int // 1 more than the port that is not attached at the start; 0: all are
+}
+
+// newTestRig makes a controller of dark planes with every port, but for absent ones, attached; change may alter the
+// configuration before it starts.
+func newTestRig(t testing.TB, ports, planes int, change func(r *testRig, c *Config)) *testRig {
+	t.Helper()
+	r := &testRig{t: t, now: 1e9, page: newTestSink()}
+	r.dev = newTestDevice(&r.now, planes, circuit.Shift(ports, 1))
+	c := Config{Name: "test", Ports: ports, Planes: make([]PlaneConfig, planes), Device: r.dev}
+	for p := range c.Planes {
+		c.Planes[p] = PlaneConfig{Name: fmt.Sprint("p", p), Reconfig: time.Millisecond}
+	}
+	if change != nil {
+		change(r, &c)
+	}
+	var err error
+	if r.core, err = NewManual(c, func() int64 { return r.now }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.core.Close)
+	if _, err := r.core.Attach(r.page, AttachOptions{Port: -1}); err != nil {
+		t.Fatal(err)
+	}
+	r.s = make([]*testSink, ports)
+	for p := range ports {
+		if p != r.absent-1 {
+			r.attach(p)
+		}
+	}
+	return r
+}
+
+// withTimed gives the rig a device that says when it has settled.
+func withTimed(r *testRig, c *Config) {
+	r.timed = &timedDevice{testDevice: r.dev, unwell: make([]error, len(c.Planes))}
+	c.Device = r.timed
+}
+
+func (r *testRig) attach(port int, held ...LeaseSnapshot) {
+	r.t.Helper()
+	s := newTestSink()
+	a, err := r.core.Attach(s, AttachOptions{Port: port, Who: fmt.Sprint("rank ", port), Held: held})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s.Attachment, s.port = a, port
+	r.s[port] = s
+}
+
+// pass lets time pass.
+func (r *testRig) pass(d time.Duration) {
+	for end := r.now + int64(d); ; {
+		next := r.core.Step()
+		if next > end {
+			r.now = end
+			return
+		}
+		r.now = max(next, r.now+1)
+	}
+}
+
+func (r *testRig) post(port, plane int, epoch uint32, target circuit.Permutation) {
+	r.t.Helper()
+	if err := r.s[port].Post(plane, epoch, target); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *testRig) postAll(plane int, epoch uint32, target circuit.Permutation) {
+	r.t.Helper()
+	for p := range r.s {
+		r.post(p, plane, epoch, target)
+	}
+}
+
+func (r *testRig) plane(plane int) PlaneSnapshot {
+	r.t.Helper()
+	s, err := r.core.Snapshot()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s.Planes[plane]
+}

@@ -1,0 +1,301 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller/rpc/ocspb"
+	"lightpath/plans/circuit"
+)
+
+// Options of the end of a rank or an operator. The zero value is for a controller on this host.
+type Options struct {
+	// CA, Cert and Key are files: whom this end trusts and who it is. Required for endpoints off
+	// loopback.
+	CA, Cert, Key string
+	// Version is that of this end's software; see ocsctl.CheckVersions.
+	Version string
+	// Takeover is how long a rank looks for a controller before it gives up; 0: 30 s.
+	Takeover time.Duration
+	// Silence is how long a rank hears nothing from its controller, which says something every
+	// second, before it looks for one; 0: 6 s.
+	Silence time.Duration
+}
+
+// Client is a rank's attachment to the controller in charge, wherever that is: an ocsctl.Client.
+// When its stream breaks or its controller gives up, it finds the next one at its endpoints, claims
+// the planes that it holds and repeats what was not answered; until it gives up, callers notice
+// nothing but the time it takes. Safe for concurrent use.
+type Client struct {
+	port      int
+	endpoints []*endpoint
+	o         Options
+	numPorts  int
+	infos     []ocsctl.PlaneInfo
+	dataPlane string
+
+	planes   []atomic.Pointer[planeView]
+	gone     atomic.Pointer[error] // given up, or closed
+	onChange atomic.Pointer[func()]
+
+	ctx    context.Context // of everything; canceled by the end of Close
+	cancel context.CancelFunc
+	ended  chan struct{} // closed: the client's goroutine is gone
+	once   sync.Once
+
+	mu        sync.Mutex // of what follows, and of writes to the stream
+	link      *link      // nil while there is none
+	session   []byte
+	token     uint64
+	closing   bool
+	nextID    uint64
+	posts     [][]post             // by plane: not known to have happened
+	schedules [][]schedule         // by plane: the same
+	requests  map[uint64]*asked    // not answered
+	held      map[uint64]heldLease // by holder
+	up        ocspb.Up             // reused, as are the next two
+	upPost    ocspb.Up_Post
+	post      ocspb.Post
+}
+
+// planeView is all that Poll and State look at. It is never changed.
+type planeView struct {
+	ocsctl.PlaneState
+	fault   error // that the controller reports
+	refused error // the first refusal of a post: it stays
+}
+
+type post struct {
+	epoch  uint32
+	target circuit.Permutation
+}
+
+type schedule struct {
+	post
+	at time.Time
+}
+
+// asked is an Acquire that waits.
+type asked struct {
+	mask, holder uint64
+	answer       chan grant
+}
+
+type grant struct {
+	mask uint64
+	err  error
+}
+
+type heldLease struct {
+	mask  uint64
+	since time.Time
+}
+
+var _ ocsctl.Client = (*Client)(nil)
+
+// Port is this client's port.
+func (c *Client) Port() int { return c.port }
+
+// NumPorts is the number of ports of every plane.
+func (c *Client) NumPorts() int { return c.numPorts }
+
+// Planes describes the planes; read-only.
+func (c *Client) Planes() []ocsctl.PlaneInfo { return c.infos }
+
+// DataPlane is an ocsctl.Data constant.
+func (c *Client) DataPlane() string { return c.dataPlane }
+
+// State returns where the controller has said that a plane is.
+// Hot path: no allocation, no locks, no logging.
+func (c *Client) State(plane int) ocsctl.PlaneState { return c.planes[plane].Load().PlaneState }
+
+// Poll returns the plane's epoch, and the fault of the plane for as long as it has one. The end
+// of the client is a fault of every plane; a controller that is being replaced is not.
+// Hot path: no allocation, no locks, no logging.
+func (c *Client) Poll(plane int) (uint32, error) {
+	v := c.planes[plane].Load()
+	if err := c.gone.Load(); err != nil {
+		return v.Epoch, *err
+	}
+	if v.refused != nil {
+		return v.Epoch, v.refused
+	}
+	return v.Epoch, v.fault
+}
+
+// Post asks to move plane from epoch to target, which is copied. It waits for the network only
+// where that takes nothing any more, and then not for long; without a controller it is sent when
+// there is one.
+func (c *Client) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	if err := c.check("post", plane, target); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.gone.Load(); err != nil {
+		return *err
+	}
+	waiting := c.posts[plane]
+	known := slices.ContainsFunc(waiting, func(p post) bool { return p.epoch == epoch && p.target.Equal(target) })
+	switch {
+	case known || epoch < c.planes[plane].Load().Epoch: // the controller judges it
+	case len(waiting) >= maxAhead:
+		return fmt.Errorf("rpc: post: port %d plane %d epoch %d: %d posts wait already: %w", c.port, plane, epoch, len(waiting), ocsctl.ErrStaleEpoch)
+	default:
+		c.posts[plane] = append(waiting, post{epoch, target.Clone()})
+	}
+	c.post.Plane, c.post.Epoch, c.post.Target = uint32(plane), epoch, c.post.Target[:0]
+	for _, s := range target {
+		c.post.Target = append(c.post.Target, int32(s))
+	}
+	c.upPost.Post = &c.post
+	c.up.Message = &c.upPost
+	c.send(&c.up)
+	return nil
+}
+
+// Schedule has plane moved at a time: the clocks of this host and the controller's must agree.
+// One that has not been confirmed when its time has passed without a controller fails the plane.
+func (c *Client) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
+	if err := c.check("schedule", plane, target); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.gone.Load(); err != nil {
+		return *err
+	}
+	if len(c.schedules[plane]) >= maxAhead {
+		return fmt.Errorf("rpc: schedule: port %d plane %d epoch %d: %d moves wait already: %w", c.port, plane, epoch, len(c.schedules[plane]), ocsctl.ErrStaleEpoch)
+	}
+	s := schedule{post{epoch, target.Clone()}, at}
+	c.schedules[plane] = append(c.schedules[plane], s)
+	c.send(s.message(plane))
+	return nil
+}
+
+func (s *schedule) message(plane int) *ocspb.Up {
+	return &ocspb.Up{Message: &ocspb.Up_Schedule{Schedule: &ocspb.Schedule{Plane: uint32(plane), Epoch: s.epoch, Target: toMap(s.target), AtUnixNano: s.at.UnixNano()}}}
+}
+
+// check checks the arguments of what.
+func (c *Client) check(what string, plane int, target circuit.Permutation) error {
+	if plane < 0 || plane >= len(c.planes) {
+		return fmt.Errorf("rpc: %s: plane %d of %d", what, plane, len(c.planes))
+	}
+	if err := target.Validate(c.numPorts); err != nil {
+		return fmt.Errorf("rpc: %s: plane %d: target %w", what, plane, err)
+	}
+	return nil
+}
+
+// send writes to the stream, if there is one; the caller holds mu. An error needs no answer: the
+// stream is broken, and what was not confirmed goes out on the next one.
+func (c *Client) send(up *ocspb.Up) {
+	if c.link != nil {
+		_ = c.link.stream.Send(up)
+	}
+}
+
+// Acquire blocks until planes of mask are granted, or the client has given up.
+func (c *Client) Acquire(mask, holder uint64) (uint64, error) {
+	if err := checkMask(mask, len(c.planes)); err != nil {
+		return 0, fmt.Errorf("rpc: acquire: %w", err)
+	}
+	a := &asked{mask, holder, make(chan grant, 1)}
+	c.mu.Lock()
+	if len(c.requests) >= maxAcquires {
+		c.mu.Unlock()
+		return 0, fmt.Errorf("rpc: acquire: port %d: %d requests wait already", c.port, maxAcquires)
+	}
+	c.nextID++
+	id := c.nextID
+	c.requests[id] = a
+	c.send(a.message(id))
+	c.mu.Unlock()
+	select {
+	case g := <-a.answer:
+		return g.mask, g.err
+	case <-c.ended:
+		return 0, *c.gone.Load()
+	}
+}
+
+func (a *asked) message(id uint64) *ocspb.Up {
+	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id, Mask: a.mask, Holder: a.holder}}}
+}
+
+// Release gives planes back without waiting for an answer.
+func (c *Client) Release(mask, holder uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have := c.held[holder]
+	if mask == 0 || mask&^have.mask != 0 {
+		return fmt.Errorf("rpc: release: holder %d has planes %#x, not %#x", holder, have.mask, mask)
+	}
+	if have.mask &^= mask; have.mask == 0 {
+		delete(c.held, holder)
+	} else {
+		c.held[holder] = have
+	}
+	c.send(&ocspb.Up{Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: mask, Holder: holder}}})
+	return nil
+}
+
+// OnChange registers f to be called, from the client's goroutine, after state changes.
+func (c *Client) OnChange(f func()) { c.onChange.Store(&f) }
+
+func (c *Client) notify() {
+	if f := c.onChange.Load(); f != nil && *f != nil {
+		(*f)()
+	}
+}
+
+// Waiting says in words what the next switch of a plane waits for, for error messages. It asks
+// the controller and may take a while.
+func (c *Client) Waiting(plane int) string {
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	if l == nil {
+		return fmt.Sprintf("plane %d: unknown (no controller at the moment)", plane)
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
+	defer cancel()
+	reply, err := ocspb.NewRanksClient(l.conn).Waiting(ctx, &ocspb.WaitingRequest{Plane: uint32(plane)})
+	if err != nil {
+		return fmt.Sprintf("plane %d: unknown (%v)", plane, fromStatus(err))
+	}
+	return oneLine(clip(reply.GetText()))
+}
+
+// errClosed is why a closed client does nothing.
+var errClosed = errors.New("closed")
+
+// Close says goodbye: when it returns the port is free, if there was a controller to hear it.
+// Posts that have been made stay valid. Idempotent.
+func (c *Client) Close() error {
+	c.once.Do(func() {
+		c.mu.Lock()
+		c.closing = true
+		l := c.link
+		if l == nil {
+			c.cancel()
+		} else {
+			c.send(&ocspb.Up{Message: &ocspb.Up_Goodbye{Goodbye: &ocspb.Goodbye{}}})
+			_ = l.stream.CloseSend()
+		}
+		c.mu.Unlock()
+		limit := time.AfterFunc(requestTimeout, c.cancel)
+		<-c.ended
+		limit.Stop()
+		c.cancel()
+	})
+	return nil
+}

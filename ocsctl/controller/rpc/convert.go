@@ -1,0 +1,191 @@
+package rpc
+
+import (
+	"fmt"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/rpc/ocspb"
+	"lightpath/plans/circuit"
+)
+
+// The functions of this file come in pairs: to the wire and back. Those that read check what a
+// peer could get wrong; what they return shares nothing with the message.
+
+func toMap(p circuit.Permutation) []int32 {
+	if p == nil {
+		return nil
+	}
+	m := make([]int32, len(p))
+	for r, s := range p {
+		m[r] = int32(s)
+	}
+	return m
+}
+
+// fromMap reads a map of ports entries.
+func fromMap(m []int32, ports int) (circuit.Permutation, error) {
+	if len(m) != ports {
+		return nil, fmt.Errorf("map of %d ports, want %d: %w", len(m), ports, ErrProtocol)
+	}
+	p := make(circuit.Permutation, ports)
+	for r, s := range m {
+		p[r] = int(s)
+	}
+	if err := p.Validate(ports); err != nil {
+		return nil, fmt.Errorf("map %w: %w", err, ErrProtocol)
+	}
+	return p, nil
+}
+
+// optionalMap is fromMap where a map of any size, or none, will do: nobody acts on it.
+func optionalMap(m []int32) (circuit.Permutation, error) {
+	if len(m) == 0 {
+		return nil, nil
+	}
+	return fromMap(m, min(len(m), maxPorts))
+}
+
+func toNano(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNano(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
+
+func toLease(l controller.LeaseSnapshot) *ocspb.Lease {
+	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port)}
+}
+
+func fromLease(l *ocspb.Lease) controller.LeaseSnapshot {
+	return controller.LeaseSnapshot{Port: int(l.GetPort()), Holder: l.GetHolder(), Mask: l.GetMask(), Since: fromNano(l.GetSinceUnixNano())}
+}
+
+func toPlaneInfo(p ocsctl.PlaneInfo) *ocspb.PlaneInfo {
+	return &ocspb.PlaneInfo{
+		Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec,
+		ReconfigNs: int64(p.Reconfig), ReconfigPerPortNs: int64(p.ReconfigPerPort),
+	}
+}
+
+func fromPlaneInfo(p *ocspb.PlaneInfo) ocsctl.PlaneInfo {
+	return ocsctl.PlaneInfo{
+		Name: oneLine(clip(p.GetName())), BandwidthBitsPerSec: p.GetBandwidthBitsPerSec(),
+		Reconfig: time.Duration(p.GetReconfigNs()), ReconfigPerPort: time.Duration(p.GetReconfigPerPortNs()),
+	}
+}
+
+func toEvent(e *controller.Event) *ocspb.Event {
+	return &ocspb.Event{
+		Seq: e.Seq, TimeUnixNano: toNano(e.Time), Kind: string(e.Kind), Plane: int32(e.Plane), Epoch: e.Epoch,
+		From: toMap(e.From), To: toMap(e.To), TookNs: int64(e.Took), WaitedNs: int64(e.Waited), Verified: e.Verified,
+		Port: int32(e.Port), Holder: e.Holder, Mask: e.Mask, Who: e.Who, Token: e.Token, Error: e.Err,
+	}
+}
+
+func fromEvent(e *ocspb.Event) (controller.Event, error) {
+	from, err := optionalMap(e.GetFrom())
+	if err != nil {
+		return controller.Event{}, fmt.Errorf("event %d: from: %w", e.GetSeq(), err)
+	}
+	to, err := optionalMap(e.GetTo())
+	if err != nil {
+		return controller.Event{}, fmt.Errorf("event %d: to: %w", e.GetSeq(), err)
+	}
+	return controller.Event{
+		Seq: e.GetSeq(), Time: fromNano(e.GetTimeUnixNano()), Kind: controller.EventKind(e.GetKind()), Plane: int(e.GetPlane()), Epoch: e.GetEpoch(),
+		From: from, To: to, Took: time.Duration(e.GetTookNs()), Waited: time.Duration(e.GetWaitedNs()), Verified: e.GetVerified(),
+		Port: int(e.GetPort()), Holder: e.GetHolder(), Mask: e.GetMask(), Who: e.GetWho(), Token: e.GetToken(), Err: e.GetError(),
+	}, nil
+}
+
+func toSnapshot(s *controller.Snapshot) *ocspb.Snapshot {
+	m := &ocspb.Snapshot{TimeUnixNano: toNano(s.Time), Name: s.Name, Leader: s.Leader, Token: s.Token}
+	for i := range s.Planes {
+		m.Planes = append(m.Planes, toPlaneSnapshot(&s.Planes[i]))
+	}
+	for _, p := range s.Ports {
+		m.Ports = append(m.Ports, &ocspb.PortSnapshot{Port: uint32(p.Port), Attached: p.Attached, Who: p.Who, SinceUnixNano: toNano(p.Since)})
+	}
+	for _, l := range s.Queue {
+		m.Queue = append(m.Queue, toLease(l))
+	}
+	return m
+}
+
+func fromSnapshot(m *ocspb.Snapshot) (controller.Snapshot, error) {
+	s := controller.Snapshot{Time: fromNano(m.GetTimeUnixNano()), Name: m.GetName(), Leader: m.GetLeader(), Token: m.GetToken()}
+	for _, p := range m.GetPlanes() {
+		plane, err := fromPlaneSnapshot(p)
+		if err != nil {
+			return controller.Snapshot{}, fmt.Errorf("plane %s: %w", oneLine(p.GetName()), err)
+		}
+		s.Planes = append(s.Planes, plane)
+	}
+	for _, p := range m.GetPorts() {
+		s.Ports = append(s.Ports, controller.PortSnapshot{Port: int(p.GetPort()), Attached: p.GetAttached(), Who: p.GetWho(), Since: fromNano(p.GetSinceUnixNano())})
+	}
+	for _, l := range m.GetQueue() {
+		s.Queue = append(s.Queue, fromLease(l))
+	}
+	return s, nil
+}
+
+func toPlaneSnapshot(p *controller.PlaneSnapshot) *ocspb.PlaneSnapshot {
+	m := &ocspb.PlaneSnapshot{
+		Name: p.Name, State: string(p.State), Reason: p.Reason, Epoch: p.Epoch, Map: toMap(p.Map), Target: toMap(p.Target),
+		Posted: toPorts(p.Posted), Missing: toPorts(p.Missing), Verified: p.Verified, Switches: p.Switches, Failures: p.Failures,
+		Desired: toMap(p.Desired), Posts: p.Posts, Refused: p.Refused,
+	}
+	if p.Holder != nil {
+		m.Holder = toLease(*p.Holder)
+	}
+	return m
+}
+
+func fromPlaneSnapshot(m *ocspb.PlaneSnapshot) (controller.PlaneSnapshot, error) {
+	p := controller.PlaneSnapshot{
+		Name: m.GetName(), State: controller.PlaneState(m.GetState()), Reason: m.GetReason(), Epoch: m.GetEpoch(),
+		Posted: fromPorts(m.GetPosted()), Missing: fromPorts(m.GetMissing()),
+		Verified: m.GetVerified(), Switches: m.GetSwitches(), Failures: m.GetFailures(), Posts: m.GetPosts(), Refused: m.GetRefused(),
+	}
+	var err error
+	if p.Map, err = optionalMap(m.GetMap()); err != nil {
+		return p, err
+	}
+	if p.Target, err = optionalMap(m.GetTarget()); err != nil {
+		return p, fmt.Errorf("target: %w", err)
+	}
+	if p.Desired, err = optionalMap(m.GetDesired()); err != nil {
+		return p, fmt.Errorf("desired: %w", err)
+	}
+	if m.GetHolder() != nil {
+		l := fromLease(m.GetHolder())
+		p.Holder = &l
+	}
+	return p, nil
+}
+
+func toPorts(ports []int) []uint32 {
+	var all []uint32
+	for _, p := range ports {
+		all = append(all, uint32(p))
+	}
+	return all
+}
+
+func fromPorts(ports []uint32) []int {
+	var all []int
+	for _, p := range ports {
+		all = append(all, int(p))
+	}
+	return all
+}

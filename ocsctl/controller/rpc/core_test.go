@@ -1,0 +1,183 @@
+package rpc_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/rpc"
+	"lightpath/plans/circuit"
+)
+
+// panel is a cross-connect that moves at once, or never.
+type panel struct {
+	mu    sync.Mutex
+	maps  []circuit.Permutation
+	stuck bool
+}
+
+func newPanel(ports, planes int) *panel {
+	p := &panel{}
+	for range planes {
+		p.maps = append(p.maps, circuit.AllDark(ports))
+	}
+	return p
+}
+
+func (p *panel) Switch(plane int, m controller.Move) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stuck {
+		p.maps[plane] = m.To
+	}
+	return nil
+}
+
+func (p *panel) Map(plane int) (circuit.Permutation, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.maps[plane], nil
+}
+
+// ledger is a journal that remembers the last intent of one plane.
+type ledger struct {
+	mu     sync.Mutex
+	intent *controller.Intent
+	was    controller.Recovered
+}
+
+func (l *ledger) Intend(i controller.Intent, done func(error)) {
+	l.mu.Lock()
+	l.intent = &i
+	l.mu.Unlock()
+	done(nil)
+}
+
+func (l *ledger) Record(e controller.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.Kind == controller.Switched {
+		l.was, l.intent = controller.Recovered{Epoch: e.Epoch, Map: e.To}, nil
+	}
+}
+
+func (l *ledger) recovered() []controller.Recovered {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.was
+	r.Intent = l.intent
+	return []controller.Recovered{r}
+}
+
+func startCore(t testing.TB, c controller.Config) *controller.Core {
+	t.Helper()
+	c.Planes = []controller.PlaneConfig{{Name: "p0", BandwidthBitsPerSec: 2e9}}
+	core, err := controller.Start(c)
+	must(t, err)
+	t.Cleanup(core.Close)
+	return core
+}
+
+// serveCore is serve for a real controller; standby is called while there is none.
+func serveCore(t testing.TB, o rpc.ServerOptions, inCharge func() *controller.Core) *site {
+	o.Controller = func() (controller.Controller, string) {
+		if c := inCharge(); c != nil {
+			return c, ""
+		}
+		return nil, ""
+	}
+	return serve(t, nil, o)
+}
+
+// TestCore: barrier, leases and faults of the real controller.
+func TestCore(t *testing.T) {
+	device := newPanel(4, 1)
+	core := startCore(t, controller.Config{Name: "a", Ports: 4, Device: device, SettleTimeout: 50 * time.Millisecond})
+	s := serveCore(t, options("a", 4, 1), func() *controller.Core { return core })
+	var all []*rpc.Client
+	for p := range 4 {
+		all = append(all, dial(t, p, rpc.Options{}, s.address))
+	}
+	granted, err := all[0].Acquire(1, 7)
+	if granted != 1 {
+		t.Fatalf("granted %#x: %v", granted, err)
+	}
+	for i := range 10 {
+		move(t, 0, 1+i%3, all...)
+	}
+	must(t, all[0].Schedule(0, 10, circuit.Shift(4, 2), time.Now().Add(10*time.Millisecond)))
+	for _, c := range all {
+		reach(t, c, 0, 11)
+	}
+	must(t, all[0].Post(0, 11, circuit.Shift(4, 3)))
+	until(t, "waiting", func() bool { return all[1].Waiting(0) == "plane 0 epoch 11: waiting for ports 1,2,3" })
+	device.mu.Lock()
+	device.stuck = true
+	device.mu.Unlock()
+	for _, c := range all[1:] {
+		must(t, c.Post(0, 11, circuit.Shift(4, 3)))
+	}
+	for _, c := range all {
+		until(t, "fault", func() bool { _, err := c.Poll(0); return err != nil })
+		_, err := c.Poll(0)
+		wants(t, err, ocsctl.ErrReconfFailed, "plane 0 epoch 11")
+	}
+	must(t, all[0].Release(1, 7))
+	_, err = all[1].Acquire(1, 8)
+	wants(t, err, ocsctl.ErrPlaneDown, "port 1")
+}
+
+// TestCoreTakeover: the real controller is deposed in the middle of a barrier; the next one
+// finishes it, and gives the plane back to its holder.
+func TestCoreTakeover(t *testing.T) {
+	device, journal := newPanel(4, 1), &ledger{}
+	first := startCore(t, controller.Config{Name: "a", Ports: 4, Device: device, Journal: journal, Token: 1})
+	var mu sync.Mutex
+	rulers := []*controller.Core{first, nil}
+	var endpoints []string
+	for i, name := range []string{"a", "b"} {
+		endpoints = append(endpoints, serveCore(t, options(name, 4, 1), func() *controller.Core {
+			mu.Lock()
+			defer mu.Unlock()
+			return rulers[i]
+		}).address)
+	}
+	var all []*rpc.Client
+	for p := range 4 {
+		all = append(all, dial(t, p, rpc.Options{}, endpoints...))
+	}
+	if _, err := all[2].Acquire(1, 7); err != nil {
+		t.Fatal(err)
+	}
+	move(t, 0, 1, all...)
+	for _, c := range all[:3] {
+		must(t, c.Post(0, 1, circuit.Shift(4, 2)))
+	}
+	until(t, "posts", func() bool { s, _ := first.Snapshot(); return len(s.Planes[0].Posted) == 3 })
+	mu.Lock()
+	rulers[0] = nil
+	mu.Unlock()
+	first.Resign(controller.ErrNotLeader)
+	second := startCore(t, controller.Config{Name: "b", Ports: 4, Device: device, Journal: journal, Token: 2, Recovered: journal.recovered(), Grace: time.Second})
+	mu.Lock()
+	rulers[1] = second
+	mu.Unlock()
+	must(t, all[3].Post(0, 1, circuit.Shift(4, 2)))
+	for _, c := range all {
+		reach(t, c, 0, 2)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := operate(t, rpc.Options{}, endpoints...).Status(ctx)
+	must(t, err)
+	if h := s.Planes[0].Holder; s.Name != "b" || h == nil || h.Port != 2 || h.Holder != 7 {
+		t.Errorf("controller %s, held by %+v", s.Name, h)
+	}
+	must(t, all[2].Release(1, 7))
+	if _, err := all[1].Acquire(1, 9); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,448 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/rpc/ocspb"
+	"lightpath/plans/circuit"
+)
+
+// Dial attaches port to the controller in charge at one of the endpoints (host:port). It waits for
+// one while a takeover goes on, at most for Options.Takeover and as long as ctx lives; where nobody
+// answers at any endpoint it returns at once. ctx matters until Dial returns.
+func Dial(ctx context.Context, endpoints []string, port int, o Options) (*Client, error) {
+	if port < 0 || port >= maxPorts {
+		return nil, fmt.Errorf("rpc: port %d", port)
+	}
+	o.Takeover, o.Silence = cmp.Or(o.Takeover, defaultTakeover), cmp.Or(o.Silence, defaultSilence)
+	all, err := newEndpoints(endpoints, &o)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{port: port, endpoints: all, o: o, ended: make(chan struct{}), requests: map[uint64]*asked{}, held: map[uint64]heldLease{}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, c.cancel)
+	l, w, err := c.find(ctx, true)
+	if err == nil && !stop() {
+		l.close()
+		err = fmt.Errorf("rpc: port %d: %w", port, ctx.Err())
+	}
+	if err == nil {
+		if err = c.begin(w); err != nil {
+			l.close()
+			err = fmt.Errorf("rpc: port %d: controller at %s: %w", port, l.endpoint.address, err)
+		}
+	}
+	if err != nil {
+		c.cancel()
+		return nil, err
+	}
+	c.link = l
+	go c.run(l)
+	return c, nil
+}
+
+// begin takes over what the first welcome says.
+func (c *Client) begin(w *ocspb.Welcome) error {
+	ports, planes := int(w.GetPorts()), len(w.GetPlanes())
+	if ports < 1 || ports > maxPorts || planes < 1 || planes > maxPlanes {
+		return fmt.Errorf("welcome: %d ports, %d planes: %w", ports, planes, ErrProtocol)
+	}
+	c.numPorts, c.dataPlane = ports, oneLine(clip(w.GetDataPlane()))
+	for _, p := range w.GetPlanes() {
+		c.infos = append(c.infos, fromPlaneInfo(p))
+	}
+	c.planes = make([]atomic.Pointer[planeView], planes)
+	for j := range c.planes {
+		c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.AllDark(ports)}})
+	}
+	c.posts, c.schedules = make([][]post, planes), make([][]schedule, planes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.welcome(w)
+}
+
+// welcome takes over where the planes are; the caller holds mu.
+func (c *Client) welcome(w *ocspb.Welcome) error {
+	if int(w.GetPorts()) != c.numPorts || len(w.GetPlanes()) != len(c.planes) || len(w.GetState()) != len(c.planes) {
+		return fmt.Errorf("welcome: %d ports and %d planes, not %d and %d: %w", w.GetPorts(), len(w.GetPlanes()), c.numPorts, len(c.planes), ErrProtocol)
+	}
+	for j, s := range w.GetState() {
+		if int(s.GetPlane()) != j || len(s.GetMap()) == 0 {
+			return fmt.Errorf("welcome: state of plane %d: %w", j, ErrProtocol)
+		}
+		if err := c.apply(s); err != nil {
+			return fmt.Errorf("welcome: %w", err)
+		}
+	}
+	c.session, c.token = append(c.session[:0], w.GetSession()...), w.GetToken()
+	return nil
+}
+
+// apply takes over where a plane is; the caller holds mu.
+func (c *Client) apply(s *ocspb.Changed) error {
+	if int64(s.GetPlane()) >= int64(len(c.planes)) {
+		return fmt.Errorf("plane %d of %d: %w", s.GetPlane(), len(c.planes), ErrProtocol)
+	}
+	plane := &c.planes[s.GetPlane()]
+	was := plane.Load()
+	m := was.Map
+	switch {
+	case len(s.GetMap()) > 0:
+		var err error
+		if m, err = fromMap(s.GetMap(), c.numPorts); err != nil {
+			return fmt.Errorf("plane %d: %w", s.GetPlane(), err)
+		}
+	case len(s.GetPort()) != len(s.GetTo()):
+		return fmt.Errorf("plane %d: %d ports, %d circuits: %w", s.GetPlane(), len(s.GetPort()), len(s.GetTo()), ErrProtocol)
+	case len(s.GetPort()) > 0:
+		m = m.Clone()
+		for i, r := range s.GetPort() {
+			if int64(r) >= int64(len(m)) {
+				return fmt.Errorf("plane %d: port %d of %d: %w", s.GetPlane(), r, len(m), ErrProtocol)
+			}
+			m[r] = int(s.GetTo()[i])
+		}
+		if err := m.Validate(c.numPorts); err != nil {
+			return fmt.Errorf("plane %d: map %w: %w", s.GetPlane(), err, ErrProtocol)
+		}
+	}
+	v := &planeView{PlaneState: ocsctl.PlaneState{Epoch: s.GetEpoch(), Map: m}, refused: was.refused}
+	if s.GetFault() != nil {
+		v.fault = fmt.Errorf("rpc: port %d: %w", c.port, fromFault(s.GetFault()))
+	}
+	next := v.Epoch
+	if v.fault != nil {
+		next = math.MaxUint32 // a fault voids what was asked for
+	}
+	c.forget(int(s.GetPlane()), next)
+	plane.Store(v)
+	return nil
+}
+
+// forget drops what was asked for before an epoch from what is repeated to the next controller; the
+// caller holds mu.
+func (c *Client) forget(plane int, epoch uint32) {
+	posts := c.posts[plane][:0]
+	for _, p := range c.posts[plane] {
+		if p.epoch >= epoch {
+			posts = append(posts, p)
+		}
+	}
+	clear(c.posts[plane][len(posts):])
+	c.posts[plane] = posts
+	schedules := c.schedules[plane][:0]
+	for _, s := range c.schedules[plane] {
+		if s.epoch >= epoch {
+			schedules = append(schedules, s)
+		}
+	}
+	clear(c.schedules[plane][len(schedules):])
+	c.schedules[plane] = schedules
+}
+
+// run is the client's goroutine: it receives, and finds the next controller.
+func (c *Client) run(l *link) {
+	defer close(c.ended)
+	for pause := firstBackoff; ; pause = min(2*pause, maxRetry) {
+		since := time.Now()
+		err := c.receive(l)
+		if time.Since(since) > heartbeat {
+			pause = firstBackoff
+		}
+		c.mu.Lock()
+		c.link = nil
+		closing := c.closing
+		c.mu.Unlock()
+		l.close()
+		l.endpoint.last = err
+		if !closing {
+			c.sleep(c.ctx, pause)
+			l, err = c.again(err)
+		}
+		if closing || c.ctx.Err() != nil {
+			err = fmt.Errorf("rpc: port %d: %w: %w", c.port, ocsctl.ErrControlLost, errClosed)
+		}
+		if closing || err != nil {
+			c.end(err)
+			return
+		}
+		c.notify()
+	}
+}
+
+// end is for everyone who uses the client or waits for it.
+func (c *Client) end(err error) {
+	c.gone.Store(&err)
+	c.notify()
+}
+
+// receive takes over what the controller says until the stream ends.
+func (c *Client) receive(l *link) error {
+	for {
+		d, err := l.recv()
+		if err != nil {
+			return err
+		}
+		if len(d.GetChanged())+len(d.GetRefused())+len(d.GetGranted()) == 0 {
+			continue // a heartbeat
+		}
+		c.mu.Lock()
+		err = c.takeOver(d)
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		c.notify()
+	}
+}
+
+// takeOver is receive for one message; the caller holds mu. Changes come before grants: who is
+// granted a plane looks at where it is.
+func (c *Client) takeOver(d *ocspb.Down) error {
+	for _, s := range d.GetChanged() {
+		if err := c.apply(s); err != nil {
+			return err
+		}
+	}
+	for _, r := range d.GetRefused() {
+		if int64(r.GetPlane()) >= int64(len(c.planes)) {
+			return fmt.Errorf("refused: plane %d of %d: %w", r.GetPlane(), len(c.planes), ErrProtocol)
+		}
+		c.refuse(int(r.GetPlane()), fmt.Errorf("rpc: port %d plane %d: posted for epoch %d at epoch %d: %w", c.port, r.GetPlane(), r.GetEpoch(), r.GetPlaneEpoch(), ocsctl.ErrStaleEpoch))
+	}
+	for _, g := range d.GetGranted() {
+		a := c.requests[g.GetId()]
+		if a == nil {
+			continue // told twice
+		}
+		var err error
+		if g.GetFault() != nil {
+			err = fmt.Errorf("rpc: port %d: %w", c.port, fromFault(g.GetFault()))
+		} else if g.GetMask() == 0 || g.GetMask()&^a.mask != 0 {
+			return fmt.Errorf("granted %#x of %#x: %w", g.GetMask(), a.mask, ErrProtocol)
+		}
+		delete(c.requests, g.GetId())
+		if err == nil {
+			h := c.held[a.holder]
+			c.held[a.holder] = heldLease{h.mask | g.GetMask(), time.Now()}
+		}
+		a.answer <- grant{g.GetMask(), err}
+	}
+	return nil
+}
+
+// refuse is a fault of this port alone; the first one stays. The caller holds mu.
+func (c *Client) refuse(plane int, err error) {
+	if was := c.planes[plane].Load(); was.refused == nil {
+		v := *was
+		v.refused = err
+		c.planes[plane].Store(&v)
+	}
+}
+
+// errLost means that a controller was found that cannot give this rank its place back.
+var errLost = errors.New("this rank has lost its place")
+
+// again finds a controller and takes up there what was going on. What broke the stream before
+// matters where it says that the two ends do not understand each other: they would not the next
+// time.
+func (c *Client) again(broke error) (*link, error) {
+	for {
+		if errors.Is(broke, ErrProtocol) || errors.Is(broke, errLost) || errors.Is(broke, errClosed) {
+			return nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w", c.port, ocsctl.ErrControlLost, c.endpoints[0].address, broke)
+		}
+		if errors.Is(broke, errSilent) {
+			c.demote()
+		}
+		l, w, err := c.find(c.ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		if err = c.reclaim(l, w); err == nil {
+			err = c.repeat(l, w)
+		}
+		if err == nil && c.closing {
+			err = errClosed
+		}
+		if err == nil {
+			c.link = l
+			c.mu.Unlock()
+			return l, nil
+		}
+		c.mu.Unlock()
+		l.close()
+		broke = err
+	}
+}
+
+// sleep waits for about a duration, or the end of ctx.
+func (c *Client) sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d/2 + rand.N(d)):
+	case <-ctx.Done():
+	}
+}
+
+// reclaim checks that what this rank has is still its own, and gives back what it has not: it was
+// released while there was nobody to hear it. The caller holds mu.
+func (c *Client) reclaim(l *link, w *ocspb.Welcome) error {
+	if w.GetToken() == c.token && !w.GetResumed() {
+		busy := len(c.held) > 0
+		for j := range c.posts {
+			busy = busy || len(c.posts[j]) > 0 || len(c.schedules[j]) > 0
+		}
+		if busy {
+			return fmt.Errorf("the controller took it for dead: %w", errLost)
+		}
+	}
+	has := map[uint64]uint64{}
+	for _, l := range w.GetHeld() {
+		has[l.GetHolder()] |= l.GetMask()
+	}
+	for holder, h := range c.held {
+		if lost := h.mask &^ has[holder]; lost != 0 {
+			return fmt.Errorf("planes %#x of holder %d are not its any more: %w", lost, holder, errLost)
+		}
+	}
+	for _, a := range c.requests {
+		has[a.holder] &^= a.mask // granted, perhaps, and not told yet
+	}
+	for holder, mask := range has {
+		if mask &^= c.held[holder].mask; mask != 0 {
+			_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: mask, Holder: holder}}})
+		}
+	}
+	return nil
+}
+
+// repeat takes over where the planes are and sends again what is not confirmed; the caller holds
+// mu.
+func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
+	posts, schedules := make([][]post, len(c.posts)), make([][]schedule, len(c.posts))
+	for j := range c.posts {
+		posts[j], schedules[j] = append(posts[j], c.posts[j]...), append(schedules[j], c.schedules[j]...)
+	}
+	same := w.GetToken() == c.token
+	if err := c.welcome(w); err != nil {
+		return err
+	}
+	for j := range posts {
+		v := c.planes[j].Load()
+		for _, p := range posts[j] {
+			c.verify(j, p, v, same)
+			if p.epoch >= v.Epoch {
+				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch, Target: toMap(p.target)}}})
+			}
+		}
+		for _, s := range schedules[j] {
+			c.verify(j, s.post, v, same)
+			switch {
+			case s.epoch < v.Epoch:
+			case time.Now().After(s.at) && !same:
+				c.refuse(j, fmt.Errorf("rpc: port %d plane %d epoch %d: no controller when the move was due: %w", c.port, j, s.epoch, ocsctl.ErrReconfFailed))
+			default:
+				_ = l.stream.Send(s.message(j))
+			}
+		}
+	}
+	for id, a := range c.requests {
+		_ = l.stream.Send(a.message(id))
+	}
+	return nil
+}
+
+// verify holds a move that was asked for against where the plane has been found: it has happened
+// as asked, or is still to come. The same controller has judged posts itself.
+func (c *Client) verify(plane int, p post, v *planeView, same bool) {
+	if p.epoch >= v.Epoch || same || p.epoch+1 == v.Epoch && v.Map.Equal(p.target) {
+		return
+	}
+	c.refuse(plane, fmt.Errorf("rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w", c.port, plane, p.epoch, v.Epoch, ocsctl.ErrUnknownMap))
+}
+
+// hello says who this rank is and what it has; the caller does not hold mu.
+func (c *Client) hello() *ocspb.Hello {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := &ocspb.Hello{Protocol: ProtocolVersion, Version: c.o.Version, Port: uint32(c.port), Session: c.session}
+	for holder, l := range c.held {
+		h.Held = append(h.Held, &ocspb.Lease{Holder: holder, Mask: l.mask, SinceUnixNano: l.since.UnixNano()})
+	}
+	return h
+}
+
+// find tries the endpoints in turn until a controller welcomes this rank. The first time, it gives
+// up at once where none is there.
+func (c *Client) find(ctx context.Context, first bool) (*link, *ocspb.Welcome, error) {
+	deadline := time.Now().Add(c.o.Takeover)
+	for pause := firstBackoff; ; pause = min(2*pause, maxBackoff) {
+		patience := !first
+		for i := 0; i < len(c.endpoints); i++ {
+			e := c.endpoints[i]
+			l, w, err := e.open(c.ctx, c.hello(), c.o.Silence)
+			if err == nil {
+				c.prefer(i)
+				return l, w, nil
+			}
+			e.last = err
+			if errors.Is(err, controller.ErrHeld) {
+				return nil, nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w: %w", c.port, ocsctl.ErrControlLost, e.address, errLost, err)
+			}
+			patience = patience || errors.Is(err, controller.ErrNotLeader) || errors.Is(err, controller.ErrStopped)
+			if ctx.Err() != nil {
+				return nil, nil, fmt.Errorf("rpc: port %d: %w: %w", c.port, ocsctl.ErrControlLost, ctx.Err())
+			}
+		}
+		if !patience || time.Now().After(deadline) {
+			return nil, nil, c.nobody()
+		}
+		c.sleep(ctx, pause)
+	}
+}
+
+// prefer puts endpoint i first: whoever was in charge last, probably is. Only the goroutine that
+// finds controllers looks at the list.
+func (c *Client) prefer(i int) {
+	e := c.endpoints[i]
+	copy(c.endpoints[1:i+1], c.endpoints[:i])
+	c.endpoints[0] = e
+}
+
+// demote puts the first endpoint last: a controller that hangs would hold up finding the next one for
+// longer than that one waits for its ranks.
+func (c *Client) demote() {
+	first := c.endpoints[0]
+	c.endpoints[copy(c.endpoints, c.endpoints[1:])] = first
+}
+
+// nobody is the error when no endpoint has a controller.
+func (c *Client) nobody() error {
+	var why []string
+	var wraps []error
+	for _, e := range c.endpoints {
+		why = append(why, fmt.Sprintf("%s: %v", e.address, e.last))
+		wraps = append(wraps, e.last)
+	}
+	return &nobodyError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")), append(wraps, ocsctl.ErrControlLost)}
+}
+
+// nobodyError names every endpoint's last error, and wraps them all.
+type nobodyError struct {
+	text  string
+	wraps []error
+}
+
+func (e *nobodyError) Error() string   { return e.text }
+func (e *nobodyError) Unwrap() []error { return e.wraps }

@@ -1,0 +1,425 @@
+// Package fake is a controller for tests of front ends: it keeps the rules of
+// controller.Controller with a lock, moves planes at once, and does what a test tells it.
+//
+// Layer: tests of ocsctl/controller/rpc.
+package fake
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+// Controller implements controller.Controller. Its sinks are called with its lock held, as a core
+// calls them from its one goroutine.
+type Controller struct {
+	mu       sync.Mutex
+	name     string
+	token    uint64
+	ports    int
+	planes   []plane
+	attached map[int]*attachment
+	queue    []ask
+	watchers map[int]func(controller.Event)
+	nextID   int
+	seq      uint64
+	stopped  error
+	frozen   bool // moves wait
+	// expect is how many ranks the predecessor had: until they are back, planes are given to who
+	// claims to hold them, and to nobody else.
+	expect   int
+	Detached chan Detachment
+}
+
+// Detachment says how an attachment ended.
+type Detachment struct {
+	Port  int
+	Clean bool
+}
+
+type plane struct {
+	epoch  uint32
+	maps   circuit.Permutation
+	fault  error
+	down   string
+	holder *controller.LeaseSnapshot
+	posts  map[int]post
+}
+
+type post struct {
+	epoch  uint32
+	target circuit.Permutation
+}
+
+type attachment struct {
+	c    *Controller
+	sink controller.Sink
+	o    controller.AttachOptions
+	at   time.Time
+	gone bool
+}
+
+type ask struct {
+	a                *attachment
+	id, mask, holder uint64
+}
+
+// New returns a controller of dark planes.
+func New(name string, token uint64, ports, planes int) *Controller {
+	c := &Controller{
+		name: name, token: token, ports: ports, planes: make([]plane, planes), attached: map[int]*attachment{},
+		watchers: map[int]func(controller.Event){}, Detached: make(chan Detachment, 1024),
+	}
+	for j := range c.planes {
+		c.planes[j] = plane{maps: circuit.AllDark(ports), posts: map[int]post{}}
+	}
+	return c
+}
+
+// TakeOver returns the next controller: it has the planes as they are now, and gives claims back.
+func (c *Controller) TakeOver(name string) *Controller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := New(name, c.token+1, c.ports, len(c.planes))
+	next.expect = max(len(c.attached), c.expect)
+	for j := range c.planes {
+		next.planes[j].epoch, next.planes[j].maps = c.planes[j].epoch, c.planes[j].maps
+	}
+	return next
+}
+
+// Stop ends the rule of the controller.
+func (c *Controller) Stop(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped, c.expect = err, max(len(c.attached), c.expect)
+	for _, a := range c.attached {
+		a.gone = true
+		a.sink.Closed(err)
+	}
+	clear(c.attached)
+}
+
+// Freeze keeps planes from moving until they are thawed.
+func (c *Controller) Freeze(frozen bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frozen = frozen
+	for j := range c.planes {
+		c.step(j)
+	}
+}
+
+// Fault fails a plane, or restores it.
+func (c *Controller) Fault(j int, fault error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planes[j].fault = fault
+	c.publish(j)
+}
+
+// Posted returns how many posts wait at a plane.
+func (c *Controller) Posted(j int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.planes[j].posts)
+}
+
+// Attached reports whether a rank has a port.
+func (c *Controller) Attached(port int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attached[port] != nil
+}
+
+func (c *Controller) publish(j int) {
+	p := &c.planes[j]
+	for _, a := range c.attached {
+		a.sink.Changed(j, p.epoch, p.maps, p.fault)
+	}
+}
+
+func (c *Controller) event(e controller.Event) {
+	c.seq++
+	e.Seq, e.Time = c.seq, time.Now()
+	for _, f := range c.watchers {
+		f(e)
+	}
+}
+
+// Attach implements controller.Controller.
+func (c *Controller) Attach(s controller.Sink, o controller.AttachOptions) (controller.Attachment, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped != nil {
+		return nil, c.stopped
+	}
+	if c.attached[o.Port] != nil {
+		return nil, fmt.Errorf("port %d: %w", o.Port, controller.ErrPortBusy)
+	}
+	a := &attachment{c: c, sink: s, o: o, at: time.Now()}
+	c.attached[o.Port] = a
+	for j := range c.planes {
+		s.Changed(j, c.planes[j].epoch, c.planes[j].maps, c.planes[j].fault)
+	}
+	for _, l := range o.Held {
+		if c.expect == 0 {
+			break
+		}
+		for j := range c.planes {
+			if l.Mask&(1<<j) != 0 && c.planes[j].holder == nil {
+				held := l
+				held.Mask = 1 << j
+				c.planes[j].holder = &held
+			}
+		}
+	}
+	c.grant()
+	c.event(controller.Event{Kind: controller.Attached, Plane: -1, Port: o.Port, Who: o.Who})
+	return a, nil
+}
+
+// Post implements controller.Attachment.
+func (a *attachment) Post(j int, epoch uint32, target circuit.Permutation) error {
+	c := a.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := &c.planes[j]
+	if epoch < p.epoch {
+		if !target.Equal(p.maps) {
+			a.sink.Refused(j, epoch, p.epoch)
+		}
+		return nil
+	}
+	for port, other := range p.posts {
+		if other.epoch == epoch && !other.target.Equal(target) {
+			p.fault = fmt.Errorf("plane %d epoch %d: ports %d and %d posted different maps: %w", j, epoch, port, a.o.Port, ocsctl.ErrConflict)
+			c.publish(j)
+			return nil
+		}
+	}
+	p.posts[a.o.Port] = post{epoch, target}
+	c.step(j)
+	return nil
+}
+
+// step moves a plane if all ports that change have posted.
+func (c *Controller) step(j int) {
+	p := &c.planes[j]
+	if c.frozen || p.fault != nil {
+		return
+	}
+	var target circuit.Permutation
+	for _, q := range p.posts {
+		if q.epoch == p.epoch {
+			target = q.target
+		}
+	}
+	if target == nil {
+		return
+	}
+	for port := range target {
+		q, posted := p.posts[port]
+		if target[port] != p.maps[port] && c.attached[port] != nil && (!posted || q.epoch != p.epoch) {
+			return
+		}
+	}
+	c.event(controller.Event{Kind: controller.Switched, Plane: j, Epoch: p.epoch + 1, From: p.maps, To: target, Port: -1})
+	p.maps = target
+	p.epoch++
+	for port, q := range p.posts {
+		if q.epoch < p.epoch {
+			delete(p.posts, port)
+		}
+	}
+	c.publish(j)
+}
+
+// Schedule implements controller.Attachment.
+func (a *attachment) Schedule(j int, epoch uint32, target circuit.Permutation, at time.Time) error {
+	time.AfterFunc(time.Until(at), func() {
+		a.c.mu.Lock()
+		defer a.c.mu.Unlock()
+		p := &a.c.planes[j]
+		if p.epoch == epoch && a.c.stopped == nil {
+			p.epoch, p.maps = epoch+1, target
+			a.c.publish(j)
+		}
+	})
+	return nil
+}
+
+// Acquire implements controller.Attachment.
+func (a *attachment) Acquire(id, mask, holder uint64) error {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	a.c.queue = append(a.c.queue, ask{a, id, mask, holder})
+	a.c.grant()
+	return nil
+}
+
+func (c *Controller) grant() {
+	if len(c.attached) < c.expect {
+		return
+	}
+	c.expect = 0
+	var busy uint64
+	for j := range c.planes {
+		if c.planes[j].holder != nil {
+			busy |= 1 << j
+		}
+	}
+	c.queue = slices.DeleteFunc(c.queue, func(q ask) bool {
+		mask := q.mask
+		for j := range c.planes {
+			if c.planes[j].down != "" {
+				mask &^= 1 << j
+			}
+		}
+		switch {
+		case q.a.gone:
+			return true
+		case mask == 0:
+			q.a.sink.Granted(q.id, 0, fmt.Errorf("planes %#x: %w", q.mask, ocsctl.ErrPlaneDown))
+			return true
+		case mask&busy != 0:
+			busy |= mask
+			return false
+		}
+		busy |= mask
+		for j := range c.planes {
+			if mask&(1<<j) != 0 {
+				c.planes[j].holder = &controller.LeaseSnapshot{Port: q.a.o.Port, Holder: q.holder, Mask: mask, Since: time.Now()}
+			}
+		}
+		q.a.sink.Granted(q.id, mask, nil)
+		return true
+	})
+}
+
+// Release implements controller.Attachment.
+func (a *attachment) Release(mask, holder uint64) error {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	for j := range a.c.planes {
+		if p := &a.c.planes[j]; mask&(1<<j) != 0 && p.holder != nil && p.holder.Holder == holder {
+			p.holder = nil
+		}
+	}
+	a.c.grant()
+	return nil
+}
+
+// Detach implements controller.Attachment.
+func (a *attachment) Detach(clean bool) {
+	c := a.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.gone {
+		return
+	}
+	a.gone = true
+	delete(c.attached, a.o.Port)
+	for j := range c.planes {
+		p := &c.planes[j]
+		if p.holder != nil && p.holder.Port == a.o.Port {
+			p.holder = nil
+		}
+		if !clean {
+			delete(p.posts, a.o.Port)
+		}
+	}
+	c.grant()
+	c.Detached <- Detachment{a.o.Port, clean}
+}
+
+// Snapshot implements controller.Controller.
+func (c *Controller) Snapshot() (controller.Snapshot, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped != nil {
+		return controller.Snapshot{}, c.stopped
+	}
+	s := controller.Snapshot{Time: time.Now(), Name: c.name, Leader: true, Token: c.token}
+	for j := range c.planes {
+		p := &c.planes[j]
+		ps := controller.PlaneSnapshot{Name: fmt.Sprintf("p%d", j), State: controller.Resident, Epoch: p.epoch, Map: p.maps, Holder: p.holder}
+		if p.down != "" {
+			ps.State, ps.Reason = controller.Down, p.down
+		}
+		s.Planes = append(s.Planes, ps)
+	}
+	for port := range c.ports {
+		ps := controller.PortSnapshot{Port: port}
+		if a := c.attached[port]; a != nil {
+			ps.Attached, ps.Who, ps.Since = true, a.o.Who, a.at
+		}
+		s.Ports = append(s.Ports, ps)
+	}
+	for _, q := range c.queue {
+		s.Queue = append(s.Queue, controller.LeaseSnapshot{Port: q.a.o.Port, Holder: q.holder, Mask: q.mask})
+	}
+	return s, nil
+}
+
+// Watch implements controller.Controller.
+func (c *Controller) Watch(f func(controller.Event)) (cancel func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := c.nextID
+	c.nextID++
+	c.watchers[id] = f
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.watchers, id)
+	}
+}
+
+// Waiting implements controller.Controller.
+func (c *Controller) Waiting(j int) string { return fmt.Sprintf("plane %d: waiting", j) }
+
+// Set implements controller.Controller.
+func (c *Controller) Set(j int, target circuit.Permutation, who string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := &c.planes[j]
+	if p.holder != nil {
+		return fmt.Errorf("plane %d: %w: by port %d", j, controller.ErrHeld, p.holder.Port)
+	}
+	p.epoch, p.maps, p.down, p.fault = p.epoch+1, target, "", nil
+	c.event(controller.Event{Kind: controller.Commanded, Plane: j, Epoch: p.epoch, To: target, Port: -1, Who: who})
+	c.publish(j)
+	return nil
+}
+
+// Disable implements controller.Controller.
+func (c *Controller) Disable(j int, reason, who string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planes[j].down = reason
+	c.event(controller.Event{Kind: controller.Failed, Plane: j, Port: -1, Err: reason, Who: who})
+	return nil
+}
+
+// Enable implements controller.Controller.
+func (c *Controller) Enable(j int, who string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.planes[j].down == "drift" {
+		return fmt.Errorf("plane %d: circuits are not as desired: %w", j, ocsctl.ErrUnknownMap)
+	}
+	c.planes[j].down = ""
+	c.event(controller.Event{Kind: controller.Restored, Plane: j, Port: -1, Who: who})
+	return nil
+}
+
+// Onlooker returns an attachment that takes no port.
+func (c *Controller) Onlooker(s controller.Sink) controller.Attachment {
+	return &attachment{c: c, sink: s, at: time.Now()}
+}

@@ -1,0 +1,143 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/rpc/ocspb"
+)
+
+// watchQueue is how far a watcher may fall behind.
+const watchQueue = 1024
+
+// operators implements the service of that name.
+type operators struct {
+	ocspb.UnimplementedOperatorsServer
+	server *Server
+}
+
+// Status returns the controller's snapshot.
+func (o *operators) Status(context.Context, *ocspb.StatusRequest) (*ocspb.Snapshot, error) {
+	core, err := o.server.inCharge()
+	if err != nil {
+		return nil, err
+	}
+	s, err := core.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return toSnapshot(&s), nil
+}
+
+// History streams events of the past, newest first.
+func (o *operators) History(m *ocspb.HistoryRequest, stream grpc.ServerStreamingServer[ocspb.Event]) error {
+	if o.server.o.History == nil {
+		return fmt.Errorf("history: controller %s keeps none: %w", o.server.o.Name, ErrForbidden)
+	}
+	q := controller.Query{Plane: controller.AnyPlane, Since: fromNano(m.GetSinceUnixNano()), Before: m.GetBeforeSeq(), Limit: int(min(m.GetLimit(), maxHistoryEvents))}
+	if m.Plane != nil {
+		if err := o.server.checkPlane(m.GetPlane()); err != nil {
+			return fmt.Errorf("history: %w", err)
+		}
+		q.Plane = int(m.GetPlane())
+	}
+	for _, k := range m.GetKinds() {
+		q.Kinds = append(q.Kinds, controller.EventKind(k))
+	}
+	events, err := o.server.o.History.History(stream.Context(), q)
+	if err != nil {
+		return err
+	}
+	for i := range events {
+		if err := stream.Send(toEvent(&events[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Watch streams events as they happen.
+func (o *operators) Watch(_ *ocspb.WatchRequest, stream grpc.ServerStreamingServer[ocspb.Event]) error {
+	core, err := o.server.inCharge()
+	if err != nil {
+		return err
+	}
+	events := make(chan controller.Event, watchQueue)
+	slow := make(chan struct{}, 1)
+	cancel := core.Watch(func(e controller.Event) {
+		select {
+		case events <- e:
+		default:
+			select {
+			case slow <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer cancel()
+	// The header tells the watcher that nothing from now on is missed.
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
+	for {
+		select {
+		case e := <-events:
+			if err := stream.Send(toEvent(&e)); err != nil {
+				return err
+			}
+		case <-slow:
+			return fmt.Errorf("watch: %d events behind: %w", watchQueue, ErrSlow)
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// Set gives a plane a map.
+func (o *operators) Set(ctx context.Context, m *ocspb.SetRequest) (*ocspb.SetReply, error) {
+	target, err := fromMap(m.GetTarget(), o.server.o.Ports)
+	if err != nil {
+		return nil, fmt.Errorf("set: %w", err)
+	}
+	err = o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error { return c.Set(plane, target, who) })
+	return &ocspb.SetReply{}, err
+}
+
+// Enable puts a plane back into service.
+func (o *operators) Enable(ctx context.Context, m *ocspb.EnableRequest) (*ocspb.EnableReply, error) {
+	err := o.operate(ctx, m.GetPlane(), m.GetWho(), controller.Controller.Enable)
+	return &ocspb.EnableReply{}, err
+}
+
+// Disable takes a plane out of service.
+func (o *operators) Disable(ctx context.Context, m *ocspb.DisableRequest) (*ocspb.DisableReply, error) {
+	reason := oneLine(clip(m.GetReason()))
+	err := o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error { return c.Disable(plane, reason, who) })
+	return &ocspb.DisableReply{}, err
+}
+
+// operate runs a command, which goes on by itself where the operator stops waiting.
+func (o *operators) operate(ctx context.Context, plane uint32, name string, command func(c controller.Controller, plane int, who string) error) error {
+	core, err := o.server.inCharge()
+	if err != nil {
+		return err
+	}
+	if err := o.server.checkPlane(plane); err != nil {
+		return err
+	}
+	by := who(ctx)
+	if name != "" {
+		by = oneLine(clip(name)) + ", " + by
+	}
+	done := make(chan error, 1)
+	go func() { done <- command(core, int(plane), by) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("plane %d: the command goes on: %w", plane, ctx.Err())
+	}
+}

@@ -1,0 +1,127 @@
+package rpc
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"lightpath/ocsctl/controller/rpc/ocspb"
+)
+
+// RoleRank is the organizational unit (OU) of certificates that are for ranks: they may not
+// operate the controller.
+const RoleRank = "rank"
+
+// alertTimeout is how long a peer that is turned away may take to hear of it.
+const alertTimeout = 500 * time.Millisecond
+
+// gate is the server's side of a handshake: it says who was turned away, and keeps the
+// connection at hand, so that a peer that does not read can be cut off.
+type gate struct {
+	credentials.TransportCredentials
+	log *slog.Logger
+}
+
+// peerInfo is what a handshake tells of a peer.
+type peerInfo struct {
+	credentials.AuthInfo
+	conn net.Conn
+}
+
+func (g *gate) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	trial := &trialConn{Conn: raw}
+	conn, info, err := g.TransportCredentials.ServerHandshake(trial)
+	if err != nil {
+		g.log.Warn("connection refused", "from", raw.RemoteAddr().String(), "error", err)
+		return nil, nil, err
+	}
+	trial.passed = true
+	return conn, peerInfo{info, raw}, nil
+}
+
+// trialConn is a connection whose peer may be turned away.
+type trialConn struct {
+	net.Conn
+	passed bool
+}
+
+// Close lets a peer that is turned away hear of it: closing a socket with unread data resets the
+// connection, and the reset overtakes the alert that says why.
+func (c *trialConn) Close() error {
+	if !c.passed {
+		_ = c.SetReadDeadline(time.Now().Add(alertTimeout))
+		_, _ = io.Copy(io.Discard, io.LimitReader(c, maxUp))
+	}
+	return c.Conn.Close()
+}
+
+func (g *gate) Clone() credentials.TransportCredentials {
+	return &gate{g.TransportCredentials.Clone(), g.log}
+}
+
+// certificate returns the peer's, verified; nil without TLS.
+func certificate(ctx context.Context) *x509.Certificate {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, _ := p.AuthInfo.(peerInfo)
+	if tls, ok := info.AuthInfo.(credentials.TLSInfo); ok && len(tls.State.VerifiedChains) > 0 {
+		return tls.State.VerifiedChains[0][0]
+	}
+	return nil
+}
+
+// hangUp closes the connection of a stream or call.
+func hangUp(ctx context.Context) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(peerInfo); ok {
+			_ = info.conn.Close()
+		}
+	}
+}
+
+// who names a peer to operators: "grpc 10.0.0.7:5123 CN=node7".
+func who(ctx context.Context) string {
+	var b strings.Builder
+	b.WriteString("grpc")
+	if p, ok := peer.FromContext(ctx); ok {
+		b.WriteString(" " + p.Addr.String())
+	}
+	if name := identity(ctx); name != "" {
+		b.WriteString(" " + name)
+	}
+	return b.String()
+}
+
+// identity is who the certificate says that the peer is; "" without TLS.
+func identity(ctx context.Context) string {
+	c := certificate(ctx)
+	switch {
+	case c == nil:
+		return ""
+	case c.Subject.CommonName != "":
+		return "CN=" + oneLine(clip(c.Subject.CommonName))
+	case len(c.DNSNames) > 0:
+		return "DNS=" + oneLine(clip(c.DNSNames[0]))
+	}
+	return "serial " + c.SerialNumber.String()
+}
+
+// allowed checks a call against the role of the certificate.
+func allowed(ctx context.Context, method string) error {
+	c := certificate(ctx)
+	if c == nil || !slices.Contains(c.Subject.OrganizationalUnit, RoleRank) || !strings.HasPrefix(method, "/"+ocspb.Operators_ServiceDesc.ServiceName+"/") {
+		return nil
+	}
+	return fmt.Errorf("%s: the certificate of %s is a rank's: %w", method[strings.LastIndexByte(method, '/')+1:], identity(ctx), ErrForbidden)
+}

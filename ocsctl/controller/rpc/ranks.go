@@ -1,0 +1,266 @@
+package rpc
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/rpc/ocspb"
+)
+
+// busyGrace is how long a new rank waits for its predecessor on the port to be gone: a process's
+// death is noticed a little after its successor starts.
+const busyGrace = 500 * time.Millisecond
+
+// ranks implements the service of that name.
+type ranks struct {
+	ocspb.UnimplementedRanksServer
+	server *Server
+}
+
+// Attach is one stream of a rank, from its Hello to its end.
+func (r *ranks) Attach(g grpc.BidiStreamingServer[ocspb.Up, ocspb.Down]) error {
+	s := r.server
+	st := newStream(g, len(s.o.Planes), s.o.Stall)
+	defer st.stall.Stop()
+	go st.read()
+	hello, err := st.await(s.o.Patience)
+	if err != nil {
+		return s.refuse(st.ctx, err)
+	}
+	core, err := s.inCharge()
+	if err != nil {
+		return err // what a standby answers is no news
+	}
+	if err := s.check(hello); err != nil {
+		return s.refuse(st.ctx, err)
+	}
+	x, resumed := s.resume(st, hello, core), true
+	if x == nil {
+		if x, err = s.attach(st, hello, core); err != nil {
+			return s.refuse(st.ctx, err)
+		}
+		resumed = false
+	}
+	end := st.serve(core, resumed)
+	s.leave(x, st, end)
+	return end.err
+}
+
+// refuse notes why a rank was turned away.
+func (s *Server) refuse(ctx context.Context, err error) error {
+	s.o.Log.Warn("rank refused", "from", who(ctx), "error", err)
+	return err
+}
+
+// await returns the stream's Hello, unless it takes too long.
+func (st *stream) await(patience time.Duration) (*ocspb.Hello, error) {
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	select {
+	case hello := <-st.hello:
+		return hello, nil
+	case end := <-st.ended:
+		if end.err == nil {
+			return nil, fmt.Errorf("goodbye before hello: %w", ErrProtocol)
+		}
+		return nil, end.err
+	case <-st.ctx.Done():
+		return nil, st.ctx.Err()
+	case <-limit.C:
+		return nil, fmt.Errorf("no hello in %v: %w", patience, ErrProtocol)
+	}
+}
+
+// check decides whether a Hello is one that this controller can work with.
+func (s *Server) check(h *ocspb.Hello) error {
+	if h.GetProtocol() != ProtocolVersion {
+		return fmt.Errorf("the rank speaks protocol version %d, controller %s speaks %d: %w", h.GetProtocol(), s.o.Name, ProtocolVersion, ocsctl.ErrVersion)
+	}
+	if err := ocsctl.CheckVersions(oneLine(clip(h.GetVersion())), s.o.Version); err != nil {
+		return err
+	}
+	if int64(h.GetPort()) >= int64(s.o.Ports) {
+		return fmt.Errorf("port %d: the planes have ports 0..%d: %w", h.GetPort(), s.o.Ports-1, ErrProtocol)
+	}
+	if len(h.GetHeld()) > maxPlanes {
+		return fmt.Errorf("port %d: %d leases: %w", h.GetPort(), len(h.GetHeld()), ErrProtocol)
+	}
+	for _, l := range h.GetHeld() {
+		if err := checkMask(l.GetMask(), len(s.o.Planes)); err != nil {
+			return fmt.Errorf("port %d: held: %w", h.GetPort(), err)
+		}
+	}
+	return nil
+}
+
+// resume gives a session whose stream has broken, noticed or not, to the stream of the rank that
+// comes back; nil where there is none.
+func (s *Server) resume(st *stream, hello *ocspb.Hello, core controller.Controller) *session {
+	var id sessionID
+	if len(hello.GetSession()) != len(id) {
+		return nil
+	}
+	copy(id[:], hello.GetSession())
+	s.mu.Lock()
+	x := s.sessions[id]
+	s.mu.Unlock()
+	if x == nil || x.port != int(hello.GetPort()) || x.core != core || x.identity != identity(st.ctx) {
+		return nil
+	}
+	x.mu.Lock()
+	if x.over || x.closed != nil {
+		x.mu.Unlock()
+		return nil
+	}
+	old := x.stream
+	x.stream, st.session = st, x
+	if x.linger != nil {
+		x.linger.Stop()
+	}
+	x.mu.Unlock()
+	if old != nil {
+		close(old.kicked)
+		hangUp(old.ctx)
+		<-old.done // its connection is closed
+	}
+	return x
+}
+
+// attach makes a new session.
+func (s *Server) attach(st *stream, hello *ocspb.Hello, core controller.Controller) (*session, error) {
+	var id sessionID
+	_, _ = rand.Read(id[:]) // never fails
+	port := int(hello.GetPort())
+	x := newSession(s, id, port, identity(st.ctx))
+	x.core, x.stream, st.session = core, st, x
+	o := controller.AttachOptions{Port: port, Who: who(st.ctx)}
+	for _, l := range hello.GetHeld() {
+		held := fromLease(l)
+		held.Port = port
+		o.Held = append(o.Held, held)
+	}
+	for deadline := time.Now().Add(busyGrace); ; time.Sleep(10 * time.Millisecond) {
+		s.evict(port)
+		var err error
+		if x.attachment, err = core.Attach(x, o); err == nil {
+			break
+		}
+		if !errors.Is(err, controller.ErrPortBusy) || time.Now().After(deadline) || st.ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		x.attachment.Detach(false)
+		return nil, fmt.Errorf("controller %s: %w", s.o.Name, controller.ErrStopped)
+	}
+	s.sessions[id] = x
+	return x, nil
+}
+
+// evict ends a session of the port whose stream has broken: another rank wants the port.
+func (s *Server) evict(port int) {
+	s.mu.Lock()
+	var stale []*session
+	for _, x := range s.sessions {
+		if x.port == port {
+			stale = append(stale, x)
+		}
+	}
+	s.mu.Unlock()
+	for _, x := range stale {
+		s.expire(x)
+	}
+}
+
+// serve welcomes the rank and serves its stream to the end.
+func (st *stream) serve(core controller.Controller, resumed bool) ending {
+	x := st.session
+	snapshot, err := core.Snapshot()
+	if err != nil {
+		return ending{err: err}
+	}
+	if !resumed {
+		x.adopt(leases(&snapshot, x.port))
+	}
+	if err := st.put(&ocspb.Down{Welcome: st.welcome(&snapshot, resumed)}); err != nil {
+		return ending{err, true}
+	}
+	x.mu.Lock()
+	x.wake() // for what came before the welcome
+	x.mu.Unlock()
+	close(st.ready)
+	return st.write()
+}
+
+// leave ends a stream: the session stays for a while if the stream broke.
+func (s *Server) leave(x *session, st *stream, end ending) {
+	x.mu.Lock()
+	if x.stream != st {
+		x.mu.Unlock()
+		return
+	}
+	x.stream = nil
+	if end.broken && x.closed == nil {
+		x.linger = time.AfterFunc(s.o.Linger, func() { s.expire(x) })
+		x.mu.Unlock()
+		s.o.Log.Info("stream of a rank broke", "port", x.port, "error", end.err)
+		return
+	}
+	x.mu.Unlock()
+	if end.err != nil {
+		s.o.Log.Warn("stream of a rank ended", "port", x.port, "error", end.err)
+	}
+	s.detach(x, end.err == nil)
+}
+
+// expire ends a session that nobody has come back to.
+func (s *Server) expire(x *session) {
+	x.mu.Lock()
+	back := x.stream != nil
+	x.mu.Unlock()
+	if !back {
+		s.detach(x, false)
+	}
+}
+
+// detach ends a session, once.
+func (s *Server) detach(x *session, clean bool) {
+	s.mu.Lock()
+	delete(s.sessions, x.id)
+	s.mu.Unlock()
+	x.mu.Lock()
+	ended := x.over || x.closed != nil
+	x.over = true
+	x.mu.Unlock()
+	if !ended {
+		x.attachment.Detach(clean)
+	}
+}
+
+// Waiting answers what the next switch of a plane waits for.
+func (r *ranks) Waiting(_ context.Context, m *ocspb.WaitingRequest) (*ocspb.WaitingReply, error) {
+	core, err := r.server.inCharge()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.server.checkPlane(m.GetPlane()); err != nil {
+		return nil, err
+	}
+	return &ocspb.WaitingReply{Text: clip(core.Waiting(int(m.GetPlane())))}, nil
+}
+
+func (s *Server) checkPlane(plane uint32) error {
+	if int64(plane) >= int64(len(s.o.Planes)) {
+		return fmt.Errorf("plane %d of %d: %w", plane, len(s.o.Planes), ErrProtocol)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+)
+
+// Snapshot implements Controller.
+func (c *Core) Snapshot() (Snapshot, error) {
+	var s Snapshot
+	err := c.call(func(now int64) { s = c.machine.snapshot(now) })
+	return s, err
+}
+
+// Waiting implements Controller.
+func (c *Core) Waiting(plane int) string {
+	if err := c.check(plane, nil); err != nil {
+		return err.Error()
+	}
+	var text string
+	if err := c.call(func(int64) { text = c.machine.waiting(plane) }); err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+func (m *machine) snapshot(now int64) Snapshot {
+	wall := m.wall(now)
+	at := func(t int64) time.Time { return wall.Add(time.Duration(t - now)) }
+	s := Snapshot{Time: wall, Name: m.cfg.Name, Leader: m.over == nil, Token: m.cfg.Token}
+	for j, pl := range m.planes {
+		p := m.planeSnapshot(pl)
+		if h := m.lease.held[j]; h.a != nil {
+			p.Holder = &LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h), Since: at(h.since)}
+		}
+		s.Planes = append(s.Planes, p)
+	}
+	for port, a := range m.ports {
+		p := PortSnapshot{Port: port}
+		if a != nil {
+			p.Attached, p.Who, p.Since = true, a.who, at(a.since)
+		}
+		s.Ports = append(s.Ports, p)
+	}
+	for _, q := range m.lease.queue {
+		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Since: at(q.since)})
+	}
+	return s
+}
+
+// heldBy returns all planes of a use.
+func (m *machine) heldBy(h leaseHolder) (mask uint64) {
+	for p, x := range m.lease.held {
+		if x.a == h.a && x.holder == h.holder {
+			mask |= 1 << p
+		}
+	}
+	return mask
+}
+
+func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
+	p := PlaneSnapshot{
+		Name: pl.Name, State: Resident, Reason: pl.reason(), Epoch: pl.epoch, Map: pl.m,
+		Verified: pl.verified, Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
+	}
+	if pl.desired != nil && !pl.desired.Equal(pl.m) {
+		p.Desired = pl.desired
+	}
+	if r := pl.barrier.rounds[pl.epoch]; r != nil {
+		p.State, p.Target = Waiting, r.target
+		for port, posted := range r.posted {
+			if posted {
+				p.Posted = append(p.Posted, port)
+			}
+		}
+		p.Missing, _ = m.absent(pl, r)
+	}
+	if len(pl.timers) > 0 && pl.timers[0].epoch == pl.epoch {
+		p.State, p.Target = Waiting, pl.timers[0].target
+	}
+	if pl.move.on {
+		p.State, p.Target = Moving, pl.move.target
+	}
+	if p.Reason != "" && !pl.move.on {
+		p.State = Down
+	}
+	return p
+}
+
+// waiting says in words what the next switch of a plane waits for.
+func (m *machine) waiting(plane int) string {
+	pl := m.planes[plane]
+	where := fmt.Sprintf("plane %d epoch %d", plane, pl.epoch)
+	r := pl.barrier.rounds[pl.epoch]
+	switch {
+	case m.over != nil:
+		return where + ": " + m.over.Error()
+	case pl.fault != nil:
+		return pl.fault.Error()
+	case pl.off != "":
+		return pl.reason()
+	case pl.move.on:
+		return where + ": switching"
+	case pl.timer(pl.epoch) != nil:
+		return where + ": waiting for its time"
+	case r == nil:
+		return where + ": no port has posted"
+	case !pl.intent.durable:
+		return where + ": waiting for the journal"
+	}
+	missing, _ := m.absent(pl, r)
+	return where + ": waiting for ports " + list(missing)
+}

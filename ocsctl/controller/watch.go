@@ -1,0 +1,105 @@
+package controller
+
+import "sync"
+
+// maxBehind is how many events a watcher may be behind before it loses the oldest.
+const maxBehind = 4096
+
+// watchers are those who are told of events.
+type watchers struct {
+	mu     sync.Mutex
+	all    []*watcher
+	closed bool
+}
+
+// watcher has a goroutine of its own, so that a slow one holds up nobody.
+type watcher struct {
+	f      func(Event)
+	mu     sync.Mutex
+	queue  []Event // the oldest first
+	more   chan struct{}
+	cancel chan struct{}
+	once   sync.Once
+}
+
+// Watch implements Controller.
+func (c *Core) Watch(f func(Event)) (cancel func()) {
+	w := &watcher{f: f, more: make(chan struct{}, 1), cancel: make(chan struct{})}
+	c.watch.mu.Lock()
+	defer c.watch.mu.Unlock()
+	if c.watch.closed {
+		return func() {}
+	}
+	c.watch.all = append(c.watch.all, w)
+	go w.run()
+	return func() {
+		w.end()
+		c.watch.mu.Lock()
+		defer c.watch.mu.Unlock()
+		for i, x := range c.watch.all {
+			if x == w {
+				c.watch.all = append(c.watch.all[:i], c.watch.all[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// record passes an event on, to the journal first.
+func (c *Core) record(e Event) {
+	if c.cfg.Journal != nil {
+		c.cfg.Journal.Record(e)
+	}
+	c.watch.mu.Lock()
+	defer c.watch.mu.Unlock()
+	for _, w := range c.watch.all {
+		w.put(e)
+	}
+}
+
+func (w *watcher) put(e Event) {
+	w.mu.Lock()
+	if len(w.queue) >= maxBehind {
+		w.queue = append(w.queue[:0], w.queue[1:]...)
+	}
+	w.queue = append(w.queue, e)
+	w.mu.Unlock()
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) run() {
+	var batch []Event
+	for {
+		select {
+		case <-w.more:
+		case <-w.cancel:
+			return
+		}
+		w.mu.Lock()
+		batch, w.queue = w.queue, batch[:0]
+		w.mu.Unlock()
+		for _, e := range batch {
+			select {
+			case <-w.cancel:
+				return
+			default:
+				w.f(e)
+			}
+		}
+	}
+}
+
+func (w *watcher) end() { w.once.Do(func() { close(w.cancel) }) }
+
+func (w *watchers) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, x := range w.all {
+		x.end()
+	}
+	w.all = nil
+}

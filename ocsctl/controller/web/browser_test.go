@@ -1,0 +1,416 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+// browse starts a headless browser and opens the page. What the page's scripts throw, or its policy
+// refuses, fails the test.
+func browse(t *testing.T, r *rig, width, height int64, before ...chromedp.Action[chromedp.Void]) context.Context {
+	t.Helper()
+	ctx := browser(t)
+	do(t, ctx, chromedp.EmulateViewport(width, height))
+	complaints(t, ctx)
+	do(t, ctx, before...)
+	do(t, ctx, chromedp.Navigate(r.url))
+	until(t, ctx, `document.getElementById("role").textContent !== "connecting"`)
+	return ctx
+}
+
+// browser starts a browser that ends with the test.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			path = p
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("no chromium on this machine")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience))
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, stop := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // waits until the browser has gone, and its files with it
+		stop()
+		stopAllocator()
+	})
+	return ctx
+}
+
+// complaints fails the test, at its end, for everything that the browser's console says.
+func complaints(t *testing.T, ctx context.Context) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	var said []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for m, err := range chromedp.Console(ctx) {
+			if err != nil {
+				return
+			}
+			if m.Type == chromedp.ConsoleError || m.IsException() {
+				said = append(said, fmt.Sprintf("%s %s", m.Source, m.Text))
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		for _, s := range said {
+			t.Errorf("the page complained: %s", s)
+		}
+	})
+}
+
+func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for an expression to become true.
+func until(t *testing.T, ctx context.Context, expression string) {
+	t.Helper()
+	_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience), chromedp.WithPollingInterval(20*time.Millisecond)))
+	if err != nil {
+		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+		t.Fatalf("never so: %s: %v; the page says:\n%s", expression, err, text)
+	}
+}
+
+func eval[T any](t *testing.T, ctx context.Context, expression string) T {
+	t.Helper()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// says is an expression: the text of the first element that a selector finds has some words.
+func says(selector, words string) string {
+	return fmt.Sprintf("(document.querySelector(%q)?.textContent ?? '').includes(%q)", selector, words)
+}
+
+func TestPage(t *testing.T) {
+	f := newFake(8, 3)
+	r := newRig(t, f, Options{})
+	ctx := browse(t, r, 1200, 1000)
+	until(t, ctx, `document.querySelectorAll(".plane").length === 3`)
+	for _, want := range []string{
+		says("#role", "in charge"), says("#token", "41"), says("#version", "1.2.3"), says("#summary", "All 3 planes in service, 8 of 8 ports attached"),
+		says(".plane:nth-child(2) h3", "p1"), says(".plane:nth-child(2) .epoch", "epoch 13"), says(".plane:nth-child(2) dd", "shift 2"), says("#ports", "CN=node7"),
+		`document.querySelectorAll(".plane:first-child .circuit:not(.dark)").length === 8`,
+		`getComputedStyle(document.querySelector(".plane .circuit")).fill === "none"`, // the style sheet is in force
+	} {
+		until(t, ctx, want)
+	}
+
+	// A barrier that waits: who has posted, who has not, who cannot.
+	f.set(func(s *controller.Snapshot) {
+		p := &s.Planes[0]
+		p.State, p.Target, p.Posted, p.Missing = controller.Waiting, circuit.Shift(8, 3), []int{0, 1, 2, 4, 5, 6}, []int{3, 7}
+		p.Holder = &controller.LeaseSnapshot{Port: 0, Holder: 0xabcdef, Mask: 1, Since: time.Now()}
+		s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x123456, Mask: 3, Since: time.Now()}}
+		s.Ports[7].Attached = false
+	})
+	for _, want := range []string{
+		`document.querySelector(".plane").dataset.state === "waiting"`, says(".plane .note", "Posted: 0-2, 4-6"), says(".plane .note", "Missing: 3, 7"), says(".plane .note", "Port 7 has no rank"),
+		`document.querySelectorAll(".plane:first-child .target").length === 8`, says(".plane dd:nth-of-type(2)", "abcdef, port 0"),
+		says("#uses", "abcdef has p0"), says("#uses", "123456 waits for p0 and p1"), says("#uses", "behind abcdef"), `document.querySelectorAll("#graph .edge.waits").length === 2`,
+	} {
+		until(t, ctx, want)
+	}
+
+	// It moves, live: another map, an entry in the history, a bar in the timeline.
+	f.set(func(s *controller.Snapshot) {
+		p := &s.Planes[0]
+		p.State, p.Map, p.Target, p.Posted, p.Missing, p.Epoch = controller.Resident, circuit.Shift(8, 3), nil, nil, nil, 13
+	})
+	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 13, From: circuit.Shift(8, 1), To: circuit.Shift(8, 3), Took: 25 * time.Millisecond, Waited: 3 * time.Millisecond, Verified: "light", Port: -1})
+	for _, want := range []string{
+		says(".plane .epoch", "epoch 13"), says(".plane dd", "shift 3"), says("#history tr", "shift 1 \u2192 shift 3"), says("#history tr", "25.0 ms"),
+		says(".plane dl", "in 25.0 ms, waited 3.00 ms"), `document.querySelector("#timeline .took") !== null`,
+	} {
+		until(t, ctx, want)
+	}
+
+	// A plane fails: the reason, and what to do.
+	f.set(func(s *controller.Snapshot) {
+		s.Planes[2].State, s.Planes[2].Reason = controller.Down, "plane p2 epoch 14: drift on ports 3 and 5"
+	})
+	f.emit(controller.Event{Kind: controller.Failed, Plane: 2, Epoch: 14, Port: -1, Err: "plane p2 epoch 14: drift on ports 3 and 5"})
+	for _, want := range []string{
+		says(".plane:nth-child(3) .why", "drift on ports 3 and 5"), says(".plane:nth-child(3) .note", "lightpath ocs set"), says(".plane:nth-child(3) .note", "a plane is down: drift"),
+		says("#summary", "p2 out of service"), `document.querySelector("#timeline .failed") !== null`, `document.title === "ocs1 (plane down)"`, says("#history tr.bad", "drift on ports 3 and 5"),
+	} {
+		until(t, ctx, want)
+	}
+
+	// Nothing moved down while all that came.
+	if h := eval[float64](t, ctx, `new Set([...document.querySelectorAll(".plane")].map((p) => p.getBoundingClientRect().height)).size`); h != 1 {
+		t.Errorf("cards of %v heights", h)
+	}
+}
+
+func TestPageOfStandby(t *testing.T) {
+	f := newFake(4, 2)
+	r := newRig(t, f, Options{})
+	r.charge.set(nil, "ocs2")
+	ctx := browse(t, r, 1000, 800)
+	for _, want := range []string{says("#role", "standby of ocs2"), says("#planes", "ocs2 is in charge and has the planes"), says("#token", "-")} {
+		until(t, ctx, want)
+	}
+	// It takes over: the planes appear without anybody loading the page again.
+	r.charge.set(f, "ocs1")
+	until(t, ctx, `document.querySelectorAll(".plane").length === 2`)
+	until(t, ctx, says("#role", "in charge"))
+}
+
+// A page whose controller has gone says so, and finds it again.
+func TestPageLosesItsController(t *testing.T) {
+	r := newRig(t, newFake(4, 1), Options{})
+	ctx := browse(t, r, 1000, 800)
+	until(t, ctx, says("#role", "in charge"))
+	r.feed.close()
+	until(t, ctx, says("#role", "not connected")+` && document.body.classList.contains("stale")`)
+	r.feed.mu.Lock()
+	r.feed.readers = map[*reader]struct{}{}
+	r.feed.mu.Unlock()
+	until(t, ctx, says("#role", "in charge")+` && !document.body.classList.contains("stale")`)
+}
+
+// Names and errors that would be markup are text.
+func TestPageEscapes(t *testing.T) {
+	const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"'&`
+	f := newFake(4, 2)
+	f.set(func(s *controller.Snapshot) {
+		s.Name = hostile
+		s.Planes[0].Name, s.Planes[0].Reason, s.Planes[0].State = hostile, hostile+" drift", controller.Down
+		s.Planes[1].State, s.Planes[1].Target, s.Planes[1].Missing = controller.Waiting, circuit.Xor(4, 1), []int{0}
+		s.Planes[1].Holder = &controller.LeaseSnapshot{Port: 1, Holder: 1, Mask: 2}
+		s.Planes[1].Verified = hostile
+		for i := range s.Ports {
+			s.Ports[i].Who = hostile
+		}
+	})
+	f.waiting[1] = hostile
+	p := twoPlanes()
+	p.Name, p.Title = hostile, hostile
+	r := newRig(t, f, Options{
+		Version: hostile,
+		Switches: func(context.Context) ([]SwitchHealth, error) {
+			return []SwitchHealth{{Name: hostile, Driver: hostile, Planes: []string{hostile}, Error: hostile}}, nil
+		},
+		Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil },
+	})
+	for _, k := range kinds {
+		f.emit(controller.Event{Kind: k, Plane: 0, Port: 1, Who: hostile, Err: hostile, Verified: hostile, Holder: 1, Mask: 1})
+	}
+	ctx := browse(t, r, 1200, 1000)
+	for _, want := range []string{
+		says(".plane h3", hostile), says(".why", hostile), says(".plane:nth-child(2) .note", hostile), says("#history", hostile), says("#uses", hostile),
+		says("#ports", hostile), says("#switches", hostile), says("#plan", hostile), says("#timeline", hostile), says("#name", hostile), says("#version", hostile),
+		`document.querySelectorAll("#history tr").length === 9`,
+	} {
+		until(t, ctx, want)
+	}
+	if eval[bool](t, ctx, `window.hacked !== undefined || document.querySelector("img, body script") !== null`) {
+		t.Error("a name has become markup")
+	}
+	// And the metrics survive them.
+	if code, _ := r.get(t, "/metrics", nil); code != 200 {
+		t.Error(code)
+	}
+}
+
+func TestPageHistory(t *testing.T) {
+	f := newFake(4, 2)
+	r := newRig(t, f, Options{})
+	for i := range 120 {
+		f.emit(controller.Event{Kind: controller.Switched, Plane: i % 2, Epoch: uint32(i), Port: -1, To: circuit.Xor(4, 1)})
+	}
+	ctx := browse(t, r, 1200, 1000)
+	rows := func(n int) string { return fmt.Sprintf(`document.querySelectorAll("#history tr").length === %d`, n) }
+	until(t, ctx, rows(50))
+	do(t, ctx, chromedp.Click("#older"))
+	until(t, ctx, rows(100))
+	do(t, ctx, chromedp.Click("#older"))
+	until(t, ctx, rows(120))
+	until(t, ctx, `document.getElementById("older").disabled && !document.getElementById("newest").disabled`)
+	// Rows do not move while they are read.
+	f.emit(controller.Event{Kind: controller.Switched, Plane: 1, Epoch: 120, Port: -1})
+	until(t, ctx, says("#timeline", "epoch 120:"))
+	if !eval[bool](t, ctx, rows(120)) {
+		t.Error("the table moved")
+	}
+	eval[bool](t, ctx, `(() => { const s = document.getElementById("history-plane"); s.value = "1"; return s.dispatchEvent(new Event("change")); })()`)
+	until(t, ctx, rows(50)+` && [...document.querySelectorAll("#history tr")].every((r) => r.children[1].textContent === "p1")`)
+	f.emit(controller.Event{Kind: controller.Switched, Plane: 1, Epoch: 777, Port: -1})
+	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 778, Port: -1})
+	until(t, ctx, says("#history tr", "777"))
+}
+
+// The journal answers after the stream has told of something newer: both are shown, in order.
+func TestPageOfSlowJournal(t *testing.T) {
+	f := newFake(4, 1)
+	gate := make(chan struct{})
+	var r *rig
+	r = newRig(t, f, Options{History: func(ctx context.Context, q controller.Query) ([]controller.Event, error) {
+		events := r.feed.remember(q) // of the moment that it was asked
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+		return events, nil
+	}})
+	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 101, Port: -1, Time: time.Now().Add(-time.Minute)})
+	ctx := browse(t, r, 1000, 800)
+	until(t, ctx, `document.querySelectorAll(".plane").length === 1`)
+	eventually(t, "the page reads the journal", func() bool { return len(r.history) >= 2 })
+	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 102, Port: -1})
+	until(t, ctx, says("#timeline", "epoch 102:"))
+	close(gate)
+	until(t, ctx, says("#timeline", "epoch 101:"))
+	until(t, ctx, `[...document.querySelectorAll("#history tr")].map((r) => r.children[2].textContent).join() === "102,101"`)
+}
+
+func TestPagePlan(t *testing.T) {
+	f := newFake(4, 2)
+	p := twoPlanes()
+	r := newRig(t, f, Options{Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil }})
+	n := 0
+	for _, e := range carryOut(&p, []int{0, 1}, time.Now(), func() time.Duration { n++; return time.Duration(n-1) * 100 * time.Microsecond }) {
+		f.emit(e)
+	}
+	ctx := browse(t, r, 1200, 1000)
+	until(t, ctx, `document.querySelectorAll("#plan-drawing .took").length === 3`)
+	until(t, ctx, `document.querySelectorAll("#plan-drawing .planned").length === 3`)
+	until(t, ctx, says("#plan-note", "200 \u00b5s late"))
+}
+
+// TestPictures writes pictures of the page in many states into the directory that is named, for
+// somebody to look at.
+func TestPictures(t *testing.T) {
+	dir := os.Getenv("LIGHTPATH_PICTURES")
+	if dir == "" {
+		t.Skip("LIGHTPATH_PICTURES names no directory")
+	}
+	for _, picture := range []struct {
+		name           string
+		ports, planes  int
+		width          int64
+		dark, standby  bool
+		change         func(*controller.Snapshot)
+		withoutHistory bool
+	}{
+		{name: "healthy", ports: 8, planes: 4, width: 1280},
+		{name: "dark", ports: 8, planes: 4, width: 1280, dark: true, change: troubled},
+		{name: "troubled", ports: 8, planes: 4, width: 1280, change: troubled},
+		{name: "phone", ports: 8, planes: 4, width: 390, change: troubled},
+		{name: "large", ports: 64, planes: 8, width: 1440},
+		{name: "standby", ports: 8, planes: 4, width: 1280, standby: true},
+		{name: "empty", ports: 8, planes: 2, width: 1280, withoutHistory: true, change: func(s *controller.Snapshot) {
+			for i := range s.Ports {
+				s.Ports[i] = controller.PortSnapshot{Port: i}
+			}
+			for j := range s.Planes {
+				s.Planes[j].Map = circuit.AllDark(8)
+			}
+		}},
+	} {
+		t.Run(picture.name, func(t *testing.T) {
+			f := newFake(picture.ports, picture.planes)
+			if picture.change != nil {
+				f.set(picture.change)
+				f.waiting[1] = "epoch 14 waits for ports 3 and 7, since 1.2 s"
+			}
+			p := twoPlanes()
+			p.Title = "allreduce rabenseifner 8 MiB, weave, 2 planes"
+			r := newRig(t, f, Options{Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil }})
+			if !picture.withoutHistory {
+				past(f, &p, picture.planes, picture.ports)
+			}
+			if picture.standby {
+				r.charge.set(nil, "ocs2")
+			}
+			scheme := "light"
+			if picture.dark {
+				scheme = "dark"
+			}
+			ctx := browse(t, r, picture.width, 900, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+				_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+				})
+				return err
+			}))
+			do(t, ctx, chromedp.Sleep(1500*time.Millisecond))
+			png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, picture.name+".png"), png, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// troubled is a fabric of which every plane is in another state.
+func troubled(s *controller.Snapshot) {
+	a := &controller.LeaseSnapshot{Port: 0, Holder: 0x9f3ac2d1, Mask: 0b0110, Since: time.Now().Add(-3 * time.Second)}
+	s.Planes[1].State, s.Planes[1].Target, s.Planes[1].Posted, s.Planes[1].Missing, s.Planes[1].Holder =
+		controller.Waiting, circuit.Xor(8, 3), []int{0, 1, 2, 4, 5, 6}, []int{3, 7}, a
+	s.Planes[2].State, s.Planes[2].Target, s.Planes[2].Posted, s.Planes[2].Holder = controller.Moving, circuit.Shift(8, 1), []int{0, 1, 2, 3, 4, 5, 6, 7}, a
+	s.Planes[3].State, s.Planes[3].Reason, s.Planes[3].Failures =
+		controller.Down, "plane p3 epoch 15: switch ocs3: drift: port 5 reaches 2, desired 1 (the switch's map is not the one that the change starts from)", 2
+	s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x51e07b77, Mask: 0b0011, Since: time.Now().Add(-800 * time.Millisecond)}, {Port: 6, Holder: 0x6b21, Mask: 0b0010, Since: time.Now()}}
+	s.Ports[7].Attached, s.Ports[7].Who = false, ""
+}
+
+// past gives the fake some minutes of history, and a run of p at the end of it.
+func past(f *fake, p *Plan, planes, ports int) {
+	at := time.Now().Add(-6 * time.Minute)
+	f.emit(controller.Event{Kind: controller.TookOver, Time: at.Add(2 * time.Minute), Plane: -1, Port: -1, Who: "ocs1", Token: 41})
+	for i := range 90 {
+		at = at.Add(time.Duration(1500+(i*i*37)%4200) * time.Millisecond)
+		j := i * 7 % planes
+		switch i {
+		case 60:
+			f.emit(controller.Event{Kind: controller.Failed, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1, Err: "plane p3: circuits are not as intended: port 5: no light"})
+		case 68:
+			f.emit(controller.Event{Kind: controller.Commanded, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1, Who: "CN=alice: enable"})
+			f.emit(controller.Event{Kind: controller.Restored, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1})
+		default:
+			f.emit(controller.Event{
+				Kind: controller.Switched, Time: at, Plane: j, Epoch: uint32(i), Port: -1, From: circuit.Xor(ports, 1+i%3), To: circuit.Xor(ports, 1+(i+1)%3),
+				Took: time.Duration(24+i%3) * time.Millisecond, Waited: time.Duration(i*i*29%1800) * time.Millisecond, Verified: "light",
+			})
+		}
+	}
+	f.emit(controller.Event{Kind: controller.Granted, Plane: -1, Port: 0, Holder: 0x9f3ac2d1, Mask: 3})
+	n := 0
+	for _, e := range carryOut(p, []int{0, 1}, time.Now(), func() time.Duration { n++; return time.Duration((n-1)*40) * time.Microsecond }) {
+		f.emit(e)
+	}
+}

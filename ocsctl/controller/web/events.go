@@ -1,0 +1,59 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Patience with readers of the stream.
+const (
+	writeTimeout = 5 * time.Second  // for one message to be accepted
+	keepAlive    = 15 * time.Second // so that proxies and dead peers show
+)
+
+// serveEvents streams the state and what happens as server-sent events: "status", first, then
+// whenever it has changed; "history", what has been noted since.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
+	}
+	reader, ok := s.feed.join()
+	if !ok {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, fmt.Sprintf("%d clients follow already, or this controller is stopping", maxReaders), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.feed.leave(reader)
+	w.Header().Set("Content-Type", "text/event-stream")
+	control := http.NewResponseController(w)
+	write := func(format string, args ...any) bool {
+		// A writer that knows no deadlines is that of a test.
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := fmt.Fprintf(w, format, args...); err != nil {
+			return false
+		}
+		return control.Flush() == nil
+	}
+	first := encode("status", s.status(r.Context()))
+	if !write("retry: 2000\nevent: %s\ndata: %s\n\n", first.event, first.data) {
+		return
+	}
+	alive := time.NewTicker(keepAlive)
+	defer alive.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case m, open := <-reader.messages:
+			if !open || !write("event: %s\ndata: %s\n\n", m.event, m.data) {
+				return
+			}
+		case <-alive.C:
+			if !write(": still here\n\n") {
+				return
+			}
+		}
+	}
+}

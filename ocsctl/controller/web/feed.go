@@ -1,0 +1,191 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"lightpath/ocsctl/controller"
+)
+
+// Sizes of what the feed remembers and passes on.
+const (
+	beat       = 250 * time.Millisecond // between two looks at the state: fast for an eye
+	remembered = 4096                   // events
+	batch      = 256                    // most events of one beat that are passed on
+	backlog    = 16                     // messages that a reader may be behind
+	maxReaders = 64
+)
+
+// feed follows the core, whichever is in charge at the time, and tells the readers of /api/events of
+// what changes: once per beat, so that planes that switch every few microseconds cost no more than
+// planes that do not.
+type feed struct {
+	s         *Server
+	snapshots snapshots
+
+	mu      sync.Mutex
+	recent  []controller.Event   // the last ones, in order
+	unsent  int                  // events that came since the last beat
+	readers map[*reader]struct{} // nil: closed
+}
+
+// reader is a client of /api/events. Its channel is closed when it is cut.
+type reader struct {
+	messages chan message
+}
+
+// message is an event of the stream in the sense of the HTML standard.
+type message struct {
+	event string
+	data  []byte
+}
+
+func newFeed(s *Server) *feed {
+	return &feed{s: s, readers: make(map[*reader]struct{})}
+}
+
+// Run follows the controller until ctx is done. It is called once.
+func (s *Server) Run(ctx context.Context) {
+	f := s.feed
+	var watched controller.Controller
+	cancel := func() {}
+	defer func() { cancel() }()
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	var last []byte
+	for {
+		if c, _ := s.o.Controller(); c != watched {
+			cancel()
+			if watched, cancel = c, func() {}; c != nil {
+				cancel = c.Watch(f.note)
+			}
+		}
+		last = f.tell(ctx, last)
+		select {
+		case <-ctx.Done():
+			f.close()
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// note takes an event of the core.
+func (f *feed) note(e controller.Event) {
+	f.s.metrics.observe(&e, f.s.planeName(e.Plane))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.recent) == remembered {
+		f.recent = slices.Delete(f.recent, 0, remembered/4) // in quarters: moving all for each would cost more
+	}
+	f.recent = append(f.recent, e)
+	f.unsent++
+}
+
+// tell sends the readers what is new, and returns the state that they know then.
+func (f *feed) tell(ctx context.Context, last []byte) []byte {
+	f.mu.Lock()
+	fresh := f.recent[len(f.recent)-min(f.unsent, len(f.recent)):]
+	skipped := f.unsent - min(len(fresh), batch)
+	fresh = slices.Clone(fresh[max(0, len(fresh)-batch):])
+	f.unsent = 0
+	readers := len(f.readers)
+	f.mu.Unlock()
+	if readers == 0 {
+		return nil
+	}
+	if len(fresh) > 0 {
+		f.send(encode("history", historyMessage{Events: entries(fresh), Skipped: skipped}))
+	}
+	st := f.s.status(ctx)
+	now := st.Time
+	st.Time = time.Time{} // the time alone is no news
+	state := encode("status", st).data
+	if !bytes.Equal(state, last) {
+		st.Time = now
+		f.send(encode("status", st))
+	}
+	return state
+}
+
+// historyMessage is what a beat brings of the history.
+type historyMessage struct {
+	Events  []Entry `json:"events"`            // oldest first
+	Skipped int     `json:"skipped,omitempty"` // events before them that are only in the history
+}
+
+func encode(event string, v any) message {
+	data, err := json.Marshal(v)
+	if err != nil { // what is marshalled has no such value
+		data, _ = json.Marshal(problem{err.Error()})
+		event = "problem"
+	}
+	return message{event, data}
+}
+
+// send passes m to all readers, and cuts those that have not read what they have.
+func (f *feed) send(m message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.readers {
+		select {
+		case r.messages <- m:
+		default:
+			close(r.messages)
+			delete(f.readers, r)
+			f.s.metrics.cut.Inc()
+		}
+	}
+}
+
+// join adds a reader, unless there are too many, or nobody is told of anything any more.
+func (f *feed) join() (*reader, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.readers == nil || len(f.readers) >= maxReaders {
+		return nil, false
+	}
+	r := &reader{messages: make(chan message, backlog)}
+	f.readers[r] = struct{}{}
+	return r, true
+}
+
+func (f *feed) leave(r *reader) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.readers, r)
+}
+
+// close cuts all readers and lets no more in.
+func (f *feed) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.readers {
+		close(r.messages)
+	}
+	f.readers = nil
+}
+
+// count returns the number of readers.
+func (f *feed) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.readers)
+}
+
+// remember answers a query from the events of this process, newest first.
+func (f *feed) remember(q controller.Query) []controller.Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found []controller.Event
+	for i := len(f.recent) - 1; i >= 0 && (q.Limit == 0 || len(found) < q.Limit); i-- {
+		if q.Match(&f.recent[i]) {
+			found = append(found, f.recent[i])
+		}
+	}
+	return found
+}

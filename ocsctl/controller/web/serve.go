@@ -1,0 +1,110 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"lightpath/ocsctl/internal/mtls"
+)
+
+// ErrPlain means that the page would leave this host without anybody having to prove who he is.
+var ErrPlain = errors.New("web: off loopback, certificates are required")
+
+// Endpoint says where and to whom the page is served.
+type Endpoint struct {
+	Address       string // host:port; port 0 is any
+	CA, Cert, Key string // files; all or none
+	// Plain allows to serve off loopback without them, to whoever can reach the address.
+	Plain bool
+}
+
+// Listen opens the endpoint. Off loopback clients must show a certificate of the authority, as those
+// of gRPC must; on loopback they must where files are given. The error is ErrPlain, or names what is
+// wrong with file or address.
+func Listen(e Endpoint) (net.Listener, error) {
+	var config *tls.Config
+	if e.CA != "" || e.Cert != "" || e.Key != "" {
+		var err error
+		if config, err = mtls.Server(e.CA, e.Cert, e.Key); err != nil {
+			return nil, fmt.Errorf("web: %w", err)
+		}
+		config.NextProtos = []string{"h2", "http/1.1"}
+	} else if !e.Plain && !mtls.Loopback(e.Address) {
+		return nil, fmt.Errorf("%w: %s", ErrPlain, e.Address)
+	}
+	l, err := net.Listen("tcp", e.Address)
+	if err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
+	l = netutil.LimitListener(l, maxConnections)
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	return l, nil
+}
+
+// Bounds of connections.
+const (
+	maxConnections = 256
+	headerTimeout  = 5 * time.Second
+	idleTimeout    = time.Minute
+	maxHeader      = 16 << 10
+)
+
+// Serve answers requests, and follows the controller, until ctx is done. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	var handler http.Handler = s
+	if mtls.Loopback(l.Addr().String()) {
+		handler = localOnly(s)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: s.headers, ReadTimeout: s.headers, WriteTimeout: 2 * requestTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog: log.New(io.Discard, "", 0), // what strangers send is no news
+	}
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		s.Run(ctx) // ends the streams when it ends
+		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), headerTimeout)
+		defer cancel()
+		if server.Shutdown(shut) != nil {
+			_ = server.Close() // hangs up on who is left
+		}
+	}()
+	err := server.Serve(l)
+	cancel()
+	<-followed
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("web: %w", err)
+}
+
+// localOnly refuses requests for other hosts' names: a page elsewhere could have its own name lead
+// here, and read with the browser of somebody on this host what is for this host alone.
+func localOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if _, _, err := net.SplitHostPort(host); err != nil { // it has no port
+			host = net.JoinHostPort(strings.Trim(host, "[]"), "0")
+		}
+		if !mtls.Loopback(host) {
+			http.Error(w, "this address is for this host alone", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}

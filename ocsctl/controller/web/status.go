@@ -1,0 +1,231 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"lightpath/ocsctl/controller"
+)
+
+// errStandby: another controller is in charge, so there is no state to show.
+var errStandby = errors.New("web: this controller stands by")
+
+// Status is what /api/status answers: the snapshot of the core, and what follows from it for people.
+type Status struct {
+	controller.Snapshot
+	Version  string         `json:"version"`
+	InCharge string         `json:"in_charge"` // name of the controller in charge, "" where unknown
+	Names    []string       `json:"names"`     // of planes, also where Planes is empty
+	Views    []PlaneView    `json:"views"`     // of Planes, in their order
+	Uses     []Use          `json:"uses"`      // of planes: granted ones first, then the queue in its order
+	Switches []SwitchHealth `json:"switches,omitempty"`
+	Problem  string         `json:"problem,omitempty"` // why there is no snapshot
+}
+
+// PlaneView adds to a plane what is not in its snapshot.
+type PlaneView struct {
+	Waiting string  `json:"waiting,omitempty"` // what its next switch waits for, in words
+	Gone    []int   `json:"gone,omitempty"`    // missing ports that no rank is attached to
+	Cause   Cause   `json:"cause,omitempty"`   // of being down
+	Advice  *Advice `json:"advice,omitempty"`  // what to do about it
+}
+
+// Use is a use of planes, granted or asked for. Identifiers are text: they use all of their 64 bits,
+// and numbers of a browser do not.
+type Use struct {
+	Granted bool      `json:"granted"`
+	Holder  string    `json:"holder"` // hexadecimal
+	Port    int       `json:"port"`
+	Who     string    `json:"who,omitempty"`
+	Planes  []int     `json:"planes"`
+	Since   time.Time `json:"since"`
+	Behind  []string  `json:"behind,omitempty"` // holders that it waits for
+}
+
+// status collects the state of this moment. It does not fail: what could not be had is said in it.
+func (s *Server) status(ctx context.Context) Status {
+	c, leader := s.o.Controller()
+	st := Status{Version: s.o.Version, InCharge: leader, Names: s.o.Planes}
+	snap, err := s.snapshot(ctx, c)
+	switch {
+	case errors.Is(err, errStandby):
+	case err != nil:
+		st.Problem = err.Error()
+	}
+	st.Snapshot = snap
+	if err != nil {
+		st.Snapshot = controller.Snapshot{Time: time.Now(), Name: s.o.Name}
+	}
+	if st.Name == "" {
+		st.Name = s.o.Name
+	}
+	if st.Leader {
+		st.InCharge = st.Name
+	}
+	st.Views = make([]PlaneView, len(st.Planes))
+	for j := range st.Planes {
+		st.Views[j] = view(c, &st.Snapshot, j)
+	}
+	st.Uses = uses(&st.Snapshot)
+	if s.o.Switches != nil {
+		if st.Switches, err = s.o.Switches(ctx); err != nil && st.Problem == "" {
+			st.Problem = fmt.Sprintf("switches: %v", err)
+		}
+	}
+	return st
+}
+
+// view says of plane j what its snapshot does not.
+func view(c controller.Controller, snap *controller.Snapshot, j int) PlaneView {
+	p := &snap.Planes[j]
+	var v PlaneView
+	switch p.State {
+	case controller.Waiting, controller.Moving:
+		v.Waiting = c.Waiting(j)
+		for _, port := range p.Missing {
+			if port < len(snap.Ports) && !snap.Ports[port].Attached {
+				v.Gone = append(v.Gone, port)
+			}
+		}
+	case controller.Down:
+		v.Cause = causeOf(p.Reason)
+		v.Advice = v.Cause.advice()
+	case controller.Resident:
+	}
+	return v
+}
+
+// uses lists who has planes and who waits for them. A request waits for the holders of its planes and
+// for earlier requests that share a plane with it.
+func uses(snap *controller.Snapshot) []Use {
+	all := []Use{}
+	add := func(l *controller.LeaseSnapshot, mask uint64, granted bool) *Use {
+		u := Use{Granted: granted, Holder: holderID(l.Holder), Port: l.Port, Planes: planesOf(mask), Since: l.Since}
+		if l.Port >= 0 && l.Port < len(snap.Ports) {
+			u.Who = snap.Ports[l.Port].Who
+		}
+		all = append(all, u)
+		return &all[len(all)-1]
+	}
+	masks := map[uint64]uint64{} // of holders: one use has several planes
+	for j := range snap.Planes {
+		if l := snap.Planes[j].Holder; l != nil {
+			masks[l.Holder] |= 1 << j
+		}
+	}
+	for j := range snap.Planes {
+		if l := snap.Planes[j].Holder; l != nil && masks[l.Holder] != 0 {
+			add(l, masks[l.Holder], true)
+			masks[l.Holder] = 0 // listed
+		}
+	}
+	for i := range snap.Queue {
+		l := &snap.Queue[i]
+		u := add(l, l.Mask, false)
+		for _, earlier := range all[:len(all)-1] {
+			if slices.ContainsFunc(earlier.Planes, func(j int) bool { return l.Mask>>j&1 != 0 }) {
+				u.Behind = append(u.Behind, earlier.Holder)
+			}
+		}
+	}
+	return all
+}
+
+func holderID(h uint64) string { return fmt.Sprintf("%016x", h) }
+
+// planesOf lists the planes of a mask.
+func planesOf(mask uint64) []int {
+	planes := make([]int, 0, bits.OnesCount64(mask))
+	for ; mask != 0; mask &= mask - 1 {
+		planes = append(planes, bits.TrailingZeros64(mask))
+	}
+	return planes
+}
+
+// snapshots has one question to the core under way at a time, whoever asks, so that neither a crowd of
+// clients nor a core that does not answer costs more than one goroutine.
+type snapshots struct {
+	mu      sync.Mutex
+	pending *answer
+}
+
+// answer is what the core says, once done is closed.
+type answer struct {
+	done chan struct{}
+	of   controller.Controller
+	snap controller.Snapshot
+	err  error
+}
+
+func (q *snapshots) ask(c controller.Controller) *answer {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pending != nil && q.pending.of == c {
+		return q.pending
+	}
+	a := &answer{done: make(chan struct{}), of: c}
+	q.pending = a
+	go func() {
+		a.snap, a.err = c.Snapshot()
+		q.mu.Lock()
+		if q.pending == a {
+			q.pending = nil
+		}
+		q.mu.Unlock()
+		close(a.done)
+	}()
+	return a
+}
+
+// snapshot asks the core. The result is shared and read-only.
+func (s *Server) snapshot(ctx context.Context, c controller.Controller) (controller.Snapshot, error) {
+	if c == nil {
+		return controller.Snapshot{}, errStandby
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	a := s.feed.snapshots.ask(c)
+	select {
+	case <-a.done:
+		return a.snap, a.err
+	case <-ctx.Done():
+		return controller.Snapshot{}, fmt.Errorf("web: the controller does not answer: %w", ctx.Err())
+	}
+}
+
+func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
+	reply(w, s.status(r.Context()), http.StatusOK, nil)
+}
+
+// serveHealth answers whether this process works: a standby does.
+func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
+	c, _ := s.o.Controller()
+	_, err := s.snapshot(r.Context(), c)
+	if err != nil && !errors.Is(err, errStandby) {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// serveReady answers whether this controller is in charge, or stands by for one that is.
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	c, leader := s.o.Controller()
+	snap, err := s.snapshot(r.Context(), c)
+	switch {
+	case err == nil && snap.Leader:
+		fmt.Fprintln(w, "leader")
+	case (err == nil || errors.Is(err, errStandby)) && leader != "":
+		fmt.Fprintf(w, "standby of %s\n", leader)
+	case err == nil || errors.Is(err, errStandby):
+		http.Error(w, "no controller is known to be in charge", http.StatusServiceUnavailable)
+	default:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	}
+}

@@ -1,0 +1,33 @@
+package device
+
+import (
+	"time"
+
+	"lightpath/plans/circuit"
+)
+
+// Lit returns the circuits that light goes through. That is the truth, where Table is what the
+// switch says of it: ghosts are dark, and so is a mirror that is stuck but claims to be TUNED.
+func (d *Device) Lit() circuit.Permutation {
+	d.lock()
+	defer d.unlock()
+	p := circuit.AllDark(d.cfg.Ports)
+	for in, r := range d.byIn {
+		if r != nil && r.state == Tuned && !r.dim {
+			p[in] = r.out
+		}
+	}
+	return p
+}
+
+// Due returns when the state changes next by itself, zero where it does not. The change happens at
+// that time for whoever looks then; watchers hear of it when somebody looks, or when a timer of the
+// time package, which may be a millisecond late, does.
+func (d *Device) Due() time.Time {
+	d.lock()
+	defer d.unlock()
+	if !d.bootAt.IsZero() && (d.next.IsZero() || d.bootAt.Before(d.next)) {
+		return d.bootAt
+	}
+	return d.next
+}

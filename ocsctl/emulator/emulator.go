@@ -1,0 +1,93 @@
+package emulator
+
+import (
+	"errors"
+	"sync"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/local"
+)
+
+// Server is a running switch: a controller with circuits in memory, served to the ranks of this
+// host. Safe for concurrent use.
+type Server struct {
+	socket   string
+	core     *controller.Core
+	local    *local.Server
+	circuits *circuits // the core's
+	log      *frameLog
+	closed   sync.Once
+	closeErr error
+}
+
+// Start makes a switch and serves it until Close. A socket left over by a dead switch is
+// replaced; a living one is local.ErrRunning.
+func Start(config Config) (*Server, error) {
+	cfg, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{socket: cfg.Socket}
+	if cfg.FrameLog != "" {
+		if s.log, err = newFrameLog(cfg.FrameLog, cfg.Ports, len(cfg.Planes)); err != nil {
+			return nil, err
+		}
+	}
+	s.circuits = newCircuits(cfg, s.log)
+	cc := cfg.controller()
+	cc.DataPath = s.circuits
+	if s.core, err = controller.Start(cc); err == nil {
+		s.local, err = local.Serve(s.core, local.Options{
+			Socket: cfg.Socket, DataPlane: ocsctl.DataMemory, Version: cfg.Version, Rings: s.circuits, Flush: s.FlushLog,
+		})
+	}
+	if err != nil {
+		_ = s.Close() // the first error counts
+		return nil, err
+	}
+	return s, nil
+}
+
+// Core is the switch's controller, for further front ends; they are to be closed before the switch.
+func (s *Server) Core() *controller.Core { return s.core }
+
+// FlushLog returns when every frame that has ended so far is in the log file, and reports
+// what failed in writing it.
+func (s *Server) FlushLog() error {
+	answer := make(chan error, 1)
+	if err := s.core.Do(func(int64) { s.circuits.flush(answer) }); err != nil {
+		return err
+	}
+	return <-answer
+}
+
+// Stats returns the counters of every plane.
+func (s *Server) Stats() ([]PlaneStats, error) {
+	var all []PlaneStats
+	err := s.core.Do(func(int64) {
+		for _, pl := range s.circuits.planes {
+			all = append(all, pl.stats)
+		}
+	})
+	return all, err
+}
+
+// Close disconnects every rank, completes the log and removes the socket. Idempotent; it
+// returns what failed in writing the log.
+func (s *Server) Close() error {
+	s.closed.Do(func() {
+		if s.local != nil {
+			s.local.Close()
+		}
+		if s.core != nil {
+			s.core.Close()
+		}
+		if s.log != nil {
+			s.closeErr = s.log.close()
+		}
+	})
+	return s.closeErr
+}
+
+var errNoRings = errors.New("the controller's planes are not in its memory")

@@ -1,0 +1,71 @@
+package switches
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/plans/circuit"
+)
+
+// fake is a switch that does what it is asked and says of its ports what the test wants.
+type fake struct {
+	mu     sync.Mutex
+	table  circuit.Permutation
+	health []driver.Health // ingress ports, then egress ports
+}
+
+func newFake(ports int) *fake {
+	f := &fake{table: circuit.AllDark(ports)}
+	for i := range 2 * ports {
+		f.health = append(f.health, driver.Health{Port: fmt.Sprint("p", i), State: "TUNED"})
+	}
+	return f
+}
+
+// fakePlanes are so many planes on one fake.
+func fakePlanes(n int) []Plane {
+	var all []Plane
+	for j := range n {
+		p := Plane{Name: string(rune('a' + j)), Switch: "sw"}
+		for r := range ranks {
+			p.Ports.In = append(p.Ports.In, fmt.Sprint("p", j*ranks+r))
+			p.Ports.Out = append(p.Ports.Out, fmt.Sprint("p", (n+j)*ranks+r))
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func (f *fake) Info(context.Context) (driver.Info, error) { return driver.Info{Model: "fake"}, nil }
+
+func (f *fake) Read(context.Context) (circuit.Permutation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.table.Clone(), nil
+}
+
+func (f *fake) Apply(_ context.Context, c driver.Change) ([]driver.Circuit, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.table.Equal(c.Before) {
+		return nil, driver.ErrDrift
+	}
+	var all []driver.Circuit
+	for r := range c.After {
+		if c.Before[r] != c.After[r] {
+			all = append(all, driver.Circuit{In: r, Intended: c.After[r], Accepted: true, Observed: c.After[r], Verified: c.Want})
+		}
+	}
+	f.table = c.After.Clone()
+	return all, nil
+}
+
+func (f *fake) Health(context.Context) ([]driver.Health, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]driver.Health(nil), f.health...), nil
+}
+
+func (f *fake) Close() error { return nil }

@@ -1,0 +1,348 @@
+package switches
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/device"
+	devicegnmi "lightpath/ocsctl/device/gnmi"
+	devicenetconf "lightpath/ocsctl/device/netconf"
+	devicescpi "lightpath/ocsctl/device/scpi"
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/registry"
+	"lightpath/plans/circuit"
+)
+
+// patience is how long a test waits for what has to happen.
+const patience = 20 * time.Second
+
+// protocols serve a device and return where.
+var protocols = map[string]func(t *testing.T, d *device.Device) driver.Target{
+	"polatis-scpi": serveSCPI, "gnmi": serveGNMI, "netconf": serveNETCONF,
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// background serves until the test ends.
+func background(t *testing.T, serve func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("server: %v", err)
+		}
+	})
+}
+
+func serveSCPI(t *testing.T, d *device.Device) driver.Target {
+	l := listen(t)
+	background(t, func(ctx context.Context) error { return devicescpi.Serve(ctx, l, d) })
+	return driver.Target{Endpoint: l.Addr().String()}
+}
+
+func serveGNMI(t *testing.T, d *device.Device) driver.Target {
+	l := listen(t)
+	background(t, func(ctx context.Context) error { return devicegnmi.Serve(ctx, l, d, devicegnmi.Options{}) })
+	return driver.Target{Endpoint: l.Addr().String()}
+}
+
+func serveNETCONF(t *testing.T, d *device.Device) driver.Target {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := devicenetconf.New(d, devicenetconf.Config{Mode: device.Bulk, Users: map[string]devicenetconf.User{"lightpath": {Keys: []ssh.PublicKey{key}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listen(t)
+	background(t, func(ctx context.Context) error {
+		stop := context.AfterFunc(ctx, func() { s.Close() }) //nolint:errcheck // it returns nil
+		defer stop()
+		return s.Serve(l)
+	})
+	o := driver.Target{Endpoint: l.Addr().String(), User: "lightpath", KeyFile: filepath.Join(t.TempDir(), "key"), KnownHostsFile: filepath.Join(t.TempDir(), "hosts")}
+	write := func(path string, data []byte) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(o.KeyFile, pem.EncodeToMemory(block))
+	write(o.KnownHostsFile, []byte(knownhosts.Line([]string{o.Endpoint}, s.HostKey())+"\n"))
+	return o
+}
+
+// rig is a device of one model, with planes of four ranks each.
+type rig struct {
+	*testing.T
+	model *device.Device
+	dev   *Device
+	spy   *spy
+	news  chan int // planes that the device has told of
+	epoch atomic.Uint32
+}
+
+const ranks = 4
+
+// quick are the delays of a test's switch.
+var quick = device.Delays{Min: time.Millisecond, Max: 3 * time.Millisecond}
+
+func newModel(t *testing.T, ports int) *device.Device {
+	t.Helper()
+	d, err := device.New(device.Config{Ports: ports, Delays: &quick, Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	d.SetAveraging(10 * time.Millisecond)
+	return d
+}
+
+// planesOf are so many planes on the ports of a model, one after the other.
+func planesOf(d *device.Device, n int) []Plane {
+	var all []Plane
+	for j := range n {
+		p := Plane{Name: string(rune('a' + j)), Switch: "sw"}
+		for r := range ranks {
+			p.Ports.In = append(p.Ports.In, d.Label(j*ranks+r, device.Ingress))
+			p.Ports.Out = append(p.Ports.Out, d.Label(j*ranks+r, device.Egress))
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// newRig opens a device of so many planes; change may alter the configuration.
+func newRig(t *testing.T, protocol string, planes int, change func(*Config)) *rig {
+	t.Helper()
+	r := &rig{T: t, model: newModel(t, planes*ranks), spy: &spy{}, news: make(chan int, 1024)}
+	target := protocols[protocol](t, r.model)
+	target.Timeout = 250 * time.Millisecond
+	target.Tolerance = driver.Tolerance{Settle: time.Second, Averaging: 20 * time.Millisecond}
+	c := Config{Planes: planesOf(r.model, planes), DriftInterval: 20 * time.Millisecond, MoveTimeout: 10 * time.Second, LookTimeout: 5 * time.Second, Averaging: 50 * time.Millisecond}
+	c.Open = func(ctx context.Context, _ string, ports driver.Ports) (driver.Switch, error) {
+		o := target
+		o.Ports = ports
+		sw, err := registry.Open(ctx, protocol, o)
+		if err != nil {
+			return nil, err
+		}
+		return r.spy.on(sw), nil
+	}
+	if change != nil {
+		change(&c)
+	}
+	r.start(c)
+	return r
+}
+
+func (r *rig) start(c Config) {
+	r.Helper()
+	d, err := New(c)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.dev = d
+	r.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			r.Error(err)
+		}
+		if r.spy.overlaps.Load() > 0 {
+			r.Errorf("%d changes of one switch overlapped", r.spy.overlaps.Load())
+		}
+	})
+	d.OnSettled(func(plane int) {
+		select {
+		case r.news <- plane:
+		default: // those that are not read are as good as many
+		}
+	})
+}
+
+// move asks for a move from what the plane has and waits for its end.
+func (r *rig) move(plane int, to circuit.Permutation) error {
+	r.Helper()
+	from, err := r.dev.Map(plane)
+	if err != nil {
+		from = nil
+	}
+	return r.moveFrom(plane, from, to)
+}
+
+func (r *rig) moveFrom(plane int, from, to circuit.Permutation) error {
+	r.Helper()
+	if err := r.dev.Switch(plane, controller.Move{Epoch: r.epoch.Add(1), From: from, To: to, Token: 3}); err != nil {
+		r.Fatalf("switch: %v", err)
+	}
+	r.settled(plane)
+	_, unwell := r.dev.Report(plane)
+	if unwell != nil && (strings.Contains(unwell.Error(), "\n") || len(unwell.Error()) > 1000) {
+		r.Errorf("not one clear line: %q", unwell)
+	}
+	return unwell
+}
+
+// settled waits until a plane does not move.
+func (r *rig) settled(plane int) {
+	r.Helper()
+	r.until(func() bool {
+		_, err := r.dev.Map(plane)
+		return !errors.Is(err, controller.ErrMoving)
+	})
+}
+
+// until waits for a condition, looking at it whenever the device tells of something.
+func (r *rig) until(ok func() bool) {
+	r.Helper()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-r.news:
+		case <-time.After(100 * time.Millisecond): // news may have come before
+		case <-deadline:
+			for j := range r.dev.planes {
+				m, err := r.dev.Map(j)
+				_, unwell := r.dev.Report(j)
+				r.Logf("plane %d: map %v, %v; unwell: %v", j, m, err, unwell)
+			}
+			r.Fatal("it does not happen")
+		}
+	}
+}
+
+// must makes a move that has to succeed.
+func (r *rig) must(plane int, to circuit.Permutation) {
+	r.Helper()
+	if err := r.move(plane, to); err != nil {
+		r.Fatalf("plane %d to %v: %v", plane, to, err)
+	}
+	r.has(plane, to)
+}
+
+// has holds the model's own table, and the device's view of it, against a plane's map.
+func (r *rig) has(plane int, want circuit.Permutation) {
+	r.Helper()
+	table := r.model.Map()
+	for rank, to := range want {
+		if to != circuit.Dark {
+			to += plane * ranks
+		}
+		if table[plane*ranks+rank] != to {
+			r.Fatalf("plane %d: the switch has %v, want %v", plane, table, want)
+		}
+	}
+	if got, err := r.dev.Map(plane); err != nil || !got.Equal(want) {
+		r.Fatalf("plane %d: map %v, %v; want %v", plane, got, err, want)
+	}
+}
+
+func (r *rig) inject(f device.Fault) {
+	r.Helper()
+	if err := r.model.Inject(f); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// unwell waits until a plane is unwell because of target, nil for well, and returns the words.
+func (r *rig) unwell(plane int, target error) string {
+	r.Helper()
+	var err error
+	r.until(func() bool {
+		_, err = r.dev.Report(plane)
+		return target == nil && err == nil || target != nil && errors.Is(err, target)
+	})
+	return text(err)
+}
+
+// drifts waits until a plane has another map than the one given.
+func (r *rig) drifts(plane int, from circuit.Permutation) {
+	r.Helper()
+	r.until(func() bool {
+		m, err := r.dev.Map(plane)
+		return err == nil && !m.Equal(from)
+	})
+}
+
+// spy sees whether changes of a switch overlap, and can make them fail.
+type spy struct {
+	applying, overlaps, applied atomic.Int32
+	mu                          sync.Mutex
+	before                      func(c driver.Change) error // of every change
+}
+
+func (s *spy) on(sw driver.Switch) driver.Switch {
+	seen := &spied{Switch: sw, spy: s}
+	if w, ok := sw.(driver.Watcher); ok {
+		return &spiedWatcher{seen, w}
+	}
+	return seen
+}
+
+func (s *spy) set(f func(c driver.Change) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = f
+}
+
+type spied struct {
+	driver.Switch
+	spy *spy
+}
+
+type spiedWatcher struct {
+	*spied
+	watcher driver.Watcher
+}
+
+func (w *spiedWatcher) Watch(ctx context.Context, changed func()) error {
+	return w.watcher.Watch(ctx, changed)
+}
+
+func (s *spied) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {
+	if s.spy.applying.Add(1) > 1 {
+		s.spy.overlaps.Add(1)
+	}
+	defer s.spy.applying.Add(-1)
+	s.spy.applied.Add(1)
+	s.spy.mu.Lock()
+	f := s.spy.before
+	s.spy.mu.Unlock()
+	if f != nil {
+		if err := f(c); err != nil {
+			return nil, err
+		}
+	}
+	return s.Switch.Apply(ctx, c)
+}
