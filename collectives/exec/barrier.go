@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"time"
 
 	"lightpath/collectives/program"
 )
@@ -51,8 +52,10 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		if t.tracing {
 			t.events[st.Reconf].Start = now()
 		}
-		if err := t.call.OCS.Post(l.id, from, target); err != nil {
-			return false, t.failPlane(l, err)
+		if t.call.SwitchAt == nil {
+			if err := t.call.OCS.Post(l.id, from, target); err != nil {
+				return false, t.failPlane(l, err)
+			}
 		}
 		l.settle, l.gated, l.posted = from+1, true, st.Reconf
 	}
@@ -69,11 +72,42 @@ func (t *Task) drained(l *lane, op *program.Op) (bool, error) {
 	if t.call.SkipDrain != nil && t.call.SkipDrain(l.id, t.epoch(l.id, op.Epoch)) {
 		return true, nil
 	}
+	late := t.late(op) // before the look: what is drained then was in time
 	ok, err := t.planes[l.id].Drained()
 	if err != nil {
 		return false, t.failPlane(l, err)
 	}
+	if !ok && late > 0 {
+		return false, t.failPlane(l, fmt.Errorf("not drained %v after it: %w", late, ErrLate))
+	}
 	return ok, nil
+}
+
+// late returns for how long the time of a reconfiguration has been over; not positive where it
+// has yet to come, or has none.
+func (t *Task) late(op *program.Op) time.Duration {
+	if t.call.SwitchAt == nil {
+		return 0
+	}
+	return time.Duration(time.Now().UnixNano() - t.call.SwitchAt[op.Plane][op.Config-1])
+}
+
+// onTime fails a stage that has something left to send or pass on when the plane moves: by this
+// rank's own circuit, or by circuits further on, which nobody holds frames back from where the
+// kernel steers.
+func (t *Task) onTime(l *lane) error {
+	st := &t.prog.Lanes[l.id].Stages[l.stage]
+	if st.Reconf == program.None {
+		return nil
+	}
+	op := &t.prog.Ops[st.Reconf]
+	if !op.Moves && l.steer == nil {
+		return nil
+	}
+	if late := t.late(op); late > 0 {
+		return t.failPlane(l, fmt.Errorf("%d of %d transmissions left %v after it: %w", l.left, st.Ops, late, ErrLate))
+	}
+	return nil
 }
 
 // watch looks for failures of the planes in use that no operation would notice.

@@ -18,6 +18,9 @@ var (
 	ErrEpoch = errors.New("frame of another epoch")
 	// ErrOffset: a frame that is not the next of its flow, or does not end where it should.
 	ErrOffset = errors.New("frame at another offset")
+	// ErrLate: a plane has switched, as the call said it would, before this rank was done with
+	// the circuits it had.
+	ErrLate = errors.New("late for the switch")
 	// ErrTimeout: nothing has moved for the time allowed.
 	ErrTimeout = errors.New("timed out")
 )

@@ -134,7 +134,7 @@ func network(t *testing.T, n, planes int, seed uint64) []transport.Endpoint {
 func TestOptical(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {
 		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
-			tm, f := optical(t, s, rng)
+			tm, f := optical(t, s, rng, false)
 			if err := Run(tm.tasks, patience); err != nil {
 				for _, task := range tm.tasks {
 					w, _ := task.Waiting()
@@ -150,7 +150,29 @@ func TestOptical(t *testing.T) {
 	}
 }
 
-func optical(t *testing.T, s *schedule.Schedule, rng *rand.Rand) (*team, *fabric) {
+// The same where the planes steer.
+func TestSteered(t *testing.T) {
+	for _, n := range []int{2, 3, 5, 8} {
+		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
+			for range 3 {
+				tm, f := optical(t, s, rng, true)
+				if err := Run(tm.tasks, patience); err != nil {
+					for _, task := range tm.tasks {
+						w, _ := task.Waiting()
+						t.Logf("rank %d: %v", task.prog.Rank, w)
+					}
+					t.Fatal(err)
+				}
+				if f.lost != nil {
+					t.Fatal(f.lost)
+				}
+				tm.verify(t)
+			}
+		})
+	}
+}
+
+func optical(t *testing.T, s *schedule.Schedule, rng *rand.Rand, steer bool) (*team, *fabric) {
 	t.Helper()
 	planes := 1 + rng.IntN(3)
 	count := []int64{1, 7, 150}[rng.IntN(3)]
@@ -168,6 +190,7 @@ func optical(t *testing.T, s *schedule.Schedule, rng *rand.Rand) (*team, *fabric
 		t.Fatal(err)
 	}
 	f := newFabric(s.Ranks, 2+rng.IntN(3), args.Current, rng.Uint64())
+	f.steer = steer
 	tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, args.InPlace, func(r int, c *Call) {
 		e := f.endpoint(r)
 		c.Endpoint, c.OCS, c.Base = e, e, f.bases()

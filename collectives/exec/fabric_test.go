@@ -18,6 +18,11 @@ type fabric struct {
 	rng           *rand.Rand
 	planes        []*wavelength
 	lost          error
+	// steer makes forwarding the planes' own, as the kernel does it: see steer_test.go.
+	steer bool
+	// clock, where set, is called as time passes.
+	clock func()
+	posts int
 }
 
 // wavelength is one plane.
@@ -29,6 +34,10 @@ type wavelength struct {
 	posted map[uint32]map[int]circuit.Permutation
 	tx, rx [][]light
 	stash  [][][]light
+	// Where the planes steer: frames from one rank to another that have not been released, and
+	// what has been passed on through each rank.
+	open    [][]int
+	transit []transit
 }
 
 type light struct {
@@ -40,10 +49,12 @@ func newFabric(n, slots int, maps []circuit.Permutation, seed uint64) *fabric {
 	f := &fabric{n: n, slots: slots, mtu: 64, rng: rand.New(rand.NewPCG(seed, 5))}
 	for _, m := range maps {
 		w := &wavelength{f: f, to: m.Clone(), epoch: 10, made: make([]uint32, n), posted: map[uint32]map[int]circuit.Permutation{},
-			tx: make([][]light, n), rx: make([][]light, n), stash: make([][][]light, n)}
+			tx: make([][]light, n), rx: make([][]light, n), stash: make([][][]light, n),
+			open: make([][]int, n), transit: make([]transit, n)}
 		for r := range w.stash {
 			w.made[r] = 10
 			w.stash[r] = make([][]light, n)
+			w.open[r] = make([]int, n)
 		}
 		f.planes = append(f.planes, w)
 	}
@@ -60,6 +71,9 @@ func (f *fabric) bases() []uint32 {
 
 // tick lets time pass: frames travel, and a barrier that is complete switches.
 func (f *fabric) tick() {
+	if f.clock != nil {
+		f.clock()
+	}
 	w := f.planes[f.rng.IntN(len(f.planes))]
 	p := f.rng.IntN(f.n)
 	if len(w.tx[p]) > 0 {
@@ -71,6 +85,10 @@ func (f *fabric) tick() {
 }
 
 func (w *wavelength) travel(p int) {
+	if w.f.steer {
+		w.steer(p)
+		return
+	}
 	q, h := w.to[p], w.tx[p][0].h
 	if q == circuit.Dark || h.Epoch < w.made[p] || h.Epoch > w.epoch {
 		w.lose(fmt.Errorf("port %d: epoch %d on a circuit of epoch %d: %w", p, h.Epoch, w.made[p], ocsctl.ErrFramesLost))
@@ -121,7 +139,12 @@ func (w *wavelength) change() {
 func (f *fabric) endpoint(rank int) *fakePort {
 	e := &fakePort{f: f, rank: rank}
 	for i := range f.planes {
-		e.planes = append(e.planes, &portPlane{w: f.planes[i], rank: rank})
+		p := &portPlane{w: f.planes[i], rank: rank}
+		if f.steer {
+			e.planes = append(e.planes, &steeredPlane{p})
+		} else {
+			e.planes = append(e.planes, p)
+		}
 	}
 	return e
 }
@@ -132,20 +155,22 @@ type fakePort struct {
 	planes []transport.Plane
 }
 
-func (e *fakePort) Planes() []transport.Plane         { return e.planes }
-func (e *fakePort) Arm() uint32                       { return 0 }
-func (e *fakePort) Wait(_ uint32, _ time.Duration)    { e.f.tick() }
-func (e *fakePort) Wake()                             {}
-func (e *fakePort) Close() error                      { return nil }
-func (e *fakePort) Port() int                         { return e.rank }
-func (e *fakePort) Acquire(uint64, uint64) error      { return nil }
-func (e *fakePort) Release(uint64, uint64) error      { return nil }
-func (e *fakePort) OnChange(func())                   {}
-func (e *fakePort) State(plane int) ocsctl.PlaneState { return ocsctl.PlaneState{} }
-func (e *fakePort) Waiting(plane int) string          { return fmt.Sprintf("waiting on plane %d", plane) }
+func (e *fakePort) Planes() []transport.Plane                                  { return e.planes }
+func (e *fakePort) Arm() uint32                                                { return 0 }
+func (e *fakePort) Wait(_ uint32, _ time.Duration)                             { e.f.tick() }
+func (e *fakePort) Wake()                                                      {}
+func (e *fakePort) Close() error                                               { return nil }
+func (e *fakePort) Port() int                                                  { return e.rank }
+func (e *fakePort) Acquire(m, _ uint64) (uint64, error)                        { return m, nil }
+func (e *fakePort) Release(uint64, uint64) error                               { return nil }
+func (e *fakePort) OnChange(func())                                            {}
+func (e *fakePort) Schedule(int, uint32, circuit.Permutation, time.Time) error { return nil }
+func (e *fakePort) State(plane int) ocsctl.PlaneState                          { return ocsctl.PlaneState{} }
+func (e *fakePort) Waiting(plane int) string                                   { return fmt.Sprintf("waiting on plane %d", plane) }
 
 func (e *fakePort) Post(plane int, epoch uint32, target circuit.Permutation) error {
 	w := e.f.planes[plane]
+	e.f.posts++
 	if epoch < w.epoch {
 		return ocsctl.ErrStaleEpoch
 	}

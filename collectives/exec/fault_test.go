@@ -145,7 +145,7 @@ func TestSkippedDrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tm, f := optical(t, s, rand.New(rand.NewPCG(seed, 9)))
+		tm, f := optical(t, s, rand.New(rand.NewPCG(seed, 9)), false)
 		for _, task := range tm.tasks {
 			task.call.SkipDrain = func(int, uint32) bool { return true }
 		}

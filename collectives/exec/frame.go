@@ -11,7 +11,7 @@ import (
 // header fills in what the frames of a send have in common.
 func (t *Task) header(h *wire.Header, op *program.Op) {
 	*h = wire.Header{
-		Comm: t.call.Comm, Op: t.call.Op, Step: uint32(op.Step), Epoch: t.epoch(int(op.Plane), op.Epoch),
+		Comm: t.call.Comm, Op: t.call.Op, Step: uint32(op.Step), Epoch: t.frameEpoch(op),
 		Signature: t.prog.Signature, Src: uint16(t.prog.Rank), Dst: uint16(op.Peer), Plane: uint16(op.Plane),
 	}
 	if t.prog.P2P {
@@ -19,6 +19,15 @@ func (t *Task) header(h *wire.Header, op *program.Op) {
 		h.Step = 0
 		h.Signature = t.messageSignature(op.Src)
 	}
+}
+
+// frameEpoch is the epoch that the frames of a send or receive carry: that of the circuit which
+// they travel, or of their whole route where nobody sees them on the way.
+func (t *Task) frameEpoch(op *program.Op) uint32 {
+	if t.lanes[op.Plane].steer != nil {
+		return t.epoch(int(op.Plane), op.Route)
+	}
+	return t.epoch(int(op.Plane), op.Epoch)
 }
 
 // messageSignature is that of a message: its size, which the two ranks must agree on.
@@ -57,7 +66,7 @@ func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int
 		return false, t.bad(op, h, ErrForeignFrame)
 	case h.Step != step:
 		return false, t.bad(op, h, ErrSequence)
-	case h.Epoch != t.epoch(int(op.Plane), op.Epoch):
+	case h.Epoch != t.frameEpoch(op):
 		return false, t.bad(op, h, ErrEpoch)
 	case h.Offset != uint64(op.Base+t.moved[id]) || int(h.Length) != length || int64(length) > left ||
 		length == 0 || int64(length)%t.prog.ElemSize != 0:

@@ -33,12 +33,14 @@ func TestPlanners(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range planner.Names() {
-			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name, func(t *testing.T) { planned(t, s, name, tc.forward) })
+			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name, func(t *testing.T) { planned(t, s, name, tc.forward, false) })
+			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name+"/steered", func(t *testing.T) { planned(t, s, name, tc.forward, true) })
+
 		}
 	}
 }
 
-func planned(t *testing.T, s *schedule.Schedule, name string, forward bool) {
+func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer bool) {
 	const count = 1000
 	size := float64(count * 4 * max(s.Blocks[schedule.Input], s.Blocks[schedule.Output]))
 	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{
@@ -60,7 +62,7 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward bool) {
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	f := newFabric(s.Ranks, 4, plan.Initial, 1)
-	f.mtu = 512
+	f.mtu, f.steer = 512, steer
 	for op := range uint64(2) { // the second where the first has left the planes
 		tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, false, func(r int, c *Call) {
 			e := f.endpoint(r)

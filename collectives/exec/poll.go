@@ -142,6 +142,18 @@ func (t *Task) transmit(l *lane) (bool, error) {
 		}
 		moved = true
 	}
+	if l.left > 0 && t.call.SwitchAt != nil {
+		if err := t.onTime(l); err != nil {
+			return moved, err
+		}
+	}
+	if l.steer != nil {
+		m, err := t.advance(l)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || m
+	}
 	if len(l.fwd) > 0 {
 		m, err := t.share(l)
 		if err != nil || len(l.fwd) > 0 {
@@ -174,7 +186,7 @@ func (t *Task) transmit(l *lane) (bool, error) {
 // send offers the next bytes to one destination, more than once where they are taken.
 func (t *Task) send(l *lane, c *txChain) (bool, error) {
 	moved := false
-	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0; n++ {
+	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0 && t.prog.Ops[c.id].Step <= l.limit; n++ {
 		took, err := t.offer(l, c, math.MaxInt)
 		if err != nil || took == 0 {
 			return moved, err

@@ -132,7 +132,7 @@ func TestRandomSchedules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for trial := range 3 {
+		for trial := range 5 { // the last two where the planes steer
 			args := program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 8, Problem: problem, StepOf: stepOf}
 			var plan *plans.Plan
 			if trial > 0 {
@@ -143,7 +143,7 @@ func TestRandomSchedules(t *testing.T) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			got := start.clone()
-			if err := Run(teamOn(t, progs, plan, got, rng), patience); err != nil {
+			if err := Run(teamOn(t, progs, plan, got, rng, trial > 2), patience); err != nil {
 				t.Fatalf("seed %d trial %d: %v", seed, trial, err)
 			}
 			for r := range want {
@@ -158,7 +158,7 @@ func TestRandomSchedules(t *testing.T) {
 }
 
 // teamOn binds the programs to memories, on the planes that the plan needs.
-func teamOn(t *testing.T, progs []*program.Program, plan *plans.Plan, m memories, rng *rand.Rand) []*Task {
+func teamOn(t *testing.T, progs []*program.Program, plan *plans.Plan, m memories, rng *rand.Rand, steer bool) []*Task {
 	t.Helper()
 	var tasks []*Task
 	var maps []circuit.Permutation
@@ -166,6 +166,7 @@ func teamOn(t *testing.T, progs []*program.Program, plan *plans.Plan, m memories
 		maps = plan.Initial
 	}
 	f := newFabric(len(progs), 2, maps, rng.Uint64())
+	f.steer = steer
 	packet := network(t, len(progs), len(progs[0].Lanes), rng.Uint64())
 	for r, p := range progs {
 		c := Call{Program: p, Comm: 1, Op: 1, Endpoint: packet[r], Reduce: mix}

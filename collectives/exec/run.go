@@ -32,6 +32,9 @@ const (
 	minWait    = time.Millisecond
 	maxWait    = 10 * time.Millisecond
 	sharedWait = 100 * time.Microsecond
+	// switchWait bounds it while a plane that steers is to switch: what its controller publishes
+	// can be read at once, but the news of it comes by way of other threads.
+	switchWait = 200 * time.Microsecond
 )
 
 // Run drives all tasks to their end on the calling goroutine. Tasks of one endpoint run one
@@ -158,9 +161,12 @@ func (d *driver) block() error {
 		d.idle = 0
 		return nil
 	}
-	if shared {
+	switch {
+	case shared:
 		e.Wait(armed, sharedWait)
-	} else {
+	case d.current().switching():
+		e.Wait(armed, switchWait)
+	default:
 		e.Wait(armed, d.wait)
 		d.wait = min(2*d.wait, maxWait)
 	}

@@ -9,6 +9,7 @@ package exec
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -54,6 +55,10 @@ type Call struct {
 	// planes. Base is the epoch of each plane at the start of the program.
 	OCS  ocsctl.Client
 	Base []uint32
+	// SwitchAt, where not nil, is when each plane moves, by [plane][reconfiguration] as in
+	// Program.SwitchUS, in nanoseconds of Unix time: the time-based barrier. Nobody posts then;
+	// a rank that is not drained when its plane moves fails with [ErrLate].
+	SwitchAt [][]int64
 	// Poison, once it holds an error, ends the task with it.
 	Poison *atomic.Pointer[error]
 	// SkipDrain reports, for fault injection, that a plane's reconfiguration from an epoch
@@ -84,15 +89,17 @@ type Task struct {
 	planes []transport.Plane
 	// forwarders are the planes that carry transit, nil for the others.
 	forwarders []transport.Forwarder
-	lookup     transport.Endpoint // whose planes these are
-	regions    []Buffer           // the three buffers, then the messages
-	waits      []int32            // per operation, dependencies to go
-	moved      []int64            // per operation, bytes done
-	ready      []program.OpID     // local operations that may run
-	lanes      []lane
-	remaining  int
-	bound      bool
-	err        error
+	// steerers are the planes whose transit the kernel carries, nil for the others.
+	steerers  []transport.Steerer
+	lookup    transport.Endpoint // whose planes these are
+	regions   []Buffer           // the three buffers, then the messages
+	waits     []int32            // per operation, dependencies to go
+	moved     []int64            // per operation, bytes done
+	ready     []program.OpID     // local operations that may run
+	lanes     []lane
+	remaining int
+	bound     bool
+	err       error
 	// sendBase and recvBase number the first message of the call for each rank.
 	sendBase, recvBase []uint64
 	after              *Task // of the same Run and endpoint, goes first
@@ -103,12 +110,18 @@ type Task struct {
 // lane is the run-time state of one plane.
 type lane struct {
 	id    int
-	tx    []txChain // sends of the current stage, the head of each destination
+	steer transport.Steerer // nil where this rank forwards itself
+	tx    []txChain         // sends of the current stage, the head of each destination
 	fwd   []program.OpID
 	rx    []rxChain
 	stage int
 	left  int32 // sends and forwards of the stage to go
 	owed  int   // frames of others that go before the next of this rank's own (see share)
+	limit int32 // no send of a later step goes (see advance)
+	// Where the kernel steers: what of the stage has been looked at, and the bytes passed on
+	// since the program began, by the forwards that are complete and at the end of the stage.
+	next        int
+	passed, due int64
 	// settle is the epoch that the plane must have reached before anything is sent; gated
 	// while that has not been seen.
 	settle   uint32
@@ -164,6 +177,8 @@ func checkCall(c *Call) error {
 		return fmt.Errorf("exec: operation number %d: %w", c.Op, ErrCall)
 	case p.Configs != nil && (c.OCS == nil || len(c.Base) < len(p.Lanes)):
 		return fmt.Errorf("exec: a program with circuits needs a switch and its epochs: %w", ErrCall)
+	case c.SwitchAt != nil && !timesFit(c):
+		return fmt.Errorf("exec: a reconfiguration without its time: %w", ErrCall)
 	case p.P2P && (c.Pairs == nil || len(c.Messages) != len(p.MsgBytes) || len(c.Pairs.send) != p.Ranks):
 		return fmt.Errorf("exec: %d buffers for %d messages: %w", len(c.Messages), len(p.MsgBytes), ErrCall)
 	}
@@ -183,6 +198,16 @@ func checkCall(c *Call) error {
 	return nil
 }
 
+// timesFit reports whether the call has a time for each reconfiguration of its program.
+func timesFit(c *Call) bool {
+	for j := range c.Program.Configs {
+		if j >= len(c.SwitchAt) || len(c.SwitchAt[j]) < int(c.Program.Switches(j)) {
+			return false
+		}
+	}
+	return true
+}
+
 func (t *Task) bindPlanes() {
 	if t.lookup == t.call.Endpoint {
 		return
@@ -190,8 +215,10 @@ func (t *Task) bindPlanes() {
 	t.lookup = t.call.Endpoint
 	t.planes = t.call.Endpoint.Planes()
 	t.forwarders = make([]transport.Forwarder, len(t.planes))
+	t.steerers = make([]transport.Steerer, len(t.planes))
 	for i, p := range t.planes {
 		t.forwarders[i], _ = p.(transport.Forwarder)
+		t.steerers[i], _ = p.(transport.Steerer)
 	}
 }
 
@@ -221,6 +248,10 @@ func (t *Task) bindLane(i int) {
 	l := &t.lanes[i]
 	pl := &t.prog.Lanes[i]
 	l.id, l.stage, l.finished, l.posted = i, 0, false, program.None
+	l.steer, l.passed = nil, 0
+	if t.call.OCS != nil {
+		l.steer = t.steerers[i]
+	}
 	l.settle, l.gated = 0, t.call.OCS != nil
 	if i < len(t.call.Base) {
 		l.settle = t.call.Base[i]
@@ -235,12 +266,21 @@ func (t *Task) bindLane(i int) {
 // enterStage loads the chains of the lane's current stage.
 func (t *Task) enterStage(l *lane) {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
-	l.left, l.owed = st.Ops, 0
+	l.left, l.owed, l.limit = st.Ops, 0, math.MaxInt32
 	l.tx = l.tx[:0]
 	for _, id := range st.Sends {
 		l.tx = append(l.tx, txChain{id: id})
 	}
-	l.fwd = append(l.fwd[:0], st.Forwards...)
+	l.fwd = l.fwd[:0]
+	if l.steer == nil {
+		l.fwd = append(l.fwd, st.Forwards...)
+		return
+	}
+	l.next, l.due = 0, l.passed+st.Transit
+	// Whatever is sent too early is steered over circuits that have yet to move.
+	if route := t.epoch(l.id, st.Route); int32(route-l.settle) > 0 {
+		l.settle, l.gated = route, true
+	}
 }
 
 func (t *Task) bindPairs() {

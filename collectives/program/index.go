@@ -70,7 +70,14 @@ func (p *Program) indexTX(l *Lane) {
 		for end < len(l.TX) && p.Ops[l.TX[end]].Kind != Reconfigure {
 			end++
 		}
-		st := Stage{Ops: int32(end - at), Reconf: None}
+		st := Stage{TX: l.TX[at:end:end], Ops: int32(end - at), Reconf: None}
+		for _, id := range st.TX {
+			if op := &p.Ops[id]; op.Kind == Forward {
+				st.Transit += op.Bytes
+			} else {
+				st.Route = max(st.Route, op.Route)
+			}
+		}
 		st.Sends = p.chain(l.TX[at:end], Send)
 		st.Forwards = p.flowChains(l.TX[at:end])
 		if end < len(l.TX) {

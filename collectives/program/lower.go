@@ -73,6 +73,7 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 		l.config = make([]int, len(plan.Planes))
 		for j := range tl.planes {
 			l.p.Configs = append(l.p.Configs, tl.planes[j].maps)
+			l.p.SwitchUS = append(l.p.SwitchUS, tl.planes[j].startUS)
 		}
 	}
 	if err := l.run(); err != nil {

@@ -74,6 +74,11 @@ type Op struct {
 	// the circuit entering it. Frames carry base + Epoch. For Reconfigure it is the epoch
 	// that ends; the plane's next is Epoch + 1.
 	Epoch uint32
+	// Route is, for Send and Recv*, the latest epoch at which a circuit of the flow's route was
+	// made, relative as Epoch is: where the kernel steers ([transport.Steerer]), frames carry
+	// base + Route, and may not be sent before the plane has reached that. Nobody stops them on
+	// the way then.
+	Route uint32
 	// InEpoch is that of the circuit entering this rank (Forward).
 	InEpoch uint32
 	// Config is the index of the target in Configs[Plane] (Reconfigure).
@@ -104,8 +109,11 @@ type Lane struct {
 type Stage struct {
 	Sends    []OpID // first Send to each destination; the rest follow by Program.Next
 	Forwards []OpID // first Forward of each flow; the rest follow by Program.Next
-	Ops      int32  // Sends and Forwards in all
+	TX       []OpID // Sends and Forwards, in the order of the lane
+	Ops      int32  // len(TX)
 	Reconf   OpID   // the Reconfigure that ends the stage, or None for the last
+	Route    uint32 // the latest Op.Route of its sends
+	Transit  int64  // bytes of its forwards
 }
 
 // Program is what one rank runs for one call shape. Immutable after lowering and safe for
@@ -118,6 +126,9 @@ type Program struct {
 	// Configs lists per plane the maps it goes through, [0] being the one it must hold when
 	// the program starts; nil for a packet program, whose planes reach everyone always.
 	Configs [][]circuit.Permutation
+	// SwitchUS is when the plan has each move of Configs[plane][1:] start, in microseconds from
+	// its beginning; negative for a setup, which comes before.
+	SwitchUS [][]float64
 	// ScratchBytes is the size of the Scratch buffer this rank needs.
 	ScratchBytes int64
 	ElemSize     int64

@@ -21,6 +21,7 @@ type timeline struct {
 type planeLine struct {
 	maps    []circuit.Permutation
 	made    [][]uint32 // [k][r]: the relative epoch at which the circuit leaving r was made
+	startUS []float64  // [k-1]: when the plan moves to map k; setup: before it begins
 	entries []txEntry
 }
 
@@ -30,6 +31,9 @@ type txEntry struct {
 	bytes  float64
 	flows  map[int]bool // nil: all of the step
 }
+
+// setupUS is in startUS where a plane is brought to the plan's initial map.
+const setupUS = -1
 
 // stepLine is what a plan says about one schedule step.
 type stepLine struct {
@@ -77,7 +81,7 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 	}
 	tp.maps = []circuit.Permutation{start}
 	tp.made = [][]uint32{make([]uint32, ranks)}
-	if err := tp.move(plan.Initial[j], ranks); err != nil {
+	if err := tp.move(plan.Initial[j], ranks, setupUS); err != nil {
 		return err
 	}
 	last := -1
@@ -85,7 +89,7 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 		e := &plan.Planes[j][k]
 		switch {
 		case e.Kind == plans.Reconfigure:
-			if err := tp.move(e.To, ranks); err != nil {
+			if err := tp.move(e.To, ranks, e.StartUS); err != nil {
 				return fmt.Errorf("entry %d: %w", k, err)
 			}
 		case e.Kind == plans.Transmit && e.Joint != "":
@@ -113,8 +117,18 @@ func (tp *planeLine) entering(config, r int) uint32 {
 	return 0
 }
 
+// route returns when the newest circuit of the route src -> dst in map config was made.
+func (tp *planeLine) route(config, src, dst int) uint32 {
+	newest := uint32(0)
+	for at, hops := src, 0; at != dst && at != circuit.Dark && hops < len(tp.maps[config]); hops++ {
+		newest = max(newest, tp.made[config][at])
+		at = tp.maps[config][at]
+	}
+	return newest
+}
+
 // move appends a map, unless the plane already holds it.
-func (tp *planeLine) move(to circuit.Permutation, ranks int) error {
+func (tp *planeLine) move(to circuit.Permutation, ranks int, startUS float64) error {
 	if err := to.Validate(ranks); err != nil {
 		return fmt.Errorf("map %w: %w", err, ErrPlan)
 	}
@@ -130,6 +144,7 @@ func (tp *planeLine) move(to circuit.Permutation, ranks int) error {
 	}
 	tp.maps = append(tp.maps, to)
 	tp.made = append(tp.made, made)
+	tp.startUS = append(tp.startUS, startUS)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 // Package transport defines what the executor needs of a data path: an [Endpoint] with
 // one [Plane] per plane. Implementations are the subpackages inproc, shm and tcp (packet
-// planes: everyone reaches everyone) and port (a port of an emulated optical switch).
+// planes: everyone reaches everyone), port (a port of an emulated optical switch) and ebpf
+// (interfaces whose circuits switch).
 //
 // Layer: inside collectives; it imports wire only.
 //
@@ -59,6 +60,21 @@ type Forwarder interface {
 	// returns false where there is no room (a forwarded frame needs one free slot, a new one
 	// two: the bubble rule, without which a ring of forwarders deadlocks).
 	Forward(epoch uint32) (bool, error)
+}
+
+// Steerer is a Plane on which the kernel carries traffic of others through this rank: nobody
+// here sees it but as a count.
+//
+// A frame on such a plane is steered the moment it arrives, by the circuits of that moment. So it
+// may be sent only when every circuit of its route is there, and its epoch is the latest at which
+// one of them was made.
+type Steerer interface {
+	Plane
+	// Transit returns how many payload bytes of operation op of communicator comm have been
+	// passed on; Drained covers them. want is how many the caller waits for, and decides how
+	// soon Wait returns. Only the latest operation is counted: one may begin only when all
+	// ranks have finished the one before.
+	Transit(comm, op uint64, want int64) (int64, error)
 }
 
 // Endpoint is one rank's attachment to all planes of a communicator.

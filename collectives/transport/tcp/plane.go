@@ -18,7 +18,7 @@ func (p *plane) conn(peer int) (*conn, error) {
 	if peer < 0 || peer >= len(p.conns) || p.conns[peer] == nil {
 		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, peer, len(p.conns))
 	}
-	if p.e.closed.Load() {
+	if p.e.poll.Closed() {
 		return nil, transport.ErrClosed
 	}
 	return p.conns[peer], nil

@@ -12,13 +12,11 @@ package tcp
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/poller"
 	"lightpath/collectives/wire"
 
 	"golang.org/x/sys/unix"
@@ -33,39 +31,25 @@ const (
 	bufferSize = 256 << 10
 	// burst bounds the frames that one TrySend makes.
 	burst = 8
-	// wakeID marks the wake-up descriptor among the events.
-	wakeID = -1
 )
 
 // Endpoint is one rank's connections; it implements [transport.Endpoint].
 //
-// Readiness comes from one edge-triggered epoll set: a sweep collects what has become
-// readable since the last one into conn.readable, which stays set until a receive comes
-// back empty; conn.full is the like for sending. So polling many quiet connections costs one system call a round, and data
-// that nobody asks for wakes the rank once, not for ever.
+// What a sweep finds readable is kept in conn.readable, which stays set until a receive comes
+// back empty; conn.full is the like for sending.
 type Endpoint struct {
-	rank, ranks int
-	planes      []transport.Plane
-	conns       []*conn // all, by event id
-	epfd        int
-	wakefd      int
+	rank   int
+	planes []transport.Plane
+	conns  []*conn // all, by event id
+	poll   *poller.Set
 
-	mu     sync.Mutex // held by every call of the driving goroutine but Wait, and by Close
-	events []unix.EpollEvent
-	pollfd []unix.PollFd
-	sweeps uint64
-	news   bool // a sweep since Arm has found something
-
-	wakes   atomic.Uint32
-	closed  atomic.Bool
-	waiting atomic.Int32
-	once    sync.Once
+	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait, and by Close
 }
 
 // newEndpoint takes ownership of fds[plane][rank], connected sockets; the entry of this
 // rank is not used.
-func newEndpoint(rank int, fds [][]int) (e *Endpoint, err error) {
-	e = &Endpoint{rank: rank, ranks: len(fds[0]), epfd: -1, wakefd: -1}
+func newEndpoint(rank int, fds [][]int) (*Endpoint, error) {
+	e := &Endpoint{rank: rank}
 	for id, row := range fds {
 		p := &plane{e: e, id: id, conns: make([]*conn, len(row))}
 		for peer, fd := range row {
@@ -78,30 +62,20 @@ func newEndpoint(rank int, fds [][]int) (e *Endpoint, err error) {
 		}
 		e.planes = append(e.planes, p)
 	}
-	defer func() {
-		if err != nil {
-			e.closeFDs()
-		}
-	}()
-	if e.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("tcp: epoll: %w", err)
-	}
-	if e.wakefd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("tcp: eventfd: %w", err)
-	}
-	if err := e.watch(e.wakefd, unix.EPOLLIN, wakeID); err != nil {
-		return nil, err
+	var err error
+	if e.poll, err = poller.New(len(e.conns)); err != nil {
+		e.closeConns()
+		return nil, fmt.Errorf("tcp: rank %d: %w", rank, err)
 	}
 	for id, c := range e.conns {
-		if err := prepare(c.fd); err != nil {
-			return nil, err
+		if err = prepare(c.fd); err == nil {
+			err = e.poll.Add(c.fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, int32(id))
 		}
-		if err := e.watch(c.fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, int32(id)); err != nil {
-			return nil, err
+		if err != nil {
+			_ = e.Close()
+			return nil, fmt.Errorf("tcp: rank %d, plane %d of rank %d: %w", c.peer, c.plane, rank, err)
 		}
 	}
-	e.events = make([]unix.EpollEvent, len(e.conns)+1)
-	e.pollfd = []unix.PollFd{{Fd: int32(e.epfd), Events: unix.POLLIN}}
 	return e, nil
 }
 
@@ -109,20 +83,12 @@ func newEndpoint(rank int, fds [][]int) (e *Endpoint, err error) {
 // kernel's to size: small ones, which would stay in the cache, stall the sender instead.
 func prepare(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
-		return fmt.Errorf("tcp: non-blocking: %w", err)
+		return fmt.Errorf("non-blocking: %w", err)
 	}
 	// Sockets that are no TCP (tests) have no such option.
 	err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("tcp: TCP_NODELAY: %w", err)
-	}
-	return nil
-}
-
-func (e *Endpoint) watch(fd int, events uint32, id int32) error {
-	ev := unix.EpollEvent{Events: events | unix.EPOLLET, Fd: id}
-	if err := unix.EpollCtl(e.epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-		return fmt.Errorf("tcp: epoll: %w", err)
+		return fmt.Errorf("TCP_NODELAY: %w", err)
 	}
 	return nil
 }
@@ -131,41 +97,20 @@ func (e *Endpoint) watch(fd int, events uint32, id int32) error {
 func (e *Endpoint) Planes() []transport.Plane { return e.planes }
 
 // Arm implements [transport.Endpoint].
-func (e *Endpoint) Arm() uint32 {
-	e.news = false
-	return e.wakes.Load()
-}
+func (e *Endpoint) Arm() uint32 { return e.poll.Arm() }
 
 // Wait implements [transport.Endpoint].
-func (e *Endpoint) Wait(armed uint32, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	e.waiting.Add(1)
-	defer e.waiting.Add(-1)
-	if e.news || e.wakes.Load() != armed || e.closed.Load() {
-		return
-	}
-	// Errors mean "look again", as an event does.
-	ts := unix.NsecToTimespec(int64(d))
-	_, _, _ = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&e.pollfd[0])), 1,
-		uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
-}
+func (e *Endpoint) Wait(armed uint32, d time.Duration) { e.poll.Wait(armed, d) }
 
-// sweep marks the connections that have become readable. The caller holds mu.
-func (e *Endpoint) sweep() {
-	e.sweeps++
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(e.epfd),
-		uintptr(unsafe.Pointer(&e.events[0])), uintptr(len(e.events)), 0, 0, 0)
-	if errno != 0 {
-		return // EINTR: the next sweep finds them
-	}
-	for i := range e.events[:n] {
-		ev := &e.events[i]
-		e.news = true
-		if ev.Fd == wakeID {
-			continue
-		}
+// Wake implements [transport.Endpoint].
+func (e *Endpoint) Wake() { e.poll.Wake() }
+
+// ask marks the connections that have become ready, if seen, kept by one of them, says that
+// nobody has asked since. The caller holds mu.
+func (e *Endpoint) ask(seen *uint64) {
+	events := e.poll.Ask(seen)
+	for i := range events {
+		ev := &events[i]
 		c := e.conns[ev.Fd]
 		if ev.Events&^unix.EPOLLOUT != 0 {
 			c.readable = true
@@ -176,57 +121,22 @@ func (e *Endpoint) sweep() {
 	}
 }
 
-// ask sweeps unless there has been a sweep since the last ask for which seen was kept: one
-// sweep answers for all connections.
-func (e *Endpoint) ask(seen *uint64) {
-	if *seen == e.sweeps {
-		e.sweep()
-	}
-	*seen = e.sweeps
-}
-
-// Wake implements [transport.Endpoint].
-func (e *Endpoint) Wake() {
-	e.wakes.Add(1)
-	e.waiting.Add(1) // keeps Close from closing the descriptor under us
-	defer e.waiting.Add(-1)
-	if !e.closed.Load() {
-		e.signal()
-	}
-}
-
-// signal makes a poll of the set return. Nobody reads the counter: each write is an edge.
-func (e *Endpoint) signal() {
-	one := uint64(1)
-	_, _, _ = unix.Syscall(unix.SYS_WRITE, uintptr(e.wakefd), uintptr(unsafe.Pointer(&one)), 8)
-}
-
 // Close implements [transport.Endpoint]. Peers still receive what this rank has sent, then
 // [transport.ErrPeerLost].
 func (e *Endpoint) Close() error {
-	e.once.Do(func() {
-		e.closed.Store(true)
-		for e.waiting.Load() != 0 {
-			e.signal()
-			runtime.Gosched()
-		}
+	e.poll.Close(func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.closeFDs()
+		e.closeConns()
 	})
 	return nil
 }
 
-func (e *Endpoint) closeFDs() {
+func (e *Endpoint) closeConns() {
 	for _, c := range e.conns {
 		// A close with unread bytes would reset the connection and what is still under way
 		// to the peer; the end of the stream goes out first.
 		_ = unix.Shutdown(c.fd, unix.SHUT_WR)
 		_ = unix.Close(c.fd)
-	}
-	for _, fd := range []int{e.epfd, e.wakefd} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
 	}
 }

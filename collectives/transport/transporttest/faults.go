@@ -16,15 +16,18 @@ type Faults struct {
 }
 
 // WithFaults returns e behind planes that misbehave within their contract, reproducibly
-// by seed. A plane that forwards still does.
+// by seed. A plane that forwards or steers still does.
 func WithFaults(e transport.Endpoint, seed uint64, f Faults) transport.Endpoint {
 	w := &faultyEndpoint{Endpoint: e}
 	for i, p := range e.Planes() {
 		fp := &faultyPlane{Plane: p, faults: f, rng: rand.New(rand.NewPCG(seed, uint64(i))),
 			offered: map[uint16]int{}, shown: map[int]bool{}}
-		if fw, ok := p.(transport.Forwarder); ok {
-			w.planes = append(w.planes, &faultyForwarder{fp, fw})
-		} else {
+		switch p := p.(type) {
+		case transport.Forwarder:
+			w.planes = append(w.planes, &faultyForwarder{fp, p})
+		case transport.Steerer:
+			w.planes = append(w.planes, &faultySteerer{fp, p})
+		default:
 			w.planes = append(w.planes, fp)
 		}
 	}
@@ -105,4 +108,17 @@ func (p *faultyForwarder) Forward(epoch uint32) (bool, error) {
 		return false, nil
 	}
 	return p.forwarder.Forward(epoch)
+}
+
+type faultySteerer struct {
+	*faultyPlane
+	steerer transport.Steerer
+}
+
+func (p *faultySteerer) Transit(comm, op uint64, want int64) (int64, error) {
+	passed, err := p.steerer.Transit(comm, op, want)
+	if p.chance(p.faults.Delay) {
+		passed = 0
+	}
+	return passed, err
 }

@@ -1,0 +1,154 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/schedule/oracle"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/plans"
+	"lightpath/plans/planner"
+)
+
+// kernelCall is an AllReduce of int32 by four ranks on one plane that switches between its steps.
+type kernelCall struct {
+	progs  []*program.Program
+	plan   *plans.Plan
+	inputs [][]byte
+	want   [][]byte
+}
+
+func newKernelCall(t *testing.T, count int64) *kernelCall {
+	t.Helper()
+	s, err := schedule.Build(schedule.AllReduce, "rabenseifner", 4, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problem, stepOf, err := schedule.Problem(s, float64(4*count), &plans.Problem{
+		Planes: 1, Circuits: plans.Simplex, BandwidthGbps: 1, ReconfigUS: 1, Final: plans.Final{Kind: plans.FinalInitial},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := new(kernelCall)
+	if k.plan, err = planner.Solve(context.Background(), "perstep", problem, planner.Options{TimeLimit: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if k.progs, err = program.LowerAll(s, k.plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf}); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	for range s.Ranks {
+		in := make([]byte, 4*count)
+		for i := range in {
+			in[i] = byte(rng.Uint32())
+		}
+		k.inputs = append(k.inputs, in)
+	}
+	if k.want, err = oracle.Ordered(s, datatype.Int32, datatype.Sum, k.inputs); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func (k *kernelCall) run(t *testing.T, p *panel, op uint64, edit func(r int, c *Call)) error {
+	t.Helper()
+	got, err := p.run(t, k.progs, op, k.inputs, datatype.Reduce(datatype.Sum, datatype.Int32), edit)
+	if err != nil {
+		return err
+	}
+	for r := range got {
+		if !bytes.Equal(got[r], k.want[r]) {
+			t.Errorf("rank %d differs", r)
+		}
+	}
+	return nil
+}
+
+// Frames that are on the wire when their circuit moves are gone, and the run says so.
+func TestKernelSkippedDrain(t *testing.T) {
+	p := newPanel(t, 4, 1, 0, "100Mbps")
+	k := newKernelCall(t, 60_000)
+	p.install(t, k.plan.Initial)
+	err := k.run(t, p, 1, func(_ int, c *Call) { c.SkipDrain = func(int, uint32) bool { return true } })
+	if !errors.Is(err, transport.ErrDark) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"rank ", "plane 0", "epoch ", " dark"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+}
+
+// A circuit that is not there is named by the rank that it would leave.
+func TestKernelDarkCircuit(t *testing.T) {
+	p := newPanel(t, 4, 1, 0, "1Gbps")
+	k := newKernelCall(t, 10_000)
+	p.install(t, k.plan.Initial)
+	if err := p.board.Dark(0, []int{2}); err != nil {
+		t.Fatal(err)
+	}
+	err := k.run(t, p, 1, nil)
+	if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "rank 2, plane 0") {
+		t.Fatal(err)
+	}
+}
+
+// Ranks that are slow, refuse and shorten cost time, and nothing else.
+func TestKernelSlowRanks(t *testing.T) {
+	p := newPanel(t, 4, 1, 4, "5Gbps")
+	for r, e := range p.endpoints {
+		p.endpoints[r] = transporttest.WithFaults(e, uint64(r), transporttest.Faults{Short: 0.3, Refuse: 0.3, Delay: 0.5})
+	}
+	k := newKernelCall(t, 20_000)
+	p.install(t, k.plan.Initial)
+	for op := range uint64(3) {
+		if err := k.run(t, p, op, func(r int, c *Call) {
+			if reduce := c.Reduce; r == 1 {
+				c.Reduce = func(dst, src []byte) { time.Sleep(100 * time.Microsecond); reduce(dst, src) }
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// By the clock the plane moves whether ranks are ready or not: they are, or they say that they
+// were late.
+func TestKernelTimed(t *testing.T) {
+	p := newPanel(t, 4, 1, 0, "1Gbps")
+	k := newKernelCall(t, 20_000)
+	p.install(t, k.plan.Initial)
+	var times []int64
+	start := time.Now().Add(20 * time.Millisecond)
+	for i := range k.progs[0].Configs[0][1:] {
+		at := start.Add(time.Duration(i+1) * 25 * time.Millisecond)
+		times = append(times, at.UnixNano())
+		p.planes[0].moves.Add(1)
+		time.AfterFunc(time.Until(at), func() {
+			defer p.planes[0].moves.Done()
+			p.move(0, []int{0, 1, 2, 3}, k.progs[0].Configs[0][i+1])
+		})
+	}
+	err := k.run(t, p, 1, func(_ int, c *Call) { c.SwitchAt = [][]int64{times} })
+	if err != nil && !errors.Is(err, ErrLate) && !errors.Is(err, transport.ErrDark) {
+		t.Fatal(err)
+	}
+	t.Log("error:", err)
+	p.planes[0].moves.Wait()
+
+	times = make([]int64, len(times)) // all long over
+	if err := k.run(t, p, 2, func(_ int, c *Call) { c.SwitchAt = [][]int64{times} }); !errors.Is(err, ErrLate) {
+		t.Fatal(err)
+	}
+}

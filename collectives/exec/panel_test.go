@@ -1,0 +1,226 @@
+package exec
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/ebpf"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/kernel"
+	"lightpath/plans/circuit"
+	fabricfile "lightpath/plans/fabric"
+)
+
+// panel is a fabric in the kernel with the least controller that works: it moves a plane when
+// every port that changes has posted, and keeps those dark for a while.
+type panel struct {
+	board     *kernel.Board
+	dark      time.Duration
+	endpoints []transport.Endpoint
+	mu        sync.Mutex
+	planes    []panelPlane
+	broken    bool
+}
+
+// state describes the planes, for a test that has failed.
+func (p *panel) state() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var b []byte
+	for j := range p.planes {
+		m, _ := p.board.Map(j)
+		b = fmt.Appendf(b, "plane %d epoch %d map %v posted %v", j, p.planes[j].epoch.Load(), m, p.planes[j].posted)
+		for r := range m {
+			c, _ := p.board.Counters(j, r)
+			b = fmt.Appendf(b, "; port %d offered %d taken %d transit %#x", r, c.Offered(), c.Sent(), c.TransitOp())
+		}
+		b = append(b, '\n')
+	}
+	return string(b)
+}
+
+type panelPlane struct {
+	epoch  atomic.Uint32
+	failed atomic.Pointer[error]
+	posted map[int]circuit.Permutation // by port, for this epoch
+	early  []func()                    // posts for later epochs
+	moves  sync.WaitGroup
+}
+
+// fabrics numbers those of this process.
+var fabrics atomic.Int32
+
+// newPanel builds a fabric and attaches all ranks to it. It needs root.
+func newPanel(t testing.TB, ranks, planes, window int, rate string) *panel {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces and eBPF")
+	}
+	text := fmt.Sprintf("version: 1\nname: tF%d-x%d\nranks: %d\nforwarding: true\nplanes:\n", os.Getpid(), fabrics.Add(1), ranks)
+	for j := range planes {
+		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, rate, j)
+	}
+	f, err := fabricfile.Decode([]byte(text + "ocs:\n  - {name: ocs0, driver: emulator, reconfig: 1ms}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := kernel.Down(f.Name, true); err != nil {
+			t.Error(err)
+		}
+	})
+	s, _, err := kernel.Up(f, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &panel{dark: 200 * time.Microsecond, planes: make([]panelPlane, planes)}
+	if p.board, err = kernel.Open(s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for i := range p.planes {
+			p.planes[i].moves.Wait()
+		}
+		_ = p.board.Close()
+	})
+	p.attach(t, s, window)
+	return p
+}
+
+func (p *panel) attach(t testing.TB, s *kernel.State, window int) {
+	t.Helper()
+	var ls []*ebpf.Listener
+	var addrs []ebpf.Addrs
+	for rank := range s.Ranks {
+		port, err := kernel.Attach(s, rank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = port.Close() })
+		o := ebpf.ListenOptions{Control: "127.0.0.1:0"}
+		for j, rp := range port.Planes {
+			o.Planes = append(o.Planes, ebpf.PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters, BitsPerSecond: float64(s.Planes[j].Rate)})
+		}
+		l, err := ebpf.Listen(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ls, addrs = append(ls, l), append(addrs, l.Addrs())
+	}
+	for rank, l := range ls {
+		e, err := ebpf.Connect(l, ebpf.Options{Rank: rank, Addrs: addrs, Comm: 7, Window: window})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		p.endpoints = append(p.endpoints, e)
+	}
+}
+
+// install puts maps on the planes, between two operations.
+func (p *panel) install(t testing.TB, maps []circuit.Permutation) {
+	t.Helper()
+	for j, m := range maps {
+		p.planes[j].moves.Wait()
+		if err := p.board.Install(j, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (p *panel) bases() []uint32 {
+	var b []uint32
+	for j := range p.planes {
+		b = append(b, p.planes[j].epoch.Load())
+	}
+	return b
+}
+
+func (p *panel) post(rank, plane int, epoch uint32, target circuit.Permutation) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := &p.planes[plane]
+	switch at := w.epoch.Load(); {
+	case int32(epoch-at) < 0:
+		return fmt.Errorf("plane %d epoch %d: %w", plane, epoch, ocsctl.ErrStaleEpoch)
+	case epoch != at:
+		w.early = append(w.early, func() { _ = p.post(rank, plane, epoch, target) })
+		return nil
+	}
+	if w.posted == nil {
+		w.posted = make(map[int]circuit.Permutation)
+	}
+	w.posted[rank] = target
+	now, err := p.board.Map(plane)
+	if err != nil {
+		return err
+	}
+	var changing []int
+	for r := range now {
+		if now[r] != target[r] {
+			changing = append(changing, r)
+			if w.posted[r] == nil {
+				return nil
+			}
+		}
+	}
+	w.posted = nil
+	w.moves.Go(func() { p.move(plane, changing, target) })
+	return nil
+}
+
+func (p *panel) move(plane int, changing []int, target circuit.Permutation) {
+	w := &p.planes[plane]
+	err := p.board.Dark(plane, changing)
+	if err == nil {
+		time.Sleep(p.dark)
+		err = p.board.Install(plane, target)
+	}
+	p.mu.Lock()
+	if err != nil {
+		w.failed.Store(&err)
+	}
+	w.epoch.Add(1)
+	early := w.early
+	w.early = nil
+	p.mu.Unlock()
+	for _, f := range early {
+		f()
+	}
+	for _, e := range p.endpoints {
+		e.Wake()
+	}
+}
+
+// client is a rank's connection to the panel.
+func (p *panel) client(rank int) ocsctl.Client { return &panelClient{p, rank} }
+
+type panelClient struct {
+	p    *panel
+	rank int
+}
+
+func (c *panelClient) Port() int                                                  { return c.rank }
+func (c *panelClient) State(int) ocsctl.PlaneState                                { return ocsctl.PlaneState{} }
+func (c *panelClient) Acquire(mask, _ uint64) (uint64, error)                     { return mask, nil }
+func (c *panelClient) Release(uint64, uint64) error                               { return nil }
+func (c *panelClient) OnChange(func())                                            {}
+func (c *panelClient) Close() error                                               { return nil }
+func (c *panelClient) Schedule(int, uint32, circuit.Permutation, time.Time) error { return nil }
+
+func (c *panelClient) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	return c.p.post(c.rank, plane, epoch, target)
+}
+
+func (c *panelClient) Poll(plane int) (uint32, error) {
+	w := &c.p.planes[plane]
+	if err := w.failed.Load(); err != nil {
+		return w.epoch.Load(), *err
+	}
+	return w.epoch.Load(), nil
+}

@@ -1,0 +1,85 @@
+package exec
+
+import (
+	"fmt"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// A plane of a fabric that steers passes a frame on the moment it arrives, by the circuits of that
+// moment, and shares a wire among flows as it likes. It is stricter than a kernel: a frame that
+// meets a circuit that has moved since its epoch, or has yet to move, is lost even where it would
+// happen to find its way.
+
+// transit is what has been passed on through a rank, of one operation.
+type transit struct {
+	comm, op uint64
+	bytes    int64
+}
+
+// steer moves one frame over the circuit that leaves port p: the oldest of a flow.
+func (w *wavelength) steer(p int) {
+	i := w.f.rng.IntN(len(w.tx[p]))
+	for j := range i {
+		if a, b := w.tx[p][j].h, w.tx[p][i].h; a.Src == b.Src && a.Dst == b.Dst {
+			i = j
+			break
+		}
+	}
+	l := w.tx[p][i]
+	w.tx[p] = append(w.tx[p][:i:i], w.tx[p][i+1:]...)
+	q, h := w.to[p], l.h
+	switch {
+	case q == circuit.Dark || h.Epoch < w.made[p] || h.Epoch > w.epoch:
+		w.lose(fmt.Errorf("port %d: epoch %d at epoch %d on a circuit of epoch %d: %w", p, h.Epoch, w.epoch, w.made[p], ocsctl.ErrFramesLost))
+	case q == int(h.Dst):
+		w.stash[q][h.Src] = append(w.stash[q][h.Src], l)
+	case q == int(h.Src):
+		w.lose(fmt.Errorf("port %d: frame to %d has come back: %w", q, h.Dst, ocsctl.ErrFramesLost))
+	default:
+		t := &w.transit[q]
+		if t.comm != h.Comm || t.op != h.Op {
+			*t = transit{comm: h.Comm, op: h.Op}
+		}
+		t.bytes += int64(len(l.data))
+		w.tx[q] = append(w.tx[q], l)
+	}
+}
+
+// steeredPlane is a rank's end of such a plane. The window is the fabric's slots.
+type steeredPlane struct{ p *portPlane }
+
+var _ transport.Steerer = (*steeredPlane)(nil)
+
+func (s *steeredPlane) TrySend(h *wire.Header, payload []byte) (int, error) {
+	w, rank := s.p.w, s.p.rank
+	w.f.tick()
+	if w.open[rank][h.Dst] >= w.f.slots {
+		return 0, nil
+	}
+	w.open[rank][h.Dst]++
+	n := min(len(payload), 8*(1+w.f.rng.IntN(w.f.mtu/8)))
+	h.Length = uint32(n)
+	w.tx[rank] = append(w.tx[rank], light{h: *h, data: append([]byte(nil), payload[:n]...)})
+	return n, nil
+}
+
+func (s *steeredPlane) Peek(src int) (*wire.Header, []byte, error) { return s.p.Peek(src) }
+
+func (s *steeredPlane) Release(src int) {
+	s.p.Release(src)
+	s.p.w.open[src][s.p.rank]--
+}
+
+func (s *steeredPlane) Drained() (bool, error) { return s.p.Drained() }
+
+func (s *steeredPlane) Transit(comm, op uint64, _ int64) (int64, error) {
+	s.p.w.f.tick()
+	if t := s.p.w.transit[s.p.rank]; t.comm == comm && t.op == op {
+		return t.bytes, nil
+	}
+	return 0, nil
+}

@@ -1,0 +1,125 @@
+package ebpf
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/ocsctl/kernel"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+)
+
+// fabrics numbers those of this process.
+var fabrics atomic.Int32
+
+var _ Counters = (*kernel.Counters)(nil)
+
+// inKernel describes planes whose circuits are real.
+type inKernel struct {
+	maps       []circuit.Permutation // by plane; a ring where there are fewer
+	rate       string
+	forwarding bool
+	window     int
+}
+
+// build brings a fabric up for the time of a test, which needs root.
+func (k inKernel) build(t testing.TB, ranks, planes int) (*kernel.State, *kernel.Board) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces and eBPF")
+	}
+	text := fmt.Sprintf("version: 1\nname: tF%d-%d\nranks: %d\nforwarding: %v\nplanes:\n", os.Getpid(), fabrics.Add(1), ranks, k.forwarding)
+	for j := range planes {
+		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, k.rate, j)
+	}
+	f, err := fabric.Decode([]byte(text + "ocs:\n  - {name: ocs0, driver: emulator, reconfig: 2ms}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := kernel.Down(f.Name, true); err != nil {
+			t.Error(err)
+		}
+	})
+	s, _, err := kernel.Up(f, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := kernel.Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { transporttest.Close(t, b) })
+	for j := range planes {
+		m := circuit.Shift(ranks, 1)
+		if j < len(k.maps) {
+			m = k.maps[j]
+		}
+		if err := b.Install(j, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s, b
+}
+
+// attach makes the endpoints of all ranks.
+func (k inKernel) attach(t testing.TB, s *kernel.State) []transport.Endpoint {
+	t.Helper()
+	var ls []*Listener
+	var addrs []Addrs
+	for rank := range s.Ranks {
+		p, err := kernel.Attach(s, rank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { transporttest.Close(t, p) })
+		o := ListenOptions{Control: "127.0.0.1:0"}
+		for j, rp := range p.Planes {
+			o.Planes = append(o.Planes, PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters, BitsPerSecond: float64(s.Planes[j].Rate)})
+		}
+		l, err := Listen(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ls, addrs = append(ls, l), append(addrs, l.Addrs())
+	}
+	var endpoints []transport.Endpoint
+	for rank, l := range ls {
+		e, err := Connect(l, Options{Rank: rank, Addrs: addrs, Comm: 0xc0, Secret: secret, Window: k.window})
+		if err != nil {
+			t.Fatal(err)
+		}
+		endpoints = append(endpoints, e)
+		t.Cleanup(func() { transporttest.Close(t, e) })
+	}
+	return endpoints
+}
+
+// TestKernelTraffic runs the random traffic round rings that the kernel steers.
+func TestKernelTraffic(t *testing.T) {
+	for _, tc := range []struct{ ranks, planes, window int }{{2, 1, 0}, {4, 2, 0}, {3, 1, 2}} {
+		t.Run(fmt.Sprintf("%dx%d-window%d", tc.ranks, tc.planes, tc.window), func(t *testing.T) {
+			k := inKernel{rate: "5Gbps", forwarding: true, window: tc.window}
+			s, _ := k.build(t, tc.ranks, tc.planes)
+			transporttest.Config{}.Exchange(t, k.attach(t, s), 8)
+		})
+	}
+}
+
+// TestKernelConformance runs the suite, with one fabric for all that have the same shape: what
+// earlier endpoints have sent is in the counters of the later ones.
+func TestKernelConformance(t *testing.T) {
+	k := inKernel{rate: "20Gbps", forwarding: true}
+	built := make(map[[2]int]*kernel.State)
+	transporttest.Run(t, transporttest.Config{Open: func(sub testing.TB, ranks, planes int) []transport.Endpoint {
+		shape := [2]int{ranks, planes}
+		if built[shape] == nil {
+			built[shape], _ = k.build(t, ranks, planes)
+		}
+		return k.attach(sub, built[shape])
+	}})
+}
