@@ -1,5 +1,5 @@
 # The libraries and the C programs: lib/libnccl.so.2 (pure C), lib/liblightpath.so (Go), the
-# benchmark worker, and their checks. Included by the top-level Makefile.
+# benchmark worker, the program that asks NVML, and their checks. Included by the top-level Makefile.
 
 CC      ?= cc
 CSTD    := -std=gnu11 -Wall -Wextra -Werror
@@ -35,8 +35,13 @@ lib/liblightpath.so: $(CORE_SOURCES)
 
 bin/lightpath-rank: $(RANK_SOURCES) cgo/rank/rank.h lib/libnccl.so.2
 	@mkdir -p bin
-	$(CC) $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(RANK_SOURCES) -Llib -lnccl -lm -Wl,-rpath,'$$ORIGIN/../lib'
+	$(CC) $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(RANK_SOURCES) -Llib -lnccl -lm -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN'
 	mv $@.tmp $@
+
+# go-nvml's symbols are resolved when they are called: no -z now here.
+bin/lightpath-nvml: $(wildcard cgo/nvml/*.go shim/topology/*.go) go.mod go.sum
+	@mkdir -p bin
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cgo/nvml
 
 test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank ## plain C tests of libnccl.so.2
 	cgo/front/tests/run.sh

@@ -30,8 +30,9 @@ type arbiter struct {
 	l      *leader
 	o      *optical
 	wants  map[uint64]*want
-	done   int // ranks that have finished the operation under way
-	held   bool
+	done   int       // ranks that have finished the operation under way
+	held   planeSet  // granted
+	out    planeSet  // known to be out of service
 	moved  bool      // the planes may be elsewhere than the ranks know
 	since  time.Time // of the grant
 	idle   *time.Timer
@@ -56,8 +57,9 @@ type want struct {
 
 // planKey is what a plan depends on within a communicator.
 type planKey struct {
-	shape shape
-	maps  uint64 // where plans begin at the present maps
+	shape  shape
+	planes int
+	maps   uint64 // where plans begin at the present maps
 }
 
 // planned is a row of the table of plans.
@@ -140,31 +142,45 @@ func (a *arbiter) grant(seq uint64) error {
 		return fmt.Errorf("shim: arbiter: operation %d is not known: %w", seq, ErrInternal)
 	}
 	a.idle.Stop()
-	if a.held && time.Since(a.since) > maxHold {
-		if err := a.release(true); err != nil {
-			return err
-		}
-	}
-	if err := a.acquire(); err != nil {
+	if err := a.secure(); err != nil {
 		return err
 	}
-	a.t.flags, a.t.version, a.t.plan = 0, a.ver, planID{}
+	if err := a.decide(seq, s); err != nil {
+		return err
+	}
+	a.buf = appendTicket(a.buf[:0], &a.t)
+	m := message{Kind: msgTicket, Seq: seq, Body: a.buf}
+	a.o.c.star.broadcast(&m, -1)
+	a.o.c.deliver(&message{Kind: msgTicket, Seq: seq, Body: append([]byte(nil), a.buf...)})
+	return nil
+}
+
+// decide fills in the ticket of an operation on the planes that are held.
+func (a *arbiter) decide(seq uint64, s shape) error {
+	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, a.held, 0
+	if a.held == 0 {
+		a.t.flags = ticketPacket
+		return nil
+	}
+	var plan *agreedPlan
 	p := a.planFor(planShape(s))
-	plane, shared := a.o.entangled()
+	plane, shared := a.o.entangled(a.held)
 	switch {
-	case p.hopeless:
+	case p.hopeless && a.held == a.o.all():
 		a.t.flags = ticketPacket | ticketAlways
+	case p.hopeless:
+		a.t.flags = ticketPacket // until more planes are back
 	case shared:
 		a.t.flags = ticketPacket
 		a.o.c.log.info(subColl, "operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", seq, plane)
 	case p.best != nil:
-		a.t.plan = p.best.id
+		plan = p.best
 	case p.interim != nil:
-		a.t.plan, a.t.flags = p.interim.id, ticketInterim
+		plan, a.t.flags = p.interim, ticketInterim
 	default:
 		a.t.flags = ticketPacket
 	}
-	for j := range a.o.now {
+	for j := range a.held.each() {
 		a.t.planes[j] = planeTicket{epoch: a.o.now[j].epoch, hash: a.o.now[j].hash}
 		if a.moved {
 			a.t.planes[j].maps = a.o.now[j].maps
@@ -174,69 +190,14 @@ func (a *arbiter) grant(seq uint64) error {
 		a.t.flags |= ticketMaps
 		a.moved = false
 	}
-	a.buf = appendTicket(a.buf[:0], &a.t)
-	m := message{Kind: msgTicket, Seq: seq, Body: a.buf}
-	a.o.c.star.broadcast(&m, -1)
-	a.o.c.deliver(&message{Kind: msgTicket, Seq: seq, Body: append([]byte(nil), a.buf...)})
-	return nil
-}
-
-// acquire obtains all planes of the fabric, unless they are still held.
-func (a *arbiter) acquire() error {
-	if a.held {
+	if plan == nil {
 		return nil
 	}
-	if err := a.o.at.client.Acquire(a.o.mask(), a.o.c.id); err != nil {
-		return fmt.Errorf("shim: planes for communicator %#x: %w", a.o.c.id, err)
+	a.t.plan = plan.id
+	if a.o.c.cfg.BarrierTime {
+		return a.schedule(s, plan)
 	}
-	a.held, a.since = true, time.Now()
-	select {
-	case <-a.l.stop:
-		// The leader ended meanwhile and will not come back for what it holds.
-		a.close()
-		return ErrDestroyed
-	default:
-	}
-	a.o.reload()
-	a.moved = true
 	return nil
-}
-
-// release gives the planes back once they are where the last operation leaves them. With
-// wait it waits for that, else it tries again later.
-func (a *arbiter) release(wait bool) error {
-	for j := range a.o.now {
-		for {
-			reached, err := a.o.reached(j)
-			if err != nil {
-				return fmt.Errorf("shim: plane %d: %w", j, err)
-			}
-			if reached {
-				break
-			}
-			if !wait {
-				a.idle.Reset(idleHold)
-				return nil
-			}
-			if err := a.o.c.AsyncError(); err != nil {
-				return err
-			}
-			time.Sleep(50 * time.Microsecond)
-		}
-	}
-	a.held = false
-	return a.o.at.client.Release(a.o.mask(), a.o.c.id)
-}
-
-// close gives the planes back for good.
-func (a *arbiter) close() {
-	a.idle.Stop()
-	a.cancel()
-	if a.held {
-		a.held = false
-		// A switch that is gone holds nothing.
-		_ = a.o.at.client.Release(a.o.mask(), a.o.c.id)
-	}
 }
 
 // sendPlan answers a rank that lacks a plan.
@@ -260,11 +221,9 @@ func (a *arbiter) sendPlan(m *message) error {
 
 // planFor returns the row of a shape, made and set to work where there was none.
 func (a *arbiter) planFor(s shape) *planned {
-	key := planKey{shape: s}
+	key := planKey{shape: s, planes: a.held.len()}
 	if a.o.c.cfg.PlanCurrent {
-		for j := range a.o.now {
-			key.maps = key.maps*0x9e3779b97f4a7c15 + a.o.now[j].hash
-		}
+		key.maps = a.o.standing(a.held)
 	}
 	if p := a.table[key]; p != nil {
 		return p
@@ -311,7 +270,7 @@ func (a *arbiter) planFor(s shape) *planned {
 
 // job states the job of a shape, in the family of calls that it belongs to.
 func (a *arbiter) job(key planKey) (*planJob, error) {
-	f, err := a.o.family(key.shape, a.o.initial())
+	f, err := a.o.family(key.shape, key.planes, a.o.initial(a.held))
 	if err != nil {
 		return nil, err
 	}

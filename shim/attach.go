@@ -28,7 +28,7 @@ func listen(args InitArgs, cfg *Config) (*listeners, error) {
 		}
 		l.control = ln
 	}
-	if args.Ranks > 1 && (cfg.Transport == "tcp" || cfg.Transport == "auto") {
+	if args.Ranks > 1 && (cfg.Transport == "tcp" || cfg.Transport == "auto" || cfg.Transport == transportEBPF) {
 		ip, err := controlAddr(cfg.SocketIf)
 		if err == nil {
 			l.tcp, err = tcp.Listen(netip.AddrPortFrom(ip, 0).String())
@@ -58,6 +58,9 @@ func (l *listeners) close() {
 	}
 }
 
+// transportEBPF, as LIGHTPATH_TRANSPORT, demands planes whose circuits are real.
+const transportEBPF = "ebpf"
+
 // chooseTransport decides how the packet planes are carried: a pure function of what
 // every rank has in its table.
 func chooseTransport(table []hello, setting string) (string, error) {
@@ -71,6 +74,9 @@ func chooseTransport(table []hello, setting string) (string, error) {
 		if h.Host != first.Host && otherHost == nil {
 			otherHost = h
 		}
+	}
+	if setting == transportEBPF {
+		setting = "auto" // it is about the planes with circuits; see attachOptical
 	}
 	switch {
 	case len(table) == 1:

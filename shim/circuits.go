@@ -87,7 +87,7 @@ func (s *session) runTicketed(c *Comm, i int) error {
 		return err
 	}
 	if e := s.refs[0].entry; e.plan != nil {
-		o.advance(e.prog.Configs)
+		o.advance(t.use, e.prog.Configs)
 	}
 	if err := c.star.toLeader(&message{Kind: msgDone, Seq: ref.seq}); err != nil {
 		return c.fail(err)
@@ -116,10 +116,14 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 	if err != nil {
 		return err
 	}
-	if ref.entry, err = o.entry(sh, plan); err != nil {
+	if ref.entry, err = o.entry(sh, plan, t.use); err != nil {
 		return err
 	}
-	return s.bindEntry(ref, o.end, o, o.base)
+	var switchAt [][]int64
+	if t.start != 0 {
+		switchAt = o.due(ref.entry.prog, t.start)
+	}
+	return s.bindEntry(ref, o.end, o, switchAt)
 }
 
 // ticket asks for and waits for the decision on an operation. While it waits it tells the
@@ -139,10 +143,7 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 				return nil, err
 			}
 			t := &c.light.ticket
-			if len(t.planes) != len(c.light.now) || t.flags&ticketMaps != 0 && len(t.planes[0].maps) != c.args.Ranks {
-				return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", errMessage, len(t.planes), len(c.light.now))
-			}
-			return t, nil
+			return t, c.light.fits(t)
 		case !errors.Is(err, errNothing):
 			return nil, err
 		case time.Now().Before(deadline):

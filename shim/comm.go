@@ -120,8 +120,29 @@ func (c *Comm) Destroy() error {
 		c.light.quiesce(linger)
 		c.leave()
 	}
+	c.departCircuits()
 	go c.release(linger)
 	return nil
+}
+
+// departWait is how long the leader's Destroy waits for the other ranks, whose tickets it issues.
+const departWait = 50 * time.Millisecond
+
+// departCircuits takes leave of the controller before a process may end: one that ends without is
+// a rank that died, to the controller and to its operator. Nothing is on its way here any more.
+func (c *Comm) departCircuits() {
+	if c.light == nil || c.AsyncError() != nil {
+		return
+	}
+	if c.leader != nil {
+		select {
+		case <-c.star.allLeft:
+			c.leader.close()
+		case <-time.After(departWait):
+			return // release comes to it
+		}
+	}
+	c.light.close()
 }
 
 // Abort fails the communicator on every rank and frees it here: calls blocked on any

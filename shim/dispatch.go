@@ -17,8 +17,9 @@ type shape struct {
 	inPlace bool
 	root    int32
 	count   uint64
-	plan    uint64 // 0: packet planes; else the number of the plan in the table of plans
-	maps    uint64 // hash of the planes' maps where a setup precedes the plan, else 0
+	plan    uint64   // 0: packet planes; else the number of the plan in the table of plans
+	maps    uint64   // hash of the planes' maps where a setup precedes the plan, else 0
+	planes  planeSet // that the plan is laid over
 }
 
 // entry is a program with the kernels that it needs.

@@ -29,10 +29,14 @@ type Config struct {
 	PlanCurrent bool
 	Algorithms  map[string]string      // collective -> algorithm
 	files       map[string]*msccl.File // collective -> the algorithm that is a file
-	Timeout     time.Duration
-	Spin        int
-	Fault       Fault
-	Trace       string
+	// BarrierTime: planes are switched at the planned time and BarrierSlack, not when the ranks
+	// have drained.
+	BarrierTime  bool
+	BarrierSlack Slack
+	Timeout      time.Duration
+	Spin         int
+	Fault        Fault
+	Trace        string
 
 	Debug       LogLevel
 	DebugFile   string
@@ -69,8 +73,10 @@ var vars = []Var{
 		func(c *Config, v string) error { c.Fabric = v; return nil }},
 	{"LIGHTPATH_FABRIC_RANK", "int", "launcher's rank, else the communicator's", "port of this process on every plane of the fabric",
 		func(c *Config, v string) error { return setInt(&c.FabricRank, v, 0, 1<<16-1) }},
-	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp",
-		func(c *Config, v string) error { return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc") }},
+	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|ebpf", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp; ebpf: as auto, and the planes with circuits must be interfaces",
+		func(c *Config, v string) error {
+			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", transportEBPF)
+		}},
 	{"LIGHTPATH_PLANES", "int 1..16", "1", "packet planes that a communicator has",
 		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
 	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: static, perstep, harvest, swot, auto",
@@ -92,6 +98,15 @@ var vars = []Var{
 		}},
 	{"LIGHTPATH_ALGORITHM", "collective:algorithm,...", "", "algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck,allgather:msccl:FILE; the same on every rank",
 		func(c *Config, v string) error { return c.SetAlgorithms(v) }},
+	{"LIGHTPATH_BARRIER", "explicit|time", "explicit", "how planes are switched: explicit, when every rank that must agree has drained, or time, at the planned time, by a clock that all hosts share",
+		func(c *Config, v string) error {
+			barrier := "explicit"
+			err := setChoice(&barrier, v, "explicit", "time")
+			c.BarrierTime = barrier == "time"
+			return err
+		}},
+	{"LIGHTPATH_BARRIER_SLACK", "percent+duration", "20%+1ms", "with LIGHTPATH_BARRIER=time: how much later than planned planes are switched, in parts of the planned time, as a time for every switch up to then, or both (20%+500us)",
+		func(c *Config, v string) error { return c.BarrierSlack.set(v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
 	{"LIGHTPATH_SPIN", "int", "-1", "polls without progress before a waiting rank yields and sleeps; -1: by cores and ranks",
@@ -121,8 +136,8 @@ func LoadConfig() (*Config, error) { return loadConfig(os.Getenv) }
 func loadConfig(getenv func(string) string) (*Config, error) {
 	c := &Config{
 		FabricRank: -1, Transport: "auto", Planes: 1, Planner: "auto", PlanLimit: 2 * time.Second,
-		PlanTolerance: sizes.DefaultTolerance,
-		Timeout:       10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", launcherRank: -1,
+		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
+		Timeout: 10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", launcherRank: -1,
 	}
 	for _, v := range vars {
 		value := strings.TrimSpace(getenv(v.Name))
@@ -189,6 +204,40 @@ func setDuration(p *time.Duration, v string) error {
 		return fmt.Errorf("%q is not a positive duration like 500ms, 30s or 10m", v)
 	}
 	*p = d
+	return nil
+}
+
+// Slack is what ranks get on top of the planned time of a switch.
+type Slack struct {
+	Part  float64       // of the planned time
+	Fixed time.Duration // for every time up to then at which planes switch
+}
+
+// after returns the planned time t of the n-th switch, from 1, with the slack.
+func (s Slack) after(t time.Duration, n int) time.Duration {
+	return t + time.Duration(s.Part*float64(t)) + time.Duration(n)*s.Fixed
+}
+
+// set reads "20%", "500us" or "20%+500us".
+func (s *Slack) set(v string) error {
+	var got Slack
+	part, fixed, both := strings.Cut(v, "+")
+	if !both && !strings.HasSuffix(v, "%") {
+		part, fixed = "", v
+	}
+	if part != "" {
+		x, err := strconv.ParseFloat(strings.TrimSuffix(part, "%"), 64)
+		if err != nil || !strings.HasSuffix(part, "%") || !(x >= 0 && x <= 1000) {
+			return fmt.Errorf("%q is not a slack like 20%%, 500us or 20%%+500us", v)
+		}
+		got.Part = x / 100
+	}
+	if fixed != "" || both {
+		if err := setDuration(&got.Fixed, fixed); err != nil {
+			return err
+		}
+	}
+	*s = got
 	return nil
 }
 

@@ -13,8 +13,13 @@ import (
 // circuits.
 type fabricInfo struct {
 	*fabric.Fabric
-	path   string
-	socket string // of the switch behind every plane
+	path      string
+	endpoints []string // of the controller of its planes
+}
+
+// remote lists the endpoints that are not on this host.
+func (f *fabricInfo) remote() []string {
+	return slices.DeleteFunc(slices.Clone(f.endpoints), func(e string) bool { return strings.HasPrefix(e, "unix:") })
 }
 
 // digest identifies the fabric, so that ranks with different files refuse each other.
@@ -38,24 +43,47 @@ func loadFabric(cfg *Config) (*fabricInfo, error) {
 	if !fab.Optical() {
 		return nil, nil
 	}
-	f := &fabricInfo{Fabric: fab, path: cfg.Fabric}
-	for j := range fab.Planes {
-		sw := fab.Switch(j)
-		if sw.Driver != fabric.DriverEmulator {
-			return nil, fmt.Errorf("shim: fabric %s: plane %s: driver %s is not supported by version %s, only %s is: %w",
-				f.path, fab.Planes[j].Name, sw.Driver, Version, fabric.DriverEmulator, ErrInvalidUsage)
+	f := &fabricInfo{Fabric: fab, path: cfg.Fabric, endpoints: fab.Endpoints()}
+	if fab.Controller.Endpoints == nil {
+		if err := f.oneSwitch(); err != nil {
+			return nil, err
 		}
-		socket := strings.TrimPrefix(sw.Endpoint, "unix:")
-		if socket == "" || j > 0 && socket != f.socket {
-			return nil, fmt.Errorf("shim: fabric %s: plane %s: endpoint %q: every plane needs the one socket of the emulator: %w",
-				f.path, fab.Planes[j].Name, sw.Endpoint, ErrInvalidUsage)
+	}
+	return f, f.present()
+}
+
+// oneSwitch checks that a fabric which names no controller has one emulated switch, which is
+// its own.
+func (f *fabricInfo) oneSwitch() error {
+	for j := range f.Planes {
+		switch sw := f.Switch(j); {
+		case sw.Driver != fabric.DriverEmulator:
+			return fmt.Errorf("shim: fabric %s: plane %s: a switch with driver %s is moved by a controller, and the file names none (controller: endpoints): %w",
+				f.path, f.Fabric.Planes[j].Name, sw.Driver, ErrInvalidUsage)
+		case len(f.endpoints) == 0 || sw.Endpoint != f.endpoints[0]:
+			return fmt.Errorf("shim: fabric %s: plane %s: endpoint %q: every plane needs the one socket of the emulator: %w",
+				f.path, f.Fabric.Planes[j].Name, sw.Endpoint, ErrInvalidUsage)
 		}
-		f.socket = socket
 	}
-	if _, err := os.Stat(f.socket); err != nil {
-		return nil, fmt.Errorf("shim: fabric %s: no switch at %s; is `lightpath ocsd` running? %w", f.path, f.socket, err)
+	return nil
+}
+
+// present reports a controller that cannot be there: all endpoints are sockets of this host,
+// and none exists.
+func (f *fabricInfo) present() error {
+	var missing error
+	for _, e := range f.endpoints {
+		socket, local := strings.CutPrefix(e, "unix:")
+		if !local {
+			return nil
+		}
+		_, err := os.Stat(socket)
+		if err == nil {
+			return nil
+		}
+		missing = fmt.Errorf("shim: fabric %s: no switch at %s; is `lightpath ocsd` running? %w", f.path, socket, err)
 	}
-	return f, nil
+	return missing
 }
 
 // assignPorts returns the port of every rank: LIGHTPATH_FABRIC_RANK where it was given,

@@ -128,7 +128,7 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 		err = c.attachPacket(kind, l, sec)
 	}
 	if err == nil {
-		err = c.attachOptical(fab)
+		err = c.attachOptical(fab, sec)
 	}
 	if err != nil {
 		return err // fail tells the others
@@ -178,6 +178,9 @@ func (c *Config) settings() string {
 	}
 	if c.PlanCurrent {
 		s += " LIGHTPATH_PLAN_INITIAL=current"
+	}
+	if c.BarrierTime {
+		s += fmt.Sprintf(" LIGHTPATH_BARRIER=time LIGHTPATH_BARRIER_SLACK=%g%%+%v", 100*c.BarrierSlack.Part, c.BarrierSlack.Fixed)
 	}
 	return s
 }

@@ -17,6 +17,7 @@ const (
 	msgRefuse                 // root to rank: Body says why
 	msgJoin                   // first message of a control connection
 	msgSegment                // leader to all: Body names the shared memory segment
+	msgPlanes                 // Body says where this rank's ends of planes are; leader to all: everyone's
 	msgReady                  // planes are attached, or Body says why not
 	msgGo                     // leader to all: everyone is ready
 	msgWant                   // Seq wants a ticket; Arg is the signature, Body describes the call
@@ -47,7 +48,7 @@ const msgHeader = 24
 // maxBody bounds a body by kind, so that a stranger's length cannot make us allocate.
 func maxBody(k msgKind) uint32 {
 	switch k {
-	case msgWelcome, msgPlan:
+	case msgWelcome, msgPlan, msgPlanes:
 		return 64 << 20
 	default:
 		return 64 << 10

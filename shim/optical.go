@@ -3,12 +3,13 @@ package shim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/port"
 	"lightpath/ocsctl"
-	"lightpath/ocsctl/emulator"
 	"lightpath/plans/circuit"
 )
 
@@ -20,14 +21,17 @@ type optical struct {
 	planSite
 	c        *Comm
 	at       *attachment
-	end      *port.Endpoint
+	end      transport.Endpoint
 	switches ocsctl.Client // posts maps of ranks
 	member   []int         // by port: its rank, or -1
 	now      []planeNow
-	base     []uint32       // reused
-	packet   map[shape]bool // shapes for which no planner has a plan
-	ticket   ticket         // of the operation in progress, reused
+	base     []uint32        // reused, as are the next two
+	switchAt [][]int64       // by [plane][move], nanoseconds of Unix time
+	times    []time.Duration // planned, of all moves
+	packet   map[shape]bool  // shapes for which no planner has a plan
+	ticket   ticket          // of the operation in progress, reused
 
+	closed sync.Once
 	mu     sync.Mutex
 	agreed map[planID]*agreedPlan
 }
@@ -40,56 +44,20 @@ type planeNow struct {
 	hash  uint64
 }
 
-// attachment is this process's connection to a port of the switch, shared by the
-// communicators that use the port: tickets see to it that one does at a time.
-type attachment struct {
-	key    attachKey
-	client *emulator.Client
-	refs   int
-}
-
-type attachKey struct {
-	socket string
-	port   int
-}
-
-var attachments struct {
-	sync.Mutex
-	open map[attachKey]*attachment
-}
-
-func attachPort(key attachKey) (*attachment, error) {
-	attachments.Lock()
-	defer attachments.Unlock()
-	a := attachments.open[key]
-	if a == nil {
-		client, err := emulator.Dial(key.socket, key.port)
-		if err != nil {
-			return nil, err
-		}
-		a = &attachment{key: key, client: client}
-		if attachments.open == nil {
-			attachments.open = map[attachKey]*attachment{}
-		}
-		attachments.open[key] = a
-	}
-	a.refs++
-	return a, nil
-}
-
-func (a *attachment) detach() {
-	attachments.Lock()
-	defer attachments.Unlock()
-	if a.refs--; a.refs == 0 {
-		delete(attachments.open, a.key)
-		_ = a.client.Close() // always nil
-	}
-}
+// maxTakeover is how long a communicator waits for another controller when its own has ended;
+// it does not wait longer for anything than LIGHTPATH_TIMEOUT.
+const maxTakeover = 30 * time.Second
 
 // attachOptical connects this rank's ports, where the fabric has circuits and the
 // communicator more than one rank.
-func (c *Comm) attachOptical(fab *fabricInfo) error {
-	if fab == nil || c.args.Ranks == 1 {
+func (c *Comm) attachOptical(fab *fabricInfo, sec secret) error {
+	switch {
+	case c.args.Ranks == 1:
+		return nil
+	case fab == nil && c.cfg.Transport == transportEBPF:
+		return fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but LIGHTPATH_FABRIC names no fabric with circuits: %w",
+			c.args.Rank, transportEBPF, ErrInvalidUsage)
+	case fab == nil:
 		return nil
 	}
 	ports, err := assignPorts(c.table, fab.Ranks)
@@ -97,17 +65,14 @@ func (c *Comm) attachOptical(fab *fabricInfo) error {
 		return err
 	}
 	o := &optical{planSite: newPlanSite(c.cfg, fab.Fabric, ports), c: c, packet: map[shape]bool{}, agreed: map[planID]*agreedPlan{}}
-	if o.at, err = attachPort(attachKey{fab.socket, ports[c.args.Rank]}); err != nil {
+	if o.at, err = attachPort(fab, ports[c.args.Rank], min(c.cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.args.Rank, err)
 	}
-	client := o.at.client
-	o.end, err = port.New(port.Options{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Ports: client.Ports(), MTU: client.MTU(),
-		Health: func(plane int) error { _, err := client.Poll(plane); return err },
-	})
-	if err == nil && (client.NumPorts() != fab.Ranks || len(client.Planes()) != len(fab.Planes)) {
-		err = fmt.Errorf("shim: rank %d: the switch at %s has %d ports and %d planes, fabric %s says %d and %d: %w",
-			c.args.Rank, fab.socket, client.NumPorts(), len(client.Planes()), fab.path, fab.Ranks, len(fab.Planes), ErrInvalidUsage)
+	if o.at.NumPorts() != fab.Ranks || len(o.at.Planes()) != len(fab.Planes) {
+		err = fmt.Errorf("shim: rank %d: the controller at %s has %d ports and %d planes, fabric %s says %d and %d: %w",
+			c.args.Rank, o.at.key.controller, o.at.NumPorts(), len(o.at.Planes()), fab.path, fab.Ranks, len(fab.Planes), ErrInvalidUsage)
+	} else {
+		o.end, err = o.attachPlanes(fab, sec)
 	}
 	if err != nil {
 		o.at.detach()
@@ -119,13 +84,33 @@ func (c *Comm) attachOptical(fab *fabricInfo) error {
 	}
 	o.now = make([]planeNow, len(fab.Planes))
 	o.base = make([]uint32, len(fab.Planes))
-	o.switches = &rankSwitch{Client: client, o: o}
+	o.switches = &rankSwitch{Client: o.at, o: o}
 	c.light = o
 	c.addWaker(o.end.Wake)
+	if o.at.rings == nil {
+		o.at.onChange(o, o.end.Wake)
+	}
 	if c.leader != nil {
 		c.leader.tickets, err = newArbiter(c.leader, o)
 	}
 	return err
+}
+
+// attachPlanes makes the endpoint of the planes with circuits.
+func (o *optical) attachPlanes(fab *fabricInfo, sec secret) (transport.Endpoint, error) {
+	c := o.c
+	health := func(plane int) error { _, err := o.at.Poll(plane); return err }
+	switch {
+	case o.at.rings != nil && c.cfg.Transport == transportEBPF:
+		return nil, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
+			c.args.Rank, transportEBPF, fab.path, ErrInvalidUsage)
+	case o.at.rings != nil:
+		return port.New(port.Options{Rank: c.args.Rank, Ranks: c.args.Ranks, Ports: o.at.rings.ports, MTU: o.at.rings.mtu, Health: health})
+	case o.at.DataPlane() == ocsctl.DataMemory:
+		return nil, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",
+			c.args.Rank, fab.path, o.at.key.controller, ErrInvalidUsage)
+	}
+	return o.attachSteered(fab, sec)
 }
 
 // describe is for the log.
@@ -133,13 +118,23 @@ func (o *optical) describe() string {
 	if o == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%d planes at %s, port %d", len(o.now), o.at.key.socket, o.at.key.port)
+	return fmt.Sprintf("%d planes at %s, port %d", len(o.now), o.at.key.controller, o.at.key.port)
 }
 
 // reached reports whether plane j has got to where this communicator's calls leave it.
 func (o *optical) reached(j int) (bool, error) {
-	epoch, err := o.at.client.Poll(j)
+	epoch, err := o.at.Poll(j)
 	return int32(epoch-o.now[j].epoch) >= 0, err
+}
+
+// waiting says what the planes of the operation in progress wait for, as far as their controller
+// knows. It may take a while.
+func (o *optical) waiting() string {
+	var planes []string
+	for j := range o.ticket.use.each() {
+		planes = append(planes, o.at.Waiting(j))
+	}
+	return strings.Join(planes, "; ")
 }
 
 // quiesce waits until what this rank's calls have sent has left the wire, and the switches
@@ -152,15 +147,15 @@ func (o *optical) quiesce(limit time.Duration) {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		pending := false
 		for j := range o.now {
-			reached, err := o.reached(j)
-			if err != nil || o.c.poison.Load() != nil {
+			if o.c.poison.Load() != nil {
 				return
+			}
+			reached, err := o.reached(j)
+			if err != nil {
+				continue // a plane that has failed goes nowhere
 			}
 			drained, err := o.end.Planes()[j].Drained()
-			if err != nil {
-				return
-			}
-			pending = pending || !drained || !reached
+			pending = pending || err == nil && !drained || !reached
 		}
 		if !pending {
 			return
@@ -168,11 +163,16 @@ func (o *optical) quiesce(limit time.Duration) {
 	}
 }
 
+// close takes leave of the controller. Idempotent.
 func (o *optical) close() {
-	if o != nil {
+	if o == nil {
+		return
+	}
+	o.closed.Do(func() {
+		o.at.onChange(o, nil)
 		_ = o.end.Close()
 		o.at.detach()
-	}
+	})
 }
 
 func (c *Comm) hasCircuits() bool { return c.light != nil }
@@ -198,9 +198,9 @@ func (o *optical) mapOf(ports circuit.Permutation) circuit.Permutation {
 
 // entangled reports a plane on which a port outside the communicator has a circuit to a
 // member: it would have to agree to every switch, and does not know of them.
-func (o *optical) entangled() (plane int, yes bool) {
-	for j := range o.now {
-		for p, to := range o.at.client.State(j).Map {
+func (o *optical) entangled(use planeSet) (plane int, yes bool) {
+	for j := range use.each() {
+		for p, to := range o.at.State(j).Map {
 			if to != circuit.Dark && o.member[p] < 0 && o.member[to] >= 0 {
 				return j, true
 			}
@@ -209,14 +209,25 @@ func (o *optical) entangled() (plane int, yes bool) {
 	return 0, false
 }
 
-// reload reads where the planes are: after they were granted anew, others may have moved
-// them.
-func (o *optical) reload() {
-	for j := range o.now {
-		st := o.at.client.State(j)
+// reload reads where planes are: after they were granted anew, others may have moved them.
+func (o *optical) reload(granted planeSet) {
+	for j := range granted.each() {
+		st := o.at.State(j)
 		m := o.mapOf(st.Map)
 		o.now[j] = planeNow{st.Epoch, m, m.Digest()}
 	}
+}
+
+// fits checks that a ticket is for this fabric and these ranks.
+func (o *optical) fits(t *ticket) error {
+	bad := len(t.planes) != len(o.now)
+	for j := range t.use.each() {
+		bad = bad || t.flags&ticketMaps != 0 && len(t.planes[j].maps) != o.ranks
+	}
+	if bad {
+		return fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", errMessage, len(t.planes), len(o.now))
+	}
+	return nil
 }
 
 // learn takes over where a ticket says that the planes are, if it does.
@@ -224,39 +235,40 @@ func (o *optical) learn(t *ticket) {
 	if t.flags&ticketMaps == 0 {
 		return
 	}
-	for j := range o.now {
+	for j := range t.use.each() {
 		p := &t.planes[j]
 		o.now[j] = planeNow{p.epoch, p.maps, p.hash}
 	}
 }
 
+// settleGrace is for how long a rank may go on to see the failure of a plane that the leader has
+// been granted again: the controller tells each of them by itself.
+const settleGrace = time.Second
+
 // settle makes sure that this rank and the ticket agree on where the planes are, and waits
 // until they are there. A plane may be further on already: a switch of this operation in
 // which the rank has no part.
 func (o *optical) settle(t *ticket) error {
-	deadline := time.Now().Add(o.c.cfg.Timeout)
-	for j := range o.now {
+	began := time.Now()
+	for j := range t.use.each() {
 		n, want := &o.now[j], &t.planes[j]
 		if n.epoch != want.epoch || n.hash != want.hash {
 			return fmt.Errorf("plane %d was left at epoch %d, the ticket says %d, or another map: %w",
 				j, n.epoch, want.epoch, ocsctl.ErrUnknownMap)
 		}
 		for {
-			st := o.at.client.State(j)
-			if st.Epoch == want.epoch && o.mapOf(st.Map).Digest() != want.hash {
-				return fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", j, st.Epoch, ocsctl.ErrUnknownMap)
+			there, err := o.there(j, want)
+			if err != nil && (t.flags&ticketMaps == 0 || time.Since(began) > settleGrace) {
+				return err
 			}
-			if int32(st.Epoch-want.epoch) >= 0 {
+			if there && err == nil {
 				break
 			}
 			if err := o.c.AsyncError(); err != nil {
 				return err
 			}
-			if _, err := o.at.client.Poll(j); err != nil {
-				return err
-			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w", j, st.Epoch, want.epoch, ErrTimeout)
+			if time.Since(began) > o.c.cfg.Timeout {
+				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w", j, o.at.State(j).Epoch, want.epoch, ErrTimeout)
 			}
 			time.Sleep(50 * time.Microsecond)
 		}
@@ -265,23 +277,43 @@ func (o *optical) settle(t *ticket) error {
 	return nil
 }
 
-// advance records where a program leaves the planes.
-func (o *optical) advance(configs [][]circuit.Permutation) {
-	for j, maps := range configs {
-		if len(maps) > 1 {
+// there reports whether plane j is where a ticket says, or further on.
+func (o *optical) there(j int, want *planeTicket) (bool, error) {
+	st := o.at.State(j)
+	if _, err := o.at.Poll(j); err != nil {
+		return false, err
+	}
+	if st.Epoch == want.epoch && o.mapOf(st.Map).Digest() != want.hash {
+		return false, fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", j, st.Epoch, ocsctl.ErrUnknownMap)
+	}
+	return int32(st.Epoch-want.epoch) >= 0, nil
+}
+
+// advance records where a program leaves the planes that it used.
+func (o *optical) advance(use planeSet, configs [][]circuit.Permutation) {
+	for j := range use.each() {
+		if maps := configs[j]; len(maps) > 1 {
 			m := maps[len(maps)-1]
 			o.now[j] = planeNow{o.now[j].epoch + uint32(len(maps)-1), m, m.Digest()}
 		}
 	}
 }
 
-// maps returns the present maps of all planes.
-func (o *optical) maps() []circuit.Permutation {
-	all := make([]circuit.Permutation, len(o.now))
-	for j := range all {
-		all[j] = o.now[j].maps
+// maps returns the present maps of some planes, in their order.
+func (o *optical) maps(use planeSet) []circuit.Permutation {
+	maps := make([]circuit.Permutation, 0, use.len())
+	for j := range use.each() {
+		maps = append(maps, o.now[j].maps)
 	}
-	return all
+	return maps
+}
+
+// standing hashes the present maps of some planes.
+func (o *optical) standing(use planeSet) (h uint64) {
+	for j := range use.each() {
+		h = h*0x9e3779b97f4a7c15 + o.now[j].hash
+	}
+	return h
 }
 
 // rankSwitch is the switch seen by a communicator: targets are maps of its ranks, laid
@@ -292,13 +324,22 @@ type rankSwitch struct {
 }
 
 // Waiting says what a reconfiguration waits for.
-func (s *rankSwitch) Waiting(plane int) string { return s.o.at.client.Waiting(plane) }
+func (s *rankSwitch) Waiting(plane int) string { return s.o.at.Waiting(plane) }
 
-// Post implements ocsctl.Client. Other ports' circuits stay, so every rank posts the same
-// map whenever it does.
+// Post implements ocsctl.Client.
 func (s *rankSwitch) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	o := s.o
-	ports := o.at.client.State(plane).Map.Clone()
+	return s.Client.Post(plane, epoch, s.o.overlay(plane, target))
+}
+
+// Schedule implements ocsctl.Client.
+func (s *rankSwitch) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
+	return s.Client.Schedule(plane, epoch, s.o.overlay(plane, target), at)
+}
+
+// overlay returns a map of ranks as one of ports. Other ports' circuits stay, so every rank
+// asks for the same map whenever it does.
+func (o *optical) overlay(plane int, target circuit.Permutation) circuit.Permutation {
+	ports := o.at.State(plane).Map.Clone()
 	for p := range ports {
 		r := o.member[p]
 		if r < 0 {
@@ -309,5 +350,5 @@ func (s *rankSwitch) Post(plane int, epoch uint32, target circuit.Permutation) e
 			ports[p] = o.ports[target[r]]
 		}
 	}
-	return s.Client.Post(plane, epoch, ports)
+	return ports
 }

@@ -40,18 +40,19 @@ type planFamily struct {
 	survey sizes.Survey
 }
 
-// family returns the family of a shape whose plans begin at initial (nil: where they like),
-// about which nothing is known yet.
-func (o *planSite) family(s shape, initial []circuit.Permutation) (*planFamily, error) {
+// family returns the family of a shape on so many of the fabric's planes whose plans begin at
+// initial (nil: where they like), about which nothing is known yet. Planes are alike, so it
+// does not matter which of them are in use.
+func (o *planSite) family(s shape, planes int, initial []circuit.Permutation) (*planFamily, error) {
 	col, err := buildSchedule(&s, o.ranks, true, o.cfg)
 	if err != nil {
 		return nil, err
 	}
 	f := &planFamily{sched: col.sched, template: *o.template}
-	f.template.Initial = initial
+	f.template.Planes, f.template.Initial = planes, initial
 	f.key = cache.Key{
 		Collective: col.sched.Collective.String(), Algorithm: col.algorithm, Root: int(s.root), Ranks: o.ranks,
-		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashInts(o.ports), Planes: o.mask(), Loop: true,
+		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashInts(o.ports), Planes: uint64(allPlanes(planes)), Loop: true,
 		Planner: o.cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.cfg.PlanLimit, Tolerance: o.cfg.PlanTolerance,
 	}
 	if initial != nil {

@@ -31,6 +31,7 @@ type planSite struct {
 	ports    []int  // by rank
 	fabric   string // digest
 	name     string // of the fabric
+	planes   []fabric.Plane
 	template *plans.Problem
 }
 
@@ -38,23 +39,23 @@ func newPlanSite(cfg *Config, fab *fabric.Fabric, ports []int) planSite {
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}
-	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), name: fab.Name, template: t}
+	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), name: fab.Name, planes: fab.Planes, template: t}
 }
 
-// mask has a bit for each plane of the fabric.
-func (o *planSite) mask() uint64 { return 1<<o.template.Planes - 1 }
+// all is the set of the fabric's planes.
+func (o *planSite) all() planeSet { return allPlanes(len(o.planes)) }
 
 // planShape reduces a shape to what a plan depends on. Operators and in-place calls
 // share plans.
 func planShape(s shape) shape {
-	s.op, s.inPlace, s.plan, s.maps = 0, false, 0, 0
+	s.op, s.inPlace, s.plan, s.maps, s.planes = 0, false, 0, 0, 0
 	return s
 }
 
-// pose states the planning problem of a shape. initial is nil where the planner may
-// choose where the planes begin.
-func (o *planSite) pose(s shape, initial []circuit.Permutation) (*plans.Problem, []int, error) {
-	f, err := o.family(s, initial)
+// pose states the planning problem of a shape on so many planes. initial is nil where the
+// planner may choose where the planes begin.
+func (o *planSite) pose(s shape, planes int, initial []circuit.Permutation) (*plans.Problem, []int, error) {
+	f, err := o.family(s, planes, initial)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +104,7 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 	if a := o.lookup(t.plan); a != nil {
 		return a, nil
 	}
-	problem, stepOf, err := o.pose(planShape(s), o.initial())
+	problem, stepOf, err := o.pose(planShape(s), t.use.len(), o.initial(t.use))
 	if err != nil {
 		return nil, err
 	}
@@ -135,29 +136,28 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 	return a, nil
 }
 
-// initial is the initial state that plans are made for.
-func (o *optical) initial() []circuit.Permutation {
+// initial is the initial state that plans for those planes are made for.
+func (o *optical) initial(use planeSet) []circuit.Permutation {
 	if o.c.cfg.PlanCurrent {
-		return o.maps()
+		return o.maps(use)
 	}
 	return nil
 }
 
-// entry returns the program of a shape under an agreed plan. Where the planes are not
-// where the plan begins, the program starts by taking them there.
-func (o *optical) entry(s shape, a *agreedPlan) (*entry, error) {
-	s.plan = a.id.key()
-	var current []circuit.Permutation
-	for j := range o.now {
-		if !o.now[j].maps.Equal(a.plan.Initial[j]) {
-			current = o.maps()
-		}
+// entry returns the program of a shape under an agreed plan laid over the planes in use. Where
+// those are not where the plan begins, the program starts by taking them there.
+func (o *optical) entry(s shape, a *agreedPlan, use planeSet) (*entry, error) {
+	if len(a.plan.Planes) != use.len() {
+		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.kind, len(a.plan.Planes), use.len(), ErrInternal)
 	}
-	if current != nil {
-		for j := range o.now {
-			s.maps = s.maps*0x9e3779b97f4a7c15 + o.now[j].hash
-		}
-		s.maps |= 1 // not 0, which is no setup
+	s.plan, s.planes = a.id.key(), use
+	setup, i := false, 0
+	for j := range use.each() {
+		setup = setup || !o.now[j].maps.Equal(a.plan.Initial[i])
+		i++
+	}
+	if setup {
+		s.maps = o.standing(use) | 1 // not 0, which is no setup
 	}
 	if e := o.c.programs.get(s); e != nil {
 		return e, nil
@@ -166,10 +166,14 @@ func (o *optical) entry(s shape, a *agreedPlan) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	var current []circuit.Permutation
+	if setup {
+		current = use.spreadMaps(o.maps(use), len(o.now))
+	}
 	k := kernelsOf(&s, o.c.args.Ranks)
-	p, err := program.Lower(col.sched, a.plan, program.Args{
+	p, err := program.Lower(col.sched, use.spread(a.plan, len(o.now)), program.Args{
 		Rank: o.c.args.Rank, Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
-		Scale: k.scale != nil, Signature: program.Signature(uint64(s.callSignature()), s.plan, s.maps),
+		Scale: k.scale != nil, Signature: program.Signature(uint64(s.callSignature()), s.plan, s.maps, uint64(use)),
 		Problem: a.problem, StepOf: a.stepOf, Current: current,
 	})
 	if err != nil {
@@ -178,7 +182,7 @@ func (o *optical) entry(s shape, a *agreedPlan) (*entry, error) {
 	e := &entry{prog: p, algorithm: col.algorithm, kernels: k, plan: a.plan}
 	o.c.programs.put(s, e)
 	o.c.trace(&s, e)
-	o.c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s, setup %v",
-		o.c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, current != nil)
+	o.c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
+		o.c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, use.len(), len(o.now), setup)
 	return e, nil
 }

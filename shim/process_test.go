@@ -89,12 +89,17 @@ func rankProcesses(t *testing.T, n int) ([]*exec.Cmd, []*bufio.Scanner) {
 // TestKilledRank: when a rank process dies in the middle of a collective, every other
 // rank's call returns an error that names it; leader or not, on every path.
 func TestKilledRank(t *testing.T) {
-	for _, transport := range []string{"shm", "tcp", "light"} {
+	for _, transport := range []string{"shm", "tcp", "light", "elsewhere", "kernel"} {
 		for _, victim := range []int{0, 2} {
 			t.Run(fmt.Sprintf("%s/%d", transport, victim), func(t *testing.T) {
-				if transport == "light" {
+				switch transport {
+				case "light":
 					lightFabric(t, 3, 2, nil)
-				} else {
+				case "elsewhere":
+					newSite(t, 3, 2, siteOptions{})
+				case "kernel":
+					kernelFabric(t, 3, 2, 5e8)
+				default:
 					t.Setenv("LIGHTPATH_TRANSPORT", transport)
 				}
 				t.Setenv("LIGHTPATH_TIMEOUT", "20s")

@@ -127,8 +127,24 @@ func (r *root) readHello(conn net.Conn) (h hello, err error) {
 	if m.Kind != msgHello {
 		return h, errMessage
 	}
-	err = decodeStrict(m.Body, &h)
-	return h, err
+	return h, decodeHello(m.Body, &h)
+}
+
+// decodeHello reads a hello. Of one of another version, whose fields may be others, it reads no
+// more than what it takes to refuse that by name.
+func decodeHello(b []byte, h *hello) error {
+	var who struct {
+		Rank    int    `json:"rank"`
+		Ranks   int    `json:"ranks"`
+		Name    string `json:"name"`
+		PID     int    `json:"pid"`
+		Version string `json:"version"`
+	}
+	if err := json.Unmarshal(b, &who); err == nil && who.Version != Version {
+		*h = hello{Rank: who.Rank, Ranks: who.Ranks, Name: cut(who.Name, 64), PID: who.PID, Version: cut(who.Version, 64)}
+		return nil
+	}
+	return decodeStrict(b, h)
 }
 
 func (r *root) post(e rootEvent) bool {
@@ -222,6 +238,8 @@ func (g *gathering) admit(h *hello, conn net.Conn) {
 		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].where(), h.PID, h.Name, h.Rank))
 	case first != nil && h.Version != first.Version:
 		g.refuse(fmt.Sprintf("%s runs Lightpath %s, %s runs %s", first.where(), first.Version, h.where(), h.Version))
+	case h.Version != Version:
+		g.refuse(fmt.Sprintf("%s runs Lightpath %s, the rendezvous %s", h.where(), h.Version, Version))
 	case first != nil && h.Fabric != first.Fabric:
 		g.refuse(fmt.Sprintf("%s has fabric %s, %s has %s", first.where(), fabricName(first.Fabric), h.where(), fabricName(h.Fabric)))
 	case first != nil && h.Settings != first.Settings:

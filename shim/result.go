@@ -61,6 +61,7 @@ var resultTable = []struct {
 	{ErrAborted, ResultRemoteError},
 	{exec.ErrSignature, ResultInvalidUsage},
 	{exec.ErrTimeout, ResultTimeout},
+	{exec.ErrLate, ResultSystemError},
 	{transport.ErrPeerLost, ResultRemoteError},
 	{transport.ErrClosed, ResultRemoteError},
 	{ocsctl.ErrControlLost, ResultSystemError},
@@ -70,6 +71,8 @@ var resultTable = []struct {
 	{ocsctl.ErrUnknownMap, ResultSystemError},
 	{ocsctl.ErrFramesLost, ResultSystemError},
 	{ocsctl.ErrPortLost, ResultRemoteError},
+	{ocsctl.ErrPlaneDown, ResultSystemError},
+	{ocsctl.ErrVersion, ResultInvalidUsage},
 	{transport.ErrDark, ResultSystemError},
 	{ErrInternal, ResultInternalError},
 }

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -137,20 +138,21 @@ func (s *session) bindPacket(c *Comm, i int) error {
 	return s.bindEntry(ref, c.packet, nil, nil)
 }
 
-// bindEntry binds a program to its call and appends the task.
-func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, base []uint32) error {
+// bindEntry binds a program to its call and appends the task. light is nil on packet planes;
+// switchAt is when its planes move, nil where the ranks decide that.
+func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, switchAt [][]int64) error {
 	c, call := ref.comm, &s.calls[ref.call]
 	send, recv := call.extents()
 	k := &ref.entry.kernels
 	ec := exec.Call{
 		Program: ref.entry.prog, Reduce: k.reduce, Scale: k.scale, Factor: k.factor,
-		Comm: c.id, Op: ref.seq, Endpoint: e, Base: base, Poison: &c.poison,
+		Comm: c.id, Op: ref.seq, Endpoint: e, Poison: &c.poison,
 	}
 	ec.Buffers[schedule.Input] = exec.Buffer{Ptr: call.Send, Len: send}
 	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
 	ec.Buffers[schedule.Scratch] = c.scratchFor(ref.entry.prog.ScratchBytes)
 	if light != nil {
-		ec.OCS, ec.SkipDrain = light.switches, light.skipDrain
+		ec.OCS, ec.Base, ec.SwitchAt, ec.SkipDrain = light.switches, light.base, switchAt, light.skipDrain
 	}
 	if k.div != nil {
 		ref.finishR = ec.Buffers[schedule.Output]
@@ -292,6 +294,9 @@ func (s *session) explain(ref *taskRef, err error) error {
 			}
 		}
 		wait = 3 * time.Second
+	case errors.Is(err, exec.ErrTimeout) && ref.entry.plan != nil:
+		// With a ticket everyone has arrived. What matters is whom the switches wait for.
+		err = fmt.Errorf("%w; %s", err, c.light.waiting())
 	case errors.Is(err, exec.ErrTimeout):
 		c.report(msgTimeout, ref.seq, ref.sig, &s.calls[ref.call])
 		wait = time.Second

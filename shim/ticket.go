@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
 
@@ -16,7 +17,8 @@ func (p *planID) key() uint64 { return binary.LittleEndian.Uint64(p[:]) }
 
 // Flags of a ticket.
 const (
-	// ticketPacket: the operation runs on the packet planes.
+	// ticketPacket: the operation runs on the packet planes. Without it at least one plane is in
+	// use.
 	ticketPacket = 1 << iota
 	// ticketAlways, with ticketPacket: and so do all later ones of its shape, which need
 	// no ticket.
@@ -35,7 +37,9 @@ type ticket struct {
 	flags   uint8
 	version uint32 // of the leader's table of plans
 	plan    planID
-	planes  []planeTicket
+	use     planeSet      // the planes that the communicator has been granted
+	start   int64         // of the operation, nanoseconds since 1970, where planes move by time; else 0
+	planes  []planeTicket // by plane of the fabric; zero where not in use
 }
 
 // planeTicket is where a plane stands when the operation begins.
@@ -46,27 +50,35 @@ type planeTicket struct {
 }
 
 // The encoding, little endian: flags u8, planes u8, ranks u16 (0 without ticketMaps), version
-// u32, plan, then per plane epoch u32 and hash u64, then per plane the map, a u16 per rank.
+// u32, plan, use u64, start u64, then per plane in use epoch u32 and hash u64, then per plane in use the
+// map, a u16 per rank.
 const (
-	ticketHeader = 8 + sha256.Size
+	ticketHeader = 24 + sha256.Size
 	ticketPlane  = 12
 )
 
 func appendTicket(b []byte, t *ticket) []byte {
 	le := binary.LittleEndian
 	ranks := 0
-	if t.flags&ticketMaps != 0 && len(t.planes) > 0 {
-		ranks = len(t.planes[0].maps)
+	if t.flags&ticketMaps != 0 {
+		for j := range t.use.each() {
+			ranks = len(t.planes[j].maps)
+		}
 	}
 	b = append(b, t.flags, byte(len(t.planes)), byte(ranks), byte(ranks>>8))
 	b = le.AppendUint32(b, t.version)
 	b = append(b, t.plan[:]...)
-	for _, p := range t.planes {
-		b = le.AppendUint32(b, p.epoch)
-		b = le.AppendUint64(b, p.hash)
+	b = le.AppendUint64(b, uint64(t.use))
+	b = le.AppendUint64(b, uint64(t.start))
+	for j := range t.use.each() {
+		b = le.AppendUint32(b, t.planes[j].epoch)
+		b = le.AppendUint64(b, t.planes[j].hash)
 	}
-	for _, p := range t.planes[:min(ranks, 1)*len(t.planes)] {
-		for _, to := range p.maps {
+	if ranks == 0 {
+		return b
+	}
+	for j := range t.use.each() {
+		for _, to := range t.planes[j].maps {
 			b = le.AppendUint16(b, uint16(to)) // Dark is 0xffff
 		}
 	}
@@ -80,25 +92,35 @@ func decodeTicket(b []byte, t *ticket) error {
 		return fmt.Errorf("%w: ticket of %d bytes", errMessage, len(b))
 	}
 	planes, ranks := int(b[1]), int(le.Uint16(b[2:]))
-	if (b[0]&ticketMaps != 0) != (ranks > 0) || len(b) != ticketHeader+planes*(ticketPlane+2*ranks) || planes == 0 && ranks > 0 {
-		return fmt.Errorf("%w: ticket of %d bytes for %d planes and %d ranks", errMessage, len(b), planes, ranks)
+	use := planeSet(le.Uint64(b[8+sha256.Size:]))
+	switch n := use.len(); {
+	case planes > plans.MaxPlanes || use&^allPlanes(planes) != 0:
+		return fmt.Errorf("%w: ticket for planes %#x of %d", errMessage, uint64(use), planes)
+	case (b[0]&ticketMaps != 0) != (ranks > 0) || len(b) != ticketHeader+n*(ticketPlane+2*ranks) || n == 0 && (ranks > 0 || b[0]&ticketPacket == 0):
+		return fmt.Errorf("%w: ticket of %d bytes for %d planes and %d ranks", errMessage, len(b), n, ranks)
 	}
-	t.flags, t.version, t.planes = b[0], le.Uint32(b[4:]), t.planes[:0]
+	t.flags, t.version, t.use, t.start = b[0], le.Uint32(b[4:]), use, int64(le.Uint64(b[16+sha256.Size:]))
 	copy(t.plan[:], b[8:])
-	entries, maps := b[ticketHeader:], b[ticketHeader+planes*ticketPlane:]
-	for j := range planes {
-		e := entries[j*ticketPlane:]
-		p := planeTicket{epoch: le.Uint32(e), hash: le.Uint64(e[4:])}
+	if len(t.planes) != planes {
+		t.planes = make([]planeTicket, planes)
+	}
+	clear(t.planes)
+	entries := b[ticketHeader:]
+	maps := entries[use.len()*ticketPlane:]
+	for j := range use.each() {
+		p := planeTicket{epoch: le.Uint32(entries), hash: le.Uint64(entries[4:])}
+		entries = entries[ticketPlane:]
 		if ranks > 0 {
 			p.maps = make(circuit.Permutation, ranks)
 			for r := range p.maps {
-				p.maps[r] = int(int16(le.Uint16(maps[2*(j*ranks+r):])))
+				p.maps[r] = int(int16(le.Uint16(maps)))
+				maps = maps[2:]
 			}
 			if err := p.maps.Validate(ranks); err != nil || p.maps.Digest() != p.hash {
 				return fmt.Errorf("%w: map of plane %d in a ticket", errMessage, j)
 			}
 		}
-		t.planes = append(t.planes, p)
+		t.planes[j] = p
 	}
 	return nil
 }

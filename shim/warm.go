@@ -109,7 +109,7 @@ func (w *warmer) add(call CallShape) error {
 	if err != nil {
 		return err
 	}
-	f, err := w.site.family(s, nil)
+	f, err := w.site.family(s, len(w.site.planes), nil)
 	if err != nil {
 		return err
 	}

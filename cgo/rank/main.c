@@ -83,12 +83,14 @@ struct outcome {
   int64_t (*iters)[2];
 };
 
+static void take_pause(const struct run *r) { nanosleep(&(struct timespec){r->pause / 1000, r->pause % 1000 * 1000000L}, NULL); }
+
 static struct outcome run_sync(const struct run *r, int rank, ncclComm_t comm, struct buffers b, struct barrier *bar) {
   struct buffers at = place(r, rank, b);
   struct outcome out = {.iters = calloc((size_t)r->iters, sizeof *out.iters)};
   for (int i = -r->warmup; i < r->iters; i++) {
     prepare(r, rank, b, at);
-    nanosleep(&(struct timespec){r->pause / 1000, r->pause % 1000 * 1000000L}, NULL);
+    take_pause(r);
     barrier_wait(bar);
     int64_t start = now_ns();
     CHECK(rank, collective_name(r->coll), call(r, at, rank, comm));
@@ -105,6 +107,7 @@ static struct outcome run_sync(const struct run *r, int rank, ncclComm_t comm, s
 static struct outcome run_loop(const struct run *r, int rank, ncclComm_t comm, struct buffers b, struct barrier *bar) {
   struct buffers at = place(r, rank, b);
   struct outcome out = {0};
+  take_pause(r);
   prepare(r, rank, b, at);
   for (int i = 0; i < r->warmup; i++) CHECK(rank, collective_name(r->coll), call(r, at, rank, comm));
   if (bar) barrier_wait(bar);

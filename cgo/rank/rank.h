@@ -11,7 +11,7 @@
  * mode=loop times I calls back to back. mode=sync puts all ranks behind a barrier in shared memory
  * before every call and records its start and end (CLOCK_MONOTONIC, ns), and checks every call; pause
  * is how long it lets the planes rest before that, so that what one call left behind (a plan's trailing
- * reset) is not counted against the next.
+ * reset) is not counted against the next; in mode=loop, how long a rank rests before the run.
  * Standard output: one JSON object per rank and run; on failure {"rank":R,"error":TEXT,"result":CODE} and exit 1. */
 #ifndef LIGHTPATH_RANK_H
 #define LIGHTPATH_RANK_H

@@ -1,0 +1,170 @@
+package shim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/local"
+	"lightpath/ocsctl/kernel"
+	"lightpath/plans"
+	"lightpath/plans/fabric"
+)
+
+// kernelFabric builds planes in the kernel, with a controller in this process that moves them by
+// device models, and points the environment at them. lost tells what has been lost so far.
+func kernelFabric(t *testing.T, ranks, planes int, rate fabric.Rate) (core *controller.Core, lost func() []string) {
+	t.Helper()
+	if err := kernel.Check(); err != nil {
+		t.Skipf("planes in the kernel cannot be built here: %v", err)
+	}
+	socket := filepath.Join(t.TempDir(), "ocsd.sock")
+	f := &fabric.Fabric{
+		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks, Circuits: plans.Simplex, Forwarding: true,
+		OCS:        []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: 2 * time.Millisecond}},
+		Controller: fabric.Controller{Endpoints: []string{"unix:" + socket}},
+	}
+	var config controller.Config
+	for p := range planes {
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: rate, OCS: "ocs0", Interface: fmt.Sprintf("p%d", p)})
+		config.Planes = append(config.Planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: float64(rate), Reconfig: f.OCS[0].Reconfig})
+	}
+	path := filepath.Join(t.TempDir(), "fabric.yaml")
+	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := fabric.Load(path)
+	must(err)
+	t.Cleanup(func() {
+		if _, err := kernel.Down(f.Name, true); err != nil {
+			t.Error(err)
+		}
+	})
+	state, _, err := kernel.Up(f, kernel.Options{})
+	must(err)
+	board, err := kernel.Open(state)
+	must(err)
+	t.Cleanup(func() { _ = board.Close() })
+	models, cables, err := kernel.Models(board, f, "", 1)
+	must(err)
+	t.Cleanup(func() {
+		for _, m := range models {
+			m.Close()
+		}
+	})
+	dev, err := kernel.NewDevice(board, cables)
+	must(err)
+	t.Cleanup(func() { _ = dev.Close() })
+	config.Name, config.Ports, config.Device = f.Name, ranks, dev
+	core, err = controller.Start(config)
+	must(err)
+	t.Cleanup(core.Close)
+	server, err := local.Serve(core, local.Options{Socket: socket, DataPlane: ocsctl.DataKernel, Version: Version})
+	must(err)
+	t.Cleanup(server.Close)
+	t.Setenv("LIGHTPATH_FABRIC", path)
+	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	t.Setenv("LIGHTPATH_TRANSPORT", transportEBPF)
+	return core, func() []string {
+		r, err := kernel.Inspect(state)
+		must(err)
+		return r.Problems
+	}
+}
+
+// TestPlanesInTheKernel runs every collective over circuits that are real, direct and forwarded by
+// the kernel: every byte right, no frame lost.
+func TestPlanesInTheKernel(t *testing.T) {
+	for _, name := range []string{"swot", "harvest"} {
+		t.Run(name, func(t *testing.T) {
+			_, lost := kernelFabric(t, 4, 2, 5e8)
+			t.Setenv("LIGHTPATH_PLANNER", name)
+			t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
+			t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+			w := newWorld(t, 4)
+			rng := rand.New(rand.NewPCG(6, 6))
+			for _, count := range []int{1, 4001} {
+				w.runAll(t, rng, count)
+			}
+			if n := len(w.comms[0].light.packet); n > 0 {
+				t.Errorf("%d shapes ran on packet planes", n)
+			}
+			if problems := lost(); len(problems) > 0 {
+				t.Errorf("%q", problems)
+			}
+		})
+	}
+}
+
+// TestSkippedDrainInTheKernel: ranks that ask for a switch with frames on the wire lose them. The
+// call fails on every rank, and says what was lost where.
+func TestSkippedDrainInTheKernel(t *testing.T) {
+	_, lost := kernelFabric(t, 4, 1, 2e7) // so that frames are on the wire for long
+	t.Setenv("LIGHTPATH_PLANNER", "perstep")
+	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
+	w := newWorld(t, 4)
+	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<18))}) }) {
+		wantError(t, err, transport.ErrDark, "rank ", "plane 0", "dark")
+		if ResultOf(err) != ResultSystemError {
+			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		}
+	}
+	if problems := lost(); len(problems) == 0 {
+		t.Error("the switch has lost nothing")
+	}
+}
+
+// TestPlaneDisabledInTheKernel: collectives go on over the planes that are left, and use the other
+// again when it is back; no frame is lost over it.
+func TestPlaneDisabledInTheKernel(t *testing.T) {
+	core, lost := kernelFabric(t, 4, 2, 5e8)
+	t.Setenv("LIGHTPATH_PLANNER", "harvest")
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
+	w := newWorld(t, 4)
+	rng := rand.New(rand.NewPCG(7, 7))
+	for _, use := range []planeSet{0b11, 0b01, 0, 0b10, 0b11} {
+		for j := range 2 {
+			var err error
+			if use.has(j) {
+				err = core.Enable(j, "ops")
+			} else {
+				err = core.Disable(j, "cleaning", "ops")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !settled(func() bool { w.runAll(t, rng, 501); return w.comms[2].light.ticket.use == use }) {
+			t.Errorf("planes %#b are in use, want %#b", w.comms[2].light.ticket.use, use)
+		}
+	}
+	if problems := lost(); len(problems) > 0 {
+		t.Errorf("%q", problems)
+	}
+}
+
+// TestBarrierByTimeInTheKernel: planes in the kernel move by the clock, and lose nothing where
+// ranks keep to it.
+func TestBarrierByTimeInTheKernel(t *testing.T) {
+	core, lost := kernelFabric(t, 4, 2, 5e8)
+	t.Setenv("LIGHTPATH_PLANNER", "swot")
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
+	if !onTime(t, core) {
+		return
+	}
+	if problems := lost(); len(problems) > 0 {
+		t.Errorf("%q", problems)
+	}
+}

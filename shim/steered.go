@@ -1,0 +1,214 @@
+package shim
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/ebpf"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/kernel"
+)
+
+// interfaces are this rank's ends of planes whose circuits are real.
+type interfaces struct {
+	planes []ebpf.PlaneOptions
+	close  func() error
+}
+
+// openInterfaces opens this rank's ends of the planes: those that `lightpath fabric up` has made
+// on this host, or the interfaces that the fabric file names.
+func (o *optical) openInterfaces(fab *fabricInfo, port int) (*interfaces, error) {
+	state, err := kernel.Load(kernel.NameFor(fab.Fabric, port))
+	switch {
+	case err == nil && state.Digest != fab.digest():
+		return nil, fmt.Errorf("fabric %s that is up on this host was made from another file (%.12s) than %s (%.12s): %w",
+			state.Name, state.Digest, fab.path, fab.digest(), ErrInvalidUsage)
+	case err == nil:
+		return openKernel(state, port)
+	case !errors.Is(err, kernel.ErrNotUp) || o.at.DataPlane() == ocsctl.DataKernel:
+		return nil, err
+	}
+	return openNICs(fab)
+}
+
+// openKernel opens a port of planes in the kernel.
+func openKernel(state *kernel.State, port int) (*interfaces, error) {
+	p, err := kernel.Attach(state, port)
+	if err != nil {
+		return nil, err
+	}
+	in := &interfaces{close: p.Close}
+	for j := range p.Planes {
+		rp := &p.Planes[j]
+		in.planes = append(in.planes, ebpf.PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters, BitsPerSecond: float64(state.Planes[j].Rate)})
+	}
+	return in, nil
+}
+
+// openNICs opens sockets on the interfaces of the fabric file. Nothing forwards there.
+func openNICs(fab *fabricInfo) (*interfaces, error) {
+	in := &interfaces{}
+	in.close = func() (err error) {
+		for _, p := range in.planes {
+			err = errors.Join(err, unix.Close(p.FD))
+		}
+		return err
+	}
+	if fab.Forwarding {
+		return nil, fmt.Errorf("fabric %s: forwarding: interfaces of this host forward nothing, only planes of `lightpath fabric up` do: %w", fab.path, ErrInvalidUsage)
+	}
+	for j := range fab.Planes {
+		p, err := openNIC(fab.Planes[j].Interface)
+		if err != nil {
+			_ = in.close()
+			return nil, fmt.Errorf("fabric %s: plane %s: interface %q: %w", fab.path, fab.Planes[j].Name, fab.Planes[j].Interface, err)
+		}
+		p.BitsPerSecond = float64(fab.Planes[j].Bandwidth)
+		in.planes = append(in.planes, p)
+	}
+	return in, nil
+}
+
+// openNIC opens a socket on an interface, at its first address.
+func openNIC(name string) (p ebpf.PlaneOptions, err error) {
+	if name == "" {
+		return p, fmt.Errorf("missing: planes that are not in the controller's memory need one: %w", ErrInvalidUsage)
+	}
+	nic, err := net.InterfaceByName(name)
+	if err != nil {
+		return p, err
+	}
+	addr, isV6, ok := usableAddr(*nic)
+	if !ok {
+		return p, fmt.Errorf("it has no address: %w", ErrInvalidUsage)
+	}
+	family, at := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: addr.As16()})
+	if !isV6 {
+		family, at = unix.AF_INET, &unix.SockaddrInet4{Addr: addr.As4()}
+	}
+	p.MTU = min(nic.MTU, maxDatagram)
+	if p.FD, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+		return p, err
+	}
+	if unix.SetsockoptInt(p.FD, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, nicBuffer) != nil {
+		// Without the capability for more, what the system allows; windows follow from it.
+		err = unix.SetsockoptInt(p.FD, unix.SOL_SOCKET, unix.SO_RCVBUF, nicBuffer)
+	}
+	if err == nil {
+		err = unix.BindToDevice(p.FD, name)
+	}
+	if err == nil {
+		err = unix.Bind(p.FD, at)
+	}
+	if err != nil {
+		_ = unix.Close(p.FD)
+	}
+	return p, err
+}
+
+const (
+	// maxDatagram bounds frames on interfaces that take any, as loopback does.
+	maxDatagram = 9000
+	// nicBuffer is the room for frames that have arrived, in bytes.
+	nicBuffer = 16 << 20
+)
+
+// attachSteered connects planes whose circuits are real. Each rank opens its own end, and all
+// tell each other where those are: a rank knows its port only when everyone is there.
+func (o *optical) attachSteered(fab *fabricInfo, sec secret) (transport.Endpoint, error) {
+	c := o.c
+	in, err := o.openInterfaces(fab, o.at.Port())
+	if err != nil {
+		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, transportEBPF, err)
+	}
+	e, err := o.connectSteered(in, sec)
+	if err != nil {
+		_ = in.close()
+		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, transportEBPF, err)
+	}
+	return &steeredEndpoint{e, sync.OnceValue(in.close)}, nil
+}
+
+func (o *optical) connectSteered(in *interfaces, sec secret) (transport.Endpoint, error) {
+	c := o.c
+	ip, err := controlAddr(c.cfg.SocketIf)
+	if err != nil {
+		return nil, err
+	}
+	l, err := ebpf.Listen(ebpf.ListenOptions{Planes: in.planes, Control: netip.AddrPortFrom(ip, 0).String()})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = l.Close() }() // what the endpoint has not taken over
+	addrs, err := o.exchange(l.Addrs())
+	if err != nil {
+		return nil, err
+	}
+	return ebpf.Connect(l, ebpf.Options{Rank: c.args.Rank, Addrs: addrs, Comm: c.id, Secret: creditSecret(sec, c.id)})
+}
+
+// creditSecret is the communicator's secret for what its planes' ends tell each other.
+func creditSecret(s secret, comm uint64) (key [ebpf.SecretSize]byte) {
+	copy(key[:], proof(s, "planes", binary.LittleEndian.AppendUint64(nil, comm), nil))
+	return key
+}
+
+// exchange tells every rank where the others' ends are.
+func (o *optical) exchange(mine ebpf.Addrs) ([]ebpf.Addrs, error) {
+	c := o.c
+	if c.args.Rank != 0 {
+		body, err := json.Marshal(mine)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.star.toLeader(&message{Kind: msgPlanes, Body: body}); err != nil {
+			return nil, err
+		}
+		m, err := c.await(msgPlanes, 0)
+		if err != nil {
+			return nil, err
+		}
+		var all []ebpf.Addrs
+		if err := decodeStrict(m.Body, &all); err != nil {
+			return nil, err
+		}
+		if len(all) != c.args.Ranks {
+			return nil, fmt.Errorf("%w: planes of %d ranks", errMessage, len(all))
+		}
+		return all, nil
+	}
+	all := make([]ebpf.Addrs, c.args.Ranks)
+	all[0] = mine
+	for range c.args.Ranks - 1 {
+		m, err := c.await(msgPlanes, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := decodeStrict(m.Body, &all[m.From]); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", m.From, err)
+		}
+	}
+	body, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	c.star.broadcast(&message{Kind: msgPlanes, Body: body}, -1)
+	return all, nil
+}
+
+// steeredEndpoint closes what its planes are made of when it is closed.
+type steeredEndpoint struct {
+	transport.Endpoint
+	interfaces func() error
+}
+
+// Close implements transport.Endpoint.
+func (e *steeredEndpoint) Close() error { return errors.Join(e.Endpoint.Close(), e.interfaces()) }

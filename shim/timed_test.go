@@ -1,0 +1,263 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/exec"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
+)
+
+// plannedMove is a reconfiguration and when it is due, from the start of the operation.
+type plannedMove struct {
+	at time.Duration
+	to circuit.Permutation
+}
+
+// timetable lists the moves of every plane, read off the plan itself: first, at 0, those that
+// take planes where it begins, which delay all others.
+func timetable(p *plans.Problem, plan *plans.Plan, current []circuit.Permutation) [][]plannedMove {
+	moves := make([][]plannedMove, len(plan.Planes))
+	setup := 0.0
+	for i, now := range current {
+		if to := plan.Initial[i]; !now.Equal(to) {
+			moves[i] = append(moves[i], plannedMove{to: to})
+			setup = max(setup, p.ReconfigUS+p.ReconfigPerPort*float64(now.Changes(to)))
+		}
+	}
+	for i, entries := range plan.Planes {
+		now := plan.Initial[i]
+		for k := range entries {
+			if e := &entries[k]; e.Kind == plans.Reconfigure && !now.Equal(e.To) {
+				moves[i] = append(moves[i], plannedMove{time.Duration((setup + e.StartUS) * float64(time.Microsecond)), e.To})
+				now = e.To
+			}
+		}
+	}
+	return moves
+}
+
+// TestDue: programs are told the times of the plan, with the slack, whichever planes are in use
+// and wherever they stand, and no plane is asked to move while it moves.
+func TestDue(t *testing.T) {
+	for _, name := range []string{"static", "perstep", "harvest", "swot", "weave"} {
+		for _, use := range []planeSet{0b111, 0b101, 0b010} {
+			t.Run(fmt.Sprintf("%s/%b", name, use), func(t *testing.T) {
+				lightFabric(t, 4, 3, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 100 * time.Microsecond })
+				slack := Slack{Part: 0.5, Fixed: time.Millisecond}
+				w := newWorld(t, 4)
+				o := w.comms[1].light
+				o.c.cfg.Planner, o.c.cfg.BarrierSlack = name, slack
+				problem, stepOf, err := o.pose(shape{kind: CallAllToAll, count: 50000}, use.len(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan, id, err := solve(name, problem, planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
+				if err != nil {
+					t.Skip(err)
+				}
+				for shift := range 2 {
+					for j := range o.now {
+						o.now[j].maps = circuit.Shift(4, j*shift)
+						o.now[j].hash = o.now[j].maps.Digest()
+					}
+					e, err := o.entry(shape{kind: CallAllToAll, count: 50000}, &agreedPlan{id, plan, problem, stepOf}, use)
+					if err != nil {
+						t.Fatal(err)
+					}
+					due := o.due(e.prog, 7)
+					want := timetable(problem, plan, o.maps(use))
+					for j := range o.now {
+						if !use.has(j) && len(due[j]) > 0 {
+							t.Errorf("plane %d is not in use, and moves at %v", j, due[j])
+						}
+					}
+					i := 0
+					for j := range use.each() {
+						compareMoves(t, j, due[j], e.prog.Configs[j][1:], want, i, slack)
+						i++
+					}
+				}
+			})
+		}
+	}
+}
+
+// compareMoves checks the times and maps of plane j, the i-th in use.
+func compareMoves(t *testing.T, j int, due []int64, maps []circuit.Permutation, all [][]plannedMove, i int, slack Slack) {
+	t.Helper()
+	want := all[i]
+	before := func(at time.Duration) int { // how often anything moves up to then
+		times := map[time.Duration]bool{}
+		for _, moves := range all {
+			for _, m := range moves {
+				if m.at <= at {
+					times[m.at] = true
+				}
+			}
+		}
+		return len(times)
+	}
+	if len(due) != len(want) || len(maps) != len(want) {
+		t.Fatalf("plane %d: %d moves at %d times, the plan has %d", j, len(maps), len(due), len(want))
+	}
+	for k, m := range want {
+		if !m.to.Equal(maps[k]) || due[k] != 7+int64(slack.after(m.at, before(m.at))) {
+			t.Errorf("plane %d move %d: to %v at %d, the plan says %v at %v", j, k, maps[k], due[k], m.to, m.at)
+		}
+		if k > 0 && due[k]-due[k-1] < 100e3 {
+			t.Errorf("plane %d move %d: %d ns after the one before", j, k, due[k]-due[k-1])
+		}
+	}
+}
+
+// TestBarrierByTimeOnRings: collectives whose planes move by the clock, frames and circuits judged
+// by the switch: the same results, and nothing lost.
+func TestBarrierByTimeOnRings(t *testing.T) {
+	server := lightFabric(t, 4, 2, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 5 * time.Millisecond })
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
+	if onTime(t, server.Core()) {
+		noLosses(t, server)
+	}
+}
+
+// onTime runs collectives by the clock. On a machine that is too busy to keep time it tries again
+// with more of it, and returns false.
+func onTime(t *testing.T, core *controller.Core) (first bool) {
+	t.Helper()
+	t.Setenv("LIGHTPATH_BARRIER", "time")
+	const least = 40 * time.Millisecond
+	for fixed := least; ; fixed *= 3 {
+		t.Setenv("LIGHTPATH_BARRIER_SLACK", fmt.Sprintf("1000%%+%v", fixed))
+		w := newWorld(t, 4)
+		rng := rand.New(rand.NewPCG(5, 5))
+		var err error
+		for _, kind := range []CallKind{CallAllReduce, CallAllToAll, CallBroadcast} {
+			k := collectiveCase{kind: kind, typ: datatype.Int32, count: 3001, root: 2}
+			if err = k.run(w, rng); err != nil {
+				break
+			}
+			if at := w.comms[1].light.ticket.start; at == 0 {
+				t.Error("the ticket does not say when the operation began")
+			}
+		}
+		if err == nil {
+			return fixed == least
+		}
+		if !errors.Is(err, exec.ErrLate) && !strings.Contains(err.Error(), "a move was due") || fixed > 5*time.Second {
+			t.Fatal(err)
+		}
+		t.Logf("slack of %v: %v", fixed, err)
+		w.destroy()
+		for j := range core.Planes() { // a plane that could not keep time is out of service
+			if !settled(func() bool { err = core.Set(j, circuit.AllDark(4), "test"); return err == nil }) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// wantLate checks that a rank has missed a switch, or on a machine that is too busy to keep time
+// the controller the next one.
+func wantLate(t *testing.T, err error, says ...string) {
+	t.Helper()
+	if errors.Is(err, ocsctl.ErrReconfFailed) && strings.Contains(err.Error(), "a move was due") {
+		t.Logf("the machine is busy: %v", err)
+		return
+	}
+	wantError(t, err, exec.ErrLate, says...)
+}
+
+// sluggish is an endpoint whose planes take nothing until some time has passed.
+type sluggish struct {
+	transport.Endpoint
+	planes []transport.Plane
+}
+
+func (s *sluggish) Planes() []transport.Plane { return s.planes }
+
+// sluggishPlane is a plane of it, sluggishForwarder one that forwards.
+type sluggishPlane struct {
+	transport.Plane
+	until time.Time
+}
+
+type sluggishForwarder struct {
+	transport.Forwarder
+	until time.Time
+}
+
+// TrySend implements transport.Plane.
+func (p sluggishPlane) TrySend(h *wire.Header, payload []byte) (int, error) {
+	if time.Now().Before(p.until) {
+		return 0, nil
+	}
+	return p.Plane.TrySend(h, payload)
+}
+
+// TrySend implements transport.Plane.
+func (p sluggishForwarder) TrySend(h *wire.Header, payload []byte) (int, error) {
+	return sluggishPlane{p.Forwarder, p.until}.TrySend(h, payload)
+}
+
+// delay keeps a rank from sending anything on circuits for d.
+func (w *world) delay(rank int, d time.Duration) {
+	o := w.comms[rank].light
+	slow := &sluggish{Endpoint: o.end}
+	for _, p := range o.end.Planes() {
+		until := time.Now().Add(d)
+		if f, ok := p.(transport.Forwarder); ok {
+			p = sluggishForwarder{f, until}
+		} else {
+			p = sluggishPlane{p, until}
+		}
+		slow.planes = append(slow.planes, p)
+	}
+	o.end = slow
+}
+
+// TestDelayedBeyondItsSwitch: a rank that gets to send only after its plane has moved fails the
+// operation for everyone, before it sends anything.
+func TestDelayedBeyondItsSwitch(t *testing.T) {
+	lightFabric(t, 4, 1, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 5 * time.Millisecond })
+	t.Setenv("LIGHTPATH_PLANNER", "perstep")
+	t.Setenv("LIGHTPATH_BARRIER", "time")
+	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1000%+100ms")
+	w := newWorld(t, 4)
+	w.delay(2, 5*time.Second)
+	for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }) {
+		wantLate(t, err, "rank 2 plane 0 epoch")
+	}
+}
+
+// TestWhoIsWaitedFor: where a rank does not get to its part of a barrier, the others say which
+// port is missing, whoever the controller is.
+func TestWhoIsWaitedFor(t *testing.T) {
+	for name, start := range map[string]func(*testing.T){
+		"here":      func(t *testing.T) { lightFabric(t, 4, 1, nil) },
+		"elsewhere": func(t *testing.T) { newSite(t, 4, 1, siteOptions{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t)
+			t.Setenv("LIGHTPATH_PLANNER", "perstep")
+			t.Setenv("LIGHTPATH_TIMEOUT", "1500ms")
+			w := newWorld(t, 4)
+			w.delay(2, time.Minute)
+			for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }) {
+				wantError(t, err, exec.ErrTimeout, "rank ", "plane 0 epoch 1: waiting for ports 2")
+			}
+		})
+	}
+}
