@@ -47,9 +47,16 @@ type Ranks struct {
 	Worker     string // path of lightpath-rank
 	Transport  string // auto, shm, tcp or inproc
 	Env        []string
-	Deadline   time.Duration // for the whole job; 0 is none
+	// Apart has ranks meet in collectives only: no barrier that the others would wait in for one
+	// that is gone. Runs of mode=sync need that barrier.
+	Apart    bool
+	Deadline time.Duration // for the whole job; 0 is none
 	// OnReport, when set, is called for every report as it arrives, one call at a time.
 	OnReport func(Report)
+	// OnStart, when set, is called with every process of ranks as it is started, for faults to be
+	// done to it; OnError with what a rank says of its failure, as it says it, one call at a time.
+	OnStart func(rank int, p *os.Process)
+	OnError func(rank int, text string)
 
 	grace time.Duration // 0: failureGrace
 }
@@ -136,6 +143,9 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	if j.ranks.External != nil {
 		file.rendezvous, file.barrier = j.ranks.Rendezvous, ""
 	}
+	if j.ranks.Apart {
+		file.barrier = ""
+	}
 	path := filepath.Join(j.dir, fmt.Sprintf("job-%d", rank))
 	if err := os.WriteFile(path, file.encode(), 0o600); err != nil {
 		return nil, err
@@ -155,6 +165,9 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	cmd.Stderr = &p.stderr
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("bench: cannot start rank %d: %w (build it with make)", rank, err)
+	}
+	if j.ranks.OnStart != nil {
+		j.ranks.OnStart(rank, cmd.Process)
 	}
 	return p, nil
 }
@@ -239,6 +252,9 @@ func (j *job) fail(rank int, text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.errs = append(j.errs, rankError{rank, text})
+	if j.ranks.OnError != nil {
+		j.ranks.OnError(rank, text)
+	}
 }
 
 func (j *job) add(r Report) {

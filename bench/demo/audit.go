@@ -103,32 +103,46 @@ func undisturbed(log *emulator.Log) error {
 	return nil
 }
 
-// expected walks the plan: the bytes that cross each circuit in each step.
+// expected is the bytes that cross each circuit in each step.
 func (a *auditor) expected() (map[circuitKey]float64, error) {
 	want := map[circuitKey]float64{}
-	for plane, entries := range a.plan.Planes {
-		at := a.plan.Initial[plane]
-		for _, e := range entries {
-			switch e.Kind {
-			case plans.Reconfigure:
-				at = e.To
-			case plans.Transmit:
-				flows := a.problem.Steps[e.Step].FlowList()
-				for i, fl := range flows {
-					if e.Flows != nil && !slices.Contains(e.Flows, i) {
-						continue
-					}
-					if _, there := at.Hops(fl[0], fl[1]); !there {
-						return nil, fmt.Errorf("%w: the plan sends %d -> %d on plane %d, whose circuits do not lead there", ErrAudit, fl[0], fl[1], plane)
-					}
-					for r := fl[0]; r != fl[1]; r = at[r] {
-						want[circuitKey{plane, a.steps[e.Step], r, at[r]}] += e.Bytes
-					}
-				}
+	for plane := range a.plan.Planes {
+		if err := a.walk(plane, func(_ *plans.Entry, crosses map[circuitKey]float64) {
+			for k, bytes := range crosses {
+				want[k] += bytes
 			}
+		}); err != nil {
+			return nil, err
 		}
 	}
 	return want, nil
+}
+
+// walk calls f for each transmission of a plane, in order, with the bytes that it puts on circuits.
+func (a *auditor) walk(plane int, f func(e *plans.Entry, crosses map[circuitKey]float64)) error {
+	at := a.plan.Initial[plane]
+	for i := range a.plan.Planes[plane] {
+		e := &a.plan.Planes[plane][i]
+		switch e.Kind {
+		case plans.Reconfigure:
+			at = e.To
+		case plans.Transmit:
+			crosses := map[circuitKey]float64{}
+			for i, fl := range a.problem.Steps[e.Step].FlowList() {
+				if e.Flows != nil && !slices.Contains(e.Flows, i) {
+					continue
+				}
+				if _, there := at.Hops(fl[0], fl[1]); !there {
+					return fmt.Errorf("%w: the plan sends %d -> %d on plane %d, whose circuits do not lead there", ErrAudit, fl[0], fl[1], plane)
+				}
+				for r := fl[0]; r != fl[1]; r = at[r] {
+					crosses[circuitKey{plane, a.steps[e.Step], r, at[r]}] += e.Bytes
+				}
+			}
+			f(e, crosses)
+		}
+	}
+	return nil
 }
 
 // carried sums the log of one iteration the same way, by the labels of the frames.

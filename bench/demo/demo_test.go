@@ -98,7 +98,7 @@ func TestWriteFabric(t *testing.T) {
 		if _, err := trial.pose(); err != nil {
 			t.Fatal(err)
 		}
-		config, socket, err := trial.writeFabric(t.TempDir())
+		config, socket, err := trial.writeFabric(&memoryGround{}, t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestWriteFabric(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	e := &Experiment{Key: "a", Title: "a title", Bytes: 1000, Reconfig: 50 * time.Millisecond}
+	e := &Experiment{Key: "a", Title: "a title", Bytes: 1000, Reconfig: 50 * time.Millisecond, Scale: demoScale()}
 	plan := func(cct float64) *plans.Plan { return &plans.Plan{CCTUS: cct} }
 	trials := []*Trial{
 		{Experiment: e, Planner: "static", Infeasible: fmt.Errorf("planner: static: %w: step 1: no circuit", planner.ErrInfeasible)},
@@ -129,7 +129,8 @@ func TestTable(t *testing.T) {
 	var b bytes.Buffer
 	writeTable(&b, trials)
 	text := b.String()
-	for _, want := range []string{"(a) a title, 1000 bytes, reconfiguration 50ms", "static     infeasible: step 1: no circuit\n"} {
+	for _, want := range []string{"(a) a title, 2 planes of 50 Mb/s per port, 1000 bytes, reconfiguration 50ms", "static     infeasible: step 1: no circuit\n",
+		"2 of 2 trials within 5 % of expected, the furthest 1.0 % away; 1 of 1 pairs", "0 frames lost, 3 elements wrong"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -177,8 +178,8 @@ func TestInitialMaps(t *testing.T) {
 	if got := (&Trial{Experiment: &Experiment{}}).initial(); got != nil {
 		t.Errorf("%v where the planner chooses", got)
 	}
-	got := (&Trial{Experiment: &Experiment{Start: circuit.Xor(ranks, 1)}}).initial()
-	if len(got) != planes || !got[0].Equal(circuit.Xor(ranks, 1)) || !got[1].Equal(got[0]) {
+	got := (&Trial{Experiment: &Experiment{Start: circuit.Xor(ranks, 1), Scale: demoScale()}}).initial()
+	if len(got) != demoScale().Planes || !got[0].Equal(circuit.Xor(ranks, 1)) || !got[1].Equal(got[0]) {
 		t.Errorf("%v, want xor 1 on every plane", got)
 	}
 }

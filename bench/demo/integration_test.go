@@ -50,7 +50,7 @@ func TestTrial(t *testing.T) {
 	if trial.MeasuredCCT < 0.97*trial.Plan.CCTUS || math.IsNaN(trial.Error()) {
 		t.Errorf("measured %v us, predicted %v us", trial.MeasuredCCT, trial.Plan.CCTUS)
 	}
-	if len(trial.Measured) != planes || len(trial.Measured[0]) < 2 {
+	if len(trial.Measured) != demoScale().Planes || len(trial.Measured[0]) < 2 {
 		t.Errorf("the timeline shows %+v", trial.Measured)
 	}
 	trial.Experiment.Planners = nil

@@ -41,8 +41,7 @@ func writeReport(path string, trials []*Trial) error {
 		if t.Experiment != last {
 			last = t.Experiment
 			sections = append(sections, reportSection{Key: last.Key, Title: last.Title,
-				Facts: fmt.Sprintf("%d ranks, %d planes of %g Mb/s per port, %d bytes, reconfiguration %v",
-					ranks, planes, float64(rateGbps)*1e3, last.Bytes, last.Reconfig)})
+				Facts: fmt.Sprintf("%d ranks, %s", ranks, last.facts())})
 		}
 		row, err := t.row(trials)
 		if err != nil {

@@ -12,8 +12,6 @@ import (
 	"lightpath/bench"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
-	"lightpath/collectives/wire"
-	"lightpath/ocsctl/emulator"
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/circuit"
@@ -29,7 +27,10 @@ type Options struct {
 	Iters     int    // timed iterations of each trial
 	// BreakDrain skips the drain before plane 0's second switch; the run must then fail.
 	BreakDrain bool
-	Progress   func(format string, args ...any)
+	Only       string // runs the experiments whose key contains it
+	// Kernel runs the proof over planes in the kernel instead; it needs root.
+	Kernel   bool
+	Progress func(format string, args ...any)
 }
 
 // Trial is one experiment under one planner, measured.
@@ -115,11 +116,16 @@ func runTrial(ctx context.Context, o *Options, e *Experiment, name string) (*Tri
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	reports, err := t.execute(ctx, o, dir)
+	var g ground = &memoryGround{}
+	if o.Kernel {
+		g = &kernelGround{}
+	}
+	defer g.close()
+	reports, err := t.execute(ctx, o, g, dir)
 	if err != nil {
 		return nil, err
 	}
-	return t, t.evaluate(dir, reports, steps)
+	return t, t.evaluate(g, dir, reports, steps)
 }
 
 // pose states the problem that the ranks will plan.
@@ -131,8 +137,8 @@ func (t *Trial) pose() (steps []int, err error) {
 	}
 	t.Independent = independent(s)
 	template := &plans.Problem{
-		Version: plans.Version, Ranks: ranks, Planes: planes, BandwidthGbps: rateGbps,
-		HopUS: float64(hop) / 1e3, ReconfigUS: float64(e.Reconfig) / 1e3, Forwarding: e.Forwarding, Circuits: plans.Simplex,
+		Version: plans.Version, Ranks: ranks, Planes: e.Scale.Planes, BandwidthGbps: e.Scale.RateGbps, AlphaUS: float64(e.Scale.Alpha) / 1e3,
+		HopUS: float64(e.Scale.Hop) / 1e3, ReconfigUS: float64(e.Reconfig) / 1e3, Forwarding: e.Forwarding, Circuits: plans.Simplex,
 		Initial: t.initial(), Final: plans.Final{Kind: plans.FinalInitial},
 	}
 	t.Problem, steps, err = schedule.Problem(s, float64(e.Bytes), template)
@@ -143,10 +149,16 @@ func (t *Trial) pose() (steps []int, err error) {
 // plan's trailing reset is not part of its CCT.
 const settle = 20 * time.Millisecond
 
-// execute starts the switch and the ranks, and returns what they report.
-func (t *Trial) execute(ctx context.Context, o *Options, dir string) ([][]bench.Report, error) {
-	config, socket, err := t.writeFabric(dir)
+// warmup is how many untimed iterations a trial begins with.
+const warmup = 1
+
+// execute starts planes and ranks, and returns what the ranks report.
+func (t *Trial) execute(ctx context.Context, o *Options, g ground, dir string) ([][]bench.Report, error) {
+	config, socket, err := t.writeFabric(g, dir)
 	if err != nil {
+		return nil, err
+	}
+	if err := g.start(t, dir); err != nil {
 		return nil, err
 	}
 	ocs, err := bench.StartOCS(ctx, o.Lightpath, config, socket)
@@ -170,8 +182,8 @@ func (t *Trial) execute(ctx context.Context, o *Options, dir string) ([][]bench.
 	}
 	count := bench.Count(e.Collective, e.Bytes, datatype.Float32, ranks)
 	reports, err := job.Run(ctx, []string{fmt.Sprintf(
-		"run collective=%s type=float op=sum bytes=%d count=%d warmup=1 iters=%d check=1 mode=sync pause=%d",
-		e.Collective, e.Bytes, count, o.Iters, (e.Reconfig + settle).Milliseconds())})
+		"run collective=%s type=float op=sum bytes=%d count=%d warmup=%d iters=%d check=1 mode=sync pause=%d",
+		e.Collective, e.Bytes, count, warmup, o.Iters, (e.Reconfig + settle).Milliseconds())})
 	// Stopping the switch completes its log; an error of the ranks says more than one of the switch.
 	if stopErr := ocs.Stop(); err == nil {
 		err = stopErr
@@ -179,22 +191,20 @@ func (t *Trial) execute(ctx context.Context, o *Options, dir string) ([][]bench.
 	return reports, err
 }
 
-// writeFabric writes the fabric file and the switch's configuration.
-func (t *Trial) writeFabric(dir string) (config, socket string, err error) {
+// writeFabric writes the fabric file and the controller's configuration.
+func (t *Trial) writeFabric(g ground, dir string) (config, socket string, err error) {
 	e := t.Experiment
 	socket = filepath.Join(dir, "ocs.sock")
 	f := fabric.Fabric{
 		Version: fabric.Version, Name: "demo", Ranks: ranks, Circuits: plans.Simplex, Forwarding: e.Forwarding,
 		OCS:   []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: e.Reconfig}},
-		Costs: fabric.Costs{Hop: hop},
+		Costs: fabric.Costs{Alpha: e.Scale.Alpha, Hop: e.Scale.Hop},
 	}
-	for p := range planes {
-		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: rateGbps * 1e9, OCS: "ocs0"})
+	for p := range e.Scale.Planes {
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: fabric.Rate(e.Scale.RateGbps * 1e9), OCS: "ocs0"})
 	}
-	sw := fabric.OCSD{
-		Version: fabric.Version, Fabric: filepath.Join(dir, "fabric.yaml"), Socket: socket,
-		FrameLog: filepath.Join(dir, "frames.log"), MTU: frameData + wire.HeaderSize, Initial: t.initial(),
-	}
+	sw := fabric.OCSD{Version: fabric.Version, Fabric: filepath.Join(dir, "fabric.yaml"), Socket: socket, Initial: t.initial()}
+	g.configure(e, dir, &f, &sw)
 	config = filepath.Join(dir, "ocsd.yaml")
 	return config, socket, errors.Join(os.WriteFile(sw.Fabric, f.Encode(), 0o600), os.WriteFile(config, sw.Encode(), 0o600))
 }
@@ -204,12 +214,12 @@ func (t *Trial) initial() []circuit.Permutation {
 	if t.Experiment.Start == nil {
 		return nil
 	}
-	return slices.Repeat([]circuit.Permutation{t.Experiment.Start}, planes)
+	return slices.Repeat([]circuit.Permutation{t.Experiment.Start}, t.Experiment.Scale.Planes)
 }
 
-// evaluate reads the plan that the ranks used from the plan cache and holds the switch's log
-// against it.
-func (t *Trial) evaluate(dir string, reports [][]bench.Report, steps []int) error {
+// evaluate reads the plan that the ranks used from the plan cache and holds what the planes have
+// recorded against it.
+func (t *Trial) evaluate(g ground, dir string, reports [][]bench.Report, steps []int) error {
 	e := t.Experiment
 	var err error
 	if t.Problem, t.Plan, err = usedPlan(filepath.Join(dir, "plans"), t.Planner); err != nil {
@@ -227,19 +237,14 @@ func (t *Trial) evaluate(dir string, reports [][]bench.Report, steps []int) erro
 	order := slices.Clone(t.Times)
 	slices.Sort(order)
 	t.MeasuredCCT = bench.Median(order)
-	log, err := emulator.ReadLog(filepath.Join(dir, "frames.log"))
-	if err != nil {
-		return err
-	}
 	iters := windows(perRank)
-	// Cuts fall between elements: each of a circuit's entries may be off by one per flow.
-	a := auditor{problem: t.Problem, plan: t.Plan, steps: steps, slack: float64(4 * ranks * planes)}
-	if t.Finding, err = a.audit(log, iters); err != nil {
-		return fmt.Errorf("demo: experiment %s, %s: %w", e.Key, t.Planner, err)
-	}
 	// With an even number of iterations the median is no iteration's: show the one below.
 	median := slices.Index(t.Times, order[(len(order)-1)/2])
-	t.Measured = measured(log, iters[median], steps)
+	// Cuts fall between elements: each of a circuit's entries may be off by one per flow.
+	a := &auditor{problem: t.Problem, plan: t.Plan, steps: steps, slack: float64(4 * ranks * e.Scale.Planes)}
+	if t.Finding, t.Measured, err = g.audit(a, iters, median); err != nil {
+		return fmt.Errorf("demo: experiment %s, %s: %w", e.Key, t.Planner, err)
+	}
 	return nil
 }
 
@@ -274,42 +279,4 @@ func windows(perRank []bench.Report) []window {
 		}
 	}
 	return w
-}
-
-// measured extracts from the log what each plane did in one iteration: a step lasts from its
-// first bit to its last.
-func measured(log *emulator.Log, w window, steps []int) [][]Interval {
-	out := make([][]Interval, log.Planes)
-	us := func(ns int64) float64 { return float64(ns-w.start) / 1e3 }
-	for plane := range out {
-		byStep := map[int]*Interval{}
-		var h wire.Header
-		for i := range log.Frames {
-			r := &log.Frames[i]
-			if int(r.Plane) != plane || r.Start < w.start || r.Start > w.end || wire.Decode(r.Label[:], &h) != nil {
-				continue
-			}
-			step := slices.Index(steps, int(h.Step))
-			if in := byStep[step]; in == nil {
-				byStep[step] = &Interval{Step: step, StartUS: us(r.Start), EndUS: us(r.Finish)}
-			} else {
-				in.StartUS, in.EndUS = min(in.StartUS, us(r.Start)), max(in.EndUS, us(r.Finish))
-			}
-		}
-		for _, in := range byStep {
-			out[plane] = append(out[plane], *in)
-		}
-		for i := range log.Switches {
-			if s := &log.Switches[i]; int(s.Plane) == plane && s.Start >= w.start && s.Start <= w.end {
-				out[plane] = append(out[plane], Interval{Step: -1, StartUS: us(s.Start), EndUS: us(s.End), To: s.Map})
-			}
-		}
-		slices.SortFunc(out[plane], func(a, b Interval) int {
-			if a.StartUS < b.StartUS {
-				return -1
-			}
-			return 1
-		})
-	}
-	return out
 }

@@ -1,0 +1,72 @@
+package barrier
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Both modes go through every round in order, and the report adds up.
+func TestRun(t *testing.T) {
+	for _, mode := range []Mode{Spin, Sleep} {
+		r, err := Run(Options{Ranks: 4, Rounds: 200, Warmup: 10, Mode: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: all %+v, each %+v, period %v", mode, r.All, r.Each, r.Period)
+		n := 0
+		for _, b := range r.Histogram {
+			n += b.Count
+		}
+		if n != 200 || r.All.P50 <= 0 || r.All.P50 > r.All.P99 || r.All.P99 > r.All.Max || r.Each.Max > r.All.Max {
+			t.Errorf("%+v", r)
+		}
+		b, err := json.Marshal(r)
+		if err != nil || !strings.Contains(string(b), `"p99":`) {
+			t.Errorf("%s, %v", b, err)
+		}
+		d := xml.NewDecoder(strings.NewReader(string(r.SVG())))
+		for err = nil; err == nil; _, err = d.Token() {
+		}
+		if !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, o := range []Options{{Ranks: 1}, {Ranks: -1}, {Rounds: -1}, {Mode: "nap"}} {
+		if _, err := Run(o); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+}
+
+func TestQuantiles(t *testing.T) {
+	var ns []int64
+	for i := range int64(101) {
+		ns = append(ns, 1000*(100-i))
+	}
+	q := quantiles(ns)
+	if q.P50 != 50*time.Microsecond || q.P99 != 99*time.Microsecond || q.Max != 100*time.Microsecond {
+		t.Errorf("%+v", q)
+	}
+}
+
+func BenchmarkBarrier(b *testing.B) {
+	for _, mode := range []Mode{Spin, Sleep} {
+		b.Run(string(mode), func(b *testing.B) {
+			r, err := Run(Options{Rounds: max(b.N, 10), Mode: mode})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(r.All.P50), "p50-ns")
+			b.ReportMetric(float64(r.All.P99), "p99-ns")
+			b.ReportMetric(float64(r.Period), "ns/round")
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package barrier
+
+import "testing"
+
+// The same measurement works over gRPC. Ranks sleep: as goroutines of one process that spin on few
+// cores they would keep the scheduler from looking at the network.
+func TestLoopback(t *testing.T) {
+	r := loopback(t, Options{Ranks: 4, Rounds: 50, Warmup: 5, Mode: Sleep})
+	t.Logf("all %+v, period %v", r.All, r.Period)
+	if r.Ranks != 4 || r.All.P50 <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if _, _, err := Loopback(0); err == nil {
+		t.Error("no ranks were accepted")
+	}
+}
+
+func loopback(t testing.TB, o Options) *Report {
+	t.Helper()
+	dial, stop, err := Loopback(o.Ranks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	o.Dial, o.Name = dial, "gRPC over loopback"
+	r, err := Run(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func BenchmarkLoopback(b *testing.B) {
+	r := loopback(b, Options{Ranks: 8, Rounds: b.N, Warmup: 200, Mode: Sleep})
+	b.ReportMetric(float64(r.All.P50), "p50-ns")
+	b.ReportMetric(float64(r.All.P99), "p99-ns")
+}

@@ -1,0 +1,82 @@
+package demo
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+
+	"lightpath/collectives/wire"
+	"lightpath/ocsctl/emulator"
+	"lightpath/plans/fabric"
+)
+
+// ground is what carries a trial's planes and keeps a record of what they carried.
+type ground interface {
+	// configure completes the files of the fabric and of its controller.
+	configure(e *Experiment, dir string, f *fabric.Fabric, o *fabric.OCSD)
+	// start makes the planes, after the files in dir are written and before the controller runs.
+	start(t *Trial, dir string) error
+	// audit holds the record against the plan, after the controller has stopped; it returns what one
+	// iteration looked like besides.
+	audit(a *auditor, iters []window, shown int) (finding, [][]Interval, error)
+	// close removes what start has made.
+	close()
+}
+
+// memoryGround is the emulated switch, which carries the frames itself and logs each of them.
+type memoryGround struct{ log string }
+
+func (g *memoryGround) configure(e *Experiment, dir string, _ *fabric.Fabric, o *fabric.OCSD) {
+	g.log = filepath.Join(dir, "frames.log")
+	o.FrameLog, o.MTU = g.log, e.Scale.FrameData+wire.HeaderSize
+}
+
+func (g *memoryGround) start(*Trial, string) error { return nil }
+
+func (g *memoryGround) close() {}
+
+func (g *memoryGround) audit(a *auditor, iters []window, shown int) (finding, [][]Interval, error) {
+	log, err := emulator.ReadLog(g.log)
+	if err != nil {
+		return finding{}, nil, err
+	}
+	f, err := a.audit(log, iters)
+	return f, measured(log, iters[shown], a.steps), err
+}
+
+// measured extracts from the log what each plane did in one iteration: a step lasts from its
+// first bit to its last.
+func measured(log *emulator.Log, w window, steps []int) [][]Interval {
+	out := make([][]Interval, log.Planes)
+	us := func(ns int64) float64 { return float64(ns-w.start) / 1e3 }
+	for plane := range out {
+		byStep := map[int]*Interval{}
+		var h wire.Header
+		for i := range log.Frames {
+			r := &log.Frames[i]
+			if int(r.Plane) != plane || r.Start < w.start || r.Start > w.end || wire.Decode(r.Label[:], &h) != nil {
+				continue
+			}
+			step := slices.Index(steps, int(h.Step))
+			if in := byStep[step]; in == nil {
+				byStep[step] = &Interval{Step: step, StartUS: us(r.Start), EndUS: us(r.Finish)}
+			} else {
+				in.StartUS, in.EndUS = min(in.StartUS, us(r.Start)), max(in.EndUS, us(r.Finish))
+			}
+		}
+		for _, in := range byStep {
+			out[plane] = append(out[plane], *in)
+		}
+		for i := range log.Switches {
+			if s := &log.Switches[i]; int(s.Plane) == plane && s.Start >= w.start && s.Start <= w.end {
+				out[plane] = append(out[plane], Interval{Step: -1, StartUS: us(s.Start), EndUS: us(s.End), To: s.Map})
+			}
+		}
+		inOrder(out[plane])
+	}
+	return out
+}
+
+func inOrder(list []Interval) {
+	slices.SortFunc(list, func(a, b Interval) int { return cmp.Compare(a.StartUS, b.StartUS) })
+}

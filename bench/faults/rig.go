@@ -1,0 +1,259 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal/etcd"
+	"lightpath/ocsctl/controller/rpc"
+	"lightpath/ocsctl/kernel"
+	"lightpath/plans"
+	"lightpath/plans/fabric"
+	"lightpath/shim"
+)
+
+// The fabric of every scenario.
+const (
+	ranks  = 4
+	planes = 2
+	rate   = fabric.Rate(200e6)
+)
+
+// setup is what a scenario runs on.
+type setup struct {
+	controllers int           // 0 is 1; more share a journal that outlives each of them
+	remote      bool          // ranks reach their controllers by gRPC instead of through its socket
+	scpi        bool          // the planes' switch is one that speaks SCPI, and not part of the controller
+	verify      string        // with scpi: how far moves are verified
+	env         []string      // of the ranks
+	timeout     time.Duration // LIGHTPATH_TIMEOUT; 0 is longer than any scenario
+	phases      []phase
+	open        bool          // there are more operations than it takes: all has been seen when the scenario has been played
+	apart       bool          // ranks meet in collectives only
+	reconfig    time.Duration // 0: 10 ms
+}
+
+// rig is one scenario under way.
+type rig struct {
+	*Result
+	setup
+	ctx  context.Context
+	o    *Options
+	dir  string
+	name string // of the fabric
+
+	view        *kernel.View
+	state       *kernel.State
+	store       *etcd.Client // serves the journal
+	sw          *process     // the switch, with scpi
+	scpiAddress string
+	controllers []*process
+	listen      []string // by controller
+	operator    *rpc.Operator
+	job         *job
+
+	injectedAt time.Time
+}
+
+var rigs atomic.Int64
+
+// newRig builds the planes and starts switch, controllers and ranks. The caller closes the rig, also
+// after an error.
+func newRig(ctx context.Context, o *Options, s *Scenario, r *Result) (*rig, error) {
+	g := &rig{Result: r, setup: s.setup, ctx: ctx, o: o, name: fmt.Sprintf("flt%d-%d", os.Getpid(), rigs.Add(1))}
+	var err error
+	if g.dir, err = os.MkdirTemp("", "lightpath-faults-"); err != nil {
+		return g, err
+	}
+	for _, step := range []func() error{g.buildPlanes, g.startSwitch, g.startControllers, g.startRanks} {
+		if err := step(); err != nil {
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+func (g *rig) path(file string) string { return filepath.Join(g.dir, file) }
+
+// buildPlanes writes the fabric file and builds what it says.
+func (g *rig) buildPlanes() error {
+	f := &fabric.Fabric{Version: fabric.Version, Name: g.name, Ranks: ranks, Circuits: plans.Simplex}
+	sw := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Reconfig: cmp.Or(g.reconfig, 10*time.Millisecond)}
+	free, err := freeAddresses(1 + max(g.setup.controllers, 1))
+	if err != nil {
+		return err
+	}
+	g.scpiAddress, g.listen = free[0], free[1:]
+	if g.scpi {
+		sw.Driver, sw.Endpoint = fabric.DriverPolatis, g.scpiAddress
+	}
+	f.OCS = []fabric.OCS{sw}
+	for j := range planes {
+		p := fabric.Plane{Name: fmt.Sprintf("p%d", j), Bandwidth: rate, OCS: sw.Name, Interface: fmt.Sprintf("p%d", j)}
+		for r := range ranks {
+			if g.scpi { // ingress ports come first, then those of egress
+				p.Ports = append(p.Ports, fmt.Sprintf("%d/%d", j*ranks+r+1, (planes+j)*ranks+r+1))
+			}
+		}
+		f.Planes = append(f.Planes, p)
+	}
+	f.Controller.Endpoints = []string{"unix:" + g.path("c0.sock")}
+	if g.remote {
+		f.Controller.Endpoints = g.listen
+	}
+	if err := os.WriteFile(g.path("fabric.yaml"), f.Encode(), 0o600); err != nil {
+		return err
+	}
+	if f, err = fabric.Load(g.path("fabric.yaml")); err != nil {
+		return err
+	}
+	if g.state, _, err = kernel.Up(f, kernel.Options{}); err != nil {
+		return err
+	}
+	g.view, err = kernel.Look(g.state)
+	return err
+}
+
+// startSwitch starts the model of a switch that the planes follow, where it is not the controller's.
+func (g *rig) startSwitch() (err error) {
+	if err := os.WriteFile(g.path("faults.yaml"), []byte("[]\n"), 0o600); err != nil || !g.scpi {
+		return err
+	}
+	g.sw, err = start(g.ctx, "the switch", g.o.Lightpath, "ocs", "emulate", "--ports", fmt.Sprint(planes*ranks), "--scpi", g.scpiAddress,
+		"--fabric", g.path("fabric.yaml"), "--faults", g.path("faults.yaml"))
+	if err == nil {
+		_, err = g.sw.await("scpi on", 0)
+	}
+	return err
+}
+
+// startControllers starts them one after the other, so that the first is in charge.
+func (g *rig) startControllers() (err error) {
+	if g.setup.controllers > 1 {
+		// Served from here, the journal outlives every controller, as a cluster would.
+		if g.store, err = etcd.Open(g.ctx, etcd.Config{Name: "witness", Software: shim.Version, Dir: g.path("journal"), Lease: lease}); err != nil {
+			return err
+		}
+	}
+	for i := range max(g.setup.controllers, 1) {
+		if err := g.startController(i); err != nil {
+			return err
+		}
+	}
+	if g.operator, err = rpc.DialOperator(g.listen, rpc.Options{Version: shim.Version}); err != nil {
+		return err
+	}
+	return wait(g.ctx, "a controller is in charge of both planes", patience, func() (bool, error) {
+		s, err := g.operator.Status(g.ctx)
+		if g.controllers[0].ended() {
+			return false, fmt.Errorf("%w: %s", errEnded, g.controllers[0].last())
+		}
+		return err == nil && s.Planes[0].State == controller.Resident && s.Planes[1].State == controller.Resident, nil
+	})
+}
+
+// replyTimeout is how long a controller waits for an answer of the switch.
+const replyTimeout = 500 * time.Millisecond
+
+// lease is how long a silent controller stays in charge.
+const lease = 2 * time.Second
+
+func (g *rig) startController(i int) error {
+	c := fabric.OCSD{
+		Version: fabric.Version, Name: fmt.Sprintf("c%d", i), Fabric: g.path("fabric.yaml"), DataPlane: fabric.DataKernel, Listen: g.listen[i],
+		Device: fabric.DeviceConfig{Faults: g.path("faults.yaml")},
+	}
+	if !g.remote {
+		c.Socket = g.path("c0.sock")
+	}
+	if g.scpi {
+		c.DataPlane, c.Device = fabric.DataNone, fabric.DeviceConfig{}
+		c.Switches = fabric.SwitchesConfig{Verify: g.verify, DriftInterval: 100 * time.Millisecond, Settle: time.Second, ReplyTimeout: replyTimeout}
+	}
+	if g.store != nil {
+		c.Journal = fabric.JournalConfig{Kind: "etcd", Dir: g.path("journal"), Lease: lease}
+	}
+	config := g.path(c.Name + ".yaml")
+	if err := os.WriteFile(config, c.Encode(), 0o600); err != nil {
+		return err
+	}
+	p, err := start(g.ctx, "controller "+c.Name, g.o.Lightpath, "ocsd", "--config", config)
+	if err != nil {
+		return err
+	}
+	g.controllers = append(g.controllers, p)
+	if i == 0 {
+		_, err = p.await("in charge", 0)
+		return err
+	}
+	op, err := rpc.DialOperator(g.listen[i:i+1], rpc.Options{Version: shim.Version})
+	if err != nil {
+		return err
+	}
+	err = wait(g.ctx, p.what+" stands by", patience, func() (bool, error) {
+		_, err := op.History(g.ctx, controller.AllEvents())
+		return err == nil, nil
+	})
+	return errors.Join(err, op.Close())
+}
+
+func (g *rig) startRanks() error {
+	if g.timeout == 0 {
+		g.timeout = patience
+	}
+	g.job = startJob(g.ctx, g.o.Worker, append([]string{
+		"LIGHTPATH_FABRIC=" + g.path("fabric.yaml"), "LIGHTPATH_PLANNER=perstep", "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_ALGORITHM=alltoall:pairwise",
+		"LIGHTPATH_TIMEOUT=" + g.timeout.String(), "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE=" + g.path("log.%p"),
+	}, g.env...), g.phases, g.apart)
+	return nil
+}
+
+// freeAddresses returns addresses of this host at which nobody listens.
+func freeAddresses(n int) ([]string, error) {
+	var all []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // only then: they must differ
+		all = append(all, l.Addr().String())
+	}
+	return all, nil
+}
+
+// close ends everything and leaves nothing behind.
+func (g *rig) close() error {
+	if g.job != nil {
+		g.job.stop()
+	}
+	for _, p := range append(slices.Clone(g.controllers), g.sw) {
+		if p != nil {
+			p.kill()
+		}
+	}
+	var errs []error
+	if g.operator != nil {
+		errs = append(errs, g.operator.Close())
+	}
+	if g.store != nil {
+		errs = append(errs, g.store.Close())
+	}
+	if g.view != nil {
+		errs = append(errs, g.view.Close())
+	}
+	if g.state != nil {
+		_, err := kernel.Down(g.name, true)
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
+}

@@ -1,0 +1,318 @@
+package faults
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"lightpath/ocsctl/controller"
+)
+
+// rest is a job that rests for some time after its first operations, for faults between operations,
+// and then goes on for long enough to see planes go and come back.
+func rest() []phase {
+	return []phase{{4, small, 0}, {1, small, time.Second}, {plenty, small, 20 * time.Millisecond}}
+}
+
+// resting returns when the ranks of that job rest and hold no plane.
+func (g *rig) resting() error {
+	if err := g.job.await(4); err != nil {
+		return err
+	}
+	return g.whileFree()
+}
+
+func planeScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "drift-between-operations", Fault: "somebody else moves a circuit of plane 1 while nobody uses it; later ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
+			setup: setup{phases: rest(), open: true}, play: func(g *rig) error { return driftBetween(g, g.thirdParty) },
+		},
+		{
+			Name: "drift-in-operation", Fault: "somebody else moves a circuit of plane 1 while frames flow", Bound: 2 * time.Second,
+			setup: setup{phases: interrupted()}, play: func(g *rig) error { return driftDuring(g, g.thirdParty) },
+		},
+		{
+			Name: "stuck-mirror", Fault: "a mirror of plane 1 does not follow, and the switch says so", Bound: 4 * time.Second,
+			setup: setup{phases: interrupted()}, play: func(g *rig) error { return failedMove(g, "[{fault: stuck-mirror, in: 5}]", "failed|port 1") },
+		},
+		{
+			Name: "stuck-mirror-silent", Fault: "a mirror of plane 1 does not follow, and the switch says that it has", Bound: 4 * time.Second,
+			setup: setup{phases: interrupted()}, play: func(g *rig) error { return failedMove(g, "[{fault: stuck-mirror, in: 5, silent: true}]", "port 1") },
+		},
+		{
+			Name: "ghost-circuit", Fault: "the switch's table has a circuit of plane 1 that was never made; the controller sees the light", GoesOn: true, Bound: 2 * time.Second,
+			setup: setup{phases: []phase{{2, small, 0}, {6, large, 0}}}, play: harmlessGhost,
+		},
+		{
+			Name: "slow-circuit", Fault: "circuits from a port of plane 1 take 300 ms longer", GoesOn: true, Bound: 4 * time.Second,
+			setup: setup{phases: steady(plenty), open: true}, play: slowCircuit,
+		},
+		{
+			Name: "slow-circuit-beyond-bound", Fault: "circuits from a port of plane 1 take 20 s longer", Bound: 6 * time.Second,
+			setup: setup{phases: interrupted()}, play: func(g *rig) error {
+				return failedMove(g, "[{fault: slow-pair, in: 5, delay_ms: 20000}]", "not settled after")
+			},
+		},
+		{
+			Name: "plane-disabled", Fault: "an operator takes plane 1 out of service, and puts it back", GoesOn: true, Bound: 3 * time.Second,
+			setup: setup{phases: rest(), open: true}, play: disablePlane,
+		},
+		{
+			Name: "all-planes-disabled", Fault: "an operator takes both planes out of service, and puts them back", GoesOn: true, Bound: 3 * time.Second,
+			setup: setup{phases: rest(), open: true}, play: disableAll,
+		},
+		{
+			Name: "switch-reboots", Fault: "the switch reboots between operations and forgets its circuits; later ocs set puts both planes back", GoesOn: true, Bound: 3 * time.Second,
+			setup: setup{phases: rest(), open: true}, play: reboot,
+		},
+		{
+			Name: "switch-reboots-in-operation", Fault: "the switch reboots while frames flow", Bound: 2 * time.Second,
+			setup: setup{phases: interrupted()}, play: rebootDuring,
+		},
+	}
+}
+
+// downBecause waits until a plane is out of service for a reason that says text.
+func (g *rig) downBecause(plane int, text string) error {
+	e, err := g.happened(controller.Failed, plane, anyEvent)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(e.Err, text) {
+		return fmt.Errorf("faults: plane %d failed for another reason than %q: %s", plane, text, e.Err)
+	}
+	g.Operator = "failed: " + e.Err
+	return nil
+}
+
+// carriesAgain waits until a plane carries frames that it does not carry now.
+func (g *rig) carriesAgain(plane int) error {
+	before, err := g.carried(plane)
+	if err != nil {
+		return err
+	}
+	return wait(g.ctx, fmt.Sprintf("plane %d carries frames again", plane), patience, func() (bool, error) {
+		now, err := g.carried(plane)
+		if err != nil || now > before {
+			return err == nil, err
+		}
+		return false, g.job.running()
+	})
+}
+
+// without runs until the ranks have completed three operations, in which a plane has carried nothing.
+func (g *rig) without(planes ...int) error {
+	if err := g.recovers(); err != nil {
+		return err
+	}
+	before := make([]uint64, len(planes))
+	for i, j := range planes {
+		var err error
+		if before[i], err = g.carried(j); err != nil {
+			return err
+		}
+	}
+	if err := g.job.await(g.job.operations() + 3); err != nil {
+		return err
+	}
+	for i, j := range planes {
+		now, err := g.carried(j)
+		if err != nil {
+			return err
+		}
+		if now != before[i] {
+			return fmt.Errorf("faults: plane %d carried %d frames while it was out of service", j, now-before[i])
+		}
+	}
+	return nil
+}
+
+// thirdParty has somebody else remove the circuit of rank 1 on plane 1, whose ingress port is 5.
+func (g *rig) thirdParty() error { return g.inject("[{fault: third-party, in: 5}]") }
+
+func driftBetween(g *rig, change func() error) error {
+	if err := g.resting(); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	if err := g.downBecause(1, "port 1"); err != nil {
+		return err
+	}
+	if _, err := g.lightpath("ocs", "enable", "--plane", "p1"); err == nil {
+		return fmt.Errorf("faults: ocs enable put a plane back that has drifted")
+	}
+	if err := g.without(1); err != nil {
+		return err
+	}
+	if err := g.warned("p1 is out of service"); err != nil {
+		return err
+	}
+	if _, err := g.lightpath("ocs", "set", "--plane", "p1", "--map", "ring:1"); err != nil {
+		return err
+	}
+	return g.carriesAgain(1)
+}
+
+func driftDuring(g *rig, change func() error) error {
+	if err := g.inOperation(1); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	if err := g.fails(nil, "rank ", "plane 1", "epoch "); err != nil {
+		return err
+	}
+	return g.downBecause(1, "port 1")
+}
+
+// failedMove has the next moves of plane 1 go wrong.
+func failedMove(g *rig, script, reason string) error {
+	if err := g.inOperation(1); err != nil {
+		return err
+	}
+	if err := g.inject(script); err != nil {
+		return err
+	}
+	if err := g.fails(nil, "rank ", "plane 1", "epoch ", reason); err != nil {
+		return err
+	}
+	_, reason, _ = strings.Cut("|"+reason, "|")
+	return g.downBecause(1, strings.Split(reason, "|")[0])
+}
+
+// harmlessGhost makes a circuit up that nothing travels.
+func harmlessGhost(g *rig) error {
+	if err := g.inOperation(1); err != nil {
+		return err
+	}
+	if err := g.inject("[{fault: ghost, in: 5, out: 7}]"); err != nil {
+		return err
+	}
+	if err := g.recovers(); err != nil {
+		return err
+	}
+	<-g.job.done
+	p, err := g.status(1)
+	g.Operator = fmt.Sprintf("status: plane %s is %s, verified by %s", p.Name, p.State, p.Verified)
+	return err
+}
+
+func slowCircuit(g *rig) error {
+	if err := g.job.await(2); err != nil {
+		return err
+	}
+	if err := g.inject("[{fault: slow-pair, in: 5, delay_ms: 300}]"); err != nil {
+		return err
+	}
+	if err := g.recovers(); err != nil {
+		return err
+	}
+	e, err := g.happened(controller.Switched, 1, func(e controller.Event) bool { return e.Took > 300*time.Millisecond })
+	g.Operator = fmt.Sprintf("switched: plane 1, took %v", e.Took.Round(time.Millisecond))
+	return err
+}
+
+func disablePlane(g *rig) error {
+	if err := g.resting(); err != nil {
+		return err
+	}
+	if err := g.disable("p1"); err != nil {
+		return err
+	}
+	if err := g.without(1); err != nil {
+		return err
+	}
+	if err := g.warned("p1 is out of service"); err != nil {
+		return err
+	}
+	if _, err := g.lightpath("ocs", "enable", "--plane", "p1"); err != nil {
+		return err
+	}
+	return g.carriesAgain(1)
+}
+
+// disable has an operator take planes out of service.
+func (g *rig) disable(planes ...string) error {
+	at := time.Now()
+	for _, p := range planes {
+		if _, err := g.lightpath("ocs", "disable", "--plane", p, "--reason", "fibre work"); err != nil {
+			return err
+		}
+	}
+	g.injected(at, "the commands have succeeded")
+	e, err := g.happened(controller.Commanded, controller.AnyPlane, anyEvent)
+	g.Operator = "commanded: " + e.Err
+	return err
+}
+
+func disableAll(g *rig) error {
+	if err := g.resting(); err != nil {
+		return err
+	}
+	if err := g.disable("p0", "p1"); err != nil {
+		return err
+	}
+	if err := g.onPackets(); err != nil {
+		return err
+	}
+	for j, p := range []string{"p0", "p1"} {
+		if _, err := g.lightpath("ocs", "enable", "--plane", p); err != nil {
+			return err
+		}
+		if err := g.carriesAgain(j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onPackets has operations go on while no plane carries anything.
+func (g *rig) onPackets() error {
+	if err := g.without(0, 1); err != nil {
+		return err
+	}
+	return g.warned("no plane with circuits is in service")
+}
+
+func reboot(g *rig) error {
+	if err := g.resting(); err != nil {
+		return err
+	}
+	if err := g.inject("[{fault: reboot, delay_ms: 200}]"); err != nil {
+		return err
+	}
+	for j := range planes {
+		if err := g.downBecause(j, ""); err != nil {
+			return err
+		}
+	}
+	if err := g.onPackets(); err != nil {
+		return err
+	}
+	for j, p := range []string{"p0", "p1"} {
+		if _, err := g.lightpath("ocs", "set", "--plane", p, "--map", "ring:1"); err != nil {
+			return err
+		}
+		if err := g.carriesAgain(j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rebootDuring(g *rig) error {
+	if err := g.inOperation(0); err != nil {
+		return err
+	}
+	if err := g.inject("[{fault: reboot, delay_ms: 200}]"); err != nil {
+		return err
+	}
+	if err := g.fails(nil, "rank ", "plane ", "epoch "); err != nil {
+		return err
+	}
+	return g.downBecause(0, "")
+}

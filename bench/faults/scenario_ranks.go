@@ -1,0 +1,166 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/kernel"
+)
+
+// Sizes of operations, in bytes of each rank's buffers: some milliseconds of sending, and enough for a
+// fault to meet an operation.
+const (
+	small = 200 << 10
+	large = 4 << 20
+)
+
+// steady is a job without incident.
+func steady(n int) []phase { return []phase{{n, small, 5 * time.Millisecond}} }
+
+// plenty is more operations than anything here waits for.
+const plenty = 2000
+
+// interrupted is a job of large operations that something happens to.
+func interrupted() []phase { return []phase{{2, small, 0}, {plenty, large, 0}} }
+
+func rankScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "none", Fault: "nothing", GoesOn: true, Bound: time.Second,
+			setup: setup{phases: steady(20)}, play: healthy,
+		},
+		{
+			Name: "skipped-drain", Fault: "ranks ask for a switch of plane 0 with frames on the wire", Bound: 2 * time.Second,
+			setup: setup{phases: []phase{{9, large, 0}}, env: []string{"LIGHTPATH_FAULT=skip-drain:0:2"}}, play: skippedDrain,
+		},
+		{
+			Name: "rank-killed-in-operation", Fault: "SIGKILL to rank 2 while frames flow", Bound: 2 * time.Second,
+			setup: setup{phases: interrupted()}, play: func(g *rig) error { return killRank(g, func() error { return g.whileCarrying(1) }) },
+		},
+		{
+			Name: "rank-killed-between-operations", Fault: "SIGKILL to rank 2 before it has asked for the next operation", Bound: 2 * time.Second,
+			setup: setup{phases: []phase{{4, small, 0}, {1, small, 600 * time.Millisecond}}, apart: true}, play: func(g *rig) error { return killRank(g, g.whileAllPause) },
+		},
+		{
+			Name: "rank-stalled", Fault: "SIGSTOP to rank 1 in an operation; LIGHTPATH_TIMEOUT=2s", Bound: 6 * time.Second,
+			setup: setup{phases: interrupted(), timeout: 2 * time.Second}, play: stallRank,
+		},
+	}
+}
+
+// healthy is the control: circuits move, and nothing is lost.
+func healthy(g *rig) error {
+	g.injected(time.Now(), "-")
+	if err := g.job.await(20); err != nil {
+		return err
+	}
+	if err := g.recovers(); err != nil {
+		return err
+	}
+	<-g.job.done
+	for j := range planes {
+		p, err := g.status(j)
+		if err != nil {
+			return err
+		}
+		if p.State != controller.Resident || p.Switches < 20 || p.Failures > 0 {
+			return fmt.Errorf("faults: plane %d is %s after %d switches, with %d failures", j, p.State, p.Switches, p.Failures)
+		}
+		if j > 0 {
+			g.Operator += ", "
+		}
+		g.Operator += fmt.Sprintf("%s: %d switches", p.Name, p.Switches)
+	}
+	return nil
+}
+
+// skippedDrain waits for frames to be lost, and for everybody to say so. The ranks may know of it before
+// the reading here does, so the fault counts from the last reading without a loss.
+func skippedDrain(g *rig) error {
+	var lost uint64
+	before := time.Now()
+	err := wait(g.ctx, "frames are lost", patience, func() (ok bool, err error) {
+		at, running := time.Now(), g.job.running()
+		if lost, err = g.losses(); err != nil || lost > 0 {
+			return lost > 0, err
+		}
+		before = at
+		return false, running
+	})
+	if err != nil {
+		return err
+	}
+	g.injected(before, fmt.Sprintf("the switch has dropped %d frames", lost))
+	if err := g.fails(nil, "rank ", "plane 0", "epoch ", "lost"); err != nil {
+		return err
+	}
+	seen, err := kernel.Inspect(g.state)
+	if err == nil && len(seen.Problems) == 0 {
+		err = errors.New("faults: fabric status shows no losses")
+	}
+	if err == nil {
+		g.Operator = "fabric status: " + seen.Problems[0]
+	}
+	return err
+}
+
+// killRank ends a rank at a moment, and waits for the others to name it.
+func killRank(g *rig, moment func() error) error {
+	if err := g.job.await(2); err != nil {
+		return err
+	}
+	if err := moment(); err != nil {
+		return err
+	}
+	if err := g.job.signal(2, syscall.SIGKILL); err != nil {
+		return err
+	}
+	g.injected(time.Now(), "rank 2 is gone")
+	if err := g.fails([]int{2}, "rank 2|rank of port 2"); err != nil {
+		return err
+	}
+	return g.detached(2)
+}
+
+// whileAllPause returns when all ranks rest after four operations, and hold no plane.
+func (g *rig) whileAllPause() error { return errors.Join(g.job.await(4), g.whileFree()) }
+
+// detached has the controller's word that the rank of a port has gone without a goodbye.
+func (g *rig) detached(port int) error {
+	e, err := g.happened(controller.Detached, controller.AnyPlane, func(e controller.Event) bool { return e.Port == port && e.Err != "" })
+	g.Operator = fmt.Sprintf("detached: port %d: %s", port, e.Err)
+	return err
+}
+
+// stallRank stops a rank for longer than the others wait.
+func stallRank(g *rig) error {
+	if err := g.inOperation(0); err != nil {
+		return err
+	}
+	if err := g.job.signal(1, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	g.injected(time.Now(), "rank 1 is stopped")
+	err := wait(g.ctx, "the controller says whom a plane waits for", patience, func() (bool, error) {
+		s, err := g.operator.Status(g.ctx)
+		for _, p := range s.Planes {
+			if p.State == controller.Waiting && slices.Equal(p.Missing, []int{1}) {
+				g.Operator = fmt.Sprintf("status: plane %s waits for ports %v", p.Name, p.Missing)
+			}
+		}
+		return g.Operator != "", errors.Join(err, g.job.running())
+	})
+	if err != nil {
+		return err
+	}
+	// Whoever runs into its own timeout later may hear first that an earlier one has gone.
+	if err := g.fails([]int{1}, "rank 1|ports 1|rank of port [023] disconnected"); err != nil {
+		return err
+	}
+	// When it goes on it hears that it has been given up.
+	return g.job.signal(1, syscall.SIGCONT)
+}

@@ -1,0 +1,186 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+// switchScenarios are those of a switch behind its protocol: rank, controller, SCPI, model, kernel.
+func switchScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "scpi-none", Fault: "nothing; the switch is behind SCPI", GoesOn: true, Bound: 2 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: steady(20)}, play: healthy,
+		},
+		{
+			Name: "scpi-lost-reply", Fault: "the switch makes a change, and its answer is lost", GoesOn: true, Bound: 4 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: interrupted(), open: true}, play: lostReply,
+		},
+		{
+			Name: "scpi-stuck-mirror", Fault: "a mirror of plane 1 does not follow, and the switch says so", Bound: 4 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: interrupted()}, play: func(g *rig) error {
+				return failedMove(g, "[{fault: stuck-mirror, in: 5}]", "not as intended")
+			},
+		},
+		{
+			Name: "scpi-stuck-mirror-silent", Fault: "a mirror of plane 1 does not follow, and the switch says that it has; verified by tokens", Bound: 6 * time.Second,
+			setup: setup{scpi: true, verify: "token", phases: interrupted()}, play: func(g *rig) error {
+				return failedMove(g, "[{fault: stuck-mirror, in: 5, silent: true}]", "not as intended")
+			},
+		},
+		{
+			Name: "scpi-stuck-mirror-unverified", Fault: "the same, with nothing verified but the switch's table", Bound: 4 * time.Second,
+			setup: setup{scpi: true, verify: "read-back", phases: interrupted()}, play: unverified,
+		},
+		{
+			Name: "scpi-ghost-circuit", Fault: "the switch's table has a circuit of plane 1 that was never made", Bound: 4 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: interrupted()}, play: ghost,
+		},
+		{
+			Name: "scpi-drift-between-operations", Fault: "another SCPI session removes a circuit of plane 1 while nobody uses it; later ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: rest(), open: true}, play: func(g *rig) error { return driftBetween(g, g.otherWriter) },
+		},
+		{
+			Name: "scpi-drift-in-operation", Fault: "another SCPI session removes a circuit of plane 1 while frames flow", Bound: 4 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: interrupted()}, play: func(g *rig) error { return driftDuring(g, g.otherWriter) },
+		},
+		{
+			Name: "scpi-switch-gone", Fault: "SIGKILL to the switch between operations; its circuits stay as they are", GoesOn: true, Bound: 10 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: []phase{{4, small, 0}, {1, small, 3 * time.Second}, {6, small, 20 * time.Millisecond}}}, play: switchGone,
+		},
+		{
+			Name: "scpi-switch-hangs", Fault: "SIGSTOP to the switch in an operation: it answers nothing", Bound: 20 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: interrupted()}, play: switchHangs,
+		},
+	}
+}
+
+// lostReply has the answer to a change lost: the controller reads the map instead of asking again.
+func lostReply(g *rig) error {
+	if err := g.inOperation(1); err != nil {
+		return err
+	}
+	if err := g.inject("[{fault: lost-reply}]"); err != nil {
+		return err
+	}
+	// A move that has lost an answer has waited for it.
+	e, err := g.happened(controller.Switched, controller.AnyPlane, func(e controller.Event) bool { return e.Took >= replyTimeout })
+	if err != nil {
+		return err
+	}
+	g.Operator = fmt.Sprintf("switched: plane %d, took %v", e.Plane, e.Took.Round(time.Millisecond))
+	return g.recovers()
+}
+
+// unverified lets frames find out what nobody has verified: they are lost, and that is an error.
+func unverified(g *rig) error {
+	if err := g.inOperation(1); err != nil {
+		return err
+	}
+	if err := g.inject("[{fault: stuck-mirror, in: 5, silent: true}]"); err != nil {
+		return err
+	}
+	if err := g.fails(nil, "rank ", "plane 1", "epoch ", "lost"); err != nil {
+		return err
+	}
+	p, err := g.status(1)
+	g.Operator = fmt.Sprintf("status: plane %s is %s, verified by %s", p.Name, p.State, p.Verified)
+	return err
+}
+
+// ghost has the switch report two circuits at one port. Nobody can tell which is real, so neither plane
+// is used: whichever moves first says so.
+func ghost(g *rig) error {
+	if err := g.inOperation(1); err != nil {
+		return err
+	}
+	if err := g.inject("[{fault: ghost, in: 5, out: 7}]"); err != nil {
+		return err
+	}
+	if err := g.fails(nil, "rank ", "plane ", "epoch ", "no matching"); err != nil {
+		return err
+	}
+	e, err := g.happened(controller.Failed, controller.AnyPlane, func(e controller.Event) bool { return strings.Contains(e.Err, "no matching") })
+	g.Operator = "failed: " + e.Err
+	return err
+}
+
+// otherWriter removes the circuit of rank 1 on plane 1 in another session, as a person or another
+// program would.
+func (g *rig) otherWriter() error {
+	c, err := net.Dial("tcp", g.scpiAddress)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	at := time.Now()
+	// Its ingress port is the sixth. The answer to *OPC? says that all is done.
+	if _, err := io.WriteString(c, ":OXC:SWIT:CONN:SUB (@6),(@);*OPC?\n"); err != nil {
+		return err
+	}
+	answer := make([]byte, 64)
+	n, err := c.Read(answer)
+	if err != nil {
+		return err
+	}
+	m, err := g.view.Map(1)
+	if err != nil {
+		return err
+	}
+	if m[1] != circuit.Dark {
+		return fmt.Errorf("faults: the switch answers %q, and port 1 of plane 1 leads to %d", answer[:n], m[1])
+	}
+	g.injected(at, "the circuit is dark in the kernel")
+	return nil
+}
+
+// switchGone ends the switch while nobody uses it: its planes go out of service.
+func switchGone(g *rig) error {
+	if err := g.resting(); err != nil {
+		return err
+	}
+	at := time.Now()
+	g.sw.kill()
+	g.injected(at, "the switch has ended")
+	for j := range planes {
+		if err := g.downBecause(j, ""); err != nil {
+			return err
+		}
+	}
+	return g.onPackets()
+}
+
+// switchHangs stops the switch, so that a move neither succeeds nor fails.
+func switchHangs(g *rig) error {
+	if err := g.inOperation(0); err != nil {
+		return err
+	}
+	if err := g.sw.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	g.injected(time.Now(), "the switch is stopped")
+	if err := g.fails(nil, "rank ", "plane ", "epoch "); err != nil {
+		return err
+	}
+	s, err := g.operator.Status(g.ctx)
+	for _, p := range s.Planes {
+		if p.State == controller.Down {
+			g.Operator = "down: " + p.Reason
+		}
+	}
+	if g.Operator == "" {
+		err = errors.Join(err, errors.New("faults: no plane is out of service"))
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"lightpath/ocsctl/controller"
+)
+
+// happened waits for the first event of a kind, on a plane or AnyPlane, after the injection.
+func (g *rig) happened(kind controller.EventKind, plane int, is func(controller.Event) bool) (found controller.Event, err error) {
+	q := controller.Query{Plane: plane, Kinds: []controller.EventKind{kind}, Since: g.injectedAt.Add(-time.Millisecond)}
+	err = wait(g.ctx, fmt.Sprintf("the history has that plane %d %s", plane, kind), patience, func() (bool, error) {
+		events, err := g.operator.History(g.ctx, q)
+		if err != nil {
+			return false, nil // it is asked again
+		}
+		for _, e := range slices.Backward(events) {
+			if is(e) {
+				found = e
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	return found, err
+}
+
+// anyEvent is what happened looks for where there is nothing else to it.
+func anyEvent(controller.Event) bool { return true }
+
+// status is a plane as its controller has it.
+func (g *rig) status(plane int) (controller.PlaneSnapshot, error) {
+	s, err := g.operator.Status(g.ctx)
+	if err != nil {
+		return controller.PlaneSnapshot{}, err
+	}
+	return s.Planes[plane], nil
+}
+
+// recovers waits until the ranks complete an operation after the injection. Where they rested then, the
+// rest does not count.
+func (g *rig) recovers() error {
+	return wait(g.ctx, "the ranks have results again", patience, func() (bool, error) {
+		if at, ok := g.job.completed(g.injectedAt); ok {
+			if at.start.Before(g.injectedAt) {
+				at.start = g.injectedAt
+			}
+			g.Took = at.end.Sub(at.start)
+			return true, nil
+		}
+		return false, g.job.running()
+	})
+}
+
+// fails waits until every rank, but those that cannot, has failed with an error that says all of words,
+// each of which may be several of which one will do: "a|b".
+func (g *rig) fails(but []int, words ...string) error {
+	last, err := g.job.awaitFailures(but...)
+	if err != nil {
+		return err
+	}
+	g.Took = last.Sub(g.injectedAt)
+	g.Ranks = g.job.text(but...)
+	for r, f := range g.job.failures() {
+		for _, w := range words {
+			said := slices.ContainsFunc(strings.Split(w, "|"), func(w string) bool { return strings.Contains(f.text, w) })
+			if !slices.Contains(but, r) && !said {
+				return fmt.Errorf("faults: rank %d does not name %q: %s", r, w, f.text)
+			}
+		}
+	}
+	return nil
+}
+
+// warnings are the lines that ranks have logged, once each.
+func (g *rig) warnings() ([]string, error) {
+	files, err := filepath.Glob(g.path("log.*"))
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for l := range strings.Lines(string(data)) {
+			if _, text, ok := strings.Cut(strings.TrimSpace(l), "WARN "); ok && !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	return all, nil
+}
+
+// warned waits until a rank has logged a warning with text.
+func (g *rig) warned(text string) error {
+	return wait(g.ctx, fmt.Sprintf("a rank warns of %q", text), patience, func() (bool, error) {
+		all, err := g.warnings()
+		for _, w := range all {
+			if strings.Contains(w, text) {
+				if g.Ranks == "" {
+					g.Ranks = w
+				}
+				return true, err
+			}
+		}
+		return false, err
+	})
+}
