@@ -66,7 +66,7 @@ COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, ga
 	fl.IntVarP(&f.warmup, "warmup", "w", 5, "iterations before timing")
 	fl.IntVarP(&f.iters, "iters", "i", 20, "timed iterations")
 	fl.IntVarP(&f.check, "check", "c", 1, "check every element of the results (0: no)")
-	fl.StringVar(&f.transport, "transport", "auto", "shm, tcp, inproc or auto")
+	fl.StringVar(&f.transport, "transport", "auto", "shm, tcp, inproc, ebpf (with --fabric) or auto")
 	fl.StringVar(&f.fabric, "fabric", "", "fabric file: run over its optical planes")
 	fl.StringVar(&f.planner, "planner", "", "planner for optical planes")
 	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm instead of the automatic choice")
@@ -76,6 +76,7 @@ COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, ga
 	fl.BoolVar(&f.outOfPlace, "out-of-place", false, "only out of place")
 	fl.BoolVar(&f.inPlace, "in-place", false, "only in place")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long")
+	cmd.AddCommand(newBenchBarrier())
 	return cmd
 }
 
@@ -138,10 +139,14 @@ func (f *benchFlags) validate(o *bench.Options) error {
 	}
 	switch o.Transport {
 	case "auto", "shm", "tcp", "inproc":
-	case "ebpf", "rdma":
+	case "ebpf":
+		if o.Fabric == "" {
+			return errors.New("--transport: ebpf needs the --fabric whose planes are interfaces")
+		}
+	case "rdma":
 		return fmt.Errorf("--transport: %s is not built into this version", o.Transport)
 	default:
-		return fmt.Errorf("--transport: %q is none of shm, tcp, inproc, auto", o.Transport)
+		return fmt.Errorf("--transport: %q is none of shm, tcp, inproc, ebpf, auto", o.Transport)
 	}
 	if o.Fabric != "" {
 		file, err := fabric.Load(o.Fabric)

@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/bench/demo"
+	"lightpath/plans/fabric"
 )
 
 func newDemoCommand() *cobra.Command {
-	var breakWhat, report string
+	var breakWhat, report, data, only string
 	var iters int
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -19,11 +20,15 @@ func newDemoCommand() *cobra.Command {
 		Long: `Starts an emulated optical switch and 8 rank processes with 2 planes, and runs an AllReduce and
 All-to-Alls through libnccl.so.2 under each planner, circuits switching during the collective. Prints
 predicted and measured completion times and writes an HTML report with every timeline.
-Needs no root and no arguments.`,
+Needs no root and no arguments. With --data-plane kernel the planes are interfaces whose circuits switch
+in the kernel, 2 and 4 of them, at reconfiguration times of 1 to 40 ms: that needs root and takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if breakWhat != "" && breakWhat != "drain" {
 				return fmt.Errorf("--break: %q is not \"drain\"", breakWhat)
+			}
+			if data != fabric.DataMemory && data != fabric.DataKernel {
+				return fmt.Errorf("--data-plane: %q is not memory or kernel", data)
 			}
 			if iters < 1 {
 				return fmt.Errorf("--iters: %d; at least 1", iters)
@@ -33,7 +38,7 @@ Needs no root and no arguments.`,
 				return err
 			}
 			o := &demo.Options{
-				Lightpath: selfPath(), Worker: worker, Report: report, Iters: iters, Progress: progressLine(isTerminal(os.Stderr)),
+				Lightpath: selfPath(), Worker: worker, Report: report, Iters: iters, Only: only, Kernel: data == fabric.DataKernel, Progress: progressLine(isTerminal(os.Stderr)),
 			}
 			if breakWhat != "" {
 				return no(demo.Break(cmd.Context(), o))
@@ -55,6 +60,8 @@ Needs no root and no arguments.`,
 		},
 	}
 	cmd.Flags().StringVar(&breakWhat, "break", "", "\"drain\": one rank skips a drain; the run must fail")
+	cmd.Flags().StringVar(&data, "data-plane", fabric.DataMemory, "what carries the planes: memory or kernel")
+	cmd.Flags().StringVar(&only, "only", "", "run the experiments whose name in brackets contains this")
 	cmd.Flags().StringVar(&report, "report", "demo-report/index.html", "HTML report to write")
 	cmd.Flags().IntVar(&iters, "iters", 5, "timed iterations of each trial")
 	return cmd

@@ -85,7 +85,7 @@ func examine() []finding {
 	findings := []finding{
 		{"version", true, fmt.Sprintf("lightpath %s, %s, %d CPUs", shim.Version, runtime.Version(), runtime.NumCPU())},
 		installed("lib", "libnccl.so.2"), installed("lib", "liblightpath.so"), installed("bin", "lightpath-rank"),
-		sharedMemory(), environment(),
+		sharedMemory(), environment(), kernelPlanes(),
 	}
 	if path := os.Getenv("LIGHTPATH_FABRIC"); path != "" {
 		findings = append(findings, fabricFile(path))

@@ -78,6 +78,9 @@ func newRoot() *cobra.Command {
 		newScheduleCommand(),
 		newFigureCommand(),
 		newOCSCommand(),
+		newFabricCommand(),
+		newFaultsCommand(),
+		newTopoCommand(),
 	)
 	return root
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/ocsctl/driver"
-	"lightpath/ocsctl/driver/registry"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 )
@@ -23,11 +22,11 @@ import (
 func newOCSCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ocs",
-		Short: "Look at and set the real switches of a fabric",
+		Short: "Look at and set the planes of a fabric, through their controller or on the switches themselves",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSDrift(), newOCSEmulate())
+	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSDrift(), newOCSHistory(), newOCSEnable(), newOCSDisable(), newOCSEmulate(), newOCSCerts())
 	return cmd
 }
 
@@ -37,6 +36,8 @@ type ocsFlags struct {
 	asJSON        bool
 	target        driver.Target
 	timeout       time.Duration
+	controllers   []string
+	direct        bool // past the controller
 }
 
 func (o *ocsFlags) add(cmd *cobra.Command) {
@@ -48,9 +49,9 @@ func (o *ocsFlags) add(cmd *cobra.Command) {
 	fl.DurationVar(&o.target.Timeout, "reply-timeout", 2*time.Second, "most time for one answer of a switch")
 	fl.DurationVar(&o.target.Tolerance.Settle, "settle", 5*time.Second, "most time for circuits to come up")
 	fl.BoolVar(&o.target.Insecure, "insecure-scpi", false, "allow SCPI, which is neither encrypted nor authenticated, off this host")
-	fl.StringVar(&o.target.CAFile, "ca", "", "file of the certificate authority of switches (gNMI)")
-	fl.StringVar(&o.target.CertFile, "cert", "", "file of our certificate (gNMI)")
-	fl.StringVar(&o.target.KeyFile, "key", "", "file of our key (gNMI, NETCONF)")
+	o.addController(cmd)
+	fl.BoolVar(&o.direct, "direct", false, "speak to the switches themselves, also where the fabric file names a controller")
+	o.addCredentials(cmd)
 	fl.StringVar(&o.target.User, "user", "", "user name (NETCONF)")
 	fl.StringVar(&o.target.PasswordFile, "password-file", "", "file of the password (NETCONF)")
 	fl.StringVar(&o.target.KnownHostsFile, "known-hosts", "", "file of the switches' host keys (NETCONF)")
@@ -59,7 +60,7 @@ func (o *ocsFlags) add(cmd *cobra.Command) {
 // planes returns the fabric and the planes that the flags name: all without --plane.
 func (o *ocsFlags) planes() (*fabric.Fabric, []int, error) {
 	if o.fabric == "" {
-		return nil, nil, errors.New("--fabric is required")
+		return nil, nil, errors.New("--fabric or --controller is required")
 	}
 	f, err := fabric.Load(o.fabric)
 	if err != nil {
@@ -99,36 +100,15 @@ func (o *ocsFlags) onePlane() (*fabric.Fabric, int, error) {
 
 // open connects to the switch of a plane.
 func (o *ocsFlags) open(ctx context.Context, f *fabric.Fabric, plane int) (driver.Switch, error) {
-	sw := f.Switch(plane)
-	t := o.target
-	t.Endpoint, t.Dialect = sw.Endpoint, sw.Dialect
-	t.Insecure = t.Insecure && sw.Driver == fabric.DriverPolatis // --insecure-scpi is for SCPI alone
-	var err error
-	if t.Ports, err = switchPorts(f.Planes[plane].Ports); err != nil {
+	ports, err := driver.ParsePorts(f.Planes[plane].Ports)
+	if err != nil {
 		return nil, fmt.Errorf("plane %s: %w", f.Planes[plane].Name, err)
 	}
-	return registry.Open(ctx, sw.Driver, t)
+	return openSwitch(ctx, f.Switch(plane), ports, o.target)
 }
 
 // hangUp ends a session whose work is done: how it ends changes nothing.
 func hangUp(c io.Closer) { c.Close() }
-
-// switchPorts reads the ports of a plane: "1" for both sides of a port, as the driver names them, or
-// "1/17" for an ingress and an egress port.
-func switchPorts(labels []string) (driver.Ports, error) {
-	var p driver.Ports
-	for rank, label := range labels {
-		in, out, two := strings.Cut(label, "/")
-		if two != (rank > 0 && p.Out != nil) && rank > 0 {
-			return driver.Ports{}, fmt.Errorf("port %q: either all ports have the form in/out or none has", label)
-		}
-		p.In = append(p.In, in)
-		if two {
-			p.Out = append(p.Out, out)
-		}
-	}
-	return p, nil
-}
 
 // readMap reads a map of n ranks: ring:K, xor:M, dark, or a file with a JSON list.
 func readMap(spec string, n int) (circuit.Permutation, error) {
@@ -177,41 +157,45 @@ type planeStatus struct {
 func newOCSStatus() *cobra.Command {
 	var o ocsFlags
 	cmd := &cobra.Command{
-		Use:   "status --fabric f.yaml [--plane p]",
-		Short: "Show the switches, their maps as circuits of ranks, and the health of ports",
-		Long: `Asks the switch of each plane who it is, for its map and for the health of its ports. Exits with 1 if a
-switch cannot be read or a port has failed.`,
+		Use:   "status [--fabric f.yaml | --controller host:port] [--plane p]",
+		Short: "Show planes, their circuits and who uses them, or the switches and the health of ports",
+		Long: `With a controller, named by --controller or the fabric file: shows what it has, with epochs, holders, and who waits
+for whom; exits with 1 if a plane is out of service. Otherwise, or with --direct: asks the switch of each plane who it
+is, for its map and for the health of its ports; exits with 1 if a switch cannot be read or a port has failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, planes, err := o.planes()
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-			defer cancel()
-			var all []planeStatus
-			var problems []error
-			for _, j := range planes {
-				s := planeStatus{Plane: f.Planes[j].Name, Switch: f.Planes[j].OCS, Driver: f.Switch(j).Driver}
-				if err := o.ask(ctx, f, j, &s); err != nil {
-					s.Error = err.Error()
-					problems = append(problems, fmt.Errorf("plane %s: %w", s.Plane, err))
-				}
-				all = append(all, s)
-			}
-			if o.asJSON {
-				err = printJSON(os.Stdout, all)
-			} else {
-				printStatus(os.Stdout, all)
-			}
-			if err == nil && len(problems) > 0 {
-				err = no(problems[0])
-			}
-			return err
+			return o.dispatch(cmd.Context(), o.statusOf, o.askAll)
 		},
 	}
 	o.add(cmd)
 	return cmd
+}
+
+// askAll shows what the switches of the planes say.
+func (o *ocsFlags) askAll(ctx context.Context) error {
+	f, planes, err := o.planes()
+	if err != nil {
+		return err
+	}
+	var all []planeStatus
+	var problems []error
+	for _, j := range planes {
+		s := planeStatus{Plane: f.Planes[j].Name, Switch: f.Planes[j].OCS, Driver: f.Switch(j).Driver}
+		if err := o.ask(ctx, f, j, &s); err != nil {
+			s.Error = err.Error()
+			problems = append(problems, fmt.Errorf("plane %s: %w", s.Plane, err))
+		}
+		all = append(all, s)
+	}
+	if o.asJSON {
+		err = printJSON(os.Stdout, all)
+	} else {
+		printStatus(os.Stdout, all)
+	}
+	if err == nil && len(problems) > 0 {
+		err = no(problems[0])
+	}
+	return err
 }
 
 // ask fills in what the switch of a plane says.

@@ -79,62 +79,89 @@ func serveNETCONF(ctx context.Context, l net.Listener, d *device.Device, o emula
 	return <-ended
 }
 
+// emulation is what ocs emulate is asked for.
+type emulation struct {
+	device       device.Config
+	faults, boot string
+	serve        emulateFlags
+	addresses    []string // by protocol
+	fabric, ocs  string   // planes in the kernel that follow
+}
+
 func newOCSEmulate() *cobra.Command {
-	c := device.Config{}
-	var faults, boot string
-	var o emulateFlags
-	addresses := make([]string, len(deviceServers))
+	e := emulation{addresses: make([]string, len(deviceServers))}
 	cmd := &cobra.Command{
 		Use:   "emulate --ports 16 --scpi 127.0.0.1:5025",
 		Short: "Serve a model of a real switch in the protocols of real switches",
 		Long: `Serves one model of an optical circuit switch, which has delays, port states, optical power and, with --faults,
-faults, in the protocols asked for, until it is interrupted. It carries no data: "lightpath ocsd" does.`,
+faults, in the protocols asked for, until it is interrupted. It carries no data by itself: with --fabric the planes
+that "lightpath fabric up" has built in the kernel follow it, so that commands and faults move real packets.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var ok bool
-			if c.ColdBoot, ok = coldBoots[boot]; !ok {
-				return fmt.Errorf("--cold-boot %s: not remove, restore or maintain", boot)
-			}
-			d, err := device.New(c)
-			if err != nil {
-				return err
-			}
-			defer d.Close()
-			var script []device.Timed
-			if faults != "" {
-				data, err := readInput("faults", faults)
-				if err != nil {
-					return err
-				}
-				if script, err = device.ParseScript(data); err != nil {
-					return err
-				}
-			}
-			listeners, err := listenAll(addresses)
-			if err != nil {
-				return err
-			}
-			if err := d.Run(script); err != nil {
-				return errors.Join(err, closeAll(listeners))
-			}
-			return emulate(cmd.Context(), d, listeners, o)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd.Context()) },
 	}
 	fl := cmd.Flags()
-	fl.IntVar(&c.Ports, "ports", 16, "ports of each side")
-	fl.StringVar(&c.Preset, "preset", device.DefaultPreset, "kind of switch: "+strings.Join(slices.Sorted(maps.Keys(device.Presets)), ", "))
-	fl.Uint64Var(&c.Seed, "seed", 0, "seed of delays and losses")
-	fl.BoolVar(&c.BreakConflicts, "break-conflicts", false, "break circuits that are in the way of new ones instead of refusing those")
-	fl.StringVar(&boot, "cold-boot", "remove", "circuits after a reboot: remove, restore or maintain")
-	fl.StringVar(&faults, "faults", "", "fault script")
-	fl.StringVar(&o.dialect, "dialect", "", "dialect of gNMI: "+strings.Join(dialect.Names(), ", ")+" (default the first)")
-	fl.StringVar(&o.user, "user", "", "user name of NETCONF")
-	fl.StringVar(&o.passwordFile, "password-file", "", "file of the password of NETCONF")
-	fl.StringVar(&o.knownHosts, "known-hosts", "", "write the host key of NETCONF here, as a file of known hosts")
+	fl.IntVar(&e.device.Ports, "ports", 16, "ports of each side")
+	fl.StringVar(&e.device.Preset, "preset", "", "kind of switch: "+strings.Join(slices.Sorted(maps.Keys(device.Presets)), ", ")+
+		" (default "+device.DefaultPreset+", or with --fabric one that takes exactly the reconfiguration time of the file)")
+	fl.Uint64Var(&e.device.Seed, "seed", 0, "seed of delays and losses")
+	fl.BoolVar(&e.device.BreakConflicts, "break-conflicts", false, "break circuits that are in the way of new ones instead of refusing those")
+	fl.StringVar(&e.boot, "cold-boot", "remove", "circuits after a reboot: remove, restore or maintain; with --fabric, all but remove begin with those that are there")
+	fl.StringVar(&e.faults, "faults", "", "fault script; SIGHUP has it read again, and happen again")
+	fl.StringVar(&e.serve.dialect, "dialect", "", "dialect of gNMI: "+strings.Join(dialect.Names(), ", ")+" (default the first)")
+	fl.StringVar(&e.serve.user, "user", "", "user name of NETCONF")
+	fl.StringVar(&e.serve.passwordFile, "password-file", "", "file of the password of NETCONF")
+	fl.StringVar(&e.serve.knownHosts, "known-hosts", "", "write the host key of NETCONF here, as a file of known hosts")
+	fl.StringVar(&e.fabric, "fabric", "", "fabric file: its planes in the kernel follow the model, by the ports that the file gives")
+	fl.StringVar(&e.ocs, "ocs", "", "the switch of the fabric that this is, where it has several")
 	for i, s := range deviceServers {
-		fl.StringVar(&addresses[i], s.name, "", s.usage)
+		fl.StringVar(&e.addresses[i], s.name, "", s.usage)
 	}
 	return cmd
+}
+
+// run serves until the context ends.
+func (e *emulation) run(ctx context.Context) error {
+	var ok bool
+	if e.device.ColdBoot, ok = coldBoots[e.boot]; !ok {
+		return fmt.Errorf("--cold-boot %s: not remove, restore or maintain", e.boot)
+	}
+	var kernelPlanes *mirrored
+	if e.fabric != "" {
+		var err error
+		if kernelPlanes, err = openMirrored(e.fabric, e.ocs); err != nil {
+			return err
+		}
+		defer hangUp(kernelPlanes.board)
+		if err := kernelPlanes.prepare(&e.device); err != nil {
+			return err
+		}
+	}
+	d, err := device.New(e.device)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if kernelPlanes != nil {
+		mirror, err := kernelPlanes.follow(d)
+		if err != nil {
+			return err
+		}
+		defer hangUp(mirror)
+	}
+	listeners, err := listenAll(e.addresses)
+	if err != nil {
+		return err
+	}
+	if e.faults != "" {
+		faults, err := startFaults(func() ([]byte, error) { return readInput("faults", e.faults) }, []*device.Device{d}, func(text string) {
+			fmt.Fprintln(os.Stderr, "ocs: fault:", text)
+		})
+		if err != nil {
+			return errors.Join(err, closeAll(listeners))
+		}
+		defer faults.stop()
+	}
+	return emulate(ctx, d, listeners, e.serve)
 }
 
 // listenAll opens a listener per address, nil where there is none. The protocols are served without

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"lightpath/ocsctl/controller/rpc"
 	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/switches"
 	"lightpath/plans/circuit"
 )
 
@@ -27,61 +30,96 @@ func newOCSSet() *cobra.Command {
 	var spec, verify string
 	var token uint64
 	cmd := &cobra.Command{
-		Use:   "set --fabric f.yaml --plane p --map ring:1|xor:1|dark|FILE",
+		Use:   "set [--fabric f.yaml | --controller host:port] --plane p --map ring:1|xor:1|dark|FILE",
 		Short: "Give a plane a map: show what changes, change it, and verify each circuit",
 		Long: `Reads the map of the plane's switch, removes the circuits that the new map does not have, makes those that it
 has in addition, and leaves all others alone. Exits with 1 if a circuit is not as intended afterwards. The
-file of a map is a JSON list: the rank that each rank sends to, -1 dark.`,
+file of a map is a JSON list: the rank that each rank sends to, -1 dark. Where there is a controller it does so: the
+plane must be free, and is in service afterwards. With --direct the switch is changed behind its back, and it will
+call that drift.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var want driver.Level
-			if err := want.UnmarshalText([]byte(verify)); err != nil || want < driver.ReadBack || want > driver.Light {
-				return fmt.Errorf("--verify %s: not read-back, status or light", verify)
+			if err := want.UnmarshalText([]byte(verify)); err != nil || want < driver.ReadBack {
+				return fmt.Errorf("--verify %s: not read-back, status, light or token", verify)
 			}
-			f, plane, err := o.onePlane()
-			if err != nil {
-				return err
-			}
-			after, err := readMap(spec, f.Ranks)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-			defer cancel()
-			sw, err := o.open(ctx, f, plane)
-			if err != nil {
-				return no(err)
-			}
-			defer hangUp(sw)
-			before, err := sw.Read(ctx)
-			if err != nil {
-				return no(err)
-			}
-			remove, add := driver.Delta(before, after)
-			r := setReport{Plane: f.Planes[plane].Name, Before: before, After: after, Remove: fromTo(remove), Add: fromTo(add), Circuits: []driver.Circuit{}}
-			if !o.asJSON {
-				printDelta(&r)
-			}
-			var failed error
-			verdicts, err := sw.Apply(ctx, driver.Change{Before: before, After: after, Token: token, Want: want})
-			if err != nil {
-				r.Error, failed = err.Error(), no(err)
-			}
-			r.Circuits = append(r.Circuits, verdicts...)
-			if !o.asJSON {
-				printVerdicts(r.Circuits)
-			} else if err := printJSON(os.Stdout, r); err != nil {
-				return err
-			}
-			return failed
+			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+				if cmd.Flags().Changed("verify") || cmd.Flags().Changed("token") {
+					return errors.New("--verify and --token are for --direct: the controller has its own")
+				}
+				return o.setBy(ctx, op, spec)
+			}, func(ctx context.Context) error {
+				return o.setDirect(ctx, spec, want, token)
+			})
 		},
 	}
 	o.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&spec, "map", "", "ring:K (r to r+K), xor:M (r to r xor M), dark, or a JSON file (- for standard input)")
-	fl.StringVar(&verify, "verify", driver.Light.String(), "how far to verify, as far as the switch can: read-back, status or light")
+	fl.StringVar(&verify, "verify", driver.Light.String(), "how far to verify, as far as the switch can: read-back, status, light, or token, sent over the circuits where the planes' interfaces are up on this host")
 	fl.Uint64Var(&token, "token", 1, "fencing token, where the protocol has one: a switch refuses writers with a lower one")
 	return cmd
+}
+
+// setDirect changes the map on the switch itself.
+func (o *ocsFlags) setDirect(ctx context.Context, spec string, want driver.Level, token uint64) error {
+	v, err := o.visit(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer hangUp(v.sw)
+	if want == driver.Token && v.prober == nil {
+		return errNoTokens
+	}
+	remove, add := driver.Delta(v.has, v.wanted)
+	r := setReport{Plane: v.name, Before: v.has, After: v.wanted, Remove: fromTo(remove), Add: fromTo(add), Circuits: []driver.Circuit{}}
+	if !o.asJSON {
+		printDelta(&r)
+	}
+	var failed error
+	verdicts, err := v.sw.Apply(ctx, driver.Change{Before: v.has, After: v.wanted, Token: token, Want: min(want, driver.Light)})
+	if err == nil && want == driver.Token {
+		err = prove(ctx, v.prober, v.plane, verdicts)
+	}
+	if err != nil {
+		r.Error, failed = err.Error(), no(err)
+	}
+	r.Circuits = append(r.Circuits, verdicts...)
+	if !o.asJSON {
+		printVerdicts(r.Circuits)
+	} else if err := printJSON(os.Stdout, r); err != nil {
+		return err
+	}
+	return failed
+}
+
+// visit is a session with the switch of one plane.
+type visit struct {
+	name        string // of the plane
+	plane       int
+	sw          driver.Switch
+	prober      switches.Prober     // nil where nothing can send tokens
+	has, wanted circuit.Permutation // as read, and as --map says
+}
+
+// visit opens the switch of the plane that the flags name and reads its map.
+func (o *ocsFlags) visit(ctx context.Context, spec string) (*visit, error) {
+	f, plane, err := o.onePlane()
+	if err != nil {
+		return nil, err
+	}
+	v := &visit{name: f.Planes[plane].Name, plane: plane, prober: tokenProber(f)}
+	if v.wanted, err = readMap(spec, f.Ranks); err != nil {
+		return nil, err
+	}
+	if v.sw, err = o.open(ctx, f, plane); err != nil {
+		return nil, no(err)
+	}
+	if v.has, err = v.sw.Read(ctx); err != nil {
+		hangUp(v.sw)
+		return nil, no(err)
+	}
+	return v, nil
 }
 
 func fromTo(pairs []circuit.Pair) [][2]int {
@@ -124,59 +162,65 @@ type driftReport struct {
 	Plane   string              `json:"plane"`
 	Desired circuit.Permutation `json:"desired"`
 	Map     circuit.Permutation `json:"map"`
-	Drifted []int               `json:"drifted"` // ranks
+	Drifted []int               `json:"drifted"`          // ranks
+	Reason  string              `json:"reason,omitempty"` // why the controller has it out of service
 }
 
 func newOCSDrift() *cobra.Command {
 	var o ocsFlags
 	var spec string
 	cmd := &cobra.Command{
-		Use:   "drift --fabric f.yaml --plane p --map FILE",
+		Use:   "drift [--controller host:port | --fabric f.yaml --plane p --map FILE]",
 		Short: "Compare a plane's map with the one desired",
-		Long:  `Reads the map of the plane's switch and compares it. Exits with 1 if a circuit differs. Changes nothing.`,
-		Args:  cobra.NoArgs,
+		Long: `With a controller: shows the planes whose switches do not have the map that it wants. Otherwise, or with --direct:
+reads the map of the plane's switch and compares it with --map. Exits with 1 if a circuit differs. Changes nothing.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, plane, err := o.onePlane()
-			if err != nil {
-				return err
-			}
-			r := driftReport{Plane: f.Planes[plane].Name, Drifted: []int{}}
-			if r.Desired, err = readMap(spec, f.Ranks); err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-			defer cancel()
-			sw, err := o.open(ctx, f, plane)
-			if err != nil {
-				return no(err)
-			}
-			defer hangUp(sw)
-			if r.Map, err = sw.Read(ctx); err != nil {
-				return no(err)
-			}
-			for rank := range r.Map {
-				if r.Map[rank] == r.Desired[rank] {
-					continue
+			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+				if spec != "" {
+					return errors.New("--map is for --direct: the controller knows what it wants")
 				}
-				r.Drifted = append(r.Drifted, rank)
-				if !o.asJSON {
-					fmt.Printf("  %d: desired %s, observed %s\n", rank, portOf(r.Desired[rank]), portOf(r.Map[rank]))
-				}
-			}
-			if o.asJSON {
-				if err := printJSON(os.Stdout, r); err != nil {
-					return err
-				}
-			} else if len(r.Drifted) == 0 {
-				fmt.Printf("plane %s: no drift\n", r.Plane)
-			}
-			if len(r.Drifted) > 0 {
-				return no(fmt.Errorf("plane %s: %d of %d ranks have another circuit than desired", r.Plane, len(r.Drifted), len(r.Map)))
-			}
-			return nil
+				return o.driftOf(ctx, op)
+			}, func(ctx context.Context) error {
+				return o.driftDirect(ctx, spec)
+			})
 		},
 	}
 	o.add(cmd)
 	cmd.Flags().StringVar(&spec, "map", "", "the map desired, as for ocs set")
 	return cmd
+}
+
+// driftDirect compares with what the switch itself says.
+func (o *ocsFlags) driftDirect(ctx context.Context, spec string) error {
+	v, err := o.visit(ctx, spec)
+	if err != nil {
+		return err
+	}
+	hangUp(v.sw)
+	r := driftReport{Plane: v.name, Desired: v.wanted, Map: v.has, Drifted: []int{}}
+	r.compare()
+	if !o.asJSON {
+		printDrift(os.Stdout, []driftReport{r})
+	} else if err := printJSON(os.Stdout, r); err != nil {
+		return err
+	}
+	return r.verdict()
+}
+
+// compare notes the ranks whose circuit is not the one desired.
+func (r *driftReport) compare() {
+	for rank := range r.Map {
+		if rank < len(r.Desired) && r.Map[rank] != r.Desired[rank] {
+			r.Drifted = append(r.Drifted, rank)
+		}
+	}
+}
+
+// verdict is a "no" where there is drift.
+func (r *driftReport) verdict() error {
+	if len(r.Drifted) == 0 {
+		return nil
+	}
+	return no(fmt.Errorf("plane %s: %d of %d ranks have another circuit than desired", printable(r.Plane), len(r.Drifted), len(r.Map)))
 }

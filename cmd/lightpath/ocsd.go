@@ -1,23 +1,40 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
-	"lightpath/ocsctl/emulator"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
+	"lightpath/ocsctl/controller/journal/etcd"
+	"lightpath/ocsctl/controller/lead"
+	"lightpath/ocsctl/controller/local"
+	"lightpath/ocsctl/controller/rpc"
+	"lightpath/ocsctl/controller/web"
 	"lightpath/plans/fabric"
+	"lightpath/shim"
 )
 
 func newOCSDCommand() *cobra.Command {
-	var config string
+	var config, plans string
 	cmd := &cobra.Command{
 		Use:   "ocsd --config ocsd.yaml",
-		Short: "Serve the optical switch of a fabric: the emulated OCS and its barrier",
-		Long: `Serves the emulated optical circuit switch of a fabric file to the ranks on this host, until
-it is interrupted. See "lightpath schema ocsd" for the configuration.`,
+		Short: "Run the controller of a fabric's switches, real or emulated",
+		Long: `Runs the controller of a fabric: it grants planes, holds the barrier of every reconfiguration and is the
+one writer of the switches, until it is interrupted. Ranks on this host reach it through a Unix socket, others
+and operators through gRPC, browsers and Prometheus through HTTP. docs/fabric.md describes the configuration,
+docs/operations.md how to run it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if config == "" {
@@ -27,28 +44,202 @@ it is interrupted. See "lightpath schema ocsd" for the configuration.`,
 			if err != nil {
 				return err
 			}
-			server, err := emulator.Start(emulatorConfig(o, f))
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(os.Stderr, "ocsd: %d ports, %d planes, on %s\n", f.Ranks, len(f.Planes), o.Socket)
-			<-cmd.Context().Done()
-			return server.Close()
+			s := &service{o: o, f: f, plans: plans, log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+			return s.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration file")
+	cmd.Flags().StringVar(&plans, "plans", "", "directory of cached plans that the page shows beside what happened (LIGHTPATH_PLAN_DIR of the jobs)")
 	return cmd
 }
 
-func emulatorConfig(o *fabric.OCSD, f *fabric.Fabric) emulator.Config {
-	c := emulator.Config{
-		Socket: o.Socket, Ports: f.Ranks, Initial: o.Initial, MTU: o.MTU, Slots: o.Slots, FrameLog: o.FrameLog,
+// service is one controller of a fabric, in charge or standing by.
+type service struct {
+	o     *fabric.OCSD
+	f     *fabric.Fabric
+	plans string // directory, "" for none
+	log   *slog.Logger
+	page  atomic.Pointer[web.Server] // nil without HTTP
+}
+
+// standbyAfter is how long a controller has to come into charge before it counts as standing by.
+const standbyAfter = 5 * time.Second
+
+// run serves until ctx ends.
+func (s *service) run(ctx context.Context) error {
+	if s.o.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("name: %w", err)
+		}
+		s.o.Name = host
 	}
+	store, err := s.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer hangUp(store)
+	group, ctx := errgroup.WithContext(ctx)
+	data := s.dataPlane()
+	runner, err := lead.New(lead.Options{
+		Store: store, Ports: s.f.Ranks, Planes: len(s.f.Planes), Logger: s.log, Build: data.build, OnLeader: s.serveLocal(data),
+		OnEnd: func() {
+			if err := data.close(); err != nil {
+				s.log.Warn("planes", "error", err)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.serveHTTP(ctx, group, runner, store, data); err != nil {
+		return err
+	}
+	if err := s.serveRPC(ctx, group, runner, store); err != nil {
+		return err
+	}
+	// One that stands by is as ready as it can be: the service manager shall not wait for it to rule.
+	standby := time.AfterFunc(standbyAfter, func() {
+		if err := notify(notifyReady); err != nil {
+			s.log.Warn("service manager", "error", err)
+		}
+	})
+	defer standby.Stop()
+	group.Go(func() error { return runner.Run(ctx) })
+	err = group.Wait()
+	return errors.Join(err, notify(notifyStopping), data.close())
+}
+
+// openStore opens what outlives this process.
+func (s *service) openStore(ctx context.Context) (journal.Store, error) {
+	j := &s.o.Journal
+	if j.Kind != "etcd" {
+		return journal.NewMemory(s.o.Name, journal.DefaultHistory), nil
+	}
+	c := etcd.Config{
+		Name: s.o.Name, Address: s.o.Listen, Software: shim.Version, Dir: j.Dir, Endpoints: j.Endpoints, CA: j.TLS.CA, Cert: j.TLS.Cert, Key: j.TLS.Key,
+		Prefix: j.Prefix, Lease: j.Lease, Logger: s.log,
+	}
+	if c.Dir == "" && c.Endpoints == nil {
+		return nil, fmt.Errorf("journal: dir or endpoints: etcd needs one of them")
+	}
+	c.OnWrite = func(took time.Duration, err error) {
+		if page := s.page.Load(); page != nil {
+			page.ObserveJournal(took, err)
+		}
+	}
+	return etcd.Open(ctx, c)
+}
+
+// serveLocal returns what shows a core to the ranks of this host.
+func (s *service) serveLocal(data dataPlane) func(*controller.Core) (func(), error) {
+	return func(core *controller.Core) (func(), error) {
+		stop, err := data.serve(core)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(os.Stderr, "ocsd: %d ports, %d planes, on %s\n", s.f.Ranks, len(s.f.Planes), s.where())
+		return stop, notify(notifyReady)
+	}
+}
+
+// where lists what ranks and operators can connect to.
+func (s *service) where() string {
+	var all []string
+	for _, e := range []struct{ kind, address string }{{"", s.o.Socket}, {"gRPC ", s.o.Listen}, {"http://", s.o.HTTP}} {
+		if e.address != "" {
+			all = append(all, e.kind+e.address)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// serveSocket serves a core whose planes are not in this process.
+func (s *service) serveSocket(core *controller.Core) (func(), error) {
+	if s.o.Socket == "" {
+		return func() {}, nil
+	}
+	server, err := local.Serve(core, local.Options{Socket: s.o.Socket, DataPlane: s.o.DataPlane, Version: shim.Version})
+	if err != nil {
+		return nil, err
+	}
+	return server.Close, nil
+}
+
+// serveRPC serves gRPC, whether this controller is in charge or not.
+func (s *service) serveRPC(ctx context.Context, group *errgroup.Group, r *lead.Runner, h controller.History) error {
+	if s.o.Listen == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", s.o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	o := rpc.ServerOptions{
+		Controller: func() (controller.Controller, string) {
+			c, _ := r.Controller()
+			return c, r.Leader().Address
+		},
+		History: h, Ports: s.f.Ranks, DataPlane: s.o.DataPlane, Name: s.o.Name, Version: shim.Version,
+		CA: s.o.TLS.CA, Cert: s.o.TLS.Cert, Key: s.o.TLS.Key, Log: s.log,
+	}
+	for _, p := range planeConfigs(s.f) {
+		o.Planes = append(o.Planes, ocsctl.PlaneInfo{
+			Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec, Reconfig: p.Reconfig, ReconfigPerPort: p.ReconfigPerPort,
+		})
+	}
+	server, err := rpc.Serve(l, o)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	group.Go(func() error {
+		select {
+		case err := <-server.Done():
+			return err
+		case <-ctx.Done():
+			server.Close()
+			return nil
+		}
+	})
+	return nil
+}
+
+// serveHTTP serves the page and metrics.
+func (s *service) serveHTTP(ctx context.Context, group *errgroup.Group, r *lead.Runner, h controller.History, data dataPlane) error {
+	if s.o.HTTP == "" {
+		return nil
+	}
+	o := web.Options{Name: s.o.Name, Version: shim.Version, Controller: r.Controller, History: h.History}
+	for _, p := range s.f.Planes {
+		o.Planes = append(o.Planes, p.Name)
+	}
+	if real, ok := data.(*realPlane); ok {
+		o.Switches = real.seen
+	}
+	if s.plans != "" {
+		o.Plans = cachedPlans(s.plans)
+	}
+	page, err := web.New(o)
+	if err != nil {
+		return err
+	}
+	s.page.Store(page)
+	l, err := web.Listen(web.Endpoint{Address: s.o.HTTP, CA: s.o.TLS.CA, Cert: s.o.TLS.Cert, Key: s.o.TLS.Key})
+	if err != nil {
+		return fmt.Errorf("http: %w", err)
+	}
+	group.Go(func() error { return page.Serve(ctx, l) })
+	return nil
+}
+
+// planeConfigs are the planes of a fabric as a controller has them.
+func planeConfigs(f *fabric.Fabric) []controller.PlaneConfig {
+	var all []controller.PlaneConfig
 	for j, p := range f.Planes {
 		sw := f.Switch(j)
-		c.Planes = append(c.Planes, emulator.PlaneConfig{
+		all = append(all, controller.PlaneConfig{
 			Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: sw.Reconfig, ReconfigPerPort: sw.ReconfigPerPort,
 		})
 	}
-	return c
+	return all
 }

@@ -111,7 +111,7 @@ func freePort() (int, error) {
 }
 
 // siblingFile finds a file of this installation: DIR/NAME beside the directory that holds this
-// program, or beside the program itself.
+// program, beside the program itself, or, where packages put it, lib/TRIPLET/lightpath/NAME.
 func siblingFile(dir, name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -121,10 +121,17 @@ func siblingFile(dir, name string) (string, error) {
 		self = resolved
 	}
 	here := filepath.Dir(self)
-	for _, path := range []string{filepath.Join(filepath.Dir(here), dir, name), filepath.Join(here, name)} {
+	prefix := filepath.Dir(here)
+	candidates := []string{filepath.Join(prefix, dir, name), filepath.Join(here, name)}
+	if triplets, err := os.ReadDir(filepath.Join(prefix, "lib")); err == nil {
+		for _, t := range triplets {
+			candidates = append(candidates, filepath.Join(prefix, "lib", t.Name(), "lightpath", name))
+		}
+	}
+	for _, path := range candidates {
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s is neither in %s nor in %s: build it with make", name, filepath.Join(filepath.Dir(here), dir), here)
+	return "", fmt.Errorf("%s is neither in %s nor in %s: build it with make", name, filepath.Join(prefix, dir), here)
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/bench/barrier"
+)
+
+func newBenchBarrier() *cobra.Command {
+	var ranks, carrier, jsonOut, svg string
+	var rounds int
+	cmd := &cobra.Command{
+		Use:   "barrier",
+		Short: "Time the reconfiguration barrier: from the last rank's post until all know the next epoch",
+		Long: `Times the barrier of a plane whose device moves in no time, with ranks in this process: through shared
+memory, with ranks that look all the time (spin) and ranks that sleep until they are woken, and through gRPC
+over loopback. Compares with nothing that switches: what is measured is what a reconfiguration costs besides.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			var sizes []int
+			for _, s := range strings.Split(ranks, ",") {
+				n, err := strconv.Atoi(s)
+				if err != nil || n < 2 {
+					return fmt.Errorf("--ranks: %q is no number of at least 2", s)
+				}
+				sizes = append(sizes, n)
+			}
+			if carrier != "all" && carrier != "shm" && carrier != "grpc" {
+				return fmt.Errorf("--carrier: %q is not shm, grpc or all", carrier)
+			}
+			reports, err := runBarriers(sizes, rounds, carrier)
+			if err != nil {
+				return no(err)
+			}
+			printBarriers(os.Stdout, reports)
+			if svg != "" {
+				if err := os.WriteFile(svg, reports[0].SVG(), 0o644); err != nil {
+					return fmt.Errorf("--svg: %w", err)
+				}
+			}
+			if jsonOut == "" {
+				return nil
+			}
+			return writeJSON(jsonOut, reports)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVarP(&ranks, "ranks", "n", "8", "numbers of ranks, with commas between")
+	fl.IntVar(&rounds, "rounds", 2000, "barriers to time")
+	fl.StringVar(&carrier, "carrier", "all", "shm, grpc or all")
+	fl.StringVar(&jsonOut, "json", "", "write the results as JSON to this file (- for standard output)")
+	fl.StringVar(&svg, "svg", "", "write the histogram of the first row to this file")
+	return cmd
+}
+
+// runBarriers measures every carrier and mode at every number of ranks.
+func runBarriers(sizes []int, rounds int, carrier string) ([]*barrier.Report, error) {
+	var all []*barrier.Report
+	for _, n := range sizes {
+		if carrier != "grpc" {
+			for _, mode := range []barrier.Mode{barrier.Spin, barrier.Sleep} {
+				r, err := barrier.Run(barrier.Options{Ranks: n, Rounds: rounds, Mode: mode})
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, r)
+			}
+		}
+		if carrier == "shm" {
+			continue
+		}
+		dial, stop, err := barrier.Loopback(n)
+		if err != nil {
+			return nil, err
+		}
+		r, err := barrier.Run(barrier.Options{Ranks: n, Rounds: rounds, Mode: barrier.Sleep, Dial: dial, Name: "gRPC, loopback"})
+		stop()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func printBarriers(w io.Writer, all []*barrier.Report) {
+	fmt.Fprintf(w, "%-16s %-6s %6s %6s  %10s %10s %10s %10s\n", "carrier", "ranks", "number", "CPUs", "p50", "p90", "p99", "max")
+	for _, r := range all {
+		fmt.Fprintf(w, "%-16s %-6s %6d %6d  %10v %10v %10v %10v\n", r.Name, r.Mode, r.Ranks, r.CPUs, r.All.P50, r.All.P90, r.All.P99, r.All.Max)
+	}
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/collectives/transport/ebpf"
+	"lightpath/ocsctl/kernel"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+)
+
+func newFabricCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fabric",
+		Short: "Build, look at and remove software-steered planes in the kernel",
+		Long: `Builds the planes of a fabric file in the kernel of this host: a network namespace per rank with an interface
+per plane, and a switch whose circuits are real. Needs root and Linux 6.6. Where the file has several hosts, each
+builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the controller.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent())
+	return cmd
+}
+
+// fabricFlags say which fabric.
+type fabricFlags struct {
+	file, name string
+	host       string // this one's, where several have the fabric
+	asJSON     bool
+}
+
+func (o *fabricFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.file, "fabric", "", "fabric file")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+}
+
+// addHost is for commands about one host's part of a fabric.
+func (o *fabricFlags) addHost(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.host, "host", "", "this host's name in the fabric file, where several have the fabric")
+}
+
+// addName is for commands that do without the file.
+func (o *fabricFlags) addName(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.name, "name", "", "name of the fabric, instead of its file")
+}
+
+// fabricName returns the name of the fabric that the flags mean, to those who may touch its planes.
+func (o *fabricFlags) fabricName() (string, error) {
+	switch {
+	case o.file != "" && o.name != "":
+		return "", errors.New("--fabric and --name: give one of them")
+	case o.name != "" && o.host != "":
+		return "", errors.New("--name and --host: the name of a host's part is its own")
+	case o.name != "":
+		return o.name, needRoot()
+	case o.file == "":
+		return "", errors.New("--fabric is required (or --name)")
+	}
+	f, err := fabric.Load(o.file)
+	if err != nil {
+		return "", err
+	}
+	return kernel.NameOn(f, o.host), needRoot()
+}
+
+func needRoot() error {
+	if os.Geteuid() != 0 {
+		return errors.New("planes in the kernel need root: network namespaces and eBPF")
+	}
+	return nil
+}
+
+func newFabricUp() *cobra.Command {
+	var o fabricFlags
+	build := kernel.Options{Overhead: ebpf.FrameOverhead}
+	cmd := &cobra.Command{
+		Use:   "up --fabric fabric.yaml",
+		Short: "Build the planes of a fabric; where they are up already nothing is touched",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if o.file == "" {
+				return errors.New("--fabric is required")
+			}
+			f, err := fabric.Load(o.file)
+			if err != nil {
+				return err
+			}
+			if err := needRoot(); err != nil {
+				return err
+			}
+			build.Host = o.host
+			end := showProgress(&build, os.Stderr)
+			s, fresh, err := kernel.Up(f, build)
+			end()
+			if err != nil {
+				return refusal(err)
+			}
+			if o.asJSON {
+				return writeJSON("-", s)
+			}
+			word := "up"
+			if !fresh {
+				word = "up already, nothing changed"
+			}
+			fmt.Printf("%s: %s: %d ranks, %d planes, namespaces %s ... %s\n", s.Name, word, s.Count, len(s.Planes), s.Namespaces[s.First], s.Switch)
+			return nil
+		},
+	}
+	o.add(cmd)
+	o.addHost(cmd)
+	cmd.Flags().StringVar(&build.Underlay, "underlay", "", "network namespace of the host's interfaces (default this one)")
+	cmd.Flags().IntVar(&build.MTU, "mtu", kernel.DefaultMTU, "bytes of the largest IP packet")
+	return cmd
+}
+
+// refusal makes those errors an answer that are one: the command was right, the host is not.
+func refusal(err error) error {
+	for _, answer := range []error{kernel.ErrChanged, kernel.ErrNotUp, kernel.ErrBusy, kernel.ErrVersion} {
+		if errors.Is(err, answer) {
+			return no(err)
+		}
+	}
+	return err
+}
+
+// showProgress has ports counted on a terminal; end wipes the line.
+func showProgress(o *kernel.Options, w *os.File) (end func()) {
+	if info, err := w.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return func() {}
+	}
+	var last time.Time
+	o.Progress = func(done, total int) {
+		if now := time.Now(); done == total || now.Sub(last) > 100*time.Millisecond {
+			last = now
+			fmt.Fprintf(w, "\rfabric: %d of %d ports", done, total)
+		}
+	}
+	return func() { fmt.Fprint(w, "\r\033[K") }
+}
+
+func newFabricDown() *cobra.Command {
+	var o fabricFlags
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "down --fabric fabric.yaml",
+		Short: "Remove the planes of a fabric, complete or not",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			name, err := o.fabricName()
+			if err != nil {
+				return err
+			}
+			found, err := kernel.Down(name, force)
+			if err != nil {
+				return refusal(err)
+			}
+			if o.asJSON {
+				return writeJSON("-", struct {
+					Name    string `json:"name"`
+					Removed bool   `json:"removed"`
+				}{name, found})
+			}
+			if found {
+				fmt.Printf("%s: down\n", name)
+			} else {
+				fmt.Printf("%s: was not up\n", name)
+			}
+			return nil
+		},
+	}
+	o.add(cmd)
+	o.addName(cmd)
+	o.addHost(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "even while a process writes the circuits")
+	return cmd
+}
+
+func newFabricStatus() *cobra.Command {
+	var o fabricFlags
+	cmd := &cobra.Command{
+		Use:   "status --fabric fabric.yaml",
+		Short: "Show circuits and counters; exit 1 where something is missing or frames were lost",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			name, err := o.fabricName()
+			if err != nil {
+				return err
+			}
+			s, err := kernel.Load(name)
+			if err != nil {
+				return refusal(err)
+			}
+			if o.file != "" {
+				if f, err := fabric.Load(o.file); err != nil {
+					return err
+				} else if f.Digest() != s.Digest {
+					return no(fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged))
+				}
+			}
+			r, err := kernel.Inspect(s)
+			if err != nil {
+				return no(err)
+			}
+			if o.asJSON {
+				err = writeJSON("-", r)
+			} else {
+				err = printReport(os.Stdout, r)
+			}
+			if err != nil || len(r.Problems) == 0 {
+				return err
+			}
+			more := ""
+			if n := len(r.Problems) - 1; n > 0 {
+				more = fmt.Sprintf(" (and %d more)", n)
+			}
+			return no(fmt.Errorf("fabric %s: %s%s", r.Name, r.Problems[0], more))
+		},
+	}
+	o.add(cmd)
+	o.addName(cmd)
+	o.addHost(cmd)
+	return cmd
+}
+
+func printReport(out io.Writer, r *kernel.Report) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "plane\trank\tinterface\taddress\tto\tforwarded\tbytes\ttransit\treturned\tdark\tmisdirected\toverflow\tqueued")
+	for _, plane := range r.Planes {
+		for _, p := range plane.Ports {
+			to := "-"
+			if p.To != circuit.Dark {
+				to = strconv.Itoa(p.To)
+			}
+			state := p.Interface
+			if !p.Up {
+				state += " (down)"
+			}
+			c := p.Counters
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", plane.Name, p.Rank, state, p.Address, to,
+				c.Forwarded, c.ForwardedBytes, c.Transit, c.Returned, c.Dark, c.Misdirected+c.CameBack+c.Strayed, p.Overflow, p.Queued)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, p := range r.Problems {
+		if _, err := fmt.Fprintln(out, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kernelPlanes reports whether "lightpath fabric up" can work here; that it cannot is no fault.
+func kernelPlanes() finding {
+	if err := kernel.Check(); err != nil {
+		return finding{"kernel planes", true, err.Error() + " (optional: lightpath fabric up needs root and Linux 6.6)"}
+	}
+	return finding{"kernel planes", true, "namespaces, veth, TCX and HTB work"}
+}

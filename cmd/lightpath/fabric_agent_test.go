@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"lightpath/ocsctl/kernel"
+	"lightpath/ocsctl/kernel/agent"
+	"lightpath/ocsctl/kernel/kerneltest"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+)
+
+// freeAddress is a port of loopback that nobody has now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+const hostsFile = `version: 1
+name: hosts%d
+hosts: [{name: h1, ranks: 2, address: "%s"}, {name: h2, ranks: 1}]
+planes: [{name: p0, bandwidth: 1Gbps, ocs: o, interface: %s}]
+ocs: [{name: o, driver: emulator, endpoint: "unix:/nowhere", reconfig: 1ms}]
+`
+
+// A host's part of a fabric has commands of its own, and an agent that writes its circuits.
+func TestFabricOfOneHost(t *testing.T) {
+	hosts := kerneltest.Hosts(t, 1, 1, 1500)
+	file := write(t, "fabric.yaml", fmt.Sprintf(hostsFile, os.Getpid(), freeAddress(t), kerneltest.Interface(0)))
+	f, err := fabric.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := kernel.NameOn(f, "h1")
+	t.Cleanup(func() {
+		if _, err := kernel.Down(name, true); err != nil {
+			t.Error(err)
+		}
+	})
+	if o := command(t, "", "fabric", "agent", "--fabric", file, "--host", "h1"); o.status != exitNo || !strings.Contains(o.stderr, "not up") {
+		t.Errorf("agent of nothing: %+v", o)
+	}
+	if out := succeed(t, "", "fabric", "up", "--fabric", file, "--host", "h1", "--underlay", hosts[0], "--mtu", "1500"); !strings.Contains(out, name+": up: 2 ranks, 1 planes") {
+		t.Errorf("up: %s", out)
+	}
+	if out := succeed(t, "", "fabric", "status", "--fabric", file, "--host", "h1"); !strings.Contains(out, "10.100.0.2") || strings.Contains(out, "10.100.0.3") {
+		t.Errorf("status: %s", out)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- runAgent(ctx, f, "h1", f.Hosts[0].Address, agent.TLS{}) }()
+	alone := *f // what a controller sees of the host that has an agent
+	alone.Hosts, alone.Ranks = alone.Hosts[:1], 2
+	for {
+		// The digest is another: that the agent says so shows that it serves.
+		_, err := agent.Dial(ctx, &alone, agent.TLS{})
+		if err == nil || strings.Contains(err.Error(), "from another file") {
+			break
+		}
+		select {
+		case err := <-done:
+			t.Fatal(err)
+		default:
+		}
+	}
+	state, err := kernel.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := kernel.Open(state); err == nil {
+		t.Error("the agent's circuits have another writer", b.Close())
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	v, err := kernel.Look(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := v.Map(0); err != nil || !m.Equal(circuit.AllDark(3)) {
+		t.Errorf("map %v %v", m, err)
+	}
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
+	if out := succeed(t, "", "fabric", "down", "--fabric", file, "--host", "h1"); !strings.Contains(out, name+": down") {
+		t.Errorf("down: %s", out)
+	}
+}
+
+func TestFabricAgentRefuses(t *testing.T) {
+	file := write(t, "fabric.yaml", fmt.Sprintf(hostsFile, os.Getpid(), "127.0.0.1:1", "e0"))
+	for _, c := range []struct {
+		says []string
+		args []string
+	}{
+		{[]string{"--fabric is required"}, []string{"agent"}},
+		{[]string{"--host is required"}, []string{"agent", "--fabric", file}},
+		{[]string{`no host "h9"`}, []string{"agent", "--fabric", file, "--host", "h9"}},
+		{[]string{"hosts[1]: address: missing"}, []string{"agent", "--fabric", file, "--host", "h2"}},
+		{[]string{"--name and --host"}, []string{"down", "--name", "x", "--host", "h1"}},
+	} {
+		refuse(t, "", c.says, append([]string{"fabric"}, c.args...)...)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	refuse(t, "", []string{"hosts: 2"}, "fabric", "up", "--fabric", file)
+	refuse(t, "", []string{`none is "h9"`}, "fabric", "up", "--fabric", file, "--host", "h9")
+	refuse(t, "", []string{"several cannot be measured from one"}, "fabric", "calibrate", "--fabric", file)
+}

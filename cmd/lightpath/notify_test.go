@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestNotify: the datagram reaches the service manager's socket, a file or an abstract one.
+func TestNotify(t *testing.T) {
+	for name, address := range map[string][2]string{
+		"file":     {filepath.Join(t.TempDir(), "s"), ""},
+		"abstract": {fmt.Sprintf("\x00lightpath-test-%d", os.Getpid()), fmt.Sprintf("@lightpath-test-%d", os.Getpid())},
+	} {
+		if address[1] == "" {
+			address[1] = address[0]
+		}
+		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address[0], Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hangUp(l)
+		t.Setenv("NOTIFY_SOCKET", address[1])
+		if err := notify(notifyReady); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := l.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		buffer := make([]byte, 64)
+		if n, err := l.Read(buffer); err != nil || string(buffer[:n]) != "READY=1" {
+			t.Errorf("%s: %q, %v", name, buffer[:n], err)
+		}
+	}
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
+	if err := notify(notifyStopping); err == nil {
+		t.Error("nobody listens, and no error")
+	}
+	t.Setenv("NOTIFY_SOCKET", "")
+	if err := notify(notifyStopping); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/ocsctl/controller/rpc"
+	"lightpath/ocsctl/controller/rpc/labcerts"
+)
+
+// labLife is how long certificates for a lab are good.
+const labLife = 365 * 24 * time.Hour
+
+// certsReport is what ocs certs made.
+type certsReport struct {
+	CA         string   `json:"ca"`
+	Controller certPair `json:"controller"`
+	Rank       certPair `json:"rank"`
+	Operator   certPair `json:"operator"`
+}
+
+type certPair struct {
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+func newOCSCerts() *cobra.Command {
+	var dir string
+	var hosts []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "certs --dir D --host h1,h2",
+		Short: "Make certificates for a lab: of controllers, ranks and operators",
+		Long: `Makes an authority and three certificates for trials, not for production: one for controllers, good for the hosts
+named; one for ranks, whose unit "rank" may attach and not operate; and one for operators. They are good for a year
+and readable by their owner alone. Nothing that exists is overwritten.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case dir == "":
+				return errors.New("--dir is required")
+			case len(hosts) == 0:
+				return errors.New("--host is required: the names or addresses by which controllers are reached")
+			}
+			dir, err := filepath.Abs(dir) // files that name these may be elsewhere
+			if err != nil {
+				return fmt.Errorf("--dir: %w", err)
+			}
+			r, err := makeCerts(dir, hosts)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(os.Stdout, r)
+			}
+			fmt.Printf(`certificates for a lab, good for a year; keep %s apart, or delete it
+# ocsd.yaml on the hosts of controllers
+tls: {ca: %q, cert: %q, key: %q}
+# the fabric file, on the hosts of ranks
+controller: {endpoints: [%q], ca: %q, cert: %q, key: %q}
+# operators
+lightpath ocs status --controller %s:7443 --ca %s --cert %s --key %s
+`, filepath.Join(dir, "ca.key"), r.CA, r.Controller.Cert, r.Controller.Key,
+				hosts[0]+":7443", r.CA, r.Rank.Cert, r.Rank.Key, hosts[0], r.CA, r.Operator.Cert, r.Operator.Key)
+			return nil
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&dir, "dir", "", "directory for the files; made if need be")
+	fl.StringSliceVar(&hosts, "host", nil, "names or addresses of controllers")
+	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// makeCerts makes everything, or nothing where a file is in the way.
+func makeCerts(dir string, hosts []string) (certsReport, error) {
+	pair := func(name string) certPair {
+		return certPair{filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")}
+	}
+	r := certsReport{filepath.Join(dir, "ca.pem"), pair("controller"), pair("rank"), pair("operator")}
+	for _, path := range []string{r.CA, pair("ca").Key, r.Controller.Cert, r.Controller.Key, r.Rank.Cert, r.Rank.Key, r.Operator.Cert, r.Operator.Key} {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			return r, fmt.Errorf("--dir %s: %s is there already", dir, filepath.Base(path))
+		}
+	}
+	a, err := labcerts.Create(dir, labLife)
+	for _, s := range []labcerts.Subject{{Name: "controller", Hosts: hosts}, {Name: "rank", Unit: rpc.RoleRank}, {Name: "operator", Unit: "operator"}} {
+		if err == nil {
+			s.Life = labLife
+			err = a.Issue(s)
+		}
+	}
+	return r, err
+}

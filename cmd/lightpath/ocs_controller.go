@@ -1,0 +1,357 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/rpc"
+	"lightpath/ocsctl/driver"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+	"lightpath/shim"
+)
+
+// addController adds the flags that name controllers.
+func (o *ocsFlags) addController(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&o.controllers, "controller", nil, "host:port of controllers (gRPC); by default those of the fabric file")
+}
+
+// addCredentials adds the flags that say who we are.
+func (o *ocsFlags) addCredentials(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&o.target.CAFile, "ca", "", "file of the certificate authority of controllers, or of switches (gNMI)")
+	fl.StringVar(&o.target.CertFile, "cert", "", "file of our certificate")
+	fl.StringVar(&o.target.KeyFile, "key", "", "file of our key")
+}
+
+// operator connects to the controllers that the flags or the fabric file name; nil where the
+// command is for the switches themselves.
+func (o *ocsFlags) operator() (*rpc.Operator, error) {
+	if o.direct && len(o.controllers) > 0 {
+		return nil, errors.New("--direct goes past the controller that --controller names: one of them is enough")
+	}
+	if o.direct {
+		return nil, nil
+	}
+	endpoints := o.controllers
+	t := rpc.Options{CA: o.target.CAFile, Cert: o.target.CertFile, Key: o.target.KeyFile, Version: shim.Version}
+	if len(endpoints) == 0 {
+		if o.fabric == "" {
+			return nil, nil
+		}
+		f, err := fabric.Load(o.fabric)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range f.Controller.Endpoints { // sockets on this host speak another protocol
+			if !strings.HasPrefix(e, "unix:") {
+				endpoints = append(endpoints, e)
+			}
+		}
+		if len(endpoints) == 0 {
+			return nil, nil
+		}
+		if t.CA == "" && t.Cert == "" && t.Key == "" {
+			t.CA, t.Cert, t.Key = f.Controller.TLS.CA, f.Controller.TLS.Cert, f.Controller.TLS.Key
+		}
+	}
+	return rpc.DialOperator(endpoints, t)
+}
+
+// dispatch does a command by the controllers, where there are any to speak to, or on the switches
+// themselves, within its time.
+func (o *ocsFlags) dispatch(ctx context.Context, byController func(context.Context, *rpc.Operator) error, direct func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	op, err := o.operator()
+	if err != nil {
+		return err
+	}
+	if op == nil {
+		return direct(ctx)
+	}
+	defer hangUp(op)
+	return byController(ctx, op)
+}
+
+// needOperator is operator for commands that only controllers have.
+func (o *ocsFlags) needOperator() (*rpc.Operator, error) {
+	op, err := o.operator()
+	if err == nil && op == nil {
+		err = errors.New("--controller is required, or a --fabric file that names one as host:port")
+	}
+	return op, err
+}
+
+// operatorName is how the history calls whoever runs this command.
+func operatorName() string {
+	host, _ := os.Hostname()
+	if u, err := user.Current(); err == nil {
+		return u.Username + "@" + host
+	}
+	return host
+}
+
+// selected returns the planes of a snapshot that --plane names: all without.
+func (o *ocsFlags) selected(s *controller.Snapshot) ([]int, error) {
+	var names []string
+	var all []int
+	for j, p := range s.Planes {
+		names = append(names, p.Name)
+		all = append(all, j)
+	}
+	j, err := planeNumber(o.plane, names)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--plane: %w", err)
+	case j == controller.AnyPlane:
+		return all, nil
+	}
+	return []int{j}, nil
+}
+
+// statusOf shows what a controller says, and is a "no" while a plane is out of service.
+func (o *ocsFlags) statusOf(ctx context.Context, op *rpc.Operator) error {
+	s, err := op.Status(ctx)
+	if err != nil {
+		return no(err)
+	}
+	planes, err := o.selected(&s)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		err = printJSON(os.Stdout, s)
+	} else {
+		printSnapshot(os.Stdout, &s, planes)
+	}
+	for _, j := range planes {
+		if p := &s.Planes[j]; err == nil && p.State == controller.Down {
+			err = no(fmt.Errorf("plane %s is out of service: %s", printable(p.Name), printable(p.Reason)))
+		}
+	}
+	return err
+}
+
+func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
+	fmt.Fprintf(w, "controller %s, token %d\n", printable(s.Name), s.Token)
+	for _, j := range planes {
+		p := &s.Planes[j]
+		fmt.Fprintf(w, "plane %s: %s, epoch %d, %d switches, %d failures\n", printable(p.Name), p.State, p.Epoch, p.Switches, p.Failures)
+		if p.Reason != "" {
+			fmt.Fprintf(w, "  problem: %s\n", printable(p.Reason))
+		}
+		fmt.Fprintf(w, "  circuits: %s\n", circuitList(p.Map))
+		if p.Desired != nil {
+			fmt.Fprintf(w, "  desired: %s\n", circuitList(p.Desired))
+		}
+		if p.Target != nil {
+			fmt.Fprintf(w, "  moves to: %s\n", circuitList(p.Target))
+		}
+		if len(p.Posted)+len(p.Missing) > 0 {
+			fmt.Fprintf(w, "  ports that have posted: %v, missing: %v\n", p.Posted, p.Missing)
+		}
+		if h := p.Holder; h != nil {
+			fmt.Fprintf(w, "  held by port %d, holder %x, for %v\n", h.Port, h.Holder, s.Time.Sub(h.Since).Round(time.Millisecond))
+		}
+	}
+	for _, p := range s.Ports {
+		if p.Attached {
+			fmt.Fprintf(w, "port %d: %s, for %v\n", p.Port, printable(p.Who), s.Time.Sub(p.Since).Round(time.Second))
+		}
+	}
+	for _, l := range s.Queue {
+		fmt.Fprintf(w, "port %d, holder %x waits for planes %#x, for %v\n", l.Port, l.Holder, l.Mask, s.Time.Sub(l.Since).Round(time.Millisecond))
+	}
+}
+
+// commandReport is what a command to a controller did to a plane.
+type commandReport struct {
+	Plane    string                `json:"plane"`
+	State    controller.PlaneState `json:"state"`
+	Epoch    uint32                `json:"epoch"`
+	Before   circuit.Permutation   `json:"before"`
+	After    circuit.Permutation   `json:"after"`
+	Remove   [][2]int              `json:"remove"` // circuits: from, to
+	Add      [][2]int              `json:"add"`
+	Verified string                `json:"verified,omitempty"`
+	Error    string                `json:"error,omitempty"`
+}
+
+// command runs one on the plane that --plane names, and shows what has become of it.
+func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator, run func(plane int, s *controller.PlaneSnapshot) error) error {
+	if o.plane == "" {
+		return errors.New("--plane is required")
+	}
+	s, err := op.Status(ctx)
+	if err != nil {
+		return no(err)
+	}
+	planes, err := o.selected(&s)
+	if err != nil {
+		return err
+	}
+	j := planes[0]
+	before := &s.Planes[j]
+	failed := run(j, before)
+	if errors.Is(failed, errUsage) {
+		return failed
+	}
+	after := before
+	if s, err := op.Status(ctx); err == nil && j < len(s.Planes) {
+		after = &s.Planes[j]
+	} else if failed == nil && err != nil {
+		failed = fmt.Errorf("done, but the plane cannot be seen afterwards: %w", err)
+	}
+	r := commandReport{Plane: after.Name, State: after.State, Epoch: after.Epoch, Before: before.Map, After: after.Map, Verified: after.Verified}
+	remove, add := driver.Delta(before.Map, after.Map)
+	r.Remove, r.Add = fromTo(remove), fromTo(add)
+	if failed != nil {
+		r.Error = failed.Error()
+		failed = no(failed)
+	}
+	if o.asJSON {
+		err = printJSON(os.Stdout, r)
+	} else {
+		printCommand(os.Stdout, &r)
+	}
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// errUsage marks what is wrong with the command and not with the plane.
+var errUsage = errors.New("")
+
+func printCommand(w io.Writer, r *commandReport) {
+	for _, c := range r.Remove {
+		fmt.Fprintf(w, "  - %d>%d\n", c[0], c[1])
+	}
+	for _, c := range r.Add {
+		fmt.Fprintf(w, "  + %d>%d\n", c[0], c[1])
+	}
+	verified := ""
+	if r.Verified != "" {
+		verified = ", verified by " + printable(r.Verified)
+	}
+	fmt.Fprintf(w, "plane %s: %s at epoch %d%s: %s\n", printable(r.Plane), r.State, r.Epoch, verified, circuitList(r.After))
+}
+
+// setBy has a controller give a plane a map.
+func (o *ocsFlags) setBy(ctx context.Context, op *rpc.Operator, spec string) error {
+	return o.command(ctx, op, func(plane int, s *controller.PlaneSnapshot) error {
+		target, err := readMap(spec, len(s.Map))
+		if err != nil {
+			return fmt.Errorf("%w%w", errUsage, err)
+		}
+		return op.Set(ctx, plane, target, operatorName())
+	})
+}
+
+// driftOf shows where planes are not as desired, as their controller sees it.
+func (o *ocsFlags) driftOf(ctx context.Context, op *rpc.Operator) error {
+	s, err := op.Status(ctx)
+	if err != nil {
+		return no(err)
+	}
+	planes, err := o.selected(&s)
+	if err != nil {
+		return err
+	}
+	var found error
+	all := []driftReport{}
+	for _, j := range planes {
+		p := &s.Planes[j]
+		r := driftReport{Plane: p.Name, Desired: p.Desired, Map: p.Map, Drifted: []int{}, Reason: p.Reason}
+		if r.Desired == nil {
+			r.Desired = p.Map
+		}
+		if p.State == controller.Down { // else it is on its way
+			r.compare()
+		}
+		if err := r.verdict(); found == nil {
+			found = err
+		}
+		all = append(all, r)
+	}
+	if o.asJSON {
+		err = printJSON(os.Stdout, all)
+	} else {
+		printDrift(os.Stdout, all)
+	}
+	if err != nil {
+		return err
+	}
+	return found
+}
+
+func printDrift(w io.Writer, all []driftReport) {
+	for _, r := range all {
+		for _, rank := range r.Drifted {
+			fmt.Fprintf(w, "  %d: desired %s, observed %s\n", rank, portOf(r.Desired[rank]), portOf(r.Map[rank]))
+		}
+		switch {
+		case r.Reason != "":
+			fmt.Fprintf(w, "plane %s: out of service: %s\n", printable(r.Plane), printable(r.Reason))
+		case len(r.Drifted) == 0:
+			fmt.Fprintf(w, "plane %s: no drift\n", printable(r.Plane))
+		}
+	}
+}
+
+func newOCSEnable() *cobra.Command {
+	return newOCSService("enable", "Put a plane back into service", `Puts a plane back into service that has failed or was disabled: only if its switch has the map that the
+controller wants, else see lightpath ocs set. Exits with 1 if it has not.`, nil)
+}
+
+func newOCSDisable() *cobra.Command {
+	var reason string
+	cmd := newOCSService("disable", "Take a plane out of service", `Takes a plane out of service, for work on its switch: who uses it goes on, nobody is granted it any more, and
+collectives run on the planes that are left.`, &reason)
+	cmd.Flags().StringVar(&reason, "reason", "", "what for: ranks and the history will say so")
+	return cmd
+}
+
+// newOCSService makes the command that enables, or with a reason disables, a plane.
+func newOCSService(name, short, long string, reason *string) *cobra.Command {
+	var o ocsFlags
+	cmd := &cobra.Command{
+		Use: name + " --controller host:port --plane p", Short: short, Long: long, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if reason != nil && *reason == "" {
+				return errors.New("--reason is required")
+			}
+			op, err := o.needOperator()
+			if err != nil {
+				return err
+			}
+			defer hangUp(op)
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			defer cancel()
+			return o.command(ctx, op, func(plane int, _ *controller.PlaneSnapshot) error {
+				if reason != nil {
+					return op.Disable(ctx, plane, *reason, operatorName())
+				}
+				return op.Enable(ctx, plane, operatorName())
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&o.fabric, "fabric", "", "fabric file: its controllers and certificates")
+	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
+	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
+	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
+	o.addController(cmd)
+	o.addCredentials(cmd)
+	return cmd
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/rpc"
+	"lightpath/plans/circuit"
+	"lightpath/shim"
+)
+
+// panel is a cross-connect whose mirrors can be stuck.
+type panel struct {
+	mu    sync.Mutex
+	maps  []circuit.Permutation
+	stuck bool
+}
+
+func (d *panel) Switch(plane int, m controller.Move) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stuck {
+		d.maps[plane] = m.To
+	}
+	return nil
+}
+
+func (d *panel) Map(plane int) (circuit.Permutation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.maps[plane], nil
+}
+
+func (d *panel) stick(stuck bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stuck = stuck
+}
+
+// startController serves the core of two planes of 4 ports, as o says, and returns its address.
+func startController(t *testing.T, d *panel, o rpc.ServerOptions) (*controller.Core, string) {
+	t.Helper()
+	config := controller.Config{Name: "test", Ports: 4, Device: d, Token: 5}
+	for _, name := range []string{"p0", "p1"} {
+		config.Planes = append(config.Planes, controller.PlaneConfig{Name: name, BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond})
+		o.Planes = append(o.Planes, ocsctl.PlaneInfo{Name: name})
+		d.maps = append(d.maps, circuit.AllDark(4))
+	}
+	core, err := controller.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(core.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Ports, o.Name, o.DataPlane, o.Version = 4, "test", ocsctl.DataNone, shim.Version
+	o.Controller = func() (controller.Controller, string) { return core, "" }
+	s, err := rpc.Serve(l, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return core, l.Addr().String()
+}
+
+func TestOCSThroughController(t *testing.T) {
+	d := &panel{}
+	core, address := startController(t, d, rpc.ServerOptions{})
+	fabric := filepath.Join(t.TempDir(), "fabric.yaml")
+	text := fmt.Sprintf(`
+version: 1
+ranks: 4
+planes:
+  - {name: p0, bandwidth: 2Gbps, ocs: sw, ports: {0: "1", 1: "2", 2: "3", 3: "4"}}
+  - {name: p1, bandwidth: 2Gbps, ocs: sw, ports: {0: "5", 1: "6", 2: "7", 3: "8"}}
+ocs:
+  - {name: sw, driver: polatis-scpi, endpoint: "127.0.0.1:1", reconfig: 25ms}
+controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
+`, address)
+	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	says := func(out string, words ...string) {
+		t.Helper()
+		for _, w := range words {
+			if !strings.Contains(out, w) {
+				t.Errorf("no %q in %s", w, out)
+			}
+		}
+	}
+	refused := func(words []string, args ...string) {
+		t.Helper()
+		o := command(t, "", args...)
+		if o.status != exitNo {
+			t.Errorf("%v: status %d", args, o.status)
+		}
+		says(o.stderr, words...)
+	}
+	for _, where := range [][]string{{"--controller", address}, {"--fabric", fabric}} {
+		at := func(args ...string) []string { return append(append([]string{"ocs"}, args...), where...) }
+		succeed(t, "", at("set", "--plane", "p1", "--map", "dark")...)
+		out := succeed(t, "", at("set", "--plane", "p1", "--map", "ring:1")...)
+		says(out, "+ 3>0", "plane p1: resident at epoch", ": 0>1 1>2 2>3 3>0")
+		says(succeed(t, "", at("status")...), "controller test, token 5", "plane p0: resident, epoch 0", "circuits: 0>1 1>2 2>3 3>0")
+		says(succeed(t, "", at("drift")...), "plane p0: no drift", "plane p1: no drift")
+
+		var r commandReport
+		if err := json.Unmarshal([]byte(succeed(t, "", at("disable", "--plane", "1", "--reason", "cleaning", "--json")...)), &r); err != nil || r.State != controller.Down || r.Plane != "p1" {
+			t.Errorf("%v: %+v", err, r)
+		}
+		refused([]string{"plane p1", "cleaning"}, at("status")...)
+		if o := command(t, "", at("status", "--plane", "p0")...); o.status != 0 {
+			t.Errorf("the other plane: %+v", o)
+		}
+		says(succeed(t, "", at("enable", "--plane", "p1")...), "plane p1: resident")
+
+		d.stick(true)
+		refused([]string{"set", "plane 1"}, at("set", "--plane", "p1", "--map", "ring:2")...)
+		refused([]string{"plane p1 is out of service"}, at("status")...)
+		refused([]string{"enable", "plane 1", "drift of 4 circuits"}, at("enable", "--plane", "p1")...)
+		refused([]string{"plane p1: 4 of 4 ranks"}, at("drift")...)
+		says(command(t, "", at("drift", "--plane", "p1")...).stdout, "0: desired 2, observed 1", "plane p1: out of service")
+		d.stick(false)
+		succeed(t, "", at("set", "--plane", "p1", "--map", "ring:1")...)
+		succeed(t, "", at("status")...)
+	}
+	var s controller.Snapshot
+	if err := json.Unmarshal([]byte(succeed(t, "", "ocs", "status", "--controller", address, "--json")), &s); err != nil || len(s.Planes) != 2 || !s.Leader {
+		t.Errorf("%v: %+v", err, s)
+	}
+	c, err := rpc.Dial(t.Context(), []string{address}, 2, rpc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangUp(c)
+	if _, err := c.Acquire(1, 255); err != nil {
+		t.Fatal(err)
+	}
+	says(succeed(t, "", "ocs", "status", "--controller", address), "held by port 2, holder ff", "port 2: grpc 127.0.0.1:")
+	refused([]string{"plane is in use"}, "ocs", "set", "--controller", address, "--plane", "p0", "--map", "ring:1")
+
+	for _, c := range []struct{ args, words []string }{
+		{[]string{"set", "--controller", address, "--map", "ring:1"}, []string{"--plane"}},
+		{[]string{"set", "--controller", address, "--plane", "p9", "--map", "ring:1"}, []string{"--plane", "p9"}},
+		{[]string{"set", "--controller", address, "--plane", "p1", "--map", "xor:9x"}, []string{"--map"}},
+		{[]string{"set", "--controller", address, "--plane", "p1", "--map", "ring:1", "--token", "3"}, []string{"--token"}},
+		{[]string{"set", "--controller", address, "--direct", "--plane", "p1", "--map", "ring:1"}, []string{"--direct"}},
+		{[]string{"drift", "--controller", address, "--map", "ring:1"}, []string{"--map"}},
+		{[]string{"status", "--controller", "10.0.0.1:7443"}, []string{"10.0.0.1:7443", "ca, cert and key"}},
+		{[]string{"status", "--controller", "nonsense"}, []string{"nonsense", "host:port"}},
+		{[]string{"status"}, []string{"--controller"}},
+		{[]string{"enable", "--plane", "p0"}, []string{"--controller"}},
+		{[]string{"disable", "--controller", address, "--plane", "p0"}, []string{"--reason"}},
+		{[]string{"certs", "--dir", t.TempDir()}, []string{"--host"}},
+		{[]string{"certs", "--host", "h"}, []string{"--dir"}},
+	} {
+		refuse(t, "", c.words, append([]string{"ocs"}, c.args...)...)
+	}
+	core.Resign(controller.ErrNotLeader)
+	refused([]string{"127.0.0.1:1: ", "refused"}, "ocs", "status", "--controller", "127.0.0.1:1")
+}
+
+func TestOCSCerts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "lab")
+	out := succeed(t, "", "ocs", "certs", "--dir", dir, "--host", "127.0.0.1,ocs.example")
+	for _, w := range []string{"for a lab", "ca.key", `endpoints: ["127.0.0.1:7443"]`} {
+		if !strings.Contains(out, w) {
+			t.Errorf("no %q in %s", w, out)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 8 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", f.Name(), info.Mode(), err)
+		}
+	}
+	before := content(t, filepath.Join(dir, "rank.key"))
+	refuse(t, "", []string{"--dir", "is there already"}, "ocs", "certs", "--dir", dir, "--host", "h")
+	if content(t, filepath.Join(dir, "rank.key")) != before {
+		t.Error("overwritten")
+	}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	_, address := startController(t, &panel{}, rpc.ServerOptions{CA: file("ca.pem"), Cert: file("controller.pem"), Key: file("controller.key")})
+	as := func(who string) []string {
+		return []string{"--controller", address, "--ca", file("ca.pem"), "--cert", file(who + ".pem"), "--key", file(who + ".key")}
+	}
+	succeed(t, "", append([]string{"ocs", "status"}, as("operator")...)...)
+	if o := command(t, "", append([]string{"ocs", "status"}, as("rank")...)...); o.status != exitNo || !strings.Contains(o.stderr, "not allowed") {
+		t.Errorf("a rank operates: %+v", o)
+	}
+	c, err := rpc.Dial(t.Context(), []string{address}, 0, rpc.Options{CA: file("ca.pem"), Cert: file("rank.pem"), Key: file("rank.key")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hangUp(c)
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/kernel"
+	"lightpath/ocsctl/switches"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+)
+
+// errNoTokens: nothing on this host can send tokens over the circuits.
+var errNoTokens = errors.New("--verify token: the planes' interfaces are not up on this host, so that nothing can send tokens over the circuits")
+
+// tokenProber sends tokens over the circuits of a fabric whose interfaces are on this host; nil where
+// they are not.
+func tokenProber(f *fabric.Fabric) switches.Prober {
+	state, err := kernel.Load(kernel.Name(f))
+	if err != nil || state.Digest != f.Digest() {
+		return nil
+	}
+	return kernel.NewProber(state)
+}
+
+// prove sends tokens over the circuits that a change has made, and enters into the verdicts what came
+// through.
+func prove(ctx context.Context, p switches.Prober, plane int, verdicts []driver.Circuit) error {
+	var made []circuit.Pair
+	for _, v := range verdicts {
+		if v.Intended != circuit.Dark && v.Reason == "" {
+			made = append(made, circuit.Pair{From: v.In, To: v.Intended})
+		}
+	}
+	if len(made) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, switches.DefaultProbeTimeout)
+	defer cancel()
+	through, err := p.Probe(ctx, plane, made)
+	if err != nil {
+		return fmt.Errorf("%w: tokens over the circuits: %w", driver.ErrNotAsIntended, err)
+	}
+	lost := 0
+	for i, c := range made {
+		for k := range verdicts {
+			switch v := &verdicts[k]; {
+			case v.In != c.From:
+			case i < len(through) && through[i]:
+				v.Verified = driver.Token
+			default:
+				v.Reason = "no token came through"
+				lost++
+			}
+		}
+	}
+	if lost > 0 {
+		return fmt.Errorf("%w: no token came through %d of %d", driver.ErrNotAsIntended, lost, len(made))
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/registry"
+	"lightpath/ocsctl/switches"
+	"lightpath/plans/fabric"
+)
+
+// openSwitch connects to a switch of a fabric; t has what the fabric file does not say.
+func openSwitch(ctx context.Context, sw *fabric.OCS, ports driver.Ports, t driver.Target) (driver.Switch, error) {
+	t.Endpoint, t.Dialect, t.Ports = sw.Endpoint, sw.Dialect, ports
+	t.Insecure = t.Insecure && sw.Driver == fabric.DriverPolatis // it is for SCPI alone
+	return registry.Open(ctx, sw.Driver, t)
+}
+
+// switchDevice is the controller's device of a fabric whose planes are on real switches. prober verifies
+// to driver.Token, nil where nothing can.
+func switchDevice(f *fabric.Fabric, c fabric.SwitchesConfig, prober switches.Prober) (*switches.Device, error) {
+	config := switches.Config{Prober: prober, DriftInterval: c.DriftInterval, MoveTimeout: max(switches.DefaultMoveTimeout, 3*c.Settle)}
+	if c.Verify != "" {
+		if err := config.Verify.UnmarshalText([]byte(c.Verify)); err != nil {
+			return nil, fmt.Errorf("switches.verify: %w", err)
+		}
+	}
+	byName := make(map[string]*fabric.OCS)
+	for j, p := range f.Planes {
+		ports, err := driver.ParsePorts(p.Ports)
+		if err != nil {
+			return nil, fmt.Errorf("plane %s: %w", p.Name, err)
+		}
+		sw := f.Switch(j)
+		byName[sw.Name] = sw
+		config.Planes = append(config.Planes, switches.Plane{
+			Name: p.Name, Switch: sw.Name, Ports: ports, Reconfig: sw.Reconfig + time.Duration(f.Ranks)*sw.ReconfigPerPort,
+		})
+	}
+	target := switchTarget(c)
+	config.Open = func(ctx context.Context, name string, ports driver.Ports) (driver.Switch, error) {
+		return openSwitch(ctx, byName[name], ports, target)
+	}
+	return switches.New(config)
+}
+
+// switchTarget is how the controller's file has switches spoken to.
+func switchTarget(c fabric.SwitchesConfig) driver.Target {
+	return driver.Target{
+		Timeout: c.ReplyTimeout, Tolerance: driver.Tolerance{Settle: c.Settle}, Insecure: c.InsecureSCPI,
+		CAFile: c.TLS.CA, CertFile: c.TLS.Cert, KeyFile: c.TLS.Key,
+		User: c.User, PasswordFile: c.PasswordFile, KnownHostsFile: c.KnownHosts,
+	}
+}
