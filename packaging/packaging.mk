@@ -1,0 +1,42 @@
+# Packages of what make builds, and their checks. Included by the top-level Makefile.
+#
+#   dist/lightpath_VERSION_ARCH.deb           commands, units, configuration, documents, schemas
+#   dist/liblightpath-nccl_VERSION_ARCH.deb   libraries, header, pkg-config
+
+NFPM := .tools/nfpm
+NFPM_VERSION := v2.43.0
+TRIPLET = $(shell $(CC) -print-multiarch 2>/dev/null)
+DEB_ARCH = $(shell $(GO) env GOARCH | sed 's/^386$$/i386/; s/^arm$$/armhf/; s/^ppc64le$$/ppc64el/')
+STAGE := build/package
+# Files of a package are as old as the commit, so that one commit makes one package.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+PACKAGED := $(shell find packaging -type f ! -name '*.go' ! -name '*.mk') $(wildcard docs/*.md docs/schema/*.json) LICENSE CHANGELOG.md
+
+.PHONY: packages test-packages
+
+packages: dist/.made ## .deb packages into dist/
+
+dist/.made: $(STAGE)/.made $(NFPM) $(PACKAGED)
+	@mkdir -p dist && rm -f dist/*.deb
+	@set -e; for config in packaging/deb/*.yaml; do \
+	  VERSION=$(LP_VERSION) ARCH=$(DEB_ARCH) TRIPLET=$(TRIPLET) GLIBC=$$(cat $(STAGE)/glibc) \
+	    $(NFPM) package --packager deb --config $$config --target dist/; done
+	@touch $@
+
+# Stripped and without the paths of the machine that built it.
+$(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank packaging/lightpath.pc.in packaging/packaging.mk
+	@rm -rf $(STAGE) && mkdir -p $(STAGE)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(STAGE)/lightpath ./cmd/lightpath
+	$(STAGE)/lightpath completion bash > $(STAGE)/lightpath.bash
+	for f in lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank; do strip --strip-unneeded -o $(STAGE)/$$(basename $$f) $$f; done
+	sed 's|@TRIPLET@|$(TRIPLET)|; s|@VERSION@|$(LP_VERSION)|' packaging/lightpath.pc.in > $(STAGE)/lightpath.pc
+	gzip -9nc CHANGELOG.md > $(STAGE)/changelog.gz
+	objdump -T $(STAGE)/*.so* $(STAGE)/lightpath-rank | sed -n 's/.*GLIBC_\([0-9.]*\).*/\1/p' | sort -uV | tail -1 > $(STAGE)/glibc
+	@touch $@
+
+$(NFPM):
+	GOBIN=$(CURDIR)/.tools $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+
+test-packages: packages ## install, upgrade and remove the packages in a scratch root
+	LIGHTPATH_DIST=$(CURDIR)/dist $(GO) test -count=1 ./packaging
