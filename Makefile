@@ -18,13 +18,14 @@ TEST_TIMEOUT ?= 20m
 
 all: build ## libraries and commands
 
-include cgo/build.mk
+GO_SOURCES := $(shell find cmd bench shim collectives plans ocsctl docs -name '*.go' 2>/dev/null) go.mod go.sum
 
-build: lib bin/lightpath bin/lightpath-rank
+include cgo/build.mk
+include packaging/packaging.mk
+
+build: lib bin/lightpath bin/lightpath-rank bin/lightpath-nvml
 
 lib: lib/libnccl.so.2 lib/liblightpath.so
-
-GO_SOURCES := $(shell find cmd bench shim collectives plans ocsctl docs -name '*.go' 2>/dev/null) go.mod go.sum
 
 bin/lightpath: $(GO_SOURCES)
 	CGO_ENABLED=0 $(GO) build -o $@ ./cmd/lightpath
@@ -32,7 +33,7 @@ bin/lightpath: $(GO_SOURCES)
 demo: build ## run the main job: AllReduce and All-to-All over an emulated optical fabric
 	bin/lightpath demo
 
-test: build test-go test-nocgo test-race test-c test-clients abi-check lint ## everything CI checks
+test: build test-go test-nocgo test-race test-c test-clients test-packages abi-check lint ## everything CI checks
 
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
 	$(GO) vet $(PKGS)
@@ -86,7 +87,7 @@ bench-planning: bin/lightpath ## planners beside the papers and CBC, on an idle 
 	  case "$$paper" in lightpath) bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT);; esac; done
 
 clean: ## remove what was built
-	rm -rf bin lib build
+	rm -rf bin lib build dist
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

@@ -135,6 +135,8 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		two     = "fabric/testdata/two-planes.yaml"
 		hosts   = "fabric/testdata/hosts.yaml"
 		ocsd    = "fabric/testdata/ocsd.yaml"
+		service = "fabric/testdata/ocsd-service.yaml"
+		control = "fabric/testdata/controlled.yaml"
 	)
 	for _, c := range []struct{ format, file, old, with string }{
 		{"problem", problem, `"version":1`, `"version":2`},
@@ -205,6 +207,15 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"ocsd", ocsd, "slots:", "slot:"},
 		{"ocsd", ocsd, "[-1, -1, -1, -1]", "[-2, -1, -1, -1]"},
 		{"ocsd", ocsd, "[-1, -1, -1, -1]", "-1"},
+		{"ocsd", service, "listen: 10.0.0.1:7443", "listen: 10.0.0.1"},
+		{"ocsd", service, "tls: {ca:", "tls: {cca:"},
+		{"ocsd", service, "kind: etcd", "kind: paper"},
+		{"ocsd", service, "lease: 5s", "lease: 5"},
+		{"ocsd", service, "verify: status", "verify: hope"},
+		{"ocsd", service, "insecure_scpi: true", "insecure_scpi: 1"},
+		{"fabric", control, "endpoints:", "endpoint:"},
+		{"fabric", control, "10.0.0.1:7443", "10.0.0.1"},
+		{"fabric", control, "ca: ca.pem", "password: ca.pem"},
 	} {
 		bySchema, byCode := formats[c.format].check(t, replaced(t, c.file, c.old, c.with))
 		if bySchema == nil || byCode == nil {
