@@ -82,7 +82,7 @@ func (g *kernelGround) audit(a *auditor, iters []window, shown int) (finding, []
 				return f, nil, fmt.Errorf("%w: plane %d port %d lost frames: %d dark, %d misdirected, %d came back, %d foreign, %d strayed",
 					ErrAudit, plane, port, s.Dark, s.Misdirected, s.CameBack, s.Other, s.Strayed)
 			}
-			payload := float64(s.ForwardedBytes) - float64(s.Forwarded)*ebpf.FrameOverhead
+			payload := payloadOf(&s)
 			f.Bytes += int64(payload)
 			if math.Abs(payload-runs*bytes) > runs*a.slack {
 				return f, nil, fmt.Errorf("%w: plane %d port %d carried %.0f bytes in %.0f runs, the plan says %.0f each", ErrAudit, plane, port, payload, runs, bytes)
@@ -93,6 +93,11 @@ func (g *kernelGround) audit(a *auditor, iters []window, shown int) (finding, []
 		f.Switches += g.sampler.switches(w)
 	}
 	return f, g.sampler.intervals(a, iters[shown]), nil
+}
+
+// payloadOf is what a port has carried, in bytes without headers.
+func payloadOf(s *kernel.Stats) float64 {
+	return float64(s.ForwardedBytes) - float64(s.Forwarded)*ebpf.FrameOverhead
 }
 
 // perPort walks the plan: the bytes that leave each port of each plane in one run.
@@ -172,7 +177,7 @@ func (s *sampler) look() {
 				return // cannot be: both are in range
 			}
 			st := c.Stats()
-			bytes += float64(st.ForwardedBytes) - float64(st.Forwarded)*ebpf.FrameOverhead
+			bytes += payloadOf(&st)
 		}
 		if n := len(s.carried[plane]); n == 0 || s.carried[plane][n-1].bytes != bytes {
 			s.carried[plane] = append(s.carried[plane], carriedAt{now, bytes})

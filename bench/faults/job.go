@@ -242,6 +242,21 @@ func (j *job) text(but ...int) string {
 	return strings.TrimSpace(strings.TrimSuffix(first.text, shim.ReportedByAnother))
 }
 
+// says reports whether a failure's text has one of words, "a|b".
+func (f failure) says(words string) bool {
+	return slices.ContainsFunc(strings.Split(words, "|"), func(w string) bool { return strings.Contains(f.text, w) })
+}
+
+// named reports whether the failure of any rank says one of words.
+func (j *job) named(words string) bool {
+	for _, f := range j.failures() {
+		if f.says(words) {
+			return true
+		}
+	}
+	return false
+}
+
 // stop ends the ranks.
 func (j *job) stop() {
 	j.cancel()

@@ -148,7 +148,7 @@ func stallRank(g *rig) error {
 	err := wait(g.ctx, "the controller says whom a plane waits for", patience, func() (bool, error) {
 		s, err := g.operator.Status(g.ctx)
 		for _, p := range s.Planes {
-			if p.State == controller.Waiting && slices.Equal(p.Missing, []int{1}) {
+			if p.State == controller.Waiting && slices.Contains(p.Missing, 1) {
 				g.Operator = fmt.Sprintf("status: plane %s waits for ports %v", p.Name, p.Missing)
 			}
 		}
@@ -160,6 +160,9 @@ func stallRank(g *rig) error {
 	// Whoever runs into its own timeout later may hear first that an earlier one has gone.
 	if err := g.fails([]int{1}, "rank 1|ports 1|rank of port [023] disconnected"); err != nil {
 		return err
+	}
+	if !g.job.named("rank 1|ports 1") {
+		return fmt.Errorf("faults: no rank names the one that is stopped: %s", g.Ranks)
 	}
 	// When it goes on it hears that it has been given up.
 	return g.job.signal(1, syscall.SIGCONT)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -133,22 +134,8 @@ func (c *Client) apply(s *ocspb.Changed) error {
 // forget drops what was asked for before an epoch from what is repeated to the next controller; the
 // caller holds mu.
 func (c *Client) forget(plane int, epoch uint32) {
-	posts := c.posts[plane][:0]
-	for _, p := range c.posts[plane] {
-		if p.epoch >= epoch {
-			posts = append(posts, p)
-		}
-	}
-	clear(c.posts[plane][len(posts):])
-	c.posts[plane] = posts
-	schedules := c.schedules[plane][:0]
-	for _, s := range c.schedules[plane] {
-		if s.epoch >= epoch {
-			schedules = append(schedules, s)
-		}
-	}
-	clear(c.schedules[plane][len(schedules):])
-	c.schedules[plane] = schedules
+	c.posts[plane] = slices.DeleteFunc(c.posts[plane], func(p post) bool { return p.epoch < epoch })
+	c.schedules[plane] = slices.DeleteFunc(c.schedules[plane], func(s schedule) bool { return s.epoch < epoch })
 }
 
 // run is the client's goroutine: it receives, and finds the next controller.
