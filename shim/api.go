@@ -48,4 +48,7 @@ type Call struct {
 	Count uint64
 	Send  unsafe.Pointer
 	Recv  unsafe.Pointer
+	// Scalar is the element, of type Type and any alignment, by which [OpPreMulSum]
+	// multiplies this rank's contribution. It is read when the call runs.
+	Scalar unsafe.Pointer
 }

@@ -36,6 +36,9 @@ var kinds = [NumCallKinds]kindInfo{
 
 func (k CallKind) p2p() bool { return k == CallSend || k == CallRecv }
 
+// Reduces reports whether calls of the kind have an operator.
+func (k CallKind) Reduces() bool { return k < NumCallKinds && kinds[k].reduces }
+
 // String returns NCCL's name of the call.
 func (k CallKind) String() string {
 	if k >= NumCallKinds {
@@ -52,7 +55,7 @@ func (c *Call) String() string {
 	k := &kinds[c.Kind]
 	s := fmt.Sprintf("%s(count %d, type %v", k.name, c.Count, c.Type)
 	if k.reduces {
-		s += fmt.Sprintf(", op %v", c.Op)
+		s += ", op " + opName(c.Op)
 	}
 	if k.rooted {
 		s += fmt.Sprintf(", root %d", c.Peer)
@@ -91,8 +94,11 @@ func (c *Call) check() (inPlace bool, err error) {
 	if c.Type >= datatype.NumTypes {
 		return false, c.invalid("datatype %d is none", c.Type)
 	}
-	if k.reduces && c.Op >= datatype.NumOps {
+	if k.reduces && c.Op > OpPreMulSum {
 		return false, c.invalid("reduction operator %d is none", c.Op)
+	}
+	if k.reduces && c.Op == OpPreMulSum && c.Scalar == nil {
+		return false, c.invalid("the operator's scalar is NULL")
 	}
 	if k.rooted && (c.Peer < 0 || int(c.Peer) >= n) {
 		return false, c.invalid("root %d is not a rank of 0..%d", c.Peer, n-1)

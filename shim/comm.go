@@ -60,6 +60,8 @@ type Comm struct {
 	relOnce  sync.Once
 	released chan struct{} // closed when everything is given back
 
+	operators operators // that the user has created
+
 	mu sync.Mutex // held while a group runs; guards what follows
 	runner
 }

@@ -31,14 +31,6 @@ type entry struct {
 	used      uint64      // tick of the last use
 }
 
-// kernels are looked up once per shape.
-type kernels struct {
-	reduce datatype.ReduceFunc
-	scale  datatype.ScaleFunc // where every load is scaled
-	factor float64
-	div    datatype.DivFunc // where the result is divided by the ranks
-}
-
 // maxPrograms bounds the table: an application has few call shapes, and one that has
 // not pays a search for the oldest entry with each new program.
 const maxPrograms = 1024
@@ -95,27 +87,6 @@ func shapeOf(c *Call, inPlace bool) shape {
 // them: everything of a shape but whether this rank's call is in place.
 func (s *shape) callSignature() uint32 {
 	return program.Signature(uint64(s.kind), uint64(s.typ), uint64(s.op), uint64(s.root), s.count)
-}
-
-// kernelsOf returns what a shape computes with. Averages of floats scale every
-// contribution by 1/n as it is loaded, those of integers divide the sum (NCCL's
-// definition of ncclAvg).
-func kernelsOf(s *shape, ranks int) kernels {
-	if !kinds[s.kind].reduces {
-		return kernels{}
-	}
-	op := s.op
-	var k kernels
-	if op == datatype.Avg {
-		op = datatype.Sum
-		if ranks > 1 && s.typ.Float() {
-			k.scale, k.factor = datatype.Scale(s.typ), 1/float64(ranks)
-		} else if ranks > 1 {
-			k.div = datatype.DivInt(s.typ)
-		}
-	}
-	k.reduce = datatype.Reduce(op, s.typ)
-	return k
 }
 
 // collective is a schedule with what it was chosen for.

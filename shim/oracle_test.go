@@ -27,7 +27,16 @@ type collectiveCase struct {
 	root    int
 	count   int
 	inPlace bool
-	skew    int // misalignment of all buffers, bytes
+	skew    int      // misalignment of all buffers, bytes
+	scalars [][]byte // by rank, of OpPreMulSum
+}
+
+// scalarOf is a rank's scalar, NULL without.
+func (k collectiveCase) scalarOf(rank int) unsafe.Pointer {
+	if k.scalars == nil {
+		return nil
+	}
+	return unsafe.Pointer(unsafe.SliceData(k.scalars[rank]))
 }
 
 func (k collectiveCase) String() string {
@@ -45,7 +54,7 @@ func (k collectiveCase) fill(rng *rand.Rand, buf []byte, rank, n int) {
 			buf[i] = byte(rng.Uint32())
 		}
 		return
-	case k.op == datatype.Max, k.op == datatype.Min, k.op == datatype.Sum:
+	case k.op == datatype.Max, k.op == datatype.Min, k.op == datatype.Sum, k.op == OpPreMulSum:
 		for i := 0; i < len(buf); i += size {
 			putFloat(k.typ, buf[i:], float64(rng.IntN(2)))
 		}
@@ -87,7 +96,14 @@ func (k collectiveCase) run(w *world, rng *rand.Rand) error {
 		k.fill(rng, inputs[r], r, n)
 		bufs[r] = k.layout(inputs[r], send, recv, r)
 	}
-	want, err := oracle.Expected(oracle.Call{Collective: kinds[k.kind].collective, Type: k.typ, Op: k.op, Root: k.root}, inputs)
+	op, summands := k.op, inputs
+	if k.op == OpPreMulSum {
+		op, summands = datatype.Sum, make([][]byte, n)
+		for r := range n {
+			summands[r] = product(k.typ, inputs[r], k.scalars[r])
+		}
+	}
+	want, err := oracle.Expected(oracle.Call{Collective: kinds[k.kind].collective, Type: k.typ, Op: op, Root: k.root}, summands)
 	if err != nil {
 		return err
 	}
@@ -96,6 +112,7 @@ func (k collectiveCase) run(w *world, rng *rand.Rand) error {
 		return Run([]Call{{
 			Comm: c, Kind: k.kind, Type: k.typ, Op: k.op, Peer: int32(k.root), Count: uint64(k.count),
 			Send: unsafe.Pointer(unsafe.SliceData(b.input)), Recv: unsafe.Pointer(unsafe.SliceData(b.output)),
+			Scalar: k.scalarOf(c.Rank()),
 		}})
 	}) {
 		if err != nil {

@@ -144,8 +144,9 @@ func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, s
 	c, call := ref.comm, &s.calls[ref.call]
 	send, recv := call.extents()
 	k := &ref.entry.kernels
+	scale, factor := k.scaling(call)
 	ec := exec.Call{
-		Program: ref.entry.prog, Reduce: k.reduce, Scale: k.scale, Factor: k.factor,
+		Program: ref.entry.prog, Reduce: k.reduce, Scale: scale, Factor: factor,
 		Comm: c.id, Op: ref.seq, Endpoint: e, Poison: &c.poison,
 	}
 	ec.Buffers[schedule.Input] = exec.Buffer{Ptr: call.Send, Len: send}

@@ -7,15 +7,19 @@
 _Static_assert(offsetof(struct lp_call, kind) == 8 && offsetof(struct lp_call, type) == 12 &&
                    offsetof(struct lp_call, op) == 16 && offsetof(struct lp_call, peer) == 20 &&
                    offsetof(struct lp_call, count) == 24 && offsetof(struct lp_call, send) == 32 &&
-                   offsetof(struct lp_call, recv) == 40 && offsetof(struct lp_call, stream) == 48,
+                   offsetof(struct lp_call, recv) == 40 && offsetof(struct lp_call, stream) == 48 &&
+                   offsetof(struct lp_call, plan) == 56 && offsetof(struct lp_call, plan_digits) == 64 &&
+                   offsetof(struct lp_call, deadline_us) == 68 && offsetof(struct lp_call, planes) == 72 &&
+                   offsetof(struct lp_call, scalar_where) == 80 && offsetof(struct lp_call, scalar) == 88 &&
+                   offsetof(struct lp_call, scalar_at) == 96,
                "bridge.Call no longer matches struct lp_call");
-
-static int check(const struct lp_call* call, char* err, size_t errlen) {
-  return lpGoCheck((struct lp_call*)call, err, errlen);
-}
 
 static int run(const struct lp_call* calls, size_t n, char* err, size_t errlen) {
   return lpGoRun((struct lp_call*)calls, n, err, errlen);
+}
+
+static int op_create(uint64_t comm, int32_t type, const void* scalar, int32_t later, int32_t* op, char* err, size_t errlen) {
+  return lpGoOpCreate(comm, type, (void*)scalar, later, op, err, errlen);
 }
 
 /* Values of bridge.Question. */
@@ -28,7 +32,7 @@ static struct lp_core table = {
     .size = sizeof(struct lp_core),
     .get_unique_id = lpGoUniqueID,
     .init = lpGoInit,
-    .check = check,
+    .check = lpGoCheck,
     .run = run,
     .finalize = lpGoFinalize,
     .destroy = lpGoDestroy,
@@ -37,6 +41,8 @@ static struct lp_core table = {
     .rank = rank,
     .device = device,
     .async_error = lpGoAsyncError,
+    .op_create = op_create,
+    .op_destroy = lpGoOpDestroy,
 };
 
 /* Called once per process, by the front. */

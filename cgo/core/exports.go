@@ -159,3 +159,22 @@ func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) (r
 	}
 	return
 }
+
+//export lpGoOpCreate
+func lpGoOpCreate(comm C.uint64_t, typ C.int32_t, scalar unsafe.Pointer, later C.int32_t, out *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var op int32
+	if op, err = bridge.CreateOp(uint64(comm), int32(typ), scalar, later != 0); err == nil {
+		*out = C.int32_t(op)
+	}
+	return
+}
+
+//export lpGoOpDestroy
+func lpGoOpDestroy(comm C.uint64_t, op C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.DestroyOp(uint64(comm), int32(op))
+	return
+}

@@ -42,7 +42,20 @@ struct lp_call {
   const void *send;
   void *recv;
   void *stream;
+  /* Options of this call, 0 where it has none; see lightpath.h. */
+  uint64_t plan;        /* the leading digits of a plan's digest, in the most significant bits */
+  uint32_t plan_digits; /* how many there are, 0 .. 16 */
+  uint32_t deadline_us;
+  uint64_t planes; /* bit j: plane j may be used */
+  /* What an operator of the user (op >= ncclNumOps) stands for. check() fills it in, so that a
+   * queued call outlives its operator; 0 leaves it to run(). */
+  uint32_t scalar_where; /* enum lp_scalar */
+  uint32_t reserved;
+  uint64_t scalar;       /* the element, in its first bytes */
+  const void *scalar_at; /* where the element is when the call runs */
 };
+
+enum lp_scalar { LP_SCALAR_NONE = 0, LP_SCALAR_HERE, LP_SCALAR_AT };
 
 /* One communicator to make. blocking is the config's (0 or 1). name may be NULL. */
 struct lp_init {
@@ -63,8 +76,9 @@ struct lp_core {
   int (*get_unique_id)(unsigned char *id, char *err, size_t errlen);
   /* Makes n communicators of this process at once (ncclCommInitRank inside a group). */
   int (*init)(struct lp_init *inits, size_t n, char *err, size_t errlen);
-  /* Checks the arguments of a call without running it (queued calls). */
-  int (*check)(const struct lp_call *call, char *err, size_t errlen);
+  /* Checks the arguments of a call without running it (queued calls), and copies into it what it
+   * refers to. */
+  int (*check)(struct lp_call *call, char *err, size_t errlen);
   /* Runs calls as one group; returns when all are complete. */
   int (*run)(const struct lp_call *calls, size_t n, char *err, size_t errlen);
 
@@ -76,6 +90,10 @@ struct lp_core {
   int (*device)(uint64_t comm, int32_t *out, char *err, size_t errlen);
   /* *out is the ncclResult_t of the communicator; err carries its message. */
   int (*async_error)(uint64_t comm, int32_t *out, char *err, size_t errlen);
+
+  /* Operators: later says that the scalar is read by the calls and not now. */
+  int (*op_create)(uint64_t comm, int32_t type, const void *scalar, int32_t later, int32_t *op, char *err, size_t errlen);
+  int (*op_destroy)(uint64_t comm, int32_t op, char *err, size_t errlen);
 };
 
 #endif

@@ -4,7 +4,7 @@
 /* Sizes of ncclCollConfig_t over time: 2.31's, and 2.32's with launchCompletionEvent. */
 #define COLL_CONFIG_MIN 64
 
-static ncclResult_t submit(const char* function, const struct lp_call* call) {
+static ncclResult_t submit(const char* function, struct lp_call* call) {
   char err[LP_ERR_BYTES];
   ncclResult_t why;
   const struct lp_core* core;

@@ -34,12 +34,6 @@ UNSUPPORTED(ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t
             "communicators hold no device memory")
 UNSUPPORTED(ncclSetEncryption, (const ncclEncryptionConfig_t* config), "connections are authenticated, not encrypted")
 
-UNSUPPORTED(ncclRedOpCreatePreMulSum,
-            (ncclRedOp_t* op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence,
-             ncclComm_t comm),
-            "scale the buffer before an ncclSum, or use ncclAvg")
-UNSUPPORTED(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm), "no operator can have been created")
-
 UNSUPPORTED(ncclPutSignal,
             (const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin,
              size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream),

@@ -93,6 +93,12 @@ func Scale(t Type) ScaleFunc {
 	return fastest().Scale[t]
 }
 
+// ScaleUint64 returns a kernel that multiplies 64-bit integers, of either sign, by factor,
+// which need not be a whole number that float64 holds; the kernel's own factor is ignored.
+func ScaleUint64(factor uint64) ScaleFunc {
+	return func(dst, src []byte, _ float64) { scaleBytes(dst, src, factor) }
+}
+
 // DivInt returns the fastest dividing kernel of an integer type, nil for other types.
 func DivInt(t Type) DivFunc {
 	if !t.Valid() {

@@ -103,8 +103,6 @@ static void unsupported(void) {
   REFUSES(ncclCommMemStats(c, ncclStatGpuMemTotal, NULL));
   REFUSES(ncclCommInitRankScalable(&c, 2, 0, 2, ids, NULL));
   REFUSES(ncclSetEncryption(NULL));
-  REFUSES(ncclRedOpCreatePreMulSum(NULL, NULL, ncclFloat, ncclScalarHostImmediate, c));
-  REFUSES(ncclRedOpDestroy(ncclNumOps, c));
   REFUSES(ncclPutSignal(NULL, 0, ncclFloat, 0, NULL, 0, 0, 0, 0, c, NULL));
   REFUSES(ncclSignal(0, 0, 0, 0, c, NULL));
   REFUSES(ncclWaitSignal(0, NULL, c, NULL));

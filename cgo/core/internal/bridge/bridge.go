@@ -28,7 +28,24 @@ type Call struct {
 	Count        uint64
 	Send         unsafe.Pointer
 	Recv, Stream unsafe.Pointer
+
+	Plan       uint64
+	PlanDigits uint32
+	DeadlineUS uint32
+	Planes     uint64
+
+	ScalarWhere uint32
+	_           uint32
+	Scalar      [8]byte
+	ScalarAt    unsafe.Pointer
 }
+
+// Values of Call.ScalarWhere: enum lp_scalar.
+const (
+	scalarNone uint32 = iota
+	scalarHere
+	scalarAt
+)
 
 // comms are the communicators of this process.
 var comms handle.Table[shim.Comm]
@@ -67,10 +84,34 @@ func convert(dst *shim.Call, src *Call) error {
 		Comm: comm, Kind: shim.CallKind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
 		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv,
 	}
+	if src.Op >= int32(shim.OpPreMulSum) && dst.Kind.Reduces() {
+		return bindOperator(dst, src)
+	}
 	return nil
 }
 
-// Check checks the arguments of a call without running it.
+// bindOperator looks up an operator of the user, unless that has been done when the call was
+// checked. The scalar stays in src, which must outlive dst.
+func bindOperator(dst *shim.Call, src *Call) error {
+	if src.ScalarWhere == scalarNone {
+		op, err := dst.Comm.Operator(src.Op, dst.Type)
+		if err != nil {
+			return err
+		}
+		src.ScalarWhere, src.Scalar, src.ScalarAt = scalarHere, op.Scalar, op.At
+		if op.At != nil {
+			src.ScalarWhere = scalarAt
+		}
+	}
+	dst.Op, dst.Scalar = shim.OpPreMulSum, src.ScalarAt
+	if src.ScalarWhere == scalarHere {
+		dst.Scalar = unsafe.Pointer(&src.Scalar)
+	}
+	return nil
+}
+
+// Check checks the arguments of a call without running it, and copies into it what it
+// refers to.
 func Check(call *Call) error {
 	var c shim.Call
 	if err := convert(&c, call); err != nil {
@@ -154,6 +195,24 @@ func end(h uint64, how func(*shim.Comm) error) error {
 		return err
 	}
 	return how(c)
+}
+
+// CreateOp makes an operator that multiplies by the element at scalar, read now or later.
+func CreateOp(h uint64, typ int32, scalar unsafe.Pointer, later bool) (int32, error) {
+	c, err := lookup(h)
+	if err != nil {
+		return 0, err
+	}
+	return c.CreatePreMulSum(datatype.Type(small(typ)), scalar, later)
+}
+
+// DestroyOp forgets an operator.
+func DestroyOp(h uint64, op int32) error {
+	c, err := lookup(h)
+	if err != nil {
+		return err
+	}
+	return c.DestroyOp(op)
 }
 
 // Question is what can be asked of a communicator.
