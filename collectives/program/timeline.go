@@ -170,30 +170,38 @@ func (t *timeline) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 	if !ok {
 		return nil, fmt.Errorf("not in the problem: %w", ErrPlan)
 	}
-	total := 0.0
+	var weights []float64
 	for _, at := range st.entries {
 		e := &t.planes[at[0]].entries[at[1]]
 		if e.flows != nil && !e.flows[index] {
 			continue
 		}
-		pieces = append(pieces, piece{plane: at[0], entry: at[1]})
-		total += e.bytes
+		pieces, weights = append(pieces, piece{plane: at[0], entry: at[1]}), append(weights, e.bytes)
+	}
+	return pieces, divide(pieces, weights, f.elems)
+}
+
+// divide cuts elems elements over pieces in proportion to their weights.
+func divide(pieces []piece, weights []float64, elems int64) error {
+	total := 0.0
+	for _, w := range weights {
+		total += w
 	}
 	if len(pieces) == 0 || !(total >= 0) || math.IsInf(total, 1) {
-		return nil, fmt.Errorf("%d entries carry %g bytes: %w", len(pieces), total, ErrPlan)
+		return fmt.Errorf("%d entries carry %g bytes: %w", len(pieces), total, ErrPlan)
 	}
 	lo, sum := int64(0), 0.0
 	for i := range pieces {
 		p := &pieces[i]
-		sum += t.planes[p.plane].entries[p.entry].bytes
-		p.lo, p.hi = lo, f.elems
+		sum += weights[i]
+		p.lo, p.hi = lo, elems
 		// Nothing but this division and product may decide a cut: a fused multiply-add
 		// elsewhere would make ranks on different machines differ.
 		if i+1 < len(pieces) && total > 0 {
 			share := float64(sum / total)
-			p.hi = min(max(int64(math.Round(float64(float64(f.elems)*share))), lo), f.elems)
+			p.hi = min(max(int64(math.Round(float64(float64(elems)*share))), lo), elems)
 		}
 		lo = p.hi
 	}
-	return pieces, nil
+	return nil
 }

@@ -1,0 +1,222 @@
+package program
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// ExchangeArgs says for whom and for what an exchange is lowered. Every rank must lower with
+// the same values but Rank.
+type ExchangeArgs struct {
+	Rank, Ranks int
+	// Plan answers the demand matrix that the sends of all ranks make up: it holds circuits. It
+	// has a timeline for every plane of the endpoint, empty for those that it leaves alone.
+	Plan *plans.Plan
+	// Current are the maps that the planes hold, in ranks.
+	Current []circuit.Permutation
+}
+
+// LowerExchange returns one rank's program of an exchange in which every rank takes part and
+// every send meets its receive: the counterpart of [BuildP2P] on circuits. The messages of a pair
+// are one string of bytes, cut over the holds that have the pair's circuit in proportion to how
+// long they last, in order of (plane, hold), and cut again where a message ends. Message i of the
+// call's buffers is sends[i], then recvs[i-len(sends)].
+//
+// Errors: [ErrArgs], [ErrPlan] (a pair with bytes and without a circuit), [ErrUnmatched].
+func LowerExchange(a ExchangeArgs, sends, recvs []Message) (*Program, error) {
+	if a.Rank < 0 || a.Rank >= a.Ranks || a.Plan == nil || len(a.Current) != len(a.Plan.Planes) || len(a.Plan.Planes) == 0 {
+		return nil, fmt.Errorf("program: exchange of rank %d of %d: %w", a.Rank, a.Ranks, ErrArgs)
+	}
+	tl, err := holdTimeline(&a)
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{}
+	p.reset(P2PArgs{Rank: a.Rank, Ranks: a.Ranks, Planes: len(tl.planes)})
+	for j := range tl.planes {
+		p.Configs = append(p.Configs, tl.planes[j].maps)
+		p.SwitchUS = append(p.SwitchUS, tl.planes[j].startUS)
+	}
+	x := exchange{lowering{p: p, me: a.Rank, tl: tl, config: make([]int, len(tl.planes))}}
+	out, err := x.strings("send", sends, 0, p.Sends)
+	if err != nil {
+		return nil, err
+	}
+	in, err := x.strings("receive", recvs, len(sends), p.Receives)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.transmitAll(out); err != nil {
+		return nil, err
+	}
+	if err := x.receiveAll(in); err != nil {
+		return nil, err
+	}
+	if err := p.copySelf(a.Rank, sends, recvs); err != nil {
+		return nil, err
+	}
+	p.index()
+	return p, nil
+}
+
+// holdTimeline rearranges a plan of holds. An entry's bytes are how long it lasts: what it
+// serves each of its circuits with, in the unit of time.
+func holdTimeline(a *ExchangeArgs) (*timeline, error) {
+	t := &timeline{planes: make([]planeLine, len(a.Plan.Planes))}
+	for j := range t.planes {
+		tp := &t.planes[j]
+		if err := a.Current[j].Validate(a.Ranks); err != nil {
+			return nil, fmt.Errorf("program: plane %d: present map %w: %w", j, err, ErrPlan)
+		}
+		tp.maps = []circuit.Permutation{a.Current[j]}
+		tp.made = [][]uint32{make([]uint32, a.Ranks)}
+		startUS := float64(setupUS)
+		for k := range a.Plan.Planes[j] {
+			e := &a.Plan.Planes[j][k]
+			switch {
+			case e.Kind == plans.Reconfigure:
+				startUS = e.StartUS
+			case e.Kind == plans.Hold && e.EndUS >= e.StartUS:
+				if err := tp.move(e.To, a.Ranks, startUS); err != nil {
+					return nil, fmt.Errorf("program: plane %d: entry %d: %w", j, k, err)
+				}
+				tp.entries = append(tp.entries, txEntry{config: len(tp.maps) - 1, bytes: e.EndUS - e.StartUS})
+			default:
+				return nil, fmt.Errorf("program: plane %d: entry %d: %s in a plan of a demand matrix: %w", j, k, e.Kind, ErrPlan)
+			}
+		}
+	}
+	return t, nil
+}
+
+// exchange lowers the messages of one rank.
+type exchange struct{ lowering }
+
+// pairString is the messages to or from one rank, as one string of bytes.
+type pairString struct {
+	peer  int
+	bytes int64
+	parts []messagePart
+}
+
+// messagePart is one message of a pair: the index of its buffer, its number within the pair, and
+// where it begins in the pair's string.
+type messagePart struct {
+	msg, nth   int32
+	at, length int64
+}
+
+// strings groups messages by peer, counts them in count, and leaves out what needs no circuit.
+func (x *exchange) strings(kind string, list []Message, first int, count []int32) ([]pairString, error) {
+	of := make([]pairString, x.p.Ranks)
+	for i, m := range list {
+		if err := x.p.message(kind, i, m); err != nil {
+			return nil, err
+		}
+		s := &of[m.Peer]
+		s.peer = m.Peer
+		if m.Bytes > 0 && m.Peer != x.me {
+			s.parts = append(s.parts, messagePart{msg: int32(first + i), nth: count[m.Peer], at: s.bytes, length: m.Bytes})
+			s.bytes += m.Bytes
+		}
+		count[m.Peer]++
+	}
+	return slices.DeleteFunc(of, func(s pairString) bool { return s.bytes == 0 }), nil
+}
+
+// pairPiece is an interval of a pair's string on its hold.
+type pairPiece struct {
+	of *pairString
+	piece
+}
+
+// place cuts strings, which this rank sends or receives, over the holds, in the planes' order.
+func (x *exchange) place(list []pairString, sending bool) ([]pairPiece, error) {
+	var all []pairPiece
+	var pieces []piece
+	var weights []float64
+	for i := range list {
+		s := &list[i]
+		src, dst := s.peer, x.me
+		if sending {
+			src, dst = x.me, s.peer
+		}
+		pieces, weights = pieces[:0], weights[:0]
+		for j := range x.tl.planes {
+			tp := &x.tl.planes[j]
+			for k, e := range tp.entries {
+				if tp.maps[e.config][src] == dst && e.bytes > 0 {
+					pieces, weights = append(pieces, piece{plane: j, entry: k}), append(weights, e.bytes)
+				}
+			}
+		}
+		if err := divide(pieces, weights, s.bytes); err != nil {
+			return nil, fmt.Errorf("program: exchange: %d bytes from rank %d to %d: %w", s.bytes, src, dst, err)
+		}
+		for _, p := range pieces {
+			if p.lo < p.hi {
+				all = append(all, pairPiece{s, p})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b pairPiece) int {
+		return cmp.Or(cmp.Compare(a.plane, b.plane), cmp.Compare(a.entry, b.entry))
+	})
+	return all, nil
+}
+
+func (x *exchange) transmitAll(list []pairString) error {
+	pieces, err := x.place(list, true)
+	if err != nil {
+		return err
+	}
+	for _, c := range pieces {
+		tp := &x.tl.planes[c.plane]
+		config := tp.entries[c.entry].config
+		x.reconfigure(c.plane, config)
+		made := tp.made[config][x.me]
+		lane := &x.p.Lanes[c.plane]
+		x.each(c, func(op Op, mem []Segment) {
+			op.Kind, op.FlowDst, op.Src, op.Epoch, op.Route = Send, op.Peer, mem, made, made
+			lane.TX = append(lane.TX, x.add(op))
+		})
+	}
+	for j := range x.config {
+		x.reconfigure(j, len(x.tl.planes[j].maps)-1)
+	}
+	return nil
+}
+
+func (x *exchange) receiveAll(list []pairString) error {
+	pieces, err := x.place(list, false)
+	if err != nil {
+		return err
+	}
+	for _, c := range pieces {
+		tp := &x.tl.planes[c.plane]
+		made := tp.made[tp.entries[c.entry].config][c.of.peer]
+		lane := &x.p.Lanes[c.plane]
+		x.each(c, func(op Op, mem []Segment) {
+			op.Kind, op.FlowDst, op.Dst, op.Epoch, op.Route = Recv, int32(x.me), mem, made, made
+			lane.RX = append(lane.RX, x.add(op))
+		})
+	}
+	return nil
+}
+
+// each calls f for the part of every message that a piece holds, with its memory.
+func (x *exchange) each(c pairPiece, f func(op Op, mem []Segment)) {
+	for _, m := range c.of.parts {
+		lo, hi := max(c.lo, m.at), min(c.hi, m.at+m.length)
+		if lo >= hi {
+			continue
+		}
+		f(Op{
+			Plane: int16(c.plane), Step: m.nth, Peer: int32(c.of.peer), Base: lo - m.at, Bytes: hi - lo,
+		}, x.p.segment(m.msg, lo-m.at, hi-lo))
+	}
+}

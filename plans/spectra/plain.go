@@ -1,0 +1,170 @@
+package spectra
+
+import (
+	"math"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// PlainName is what plans of [Plain] state as their planner.
+const PlainName = "plain"
+
+// Plain plans a demand problem in the order in which programs issue all-to-all exchanges: every
+// rank serves its peers by their distance, one distance after the other, each as long as the
+// largest demand at that distance; the planes take turns. It is what a runtime without a scheduler
+// would do, what SPECTRA is measured against, and cheap: O(ranks^2).
+//
+// Errors: [plans.ErrProblem], [ErrNoDemand].
+func Plain(p *plans.Problem) (*plans.Plan, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if p.Demand == nil {
+		return nil, ErrNoDemand
+	}
+	d := wireTimes(p)
+	units := make([][]held, p.Planes/planesPerUnit(p))
+	turn := 0
+	for distance := range p.Ranks {
+		h := atDistance(p, d, distance)
+		if h.us <= 0 {
+			continue
+		}
+		units[turn%len(units)] = append(units[turn%len(units)], h)
+		turn++
+	}
+	plan := &plans.Plan{Version: plans.Version, Planner: PlainName, Planes: make([][]plans.Entry, p.Planes)}
+	plan.LowerBoundUS, plan.BoundProof = newNetwork(d, p.Circuits).bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, 0)
+	layHolds(p, plan, units)
+	plan.LowerBoundUS = min(plan.LowerBoundUS, plan.CCTUS)
+	return plan, nil
+}
+
+// held is a map and for how long it is held.
+type held struct {
+	to circuit.Permutation
+	us float64
+}
+
+func planesPerUnit(p *plans.Problem) int {
+	if p.Circuits == plans.Interleaved {
+		return 2
+	}
+	return 1
+}
+
+// atDistance returns the circuits between ranks at a distance, those that serve nothing left
+// dark. On duplex planes, whose maps are involutions, r and s are at the distance r+s.
+func atDistance(p *plans.Problem, d Matrix, distance int) held {
+	n := p.Ranks
+	h := held{to: circuit.AllDark(n)}
+	for r := range n {
+		s := (r + distance) % n
+		us := d[r][s]
+		switch p.Circuits {
+		case plans.Duplex:
+			s = (distance - r + n) % n
+			us = max(d[r][s], d[s][r])
+		case plans.Interleaved: // the other plane of the pair has the way back
+			if 2*distance > n {
+				return held{}
+			}
+			us = max(us, d[s][r])
+		}
+		if us > 0 {
+			h.to[r], h.us = s, max(h.us, us)
+		}
+	}
+	return h
+}
+
+// layHolds writes holds, by unit, as the planes' entries, each after its reconfiguration.
+func layHolds(p *plans.Problem, plan *plans.Plan, units [][]held) {
+	per := planesPerUnit(p)
+	plan.CCTUS = 0
+	for u, list := range units {
+		now, current := 0.0, circuit.AllDark(p.Ranks)
+		for _, h := range list {
+			up := now + plans.ReconfigUS(p, current.Changes(h.to))
+			down := up + h.us
+			for i := range per {
+				to := h.to
+				if i > 0 {
+					to = to.Inverse()
+				}
+				plan.Planes[per*u+i] = append(plan.Planes[per*u+i],
+					plans.Entry{Kind: plans.Reconfigure, To: to, StartUS: now, EndUS: up},
+					plans.Entry{Kind: plans.Hold, To: to, StartUS: up, EndUS: down})
+			}
+			now, current = down, h.to
+		}
+		plan.CCTUS = max(plan.CCTUS, now)
+	}
+}
+
+// From returns a plan of a demand problem rearranged for planes that stand at the given maps: the
+// holds of a plane may come in any order, so each time the one follows for which the fewest
+// circuits change, and circuits that a hold leaves dark stay as they were while their ports are free.
+// A plan that is repeated so begins with the circuits that it ended with. It also returns how
+// long the plan takes from there. p is the problem that the plan answers, and so does the result.
+func From(p *plans.Problem, plan *plans.Plan, standing []circuit.Permutation) (*plans.Plan, float64) {
+	per := planesPerUnit(p)
+	units := make([][]held, p.Planes/per)
+	next := *plan
+	next.Planes, next.Digest = make([][]plans.Entry, p.Planes), ""
+	first := make([]bool, len(units)) // begins with what is there
+	for u := range units {
+		list := holdsOf(plan.Planes[per*u])
+		current := standing[per*u]
+		if per == 2 && !standing[per*u+1].Equal(current.Inverse()) {
+			current = circuit.AllDark(p.Ranks)
+		}
+		for i := range list {
+			best, to, changes := i, circuit.Permutation(nil), math.MaxInt
+			for k := i; k < len(list); k++ {
+				c := carry(current, list[k].to)
+				if moved := differ(current, c); moved < changes {
+					best, to, changes = k, c, moved
+				}
+			}
+			list[i], list[best] = list[best], list[i]
+			list[i].to, current = to, to
+			first[u] = first[u] || i == 0 && changes == 0
+		}
+		units[u] = list
+	}
+	layHolds(p, &next, units)
+	cct := 0.0
+	for u := range units {
+		if entries := next.Planes[per*u]; len(entries) > 0 {
+			end := entries[len(entries)-1].EndUS
+			if first[u] {
+				end -= entries[0].EndUS
+			}
+			cct = max(cct, end)
+		}
+	}
+	return &next, cct
+}
+
+func holdsOf(entries []plans.Entry) []held {
+	var list []held
+	for i := range entries {
+		if e := &entries[i]; e.Kind == plans.Hold {
+			list = append(list, held{e.To, e.EndUS - e.StartUS})
+		}
+	}
+	return list
+}
+
+// differ counts the ports that two maps send elsewhere: those that take part in the switch.
+func differ(a, b circuit.Permutation) int {
+	n := 0
+	for r := range a {
+		if a[r] != b[r] {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,112 @@
+package spectra_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"lightpath/plans"
+	"lightpath/plans/check"
+	"lightpath/plans/circuit"
+	"lightpath/plans/spectra"
+)
+
+// randomDemand is a matrix with empty, small and large entries.
+func randomDemand(rng *rand.Rand, n int) [][]float64 {
+	d := make([][]float64, n)
+	for r := range d {
+		d[r] = make([]float64, n)
+		for s := range d[r] {
+			switch rng.IntN(3) {
+			case 1:
+				d[r][s] = float64(rng.IntN(1000))
+			case 2:
+				d[r][s] = float64(rng.IntN(1000000))
+			}
+		}
+	}
+	return d
+}
+
+func feasible(t *testing.T, p *plans.Problem, plan *plans.Plan) {
+	t.Helper()
+	if _, err := check.Check(p, plan); err != nil {
+		t.Fatalf("%s: %v", plan.Planner, err)
+	}
+}
+
+// TestPlainAndFrom: plans in plain order, and all plans moved to where planes stand, answer the
+// problem, on every kind of planes; moved ones take no longer, and less where the planes already
+// stand at one of the holds.
+func TestPlainAndFrom(t *testing.T) {
+	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Duplex, plans.Interleaved} {
+		t.Run(string(kind), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(5, 9))
+			for i := range 60 {
+				n := 2 + rng.IntN(7)
+				p := &plans.Problem{
+					Version: plans.Version, Ranks: n, Planes: 2 * (1 + rng.IntN(2)), BandwidthGbps: 10, ReconfigUS: float64(rng.IntN(100)),
+					Circuits: kind, Demand: randomDemand(rng, n),
+				}
+				plain, err := spectra.Plain(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				feasible(t, p, plain)
+				planned, err := spectra.Solve(context.Background(), p, spectra.Options{Mode: spectra.Fast})
+				if err != nil {
+					t.Fatal(err)
+				}
+				dark := make([]circuit.Permutation, p.Planes)
+				for j := range dark {
+					dark[j] = circuit.AllDark(n)
+				}
+				for _, plan := range []*plans.Plan{plain, planned} {
+					moved, cct := spectra.From(p, plan, dark)
+					feasible(t, p, moved)
+					if !plans.AtLeastUS(plan.CCTUS, cct) {
+						t.Fatalf("%d: %s from the dark: %v us, planned were %v", i, plan.Planner, cct, plan.CCTUS)
+					}
+					ends := make([]circuit.Permutation, p.Planes)
+					saved := true
+					for j := range ends {
+						ends[j] = dark[j]
+						if e := moved.Planes[j]; len(e) > 0 {
+							ends[j] = e[len(e)-1].To
+						} else {
+							saved = false
+						}
+					}
+					again, cct := spectra.From(p, moved, ends)
+					feasible(t, p, again)
+					if want := moved.CCTUS - p.ReconfigUS; saved && !plans.SameUS(cct, want) {
+						t.Fatalf("%d: %s again: %v us, want %v", i, plan.Planner, cct, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestPlainOrder: distances in their order, planes in turn.
+func TestPlainOrder(t *testing.T) {
+	d := [][]float64{{0, 1000, 2000, 0}, {0, 0, 3000, 0}, {0, 0, 0, 500}, {0, 0, 0, 0}}
+	p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, Circuits: plans.Simplex, Demand: d}
+	plan, err := spectra.Plain(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	for j, entries := range plan.Planes {
+		for _, e := range entries {
+			if e.Kind == plans.Hold {
+				got += fmt.Sprintf("plane %d: %v for %v us\n", j, e.To, e.EndUS-e.StartUS)
+			}
+		}
+	}
+	want := "plane 0: [1 2 3 -1] for 3 us\nplane 1: [2 -1 -1 -1] for 2 us\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
