@@ -23,7 +23,7 @@ lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/v
 	  -o $@.tmp $(FRONT_SOURCES) -ldl
 	mv $@.tmp $@
 	ln -sf libnccl.so.2 lib/libnccl.so
-	cp cgo/front/nccl.h include/nccl.h
+	cp cgo/front/nccl.h cgo/front/lightpath.h include/
 
 # The Go library exports one symbol. soname and script cannot go through #cgo LDFLAGS.
 lib/liblightpath.so: $(CORE_SOURCES)

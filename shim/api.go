@@ -50,5 +50,6 @@ type Call struct {
 	Recv  unsafe.Pointer
 	// Scalar is the element, of type Type and any alignment, by which [OpPreMulSum]
 	// multiplies this rank's contribution. It is read when the call runs.
-	Scalar unsafe.Pointer
+	Scalar  unsafe.Pointer
+	Options Options
 }

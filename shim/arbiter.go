@@ -33,7 +33,7 @@ type arbiter struct {
 	done   int       // ranks that have finished the operation under way
 	held   planeSet  // granted
 	out    planeSet  // known to be out of service
-	moved  bool      // the planes may be elsewhere than the ranks know
+	moved  planeSet  // of held: they may be elsewhere than the ranks know
 	since  time.Time // of the grant
 	idle   *time.Timer
 	table  map[planKey]*planned
@@ -157,16 +157,24 @@ func (a *arbiter) grant(seq uint64) error {
 
 // decide fills in the ticket of an operation on the planes that are held.
 func (a *arbiter) decide(seq uint64, s shape) error {
-	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, a.held, 0
-	if a.held == 0 {
+	all, use := a.o.all(), a.held
+	if s.wish.planes != 0 {
+		all = s.wish.planes
+		use = (use & all).usable(a.o.template.Circuits)
+	}
+	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, use, 0
+	if use == 0 {
 		a.t.flags = ticketPacket
 		return nil
 	}
 	var plan *agreedPlan
-	p := a.planFor(planShape(s))
-	plane, shared := a.o.entangled(a.held)
+	p, err := a.planFor(planShape(s), use)
+	if err != nil {
+		return err
+	}
+	plane, shared := a.o.entangled(use)
 	switch {
-	case p.hopeless && a.held == a.o.all():
+	case p.hopeless && use == all:
 		a.t.flags = ticketPacket | ticketAlways
 	case p.hopeless:
 		a.t.flags = ticketPacket // until more planes are back
@@ -180,15 +188,16 @@ func (a *arbiter) decide(seq uint64, s shape) error {
 	default:
 		a.t.flags = ticketPacket
 	}
-	for j := range a.held.each() {
+	moved := a.moved&use != 0
+	for j := range use.each() {
 		a.t.planes[j] = planeTicket{epoch: a.o.now[j].epoch, hash: a.o.now[j].hash}
-		if a.moved {
+		if moved {
 			a.t.planes[j].maps = a.o.now[j].maps
 		}
 	}
-	if a.moved {
+	if moved {
 		a.t.flags |= ticketMaps
-		a.moved = false
+		a.moved &^= use
 	}
 	if plan == nil {
 		return nil
@@ -220,27 +229,34 @@ func (a *arbiter) sendPlan(m *message) error {
 }
 
 // planFor returns the row of a shape, made and set to work where there was none.
-func (a *arbiter) planFor(s shape) *planned {
-	key := planKey{shape: s, planes: a.held.len()}
+func (a *arbiter) planFor(s shape, use planeSet) (*planned, error) {
+	key := planKey{shape: s, planes: use.len()}
 	if a.o.c.cfg.PlanCurrent {
-		key.maps = a.o.standing(a.held)
+		key.maps = a.o.standing(use)
 	}
 	if p := a.table[key]; p != nil {
-		return p
+		return p, nil
+	}
+	if s.wish.plan.Digits > 0 {
+		p, err := a.named(key, use)
+		if err == nil {
+			a.table[key] = p
+		}
+		return p, err
 	}
 	if len(a.table) >= maxPlanned {
 		clear(a.table) // families and the plan cache remember
 	}
 	p := &planned{}
 	a.table[key] = p
-	job, err := a.job(key)
+	job, err := a.job(key, use)
 	if err != nil {
 		a.adopt(solution{key: key, err: err})
-		return p
+		return p, nil
 	}
 	if s, ok := job.known(); ok {
 		a.adopt(s)
-		return p
+		return p, nil
 	}
 	if a.o.c.cfg.PlanWait {
 		result := job.run(a.ctx)
@@ -248,7 +264,7 @@ func (a *arbiter) planFor(s shape) *planned {
 		if result.fresh {
 			go a.widenFrom(job)
 		}
-		return p
+		return p, nil
 	}
 	if plan, id, err := solve(interimPlanner, job.problem, planner.Options{}); err == nil {
 		p.interim = &agreedPlan{id, plan, job.problem, job.stepOf}
@@ -265,12 +281,12 @@ func (a *arbiter) planFor(s shape) *planned {
 			a.widenFrom(job)
 		}
 	}()
-	return p
+	return p, nil
 }
 
 // job states the job of a shape, in the family of calls that it belongs to.
-func (a *arbiter) job(key planKey) (*planJob, error) {
-	f, err := a.o.family(key.shape, key.planes, a.o.initial(a.held))
+func (a *arbiter) job(key planKey, use planeSet) (*planJob, error) {
+	f, err := a.o.family(key.shape, key.planes, a.o.initial(use))
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,8 @@ func (c *Call) String() string {
 	if c.Kind.p2p() {
 		s += fmt.Sprintf(", peer %d", c.Peer)
 	}
-	return s + ")"
+	w := wish{c.Options.Plan, planeSet(c.Options.Planes)}
+	return s + w.String() + ")"
 }
 
 // Check reports whether a call's arguments are usable, without running it. The error
@@ -108,6 +109,9 @@ func (c *Call) check() (inPlace bool, err error) {
 	}
 	if c.Count > math.MaxInt64/uint64(8*n) {
 		return false, c.invalid("count %d is negative or too large", int64(c.Count))
+	}
+	if err := c.checkOptions(); err != nil {
+		return false, err
 	}
 	if c.Count == 0 {
 		return false, nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"lightpath/collectives/exec"
 )
 
 // runMixed runs a group with communicators that have circuits. Each communicator gets its
@@ -19,7 +21,7 @@ func (s *session) runMixed() error {
 	for i, c := range s.comms {
 		wg.Go(func() {
 			sub := sessions.Get().(*session)
-			sub.calls, sub.comms = s.calls, append(sub.comms, c)
+			sub.calls, sub.comms, sub.opts.Deadline = s.calls, append(sub.comms, c), s.opts.Deadline
 			errs[i] = sub.runCircuits(c)
 			sub.reset()
 			sessions.Put(sub)
@@ -135,6 +137,10 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 		return nil, err
 	}
 	deadline := time.Now().Add(c.cfg.Timeout)
+	own := !s.opts.Deadline.IsZero() && s.opts.Deadline.Before(deadline)
+	if own {
+		deadline = s.opts.Deadline
+	}
 	for {
 		m, err := c.awaitFor(msgTicket, ref.seq, min(time.Second, time.Until(deadline)))
 		switch {
@@ -148,6 +154,8 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 			return nil, err
 		case time.Now().Before(deadline):
 			c.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
+		case own:
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.args.Rank, ref.seq, exec.ErrDeadline)
 		default:
 			c.report(msgTimeout, ref.seq, ref.sig, &s.calls[ref.call])
 			if _, err := c.awaitFor(msgTicket, ref.seq, time.Second); !errors.Is(err, errNothing) && err != nil {

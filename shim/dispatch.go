@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"slices"
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
@@ -17,6 +18,7 @@ type shape struct {
 	inPlace bool
 	root    int32
 	count   uint64
+	wish    wish
 	plan    uint64   // 0: packet planes; else the number of the plan in the table of plans
 	maps    uint64   // hash of the planes' maps where a setup precedes the plan, else 0
 	planes  planeSet // that the plan is laid over
@@ -73,7 +75,7 @@ func (p *programs) put(s shape, e *entry) {
 // shapeOf returns the shape of a collective call on packet planes.
 func shapeOf(c *Call, inPlace bool) shape {
 	k := &kinds[c.Kind]
-	s := shape{kind: c.Kind, typ: c.Type, inPlace: inPlace, count: c.Count}
+	s := shape{kind: c.Kind, typ: c.Type, inPlace: inPlace, count: c.Count, wish: wish{c.Options.Plan, planeSet(c.Options.Planes)}}
 	if k.reduces {
 		s.op = c.Op
 	}
@@ -86,7 +88,7 @@ func shapeOf(c *Call, inPlace bool) shape {
 // callSignature identifies what ranks must agree on, in frames and in messages between
 // them: everything of a shape but whether this rank's call is in place.
 func (s *shape) callSignature() uint32 {
-	return program.Signature(uint64(s.kind), uint64(s.typ), uint64(s.op), uint64(s.root), s.count)
+	return program.Signature(uint64(s.kind), uint64(s.typ), uint64(s.op), uint64(s.root), s.count, s.wish.signature())
 }
 
 // collective is a schedule with what it was chosen for.
@@ -129,8 +131,12 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 		return nil, err
 	}
 	k := kernelsOf(&s, c.args.Ranks)
+	var use []int
+	if s.wish.planes != 0 && c.light == nil { // else they are planes with circuits
+		use = slices.Collect(s.wish.planes.each())
+	}
 	p, err := program.Lower(col.sched, nil, program.Args{
-		Rank: c.args.Rank, Planes: len(c.packet.Planes()), Count: int64(s.count), ElemSize: int64(s.typ.Size()),
+		Rank: c.args.Rank, Planes: len(c.packet.Planes()), Use: use, Count: int64(s.count), ElemSize: int64(s.typ.Size()),
 		InPlace: s.inPlace, Scale: k.scale != nil, Signature: s.callSignature(),
 	})
 	if err != nil {

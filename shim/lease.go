@@ -21,7 +21,7 @@ func (a *arbiter) secure() error {
 	}
 	if !a.current() {
 		a.o.reload(a.held)
-		a.moved = true
+		a.moved = a.held
 	}
 	if a.held != 0 && time.Since(a.since) > maxHold {
 		if err := a.release(true); err != nil {
@@ -72,7 +72,7 @@ func (a *arbiter) acquire() error {
 	}
 	a.notice(a.held, nil)
 	a.o.reload(a.held)
-	a.moved = true
+	a.moved = a.held
 	return nil
 }
 

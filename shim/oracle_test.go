@@ -29,6 +29,7 @@ type collectiveCase struct {
 	inPlace bool
 	skew    int      // misalignment of all buffers, bytes
 	scalars [][]byte // by rank, of OpPreMulSum
+	options Options
 }
 
 // scalarOf is a rank's scalar, NULL without.
@@ -112,7 +113,7 @@ func (k collectiveCase) run(w *world, rng *rand.Rand) error {
 		return Run([]Call{{
 			Comm: c, Kind: k.kind, Type: k.typ, Op: k.op, Peer: int32(k.root), Count: uint64(k.count),
 			Send: unsafe.Pointer(unsafe.SliceData(b.input)), Recv: unsafe.Pointer(unsafe.SliceData(b.output)),
-			Scalar: k.scalarOf(c.Rank()),
+			Scalar: k.scalarOf(c.Rank()), Options: k.options,
 		}})
 	}) {
 		if err != nil {

@@ -182,6 +182,30 @@ func (j *planJob) known() (solution, bool) {
 	return solution{key: j.shape, plan: &agreedPlan{id, plan, j.problem, j.stepOf}}, true
 }
 
+// stored returns the plans for the job that the cache holds, of whichever planner.
+func (j *planJob) stored(c *cache.Cache) (found []*plans.Plan) {
+	if c == nil {
+		return nil
+	}
+	files, err := c.List()
+	if err != nil {
+		j.log.warn("plan cache: %v", err)
+	}
+	for i := range files {
+		if files[i].Err != nil || files[i].Entry == nil {
+			continue
+		}
+		s := files[i].Entry.Span
+		if j.bytes < s.Min || j.bytes > s.Max {
+			continue
+		}
+		if plan, _, err := planAt(s, j.bytes, j.problem); err == nil {
+			found = append(found, plan)
+		}
+	}
+	return found
+}
+
 // run returns the plan; it may take as long as LIGHTPATH_PLAN_LIMIT allows, and as other
 // plans of the family that are being made take.
 func (j *planJob) run(ctx context.Context) solution {

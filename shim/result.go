@@ -61,6 +61,7 @@ var resultTable = []struct {
 	{ErrAborted, ResultRemoteError},
 	{exec.ErrSignature, ResultInvalidUsage},
 	{exec.ErrTimeout, ResultTimeout},
+	{exec.ErrDeadline, ResultTimeout},
 	{exec.ErrLate, ResultSystemError},
 	{transport.ErrPeerLost, ResultRemoteError},
 	{transport.ErrClosed, ResultRemoteError},

@@ -61,6 +61,7 @@ func (s *session) reset() {
 
 func (s *session) run(calls []Call) error {
 	s.calls = calls
+	s.opts.Deadline = deadlineOf(calls)
 	for i := range calls {
 		if err := Check(&calls[i]); err != nil {
 			return err

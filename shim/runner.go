@@ -101,6 +101,6 @@ func (h *history) find(seq uint64) (shape, bool) {
 
 // String describes the call that a shape came from.
 func (s *shape) String() string {
-	c := Call{Kind: s.kind, Type: s.typ, Op: s.op, Peer: s.root, Count: s.count}
+	c := Call{Kind: s.kind, Type: s.typ, Op: s.op, Peer: s.root, Count: s.count, Options: Options{Plan: s.wish.plan, Planes: uint64(s.wish.planes)}}
 	return c.String()
 }

@@ -62,13 +62,13 @@ const headStart = 4
 func (a *arbiter) schedule(s shape, plan *agreedPlan) error {
 	o := a.o
 	// A move that is due while another is under way would fail the plane.
-	for j := range a.held.each() {
+	for j := range a.t.use.each() {
 		if err := a.await(j); err != nil {
 			return fmt.Errorf("shim: plane %d epoch %d: %w", j, o.now[j].epoch, err)
 		}
 	}
 	began := time.Now()
-	e, err := o.entry(s, plan, a.held)
+	e, err := o.entry(s, plan, a.t.use)
 	if err != nil {
 		return err
 	}

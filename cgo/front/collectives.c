@@ -1,9 +1,6 @@
 /* Collective and point-to-point calls: arguments into an lp_call, which runs now or joins the group. */
 #include "front.h"
 
-/* Sizes of ncclCollConfig_t over time: 2.31's, and 2.32's with launchCompletionEvent. */
-#define COLL_CONFIG_MIN 64
-
 static ncclResult_t submit(const char* function, struct lp_call* call) {
   char err[LP_ERR_BYTES];
   ncclResult_t why;
@@ -15,30 +12,6 @@ static ncclResult_t submit(const char* function, struct lp_call* call) {
   if (!lp_group_open()) return lp_result(core->run(call, 1, err, sizeof err), err);
   why = lp_result(core->check(call, err, sizeof err), err);
   return why == ncclSuccess ? lp_group_add_call(call) : lp_group_note(why);
-}
-
-/* Nothing in a configuration changes what Lightpath does, but one that cannot be honoured, or is not
- * a configuration at all, must not pass in silence. Extensions of other vendors are theirs. */
-static ncclResult_t check_config(const char* function, const ncclCollConfig_t* config) {
-  if (config == NULL) return ncclSuccess;
-  if (config->size < COLL_CONFIG_MIN || config->magic != NCCL_API_MAGIC)
-    return lp_fail(ncclInvalidArgument,
-                   "%s: config is not initialized with NCCL_COLLCONFIG_INITIALIZER (size %zu, magic 0x%x)", function,
-                   config->size, config->magic);
-  if (config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
-      config->minCTAs > config->maxCTAs)
-    return lp_fail(ncclInvalidArgument, "%s: config: minCTAs %d is above maxCTAs %d", function, config->minCTAs,
-                   config->maxCTAs);
-  if (config->algSelection != NULL && config->algSelection[0] != '\0' && config->forceAlgSelection == 1)
-    return lp_fail(ncclInvalidArgument,
-                   "%s: config: algSelection \"%s\" cannot be forced: plans choose the algorithm (set "
-                   "forceAlgSelection to 0)",
-                   function, config->algSelection);
-  if (config->size >= sizeof *config && config->launchCompletionEvent != NULL)
-    return lp_fail(ncclInvalidArgument,
-                   "%s: config: launchCompletionEvent must be NULL: events need a build of Lightpath with CUDA support",
-                   function);
-  return ncclSuccess;
 }
 
 #define CALL(KIND, TYPE, OP, PEER, COUNT, SEND, RECV)                                         \
@@ -55,8 +28,9 @@ static ncclResult_t check_config(const char* function, const ncclCollConfig_t* c
   }                                                                                                           \
   LP_API(ncclResult_t, NAME##Config,                                                                          \
          (__VA_ARGS__, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config)) {               \
-    ncclResult_t rc = check_config(#NAME "Config", config);                                                   \
-    return rc == ncclSuccess ? submit(#NAME "Config", CALL_EXPR) : rc;                                        \
+    struct lp_call* call = CALL_EXPR;                                                                         \
+    ncclResult_t rc = lp_config_read(#NAME "Config", config, call);                                           \
+    return rc == ncclSuccess ? submit(#NAME "Config", call) : rc;                                             \
   }
 
 COLLECTIVE(ncclAllReduce, CALL(LP_ALLREDUCE, datatype, op, 0, count, sendbuff, recvbuff), const void* sendbuff,

@@ -50,6 +50,11 @@ ncclResult_t lp_group_note(ncclResult_t code);
 ncclResult_t lp_group_add_call(const struct lp_call* call);
 ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n);
 
+/* ---- config.c ---- */
+
+/* Checks the configuration of a call (NULL: none) and copies what it asks of Lightpath into call. */
+ncclResult_t lp_config_read(const char* function, const ncclCollConfig_t* config, struct lp_call* call);
+
 /* ---- lifecycle.c ---- */
 
 /* Makes communicators now. inits[i].comm goes to *out[i]. */

@@ -23,4 +23,6 @@ var (
 	ErrLate = errors.New("late for the switch")
 	// ErrTimeout: nothing has moved for the time allowed.
 	ErrTimeout = errors.New("timed out")
+	// ErrDeadline: the tasks were not done at the time that they had to be.
+	ErrDeadline = errors.New("deadline exceeded")
 )

@@ -20,6 +20,8 @@ type Options struct {
 	Alone bool
 	// Timeout is how long nothing may move before Run gives up; 0 is for ever.
 	Timeout time.Duration
+	// Deadline is when Run gives up though bytes move; zero is never.
+	Deadline time.Time
 	// OnStall is called when nothing has moved for StallAfter (0: one second), and again
 	// each time that has passed. An error ends the Run.
 	OnStall    func(stalled []*Task) error
@@ -58,6 +60,9 @@ func Run(tasks []*Task, o *Options) error {
 	d := driver{tasks: tasks, o: o}
 	for {
 		moved, err := d.round()
+		if err == nil && !o.Deadline.IsZero() {
+			err = d.late()
+		}
 		switch {
 		case err != nil:
 			return err
@@ -191,6 +196,17 @@ func (d *driver) expire(now time.Time) error {
 	}
 	d.stalled = now
 	return d.o.OnStall(d.tasks[d.first:])
+}
+
+// late reports that the deadline has passed with work left.
+func (d *driver) late() error {
+	if d.first == len(d.tasks) || time.Now().Before(d.o.Deadline) {
+		return nil
+	}
+	t := d.current()
+	w, _ := t.Waiting()
+	t.err = fmt.Errorf("exec: rank %d operation %d: not done by its deadline, waiting for %v: %w", t.prog.Rank, t.call.Op, w, ErrDeadline)
+	return t.err
 }
 
 // current is the first task that is running.

@@ -2,6 +2,7 @@ package program
 
 import (
 	"fmt"
+	"slices"
 
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
@@ -17,6 +18,8 @@ type Args struct {
 	Rank int
 	// Planes is the number of packet planes; ignored where there is a plan.
 	Planes int
+	// Use are the packet planes that may carry something, ascending; nil: all.
+	Use []int
 	// Count is the call's count in elements of ElemSize bytes: a block of the schedule.
 	Count    int64
 	ElemSize int64
@@ -61,7 +64,11 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 		ScratchBytes: int64(s.Blocks[schedule.Scratch]) * args.Count * args.ElemSize,
 	}
 	if plan == nil {
-		l.split = packetSplit{planes: args.Planes, minPiece: args.MinPiece, elem: args.ElemSize}
+		split := packetSplit{planes: args.Planes, use: args.Use, minPiece: args.MinPiece, elem: args.ElemSize}
+		if split.use != nil {
+			split.planes = len(split.use)
+		}
+		l.split = split
 		l.p.Lanes = make([]Lane, args.Planes)
 	} else {
 		tl, err := newTimeline(s, plan, &args)
@@ -133,6 +140,8 @@ func checkArgs(s *schedule.Schedule, plan *plans.Plan, a *Args) error {
 		return fmt.Errorf("program: %d blocks of %d elements: %w", blocks, a.Count, ErrArgs)
 	case plan == nil && (a.Planes < 1 || a.Planes > plans.MaxPlanes):
 		return fmt.Errorf("program: %d packet planes: %w", a.Planes, ErrArgs)
+	case plan == nil && a.Use != nil && (len(a.Use) == 0 || slices.Min(a.Use) < 0 || slices.Max(a.Use) >= a.Planes):
+		return fmt.Errorf("program: packet planes %v of %d: %w", a.Use, a.Planes, ErrArgs)
 	case plan != nil && (len(plan.Planes) < 1 || len(plan.Planes) > plans.MaxPlanes):
 		return fmt.Errorf("program: plan of %d planes: %w", len(plan.Planes), ErrPlan)
 	case plan != nil && a.Problem == nil:

@@ -3,6 +3,7 @@ package program
 // packetSplit divides a flow evenly over packet planes.
 type packetSplit struct {
 	planes   int
+	use      []int // which planes these are; nil: the first
 	minPiece int64 // bytes
 	elem     int64 // bytes
 }
@@ -17,11 +18,11 @@ func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []p
 	n := min(max(elems*s.elem/s.minPiece, 1), int64(s.planes), max(elems, 1))
 	first := (src + dst + step) % s.planes
 	for i := int64(0); i < n; i++ {
-		pieces = append(pieces, piece{
-			plane: (first + int(i)) % s.planes,
-			lo:    part(elems, i, n),
-			hi:    part(elems, i+1, n),
-		})
+		plane := (first + int(i)) % s.planes
+		if s.use != nil {
+			plane = s.use[plane]
+		}
+		pieces = append(pieces, piece{plane: plane, lo: part(elems, i, n), hi: part(elems, i+1, n)})
 	}
 	return pieces
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 
 	"lightpath/cgo/core/internal/handle"
@@ -83,6 +84,10 @@ func convert(dst *shim.Call, src *Call) error {
 	*dst = shim.Call{
 		Comm: comm, Kind: shim.CallKind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
 		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv,
+		Options: shim.Options{
+			Plan:   shim.DigestPrefix{Bits: src.Plan, Digits: small(int32(src.PlanDigits))},
+			Planes: src.Planes, Deadline: time.Duration(src.DeadlineUS) * time.Microsecond,
+		},
 	}
 	if src.Op >= int32(shim.OpPreMulSum) && dst.Kind.Reduces() {
 		return bindOperator(dst, src)
