@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""A Python client of libnccl.so.2 that binds it as vLLM's pynccl does: a table of functions with their
-argument types, looked up when the library is opened, the unique id passed by value.
+"""A Python client of libnccl.so.2 that binds it as vLLM's pynccl does (nccl_binding.py).
 
     pynccl_client.py [--ranks 4] [--library lib/libnccl.so.2]
 
@@ -15,86 +14,7 @@ import struct
 import subprocess
 import sys
 
-ncclResult_t = ctypes.c_int
-ncclComm_t = ctypes.c_void_p
-ncclWindow_t = ctypes.c_void_p
-ncclDataType_t = ctypes.c_int
-ncclRedOp_t = ctypes.c_int
-cudaStream_t = ctypes.c_void_p
-buffer_t = ctypes.c_void_p
-
-
-class UniqueId(ctypes.Structure):
-    """ncclUniqueId: 128 opaque bytes."""
-
-    _fields_ = [("internal", ctypes.c_byte * 128)]
-
-
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """One entry of the table."""
-
-    name: str
-    restype: object
-    argtypes: tuple
-
-
-def function(name, *argtypes, restype=ncclResult_t):
-    return Function(name, restype, argtypes)
-
-
-COLLECTIVE_TAIL = (ncclComm_t, cudaStream_t)
-TABLE = (
-    function("ncclGetErrorString", ncclResult_t, restype=ctypes.c_char_p),
-    function("ncclGetLastError", ncclComm_t, restype=ctypes.c_char_p),
-    function("ncclGetVersion", ctypes.POINTER(ctypes.c_int)),
-    function("ncclGetUniqueId", ctypes.POINTER(UniqueId)),
-    function("ncclCommInitRank", ctypes.POINTER(ncclComm_t), ctypes.c_int, UniqueId, ctypes.c_int),
-    function("ncclCommCount", ncclComm_t, ctypes.POINTER(ctypes.c_int)),
-    function("ncclCommUserRank", ncclComm_t, ctypes.POINTER(ctypes.c_int)),
-    function("ncclCommDestroy", ncclComm_t),
-    function("ncclCommAbort", ncclComm_t),
-    function("ncclAllReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
-    function("ncclReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    function("ncclReduceScatter", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
-    function("ncclAllGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, *COLLECTIVE_TAIL),
-    function("ncclBroadcast", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    function("ncclAlltoAll", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, *COLLECTIVE_TAIL),
-    function("ncclSend", buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    function("ncclRecv", buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    function("ncclGroupStart"),
-    function("ncclGroupEnd"),
-    function("ncclCommWindowRegister", ncclComm_t, buffer_t, ctypes.c_size_t, ctypes.POINTER(ncclWindow_t), ctypes.c_int),
-    function("ncclCommWindowDeregister", ncclComm_t, ncclWindow_t),
-    # Bound by recent versions, called only where GPUs are.
-    function("ncclCommSuspend", ncclComm_t, ctypes.c_int),
-    function("ncclCommResume", ncclComm_t),
-    function("ncclCommQueryProperties", ncclComm_t, ctypes.c_void_p),
-)
-
-
-class NcclError(RuntimeError):
-    """A call that failed, with the library's own explanation."""
-
-
-class Nccl:
-    """The library: every function of the table as a method that raises on failure."""
-
-    def __init__(self, path):
-        self.lib = ctypes.CDLL(path)
-        for f in TABLE:
-            bound = getattr(self.lib, f.name)
-            bound.restype, bound.argtypes = f.restype, f.argtypes
-            setattr(self, f.name, self.checked(f.name, bound) if f.restype is ncclResult_t else bound)
-
-    def checked(self, name, bound):
-        def call(*args):
-            code = bound(*args)
-            if code != 0:
-                text = self.lib.ncclGetErrorString(code).decode()
-                raise NcclError(f"{name}: {text}: {self.lib.ncclGetLastError(None).decode()}")
-
-        return call
+from nccl_binding import Nccl, NcclError, UniqueId, default_path, ncclComm_t, ncclWindow_t
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,12 +166,9 @@ def start(args, nccl):
 
 
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    beside = os.path.join(here, "..", "..", "lib", "libnccl.so.2")
-    default = os.environ.get("VLLM_NCCL_SO_PATH") or (beside if os.path.exists(beside) else "libnccl.so.2")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--library", default=default)
+    parser.add_argument("--library", default=default_path(os.path.dirname(__file__)))
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     nccl = Nccl(args.library)

@@ -1,0 +1,338 @@
+"""The process group: torch.distributed's calls as calls of the library.
+
+A group has one communicator for its collectives. Point-to-point calls have one per pair and direction, made
+when first used: so a send never waits behind a receive, and programs that rely on Gloo's independence of
+the two run unchanged."""
+
+import os
+import time
+import weakref
+
+import torch.distributed as dist
+
+from . import tensors as t
+from .engine import Call, Engine, library, unique_id
+from .tensors import Source, Target
+from .work import Work
+
+
+def _close(engines):
+    for engine in list(engines.values()):
+        engine.close()
+
+
+class LightpathProcessGroup(dist.ProcessGroup):
+    """A group of ranks. Calls return at once; they run in order on a thread of the group's. Inputs are read,
+    and outputs written, until the call's work is done."""
+
+    def __init__(self, store, rank, size, timeout):
+        super().__init__(rank, size)
+        self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
+        self._sequence = 0
+        self._coalescing = None  # calls between _start_coalescing and _end_coalescing
+        self._nccl = library()
+        # The library reads its environment when the core loads: the first group of a process decides.
+        os.environ.setdefault("LIGHTPATH_TIMEOUT", f"{max(1, int(timeout.total_seconds()))}s")
+        self._engines = {}  # None: collectives; (source, destination): messages
+        self._finalizer = weakref.finalize(self, _close, self._engines)
+        self._engines[None] = Engine(lambda: (size, self._exchange_id(), rank), f"rank {rank} of {size}")
+        self._engines[None].connected()
+
+    @classmethod
+    def create(cls, store, rank, size, timeout):
+        """What register_backend wants."""
+        return cls(store, rank, size, timeout)
+
+    def _exchange_id(self):
+        if self._rank == 0:
+            self._store.set("id", unique_id())
+        return self._store.get("id")
+
+    # Names and numbers.
+
+    def rank(self):
+        return self._rank
+
+    def size(self):
+        return self._size
+
+    def name(self):
+        return "lightpath"
+
+    getBackendName = _get_backend_name = name
+    supports_coalescing = False  # of messages: they are independent of each other anyway
+
+    def _get_backend(self, device):
+        return self
+
+    def _set_sequence_number_for_group(self):
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self):
+        return self._sequence
+
+    def shutdown(self):
+        """Ends the group's communicators."""
+        self._finalizer()
+
+    abort = shutdown
+
+    # Running.
+
+    def _submit(self, functions, outputs, *memory):
+        """Submits a collective. Targets among its memory are delivered when it is done."""
+        self._sequence += 1
+        finish = [m.deliver for m in memory if isinstance(m, Target)]
+        call = Call(functions, finish, memory)
+        if self._coalescing is not None:
+            self._coalescing.append((call, outputs))
+            return None
+        return self._engines[None].submit(call, outputs)
+
+    def _start_coalescing(self, device=None):
+        self._coalescing = []
+
+    def _end_coalescing(self, requests=None):
+        """Submits what was coalesced as one group."""
+        parts, self._coalescing = self._coalescing or [], None
+        whole = Call(
+            [f for call, _ in parts for f in call.functions],
+            [f for call, _ in parts for f in call.finish],
+            [m for call, _ in parts for m in call.memory],
+        )
+        outputs = [o for _, out in parts for o in out]
+        if not parts:
+            work = Work([])
+            work.complete()
+            return work
+        return self._engines[None].submit(whole, outputs)
+
+    # Reductions.
+
+    def _all_reduce(self, tensor, op):
+        memory = Target(tensor, keep=True)
+        dtype, number = t.reduction(tensor, op)
+        return (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, tensor.numel(), dtype, number), memory
+
+    def allreduce(self, tensors, opts=None):
+        return self.allreduce_coalesced(tensors, opts)
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        functions, memory = zip(*(self._all_reduce(tensor, op) for tensor in tensors))
+        return self._submit(functions, tensors, *memory)
+
+    def reduce(self, tensors, opts):
+        (tensor,) = tensors
+        dtype, number = t.reduction(tensor, opts.reduceOp)
+        root = opts.rootRank
+        if self._rank == root:
+            memory = Target(tensor, keep=True)
+            receive = memory.pointer
+        else:
+            memory, receive = Source(tensor), None
+        function = (self._nccl.ncclReduce, memory.pointer, receive, tensor.numel(), dtype, number, root)
+        return self._submit([function], tensors, memory)
+
+    def _reduce_scatter(self, output, source, op):
+        target = Target(output)
+        dtype, number = t.reduction(output, op)
+        if source.memory.numel() != output.numel() * self._size:
+            raise ValueError(
+                f"lightpath: reduce_scatter of {source.memory.numel()} elements into {output.numel()} on {self._size} ranks"
+            )
+        t.check(output, source.memory)
+        return (self._nccl.ncclReduceScatter, source.pointer, target.pointer, output.numel(), dtype, number), target
+
+    def reduce_scatter(self, outputs, inputs, opts):
+        (output,), (parts,) = outputs, inputs
+        if len({p.numel() for p in parts}) > 1:
+            return self._reduce_scatter_uneven(output, parts, opts.reduceOp)
+        source = Source(*parts)
+        function, target = self._reduce_scatter(output, source, opts.reduceOp)
+        return self._submit([function], outputs, source, target)
+
+    def _reduce_scatter_uneven(self, output, parts, op):
+        dtype, number = t.reduction(output, op)
+        target, sources = Target(output), [Source(p) for p in parts]
+        functions = [
+            (self._nccl.ncclReduce, s.pointer, target.pointer if r == self._rank else None, s.memory.numel(), dtype, number, r)
+            for r, s in enumerate(sources)
+        ]
+        return self._submit(functions, [output], target, *sources)
+
+    def reduce_scatter_single(self, output, source, opts=None):
+        return self.reduce_scatter_single_coalesced([output], [source], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        sources = [Source(i) for i in inputs]
+        functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources)))
+        return self._submit(functions, outputs, *sources, *targets)
+
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    # Copies.
+
+    def broadcast(self, tensors, opts):
+        (tensor,) = tensors
+        memory = Target(tensor, keep=True)
+        count, dtype = t.copied(tensor)
+        function = (self._nccl.ncclBroadcast, memory.pointer, memory.pointer, count, dtype, opts.rootRank)
+        return self._submit([function], tensors, memory)
+
+    def _all_gather(self, target, tensor):
+        t.check(tensor, *target.tensors)
+        if target.memory.numel() != tensor.numel() * self._size:
+            raise ValueError(
+                f"lightpath: all_gather of {tensor.numel()} elements from each of {self._size} ranks into {target.memory.numel()}"
+            )
+        source = Source(tensor)
+        count, dtype = t.copied(tensor)
+        return (self._nccl.ncclAllGather, source.pointer, target.pointer, count, dtype), source
+
+    def allgather(self, outputs, inputs, opts=None):
+        (parts,), (tensor,) = outputs, inputs
+        if len({p.numel() for p in parts}) > 1:
+            return self._all_gather_uneven(parts, tensor)
+        target = Target(*parts)
+        function, source = self._all_gather(target, tensor)
+        return self._submit([function], outputs, source, target)
+
+    def _all_gather_uneven(self, parts, tensor):
+        source, targets = Source(tensor), [Target(p) for p in parts]
+        functions = []
+        for root, target in enumerate(targets):
+            send = source.pointer if root == self._rank else None
+            functions.append((self._nccl.ncclBroadcast, send, target.pointer, *t.copied(target.memory), root))
+        return self._submit(functions, [parts], source, *targets)
+
+    def all_gather_single(self, output, source, opts=None):
+        return self.all_gather_single_coalesced([output], [source], opts)
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        targets = [Target(o) for o in outputs]
+        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
+        return self._submit(functions, outputs, *sources, *targets)
+
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather_coalesced(self, output_lists, inputs, opts=None):
+        """output_lists[r][i] becomes rank r's inputs[i]."""
+        targets = [Target(*parts) for parts in zip(*output_lists)]
+        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
+        return self._submit(functions, output_lists, *sources, *targets)
+
+    def gather(self, outputs, inputs, opts):
+        (tensor,) = inputs
+        source, memory, receive = Source(tensor), (), None
+        if self._rank == opts.rootRank:
+            target = Target(*outputs[0])
+            t.check(tensor, *target.tensors)
+            if any(o.numel() != tensor.numel() for o in target.tensors) or len(target.tensors) != self._size:
+                raise ValueError("lightpath: gather wants one output of the input's size for each rank")
+            memory, receive = (target,), target.pointer
+        function = (self._nccl.ncclGather, source.pointer, receive, *t.copied(tensor), opts.rootRank)
+        return self._submit([function], outputs, source, *memory)
+
+    def gather_single(self, output, tensor, opts):
+        return self.gather([list(output.chunk(self._size))] if self._rank == opts.rootRank else [], [tensor], opts)
+
+    gather_into_tensor = gather_single
+
+    def scatter(self, outputs, inputs, opts):
+        (output,) = outputs
+        target, memory, send = Target(output), (), None
+        if self._rank == opts.rootRank:
+            if any(i.numel() != output.numel() for i in inputs[0]) or len(inputs[0]) != self._size:
+                raise ValueError("lightpath: scatter wants one input of the output's size for each rank")
+            t.check(output, *inputs[0])
+            source = Source(*inputs[0])
+            memory, send = (source,), source.pointer
+        function = (self._nccl.ncclScatter, send, target.pointer, *t.copied(output), opts.rootRank)
+        return self._submit([function], outputs, target, *memory)
+
+    def all_to_all_single(self, output, source, output_splits=(), input_splits=(), opts=None):
+        received, sent = Target(output), Source(source)
+        t.check(output, source)
+        if not output_splits and not input_splits:
+            if output.numel() != source.numel() or source.numel() % self._size:
+                raise ValueError(f"lightpath: all_to_all of {source.numel()} elements into {output.numel()} on {self._size} ranks")
+            count, dtype = t.copied(source)
+            function = (self._nccl.ncclAlltoAll, sent.pointer, received.pointer, count // self._size, dtype)
+            return self._submit([function], [output], sent, received)
+        sends = sent.memory.split(self._rows(source, input_splits))
+        receives = received.memory.split(self._rows(output, output_splits)) if received.direct else None
+        if receives is None:  # staged memory is flat
+            row = output[0].numel() if len(output) else 0
+            receives = received.memory.split([r * row for r in self._rows(output, output_splits)])
+        return self._submit(self._exchange(sends, receives), [output], sent, received)
+
+    alltoall_base = all_to_all_single
+
+    def _rows(self, tensor, splits):
+        return list(splits) if splits else [len(tensor) // self._size] * self._size
+
+    def alltoall(self, outputs, inputs, opts=None):
+        sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
+        functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
+        return self._submit(functions, outputs, *sources, *targets)
+
+    def _exchange(self, sends, receives):
+        """Grouped sends and receives with every rank, itself included."""
+        functions = []
+        for peer, (send, receive) in enumerate(zip(sends, receives)):
+            functions.append((self._nccl.ncclSend, send.data_ptr(), *t.copied(send), peer))
+            functions.append((self._nccl.ncclRecv, receive.data_ptr(), *t.copied(receive), peer))
+        return functions
+
+    def barrier(self, opts=None):
+        memory = Target(t.torch.zeros(1, dtype=t.torch.uint8))
+        function = (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, 1, t.BYTES, t.SUM)
+        return self._submit([function], [], memory)
+
+    # Messages.
+
+    def send(self, tensors, destination, tag=0):
+        (tensor,) = tensors
+        source = Source(tensor)
+        function = (self._nccl.ncclSend, source.pointer, *t.copied(tensor), 1)
+        return self._channel(self._rank, destination, tag).submit(Call([function], memory=(source,)), tensors)
+
+    def recv(self, tensors, source, tag=0):
+        (tensor,) = tensors
+        target = Target(tensor)
+        function = (self._nccl.ncclRecv, target.pointer, *t.copied(tensor), 0)
+        return self._channel(source, self._rank, tag).submit(Call([function], [target.deliver], (target,)), tensors)
+
+    def recv_anysource(self, tensors, tag=0):
+        raise NotImplementedError("lightpath: NCCL has no receive from any source; name the source")
+
+    def _channel(self, source, destination, tag):
+        """The engine of messages from source to destination: rank 0 of its communicator sends, rank 1 receives."""
+        if tag != 0:
+            raise NotImplementedError(f"lightpath: NCCL has no tags ({tag}); messages of a pair arrive in order")
+        if source == destination:
+            raise ValueError(f"lightpath: rank {source} cannot send to itself")
+        key = (source, destination)
+        if key not in self._engines:
+            sends = source == self._rank
+            label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}"
+            self._engines[key] = Engine(lambda: (2, self._channel_id(key, sends), 0 if sends else 1), label)
+        return self._engines[key]
+
+    def _channel_id(self, key, sends):
+        """The id of a pair's communicator, which the sender makes. Asks again and again rather than waiting in
+        the store, whose client would be blocked for the other threads of the process."""
+        name = f"messages/{key[0]}/{key[1]}"
+        if sends:
+            self._store.set(name, unique_id())
+            self._store.add(name + "/set", 1)
+        deadline = time.monotonic() + self._timeout.total_seconds()
+        while self._store.add(name + "/set", 0) == 0:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"rank {key[0]} has not sent within {self._timeout}")
+            time.sleep(0.002)
+        return self._store.get(name)

@@ -1,0 +1,1 @@
+../../python/nccl_binding.py

@@ -1,0 +1,89 @@
+"""What the library needs to know of tensors: types, operators, and memory it can run over."""
+
+import torch
+from torch.distributed import ReduceOp
+
+# ncclDataType_t. Booleans travel as bytes.
+TYPES = {
+    torch.int8: 0, torch.uint8: 1, torch.bool: 1, torch.int32: 2, torch.int64: 4,
+    torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bfloat16: 9,
+}  # fmt: skip
+BYTES = TYPES[torch.uint8]
+
+SUM, PROD, MAX, MIN, AVG = range(5)
+# Pairs and not a dict: options carry ReduceOp objects that compare equal to these without hashing like them.
+OPS = (
+    (ReduceOp.SUM, SUM), (ReduceOp.PRODUCT, PROD), (ReduceOp.MAX, MAX), (ReduceOp.MIN, MIN), (ReduceOp.AVG, AVG),
+)  # fmt: skip
+
+
+def reduction(tensor, op):
+    """ncclDataType_t and ncclRedOp_t of a reduction of tensor by a torch ReduceOp."""
+    number = next((number for known, number in OPS if op == known), None)
+    if number is None:
+        raise NotImplementedError(f"lightpath: {op} is not an operator of NCCL; there are SUM, PRODUCT, MAX, MIN and AVG")
+    dtype = TYPES.get(tensor.dtype)
+    if dtype is None or (tensor.dtype == torch.bool and number == AVG):
+        raise NotImplementedError(f"lightpath: no {op} of {tensor.dtype}")
+    if tensor.dtype == torch.bool and number == SUM:
+        number = MAX  # a sum of bytes could be 2, which is no boolean
+    return dtype, number
+
+
+def copied(tensor):
+    """Count and ncclDataType_t under which tensor's elements are moved as they are."""
+    dtype = TYPES.get(tensor.dtype)
+    if dtype is None:
+        return tensor.numel() * tensor.element_size(), BYTES
+    return tensor.numel(), dtype
+
+
+def check(*tensors):
+    """All on the CPU, strided, and of one type."""
+    for tensor in tensors:
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            raise ValueError(f"lightpath: tensors must be strided and on the CPU, not {tensor.layout} on {tensor.device}")
+        if tensor.dtype != tensors[0].dtype:
+            raise ValueError(f"lightpath: tensors of one call have one type, not {tensors[0].dtype} and {tensor.dtype}")
+
+
+class Source:
+    """Memory that holds tensors one after the other, copied only where they are not that already."""
+
+    def __init__(self, *tensors):
+        check(*tensors)
+        if len(tensors) == 1:
+            self.memory = tensors[0].detach().contiguous()
+        else:
+            self.memory = torch.cat([t.detach().reshape(-1) for t in tensors])
+
+    @property
+    def pointer(self):
+        return self.memory.data_ptr()
+
+
+class Target:
+    """Memory for results of tensors, one after the other; deliver puts them where they belong."""
+
+    def __init__(self, *tensors, keep=False):
+        """With keep, the memory begins with what the tensors hold."""
+        check(*tensors)
+        self.tensors = [t.detach() for t in tensors]
+        self.direct = len(tensors) == 1 and tensors[0].is_contiguous()
+        if self.direct:
+            self.memory = self.tensors[0]
+        elif keep:
+            self.memory = torch.cat([t.reshape(-1) for t in self.tensors])
+        else:
+            self.memory = torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
+
+    @property
+    def pointer(self):
+        return self.memory.data_ptr()
+
+    def deliver(self):
+        if self.direct:
+            return
+        parts = self.memory.split([t.numel() for t in self.tensors])
+        for tensor, part in zip(self.tensors, parts):
+            tensor.copy_(part.view(tensor.shape))

@@ -1,0 +1,94 @@
+"""Handles of calls under way, as torch.distributed expects them."""
+
+import collections
+import datetime
+import threading
+
+import torch.distributed as dist
+from torch.futures import Future
+
+from .nccl_binding import NcclError
+
+NO_TIMEOUT = datetime.timedelta(0)
+# 1.13 exports the class under another name.
+_Work = getattr(dist, "Work", None) or getattr(dist, "_Work", None) or dist.distributed_c10d.Work
+
+
+class Work(_Work):
+    """One call. Thread-safe; complete is called once, by whoever ran the call.
+
+    torch's own works made of futures do not do: their wait returns True whatever became of the future."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self._outputs, self._error = outputs, None
+        self._done = threading.Event()
+        self._begun = Future()
+        # Errors of a future reach C++ (DDP's reducer) only from a callback that raises: set_exception
+        # hands C++ a value that it takes for a result.
+        self._future = self._begun.then(self._deliver)
+
+    def _deliver(self, _):
+        if self._error is not None:
+            raise self._error
+        return self._outputs
+
+    def complete(self, error=None):
+        self._error = error
+        self._done.set()
+        self._begun.set_result(None)
+        self._begun = None
+
+    def wait(self, timeout=NO_TIMEOUT):
+        seconds = timeout.total_seconds() if timeout else None
+        if not self._done.wait(seconds):
+            raise NcclError(f"lightpath: not done within {seconds} s")
+        _kept.waited(self)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self):
+        self.wait()
+
+    def get_future(self):
+        return self._future
+
+    def is_completed(self):
+        return self._done.is_set()
+
+    def is_success(self):
+        return self._done.is_set() and self._error is None
+
+    def exception(self):
+        return self._error
+
+    def result(self):
+        self.wait()
+        return self._outputs
+
+
+class _Kept:
+    """Works that only C++ may hold. In 1.13 a work whose Python half is gone waits for ever (later versions
+    keep it alive themselves), so each stays here until it has been waited for. Those that nobody waits for
+    leave by age."""
+
+    LIMIT = 1024
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._works = collections.OrderedDict()
+
+    def add(self, work):
+        with self._lock:
+            self._works[id(work)] = work
+            while len(self._works) > self.LIMIT and next(iter(self._works.values())).is_completed():
+                self._works.popitem(last=False)
+
+    def waited(self, work):
+        with self._lock:
+            self._works.pop(id(work), None)
+
+
+_kept = _Kept()
+keep = _kept.add

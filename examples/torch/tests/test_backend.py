@@ -1,0 +1,271 @@
+"""Every call of torch.distributed that the backend takes, beside an answer computed without it."""
+
+import datetime
+import functools
+import unittest
+
+import ranks
+import torch
+import torch.distributed as dist
+
+REDUCED = (
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64,
+)  # fmt: skip
+COPIED = REDUCED + (torch.bool, torch.int16, torch.complex64)
+OPS = {
+    "SUM": torch.add,
+    "PRODUCT": torch.mul,
+    "MAX": torch.maximum,
+    "MIN": torch.minimum,
+}
+SHAPES = ((), (1,), (7,), (3, 5), (1031,), (0,))
+
+
+def value(rank, shape, dtype):
+    """Rank's tensor: small integers, so that no type rounds and sums and products of 4 ranks fit."""
+    count = int(torch.tensor(shape).prod()) if shape else 1
+    return ((torch.arange(count) * 5 + rank * 2) % 3 + 1).to(dtype).reshape(shape)
+
+
+def every(shape, dtype):
+    return [value(r, shape, dtype) for r in range(dist.get_world_size())]
+
+
+def reduced(op, shape, dtype):
+    return functools.reduce(OPS[op], [v.to(torch.float64) for v in every(shape, dtype)]).to(dtype)
+
+
+def same(got, want):
+    if want.dtype == torch.bool:  # as bytes: a 2 would be equal to True
+        got, want = got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)
+    assert got.dtype == want.dtype and torch.equal(got, want), f"{got.flatten()[:8]}, want {want.flatten()[:8]}"
+
+
+def strided(tensor):
+    """The same values in memory with gaps."""
+    wide = torch.zeros(tensor.shape + (2,), dtype=tensor.dtype)
+    wide[..., 0] = tensor
+    return wide[..., 0]
+
+
+def reductions():
+    me, size = dist.get_rank(), dist.get_world_size()
+    for dtype in REDUCED:
+        for op in OPS:
+            for shape in SHAPES:
+                for layout in (torch.clone, strided):
+                    tensor = layout(value(me, shape, dtype))
+                    dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
+                    same(tensor, reduced(op, shape, dtype))
+                tensor = value(me, shape, dtype)
+                dist.reduce(tensor, size - 1, getattr(dist.ReduceOp, op))
+                if me == size - 1:
+                    same(tensor, reduced(op, shape, dtype))
+            parts = [strided(value(me + r, (3, 5), dtype)) for r in range(size)]
+            output = torch.zeros(3, 5, dtype=dtype)
+            dist.reduce_scatter(output, parts, getattr(dist.ReduceOp, op))
+            same(output, functools.reduce(OPS[op], [value(r + me, (3, 5), dtype).double() for r in range(size)]).to(dtype))
+    average = value(me, (7,), torch.float32)
+    dist.all_reduce(average, dist.ReduceOp.AVG)
+    assert torch.allclose(average, reduced("SUM", (7,), torch.float32) / size)
+    flags = torch.tensor([True, me == 0, False])
+    dist.all_reduce(flags)
+    same(flags, torch.tensor([True, True, False]))
+
+
+def copies():
+    me, size = dist.get_rank(), dist.get_world_size()
+    for dtype in COPIED:
+        for shape in SHAPES:
+            for layout in (torch.clone, strided):
+                tensor = layout(value(me, shape, dtype))
+                dist.broadcast(tensor, size - 1)
+                same(tensor, value(size - 1, shape, dtype))
+                gathered = [layout(torch.zeros(shape, dtype=dtype)) for _ in range(size)]
+                dist.all_gather(gathered, layout(value(me, shape, dtype)))
+                for got, want in zip(gathered, every(shape, dtype)):
+                    same(got, want)
+                gathered = [layout(torch.zeros(shape, dtype=dtype)) for _ in range(size)]
+                dist.gather(layout(value(me, shape, dtype)), gathered if me == 0 else None, 0)
+                if me == 0:
+                    for got, want in zip(gathered, every(shape, dtype)):
+                        same(got, want)
+                output = layout(torch.zeros(shape, dtype=dtype))
+                dist.scatter(output, [layout(v) for v in every(shape, dtype)] if me == 0 else None, 0)
+                same(output, value(me, shape, dtype))
+
+
+def exchanges():
+    me, size = dist.get_rank(), dist.get_world_size()
+    for dtype in COPIED:
+        for layout in (torch.clone, strided):
+            # Row d of rank s is for d.
+            def rows(rank):
+                return torch.stack([value(rank + 3 * d, (5,), dtype) for d in range(size)])
+
+            output = layout(torch.zeros(size, 5, dtype=dtype))
+            dist.all_to_all_single(output, layout(rows(me)))
+            same(output, torch.stack([rows(r)[me] for r in range(size)]))
+            # From s to d go s + 2d rows, none from 0 to 0.
+            sent, received = [me + 2 * d for d in range(size)], [s + 2 * me for s in range(size)]
+            output = layout(torch.zeros(sum(received), 3, dtype=dtype))
+            source = torch.cat([value(me + d, (n, 3), dtype) for d, n in enumerate(sent)])
+            dist.all_to_all_single(output, layout(source), received, sent)
+            same(output, torch.cat([value(s + me, (n, 3), dtype) for s, n in enumerate(received)]))
+            outputs = [layout(torch.zeros(n, dtype=dtype)) for n in received]
+            dist.all_to_all(outputs, [layout(value(me + d, (n,), dtype)) for d, n in enumerate(sent)])
+            for s, n in enumerate(received):
+                same(outputs[s], value(s + me, (n,), dtype))
+
+
+def flat():
+    """The forms that FSDP uses, and uneven lists, which NCCL's backend takes too."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    into = getattr(dist, "all_gather_into_tensor", None) or dist._all_gather_base
+    scatter = getattr(dist, "reduce_scatter_tensor", None) or dist._reduce_scatter_base
+    output = torch.zeros(size * 6)
+    into(output, value(me, (6,), torch.float32))
+    same(output, torch.cat(every((6,), torch.float32)))
+    mine = torch.zeros(6)
+    scatter(mine, value(me, (size * 6,), torch.float32))
+    same(mine, reduced("SUM", (size * 6,), torch.float32)[6 * me : 6 * me + 6])
+    outputs = [torch.zeros(r + 1) for r in range(size)]
+    dist.all_gather(outputs, value(me, (me + 1,), torch.float32))
+    for r, got in enumerate(outputs):
+        same(got, value(r, (r + 1,), torch.float32))
+    mine = torch.zeros(me + 1)
+    dist.reduce_scatter(mine, [value(me, (r + 1,), torch.float32) for r in range(size)])
+    same(mine, reduced("SUM", (me + 1,), torch.float32))
+
+
+def coalesced():
+    group, me, size = dist.distributed_c10d._get_default_group(), dist.get_rank(), dist.get_world_size()
+    tensors = [value(me, (n,), torch.float32) for n in (1, 7, 64)]
+    group.allreduce_coalesced(tensors).wait()
+    for tensor in tensors:
+        same(tensor, reduced("SUM", tuple(tensor.shape), torch.float32))
+    lists = [[torch.zeros(3), torch.zeros(4)] for _ in range(size)]
+    group.allgather_coalesced(lists, [value(me, (3,), torch.float32), value(me, (4,), torch.float32)]).wait()
+    for r in range(size):
+        same(lists[r][0], value(r, (3,), torch.float32))
+        same(lists[r][1], value(r, (4,), torch.float32))
+    first, second = value(me, (5,), torch.float32), value(me, (2,), torch.int64)
+    group._start_coalescing()
+    group.allreduce([first])
+    group._allgather_base(output := torch.zeros(2 * size, dtype=torch.int64), second)
+    group._end_coalescing().wait()
+    same(first, reduced("SUM", (5,), torch.float32))
+    same(output, torch.cat(every((2,), torch.int64)))
+
+
+def messages():
+    me, size = dist.get_rank(), dist.get_world_size()
+    if size == 1:
+        return
+    before, after = (me - 1) % size, (me + 1) % size
+    # Receives first, in both directions, many under way: no order of waiting may matter.
+    received = [torch.zeros(257), strided(torch.zeros(257))]
+    works = [dist.irecv(received[0], before), dist.irecv(received[1], after)]
+    works += [dist.isend(value(me, (257,), torch.float32), peer) for peer in (after, before)]
+    for work in works:
+        work.wait()
+    same(received[0], value(before, (257,), torch.float32))
+    same(received[1], value(after, (257,), torch.float32))
+    numbers = [torch.zeros(1, dtype=torch.int64) for _ in range(20)]
+    works = [dist.irecv(n, before) for n in numbers] + [dist.isend(torch.tensor([i]), after) for i in range(20)]
+    for work in works:
+        work.wait()
+    assert [int(n) for n in numbers] == list(range(20)), numbers
+    ops = [dist.P2POp(dist.irecv, received[0], after), dist.P2POp(dist.isend, value(me, (257,), torch.float32), before)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    same(received[0], value(after, (257,), torch.float32))
+
+
+def works():
+    tensor = torch.ones(3)
+    work = dist.all_reduce(tensor, async_op=True)
+    future = work.get_future().then(lambda f: f.value()[0] * 2)
+    work.wait(datetime.timedelta(seconds=100))
+    assert work.is_completed() and work.is_success()
+    same(future.wait(), torch.full((3,), 2.0 * dist.get_world_size()))
+    same(tensor, torch.full((3,), float(dist.get_world_size())))
+    objects = [None] * dist.get_world_size()
+    dist.all_gather_object(objects, {"rank": dist.get_rank()})
+    assert objects == [{"rank": r} for r in range(dist.get_world_size())]
+    dist.barrier()
+    # Works that nobody waits for.
+    for _ in range(1100):
+        dist.all_reduce(tensor, async_op=True)
+    dist.barrier()
+
+
+def groups():
+    """Groups of some of the ranks, made by all."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    members = list(range(0, size, 2))
+    group = dist.new_group(members)
+    if me in members:
+        tensor = torch.tensor([float(me)])
+        dist.all_reduce(tensor, group=group)
+        same(tensor, torch.tensor([float(sum(members))]))
+
+
+def mistakes():
+    """A wrong call raises, says why, and leaves the group as it was."""
+    me = dist.get_rank()
+    group = dist.distributed_c10d._get_default_group()
+    for call, says in (
+        (lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), "operator"),
+        (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16)), "int16"),
+        (lambda: dist.all_reduce(torch.ones(2, 2).to_sparse()), "strided"),
+        (lambda: dist.send(torch.ones(1), (me + 1) % dist.get_world_size(), tag=4), "tag"),
+        (lambda: group.recv_anysource([torch.ones(1)], 0), "source"),
+        (lambda: group.broadcast([torch.ones(1)], root(dist.get_world_size())).wait(), "root"),
+    ):
+        if says == "tag" and dist.get_world_size() == 1:
+            continue
+        try:
+            call()
+        except (NotImplementedError, ValueError, RuntimeError) as error:
+            assert says in str(error), error
+        else:
+            raise AssertionError(f"a call that should fail for its {says} succeeded")
+    reductions_of_one = torch.ones(1)
+    dist.all_reduce(reductions_of_one)
+    same(reductions_of_one, torch.full((1,), float(dist.get_world_size())))
+
+
+def root(rank):
+    opts = dist.BroadcastOptions()
+    opts.rootRank, opts.rootTensor = rank, 0
+    return opts
+
+
+def everything():
+    for check in (reductions, copies, exchanges, flat, coalesced, messages, works, groups, mistakes):
+        try:
+            check()
+        except Exception as error:
+            raise AssertionError(f"{check.__name__}: {error}") from error
+
+
+class Backend(unittest.TestCase):
+    def setUp(self):
+        ranks.require_library()
+
+    def test_one_rank(self):
+        ranks.all_good(ranks.run(1, everything))
+
+    def test_two_ranks(self):
+        ranks.all_good(ranks.run(2, everything))
+
+    def test_three_ranks_over_two_tcp_planes(self):
+        ranks.all_good(ranks.run(3, everything, env={"LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": "2"}))
+
+    def test_four_ranks(self):
+        ranks.all_good(ranks.run(4, everything))
+
+
+if __name__ == "__main__":
+    unittest.main()
