@@ -14,7 +14,7 @@ PKGS      := ./...
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-long fuzz lint fmt bench bench-planning figures clean help
+.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-long fuzz lint fmt bench bench-peers bench-planning figures clean help
 
 all: build ## libraries and commands
 
@@ -76,6 +76,11 @@ fmt: ## format Go sources
 
 bench: build ## allreduce and alltoall over shm and tcp at 2, 4 and 8 ranks
 	bench/run.sh
+
+# For a part of it: make bench-peers PEERS_FLAGS="--collective allreduce -n 2 --sizes 8,1M".
+PEERS_FLAGS ?= --transport shm,tcp -e 256M
+bench-peers: build peers ## Lightpath beside Open MPI, MPICH and Gloo, into build/peers/
+	bin/lightpath bench peers --out build/peers $(PEERS_FLAGS)
 
 FIGURES_OUT ?= figures
 figures: bin/lightpath ## the papers' figures as CSV, SVG and PNG into figures/

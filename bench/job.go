@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"lightpath/collectives/schedule"
@@ -14,6 +15,8 @@ type jobFile struct {
 	threads     int    // ranks in this process; world for inproc, 1 otherwise
 	rendezvous  string // file where rank 0 leaves the unique id
 	barrier     string // shared-memory file that synchronizes timed iterations
+	commands    string // socket that runs come from instead
+	plain       bool   // buffers that the library does not know
 	runs        []string
 }
 
@@ -23,6 +26,12 @@ func (j *jobFile) encode() []byte {
 	if j.barrier != "" {
 		fmt.Fprintf(&b, "barrier=%s\n", j.barrier)
 	}
+	if j.commands != "" {
+		fmt.Fprintf(&b, "commands=%s\n", j.commands)
+	}
+	if j.plain {
+		b.WriteString("memory=plain\n")
+	}
 	for _, r := range j.runs {
 		b.WriteString(r)
 		b.WriteByte('\n')
@@ -30,18 +39,32 @@ func (j *jobFile) encode() []byte {
 	return []byte(b.String())
 }
 
-// runLines turns a spec into the worker's run lines, and says which size and variant each is.
-func runLines(s *Spec, ranks int) (lines []string, points []point) {
+// SessionJob is the job file of a rank that takes its runs over a socket (cgo/rank/rank.h), meeting
+// the others through files in dir; plain gives it buffers that its library does not know.
+func SessionJob(rank, world int, dir, socket string, plain bool) []byte {
+	file := jobFile{
+		rank: rank, world: world, threads: 1, plain: plain, commands: socket,
+		rendezvous: filepath.Join(dir, "unique-id"), barrier: filepath.Join(dir, "barrier"),
+	}
+	return file.encode()
+}
+
+// RunLine is one run of a spec as ranks read it, of count elements that are reported as bytes.
+func (s *Spec) RunLine(bytes, count int64, inPlace bool) string {
 	mode := "loop"
 	if s.Sync {
 		mode = "sync"
 	}
+	return fmt.Sprintf("run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d inplace=%d mode=%s",
+		s.Collective, s.Type, s.Op, s.Root, bytes, count, s.Warmup, s.Iters, b2i(s.Check), b2i(inPlace), mode)
+}
+
+// runLines turns a spec into the worker's run lines, and says which size and variant each is.
+func runLines(s *Spec, ranks int) (lines []string, points []point) {
 	for _, bytes := range s.Sizes() {
 		count := Count(s.Collective, bytes, s.Type, ranks)
 		for _, inPlace := range s.variants() {
-			lines = append(lines, fmt.Sprintf(
-				"run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d inplace=%d mode=%s",
-				s.Collective, s.Type, s.Op, s.Root, bytes, count, s.Warmup, s.Iters, b2i(s.Check), b2i(inPlace), mode))
+			lines = append(lines, s.RunLine(bytes, count, inPlace))
 			points = append(points, point{bytes: bytes, count: count, inPlace: inPlace})
 		}
 	}

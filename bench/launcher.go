@@ -175,7 +175,7 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 type rankProcess struct {
 	cmd    *exec.Cmd
 	out    io.Reader
-	stderr tail
+	stderr Tail
 }
 
 // watch reads a process's reports until it ends. It calls failed at the first sign of a
@@ -266,15 +266,17 @@ func (j *job) add(r Report) {
 	}
 }
 
-// tail keeps the last bytes written to it: enough of a rank's standard error to explain.
-type tail struct {
+// Tail keeps the last bytes written to it: enough of a process's standard error to explain. The zero
+// value is ready; any number of goroutines may write.
+type Tail struct {
 	mu  sync.Mutex
 	buf []byte
 }
 
 const tailBytes = 2000
 
-func (t *tail) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf = append(t.buf, p...)
@@ -284,7 +286,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.buf)

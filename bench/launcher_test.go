@@ -245,7 +245,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestTail(t *testing.T) {
-	var w tail
+	var w Tail
 	for i := range 1000 {
 		fmt.Fprintf(&w, "line %d\n", i)
 	}

@@ -19,7 +19,7 @@ import (
 type OCS struct {
 	cmd    *exec.Cmd
 	exited chan error
-	stderr tail
+	stderr Tail
 }
 
 // ocsStart bounds how long the switch may take to listen.

@@ -48,3 +48,15 @@ test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank ## plain C tests
 
 abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package
 	cgo/abi/check.sh
+
+# Ranks of other libraries, for lightpath bench peers: one for each MPI compiler that is installed.
+PEER_SOURCES := cgo/peers/mpi.c $(filter-out cgo/rank/main.c,$(RANK_SOURCES))
+PEERS := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),bin/lightpath-rank-$(m)))
+
+.PHONY: peers
+peers: $(PEERS) ## ranks of the MPI libraries that are installed
+
+bin/lightpath-rank-%: $(PEER_SOURCES) cgo/rank/rank.h cgo/front/nccl.h
+	@mkdir -p bin
+	mpicc.$* $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(PEER_SOURCES) -lm
+	mv $@.tmp $@

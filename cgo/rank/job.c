@@ -57,18 +57,27 @@ static int run_field(struct run *r, const char *key, const char *value) {
   return 0;
 }
 
-static int run_line(struct job *job, char *text, int line) {
-  struct run r = {0};
+int run_parse(char *text, int world, struct run *r) {
   char *save = NULL;
+  *r = (struct run){0};
   for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
     char *eq = strchr(word, '=');
-    if (!eq || (*eq = 0, run_field(&r, word, eq + 1))) {
-      fprintf(stderr, "lightpath-rank: job line %d: bad field %s=%s\n", line, word, eq ? eq + 1 : "");
+    if (!eq || (*eq = 0, run_field(r, word, eq + 1))) {
+      fprintf(stderr, "lightpath-rank: run: bad field %s=%s\n", word, eq ? eq + 1 : "");
       return -1;
     }
   }
-  if (r.iters < 1 || r.root >= job->world) {
-    fprintf(stderr, "lightpath-rank: job line %d: iters or root out of range\n", line);
+  if (r->iters < 1 || r->root >= world) {
+    fprintf(stderr, "lightpath-rank: run: iters or root out of range\n");
+    return -1;
+  }
+  return 0;
+}
+
+static int run_line(struct job *job, char *text, int line) {
+  struct run r;
+  if (run_parse(text, job->world, &r)) {
+    fprintf(stderr, "lightpath-rank: in line %d of the job\n", line);
     return -1;
   }
   struct run *grown = realloc(job->runs, (job->nruns + 1) * sizeof r);
@@ -88,9 +97,14 @@ static int setting(struct job *job, const char *key, const char *value) {
     *fields[i] = (int)n;
     return 0;
   }
-  char *text = strcmp(key, "rendezvous") == 0 ? job->rendezvous : strcmp(key, "barrier") == 0 ? job->barrier : NULL;
-  if (!text || strlen(value) >= sizeof job->rendezvous) return -1;
-  strcpy(text, value);
+  if (strcmp(key, "memory") == 0) {
+    job->plain = strcmp(value, "plain") == 0;
+    return job->plain || strcmp(value, "library") == 0 ? 0 : -1;
+  }
+  static const char *const paths[] = {"rendezvous", "barrier", "commands"};
+  char *const texts[] = {job->rendezvous, job->barrier, job->commands};
+  if ((i = LOOKUP(paths, key)) < 0 || strlen(value) >= sizeof job->rendezvous) return -1;
+  strcpy(texts[i], value);
   return 0;
 }
 

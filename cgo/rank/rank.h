@@ -1,8 +1,11 @@
 /* lightpath-rank: one rank (or, with threads, all ranks of a process) of a benchmark job, in plain C
- * over the NCCL ABI, so that what is timed is what a framework would call.
+ * over the NCCL ABI, so that what is timed is what a framework would call. The programs of cgo/peers
+ * are the same job, timing and oracle over other libraries: a program defines the lib_ functions below.
  *
  * The job comes as a text file (--job PATH), one key=value per line:
  *   rank=R world=N threads=T rendezvous=PATH barrier=PATH      (each on its own line)
+ *   memory=library|plain  what buffers are: the library's (default), or pages that it does not know
+ *   commands=PATH         a socket to connect to: run lines come from there, and reports go there
  * then one line per run:
  *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|sync pause=MS
  * count is the call's element count; bytes is only reported. With threads=T the process holds ranks
@@ -12,14 +15,19 @@
  * before every call and records its start and end (CLOCK_MONOTONIC, ns), and checks every call; pause
  * is how long it lets the planes rest before that, so that what one call left behind (a plan's trailing
  * reset) is not counted against the next; in mode=loop, how long a rank rests before the run.
- * Standard output: one JSON object per rank and run; on failure {"rank":R,"error":TEXT,"result":CODE} and exit 1. */
+ * Standard output: one JSON object per rank and run; on failure {"rank":R,"error":TEXT,"result":CODE} and exit 1.
+ *
+ * On a commands socket a rank first says {"rank":R,"library":TEXT}, then answers every run line by one
+ * report, or by {"rank":R,"unsupported":TEXT} where its library lacks the call, and ends with the socket.
+ * A rank that waits for a line uses no processor. */
 #ifndef LIGHTPATH_RANK_H
 #define LIGHTPATH_RANK_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
-#include "nccl.h"
+#include "nccl.h" /* names of types and operators; only main.c calls the library */
 
 enum collective { ALLREDUCE, BROADCAST, REDUCE, ALLGATHER, REDUCESCATTER, ALLTOALL, GATHER, SCATTER, SENDRECV, NCOLLECTIVES };
 
@@ -32,15 +40,43 @@ struct run {
 };
 
 struct job {
-  int rank, world, threads;
-  char rendezvous[4096], barrier[4096];
+  int rank, world, threads, plain;
+  char rendezvous[4096], barrier[4096], commands[4096];
   struct run *runs;
   size_t nruns;
 };
 
 /* job.c: 0, or -1 after a line on standard error. */
 int job_read(const char *path, struct job *job);
+/* Reads the fields of a run line, behind "run "; changes text. */
+int run_parse(char *text, int world, struct run *r);
 const char *collective_name(enum collective c);
+
+struct buffers {
+  char *send, *recv;
+};
+
+/* One rank of a job. out is where it reports. */
+struct worker {
+  int rank, world, plain;
+  void *comm;
+  struct barrier *bar;
+  FILE *out;
+};
+
+/* What a program defines. Each ends the process through rank_fail where its library fails. */
+void lib_call(const struct worker *w, const struct run *r, struct buffers at);
+/* Why the library cannot do r, or NULL. */
+const char *lib_unsupported(const struct run *r);
+void *lib_alloc(const struct worker *w, size_t bytes);
+void lib_free(const struct worker *w, void *mem, size_t bytes);
+const char *lib_name(void);
+
+/* run.c: a job's runs, each with its report; ranks of one process may call these side by side. */
+void work_through(struct worker *w, const struct job *job);
+/* The same with runs as they come over the socket; 0, or -1 after a line on standard error. */
+int work_session(struct worker *w, const char *socket);
+_Noreturn void rank_fail(const struct worker *w, const char *what, int result, const char *text);
 
 /* data.c: patterns and the oracle. Every function is pure. */
 size_t type_size(ncclDataType_t t);

@@ -1,0 +1,203 @@
+package peers
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Subject is the contender that the others are compared with.
+const Subject = "lightpath"
+
+// Contender is a library and how its ranks are started.
+type Contender struct {
+	Name string
+	// Aside marks a contender that is shown, but is no peer.
+	Aside bool
+	// missing says why it cannot be measured here, and what to install; "" where it can.
+	missing func(p *Programs) string
+	// commands are the processes of all ranks; job[r] is the job file of rank r.
+	commands func(p *Programs, s setting, job []string) []command
+	plain    bool // buffers that the library does not know
+}
+
+// Programs are the files that ranks are started from.
+type Programs struct {
+	Bin    string // where lightpath-rank and lightpath-rank-openmpi, -mpich are
+	Python string // the interpreter for Gloo; "": the first of python3 and /usr/bin/python3 that has PyTorch
+}
+
+// setting is where contenders are compared.
+type setting struct {
+	transport string
+	ranks     int
+	cores     int
+	busy      bool   // other work shares the processors
+	scratch   string // a directory for what a contender writes
+}
+
+// crowded says that a rank that spins may keep the one it waits for from running.
+func (s setting) crowded() bool { return s.busy || s.ranks > s.cores }
+
+// command is one process: what it runs and what it has in its environment besides ours.
+type command struct {
+	argv, env []string
+}
+
+// String is the command as one would type it, without the paths of this run.
+func (c command) String() string {
+	words := append([]string(nil), c.env...)
+	for _, a := range c.argv {
+		if filepath.IsAbs(a) {
+			a = filepath.Base(a)
+		}
+		if a == "--job" {
+			break
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}
+
+// Contenders lists all that can be compared: the subject first.
+func Contenders() []Contender {
+	return []Contender{
+		{Name: Subject, missing: lightpathMissing, commands: lightpath, plain: true},
+		{Name: Subject + "-alloc", Aside: true, missing: lightpathMissing, commands: lightpath},
+		{Name: "openmpi", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI, plain: true},
+		{Name: "mpich", missing: mpiMissing("mpich", "mpich libmpich-dev"), commands: mpich, plain: true},
+		{Name: "gloo", missing: glooMissing, commands: gloo, plain: true},
+	}
+}
+
+func lightpathMissing(p *Programs) string {
+	if _, err := os.Stat(filepath.Join(p.Bin, "lightpath-rank")); err != nil {
+		return "no " + filepath.Join(p.Bin, "lightpath-rank") + ": run make"
+	}
+	return ""
+}
+
+func lightpath(p *Programs, s setting, job []string) []command {
+	var all []command
+	for _, j := range job {
+		all = append(all, command{
+			argv: []string{filepath.Join(p.Bin, "lightpath-rank"), "--job", j},
+			env:  []string{"LIGHTPATH_TRANSPORT=" + s.transport},
+		})
+	}
+	return all
+}
+
+// mpiMissing tells what an MPI library lacks: the package, or the program made with it.
+func mpiMissing(name, packages string) func(*Programs) string {
+	return func(p *Programs) string {
+		if _, err := exec.LookPath("mpirun." + name); err != nil {
+			return "no mpirun." + name + ": apt-get install " + packages + ", then make peers"
+		}
+		program := filepath.Join(p.Bin, "lightpath-rank-"+name)
+		if _, err := os.Stat(program); err != nil {
+			return "no " + program + ": apt-get install " + packages + ", then make peers"
+		}
+		return ""
+	}
+}
+
+// openMPI chooses the point-to-point layer by name: what Open MPI would try first asks for network
+// hardware. Ranks that wait give their processor away only where there are more of them than
+// processors, which is best for it in both cases.
+func openMPI(p *Programs, s setting, job []string) []command {
+	argv := []string{"mpirun.openmpi", "-np", strconv.Itoa(s.ranks), "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1"}
+	if os.Geteuid() == 0 {
+		argv = append(argv, "--allow-run-as-root")
+	}
+	if s.transport == "tcp" {
+		argv = append(argv, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
+	} else {
+		argv = append(argv, "--mca", "btl", "vader,self")
+	}
+	if s.crowded() {
+		argv = append(argv, "--mca", "mpi_yield_when_idle", "1")
+	}
+	argv = append(argv, filepath.Join(p.Bin, "lightpath-rank-openmpi"), "--job", job[0])
+	// Several mpirun at once each keep their files apart.
+	return []command{{argv: argv, env: []string{"OMPI_MCA_orte_tmpdir_base=" + s.scratch}}}
+}
+
+func mpich(p *Programs, s setting, job []string) []command {
+	c := command{argv: []string{"mpirun.mpich", "-np", strconv.Itoa(s.ranks), "-bind-to", "none"}}
+	if s.transport == "tcp" {
+		c.env = append(c.env, "MPIR_CVAR_NOLOCAL=1", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo")
+	}
+	c.argv = append(c.argv, filepath.Join(p.Bin, "lightpath-rank-mpich"), "--job", job[0])
+	return []command{c}
+}
+
+//go:embed gloo.py
+var glooProgram []byte
+
+// python finds an interpreter that has PyTorch.
+func (p *Programs) python() string {
+	names := []string{p.Python}
+	if p.Python == "" {
+		names = []string{"python3", "/usr/bin/python3"}
+	}
+	for _, name := range names {
+		if exec.Command(name, "-c", "import torch.distributed as d; assert d.is_gloo_available()").Run() == nil {
+			return name
+		}
+	}
+	return ""
+}
+
+func glooMissing(p *Programs) string {
+	if p.Python = p.python(); p.Python == "" {
+		return "no Python with PyTorch and Gloo: apt-get install python3-torch"
+	}
+	return ""
+}
+
+// gloo knows TCP only, whatever the transport.
+func gloo(p *Programs, s setting, job []string) []command {
+	program := filepath.Join(s.scratch, "gloo.py")
+	if err := os.WriteFile(program, glooProgram, 0o600); err != nil {
+		program = err.Error() // the ranks say so
+	}
+	var all []command
+	for _, j := range job {
+		all = append(all, command{argv: []string{p.Python, program, "--job", j}, env: []string{"GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"}})
+	}
+	return all
+}
+
+// choose returns the contenders named, the subject always among them, without those missing here;
+// why has the reason for each of these.
+func choose(names []string, p *Programs) (chosen []Contender, why []string, err error) {
+	wanted := map[string]bool{Subject: true}
+	for _, n := range names {
+		wanted[n] = true
+	}
+	for _, c := range Contenders() {
+		if len(names) > 0 && !wanted[c.Name] {
+			continue
+		}
+		delete(wanted, c.Name)
+		if text := c.missing(p); text != "" {
+			if c.Name == Subject {
+				return nil, nil, fmt.Errorf("peers: %s", text)
+			}
+			why = append(why, c.Name+" is left out: "+text)
+			continue
+		}
+		chosen = append(chosen, c)
+	}
+	if len(names) > 0 {
+		for n := range wanted {
+			return nil, nil, fmt.Errorf("peers: no contender %q", n)
+		}
+	}
+	return chosen, why, nil
+}

@@ -1,0 +1,276 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"lightpath/bench"
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+)
+
+// Options say what is compared. There are no defaults here but Timeout (2 minutes).
+type Options struct {
+	Transports  []string // shm, tcp
+	Collectives []schedule.Collective
+	Ranks       []int
+	Sizes       []int64 // nccl-tests' S in bytes
+	Type        datatype.Type
+	Op          datatype.Op
+	Contenders  []string // none: all; the subject is always one
+	Rounds      int      // samples of a point
+	// Busy says that other work shares the processors, which settings of peers answer to.
+	Busy     bool
+	Programs Programs
+	// Timeout bounds one sample, and the start of a contender's ranks.
+	Timeout time.Duration
+	// Progress, when set, hears of what is done, in lines.
+	Progress func(format string, args ...any)
+}
+
+// Point is one (transport, collective, ranks, size).
+type Point struct {
+	Transport  string              `json:"transport"`
+	Collective string              `json:"collective"`
+	Ranks      int                 `json:"ranks"`
+	Bytes      int64               `json:"bytes"`
+	Count      int64               `json:"count"`
+	Type       string              `json:"type"`
+	Op         string              `json:"op"`
+	Iters      int                 `json:"iters"` // of one sample
+	Warmup     int                 `json:"warmup"`
+	Contenders map[string]*Samples `json:"contenders"`
+	// Best is the fastest peer and Ratio its time over the subject's; nil without a peer.
+	Best  string    `json:"best_peer,omitempty"`
+	Ratio *Interval `json:"ratio,omitempty"`
+}
+
+// Samples are one contender's at a point.
+type Samples struct {
+	TimesUS  []float64 `json:"times_us"` // by round
+	MedianUS float64   `json:"median_us"`
+	AlgBW    float64   `json:"algbw_gbs"`
+	BusBW    float64   `json:"busbw_gbs"`
+	Wrong    int64     `json:"wrong"`
+	// Lacks is why there are no samples.
+	Lacks string `json:"lacks,omitempty"`
+}
+
+// Library is how a contender was started.
+type Library struct {
+	Name      string `json:"name"`
+	Library   string `json:"library"`
+	Transport string `json:"transport"`
+	Ranks     int    `json:"ranks"`
+	Command   string `json:"command"`
+}
+
+// Document is what --json writes.
+type Document struct {
+	Cores     int       `json:"cores"`
+	Rounds    int       `json:"rounds"`
+	Libraries []Library `json:"libraries"`
+	LeftOut   []string  `json:"left_out,omitempty"`
+	Failures  []string  `json:"failures,omitempty"` // contenders that were lost on the way
+	Points    []*Point  `json:"points"`
+	Summaries []Summary `json:"summaries"`
+}
+
+// Wrong is the number of elements that the subject had wrong.
+func (d *Document) Wrong() (n int64) {
+	for _, p := range d.Points {
+		n += p.Contenders[Subject].Wrong
+	}
+	return n
+}
+
+// Run compares. It fails where the subject fails; a peer that fails is left out from there on and
+// named in the document. With an error the document holds what was measured before.
+func Run(ctx context.Context, o *Options) (*Document, error) {
+	d := &Document{Cores: runtime.NumCPU(), Rounds: o.Rounds}
+	chosen, why, err := choose(o.Contenders, &o.Programs)
+	if err != nil {
+		return d, err
+	}
+	if d.LeftOut = why; o.Progress == nil {
+		o.Progress = func(string, ...any) {}
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Minute
+	}
+	for _, line := range why {
+		o.Progress("%s", line)
+	}
+	defer func() { d.Summaries = summarize(d.Points) }()
+	for _, transport := range o.Transports {
+		for _, n := range o.Ranks {
+			m := match{o: o, d: d, setting: setting{transport: transport, ranks: n, cores: d.Cores, busy: o.Busy}}
+			err := m.play(ctx, chosen)
+			m.end()
+			if err != nil {
+				return d, err
+			}
+		}
+	}
+	return d, nil
+}
+
+// match is all contenders at one setting.
+type match struct {
+	o *Options
+	d *Document
+	setting
+	sessions []*session
+}
+
+func (m *match) play(ctx context.Context, chosen []Contender) error {
+	for i := range chosen {
+		s, err := startSession(ctx, &chosen[i], &m.o.Programs, m.setting, m.o.Timeout)
+		if err != nil {
+			if err := m.lost(chosen[i].Name, err); err != nil {
+				return err
+			}
+			continue
+		}
+		m.sessions = append(m.sessions, s)
+		m.d.Libraries = append(m.d.Libraries, Library{s.name, s.library, m.transport, m.ranks, s.started.String()})
+	}
+	for _, c := range m.o.Collectives {
+		for _, bytes := range m.o.Sizes {
+			count := bench.Count(c, bytes, m.o.Type, m.ranks)
+			if count == 0 {
+				continue
+			}
+			p, err := m.point(ctx, c, bytes, count)
+			if err != nil {
+				return err
+			}
+			m.d.Points = append(m.d.Points, p)
+			m.o.Progress("%s", p)
+		}
+	}
+	return nil
+}
+
+func (m *match) end() {
+	for _, s := range m.sessions {
+		s.close()
+	}
+}
+
+// lost notes the failure of a contender, which is an error where it is the subject.
+func (m *match) lost(name string, err error) error {
+	text := fmt.Sprintf("%s, %d ranks: %v", m.transport, m.ranks, err)
+	if name == Subject {
+		return fmt.Errorf("peers: %s", text)
+	}
+	m.d.Failures = append(m.d.Failures, text)
+	m.o.Progress("left out from here: %s", text)
+	return nil
+}
+
+// checkedAlways is up to what size every sample's result is checked; above, the first round's.
+const checkedAlways = 64 << 10
+
+// point measures one point: a round for warming up, then the rounds.
+func (m *match) point(ctx context.Context, c schedule.Collective, bytes, count int64) (*Point, error) {
+	p := &Point{
+		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: bytes, Count: count,
+		Type: m.o.Type.String(), Op: m.o.Op.String(), Contenders: map[string]*Samples{},
+	}
+	for _, s := range m.sessions {
+		p.Contenders[s.name] = &Samples{}
+	}
+	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Warmup: 1, Iters: 2, Check: true}
+	first, err := m.round(ctx, p, &spec, 0)
+	if err != nil {
+		return nil, err
+	}
+	spec.Warmup, spec.Iters = iterations(first)
+	p.Warmup, p.Iters = spec.Warmup, spec.Iters
+	spec.Check = bytes <= checkedAlways
+	for r := range m.o.Rounds {
+		times, err := m.round(ctx, p, &spec, r)
+		if err != nil {
+			return nil, err
+		}
+		for name, us := range times {
+			p.Contenders[name].TimesUS = append(p.Contenders[name].TimesUS, us)
+		}
+	}
+	p.evaluate(c, m.o.Type)
+	return p, nil
+}
+
+// round takes one sample of every contender, beginning with another one each time. MPI_Bcast has one
+// buffer, so a broadcast is one in place for all.
+func (m *match) round(ctx context.Context, p *Point, spec *bench.Spec, r int) (map[string]float64, error) {
+	line := spec.RunLine(p.Bytes, p.Count, spec.Collective == schedule.Broadcast)
+	times := map[string]float64{}
+	for i := range m.sessions {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s := m.sessions[(i+r)%len(m.sessions)]
+		mine := p.Contenders[s.name]
+		if s.gone || mine.Lacks != "" {
+			continue
+		}
+		us, wrong, err := s.run(line)
+		if err != nil {
+			mine.Lacks = err.Error()
+			if !errors.Is(err, errUnsupported) {
+				s.gone = true
+				if err := m.lost(s.name, fmt.Errorf("%s of %d bytes: %s: %w", p.Collective, p.Bytes, s.name, err)); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		mine.Wrong += wrong
+		times[s.name] = us
+	}
+	return times, nil
+}
+
+// iterations chooses how many a sample has: 20 ms of the fastest contender's, and not more
+// than half a second of the slowest's.
+func iterations(times map[string]float64) (warmup, iters int) {
+	fastest, slowest := math.Inf(1), 0.0
+	for _, us := range times {
+		fastest, slowest = min(fastest, us), max(slowest, us)
+	}
+	iters = int(max(2, min(20e3/max(fastest, 1), 500e3/max(slowest, 1), 2000)))
+	return max(1, iters/5), iters
+}
+
+// evaluate computes medians and the ratio. Who had an element wrong is no peer.
+func (p *Point) evaluate(c schedule.Collective, t datatype.Type) {
+	var peers [][]float64
+	var names []string
+	for _, known := range Contenders() {
+		s := p.Contenders[known.Name]
+		if s == nil {
+			continue
+		}
+		if s.Lacks != "" || len(s.TimesUS) == 0 {
+			s.TimesUS = nil
+			continue
+		}
+		s.MedianUS = median(s.TimesUS)
+		s.AlgBW, s.BusBW = bench.Bandwidths(c, p.Count, t, p.Ranks, s.MedianUS)
+		if known.Name != Subject && !known.Aside && s.Wrong == 0 {
+			peers, names = append(peers, s.TimesUS), append(names, known.Name)
+		}
+	}
+	subject := p.Contenders[Subject]
+	if len(peers) == 0 || subject.Wrong > 0 {
+		return
+	}
+	ratio, best := compare(subject.TimesUS, peers, uint64(p.Bytes))
+	p.Ratio, p.Best = &ratio, names[best]
+}

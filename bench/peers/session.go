@@ -1,0 +1,222 @@
+package peers
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"lightpath/bench"
+)
+
+// session is the rank processes of one contender, waiting for runs.
+type session struct {
+	name     string
+	library  string // what the ranks say they are
+	started  command
+	timeout  time.Duration
+	gone     bool // failed
+	dir      string
+	ranks    []*rankConn
+	commands []*exec.Cmd
+	exited   chan error // one for each command that ends
+	stderr   bench.Tail
+}
+
+// rankConn is the socket of one rank.
+type rankConn struct {
+	net.Conn
+	lines *bufio.Scanner
+}
+
+// answer is what a rank says: hello, a report, or that its library cannot.
+type answer struct {
+	bench.Report
+	Library     string `json:"library"`
+	Unsupported string `json:"unsupported"`
+}
+
+// errUnsupported reports that a contender lacks what was asked; its ranks go on.
+var errUnsupported = errors.New("unsupported")
+
+// startSession starts all ranks of c and waits until each has said hello. Within timeout ranks must
+// have come, and later answer each run.
+func startSession(ctx context.Context, c *Contender, p *Programs, s setting, timeout time.Duration) (*session, error) {
+	dir, err := os.MkdirTemp("", "lightpath-peers-")
+	if err != nil {
+		return nil, err
+	}
+	s.scratch = dir
+	ses := &session{name: c.Name, timeout: timeout, dir: dir, ranks: make([]*rankConn, s.ranks)}
+	socket := filepath.Join(dir, "commands")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	defer listener.Close()
+	job := make([]string, s.ranks)
+	for r := range job {
+		job[r] = filepath.Join(dir, fmt.Sprintf("job-%d", r))
+		if err := os.WriteFile(job[r], bench.SessionJob(r, s.ranks, dir, socket, c.plain), 0o600); err != nil {
+			os.RemoveAll(dir)
+			return nil, err
+		}
+	}
+	if err = ses.start(ctx, c.commands(p, s, job)); err == nil {
+		err = ses.greet(listener.(*net.UnixListener))
+	}
+	if err != nil {
+		ses.close()
+		return nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	return ses, nil
+}
+
+func (s *session) start(ctx context.Context, all []command) error {
+	s.started = all[0]
+	s.exited = make(chan error, len(all))
+	for _, c := range all {
+		cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+		cmd.Env = append(os.Environ(), c.env...)
+		cmd.Stdout, cmd.Stderr = &s.stderr, &s.stderr
+		// Ranks must not outlive this process, and a signal reaches those that a launcher started.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		s.commands = append(s.commands, cmd)
+		go func() { s.exited <- cmd.Wait() }()
+	}
+	return nil
+}
+
+// greet accepts every rank.
+func (s *session) greet(l *net.UnixListener) error {
+	end := time.Now().Add(s.timeout)
+	for missing := len(s.ranks); missing > 0; {
+		if err := l.SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+			return err
+		}
+		conn, err := l.Accept()
+		if errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(end) {
+			select {
+			case err := <-s.exited:
+				s.exited <- err
+				return s.explain(fmt.Errorf("ended before its ranks came: %v", err))
+			default:
+			}
+			continue
+		}
+		if err != nil {
+			return s.explain(fmt.Errorf("%d of %d ranks did not come: %w", missing, len(s.ranks), err))
+		}
+		c := &rankConn{conn, bufio.NewScanner(conn)}
+		c.lines.Buffer(make([]byte, 4096), 16<<20)
+		hello, err := c.read(end)
+		if err != nil || hello.Rank < 0 || hello.Rank >= len(s.ranks) || s.ranks[hello.Rank] != nil {
+			conn.Close()
+			return s.explain(fmt.Errorf("a rank said no hello: %+v, %w", hello, err))
+		}
+		s.ranks[hello.Rank], s.library = c, hello.Library
+		missing--
+	}
+	return nil
+}
+
+func (c *rankConn) read(end time.Time) (answer, error) {
+	var a answer
+	if err := c.SetReadDeadline(end); err != nil {
+		return a, err
+	}
+	if !c.lines.Scan() {
+		if err := c.lines.Err(); err != nil {
+			return a, err
+		}
+		return a, errors.New("ended")
+	}
+	if err := json.Unmarshal(c.lines.Bytes(), &a); err != nil {
+		return a, fmt.Errorf("unreadable answer %.200q: %w", c.lines.Bytes(), err)
+	}
+	return a, nil
+}
+
+// run has every rank do one run and returns the mean iteration of the slowest, in us, and the
+// number of wrong elements. After an error that is not errUnsupported the session is of no use.
+func (s *session) run(line string) (us float64, wrong int64, err error) {
+	end := time.Now().Add(s.timeout)
+	for r, c := range s.ranks {
+		if _, err := c.Write([]byte(line + "\n")); err != nil {
+			return 0, 0, s.explain(fmt.Errorf("rank %d: %w", r, err))
+		}
+	}
+	for r, c := range s.ranks {
+		a, err := c.read(end)
+		switch {
+		case err != nil:
+			return 0, 0, s.explain(fmt.Errorf("rank %d: %w", r, err))
+		case a.Error != "":
+			return 0, 0, s.explain(fmt.Errorf("rank %d: %s", r, a.Error))
+		case a.Unsupported != "":
+			// All ranks read the same line and say the same.
+			us, err = 0, fmt.Errorf("%w: %s", errUnsupported, a.Unsupported)
+			for _, other := range s.ranks[r+1:] {
+				if _, e := other.read(end); e != nil {
+					return 0, 0, s.explain(e)
+				}
+			}
+			return us, 0, err
+		}
+		us = max(us, a.TimeUS)
+		wrong += a.Wrong
+	}
+	return us, wrong, nil
+}
+
+// explain adds what the processes wrote.
+func (s *session) explain(err error) error {
+	if text := strings.Join(strings.Fields(s.stderr.String()), " "); text != "" {
+		return fmt.Errorf("%w; %s", err, text)
+	}
+	return err
+}
+
+// close lets ranks end by themselves, and ends those that do not.
+func (s *session) close() {
+	for _, c := range s.ranks {
+		if c != nil {
+			c.Close()
+		}
+	}
+	left := len(s.commands)
+	for _, step := range []struct {
+		signal syscall.Signal
+		wait   time.Duration
+	}{{0, 20 * time.Second}, {syscall.SIGTERM, 5 * time.Second}, {syscall.SIGKILL, 5 * time.Second}} {
+		for _, c := range s.commands {
+			if step.signal != 0 {
+				_ = syscall.Kill(-c.Process.Pid, step.signal) // one that has ended is what is wanted
+			}
+		}
+		for limit := time.After(step.wait); left > 0; left-- {
+			select {
+			case <-s.exited:
+				continue
+			case <-limit:
+			}
+			break
+		}
+		if left == 0 {
+			break
+		}
+	}
+	os.RemoveAll(s.dir)
+}

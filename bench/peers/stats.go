@@ -1,0 +1,121 @@
+package peers
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"lightpath/bench"
+)
+
+// Interval is an estimate with its confidence interval of 95 %.
+type Interval struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+const (
+	resamples  = 2000
+	confidence = 0.95
+)
+
+// compare returns how many times as long the best of peers takes as the subject: the quotient of medians
+// over rounds. samples are by round. The interval is a percentile bootstrap over whole rounds, since
+// what disturbs a round disturbs all its contenders; the best peer is found anew in every resample, so
+// that doubt about who it is widens the interval.
+func compare(subject []float64, peers [][]float64, seed uint64) (ratio Interval, best int) {
+	rounds := len(subject)
+	index := make([]int, rounds)
+	for i := range index {
+		index[i] = i
+	}
+	scratch := make([]float64, rounds)
+	ratio.Value, best = quotient(subject, peers, index, scratch)
+	random := rand.New(rand.NewPCG(seed, 0))
+	all := make([]float64, resamples)
+	for b := range all {
+		for i := range index {
+			index[i] = random.IntN(rounds)
+		}
+		all[b], _ = quotient(subject, peers, index, scratch)
+	}
+	slices.Sort(all)
+	ratio.Low = stat.Quantile((1-confidence)/2, stat.Empirical, all, nil)
+	ratio.High = stat.Quantile((1+confidence)/2, stat.Empirical, all, nil)
+	return ratio, best
+}
+
+// quotient is the least median of peers over the subject's, on the rounds of index.
+func quotient(subject []float64, peers [][]float64, index []int, scratch []float64) (ratio float64, best int) {
+	at := func(times []float64) float64 {
+		for i, k := range index {
+			scratch[i] = times[k]
+		}
+		slices.Sort(scratch)
+		return bench.Median(scratch)
+	}
+	least := math.Inf(1)
+	for p, times := range peers {
+		if m := at(times); m < least {
+			least, best = m, p
+		}
+	}
+	return least / at(subject), best
+}
+
+// median of times, which it leaves as they are; NaN without any.
+func median(times []float64) float64 {
+	if len(times) == 0 {
+		return math.NaN()
+	}
+	return bench.Median(slices.Sorted(slices.Values(times)))
+}
+
+// Summary is what a set of points says: of one collective at one number of ranks, or at all.
+type Summary struct {
+	Transport  string  `json:"transport"`
+	Collective string  `json:"collective"`
+	Ranks      int     `json:"ranks"` // 0: all
+	Points     int     `json:"points"`
+	Geomean    float64 `json:"geomean_ratio"`
+	Least      float64 `json:"least_ratio"`
+	Below      int     `json:"below"` // points whose interval begins under Floor
+}
+
+// Floor is what the lower end of a point's interval should not be under.
+const Floor = 0.95
+
+// summarize returns a summary for each (transport, collective, ranks), and one over all ranks.
+func summarize(points []*Point) []Summary {
+	type key struct {
+		transport, collective string
+		ranks                 int
+	}
+	var order []key
+	ratios, below := map[key][]float64{}, map[key]int{}
+	for _, p := range points {
+		if p.Ratio == nil {
+			continue
+		}
+		for _, k := range []key{{p.Transport, p.Collective, p.Ranks}, {p.Transport, p.Collective, 0}} {
+			if ratios[k] == nil {
+				order = append(order, k)
+			}
+			ratios[k] = append(ratios[k], p.Ratio.Value)
+			if p.Ratio.Low < Floor {
+				below[k]++
+			}
+		}
+	}
+	var all []Summary
+	for _, k := range order {
+		all = append(all, Summary{
+			Transport: k.transport, Collective: k.collective, Ranks: k.ranks, Points: len(ratios[k]),
+			Geomean: stat.GeometricMean(ratios[k], nil), Least: slices.Min(ratios[k]), Below: below[k],
+		})
+	}
+	return all
+}

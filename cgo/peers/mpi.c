@@ -1,0 +1,123 @@
+#define _GNU_SOURCE
+#include "../rank/rank.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The rank of cgo/rank over MPI, built once with each implementation's compiler. mpirun starts it. */
+
+static MPI_Datatype mpi_type(ncclDataType_t t) {
+  switch (t) {
+    case ncclInt8: return MPI_INT8_T;
+    case ncclUint8: return MPI_UINT8_T;
+    case ncclInt32: return MPI_INT32_T;
+    case ncclUint32: return MPI_UINT32_T;
+    case ncclInt64: return MPI_INT64_T;
+    case ncclUint64: return MPI_UINT64_T;
+    case ncclFloat32: return MPI_FLOAT;
+    case ncclFloat64: return MPI_DOUBLE;
+#ifdef MPIX_C_FLOAT16
+    case ncclFloat16: return MPIX_C_FLOAT16;
+#endif
+    default: return MPI_DATATYPE_NULL;
+  }
+}
+
+static int reduces(const struct run *r) { return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER; }
+
+/* The type of a call that only moves elements: any of their size. */
+static MPI_Datatype carrier(const struct run *r) {
+  if (reduces(r) || mpi_type(r->type) != MPI_DATATYPE_NULL) return mpi_type(r->type);
+  return type_size(r->type) == 2 ? MPI_UINT16_T : MPI_UINT8_T;
+}
+
+static MPI_Op mpi_op(ncclRedOp_t op) {
+  static const MPI_Op none = MPI_OP_NULL;
+  switch (op) {
+    case ncclSum: return MPI_SUM;
+    case ncclProd: return MPI_PROD;
+    case ncclMax: return MPI_MAX;
+    case ncclMin: return MPI_MIN;
+    default: return none;
+  }
+}
+
+const char *lib_name(void) {
+  static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int n;
+  MPI_Get_library_version(text, &n);
+  text[strcspn(text, ",\n")] = 0;
+  for (char *c = text; *c; c++)
+    if (*c == '\t') *c = ' ';
+  return text;
+}
+
+const char *lib_unsupported(const struct run *r) {
+  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV) return "not one of the collectives that are compared";
+  if (r->inplace && r->coll != BROADCAST) return "runs out of place only";
+  if (r->count > INT32_MAX) return "counts are int";
+  if (reduces(r) && mpi_op(r->op) == MPI_OP_NULL) return "no such operator";
+  if (reduces(r) && mpi_type(r->type) == MPI_DATATYPE_NULL) return "no such element type";
+  return NULL;
+}
+
+static void check(const struct worker *w, const char *what, int result) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int n;
+  MPI_Error_string(result, text, &n);
+  rank_fail(w, what, result, text);
+}
+
+static int call(const struct run *r, struct buffers b) {
+  MPI_Datatype t = carrier(r);
+  int n = (int)r->count;
+  switch (r->coll) {
+    case ALLREDUCE: return MPI_Allreduce(b.send, b.recv, n, t, mpi_op(r->op), MPI_COMM_WORLD);
+    case BROADCAST: return MPI_Bcast(b.recv, n, t, r->root, MPI_COMM_WORLD);
+    case REDUCE: return MPI_Reduce(b.send, b.recv, n, t, mpi_op(r->op), r->root, MPI_COMM_WORLD);
+    case ALLGATHER: return MPI_Allgather(b.send, n, t, b.recv, n, t, MPI_COMM_WORLD);
+    case REDUCESCATTER: return MPI_Reduce_scatter_block(b.send, b.recv, n, t, mpi_op(r->op), MPI_COMM_WORLD);
+    default: return MPI_Alltoall(b.send, n, t, b.recv, n, t, MPI_COMM_WORLD);
+  }
+}
+
+void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
+  /* MPI_Bcast has one buffer: only in place is the call that was asked for. */
+  if (r->coll == BROADCAST && !r->inplace) memcpy(at.recv, at.send, r->count * type_size(r->type));
+  check(w, collective_name(r->coll), call(r, at));
+}
+
+void *lib_alloc(const struct worker *w, size_t bytes) {
+  void *p = NULL;
+  check(w, "MPI_Alloc_mem", MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &p));
+  return p;
+}
+
+void lib_free(const struct worker *w, void *mem, size_t bytes) {
+  (void)bytes;
+  check(w, "MPI_Free_mem", MPI_Free_mem(mem));
+}
+
+int main(int argc, char **argv) {
+  static struct job job;
+  if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (argc != 3 || strcmp(argv[1], "--job") != 0 || job_read(argv[2], &job) || !*job.commands) {
+    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers)\n", argv[0]);
+    return 2;
+  }
+  struct worker w = {.plain = job.plain, .out = stdout};
+  MPI_Comm_rank(MPI_COMM_WORLD, &w.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &w.world);
+  w.bar = *job.barrier ? barrier_open(job.barrier, w.world) : NULL;
+  if (w.world != job.world) {
+    fprintf(stderr, "%s: a world of %d, not of %d\n", argv[0], w.world, job.world);
+    return 2;
+  }
+  int bad = work_session(&w, job.commands);
+  MPI_Finalize();
+  free(w.bar);
+  return bad ? 1 : 0;
+}

@@ -1,0 +1,230 @@
+#define _GNU_SOURCE
+#include "rank.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What is timed, the same for every library. */
+
+static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
+
+static void put_text(FILE *out, const char *text) {
+  for (const char *c = text; *c; c++) {
+    if (*c == '"' || *c == '\\') putc('\\', out);
+    putc((unsigned char)*c < 0x20 ? ' ' : *c, out);
+  }
+}
+
+/* Ends the process: a rank that failed cannot go on, and its launcher tells the others. */
+void rank_fail(const struct worker *w, const char *what, int result, const char *text) {
+  pthread_mutex_lock(&output);
+  fprintf(w->out, "{\"rank\":%d,\"result\":%d,\"error\":\"%s: ", w->rank, result, what);
+  put_text(w->out, text);
+  fprintf(w->out, "\"}\n");
+  fflush(w->out);
+  _exit(1);
+}
+
+/* Where the call's pointers are when it runs in place (NCCL's rules). */
+static struct buffers place(const struct run *r, int rank, struct buffers b) {
+  if (!r->inplace) return b;
+  size_t block = r->count * type_size(r->type);
+  switch (r->coll) {
+    case ALLGATHER: return (struct buffers){b.recv + (size_t)rank * block, b.recv};
+    case GATHER: return rank == r->root ? (struct buffers){b.recv + (size_t)rank * block, b.recv} : b;
+    case REDUCESCATTER: return (struct buffers){b.send, b.send + (size_t)rank * block};
+    case SCATTER: return rank == r->root ? (struct buffers){b.send, b.send + (size_t)rank * block} : b;
+    default: return (struct buffers){b.recv, b.recv};
+  }
+}
+
+/* Fresh input and a receive buffer that holds nothing right. */
+static void prepare(const struct worker *w, const struct run *r, struct buffers b, struct buffers at) {
+  memset(b.recv, 0xA5, recv_count(r, w->world) * type_size(r->type));
+  fill(at.send, r, w->rank, send_count(r, w->world));
+}
+
+struct outcome {
+  double us;
+  uint64_t wrong;
+  int64_t (*iters)[2];
+};
+
+static void take_pause(const struct run *r) { nanosleep(&(struct timespec){r->pause / 1000, r->pause % 1000 * 1000000L}, NULL); }
+
+static struct outcome run_sync(const struct worker *w, const struct run *r, struct buffers b) {
+  struct buffers at = place(r, w->rank, b);
+  struct outcome out = {.iters = calloc((size_t)r->iters, sizeof *out.iters)};
+  for (int i = -r->warmup; i < r->iters; i++) {
+    prepare(w, r, b, at);
+    take_pause(r);
+    barrier_wait(w->bar);
+    int64_t start = now_ns();
+    lib_call(w, r, at);
+    int64_t end = now_ns();
+    barrier_wait(w->bar); /* checking takes the CPU from ranks that are still in the call */
+    if (r->check) out.wrong += count_wrong(at.recv, r, w->rank, w->world);
+    if (i < 0) continue;
+    out.iters[i][0] = start, out.iters[i][1] = end;
+    out.us += (double)(end - start) / 1e3 / r->iters;
+  }
+  return out;
+}
+
+static struct outcome run_loop(const struct worker *w, const struct run *r, struct buffers b) {
+  struct buffers at = place(r, w->rank, b);
+  struct outcome out = {0};
+  take_pause(r);
+  prepare(w, r, b, at);
+  for (int i = 0; i < r->warmup; i++) lib_call(w, r, at);
+  if (w->bar) barrier_wait(w->bar);
+  int64_t start = now_ns();
+  for (int i = 0; i < r->iters; i++) lib_call(w, r, at);
+  out.us = (double)(now_ns() - start) / 1e3 / r->iters;
+  if (r->check) {
+    if (w->bar) barrier_wait(w->bar); /* as in run_sync */
+    prepare(w, r, b, at);
+    lib_call(w, r, at);
+    out.wrong = count_wrong(at.recv, r, w->rank, w->world);
+  }
+  return out;
+}
+
+static void report(const struct worker *w, const struct run *r, const struct outcome *o) {
+  pthread_mutex_lock(&output);
+  fprintf(w->out, "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,\"wrong\":%llu",
+          w->rank, collective_name(r->coll), (unsigned long long)r->bytes, (unsigned long long)r->count, r->inplace, o->us,
+          (unsigned long long)o->wrong);
+  if (o->iters) {
+    fprintf(w->out, ",\"iters_ns\":[");
+    for (int i = 0; i < r->iters; i++)
+      fprintf(w->out, "%s[%lld,%lld]", i ? "," : "", (long long)o->iters[i][0], (long long)o->iters[i][1]);
+    fprintf(w->out, "]");
+  }
+  fprintf(w->out, "}\n");
+  fflush(w->out);
+  pthread_mutex_unlock(&output);
+}
+
+static void run_one(const struct worker *w, const struct run *r, struct buffers b) {
+  if (r->sync && !w->bar) rank_fail(w, "mode=sync", 0, "needs a barrier");
+  struct outcome o = r->sync ? run_sync(w, r, b) : run_loop(w, r, b);
+  report(w, r, &o);
+  free(o.iters);
+}
+
+/* Memory of one side, written once so that its pages are there. */
+static char *obtain(const struct worker *w, size_t bytes) {
+  if (!w->plain) {
+    char *p = lib_alloc(w, bytes);
+    memset(p, 0, bytes);
+    return p;
+  }
+  char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) rank_fail(w, "mmap", errno, strerror(errno));
+  memset(p, 0, bytes);
+  return p;
+}
+
+static void give_back(const struct worker *w, char *mem, size_t bytes) {
+  if (!mem) return;
+  if (w->plain) {
+    munmap(mem, bytes);
+  } else {
+    lib_free(w, mem, bytes);
+  }
+}
+
+struct sizes {
+  size_t send, recv;
+};
+
+static struct sizes sizes_of(const struct run *r, int world) {
+  size_t size = type_size(r->type);
+  return (struct sizes){send_count(r, world) * size, recv_count(r, world) * size};
+}
+
+static struct sizes larger(struct sizes a, struct sizes b) {
+  return (struct sizes){a.send > b.send ? a.send : b.send, a.recv > b.recv ? a.recv : b.recv};
+}
+
+void work_through(struct worker *w, const struct job *job) {
+  struct sizes need = {1, 1};
+  for (size_t i = 0; i < job->nruns; i++) need = larger(need, sizes_of(&job->runs[i], w->world));
+  struct buffers b = {obtain(w, need.send), obtain(w, need.recv)};
+  for (size_t i = 0; i < job->nruns; i++) run_one(w, &job->runs[i], b);
+  give_back(w, b.send, need.send);
+  give_back(w, b.recv, need.recv);
+}
+
+static int dial(const char *path) {
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (strlen(path) < sizeof at.sun_path) strcpy(at.sun_path, path);
+  if (fd < 0 || connect(fd, (struct sockaddr *)&at, sizeof at)) {
+    fprintf(stderr, "lightpath-rank: %s: %s\n", path, strerror(errno));
+    return -1;
+  }
+  return fd;
+}
+
+/* A session's buffers grow with its runs and shrink to this after large ones: other libraries' ranks
+ * wait beside these with buffers of their own. */
+enum { KEEP_BYTES = 16 << 20 };
+
+int work_session(struct worker *w, const char *socket) {
+  int fd = dial(socket);
+  FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
+  FILE *out = fd < 0 ? NULL : fdopen(dup(fd), "w");
+  if (!in || !out) return -1;
+  w->out = out;
+  fprintf(w->out, "{\"rank\":%d,\"library\":\"", w->rank);
+  put_text(w->out, lib_name());
+  fprintf(w->out, "\"}\n");
+  fflush(w->out);
+  char line[1024];
+  struct sizes have = {0, 0};
+  struct buffers b = {0};
+  int bad = 0;
+  while (!bad && fgets(line, sizeof line, in)) {
+    struct run r;
+    line[strcspn(line, "\n")] = 0;
+    if (strncmp(line, "run ", 4) != 0 || run_parse(line + 4, w->world, &r)) {
+      bad = -1;
+      break;
+    }
+    const char *why = lib_unsupported(&r);
+    if (why) {
+      fprintf(w->out, "{\"rank\":%d,\"unsupported\":\"%s\"}\n", w->rank, why);
+      fflush(w->out);
+      continue;
+    }
+    struct sizes need = larger(have, larger((struct sizes){1, 1}, sizes_of(&r, w->world)));
+    int shrink = need.send + need.recv > KEEP_BYTES;
+    if (need.send > have.send || need.recv > have.recv) {
+      give_back(w, b.send, have.send);
+      give_back(w, b.recv, have.recv);
+      b = (struct buffers){obtain(w, need.send), obtain(w, need.recv)};
+      have = need;
+    }
+    run_one(w, &r, b);
+    if (shrink) {
+      give_back(w, b.send, have.send);
+      give_back(w, b.recv, have.recv);
+      b = (struct buffers){0}, have = (struct sizes){0, 0};
+    }
+  }
+  give_back(w, b.send, have.send);
+  give_back(w, b.recv, have.recv);
+  fclose(in);
+  fclose(w->out);
+  w->out = stdout;
+  return bad;
+}
