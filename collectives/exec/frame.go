@@ -69,7 +69,7 @@ func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int
 	case h.Epoch != t.frameEpoch(op):
 		return false, t.bad(op, h, ErrEpoch)
 	case h.Offset != uint64(op.Base+t.moved[id]) || int(h.Length) != length || int64(length) > left ||
-		length == 0 || int64(length)%t.prog.ElemSize != 0:
+		length == 0 || (t.moved[id]+int64(length))%t.prog.ElemSize != 0:
 		return false, t.bad(op, h, ErrOffset)
 	}
 	return true, nil

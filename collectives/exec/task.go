@@ -90,7 +90,9 @@ type Task struct {
 	// forwarders are the planes that carry transit, nil for the others.
 	forwarders []transport.Forwarder
 	// steerers are the planes whose transit the kernel carries, nil for the others.
-	steerers  []transport.Steerer
+	steerers []transport.Steerer
+	// landers are the planes that receive payload in its place, nil for the others.
+	landers   []transport.Lander
 	lookup    transport.Endpoint // whose planes these are
 	regions   []Buffer           // the three buffers, then the messages
 	waits     []int32            // per operation, dependencies to go
@@ -216,9 +218,11 @@ func (t *Task) bindPlanes() {
 	t.planes = t.call.Endpoint.Planes()
 	t.forwarders = make([]transport.Forwarder, len(t.planes))
 	t.steerers = make([]transport.Steerer, len(t.planes))
+	t.landers = make([]transport.Lander, len(t.planes))
 	for i, p := range t.planes {
 		t.forwarders[i], _ = p.(transport.Forwarder)
 		t.steerers[i], _ = p.(transport.Steerer)
+		t.landers[i], _ = p.(transport.Lander)
 	}
 }
 

@@ -37,7 +37,8 @@ type Plane interface {
 	TrySend(h *wire.Header, payload []byte) (int, error)
 
 	// Peek returns the oldest frame of a flow from src to this rank that has not been
-	// released, or a nil header. The views are valid until Release(src); those of a
+	// released, or a nil header. A plane may show a frame in several pieces, each as a frame of
+	// its own, cut at multiples of 8 bytes. The views are valid until Release(src); those of a
 	// [Forwarder] move when another source, or transit, is asked for before that.
 	Peek(src int) (*wire.Header, []byte, error)
 	Release(src int)
@@ -45,6 +46,20 @@ type Plane interface {
 	// Drained reports whether every byte accepted by TrySend and Forward has left the
 	// wire: nothing that this rank sent is in flight any more.
 	Drained() (bool, error)
+}
+
+// Lander is a Plane that can receive payload where it is to stay, without a copy in between.
+type Lander interface {
+	Plane
+	// Head returns the header of the next frame from src as soon as that has arrived, whatever
+	// of the payload has; nil before. Offset and Length say what is left to be received of it.
+	// The view moves with Land, Peek and Release, and with Head itself.
+	Head(src int) (*wire.Header, error)
+	// Land receives payload of that frame into dst, as much as has arrived and fits, and returns
+	// how much. The frame is shorter by that then, and released when nothing of it is left. dst
+	// is not touched before Head has shown the header, and not beyond the frame's payload. A view
+	// that Peek gave is void.
+	Land(src int, dst []byte) (int, error)
 }
 
 // Forwarder is a Plane that carries traffic of others through this rank.

@@ -255,6 +255,65 @@ func TestTruncatedFrame(t *testing.T) {
 	}
 }
 
+// TestEndWithLastFrame: the kernel speaks of the end of a stream once, which may be before the last
+// frame is taken; a short count of that frame must not end the looking.
+func TestEndWithLastFrame(t *testing.T) {
+	e, far := pair(t)
+	p := e.Planes()[0]
+	for range 2 { // the second look knows that there is nothing to receive
+		if h, _, err := p.Peek(1); h != nil || err != nil {
+			t.Fatal(h, err)
+		}
+	}
+	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 5}, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Shutdown(far, unix.SHUT_WR); err != nil {
+		t.Fatal(err)
+	}
+	if h, data, err := p.Peek(1); h == nil || string(data) != "hello" || err != nil {
+		t.Fatal(h, data, err)
+	}
+	p.Release(1)
+	for range 2 {
+		if _, _, err := p.Peek(1); !errors.Is(err, transport.ErrPeerLost) {
+			t.Errorf("after the end: %v", err)
+		}
+		if _, err := p.(transport.Lander).Head(1); !errors.Is(err, transport.ErrPeerLost) {
+			t.Errorf("after the end: %v", err)
+		}
+	}
+}
+
+// TestLandAfterPeek: an operation may land a frame that another has looked at and left.
+func TestLandAfterPeek(t *testing.T) {
+	e, far := pair(t)
+	p := e.Planes()[0].(transport.Lander)
+	b := append(frame(wire.Header{Src: 1, Length: 9}, "see it go"), frame(wire.Header{Src: 1, Offset: 9, Length: 4}, "next")...)
+	if _, err := unix.Write(far, b); err != nil {
+		t.Fatal(err)
+	}
+	if h, _, err := p.Peek(1); h == nil || err != nil {
+		t.Fatal(h, err)
+	}
+	var dst [20]byte
+	if n, err := p.Land(1, dst[:4]); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	if h, data, err := p.Peek(1); h == nil || h.Offset != 4 || string(data) != "it go" || err != nil {
+		t.Fatalf("%v %q %v", h, data, err)
+	}
+	if n, err := p.Land(1, dst[4:]); n != 5 || err != nil || string(dst[:9]) != "see it go" {
+		t.Fatalf("%d %v %q", n, err, dst)
+	}
+	if n, err := p.Land(1, dst[:]); n != 0 || err != nil {
+		t.Fatalf("landed %d bytes of a frame whose header nobody has seen: %v", n, err)
+	}
+	if h, data, err := p.Peek(1); h == nil || string(data) != "next" || err != nil {
+		t.Fatalf("%v %q %v", h, data, err)
+	}
+}
+
 // TestUnwantedDataWakesOnce: data that nobody asks for must not keep Wait from sleeping.
 func TestUnwantedDataWakesOnce(t *testing.T) {
 	e, far := pair(t)
@@ -314,22 +373,37 @@ func TestNewsOfAnotherConnection(t *testing.T) {
 	e.Wait(armed, time.Hour)
 }
 
-// FuzzStream: whatever a peer sends is a frame that fits the buffer, an error, or waited for.
+// FuzzStream: whatever a peer sends is frames, shown or landed in order and to the last byte that
+// their headers claim and no further, an error, or waited for.
 func FuzzStream(f *testing.F) {
 	f.Add(frame(wire.Header{Src: 1, Length: 2}, "ab"))
 	f.Add(append(frame(wire.Header{Src: 1, Length: 1}, "a"), 1, 2, 3))
 	f.Add([]byte("nonsense"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := newConn(-1, 0, 1)
+		c.readable = false // there is no socket
 		c.end = copy(c.buf, b)
-		for {
-			if err := c.peek(0); err != nil || !c.have {
+		for given, taken := c.end, 0; ; {
+			if err := c.parse(0); err != nil || !c.headed {
 				return
 			}
-			if n := len(c.data()); n == 0 || n > maxPayload {
-				t.Fatalf("frame of %d bytes", n)
+			left, n := int(c.hdr.Length), 0
+			if taken += wire.HeaderSize; left%2 == 0 {
+				dst := make([]byte, left+8)
+				n, _ = c.land(dst)
+				if n > left || string(dst[n:]) != string(make([]byte, left+8-n)) {
+					t.Fatalf("landed %d bytes of a frame of %d", n, left)
+				}
+			} else if c.piece() {
+				n = len(c.data())
+				c.release()
 			}
-			c.release()
+			if taken += n; n < left {
+				if taken < given && left%2 == 0 {
+					t.Fatalf("%d of %d bytes taken, %d of the frame's %d", taken, given, n, left)
+				}
+				return
+			}
 		}
 	})
 }

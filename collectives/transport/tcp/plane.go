@@ -7,7 +7,7 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// plane is a [transport.Plane]: one connection per peer.
+// plane is a [transport.Lander]: one connection per peer.
 type plane struct {
 	e     *Endpoint
 	id    int
@@ -61,23 +61,67 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	c, err := p.conn(src)
+	c, err := p.head(src)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.peek(p.e.rank); err != nil {
-		return nil, nil, err
-	}
-	if !c.have {
-		if err := p.fill(c); err != nil || !c.have {
+	if !c.piece() {
+		// Together with the head frame's rest come its successor's header and more, but no more
+		// than would be shown by itself: pieces are frames where there is enough.
+		ahead := lookahead
+		if c.headed {
+			ahead += int(c.hdr.Length) - (c.end - c.start)
+		} else {
+			ahead = wire.HeaderSize + maxPayload
+		}
+		if err := p.fill(c, ahead); err != nil || !c.piece() {
 			return nil, nil, err
 		}
 	}
-	return &c.hdr, c.data(), nil
+	return &c.shown, c.data(), nil
 }
 
-// fill receives into c, if there may be anything, and looks again.
-func (p *plane) fill(c *conn) error {
+// Head implements [transport.Lander].
+// Hot path: no allocation, no logging.
+func (p *plane) Head(src int) (*wire.Header, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	c, err := p.head(src)
+	if err == nil && !c.headed {
+		err = p.fill(c, lookahead)
+	}
+	if err != nil || !c.headed {
+		return nil, err
+	}
+	return &c.hdr, nil
+}
+
+// Land implements [transport.Lander].
+// Hot path: no allocation, no logging.
+func (p *plane) Land(src int, dst []byte) (int, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	c, err := p.conn(src)
+	if err != nil || !c.headed {
+		return 0, err
+	}
+	if !c.readable && c.start == c.end {
+		p.e.ask(&c.rxSweep)
+	}
+	return c.land(dst)
+}
+
+// head returns the connection from src with its head frame's header, where that is there.
+func (p *plane) head(src int) (*conn, error) {
+	c, err := p.conn(src)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.parse(p.e.rank)
+}
+
+// fill receives into c's buffer, if there may be anything, and looks again.
+func (p *plane) fill(c *conn, ahead int) error {
 	if c.rxLost != nil {
 		return c.rxLost
 	}
@@ -86,10 +130,10 @@ func (p *plane) fill(c *conn) error {
 			return nil
 		}
 	}
-	if err := c.receive(); err != nil {
+	if _, err := c.receive(nil, ahead); err != nil {
 		return err
 	}
-	return c.peek(p.e.rank)
+	return c.parse(p.e.rank)
 }
 
 // Release implements [transport.Plane].

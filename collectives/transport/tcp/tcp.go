@@ -5,8 +5,8 @@
 // that the sockets are this package's own and it starts no goroutines.
 //
 // A connection carries frames back to back: header, payload, header, and so on. Payload is
-// sent straight from the caller's memory. Received bytes go to a buffer per connection,
-// in which Peek shows whole frames.
+// sent straight from the caller's memory, and received straight into it once its header has been
+// checked; what is to be reduced is shown in a buffer per connection that fits the cache.
 package tcp
 
 import (
@@ -23,14 +23,22 @@ import (
 )
 
 const (
-	// maxPayload is the most data bytes of a frame. With its header a frame is what fits one
-	// segment of the loopback interface (MTU 65536 less 53 bytes of headers): a frame that
-	// spills over into a second segment costs several times as much.
-	maxPayload = 65480 - wire.HeaderSize
-	// bufferSize is what a connection receives into: several frames per system call.
-	bufferSize = 256 << 10
+	// segment is the most that TCP puts into one segment of the loopback interface (MTU 65536
+	// less 53 bytes of headers), down to whole words: what spills over into one more costs as
+	// much as a full one.
+	segment = 65480
+	// maxPayload is the most data bytes of a frame: few enough for a frame to stay in the second
+	// level cache between the kernel's copy and the reduction, enough that system calls, one or
+	// two a frame, do not show.
+	maxPayload = 4*segment - wire.HeaderSize
+	// lookahead is what is read beyond a frame's payload: the next header, whole small frames.
+	lookahead = 4 << 10
+	// bufferSize is what a connection receives into: a frame and what is read ahead.
+	bufferSize = wire.HeaderSize + maxPayload + 2*lookahead
+	// minPiece is how much of a frame is shown before the rest has come.
+	minPiece = 64 << 10
 	// burst bounds the frames that one TrySend makes.
-	burst = 8
+	burst = 4
 )
 
 // Endpoint is one rank's connections; it implements [transport.Endpoint].
@@ -114,6 +122,7 @@ func (e *Endpoint) ask(seen *uint64) {
 		c := e.conns[ev.Fd]
 		if ev.Events&^unix.EPOLLOUT != 0 {
 			c.readable = true
+			c.ended = c.ended || ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
 		}
 		if ev.Events&^unix.EPOLLIN != 0 {
 			c.full = false

@@ -16,7 +16,7 @@ type Faults struct {
 }
 
 // WithFaults returns e behind planes that misbehave within their contract, reproducibly
-// by seed. A plane that forwards or steers still does.
+// by seed. A plane that forwards, steers or lands still does.
 func WithFaults(e transport.Endpoint, seed uint64, f Faults) transport.Endpoint {
 	w := &faultyEndpoint{Endpoint: e}
 	for i, p := range e.Planes() {
@@ -27,6 +27,8 @@ func WithFaults(e transport.Endpoint, seed uint64, f Faults) transport.Endpoint 
 			w.planes = append(w.planes, &faultyForwarder{fp, p})
 		case transport.Steerer:
 			w.planes = append(w.planes, &faultySteerer{fp, p})
+		case transport.Lander:
+			w.planes = append(w.planes, &faultyLander{fp, p})
 		default:
 			w.planes = append(w.planes, fp)
 		}
@@ -121,4 +123,30 @@ func (p *faultySteerer) Transit(comm, op uint64, want int64) (int64, error) {
 		passed = 0
 	}
 	return passed, err
+}
+
+type faultyLander struct {
+	*faultyPlane
+	lander transport.Lander
+}
+
+func (p *faultyLander) Head(src int) (*wire.Header, error) {
+	if !p.shown[src] && p.chance(p.faults.Delay) {
+		return nil, nil
+	}
+	h, err := p.lander.Head(src)
+	p.shown[src] = h != nil
+	return h, err
+}
+
+// Land takes any number of bytes, as a kernel does.
+func (p *faultyLander) Land(src int, dst []byte) (int, error) {
+	p.shown[src] = false
+	if p.chance(p.faults.Refuse) {
+		return 0, nil
+	}
+	if len(dst) > 1 && p.chance(p.faults.Short) {
+		dst = dst[:1+p.rng.IntN(len(dst)-1)]
+	}
+	return p.lander.Land(src, dst)
 }

@@ -82,6 +82,8 @@ type flow struct {
 	message         []byte // the current one
 	op              uint64
 	at              int
+	shown           bool // at the receiver: Peek has shown a frame that is not released
+	landing         bool // at the receiver: a frame has landed in part
 }
 
 func newFlow(plane, src, dst, messages int) *flow {
@@ -93,7 +95,7 @@ func newFlow(plane, src, dst, messages int) *flow {
 
 // next moves to the next message; both ends draw the same bytes.
 func (f *flow) next() {
-	f.message, f.at = nil, 0
+	f.message, f.at, f.landing = nil, 0, false
 	if f.messages == 0 {
 		return
 	}
@@ -210,6 +212,9 @@ func (x *exchange) push(f *flow) (bool, error) {
 
 func (x *exchange) pull(f *flow) (bool, error) {
 	p := x.e.Planes()[f.plane]
+	if l, ok := p.(transport.Lander); ok && !f.done() && !f.shown && (f.landing || x.rng.IntN(2) == 0) {
+		return x.land(l, f)
+	}
 	h, data, err := p.Peek(f.src)
 	if f.done() && errors.Is(err, transport.ErrPeerLost) {
 		return false, nil // it was done too
@@ -220,15 +225,13 @@ func (x *exchange) pull(f *flow) (bool, error) {
 	if f.done() {
 		return false, fmt.Errorf("frame %+v after the last message", *h)
 	}
-	want := x.c.header(f.plane, f.src, f.dst, uint64(f.at))
-	want.Op, want.Length, want.Epoch = f.op, uint32(len(data)), h.Epoch
-	if *h != want {
-		return false, fmt.Errorf("frame %+v, want %+v", *h, want)
+	if err := x.sameHeader(h, f, len(data)); err != nil {
+		return false, err
 	}
 	if err := sameBytes(h, data, f.message[f.at:]); err != nil {
 		return false, err
 	}
-	if x.rng.IntN(4) == 0 {
+	if f.shown = x.rng.IntN(4) == 0; f.shown {
 		return true, nil // look again later: the view must stay
 	}
 	p.Release(f.src)
@@ -236,6 +239,49 @@ func (x *exchange) pull(f *flow) (bool, error) {
 		f.next()
 	}
 	return true, nil
+}
+
+// land receives a part of the next frame, up to the end of the message: frames may be landed in
+// parts of any size, and what follows a frame must not show beyond it.
+func (x *exchange) land(p transport.Lander, f *flow) (bool, error) {
+	h, err := p.Head(f.src)
+	if err != nil || h == nil {
+		return false, err
+	}
+	left := int(h.Length)
+	if err := x.sameHeader(h, f, left); err != nil {
+		return false, err
+	}
+	if left == 0 || left > len(f.message)-f.at {
+		return false, fmt.Errorf("frame %+v where the message has %d bytes left", *h, len(f.message)-f.at)
+	}
+	const guard = 0xa5
+	dst := append(make([]byte, left), guard)
+	offered := dst[:left+x.rng.IntN(2)]
+	if x.rng.IntN(3) == 0 {
+		offered = dst[:1+x.rng.IntN(left)]
+	}
+	n, err := p.Land(f.src, offered)
+	if err != nil {
+		return false, err
+	}
+	if n < 0 || n > min(left, len(offered)) || dst[left] != guard || string(dst[:n]) != string(f.message[f.at:f.at+n]) {
+		return false, fmt.Errorf("landed %d of %d bytes in %d, wrong or too many", n, left, len(offered))
+	}
+	f.landing = n < left // the rest must land, too: it need not begin at a whole word
+	if f.at += n; f.at == len(f.message) {
+		f.next()
+	}
+	return n > 0, nil
+}
+
+func (x *exchange) sameHeader(h *wire.Header, f *flow, length int) error {
+	want := x.c.header(f.plane, f.src, f.dst, uint64(f.at))
+	want.Op, want.Length, want.Epoch = f.op, uint32(length), h.Epoch
+	if *h != want {
+		return fmt.Errorf("frame %+v, want %+v", *h, want)
+	}
+	return nil
 }
 
 // sameBytes checks a frame's data against the rest of its message.

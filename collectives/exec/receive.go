@@ -1,0 +1,128 @@
+package exec
+
+import (
+	"lightpath/collectives/program"
+	"lightpath/collectives/transport"
+)
+
+// receiveAll serves every source that the lane still expects something from.
+func (t *Task) receiveAll(l *lane) (bool, error) {
+	moved := false
+	for i := 0; i < len(l.rx); {
+		c := &l.rx[i]
+		m, err := t.receive(l, c)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || m
+		if c.id == program.None {
+			last := len(l.rx) - 1
+			l.rx[i] = l.rx[last]
+			l.rx = l.rx[:last]
+			continue
+		}
+		i++
+	}
+	return moved, nil
+}
+
+// receive takes the frames of one source that may be taken now. A frame whose operation
+// must wait for another stays where it is: its plane keeps the source's frames in order.
+func (t *Task) receive(l *lane, c *rxChain) (bool, error) {
+	lander := t.landers[l.id]
+	moved := false
+	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0; n++ {
+		op := &t.prog.Ops[c.id]
+		var took int
+		var err error
+		if lander != nil && op.Kind == program.Recv {
+			took, err = t.land(lander, op, c)
+		} else {
+			took, err = t.take(t.planes[l.id], op, c)
+		}
+		if err != nil || took == 0 {
+			return moved, err
+		}
+		moved = true
+		if t.moved[c.id] += int64(took); t.moved[c.id] == op.Bytes {
+			t.complete(c.id)
+			*c = rxChain{id: t.prog.Next[c.id]}
+		}
+	}
+	return moved, nil
+}
+
+// take consumes the next frame for op, if it is there, and returns its size.
+func (t *Task) take(plane transport.Plane, op *program.Op, c *rxChain) (int, error) {
+	h, payload, err := plane.Peek(int(op.Peer))
+	if err != nil {
+		return 0, t.fail(op, err)
+	}
+	if h == nil {
+		return 0, nil
+	}
+	if ours, err := t.check(op, c.id, h, len(payload)); err != nil || !ours {
+		return 0, err
+	}
+	t.began(c.id)
+	t.place(op, c, payload)
+	plane.Release(int(op.Peer))
+	return len(payload), nil
+}
+
+// land receives what has come of the next frame for op where it is to stay, and returns how
+// much that is. The frame's header is checked before every part.
+func (t *Task) land(plane transport.Lander, op *program.Op, c *rxChain) (int, error) {
+	h, err := plane.Head(int(op.Peer))
+	if err != nil {
+		return 0, t.fail(op, err)
+	}
+	if h == nil {
+		return 0, nil
+	}
+	if ours, err := t.check(op, c.id, h, int(h.Length)); err != nil || !ours {
+		return 0, err
+	}
+	g := &op.Dst[c.seg]
+	n, err := plane.Land(int(op.Peer), t.bytes(g, c.off, int64(h.Length)))
+	if err != nil {
+		return 0, t.fail(op, err)
+	}
+	if n > 0 {
+		t.began(c.id)
+		c.advance(g, n)
+	}
+	return n, nil
+}
+
+// began records when the first bytes of an operation came.
+func (t *Task) began(id program.OpID) {
+	if t.tracing && t.moved[id] == 0 {
+		t.events[id].Start = now()
+	}
+}
+
+// advance moves on by n bytes of the segment.
+func (c *rxChain) advance(g *program.Segment, n int) {
+	if c.off += int64(n); c.off == g.Len {
+		c.seg, c.off = c.seg+1, 0
+	}
+}
+
+// place puts a frame's payload where the operation wants it, reducing out of the frame.
+func (t *Task) place(op *program.Op, c *rxChain, payload []byte) {
+	for len(payload) > 0 {
+		g := &op.Dst[c.seg]
+		dst := t.bytes(g, c.off, int64(len(payload)))
+		if op.Kind == program.RecvReduce {
+			if op.Init != nil && op.Init[c.seg].Len > 0 {
+				copy(dst, t.bytes(&op.Init[c.seg], c.off, int64(len(dst))))
+			}
+			t.call.Reduce(dst, payload[:len(dst)])
+		} else {
+			copy(dst, payload)
+		}
+		payload = payload[len(dst):]
+		c.advance(g, len(dst))
+	}
+}
