@@ -3,8 +3,10 @@ package shim
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"lightpath/collectives/schedule/msccl"
@@ -41,11 +43,14 @@ type Config struct {
 	Debug       LogLevel
 	DebugFile   string
 	DebugSubsys string
+	DebugTime   timestamps
 	SocketIf    string
+	OOBIf       string
 	CommID      string
 
 	// launcherRank is the rank that the launcher gave this process, -1 without one.
 	launcherRank int
+	variables    []string // that are set, in words
 }
 
 // Fault is a failure injected into this rank, for tests and `lightpath demo --break`.
@@ -121,8 +126,14 @@ var vars = []Var{
 		func(c *Config, v string) error { c.DebugFile = v; return nil }},
 	{"NCCL_DEBUG_SUBSYS", "list", "INIT,BOOTSTRAP,ENV", "subsystems whose INFO lines are logged; ALL, or ^ to exclude",
 		func(c *Config, v string) error { c.DebugSubsys = v; return nil }},
+	{"NCCL_DEBUG_TIMESTAMP_FORMAT", "strftime", "[%F %T] ", "how lines with a time begin: as strftime, and %1f to %9f for fractions of a second",
+		func(c *Config, v string) error { return c.DebugTime.setFormat(v) }},
+	{"NCCL_DEBUG_TIMESTAMP_LEVELS", "list", "WARN", "levels whose lines begin with a time: of VERSION, WARN, INFO, TRACE or ALL, or ^ to exclude",
+		func(c *Config, v string) error { return c.DebugTime.setLevels(v) }},
 	{"NCCL_SOCKET_IFNAME", "list", "", "interfaces for rendezvous, control and tcp planes: prefixes, =exact names, or ^ to exclude",
 		func(c *Config, v string) error { c.SocketIf = v; return nil }},
+	{"NCCL_OOB_NET_IFNAME", "list", "", "interfaces for rendezvous and control instead of those of NCCL_SOCKET_IFNAME",
+		func(c *Config, v string) error { c.OOBIf = v; return nil }},
 	{"NCCL_COMM_ID", "host:port", "", "rendezvous address to use instead of one that GetUniqueId draws",
 		func(c *Config, v string) error { c.CommID = v; return nil }},
 }
@@ -130,14 +141,67 @@ var vars = []Var{
 // Vars lists every variable that Lightpath reads, for `doctor --env` and documentation.
 func Vars() []Var { return append([]Var(nil), vars...) }
 
+// environment returns all variables, as os.Environ does.
+var environment atomic.Pointer[func() []string]
+
+// UseEnvironment sets where variables are read from: a host that is not Go may have set some
+// since it began, which os.Environ does not show. The first of several entries counts.
+func UseEnvironment(all func() []string) { environment.Store(&all) }
+
 // LoadConfig reads the environment. An unusable value is an error that names its variable.
-func LoadConfig() (*Config, error) { return loadConfig(os.Getenv) }
+func LoadConfig() (*Config, error) {
+	all := os.Environ
+	if p := environment.Load(); p != nil {
+		all = *p
+	}
+	values := map[string]string{}
+	for _, entry := range all() {
+		name, value, _ := strings.Cut(entry, "=")
+		if _, twice := values[name]; !twice {
+			values[name] = value
+		}
+	}
+	c, err := loadConfig(func(name string) string { return values[name] })
+	if err != nil {
+		return nil, err
+	}
+	c.noteVariables(values)
+	return c, nil
+}
+
+// noteVariables lists the variables of NCCL and of ours that are set, for the log: those that
+// are obeyed, and those that nobody reads, which a user should not believe in.
+func (c *Config) noteVariables(values map[string]string) {
+	for name, value := range values {
+		if value == "" || !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "LIGHTPATH_") {
+			continue
+		}
+		known := slices.Contains(frontVars, name) || slices.ContainsFunc(vars, func(v Var) bool { return v.Name == name })
+		line := fmt.Sprintf("%s set by environment to %s.", name, value)
+		if !known {
+			line = fmt.Sprintf("%s set by environment to %s: ignored, Lightpath has no such variable.", name, value)
+		}
+		c.variables = append(c.variables, line)
+	}
+	slices.Sort(c.variables)
+}
+
+// frontVars are read by libnccl.so.2 itself (cgo/front).
+var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE"}
+
+// controlIf is the interfaces for rendezvous and control.
+func (c *Config) controlIf() string {
+	if c.OOBIf != "" {
+		return c.OOBIf
+	}
+	return c.SocketIf
+}
 
 func loadConfig(getenv func(string) string) (*Config, error) {
 	c := &Config{
 		FabricRank: -1, Transport: "auto", Planes: 1, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
-		Timeout: 10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", launcherRank: -1,
+		Timeout: 10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
 	}
 	for _, v := range vars {
 		value := strings.TrimSpace(getenv(v.Name))

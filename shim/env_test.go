@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func environment(pairs ...string) func(string) string {
+func environmentOf(pairs ...string) func(string) string {
 	return func(name string) string {
 		for i := 0; i < len(pairs); i += 2 {
 			if pairs[i] == name {
@@ -23,7 +23,7 @@ func environment(pairs ...string) func(string) string {
 }
 
 func TestConfig(t *testing.T) {
-	c, err := loadConfig(environment(
+	c, err := loadConfig(environmentOf(
 		"LIGHTPATH_TRANSPORT", "SHM", "LIGHTPATH_PLANES", " 3 ", "LIGHTPATH_TIMEOUT", "1m30s", "LIGHTPATH_FABRIC_RANK", "5",
 		"LIGHTPATH_ALGORITHM", "allreduce:ring, alltoall:bruck", "LIGHTPATH_FAULT", "skip-drain:1:4,plan-delay:2s",
 		"LIGHTPATH_BARRIER", "Time", "LIGHTPATH_BARRIER_SLACK", "50%+2ms",
@@ -38,7 +38,7 @@ func TestConfig(t *testing.T) {
 		c.Fault != (Fault{SkipDrain: true, Plane: 1, Epoch: 4, PlanDelay: 2 * time.Second}) {
 		t.Errorf("%+v", c)
 	}
-	if c, err = loadConfig(environment()); err != nil || c.Timeout != 10*time.Minute || c.Planes != 1 || c.Spin != -1 || c.FabricRank != -1 || c.BarrierTime {
+	if c, err = loadConfig(environmentOf()); err != nil || c.Timeout != 10*time.Minute || c.Planes != 1 || c.Spin != -1 || c.FabricRank != -1 || c.BarrierTime {
 		t.Errorf("defaults: %+v, %v", c, err)
 	}
 }
@@ -54,8 +54,9 @@ func TestBadConfig(t *testing.T) {
 		{"LIGHTPATH_BARRIER", "sometimes"}, {"LIGHTPATH_BARRIER_SLACK", "20"}, {"LIGHTPATH_BARRIER_SLACK", "-1%"}, {"LIGHTPATH_BARRIER_SLACK", "5%+"},
 		{"LIGHTPATH_BARRIER_SLACK", "1ms+5%"}, {"LIGHTPATH_BARRIER_SLACK", "NaN%"},
 		{"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"}, {"NCCL_DEBUG", "LOUD"},
+		{"NCCL_DEBUG_TIMESTAMP_FORMAT", "%Q"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%0f"}, {"NCCL_DEBUG_TIMESTAMP_LEVELS", "LOUD"},
 	} {
-		_, err := loadConfig(environment(k[0], k[1]))
+		_, err := loadConfig(environmentOf(k[0], k[1]))
 		if err == nil {
 			t.Errorf("%s=%s: accepted", k[0], k[1])
 			continue
@@ -84,7 +85,7 @@ func TestDocumentation(t *testing.T) {
 
 func TestLogFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.%h.%p")
-	c, err := loadConfig(environment("NCCL_DEBUG", "INFO", "NCCL_DEBUG_FILE", path, "NCCL_DEBUG_SUBSYS", "INIT"))
+	c, err := loadConfig(environmentOf("NCCL_DEBUG", "INFO", "NCCL_DEBUG_FILE", path, "NCCL_DEBUG_SUBSYS", "INIT"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestLogFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := regexp.MustCompile(`^\S+:\d+:\d+ \[3\] NCCL INFO shown 1\n\S+:\d+:\d+ \[3\] NCCL WARN careful\n$`)
+	want := regexp.MustCompile(`^\S+:\d+:\d+ \[3\] NCCL INFO shown 1\n\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \S+:\d+:\d+ \[3\] NCCL WARN careful\n$`)
 	if !want.Match(text) {
 		t.Errorf("%s", text)
 	}
@@ -180,4 +181,58 @@ func TestCommID(t *testing.T) {
 	t.Setenv("NCCL_COMM_ID", "nowhere")
 	_, err := NewUniqueID()
 	wantError(t, err, ErrInvalidUsage, "NCCL_COMM_ID")
+}
+
+// TestTimestamps compares with what date writes, where that has the conversion.
+func TestTimestamps(t *testing.T) {
+	at := time.Date(2026, 3, 7, 9, 5, 1, 123456789, time.UTC)
+	for format, want := range map[string]string{
+		"[%F %T] ": "[2026-03-07 09:05:01] ", "%H:%M:%S.%3f": "09:05:01.123", "%9f|%1f": "123456789|1", "%%Y": "%Y", "%j %e %s": "066  7 1772874301", "": "",
+	} {
+		if got, err := strftime(format, at); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", format, got, err, want)
+		}
+	}
+	c, err := loadConfig(environmentOf("NCCL_DEBUG_TIMESTAMP_FORMAT", "%s ", "NCCL_DEBUG_TIMESTAMP_LEVELS", "^INFO,trace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for level, want := range map[LogLevel]string{LogWarn: "1772874301 ", LogVersion: "1772874301 ", LogInfo: "", LogTrace: ""} {
+		if got := c.DebugTime.prefix(level, at); got != want {
+			t.Errorf("level %d: %q, want %q", level, got, want)
+		}
+	}
+}
+
+// TestVariablesInLog: what is set is named, and what is not read is named as that.
+func TestVariablesInLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	for name, value := range map[string]string{
+		"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": path, "LIGHTPATH_PLANES": "2", "NCCL_P2P_LEVEL": "SYS", "NCCL_NTHREADS": "",
+	} {
+		t.Setenv(name, value)
+	}
+	newWorld(t, 1)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n", "NCCL INFO NCCL_P2P_LEVEL set by environment to SYS: ignored"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the log lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "NCCL_NTHREADS") {
+		t.Error("an empty variable is named")
+	}
+}
+
+// TestControlInterfaces: NCCL_OOB_NET_IFNAME comes before NCCL_SOCKET_IFNAME.
+func TestControlInterfaces(t *testing.T) {
+	for _, k := range [][3]string{{"eth", "", "eth"}, {"eth", "=lo", "=lo"}, {"", "lo", "lo"}} {
+		c, err := loadConfig(environmentOf("NCCL_SOCKET_IFNAME", k[0], "NCCL_OOB_NET_IFNAME", k[1]))
+		if err != nil || c.controlIf() != k[2] {
+			t.Errorf("%v: %q, %v", k, c.controlIf(), err)
+		}
+	}
 }

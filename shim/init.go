@@ -72,6 +72,9 @@ func initOne(args InitArgs, cfg *Config, fab *fabricInfo) (c *Comm, err error) {
 		args: args, cfg: cfg, log: log, serial: serials.Add(1),
 		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *message, 64),
 	}
+	for _, line := range cfg.variables {
+		log.info(subEnv, "%s", line)
+	}
 	c.pairs = exec.NewPairs(args.Ranks)
 	defer func() {
 		if err != nil {
@@ -226,7 +229,7 @@ func libraryPath() string {
 
 // listenTCP opens a listener for control connections.
 func listenTCP(cfg *Config) (net.Listener, error) {
-	ip, err := controlAddr(cfg.SocketIf)
+	ip, err := controlAddr(cfg.controlIf())
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,6 +63,7 @@ type logger struct {
 	file   *os.File // to close; nil for standard output
 	level  LogLevel
 	subs   subsystem
+	times  timestamps
 	host   string
 	pid    int
 	device int
@@ -74,7 +76,7 @@ func newLogger(c *Config, device int) (*logger, error) {
 	if err != nil {
 		host = "localhost"
 	}
-	l := &logger{out: os.Stdout, level: c.Debug, subs: parseSubsystems(c.DebugSubsys), host: host, pid: os.Getpid(), device: device}
+	l := &logger{out: os.Stdout, level: c.Debug, subs: parseSubsystems(c.DebugSubsys), times: c.DebugTime, host: host, pid: os.Getpid(), device: device}
 	if c.DebugFile != "" && c.Debug > LogNone {
 		f, err := os.OpenFile(expandPath(c.DebugFile, host, l.pid), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
@@ -117,7 +119,7 @@ func (l *logger) line(level LogLevel, s subsystem, format string, args ...any) {
 	if level == LogVersion {
 		name = "INFO"
 	}
-	text := fmt.Sprintf("%s:%d:%d [%d] NCCL %s %s\n", l.host, l.pid, unix.Gettid(), l.device, name, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf("%s%s:%d:%d [%d] NCCL %s %s\n", l.times.prefix(level, time.Now()), l.host, l.pid, unix.Gettid(), l.device, name, fmt.Sprintf(format, args...))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// A log that cannot be written is no reason to fail a collective.

@@ -69,7 +69,7 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	errs := concurrently(t, 2, func(r int) error {
-		cfg, err := loadConfig(environment("LIGHTPATH_TIMEOUT", "5s",
+		cfg, err := loadConfig(environmentOf("LIGHTPATH_TIMEOUT", "5s",
 			"LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+[]string{"allreduce-ring-3", "allreduce-halving-8"}[r]+".xml"))
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func TestBadMSCCL(t *testing.T) {
 		"allgather:msccl:" + mscclFiles + "allreduce-ring-3.xml":      "it is allreduce, not allgather",
 		"allreduce:msccl:" + mscclFiles + "alltoall-allpairs-3-2inst": "no such file",
 	} {
-		_, err := loadConfig(environment("LIGHTPATH_ALGORITHM", value))
+		_, err := loadConfig(environmentOf("LIGHTPATH_ALGORITHM", value))
 		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
 	}
 }

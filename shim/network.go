@@ -51,7 +51,7 @@ func controlAddr(ifnames string) (netip.Addr, error) {
 		}
 	}
 	if bestRank == 99 {
-		return netip.Addr{}, fmt.Errorf("shim: no usable network interface (NCCL_SOCKET_IFNAME=%q): %w", ifnames, ErrInvalidUsage)
+		return netip.Addr{}, fmt.Errorf("shim: no usable network interface (NCCL_SOCKET_IFNAME or NCCL_OOB_NET_IFNAME %q): %w", ifnames, ErrInvalidUsage)
 	}
 	return best, nil
 }

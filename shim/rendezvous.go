@@ -72,7 +72,7 @@ type rootEvent struct {
 // background.
 func startRoot(cfg *Config, s secret, addr netip.AddrPort) (netip.AddrPort, error) {
 	if !addr.IsValid() {
-		ip, err := controlAddr(cfg.SocketIf)
+		ip, err := controlAddr(cfg.controlIf())
 		if err != nil {
 			return addr, err
 		}

@@ -139,7 +139,7 @@ func (o *optical) attachSteered(fab *fabricInfo, sec secret) (transport.Endpoint
 
 func (o *optical) connectSteered(in *interfaces, sec secret) (transport.Endpoint, error) {
 	c := o.c
-	ip, err := controlAddr(c.cfg.SocketIf)
+	ip, err := controlAddr(c.cfg.controlIf())
 	if err != nil {
 		return nil, err
 	}

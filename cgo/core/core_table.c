@@ -22,6 +22,15 @@ static int op_create(uint64_t comm, int32_t type, const void* scalar, int32_t la
   return lpGoOpCreate(comm, type, (void*)scalar, later, op, err, errlen);
 }
 
+static char** (*all_variables)(void);
+
+static void use_environ(char** (*all)(void)) {
+  all_variables = all;
+  lpGoUseEnviron();
+}
+
+char** lp_core_environ(void) { return all_variables(); }
+
 /* Values of bridge.Question. */
 static int count(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 0, out, err, errlen); }
 static int rank(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 1, out, err, errlen); }
@@ -43,6 +52,7 @@ static struct lp_core table = {
     .async_error = lpGoAsyncError,
     .op_create = op_create,
     .op_destroy = lpGoOpDestroy,
+    .use_environ = use_environ,
 };
 
 /* Called once per process, by the front. */

@@ -7,7 +7,9 @@
 package main
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra
+// #include <stdlib.h>
 // #include "lp_core.h"
+// char** lp_core_environ(void);
 import "C"
 
 import (
@@ -177,4 +179,20 @@ func lpGoOpDestroy(comm C.uint64_t, op C.int32_t, msg *C.char, n C.size_t) (rc C
 	defer text{msg, n}.report(&rc, &err)
 	err = bridge.DestroyOp(uint64(comm), int32(op))
 	return
+}
+
+//export lpGoUseEnviron
+func lpGoUseEnviron() { shim.UseEnvironment(environ) }
+
+// environ returns what the front says that the variables are now.
+func environ() (all []string) {
+	list := C.lp_core_environ()
+	if list == nil {
+		return nil
+	}
+	defer C.free(unsafe.Pointer(list))
+	for p := list; *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
+		all = append(all, C.GoString(*p))
+	}
+	return all
 }

@@ -94,6 +94,11 @@ struct lp_core {
   /* Operators: later says that the scalar is read by the calls and not now. */
   int (*op_create)(uint64_t comm, int32_t type, const void *scalar, int32_t later, int32_t *op, char *err, size_t errlen);
   int (*op_destroy)(uint64_t comm, int32_t op, char *err, size_t errlen);
+
+  /* Says where the core finds the variables that it reads, in an array that it frees, of strings
+   * that it does not. Called once, before anything else: a Go library sees the environment that the
+   * process began with, not what the program has set since. */
+  void (*use_environ)(char **(*all)(void));
 };
 
 #endif

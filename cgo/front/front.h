@@ -50,6 +50,14 @@ ncclResult_t lp_group_note(ncclResult_t code);
 ncclResult_t lp_group_add_call(const struct lp_call* call);
 ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n);
 
+/* ---- env.c ---- */
+
+/* The value of a variable, of the environment or of an nccl.conf file; NULL where it has none. */
+const char* lp_env(const char* name);
+/* All variables, those of the environment first, then those of files, as NAME=value; ends with NULL.
+ * The caller frees the array alone. NULL without memory. */
+char** lp_environ(void);
+
 /* ---- config.c ---- */
 
 /* Checks the configuration of a call (NULL: none) and copies what it asks of Lightpath into call. */

@@ -187,7 +187,7 @@ ASK(ncclCommGetAsyncError, ncclComm_t, ncclResult_t, asyncError, async_error)
 /* Needs no core: frameworks ask while they are being imported. They also switch features on by it, so
  * it can be set lower. */
 LP_API(ncclResult_t, ncclGetVersion, (int* version)) {
-  const char* given = getenv("LIGHTPATH_NCCL_VERSION");
+  const char* given = lp_env("LIGHTPATH_NCCL_VERSION");
   char* end;
   long v;
   if (version == NULL) return lp_fail(ncclInvalidArgument, "ncclGetVersion: version is NULL");

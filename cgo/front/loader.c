@@ -67,6 +67,7 @@ static void load(void) {
              t != NULL ? t->version : "of another interface", LP_VERSION);
     return;
   }
+  t->use_environ(lp_environ);
   core = t;
 }
 

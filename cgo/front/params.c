@@ -1,6 +1,6 @@
 /* Parameters by name: the environment variables that Lightpath reads.
  *
- * The value of a parameter is what the environment says now, or its default. The names repeat the
+ * The value of a parameter is what the environment says now, else an nccl.conf file, else its default. The names repeat the
  * table of package shim, and a test of cgo/core holds the two together; they are repeated so that a
  * question about a parameter does not load the core. */
 #include "front.h"
@@ -22,12 +22,13 @@ static const struct ncclParamHandle params[] = {
 #undef PARAM
     {"LIGHTPATH_CORE", ""},
     {"LIGHTPATH_NCCL_VERSION", "23203"},
+    {"NCCL_CONF_FILE", ""},
 };
 
 enum { PARAMS = sizeof params / sizeof *params };
 
 static const char* value_of(const struct ncclParamHandle* p) {
-  const char* v = getenv(p->name);
+  const char* v = lp_env(p->name);
   return v != NULL && v[0] != '\0' ? v : p->fallback;
 }
 
