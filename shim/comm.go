@@ -116,6 +116,7 @@ func (c *Comm) Destroy() error {
 	if was == destroyed {
 		return fmt.Errorf("shim: destroy: %w", ErrDestroyed)
 	}
+	registrations.drop(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if was == alive {
@@ -153,6 +154,7 @@ func (c *Comm) Abort() error {
 	if lifeState(c.life.Swap(int32(destroyed))) == destroyed {
 		return fmt.Errorf("shim: abort: %w", ErrDestroyed)
 	}
+	registrations.drop(c)
 	c.spread(fmt.Errorf("shim: rank %d aborted: %w", c.args.Rank, ErrAborted))
 	c.leave()
 	c.mu.Lock() // the blocked call has left

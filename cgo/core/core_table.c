@@ -31,6 +31,9 @@ static void use_environ(char** (*all)(void)) {
 
 char** lp_core_environ(void) { return all_variables(); }
 
+static void memory_add(const void* base, size_t size, int fd) { lpGoMemoryAdd((void*)base, size, fd); }
+static int memory_remove(const void* base, char* err, size_t errlen) { return lpGoMemoryRemove((void*)base, err, errlen); }
+
 /* Values of bridge.Question. */
 static int count(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 0, out, err, errlen); }
 static int rank(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 1, out, err, errlen); }
@@ -53,6 +56,10 @@ static struct lp_core table = {
     .op_create = op_create,
     .op_destroy = lpGoOpDestroy,
     .use_environ = use_environ,
+    .memory_add = memory_add,
+    .memory_remove = memory_remove,
+    .reg = lpGoRegister,
+    .reg_find = lpGoRegistered,
 };
 
 /* Called once per process, by the front. */

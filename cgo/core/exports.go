@@ -196,3 +196,38 @@ func environ() (all []string) {
 	}
 	return all
 }
+
+//export lpGoMemoryAdd
+func lpGoMemoryAdd(base unsafe.Pointer, size C.size_t, fd C.int) {
+	shim.AddMemory(shim.Region{Base: uintptr(base), Size: uintptr(size), FD: int(fd)})
+}
+
+//export lpGoMemoryRemove
+func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = shim.RemoveMemory(uintptr(base))
+	return
+}
+
+//export lpGoRegister
+func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, flags C.int, out *C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var h uint64
+	if h, err = bridge.Register(uint64(comm), buff, uintptr(size), window != 0, int32(flags)); err == nil {
+		*out = C.uint64_t(h)
+	}
+	return
+}
+
+//export lpGoRegistered
+func lpGoRegistered(comm, handle C.uint64_t, window, end C.int, out *unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var buff unsafe.Pointer
+	if buff, err = bridge.Registered(uint64(comm), uint64(handle), window != 0, end != 0); err == nil {
+		*out = buff
+	}
+	return
+}

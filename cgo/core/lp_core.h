@@ -99,6 +99,15 @@ struct lp_core {
    * that it does not. Called once, before anything else: a Go library sees the environment that the
    * process began with, not what the program has set since. */
   void (*use_environ)(char **(*all)(void));
+
+  /* Memory of ncclMemAlloc: fd is its file, which it begins, or -1. memory_remove comes before it is
+   * freed, and is ncclInvalidUsage while some of it is registered. */
+  void (*memory_add)(const void *base, size_t size, int fd);
+  int (*memory_remove)(const void *base, char *err, size_t errlen);
+  /* Registrations of buffers and windows. reg_find writes where the buffer is, and with end
+   * deregisters it. */
+  int (*reg)(uint64_t comm, void *buff, size_t size, int window, int flags, uint64_t *handle, char *err, size_t errlen);
+  int (*reg_find)(uint64_t comm, uint64_t handle, int window, int end, void **buff, char *err, size_t errlen);
 };
 
 #endif

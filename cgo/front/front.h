@@ -58,6 +58,12 @@ const char* lp_env(const char* name);
  * The caller frees the array alone. NULL without memory. */
 char** lp_environ(void);
 
+/* ---- memory.c ---- */
+
+/* Makes the memory of ncclMemAlloc known to a core that has just been loaded. */
+void lp_memory_tell(const struct lp_core* core);
+void lp_memory_after_fork(void);
+
 /* ---- config.c ---- */
 
 /* Checks the configuration of a call (NULL: none) and copies what it asks of Lightpath into call. */

@@ -23,6 +23,7 @@ static char beside[PATH_MAX]; /* where the core is unless LIGHTPATH_CORE says ot
 
 static void in_child(void) {
   lp_error_after_fork();
+  lp_memory_after_fork();
   if (atomic_load(&loading)) atomic_store(&forked, true);
 }
 
@@ -68,6 +69,7 @@ static void load(void) {
     return;
   }
   t->use_environ(lp_environ);
+  lp_memory_tell(t);
   core = t;
 }
 

@@ -317,8 +317,9 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device);
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank);
 
 /* ---- Memory ----
- * Any host memory can be used in calls. Memory from ncclMemAlloc is page-aligned; registrations are
- * hints. */
+ * Any host memory can be used in calls. Memory from ncclMemAlloc is page-aligned and can be mapped by
+ * other processes of the host; it is not freed while registered. Registrations and windows are local
+ * and end with their communicator. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 ncclResult_t ncclMemFree(void* ptr);
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle);

@@ -22,7 +22,7 @@ check() {
 }
 
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
-for test in library fork churn group args failure nocore core redop options conf; do
+for test in library fork churn group args failure nocore core redop options conf memory; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 done
 # Not linked: it opens the library itself.
@@ -43,6 +43,7 @@ check group "$out/group"
 check args "$out/args"
 check churn "$out/churn"
 check redop "$out/redop"
+check memory "$out/memory"
 check conf "$out/conf" "$out/nccl.conf"
 check options env LIGHTPATH_PLANES=2 "$out/options"
 check failure env LIGHTPATH_TIMEOUT=3s "$out/failure"

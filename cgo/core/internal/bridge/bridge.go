@@ -220,6 +220,24 @@ func DestroyOp(h uint64, op int32) error {
 	return c.DestroyOp(op)
 }
 
+// Register tells a communicator of a buffer or window and returns its handle.
+func Register(h uint64, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
+	c, err := lookup(h)
+	if err != nil {
+		return 0, err
+	}
+	return c.Register(buff, size, window, flags)
+}
+
+// Registered returns the buffer of a registration, and with end deregisters it.
+func Registered(h, handle uint64, window, end bool) (unsafe.Pointer, error) {
+	c, err := lookup(h)
+	if err != nil {
+		return nil, err
+	}
+	return c.Registered(handle, window, end)
+}
+
 // Question is what can be asked of a communicator.
 type Question int
 

@@ -1,0 +1,166 @@
+package shim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Region is memory from ncclMemAlloc: one mapping. It begins at offset 0 of its file, which
+// other processes of the host can map too while the region lives.
+type Region struct {
+	Base uintptr
+	Size uintptr
+	FD   int // of this process; -1: the memory cannot be shared
+}
+
+func (r *Region) holds(p, n uintptr) bool { return p >= r.Base && n <= r.Size && p-r.Base <= r.Size-n }
+
+// regions are the Regions of this process, by Base. Readers take a snapshot and no lock.
+var regions struct {
+	mu sync.Mutex
+	at atomic.Pointer[[]Region]
+}
+
+// AddMemory makes a region known.
+func AddMemory(r Region) {
+	regions.mu.Lock()
+	defer regions.mu.Unlock()
+	all := slices.Clone(snapshot())
+	i, _ := slices.BinarySearchFunc(all, r.Base, byBase)
+	all = slices.Insert(all, i, r)
+	regions.at.Store(&all)
+}
+
+// RemoveMemory forgets the region that begins at base, before it is freed. It fails while some of
+// it is registered; nothing happens for memory that is not known.
+func RemoveMemory(base uintptr) error {
+	regions.mu.Lock()
+	defer regions.mu.Unlock()
+	all := snapshot()
+	i, ok := slices.BinarySearchFunc(all, base, byBase)
+	if !ok {
+		return nil
+	}
+	if c, n := registrations.within(&all[i]); n > 0 {
+		return fmt.Errorf("shim: memory at %#x is registered %d times, with rank %d of communicator %#x among others: deregister it first: %w",
+			base, n, c.args.Rank, c.id, ErrInvalidUsage)
+	}
+	all = slices.Delete(slices.Clone(all), i, i+1)
+	regions.at.Store(&all)
+	return nil
+}
+
+func snapshot() []Region {
+	if p := regions.at.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func byBase(r Region, base uintptr) int { return cmp.Compare(r.Base, base) }
+
+// FindMemory returns the region that holds all n bytes at p, and where in it they begin. The
+// region is valid as long as the caller of a collective must leave its buffers alone. Hot
+// path: it neither locks nor allocates.
+func FindMemory(p unsafe.Pointer, n int64) (r Region, offset int64, ok bool) {
+	all, at := snapshot(), uintptr(p)
+	i, exact := slices.BinarySearchFunc(all, at, byBase)
+	if !exact {
+		i--
+	}
+	if n < 0 || i < 0 || !all[i].holds(at, uintptr(n)) {
+		return Region{}, 0, false
+	}
+	return all[i], int64(at - all[i].Base), true
+}
+
+// registration is a buffer that a communicator has been told of.
+type registration struct {
+	comm   *Comm
+	buff   unsafe.Pointer
+	size   uintptr
+	window bool
+	flags  int32
+}
+
+// registry is the registrations of this process by handle. A handle is a number that is never
+// used again, so a stale or foreign one is known as that. Safe for concurrent use.
+type registry struct {
+	mu   sync.Mutex
+	last uint64
+	of   map[uint64]registration
+}
+
+var registrations registry
+
+// Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
+// is good until it is deregistered or the communicator ends. Both are local: no rank waits.
+func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
+	if err := c.usable(); err != nil {
+		return 0, err
+	}
+	if uintptr(buff)+size < uintptr(buff) {
+		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), ErrInvalidArgument)
+	}
+	r := &registrations
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[uint64]registration{}
+	}
+	r.last++
+	r.of[r.last] = registration{c, buff, size, window, flags}
+	return r.last, nil
+}
+
+// Registered returns the buffer of a registration, and with end deregisters it.
+func (c *Comm) Registered(handle uint64, window, end bool) (unsafe.Pointer, error) {
+	what := "handle"
+	if window {
+		what = "window"
+	}
+	r := &registrations
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reg, ok := r.of[handle]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("shim: %s %#x is not registered: %w", what, handle, ErrInvalidArgument)
+	case reg.comm != c:
+		return nil, fmt.Errorf("shim: %s %#x was registered with another communicator: %w", what, handle, ErrInvalidArgument)
+	case reg.window != window:
+		return nil, fmt.Errorf("shim: %#x is not a %s: %w", handle, what, ErrInvalidArgument)
+	}
+	if end {
+		delete(r.of, handle)
+	}
+	return reg.buff, nil
+}
+
+// drop forgets what was registered with a communicator that ends.
+func (r *registry) drop(c *Comm) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h, reg := range r.of {
+		if reg.comm == c {
+			delete(r.of, h)
+		}
+	}
+}
+
+// within counts the registrations of a region, and returns a communicator of one.
+func (r *registry) within(m *Region) (c *Comm, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, reg := range r.of {
+		if p := uintptr(reg.buff); p < m.Base+m.Size && m.Base < p+reg.size {
+			c = reg.comm
+			n++
+		}
+	}
+	return c, n
+}
