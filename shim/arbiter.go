@@ -27,25 +27,27 @@ const (
 // rank's control connection keeps order, and a rank wants its next operation only after it
 // is done with the last, a complete set of wants means that nothing is under way.
 type arbiter struct {
-	l      *leader
-	o      *optical
-	wants  map[uint64]*want
-	done   int       // ranks that have finished the operation under way
-	held   planeSet  // granted
-	out    planeSet  // known to be out of service
-	moved  planeSet  // of held: they may be elsewhere than the ranks know
-	since  time.Time // of the grant
-	idle   *time.Timer
-	table  map[planKey]*planned
-	ver    uint32
-	family map[cache.Key]*planFamily
-	cache  *cache.Cache // nil without a directory
-	ctx    context.Context
-	cancel context.CancelFunc // of planning in the background
-	solved chan solution
-	widen  chan struct{} // holds a token while some family is being widened
-	buf    []byte
-	t      ticket
+	l       *leader
+	o       *optical
+	wants   map[uint64]*want
+	done    int       // ranks that have finished the operation under way
+	held    planeSet  // granted
+	out     planeSet  // known to be out of service
+	moved   planeSet  // of held: they may be elsewhere than the ranks know
+	since   time.Time // of the grant
+	idle    *time.Timer
+	table   map[planKey]*planned
+	ver     uint32
+	family  map[cache.Key]*planFamily
+	cache   *cache.Cache // nil without a directory
+	ctx     context.Context
+	cancel  context.CancelFunc // of planning in the background
+	solved  chan solution
+	widen   chan struct{} // holds a token while some family is being widened
+	rounds  rounds
+	demands demandPlans
+	buf     []byte
+	t       ticket
 }
 
 // want gathers the ranks that have reached an operation.
@@ -83,6 +85,7 @@ func newArbiter(l *leader, o *optical) (*arbiter, error) {
 		idle: time.NewTimer(time.Hour), t: ticket{planes: make([]planeTicket, len(o.now))},
 	}
 	a.idle.Stop()
+	a.rounds, a.demands = newRounds(a), newDemandPlans()
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	if dir := o.c.cfg.PlanDir; dir != "" {
 		var err error
@@ -106,6 +109,8 @@ func (a *arbiter) handle(m *message) error {
 		return nil
 	case msgPlanReq:
 		return a.sendPlan(m)
+	case msgRow:
+		return a.rounds.post(m)
 	}
 	return fmt.Errorf("%w: kind %d at the arbiter", errMessage, m.Kind)
 }
@@ -122,6 +127,7 @@ func (a *arbiter) want(m *message) error {
 	}
 	w.sigs[m.From], w.known[m.From] = m.Arg, true
 	if w.have++; w.have < n {
+		a.rounds.close() // this rank will not join
 		return nil
 	}
 	delete(a.wants, m.Seq)
@@ -188,6 +194,19 @@ func (a *arbiter) decide(seq uint64, s shape) error {
 	default:
 		a.t.flags = ticketPacket
 	}
+	a.stand(use)
+	if plan == nil {
+		return nil
+	}
+	a.t.plan = plan.id
+	if a.o.c.cfg.BarrierTime {
+		return a.schedule(s, plan)
+	}
+	return nil
+}
+
+// stand puts into the ticket where the planes in use stand.
+func (a *arbiter) stand(use planeSet) {
 	moved := a.moved&use != 0
 	for j := range use.each() {
 		a.t.planes[j] = planeTicket{epoch: a.o.now[j].epoch, hash: a.o.now[j].hash}
@@ -199,14 +218,6 @@ func (a *arbiter) decide(seq uint64, s shape) error {
 		a.t.flags |= ticketMaps
 		a.moved &^= use
 	}
-	if plan == nil {
-		return nil
-	}
-	a.t.plan = plan.id
-	if a.o.c.cfg.BarrierTime {
-		return a.schedule(s, plan)
-	}
-	return nil
 }
 
 // sendPlan answers a rank that lacks a plan.

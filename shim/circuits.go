@@ -56,7 +56,14 @@ func (s *session) runCircuits(c *Comm) error {
 	}
 	c.begin()
 	s.tasks, s.refs = s.tasks[:0], s.refs[:0]
-	if err := s.bindP2P(c); err != nil {
+	first, err := s.gather(c)
+	switch {
+	case err != nil || first < 0:
+		return err
+	case c.postsRounds():
+		return s.runRound(c, first)
+	}
+	if err := s.bindMessages(c, first); err != nil {
 		return err
 	}
 	return s.drive()

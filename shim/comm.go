@@ -303,7 +303,7 @@ func (c *Comm) deliver(m *message) {
 		if c.leader != nil {
 			c.leader.stalled(m)
 		}
-	case msgWant, msgDone, msgPlanReq, msgReady:
+	case msgWant, msgDone, msgPlanReq, msgReady, msgRow:
 		if c.leader != nil {
 			c.leader.post(m)
 		}

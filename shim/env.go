@@ -35,10 +35,14 @@ type Config struct {
 	// have drained.
 	BarrierTime  bool
 	BarrierSlack Slack
-	Timeout      time.Duration
-	Spin         int
-	Fault        Fault
-	Trace        string
+	// Demand plans grouped sends and receives: demandSpectra, demandPlain or demandOff.
+	Demand string
+	// DemandWait is how long the leader waits for all ranks to post a group.
+	DemandWait time.Duration
+	Timeout    time.Duration
+	Spin       int
+	Fault      Fault
+	Trace      string
 
 	Debug       LogLevel
 	DebugFile   string
@@ -52,6 +56,13 @@ type Config struct {
 	launcherRank int
 	variables    []string // that are set, in words
 }
+
+// What LIGHTPATH_DEMAND can say.
+const (
+	demandSpectra = "spectra"
+	demandPlain   = "plain"
+	demandOff     = "off"
+)
 
 // Fault is a failure injected into this rank, for tests and `lightpath demo --break`.
 type Fault struct {
@@ -112,6 +123,10 @@ var vars = []Var{
 		}},
 	{"LIGHTPATH_BARRIER_SLACK", "percent+duration", "20%+1ms", "with LIGHTPATH_BARRIER=time: how much later than planned planes are switched, in parts of the planned time, as a time for every switch up to then, or both (20%+500us)",
 		func(c *Config, v string) error { return c.BarrierSlack.set(v) }},
+	{"LIGHTPATH_DEMAND", "spectra|plain|off", demandSpectra, "grouped sends and receives on circuits, where all ranks take part: scheduled by SPECTRA, in plain order of distance, or not at all",
+		func(c *Config, v string) error { return setChoice(&c.Demand, v, demandSpectra, demandPlain, demandOff) }},
+	{"LIGHTPATH_DEMAND_WAIT", "duration", "10ms", "how long a group of sends and receives waits for those of the other ranks before it takes packet planes",
+		func(c *Config, v string) error { return setDuration(&c.DemandWait, v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
 	{"LIGHTPATH_SPIN", "int", "-1", "polls without progress before a waiting rank yields and sleeps; -1: by cores and ranks",
@@ -201,6 +216,7 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 	c := &Config{
 		FabricRank: -1, Transport: "auto", Planes: 1, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
+		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
 		Timeout: 10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
 	}
 	for _, v := range vars {

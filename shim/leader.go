@@ -78,8 +78,10 @@ func (l *leader) serve() {
 		// Without circuits there is no arbiter, and nil channels never speak.
 		var idle <-chan time.Time
 		var solved <-chan solution
-		if l.tickets != nil {
-			idle, solved = l.tickets.idle.C, l.tickets.solved
+		var late <-chan time.Time
+		var refined <-chan refinement
+		if a := l.tickets; a != nil {
+			idle, solved, late, refined = a.idle.C, a.solved, a.rounds.timer.C, a.demands.done
 		}
 		select {
 		case m := <-l.inbox:
@@ -100,6 +102,10 @@ func (l *leader) serve() {
 			}
 		case r := <-solved:
 			l.tickets.adopt(r)
+		case <-late:
+			l.tickets.rounds.expire()
+		case r := <-refined:
+			l.tickets.adoptRefinement(r)
 		case <-l.stop:
 			return
 		}

@@ -30,6 +30,8 @@ const (
 	msgQuery                  // leader to all: what did you call as Seq? Answered by msgState
 	msgTimeout                // as msgState, and giving up
 	msgGoodbye                // both ways: From is leaving; from the leader with Arg 1: all have
+	msgRow                    // Seq numbers a group of sends and receives; Body is its row
+	msgRound                  // leader to rank: the answer to msgRow; Body says how, nothing: packet planes
 	numMsgKinds
 )
 
@@ -48,8 +50,10 @@ const msgHeader = 24
 // maxBody bounds a body by kind, so that a stranger's length cannot make us allocate.
 func maxBody(k msgKind) uint32 {
 	switch k {
-	case msgWelcome, msgPlan, msgPlanes:
+	case msgWelcome, msgPlan, msgPlanes, msgRound:
 		return 64 << 20
+	case msgRow:
+		return maxRow
 	default:
 		return 64 << 10
 	}

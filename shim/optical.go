@@ -19,17 +19,18 @@ import (
 // rank 0, the arbiter.
 type optical struct {
 	planSite
-	c        *Comm
-	at       *attachment
-	end      transport.Endpoint
-	switches ocsctl.Client // posts maps of ranks
-	member   []int         // by port: its rank, or -1
-	now      []planeNow
-	base     []uint32        // reused, as are the next two
-	switchAt [][]int64       // by [plane][move], nanoseconds of Unix time
-	times    []time.Duration // planned, of all moves
-	packet   map[shape]bool  // shapes for which no planner has a plan
-	ticket   ticket          // of the operation in progress, reused
+	c         *Comm
+	at        *attachment
+	end       transport.Endpoint
+	switches  ocsctl.Client // posts maps of ranks
+	member    []int         // by port: its rank, or -1
+	now       []planeNow
+	base      []uint32        // reused, as are the next two
+	switchAt  [][]int64       // by [plane][move], nanoseconds of Unix time
+	times     []time.Duration // planned, of all moves
+	packet    map[shape]bool  // shapes for which no planner has a plan
+	ticket    ticket          // of the operation in progress, reused
+	exchanges exchanges
 
 	closed sync.Once
 	mu     sync.Mutex

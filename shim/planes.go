@@ -52,7 +52,9 @@ func (s planeSet) spread(p *plans.Plan, n int) *plans.Plan {
 	wide := *p
 	wide.Digest = ""
 	wide.Planes = make([][]plans.Entry, n)
-	wide.Initial = s.spreadMaps(p.Initial, n)
+	if p.Initial != nil { // plans of demand matrices have none
+		wide.Initial = s.spreadMaps(p.Initial, n)
+	}
 	i := 0
 	for j := range s.each() {
 		wide.Planes[j] = p.Planes[i]

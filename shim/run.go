@@ -38,12 +38,13 @@ type session struct {
 
 // taskRef is what a task does, for messages and for what follows it.
 type taskRef struct {
-	comm    *Comm
-	call    int // index of the (first) call
-	seq     uint64
-	sig     uint32
-	entry   *entry      // collectives only
-	finishR exec.Buffer // result to divide
+	comm     *Comm
+	call     int // index of the (first) call
+	seq      uint64
+	sig      uint32
+	entry    *entry      // collectives only
+	finishR  exec.Buffer // result to divide
+	circuits bool        // sends and receives on the planes with circuits
 }
 
 var sessions = sync.Pool{New: func() any {
@@ -118,7 +119,11 @@ func (s *session) bind(c *Comm) error {
 			}
 		}
 	}
-	return s.bindP2P(c)
+	first, err := s.gather(c)
+	if err != nil || first < 0 {
+		return err
+	}
+	return s.bindMessages(c, first)
 }
 
 // bindPacket prepares the task of a collective on the packet planes.
@@ -167,9 +172,10 @@ func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, s
 	return nil
 }
 
-// bindP2P merges the sends and receives of c into one task.
-func (s *session) bindP2P(c *Comm) error {
-	first := -1
+// gather merges the sends and receives of c into one program on packet planes, and returns the
+// first of them, -1 where there are none.
+func (s *session) gather(c *Comm) (first int, err error) {
+	first = -1
 	r := &c.runner
 	r.sends, r.recvs, r.msgs, r.recvBufs = r.sends[:0], r.recvs[:0], r.msgs[:0], r.recvBufs[:0]
 	for i := range s.calls {
@@ -190,13 +196,20 @@ func (s *session) bindP2P(c *Comm) error {
 		}
 	}
 	if first < 0 {
-		return nil
+		return first, nil
 	}
 	r.msgs = append(r.msgs, r.recvBufs...)
 	args := program.P2PArgs{Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: len(c.packet.Planes())}
 	if err := program.BuildP2P(&r.p2p, args, r.sends, r.recvs); err != nil {
-		return s.calls[first].misuse(err)
+		return first, s.calls[first].misuse(err)
 	}
+	return first, nil
+}
+
+// bindMessages prepares the task of the sends and receives that have been gathered, of which call
+// first is the first, on packet planes.
+func (s *session) bindMessages(c *Comm, first int) error {
+	r := &c.runner
 	t := c.task()
 	err := t.Bind(exec.Call{
 		Program: &r.p2p, Messages: r.msgs, Comm: c.id, Op: r.seq, Pairs: r.pairs, Endpoint: c.packet, Poison: &c.poison,
@@ -245,7 +258,7 @@ func (s *session) policy() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
 	} else {
 		s.opts.Spin, s.opts.Yield = 1, 200
-		if e := s.refs[0].entry; e != nil && e.plan != nil {
+		if ref := &s.refs[0]; ref.circuits || ref.entry != nil && ref.entry.plan != nil {
 			// A frame takes the emulated wire far longer than a wake-up takes, and the switch
 			// itself needs the cores.
 			s.opts.Spin, s.opts.Yield = 0, 0
@@ -283,6 +296,8 @@ func (s *session) explain(ref *taskRef, err error) error {
 	case errors.Is(err, transport.ErrPeerLost):
 		// Why the peer is gone comes by the control network.
 		wait = time.Second
+	case ref.circuits && errors.Is(err, exec.ErrTimeout):
+		err = fmt.Errorf("%w; %s", err, c.light.waiting())
 	case ref.entry == nil: // sends and receives concern two ranks, which the error names
 	case errors.Is(err, exec.ErrSignature):
 		c.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/program"
+	"lightpath/plans"
 )
 
 // traceProgram is a line of LIGHTPATH_TRACE: one program made. The last one of a shape is
@@ -23,19 +27,37 @@ type traceProgram struct {
 	Operations  int     `json:"operations"`
 }
 
-// trace appends a line about a program that was made. Tracing that fails is reported once
-// and ends.
+// trace records a program of a collective.
 func (c *Comm) trace(s *shape, e *entry) {
-	if c.cfg.Trace == "" || c.traceFailed {
-		return
-	}
 	line := traceProgram{
-		Event: "program", Comm: fmt.Sprintf("%x", c.id), Rank: c.args.Rank, Collective: kinds[s.kind].collective.String(),
-		Type: s.typ.String(), Count: s.count, InPlace: s.inPlace, Algorithm: e.algorithm, Operations: len(e.prog.Ops),
+		Collective: kinds[s.kind].collective.String(), Type: s.typ.String(), Count: s.count, InPlace: s.inPlace,
+		Algorithm: e.algorithm, Operations: len(e.prog.Ops),
 	}
 	if e.plan != nil {
 		line.Planner, line.PredictedUS = e.plan.Planner, e.plan.CCTUS
 	}
+	c.traceLine(&line)
+}
+
+// traceExchange records one of grouped sends and receives on circuits, under the name of the
+// matrix that they are; Count is what this rank sends and receives.
+func (c *Comm) traceExchange(plan *plans.Plan, p *program.Program) {
+	line := traceProgram{
+		Collective: "alltoallv", Type: datatype.Uint8.String(), Algorithm: "exchange",
+		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: len(p.Ops),
+	}
+	for _, n := range p.MsgBytes {
+		line.Count += uint64(n)
+	}
+	c.traceLine(&line)
+}
+
+// traceLine appends a line. Tracing that fails is reported once and ends.
+func (c *Comm) traceLine(line *traceProgram) {
+	if c.cfg.Trace == "" || c.traceFailed {
+		return
+	}
+	line.Event, line.Comm, line.Rank = "program", fmt.Sprintf("%x", c.id), c.args.Rank
 	text, err := json.Marshal(line)
 	if err == nil {
 		// One write of a whole line: ranks of several processes may share the file.

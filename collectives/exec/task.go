@@ -81,6 +81,10 @@ func NewPairs(ranks int) *Pairs {
 	return &Pairs{send: make([]uint64, ranks), recv: make([]uint64, ranks)}
 }
 
+// Sent is how many messages have been sent to a rank, Received how many received from it.
+func (p *Pairs) Sent(rank int) uint64     { return p.send[rank] }
+func (p *Pairs) Received(rank int) uint64 { return p.recv[rank] }
+
 // Task runs one program for one call at a time. Its zero value is ready for Bind; keep it
 // for the next call, so that its state is allocated once. A Task belongs to one goroutine.
 type Task struct {

@@ -1,0 +1,187 @@
+package shim
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/spectra"
+)
+
+// maxDemands bounds the matrices that the leader knows plans of.
+const maxDemands = 256
+
+// demand is the matrix of a round, with what it is known by.
+type demand struct {
+	pairs  []pairDemand
+	ranks  int
+	digest [sha256.Size]byte
+}
+
+func newDemand(pairs []pairDemand, ranks int) *demand {
+	d := &demand{pairs: pairs, ranks: ranks}
+	var b []byte
+	for _, p := range pairs {
+		b = binary.LittleEndian.AppendUint32(b, uint32(p.src)<<16|uint32(p.dst))
+		b = binary.LittleEndian.AppendUint64(b, uint64(p.bytes))
+	}
+	d.digest = sha256.Sum256(b)
+	return d
+}
+
+// total is the bytes of all pairs, busiest those of the port that sends or receives most.
+func (d *demand) total() (total, busiest int64) {
+	out, in := make([]int64, d.ranks), make([]int64, d.ranks)
+	for _, p := range d.pairs {
+		out[p.src] += p.bytes
+		in[p.dst] += p.bytes
+		total += p.bytes
+		busiest = max(busiest, out[p.src], in[p.dst])
+	}
+	return total, busiest
+}
+
+// worthwhile reports whether a matrix gains by circuits: over all planes, its busiest port sends
+// for longer than a plane takes to switch.
+func (o *planSite) worthwhile(d *demand) bool {
+	_, busiest := d.total()
+	t := o.template
+	return plans.WireUS(t, float64(busiest))/float64(len(o.planes)) > t.ReconfigUS+t.AlphaUS
+}
+
+// demandProblem states the planning problem of a matrix on so many planes.
+func (o *planSite) demandProblem(d *demand, planes int) *plans.Problem {
+	p := *o.template
+	p.Planes, p.Initial, p.Final, p.Steps = planes, nil, plans.Final{}, nil
+	p.Demand = make([][]float64, d.ranks)
+	for r := range p.Demand {
+		p.Demand[r] = make([]float64, d.ranks)
+	}
+	for _, x := range d.pairs {
+		p.Demand[x.src][x.dst] = float64(x.bytes)
+	}
+	return &p
+}
+
+// demandKey is what the plan of a matrix depends on within a communicator.
+type demandKey struct {
+	digest [sha256.Size]byte
+	planes int
+}
+
+// plannedDemand is a matrix that the leader knows a plan of.
+type plannedDemand struct {
+	problem *plans.Problem
+	plan    *plans.Plan
+	refined bool // the anytime search has begun
+}
+
+// refinement is what that search returns.
+type refinement struct {
+	key  demandKey
+	plan *plans.Plan
+}
+
+// demandPlans is the arbiter's table of them.
+type demandPlans struct {
+	table map[demandKey]*plannedDemand
+	took  time.Duration // planning a matrix, the last time; what is not tried fades
+	done  chan refinement
+}
+
+func newDemandPlans() demandPlans {
+	return demandPlans{table: map[demandKey]*plannedDemand{}, done: make(chan refinement, 4)}
+}
+
+// planDemand returns the plan of a matrix on the planes that are held, from where they stand.
+func (a *arbiter) planDemand(d *demand) (*plans.Plan, error) {
+	key := demandKey{d.digest, a.held.len()}
+	known := a.demands.table[key]
+	if known == nil {
+		if len(a.demands.table) >= maxDemands {
+			clear(a.demands.table)
+		}
+		known = &plannedDemand{problem: a.o.demandProblem(d, key.planes)}
+		if err := a.planNow(known); err != nil {
+			return nil, err
+		}
+		a.demands.table[key] = known
+		total, busiest := d.total()
+		a.o.c.log.info(subTuning, "demand of %d pairs, %d bytes, %d at the busiest port: planner %s, predicted %.1f us, lower bound %.1f us, planned in %v",
+			len(d.pairs), total, busiest, known.plan.Planner, known.plan.CCTUS, known.plan.LowerBoundUS, a.demands.took)
+	} else if !known.refined {
+		known.refined = true
+		go a.refine(key, known.problem)
+	}
+	plan, cct := spectra.From(known.problem, known.plan, a.o.maps(a.held))
+	plan.CCTUS = cct
+	return plan, nil
+}
+
+// planNow plans a matrix that has not been seen, in the way of the call that has it: so no longer
+// than there is to gain.
+func (a *arbiter) planNow(k *plannedDemand) error {
+	plain, err := spectra.Plain(k.problem)
+	if err != nil {
+		return err
+	}
+	k.plan = plain
+	cfg := a.o.c.cfg
+	gain := time.Duration((plain.CCTUS - plain.LowerBoundUS) * float64(time.Microsecond))
+	options := spectra.Options{Mode: spectra.Fast, TimeLimit: max(gain, 1)}
+	switch {
+	case cfg.Demand == demandPlain:
+		k.refined = true // plain is what was asked for
+		return nil
+	case cfg.PlanWait:
+		options = spectra.Options{TimeLimit: cfg.PlanLimit}
+		k.refined = true
+	case gain <= a.demands.took:
+		a.demands.took -= a.demands.took / 32
+		return nil
+	}
+	began := time.Now()
+	plan, err := spectra.Solve(a.ctx, k.problem, options)
+	a.demands.took = time.Since(began)
+	if err == nil && plan.CCTUS < plain.CCTUS {
+		k.plan = plan
+	}
+	if errors.Is(err, spectra.ErrTooLong) {
+		return nil
+	}
+	return err
+}
+
+// refine searches for a better plan of a matrix that has come again.
+func (a *arbiter) refine(key demandKey, p *plans.Problem) {
+	plan, err := spectra.Solve(a.ctx, p, spectra.Options{TimeLimit: a.o.c.cfg.PlanLimit})
+	if err != nil || errors.Is(a.ctx.Err(), context.Canceled) {
+		return
+	}
+	select {
+	case a.demands.done <- refinement{key, plan}:
+	case <-a.l.stop:
+	}
+}
+
+// adoptRefinement takes over a plan that is better than the one in force.
+func (a *arbiter) adoptRefinement(r refinement) {
+	if k := a.demands.table[r.key]; k != nil && r.plan.CCTUS < k.plan.CCTUS {
+		a.o.c.log.info(subTuning, "demand: predicted %.1f us instead of %.1f, lower bound %.1f", r.plan.CCTUS, k.plan.CCTUS, r.plan.LowerBoundUS)
+		k.plan = r.plan
+	}
+}
+
+// roundBody encodes the answer to a round on circuits: the length of the ticket u32, the ticket,
+// the plan.
+func (a *arbiter) roundBody(plan *plans.Plan) []byte {
+	holds := appendHolds(nil, a.o.ranks, plan)
+	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, sha256.Sum256(holds), a.held, 0
+	a.stand(a.held)
+	a.buf = appendTicket(a.buf[:0], &a.t)
+	body := binary.LittleEndian.AppendUint32(nil, uint32(len(a.buf)))
+	return append(append(body, a.buf...), holds...)
+}

@@ -1,0 +1,185 @@
+package shim
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+)
+
+// exchanges is what a rank keeps for rounds of grouped sends and receives.
+type exchanges struct {
+	after uint64 // collectives called before the last post
+	posts uint32 // since then
+	row   row
+	buf   []byte
+	next  []uint64
+	table map[exchangeKey]*program.Program
+}
+
+// maxExchanges bounds the table; loops over one matrix come back to two programs each.
+const maxExchanges = 64
+
+// exchangeKey is what the program of an exchange depends on within a rank.
+type exchangeKey struct {
+	plan planID
+	maps uint64 // where the planes stand
+	use  planeSet
+	mine [sha256.Size]byte // this rank's messages
+}
+
+// postsRounds reports whether groups of sends and receives of this communicator are posted.
+func (c *Comm) postsRounds() bool {
+	return c.light != nil && c.cfg.Demand != demandOff && !c.cfg.BarrierTime
+}
+
+// runRound runs the group of sends and receives that has been gathered as the leader decides: on
+// the planes with circuits where all ranks take part in it, else on the packet planes, for which
+// it has been prepared.
+func (s *session) runRound(c *Comm, first int) error {
+	o, x := c.light, &c.light.exchanges
+	if x.after != c.seq {
+		x.after, x.posts = c.seq, 0
+	}
+	x.posts++
+	number := roundNumber(c.seq, x.posts)
+	o.describeGroup()
+	if err := c.star.toLeader(&message{Kind: msgRow, Seq: number, Body: append([]byte(nil), x.buf...)}); err != nil {
+		return c.fail(err)
+	}
+	m, err := c.awaitFor(msgRound, number, c.cfg.Timeout)
+	if errors.Is(err, errNothing) {
+		err = fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout)
+	}
+	if err != nil {
+		return c.fail(err)
+	}
+	if len(m.Body) == 0 {
+		if err := s.bindMessages(c, first); err != nil {
+			return err
+		}
+		return s.drive()
+	}
+	prog, err := s.bindRound(c, first, number, m.Body)
+	if err != nil {
+		return c.fail(err)
+	}
+	if err := s.drive(); err != nil {
+		return err
+	}
+	o.advance(o.ticket.use, prog.Configs)
+	if err := c.star.toLeader(&message{Kind: msgDone, Seq: number}); err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
+// describeGroup encodes the row of the group into the buffer for it.
+func (o *optical) describeGroup() {
+	x, r := &o.exchanges, &o.c.runner
+	x.row.sends = x.list(x.row.sends[:0], r.sends, o.c.args.Rank, o.ranks, r.pairs.Sent)
+	x.row.recvs = x.list(x.row.recvs[:0], r.recvs, o.c.args.Rank, o.ranks, r.pairs.Received)
+	x.buf = appendRow(x.buf[:0], &x.row)
+}
+
+// list numbers messages within their pairs; past says how many each pair has exchanged.
+func (x *exchanges) list(to []rowMessage, messages []program.Message, me, ranks int, past func(rank int) uint64) []rowMessage {
+	x.next = x.next[:0]
+	for r := range ranks {
+		x.next = append(x.next, past(r))
+	}
+	for _, m := range messages {
+		if m.Peer != me {
+			to = append(to, rowMessage{peer: m.Peer, number: x.next[m.Peer], bytes: m.Bytes})
+			x.next[m.Peer]++
+		}
+	}
+	return to
+}
+
+// bindRound prepares the task of a group that goes by circuits.
+func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*program.Program, error) {
+	o := c.light
+	t, holds, err := o.openRound(body)
+	if err != nil {
+		return nil, err
+	}
+	o.learn(t)
+	if err := o.settle(t); err != nil {
+		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives: %w", c.args.Rank, err)
+	}
+	prog, err := o.exchangeProgram(t, holds)
+	if err != nil {
+		return nil, err
+	}
+	task := c.task()
+	err = task.Bind(exec.Call{
+		Program: prog, Messages: c.msgs, Comm: c.id, Op: c.seq, Pairs: c.pairs, Endpoint: o.end, Poison: &c.poison,
+		OCS: o.switches, Base: o.base, SkipDrain: o.skipDrain,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.tasks = append(s.tasks, task)
+	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: number, circuits: true})
+	return prog, nil
+}
+
+// openRound reads the leader's answer to a round that goes by circuits.
+func (o *optical) openRound(body []byte) (*ticket, []byte, error) {
+	if len(body) < 4 || uint64(binary.LittleEndian.Uint32(body)) > uint64(len(body)-4) {
+		return nil, nil, fmt.Errorf("%w: round of %d bytes", errMessage, len(body))
+	}
+	end := 4 + int(binary.LittleEndian.Uint32(body))
+	t, holds := &o.ticket, body[end:]
+	if err := decodeTicket(body[4:end], t); err != nil {
+		return nil, nil, err
+	}
+	if t.use == 0 || sha256.Sum256(holds) != t.plan {
+		return nil, nil, fmt.Errorf("%w: a round's ticket for planes %#x is of another plan", errMessage, uint64(t.use))
+	}
+	return t, holds, o.fits(t)
+}
+
+// exchangeProgram returns the program of this rank's messages under a plan, from where the planes stand.
+func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, error) {
+	x, r, me := &o.exchanges, &o.c.runner, o.c.args.Rank
+	key := exchangeKey{plan: t.plan, maps: o.standing(t.use), use: t.use, mine: digestMessages(r.sends, r.recvs)}
+	if p := x.table[key]; p != nil {
+		return p, nil
+	}
+	plan, err := decodeHolds(holds, o.ranks, t.use.len())
+	if err != nil {
+		return nil, err
+	}
+	wide := t.use.spread(plan, len(o.now))
+	p, err := program.LowerExchange(program.ExchangeArgs{
+		Rank: me, Ranks: o.ranks, Plan: wide, Current: t.use.spreadMaps(o.maps(t.use), len(o.now)),
+	}, r.sends, r.recvs)
+	if err != nil {
+		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives, planner %s: %w", me, plan.Planner, err)
+	}
+	if x.table == nil || len(x.table) >= maxExchanges {
+		x.table = map[exchangeKey]*program.Program{}
+	}
+	x.table[key] = p
+	o.c.traceExchange(plan, p)
+	o.c.log.info(subTuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
+		me, len(r.sends), len(r.recvs), plan.Planner, plan.CCTUS, len(p.Ops), t.use.len(), len(o.now))
+	return p, nil
+}
+
+// digestMessages identifies the messages of a group.
+func digestMessages(sends, recvs []program.Message) [sha256.Size]byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(sends)))
+	for _, list := range [2][]program.Message{sends, recvs} {
+		for _, m := range list {
+			b = binary.LittleEndian.AppendUint64(b, uint64(m.Peer))
+			b = binary.LittleEndian.AppendUint64(b, uint64(m.Bytes))
+		}
+	}
+	return sha256.Sum256(b)
+}

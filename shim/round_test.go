@@ -1,0 +1,362 @@
+package shim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/emulator"
+	"lightpath/plans"
+	"lightpath/plans/check"
+	"lightpath/plans/fabric"
+)
+
+// quickFabric is a fabric that switches fast, so that small matrices are worth circuits.
+func quickFabric(t testing.TB, ranks, planes int) *emulator.Server {
+	t.Helper()
+	return lightFabric(t, ranks, planes, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 20 * time.Microsecond })
+}
+
+// counts[src][dst] lists the elements of the messages from src to dst.
+type counts [][][]int
+
+// randomCounts draws a matrix: most pairs with one message, some with none, an empty one or more
+// than one, and ports and pairs of very different size.
+func randomCounts(rng *rand.Rand, n, scale int) counts {
+	c := make(counts, n)
+	for src := range c {
+		c[src] = make([][]int, n)
+		busy := []int{1, 1, 8}[rng.IntN(3)]
+		for dst := range c[src] {
+			switch rng.IntN(8) {
+			case 0:
+			case 1:
+				c[src][dst] = []int{0}
+			case 2:
+				c[src][dst] = []int{rng.IntN(scale), rng.IntN(3), rng.IntN(scale)}
+			default:
+				c[src][dst] = []int{rng.IntN(scale * busy)}
+			}
+		}
+	}
+	return c
+}
+
+// exchange runs the matrix as one group on every rank, after the delay for the rank, and compares
+// what arrives. salt makes the contents differ.
+func (m counts) exchange(w *world, salt int, delay func(rank int) time.Duration) error {
+	value := func(src, dst, i int) int { return salt*97 + (src*len(m)+dst)*7 + i }
+	for r, err := range w.each(func(c *Comm) error {
+		me := c.Rank()
+		time.Sleep(delay(me))
+		var calls []Call
+		var in [][]int32
+		for peer := range m {
+			for i, n := range m[me][peer] {
+				calls = append(calls, message32(CallSend, c, peer, ramp(value(me, peer, i), n)))
+			}
+			for _, n := range m[peer][me] {
+				in = append(in, make([]int32, n))
+				calls = append(calls, message32(CallRecv, c, peer, in[len(in)-1]))
+			}
+		}
+		if err := Run(calls); err != nil {
+			return err
+		}
+		k := 0
+		for peer := range m {
+			for i, n := range m[peer][me] {
+				if err := equal32(in[k], ramp(value(peer, me, i), n)); err != nil {
+					return fmt.Errorf("message %d from rank %d: %w", i, peer, err)
+				}
+				k++
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	return nil
+}
+
+func noDelay(int) time.Duration { return 0 }
+
+// TestRounds: random matrices, some of them again, by either plan, over one to four planes, with
+// ranks that come late and collectives between.
+func TestRounds(t *testing.T) {
+	for _, c := range []struct {
+		n, planes int
+		demand    string
+		wait      string
+	}{{2, 1, "spectra", "0"}, {2, 3, "plain", "0"}, {3, 2, "spectra", "0"}, {5, 4, "spectra", "1"}, {5, 2, "plain", "0"}, {8, 2, "spectra", "0"}} {
+		t.Run(fmt.Sprintf("%d/%d/%s", c.n, c.planes, c.demand), func(t *testing.T) {
+			server := quickFabric(t, c.n, c.planes)
+			t.Setenv("LIGHTPATH_DEMAND", c.demand)
+			t.Setenv("LIGHTPATH_DEMAND_WAIT", "20s")
+			t.Setenv("LIGHTPATH_PLAN_WAIT", c.wait)
+			t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
+			rng := rand.New(rand.NewPCG(uint64(c.n), uint64(c.planes)))
+			w := newWorld(t, c.n)
+			var m counts
+			for i := range 8 {
+				if i == 0 || rng.IntN(2) == 0 {
+					m = randomCounts(rng, c.n, []int{20, 3000, 20000}[i%3])
+				}
+				late := make([]time.Duration, c.n)
+				late[rng.IntN(c.n)] = time.Duration(rng.IntN(3000)) * time.Microsecond
+				if err := m.exchange(w, i, func(r int) time.Duration { return late[r] }); err != nil {
+					t.Fatalf("exchange %d: %v", i, err)
+				}
+				if i%3 == 2 {
+					w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 100))}) })
+				}
+			}
+			noLosses(t, server)
+		})
+	}
+}
+
+// TestRoundOfSome: ranks without traffic do not call, and nobody waits for them for long; then
+// ranks that do are together again.
+func TestRoundOfSome(t *testing.T) {
+	server := quickFabric(t, 4, 2)
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "5ms")
+	w := newWorld(t, 4)
+	big := func() []int32 { return make([]int32, 50000) }
+	for i := range 6 {
+		w.must(func(c *Comm) error {
+			if c.Rank() > 1 {
+				return nil
+			}
+			in := big()
+			if err := Run([]Call{message32(CallSend, c, 1-c.Rank(), ramp(i+c.Rank(), len(in))), message32(CallRecv, c, 1-c.Rank(), in)}); err != nil {
+				return err
+			}
+			return equal32(in, ramp(i+1-c.Rank(), len(in)))
+		})
+	}
+	if misses := w.comms[0].leader.tickets.rounds.misses; misses != 2 {
+		t.Errorf("the leader has waited for %d of 6 rounds of ranks that never call together, not for the first and third", misses)
+	}
+	before := framesOf(t, server)
+	w.comms[0].leader.tickets.o.c.cfg.DemandWait = 20 * time.Second
+	var m counts
+	for i := range 300 {
+		m = randomCounts(rand.New(rand.NewPCG(uint64(i), 1)), 4, 30000)
+		// A collective brings ranks that have posted differently into step.
+		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1))}) })
+		if err := m.exchange(w, i, noDelay); err != nil {
+			t.Fatal(err)
+		}
+		if framesOf(t, server) > before+1000 {
+			return
+		}
+	}
+	t.Error("no round of all ranks was given circuits")
+}
+
+// framesOf counts the frames that all planes have carried.
+func framesOf(t testing.TB, server *emulator.Server) (n uint64) {
+	t.Helper()
+	for _, frames := range carried(t, server) {
+		n += frames
+	}
+	return n
+}
+
+// TestRoundBesideCollective: ranks wait in a group for one that is in a collective first.
+func TestRoundBesideCollective(t *testing.T) {
+	quickFabric(t, 3, 2)
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "15s")
+	w := newWorld(t, 3)
+	began := time.Now()
+	w.must(func(c *Comm) error {
+		in := make([]int32, 40000)
+		reduce := func() error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }
+		switch c.Rank() {
+		case 0:
+			if err := Run([]Call{message32(CallSend, c, 1, ramp(3, len(in)))}); err != nil {
+				return err
+			}
+			return reduce()
+		case 1:
+			if err := Run([]Call{message32(CallRecv, c, 0, in)}); err != nil {
+				return err
+			}
+			if err := reduce(); err != nil {
+				return err
+			}
+			return equal32(in, ramp(3, len(in)))
+		}
+		return reduce()
+	})
+	if w.comms[0].leader.tickets.rounds.misses > 0 {
+		t.Errorf("a round was waited for to its end, %v, though it could not be completed", time.Since(began))
+	}
+}
+
+// TestChains: single sends and receives down a line of ranks, in no common order.
+func TestChains(t *testing.T) {
+	quickFabric(t, 4, 2)
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "2ms")
+	w := newWorld(t, 4)
+	w.must(func(c *Comm) error {
+		me, n := c.Rank(), c.Ranks()
+		for i := range 20 {
+			buf := ramp(i, 30000)
+			if me > 0 {
+				clear(buf)
+				if err := Run([]Call{message32(CallRecv, c, me-1, buf)}); err != nil {
+					return err
+				}
+			}
+			if err := equal32(buf, ramp(i, len(buf))); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+			if me < n-1 {
+				if err := Run([]Call{message32(CallSend, c, me+1, buf)}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// TestRoundMismatch: a message whose ends differ in size is an error at once that names both.
+func TestRoundMismatch(t *testing.T) {
+	quickFabric(t, 3, 2)
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "15s")
+	w := newWorld(t, 3)
+	for r, err := range w.each(func(c *Comm) error {
+		me := c.Rank()
+		n := 40000
+		if me == 2 {
+			n = 40001
+		}
+		return Run([]Call{message32(CallSend, c, (me+1)%3, make([]int32, 40000)), message32(CallRecv, c, (me+2)%3, make([]int32, n))})
+	}) {
+		wantError(t, err, ErrMismatch, "message 0 from rank 1 to rank 2: rank 1 sends 160000 bytes, rank 2 receives 160004")
+		if err == nil {
+			t.Errorf("rank %d saw no error", r)
+		}
+	}
+}
+
+// TestRoundOfTheDead: a rank that ends instead of posting ends the wait of the others.
+func TestRoundOfTheDead(t *testing.T) {
+	quickFabric(t, 3, 2)
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "60s")
+	w := newWorld(t, 3)
+	for r, err := range w.each(func(c *Comm) error {
+		if c.Rank() == 2 {
+			time.Sleep(20 * time.Millisecond)
+			return c.Abort()
+		}
+		return Run([]Call{message32(CallSend, c, (c.Rank()+1)%3, make([]int32, 9)), message32(CallRecv, c, (c.Rank()+2)%3, make([]int32, 9))})
+	}) {
+		if r < 2 {
+			wantError(t, err, ErrAborted, "rank 2 aborted")
+		}
+	}
+}
+
+// TestRoundWithoutPlanes: with a plane out of service rounds use the others, without any the
+// packet planes.
+func TestRoundWithoutPlanes(t *testing.T) {
+	server := quickFabric(t, 4, 2)
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "20s")
+	w := newWorld(t, 4)
+	var out outage
+	out.over(w)
+	rng := rand.New(rand.NewPCG(8, 8))
+	exchange := func(i int) {
+		t.Helper()
+		if err := randomCounts(rng, 4, 20000).exchange(w, i, noDelay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before []uint64
+	for i, down := range []uint64{0, 0b01, 0b10, 0b11, 0} {
+		out.down.Store(down)
+		before = carried(t, server)
+		exchange(2 * i)
+		exchange(2*i + 1)
+		for j, frames := range carried(t, server) {
+			if used := frames > before[j]; used == (down>>j&1 != 0) {
+				t.Errorf("planes %#b out of service: plane %d used: %v", down, j, used)
+			}
+		}
+	}
+}
+
+// TestDemandPlansPass: what the leader plans, from wherever the planes stand, passes the checker.
+func TestDemandPlansPass(t *testing.T) {
+	quickFabric(t, 5, 3)
+	w := newWorld(t, 5)
+	a, err := newArbiter(w.comms[0].leader, w.comms[0].light) // which nobody else uses
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.held = a.o.all()
+	rng := rand.New(rand.NewPCG(4, 2))
+	for range 50 {
+		var pairs []pairDemand
+		for src := range 5 {
+			for dst := range 5 {
+				if src != dst && rng.IntN(3) > 0 {
+					pairs = append(pairs, pairDemand{src, dst, int64(rng.IntN(1 << uint(1+rng.IntN(20))))})
+				}
+			}
+		}
+		d := newDemand(pairs, 5)
+		for range 2 {
+			for j := range a.o.now {
+				a.o.now[j].maps = rng.Perm(5)
+			}
+			plan, err := a.planDemand(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := a.o.demandProblem(d, 3)
+			for _, e := range plan.Planes { // the checker's planes begin dark
+				if len(e) > 0 {
+					plan.CCTUS = max(plan.CCTUS, e[len(e)-1].EndUS)
+				}
+			}
+			if _, err := check.Check(p, plan); err != nil {
+				t.Fatal(err)
+			}
+			got, err := decodeHolds(appendHolds(nil, 5, plan), 5, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sameHolds(got, plan); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// sameHolds compares the holds of two plans.
+func sameHolds(a, b *plans.Plan) error {
+	for j := range b.Planes {
+		k := 0
+		for _, e := range b.Planes[j] {
+			if e.Kind != plans.Hold {
+				continue
+			}
+			if k >= len(a.Planes[j]) || !a.Planes[j][k].To.Equal(e.To) || !plans.SameUS(a.Planes[j][k].EndUS-a.Planes[j][k].StartUS, e.EndUS-e.StartUS) {
+				return fmt.Errorf("plane %d: hold %d differs", j, k)
+			}
+			k++
+		}
+		if k != len(a.Planes[j]) {
+			return fmt.Errorf("plane %d: %d holds, not %d", j, len(a.Planes[j]), k)
+		}
+	}
+	return nil
+}

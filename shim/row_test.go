@@ -1,0 +1,115 @@
+package shim
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+func TestRowCodec(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	list := func(n int) []rowMessage {
+		l := make([]rowMessage, n)
+		for i := range l {
+			l[i] = rowMessage{peer: 1 + rng.IntN(6), number: rng.Uint64(), bytes: rng.Int64N(maxRowMessage + 1)}
+		}
+		return l
+	}
+	for range 50 {
+		r := row{sends: list(rng.IntN(5)), recvs: list(rng.IntN(5))}
+		got, err := decodeRow(appendRow(nil, &r), 0, 7)
+		if err != nil || !reflect.DeepEqual(got, &r) {
+			t.Fatalf("%+v became %+v, %v", r, got, err)
+		}
+	}
+	large := row{sends: list(maxRow / rowEntry)}
+	if got, err := decodeRow(appendRow(nil, &large), 0, 7); err != nil || !got.plain {
+		t.Errorf("a row of %d messages: %v", len(large.sends), err)
+	}
+	bad := appendRow(nil, &row{sends: []rowMessage{{peer: 3}}})
+	for name, b := range map[string][]byte{
+		"short": bad[:rowHeader-1], "cut": bad[:len(bad)-1], "long": append(bad[:len(bad):len(bad)], 0),
+	} {
+		if _, err := decodeRow(b, 0, 4); !errors.Is(err, errMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, self := range []int{3, 4} { // itself; beyond the communicator
+		if _, err := decodeRow(bad, self, 3+self%2); !errors.Is(err, errMessage) {
+			t.Errorf("rank %d: %v", self, err)
+		}
+	}
+}
+
+func FuzzRow(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(appendRow(nil, &row{sends: []rowMessage{{1, 2, 3}}, recvs: []rowMessage{{2, 1, 0}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := decodeRow(b, 0, 4)
+		if err != nil {
+			return
+		}
+		if again := appendRow(nil, r); !bytes.Equal(again, b) {
+			t.Fatalf("%x became %x", b, again)
+		}
+	})
+}
+
+func FuzzHolds(f *testing.F) {
+	f.Add(appendHolds(nil, 3, &plans.Plan{Planner: "x", CCTUS: 3, Planes: [][]plans.Entry{
+		{{Kind: plans.Reconfigure}, {Kind: plans.Hold, To: circuit.Permutation{1, 2, 0}, EndUS: 5}}, nil,
+	}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := decodeHolds(b, 3, 2)
+		if err != nil {
+			return
+		}
+		for _, entries := range p.Planes {
+			for _, e := range entries {
+				if e.To.Validate(3) != nil || !(e.EndUS >= e.StartUS) {
+					t.Fatalf("%+v", e)
+				}
+			}
+		}
+	})
+}
+
+// TestMatchRows: what is in a round and what is not, whatever the order in which ranks list it.
+func TestMatchRows(t *testing.T) {
+	one := func(peer int, number uint64, bytes int64) rowMessage { return rowMessage{peer, number, bytes} }
+	list := func(m ...rowMessage) []rowMessage { return m }
+	for _, c := range []struct {
+		name   string
+		rows   []*row
+		pairs  []pairDemand
+		closed bool
+		err    string
+	}{
+		{"nothing", []*row{{}, {}}, nil, true, ""},
+		{"several of a pair", []*row{
+			{sends: list(one(1, 4, 10), one(2, 0, 1), one(1, 5, 0)), recvs: list(one(2, 9, 3))},
+			{recvs: list(one(0, 4, 10), one(0, 5, 0))}, {sends: list(one(0, 9, 3)), recvs: list(one(0, 0, 1))},
+		}, []pairDemand{{0, 1, 10}, {0, 2, 1}, {2, 0, 3}}, true, ""},
+		{"receive elsewhere", []*row{{sends: list(one(1, 4, 10))}, {}}, nil, false, ""},
+		{"send elsewhere", []*row{{}, {recvs: list(one(0, 4, 10))}}, nil, false, ""},
+		{"another of the pair", []*row{{sends: list(one(1, 4, 10))}, {recvs: list(one(0, 3, 10))}}, nil, false, ""},
+		{"size", []*row{{sends: list(one(1, 4, 10))}, {recvs: list(one(0, 4, 11))}}, nil, false, "rank 0 sends 10 bytes, rank 1 receives 11"},
+	} {
+		pairs, closed, err := matchRows(c.rows)
+		if c.err != "" {
+			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if err != nil || closed != c.closed || closed && !reflect.DeepEqual(pairs, c.pairs) {
+			t.Errorf("%s: %v, %v, %v", c.name, pairs, closed, err)
+		}
+	}
+}
