@@ -1,0 +1,217 @@
+package rdma
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/poller"
+)
+
+// linger bounds how long Close waits for what has been sent to be acknowledged.
+const linger = time.Second
+
+// Options connect a rank to the others. All ranks give the same.
+type Options struct {
+	Addrs []Addrs // of every rank's Listener
+}
+
+// Endpoint is one rank's attachment to all planes; it implements [transport.Endpoint].
+type Endpoint struct {
+	rank   int
+	planes []*plane
+	faces  []transport.Plane // what Planes returns
+	poll   *poller.Set
+
+	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, and by Close
+}
+
+// Connect makes a rank's endpoint. It talks to nobody, but no rank may send before all have
+// connected. The listener's queue pairs are the endpoint's from now on; after an error they are
+// still the listener's.
+func Connect(l *Listener, o Options) (*Endpoint, error) {
+	if l.planes == nil {
+		return nil, fmt.Errorf("rdma: rank %d: listener is closed or connected: %w", l.o.Rank, transport.ErrClosed)
+	}
+	if err := l.agree(o.Addrs); err != nil {
+		return nil, err
+	}
+	e := &Endpoint{rank: l.o.Rank, planes: l.planes}
+	for id, p := range e.planes {
+		for r := range p.peers {
+			if r == e.rank {
+				continue
+			}
+			if err := l.connect(p, &o.Addrs[r].Planes[id], r); err != nil {
+				return nil, fmt.Errorf("rdma: rank %d, plane %d: connect QP %#x to rank %d: %w", e.rank, id, p.peers[r].qp.Number(), r, err)
+			}
+		}
+	}
+	if err := e.open(); err != nil {
+		return nil, fmt.Errorf("rdma: rank %d: %w", e.rank, err)
+	}
+	for _, p := range e.planes {
+		p.e = e
+		e.faces = append(e.faces, p)
+	}
+	l.planes = nil
+	return e, nil
+}
+
+// agree checks that all ranks' ends fit together.
+func (l *Listener) agree(all []Addrs) error {
+	rank := l.o.Rank
+	if len(all) != l.o.Ranks {
+		return fmt.Errorf("rdma: addresses of %d ranks, want %d", len(all), l.o.Ranks)
+	}
+	for r := range all {
+		a := &all[r]
+		if a.Mode != l.addrs.Mode || a.Slots != l.addrs.Slots || a.Payload != l.addrs.Payload || len(a.Planes) != len(l.addrs.Planes) {
+			return fmt.Errorf("rdma: rank %d has %d planes of %d slots of %d bytes (%s), rank %d has %d of %d of %d (%s)",
+				r, len(a.Planes), a.Slots, a.Payload, a.Mode, rank, len(l.addrs.Planes), l.addrs.Slots, l.addrs.Payload, l.addrs.Mode)
+		}
+		for id := range a.Planes {
+			switch p, mine := &a.Planes[id], &l.addrs.Planes[id]; {
+			case len(p.QPs) != l.o.Ranks:
+				return fmt.Errorf("rdma: plane %d: rank %d has %d queue pairs, want %d", id, r, len(p.QPs), l.o.Ranks)
+			case p.Ethernet != mine.Ethernet:
+				return fmt.Errorf("rdma: plane %d: ranks %d and %d are not both on Ethernet or both on InfiniBand", id, r, rank)
+			case !p.GID.IsValid() || p.MTU < 256:
+				return fmt.Errorf("rdma: plane %d: rank %d is at GID %v with an MTU of %d bytes", id, r, p.GID, p.MTU)
+			}
+		}
+	}
+	return nil
+}
+
+// connect connects the queue pair to rank r, whose end of the plane is at a.
+func (l *Listener) connect(p *plane, a *PlaneAddr, r int) error {
+	q, mine, po := &p.peers[r], &l.addrs.Planes[p.id], &l.o.Planes[p.id]
+	q.remote, q.remoteKey = a.Base+uint64(l.o.Rank*p.slots*p.slot), a.Key
+	return q.qp.Connect(&Path{
+		Port: po.Port, GIDIndex: po.GIDIndex, Ethernet: a.Ethernet,
+		PeerGID: a.GID.As16(), PeerLID: a.LID, PeerQPN: a.QPs[l.o.Rank], PeerPSN: a.PSN, PSN: mine.PSN, MTU: min(a.MTU, mine.MTU),
+		TrafficClass: l.o.TrafficClass, ServiceLevel: l.o.ServiceLevel, Timeout: l.o.Timeout, Retries: l.o.Retries,
+	})
+}
+
+// open makes the set of what is waited for.
+func (e *Endpoint) open() (err error) {
+	if e.poll, err = poller.New(len(e.planes)); err != nil {
+		return err
+	}
+	for id, p := range e.planes {
+		if err := e.poll.Add(p.cq.FD(), unix.EPOLLIN, int32(id)); err != nil {
+			e.poll.Close(func() {})
+			return fmt.Errorf("plane %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Planes implements [transport.Endpoint].
+func (e *Endpoint) Planes() []transport.Plane { return e.faces }
+
+// Arm implements [transport.Endpoint].
+func (e *Endpoint) Arm() uint32 { return e.poll.Arm() }
+
+// Wait implements [transport.Endpoint]. Completion queues are armed here and looked at once more:
+// what came before shows in that look, what comes after as an event.
+func (e *Endpoint) Wait(armed uint32, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	e.poll.Enter()
+	defer e.poll.Leave()
+	if e.poll.Pending(armed) || !e.arm() || e.poll.Pending(armed) {
+		return
+	}
+	if e.poll.Sleep(d) {
+		e.quiet()
+	}
+}
+
+// arm asks for events, and reports false where the planes must be looked at instead: they know
+// what is wrong.
+func (e *Endpoint) arm() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.poll.Closed() {
+		return false
+	}
+	for _, p := range e.planes {
+		if !p.armed {
+			if p.cq.Arm() != nil {
+				return false
+			}
+			p.armed = true
+		}
+		if p.progress() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// quiet takes the events that have come.
+func (e *Endpoint) quiet() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.poll.Closed() {
+		return
+	}
+	events := e.poll.Sweep()
+	for i := range events {
+		p := e.planes[events[i].Fd]
+		if some, err := p.cq.Quiet(); some || err != nil {
+			p.armed = false
+		}
+	}
+}
+
+// Wake implements [transport.Endpoint].
+func (e *Endpoint) Wake() { e.poll.Wake() }
+
+// Close implements [transport.Endpoint]. What this rank has sent is delivered, unless that takes
+// longer than a second; then peers see that it has closed.
+func (e *Endpoint) Close() (err error) {
+	e.poll.Close(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.leave()
+		for _, p := range e.planes {
+			if cerr := p.close(); cerr != nil && err == nil {
+				err = fmt.Errorf("rdma: rank %d, plane %d: close: %w", e.rank, p.id, cerr)
+			}
+		}
+	})
+	return err
+}
+
+// leave says farewell to all peers and waits, with a bound, until what has been sent has arrived.
+func (e *Endpoint) leave() {
+	for _, p := range e.planes {
+		for r := range p.peers {
+			if q := &p.peers[r]; q.qp != nil {
+				p.bye(q)
+			}
+		}
+	}
+	for deadline := time.Now().Add(linger); ; time.Sleep(100 * time.Microsecond) {
+		settled := true
+		for _, p := range e.planes {
+			if p.progress() != nil {
+				continue // nothing more will be known of this plane
+			}
+			for r := range p.peers {
+				settled = settled && p.peers[r].settled()
+			}
+		}
+		if settled || time.Now().After(deadline) {
+			return
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+)
+
+const (
+	// burst bounds the frames that one TrySend makes, and posts with one call.
+	burst = 4
+	// batch is how many completions one call takes, and turns how often it is repeated at once.
+	batch, turns = 32, 4
+)
+
+// plane is a [transport.Plane]: a queue pair per peer, all on one completion queue.
+type plane struct {
+	e        *Endpoint
+	rank, id int
+	slots    int
+	slot     int // bytes
+	payload  int // most data bytes of a frame
+	every    int // requests to a signal
+	sends    int // requests of a queue pair
+	repost   int // receives that are posted again together
+	peers    []peer
+
+	cq       CQ
+	armed    bool // an event of cq is awaited
+	polls    uint64
+	memory   []byte // rings of all peers, then staging for all
+	regions  [2]Region
+	stageKey uint32
+
+	wc     [batch]Completion
+	wrs    [burst]SendRequest
+	single [1]SendRequest
+}
+
+// newPlane makes a rank's end of plane id, up to connecting it.
+func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
+	p := &plane{
+		rank: o.Rank, id: id, slots: o.Slots, slot: slotSize(o.Payload), payload: o.Payload,
+		every: max(o.Slots/creditParts, 1), repost: max(o.Slots/creditParts, 1), peers: make([]peer, o.Ranks),
+	}
+	p.sends = 2*o.Slots + reservedSends + p.every
+	a, err := p.open(&o.Planes[id], o.Mode)
+	if err != nil {
+		_ = p.close()
+		return nil, a, err
+	}
+	return p, a, nil
+}
+
+// open makes rings and queue pairs, and says where they are.
+func (p *plane) open(po *PlaneOptions, mode Mode) (a PlaneAddr, err error) {
+	if a, err = address(po); err != nil {
+		return a, err
+	}
+	ring := p.slots * p.slot
+	half := len(p.peers) * ring
+	if p.memory, err = mapMemory(2 * half); err != nil {
+		return a, err
+	}
+	runtime.AddCleanup(p, unmapMemory, p.memory)
+	for i, mem := range [][]byte{p.memory[:half], p.memory[half:]} {
+		if p.regions[i], err = po.Device.Register(mem, i == 0); err != nil {
+			return a, fmt.Errorf("register %d bytes (RLIMIT_MEMLOCK?): %w", half, err)
+		}
+	}
+	_, a.Key = p.regions[0].Keys()
+	p.stageKey, _ = p.regions[1].Keys()
+	a.Base = uint64(uintptr(unsafe.Pointer(&p.memory[0])))
+	recvs := p.slots + controlRecvs + p.repost
+	if p.cq, err = po.Device.NewCQ(max(1, (len(p.peers)-1)*(p.sends+recvs))); err != nil {
+		return a, fmt.Errorf("completion queue: %w", err)
+	}
+	a.QPs = make([]uint32, len(p.peers))
+	for r := range p.peers {
+		if r == p.rank {
+			continue
+		}
+		q := &p.peers[r]
+		*q = peer{
+			rank: r, ring: p.memory[r*ring:][:ring], stage: p.memory[half+r*ring:][:ring],
+			lastUse: make([]uint64, p.slots), sizes: make([]uint32, p.slots),
+		}
+		q.qp, err = po.Device.NewQP(QPOptions{Mode: mode, CQ: p.cq, Port: po.Port, Sends: p.sends, Recvs: recvs, Inline: inline})
+		if err == nil {
+			err = q.qp.PostRecv(uint64(r)<<rankShift|recvBit, recvs)
+		}
+		if err != nil {
+			return a, fmt.Errorf("queue pair to rank %d: %w", r, err)
+		}
+		q.inline = min(q.qp.MaxInline(), maxInlineFrame)
+		a.QPs[r] = q.qp.Number()
+	}
+	return a, nil
+}
+
+// address says how a port is reached, and settles which of its GIDs is used.
+func address(po *PlaneOptions) (a PlaneAddr, err error) {
+	info, err := po.Device.Port(po.Port)
+	if err != nil {
+		return a, err
+	}
+	if !info.Active {
+		return a, fmt.Errorf("port %d is %s", po.Port, info.State)
+	}
+	if po.GIDIndex < 0 {
+		if po.GIDIndex, err = ChooseGID(po.Device, po.Port); err != nil {
+			return a, err
+		}
+	}
+	g, err := po.Device.GID(po.Port, po.GIDIndex)
+	if err != nil {
+		return a, err
+	}
+	if g.rank(info.Ethernet) == 0 {
+		return a, fmt.Errorf("port %d: GID %d is not in use", po.Port, po.GIDIndex)
+	}
+	return PlaneAddr{GID: netip.AddrFrom16(g.GID), LID: info.LID, Ethernet: info.Ethernet, MTU: info.MTU, PSN: randomPSN()}, nil
+}
+
+// peer checks that flows between this rank and another make sense. The caller holds e.mu.
+func (p *plane) peer(rank int) (*peer, error) {
+	if rank < 0 || rank >= len(p.peers) || rank == p.rank {
+		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.rank, rank, len(p.peers))
+	}
+	if p.e.poll.Closed() {
+		return nil, transport.ErrClosed
+	}
+	return &p.peers[rank], nil
+}
+
+// broken returns why nothing more can pass to q, nil where it can.
+func (p *plane) broken(q *peer) error {
+	if q.err == nil && q.gone {
+		q.err = fmt.Errorf("%w: rank %d has closed plane %d", transport.ErrPeerLost, q.rank, p.id)
+	}
+	return q.err
+}
+
+// TrySend implements [transport.Plane].
+// Hot path: no allocation, no logging.
+func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	q, err := p.peer(int(h.Dst))
+	if err != nil {
+		return 0, err
+	}
+	if min(q.credit(p.slots), p.sendRoom(q)) < burst || !p.free(q, q.sent+burst-1) {
+		if err := p.progress(); err != nil {
+			return 0, err
+		}
+	}
+	if err := p.broken(q); err != nil {
+		return 0, err
+	}
+	room := min(q.credit(p.slots), p.sendRoom(q), burst)
+	q.epoch = h.Epoch
+	frame, built, taken := *h, 0, 0
+	for built < room && taken < len(payload) {
+		n := min(len(payload)-taken, p.payload)
+		frame.Length = uint32(n)
+		if !p.frame(q, built, &frame, payload[taken:taken+n], &p.wrs[built]) {
+			break
+		}
+		built++
+		taken += n
+		frame.Offset += uint64(n)
+	}
+	if built == 0 {
+		return 0, nil
+	}
+	n, err := p.post(q, p.wrs[:built])
+	q.sent += uint64(n)
+	if n < built {
+		taken = n * p.payload // only the last frame may be short, and it was not posted
+	}
+	if n == 0 && err != nil {
+		return 0, q.err
+	}
+	return taken, nil
+}
+
+// Peek implements [transport.Plane].
+// Hot path: no allocation, no logging.
+func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	q, err := p.peer(src)
+	if err != nil {
+		return nil, nil, err
+	}
+	if q.have {
+		return &q.hdr, q.data, nil
+	}
+	if q.arrived == q.next {
+		// One look answers for all peers.
+		if q.seen == p.polls {
+			err = p.progress()
+		}
+		q.seen = p.polls
+		if err != nil {
+			return nil, nil, err
+		}
+		if q.arrived == q.next {
+			return nil, nil, p.broken(q) // what came before the end is still good
+		}
+	}
+	if err := p.decode(q); err != nil {
+		return nil, nil, fmt.Errorf("%w: at rank %d, plane %d, from rank %d: %w", transport.ErrCorrupt, p.rank, p.id, src, err)
+	}
+	return &q.hdr, q.data, nil
+}
+
+// Release implements [transport.Plane].
+// Hot path: no allocation, no logging.
+func (p *plane) Release(src int) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	q, err := p.peer(src)
+	if err != nil || !q.have {
+		return
+	}
+	q.have, q.data = false, nil
+	q.next++
+	if q.next-q.told >= uint64(p.every) {
+		p.tell(q)
+	}
+}
+
+// Drained implements [transport.Plane]: true once every request is known to be complete.
+func (p *plane) Drained() (bool, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	if p.e.poll.Closed() {
+		return false, transport.ErrClosed
+	}
+	if err := p.progress(); err != nil {
+		return false, err
+	}
+	drained := true
+	for r := range p.peers {
+		q := &p.peers[r]
+		if q.completed == q.posted || q.gone && q.err == nil {
+			continue
+		}
+		drained = false
+		if q.err != nil {
+			return false, q.err
+		}
+		if q.signaled < q.posted {
+			if err := p.flush(q); err != nil {
+				return false, q.err
+			}
+		}
+	}
+	return drained, nil
+}
+
+// progress takes what the completion queue has. Errors of a peer are kept with it.
+// Hot path: no allocation, no logging.
+func (p *plane) progress() error {
+	p.polls++
+	for range turns {
+		n, err := p.cq.Poll(p.wc[:])
+		if err != nil {
+			return fmt.Errorf("transport: rank %d, plane %d: completion queue: %w", p.rank, p.id, err)
+		}
+		if n > 0 {
+			p.e.poll.Note()
+		}
+		for i := range n {
+			p.complete(&p.wc[i])
+		}
+		if n < batch {
+			break
+		}
+	}
+	return nil
+}
+
+// complete acts on one completion.
+// Hot path: no allocation, no logging.
+func (p *plane) complete(c *Completion) {
+	q := &p.peers[int(c.ID&^recvBit>>rankShift)]
+	switch {
+	case c.Status != Success:
+		if q.err == nil {
+			q.err = &QPError{Rank: p.rank, Peer: q.rank, Plane: p.id, Epoch: q.epoch, QPN: q.qp.Number(), Status: c.Status, Vendor: c.Vendor}
+		}
+	case c.ID&recvBit == 0:
+		q.completed += (c.ID - q.completed) & requestMask
+		if q.overCredit {
+			p.tell(q)
+		}
+	default:
+		err := p.receive(q, c)
+		if err == nil && q.reposts >= p.repost {
+			err = q.qp.PostRecv(uint64(q.rank)<<rankShift|recvBit, q.reposts)
+			q.reposts = 0
+		}
+		if err != nil && q.err == nil {
+			q.err = err
+		}
+	}
+}
+
+// settled reports whether nothing that this rank has sent to q, its farewell included, can still
+// get there.
+func (q *peer) settled() bool {
+	return q.qp == nil || q.err != nil || q.gone || q.completed == q.posted
+}
+
+// close gives everything back.
+func (p *plane) close() error {
+	var err error
+	for r := range p.peers {
+		if q := &p.peers[r]; q.qp != nil {
+			err = errors.Join(err, q.qp.Close())
+			q.qp = nil
+		}
+	}
+	if p.cq != nil {
+		err = errors.Join(err, p.cq.Close())
+		p.cq = nil
+	}
+	for i, r := range p.regions {
+		if r != nil {
+			err = errors.Join(err, r.Close())
+			p.regions[i] = nil
+		}
+	}
+	// A goroutine that is just inside a call when another closes the endpoint must not fault: the
+	// memory goes now, the addresses with the plane.
+	if p.memory != nil {
+		err = errors.Join(err, unix.Madvise(p.memory, unix.MADV_DONTNEED))
+	}
+	return err
+}

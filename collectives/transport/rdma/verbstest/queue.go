@@ -1,0 +1,301 @@
+package verbstest
+
+import (
+	"hash/maphash"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/transport/rdma"
+)
+
+// maxInline is what queue pairs take at posting.
+const maxInline = 256
+
+// cq is an [rdma.CQ].
+type cq struct {
+	n     *Network
+	fd    int
+	armed bool
+	ring  []entry
+	head  uint64
+	tail  uint64
+	count [8]byte // read off fd
+}
+
+// entry is a completion, and how many requests of its queue pair it frees.
+type entry struct {
+	c     rdma.Completion
+	q     *qp
+	frees int
+}
+
+func (d *device) NewCQ(entries int) (rdma.CQ, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	return &cq{n: d.n, fd: fd, ring: make([]entry, entries)}, nil
+}
+
+// one is what an event adds to a descriptor's count.
+var one = []byte{1, 0, 0, 0, 0, 0, 0, 0}
+
+// push adds a completion. The caller holds mu.
+func (c *cq) push(e entry) {
+	if c.tail-c.head == uint64(len(c.ring)) {
+		_ = c.n.misuse("completion queue of %d entries overflows", len(c.ring))
+		return
+	}
+	c.ring[c.tail%uint64(len(c.ring))] = e
+	c.tail++
+	if c.armed {
+		c.armed = false
+		_, _ = unix.Write(c.fd, one)
+	}
+}
+
+func (c *cq) Poll(into []rdma.Completion) (int, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	i := 0
+	for ; i < len(into) && c.head < c.tail; i++ {
+		e := &c.ring[c.head%uint64(len(c.ring))]
+		c.head++
+		into[i] = e.c
+		e.q.outstanding -= e.frees
+	}
+	return i, nil
+}
+
+func (c *cq) Arm() error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	c.armed = true
+	return nil
+}
+
+func (c *cq) FD() int { return c.fd }
+
+func (c *cq) Quiet() (bool, error) {
+	n, err := unix.Read(c.fd, c.count[:])
+	if err == unix.EAGAIN {
+		return false, nil
+	}
+	return n > 0, err
+}
+
+func (c *cq) Close() error { return unix.Close(c.fd) }
+
+// qp is an [rdma.QP].
+type qp struct {
+	n      *Network
+	o      rdma.QPOptions
+	number uint32
+	peer   uint32
+	ready  bool // RTS
+	failed bool
+	vendor uint32
+	queued bool // in n.active
+
+	sends                 []send
+	posted, carried, done uint64 // requests
+	silent                int    // complete, and not signalled, since the last that was
+	outstanding           int    // not known to be complete by whoever polls
+	recvs                 int
+	recvID                uint64
+}
+
+// send is a request under way.
+type send struct {
+	r      rdma.SendRequest
+	inline [maxInline]byte
+	sum    uint64 // of the bytes carried
+}
+
+var seed = maphash.MakeSeed()
+
+func (d *device) NewQP(o rdma.QPOptions) (rdma.QP, error) {
+	d.n.mu.Lock()
+	defer d.n.mu.Unlock()
+	q := &qp{n: d.n, o: o, number: d.n.nextQP, sends: make([]send, o.Sends)}
+	d.n.nextQP++
+	d.n.qps[q.number] = q
+	return q, nil
+}
+
+func (q *qp) Number() uint32 { return q.number }
+func (q *qp) MaxInline() int { return maxInline }
+
+func (q *qp) Connect(p *rdma.Path) error {
+	q.n.mu.Lock()
+	defer q.n.mu.Unlock()
+	if q.ready {
+		return q.n.misuse("QP %#x is connected already", q.number)
+	}
+	q.peer, q.ready = p.PeerQPN, true
+	return nil
+}
+
+func (q *qp) PostRecv(id uint64, n int) error {
+	q.n.mu.Lock()
+	defer q.n.mu.Unlock()
+	if q.recvs+n > q.o.Recvs {
+		return q.n.misuse("QP %#x: %d receives where %d fit", q.number, q.recvs+n, q.o.Recvs)
+	}
+	q.recvs, q.recvID = q.recvs+n, id
+	return nil
+}
+
+func (q *qp) PostSend(r []rdma.SendRequest) (int, error) {
+	q.n.mu.Lock()
+	defer q.n.mu.Unlock()
+	if !q.ready {
+		return 0, q.n.misuse("QP %#x is not connected", q.number)
+	}
+	for i := range r {
+		if q.outstanding == q.o.Sends {
+			return i, q.n.misuse("QP %#x: more than %d requests", q.number, q.o.Sends)
+		}
+		q.outstanding++
+		s := &q.sends[q.posted%uint64(len(q.sends))]
+		s.r = r[i]
+		if r[i].Flags&rdma.SendInline != 0 {
+			if r[i].Length > maxInline {
+				return i, q.n.misuse("QP %#x: %d bytes inline", q.number, r[i].Length)
+			}
+			copy(s.inline[:], q.n.at(r[i].LKey, r[i].Local, r[i].Length, false))
+		}
+		q.posted++
+		if q.failed {
+			q.carried = q.posted
+			q.complete(rdma.FlushErr)
+		}
+	}
+	q.n.activate(q)
+	return len(r), nil
+}
+
+func (q *qp) Close() error {
+	q.n.mu.Lock()
+	defer q.n.mu.Unlock()
+	q.n.deactivate(q)
+	delete(q.n.qps, q.number)
+	return nil
+}
+
+// at returns registered memory, nil where a key does not allow it.
+func (n *Network) at(key uint32, addr uint64, size uint32, remote bool) []byte {
+	r := n.regions[key]
+	if r == nil || remote != (key == r.remote) || remote && !r.written {
+		return nil
+	}
+	from := addr - uint64(uintptr(unsafe.Pointer(&r.mem[0])))
+	if from > uint64(len(r.mem)) || uint64(size) > uint64(len(r.mem))-from {
+		return nil
+	}
+	return r.mem[from:][:size]
+}
+
+// bytes returns what a request carries.
+func (q *qp) bytes(s *send) []byte {
+	if s.r.Flags&rdma.SendInline != 0 {
+		return s.inline[:s.r.Length]
+	}
+	return q.n.at(s.r.LKey, s.r.Local, s.r.Length, false)
+}
+
+// carry moves the next request's bytes to the peer. The caller holds mu.
+func (q *qp) carry() {
+	s := &q.sends[q.carried%uint64(len(q.sends))]
+	to := q.n.qps[q.peer]
+	reliable := q.o.Mode == rdma.Reliable
+	lost := to == nil || !to.ready || to.failed || q.n.drop != nil && q.n.drop(q.number, q.peer, q.carried)
+	from := q.bytes(s)
+	s.sum = maphash.Bytes(seed, from)
+	switch {
+	case from == nil && s.r.Length > 0:
+		_ = q.n.misuse("QP %#x: local memory of a request is not registered", q.number)
+		q.fail(4)
+	case lost && reliable:
+		q.fail(rdma.RetryExc)
+	case lost:
+		q.carried++
+	default:
+		q.deliver(s, to, from)
+	}
+}
+
+// deliver writes from into the peer's memory.
+func (q *qp) deliver(s *send, to *qp, from []byte) {
+	reliable := q.o.Mode == rdma.Reliable
+	if s.r.Length > 0 {
+		mem := q.n.at(s.r.RKey, s.r.Remote, s.r.Length, true)
+		if mem == nil {
+			_ = q.n.misuse("QP %#x: write outside the peer's memory", q.number)
+			q.fail(rdma.AccessErr)
+			return
+		}
+		copy(mem, from)
+		if q.n.corrupt > 0 {
+			q.n.corrupt--
+			mem[len(mem)/2] ^= 0x10
+		}
+	}
+	if s.r.Flags&rdma.SendImmediate != 0 {
+		if to.recvs == 0 {
+			if _ = q.n.misuse("QP %#x: no receive is posted", to.number); reliable {
+				q.fail(rdma.RNRExc)
+				return
+			}
+		} else {
+			to.recvs--
+			to.o.CQ.(*cq).push(entry{rdma.Completion{ID: to.recvID, Bytes: s.r.Length, Imm: s.r.Imm, QPN: to.number}, to, 0})
+		}
+	}
+	q.carried++
+}
+
+// acknowledge completes the oldest request that has been carried. Until then the device might
+// have had to send it again.
+func (q *qp) acknowledge() {
+	s := &q.sends[q.done%uint64(len(q.sends))]
+	if s.r.Length > 0 && maphash.Bytes(seed, q.bytes(s)) != s.sum {
+		_ = q.n.misuse("QP %#x: memory of a request has changed before it was complete", q.number)
+	}
+	q.complete(rdma.Success)
+	if q.done == q.posted {
+		q.n.deactivate(q)
+	}
+}
+
+// complete ends the oldest request.
+func (q *qp) complete(status rdma.Status) {
+	s := &q.sends[q.done%uint64(len(q.sends))]
+	q.done++
+	q.silent++
+	if s.r.Flags&rdma.SendSignaled == 0 && status == rdma.Success {
+		return
+	}
+	e := entry{rdma.Completion{ID: s.r.ID, Status: status, QPN: q.number}, q, q.silent}
+	if status != rdma.Success {
+		e.c.Vendor = q.vendor
+	}
+	q.silent = 0
+	q.o.CQ.(*cq).push(e)
+}
+
+// fail ends the queue pair: the oldest request with a status, all others flushed.
+func (q *qp) fail(status rdma.Status) {
+	q.failed = true
+	q.n.deactivate(q)
+	for q.done < q.posted {
+		q.complete(status)
+		status = rdma.FlushErr
+	}
+	q.carried = q.posted
+	for ; q.recvs > 0; q.recvs-- {
+		q.o.CQ.(*cq).push(entry{rdma.Completion{ID: q.recvID, Status: status, Vendor: q.vendor, QPN: q.number}, q, 0})
+		status = rdma.FlushErr
+	}
+}
