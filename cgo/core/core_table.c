@@ -32,6 +32,10 @@ static void use_environ(char** (*all)(void)) {
 char** lp_core_environ(void) { return all_variables(); }
 
 static void memory_add(const void* base, size_t size, int fd) { lpGoMemoryAdd((void*)base, size, fd); }
+static int simulate(const struct lp_call* calls, size_t n, double* us, char* err, size_t errlen) {
+  return lpGoSimulate((struct lp_call*)calls, n, us, err, errlen);
+}
+
 static int memory_remove(const void* base, char* err, size_t errlen) { return lpGoMemoryRemove((void*)base, err, errlen); }
 
 /* Values of bridge.Question. */
@@ -60,6 +64,7 @@ static struct lp_core table = {
     .memory_remove = memory_remove,
     .reg = lpGoRegister,
     .reg_find = lpGoRegistered,
+    .simulate = simulate,
 };
 
 /* Called once per process, by the front. */

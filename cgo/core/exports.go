@@ -231,3 +231,14 @@ func lpGoRegistered(comm, handle C.uint64_t, window, end C.int, out *unsafe.Poin
 	}
 	return
 }
+
+//export lpGoSimulate
+func lpGoSimulate(calls *C.struct_lp_call, count C.size_t, out *C.double, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var us float64
+	if us, err = bridge.Simulate(unsafe.Slice((*bridge.Call)(unsafe.Pointer(calls)), int(count))); err == nil {
+		*out = C.double(us)
+	}
+	return
+}

@@ -108,6 +108,9 @@ struct lp_core {
    * deregisters it. */
   int (*reg)(uint64_t comm, void *buff, size_t size, int window, int flags, uint64_t *handle, char *err, size_t errlen);
   int (*reg_find)(uint64_t comm, uint64_t handle, int window, int end, void **buff, char *err, size_t errlen);
+
+  /* Writes how many microseconds calls would take as one group, and runs nothing. */
+  int (*simulate)(const struct lp_call *calls, size_t n, double *us, char *err, size_t errlen);
 };
 
 #endif

@@ -144,10 +144,41 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
   return rc;
 }
 
-/* The estimate is not implemented, but the group ends as NCCL's does: nothing of it runs. */
+/* What the calls of the group would take. */
+static ncclResult_t simulate(float* us) {
+  char err[LP_ERR_BYTES] = "";
+  const struct lp_core* core;
+  ncclResult_t rc;
+  double estimate;
+  *us = 0;
+  if (group.error != ncclSuccess) return group.error;
+  if (group.init_count > 0)
+    return lp_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: the group makes communicators, which cannot be simulated");
+  if (group.calls == 0) return ncclSuccess;
+  core = lp_core(&rc);
+  if (core == NULL) return rc;
+  rc = lp_result(core->simulate(group.many != NULL ? group.many : group.few, group.calls, &estimate, err, sizeof err), err);
+  if (rc == ncclSuccess) *us = (float)estimate;
+  return rc;
+}
+
+/* The group ends as if it had run, but nothing of it does. */
 LP_API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* simInfo)) {
-  (void)simInfo;
+  static const ncclSimInfo_t fresh = NCCL_SIM_INFO_INITIALIZER;
+  ncclResult_t rc = ncclSuccess;
+  float us;
   if (group.depth == 0) return lp_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: no group of this thread is open");
-  if (--group.depth == 0) reset();
-  return lp_unsupported("ncclGroupSimulateEnd", "`lightpath plan build` predicts completion times");
+  if (simInfo == NULL)
+    rc = lp_fail(ncclInvalidArgument, "ncclGroupSimulateEnd: simInfo is NULL");
+  else if (simInfo->size < fresh.size || simInfo->magic != fresh.magic)
+    rc = lp_fail(ncclInvalidArgument,
+                 "ncclGroupSimulateEnd: simInfo is not initialized with NCCL_SIM_INFO_INITIALIZER (size %zu, magic 0x%x)",
+                 simInfo->size, simInfo->magic);
+  if (--group.depth > 0) return rc;
+  if (rc == ncclSuccess) {
+    rc = simulate(&us);
+    if (rc == ncclSuccess) simInfo->estimatedTime = us;
+  }
+  reset();
+  return rc;
 }

@@ -97,9 +97,22 @@ static void simulate(void) {
   int in = 1, out = 7;
   OK(ncclGroupStart());
   OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comms[0], NULL));
-  FAILS(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "not implemented");
+  OK(ncclGroupStart());
+  OK(ncclGroupSimulateEnd(&info)); /* an inner one ends nothing */
+  CHECK(info.estimatedTime < 0);
+  OK(ncclGroupSimulateEnd(&info));
   FAILS(ncclGroupEnd(), ncclInvalidUsage, "no group");
-  CHECK(out == 7);
+  CHECK(out == 7 && info.estimatedTime > 0);
+  OK(ncclGroupStart());
+  OK(ncclGroupSimulateEnd(&info));
+  CHECK(info.estimatedTime == 0);
+  info.magic = 3;
+  OK(ncclGroupStart());
+  FAILS(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "NCCL_SIM_INFO_INITIALIZER");
+  FAILS(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "no group");
+  OK(ncclGroupStart());
+  FAILS(ncclGroupSimulateEnd(NULL), ncclInvalidArgument, "simInfo is NULL");
+  FAILS(ncclGroupEnd(), ncclInvalidUsage, "no group");
 }
 
 /* A group is its thread's: this thread has none while the main thread has one open. */

@@ -154,6 +154,17 @@ func runIn(dst []shim.Call, calls []Call) error {
 	return shim.Run(dst)
 }
 
+// Simulate predicts how many microseconds calls take as one group.
+func Simulate(calls []Call) (float64, error) {
+	group := make([]shim.Call, len(calls))
+	for i := range calls {
+		if err := convert(&group[i], &calls[i]); err != nil {
+			return 0, err
+		}
+	}
+	return shim.Simulate(group)
+}
+
 // Init makes communicators and returns their handles, all of them or none.
 func Init(args []shim.InitArgs) ([]uint64, error) {
 	made, err := shim.Init(args)

@@ -1,0 +1,96 @@
+package shim
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+)
+
+// simulated is a collective of count floats that nobody runs.
+func simulated(c *Comm, kind CallKind, count uint64) Call {
+	var in float32
+	return Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: unsafe.Pointer(fake(1 << 60))}
+}
+
+// TestSimulatePacket compares with sums made by hand, with the costs of a file: alpha 10 us, two
+// planes of 4 Gb/s, so 1000 bytes a microsecond.
+func TestSimulatePacket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fabric.yaml")
+	text := "version: 1\nranks: 4\nplanes:\n  - {name: a, bandwidth: 4Gbps}\n  - {name: b, bandwidth: 4Gbps}\ncosts: {alpha: 10us}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LIGHTPATH_FABRIC", path)
+	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+	t.Setenv("LIGHTPATH_PLANES", "2")
+	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:ring,allgather:ring,alltoall:pairwise")
+	w := newWorld(t, 4)
+	other := newWorld(t, 4).comms[0]
+	c := w.comms[0]
+	for name, k := range map[string]struct {
+		calls []Call
+		want  float64
+	}{
+		// Six steps of a quarter of 400 kB.
+		"allreduce": {[]Call{simulated(c, CallAllReduce, 100_000)}, 6 * (10 + 100)},
+		// Three steps of 400 kB.
+		"allgather":    {[]Call{simulated(c, CallAllGather, 100_000)}, 3 * (10 + 400)},
+		"nothing":      {[]Call{simulated(c, CallAllReduce, 0)}, 0},
+		"no calls":     {nil, 0},
+		"one by one":   {[]Call{simulated(c, CallAllReduce, 100_000), simulated(c, CallAllGather, 100_000)}, 6*110 + 3*410},
+		"side by side": {[]Call{simulated(c, CallAllReduce, 100_000), simulated(other, CallAllGather, 100_000)}, 3 * 410},
+		// What one rank sends and receives overlaps.
+		"exchange": {[]Call{
+			{Comm: c, Kind: CallSend, Type: datatype.Int8, Count: 5000, Peer: 1, Send: fake(8)},
+			{Comm: c, Kind: CallSend, Type: datatype.Int8, Count: 5000, Peer: 2, Send: fake(8)},
+			{Comm: c, Kind: CallRecv, Type: datatype.Int8, Count: 7000, Peer: 3, Recv: fake(8)},
+		}, 10 + 10},
+	} {
+		got, err := Simulate(k.calls)
+		if err != nil || math.Abs(got-k.want) > 1e-6 {
+			t.Errorf("%s: %v us, %v, want %v", name, got, err, k.want)
+		}
+	}
+	one := simulated(c, CallAllReduce, 100_000)
+	one.Options.Planes = 1
+	if got, err := Simulate([]Call{one}); err != nil || math.Abs(got-6*(10+200)) > 1e-6 {
+		t.Errorf("on one plane: %v us, %v", got, err)
+	}
+	bad := simulated(c, CallReduce, 1)
+	bad.Peer = 9
+	if _, err := Simulate([]Call{bad}); ResultOf(err) != ResultInvalidArgument {
+		t.Error(err)
+	}
+	for _, c := range w.comms {
+		if c.seq != 0 {
+			t.Errorf("rank %d has run something", c.Rank())
+		}
+	}
+}
+
+// TestSimulateCircuits: the interim plan's time before a call, the plan's after it.
+func TestSimulateCircuits(t *testing.T) {
+	t.Setenv("LIGHTPATH_PLANNER", "swot")
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	lightFabric(t, 4, 2, nil)
+	w := newWorld(t, 4)
+	predict := func() float64 {
+		us, err := Simulate([]Call{simulated(w.comms[2], CallAllReduce, 1)})
+		if err != nil || !(us > 0) {
+			t.Fatal(us, err)
+		}
+		return us
+	}
+	before := predict()
+	if _, errs := sumWith(w, func(int) Options { return Options{} }); errs[2] != nil {
+		t.Fatal(errs)
+	}
+	after := predict()
+	if plan := lastPlan(t, w); after != plan.CCTUS || plan.Planner == interimPlanner || before < after {
+		t.Errorf("%v us before, %v after a plan of %s for %v", before, after, plan.Planner, plan.CCTUS)
+	}
+}
