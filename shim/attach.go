@@ -21,14 +21,18 @@ type listeners struct {
 
 func listen(args InitArgs, cfg *Config) (*listeners, error) {
 	l := &listeners{}
-	if args.Rank == 0 && args.Ranks > 1 {
+	leader, alone := args.Rank == 0, args.Ranks == 1
+	if o := args.From; o != nil && o.How == BySplit {
+		leader, alone = o.Color != NoColor, o.Color == NoColor || o.Parent.args.Ranks == 1
+	}
+	if leader && !alone {
 		ln, err := listenTCP(cfg)
 		if err != nil {
 			return nil, err
 		}
 		l.control = ln
 	}
-	if args.Ranks > 1 && (cfg.Transport == "tcp" || cfg.Transport == "auto" || cfg.Transport == transportEBPF) {
+	if !alone && (cfg.Transport == "tcp" || cfg.Transport == "auto" || cfg.Transport == transportEBPF) {
 		ip, err := controlAddr(cfg.SocketIf)
 		if err == nil {
 			l.tcp, err = tcp.Listen(netip.AddrPortFrom(ip, 0).String())

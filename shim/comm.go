@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -20,17 +21,24 @@ const linger = 10 * time.Second
 // InitArgs asks for one communicator of this process.
 type InitArgs struct {
 	ID                  UniqueID
+	More                []UniqueID // the other ids where ranks meet at several places ([Scatter])
 	Ranks, Rank, Device int
-	// Blocking is the configuration's; calls complete before they return either way.
-	Blocking bool
-	Name     string // for logs
+	// From is set where the communicator comes from another one. Its device is then the
+	// parent's; ID, More, Ranks and Rank are not read.
+	From *Origin
+	// NonBlocking: calls that would wait return [ErrInProgress], go on in the background, and
+	// [Comm.State] tells when they have ended.
+	NonBlocking bool
+	Name        string // for logs
 }
 
 // lifeState is where a communicator is in its life; poison is apart from it.
 type lifeState int32
 
 const (
-	alive lifeState = iota
+	making lifeState = iota // its ranks have not all met
+	alive
+	suspended
 	finalized
 	destroyed
 )
@@ -43,6 +51,7 @@ type Comm struct {
 	cfg    *Config
 	log    *logger
 	id     uint64 // of the communicator, in every frame
+	secret secret // of its ranks
 	serial uint64 // of this object in this process: the order of locks
 	table  []hello
 	star   *star
@@ -50,7 +59,17 @@ type Comm struct {
 	light  *optical // nil without circuits
 	leader *leader  // rank 0 only
 
-	life     atomic.Int32
+	// joined: id, table, star and args are final, and the control network works. Before, only
+	// the goroutine that makes the communicator reads them.
+	joined  atomic.Bool
+	life    atomic.Int32
+	pending atomic.Int32       // operations that go on in the background
+	revoked atomic.Bool        // by this rank
+	ctx     context.Context    // of making it; ends with poison
+	cancel  context.CancelFunc // of ctx
+	kin     kinship
+	door    *door // where ranks of it can meet again; nil for one rank
+
 	failing  atomic.Bool           // somebody is on the way to poison it
 	poison   atomic.Pointer[error] // first failure; never reset
 	poisonCh chan struct{}         // closed with poison
@@ -62,7 +81,7 @@ type Comm struct {
 
 	operators operators // that the user has created
 
-	mu sync.Mutex // held while a group runs; guards what follows
+	mu sync.Mutex // held while it is made and while a group runs; guards what follows
 	runner
 }
 
@@ -73,6 +92,12 @@ func (c *Comm) Ranks() int { return c.args.Ranks }
 
 // Rank is this rank's number, 0 .. Ranks-1.
 func (c *Comm) Rank() int { return c.args.Rank }
+
+// Blocking tells whether calls return when they are complete; see [InitArgs].NonBlocking.
+func (c *Comm) Blocking() bool { return !c.args.NonBlocking }
+
+// Name is the communicator's for logs.
+func (c *Comm) Name() string { return c.args.Name }
 
 // Device is the device that the communicator was made for.
 func (c *Comm) Device() int { return c.args.Device }
@@ -86,32 +111,93 @@ func (c *Comm) AsyncError() error {
 	return nil
 }
 
+// State is AsyncError, and [ErrInProgress] while something goes on in the background. What this
+// rank itself has revoked has not failed.
+func (c *Comm) State() error {
+	err := c.AsyncError()
+	switch {
+	case err != nil && !(c.revoked.Load() && errors.Is(err, ErrRevoked)):
+		return err
+	case c.Busy() != nil:
+		return ErrInProgress
+	}
+	return nil
+}
+
+// Busy is the error of using a communicator whose last operation has not ended.
+func (c *Comm) Busy() error {
+	if c.pending.Load() == 0 && lifeState(c.life.Load()) != making {
+		return nil
+	}
+	return fmt.Errorf("shim: comm is in use before ncclCommGetAsyncError has said that its last operation is complete: %w", ErrInvalidArgument)
+}
+
 // usable reports why no call can be made, nil where one can.
 func (c *Comm) usable() error {
-	if lifeState(c.life.Load()) != alive {
-		return fmt.Errorf("shim: comm has been finalized or destroyed: %w", ErrDestroyed)
+	if c.pending.Load() != 0 {
+		return c.Busy()
 	}
-	return c.AsyncError()
+	return c.sound()
+}
+
+// sound is usable for a call that is itself what goes on.
+func (c *Comm) sound() error {
+	switch lifeState(c.life.Load()) {
+	case alive:
+		return c.AsyncError()
+	case making:
+		return c.Busy()
+	case suspended:
+		return fmt.Errorf("shim: comm is suspended; call ncclCommResume first: %w", ErrInvalidUsage)
+	}
+	return fmt.Errorf("shim: comm has been finalized or destroyed: %w", ErrDestroyed)
+}
+
+// inBackground runs the rest of an operation: here, or where the communicator does not block
+// on a goroutine of its own.
+func (c *Comm) inBackground(f func() error) error {
+	if !c.args.NonBlocking {
+		return f()
+	}
+	c.pending.Add(1)
+	go func() {
+		if err := f(); err != nil {
+			c.spread(err)
+		}
+		c.pending.Add(-1)
+	}()
+	return ErrInProgress
 }
 
 // Finalize ends the communicator: every call has completed when it returned, so there is
 // nothing to flush, and the other ranks learn that this one will make no more. Calls are
-// refused afterwards; Destroy is still due.
+// refused afterwards; Destroy is still due. A revoked communicator has nothing to finish.
 func (c *Comm) Finalize() error {
-	if !c.life.CompareAndSwap(int32(alive), int32(finalized)) {
+	switch {
+	case c.Busy() != nil:
+		return c.Busy()
+	case c.revoked.Load():
+		return fmt.Errorf("shim: finalize: %w: %w", ErrRevoked, ErrInvalidUsage)
+	case !c.life.CompareAndSwap(int32(alive), int32(finalized)):
 		return fmt.Errorf("shim: finalize: %w", ErrDestroyed)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.light.quiesce(linger)
-	c.leave()
-	return c.AsyncError()
+	return c.inBackground(func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.light.quiesce(linger)
+		c.leave()
+		return c.AsyncError()
+	})
 }
 
-// Destroy frees the communicator. A call in progress on another thread is waited for.
+// Destroy frees the communicator. A call in progress on another thread is waited for; where
+// one is in the background the communicator stays, and the error is that of [Comm.State].
 // It does not wait for other ranks: what they still need of this one is kept in the
 // background until they have left too. Destroying twice is [ErrDestroyed].
 func (c *Comm) Destroy() error {
+	if lifeState(c.life.Load()) != destroyed && c.Busy() != nil {
+		return c.Busy()
+	}
 	was := lifeState(c.life.Swap(int32(destroyed)))
 	if was == destroyed {
 		return fmt.Errorf("shim: destroy: %w", ErrDestroyed)
@@ -119,11 +205,12 @@ func (c *Comm) Destroy() error {
 	registrations.drop(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if was == alive {
+	if was != finalized {
 		c.light.quiesce(linger)
 		c.leave()
 	}
 	c.departCircuits()
+	c.kin.end()
 	go c.release(linger)
 	return nil
 }
@@ -148,14 +235,15 @@ func (c *Comm) departCircuits() {
 	c.light.close()
 }
 
-// Abort fails the communicator on every rank and frees it here: calls blocked on any
-// thread return [ErrAborted].
+// Abort fails the communicator on every rank and frees it here: whatever is blocked on any
+// thread, its making included, returns [ErrAborted].
 func (c *Comm) Abort() error {
 	if lifeState(c.life.Swap(int32(destroyed))) == destroyed {
 		return fmt.Errorf("shim: abort: %w", ErrDestroyed)
 	}
 	registrations.drop(c)
-	c.spread(fmt.Errorf("shim: rank %d aborted: %w", c.args.Rank, ErrAborted))
+	c.spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), ErrAborted))
+	c.kin.end()
 	c.leave()
 	c.mu.Lock() // the blocked call has left
 	defer c.mu.Unlock()
@@ -163,9 +251,57 @@ func (c *Comm) Abort() error {
 	return nil
 }
 
+// Revoke stops what is under way on the communicator, on every rank. Afterwards it can be
+// split, shrunk, destroyed and aborted, and nothing else. It returns when no call of this
+// rank is left inside.
+func (c *Comm) Revoke() error {
+	switch lifeState(c.life.Load()) {
+	case finalized, destroyed:
+		return fmt.Errorf("shim: revoke: %w", ErrDestroyed)
+	}
+	c.revoked.Store(true)
+	c.spread(fmt.Errorf("shim: %s revoked the communicator: %w", c.whoami(), ErrRevoked))
+	return c.inBackground(func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return nil
+	})
+}
+
+// Suspend gives back the memory that calls have left for the next ones. Until Resume
+// calls are refused.
+func (c *Comm) Suspend() error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if !c.life.CompareAndSwap(int32(alive), int32(suspended)) {
+		return fmt.Errorf("shim: suspend: %w", ErrDestroyed)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runner.forget()
+	return nil
+}
+
+// Resume ends a suspension.
+func (c *Comm) Resume() error {
+	if !c.life.CompareAndSwap(int32(suspended), int32(alive)) {
+		return fmt.Errorf("shim: resume: comm is not suspended: %w", ErrInvalidUsage)
+	}
+	return nil
+}
+
+// whoami names this rank for messages, also before it has a number.
+func (c *Comm) whoami() string {
+	if !c.joined.Load() {
+		return "a rank of a communicator that is being made"
+	}
+	return fmt.Sprintf("rank %d", c.args.Rank)
+}
+
 // leave says goodbye to the control network.
 func (c *Comm) leave() {
-	if c.star != nil {
+	if c.joined.Load() {
 		c.star.leave()
 	}
 }
@@ -175,6 +311,7 @@ func (c *Comm) leave() {
 func (c *Comm) release(d time.Duration) {
 	c.relOnce.Do(func() {
 		defer close(c.released)
+		defer c.cancel()
 		if c.star != nil && d > 0 {
 			timer := time.NewTimer(d)
 			defer timer.Stop()
@@ -197,6 +334,7 @@ func (c *Comm) release(d time.Duration) {
 			}
 			c.star.close()
 		}
+		c.door.leave()
 		c.log.Close()
 	})
 }
@@ -208,17 +346,23 @@ func (c *Comm) poisonWith(err error, tell func()) {
 	if !c.failing.CompareAndSwap(false, true) {
 		return
 	}
-	if tell != nil && c.star != nil {
+	joined := c.joined.Load()
+	if tell != nil && joined {
 		tell()
 	}
 	c.poison.Store(&err)
 	close(c.poisonCh)
+	c.cancel()
 	c.wakeMu.Lock()
 	for _, wake := range c.wakers {
 		wake()
 	}
 	c.wakeMu.Unlock()
-	c.log.warn("comm %#x rank %d: %v", c.id, c.args.Rank, err)
+	if joined {
+		c.log.warn("comm %#x rank %d: %v", c.id, c.args.Rank, err)
+	} else {
+		c.log.warn("communicator not made: %v", err)
+	}
 }
 
 // addWaker registers what wakes a call that is blocked on an endpoint.
@@ -303,6 +447,12 @@ func (c *Comm) deliver(m *message) {
 		if c.leader != nil {
 			c.leader.stalled(m)
 		}
+	case msgKin:
+		if c.leader != nil {
+			c.leader.births.ask(m)
+		}
+	case msgKinAnswer:
+		c.kin.answer(m)
 	case msgWant, msgDone, msgPlanReq, msgReady, msgRow:
 		if c.leader != nil {
 			c.leader.post(m)

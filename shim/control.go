@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -50,21 +51,21 @@ func (l *link) send(m *message) error {
 }
 
 // newStar connects rank to the leader at addr, or as the leader waits on ln for all
-// others. Nothing is delivered before start.
-func newStar(rank, ranks int, ln net.Listener, addr string, s secret, timeout time.Duration) (*star, error) {
+// others. Nothing is delivered before start. The end of ctx ends the wait.
+func newStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string, s secret, timeout time.Duration) (*star, error) {
 	c := &star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks), allLeft: make(chan struct{})}
 	deadline := time.Now().Add(timeout)
 	if ranks == 1 {
 		return c, nil
 	}
 	if rank == 0 {
-		return c, c.gather(ln, s, deadline)
+		return c, c.gather(ctx, ln, s, deadline)
 	}
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("shim: leader's address %q: %w", addr, errMessage)
 	}
-	conn, err := dialPeer(at, s, deadline)
+	conn, err := dialPeer(ctx, at, s, deadline, true)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d: control connection to rank 0: %w", rank, err)
 	}
@@ -74,7 +75,7 @@ func newStar(rank, ranks int, ln net.Listener, addr string, s secret, timeout ti
 
 // gather accepts the control connections of all other ranks. Connections are handled one
 // goroutine each, so that a stranger who connects and waits holds up nobody.
-func (c *star) gather(ln net.Listener, s secret, deadline time.Time) error {
+func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline time.Time) error {
 	type joined struct {
 		rank int
 		conn net.Conn
@@ -119,6 +120,9 @@ func (c *star) gather(ln net.Listener, s secret, deadline time.Time) error {
 			}
 			c.links[j.rank] = &link{conn: j.conn}
 			have++
+		case <-ctx.Done():
+			c.close()
+			return context.Cause(ctx)
 		case <-timer.C:
 			var missing []int
 			for r := 1; r < c.ranks; r++ {

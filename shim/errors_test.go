@@ -207,7 +207,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	impostor(t, addr)
-	if _, err := dialPeer(addr, secret{1, 2, 3}, time.Now().Add(time.Second)); err == nil {
+	if _, err := dialPeer(t.Context(), addr, secret{1, 2, 3}, time.Now().Add(time.Second), true); err == nil {
 		t.Error("a wrong secret was let in")
 	}
 	for r, err := range initAll(t, []InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}) {

@@ -70,6 +70,11 @@ func NewUniqueID() (UniqueID, error) {
 		}
 		return envID(addr), nil
 	}
+	return newID(cfg)
+}
+
+// newID makes an id whose rendezvous this process serves.
+func newID(cfg *Config) (UniqueID, error) {
 	var s secret
 	if _, err := rand.Read(s[:]); err != nil {
 		return UniqueID{}, fmt.Errorf("shim: secret of a unique id: %w", err)

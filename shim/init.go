@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,8 +17,12 @@ import (
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
-// among them. On failure nothing stays behind and the error is the first by position.
-// The environment is read here and stays what it was for the communicator's life.
+// among them. On failure nothing stays behind and the error is the first by position. Where
+// a rank gets none (a split without a colour) the result is nil. The environment is read here
+// and stays what it was for the communicator's life.
+//
+// Communicators that do not block are returned with [ErrInProgress]; [Comm.State] tells when
+// they can be used, or why not. All of one Init are of one kind.
 func Init(args []InitArgs) ([]*Comm, error) {
 	cfg, err := LoadConfig()
 	if err != nil {
@@ -31,87 +36,319 @@ func Init(args []InitArgs) ([]*Comm, error) {
 		if err := args[i].check(); err != nil {
 			return nil, err
 		}
+		if args[i].NonBlocking != args[0].NonBlocking {
+			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", ErrInvalidArgument)
+		}
 	}
 	comms := make([]*Comm, len(args))
-	errs := make([]error, len(args))
-	var wg sync.WaitGroup
 	for i := range args {
-		wg.Go(func() { comms[i], errs[i] = initOne(args[i], cfg, fab) })
+		if comms[i], err = newComm(args[i], cfg); err != nil {
+			for _, c := range comms[:i] {
+				c.drop()
+			}
+			return nil, err
+		}
 	}
-	wg.Wait()
-	if i := slices.IndexFunc(errs, func(e error) bool { return e != nil }); i >= 0 {
-		for _, c := range comms {
-			if c != nil {
-				_ = c.Abort() // the reason is errs[i]
+	if args[0].NonBlocking {
+		for i, c := range comms {
+			c.start(fab)
+			if !c.wanted() {
+				comms[i] = nil
 			}
 		}
-		return nil, errs[i]
+		return comms, ErrInProgress
 	}
-	return comms, nil
+	return comms, initAndWait(comms, fab)
+}
+
+// initAndWait makes communicators, all or none.
+func initAndWait(comms []*Comm, fab *fabricInfo) error {
+	errs := make([]error, len(comms))
+	var wg sync.WaitGroup
+	for i, c := range comms {
+		ended := c.start(fab)
+		wg.Go(func() { errs[i] = <-ended })
+	}
+	wg.Wait()
+	failed := slices.IndexFunc(errs, func(e error) bool { return e != nil })
+	for i, c := range comms {
+		switch {
+		case failed >= 0 && errs[i] == nil && c.wanted():
+			_ = c.Abort() // the reason is errs[failed]
+		case !c.wanted():
+			comms[i] = nil
+		}
+	}
+	if failed >= 0 {
+		clear(comms)
+		return errs[failed]
+	}
+	return nil
 }
 
 func (a *InitArgs) check() error {
+	if a.From != nil {
+		return a.From.check()
+	}
 	switch {
 	case a.Ranks < 1 || a.Ranks > maxRanks:
 		return fmt.Errorf("shim: nranks %d is not in 1..%d: %w", a.Ranks, maxRanks, ErrInvalidArgument)
 	case a.Rank < 0 || a.Rank >= a.Ranks:
 		return fmt.Errorf("shim: rank %d is not in 0..%d: %w", a.Rank, a.Ranks-1, ErrInvalidArgument)
+	case len(a.More) >= a.Ranks:
+		return fmt.Errorf("shim: nId %d is not in 1..%d, the ranks: %w", len(a.More)+1, a.Ranks, ErrInvalidArgument)
+	}
+	for i := range a.More {
+		if _, _, err := parseID(&a.More[i]); err != nil {
+			return err
+		}
 	}
 	_, _, err := parseID(&a.ID)
 	return err
 }
 
-// initOne makes one communicator. Every step is bounded by the timeout, and from the
-// moment that the control star stands a failure on one rank fails all.
-func initOne(args InitArgs, cfg *Config, fab *fabricInfo) (c *Comm, err error) {
+// wanted: this rank gets a communicator.
+func (c *Comm) wanted() bool {
+	o := c.args.From
+	return o == nil || o.How != BySplit || o.Color != NoColor
+}
+
+// newComm prepares a communicator; start makes it.
+func newComm(args InitArgs, cfg *Config) (*Comm, error) {
+	if o := args.From; o != nil {
+		p := o.Parent
+		args.Device, args.Ranks, args.Rank = p.args.Device, 0, 0
+		switch o.How {
+		case ByShrink:
+			ranks := o.survivors()
+			args.Ranks, args.Rank = len(ranks), slices.Index(ranks, p.args.Rank)
+		case ByGrow:
+			args.Ranks, args.Rank = o.Ranks, p.args.Rank
+		}
+	}
 	log, err := newLogger(cfg, args.Device)
 	if err != nil {
 		return nil, err
 	}
-	c = &Comm{
+	c := &Comm{
 		args: args, cfg: cfg, log: log, serial: serials.Add(1),
 		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *message, 64),
 	}
 	for _, line := range cfg.variables {
 		log.info(subEnv, "%s", line)
 	}
-	c.pairs = exec.NewPairs(args.Ranks)
-	defer func() {
-		if err != nil {
-			c.spread(err)
-			_ = c.Abort()
-			<-c.released
-			c = nil
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// drop gives back a communicator that was never started.
+func (c *Comm) drop() {
+	c.cancel()
+	c.log.Close()
+}
+
+// start makes the communicator in the background. Its lock is held until it is made or has
+// failed; the channel then has the error.
+func (c *Comm) start(fab *fabricInfo) <-chan error {
+	ended := make(chan error, 1)
+	var birth uint64
+	if o := c.args.From; o != nil {
+		if c.args.NonBlocking {
+			o.Parent.pending.Add(1)
 		}
-	}()
-	addr, sec, err := parseID(&args.ID)
-	if err != nil {
-		return c, err
+		if o.How != ByShrink {
+			birth = o.Parent.kin.next()
+		}
 	}
-	l, err := listen(args, cfg)
+	c.mu.Lock()
+	go func() {
+		err := c.join(fab, birth)
+		if err != nil {
+			if first := c.fail(err); errors.Is(err, context.Canceled) {
+				err = first // what ended the wait
+			}
+			c.leave()
+			c.release(0)
+		} else if !c.wanted() {
+			c.release(0)
+		}
+		c.life.CompareAndSwap(int32(making), int32(alive))
+		if o := c.args.From; o != nil && c.args.NonBlocking {
+			o.Parent.pending.Add(-1)
+		}
+		c.mu.Unlock()
+		ended <- err
+	}()
+	return ended
+}
+
+// initOne makes one communicator and waits for it.
+func initOne(args InitArgs, cfg *Config, fab *fabricInfo) (*Comm, error) {
+	c, err := newComm(args, cfg)
 	if err != nil {
-		return c, err
+		return nil, err
+	}
+	if err := <-c.start(fab); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// join meets the other ranks and connects to them. Every step is bounded by the timeout and
+// by ctx, and from the moment that the control star stands a failure on one rank fails all.
+func (c *Comm) join(fab *fabricInfo, birth uint64) error {
+	l, err := listen(c.args, c.cfg)
+	if err != nil {
+		return err
 	}
 	defer l.close()
-	if cfg.CommID != "" && args.Rank == 0 && args.ID == envID(addr) {
-		if _, err := startRoot(cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
-			return c, err
+	if !c.single() {
+		if c.door, err = enterDoor(c.cfg); err != nil {
+			return err
 		}
 	}
 	h := c.hello(l, fab)
-	if c.id, c.table, err = meet(addr, sec, &h, cfg.Timeout); err != nil {
-		return c, err
+	if err := c.gatherRanks(&h, birth); err != nil || !c.wanted() {
+		return err
 	}
+	c.pairs = exec.NewPairs(c.args.Ranks)
 	leaderAt := c.table[0].Control
-	if c.star, err = newStar(args.Rank, args.Ranks, l.control, leaderAt, sec, cfg.Timeout); err != nil {
+	if c.star, err = newStar(c.ctx, c.args.Rank, c.args.Ranks, l.control, leaderAt, c.secret, c.cfg.Timeout); err != nil {
 		c.star = nil
-		return c, err
+		return err
 	}
-	if args.Rank == 0 {
+	if c.args.Rank == 0 {
 		c.leader = newLeader(c)
 	}
 	c.star.start(c.deliver, c.peerLost)
-	return c, c.attach(l, sec, fab)
+	c.joined.Store(true)
+	return c.attach(l, c.secret, fab)
+}
+
+// single: the communicator will have this rank alone.
+func (c *Comm) single() bool {
+	if o := c.args.From; o != nil && o.How == BySplit {
+		return o.Parent.args.Ranks == 1
+	}
+	return c.args.Ranks == 1
+}
+
+// gatherRanks finds out who the communicator's ranks are: its number, table and secret.
+func (c *Comm) gatherRanks(h *hello, birth uint64) error {
+	o := c.args.From
+	switch {
+	case o == nil:
+		return c.meetByID(h)
+	case o.How == BySplit:
+		return c.meetBySplit(h, birth)
+	case o.How == ByShrink:
+		return c.meetAtDoor(h)
+	}
+	ask := &kinAsk{Ranks: o.Ranks}
+	if o.ID != nil {
+		ask.ID = o.ID[:]
+	}
+	a, err := c.agree(birth, ask)
+	if err != nil {
+		return err
+	}
+	if len(a.ID) != UniqueIDSize {
+		return fmt.Errorf("shim: %v: %w: id of %d bytes", o.How, errMessage, len(a.ID))
+	}
+	c.args.ID = UniqueID(a.ID)
+	o.Parent.kin.spend(&c.args.ID)
+	return c.meetByID(h)
+}
+
+// meetByID meets the other ranks where their ids say.
+func (c *Comm) meetByID(h *hello) error {
+	ids := append([]UniqueID{c.args.ID}, c.args.More...)
+	places := make([]place, len(ids))
+	for i := range ids {
+		addr, sec, err := parseID(&ids[i])
+		if err != nil {
+			return err
+		}
+		// An address that everyone knows beforehand may be listened on later.
+		shared := ids[i] == envID(addr)
+		places[i] = place{addr: addr, secret: sec, patience: shared}
+		if c.cfg.CommID != "" && c.args.Rank == 0 && shared {
+			if _, err := startRoot(c.cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+				return err
+			}
+		}
+	}
+	c.secret = places[0].secret
+	if len(places) > 1 {
+		h.Places = len(places)
+	}
+	var err error
+	c.id, c.table, err = meet(c.ctx, places, h, c.cfg.Timeout)
+	return err
+}
+
+// meetBySplit has the parent's leader say who belongs together.
+func (c *Comm) meetBySplit(h *hello, birth uint64) error {
+	o := c.args.From
+	a, err := c.agree(birth, &kinAsk{Color: o.Color, Key: o.Key, Hello: *h})
+	if err != nil || o.Color == NoColor {
+		return err
+	}
+	h.Rank, h.Ranks = a.Rank, len(a.Table)
+	if a.Rank < 0 || a.Rank >= len(a.Table) {
+		return fmt.Errorf("shim: %v: %w", o.How, errMessage)
+	}
+	c.args.Rank, c.args.Ranks = h.Rank, h.Ranks
+	c.id, c.table = a.Comm, a.Table
+	c.secret = o.Parent.secret.derive("split", o.Parent.id, birth, uint64(o.Color))
+	return checkTable(a.Table, h)
+}
+
+// meetAtDoor meets the ranks that a shrink leaves at the door of the first of them: neither the
+// parent's leader nor its control network need be there any more.
+func (c *Comm) meetAtDoor(h *hello) (err error) {
+	o := c.args.From
+	p := o.Parent
+	if o.Abort && p.AsyncError() == nil {
+		p.spread(fmt.Errorf("shim: rank %d shrinks the communicator (NCCL_SHRINK_ABORT): %w", p.args.Rank, ErrRevoked))
+	}
+	if p.AsyncError() != nil {
+		p.yieldCircuits()
+	}
+	excluded := slices.Sorted(slices.Values(o.Exclude))
+	c.secret = p.secret.derive("shrink", p.id)
+	if c.args.Ranks == 1 {
+		c.id, c.table = randomID(), []hello{*h}
+		return nil
+	}
+	h.Without = listRanks(excluded)
+	first := &p.table[o.survivors()[0]]
+	addr, err := netip.ParseAddrPort(first.Door)
+	if err != nil {
+		return fmt.Errorf("shim: %v: door of %s %q: %w", o.How, first.where(), first.Door, errMessage)
+	}
+	if c.args.Rank == 0 {
+		p.door.hold(c.secret, c.cfg.Timeout)
+	}
+	c.id, c.table, err = meet(c.ctx, []place{{addr: addr, secret: c.secret}}, h, c.cfg.Timeout)
+	if err != nil && errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.where(), err)
+	}
+	return err
+}
+
+// yieldCircuits gives back the ports of a communicator that has failed, for one that comes
+// from it.
+func (c *Comm) yieldCircuits() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.light == nil {
+		return
+	}
+	if c.leader != nil {
+		c.leader.close()
+	}
+	c.light.close()
 }
 
 // attach connects the planes, and returns when every rank has.
@@ -161,10 +398,13 @@ func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 	if c.cfg.FabricRank >= 0 {
 		h.Port, h.PortGiven = c.cfg.FabricRank, true
 	}
+	if o := c.args.From; o != nil && o.Parent.light != nil {
+		h.Port, h.PortGiven = o.Parent.light.ports[o.Parent.args.Rank], true
+	}
 	if l.control != nil {
 		h.Control = l.control.Addr().String()
 	}
-	h.TCP = l.tcpAddr()
+	h.TCP, h.Door = l.tcpAddr(), c.door.address()
 	return h
 }
 

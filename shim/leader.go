@@ -23,6 +23,7 @@ type leader struct {
 	last   []uint64  // by rank, the latest operation that it reported
 
 	tickets *arbiter
+	births  births
 }
 
 // round is what ranks said about one operation.
@@ -43,6 +44,7 @@ func newLeader(c *Comm) *leader {
 		c: c, inbox: make(chan *message, 4*c.args.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
 		last: make([]uint64, c.args.Ranks),
 	}
+	l.births.c = c
 	return l
 }
 

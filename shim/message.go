@@ -12,26 +12,29 @@ type msgKind uint8
 
 // The control messages. "To the leader" unless said otherwise.
 const (
-	msgHello   msgKind = iota // rendezvous: Body is a hello
-	msgWelcome                // root to rank: Arg is the communicator, Body the table of hellos
-	msgRefuse                 // root to rank: Body says why
-	msgJoin                   // first message of a control connection
-	msgSegment                // leader to all: Body names the shared memory segment
-	msgPlanes                 // Body says where this rank's ends of planes are; leader to all: everyone's
-	msgReady                  // planes are attached, or Body says why not
-	msgGo                     // leader to all: everyone is ready
-	msgWant                   // Seq wants a ticket; Arg is the signature, Body describes the call
-	msgTicket                 // leader to all: Body is a ticket
-	msgDone                   // the operation of the ticket Seq has ended here
-	msgPlanReq                // Body is the digest of a plan that this rank lacks
-	msgPlan                   // leader to rank: Body is the plan
-	msgPoison                 // both ways: Arg is the errClass, Body the reason
-	msgState                  // stalled in Seq with signature Arg; Body describes the call
-	msgQuery                  // leader to all: what did you call as Seq? Answered by msgState
-	msgTimeout                // as msgState, and giving up
-	msgGoodbye                // both ways: From is leaving; from the leader with Arg 1: all have
-	msgRow                    // Seq numbers a group of sends and receives; Body is its row
-	msgRound                  // leader to rank: the answer to msgRow; Body says how, nothing: packet planes
+	msgHello     msgKind = iota // rendezvous: Body is a hello
+	msgWelcome                  // root to rank: Arg is the communicator, Body the table of hellos
+	msgRefuse                   // root to rank: Body says why
+	msgJoin                     // first message of a control connection
+	msgSegment                  // leader to all: Body names the shared memory segment
+	msgPlanes                   // Body says where this rank's ends of planes are; leader to all: everyone's
+	msgReady                    // planes are attached, or Body says why not
+	msgGo                       // leader to all: everyone is ready
+	msgWant                     // Seq wants a ticket; Arg is the signature, Body describes the call
+	msgTicket                   // leader to all: Body is a ticket
+	msgDone                     // the operation of the ticket Seq has ended here
+	msgPlanReq                  // Body is the digest of a plan that this rank lacks
+	msgPlan                     // leader to rank: Body is the plan
+	msgPoison                   // both ways: Arg is the errClass, Body the reason
+	msgState                    // stalled in Seq with signature Arg; Body describes the call
+	msgQuery                    // leader to all: what did you call as Seq? Answered by msgState
+	msgTimeout                  // as msgState, and giving up
+	msgGoodbye                  // both ways: From is leaving; from the leader with Arg 1: all have
+	msgRow                      // Seq numbers a group of sends and receives; Body is its row
+	msgRound                    // leader to rank: the answer to msgRow; Body says how, nothing: packet planes
+	msgKin                      // a new communicator is to come from this one; Seq counts them, Arg is the How, Body a kinAsk
+	msgKinAnswer                // leader to rank: Arg is the errClass with Body the reason, or 0 with a kinAnswer
+	msgBlock                    // delegate to root: Body is the table of a block of ranks
 	numMsgKinds
 )
 
@@ -50,7 +53,7 @@ const msgHeader = 24
 // maxBody bounds a body by kind, so that a stranger's length cannot make us allocate.
 func maxBody(k msgKind) uint32 {
 	switch k {
-	case msgWelcome, msgPlan, msgPlanes, msgRound:
+	case msgWelcome, msgPlan, msgPlanes, msgRound, msgKinAnswer, msgBlock:
 		return 64 << 20
 	case msgRow:
 		return maxRow

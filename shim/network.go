@@ -1,15 +1,18 @@
 package shim
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -114,45 +117,91 @@ func proof(s secret, role string, challenge, nonce []byte) []byte {
 // acceptPeer is the listening side of the mutual challenge: each side proves to the other
 // that it knows the secret, and neither sends it.
 func acceptPeer(conn net.Conn, s secret) error {
+	_, err := acceptAny(conn, func(knows func(secret) bool) (secret, bool) { return s, knows(s) })
+	return err
+}
+
+// acceptAny is acceptPeer where several secrets may be meant: find tries those that there are.
+func acceptAny(conn net.Conn, find func(knows func(secret) bool) (secret, bool)) (s secret, err error) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	var hello [8 + 16]byte
 	copy(hello[:], helloMagic)
 	_, _ = rand.Read(hello[8:])
 	if _, err := conn.Write(hello[:]); err != nil {
-		return err
+		return s, err
 	}
 	var answer [8 + 16 + 32]byte
 	if _, err := io.ReadFull(conn, answer[:]); err != nil {
-		return err
+		return s, err
 	}
 	nonce := answer[8:24]
-	if string(answer[:8]) != helloMagic || !hmac.Equal(answer[24:], proof(s, "join", hello[8:], nonce)) {
-		return errStranger
+	s, ok := find(func(s secret) bool {
+		return string(answer[:8]) == helloMagic && hmac.Equal(answer[24:], proof(s, "join", hello[8:], nonce))
+	})
+	if !ok {
+		return s, errStranger
 	}
 	if _, err := conn.Write(proof(s, "root", hello[8:], nonce)); err != nil {
-		return err
+		return s, err
 	}
-	return conn.SetDeadline(time.Time{})
+	return s, conn.SetDeadline(time.Time{})
 }
 
-// dialPeer connects to addr, trying again until the deadline where nobody listens yet,
-// and is the other side of [acceptPeer].
-func dialPeer(addr netip.AddrPort, s secret, deadline time.Time) (net.Conn, error) {
+// derive makes a secret from one, for what its holders agree on besides.
+func (s secret) derive(what string, numbers ...uint64) (d secret) {
+	m := hmac.New(sha256.New, s[:])
+	m.Write([]byte(what))
+	for _, n := range numbers {
+		m.Write(binary.LittleEndian.AppendUint64(nil, n))
+	}
+	copy(d[:], m.Sum(nil))
+	return d
+}
+
+// goneAfter is how long an address that was listened on may refuse connections before whoever
+// listened there is taken to be gone.
+const goneAfter = 2 * time.Second
+
+// dialPeer connects to addr and is the other side of [acceptPeer]. It tries again, until ctx
+// or the deadline ends, where the other side does not know the secret yet; and with patience
+// where nobody listens yet, else not for long.
+func dialPeer(ctx context.Context, addr netip.AddrPort, s secret, deadline time.Time, patience bool) (net.Conn, error) {
 	wait := 5 * time.Millisecond
+	var refused time.Time
 	for {
-		conn, err := net.DialTimeout("tcp", addr.String(), min(5*time.Second, time.Until(deadline)))
+		dialer := net.Dialer{Timeout: min(5*time.Second, time.Until(deadline))}
+		conn, err := dialer.DialContext(ctx, "tcp", addr.String())
 		if err == nil {
-			if err = answerPeer(conn, s); err == nil {
+			stop := closeWith(ctx, conn)
+			err = answerPeer(conn, s)
+			if stop() && err == nil {
 				return conn, nil
 			}
 			_ = conn.Close()
 		}
-		if errors.Is(err, errStranger) || time.Now().Add(wait).After(deadline) {
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("shim: connect to %v: %w", addr, context.Cause(ctx))
+		case errors.Is(err, errStranger) || time.Now().Add(wait).After(deadline):
 			return nil, fmt.Errorf("shim: connect to %v: %w: %w", addr, err, ErrRemote)
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		case !patience && time.Since(refused) > goneAfter:
+			return nil, fmt.Errorf("shim: connect to %v: nobody listens there any more: %w: %w", addr, err, ErrRemote)
 		}
-		time.Sleep(wait)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
 		wait = min(2*wait, time.Second)
 	}
+}
+
+// closeWith closes conn when ctx ends, unless stop was called before; stop reports that.
+func closeWith(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = conn.Close() })
 }
 
 func answerPeer(conn net.Conn, s secret) error {

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -35,7 +34,10 @@ type hello struct {
 	Port     int    `json:"port"`   // on the fabric, -1 where nothing says
 	// PortGiven: Port is LIGHTPATH_FABRIC_RANK, not a guess from the launcher's variables.
 	PortGiven bool   `json:"port_given"`
-	Control   string `json:"control"` // leader only: where the control star connects
+	Control   string `json:"control"` // where the control star connects, of those who may be leader
+	Door      string `json:"door"`    // where ranks that are left meet again, "" for one rank
+	Without   string `json:"without"` // the parent's ranks that a smaller communicator leaves out
+	Places    int    `json:"places"`  // ids that the ranks were given, where those are several
 	TCP       string `json:"tcp"`     // where this rank's tcp planes connect, "" without
 }
 
@@ -51,21 +53,37 @@ func decodeStrict(b []byte, into any) error {
 	return nil
 }
 
-// root gathers the hellos of one communicator and hands everyone the table.
+// root gathers the hellos of one communicator and hands everyone the table. Where ranks meet
+// at several places, each place has a root, which gathers a block of ranks; the first of a
+// block, its delegate, then takes its table to the root of the first block, and brings back
+// everyone's.
 type root struct {
-	ln      net.Listener
+	ln      net.Listener // nil behind a door
 	secret  secret
 	timeout time.Duration
+	idle    time.Duration // how long nobody may come
+	retire  func()        // called before anyone has an answer; may be nil
 	events  chan rootEvent
 	done    chan struct{}
 	slots   chan struct{}
 }
 
-// rootEvent is a hello, or where gone is set the end of a connection that gave one.
+// rootEvent is a rank's hello, a delegate's table or verdict, or where gone is set the end of a
+// connection.
 type rootEvent struct {
 	conn  net.Conn
 	hello hello
+	block []hello  // of a delegate
+	final *message // what all roots together have decided, from this one's delegate
+	veto  string   // another place has refused its ranks
 	gone  bool
+}
+
+func newRoot(s secret, timeout, idle time.Duration) *root {
+	return &root{
+		secret: s, timeout: timeout, idle: idle,
+		events: make(chan rootEvent), done: make(chan struct{}), slots: make(chan struct{}, maxUnproven),
+	}
 }
 
 // startRoot listens (at addr where it is valid) and serves one rendezvous in the
@@ -82,10 +100,8 @@ func startRoot(cfg *Config, s secret, addr netip.AddrPort) (netip.AddrPort, erro
 	if err != nil {
 		return addr, fmt.Errorf("shim: rendezvous: %w", err)
 	}
-	r := &root{
-		ln: ln, secret: s, timeout: cfg.Timeout,
-		events: make(chan rootEvent), done: make(chan struct{}), slots: make(chan struct{}, maxUnproven),
-	}
+	r := newRoot(s, cfg.Timeout, idleRoot)
+	r.ln = ln
 	go r.accept()
 	go r.serve()
 	return ln.Addr().(*net.TCPAddr).AddrPort(), nil
@@ -102,32 +118,56 @@ func (r *root) accept() {
 	}
 }
 
-// greet authenticates one connection and reports its hello, then its end.
+// greet authenticates one connection and follows it.
 func (r *root) greet(conn net.Conn) {
-	h, err := r.readHello(conn)
+	err := acceptPeer(conn, r.secret)
+	if err != nil {
+		_ = conn.Close()
+	}
 	<-r.slots
-	if err != nil || !r.post(rootEvent{conn: conn, hello: h}) {
+	if err == nil {
+		r.follow(conn)
+	}
+}
+
+// follow reports what an authenticated connection says, and its end.
+func (r *root) follow(conn net.Conn) {
+	_ = conn.SetReadDeadline(time.Now().Add(handshakeTime))
+	e := rootEvent{conn: conn}
+	var m message
+	err := readMessage(conn, &m)
+	if err == nil {
+		err = e.read(&m)
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if err != nil || !r.post(e) {
 		_ = conn.Close()
 		return
 	}
-	_, _ = conn.Read(make([]byte, 1)) // a rank says nothing more: this is the end of it
-	r.post(rootEvent{conn: conn, hello: h, gone: true})
+	// A rank says nothing more, but a delegate says what became of its block.
+	if err := readMessage(conn, &m); err == nil && (m.Kind == msgWelcome || m.Kind == msgRefuse) {
+		r.post(rootEvent{conn: conn, hello: e.hello, final: &m})
+		return
+	}
+	r.post(rootEvent{conn: conn, hello: e.hello, gone: true})
 }
 
-func (r *root) readHello(conn net.Conn) (h hello, err error) {
-	if err = acceptPeer(conn, r.secret); err != nil {
-		return h, err
+// read takes a connection's first message.
+func (e *rootEvent) read(m *message) error {
+	switch m.Kind {
+	case msgHello:
+		return decodeHello(m.Body, &e.hello)
+	case msgBlock:
+		if err := decodeStrict(m.Body, &e.block); err != nil || len(e.block) == 0 {
+			return errMessage
+		}
+		e.hello = e.block[0]
+		return nil
+	case msgRefuse:
+		e.veto = string(m.Body)
+		return nil
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(handshakeTime))
-	var m message
-	if err = readMessage(conn, &m); err != nil {
-		return h, err
-	}
-	_ = conn.SetReadDeadline(time.Time{})
-	if m.Kind != msgHello {
-		return h, errMessage
-	}
-	return h, decodeHello(m.Body, &h)
+	return errMessage
 }
 
 // decodeHello reads a hello. Of one of another version, whose fields may be others, it reads no
@@ -159,199 +199,97 @@ func (r *root) post(e rootEvent) bool {
 // serve runs the rendezvous: until everyone has the table, or the refusal.
 func (r *root) serve() {
 	defer close(r.done)
-	defer r.ln.Close()
-	timer := time.NewTimer(idleRoot)
+	if r.ln != nil {
+		defer r.ln.Close()
+	}
+	timer := time.NewTimer(r.idle)
 	defer timer.Stop()
-	g := gathering{conns: map[int]net.Conn{}}
+	g := &gathering{conns: map[int]net.Conn{}, settled: r.retire}
+	blocks := &gathering{conns: map[int]net.Conn{}}
 	defer g.close()
-	for g.answered == 0 || g.answered < g.expect {
+	defer blocks.close()
+	for begun := false; !over(g, blocks); {
 		select {
 		case e := <-r.events:
-			if g.expect == 0 {
+			if !begun {
+				begun = true
 				timer.Reset(r.timeout)
 			}
-			g.take(e)
+			g.handle(&e, blocks)
 		case <-timer.C:
-			if g.refusal == "" && g.ranks > 0 {
-				g.refuse(fmt.Sprintf("timed out after %v: %s never arrived", r.timeout, listRanks(g.missing())))
+			for _, g := range []*gathering{g, blocks} {
+				if g.ranks > 0 {
+					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived", r.timeout, listRanks(g.missing())))
+				}
+			}
+			if r.retire != nil {
+				r.retire()
 			}
 			return
 		}
 	}
 }
 
-// gathering is the state of a rendezvous.
-type gathering struct {
-	ranks    int
-	table    []*hello
-	conns    map[int]net.Conn // by rank
-	refusal  string
-	answered int
-	expect   int // the most ranks that anyone spoke of: so many want an answer
+// over: everyone has an answer, the delegates of the other blocks too where this is the root
+// of the first.
+func over(g, blocks *gathering) bool {
+	if g.answered == 0 || g.answered < g.expect {
+		return false
+	}
+	return g.ranks == 0 || g.block.first > 0 || blocks.answered >= blocks.expect && (blocks.answered > 0 || g.block.n == g.ranks)
 }
 
-func (g *gathering) take(e rootEvent) {
-	h := e.hello
-	if e.gone {
-		if g.refusal == "" && g.answered == 0 && g.conns[h.Rank] == e.conn {
-			g.refuse(h.where() + " left while the communicator was made")
+// handle takes one event; blocks gathers the delegates.
+func (g *gathering) handle(e *rootEvent, blocks *gathering) {
+	switch {
+	case e.gone:
+		g.gone(&e.hello, e.conn)
+		blocks.gone(&e.hello, e.conn)
+	case e.final != nil:
+		delete(g.conns, e.hello.Rank) // the delegate knows
+		g.answered++
+		_ = e.conn.Close()
+		if e.final.Kind == msgRefuse {
+			g.refusal = string(e.final.Body)
 		}
-		return
-	}
-	if h.Ranks <= maxRanks {
-		g.expect = max(g.expect, h.Ranks)
-	}
-	if g.refusal == "" {
-		g.admit(&h, e.conn)
-	}
-	if g.refusal != "" {
-		g.answer(e.conn, &message{Kind: msgRefuse, Body: []byte(g.refusal)})
-		return
-	}
-	if len(g.conns) == g.ranks {
-		body, _ := json.Marshal(g.table) // plain structs: cannot fail
-		welcome := &message{Kind: msgWelcome, Arg: randomID(), Body: body}
-		for _, conn := range g.conns {
-			g.answer(conn, welcome)
+		g.tell(e.final)
+	case e.veto != "":
+		g.refuse(e.veto)
+		blocks.refuse(e.veto)
+		_ = e.conn.Close()
+	case e.block != nil:
+		if blocks.takeBlock(e.block, e.conn) {
+			blocks.welcome()
 		}
+	case !g.take(&e.hello, e.conn):
+	case g.block.n == g.ranks:
+		g.welcome()
+	default:
+		body, _ := json.Marshal(g.table[g.block.first : g.block.first+g.block.n]) // plain structs: cannot fail
+		_ = send(g.conns[g.block.first], &message{Kind: msgBlock, Body: body})
+	}
+	if g.refusal != "" && g.block.n < g.ranks {
+		blocks.refuse(g.refusal)
 	}
 }
 
-// admit adds a hello to the table, or refuses everyone.
-func (g *gathering) admit(h *hello, conn net.Conn) {
-	if g.ranks == 0 && h.Ranks > 0 && h.Ranks <= maxRanks {
-		g.ranks, g.table = h.Ranks, make([]*hello, h.Ranks)
-	}
-	var first *hello
-	for _, t := range g.table {
-		if t != nil {
-			first = t
+// takeBlock takes the table of a block from its delegate.
+func (g *gathering) takeBlock(block []hello, conn net.Conn) (complete bool) {
+	g.expect = max(g.expect, block[0].places())
+	for i := range block {
+		if g.refusal != "" {
 			break
 		}
-	}
-	switch {
-	case first != nil && h.Ranks != first.Ranks:
-		g.refuse(fmt.Sprintf("%s says the communicator has %d ranks, %s says %d", first.where(), first.Ranks, h.where(), h.Ranks))
-	case h.Rank < 0 || h.Rank >= g.ranks:
-		g.refuse(fmt.Sprintf("%s is not one of %d ranks", h.where(), g.ranks))
-	case g.table[h.Rank] != nil:
-		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].where(), h.PID, h.Name, h.Rank))
-	case first != nil && h.Version != first.Version:
-		g.refuse(fmt.Sprintf("%s runs Lightpath %s, %s runs %s", first.where(), first.Version, h.where(), h.Version))
-	case h.Version != Version:
-		g.refuse(fmt.Sprintf("%s runs Lightpath %s, the rendezvous %s", h.where(), h.Version, Version))
-	case first != nil && h.Fabric != first.Fabric:
-		g.refuse(fmt.Sprintf("%s has fabric %s, %s has %s", first.where(), fabricName(first.Fabric), h.where(), fabricName(h.Fabric)))
-	case first != nil && h.Settings != first.Settings:
-		g.refuse(fmt.Sprintf("%s is set to %s, %s to %s", first.where(), first.Settings, h.where(), h.Settings))
-	default:
-		g.table[h.Rank], g.conns[h.Rank] = h, conn
-	}
-}
-
-// refuse tells everyone who is there, and later all who come.
-func (g *gathering) refuse(why string) {
-	g.refusal = why
-	for _, conn := range g.conns {
-		g.answer(conn, &message{Kind: msgRefuse, Body: []byte(why)})
-	}
-}
-
-func (g *gathering) answer(conn net.Conn, m *message) {
-	g.answered++
-	_ = conn.SetWriteDeadline(time.Now().Add(handshakeTime))
-	_, _ = conn.Write(appendMessage(nil, m)) // a rank that is gone gets no answer
-	_ = conn.Close()
-}
-
-func (g *gathering) missing() (ranks []int) {
-	for r, h := range g.table {
-		if h == nil {
-			ranks = append(ranks, r)
+		h := block[i]
+		if g.ranks == 0 && h.sane() {
+			g.ranks, g.table, g.block = h.Ranks, make([]*hello, h.Ranks), span{0, h.Ranks}
 		}
+		g.admit(&h)
 	}
-	return ranks
-}
-
-func (g *gathering) close() {
-	for _, conn := range g.conns {
-		_ = conn.Close()
+	if g.refusal != "" {
+		g.answer(conn, &message{Kind: msgRefuse, Body: []byte(g.refusal)})
+		return false
 	}
-}
-
-func fabricName(digest string) string {
-	if digest == "" {
-		return "none"
-	}
-	return cut(digest, 16)
-}
-
-// listRanks names ranks for a message, the first eight of many.
-func listRanks(ranks []int) string {
-	s := "rank"
-	if len(ranks) != 1 {
-		s += "s"
-	}
-	for i, r := range ranks {
-		if i == 8 {
-			return fmt.Sprintf("%s and %d more", s, len(ranks)-i)
-		}
-		sep := " "
-		if i > 0 {
-			sep = ", "
-		}
-		s += fmt.Sprint(sep, r)
-	}
-	return s
-}
-
-// meet is a rank's side: it gives its hello and returns the communicator's number and
-// everyone's hello.
-func meet(addr netip.AddrPort, s secret, h *hello, timeout time.Duration) (uint64, []hello, error) {
-	deadline := time.Now().Add(timeout + refusalGrace)
-	conn, err := dialPeer(addr, s, deadline)
-	if err != nil {
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
-	}
-	defer conn.Close()
-	body, err := json.Marshal(h)
-	if err != nil {
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
-	}
-	_ = conn.SetDeadline(deadline)
-	if _, err := conn.Write(appendMessage(nil, &message{Kind: msgHello, From: uint16(h.Rank), Body: body})); err != nil {
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w: %w", h.Rank, err, ErrRemote)
-	}
-	var m message
-	if err := readMessage(conn, &m); err != nil {
-		class := ErrRemote
-		var netErr net.Error
-		if errors.As(err, &netErr) && netErr.Timeout() {
-			class = ErrTimeout
-		}
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous at %v: %w: %w", h.Rank, addr, err, class)
-	}
-	return readTable(&m, h)
-}
-
-// readTable checks the root's answer.
-func readTable(m *message, h *hello) (uint64, []hello, error) {
-	if m.Kind == msgRefuse {
-		class := ErrInvalidUsage
-		if strings.HasPrefix(string(m.Body), "timed out") {
-			class = ErrTimeout
-		}
-		return 0, nil, fmt.Errorf("shim: rank %d: communicator not made: %s: %w", h.Rank, m.Body, class)
-	}
-	var table []hello
-	if m.Kind != msgWelcome {
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, errMessage)
-	}
-	if err := decodeStrict(m.Body, &table); err != nil {
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
-	}
-	if len(table) != h.Ranks || table[h.Rank] != *h {
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: table of %d ranks is not ours: %w", h.Rank, len(table), errMessage)
-	}
-	return m.Arg, table, nil
+	g.conns[block[0].Rank] = conn
+	return g.complete()
 }

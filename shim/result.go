@@ -41,6 +41,10 @@ var (
 	ErrRemote = errors.New("remote process exited or there was a network error")
 	// ErrAborted: this rank or another aborted the communicator.
 	ErrAborted = errors.New("communicator aborted")
+	// ErrRevoked: this rank or another revoked the communicator.
+	ErrRevoked = errors.New("communicator revoked")
+	// ErrInProgress: no failure; the operation goes on in the background.
+	ErrInProgress = errors.New("operation in progress")
 	// ErrDestroyed: the communicator has been finalized or destroyed.
 	ErrDestroyed = errors.New("communicator destroyed")
 	// ErrInternal: a defect of Lightpath.
@@ -59,6 +63,8 @@ var resultTable = []struct {
 	{ErrRemote, ResultRemoteError},
 	{ErrTimeout, ResultTimeout},
 	{ErrAborted, ResultRemoteError},
+	{ErrRevoked, ResultInvalidUsage},
+	{ErrInProgress, ResultInProgress},
 	{exec.ErrSignature, ResultInvalidUsage},
 	{exec.ErrTimeout, ResultTimeout},
 	{exec.ErrDeadline, ResultTimeout},

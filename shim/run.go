@@ -14,7 +14,8 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// Run runs calls as one group and returns when all are complete. Calls of one communicator
+// Run runs calls as one group and returns when all are complete, or with [ErrInProgress] where
+// their communicators do not block; they are all of one kind. Calls of one communicator
 // keep their order, except that its sends and receives are merged into one exchange after
 // its collectives; different communicators progress at the same time. All calls are
 // checked before any has an effect. Hot path: a group of shapes seen before allocates
@@ -62,7 +63,6 @@ func (s *session) reset() {
 
 func (s *session) run(calls []Call) error {
 	s.calls = calls
-	s.opts.Deadline = deadlineOf(calls)
 	for i := range calls {
 		if err := Check(&calls[i]); err != nil {
 			return err
@@ -71,6 +71,17 @@ func (s *session) run(calls []Call) error {
 			s.comms = append(s.comms, calls[i].Comm)
 		}
 	}
+	if len(s.comms) > 0 && s.comms[0].args.NonBlocking || len(s.comms) > 1 {
+		if background, err := s.nonBlocking(); background || err != nil {
+			return err
+		}
+	}
+	return s.runAll()
+}
+
+// runAll runs the calls, which have been checked.
+func (s *session) runAll() error {
+	s.opts.Deadline = deadlineOf(s.calls)
 	// One order of locks for all threads, whatever order their groups name
 	// communicators in.
 	slices.SortFunc(s.comms, bySerial)
@@ -94,7 +105,7 @@ func bySerial(a, b *Comm) int {
 func (s *session) runLocked() error {
 	for _, c := range s.comms {
 		// While this thread waited for the lock another may have failed or destroyed it.
-		if err := c.usable(); err != nil {
+		if err := c.sound(); err != nil {
 			return err
 		}
 	}

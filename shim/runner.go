@@ -57,6 +57,12 @@ func (r *runner) scratchFor(n int64) exec.Buffer {
 	return exec.BufferOf(r.scratch)
 }
 
+// forget gives back what calls have left for those that follow. Comm.mu is held.
+func (r *runner) forget() {
+	r.programs, r.tasks, r.scratch = programs{}, nil, nil
+	r.sends, r.recvs, r.msgs, r.recvBufs = nil, nil, nil, nil
+}
+
 // misuse is an error of how calls were put together rather than of one argument.
 func (c *Call) misuse(err error) error {
 	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, ErrInvalidUsage)

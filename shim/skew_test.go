@@ -36,7 +36,7 @@ func TestVersionSkew(t *testing.T) {
 					_, err := Init([]InitArgs{{ID: id, Ranks: 2}})
 					return err
 				}
-				conn, err := dialPeer(addr, sec, time.Now().Add(10*time.Second))
+				conn, err := dialPeer(t.Context(), addr, sec, time.Now().Add(10*time.Second), true)
 				if err != nil {
 					return err
 				}
@@ -172,12 +172,12 @@ func TestRanksThatDoNotFit(t *testing.T) {
 			c.edit(&second)
 			a := first
 			g := gathering{conns: map[int]net.Conn{}}
-			g.admit(&a, nil)
+			g.admit(&a)
 			if g.refusal != "" {
 				t.Fatal(g.refusal)
 			}
 			clear(g.conns) // nobody is there to be told
-			g.admit(&second, nil)
+			g.admit(&second)
 			if (g.refusal == "") != (c.says == nil) {
 				t.Fatalf("refusal %q", g.refusal)
 			}

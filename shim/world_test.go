@@ -23,7 +23,7 @@ func newWorld(t testing.TB, n int) *world {
 	}
 	args := make([]InitArgs, n)
 	for r := range args {
-		args[r] = InitArgs{ID: id, Ranks: n, Rank: r, Device: r, Blocking: true}
+		args[r] = InitArgs{ID: id, Ranks: n, Rank: r, Device: r}
 	}
 	comms, err := Init(args)
 	if err != nil {

@@ -43,6 +43,10 @@ static int count(uint64_t comm, int32_t* out, char* err, size_t errlen) { return
 static int rank(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 1, out, err, errlen); }
 static int device(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 2, out, err, errlen); }
 
+static int blocking(uint64_t comm, int32_t* out, char* err, size_t errlen) {
+  return lpGoAsk(comm, 3, out, err, errlen);
+}
+
 static struct lp_core table = {
     .abi = LP_CORE_ABI,
     .size = sizeof(struct lp_core),
@@ -65,6 +69,11 @@ static struct lp_core table = {
     .reg = lpGoRegister,
     .reg_find = lpGoRegistered,
     .simulate = simulate,
+    .revoke = lpGoRevoke,
+    .suspend = lpGoSuspend,
+    .resume = lpGoResume,
+    .grow_id = lpGoGrowID,
+    .blocking = blocking,
 };
 
 /* Called once per process, by the front. */

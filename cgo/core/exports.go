@@ -80,16 +80,9 @@ func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) 
 	var err error
 	defer text{msg, n}.report(&rc, &err)
 	asked := unsafe.Slice(inits, int(count))
-	args := make([]shim.InitArgs, len(asked))
+	args := make([]bridge.InitArgs, len(asked))
 	for i := range asked {
-		in := &asked[i]
-		args[i] = shim.InitArgs{
-			Ranks: int(in.nranks), Rank: int(in.rank), Device: int(in.device), Blocking: in.blocking != 0,
-		}
-		copy(args[i].ID[:], unsafe.Slice((*byte)(unsafe.Pointer(&in.id[0])), len(args[i].ID)))
-		if in.name != nil {
-			args[i].Name = C.GoString(in.name)
-		}
+		args[i] = initArgs(&asked[i])
 	}
 	var handles []uint64
 	handles, err = bridge.Init(args)
@@ -97,6 +90,29 @@ func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) 
 		asked[i].comm = C.uint64_t(handles[i])
 	}
 	return
+}
+
+// initArgs copies what C asks for: nothing of it is C's any more.
+func initArgs(in *C.struct_lp_init) bridge.InitArgs {
+	a := bridge.InitArgs{
+		How: shim.How(in.how), Parent: uint64(in.parent), Color: int(in.color), Key: int(in.key),
+		Abort: in.abort_parent != 0, HasID: in.has_id != 0, Inherit: in.blocking < 0,
+		InitArgs: shim.InitArgs{
+			Ranks: int(in.nranks), Rank: int(in.rank), Device: int(in.device), NonBlocking: in.blocking == 0,
+		},
+	}
+	copy(a.ID[:], unsafe.Slice((*byte)(unsafe.Pointer(&in.id[0])), len(a.ID)))
+	for i := range int(in.more_ids) {
+		from := unsafe.Add(unsafe.Pointer(in.more), i*shim.UniqueIDSize)
+		a.More = append(a.More, *(*shim.UniqueID)(from))
+	}
+	for _, r := range unsafe.Slice(in.exclude, int(in.excluded)) {
+		a.Exclude = append(a.Exclude, int(r))
+	}
+	if in.name != nil {
+		a.Name = C.GoString(in.name)
+	}
+	return a
 }
 
 //export lpGoCheck
@@ -136,6 +152,41 @@ func lpGoAbort(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
 	var err error
 	defer text{msg, n}.report(&rc, &err)
 	err = bridge.Abort(uint64(comm))
+	return
+}
+
+//export lpGoRevoke
+func lpGoRevoke(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Revoke(uint64(comm))
+	return
+}
+
+//export lpGoSuspend
+func lpGoSuspend(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Suspend(uint64(comm))
+	return
+}
+
+//export lpGoResume
+func lpGoResume(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Resume(uint64(comm))
+	return
+}
+
+//export lpGoGrowID
+func lpGoGrowID(comm C.uint64_t, out *C.uchar, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var id shim.UniqueID
+	if id, err = bridge.GrowID(uint64(comm)); err == nil {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), len(id)), id[:])
+	}
 	return
 }
 

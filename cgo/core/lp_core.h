@@ -57,7 +57,12 @@ struct lp_call {
 
 enum lp_scalar { LP_SCALAR_NONE = 0, LP_SCALAR_HERE, LP_SCALAR_AT };
 
-/* One communicator to make. blocking is the config's (0 or 1). name may be NULL. */
+/* Values of shim.How; 0 is a communicator that comes from no other. */
+enum lp_how { LP_BY_ID = 0, LP_BY_SPLIT, LP_BY_SHRINK, LP_BY_GROW };
+
+/* One communicator to make. blocking is the config's (0 or 1). name may be NULL. What LP_BY_SPLIT
+ * and the others need stands below; they take nranks (LP_BY_GROW only) and blocking from above, and
+ * blocking -1 is the parent's. */
 struct lp_init {
   unsigned char id[LP_UNIQUE_ID_BYTES];
   int32_t nranks;
@@ -65,7 +70,17 @@ struct lp_init {
   int32_t device;
   int32_t blocking;
   const char *name;
-  uint64_t comm; /* out */
+  uint64_t comm; /* out; 0 where a split has none for this rank */
+
+  uint32_t how;
+  uint32_t more_ids;         /* LP_BY_ID: so many ids beyond id, at more */
+  const unsigned char *more; /* LP_UNIQUE_ID_BYTES each */
+  uint64_t parent;
+  int32_t color, key;     /* LP_BY_SPLIT */
+  const int32_t *exclude; /* LP_BY_SHRINK: ranks of the parent */
+  uint32_t excluded;
+  int32_t abort_parent; /* LP_BY_SHRINK: 0 or 1 */
+  int32_t has_id;       /* LP_BY_GROW: id is set */
 };
 
 struct lp_core {
@@ -111,6 +126,13 @@ struct lp_core {
 
   /* Writes how many microseconds calls would take as one group, and runs nothing. */
   int (*simulate)(const struct lp_call *calls, size_t n, double *us, char *err, size_t errlen);
+  int (*revoke)(uint64_t comm, char *err, size_t errlen);
+  int (*suspend)(uint64_t comm, char *err, size_t errlen);
+  int (*resume)(uint64_t comm, char *err, size_t errlen);
+  /* The id by which others join what grows out of comm. */
+  int (*grow_id)(uint64_t comm, unsigned char *id, char *err, size_t errlen);
+  /* *out is 1 where calls on comm block, else 0; also while comm is being made. */
+  int (*blocking)(uint64_t comm, int32_t *out, char *err, size_t errlen);
 };
 
 #endif

@@ -6,7 +6,6 @@
 package bridge
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -165,54 +164,6 @@ func Simulate(calls []Call) (float64, error) {
 	return shim.Simulate(group)
 }
 
-// Init makes communicators and returns their handles, all of them or none.
-func Init(args []shim.InitArgs) ([]uint64, error) {
-	made, err := shim.Init(args)
-	if err != nil {
-		return nil, err
-	}
-	handles := make([]uint64, len(made))
-	for i, c := range made {
-		if handles[i], err = comms.Add(c); err == nil {
-			continue
-		}
-		for _, h := range handles[:i] {
-			comms.Remove(h)
-		}
-		for _, c := range made {
-			err = errors.Join(err, c.Abort())
-		}
-		return nil, err
-	}
-	return handles, nil
-}
-
-// Finalize ends a communicator; its handle stays good until Destroy.
-func Finalize(h uint64) error {
-	c, err := lookup(h)
-	if err != nil {
-		return err
-	}
-	return c.Finalize()
-}
-
-// Destroy frees a communicator and its handle.
-func Destroy(h uint64) error { return end(h, (*shim.Comm).Destroy) }
-
-// Abort ends what is under way on a communicator and frees it and its handle.
-func Abort(h uint64) error { return end(h, (*shim.Comm).Abort) }
-
-// end takes the handle away before the communicator ends, so that of two threads that end
-// it one does and the other is told that it is gone.
-func end(h uint64, how func(*shim.Comm) error) error {
-	c := comms.Remove(h)
-	if c == nil {
-		_, err := lookup(h)
-		return err
-	}
-	return how(c)
-}
-
 // CreateOp makes an operator that multiplies by the element at scalar, read now or later.
 func CreateOp(h uint64, typ int32, scalar unsafe.Pointer, later bool) (int32, error) {
 	c, err := lookup(h)
@@ -247,42 +198,6 @@ func Registered(h, handle uint64, window, end bool) (unsafe.Pointer, error) {
 		return nil, err
 	}
 	return c.Registered(handle, window, end)
-}
-
-// Question is what can be asked of a communicator.
-type Question int
-
-// The questions.
-const (
-	Ranks Question = iota
-	Rank
-	Device
-)
-
-// Ask answers a question.
-func Ask(h uint64, q Question) (int32, error) {
-	c, err := lookup(h)
-	if err != nil {
-		return 0, err
-	}
-	switch q {
-	case Ranks:
-		return int32(c.Ranks()), nil
-	case Rank:
-		return int32(c.Rank()), nil
-	default:
-		return int32(c.Device()), nil
-	}
-}
-
-// AsyncError returns what poisoned the communicator, nil while it is healthy; the second
-// error is that there is no such communicator.
-func AsyncError(h uint64) (poison, err error) {
-	c, err := lookup(h)
-	if err != nil {
-		return nil, err
-	}
-	return c.AsyncError(), nil
 }
 
 // Recovered is the error of a panic: a defect of Lightpath must not end the program that

@@ -22,9 +22,9 @@ func world(t *testing.T, n int) []uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := make([]shim.InitArgs, n)
+	args := make([]InitArgs, n)
 	for i := range args {
-		args[i] = shim.InitArgs{ID: id, Ranks: n, Rank: i, Device: 10 + i, Blocking: true}
+		args[i] = InitArgs{InitArgs: shim.InitArgs{ID: id, Ranks: n, Rank: i, Device: 10 + i}}
 	}
 	handles, err := Init(args)
 	if err != nil {

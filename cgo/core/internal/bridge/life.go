@@ -1,0 +1,183 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+
+	"lightpath/shim"
+)
+
+// InitArgs asks for a communicator, as struct lp_init does: with its parent as a handle.
+type InitArgs struct {
+	shim.InitArgs
+	How        shim.How // 0: from no other communicator
+	Parent     uint64
+	Inherit    bool // blocks where the parent does
+	Color, Key int
+	Exclude    []int
+	Abort      bool
+	HasID      bool
+}
+
+// resolve finds the parent.
+func (a *InitArgs) resolve() (shim.InitArgs, error) {
+	args := a.InitArgs
+	if a.How == 0 {
+		return args, nil
+	}
+	parent, err := lookup(a.Parent)
+	if err != nil {
+		return args, err
+	}
+	args.From = &shim.Origin{
+		Parent: parent, How: a.How, Color: a.Color, Key: a.Key, Exclude: a.Exclude, Abort: a.Abort, Ranks: a.Ranks,
+	}
+	if a.HasID {
+		args.From.ID = &a.ID
+	}
+	if a.Inherit {
+		args.NonBlocking = !parent.Blocking()
+	}
+	if args.Name == "" {
+		args.Name = parent.Name()
+	}
+	return args, nil
+}
+
+// Init makes communicators and returns their handles, all of them or none; 0 for those that a
+// split does not make. With [shim.ErrInProgress] the handles are good, and what they stand for
+// is on its way.
+func Init(args []InitArgs) ([]uint64, error) {
+	resolved := make([]shim.InitArgs, len(args))
+	for i := range args {
+		var err error
+		if resolved[i], err = args[i].resolve(); err != nil {
+			return nil, err
+		}
+	}
+	made, result := shim.Init(resolved)
+	if result != nil && !errors.Is(result, shim.ErrInProgress) {
+		return nil, result
+	}
+	handles := make([]uint64, len(made))
+	for i, c := range made {
+		if c == nil {
+			continue
+		}
+		var err error
+		if handles[i], err = comms.Add(c); err == nil {
+			continue
+		}
+		for _, h := range handles[:i] {
+			comms.Remove(h)
+		}
+		for _, c := range made {
+			if c != nil {
+				err = errors.Join(err, c.Abort())
+			}
+		}
+		return nil, err
+	}
+	return handles, result
+}
+
+// Finalize ends a communicator; its handle stays good until Destroy.
+func Finalize(h uint64) error { return with(h, (*shim.Comm).Finalize) }
+
+// Revoke stops what is under way on a communicator.
+func Revoke(h uint64) error { return with(h, (*shim.Comm).Revoke) }
+
+// Suspend gives back a communicator's memory.
+func Suspend(h uint64) error { return with(h, (*shim.Comm).Suspend) }
+
+// Resume ends a suspension.
+func Resume(h uint64) error { return with(h, (*shim.Comm).Resume) }
+
+func with(h uint64, what func(*shim.Comm) error) error {
+	c, err := lookup(h)
+	if err != nil {
+		return err
+	}
+	return what(c)
+}
+
+// GrowID makes the id by which others join what grows out of a communicator.
+func GrowID(h uint64) (shim.UniqueID, error) {
+	c, err := lookup(h)
+	if err != nil {
+		return shim.UniqueID{}, err
+	}
+	return c.GrowID()
+}
+
+// Destroy frees a communicator and its handle, unless something is still in progress.
+func Destroy(h uint64) error {
+	if c := comms.Get(h); c != nil {
+		if err := c.Busy(); err != nil {
+			return err
+		}
+	}
+	return end(h, (*shim.Comm).Destroy)
+}
+
+// Abort ends what is under way on a communicator and frees it and its handle.
+func Abort(h uint64) error { return end(h, (*shim.Comm).Abort) }
+
+// end takes the handle away before the communicator ends, so that of two threads that end
+// it one does and the other is told that it is gone.
+func end(h uint64, how func(*shim.Comm) error) error {
+	c := comms.Remove(h)
+	if c == nil {
+		_, err := lookup(h)
+		return err
+	}
+	return how(c)
+}
+
+// Question is what can be asked of a communicator.
+type Question int
+
+// The questions.
+const (
+	Ranks Question = iota
+	Rank
+	Device
+	// Blocking can be asked at any time, the others of a communicator that is made.
+	Blocking
+)
+
+// Ask answers a question.
+func Ask(h uint64, q Question) (int32, error) {
+	c, err := lookup(h)
+	if err != nil {
+		return 0, err
+	}
+	if q == Blocking {
+		if c.Blocking() {
+			return 1, nil
+		}
+		return 0, nil
+	}
+	if err := c.Busy(); err != nil {
+		return 0, err
+	}
+	switch q {
+	case Ranks:
+		return int32(c.Ranks()), nil
+	case Rank:
+		return int32(c.Rank()), nil
+	case Device:
+		return int32(c.Device()), nil
+	}
+	return 0, fmt.Errorf("question %d: %w", q, shim.ErrInternal)
+}
+
+// AsyncError returns the state of a communicator: what poisoned it, [shim.ErrInProgress], or
+// nil; the second error is that there is no such communicator.
+func AsyncError(h uint64) (state, err error) {
+	c, err := lookup(h)
+	if err != nil {
+		return nil, err
+	}
+	return c.State(), nil
+}

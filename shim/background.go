@@ -1,0 +1,57 @@
+package shim
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+)
+
+// nonBlocking starts a group whose communicators do not block, and reports ErrInProgress; a
+// group whose communicators all block is none of its business.
+func (s *session) nonBlocking() (background bool, err error) {
+	background = s.comms[0].args.NonBlocking
+	for _, c := range s.comms {
+		if c.args.NonBlocking != background {
+			return true, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", ErrInvalidArgument)
+		}
+	}
+	if !background {
+		return false, nil
+	}
+	for i, c := range s.comms {
+		if !c.pending.CompareAndSwap(0, 1) {
+			for _, begun := range s.comms[:i] {
+				begun.pending.Add(-1)
+			}
+			return true, c.Busy()
+		}
+	}
+	// The caller's array, and scalars in it, may be reused when this returns; the buffers are its
+	// to keep.
+	calls := slices.Clone(s.calls)
+	for i := range calls {
+		if c := &calls[i]; c.Scalar != nil {
+			own := new([8]byte)
+			copy(own[:], bytesOf(c.Scalar, int64(c.Type.Size())))
+			c.Scalar = unsafe.Pointer(own)
+		}
+	}
+	go runInBackground(calls, slices.Clone(s.comms))
+	return true, ErrInProgress
+}
+
+// runInBackground runs a group. Its communicators have no other way to tell of a failure than
+// to fail.
+func runInBackground(calls []Call, comms []*Comm) {
+	s := sessions.Get().(*session)
+	s.calls, s.comms = calls, append(s.comms, comms...)
+	err := s.runAll()
+	s.reset()
+	sessions.Put(s)
+	for _, c := range comms {
+		if err != nil {
+			c.spread(err)
+		}
+		c.pending.Add(-1)
+	}
+}

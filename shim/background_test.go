@@ -1,0 +1,464 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// finished polls a communicator as a program would, until nothing is in progress.
+func finished(t testing.TB, c *Comm) error {
+	t.Helper()
+	for range 6000 {
+		if err := c.State(); !errors.Is(err, ErrInProgress) {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	panic(fmt.Sprintf("%s: in progress for ever", t.Name()))
+}
+
+// begun checks that a call goes on in the background.
+func begun(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, ErrInProgress) || ResultOf(err) != ResultInProgress {
+		t.Fatalf("got %v, want in progress", err)
+	}
+}
+
+// newQuickWorld is newWorld with communicators that do not block.
+func newQuickWorld(t testing.TB, n int) *world {
+	t.Helper()
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t, make([]*Comm, n)}
+	for r := range n {
+		comms, err := Init([]InitArgs{{ID: id, Ranks: n, Rank: r, NonBlocking: true}})
+		begun(t, err)
+		w.comms[r] = comms[0]
+	}
+	t.Cleanup(w.destroy)
+	for r, c := range w.comms {
+		if err := finished(t, c); err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+	return w
+}
+
+// TestNonBlocking: one thread drives every rank, call by call.
+func TestNonBlocking(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			w := newQuickWorld(t, 3)
+			mem := [3][]float32{}
+			for r, c := range w.comms {
+				mem[r] = []float32{float32(r), 1}
+				begun(t, Run([]Call{allReduce(c, mem[r])}))
+				if r == 0 {
+					// Nobody else has called yet, so it cannot have ended.
+					begun(t, c.State())
+					for name, err := range map[string]error{
+						"run": Run([]Call{allReduce(c, mem[r])}), "check": Check(new(allReduce(c, mem[r]))), "finalize": c.Finalize(),
+						"destroy": c.Destroy(), "suspend": c.Suspend(), "split": second(bear(Origin{Parent: c, How: BySplit})),
+					} {
+						if ResultOf(err) != ResultInvalidArgument {
+							t.Errorf("%s of a communicator in use: %v", name, err)
+						}
+					}
+				}
+			}
+			for r, c := range w.comms {
+				if err := finished(t, c); err != nil {
+					t.Fatal(err)
+				}
+				if mem[r][0] != 3 || mem[r][1] != 3 {
+					t.Errorf("rank %d: %v", r, mem[r])
+				}
+			}
+			var children []*Comm
+			for r, c := range w.comms {
+				color := 0
+				if r == 1 {
+					color = NoColor
+				}
+				comms, err := Init([]InitArgs{{From: &Origin{Parent: c, How: BySplit, Color: color}, NonBlocking: true}})
+				begun(t, err)
+				if (comms[0] == nil) != (r == 1) {
+					t.Fatalf("rank %d: child %v", r, comms[0])
+				}
+				if comms[0] != nil {
+					children = append(children, comms[0])
+				}
+			}
+			for _, c := range slices.Concat(children, w.comms) {
+				if err := finished(t, c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range children {
+				begun(t, c.Finalize())
+			}
+			for _, c := range children {
+				if err := errors.Join(finished(t, c), c.Destroy()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func second(_ *Comm, err error) error { return err }
+
+// TestMixedGroup: communicators that block and that do not cannot share a group.
+func TestMixedGroup(t *testing.T) {
+	a, b := newWorld(t, 1), newQuickWorld(t, 1)
+	mem := make([]float32, 2)
+	err := Run([]Call{allReduce(a.comms[0], mem[:1]), allReduce(b.comms[0], mem[1:])})
+	wantError(t, err, ErrInvalidArgument, "blocking and nonblocking")
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Init([]InitArgs{{ID: id, Ranks: 2}, {ID: id, Ranks: 2, Rank: 1, NonBlocking: true}})
+	wantError(t, err, ErrInvalidArgument, "blocking and nonblocking")
+	for _, w := range []*world{a, b} {
+		err := Run([]Call{allReduce(w.comms[0], mem[:1])})
+		if err != nil && !errors.Is(err, ErrInProgress) || finished(t, w.comms[0]) != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNonBlockingFailure: what goes wrong in the background is the communicator's state.
+func TestNonBlockingFailure(t *testing.T) {
+	t.Setenv("LIGHTPATH_TIMEOUT", "300ms")
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	comms, err := Init([]InitArgs{{ID: id, Ranks: 2, NonBlocking: true}})
+	begun(t, err)
+	wantError(t, finished(t, comms[0]), ErrTimeout, "rank 1 never arrived")
+	wantError(t, sums(comms[0]), ErrTimeout)
+	if err := comms[0].Destroy(); err != nil {
+		t.Error(err)
+	}
+	w := newQuickWorld(t, 2)
+	begun(t, Run([]Call{allReduce(w.comms[0], make([]float32, 5))}))
+	wantError(t, finished(t, w.comms[0]), ErrTimeout, "rank 1 did not arrive")
+}
+
+// TestAbortAnything: an abort ends whatever a communicator waits in.
+func TestAbortAnything(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T) *Comm{
+		"rendezvous": func(t *testing.T) *Comm { return lonely(t, nil) },
+		"several places": func(t *testing.T) *Comm {
+			id, err := NewUniqueID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lonely(t, []UniqueID{id})
+		},
+		"nobody listens": func(t *testing.T) *Comm {
+			t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+			id, err := NewUniqueID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			comms, err := Init([]InitArgs{{ID: id, Ranks: 2, Rank: 1, NonBlocking: true}})
+			begun(t, err)
+			return comms[0]
+		},
+		"call": func(t *testing.T) *Comm {
+			c := newQuickWorld(t, 2).comms[0]
+			begun(t, Run([]Call{allReduce(c, make([]float32, 5))}))
+			return c
+		},
+		"split": func(t *testing.T) *Comm {
+			return child(t, Origin{Parent: newQuickWorld(t, 2).comms[1], How: BySplit})
+		},
+		"shrink, first": func(t *testing.T) *Comm {
+			return child(t, Origin{Parent: newQuickWorld(t, 3).comms[0], How: ByShrink, Exclude: []int{2}})
+		},
+		"shrink, other": func(t *testing.T) *Comm {
+			return child(t, Origin{Parent: newQuickWorld(t, 3).comms[1], How: ByShrink, Exclude: []int{2}})
+		},
+		"grow": func(t *testing.T) *Comm {
+			c := newQuickWorld(t, 1).comms[0]
+			id, err := c.GrowID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return child(t, Origin{Parent: c, How: ByGrow, Ranks: 2, ID: &id})
+		},
+	} {
+		for _, early := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", name, early), func(t *testing.T) {
+				c := begin(t)
+				if !early {
+					time.Sleep(30 * time.Millisecond)
+				}
+				errs := concurrently(t, 1, func(int) error { return c.Abort() })
+				if errs[0] != nil {
+					t.Error(errs[0])
+				}
+				wantError(t, c.AsyncError(), ErrAborted)
+				<-c.released
+				// Aborted communicators leave their parents usable.
+				if o := c.args.From; o != nil {
+					if err := finished(t, o.Parent); err != nil {
+						t.Errorf("parent: %v", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// lonely is a communicator whose other rank never comes.
+func lonely(t *testing.T, more []UniqueID) *Comm {
+	t.Helper()
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	comms, err := Init([]InitArgs{{ID: id, More: more, Ranks: 2, NonBlocking: true}})
+	begun(t, err)
+	return comms[0]
+}
+
+func child(t *testing.T, o Origin) *Comm {
+	t.Helper()
+	comms, err := Init([]InitArgs{{From: &o, NonBlocking: true}})
+	begun(t, err)
+	return comms[0]
+}
+
+// TestScalable: ranks that meet at several places are one communicator, also where several
+// processes have the places.
+func TestScalable(t *testing.T) {
+	for _, k := range [][2]int{{2, 2}, {5, 2}, {7, 3}, {4, 4}, {9, 1}} {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			ids := make([]UniqueID, k[1])
+			for i := range ids {
+				var err error
+				if ids[i], err = NewUniqueID(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := &world{t, make([]*Comm, k[0])}
+			for r, err := range concurrently(t, k[0], func(r int) error {
+				comms, err := Init([]InitArgs{{ID: ids[0], More: ids[1:], Ranks: k[0], Rank: r}})
+				if err == nil {
+					w.comms[r] = comms[0]
+				}
+				return err
+			}) {
+				if err != nil {
+					t.Fatalf("rank %d: %v", r, err)
+				}
+			}
+			t.Cleanup(w.destroy)
+			w.must(sums)
+		})
+	}
+}
+
+// TestScalableRefusals: whatever is wrong at one place, everyone learns it.
+func TestScalableRefusals(t *testing.T) {
+	t.Setenv("LIGHTPATH_TIMEOUT", "2s")
+	for name, k := range map[string]struct {
+		edit func(args []InitArgs) []InitArgs
+		is   error
+		says string
+	}{
+		"twice a rank":  {func(a []InitArgs) []InitArgs { a[5].Rank = 4; return a }, ErrInvalidUsage, "both claim to be rank 4"},
+		"never arrives": {func(a []InitArgs) []InitArgs { return a[:5] }, ErrTimeout, "never arrived"},
+		"ids":           {func(a []InitArgs) []InitArgs { a[1].More = nil; return a }, ErrInvalidUsage, "ids"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ids := make([]UniqueID, 2)
+			for i := range ids {
+				var err error
+				if ids[i], err = NewUniqueID(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			args := make([]InitArgs, 6)
+			for r := range args {
+				args[r] = InitArgs{ID: ids[0], More: ids[1:], Ranks: 6, Rank: r}
+			}
+			for _, err := range initAll(t, k.edit(args)) {
+				wantError(t, err, k.is, k.says)
+			}
+		})
+	}
+}
+
+// TestEveryOrder does to communicators what programs may do in any order, and what they must
+// not: nothing hangs or panics, and calls work in the end where a model says so.
+func TestEveryOrder(t *testing.T) {
+	t.Setenv("LIGHTPATH_TIMEOUT", "30s")
+	rounds := 100
+	if testing.Short() {
+		rounds = 25
+	}
+	for seed := range uint64(rounds) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		make := newWorld
+		if rng.IntN(2) == 0 {
+			make = newQuickWorld
+		}
+		w := make(t, 2)
+		var m model
+		var script []int
+		for range 1 + rng.IntN(6) {
+			script = append(script, rng.IntN(8))
+			m.step(script[len(script)-1])
+		}
+		errs := w.each(func(c *Comm) error {
+			for _, step := range script {
+				doStep(c, step)
+				settle(c)
+			}
+			if err := sums(c); !errors.Is(err, ErrInProgress) {
+				return err
+			}
+			settle(c)
+			return c.State()
+		})
+		for r, err := range errs {
+			if (err == nil) != m.works() {
+				t.Errorf("script %v, rank %d: %v, want calls to work: %v", script, r, err, m.works())
+			}
+		}
+		w.destroyAnyhow()
+	}
+}
+
+// settle waits until nothing goes on in the background.
+func settle(c *Comm) {
+	for lifeState(c.life.Load()) != destroyed && errors.Is(c.State(), ErrInProgress) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// model is what becomes of a communicator whose ranks all do the same.
+type model struct{ suspended, revoked, finalized, destroyed bool }
+
+func (m *model) works() bool { return *m == model{} }
+
+func (m *model) step(step int) {
+	switch {
+	case m.destroyed:
+	case step == 3, step == 4:
+		m.destroyed = true
+	case m.finalized:
+	case step == 5:
+		m.revoked = true
+	case step == 7:
+		m.suspended = false
+	case m.suspended, m.revoked:
+	case step == 2:
+		m.finalized = true
+	case step == 6:
+		m.suspended = true
+	}
+}
+
+// doStep does one thing to a communicator; errors are part of the test.
+func doStep(c *Comm, step int) {
+	switch step {
+	case 0:
+		_ = sums(c)
+	case 1:
+		comms, _ := Init([]InitArgs{{From: &Origin{Parent: c, How: BySplit}, NonBlocking: c.args.NonBlocking}})
+		for _, child := range comms {
+			_ = child.Abort()
+		}
+	case 2:
+		_ = c.Finalize()
+	case 3:
+		_ = c.Destroy()
+	case 4:
+		_ = c.Abort()
+	case 5:
+		_ = c.Revoke()
+	case 6:
+		_ = c.Suspend()
+	case 7:
+		_ = c.Resume()
+	}
+}
+
+// destroyAnyhow ends communicators in whatever state they are.
+func (w *world) destroyAnyhow() {
+	for _, c := range w.comms {
+		if lifeState(c.life.Load()) != destroyed {
+			_ = c.Abort()
+		}
+	}
+	for _, c := range w.comms {
+		<-c.released
+	}
+}
+
+// TestManyAtOnce: over a hundred communicators alive at the same time, and what they and their
+// children leave behind.
+func TestManyAtOnce(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	warm := newWorld(t, 2)
+	warm.must(sums)
+	warm.destroy()
+	before := census(t)
+	many := 60 // communicators, each with a child
+	if testing.Short() {
+		many = 10
+	}
+	var worlds []*world
+	for range many {
+		w := newWorld(t, 2)
+		f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit} })
+		none(t, errs)
+		worlds = append(worlds, w, &world{t, f.children})
+	}
+	for _, w := range worlds {
+		w.must(sums)
+	}
+	for _, w := range worlds {
+		w.destroy()
+	}
+	var after resources
+	if !settled(func() bool { after = census(t); return after.within(before) }) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+// TestFailedKinLeavesNothing: children that were not made, and aborted ones.
+func TestFailedKinLeavesNothing(t *testing.T) {
+	t.Setenv("LIGHTPATH_TIMEOUT", "50ms")
+	w := newWorld(t, 2)
+	before := census(t)
+	for range 5 {
+		for _, o := range []Origin{{How: BySplit}, {How: ByShrink, Exclude: []int{1}, Color: 0}, {How: ByGrow, Ranks: 3}} {
+			o.Parent = w.comms[0]
+			if c, err := bear(o); err == nil {
+				if o.How != ByShrink {
+					t.Errorf("%v without the other rank", o.How)
+				}
+				_ = c.Destroy()
+			}
+		}
+	}
+	var after resources
+	if !settled(func() bool { after = census(t); return after.within(before) }) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}

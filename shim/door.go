@@ -1,0 +1,126 @@
+package shim
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// door is a listener of this process, where ranks of communicators that it is in can find it
+// again: those that are left when others have failed meet at the door of the first of them.
+// It stands open as long as there are such communicators; nobody gets through who does not
+// know the secret of a meeting that is under way.
+type door struct {
+	ln    net.Listener
+	ip    netip.Addr
+	users int // guarded by doors
+	slots chan struct{}
+
+	mu    sync.Mutex
+	roots map[secret]*root
+}
+
+// doors are those of this process, by address.
+var doors struct {
+	sync.Mutex
+	open map[netip.Addr]*door
+}
+
+// enterDoor opens this process's door, or shares it. leave gives it back.
+func enterDoor(cfg *Config) (*door, error) {
+	ip, err := controlAddr(cfg.controlIf())
+	if err != nil {
+		return nil, err
+	}
+	doors.Lock()
+	defer doors.Unlock()
+	d := doors.open[ip]
+	if d == nil {
+		ln, err := net.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
+		if err != nil {
+			return nil, fmt.Errorf("shim: door: %w", err)
+		}
+		d = &door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[secret]*root{}}
+		if doors.open == nil {
+			doors.open = map[netip.Addr]*door{}
+		}
+		doors.open[ip] = d
+		go d.accept()
+	}
+	d.users++
+	return d, nil
+}
+
+func (d *door) leave() {
+	if d == nil {
+		return
+	}
+	doors.Lock()
+	defer doors.Unlock()
+	if d.users--; d.users == 0 {
+		delete(doors.open, d.ip)
+		_ = d.ln.Close() // ends accept
+	}
+}
+
+func (d *door) address() string {
+	if d == nil {
+		return ""
+	}
+	return d.ln.Addr().String()
+}
+
+func (d *door) accept() {
+	for {
+		conn, err := d.ln.Accept()
+		if err != nil {
+			return
+		}
+		d.slots <- struct{}{}
+		go d.greet(conn)
+	}
+}
+
+// greet takes whoever comes to the meeting whose secret they know. Who comes too early is sent
+// away, and comes again.
+func (d *door) greet(conn net.Conn) {
+	s, err := acceptAny(conn, d.find)
+	<-d.slots
+	d.mu.Lock()
+	r := d.roots[s]
+	d.mu.Unlock()
+	if err != nil || r == nil {
+		_ = conn.Close()
+		return
+	}
+	r.follow(conn)
+}
+
+func (d *door) find(knows func(secret) bool) (secret, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for s := range d.roots {
+		if knows(s) {
+			return s, true
+		}
+	}
+	return secret{}, false
+}
+
+// hold starts a meeting, which ends by itself when everyone has an answer, or after the timeout.
+func (d *door) hold(s secret, timeout time.Duration) {
+	r := newRoot(s, timeout, timeout)
+	r.retire = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.roots[s] == r {
+			delete(d.roots, s)
+		}
+	}
+	d.mu.Lock()
+	d.roots[s] = r
+	d.mu.Unlock()
+	go r.serve()
+}

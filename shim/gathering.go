@@ -1,0 +1,206 @@
+package shim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"time"
+)
+
+// gathering is the state of a rendezvous: of all ranks, or of one block of them where they
+// meet at several places.
+type gathering struct {
+	ranks    int
+	block    span
+	table    []*hello         // by rank
+	conns    map[int]net.Conn // by rank; those that want an answer
+	refusal  string
+	answered int
+	expect   int    // the most that anyone spoke of: so many want an answer
+	settled  func() // called before the first answer; may be nil
+}
+
+// span is the ranks first .. first+n-1.
+type span struct{ first, n int }
+
+func (s span) has(rank int) bool { return rank >= s.first && rank < s.first+s.n }
+
+// blockOf divides ranks over places to meet, in order and as evenly as can be.
+func blockOf(place, places, ranks int) span {
+	first := place * ranks / places
+	return span{first, (place+1)*ranks/places - first}
+}
+
+// placeOf is where a rank meets the others first.
+func placeOf(rank, places, ranks int) int {
+	p := rank * places / ranks
+	for !blockOf(p, places, ranks).has(rank) {
+		p++
+	}
+	return p
+}
+
+// block is the ranks that meet where h does.
+func (h *hello) block() span {
+	if h.places() == 1 {
+		return span{0, h.Ranks}
+	}
+	return blockOf(placeOf(h.Rank, h.Places, h.Ranks), h.Places, h.Ranks)
+}
+
+func (h *hello) places() int { return max(h.Places, 1) }
+
+// sane: the numbers of h can be worked with.
+func (h *hello) sane() bool {
+	return h.Ranks >= 1 && h.Ranks <= maxRanks && h.Rank >= 0 && h.Rank < h.Ranks && h.Places >= 0 && h.Places <= h.Ranks
+}
+
+// take takes a hello that came by conn, and tells whether with it everyone is there.
+func (g *gathering) take(h *hello, conn net.Conn) (complete bool) {
+	switch {
+	case h.sane():
+		g.expect = max(g.expect, h.block().n)
+	case h.Ranks <= maxRanks:
+		g.expect = max(g.expect, h.Ranks)
+	}
+	if g.refusal == "" {
+		g.admit(h)
+	}
+	if g.refusal != "" {
+		g.answer(conn, &message{Kind: msgRefuse, Body: []byte(g.refusal)})
+		return false
+	}
+	g.conns[h.Rank] = conn
+	return g.complete()
+}
+
+func (g *gathering) complete() bool { return g.ranks > 0 && len(g.missing()) == 0 }
+
+// admit adds a hello to the table, or refuses everyone.
+func (g *gathering) admit(h *hello) {
+	if g.ranks == 0 && h.Ranks > 0 && h.Ranks <= maxRanks {
+		g.ranks, g.table = h.Ranks, make([]*hello, h.Ranks)
+		if g.block = (span{0, h.Ranks}); h.sane() {
+			g.block = h.block()
+		}
+	}
+	var first *hello
+	for _, t := range g.table {
+		if t != nil {
+			first = t
+			break
+		}
+	}
+	switch {
+	case first != nil && h.Ranks != first.Ranks:
+		g.refuse(fmt.Sprintf("%s says the communicator has %d ranks, %s says %d", first.where(), first.Ranks, h.where(), h.Ranks))
+	case h.Rank < 0 || h.Rank >= g.ranks:
+		g.refuse(fmt.Sprintf("%s is not one of %d ranks", h.where(), g.ranks))
+	case first != nil && h.places() != first.places() || h.Places > h.Ranks:
+		g.refuse(fmt.Sprintf("%s has %d ids for the communicator, %s has %d", h.where(), h.places(), first.where(), first.places()))
+	case first != nil && !g.block.has(h.Rank):
+		g.refuse(fmt.Sprintf("%s and %s have the ids in different orders", first.where(), h.where()))
+	case g.table[h.Rank] != nil:
+		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].where(), h.PID, h.Name, h.Rank))
+	case first != nil && h.Version != first.Version:
+		g.refuse(fmt.Sprintf("%s runs Lightpath %s, %s runs %s", first.where(), first.Version, h.where(), h.Version))
+	case h.Version != Version:
+		g.refuse(fmt.Sprintf("%s runs Lightpath %s, the rendezvous %s", h.where(), h.Version, Version))
+	case first != nil && h.Without != first.Without:
+		g.refuse(fmt.Sprintf("%s excludes %s, %s excludes %s", first.where(), first.Without, h.where(), h.Without))
+	case first != nil && h.Fabric != first.Fabric:
+		g.refuse(fmt.Sprintf("%s has fabric %s, %s has %s", first.where(), fabricName(first.Fabric), h.where(), fabricName(h.Fabric)))
+	case first != nil && h.Settings != first.Settings:
+		g.refuse(fmt.Sprintf("%s is set to %s, %s to %s", first.where(), first.Settings, h.where(), h.Settings))
+	default:
+		g.table[h.Rank] = h
+	}
+}
+
+// refuse tells everyone who is there, and later all who come.
+func (g *gathering) refuse(why string) {
+	if g.refusal != "" || g.answered > 0 {
+		return
+	}
+	g.refusal = why
+	g.tell(&message{Kind: msgRefuse, Body: []byte(why)})
+}
+
+// welcome tells everyone who they are together.
+func (g *gathering) welcome() {
+	body, _ := json.Marshal(g.table) // plain structs: cannot fail
+	g.tell(&message{Kind: msgWelcome, Arg: randomID(), Body: body})
+}
+
+// tell gives everyone who is there their answer.
+func (g *gathering) tell(m *message) {
+	if g.settled != nil {
+		g.settled()
+		g.settled = nil
+	}
+	for _, conn := range g.conns {
+		g.answer(conn, m)
+	}
+}
+
+func (g *gathering) answer(conn net.Conn, m *message) {
+	g.answered++
+	_ = send(conn, m) // a rank that is gone gets no answer
+	_ = conn.Close()
+}
+
+// send writes a message to somebody who should be reading.
+func send(conn net.Conn, m *message) error {
+	_ = conn.SetWriteDeadline(time.Now().Add(handshakeTime))
+	_, err := conn.Write(appendMessage(nil, m))
+	return err
+}
+
+// gone notes that the connection of a rank has ended.
+func (g *gathering) gone(h *hello, conn net.Conn) {
+	if g.refusal == "" && g.answered == 0 && g.conns[h.Rank] == conn {
+		g.refuse(h.where() + " left while the communicator was made")
+	}
+}
+
+// missing lists the ranks of the block that have not come.
+func (g *gathering) missing() (ranks []int) {
+	for r, h := range g.table {
+		if h == nil && g.block.has(r) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+func (g *gathering) close() {
+	for _, conn := range g.conns {
+		_ = conn.Close()
+	}
+}
+
+func fabricName(digest string) string {
+	if digest == "" {
+		return "none"
+	}
+	return cut(digest, 16)
+}
+
+// listRanks names ranks for a message, the first eight of many.
+func listRanks(ranks []int) string {
+	s := "rank"
+	if len(ranks) != 1 {
+		s += "s"
+	}
+	for i, r := range ranks {
+		if i == 8 {
+			return fmt.Sprintf("%s and %d more", s, len(ranks)-i)
+		}
+		sep := " "
+		if i > 0 {
+			sep = ", "
+		}
+		s += fmt.Sprint(sep, r)
+	}
+	return s
+}

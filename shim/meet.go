@@ -1,0 +1,138 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// place is where ranks meet: a root's address, and the secret that it asks for. With patience
+// the root may begin to listen later.
+type place struct {
+	addr     netip.AddrPort
+	secret   secret
+	patience bool
+}
+
+// meet is a rank's side of a rendezvous: it gives its hello at its place and returns the
+// communicator's number and everyone's hello. The end of ctx ends it.
+func meet(ctx context.Context, places []place, h *hello, timeout time.Duration) (uint64, []hello, error) {
+	deadline := time.Now().Add(timeout + refusalGrace)
+	body, err := json.Marshal(h)
+	if err != nil {
+		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
+	}
+	own := &places[0]
+	if len(places) > 1 {
+		own = &places[placeOf(h.Rank, len(places), h.Ranks)]
+	}
+	conn, err := own.dial(ctx, deadline)
+	if err != nil {
+		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
+	}
+	defer conn.Close()
+	defer closeWith(ctx, conn)()
+	var m message
+	if err := exchange(conn, &message{Kind: msgHello, From: uint16(h.Rank), Body: body}, &m); err != nil {
+		return 0, nil, own.failed(ctx, h, err)
+	}
+	if m.Kind == msgBlock && len(places) > 1 {
+		// This rank speaks for its block.
+		block := m.Body
+		if err := places[0].delegate(ctx, block, deadline, &m); err != nil {
+			err = places[0].failed(ctx, h, err)
+			_ = send(conn, &message{Kind: msgRefuse, Body: []byte(err.Error())})
+			return 0, nil, err
+		}
+		if err := send(conn, &m); err != nil {
+			return 0, nil, own.failed(ctx, h, err)
+		}
+	}
+	if m.Kind == msgRefuse && own != &places[0] {
+		places[0].veto(ctx, &m)
+	}
+	return readTable(&m, h)
+}
+
+// vetoTime bounds the attempt to tell the first place, which may have heard already.
+const vetoTime = time.Second
+
+// veto tells the first place that another has refused its ranks, so that those of the others
+// do not wait for them.
+func (p *place) veto(ctx context.Context, refusal *message) {
+	if conn, err := p.dial(ctx, time.Now().Add(vetoTime)); err == nil {
+		_ = send(conn, refusal)
+		_ = conn.Close()
+	}
+}
+
+func (p *place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
+	conn, err := dialPeer(ctx, p.addr, p.secret, deadline, p.patience)
+	if err == nil {
+		_ = conn.SetDeadline(deadline)
+	}
+	return conn, err
+}
+
+// delegate takes a block's table to the first place and waits for the answer.
+func (p *place) delegate(ctx context.Context, block []byte, deadline time.Time, answer *message) error {
+	conn, err := p.dial(ctx, deadline)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer closeWith(ctx, conn)()
+	return exchange(conn, &message{Kind: msgBlock, Body: block}, answer)
+}
+
+func exchange(conn net.Conn, ask, answer *message) error {
+	if _, err := conn.Write(appendMessage(nil, ask)); err != nil {
+		return err
+	}
+	return readMessage(conn, answer)
+}
+
+// failed says what has gone wrong at a place.
+func (p *place) failed(ctx context.Context, h *hello, err error) error {
+	class := ErrRemote
+	var netErr net.Error
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.As(err, &netErr) && netErr.Timeout():
+		class = ErrTimeout
+	}
+	return fmt.Errorf("shim: rank %d: rendezvous at %v: %w: %w", h.Rank, p.addr, err, class)
+}
+
+// readTable checks the root's answer.
+func readTable(m *message, h *hello) (uint64, []hello, error) {
+	if m.Kind == msgRefuse {
+		class := ErrInvalidUsage
+		if strings.HasPrefix(string(m.Body), "timed out") {
+			class = ErrTimeout
+		}
+		return 0, nil, fmt.Errorf("shim: rank %d: communicator not made: %s: %w", h.Rank, m.Body, class)
+	}
+	var table []hello
+	if m.Kind != msgWelcome {
+		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, errMessage)
+	}
+	if err := decodeStrict(m.Body, &table); err != nil {
+		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
+	}
+	return m.Arg, table, checkTable(table, h)
+}
+
+// checkTable checks that a table is one of h's communicator.
+func checkTable(table []hello, h *hello) error {
+	if len(table) != h.Ranks || table[h.Rank] != *h {
+		return fmt.Errorf("shim: rank %d: rendezvous: table of %d ranks is not ours: %w", h.Rank, len(table), errMessage)
+	}
+	return nil
+}
