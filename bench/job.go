@@ -52,8 +52,11 @@ func SessionJob(rank, world int, dir, socket string, plain bool) []byte {
 // RunLine is one run of a spec as ranks read it, of count elements that are reported as bytes.
 func (s *Spec) RunLine(bytes, count int64, inPlace bool) string {
 	mode := "loop"
-	if s.Sync {
+	switch {
+	case s.Sync:
 		mode = "sync"
+	case s.Each:
+		mode = "each"
 	}
 	return fmt.Sprintf("run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d inplace=%d mode=%s",
 		s.Collective, s.Type, s.Op, s.Root, bytes, count, s.Warmup, s.Iters, b2i(s.Check), b2i(inPlace), mode)

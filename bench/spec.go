@@ -25,6 +25,8 @@ type Spec struct {
 	// Sync times every iteration by itself behind a barrier and records its start and end on
 	// every rank; otherwise iterations run back to back, as nccl-tests does.
 	Sync bool
+	// Each records the start and end of calls that run back to back. It is for [Spec.RunLine].
+	Each bool
 	// OutOfPlace and InPlace choose the variants; nccl-tests runs both.
 	OutOfPlace, InPlace bool
 }

@@ -284,19 +284,19 @@ func (o *Options) report(ranks []*rank) *Report {
 	took := ranks[0].seen[o.Warmup+o.Rounds-1] - ranks[0].posted[o.Warmup]
 	return &Report{
 		Name: o.Name, Mode: o.Mode, Ranks: o.Ranks, Rounds: o.Rounds, CPUs: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
-		All: quantiles(all), Each: quantiles(each), Period: time.Duration(took / int64(o.Rounds)), Histogram: histogram(all),
+		All: QuantilesOf(all), Each: QuantilesOf(each), Period: time.Duration(took / int64(o.Rounds)), Histogram: HistogramOf(all),
 	}
 }
 
-// quantiles sorts ns.
-func quantiles(ns []int64) Quantiles {
+// QuantilesOf sorts ns, which must not be empty, and returns its quantiles.
+func QuantilesOf(ns []int64) Quantiles {
 	slices.Sort(ns)
 	at := func(q float64) time.Duration { return time.Duration(ns[int(q*float64(len(ns)-1))]) }
 	return Quantiles{P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
 }
 
-// histogram counts in buckets a quarter of a power of two wide; ns is sorted.
-func histogram(ns []int64) []Bucket {
+// HistogramOf counts in buckets a quarter of a power of two wide; ns is sorted.
+func HistogramOf(ns []int64) []Bucket {
 	var buckets []Bucket
 	for below, i := 1000.0, 0; i < len(ns); below *= 1.189207115002721 {
 		b := Bucket{Below: time.Duration(below)}

@@ -51,7 +51,7 @@ func TestQuantiles(t *testing.T) {
 	for i := range int64(101) {
 		ns = append(ns, 1000*(100-i))
 	}
-	q := quantiles(ns)
+	q := QuantilesOf(ns)
 	if q.P50 != 50*time.Microsecond || q.P99 != 99*time.Microsecond || q.Max != 100*time.Microsecond {
 		t.Errorf("%+v", q)
 	}

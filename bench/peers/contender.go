@@ -127,6 +127,8 @@ func openMPI(p *Programs, s setting, job []string) []command {
 	return []command{{argv: argv, env: []string{"OMPI_MCA_orte_tmpdir_base=" + s.scratch}}}
 }
 
+// mpich has no such setting: Debian's build never yields (it imports no sched_yield, whatever
+// MPIR_CVAR_POLLS_BEFORE_YIELD says), so its ranks wait for the scheduler where they outnumber processors.
 func mpich(p *Programs, s setting, job []string) []command {
 	c := command{argv: []string{"mpirun.mpich", "-np", strconv.Itoa(s.ranks), "-bind-to", "none"}}
 	if s.transport == "tcp" {

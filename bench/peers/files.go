@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Write writes the document into dir, which it creates: peers.json and peers.md. It returns the paths
-// written, also with an error.
+// Write writes the document into dir, which it creates: peers.json, peers.md and the pictures
+// with their numbers. It returns the paths written, also with an error.
 func (d *Document) Write(dir string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -25,6 +25,13 @@ func (d *Document) Write(dir string) (paths []string, err error) {
 			return paths, err
 		}
 		paths = append(paths, path)
+	}
+	for _, f := range d.figures() {
+		more, err := f.Write(dir)
+		paths = append(paths, more...)
+		if err != nil {
+			return paths, err
+		}
 	}
 	return paths, nil
 }

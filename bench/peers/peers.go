@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"lightpath/bench"
@@ -47,6 +48,9 @@ type Point struct {
 	// Best is the fastest peer and Ratio its time over the subject's; nil without a peer.
 	Best  string    `json:"best_peer,omitempty"`
 	Ratio *Interval `json:"ratio,omitempty"`
+	// LeastRatio compares the least samples instead of the medians: what is left of the ratio
+	// where other work disturbs most of the rounds.
+	LeastRatio float64 `json:"least_sample_ratio,omitempty"`
 }
 
 // Samples are one contender's at a point.
@@ -55,9 +59,11 @@ type Samples struct {
 	MedianUS float64   `json:"median_us"`
 	AlgBW    float64   `json:"algbw_gbs"`
 	BusBW    float64   `json:"busbw_gbs"`
-	Wrong    int64     `json:"wrong"`
+	Wrong    int64     `json:"wrong"` // elements, over all samples that were checked
 	// Lacks is why there are no samples.
 	Lacks string `json:"lacks,omitempty"`
+	// Iters is set where a sample has fewer iterations than the point's.
+	Iters int `json:"iters,omitempty"`
 }
 
 // Library is how a contender was started.
@@ -140,12 +146,8 @@ func (m *match) play(ctx context.Context, chosen []Contender) error {
 		m.d.Libraries = append(m.d.Libraries, Library{s.name, s.library, m.transport, m.ranks, s.started.String()})
 	}
 	for _, c := range m.o.Collectives {
-		for _, bytes := range m.o.Sizes {
-			count := bench.Count(c, bytes, m.o.Type, m.ranks)
-			if count == 0 {
-				continue
-			}
-			p, err := m.point(ctx, c, bytes, count)
+		for _, s := range sizesOf(c, m.o, m.ranks) {
+			p, err := m.point(ctx, c, s.bytes, s.count)
 			if err != nil {
 				return err
 			}
@@ -154,6 +156,26 @@ func (m *match) play(ctx context.Context, chosen []Contender) error {
 		}
 	}
 	return nil
+}
+
+// size is that of one call.
+type size struct{ bytes, count int64 }
+
+// sizesOf are the sizes of a collective, with an element for each rank where a size has less.
+func sizesOf(c schedule.Collective, o *Options, ranks int) (all []size) {
+	for _, bytes := range o.Sizes {
+		s := size{bytes, bench.Count(c, bytes, o.Type, ranks)}
+		if s.count == 0 {
+			s = size{int64(ranks * o.Type.Size()), 1}
+			if bench.Count(c, s.bytes, o.Type, ranks) != 1 {
+				s.bytes = int64(o.Type.Size())
+			}
+		}
+		if len(all) == 0 || s.count > all[len(all)-1].count {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 func (m *match) end() {
@@ -186,15 +208,15 @@ func (m *match) point(ctx context.Context, c schedule.Collective, bytes, count i
 		p.Contenders[s.name] = &Samples{}
 	}
 	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Warmup: 1, Iters: 2, Check: true}
-	first, err := m.round(ctx, p, &spec, 0)
+	p.Warmup, p.Iters = spec.Warmup, spec.Iters
+	first, err := m.round(ctx, p, spec, 0)
 	if err != nil {
 		return nil, err
 	}
-	spec.Warmup, spec.Iters = iterations(first)
-	p.Warmup, p.Iters = spec.Warmup, spec.Iters
+	p.chooseIterations(first)
 	spec.Check = bytes <= checkedAlways
 	for r := range m.o.Rounds {
-		times, err := m.round(ctx, p, &spec, r)
+		times, err := m.round(ctx, p, spec, r)
 		if err != nil {
 			return nil, err
 		}
@@ -208,8 +230,7 @@ func (m *match) point(ctx context.Context, c schedule.Collective, bytes, count i
 
 // round takes one sample of every contender, beginning with another one each time. MPI_Bcast has one
 // buffer, so a broadcast is one in place for all.
-func (m *match) round(ctx context.Context, p *Point, spec *bench.Spec, r int) (map[string]float64, error) {
-	line := spec.RunLine(p.Bytes, p.Count, spec.Collective == schedule.Broadcast)
+func (m *match) round(ctx context.Context, p *Point, spec bench.Spec, r int) (map[string]float64, error) {
 	times := map[string]float64{}
 	for i := range m.sessions {
 		if err := ctx.Err(); err != nil {
@@ -220,7 +241,11 @@ func (m *match) round(ctx context.Context, p *Point, spec *bench.Spec, r int) (m
 		if s.gone || mine.Lacks != "" {
 			continue
 		}
-		us, wrong, err := s.run(line)
+		spec.Warmup, spec.Iters = p.Warmup, p.Iters
+		if mine.Iters > 0 {
+			spec.Warmup, spec.Iters = 1, mine.Iters
+		}
+		us, wrong, err := s.run(spec.RunLine(p.Bytes, p.Count, spec.Collective == schedule.Broadcast))
 		if err != nil {
 			mine.Lacks = err.Error()
 			if !errors.Is(err, errUnsupported) {
@@ -237,15 +262,26 @@ func (m *match) round(ctx context.Context, p *Point, spec *bench.Spec, r int) (m
 	return times, nil
 }
 
-// iterations chooses how many a sample has: 20 ms of the fastest contender's, and not more
-// than half a second of the slowest's.
-func iterations(times map[string]float64) (warmup, iters int) {
-	fastest, slowest := math.Inf(1), 0.0
+const (
+	sampleUS  = 20e3  // of the fastest contender
+	patience  = 500e3 // what a sample of a slow one may take, in us
+	mostIters = 2000
+)
+
+// chooseIterations chooses how many a sample has: the same for all, but for contenders so slow that
+// everybody's samples would have to be too short for their sake.
+func (p *Point) chooseIterations(times map[string]float64) {
+	fastest := math.Inf(1)
 	for _, us := range times {
-		fastest, slowest = min(fastest, us), max(slowest, us)
+		fastest = min(fastest, us)
 	}
-	iters = int(max(2, min(20e3/max(fastest, 1), 500e3/max(slowest, 1), 2000)))
-	return max(1, iters/5), iters
+	p.Iters = int(max(2, min(sampleUS/max(fastest, 1), mostIters)))
+	p.Warmup = max(1, p.Iters/5)
+	for name, us := range times {
+		if few := int(max(2, patience/max(us, 1))); few < p.Iters {
+			p.Contenders[name].Iters = few
+		}
+	}
 }
 
 // evaluate computes medians and the ratio. Who had an element wrong is no peer.
@@ -273,4 +309,9 @@ func (p *Point) evaluate(c schedule.Collective, t datatype.Type) {
 	}
 	ratio, best := compare(subject.TimesUS, peers, uint64(p.Bytes))
 	p.Ratio, p.Best = &ratio, names[best]
+	least := math.Inf(1)
+	for _, times := range peers {
+		least = min(least, slices.Min(times))
+	}
+	p.LeastRatio = least / slices.Min(subject.TimesUS)
 }

@@ -70,12 +70,12 @@ func (d *Document) WriteText(w io.Writer) {
 	names := d.names()
 	for i, p := range d.Points {
 		if i == 0 || d.Points[i-1].Transport != p.Transport || d.Points[i-1].Collective != p.Collective || d.Points[i-1].Ranks != p.Ranks {
-			fmt.Fprintf(w, "#\n# %s, %s, %d ranks: medians of %d samples in us; ratio: best peer / %s, 95 %% interval\n", p.Collective, p.Transport, p.Ranks, d.Rounds, Subject)
+			fmt.Fprintf(w, "#\n# %s, %s, %d ranks: medians of %d samples in us; ratio: best peer / %s, 95 %% interval; least: of least samples\n", p.Collective, p.Transport, p.Ranks, d.Rounds, Subject)
 			fmt.Fprintf(w, "# %12s %12s %9s %6s %6s", "size (B)", "count", "type", "redop", "iters")
 			for _, n := range names {
 				fmt.Fprintf(w, " %15s", n)
 			}
-			fmt.Fprintf(w, " %8s %8s  %-20s %s\n", "algbw", "busbw", "ratio", "best")
+			fmt.Fprintf(w, " %8s %8s  %-20s %6s %s\n", "algbw", "busbw", "ratio", "least", "best")
 		}
 		fmt.Fprintf(w, "  %12d %12d %9s %6s %6d", p.Bytes, p.Count, p.Type, p.Op, p.Iters)
 		for _, n := range names {
@@ -88,7 +88,7 @@ func (d *Document) WriteText(w io.Writer) {
 		s := p.Contenders[Subject]
 		fmt.Fprintf(w, " %8.2f %8.2f", s.AlgBW, s.BusBW)
 		if p.Ratio != nil {
-			fmt.Fprintf(w, "  %-20s %s", p.Ratio, p.Best)
+			fmt.Fprintf(w, "  %-20s %6.2f %s", p.Ratio, p.LeastRatio, p.Best)
 		}
 		fmt.Fprintln(w)
 	}

@@ -23,7 +23,8 @@ type session struct {
 	library  string // what the ranks say they are
 	started  command
 	timeout  time.Duration
-	gone     bool // failed
+	gone     bool          // failed
+	patience time.Duration // with ranks that do not end by themselves
 	dir      string
 	ranks    []*rankConn
 	commands []*exec.Cmd
@@ -55,7 +56,7 @@ func startSession(ctx context.Context, c *Contender, p *Programs, s setting, tim
 		return nil, err
 	}
 	s.scratch = dir
-	ses := &session{name: c.Name, timeout: timeout, dir: dir, ranks: make([]*rankConn, s.ranks)}
+	ses := &session{name: c.Name, timeout: timeout, patience: 20 * time.Second, dir: dir, ranks: make([]*rankConn, s.ranks)}
 	socket := filepath.Join(dir, "commands")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -200,23 +201,26 @@ func (s *session) close() {
 	for _, step := range []struct {
 		signal syscall.Signal
 		wait   time.Duration
-	}{{0, 20 * time.Second}, {syscall.SIGTERM, 5 * time.Second}, {syscall.SIGKILL, 5 * time.Second}} {
+	}{{0, s.patience}, {syscall.SIGTERM, 5 * time.Second}, {syscall.SIGKILL, 5 * time.Second}} {
 		for _, c := range s.commands {
-			if step.signal != 0 {
+			if step.signal != 0 && left > 0 {
 				_ = syscall.Kill(-c.Process.Pid, step.signal) // one that has ended is what is wanted
 			}
 		}
-		for limit := time.After(step.wait); left > 0; left-- {
-			select {
-			case <-s.exited:
-				continue
-			case <-limit:
-			}
-			break
-		}
-		if left == 0 {
-			break
-		}
+		left -= s.await(left, step.wait)
 	}
 	os.RemoveAll(s.dir)
+}
+
+// await waits for as many commands to end, but not longer than limit, and returns how many did.
+func (s *session) await(commands int, limit time.Duration) (ended int) {
+	end := time.After(limit)
+	for ; ended < commands; ended++ {
+		select {
+		case <-s.exited:
+		case <-end:
+			return ended
+		}
+	}
+	return ended
 }

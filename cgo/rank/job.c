@@ -42,8 +42,9 @@ static int run_field(struct run *r, const char *key, const char *value) {
     if ((i = LOOKUP(ops, value)) < 0) return -1;
     r->op = (ncclRedOp_t)i;
   } else if (strcmp(key, "mode") == 0) {
-    if (strcmp(value, "loop") != 0 && strcmp(value, "sync") != 0) return -1;
-    r->sync = value[0] == 's';
+    static const char *const modes[] = {"loop", "each", "sync"};
+    if ((i = LOOKUP(modes, value)) < 0) return -1;
+    r->each = i == 1, r->sync = i == 2;
   } else if (strcmp(key, "bytes") == 0) {
     return number(value, UINT64_MAX >> 8, &r->bytes);
   } else if (strcmp(key, "count") == 0) {

@@ -7,11 +7,11 @@
  *   memory=library|plain  what buffers are: the library's (default), or pages that it does not know
  *   commands=PATH         a socket to connect to: run lines come from there, and reports go there
  * then one line per run:
- *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|sync pause=MS
+ *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|each|sync pause=MS
  * count is the call's element count; bytes is only reported. With threads=T the process holds ranks
  * rank .. rank+T-1. Rank 0 writes the unique id, in hex, to the rendezvous file; the others wait for it.
  *
- * mode=loop times I calls back to back. mode=sync puts all ranks behind a barrier in shared memory
+ * mode=loop times I calls back to back; mode=each too, and records each call's start and end. mode=sync puts all ranks behind a barrier in shared memory
  * before every call and records its start and end (CLOCK_MONOTONIC, ns), and checks every call; pause
  * is how long it lets the planes rest before that, so that what one call left behind (a plan's trailing
  * reset) is not counted against the next; in mode=loop, how long a rank rests before the run.
@@ -35,7 +35,7 @@ struct run {
   enum collective coll;
   ncclDataType_t type;
   ncclRedOp_t op;
-  int root, warmup, iters, check, inplace, sync, pause;
+  int root, warmup, iters, check, inplace, sync, each, pause;
   uint64_t bytes, count;
 };
 

@@ -78,15 +78,28 @@ static struct outcome run_sync(const struct worker *w, const struct run *r, stru
   return out;
 }
 
+static void each_call(const struct worker *w, const struct run *r, struct buffers at, int64_t (*iters)[2]) {
+  for (int i = 0; i < r->iters; i++) {
+    iters[i][0] = now_ns();
+    lib_call(w, r, at);
+    iters[i][1] = now_ns();
+  }
+}
+
 static struct outcome run_loop(const struct worker *w, const struct run *r, struct buffers b) {
   struct buffers at = place(r, w->rank, b);
-  struct outcome out = {0};
+  struct outcome out = {.iters = r->each ? calloc((size_t)r->iters, sizeof *out.iters) : NULL};
+  if (out.iters) memset(out.iters, 1, (size_t)r->iters * sizeof *out.iters); /* no page fault while timing */
   take_pause(r);
   prepare(w, r, b, at);
   for (int i = 0; i < r->warmup; i++) lib_call(w, r, at);
   if (w->bar) barrier_wait(w->bar);
   int64_t start = now_ns();
-  for (int i = 0; i < r->iters; i++) lib_call(w, r, at);
+  if (r->each) {
+    each_call(w, r, at, out.iters);
+  } else {
+    for (int i = 0; i < r->iters; i++) lib_call(w, r, at);
+  }
   out.us = (double)(now_ns() - start) / 1e3 / r->iters;
   if (r->check) {
     if (w->bar) barrier_wait(w->bar); /* as in run_sync */

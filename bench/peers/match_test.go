@@ -1,0 +1,247 @@
+package peers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/bench"
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+)
+
+// The test binary is a rank: with this variable set it behaves as its value says.
+const rankVar = "LIGHTPATH_TEST_PEER"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(rankVar); what != "" {
+		os.Exit(fakeRank(what, os.Args[len(os.Args)-1]))
+	}
+	os.Exit(m.Run())
+}
+
+// fakeRank answers runs as a rank of cgo/rank would, in times that depend on what it is.
+func fakeRank(what, job string) int {
+	text, err := os.ReadFile(job)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	fields := map[string]string{}
+	for _, line := range strings.Fields(string(text)) {
+		key, value, _ := strings.Cut(line, "=")
+		fields[key] = value
+	}
+	if what == "absent" {
+		fmt.Fprintln(os.Stderr, "cannot open the device")
+		return 3
+	}
+	conn, err := net.Dial("unix", fields["commands"])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	fmt.Fprintf(conn, `{"rank":%s,"library":"fake 1.0"}`+"\n", fields["rank"])
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		answer := `"time_us":10`
+		switch {
+		case what == "slow":
+			answer = `"time_us":20`
+		case what == "wrong":
+			answer = `"time_us":1,"wrong":3`
+		case what == "poor" && strings.Contains(lines.Text(), "=alltoall "):
+			answer = `"unsupported":"it has none"`
+		case what == "dies" && fields["rank"] == "1":
+			fmt.Fprintln(os.Stderr, "caught a bus error")
+			return 3
+		case what == "fails" && fields["rank"] == "1":
+			answer = `"error":"allreduce: no buffer space"`
+		case what == "silent":
+			time.Sleep(time.Hour)
+		}
+		fmt.Fprintf(conn, `{"rank":%s,%s}`+"\n", fields["rank"], answer)
+	}
+	return 0
+}
+
+func fake(t *testing.T, name, what string) Contender {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Contender{Name: name, commands: func(_ *Programs, _ setting, job []string) (all []command) {
+		for _, j := range job {
+			all = append(all, command{argv: []string{self, "--job", j}, env: []string{rankVar + "=" + what}})
+		}
+		return all
+	}}
+}
+
+// play measures fakes at two ranks.
+func play(t *testing.T, chosen ...Contender) (*Document, error) {
+	t.Helper()
+	o := &Options{
+		Collectives: []schedule.Collective{schedule.AllReduce, schedule.AllToAll}, Sizes: []int64{4, 64}, Type: datatype.Float32,
+		Op: datatype.Sum, Rounds: 3, Timeout: time.Minute, Progress: func(string, ...any) {},
+	}
+	d := &Document{Rounds: o.Rounds}
+	m := match{o: o, d: d, setting: setting{transport: "shm", ranks: 2, cores: 2}}
+	defer m.end()
+	err := m.play(t.Context(), chosen)
+	d.Summaries = summarize(d.Points)
+	return d, err
+}
+
+func TestMatch(t *testing.T) {
+	d, err := play(t, fake(t, Subject, "good"), fake(t, "openmpi", "wrong"), fake(t, "mpich", "slow"), fake(t, "gloo", "poor"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bytes []int64
+	for _, p := range d.Points {
+		bytes = append(bytes, p.Bytes)
+		best, ratio := "gloo", 1.0
+		if p.Collective == "alltoall" {
+			best, ratio = "mpich", 2
+		}
+		if p.Best != best || p.Ratio == nil || p.Ratio.Value != ratio {
+			t.Errorf("%s: best %s, want %s at %v", p, p.Best, best, ratio)
+		}
+		if w := p.Contenders["openmpi"]; w.Wrong == 0 || w.cell() != "wrong" {
+			t.Errorf("%s: openmpi's wrong results: %+v", p, w)
+		}
+		if n := len(p.Contenders[Subject].TimesUS); n != 3 {
+			t.Errorf("%s: %d samples, want 3", p, n)
+		}
+	}
+	// 4 bytes are less than an element for each rank of an all-to-all.
+	if !slices.Equal(bytes, []int64{4, 64, 8, 64}) || d.Wrong() != 0 || len(d.Failures) != 0 {
+		t.Errorf("sizes %v, %d wrong, failures %v", bytes, d.Wrong(), d.Failures)
+	}
+	if !strings.Contains(string(d.Markdown()), "fake 1.0") || len(d.Libraries) != 4 {
+		t.Errorf("libraries %+v", d.Libraries)
+	}
+}
+
+func TestMatchLosesPeers(t *testing.T) {
+	for what, want := range map[string]string{
+		"absent": "cannot open the device", "dies": "caught a bus error", "fails": "rank 1: allreduce: no buffer space",
+	} {
+		d, err := play(t, fake(t, Subject, "good"), fake(t, "openmpi", what), fake(t, "mpich", "slow"))
+		if err != nil || len(d.Points) != 4 || d.Points[3].Best != "mpich" {
+			t.Errorf("%s: %v, %d points; want 4, compared with mpich", what, err, len(d.Points))
+		}
+		if len(d.Failures) != 1 || !strings.Contains(d.Failures[0], want) || !strings.Contains(d.Failures[0], "openmpi") {
+			t.Errorf("%s: failures %q; want %q", what, d.Failures, want)
+		}
+		if _, err := play(t, fake(t, Subject, what), fake(t, "mpich", "slow")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("subject %s: %v; want %q", what, err, want)
+		}
+	}
+}
+
+func TestMatchWrongSubject(t *testing.T) {
+	d, err := play(t, fake(t, Subject, "wrong"), fake(t, "mpich", "slow"))
+	if err != nil || d.Wrong() == 0 || d.Points[0].Ratio != nil {
+		t.Errorf("%v, %d wrong elements, ratio %v; want wrong elements and no ratio", err, d.Wrong(), d.Points[0].Ratio)
+	}
+}
+
+func TestSessionTimeout(t *testing.T) {
+	c := fake(t, "mpich", "silent")
+	s, err := startSession(t.Context(), &c, &Programs{}, setting{ranks: 2, cores: 2}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.timeout = 10 * time.Millisecond
+	if _, _, err := s.run("run"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a silent rank: %v, want a deadline exceeded", err)
+	}
+	s.patience = 0
+	s.close()
+	if _, err := os.Stat(s.dir); err == nil {
+		t.Errorf("%s is left behind", s.dir)
+	}
+}
+
+// installed returns the programs of this installation, or skips where it is not complete.
+func installed(t *testing.T) Programs {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts rank processes")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"bin/lightpath-rank", "lib/libnccl.so.2", "lib/liblightpath.so"} {
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+			t.Skipf("%v: build it with make", err)
+		}
+	}
+	return Programs{Bin: filepath.Join(root, "bin")}
+}
+
+// TestInstalled runs every contender that is here on small messages: all must be right, and what the
+// C rank and gloo.py call right must be the same values.
+func TestInstalled(t *testing.T) {
+	programs := installed(t)
+	for _, known := range Contenders() {
+		t.Run(known.Name, func(t *testing.T) {
+			t.Parallel()
+			p := programs
+			if why := known.missing(&p); why != "" {
+				t.Skip(why)
+			}
+			s, err := startSession(context.WithoutCancel(t.Context()), &known, &p, setting{transport: "shm", ranks: 2, cores: 1}, 2*time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			spec := bench.Spec{Type: datatype.Float32, Op: datatype.Sum, Iters: 2, Check: true}
+			for _, c := range []schedule.Collective{schedule.AllReduce, schedule.AllToAll, schedule.AllGather, schedule.ReduceScatter, schedule.Broadcast} {
+				for _, count := range []int64{1, 37, 5000} {
+					spec.Collective = c
+					us, wrong, err := s.run(spec.RunLine(count*4, count, c == schedule.Broadcast))
+					if known.Name == "gloo" && c == schedule.ReduceScatter {
+						if !errors.Is(err, errUnsupported) {
+							t.Errorf("reducescatter of gloo: %v, want unsupported", err)
+						}
+						continue
+					}
+					if err != nil || wrong != 0 || us <= 0 {
+						t.Errorf("%s of %d elements: %v us, %d wrong, %v", c, count, us, wrong, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestChoose(t *testing.T) {
+	p := Programs{Bin: t.TempDir(), Python: filepath.Join(t.TempDir(), "python")}
+	if _, _, err := choose(nil, &p); err == nil || !strings.Contains(err.Error(), "run make") {
+		t.Errorf("without a rank of our own: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(p.Bin, "lightpath-rank"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	chosen, why, err := choose([]string{"openmpi", "gloo"}, &p)
+	if err != nil || len(chosen) != 1 || chosen[0].Name != Subject {
+		t.Errorf("%v, %v; want the subject alone", chosen, err)
+	}
+	if len(why) != 2 || !strings.Contains(why[0], "apt-get install openmpi-bin") || !strings.Contains(why[1], "apt-get install python3-torch") {
+		t.Errorf("what to install: %q", why)
+	}
+	if _, _, err := choose([]string{"openmp"}, &p); err == nil || !strings.Contains(err.Error(), `"openmp"`) {
+		t.Errorf("an unknown contender: %v", err)
+	}
+}

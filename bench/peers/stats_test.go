@@ -1,0 +1,77 @@
+package peers
+
+import (
+	"math"
+	"testing"
+)
+
+func TestCompareKnownAnswers(t *testing.T) {
+	subject := []float64{10, 10, 10, 10, 10}
+	slow, fast := []float64{40, 40, 40, 40, 40}, []float64{15, 15, 15, 15, 15}
+	ratio, best := compare(subject, [][]float64{slow, fast}, 1)
+	if best != 1 || ratio != (Interval{1.5, 1.5, 1.5}) {
+		t.Errorf("constant times: peer %d, ratio %v; want the second at exactly 1.5", best, ratio)
+	}
+}
+
+// A disturbed round moves an end of the interval and not the median; one that disturbs both
+// contenders alike moves neither.
+func TestCompareIsPairedByRound(t *testing.T) {
+	subject, peer := []float64{10, 10, 10, 10, 90}, []float64{20, 20, 20, 20, 20}
+	if r, _ := compare(subject, [][]float64{peer}, 1); r.Value != 2 || r.Low >= 2 || r.High != 2 {
+		t.Errorf("a slow round of the subject: %v; want 2 with a lower low end", r)
+	}
+	if r, _ := compare(subject, [][]float64{{20, 20, 20, 20, 180}}, 1); r != (Interval{2, 2, 2}) {
+		t.Errorf("a slow round of both: %v; want exactly 2", r)
+	}
+}
+
+// With two peers that win in turns the interval knows both.
+func TestCompareDoubtsWhoIsBest(t *testing.T) {
+	subject := []float64{10, 10, 10, 10, 10}
+	a, b := []float64{11, 30, 30, 11, 30}, []float64{30, 12, 12, 30, 12}
+	r, best := compare(subject, [][]float64{a, b}, 1)
+	if best != 1 || math.Abs(r.Value-1.2) > 1e-12 || math.Abs(r.Low-1.1) > 1e-12 {
+		t.Errorf("peer %d, %v; want the second at 1.2 from 1.1", best, r)
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	point := func(ranks int, value, low float64) *Point {
+		return &Point{Transport: "shm", Collective: "allreduce", Ranks: ranks, Ratio: &Interval{Value: value, Low: low}}
+	}
+	points := []*Point{point(2, 1, 0.94), point(2, 4, 3), {Transport: "shm", Collective: "allreduce", Ranks: 2}, point(4, 16, 0.95)}
+	want := []Summary{
+		{"shm", "allreduce", 2, 2, 2, 1, 1},
+		{"shm", "allreduce", 0, 3, 4, 1, 1},
+		{"shm", "allreduce", 4, 1, 16, 16, 0},
+	}
+	got := summarize(points)
+	if len(got) != len(want) {
+		t.Fatalf("%d summaries, want %d: %+v", len(got), len(want), got)
+	}
+	for i := range want {
+		got[i].Geomean = math.Round(got[i].Geomean*1e9) / 1e9
+		if got[i] != want[i] {
+			t.Errorf("summary %d: %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}
+
+func TestChooseIterations(t *testing.T) {
+	for _, c := range []struct {
+		times        map[string]float64
+		iters, slows int
+	}{
+		{map[string]float64{"a": 10, "b": 20}, 2000, 0},
+		{map[string]float64{"a": 1000, "b": 2000}, 20, 0},
+		{map[string]float64{"a": 1e6, "b": 2e6}, 2, 0},
+		{map[string]float64{"a": 100, "b": 1e5}, 200, 5}, // b cannot have 200 in half a second
+	} {
+		p := &Point{Contenders: map[string]*Samples{"a": {}, "b": {}}}
+		p.chooseIterations(c.times)
+		if p.Iters != c.iters || p.Contenders["b"].Iters != c.slows || p.Contenders["a"].Iters != 0 || p.Warmup < 1 {
+			t.Errorf("%v: %d iterations, %d of b; want %d and %d", c.times, p.Iters, p.Contenders["b"].Iters, c.iters, c.slows)
+		}
+	}
+}
