@@ -23,11 +23,11 @@ func levels() []level {
 }
 
 // step is the bytes that assembly wants a positive multiple of, at any alignment.
-const step = 64
+const step = streamStep
 
-// Kinds of assembly: dst = dst op src, and dst = src x factor, for n bytes.
+// Kinds of assembly: dst = a op b, and dst = src x factor, for n bytes.
 type (
-	reducer  = func(dst, src *byte, n int)
+	reducer  = func(dst, a, b *byte, n int)
 	scaler32 = func(dst, src *byte, n int, factor float32)
 )
 
@@ -39,10 +39,12 @@ func vectorize(k *Kernels, wide bool) {
 			f = v.avx512
 		}
 		if f != nil {
-			k.Reduce[v.t][v.op] = vectorReduce(f, k.Reduce[v.t][v.op])
+			portable := k.Reduce[v.t][v.op]
+			k.Reduce[v.t][v.op] = vectorReduce(f, portable)
+			k.Combine[v.t][v.op] = vectorCombine(f, combineBy(portable))
 		}
 		if v.op == Sum {
-			k.Reduce[v.t][Avg] = k.Reduce[v.t][Sum]
+			k.Reduce[v.t][Avg], k.Combine[v.t][Avg] = k.Reduce[v.t][Sum], k.Combine[v.t][Sum]
 		}
 	}
 	for _, v := range scalers() {
@@ -64,11 +66,38 @@ func vectorReduce(f reducer, rest ReduceFunc) ReduceFunc {
 	return func(dst, src []byte) {
 		n := whole(dst, src, step)
 		if n > 0 {
-			f(unsafe.SliceData(dst), unsafe.SliceData(src), n)
+			at := unsafe.SliceData(dst)
+			f(at, at, unsafe.SliceData(src), n)
 		}
 		if n < len(dst) {
 			rest(dst[n:], src[n:])
 		}
+	}
+}
+
+// vectorCombine is vectorReduce for three buffers.
+func vectorCombine(f reducer, rest CombineFunc) CombineFunc {
+	return func(dst, a, b []byte) {
+		n := min(whole(dst, a, step), whole(dst, b, step))
+		if n > 0 {
+			f(unsafe.SliceData(dst), unsafe.SliceData(a), unsafe.SliceData(b), n)
+		}
+		if n < len(dst) {
+			rest(dst[n:], a[n:], b[n:])
+		}
+	}
+}
+
+// streamer returns what copies past the caches, and the alignment that it wants of dst; nil where
+// this CPU lacks the instructions.
+func streamer() (func(dst, src *byte, n int), uintptr) {
+	switch l := levels(); len(l) {
+	case 0:
+		return nil, 0
+	case 1:
+		return streamAVX2, 32
+	default:
+		return streamAVX512, 64
 	}
 }
 

@@ -1,6 +1,9 @@
 package datatype
 
-import "sync"
+import (
+	"sync"
+	"unsafe"
+)
 
 // ReduceFunc combines element by element: dst = dst op src. Both have the same length, a
 // whole number of elements (what is beyond the shorter one, or the last whole element, is
@@ -15,6 +18,10 @@ import "sync"
 //
 // Safe for concurrent use on different dst; it does not allocate.
 type ReduceFunc func(dst, src []byte)
+
+// CombineFunc sets dst = a op b, element by element: what [ReduceFunc] makes of a and b, without
+// a pass to copy a first. All have the same length; dst may be a, and overlaps nothing else.
+type CombineFunc func(dst, a, b []byte)
 
 // ScaleFunc sets dst = src x factor, element by element; src may be dst, the rest is as for
 // [ReduceFunc]. The factor is first rounded to float32 and then to the type, as NCCL rounds
@@ -31,8 +38,10 @@ type Kernels struct {
 	// Reduce combines. Avg combines as Sum does; for floats the contributions have been
 	// scaled by 1/n before, for integers the sum is divided by n after.
 	Reduce [NumTypes][NumOps]ReduceFunc
-	Scale  [NumTypes]ScaleFunc
-	Div    [NumTypes]DivFunc // nil for floats
+	// Combine has the results of Reduce; nil where that is all there is.
+	Combine [NumTypes][NumOps]CombineFunc
+	Scale   [NumTypes]ScaleFunc
+	Div     [NumTypes]DivFunc // nil for floats
 }
 
 // Portable returns the kernels written in Go, in a table of the caller's own.
@@ -83,6 +92,28 @@ func Reduce(op Op, t Type) ReduceFunc {
 		return nil
 	}
 	return fastest().Reduce[t][op]
+}
+
+// Combine returns the fastest combining kernel of an operator and a type, nil where one of them is
+// not Valid.
+func Combine(op Op, t Type) CombineFunc {
+	if !op.Valid() || !t.Valid() {
+		return nil
+	}
+	if f := fastest().Combine[t][op]; f != nil {
+		return f
+	}
+	return combineBy(fastest().Reduce[t][op])
+}
+
+// combineBy makes a combining kernel of a reducing one.
+func combineBy(reduce ReduceFunc) CombineFunc {
+	return func(dst, a, b []byte) {
+		if unsafe.SliceData(dst) != unsafe.SliceData(a) {
+			copy(dst, a)
+		}
+		reduce(dst, b)
+	}
 }
 
 // Scale returns the fastest scaling kernel of a type, nil where t is not Valid.

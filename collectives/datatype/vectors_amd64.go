@@ -5,124 +5,124 @@
 package datatype
 
 //go:noescape
-func sumF32AVX2(dst *byte, src *byte, n int)
+func sumF32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodF32AVX2(dst *byte, src *byte, n int)
+func prodF32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxF32AVX2(dst *byte, src *byte, n int)
+func maxF32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minF32AVX2(dst *byte, src *byte, n int)
+func minF32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumF64AVX2(dst *byte, src *byte, n int)
+func sumF64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodF64AVX2(dst *byte, src *byte, n int)
+func prodF64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxF64AVX2(dst *byte, src *byte, n int)
+func maxF64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minF64AVX2(dst *byte, src *byte, n int)
+func minF64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI8AVX2(dst *byte, src *byte, n int)
+func sumI8AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodI8AVX2(dst *byte, src *byte, n int)
+func prodI8AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxI8AVX2(dst *byte, src *byte, n int)
+func maxI8AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minI8AVX2(dst *byte, src *byte, n int)
+func minI8AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func umaxI8AVX2(dst *byte, src *byte, n int)
+func umaxI8AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func uminI8AVX2(dst *byte, src *byte, n int)
+func uminI8AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI32AVX2(dst *byte, src *byte, n int)
+func sumI32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodI32AVX2(dst *byte, src *byte, n int)
+func prodI32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxI32AVX2(dst *byte, src *byte, n int)
+func maxI32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minI32AVX2(dst *byte, src *byte, n int)
+func minI32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func umaxI32AVX2(dst *byte, src *byte, n int)
+func umaxI32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func uminI32AVX2(dst *byte, src *byte, n int)
+func uminI32AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI64AVX2(dst *byte, src *byte, n int)
+func sumI64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodI64AVX2(dst *byte, src *byte, n int)
+func prodI64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxI64AVX2(dst *byte, src *byte, n int)
+func maxI64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minI64AVX2(dst *byte, src *byte, n int)
+func minI64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func umaxI64AVX2(dst *byte, src *byte, n int)
+func umaxI64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func uminI64AVX2(dst *byte, src *byte, n int)
+func uminI64AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumF16AVX2(dst *byte, src *byte, n int)
+func sumF16AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodF16AVX2(dst *byte, src *byte, n int)
+func prodF16AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxF16AVX2(dst *byte, src *byte, n int)
+func maxF16AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minF16AVX2(dst *byte, src *byte, n int)
+func minF16AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumBF16AVX2(dst *byte, src *byte, n int)
+func sumBF16AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodBF16AVX2(dst *byte, src *byte, n int)
+func prodBF16AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxBF16AVX2(dst *byte, src *byte, n int)
+func maxBF16AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minBF16AVX2(dst *byte, src *byte, n int)
+func minBF16AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxE4M3AVX2(dst *byte, src *byte, n int)
+func maxE4M3AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minE4M3AVX2(dst *byte, src *byte, n int)
+func minE4M3AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumE5M2AVX2(dst *byte, src *byte, n int)
+func sumE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodE5M2AVX2(dst *byte, src *byte, n int)
+func prodE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxE5M2AVX2(dst *byte, src *byte, n int)
+func maxE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minE5M2AVX2(dst *byte, src *byte, n int)
+func minE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
 func scaleF32AVX2(dst *byte, src *byte, n int, factor float32)
@@ -143,130 +143,133 @@ func scaleE4M3AVX2(dst *byte, src *byte, n int, factor float32)
 func scaleE5M2AVX2(dst *byte, src *byte, n int, factor float32)
 
 //go:noescape
-func sumF32AVX512(dst *byte, src *byte, n int)
+func streamAVX2(dst *byte, src *byte, n int)
 
 //go:noescape
-func prodF32AVX512(dst *byte, src *byte, n int)
+func sumF32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxF32AVX512(dst *byte, src *byte, n int)
+func prodF32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minF32AVX512(dst *byte, src *byte, n int)
+func maxF32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumF64AVX512(dst *byte, src *byte, n int)
+func minF32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodF64AVX512(dst *byte, src *byte, n int)
+func sumF64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxF64AVX512(dst *byte, src *byte, n int)
+func prodF64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minF64AVX512(dst *byte, src *byte, n int)
+func maxF64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI8AVX512(dst *byte, src *byte, n int)
+func minF64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodI8AVX512(dst *byte, src *byte, n int)
+func sumI8AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxI8AVX512(dst *byte, src *byte, n int)
+func prodI8AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minI8AVX512(dst *byte, src *byte, n int)
+func maxI8AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func umaxI8AVX512(dst *byte, src *byte, n int)
+func minI8AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func uminI8AVX512(dst *byte, src *byte, n int)
+func umaxI8AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI32AVX512(dst *byte, src *byte, n int)
+func uminI8AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodI32AVX512(dst *byte, src *byte, n int)
+func sumI32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxI32AVX512(dst *byte, src *byte, n int)
+func prodI32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minI32AVX512(dst *byte, src *byte, n int)
+func maxI32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func umaxI32AVX512(dst *byte, src *byte, n int)
+func minI32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func uminI32AVX512(dst *byte, src *byte, n int)
+func umaxI32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI64AVX512(dst *byte, src *byte, n int)
+func uminI32AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodI64AVX512(dst *byte, src *byte, n int)
+func sumI64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxI64AVX512(dst *byte, src *byte, n int)
+func prodI64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minI64AVX512(dst *byte, src *byte, n int)
+func maxI64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func umaxI64AVX512(dst *byte, src *byte, n int)
+func minI64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func uminI64AVX512(dst *byte, src *byte, n int)
+func umaxI64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumF16AVX512(dst *byte, src *byte, n int)
+func uminI64AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodF16AVX512(dst *byte, src *byte, n int)
+func sumF16AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxF16AVX512(dst *byte, src *byte, n int)
+func prodF16AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minF16AVX512(dst *byte, src *byte, n int)
+func maxF16AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumBF16AVX512(dst *byte, src *byte, n int)
+func minF16AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodBF16AVX512(dst *byte, src *byte, n int)
+func sumBF16AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxBF16AVX512(dst *byte, src *byte, n int)
+func prodBF16AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minBF16AVX512(dst *byte, src *byte, n int)
+func maxBF16AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumE4M3AVX512(dst *byte, src *byte, n int)
+func minBF16AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodE4M3AVX512(dst *byte, src *byte, n int)
+func sumE4M3AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxE4M3AVX512(dst *byte, src *byte, n int)
+func prodE4M3AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minE4M3AVX512(dst *byte, src *byte, n int)
+func maxE4M3AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumE5M2AVX512(dst *byte, src *byte, n int)
+func minE4M3AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func prodE5M2AVX512(dst *byte, src *byte, n int)
+func sumE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func maxE5M2AVX512(dst *byte, src *byte, n int)
+func prodE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func minE5M2AVX512(dst *byte, src *byte, n int)
+func maxE5M2AVX512(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func minE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
 func scaleF32AVX512(dst *byte, src *byte, n int, factor float32)
@@ -285,3 +288,6 @@ func scaleE4M3AVX512(dst *byte, src *byte, n int, factor float32)
 
 //go:noescape
 func scaleE5M2AVX512(dst *byte, src *byte, n int, factor float32)
+
+//go:noescape
+func streamAVX512(dst *byte, src *byte, n int)

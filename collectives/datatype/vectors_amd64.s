@@ -4,293 +4,313 @@
 
 #include "textflag.h"
 
-// func sumF32AVX2(dst *byte, src *byte, n int)
+// func sumF32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX
-TEXT ·sumF32AVX2(SB), NOSPLIT, $0-24
+TEXT ·sumF32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VADDPS  Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VADDPS  Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodF32AVX2(dst *byte, src *byte, n int)
+// func prodF32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX
-TEXT ·prodF32AVX2(SB), NOSPLIT, $0-24
+TEXT ·prodF32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VMULPS  Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VMULPS  Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func maxF32AVX2(dst *byte, src *byte, n int)
+// func maxF32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX
-TEXT ·maxF32AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxF32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y0
-	VMOVUPS   (CX)(DX*1), Y1
+	VMOVUPS   (CX)(BX*1), Y0
+	VMOVUPS   (DX)(BX*1), Y1
 	VMAXPS    Y0, Y1, Y2
 	VCMPPS    $0x03, Y0, Y0, Y3
 	VBLENDVPS Y3, Y1, Y2, Y2
 	VANDPS    Y0, Y1, Y3
 	VCMPPS    $0x00, Y0, Y1, Y0
 	VBLENDVPS Y0, Y3, Y2, Y2
-	VMOVUPS   Y2, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y0
-	VMOVUPS   32(CX)(DX*1), Y1
+	VMOVUPS   Y2, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y0
+	VMOVUPS   32(DX)(BX*1), Y1
 	VMAXPS    Y0, Y1, Y2
 	VCMPPS    $0x03, Y0, Y0, Y3
 	VBLENDVPS Y3, Y1, Y2, Y2
 	VANDPS    Y0, Y1, Y3
 	VCMPPS    $0x00, Y0, Y1, Y0
 	VBLENDVPS Y0, Y3, Y2, Y2
-	VMOVUPS   Y2, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y2, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func minF32AVX2(dst *byte, src *byte, n int)
+// func minF32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX
-TEXT ·minF32AVX2(SB), NOSPLIT, $0-24
+TEXT ·minF32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y0
-	VMOVUPS   (CX)(DX*1), Y1
+	VMOVUPS   (CX)(BX*1), Y0
+	VMOVUPS   (DX)(BX*1), Y1
 	VMINPS    Y0, Y1, Y2
 	VCMPPS    $0x03, Y0, Y0, Y3
 	VBLENDVPS Y3, Y1, Y2, Y2
 	VORPS     Y0, Y1, Y3
 	VCMPPS    $0x00, Y0, Y1, Y0
 	VBLENDVPS Y0, Y3, Y2, Y2
-	VMOVUPS   Y2, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y0
-	VMOVUPS   32(CX)(DX*1), Y1
+	VMOVUPS   Y2, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y0
+	VMOVUPS   32(DX)(BX*1), Y1
 	VMINPS    Y0, Y1, Y2
 	VCMPPS    $0x03, Y0, Y0, Y3
 	VBLENDVPS Y3, Y1, Y2, Y2
 	VORPS     Y0, Y1, Y3
 	VCMPPS    $0x00, Y0, Y1, Y0
 	VBLENDVPS Y0, Y3, Y2, Y2
-	VMOVUPS   Y2, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y2, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func sumF64AVX2(dst *byte, src *byte, n int)
+// func sumF64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX
-TEXT ·sumF64AVX2(SB), NOSPLIT, $0-24
+TEXT ·sumF64AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VADDPD  Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VADDPD  Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodF64AVX2(dst *byte, src *byte, n int)
+// func prodF64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX
-TEXT ·prodF64AVX2(SB), NOSPLIT, $0-24
+TEXT ·prodF64AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VMULPD  Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VMULPD  Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func maxF64AVX2(dst *byte, src *byte, n int)
+// func maxF64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX
-TEXT ·maxF64AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxF64AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y0
-	VMOVUPS   (CX)(DX*1), Y1
+	VMOVUPS   (CX)(BX*1), Y0
+	VMOVUPS   (DX)(BX*1), Y1
 	VMAXPD    Y0, Y1, Y2
 	VCMPPD    $0x03, Y0, Y0, Y3
 	VBLENDVPD Y3, Y1, Y2, Y2
 	VANDPD    Y0, Y1, Y3
 	VCMPPD    $0x00, Y0, Y1, Y0
 	VBLENDVPD Y0, Y3, Y2, Y2
-	VMOVUPS   Y2, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y0
-	VMOVUPS   32(CX)(DX*1), Y1
+	VMOVUPS   Y2, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y0
+	VMOVUPS   32(DX)(BX*1), Y1
 	VMAXPD    Y0, Y1, Y2
 	VCMPPD    $0x03, Y0, Y0, Y3
 	VBLENDVPD Y3, Y1, Y2, Y2
 	VANDPD    Y0, Y1, Y3
 	VCMPPD    $0x00, Y0, Y1, Y0
 	VBLENDVPD Y0, Y3, Y2, Y2
-	VMOVUPS   Y2, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y2, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func minF64AVX2(dst *byte, src *byte, n int)
+// func minF64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX
-TEXT ·minF64AVX2(SB), NOSPLIT, $0-24
+TEXT ·minF64AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y0
-	VMOVUPS   (CX)(DX*1), Y1
+	VMOVUPS   (CX)(BX*1), Y0
+	VMOVUPS   (DX)(BX*1), Y1
 	VMINPD    Y0, Y1, Y2
 	VCMPPD    $0x03, Y0, Y0, Y3
 	VBLENDVPD Y3, Y1, Y2, Y2
 	VORPD     Y0, Y1, Y3
 	VCMPPD    $0x00, Y0, Y1, Y0
 	VBLENDVPD Y0, Y3, Y2, Y2
-	VMOVUPS   Y2, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y0
-	VMOVUPS   32(CX)(DX*1), Y1
+	VMOVUPS   Y2, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y0
+	VMOVUPS   32(DX)(BX*1), Y1
 	VMINPD    Y0, Y1, Y2
 	VCMPPD    $0x03, Y0, Y0, Y3
 	VBLENDVPD Y3, Y1, Y2, Y2
 	VORPD     Y0, Y1, Y3
 	VCMPPD    $0x00, Y0, Y1, Y0
 	VBLENDVPD Y0, Y3, Y2, Y2
-	VMOVUPS   Y2, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y2, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func sumI8AVX2(dst *byte, src *byte, n int)
+// func sumI8AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumI8AVX2(SB), NOSPLIT, $0-24
+TEXT ·sumI8AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPADDB  Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPADDB  Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodI8AVX2(dst *byte, src *byte, n int)
+// func prodI8AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodI8AVX2(SB), NOSPLIT, $0-24
+TEXT ·prodI8AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ cff00ff00ff00ff00<>+0(SB), Y0
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y1
-	VMOVUPS (CX)(DX*1), Y2
+	VMOVUPS (CX)(BX*1), Y1
+	VMOVUPS (DX)(BX*1), Y2
 	VPSRLW  $0x08, Y1, Y3
 	VPAND   Y0, Y2, Y4
 	VPMULLW Y4, Y3, Y3
 	VPMULLW Y2, Y1, Y1
 	VPANDN  Y1, Y0, Y1
 	VPOR    Y3, Y1, Y1
-	VMOVUPS Y1, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y1
-	VMOVUPS 32(CX)(DX*1), Y2
+	VMOVUPS Y1, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y1
+	VMOVUPS 32(DX)(BX*1), Y2
 	VPSRLW  $0x08, Y1, Y3
 	VPAND   Y0, Y2, Y4
 	VPMULLW Y4, Y3, Y3
 	VPMULLW Y2, Y1, Y1
 	VPANDN  Y1, Y0, Y1
 	VPOR    Y3, Y1, Y1
-	VMOVUPS Y1, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y1, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
@@ -298,283 +318,307 @@ loop:
 DATA cff00ff00ff00ff00<>+0(SB)/8, $0xff00ff00ff00ff00
 GLOBL cff00ff00ff00ff00<>(SB), RODATA|NOPTR, $8
 
-// func maxI8AVX2(dst *byte, src *byte, n int)
+// func maxI8AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxI8AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxI8AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMAXSB Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMAXSB Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func minI8AVX2(dst *byte, src *byte, n int)
+// func minI8AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minI8AVX2(SB), NOSPLIT, $0-24
+TEXT ·minI8AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMINSB Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMINSB Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func umaxI8AVX2(dst *byte, src *byte, n int)
+// func umaxI8AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·umaxI8AVX2(SB), NOSPLIT, $0-24
+TEXT ·umaxI8AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMAXUB Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMAXUB Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func uminI8AVX2(dst *byte, src *byte, n int)
+// func uminI8AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·uminI8AVX2(SB), NOSPLIT, $0-24
+TEXT ·uminI8AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMINUB Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMINUB Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func sumI32AVX2(dst *byte, src *byte, n int)
+// func sumI32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumI32AVX2(SB), NOSPLIT, $0-24
+TEXT ·sumI32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPADDD  Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPADDD  Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodI32AVX2(dst *byte, src *byte, n int)
+// func prodI32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodI32AVX2(SB), NOSPLIT, $0-24
+TEXT ·prodI32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMULLD Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMULLD Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func maxI32AVX2(dst *byte, src *byte, n int)
+// func maxI32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxI32AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxI32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMAXSD Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMAXSD Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func minI32AVX2(dst *byte, src *byte, n int)
+// func minI32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minI32AVX2(SB), NOSPLIT, $0-24
+TEXT ·minI32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMINSD Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMINSD Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func umaxI32AVX2(dst *byte, src *byte, n int)
+// func umaxI32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·umaxI32AVX2(SB), NOSPLIT, $0-24
+TEXT ·umaxI32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMAXUD Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMAXUD Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func uminI32AVX2(dst *byte, src *byte, n int)
+// func uminI32AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·uminI32AVX2(SB), NOSPLIT, $0-24
+TEXT ·uminI32AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPMINUD Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPMINUD Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func sumI64AVX2(dst *byte, src *byte, n int)
+// func sumI64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumI64AVX2(SB), NOSPLIT, $0-24
+TEXT ·sumI64AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Y0
-	VMOVUPS (CX)(DX*1), Y1
+	VMOVUPS (CX)(BX*1), Y0
+	VMOVUPS (DX)(BX*1), Y1
 	VPADDQ  Y1, Y0, Y0
-	VMOVUPS Y0, (AX)(DX*1)
-	VMOVUPS 32(AX)(DX*1), Y0
-	VMOVUPS 32(CX)(DX*1), Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS 32(CX)(BX*1), Y0
+	VMOVUPS 32(DX)(BX*1), Y1
 	VPADDQ  Y1, Y0, Y0
-	VMOVUPS Y0, 32(AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Y0, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodI64AVX2(dst *byte, src *byte, n int)
+// func prodI64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodI64AVX2(SB), NOSPLIT, $0-24
+TEXT ·prodI64AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS  (AX)(DX*1), Y0
-	VMOVUPS  (CX)(DX*1), Y1
+	VMOVUPS  (CX)(BX*1), Y0
+	VMOVUPS  (DX)(BX*1), Y1
 	VPSRLQ   $0x20, Y0, Y2
 	VPMULUDQ Y1, Y2, Y2
 	VPSRLQ   $0x20, Y1, Y3
@@ -583,9 +627,9 @@ loop:
 	VPSLLQ   $0x20, Y2, Y2
 	VPMULUDQ Y1, Y0, Y0
 	VPADDQ   Y2, Y0, Y0
-	VMOVUPS  Y0, (AX)(DX*1)
-	VMOVUPS  32(AX)(DX*1), Y0
-	VMOVUPS  32(CX)(DX*1), Y1
+	VMOVUPS  Y0, (AX)(BX*1)
+	VMOVUPS  32(CX)(BX*1), Y0
+	VMOVUPS  32(DX)(BX*1), Y1
 	VPSRLQ   $0x20, Y0, Y2
 	VPMULUDQ Y1, Y2, Y2
 	VPSRLQ   $0x20, Y1, Y3
@@ -594,91 +638,97 @@ loop:
 	VPSLLQ   $0x20, Y2, Y2
 	VPMULUDQ Y1, Y0, Y0
 	VPADDQ   Y2, Y0, Y0
-	VMOVUPS  Y0, 32(AX)(DX*1)
-	ADDQ     $0x40, DX
+	VMOVUPS  Y0, 32(AX)(BX*1)
+	ADDQ     $0x40, BX
 	JNZ      loop
 	VZEROUPPER
 	RET
 
-// func maxI64AVX2(dst *byte, src *byte, n int)
+// func maxI64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxI64AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxI64AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y0
-	VMOVUPS   (CX)(DX*1), Y1
+	VMOVUPS   (CX)(BX*1), Y0
+	VMOVUPS   (DX)(BX*1), Y1
 	VPCMPGTQ  Y1, Y0, Y2
 	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVUPS   Y1, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y0
-	VMOVUPS   32(CX)(DX*1), Y1
+	VMOVUPS   Y1, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y0
+	VMOVUPS   32(DX)(BX*1), Y1
 	VPCMPGTQ  Y1, Y0, Y2
 	VBLENDVPD Y2, Y0, Y1, Y1
-	VMOVUPS   Y1, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y1, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func minI64AVX2(dst *byte, src *byte, n int)
+// func minI64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minI64AVX2(SB), NOSPLIT, $0-24
+TEXT ·minI64AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y0
-	VMOVUPS   (CX)(DX*1), Y1
+	VMOVUPS   (CX)(BX*1), Y0
+	VMOVUPS   (DX)(BX*1), Y1
 	VPCMPGTQ  Y1, Y0, Y2
 	VBLENDVPD Y2, Y1, Y0, Y0
-	VMOVUPS   Y0, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y0
-	VMOVUPS   32(CX)(DX*1), Y1
+	VMOVUPS   Y0, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y0
+	VMOVUPS   32(DX)(BX*1), Y1
 	VPCMPGTQ  Y1, Y0, Y2
 	VBLENDVPD Y2, Y1, Y0, Y0
-	VMOVUPS   Y0, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y0, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func umaxI64AVX2(dst *byte, src *byte, n int)
+// func umaxI64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·umaxI64AVX2(SB), NOSPLIT, $0-24
+TEXT ·umaxI64AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c8000000000000000<>+0(SB), Y0
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y1
-	VMOVUPS   (CX)(DX*1), Y2
+	VMOVUPS   (CX)(BX*1), Y1
+	VMOVUPS   (DX)(BX*1), Y2
 	VPXOR     Y0, Y1, Y3
 	VPXOR     Y0, Y2, Y4
 	VPCMPGTQ  Y4, Y3, Y3
 	VBLENDVPD Y3, Y1, Y2, Y2
-	VMOVUPS   Y2, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y1
-	VMOVUPS   32(CX)(DX*1), Y2
+	VMOVUPS   Y2, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y1
+	VMOVUPS   32(DX)(BX*1), Y2
 	VPXOR     Y0, Y1, Y3
 	VPXOR     Y0, Y2, Y4
 	VPCMPGTQ  Y4, Y3, Y3
 	VBLENDVPD Y3, Y1, Y2, Y2
-	VMOVUPS   Y2, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y2, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
@@ -686,117 +736,125 @@ loop:
 DATA c8000000000000000<>+0(SB)/8, $0x8000000000000000
 GLOBL c8000000000000000<>(SB), RODATA|NOPTR, $8
 
-// func uminI64AVX2(dst *byte, src *byte, n int)
+// func uminI64AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·uminI64AVX2(SB), NOSPLIT, $0-24
+TEXT ·uminI64AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c8000000000000000<>+0(SB), Y0
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y1
-	VMOVUPS   (CX)(DX*1), Y2
+	VMOVUPS   (CX)(BX*1), Y1
+	VMOVUPS   (DX)(BX*1), Y2
 	VPXOR     Y0, Y1, Y3
 	VPXOR     Y0, Y2, Y4
 	VPCMPGTQ  Y4, Y3, Y3
 	VBLENDVPD Y3, Y2, Y1, Y1
-	VMOVUPS   Y1, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y1
-	VMOVUPS   32(CX)(DX*1), Y2
+	VMOVUPS   Y1, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y1
+	VMOVUPS   32(DX)(BX*1), Y2
 	VPXOR     Y0, Y1, Y3
 	VPXOR     Y0, Y2, Y4
 	VPCMPGTQ  Y4, Y3, Y3
 	VBLENDVPD Y3, Y2, Y1, Y1
-	VMOVUPS   Y1, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y1, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func sumF16AVX2(dst *byte, src *byte, n int)
+// func sumF16AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, F16C
-TEXT ·sumF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·sumF16AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VCVTPH2PS (AX)(DX*1), Y0
-	VCVTPH2PS (CX)(DX*1), Y1
+	VCVTPH2PS (CX)(BX*1), Y0
+	VCVTPH2PS (DX)(BX*1), Y1
 	VADDPS    Y1, Y0, Y0
-	VCVTPS2PH $0x00, Y0, (AX)(DX*1)
-	VCVTPH2PS 16(AX)(DX*1), Y0
-	VCVTPH2PS 16(CX)(DX*1), Y1
+	VCVTPS2PH $0x00, Y0, (AX)(BX*1)
+	VCVTPH2PS 16(CX)(BX*1), Y0
+	VCVTPH2PS 16(DX)(BX*1), Y1
 	VADDPS    Y1, Y0, Y0
-	VCVTPS2PH $0x00, Y0, 16(AX)(DX*1)
-	VCVTPH2PS 32(AX)(DX*1), Y0
-	VCVTPH2PS 32(CX)(DX*1), Y1
+	VCVTPS2PH $0x00, Y0, 16(AX)(BX*1)
+	VCVTPH2PS 32(CX)(BX*1), Y0
+	VCVTPH2PS 32(DX)(BX*1), Y1
 	VADDPS    Y1, Y0, Y0
-	VCVTPS2PH $0x00, Y0, 32(AX)(DX*1)
-	VCVTPH2PS 48(AX)(DX*1), Y0
-	VCVTPH2PS 48(CX)(DX*1), Y1
+	VCVTPS2PH $0x00, Y0, 32(AX)(BX*1)
+	VCVTPH2PS 48(CX)(BX*1), Y0
+	VCVTPH2PS 48(DX)(BX*1), Y1
 	VADDPS    Y1, Y0, Y0
-	VCVTPS2PH $0x00, Y0, 48(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VCVTPS2PH $0x00, Y0, 48(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func prodF16AVX2(dst *byte, src *byte, n int)
+// func prodF16AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, F16C
-TEXT ·prodF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·prodF16AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VCVTPH2PS (AX)(DX*1), Y0
-	VCVTPH2PS (CX)(DX*1), Y1
+	VCVTPH2PS (CX)(BX*1), Y0
+	VCVTPH2PS (DX)(BX*1), Y1
 	VMULPS    Y1, Y0, Y0
-	VCVTPS2PH $0x00, Y0, (AX)(DX*1)
-	VCVTPH2PS 16(AX)(DX*1), Y0
-	VCVTPH2PS 16(CX)(DX*1), Y1
+	VCVTPS2PH $0x00, Y0, (AX)(BX*1)
+	VCVTPH2PS 16(CX)(BX*1), Y0
+	VCVTPH2PS 16(DX)(BX*1), Y1
 	VMULPS    Y1, Y0, Y0
-	VCVTPS2PH $0x00, Y0, 16(AX)(DX*1)
-	VCVTPH2PS 32(AX)(DX*1), Y0
-	VCVTPH2PS 32(CX)(DX*1), Y1
+	VCVTPS2PH $0x00, Y0, 16(AX)(BX*1)
+	VCVTPH2PS 32(CX)(BX*1), Y0
+	VCVTPH2PS 32(DX)(BX*1), Y1
 	VMULPS    Y1, Y0, Y0
-	VCVTPS2PH $0x00, Y0, 32(AX)(DX*1)
-	VCVTPH2PS 48(AX)(DX*1), Y0
-	VCVTPH2PS 48(CX)(DX*1), Y1
+	VCVTPS2PH $0x00, Y0, 32(AX)(BX*1)
+	VCVTPH2PS 48(CX)(BX*1), Y0
+	VCVTPH2PS 48(DX)(BX*1), Y1
 	VMULPS    Y1, Y0, Y0
-	VCVTPS2PH $0x00, Y0, 48(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VCVTPS2PH $0x00, Y0, 48(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func maxF16AVX2(dst *byte, src *byte, n int)
+// func maxF16AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxF16AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fff7fff7fff7fff<>+0(SB), Y0
 	VPBROADCASTQ c7c007c007c007c00<>+0(SB), Y1
 	VPBROADCASTQ c0200020002000200<>+0(SB), Y2
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y3
-	VMOVUPS   (CX)(DX*1), Y4
+	VMOVUPS   (CX)(BX*1), Y3
+	VMOVUPS   (DX)(BX*1), Y4
 	VPSRAW    $0x0f, Y3, Y5
 	VPAND     Y0, Y5, Y5
 	VPXOR     Y5, Y3, Y5
@@ -817,9 +875,9 @@ loop:
 	VPCMPGTW  Y1, Y3, Y3
 	VPAND     Y2, Y3, Y3
 	VPOR      Y3, Y5, Y5
-	VMOVUPS   Y5, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y3
-	VMOVUPS   32(CX)(DX*1), Y4
+	VMOVUPS   Y5, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y3
+	VMOVUPS   32(DX)(BX*1), Y4
 	VPSRAW    $0x0f, Y3, Y5
 	VPAND     Y0, Y5, Y5
 	VPXOR     Y5, Y3, Y5
@@ -840,8 +898,8 @@ loop:
 	VPCMPGTW  Y1, Y3, Y3
 	VPAND     Y2, Y3, Y3
 	VPOR      Y3, Y5, Y5
-	VMOVUPS   Y5, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y5, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
@@ -855,22 +913,24 @@ GLOBL c7c007c007c007c00<>(SB), RODATA|NOPTR, $8
 DATA c0200020002000200<>+0(SB)/8, $0x0200020002000200
 GLOBL c0200020002000200<>(SB), RODATA|NOPTR, $8
 
-// func minF16AVX2(dst *byte, src *byte, n int)
+// func minF16AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·minF16AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fff7fff7fff7fff<>+0(SB), Y0
 	VPBROADCASTQ c7c007c007c007c00<>+0(SB), Y1
 	VPBROADCASTQ c0200020002000200<>+0(SB), Y2
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y3
-	VMOVUPS   (CX)(DX*1), Y4
+	VMOVUPS   (CX)(BX*1), Y3
+	VMOVUPS   (DX)(BX*1), Y4
 	VPSRAW    $0x0f, Y3, Y5
 	VPAND     Y0, Y5, Y5
 	VPXOR     Y5, Y3, Y5
@@ -891,9 +951,9 @@ loop:
 	VPCMPGTW  Y1, Y3, Y3
 	VPAND     Y2, Y3, Y3
 	VPOR      Y3, Y5, Y5
-	VMOVUPS   Y5, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y3
-	VMOVUPS   32(CX)(DX*1), Y4
+	VMOVUPS   Y5, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y3
+	VMOVUPS   32(DX)(BX*1), Y4
 	VPSRAW    $0x0f, Y3, Y5
 	VPAND     Y0, Y5, Y5
 	VPXOR     Y5, Y3, Y5
@@ -914,31 +974,33 @@ loop:
 	VPCMPGTW  Y1, Y3, Y3
 	VPAND     Y2, Y3, Y3
 	VPOR      Y3, Y5, Y5
-	VMOVUPS   Y5, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y5, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func sumBF16AVX2(dst *byte, src *byte, n int)
+// func sumBF16AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·sumBF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·sumBF16AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c00007fff00007fff<>+0(SB), Y0
 	VPBROADCASTQ c0000000100000001<>+0(SB), Y1
 	VPBROADCASTQ c0040000000400000<>+0(SB), Y2
 	VPBROADCASTQ cffff0000ffff0000<>+0(SB), Y3
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y5
+	VMOVUPS   (CX)(BX*1), Y5
 	VPSLLD    $0x10, Y5, Y4
 	VPAND     Y3, Y5, Y5
-	VMOVUPS   (CX)(DX*1), Y7
+	VMOVUPS   (DX)(BX*1), Y7
 	VPSLLD    $0x10, Y7, Y6
 	VPAND     Y3, Y7, Y7
 	VADDPS    Y6, Y4, Y4
@@ -959,11 +1021,11 @@ loop:
 	VBLENDVPS Y5, Y7, Y4, Y4
 	VPSRLD    $0x10, Y6, Y6
 	VPBLENDW  $0xaa, Y4, Y6, Y6
-	VMOVUPS   Y6, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y5
+	VMOVUPS   Y6, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y5
 	VPSLLD    $0x10, Y5, Y4
 	VPAND     Y3, Y5, Y5
-	VMOVUPS   32(CX)(DX*1), Y7
+	VMOVUPS   32(DX)(BX*1), Y7
 	VPSLLD    $0x10, Y7, Y6
 	VPAND     Y3, Y7, Y7
 	VADDPS    Y6, Y4, Y4
@@ -984,8 +1046,8 @@ loop:
 	VBLENDVPS Y5, Y7, Y4, Y4
 	VPSRLD    $0x10, Y6, Y6
 	VPBLENDW  $0xaa, Y4, Y6, Y6
-	VMOVUPS   Y6, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y6, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
@@ -1002,25 +1064,27 @@ GLOBL c0040000000400000<>(SB), RODATA|NOPTR, $8
 DATA cffff0000ffff0000<>+0(SB)/8, $0xffff0000ffff0000
 GLOBL cffff0000ffff0000<>(SB), RODATA|NOPTR, $8
 
-// func prodBF16AVX2(dst *byte, src *byte, n int)
+// func prodBF16AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·prodBF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·prodBF16AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c00007fff00007fff<>+0(SB), Y0
 	VPBROADCASTQ c0000000100000001<>+0(SB), Y1
 	VPBROADCASTQ c0040000000400000<>+0(SB), Y2
 	VPBROADCASTQ cffff0000ffff0000<>+0(SB), Y3
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y5
+	VMOVUPS   (CX)(BX*1), Y5
 	VPSLLD    $0x10, Y5, Y4
 	VPAND     Y3, Y5, Y5
-	VMOVUPS   (CX)(DX*1), Y7
+	VMOVUPS   (DX)(BX*1), Y7
 	VPSLLD    $0x10, Y7, Y6
 	VPAND     Y3, Y7, Y7
 	VMULPS    Y6, Y4, Y4
@@ -1041,11 +1105,11 @@ loop:
 	VBLENDVPS Y5, Y7, Y4, Y4
 	VPSRLD    $0x10, Y6, Y6
 	VPBLENDW  $0xaa, Y4, Y6, Y6
-	VMOVUPS   Y6, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y5
+	VMOVUPS   Y6, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y5
 	VPSLLD    $0x10, Y5, Y4
 	VPAND     Y3, Y5, Y5
-	VMOVUPS   32(CX)(DX*1), Y7
+	VMOVUPS   32(DX)(BX*1), Y7
 	VPSLLD    $0x10, Y7, Y6
 	VPAND     Y3, Y7, Y7
 	VMULPS    Y6, Y4, Y4
@@ -1066,28 +1130,30 @@ loop:
 	VBLENDVPS Y5, Y7, Y4, Y4
 	VPSRLD    $0x10, Y6, Y6
 	VPBLENDW  $0xaa, Y4, Y6, Y6
-	VMOVUPS   Y6, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y6, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func maxBF16AVX2(dst *byte, src *byte, n int)
+// func maxBF16AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxBF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxBF16AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fff7fff7fff7fff<>+0(SB), Y0
 	VPBROADCASTQ c7f807f807f807f80<>+0(SB), Y1
 	VPBROADCASTQ c0040004000400040<>+0(SB), Y2
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y3
-	VMOVUPS   (CX)(DX*1), Y4
+	VMOVUPS   (CX)(BX*1), Y3
+	VMOVUPS   (DX)(BX*1), Y4
 	VPSRAW    $0x0f, Y3, Y5
 	VPAND     Y0, Y5, Y5
 	VPXOR     Y5, Y3, Y5
@@ -1108,9 +1174,9 @@ loop:
 	VPCMPGTW  Y1, Y3, Y3
 	VPAND     Y2, Y3, Y3
 	VPOR      Y3, Y5, Y5
-	VMOVUPS   Y5, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y3
-	VMOVUPS   32(CX)(DX*1), Y4
+	VMOVUPS   Y5, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y3
+	VMOVUPS   32(DX)(BX*1), Y4
 	VPSRAW    $0x0f, Y3, Y5
 	VPAND     Y0, Y5, Y5
 	VPXOR     Y5, Y3, Y5
@@ -1131,8 +1197,8 @@ loop:
 	VPCMPGTW  Y1, Y3, Y3
 	VPAND     Y2, Y3, Y3
 	VPOR      Y3, Y5, Y5
-	VMOVUPS   Y5, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y5, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
@@ -1143,22 +1209,24 @@ GLOBL c7f807f807f807f80<>(SB), RODATA|NOPTR, $8
 DATA c0040004000400040<>+0(SB)/8, $0x0040004000400040
 GLOBL c0040004000400040<>(SB), RODATA|NOPTR, $8
 
-// func minBF16AVX2(dst *byte, src *byte, n int)
+// func minBF16AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minBF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·minBF16AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fff7fff7fff7fff<>+0(SB), Y0
 	VPBROADCASTQ c7f807f807f807f80<>+0(SB), Y1
 	VPBROADCASTQ c0040004000400040<>+0(SB), Y2
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y3
-	VMOVUPS   (CX)(DX*1), Y4
+	VMOVUPS   (CX)(BX*1), Y3
+	VMOVUPS   (DX)(BX*1), Y4
 	VPSRAW    $0x0f, Y3, Y5
 	VPAND     Y0, Y5, Y5
 	VPXOR     Y5, Y3, Y5
@@ -1179,9 +1247,9 @@ loop:
 	VPCMPGTW  Y1, Y3, Y3
 	VPAND     Y2, Y3, Y3
 	VPOR      Y3, Y5, Y5
-	VMOVUPS   Y5, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y3
-	VMOVUPS   32(CX)(DX*1), Y4
+	VMOVUPS   Y5, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y3
+	VMOVUPS   32(DX)(BX*1), Y4
 	VPSRAW    $0x0f, Y3, Y5
 	VPAND     Y0, Y5, Y5
 	VPXOR     Y5, Y3, Y5
@@ -1202,27 +1270,29 @@ loop:
 	VPCMPGTW  Y1, Y3, Y3
 	VPAND     Y2, Y3, Y3
 	VPOR      Y3, Y5, Y5
-	VMOVUPS   Y5, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y5, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func maxE4M3AVX2(dst *byte, src *byte, n int)
+// func maxE4M3AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxE4M3AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxE4M3AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7f7f7f7f7f7f7f7f<>+0(SB), Y0
 	VPBROADCASTQ c7e7e7e7e7e7e7e7e<>+0(SB), Y1
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y2
-	VMOVUPS   (CX)(DX*1), Y3
+	VMOVUPS   (CX)(BX*1), Y2
+	VMOVUPS   (DX)(BX*1), Y3
 	VPXOR     Y4, Y4, Y4
 	VPCMPGTB  Y2, Y4, Y4
 	VPAND     Y0, Y4, Y4
@@ -1242,9 +1312,9 @@ loop:
 	VPAND     Y0, Y2, Y2
 	VPCMPGTB  Y1, Y2, Y2
 	VPBLENDVB Y2, Y3, Y4, Y4
-	VMOVUPS   Y4, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y2
-	VMOVUPS   32(CX)(DX*1), Y3
+	VMOVUPS   Y4, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y2
+	VMOVUPS   32(DX)(BX*1), Y3
 	VPXOR     Y4, Y4, Y4
 	VPCMPGTB  Y2, Y4, Y4
 	VPAND     Y0, Y4, Y4
@@ -1264,8 +1334,8 @@ loop:
 	VPAND     Y0, Y2, Y2
 	VPCMPGTB  Y1, Y2, Y2
 	VPBLENDVB Y2, Y3, Y4, Y4
-	VMOVUPS   Y4, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y4, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
@@ -1276,21 +1346,23 @@ GLOBL c7f7f7f7f7f7f7f7f<>(SB), RODATA|NOPTR, $8
 DATA c7e7e7e7e7e7e7e7e<>+0(SB)/8, $0x7e7e7e7e7e7e7e7e
 GLOBL c7e7e7e7e7e7e7e7e<>(SB), RODATA|NOPTR, $8
 
-// func minE4M3AVX2(dst *byte, src *byte, n int)
+// func minE4M3AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minE4M3AVX2(SB), NOSPLIT, $0-24
+TEXT ·minE4M3AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7f7f7f7f7f7f7f7f<>+0(SB), Y0
 	VPBROADCASTQ c7e7e7e7e7e7e7e7e<>+0(SB), Y1
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y2
-	VMOVUPS   (CX)(DX*1), Y3
+	VMOVUPS   (CX)(BX*1), Y2
+	VMOVUPS   (DX)(BX*1), Y3
 	VPXOR     Y4, Y4, Y4
 	VPCMPGTB  Y2, Y4, Y4
 	VPAND     Y0, Y4, Y4
@@ -1310,9 +1382,9 @@ loop:
 	VPAND     Y0, Y2, Y2
 	VPCMPGTB  Y1, Y2, Y2
 	VPBLENDVB Y2, Y3, Y4, Y4
-	VMOVUPS   Y4, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y2
-	VMOVUPS   32(CX)(DX*1), Y3
+	VMOVUPS   Y4, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y2
+	VMOVUPS   32(DX)(BX*1), Y3
 	VPXOR     Y4, Y4, Y4
 	VPCMPGTB  Y2, Y4, Y4
 	VPAND     Y0, Y4, Y4
@@ -1332,15 +1404,15 @@ loop:
 	VPAND     Y0, Y2, Y2
 	VPCMPGTB  Y1, Y2, Y2
 	VPBLENDVB Y2, Y3, Y4, Y4
-	VMOVUPS   Y4, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y4, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func sumE5M2AVX2(dst *byte, src *byte, n int)
+// func sumE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, F16C
-TEXT ·sumE5M2AVX2(SB), NOSPLIT, $0-24
+TEXT ·sumE5M2AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fffffff7fffffff<>+0(SB), Y0
 	VPBROADCASTQ c3880000038800000<>+0(SB), Y1
 	VPBROADCASTQ c4300000043000000<>+0(SB), Y2
@@ -1348,17 +1420,19 @@ TEXT ·sumE5M2AVX2(SB), NOSPLIT, $0-24
 	VPBROADCASTQ c0000007b0000007b<>+0(SB), Y4
 	VPBROADCASTQ c0000007e0000007e<>+0(SB), Y5
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VPMOVZXBW    (AX)(DX*1), X6
+	VPMOVZXBW    (CX)(BX*1), X6
 	VPSLLW       $0x08, X6, X6
 	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    (CX)(DX*1), X7
+	VPMOVZXBW    (DX)(BX*1), X7
 	VPSLLW       $0x08, X7, X7
 	VCVTPH2PS    X7, Y7
 	VADDPS       Y7, Y6, Y6
@@ -1381,11 +1455,11 @@ loop:
 	VEXTRACTI128 $0x01, Y8, X6
 	VPACKUSDW    X6, X8, X8
 	VPACKUSWB    X8, X8, X8
-	VMOVQ        X8, (AX)(DX*1)
-	VPMOVZXBW    8(AX)(DX*1), X6
+	VMOVQ        X8, (AX)(BX*1)
+	VPMOVZXBW    8(CX)(BX*1), X6
 	VPSLLW       $0x08, X6, X6
 	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    8(CX)(DX*1), X7
+	VPMOVZXBW    8(DX)(BX*1), X7
 	VPSLLW       $0x08, X7, X7
 	VCVTPH2PS    X7, Y7
 	VADDPS       Y7, Y6, Y6
@@ -1408,11 +1482,11 @@ loop:
 	VEXTRACTI128 $0x01, Y8, X6
 	VPACKUSDW    X6, X8, X8
 	VPACKUSWB    X8, X8, X8
-	VMOVQ        X8, 8(AX)(DX*1)
-	VPMOVZXBW    16(AX)(DX*1), X6
+	VMOVQ        X8, 8(AX)(BX*1)
+	VPMOVZXBW    16(CX)(BX*1), X6
 	VPSLLW       $0x08, X6, X6
 	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    16(CX)(DX*1), X7
+	VPMOVZXBW    16(DX)(BX*1), X7
 	VPSLLW       $0x08, X7, X7
 	VCVTPH2PS    X7, Y7
 	VADDPS       Y7, Y6, Y6
@@ -1435,11 +1509,11 @@ loop:
 	VEXTRACTI128 $0x01, Y8, X6
 	VPACKUSDW    X6, X8, X8
 	VPACKUSWB    X8, X8, X8
-	VMOVQ        X8, 16(AX)(DX*1)
-	VPMOVZXBW    24(AX)(DX*1), X6
+	VMOVQ        X8, 16(AX)(BX*1)
+	VPMOVZXBW    24(CX)(BX*1), X6
 	VPSLLW       $0x08, X6, X6
 	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    24(CX)(DX*1), X7
+	VPMOVZXBW    24(DX)(BX*1), X7
 	VPSLLW       $0x08, X7, X7
 	VCVTPH2PS    X7, Y7
 	VADDPS       Y7, Y6, Y6
@@ -1462,8 +1536,8 @@ loop:
 	VEXTRACTI128 $0x01, Y8, X6
 	VPACKUSDW    X6, X8, X8
 	VPACKUSWB    X8, X8, X8
-	VMOVQ        X8, 24(AX)(DX*1)
-	ADDQ         $0x20, DX
+	VMOVQ        X8, 24(AX)(BX*1)
+	ADDQ         $0x20, BX
 	JNZ          loop
 	VZEROUPPER
 	RET
@@ -1486,9 +1560,9 @@ GLOBL c0000007b0000007b<>(SB), RODATA|NOPTR, $8
 DATA c0000007e0000007e<>+0(SB)/8, $0x0000007e0000007e
 GLOBL c0000007e0000007e<>(SB), RODATA|NOPTR, $8
 
-// func prodE5M2AVX2(dst *byte, src *byte, n int)
+// func prodE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, F16C
-TEXT ·prodE5M2AVX2(SB), NOSPLIT, $0-24
+TEXT ·prodE5M2AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fffffff7fffffff<>+0(SB), Y0
 	VPBROADCASTQ c3880000038800000<>+0(SB), Y1
 	VPBROADCASTQ c4300000043000000<>+0(SB), Y2
@@ -1496,17 +1570,19 @@ TEXT ·prodE5M2AVX2(SB), NOSPLIT, $0-24
 	VPBROADCASTQ c0000007b0000007b<>+0(SB), Y4
 	VPBROADCASTQ c0000007e0000007e<>+0(SB), Y5
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VPMOVZXBW    (AX)(DX*1), X6
+	VPMOVZXBW    (CX)(BX*1), X6
 	VPSLLW       $0x08, X6, X6
 	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    (CX)(DX*1), X7
+	VPMOVZXBW    (DX)(BX*1), X7
 	VPSLLW       $0x08, X7, X7
 	VCVTPH2PS    X7, Y7
 	VMULPS       Y7, Y6, Y6
@@ -1529,11 +1605,11 @@ loop:
 	VEXTRACTI128 $0x01, Y8, X6
 	VPACKUSDW    X6, X8, X8
 	VPACKUSWB    X8, X8, X8
-	VMOVQ        X8, (AX)(DX*1)
-	VPMOVZXBW    8(AX)(DX*1), X6
+	VMOVQ        X8, (AX)(BX*1)
+	VPMOVZXBW    8(CX)(BX*1), X6
 	VPSLLW       $0x08, X6, X6
 	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    8(CX)(DX*1), X7
+	VPMOVZXBW    8(DX)(BX*1), X7
 	VPSLLW       $0x08, X7, X7
 	VCVTPH2PS    X7, Y7
 	VMULPS       Y7, Y6, Y6
@@ -1556,11 +1632,11 @@ loop:
 	VEXTRACTI128 $0x01, Y8, X6
 	VPACKUSDW    X6, X8, X8
 	VPACKUSWB    X8, X8, X8
-	VMOVQ        X8, 8(AX)(DX*1)
-	VPMOVZXBW    16(AX)(DX*1), X6
+	VMOVQ        X8, 8(AX)(BX*1)
+	VPMOVZXBW    16(CX)(BX*1), X6
 	VPSLLW       $0x08, X6, X6
 	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    16(CX)(DX*1), X7
+	VPMOVZXBW    16(DX)(BX*1), X7
 	VPSLLW       $0x08, X7, X7
 	VCVTPH2PS    X7, Y7
 	VMULPS       Y7, Y6, Y6
@@ -1583,11 +1659,11 @@ loop:
 	VEXTRACTI128 $0x01, Y8, X6
 	VPACKUSDW    X6, X8, X8
 	VPACKUSWB    X8, X8, X8
-	VMOVQ        X8, 16(AX)(DX*1)
-	VPMOVZXBW    24(AX)(DX*1), X6
+	VMOVQ        X8, 16(AX)(BX*1)
+	VPMOVZXBW    24(CX)(BX*1), X6
 	VPSLLW       $0x08, X6, X6
 	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    24(CX)(DX*1), X7
+	VPMOVZXBW    24(DX)(BX*1), X7
 	VPSLLW       $0x08, X7, X7
 	VCVTPH2PS    X7, Y7
 	VMULPS       Y7, Y6, Y6
@@ -1610,29 +1686,31 @@ loop:
 	VEXTRACTI128 $0x01, Y8, X6
 	VPACKUSDW    X6, X8, X8
 	VPACKUSWB    X8, X8, X8
-	VMOVQ        X8, 24(AX)(DX*1)
-	ADDQ         $0x20, DX
+	VMOVQ        X8, 24(AX)(BX*1)
+	ADDQ         $0x20, BX
 	JNZ          loop
 	VZEROUPPER
 	RET
 
-// func maxE5M2AVX2(dst *byte, src *byte, n int)
+// func maxE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·maxE5M2AVX2(SB), NOSPLIT, $0-24
+TEXT ·maxE5M2AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7f7f7f7f7f7f7f7f<>+0(SB), Y0
 	VPBROADCASTQ c7c7c7c7c7c7c7c7c<>+0(SB), Y1
 	VPBROADCASTQ c8080808080808080<>+0(SB), Y2
 	VPBROADCASTQ c7e7e7e7e7e7e7e7e<>+0(SB), Y3
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y4
-	VMOVUPS   (CX)(DX*1), Y5
+	VMOVUPS   (CX)(BX*1), Y4
+	VMOVUPS   (DX)(BX*1), Y5
 	VPXOR     Y6, Y6, Y6
 	VPCMPGTB  Y4, Y6, Y6
 	VPAND     Y0, Y6, Y6
@@ -1660,9 +1738,9 @@ loop:
 	VPAND     Y2, Y6, Y5
 	VPOR      Y3, Y5, Y5
 	VPBLENDVB Y4, Y5, Y6, Y6
-	VMOVUPS   Y6, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y4
-	VMOVUPS   32(CX)(DX*1), Y5
+	VMOVUPS   Y6, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y4
+	VMOVUPS   32(DX)(BX*1), Y5
 	VPXOR     Y6, Y6, Y6
 	VPCMPGTB  Y4, Y6, Y6
 	VPAND     Y0, Y6, Y6
@@ -1690,8 +1768,8 @@ loop:
 	VPAND     Y2, Y6, Y5
 	VPOR      Y3, Y5, Y5
 	VPBLENDVB Y4, Y5, Y6, Y6
-	VMOVUPS   Y6, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y6, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
@@ -1702,23 +1780,25 @@ GLOBL c7c7c7c7c7c7c7c7c<>(SB), RODATA|NOPTR, $8
 DATA c8080808080808080<>+0(SB)/8, $0x8080808080808080
 GLOBL c8080808080808080<>(SB), RODATA|NOPTR, $8
 
-// func minE5M2AVX2(dst *byte, src *byte, n int)
+// func minE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2
-TEXT ·minE5M2AVX2(SB), NOSPLIT, $0-24
+TEXT ·minE5M2AVX2(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7f7f7f7f7f7f7f7f<>+0(SB), Y0
 	VPBROADCASTQ c7c7c7c7c7c7c7c7c<>+0(SB), Y1
 	VPBROADCASTQ c8080808080808080<>+0(SB), Y2
 	VPBROADCASTQ c7e7e7e7e7e7e7e7e<>+0(SB), Y3
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Y4
-	VMOVUPS   (CX)(DX*1), Y5
+	VMOVUPS   (CX)(BX*1), Y4
+	VMOVUPS   (DX)(BX*1), Y5
 	VPXOR     Y6, Y6, Y6
 	VPCMPGTB  Y4, Y6, Y6
 	VPAND     Y0, Y6, Y6
@@ -1746,9 +1826,9 @@ loop:
 	VPAND     Y2, Y6, Y5
 	VPOR      Y3, Y5, Y5
 	VPBLENDVB Y4, Y5, Y6, Y6
-	VMOVUPS   Y6, (AX)(DX*1)
-	VMOVUPS   32(AX)(DX*1), Y4
-	VMOVUPS   32(CX)(DX*1), Y5
+	VMOVUPS   Y6, (AX)(BX*1)
+	VMOVUPS   32(CX)(BX*1), Y4
+	VMOVUPS   32(DX)(BX*1), Y5
 	VPXOR     Y6, Y6, Y6
 	VPCMPGTB  Y4, Y6, Y6
 	VPAND     Y0, Y6, Y6
@@ -1776,8 +1856,8 @@ loop:
 	VPAND     Y2, Y6, Y5
 	VPOR      Y3, Y5, Y5
 	VPBLENDVB Y4, Y5, Y6, Y6
-	VMOVUPS   Y6, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Y6, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
@@ -2218,9 +2298,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumF32AVX512(dst *byte, src *byte, n int)
-// Requires: AVX, AVX512F
-TEXT ·sumF32AVX512(SB), NOSPLIT, $0-24
+// func streamAVX2(dst *byte, src *byte, n int)
+// Requires: AVX, MMX+
+TEXT ·streamAVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
@@ -2229,605 +2309,684 @@ TEXT ·sumF32AVX512(SB), NOSPLIT, $0-24
 	NEGQ DX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVDQU  (CX)(DX*1), Y0
+	VMOVNTDQ Y0, (AX)(DX*1)
+	VMOVDQU  32(CX)(DX*1), Y0
+	VMOVNTDQ Y0, 32(AX)(DX*1)
+	ADDQ     $0x40, DX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumF32AVX512(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX512F
+TEXT ·sumF32AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VADDPS  Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodF32AVX512(dst *byte, src *byte, n int)
+// func prodF32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·prodF32AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodF32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VMULPS  Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func maxF32AVX512(dst *byte, src *byte, n int)
+// func maxF32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·maxF32AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxF32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VMAXPS  Z0, Z1, Z2
 	VCMPPS  $0x03, Z0, Z0, K1
 	VMOVAPS Z1, K1, Z2
 	VANDPS  Z0, Z1, Z3
 	VCMPPS  $0x00, Z0, Z1, K1
 	VMOVAPS Z3, K1, Z2
-	VMOVUPS Z2, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z2, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func minF32AVX512(dst *byte, src *byte, n int)
+// func minF32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·minF32AVX512(SB), NOSPLIT, $0-24
+TEXT ·minF32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VMINPS  Z0, Z1, Z2
 	VCMPPS  $0x03, Z0, Z0, K1
 	VMOVAPS Z1, K1, Z2
 	VORPS   Z0, Z1, Z3
 	VCMPPS  $0x00, Z0, Z1, K1
 	VMOVAPS Z3, K1, Z2
-	VMOVUPS Z2, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z2, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func sumF64AVX512(dst *byte, src *byte, n int)
+// func sumF64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·sumF64AVX512(SB), NOSPLIT, $0-24
+TEXT ·sumF64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VADDPD  Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodF64AVX512(dst *byte, src *byte, n int)
+// func prodF64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·prodF64AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodF64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VMULPD  Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func maxF64AVX512(dst *byte, src *byte, n int)
+// func maxF64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·maxF64AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxF64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VMAXPD  Z0, Z1, Z2
 	VCMPPD  $0x03, Z0, Z0, K1
 	VMOVAPD Z1, K1, Z2
 	VANDPD  Z0, Z1, Z3
 	VCMPPD  $0x00, Z0, Z1, K1
 	VMOVAPD Z3, K1, Z2
-	VMOVUPS Z2, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z2, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func minF64AVX512(dst *byte, src *byte, n int)
+// func minF64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·minF64AVX512(SB), NOSPLIT, $0-24
+TEXT ·minF64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VMINPD  Z0, Z1, Z2
 	VCMPPD  $0x03, Z0, Z0, K1
 	VMOVAPD Z1, K1, Z2
 	VORPD   Z0, Z1, Z3
 	VCMPPD  $0x00, Z0, Z1, K1
 	VMOVAPD Z3, K1, Z2
-	VMOVUPS Z2, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z2, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func sumI8AVX512(dst *byte, src *byte, n int)
+// func sumI8AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·sumI8AVX512(SB), NOSPLIT, $0-24
+TEXT ·sumI8AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPADDB  Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodI8AVX512(dst *byte, src *byte, n int)
+// func prodI8AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·prodI8AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodI8AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ cff00ff00ff00ff00<>+0(SB), Z0
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z1
-	VMOVUPS (CX)(DX*1), Z2
+	VMOVUPS (CX)(BX*1), Z1
+	VMOVUPS (DX)(BX*1), Z2
 	VPSRLW  $0x08, Z1, Z3
 	VPANDD  Z0, Z2, Z4
 	VPMULLW Z4, Z3, Z3
 	VPMULLW Z2, Z1, Z1
 	VPANDND Z1, Z0, Z1
 	VPORD   Z3, Z1, Z1
-	VMOVUPS Z1, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z1, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func maxI8AVX512(dst *byte, src *byte, n int)
+// func maxI8AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·maxI8AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxI8AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMAXSB Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func minI8AVX512(dst *byte, src *byte, n int)
+// func minI8AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·minI8AVX512(SB), NOSPLIT, $0-24
+TEXT ·minI8AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMINSB Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func umaxI8AVX512(dst *byte, src *byte, n int)
+// func umaxI8AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·umaxI8AVX512(SB), NOSPLIT, $0-24
+TEXT ·umaxI8AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMAXUB Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func uminI8AVX512(dst *byte, src *byte, n int)
+// func uminI8AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·uminI8AVX512(SB), NOSPLIT, $0-24
+TEXT ·uminI8AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMINUB Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func sumI32AVX512(dst *byte, src *byte, n int)
+// func sumI32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·sumI32AVX512(SB), NOSPLIT, $0-24
+TEXT ·sumI32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPADDD  Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodI32AVX512(dst *byte, src *byte, n int)
+// func prodI32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·prodI32AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodI32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMULLD Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func maxI32AVX512(dst *byte, src *byte, n int)
+// func maxI32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·maxI32AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxI32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMAXSD Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func minI32AVX512(dst *byte, src *byte, n int)
+// func minI32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·minI32AVX512(SB), NOSPLIT, $0-24
+TEXT ·minI32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMINSD Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func umaxI32AVX512(dst *byte, src *byte, n int)
+// func umaxI32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·umaxI32AVX512(SB), NOSPLIT, $0-24
+TEXT ·umaxI32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMAXUD Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func uminI32AVX512(dst *byte, src *byte, n int)
+// func uminI32AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·uminI32AVX512(SB), NOSPLIT, $0-24
+TEXT ·uminI32AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMINUD Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func sumI64AVX512(dst *byte, src *byte, n int)
+// func sumI64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·sumI64AVX512(SB), NOSPLIT, $0-24
+TEXT ·sumI64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPADDQ  Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func prodI64AVX512(dst *byte, src *byte, n int)
+// func prodI64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·prodI64AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodI64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMULLQ Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func maxI64AVX512(dst *byte, src *byte, n int)
+// func maxI64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·maxI64AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxI64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMAXSQ Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func minI64AVX512(dst *byte, src *byte, n int)
+// func minI64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·minI64AVX512(SB), NOSPLIT, $0-24
+TEXT ·minI64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMINSQ Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func umaxI64AVX512(dst *byte, src *byte, n int)
+// func umaxI64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·umaxI64AVX512(SB), NOSPLIT, $0-24
+TEXT ·umaxI64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMAXUQ Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func uminI64AVX512(dst *byte, src *byte, n int)
+// func uminI64AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·uminI64AVX512(SB), NOSPLIT, $0-24
+TEXT ·uminI64AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VMOVUPS (AX)(DX*1), Z0
-	VMOVUPS (CX)(DX*1), Z1
+	VMOVUPS (CX)(BX*1), Z0
+	VMOVUPS (DX)(BX*1), Z1
 	VPMINUQ Z1, Z0, Z0
-	VMOVUPS Z0, (AX)(DX*1)
-	ADDQ    $0x40, DX
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JNZ     loop
 	VZEROUPPER
 	RET
 
-// func sumF16AVX512(dst *byte, src *byte, n int)
+// func sumF16AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·sumF16AVX512(SB), NOSPLIT, $0-24
+TEXT ·sumF16AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VCVTPH2PS (AX)(DX*1), Z0
-	VCVTPH2PS (CX)(DX*1), Z1
+	VCVTPH2PS (CX)(BX*1), Z0
+	VCVTPH2PS (DX)(BX*1), Z1
 	VADDPS    Z1, Z0, Z0
-	VCVTPS2PH $0x00, Z0, (AX)(DX*1)
-	VCVTPH2PS 32(AX)(DX*1), Z0
-	VCVTPH2PS 32(CX)(DX*1), Z1
+	VCVTPS2PH $0x00, Z0, (AX)(BX*1)
+	VCVTPH2PS 32(CX)(BX*1), Z0
+	VCVTPH2PS 32(DX)(BX*1), Z1
 	VADDPS    Z1, Z0, Z0
-	VCVTPS2PH $0x00, Z0, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VCVTPS2PH $0x00, Z0, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func prodF16AVX512(dst *byte, src *byte, n int)
+// func prodF16AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·prodF16AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodF16AVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	ADDQ DX, AX
-	ADDQ DX, CX
-	NEGQ DX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
 
 loop:
-	VCVTPH2PS (AX)(DX*1), Z0
-	VCVTPH2PS (CX)(DX*1), Z1
+	VCVTPH2PS (CX)(BX*1), Z0
+	VCVTPH2PS (DX)(BX*1), Z1
 	VMULPS    Z1, Z0, Z0
-	VCVTPS2PH $0x00, Z0, (AX)(DX*1)
-	VCVTPH2PS 32(AX)(DX*1), Z0
-	VCVTPH2PS 32(CX)(DX*1), Z1
+	VCVTPS2PH $0x00, Z0, (AX)(BX*1)
+	VCVTPH2PS 32(CX)(BX*1), Z0
+	VCVTPH2PS 32(DX)(BX*1), Z1
 	VMULPS    Z1, Z0, Z0
-	VCVTPS2PH $0x00, Z0, 32(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VCVTPS2PH $0x00, Z0, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func maxF16AVX512(dst *byte, src *byte, n int)
+// func maxF16AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·maxF16AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxF16AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fff7fff7fff7fff<>+0(SB), Z0
 	VPBROADCASTQ c7c007c007c007c00<>+0(SB), Z1
 	VPBROADCASTQ c0200020002000200<>+0(SB), Z2
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Z3
-	VMOVUPS   (CX)(DX*1), Z4
+	VMOVUPS   (CX)(BX*1), Z3
+	VMOVUPS   (DX)(BX*1), Z4
 	VPSRAW    $0x0f, Z3, Z5
 	VPANDD    Z0, Z5, Z5
 	VPXORD    Z5, Z3, Z5
@@ -2849,28 +3008,30 @@ loop:
 	VPMOVM2W  K1, Z3
 	VPANDD    Z2, Z3, Z3
 	VPORD     Z3, Z5, Z5
-	VMOVUPS   Z5, (AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Z5, (AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func minF16AVX512(dst *byte, src *byte, n int)
+// func minF16AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·minF16AVX512(SB), NOSPLIT, $0-24
+TEXT ·minF16AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fff7fff7fff7fff<>+0(SB), Z0
 	VPBROADCASTQ c7c007c007c007c00<>+0(SB), Z1
 	VPBROADCASTQ c0200020002000200<>+0(SB), Z2
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Z3
-	VMOVUPS   (CX)(DX*1), Z4
+	VMOVUPS   (CX)(BX*1), Z3
+	VMOVUPS   (DX)(BX*1), Z4
 	VPSRAW    $0x0f, Z3, Z5
 	VPANDD    Z0, Z5, Z5
 	VPXORD    Z5, Z3, Z5
@@ -2892,31 +3053,33 @@ loop:
 	VPMOVM2W  K1, Z3
 	VPANDD    Z2, Z3, Z3
 	VPORD     Z3, Z5, Z5
-	VMOVUPS   Z5, (AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Z5, (AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func sumBF16AVX512(dst *byte, src *byte, n int)
+// func sumBF16AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·sumBF16AVX512(SB), NOSPLIT, $0-24
+TEXT ·sumBF16AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c00007fff00007fff<>+0(SB), Z0
 	VPBROADCASTQ c0000000100000001<>+0(SB), Z1
 	VPBROADCASTQ c0040000000400000<>+0(SB), Z2
 	VPBROADCASTQ cffff0000ffff0000<>+0(SB), Z3
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS    (AX)(DX*1), Z5
+	VMOVUPS    (CX)(BX*1), Z5
 	VPSLLD     $0x10, Z5, Z4
 	VPANDD     Z3, Z5, Z5
-	VMOVUPS    (CX)(DX*1), Z7
+	VMOVUPS    (DX)(BX*1), Z7
 	VPSLLD     $0x10, Z7, Z6
 	VPANDD     Z3, Z7, Z7
 	VADDPS     Z6, Z4, Z4
@@ -2937,31 +3100,33 @@ loop:
 	VMOVAPS    Z7, K1, Z4
 	VPSRLD     $0x10, Z6, Z6
 	VPTERNLOGD $0xb8, Z4, Z3, Z6
-	VMOVUPS    Z6, (AX)(DX*1)
-	ADDQ       $0x40, DX
+	VMOVUPS    Z6, (AX)(BX*1)
+	ADDQ       $0x40, BX
 	JNZ        loop
 	VZEROUPPER
 	RET
 
-// func prodBF16AVX512(dst *byte, src *byte, n int)
+// func prodBF16AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F
-TEXT ·prodBF16AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodBF16AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c00007fff00007fff<>+0(SB), Z0
 	VPBROADCASTQ c0000000100000001<>+0(SB), Z1
 	VPBROADCASTQ c0040000000400000<>+0(SB), Z2
 	VPBROADCASTQ cffff0000ffff0000<>+0(SB), Z3
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS    (AX)(DX*1), Z5
+	VMOVUPS    (CX)(BX*1), Z5
 	VPSLLD     $0x10, Z5, Z4
 	VPANDD     Z3, Z5, Z5
-	VMOVUPS    (CX)(DX*1), Z7
+	VMOVUPS    (DX)(BX*1), Z7
 	VPSLLD     $0x10, Z7, Z6
 	VPANDD     Z3, Z7, Z7
 	VMULPS     Z6, Z4, Z4
@@ -2982,28 +3147,30 @@ loop:
 	VMOVAPS    Z7, K1, Z4
 	VPSRLD     $0x10, Z6, Z6
 	VPTERNLOGD $0xb8, Z4, Z3, Z6
-	VMOVUPS    Z6, (AX)(DX*1)
-	ADDQ       $0x40, DX
+	VMOVUPS    Z6, (AX)(BX*1)
+	ADDQ       $0x40, BX
 	JNZ        loop
 	VZEROUPPER
 	RET
 
-// func maxBF16AVX512(dst *byte, src *byte, n int)
+// func maxBF16AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·maxBF16AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxBF16AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fff7fff7fff7fff<>+0(SB), Z0
 	VPBROADCASTQ c7f807f807f807f80<>+0(SB), Z1
 	VPBROADCASTQ c0040004000400040<>+0(SB), Z2
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Z3
-	VMOVUPS   (CX)(DX*1), Z4
+	VMOVUPS   (CX)(BX*1), Z3
+	VMOVUPS   (DX)(BX*1), Z4
 	VPSRAW    $0x0f, Z3, Z5
 	VPANDD    Z0, Z5, Z5
 	VPXORD    Z5, Z3, Z5
@@ -3025,28 +3192,30 @@ loop:
 	VPMOVM2W  K1, Z3
 	VPANDD    Z2, Z3, Z3
 	VPORD     Z3, Z5, Z5
-	VMOVUPS   Z5, (AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Z5, (AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func minBF16AVX512(dst *byte, src *byte, n int)
+// func minBF16AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·minBF16AVX512(SB), NOSPLIT, $0-24
+TEXT ·minBF16AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fff7fff7fff7fff<>+0(SB), Z0
 	VPBROADCASTQ c7f807f807f807f80<>+0(SB), Z1
 	VPBROADCASTQ c0040004000400040<>+0(SB), Z2
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Z3
-	VMOVUPS   (CX)(DX*1), Z4
+	VMOVUPS   (CX)(BX*1), Z3
+	VMOVUPS   (DX)(BX*1), Z4
 	VPSRAW    $0x0f, Z3, Z5
 	VPANDD    Z0, Z5, Z5
 	VPXORD    Z5, Z3, Z5
@@ -3068,15 +3237,15 @@ loop:
 	VPMOVM2W  K1, Z3
 	VPANDD    Z2, Z3, Z3
 	VPORD     Z3, Z5, Z5
-	VMOVUPS   Z5, (AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Z5, (AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func sumE4M3AVX512(dst *byte, src *byte, n int)
+// func sumE4M3AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL
-TEXT ·sumE4M3AVX512(SB), NOSPLIT, $0-24
+TEXT ·sumE4M3AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fffffff7fffffff<>+0(SB), Z0
 	VPBROADCASTQ c3c8000003c800000<>+0(SB), Z1
 	VPBROADCASTQ c4680000046800000<>+0(SB), Z2
@@ -3087,14 +3256,16 @@ TEXT ·sumE4M3AVX512(SB), NOSPLIT, $0-24
 	VPBROADCASTQ c4380000043800000<>+0(SB), Z7
 	VPBROADCASTQ c43f0000043f00000<>+0(SB), Z8
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VPMOVZXBW (AX)(DX*1), Y9
+	VPMOVZXBW (CX)(BX*1), Y9
 	VPSLLW    $0x08, Y9, Y9
 	VPSRAW    $0x01, Y9, Y9
 	VPANDD    Y6, Y9, Y9
@@ -3103,7 +3274,7 @@ loop:
 	VPANDD    Z0, Z9, Z10
 	VPCMPEQD  Z8, Z10, K1
 	VPORD     Z0, Z9, K1, Z9
-	VPMOVZXBW (CX)(DX*1), Y10
+	VPMOVZXBW (DX)(BX*1), Y10
 	VPSLLW    $0x08, Y10, Y10
 	VPSRAW    $0x01, Y10, Y10
 	VPANDD    Y6, Y10, Y10
@@ -3129,8 +3300,8 @@ loop:
 	VPSRLD    $0x1f, Z9, Z9
 	VPSLLD    $0x07, Z9, Z9
 	VPORD     Z9, Z11, Z11
-	VPMOVDB   Z11, (AX)(DX*1)
-	VPMOVZXBW 16(AX)(DX*1), Y9
+	VPMOVDB   Z11, (AX)(BX*1)
+	VPMOVZXBW 16(CX)(BX*1), Y9
 	VPSLLW    $0x08, Y9, Y9
 	VPSRAW    $0x01, Y9, Y9
 	VPANDD    Y6, Y9, Y9
@@ -3139,7 +3310,7 @@ loop:
 	VPANDD    Z0, Z9, Z10
 	VPCMPEQD  Z8, Z10, K1
 	VPORD     Z0, Z9, K1, Z9
-	VPMOVZXBW 16(CX)(DX*1), Y10
+	VPMOVZXBW 16(DX)(BX*1), Y10
 	VPSLLW    $0x08, Y10, Y10
 	VPSRAW    $0x01, Y10, Y10
 	VPANDD    Y6, Y10, Y10
@@ -3165,8 +3336,8 @@ loop:
 	VPSRLD    $0x1f, Z9, Z9
 	VPSLLD    $0x07, Z9, Z9
 	VPORD     Z9, Z11, Z11
-	VPMOVDB   Z11, 16(AX)(DX*1)
-	VPMOVZXBW 32(AX)(DX*1), Y9
+	VPMOVDB   Z11, 16(AX)(BX*1)
+	VPMOVZXBW 32(CX)(BX*1), Y9
 	VPSLLW    $0x08, Y9, Y9
 	VPSRAW    $0x01, Y9, Y9
 	VPANDD    Y6, Y9, Y9
@@ -3175,7 +3346,7 @@ loop:
 	VPANDD    Z0, Z9, Z10
 	VPCMPEQD  Z8, Z10, K1
 	VPORD     Z0, Z9, K1, Z9
-	VPMOVZXBW 32(CX)(DX*1), Y10
+	VPMOVZXBW 32(DX)(BX*1), Y10
 	VPSLLW    $0x08, Y10, Y10
 	VPSRAW    $0x01, Y10, Y10
 	VPANDD    Y6, Y10, Y10
@@ -3201,8 +3372,8 @@ loop:
 	VPSRLD    $0x1f, Z9, Z9
 	VPSLLD    $0x07, Z9, Z9
 	VPORD     Z9, Z11, Z11
-	VPMOVDB   Z11, 32(AX)(DX*1)
-	VPMOVZXBW 48(AX)(DX*1), Y9
+	VPMOVDB   Z11, 32(AX)(BX*1)
+	VPMOVZXBW 48(CX)(BX*1), Y9
 	VPSLLW    $0x08, Y9, Y9
 	VPSRAW    $0x01, Y9, Y9
 	VPANDD    Y6, Y9, Y9
@@ -3211,7 +3382,7 @@ loop:
 	VPANDD    Z0, Z9, Z10
 	VPCMPEQD  Z8, Z10, K1
 	VPORD     Z0, Z9, K1, Z9
-	VPMOVZXBW 48(CX)(DX*1), Y10
+	VPMOVZXBW 48(DX)(BX*1), Y10
 	VPSLLW    $0x08, Y10, Y10
 	VPSRAW    $0x01, Y10, Y10
 	VPANDD    Y6, Y10, Y10
@@ -3237,15 +3408,15 @@ loop:
 	VPSRLD    $0x1f, Z9, Z9
 	VPSLLD    $0x07, Z9, Z9
 	VPORD     Z9, Z11, Z11
-	VPMOVDB   Z11, 48(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VPMOVDB   Z11, 48(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func prodE4M3AVX512(dst *byte, src *byte, n int)
+// func prodE4M3AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL
-TEXT ·prodE4M3AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodE4M3AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fffffff7fffffff<>+0(SB), Z0
 	VPBROADCASTQ c3c8000003c800000<>+0(SB), Z1
 	VPBROADCASTQ c4680000046800000<>+0(SB), Z2
@@ -3256,14 +3427,16 @@ TEXT ·prodE4M3AVX512(SB), NOSPLIT, $0-24
 	VPBROADCASTQ c4380000043800000<>+0(SB), Z7
 	VPBROADCASTQ c43f0000043f00000<>+0(SB), Z8
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VPMOVZXBW (AX)(DX*1), Y9
+	VPMOVZXBW (CX)(BX*1), Y9
 	VPSLLW    $0x08, Y9, Y9
 	VPSRAW    $0x01, Y9, Y9
 	VPANDD    Y6, Y9, Y9
@@ -3272,7 +3445,7 @@ loop:
 	VPANDD    Z0, Z9, Z10
 	VPCMPEQD  Z8, Z10, K1
 	VPORD     Z0, Z9, K1, Z9
-	VPMOVZXBW (CX)(DX*1), Y10
+	VPMOVZXBW (DX)(BX*1), Y10
 	VPSLLW    $0x08, Y10, Y10
 	VPSRAW    $0x01, Y10, Y10
 	VPANDD    Y6, Y10, Y10
@@ -3298,8 +3471,8 @@ loop:
 	VPSRLD    $0x1f, Z9, Z9
 	VPSLLD    $0x07, Z9, Z9
 	VPORD     Z9, Z11, Z11
-	VPMOVDB   Z11, (AX)(DX*1)
-	VPMOVZXBW 16(AX)(DX*1), Y9
+	VPMOVDB   Z11, (AX)(BX*1)
+	VPMOVZXBW 16(CX)(BX*1), Y9
 	VPSLLW    $0x08, Y9, Y9
 	VPSRAW    $0x01, Y9, Y9
 	VPANDD    Y6, Y9, Y9
@@ -3308,7 +3481,7 @@ loop:
 	VPANDD    Z0, Z9, Z10
 	VPCMPEQD  Z8, Z10, K1
 	VPORD     Z0, Z9, K1, Z9
-	VPMOVZXBW 16(CX)(DX*1), Y10
+	VPMOVZXBW 16(DX)(BX*1), Y10
 	VPSLLW    $0x08, Y10, Y10
 	VPSRAW    $0x01, Y10, Y10
 	VPANDD    Y6, Y10, Y10
@@ -3334,8 +3507,8 @@ loop:
 	VPSRLD    $0x1f, Z9, Z9
 	VPSLLD    $0x07, Z9, Z9
 	VPORD     Z9, Z11, Z11
-	VPMOVDB   Z11, 16(AX)(DX*1)
-	VPMOVZXBW 32(AX)(DX*1), Y9
+	VPMOVDB   Z11, 16(AX)(BX*1)
+	VPMOVZXBW 32(CX)(BX*1), Y9
 	VPSLLW    $0x08, Y9, Y9
 	VPSRAW    $0x01, Y9, Y9
 	VPANDD    Y6, Y9, Y9
@@ -3344,7 +3517,7 @@ loop:
 	VPANDD    Z0, Z9, Z10
 	VPCMPEQD  Z8, Z10, K1
 	VPORD     Z0, Z9, K1, Z9
-	VPMOVZXBW 32(CX)(DX*1), Y10
+	VPMOVZXBW 32(DX)(BX*1), Y10
 	VPSLLW    $0x08, Y10, Y10
 	VPSRAW    $0x01, Y10, Y10
 	VPANDD    Y6, Y10, Y10
@@ -3370,8 +3543,8 @@ loop:
 	VPSRLD    $0x1f, Z9, Z9
 	VPSLLD    $0x07, Z9, Z9
 	VPORD     Z9, Z11, Z11
-	VPMOVDB   Z11, 32(AX)(DX*1)
-	VPMOVZXBW 48(AX)(DX*1), Y9
+	VPMOVDB   Z11, 32(AX)(BX*1)
+	VPMOVZXBW 48(CX)(BX*1), Y9
 	VPSLLW    $0x08, Y9, Y9
 	VPSRAW    $0x01, Y9, Y9
 	VPANDD    Y6, Y9, Y9
@@ -3380,7 +3553,7 @@ loop:
 	VPANDD    Z0, Z9, Z10
 	VPCMPEQD  Z8, Z10, K1
 	VPORD     Z0, Z9, K1, Z9
-	VPMOVZXBW 48(CX)(DX*1), Y10
+	VPMOVZXBW 48(DX)(BX*1), Y10
 	VPSLLW    $0x08, Y10, Y10
 	VPSRAW    $0x01, Y10, Y10
 	VPANDD    Y6, Y10, Y10
@@ -3406,27 +3579,29 @@ loop:
 	VPSRLD    $0x1f, Z9, Z9
 	VPSLLD    $0x07, Z9, Z9
 	VPORD     Z9, Z11, Z11
-	VPMOVDB   Z11, 48(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VPMOVDB   Z11, 48(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func maxE4M3AVX512(dst *byte, src *byte, n int)
+// func maxE4M3AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·maxE4M3AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxE4M3AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7f7f7f7f7f7f7f7f<>+0(SB), Z0
 	VPBROADCASTQ c7e7e7e7e7e7e7e7e<>+0(SB), Z1
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Z2
-	VMOVUPS   (CX)(DX*1), Z3
+	VMOVUPS   (CX)(BX*1), Z2
+	VMOVUPS   (DX)(BX*1), Z3
 	VPMOVB2M  Z2, K1
 	VPXORD    Z0, Z2, Z6
 	VPBLENDMB Z6, Z2, K1, Z4
@@ -3443,27 +3618,29 @@ loop:
 	VPANDD    Z0, Z2, Z2
 	VPCMPGTB  Z1, Z2, K1
 	VMOVDQU8  Z3, K1, Z4
-	VMOVUPS   Z4, (AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Z4, (AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func minE4M3AVX512(dst *byte, src *byte, n int)
+// func minE4M3AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·minE4M3AVX512(SB), NOSPLIT, $0-24
+TEXT ·minE4M3AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7f7f7f7f7f7f7f7f<>+0(SB), Z0
 	VPBROADCASTQ c7e7e7e7e7e7e7e7e<>+0(SB), Z1
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS   (AX)(DX*1), Z2
-	VMOVUPS   (CX)(DX*1), Z3
+	VMOVUPS   (CX)(BX*1), Z2
+	VMOVUPS   (DX)(BX*1), Z3
 	VPMOVB2M  Z2, K1
 	VPXORD    Z0, Z2, Z6
 	VPBLENDMB Z6, Z2, K1, Z4
@@ -3480,15 +3657,15 @@ loop:
 	VPANDD    Z0, Z2, Z2
 	VPCMPGTB  Z1, Z2, K1
 	VMOVDQU8  Z3, K1, Z4
-	VMOVUPS   Z4, (AX)(DX*1)
-	ADDQ      $0x40, DX
+	VMOVUPS   Z4, (AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func sumE5M2AVX512(dst *byte, src *byte, n int)
+// func sumE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, AVX512F
-TEXT ·sumE5M2AVX512(SB), NOSPLIT, $0-24
+TEXT ·sumE5M2AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fffffff7fffffff<>+0(SB), Z0
 	VPBROADCASTQ c3880000038800000<>+0(SB), Z1
 	VPBROADCASTQ c4300000043000000<>+0(SB), Z2
@@ -3496,17 +3673,19 @@ TEXT ·sumE5M2AVX512(SB), NOSPLIT, $0-24
 	VPBROADCASTQ c0000007b0000007b<>+0(SB), Z4
 	VPBROADCASTQ c0000007e0000007e<>+0(SB), Z5
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VPMOVZXBW (AX)(DX*1), Y6
+	VPMOVZXBW (CX)(BX*1), Y6
 	VPSLLW    $0x08, Y6, Y6
 	VCVTPH2PS Y6, Z6
-	VPMOVZXBW (CX)(DX*1), Y7
+	VPMOVZXBW (DX)(BX*1), Y7
 	VPSLLW    $0x08, Y7, Y7
 	VCVTPH2PS Y7, Z7
 	VADDPS    Z7, Z6, Z6
@@ -3526,11 +3705,11 @@ loop:
 	VPSRLD    $0x1f, Z6, Z6
 	VPSLLD    $0x07, Z6, Z6
 	VPORD     Z6, Z8, Z8
-	VPMOVDB   Z8, (AX)(DX*1)
-	VPMOVZXBW 16(AX)(DX*1), Y6
+	VPMOVDB   Z8, (AX)(BX*1)
+	VPMOVZXBW 16(CX)(BX*1), Y6
 	VPSLLW    $0x08, Y6, Y6
 	VCVTPH2PS Y6, Z6
-	VPMOVZXBW 16(CX)(DX*1), Y7
+	VPMOVZXBW 16(DX)(BX*1), Y7
 	VPSLLW    $0x08, Y7, Y7
 	VCVTPH2PS Y7, Z7
 	VADDPS    Z7, Z6, Z6
@@ -3550,11 +3729,11 @@ loop:
 	VPSRLD    $0x1f, Z6, Z6
 	VPSLLD    $0x07, Z6, Z6
 	VPORD     Z6, Z8, Z8
-	VPMOVDB   Z8, 16(AX)(DX*1)
-	VPMOVZXBW 32(AX)(DX*1), Y6
+	VPMOVDB   Z8, 16(AX)(BX*1)
+	VPMOVZXBW 32(CX)(BX*1), Y6
 	VPSLLW    $0x08, Y6, Y6
 	VCVTPH2PS Y6, Z6
-	VPMOVZXBW 32(CX)(DX*1), Y7
+	VPMOVZXBW 32(DX)(BX*1), Y7
 	VPSLLW    $0x08, Y7, Y7
 	VCVTPH2PS Y7, Z7
 	VADDPS    Z7, Z6, Z6
@@ -3574,11 +3753,11 @@ loop:
 	VPSRLD    $0x1f, Z6, Z6
 	VPSLLD    $0x07, Z6, Z6
 	VPORD     Z6, Z8, Z8
-	VPMOVDB   Z8, 32(AX)(DX*1)
-	VPMOVZXBW 48(AX)(DX*1), Y6
+	VPMOVDB   Z8, 32(AX)(BX*1)
+	VPMOVZXBW 48(CX)(BX*1), Y6
 	VPSLLW    $0x08, Y6, Y6
 	VCVTPH2PS Y6, Z6
-	VPMOVZXBW 48(CX)(DX*1), Y7
+	VPMOVZXBW 48(DX)(BX*1), Y7
 	VPSLLW    $0x08, Y7, Y7
 	VCVTPH2PS Y7, Z7
 	VADDPS    Z7, Z6, Z6
@@ -3598,15 +3777,15 @@ loop:
 	VPSRLD    $0x1f, Z6, Z6
 	VPSLLD    $0x07, Z6, Z6
 	VPORD     Z6, Z8, Z8
-	VPMOVDB   Z8, 48(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VPMOVDB   Z8, 48(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func prodE5M2AVX512(dst *byte, src *byte, n int)
+// func prodE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, AVX512F
-TEXT ·prodE5M2AVX512(SB), NOSPLIT, $0-24
+TEXT ·prodE5M2AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7fffffff7fffffff<>+0(SB), Z0
 	VPBROADCASTQ c3880000038800000<>+0(SB), Z1
 	VPBROADCASTQ c4300000043000000<>+0(SB), Z2
@@ -3614,17 +3793,19 @@ TEXT ·prodE5M2AVX512(SB), NOSPLIT, $0-24
 	VPBROADCASTQ c0000007b0000007b<>+0(SB), Z4
 	VPBROADCASTQ c0000007e0000007e<>+0(SB), Z5
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VPMOVZXBW (AX)(DX*1), Y6
+	VPMOVZXBW (CX)(BX*1), Y6
 	VPSLLW    $0x08, Y6, Y6
 	VCVTPH2PS Y6, Z6
-	VPMOVZXBW (CX)(DX*1), Y7
+	VPMOVZXBW (DX)(BX*1), Y7
 	VPSLLW    $0x08, Y7, Y7
 	VCVTPH2PS Y7, Z7
 	VMULPS    Z7, Z6, Z6
@@ -3644,11 +3825,11 @@ loop:
 	VPSRLD    $0x1f, Z6, Z6
 	VPSLLD    $0x07, Z6, Z6
 	VPORD     Z6, Z8, Z8
-	VPMOVDB   Z8, (AX)(DX*1)
-	VPMOVZXBW 16(AX)(DX*1), Y6
+	VPMOVDB   Z8, (AX)(BX*1)
+	VPMOVZXBW 16(CX)(BX*1), Y6
 	VPSLLW    $0x08, Y6, Y6
 	VCVTPH2PS Y6, Z6
-	VPMOVZXBW 16(CX)(DX*1), Y7
+	VPMOVZXBW 16(DX)(BX*1), Y7
 	VPSLLW    $0x08, Y7, Y7
 	VCVTPH2PS Y7, Z7
 	VMULPS    Z7, Z6, Z6
@@ -3668,11 +3849,11 @@ loop:
 	VPSRLD    $0x1f, Z6, Z6
 	VPSLLD    $0x07, Z6, Z6
 	VPORD     Z6, Z8, Z8
-	VPMOVDB   Z8, 16(AX)(DX*1)
-	VPMOVZXBW 32(AX)(DX*1), Y6
+	VPMOVDB   Z8, 16(AX)(BX*1)
+	VPMOVZXBW 32(CX)(BX*1), Y6
 	VPSLLW    $0x08, Y6, Y6
 	VCVTPH2PS Y6, Z6
-	VPMOVZXBW 32(CX)(DX*1), Y7
+	VPMOVZXBW 32(DX)(BX*1), Y7
 	VPSLLW    $0x08, Y7, Y7
 	VCVTPH2PS Y7, Z7
 	VMULPS    Z7, Z6, Z6
@@ -3692,11 +3873,11 @@ loop:
 	VPSRLD    $0x1f, Z6, Z6
 	VPSLLD    $0x07, Z6, Z6
 	VPORD     Z6, Z8, Z8
-	VPMOVDB   Z8, 32(AX)(DX*1)
-	VPMOVZXBW 48(AX)(DX*1), Y6
+	VPMOVDB   Z8, 32(AX)(BX*1)
+	VPMOVZXBW 48(CX)(BX*1), Y6
 	VPSLLW    $0x08, Y6, Y6
 	VCVTPH2PS Y6, Z6
-	VPMOVZXBW 48(CX)(DX*1), Y7
+	VPMOVZXBW 48(DX)(BX*1), Y7
 	VPSLLW    $0x08, Y7, Y7
 	VCVTPH2PS Y7, Z7
 	VMULPS    Z7, Z6, Z6
@@ -3716,29 +3897,31 @@ loop:
 	VPSRLD    $0x1f, Z6, Z6
 	VPSLLD    $0x07, Z6, Z6
 	VPORD     Z6, Z8, Z8
-	VPMOVDB   Z8, 48(AX)(DX*1)
-	ADDQ      $0x40, DX
+	VPMOVDB   Z8, 48(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JNZ       loop
 	VZEROUPPER
 	RET
 
-// func maxE5M2AVX512(dst *byte, src *byte, n int)
+// func maxE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·maxE5M2AVX512(SB), NOSPLIT, $0-24
+TEXT ·maxE5M2AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7f7f7f7f7f7f7f7f<>+0(SB), Z0
 	VPBROADCASTQ c7c7c7c7c7c7c7c7c<>+0(SB), Z1
 	VPBROADCASTQ c8080808080808080<>+0(SB), Z2
 	VPBROADCASTQ c7e7e7e7e7e7e7e7e<>+0(SB), Z3
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS    (AX)(DX*1), Z4
-	VMOVUPS    (CX)(DX*1), Z5
+	VMOVUPS    (CX)(BX*1), Z4
+	VMOVUPS    (DX)(BX*1), Z5
 	VPMOVB2M   Z4, K1
 	VPXORD     Z0, Z4, Z8
 	VPBLENDMB  Z8, Z4, K1, Z6
@@ -3765,29 +3948,31 @@ loop:
 	VPANDD     Z2, Z6, Z5
 	VPORD      Z3, Z5, Z5
 	VPTERNLOGD $0xb8, Z5, Z4, Z6
-	VMOVUPS    Z6, (AX)(DX*1)
-	ADDQ       $0x40, DX
+	VMOVUPS    Z6, (AX)(BX*1)
+	ADDQ       $0x40, BX
 	JNZ        loop
 	VZEROUPPER
 	RET
 
-// func minE5M2AVX512(dst *byte, src *byte, n int)
+// func minE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·minE5M2AVX512(SB), NOSPLIT, $0-24
+TEXT ·minE5M2AVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTQ c7f7f7f7f7f7f7f7f<>+0(SB), Z0
 	VPBROADCASTQ c7c7c7c7c7c7c7c7c<>+0(SB), Z1
 	VPBROADCASTQ c8080808080808080<>+0(SB), Z2
 	VPBROADCASTQ c7e7e7e7e7e7e7e7e<>+0(SB), Z3
 	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+16(FP), DX
-	ADDQ         DX, AX
-	ADDQ         DX, CX
-	NEGQ         DX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	NEGQ         BX
 
 loop:
-	VMOVUPS    (AX)(DX*1), Z4
-	VMOVUPS    (CX)(DX*1), Z5
+	VMOVUPS    (CX)(BX*1), Z4
+	VMOVUPS    (DX)(BX*1), Z5
 	VPMOVB2M   Z4, K1
 	VPXORD     Z0, Z4, Z8
 	VPBLENDMB  Z8, Z4, K1, Z6
@@ -3814,8 +3999,8 @@ loop:
 	VPANDD     Z2, Z6, Z5
 	VPORD      Z3, Z5, Z5
 	VPTERNLOGD $0xb8, Z5, Z4, Z6
-	VMOVUPS    Z6, (AX)(DX*1)
-	ADDQ       $0x40, DX
+	VMOVUPS    Z6, (AX)(BX*1)
+	ADDQ       $0x40, BX
 	JNZ        loop
 	VZEROUPPER
 	RET
@@ -4170,5 +4355,24 @@ loop:
 	VPMOVDB   Z9, 48(AX)(DX*1)
 	ADDQ      $0x40, DX
 	JNZ       loop
+	VZEROUPPER
+	RET
+
+// func streamAVX512(dst *byte, src *byte, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·streamAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	ADDQ DX, AX
+	ADDQ DX, CX
+	NEGQ DX
+
+loop:
+	VMOVDQU64 (CX)(DX*1), Z0
+	VMOVNTDQ  Z0, (AX)(DX*1)
+	ADDQ      $0x40, DX
+	JNZ       loop
+	SFENCE
 	VZEROUPPER
 	RET

@@ -1,5 +1,5 @@
 // Command asm writes the vector kernels of package datatype: for each instruction set, type
-// and operator a loop that loads from both buffers, combines and stores. What the results
+// and operator a loop that loads from two buffers, combines and stores to a third. What the results
 // must be, to the bit, is defined by the package's portable kernels. Run it by "go generate"
 // in the package's folder.
 package main
@@ -63,25 +63,28 @@ func main() {
 		for _, e := range []element{whole("F32"), whole("F64"), f16, bf16, e4m3.element(), e5m2.element()} {
 			scale(i, e)
 		}
+		stream(i)
 	}
 	Generate()
 }
 
-// reduce writes dst = dst op src.
+// reduce writes dst = a op b.
 func reduce(i isa, e element, o operator) {
-	begin(o.name+e.name+i.name, "func(dst, src *byte, n int)")
+	begin(o.name+e.name+i.name, "func(dst, a, b *byte, n int)")
 	for _, setup := range []func(isa){e.setup, o.setup} {
 		if setup != nil {
 			setup(i)
 		}
 	}
-	loop(e.bytes(i), func(dst, src Mem) {
-		w, v := e.load(i, dst), e.load(i, src)
+	loop(e.bytes(i), []string{"dst", "a", "b"}, func(m []Mem) {
+		w, v := e.load(i, m[1]), e.load(i, m[2])
 		for k := range w {
 			w[k] = o.combine(i, w[k], v[k])
 		}
-		e.store(i, w, dst)
+		e.store(i, w, m[0])
 	})
+	VZEROUPPER()
+	RET()
 }
 
 // scale writes dst = src x factor.
@@ -101,13 +104,33 @@ func scale(i isa, e element) {
 	} else {
 		VBROADCASTSS(x, f)
 	}
-	loop(e.bytes(i), func(dst, src Mem) {
-		v := e.load(i, src)
+	loop(e.bytes(i), []string{"dst", "src"}, func(m []Mem) {
+		v := e.load(i, m[1])
 		for k := range v {
 			of(p, VMULPS, VMULPD)(f, v[k], v[k])
 		}
-		e.store(i, v, dst)
+		e.store(i, v, m[0])
 	})
+	VZEROUPPER()
+	RET()
+}
+
+// stream writes dst = src past the caches; dst is aligned to a vector. Such stores are weakly
+// ordered, so a fence ends it.
+func stream(i isa) {
+	begin("stream"+i.name, "func(dst, src *byte, n int)")
+	loop(i.bytes, []string{"dst", "src"}, func(m []Mem) {
+		v := i.vec()
+		if i.wide {
+			VMOVDQU64(m[1], v)
+		} else {
+			VMOVDQU(m[1], v)
+		}
+		VMOVNTDQ(v, m[0])
+	})
+	SFENCE()
+	VZEROUPPER()
+	RET()
 }
 
 func begin(name, signature string) {
@@ -116,20 +139,27 @@ func begin(name, signature string) {
 	clear(constants)
 }
 
-// loop runs body over n bytes of dst and src, as often in an iteration as makes 64 bytes, but
+// loop runs body over n bytes of some buffers, as often in an iteration as makes 64 bytes, but
 // at most four times. It counts an offset from the ends up to 0.
-func loop(bytes int, body func(dst, src Mem)) {
-	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
-	ADDQ(n, dst)
-	ADDQ(n, src)
+func loop(bytes int, names []string, body func([]Mem)) {
+	bases := make([]reg.Register, len(names))
+	for k, name := range names {
+		bases[k] = Load(Param(name), GP64())
+	}
+	n := Load(Param("n"), GP64())
+	for _, b := range bases {
+		ADDQ(n, b)
+	}
 	NEGQ(n)
 	Label("loop")
 	times := min(step/bytes, 4)
 	for k := range times {
-		body(Mem{Base: dst, Index: n, Scale: 1, Disp: k * bytes}, Mem{Base: src, Index: n, Scale: 1, Disp: k * bytes})
+		at := make([]Mem, len(bases))
+		for j, b := range bases {
+			at[j] = Mem{Base: b, Index: n, Scale: 1, Disp: k * bytes}
+		}
+		body(at)
 	}
 	ADDQ(Imm(uint64(times*bytes)), n)
 	JNZ(LabelRef("loop"))
-	VZEROUPPER()
-	RET()
 }

@@ -1,0 +1,55 @@
+package datatype
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestCombine: the kernels of three buffers have the results of those of two, at any length and
+// alignment, into a buffer of their own and into the first operand.
+func TestCombine(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	for typ := range NumTypes {
+		for op := range NumOps {
+			for _, n := range []int{0, 1, 15, 16, 64, 65, 1027} {
+				a, b := operands(rng, typ, n), operands(rng, typ, n)
+				want := bytes.Clone(a)
+				Reduce(op, typ)(want, b)
+				skew := rng.IntN(9)
+				dst := bytes.Repeat([]byte{0xa5}, skew+n*typ.Size()+8)
+				Combine(op, typ)(dst[skew:skew+len(a)], a, b)
+				if !bytes.Equal(dst[skew:][:len(a)], want) {
+					t.Fatalf("%v %v of %d differs from Reduce", op, typ, n)
+				}
+				for _, v := range append(dst[:skew:skew], dst[skew+len(a):]...) {
+					if v != 0xa5 {
+						t.Fatalf("%v %v of %d wrote outside its buffer", op, typ, n)
+					}
+				}
+				Combine(op, typ)(a, a, b)
+				if !bytes.Equal(a, want) {
+					t.Fatalf("%v %v of %d in place differs from Reduce", op, typ, n)
+				}
+			}
+		}
+	}
+	if Combine(NumOps, Float32) != nil || Combine(Sum, NumTypes) != nil {
+		t.Error("a kernel of nothing")
+	}
+}
+
+// TestStream: it copies, whatever the lengths and alignments, and nothing else.
+func TestStream(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	for range 2000 {
+		n, at, from := rng.IntN(700), rng.IntN(130), rng.IntN(130)
+		src := random(rng, from+n)[from:]
+		dst := random(rng, at+n+64)
+		want := append(append(bytes.Clone(dst[:at]), src...), dst[at+n:]...)
+		Stream(dst[at:at+n], src)
+		if !bytes.Equal(dst, want) {
+			t.Fatalf("%d bytes from %d to %d", n, from, at)
+		}
+	}
+}
