@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/inproc"
 	"lightpath/collectives/transport/shm"
@@ -127,12 +128,15 @@ func (c *Comm) setPacket(e transport.Endpoint) {
 // attachShm joins the segment that the leader creates.
 func (c *Comm) attachShm() error {
 	o := shm.Options{Ranks: c.args.Ranks, Planes: c.cfg.Planes, Rank: c.args.Rank}
+	if c.args.Ranks <= shared.MaxRanks {
+		o.Shared = shared.Size(c.args.Ranks)
+	}
 	if c.args.Rank == 0 {
 		name, e, err := shm.Create(o)
 		if err != nil {
 			return err
 		}
-		c.setPacket(e)
+		c.setShm(e)
 		c.star.broadcast(&message{Kind: msgSegment, Body: []byte(name)}, -1)
 		return nil
 	}
@@ -144,8 +148,15 @@ func (c *Comm) attachShm() error {
 	if err != nil {
 		return err
 	}
-	c.setPacket(e)
+	c.setShm(e)
 	return nil
+}
+
+func (c *Comm) setShm(e transport.Endpoint) {
+	c.setPacket(e)
+	if s, ok := e.(transport.Sharer); ok {
+		c.arena = shared.New(s, c.args.Ranks, c.args.Rank)
+	}
 }
 
 // attachTCP joins the mesh of connections.

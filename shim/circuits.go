@@ -116,7 +116,7 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 		if ref.entry, err = c.packetEntry(sh); err != nil {
 			return err
 		}
-		return s.bindEntry(ref, c.packet, nil, nil)
+		return s.bindPacketEntry(ref, sh.inPlace)
 	}
 	if err := o.settle(t); err != nil {
 		return fmt.Errorf("shim: rank %d operation %d: %w", c.args.Rank, ref.seq, err)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
 )
 
@@ -56,8 +57,9 @@ type Comm struct {
 	table  []hello
 	star   *star
 	packet transport.Endpoint
-	light  *optical // nil without circuits
-	leader *leader  // rank 0 only
+	arena  *shared.Arena // nil where ranks share no memory
+	light  *optical      // nil without circuits
+	leader *leader       // rank 0 only
 
 	// joined: id, table, star and args are final, and the control network works. Before, only
 	// the goroutine that makes the communicator reads them.

@@ -26,7 +26,8 @@ type shape struct {
 
 // entry is a program with the kernels that it needs.
 type entry struct {
-	prog      *program.Program
+	prog      *program.Program // nil where the arena does it
+	sig       uint32           // of the call
 	algorithm string
 	kernels   kernels
 	plan      *plans.Plan // nil on packet planes
@@ -126,6 +127,9 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	if e := c.programs.get(s); e != nil {
 		return e, nil
 	}
+	if c.throughArena(s.kind) && s.wish.planes == 0 {
+		return c.newArenaEntry(s), nil
+	}
 	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg)
 	if err != nil {
 		return nil, err
@@ -142,7 +146,7 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, col.algorithm, err)
 	}
-	e := &entry{prog: p, algorithm: col.algorithm, kernels: k}
+	e := &entry{prog: p, sig: s.callSignature(), algorithm: col.algorithm, kernels: k}
 	c.programs.put(s, e)
 	c.trace(&s, e)
 	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",

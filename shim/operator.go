@@ -111,10 +111,11 @@ func (c *Comm) noOperator(number int32) error {
 
 // kernels are what a shape computes with, looked up once.
 type kernels struct {
-	reduce datatype.ReduceFunc
-	scale  datatype.ScaleFunc // where every load is scaled
-	factor float64            // 0 where each call brings its own; see scaling
-	div    datatype.DivFunc   // where the result is divided by the ranks
+	reduce  datatype.ReduceFunc
+	combine datatype.CombineFunc
+	scale   datatype.ScaleFunc // where every load is scaled
+	factor  float64            // 0 where each call brings its own; see scaling
+	div     datatype.DivFunc   // where the result is divided by the ranks
 }
 
 // kernelsOf returns what a shape computes with. Averages of floats scale every
@@ -138,7 +139,7 @@ func kernelsOf(s *shape, ranks int) kernels {
 			k.div = datatype.DivInt(s.typ)
 		}
 	}
-	k.reduce = datatype.Reduce(op, s.typ)
+	k.reduce, k.combine = datatype.Reduce(op, s.typ), datatype.Combine(op, s.typ)
 	return k
 }
 

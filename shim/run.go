@@ -21,6 +21,11 @@ import (
 // checked before any has an effect. Hot path: a group of shapes seen before allocates
 // nothing on packet planes.
 func Run(calls []Call) error {
+	if len(calls) == 1 {
+		if c := &calls[0]; c.Comm != nil && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) {
+			return c.Comm.runAlone(calls)
+		}
+	}
 	s := sessions.Get().(*session)
 	err := s.run(calls)
 	s.reset()
@@ -152,7 +157,15 @@ func (s *session) bindPacket(c *Comm, i int) error {
 	if ref.entry, err = c.packetEntry(sh); err != nil {
 		return c.fail(err) // the other ranks may have begun
 	}
-	return s.bindEntry(ref, c.packet, nil, nil)
+	return s.bindPacketEntry(ref, inPlace)
+}
+
+// bindPacketEntry binds what packetEntry has returned.
+func (s *session) bindPacketEntry(ref taskRef, inPlace bool) error {
+	if ref.entry.prog == nil {
+		return s.bindArena(ref, inPlace)
+	}
+	return s.bindEntry(ref, ref.comm.packet, nil, nil)
 }
 
 // bindEntry binds a program to its call and appends the task. light is nil on packet planes;
@@ -244,12 +257,16 @@ func (s *session) drive() error {
 		return s.failed(err)
 	}
 	for i := range s.refs {
-		ref := &s.refs[i]
-		if e := ref.entry; e != nil && e.kernels.div != nil {
-			e.kernels.div(bytesOf(ref.finishR.Ptr, ref.finishR.Len), int64(ref.comm.args.Ranks))
-		}
+		s.refs[i].finish()
 	}
 	return nil
+}
+
+// finish does what follows a task.
+func (r *taskRef) finish() {
+	if e := r.entry; e != nil && e.kernels.div != nil {
+		e.kernels.div(bytesOf(r.finishR.Ptr, r.finishR.Len), int64(r.comm.args.Ranks))
+	}
 }
 
 // policy sets how to wait. A yield to other processes costs some 0.3 us where none wants

@@ -6,6 +6,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/collectives/shared"
 )
 
 // runner is what a communicator keeps between groups so that running one allocates
@@ -15,8 +16,11 @@ type runner struct {
 	localRanks int    // of the communicator on this host
 	alone      bool   // in this process
 	programs   programs
+	latest     latest // of programs
 	tasks      []*exec.Task
-	used       int // of tasks, by the group in progress
+	ops        []*shared.Op
+	used       int // of tasks and, apart, of ops by the group in progress
+	usedOps    int
 	scratch    []byte
 
 	pairs        *exec.Pairs
@@ -30,7 +34,7 @@ type runner struct {
 }
 
 // begin starts a group.
-func (r *runner) begin() { r.used = 0 }
+func (r *runner) begin() { r.used, r.usedOps = 0, 0 }
 
 // next gives a collective its number. Every rank counts every collective, also one of no
 // elements, so that numbers agree.
@@ -47,6 +51,15 @@ func (r *runner) task() *exec.Task {
 	}
 	r.used++
 	return r.tasks[r.used-1]
+}
+
+// op is task for operations through the arena.
+func (r *runner) op() *shared.Op {
+	if r.usedOps == len(r.ops) {
+		r.ops = append(r.ops, new(shared.Op))
+	}
+	r.usedOps++
+	return r.ops[r.usedOps-1]
 }
 
 // scratchFor returns n bytes. Tasks of one communicator run one after another and share it.

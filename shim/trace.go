@@ -24,14 +24,17 @@ type traceProgram struct {
 	Algorithm   string  `json:"algorithm"`
 	Planner     string  `json:"planner"` // "" on packet planes
 	PredictedUS float64 `json:"predicted_us"`
-	Operations  int     `json:"operations"`
+	Operations  int     `json:"operations"` // 0 through shared memory, where there is no program
 }
 
 // trace records a program of a collective.
 func (c *Comm) trace(s *shape, e *entry) {
 	line := traceProgram{
 		Collective: kinds[s.kind].collective.String(), Type: s.typ.String(), Count: s.count, InPlace: s.inPlace,
-		Algorithm: e.algorithm, Operations: len(e.prog.Ops),
+		Algorithm: e.algorithm,
+	}
+	if e.prog != nil {
+		line.Operations = len(e.prog.Ops)
 	}
 	if e.plan != nil {
 		line.Planner, line.PredictedUS = e.plan.Planner, e.plan.CCTUS

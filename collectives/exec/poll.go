@@ -11,6 +11,13 @@ const burst = 16
 
 // poll gives everything that can move one turn, and reports whether anything did.
 func (t *Task) poll() (bool, error) {
+	if t.call.Engine != nil {
+		moved, done, err := t.call.Engine.Poll()
+		if done {
+			t.remaining = 0
+		}
+		return moved || done, err
+	}
 	moved := false
 	for len(t.ready) > 0 {
 		id := t.ready[len(t.ready)-1]

@@ -184,7 +184,7 @@ func (d *driver) expire(now time.Time) error {
 		t := d.current()
 		w, _ := t.Waiting()
 		t.err = fmt.Errorf("exec: rank %d operation %d: no progress for %v, waiting for %v: %w",
-			t.prog.Rank, t.call.Op, d.o.Timeout, w, ErrTimeout)
+			w.Rank, t.call.Op, d.o.Timeout, w, ErrTimeout)
 		return t.err
 	}
 	after := d.o.StallAfter

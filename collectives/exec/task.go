@@ -32,9 +32,21 @@ func BufferOf(b []byte) Buffer {
 	return Buffer{Ptr: unsafe.Pointer(unsafe.SliceData(b)), Len: int64(len(b))}
 }
 
+// Engine is an operation that is driven instead of a program, in its place among the others of its
+// communicator: one with its own way to the other ranks of the endpoint.
+type Engine interface {
+	// Poll does what can be done without waiting. It is not called again after done or an error.
+	Poll() (moved, done bool, err error)
+	// Waiting says what it waits for.
+	Waiting() Wait
+}
+
 // Call binds a program to one call.
 type Call struct {
 	Program *program.Program
+	// Engine, where not nil, takes the place of Program; all that is looked at then is Comm, Op,
+	// Endpoint and Poison.
+	Engine Engine
 	// Buffers are the memories of a collective, Messages those of a point-to-point program:
 	// its sends, then its receives.
 	Buffers  [schedule.NumBuffers]Buffer
@@ -158,6 +170,10 @@ func (t *Task) Bind(c Call) error {
 	}
 	t.call, t.prog, t.err = c, c.Program, nil
 	t.bindPlanes()
+	if c.Engine != nil {
+		t.lanes, t.remaining, t.bound = t.lanes[:0], 1, true
+		return nil
+	}
 	if len(t.planes) < len(t.prog.Lanes) {
 		return fmt.Errorf("exec: program of %d planes on an endpoint of %d: %w", len(t.prog.Lanes), len(t.planes), ErrCall)
 	}
@@ -177,6 +193,8 @@ func (t *Task) Bind(c Call) error {
 func checkCall(c *Call) error {
 	p := c.Program
 	switch {
+	case c.Engine != nil && c.Endpoint != nil:
+		return nil
 	case p == nil || c.Endpoint == nil:
 		return fmt.Errorf("exec: a call needs a program and an endpoint: %w", ErrCall)
 	case c.Op >= PairBit:

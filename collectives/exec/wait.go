@@ -9,6 +9,7 @@ import (
 // Wait says what a task that has not finished waits for: the first operation, by plane,
 // that could move and does not.
 type Wait struct {
+	Rank int    // that waits
 	Op   uint64 // operation sequence of the communicator
 	Kind program.Kind
 	Peer int // the rank it waits for; of a Reconfigure, -1
@@ -47,6 +48,9 @@ func (t *Task) Waiting() (Wait, bool) {
 	if !t.bound || t.remaining == 0 {
 		return Wait{}, false
 	}
+	if t.call.Engine != nil {
+		return t.call.Engine.Waiting(), true
+	}
 	for i := range t.lanes {
 		l := &t.lanes[i]
 		for _, c := range l.rx {
@@ -61,12 +65,12 @@ func (t *Task) Waiting() (Wait, bool) {
 			return w, true
 		}
 	}
-	return Wait{Op: t.call.Op, Peer: -1, Plane: -1}, true
+	return Wait{Rank: t.prog.Rank, Op: t.call.Op, Peer: -1, Plane: -1}, true
 }
 
 func (t *Task) waitingTX(l *lane) (Wait, bool) {
 	if l.gated && l.left > 0 || !l.finished && l.left == 0 {
-		w := Wait{Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.settle}
+		w := Wait{Rank: t.prog.Rank, Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.settle}
 		if l.gated && l.left > 0 {
 			w.Epoch--
 		}
@@ -94,7 +98,7 @@ func (t *Task) wait(id program.OpID) Wait {
 
 func (t *Task) waiting(op *program.Op) Wait {
 	return Wait{
-		Op: t.call.Op, Kind: op.Kind, Peer: int(op.Peer), Plane: int(op.Plane), Step: int(op.Step),
+		Rank: t.prog.Rank, Op: t.call.Op, Kind: op.Kind, Peer: int(op.Peer), Plane: int(op.Plane), Step: int(op.Step),
 		Epoch: t.epoch(int(op.Plane), op.Epoch), Bytes: op.Bytes,
 	}
 }

@@ -104,3 +104,17 @@ type Endpoint interface {
 	// Close releases everything; a Wait in progress returns. Idempotent.
 	Close() error
 }
+
+// Sharer is an Endpoint whose ranks have memory in common, for those that need no frames to reach
+// each other.
+type Sharer interface {
+	Endpoint
+	// Shared is that memory: the same at every rank, aligned to 64 bytes, zero before the first
+	// use. It is empty where there was no room for it, then at every rank. It is valid
+	// as long as the endpoint is reachable.
+	Shared() []byte
+	// Ring ends the waits of all other ranks; what it is rung for is stored, atomically, before.
+	Ring()
+	// Closed reports whether a rank has closed its endpoint.
+	Closed(rank int) bool
+}

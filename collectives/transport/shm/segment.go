@@ -18,14 +18,16 @@ import (
 )
 
 // Header of a segment, little endian: magic u64, version u32, ranks u32, planes u32,
-// slots u32, payload u32, arrivals u32 (atomic). The geometry's memory follows.
+// slots u32, payload u32, arrivals u32 (atomic), shared u64. The geometry's memory follows, then
+// shared bytes for those that need no frames.
 const (
 	headerSize    = 4096
 	magic         = 0x0031474553485054 // "TPHSEG1"
-	version       = 1
+	version       = 2
 	atVersion     = 8
 	atGeometry    = 12
 	atArrivals    = 28
+	atShared      = 32
 	maxSegment    = 1 << 40
 	namePrefix    = "lightpath-"
 	abandonedTime = time.Minute
@@ -33,19 +35,21 @@ const (
 
 var nameForm = regexp.MustCompile(`^` + namePrefix + `[0-9a-f]{32}$`)
 
-func segmentSize(g mesh.Geometry) int { return headerSize + g.Size() }
+// segmentSize is the size of a segment with so many shared bytes, which come last.
+func segmentSize(g mesh.Geometry, shared int) int { return headerSize + g.Size() + shared }
 
 func arrivals(seg []byte) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&seg[atArrivals]))
 }
 
-// format writes the header of a fresh segment.
+// format writes the header of a fresh segment. What the geometry does not need is shared.
 func format(seg []byte, g mesh.Geometry) {
 	le := binary.LittleEndian
 	le.PutUint32(seg[atVersion:], version)
 	for i, v := range []int{g.Ranks, g.Planes, g.Slots, g.Payload} {
 		le.PutUint32(seg[atGeometry+4*i:], uint32(v))
 	}
+	le.PutUint64(seg[atShared:], uint64(len(seg)-segmentSize(g, 0)))
 	le.PutUint64(seg, magic)
 }
 
@@ -66,8 +70,8 @@ func parse(seg []byte) (mesh.Geometry, error) {
 	if err := g.Check(); err != nil {
 		return g, fmt.Errorf("%w: %w", ErrNotSegment, err)
 	}
-	if segmentSize(g) != len(seg) {
-		return g, fmt.Errorf("%w: %d bytes, its header says %d", ErrNotSegment, len(seg), segmentSize(g))
+	if shared := le.Uint64(seg[atShared:]); shared > maxSegment || segmentSize(g, int(shared)) != len(seg) {
+		return g, fmt.Errorf("%w: %d bytes, its header says %d and %d shared", ErrNotSegment, len(seg), segmentSize(g, 0), shared)
 	}
 	return g, nil
 }

@@ -1,5 +1,6 @@
 // Package shm is the packet transport between processes of one host: the rings and
-// doorbells of a communicator in one segment of shared memory.
+// doorbells of a communicator in one segment of shared memory, and memory for those that need no
+// frames ([transport.Sharer]).
 //
 // The segment is a file in a memory file system. Rank 0 creates it under a random name,
 // readable by its user alone, with all its memory allocated, so that a full file system is
@@ -42,7 +43,10 @@ type Options struct {
 	Ranks, Planes int
 	Rank          int
 	Dir           string // "" is DefaultDir
-	Budget        int    // most bytes of the segment, as far as possible; 0 is 8 MiB per rank
+	Budget        int    // most bytes of the rings, as far as possible; 0 is 8 MiB per rank
+	// Shared is how many bytes the endpoint, a [transport.Sharer], is to have, a multiple of 64:
+	// all of them, or none where they do not fit. Create's alone counts.
+	Shared int
 }
 
 func (o *Options) fill() {
@@ -74,10 +78,14 @@ func Create(o Options) (name string, e transport.Endpoint, err error) {
 		}
 	}()
 	g, err := reserve(f, o)
+	if errors.Is(err, ErrNoSpace) && o.Shared > 0 {
+		o.Shared = 0
+		g, err = reserve(f, o)
+	}
 	if err != nil {
 		return "", nil, err
 	}
-	m, err := mapFile(f, segmentSize(g))
+	m, err := mapFile(f, segmentSize(g, o.Shared))
 	if err != nil {
 		return "", nil, err
 	}
@@ -91,9 +99,9 @@ func Create(o Options) (name string, e transport.Endpoint, err error) {
 
 // reserve allocates the file's memory, for a smaller geometry where there is too little.
 func reserve(f *os.File, o Options) (mesh.Geometry, error) {
-	for budget, last := o.Budget, -1; ; budget = last - headerSize - 1 {
+	for budget, last := o.Budget, -1; ; budget = last - segmentSize(mesh.Geometry{}, o.Shared) - 1 {
 		g := mesh.Fit(o.Ranks, o.Planes, budget)
-		size := segmentSize(g)
+		size := segmentSize(g, o.Shared)
 		if size == last {
 			return g, fmt.Errorf("%w: %s cannot hold the %d bytes that %d ranks and %d planes need (in a container: raise --shm-size)",
 				ErrNoSpace, o.Dir, size, o.Ranks, o.Planes)
@@ -163,6 +171,7 @@ func attach(m *mapping, g mesh.Geometry, rank int, keep *os.File) (transport.End
 	if err != nil {
 		return nil, fmt.Errorf("shm: %w", err)
 	}
+	e.Share(m.bytes()[segmentSize(g, 0):])
 	if arrivals(m.bytes()).Add(1) == uint32(g.Ranks) {
 		os.Remove(m.path)
 	}

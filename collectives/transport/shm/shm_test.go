@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/internal/mesh"
@@ -245,6 +246,53 @@ func TestFullFileSystem(t *testing.T) {
 	}
 }
 
+// TestShared: what one rank writes to the shared memory the others read, behind the rings; it is
+// left out where only they fit.
+func TestShared(t *testing.T) {
+	const size = 1 << 16
+	e := open(t, Options{Ranks: 3, Planes: 1, Shared: size})
+	defer func() {
+		for _, x := range e {
+			transporttest.Close(t, x)
+		}
+	}()
+	for r := range e {
+		mem := e[r].(transport.Sharer).Shared()
+		if len(mem) != size || uintptr(unsafe.Pointer(&mem[0]))%64 != 0 {
+			t.Fatalf("rank %d has %d bytes at %p", r, len(mem), mem)
+		}
+		for i := range r {
+			if mem[i*(size/4)] != byte(i+1) {
+				t.Errorf("rank %d does not see what rank %d wrote", r, i)
+			}
+		}
+		mem[r*(size/4)] = byte(r + 1)
+	}
+	if e[0].(transport.Sharer).Closed(1) {
+		t.Error("rank 1 has closed")
+	}
+	transporttest.Close(t, e[1])
+	if !e[0].(transport.Sharer).Closed(1) {
+		t.Error("rank 1 has not closed")
+	}
+
+	whole := allocate
+	defer func() { allocate = whole }()
+	allocate = func(f *os.File, n int64) error {
+		if n > size {
+			return unix.ENOSPC
+		}
+		return whole(f, n)
+	}
+	small := open(t, Options{Ranks: 2, Planes: 1, Shared: size})
+	defer transporttest.Close(t, small[0], small[1])
+	for r := range small {
+		if n := len(small[r].(transport.Sharer).Shared()); n != 0 {
+			t.Errorf("rank %d has %d bytes where there is no room", r, n)
+		}
+	}
+}
+
 func TestBudget(t *testing.T) {
 	for _, ranks := range []int{1, 2, 8, 64} {
 		for _, planes := range []int{1, 2, 4} {
@@ -252,7 +300,7 @@ func TestBudget(t *testing.T) {
 			if err := g.Check(); err != nil {
 				t.Error(err)
 			}
-			if size := segmentSize(g); size > ranks*budgetPerRank+headerSize {
+			if size := segmentSize(g, 0); size > ranks*budgetPerRank+headerSize {
 				t.Errorf("%d ranks, %d planes: %d bytes", ranks, planes, size)
 			}
 		}
@@ -349,12 +397,15 @@ func mapped(t *testing.T) (n int) {
 // FuzzParse: a segment header is a geometry that fits the segment, or an error.
 func FuzzParse(f *testing.F) {
 	g := mesh.Geometry{Ranks: 2, Planes: 1, Slots: 2, Payload: 8}
-	seg := make([]byte, segmentSize(g))
+	seg := make([]byte, segmentSize(g, 0))
 	format(seg, g)
 	f.Add(seg)
 	f.Add(seg[:headerSize])
+	more := make([]byte, segmentSize(g, 64))
+	format(more, g)
+	f.Add(more)
 	f.Fuzz(func(t *testing.T, seg []byte) {
-		if g, err := parse(seg); err == nil && segmentSize(g) != len(seg) {
+		if g, err := parse(seg); err == nil && segmentSize(g, 0) > len(seg) {
 			t.Errorf("%+v for %d bytes", g, len(seg))
 		}
 	})

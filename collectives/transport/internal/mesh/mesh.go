@@ -33,6 +33,7 @@ type Endpoint struct {
 	// room ask the consumer to ring. Only the driving goroutine uses it.
 	armed bool
 
+	shared  []byte
 	release func()
 }
 
@@ -94,6 +95,25 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 
 // Wake implements [transport.Endpoint].
 func (e *Endpoint) Wake() { e.sleeper.Wake() }
+
+// Share makes mem what Shared returns, before anything else.
+func (e *Endpoint) Share(mem []byte) { e.shared = mem }
+
+// Shared implements [transport.Sharer].
+func (e *Endpoint) Shared() []byte { return e.shared }
+
+// Ring implements [transport.Sharer].
+// Hot path: one load per rank that does not sleep.
+func (e *Endpoint) Ring() {
+	for r := range e.peers {
+		if r != e.rank {
+			e.peers[r].bell.Ring()
+		}
+	}
+}
+
+// Closed implements [transport.Sharer].
+func (e *Endpoint) Closed(rank int) bool { return e.peers[rank].state.Load() == stateClosed }
 
 // Close implements [transport.Endpoint]. Peers still receive what this rank has sent, then
 // [transport.ErrPeerLost].

@@ -1,0 +1,138 @@
+// Package shared runs collectives between ranks that have memory in common, without frames: each
+// rank lays its contribution into slots of its own and reads those of the others.
+//
+// The memory is an arena. In it every rank has two rings of slots, small ones for calls of one piece
+// and large ones for the pieces (chunks) of big calls, and per ring a counter of the chunks that it
+// has consumed. A slot is a header, which says what the chunk is part of, and data:
+//
+//	number u64 (atomic)  chunk number + 1: the header's other fields and the data are there
+//	seq    u64           operation of the communicator
+//	chain  u64           hash of this and all earlier operations here
+//	sig    u32           signature of the call
+//	       u32
+//	data, where it is at most inlineMax bytes
+//	reduced u64 (atomic) chunk number + 1: this rank's part of the result is in the slot
+//	data, else
+//
+// Only its rank writes a slot, chunk k into slot k mod slots, and only when every other rank has
+// consumed chunk k - slots. All ranks number chunks alike, since all make the same calls; where they
+// do not, a header shows it, at the latest with the next call.
+//
+// Layer: inside collectives, beside program: an [exec.Engine]. It decides nothing that ranks could see
+// differently, and waits for nothing itself: whoever polls it does.
+package shared
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/collectives/transport"
+)
+
+const (
+	line      = 64
+	inlineAt  = 32
+	inlineMax = line - inlineAt
+	reducedAt = line
+	dataAt    = 2 * line
+)
+
+// ring is one of the two rings of slots that a rank has.
+type ring struct {
+	slots uint64 // a power of two
+	room  int    // bytes of data in a slot
+	at    int    // where the first slot is in the rank's memory
+	// report is how many chunks are consumed before the others are told, a power of two: below
+	// half the slots, so that nobody waits for a chunk that a rank has still to read.
+	report uint64
+}
+
+const (
+	small = iota
+	large
+	numRings
+)
+
+// The rings. A large slot is so large that what passes through it costs more than to hand it over,
+// and four of them so small that they stay in a core's own cache.
+const (
+	smallSlots, smallRoom = 16, 4 << 10
+	largeSlots, largeRoom = 4, 128 << 10
+	smallAt               = numRings * line // behind the counters
+	largeAt               = smallAt + smallSlots*(dataAt+smallRoom)
+	perRank               = largeAt + largeSlots*(dataAt+largeRoom)
+)
+
+var rings = [numRings]ring{
+	small: {smallSlots, smallRoom, smallAt, 4},
+	large: {largeSlots, largeRoom, largeAt, 1},
+}
+
+// MaxRanks is the most ranks of an arena: with more, what each can say to each is too little.
+const MaxRanks = 64
+
+// Size is how many bytes an arena of so many ranks needs.
+func Size(ranks int) int { return ranks * perRank }
+
+// Arena is one rank's view of the memory. It belongs to one goroutine at a time.
+type Arena struct {
+	end   transport.Sharer // keeps the memory mapped
+	at    unsafe.Pointer
+	ranks int
+	rank  int
+	next  [numRings]uint64 // number of the next chunk
+	free  [numRings]uint64 // what every other rank has consumed, as far as known
+	chain uint64
+	tile  []byte           // where results of several steps are made, see fold
+	src   []unsafe.Pointer // of fold, by rank
+}
+
+// New returns rank's view of the memory of e, nil where that is too small, which all ranks see
+// alike.
+func New(e transport.Sharer, ranks, rank int) *Arena {
+	mem := e.Shared()
+	if ranks < 2 || ranks > MaxRanks || len(mem) < Size(ranks) {
+		return nil
+	}
+	tile := make([]byte, tileSize+line)
+	tile = tile[-uintptr(unsafe.Pointer(&tile[0]))%line:][:tileSize]
+	return &Arena{end: e, at: unsafe.Pointer(unsafe.SliceData(mem)), ranks: ranks, rank: rank, tile: tile, src: make([]unsafe.Pointer, ranks)}
+}
+
+// slot returns where a rank has chunk k.
+func (a *Arena) slot(r *ring, rank int, k uint64) unsafe.Pointer {
+	return unsafe.Add(a.at, rank*perRank+r.at+int(k&(r.slots-1))*(dataAt+r.room))
+}
+
+// consumed is the counter of a rank.
+func (a *Arena) consumed(id, rank int) *atomic.Uint64 { return word(a.at, rank*perRank+id*line) }
+
+// hasRoom reports whether this rank may write chunk k of a ring, or which rank has still to read
+// what is there.
+func (a *Arena) hasRoom(id int, k uint64) (peer int, ok bool) {
+	r := &rings[id]
+	if k < a.free[id]+r.slots {
+		return 0, true
+	}
+	least := ^uint64(0)
+	for p := range a.ranks {
+		if p == a.rank {
+			continue
+		}
+		if n := a.consumed(id, p).Load(); n < least {
+			least, peer = n, p
+		}
+	}
+	a.free[id] = least
+	return peer, k < least+r.slots
+}
+
+// release tells the others that this rank needs chunk k no more, nor any before.
+func (a *Arena) release(id int, k uint64) {
+	if n := k + 1; n&(rings[id].report-1) == 0 {
+		a.consumed(id, a.rank).Store(n)
+		a.end.Ring()
+	}
+}
+
+func word(at unsafe.Pointer, off int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(at, off)) }

@@ -1,0 +1,210 @@
+package shared
+
+import (
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+)
+
+// tileSize is how much is reduced, or gone through twice, at a time: so little that it stays in the
+// first-level cache with its sources.
+const tileSize = 8 << 10
+
+// span returns which bytes of a block chunk k is.
+func (o *Op) span(k uint64) (from, n int) {
+	from = int(k-o.first) * o.chunk
+	return from, min(o.chunk, o.Block-from)
+}
+
+// data returns where a rank's slot of chunk k has its data.
+func (o *Op) data(rank int, k uint64) unsafe.Pointer {
+	s := o.a.slot(&rings[o.ring], rank, k)
+	if o.inline {
+		return unsafe.Add(s, inlineAt)
+	}
+	return unsafe.Add(s, dataAt)
+}
+
+// lay puts this rank's contribution to chunk k into its slot.
+func (o *Op) lay(k uint64) {
+	from, n := o.span(k)
+	at := o.data(o.a.rank, k)
+	switch {
+	case o.path.pieces && (o.Collective != schedule.Scatter || o.a.rank == o.Root):
+		for p := range o.a.ranks {
+			if p != o.a.rank || o.Scale != nil {
+				o.load(unsafe.Add(at, p*o.stride), unsafe.Add(o.Send, p*o.Block+from), n)
+			}
+		}
+	case o.path.reduces:
+		lo, hi := o.part(o.a.rank, n)
+		if o.Scale != nil {
+			lo, hi = n, n
+		}
+		o.load(at, unsafe.Add(o.Send, from), lo)
+		o.load(unsafe.Add(at, hi), unsafe.Add(o.Send, from+hi), n-hi)
+	case o.contributes():
+		o.load(at, unsafe.Add(o.Send, from), n)
+	}
+	s := o.a.slot(&rings[o.ring], o.a.rank, k)
+	h := (*header)(s)
+	h.seq, h.chain, h.sig = o.Seq, o.chain, o.Signature
+	word(s, 0).Store(k + 1)
+	o.a.end.Ring()
+}
+
+// contributes reports whether this rank lays out its block, where a slot holds the same for all.
+func (o *Op) contributes() bool {
+	switch o.Collective {
+	case schedule.Broadcast:
+		return o.a.rank == o.Root
+	case schedule.Gather:
+		return o.a.rank != o.Root
+	default:
+		return !o.path.pieces
+	}
+}
+
+// reduce makes this rank's part of the result of chunk k, in its slot, and where it needs it in place.
+func (o *Op) reduce(k uint64) {
+	from, n := o.span(k)
+	lo, hi := o.part(o.a.rank, n)
+	for p := range o.a.src {
+		o.a.src[p] = unsafe.Add(o.data(p, k), lo)
+	}
+	dst := o.a.src[o.a.rank]
+	direct := o.Scale == nil
+	if direct {
+		o.a.src[o.a.rank] = unsafe.Add(o.Send, from+lo)
+	}
+	var result unsafe.Pointer
+	if o.path.from == everyone {
+		result = unsafe.Add(o.Recv, from+lo)
+	}
+	if hi > lo {
+		o.fold(dst, result, hi-lo, direct)
+	}
+	word(o.a.slot(&rings[o.ring], o.a.rank, k), reducedAt).Store(k + 1)
+	o.a.end.Ring()
+}
+
+// take puts what this rank gets of chunk k in place.
+func (o *Op) take(k uint64) {
+	from, n := o.span(k)
+	me := o.a.rank
+	switch o.Collective {
+	case schedule.AllReduce, schedule.Reduce:
+		o.takeReduced(k, from, n)
+	case schedule.ReduceScatter:
+		for p := range o.a.src {
+			o.a.src[p] = unsafe.Add(o.data(p, k), me*o.stride)
+		}
+		if o.Scale == nil {
+			o.a.src[me] = unsafe.Add(o.Send, me*o.Block+from)
+		}
+		o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream && !o.InPlace)
+	case schedule.AllGather, schedule.Gather:
+		if o.path.from == nobody {
+			return
+		}
+		for i := range o.a.ranks - 1 {
+			p := o.other(i)
+			o.store(unsafe.Add(o.Recv, p*o.Block+from), o.data(p, k), n)
+		}
+		o.keep(me*o.Block+from, from, n)
+	case schedule.AllToAll:
+		for i := range o.a.ranks - 1 {
+			p := o.other(i)
+			o.store(unsafe.Add(o.Recv, p*o.Block+from), unsafe.Add(o.data(p, k), me*o.stride), n)
+		}
+		o.keep(me*o.Block+from, me*o.Block+from, n)
+	case schedule.Broadcast:
+		if me == o.Root {
+			o.keep(from, from, n)
+			return
+		}
+		o.store(unsafe.Add(o.Recv, from), o.data(o.Root, k), n)
+	case schedule.Scatter:
+		if me == o.Root {
+			o.keep(from, me*o.Block+from, n)
+			return
+		}
+		o.store(unsafe.Add(o.Recv, from), unsafe.Add(o.data(o.Root, k), me*o.stride), n)
+	}
+}
+
+// takeReduced takes the parts that others have reduced, or reduces everything.
+func (o *Op) takeReduced(k uint64, from, n int) {
+	switch {
+	case o.path.from == nobody:
+	case o.path.reduces:
+		for i := range o.a.ranks - 1 {
+			p := o.other(i)
+			lo, hi := o.part(p, n)
+			o.store(unsafe.Add(o.Recv, from+lo), unsafe.Add(o.data(p, k), lo), hi-lo)
+		}
+	default:
+		for p := range o.a.src {
+			o.a.src[p] = o.data(p, k)
+		}
+		o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream)
+	}
+}
+
+// keep copies what stays at this rank from its input to its results.
+func (o *Op) keep(recv, send, n int) {
+	if !o.InPlace {
+		o.store(unsafe.Add(o.Recv, recv), unsafe.Add(o.Send, send), n)
+	}
+}
+
+// load copies a contribution into a slot.
+func (o *Op) load(dst, src unsafe.Pointer, n int) {
+	if n == 0 {
+		return
+	}
+	if o.Scale != nil {
+		o.Scale(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n), o.Factor)
+		return
+	}
+	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
+}
+
+// store copies n bytes to where results go.
+func (o *Op) store(dst, src unsafe.Pointer, n int) {
+	d, s := unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)
+	if o.stream {
+		datatype.Stream(d, s)
+		return
+	}
+	copy(d, s)
+}
+
+// fold combines n bytes at each of the arena's sources, in the order of ranks, so that results are the
+// same to the bit wherever they are made. They go to dst and, where it is not nil, to result; direct
+// says that dst is none of the sources and may hold what is not final.
+func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
+	src := o.a.src
+	for at := 0; at < n; at += tileSize {
+		m := min(tileSize, n-at)
+		t := o.a.tile[:m]
+		if direct {
+			t = unsafe.Slice((*byte)(unsafe.Add(dst, at)), m)
+		}
+		o.Combine(t, unsafe.Slice((*byte)(unsafe.Add(src[0], at)), m), unsafe.Slice((*byte)(unsafe.Add(src[1], at)), m))
+		for _, s := range src[2:] {
+			o.Combine(t, t, unsafe.Slice((*byte)(unsafe.Add(s, at)), m))
+		}
+		if !direct {
+			if result == nil {
+				o.store(unsafe.Add(dst, at), unsafe.Pointer(unsafe.SliceData(t)), m)
+			} else {
+				copy(unsafe.Slice((*byte)(unsafe.Add(dst, at)), m), t)
+			}
+		}
+		if result != nil {
+			o.store(unsafe.Add(result, at), unsafe.Pointer(unsafe.SliceData(t)), m)
+		}
+	}
+}

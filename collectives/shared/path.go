@@ -1,0 +1,102 @@
+package shared
+
+import "lightpath/collectives/schedule"
+
+// path is how a call goes through the arena: a pure function of the call and the number of ranks.
+type path struct {
+	pieces  bool // a slot holds a piece for each rank, else the same for all
+	reduces bool // ranks reduce a part each, in between
+	from    int  // whose chunks this rank takes: one rank's, everyone's or nobody's
+}
+
+// flatMax is up to what size every rank (AllReduce), or the root (Reduce), reduces everything itself:
+// one exchange in place of two, for n times the work.
+func flatMax(ranks int) int { return (64 << 10) / ranks }
+
+// streamMin is the size of results from which they go past the caches.
+const streamMin = 4 << 20
+
+// begin chooses the way and numbers the chunks.
+func (o *Op) begin() {
+	a := o.a
+	o.started = true
+	o.path = o.choose()
+	n := a.ranks
+	o.ring, o.chunk, o.chunks = large, largeRoom, 1
+	o.stride = o.Block
+	need := o.Block
+	if o.path.pieces {
+		o.chunk = largeRoom / n &^ (line - 1)
+		if need = n * o.Block; need > 8*line {
+			// Pieces of different readers share no line.
+			o.stride = roundUp(o.Block, line)
+			need = n * o.stride
+		}
+	}
+	switch {
+	case need <= smallRoom && !o.path.reduces:
+		o.ring, o.chunk, o.inline = small, o.Block, need <= inlineMax
+	case o.Block <= o.chunk:
+		o.chunk = o.Block
+	default:
+		o.stride = o.chunk
+		o.chunks = uint64((o.Block + o.chunk - 1) / o.chunk)
+	}
+	o.stream = o.resultBytes() >= streamMin
+	o.first = a.next[o.ring]
+	a.next[o.ring] += o.chunks
+	a.chain = mix(mix(a.chain^o.Seq) ^ uint64(o.Signature))
+	o.chain = a.chain
+}
+
+func (o *Op) choose() path {
+	root, all := nobody, everyone
+	if o.a.rank == o.Root {
+		root = everyone
+	}
+	if o.a.rank != o.Root {
+		all = o.Root
+	} else {
+		all = nobody
+	}
+	switch o.Collective {
+	case schedule.AllReduce:
+		return path{reduces: o.Block > flatMax(o.a.ranks), from: everyone}
+	case schedule.Reduce:
+		return path{reduces: o.Block > flatMax(o.a.ranks), from: root}
+	case schedule.Gather:
+		return path{from: root}
+	case schedule.Broadcast:
+		return path{from: all}
+	case schedule.Scatter:
+		return path{pieces: true, from: all}
+	case schedule.AllGather:
+		return path{from: everyone}
+	default: // ReduceScatter, AllToAll
+		return path{pieces: true, from: everyone}
+	}
+}
+
+// resultBytes is how much this call writes to its results at most.
+func (o *Op) resultBytes() int {
+	switch o.Collective {
+	case schedule.AllGather, schedule.AllToAll, schedule.Gather:
+		return o.a.ranks * o.Block
+	default:
+		return o.Block
+	}
+}
+
+// part returns which bytes of a chunk of n a rank reduces.
+func (o *Op) part(rank, n int) (from, to int) {
+	size := roundUp((n+o.a.ranks-1)/o.a.ranks, line)
+	return min(rank*size, n), min((rank+1)*size, n)
+}
+
+func roundUp(n, to int) int { return (n + to - 1) &^ (to - 1) }
+
+// mix spreads the bits of x.
+func mix(x uint64) uint64 {
+	x *= 0x9e3779b97f4a7c15
+	return x ^ x>>29
+}

@@ -1,0 +1,139 @@
+package shim
+
+import (
+	"runtime"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/shared"
+)
+
+// Collectives of ranks that share memory need no frames: they go through the arena, unless an
+// algorithm, or planes, are asked for. Which way a call goes depends on what all ranks have in common alone, and not
+// on the group that it is part of.
+
+// throughArena reports whether collectives of a kind go through the arena where they are not carried
+// by circuits.
+func (c *Comm) throughArena(k CallKind) bool {
+	return c.arena != nil && k < NumCallKinds && !k.p2p() && (len(c.cfg.Algorithms) == 0 || c.cfg.Algorithms[kinds[k].collective.String()] == "")
+}
+
+// arenaAlgorithm is the name under which the log and traces know it.
+const arenaAlgorithm = "shared-memory"
+
+// newArenaEntry makes the entry of a shape that goes through the arena.
+func (c *Comm) newArenaEntry(s shape) *entry {
+	e := &entry{algorithm: arenaAlgorithm, kernels: kernelsOf(&s, c.args.Ranks), sig: s.callSignature()}
+	c.programs.put(s, e)
+	c.trace(&s, e)
+	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.args.Rank, s.kind, s.count, s.typ, s.root, e.algorithm)
+	return e
+}
+
+// latest is the entry used last: a loop over one shape does not even look into the table.
+type latest struct {
+	shape shape
+	entry *entry
+}
+
+// spinAlone is how often a call on its own polls before the machinery of groups waits for it, where
+// every rank can have a CPU: some 2 us.
+const spinAlone = 300
+
+// runAlone runs a group of one collective that goes through the arena.
+// Hot path: no allocation, no logging.
+func (c *Comm) runAlone(calls []Call) error {
+	call := &calls[0]
+	if err := c.usable(); err != nil {
+		return err
+	}
+	inPlace, err := call.check()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// While this thread waited for the lock another may have failed or destroyed it.
+	if err := c.usable(); err != nil {
+		return err
+	}
+	c.begin()
+	sh := shapeOf(call, inPlace)
+	ref := taskRef{comm: c, seq: c.next(&sh), entry: c.latest.entry}
+	if call.Count == 0 {
+		return nil
+	}
+	if ref.entry == nil || c.latest.shape != sh {
+		if ref.entry, err = c.packetEntry(sh); err != nil {
+			return c.fail(err)
+		}
+		c.latest = latest{sh, ref.entry}
+	}
+	ref.sig = ref.entry.sig
+	op := c.op()
+	ref.bindOp(op, call, inPlace)
+	spin := 1
+	switch {
+	case c.cfg.Spin >= 0:
+		spin += c.cfg.Spin
+	case c.localRanks <= runtime.NumCPU():
+		spin = spinAlone
+	}
+	for range spin {
+		_, done, err := op.Poll()
+		if err != nil {
+			return c.waitFor(calls, ref, op, err)
+		}
+		if done {
+			ref.finish()
+			return nil
+		}
+	}
+	return c.waitFor(calls, ref, op, nil)
+}
+
+// waitFor ends what runAlone has begun: with the error that it met, or by waiting.
+func (c *Comm) waitFor(calls []Call, ref taskRef, op *shared.Op, met error) error {
+	s := sessions.Get().(*session)
+	s.calls, s.comms = calls, append(s.comms, c)
+	err := met
+	if met != nil {
+		err = s.explain(&ref, met)
+	} else if err = s.appendOp(ref, op); err == nil {
+		err = s.drive()
+	}
+	s.reset()
+	sessions.Put(s)
+	return err
+}
+
+// bindArena prepares the task of a collective through the arena.
+func (s *session) bindArena(ref taskRef, inPlace bool) error {
+	op := ref.comm.op()
+	ref.bindOp(op, &s.calls[ref.call], inPlace)
+	return s.appendOp(ref, op)
+}
+
+// bindOp binds op to the call of r.
+func (r *taskRef) bindOp(op *shared.Op, call *Call, inPlace bool) {
+	k := &r.entry.kernels
+	scale, factor := k.scaling(call)
+	op.Bind(r.comm.arena, &shared.Call{
+		Collective: kinds[call.Kind].collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
+		Send: call.Send, Recv: call.Recv, InPlace: inPlace,
+		Combine: k.combine, Scale: scale, Factor: factor, Seq: r.seq, Signature: r.sig,
+	})
+	if k.div != nil {
+		_, recv := call.extents()
+		r.finishR = exec.Buffer{Ptr: call.Recv, Len: recv}
+	}
+}
+
+func (s *session) appendOp(ref taskRef, op *shared.Op) error {
+	c := ref.comm
+	t := c.task()
+	if err := t.Bind(exec.Call{Engine: op, Comm: c.id, Op: ref.seq, Endpoint: c.packet, Poison: &c.poison}); err != nil {
+		return c.fail(err)
+	}
+	s.tasks, s.refs = append(s.tasks, t), append(s.refs, ref)
+	return nil
+}
