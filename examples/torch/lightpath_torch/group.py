@@ -29,6 +29,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         super().__init__(rank, size)
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
         self._sequence = 0
+        self._group_name = self._description = ""
         self._coalescing = None  # calls between _start_coalescing and _end_coalescing
         self._nccl = library()
         # The library reads its environment when the core loads: the first group of a process decides.
@@ -64,6 +65,20 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def _get_backend(self, device):
         return self
+
+    # What C++ asks of a group in torch 2, by these names.
+
+    def setGroupName(self, name):
+        self._group_name = name
+
+    def getGroupName(self):
+        return self._group_name
+
+    def setGroupDesc(self, description):
+        self._description = description
+
+    def getGroupDesc(self):
+        return self._description
 
     def _set_sequence_number_for_group(self):
         self._sequence = 0

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Starts local ranks of a Python program as torchrun would, and with --optical an emulated optical fabric for them.
+
+    launch.py -n 4 train.py --ways gloo:ddp,lightpath:ddp
+    LIGHTPATH_TRANSPORT=tcp LIGHTPATH_PLANES=2 launch.py -n 4 train.py
+    launch.py -n 4 --optical --planes 2 --bandwidth 1Gbps --reconfig 1ms train.py
+
+Without --optical it is `lightpath run`; torchrun does as well: python3 -m torch.distributed.run --nproc_per_node 4 train.py"""
+
+import argparse
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Generous: a switch that has not come up by then never will.
+SWITCH_SECONDS = 60
+
+FABRIC = """version: 1
+name: torch
+ranks: {ranks}
+planes:
+{planes}
+ocs:
+  - {{name: ocs0, driver: emulator, endpoint: "unix:{socket}", reconfig: {reconfig}}}
+costs: {{alpha: 20us, hop: 5us}}
+forwarding: true
+"""
+
+
+def lightpath():
+    """The command: of this source tree, else the installed one."""
+    built = os.path.join(HERE, "..", "..", "bin", "lightpath")
+    return os.path.abspath(built) if os.path.exists(built) else "lightpath"
+
+
+@contextlib.contextmanager
+def optical_fabric(ranks, planes=2, bandwidth="1Gbps", reconfig="1ms"):
+    """An emulated fabric while the context lasts: the environment that takes a job onto it."""
+    with tempfile.TemporaryDirectory(prefix="lightpath-torch-") as directory:
+        endpoint = os.path.join(directory, "ocs.sock")
+        rows = "\n".join(f"  - {{name: p{p}, bandwidth: {bandwidth}, ocs: ocs0}}" for p in range(planes))
+        fabric, config = os.path.join(directory, "fabric.yaml"), os.path.join(directory, "ocsd.yaml")
+        with open(fabric, "w") as f:
+            f.write(FABRIC.format(ranks=ranks, planes=rows, socket=endpoint, reconfig=reconfig))
+        with open(config, "w") as f:
+            f.write(f"version: 1\nfabric: {fabric}\nsocket: {endpoint}\n")
+        switch = subprocess.Popen([lightpath(), "ocsd", "--config", config], stderr=subprocess.PIPE, text=True)
+        try:
+            _wait_for(endpoint, switch)
+            yield {"LIGHTPATH_FABRIC": fabric}
+        finally:
+            switch.terminate()
+            switch.communicate()
+
+
+def _wait_for(endpoint, switch):
+    deadline = time.monotonic() + SWITCH_SECONDS
+    while True:
+        with socket.socket(socket.AF_UNIX) as s:
+            with contextlib.suppress(OSError):
+                s.connect(endpoint)
+                return
+        if switch.poll() is not None or time.monotonic() > deadline:
+            switch.kill()
+            raise RuntimeError(f"the emulated switch does not come up: {switch.communicate()[1].strip()}")
+        time.sleep(0.01)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-n", "--ranks", type=int, default=4)
+    parser.add_argument("--optical", action="store_true", help="over an emulated optical fabric")
+    parser.add_argument("--planes", type=int, default=2, help="of the optical fabric")
+    parser.add_argument("--bandwidth", default="1Gbps", help="of an optical plane")
+    parser.add_argument("--reconfig", default="1ms", help="what switching takes")
+    parser.add_argument("program", nargs=argparse.REMAINDER)
+    args = parser.parse_args()
+    if not args.program:
+        parser.error("no program to start")
+    program = args.program
+    if not os.path.exists(program[0]):
+        program[0] = os.path.join(HERE, program[0])
+    fabric = contextlib.nullcontext({})
+    if args.optical:
+        fabric = optical_fabric(args.ranks, args.planes, args.bandwidth, args.reconfig)
+    with fabric as environment:
+        command = [lightpath(), "run", "-n", str(args.ranks), "--preload=false", "--", sys.executable, *program]
+        path = os.pathsep.join([HERE] + os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        sys.exit(subprocess.run(command, env={**os.environ, **environment, "PYTHONPATH": path.rstrip(os.pathsep)}).returncode)
+
+
+if __name__ == "__main__":
+    main()

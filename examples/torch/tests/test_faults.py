@@ -1,0 +1,141 @@
+"""What a training job sees of ranks that die, of ranks that do something else, and of fork."""
+
+import multiprocessing
+import os
+import signal
+import unittest
+
+import ranks  # before the others: it says where they are
+
+import text
+import torch
+import torch.distributed as dist
+import train
+
+# A bound for errors: far above what any of them takes, far below the bound on the test.
+TIMEOUT = {"LIGHTPATH_TIMEOUT": "60s"}
+VICTIM = 1
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_between_calls():
+    dist.all_reduce(torch.ones(1000))
+    if dist.get_rank() == VICTIM:
+        die()
+    try:
+        for _ in range(100000):
+            dist.all_reduce(torch.ones(1000))
+    except Exception as error:
+        try:
+            dist.all_reduce(torch.ones(1))  # and it stays failed
+        except Exception:
+            return type(error).__name__, str(error)
+    return None
+
+
+def killed_in_training():
+    """The victim ends during DDP's backward: the others learn of it in C++, from a future."""
+    args = train.arguments(["--ways", "lightpath:ddp", "--batch", "8", "--hidden", "32"])
+    _, _, characters = text.load()
+    trainer = train.Trainer(args, "lightpath:ddp", characters)
+    contexts, following = torch.zeros(8, text.CONTEXT, dtype=torch.long), torch.zeros(8, dtype=torch.long)
+    trainer.step(contexts, following)
+    if dist.get_rank() == VICTIM:
+        trainer.model.module.first.weight.register_hook(lambda _: die())
+    try:
+        for _ in range(100000):
+            trainer.step(contexts, following)
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return None
+
+
+def mismatched():
+    try:
+        dist.all_reduce(torch.ones(10 if dist.get_rank() == VICTIM else 11))
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def loading():
+    """DataLoader's workers, forked from a process that uses the library."""
+    data, _, _ = text.load()
+    counts = []
+    for method in ("fork", "forkserver"):
+        loader = torch.utils.data.DataLoader(
+            torch.utils.data.Subset(data, range(64)), batch_size=16, num_workers=2, multiprocessing_context=method
+        )
+        total = torch.zeros(1)
+        for contexts, _ in loader:
+            total += len(contexts)
+            dist.all_reduce(torch.ones(1))  # the parent goes on meanwhile
+        dist.all_reduce(total)
+        counts.append(int(total))
+    return counts
+
+
+def calling_in_a_fork():
+    """What a child says that calls the library itself, and whether the parent can go on."""
+    dist.all_reduce(torch.ones(1))
+    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
+
+    def child():
+        said = []
+        for call in (lambda: dist.all_reduce(torch.ones(1)), dist.barrier, lambda: dist.send(torch.ones(1), 1 - dist.get_rank())):
+            try:
+                call()
+                said.append("nothing")
+            except Exception as error:
+                said.append(str(error))
+        theirs.send(said)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    said = ours.recv() if ours.poll(ranks.BOUND_SECONDS) else ["silence"]
+    process.join()
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    return said, tensor.item()
+
+
+class Faults(unittest.TestCase):
+    def setUp(self):
+        ranks.require_library()
+
+    def survivors_name_the_victim(self, body, env):
+        results = ranks.run(3, body, env={**TIMEOUT, **env})
+        self.assertIsInstance(results[VICTIM], ranks.Died)
+        for rank in (0, 2):
+            self.assertIsInstance(results[rank], tuple, f"rank {rank}: {results[rank]}")
+            self.assertIn(f"rank {VICTIM}", results[rank][1], f"rank {rank} does not name it")
+
+    def test_a_rank_is_killed(self):
+        self.survivors_name_the_victim(killed_between_calls, {})
+
+    def test_a_rank_is_killed_over_tcp(self):
+        self.survivors_name_the_victim(killed_between_calls, {"LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": "2"})
+
+    def test_a_rank_is_killed_in_training(self):
+        self.survivors_name_the_victim(killed_in_training, {})
+
+    def test_calls_that_do_not_match(self):
+        for rank, said in enumerate(ranks.run(2, mismatched, env=TIMEOUT)):
+            self.assertIsInstance(said, str, f"rank {rank} noticed nothing")
+            self.assertIn("ncclAllReduce", said)
+
+    def test_loading_processes(self):
+        self.assertEqual(ranks.all_good(ranks.run(2, loading)), [[128, 128]] * 2)
+
+    def test_calls_in_a_forked_child(self):
+        for said, total in ranks.all_good(ranks.run(2, calling_in_a_fork)):
+            self.assertEqual(total, 2)
+            for text_of_error in said:
+                self.assertIn("forked", text_of_error)
+
+
+if __name__ == "__main__":
+    unittest.main()

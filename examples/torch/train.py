@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Trains a character model of English on several ranks, once or, step by step in turn, in several ways.
+
+    launch.py -n 4 train.py --ways gloo:ddp,lightpath:ddp,lightpath:sharded --out run.json
+
+A way is a backend and what is done over it: ddp, sharded (sharding.py), fsdp (torch 2). The model is Bengio's of 2003:
+characters embedded, two hidden layers. Every way trains its own copy from the same seed with the same batches, so
+the loss curves are the same but for the order in which gradients are added up."""
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import lightpath_torch  # noqa: F401, registers the backend
+import text
+from sharding import Sharded
+
+
+class Model(nn.Module):
+    def __init__(self, characters, hidden):
+        super().__init__()
+        self.embedding = nn.Embedding(characters, 24)
+        self.first = nn.Linear(24 * text.CONTEXT, hidden)
+        self.second = nn.Linear(hidden, hidden)
+        self.out = nn.Linear(hidden, characters)
+
+    def forward(self, contexts):
+        x = self.embedding(contexts).flatten(1)
+        return self.out(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+    def layers(self):
+        return [self.embedding, self.first, self.second, self.out]
+
+
+class Trainer:
+    """One model, trained in one way."""
+
+    def __init__(self, args, way, characters):
+        backend, mode = way.split(":")
+        group = dist.new_group(backend=backend)
+        torch.manual_seed(args.seed)
+        model = Model(characters, args.hidden)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.finish = lambda: None
+        if mode == "ddp":
+            self.model = nn.parallel.DistributedDataParallel(model, process_group=group, bucket_cap_mb=args.bucket_mb)
+            trained = self.model.parameters()
+        elif mode == "sharded":
+            self.model = Sharded(model, model.layers(), group)
+            trained, self.finish = self.model.shards(), self.model.finish_gradients
+        else:
+            self.model = fully_sharded(model, group)
+            trained = self.model.parameters()
+        self.optimizer = torch.optim.Adam(trained, lr=args.rate)
+        self.losses, self.seconds = [], []
+
+    def step(self, contexts, following):
+        begun = time.perf_counter()
+        self.optimizer.zero_grad(set_to_none=False)
+        loss = nn.functional.cross_entropy(self.model(contexts), following)
+        loss.backward()
+        self.finish()
+        self.optimizer.step()
+        self.seconds.append(time.perf_counter() - begun)
+        self.losses.append(loss.detach())
+
+    def evaluate(self, held_out, count=2048):
+        """Loss and accuracy on held-out characters. Every rank takes part: sharded parameters are gathered."""
+        spread = torch.linspace(0, len(held_out) - 1, count).long()
+        contexts = torch.stack([held_out[i][0] for i in spread])
+        following = torch.stack([held_out[i][1] for i in spread])
+        with torch.no_grad():
+            scores = self.model(contexts)
+        loss = nn.functional.cross_entropy(scores, following).item()
+        return loss, (scores.argmax(1) == following).float().mean().item()
+
+
+def fully_sharded(model, group):
+    try:
+        from torch.distributed.device_mesh import DeviceMesh
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:
+        raise SystemExit(f"train.py: FSDP on the CPU is not in torch {torch.__version__}; use sharded")
+    mesh = DeviceMesh.from_group(group, "cpu")
+    for layer in model.layers():
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def train(args):
+    """One dictionary of results, the same on every rank but for times."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    data, held_out, characters = text.load()
+    sampler = torch.utils.data.DistributedSampler(data, seed=args.seed)
+    loader = torch.utils.data.DataLoader(
+        data, batch_size=args.batch, sampler=sampler, drop_last=True, num_workers=args.workers,
+        multiprocessing_context=args.start_method if args.workers else None,
+    )  # fmt: skip
+    ways = args.ways.split(",")
+    trainers = {way: Trainer(args, way, characters) for way in ways}
+    batches = iter(loader)
+    for step in range(args.steps):
+        contexts, following = next(batches)
+        for way in ways if step % 2 == 0 else reversed(ways):  # whoever comes second finds caches warm
+            dist.barrier()
+            trainers[way].step(contexts, following)
+        if args.after_step:
+            args.after_step(step)
+    results = {}
+    for way, trainer in trainers.items():
+        losses = torch.stack(trainer.losses).double()
+        dist.all_reduce(losses)
+        loss, accuracy = trainer.evaluate(held_out)
+        results[way] = {
+            "loss": (losses / size).tolist(),
+            "step_ms": 1e3 * statistics.median(trainer.seconds[len(trainer.seconds) // 5 :]),
+            "held_out_loss": loss,
+            "accuracy": accuracy,
+        }
+    return {
+        "torch": torch.__version__, "ranks": size, "rank": rank, "batch": args.batch * size,
+        "parameters": next(iter(trainers.values())).parameters, "characters": characters,
+        "bigram_loss": text.bigram_loss(data, held_out, characters), "ways": results,
+    }  # fmt: skip
+
+
+def difference(a, b):
+    """The largest relative difference between two loss curves."""
+    return max(abs(x - y) / max(abs(x), abs(y)) for x, y in zip(a["loss"], b["loss"]))
+
+
+def arguments(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ways", default="lightpath:ddp", help="backend:ddp|sharded|fsdp,...; others are compared with the first")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=64, help="per rank")
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--rate", type=float, default=5e-3)
+    parser.add_argument("--bucket-mb", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=0, help="loading processes of each rank")
+    parser.add_argument("--start-method", default="fork", choices=["fork", "forkserver", "spawn"], help="of those")
+    parser.add_argument("--out", help="JSON file for rank 0's results")
+    parser.set_defaults(after_step=None)
+    return parser.parse_args(argv)
+
+
+def main():
+    args = arguments()
+    torch.set_num_threads(1)
+    # The group for what is not measured. Gloo, as everybody has it; training has groups of its own.
+    dist.init_process_group("gloo")
+    results = train(args)
+    if dist.get_rank() == 0:
+        report(results)
+        if args.out:
+            with open(args.out, "w") as f:
+                json.dump(results, f)
+    dist.destroy_process_group()
+
+
+def report(results):
+    first = next(iter(results["ways"].values()))
+    print(f"{results['parameters']} parameters, {results['ranks']} ranks, torch {results['torch']}")
+    print(f"held-out loss by pairs of characters alone: {results['bigram_loss']:.3f}")
+    for way, r in results["ways"].items():
+        print(
+            f"{way:18} {r['step_ms']:7.1f} ms/step  loss {r['loss'][0]:.3f} -> {r['loss'][-1]:.3f}  held out {r['held_out_loss']:.3f},"
+            f" {r['accuracy']:.1%} right  curve differs by {difference(first, r):.1e}"
+        )
+
+
+if __name__ == "__main__":
+    main()
