@@ -34,16 +34,30 @@ func listen(args InitArgs, cfg *Config) (*listeners, error) {
 		l.control = ln
 	}
 	if !alone && (cfg.Transport == "tcp" || cfg.Transport == "auto" || cfg.Transport == transportEBPF) {
-		ip, err := controlAddr(cfg.SocketIf)
-		if err == nil {
-			l.tcp, err = tcp.Listen(netip.AddrPortFrom(ip, 0).String())
-		}
-		if err != nil {
+		var err error
+		if l.tcp, err = listenPlanes(cfg); err != nil {
 			l.close()
 			return nil, err
 		}
 	}
 	return l, nil
+}
+
+// listenPlanes listens for the tcp planes, on no more addresses than there are planes.
+func listenPlanes(cfg *Config) (*tcp.Listener, error) {
+	control, err := controlAddr(cfg.SocketIf)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := planeAddrs(cfg.SocketIf, control)
+	if err != nil {
+		return nil, err
+	}
+	var addrs []string
+	for _, ip := range ips[:min(len(ips), cfg.Planes)] {
+		addrs = append(addrs, netip.AddrPortFrom(ip, 0).String())
+	}
+	return tcp.Listen(addrs...)
 }
 
 func (l *listeners) tcpAddr() string {

@@ -145,7 +145,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return c.DebugTime.setFormat(v) }},
 	{"NCCL_DEBUG_TIMESTAMP_LEVELS", "list", "WARN", "levels whose lines begin with a time: of VERSION, WARN, INFO, TRACE or ALL, or ^ to exclude",
 		func(c *Config, v string) error { return c.DebugTime.setLevels(v) }},
-	{"NCCL_SOCKET_IFNAME", "list", "", "interfaces for rendezvous, control and tcp planes: prefixes, =exact names, or ^ to exclude",
+	{"NCCL_SOCKET_IFNAME", "list", "", "interfaces for rendezvous, control and tcp planes: prefixes, =exact names, or ^ to exclude; of those it names, in order, tcp planes take one each, in turn",
 		func(c *Config, v string) error { c.SocketIf = v; return nil }},
 	{"NCCL_OOB_NET_IFNAME", "list", "", "interfaces for rendezvous and control instead of those of NCCL_SOCKET_IFNAME",
 		func(c *Config, v string) error { c.OOBIf = v; return nil }},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,18 @@ func TestIfaceAllowed(t *testing.T) {
 	} {
 		if got := ifaceAllowed(k.name, k.list); got != k.want {
 			t.Errorf("%s in %q: %v", k.name, k.list, got)
+		}
+	}
+}
+
+func TestIfaceOrder(t *testing.T) {
+	names := []string{"lo", "eth10", "eth2", "eth1", "ib0", "ibs1"}
+	for list, want := range map[string]string{
+		"eth": "eth1 eth2 eth10", "=ib0,eth2": "ib0 eth2", "ib,eth2,eth": "ib0 ibs1 eth2 eth1 eth10",
+		"=eth": "", "wl": "", "=lo": "lo", "eth1": "eth1 eth10", "=eth1": "eth1",
+	} {
+		if got := strings.Join(ifaceOrder(slices.Clone(names), list), " "); got != want {
+			t.Errorf("%s: %q, want %q", list, got, want)
 		}
 	}
 }

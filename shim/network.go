@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -9,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -57,6 +60,50 @@ func controlAddr(ifnames string) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("shim: no usable network interface (NCCL_SOCKET_IFNAME or NCCL_OOB_NET_IFNAME %q): %w", ifnames, ErrInvalidUsage)
 	}
 	return best, nil
+}
+
+// planeAddrs picks the addresses of the tcp planes: those of the interfaces that
+// NCCL_SOCKET_IFNAME names. Where it names none, for hosts may have interfaces that lead
+// nowhere, they are all at the control network's.
+func planeAddrs(ifnames string, control netip.Addr) ([]netip.Addr, error) {
+	if ifnames == "" || strings.HasPrefix(ifnames, "^") {
+		return []netip.Addr{control}, nil
+	}
+	nics, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("shim: list network interfaces: %w", err)
+	}
+	byName := map[string]net.Interface{}
+	for _, nic := range nics {
+		if nic.Flags&net.FlagUp != 0 {
+			byName[nic.Name] = nic
+		}
+	}
+	var all []netip.Addr
+	for _, name := range ifaceOrder(slices.Collect(maps.Keys(byName)), ifnames) {
+		if addr, _, ok := usableAddr(byName[name]); ok && addr.Is4() == control.Is4() {
+			all = append(all, addr)
+		}
+	}
+	return all, nil
+}
+
+// ifaceOrder returns those of the names that a list includes, in the order of its items, those of
+// one prefix with numbers in order: the same on hosts that found their interfaces in another.
+func ifaceOrder(names []string, list string) []string {
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	})
+	list, exact := strings.CutPrefix(list, "=")
+	var ordered []string
+	for item := range strings.SplitSeq(list, ",") {
+		for _, name := range names {
+			if item != "" && (name == item || !exact && strings.HasPrefix(name, item)) && !slices.Contains(ordered, name) {
+				ordered = append(ordered, name)
+			}
+		}
+	}
+	return ordered
 }
 
 // usableAddr returns an interface's address, IPv4 first. Link-local ones are left out:

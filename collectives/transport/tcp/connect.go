@@ -33,30 +33,65 @@ func interruptWith(ctx context.Context, c net.Conn) (undo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
 }
 
-// Listener is where the other ranks dial this one. The bootstrap distributes its Addr.
+// Listener is where the other ranks dial this one: at one address for all planes, or at several,
+// which the planes take in turn. The bootstrap distributes its Addr.
 type Listener struct {
-	l *net.TCPListener
+	ls []*net.TCPListener
 }
 
-// Listen listens on "host:port" (IPv4 or IPv6; port 0 picks a free one).
-func Listen(addr string) (*Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("tcp: %w", err)
+// Listen listens on each "host:port" (IPv4 or IPv6; port 0 picks a free one). Plane j goes by the
+// address j modulo their number: by interfaces of its own where each address is one's.
+func Listen(addrs ...string) (*Listener, error) {
+	if len(addrs) == 0 {
+		return nil, errors.New("tcp: no address to listen on")
 	}
-	return &Listener{l.(*net.TCPListener)}, nil
+	l := &Listener{}
+	for _, addr := range addrs {
+		one, err := net.Listen("tcp", addr)
+		if err != nil {
+			_ = l.Close()
+			return nil, fmt.Errorf("tcp: %w", err)
+		}
+		l.ls = append(l.ls, one.(*net.TCPListener))
+	}
+	return l, nil
 }
 
-// Addr returns "host:port".
-func (l *Listener) Addr() string { return l.l.Addr().String() }
+// Addr returns "host:port", several joined by commas.
+func (l *Listener) Addr() string {
+	var all []string
+	for _, one := range l.ls {
+		all = append(all, one.Addr().String())
+	}
+	return strings.Join(all, ",")
+}
+
+// source is the address that a plane's connections leave from.
+func (l *Listener) source(plane int) net.Addr {
+	a := *l.ls[plane%len(l.ls)].Addr().(*net.TCPAddr)
+	a.Port = 0
+	return &a
+}
 
 // Close stops listening; connections stay. A Connect in progress fails.
-func (l *Listener) Close() error { return l.l.Close() }
+func (l *Listener) Close() error {
+	var all []error
+	for _, one := range l.ls {
+		all = append(all, one.Close())
+	}
+	return errors.Join(all...)
+}
+
+// at is the address of a plane among those that an Addr lists.
+func at(addrs string, plane int) string {
+	all := strings.Split(addrs, ",")
+	return all[plane%len(all)]
+}
 
 // Options of [Connect]. All ranks of a communicator give the same, but for Rank.
 type Options struct {
 	Rank, Planes int
-	Addrs        []string // of every rank's Listener
+	Addrs        []string // every rank's Listener.Addr
 	Comm         uint64
 	Secret       [SecretSize]byte
 }
@@ -71,9 +106,11 @@ func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	m := newMesh(o, cancel)
+	m := newMesh(l, o, cancel)
 	m.wg.Go(func() { m.dialAll(ctx) })
-	m.wg.Go(func() { m.acceptAll(ctx, l.l) })
+	for _, one := range l.ls {
+		m.wg.Go(func() { m.acceptAll(ctx, one) })
+	}
 	select {
 	case <-m.complete:
 	case <-ctx.Done():
@@ -94,6 +131,7 @@ func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, e
 
 // mesh is a set-up in progress.
 type mesh struct {
+	l        *Listener
 	o        Options
 	fail     context.CancelCauseFunc
 	wg       sync.WaitGroup
@@ -104,8 +142,8 @@ type mesh struct {
 	left int
 }
 
-func newMesh(o Options, fail context.CancelCauseFunc) *mesh {
-	m := &mesh{o: o, fail: fail, complete: make(chan struct{}), left: o.Planes * (len(o.Addrs) - 1)}
+func newMesh(l *Listener, o Options, fail context.CancelCauseFunc) *mesh {
+	m := &mesh{l: l, o: o, fail: fail, complete: make(chan struct{}), left: o.Planes * (len(o.Addrs) - 1)}
 	m.fds = make([][]int, o.Planes)
 	for p := range m.fds {
 		m.fds[p] = make([]int, len(o.Addrs))
@@ -137,7 +175,7 @@ func (m *mesh) dialAll(ctx context.Context) {
 			m.wg.Go(func() {
 				defer func() { <-slots }()
 				if err := m.dial(ctx, plane, to); err != nil {
-					m.fail(fmt.Errorf("dial rank %d at %s, plane %d: %w", to, m.o.Addrs[to], plane, err))
+					m.fail(fmt.Errorf("dial rank %d at %s, plane %d: %w", to, at(m.o.Addrs[to], plane), plane, err))
 				}
 			})
 		}
@@ -145,8 +183,8 @@ func (m *mesh) dialAll(ctx context.Context) {
 }
 
 func (m *mesh) dial(ctx context.Context, plane, to int) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", m.o.Addrs[to])
+	d := net.Dialer{LocalAddr: m.l.source(plane)}
+	c, err := d.DialContext(ctx, "tcp", at(m.o.Addrs[to], plane))
 	if err != nil {
 		return err
 	}

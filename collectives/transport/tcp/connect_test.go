@@ -100,11 +100,53 @@ func TestStrangers(t *testing.T) {
 	suite("").Exchange(t, []transport.Endpoint{r.e, e1}, 3)
 }
 
+// TestAddressPerPlane: planes take the addresses of both their ends in turn, also where ranks have
+// different numbers of them.
+func TestAddressPerPlane(t *testing.T) {
+	const planes = 3
+	hosts := [][]string{{"127.0.0.11:0", "127.0.0.12:0"}, {"127.0.0.21:0", "127.0.0.22:0"}, {"127.0.0.31:0"}}
+	var ls []*Listener
+	var addrs []string
+	for _, h := range hosts {
+		l, err := Listen(h...)
+		if err != nil {
+			t.Skipf("this host's loopback interface has one address: %v", err)
+		}
+		defer transporttest.Close(t, l)
+		ls, addrs = append(ls, l), append(addrs, l.Addr())
+	}
+	e := connectAll(t, ls, addrs, planes)
+	for rank := range e {
+		for j, p := range e[rank].Planes() {
+			for peer, c := range p.(*plane).conns {
+				if c == nil {
+					continue
+				}
+				local, err := unix.Getsockname(c.fd)
+				remote, err2 := unix.Getpeername(c.fd)
+				if err != nil || err2 != nil {
+					t.Fatal(err, err2)
+				}
+				for who, sa := range map[int]unix.Sockaddr{rank: local, peer: remote} {
+					want, _, _ := net.SplitHostPort(hosts[who][j%len(hosts[who])])
+					if got := net.IP(sa.(*unix.SockaddrInet4).Addr[:]).String(); got != want {
+						t.Errorf("plane %d between ranks %d and %d: %s at rank %d, want %s", j, rank, peer, got, who, want)
+					}
+				}
+			}
+		}
+	}
+	suite("").Exchange(t, e, 3)
+	for _, one := range e {
+		transporttest.Close(t, one)
+	}
+}
+
 // TestImpostor: the dialing rank does not take anybody for the rank it dials.
 func TestImpostor(t *testing.T) {
 	ls, addrs := listen(t, "127.0.0.1:0", 2)
 	go func() {
-		c, err := ls[0].l.Accept()
+		c, err := ls[0].ls[0].Accept()
 		if err != nil {
 			return
 		}

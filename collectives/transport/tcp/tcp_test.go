@@ -64,6 +64,12 @@ func listen(t testing.TB, host string, ranks int) ([]*Listener, []string) {
 func connect(t testing.TB, host string, ranks, planes int) []transport.Endpoint {
 	t.Helper()
 	ls, addrs := listen(t, host, ranks)
+	return connectAll(t, ls, addrs, planes)
+}
+
+func connectAll(t testing.TB, ls []*Listener, addrs []string, planes int) []transport.Endpoint {
+	t.Helper()
+	ranks := len(ls)
 	endpoints := make([]transport.Endpoint, ranks)
 	errs := make([]error, ranks)
 	var wg sync.WaitGroup
