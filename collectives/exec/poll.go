@@ -9,7 +9,12 @@ import (
 // burst bounds how often one chain is served before the others get their turn.
 const burst = 16
 
-// poll gives everything that can move one turn, and reports whether anything did.
+// turn bounds the bytes of local work between two looks at the planes: no wire falls idle
+// behind a copy.
+const turn = 256 << 10
+
+// poll gives everything that can move one turn, and reports whether anything did. What is sent goes
+// first: it travels while this rank copies, and while it looks at what has arrived.
 func (t *Task) poll() (bool, error) {
 	if t.call.Engine != nil {
 		moved, done, err := t.call.Engine.Poll()
@@ -19,23 +24,19 @@ func (t *Task) poll() (bool, error) {
 		return moved || done, err
 	}
 	moved := false
-	for len(t.ready) > 0 {
-		id := t.ready[len(t.ready)-1]
-		t.ready = t.ready[:len(t.ready)-1]
-		t.local(id)
-		moved = true
-	}
 	for i := range t.lanes {
-		l := &t.lanes[i]
-		if len(l.rx) > 0 {
-			m, err := t.receiveAll(l)
+		if l := &t.lanes[i]; !l.finished {
+			m, err := t.transmit(l)
 			if err != nil {
 				return moved, err
 			}
 			moved = moved || m
 		}
-		if !l.finished {
-			m, err := t.transmit(l)
+	}
+	moved = t.work() || moved
+	for i := range t.lanes {
+		if l := &t.lanes[i]; len(l.rx) > 0 {
+			m, err := t.receiveAll(l)
 			if err != nil {
 				return moved, err
 			}
@@ -45,25 +46,49 @@ func (t *Task) poll() (bool, error) {
 	return moved, nil
 }
 
-// local runs a Copy or a LocalReduce.
-func (t *Task) local(id program.OpID) {
-	if t.tracing {
-		t.events[id].Start = now()
-	}
-	op := &t.prog.Ops[id]
-	for i := range op.Src {
-		src := t.bytes(&op.Src[i], 0, op.Src[i].Len)
-		dst := t.bytes(&op.Dst[i], 0, op.Dst[i].Len)
-		switch {
-		case op.Kind == program.LocalReduce:
-			t.call.Reduce(dst, src)
-		case op.Scale:
-			t.call.Scale(dst, src, t.call.Factor)
-		default:
-			copy(dst, src)
+// work runs operations that are Copy or LocalReduce for one turn, and reports whether there were any.
+func (t *Task) work() bool {
+	moved := false
+	for left := int64(turn); left > 0; moved = true {
+		if t.local.id == program.None {
+			last := len(t.ready) - 1
+			if last < 0 {
+				break
+			}
+			t.local = chain{id: t.ready[last]}
+			t.ready = t.ready[:last]
+			if t.tracing {
+				t.events[t.local.id].Start = now()
+			}
 		}
+		left -= t.part(&t.local, left)
 	}
-	t.complete(id)
+	return moved
+}
+
+// part does about n bytes, in whole elements, of the segment at which a local operation is, and
+// returns how many.
+func (t *Task) part(c *chain, n int64) int64 {
+	op := &t.prog.Ops[c.id]
+	if c.seg == len(op.Src) {
+		t.complete(c.id)
+		c.id = program.None
+		return 0
+	}
+	const step = 64 // no element is larger, or of a size that does not divide it
+	from, to := &op.Src[c.seg], &op.Dst[c.seg]
+	src := t.bytes(from, c.off, max(n&^(step-1), step))
+	dst := t.bytes(to, c.off, int64(len(src)))
+	switch {
+	case op.Kind == program.LocalReduce:
+		t.call.Reduce(dst, src)
+	case op.Scale:
+		t.call.Scale(dst, src, t.call.Factor)
+	default:
+		copy(dst, src)
+	}
+	c.advance(from, len(src))
+	return int64(len(src))
 }
 
 // transmit serves the lane's current stage, and its end.
@@ -149,13 +174,11 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 		t.events[c.id].Start = now()
 	}
 	t.moved[c.id] = done + int64(took)
-	if c.off += int64(took); c.off == g.Len {
-		c.seg, c.off = c.seg+1, 0
-	}
+	c.advance(g, took)
 	if t.moved[c.id] == op.Bytes {
 		t.complete(c.id)
 		l.left--
-		*c = txChain{id: t.prog.Next[c.id]}
+		*c = txChain{chain: chain{id: t.prog.Next[c.id]}}
 	}
 	return took, nil
 }

@@ -28,7 +28,7 @@ func (t *Task) receiveAll(l *lane) (bool, error) {
 
 // receive takes the frames of one source that may be taken now. A frame whose operation
 // must wait for another stays where it is: its plane keeps the source's frames in order.
-func (t *Task) receive(l *lane, c *rxChain) (bool, error) {
+func (t *Task) receive(l *lane, c *chain) (bool, error) {
 	lander := t.landers[l.id]
 	moved := false
 	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0; n++ {
@@ -46,14 +46,14 @@ func (t *Task) receive(l *lane, c *rxChain) (bool, error) {
 		moved = true
 		if t.moved[c.id] += int64(took); t.moved[c.id] == op.Bytes {
 			t.complete(c.id)
-			*c = rxChain{id: t.prog.Next[c.id]}
+			*c = chain{id: t.prog.Next[c.id]}
 		}
 	}
 	return moved, nil
 }
 
 // take consumes the next frame for op, if it is there, and returns its size.
-func (t *Task) take(plane transport.Plane, op *program.Op, c *rxChain) (int, error) {
+func (t *Task) take(plane transport.Plane, op *program.Op, c *chain) (int, error) {
 	h, payload, err := plane.Peek(int(op.Peer))
 	if err != nil {
 		return 0, t.fail(op, err)
@@ -72,7 +72,7 @@ func (t *Task) take(plane transport.Plane, op *program.Op, c *rxChain) (int, err
 
 // land receives what has come of the next frame for op where it is to stay, and returns how
 // much that is. The frame's header is checked before every part.
-func (t *Task) land(plane transport.Lander, op *program.Op, c *rxChain) (int, error) {
+func (t *Task) land(plane transport.Lander, op *program.Op, c *chain) (int, error) {
 	h, err := plane.Head(int(op.Peer))
 	if err != nil {
 		return 0, t.fail(op, err)
@@ -103,14 +103,14 @@ func (t *Task) began(id program.OpID) {
 }
 
 // advance moves on by n bytes of the segment.
-func (c *rxChain) advance(g *program.Segment, n int) {
+func (c *chain) advance(g *program.Segment, n int) {
 	if c.off += int64(n); c.off == g.Len {
 		c.seg, c.off = c.seg+1, 0
 	}
 }
 
 // place puts a frame's payload where the operation wants it, reducing out of the frame.
-func (t *Task) place(op *program.Op, c *rxChain, payload []byte) {
+func (t *Task) place(op *program.Op, c *chain, payload []byte) {
 	for len(payload) > 0 {
 		g := &op.Dst[c.seg]
 		dst := t.bytes(g, c.off, int64(len(payload)))

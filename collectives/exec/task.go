@@ -114,6 +114,7 @@ type Task struct {
 	waits     []int32            // per operation, dependencies to go
 	moved     []int64            // per operation, bytes done
 	ready     []program.OpID     // local operations that may run
+	local     chain              // the one that is running
 	lanes     []lane
 	remaining int
 	bound     bool
@@ -131,7 +132,7 @@ type lane struct {
 	steer transport.Steerer // nil where this rank forwards itself
 	tx    []txChain         // sends of the current stage, the head of each destination
 	fwd   []program.OpID
-	rx    []rxChain
+	rx    []chain
 	stage int
 	left  int32 // sends and forwards of the stage to go
 	owed  int   // frames of others that go before the next of this rank's own (see share)
@@ -148,17 +149,16 @@ type lane struct {
 	finished bool         // all of TX, posts included
 }
 
-type txChain struct {
-	id     program.OpID
-	seg    int
-	off    int64 // in the segment
-	header wire.Header
-}
-
-type rxChain struct {
+// chain is where in its operation a chain of them, or the local work, is.
+type chain struct {
 	id  program.OpID
 	seg int
-	off int64
+	off int64 // in the segment
+}
+
+type txChain struct {
+	chain
+	header wire.Header
 }
 
 // Bind prepares t for a call. The program is shared and not changed. What t held before
@@ -255,7 +255,7 @@ func (t *Task) bindOps() {
 	copy(t.waits, t.prog.NumDeps)
 	t.moved = resize(t.moved, n)
 	clear(t.moved)
-	t.ready = t.ready[:0]
+	t.ready, t.local = t.ready[:0], chain{id: program.None}
 	if cap(t.ready) < len(t.prog.Local) {
 		t.ready = make([]program.OpID, 0, len(t.prog.Local))
 	}
@@ -284,7 +284,7 @@ func (t *Task) bindLane(i int) {
 	}
 	l.rx = l.rx[:0]
 	for _, id := range pl.Sources {
-		l.rx = append(l.rx, rxChain{id: id})
+		l.rx = append(l.rx, chain{id: id})
 	}
 	t.enterStage(l)
 }
@@ -295,7 +295,7 @@ func (t *Task) enterStage(l *lane) {
 	l.left, l.owed, l.limit = st.Ops, 0, math.MaxInt32
 	l.tx = l.tx[:0]
 	for _, id := range st.Sends {
-		l.tx = append(l.tx, txChain{id: id})
+		l.tx = append(l.tx, txChain{chain: chain{id: id}})
 	}
 	l.fwd = l.fwd[:0]
 	if l.steer == nil {

@@ -47,8 +47,9 @@ type Args struct {
 // ranges, each flow split over the plan's entries, with the dependencies between them.
 //
 // A nil plan means packet planes, which reach everyone at all times: a flow of at least
-// two times MinPiece is split evenly over as many planes as it has MinPieces, and the
-// first of them rotates with source, destination and step so that small flows spread.
+// two times MinPiece is split evenly over as many planes as it has MinPieces, and where
+// those are not all of them the first rotates with source, destination and step, so that small
+// flows spread.
 //
 // A plan's reconfiguration that changes no circuit is left out: it has no port to wait
 // for, and the plane's epoch does not advance.

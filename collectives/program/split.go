@@ -12,11 +12,15 @@ func (s packetSplit) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 	return s.spread(f.src, f.dst, step, f.elems, pieces), nil
 }
 
-// spread cuts elems elements over planes. A flow's first piece goes to plane
-// (src + dst + step) mod planes: what is under way at one time then spreads.
+// spread cuts elems elements over planes. Where all planes serve, piece i is plane i's: the bytes
+// that a ring passes on then stay on their plane, which so depends on no other. Where fewer do, the
+// first is (src + dst + step) mod planes: what is under way at one time then spreads.
 func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []piece {
 	n := min(max(elems*s.elem/s.minPiece, 1), int64(s.planes), max(elems, 1))
-	first := (src + dst + step) % s.planes
+	first := 0
+	if n < int64(s.planes) {
+		first = (src + dst + step) % s.planes
+	}
 	for i := int64(0); i < n; i++ {
 		plane := (first + int(i)) % s.planes
 		if s.use != nil {

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# What share of the line rate collectives reach over k TCP planes, each an Ethernet of its own between
+# hosts that are network namespaces. Needs root, iproute2 and a build (make).
+#
+#        host 0          host 1    ...     one veth per host and plane, into that plane's bridge;
+#       e0  e1 ..       e0  e1 ..          both directions of every veth shaped to RATE (HTB), MTU 9000
+#        |   \           |   \
+#       [bridge of plane 0]  [bridge of plane 1] ...
+#
+#   bench/planes.sh                      AllReduce and AllToAll, 4 ranks, k = 1 2 4, 64 MiB
+#   PLANES="2" RANKS=2 SIZE=16M RATE=500mbit COLLECTIVES=allgather bench/planes.sh
+#   IMPAIR="loss 0.1%" bench/planes.sh   the last plane of each run is worse: any netem arguments, or
+#   IMPAIR="rate 250mbit" ...            a lower rate
+#
+# Prints, per collective and k: time, bus bandwidth, its part of k times RATE (the most that MTU 9000
+# leaves of it is 99.3 %), and the bytes that each plane of rank 0 has sent. Bus bandwidth is by
+# nccl-tests' definition what each rank's port carries.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+collectives=${COLLECTIVES:-"allreduce alltoall"} planes=${PLANES:-"1 2 4"} ranks=${RANKS:-4}
+size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-5} impair=${IMPAIR:-}
+tag=lpb$$ most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mktemp -d)
+
+clean() {
+  for r in $(seq 0 $((ranks - 1))); do ip netns delete "$tag-$r" 2>/dev/null || true; done
+  ip netns delete "$tag" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap clean EXIT
+
+# shape NAMESPACE INTERFACE RATE: a queue deep enough for TCP's window, shallow enough to push back.
+shape() {
+  ip netns exec "$1" tc qdisc replace dev "$2" root handle 1: htb default 1 r2q 1000
+  ip netns exec "$1" tc class replace dev "$2" parent 1: classid 1:1 htb rate "$3" burst 64k cburst 64k
+  ip netns exec "$1" tc qdisc replace dev "$2" parent 1:1 handle 2: pfifo limit 1000
+}
+
+ip netns add "$tag"
+for j in $(seq 0 $((most - 1))); do
+  ip -n "$tag" link add "br$j" mtu 9000 type bridge
+  ip -n "$tag" link set "br$j" up
+done
+for r in $(seq 0 $((ranks - 1))); do
+  ip netns add "$tag-$r"
+  ip -n "$tag-$r" link set lo up
+  for j in $(seq 0 $((most - 1))); do
+    ip -n "$tag" link add "h${r}p$j" mtu 9000 type veth peer name "e$j" mtu 9000 netns "$tag-$r"
+    ip -n "$tag" link set "h${r}p$j" master "br$j" up
+    ip -n "$tag-$r" address add "10.77.$j.$((r + 1))/24" dev "e$j"
+    ip -n "$tag-$r" link set "e$j" up
+    shape "$tag" "h${r}p$j" "$rate"
+    shape "$tag-$r" "e$j" "$rate"
+  done
+done
+
+# worse PLANE [NETEM...]: what the hosts send on a plane passes netem, or no more.
+worse() {
+  local j=$1 r
+  shift
+  for r in $(seq 0 $((ranks - 1))); do
+    case "$*" in
+      "") shape "$tag-$r" "e$j" "$rate" ;;
+      "rate "*) shape "$tag-$r" "e$j" "${*#rate }" ;;
+      *) ip netns exec "$tag-$r" tc qdisc replace dev "e$j" parent 1:1 handle 2: netem limit 1000 "$@" ;;
+    esac
+  done
+}
+
+sent() { ip netns exec "$tag-0" cat "/sys/class/net/e$1/statistics/tx_bytes"; }
+
+# bits RATE: in bit/s.
+bits() { awk -v r="$1" 'BEGIN { u["kbit"] = 1e3; u["mbit"] = 1e6; u["gbit"] = 1e9; n = r + 0; sub(/^[0-9.]+/, "", r); printf "%.0f", n * u[r] }'; }
+
+printf '%-14s %2s %6s %12s %14s %10s  %s\n' collective k ranks 'time (us)' 'busbw (Mb/s)' 'of line' 'bytes sent by rank 0, per plane'
+for c in $collectives; do
+  for k in $planes; do
+    names==$(seq -s, -f 'e%g' 0 $((k - 1)))
+    [ -z "$impair" ] || worse $((k - 1)) $impair
+    before=()
+    for j in $(seq 0 $((k - 1))); do before+=("$(sent "$j")"); done
+    pids=()
+    for r in $(seq 0 $((ranks - 1))); do
+      RANK=$r WORLD_SIZE=$ranks MASTER_PORT=$$ TORCHELASTIC_RUN_ID="$tag-$c-$k" NCCL_SOCKET_IFNAME=$names LIGHTPATH_PLANES=$k \
+        ip netns exec "$tag-$r" bin/lightpath bench "$c" -b "$size" -e "$size" -w 2 -i "$iters" --out-of-place \
+        --transport tcp >"$work/$r" 2>&1 &
+      pids+=($!)
+    done
+    for p in "${pids[@]}"; do wait "$p" || { cat "$work"/*; exit 1; }; done
+    counts=
+    for j in $(seq 0 $((k - 1))); do counts+=" $(($(sent "$j") - before[j]))"; done
+    [ -z "$impair" ] || worse $((k - 1))
+    awk -v c="$c" -v k="$k" -v n="$ranks" -v line="$(bits "$rate")" -v counts="$counts" '$1 ~ /^[0-9]+$/ {
+      printf "%-14s %2d %6d %12s %14.0f %9.1f%% %s%s\n", c, k, n, $6, $8 * 8e3, 100 * $8 * 8e9 / (k * line), counts, $9 ? "  WRONG: " $9 : "" }' "$work/0"
+  done
+done
