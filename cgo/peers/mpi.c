@@ -54,7 +54,7 @@ const char *lib_name(void) {
 }
 
 const char *lib_unsupported(const struct run *r) {
-  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV) return "not one of the collectives that are compared";
+  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV || r->coll == ALLTOALLV) return "not one of the collectives that are compared";
   if (r->inplace && r->coll != BROADCAST) return "runs out of place only";
   if (r->count > INT32_MAX) return "counts are int";
   if (reduces(r) && mpi_op(r->op) == MPI_OP_NULL) return "no such operator";

@@ -154,8 +154,28 @@ static void source(const struct run *r, int rank, int world, uint64_t i, int *fr
   }
 }
 
+/* What rank s sends to d lies in its buffer behind what it sends to the ranks before d. */
+uint64_t matrix_offset(const struct run *r, int world, int s, int d) {
+  uint64_t at = 0;
+  for (int q = 0; q < d; q++) at += r->matrix[(size_t)s * world + q];
+  return at;
+}
+
+static uint64_t exchange_wrong(const void *recv, const struct run *r, int rank, int world) {
+  uint64_t wrong = 0, i = 0;
+  for (int s = 0; s < world; s++) {
+    uint64_t n = r->matrix[(size_t)s * world + rank], at = matrix_offset(r, world, s, rank);
+    for (uint64_t k = 0; k < n; k++, i++) {
+      int want = value(r, s, at + k);
+      wrong += is_float(r->type) ? load_float(recv, r->type, i) != want : !int_matches(recv, r->type, i, want);
+    }
+  }
+  return wrong;
+}
+
 uint64_t count_wrong(const void *recv, const struct run *r, int rank, int world) {
   if ((r->coll == REDUCE || r->coll == GATHER) && rank != r->root) return 0;
+  if (r->coll == ALLTOALLV) return exchange_wrong(recv, r, rank, world);
   uint64_t wrong = 0, n = recv_count(r, world);
   for (uint64_t i = 0; i < n; i++) {
     if (r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER) {

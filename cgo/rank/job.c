@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const collectives[NCOLLECTIVES] = {"allreduce",     "broadcast", "reduce",  "allgather", "reducescatter",
-                                                      "alltoall",      "gather",    "scatter", "sendrecv"};
+                                                      "alltoall",      "gather",    "scatter", "sendrecv", "alltoallv"};
 static const char *const types[] = {"int8",  "uint8", "int32",  "uint32",   "int64",  "uint64",
                                     "half",  "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
 static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
@@ -58,11 +58,39 @@ static int run_field(struct run *r, const char *key, const char *value) {
   return 0;
 }
 
+/* Every row and column of the matrix must fit the buffers, which have count elements. */
+static int matrix_read(struct run *r, const char *path, int world) {
+  FILE *f = fopen(path, "re");
+  size_t n = (size_t)world;
+  r->matrix = calloc(n * n, sizeof *r->matrix);
+  uint64_t *column = calloc(n, sizeof *column);
+  int bad = !f || !r->matrix || !column;
+  for (size_t s = 0; s < n && !bad; s++) {
+    uint64_t row = 0;
+    for (size_t d = 0; d < n && !bad; d++) {
+      unsigned long long v;
+      bad = fscanf(f, "%llu", &v) != 1 || v > r->count;
+      if (bad) break;
+      r->matrix[s * n + d] = v;
+      bad = (row += v) > r->count || (column[d] += v) > r->count;
+    }
+  }
+  free(column);
+  if (f) fclose(f);
+  if (bad) fprintf(stderr, "lightpath-rank: %s is no matrix of %d x %d element counts of at most %llu a row or column\n", path, world, world, (unsigned long long)r->count);
+  return bad ? -1 : 0;
+}
+
 int run_parse(char *text, int world, struct run *r) {
   char *save = NULL;
+  const char *matrix = NULL;
   *r = (struct run){0};
   for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
     char *eq = strchr(word, '=');
+    if (strncmp(word, "matrix=", 7) == 0) {
+      matrix = word + 7;
+      continue;
+    }
     if (!eq || (*eq = 0, run_field(r, word, eq + 1))) {
       fprintf(stderr, "lightpath-rank: run: bad field %s=%s\n", word, eq ? eq + 1 : "");
       return -1;
@@ -72,7 +100,11 @@ int run_parse(char *text, int world, struct run *r) {
     fprintf(stderr, "lightpath-rank: run: iters or root out of range\n");
     return -1;
   }
-  return 0;
+  if ((r->coll == ALLTOALLV) != (matrix != NULL) || (r->inplace && matrix)) {
+    fprintf(stderr, "lightpath-rank: run: alltoallv has a matrix, and only out of place\n");
+    return -1;
+  }
+  return matrix ? matrix_read(r, matrix, world) : 0;
 }
 
 static int run_line(struct job *job, char *text, int line) {

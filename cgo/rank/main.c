@@ -43,6 +43,22 @@ static ncclResult_t sendrecv(const struct worker *w, const struct run *r, struct
   return result != ncclSuccess ? result : end;
 }
 
+/* As frameworks do it: a group with a send and a receive for each peer, none where nothing goes. */
+static ncclResult_t alltoallv(const struct worker *w, const struct run *r, struct buffers b) {
+  ncclComm_t comm = w->comm;
+  size_t size = type_size(r->type), n = (size_t)w->world, me = (size_t)w->rank;
+  uint64_t from = 0, to = 0;
+  ncclResult_t result = ncclGroupStart();
+  for (size_t p = 0; p < n && result == ncclSuccess; p++) {
+    uint64_t out = r->matrix[me * n + p], in = r->matrix[p * n + me];
+    if (out > 0) result = ncclSend(b.send + to * size, out, r->type, (int)p, comm, NULL);
+    if (in > 0 && result == ncclSuccess) result = ncclRecv(b.recv + from * size, in, r->type, (int)p, comm, NULL);
+    to += out, from += in;
+  }
+  ncclResult_t end = ncclGroupEnd();
+  return result != ncclSuccess ? result : end;
+}
+
 static ncclResult_t call(const struct worker *w, const struct run *r, struct buffers b) {
   ncclComm_t comm = w->comm;
   switch (r->coll) {
@@ -54,6 +70,7 @@ static ncclResult_t call(const struct worker *w, const struct run *r, struct buf
     case ALLTOALL: return ncclAlltoAll(b.send, b.recv, r->count, r->type, comm, NULL);
     case GATHER: return ncclGather(b.send, b.recv, r->count, r->type, r->root, comm, NULL);
     case SCATTER: return ncclScatter(b.send, b.recv, r->count, r->type, r->root, comm, NULL);
+    case ALLTOALLV: return alltoallv(w, r, b);
     default: return sendrecv(w, r, b);
   }
 }
@@ -105,6 +122,7 @@ int main(int argc, char **argv) {
   int bad = rank_run(job.rank);
   for (int t = 1; t < job.threads; t++) pthread_join(threads[t], NULL);
   free(threads);
+  for (size_t i = 0; i < job.nruns; i++) free(job.runs[i].matrix);
   free(job.runs);
   return bad ? 1 : 0;
 }

@@ -8,7 +8,9 @@
  *   commands=PATH         a socket to connect to: run lines come from there, and reports go there
  * then one line per run:
  *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|each|sync pause=MS
- * count is the call's element count; bytes is only reported. With threads=T the process holds ranks
+ * count is the call's element count; bytes is only reported. collective=alltoallv is grouped sends and
+ * receives of different sizes: matrix=PATH is a text of world x world element counts, by source, and
+ * count the largest sum of a row or column. With threads=T the process holds ranks
  * rank .. rank+T-1. Rank 0 writes the unique id, in hex, to the rendezvous file; the others wait for it.
  *
  * mode=loop times I calls back to back; mode=each too, and records each call's start and end. mode=sync puts all ranks behind a barrier in shared memory
@@ -29,7 +31,7 @@
 
 #include "nccl.h" /* names of types and operators; only main.c calls the library */
 
-enum collective { ALLREDUCE, BROADCAST, REDUCE, ALLGATHER, REDUCESCATTER, ALLTOALL, GATHER, SCATTER, SENDRECV, NCOLLECTIVES };
+enum collective { ALLREDUCE, BROADCAST, REDUCE, ALLGATHER, REDUCESCATTER, ALLTOALL, GATHER, SCATTER, SENDRECV, ALLTOALLV, NCOLLECTIVES };
 
 struct run {
   enum collective coll;
@@ -37,6 +39,7 @@ struct run {
   ncclRedOp_t op;
   int root, warmup, iters, check, inplace, sync, each, pause;
   uint64_t bytes, count;
+  uint64_t *matrix; /* ALLTOALLV: elements from rank s to d at [s * world + d]; count is the largest row or column */
 };
 
 struct job {
@@ -48,7 +51,7 @@ struct job {
 
 /* job.c: 0, or -1 after a line on standard error. */
 int job_read(const char *path, struct job *job);
-/* Reads the fields of a run line, behind "run "; changes text. */
+/* Reads the fields of a run line, behind "run "; changes text. The matrix is the caller's to free. */
 int run_parse(char *text, int world, struct run *r);
 const char *collective_name(enum collective c);
 
@@ -83,6 +86,8 @@ size_t type_size(ncclDataType_t t);
 /* Elements of the send and receive buffer of one rank. */
 uint64_t send_count(const struct run *r, int world);
 uint64_t recv_count(const struct run *r, int world);
+/* Where, in the send buffer of rank s of an alltoallv, the elements for rank d begin. */
+uint64_t matrix_offset(const struct run *r, int world, int s, int d);
 /* Fills n elements with the pattern of `rank`. */
 void fill(void *buf, const struct run *r, int rank, uint64_t n);
 /* Counts the elements of the receive buffer that are not what the collective must leave. */

@@ -217,6 +217,7 @@ int work_session(struct worker *w, const char *socket) {
     if (why) {
       fprintf(w->out, "{\"rank\":%d,\"unsupported\":\"%s\"}\n", w->rank, why);
       fflush(w->out);
+      free(r.matrix);
       continue;
     }
     struct sizes need = larger(have, larger((struct sizes){1, 1}, sizes_of(&r, w->world)));
@@ -228,6 +229,7 @@ int work_session(struct worker *w, const char *socket) {
       have = need;
     }
     run_one(w, &r, b);
+    free(r.matrix);
     if (shrink) {
       give_back(w, b.send, have.send);
       give_back(w, b.recv, have.recv);

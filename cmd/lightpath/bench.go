@@ -76,7 +76,7 @@ COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, ga
 	fl.BoolVar(&f.outOfPlace, "out-of-place", false, "only out of place")
 	fl.BoolVar(&f.inPlace, "in-place", false, "only in place")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long")
-	cmd.AddCommand(newBenchBarrier(), newBenchPeers(), newBenchLatency())
+	cmd.AddCommand(newBenchBarrier(), newBenchPeers(), newBenchLatency(), newBenchExchange())
 	return cmd
 }
 
