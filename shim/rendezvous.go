@@ -268,8 +268,8 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		body, _ := json.Marshal(g.table[g.block.first : g.block.first+g.block.n]) // plain structs: cannot fail
 		_ = send(g.conns[g.block.first], &message{Kind: msgBlock, Body: body})
 	}
-	if g.refusal != "" && g.block.n < g.ranks {
-		blocks.refuse(g.refusal)
+	if g.refusal != "" {
+		blocks.refuse(g.refusal) // delegates who come later hear it too
 	}
 }
 

@@ -61,8 +61,8 @@ enum lp_scalar { LP_SCALAR_NONE = 0, LP_SCALAR_HERE, LP_SCALAR_AT };
 enum lp_how { LP_BY_ID = 0, LP_BY_SPLIT, LP_BY_SHRINK, LP_BY_GROW };
 
 /* One communicator to make. blocking is the config's (0 or 1). name may be NULL. What LP_BY_SPLIT
- * and the others need stands below; they take nranks (LP_BY_GROW only) and blocking from above, and
- * blocking -1 is the parent's. */
+ * and the others need stands below; of what is above they take blocking, name and, LP_BY_GROW, nranks
+ * and id. */
 struct lp_init {
   unsigned char id[LP_UNIQUE_ID_BYTES];
   int32_t nranks;

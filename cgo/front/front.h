@@ -71,8 +71,16 @@ ncclResult_t lp_config_read(const char* function, const ncclCollConfig_t* config
 
 /* ---- lifecycle.c ---- */
 
-/* Makes communicators now. inits[i].comm goes to *out[i]. */
+/* Makes communicators now. inits[i].comm goes to *out[i], also where they are still on their way. */
 ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n);
+/* Makes communicators now, or when the group of this thread ends. */
+ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n);
+/* Checks a communicator's configuration of any age (NULL: none) and copies to *mine what the caller can
+ * have meant; all else is undefined there. */
+ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine);
+/* A communicator whose ranks meet by ids. */
+ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,
+                          int rank, const ncclConfig_t* config);
 
 static inline uint64_t lp_handle(ncclComm_t comm) { return (uint64_t)(uintptr_t)comm; }
 

@@ -19,6 +19,8 @@ struct pending_init {
 static __thread struct {
   int depth;
   ncclResult_t error; /* the first, ncclSuccess while there is none */
+  enum { UNKNOWN, BLOCKING, NONBLOCKING } kind; /* of its communicators */
+  uint64_t last;                                /* the communicator of the last call */
   struct lp_call few[INLINE_CALLS];
   struct lp_call* many; /* NULL while few suffices; holds all of them otherwise */
   size_t calls, call_room;
@@ -54,17 +56,72 @@ static bool grow_calls(void) {
   return true;
 }
 
+/* Communicators that block and that do not have nothing to say to each other in one group: its end
+ * either waits or does not. */
+static ncclResult_t fit(bool blocking) {
+  int kind = blocking ? BLOCKING : NONBLOCKING;
+  if (group.kind != UNKNOWN && (int)group.kind != kind)
+    return lp_fail(ncclInvalidArgument, "a group cannot hold blocking and nonblocking communicators");
+  group.kind = kind;
+  return ncclSuccess;
+}
+
+/* The same for the communicator of a call, which is mostly that of the call before. */
+static ncclResult_t fit_call(uint64_t comm) {
+  char err[LP_ERR_BYTES] = "";
+  const struct lp_core* core;
+  ncclResult_t rc;
+  int32_t blocking;
+  if (comm == group.last) return ncclSuccess;
+  core = lp_core(&rc);
+  if (core == NULL) return rc;
+  rc = lp_result(core->blocking(comm, &blocking, err, sizeof err), err);
+  if (rc == ncclSuccess) rc = fit(blocking != 0);
+  if (rc == ncclSuccess) group.last = comm;
+  return rc;
+}
+
 ncclResult_t lp_group_add_call(const struct lp_call* call) {
   size_t room = group.many != NULL ? group.call_room : INLINE_CALLS;
+  ncclResult_t rc;
   if (group.init_count > 0) return mixed();
+  rc = fit_call(call->comm);
+  if (rc != ncclSuccess) return lp_group_note(rc);
   if (group.calls == room && !grow_calls()) return no_memory();
   (group.many != NULL ? group.many : group.few)[group.calls++] = *call;
   return ncclSuccess;
 }
 
+/* Copies bytes; NULL for none, and where there is no memory. */
+static void* copy(const void* from, size_t size) {
+  void* to = size > 0 ? malloc(size) : NULL;
+  return to != NULL ? memcpy(to, from, size) : NULL;
+}
+
+/* What an init points to is the caller's and need not outlive its call. */
+static bool own(struct lp_init* init) {
+  size_t excluded = init->excluded * sizeof *init->exclude;
+  size_t more = (size_t)init->more_ids * LP_UNIQUE_ID_BYTES;
+  size_t name = init->name != NULL ? strlen(init->name) + 1 : 0;
+  init->exclude = copy(init->exclude, excluded);
+  init->more = copy(init->more, more);
+  init->name = copy(init->name, name);
+  return (init->exclude != NULL) == (excluded > 0) && (init->more != NULL) == (more > 0) &&
+         (init->name != NULL) == (name > 0);
+}
+
+static void disown(struct lp_init* init) {
+  free((void*)init->exclude);
+  free((void*)init->more);
+  free((void*)init->name);
+}
+
 ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n) {
   size_t i;
+  ncclResult_t rc = ncclSuccess;
   if (group.calls > 0) return mixed();
+  for (i = 0; rc == ncclSuccess && i < n; i++) rc = fit(inits[i].blocking != 0);
+  if (rc != ncclSuccess) return rc;
   if (group.init_count + n > group.init_room) {
     size_t room = 2 * (group.init_count + n);
     struct pending_init* bigger = realloc(group.inits, room * sizeof *bigger);
@@ -76,8 +133,7 @@ ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* 
     struct pending_init* p = &group.inits[group.init_count++];
     p->init = inits[i];
     p->out = out[i];
-    /* The name is the caller's and need not outlive its call. */
-    p->init.name = inits[i].name != NULL ? strdup(inits[i].name) : NULL;
+    if (!own(&p->init)) return no_memory();
   }
   return ncclSuccess;
 }
@@ -85,13 +141,15 @@ ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* 
 /* Empties the group, which is then as if never used. */
 static void reset(void) {
   size_t i;
-  for (i = 0; i < group.init_count; i++) free((char*)group.inits[i].init.name);
+  for (i = 0; i < group.init_count; i++) disown(&group.inits[i].init);
   free(group.inits);
   free(group.many);
   group.many = NULL;
   group.inits = NULL;
   group.calls = group.call_room = group.init_count = group.init_room = 0;
   group.error = ncclSuccess;
+  group.kind = UNKNOWN;
+  group.last = 0;
 }
 
 static ncclResult_t run_inits(void) {
@@ -140,7 +198,7 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
   rc = group.error;
   if (rc == ncclSuccess && group.init_count > 0) rc = run_inits();
   if (rc == ncclSuccess && group.calls > 0) rc = run_calls();
-  if (group.calls > 0 || group.init_count > 0 || group.error != ncclSuccess) reset();
+  if (group.kind != UNKNOWN || group.init_count > 0 || group.error != ncclSuccess) reset();
   return rc;
 }
 

@@ -27,11 +27,12 @@ ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n
   const struct lp_core* core = lp_core(&rc);
   if (core == NULL) return rc;
   rc = lp_result(core->init(inits, n, err, sizeof err), err);
-  for (i = 0; rc == ncclSuccess && i < n; i++) *out[i] = (ncclComm_t)(uintptr_t)inits[i].comm;
+  for (i = 0; (rc == ncclSuccess || rc == ncclInProgress) && i < n; i++)
+    *out[i] = (ncclComm_t)(uintptr_t)inits[i].comm;
   return rc;
 }
 
-static ncclResult_t make(struct lp_init* inits, ncclComm_t* const* out, size_t n) {
+ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n) {
   ncclResult_t rc;
   size_t i;
   for (i = 0; i < n; i++) *out[i] = NULL;
@@ -42,11 +43,32 @@ static ncclResult_t make(struct lp_init* inits, ncclComm_t* const* out, size_t n
 
 static bool undef(int v) { return v == NCCL_CONFIG_UNDEF_INT; }
 
-/* Copies what is known of a configuration of any age into *mine: size says which fields the caller
- * had, and the rest stay undefined. Size alone cannot tell padding from trafficClass (both structures
- * had 48 bytes), which nothing here reads. */
-static ncclResult_t read_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine) {
+/* How much of a configuration a caller that was compiled against some version can have meant. Its size
+ * alone does not tell: until 2.25 the last 4 of 48 bytes were padding, where trafficClass is now. */
+static size_t config_known(unsigned version) {
+  static const struct {
+    unsigned since;
+    size_t end;
+  } history[] = {
+      {NCCL_VERSION(2, 17, 0), offsetof(ncclConfig_t, cgaClusterSize)},
+      {NCCL_VERSION(2, 18, 0), offsetof(ncclConfig_t, splitShare)},
+      {NCCL_VERSION(2, 25, 0), offsetof(ncclConfig_t, trafficClass)},
+      {NCCL_VERSION(2, 27, 0), offsetof(ncclConfig_t, commName)},
+      {NCCL_VERSION(2, 28, 0), offsetof(ncclConfig_t, nChannelsPerNetPeer)},
+      {NCCL_VERSION(2, 29, 0), offsetof(ncclConfig_t, graphUsageMode)},
+      {NCCL_VERSION(2, 30, 0), offsetof(ncclConfig_t, maxP2pPeers)},
+      {NCCL_VERSION(2, 31, 0), offsetof(ncclConfig_t, launchOrderImplicit)},
+      {NCCL_VERSION(2, 32, 0), offsetof(ncclConfig_t, nvlsHostMode)},
+  };
+  size_t i;
+  for (i = 0; i < sizeof history / sizeof *history; i++)
+    if (version < history[i].since) return history[i].end;
+  return sizeof(ncclConfig_t);
+}
+
+ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine) {
   static const ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
+  size_t known;
   *mine = fresh;
   if (config == NULL) return ncclSuccess;
   if (config->size < CONFIG_MIN || config->magic != NCCL_API_MAGIC)
@@ -55,19 +77,23 @@ static ncclResult_t read_config(const char* function, const ncclConfig_t* config
   if (config->version < NCCL_VERSION(2, 14, 0))
     return lp_fail(ncclInvalidArgument, "%s: config: version %u is older than configurations are", function,
                    config->version);
-  memcpy(mine, config, config->size < sizeof *mine ? config->size : sizeof *mine);
-  if (undef(mine->blocking)) mine->blocking = 1;
-  if (mine->blocking != 0 && mine->blocking != 1)
+  known = config_known(config->version);
+  memcpy(mine, config, config->size < known ? config->size : known);
+  if (!undef(mine->blocking) && mine->blocking != 0 && mine->blocking != 1)
     return lp_fail(ncclInvalidArgument, "%s: config: blocking is %d, not 0 or 1", function, mine->blocking);
   if ((!undef(mine->minCTAs) && mine->minCTAs <= 0) || (!undef(mine->maxCTAs) && mine->maxCTAs <= 0) ||
       (!undef(mine->minCTAs) && !undef(mine->maxCTAs) && mine->minCTAs > mine->maxCTAs))
     return lp_fail(ncclInvalidArgument, "%s: config: minCTAs %d and maxCTAs %d are no range", function, mine->minCTAs,
                    mine->maxCTAs);
+  if ((!undef(mine->splitShare) && mine->splitShare != 0 && mine->splitShare != 1) ||
+      (!undef(mine->shrinkShare) && mine->shrinkShare != 0 && mine->shrinkShare != 1))
+    return lp_fail(ncclInvalidArgument, "%s: config: splitShare %d or shrinkShare %d is neither 0 nor 1", function,
+                   mine->splitShare, mine->shrinkShare);
   return ncclSuccess;
 }
 
-static ncclResult_t init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* id, int rank,
-                              const ncclConfig_t* config) {
+ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,
+                          int rank, const ncclConfig_t* config) {
   struct lp_init init = {.nranks = nranks, .rank = rank, .device = 0};
   ncclConfig_t mine;
   ncclResult_t rc;
@@ -75,30 +101,32 @@ static ncclResult_t init_rank(const char* function, ncclComm_t* comm, int nranks
   if (nranks < 1) return lp_fail(ncclInvalidArgument, "%s: nranks is %d, must be at least 1", function, nranks);
   if (rank < 0 || rank >= nranks)
     return lp_fail(ncclInvalidArgument, "%s: rank is %d, must be 0 .. %d", function, rank, nranks - 1);
-  rc = read_config(function, config, &mine);
+  if (nids > nranks)
+    return lp_fail(ncclInvalidArgument, "%s: nId is %d for %d ranks", function, nids, nranks);
+  rc = lp_comm_config(function, config, &mine);
   if (rc != ncclSuccess) return rc;
-  memcpy(init.id, id->internal, sizeof init.id);
+  memcpy(init.id, ids[0].internal, sizeof init.id);
+  init.more_ids = (uint32_t)nids - 1;
+  init.more = (const unsigned char*)ids[1].internal;
   init.blocking = mine.blocking != 0; /* undefined is blocking */
   init.name = mine.commName;
-  return make(&init, &comm, 1);
+  return lp_make(&init, &comm, 1);
 }
 
 LP_API(ncclResult_t, ncclCommInitRank, (ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank)) {
-  return init_rank("ncclCommInitRank", comm, nranks, &commId, rank, NULL);
+  return lp_init_rank("ncclCommInitRank", comm, nranks, &commId, 1, rank, NULL);
 }
 
 LP_API(ncclResult_t, ncclCommInitRankConfig,
        (ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config)) {
-  return init_rank("ncclCommInitRankConfig", comm, nranks, &commId, rank, config);
+  return lp_init_rank("ncclCommInitRankConfig", comm, nranks, &commId, 1, rank, config);
 }
 
 LP_API(ncclResult_t, ncclCommInitRankScalable,
        (ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds, ncclConfig_t* config)) {
   if (commIds == NULL) return lp_fail(ncclInvalidArgument, "ncclCommInitRankScalable: commIds is NULL");
   if (nId < 1) return lp_fail(ncclInvalidArgument, "ncclCommInitRankScalable: nId is %d, must be at least 1", nId);
-  if (nId > 1)
-    return lp_group_note(lp_unsupported("ncclCommInitRankScalable with several ids", "pass one id (nId = 1)"));
-  return init_rank("ncclCommInitRankScalable", newcomm, nranks, commIds, myrank, config);
+  return lp_init_rank("ncclCommInitRankScalable", newcomm, nranks, commIds, nId, myrank, config);
 }
 
 LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* devlist)) {
@@ -126,7 +154,7 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
       inits[i].blocking = 1;
       out[i] = &comm[i];
     }
-    rc = make(inits, out, (size_t)ndev);
+    rc = lp_make(inits, out, (size_t)ndev);
   }
   free(inits);
   free(out);
@@ -167,8 +195,8 @@ static ncclResult_t ask(const char* function, ncclComm_t comm, const char* what,
   rc = lp_result(q(lp_handle(comm), &answer, err, sizeof err), err);
   if (rc != ncclSuccess) return rc;
   memcpy(out, &answer, sizeof answer);
-  /* The state of a communicator is an answer, but its text must be found too. */
-  if (err[0] != '\0') lp_fail(rc, "%s", err);
+  /* The state of a communicator is an answer, but its text must be found too, if it has failed. */
+  if (err[0] != '\0' && answer != ncclInProgress) lp_fail(rc, "%s", err);
   return rc;
 }
 

@@ -13,23 +13,9 @@ ncclResult_t lp_unsupported(const char* function, const char* instead) {
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-#define NEW_COMM "make the communicator with ncclCommInitRank and a new unique id"
 #define HOST_CALLS "use ncclSend and ncclRecv"
 #define NO_KERNELS "kernels that communicate by themselves have no way over optical planes: use host-side collectives"
 
-UNSUPPORTED(ncclCommRevoke, (ncclComm_t comm, int revokeFlags), "use ncclCommAbort")
-UNSUPPORTED(ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config), NEW_COMM)
-UNSUPPORTED(ncclCommShrink,
-            (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
-             ncclConfig_t* config, int shrinkFlags),
-            NEW_COMM)
-UNSUPPORTED(ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId), NEW_COMM)
-UNSUPPORTED(ncclCommGrow,
-            (ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
-             ncclConfig_t* config),
-            NEW_COMM)
-UNSUPPORTED(ncclCommSuspend, (ncclComm_t comm, int flags), "destroy the communicator to free its memory")
-UNSUPPORTED(ncclCommResume, (ncclComm_t comm), "communicators are never suspended")
 UNSUPPORTED(ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value),
             "communicators hold no device memory")
 UNSUPPORTED(ncclSetEncryption, (const ncclEncryptionConfig_t* config), "connections are authenticated, not encrypted")

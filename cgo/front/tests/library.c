@@ -90,18 +90,9 @@ static void memory(void) {
 #define REFUSES(call) FAILS(call, ncclInvalidUsage, "is not implemented by Lightpath")
 
 static void unsupported(void) {
-  ncclUniqueId ids[2] = {{{0}}};
   ncclComm_t c = NULL;
   ncclTeam_t t = {1, 0, 1};
-  REFUSES(ncclCommSplit(c, 0, 0, &c, NULL));
-  REFUSES(ncclCommShrink(c, NULL, 0, &c, NULL, 0));
-  REFUSES(ncclCommGrow(c, 2, ids, 0, &c, NULL));
-  REFUSES(ncclCommGetUniqueId(c, ids));
-  REFUSES(ncclCommRevoke(c, 0));
-  REFUSES(ncclCommSuspend(c, 0));
-  REFUSES(ncclCommResume(c));
   REFUSES(ncclCommMemStats(c, ncclStatGpuMemTotal, NULL));
-  REFUSES(ncclCommInitRankScalable(&c, 2, 0, 2, ids, NULL));
   REFUSES(ncclSetEncryption(NULL));
   REFUSES(ncclPutSignal(NULL, 0, ncclFloat, 0, NULL, 0, 0, 0, 0, c, NULL));
   REFUSES(ncclSignal(0, 0, 0, 0, c, NULL));

@@ -12,7 +12,6 @@ type InitArgs struct {
 	shim.InitArgs
 	How        shim.How // 0: from no other communicator
 	Parent     uint64
-	Inherit    bool // blocks where the parent does
 	Color, Key int
 	Exclude    []int
 	Abort      bool
@@ -34,9 +33,6 @@ func (a *InitArgs) resolve() (shim.InitArgs, error) {
 	}
 	if a.HasID {
 		args.From.ID = &a.ID
-	}
-	if a.Inherit {
-		args.NonBlocking = !parent.Blocking()
 	}
 	if args.Name == "" {
 		args.Name = parent.Name()

@@ -1,0 +1,162 @@
+/* Communicators that do not block: one thread drives all ranks call by call, as frameworks poll them. */
+#include "check.h"
+
+#include <time.h>
+
+enum { RANKS = 3 };
+
+static ncclComm_t comms[RANKS];
+static ncclConfig_t quick = NCCL_CONFIG_INITIALIZER;
+
+/* Polls until the communicator is ready, and returns what it says then. */
+static ncclResult_t ready(ncclComm_t comm) {
+  const struct timespec moment = {0, 1000 * 1000};
+  ncclResult_t state;
+  int i;
+  for (i = 0; i < 60 * 1000; i++) {
+    OK(ncclCommGetAsyncError(comm, &state));
+    if (state != ncclInProgress) return state;
+    nanosleep(&moment, NULL);
+  }
+  CHECK(!"ready in a minute");
+  return ncclInternalError;
+}
+
+static void make(void) {
+  ncclUniqueId id;
+  ncclResult_t state;
+  int r, n;
+  OK(ncclGetUniqueId(&id));
+  for (r = 0; r < RANKS; r++) {
+    IS(ncclCommInitRankConfig(&comms[r], RANKS, id, r, &quick), ncclInProgress);
+    CHECK(comms[r] != NULL);
+    if (r == 0) {
+      /* The others have not come, so it cannot be ready; all but asking and aborting is refused. */
+      OK(ncclCommGetAsyncError(comms[0], &state));
+      CHECK(state == ncclInProgress);
+      FAILS(ncclCommCount(comms[0], &n), ncclInvalidArgument, "ncclCommGetAsyncError");
+      FAILS(ncclCommDestroy(comms[0]), ncclInvalidArgument, "ncclCommGetAsyncError");
+      FAILS(ncclCommFinalize(comms[0]), ncclInvalidArgument, "ncclCommGetAsyncError");
+      FAILS(ncclAllReduce(&n, &n, 1, ncclInt, ncclSum, comms[0], NULL), ncclInvalidArgument, "ncclCommGetAsyncError");
+    }
+  }
+  for (r = 0; r < RANKS; r++) OK(ready(comms[r]));
+  for (r = 0; r < RANKS; r++) {
+    OK(ncclCommUserRank(comms[r], &n));
+    CHECK(n == r);
+  }
+}
+
+static void calls(void) {
+  int in[RANKS], out[RANKS], r;
+  for (r = 0; r < RANKS; r++) {
+    in[r] = r + 1;
+    IS(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL), ncclInProgress);
+    if (r == 0) {
+      FAILS(ncclAllReduce(&in[0], &out[0], 1, ncclInt, ncclSum, comms[0], NULL), ncclInvalidArgument,
+            "ncclCommGetAsyncError");
+      FAILS(ncclCommSplit(comms[0], 0, 0, &(ncclComm_t){NULL}, NULL), ncclInvalidArgument, "ncclCommGetAsyncError");
+    }
+  }
+  for (r = 0; r < RANKS; r++) {
+    OK(ready(comms[r]));
+    CHECK(out[r] == 6);
+  }
+  /* A group of all ranks; operators are copied, so that theirs may go while it runs. */
+  OK(ncclGroupStart());
+  for (r = 0; r < RANKS; r++) {
+    int twice = 2;
+    ncclRedOp_t op;
+    OK(ncclRedOpCreatePreMulSum(&op, &twice, ncclInt, ncclScalarHostImmediate, comms[r]));
+    OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, op, comms[r], NULL));
+    OK(ncclRedOpDestroy(op, comms[r]));
+  }
+  IS(ncclGroupEnd(), ncclInProgress);
+  for (r = 0; r < RANKS; r++) {
+    OK(ready(comms[r]));
+    CHECK(out[r] == 12);
+  }
+}
+
+static void children(void) {
+  ncclComm_t child[RANKS], blocking;
+  ncclConfig_t patient = NCCL_CONFIG_INITIALIZER;
+  int r, n, in = 4, out = 0;
+  for (r = 0; r < RANKS; r++) {
+    /* A configuration that says nothing, and none: as the parent. */
+    ncclConfig_t nothing = NCCL_CONFIG_INITIALIZER;
+    IS(ncclCommSplit(comms[r], r == 1 ? NCCL_SPLIT_NOCOLOR : 1, 0, &child[r], r == 0 ? &nothing : NULL), ncclInProgress);
+    CHECK((child[r] == NULL) == (r == 1));
+  }
+  for (r = 0; r < RANKS; r++) {
+    OK(ready(comms[r]));
+    if (r != 1) OK(ready(child[r]));
+  }
+  OK(ncclCommUserRank(child[2], &n));
+  CHECK(n == 1);
+  for (r = 0; r < RANKS; r += 2) IS(ncclCommFinalize(child[r]), ncclInProgress);
+  for (r = 0; r < RANKS; r += 2) {
+    OK(ready(child[r]));
+    OK(ncclCommDestroy(child[r]));
+  }
+  /* One that blocks, of a parent that does not. */
+  patient.blocking = 1;
+  n = 0;
+  OK(ncclGroupStart());
+  for (r = 0; r < RANKS; r++) OK(ncclCommSplit(comms[r], r, 0, &child[r], &patient));
+  FAILS(ncclCommSplit(comms[0], 0, 0, &blocking, &quick), ncclInvalidArgument, "blocking and nonblocking");
+  OK(ncclGroupEnd());
+  for (r = 0; r < RANKS; r++) {
+    OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, child[r], NULL));
+    CHECK(out == 4);
+  }
+  /* Calls of both kinds do not share a group; the wrong one has no effect. */
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, child[0], NULL));
+  FAILS(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comms[0], NULL), ncclInvalidArgument, "blocking and nonblocking");
+  OK(ncclGroupEnd());
+  for (r = 0; r < RANKS; r++) OK(ncclCommDestroy(child[r]));
+}
+
+/* Aborts while something waits: for ranks that never come, and for calls that they never make. */
+static void aborts(void) {
+  ncclComm_t lonely;
+  ncclUniqueId id;
+  int x = 0, r, exclude = 2;
+  OK(ncclGetUniqueId(&id));
+  IS(ncclCommInitRankConfig(&lonely, 2, id, 1, &quick), ncclInProgress);
+  OK(ncclCommAbort(lonely));
+  FAILS(ncclCommAbort(lonely), ncclInvalidArgument, "destroyed");
+  IS(ncclCommShrink(comms[0], &exclude, 1, &lonely, NULL, NCCL_SHRINK_DEFAULT), ncclInProgress);
+  OK(ncclCommAbort(lonely));
+  OK(ready(comms[0])); /* the parent is well */
+  IS(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comms[0], NULL), ncclInProgress);
+  IS(ncclCommRevoke(comms[0], NCCL_REVOKE_DEFAULT), ncclInProgress);
+  OK(ready(comms[0]));
+  for (r = 0; r < RANKS; r++) OK(ncclCommAbort(comms[r]));
+}
+
+/* A rank that never comes is the state of those that have waited for it. */
+static void never_comes(void) {
+  ncclComm_t lonely;
+  ncclUniqueId id;
+  OK(ncclGetUniqueId(&id));
+  IS(ncclCommInitRankConfig(&lonely, 2, id, 0, &quick), ncclInProgress);
+  IS(ready(lonely), ncclTimeout);
+  CHECK(strstr(ncclGetLastError(lonely), "rank 1 never arrived") != NULL);
+  OK(ncclCommAbort(lonely));
+}
+
+int main(int argc, char** argv) {
+  (void)argv;
+  quick.blocking = 0;
+  if (argc > 1) { /* with a short LIGHTPATH_TIMEOUT */
+    never_comes();
+    return 0;
+  }
+  make();
+  calls();
+  children();
+  aborts();
+  return 0;
+}
