@@ -202,7 +202,7 @@ func (c *Config) noteVariables(values map[string]string) {
 }
 
 // frontVars are read by libnccl.so.2 itself (cgo/front).
-var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE"}
+var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "LIGHTPATH_NCCL_FALLBACK_LIB", "LIGHTPATH_FALLBACK"}
 
 // controlIf is the interfaces for rendezvous and control.
 func (c *Config) controlIf() string {

@@ -88,14 +88,14 @@ type registration struct {
 }
 
 // registry is the registrations of this process by handle. A handle is a number that is never
-// used again, so a stale or foreign one is known as that. Safe for concurrent use.
+// used again, so a stale or foreign one is known as that, and odd, as no address of a structure is. Safe for concurrent use.
 type registry struct {
 	mu   sync.Mutex
 	last uint64
 	of   map[uint64]registration
 }
 
-var registrations registry
+var registrations = registry{last: 1<<64 - 1}
 
 // Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
 // is good until it is deregistered or the communicator ends. Both are local: no rank waits.
@@ -112,7 +112,7 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	if r.of == nil {
 		r.of = map[uint64]registration{}
 	}
-	r.last++
+	r.last += 2
 	r.of[r.last] = registration{c, buff, size, window, flags}
 	return r.last, nil
 }

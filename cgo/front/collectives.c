@@ -1,11 +1,12 @@
 /* Collective and point-to-point calls: arguments into an lp_call, which runs now or joins the group. */
-#include "front.h"
+#include "fallback.h"
 
 static ncclResult_t submit(const char* function, struct lp_call* call) {
   char err[LP_ERR_BYTES];
   ncclResult_t why;
   const struct lp_core* core;
   if (call->comm == 0) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
+  if (lp_fallback_takes(call)) return lp_fallback_call(function, call, NULL);
   core = lp_core(&why);
   if (core == NULL) return lp_group_note(why);
   err[0] = '\0';
@@ -29,7 +30,9 @@ static ncclResult_t submit(const char* function, struct lp_call* call) {
   LP_API(ncclResult_t, NAME##Config,                                                                          \
          (__VA_ARGS__, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config)) {               \
     struct lp_call* call = CALL_EXPR;                                                                         \
-    ncclResult_t rc = lp_config_read(#NAME "Config", config, call);                                           \
+    ncclResult_t rc;                                                                                          \
+    if (config != NULL && lp_fallback_takes(call)) return lp_fallback_call(#NAME "Config", call, config);     \
+    rc = lp_config_read(#NAME "Config", config, call);                                                        \
     return rc == ncclSuccess ? submit(#NAME "Config", call) : rc;                                             \
   }
 

@@ -3,7 +3,7 @@
  * Group state is the thread's, as in NCCL. A call that is wrong in itself (ncclInvalidArgument) has
  * no effect and leaves its group intact; any other failure becomes the result of the group, which
  * then runs nothing. */
-#include "front.h"
+#include "fallback.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -195,7 +195,8 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
   }
   /* The depth falls first: what runs now is no longer inside the group. */
   group.depth = 0;
-  rc = group.error;
+  rc = lp_fallback_group_end(); /* what it runs goes on while ours does */
+  if (rc == ncclSuccess) rc = group.error;
   if (rc == ncclSuccess && group.init_count > 0) rc = run_inits();
   if (rc == ncclSuccess && group.calls > 0) rc = run_calls();
   if (group.kind != UNKNOWN || group.init_count > 0 || group.error != ncclSuccess) reset();

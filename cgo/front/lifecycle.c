@@ -1,5 +1,5 @@
 /* Communicators: making, asking, ending. */
-#include "front.h"
+#include "fallback.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,10 @@ ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n
   size_t i;
   const struct lp_core* core = lp_core(&rc);
   if (core == NULL) return rc;
+  rc = lp_fallback_check();
+  if (rc != ncclSuccess) return rc;
   rc = lp_result(core->init(inits, n, err, sizeof err), err);
+  if (rc == ncclSuccess) lp_fallback_attach(core, inits, n);
   for (i = 0; (rc == ncclSuccess || rc == ncclInProgress) && i < n; i++)
     *out[i] = (ncclComm_t)(uintptr_t)inits[i].comm;
   return rc;
@@ -163,19 +166,22 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
 
 /* ---- Ending. NULL is fine, as it is for free and for NCCL. ---- */
 
-#define END(NAME, FIELD)                                                                  \
+#define END(NAME, FIELD, GONE)                                                            \
   LP_API(ncclResult_t, NAME, (ncclComm_t comm)) {                                         \
     char err[LP_ERR_BYTES] = "";                                                          \
-    ncclResult_t why;                                                                     \
+    ncclResult_t rc, other;                                                               \
     const struct lp_core* core;                                                           \
     if (comm == NULL) return ncclSuccess;                                                 \
-    core = lp_core(&why);                                                                 \
-    return core == NULL ? why : lp_result(core->FIELD(lp_handle(comm), err, sizeof err), err); \
+    core = lp_core(&rc);                                                                  \
+    if (core == NULL) return rc;                                                          \
+    other = lp_fallback_end(#NAME, comm, GONE);                                           \
+    rc = lp_result(core->FIELD(lp_handle(comm), err, sizeof err), err);                   \
+    return rc == ncclSuccess ? other : rc;                                                \
   }
 
-END(ncclCommFinalize, finalize)
-END(ncclCommDestroy, destroy)
-END(ncclCommAbort, abort)
+END(ncclCommFinalize, finalize, false)
+END(ncclCommDestroy, destroy, true)
+END(ncclCommAbort, abort, true)
 
 /* ---- Asking ---- */
 

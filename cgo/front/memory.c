@@ -3,7 +3,7 @@
  * An allocation is a mapping of its own, of a file in memory where the system has files left, so that
  * other processes of the host can map it too; the core knows each, with its file. Registrations are the
  * core's. The core is not needed to allocate: one that is loaded later learns what there is. */
-#include "front.h"
+#include "fallback.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -114,6 +114,11 @@ LP_API(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size)) {
   bool kept;
   if (ptr == NULL) return lp_fail(ncclInvalidArgument, "ncclMemAlloc: ptr is NULL");
   *ptr = NULL;
+  if (lp_fallback_cuda()) { /* such a program expects device memory */
+    ncclResult_t rc;
+    __typeof__(ncclMemAlloc)* alloc = (__typeof__(ncclMemAlloc)*)lp_fallback_symbol("ncclMemAlloc", &rc);
+    return alloc == NULL ? rc : lp_fallback_result("ncclMemAlloc", alloc(ptr, size));
+  }
   if (size == 0) return ncclSuccess;
   if (size > PTRDIFF_MAX - HUGE_PAGE || !allocate((size + page - 1) / page * page, &r))
     return lp_fail(ncclSystemError, "ncclMemAlloc: out of memory for %zu bytes: %s", size, strerror(ENOMEM));
@@ -134,6 +139,10 @@ LP_API(ncclResult_t, ncclMemFree, (void* ptr)) {
   struct region r;
   size_t at;
   if (ptr == NULL) return ncclSuccess;
+  if (lp_fallback_device(ptr)) {
+    __typeof__(ncclMemFree)* other = (__typeof__(ncclMemFree)*)lp_fallback_symbol("ncclMemFree", &rc);
+    return other == NULL ? rc : lp_fallback_result("ncclMemFree", other(ptr));
+  }
   pthread_mutex_lock(&mutex);
   at = position(ptr);
   if (at == region_count || regions[at].base != ptr)
@@ -176,15 +185,27 @@ static ncclResult_t find(const char* function, ncclComm_t comm, const void* hand
   return lp_result(core->reg_find(lp_handle(comm), (uint64_t)(uintptr_t)handle, window, end, buff, err, sizeof err), err);
 }
 
+/* Device memory is registered with the other library. */
+#define OTHER(NAME, COMM, ...)                                                                         \
+  do {                                                                                                 \
+    ncclResult_t rc_ = ncclSuccess;                                                                    \
+    ncclComm_t other_ = lp_fallback_comm(#NAME, COMM, &rc_);                                           \
+    __typeof__(NAME)* call_ = (__typeof__(NAME)*)lp_fallback_symbol(#NAME, &rc_);                      \
+    return other_ == NULL || call_ == NULL ? rc_ : lp_fallback_result(#NAME, call_(other_, __VA_ARGS__)); \
+  } while (0)
+
 LP_API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buff, size_t size, void** handle)) {
   uint64_t h;
-  ncclResult_t rc = add("ncclCommRegister", comm, buff, size, false, 0, handle, &h);
+  ncclResult_t rc;
+  if (lp_fallback_device(buff)) OTHER(ncclCommRegister, comm, buff, size, handle);
+  rc = add("ncclCommRegister", comm, buff, size, false, 0, handle, &h);
   if (rc == ncclSuccess) *handle = (void*)(uintptr_t)h;
   return rc;
 }
 
 LP_API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle)) {
   void* buff;
+  if (handle != NULL && !lp_is_registration(handle) && lp_fallback()) OTHER(ncclCommDeregister, comm, handle);
   return find("ncclCommDeregister", comm, handle, false, true, &buff);
 }
 
@@ -193,6 +214,7 @@ LP_API(ncclResult_t, ncclCommWindowRegister,
   const int known = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING;
   uint64_t h;
   ncclResult_t rc;
+  if (lp_fallback_device(buff)) OTHER(ncclCommWindowRegister, comm, buff, size, win, winFlags);
   if ((winFlags & ~known) != 0)
     return lp_fail(ncclInvalidArgument, "ncclCommWindowRegister: winFlags 0x%x: host memory has no 0x%x", winFlags,
                    winFlags & ~known);
@@ -207,11 +229,13 @@ LP_API(ncclResult_t, ncclCommWindowRegister,
 /* NULL was a window's value before windows were: giving it back succeeds, as free does. */
 LP_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
   void* buff;
+  if (win != NULL && !lp_is_registration(win) && lp_fallback()) OTHER(ncclCommWindowDeregister, comm, win);
   return win == NULL ? ncclSuccess : find("ncclCommWindowDeregister", comm, win, true, true, &buff);
 }
 
 LP_API(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr)) {
   if (outUserPtr == NULL) return lp_fail(ncclInvalidArgument, "ncclWinGetUserPtr: outUserPtr is NULL");
   *outUserPtr = NULL;
+  if (win != NULL && !lp_is_registration(win) && lp_fallback()) OTHER(ncclWinGetUserPtr, comm, win, outUserPtr);
   return find("ncclWinGetUserPtr", comm, win, true, false, outUserPtr);
 }

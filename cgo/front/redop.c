@@ -1,5 +1,5 @@
 /* Operators of the user: sums of contributions that are multiplied first. */
-#include "front.h"
+#include "fallback.h"
 
 /* A scalar in device memory is read by the collective, on its stream. Here memory is the host's and
  * the stream is NULL, so it is read when the call runs: at once, or at the end of the group. */
@@ -18,8 +18,10 @@ LP_API(ncclResult_t, ncclRedOpCreatePreMulSum,
   rc = lp_result(core->op_create(lp_handle(comm), (int32_t)datatype, scalar, residence == ncclScalarDevice, &number, err,
                                  sizeof err),
                  err);
-  if (rc == ncclSuccess) *op = (ncclRedOp_t)number;
-  return rc;
+  if (rc != ncclSuccess) return rc;
+  *op = (ncclRedOp_t)number;
+  lp_fallback_op(comm, *op, scalar, datatype, residence);
+  return ncclSuccess;
 }
 
 LP_API(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
@@ -28,5 +30,7 @@ LP_API(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
   ncclResult_t rc;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclRedOpDestroy: comm is NULL");
   core = lp_core(&rc);
-  return core == NULL ? rc : lp_result(core->op_destroy(lp_handle(comm), (int32_t)op, err, sizeof err), err);
+  if (core == NULL) return rc;
+  lp_fallback_op_end(comm, op);
+  return lp_result(core->op_destroy(lp_handle(comm), (int32_t)op, err, sizeof err), err);
 }

@@ -2,7 +2,7 @@
  *
  * A call that cannot do its work must not pretend: ncclInvalidUsage, a last error that says what to
  * do instead, and no effect. */
-#include "front.h"
+#include "fallback.h"
 
 ncclResult_t lp_unsupported(const char* function, const char* instead) {
   return lp_fail(ncclInvalidUsage, "%s is not implemented by Lightpath %s; %s", function, LP_VERSION, instead);
@@ -11,7 +11,25 @@ ncclResult_t lp_unsupported(const char* function, const char* instead) {
 #define UNSUPPORTED(NAME, PARAMS, INSTEAD) \
   LP_API(ncclResult_t, NAME, PARAMS) { return lp_group_note(lp_unsupported(#NAME, INSTEAD)); }
 
+/* Of those, what the other library may do instead: on its communicator mine, where the function has
+ * one, else with the same arguments. */
+#define ELSEWHERE(NAME, PARAMS, ARGS, MINE, WINDOW, INSTEAD)                                  \
+  LP_API(ncclResult_t, NAME, PARAMS) {                                                        \
+    if (lp_fallback() && !lp_is_registration(WINDOW)) {                                       \
+      ncclResult_t rc = lp_fallback_enter_group();                                            \
+      ncclComm_t mine = MINE;                                                                 \
+      __typeof__(NAME)* other = (__typeof__(NAME)*)lp_fallback_symbol(#NAME, &rc);            \
+      return lp_group_note(rc != ncclSuccess ? rc : lp_fallback_result(#NAME, other ARGS));   \
+    }                                                                                         \
+    return lp_group_note(lp_unsupported(#NAME, INSTEAD));                                     \
+  }
+#define ON_COMM(NAME, PARAMS, ARGS, INSTEAD) \
+  ELSEWHERE(NAME, PARAMS, ARGS, lp_fallback_comm(#NAME, comm, &rc), NULL, INSTEAD)
+#define ON_WINDOW(NAME, PARAMS, ARGS, INSTEAD) ELSEWHERE(NAME, PARAMS, ARGS, NULL, window, INSTEAD)
+#define WITHOUT_COMM(NAME, PARAMS, ARGS, INSTEAD) ELSEWHERE(NAME, PARAMS, ARGS, NULL, NULL, INSTEAD)
+
 #pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wunused-variable"
 
 #define HOST_CALLS "use ncclSend and ncclRecv"
 #define NO_KERNELS "kernels that communicate by themselves have no way over optical planes: use host-side collectives"
@@ -20,13 +38,14 @@ UNSUPPORTED(ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t
             "communicators hold no device memory")
 UNSUPPORTED(ncclSetEncryption, (const ncclEncryptionConfig_t* config), "connections are authenticated, not encrypted")
 
-UNSUPPORTED(ncclPutSignal,
-            (const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin,
+ELSEWHERE(ncclPutSignal, (const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin,
              size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream),
-            HOST_CALLS)
-UNSUPPORTED(ncclSignal,
-            (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream), HOST_CALLS)
-UNSUPPORTED(ncclWaitSignal, (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream),
+            (localbuff, count, datatype, peer, peerWin, peerWinOffset, sigIdx, ctx, flags, mine, stream),
+            lp_fallback_comm("ncclPutSignal", comm, &rc), peerWin, HOST_CALLS)
+ON_COMM(ncclSignal, (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream),
+            (peer, sigIdx, ctx, flags, mine, stream), HOST_CALLS)
+ON_COMM(ncclWaitSignal, (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream),
+            (nDesc, signalDescs, mine, stream),
             HOST_CALLS)
 
 /* Deprecated; the log's variables are read when a communicator is made. */
@@ -37,39 +56,44 @@ __attribute__((visibility("default"))) void ncclResetDebugInitInternal(void) {}
 
 UNSUPPORTED(ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* props),
             "ncclCommCount, ncclCommUserRank and ncclCommCuDevice answer one by one")
-UNSUPPORTED(ncclDevCommCreate, (ncclComm_t comm, ncclDevCommRequirements_t const* reqs, ncclDevComm_t* outDevComm),
+ON_COMM(ncclDevCommCreate, (ncclComm_t comm, ncclDevCommRequirements_t const* reqs, ncclDevComm_t* outDevComm),
+            (mine, reqs, outDevComm),
             NO_KERNELS)
-UNSUPPORTED(ncclDevCommDestroy, (ncclComm_t comm, ncclDevComm_t const* devComm), NO_KERNELS)
-UNSUPPORTED(ncclGetLsaMultimemDevicePointer, (ncclWindow_t window, size_t offset, void** outPtr), NO_KERNELS)
-UNSUPPORTED(ncclGetMultimemDevicePointer,
-            (ncclWindow_t window, size_t offset, ncclMultimemHandle_t multimem, void** outPtr), NO_KERNELS)
-UNSUPPORTED(ncclGetLsaDevicePointer, (ncclWindow_t window, size_t offset, int lsaRank, void** outPtr), NO_KERNELS)
-UNSUPPORTED(ncclGetPeerDevicePointer, (ncclWindow_t window, size_t offset, int peer, void** outPtr), NO_KERNELS)
-UNSUPPORTED(ncclGetMultimemDeviceLeInfo,
-            (ncclWindow_t window, size_t offset, ncclCftLeId* leId, size_t* leOffset), NO_KERNELS)
-UNSUPPORTED(ncclGetCftDeviceLeInfo,
-            (ncclWindow_t window, size_t offset, int peerCft, ncclTeam_t cftTeam, ncclCftLeId* leId,
+ON_COMM(ncclDevCommDestroy, (ncclComm_t comm, ncclDevComm_t const* devComm),
+            (mine, devComm), NO_KERNELS)
+ON_WINDOW(ncclGetLsaMultimemDevicePointer, (ncclWindow_t window, size_t offset, void** outPtr),
+            (window, offset, outPtr), NO_KERNELS)
+ON_WINDOW(ncclGetMultimemDevicePointer, (ncclWindow_t window, size_t offset, ncclMultimemHandle_t multimem, void** outPtr),
+            (window, offset, multimem, outPtr), NO_KERNELS)
+ON_WINDOW(ncclGetLsaDevicePointer, (ncclWindow_t window, size_t offset, int lsaRank, void** outPtr),
+            (window, offset, lsaRank, outPtr), NO_KERNELS)
+ON_WINDOW(ncclGetPeerDevicePointer, (ncclWindow_t window, size_t offset, int peer, void** outPtr),
+            (window, offset, peer, outPtr), NO_KERNELS)
+ON_WINDOW(ncclGetMultimemDeviceLeInfo, (ncclWindow_t window, size_t offset, ncclCftLeId* leId, size_t* leOffset),
+            (window, offset, leId, leOffset), NO_KERNELS)
+ON_WINDOW(ncclGetCftDeviceLeInfo, (ncclWindow_t window, size_t offset, int peerCft, ncclTeam_t cftTeam, ncclCftLeId* leId,
              size_t* leOffset),
+            (window, offset, peerCft, cftTeam, leId, leOffset),
             NO_KERNELS)
-UNSUPPORTED(ncclGetPeerDeviceLeInfo,
-            (ncclWindow_t window, size_t offset, int peerWorld, ncclCftLeId* leId, size_t* leOffset), NO_KERNELS)
-UNSUPPORTED(ncclLsaBarrierCreateRequirement,
-            (ncclTeam_t team, int nBarriers, ncclLsaBarrierHandle_t* outHandle,
+ON_WINDOW(ncclGetPeerDeviceLeInfo, (ncclWindow_t window, size_t offset, int peerWorld, ncclCftLeId* leId, size_t* leOffset),
+            (window, offset, peerWorld, leId, leOffset), NO_KERNELS)
+WITHOUT_COMM(ncclLsaBarrierCreateRequirement, (ncclTeam_t team, int nBarriers, ncclLsaBarrierHandle_t* outHandle,
              ncclDevResourceRequirements_t* outReq),
+            (team, nBarriers, outHandle, outReq),
             NO_KERNELS)
-UNSUPPORTED(ncclGinBarrierCreateRequirement,
-            (ncclComm_t comm, ncclTeam_t team, int nBarriers, ncclGinBarrierHandle_t* outHandle,
+ON_COMM(ncclGinBarrierCreateRequirement, (ncclComm_t comm, ncclTeam_t team, int nBarriers, ncclGinBarrierHandle_t* outHandle,
              ncclDevResourceRequirements_t* outReq),
+            (mine, team, nBarriers, outHandle, outReq),
             NO_KERNELS)
-UNSUPPORTED(ncclLLA2ACreateRequirement,
-            (int nBlocks, int nSlots, ncclLLA2AHandle_t* outHandle, ncclDevResourceRequirements_t* outReq),
+WITHOUT_COMM(ncclLLA2ACreateRequirement, (int nBlocks, int nSlots, ncclLLA2AHandle_t* outHandle, ncclDevResourceRequirements_t* outReq),
+            (nBlocks, nSlots, outHandle, outReq),
             NO_KERNELS)
-UNSUPPORTED(ncclGinOutboxCreateRequirement,
-            (int nBlocks, int size_log2, ncclGinOutboxHandle_t* outHandle, ncclDevResourceRequirements_t* outReq),
+WITHOUT_COMM(ncclGinOutboxCreateRequirement, (int nBlocks, int size_log2, ncclGinOutboxHandle_t* outHandle, ncclDevResourceRequirements_t* outReq),
+            (nBlocks, size_log2, outHandle, outReq),
             NO_KERNELS)
-UNSUPPORTED(ncclGinInboxA2ACreateRequirement,
-            (ncclTeam_t peers, int nBlocks, int size_log2, ncclGinInboxA2AHandle_t* outHandle,
+WITHOUT_COMM(ncclGinInboxA2ACreateRequirement, (ncclTeam_t peers, int nBlocks, int size_log2, ncclGinInboxA2AHandle_t* outHandle,
              ncclDevResourceRequirements_t* outReq),
+            (peers, nBlocks, size_log2, outHandle, outReq),
             NO_KERNELS)
 
 LP_API(int, ncclLLA2ACalcSlots, (int maxElts, int maxEltSize)) { return 0; }

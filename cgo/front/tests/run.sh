@@ -22,7 +22,7 @@ check() {
 }
 
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
-for test in library fork churn group args failure nocore core redop options conf memory kin nonblocking survivors; do
+for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 done
 # Not linked: it opens the library itself.
@@ -51,6 +51,26 @@ check redop "$out/redop"
 check memory "$out/memory"
 check conf "$out/conf" "$out/nccl.conf"
 check options env LIGHTPATH_PLANES=2 "$out/options"
+# Another library behind ours. It is where an installed one would be, under its own name.
+mkdir -p "$out/other" "$out/cuda" && rm -f "$out"/other/log*
+fake="-fPIC -shared -Icgo/front"
+${CC:-cc} $cflags $fake -Wl,-soname,libnccl.so.2 -o "$out/other/libnccl.so.2" cgo/front/tests/fake.c || exit 1
+${CC:-cc} $cflags $fake -Wl,-soname,libcuda.so.1 -o "$out/cuda/libcuda.so.1" cgo/front/tests/fakecuda.c || exit 1
+mkdir -p "$out/second" && cp lib/libnccl.so.2 lib/liblightpath.so "$out/second/"
+fallback() { # NAME MODE LIBRARY [VARIABLE=VALUE...]
+  name=fallback-$1; mode=$2; other=$3; shift 3
+  check "$name" env LD_LIBRARY_PATH="$root/$out/cuda" LIGHTPATH_NCCL_FALLBACK_LIB="$other" \
+    FAKE_LOG="$out/other/log-$name" "$@" "$out/fallback" "$mode"
+}
+other=$root/$out/other/libnccl.so.2
+fallback both both "$other"
+fallback none none "$other" LIGHTPATH_FALLBACK=none
+fallback all all "$other" LIGHTPATH_FALLBACK=all
+fallback no-device no-device "$other" FAKE_NO_DEVICE=1
+fallback self "is Lightpath itself" "$lib"
+fallback copy "second/libnccl.so.2 is Lightpath itself" "$root/$out/second/libnccl.so.2"
+fallback missing "cannot load" /nonexistent/libnccl.so.2
+fallback policy "auto, all or none" "$other" LIGHTPATH_FALLBACK=sometimes
 check failure env LIGHTPATH_TIMEOUT=3s "$out/failure"
 check core "$out/core" "$root/lib/liblightpath.so"
 check no-core env LIGHTPATH_CORE=/nonexistent/core.so "$out/nocore" /nonexistent/core.so

@@ -1,0 +1,9 @@
+/* A libcuda.so.1 for which 0xdead.... is device memory. */
+#include <stdint.h>
+
+int cuPointerGetAttribute(void* data, int attribute, uint64_t p);
+int cuPointerGetAttribute(void* data, int attribute, uint64_t p) {
+  if (attribute != 2 || p >> 16 != 0xdead) return 1; /* CUDA_ERROR_INVALID_VALUE */
+  *(unsigned int*)data = 2;
+  return 0;
+}
