@@ -7,18 +7,19 @@
 #        |   \           |   \
 #       [bridge of plane 0]  [bridge of plane 1] ...
 #
-#   bench/planes.sh                      AllReduce and AllToAll, 4 ranks, k = 1 2 4, 64 MiB
-#   PLANES="2" RANKS=2 SIZE=16M RATE=500mbit COLLECTIVES=allgather bench/planes.sh
+#   bench/planes.sh                      AllReduce and AllToAll, 2 ranks, k = 1 2 4, 64 MiB
+#   PLANES="2" RANKS=4 SIZE=16M RATE=250mbit COLLECTIVES=allgather bench/planes.sh
 #   IMPAIR="loss 0.1%" bench/planes.sh   the last plane of each run is worse: any netem arguments, or
 #   IMPAIR="rate 250mbit" ...            a lower rate
+#   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's
 #
 # Prints, per collective and k: time, bus bandwidth, its part of k times RATE (the most that MTU 9000
 # leaves of it is 99.3 %), and the bytes that each plane of rank 0 has sent. Bus bandwidth is by
 # nccl-tests' definition what each rank's port carries.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-collectives=${COLLECTIVES:-"allreduce alltoall"} planes=${PLANES:-"1 2 4"} ranks=${RANKS:-4}
-size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-5} impair=${IMPAIR:-}
+collectives=${COLLECTIVES:-"allreduce alltoall"} planes=${PLANES:-"1 2 4"} ranks=${RANKS:-2}
+size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-10} impair=${IMPAIR:-}
 tag=lpb$$ most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mktemp -d)
 
 clean() {
@@ -90,6 +91,8 @@ for c in $collectives; do
     for j in $(seq 0 $((k - 1))); do counts+=" $(($(sent "$j") - before[j]))"; done
     [ -z "$impair" ] || worse $((k - 1))
     awk -v c="$c" -v k="$k" -v n="$ranks" -v line="$(bits "$rate")" -v counts="$counts" '$1 ~ /^[0-9]+$/ {
-      printf "%-14s %2d %6d %12s %14.0f %9.1f%% %s%s\n", c, k, n, $6, $8 * 8e3, 100 * $8 * 8e9 / (k * line), counts, $9 ? "  WRONG: " $9 : "" }' "$work/0"
+      share = c == "allreduce" ? 2 * (n - 1) / n : c ~ /^(alltoall|allgather|reducescatter)$/ ? (n - 1) / n : 1
+      rate = $1 * share * 8e6 / $6 # the table has too few digits
+      printf "%-14s %2d %6d %12s %14.1f %9.1f%% %s%s\n", c, k, n, $6, rate / 1e6, 100 * rate / (k * line), counts, $9 ? "  WRONG: " $9 : "" }' "$work/0"
   done
 done

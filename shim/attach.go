@@ -175,7 +175,7 @@ func (c *Comm) setShm(e transport.Endpoint) {
 
 // attachTCP joins the mesh of connections.
 func (c *Comm) attachTCP(l *listeners, sec secret) error {
-	o := tcp.Options{Rank: c.args.Rank, Planes: c.cfg.Planes, Comm: c.id, Secret: sec}
+	o := tcp.Options{Rank: c.args.Rank, Planes: c.cfg.Planes, Comm: c.id, Secret: sec, Congestion: c.cfg.Congestion}
 	for i := range c.table {
 		o.Addrs = append(o.Addrs, c.table[i].TCP)
 	}

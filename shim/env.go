@@ -20,6 +20,7 @@ type Config struct {
 	FabricRank int // -1: not given
 	Transport  string
 	Planes     int
+	Congestion string // of tcp planes; "" is the host's
 	Planner    string
 	PlanDir    string
 	PlanLimit  time.Duration
@@ -95,6 +96,8 @@ var vars = []Var{
 		}},
 	{"LIGHTPATH_PLANES", "int 1..16", "1", "packet planes that a communicator has",
 		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
+	{"LIGHTPATH_TCP_CONGESTION", "name", "", "congestion control of tcp planes, one that the host allows; empty: the host's own",
+		func(c *Config, v string) error { c.Congestion = v; return nil }},
 	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: static, perstep, harvest, swot, auto",
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "", "directory of the plan cache; empty: plans are kept in memory only",

@@ -94,6 +94,7 @@ type Options struct {
 	Addrs        []string // every rank's Listener.Addr
 	Comm         uint64
 	Secret       [SecretSize]byte
+	Congestion   string // congestion control of this rank's connections; "" is the host's
 }
 
 // Connect sets the full mesh of a communicator up: every rank dials the lower ranks, once
@@ -121,6 +122,10 @@ func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, e
 	if missing != "" {
 		m.closeAll()
 		return nil, fmt.Errorf("tcp: rank %d: no connection with %s: %w", o.Rank, missing, context.Cause(ctx))
+	}
+	if err := m.setCongestion(); err != nil {
+		m.closeAll()
+		return nil, err
 	}
 	e, err := newEndpoint(o.Rank, m.fds)
 	if err != nil {
@@ -332,6 +337,20 @@ func (m *mesh) missing() string {
 		names = append(names, fmt.Sprintf("%d more", m.left-len(names)))
 	}
 	return strings.Join(names, ", ")
+}
+
+func (m *mesh) setCongestion() error {
+	for plane, row := range m.fds {
+		for rank, fd := range row {
+			if fd < 0 || m.o.Congestion == "" {
+				continue
+			}
+			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, m.o.Congestion); err != nil {
+				return fmt.Errorf("tcp: rank %d, plane %d of rank %d: congestion control %q: %w", rank, plane, m.o.Rank, m.o.Congestion, err)
+			}
+		}
+	}
+	return nil
 }
 
 func (m *mesh) closeAll() {

@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -139,6 +140,39 @@ func TestAddressPerPlane(t *testing.T) {
 	suite("").Exchange(t, e, 3)
 	for _, one := range e {
 		transporttest.Close(t, one)
+	}
+}
+
+// TestCongestion: the connections have the congestion control asked for; one that there is not is
+// named, with the connection.
+func TestCongestion(t *testing.T) {
+	for _, name := range []string{"reno", "no-such"} {
+		ls, addrs := listen(t, "127.0.0.1:0", 2)
+		var e [2]transport.Endpoint
+		var errs [2]error
+		var wg sync.WaitGroup
+		for rank := range ls {
+			wg.Go(func() {
+				e[rank], errs[rank] = Connect(limit(t), ls[rank], Options{Rank: rank, Planes: 2, Addrs: addrs, Congestion: name, Secret: secret})
+			})
+		}
+		wg.Wait()
+		for rank, err := range errs {
+			if name == "no-such" {
+				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("rank %d, plane 0 of rank %d", 1-rank, rank)) || !strings.Contains(err.Error(), name) {
+					t.Errorf("rank %d: %v", rank, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatalf("rank %d: %v", rank, err)
+			}
+			got, err := unix.GetsockoptString(e[rank].Planes()[1].(*plane).conns[1-rank].fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+			if strings.TrimRight(got, "\x00") != name || err != nil {
+				t.Errorf("rank %d: %q, %v", rank, got, err)
+			}
+			transporttest.Close(t, e[rank])
+		}
 	}
 }
 

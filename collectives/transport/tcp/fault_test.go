@@ -1,0 +1,180 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/collectives/wire"
+
+	"golang.org/x/sys/unix"
+)
+
+// until calls f until it gives an error.
+func until(t *testing.T, e transport.Endpoint, f func() error) error {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < time.Minute; {
+		armed := e.Arm()
+		if err := f(); err != nil {
+			return err
+		}
+		e.Wait(armed, 10*time.Millisecond)
+	}
+	t.Fatal("no error in a minute")
+	return nil
+}
+
+// drop closes what a descriptor of an endpoint stands for; the descriptor, which the endpoint is to
+// close, is one end of a broken pipe from then on.
+func drop(t *testing.T, fd int) {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Dup3(ends[0], fd, unix.O_CLOEXEC), unix.Close(ends[0]), unix.Close(ends[1])); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReset: a plane that is cut names the rank and the plane at both ends, the rank's other planes
+// go on, and the next communicator has the plane again.
+func TestReset(t *testing.T) {
+	e := connect(t, "127.0.0.1:0", 3, 2)
+	cut := e[0].Planes()[1].(*plane).conns[2].fd
+	if err := unix.SetsockoptLinger(cut, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+		t.Fatal(err)
+	}
+	drop(t, cut) // and with it the connection: a reset
+	for _, end := range []struct{ rank, peer int }{{0, 2}, {2, 0}} {
+		p := e[end.rank].Planes()[1].(transport.Lander)
+		h := wire.Header{Src: uint16(end.rank), Dst: uint16(end.peer), Plane: 1}
+		want := "rank " + string(rune('0'+end.peer))
+		for name, f := range map[string]func() error{
+			"Peek":    func() error { _, _, err := p.Peek(end.peer); return err },
+			"Head":    func() error { _, err := p.Head(end.peer); return err },
+			"TrySend": func() error { _, err := p.TrySend(&h, []byte("x")); return err },
+		} {
+			err := until(t, e[end.rank], f)
+			if !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "plane 1") {
+				t.Errorf("rank %d, %s: %v", end.rank, name, err)
+			}
+		}
+	}
+	// Plane 0 is as before.
+	var zero []transport.Endpoint
+	for _, one := range e {
+		zero = append(zero, &onePlane{one})
+	}
+	suite("").Exchange(t, zero, 5)
+	for _, one := range e {
+		transporttest.Close(t, one)
+	}
+	again := connect(t, "127.0.0.1:0", 3, 2)
+	suite("").Exchange(t, again, 3)
+	for _, one := range again {
+		transporttest.Close(t, one)
+	}
+}
+
+// onePlane is the first plane of an endpoint.
+type onePlane struct{ transport.Endpoint }
+
+func (o *onePlane) Planes() []transport.Plane { return o.Endpoint.Planes()[:1] }
+
+// TestCorruptHeader: whatever bit of a header flips, and whatever its length claims, no byte of the
+// frame is data, and the error names the rank and the plane.
+func TestCorruptHeader(t *testing.T) {
+	good := frame(wire.Header{Src: 1, Length: 8, Offset: 64, Op: 3}, "payload!")
+	check := func(what string, bad []byte) {
+		t.Helper()
+		c := newConn(-1, 0, 1)
+		c.end = copy(c.buf, bad)
+		c.readable = false
+		err := c.parse(0)
+		if !errors.Is(err, transport.ErrCorrupt) || !strings.Contains(err.Error(), "rank 1, plane 0") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if c.headed || c.piece() {
+			t.Errorf("%s: shown", what)
+		}
+	}
+	for bit := range 8 * wire.HeaderSize {
+		bad := append([]byte(nil), good...)
+		bad[bit/8] ^= 1 << (bit % 8)
+		check("bit "+string(rune('0'+bit%8)), bad)
+	}
+	for _, length := range []uint32{0, maxPayload + 1, 1 << 31} {
+		h := wire.Header{Src: 1, Length: length}
+		b := make([]byte, wire.HeaderSize)
+		wire.Encode(&h, b)
+		check("length", b)
+	}
+	for _, h := range []wire.Header{{Src: 2, Length: 1}, {Src: 1, Dst: 1, Length: 1}, {Src: 1, Plane: 1, Length: 1}} {
+		check("another flow", frame(h, "x"))
+	}
+	if binary.LittleEndian.Uint32(good) != wire.Magic {
+		t.Fatal("the good frame is none")
+	}
+}
+
+// TestSignals: system calls that signals interrupt all the time lose and repeat nothing.
+func TestSignals(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGUSR1)
+	defer signal.Stop(caught)
+	e := connect(t, "127.0.0.1:0", 3, 2)
+	var done atomic.Bool
+	var storm sync.WaitGroup
+	storm.Go(func() {
+		for n := 0; !done.Load(); n++ {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(20 * time.Microsecond)
+		}
+	})
+	suite("").Exchange(t, e, 30)
+	done.Store(true)
+	storm.Wait()
+	select {
+	case <-caught:
+	default:
+		t.Error("no signal has come")
+	}
+	for _, one := range e {
+		transporttest.Close(t, one)
+	}
+}
+
+// TestNoSIGPIPE: sending to a peer that is gone raises no signal, which would end a host process that
+// does not expect it.
+func TestNoSIGPIPE(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGPIPE)
+	defer signal.Stop(caught)
+	e := connect(t, "127.0.0.1:0", 2, 1)
+	transporttest.Close(t, e[1])
+	p := e[0].Planes()[0]
+	h := wire.Header{Dst: 1}
+	err := until(t, e[0], func() error { _, err := p.TrySend(&h, []byte("anybody?")); return err })
+	if !errors.Is(err, transport.ErrPeerLost) {
+		t.Error(err)
+	}
+	select {
+	case <-caught:
+		t.Error("SIGPIPE")
+	case <-time.After(10 * time.Millisecond):
+	}
+	transporttest.Close(t, e[0])
+}

@@ -1,0 +1,75 @@
+package tcp
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/collectives/wire"
+
+	"golang.org/x/sys/unix"
+)
+
+// vanish ends a rank's connections as the loss of its host does: nothing is sent, not even an end.
+func vanish(t *testing.T, e transport.Endpoint) {
+	t.Helper()
+	for _, c := range e.(*Endpoint).conns {
+		if err := unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1); err != nil {
+			t.Skipf("needs CAP_NET_ADMIN, to close a connection without its peer's knowledge: %v", err)
+		}
+		drop(t, c.fd)
+	}
+	transporttest.Close(t, e)
+}
+
+// TestHalfOpen: a rank that waits for one whose host is gone without a word gives up after the time
+// allowed, and says whom and which plane it waits for; one that sends finds out by itself.
+func TestHalfOpen(t *testing.T) {
+	const ranks, planes, count = 3, 2, 100000
+	for _, gone := range []int{0, 2} { // the root, from which the others receive, and a leaf
+		e := connect(t, "127.0.0.1:0", ranks, planes)
+		s, err := schedule.Build(schedule.Broadcast, "ring", ranks, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		vanish(t, e[gone])
+		const last = ranks - 1
+		rank := 1
+		buffer := make([]byte, 4*count)
+		call := exec.Call{Program: progs[rank], Endpoint: e[rank], Comm: 5, Op: 1}
+		for b := range call.Buffers {
+			call.Buffers[b] = exec.BufferOf(buffer)
+		}
+		var task exec.Task
+		if err := task.Bind(call); err != nil {
+			t.Fatal(err)
+		}
+		err = exec.Run([]*exec.Task{&task}, &exec.Options{Timeout: 300 * time.Millisecond})
+		if !errors.Is(err, exec.ErrTimeout) || !strings.Contains(err.Error(), "receive from rank 0 (plane 0") {
+			t.Errorf("rank %d gone: %v", gone, err)
+		}
+		if gone == last {
+			p := e[rank].Planes()[1]
+			h := wire.Header{Src: uint16(rank), Dst: last, Plane: 1}
+			err := until(t, e[rank], func() error { _, err := p.TrySend(&h, buffer); return err })
+			if !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "rank 2, plane 1") {
+				t.Errorf("sending to rank %d, whose host is back without it: %v", gone, err)
+			}
+		}
+		for r, one := range e {
+			if r != gone {
+				transporttest.Close(t, one)
+			}
+		}
+	}
+}
