@@ -14,8 +14,8 @@
 //	reduced u64 (atomic) chunk number + 1: this rank's part of the result is in the slot
 //	data, else
 //
-// Only its rank writes a slot, chunk k into slot k mod slots, and only when every other rank has
-// consumed chunk k - slots. All ranks number chunks alike, since all make the same calls; where they
+// Only its rank writes a slot, chunk k into slot k mod slots, and only when every rank,
+// itself included, has consumed chunk k - slots. All ranks number chunks alike, since all make the same calls; where they
 // do not, a header shows it, at the latest with the next call.
 //
 // Layer: inside collectives, beside program: an [exec.Engine]. It decides nothing that ranks could see

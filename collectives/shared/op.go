@@ -90,7 +90,8 @@ func (o *Op) Poll() (moved, done bool, err error) {
 
 // step moves each stage by one chunk, where it can.
 func (o *Op) step() (moved bool, err error) {
-	if o.laid < o.chunks {
+	// This rank, too, must be done with what it laid into the slot before.
+	if o.laid < o.chunks && o.laid < o.taken+rings[o.ring].slots {
 		peer, ok := o.a.hasRoom(o.ring, o.first+o.laid)
 		if ok {
 			o.lay(o.first + o.laid)
