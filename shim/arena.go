@@ -36,8 +36,9 @@ type latest struct {
 }
 
 // spinAlone is how often a call on its own polls before the machinery of groups waits for it, where
-// every rank can have a CPU: some 2 us.
-const spinAlone = 300
+// every rank can have a CPU: about 1 us. Longer is in the way where the system has put two ranks on
+// one CPU, which it does whenever others want one.
+const spinAlone = 50
 
 // runAlone runs a group of one collective that goes through the arena.
 // Hot path: no allocation, no logging.

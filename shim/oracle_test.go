@@ -203,18 +203,35 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// TestEveryTypeAndOperator is exhaustive in what a kernel is chosen by.
+// TestEveryTypeAndOperator is exhaustive in what a kernel is chosen by, in programs and through
+// shared memory: in one exchange, and where ranks reduce a part each.
 func TestEveryTypeAndOperator(t *testing.T) {
-	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+	for _, transport := range []string{"inproc", "shm"} {
+		for _, count := range []int{19, 40009} {
+			if transport == "inproc" && count > 19 {
+				continue // the program is the same
+			}
+			t.Run(fmt.Sprintf("%s/%d", transport, count), func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", transport)
+				everyTypeAndOperator(t, count)
+			})
+		}
+	}
+}
+
+func everyTypeAndOperator(t *testing.T, count int) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	w := newWorld(t, 3)
 	for _, kind := range oracleKinds {
+		if count > 1000 && kind != CallAllReduce && kind != CallReduce {
+			continue
+		}
 		for typ := range datatype.NumTypes {
 			for op := range datatype.NumOps {
 				if op > 0 && !kinds[kind].reduces {
 					continue
 				}
-				k := collectiveCase{kind: kind, typ: typ, op: op, root: 1, count: 19, inPlace: op%2 == 1}
+				k := collectiveCase{kind: kind, typ: typ, op: op, root: 1, count: count, inPlace: op%2 == 1}
 				if err := k.run(w, rng); err != nil {
 					t.Errorf("%v: %v", k, err)
 				}

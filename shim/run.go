@@ -284,6 +284,9 @@ func (s *session) policy() {
 	c := s.comms[0]
 	if c.localRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
+		if e := s.refs[0].entry; e != nil && e.prog == nil {
+			s.opts.Spin = 0 // runAlone has
+		}
 	} else {
 		s.opts.Spin, s.opts.Yield = 1, 200
 		if ref := &s.refs[0]; ref.circuits || ref.entry != nil && ref.entry.plan != nil {

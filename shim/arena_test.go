@@ -1,0 +1,107 @@
+package shim
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+)
+
+// TestArenaIsUsed: ranks that share memory go through it, unless an algorithm is asked for.
+func TestArenaIsUsed(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck")
+	w := newWorld(t, 2)
+	for _, c := range w.comms {
+		if !c.throughArena(CallAllReduce) || c.throughArena(CallAllToAll) || c.throughArena(CallSend) {
+			t.Errorf("rank %d: AllReduce %v, AlltoAll %v, Send %v through the arena",
+				c.Rank(), c.throughArena(CallAllReduce), c.throughArena(CallAllToAll), c.throughArena(CallSend))
+		}
+	}
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, kind := range []CallKind{CallAllReduce, CallAllToAll, CallAllReduce} {
+		if err := (collectiveCase{kind: kind, typ: datatype.Int32, count: 777}).run(w, rng); err != nil {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
+}
+
+// TestGroupsThroughArena: collectives of a group keep their order, and groups that name
+// communicators in different orders do not wait for each other.
+func TestGroupsThroughArena(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	a, b := newWorld(t, 2), newWorld(t, 2)
+	for range 20 {
+		errs := concurrently(t, 2, func(r int) error {
+			x, y, z := make([]float32, 50000), make([]float32, 3), make([]float32, 50000)
+			for i := range x {
+				x[i] = float32(r + 1)
+			}
+			first, second := allReduce(a.comms[r], x), allReduce(b.comms[r], y)
+			third := Call{Comm: a.comms[r], Kind: CallBroadcast, Type: datatype.Float32, Count: 50000, Peer: 1,
+				Send: unsafe.Pointer(&x[0]), Recv: unsafe.Pointer(&z[0])}
+			calls := []Call{first, third, second}
+			if r == 1 {
+				calls = []Call{second, first, third}
+			}
+			if err := Run(calls); err != nil {
+				return err
+			}
+			for i := range z {
+				if z[i] != 3 {
+					t.Errorf("rank %d: element %d is %v", r, i, z[i])
+					break
+				}
+			}
+			return nil
+		})
+		for r, err := range errs {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+		}
+	}
+}
+
+// TestArenaAllocatesNothing counts over whole calls on all ranks at once.
+func TestArenaAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	w := newWorld(t, 2)
+	const runs = 100
+	for _, count := range []int{2, 3000, 300000} {
+		calls := [2][]Call{}
+		for r := range calls {
+			calls[r] = []Call{allReduce(w.comms[r], make([]float32, count))}
+		}
+		loop := func(r, n int) {
+			for range n {
+				if err := Run(calls[r]); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		other := make(chan struct{})
+		go func() { loop(1, runs+2); close(other) }()
+		loop(0, 1)
+		if n := testing.AllocsPerRun(runs, func() { loop(0, 1) }); n >= 1 {
+			t.Errorf("%d elements: %v allocations a call", count, n)
+		}
+		<-other
+	}
+}
+
+// TestNoRoomForArena: where shared memory holds the rings alone, calls go by frames.
+func TestNoRoomForArena(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	w := newWorld(t, 2)
+	for _, c := range w.comms {
+		c.arena = nil // as if there had been no room: see transport/shm
+	}
+	if err := (collectiveCase{kind: CallAllReduce, typ: datatype.Int32, count: 777}).run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
+		t.Error(err)
+	}
+}
