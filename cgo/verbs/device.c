@@ -1,0 +1,119 @@
+/* Devices, ports and memory. */
+#include "library.h"
+
+#ifdef LPV_HEADERS
+
+#include <stdio.h>
+#include <string.h>
+
+int lpv_name(int i, char *name, size_t size)
+{
+	int count, rc = ENOENT;
+	errno = 0;
+	struct ibv_device **list = lpv.get_device_list(&count);
+	if (!list)
+		return failed();
+	if (i < count) {
+		snprintf(name, size, "%s", lpv.get_device_name(list[i]));
+		rc = 0;
+	}
+	lpv.free_device_list(list);
+	return rc;
+}
+
+int lpv_open(const char *name, struct lpv_device *d)
+{
+	int count, rc = ENODEV;
+	errno = 0;
+	struct ibv_device **list = lpv.get_device_list(&count);
+	if (!list)
+		return failed();
+	for (int i = 0; i < count; i++) {
+		if (strcmp(lpv.get_device_name(list[i]), name))
+			continue;
+		errno = 0;
+		d->context = lpv.open_device(list[i]);
+		rc = d->context ? 0 : failed();
+		break;
+	}
+	lpv.free_device_list(list);
+	if (rc)
+		return rc;
+	d->pd = lpv.alloc_pd(d->context);
+	if (!d->pd) {
+		rc = failed();
+		lpv.close_device(d->context);
+	}
+	return rc;
+}
+
+int lpv_close(struct lpv_device *d)
+{
+	int rc = lpv.dealloc_pd(d->pd);
+	int rc2 = lpv.close_device(d->context);
+	return rc ? rc : rc2;
+}
+
+int lpv_port(struct lpv_device *d, int port, struct lpv_port *p)
+{
+	struct ibv_port_attr attr;
+	memset(&attr, 0, sizeof attr);
+	int rc = lpv.query_port(d->context, port, &attr);
+	if (rc)
+		return rc < 0 ? failed() : rc;
+	p->state = attr.state;
+	p->mtu = 128 << attr.active_mtu;
+	p->lid = attr.lid;
+	p->ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+	p->gids = attr.gid_tbl_len;
+	return 0;
+}
+
+int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type)
+{
+	struct ibv_gid_entry entry;
+	memset(&entry, 0, sizeof entry);
+	errno = 0;
+	int rc = lpv.query_gid_ex(d->context, port, index, &entry, 0, sizeof entry);
+	if (rc == ENODATA || rc == -ENODATA || (rc == -1 && errno == ENODATA)) { /* not in use */
+		*type = 0;
+		return 0;
+	}
+	if (rc)
+		return rc > 0 ? rc : rc < -1 ? -rc : failed();
+	memcpy(gid, entry.gid.raw, 16);
+	switch (entry.gid_type) {
+	case IBV_GID_TYPE_IB: *type = 1; break;
+	case IBV_GID_TYPE_ROCE_V1: *type = 2; break;
+	default: *type = 3;
+	}
+	return 0;
+}
+
+int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey)
+{
+	errno = 0;
+	*mr = lpv.reg_mr(d->pd, at, size, written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
+	if (!*mr)
+		return failed();
+	*lkey = (*mr)->lkey;
+	*rkey = (*mr)->rkey;
+	return 0;
+}
+
+int lpv_deregister(struct ibv_mr *mr) { return lpv.dereg_mr(mr); }
+
+#else
+
+int lpv_name(int i, char *name, size_t size) { return ENOSYS; }
+int lpv_open(const char *name, struct lpv_device *d) { return ENOSYS; }
+int lpv_close(struct lpv_device *d) { return ENOSYS; }
+int lpv_port(struct lpv_device *d, int port, struct lpv_port *p) { return ENOSYS; }
+int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type) { return ENOSYS; }
+int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey)
+{
+	return ENOSYS;
+}
+int lpv_deregister(struct ibv_mr *mr) { return ENOSYS; }
+
+#endif

@@ -1,0 +1,107 @@
+package verbs
+
+// #include "verbs.h"
+import "C"
+
+import (
+	"syscall"
+	"unsafe"
+
+	"lightpath/collectives/transport/rdma"
+)
+
+// The structures that cross the boundary are the same on both sides, or this does not compile.
+const (
+	_ = uint(unsafe.Sizeof(rdma.SendRequest{}) - C.sizeof_struct_lpv_send)
+	_ = uint(C.sizeof_struct_lpv_send - unsafe.Sizeof(rdma.SendRequest{}))
+	_ = uint(unsafe.Sizeof(rdma.Completion{}) - C.sizeof_struct_lpv_done)
+	_ = uint(C.sizeof_struct_lpv_done - unsafe.Sizeof(rdma.Completion{}))
+	_ = uint(rdma.SendSignaled-C.LPV_SIGNALED) + uint(rdma.SendInline-C.LPV_INLINE) + uint(rdma.SendImmediate-C.LPV_IMMEDIATE)
+)
+
+// device is an [rdma.Device]: a context and a protection domain.
+type device struct {
+	name string
+	d    C.struct_lpv_device
+}
+
+var portStates = [...]string{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}
+
+func (d *device) Port(port int) (rdma.PortInfo, error) {
+	var p C.struct_lpv_port
+	if rc := C.lpv_port(&d.d, C.int(port), &p); rc != 0 {
+		return rdma.PortInfo{}, wrap(rc, "%s port %d", d.name, port)
+	}
+	info := rdma.PortInfo{
+		Active: p.state == 4, State: "unknown", MTU: int(p.mtu), LID: uint16(p.lid), Ethernet: p.ethernet != 0, GIDs: int(p.gids),
+	}
+	if p.state >= 0 && int(p.state) < len(portStates) {
+		info.State = portStates[p.state]
+	}
+	return info, nil
+}
+
+func (d *device) GID(port, index int) (rdma.Entry, error) {
+	var e rdma.Entry
+	var kind C.int
+	rc := C.lpv_gid(&d.d, C.int(port), C.int(index), (*C.uint8_t)(&e.GID[0]), &kind)
+	e.Type = rdma.EntryType(kind)
+	return e, wrap(rc, "%s port %d GID %d", d.name, port, index)
+}
+
+func (d *device) Close() error { return wrap(C.lpv_close(&d.d), "close %s", d.name) }
+
+// region is an [rdma.Region].
+type region struct {
+	mr         *C.struct_ibv_mr
+	lkey, rkey C.uint32_t
+}
+
+func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
+	r := &region{}
+	remote := C.int(0)
+	if written {
+		remote = 1
+	}
+	rc := C.lpv_register(&d.d, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), remote, &r.mr, &r.lkey, &r.rkey)
+	if rc != 0 {
+		return nil, wrap(rc, "%s: register memory", d.name)
+	}
+	return r, nil
+}
+
+func (r *region) Keys() (local, remote uint32) { return uint32(r.lkey), uint32(r.rkey) }
+func (r *region) Close() error                 { return wrap(C.lpv_deregister(r.mr), "deregister memory") }
+
+// cq is an [rdma.CQ] with an event channel of its own.
+type cq struct{ c C.struct_lpv_cq }
+
+func (d *device) NewCQ(entries int) (rdma.CQ, error) {
+	q := &cq{}
+	if rc := C.lpv_cq(&d.d, C.int(entries), &q.c); rc != 0 {
+		return nil, wrap(rc, "%s: completion queue of %d", d.name, entries)
+	}
+	return q, nil
+}
+
+// Hot path: no allocation, one call into C.
+func (q *cq) Poll(into []rdma.Completion) (int, error) {
+	n := C.lpv_poll(q.c.cq, (*C.struct_lpv_done)(unsafe.Pointer(unsafe.SliceData(into))), C.int(len(into)))
+	if n < 0 {
+		return 0, wrap(C.int(syscall.EIO), "poll")
+	}
+	return int(n), nil
+}
+
+func (q *cq) Arm() error { return wrap(C.lpv_cq_arm(&q.c), "request an event") }
+func (q *cq) FD() int    { return int(q.c.fd) }
+
+func (q *cq) Quiet() (bool, error) {
+	rc := C.lpv_cq_quiet(&q.c)
+	if syscall.Errno(rc) == syscall.EAGAIN {
+		return false, nil
+	}
+	return rc == 0, wrap(rc, "event")
+}
+
+func (q *cq) Close() error { return wrap(C.lpv_cq_close(&q.c), "destroy completion queue") }

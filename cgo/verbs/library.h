@@ -1,0 +1,53 @@
+/* Internal: the symbols of libibverbs that are called by name. */
+#ifndef LP_VERBS_LIBRARY_H
+#define LP_VERBS_LIBRARY_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "verbs.h"
+#include <errno.h>
+
+#if defined(__has_include)
+#if __has_include(<infiniband/verbs.h>)
+#define LPV_HEADERS 1
+#endif
+#endif
+
+#ifdef LPV_HEADERS
+#include <infiniband/verbs.h>
+/* These macros call newer symbols than needed. */
+#undef ibv_reg_mr
+#undef ibv_query_port
+
+extern struct lpv_library {
+	struct ibv_device **(*get_device_list)(int *count);
+	void (*free_device_list)(struct ibv_device **list);
+	const char *(*get_device_name)(struct ibv_device *device);
+	struct ibv_context *(*open_device)(struct ibv_device *device);
+	int (*close_device)(struct ibv_context *context);
+	/* fills the fields of struct ibv_port_attr up to link_layer and flags */
+	int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
+	int (*query_gid_ex)(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
+			    uint32_t flags, size_t size);
+	struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
+	int (*dealloc_pd)(struct ibv_pd *pd);
+	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *at, size_t size, int access);
+	int (*dereg_mr)(struct ibv_mr *mr);
+	struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *context);
+	int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
+	struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, void *user, struct ibv_comp_channel *channel, int vector);
+	int (*destroy_cq)(struct ibv_cq *cq);
+	int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **user);
+	void (*ack_cq_events)(struct ibv_cq *cq, unsigned int count);
+	struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+	int (*destroy_qp)(struct ibv_qp *qp);
+	int (*fork_init)(void);
+} lpv;
+
+/* failed is errno, or what stands for it where a library has not set it. */
+static inline int failed(void) { return errno ? errno : EIO; }
+#endif
+
+#endif

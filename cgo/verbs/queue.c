@@ -1,0 +1,198 @@
+/* Completion queues and queue pairs. */
+#include "library.h"
+
+#ifdef LPV_HEADERS
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <string.h>
+
+int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq)
+{
+	errno = 0;
+	cq->channel = lpv.create_comp_channel(d->context);
+	if (!cq->channel)
+		return failed();
+	cq->fd = cq->channel->fd;
+	if (fcntl(cq->fd, F_SETFL, fcntl(cq->fd, F_GETFL) | O_NONBLOCK) == 0) {
+		cq->cq = lpv.create_cq(d->context, entries, NULL, cq->channel, 0);
+		if (cq->cq)
+			return 0;
+	}
+	int rc = failed();
+	lpv.destroy_comp_channel(cq->channel);
+	return rc;
+}
+
+int lpv_cq_arm(struct lpv_cq *cq) { return ibv_req_notify_cq(cq->cq, 0); }
+
+int lpv_cq_quiet(struct lpv_cq *cq)
+{
+	struct ibv_cq *of;
+	void *user;
+	errno = 0;
+	if (lpv.get_cq_event(cq->channel, &of, &user))
+		return failed();
+	lpv.ack_cq_events(of, 1);
+	return 0;
+}
+
+int lpv_cq_close(struct lpv_cq *cq)
+{
+	while (lpv_cq_quiet(cq) == 0)
+		; /* a queue with events that nobody has taken is never destroyed */
+	int rc = lpv.destroy_cq(cq->cq);
+	int rc2 = lpv.destroy_comp_channel(cq->channel);
+	return rc ? rc : rc2;
+}
+
+enum { BATCH = 32 };
+
+int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room)
+{
+	struct ibv_wc wc[BATCH];
+	int n = ibv_poll_cq(cq, room < BATCH ? room : BATCH, wc);
+	for (int i = 0; i < n; i++) {
+		struct lpv_done *d = &done[i];
+		d->id = wc[i].wr_id;
+		d->status = wc[i].status;
+		d->vendor = wc[i].vendor_err;
+		d->bytes = wc[i].byte_len;
+		d->imm = ntohl(wc[i].imm_data);
+		d->qpn = wc[i].qp_num;
+	}
+	return n;
+}
+
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unreliable, int port, int sends, int recvs, int *inlined,
+	   struct ibv_qp **qp, uint32_t *number)
+{
+	struct ibv_qp_init_attr init;
+	do { /* what a device takes inline it does not say but by refusing more */
+		memset(&init, 0, sizeof init);
+		init.send_cq = init.recv_cq = cq;
+		init.qp_type = unreliable ? IBV_QPT_UC : IBV_QPT_RC;
+		init.cap.max_send_wr = sends;
+		init.cap.max_recv_wr = recvs;
+		init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+		init.cap.max_inline_data = *inlined;
+		errno = 0;
+		*qp = lpv.create_qp(d->pd, &init);
+	} while (!*qp && (*inlined /= 2) > 0);
+	if (!*qp)
+		return failed();
+	*inlined = init.cap.max_inline_data;
+	*number = (*qp)->qp_num;
+
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	int rc = lpv.modify_qp(*qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	if (rc)
+		lpv.destroy_qp(*qp);
+	return rc;
+}
+
+static enum ibv_mtu mtu_of(int bytes)
+{
+	enum ibv_mtu m = IBV_MTU_256;
+	while (m < IBV_MTU_4096 && 256 << m <= bytes)
+		m++;
+	return m;
+}
+
+int lpv_connect(struct ibv_qp *qp, int unreliable, const struct lpv_path *p)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = mtu_of(p->mtu), .dest_qp_num = p->peer_qpn, .rq_psn = p->peer_psn,
+		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
+		.ah_attr = {.dlid = p->peer_lid, .sl = p->service_level, .port_num = p->port, .is_global = p->ethernet},
+	};
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (p->ethernet) {
+		memcpy(attr.ah_attr.grh.dgid.raw, p->peer_gid, 16);
+		attr.ah_attr.grh.sgid_index = p->gid_index;
+		attr.ah_attr.grh.hop_limit = 255;
+		attr.ah_attr.grh.traffic_class = p->traffic_class;
+	}
+	if (!unreliable)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	int rc = lpv.modify_qp(qp, &attr, mask);
+	if (rc)
+		return rc;
+	memset(&attr, 0, sizeof attr);
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = p->psn;
+	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (!unreliable) {
+		attr.timeout = p->timeout;
+		attr.retry_cnt = p->retries;
+		attr.rnr_retry = 6; /* 7 is for ever */
+		attr.max_rd_atomic = 1;
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	}
+	return lpv.modify_qp(qp, &attr, mask);
+}
+
+int lpv_qp_close(struct ibv_qp *qp) { return lpv.destroy_qp(qp); }
+
+enum { SENDS = 16 };
+
+int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count)
+{
+	struct ibv_send_wr wr[SENDS], *bad = NULL;
+	struct ibv_sge sge[SENDS];
+	int n = *count, posted = 0;
+	while (posted < n) {
+		int k = n - posted < SENDS ? n - posted : SENDS;
+		for (int i = 0; i < k; i++) {
+			const struct lpv_send *s = &sends[posted + i];
+			sge[i] = (struct ibv_sge){.addr = s->local, .length = s->length, .lkey = s->lkey};
+			wr[i] = (struct ibv_send_wr){
+				.wr_id = s->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = s->length != 0,
+				.opcode = s->flags & LPV_IMMEDIATE ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+				.send_flags = (s->flags & LPV_SIGNALED ? IBV_SEND_SIGNALED : 0) | (s->flags & LPV_INLINE ? IBV_SEND_INLINE : 0),
+				.imm_data = htonl(s->imm), .wr.rdma = {.remote_addr = s->remote, .rkey = s->rkey},
+			};
+		}
+		int rc = ibv_post_send(qp, wr, &bad);
+		if (rc) {
+			*count = posted + (bad ? (int)(bad - wr) : 0);
+			return rc < 0 ? failed() : rc;
+		}
+		posted += k;
+	}
+	return 0;
+}
+
+int lpv_post_recv(struct ibv_qp *qp, uint64_t id, int count)
+{
+	struct ibv_recv_wr wr[SENDS], *bad;
+	while (count > 0) {
+		int k = count < SENDS ? count : SENDS;
+		for (int i = 0; i < k; i++)
+			wr[i] = (struct ibv_recv_wr){.wr_id = id, .next = i + 1 < k ? &wr[i + 1] : NULL};
+		int rc = ibv_post_recv(qp, wr, &bad);
+		if (rc)
+			return rc < 0 ? failed() : rc;
+		count -= k;
+	}
+	return 0;
+}
+
+#else
+
+int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq) { return ENOSYS; }
+int lpv_cq_arm(struct lpv_cq *cq) { return ENOSYS; }
+int lpv_cq_quiet(struct lpv_cq *cq) { return ENOSYS; }
+int lpv_cq_close(struct lpv_cq *cq) { return ENOSYS; }
+int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room) { return -1; }
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unreliable, int port, int sends, int recvs, int *inlined,
+	   struct ibv_qp **qp, uint32_t *number)
+{
+	return ENOSYS;
+}
+int lpv_connect(struct ibv_qp *qp, int unreliable, const struct lpv_path *path) { return ENOSYS; }
+int lpv_qp_close(struct ibv_qp *qp) { return ENOSYS; }
+int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count) { return ENOSYS; }
+int lpv_post_recv(struct ibv_qp *qp, uint64_t id, int count) { return ENOSYS; }
+
+#endif

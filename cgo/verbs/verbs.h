@@ -1,0 +1,62 @@
+/* What package verbs asks of libibverbs. All functions but lpv_load return 0 or an errno;
+ * none but lpv_load, lpv_open and lpv_name may be called before lpv_load has succeeded. */
+#ifndef LP_VERBS_H
+#define LP_VERBS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ibv_context;
+struct ibv_pd;
+struct ibv_mr;
+struct ibv_comp_channel;
+struct ibv_cq;
+struct ibv_qp;
+
+struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; };
+struct lpv_cq { struct ibv_comp_channel *channel; struct ibv_cq *cq; int fd; };
+struct lpv_port { int state, mtu, lid, ethernet, gids; };
+
+/* rdma.SendRequest and rdma.Completion, field by field; device.go checks their sizes. */
+struct lpv_send { uint64_t id, local, remote; uint32_t lkey, rkey, length, imm, flags, unused; };
+struct lpv_done { uint64_t id; uint32_t status, vendor, bytes, imm, qpn, unused; };
+enum { LPV_SIGNALED = 1, LPV_INLINE = 2, LPV_IMMEDIATE = 4 };
+
+struct lpv_path {
+	uint8_t peer_gid[16];
+	uint32_t peer_qpn, peer_psn, psn;
+	int port, gid_index, ethernet, peer_lid, mtu;
+	int traffic_class, service_level, timeout, retries;
+};
+
+/* lpv_load finds the library, once, and returns why it cannot be used, or NULL. */
+const char *lpv_load(void);
+
+/* lpv_name writes the name of the i-th device; ENOENT ends the list. */
+int lpv_name(int i, char *name, size_t size);
+int lpv_open(const char *name, struct lpv_device *d);
+int lpv_close(struct lpv_device *d);
+int lpv_port(struct lpv_device *d, int port, struct lpv_port *p);
+/* type: 0 not in use, 1 InfiniBand, 2 RoCE v1, 3 RoCE v2 */
+int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type);
+
+int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey);
+int lpv_deregister(struct ibv_mr *mr);
+
+int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq);
+int lpv_cq_arm(struct lpv_cq *cq);
+/* EAGAIN: there was no event */
+int lpv_cq_quiet(struct lpv_cq *cq);
+int lpv_cq_close(struct lpv_cq *cq);
+/* lpv_poll returns how many completions it wrote, or less than 0. */
+int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room);
+
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unreliable, int port, int sends, int recvs, int *inlined,
+	   struct ibv_qp **qp, uint32_t *number);
+int lpv_connect(struct ibv_qp *qp, int unreliable, const struct lpv_path *path);
+int lpv_qp_close(struct ibv_qp *qp);
+/* count becomes how many were posted */
+int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count);
+int lpv_post_recv(struct ibv_qp *qp, uint64_t id, int count);
+
+#endif

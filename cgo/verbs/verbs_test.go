@@ -1,0 +1,243 @@
+package verbs
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/collectives/wire"
+)
+
+// devicesEnv names the two ends of each plane: "rxea0,rxeb0 rxea1,rxeb1". vm/run.sh sets it.
+const devicesEnv = "LIGHTPATH_TEST_RDMA"
+
+// ends returns the devices of the planes, by plane and end, and skips without any.
+func ends(t testing.TB) [][2]rdma.Device {
+	t.Helper()
+	planes := strings.Fields(os.Getenv(devicesEnv))
+	if len(planes) == 0 {
+		t.Skipf("%s names no RDMA devices: make test-rdma runs this in a virtual machine that has some", devicesEnv)
+	}
+	var devices [][2]rdma.Device
+	for _, p := range planes {
+		var pair [2]rdma.Device
+		a, b, _ := strings.Cut(p, ",")
+		for i, name := range []string{a, b} {
+			d, err := Library{}.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { transporttest.Close(t, d) })
+			pair[i] = d
+		}
+		devices = append(devices, pair)
+	}
+	return devices
+}
+
+// connect makes a communicator: even ranks are at one end of each plane, odd ones at the other.
+func connect(t testing.TB, devices [][2]rdma.Device, ranks, planes int, o rdma.ListenOptions) []transport.Endpoint {
+	t.Helper()
+	o.Timeout, o.Retries = 10, 3 // 4 ms: failures show soon
+	listeners := make([]*rdma.Listener, ranks)
+	addrs := make([]rdma.Addrs, ranks)
+	for r := range listeners {
+		o.Rank, o.Ranks, o.Planes = r, ranks, nil
+		for p := range planes {
+			o.Planes = append(o.Planes, rdma.PlaneOptions{Device: devices[p%len(devices)][r%2], Port: 1, GIDIndex: -1})
+		}
+		l, err := rdma.Listen(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { transporttest.Close(t, l) })
+		listeners[r], addrs[r] = l, l.Addrs()
+	}
+	endpoints := make([]transport.Endpoint, ranks)
+	for r, l := range listeners {
+		e, err := rdma.Connect(l, rdma.Options{Addrs: addrs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		endpoints[r] = e
+	}
+	return endpoints
+}
+
+// TestConformance is the suite of all transports, over real queue pairs.
+func TestConformance(t *testing.T) {
+	devices := ends(t)
+	transporttest.Run(t, transporttest.Config{
+		PeerLoss: true,
+		Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
+			return connect(t, devices, ranks, planes, rdma.ListenOptions{})
+		},
+	})
+}
+
+// TestWithoutDevices: what is missing is said in one line.
+func TestWithoutDevices(t *testing.T) {
+	if os.Getenv(devicesEnv) != "" {
+		t.Skip("there are devices here")
+	}
+	_, err := Library{}.Open("no-such-device")
+	switch {
+	case err == nil:
+		t.Fatal("a device that is not there is open")
+	case errors.Is(err, ErrLibrary), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENOSYS):
+		t.Log(err)
+	default:
+		t.Fatal(err)
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q is more than one line", err)
+	}
+}
+
+// TestPorts: what devices say of themselves.
+func TestPorts(t *testing.T) {
+	for _, pair := range ends(t) {
+		for _, d := range pair {
+			info, err := d.Port(1)
+			if err != nil || !info.Active || !info.Ethernet || info.MTU < 1024 || info.GIDs == 0 {
+				t.Errorf("%+v, %v", info, err)
+			}
+			i, err := rdma.ChooseGID(d, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g, err := d.GID(1, i); err != nil || g.Type != rdma.RoCEv2 || g.GID[10] != 0xff {
+				t.Errorf("GID %d: %+v, %v", i, g, err)
+			}
+			if _, err := d.Port(9); err == nil {
+				t.Error("there is no port 9")
+			}
+		}
+	}
+	names, err := Library{}.Names()
+	if err != nil || len(names) < 2 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// sh runs a command that breaks or mends the network.
+func sh(t *testing.T, command string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", command, err, out)
+	}
+}
+
+// deliver sends a word from rank 0 to rank 1 on plane 0 and returns the first error.
+func deliver(t *testing.T, e []transport.Endpoint) error {
+	t.Helper()
+	from, to := e[0].Planes()[0], e[1].Planes()[0]
+	sent := 0
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
+		if sent == 0 {
+			n, err := from.TrySend(&wire.Header{Dst: 1, Epoch: 5}, make([]byte, 8))
+			if err != nil {
+				return err
+			}
+			sent = n
+		}
+		if _, err := from.Drained(); err != nil {
+			return err
+		}
+		h, _, err := to.Peek(0)
+		if err != nil {
+			return err
+		}
+		if h != nil {
+			to.Release(0)
+			return nil
+		}
+	}
+	t.Fatal("nothing arrives and nothing fails in a minute")
+	return nil
+}
+
+// TestBrokenPlane: a plane that swallows everything, and one whose link is down, end a
+// communicator with an error that names ranks, plane and status; the other plane goes on; once
+// it is mended, new communicators work.
+func TestBrokenPlane(t *testing.T) {
+	devices := ends(t)
+	if len(devices) < 2 {
+		t.Skip("one plane only")
+	}
+	for _, c := range []struct{ name, breaks, mends string }{
+		{"blackhole", "tc qdisc add dev pa0 root netem loss 100%", "tc qdisc del dev pa0 root"},
+		{"link down", "ip link set pb0 down", "ip link set pb0 up; " + restore},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := connect(t, devices, 2, 2, rdma.ListenOptions{})
+			if err := deliver(t, e); err != nil {
+				t.Fatal(err)
+			}
+			sh(t, c.breaks)
+			mended := false
+			defer func() {
+				if !mended {
+					sh(t, c.mends)
+				}
+			}()
+			err := deliver(t, e)
+			t.Log(err)
+			var qe *rdma.QPError
+			if !errors.As(err, &qe) || !errors.Is(err, transport.ErrPeerLost) || qe.Status != rdma.RetryExc || qe.Plane != 0 || qe.Peer != 1 {
+				t.Errorf("%v", err)
+			}
+			word := []byte("12345678")
+			if n, err := e[0].Planes()[1].TrySend(&wire.Header{Dst: 1, Plane: 1}, word); n != 8 || err != nil {
+				t.Errorf("the other plane: %d, %v", n, err)
+			}
+			transporttest.Close(t, e[0], e[1])
+			sh(t, c.mends)
+			mended = true
+			waitActive(t, devices)
+			e = connect(t, devices, 2, 2, rdma.ListenOptions{})
+			if err := deliver(t, e); err != nil {
+				t.Errorf("after it was mended: %v", err)
+			}
+			transporttest.Close(t, e[0], e[1])
+		})
+	}
+}
+
+// restore gives plane 0 the routes that went with its link.
+const restore = "ip route replace 10.0.0.2 dev pa0 src 10.0.0.1 table 1000; ip route replace 10.0.0.1 dev pb0 src 10.0.0.2 table 2000"
+
+// waitActive waits until all ports are up.
+func waitActive(t *testing.T, devices [][2]rdma.Device) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(50 * time.Millisecond) {
+		up := true
+		for _, pair := range devices {
+			for _, d := range pair {
+				info, err := d.Port(1)
+				up = up && err == nil && info.Active
+			}
+		}
+		if up {
+			return
+		}
+	}
+	t.Fatal("ports do not come up")
+}
+
+// BenchmarkTransport is what perftest's ib_write_bw and ib_send_lat are held against.
+func BenchmarkTransport(b *testing.B) {
+	devices := ends(b)
+	transporttest.Config{
+		Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
+			return connect(t, devices, ranks, planes, rdma.ListenOptions{})
+		},
+	}.Benchmark(b)
+}
