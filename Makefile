@@ -14,7 +14,7 @@ PKGS      := ./...
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-torch test-long fuzz lint fmt bench bench-peers bench-planning figures clean help
+.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-rdma test-torch test-long fuzz lint fmt bench bench-peers bench-planning figures clean help
 
 all: build ## libraries and commands
 
@@ -33,7 +33,7 @@ bin/lightpath: $(GO_SOURCES)
 demo: build ## run the main job: AllReduce and All-to-All over an emulated optical fabric
 	bin/lightpath demo
 
-test: build test-go test-nocgo test-race test-c test-clients test-torch test-packages abi-check lint ## everything CI checks
+test: build test-go test-nocgo test-race test-c test-clients test-torch test-rdma test-packages abi-check lint ## everything CI checks
 
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
 	$(GO) vet $(PKGS)
@@ -52,6 +52,9 @@ test-clients: build ## the C and Python clients of examples/, several ranks
 
 test-torch: build ## PyTorch trained over Lightpath and Gloo, 2 and 4 ranks; skipped where there is none
 	examples/torch/test.sh
+
+test-rdma: build ## RDMA planes: soft-RoCE in a virtual machine; skipped where there can be none
+	cgo/verbs/vm/test.sh
 
 test-long: build ## soak and long fuzzing
 	LIGHTPATH_TEST_LONG=1 $(GO) test -timeout 3h -count=1 ./...

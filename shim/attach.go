@@ -125,6 +125,8 @@ func (c *Comm) attachPacket(kind string, l *listeners, sec secret) (err error) {
 		}
 	case "shm":
 		err = c.attachShm()
+	case transportRDMA:
+		err = c.attachRDMA()
 	default:
 		err = c.attachTCP(l, sec)
 	}

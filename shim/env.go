@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/topology"
 )
 
 // Config is what the environment says, read once per communicator.
@@ -50,6 +51,7 @@ type Config struct {
 	DebugSubsys string
 	DebugTime   timestamps
 	SocketIf    string
+	IB          IB
 	OOBIf       string
 	CommID      string
 
@@ -90,9 +92,9 @@ var vars = []Var{
 		func(c *Config, v string) error { c.Fabric = v; return nil }},
 	{"LIGHTPATH_FABRIC_RANK", "int", "launcher's rank, else the communicator's", "port of this process on every plane of the fabric",
 		func(c *Config, v string) error { return setInt(&c.FabricRank, v, 0, 1<<16-1) }},
-	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|ebpf", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp; ebpf: as auto, and the planes with circuits must be interfaces",
+	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|rdma|ebpf", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp; rdma: ports of RDMA devices (NCCL_IB_HCA); ebpf: as auto, and the planes with circuits must be interfaces",
 		func(c *Config, v string) error {
-			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", transportEBPF)
+			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", transportRDMA, transportEBPF)
 		}},
 	{"LIGHTPATH_PLANES", "int 1..16", "1", "packet planes that a communicator has",
 		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
@@ -152,6 +154,18 @@ var vars = []Var{
 		func(c *Config, v string) error { c.SocketIf = v; return nil }},
 	{"NCCL_OOB_NET_IFNAME", "list", "", "interfaces for rendezvous and control instead of those of NCCL_SOCKET_IFNAME",
 		func(c *Config, v string) error { c.OOBIf = v; return nil }},
+	{"NCCL_IB_HCA", "list", "", "RDMA devices: prefixes, =exact names, or ^ to exclude, each device[:port[:rail[:plane]]]; those without a plane are dealt to planes in turn, and where a plane has several, local ranks take them in turn, by rail",
+		func(c *Config, v string) (err error) { c.IB.HCAs, err = topology.ParseHCAs(v); return err }},
+	{"NCCL_IB_GID_INDEX", "int", "-1", "entry of an RDMA port's table of GIDs to use; -1: RoCEv2 with an IPv4 address before others",
+		func(c *Config, v string) error { return setInt(&c.IB.GIDIndex, v, -1, 255) }},
+	{"NCCL_IB_TIMEOUT", "int 1..31", "18", "how long an RDMA packet waits for its acknowledgement: 4.096 us times two to this power",
+		func(c *Config, v string) error { return setInt(&c.IB.Timeout, v, 1, 31) }},
+	{"NCCL_IB_RETRY_CNT", "int 0..7", "6", "how often an RDMA packet is sent again before its plane fails; some devices take 7 for ever",
+		func(c *Config, v string) error { return setInt(&c.IB.Retries, v, 0, 7) }},
+	{"NCCL_IB_TC", "int", "0", "traffic class of RDMA packets",
+		func(c *Config, v string) error { return setInt(&c.IB.TrafficClass, v, 0, 255) }},
+	{"NCCL_IB_SL", "int", "0", "service level of RDMA packets",
+		func(c *Config, v string) error { return setInt(&c.IB.ServiceLevel, v, 0, 15) }},
 	{"NCCL_COMM_ID", "host:port", "", "rendezvous address to use instead of one that GetUniqueId draws",
 		func(c *Config, v string) error { c.CommID = v; return nil }},
 }
@@ -220,7 +234,7 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		FabricRank: -1, Transport: "auto", Planes: 1, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
-		Timeout: 10 * time.Minute, Spin: -1, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
+		Timeout: 10 * time.Minute, Spin: -1, IB: IB{GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
 	}
 	for _, v := range vars {
 		value := strings.TrimSpace(getenv(v.Name))

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -148,7 +147,7 @@ func (o *optical) connectSteered(in *interfaces, sec secret) (transport.Endpoint
 		return nil, err
 	}
 	defer func() { _ = l.Close() }() // what the endpoint has not taken over
-	addrs, err := o.exchange(l.Addrs())
+	addrs, err := exchangePlanes(c, l.Addrs())
 	if err != nil {
 		return nil, err
 	}
@@ -159,49 +158,6 @@ func (o *optical) connectSteered(in *interfaces, sec secret) (transport.Endpoint
 func creditSecret(s secret, comm uint64) (key [ebpf.SecretSize]byte) {
 	copy(key[:], proof(s, "planes", binary.LittleEndian.AppendUint64(nil, comm), nil))
 	return key
-}
-
-// exchange tells every rank where the others' ends are.
-func (o *optical) exchange(mine ebpf.Addrs) ([]ebpf.Addrs, error) {
-	c := o.c
-	if c.args.Rank != 0 {
-		body, err := json.Marshal(mine)
-		if err != nil {
-			return nil, err
-		}
-		if err := c.star.toLeader(&message{Kind: msgPlanes, Body: body}); err != nil {
-			return nil, err
-		}
-		m, err := c.await(msgPlanes, 0)
-		if err != nil {
-			return nil, err
-		}
-		var all []ebpf.Addrs
-		if err := decodeStrict(m.Body, &all); err != nil {
-			return nil, err
-		}
-		if len(all) != c.args.Ranks {
-			return nil, fmt.Errorf("%w: planes of %d ranks", errMessage, len(all))
-		}
-		return all, nil
-	}
-	all := make([]ebpf.Addrs, c.args.Ranks)
-	all[0] = mine
-	for range c.args.Ranks - 1 {
-		m, err := c.await(msgPlanes, 0)
-		if err != nil {
-			return nil, err
-		}
-		if err := decodeStrict(m.Body, &all[m.From]); err != nil {
-			return nil, fmt.Errorf("rank %d: %w", m.From, err)
-		}
-	}
-	body, err := json.Marshal(all)
-	if err != nil {
-		return nil, err
-	}
-	c.star.broadcast(&message{Kind: msgPlanes, Body: body}, -1)
-	return all, nil
 }
 
 // steeredEndpoint closes what its planes are made of when it is closed.

@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"lightpath/cgo/core/internal/bridge"
+	"lightpath/cgo/verbs"
 	"lightpath/shim"
 )
 
@@ -42,6 +43,7 @@ func lpGoStart() *C.char {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	shim.UseVerbs(verbs.Library{})
 	return C.CString(shim.Version)
 }
 

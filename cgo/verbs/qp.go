@@ -11,21 +11,17 @@ import (
 
 // qp is an [rdma.QP].
 type qp struct {
-	qp         *C.struct_ibv_qp
-	number     uint32
-	inline     int
-	unreliable C.int
+	qp     *C.struct_ibv_qp
+	number uint32
+	inline int
 }
 
 func (d *device) NewQP(o rdma.QPOptions) (rdma.QP, error) {
 	q := &qp{}
-	if o.Mode == rdma.Unreliable {
-		q.unreliable = 1
-	}
 	inlined, number := C.int(o.Inline), C.uint32_t(0)
-	rc := C.lpv_qp(&d.d, o.CQ.(*cq).c.cq, q.unreliable, C.int(o.Port), C.int(o.Sends), C.int(o.Recvs), &inlined, &q.qp, &number)
+	rc := C.lpv_qp(&d.d, o.CQ.(*cq).c.cq, C.int(o.Port), C.int(o.Sends), C.int(o.Recvs), &inlined, &q.qp, &number)
 	if rc != 0 {
-		return nil, wrap(rc, "%s: create %s queue pair of %d sends and %d receives", d.name, o.Mode, o.Sends, o.Recvs)
+		return nil, wrap(rc, "%s: create queue pair of %d sends and %d receives", d.name, o.Sends, o.Recvs)
 	}
 	q.number, q.inline = uint32(number), int(inlined)
 	return q, nil
@@ -48,7 +44,7 @@ func (q *qp) Connect(p *rdma.Path) error {
 	for i, b := range p.PeerGID {
 		path.peer_gid[i] = C.uint8_t(b)
 	}
-	return wrap(C.lpv_connect(q.qp, q.unreliable, &path), "connect")
+	return wrap(C.lpv_connect(q.qp, &path), "connect")
 }
 
 // Hot path: no allocation, one call into C.

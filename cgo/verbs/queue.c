@@ -64,14 +64,14 @@ int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room)
 	return n;
 }
 
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unreliable, int port, int sends, int recvs, int *inlined,
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int port, int sends, int recvs, int *inlined,
 	   struct ibv_qp **qp, uint32_t *number)
 {
 	struct ibv_qp_init_attr init;
 	do { /* what a device takes inline it does not say but by refusing more */
 		memset(&init, 0, sizeof init);
 		init.send_cq = init.recv_cq = cq;
-		init.qp_type = unreliable ? IBV_QPT_UC : IBV_QPT_RC;
+		init.qp_type = IBV_QPT_RC;
 		init.cap.max_send_wr = sends;
 		init.cap.max_recv_wr = recvs;
 		init.cap.max_send_sge = init.cap.max_recv_sge = 1;
@@ -99,37 +99,29 @@ static enum ibv_mtu mtu_of(int bytes)
 	return m;
 }
 
-int lpv_connect(struct ibv_qp *qp, int unreliable, const struct lpv_path *p)
+int lpv_connect(struct ibv_qp *qp, const struct lpv_path *p)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = mtu_of(p->mtu), .dest_qp_num = p->peer_qpn, .rq_psn = p->peer_psn,
 		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
 		.ah_attr = {.dlid = p->peer_lid, .sl = p->service_level, .port_num = p->port, .is_global = p->ethernet},
 	};
-	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (p->ethernet) {
 		memcpy(attr.ah_attr.grh.dgid.raw, p->peer_gid, 16);
 		attr.ah_attr.grh.sgid_index = p->gid_index;
 		attr.ah_attr.grh.hop_limit = 255;
 		attr.ah_attr.grh.traffic_class = p->traffic_class;
 	}
-	if (!unreliable)
-		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	int rc = lpv.modify_qp(qp, &attr, mask);
+	int rc = lpv.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	if (rc)
 		return rc;
-	memset(&attr, 0, sizeof attr);
-	attr.qp_state = IBV_QPS_RTS;
-	attr.sq_psn = p->psn;
-	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	if (!unreliable) {
-		attr.timeout = p->timeout;
-		attr.retry_cnt = p->retries;
-		attr.rnr_retry = 6; /* 7 is for ever */
-		attr.max_rd_atomic = 1;
-		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	}
-	return lpv.modify_qp(qp, &attr, mask);
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS, .sq_psn = p->psn, .timeout = p->timeout, .retry_cnt = p->retries,
+		.rnr_retry = 6, /* 7 is for ever */ .max_rd_atomic = 1,
+	};
+	return lpv.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			     IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 int lpv_qp_close(struct ibv_qp *qp) { return lpv.destroy_qp(qp); }
@@ -185,12 +177,12 @@ int lpv_cq_arm(struct lpv_cq *cq) { return ENOSYS; }
 int lpv_cq_quiet(struct lpv_cq *cq) { return ENOSYS; }
 int lpv_cq_close(struct lpv_cq *cq) { return ENOSYS; }
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room) { return -1; }
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unreliable, int port, int sends, int recvs, int *inlined,
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int port, int sends, int recvs, int *inlined,
 	   struct ibv_qp **qp, uint32_t *number)
 {
 	return ENOSYS;
 }
-int lpv_connect(struct ibv_qp *qp, int unreliable, const struct lpv_path *path) { return ENOSYS; }
+int lpv_connect(struct ibv_qp *qp, const struct lpv_path *path) { return ENOSYS; }
 int lpv_qp_close(struct ibv_qp *qp) { return ENOSYS; }
 int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count) { return ENOSYS; }
 int lpv_post_recv(struct ibv_qp *qp, uint64_t id, int count) { return ENOSYS; }

@@ -51,9 +51,9 @@ int lpv_cq_close(struct lpv_cq *cq);
 /* lpv_poll returns how many completions it wrote, or less than 0. */
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room);
 
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unreliable, int port, int sends, int recvs, int *inlined,
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int port, int sends, int recvs, int *inlined,
 	   struct ibv_qp **qp, uint32_t *number);
-int lpv_connect(struct ibv_qp *qp, int unreliable, const struct lpv_path *path);
+int lpv_connect(struct ibv_qp *qp, const struct lpv_path *path);
 int lpv_qp_close(struct ibv_qp *qp);
 /* count becomes how many were posted */
 int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count);

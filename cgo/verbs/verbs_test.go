@@ -45,7 +45,7 @@ func ends(t testing.TB) [][2]rdma.Device {
 // connect makes a communicator: even ranks are at one end of each plane, odd ones at the other.
 func connect(t testing.TB, devices [][2]rdma.Device, ranks, planes int, o rdma.ListenOptions) []transport.Endpoint {
 	t.Helper()
-	o.Timeout, o.Retries = 10, 3 // 4 ms: failures show soon
+	o.Timeout, o.Retries = 16, 3 // 0.3 s: less than the machine is slow makes soft-RoCE send again, in vain
 	listeners := make([]*rdma.Listener, ranks)
 	addrs := make([]rdma.Addrs, ranks)
 	for r := range listeners {
@@ -66,6 +66,7 @@ func connect(t testing.TB, devices [][2]rdma.Device, ranks, planes int, o rdma.L
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { transporttest.Close(t, e) })
 		endpoints[r] = e
 	}
 	return endpoints
@@ -130,7 +131,8 @@ func TestPorts(t *testing.T) {
 // sh runs a command that breaks or mends the network.
 func sh(t *testing.T, command string) {
 	t.Helper()
-	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+	cmd := exec.Command("bash", "-c", command) // not busybox, which has an ip and a tc of its own
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", command, err, out)
 	}
 }

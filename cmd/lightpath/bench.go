@@ -66,7 +66,7 @@ COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, ga
 	fl.IntVarP(&f.warmup, "warmup", "w", 5, "iterations before timing")
 	fl.IntVarP(&f.iters, "iters", "i", 20, "timed iterations")
 	fl.IntVarP(&f.check, "check", "c", 1, "check every element of the results (0: no)")
-	fl.StringVar(&f.transport, "transport", "auto", "shm, tcp, inproc, ebpf (with --fabric) or auto")
+	fl.StringVar(&f.transport, "transport", "auto", "shm, tcp, inproc, rdma, ebpf (with --fabric) or auto")
 	fl.StringVar(&f.fabric, "fabric", "", "fabric file: run over its optical planes")
 	fl.StringVar(&f.planner, "planner", "", "planner for optical planes")
 	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm instead of the automatic choice")
@@ -138,15 +138,13 @@ func (f *benchFlags) validate(o *bench.Options) error {
 		return fmt.Errorf("--planner: %q is none of %v", o.Planner, planner.Names())
 	}
 	switch o.Transport {
-	case "auto", "shm", "tcp", "inproc":
+	case "auto", "shm", "tcp", "inproc", "rdma":
 	case "ebpf":
 		if o.Fabric == "" {
 			return errors.New("--transport: ebpf needs the --fabric whose planes are interfaces")
 		}
-	case "rdma":
-		return fmt.Errorf("--transport: %s is not built into this version", o.Transport)
 	default:
-		return fmt.Errorf("--transport: %q is none of shm, tcp, inproc, ebpf, auto", o.Transport)
+		return fmt.Errorf("--transport: %q is none of shm, tcp, inproc, rdma, ebpf, auto", o.Transport)
 	}
 	if o.Fabric != "" {
 		file, err := fabric.Load(o.Fabric)

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"lightpath/plans/fabric"
 	"lightpath/shim"
+	"lightpath/shim/topology"
 )
 
 // finding is one thing that doctor looked at.
@@ -85,7 +88,7 @@ func examine() []finding {
 	findings := []finding{
 		{"version", true, fmt.Sprintf("lightpath %s, %s, %d CPUs", shim.Version, runtime.Version(), runtime.NumCPU())},
 		installed("lib", "libnccl.so.2"), installed("lib", "liblightpath.so"), installed("bin", "lightpath-rank"),
-		sharedMemory(), environment(), kernelPlanes(),
+		sharedMemory(), environment(), kernelPlanes(), rdmaPorts(),
 	}
 	if path := os.Getenv("LIGHTPATH_FABRIC"); path != "" {
 		findings = append(findings, fabricFile(path))
@@ -110,6 +113,33 @@ func sharedMemory() finding {
 	}
 	free := s.Bavail * uint64(s.Bsize)
 	return finding{"/dev/shm", free >= wanted, fmt.Sprintf("%d MiB free (%d wanted)", free>>20, wanted>>20)}
+}
+
+// rdmaPorts names the ports that LIGHTPATH_TRANSPORT=rdma can use. To have none is a fault only
+// where they are asked for.
+func rdmaPorts() finding {
+	const check = "rdma"
+	m := topology.Discover(context.Background(), topology.Sources{Sysfs: os.DirFS("/sys")})
+	var names, active []string
+	for _, d := range m.RDMA {
+		names = append(names, d.Name)
+		for _, p := range d.Ports {
+			if p.State == "ACTIVE" {
+				active = append(active, fmt.Sprintf("%s:%d", d.Name, p.Number))
+			}
+		}
+	}
+	c, err := shim.LoadConfig()
+	wanted := err == nil && c.Transport == "rdma"
+	switch {
+	case len(names) == 0:
+		return finding{check, !wanted, "no RDMA devices (optional)"}
+	case len(active) == 0:
+		return finding{check, !wanted, fmt.Sprintf("no port of %s is active", strings.Join(names, ", "))}
+	case wanted && len(c.IB.HCAs.Select(names)) == 0:
+		return finding{check, false, fmt.Sprintf("NCCL_IB_HCA means none of %s", strings.Join(names, ", "))}
+	}
+	return finding{check, true, "active ports: " + strings.Join(active, ", ")}
 }
 
 func environment() finding {

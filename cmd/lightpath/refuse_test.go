@@ -193,7 +193,6 @@ func TestRefusedArguments(t *testing.T) {
 		{bench("-w", "-1"), []string{"-w"}},
 		{bench("-r", "2"), []string{"-r", "2"}},
 		{bench("--transport", "pigeon"), []string{"--transport", "pigeon"}},
-		{bench("--transport", "rdma"), []string{"--transport", "rdma"}},
 		{bench("--algorithm", "telepathy"), []string{"--algorithm", "telepathy", "ring"}},
 		{bench("--planner", "magic"), []string{"--planner", "magic"}},
 		{bench("--planes", "-1"), []string{"--planes"}},

@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,4 +63,107 @@ func (h HCA) String() string {
 		text += ":" + strconv.Itoa(v)
 	}
 	return text
+}
+
+// HCAs is what NCCL_IB_HCA says: entries whose devices are prefixes of names, or whole names
+// after "=", and after "^" those that are not meant. The zero value means every device.
+type HCAs struct {
+	Entries        []HCA
+	Exact, Exclude bool
+}
+
+// ParseHCAs reads a list: "mlx5", "=mlx5_0:1,mlx5_1:1", "^mlx5_3", "mlx5_0:1:0:0,mlx5_1:1:0:1".
+func ParseHCAs(text string) (HCAs, error) {
+	var l HCAs
+	rest := text
+	for {
+		if cut, ok := strings.CutPrefix(rest, "^"); ok && !l.Exclude {
+			l.Exclude, rest = true, cut
+		} else if cut, ok := strings.CutPrefix(rest, "="); ok && !l.Exact {
+			l.Exact, rest = true, cut
+		} else {
+			break
+		}
+	}
+	if rest == "" && text != "" {
+		return HCAs{}, fmt.Errorf("%w: %q names no device", ErrHCA, text)
+	}
+	planes := 0
+	for item := range strings.SplitSeq(rest, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		h, err := ParseHCA(item)
+		if err != nil {
+			return HCAs{}, err
+		}
+		if h.Plane != Unknown {
+			planes++
+		}
+		l.Entries = append(l.Entries, h)
+	}
+	switch {
+	case planes > 0 && l.Exclude:
+		return HCAs{}, fmt.Errorf("%w: %q: what is excluded has no plane", ErrHCA, text)
+	case planes > 0 && planes < len(l.Entries):
+		return HCAs{}, fmt.Errorf("%w: %q: some entries name their plane and others do not", ErrHCA, text)
+	}
+	return l, nil
+}
+
+// Select returns the ports that are meant, of devices with these names: in the order of the
+// entries, or of the names where those exclude. Ports that no entry names are number 1.
+func (l HCAs) Select(names []string) []HCA {
+	var chosen []HCA
+	take := func(h HCA, name string) {
+		h.Device = name
+		if h.Port == Unknown {
+			h.Port = 1
+		}
+		if !slices.Contains(chosen, h) {
+			chosen = append(chosen, h)
+		}
+	}
+	if l.Exclude || len(l.Entries) == 0 {
+		for _, name := range names {
+			if !slices.ContainsFunc(l.Entries, func(h HCA) bool { return l.names(h, name) }) {
+				take(HCA{Port: Unknown, Rail: Unknown, Plane: Unknown}, name)
+			}
+		}
+		return chosen
+	}
+	for _, h := range l.Entries {
+		for _, name := range names {
+			if l.names(h, name) {
+				take(h, name)
+			}
+		}
+	}
+	return chosen
+}
+
+// names reports whether an entry means a device.
+func (l HCAs) names(h HCA, device string) bool {
+	return h.Device == device || !l.Exact && strings.HasPrefix(device, h.Device)
+}
+
+// OnPlanes deals ports to planes and returns the one that a rank uses on each: ports that name
+// their plane go there, others in turn. Of several on a plane the local-th rank of a host
+// uses the local-th, and so on round. It reports the first plane that has none.
+func OnPlanes(ports []HCA, planes, local int) ([]HCA, error) {
+	used := make([]HCA, planes)
+	for j := range used {
+		var here []HCA
+		for i, h := range ports {
+			if h.Plane == j || h.Plane == Unknown && (i%planes == j || len(ports) <= j && i == j%len(ports)) {
+				here = append(here, h)
+			}
+		}
+		if len(here) == 0 {
+			return nil, fmt.Errorf("%w: plane %d has no port", ErrHCA, j)
+		}
+		slices.SortStableFunc(here, func(a, b HCA) int { return a.Rail - b.Rail })
+		used[j] = here[local%len(here)]
+	}
+	return used, nil
 }

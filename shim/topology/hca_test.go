@@ -51,3 +51,79 @@ func FuzzParseHCA(f *testing.F) {
 		}
 	})
 }
+
+func TestSelectHCAs(t *testing.T) {
+	names := []string{"mlx5_0", "mlx5_1", "mlx5_10", "rxe0"}
+	for _, c := range []struct{ list, want string }{
+		{"", "mlx5_0:1 mlx5_1:1 mlx5_10:1 rxe0:1"},
+		{"mlx5_1", "mlx5_1:1 mlx5_10:1"},
+		{"=mlx5_1", "mlx5_1:1"},
+		{"rxe0,mlx5_0:2", "rxe0:1 mlx5_0:2"},
+		{"^mlx5_1", "mlx5_0:1 rxe0:1"},
+		{"^=mlx5_1", "mlx5_0:1 mlx5_10:1 rxe0:1"},
+		{"=mlx5_1:1:0:1,mlx5_0:1:0:0", "mlx5_1:1:0:1 mlx5_0:1:0:0"},
+		{"mlx5_0,mlx5_0", "mlx5_0:1"},
+		{"none", ""},
+	} {
+		l, err := ParseHCAs(c.list)
+		if err != nil {
+			t.Errorf("%q: %v", c.list, err)
+			continue
+		}
+		var got []string
+		for _, h := range l.Select(names) {
+			got = append(got, h.String())
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%q: %q, want %q", c.list, s, c.want)
+		}
+	}
+	for list, want := range map[string]string{
+		"^": "names no device", "=": "names no device", "mlx5_0:1:0:0,mlx5_1": "name their plane", "^mlx5_0:1:0:0": "has no plane", "a b": "no name",
+	} {
+		if _, err := ParseHCAs(list); !errors.Is(err, ErrHCA) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", list, err, want)
+		}
+	}
+}
+
+func TestPortsOnPlanes(t *testing.T) {
+	for _, c := range []struct {
+		list          string
+		planes, local int
+		want          string
+	}{
+		{"a,b", 2, 0, "a:1 b:1"},
+		{"a,b", 2, 5, "a:1 b:1"},
+		{"a,b", 1, 0, "a:1"},
+		{"a,b", 1, 1, "b:1"},
+		{"a,b", 3, 0, "a:1 b:1 a:1"},
+		{"a,b,c,d", 2, 1, "c:1 d:1"},
+		{"a:1:0:1,b:1:0:0", 2, 0, "b:1:0:0 a:1:0:1"},
+		{"a:1:1:0,b:1:0:0", 1, 0, "b:1:0:0"},
+		{"a:1:1:0,b:1:0:0", 1, 3, "a:1:1:0"},
+	} {
+		l, err := ParseHCAs("=" + c.list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used, err := OnPlanes(l.Select([]string{"a", "b", "c", "d"}), c.planes, c.local)
+		if err != nil {
+			t.Errorf("%q: %v", c.list, err)
+			continue
+		}
+		var got []string
+		for _, h := range used {
+			got = append(got, h.String())
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%q on %d planes, local rank %d: %q, want %q", c.list, c.planes, c.local, s, c.want)
+		}
+	}
+	if _, err := OnPlanes([]HCA{{Device: "a", Port: 1, Plane: 1}}, 2, 0); err == nil || !strings.Contains(err.Error(), "plane 0 has no port") {
+		t.Errorf("%v", err)
+	}
+	if _, err := OnPlanes(nil, 1, 0); err == nil {
+		t.Error("no ports at all: accepted")
+	}
+}

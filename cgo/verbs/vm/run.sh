@@ -102,7 +102,7 @@ while :; do
     shown=$size
   fi
   [ -n "$alive" ] || break
-  [ -n "$up" ] || ! grep -aq '^VM-READY' "$work/serial" || { up=1; started=$SECONDS; }
+  [ -n "$up" ] || ! grep -aq 'VM-READY after' "$work/serial" || { up=1; started=$SECONDS; }
   limit=$BOOT_LIMIT
   [ -z "$up" ] || limit=$RUN_LIMIT
   if [ $((SECONDS - started)) -ge "$limit" ]; then
@@ -114,7 +114,7 @@ while :; do
 done
 wait "$qemu" || true
 qemu=
-[ -n "$up" ] || grep -aq '^VM-READY' "$work/serial" || skip "the machine does not come up here"
+[ -n "$up" ] || grep -aq 'VM-READY after' "$work/serial" || skip "the machine does not come up here"
 status=$(tr -d '\r' <"$work/serial" | sed -n 's/^VM-STATUS \([0-9]*\)$/\1/p' | tail -1)
 [ -n "$status" ] || { echo "the machine ended without a status" >&2; exit 1; }
 exit "$status"

@@ -69,9 +69,9 @@ func (l *Listener) agree(all []Addrs) error {
 	}
 	for r := range all {
 		a := &all[r]
-		if a.Mode != l.addrs.Mode || a.Slots != l.addrs.Slots || a.Payload != l.addrs.Payload || len(a.Planes) != len(l.addrs.Planes) {
-			return fmt.Errorf("rdma: rank %d has %d planes of %d slots of %d bytes (%s), rank %d has %d of %d of %d (%s)",
-				r, len(a.Planes), a.Slots, a.Payload, a.Mode, rank, len(l.addrs.Planes), l.addrs.Slots, l.addrs.Payload, l.addrs.Mode)
+		if a.Slots != l.addrs.Slots || a.Payload != l.addrs.Payload || len(a.Planes) != len(l.addrs.Planes) {
+			return fmt.Errorf("rdma: rank %d has %d planes of %d slots of %d bytes, rank %d has %d of %d of %d",
+				r, len(a.Planes), a.Slots, a.Payload, rank, len(l.addrs.Planes), l.addrs.Slots, l.addrs.Payload)
 		}
 		for id := range a.Planes {
 			switch p, mine := &a.Planes[id], &l.addrs.Planes[id]; {

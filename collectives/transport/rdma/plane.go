@@ -51,7 +51,7 @@ func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
 		every: max(o.Slots/creditParts, 1), repost: max(o.Slots/creditParts, 1), peers: make([]peer, o.Ranks),
 	}
 	p.sends = 2*o.Slots + reservedSends + p.every
-	a, err := p.open(&o.Planes[id], o.Mode)
+	a, err := p.open(&o.Planes[id])
 	if err != nil {
 		_ = p.close()
 		return nil, a, err
@@ -60,7 +60,7 @@ func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
 }
 
 // open makes rings and queue pairs, and says where they are.
-func (p *plane) open(po *PlaneOptions, mode Mode) (a PlaneAddr, err error) {
+func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 	if a, err = address(po); err != nil {
 		return a, err
 	}
@@ -92,7 +92,7 @@ func (p *plane) open(po *PlaneOptions, mode Mode) (a PlaneAddr, err error) {
 			rank: r, ring: p.memory[r*ring:][:ring], stage: p.memory[half+r*ring:][:ring],
 			lastUse: make([]uint64, p.slots), sizes: make([]uint32, p.slots),
 		}
-		q.qp, err = po.Device.NewQP(QPOptions{Mode: mode, CQ: p.cq, Port: po.Port, Sends: p.sends, Recvs: recvs, Inline: inline})
+		q.qp, err = po.Device.NewQP(QPOptions{CQ: p.cq, Port: po.Port, Sends: p.sends, Recvs: recvs, Inline: inline})
 		if err == nil {
 			err = q.qp.PostRecv(uint64(r)<<rankShift|recvBit, recvs)
 		}

@@ -64,10 +64,9 @@ type PlaneOptions struct {
 type ListenOptions struct {
 	Rank, Ranks int
 	Planes      []PlaneOptions
-	Mode        Mode
 	// Slots and Payload are the shape of a ring; 0: chosen by the number of ranks and planes.
 	Slots, Payload int
-	// Timeout and Retries are those of reliable queue pairs: see [Path].
+	// Timeout and Retries say when a peer is lost: see [Path].
 	Timeout, Retries uint8
 	// TrafficClass and ServiceLevel are the packets' priority.
 	TrafficClass, ServiceLevel uint8
@@ -75,7 +74,6 @@ type ListenOptions struct {
 
 // Addrs is what other ranks must know of one; the bootstrap carries it.
 type Addrs struct {
-	Mode    string      `json:"mode"`
 	Slots   int         `json:"slots"`
 	Payload int         `json:"payload"`
 	Planes  []PlaneAddr `json:"planes"`
@@ -105,7 +103,7 @@ func Listen(o ListenOptions) (_ *Listener, err error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	l := &Listener{o: o, addrs: Addrs{Mode: o.Mode.String(), Slots: o.Slots, Payload: o.Payload}}
+	l := &Listener{o: o, addrs: Addrs{Slots: o.Slots, Payload: o.Payload}}
 	defer func() {
 		if err != nil {
 			_ = l.Close()
@@ -126,9 +124,6 @@ func Listen(o ListenOptions) (_ *Listener, err error) {
 func (o *ListenOptions) complete() error {
 	if o.Ranks < 1 || o.Ranks > 1<<15 || o.Rank < 0 || o.Rank >= o.Ranks {
 		return fmt.Errorf("rdma: rank %d of %d", o.Rank, o.Ranks)
-	}
-	if o.Mode != Reliable {
-		return fmt.Errorf("rdma: mode %v carries no credits", o.Mode)
 	}
 	if len(o.Planes) == 0 {
 		return fmt.Errorf("rdma: rank %d has no planes", o.Rank)

@@ -76,9 +76,8 @@ type CQ interface {
 	Close() error
 }
 
-// QPOptions describe a queue pair.
+// QPOptions describe a queue pair, reliable and connected (RC).
 type QPOptions struct {
-	Mode         Mode
 	CQ           CQ // for both directions
 	Port         int
 	Sends, Recvs int // requests that may be outstanding
@@ -170,23 +169,4 @@ func (s Status) String() string {
 		return statusNames[s]
 	}
 	return fmt.Sprintf("status %d", uint32(s))
-}
-
-// Mode is how queue pairs carry frames.
-type Mode uint8
-
-const (
-	// Reliable queue pairs (RC) are acknowledged and retransmit: they need a way back on the
-	// plane.
-	Reliable Mode = iota
-	// Unreliable ones (UC) send nothing back: for circuits that lead one way.
-	Unreliable
-)
-
-// String returns "rc" or "uc".
-func (m Mode) String() string {
-	if m == Unreliable {
-		return "uc"
-	}
-	return "rc"
 }

@@ -77,8 +77,8 @@ func (n *Network) HoldAcks(qpn uint32) {
 	n.work.Broadcast()
 }
 
-// Drop has requests lost for which f, called with the network locked, says so: sent counts those
-// of the queue pair from 0. Reliable pairs fail then, unreliable ones do not know. Nil: none.
+// Drop has requests lost for good for which f, called with the network locked, says so: sent
+// counts those of the queue pair from 0. Nil: none.
 func (n *Network) Drop(f func(src, dst uint32, sent uint64) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

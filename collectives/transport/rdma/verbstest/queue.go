@@ -209,7 +209,6 @@ func (q *qp) bytes(s *send) []byte {
 func (q *qp) carry() {
 	s := &q.sends[q.carried%uint64(len(q.sends))]
 	to := q.n.qps[q.peer]
-	reliable := q.o.Mode == rdma.Reliable
 	lost := to == nil || !to.ready || to.failed || q.n.drop != nil && q.n.drop(q.number, q.peer, q.carried)
 	from := q.bytes(s)
 	s.sum = maphash.Bytes(seed, from)
@@ -217,10 +216,8 @@ func (q *qp) carry() {
 	case from == nil && s.r.Length > 0:
 		_ = q.n.misuse("QP %#x: local memory of a request is not registered", q.number)
 		q.fail(4)
-	case lost && reliable:
-		q.fail(rdma.RetryExc)
 	case lost:
-		q.carried++
+		q.fail(rdma.RetryExc)
 	default:
 		q.deliver(s, to, from)
 	}
@@ -228,7 +225,6 @@ func (q *qp) carry() {
 
 // deliver writes from into the peer's memory.
 func (q *qp) deliver(s *send, to *qp, from []byte) {
-	reliable := q.o.Mode == rdma.Reliable
 	if s.r.Length > 0 {
 		mem := q.n.at(s.r.RKey, s.r.Remote, s.r.Length, true)
 		if mem == nil {
@@ -244,14 +240,12 @@ func (q *qp) deliver(s *send, to *qp, from []byte) {
 	}
 	if s.r.Flags&rdma.SendImmediate != 0 {
 		if to.recvs == 0 {
-			if _ = q.n.misuse("QP %#x: no receive is posted", to.number); reliable {
-				q.fail(rdma.RNRExc)
-				return
-			}
-		} else {
-			to.recvs--
-			to.o.CQ.(*cq).push(entry{rdma.Completion{ID: to.recvID, Bytes: s.r.Length, Imm: s.r.Imm, QPN: to.number}, to, 0})
+			_ = q.n.misuse("QP %#x: no receive is posted", to.number)
+			q.fail(rdma.RNRExc)
+			return
 		}
+		to.recvs--
+		to.o.CQ.(*cq).push(entry{rdma.Completion{ID: to.recvID, Bytes: s.r.Length, Imm: s.r.Imm, QPN: to.number}, to, 0})
 	}
 	q.carried++
 }
