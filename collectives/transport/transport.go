@@ -1,5 +1,5 @@
 // Package transport defines what the executor needs of a data path: an [Endpoint] with
-// one [Plane] per plane. Implementations are the subpackages inproc, shm and tcp (packet
+// one [Plane] per plane. Implementations are the subpackages inproc, shm, tcp and rdma (packet
 // planes: everyone reaches everyone), port (a port of an emulated optical switch) and ebpf
 // (interfaces whose circuits switch).
 //

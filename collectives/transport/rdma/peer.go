@@ -166,9 +166,8 @@ func (p *plane) receive(q *peer, c *Completion) error {
 	switch c.Imm >> immShift {
 	case immData:
 		number := since(q.arrived, c.Imm)
-		if lost := number - q.arrived; lost != 0 {
-			return fmt.Errorf("%w: rank %d, plane %d: %d frames of rank %d before its frame %d (epoch of the last that came: %d)",
-				transport.ErrDark, p.rank, p.id, lost, q.rank, number, q.hdr.Epoch)
+		if number != q.arrived {
+			return fmt.Errorf("%w: at rank %d, plane %d: frame %d of rank %d where %d was due", transport.ErrCorrupt, p.rank, p.id, number, q.rank, q.arrived)
 		}
 		if q.arrived-q.next >= uint64(p.slots) {
 			return fmt.Errorf("%w: at rank %d, plane %d: frame %d of rank %d without credit", transport.ErrCorrupt, p.rank, p.id, number, q.rank)

@@ -11,7 +11,7 @@
 // same shape: frame number i is in slot i mod slots at both ends. The payload is in the
 // receiver's memory before anybody has looked at it, so the header in the slot, with its epoch,
 // is what decides: nothing of a frame is used before that has been checked. The immediate is
-// the frame's number; a gap in the numbers is a loss.
+// the frame's number, and one that is not due is an error.
 //
 // # Flow control
 //
