@@ -49,13 +49,16 @@ func (d *demand) total() (total, busiest int64) {
 func (o *planSite) worthwhile(d *demand) bool {
 	_, busiest := d.total()
 	t := o.template
-	return plans.WireUS(t, float64(busiest))/float64(len(o.planes)) > t.ReconfigUS+t.AlphaUS
+	return plans.WireUS(t, float64(busiest))/float64(len(o.planes)) > t.ReconfigUS+t.AlphaUS+t.HopUS
 }
 
-// demandProblem states the planning problem of a matrix on so many planes.
+// demandProblem states the planning problem of a matrix on so many planes. The model of demands
+// knows nothing of what a transmission costs before its first byte; here every hold begins with
+// one, so it is part of what a hold costs.
 func (o *planSite) demandProblem(d *demand, planes int) *plans.Problem {
 	p := *o.template
 	p.Planes, p.Initial, p.Final, p.Steps = planes, nil, plans.Final{}, nil
+	p.ReconfigUS += p.AlphaUS + p.HopUS
 	p.Demand = make([][]float64, d.ranks)
 	for r := range p.Demand {
 		p.Demand[r] = make([]float64, d.ranks)
@@ -121,8 +124,13 @@ func (a *arbiter) planDemand(d *demand) (*plans.Plan, error) {
 	return plan, nil
 }
 
-// planNow plans a matrix that has not been seen, in the way of the call that has it: so no longer
-// than there is to gain.
+// searchShare is the part of what a plan may still be from the optimum that the leader searches for
+// a better one while the ranks wait.
+const searchShare = 10
+
+// planNow plans a matrix that has not been seen, in the way of the call that has it: so it takes
+// plain order where planning, as it went the last time, lasts longer than there is to gain, and
+// searches on for no more than a part of that.
 func (a *arbiter) planNow(k *plannedDemand) error {
 	plain, err := spectra.Plain(k.problem)
 	if err != nil {
@@ -130,29 +138,45 @@ func (a *arbiter) planNow(k *plannedDemand) error {
 	}
 	k.plan = plain
 	cfg := a.o.c.cfg
-	gain := time.Duration((plain.CCTUS - plain.LowerBoundUS) * float64(time.Microsecond))
-	options := spectra.Options{Mode: spectra.Fast, TimeLimit: max(gain, 1)}
 	switch {
 	case cfg.Demand == demandPlain:
 		k.refined = true // plain is what was asked for
 		return nil
 	case cfg.PlanWait:
-		options = spectra.Options{TimeLimit: cfg.PlanLimit}
 		k.refined = true
-	case gain <= a.demands.took:
+		return k.better(a.ctx, spectra.Options{TimeLimit: cfg.PlanLimit})
+	case gap(plain) <= a.demands.took:
 		a.demands.took -= a.demands.took / 32
 		return nil
 	}
 	began := time.Now()
-	plan, err := spectra.Solve(a.ctx, k.problem, options)
+	if err := k.better(a.ctx, spectra.Options{Mode: spectra.Fast, TimeLimit: gap(plain)}); err != nil {
+		return err
+	}
 	a.demands.took = time.Since(began)
-	if err == nil && plan.CCTUS < plain.CCTUS {
+	if limit := gap(k.plan) / searchShare; limit > a.demands.took {
+		return k.better(a.ctx, spectra.Options{TimeLimit: limit})
+	}
+	return nil
+}
+
+// gap is by how much a plan is known to be longer than the best.
+func gap(p *plans.Plan) time.Duration {
+	return time.Duration((p.CCTUS - p.LowerBoundUS) * float64(time.Microsecond))
+}
+
+// better takes over what SPECTRA finds, where it is faster than the plan in force.
+func (k *plannedDemand) better(ctx context.Context, o spectra.Options) error {
+	plan, err := spectra.Solve(ctx, k.problem, o)
+	switch {
+	case errors.Is(err, spectra.ErrTooLong):
+		return nil
+	case err != nil:
+		return err
+	case plan.CCTUS < k.plan.CCTUS:
 		k.plan = plan
 	}
-	if errors.Is(err, spectra.ErrTooLong) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // refine searches for a better plan of a matrix that has come again.

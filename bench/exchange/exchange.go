@@ -31,8 +31,10 @@ type Options struct {
 	Ranks, Planes     int
 	Rate              fabric.Rate // of a port of a plane
 	Reconfig          time.Duration
-	Bytes             int64 // what the busiest port sends or receives in one exchange
-	Kernel            bool  // planes in the kernel, which needs root, instead of in memory
+	// Alpha is what a transmission costs before its first byte, for plans to reckon with.
+	Alpha  time.Duration
+	Bytes  int64 // what the busiest port sends or receives in one exchange
+	Kernel bool  // planes in the kernel, which needs root, instead of in memory
 	// Rounds is how often every matrix is run in either way, by turns; Iters how many exchanges each
 	// time.
 	Rounds, Iters int
@@ -113,7 +115,8 @@ func (o *Options) serve(ctx context.Context, dir string) (stop func(), err error
 	socket := filepath.Join(dir, "ocs.sock")
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: "exchange", Ranks: o.Ranks, Circuits: plans.Simplex,
-		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: o.Reconfig}},
+		OCS:   []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: o.Reconfig}},
+		Costs: fabric.Costs{Alpha: o.Alpha},
 	}
 	for p := range o.Planes {
 		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: o.Rate, OCS: "ocs0"})
@@ -139,7 +142,7 @@ func (o *Options) serve(ctx context.Context, dir string) (stop func(), err error
 		}
 		// A fabric that stays is seen, and is named after this process.
 		down = func() { _, _ = kernel.Down(f.Name, true) }
-		if _, _, err := kernel.Up(f, kernel.Options{MTU: kernelMTU, Overhead: ebpf.FrameOverhead}); err != nil {
+		if _, _, err := kernel.Up(f, kernel.Options{MTU: frameBytes + ebpf.FrameOverhead - ethernetHeader, Overhead: ebpf.FrameOverhead}); err != nil {
 			down()
 			return nil, err
 		}
@@ -156,11 +159,11 @@ func (o *Options) serve(ctx context.Context, dir string) (stop func(), err error
 }
 
 const (
-	kernelMTU = 1500
-	// frameBytes is what a frame of the planes in memory carries: short beside what a hold does, since
-	// a circuit delivers whole frames.
-	frameBytes = 4 << 10
-	elemBytes  = 4
+	// frameBytes is what a frame carries: short beside what a hold does, since a circuit delivers
+	// whole frames.
+	frameBytes     = 8 << 10
+	ethernetHeader = 14 // which an MTU does not count
+	elemBytes      = 4
 	// postWait is LIGHTPATH_DEMAND_WAIT: the ranks start behind a barrier, and what the system does
 	// to one of them then must not send the others over the packet planes, whose rate is another.
 	postWait = "10s"
@@ -212,7 +215,7 @@ func (o *Options) bound(all [][][]int64) (float64, error) {
 	for _, c := range all {
 		p := &plans.Problem{
 			Version: plans.Version, Ranks: o.Ranks, Planes: o.Planes, BandwidthGbps: float64(o.Rate) / 1e9,
-			ReconfigUS: float64(o.Reconfig) / 1e3, Circuits: plans.Simplex, Demand: make([][]float64, o.Ranks),
+			ReconfigUS: float64(o.Reconfig+o.Alpha) / 1e3, Circuits: plans.Simplex, Demand: make([][]float64, o.Ranks),
 		}
 		for r := range c {
 			p.Demand[r] = make([]float64, o.Ranks)
@@ -253,6 +256,9 @@ func (o *Options) job(ctx context.Context, dir string, m *Matrix, all [][][]int6
 			"LIGHTPATH_FABRIC=" + filepath.Join(dir, "fabric.yaml"), "LIGHTPATH_DEMAND=" + r.Order, "LIGHTPATH_DEMAND_WAIT=" + postWait,
 			"LIGHTPATH_TIMEOUT=60s", "LIGHTPATH_TRACE=" + trace,
 		},
+	}
+	if !m.Fresh { // one plan for all iterations: the one that the search in the background would bring
+		job.Env = append(job.Env, "LIGHTPATH_PLAN_WAIT=1")
 	}
 	reports, err := job.Run(ctx, lines)
 	if err != nil {

@@ -12,7 +12,7 @@ func WriteTable(w io.Writer, o *Options, all []*Result) {
 	if o.Kernel {
 		where = "in the kernel"
 	}
-	fmt.Fprintf(w, "%d ranks, %d planes %s of %v per port, reconfiguration %v; times in ms\n\n", o.Ranks, o.Planes, where, o.Rate, o.Reconfig)
+	fmt.Fprintf(w, "%d ranks, %d planes %s of %v per port, reconfiguration %v, alpha %v; times in ms\n\n", o.Ranks, o.Planes, where, o.Rate, o.Reconfig, o.Alpha)
 	fmt.Fprintf(w, "%-22s %-8s %12s %10s %10s %10s %8s %9s %9s %9s %6s\n",
 		"matrix", "order", "port bytes", "bound", "predicted", "measured", "error", "min", "max", "vs plain", "wrong")
 	plain := math.NaN()
@@ -28,7 +28,8 @@ func WriteTable(w io.Writer, o *Options, all []*Result) {
 	}
 	fmt.Fprintln(w, `
 bound:     no schedule is faster from dark planes; a matrix that repeats saves the first reconfiguration of each plane
-predicted: by the plan, from where the planes stand
+predicted: by the plan, from where the planes stand; in plain order a hold is as long as its largest pair, where ranks that have
+           less, and wait for nobody, go on earlier
 measured:  median over iterations of the slowest rank's completion, the way of the round through the leader and, for fresh
            matrices, planning included`)
 }

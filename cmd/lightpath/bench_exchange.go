@@ -20,7 +20,7 @@ type exchangeFlags struct {
 	ranks, planes, rounds, iters int
 	matrices, rate, bytes        string
 	skew                         float64
-	reconfig                     time.Duration
+	reconfig, alpha              time.Duration
 	kernel                       bool
 	seed                         int64
 	jsonOut                      string
@@ -68,6 +68,7 @@ them large), uniform, or files of numbers, a row per line.`,
 	fl.IntVar(&f.planes, "planes", 2, "planes")
 	fl.StringVar(&f.rate, "rate", "100Mbps", "rate of a port of a plane")
 	fl.DurationVar(&f.reconfig, "reconfig", time.Millisecond, "time that a plane takes to switch")
+	fl.DurationVar(&f.alpha, "alpha", 0, "what a transmission costs before its first byte, for plans to reckon with")
 	fl.StringVar(&f.matrices, "matrix", "uniform,moe,moe-fresh,gpt,benchmark", "matrices, with commas between")
 	fl.Float64Var(&f.skew, "skew", 1, "of moe")
 	fl.StringVar(&f.bytes, "bytes", "1M", "what the busiest port sends or receives")
@@ -81,13 +82,13 @@ them large), uniform, or files of numbers, a row per line.`,
 
 func (f *exchangeFlags) options() (*exchange.Options, error) {
 	o := &exchange.Options{
-		Lightpath: selfPath(), Ranks: f.ranks, Planes: f.planes, Reconfig: f.reconfig, Kernel: f.kernel, Rounds: f.rounds, Iters: f.iters,
+		Lightpath: selfPath(), Ranks: f.ranks, Planes: f.planes, Reconfig: f.reconfig, Alpha: f.alpha, Kernel: f.kernel, Rounds: f.rounds, Iters: f.iters,
 		Progress: func(string, ...any) {},
 	}
 	if isTerminal(os.Stderr) {
 		o.Progress = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "\r\033[K"+format, args...) }
 	}
-	if f.ranks < 2 || f.planes < 1 || f.rounds < 1 || f.iters < 1 || f.reconfig < 0 {
+	if f.ranks < 2 || f.planes < 1 || f.rounds < 1 || f.iters < 1 || f.reconfig < 0 || f.alpha < 0 {
 		return nil, errors.New("-n must be at least 2, --planes, --rounds and -i at least 1")
 	}
 	var err error
