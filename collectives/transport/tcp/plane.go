@@ -125,14 +125,16 @@ func (p *plane) fill(c *conn, ahead int) error {
 	if c.rxLost != nil {
 		return c.rxLost
 	}
-	if !c.readable {
+	if !c.readable && (p.e.armed || len(p.e.conns) > direct) {
 		if p.e.ask(&c.rxSweep); !c.readable {
 			return nil
 		}
 	}
-	if _, err := c.receive(nil, ahead); err != nil {
+	n, err := c.receive(nil, ahead)
+	if err != nil {
 		return err
 	}
+	p.e.armed = p.e.armed && n == 0 // who finds something does not sleep
 	return c.parse(p.e.rank)
 }
 

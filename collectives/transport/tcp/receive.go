@@ -27,6 +27,7 @@ type receiver struct {
 	headed bool
 	hdr    wire.Header
 	shown  wire.Header // the piece that Peek shows, Length 0 where it shows none
+	last   int         // how much the last receive gave
 	rxIov  [2]unix.Iovec
 	rxMsg  unix.Msghdr
 }
@@ -145,6 +146,7 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 			c.rxLost = c.loss(errno)
 			return 0, c.rxLost
 		}
+		c.last = n
 		c.end += max(n-len(dst), 0)
 		// A short count means that nothing is left; what comes now is a new edge.
 		c.readable = n == len(dst)+len(room) || c.ended
@@ -152,7 +154,15 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 	}
 }
 
+// recvmsg scatters over dst and room. Where nothing much has come of late nothing much is expected:
+// a short call need not be announced to Go's scheduler, which would hand this thread's work to
+// another.
 func (c *conn) recvmsg(dst, room []byte) (int, unix.Errno) {
+	if len(dst) == 0 && c.last < shortCall {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&room[0])),
+			uintptr(len(room)), unix.MSG_DONTWAIT, 0, 0)
+		return int(n), errno
+	}
 	count := 0
 	if len(dst) > 0 {
 		c.rxIov[0].Base = &dst[0]

@@ -81,8 +81,14 @@ func (c *conn) sendmsg(payload []byte) (int, unix.Errno) {
 		count++
 	}
 	c.txMsg.SetIovlen(count)
-	n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&c.txMsg)),
-		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
+	var n uintptr
+	var errno unix.Errno
+	if len(payload) < shortCall {
+		n, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&c.txMsg)), flags)
+	} else {
+		n, _, errno = unix.Syscall(unix.SYS_SENDMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&c.txMsg)), flags)
+	}
 	c.txIov[0].Base, c.txIov[1].Base = nil, nil
 	return int(n), errno
 }

@@ -37,6 +37,11 @@ const (
 	bufferSize = wire.HeaderSize + maxPayload + 2*lookahead
 	// minPiece is how much of a frame is shown before the rest has come.
 	minPiece = 64 << 10
+	// shortCall is how few bytes make a system call a short one, some microseconds.
+	shortCall = 16 << 10
+	// direct is of how few connections each is asked by itself what it has, while nobody is about
+	// to sleep: one system call instead of a sweep and that call.
+	direct = 2
 	// burst bounds the frames that one TrySend makes.
 	burst = 4
 )
@@ -50,6 +55,7 @@ type Endpoint struct {
 	planes []transport.Plane
 	conns  []*conn // all, by event id
 	poll   *poller.Set
+	armed  bool // between Arm and the end of Wait: what a sweep has not found is slept through
 
 	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait, and by Close
 }
@@ -105,10 +111,16 @@ func prepare(fd int) error {
 func (e *Endpoint) Planes() []transport.Plane { return e.planes }
 
 // Arm implements [transport.Endpoint].
-func (e *Endpoint) Arm() uint32 { return e.poll.Arm() }
+func (e *Endpoint) Arm() uint32 {
+	e.armed = true
+	return e.poll.Arm()
+}
 
 // Wait implements [transport.Endpoint].
-func (e *Endpoint) Wait(armed uint32, d time.Duration) { e.poll.Wait(armed, d) }
+func (e *Endpoint) Wait(armed uint32, d time.Duration) {
+	e.poll.Wait(armed, d)
+	e.armed = false
+}
 
 // Wake implements [transport.Endpoint].
 func (e *Endpoint) Wake() { e.poll.Wake() }
