@@ -12,11 +12,11 @@
 # root file system is made of this machine's files: each FILE with the libraries it is linked
 # with, at the same path. Functional only: the times of an emulated machine mean nothing.
 #
-#   PLANES=2  SMP=2  MEM=2048 (MiB)  BOOT_LIMIT=120  RUN_LIMIT=420 (seconds)
+#   PLANES=2  SMP=2  MEM=2048 (MiB)  BOOT_LIMIT=240  RUN_LIMIT=600 (seconds)
 #   CACHE: where the kernel is kept; default ${XDG_CACHE_HOME:-~/.cache}/lightpath/vm
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-PLANES=${PLANES:-2} SMP=${SMP:-2} MEM=${MEM:-2048} BOOT_LIMIT=${BOOT_LIMIT:-120} RUN_LIMIT=${RUN_LIMIT:-420}
+PLANES=${PLANES:-2} SMP=${SMP:-2} MEM=${MEM:-2048} BOOT_LIMIT=${BOOT_LIMIT:-240} RUN_LIMIT=${RUN_LIMIT:-600}
 CACHE=${CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lightpath/vm}
 
 skip() { echo "skip: $*"; exit 77; }

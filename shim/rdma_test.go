@@ -1,0 +1,130 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/rdma/verbstest"
+)
+
+// rdmaNetwork has communicators use planes of RDMA devices in memory: mem0, mem1 and so on.
+func rdmaNetwork(t *testing.T, devices, planes int) (*verbstest.Network, []rdma.Device) {
+	t.Helper()
+	n := verbstest.New(1)
+	var made []rdma.Device
+	for i := range devices {
+		made = append(made, n.Add(fmt.Sprintf("mem%d", i)))
+	}
+	before := verbs
+	UseVerbs(n)
+	t.Cleanup(func() {
+		UseVerbs(before)
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("LIGHTPATH_TRANSPORT", "rdma")
+	t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(planes))
+	t.Setenv("LIGHTPATH_TIMEOUT", "60s")
+	return n, made
+}
+
+// TestOracleRDMA: every collective over queue pairs.
+func TestOracleRDMA(t *testing.T) {
+	for _, c := range []struct {
+		ranks, devices, planes int
+		hcas                   string
+	}{{2, 1, 1, ""}, {3, 2, 2, "mem"}, {4, 4, 2, "=mem3:1:1:1,mem2:1:0:1,mem1:1:1:0,mem0:1:0:0"}} {
+		t.Run(fmt.Sprintf("%dx%d", c.ranks, c.planes), func(t *testing.T) {
+			rdmaNetwork(t, c.devices, c.planes)
+			t.Setenv("NCCL_IB_HCA", c.hcas)
+			w := newWorld(t, c.ranks)
+			rng := rand.New(rand.NewPCG(uint64(c.ranks), 4))
+			for _, size := range []int{0, 1, 1023, 20001} {
+				for _, kind := range oracleKinds {
+					k := collectiveCase{
+						kind: kind, typ: datatype.Type(rng.IntN(int(datatype.NumTypes))), op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+						root: rng.IntN(c.ranks), count: size, inPlace: rng.IntN(3) == 0,
+					}
+					if err := k.run(w, rng); err != nil {
+						t.Fatalf("%v: %v", k, err)
+					}
+				}
+			}
+			w.destroy()
+		})
+	}
+}
+
+// TestLostRDMA: a queue pair that gets no answer is an error on every rank, which names the rank
+// and the plane.
+func TestLostRDMA(t *testing.T) {
+	n, _ := rdmaNetwork(t, 2, 2)
+	w := newWorld(t, 3)
+	buf := make([][]float32, 3)
+	for r := range buf {
+		buf[r] = make([]float32, 50000)
+	}
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) })
+	n.Drop(func(uint32, uint32, uint64) bool { return true })
+	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) }) {
+		if err == nil || !strings.Contains(err.Error(), "RETRY_EXC_ERR") || !strings.Contains(err.Error(), "plane ") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	w.destroy()
+}
+
+// TestNoRDMA: what is missing fails the creation of the communicator on every rank, and is named.
+func TestNoRDMA(t *testing.T) {
+	create := func() error {
+		id, err := NewUniqueID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := make([]InitArgs, 2)
+		for r := range args {
+			args[r] = InitArgs{ID: id, Ranks: 2, Rank: r, Device: r}
+		}
+		comms, err := Init(args)
+		if err == nil {
+			(&world{t, comms}).destroy()
+		}
+		return err
+	}
+	_, devices := rdmaNetwork(t, 1, 1)
+	for _, c := range []struct {
+		name  string
+		setup func(t *testing.T)
+		is    error
+		says  string
+	}{
+		{"no verbs", func(t *testing.T) {
+			before := verbs
+			UseVerbs(nil)
+			t.Cleanup(func() { UseVerbs(before) })
+		}, ErrInvalidUsage, "no RDMA verbs"},
+		{"no such device", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mlx5") }, ErrInvalidUsage, "NCCL_IB_HCA"},
+		{"no port on a plane", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:1:0:1") }, ErrInvalidUsage, "plane 0 has no port"},
+		{"no such port", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:3") }, nil, "mem0:3"},
+		{"no such address", func(t *testing.T) { t.Setenv("NCCL_IB_GID_INDEX", "9") }, nil, "no GID 9"},
+		{"port down", func(*testing.T) { verbstest.SetPort(devices[0], rdma.PortInfo{State: "DOWN"}) }, nil, "port 1 is DOWN"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.setup(t)
+			err := create()
+			if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+			if errors.Is(err, transport.ErrPeerLost) {
+				t.Errorf("%v: the rank at fault was not the one to speak", err)
+			}
+		})
+	}
+}
