@@ -2,6 +2,7 @@ package topology
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -126,4 +127,26 @@ func TestPortsOnPlanes(t *testing.T) {
 	if _, err := OnPlanes(nil, 1, 0); err == nil {
 		t.Error("no ports at all: accepted")
 	}
+}
+
+// FuzzParseHCAs: a list is read or refused, and means no port that is not there.
+func FuzzParseHCAs(f *testing.F) {
+	for _, s := range []string{"", "mlx5", "=mlx5_0:1,mlx5_1:1:0:1", "^mlx5_1", "^=a:1:0:0", ",,"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := ParseHCAs(text)
+		if err != nil {
+			if !errors.Is(err, ErrHCA) {
+				t.Fatal(err)
+			}
+			return
+		}
+		names := []string{"mlx5_0", "mlx5_1"}
+		for _, h := range l.Select(names) {
+			if h.Port < 1 || !slices.Contains(names, h.Device) {
+				t.Fatalf("%q: %+v", text, h)
+			}
+		}
+	})
 }

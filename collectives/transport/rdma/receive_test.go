@@ -1,0 +1,68 @@
+package rdma
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"lightpath/collectives/transport/internal/poller"
+	"lightpath/collectives/wire"
+)
+
+// lone returns one rank's plane with rings of two slots in ordinary memory, and no queue pair.
+func lone(t testing.TB) *plane {
+	t.Helper()
+	set, err := poller.New(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { set.Close(func() {}) })
+	const payload = 1 << 10
+	p := &plane{e: &Endpoint{poll: set}, rank: 1, slots: 2, slot: slotSize(payload), payload: payload, every: 1, repost: 1 << 30, peers: make([]peer, 2)}
+	p.peers[0] = peer{ring: make([]byte, 2*p.slot), sizes: make([]uint32, 2)}
+	return p
+}
+
+// FuzzReceive: whatever a peer writes and whatever its immediates say is a frame that is due, or
+// an error, and moves no count beyond what there is.
+func FuzzReceive(f *testing.F) {
+	var frame [wire.HeaderSize + 8]byte
+	wire.Encode(&wire.Header{Dst: 1, Length: 8}, frame[:])
+	event := func(imm, bytes uint32) []byte {
+		return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, imm), bytes)
+	}
+	f.Add(frame[:], event(0, uint32(len(frame))))
+	f.Add(frame[:], append(event(0, 72), event(1, 72)...))
+	f.Add(frame[:5], event(immCredit<<immShift|1, 0))
+	f.Add(frame[:], event(immBye<<immShift, 0))
+	f.Add(frame[:], event(3<<immShift, 1<<31))
+	f.Fuzz(func(t *testing.T, ring, events []byte) {
+		p := lone(t)
+		q := &p.peers[0]
+		q.sent = 1
+		copy(q.ring, ring)
+		copy(q.ring[p.slot:], ring)
+		for ; len(events) >= 8; events = events[8:] {
+			p.complete(&Completion{ID: recvBit, Imm: binary.LittleEndian.Uint32(events), Bytes: binary.LittleEndian.Uint32(events[4:])})
+			if q.arrived-q.next > uint64(p.slots) || q.released > q.sent {
+				t.Fatalf("arrived %d, released here %d; sent %d, released there %d", q.arrived, q.next, q.sent, q.released)
+			}
+		}
+		if q.arrived == q.next {
+			return
+		}
+		if err := p.decode(q); err == nil && (q.hdr.Src != 0 || q.hdr.Dst != 1 || int(q.hdr.Length) != len(q.data) || len(q.data) > p.payload) {
+			t.Fatalf("accepted %+v with %d bytes", q.hdr, len(q.data))
+		}
+	})
+}
+
+// TestCounts: counts of 30 bits go on where they wrap.
+func TestCounts(t *testing.T) {
+	for _, base := range []uint64{0, 5, immMask - 1, immMask, immMask + 1, 3<<immShift - 2, 1<<40 + 7} {
+		for _, ahead := range []uint64{0, 1, 2, 100} {
+			if got := since(base, uint32(base+ahead)&immMask); got != base+ahead {
+				t.Errorf("%d ahead of %d: %d", ahead, base, got)
+			}
+		}
+	}
+}
