@@ -49,16 +49,18 @@ def optical_fabric(ranks, planes=2, bandwidth="1Gbps", reconfig="1ms"):
             f.write(FABRIC.format(ranks=ranks, planes=rows, socket=endpoint, reconfig=reconfig))
         with open(config, "w") as f:
             f.write(f"version: 1\nfabric: {fabric}\nsocket: {endpoint}\n")
-        switch = subprocess.Popen([lightpath(), "ocsd", "--config", config], stderr=subprocess.PIPE, text=True)
+        log = os.path.join(directory, "ocsd.log")
+        with open(log, "w") as f:
+            switch = subprocess.Popen([lightpath(), "ocsd", "--config", config], stdout=f, stderr=f)
         try:
-            _wait_for(endpoint, switch)
+            _wait_for(endpoint, switch, log)
             yield {"LIGHTPATH_FABRIC": fabric}
         finally:
             switch.terminate()
-            switch.communicate()
+            switch.wait()
 
 
-def _wait_for(endpoint, switch):
+def _wait_for(endpoint, switch, log):
     deadline = time.monotonic() + SWITCH_SECONDS
     while True:
         with socket.socket(socket.AF_UNIX) as s:
@@ -66,8 +68,8 @@ def _wait_for(endpoint, switch):
                 s.connect(endpoint)
                 return
         if switch.poll() is not None or time.monotonic() > deadline:
-            switch.kill()
-            raise RuntimeError(f"the emulated switch does not come up: {switch.communicate()[1].strip()}")
+            with open(log) as f:
+                raise RuntimeError(f"the emulated switch does not come up: {f.read().strip()}")
         time.sleep(0.01)
 
 
