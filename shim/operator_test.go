@@ -80,7 +80,13 @@ var reducingKinds = []CallKind{CallAllReduce, CallReduce, CallReduceScatter}
 // TestPreMulSum: every type under every reducing collective, each rank with a scalar of its own,
 // on one rank and several.
 func TestPreMulSum(t *testing.T) {
-	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+	for _, transport := range []string{"inproc", "shm"} {
+		t.Run(transport, func(t *testing.T) { preMulSum(t, transport) })
+	}
+}
+
+func preMulSum(t *testing.T, transport string) {
+	t.Setenv("LIGHTPATH_TRANSPORT", transport)
 	rng := rand.New(rand.NewPCG(5, 5))
 	for _, n := range []int{1, 3, 4} {
 		w := newWorld(t, n)

@@ -85,7 +85,13 @@ func TestBadOptions(t *testing.T) {
 // TestDeadline: a call that cannot end in time fails, long before LIGHTPATH_TIMEOUT, and so does
 // its communicator; with time enough nothing happens.
 func TestDeadline(t *testing.T) {
-	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+	for _, transport := range []string{"inproc", "shm"} {
+		t.Run(transport, func(t *testing.T) { deadline(t, transport) })
+	}
+}
+
+func deadline(t *testing.T, transport string) {
+	t.Setenv("LIGHTPATH_TRANSPORT", transport)
 	t.Setenv("LIGHTPATH_TIMEOUT", "10m")
 	w := newWorld(t, 2)
 	out, errs := sumWith(w, func(int) Options { return Options{Deadline: time.Hour} })
@@ -93,7 +99,9 @@ func TestDeadline(t *testing.T) {
 		t.Fatal(out, errs)
 	}
 	var in, alone float32
-	err := reduceWith(w.comms[1], &in, &alone, Options{Deadline: 20 * time.Millisecond})
+	err := concurrently(t, 1, func(int) error {
+		return reduceWith(w.comms[1], &in, &alone, Options{Deadline: 20 * time.Millisecond})
+	})[0]
 	wantError(t, err, exec.ErrDeadline, "rank 1", "deadline", "waiting for")
 	if ResultOf(err) != ResultTimeout {
 		t.Errorf("result %v", ResultOf(err))

@@ -64,6 +64,7 @@ func (s *session) reset() {
 	clear(s.tasks)
 	clear(s.refs)
 	s.calls, s.comms, s.tasks, s.refs = nil, s.comms[:0], s.tasks[:0], s.refs[:0]
+	s.opts.Deadline = time.Time{}
 }
 
 func (s *session) run(calls []Call) error {

@@ -205,7 +205,7 @@ func (d *driver) late() error {
 	}
 	t := d.current()
 	w, _ := t.Waiting()
-	t.err = fmt.Errorf("exec: rank %d operation %d: not done by its deadline, waiting for %v: %w", t.prog.Rank, t.call.Op, w, ErrDeadline)
+	t.err = fmt.Errorf("exec: rank %d operation %d: not done by its deadline, waiting for %v: %w", w.Rank, t.call.Op, w, ErrDeadline)
 	return t.err
 }
 
