@@ -202,6 +202,7 @@ func TestAbortAnything(t *testing.T) {
 		for _, early := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", name, early), func(t *testing.T) {
 				c := begin(t)
+				parent := parents[c]
 				if !early {
 					time.Sleep(30 * time.Millisecond)
 				}
@@ -212,8 +213,8 @@ func TestAbortAnything(t *testing.T) {
 				wantError(t, c.AsyncError(), ErrAborted)
 				<-c.released
 				// Aborted communicators leave their parents usable.
-				if o := c.args.From; o != nil {
-					if err := finished(t, o.Parent); err != nil {
+				if parent != nil {
+					if err := finished(t, parent); err != nil {
 						t.Errorf("parent: %v", err)
 					}
 				}
@@ -238,8 +239,12 @@ func child(t *testing.T, o Origin) *Comm {
 	t.Helper()
 	comms, err := Init([]InitArgs{{From: &o, NonBlocking: true}})
 	begun(t, err)
+	parents[comms[0]] = o.Parent
 	return comms[0]
 }
+
+// parents are those of communicators that child has made.
+var parents = map[*Comm]*Comm{}
 
 // TestScalable: ranks that meet at several places are one communicator, also where several
 // processes have the places.

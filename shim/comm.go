@@ -70,7 +70,10 @@ type Comm struct {
 	ctx     context.Context    // of making it; ends with poison
 	cancel  context.CancelFunc // of ctx
 	kin     kinship
-	door    *door // where ranks of it can meet again; nil for one rank
+	parent  *Comm // whose circuits may be in the way; nil where there are none
+	// unwanted: this rank takes part in a split, and gets nothing.
+	unwanted bool
+	door     *door // where ranks of it can meet again; nil for one rank
 
 	failing  atomic.Bool           // somebody is on the way to poison it
 	poison   atomic.Pointer[error] // first failure; never reset
@@ -452,6 +455,14 @@ func (c *Comm) deliver(m *message) {
 	case msgKin:
 		if c.leader != nil {
 			c.leader.births.ask(m)
+		}
+	case msgVacateAsk:
+		if c.leader != nil {
+			go c.leader.births.vacate(m)
+		}
+	case msgVacate:
+		if c.light != nil {
+			c.light.vacate(m)
 		}
 	case msgKinAnswer:
 		c.kin.answer(m)

@@ -108,10 +108,7 @@ func (a *InitArgs) check() error {
 }
 
 // wanted: this rank gets a communicator.
-func (c *Comm) wanted() bool {
-	o := c.args.From
-	return o == nil || o.How != BySplit || o.Color != NoColor
-}
+func (c *Comm) wanted() bool { return !c.unwanted }
 
 // newComm prepares a communicator; start makes it.
 func newComm(args InitArgs, cfg *Config) (*Comm, error) {
@@ -138,6 +135,12 @@ func newComm(args InitArgs, cfg *Config) (*Comm, error) {
 		log.info(subEnv, "%s", line)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if o := args.From; o != nil {
+		c.unwanted = o.How == BySplit && o.Color == NoColor
+		if o.Parent.light != nil {
+			c.parent = o.Parent
+		}
+	}
 	return c, nil
 }
 
@@ -176,6 +179,7 @@ func (c *Comm) start(fab *fabricInfo) <-chan error {
 		if o := c.args.From; o != nil && c.args.NonBlocking {
 			o.Parent.pending.Add(-1)
 		}
+		c.args.From = nil // else what has been destroyed would stay in memory
 		c.mu.Unlock()
 		ended <- err
 	}()

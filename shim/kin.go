@@ -134,6 +134,7 @@ func (o *Origin) survivors() (ranks []int) {
 type kinship struct {
 	mu     sync.Mutex
 	births uint64
+	wishes uint64
 	waits  map[uint64]chan *message
 	over   chan struct{} // closed when the communicator ends here; see done
 	ended  bool
@@ -173,6 +174,14 @@ func (k *kinship) next() uint64 {
 	defer k.mu.Unlock()
 	k.births++
 	return k.births
+}
+
+// wish numbers what only this rank asks for; births are numbered from the other end.
+func (k *kinship) wish() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wishes--
+	return k.wishes
 }
 
 // done is closed when the communicator ends.

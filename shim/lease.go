@@ -73,7 +73,7 @@ func (a *arbiter) acquire() error {
 	a.notice(a.held, nil)
 	a.o.reload(a.held)
 	a.moved = a.held
-	return nil
+	return a.vacate()
 }
 
 // outOfService reports whether an error says no more than that a plane does not serve: it

@@ -35,6 +35,8 @@ const (
 	msgKin                      // a new communicator is to come from this one; Seq counts them, Arg is the How, Body a kinAsk
 	msgKinAnswer                // leader to rank: Arg is the errClass with Body the reason, or 0 with a kinAnswer
 	msgBlock                    // delegate to root: Body is the table of a block of ranks
+	msgVacateAsk                // ports of some ranks are to give up circuits; Body is a vacateAsk; answered by msgKinAnswer
+	msgVacate                   // leader to rank: this rank's is
 	numMsgKinds
 )
 

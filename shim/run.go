@@ -22,7 +22,7 @@ import (
 // nothing on packet planes.
 func Run(calls []Call) error {
 	if len(calls) == 1 {
-		if c := &calls[0]; c.Comm != nil && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) {
+		if c := &calls[0]; c.Comm != nil && !c.Comm.args.NonBlocking && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) {
 			return c.Comm.runAlone(calls)
 		}
 	}

@@ -1,0 +1,80 @@
+package shim
+
+import (
+	"slices"
+	"testing"
+)
+
+// onCircuits tells how many of a communicator's programs run on circuits.
+func onCircuits(c *Comm) (n int) {
+	for _, e := range c.programs.table {
+		if e.plan != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// TestKinOnCircuits: children keep the ports of their parent's ranks, whatever their own numbers
+// are, and compute on circuits too, by turns with the parent.
+func TestKinOnCircuits(t *testing.T) {
+	server := lightFabric(t, 6, 2, nil)
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
+	w := newWorld(t, 6)
+	w.must(sums)
+	halves, errs := w.bears(func(c *Comm) Origin {
+		return Origin{Parent: c, How: BySplit, Color: c.Rank() % 2, Key: -c.Rank()}
+	})
+	none(t, errs)
+	for r, c := range halves.children {
+		if got := c.light.ports[c.Rank()]; got != r {
+			t.Errorf("rank %d has port %d in the child", r, got)
+		}
+		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(c.light.ports, want) {
+			t.Errorf("ports %v, want %v", c.light.ports, want)
+		}
+	}
+	left := &world{t, w.comms[1:4]}
+	small, errs := left.bears(func(c *Comm) Origin {
+		return Origin{Parent: c, How: ByShrink, Exclude: []int{0, 4, 5}}
+	})
+	none(t, errs)
+	for range 3 {
+		halves.must(sums)
+		small.must(sums)
+		w.must(sums)
+	}
+	for _, f := range []*family{halves, small} {
+		for _, c := range f.children {
+			if onCircuits(c) == 0 {
+				t.Errorf("comm %#x rank %d never used a circuit", c.id, c.Rank())
+			}
+		}
+	}
+	noLosses(t, server)
+}
+
+// TestShrinkOnCircuits: ranks that are left after a failure go on with their ports.
+func TestShrinkOnCircuits(t *testing.T) {
+	lightFabric(t, 4, 2, nil)
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
+	w := newWorld(t, 4)
+	w.must(sums)
+	if err := w.comms[0].Abort(); err != nil {
+		t.Fatal(err)
+	}
+	left := &world{t, w.comms[1:]}
+	f, errs := left.bears(func(c *Comm) Origin {
+		return Origin{Parent: c, How: ByShrink, Exclude: []int{0}, Abort: true}
+	})
+	none(t, errs)
+	f.must(sums)
+	f.must(sums)
+	for r, c := range f.children {
+		if got := c.light.ports[r]; got != r+1 {
+			t.Errorf("rank %d has port %d", r, got)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package shim
+
+import (
+	"encoding/json"
+	"time"
+
+	"lightpath/plans/circuit"
+)
+
+// Ports outside a communicator that have circuits to its members would have to agree to every
+// switch of them, and do not know of it. A communicator that comes from another one has them
+// give those circuits up first: its leader, which holds the planes, so that nobody else sends
+// on them, asks the leader of the parent, whose ranks the ports are, and that has them post a
+// map in which the circuits are dark.
+
+// vacateAsk is what goes to the parent's leader, and to each rank that it concerns.
+type vacateAsk struct {
+	Plane  int
+	Epoch  uint32
+	Target circuit.Permutation // of ports
+	Ranks  []int               // of the parent, that have to agree
+}
+
+// vacate frees the members' circuits on the planes that are held. Where it cannot, they stay as
+// they are, and the operation goes by packet planes.
+func (a *arbiter) vacate() error {
+	for j := range a.held.each() {
+		st := a.o.at.State(j)
+		target, ports := a.o.withoutOutside(st.Map)
+		if len(ports) == 0 {
+			continue
+		}
+		if !a.o.c.vacatedBy(vacateAsk{Plane: j, Epoch: st.Epoch, Target: target}, ports) {
+			return nil
+		}
+		if err := a.reach(j, st.Epoch+1); err != nil {
+			return err
+		}
+		a.o.reload(planeSet(1) << j)
+		a.moved |= planeSet(1) << j
+	}
+	return nil
+}
+
+// withoutOutside returns a map without the circuits from ports outside the communicator to its
+// members, and those ports.
+func (o *optical) withoutOutside(m circuit.Permutation) (target circuit.Permutation, ports []int) {
+	target = m.Clone()
+	for p, to := range m {
+		if to != circuit.Dark && o.member[p] < 0 && o.member[to] >= 0 {
+			target[p] = circuit.Dark
+			ports = append(ports, p)
+		}
+	}
+	return target, ports
+}
+
+// vacatedBy asks the nearest ancestor to which all of some ports belong, and reports whether
+// its ranks have been told.
+func (c *Comm) vacatedBy(ask vacateAsk, ports []int) bool {
+	for p := c.parent; p != nil; p = p.parent {
+		if lifeState(p.life.Load()) != alive || p.AsyncError() != nil || p.light == nil {
+			continue
+		}
+		ask.Ranks = ask.Ranks[:0]
+		for _, port := range ports {
+			if r := p.light.member[port]; r >= 0 {
+				ask.Ranks = append(ask.Ranks, r)
+			}
+		}
+		if len(ask.Ranks) == len(ports) {
+			return p.vacates(&ask)
+		}
+	}
+	return false
+}
+
+// vacates passes the wish of a communicator that comes from c to c's leader, and waits for its
+// answer.
+func (c *Comm) vacates(ask *vacateAsk) bool {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return false
+	}
+	seq := c.kin.wish()
+	answered := c.kin.expect(seq)
+	defer c.kin.forget(seq)
+	if c.star.toLeader(&message{Kind: msgVacateAsk, Seq: seq, Body: body}) != nil {
+		return false
+	}
+	timer := time.NewTimer(c.cfg.Timeout)
+	defer timer.Stop()
+	select {
+	case m := <-answered:
+		return m.Arg == 0
+	case <-c.poisonCh:
+	case <-c.kin.done():
+	case <-c.star.allLeft:
+	case <-timer.C:
+	}
+	return false
+}
+
+// vacate is the parent's leader: it tells the ranks, if all are there. A post that others do not
+// follow would stand in the way of whoever holds the plane next.
+func (b *births) vacate(m *message) {
+	var ask vacateAsk
+	ok := decodeStrict(m.Body, &ask) == nil
+	for _, r := range ask.Ranks {
+		ok = ok && r >= 0 && r < b.c.args.Ranks && !b.c.star.hasLeft(r)
+	}
+	answer := &message{Kind: msgKinAnswer, Seq: m.Seq}
+	if ok {
+		for _, r := range ask.Ranks {
+			b.c.star.to(r, &message{Kind: msgVacate, Body: m.Body})
+		}
+	} else {
+		answer.Arg = 1
+	}
+	b.c.star.to(int(m.From), answer)
+}
+
+// vacate is a rank: its port agrees to lose the circuit that it has. Nothing is under way on
+// it, for somebody else holds the plane.
+func (o *optical) vacate(m *message) {
+	var ask vacateAsk
+	if decodeStrict(m.Body, &ask) != nil || ask.Plane < 0 || ask.Plane >= len(o.now) ||
+		ask.Target.Validate(len(o.member)) != nil || ask.Target[o.at.Port()] != circuit.Dark {
+		return // whoever asks waits for the plane, and says so
+	}
+	// What goes wrong there is the plane's failure, which its holder sees.
+	_ = o.at.Post(ask.Plane, ask.Epoch, ask.Target)
+}
+
+// reach waits until a plane is at an epoch.
+func (a *arbiter) reach(j int, epoch uint32) error {
+	now := a.o.now[j]
+	a.o.now[j].epoch = epoch
+	err := a.await(j)
+	if err != nil {
+		a.o.now[j] = now
+	}
+	if outOfService(err) {
+		return a.drop(j, err)
+	}
+	return err
+}
