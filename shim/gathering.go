@@ -16,8 +16,9 @@ type gathering struct {
 	conns    map[int]net.Conn // by rank; those that want an answer
 	refusal  string
 	answered int
-	expect   int    // the most that anyone spoke of: so many want an answer
-	settled  func() // called before the first answer; may be nil
+	expect   int          // the most that anyone spoke of: so many want an answer
+	settled  func()       // called before anyone is welcome; may be nil
+	told     map[int]bool // who has an answer, by hello.Was: at a door they may come again
 }
 
 // span is the ranks first .. first+n-1.
@@ -66,12 +67,25 @@ func (g *gathering) take(h *hello, conn net.Conn) (complete bool) {
 	if g.refusal == "" {
 		g.admit(h)
 	}
-	if g.refusal != "" {
+	switch {
+	case g.refusal != "" && h.Without != "" && g.told[h.Was]:
+		_ = conn.Close() // it is for the next meeting, which has not begun
+		return false
+	case g.refusal != "":
+		g.mark(h)
 		g.answer(conn, &message{Kind: msgRefuse, Body: []byte(g.refusal)})
 		return false
 	}
 	g.conns[h.Rank] = conn
 	return g.complete()
+}
+
+// mark notes that a rank has its answer.
+func (g *gathering) mark(h *hello) {
+	if g.told == nil {
+		g.told = map[int]bool{}
+	}
+	g.told[h.Was] = true
 }
 
 func (g *gathering) complete() bool { return g.ranks > 0 && len(g.missing()) == 0 }
@@ -129,16 +143,18 @@ func (g *gathering) refuse(why string) {
 // welcome tells everyone who they are together.
 func (g *gathering) welcome() {
 	body, _ := json.Marshal(g.table) // plain structs: cannot fail
+	if g.settled != nil {
+		g.settled()
+	}
 	g.tell(&message{Kind: msgWelcome, Arg: randomID(), Body: body})
 }
 
 // tell gives everyone who is there their answer.
 func (g *gathering) tell(m *message) {
-	if g.settled != nil {
-		g.settled()
-		g.settled = nil
-	}
-	for _, conn := range g.conns {
+	for rank, conn := range g.conns {
+		if g.table != nil {
+			g.mark(g.table[rank])
+		}
 		g.answer(conn, m)
 	}
 }

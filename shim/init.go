@@ -58,7 +58,10 @@ func Init(args []InitArgs) ([]*Comm, error) {
 		}
 		return comms, ErrInProgress
 	}
-	return comms, initAndWait(comms, fab)
+	if err := initAndWait(comms, fab); err != nil {
+		return nil, err
+	}
+	return comms, nil
 }
 
 // initAndWait makes communicators, all or none.
@@ -80,7 +83,6 @@ func initAndWait(comms []*Comm, fab *fabricInfo) error {
 		}
 	}
 	if failed >= 0 {
-		clear(comms)
 		return errs[failed]
 	}
 	return nil
@@ -325,7 +327,7 @@ func (c *Comm) meetAtDoor(h *hello) (err error) {
 		c.id, c.table = randomID(), []hello{*h}
 		return nil
 	}
-	h.Without = listRanks(excluded)
+	h.Without, h.Was = listRanks(excluded), p.args.Rank
 	first := &p.table[o.survivors()[0]]
 	addr, err := netip.ParseAddrPort(first.Door)
 	if err != nil {
@@ -334,7 +336,7 @@ func (c *Comm) meetAtDoor(h *hello) (err error) {
 	if c.args.Rank == 0 {
 		p.door.hold(c.secret, c.cfg.Timeout)
 	}
-	c.id, c.table, err = meet(c.ctx, []place{{addr: addr, secret: c.secret}}, h, c.cfg.Timeout)
+	c.id, c.table, err = meet(c.ctx, []place{{addr: addr, secret: c.secret, again: true}}, h, c.cfg.Timeout)
 	if err != nil && errors.Is(err, syscall.ECONNREFUSED) {
 		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.where(), err)
 	}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +19,7 @@ type place struct {
 	addr     netip.AddrPort
 	secret   secret
 	patience bool
+	again    bool // who is sent away without an answer came too early, and comes again
 }
 
 // meet is a rank's side of a rendezvous: it gives its hello at its place and returns the
@@ -31,14 +34,13 @@ func meet(ctx context.Context, places []place, h *hello, timeout time.Duration) 
 	if len(places) > 1 {
 		own = &places[placeOf(h.Rank, len(places), h.Ranks)]
 	}
-	conn, err := own.dial(ctx, deadline)
-	if err != nil {
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
-	}
-	defer conn.Close()
-	defer closeWith(ctx, conn)()
 	var m message
-	if err := exchange(conn, &message{Kind: msgHello, From: uint16(h.Rank), Body: body}, &m); err != nil {
+	conn, err := own.ask(ctx, deadline, &message{Kind: msgHello, From: uint16(h.Rank), Body: body}, &m)
+	if conn != nil {
+		defer conn.Close()
+		defer closeWith(ctx, conn)()
+	}
+	if err != nil {
 		return 0, nil, own.failed(ctx, h, err)
 	}
 	if m.Kind == msgBlock && len(places) > 1 {
@@ -71,6 +73,28 @@ func (p *place) veto(ctx context.Context, refusal *message) {
 	}
 }
 
+// ask says something at a place and waits for the answer. The connection, nil where there was
+// none, stays open.
+func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *message) (net.Conn, error) {
+	for {
+		conn, err := p.dial(ctx, deadline)
+		if err != nil {
+			return nil, err
+		}
+		stop := closeWith(ctx, conn)
+		err = exchange(conn, ask, answer)
+		stop()
+		if !p.again || !(errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) || ctx.Err() != nil {
+			return conn, err
+		}
+		_ = conn.Close()
+		time.Sleep(comeAgain)
+	}
+}
+
+// comeAgain is how long a rank that came too early waits.
+const comeAgain = 10 * time.Millisecond
+
 func (p *place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
 	conn, err := dialPeer(ctx, p.addr, p.secret, deadline, p.patience)
 	if err == nil {
@@ -81,13 +105,11 @@ func (p *place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) 
 
 // delegate takes a block's table to the first place and waits for the answer.
 func (p *place) delegate(ctx context.Context, block []byte, deadline time.Time, answer *message) error {
-	conn, err := p.dial(ctx, deadline)
-	if err != nil {
-		return err
+	conn, err := p.ask(ctx, deadline, &message{Kind: msgBlock, Body: block}, answer)
+	if conn != nil {
+		_ = conn.Close()
 	}
-	defer conn.Close()
-	defer closeWith(ctx, conn)()
-	return exchange(conn, &message{Kind: msgBlock, Body: block}, answer)
+	return err
 }
 
 func exchange(conn net.Conn, ask, answer *message) error {
@@ -101,6 +123,9 @@ func exchange(conn net.Conn, ask, answer *message) error {
 func (p *place) failed(ctx context.Context, h *hello, err error) error {
 	class := ErrRemote
 	var netErr net.Error
+	if errors.Is(err, ErrRemote) {
+		return fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err) // of dialPeer, which names the place
+	}
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)

@@ -37,6 +37,7 @@ type hello struct {
 	Control   string `json:"control"` // where the control star connects, of those who may be leader
 	Door      string `json:"door"`    // where ranks that are left meet again, "" for one rank
 	Without   string `json:"without"` // the parent's ranks that a smaller communicator leaves out
+	Was       int    `json:"was"`     // with Without: this rank's number in the parent
 	Places    int    `json:"places"`  // ids that the ranks were given, where those are several
 	TCP       string `json:"tcp"`     // where this rank's tcp planes connect, "" without
 }
@@ -62,7 +63,7 @@ type root struct {
 	secret  secret
 	timeout time.Duration
 	idle    time.Duration // how long nobody may come
-	retire  func()        // called before anyone has an answer; may be nil
+	retire  func()        // called before anyone is welcome, and at the end; may be nil
 	events  chan rootEvent
 	done    chan struct{}
 	slots   chan struct{}
@@ -199,6 +200,9 @@ func (r *root) post(e rootEvent) bool {
 // serve runs the rendezvous: until everyone has the table, or the refusal.
 func (r *root) serve() {
 	defer close(r.done)
+	if r.retire != nil {
+		defer r.retire()
+	}
 	if r.ln != nil {
 		defer r.ln.Close()
 	}
@@ -221,9 +225,6 @@ func (r *root) serve() {
 				if g.ranks > 0 {
 					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived", r.timeout, listRanks(g.missing())))
 				}
-			}
-			if r.retire != nil {
-				r.retire()
 			}
 			return
 		}

@@ -72,7 +72,7 @@ func (r *runner) scratchFor(n int64) exec.Buffer {
 
 // forget gives back what calls have left for those that follow. Comm.mu is held.
 func (r *runner) forget() {
-	r.programs, r.tasks, r.scratch = programs{}, nil, nil
+	r.programs, r.latest, r.tasks, r.scratch = programs{}, latest{}, nil, nil
 	r.sends, r.recvs, r.msgs, r.recvBufs = nil, nil, nil, nil
 }
 
