@@ -98,7 +98,7 @@ func (q *cq) FD() int    { return int(q.c.fd) }
 
 func (q *cq) Quiet() (bool, error) {
 	rc := C.lpv_cq_quiet(&q.c)
-	if syscall.Errno(rc) == syscall.EAGAIN {
+	if rc == C.int(syscall.EAGAIN) {
 		return false, nil
 	}
 	return rc == 0, wrap(rc, "event")

@@ -47,9 +47,8 @@ func wrap(rc C.int, format string, args ...any) error {
 	if rc == 0 {
 		return nil
 	}
-	errno := syscall.Errno(rc)
-	err := fmt.Errorf("verbs: %s: %w", fmt.Sprintf(format, args...), errno)
-	if errno == syscall.ENOSYS {
+	err := fmt.Errorf("verbs: %s: %w", fmt.Sprintf(format, args...), syscall.Errno(rc))
+	if rc == C.int(syscall.ENOSYS) {
 		return fmt.Errorf("%w (the kernel has no RDMA: is ib_uverbs loaded?)", err)
 	}
 	return err
@@ -63,10 +62,10 @@ func (Library) Names() ([]string, error) {
 	var names []string
 	for {
 		var b [64]C.char
-		switch rc := C.lpv_name(C.int(len(names)), &b[0], C.size_t(len(b))); syscall.Errno(rc) {
+		switch rc := C.lpv_name(C.int(len(names)), &b[0], C.size_t(len(b))); rc {
 		case 0:
 			names = append(names, C.GoString(&b[0]))
-		case syscall.ENOENT:
+		case C.int(syscall.ENOENT):
 			return names, nil
 		default:
 			return nil, wrap(rc, "list devices")

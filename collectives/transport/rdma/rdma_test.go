@@ -61,5 +61,8 @@ func TestConformance(t *testing.T) { transporttest.Run(t, suite(rdma.ListenOptio
 
 // TestSmallestRings runs the suite where there is least room.
 func TestSmallestRings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the same suite again")
+	}
 	transporttest.Run(t, suite(rdma.ListenOptions{Slots: 2, Payload: 1 << 10}))
 }

@@ -1,6 +1,7 @@
 package verbstest
 
 import (
+	"errors"
 	"hash/maphash"
 	"unsafe"
 
@@ -79,7 +80,7 @@ func (c *cq) FD() int { return c.fd }
 
 func (c *cq) Quiet() (bool, error) {
 	n, err := unix.Read(c.fd, c.count[:])
-	if err == unix.EAGAIN {
+	if errors.Is(err, unix.EAGAIN) {
 		return false, nil
 	}
 	return n > 0, err
