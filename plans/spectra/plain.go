@@ -129,10 +129,14 @@ func From(p *plans.Problem, plan *plans.Plan, standing []circuit.Permutation) (*
 				}
 			}
 			list[i], list[best] = list[best], list[i]
-			list[i].to, current = to, to
-			first[u] = first[u] || i == 0 && changes == 0
+			current = to
+			if last := len(units[u]) - 1; changes == 0 && last >= 0 { // all its circuits are there
+				units[u][last].us += list[i].us
+				continue
+			}
+			units[u] = append(units[u], held{to, list[i].us})
+			first[u] = first[u] || changes == 0
 		}
-		units[u] = list
 	}
 	layHolds(p, &next, units)
 	cct := 0.0
