@@ -9,7 +9,7 @@
 #
 #   bench/planes.sh                      AllReduce and AllToAll, 2 ranks, k = 1 2 4, 64 MiB
 #   PLANES="2" RANKS=4 SIZE=16M RATE=250mbit COLLECTIVES=allgather bench/planes.sh
-#   IMPAIR="loss 0.1%" bench/planes.sh   the last plane of each run is worse: any netem arguments, or
+#   IMPAIR="loss 0.1%" bench/planes.sh   the last plane of each run is worse: any netem arguments (where the kernel has it), or
 #   IMPAIR="rate 250mbit" ...            a lower rate
 #   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's
 #
@@ -29,11 +29,16 @@ clean() {
 }
 trap clean EXIT
 
-# shape NAMESPACE INTERFACE RATE: a queue deep enough for TCP's window, shallow enough to push back.
+# limit NAMESPACE INTERFACE RATE
+limit() { ip netns exec "$1" tc class replace dev "$2" parent 1: classid 1:1 htb rate "$3" burst 64k cburst 64k; }
+
+# queue NAMESPACE INTERFACE: deep enough for TCP's window.
+queue() { ip netns exec "$1" tc qdisc replace dev "$2" parent 1:1 handle 2: pfifo limit 1000; }
+
 shape() {
-  ip netns exec "$1" tc qdisc replace dev "$2" root handle 1: htb default 1 r2q 1000
-  ip netns exec "$1" tc class replace dev "$2" parent 1: classid 1:1 htb rate "$3" burst 64k cburst 64k
-  ip netns exec "$1" tc qdisc replace dev "$2" parent 1:1 handle 2: pfifo limit 1000
+  ip netns exec "$1" tc qdisc add dev "$2" root handle 1: htb default 1 r2q 1000
+  limit "$@"
+  queue "$1" "$2"
 }
 
 ip netns add "$tag"
@@ -54,15 +59,15 @@ for r in $(seq 0 $((ranks - 1))); do
   done
 done
 
-# worse PLANE [NETEM...]: what the hosts send on a plane passes netem, or no more.
+# worse PLANE [IMPAIRMENT...]: what the hosts send on a plane is impaired, or no more.
 worse() {
   local j=$1 r
   shift
   for r in $(seq 0 $((ranks - 1))); do
     case "$*" in
-      "") shape "$tag-$r" "e$j" "$rate" ;;
-      "rate "*) shape "$tag-$r" "e$j" "${*#rate }" ;;
-      *) ip netns exec "$tag-$r" tc qdisc replace dev "e$j" parent 1:1 handle 2: netem limit 1000 "$@" ;;
+      "") limit "$tag-$r" "e$j" "$rate" && queue "$tag-$r" "e$j" ;;
+      "rate "*) limit "$tag-$r" "e$j" "$2" ;;
+      *) ip netns exec "$tag-$r" tc qdisc replace dev "e$j" parent 1:1 handle 3: netem limit 1000 "$@" ;;
     esac
   done
 }
