@@ -35,10 +35,41 @@ type latest struct {
 	entry *entry
 }
 
-// spinAlone is how often a call on its own polls before the machinery of groups waits for it, where
-// every rank can have a CPU: about 1 us. Longer is in the way where the system has put two ranks on
-// one CPU, which it does whenever others want one.
-const spinAlone = 50
+// A call on its own waits by itself before the machinery of groups does.
+const (
+	// spinLong polls take about 1 us: more than what a rank that runs takes to answer.
+	spinLong = 50
+	// spinShort is for ranks whose peers do not run while they do.
+	spinShort = 3
+	// yieldAlone is how often it gives the CPU away then.
+	yieldAlone = 100
+)
+
+// patience learns whether spinning pays: it does where every rank runs, and is in the way of the
+// very rank that is waited for where two share a CPU, as they do wherever others want one.
+type patience struct {
+	vain  int    // long spins in a row that ended in a yield
+	calls uint32 // one in 32 spins long whatever the others did
+}
+
+// polls returns how often the next call is to poll.
+func (p *patience) polls() int {
+	p.calls++
+	if p.vain < 3 || p.calls%32 == 0 {
+		return spinLong
+	}
+	return spinShort
+}
+
+// learn takes note of how a call went that has polled so often.
+func (p *patience) learn(polls int, came bool) {
+	switch {
+	case came:
+		p.vain = 0
+	case polls == spinLong:
+		p.vain++
+	}
+}
 
 // runAlone runs a group of one collective that goes through the arena.
 // Hot path: no allocation, no logging.
@@ -72,21 +103,29 @@ func (c *Comm) runAlone(calls []Call) error {
 	ref.sig = ref.entry.sig
 	op := c.op()
 	ref.bindOp(op, call, inPlace)
-	spin := 1
+	polls := 1
 	switch {
 	case c.cfg.Spin >= 0:
-		spin += c.cfg.Spin
+		polls += c.cfg.Spin
 	case c.localRanks <= runtime.NumCPU():
-		spin = spinAlone
+		polls = c.patience.polls()
 	}
-	for range spin {
+	for i := range polls + yieldAlone {
 		_, done, err := op.Poll()
-		if err != nil {
+		switch {
+		case err != nil:
 			return c.waitFor(calls, ref, op, err)
-		}
-		if done {
+		case done:
+			if i > spinShort {
+				c.patience.learn(polls, i < polls)
+			}
 			ref.finish()
 			return nil
+		case i >= polls:
+			if c.poison.Load() != nil {
+				return c.AsyncError()
+			}
+			exec.Yield(c.alone)
 		}
 	}
 	return c.waitFor(calls, ref, op, nil)

@@ -105,3 +105,30 @@ func TestNoRoomForArena(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPatience: ranks whose spinning is in vain soon spin less, but try again, and go back to it.
+func TestPatience(t *testing.T) {
+	var p patience
+	for range 10 {
+		if n := p.polls(); n == spinLong {
+			p.learn(n, false)
+		}
+	}
+	long := 0
+	for range 64 {
+		if n := p.polls(); n == spinLong {
+			long++
+			p.learn(n, false)
+		}
+	}
+	if long != 2 {
+		t.Errorf("%d of 64 calls spin long", long)
+	}
+	for p.polls() != spinLong {
+		p.learn(spinShort, false)
+	}
+	p.learn(spinLong, true)
+	if n := p.polls(); n != spinLong {
+		t.Errorf("%d polls where spinning pays", n)
+	}
+}

@@ -17,6 +17,7 @@ type runner struct {
 	alone      bool   // in this process
 	programs   programs
 	latest     latest // of programs
+	patience   patience
 	tasks      []*exec.Task
 	ops        []*shared.Op
 	used       int // of tasks and, apart, of ops by the group in progress

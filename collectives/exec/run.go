@@ -127,10 +127,7 @@ func (d *driver) rest() error {
 		return err
 	}
 	if d.idle <= d.o.Spin+d.o.Yield {
-		if !d.o.Alone {
-			runtime.Gosched()
-		}
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		Yield(d.o.Alone)
 		return nil
 	}
 	if d.idle == d.o.Spin+d.o.Yield+1 {
@@ -138,6 +135,14 @@ func (d *driver) rest() error {
 		d.stalled, d.wait = d.still, minWait
 	}
 	return d.block()
+}
+
+// Yield lets others have the CPU: those of this process too, unless alone (see Options).
+func Yield(alone bool) {
+	if !alone {
+		runtime.Gosched()
+	}
+	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
 // watch asks the switches for failures.

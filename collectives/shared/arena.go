@@ -54,9 +54,10 @@ const (
 )
 
 // The rings. A large slot is so large that what passes through it costs more than to hand it over,
-// and four of them so small that they stay in a core's own cache.
+// and four of them so small that they stay in a core's own cache. The small ones are how far a root gets
+// ahead of the others, which they make up for in one turn where they share its CPU.
 const (
-	smallSlots, smallRoom = 16, 4 << 10
+	smallSlots, smallRoom = 64, 4 << 10
 	largeSlots, largeRoom = 4, 128 << 10
 	smallAt               = numRings * line // behind the counters
 	largeAt               = smallAt + smallSlots*(dataAt+smallRoom)
@@ -64,7 +65,7 @@ const (
 )
 
 var rings = [numRings]ring{
-	small: {smallSlots, smallRoom, smallAt, 4},
+	small: {smallSlots, smallRoom, smallAt, 16},
 	large: {largeSlots, largeRoom, largeAt, 1},
 }
 
