@@ -69,6 +69,7 @@ static struct lp_core table = {
     .reg = lpGoRegister,
     .reg_find = lpGoRegistered,
     .simulate = simulate,
+    .mem_stats = lpGoMemStats,
     .revoke = lpGoRevoke,
     .suspend = lpGoSuspend,
     .resume = lpGoResume,

@@ -295,3 +295,14 @@ func lpGoSimulate(calls *C.struct_lp_call, count C.size_t, out *C.double, msg *C
 	}
 	return
 }
+
+//export lpGoMemStats
+func lpGoMemStats(comm C.uint64_t, stat C.int32_t, out *C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var value uint64
+	if value, err = bridge.MemStats(uint64(comm), int32(stat)); err == nil {
+		*out = C.uint64_t(value)
+	}
+	return
+}

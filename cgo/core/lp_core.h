@@ -133,6 +133,8 @@ struct lp_core {
   int (*grow_id)(uint64_t comm, unsigned char *id, char *err, size_t errlen);
   /* *out is 1 where calls on comm block, else 0; also while comm is being made. */
   int (*blocking)(uint64_t comm, int32_t *out, char *err, size_t errlen);
+  /* stat is an ncclCommMemStat_t. */
+  int (*mem_stats)(uint64_t comm, int32_t stat, uint64_t *value, char *err, size_t errlen);
 };
 
 #endif

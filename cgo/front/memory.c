@@ -239,3 +239,13 @@ LP_API(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void
   if (win != NULL && !lp_is_registration(win) && lp_fallback()) OTHER(ncclWinGetUserPtr, comm, win, outUserPtr);
   return find("ncclWinGetUserPtr", comm, win, true, false, outUserPtr);
 }
+
+LP_API(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value)) {
+  char err[LP_ERR_BYTES] = "";
+  const struct lp_core* core;
+  ncclResult_t rc;
+  if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclCommMemStats: comm is NULL");
+  if (value == NULL) return lp_fail(ncclInvalidArgument, "ncclCommMemStats: value is NULL");
+  core = lp_core(&rc);
+  return core == NULL ? rc : lp_result(core->mem_stats(lp_handle(comm), (int32_t)stat, value, err, sizeof err), err);
+}

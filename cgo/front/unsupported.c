@@ -34,8 +34,6 @@ ncclResult_t lp_unsupported(const char* function, const char* instead) {
 #define HOST_CALLS "use ncclSend and ncclRecv"
 #define NO_KERNELS "kernels that communicate by themselves have no way over optical planes: use host-side collectives"
 
-UNSUPPORTED(ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value),
-            "communicators hold no device memory")
 UNSUPPORTED(ncclSetEncryption, (const ncclEncryptionConfig_t* config), "connections are authenticated, not encrypted")
 
 ELSEWHERE(ncclPutSignal, (const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin,

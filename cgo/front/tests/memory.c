@@ -60,6 +60,7 @@ static void registered(void) {
   ncclComm_t a, b;
   ncclWindow_t win = NULL;
   void *before, *p, *h, *out;
+  uint64_t bytes;
   float one = 1;
   OK(ncclMemAlloc(&before, 100)); /* before the core is loaded */
   OK(ncclCommInitAll(&a, 1, NULL));
@@ -88,6 +89,9 @@ static void registered(void) {
   OK(ncclCommWindowDeregister(a, NULL));
   OK(ncclCommDestroy(a)); /* ends what is registered with it */
   OK(ncclMemFree(p));
+  OK(ncclCommMemStats(b, ncclStatGpuMemTotal, &bytes));
+  FAILS(ncclCommMemStats(b, (ncclCommMemStat_t)17, &bytes), ncclInvalidArgument, "17");
+  FAILS(ncclCommMemStats(b, ncclStatGpuMemTotal, NULL), ncclInvalidArgument, "value is NULL");
   /* Memory of any origin may be registered, and is used as it is. */
   OK(ncclCommRegister(b, &one, sizeof one, &h));
   OK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, b, NULL));

@@ -77,7 +77,7 @@ func convert(dst *shim.Call, src *Call) error {
 		return err
 	}
 	if src.Stream != nil {
-		return fmt.Errorf("stream must be NULL: device streams need a build of Lightpath with CUDA support: %w",
+		return fmt.Errorf("stream must be NULL: streams need another library, see LIGHTPATH_NCCL_FALLBACK_LIB: %w",
 			shim.ErrInvalidArgument)
 	}
 	*dst = shim.Call{
@@ -180,6 +180,15 @@ func DestroyOp(h uint64, op int32) error {
 		return err
 	}
 	return c.DestroyOp(op)
+}
+
+// MemStats answers a question about a communicator's memory.
+func MemStats(h uint64, stat int32) (uint64, error) {
+	c, err := lookup(h)
+	if err != nil {
+		return 0, err
+	}
+	return c.MemStats(shim.MemStat(stat))
 }
 
 // Register tells a communicator of a buffer or window and returns its handle.

@@ -33,6 +33,7 @@ type Endpoint struct {
 	// room ask the consumer to ring. Only the driving goroutine uses it.
 	armed bool
 
+	mapped  int
 	shared  []byte
 	release func()
 }
@@ -56,7 +57,7 @@ func Attach(mem []byte, g Geometry, rank int, release func()) (*Endpoint, error)
 	if rank < 0 || rank >= g.Ranks {
 		return nil, fmt.Errorf("mesh: rank = %d of %d", rank, g.Ranks)
 	}
-	e := &Endpoint{rank: rank, peers: make([]peer, g.Ranks), release: release}
+	e := &Endpoint{rank: rank, peers: make([]peer, g.Ranks), mapped: len(mem), release: release}
 	for r := range e.peers {
 		bell, err := shmring.NewDoorbell(mem[g.bell(r):])
 		if err != nil {
@@ -101,6 +102,9 @@ func (e *Endpoint) Share(mem []byte) { e.shared = mem }
 
 // Shared implements [transport.Sharer].
 func (e *Endpoint) Shared() []byte { return e.shared }
+
+// Mapped is the bytes of the memory that the ranks have in common, staging included.
+func (e *Endpoint) Mapped() int { return e.mapped }
 
 // Ring implements [transport.Sharer].
 // Hot path: one load per rank that does not sleep.

@@ -1,0 +1,67 @@
+package shim
+
+import (
+	"fmt"
+	"unsafe"
+
+	"lightpath/collectives/program"
+)
+
+// MemStat is a question about a communicator's memory; the values are ncclCommMemStat_t's.
+type MemStat int32
+
+// The questions, in bytes of host memory: a communicator has no other.
+const (
+	// MemSuspend is what Suspend would give back: programs and scratch.
+	MemSuspend MemStat = iota
+	// MemSuspended is 1 while the communicator is suspended, else 0.
+	MemSuspended
+	// MemPersist is what it keeps until it ends: the memory that its packet planes and staging
+	// are in. Ranks of one host have that in common, and each reports all of it.
+	MemPersist
+	// MemTotal is both.
+	MemTotal
+)
+
+// MemStats answers a question about the communicator's memory. It waits for a call in progress.
+func (c *Comm) MemStats(s MemStat) (uint64, error) {
+	if life := lifeState(c.life.Load()); life != alive && life != suspended {
+		return 0, c.usable()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var persist uint64
+	if m, ok := c.packet.(interface{ Mapped() int }); ok {
+		persist = uint64(m.Mapped())
+	}
+	switch s {
+	case MemSuspend:
+		return c.runner.bytes(), nil
+	case MemSuspended:
+		if lifeState(c.life.Load()) == suspended {
+			return 1, nil
+		}
+		return 0, nil
+	case MemPersist:
+		return persist, nil
+	case MemTotal:
+		return persist + c.runner.bytes(), nil
+	}
+	return 0, fmt.Errorf("shim: memory statistic %d is none: %w", s, ErrInvalidArgument)
+}
+
+// bytes is what programs and scratch take.
+func (r *runner) bytes() uint64 {
+	const op, segment = uint64(unsafe.Sizeof(program.Op{})), uint64(unsafe.Sizeof(program.Segment{}))
+	sum := uint64(cap(r.scratch))
+	for _, e := range r.programs.table {
+		if e.prog == nil {
+			continue
+		}
+		for i := range e.prog.Ops {
+			o := &e.prog.Ops[i]
+			sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + uint64(cap(o.Deps))*uint64(unsafe.Sizeof(program.None))
+		}
+	}
+	return sum
+}
