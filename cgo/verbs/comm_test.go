@@ -17,9 +17,9 @@ import (
 	"lightpath/shim"
 )
 
-// communicators makes a communicator over the devices of the test, all ranks in this process:
-// on each plane even ranks are at one end and odd ones at the other.
-func communicators(t *testing.T, ranks, planes int) []*shim.Comm {
+// rdmaEnvironment has communicators use the devices of the test: on each plane even ranks are at
+// one end and odd ones at the other.
+func rdmaEnvironment(t *testing.T, planes int) {
 	t.Helper()
 	var hcas []string
 	for plane, pair := range strings.Fields(os.Getenv(devicesEnv)) {
@@ -27,13 +27,19 @@ func communicators(t *testing.T, ranks, planes int) []*shim.Comm {
 			hcas = append(hcas, fmt.Sprintf("%s:1:%d:%d", device, rail, plane))
 		}
 	}
-	shim.UseVerbs(Library{})
 	t.Setenv("LIGHTPATH_TRANSPORT", "rdma")
 	t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(planes))
 	t.Setenv("LIGHTPATH_TIMEOUT", "60s")
 	t.Setenv("NCCL_IB_HCA", "="+strings.Join(hcas, ","))
 	t.Setenv("NCCL_IB_TIMEOUT", "16")
 	t.Setenv("NCCL_IB_RETRY_CNT", "3")
+}
+
+// communicators makes a communicator over the devices of the test, all ranks in this process.
+func communicators(t *testing.T, ranks, planes int) []*shim.Comm {
+	t.Helper()
+	rdmaEnvironment(t, planes)
+	shim.UseVerbs(Library{})
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
