@@ -3,6 +3,7 @@ package shim
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -261,6 +262,53 @@ func TestRoundOfTheDead(t *testing.T) {
 		if r < 2 {
 			wantError(t, err, ErrAborted, "rank 2 aborted")
 		}
+	}
+}
+
+// TestRoundUndrained: a plane that switches with bytes of an exchange on the wire fails the call on
+// every rank, with the plane and the epoch.
+func TestRoundUndrained(t *testing.T) {
+	lightFabric(t, 3, 1, func(f *fabric.Fabric) {
+		f.OCS[0].Reconfig = 20 * time.Microsecond
+		f.Planes[0].Bandwidth = 50e6 // so that there is always something on the wire
+	})
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "20s")
+	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1")
+	w := newWorld(t, 3)
+	for r, err := range w.each(func(c *Comm) error {
+		var calls []Call
+		for peer := range 3 {
+			if peer != c.Rank() {
+				calls = append(calls, message32(CallSend, c, peer, make([]int32, 20000)), message32(CallRecv, c, peer, make([]int32, 20000)))
+			}
+		}
+		return Run(calls)
+	}) {
+		if err == nil || !strings.Contains(err.Error(), "plane 0") || !strings.Contains(err.Error(), "epoch") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// TestRoundCutShort: a rank that ends in the middle of an exchange ends it for all.
+func TestRoundCutShort(t *testing.T) {
+	server := lightFabric(t, 3, 1, func(f *fabric.Fabric) {
+		f.OCS[0].Reconfig = 20 * time.Microsecond
+		f.Planes[0].Bandwidth = 1e6 // seconds for what is sent
+	})
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "20s")
+	w := newWorld(t, 3)
+	go func() {
+		settled(func() bool { return framesOf(t, server) > 0 })
+		_ = w.comms[2].Abort()
+	}()
+	for _, err := range w.each(func(c *Comm) error {
+		n := c.Ranks()
+		return Run([]Call{
+			message32(CallSend, c, (c.Rank()+1)%n, make([]int32, 1<<20)), message32(CallRecv, c, (c.Rank()+n-1)%n, make([]int32, 1<<20)),
+		})
+	}) {
+		wantError(t, err, ErrAborted, "rank 2 aborted")
 	}
 }
 

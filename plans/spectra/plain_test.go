@@ -3,6 +3,7 @@ package spectra_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -130,4 +131,44 @@ func TestFrom(t *testing.T) {
 	if _, cct = spectra.From(p, plan, []circuit.Permutation{{1, -1, -1, -1}}); cct != 23 {
 		t.Errorf("%v us from one circuit of the first", cct)
 	}
+}
+
+// BenchmarkPlanning is what a leader does while ranks wait: a dense uneven matrix, two planes.
+func BenchmarkPlanning(b *testing.B) {
+	for _, n := range []int{8, 16, 32, 64} {
+		d := workload(n)
+		p := &plans.Problem{Version: plans.Version, Ranks: n, Planes: 2, BandwidthGbps: 10, ReconfigUS: 50, Circuits: plans.Simplex, Demand: d}
+		dark := []circuit.Permutation{circuit.AllDark(n), circuit.AllDark(n)}
+		b.Run(fmt.Sprintf("plain/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := spectra.Plain(p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("fast/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				plan, err := spectra.Solve(context.Background(), p, spectra.Options{Mode: spectra.Fast})
+				if err != nil {
+					b.Fatal(err)
+				}
+				spectra.From(p, plan, dark)
+			}
+		})
+	}
+}
+
+// workload is a matrix whose entries are log-normal.
+func workload(n int) [][]float64 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	d := make([][]float64, n)
+	for r := range d {
+		d[r] = make([]float64, n)
+		for s := range d[r] {
+			if r != s {
+				d[r][s] = math.Round(1e5 * math.Exp(rng.NormFloat64()))
+			}
+		}
+	}
+	return d
 }
