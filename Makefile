@@ -14,7 +14,7 @@ PKGS      := ./...
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-rdma test-torch test-long fuzz lint fmt bench bench-peers bench-planning figures clean help
+.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-rdma test-torch test-long fuzz lint fmt bench bench-peers bench-planes bench-planning figures clean help
 
 all: build ## libraries and commands
 
@@ -87,6 +87,9 @@ bench: build ## allreduce and alltoall over shm and tcp at 2, 4 and 8 ranks
 PEERS_FLAGS ?= --transport shm,tcp -e 256M
 bench-peers: build peers ## Lightpath beside Open MPI, MPICH and Gloo, into build/peers/
 	bin/lightpath bench peers --out build/peers $(PEERS_FLAGS)
+
+bench-planes: build ## share of the line rate over shaped TCP planes between network namespaces (root)
+	bench/planes.sh
 
 FIGURES_OUT ?= figures
 figures: bin/lightpath ## the papers' figures as CSV, SVG and PNG into figures/

@@ -3,6 +3,7 @@ package tcp
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -58,7 +59,7 @@ func TestReset(t *testing.T) {
 	for _, end := range []struct{ rank, peer int }{{0, 2}, {2, 0}} {
 		p := e[end.rank].Planes()[1].(transport.Lander)
 		h := wire.Header{Src: uint16(end.rank), Dst: uint16(end.peer), Plane: 1}
-		want := "rank " + string(rune('0'+end.peer))
+		want := fmt.Sprintf("rank %d", end.peer)
 		for name, f := range map[string]func() error{
 			"Peek":    func() error { _, _, err := p.Peek(end.peer); return err },
 			"Head":    func() error { _, err := p.Head(end.peer); return err },
@@ -111,7 +112,7 @@ func TestCorruptHeader(t *testing.T) {
 	for bit := range 8 * wire.HeaderSize {
 		bad := append([]byte(nil), good...)
 		bad[bit/8] ^= 1 << (bit % 8)
-		check("bit "+string(rune('0'+bit%8)), bad)
+		check(fmt.Sprintf("bit %d", bit), bad)
 	}
 	for _, length := range []uint32{0, maxPayload + 1, 1 << 31} {
 		h := wire.Header{Src: 1, Length: length}
