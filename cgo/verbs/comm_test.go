@@ -31,7 +31,7 @@ func rdmaEnvironment(t *testing.T, planes int) {
 	t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(planes))
 	t.Setenv("LIGHTPATH_TIMEOUT", "60s")
 	t.Setenv("NCCL_IB_HCA", "="+strings.Join(hcas, ","))
-	t.Setenv("NCCL_IB_TIMEOUT", "16")
+	t.Setenv("NCCL_IB_TIMEOUT", fmt.Sprint(patient))
 	t.Setenv("NCCL_IB_RETRY_CNT", "3")
 }
 
