@@ -135,7 +135,7 @@ func (c *Comm) runAlone(calls []Call) error {
 func (c *Comm) waitFor(calls []Call, ref taskRef, op *shared.Op, met error) error {
 	s := sessions.Get().(*session)
 	s.calls, s.comms = calls, append(s.comms, c)
-	err := met
+	var err error
 	if met != nil {
 		err = s.explain(&ref, met)
 	} else if err = s.appendOp(ref, op); err == nil {

@@ -121,7 +121,7 @@ func (c *Comm) AsyncError() error {
 func (c *Comm) State() error {
 	err := c.AsyncError()
 	switch {
-	case err != nil && !(c.revoked.Load() && errors.Is(err, ErrRevoked)):
+	case err != nil && (!c.revoked.Load() || !errors.Is(err, ErrRevoked)):
 		return err
 	case c.Busy() != nil:
 		return ErrInProgress
@@ -284,7 +284,7 @@ func (c *Comm) Suspend() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.runner.forget()
+	c.forget()
 	return nil
 }
 

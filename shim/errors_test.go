@@ -46,18 +46,19 @@ func TestBadArguments(t *testing.T) {
 		edit func(*Call)
 		says string
 	}{
-		"no comm":           {func(k *Call) { k.Comm = nil }, "comm is NULL"},
-		"kind":              {func(k *Call) { k.Kind = NumCallKinds }, "no such call"},
-		"type":              {func(k *Call) { k.Type = datatype.NumTypes }, "datatype 12"},
-		"op":                {func(k *Call) { k.Op = datatype.NumOps }, "operator 5"},
-		"root":              {func(k *Call) { k.Kind, k.Peer = CallBroadcast, 2 }, "root 2"},
-		"negative root":     {func(k *Call) { k.Kind, k.Peer = CallReduce, -1 }, "root -1"},
-		"peer":              {func(k *Call) { k.Kind, k.Peer = CallSend, 7 }, "peer 7"},
-		"negative count":    {func(k *Call) { k.Count = ^uint64(0) }, "count -1"},
-		"huge count":        {func(k *Call) { k.Kind, k.Count = CallAllGather, 1<<60 }, "too large"},
-		"no send buffer":    {func(k *Call) { k.Send = nil }, "sendbuff is NULL"},
-		"no receive buffer": {func(k *Call) { k.Recv = nil }, "recvbuff is NULL"},
-		"partial overlap":   {func(k *Call) { k.Recv = at(3) }, "overlap"},
+		"no comm":             {func(k *Call) { k.Comm = nil }, "comm is NULL"},
+		"kind":                {func(k *Call) { k.Kind = NumCallKinds }, "no such call"},
+		"type":                {func(k *Call) { k.Type = datatype.NumTypes }, "datatype 12"},
+		"op":                  {func(k *Call) { k.Op = OpPreMulSum + 1 }, "operator 6"},
+		"operator of nothing": {func(k *Call) { k.Op = OpPreMulSum }, "scalar is NULL"},
+		"root":                {func(k *Call) { k.Kind, k.Peer = CallBroadcast, 2 }, "root 2"},
+		"negative root":       {func(k *Call) { k.Kind, k.Peer = CallReduce, -1 }, "root -1"},
+		"peer":                {func(k *Call) { k.Kind, k.Peer = CallSend, 7 }, "peer 7"},
+		"negative count":      {func(k *Call) { k.Count = ^uint64(0) }, "count -1"},
+		"huge count":          {func(k *Call) { k.Kind, k.Count = CallAllGather, 1<<60 }, "too large"},
+		"no send buffer":      {func(k *Call) { k.Send = nil }, "sendbuff is NULL"},
+		"no receive buffer":   {func(k *Call) { k.Recv = nil }, "recvbuff is NULL"},
+		"partial overlap":     {func(k *Call) { k.Recv = at(3) }, "overlap"},
 		"allgather at the wrong block": {func(k *Call) {
 			k.Kind, k.Send = CallAllGather, at(8)
 		}, "overlap"},

@@ -84,7 +84,8 @@ func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *messag
 		stop := closeWith(ctx, conn)
 		err = exchange(conn, ask, answer)
 		stop()
-		if !p.again || !(errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) || ctx.Err() != nil {
+		turnedAway := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+		if !p.again || !turnedAway || ctx.Err() != nil {
 			return conn, err
 		}
 		_ = conn.Close()

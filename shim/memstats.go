@@ -36,7 +36,7 @@ func (c *Comm) MemStats(s MemStat) (uint64, error) {
 	}
 	switch s {
 	case MemSuspend:
-		return c.runner.bytes(), nil
+		return c.bytes(), nil
 	case MemSuspended:
 		if lifeState(c.life.Load()) == suspended {
 			return 1, nil
@@ -45,7 +45,7 @@ func (c *Comm) MemStats(s MemStat) (uint64, error) {
 	case MemPersist:
 		return persist, nil
 	case MemTotal:
-		return persist + c.runner.bytes(), nil
+		return persist + c.bytes(), nil
 	}
 	return 0, fmt.Errorf("shim: memory statistic %d is none: %w", s, ErrInvalidArgument)
 }

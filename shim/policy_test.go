@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/collectives/program"
 	"lightpath/plans"
 )
 
@@ -16,28 +17,27 @@ func TestPolicy(t *testing.T) {
 		c.localRanks, c.alone = local, alone
 		return c
 	}
+	packet, arena := &entry{prog: &program.Program{}}, &entry{}
+	light := &entry{prog: packet.prog, plan: &plans.Plan{}}
 	for _, tc := range []struct {
 		name    string
 		comms   []*Comm
-		light   bool
+		entry   *entry
 		spin    int
 		yields  bool
 		alone   bool
 		timeout time.Duration
 	}{
-		{"a CPU each", []*Comm{comm(cpus, true, -1, 5)}, false, 64, true, true, 5},
-		{"crowded", []*Comm{comm(cpus+1, true, -1, 5)}, false, 1, true, true, 5},
-		{"crowded on circuits", []*Comm{comm(cpus+1, true, -1, 5)}, true, 0, false, true, 5},
-		{"told", []*Comm{comm(cpus+1, true, 9, 5)}, false, 9, true, true, 5},
-		{"ranks in this process", []*Comm{comm(cpus, false, -1, 5)}, false, 64, true, false, 5},
-		{"two communicators", []*Comm{comm(cpus, false, -1, 4), comm(cpus, true, -1, 5)}, false, 64, true, false, 4},
+		{"a CPU each", []*Comm{comm(cpus, true, -1, 5)}, packet, 64, true, true, 5},
+		{"crowded", []*Comm{comm(cpus+1, true, -1, 5)}, packet, 1, true, true, 5},
+		{"crowded on circuits", []*Comm{comm(cpus+1, true, -1, 5)}, light, 0, false, true, 5},
+		{"told", []*Comm{comm(cpus+1, true, 9, 5)}, packet, 9, true, true, 5},
+		{"ranks in this process", []*Comm{comm(cpus, false, -1, 5)}, packet, 64, true, false, 5},
+		{"two communicators", []*Comm{comm(cpus, false, -1, 4), comm(cpus, true, -1, 5)}, packet, 64, true, false, 4},
+		{"who has spun on shared memory", []*Comm{comm(cpus, true, -1, 5)}, arena, 0, true, true, 5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e := &entry{}
-			if tc.light {
-				e.plan = &plans.Plan{}
-			}
-			s := &session{comms: tc.comms, refs: []taskRef{{entry: e}}}
+			s := &session{comms: tc.comms, refs: []taskRef{{entry: tc.entry}}}
 			s.policy()
 			if o := &s.opts; o.Spin != tc.spin || o.Yield > 0 != tc.yields || o.Alone != tc.alone || o.Timeout != tc.timeout {
 				t.Errorf("%+v", o)

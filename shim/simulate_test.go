@@ -13,7 +13,7 @@ import (
 // simulated is a collective of count floats that nobody runs.
 func simulated(c *Comm, kind CallKind, count uint64) Call {
 	var in float32
-	return Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: unsafe.Pointer(fake(1 << 60))}
+	return Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: fake(1 << 60)}
 }
 
 // TestSimulatePacket compares with sums made by hand, with the costs of a file: alpha 10 us, two

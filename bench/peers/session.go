@@ -2,6 +2,7 @@ package peers
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,9 @@ import (
 
 	"lightpath/bench"
 )
+
+// errEnded: rank processes that were needed have ended without an error of their own.
+var errEnded = errors.New("exit status 0")
 
 // session is the rank processes of one contender, waiting for runs.
 type session struct {
@@ -112,7 +116,7 @@ func (s *session) greet(l *net.UnixListener) error {
 			select {
 			case err := <-s.exited:
 				s.exited <- err
-				return s.explain(fmt.Errorf("ended before its ranks came: %v", err))
+				return s.explain(fmt.Errorf("ended before its ranks came: %w", cmp.Or(err, errEnded)))
 			default:
 			}
 			continue
@@ -209,7 +213,7 @@ func (s *session) close() {
 		}
 		left -= s.await(left, step.wait)
 	}
-	os.RemoveAll(s.dir)
+	_ = os.RemoveAll(s.dir) // a temporary directory
 }
 
 // await waits for as many commands to end, but not longer than limit, and returns how many did.

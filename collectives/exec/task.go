@@ -93,8 +93,10 @@ func NewPairs(ranks int) *Pairs {
 	return &Pairs{send: make([]uint64, ranks), recv: make([]uint64, ranks)}
 }
 
-// Sent is how many messages have been sent to a rank, Received how many received from it.
-func (p *Pairs) Sent(rank int) uint64     { return p.send[rank] }
+// Sent is how many messages have been sent to a rank.
+func (p *Pairs) Sent(rank int) uint64 { return p.send[rank] }
+
+// Received is how many messages of a rank have been received.
 func (p *Pairs) Received(rank int) uint64 { return p.recv[rank] }
 
 // Task runs one program for one call at a time. Its zero value is ready for Bind; keep it

@@ -50,14 +50,10 @@ func (o *Op) begin() {
 }
 
 func (o *Op) choose() path {
-	root, all := nobody, everyone
+	// Whom this rank takes from where only the root takes, and where only the root gives.
+	root, all := nobody, o.Root
 	if o.a.rank == o.Root {
-		root = everyone
-	}
-	if o.a.rank != o.Root {
-		all = o.Root
-	} else {
-		all = nobody
+		root, all = everyone, nobody
 	}
 	switch o.Collective {
 	case schedule.AllReduce:
