@@ -42,8 +42,13 @@ func (o *Op) lay(k uint64) {
 		if o.Scale != nil {
 			lo, hi = n, n
 		}
-		o.load(at, unsafe.Add(o.Send, from), lo)
-		o.load(unsafe.Add(at, hi), unsafe.Add(o.Send, from+hi), n-hi)
+		// No pointer past the end of a buffer, not even to nothing: it may be another's object.
+		if lo > 0 {
+			o.load(at, unsafe.Add(o.Send, from), lo)
+		}
+		if hi < n {
+			o.load(unsafe.Add(at, hi), unsafe.Add(o.Send, from+hi), n-hi)
+		}
 	case o.contributes():
 		o.load(at, unsafe.Add(o.Send, from), n)
 	}
@@ -69,7 +74,15 @@ func (o *Op) contributes() bool {
 // reduce makes this rank's part of the result of chunk k, in its slot, and where it needs it in place.
 func (o *Op) reduce(k uint64) {
 	from, n := o.span(k)
-	lo, hi := o.part(o.a.rank, n)
+	if lo, hi := o.part(o.a.rank, n); lo < hi {
+		o.reducePart(k, from, lo, hi)
+	}
+	word(o.a.slot(&rings[o.ring], o.a.rank, k), reducedAt).Store(k + 1)
+	o.a.end.Ring()
+}
+
+// reducePart combines bytes lo to hi of chunk k, which begins at byte from of the block.
+func (o *Op) reducePart(k uint64, from, lo, hi int) {
 	for p := range o.a.src {
 		o.a.src[p] = unsafe.Add(o.data(p, k), lo)
 	}
@@ -82,11 +95,7 @@ func (o *Op) reduce(k uint64) {
 	if o.path.from == everyone {
 		result = unsafe.Add(o.Recv, from+lo)
 	}
-	if hi > lo {
-		o.fold(dst, result, hi-lo, direct)
-	}
-	word(o.a.slot(&rings[o.ring], o.a.rank, k), reducedAt).Store(k + 1)
-	o.a.end.Ring()
+	o.fold(dst, result, hi-lo, direct)
 }
 
 // take puts what this rank gets of chunk k in place.
@@ -141,8 +150,9 @@ func (o *Op) takeReduced(k uint64, from, n int) {
 	case o.path.reduces:
 		for i := range o.a.ranks - 1 {
 			p := o.other(i)
-			lo, hi := o.part(p, n)
-			o.store(unsafe.Add(o.Recv, from+lo), unsafe.Add(o.data(p, k), lo), hi-lo)
+			if lo, hi := o.part(p, n); lo < hi {
+				o.store(unsafe.Add(o.Recv, from+lo), unsafe.Add(o.data(p, k), lo), hi-lo)
+			}
 		}
 	default:
 		for p := range o.a.src {
@@ -161,9 +171,6 @@ func (o *Op) keep(recv, send, n int) {
 
 // load copies a contribution into a slot.
 func (o *Op) load(dst, src unsafe.Pointer, n int) {
-	if n == 0 {
-		return
-	}
 	if o.Scale != nil {
 		o.Scale(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n), o.Factor)
 		return
