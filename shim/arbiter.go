@@ -143,7 +143,7 @@ func (a *arbiter) want(m *message) error {
 
 // grant decides how an operation that everyone has reached is done.
 func (a *arbiter) grant(seq uint64) error {
-	s, ok := a.o.c.history.find(seq)
+	s, ok := a.o.c.flight.find(seq)
 	if !ok {
 		return fmt.Errorf("shim: arbiter: operation %d is not known: %w", seq, ErrInternal)
 	}

@@ -90,8 +90,9 @@ func (c *Comm) runAlone(calls []Call) error {
 	}
 	c.begin()
 	sh := shapeOf(call, inPlace)
-	ref := taskRef{comm: c, seq: c.next(&sh), entry: c.latest.entry}
+	ref := taskRef{comm: c, entry: c.latest.entry}
 	if call.Count == 0 {
+		c.skip(&sh)
 		return nil
 	}
 	if ref.entry == nil || c.latest.shape != sh {
@@ -100,6 +101,7 @@ func (c *Comm) runAlone(calls []Call) error {
 		}
 		c.latest = latest{sh, ref.entry}
 	}
+	ref.seq, ref.flight = c.next(&sh, ref.entry)
 	ref.sig = ref.entry.sig
 	op := c.op()
 	ref.bindOp(op, call, inPlace)
@@ -171,6 +173,7 @@ func (r *taskRef) bindOp(op *shared.Op, call *Call, inPlace bool) {
 func (s *session) appendOp(ref taskRef, op *shared.Op) error {
 	c := ref.comm
 	t := c.task()
+	t.Trace(false)
 	if err := t.Bind(exec.Call{Engine: op, Comm: c.id, Op: ref.seq, Endpoint: c.packet, Poison: &c.poison}); err != nil {
 		return c.fail(err)
 	}

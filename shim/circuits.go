@@ -84,18 +84,23 @@ func (s *session) runTicketed(c *Comm, i int) error {
 		}
 		return s.drive()
 	}
-	ref := taskRef{comm: c, call: i, seq: c.next(&sh), sig: sh.callSignature()}
+	ref := taskRef{comm: c, call: i, sig: sh.callSignature()}
+	ref.seq, ref.flight = c.next(&sh, nil)
+	c.flight.ask(ref.flight, false)
 	t, err := s.ticket(&ref)
 	if err != nil {
 		return c.fail(err)
 	}
+	c.flight.ask(ref.flight, true)
 	if err := s.bindTicket(ref, t, sh); err != nil {
 		return c.fail(err)
 	}
+	e := s.refs[0].entry
+	c.flight.bound(ref.flight, e, t.use, e.plan != nil)
 	if err := s.drive(); err != nil {
 		return err
 	}
-	if e := s.refs[0].entry; e.plan != nil {
+	if e.plan != nil {
 		o.advance(t.use, e.prog.Configs)
 	}
 	if err := c.star.toLeader(&message{Kind: msgDone, Seq: ref.seq}); err != nil {

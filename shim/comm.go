@@ -51,6 +51,7 @@ type Comm struct {
 	args   InitArgs
 	cfg    *Config
 	log    *logger
+	asked  asked
 	id     uint64 // of the communicator, in every frame
 	secret secret // of its ranks
 	serial uint64 // of this object in this process: the order of locks
@@ -85,6 +86,7 @@ type Comm struct {
 	released chan struct{} // closed when everything is given back
 
 	operators operators // that the user has created
+	probes    probes
 
 	mu sync.Mutex // held while it is made and while a group runs; guards what follows
 	runner
@@ -208,6 +210,7 @@ func (c *Comm) Destroy() error {
 		return fmt.Errorf("shim: destroy: %w", ErrDestroyed)
 	}
 	registrations.drop(c)
+	c.unwatch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if was != finalized {
@@ -247,6 +250,7 @@ func (c *Comm) Abort() error {
 		return fmt.Errorf("shim: abort: %w", ErrDestroyed)
 	}
 	registrations.drop(c)
+	c.unwatch()
 	c.spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), ErrAborted))
 	c.kin.end()
 	c.leave()
@@ -317,6 +321,7 @@ func (c *Comm) release(d time.Duration) {
 	c.relOnce.Do(func() {
 		defer close(c.released)
 		defer c.cancel()
+		c.unwatch()
 		if c.star != nil && d > 0 {
 			timer := time.NewTimer(d)
 			defer timer.Stop()
@@ -355,6 +360,7 @@ func (c *Comm) poisonWith(err error, tell func()) {
 	if tell != nil && joined {
 		tell()
 	}
+	c.leaveFlight(err)
 	c.poison.Store(&err)
 	close(c.poisonCh)
 	c.cancel()
@@ -445,13 +451,17 @@ func (c *Comm) deliver(m *message) {
 			}
 		})
 	case msgQuery:
-		if sh, ok := c.history.find(m.Seq); ok {
+		if sh, ok := c.flight.find(m.Seq); ok {
 			c.reportShape(msgState, m.Seq, &sh)
 		}
 	case msgState, msgTimeout:
 		if c.leader != nil {
 			c.leader.stalled(m)
 		}
+	case msgAsk:
+		c.probed(m)
+	case msgTell:
+		c.told(m)
 	case msgKin:
 		if c.leader != nil {
 			c.leader.births.ask(m)

@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/status"
 	"lightpath/shim/topology"
 )
 
@@ -45,6 +46,15 @@ type Config struct {
 	Spin       int
 	Fault      Fault
 	Trace      string
+	// FlightRecorder is how many operations are remembered, 0: the least, without times;
+	// FlightDir where the recorder of a communicator that fails is written, "": nowhere.
+	FlightRecorder int
+	FlightDir      string
+	// StatusDir is where the process can be asked; statusOff: nowhere.
+	StatusDir  string
+	runtimeDir string // XDG_RUNTIME_DIR
+	RAS        bool
+	RASAddr    string
 
 	Debug       LogLevel
 	DebugFile   string
@@ -140,6 +150,16 @@ var vars = []Var{
 		func(c *Config, v string) error { return setFault(&c.Fault, v) }},
 	{"LIGHTPATH_TRACE", "path", "", "file that gets one JSON line per program made: algorithm, planner, prediction (%h host, %p process, %r rank)",
 		func(c *Config, v string) error { c.Trace = v; return nil }},
+	{"LIGHTPATH_FLIGHT_RECORDER", "int 0..65536", "256", "operations that each communicator remembers, with their times, for lightpath ranks and for FLIGHT_RECORDER_DIR; 0: none",
+		func(c *Config, v string) error { return setInt(&c.FlightRecorder, v, 0, 1<<16) }},
+	{"LIGHTPATH_FLIGHT_RECORDER_DIR", "path", "", "directory in which a communicator that fails leaves what it remembers, one file per rank; empty: no files",
+		func(c *Config, v string) error { c.FlightDir = v; return nil }},
+	{"LIGHTPATH_STATUS_DIR", "path|off", "$XDG_RUNTIME_DIR/lightpath, else /tmp/lightpath-UID", "directory of the sockets that lightpath ranks asks, of mode 0700; off: processes answer nobody",
+		func(c *Config, v string) error { c.StatusDir = v; return nil }},
+	{"NCCL_RAS_ENABLE", "0|1", "1", "1: the first process of a host answers NCCL's RAS protocol for all processes of its user",
+		func(c *Config, v string) error { return setBool(&c.RAS, v) }},
+	{"NCCL_RAS_ADDR", "host:port", "localhost:28028", "where that is",
+		func(c *Config, v string) error { c.RASAddr = v; return nil }},
 	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "", "what is logged, as in NCCL",
 		func(c *Config, v string) error { return setLevel(&c.Debug, v) }},
 	{"NCCL_DEBUG_FILE", "path", "standard output", "where the log goes (%h host, %p process)",
@@ -235,6 +255,8 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
 		Timeout: 10 * time.Minute, Spin: -1, IB: IB{GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
+		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
+		runtimeDir: getenv("XDG_RUNTIME_DIR"),
 	}
 	for _, v := range vars {
 		value := strings.TrimSpace(getenv(v.Name))

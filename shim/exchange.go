@@ -50,6 +50,7 @@ func (s *session) runRound(c *Comm, first int) error {
 	if err := c.star.toLeader(&message{Kind: msgRow, Seq: number, Body: append([]byte(nil), x.buf...)}); err != nil {
 		return c.fail(err)
 	}
+	c.flight.ask(c.group, false)
 	m, err := c.awaitFor(msgRound, number, c.cfg.Timeout)
 	if errors.Is(err, errNothing) {
 		err = fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout)
@@ -57,6 +58,7 @@ func (s *session) runRound(c *Comm, first int) error {
 	if err != nil {
 		return c.fail(err)
 	}
+	c.flight.ask(c.group, true)
 	if len(m.Body) == 0 {
 		if err := s.bindMessages(c, first); err != nil {
 			return err
@@ -115,7 +117,9 @@ func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*pr
 	if err != nil {
 		return nil, err
 	}
+	c.flight.bound(c.group, nil, t.use, true)
 	task := c.task()
+	task.Trace(c.flight.timed)
 	err = task.Bind(exec.Call{
 		Program: prog, Messages: c.msgs, Comm: c.id, Op: c.seq, Pairs: c.pairs, Endpoint: o.end, Poison: &c.poison,
 		OCS: o.switches, Base: o.base, SkipDrain: o.skipDrain,
@@ -124,7 +128,7 @@ func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*pr
 		return nil, err
 	}
 	s.tasks = append(s.tasks, task)
-	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: number, circuits: true})
+	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: number, circuits: true, flight: c.group})
 	return prog, nil
 }
 

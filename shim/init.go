@@ -133,6 +133,8 @@ func newComm(args InitArgs, cfg *Config) (*Comm, error) {
 		args: args, cfg: cfg, log: log, serial: serials.Add(1),
 		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *message, 64),
 	}
+	c.asked = askedOf(&args)
+	c.flight.setUp(cfg.FlightRecorder)
 	for _, line := range cfg.variables {
 		log.info(subEnv, "%s", line)
 	}
@@ -165,6 +167,7 @@ func (c *Comm) start(fab *fabricInfo) <-chan error {
 			birth = o.Parent.kin.next()
 		}
 	}
+	c.watch()
 	c.mu.Lock()
 	go func() {
 		err := c.join(fab, birth)
@@ -398,7 +401,7 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 // hello is this rank's entry in the table.
 func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 	h := hello{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.host, PID: c.log.pid, Process: processID(),
+		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.host, PID: c.log.pid, Process: processID(), PIDs: pidNamespace(),
 		Version: Version, Settings: c.cfg.settings(), Fabric: fab.digest(), Port: c.cfg.launcherRank,
 	}
 	if c.cfg.FabricRank >= 0 {

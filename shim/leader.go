@@ -24,6 +24,7 @@ type leader struct {
 
 	tickets *arbiter
 	births  births
+	owed    owed
 }
 
 // round is what ranks said about one operation.

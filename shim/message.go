@@ -37,6 +37,8 @@ const (
 	msgBlock                    // delegate to root: Body is the table of a block of ranks
 	msgVacateAsk                // ports of some ranks are to give up circuits; Body is a vacateAsk; answered by msgKinAnswer
 	msgVacate                   // leader to rank: this rank's is
+	msgAsk                      // to the leader: what is everyone doing? Seq numbers the question; leader to all: Arg is who asks
+	msgTell                     // answer to msgAsk, to the leader and on to rank Arg; Body says what the rank is doing
 	numMsgKinds
 )
 

@@ -83,6 +83,7 @@ func (c *Comm) attachOptical(fab *fabricInfo, sec secret) error {
 	for r, p := range ports {
 		o.member[p] = r
 	}
+	c.flight.planes = len(fab.Planes)
 	o.now = make([]planeNow, len(fab.Planes))
 	o.base = make([]uint32, len(fab.Planes))
 	o.switches = &rankSwitch{Client: o.at, o: o}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,19 @@ func TestMain(m *testing.M) {
 	if os.Getenv("LP_TEST_RANK") != "" {
 		os.Exit(rankProcess())
 	}
-	os.Exit(m.Run())
+	// Communicators of tests are nobody else's business, and the port of RAS nobody's alone.
+	dir, err := os.MkdirTemp("", "lp")
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{"LIGHTPATH_STATUS_DIR": filepath.Join(dir, "s"), "NCCL_RAS_ENABLE": "0"} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // rankProcess joins a communicator and calls AllReduce for ever; the first error goes to

@@ -27,6 +27,7 @@ type hello struct {
 	Name    string `json:"name"`    // of the host, for messages
 	PID     int    `json:"pid"`     // for messages
 	Process uint64 `json:"process"` // same value: same process
+	PIDs    string `json:"pids"`    // same value and Host: process numbers mean the same
 	Version string `json:"version"`
 	// Settings must be the same on every rank, or they would choose differently.
 	Settings string `json:"settings"`

@@ -51,6 +51,7 @@ type taskRef struct {
 	entry    *entry      // collectives only
 	finishR  exec.Buffer // result to divide
 	circuits bool        // sends and receives on the planes with circuits
+	flight   uint64      // its number in the flight recorder
 }
 
 var sessions = sync.Pool{New: func() any {
@@ -151,13 +152,15 @@ func (s *session) bindPacket(c *Comm, i int) error {
 		return err
 	}
 	sh := shapeOf(call, inPlace)
-	ref := taskRef{comm: c, call: i, seq: c.next(&sh), sig: sh.callSignature()}
+	ref := taskRef{comm: c, call: i, sig: sh.callSignature()}
 	if call.Count == 0 {
+		c.skip(&sh)
 		return nil
 	}
 	if ref.entry, err = c.packetEntry(sh); err != nil {
 		return c.fail(err) // the other ranks may have begun
 	}
+	ref.seq, ref.flight = c.next(&sh, ref.entry)
 	return s.bindPacketEntry(ref, inPlace)
 }
 
@@ -190,6 +193,7 @@ func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, s
 		ref.finishR = ec.Buffers[schedule.Output]
 	}
 	t := c.task()
+	t.Trace(light != nil && c.flight.timed)
 	if err := t.Bind(ec); err != nil {
 		return c.fail(err)
 	}
@@ -228,6 +232,7 @@ func (s *session) gather(c *Comm) (first int, err error) {
 	if err := program.BuildP2P(&r.p2p, args, r.sends, r.recvs); err != nil {
 		return first, s.calls[first].misuse(err)
 	}
+	r.group = r.flight.addGroup(r.sends, r.recvs)
 	return first, nil
 }
 
@@ -236,6 +241,7 @@ func (s *session) gather(c *Comm) (first int, err error) {
 func (s *session) bindMessages(c *Comm, first int) error {
 	r := &c.runner
 	t := c.task()
+	t.Trace(false)
 	err := t.Bind(exec.Call{
 		Program: &r.p2p, Messages: r.msgs, Comm: c.id, Op: r.seq, Pairs: r.pairs, Endpoint: c.packet, Poison: &c.poison,
 	})
@@ -243,7 +249,7 @@ func (s *session) bindMessages(c *Comm, first int) error {
 		return c.fail(err)
 	}
 	s.tasks = append(s.tasks, t)
-	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: r.seq})
+	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: r.seq, flight: r.group})
 	return nil
 }
 
@@ -258,9 +264,17 @@ func (s *session) drive() error {
 		return s.failed(err)
 	}
 	for i := range s.refs {
+		s.refs[i].record(s.tasks[i])
 		s.refs[i].finish()
 	}
 	return nil
+}
+
+// record has the flight recorder take what the task has done on planes with circuits.
+func (r *taskRef) record(t *exec.Task) {
+	if o := r.comm.light; o != nil && (r.circuits || r.entry != nil && r.entry.plan != nil) {
+		r.comm.flight.flew(r.flight, t, o.base)
+	}
 }
 
 // finish does what follows a task.
@@ -268,6 +282,7 @@ func (r *taskRef) finish() {
 	if e := r.entry; e != nil && e.kernels.div != nil {
 		e.kernels.div(bytesOf(r.finishR.Ptr, r.finishR.Len), int64(r.comm.args.Ranks))
 	}
+	r.comm.flight.end(r.flight, completed)
 }
 
 // policy sets how to wait. A yield to other processes costs some 0.3 us where none wants
@@ -338,7 +353,7 @@ func (s *session) explain(ref *taskRef, err error) error {
 		// A frame of an operation that this rank has left behind: its sender calls it
 		// something else. Which one, the leader finds out.
 		for seq := ref.seq; seq > 0 && seq+8 > ref.seq; seq-- {
-			if sh, ok := c.history.find(seq); ok {
+			if sh, ok := c.flight.find(seq); ok {
 				c.reportShape(msgState, seq, &sh)
 			}
 		}
@@ -361,10 +376,15 @@ func (s *session) explain(ref *taskRef, err error) error {
 	return c.fail(err)
 }
 
-// stalled tells the leaders what this rank is waiting in.
+// stalled tells the leaders what this rank is waiting in, and the flight recorders for what.
 func (s *session) stalled([]*exec.Task) error {
+	var said *Comm // the first of its tasks is the one that waits
 	for i, t := range s.tasks {
 		ref := &s.refs[i]
+		if w, ok := t.Blocked(); ok && !t.Done() && ref.comm != said {
+			said = ref.comm
+			ref.comm.flight.stalled(ref.flight, w)
+		}
 		// Sends and receives have no number that ranks could compare.
 		if !t.Done() && ref.entry != nil {
 			ref.comm.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"fmt"
-	"sync"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
@@ -10,7 +9,7 @@ import (
 )
 
 // runner is what a communicator keeps between groups so that running one allocates
-// nothing. Guarded by Comm.mu, but for history.
+// nothing. Guarded by Comm.mu, but for flight.
 type runner struct {
 	seq        uint64 // of the last collective
 	localRanks int    // of the communicator on this host
@@ -30,19 +29,25 @@ type runner struct {
 	msgs         []exec.Buffer
 	recvBufs     []exec.Buffer
 
-	history     history
+	flight      recorder
+	group       uint64 // of sends and receives in progress: its number in the flight recorder
 	traceFailed bool
 }
 
 // begin starts a group.
 func (r *runner) begin() { r.used, r.usedOps = 0, 0 }
 
-// next gives a collective its number. Every rank counts every collective, also one of no
-// elements, so that numbers agree.
-func (r *runner) next(s *shape) uint64 {
+// next gives a collective its number, which agrees on all ranks, and the one that it has in this
+// rank's flight recorder. e is nil while it is not known what will be done.
+func (r *runner) next(s *shape, e *entry) (seq, flight uint64) {
 	r.seq++
-	r.history.add(r.seq, s)
-	return r.seq
+	return r.seq, r.flight.add(r.seq, s, e)
+}
+
+// skip is next for a collective of no elements: every rank counts those too.
+func (r *runner) skip(s *shape) {
+	_, n := r.next(s, nil)
+	r.flight.end(n, completed)
 }
 
 // task returns a task that the group in progress does not use yet.
@@ -91,32 +96,6 @@ func (c *Comm) report(kind msgKind, seq uint64, sig uint32, call *Call) {
 // reportShape reports a collective of the past.
 func (c *Comm) reportShape(kind msgKind, seq uint64, s *shape) {
 	_ = c.star.toLeader(&message{Kind: kind, Seq: seq, Arg: uint64(s.callSignature()), Body: []byte(s.String())})
-}
-
-// history remembers the last collectives, so that a rank that waits in one can learn what
-// others, long past it, have called instead. Safe for concurrent use.
-type history struct {
-	mu    sync.Mutex
-	calls [64]pastCall
-}
-
-type pastCall struct {
-	seq   uint64
-	shape shape
-}
-
-func (h *history) add(seq uint64, s *shape) {
-	h.mu.Lock()
-	h.calls[seq%uint64(len(h.calls))] = pastCall{seq, *s}
-	h.mu.Unlock()
-}
-
-// find returns what was called as number seq.
-func (h *history) find(seq uint64) (shape, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := h.calls[seq%uint64(len(h.calls))]
-	return p.shape, p.seq == seq && seq > 0
 }
 
 // String describes the call that a shape came from.

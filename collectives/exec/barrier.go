@@ -27,7 +27,7 @@ func (t *Task) settled(l *lane) (bool, error) {
 	}
 	l.gated = false
 	if t.tracing && l.posted != program.None {
-		t.events[l.posted].End = now()
+		t.events[l.posted].End = Now()
 	}
 	return true, nil
 }
@@ -50,7 +50,7 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		target := t.prog.Configs[l.id][op.Config]
 		from := t.epoch(l.id, op.Epoch)
 		if t.tracing {
-			t.events[st.Reconf].Start = now()
+			t.events[st.Reconf].Start = Now()
 		}
 		if t.call.SwitchAt == nil {
 			if err := t.call.OCS.Post(l.id, from, target); err != nil {

@@ -58,7 +58,7 @@ func (t *Task) work() bool {
 			t.local = chain{id: t.ready[last]}
 			t.ready = t.ready[:last]
 			if t.tracing {
-				t.events[t.local.id].Start = now()
+				t.events[t.local.id].Start = Now()
 			}
 		}
 		left -= t.part(&t.local, left)
@@ -171,7 +171,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 		return 0, nil
 	}
 	if t.tracing && done == 0 {
-		t.events[c.id].Start = now()
+		t.events[c.id].Start = Now()
 	}
 	t.moved[c.id] = done + int64(took)
 	c.advance(g, took)

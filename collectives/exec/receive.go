@@ -98,7 +98,7 @@ func (t *Task) land(plane transport.Lander, op *program.Op, c *chain) (int, erro
 // began records when the first bytes of an operation came.
 func (t *Task) began(id program.OpID) {
 	if t.tracing && t.moved[id] == 0 {
-		t.events[id].Start = now()
+		t.events[id].Start = Now()
 	}
 }
 

@@ -111,7 +111,7 @@ func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 		return false, nil
 	}
 	if t.tracing && t.moved[id] == 0 {
-		t.events[id].Start = now()
+		t.events[id].Start = Now()
 	}
 	if t.moved[id] += length; t.moved[id] == op.Bytes {
 		t.complete(id)

@@ -46,7 +46,7 @@ func (t *Task) advance(l *lane) (bool, error) {
 			asked = true
 		}
 		if t.tracing && t.moved[id] == 0 && seen > l.passed {
-			t.events[id].Start = now()
+			t.events[id].Start = Now()
 		}
 		if t.moved[id] = min(op.Bytes, max(seen-l.passed, 0)); t.moved[id] < op.Bytes {
 			return moved, nil

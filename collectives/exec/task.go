@@ -337,7 +337,7 @@ func (t *Task) bytes(g *program.Segment, off, n int64) []byte {
 func (t *Task) complete(id program.OpID) {
 	t.remaining--
 	if t.tracing {
-		t.events[id].End = now()
+		t.events[id].End = Now()
 	}
 	for _, s := range t.prog.Successors(id) {
 		t.waits[s]--

@@ -1,6 +1,9 @@
 package exec
 
 import (
+	"sync"
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/program"
@@ -29,10 +32,22 @@ func (t *Task) Events() []Event {
 // Program returns the program of the last Bind.
 func (t *Task) Program() *program.Program { return t.prog }
 
-func now() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0
-	}
-	return ts.Nano()
+// Now is CLOCK_MONOTONIC in nanoseconds, which all processes of a host share; from the second call
+// on it takes no system call.
+func Now() int64 {
+	o := origin()
+	return o.at + int64(time.Since(o.was))
 }
+
+// origin ties the runtime's clock, which is the same and cannot be read as a number, to it.
+var origin = sync.OnceValue(func() (o struct {
+	was time.Time
+	at  int64
+}) {
+	var ts unix.Timespec
+	o.was = time.Now()
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err == nil {
+		o.at = ts.Nano()
+	}
+	return o
+})

@@ -43,8 +43,20 @@ func (w Wait) String() string {
 	return "local operation"
 }
 
-// Waiting describes what t waits for, and reports false where it waits for nothing.
+// Waiting describes what t waits for, and reports false where it waits for nothing. It asks the
+// switch about a reconfiguration under way, and may take a while then.
 func (t *Task) Waiting() (Wait, bool) {
+	w, ok := t.Blocked()
+	if ok && w.Kind == program.Reconfigure {
+		if d, able := t.call.OCS.(interface{ Waiting(plane int) string }); able {
+			w.Detail = d.Waiting(w.Plane)
+		}
+	}
+	return w, ok
+}
+
+// Blocked is Waiting as far as this rank knows by itself.
+func (t *Task) Blocked() (Wait, bool) {
 	if !t.bound || t.remaining == 0 {
 		return Wait{}, false
 	}
@@ -73,9 +85,6 @@ func (t *Task) waitingTX(l *lane) (Wait, bool) {
 		w := Wait{Rank: t.prog.Rank, Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.settle}
 		if l.gated && l.left > 0 {
 			w.Epoch--
-		}
-		if d, ok := t.call.OCS.(interface{ Waiting(plane int) string }); ok {
-			w.Detail = d.Waiting(l.id)
 		}
 		return w, true
 	}

@@ -1,0 +1,158 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/shim/flight"
+)
+
+// flightDump is the communicator's flight recorder as a file.
+func (c *Comm) flightDump() ([]byte, error) {
+	d, err := c.flightRecord(c.AsyncError())
+	if err != nil {
+		return nil, err
+	}
+	return d.Encode()
+}
+
+// flightRecord puts the flight recorder into words. failed is what the communicator fails with.
+func (c *Comm) flightRecord(failed error) (*flight.Dump, error) {
+	if !c.joined.Load() {
+		return nil, fmt.Errorf("shim: the communicator has not been made: %w", ErrInvalidUsage)
+	}
+	h := &c.table[c.args.Rank]
+	d := &flight.Dump{
+		Version: flight.Version, Library: Version, Comm: fmt.Sprintf("%x", c.id), Name: c.args.Name,
+		Ranks: c.args.Ranks, Rank: c.args.Rank, Host: h.Name, PID: h.PID, Time: exec.Now(), UnixTime: time.Now().UnixNano(),
+	}
+	if failed != nil {
+		d.Error = failed.Error()
+	}
+	f := &c.flight
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first := uint64(1)
+	if f.last > f.size {
+		first = f.last - f.size + 1
+	}
+	d.Forgotten, d.Operations = first-1, []flight.Operation{}
+	for n := first; n <= f.last; n++ {
+		d.Operations = append(d.Operations, f.word(f.at(n)))
+	}
+	return d, nil
+}
+
+// word puts an operation into words. f.mu is held.
+func (f *recorder) word(op *flown) flight.Operation {
+	o := flight.Operation{
+		Number: op.number, Seq: op.seq, Call: "Send/Recv", Bytes: op.bytes, Planes: []flight.Lane{},
+		Arrived: op.arrived, Asked: op.asked, Ticketed: op.ticketed, Ended: op.ended,
+	}
+	switch op.outcome {
+	case completed:
+		o.Outcome = flight.Completed
+	case failed:
+		o.Outcome = flight.Failed
+	default:
+		o.Outcome = flight.UnderWay
+	}
+	if op.seq > 0 {
+		s := &op.shape
+		o.Call, o.Detail, o.Bytes = s.kind.String(), s.String(), int64(s.count)*int64(s.typ.Size())
+	} else {
+		o.Detail = fmt.Sprintf("%d messages", op.messages)
+	}
+	if e := op.entry; e != nil {
+		o.Algorithm = e.algorithm
+		if e.plan != nil {
+			o.Planner, o.Plan, o.Predicted = e.plan.Planner, e.plan.Digest, e.plan.CCTUS
+		}
+		if e.prog != nil {
+			o.Planes = lanesOf(e.prog)
+		}
+	}
+	if op.circuits {
+		f.wordCircuits(op, &o)
+	}
+	if f.stall.number == op.number && op.outcome != completed {
+		o.Wait = f.stall.wait.String()
+	}
+	return o
+}
+
+// wordCircuits adds what is known of planes with circuits.
+func (f *recorder) wordCircuits(op *flown, o *flight.Operation) {
+	slot := int(op.number & (f.size - 1))
+	if len(o.Planes) == 0 {
+		for j := range op.use.each() {
+			o.Planes = append(o.Planes, flight.Lane{Plane: j})
+		}
+	}
+	if op.outcome != completed {
+		return // what is there is of the operation before in this place
+	}
+	for i := range o.Planes {
+		l := &o.Planes[i]
+		if at := f.lanes[slot*f.planes:]; l.Plane < f.planes {
+			l.Epoch, l.Start, l.End = at[l.Plane].base, at[l.Plane].start, at[l.Plane].end
+		}
+	}
+	for _, m := range f.moves[slot*maxMoves:][:op.moves] {
+		o.Moves = append(o.Moves, flight.Move{Plane: int(m.plane), Epoch: m.epoch, Start: m.start, End: m.end})
+	}
+}
+
+// lanesOf sums up what a program sends and receives on each plane that it uses.
+func lanesOf(p *program.Program) []flight.Lane {
+	all := make([]flight.Lane, len(p.Lanes))
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if o.Plane < 0 || int(o.Plane) >= len(all) {
+			continue
+		}
+		switch l := &all[o.Plane]; o.Kind {
+		case program.Send:
+			l.Sent += o.Bytes
+		case program.Recv, program.RecvReduce:
+			l.Received += o.Bytes
+		}
+	}
+	lanes := []flight.Lane{}
+	for j, l := range all {
+		if l.Sent > 0 || l.Received > 0 {
+			l.Plane = j
+			lanes = append(lanes, l)
+		}
+	}
+	return lanes
+}
+
+// leaveFlight writes the flight recorder of a communicator that fails, where the user has asked
+// for that.
+func (c *Comm) leaveFlight(why error) {
+	if c.cfg.FlightDir == "" {
+		return
+	}
+	d, err := c.flightRecord(why)
+	if err != nil {
+		return // there is nothing to tell yet
+	}
+	text, err := d.Encode()
+	path := filepath.Join(c.cfg.FlightDir, d.FileName())
+	if err == nil {
+		err = os.MkdirAll(c.cfg.FlightDir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path, append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		c.log.warn("LIGHTPATH_FLIGHT_RECORDER_DIR: %v", err)
+		return
+	}
+	c.log.warn("comm %#x rank %d: flight recorder in %s", c.id, c.args.Rank, path)
+}

@@ -1,0 +1,317 @@
+package shim
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/shim/status"
+)
+
+// pidNamespace is the same for processes that know each other by the same numbers; "" where that
+// cannot be told.
+var pidNamespace = sync.OnceValue(func() string {
+	name, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return name
+})
+
+// node tells apart where process numbers mean different processes.
+func node(host, pids string) string {
+	sum := sha256.Sum256([]byte(host + "\x00" + pids))
+	return hex.EncodeToString(sum[:8])
+}
+
+// describe is what this rank knows of its communicator: itself, and where the others are. It may
+// ask the controller of the planes, and take a while.
+func (c *Comm) describe() status.Comm {
+	if !c.joined.Load() {
+		return c.describeMaking()
+	}
+	s := status.Comm{ID: fmt.Sprintf("%x", c.id), Name: c.args.Name, Size: c.args.Ranks}
+	for i := range c.table {
+		h := &c.table[i]
+		s.Ranks = append(s.Ranks, status.Rank{Rank: i, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Answer: status.Unasked})
+	}
+	s.Ranks[c.args.Rank] = c.describeSelf()
+	s.Circuits = c.made() && c.light != nil
+	return s
+}
+
+// describeMaking describes a communicator whose ranks have not met: all that is certain is what
+// was asked for.
+func (c *Comm) describeMaking() status.Comm {
+	a := &c.asked
+	s := status.Comm{ID: a.key, Name: a.name, Size: a.ranks}
+	if a.rank >= 0 {
+		s.Ranks = []status.Rank{{
+			Rank: a.rank, Host: c.log.host, Node: node(hostID(), pidNamespace()), PID: c.log.pid, Device: a.device, State: status.Making,
+		}}
+		c.describeFailure(&s.Ranks[0])
+	}
+	return s
+}
+
+// asked is what was asked for when a communicator was begun; it never changes.
+type asked struct {
+	key, name           string
+	ranks, rank, device int // ranks 0, rank -1: not known yet
+}
+
+// askedOf names a communicator that is to be made. The id itself is a secret.
+func askedOf(a *InitArgs) asked {
+	out := asked{name: a.Name, ranks: a.Ranks, rank: a.Rank, device: a.Device}
+	if o := a.From; o != nil {
+		out.key = fmt.Sprintf("%v-of-%x", o.How, o.Parent.id)
+		if o.How != ByShrink {
+			out.ranks, out.rank = o.Ranks, o.Parent.args.Rank
+		}
+		return out
+	}
+	sum := sha256.Sum256(a.ID[:])
+	out.key = "id-" + hex.EncodeToString(sum[:4])
+	return out
+}
+
+// made: all that making the communicator writes has been written.
+func (c *Comm) made() bool {
+	switch lifeState(c.life.Load()) {
+	case alive, suspended, finalized:
+		return true
+	}
+	return false
+}
+
+// describeSelf is this rank in its own words. The communicator has been joined.
+func (c *Comm) describeSelf() status.Rank {
+	h := &c.table[c.args.Rank]
+	r := status.Rank{Rank: c.args.Rank, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Device: c.args.Device, State: status.Healthy}
+	switch lifeState(c.life.Load()) {
+	case making:
+		r.State = status.Making
+	case suspended:
+		r.State = status.Suspended
+	case finalized, destroyed:
+		r.State = status.Finalized
+	}
+	c.describeFailure(&r)
+	now := exec.Now()
+	g := c.flight.glance()
+	r.Groups, r.Counts = g.groups, map[string]uint64{}
+	for k, n := range g.counts {
+		r.Counts[CallKind(k).String()] = n
+		if !CallKind(k).p2p() {
+			r.Collectives += n
+		}
+	}
+	if g.last.number > 0 {
+		r.Last = g.last.shape.kind.String()
+	}
+	switch {
+	case g.running:
+		r.Op = c.describeOp(&g, now)
+	case g.op.ended > 0:
+		r.IdleSeconds = seconds(now - g.op.ended)
+	}
+	return r
+}
+
+func (c *Comm) describeFailure(r *status.Rank) {
+	if err := c.AsyncError(); err != nil {
+		r.State, r.Error, r.Result = status.Failed, err.Error(), int(ResultOf(err))
+	}
+}
+
+func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
+
+// describeOp describes the operation in progress.
+func (c *Comm) describeOp(g *glance, now int64) *status.Op {
+	op := &g.op
+	out := &status.Op{Seq: op.seq}
+	if op.seq == 0 {
+		out.Call = "Send/Recv"
+		out.Detail = fmt.Sprintf("group of %d messages, %d bytes", op.messages, op.bytes)
+	} else {
+		out.Call, out.Detail, out.Signature = op.shape.kind.String(), op.shape.String(), op.shape.callSignature()
+	}
+	if op.arrived > 0 {
+		out.Seconds = seconds(now - op.arrived)
+	}
+	if e := op.entry; e != nil {
+		out.Algorithm = e.algorithm
+		if e.plan != nil {
+			out.Plan = e.plan.Digest
+		}
+	}
+	switch {
+	case op.asked > 0 && op.ticketed == 0:
+		out.Wait = &status.Wait{For: status.ForTicket, Peer: -1, Plane: -1, Text: fmt.Sprintf("ticket of operation %d", op.seq), Seconds: out.Seconds}
+	case g.stall != nil:
+		out.Wait = c.describeWait(g.stall, op, now)
+		out.Seconds = max(out.Seconds, out.Wait.Seconds) // where operations are not timed
+	}
+	return out
+}
+
+// waitKinds are what a wait for an operation of a program is for.
+var waitKinds = map[program.Kind]string{
+	program.Send: status.ForSend, program.Recv: status.ForReceive, program.RecvReduce: status.ForReceive,
+	program.Forward: status.ForForward, program.Reconfigure: status.ForSwitch,
+}
+
+// describeWait puts a wait into words, with those of the planes' controller where a switch is
+// waited for.
+func (c *Comm) describeWait(s *standstill, op *flown, now int64) *status.Wait {
+	w := s.wait
+	out := &status.Wait{For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch, Seconds: seconds(now - s.since)}
+	switch {
+	case op.entry != nil && op.entry.prog == nil:
+		out.Plane = -1
+		out.Text = fmt.Sprintf("memory of rank %d (%d of %d bytes)", w.Peer, w.Done, w.Bytes)
+		return out
+	case w.Kind == program.Reconfigure && c.made() && c.light != nil:
+		w.Detail = c.light.at.Waiting(w.Plane)
+	case out.For == "" || w.Plane < 0:
+		out.For, out.Peer = status.ForOther, -1
+	}
+	out.Text = w.String()
+	return out
+}
+
+// Asking all ranks: whoever is asked by a user asks the leader, who passes that on to everyone,
+// and everyone's answer back. The leader keeps no state of it but how many answers a rank owes: one
+// that reads nothing must not fill its connection with questions.
+
+// maxOwed is how many answers a rank may owe.
+const maxOwed = 8
+
+// probes are the questions of this rank that are open.
+type probes struct {
+	mu   sync.Mutex
+	last uint64
+	open map[uint64]chan status.Rank
+}
+
+// owed counts, at the leader, the answers of each rank that have not come.
+type owed struct {
+	mu sync.Mutex
+	of map[int]int
+}
+
+func (o *owed) add(rank int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of[rank] >= maxOwed {
+		return false
+	}
+	if o.of == nil {
+		o.of = map[int]int{}
+	}
+	o.of[rank]++
+	return true
+}
+
+func (o *owed) answered(rank int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of[rank] > 0 {
+		o.of[rank]--
+	}
+}
+
+// probe asks all ranks what they are doing, for at most d, and returns the answers by rank.
+func (c *Comm) probe(d time.Duration) []status.Rank {
+	n := c.args.Ranks
+	answers := make(chan status.Rank, n)
+	p := &c.probes
+	p.mu.Lock()
+	p.last++
+	id := p.last
+	if p.open == nil {
+		p.open = map[uint64]chan status.Rank{}
+	}
+	p.open[id] = answers
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.open, id)
+		p.mu.Unlock()
+	}()
+	_ = c.star.toLeader(&message{Kind: msgAsk, Seq: id}) // without the leader there are no answers
+	got := map[int]status.Rank{}
+	for timer := time.After(d); len(got) < n; {
+		select {
+		case r := <-answers:
+			got[r.Rank] = r
+		case <-timer:
+			n = 0 // what has come will have to do
+		}
+	}
+	ranks := slices.Sorted(maps.Keys(got))
+	out := make([]status.Rank, len(ranks))
+	for i, r := range ranks {
+		out[i] = got[r]
+	}
+	return out
+}
+
+// probed takes msgAsk: at the leader from whoever asks, elsewhere from the leader, with who asks.
+func (c *Comm) probed(m *message) {
+	if c.args.Rank != 0 {
+		go c.tell(int(m.Arg), m.Seq)
+		return
+	}
+	asker := int(m.From)
+	go func() {
+		for r := 1; r < c.args.Ranks; r++ {
+			if c.leader.owed.add(r) {
+				c.star.to(r, &message{Kind: msgAsk, Seq: m.Seq, Arg: uint64(asker)})
+			}
+		}
+		c.tell(asker, m.Seq)
+	}()
+}
+
+// tell answers a question of rank asker.
+func (c *Comm) tell(asker int, id uint64) {
+	body, err := json.Marshal(c.describeSelf())
+	if err != nil || len(body) > int(maxBody(msgTell)) {
+		return
+	}
+	_ = c.star.toLeader(&message{Kind: msgTell, Seq: id, Arg: uint64(asker), Body: body})
+}
+
+// told takes msgTell: an answer, for this rank or, at the leader, to be passed on.
+func (c *Comm) told(m *message) {
+	if c.args.Rank == 0 {
+		c.leader.owed.answered(int(m.From))
+		if m.Arg >= uint64(c.args.Ranks) {
+			return
+		}
+		if m.Arg != 0 {
+			go c.star.to(int(m.Arg), &message{Kind: msgTell, Seq: m.Seq, Arg: m.Arg, Body: m.Body})
+			return
+		}
+	}
+	var r status.Rank
+	if err := json.Unmarshal(m.Body, &r); err != nil || r.Rank < 0 || r.Rank >= c.args.Ranks {
+		return
+	}
+	c.probes.mu.Lock()
+	answers := c.probes.open[m.Seq]
+	c.probes.mu.Unlock()
+	select {
+	case answers <- r: // nil where nobody waits any more
+	default:
+	}
+}

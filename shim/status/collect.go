@@ -1,0 +1,191 @@
+package status
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// DefaultTimeout is how long processes get to answer.
+const DefaultTimeout = 2 * time.Second
+
+// minTimeout is the least: asking must be able to end.
+const minTimeout = 50 * time.Millisecond
+
+// reply is what has come of asking one process.
+type reply struct {
+	path   string
+	pid    int
+	answer string
+	Process
+}
+
+// Collect asks all processes with a socket in dir, and through them the ranks on other hosts, each
+// for at most d. Sockets of processes that have died are removed.
+func Collect(dir string, d time.Duration) (*Report, error) {
+	began := time.Now()
+	d = max(d, minTimeout)
+	replies, err := askAll(dir, d)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Version: 1, Time: began, Silent: []int{}, Comms: []Comm{}}
+	nodes := map[string]bool{}
+	for i := range replies {
+		p := &replies[i]
+		if p.answer != Answered {
+			if p.answer != Gone {
+				r.Silent = append(r.Silent, p.pid)
+			}
+			continue
+		}
+		r.Processes++
+		r.Library = p.Version
+		nodes[p.Node] = true
+		r.merge(p.Comms)
+	}
+	var wg sync.WaitGroup
+	for i := range r.Comms {
+		wg.Go(func() {
+			c := &r.Comms[i]
+			c.gather(replies, nodes, d)
+			Diagnose(c)
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(r.Comms, func(a, b Comm) int { return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.ID, b.ID)) })
+	r.Seconds = time.Since(began).Seconds()
+	return r, nil
+}
+
+// Dumps asks all processes with a socket in dir for their flight recorders.
+func Dumps(dir string, d time.Duration) ([][]byte, error) {
+	paths, pids, err := sockets(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all [][]byte
+	for i, path := range paths {
+		var docs []*json.RawMessage
+		err := ask(path, askDump, max(d, minTimeout), func() any {
+			docs = append(docs, new(json.RawMessage))
+			return docs[len(docs)-1]
+		})
+		if err != nil && processAnswer(pids[i]) == Silent {
+			return all, fmt.Errorf("status: process %d: %w", pids[i], err)
+		}
+		for _, doc := range docs {
+			if len(*doc) > 0 {
+				all = append(all, *doc)
+			}
+		}
+	}
+	return all, nil
+}
+
+// askAll asks every process of the directory at once.
+func askAll(dir string, d time.Duration) ([]reply, error) {
+	paths, pids, err := sockets(dir)
+	if err != nil {
+		return nil, err
+	}
+	replies := make([]reply, len(paths))
+	var wg sync.WaitGroup
+	for i := range replies {
+		wg.Go(func() {
+			r := &replies[i]
+			r.path, r.pid = paths[i], pids[i]
+			// One that is stopped would be waited for in vain.
+			if r.answer = processAnswer(r.pid); r.answer == Stopped {
+				return
+			}
+			err := ask(r.path, askStatus, d, func() any { return &r.Process })
+			switch {
+			case err == nil && r.PID != 0:
+				r.answer = Answered
+			case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist):
+				r.answer = Gone // or about to end
+			default:
+				r.answer = processAnswer(r.pid)
+			}
+		})
+	}
+	wg.Wait()
+	return replies, nil
+}
+
+// merge takes in what one process says: what a rank says of itself goes before what others know.
+func (r *Report) merge(comms []Comm) {
+	for _, c := range comms {
+		i := slices.IndexFunc(r.Comms, func(o Comm) bool { return o.ID == c.ID })
+		if i < 0 {
+			r.Comms = append(r.Comms, c)
+			continue
+		}
+		o := &r.Comms[i]
+		o.Size, o.Name, o.Circuits = max(o.Size, c.Size), cmp.Or(o.Name, c.Name), o.Circuits || c.Circuits
+		o.Take(c.Ranks)
+	}
+}
+
+// Take takes in words of ranks: a rank's own go before what others know of it.
+func (c *Comm) Take(ranks []Rank) {
+	for i := range ranks {
+		switch known := c.known(ranks[i].Rank); {
+		case known == nil:
+			c.Ranks = append(c.Ranks, ranks[i])
+		case known.Answer != Answered:
+			*known = ranks[i]
+		}
+	}
+	slices.SortFunc(c.Ranks, func(a, b Rank) int { return cmp.Compare(a.Rank, b.Rank) })
+}
+
+// gather finds out about the ranks that no socket of this host spoke for: on other hosts, of other
+// users, or stopped. nodes are those whose process numbers mean something here.
+func (c *Comm) gather(replies []reply, nodes map[string]bool, d time.Duration) {
+	unasked := func(r Rank) bool { return r.Answer == Unasked }
+	for i := range c.Ranks {
+		r := &c.Ranks[i]
+		if r.Answer == Unasked && nodes[r.Node] {
+			if a := processAnswer(r.PID); a != Silent {
+				r.Answer = a
+			}
+		}
+	}
+	if !slices.ContainsFunc(c.Ranks, unasked) {
+		return
+	}
+	if asker := c.asker(replies); asker != nil {
+		var ranks []Rank
+		// What has not come in time has not come.
+		_ = ask(asker.path, fmt.Sprintf("%s %s %d", askGather, c.ID, d.Milliseconds()), d+time.Second, func() any { return &ranks })
+		c.Take(ranks)
+	}
+	for i := range c.Ranks {
+		if r := &c.Ranks[i]; r.Answer == Unasked {
+			r.Answer = Silent
+		}
+	}
+}
+
+// asker is the process to ask about the rest of a communicator: its leader's if that is here.
+func (c *Comm) asker(replies []reply) *reply {
+	for _, r := range c.Ranks { // ascending
+		if r.Answer != Answered {
+			continue
+		}
+		for i := range replies {
+			if p := &replies[i]; p.answer == Answered && p.PID == r.PID && p.Node == r.Node {
+				return p
+			}
+		}
+	}
+	return nil
+}

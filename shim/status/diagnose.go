@@ -1,0 +1,231 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Waiting is the state of a communicator in which some rank has waited for another for longer than
+// patience.
+const Waiting = "waiting"
+
+// patience is from when on an operation is worth words, in seconds.
+const patience = 1.0
+
+// Diagnose fills in the state of a communicator and says, in one line, what everyone waits for.
+func Diagnose(c *Comm) {
+	c.State, c.Diagnosis = c.judge()
+}
+
+func (c *Comm) judge() (state, text string) {
+	if err := c.failure(); err != "" {
+		return Failed, err
+	}
+	if i := slices.IndexFunc(c.Ranks, func(r Rank) bool { return r.Answer == Answered && r.State == Making }); i >= 0 {
+		return Making, c.making()
+	}
+	absent := c.which(func(r *Rank) bool { return r.Answer != Answered && r.Answer != Unasked })
+	inside := c.which(func(r *Rank) bool { return r.Op != nil })
+	longest := 0.0
+	for _, r := range inside {
+		longest = max(longest, r.Op.Seconds)
+	}
+	switch {
+	case len(absent) == len(c.Ranks) && len(absent) > 0:
+		return Waiting, "no rank answers: " + describe(absent)
+	case len(inside) == 0:
+		return c.idle(absent)
+	case longest < patience && len(absent) == 0:
+		return Healthy, "in " + name(inside[0])
+	}
+	if text := mismatch(inside); text != "" {
+		return Waiting, text
+	}
+	if text := c.blame(inside, absent, longest); text != "" {
+		return Waiting, text
+	}
+	return c.together(inside, longest)
+}
+
+// failure is the error of a communicator: of those that its ranks have, one that a rank has met
+// itself.
+func (c *Comm) failure() string {
+	best := ""
+	for i := range c.Ranks {
+		r := &c.Ranks[i]
+		if r.State != Failed {
+			continue
+		}
+		told := strings.HasSuffix(r.Error, reportedByAnother)
+		if best == "" || !told {
+			best = fmt.Sprintf("failed: rank %d: %s", r.Rank, r.Error)
+		}
+		if !told {
+			return best
+		}
+	}
+	return best
+}
+
+// reportedByAnother is how shim ends the text of an error that a rank was told of.
+const reportedByAnother = " (reported by another rank)"
+
+func (c *Comm) making() string {
+	if c.Size == 0 {
+		return "is being made: its ranks have not all met"
+	}
+	var missing []int
+	for r := range c.Size {
+		if c.known(r) == nil {
+			missing = append(missing, r)
+		}
+	}
+	if len(missing) == 0 {
+		return "is being made: all ranks are there"
+	}
+	return fmt.Sprintf("is being made: %s, not seen on this host, %s still to come", listRanks(missing), verb(len(missing), "is", "are"))
+}
+
+// idle judges a communicator with no operation in progress anywhere.
+func (c *Comm) idle(absent []*Rank) (state, text string) {
+	most, least := uint64(0), ^uint64(0)
+	for i := range c.Ranks {
+		if r := &c.Ranks[i]; r.Answer == Answered {
+			most, least = max(most, r.Collectives), min(least, r.Collectives)
+		}
+	}
+	if len(absent) > 0 {
+		return Waiting, fmt.Sprintf("no rank is in a call; %s", describe(absent))
+	}
+	if most == least {
+		return Healthy, fmt.Sprintf("no rank is in a call; all have made %d collectives", most)
+	}
+	return Healthy, fmt.Sprintf("no rank is in a call; they have made between %d and %d collectives", least, most)
+}
+
+// mismatch finds ranks that made different calls as one and the same.
+func mismatch(inside []*Rank) string {
+	for _, a := range inside {
+		if a.Op.Seq == 0 {
+			continue
+		}
+		var same, other []*Rank
+		for _, b := range inside {
+			switch {
+			case b.Op.Seq != a.Op.Seq:
+			case b.Op.Signature == a.Op.Signature:
+				same = append(same, b)
+			default:
+				other = append(other, b)
+			}
+		}
+		if len(other) == 0 {
+			continue
+		}
+		if len(other) > len(same) {
+			same, other = other, same
+		}
+		return fmt.Sprintf("operation %d: %s called %s, %s called %s", a.Op.Seq, listOf(other), other[0].Op.Detail, listOf(same), same[0].Op.Detail)
+	}
+	return ""
+}
+
+// blame names those whom the others wait for, where that is not mutual: ranks that do not answer or
+// have not made the call, and else those in an earlier one.
+func (c *Comm) blame(inside, absent []*Rank, longest float64) string {
+	top := inside[0]
+	for _, r := range inside {
+		if r.Op.Seq > top.Op.Seq {
+			top = r
+		}
+	}
+	late := slices.Clone(absent)
+	for i := range c.Ranks {
+		r := &c.Ranks[i]
+		if r.Answer == Answered && r.Op == nil && (r.Collectives < top.Op.Seq || awaited(inside, r.Rank)) {
+			late = append(late, r)
+		}
+	}
+	if len(late) == 0 {
+		least := top
+		for _, r := range inside {
+			if r.Op.Seq > 0 && r.Op.Seq < least.Op.Seq {
+				least = r
+			}
+		}
+		if least.Op.Seq < top.Op.Seq {
+			for _, r := range inside {
+				if r.Op.Seq == least.Op.Seq {
+					late = append(late, r)
+				}
+			}
+		}
+	}
+	if len(late) == 0 {
+		return ""
+	}
+	slices.SortFunc(late, func(a, b *Rank) int { return a.Rank - b.Rank })
+	waiting := slices.DeleteFunc(slices.Clone(inside), func(r *Rank) bool { return slices.Contains(late, r) })
+	if len(waiting) == 0 {
+		return ""
+	}
+	who, wait := listOf(waiting), verb(len(waiting), "waits", "wait")
+	if len(waiting)+len(late) == len(c.Ranks) {
+		who, wait = "everybody else", "waits"
+	}
+	return fmt.Sprintf("%s %s for %s%s; %s %s in %s for %s", who, wait, describe(late), where(waiting, late),
+		pronoun(len(waiting)), verb(len(waiting), "is", "are"), name(top), ago(longest))
+}
+
+// awaited reports whether someone waits for a message of a rank.
+func awaited(inside []*Rank, rank int) bool {
+	return slices.ContainsFunc(inside, func(r *Rank) bool { return r.Op.Wait != nil && r.Op.Wait.Peer == rank })
+}
+
+// where names the plane on which one of late is waited for, if any is.
+func where(waiting, late []*Rank) string {
+	for _, r := range waiting {
+		w := r.Op.Wait
+		if w == nil {
+			continue
+		}
+		if w.For == ForSwitch || w.For != ForTicket && slices.ContainsFunc(late, func(l *Rank) bool { return l.Rank == w.Peer }) && w.Plane >= 0 {
+			return fmt.Sprintf(" (plane %d, epoch %d)", w.Plane, w.Epoch)
+		}
+	}
+	return ""
+}
+
+// together judges ranks that are all in the same operation.
+func (c *Comm) together(inside []*Rank, longest float64) (state, text string) {
+	var stuck []*Rank
+	for _, r := range inside {
+		if r.Op.Wait != nil {
+			stuck = append(stuck, r)
+		}
+	}
+	in := fmt.Sprintf("%s for %s", name(inside[0]), ago(longest))
+	if len(stuck) == 0 {
+		return Healthy, fmt.Sprintf("%s in %s and moving", listOf(inside), in)
+	}
+	for _, kind := range []string{ForSwitch, ForTicket} {
+		for _, r := range stuck {
+			if w := r.Op.Wait; w.For == kind {
+				return Waiting, fmt.Sprintf("in %s: rank %d waits for the %s", in, r.Rank, w.Text)
+			}
+		}
+	}
+	// Someone who is waited for and waits for nobody holds up the rest.
+	for _, r := range stuck {
+		p := c.known(r.Op.Wait.Peer)
+		if p != nil && p.Op != nil && p.Op.Wait == nil {
+			return Waiting, fmt.Sprintf("in %s: rank %d waits for the %s; %s is in the call and at work", in, r.Rank, r.Op.Wait.Text, p.who())
+		}
+	}
+	var words []string
+	for _, r := range stuck[:min(len(stuck), 4)] {
+		words = append(words, fmt.Sprintf("rank %d: %s", r.Rank, r.Op.Wait.Text))
+	}
+	return Waiting, fmt.Sprintf("in %s, each waiting for another: %s", in, strings.Join(words, "; "))
+}

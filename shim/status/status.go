@@ -1,0 +1,133 @@
+// Package status answers what everyone is waiting for: what ranks say of themselves, where to ask
+// them, what follows from all answers together, and the text of it.
+//
+// Layer: a leaf below shim and cmd/lightpath, without imports of the project. It knows no
+// communicators: shim fills in the types, and this package carries, joins and judges them.
+package status
+
+import "time"
+
+// Answers of ranks: whether what stands in a [Rank] is its own word.
+const (
+	Answered = "" // it is
+	Unasked  = "unasked"
+	Silent   = "silent"  // no answer in time
+	Stopped  = "stopped" // its process is stopped by a signal or a debugger
+	Gone     = "gone"    // its process has ended
+)
+
+// States of a rank in a communicator.
+const (
+	Making    = "making" // its ranks have not all met
+	Healthy   = "healthy"
+	Failed    = "failed"
+	Suspended = "suspended"
+	Finalized = "finalized"
+)
+
+// Rank is one rank of a communicator.
+type Rank struct {
+	Rank   int    `json:"rank"`
+	Host   string `json:"host"`
+	Node   string `json:"node"` // equal for processes that see each other's numbers
+	PID    int    `json:"pid"`
+	Device int    `json:"device"`
+	Answer string `json:"answer"` // one of the constants; where not Answered, nothing below is known
+
+	State       string            `json:"state,omitempty"`
+	Error       string            `json:"error,omitempty"`
+	Result      int               `json:"result,omitempty"` // ncclResult_t of Error
+	Collectives uint64            `json:"collectives"`      // called so far; the number of the last one
+	Groups      uint64            `json:"groups"`           // of sends and receives
+	Counts      map[string]uint64 `json:"counts,omitempty"` // calls by name
+	Last        string            `json:"last,omitempty"`   // the last collective, in words
+	IdleSeconds float64           `json:"idle_seconds"`     // since the last operation ended, where Op is nil
+	Op          *Op               `json:"op,omitempty"`     // in progress
+}
+
+// Op is an operation in progress.
+type Op struct {
+	Seq       uint64  `json:"seq"` // of a collective, equal on all ranks; 0: a group of sends and receives
+	Call      string  `json:"call"`
+	Detail    string  `json:"detail"`    // the call with what must agree between ranks
+	Signature uint32  `json:"signature"` // of Detail; 0 where Seq is
+	Algorithm string  `json:"algorithm,omitempty"`
+	Plan      string  `json:"plan,omitempty"` // digest
+	Seconds   float64 `json:"seconds"`        // since the call
+	Wait      *Wait   `json:"wait,omitempty"` // nil while it moves
+}
+
+// What an operation can wait for.
+const (
+	ForSend    = "send"
+	ForReceive = "receive"
+	ForForward = "forward"
+	ForSwitch  = "reconfiguration"
+	ForTicket  = "ticket"
+	ForOther   = "other"
+)
+
+// Wait is what an operation that does not move waits for.
+type Wait struct {
+	For     string  `json:"for"`  // one of the constants
+	Peer    int     `json:"peer"` // -1: no single rank
+	Plane   int     `json:"plane"`
+	Step    int     `json:"step"`
+	Epoch   uint32  `json:"epoch"`
+	Text    string  `json:"text"`
+	Seconds float64 `json:"seconds"` // since it was seen first
+}
+
+// Comm is a communicator.
+type Comm struct {
+	ID        string `json:"id"`
+	Name      string `json:"name,omitempty"`
+	Size      int    `json:"size"` // 0: not known yet
+	Circuits  bool   `json:"circuits"`
+	State     string `json:"state"`
+	Diagnosis string `json:"diagnosis"`
+	Ranks     []Rank `json:"ranks"` // ascending; all of them once the communicator is made
+}
+
+// Process is what one process answers: its own ranks, and where the others are.
+type Process struct {
+	Version string `json:"version"` // of the library
+	Host    string `json:"host"`
+	Node    string `json:"node"`
+	PID     int    `json:"pid"`
+	Comms   []Comm `json:"comms"`
+}
+
+// Report is what all processes that could be asked have answered.
+type Report struct {
+	Version   int       `json:"version"` // of this format, 1
+	Library   string    `json:"library"`
+	Time      time.Time `json:"time"`
+	Seconds   float64   `json:"seconds"`   // that asking took
+	Processes int       `json:"processes"` // that have answered on this host
+	Silent    []int     `json:"silent"`    // processes of this host that have not
+	Comms     []Comm    `json:"communicators"`
+}
+
+// Worst is the state of the communicator that is worst off: Failed, Waiting, Making or Healthy.
+func (r *Report) Worst() string {
+	worst := Healthy
+	for _, s := range []string{Making, Waiting, Failed} {
+		for i := range r.Comms {
+			if r.Comms[i].State == s {
+				worst = s
+			}
+		}
+	}
+	return worst
+}
+
+// known is the entry of a rank, nil where there is none.
+func (c *Comm) known(rank int) *Rank {
+	for i := range c.Ranks {
+		if c.Ranks[i].Rank == rank {
+			return &c.Ranks[i]
+		}
+	}
+	return nil
+}

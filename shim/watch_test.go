@@ -1,0 +1,355 @@
+package shim
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/shim/flight"
+	"lightpath/shim/status"
+)
+
+// statusHere has communicators answer in a directory of the test's own.
+func statusHere(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "s")
+	t.Setenv("LIGHTPATH_STATUS_DIR", dir)
+	return dir
+}
+
+// collectUntil asks until the report of the one communicator satisfies ok.
+func collectUntil(t *testing.T, dir string, ok func(c *status.Comm) bool) *status.Comm {
+	t.Helper()
+	var last *status.Report
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		r, err := status.Collect(dir, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = r; len(r.Comms) == 1 && ok(&r.Comms[0]) {
+			return &r.Comms[0]
+		}
+	}
+	text, _ := json.MarshalIndent(last, "", " ")
+	t.Fatalf("never as wanted, but %s", text)
+	return nil
+}
+
+// TestStatusNamesStoppedRank: whoever is stopped is named, with its process.
+func TestStatusNamesStoppedRank(t *testing.T) {
+	for _, victim := range []int{0, 2} {
+		dir := statusHere(t)
+		cmds, _ := rankProcesses(t, 3)
+		if err := cmds[victim].Process.Signal(unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		c := collectUntil(t, dir, func(c *status.Comm) bool {
+			return c.State == status.Waiting && strings.Contains(c.Diagnosis, "everybody else waits for rank")
+		})
+		for r := range c.Ranks {
+			if want := r == victim; (c.Ranks[r].Answer == status.Stopped) != want || c.Ranks[r].PID != cmds[r].Process.Pid {
+				t.Errorf("victim %d: rank %+v", victim, c.Ranks[r])
+			}
+		}
+		if !strings.Contains(c.Diagnosis, "whose process is stopped") || !strings.Contains(c.Diagnosis, "in AllReduce #") {
+			t.Errorf("victim %d: %s", victim, c.Diagnosis)
+		}
+		for _, cmd := range cmds {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // its status is the signal
+		}
+		// What they leave is swept.
+		if r, err := status.Collect(dir, time.Second); err != nil || len(r.Comms) != 0 {
+			t.Errorf("afterwards: %+v, %v", r, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+}
+
+// TestStatusNamesRankElsewhere: a rank that has not made the call, and one in another, are named
+// before the communicator fails.
+func TestStatusNamesRankElsewhere(t *testing.T) {
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			dir := statusHere(t)
+			w := newWorld(t, 3)
+			w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+			done := make(chan []error, 1)
+			proceed := make(chan struct{})
+			go func() {
+				done <- w.each(func(c *Comm) error {
+					if c.Rank() == 1 {
+						<-proceed
+					}
+					return Run([]Call{allReduce(c, make([]float32, 10))})
+				})
+			}()
+			c := collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
+			for _, want := range []string{"everybody else waits for rank 1 (", "which has made no call for ", " since AllReduce #1", "in AllReduce #2"} {
+				if !strings.Contains(c.Diagnosis, want) {
+					t.Errorf("%q lacks %q", c.Diagnosis, want)
+				}
+			}
+			close(proceed)
+			for r, err := range <-done {
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			c = collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
+			if n := c.Ranks[1].Counts["AllReduce"]; n != 2 || c.Ranks[1].Collectives != 2 {
+				t.Errorf("counted %d", n)
+			}
+		})
+	}
+}
+
+// TestStatusOfWhatIsMade: a communicator whose ranks have not all come says who is missing.
+func TestStatusOfWhatIsMade(t *testing.T) {
+	dir := statusHere(t)
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan *Comm, 2)
+	join := func(r int) {
+		comms, err := Init([]InitArgs{{ID: id, Ranks: 2, Rank: r}})
+		if err != nil {
+			t.Error(err)
+			made <- nil
+			return
+		}
+		made <- comms[0]
+	}
+	go join(0)
+	c := collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Making })
+	if !strings.Contains(c.Diagnosis, "rank 1, not seen on this host") || strings.Contains(c.ID, string(id[:4])) {
+		t.Errorf("%s: %s", c.ID, c.Diagnosis)
+	}
+	go join(1)
+	for range 2 {
+		if c := <-made; c != nil {
+			t.Cleanup(func() { _ = c.Destroy(); <-c.released })
+		}
+	}
+	collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy && len(c.Ranks) == 2 })
+}
+
+// TestProbe: every rank answers by the control network, whoever asks.
+func TestProbe(t *testing.T) {
+	statusHere(t)
+	w := newWorld(t, 4)
+	w.must(func(c *Comm) error {
+		for range 3 { // answers of one question must not be taken for those of the next
+			ranks := c.probe(60 * time.Second)
+			if len(ranks) != 4 {
+				t.Errorf("rank %d got %d answers", c.Rank(), len(ranks))
+			}
+			for i, r := range ranks {
+				if r.Rank != i || r.Answer != status.Answered || r.State != status.Healthy {
+					t.Errorf("rank %d got %+v", c.Rank(), r)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// TestOwed: a rank that answers nothing is not asked for ever.
+func TestOwed(t *testing.T) {
+	var o owed
+	for i := range 3 * maxOwed {
+		if o.add(5) != (i < maxOwed) {
+			t.Fatalf("question %d", i)
+		}
+	}
+	o.answered(5)
+	if !o.add(5) || o.add(5) {
+		t.Error("an answer makes room for one question")
+	}
+}
+
+// TestFlightOnFailure: a communicator that fails leaves a file per rank, from which follows who is
+// missing from what.
+func TestFlightOnFailure(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "flights")
+	t.Setenv("LIGHTPATH_FLIGHT_RECORDER_DIR", dir)
+	statusHere(t)
+	w := newWorld(t, 3)
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	w.each(func(c *Comm) error {
+		if c.Rank() == 1 {
+			for w.comms[0].flight.glance().op.seq < 2 || w.comms[2].flight.glance().op.seq < 2 {
+				time.Sleep(time.Millisecond)
+			}
+			return c.Abort()
+		}
+		return Run([]Call{allReduce(c, make([]float32, 10))})
+	})
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v %v", files, err)
+	}
+	var dumps []*flight.Dump
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v %v", info.Mode(), err)
+		}
+		d, err := flight.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(d.Error, "rank 1 aborted") {
+			t.Errorf("rank %d: %q", d.Rank, d.Error)
+		}
+		dumps = append(dumps, d)
+	}
+	found := flight.Compare(dumps)
+	if len(found) != 1 || found[0].Seq != 2 || len(found[0].Behind) != 1 || found[0].Behind[0] != 1 || len(found[0].Inside) != 2 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// TestFlightOnCircuits: planes, epochs, tickets and moves are in the recorder.
+func TestFlightOnCircuits(t *testing.T) {
+	lightFabric(t, 4, 2, nil)
+	t.Setenv("LIGHTPATH_PLANNER", "perstep")
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	statusHere(t)
+	w := newWorld(t, 4)
+	for range 3 {
+		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10000))}) })
+	}
+	text, err := w.comms[2].flightDump()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := flight.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Operations) != 3 {
+		t.Fatalf("%d operations", len(d.Operations))
+	}
+	for i, o := range d.Operations {
+		if o.Seq != uint64(i+1) || o.Planner != "perstep" || len(o.Plan) == 0 || len(o.Planes) != 2 || len(o.Moves) == 0 {
+			t.Errorf("%+v", o)
+		}
+		if o.Arrived <= 0 || o.Asked < o.Arrived || o.Ticketed < o.Asked || o.Ended < o.Ticketed || o.Outcome != flight.Completed {
+			t.Errorf("times of %+v", o)
+		}
+		for _, l := range o.Planes {
+			if l.Sent <= 0 || l.Received <= 0 || l.Start < o.Ticketed || l.End < l.Start || l.End > o.Ended {
+				t.Errorf("plane %+v of %+v", l, o)
+			}
+		}
+		for k, m := range o.Moves {
+			if m.Start < o.Ticketed || m.End != 0 && m.End < m.Start || m.Epoch < o.Planes[m.Plane].Epoch {
+				t.Errorf("move %d: %+v of %+v", k, m, o)
+			}
+		}
+	}
+}
+
+// TestRecorder holds the ring against a list of everything.
+func TestRecorder(t *testing.T) {
+	var f recorder
+	f.setUp(1)
+	if f.size != minFlown {
+		t.Fatalf("size %d", f.size)
+	}
+	for seq := uint64(1); seq <= 5*minFlown; seq++ {
+		s := shape{kind: CallKind(seq % uint64(CallSend)), count: seq}
+		n := f.add(seq, &s, nil)
+		if got, ok := f.find(seq); !ok || got != s || !f.glance().running {
+			t.Fatalf("%d: %+v %v", seq, got, ok)
+		}
+		f.end(n, completed)
+		if f.glance().running {
+			t.Fatalf("%d is still running", seq)
+		}
+		if _, ok := f.find(seq + 1); ok {
+			t.Fatal("found what is to come")
+		}
+		for back := range seq {
+			if _, ok := f.find(seq - back); ok != (back < minFlown) {
+				t.Fatalf("%d of %d: found %v", seq-back, seq, ok)
+			}
+		}
+	}
+	if _, ok := f.find(0); ok {
+		t.Error("found operation 0")
+	}
+}
+
+// TestRecorderAllocates nothing once it has begun.
+func TestRecorderAllocatesNothing(t *testing.T) {
+	var f recorder
+	f.setUp(256)
+	s := shape{kind: CallAllReduce}
+	seq := uint64(0)
+	if n := testing.AllocsPerRun(1000, func() { seq++; f.end(f.add(seq, &s, nil), completed) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkRecorder is what an operation pays.
+func BenchmarkRecorder(b *testing.B) {
+	for name, n := range map[string]int{"on": 256, "off": 0} {
+		b.Run(name, func(b *testing.B) {
+			var f recorder
+			f.setUp(n)
+			s := shape{kind: CallAllReduce}
+			for i := range b.N {
+				f.end(f.add(uint64(i+1), &s, nil), completed)
+			}
+		})
+	}
+}
+
+// TestRAS: a client of NCCL's protocol gets the diagnosis, in text and in JSON.
+func TestRAS(t *testing.T) {
+	statusHere(t)
+	t.Setenv("NCCL_RAS_ENABLE", "1")
+	t.Setenv("NCCL_RAS_ADDR", "127.0.0.1:0")
+	w := newWorld(t, 2)
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	watched.Lock()
+	address := watched.ras.Address()
+	watched.Unlock()
+	var text, doc bytes.Buffer
+	if err := status.AskRAS(address, 20*time.Second, true, false, &text); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "no rank is in a call; all have made 1 collectives") {
+		t.Errorf("%s", text.String())
+	}
+	if err := status.AskRAS(address, 20*time.Second, false, true, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Communicators []struct {
+			Size  int `json:"size"`
+			Ranks []struct {
+				Counts map[string]int `json:"collective_counts"`
+			} `json:"ranks"`
+		} `json:"communicators"`
+	}
+	if err := json.Unmarshal(doc.Bytes(), &got); err != nil || len(got.Communicators) != 1 || got.Communicators[0].Size != 2 ||
+		len(got.Communicators[0].Ranks) != 2 || got.Communicators[0].Ranks[1].Counts["AllReduce"] != 1 {
+		t.Errorf("%v %s", err, doc.String())
+	}
+}
