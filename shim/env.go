@@ -150,7 +150,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return setFault(&c.Fault, v) }},
 	{"LIGHTPATH_TRACE", "path", "", "file that gets one JSON line per program made: algorithm, planner, prediction (%h host, %p process, %r rank)",
 		func(c *Config, v string) error { c.Trace = v; return nil }},
-	{"LIGHTPATH_FLIGHT_RECORDER", "int 0..65536", "256", "operations that each communicator remembers, with their times, for lightpath ranks and for FLIGHT_RECORDER_DIR; 0: none",
+	{"LIGHTPATH_FLIGHT_RECORDER", "int 0..65536", "256", "operations that each communicator remembers, with their times, for lightpath ranks and for the files of LIGHTPATH_FLIGHT_RECORDER_DIR; 0: none",
 		func(c *Config, v string) error { return setInt(&c.FlightRecorder, v, 0, 1<<16) }},
 	{"LIGHTPATH_FLIGHT_RECORDER_DIR", "path", "", "directory in which a communicator that fails leaves what it remembers, one file per rank; empty: no files",
 		func(c *Config, v string) error { c.FlightDir = v; return nil }},

@@ -136,11 +136,13 @@ func TestStatusOfWhatIsMade(t *testing.T) {
 		t.Errorf("%s: %s", c.ID, c.Diagnosis)
 	}
 	go join(1)
+	w := &world{t: t}
 	for range 2 {
 		if c := <-made; c != nil {
-			t.Cleanup(func() { _ = c.Destroy(); <-c.released })
+			w.comms = append(w.comms, c)
 		}
 	}
+	t.Cleanup(w.destroy)
 	collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy && len(c.Ranks) == 2 })
 }
 

@@ -66,7 +66,8 @@ func compare(ranks []*Dump) Finding {
 		}
 	}
 	made := make([]map[uint64]*Operation, len(ranks))
-	from, to := uint64(1), uint64(0) // collectives that nobody has forgotten, if made
+	from := uint64(1) // collectives before it may have been made and forgotten
+	var seqs []uint64
 	for i, d := range ranks {
 		if d.Error != "" {
 			f.Errors = append(f.Errors, RankWord{d.Rank, d.Error})
@@ -77,15 +78,18 @@ func compare(ranks []*Dump) Finding {
 			if o := &d.Operations[k]; o.Seq > 0 {
 				made[i][o.Seq] = o
 				first = cmp.Or(first, o.Seq)
-				to = max(to, o.Seq)
+				seqs = append(seqs, o.Seq)
 			}
 		}
 		if d.Forgotten > 0 {
 			from = max(from, first)
 		}
 	}
-	for seq := from; seq <= to && f.Seq == 0; seq++ {
-		f.look(seq, ranks, made)
+	slices.Sort(seqs)
+	for _, seq := range slices.Compact(seqs) {
+		if seq >= from && f.Seq == 0 {
+			f.look(seq, ranks, made)
+		}
 	}
 	return f
 }
