@@ -5,6 +5,7 @@
 package latency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,17 +113,18 @@ func start(ctx context.Context, argv []string) (stop func() error, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	return func() error {
-		_ = cmd.Process.Kill() // fails where it has ended, which Wait tells better
+		_ = cmd.Process.Kill() // no harm to one that has ended: it keeps its own status
 		err := cmd.Wait()
 		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL || ctx.Err() != nil {
 			return nil
 		}
-		return fmt.Errorf("the load ended by itself: %w %s", err, said.String())
+		return fmt.Errorf("the load ended by itself: %w %s", cmp.Or(err, errEnded), said.String())
 	}, nil
 }
+
+// errEnded: a load has ended without an error of its own.
+var errEnded = errors.New("exit status 0")
 
 // PythonLoad is a Python program that makes garbage with cycles, which its collector must find.
 const PythonLoad = `

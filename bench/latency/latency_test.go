@@ -59,3 +59,22 @@ func TestRunWithoutCommand(t *testing.T) {
 		t.Errorf("%v; want that there is no command for a load", err)
 	}
 }
+
+func TestLoadThatEnds(t *testing.T) {
+	o := options(t)
+	ready := filepath.Join(t.TempDir(), "ended")
+	o.Commands[Go] = []string{"sh", "-c", "echo out of garbage >&2; echo $$ > " + ready + "; exit 1"}
+	// The ranks begin when the load has ended: it is a zombie then, which nobody has waited for.
+	script, err := os.ReadFile(o.Worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := strings.Replace(string(script), "\n", "\nuntil grep -q '^State:.Z' /proc/$(cat "+ready+")/status; do sleep 0.01; done\n", 1)
+	if err := os.WriteFile(o.Worker, []byte(waits), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o.Loads = []Load{Go}
+	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "out of garbage") {
+		t.Errorf("%v; want that the load has ended", err)
+	}
+}
