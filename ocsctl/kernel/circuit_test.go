@@ -143,7 +143,7 @@ func TestRing(t *testing.T) {
 // more, do not go round for ever.
 func TestLostOnARing(t *testing.T) {
 	t.Parallel()
-	s := up(t, fabricFile(t, 4, 1, "2Mbps", true)) // so slow that the ring is full for seconds
+	s := up(t, fabricFile(t, 4, 1, "5Mbps", true)) // so slow that the ring is full for a second
 	b := openBoard(t, s)
 	all := hosts(t, s)
 	if err := b.Install(0, circuit.Permutation{2, circuit.Dark, 3, circuit.Dark}); err != nil {
