@@ -125,6 +125,7 @@ func (c *Comm) runAlone(calls []Call) error {
 			return nil
 		case i >= polls:
 			if c.poison.Load() != nil {
+				op.Abandon()
 				return c.AsyncError()
 			}
 			exec.Yield(c.alone)
@@ -139,6 +140,7 @@ func (c *Comm) waitFor(calls []Call, ref taskRef, op *shared.Op, met error) erro
 	s.calls, s.comms = calls, append(s.comms, c)
 	var err error
 	if met != nil {
+		op.Abandon()
 		err = s.explain(&ref, met)
 	} else if err = s.appendOp(ref, op); err == nil {
 		err = s.drive()
@@ -157,6 +159,7 @@ func (s *session) bindArena(ref taskRef, inPlace bool) error {
 
 // bindOp binds op to the call of r.
 func (r *taskRef) bindOp(op *shared.Op, call *Call, inPlace bool) {
+	r.op = op
 	k := &r.entry.kernels
 	scale, factor := k.scaling(call)
 	op.Bind(r.comm.arena, &shared.Call{

@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
+	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
 )
 
@@ -49,6 +50,7 @@ type taskRef struct {
 	seq      uint64
 	sig      uint32
 	entry    *entry      // collectives only
+	op       *shared.Op  // where it goes through the arena
 	finishR  exec.Buffer // result to divide
 	circuits bool        // sends and receives on the planes with circuits
 	flight   uint64      // its number in the flight recorder
@@ -320,6 +322,11 @@ func (s *session) policy() {
 // communicator whose task did not finish: its ranks are in the middle of something.
 func (s *session) failed(err error) error {
 	result := err
+	for i := range s.refs {
+		if op := s.refs[i].op; op != nil {
+			op.Abandon()
+		}
+	}
 	for i, t := range s.tasks {
 		if t.Err() != nil {
 			result = s.explain(&s.refs[i], t.Err())

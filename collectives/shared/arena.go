@@ -10,7 +10,8 @@
 //	chain  u64           hash of this and all earlier operations here
 //	sig    u32           signature of the call
 //	       u32
-//	data, where it is at most inlineMax bytes
+//	data, where it is at most inlineMax bytes; in large slots
+//	at     u64           address in this rank's process where the data is, 0 where it is in the slot
 //	reduced u64 (atomic) chunk number + 1: this rank's part of the result is in the slot
 //	data, else
 //
@@ -59,7 +60,8 @@ const (
 const (
 	smallSlots, smallRoom = 64, 4 << 10
 	largeSlots, largeRoom = 4, 128 << 10
-	smallAt               = numRings * line // behind the counters
+	aboutAt               = numRings * line // behind the counters
+	smallAt               = aboutAt + line
 	largeAt               = smallAt + smallSlots*(dataAt+smallRoom)
 	perRank               = largeAt + largeSlots*(dataAt+largeRoom)
 )
@@ -86,6 +88,9 @@ type Arena struct {
 	chain uint64
 	tile  []byte           // where results of several steps are made, see fold
 	src   []unsafe.Pointer // of fold, by rank
+	tried uint64           // bit p: whether this rank can read rank p's memory has been tried
+	known bool             // that all others can read this rank's
+	good  extent           // which they can read, as found last
 }
 
 // New returns rank's view of the memory of e, nil where that is too small, which all ranks see
@@ -97,7 +102,9 @@ func New(e transport.Sharer, ranks, rank int) *Arena {
 	}
 	tile := make([]byte, tileSize+line)
 	tile = tile[-uintptr(unsafe.Pointer(&tile[0]))%line:][:tileSize]
-	return &Arena{end: e, at: unsafe.Pointer(unsafe.SliceData(mem)), ranks: ranks, rank: rank, tile: tile, src: make([]unsafe.Pointer, ranks)}
+	a := &Arena{end: e, at: unsafe.Pointer(unsafe.SliceData(mem)), ranks: ranks, rank: rank, tile: tile, src: make([]unsafe.Pointer, ranks)}
+	a.introduce()
+	return a
 }
 
 // slot returns where a rank has chunk k.
@@ -111,8 +118,15 @@ func (a *Arena) consumed(id, rank int) *atomic.Uint64 { return word(a.at, rank*p
 // hasRoom reports whether this rank may write chunk k of a ring, or which rank has still to read
 // what is there.
 func (a *Arena) hasRoom(id int, k uint64) (peer int, ok bool) {
-	r := &rings[id]
-	if k < a.free[id]+r.slots {
+	if slots := rings[id].slots; k >= slots {
+		return a.passed(id, k+1-slots)
+	}
+	return 0, true
+}
+
+// passed reports whether all other ranks have consumed the chunks before n of a ring, or which rank has not.
+func (a *Arena) passed(id int, n uint64) (peer int, ok bool) {
+	if n <= a.free[id] {
 		return 0, true
 	}
 	least := ^uint64(0)
@@ -120,12 +134,12 @@ func (a *Arena) hasRoom(id int, k uint64) (peer int, ok bool) {
 		if p == a.rank {
 			continue
 		}
-		if n := a.consumed(id, p).Load(); n < least {
-			least, peer = n, p
+		if c := a.consumed(id, p).Load(); c < least {
+			least, peer = c, p
 		}
 	}
 	a.free[id] = least
-	return peer, k < least+r.slots
+	return peer, n <= least
 }
 
 // release tells the others that this rank needs chunk k no more, nor any before.

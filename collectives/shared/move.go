@@ -31,6 +31,7 @@ func (o *Op) lay(k uint64) {
 	from, n := o.span(k)
 	at := o.data(o.a.rank, k)
 	switch {
+	case o.direct:
 	case o.path.pieces && (o.Collective != schedule.Scatter || o.a.rank == o.Root):
 		for p := range o.a.ranks {
 			if p != o.a.rank || o.Scale != nil {
@@ -55,6 +56,12 @@ func (o *Op) lay(k uint64) {
 	s := o.a.slot(&rings[o.ring], o.a.rank, k)
 	h := (*header)(s)
 	h.seq, h.chain, h.sig = o.Seq, o.chain, o.Signature
+	if o.ring == large {
+		h.at = 0
+		if o.direct {
+			h.at = uint64(uintptr(o.Send))
+		}
+	}
 	word(s, 0).Store(k + 1)
 	o.a.end.Ring()
 }
@@ -99,7 +106,7 @@ func (o *Op) reducePart(k uint64, from, lo, hi int) {
 }
 
 // take puts what this rank gets of chunk k in place.
-func (o *Op) take(k uint64) {
+func (o *Op) take(k uint64) error {
 	from, n := o.span(k)
 	me := o.a.rank
 	switch o.Collective {
@@ -113,34 +120,35 @@ func (o *Op) take(k uint64) {
 			o.a.src[me] = unsafe.Add(o.Send, me*o.Block+from)
 		}
 		o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream && !o.InPlace)
-	case schedule.AllGather, schedule.Gather:
+	case schedule.AllGather, schedule.Gather, schedule.AllToAll:
 		if o.path.from == nobody {
-			return
+			return nil
+		}
+		piece := 0
+		if o.path.pieces {
+			piece = me
 		}
 		for i := range o.a.ranks - 1 {
 			p := o.other(i)
-			o.store(unsafe.Add(o.Recv, p*o.Block+from), o.data(p, k), n)
+			if err := o.fetch(p, k, piece); err != nil {
+				return err
+			}
 		}
-		o.keep(me*o.Block+from, from, n)
-	case schedule.AllToAll:
-		for i := range o.a.ranks - 1 {
-			p := o.other(i)
-			o.store(unsafe.Add(o.Recv, p*o.Block+from), unsafe.Add(o.data(p, k), me*o.stride), n)
-		}
-		o.keep(me*o.Block+from, me*o.Block+from, n)
+		o.keep(me*o.Block+from, piece*o.Block+from, n)
 	case schedule.Broadcast:
 		if me == o.Root {
 			o.keep(from, from, n)
-			return
+			return nil
 		}
 		o.store(unsafe.Add(o.Recv, from), o.data(o.Root, k), n)
 	case schedule.Scatter:
 		if me == o.Root {
 			o.keep(from, me*o.Block+from, n)
-			return
+			return nil
 		}
 		o.store(unsafe.Add(o.Recv, from), unsafe.Add(o.data(o.Root, k), me*o.stride), n)
 	}
+	return nil
 }
 
 // takeReduced takes the parts that others have reduced, or reduces everything.

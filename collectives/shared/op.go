@@ -48,6 +48,7 @@ type Op struct {
 	stride  int // between the pieces of a slot, where it has one per rank
 	inline  bool
 	stream  bool // results go past the caches
+	direct  bool // this rank's chunks are read where they are
 
 	laid, reduced, taken uint64 // chunks
 	// From whom the chunks to be reduced and taken have come: so many, counted from this rank on.
@@ -73,7 +74,7 @@ func (o *Op) Poll() (moved, done bool, err error) {
 		if err != nil {
 			return moved, false, err
 		}
-		if o.taken == o.chunks {
+		if o.finished() {
 			return true, true, nil
 		}
 		if !step {
@@ -126,7 +127,9 @@ func (o *Op) step() (moved bool, err error) {
 			return moved, err
 		}
 		if ok {
-			o.take(k)
+			if err := o.take(k); err != nil {
+				return moved, err
+			}
 			o.a.release(o.ring, k)
 			o.taken++
 			o.seenReduced = 0
@@ -196,6 +199,8 @@ type header struct {
 	seq    uint64
 	chain  uint64
 	sig    uint32
+	_      uint32
+	at     uint64 // in large slots
 }
 
 // strange is the error of a chunk that belongs to another call than this one.

@@ -43,6 +43,7 @@ func (o *Op) begin() {
 		o.chunks = uint64((o.Block + o.chunk - 1) / o.chunk)
 	}
 	o.stream = o.resultBytes() >= streamMin
+	o.direct = o.publishes()
 	o.first = a.next[o.ring]
 	a.next[o.ring] += o.chunks
 	a.chain = mix(mix(a.chain^o.Seq) ^ uint64(o.Signature))

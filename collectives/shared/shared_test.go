@@ -226,7 +226,7 @@ func (g *group) drive(t testing.TB, jobs []*job) {
 		if moved {
 			idle = 0
 		}
-		if op.taken == op.chunks {
+		if op.finished() {
 			at[r]++
 			left--
 		}
@@ -435,7 +435,7 @@ func TestAllocates(t *testing.T) {
 				for left := 2; left > 0; {
 					left = 2
 					for _, op := range j.ops {
-						done := op.started && op.taken == op.chunks
+						done := op.finished()
 						if !done {
 							var err error
 							if _, done, err = op.Poll(); err != nil {

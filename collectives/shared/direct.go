@@ -1,0 +1,194 @@
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport"
+)
+
+// A large block that is only copied, and to one other rank, need not pass through slots: its rank publishes the
+// address, the others read it out of that process (process_vm_readv), and the rank waits until they have. Each
+// rank decides that for its own blocks, once all others have said that they can read its memory.
+
+const (
+	// directMin is the size of blocks from which one copy by the kernel costs less than two by the ranks:
+	// a call of it costs 0.5 us.
+	directMin = 16 << 10
+	// directRead is how much is read at a time: the chunks of slots are for the caches' sake, of
+	// which the kernel's copy has no use.
+	directRead = 512 << 10
+)
+
+// about is what the others must know of a rank, in its memory.
+type about struct {
+	token atomic.Uint64 // stored last, never 0: the word at address at of process pid
+	pid   uint64
+	at    uint64
+	reads atomic.Uint64 // bit p: has read rank p's token
+}
+
+// token tells this process from any other, also where numbers of processes mean different ones.
+var token = rand.Uint64() | 1
+
+func (a *Arena) about(rank int) *about {
+	return (*about)(unsafe.Add(a.at, rank*perRank+aboutAt))
+}
+
+// introduce lets the others find this process.
+func (a *Arena) introduce() {
+	me := a.about(a.rank)
+	me.pid, me.at = uint64(os.Getpid()), uint64(uintptr(unsafe.Pointer(&token)))
+	me.token.Store(token)
+}
+
+// readable reports whether all others can read this rank's n bytes at p.
+func (a *Arena) readable(p unsafe.Pointer, n int) bool {
+	others := (uint64(1)<<a.ranks - 1) &^ (1 << a.rank)
+	if a.tried != others {
+		a.probe()
+	}
+	if !a.known {
+		for r := range a.ranks {
+			if r != a.rank && a.about(r).reads.Load()&(1<<a.rank) == 0 {
+				return false
+			}
+		}
+		a.known = true
+	}
+	if a.good.at == p && a.good.n == n {
+		return true
+	}
+	// Memory of devices has no pages to read: its ends tell.
+	var b [2]byte
+	at, me := uint64(uintptr(p)), a.about(a.rank).pid
+	ok := readProcess(me, unsafe.Pointer(&b[0]), at, 1) == nil && readProcess(me, unsafe.Pointer(&b[1]), at+uint64(n-1), 1) == nil
+	if ok {
+		a.good = extent{p, n}
+	}
+	return ok
+}
+
+// extent is memory of this process.
+type extent struct {
+	at unsafe.Pointer
+	n  int
+}
+
+// probe tries to read from the ranks that have come since the last time.
+func (a *Arena) probe() {
+	me := a.about(a.rank)
+	for r := range a.ranks {
+		bit := uint64(1) << r
+		it := a.about(r)
+		want := it.token.Load()
+		if r == a.rank || a.tried&bit != 0 || want == 0 {
+			continue
+		}
+		a.tried |= bit
+		var got uint64
+		if readProcess(it.pid, unsafe.Pointer(&got), it.at, int(unsafe.Sizeof(got))) == nil && got == want {
+			me.reads.Store(me.reads.Load() | bit)
+		}
+	}
+}
+
+// publishes reports whether this rank's chunks are to be read where they are: where each is one rank's. Laid
+// out once for several it costs the ranks less than as many calls of the kernel.
+func (o *Op) publishes() bool {
+	if o.ring != large || o.Block < directMin {
+		return false
+	}
+	switch {
+	case o.Collective == schedule.AllGather && o.a.ranks == 2:
+		return o.a.readable(o.Send, o.Block)
+	case o.Collective == schedule.AllToAll && !o.InPlace: // else results overwrite what others have still to read
+		return o.a.readable(o.Send, o.a.ranks*o.Block)
+	}
+	return false
+}
+
+// fetch puts piece of rank p's chunk k to where it belongs in the results.
+func (o *Op) fetch(p int, k uint64, piece int) error {
+	from, n := o.span(k)
+	dst := unsafe.Add(o.Recv, p*o.Block+from)
+	s := o.a.slot(&rings[o.ring], p, k)
+	at := uint64(0)
+	if o.ring == large {
+		at = (*header)(s).at
+	}
+	if at == 0 {
+		o.store(dst, unsafe.Add(o.data(p, k), piece*o.stride), n)
+		return nil
+	}
+	if !o.InPlace { // else this rank has still to lay out what is in the place of later chunks
+		unit := max(directRead/o.chunk, 1) * o.chunk
+		if from%unit != 0 {
+			return nil // has come with a chunk before
+		}
+		n = min(unit, o.Block-from)
+	}
+	err := readProcess(o.a.about(p).pid, dst, at+uint64(piece*o.Block+from), n)
+	if errors.Is(err, unix.ESRCH) || word(s, 0).Load() != k+1 {
+		return fmt.Errorf("shared: rank %d, operation %d: %w: rank %d has given up", o.a.rank, o.Seq, transport.ErrPeerLost, p)
+	}
+	if err != nil {
+		return fmt.Errorf("shared: rank %d, operation %d: reading %d bytes of rank %d's send buffer: %w", o.a.rank, o.Seq, n, p, err)
+	}
+	return nil
+}
+
+// finished reports whether the operation is complete: nobody reads this rank's buffer any more.
+func (o *Op) finished() bool {
+	if o.taken < o.chunks || !o.started {
+		return false
+	}
+	if o.direct {
+		if peer, ok := o.a.passed(o.ring, o.first+o.chunks); !ok {
+			o.peer = peer
+			return false
+		}
+	}
+	return true
+}
+
+// Abandon ends an operation that has failed: afterwards no rank takes what it reads out of this rank's buffer
+// for data. The arena is of no use any more.
+func (o *Op) Abandon() {
+	if !o.started || !o.direct {
+		return
+	}
+	for k := o.first; k < o.first+o.laid; k++ {
+		if n := word(o.a.slot(&rings[o.ring], o.a.rank, k), 0); n.Load() == k+1 {
+			n.Store(0)
+		}
+	}
+}
+
+// readProcess copies n bytes at an address of a process to dst.
+// Hot path: no allocation.
+func readProcess(pid uint64, dst unsafe.Pointer, at uint64, n int) error {
+	local := unix.Iovec{Base: (*byte)(dst), Len: uint64(n)}
+	remote := unix.RemoteIovec{Base: uintptr(at), Len: n}
+	for {
+		// Raw, for it takes no longer than the copy.
+		got, _, e := unix.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid),
+			uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
+		switch {
+		case e == unix.EINTR:
+		case e != 0:
+			return e
+		case int(got) != n:
+			return unix.EFAULT
+		default:
+			return nil
+		}
+	}
+}

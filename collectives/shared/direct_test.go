@@ -1,0 +1,182 @@
+package shared
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport"
+)
+
+// newReadable is newGroup, of ranks that know that they can read each other's memory.
+func newReadable(t testing.TB, ranks int) *group {
+	t.Helper()
+	g := newGroup(t, ranks, 1)
+	for _, a := range g.arenas {
+		a.probe()
+		if want := (uint64(1)<<ranks - 1) &^ (1 << a.rank); a.about(a.rank).reads.Load() != want {
+			t.Skip("the system does not let processes read each other's memory")
+		}
+	}
+	return g
+}
+
+// TestDirect: blocks are read where they are, whatever ways other ranks' blocks go.
+func TestDirect(t *testing.T) {
+	for _, ranks := range []int{2, 3} {
+		for _, coll := range []schedule.Collective{schedule.AllToAll, schedule.AllGather} {
+			for _, size := range []int{directMin, directMin + 8, largeRoom + 8, directRead + largeRoom, 2*directRead + 8} {
+				t.Run(fmt.Sprintf("%v/%d/%d", coll, ranks, size), func(t *testing.T) {
+					g := newReadable(t, ranks)
+					j := &job{coll: coll, typ: datatype.Int64, count: size / 8}
+					g.bind(t, j)
+					if coll == schedule.AllToAll { // the last rank's in place
+						r := ranks - 1
+						j.out[r] = j.in[r]
+						j.ops[r].Recv, j.ops[r].InPlace = j.ops[r].Send, true
+					}
+					g.drive(t, []*job{j})
+					j.check(t)
+					for r, op := range j.ops {
+						if want := !op.InPlace && (coll == schedule.AllToAll || ranks == 2); op.direct != want {
+							t.Errorf("rank %d: direct %v", r, op.direct)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestDirectWaits: a rank's operation lasts until the others have read its buffer.
+func TestDirectWaits(t *testing.T) {
+	g := newReadable(t, 2)
+	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: directMin}
+	g.bind(t, j)
+	polls := func(r int) (done bool) {
+		for range 10 {
+			_, d, err := j.ops[r].Poll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = done || d
+		}
+		return done
+	}
+	if polls(0) {
+		t.Error("done before rank 1 has come")
+	}
+	// Rank 1 publishes its block, and rank 0 reads it, before rank 1 reads.
+	j.ops[1].begin()
+	j.ops[1].lay(j.ops[1].first)
+	j.ops[1].laid++
+	if polls(0) {
+		t.Error("done before rank 1 has read")
+	}
+	if w := j.ops[0].Waiting(); w.Peer != 1 {
+		t.Errorf("waits for rank %d", w.Peer)
+	}
+	if !polls(1) || !polls(0) {
+		t.Error("not done when all have read")
+	}
+	j.check(t)
+}
+
+// TestAbandon: what is read of a rank that has given up does not count, for its buffer may hold
+// anything.
+func TestAbandon(t *testing.T) {
+	g := newReadable(t, 2)
+	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: directMin}
+	g.bind(t, j)
+	if _, _, err := j.ops[0].Poll(); err != nil {
+		t.Fatal(err)
+	}
+	op := j.ops[1]
+	op.begin()
+	if ok, err := op.came(0, op.first); !ok || err != nil {
+		t.Fatalf("rank 0's block has not come: %v", err)
+	}
+	j.ops[0].Abandon() // between rank 1's look at the header and its copy
+	if err := op.fetch(0, op.first, 1); !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "rank 0 has given up") {
+		t.Errorf("got %v", err)
+	}
+	for range 10 {
+		if _, done, _ := op.Poll(); done {
+			t.Error("complete with what rank 0 has taken back")
+		}
+	}
+}
+
+// TestUnreadable: where a rank cannot be read, or only some of its memory, blocks go through slots.
+func TestUnreadable(t *testing.T) {
+	run := func(t *testing.T, g *group, j *job) {
+		g.bind(t, j)
+		g.drive(t, []*job{j})
+		j.check(t)
+		for r, op := range j.ops {
+			if op.direct {
+				t.Errorf("rank %d: direct", r)
+			}
+		}
+	}
+	t.Run("another process", func(t *testing.T) {
+		g := newGroup(t, 2, 1)
+		for _, a := range g.arenas {
+			a.about(a.rank).token.Store(token + 2) // the number of its process means another here
+		}
+		for range 3 {
+			run(t, g, &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: directMin})
+		}
+	})
+	t.Run("not there yet", func(t *testing.T) {
+		g := newGroup(t, 2, 1)
+		for _, a := range g.arenas {
+			a.about(a.rank).token.Store(0)
+		}
+		run(t, g, &job{coll: schedule.AllGather, typ: datatype.Uint8, count: directMin})
+	})
+	t.Run("memory without access", func(t *testing.T) {
+		g := newReadable(t, 2)
+		mem, err := unix.Mmap(-1, 0, directMin, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Munmap(mem) }()
+		if g.arenas[0].readable(unsafe.Pointer(unsafe.SliceData(mem)), len(mem)) {
+			t.Error("memory that nobody may read is said to be readable")
+		}
+	})
+}
+
+// TestReadProcess: all or an error.
+func TestReadProcess(t *testing.T) {
+	g := newReadable(t, 2)
+	pid := g.arenas[0].about(1).pid
+	page := unix.Getpagesize()
+	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	for i := range mem {
+		mem[i] = byte(i * 7)
+	}
+	at := uint64(uintptr(pointer(mem)))
+	got := make([]byte, 2*page)
+	if err := readProcess(pid, pointer(got), at, len(got)); err != nil || !bytes.Equal(got, mem) {
+		t.Errorf("%v", err)
+	}
+	if err := unix.Mprotect(mem[page:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	if err := readProcess(pid, pointer(got), at, len(got)); !errors.Is(err, unix.EFAULT) {
+		t.Errorf("half of it cannot be read: %v", err)
+	}
+}
