@@ -136,6 +136,8 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 	var switchAt [][]int64
 	if t.start != 0 {
 		switchAt = o.due(ref.entry.prog, t.start)
+	} else if err := o.giveUp(t.use, ref.entry.prog.Configs); err != nil {
+		return err
 	}
 	return s.bindEntry(ref, o.end, o, switchAt)
 }

@@ -117,6 +117,9 @@ func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*pr
 	if err != nil {
 		return nil, err
 	}
+	if err := o.giveUp(t.use, prog.Configs); err != nil {
+		return nil, err
+	}
 	c.flight.bound(c.group, nil, t.use, true)
 	task := c.task()
 	task.Trace(c.flight.timed)

@@ -1,8 +1,11 @@
 package shim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"lightpath/collectives/datatype"
 )
 
 // onCircuits tells how many of a communicator's programs run on circuits.
@@ -49,6 +52,37 @@ func TestKinOnCircuits(t *testing.T) {
 		for _, c := range f.children {
 			if onCircuits(c) == 0 {
 				t.Errorf("comm %#x rank %d never used a circuit", c.id, c.Rank())
+			}
+		}
+	}
+	noLosses(t, server)
+}
+
+// TestCircuitsToOutside: the parent has left circuits from ports of the child to others. They go with
+// the first switch that the child asks for, although the ranks on those ports have nothing to send.
+func TestCircuitsToOutside(t *testing.T) {
+	server := lightFabric(t, 4, 2, nil)
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	t.Setenv("LIGHTPATH_PLANNER", "perstep")
+	w := newWorld(t, 4)
+	rng := rand.New(rand.NewPCG(6, 6))
+	for _, k := range []collectiveCase{
+		{kind: CallBroadcast, typ: datatype.Int32, count: 2000},
+		{kind: CallReduce, typ: datatype.Int32, count: 2000, root: 1},
+	} {
+		ring := collectiveCase{kind: CallReduceScatter, typ: datatype.Int32, count: 2000}
+		if err := ring.run(w, rng); err != nil {
+			t.Fatal(err)
+		}
+		halves, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Color: c.Rank() % 2} })
+		none(t, errs)
+		for _, color := range []int{0, 1} {
+			half := &world{t, []*Comm{halves.children[color], halves.children[color+2]}}
+			if err := k.run(half, rng); err != nil {
+				t.Fatalf("%v, colour %d: %v", k, color, err)
+			}
+			if onCircuits(half.comms[0]) == 0 {
+				t.Errorf("%v, colour %d: not on circuits", k, color)
 			}
 		}
 	}

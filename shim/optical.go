@@ -301,6 +301,26 @@ func (o *optical) advance(use planeSet, configs [][]circuit.Permutation) {
 	}
 }
 
+// giveUp agrees, on behalf of this rank's port, to the first switches of a program that take from it
+// a circuit to a port outside the communicator. In maps of ranks the port is dark before and after,
+// so the program does not know that it has a part in them. Nothing is under way on the circuit:
+// no call of this communicator has used it, and whoever did has given the plane back.
+func (o *optical) giveUp(use planeSet, configs [][]circuit.Permutation) error {
+	for j := range use.each() {
+		maps := configs[j]
+		if len(maps) < 2 || maps[1][o.c.args.Rank] != circuit.Dark {
+			continue
+		}
+		if to := o.at.State(j).Map[o.at.Port()]; to == circuit.Dark || o.member[to] >= 0 {
+			continue
+		}
+		if err := o.switches.Post(j, o.base[j], maps[1]); err != nil {
+			return fmt.Errorf("shim: rank %d: plane %d epoch %d: %w", o.c.args.Rank, j, o.base[j], err)
+		}
+	}
+	return nil
+}
+
 // maps returns the present maps of some planes, in their order.
 func (o *optical) maps(use planeSet) []circuit.Permutation {
 	maps := make([]circuit.Permutation, 0, use.len())
