@@ -3,10 +3,12 @@ package shim
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -82,20 +84,58 @@ type rankBuffers struct {
 	skew          int
 }
 
+// deed is what all ranks of a world do together: the calls of each, and what must be so afterwards.
+type deed struct {
+	name     string
+	messages bool     // the calls are sends and receives
+	calls    [][]Call // by rank
+	check    func() error
+}
+
+// run has every rank of w make its calls as one group, after the delay for the rank, and checks.
+func (d *deed) run(w *world, delay func(rank int) time.Duration) error {
+	for r, err := range concurrently(w.t, len(w.comms), func(r int) error {
+		time.Sleep(delay(r))
+		return Run(d.calls[r])
+	}) {
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	return d.check()
+}
+
+func noDelay(int) time.Duration { return 0 }
+
 // run executes the case on every rank of w and compares with the oracle.
 func (k collectiveCase) run(w *world, rng *rand.Rand) error {
+	d, err := k.prepare(w, rng)
+	if err != nil {
+		return err
+	}
+	return d.run(w, noDelay)
+}
+
+// prepare makes the buffers and the calls of all ranks of w, and asks the oracle.
+func (k collectiveCase) prepare(w *world, rng *rand.Rand) (*deed, error) {
 	n := len(w.comms)
 	inputs := make([][]byte, n)
 	bufs := make([]rankBuffers, n)
+	d := &deed{name: k.String(), calls: make([][]Call, n)}
 	for r := range n {
-		call := Call{Comm: w.comms[r], Kind: k.kind, Type: k.typ, Op: k.op, Peer: int32(k.root), Count: uint64(k.count)}
+		call := Call{
+			Comm: w.comms[r], Kind: k.kind, Type: k.typ, Op: k.op, Peer: int32(k.root), Count: uint64(k.count),
+			Scalar: k.scalarOf(r), Options: k.options,
+		}
 		send, recv := call.extents()
 		// Every rank gets full buffers; those that the call gives it none of stay untouched.
-		info := &kinds[k.kind]
 		block := int64(k.count * k.typ.Size())
-		inputs[r] = make([]byte, blocks(info.send, n)*block)
+		inputs[r] = make([]byte, blocks(kinds[k.kind].send, n)*block)
 		k.fill(rng, inputs[r], r, n)
-		bufs[r] = k.layout(inputs[r], send, recv, r)
+		b := &bufs[r]
+		*b = k.layout(inputs[r], send, recv, r)
+		call.Send, call.Recv = unsafe.Pointer(unsafe.SliceData(b.input)), unsafe.Pointer(unsafe.SliceData(b.output))
+		d.calls[r] = []Call{call}
 	}
 	op, summands := k.op, inputs
 	if k.op == OpPreMulSum {
@@ -106,35 +146,34 @@ func (k collectiveCase) run(w *world, rng *rand.Rand) error {
 	}
 	want, err := oracle.Expected(oracle.Call{Collective: kinds[k.kind].collective, Type: k.typ, Op: op, Root: k.root}, summands)
 	if err != nil {
+		return nil, err
+	}
+	d.check = func() error {
+		for r := range n {
+			if err := k.compare(&bufs[r], inputs[r], want[r]); err != nil {
+				return fmt.Errorf("rank %d: %w", r, err)
+			}
+		}
+		return nil
+	}
+	return d, nil
+}
+
+// compare holds what a rank has got against what it should have, nil where the call gives it nothing.
+func (k collectiveCase) compare(b *rankBuffers, input, want []byte) error {
+	if k.count > 0 && want != nil && !bytes.Equal(b.output, want) {
+		at := 0
+		for at < len(want) && b.output[at] == want[at] {
+			at++
+		}
+		return fmt.Errorf("element %d of %d differs: % x, want % x", at/k.typ.Size(), len(want)/k.typ.Size(),
+			b.output[at:min(at+8, len(want))], want[at:min(at+8, len(want))])
+	}
+	if err := b.check(); err != nil {
 		return err
 	}
-	for r, err := range w.each(func(c *Comm) error {
-		b := &bufs[c.Rank()]
-		return Run([]Call{{
-			Comm: c, Kind: k.kind, Type: k.typ, Op: k.op, Peer: int32(k.root), Count: uint64(k.count),
-			Send: unsafe.Pointer(unsafe.SliceData(b.input)), Recv: unsafe.Pointer(unsafe.SliceData(b.output)),
-			Scalar: k.scalarOf(c.Rank()), Options: k.options,
-		}})
-	}) {
-		if err != nil {
-			return fmt.Errorf("rank %d: %w", r, err)
-		}
-	}
-	for r := range n {
-		if k.count > 0 && want[r] != nil && !bytes.Equal(bufs[r].output, want[r]) {
-			at := 0
-			for at < len(want[r]) && bufs[r].output[at] == want[r][at] {
-				at++
-			}
-			return fmt.Errorf("rank %d: element %d of %d differs: % x, want % x", r, at/k.typ.Size(), len(want[r])/k.typ.Size(),
-				bufs[r].output[at:min(at+8, len(want[r]))], want[r][at:min(at+8, len(want[r]))])
-		}
-		if err := bufs[r].check(r); err != nil {
-			return err
-		}
-		if !k.inPlace && !bytes.Equal(bufs[r].input, inputs[r][:len(bufs[r].input)]) {
-			return fmt.Errorf("rank %d: input was written", r)
-		}
+	if !k.inPlace && !bytes.Equal(b.input, input[:len(b.input)]) {
+		return errors.New("input was written")
 	}
 	return nil
 }
@@ -165,10 +204,10 @@ func (k collectiveCase) layout(input []byte, send, recv int64, rank int) rankBuf
 	return b
 }
 
-func (b *rankBuffers) check(rank int) error {
+func (b *rankBuffers) check() error {
 	for i := range 64 {
 		if b.guarded[i] != guard || b.guarded[len(b.guarded)-1-i] != guard {
-			return fmt.Errorf("rank %d: wrote outside its buffer", rank)
+			return errors.New("wrote outside its buffer")
 		}
 	}
 	return nil

@@ -47,43 +47,41 @@ func randomCounts(rng *rand.Rand, n, scale int) counts {
 // exchange runs the matrix as one group on every rank, after the delay for the rank, and compares
 // what arrives. salt makes the contents differ.
 func (m counts) exchange(w *world, salt int, delay func(rank int) time.Duration) error {
+	return m.prepare(w, salt).run(w, delay)
+}
+
+// prepare makes the messages of the matrix.
+func (m counts) prepare(w *world, salt int) *deed {
 	value := func(src, dst, i int) int { return salt*97 + (src*len(m)+dst)*7 + i }
-	for r, err := range w.each(func(c *Comm) error {
-		me := c.Rank()
-		time.Sleep(delay(me))
-		var calls []Call
-		var in [][]int32
+	d := &deed{name: fmt.Sprintf("messages %v", m), messages: true, calls: make([][]Call, len(m))}
+	in := make([][][][]int32, len(m)) // [dst][src][message]
+	for me, c := range w.comms {
+		in[me] = make([][][]int32, len(m))
 		for peer := range m {
 			for i, n := range m[me][peer] {
-				calls = append(calls, message32(CallSend, c, peer, ramp(value(me, peer, i), n)))
+				d.calls[me] = append(d.calls[me], message32(CallSend, c, peer, ramp(value(me, peer, i), n)))
 			}
 			for _, n := range m[peer][me] {
-				in = append(in, make([]int32, n))
-				calls = append(calls, message32(CallRecv, c, peer, in[len(in)-1]))
+				buf := make([]int32, n)
+				in[me][peer] = append(in[me][peer], buf)
+				d.calls[me] = append(d.calls[me], message32(CallRecv, c, peer, buf))
 			}
 		}
-		if err := Run(calls); err != nil {
-			return err
-		}
-		k := 0
-		for peer := range m {
-			for i, n := range m[peer][me] {
-				if err := equal32(in[k], ramp(value(peer, me, i), n)); err != nil {
-					return fmt.Errorf("message %d from rank %d: %w", i, peer, err)
+	}
+	d.check = func() error {
+		for me := range m {
+			for peer := range m {
+				for i, n := range m[peer][me] {
+					if err := equal32(in[me][peer][i], ramp(value(peer, me, i), n)); err != nil {
+						return fmt.Errorf("rank %d: message %d from rank %d: %w", me, i, peer, err)
+					}
 				}
-				k++
 			}
 		}
 		return nil
-	}) {
-		if err != nil {
-			return fmt.Errorf("rank %d: %w", r, err)
-		}
 	}
-	return nil
+	return d
 }
-
-func noDelay(int) time.Duration { return 0 }
 
 // TestRounds: random matrices, some of them again, by either plan, over one to four planes, with
 // ranks that come late and collectives between.
