@@ -123,6 +123,8 @@ func (c *Comm) AsyncError() error {
 func (c *Comm) State() error {
 	err := c.AsyncError()
 	switch {
+	case lifeState(c.life.Load()) == making:
+		return ErrInProgress // also where that has failed: until it is over nothing can be called
 	case err != nil && (!c.revoked.Load() || !errors.Is(err, ErrRevoked)):
 		return err
 	case c.Busy() != nil:

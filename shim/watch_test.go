@@ -243,6 +243,15 @@ func TestFlightOnCircuits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if path := os.Getenv("LIGHTPATH_TEST_DUMP"); path != "" { // makes shim/flight/testdata
+		var out bytes.Buffer
+		if err := json.Indent(&out, append(text, '\n'), "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if len(d.Operations) != 3 {
 		t.Fatalf("%d operations", len(d.Operations))
 	}
@@ -353,5 +362,26 @@ func TestRAS(t *testing.T) {
 	if err := json.Unmarshal(doc.Bytes(), &got); err != nil || len(got.Communicators) != 1 || got.Communicators[0].Size != 2 ||
 		len(got.Communicators[0].Ranks) != 2 || got.Communicators[0].Ranks[1].Counts["AllReduce"] != 1 {
 		t.Errorf("%v %s", err, doc.String())
+	}
+}
+
+// BenchmarkFlight is a small AllReduce of two ranks with and without the recorder.
+func BenchmarkFlight(b *testing.B) {
+	for _, n := range []string{"256", "0"} {
+		b.Run(n, func(b *testing.B) {
+			b.Setenv("LIGHTPATH_TRANSPORT", "shm")
+			b.Setenv("LIGHTPATH_FLIGHT_RECORDER", n)
+			w := newWorld(b, 2)
+			b.ResetTimer()
+			w.must(func(c *Comm) error {
+				call := []Call{allReduce(c, make([]float32, 2))}
+				for range b.N {
+					if err := Run(call); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/fabric"
+	"lightpath/shim/flight"
 )
 
 // format is a file format with its two judges.
@@ -26,6 +27,7 @@ var formats = map[string]format{
 	"plan":    {"plan", func(b []byte) error { _, err := plans.DecodePlan(b); return err }, false},
 	"fabric":  {"fabric", func(b []byte) error { _, err := fabric.Decode(b); return err }, true},
 	"ocsd":    {"ocsd", func(b []byte) error { _, err := fabric.DecodeOCSD(b); return err }, true},
+	"flight":  {"flight", func(b []byte) error { _, err := flight.Decode(b); return err }, false},
 }
 
 // check returns what the schema and the code say about text.
@@ -65,6 +67,8 @@ func TestTestdataIsAccepted(t *testing.T) {
 	for pattern, name := range map[string]string{
 		filepath.Join(root, "testdata", "*.problem.json"):       "problem",
 		filepath.Join(root, "testdata", "*.plan.json"):          "plan",
+
+		filepath.Join("..", "..", "shim", "flight", "testdata", "*.json"): "flight",
 		filepath.Join(root, "fabric", "testdata", "o*.yaml"):    "ocsd",
 		filepath.Join(root, "fabric", "testdata", "[^o]*.yaml"): "fabric",
 	} {
@@ -138,7 +142,15 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		service = "fabric/testdata/ocsd-service.yaml"
 		control = "fabric/testdata/controlled.yaml"
 	)
+	const recorder = "../shim/flight/testdata/circuits.json"
 	for _, c := range []struct{ format, file, old, with string }{
+		{"flight", recorder, `"version": 1`, `"version": 2`},
+		{"flight", recorder, `"ranks": 4`, `"ranks": 0`},
+		{"flight", recorder, `"ranks": 4`, `"ranks": "4"`},
+		{"flight", recorder, `"rank": 2`, `"rank": -1`},
+		{"flight", recorder, `"outcome": "completed"`, `"outcome": "done"`},
+		{"flight", recorder, `"plane": 1`, `"plane": 64`},
+		{"flight", recorder, `"number": 1,`, `"number": 0,`},
 		{"problem", problem, `"version":1`, `"version":2`},
 		{"problem", problem, `"version":1, `, ``},
 		{"problem", problem, `"ranks":4`, `"ranks":0`},

@@ -104,7 +104,7 @@ func Decode(text []byte) (*Dump, error) {
 	}
 	for i := range d.Operations {
 		o := &d.Operations[i]
-		if i > 0 && o.Number <= d.Operations[i-1].Number {
+		if o.Number == 0 || i > 0 && o.Number <= d.Operations[i-1].Number {
 			return nil, fmt.Errorf("%w: operations[%d].number %d does not ascend", ErrDump, i, o.Number)
 		}
 		switch o.Outcome {
