@@ -2,3 +2,7 @@ package shim
 
 // Version is Lightpath's. Ranks of different versions refuse to form a communicator.
 const Version = "0.1.0"
+
+// ABIVersion is the version of NCCL whose interface cgo/front has, for those who ask by NCCL's
+// protocols.
+const ABIVersion = "2.32.3"

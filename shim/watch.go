@@ -43,7 +43,7 @@ func (c *Comm) watch() {
 	}
 	if watched.ras == nil && c.cfg.RAS {
 		collect := func(d time.Duration) (*status.Report, error) { return status.Collect(dir, d) }
-		ras, err := status.ServeRAS(rasAddress(c.cfg.RASAddr), Version, collect)
+		ras, err := status.ServeRAS(rasAddress(c.cfg.RASAddr), ABIVersion, collect)
 		if err != nil {
 			// As a rule another process of this host serves.
 			c.log.info(subInit, "%v", err)

@@ -3,6 +3,7 @@ package shim
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,6 +165,21 @@ func TestProbe(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestABIVersion is that of the header.
+func TestABIVersion(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "cgo", "front", "nccl.h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var major, minor, patch int
+	if _, err := fmt.Sscanf(ABIVersion, "%d.%d.%d", &major, &minor, &patch); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("NCCL_VERSION_CODE %d", 10000*major+100*minor+patch); !strings.Contains(string(text), want) {
+		t.Errorf("nccl.h lacks %s", want)
+	}
 }
 
 // TestOwed: a rank that answers nothing is not asked for ever.

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"lightpath/shim/flight"
+)
+
+// TestRanksOfNobody: without processes there is nothing to say, and nothing wrong.
+func TestRanksOfNobody(t *testing.T) {
+	t.Setenv("LIGHTPATH_STATUS_DIR", filepath.Join(t.TempDir(), "none"))
+	for status, args := range map[int][][]string{
+		0:         {{"ranks"}, {"ranks", "--json", "-v"}},
+		exitNo:    {{"ranks", "--dump", t.TempDir()}},
+		exitUsage: {{"ranks", "x"}, {"ranks", "merge"}, {"ranks", "--address", "127.0.0.1:1", "--timeout", "1s"}},
+	} {
+		for _, a := range args {
+			if got := run(t.Context(), a); got != status {
+				t.Errorf("%v: exit %d, not %d", a, got, status)
+			}
+		}
+	}
+}
+
+// TestRanksMerge: ranks that differ, a trace, and files that are none.
+func TestRanksMerge(t *testing.T) {
+	dir := t.TempDir()
+	write := func(rank int, operations ...flight.Operation) string {
+		d := flight.Dump{Version: flight.Version, Comm: "c", Ranks: 2, Rank: rank, Time: 100, UnixTime: 200, Operations: operations}
+		text, err := d.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, d.FileName())
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	op := flight.Operation{Number: 1, Seq: 1, Call: "AllReduce", Detail: "AllReduce", Outcome: flight.UnderWay, Arrived: 10}
+	a, b := write(0, op), write(1)
+	trace := filepath.Join(dir, "trace.json")
+	if got := run(t.Context(), []string{"ranks", "merge", "--trace", trace, a, b}); got != exitNo {
+		t.Errorf("ranks that differ: exit %d", got)
+	}
+	if got := run(t.Context(), []string{"ranks", "merge", "--json", a}); got != 0 {
+		t.Errorf("one rank: exit %d", got)
+	}
+	var events flight.TraceFile
+	if text, err := os.ReadFile(trace); err != nil || json.Unmarshal(text, &events) != nil || len(events.Events) == 0 {
+		t.Errorf("%v: %+v", err, events)
+	}
+	if got := run(t.Context(), []string{"ranks", "merge", trace}); got != exitUsage {
+		t.Errorf("a trace is no recorder: exit %d", got)
+	}
+}
