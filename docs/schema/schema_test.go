@@ -65,12 +65,12 @@ func (f format) check(t *testing.T, text []byte) (bySchema, byCode error) {
 func TestTestdataIsAccepted(t *testing.T) {
 	root := filepath.Join("..", "..", "plans")
 	for pattern, name := range map[string]string{
-		filepath.Join(root, "testdata", "*.problem.json"):       "problem",
-		filepath.Join(root, "testdata", "*.plan.json"):          "plan",
+		filepath.Join(root, "testdata", "*.problem.json"): "problem",
+		filepath.Join(root, "testdata", "*.plan.json"):    "plan",
 
 		filepath.Join("..", "..", "shim", "flight", "testdata", "*.json"): "flight",
-		filepath.Join(root, "fabric", "testdata", "o*.yaml"):    "ocsd",
-		filepath.Join(root, "fabric", "testdata", "[^o]*.yaml"): "fabric",
+		filepath.Join(root, "fabric", "testdata", "o*.yaml"):              "ocsd",
+		filepath.Join(root, "fabric", "testdata", "[^o]*.yaml"):           "fabric",
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
