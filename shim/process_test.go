@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -115,9 +114,8 @@ func TestKilledRank(t *testing.T) {
 				default:
 					t.Setenv("LIGHTPATH_TRANSPORT", transport)
 				}
-				t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+				t.Setenv("LIGHTPATH_TIMEOUT", "60s")
 				cmds, outs := rankProcesses(t, 3)
-				begin := time.Now()
 				if err := cmds[victim].Process.Signal(unix.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
@@ -129,10 +127,9 @@ func TestKilledRank(t *testing.T) {
 					// The switch may be the first to notice, and names the port.
 					if s := out.Text(); !strings.Contains(s, fmt.Sprintf("rank %d", victim)) && !strings.Contains(s, fmt.Sprintf("port %d", victim)) {
 						t.Errorf("rank %d says %q", r, s)
+					} else if strings.Contains(s, "timed out") {
+						t.Errorf("rank %d has waited for its timeout: %q", r, s)
 					}
-				}
-				if d := time.Since(begin); d > 10*time.Second {
-					t.Errorf("noticed after %v", d)
 				}
 				for _, cmd := range cmds {
 					_ = cmd.Wait() // the victim's status is its signal
