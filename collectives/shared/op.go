@@ -37,19 +37,23 @@ type Call struct {
 // other only where one is slow.
 type Op struct {
 	Call
-	a       *Arena
-	started bool
-	path    path
-	ring    int
-	chain   uint64
-	first   uint64 // number of the first chunk
-	chunks  uint64
-	chunk   int // bytes of a chunk in every block that it is cut from
-	stride  int // between the pieces of a slot, where it has one per rank
-	inline  bool
-	stream  bool // results go past the caches
-	direct  bool // this rank's chunks are read where they are
+	a      *Arena
+	path   path
+	ring   int
+	chain  uint64
+	first  uint64 // number of the first chunk
+	chunks uint64
+	chunk  int // bytes of a chunk in every block that it is cut from
+	stride int // between the pieces of a slot, where it has one per rank
+	inline bool
+	stream bool // results go past the caches
+	direct bool // this rank's chunks are read where they are
+	progress
+}
 
+// progress is how far an operation has come; its zero value is not at all.
+type progress struct {
+	started              bool
 	laid, reduced, taken uint64 // chunks
 	// From whom the chunks to be reduced and taken have come: so many, counted from this rank on.
 	seenLaid, seenReduced int
@@ -60,7 +64,7 @@ type Op struct {
 
 // Bind prepares o for a call.
 func (o *Op) Bind(a *Arena, c *Call) {
-	*o = Op{Call: *c, a: a}
+	o.Call, o.a, o.progress = *c, a, progress{} // what begin sets stays
 }
 
 // Poll implements [exec.Engine].

@@ -23,7 +23,7 @@ func (o *Op) begin() {
 	o.path = o.choose()
 	n := a.ranks
 	o.ring, o.chunk, o.chunks = large, largeRoom, 1
-	o.stride = o.Block
+	o.stride, o.inline = o.Block, false
 	need := o.Block
 	if o.path.pieces {
 		o.chunk = largeRoom / n &^ (line - 1)
