@@ -167,6 +167,49 @@ func TestProbe(t *testing.T) {
 	})
 }
 
+// TestStatusThroughControl: a rank without a socket here, as on another host, answers by the control
+// network; who does not answer there is silent.
+func TestStatusThroughControl(t *testing.T) {
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := statusHere(t)
+	configs := make([]*Config, 3)
+	for r := range configs {
+		if r == 1 {
+			t.Setenv("LIGHTPATH_STATUS_DIR", "off")
+		}
+		if configs[r], err = LoadConfig(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &world{t: t, comms: make([]*Comm, 3)}
+	for r, err := range concurrently(t, 3, func(r int) (err error) {
+		w.comms[r], err = initOne(InitArgs{ID: id, Ranks: 3, Rank: r}, configs[r], nil)
+		return err
+	}) {
+		if err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+	t.Cleanup(w.destroy)
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	c := collectUntil(t, dir, func(c *status.Comm) bool { return len(c.Ranks) == 3 })
+	for r := range c.Ranks {
+		if k := &c.Ranks[r]; k.Answer != status.Answered || k.Collectives != 1 {
+			t.Errorf("%+v", k)
+		}
+	}
+	for range maxOwed {
+		w.comms[0].leader.owed.add(1) // it no longer answers
+	}
+	report, err := status.Collect(dir, 100*time.Millisecond)
+	if err != nil || report.Comms[0].Ranks[1].Answer != status.Silent || report.Comms[0].State != status.Waiting {
+		t.Errorf("%+v %v", report, err)
+	}
+}
+
 // TestABIVersion is that of the header.
 func TestABIVersion(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "cgo", "front", "nccl.h"))

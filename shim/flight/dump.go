@@ -16,7 +16,7 @@ const Version = 1
 // maxRanks bounds what a file may claim.
 const maxRanks = 4096
 
-// ErrDump: a file is no dump that can be used.
+// ErrDump is the error of a file that is no dump that can be used.
 var ErrDump = errors.New("flight: not a flight recorder's dump")
 
 // What became of an operation.
