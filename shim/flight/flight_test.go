@@ -71,7 +71,7 @@ func TestTrace(t *testing.T) {
 	}
 	o := &a.Operations[0]
 	o.Asked, o.Ticketed = 1100, 1200
-	o.Planes = []Lane{{Plane: 1, Epoch: 7, Sent: 3, Start: 1250, End: 1400}}
+	o.Planes = []Lane{{Plane: 1, Epoch: 7, Sent: 3, Start: 1250, End: 1400}, {Plane: 2, Start: 1250}}
 	o.Moves = []Move{{Plane: 1, Epoch: 7, Start: 1300, End: 1350}, {Plane: 1, Epoch: 8, Start: 1400}}
 	text, err := json.Marshal(Trace([]*Dump{a, b}))
 	if err != nil {
@@ -107,7 +107,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%v", e)
 		}
 	}
-	for name, n := range map[string]int{"process_name": 2, "thread_name": 3, "AllReduce #1": 3, "AllReduce #3": 2, "ticket": 1, "reconfigure 7 -> 8": 1, "reconfigure 8 -> 9": 1} {
+	for name, n := range map[string]int{"process_name": 2, "thread_name": 4, "AllReduce #1": 4, "AllReduce #3": 2, "ticket": 1, "reconfigure 7 -> 8": 1, "reconfigure 8 -> 9": 1} {
 		if seen[name] != n {
 			t.Errorf("%s: %d times, not %d", name, seen[name], n)
 		}

@@ -166,7 +166,11 @@ func TestOthersDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(t.TempDir(), link); err != nil {
+	own := filepath.Join(t.TempDir(), "own")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(own, link); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{open, link} {
