@@ -2,10 +2,12 @@
  *
  * NVIDIA gives these no ABI guarantee, and they make sense only with kernels that communicate by
  * themselves, which optical planes cannot carry. They exist here so that programs that name them
- * load; all but the arithmetic ones answer ncclInvalidUsage. Structures that only pass through are
- * left incomplete. */
+ * load; all but ncclCommQueryProperties and the arithmetic ones answer ncclInvalidUsage. Structures
+ * that only pass through are left incomplete. */
 #ifndef LP_NCCL_DEVICE_H
 #define LP_NCCL_DEVICE_H
+
+#include <stdbool.h>
 
 #include "nccl.h"
 
@@ -16,7 +18,6 @@ extern "C" {
 typedef struct ncclDevComm ncclDevComm_t;
 typedef struct ncclDevCommRequirements ncclDevCommRequirements_t;
 typedef struct ncclDevResourceRequirements ncclDevResourceRequirements_t;
-typedef struct ncclCommProperties ncclCommProperties_t;
 typedef struct ncclLsaBarrierHandle ncclLsaBarrierHandle_t;
 typedef struct ncclGinBarrierHandle ncclGinBarrierHandle_t;
 typedef struct ncclLLA2AHandle ncclLLA2AHandle_t;
@@ -39,8 +40,52 @@ typedef enum {
   NCCL_CFT_TEAM_HIER_LSA
 } ncclCftTeamMode_t;
 
+/* GIN: communication that kernels start on the network. */
+typedef enum {
+  NCCL_GIN_TYPE_NONE = 0,
+  NCCL_GIN_TYPE_PROXY = 2,
+  NCCL_GIN_TYPE_GDAKI = 3,
+  NCCL_GIN_TYPE_GPI = 4,
+  NCCL_GIN_TYPE_EFA_GDA = 5
+} ncclGinType_t;
+
+typedef enum {
+  NCCL_GIN_CONNECTION_NONE,
+  NCCL_GIN_CONNECTION_FULL,
+  NCCL_GIN_CONNECTION_RAIL,
+  NCCL_GIN_CONNECTION_CUSTOM_STRIDE
+} ncclGinConnectionType_t;
+
+/* As of 2.32; earlier ones end sooner. size, magic and version are the caller's. */
+typedef struct ncclCommProperties {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int rank;
+  int nRanks;
+  int cudaDev;
+  int nvmlDev;
+  bool deviceApiSupport;
+  bool multimemSupport;
+  ncclGinType_t ginType;
+  int nLsaTeams;
+  bool hostRmaSupport;
+  ncclGinType_t railedGinType;
+  uint64_t commHash;
+  int ginMinStride;
+  ncclGinConnectionType_t ginConnectionType;
+  bool ginSupport[64]; /* by ncclGinType_t */
+  size_t devCommRuntimeVersionSize;
+  bool cftSupport;
+  bool cftMulticastSupport;
+  bool cftCountedSupport;
+} ncclCommProperties_t;
+
 void ncclResetDebugInitInternal(void);
 
+/* Fills as much of props as its size holds. Of Lightpath itself, with or without a fallback: no device
+ * interface, no GIN, no RMA, every rank an LSA team of its own. nvmlDev is -1 and commHash 0: neither is
+ * known. Local; a communicator that is not ready answers as ncclCommCount does. */
 ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* props);
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, ncclDevCommRequirements_t const* reqs,
     ncclDevComm_t* outDevComm);

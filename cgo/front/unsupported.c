@@ -52,8 +52,6 @@ __attribute__((visibility("default"))) void ncclResetDebugInitInternal(void) {}
 
 /* ---- The host half of the device interface ---- */
 
-UNSUPPORTED(ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* props),
-            "ncclCommCount, ncclCommUserRank and ncclCommCuDevice answer one by one")
 ON_COMM(ncclDevCommCreate, (ncclComm_t comm, ncclDevCommRequirements_t const* reqs, ncclDevComm_t* outDevComm),
             (mine, reqs, outDevComm),
             NO_KERNELS)
