@@ -3,8 +3,10 @@
 
 #ifdef LPV_HEADERS
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int lpv_name(int i, char *name, size_t size)
 {
@@ -21,6 +23,15 @@ int lpv_name(int i, char *name, size_t size)
 	return rc;
 }
 
+/* The driver gives its devices, whatever they are called, an attribute that no other has: the
+ * network interface below. */
+static int is_soft(const struct ibv_device *d)
+{
+	char path[PATH_MAX];
+	int n = snprintf(path, sizeof path, "%s/parent", d->ibdev_path);
+	return n < (int)sizeof path && access(path, F_OK) == 0;
+}
+
 int lpv_open(const char *name, struct lpv_device *d)
 {
 	int count, rc = ENODEV;
@@ -33,6 +44,7 @@ int lpv_open(const char *name, struct lpv_device *d)
 			continue;
 		errno = 0;
 		d->context = lpv.open_device(list[i]);
+		d->soft = is_soft(list[i]);
 		rc = d->context ? 0 : failed();
 		break;
 	}

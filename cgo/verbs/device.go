@@ -34,6 +34,7 @@ func (d *device) Port(port int) (rdma.PortInfo, error) {
 	}
 	info := rdma.PortInfo{
 		Active: p.state == 4, State: "unknown", MTU: int(p.mtu), LID: uint16(p.lid), Ethernet: p.ethernet != 0, GIDs: int(p.gids),
+		Soft: d.d.soft != 0,
 	}
 	if p.state >= 0 && int(p.state) < len(portStates) {
 		info.State = portStates[p.state]

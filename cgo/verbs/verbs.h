@@ -13,7 +13,8 @@ struct ibv_comp_channel;
 struct ibv_cq;
 struct ibv_qp;
 
-struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; };
+/* soft: the device is soft-RoCE */
+struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; int soft; };
 struct lpv_cq { struct ibv_comp_channel *channel; struct ibv_cq *cq; int fd; };
 struct lpv_port { int state, mtu, lid, ethernet, gids; };
 

@@ -238,6 +238,34 @@ func TestListenErrors(t *testing.T) {
 	}
 }
 
+// TestSoftFrames: on soft-RoCE a frame is one packet; elsewhere it is larger.
+func TestSoftFrames(t *testing.T) {
+	n := network(t)
+	entry := rdma.Entry{GID: rdma.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, Type: rdma.RoCEv2}
+	at := func(mtu int, soft bool) rdma.PlaneOptions {
+		d := n.Add("mem")
+		verbstest.SetPort(d, rdma.PortInfo{Active: true, MTU: mtu, Ethernet: true, Soft: soft}, entry)
+		return rdma.PlaneOptions{Device: d, Port: 1, GIDIndex: -1}
+	}
+	for _, c := range []struct {
+		planes []rdma.PlaneOptions
+		most   int // bytes of header and payload
+	}{
+		{[]rdma.PlaneOptions{at(4096, true)}, 4096},
+		{[]rdma.PlaneOptions{at(4096, true), at(1024, true), at(512, false)}, 1024},
+		{[]rdma.PlaneOptions{at(4096, false)}, 64<<10 + wire.HeaderSize},
+	} {
+		l, err := rdma.Listen(rdma.ListenOptions{Ranks: 2, Planes: c.planes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Addrs().Payload + wire.HeaderSize; got != c.most {
+			t.Errorf("frames of %d bytes, want %d", got, c.most)
+		}
+		transporttest.Close(t, l)
+	}
+}
+
 // TestConnectErrors: ends that do not fit are refused, and stay the listener's.
 func TestConnectErrors(t *testing.T) {
 	n := network(t)

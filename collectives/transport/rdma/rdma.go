@@ -41,10 +41,11 @@ import (
 // Bounds of the rings. Slots are a power of two.
 const (
 	minSlots, maxSlots     = 2, 1 << 10
-	minPayload, maxPayload = 1 << 10, 1 << 20
+	minPayload, maxPayload = 1 << 9, 1 << 20
 	defaultSlots           = 8
 	defaultPayload         = 64 << 10
-	// budget bounds the registered memory of a rank, as far as minSlots and minPayload let it.
+	leastPayload           = 1 << 10 // that is chosen for lack of memory
+	// budget bounds the registered memory of a rank, as far as minSlots and leastPayload let it.
 	budget = 128 << 20
 	// inline is asked for: a header and the payload of a small message.
 	inline = 256
@@ -64,7 +65,11 @@ type PlaneOptions struct {
 type ListenOptions struct {
 	Rank, Ranks int
 	Planes      []PlaneOptions
-	// Slots and Payload are the shape of a ring; 0: chosen by the number of ranks and planes.
+	// Slots and Payload are the shape of a ring; 0: chosen by the number of ranks and planes. Where
+	// a port is soft-RoCE a frame is then one packet. Its requester works out where to go on after
+	// a loss from a counter that its completer may move meanwhile (Linux 6.1), and of a write of
+	// several packets sends the wrong ones, which the peer refuses (REM_INV_REQ_ERR). A write of one
+	// has no middle to be wrong about.
 	Slots, Payload int
 	// Timeout and Retries say when a peer is lost: see [Path].
 	Timeout, Retries uint8
@@ -128,7 +133,15 @@ func (o *ListenOptions) complete() error {
 	if len(o.Planes) == 0 {
 		return fmt.Errorf("rdma: rank %d has no planes", o.Rank)
 	}
-	slots, payload := fit(o.Ranks, len(o.Planes))
+	slots, payload := defaultSlots, defaultPayload
+	mtu, err := o.softMTU()
+	if err != nil {
+		return err
+	}
+	if mtu > 0 {
+		payload = mtu - wire.HeaderSize
+	}
+	slots, payload = fit(o.Ranks, len(o.Planes), slots, payload)
 	if o.Slots == 0 {
 		o.Slots = slots
 	}
@@ -144,11 +157,24 @@ func (o *ListenOptions) complete() error {
 	return nil
 }
 
-// fit chooses the rings' shape so that a rank's stay within budget where that is possible.
-func fit(ranks, planes int) (slots, payload int) {
-	slots, payload = defaultSlots, defaultPayload
+// softMTU returns the least MTU of the ports that are soft-RoCE, 0 where none is.
+func (o *ListenOptions) softMTU() (mtu int, err error) {
+	for id, p := range o.Planes {
+		info, err := p.Device.Port(p.Port)
+		if err != nil {
+			return 0, fmt.Errorf("rdma: rank %d, plane %d: %w", o.Rank, id, err)
+		}
+		if info.Soft && (mtu == 0 || info.MTU < mtu) {
+			mtu = info.MTU
+		}
+	}
+	return mtu, nil
+}
+
+// fit makes the rings' shape smaller until a rank's stay within budget, where that is possible.
+func fit(ranks, planes, slots, payload int) (int, int) {
 	size := func() int { return 2 * ranks * planes * slots * (wire.HeaderSize + payload) }
-	for size() > budget && payload > minPayload {
+	for size() > budget && payload >= 2*leastPayload {
 		payload /= 2
 	}
 	for size() > budget && slots > minSlots {

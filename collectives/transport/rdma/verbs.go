@@ -35,6 +35,7 @@ type PortInfo struct {
 	LID      uint16
 	Ethernet bool // RoCE: peers are addressed by GID; else by LID
 	GIDs     int  // length of the table
+	Soft     bool // soft-RoCE, Linux's rxe: see [ListenOptions]
 }
 
 // GID addresses a port; on RoCE it is an IPv6 address, or an IPv4 one mapped into it.
