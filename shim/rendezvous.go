@@ -2,6 +2,7 @@ package shim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -112,8 +113,12 @@ func startRoot(cfg *Config, s secret, addr netip.AddrPort) (netip.AddrPort, erro
 func (r *root) accept() {
 	for {
 		conn, err := r.ln.Accept()
-		if err != nil {
-			return // closed by serve
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return // by serve
+		case err != nil: // no more files, say, which others may give back
+			time.Sleep(comeAgain)
+			continue
 		}
 		r.slots <- struct{}{}
 		go r.greet(conn)
