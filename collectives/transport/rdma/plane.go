@@ -39,6 +39,8 @@ type plane struct {
 	regions  [2]Region
 	stageKey uint32
 
+	failed error // of the first peer whose queue pair has broken
+
 	wc     [batch]Completion
 	wrs    [burst]SendRequest
 	single [1]SendRequest
@@ -214,7 +216,12 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 			return nil, nil, err
 		}
 		if q.arrived == q.next {
-			return nil, nil, p.broken(q) // what came before the end is still good
+			// What came before the end is still good. Nobody may be sending any more where frames
+			// were lost: whoever waits for anything on this plane hears of it.
+			if err := p.broken(q); err != nil {
+				return nil, nil, err
+			}
+			return nil, nil, p.failed
 		}
 	}
 	if err := p.decode(q); err != nil {
@@ -298,6 +305,9 @@ func (p *plane) complete(c *Completion) {
 	case c.Status != Success:
 		if q.err == nil {
 			q.err = &QPError{Rank: p.rank, Peer: q.rank, Plane: p.id, Epoch: q.epoch, QPN: q.qp.Number(), Status: c.Status, Vendor: c.Vendor}
+			if p.failed == nil && !q.gone {
+				p.failed = q.err
+			}
 		}
 	case c.ID&recvBit == 0:
 		q.completed += (c.ID - q.completed) & requestMask
