@@ -409,7 +409,7 @@ func randomCase(rng *rand.Rand, n int) collectiveCase {
 		inPlace: rng.IntN(3) == 0, skew: rng.IntN(2) * rng.IntN(8),
 	}
 	// Sums of products with random scalars are exact in types with more than a few bits.
-	if kinds[k.kind].reduces && !(k.typ.Float() && k.typ.Size() == 1) && rng.IntN(6) == 0 {
+	if kinds[k.kind].reduces && (!k.typ.Float() || k.typ.Size() > 1) && rng.IntN(6) == 0 {
 		k.op, k.scalars = OpPreMulSum, scalars(rng, k.typ, n)
 	}
 	return k
