@@ -221,7 +221,7 @@ func (s *session) await(commands int, limit time.Duration) (ended int) {
 	end := time.After(limit)
 	for ; ended < commands; ended++ {
 		select {
-		case _ = <-s.exited: // how it has ended is not of interest any more
+		case <-s.exited: //nolint:errcheck // how it has ended is not of interest any more
 		case <-end:
 			return ended
 		}
