@@ -26,7 +26,7 @@ func installed(t *testing.T) *Options {
 			t.Skipf("%v: build it with make", err)
 		}
 	}
-	return &Options{Lightpath: filepath.Join(root, "bin", "lightpath"), Worker: filepath.Join(root, "bin", "lightpath-rank"), Progress: t.Logf}
+	return &Options{Lightpath: filepath.Join(root, "bin", "lightpath"), Worker: filepath.Join(root, "bin", "lightpath-rank"), Progress: t.Logf, Slack: 10}
 }
 
 // TestFaults plays every scenario.
