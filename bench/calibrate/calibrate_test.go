@@ -180,7 +180,7 @@ func TestRunRefuses(t *testing.T) {
 }
 
 // On planes in the kernel, the costs that are found predict a collective that was not among the runs.
-// The bound is for hosts that do other things meanwhile; a quiet one stays within 5 %.
+// How well is asked for with LIGHTPATH_TEST_LONG only; a quiet host stays within 5 %.
 func TestPredictsAFreshCollective(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts rank processes")
