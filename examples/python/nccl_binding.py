@@ -54,6 +54,8 @@ TABLE = (
     function("ncclRecv", buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
     function("ncclGroupStart"),
     function("ncclGroupEnd"),
+    function("ncclMemAlloc", ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t),
+    function("ncclMemFree", ctypes.c_void_p),
     function("ncclCommWindowRegister", ncclComm_t, buffer_t, ctypes.c_size_t, ctypes.POINTER(ncclWindow_t), ctypes.c_int),
     function("ncclCommWindowDeregister", ncclComm_t, ncclWindow_t),
     function("ncclGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),

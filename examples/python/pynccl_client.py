@@ -117,9 +117,12 @@ class Rank:
         self.expect("Send and Recv", dtype, recv, [value(before, i) for i in range(n)])
 
     def window(self):
-        memory, window = ctypes.create_string_buffer(4096), ncclWindow_t()
+        """Windows are whole pages, as ncclMemAlloc gives them."""
+        memory, window = ctypes.c_void_p(), ncclWindow_t()
+        self.nccl.ncclMemAlloc(ctypes.byref(memory), 4096)
         self.nccl.ncclCommWindowRegister(self.comm, memory, 4096, ctypes.byref(window), 1)
         self.nccl.ncclCommWindowDeregister(self.comm, window)
+        self.nccl.ncclMemFree(memory)
 
     def mistakes(self):
         """A wrong call raises, says why, and harms nothing."""
