@@ -14,7 +14,7 @@ PKGS      := ./...
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo test test-go test-race test-nocgo test-clients test-rdma test-torch test-long fuzz lint fmt bench bench-peers bench-planes bench-planning figures clean help
+.PHONY: all build lib demo test test-go test-race test-clients test-rdma test-torch test-long fuzz lint fmt bench bench-peers bench-planes bench-planning figures clean help
 
 all: build ## libraries and commands
 
@@ -33,15 +33,13 @@ bin/lightpath: $(GO_SOURCES)
 demo: build ## run the main job: AllReduce and All-to-All over an emulated optical fabric
 	bin/lightpath demo
 
-test: build test-go test-nocgo test-race test-c test-clients test-torch test-rdma test-packages abi-check lint ## everything CI checks
+test: build test-go test-race test-c test-clients test-torch test-rdma test-packages abi-check lint ## everything CI checks
 
+# All but cgo/ is tested as it is built without a C compiler.
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
 	$(GO) vet $(PKGS)
-	$(GOTEST) -timeout $(TEST_TIMEOUT) $(PKGS)
-
-test-nocgo: .tools/gotestsum ## all but cgo/ without a C compiler
-	CGO_ENABLED=0 $(GO) build $$($(GO) list $(PKGS) | grep -v '^lightpath/cgo')
-	CGO_ENABLED=0 $(GOTEST) -short -timeout $(TEST_TIMEOUT) ./plans/... ./collectives/... ./ocsctl/...
+	CGO_ENABLED=0 $(GOTEST) -timeout $(TEST_TIMEOUT) $$($(GO) list $(PKGS) | grep -v '^lightpath/cgo')
+	$(GOTEST) -timeout $(TEST_TIMEOUT) ./cgo/...
 
 # The race detector slows the engine twentyfold: the packages with concurrency, in short form.
 test-race: .tools/gotestsum ## race detector

@@ -55,7 +55,7 @@ func (s Suite) rig(t *testing.T, change func(*device.Config)) *rig {
 	t.Cleanup(d.Close)
 	d.SetAveraging(20 * time.Millisecond)
 	sw := s.Open(t, d, mapped, driver.Target{
-		Timeout: 250 * time.Millisecond, Tolerance: driver.Tolerance{Settle: time.Second, Averaging: 40 * time.Millisecond},
+		Timeout: time.Second, Tolerance: driver.Tolerance{Settle: time.Second, Averaging: 40 * time.Millisecond},
 	})
 	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // what matters was checked before
 	return &rig{t, d, sw}
