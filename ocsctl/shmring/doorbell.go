@@ -47,10 +47,13 @@ func (d *Doorbell) Ring() {
 	}
 }
 
-// Arm returns what Wait needs to notice every Ring from now on.
+// Arm returns what Wait needs to notice every Ring from now on. The count is read first: a Ring
+// between the two would take the flag down and count, and a count read after that would have Wait
+// sleep where nobody rings any more.
 func (d *Doorbell) Arm() uint32 {
+	seq := d.seq.Load()
 	d.armed.Store(1)
-	return d.seq.Load()
+	return seq
 }
 
 // Wait blocks until a Ring since Arm, at most for limit. It may return early. One Arm
