@@ -38,7 +38,7 @@ type chain struct {
 
 // newChain starts all of it; before may give the switch circuits, and the controller a past.
 func newChain(t *testing.T, protocol string, planes int, before func(*chain, *controller.Config)) *chain {
-	c := &chain{rig: newRig(t, protocol, planes, nil), watch: &watcher{make(chan struct{}, 1)}, rng: rand.New(rand.NewPCG(1, 2))}
+	c := &chain{rig: newRigWaiting(t, hasty, protocol, planes, nil), watch: &watcher{make(chan struct{}, 1)}, rng: rand.New(rand.NewPCG(1, 2))}
 	config := controller.Config{Ports: ranks, Device: c.dev, Token: 5, SettleTimeout: c.dev.SettleWithin()}
 	for _, p := range c.dev.planes {
 		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.name, Reconfig: 5 * time.Millisecond})

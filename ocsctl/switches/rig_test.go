@@ -147,10 +147,25 @@ func planesOf(d *device.Device, n int) []Plane {
 // newRig opens a device of so many planes; change may alter the configuration.
 func newRig(t *testing.T, protocol string, planes int, change func(*Config)) *rig {
 	t.Helper()
+	return newRigWaiting(t, calm, protocol, planes, change)
+}
+
+// waits are a driver's: for one answer, and until circuits are up.
+type waits struct{ timeout, settle time.Duration }
+
+// No host is so slow that a calm driver takes it for a fault; a hasty one is for tests of what comes after
+// the wait.
+var (
+	calm  = waits{5 * time.Second, 20 * time.Second}
+	hasty = waits{250 * time.Millisecond, time.Second}
+)
+
+func newRigWaiting(t *testing.T, w waits, protocol string, planes int, change func(*Config)) *rig {
+	t.Helper()
 	r := &rig{T: t, model: newModel(t, planes*ranks), spy: &spy{}, news: make(chan int, 1024)}
 	target := protocols[protocol](t, r.model)
-	target.Timeout = 250 * time.Millisecond
-	target.Tolerance = driver.Tolerance{Settle: time.Second, Averaging: 20 * time.Millisecond}
+	target.Timeout = w.timeout
+	target.Tolerance = driver.Tolerance{Settle: w.settle, Averaging: 20 * time.Millisecond}
 	c := Config{Planes: planesOf(r.model, planes), DriftInterval: 20 * time.Millisecond, MoveTimeout: 10 * time.Second, LookTimeout: 5 * time.Second, Averaging: 50 * time.Millisecond}
 	c.Open = func(ctx context.Context, _ string, ports driver.Ports) (driver.Switch, error) {
 		o := target

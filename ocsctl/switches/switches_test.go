@@ -19,10 +19,14 @@ func shift(by int) circuit.Permutation { return circuit.Shift(ranks, by) }
 
 // each runs a test over all protocols.
 func each(t *testing.T, planes int, change func(*Config), run func(r *rig)) {
+	eachWaiting(t, calm, planes, change, run)
+}
+
+func eachWaiting(t *testing.T, w waits, planes int, change func(*Config), run func(r *rig)) {
 	for protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			run(newRig(t, protocol, planes, change))
+			run(newRigWaiting(t, w, protocol, planes, change))
 		})
 	}
 }
@@ -224,7 +228,7 @@ func TestGhost(t *testing.T) {
 }
 
 func TestPartialBulk(t *testing.T) {
-	each(t, 1, nil, func(r *rig) {
+	eachWaiting(t, hasty, 1, nil, func(r *rig) {
 		r.must(0, shift(1))
 		r.inject(device.Fault{Kind: device.PartialBulk, Count: 1, Silent: true})
 		if err := r.move(0, shift(2)); err == nil {
@@ -240,7 +244,7 @@ func TestPartialBulk(t *testing.T) {
 // TestLostReply: one lost answer is found out; when none comes any more the map is unknown until one
 // does, and what is not known to be good is made anew.
 func TestLostReply(t *testing.T) {
-	each(t, 1, func(c *Config) { c.LookTimeout = time.Second }, func(r *rig) {
+	eachWaiting(t, hasty, 1, func(c *Config) { c.LookTimeout = time.Second }, func(r *rig) {
 		r.must(0, shift(1))
 		r.inject(device.Fault{Kind: device.LostReply, Count: 1})
 		r.must(0, shift(2))
