@@ -1,59 +1,30 @@
 package render
 
 import (
-	"fmt"
 	"math"
 
 	"lightpath/plans"
+	"lightpath/plans/internal/svg"
 )
 
-// palette holds the colours of steps; neighbours differ in hue and in lightness, and all
-// carry dark text. Step i has colour i modulo their number, where there are few.
-var palette = []string{
-	"#8dbbe8", "#f2b56b", "#9ed29a", "#d9a3d6", "#f0e07a", "#7fd0c8",
-	"#eb9c95", "#b3b3e6", "#c7da6f", "#e3bfa0", "#9fb8c9", "#f3b4cf",
-}
-
-// scale holds the colours from the first to the last step where there are many: then
-// their order tells more than their difference.
-var scale = [][3]float64{
-	{0x7d, 0xa7, 0xe6}, {0x6f, 0xc8, 0xd6}, {0x86, 0xd0, 0x9a}, {0xc9, 0xdc, 0x6e},
-	{0xf4, 0xd9, 0x6a}, {0xf4, 0xae, 0x6b}, {0xea, 0x8f, 0x92}, {0xd0, 0x9a, 0xdc},
-}
-
-// fewSteps is up to how many steps colours come from the palette.
+// fewSteps is up to how many steps colours come from the palette, step i having colour i
+// modulo their number; with more, the order of colours tells more than their difference.
 const fewSteps = 24
-
-func paletteColour(i int) string {
-	return palette[((i%len(palette))+len(palette))%len(palette)]
-}
-
-// scaleColour is the colour at f of the scale, 0 to 1.
-func scaleColour(f float64) string {
-	f = math.Min(1, math.Max(0, f)) * float64(len(scale)-1)
-	i := min(int(f), len(scale)-2)
-	f -= float64(i)
-	var c [3]int
-	for k := range c {
-		c[k] = int(math.Round(scale[i][k] + f*(scale[i+1][k]-scale[i][k])))
-	}
-	return fmt.Sprintf("#%02x%02x%02x", c[0], c[1], c[2])
-}
 
 // stepColour is the colour of a step of this plan.
 func (d *drawing) stepColour(step int) string {
 	if len(d.steps) <= fewSteps {
-		return paletteColour(step)
+		return svg.Colour(step)
 	}
 	first, last := d.steps[0], d.steps[len(d.steps)-1]
-	return scaleColour((float64(step) - float64(first)) / math.Max(1, float64(last)-float64(first)))
+	return svg.Shade((float64(step) - float64(first)) / math.Max(1, float64(last)-float64(first)))
 }
 
 // mapColour gives every held map a colour of its own, in the order of their appearance.
 func (d *drawing) mapColour(e *plans.Entry) string {
 	i := d.maps[e.To.Digest()]
 	if len(d.holds) <= fewSteps {
-		return paletteColour(i)
+		return svg.Colour(i)
 	}
-	return scaleColour(float64(i) / float64(len(d.holds)-1))
+	return svg.Shade(float64(i) / float64(len(d.holds)-1))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lightpath/plans"
+	"lightpath/plans/internal/svg"
 )
 
 // HTML writes plan as a self-contained page: its timeline, what proves its bound, and a
@@ -28,15 +29,15 @@ table{border-collapse:collapse;margin:12px 0}
 th,td{border-bottom:1px solid %s;padding:3px 14px 3px 0;text-align:left}
 td.n{text-align:right;font-variant-numeric:tabular-nums}
 %s</style></head><body>
-`, escape(title), ink, grid, grid, zoomStyle)
+`, svg.Escape(title), svg.Ink, svg.Grid, svg.Grid, zoomStyle)
 	if err := writeZoom(&b, plan, o); err != nil {
 		return err
 	}
 	if plan.BoundProof != "" {
-		fmt.Fprintf(&b, "<p>Lower bound: %s.</p>\n", escape(strings.TrimSuffix(plan.BoundProof, ".")))
+		fmt.Fprintf(&b, "<p>Lower bound: %s.</p>\n", svg.Escape(strings.TrimSuffix(plan.BoundProof, ".")))
 	}
 	if plan.Digest != "" {
-		fmt.Fprintf(&b, "<p>Digest: <code>%s</code></p>\n", escape(plan.Digest))
+		fmt.Fprintf(&b, "<p>Digest: <code>%s</code></p>\n", svg.Escape(plan.Digest))
 	}
 	writeTable(&b, plan)
 	b.WriteString("</body></html>\n")
@@ -107,7 +108,7 @@ func writeTable(b *strings.Builder, plan *plans.Plan) {
 			}
 			e := &entries[i]
 			fmt.Fprintf(b, `<tr><td>%d</td><td>%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td></tr>`+"\n",
-				j, escape(Describe(e)), number(e.StartUS), number(e.EndUS), number(e.EndUS-e.StartUS))
+				j, svg.Escape(Describe(e)), number(e.StartUS), number(e.EndUS), number(e.EndUS-e.StartUS))
 		}
 	}
 	if rows > maxRows {

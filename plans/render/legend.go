@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lightpath/plans"
+	"lightpath/plans/internal/svg"
 )
 
 // maxLegend bounds the maps that a legend lists.
@@ -54,10 +55,10 @@ func (d *drawing) legend() *legend {
 		add("dashed", "some of the step's flows")
 	}
 	add(d.pattern("hatch"), "reconfiguration")
-	add(trackFill, "idle")
+	add(svg.Track, "idle")
 	x, line := margin, 0.0
 	for i := range l.items {
-		w := 22 + textWidth(l.items[i].label, 11) + 16
+		w := 22 + svg.TextWidth(l.items[i].label, 11) + 16
 		if x+w > d.left+d.width && x > margin {
 			x, line = margin, line+1
 		}
@@ -75,14 +76,14 @@ func (l *legend) draw(d *drawing, y float64) {
 		top := y + item.line*legendLine
 		switch item.fill {
 		case "none":
-			d.text(item.x, top+11, 11, "start", faint, item.label)
+			d.Text(item.x, top+11, 11, "start", svg.Faint, item.label)
 			continue
 		case "dashed":
-			d.rect(item.x, top, 16, 13, fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`, ink), "")
+			d.Rect(item.x, top, 16, 13, fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`, svg.Ink), "")
 		default:
-			d.rect(item.x, top, 16, 13, fmt.Sprintf(`fill="%s" stroke="%s" stroke-width="0.7"`, item.fill, ink), "")
+			d.Rect(item.x, top, 16, 13, fmt.Sprintf(`fill="%s" stroke="%s" stroke-width="0.7"`, item.fill, svg.Ink), "")
 		}
-		d.text(item.x+22, top+11, 11, "start", ink, item.label)
+		d.Text(item.x+22, top+11, 11, "start", svg.Ink, item.label)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/internal/planstest"
+	"lightpath/plans/internal/svg"
 )
 
 // draw returns the picture of plan after checking that it is well-formed XML whose shapes
@@ -138,7 +139,7 @@ func TestManyStepsAreAScale(t *testing.T) {
 		}
 	}
 	text := draw(t, plan, Options{})
-	for _, want := range []string{">step 0<", ">step 499<", "(500 steps)", `fill="` + scaleColour(0) + `"`, `fill="` + scaleColour(1) + `"`} {
+	for _, want := range []string{">step 0<", ">step 499<", "(500 steps)", `fill="` + svg.Shade(0) + `"`, `fill="` + svg.Shade(1) + `"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}

@@ -2,75 +2,16 @@ package render
 
 import (
 	"fmt"
-	"html"
 	"math"
 	"slices"
-	"strings"
 
 	"lightpath/plans"
+	"lightpath/plans/internal/svg"
 )
-
-const (
-	ink       = "#1f2430"
-	faint     = "#6b7280"
-	grid      = "#d9dde3"
-	trackFill = "#f4f5f7"
-	cctInk    = "#b3261e"
-	boundInk  = "#14663c"
-	runInk    = "#1d4ed8"
-	hatchInk  = "#a4a9b3"
-)
-
-// canvas collects SVG elements.
-type canvas struct {
-	strings.Builder
-}
-
-func (c *canvas) rect(x, y, w, h float64, attributes, title string) {
-	fmt.Fprintf(c, `<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" %s`, x, y, w, h, attributes)
-	if title == "" {
-		c.WriteString("/>\n")
-		return
-	}
-	fmt.Fprintf(c, "><title>%s</title></rect>\n", escape(title))
-}
-
-func (c *canvas) line(x1, y1, x2, y2 float64, attributes string) {
-	fmt.Fprintf(c, `<line x1="%.2f" y1="%.2f" x2="%.2f" y2="%.2f" %s/>`+"\n", x1, y1, x2, y2, attributes)
-}
-
-// text writes s with its baseline at y; anchor is start, middle or end.
-func (c *canvas) text(x, y, size float64, anchor, fill, s string) {
-	fmt.Fprintf(c, `<text x="%.2f" y="%.2f" font-size="%g" text-anchor="%s" fill="%s">%s</text>`+"\n",
-		x, y, size, anchor, fill, escape(s))
-}
-
-// escape makes s text of XML and HTML; characters that XML cannot hold become spaces.
-func escape(s string) string {
-	return html.EscapeString(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0xfffe || r == 0xffff {
-			return ' '
-		}
-		return r
-	}, s))
-}
-
-// textWidth estimates the width of s; the drawing must not depend on a font.
-func textWidth(s string, size float64) float64 { return 0.61 * size * float64(len(s)) }
-
-// fit returns the first of the labels that has room in w, else "".
-func fit(w, size float64, labels ...string) string {
-	for _, s := range labels {
-		if textWidth(s, size)+6 <= w {
-			return s
-		}
-	}
-	return ""
-}
 
 // track draws the entries of one plane in a band at y of height h.
 func (d *drawing) track(plane int, y, h float64, entries []plans.Entry) {
-	d.rect(d.left, y, d.width, h, fmt.Sprintf(`fill="%s" stroke="%s"`, trackFill, grid), "idle")
+	d.Rect(d.left, y, d.width, h, fmt.Sprintf(`fill="%s" stroke="%s"`, svg.Track, svg.Grid), "idle")
 	lastX := math.Inf(-1)
 	for i := range entries {
 		e := &entries[i]
@@ -91,7 +32,7 @@ func (d *drawing) track(plane int, y, h float64, entries []plans.Entry) {
 
 // entry draws one entry; its label goes above the lines that cross the tracks.
 func (d *drawing) entry(plane int, x, y, w, h float64, e *plans.Entry) {
-	fill, stroke := d.pattern("hatch"), fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, ink)
+	fill, stroke := d.pattern("hatch"), fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink)
 	switch e.Kind {
 	case plans.Transmit:
 		fill = d.stepColour(e.Step)
@@ -102,21 +43,21 @@ func (d *drawing) entry(plane int, x, y, w, h float64, e *plans.Entry) {
 	if w < 3.5 { // outlines would be all there is to see
 		stroke = ""
 		if e.Kind == plans.Reconfigure {
-			fill = hatchInk
+			fill = svg.Hatch
 		}
 	} else if e.Flows != nil {
-		stroke = fmt.Sprintf(`stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`, ink)
+		stroke = fmt.Sprintf(`stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`, svg.Ink)
 	}
-	d.rect(x, y+1, w, h-2, fmt.Sprintf(`fill="%s" %s`, fill, stroke), fmt.Sprintf("%s: %s", d.planeName(plane), d.describe(e)))
+	d.Rect(x, y+1, w, h-2, fmt.Sprintf(`fill="%s" %s`, fill, stroke), fmt.Sprintf("%s: %s", d.planeName(plane), d.describe(e)))
 	if t := d.traffic[e]; t.hops > 1 && w >= 2 {
-		d.rect(x, y+h-1-d.band(h), w, d.band(h), fmt.Sprintf(`fill="%s" pointer-events="none"`, d.pattern("forward")), "")
+		d.Rect(x, y+h-1-d.band(h), w, d.band(h), fmt.Sprintf(`fill="%s" pointer-events="none"`, d.pattern("forward")), "")
 	}
-	if label := fit(w, d.font, d.labels(e)...); label != "" {
+	if label := svg.Fit(w, d.font, d.labels(e)...); label != "" {
 		if e.Kind == plans.Reconfigure { // a plain ground, or the hatching makes it unreadable
-			tw := textWidth(label, d.font)
-			d.rect(x+w/2-tw/2-2, y+h/2-d.font/2-2, tw+4, d.font+4, `fill="white" opacity="0.85" pointer-events="none"`, "")
+			tw := svg.TextWidth(label, d.font)
+			d.Rect(x+w/2-tw/2-2, y+h/2-d.font/2-2, tw+4, d.font+4, `fill="white" opacity="0.85" pointer-events="none"`, "")
 		}
-		d.over.text(x+w/2, y+h/2+d.font*0.36, d.font, "middle", ink, label)
+		d.over.Text(x+w/2, y+h/2+d.font*0.36, d.font, "middle", svg.Ink, label)
 	}
 }
 

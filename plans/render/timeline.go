@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lightpath/plans"
+	"lightpath/plans/internal/svg"
 )
 
 // Options say what to draw beside the plan. The zero value draws the plan alone.
@@ -30,7 +31,7 @@ const defaultWidth = 1100
 
 // drawing is a timeline in the making: the SVG so far and where things are.
 type drawing struct {
-	canvas
+	svg.Canvas
 	plan        *plans.Plan
 	o           Options
 	left, width float64 // of the tracks
@@ -42,7 +43,7 @@ type drawing struct {
 	maps        map[uint64]int // index of a held map in holds
 	traffic     map[*plans.Entry]traffic
 	flows       [][][2]int // of the problem's steps, as they are asked for
-	over        canvas     // what goes above everything else
+	over        svg.Canvas // what goes above everything else
 	measuredCCT float64
 }
 
@@ -66,13 +67,11 @@ func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 	height := tracks + axisHeight + legend.height() + margin
 	total := d.left + d.width + margin
 
-	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="DejaVu Sans, Verdana, sans-serif">`+"\n",
-		total, height, total, height)
+	d.Open(total, height)
 	fmt.Fprintf(d, `<defs><pattern id="hatch%[1]s" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">`+
 		`<rect width="7" height="7" fill="#ffffff"/><line x1="0" y1="0" x2="0" y2="7" stroke="#7a808c" stroke-width="2.4"/></pattern>`+
 		`<pattern id="forward%[1]s" width="6" height="5" patternUnits="userSpaceOnUse"><rect width="6" height="5" fill="#1f2430"/>`+
 		`<path d="M1 0.5L4 2.5L1 4.5" fill="none" stroke="#ffffff" stroke-width="1.2"/></pattern></defs>`+"\n", d.o.suffix)
-	d.rect(0, 0, total, height, `fill="white"`, "")
 	d.head()
 	d.axis(tracks)
 	for _, r := range rows {
@@ -82,7 +81,7 @@ func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 	d.marks(tracks)
 	d.WriteString(d.over.String())
 	legend.draw(d, tracks+axisHeight)
-	d.WriteString("</svg>\n")
+	d.Close()
 	_, err := io.WriteString(w, d.String())
 	return err
 }
@@ -177,18 +176,18 @@ func (d *drawing) row(r row) {
 	d.track(r.plane, r.y, r.track, d.plan.Planes[r.plane])
 	switch {
 	case d.o.Measured != nil:
-		d.text(margin, r.y+r.track*0.62, d.font+2, "start", ink, name)
-		d.text(right, r.y+r.track*0.62, d.font-1, "end", faint, "planned")
-		d.text(right, r.y+r.track*1.62+3, d.font-1, "end", runInk, "measured")
-		d.text(margin, r.y+r.track*1.62+3, d.font-2, "start", faint, strings.Replace(begins, "begins", "from", 1))
+		d.Text(margin, r.y+r.track*0.62, d.font+2, "start", svg.Ink, name)
+		d.Text(right, r.y+r.track*0.62, d.font-1, "end", svg.Faint, "planned")
+		d.Text(right, r.y+r.track*1.62+3, d.font-1, "end", svg.Cool, "measured")
+		d.Text(margin, r.y+r.track*1.62+3, d.font-2, "start", svg.Faint, strings.Replace(begins, "begins", "from", 1))
 		if r.plane < len(d.o.Measured) {
 			d.track(r.plane, r.y+r.track+3, r.track, d.o.Measured[r.plane])
 		}
 	case begins != "" && r.track > 30:
-		d.text(right, r.y+r.track*0.42, d.font+2, "end", ink, name)
-		d.text(right, r.y+r.track*0.42+14, d.font-1, "end", faint, begins)
+		d.Text(right, r.y+r.track*0.42, d.font+2, "end", svg.Ink, name)
+		d.Text(right, r.y+r.track*0.42+14, d.font-1, "end", svg.Faint, begins)
 	default:
-		d.text(right, r.y+r.track*0.66, d.font+1, "end", ink, name)
+		d.Text(right, r.y+r.track*0.66, d.font+1, "end", svg.Ink, name)
 	}
 }
 
@@ -198,7 +197,7 @@ func (d *drawing) head() {
 	if title == "" {
 		title = d.plan.Planner
 	}
-	d.text(margin, 26, 17, "start", ink, title)
+	d.Text(margin, 26, 17, "start", svg.Ink, title)
 	sum := "completes in " + d.unit.format(d.plan.CCTUS)
 	if d.plan.LowerBoundUS > 0 {
 		sum += ", lower bound " + d.unit.format(d.plan.LowerBoundUS)
@@ -215,7 +214,7 @@ func (d *drawing) head() {
 	if d.measuredCCT > 0 && d.plan.CCTUS > 0 {
 		sum += fmt.Sprintf("; measured %s (%+.1f %%)", d.unit.format(d.measuredCCT), 100*(d.measuredCCT/d.plan.CCTUS-1))
 	}
-	d.text(margin, 46, 12, "start", faint, sum)
+	d.Text(margin, 46, 12, "start", svg.Faint, sum)
 }
 
 // axis draws ticks, grid lines and the unit below the tracks.
@@ -225,11 +224,11 @@ func (d *drawing) axis(bottom float64) {
 	for i := 0; float64(i)*step <= span; i++ {
 		v := float64(i) * step
 		x := d.x(v * d.unit.us)
-		d.line(x, headHeight, x, bottom+4, fmt.Sprintf(`stroke="%s" stroke-width="0.8"`, grid))
-		d.text(x, bottom+17, 10.5, "middle", faint, number(v))
+		d.Line(x, headHeight, x, bottom+4, fmt.Sprintf(`stroke="%s" stroke-width="0.8"`, svg.Grid))
+		d.Text(x, bottom+17, 10.5, "middle", svg.Faint, number(v))
 	}
-	d.line(d.left, bottom+4, d.left+d.width, bottom+4, fmt.Sprintf(`stroke="%s"`, faint))
-	d.text(d.left-8, bottom+17, 10.5, "end", faint, "time ["+d.unit.name+"]")
+	d.Line(d.left, bottom+4, d.left+d.width, bottom+4, fmt.Sprintf(`stroke="%s"`, svg.Faint))
+	d.Text(d.left-8, bottom+17, 10.5, "end", svg.Faint, "time ["+d.unit.name+"]")
 }
 
 // marks draws the lines of completion time and bound through all tracks.
@@ -239,16 +238,16 @@ func (d *drawing) marks(bottom float64) {
 		label, colour string
 		dash          string
 	}
-	marks := []mark{{d.plan.CCTUS, "CCT " + d.unit.format(d.plan.CCTUS), cctInk, ""}}
+	marks := []mark{{d.plan.CCTUS, "CCT " + d.unit.format(d.plan.CCTUS), svg.Late, ""}}
 	if d.plan.LowerBoundUS > 0 {
 		if plans.SameUS(d.plan.LowerBoundUS, d.plan.CCTUS) {
 			marks[0].label += " = bound"
 		} else {
-			marks = append(marks, mark{d.plan.LowerBoundUS, "bound " + d.unit.format(d.plan.LowerBoundUS), boundInk, "6 4"})
+			marks = append(marks, mark{d.plan.LowerBoundUS, "bound " + d.unit.format(d.plan.LowerBoundUS), svg.Good, "6 4"})
 		}
 	}
 	if d.measuredCCT > 0 {
-		marks = append(marks, mark{d.measuredCCT, "measured " + d.unit.format(d.measuredCCT), runInk, "2 3"})
+		marks = append(marks, mark{d.measuredCCT, "measured " + d.unit.format(d.measuredCCT), svg.Cool, "2 3"})
 	}
 	var used [][3]float64 // the stretches that labels take, and on which line
 	for _, m := range marks {
@@ -256,8 +255,8 @@ func (d *drawing) marks(bottom float64) {
 			continue
 		}
 		x := d.x(m.us)
-		d.line(x, headHeight-6, x, bottom+4, fmt.Sprintf(`stroke="%s" stroke-width="1.8" stroke-dasharray="%s"`, m.colour, m.dash))
-		w := textWidth(m.label, 11)
+		d.Line(x, headHeight-6, x, bottom+4, fmt.Sprintf(`stroke="%s" stroke-width="1.8" stroke-dasharray="%s"`, m.colour, m.dash))
+		w := svg.TextWidth(m.label, 11)
 		from := math.Max(margin, math.Min(x-w/2, d.left+d.width-w))
 		level := 0.0
 		for _, u := range used { // in order of lines, as each label goes above those it meets
@@ -266,6 +265,6 @@ func (d *drawing) marks(bottom float64) {
 			}
 		}
 		used = append(used, [3]float64{from, from + w, level})
-		d.text(from+w/2, headHeight-10-13*level, 11, "middle", m.colour, m.label)
+		d.Text(from+w/2, headHeight-10-13*level, 11, "middle", m.colour, m.label)
 	}
 }

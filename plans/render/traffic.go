@@ -6,6 +6,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/internal/svg"
 )
 
 // traffic is what a transmit does on the circuits that its plane has then: the hops of its
@@ -136,9 +137,9 @@ func (d *drawing) links(rows []row) {
 				x0, x1 := d.x(ends[id].StartUS), d.x(e.EndUS)
 				from, to := rows[k].y+rows[k].track-1, rows[j].y+1
 				if x1 > x0 && to > from {
-					d.rect(x0, from, x1-x0, to-from, fmt.Sprintf(`fill="%s" opacity="0.55" pointer-events="none"`, d.stepColour(e.Step)), "")
-					d.line(x0, from, x0, to, fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, ink))
-					d.line(x1, from, x1, to, fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, ink))
+					d.Rect(x0, from, x1-x0, to-from, fmt.Sprintf(`fill="%s" opacity="0.55" pointer-events="none"`, d.stepColour(e.Step)), "")
+					d.Line(x0, from, x0, to, fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink))
+					d.Line(x1, from, x1, to, fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink))
 				}
 			}
 			last[id], ends[id] = j, e

@@ -1,0 +1,100 @@
+// Package svg writes the elements of which the pictures of plans are made, with the colours
+// that all of them share. It belongs to plans and performs no I/O; it uses no scripts, fonts
+// or references to other files.
+package svg
+
+import (
+	"fmt"
+	"html"
+	"strings"
+)
+
+// The colours of text and lines.
+const (
+	Ink   = "#1f2430"
+	Faint = "#6b7280"
+	Grid  = "#d9dde3"
+	Track = "#f4f5f7" // an empty track
+	Late  = "#b3261e" // what decides the end
+	Good  = "#14663c" // bounds, and what is held
+	Cool  = "#1d4ed8" // measured
+	Hatch = "#a4a9b3"
+)
+
+// Font is the family of all text.
+const Font = "DejaVu Sans, Verdana, sans-serif"
+
+// Canvas collects SVG elements. The zero value is empty.
+type Canvas struct {
+	strings.Builder
+}
+
+// Open writes the head of a picture of w x h pixels on white ground; Close ends it.
+func (c *Canvas) Open(w, h float64) {
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="%s">`+"\n", w, h, w, h, Font)
+	c.Rect(0, 0, w, h, `fill="white"`, "")
+}
+
+// Close ends a picture.
+func (c *Canvas) Close() { c.WriteString("</svg>\n") }
+
+// Rect writes a rectangle; title is what a reader gets who points at it.
+func (c *Canvas) Rect(x, y, w, h float64, attributes, title string) {
+	fmt.Fprintf(c, `<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" %s`, x, y, w, h, attributes)
+	c.end("rect", title)
+}
+
+// Circle writes a circle around (x, y).
+func (c *Canvas) Circle(x, y, r float64, attributes, title string) {
+	fmt.Fprintf(c, `<circle cx="%.2f" cy="%.2f" r="%.2f" %s`, x, y, r, attributes)
+	c.end("circle", title)
+}
+
+// Path writes a path; d is its data.
+func (c *Canvas) Path(d, attributes, title string) {
+	fmt.Fprintf(c, `<path d="%s" %s`, d, attributes)
+	c.end("path", title)
+}
+
+// end closes an element that may have a title.
+func (c *Canvas) end(name, title string) {
+	if title == "" {
+		c.WriteString("/>\n")
+		return
+	}
+	fmt.Fprintf(c, "><title>%s</title></%s>\n", Escape(title), name)
+}
+
+// Line writes a line.
+func (c *Canvas) Line(x1, y1, x2, y2 float64, attributes string) {
+	fmt.Fprintf(c, `<line x1="%.2f" y1="%.2f" x2="%.2f" y2="%.2f" %s/>`+"\n", x1, y1, x2, y2, attributes)
+}
+
+// Text writes s with its baseline at y; anchor is start, middle or end.
+func (c *Canvas) Text(x, y, size float64, anchor, fill, s string) {
+	fmt.Fprintf(c, `<text x="%.2f" y="%.2f" font-size="%g" text-anchor="%s" fill="%s">%s</text>`+"\n",
+		x, y, size, anchor, fill, Escape(s))
+}
+
+// Escape makes s text of XML and HTML; characters that XML cannot hold become spaces.
+func Escape(s string) string {
+	return html.EscapeString(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0xfffe || r == 0xffff {
+			return ' '
+		}
+		return r
+	}, s))
+}
+
+// TextWidth estimates the width of s; a drawing must not depend on a font.
+func TextWidth(s string, size float64) float64 { return 0.61 * size * float64(len(s)) }
+
+// Fit returns the first of the labels that has room in w, else "".
+func Fit(w, size float64, labels ...string) string {
+	for _, s := range labels {
+		if TextWidth(s, size)+6 <= w {
+			return s
+		}
+	}
+	return ""
+}
