@@ -6,6 +6,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/ocsctl/monotonic"
 )
 
 // recorder is a communicator's flight recorder: its last operations, what became of them, and what
@@ -96,7 +97,7 @@ func (f *recorder) clock() int64 {
 	if !f.timed {
 		return 0
 	}
-	return exec.Now()
+	return monotonic.Now()
 }
 
 // add records a collective that begins, and returns its number.
@@ -218,7 +219,7 @@ func (f *recorder) flew(number uint64, t *exec.Task, base []uint32) {
 
 // stalled records what an operation waits for.
 func (f *recorder) stalled(number uint64, w exec.Wait) {
-	now := exec.Now()
+	now := monotonic.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stall.number != number || f.stall.wait != w || now-f.stall.seen > int64(fresh) {
@@ -252,7 +253,7 @@ type glance struct {
 }
 
 func (f *recorder) glance() glance {
-	now := exec.Now()
+	now := monotonic.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := glance{counts: f.counts, groups: f.groups}

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/ocsctl/monotonic"
 	"lightpath/shim/flight"
 )
 
@@ -28,7 +28,7 @@ func (c *Comm) flightRecord(failed error) (*flight.Dump, error) {
 	h := &c.table[c.args.Rank]
 	d := &flight.Dump{
 		Version: flight.Version, Library: Version, Comm: fmt.Sprintf("%x", c.id), Name: c.args.Name,
-		Ranks: c.args.Ranks, Rank: c.args.Rank, Host: h.Name, PID: h.PID, Time: exec.Now(), UnixTime: time.Now().UnixNano(),
+		Ranks: c.args.Ranks, Rank: c.args.Rank, Host: h.Name, PID: h.PID, Time: monotonic.Now(), UnixTime: time.Now().UnixNano(),
 	}
 	if failed != nil {
 		d.Error = failed.Error()

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/ocsctl/monotonic"
 	"lightpath/shim/status"
 )
 
@@ -105,7 +105,7 @@ func (c *Comm) describeSelf() status.Rank {
 		r.State = status.Finalized
 	}
 	c.describeFailure(&r)
-	now := exec.Now()
+	now := monotonic.Now()
 	g := c.flight.glance()
 	r.Groups, r.Counts = g.groups, map[string]uint64{}
 	for k, n := range g.counts {

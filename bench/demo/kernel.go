@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/ocsctl/kernel"
+	"lightpath/ocsctl/monotonic"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 )
@@ -168,7 +167,7 @@ func (s *sampler) stop() {
 }
 
 func (s *sampler) look() {
-	now := monotonic()
+	now := monotonic.Now()
 	for plane := range s.carried {
 		bytes := 0.0
 		for port := range s.view.State().Ranks {
@@ -278,11 +277,4 @@ func (s *sampler) transmits(a *auditor, plane int, w window) []Interval {
 		out, before = append(out, in), after
 	})
 	return out
-}
-
-// monotonic is the clock of the ranks' reports.
-func monotonic() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
-	return ts.Nano()
 }

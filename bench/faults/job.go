@@ -10,11 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"lightpath/bench"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/ocsctl/monotonic"
 	"lightpath/shim"
 )
 
@@ -101,9 +100,8 @@ func (j *job) reported(r bench.Report) {
 	defer j.mu.Unlock()
 	at := span{time.Now(), time.Now()}
 	if n := len(r.Iters); n > 0 { // by the rank's own clock, which is this host's
-		var now unix.Timespec
-		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail for this clock
-		ago := func(ns int64) time.Time { return at.end.Add(time.Duration(ns - now.Nano())) }
+		now := monotonic.Now()
+		ago := func(ns int64) time.Time { return at.end.Add(time.Duration(ns - now)) }
 		at = span{ago(r.Iters[n-1][0]), ago(r.Iters[n-1][1])}
 	}
 	j.spans[r.Rank] = append(j.spans[r.Rank], at)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
+	"lightpath/ocsctl/monotonic"
 )
 
 // epoch returns the absolute epoch of a relative one.
@@ -27,7 +28,7 @@ func (t *Task) settled(l *lane) (bool, error) {
 	}
 	l.gated = false
 	if t.tracing && l.posted != program.None {
-		t.events[l.posted].End = Now()
+		t.events[l.posted].End = monotonic.Now()
 	}
 	return true, nil
 }
@@ -50,7 +51,7 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		target := t.prog.Configs[l.id][op.Config]
 		from := t.epoch(l.id, op.Epoch)
 		if t.tracing {
-			t.events[st.Reconf].Start = Now()
+			t.events[st.Reconf].Start = monotonic.Now()
 		}
 		if t.call.SwitchAt == nil {
 			if err := t.call.OCS.Post(l.id, from, target); err != nil {

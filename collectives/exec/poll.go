@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"lightpath/collectives/program"
+	"lightpath/ocsctl/monotonic"
 )
 
 // burst bounds how often one chain is served before the others get their turn.
@@ -58,7 +59,7 @@ func (t *Task) work() bool {
 			t.local = chain{id: t.ready[last]}
 			t.ready = t.ready[:last]
 			if t.tracing {
-				t.events[t.local.id].Start = Now()
+				t.events[t.local.id].Start = monotonic.Now()
 			}
 		}
 		left -= t.part(&t.local, left)
@@ -171,7 +172,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 		return 0, nil
 	}
 	if t.tracing && done == 0 {
-		t.events[c.id].Start = Now()
+		t.events[c.id].Start = monotonic.Now()
 	}
 	t.moved[c.id] = done + int64(took)
 	c.advance(g, took)

@@ -3,6 +3,7 @@ package exec
 import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
+	"lightpath/ocsctl/monotonic"
 )
 
 // receiveAll serves every source that the lane still expects something from.
@@ -98,7 +99,7 @@ func (t *Task) land(plane transport.Lander, op *program.Op, c *chain) (int, erro
 // began records when the first bytes of an operation came.
 func (t *Task) began(id program.OpID) {
 	if t.tracing && t.moved[id] == 0 {
-		t.events[id].Start = Now()
+		t.events[id].Start = monotonic.Now()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
+	"lightpath/ocsctl/monotonic"
 )
 
 // A circuit that several flows share carries them in equal parts in the cost model, and steps
@@ -111,7 +112,7 @@ func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 		return false, nil
 	}
 	if t.tracing && t.moved[id] == 0 {
-		t.events[id].Start = Now()
+		t.events[id].Start = monotonic.Now()
 	}
 	if t.moved[id] += length; t.moved[id] == op.Bytes {
 		t.complete(id)

@@ -18,6 +18,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
 	"lightpath/ocsctl"
+	"lightpath/ocsctl/monotonic"
 )
 
 // Buffer is memory that a call lends to a task until the task has finished. Ptr may be
@@ -337,7 +338,7 @@ func (t *Task) bytes(g *program.Segment, off, n int64) []byte {
 func (t *Task) complete(id program.OpID) {
 	t.remaining--
 	if t.tracing {
-		t.events[id].End = Now()
+		t.events[id].End = monotonic.Now()
 	}
 	for _, s := range t.prog.Successors(id) {
 		t.waits[s]--

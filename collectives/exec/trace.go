@@ -1,13 +1,6 @@
 package exec
 
-import (
-	"sync"
-	"time"
-
-	"golang.org/x/sys/unix"
-
-	"lightpath/collectives/program"
-)
+import "lightpath/collectives/program"
 
 // Event is when an operation ran: from its first byte to its end, in nanoseconds of
 // CLOCK_MONOTONIC, which all processes of a host share. A reconfiguration starts with this
@@ -31,23 +24,3 @@ func (t *Task) Events() []Event {
 
 // Program returns the program of the last Bind.
 func (t *Task) Program() *program.Program { return t.prog }
-
-// Now is CLOCK_MONOTONIC in nanoseconds, which all processes of a host share; from the second call
-// on it takes no system call.
-func Now() int64 {
-	o := origin()
-	return o.at + int64(time.Since(o.was))
-}
-
-// origin ties the runtime's clock, which is the same and cannot be read as a number, to it.
-var origin = sync.OnceValue(func() (o struct {
-	was time.Time
-	at  int64
-}) {
-	var ts unix.Timespec
-	o.was = time.Now()
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err == nil {
-		o.at = ts.Nano()
-	}
-	return o
-})

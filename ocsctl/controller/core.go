@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/ocsctl/monotonic"
 	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
@@ -44,7 +45,7 @@ var _ Controller = (*Core)(nil)
 // Start makes a controller that runs until Close. It reads where the planes are, and moves
 // nothing by itself.
 func Start(config Config) (*Core, error) {
-	c, err := newCore(config, monotonic(), func(int64) time.Time { return time.Now() })
+	c, err := newCore(config, monotonic.Now, func(int64) time.Time { return time.Now() })
 	if err != nil {
 		return nil, err
 	}
@@ -287,15 +288,6 @@ func (c *Core) Close() {
 // to find the next controller. Snapshot and Watch go on.
 func (c *Core) Resign(why error) {
 	_ = c.do(func(now int64) { c.machine.retire(why, now) })
-}
-
-// monotonic returns a clock of CLOCK_MONOTONIC that makes no system call.
-func monotonic() func() int64 {
-	var ts unix.Timespec
-	start := time.Now()
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	base := ts.Nano()
-	return func() int64 { return base + int64(time.Since(start)) }
 }
 
 // Set implements Controller.
