@@ -1,0 +1,80 @@
+package lumos
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrInput is wrapped by every error about what a caller asks for.
+var ErrInput = errors.New("bad input")
+
+// Fabric is the size of a cluster. Leaves are numbered pod by pod, GPUs leaf by leaf; pods, leaves,
+// spines (h), switches of a group (k) and their ports all count from 0. It is a value, checked
+// by [Fabric.Validate] and by every function that takes one.
+type Fabric struct {
+	Pods   int `json:"pods"`    // P, at most KOCS
+	KLeaf  int `json:"k_leaf"`  // ports of a leaf to GPUs, and as many to spines; even
+	KSpine int `json:"k_spine"` // ports of a spine to leaves, and as many to the core; even
+	Tau    int `json:"tau"`     // links between a leaf and a spine of its pod: 1 or 2
+	KOCS   int `json:"k_ocs"`   // ports of an OCS in each direction
+}
+
+// Bounds on a fabric, far above what can be built.
+const (
+	maxPorts = 4096    // of any switch
+	maxLinks = 1 << 24 // from leaves to spines, in all pods
+)
+
+// Validate names the first field that no cluster can have.
+func (f Fabric) Validate() error {
+	for _, p := range []struct {
+		name  string
+		ports int
+	}{{"k_leaf", f.KLeaf}, {"k_spine", f.KSpine}} {
+		switch {
+		case p.ports < 2 || p.ports > maxPorts:
+			return fmt.Errorf("%w: %s: %d is not from 2 to %d", ErrInput, p.name, p.ports, maxPorts)
+		case p.ports%2 != 0:
+			return fmt.Errorf("%w: %s: %d is odd; ports are wired in pairs", ErrInput, p.name, p.ports)
+		}
+	}
+	switch {
+	case f.Tau != 1 && f.Tau != 2:
+		return fmt.Errorf("%w: tau: %d is neither 1 nor 2", ErrInput, f.Tau)
+	case f.KOCS < 1 || f.KOCS > maxPorts:
+		return fmt.Errorf("%w: k_ocs: %d is not from 1 to %d", ErrInput, f.KOCS, maxPorts)
+	case f.Pods < 1 || f.Pods > f.KOCS:
+		return fmt.Errorf("%w: pods: %d is not from 1 to k_ocs, %d: every pod has a port on every OCS", ErrInput, f.Pods, f.KOCS)
+	case f.Pods*f.LeavesPerPod()*f.KLeaf > maxLinks:
+		return fmt.Errorf("%w: pods: %d of %d GPUs are more than %d GPUs", ErrInput, f.Pods, f.GPUsPerPod(), maxLinks)
+	}
+	return nil
+}
+
+// LeavesPerPod returns K_spine / tau.
+func (f Fabric) LeavesPerPod() int { return f.KSpine / f.Tau }
+
+// Spines returns the spines of a pod, K_leaf / tau, which is also the number of groups of OCSes.
+func (f Fabric) Spines() int { return f.KLeaf / f.Tau }
+
+// Leaves returns the leaves of all pods.
+func (f Fabric) Leaves() int { return f.Pods * f.LeavesPerPod() }
+
+// GPUsPerPod returns K_spine x K_leaf / tau.
+func (f Fabric) GPUsPerPod() int { return f.LeavesPerPod() * f.KLeaf }
+
+// GPUs returns the GPUs of all pods.
+func (f Fabric) GPUs() int { return f.Pods * f.GPUsPerPod() }
+
+// OCSes returns the switches of the core, K_spine in each group.
+func (f Fabric) OCSes() int { return f.Spines() * f.KSpine }
+
+// Pairs returns the pairs of OCSes of a group: what is on the first of a pair is mirrored
+// on the second.
+func (f Fabric) Pairs() int { return f.KSpine / 2 }
+
+// Pod returns the pod of a leaf.
+func (f Fabric) Pod(leaf int) int { return leaf / f.LeavesPerPod() }
+
+// Leaf returns the leaf of a GPU.
+func (f Fabric) Leaf(gpu int) int { return gpu / f.KLeaf }

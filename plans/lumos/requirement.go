@@ -1,0 +1,100 @@
+package lumos
+
+import (
+	"fmt"
+
+	"lightpath/plans/lumos/matrix"
+)
+
+// Requirement says how many disjoint paths jobs need between leaves of different pods: L, symmetric,
+// no row above K_leaf. It is for one goroutine at a time.
+type Requirement struct {
+	fabric Fabric
+	links  *matrix.Matrix
+	sums   []int // by leaf
+}
+
+// NewRequirement returns the requirement of no job.
+func NewRequirement(f Fabric) (*Requirement, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	return &Requirement{fabric: f, links: matrix.New(f.Leaves()), sums: make([]int, f.Leaves())}, nil
+}
+
+// RequirementOf takes over a matrix of all leaves, or names the first row that no requirement has.
+func RequirementOf(f Fabric, links *matrix.Matrix) (*Requirement, error) {
+	r, err := NewRequirement(f)
+	if err != nil {
+		return nil, err
+	}
+	if links.Size() != f.Leaves() {
+		return nil, fmt.Errorf("%w: requirement: %d rows, want one for each of %d leaves", ErrInput, links.Size(), f.Leaves())
+	}
+	if err := links.NonNegative(); err != nil {
+		return nil, fmt.Errorf("%w: requirement%w", ErrInput, err)
+	}
+	if err := links.Symmetric(); err != nil {
+		return nil, fmt.Errorf("%w: requirement%w", ErrInput, err)
+	}
+	for a := range f.Leaves() {
+		for _, c := range links.Row(a) {
+			if f.Pod(c.Col) == f.Pod(a) {
+				return nil, fmt.Errorf("%w: requirement[%d][%d]: leaves %d and %d are both in pod %d, which needs no circuit", ErrInput, a, c.Col, a, c.Col, f.Pod(a))
+			}
+		}
+		if r.sums[a] = links.RowSum(a); r.sums[a] > f.KLeaf {
+			return nil, fmt.Errorf("%w: requirement[%d]: leaf %d of pod %d needs %d links and has k_leaf, %d", ErrInput, a, a, f.Pod(a), r.sums[a], f.KLeaf)
+		}
+	}
+	r.links = links
+	return r, nil
+}
+
+// Add adds links between leaves a and b, or takes them away where the count is negative. It
+// changes nothing where the result would be no requirement.
+func (r *Requirement) Add(a, b, links int) error {
+	f := r.fabric
+	for _, leaf := range []int{a, b} {
+		if leaf < 0 || leaf >= f.Leaves() {
+			return fmt.Errorf("%w: leaf %d is outside 0..%d", ErrInput, leaf, f.Leaves()-1)
+		}
+		if sum := r.sums[leaf] + links; sum > f.KLeaf {
+			return fmt.Errorf("%w: leaf %d of pod %d would need %d links and has k_leaf, %d", ErrInput, leaf, f.Pod(leaf), sum, f.KLeaf)
+		}
+	}
+	switch has := r.links.At(a, b); {
+	case f.Pod(a) == f.Pod(b):
+		return fmt.Errorf("%w: leaves %d and %d are both in pod %d, which needs no circuit", ErrInput, a, b, f.Pod(a))
+	case has+links < 0:
+		return fmt.Errorf("%w: leaves %d and %d have %d links, %d cannot be taken away", ErrInput, a, b, has, -links)
+	}
+	r.links.Add(a, b, links)
+	r.links.Add(b, a, links)
+	r.sums[a] += links
+	r.sums[b] += links
+	return nil
+}
+
+// Fabric returns the fabric whose leaves these are.
+func (r *Requirement) Fabric() Fabric { return r.fabric }
+
+// Matrix returns L. It is the requirement's own and must not be changed.
+func (r *Requirement) Matrix() *matrix.Matrix { return r.links }
+
+// At returns the links between leaves a and b.
+func (r *Requirement) At(a, b int) int { return r.links.At(a, b) }
+
+// Sum returns the links of leaf a.
+func (r *Requirement) Sum(a int) int { return r.sums[a] }
+
+// Spare returns how many more links leaf a may have.
+func (r *Requirement) Spare(a int) int { return r.fabric.KLeaf - r.sums[a] }
+
+// Links returns how many links there are, each counted once.
+func (r *Requirement) Links() int { return r.links.Total() / 2 }
+
+// Clone returns a copy that shares nothing with r.
+func (r *Requirement) Clone() *Requirement {
+	return &Requirement{fabric: r.fabric, links: r.links.Clone(), sums: append([]int(nil), r.sums...)}
+}
