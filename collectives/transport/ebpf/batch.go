@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/collectives/transport/internal/control"
 	"lightpath/collectives/wire"
 )
 
@@ -32,12 +33,12 @@ func (b *sendBatch) init() {
 }
 
 // add makes frame i of payload, which stays the caller's.
-func (b *sendBatch) add(i int, to *name, h *wire.Header, sequence uint32, payload []byte) {
+func (b *sendBatch) add(i int, to *control.Name, h *wire.Header, sequence uint32, payload []byte) {
 	encode(h, sequence, &b.heads[i])
 	b.iovs[i][1].Base = &payload[0]
 	b.iovs[i][1].SetLen(len(payload))
-	b.msgs[i].hdr.Name = &to.raw[0]
-	b.msgs[i].hdr.Namelen = to.len
+	b.msgs[i].hdr.Name = &to.Raw[0]
+	b.msgs[i].hdr.Namelen = to.Len
 }
 
 // send gives the first n frames to the kernel and returns how many it has taken.
@@ -88,7 +89,7 @@ func (p *pool) put(f *frame) {
 type recvBatch struct {
 	msgs   [recvFrames]mmsghdr
 	iovs   [recvFrames]unix.Iovec
-	names  [recvFrames]name
+	names  [recvFrames]control.Name
 	frames [recvFrames]*frame
 }
 
@@ -96,7 +97,7 @@ func (b *recvBatch) init(p *pool) {
 	for i := range b.msgs {
 		b.msgs[i].hdr.Iov = &b.iovs[i]
 		b.msgs[i].hdr.SetIovlen(1)
-		b.msgs[i].hdr.Name = &b.names[i].raw[0]
+		b.msgs[i].hdr.Name = &b.names[i].Raw[0]
 		b.use(i, p.get())
 	}
 }
@@ -111,7 +112,7 @@ func (b *recvBatch) use(i int, f *frame) {
 // receive returns how many datagrams it got.
 func (b *recvBatch) receive(fd int) (int, unix.Errno) {
 	for i := range b.msgs {
-		b.msgs[i].hdr.Namelen = uint32(len(b.names[i].raw))
+		b.msgs[i].hdr.Namelen = uint32(len(b.names[i].Raw))
 		b.msgs[i].hdr.Flags = 0
 	}
 	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.msgs[0])),

@@ -30,10 +30,11 @@ package ebpf
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/transport/internal/control"
 )
 
 // Counters is what the kernel counts at one port, over its life and for all who use it. All
@@ -125,8 +126,8 @@ func Listen(o ListenOptions) (_ *Listener, err error) {
 		a.MTU = p.MTU
 		l.addrs.Planes = append(l.addrs.Planes, a)
 	}
-	if l.control, l.addrs.Control, err = listenControl(o.Control); err != nil {
-		return nil, err
+	if l.control, l.addrs.Control, err = control.Listen(o.Control); err != nil {
+		return nil, fmt.Errorf("ebpf: %w", err)
 	}
 	return l, nil
 }
@@ -160,7 +161,7 @@ func inspect(fd int) (PlaneAddr, error) {
 	if err != nil {
 		return PlaneAddr{}, fmt.Errorf("socket: %w", err)
 	}
-	addr, err := addrPort(sa)
+	addr, err := control.AddrPort(sa)
 	if err != nil {
 		return PlaneAddr{}, err
 	}
@@ -172,35 +173,4 @@ func inspect(fd int) (PlaneAddr, error) {
 		return PlaneAddr{}, fmt.Errorf("receive buffer: %w", err)
 	}
 	return PlaneAddr{Addr: addr, Buffer: buffer}, nil
-}
-
-// listenControl opens the control socket.
-func listenControl(addr string) (int, netip.AddrPort, error) {
-	ua, err := net.ResolveUDPAddr("udp", addr)
-	if err != nil {
-		return -1, netip.AddrPort{}, fmt.Errorf("ebpf: control address %q: %w", addr, err)
-	}
-	ap := ua.AddrPort()
-	ap = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
-	if !ap.Addr().IsValid() || ap.Addr().IsUnspecified() {
-		return -1, netip.AddrPort{}, fmt.Errorf("ebpf: control address %q names no host", addr)
-	}
-	name := newName(ap)
-	fd, err := unix.Socket(name.family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return -1, netip.AddrPort{}, fmt.Errorf("ebpf: control socket: %w", err)
-	}
-	if err := unix.Bind(fd, sockaddr(ap)); err != nil {
-		_ = unix.Close(fd)
-		return -1, netip.AddrPort{}, fmt.Errorf("ebpf: control address %q: %w", addr, err)
-	}
-	sa, err := unix.Getsockname(fd)
-	if err == nil {
-		ap, err = addrPort(sa)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, netip.AddrPort{}, fmt.Errorf("ebpf: control address %q: %w", addr, err)
-	}
-	return fd, ap, nil
 }

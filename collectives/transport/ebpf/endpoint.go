@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/control"
 	"lightpath/collectives/transport/internal/poller"
 )
 
@@ -20,7 +21,7 @@ const (
 	// minWindow lets one frame be under way while another is looked at.
 	minWindow = 2
 	// SecretSize is that of a communicator's secret.
-	SecretSize = 32
+	SecretSize = control.SecretSize
 	// frameCost is what a receive buffer is charged for a frame, as a multiple of the MTU, and
 	// beside it: memory comes in powers of two.
 	frameCost, frameExtra = 2, 2048
@@ -47,7 +48,7 @@ type Endpoint struct {
 	rank    int
 	planes  []*plane
 	faces   []transport.Plane // what Planes returns
-	control control
+	control *control.Socket
 	poll    *poller.Set
 
 	mu   sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, and by Close
@@ -75,7 +76,7 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 			e.faces = append(e.faces, p)
 		}
 	}
-	e.control.init(l.control, &o)
+	e.control = newControl(l.control, &o)
 	if err := e.open(); err != nil {
 		return nil, fmt.Errorf("ebpf: rank %d: %w", o.Rank, err)
 	}
@@ -152,7 +153,7 @@ func newPlane(e *Endpoint, id int, po *PlaneOptions, o *Options) (*plane, error)
 			continue
 		}
 		p.peers[r] = peer{
-			name: newName(o.Addrs[r].Planes[id].Addr), window: o.windowOf(r, id),
+			name: control.NewName(o.Addrs[r].Planes[id].Addr), window: o.windowOf(r, id),
 			ring: make([]*frame, 1<<bits.Len64(mine-1)),
 		}
 	}
@@ -176,7 +177,7 @@ func (e *Endpoint) open() (err error) {
 			e.poll.Close(func() {})
 		}
 	}()
-	if err := e.poll.Add(e.control.fd, unix.EPOLLIN, controlID); err != nil {
+	if err := e.poll.Add(e.control.FD(), unix.EPOLLIN, controlID); err != nil {
 		return err
 	}
 	for id, p := range e.planes {
@@ -255,7 +256,7 @@ func (e *Endpoint) Close() error {
 		for _, p := range e.planes {
 			_ = unix.Close(p.fd)
 		}
-		_ = unix.Close(e.control.fd)
+		_ = unix.Close(e.control.FD())
 	})
 	return nil
 }

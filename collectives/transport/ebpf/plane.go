@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/control"
 	"lightpath/collectives/wire"
 )
 
@@ -44,7 +45,7 @@ type plane struct {
 
 // peer is what a plane knows of another rank.
 type peer struct {
-	name name // of its socket
+	name control.Name // of its socket
 
 	sent     uint64 // frames
 	consumed uint64 // of them, as far as that rank has told
@@ -187,7 +188,7 @@ func (p *plane) Release(src int) {
 	from.hole = 0
 	p.pool.put(f)
 	if from.next-from.told >= max(p.mine/creditParts, 1) {
-		p.e.tell(src, false)
+		p.e.tell(src, 0)
 	}
 }
 
@@ -242,7 +243,7 @@ func (p *plane) sort(i int) (bool, error) {
 		return false, err
 	}
 	h := &f.hdr
-	if int(h.Src) >= len(p.peers) || int(h.Src) == p.e.rank || !p.rx.names[i].same(&p.peers[h.Src].name) {
+	if int(h.Src) >= len(p.peers) || int(h.Src) == p.e.rank || !p.rx.names[i].Same(&p.peers[h.Src].name) {
 		p.strays++
 		return false, nil
 	}
@@ -272,9 +273,9 @@ func (p *plane) enqueue(f *frame, seq uint32) (bool, error) {
 }
 
 // whose returns the rank whose socket has this name, or -1.
-func (p *plane) whose(n *name) int {
+func (p *plane) whose(n *control.Name) int {
 	for r := range p.peers {
-		if r != p.e.rank && p.peers[r].name.same(n) {
+		if r != p.e.rank && p.peers[r].name.Same(n) {
 			return r
 		}
 	}
