@@ -231,7 +231,7 @@ func (c *Config) noteVariables(values map[string]string) {
 		known := slices.Contains(frontVars, name) || slices.ContainsFunc(vars, func(v Var) bool { return v.Name == name })
 		line := fmt.Sprintf("%s set by environment to %s.", name, value)
 		if !known {
-			line = fmt.Sprintf("%s set by environment to %s: ignored, Lightpath has no such variable.", name, value)
+			line = fmt.Sprintf("%s set by environment to %s: ignored, %s.", name, value, whyIgnored(name))
 		}
 		c.variables = append(c.variables, line)
 	}
@@ -239,7 +239,7 @@ func (c *Config) noteVariables(values map[string]string) {
 }
 
 // frontVars are read by libnccl.so.2 itself (cgo/front).
-var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "LIGHTPATH_NCCL_FALLBACK_LIB", "LIGHTPATH_FALLBACK"}
+var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "LIGHTPATH_NCCL_FALLBACK_LIB", "LIGHTPATH_FALLBACK", "NCCL_COMM_BLOCKING"}
 
 // controlIf is the interfaces for rendezvous and control.
 func (c *Config) controlIf() string {

@@ -82,6 +82,24 @@ func TestDocumentation(t *testing.T) {
 			t.Errorf("docs/environment.md lacks the row\n%s", row)
 		}
 	}
+	for _, name := range frontVars {
+		if !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/environment.md does not say what %s is", name)
+		}
+	}
+	said := map[string]bool{}
+	for _, g := range ignoredVars {
+		row := fmt.Sprintf("| `%s` | %s |", strings.Join(g.names, "` `"), g.why)
+		if !strings.Contains(string(text), row+"\n") {
+			t.Errorf("docs/environment.md lacks the row\n%s", row)
+		}
+		for _, name := range g.names {
+			if said[name] || slices.Contains(frontVars, name) || slices.ContainsFunc(vars, func(v Var) bool { return v.Name == name }) {
+				t.Errorf("%s is said to be ignored twice, or is read", name)
+			}
+			said[name] = true
+		}
+	}
 }
 
 func TestLogFormat(t *testing.T) {
@@ -221,7 +239,7 @@ func TestTimestamps(t *testing.T) {
 func TestVariablesInLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	for name, value := range map[string]string{
-		"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": path, "LIGHTPATH_PLANES": "2", "NCCL_P2P_LEVEL": "SYS", "NCCL_NTHREADS": "",
+		"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": path, "LIGHTPATH_PLANES": "2", "NCCL_P2P_LEVEL": "SYS", "NCCL_NTHREADS": "", "NCCL_NO_SUCH": "1",
 	} {
 		t.Setenv(name, value)
 	}
@@ -230,7 +248,8 @@ func TestVariablesInLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n", "NCCL INFO NCCL_P2P_LEVEL set by environment to SYS: ignored"} {
+	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n", "NCCL INFO NCCL_P2P_LEVEL set by environment to SYS: ignored, buffers are host memory",
+		"NCCL INFO NCCL_NO_SUCH set by environment to 1: ignored, Lightpath has no such variable.\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %q:\n%s", want, text)
 		}

@@ -75,6 +75,8 @@ ncclResult_t lp_config_read(const char* function, const ncclCollConfig_t* config
 ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n);
 /* Makes communicators now, or when the group of this thread ends. */
 ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n);
+/* Whether a communicator blocks that is configured so: NCCL_COMM_BLOCKING of 0 or 1 comes first, for all. */
+int lp_comm_blocking(int configured);
 /* Checks a communicator's configuration of any age (NULL: none) and copies to *mine what the caller can
  * have meant; all else is undefined there. */
 ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine);

@@ -46,6 +46,12 @@ ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n) {
 
 static bool undef(int v) { return v == NCCL_CONFIG_UNDEF_INT; }
 
+int lp_comm_blocking(int configured) {
+  const char* v = lp_env("NCCL_COMM_BLOCKING");
+  if (v == NULL || (strcmp(v, "0") != 0 && strcmp(v, "1") != 0)) return configured;
+  return v[0] - '0';
+}
+
 /* How much of a configuration a caller that was compiled against some version can have meant. Its size
  * alone does not tell: until 2.25 the last 4 of 48 bytes were padding, where trafficClass is now. */
 static size_t config_known(unsigned version) {
@@ -73,6 +79,7 @@ ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, nc
   static const ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
   size_t known;
   *mine = fresh;
+  mine->blocking = lp_comm_blocking(fresh.blocking);
   if (config == NULL) return ncclSuccess;
   if (config->size < CONFIG_MIN || config->magic != NCCL_API_MAGIC)
     return lp_fail(ncclInvalidArgument, "%s: config is not initialized with NCCL_CONFIG_INITIALIZER (size %zu, magic 0x%x)",
@@ -92,6 +99,7 @@ ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, nc
       (!undef(mine->shrinkShare) && mine->shrinkShare != 0 && mine->shrinkShare != 1))
     return lp_fail(ncclInvalidArgument, "%s: config: splitShare %d or shrinkShare %d is neither 0 nor 1", function,
                    mine->splitShare, mine->shrinkShare);
+  mine->blocking = lp_comm_blocking(mine->blocking);
   return ncclSuccess;
 }
 
@@ -154,7 +162,7 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
       inits[i].nranks = ndev;
       inits[i].rank = i;
       inits[i].device = devlist != NULL ? devlist[i] : i;
-      inits[i].blocking = 1;
+      inits[i].blocking = lp_comm_blocking(1);
       out[i] = &comm[i];
     }
     rc = lp_make(inits, out, (size_t)ndev);

@@ -25,6 +25,7 @@ static const struct ncclParamHandle params[] = {
     {"NCCL_CONF_FILE", ""},
     {"LIGHTPATH_NCCL_FALLBACK_LIB", ""},
     {"LIGHTPATH_FALLBACK", "auto"},
+    {"NCCL_COMM_BLOCKING", ""},
 };
 
 enum { PARAMS = sizeof params / sizeof *params };

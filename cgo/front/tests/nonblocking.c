@@ -147,6 +147,38 @@ static void never_comes(void) {
   OK(ncclCommAbort(lonely));
 }
 
+/* NCCL_COMM_BLOCKING comes before every configuration, and before none; what is neither 0 nor 1 says nothing. */
+static void environment(void) {
+  static const struct {
+    const char* value;
+    int configured, waits; /* configured 2: no configuration */
+  } cases[] = {{"0", 2, 0}, {"0", 1, 0}, {"1", 0, 1}, {"1", 2, 1}, {"2", 0, 0}, {"2", 2, 1}, {"", 0, 0}};
+  size_t i;
+  for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const ncclResult_t want = cases[i].waits ? ncclSuccess : ncclInProgress;
+    ncclUniqueId id;
+    ncclComm_t c, child;
+    config.blocking = cases[i].configured;
+    CHECK(setenv("NCCL_COMM_BLOCKING", cases[i].value, 1) == 0);
+    OK(ncclGetUniqueId(&id));
+    IS(ncclCommInitRankConfig(&c, 1, id, 0, cases[i].configured == 2 ? NULL : &config), want);
+    OK(ready(c));
+    IS(ncclCommSplit(c, 0, 0, &child, NULL), want);
+    OK(ready(c));
+    OK(ready(child));
+    OK(ncclCommDestroy(child));
+    OK(ncclCommDestroy(c));
+  }
+  CHECK(setenv("NCCL_COMM_BLOCKING", "0", 1) == 0);
+  IS(ncclCommInitAll(comms, RANKS, NULL), ncclInProgress);
+  for (i = 0; i < RANKS; i++) {
+    OK(ready(comms[i]));
+    OK(ncclCommDestroy(comms[i]));
+  }
+  CHECK(unsetenv("NCCL_COMM_BLOCKING") == 0);
+}
+
 int main(int argc, char** argv) {
   (void)argv;
   quick.blocking = 0;
@@ -154,6 +186,7 @@ int main(int argc, char** argv) {
     never_comes();
     return 0;
   }
+  environment();
   make();
   calls();
   children();
