@@ -1,0 +1,25 @@
+package dag
+
+// Schedule is a run of a graph on a topology: when every task ran, and what transfers carried
+// when. The simulator writes it, so does whoever reads a solver's answer; plans/delta/check
+// judges it.
+type Schedule struct {
+	// Circuits is the topology; nil for the ideal network, where only NICs limit.
+	Circuits Circuits
+	Makespan float64 // the end of the last task, in microseconds
+	Spans    []Span  // by task
+}
+
+// Span is when a task ran.
+type Span struct {
+	Start, End float64
+	// Segments are the parts of a transfer with one rate each, in time order, within Start..End and
+	// not overlapping; between them it stands still. Nil for work, and where rates were not recorded.
+	Segments []Segment
+}
+
+// Segment is a part of a transfer at a constant rate.
+type Segment struct {
+	Start, End float64
+	Bytes      float64
+}
