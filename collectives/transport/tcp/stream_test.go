@@ -1,0 +1,261 @@
+package tcp
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/collectives/wire"
+)
+
+// pair returns the endpoint of rank 0 of 2 and the other end of its only connection.
+func pair(t testing.TB) (transport.Endpoint, int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEndpoint(0, [][]int{{-1, fds[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		transporttest.Close(t, e)
+		_ = unix.Close(fds[1])
+	})
+	return e, fds[1]
+}
+
+func frame(h wire.Header, data string) []byte {
+	b := make([]byte, wire.HeaderSize)
+	wire.Encode(&h, b)
+	return append(b, data...)
+}
+
+// TestPieces: frames are found however the stream is cut.
+func TestPieces(t *testing.T) {
+	e, far := pair(t)
+	p := e.Planes()[0]
+	stream := append(frame(wire.Header{Src: 1, Length: 5}, "hello"), frame(wire.Header{Src: 1, Offset: 5, Length: 1}, "!")...)
+	got := ""
+	for i := range stream {
+		if _, err := unix.Write(far, stream[i:i+1]); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			h, data, err := p.Peek(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h == nil {
+				break
+			}
+			got += string(data)
+			p.Release(1)
+		}
+	}
+	if got != "hello!" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCorruptStream(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"garbage":    make([]byte, wire.HeaderSize),
+		"empty":      frame(wire.Header{Src: 1}, ""),
+		"too long":   frame(wire.Header{Src: 1, Length: maxPayload + 1}, ""),
+		"from other": frame(wire.Header{Src: 2, Length: 1}, "x"),
+		"to other":   frame(wire.Header{Src: 1, Dst: 1, Length: 1}, "x"),
+		"plane":      frame(wire.Header{Src: 1, Plane: 1, Length: 1}, "x"),
+	} {
+		e, far := pair(t)
+		if _, err := unix.Write(far, b); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if h, _, err := e.Planes()[0].Peek(1); h != nil || !errors.Is(err, transport.ErrCorrupt) {
+				t.Errorf("%s: %v, %v", name, h, err)
+			}
+		}
+	}
+}
+
+// TestTruncatedFrame: a peer that dies within a frame is lost, and the part is not data.
+func TestTruncatedFrame(t *testing.T) {
+	e, far := pair(t)
+	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 5}, "hel")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Shutdown(far, unix.SHUT_WR); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		h, _, err := e.Planes()[0].Peek(1)
+		if h != nil {
+			t.Fatal("part of a frame shown as one")
+		}
+		if errors.Is(err, transport.ErrPeerLost) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestEndWithLastFrame: the kernel speaks of the end of a stream once, which may be before the last
+// frame is taken; a short count of that frame must not end the looking.
+func TestEndWithLastFrame(t *testing.T) {
+	e, far := pair(t)
+	p := e.Planes()[0]
+	for range 2 { // the second look knows that there is nothing to receive
+		if h, _, err := p.Peek(1); h != nil || err != nil {
+			t.Fatal(h, err)
+		}
+	}
+	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 5}, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Shutdown(far, unix.SHUT_WR); err != nil {
+		t.Fatal(err)
+	}
+	if h, data, err := p.Peek(1); h == nil || string(data) != "hello" || err != nil {
+		t.Fatal(h, data, err)
+	}
+	p.Release(1)
+	for range 2 {
+		if _, _, err := p.Peek(1); !errors.Is(err, transport.ErrPeerLost) {
+			t.Errorf("after the end: %v", err)
+		}
+		if _, err := p.(transport.Lander).Head(1); !errors.Is(err, transport.ErrPeerLost) {
+			t.Errorf("after the end: %v", err)
+		}
+	}
+}
+
+// TestLandAfterPeek: an operation may land a frame that another has looked at and left.
+func TestLandAfterPeek(t *testing.T) {
+	e, far := pair(t)
+	p := e.Planes()[0].(transport.Lander)
+	b := append(frame(wire.Header{Src: 1, Length: 9}, "see it go"), frame(wire.Header{Src: 1, Offset: 9, Length: 4}, "next")...)
+	if _, err := unix.Write(far, b); err != nil {
+		t.Fatal(err)
+	}
+	if h, _, err := p.Peek(1); h == nil || err != nil {
+		t.Fatal(h, err)
+	}
+	var dst [20]byte
+	if n, err := p.Land(1, dst[:4]); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	if h, data, err := p.Peek(1); h == nil || h.Offset != 4 || string(data) != "it go" || err != nil {
+		t.Fatalf("%v %q %v", h, data, err)
+	}
+	if n, err := p.Land(1, dst[4:]); n != 5 || err != nil || string(dst[:9]) != "see it go" {
+		t.Fatalf("%d %v %q", n, err, dst)
+	}
+	if n, err := p.Land(1, dst[:]); n != 0 || err != nil {
+		t.Fatalf("landed %d bytes of a frame whose header nobody has seen: %v", n, err)
+	}
+	if h, data, err := p.Peek(1); h == nil || string(data) != "next" || err != nil {
+		t.Fatalf("%v %q %v", h, data, err)
+	}
+}
+
+// TestUnwantedDataWakesOnce: data that nobody asks for must not keep Wait from sleeping.
+func TestUnwantedDataWakesOnce(t *testing.T) {
+	e, far := pair(t)
+	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 1}, "x")); err != nil {
+		t.Fatal(err)
+	}
+	if h, _, err := e.Planes()[0].Peek(1); h == nil || err != nil {
+		t.Fatal(h, err)
+	}
+	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Offset: 1, Length: 1}, "y")); err != nil {
+		t.Fatal(err)
+	}
+	e.Wait(e.Arm(), time.Hour) // the edge
+	te := e.(*Endpoint)
+	te.mu.Lock()
+	te.poll.Sweep()
+	te.mu.Unlock()
+	if te.poll.Sleep(0) {
+		t.Error("a Wait would not sleep while an unwanted frame lies there")
+	}
+}
+
+// TestNewsOfAnotherConnection: an arrival that was noticed while another connection was
+// asked for, after its own was, must not be slept through.
+func TestNewsOfAnotherConnection(t *testing.T) {
+	var near, far [3]int
+	for peer := 1; peer < 3; peer++ {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near[peer], far[peer] = fds[0], fds[1]
+		defer func() { _ = unix.Close(fds[1]) }()
+	}
+	e, err := newEndpoint(0, [][]int{near[:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transporttest.Close(t, e)
+	look := func(src int) {
+		t.Helper()
+		if h, _, err := e.Planes()[0].Peek(src); h != nil || err != nil {
+			t.Fatal(h, err)
+		}
+	}
+	for range 3 {
+		look(1)
+		look(2)
+	}
+	armed := e.Arm()
+	look(1)
+	look(2)
+	if _, err := unix.Write(far[2], frame(wire.Header{Src: 2, Length: 1}, "x")); err != nil {
+		t.Fatal(err)
+	}
+	look(1)
+	e.Wait(armed, time.Hour)
+}
+
+// FuzzStream: whatever a peer sends is frames, shown or landed in order and to the last byte that
+// their headers claim and no further, an error, or waited for.
+func FuzzStream(f *testing.F) {
+	f.Add(frame(wire.Header{Src: 1, Length: 2}, "ab"))
+	f.Add(append(frame(wire.Header{Src: 1, Length: 1}, "a"), 1, 2, 3))
+	f.Add([]byte("nonsense"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := newConn(-1, 0, 1)
+		c.readable = false // there is no socket
+		c.end = copy(c.buf, b)
+		for given, taken := c.end, 0; ; {
+			if err := c.parse(0); err != nil || !c.headed {
+				return
+			}
+			left, n := int(c.hdr.Length), 0
+			if taken += wire.HeaderSize; left%2 == 0 {
+				dst := make([]byte, left+8)
+				n, _ = c.land(dst)
+				if n > left || string(dst[n:]) != string(make([]byte, left+8-n)) {
+					t.Fatalf("landed %d bytes of a frame of %d", n, left)
+				}
+			} else if c.piece() {
+				n = len(c.data())
+				c.release()
+			}
+			if taken += n; n < left {
+				if taken < given && left%2 == 0 {
+					t.Fatalf("%d of %d bytes taken, %d of the frame's %d", taken, given, n, left)
+				}
+				return
+			}
+		}
+	})
+}
