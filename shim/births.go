@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"lightpath/shim/status"
 )
 
 // births is the leader's part in making communicators from its own: it gathers what every rank
@@ -129,9 +131,9 @@ func (b *births) absent(r *birth, late bool) error {
 	}
 	switch {
 	case len(left) > 0:
-		return fmt.Errorf("shim: %v: %s of the parent left it: %w", r.how, listRanks(left), ErrRemote)
+		return fmt.Errorf("shim: %v: %s of the parent left it: %w", r.how, status.ListRanks(left), ErrRemote)
 	case late:
-		return fmt.Errorf("shim: %v: timed out after %v: %s never called it: %w", r.how, b.c.cfg.Timeout, listRanks(missing), ErrTimeout)
+		return fmt.Errorf("shim: %v: timed out after %v: %s never called it: %w", r.how, b.c.cfg.Timeout, status.ListRanks(missing), ErrTimeout)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"lightpath/shim/status"
 )
 
 // writeTime bounds how long a rank that no longer reads can hold up the sender.
@@ -84,31 +86,24 @@ func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline t
 	done := make(chan struct{})
 	defer close(done)
 	defer ln.Close()
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				var m message
-				err := acceptPeer(conn, s)
-				if err == nil {
-					_ = conn.SetReadDeadline(time.Now().Add(handshakeTime))
-					err = readMessage(conn, &m)
-					_ = conn.SetReadDeadline(time.Time{})
-				}
-				if err == nil && m.Kind == msgJoin {
-					select {
-					case joins <- joined{int(m.From), conn}:
-						return
-					case <-done:
-					}
-				}
-				_ = conn.Close()
-			}()
+	greet := func(conn net.Conn) {
+		var m message
+		err := acceptPeer(conn, s)
+		if err == nil {
+			_ = conn.SetReadDeadline(time.Now().Add(handshakeTime))
+			err = readMessage(conn, &m)
+			_ = conn.SetReadDeadline(time.Time{})
 		}
-	}()
+		if err == nil && m.Kind == msgJoin {
+			select {
+			case joins <- joined{int(m.From), conn}:
+				return
+			case <-done:
+			}
+		}
+		_ = conn.Close()
+	}
+	go acceptAll(ln, func(conn net.Conn) { go greet(conn) })
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	for have := 1; have < c.ranks; {
@@ -131,7 +126,7 @@ func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline t
 				}
 			}
 			c.close()
-			return fmt.Errorf("shim: control connections: %s never arrived: %w", listRanks(missing), ErrTimeout)
+			return fmt.Errorf("shim: control connections: %s never arrived: %w", status.ListRanks(missing), ErrTimeout)
 		}
 	}
 	return nil

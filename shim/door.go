@@ -73,14 +73,10 @@ func (d *door) address() string {
 }
 
 func (d *door) accept() {
-	for {
-		conn, err := d.ln.Accept()
-		if err != nil {
-			return
-		}
+	acceptAll(d.ln, func(conn net.Conn) {
 		d.slots <- struct{}{}
 		go d.greet(conn)
-	}
+	})
 }
 
 // greet takes whoever comes to the meeting whose secret they know. Who comes too early is sent

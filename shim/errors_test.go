@@ -142,7 +142,7 @@ func TestRendezvousRefusals(t *testing.T) {
 	}{
 		"sizes differ":  {[]InitArgs{{Ranks: 2, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 2}}, ErrInvalidUsage, []string{"says the communicator has", "2", "3"}},
 		"twice a rank":  {[]InitArgs{{Ranks: 3, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 1}}, ErrInvalidUsage, []string{"rank 1"}},
-		"never arrives": {[]InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, ErrTimeout, []string{"ranks 1, 2 never arrived"}},
+		"never arrives": {[]InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, ErrTimeout, []string{"ranks 1-2 never arrived"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id, err := NewUniqueID()

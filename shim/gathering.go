@@ -201,22 +201,3 @@ func fabricName(digest string) string {
 	}
 	return cut(digest, 16)
 }
-
-// listRanks names ranks for a message, the first eight of many.
-func listRanks(ranks []int) string {
-	s := "rank"
-	if len(ranks) != 1 {
-		s += "s"
-	}
-	for i, r := range ranks {
-		if i == 8 {
-			return fmt.Sprintf("%s and %d more", s, len(ranks)-i)
-		}
-		sep := " "
-		if i > 0 {
-			sep = ", "
-		}
-		s += fmt.Sprint(sep, r)
-	}
-	return s
-}

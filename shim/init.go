@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/status"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -330,7 +331,7 @@ func (c *Comm) meetAtDoor(h *hello) (err error) {
 		c.id, c.table = randomID(), []hello{*h}
 		return nil
 	}
-	h.Without, h.Was = listRanks(excluded), p.args.Rank
+	h.Without, h.Was = status.ListRanks(excluded), p.args.Rank
 	first := &p.table[o.survivors()[0]]
 	addr, err := netip.ParseAddrPort(first.Door)
 	if err != nil {

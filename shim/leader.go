@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"lightpath/shim/status"
 )
 
 // leader is what rank 0 does for everyone: it is the communicator's arbiter of tickets,
@@ -169,12 +171,12 @@ func (l *leader) timedOut(r *round, from int) error {
 			elsewhere += fmt.Sprintf("; rank %d was last heard of in operation %d", o, seq)
 		}
 	}
-	who := listRanks(without) + " did not arrive"
+	who := status.ListRanks(without) + " did not arrive"
 	if len(without) == 0 {
 		who = "all ranks arrived"
 	}
 	return fmt.Errorf("shim: operation %d, %s: %s waited %v: %s%s: %w",
-		r.seq, r.states[from].call, listRanks(with), l.c.cfg.Timeout.Round(time.Millisecond), who, elsewhere, ErrTimeout)
+		r.seq, r.states[from].call, status.ListRanks(with), l.c.cfg.Timeout.Round(time.Millisecond), who, elsewhere, ErrTimeout)
 }
 
 // query asks every rank what it has called as number seq.

@@ -93,8 +93,23 @@ func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *messag
 	}
 }
 
-// comeAgain is how long a rank that came too early waits.
+// comeAgain is how long a rank that came too early waits, and who found no room for a connection.
 const comeAgain = 10 * time.Millisecond
+
+// acceptAll hands over every connection until the listener is closed.
+func acceptAll(ln net.Listener, greet func(net.Conn)) {
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // no more files, say, which others may give back
+			time.Sleep(comeAgain)
+		default:
+			greet(conn)
+		}
+	}
+}
 
 func (p *place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
 	conn, err := dialPeer(ctx, p.addr, p.secret, deadline, p.patience)

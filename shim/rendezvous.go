@@ -2,12 +2,13 @@ package shim
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"time"
+
+	"lightpath/shim/status"
 )
 
 const (
@@ -111,18 +112,10 @@ func startRoot(cfg *Config, s secret, addr netip.AddrPort) (netip.AddrPort, erro
 }
 
 func (r *root) accept() {
-	for {
-		conn, err := r.ln.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return // by serve
-		case err != nil: // no more files, say, which others may give back
-			time.Sleep(comeAgain)
-			continue
-		}
+	acceptAll(r.ln, func(conn net.Conn) {
 		r.slots <- struct{}{}
 		go r.greet(conn)
-	}
+	})
 }
 
 // greet authenticates one connection and follows it.
@@ -229,7 +222,7 @@ func (r *root) serve() {
 		case <-timer.C:
 			for _, g := range []*gathering{g, blocks} {
 				if g.ranks > 0 {
-					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived", r.timeout, listRanks(g.missing())))
+					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived", r.timeout, status.ListRanks(g.missing())))
 				}
 			}
 			return

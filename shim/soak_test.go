@@ -61,7 +61,7 @@ func TestSoak(t *testing.T) {
 		n := 1 + rng.IntN(8)
 		t.Run(fmt.Sprintf("%s/%d", transport, n), func(t *testing.T) {
 			soakEnvironment(t, rng, transport, n)
-			s := &soak{t: t, rng: rng, worlds: []*branch{{newWorld(t, n), upTo(n)}}}
+			s := &soak{t: t, rng: rng, worlds: []*branch{{newWorld(t, n), allRanks(n)}}}
 			defer func() {
 				for _, b := range s.worlds {
 					b.destroy()
@@ -118,14 +118,6 @@ func soakEnvironment(t *testing.T, rng *rand.Rand, transport string, n int) {
 type branch struct {
 	*world
 	thread []int // by rank
-}
-
-func upTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
 }
 
 // soak is a family of communicators and what is done with it.
@@ -317,7 +309,7 @@ func (s *soak) split(b *branch) error {
 	for r := range n {
 		color[r], key[r] = s.rng.IntN(3)-1, s.rng.IntN(n)
 	}
-	return s.bear(b, upTo(n), func(r int) Origin {
+	return s.bear(b, allRanks(n), func(r int) Origin {
 		return Origin{Parent: b.comms[r], How: BySplit, Color: color[r], Key: key[r]}
 	})
 }
@@ -330,7 +322,7 @@ func (s *soak) others(b *branch) []int {
 
 // shrink makes a child without some ranks.
 func (s *soak) shrink(b *branch, without []int, abort bool) error {
-	left := slices.DeleteFunc(upTo(len(b.comms)), func(r int) bool { return slices.Contains(without, r) })
+	left := slices.DeleteFunc(allRanks(len(b.comms)), func(r int) bool { return slices.Contains(without, r) })
 	return s.bear(b, left, func(r int) Origin {
 		return Origin{Parent: b.comms[r], How: ByShrink, Exclude: without, Abort: abort}
 	})

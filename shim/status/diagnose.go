@@ -84,7 +84,7 @@ func (c *Comm) making() string {
 	if len(missing) == 0 {
 		return "is being made: all ranks are there"
 	}
-	return fmt.Sprintf("is being made: %s, not seen on this host, %s still to come", listRanks(missing), verb(len(missing), "is", "are"))
+	return fmt.Sprintf("is being made: %s, not seen on this host, %s still to come", ListRanks(missing), verb(len(missing), "is", "are"))
 }
 
 // idle judges a communicator with no operation in progress anywhere.

@@ -95,8 +95,9 @@ func TestDiagnose(t *testing.T) {
 }
 
 func TestListRanks(t *testing.T) {
-	for want, ranks := range map[string][]int{"rank 3": {3}, "ranks 0-3, 7": {0, 1, 2, 3, 7}, "ranks 1, 3": {1, 3}} {
-		if got := listRanks(ranks); got != want {
+	for want, ranks := range map[string][]int{"rank 3": {3}, "ranks 0-3, 7": {0, 1, 2, 3, 7}, "ranks 1, 3": {1, 3},
+		"ranks 0, 2, 4, 6, 8, 10, 12, 14 and 2 more": {0, 2, 4, 6, 8, 10, 12, 14, 16, 17}} {
+		if got := ListRanks(ranks); got != want {
 			t.Errorf("%v: %q, not %q", ranks, got, want)
 		}
 	}

@@ -90,13 +90,19 @@ func listOf(ranks []*Rank) string {
 	for i, r := range ranks {
 		numbers[i] = r.Rank
 	}
-	return listRanks(numbers)
+	return ListRanks(numbers)
 }
 
-// listRanks names ranks in ascending order, as "ranks 0-3, 7".
-func listRanks(ranks []int) string {
+// maxSpans is how many stretches of ranks a sentence names.
+const maxSpans = 8
+
+// ListRanks names ranks in ascending order, as "ranks 0-3, 7", the first stretches of many.
+func ListRanks(ranks []int) string {
 	var spans []string
 	for i := 0; i < len(ranks); {
+		if len(spans) == maxSpans {
+			return fmt.Sprintf("ranks %s and %d more", strings.Join(spans, ", "), len(ranks)-i)
+		}
 		k := i
 		for k+1 < len(ranks) && ranks[k+1] == ranks[k]+1 {
 			k++
