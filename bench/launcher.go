@@ -23,6 +23,9 @@ import (
 // ErrRankFailed reports that a rank ended with an error; the text is the rank's own.
 var ErrRankFailed = errors.New("bench: a rank failed")
 
+// ErrEnded reports a process that was needed still and has ended without an error of its own.
+var ErrEnded = errors.New("exit status 0")
+
 // Report is one run as one rank saw it.
 type Report struct {
 	Rank       int        `json:"rank"`

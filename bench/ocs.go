@@ -42,7 +42,7 @@ func StartOCS(ctx context.Context, lightpath, config, socket string) (*OCS, erro
 		select {
 		case err := <-o.exited:
 			if err == nil {
-				err = errors.New("exit status 0")
+				err = ErrEnded
 			}
 			return nil, fmt.Errorf("bench: the switch ended: %w: %s", err, strings.TrimSpace(o.stderr.String()))
 		case <-ctx.Done():

@@ -50,6 +50,17 @@ const inCharge = "in charge"
 
 // takeover kills the controller in the middle of a move, which the next one finishes.
 func takeover(g *rig) error {
+	if err := g.killWhileMoving(); err != nil {
+		return err
+	}
+	if !g.dark(0) {
+		return errors.New("faults: the plane had moved before the controller was gone")
+	}
+	return g.recoversUnderNext()
+}
+
+// killWhileMoving kills the controller in the middle of a move of plane 0.
+func (g *rig) killWhileMoving() error {
 	if err := g.job.await(2); err != nil {
 		return err
 	}
@@ -60,9 +71,11 @@ func takeover(g *rig) error {
 		return err
 	}
 	g.injected(time.Now(), "the controller is gone, and circuits are dark")
-	if !g.dark(0) {
-		return errors.New("faults: the plane had moved before the controller was gone")
-	}
+	return nil
+}
+
+// recoversUnderNext sees the job go on under the second controller.
+func (g *rig) recoversUnderNext() error {
 	if err := g.recovers(); err != nil {
 		return err
 	}
@@ -89,13 +102,7 @@ func handOver(g *rig) error {
 		return fmt.Errorf("faults: the controller: %w: %s", err, g.controllers[0].last())
 	}
 	g.injected(at, "the controller has ended with status 0")
-	if err := g.recovers(); err != nil {
-		return err
-	}
-	if err := g.succeeded(); err != nil {
-		return err
-	}
-	return g.goesOn()
+	return g.recoversUnderNext()
 }
 
 // succeeded has the second controller's word that it rules, and has moved planes. Where the machine has
@@ -117,16 +124,9 @@ func (g *rig) succeeded() error {
 
 // orphaned kills the only controller in the middle of a move.
 func orphaned(g *rig) error {
-	if err := g.job.await(2); err != nil {
+	if err := g.killWhileMoving(); err != nil {
 		return err
 	}
-	if err := g.whileMoving(0); err != nil {
-		return err
-	}
-	if err := g.controllers[0].signal(syscall.SIGKILL); err != nil {
-		return err
-	}
-	g.injected(time.Now(), "the controller is gone, and circuits are dark")
 	return g.fails(nil, "rank ", "plane ", "epoch ", "control")
 }
 

@@ -119,12 +119,9 @@ func start(ctx context.Context, argv []string) (stop func() error, err error) {
 		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL || ctx.Err() != nil {
 			return nil
 		}
-		return fmt.Errorf("the load ended by itself: %w %s", cmp.Or(err, errEnded), said.String())
+		return fmt.Errorf("the load ended by itself: %w %s", cmp.Or(err, bench.ErrEnded), said.String())
 	}, nil
 }
-
-// errEnded: a load has ended without an error of its own.
-var errEnded = errors.New("exit status 0")
 
 // PythonLoad is a Python program that makes garbage with cycles, which its collector must find.
 const PythonLoad = `

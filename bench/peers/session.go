@@ -18,9 +18,6 @@ import (
 	"lightpath/bench"
 )
 
-// errEnded: rank processes that were needed have ended without an error of their own.
-var errEnded = errors.New("exit status 0")
-
 // session is the rank processes of one contender, waiting for runs.
 type session struct {
 	name     string
@@ -116,7 +113,7 @@ func (s *session) greet(l *net.UnixListener) error {
 			select {
 			case err := <-s.exited:
 				s.exited <- err
-				return s.explain(fmt.Errorf("ended before its ranks came: %w", cmp.Or(err, errEnded)))
+				return s.explain(fmt.Errorf("ended before its ranks came: %w", cmp.Or(err, bench.ErrEnded)))
 			default:
 			}
 			continue

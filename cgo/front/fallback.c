@@ -120,18 +120,21 @@ static struct pair* find(ncclComm_t ours) {
   return NULL;
 }
 
+/* A list with room for one more element; NULL where there is no memory, and the list is as it was. */
+static void* grown(void* list, size_t count, size_t* room, size_t size) {
+  size_t more = *room == 0 ? 16 : 2 * *room;
+  if (count < *room) return list;
+  list = realloc(list, more * size);
+  if (list != NULL) *room = more;
+  return list;
+}
+
 static void keep(ncclComm_t ours, ncclComm_t other, const char* why) {
-  struct pair* p;
+  struct pair *list, *p;
   pthread_mutex_lock(&mutex);
-  if (pair_count == pair_room) {
-    size_t room = pair_room == 0 ? 16 : 2 * pair_room;
-    struct pair* bigger = realloc(pairs, room * sizeof *bigger);
-    if (bigger != NULL) {
-      pairs = bigger;
-      pair_room = room;
-    }
-  }
-  if (pair_count < pair_room) {
+  list = grown(pairs, pair_count, &pair_room, sizeof *pairs);
+  if (list != NULL) {
+    pairs = list;
     p = &pairs[pair_count++];
     p->ours = ours;
     p->other = other;
@@ -294,6 +297,7 @@ ncclResult_t lp_fallback_end(const char* function, ncclComm_t ours, bool gone) {
 void lp_fallback_op(ncclComm_t comm, ncclRedOp_t ours, void* scalar, ncclDataType_t type, ncclScalarResidence_t residence) {
   ncclResult_t rc = ncclSuccess;
   __typeof__(ncclRedOpCreatePreMulSum)* create;
+  struct op_pair* list;
   ncclComm_t other;
   ncclRedOp_t op;
   if (!lp_fallback()) return;
@@ -301,15 +305,11 @@ void lp_fallback_op(ncclComm_t comm, ncclRedOp_t ours, void* scalar, ncclDataTyp
   create = SYMBOL(ncclRedOpCreatePreMulSum, &rc);
   if (other == NULL || create == NULL || create(&op, scalar, type, residence, other) != ncclSuccess) return;
   pthread_mutex_lock(&mutex);
-  if (op_count == op_room) {
-    size_t room = op_room == 0 ? 16 : 2 * op_room;
-    struct op_pair* bigger = realloc(ops, room * sizeof *bigger);
-    if (bigger != NULL) {
-      ops = bigger;
-      op_room = room;
-    }
+  list = grown(ops, op_count, &op_room, sizeof *ops);
+  if (list != NULL) {
+    ops = list;
+    ops[op_count++] = (struct op_pair){comm, ours, op};
   }
-  if (op_count < op_room) ops[op_count++] = (struct op_pair){comm, ours, op};
   pthread_mutex_unlock(&mutex);
 }
 

@@ -101,6 +101,16 @@ func operatorName() string {
 	return host
 }
 
+// look asks a controller how it is, and returns with its answer the planes that --plane names.
+func (o *ocsFlags) look(ctx context.Context, op *rpc.Operator) (controller.Snapshot, []int, error) {
+	s, err := op.Status(ctx)
+	if err != nil {
+		return s, nil, no(err)
+	}
+	planes, err := o.selected(&s)
+	return s, planes, err
+}
+
 // selected returns the planes of a snapshot that --plane names: all without.
 func (o *ocsFlags) selected(s *controller.Snapshot) ([]int, error) {
 	var names []string
@@ -121,11 +131,7 @@ func (o *ocsFlags) selected(s *controller.Snapshot) ([]int, error) {
 
 // statusOf shows what a controller says, and is a "no" while a plane is out of service.
 func (o *ocsFlags) statusOf(ctx context.Context, op *rpc.Operator) error {
-	s, err := op.Status(ctx)
-	if err != nil {
-		return no(err)
-	}
-	planes, err := o.selected(&s)
+	s, planes, err := o.look(ctx, op)
 	if err != nil {
 		return err
 	}
@@ -192,11 +198,7 @@ func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator, run func(plane
 	if o.plane == "" {
 		return errors.New("--plane is required")
 	}
-	s, err := op.Status(ctx)
-	if err != nil {
-		return no(err)
-	}
-	planes, err := o.selected(&s)
+	s, planes, err := o.look(ctx, op)
 	if err != nil {
 		return err
 	}
@@ -260,11 +262,7 @@ func (o *ocsFlags) setBy(ctx context.Context, op *rpc.Operator, spec string) err
 
 // driftOf shows where planes are not as desired, as their controller sees it.
 func (o *ocsFlags) driftOf(ctx context.Context, op *rpc.Operator) error {
-	s, err := op.Status(ctx)
-	if err != nil {
-		return no(err)
-	}
-	planes, err := o.selected(&s)
+	s, planes, err := o.look(ctx, op)
 	if err != nil {
 		return err
 	}
