@@ -10,11 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
-	"lightpath/ocsctl/controller/local"
 	"lightpath/ocsctl/kernel"
 	"lightpath/ocsctl/kernel/agent"
 	"lightpath/ocsctl/kernel/kerneltest"
@@ -26,12 +23,7 @@ import (
 // the second host.
 func twoHosts(t *testing.T) (core *controller.Core, lost func() []string, kill func()) {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := mustOf(t)
 	const planes, mtu = 2, 9000
 	hosts := kerneltest.Hosts(t, 2, planes, mtu)
 	socket := filepath.Join(t.TempDir(), "ocsd.sock")
@@ -71,29 +63,7 @@ func twoHosts(t *testing.T) (core *controller.Core, lost func() []string, kill f
 	board, err := agent.Dial(context.Background(), f, agent.TLS{})
 	must(err)
 	t.Cleanup(func() { _ = board.Close() })
-	models, cables, err := kernel.Models(board, f, "", 1)
-	must(err)
-	t.Cleanup(func() {
-		for _, m := range models {
-			m.Close()
-		}
-	})
-	dev, err := kernel.NewDevice(board, cables)
-	must(err)
-	t.Cleanup(func() { _ = dev.Close() })
-	config := controller.Config{Name: f.Name, Ports: f.Ranks, Device: dev}
-	for _, p := range f.Planes {
-		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: 2 * time.Millisecond})
-	}
-	core, err = controller.Start(config)
-	must(err)
-	t.Cleanup(core.Close)
-	server, err := local.Serve(core, local.Options{Socket: socket, DataPlane: ocsctl.DataKernel, Version: Version})
-	must(err)
-	t.Cleanup(server.Close)
-	t.Setenv("LIGHTPATH_FABRIC", path)
-	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
-	t.Setenv("LIGHTPATH_TRANSPORT", transportEBPF)
+	core = driven(t, f, path, socket, board)
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 	return core, func() []string {

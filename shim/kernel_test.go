@@ -30,21 +30,14 @@ func kernelFabric(t *testing.T, ranks, planes int, rate fabric.Rate) (core *cont
 		OCS:        []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: 2 * time.Millisecond}},
 		Controller: fabric.Controller{Endpoints: []string{"unix:" + socket}},
 	}
-	var config controller.Config
 	for p := range planes {
 		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: rate, OCS: "ocs0", Interface: fmt.Sprintf("p%d", p)})
-		config.Planes = append(config.Planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: float64(rate), Reconfig: f.OCS[0].Reconfig})
 	}
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
 	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := mustOf(t)
 	f, err := fabric.Load(path)
 	must(err)
 	t.Cleanup(func() {
@@ -57,6 +50,18 @@ func kernelFabric(t *testing.T, ranks, planes int, rate fabric.Rate) (core *cont
 	board, err := kernel.Open(state)
 	must(err)
 	t.Cleanup(func() { _ = board.Close() })
+	return driven(t, f, path, socket, board), func() []string {
+		r, err := kernel.Inspect(state)
+		must(err)
+		return r.Problems
+	}
+}
+
+// driven starts a controller in this process that moves the planes by device models, and points the
+// environment at it and at the file of the fabric.
+func driven(t *testing.T, f *fabric.Fabric, path, socket string, board kernel.Panel) *controller.Core {
+	t.Helper()
+	must := mustOf(t)
 	models, cables, err := kernel.Models(board, f, "", 1)
 	must(err)
 	t.Cleanup(func() {
@@ -67,8 +72,11 @@ func kernelFabric(t *testing.T, ranks, planes int, rate fabric.Rate) (core *cont
 	dev, err := kernel.NewDevice(board, cables)
 	must(err)
 	t.Cleanup(func() { _ = dev.Close() })
-	config.Name, config.Ports, config.Device = f.Name, ranks, dev
-	core, err = controller.Start(config)
+	config := controller.Config{Name: f.Name, Ports: f.Ranks, Device: dev}
+	for _, p := range f.Planes {
+		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: f.OCS[0].Reconfig})
+	}
+	core, err := controller.Start(config)
 	must(err)
 	t.Cleanup(core.Close)
 	server, err := local.Serve(core, local.Options{Socket: socket, DataPlane: ocsctl.DataKernel, Version: Version})
@@ -77,10 +85,16 @@ func kernelFabric(t *testing.T, ranks, planes int, rate fabric.Rate) (core *cont
 	t.Setenv("LIGHTPATH_FABRIC", path)
 	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
 	t.Setenv("LIGHTPATH_TRANSPORT", transportEBPF)
-	return core, func() []string {
-		r, err := kernel.Inspect(state)
-		must(err)
-		return r.Problems
+	return core
+}
+
+// mustOf ends a test with an error.
+func mustOf(t *testing.T) func(error) {
+	return func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -7,53 +7,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/controllertest"
 	"lightpath/ocsctl/controller/rpc"
-	"lightpath/plans/circuit"
 	"lightpath/shim"
 )
 
-// panel is a cross-connect whose mirrors can be stuck.
-type panel struct {
-	mu    sync.Mutex
-	maps  []circuit.Permutation
-	stuck bool
-}
-
-func (d *panel) Switch(plane int, m controller.Move) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.stuck {
-		d.maps[plane] = m.To
-	}
-	return nil
-}
-
-func (d *panel) Map(plane int) (circuit.Permutation, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.maps[plane], nil
-}
-
-func (d *panel) stick(stuck bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stuck = stuck
-}
-
 // startController serves the core of two planes of 4 ports, as o says, and returns its address.
-func startController(t *testing.T, d *panel, o rpc.ServerOptions) (*controller.Core, string) {
+func startController(t *testing.T, d *controllertest.Panel, o rpc.ServerOptions) (*controller.Core, string) {
 	t.Helper()
 	config := controller.Config{Name: "test", Ports: 4, Device: d, Token: 5}
 	for _, name := range []string{"p0", "p1"} {
 		config.Planes = append(config.Planes, controller.PlaneConfig{Name: name, BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond})
 		o.Planes = append(o.Planes, ocsctl.PlaneInfo{Name: name})
-		d.maps = append(d.maps, circuit.AllDark(4))
 	}
 	core, err := controller.Start(config)
 	if err != nil {
@@ -75,7 +45,7 @@ func startController(t *testing.T, d *panel, o rpc.ServerOptions) (*controller.C
 }
 
 func TestOCSThroughController(t *testing.T) {
-	d := &panel{}
+	d := controllertest.NewPanel(4, 2)
 	core, address := startController(t, d, rpc.ServerOptions{})
 	fabric := filepath.Join(t.TempDir(), "fabric.yaml")
 	text := fmt.Sprintf(`
@@ -125,13 +95,13 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 		}
 		says(succeed(t, "", at("enable", "--plane", "p1")...), "plane p1: resident")
 
-		d.stick(true)
+		d.Stick(true)
 		refused([]string{"set", "plane 1"}, at("set", "--plane", "p1", "--map", "ring:2")...)
 		refused([]string{"plane p1 is out of service"}, at("status")...)
 		refused([]string{"enable", "plane 1", "drift of 4 circuits"}, at("enable", "--plane", "p1")...)
 		refused([]string{"plane p1: 4 of 4 ranks"}, at("drift")...)
 		says(command(t, "", at("drift", "--plane", "p1")...).stdout, "0: desired 2, observed 1", "plane p1: out of service")
-		d.stick(false)
+		d.Stick(false)
 		succeed(t, "", at("set", "--plane", "p1", "--map", "ring:1")...)
 		succeed(t, "", at("status")...)
 	}
@@ -194,7 +164,7 @@ func TestOCSCerts(t *testing.T) {
 		t.Error("overwritten")
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	_, address := startController(t, &panel{}, rpc.ServerOptions{CA: file("ca.pem"), Cert: file("controller.pem"), Key: file("controller.key")})
+	_, address := startController(t, controllertest.NewPanel(4, 2), rpc.ServerOptions{CA: file("ca.pem"), Cert: file("controller.pem"), Key: file("controller.key")})
 	as := func(who string) []string {
 		return []string{"--controller", address, "--ca", file("ca.pem"), "--cert", file(who + ".pem"), "--key", file(who + ".key")}
 	}

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,10 +9,10 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/ebpf"
+	"lightpath/collectives/transport/transporttest"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/circuit"
-	fabricfile "lightpath/plans/fabric"
 )
 
 // panel is a fabric in the kernel with the least controller that works: it moves a plane when
@@ -52,33 +51,12 @@ type panelPlane struct {
 	moves  sync.WaitGroup
 }
 
-// fabrics numbers those of this process.
-var fabrics atomic.Int32
-
 // newPanel builds a fabric and attaches all ranks to it. It needs root.
 func newPanel(t testing.TB, ranks, planes, window int, rate string) *panel {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: network namespaces and eBPF")
-	}
-	text := fmt.Sprintf("version: 1\nname: tF%d-x%d\nranks: %d\nforwarding: true\nplanes:\n", os.Getpid(), fabrics.Add(1), ranks)
-	for j := range planes {
-		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, rate, j)
-	}
-	f, err := fabricfile.Decode([]byte(text + "ocs:\n  - {name: ocs0, driver: emulator, reconfig: 1ms}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := kernel.Down(f.Name, true); err != nil {
-			t.Error(err)
-		}
-	})
-	s, _, err := kernel.Up(f, kernel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := transporttest.KernelFabric(t, ranks, planes, rate, true)
 	p := &panel{dark: 200 * time.Microsecond, planes: make([]panelPlane, planes)}
+	var err error
 	if p.board, err = kernel.Open(s); err != nil {
 		t.Fatal(err)
 	}

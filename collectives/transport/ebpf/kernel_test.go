@@ -2,21 +2,13 @@ package ebpf
 
 import (
 	"fmt"
-	"os"
-	"sync/atomic"
 	"testing"
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/circuit"
-	"lightpath/plans/fabric"
 )
-
-// fabrics numbers those of this process.
-var fabrics atomic.Int32
-
-var _ Counters = (*kernel.Counters)(nil)
 
 // inKernel describes planes whose circuits are real.
 type inKernel struct {
@@ -29,26 +21,7 @@ type inKernel struct {
 // build brings a fabric up for the time of a test, which needs root.
 func (k inKernel) build(t testing.TB, ranks, planes int) (*kernel.State, *kernel.Board) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: network namespaces and eBPF")
-	}
-	text := fmt.Sprintf("version: 1\nname: tF%d-%d\nranks: %d\nforwarding: %v\nplanes:\n", os.Getpid(), fabrics.Add(1), ranks, k.forwarding)
-	for j := range planes {
-		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, k.rate, j)
-	}
-	f, err := fabric.Decode([]byte(text + "ocs:\n  - {name: ocs0, driver: emulator, reconfig: 2ms}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := kernel.Down(f.Name, true); err != nil {
-			t.Error(err)
-		}
-	})
-	s, _, err := kernel.Up(f, kernel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := transporttest.KernelFabric(t, ranks, planes, k.rate, k.forwarding)
 	b, err := kernel.Open(s)
 	if err != nil {
 		t.Fatal(err)

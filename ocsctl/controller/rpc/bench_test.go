@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/controllertest"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/plans/circuit"
 )
@@ -15,7 +16,7 @@ import (
 // the next epoch, over loopback: one stream each, all in this process.
 func BenchmarkBarrier(b *testing.B) {
 	const ports = 8
-	core := startCore(b, controller.Config{Name: "a", Ports: ports, Device: newPanel(ports, 1)})
+	core := startCore(b, controller.Config{Name: "a", Ports: ports, Device: controllertest.NewPanel(ports, 1)})
 	s := serveCore(b, options("a", ports, 1), func() *controller.Core { return core })
 	var all []*rpc.Client
 	news := make(chan struct{}, 1)

@@ -8,39 +8,10 @@ import (
 
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/controllertest"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/plans/circuit"
 )
-
-// panel is a cross-connect that moves at once, or never.
-type panel struct {
-	mu    sync.Mutex
-	maps  []circuit.Permutation
-	stuck bool
-}
-
-func newPanel(ports, planes int) *panel {
-	p := &panel{}
-	for range planes {
-		p.maps = append(p.maps, circuit.AllDark(ports))
-	}
-	return p
-}
-
-func (p *panel) Switch(plane int, m controller.Move) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.stuck {
-		p.maps[plane] = m.To
-	}
-	return nil
-}
-
-func (p *panel) Map(plane int) (circuit.Permutation, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.maps[plane], nil
-}
 
 // ledger is a journal that remembers the last intent of one plane.
 type ledger struct {
@@ -94,7 +65,7 @@ func serveCore(t testing.TB, o rpc.ServerOptions, inCharge func() *controller.Co
 
 // TestCore: barrier, leases and faults of the real controller.
 func TestCore(t *testing.T) {
-	device := newPanel(4, 1)
+	device := controllertest.NewPanel(4, 1)
 	core := startCore(t, controller.Config{Name: "a", Ports: 4, Device: device, SettleTimeout: 50 * time.Millisecond})
 	s := serveCore(t, options("a", 4, 1), func() *controller.Core { return core })
 	var all []*rpc.Client
@@ -114,9 +85,7 @@ func TestCore(t *testing.T) {
 	}
 	must(t, all[0].Post(0, 11, circuit.Shift(4, 3)))
 	until(t, "waiting", func() bool { return all[1].Waiting(0) == "plane 0 epoch 11: waiting for ports 1,2,3" })
-	device.mu.Lock()
-	device.stuck = true
-	device.mu.Unlock()
+	device.Stick(true)
 	for _, c := range all[1:] {
 		must(t, c.Post(0, 11, circuit.Shift(4, 3)))
 	}
@@ -133,7 +102,7 @@ func TestCore(t *testing.T) {
 // TestCoreTakeover: the real controller is deposed in the middle of a barrier; the next one
 // finishes it, and gives the plane back to its holder.
 func TestCoreTakeover(t *testing.T) {
-	device, journal := newPanel(4, 1), &ledger{}
+	device, journal := controllertest.NewPanel(4, 1), &ledger{}
 	first := startCore(t, controller.Config{Name: "a", Ports: 4, Device: device, Journal: journal, Token: 1})
 	var mu sync.Mutex
 	rulers := []*controller.Core{first, nil}

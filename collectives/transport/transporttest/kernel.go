@@ -1,0 +1,41 @@
+package transporttest
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"lightpath/ocsctl/kernel"
+	"lightpath/plans/fabric"
+)
+
+// fabrics numbers those of this process.
+var fabrics atomic.Int32
+
+// KernelFabric brings planes of one rate up on this host for the time of a test, each an interface p0, p1, ...
+// per rank. All circuits are dark.
+func KernelFabric(t testing.TB, ranks, planes int, rate string, forwarding bool) *kernel.State {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces and eBPF")
+	}
+	text := fmt.Sprintf("version: 1\nname: tF%d-%d\nranks: %d\nforwarding: %v\nplanes:\n", os.Getpid(), fabrics.Add(1), ranks, forwarding)
+	for j := range planes {
+		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, rate, j)
+	}
+	f, err := fabric.Decode([]byte(text + "ocs:\n  - {name: ocs0, driver: emulator, reconfig: 2ms}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := kernel.Down(f.Name, true); err != nil {
+			t.Error(err)
+		}
+	})
+	s, _, err := kernel.Up(f, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
