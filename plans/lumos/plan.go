@@ -1,0 +1,143 @@
+package lumos
+
+import (
+	"fmt"
+
+	"lightpath/plans/circuit"
+	"lightpath/plans/lumos/decompose"
+	"lightpath/plans/lumos/matrix"
+	"lightpath/plans/lumos/slots"
+)
+
+// Plan returns a logical topology of a requirement, from nothing. With tau = 2 it is free of contention
+// (LumosCore, Theorem 4.1); with tau = 1 it is where no leaf needs more than K_leaf/2 links (Theorem 4.2),
+// and else has at most 2 links of a leaf by one spine.
+func Plan(r *Requirement) (*Logical, error) {
+	t, err := assign(r)
+	if err != nil {
+		return nil, err
+	}
+	return logicalOf(r.Fabric(), t), nil
+}
+
+// assign gives the links of a requirement slots: leaf by spine.
+func assign(r *Requirement) (*slots.Table, error) {
+	if f := r.Fabric(); f.Tau == 1 {
+		if t, ok := greedy(r); ok {
+			return t, nil
+		}
+	}
+	return balance(r)
+}
+
+// balance is the heuristic decomposition, for any requirement. Halves and parts are balanced over pods, too: a
+// spine of a pod gets at most its part of the pod's links, K_spine, even where tau = 1.
+func balance(r *Requirement) (*slots.Table, error) {
+	f := r.Fabric()
+	pods := make([]int, f.Leaves())
+	for a := range pods {
+		pods[a] = f.Pod(a)
+	}
+	half, err := decompose.Halve(r.Matrix(), pods)
+	if err != nil {
+		return nil, fmt.Errorf("lumos: %w", err)
+	}
+	parts, err := decompose.Split(half, f.Spines(), pods)
+	if err != nil {
+		return nil, fmt.Errorf("lumos: %w", err)
+	}
+	return tableOf(f.Leaves(), parts), nil
+}
+
+// tableOf puts the links of part c into slot c. No row or column of a part may exceed 1.
+func tableOf(n int, parts []*matrix.Matrix) *slots.Table {
+	t := slots.New(n, len(parts))
+	for c, part := range parts {
+		for u := range n {
+			for _, cell := range part.Row(u) {
+				t.Put(u, cell.Col, c)
+			}
+		}
+	}
+	return t
+}
+
+// greedy gives every link a spine that neither of its leaves uses, and reports false where some
+// link finds none: never where every leaf needs K_leaf/2 links or less.
+func greedy(r *Requirement) (*slots.Table, bool) {
+	f := r.Fabric()
+	t := slots.New(f.Leaves(), f.Spines())
+	vacant := func(a, h int) bool { return t.At(a, h) < 0 && t.From(a, h) < 0 }
+	for a := range f.Leaves() {
+		h := 0
+		for _, cell := range r.Matrix().Row(a) {
+			if cell.Col < a {
+				continue
+			}
+			h = 0
+			for range cell.Count {
+				for h < f.Spines() && !(vacant(a, h) && vacant(cell.Col, h)) {
+					h++
+				}
+				if h == f.Spines() {
+					return nil, false
+				}
+				t.Put(a, cell.Col, h)
+			}
+		}
+	}
+	return t, true
+}
+
+// logicalOf is the topology whose links have the slots of t.
+func logicalOf(f Fabric, t *slots.Table) *Logical {
+	l := newLogical(f)
+	for h := range f.Spines() {
+		for a := range f.Leaves() {
+			if b := t.At(a, h); b != circuit.Dark {
+				l.add(h, a, b, 1)
+			}
+		}
+	}
+	return l
+}
+
+// Realize returns a configuration with exactly the links of a logical topology, from nothing: one
+// always exists (LumosCore, Theorem 3.1). An error names the spine whose C is none.
+func Realize(l *Logical) (*Configuration, error) {
+	c := NewConfiguration(l.Fabric)
+	for h, core := range l.Core {
+		t, err := realize(l.Fabric, core)
+		if err != nil {
+			return nil, fmt.Errorf("%w: spine %d: %w", ErrInput, h, err)
+		}
+		for k := range c.Even[h] {
+			c.Even[h][k] = t.Links(k)
+		}
+	}
+	return c, nil
+}
+
+// realize gives the links of one group slots: pod by pair of OCSes.
+func realize(f Fabric, core *matrix.Matrix) (*slots.Table, error) {
+	if core.Size() != f.Pods {
+		return nil, fmt.Errorf("%d rows, want one for each of %d pods", core.Size(), f.Pods)
+	}
+	for i := range f.Pods {
+		if n := core.RowSum(i); n > f.KSpine {
+			return nil, fmt.Errorf("pod %d has %d links and k_spine is %d", i, n, f.KSpine)
+		}
+		if core.At(i, i) != 0 {
+			return nil, fmt.Errorf("pod %d has links to itself", i)
+		}
+	}
+	half, err := decompose.Halve(core, nil)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := decompose.Split(half, f.Pairs(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return tableOf(f.Pods, parts), nil
+}

@@ -1,0 +1,231 @@
+// Package slots keeps links in numbered slots and changes them with few moves. A node has, for
+// each of q numbers, one slot for a link that leaves it and one for a link that enters it; a
+// link takes slot c of both its ends. Leaves with their spines are such nodes, and so are
+// pods with the pairs of OCSes of a group.
+//
+// A pair of nodes is joined by links of either direction alike, so up to 2q links of a node always
+// fit: q at each side by an Eulerian orientation, and q colours suffice for those (Konig). What
+// the package adds is that hardly anything moves: see [Table.Reach].
+//
+// Layer: part of plans/lumos. It knows nodes and slots, neither leaves nor pods.
+package slots
+
+import (
+	"fmt"
+
+	"lightpath/plans/circuit"
+	"lightpath/plans/lumos/matrix"
+)
+
+// none marks an empty slot.
+const none = int32(circuit.Dark)
+
+// Table is the links of n nodes in q slots. It is for one goroutine at a time.
+type Table struct {
+	n, q    int
+	out, in []int32        // by node and slot: the other end
+	have    *matrix.Matrix // links of every pair, symmetric
+	want    *matrix.Matrix // how many of them are needed, symmetric
+
+	// Cost, where set, is how little slot c is wanted for a new link u -> v: 0 is best, below 0 is
+	// not at all. Links that make way for others are moved whatever it says.
+	Cost func(u, v, c int) int
+	// Watch, where set, learns of every link that comes (+1) and goes (-1).
+	Watch func(u, v, c, by int)
+}
+
+// New returns a table without links.
+func New(n, q int) *Table {
+	t := &Table{n: n, q: q, out: make([]int32, n*q), in: make([]int32, n*q), have: matrix.New(n), want: matrix.New(n)}
+	for s := range t.out {
+		t.out[s], t.in[s] = none, none
+	}
+	return t
+}
+
+// At returns the node that slot c of u leads to, [circuit.Dark] where it is empty.
+func (t *Table) At(u, c int) int { return int(t.out[u*t.q+c]) }
+
+// From returns the node whose link enters slot c of v, [circuit.Dark] where there is none.
+func (t *Table) From(v, c int) int { return int(t.in[v*t.q+c]) }
+
+// Have returns how many links u and v have, in both directions.
+func (t *Table) Have(u, v int) int { return t.have.At(u, v) }
+
+// Links returns a copy of slot c of all nodes as a map.
+func (t *Table) Links(c int) circuit.Permutation {
+	p := circuit.AllDark(t.n)
+	for u := range p {
+		p[u] = t.At(u, c)
+	}
+	return p
+}
+
+// Put adds the link u -> v in slot c, which must be empty at both ends.
+func (t *Table) Put(u, v, c int) {
+	t.out[u*t.q+c], t.in[v*t.q+c] = int32(v), int32(u)
+	t.count(u, v, c, 1)
+}
+
+// drop removes the link that leaves u by slot c, which there must be.
+func (t *Table) drop(u, c int) {
+	v := t.At(u, c)
+	t.out[u*t.q+c], t.in[v*t.q+c] = none, none
+	t.count(u, v, c, -1)
+}
+
+func (t *Table) count(u, v, c, by int) {
+	t.have.Add(u, v, by)
+	t.have.Add(v, u, by)
+	if t.Watch != nil {
+		t.Watch(u, v, c, by)
+	}
+}
+
+// surplus reports whether a link of u and v may go.
+func (t *Table) surplus(u, v int) bool { return t.have.At(u, v) > t.want.At(u, v) }
+
+// openOut reports whether a link may leave u by slot c: it is empty, or what is there may go.
+func (t *Table) openOut(u, c int) bool { v := t.At(u, c); return v < 0 || t.surplus(u, v) }
+
+// openIn is openOut for a link that enters v.
+func (t *Table) openIn(v, c int) bool { u := t.From(v, c); return u < 0 || t.surplus(u, v) }
+
+// clear empties slot c of u's links out and of v's links in.
+func (t *Table) clear(u, v, c int) {
+	if t.At(u, c) >= 0 {
+		t.drop(u, c)
+	}
+	if from := t.From(v, c); from >= 0 {
+		t.drop(from, c)
+	}
+}
+
+// Prune removes the links that want, which is kept and must not change, does not need, and makes none. Of
+// equal links those in the last slots go.
+func (t *Table) Prune(want *matrix.Matrix) {
+	t.want = want
+	for u := range t.n {
+		for c := t.q - 1; c >= 0; c-- {
+			if v := t.At(u, c); v >= 0 && t.surplus(u, v) {
+				t.drop(u, c)
+			}
+		}
+	}
+}
+
+// Reach adds what is missing of want, which is symmetric, has an empty diagonal, is kept and
+// must not change. Links that are there stay, also those that want does not need, unless their slots
+// are: a new link takes slots that are empty at both ends; else slots of links that may go; else others
+// move along an alternating path of two slots; else links turn round on a path to a node
+// with room. An error names the node that has more than 2q links; then nothing has changed.
+func (t *Table) Reach(want *matrix.Matrix) error {
+	for u := range t.n {
+		if sum := want.RowSum(u); sum > 2*t.q {
+			return fmt.Errorf("node %d: %d links and %d slots", u, sum, 2*t.q)
+		}
+	}
+	t.want = want
+	for u := range t.n {
+		for _, cell := range want.Row(u) {
+			if cell.Col < u {
+				continue
+			}
+			for t.have.At(u, cell.Col) < cell.Count {
+				t.add(u, cell.Col)
+			}
+		}
+	}
+	return nil
+}
+
+// add makes one more link between i and j, in the direction that suits better.
+func (t *Table) add(i, j int) {
+	if t.direct(i, j, true) {
+		return
+	}
+	for {
+		switch {
+		case t.canJoin(i, j) && t.shift(i, j), t.canJoin(j, i) && t.shift(j, i):
+			return
+		case !t.canJoin(i, j) && !t.canJoin(j, i):
+			t.turn(i, j)
+		}
+	}
+}
+
+// join makes a link from u to v, whose open slots suffice.
+func (t *Table) join(u, v int) {
+	if t.direct(u, v, false) {
+		return
+	}
+	for !t.shift(u, v) {
+	}
+}
+
+// canJoin reports whether a link can leave u and one can enter v.
+func (t *Table) canJoin(u, v int) bool {
+	return t.first(u, t.openOut) >= 0 && t.first(v, t.openIn) >= 0
+}
+
+// first returns the first slot of u that is open, -1 where none is.
+func (t *Table) first(u int, open func(u, c int) bool) int {
+	for c := range t.q {
+		if open(u, c) {
+			return c
+		}
+	}
+	return -1
+}
+
+// direct makes a link i -> j, or where either will do j -> i, in a slot that is open at both ends, and reports
+// whether there is one. It takes the one that costs least and removes fewest links.
+func (t *Table) direct(i, j int, either bool) bool {
+	best, bu, bv, bc := -1, 0, 0, 0
+	for c := range t.q {
+		for way := range 2 {
+			u, v := i, j
+			if way == 1 {
+				u, v = j, i
+			}
+			if way == 1 && !either || !t.openOut(u, c) || !t.openIn(v, c) {
+				continue
+			}
+			cost := 0
+			if t.Cost != nil {
+				if cost = t.Cost(u, v, c); cost < 0 {
+					continue
+				}
+			}
+			cost *= 3
+			if t.At(u, c) >= 0 {
+				cost++
+			}
+			if t.From(v, c) >= 0 {
+				cost++
+			}
+			if best < 0 || cost < best {
+				best, bu, bv, bc = cost, u, v, c
+			}
+		}
+		if best == 0 {
+			break
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	t.clear(bu, bv, bc)
+	t.Put(bu, bv, bc)
+	return true
+}
+
+// Fits reports whether a new link of u and v would find slots without any link moving.
+func (t *Table) Fits(u, v int) bool {
+	for c := range t.q {
+		if t.openOut(u, c) && t.openIn(v, c) || t.openOut(v, c) && t.openIn(u, c) {
+			return true
+		}
+	}
+	return false
+}
