@@ -138,7 +138,7 @@ func TestMixedGroup(t *testing.T) {
 
 // TestNonBlockingFailure: what goes wrong in the background is the communicator's state.
 func TestNonBlockingFailure(t *testing.T) {
-	t.Setenv("LIGHTPATH_TIMEOUT", "300ms")
+	t.Setenv("LIGHTPATH_TIMEOUT", "2s") // the second communicator is made in less
 	id, err := NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +278,6 @@ func TestScalable(t *testing.T) {
 
 // TestScalableRefusals: whatever is wrong at one place, everyone learns it.
 func TestScalableRefusals(t *testing.T) {
-	t.Setenv("LIGHTPATH_TIMEOUT", "2s")
 	for name, k := range map[string]struct {
 		edit func(args []InitArgs) []InitArgs
 		is   error
@@ -289,6 +288,9 @@ func TestScalableRefusals(t *testing.T) {
 		"ids":           {func(a []InitArgs) []InitArgs { a[1].More = nil; return a }, ErrInvalidUsage, "ids"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if errors.Is(k.is, ErrTimeout) {
+				t.Setenv("LIGHTPATH_TIMEOUT", "2s") // those that come come sooner
+			}
 			ids := make([]UniqueID, 2)
 			for i := range ids {
 				var err error
@@ -448,8 +450,10 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestFailedKinLeavesNothing: children that were not made, and aborted ones.
 func TestFailedKinLeavesNothing(t *testing.T) {
-	t.Setenv("LIGHTPATH_TIMEOUT", "50ms")
 	w := newWorld(t, 2)
+	for _, c := range w.comms {
+		c.cfg.Timeout = 50 * time.Millisecond // from now on
+	}
 	before := census(t)
 	for range 5 {
 		for _, o := range []Origin{{How: BySplit}, {How: ByShrink, Exclude: []int{1}, Color: 0}, {How: ByGrow, Ranks: 3}} {

@@ -83,7 +83,7 @@ func driven(t *testing.T, f *fabric.Fabric, path, socket string, board kernel.Pa
 	must(err)
 	t.Cleanup(server.Close)
 	t.Setenv("LIGHTPATH_FABRIC", path)
-	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	t.Setenv("LIGHTPATH_TRANSPORT", transportEBPF)
 	return core
 }

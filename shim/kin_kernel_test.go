@@ -7,7 +7,7 @@ func TestKinOnKernelPlanes(t *testing.T) {
 	kernelFabric(t, 4, 2, 5e8)
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
-	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	w := newWorld(t, 4)
 	w.must(sums)
 	f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Color: c.Rank() % 2} })

@@ -164,7 +164,7 @@ func TestKinArguments(t *testing.T) {
 
 // TestKinDisagree: what ranks ask for must belong together.
 func TestKinDisagree(t *testing.T) {
-	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	ids := make([]UniqueID, 2)
 	for i := range ids {
 		var err error
@@ -205,7 +205,7 @@ func TestKinDisagree(t *testing.T) {
 // TestSplitWithoutSome: ranks that do not split, or cannot any more, are named.
 func TestSplitWithoutSome(t *testing.T) {
 	t.Run("never calls", func(t *testing.T) {
-		t.Setenv("LIGHTPATH_TIMEOUT", "300ms")
+		t.Setenv("LIGHTPATH_TIMEOUT", "2s")
 		w := newWorld(t, 3)
 		for _, err := range concurrently(t, 2, func(i int) error {
 			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})

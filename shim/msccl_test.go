@@ -69,7 +69,7 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	errs := concurrently(t, 2, func(r int) error {
-		cfg, err := loadConfig(environmentOf("LIGHTPATH_TIMEOUT", "5s",
+		cfg, err := loadConfig(environmentOf("LIGHTPATH_TIMEOUT", "40s",
 			"LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+[]string{"allreduce-ring-3", "allreduce-halving-8"}[r]+".xml"))
 		if err != nil {
 			return err

@@ -47,7 +47,7 @@ func lightFabric(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *em
 		t.Fatal(err)
 	}
 	t.Setenv("LIGHTPATH_FABRIC", path)
-	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	return server
 }
 

@@ -119,7 +119,7 @@ func newSite(t *testing.T, ranks, planes int, o siteOptions) *site {
 		t.Fatal(err)
 	}
 	t.Setenv("LIGHTPATH_FABRIC", path)
-	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	t.Setenv("LIGHTPATH_TRANSPORT", transportEBPF)
 	return s
 }
@@ -155,7 +155,7 @@ func (r *ruler) inCharge() (controller.Controller, string) {
 func (r *ruler) takeOver() {
 	core, err := controller.Start(controller.Config{
 		Name: r.addr, Ports: r.site.ports, Planes: r.site.planes, Device: r.site.device, Journal: r.site.book, Recovered: r.site.book.recovered(),
-		Token: r.site.token.Add(1), Grace: 300 * time.Millisecond,
+		Token: r.site.token.Add(1), Grace: 30 * time.Second,
 	})
 	if err != nil {
 		r.site.t.Fatal(err)
@@ -418,7 +418,7 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 // where it has looked.
 func TestNobodyTakesOver(t *testing.T) {
 	s := newSite(t, 2, 1, siteOptions{})
-	t.Setenv("LIGHTPATH_TIMEOUT", "1s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	w := newWorld(t, 2)
 	time.AfterFunc(50*time.Millisecond, s.rulers[0].stop)

@@ -94,7 +94,7 @@ func TestRounds(t *testing.T) {
 		t.Run(fmt.Sprintf("%d/%d/%s", c.n, c.planes, c.demand), func(t *testing.T) {
 			server := quickFabric(t, c.n, c.planes)
 			t.Setenv("LIGHTPATH_DEMAND", c.demand)
-			t.Setenv("LIGHTPATH_DEMAND_WAIT", "20s")
+			t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 			t.Setenv("LIGHTPATH_PLAN_WAIT", c.wait)
 			t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
 			rng := rand.New(rand.NewPCG(uint64(c.n), uint64(c.planes)))
@@ -141,7 +141,7 @@ func TestRoundOfSome(t *testing.T) {
 		t.Errorf("the leader has waited for %d of 6 rounds of ranks that never call together, not for the first and third", misses)
 	}
 	before := framesOf(t, server)
-	w.comms[0].leader.tickets.o.c.cfg.DemandWait = 20 * time.Second
+	w.comms[0].leader.tickets.o.c.cfg.DemandWait = 40 * time.Second
 	var m counts
 	for i := range 300 {
 		m = randomCounts(rand.New(rand.NewPCG(uint64(i), 1)), 4, 30000)
@@ -169,7 +169,7 @@ func framesOf(t testing.TB, server *emulator.Server) (n uint64) {
 // TestRoundBesideCollective: ranks wait in a group for one that is in a collective first.
 func TestRoundBesideCollective(t *testing.T) {
 	quickFabric(t, 3, 2)
-	t.Setenv("LIGHTPATH_DEMAND_WAIT", "15s")
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 	w := newWorld(t, 3)
 	began := time.Now()
 	w.must(func(c *Comm) error {
@@ -228,7 +228,7 @@ func TestChains(t *testing.T) {
 // TestRoundMismatch: a message whose ends differ in size is an error at once that names both.
 func TestRoundMismatch(t *testing.T) {
 	quickFabric(t, 3, 2)
-	t.Setenv("LIGHTPATH_DEMAND_WAIT", "15s")
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 	w := newWorld(t, 3)
 	for r, err := range w.each(func(c *Comm) error {
 		me := c.Rank()
@@ -270,7 +270,7 @@ func TestRoundUndrained(t *testing.T) {
 		f.OCS[0].Reconfig = 20 * time.Microsecond
 		f.Planes[0].Bandwidth = 50e6 // so that there is always something on the wire
 	})
-	t.Setenv("LIGHTPATH_DEMAND_WAIT", "20s")
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1")
 	w := newWorld(t, 3)
 	for r, err := range w.each(func(c *Comm) error {
@@ -294,7 +294,7 @@ func TestRoundCutShort(t *testing.T) {
 		f.OCS[0].Reconfig = 20 * time.Microsecond
 		f.Planes[0].Bandwidth = 1e6 // seconds for what is sent
 	})
-	t.Setenv("LIGHTPATH_DEMAND_WAIT", "20s")
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 	w := newWorld(t, 3)
 	go func() {
 		settled(func() bool { return framesOf(t, server) > 0 })
@@ -314,7 +314,7 @@ func TestRoundCutShort(t *testing.T) {
 // packet planes.
 func TestRoundWithoutPlanes(t *testing.T) {
 	server := quickFabric(t, 4, 2)
-	t.Setenv("LIGHTPATH_DEMAND_WAIT", "20s")
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 	w := newWorld(t, 4)
 	var out outage
 	out.over(w)

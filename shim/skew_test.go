@@ -22,7 +22,7 @@ func TestVersionSkew(t *testing.T) {
 		"unknown fields": `{"rank":1,"ranks":2,"name":"elsewhere","pid":7,"version":"9.9.9","colour":"red"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+			t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 			id, err := NewUniqueID()
 			if err != nil {
 				t.Fatal(err)
@@ -36,7 +36,7 @@ func TestVersionSkew(t *testing.T) {
 					_, err := Init([]InitArgs{{ID: id, Ranks: 2}})
 					return err
 				}
-				conn, err := dialPeer(t.Context(), addr, sec, time.Now().Add(10*time.Second), true)
+				conn, err := dialPeer(t.Context(), addr, sec, time.Now().Add(50*time.Second), true)
 				if err != nil {
 					return err
 				}
@@ -103,7 +103,7 @@ func TestPlansOfAnotherPlanner(t *testing.T) {
 // TestPlanesThatAreNotInterfaces: whoever asks for circuits that are real gets them or an error.
 func TestPlanesThatAreNotInterfaces(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "ebpf")
-	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	refused := func(says string) {
 		t.Helper()
 		id, err := NewUniqueID()

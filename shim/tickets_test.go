@@ -18,7 +18,7 @@ import (
 func TestPlanDelayed(t *testing.T) {
 	server := lightFabric(t, 4, 2, nil)
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
-	t.Setenv("LIGHTPATH_FAULT", "plan-delay:150ms")
+	t.Setenv("LIGHTPATH_FAULT", "plan-delay:2s")
 	w := newWorld(t, 4)
 	k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: 4001}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -273,7 +273,7 @@ func TestMismatchOnCircuits(t *testing.T) {
 // TestMissingRankOnCircuits: a ticket that is never complete.
 func TestMissingRankOnCircuits(t *testing.T) {
 	lightFabric(t, 3, 2, nil)
-	t.Setenv("LIGHTPATH_TIMEOUT", "1500ms")
+	t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 	w := newWorld(t, 3)
 	for r, err := range w.each(func(c *Comm) error {
 		if c.Rank() == 1 {

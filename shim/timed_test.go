@@ -252,7 +252,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start(t)
 			t.Setenv("LIGHTPATH_PLANNER", "perstep")
-			t.Setenv("LIGHTPATH_TIMEOUT", "1500ms")
+			t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 			w := newWorld(t, 4)
 			w.delay(2, time.Minute)
 			for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }) {

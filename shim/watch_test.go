@@ -66,7 +66,7 @@ func TestStatusNamesStoppedRank(t *testing.T) {
 			_ = cmd.Wait() // its status is the signal
 		}
 		// What they leave is swept.
-		if r, err := status.Collect(dir, time.Second); err != nil || len(r.Comms) != 0 {
+		if r, err := status.Collect(dir, 20*time.Second); err != nil || len(r.Comms) != 0 {
 			t.Errorf("afterwards: %+v, %v", r, err)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -204,7 +204,7 @@ func TestStatusThroughControl(t *testing.T) {
 	for range maxOwed {
 		w.comms[0].leader.owed.add(1) // it no longer answers
 	}
-	report, err := status.Collect(dir, 100*time.Millisecond)
+	report, err := status.Collect(dir, 2*time.Second)
 	if err != nil || report.Comms[0].Ranks[1].Answer != status.Silent || report.Comms[0].State != status.Waiting {
 		t.Errorf("%+v %v", report, err)
 	}

@@ -86,7 +86,7 @@ func schedules(t *testing.T, n int, f func(t *testing.T, s *schedule.Schedule, r
 	}
 }
 
-var patience = &Options{Timeout: 20 * time.Second, Yield: 1}
+var patience = &Options{Timeout: time.Minute, Yield: 1}
 
 // Over packet planes that shorten, refuse and delay, every schedule gives the right bytes.
 func TestPacket(t *testing.T) {

@@ -89,7 +89,11 @@ func TestForgedFrames(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tm := ringTeam(t, 3, 30, func(r int, c *Call) { c.Endpoint = &forger{c.Endpoint, tc.forge} })
-			err := Run(tm.tasks, &Options{Timeout: 20 * time.Millisecond})
+			o := patience
+			if errors.Is(tc.want, ErrTimeout) {
+				o = &Options{Timeout: time.Second}
+			}
+			err := Run(tm.tasks, o)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
 				t.Fatalf("got %v, want %v saying %q", err, tc.want, tc.says)
 			}
@@ -149,7 +153,7 @@ func TestSkippedDrain(t *testing.T) {
 		for _, task := range tm.tasks {
 			task.call.SkipDrain = func(int, uint32) bool { return true }
 		}
-		err = Run(tm.tasks, &Options{Timeout: time.Second})
+		err = Run(tm.tasks, patience)
 		if f.lost == nil {
 			continue
 		}

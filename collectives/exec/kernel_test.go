@@ -100,7 +100,7 @@ func (p *panel) run(t *testing.T, progs []*program.Program, op uint64, inputs []
 		if err := task.Bind(call); err != nil {
 			t.Fatal(err)
 		}
-		go func() { errs <- Run([]*Task{task}, &Options{Timeout: 20 * time.Second, Yield: 1}) }()
+		go func() { errs <- Run([]*Task{task}, &Options{Timeout: time.Minute, Yield: 1}) }()
 	}
 	var first error
 	for range progs {

@@ -104,7 +104,7 @@ func TestPairMismatch(t *testing.T) {
 	tasks := []*Task{new(Task), new(Task)}
 	a.bind(t, tasks[0], new(program.Program), 0, 2, 1, endpoints[0], NewPairs(2))
 	b.bind(t, tasks[1], new(program.Program), 1, 2, 1, endpoints[1], NewPairs(2))
-	if err := Run(tasks, &Options{Timeout: time.Second}); !errors.Is(err, ErrSignature) {
+	if err := Run(tasks, patience); !errors.Is(err, ErrSignature) {
 		t.Fatalf("got %v", err)
 	}
 }

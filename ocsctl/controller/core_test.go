@@ -382,7 +382,7 @@ func TestWatchersHearOfEverythingInOrder(t *testing.T) {
 	if err := c.Disable(0, "why not", "bob"); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for n := 0; n < 3 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		mu.Lock()
 		n = len(got)

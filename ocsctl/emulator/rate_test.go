@@ -132,7 +132,7 @@ func TestPingPong(t *testing.T) {
 	const rounds = 2000
 	s := start(t, Config{Ports: 2, Planes: planes(1, 100e9, 0), Initial: []circuit.Permutation{circuit.Shift(2, 1)}})
 	cs := dialAll(t, s)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	turn := func(me int) int {
 		m := cs[me].Ports()[0]
 		for n := range rounds {

@@ -74,7 +74,7 @@ func put(t *testing.T, m PortMemory, id uint64, data int, epoch uint32) {
 // eventually waits for cond, which must come true on any machine.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(100 * time.Microsecond) {
+	for deadline := time.Now().Add(60 * time.Second); !cond(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("never: " + what)
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // patience bounds every wait for what is bound to happen, however loaded the machine is.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 func needRoot(t testing.TB) {
 	t.Helper()

@@ -29,7 +29,7 @@ import (
 )
 
 // patience is how long a test waits for what has to happen.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // protocols serve a device and return where.
 var protocols = map[string]func(t *testing.T, d *device.Device) driver.Target{

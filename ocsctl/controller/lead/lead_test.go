@@ -16,7 +16,7 @@ import (
 
 const (
 	ports    = 4
-	patience = 30 * time.Second
+	patience = 60 * time.Second
 )
 
 // device is one plane that is somewhere, and may be told of another controller.

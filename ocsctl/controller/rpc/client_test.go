@@ -188,7 +188,7 @@ func TestLeases(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	s := serve(t, fake.New("a", 1, 4, 1), options("a", 4, 1))
 	a, b := dial(t, 0, rpc.Options{}, s.address), dial(t, 1, rpc.Options{}, s.address)
-	at := time.Now().Add(20 * time.Millisecond)
+	at := time.Now().Add(200 * time.Millisecond)
 	must(t, a.Schedule(0, 0, circuit.Shift(4, 1), at))
 	for _, c := range []*rpc.Client{a, b} {
 		reach(t, c, 0, 1)

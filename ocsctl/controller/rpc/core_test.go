@@ -66,7 +66,7 @@ func serveCore(t testing.TB, o rpc.ServerOptions, inCharge func() *controller.Co
 // TestCore: barrier, leases and faults of the real controller.
 func TestCore(t *testing.T) {
 	device := controllertest.NewPanel(4, 1)
-	core := startCore(t, controller.Config{Name: "a", Ports: 4, Device: device, SettleTimeout: 50 * time.Millisecond})
+	core := startCore(t, controller.Config{Name: "a", Ports: 4, Device: device, SettleTimeout: time.Second})
 	s := serveCore(t, options("a", 4, 1), func() *controller.Core { return core })
 	var all []*rpc.Client
 	for p := range 4 {
@@ -130,7 +130,7 @@ func TestCoreTakeover(t *testing.T) {
 	rulers[0] = nil
 	mu.Unlock()
 	first.Resign(controller.ErrNotLeader)
-	second := startCore(t, controller.Config{Name: "b", Ports: 4, Device: device, Journal: journal, Token: 2, Recovered: journal.recovered(), Grace: time.Second})
+	second := startCore(t, controller.Config{Name: "b", Ports: 4, Device: device, Journal: journal, Token: 2, Recovered: journal.recovered(), Grace: patience})
 	mu.Lock()
 	rulers[1] = second
 	mu.Unlock()

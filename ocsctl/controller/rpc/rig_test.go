@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds what tests wait for; it is far above what anything takes.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // site is a server and who stands behind it.
 type site struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds waits for what must come; it is no measure of how fast it should.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // rig is a served view of a fake controller, followed until the test ends.
 type rig struct {

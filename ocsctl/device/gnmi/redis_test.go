@@ -52,7 +52,7 @@ func startRedis(t *testing.T) string {
 // eventually repeats check until it is satisfied.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		err := check()
 		if err == nil {
 			return

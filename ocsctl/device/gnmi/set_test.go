@@ -33,7 +33,7 @@ func dial(t *testing.T, endpoint string) gpb.GNMIClient {
 
 // bounded returns a context for what would wait forever where something is wrong.
 func bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -48,7 +48,7 @@ func newClient(t *testing.T, s *netconf.Server) *client {
 
 // hurry bounds what comes next, so that a server which does not answer fails the test.
 func (c *client) hurry() {
-	if err := c.conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.conn.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -320,7 +320,7 @@ func TestReboot(t *testing.T) {
 	d, s := offline(t, netconf.Config{})
 	c := newClient(t, s)
 	c.ok("<get/>")
-	if err := d.Inject(device.Fault{Kind: device.Reboot, Delay: 50 * time.Millisecond}); err != nil {
+	if err := d.Inject(device.Fault{Kind: device.Reboot, Delay: 2 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	<-c.ended
@@ -340,7 +340,7 @@ func TestLogin(t *testing.T) {
 	_, s, addr := serve(t, 4, netconf.Config{Users: map[string]netconf.User{user: {Password: password}, "locked": {}}})
 	login := func(name string, auth ...ssh.AuthMethod) (*ssh.Client, error) {
 		return ssh.Dial("tcp", addr.String(), &ssh.ClientConfig{
-			User: name, Auth: auth, HostKeyCallback: ssh.FixedHostKey(s.HostKey()), Timeout: 5 * time.Second,
+			User: name, Auth: auth, HostKeyCallback: ssh.FixedHostKey(s.HostKey()), Timeout: 60 * time.Second,
 		})
 	}
 	for name, try := range map[string]func() (*ssh.Client, error){

@@ -151,7 +151,7 @@ func TestNcclient(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			// The last commit was never confirmed: it went with its session.
-			for range 100 {
+			for range 1500 {
 				if d.Map()[6] == circuit.Dark {
 					return
 				}

@@ -81,7 +81,7 @@ func TestTooManyClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = conn.Write([]byte("*IDN?\n")) // one that is turned away may see this fail

@@ -89,7 +89,7 @@ func TestMutualTLS(t *testing.T) {
 	d := newDevice(t)
 	endpoint := serve(t, d, devicegnmi.Options{TLS: config})
 	target := func(ca, who authority, name string) driver.Target {
-		return driver.Target{Endpoint: endpoint, Timeout: time.Second, CAFile: ca.path("ca.pem"), CertFile: who.path(name + ".pem"), KeyFile: who.path(name + ".key")}
+		return driver.Target{Endpoint: endpoint, Timeout: 20 * time.Second, CAFile: ca.path("ca.pem"), CertFile: who.path(name + ".pem"), KeyFile: who.path(name + ".key")}
 	}
 	if _, err := open(t, d, target(ours, ours, "controller")).Read(t.Context()); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func netconfd(t *testing.T) netconf.Dial {
 			t.Logf("netconfd: %s", output.Bytes())
 		}
 	})
-	for range 200 {
+	for range 1500 {
 		if _, err = os.Stat(socket); err == nil {
 			break
 		}
@@ -112,7 +112,7 @@ func (p *process) Close() error {
 }
 
 func target(ports int) driver.Target {
-	return driver.Target{Endpoint: "netconfd", Ports: labels(ports, ports), Timeout: 5 * time.Second}
+	return driver.Target{Endpoint: "netconfd", Ports: labels(ports, ports), Timeout: 30 * time.Second}
 }
 
 func change(t *testing.T, sw driver.Switch, to circuit.Permutation) ([]driver.Circuit, error) {

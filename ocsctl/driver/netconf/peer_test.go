@@ -66,8 +66,8 @@ func (s script) dial(context.Context) (io.ReadWriteCloser, error) {
 
 // soon is the patience with a script that will not answer, patient that with one that will.
 const (
-	soon    = 200 * time.Millisecond
-	patient = 10 * time.Second
+	soon    = time.Second // what is answered has to be within it too
+	patient = 30 * time.Second
 )
 
 func openScript(s script, timeout time.Duration) (driver.Switch, error) {
@@ -92,6 +92,7 @@ func oneLine(t *testing.T, err error) {
 }
 
 func TestBadHellos(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		hello string
 		want  error
@@ -117,6 +118,7 @@ func TestBadHellos(t *testing.T) {
 }
 
 func TestBadAnswers(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		answer func(op, id string) string
 		want   error
@@ -165,7 +167,8 @@ func TestBadAnswers(t *testing.T) {
 // TestGarbledAnswerToAnEdit: the switch may have done it, so it is read back; what cannot be
 // read back either is unknown.
 func TestGarbledAnswerToAnEdit(t *testing.T) {
-	for _, good := range []bool{true, false} {
+	t.Parallel()
+	for good, timeout := range map[bool]time.Duration{true: patient, false: soon} {
 		edited := false
 		sw, err := openScript(script{goodHello(), func(op, id string) string {
 			switch {
@@ -181,11 +184,11 @@ func TestGarbledAnswerToAnEdit(t *testing.T) {
 			default:
 				return reply(id, "<ok/>")
 			}
-		}}, soon)
+		}}, timeout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 4*timeout)
 		report, err := sw.Apply(ctx, driver.Change{Before: dark4, After: []int{1, -1, -1, -1}, Want: driver.ReadBack})
 		cancel()
 		switch {
@@ -202,8 +205,12 @@ var dark4 = []int{-1, -1, -1, -1}
 
 // TestLockHeld: somebody holds the lock; the change waits for it, but not for ever.
 func TestLockHeld(t *testing.T) {
+	t.Parallel()
 	for tag, tries := range map[string]int{"in-use": 3, "lock-denied": 1 << 20} {
-		left, edits := tries, 0
+		left, edits, timeout := tries, 0, patient
+		if tries > 3 {
+			timeout = soon
+		}
 		denied := `<rpc-error><error-type>protocol</error-type><error-tag>` + tag + `</error-tag><error-severity>error</error-severity></rpc-error>`
 		sw, err := openScript(script{goodHello(), func(op, id string) string {
 			switch {
@@ -220,7 +227,7 @@ func TestLockHeld(t *testing.T) {
 			default:
 				return reply(id, "<ok/>")
 			}
-		}}, soon)
+		}}, timeout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,6 +244,7 @@ func TestLockHeld(t *testing.T) {
 // TestLateCommit: a commit whose answer is lost acts only after the next session has asked what
 // became of it. Once the lock is free it is found, and confirmed.
 func TestLateCommit(t *testing.T) {
+	t.Parallel()
 	var asked, acted, confirmed bool
 	sw, err := openScript(script{goodHello(wire.CapCandidate, wire.CapConfirmed), func(op, id string) string {
 		switch {

@@ -93,7 +93,7 @@ func (r *rig) same(t *testing.T, plane int, want circuit.Permutation) {
 func eventually(t *testing.T, b *Board, plane int, says string) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err = b.Map(plane); err == nil && says == "" || err != nil && says != "" && strings.Contains(err.Error(), says) {
 			return
 		}
@@ -201,7 +201,7 @@ func TestRefuses(t *testing.T) {
 		"no such file":   {r.fabric, TLS{CA: dir + "/none", Cert: "x", Key: "y"}, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
 			if _, err := Dial(ctx, c.f, c.tls); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
