@@ -44,7 +44,7 @@ const (
 
 // Server answers on a socket of one process.
 type Server struct {
-	ln   net.Listener
+	ln   *net.UnixListener
 	path string
 }
 
@@ -54,8 +54,18 @@ func Serve(dir string, pid int, tag string, src Source) (*Server, error) {
 	if err := secureDir(dir); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, fmt.Sprintf("%d-%s%s", pid, tag, suffix))
-	ln, err := net.Listen("unix", path)
+	// The name is there only when somebody listens: between the two, whoever asks would take the
+	// socket for that of a process that was killed, and remove it.
+	bound := filepath.Join(dir, fmt.Sprintf("%d-%s", pid, tag))
+	path := bound + suffix
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: bound, Net: "unix"})
+	if err == nil {
+		ln.SetUnlinkOnClose(false)
+		if err = os.Rename(bound, path); err != nil {
+			_ = os.Remove(bound)
+			_ = ln.Close()
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
@@ -65,7 +75,10 @@ func Serve(dir string, pid int, tag string, src Source) (*Server, error) {
 }
 
 // Close stops listening and removes the socket.
-func (s *Server) Close() { _ = s.ln.Close() }
+func (s *Server) Close() {
+	_ = os.Remove(s.path) // whoever asks may have been faster
+	_ = s.ln.Close()
+}
 
 // Path is the socket's.
 func (s *Server) Path() string { return s.path }

@@ -9,7 +9,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -158,6 +161,40 @@ func TestServeAndCollect(t *testing.T) {
 }
 
 // TestOthersDirectories are not used.
+// TestAskedWhileItBegins: who asks all the time takes no process that is about to answer for one that
+// was killed.
+func TestAskedWhileItBegins(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	var stop atomic.Bool
+	var askers sync.WaitGroup
+	for range 3 {
+		askers.Go(func() {
+			for !stop.Load() {
+				if _, err := Collect(dir, 20*time.Second); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		s, err := Serve(dir, os.Getpid(), fmt.Sprint(i), fakeSource{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+		if _, err := os.Stat(s.Path()); err != nil {
+			t.Errorf("process %d has no socket any more: %v", i, err)
+		}
+		s.Close()
+	}
+	stop.Store(true)
+	askers.Wait()
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 func TestOthersDirectories(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")
 	if err := os.Mkdir(open, 0o700); err != nil {

@@ -108,7 +108,7 @@ func (c *Client) greet(version string, fds []int) error {
 	}
 	c.status = statusPage{mem.Bytes, c.fabric.Ports}
 	c.planes = make([]clientPlane, len(c.fabric.Planes))
-	return c.conn.SetDeadline(time.Time{})
+	return c.conn.greeted()
 }
 
 // remoteError makes an error of the controller's refusal, with the sentinel it came from.

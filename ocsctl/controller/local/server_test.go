@@ -452,6 +452,37 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// A grant orders what two holders in one process do with the planes' memory: for the race detector too.
+func TestGrantIsAnOrder(t *testing.T) {
+	s := start(t)
+	a, b := dial(t, s, 0), dial(t, s, 1)
+	for round := range uint64(20) {
+		if _, err := a.Acquire(1, 2*round+1); err != nil {
+			t.Fatal(err)
+		}
+		memory, asked := 0, make(chan error, 1)
+		go func() {
+			_, err := b.Acquire(1, 2*round+2)
+			memory++
+			asked <- err
+		}()
+		eventually(t, "the second waits", func() bool {
+			st, err := s.core.Snapshot()
+			return err == nil && len(st.Queue) == 1
+		})
+		memory++
+		if err := a.Release(1, 2*round+1); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-asked; err != nil || memory != 2 {
+			t.Fatal(memory, err)
+		}
+		if err := b.Release(1, 2*round+2); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A rank that has posted and said goodbye is not missed; what it agreed to holds.
 func TestPostsOutliveGoodbye(t *testing.T) {
 	s := start(t)

@@ -167,7 +167,7 @@ func (s *session) greet() error {
 	}
 	s.mem.CloseFile()
 	s.rings.CloseFile()
-	return s.conn.SetDeadline(time.Time{})
+	return s.conn.greeted()
 }
 
 // claim makes the port's memory and attaches it.
