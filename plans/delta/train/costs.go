@@ -1,0 +1,76 @@
+package train
+
+import "lightpath/plans/delta/dag"
+
+// costs is what one stage costs. Times in microseconds, sizes in bytes.
+type costs struct {
+	forward, backward float64 // of one micro-batch, collectives within the pod included
+	flow              float64 // gradients that each GPU sends to other pods
+	scatter, gather   float64 // among the lanes, before and after that
+}
+
+// layersOf returns the first layer of stage s and the first of the next: as even as can be; where it
+// does not divide, the stages in front have one more, since the last one also computes the loss.
+func (c *Config) layersOf(s int) (from, to int) {
+	each, more := c.Model.Layers/c.PP, c.Model.Layers%c.PP
+	first := func(s int) int { return s*each + min(s, more) }
+	return first(s), first(s + 1)
+}
+
+func (c *Config) stageCosts(s int) costs {
+	m := &c.Model
+	tokens := float64(c.MicroBatch) * float64(c.Sequence) // of a lane
+	flops, dense, expert, traffic := 0.0, 0.0, 0.0, 0.0
+	from, to := c.layersOf(s)
+	for i := from; i < to; i++ {
+		all, active := m.LayerParams(i)
+		flops += tokens * (2*active + float64(c.Sequence)*float64(m.Heads)*float64(m.HeadDims))
+		shared := all
+		if m.moe(i) {
+			experts := float64(m.Experts) * m.mlpParams(m.Expert)
+			shared -= experts
+			expert += experts
+		}
+		dense += shared
+		traffic += c.layerTraffic(i, tokens)
+	}
+	if s == 0 {
+		dense += m.EmbeddingParams()
+	}
+	if s == c.PP-1 {
+		dense += m.EmbeddingParams()
+		flops += 2 * tokens * m.EmbeddingParams()
+	}
+	compute := flops / (float64(c.TP) * c.TFLOPS * c.Efficiency * 1e6)
+	scaleUp := c.ScaleUpGBs * 1e3 // bytes per microsecond
+	replicas, lanes := float64(c.Replicas()), float64(c.lanes())
+	k := costs{
+		forward:  compute + traffic/scaleUp,
+		backward: 2*compute + traffic/scaleUp,
+		flow:     2 * (replicas - 1) / replicas * (dense + expert) / float64(c.stageGPUs()) * c.Gradient,
+	}
+	k.scatter = dense / float64(c.TP) * c.Gradient * (lanes - 1) / lanes / scaleUp
+	k.gather = k.scatter
+	return k
+}
+
+// layerTraffic is the bytes that a GPU sends within its pod for one layer, one way through it.
+func (c *Config) layerTraffic(i int, tokens float64) float64 {
+	tp, ep := float64(c.TP), float64(c.EP)
+	collective := (tp - 1) / tp * tokens * float64(c.Model.Hidden) * c.Activation
+	if !c.Model.moe(i) {
+		return 4 * collective
+	}
+	exchange := (ep - 1) / ep * tokens / tp * float64(c.Model.TopK) * float64(c.Model.Hidden) * c.Activation
+	return 2*collective + 2*exchange
+}
+
+// boundary is the bytes that a stage sends the next for one micro-batch, all GPUs together.
+func (c *Config) boundary() float64 {
+	return float64(c.lanes()) * float64(c.MicroBatch) * float64(c.Sequence) * float64(c.Model.Hidden) * c.Activation
+}
+
+// insideTime is how long a boundary takes within a pod.
+func (c *Config) insideTime() float64 {
+	return c.boundary() / float64(c.stageGPUs()) / (c.Gbps * dag.BytesPerUSPerGbps)
+}

@@ -1,0 +1,278 @@
+package train
+
+import (
+	"fmt"
+
+	"lightpath/plans/delta/dag"
+)
+
+// Generate writes the graph of one iteration of c.
+func Generate(c Config) (*dag.Graph, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	b := &builder{c: &c, g: &dag.Graph{Name: c.Model.Name, Gbps: c.Gbps}}
+	replicas := 1
+	if c.Full {
+		replicas = c.Replicas()
+	}
+	b.pods(replicas)
+	for r := range replicas {
+		b.pipeline(r)
+	}
+	if c.Replicas() > 1 {
+		for r := range replicas {
+			b.gradients(r)
+		}
+	}
+	return b.g, b.g.Validate()
+}
+
+// builder writes a graph.
+type builder struct {
+	c *Config
+	g *dag.Graph
+	// last is, by replica and stage, the backward of the last micro-batch.
+	last [][]int
+}
+
+// pod is the index of the pod of a stage. Images of a projection follow the pods.
+func (b *builder) pod(replica, stage int) int {
+	per := b.c.podsPerReplica()
+	return replica%b.c.Replicas()*per + stage/b.c.stagesPerPod()
+}
+
+func podName(replica, pod int) string { return fmt.Sprintf("r%d.p%d", replica, pod) }
+
+// pods writes pods and links: pipelines between neighbours, rings over replicas.
+func (b *builder) pods(replicas int) {
+	c, all := b.c, b.c.Replicas()
+	per := c.podsPerReplica()
+	projected := !c.Full && all > 1
+	for r := range replicas {
+		for p := range per {
+			stages := min(c.stagesPerPod(), c.PP-p*c.stagesPerPod())
+			pod := dag.Pod{Name: podName(r, p), Ports: stages * c.stageGPUs()}
+			if projected {
+				for copied := range all {
+					pod.Copies = append(pod.Copies, podName(copied, p))
+				}
+			}
+			b.g.Pods = append(b.g.Pods, pod)
+		}
+	}
+	for r := range replicas {
+		for p := range per - 1 {
+			link := dag.Link{Pods: [2]int{r*per + p, r*per + p + 1}, Ports: [2]int{1, 1}}
+			if projected {
+				for copied := range all {
+					link.Copies = append(link.Copies, [2]string{podName(copied, p), podName(copied, p+1)})
+				}
+			}
+			b.g.Links = append(b.g.Links, link)
+		}
+	}
+	switch {
+	case projected:
+		b.images()
+	case all > 1:
+		b.rings()
+	}
+}
+
+// images writes the next replica's pods as images, and the rings' links to them.
+func (b *builder) images() {
+	all, per := b.c.Replicas(), b.c.podsPerReplica()
+	for p := range per {
+		b.g.Pods = append(b.g.Pods, dag.Pod{Name: podName(1, p), Image: true})
+		link := dag.Link{Pods: [2]int{p, per + p}, Ports: [2]int{min(2, all-1), 0}}
+		for r := range b.pairs() {
+			link.Copies = append(link.Copies, [2]string{podName(r, p), podName((r+1)%all, p)})
+		}
+		b.g.Links = append(b.g.Links, link)
+	}
+}
+
+// pairs is how many pairs of neighbours a ring of all replicas has.
+func (b *builder) pairs() int {
+	if all := b.c.Replicas(); all > 2 {
+		return all
+	}
+	return 1
+}
+
+// rings writes the links of all replicas.
+func (b *builder) rings() {
+	all, per := b.c.Replicas(), b.c.podsPerReplica()
+	for r := range b.pairs() {
+		for p := range per {
+			b.g.Links = append(b.g.Links, dag.Link{Pods: [2]int{r*per + p, (r+1)%all*per + p}, Ports: [2]int{1, 1}})
+		}
+	}
+}
+
+// gpus numbers the GPUs from..to of a stage.
+func (b *builder) gpus(replica, stage, from, to int) []int {
+	first := (replica*b.c.PP + stage) * b.c.stageGPUs()
+	list := make([]int, 0, to-from)
+	for k := from; k < to; k++ {
+		list = append(list, first+k)
+	}
+	return list
+}
+
+func (b *builder) task(t dag.Task) int {
+	b.g.Tasks = append(b.g.Tasks, t)
+	return len(b.g.Tasks) - 1
+}
+
+func (b *builder) dep(from, to int, delay float64) {
+	b.g.Deps = append(b.g.Deps, dag.Dep{From: from, To: to, Delay: delay})
+}
+
+// step is one computation of a stage.
+type step struct {
+	backward bool
+	batch    int
+}
+
+// steps is the order of a stage's computations: one forward, one backward.
+func (c *Config) steps(stage int) []step {
+	m := c.MicroBatches
+	warm := min(c.PP-1-stage, m)
+	list := make([]step, 0, 2*m)
+	for k := range m {
+		list = append(list, step{false, k})
+		if k >= warm {
+			list = append(list, step{true, k - warm})
+		}
+	}
+	for k := m - warm; k < m; k++ {
+		list = append(list, step{true, k})
+	}
+	return list
+}
+
+// pipeline writes computations and transfers of one replica's pipeline.
+func (b *builder) pipeline(r int) {
+	c := b.c
+	forward, backward := make([][]int, c.PP), make([][]int, c.PP)
+	previous := make(map[int]int) // by computation: the one before it on its stage
+	next := make(map[int]int)
+	last := make([]int, c.PP)
+	for s := range c.PP {
+		cost := c.stageCosts(s)
+		forward[s], backward[s] = make([]int, c.MicroBatches), make([]int, c.MicroBatches)
+		before := -1
+		for _, st := range c.steps(s) {
+			t := dag.Task{Name: b.name("F", r, s, st.batch), Kind: "forward", Duration: cost.forward, From: b.pod(r, s), To: b.pod(r, s)}
+			if st.backward {
+				t.Name, t.Kind, t.Duration = b.name("B", r, s, st.batch), "backward", cost.backward
+			}
+			i := b.task(t)
+			if st.backward {
+				backward[s][st.batch] = i
+			} else {
+				forward[s][st.batch] = i
+			}
+			if before >= 0 {
+				b.dep(before, i, 0)
+				previous[i], next[before] = before, i
+			}
+			before = i
+		}
+		last[s] = before
+	}
+	for s := range c.PP - 1 {
+		for k := range c.MicroBatches {
+			b.send(r, s, s+1, k, forward[s][k], forward[s+1][k], previous, next)
+			b.send(r, s+1, s, k, backward[s+1][k], backward[s][k], previous, next)
+		}
+	}
+	b.last = append(b.last, last)
+}
+
+// name is that of a task, as "F3S1": micro-batch 3 on stage 1. Without a batch it is -1.
+func (b *builder) name(what string, replica, stage, batch int) string {
+	if batch >= 0 {
+		what = fmt.Sprintf("%s%d", what, batch)
+	}
+	if b.c.Full {
+		return fmt.Sprintf("%sS%dR%d", what, stage, replica)
+	}
+	return fmt.Sprintf("%sS%d", what, stage)
+}
+
+// send writes what stage from sends stage to for micro-batch k: from computation a to computation z.
+func (b *builder) send(r, from, to, k, a, z int, previous, next map[int]int) {
+	c := b.c
+	t := dag.Task{Kind: "pp", From: b.pod(r, from), To: b.pod(r, to)}
+	t.Name = b.name(map[bool]string{true: "act", false: "grad"}[from < to], r, from, k)
+	if t.From != t.To {
+		n := c.stageGPUs()
+		t.Flows, t.Bytes = n, c.boundary()
+		t.Src, t.Dst = b.gpus(r, from, 0, n), b.gpus(r, to, 0, n)
+	} else {
+		t.Duration = c.insideTime()
+	}
+	i := b.task(t)
+	b.dep(a, i, 0)
+	b.dep(i, z, 0)
+	if c.Overlap {
+		return
+	}
+	if p, ok := previous[z]; ok {
+		b.dep(p, i, 0)
+	}
+	if n, ok := next[a]; ok {
+		b.dep(i, n, 0)
+	}
+}
+
+// gradients writes what one replica sends when its backwards are done.
+func (b *builder) gradients(r int) {
+	c, all := b.c, b.c.Replicas()
+	n := c.stageGPUs()
+	for s := range c.PP {
+		cost := c.stageCosts(s)
+		pod := b.pod(r, s)
+		gather := b.task(dag.Task{Name: b.name("gather", r, s, -1), Kind: "gather", Duration: cost.gather, From: pod, To: pod})
+		ring := func(name string, to, toReplica, first, end int) {
+			t := dag.Task{Name: b.name(name, r, s, -1), Kind: "dp", From: pod, To: to, Flows: end - first, Bytes: float64(end-first) * cost.flow}
+			t.Src = b.gpus(r, s, first, end)
+			if t.Dst = t.Src; c.Full {
+				t.Dst = b.gpus(toReplica, s, first, end)
+			}
+			i := b.task(t)
+			b.dep(b.last[r][s], i, cost.scatter)
+			b.dep(i, gather, 0)
+		}
+		if !c.Full {
+			image := pod + c.podsPerReplica()
+			if all == 2 || n == 1 {
+				ring("dp", image, 1, 0, n)
+				continue
+			}
+			ring("dp", image, 1, 0, (n+1)/2)
+			b.mirror(s, pod, image, (n+1)/2, n, cost, gather)
+			continue
+		}
+		up, down := (r+1)%all, (r+all-1)%all
+		if all == 2 || n == 1 {
+			ring("dp", b.pod(up, s), up, 0, n)
+			continue
+		}
+		ring("dp", b.pod(up, s), up, 0, (n+1)/2)
+		ring("dp-", b.pod(down, s), down, (n+1)/2, n)
+	}
+}
+
+// mirror writes, in a projection, the ring the other way: what the next replica sends to this one stands
+// for what this one sends to the one before.
+func (b *builder) mirror(s, pod, image, first, end int, cost costs, gather int) {
+	gpus := b.gpus(0, s, first, end)
+	i := b.task(dag.Task{Name: b.name("dp-", 0, s, -1), Kind: "dp", From: image, To: pod, Flows: len(gpus),
+		Bytes: float64(len(gpus)) * cost.flow, Src: gpus, Dst: gpus})
+	b.dep(b.last[0][s], i, cost.scatter)
+	b.dep(i, gather, 0)
+}
