@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -208,4 +209,10 @@ func (p *Program) Check(x []float64, tolerance float64) error {
 		return fmt.Errorf("%w: %s, missed by %g", ErrProgram, what, worst)
 	}
 	return nil
+}
+
+// Clone returns a program that may be bounded and given another objective without changing p.
+// Rows are shared: neither may get new ones.
+func (p *Program) Clone() *Program {
+	return &Program{vars: slices.Clone(p.vars), rows: p.rows[:len(p.rows):len(p.rows)], byID: p.byID}
 }

@@ -1,0 +1,76 @@
+package milp
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"lightpath/plans/delta/dag"
+	"lightpath/plans/delta/solver"
+)
+
+// anySolver returns an installed solver, or skips the test.
+func anySolver(t *testing.T) solver.Solver {
+	t.Helper()
+	s, err := solver.Find("auto")
+	if errors.Is(err, solver.ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// free are the options under which a model has every schedule of n transfers.
+func free(g *dag.Graph, kind Kind, n int) Options {
+	return Options{Kind: kind, Start: serial(g), Margin: Exact, Extra: n}
+}
+
+func solve(t *testing.T, g *dag.Graph, o Options, so SolveOptions) *Result {
+	t.Helper()
+	m, err := New(g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	so.TimeLimit, so.Gap = 2*time.Minute, 1e-7
+	r, err := m.Solve(t.Context(), so)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestOptimumByEnumeration: both models have the optimum that enumeration of topologies and of
+// orders of events finds, and Joint's is no more than Topo's.
+func TestOptimumByEnumeration(t *testing.T) {
+	s := anySolver(t)
+	rng := rand.New(rand.NewPCG(6, 1))
+	for range 4 {
+		g := tiny(rng, 3)
+		if err := g.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		var found [2]float64
+		for _, kind := range []Kind{Topo, Joint} {
+			want := optimum(g, kind == Topo, nil)
+			r := solve(t, g, free(g, kind, 3), SolveOptions{Solver: s})
+			if r.Status != solver.Optimal {
+				t.Fatalf("%v: %v", kind, r.Status)
+			}
+			got := r.Schedule.Makespan
+			if math.Abs(got-want) > 1e-4*want {
+				t.Errorf("%v: %v, enumeration %v", kind, got, want)
+			}
+			if r.BoundUS > want*(1+1e-5) {
+				t.Errorf("%v: bound %v above %v", kind, r.BoundUS, want)
+			}
+			found[kind] = got
+		}
+		if found[Joint] > found[Topo]*(1+1e-5) {
+			t.Errorf("joint %v, topo %v", found[Joint], found[Topo])
+		}
+	}
+}
