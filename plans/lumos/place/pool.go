@@ -93,6 +93,12 @@ func (p *Pool) Whole(servers, unit int) (Allocation, bool) {
 	return Allocation{}, false
 }
 
+// Fits reports whether so many servers, in groups of unit inside a pod, are idle anywhere.
+func (p *Pool) Fits(servers, unit int) bool {
+	top := len(p.shape.Nest) - 1
+	return p.capacity(top, 0, unit) >= servers
+}
+
 // Release gives back what a job held.
 func (p *Pool) Release(a Allocation) {
 	if a.GPUs != 0 {

@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lightpath/plans/lumos"
+	"lightpath/plans/lumos/place"
+)
+
+// Kind is how the GPUs of a cluster are joined.
+type Kind int
+
+// The kinds of fabrics.
+const (
+	Best  Kind = iota // one switch that nobody can build
+	Clos              // packet switches without over-subscription
+	Lumos             // pods of packet switches, a core of optical circuit switches
+)
+
+// Routing is how a flow between packet switches chooses among equal paths.
+type Routing int
+
+// The routings.
+const (
+	// Probe compares the load of some paths when a job starts, and takes the least loaded.
+	Probe Routing = iota
+	// ECMP takes the path that a hash says.
+	ECMP
+)
+
+// Fabric says what cluster to simulate.
+type Fabric struct {
+	Name       string
+	Kind       Kind
+	GPUs       int
+	ServerGPUs int
+	ChipTbps   float64 // capacity of a packet switch
+	PortGbps   float64 // of a GPU, and of every link
+	Tiers      int     // of Clos: 3 or more
+	Tau        int     // of Lumos
+	OCSPorts   int     // of Lumos
+	Routing    Routing
+	// DarkSeconds is how long a circuit is of no use when it is moved: the switch's time, and routing's.
+	DarkSeconds float64
+}
+
+// ReferenceGbps is the rate of a port to which the shares of jobs refer.
+const ReferenceGbps = 1600
+
+// portRates are rates of ports that there are, fastest first.
+var portRates = []float64{1600, 800, 400, 200, 100}
+
+// ParseFabric returns the fabric that a name means, for so many GPUs in servers of 8: best,
+// clos-TIERS-CHIP, or lumos-TAU-CHIP, with the chip in Tb/s, as in lumos-1-25.6. Ports are the fastest
+// with which the fabric reaches the size.
+func ParseFabric(name string, gpus int) (Fabric, error) {
+	f := Fabric{Name: name, GPUs: gpus, ServerGPUs: 8, OCSPorts: 512, PortGbps: portRates[0], DarkSeconds: 2.38}
+	if gpus < 1 {
+		return f, fmt.Errorf("%w: %d GPUs", ErrInput, gpus)
+	}
+	if name == "best" {
+		return f, nil
+	}
+	bad := fmt.Errorf("%w: fabric %q is none of best, clos-TIERS-CHIP, lumos-TAU-CHIP", ErrInput, name)
+	part := strings.Split(name, "-")
+	if len(part) != 3 {
+		return f, bad
+	}
+	n, err := strconv.Atoi(part[1])
+	if err != nil {
+		return f, bad
+	}
+	switch part[0] {
+	case "clos":
+		f.Kind, f.Tiers = Clos, n
+	case "lumos":
+		f.Kind, f.Tau = Lumos, n
+	default:
+		return f, bad
+	}
+	if f.ChipTbps, err = strconv.ParseFloat(part[2], 64); err != nil || !(f.ChipTbps > 0) || math.IsInf(f.ChipTbps, 0) {
+		return f, bad
+	}
+	var first error
+	for _, f.PortGbps = range portRates {
+		if err = f.Check(); err == nil {
+			return f, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return f, fmt.Errorf("%w; slower ports do not help: %w", first, err)
+}
+
+// radix returns half the ports of a packet switch.
+func (f *Fabric) radix() int { return int(f.ChipTbps*1000/f.PortGbps+1e-9) / 2 }
+
+// Check returns what is wrong with a fabric.
+func (f *Fabric) Check() error {
+	if f.GPUs < 1 || f.GPUs%f.ServerGPUs != 0 {
+		return fmt.Errorf("%w: %s: %d GPUs are no multiple of %d, those of a server", ErrInput, f.Name, f.GPUs, f.ServerGPUs)
+	}
+	if !(f.DarkSeconds >= 0) || math.IsInf(f.DarkSeconds, 0) {
+		return fmt.Errorf("%w: %s: circuits that are moved are dark for %v s", ErrInput, f.Name, f.DarkSeconds)
+	}
+	if f.Kind == Best {
+		return f.Shape().Check()
+	}
+	k := f.radix()
+	if k < f.ServerGPUs || k%f.ServerGPUs != 0 {
+		return fmt.Errorf("%w: %s: a leaf has %d ports of %v Gb/s for GPUs, which is no whole number of servers", ErrInput, f.Name, k, f.PortGbps)
+	}
+	if f.Kind == Clos && (f.Tiers < 3 || f.Tiers > 6) {
+		return fmt.Errorf("%w: %s: %d tiers; want 3 to 6", ErrInput, f.Name, f.Tiers)
+	}
+	if f.Kind == Lumos {
+		if f.Tau != 1 && f.Tau != 2 {
+			return fmt.Errorf("%w: %s: tau %d is neither 1 nor 2", ErrInput, f.Name, f.Tau)
+		}
+		if pod := k * k / f.Tau; f.GPUs%pod != 0 {
+			return fmt.Errorf("%w: %s: %d GPUs are no whole number of pods of %d", ErrInput, f.Name, f.GPUs, pod)
+		}
+		if err := f.core().Validate(); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		return f.Shape().Check()
+	}
+	most, part := 2, k
+	for range f.Tiers - 1 {
+		most *= k
+	}
+	most *= k
+	for range f.Tiers - 2 {
+		part *= k
+	}
+	if f.GPUs > most || f.GPUs > part && f.GPUs%part != 0 || f.GPUs%(k*k) != 0 {
+		return fmt.Errorf("%w: %s: with ports of %v Gb/s it has at most %d GPUs, in parts of %d; not %d", ErrInput, f.Name, f.PortGbps, most, part, f.GPUs)
+	}
+	return f.Shape().Check()
+}
+
+// Shape returns how servers nest in the fabric.
+func (f *Fabric) Shape() place.Shape {
+	s := place.Shape{ServerGPUs: f.ServerGPUs}
+	servers := f.GPUs / f.ServerGPUs
+	k := 0
+	switch f.Kind {
+	case Best:
+		s.Nest = []int{servers, 1}
+		return s
+	case Lumos:
+		k = f.radix()
+		s.Nest = []int{k / f.ServerGPUs, k / f.Tau}
+	case Clos:
+		k = f.radix()
+		s.Nest = []int{k / f.ServerGPUs}
+		for range f.Tiers - 2 {
+			s.Nest = append(s.Nest, k)
+		}
+	}
+	inside := 1
+	for i, n := range s.Nest {
+		if inside*n > servers { // fewer than a part of the highest tier
+			s.Nest = append(s.Nest[:i:i], servers/inside)
+			return s
+		}
+		inside *= n
+	}
+	s.Nest = append(s.Nest, servers/inside)
+	return s
+}
+
+// core returns the parameters of the optical core.
+func (f *Fabric) core() lumos.Fabric {
+	k := f.radix()
+	return lumos.Fabric{Pods: f.GPUs * f.Tau / (k * k), KLeaf: k, KSpine: k, Tau: f.Tau, KOCS: f.OCSPorts}
+}
+
+// rate returns that of a port, in units of the reference.
+func (f *Fabric) rate() float64 { return f.PortGbps / ReferenceGbps }
+
+// FabricsOfThePaper are those of its large simulations.
+func FabricsOfThePaper() []string {
+	return slices.Clone([]string{"best", "lumos-2-51.2", "lumos-1-51.2", "lumos-1-25.6", "clos-3-51.2", "clos-4-25.6", "clos-3-25.6"})
+}

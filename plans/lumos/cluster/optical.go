@@ -1,0 +1,325 @@
+package cluster
+
+import (
+	"slices"
+
+	"lightpath/plans/circuit"
+	"lightpath/plans/lumos"
+	"lightpath/plans/lumos/place"
+)
+
+// optical is a fabric with an optical core. Flows between pods go by the spines that the logical topology gives
+// their leaves, over circuits that no other job uses; flows inside a pod choose a spine as
+// on a Clos network. A leaf and a spine are joined by tau links, one capacity.
+type optical struct {
+	*router
+	fabric lumos.Fabric
+	shape  place.Shape
+	rate   float64
+	core   *lumos.Core
+	need   *lumos.Requirement
+	tenant map[int]*tenant
+	stats  Rewiring
+	flows  []place.Flow
+}
+
+// tenant is a job that runs.
+type tenant struct {
+	arrangement *place.Arrangement
+	pairs       []place.Pair
+	spines      [][]int32 // of each pair: that of each of its links
+	local       paths     // flows inside pods
+}
+
+func newOptical(f *Fabric, seed uint64) (*optical, error) {
+	o := &optical{fabric: f.core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{}}
+	var err error
+	if o.core, err = lumos.NewCore(o.fabric); err != nil {
+		return nil, err
+	}
+	if o.need, err = lumos.NewRequirement(o.fabric); err != nil {
+		return nil, err
+	}
+	o.router = newRouter(f, 2*o.links(), seed)
+	return o, nil
+}
+
+// links returns the pairs of leaf and spine: link a H + h leads up from leaf a, the same number of
+// the second half down to it.
+func (o *optical) links() int { return o.fabric.Leaves() * o.fabric.Spines() }
+
+func (o *optical) up(leaf, spine int32) int32 { return leaf*int32(o.fabric.Spines()) + spine }
+
+func (o *optical) down(leaf, spine int32) int32 { return int32(o.links()) + o.up(leaf, spine) }
+
+func (o *optical) capacities() []float64 {
+	return slices.Repeat([]float64{o.rate * float64(o.fabric.Tau)}, 2*o.links())
+}
+
+func (o *optical) admit(job int, a *place.Arrangement, shares place.Volume) (admission, error) {
+	t := &tenant{arrangement: a}
+	o.tenant[job] = t
+	done, err := o.connect(job, t, shares)
+	if err != nil {
+		return done, err
+	}
+	// Flows inside pods are routed when it is known where those between pods are.
+	for phase := range place.NumPhases {
+		for _, f := range o.flowsOf(a, phase) {
+			from, to := f.From/int32(o.fabric.KLeaf), f.To/int32(o.fabric.KLeaf)
+			if from == to || o.fabric.Pod(int(from)) != o.fabric.Pod(int(to)) {
+				continue
+			}
+			o.choose(f.Share, func(choice uint64, path []int32) []int32 {
+				h := int32(choice % uint64(o.fabric.Spines()))
+				return append(path, o.up(from, h), o.down(to, h))
+			})
+		}
+		t.local[phase] = path{o.phase(), o.rate}
+	}
+	done.paths = o.paths(t)
+	o.settle(job, done.paths, shares)
+	return done, nil
+}
+
+func (o *optical) flowsOf(a *place.Arrangement, phase place.Phase) []place.Flow {
+	o.flows = a.Flows(o.shape, phase, o.flows[:0])
+	return o.flows
+}
+
+// connect gives a job its links between pods.
+func (o *optical) connect(job int, t *tenant, shares place.Volume) (admission, error) {
+	var done admission
+	r := t.arrangement.Requirement(o.shape, shares)
+	if len(r.Pairs) == 0 {
+		return done, nil
+	}
+	wanted := r.Links()
+	onLeaf := map[int32]int{}
+	for _, s := range t.arrangement.Server {
+		onLeaf[int32(o.shape.Of(place.Leaf, s))] += o.shape.ServerGPUs
+	}
+	if err := r.Fit(func(leaf int32) int { return onLeaf[leaf] }); err != nil {
+		return done, err
+	}
+	t.pairs, t.spines = r.Pairs, make([][]int32, len(r.Pairs))
+	for _, p := range r.Pairs {
+		if err := o.need.Add(int(p.A), int(p.B), p.Links); err != nil {
+			return done, err
+		}
+	}
+	before := o.core.Configuration()
+	change, err := o.core.Update(o.need, false)
+	if err != nil {
+		return done, err
+	}
+	o.stats.add(change, wanted-r.Links(), o.core)
+	if change.Made > 0 {
+		done.dark = append(done.dark, job)
+	}
+	moved := o.follow(job)
+	done.dark = append(done.dark, o.interrupted(before, job)...)
+	done.moved = map[int]paths{}
+	for _, m := range moved {
+		done.moved[m] = o.paths(o.tenant[m])
+		done.dark = append(done.dark, m)
+		old := o.jobs[m]
+		o.router.release(m)
+		o.settle(m, done.moved[m], old.shares)
+	}
+	return done, nil
+}
+
+// follow gives the links of all jobs the spines of the logical topology, and returns the jobs,
+// other than the one that starts, for which that changes something.
+func (o *optical) follow(starting int) (moved []int) {
+	type spineLinks struct{ spine, links int32 }
+	free := map[[2]int32][]spineLinks{}
+	for h, share := range o.core.Logical().Share {
+		for a := range share.Size() {
+			for _, c := range share.Row(a) {
+				if a < c.Col {
+					at := [2]int32{int32(a), int32(c.Col)}
+					free[at] = append(free[at], spineLinks{int32(h), int32(c.Count)})
+				}
+			}
+		}
+	}
+	take := func(at [2]int32, spine int32) bool {
+		for i, f := range free[at] {
+			if f.links > 0 && (f.spine == spine || spine < 0) {
+				free[at][i].links--
+				return true
+			}
+		}
+		return false
+	}
+	any := func(at [2]int32) int32 {
+		for _, f := range free[at] {
+			if f.links > 0 {
+				take(at, f.spine)
+				return f.spine
+			}
+		}
+		panic("cluster: the logical topology has fewer links than the requirement")
+	}
+	// What jobs have and may keep goes first.
+	moved = []int{starting}
+	for _, job := range o.running(starting) {
+		t, kept := o.tenant[job], true
+		for i, p := range t.pairs {
+			for k, h := range t.spines[i] {
+				if !take([2]int32{p.A, p.B}, h) {
+					t.spines[i][k] = -1
+					kept = false
+				}
+			}
+		}
+		if !kept {
+			moved = append(moved, job)
+		}
+	}
+	for _, job := range moved {
+		t := o.tenant[job]
+		for i, p := range t.pairs {
+			for len(t.spines[i]) < p.Links {
+				t.spines[i] = append(t.spines[i], -1)
+			}
+			for k, h := range t.spines[i] {
+				if h < 0 {
+					t.spines[i][k] = any([2]int32{p.A, p.B})
+				}
+			}
+		}
+	}
+	return moved[1:]
+}
+
+// running returns the jobs that run, but for the one that starts, in order.
+func (o *optical) running(starting int) []int {
+	var jobs []int
+	for job := range o.tenant {
+		if job != starting {
+			jobs = append(jobs, job)
+		}
+	}
+	slices.Sort(jobs)
+	return jobs
+}
+
+// interrupted returns jobs, other than the one that starts, some of whose circuits have gone to other
+// switches: between two pods by one spine there are fewer circuits left alone than running jobs use.
+func (o *optical) interrupted(before *lumos.Configuration, starting int) (jobs []int) {
+	after := o.core.Configuration()
+	type between struct{ h, i, j int }
+	gone := map[between]bool{}
+	for h := range before.Even {
+		for k, was := range before.Even[h] {
+			for i, j := range was {
+				if j != circuit.Dark && after.Even[h][k][i] != j {
+					gone[between{h, min(i, j), max(i, j)}] = true
+				}
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	left := map[between]int{}
+	for h := range before.Even {
+		for k, was := range before.Even[h] {
+			for i, j := range was {
+				if j != circuit.Dark && after.Even[h][k][i] == j {
+					left[between{h, min(i, j), max(i, j)}]++
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(o.running(starting), func(job int) bool {
+		alone := true
+		t := o.tenant[job]
+		for i, p := range t.pairs {
+			for _, h := range t.spines[i] {
+				at := between{int(h), o.fabric.Pod(int(p.A)), o.fabric.Pod(int(p.B))}
+				if gone[at] {
+					left[at]--
+					alone = alone && left[at] >= 0
+				}
+			}
+		}
+		return alone
+	})
+}
+
+// paths returns those of a job: what it has inside pods, and its links between them, over which the
+// flows of a pair of leaves go by turns.
+func (o *optical) paths(t *tenant) paths {
+	p := t.local
+	if len(t.pairs) == 0 {
+		return p
+	}
+	index := map[[2]int32]int{}
+	for i, pair := range t.pairs {
+		index[[2]int32{pair.A, pair.B}] = i
+	}
+	for phase := range place.NumPhases {
+		for _, u := range t.local[phase].uses {
+			o.put(u.Link, u.Flows)
+		}
+		turn := map[[2]int32]int{}
+		most := 1
+		for _, f := range o.flowsOf(t.arrangement, phase) {
+			from, to := f.From/int32(o.fabric.KLeaf), f.To/int32(o.fabric.KLeaf)
+			if o.fabric.Pod(int(from)) == o.fabric.Pod(int(to)) {
+				continue
+			}
+			i := index[[2]int32{min(from, to), max(from, to)}]
+			k := turn[[2]int32{from, to}]
+			turn[[2]int32{from, to}]++
+			spines := t.spines[i]
+			h := spines[k%len(spines)]
+			o.put(o.up(from, h), f.Share)
+			o.put(o.down(to, h), f.Share)
+			most = max(most, k/len(spines)+1)
+		}
+		p[phase] = path{o.phase(), o.rate / float64(most)}
+	}
+	return p
+}
+
+func (o *optical) release(job int) {
+	t := o.tenant[job]
+	for _, p := range t.pairs {
+		if err := o.need.Add(int(p.A), int(p.B), -p.Links); err != nil {
+			panic(err) // a job gives back what it got
+		}
+	}
+	delete(o.tenant, job)
+	o.router.release(job)
+}
+
+// Rewiring says how often and how much of a core was rewired.
+type Rewiring struct {
+	Times  int     // starts of jobs that need links between pods
+	Links  int     // that the core can have
+	Made   int     // circuits' links made anew, over all times
+	Needed int     // a bound on that from below
+	Shared int     // links that jobs did without, sharing others
+	Ratio  float64 // of links made anew per time, averaged
+	// Contended counts times after which some leaf had more than tau links by one spine.
+	Contended int
+	sum       float64
+}
+
+func (r *Rewiring) add(c lumos.Change, shared int, core *lumos.Core) {
+	r.Times++
+	r.Links = c.Links
+	r.Made += c.Made
+	r.Needed += c.Needed
+	r.Shared += shared
+	r.sum += c.Ratio()
+	r.Ratio = r.sum / float64(r.Times)
+	if core.Logical().Contention() > 1 {
+		r.Contended++
+	}
+}
