@@ -59,7 +59,7 @@ func (i ideal) admit(int, *place.Arrangement, place.Volume) (admission, error) {
 }
 
 // probes is how many paths [Probe] compares.
-const probes = 8
+const probes = 32
 
 // router chooses among equal paths.
 type router struct {

@@ -90,18 +90,11 @@ func (o *optical) flowsOf(a *place.Arrangement, phase place.Phase) []place.Flow 
 // connect gives a job its links between pods.
 func (o *optical) connect(job int, t *tenant, shares place.Volume) (admission, error) {
 	var done admission
-	r := t.arrangement.Requirement(o.shape, shares)
-	if len(r.Pairs) == 0 {
-		return done, nil
-	}
-	wanted := r.Links()
-	onLeaf := map[int32]int{}
-	for _, s := range t.arrangement.Server {
-		onLeaf[int32(o.shape.Of(place.Leaf, s))] += o.shape.ServerGPUs
-	}
-	if err := r.Fit(func(leaf int32) int { return onLeaf[leaf] }); err != nil {
+	r, _, err := t.arrangement.Fitted(o.shape, shares)
+	if err != nil || len(r.Pairs) == 0 {
 		return done, err
 	}
+	shared := t.arrangement.Requirement(o.shape).Links() - r.Links()
 	t.pairs, t.spines = r.Pairs, make([][]int32, len(r.Pairs))
 	for _, p := range r.Pairs {
 		if err := o.need.Add(int(p.A), int(p.B), p.Links); err != nil {
@@ -113,7 +106,7 @@ func (o *optical) connect(job int, t *tenant, shares place.Volume) (admission, e
 	if err != nil {
 		return done, err
 	}
-	o.stats.add(change, wanted-r.Links(), o.core)
+	o.stats.add(change, shared, o.core)
 	if change.Made > 0 {
 		done.dark = append(done.dark, job)
 	}

@@ -23,23 +23,16 @@ type simulation struct {
 	result  *Result
 }
 
-func newSimulation(c Config) (*simulation, error) {
-	if err := check(&c); err != nil {
-		return nil, err
-	}
-	f, err := newNetwork(&c.Fabric, c.Seed)
-	if err != nil {
-		return nil, err
-	}
+func newSimulation(c *Config, f network) *simulation {
 	s := &simulation{
-		config: &c, shape: c.Fabric.Shape(), fabric: f, network: fairshare.New(f.capacities()),
+		config: c, shape: c.Fabric.Shape(), fabric: f, network: fairshare.New(f.capacities()),
 		jobs: make([]*running, len(c.Jobs)), result: &Result{Fabric: c.Fabric, Outcomes: make([]Outcome, len(c.Jobs))},
 	}
 	s.pool = place.NewPool(s.shape)
 	for i, j := range c.Jobs {
 		s.events.add(event{at: j.Arrival, kind: arrives, job: i})
 	}
-	return s, nil
+	return s
 }
 
 func (s *simulation) out(job int) *Outcome { return &s.result.Outcomes[job] }

@@ -46,10 +46,18 @@ const maxIterations = 1 << 20
 // Simulate runs all jobs, first come first served, to the end of the last one. A job starts when the
 // GPUs that it needs are idle, and no job overtakes another.
 func Simulate(ctx context.Context, c Config) (*Result, error) {
-	s, err := newSimulation(c)
+	if err := check(&c); err != nil {
+		return nil, err
+	}
+	n, err := newNetwork(&c.Fabric, c.Seed)
 	if err != nil {
 		return nil, err
 	}
+	return simulate(ctx, &c, n)
+}
+
+func simulate(ctx context.Context, c *Config, fabric network) (*Result, error) {
+	s := newSimulation(c, fabric)
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()

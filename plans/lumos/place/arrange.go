@@ -36,9 +36,9 @@ func (p Phase) String() string { return phaseNames[p] }
 
 // Arrange puts a grid on servers, in the order of their pods. The servers must be as many as the
 // grid's. Of two ways to fill the grid, stage by stage or pipeline by pipeline, it takes the one
-// that needs fewer links between pods, and of equals that which sends fewer bytes over them. Groups
-// of EP servers are consecutive in both.
-func Arrange(shape Shape, grid Grid, servers []int32, bytes Volume) (*Arrangement, error) {
+// that the links of the job's own GPUs slow down less (see [Requirement.Fit]), and of equals that which
+// needs fewer links between pods. Groups of EP servers are consecutive in both.
+func Arrange(shape Shape, grid Grid, servers []int32, shares Volume) (*Arrangement, error) {
 	if err := grid.Check(); err != nil {
 		return nil, err
 	}
@@ -56,11 +56,30 @@ func Arrange(shape Shape, grid Grid, servers []int32, bytes Volume) (*Arrangemen
 			k += copy(byPipeline.Server[p*grid.DP+d:][:grid.EP], servers[k:])
 		}
 	}
-	a, b := byStage.Requirement(shape, bytes), byPipeline.Requirement(shape, bytes)
-	if x, y := a.Links(), b.Links(); y < x || y == x && b.crossing() < a.crossing() {
+	a, slowA, err := byStage.Fitted(shape, shares)
+	if err != nil {
+		return byPipeline, nil //nolint:nilerr // whoever asks for its requirement hears of it
+	}
+	b, slowB, err := byPipeline.Fitted(shape, shares)
+	if err == nil && (slowB < slowA || slowB == slowA && b.Links() < a.Links()) {
 		return byPipeline, nil
 	}
 	return byStage, nil
+}
+
+// Fitted returns the requirement with links shared, where a leaf would need more of them than the job has
+// GPUs there, and by how much that prolongs an iteration.
+func (a *Arrangement) Fitted(shape Shape, shares Volume) (*Requirement, float64, error) {
+	r := a.Requirement(shape)
+	if len(r.Pairs) == 0 {
+		return r, 0, nil
+	}
+	gpus := map[int32]int{}
+	for _, s := range a.Server {
+		gpus[int32(shape.Of(Leaf, s))] += shape.ServerGPUs
+	}
+	longer, err := r.Fit(func(leaf int32) int { return gpus[leaf] }, shares)
+	return r, longer, err
 }
 
 // Naive returns the servers in their order as ranks, stage by stage, all GPUs the same way round:

@@ -2,21 +2,19 @@ package place
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"math"
 	"slices"
 )
 
-// Volume is what a GPU sends in each phase of an iteration, in units of the caller's choice.
+// Volume is what a GPU sends in each phase of an iteration, as the share of its time that this takes
+// where nothing is shared.
 type Volume [NumPhases]float64
 
 // Pair is what a job needs between two leaves of different pods.
 type Pair struct {
 	A, B  int32 // A < B
 	Links int
-	// Load is the most that crosses in one direction in a phase: a GPU's volume times flows.
-	Load float64
 	// Flows is how many flows cross in one direction, at most, by phase.
 	Flows [NumPhases]float64
 }
@@ -30,7 +28,7 @@ type Requirement struct {
 // Requirement returns the links that give every flow between pods one of its own. Phases follow each
 // other and use the same links (principle 3), each both ways, so a pair of leaves needs what the
 // largest phase needs in its busier direction.
-func (a *Arrangement) Requirement(shape Shape, bytes Volume) *Requirement {
+func (a *Arrangement) Requirement(shape Shape) *Requirement {
 	type key struct{ a, b int32 }
 	index := map[key]int{}
 	r := &Requirement{Shape: shape}
@@ -65,8 +63,7 @@ func (a *Arrangement) Requirement(shape Shape, bytes Volume) *Requirement {
 		for i := range r.Pairs {
 			p := &r.Pairs[i]
 			p.Flows[phase] = max(p.Flows[phase], back[i])
-			p.Links = max(p.Links, int(math.Ceil(p.Flows[phase]-1e-9)))
-			p.Load = max(p.Load, p.Flows[phase]*bytes[phase])
+			p.Links = p.need(1, 1)
 		}
 	}
 	slices.SortFunc(r.Pairs, func(a, b Pair) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) })
@@ -82,92 +79,84 @@ func (r *Requirement) Links() int {
 	return sum
 }
 
-func (r *Requirement) crossing() float64 {
-	sum := 0.0
-	for _, p := range r.Pairs {
-		sum += p.Load
-	}
-	return sum
-}
-
 // Sums returns the links of each leaf that has any.
-func (r *Requirement) Sums() map[int32]int {
+func (r *Requirement) Sums() map[int32]int { return r.sums(func(p *Pair) int { return p.Links }) }
+
+func (r *Requirement) sums(links func(*Pair) int) map[int32]int {
 	sums := map[int32]int{}
-	for _, p := range r.Pairs {
-		sums[p.A] += p.Links
-		sums[p.B] += p.Links
+	for i := range r.Pairs {
+		p := &r.Pairs[i]
+		n := links(p)
+		sums[p.A] += n
+		sums[p.B] += n
 	}
 	return sums
 }
 
-// Fit lets flows share links until no leaf has more of them than the budget says (section A.12). Every pair
-// keeps one; the others go, one by one, to the pair whose links are loaded most, which keeps the light
-// traffic of pipelines on few links and the heavy traffic on many. It fails if a leaf has more
-// pairs than links.
-func (r *Requirement) Fit(budget func(leaf int32) int) error {
-	left := map[int32]int{}
-	for leaf, sum := range r.Sums() {
-		left[leaf] = budget(leaf) - sum
+// Fit lets flows share links until no leaf has more of them than the budget says (section A.12), and returns by
+// how much that prolongs an iteration, of which each phase takes the given share: 0 if no flow has to share. The flows of a
+// phase share alike, since it lasts as long as the slowest, so what is to be found is how many share in pipelines and how many among
+// replicas; all is tried, and of equals that with the fewest links is taken. It fails if a leaf has more pairs than
+// links.
+func (r *Requirement) Fit(budget func(leaf int32) int, shares Volume) (longer float64, err error) {
+	var most [NumPhases]int
+	for _, p := range r.Pairs {
+		for phase, flows := range p.Flows {
+			most[phase] = max(most[phase], int(math.Ceil(flows-tolerance)))
+		}
 	}
-	fits := true
-	for _, n := range left {
-		fits = fits && n >= 0
+	pipeline, replicas, best, fewest := 0, 0, math.Inf(1), 0
+	for m := 1; m <= max(1, most[Forward], most[Backward]); m++ {
+		for n := 1; n <= max(1, most[Replicas], most[Tokens]); n++ {
+			cost := float64(m-1)*(shares[Forward]+shares[Backward]) + float64(n-1)*(shares[Replicas]+shares[Tokens])
+			if cost > best {
+				break
+			}
+			if links, ok := r.shared(m, n, budget); ok && (cost < best || links < fewest) {
+				pipeline, replicas, best, fewest = m, n, cost, links
+			}
+		}
 	}
-	if fits {
-		return nil
+	if math.IsInf(best, 1) {
+		for leaf, sum := range r.sums(func(*Pair) int { return 1 }) {
+			if sum > budget(leaf) {
+				return 0, fmt.Errorf("place: leaf %d communicates with %d leaves of other pods and has %d links", leaf, sum, budget(leaf))
+			}
+		}
 	}
-	for leaf := range left {
-		left[leaf] = budget(leaf)
-	}
-	h := make(loadHeap, 0, len(r.Pairs))
-	want := make([]int, len(r.Pairs))
 	for i := range r.Pairs {
 		p := &r.Pairs[i]
-		want[i], p.Links = p.Links, 1
-		left[p.A]--
-		left[p.B]--
-		h = append(h, loadedPair{p.Load, i})
+		p.Links = p.need(pipeline, replicas)
 	}
-	for leaf, n := range left {
-		if n < 0 {
-			return fmt.Errorf("place: leaf %d communicates with %d leaves of other pods and has %d links", leaf, budget(leaf)-n, budget(leaf))
+	return best, nil
+}
+
+// need returns the links of a pair, on each of which so many flows of a phase go.
+func (p *Pair) need(pipeline, replicas int) int {
+	links := 1
+	for phase, flows := range p.Flows {
+		m := replicas
+		if Phase(phase) == Forward || Phase(phase) == Backward {
+			m = pipeline
+		}
+		links = max(links, int(math.Ceil(flows/float64(m)-tolerance)))
+	}
+	return links
+}
+
+// shared returns the links of all pairs, and whether they are within the budget.
+func (r *Requirement) shared(pipeline, replicas int, budget func(int32) int) (links int, ok bool) {
+	need := func(p *Pair) int { return p.need(pipeline, replicas) }
+	for i := range r.Pairs {
+		links += need(&r.Pairs[i])
+	}
+	for leaf, sum := range r.sums(need) {
+		if sum > budget(leaf) {
+			return links, false
 		}
 	}
-	heap.Init(&h)
-	for len(h) > 0 {
-		i := h[0].pair
-		p := &r.Pairs[i]
-		if p.Links == want[i] || left[p.A] == 0 || left[p.B] == 0 {
-			heap.Pop(&h)
-			continue
-		}
-		p.Links++
-		left[p.A]--
-		left[p.B]--
-		h[0].load = p.Load / float64(p.Links)
-		heap.Fix(&h, 0)
-	}
-	return nil
+	return links, true
 }
 
-// loadedPair is a pair with what each of its links carries.
-type loadedPair struct {
-	load float64
-	pair int
-}
-
-// loadHeap has the most loaded pair on top, and of equals the first.
-type loadHeap []loadedPair
-
-func (h loadHeap) Len() int      { return len(h) }
-func (h loadHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
-func (h *loadHeap) Push(x any)   { *h = append(*h, x.(loadedPair)) }
-func (h *loadHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
-func (h loadHeap) Less(i, k int) bool {
-	return h[i].load > h[k].load || h[i].load == h[k].load && h[i].pair < h[k].pair
-}
+// tolerance is below what a flow can be, and above what adding shares of flows loses.
+const tolerance = 1e-9
