@@ -1,0 +1,197 @@
+package lumos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"lightpath/plans/circuit"
+	"lightpath/plans/lumos/matrix"
+)
+
+// Move gives a pair of OCSes new maps.
+type Move struct {
+	Group int                 `json:"group"`
+	Pair  int                 `json:"pair"`
+	Even  circuit.Permutation `json:"even"` // of OCS 2 x Pair; the other's is the inverse
+}
+
+// Step is moves that are made at once: until all have been, their circuits that change are dark.
+type Step struct {
+	Moves []Move `json:"moves"`
+	// Leaf is one that loses the largest share of its links meanwhile, Affected that share, 0 to 1.
+	Leaf     int     `json:"leaf"`
+	Affected float64 `json:"affected"`
+}
+
+// Continuing returns what of a logical topology goes on being used when its requirement becomes r: of
+// links of a pair of leaves that are too many, those by the last spines end.
+func (l *Logical) Continuing(r *Requirement) *Logical {
+	left := r.Matrix().Clone()
+	run := newLogical(l.Fabric)
+	for h, share := range l.Share {
+		for a := range share.Size() {
+			for _, c := range share.Row(a) {
+				if n := min(c.Count, left.At(a, c.Col)); a < c.Col && n > 0 {
+					run.add(h, a, c.Col, n)
+					left.Add(a, c.Col, -n)
+				}
+			}
+		}
+	}
+	return run
+}
+
+// Steps orders the moves from one configuration to another into few steps, each of which affects at
+// most iota of the links that any leaf has in running: a link is affected where its pods keep fewer circuits in
+// its group than they have links there. Groups are merged as far as that allows; a group that exceeds it alone
+// is taken apart. A step exceeds iota only by a single pair of OCSes that does so by itself. Each step says
+// what it affects.
+func Steps(from, to *Configuration, running *Logical, iota float64) ([]Step, error) {
+	switch {
+	case from.Fabric != to.Fabric || running.Fabric != to.Fabric:
+		return nil, fmt.Errorf("%w: the configurations and the topology are of different fabrics", ErrInput)
+	case !(iota > 0 && iota <= 1):
+		return nil, fmt.Errorf("%w: iota: %v is not above 0 and at most 1", ErrInput, iota)
+	}
+	for _, c := range []*Configuration{from, to} {
+		if err := c.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	m := newMerger(running, iota)
+	for h := range from.Even {
+		m.divide(h, from.Even[h], to.Even[h])
+	}
+	return m.steps(m.merge()), nil
+}
+
+// item is moves of one group that are made at once.
+type item struct {
+	moves []Move
+	hit   map[int]int // links affected, by leaf; no leaf without
+	after int         // the item that must be in an earlier step, -1 none
+}
+
+type merger struct {
+	iota    float64
+	running *Logical
+	links   []int // by leaf, over all spines
+	items   []item
+}
+
+func newMerger(running *Logical, iota float64) *merger {
+	m := &merger{iota: iota, running: running, links: make([]int, running.Fabric.Leaves())}
+	for _, share := range running.Share {
+		for a := range m.links {
+			m.links[a] += share.RowSum(a)
+		}
+	}
+	return m
+}
+
+// divide makes items of what changes in group h: one, or where that affects too much several in order.
+func (m *merger) divide(h int, from, to []circuit.Permutation) {
+	var left []int
+	for k := range from {
+		if !from[k].Equal(to[k]) {
+			left = append(left, k)
+		}
+	}
+	state := slices.Clone(from)
+	after := -1
+	for len(left) > 0 {
+		taken := left
+		hit := m.affected(h, state, to, taken)
+		if !m.bearable(hit) {
+			taken, hit = m.some(h, state, to, left)
+		}
+		it := item{hit: hit, after: after}
+		for _, k := range taken {
+			it.moves = append(it.moves, Move{h, k, to[k]})
+			state[k] = to[k]
+		}
+		after = len(m.items)
+		m.items = append(m.items, it)
+		left = slices.DeleteFunc(slices.Clone(left), func(k int) bool { return slices.Contains(taken, k) })
+	}
+}
+
+// some returns as many of the pairs left as can move at once; one where even that is too much, which then is
+// one that affects least.
+func (m *merger) some(h int, state, to []circuit.Permutation, left []int) (taken []int, hit map[int]int) {
+	type single struct {
+		k     int
+		worst float64
+	}
+	order := make([]single, len(left))
+	for i, k := range left {
+		_, worst := m.worst(m.affected(h, state, to, []int{k}))
+		order[i] = single{k, worst}
+	}
+	slices.SortStableFunc(order, func(x, y single) int { return cmp.Compare(x.worst, y.worst) })
+	for _, s := range order {
+		more := append(slices.Clone(taken), s.k)
+		moreHit := m.affected(h, state, to, more)
+		if len(taken) == 0 || m.bearable(moreHit) {
+			taken, hit = more, moreHit
+		}
+	}
+	return taken, hit
+}
+
+// affected counts the links, by leaf, that may lose their circuit while pairs of group h move.
+func (m *merger) affected(h int, state, to []circuit.Permutation, pairs []int) map[int]int {
+	now, stay := matrix.New(m.running.Fabric.Pods), matrix.New(m.running.Fabric.Pods) // circuits
+	for k, p := range state {
+		moves := slices.Contains(pairs, k)
+		for i, j := range p {
+			if j == circuit.Dark {
+				continue
+			}
+			now.Add(i, j, 1)
+			now.Add(j, i, 1)
+			if !moves || to[k][i] == j {
+				stay.Add(i, j, 1)
+				stay.Add(j, i, 1)
+			}
+		}
+	}
+	hit := map[int]int{}
+	f, share := m.running.Fabric, m.running.Share[h]
+	for a := range share.Size() {
+		by := map[int]int{} // links by pod at the other end
+		for _, c := range share.Row(a) {
+			by[f.Pod(c.Col)] += c.Count
+		}
+		for j, links := range by {
+			i := f.Pod(a)
+			if lost := min(m.running.Core[h].At(i, j), now.At(i, j)) - stay.At(i, j); lost > 0 {
+				hit[a] += min(lost, links)
+			}
+		}
+	}
+	return hit
+}
+
+// worst returns a leaf that loses the largest share of its links, the first of several.
+func (m *merger) worst(hit map[int]int) (leaf int, share float64) {
+	for a, n := range hit {
+		if s := float64(n) / float64(m.links[a]); s > share || s == share && a < leaf {
+			leaf, share = a, s
+		}
+	}
+	return leaf, share
+}
+
+func (m *merger) bearable(hit map[int]int) bool {
+	for a, n := range hit {
+		if !m.within(a, n) {
+			return false
+		}
+	}
+	return true
+}
+
+// within reports whether n links are at most iota of those of leaf a.
+func (m *merger) within(a, n int) bool { return float64(n) <= m.iota*float64(m.links[a])*(1+1e-12) }
