@@ -27,26 +27,33 @@ const (
 
 // Validate names the first field that no cluster can have.
 func (f Fabric) Validate() error {
+	if err := f.check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	return nil
+}
+
+func (f Fabric) check() error {
 	for _, p := range []struct {
 		name  string
 		ports int
 	}{{"k_leaf", f.KLeaf}, {"k_spine", f.KSpine}} {
 		switch {
 		case p.ports < 2 || p.ports > maxPorts:
-			return fmt.Errorf("%w: %s: %d is not from 2 to %d", ErrInput, p.name, p.ports, maxPorts)
+			return fmt.Errorf("%s: %d is not from 2 to %d", p.name, p.ports, maxPorts)
 		case p.ports%2 != 0:
-			return fmt.Errorf("%w: %s: %d is odd; ports are wired in pairs", ErrInput, p.name, p.ports)
+			return fmt.Errorf("%s: %d is odd; ports are wired in pairs", p.name, p.ports)
 		}
 	}
 	switch {
 	case f.Tau != 1 && f.Tau != 2:
-		return fmt.Errorf("%w: tau: %d is neither 1 nor 2", ErrInput, f.Tau)
+		return fmt.Errorf("tau: %d is neither 1 nor 2", f.Tau)
 	case f.KOCS < 1 || f.KOCS > maxPorts:
-		return fmt.Errorf("%w: k_ocs: %d is not from 1 to %d", ErrInput, f.KOCS, maxPorts)
+		return fmt.Errorf("k_ocs: %d is not from 1 to %d", f.KOCS, maxPorts)
 	case f.Pods < 1 || f.Pods > f.KOCS:
-		return fmt.Errorf("%w: pods: %d is not from 1 to k_ocs, %d: every pod has a port on every OCS", ErrInput, f.Pods, f.KOCS)
+		return fmt.Errorf("pods: %d is not from 1 to k_ocs, %d: every pod has a port on every OCS", f.Pods, f.KOCS)
 	case f.Pods*f.LeavesPerPod()*f.KLeaf > maxLinks:
-		return fmt.Errorf("%w: pods: %d of %d GPUs are more than %d GPUs", ErrInput, f.Pods, f.GPUsPerPod(), maxLinks)
+		return fmt.Errorf("pods: %d of %d GPUs are more than %d GPUs", f.Pods, f.GPUsPerPod(), maxLinks)
 	}
 	return nil
 }
