@@ -105,9 +105,10 @@ func (d *door) find(knows func(secret) bool) (secret, bool) {
 	return secret{}, false
 }
 
-// hold starts a meeting, which ends by itself when everyone has an answer, or after the timeout.
-func (d *door) hold(s secret, timeout time.Duration) {
+// root is a new one behind the door, for those who know the secret.
+func (d *door) root(s secret, timeout time.Duration, try int) *root {
 	r := newRoot(s, timeout, timeout)
+	r.try = try
 	r.retire = func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -116,7 +117,49 @@ func (d *door) hold(s secret, timeout time.Duration) {
 		}
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.roots[s] = r
-	d.mu.Unlock()
-	go r.serve()
+	return r
+}
+
+// hold starts a meeting, which ends by itself when everyone has an answer, or after the timeout.
+func (d *door) hold(s secret, timeout time.Duration, try int) { go d.root(s, timeout, try).serve() }
+
+// sign puts up a sign where a rank could be looked for while it meets the others elsewhere: whoever
+// comes to meet it here means other ranks than it does, is told so, and so is conflict, once. The sign
+// is there until over is closed, or where someone has come, until all who mean what they do have.
+func (d *door) sign(s secret, own *hello, timeout time.Duration, over <-chan struct{}, conflict func(why string)) {
+	go d.root(s, timeout, own.Try).refuseOthers(own, over, conflict)
+}
+
+func (r *root) refuseOthers(own *hello, over <-chan struct{}, conflict func(why string)) {
+	defer close(r.done)
+	defer r.retire()
+	g := &gathering{conns: map[int]net.Conn{}, try: r.try}
+	g.admit(own)
+	timer := time.NewTimer(r.timeout)
+	defer timer.Stop()
+	for g.refusal == "" || g.answered < g.expect-1 { // own is one of those expected
+		select {
+		case e := <-r.events:
+			switch {
+			case e.gone || e.hello.Ranks == 0:
+			case e.hello.Without == own.Without:
+				_ = e.conn.Close() // it is for the next meeting, which has not begun
+			default:
+				first := g.refusal == ""
+				g.take(&e.hello, e.conn)
+				if first {
+					conflict(g.refusal)
+				}
+			}
+		case <-over:
+			if g.refusal == "" {
+				return
+			}
+			over = nil
+		case <-timer.C:
+			return
+		}
+	}
 }

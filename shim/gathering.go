@@ -19,6 +19,7 @@ type gathering struct {
 	expect   int          // the most that anyone spoke of: so many want an answer
 	settled  func()       // called before anyone is welcome; may be nil
 	told     map[int]bool // who has an answer, by hello.Was: at a door they may come again
+	try      int          // root.try
 }
 
 // span is the ranks first .. first+n-1.
@@ -64,11 +65,12 @@ func (g *gathering) take(h *hello, conn net.Conn) (complete bool) {
 	case h.Ranks <= maxRanks:
 		g.expect = max(g.expect, h.Ranks)
 	}
-	if g.refusal == "" {
+	refused := g.refusal != ""
+	if !refused {
 		g.admit(h)
 	}
 	switch {
-	case g.refusal != "" && h.Without != "" && g.told[h.Was]:
+	case refused && h.Without != "" && (g.told[h.Was] || h.Try > g.try):
 		_ = conn.Close() // it is for the next meeting, which has not begun
 		return false
 	case g.refusal != "":
@@ -106,6 +108,8 @@ func (g *gathering) admit(h *hello) {
 		}
 	}
 	switch {
+	case first != nil && h.Without != first.Without:
+		g.refuse(first.excludes() + ", " + h.excludes())
 	case first != nil && h.Ranks != first.Ranks:
 		g.refuse(fmt.Sprintf("%s says the communicator has %d ranks, %s says %d", first.where(), first.Ranks, h.where(), h.Ranks))
 	case h.Rank < 0 || h.Rank >= g.ranks:
@@ -120,8 +124,6 @@ func (g *gathering) admit(h *hello) {
 		g.refuse(fmt.Sprintf("%s runs Lightpath %s, %s runs %s", first.where(), first.Version, h.where(), h.Version))
 	case h.Version != Version:
 		g.refuse(fmt.Sprintf("%s runs Lightpath %s, the rendezvous %s", h.where(), h.Version, Version))
-	case first != nil && h.Without != first.Without:
-		g.refuse(fmt.Sprintf("%s excludes %s, %s excludes %s", first.where(), first.Without, h.where(), h.Without))
 	case first != nil && h.Fabric != first.Fabric:
 		g.refuse(fmt.Sprintf("%s has fabric %s, %s has %s", first.where(), fabricName(first.Fabric), h.where(), fabricName(h.Fabric)))
 	case first != nil && h.Settings != first.Settings:

@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"lightpath/collectives/exec"
-	"lightpath/shim/status"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -160,18 +159,26 @@ func (c *Comm) drop() {
 func (c *Comm) start(fab *fabricInfo) <-chan error {
 	ended := make(chan error, 1)
 	var birth uint64
+	var before <-chan struct{}
+	over := func() {}
 	if o := c.args.From; o != nil {
 		if c.args.NonBlocking {
 			o.Parent.pending.Add(1)
 		}
-		if o.How != ByShrink {
+		if o.How == ByShrink {
+			birth, before, over = o.Parent.kin.turn()
+		} else {
 			birth = o.Parent.kin.next()
 		}
 	}
 	c.watch()
 	c.mu.Lock()
 	go func() {
-		err := c.join(fab, birth)
+		err := c.waitTurn(before)
+		if err == nil {
+			err = c.join(fab, birth)
+		}
+		over()
 		if err != nil {
 			if first := c.fail(err); errors.Is(err, context.Canceled) {
 				err = first // what ended the wait
@@ -252,7 +259,7 @@ func (c *Comm) gatherRanks(h *hello, birth uint64) error {
 	case o.How == BySplit:
 		return c.meetBySplit(h, birth)
 	case o.How == ByShrink:
-		return c.meetAtDoor(h)
+		return c.meetAtDoor(h, birth)
 	}
 	ask := &kinAsk{Ranks: o.Ranks}
 	if o.ID != nil {
@@ -312,53 +319,6 @@ func (c *Comm) meetBySplit(h *hello, birth uint64) error {
 	c.id, c.table = a.Comm, a.Table
 	c.secret = o.Parent.secret.derive("split", o.Parent.id, birth, uint64(o.Color))
 	return checkTable(a.Table, h)
-}
-
-// meetAtDoor meets the ranks that a shrink leaves at the door of the first of them: neither the
-// parent's leader nor its control network need be there any more.
-func (c *Comm) meetAtDoor(h *hello) (err error) {
-	o := c.args.From
-	p := o.Parent
-	if o.Abort && p.AsyncError() == nil {
-		p.spread(fmt.Errorf("shim: rank %d shrinks the communicator (NCCL_SHRINK_ABORT): %w", p.args.Rank, ErrRevoked))
-	}
-	if p.AsyncError() != nil {
-		p.yieldCircuits()
-	}
-	excluded := slices.Sorted(slices.Values(o.Exclude))
-	c.secret = p.secret.derive("shrink", p.id)
-	if c.args.Ranks == 1 {
-		c.id, c.table = randomID(), []hello{*h}
-		return nil
-	}
-	h.Without, h.Was = status.ListRanks(excluded), p.args.Rank
-	first := &p.table[o.survivors()[0]]
-	addr, err := netip.ParseAddrPort(first.Door)
-	if err != nil {
-		return fmt.Errorf("shim: %v: door of %s %q: %w", o.How, first.where(), first.Door, errMessage)
-	}
-	if c.args.Rank == 0 {
-		p.door.hold(c.secret, c.cfg.Timeout)
-	}
-	c.id, c.table, err = meet(c.ctx, []place{{addr: addr, secret: c.secret, again: true}}, h, c.cfg.Timeout)
-	if err != nil && errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.where(), err)
-	}
-	return err
-}
-
-// yieldCircuits gives back the ports of a communicator that has failed, for one that comes
-// from it.
-func (c *Comm) yieldCircuits() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.light == nil {
-		return
-	}
-	if c.leader != nil {
-		c.leader.close()
-	}
-	c.light.close()
 }
 
 // attach connects the planes, and returns when every rank has.

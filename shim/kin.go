@@ -132,13 +132,16 @@ func (o *Origin) survivors() (ranks []int) {
 // kinship is what comes from a communicator: its births are counted, so that ranks mean the
 // same one. Safe for concurrent use.
 type kinship struct {
-	mu     sync.Mutex
-	births uint64
-	wishes uint64
-	waits  map[uint64]chan *message
-	over   chan struct{} // closed when the communicator ends here; see done
-	ended  bool
-	grow   *UniqueID // made for growing, and not used yet
+	mu      sync.Mutex
+	births  uint64
+	wishes  uint64
+	waits   map[uint64]chan *message
+	over    chan struct{} // closed when the communicator ends here; see done
+	ended   bool
+	grow    *UniqueID // made for growing, and not used yet
+	shrinks uint64    // that were asked for
+	// shrunk is closed when the last shrink that was asked for is over; nil before the first.
+	shrunk chan struct{}
 }
 
 // spend forgets the id that was made for growing, once it is used.

@@ -66,11 +66,14 @@ const vetoTime = time.Second
 
 // veto tells the first place that another has refused its ranks, so that those of the others
 // do not wait for them.
-func (p *place) veto(ctx context.Context, refusal *message) {
-	if conn, err := p.dial(ctx, time.Now().Add(vetoTime)); err == nil {
-		_ = send(conn, refusal)
-		_ = conn.Close()
+func (p *place) veto(ctx context.Context, refusal *message) (told bool) {
+	conn, err := p.dial(ctx, time.Now().Add(vetoTime))
+	if err != nil {
+		return false
 	}
+	err = send(conn, refusal)
+	_ = conn.Close()
+	return err == nil
 }
 
 // ask says something at a place and waits for the answer. The connection, nil where there was

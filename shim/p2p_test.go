@@ -256,3 +256,32 @@ func TestLockOrder(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestMessagesFollowCollectives: in a group a communicator's sends carry what its collectives have left
+// in their buffers, wherever in the group they stand, and whichever way the collectives go.
+func TestMessagesFollowCollectives(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		for _, count := range []int{3, 300_000} {
+			t.Run(fmt.Sprintf("%s/%d", transport, count), func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", transport)
+				const n = 3
+				w := newWorld(t, n)
+				want := make([]int32, count)
+				for i := range want {
+					want[i] = n * int32(1000003+i)
+				}
+				w.must(func(c *Comm) error {
+					sum, twice, got := ramp(1, count), make([]int32, count), make([]int32, count)
+					send := message32(CallSend, c, (c.Rank()+1)%n, twice)
+					recv := message32(CallRecv, c, (c.Rank()+n-1)%n, got)
+					in := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])}
+					out := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&twice[0])}
+					if err := Run([]Call{send, in, recv, out}); err != nil {
+						return err
+					}
+					return equal32(got, want)
+				})
+			})
+		}
+	}
+}

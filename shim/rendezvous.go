@@ -41,11 +41,17 @@ type hello struct {
 	Door      string `json:"door"`    // where ranks that are left meet again, "" for one rank
 	Without   string `json:"without"` // the parent's ranks that a smaller communicator leaves out
 	Was       int    `json:"was"`     // with Without: this rank's number in the parent
+	Try       int    `json:"try"`     // with Without: how many times it has shrunk the parent, this time included
 	Places    int    `json:"places"`  // ids that the ranks were given, where those are several
 	TCP       string `json:"tcp"`     // where this rank's tcp planes connect, "" without
 }
 
 func (h *hello) where() string { return fmt.Sprintf("rank %d (%s, process %d)", h.Rank, h.Name, h.PID) }
+
+// excludes says whom a rank leaves out, in numbers of the parent.
+func (h *hello) excludes() string {
+	return fmt.Sprintf("rank %d (%s, process %d) excludes %s", h.Was, h.Name, h.PID, h.Without)
+}
 
 // decodeStrict decodes JSON that a version-checked peer sent; unknown fields are damage.
 func decodeStrict(b []byte, into any) error {
@@ -66,6 +72,7 @@ type root struct {
 	secret  secret
 	timeout time.Duration
 	idle    time.Duration // how long nobody may come
+	try     int           // behind a door: whose meeting it is says so in its hello
 	retire  func()        // called before anyone is welcome, and at the end; may be nil
 	events  chan rootEvent
 	done    chan struct{}
@@ -207,7 +214,7 @@ func (r *root) serve() {
 	}
 	timer := time.NewTimer(r.idle)
 	defer timer.Stop()
-	g := &gathering{conns: map[int]net.Conn{}, settled: r.retire}
+	g := &gathering{conns: map[int]net.Conn{}, settled: r.retire, try: r.try}
 	blocks := &gathering{conns: map[int]net.Conn{}}
 	defer g.close()
 	defer blocks.close()

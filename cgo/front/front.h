@@ -49,6 +49,11 @@ ncclResult_t lp_group_note(ncclResult_t code);
  * out[i] receives the handle of inits[i]. */
 ncclResult_t lp_group_add_call(const struct lp_call* call);
 ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n);
+/* Queues the end of a communicator, which comes after all calls and creations of the group. */
+enum lp_end { LP_FINALIZE, LP_DESTROY };
+ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how);
+/* Takes what is queued for a communicator that is aborted off the group. */
+void lp_group_forget(ncclComm_t comm);
 
 /* ---- env.c ---- */
 
@@ -80,9 +85,14 @@ int lp_comm_blocking(int configured);
 /* Checks a communicator's configuration of any age (NULL: none) and copies to *mine what the caller can
  * have meant; all else is undefined there. */
 ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine);
+/* Finalizes or destroys a communicator. */
+ncclResult_t lp_end_now(ncclComm_t comm, enum lp_end how);
 /* A communicator whose ranks meet by ids. */
 ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,
                           int rank, const ncclConfig_t* config);
+
+/* Functions of the core's table that need a communicator and nothing else. */
+typedef int lp_action(uint64_t comm, char* err, size_t errlen);
 
 static inline uint64_t lp_handle(ncclComm_t comm) { return (uint64_t)(uintptr_t)comm; }
 

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* As many calls as frameworks usually group are kept without allocating. */
 #define INLINE_CALLS 32
@@ -14,6 +15,11 @@
 struct pending_init {
   struct lp_init init;
   ncclComm_t* out;
+};
+
+struct pending_end {
+  ncclComm_t comm;
+  enum lp_end how;
 };
 
 static __thread struct {
@@ -26,6 +32,8 @@ static __thread struct {
   size_t calls, call_room;
   struct pending_init* inits;
   size_t init_count, init_room;
+  struct pending_end* ends; /* one per communicator */
+  size_t end_count, end_room;
 } group;
 
 bool lp_group_open(void) { return group.depth > 0; }
@@ -81,11 +89,27 @@ static ncclResult_t fit_call(uint64_t comm) {
   return rc;
 }
 
+static struct pending_end* end_of(uint64_t comm) {
+  size_t i;
+  for (i = 0; i < group.end_count; i++)
+    if (lp_handle(group.ends[i].comm) == comm) return &group.ends[i];
+  return NULL;
+}
+
+/* What ends in a group cannot be used later in it. */
+static ncclResult_t not_ended(uint64_t comm) {
+  const struct pending_end* e = end_of(comm);
+  if (e == NULL) return ncclSuccess;
+  return lp_fail(ncclInvalidArgument, "comm has been %s earlier in this group",
+                 e->how == LP_DESTROY ? "destroyed" : "finalized");
+}
+
 ncclResult_t lp_group_add_call(const struct lp_call* call) {
   size_t room = group.many != NULL ? group.call_room : INLINE_CALLS;
   ncclResult_t rc;
   if (group.init_count > 0) return mixed();
-  rc = fit_call(call->comm);
+  rc = not_ended(call->comm);
+  if (rc == ncclSuccess) rc = fit_call(call->comm);
   if (rc != ncclSuccess) return lp_group_note(rc);
   if (group.calls == room && !grow_calls()) return no_memory();
   (group.many != NULL ? group.many : group.few)[group.calls++] = *call;
@@ -120,7 +144,10 @@ ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* 
   size_t i;
   ncclResult_t rc = ncclSuccess;
   if (group.calls > 0) return mixed();
-  for (i = 0; rc == ncclSuccess && i < n; i++) rc = fit(inits[i].blocking != 0);
+  for (i = 0; rc == ncclSuccess && i < n; i++) {
+    if (inits[i].how != LP_BY_ID) rc = not_ended(inits[i].parent);
+    if (rc == ncclSuccess) rc = fit(inits[i].blocking != 0);
+  }
   if (rc != ncclSuccess) return rc;
   if (group.init_count + n > group.init_room) {
     size_t room = 2 * (group.init_count + n);
@@ -138,15 +165,62 @@ ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* 
   return ncclSuccess;
 }
 
+static ncclResult_t push_end(ncclComm_t comm, enum lp_end how) {
+  if (group.end_count == group.end_room) {
+    size_t room = 2 * group.end_room + 8;
+    struct pending_end* bigger = realloc(group.ends, room * sizeof *bigger);
+    if (bigger == NULL) return no_memory();
+    group.ends = bigger;
+    group.end_room = room;
+  }
+  group.ends[group.end_count++] = (struct pending_end){comm, how};
+  return ncclSuccess;
+}
+
+ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how) {
+  char err[LP_ERR_BYTES] = "";
+  struct pending_end* before = end_of(lp_handle(comm));
+  const struct lp_core* core;
+  ncclResult_t rc;
+  int32_t answer;
+  if (before != NULL && before->how == LP_FINALIZE && how == LP_DESTROY) {
+    before->how = LP_DESTROY; /* which finalizes first */
+    return ncclSuccess;
+  }
+  if (before != NULL) return not_ended(lp_handle(comm));
+  core = lp_core(&rc);
+  if (core == NULL) return lp_group_note(rc);
+  /* Whoever has a rank is made, and has nothing in progress. */
+  rc = lp_result(core->rank(lp_handle(comm), &answer, err, sizeof err), err);
+  if (rc == ncclSuccess) rc = lp_result(core->blocking(lp_handle(comm), &answer, err, sizeof err), err);
+  /* Destroying always waits, so that it goes with both kinds. */
+  if (rc == ncclSuccess && how == LP_FINALIZE) rc = fit(answer != 0);
+  return rc == ncclSuccess ? push_end(comm, how) : rc;
+}
+
+void lp_group_forget(ncclComm_t comm) {
+  struct lp_call* calls = group.many != NULL ? group.many : group.few;
+  size_t i, left = 0;
+  for (i = 0; i < group.calls; i++)
+    if (calls[i].comm != lp_handle(comm)) calls[left++] = calls[i];
+  group.calls = left;
+  for (i = left = 0; i < group.end_count; i++)
+    if (group.ends[i].comm != comm) group.ends[left++] = group.ends[i];
+  group.end_count = left;
+  if (group.last == lp_handle(comm)) group.last = 0;
+}
+
 /* Empties the group, which is then as if never used. */
 static void reset(void) {
   size_t i;
   for (i = 0; i < group.init_count; i++) disown(&group.inits[i].init);
   free(group.inits);
   free(group.many);
+  free(group.ends);
   group.many = NULL;
   group.inits = NULL;
-  group.calls = group.call_room = group.init_count = group.init_room = 0;
+  group.ends = NULL;
+  group.calls = group.call_room = group.init_count = group.init_room = group.end_count = group.end_room = 0;
   group.error = ncclSuccess;
   group.kind = UNKNOWN;
   group.last = 0;
@@ -180,6 +254,46 @@ static ncclResult_t run_calls(void) {
   return lp_result(core->run(group.many != NULL ? group.many : group.few, group.calls, err, sizeof err), err);
 }
 
+/* Waits for what goes on in the background, and returns how that has ended. LIGHTPATH_TIMEOUT bounds
+ * it, whatever it is. */
+static ncclResult_t settle(const struct lp_core* core, ncclComm_t comm) {
+  struct timespec pause = {0, 20 * 1000};
+  char err[LP_ERR_BYTES] = "";
+  int32_t state;
+  for (;;) {
+    if (core->async_error(lp_handle(comm), &state, err, sizeof err) != ncclSuccess) return ncclSuccess;
+    if (state != ncclInProgress) return lp_result(state, err);
+    nanosleep(&pause, NULL);
+    if (pause.tv_nsec < 1000 * 1000) pause.tv_nsec *= 2;
+  }
+}
+
+/* Whether something of a group of nonblocking communicators goes on when those that it destroys are gone. */
+static bool goes_on(void) {
+  const struct lp_call* calls = group.many != NULL ? group.many : group.few;
+  size_t i;
+  for (i = 0; i < group.calls; i++)
+    if (end_of(calls[i].comm) == NULL) return true;
+  return group.init_count > 0;
+}
+
+/* Ends communicators, all of them, after a group with result rc. Their calls have failed where it has,
+ * but a program that has asked for their end will not ask again. */
+static ncclResult_t run_ends(ncclResult_t rc) {
+  ncclResult_t why;
+  const struct lp_core* core = lp_core(&why);
+  size_t i;
+  if (core == NULL) return why;
+  if (rc == ncclInProgress && !goes_on()) rc = ncclSuccess;
+  for (i = 0; i < group.end_count; i++) {
+    ncclResult_t settled = group.kind == NONBLOCKING ? settle(core, group.ends[i].comm) : ncclSuccess;
+    ncclResult_t ended = lp_end_now(group.ends[i].comm, group.ends[i].how);
+    if (settled != ncclSuccess) ended = settled;
+    if (rc == ncclSuccess || (rc == ncclInProgress && ended != ncclSuccess)) rc = ended;
+  }
+  return rc;
+}
+
 LP_API(ncclResult_t, ncclGroupStart, (void)) {
   if (lp_forked()) return lp_fail_forked();
   group.depth++;
@@ -199,7 +313,8 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
   if (rc == ncclSuccess) rc = group.error;
   if (rc == ncclSuccess && group.init_count > 0) rc = run_inits();
   if (rc == ncclSuccess && group.calls > 0) rc = run_calls();
-  if (group.kind != UNKNOWN || group.init_count > 0 || group.error != ncclSuccess) reset();
+  if (group.error == ncclSuccess && group.end_count > 0) rc = run_ends(rc);
+  if (group.kind != UNKNOWN || group.init_count > 0 || group.end_count > 0 || group.error != ncclSuccess) reset();
   return rc;
 }
 
@@ -213,6 +328,8 @@ static ncclResult_t simulate(float* us) {
   if (group.error != ncclSuccess) return group.error;
   if (group.init_count > 0)
     return lp_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: the group makes communicators, which cannot be simulated");
+  if (group.end_count > 0)
+    return lp_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: the group ends communicators, which cannot be simulated");
   if (group.calls == 0) return ncclSuccess;
   core = lp_core(&rc);
   if (core == NULL) return rc;

@@ -78,20 +78,18 @@ LP_API(ncclResult_t, ncclCommGrow,
 
 /* ---- Ends and pauses ---- */
 
-typedef int action(uint64_t comm, char* err, size_t errlen);
-
 static ncclResult_t act(const char* function, ncclComm_t comm, int flags, int allowed, size_t offset) {
   char err[LP_ERR_BYTES] = "";
   ncclResult_t rc;
   const struct lp_core* core;
-  action* a;
+  lp_action* a;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
   if (flags != allowed)
     return lp_fail(ncclInvalidArgument, "%s: flags are 0x%x, and can only be 0x%x", function, (unsigned)flags,
                    (unsigned)allowed);
   core = lp_core(&rc);
   if (core == NULL) return rc;
-  a = *(action* const*)((const char*)core + offset);
+  a = *(lp_action* const*)((const char*)core + offset);
   return lp_result(a(lp_handle(comm), err, sizeof err), err);
 }
 

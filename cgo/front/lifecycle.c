@@ -174,22 +174,37 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
 
 /* ---- Ending. NULL is fine, as it is for free and for NCCL. ---- */
 
-#define END(NAME, FIELD, GONE)                                                            \
-  LP_API(ncclResult_t, NAME, (ncclComm_t comm)) {                                         \
-    char err[LP_ERR_BYTES] = "";                                                          \
-    ncclResult_t rc, other;                                                               \
-    const struct lp_core* core;                                                           \
-    if (comm == NULL) return ncclSuccess;                                                 \
-    core = lp_core(&rc);                                                                  \
-    if (core == NULL) return rc;                                                          \
-    other = lp_fallback_end(#NAME, comm, GONE);                                           \
-    rc = lp_result(core->FIELD(lp_handle(comm), err, sizeof err), err);                   \
-    return rc == ncclSuccess ? other : rc;                                                \
-  }
+static ncclResult_t end(const char* function, ncclComm_t comm, bool gone, size_t offset) {
+  char err[LP_ERR_BYTES] = "";
+  ncclResult_t rc, other;
+  const struct lp_core* core = lp_core(&rc);
+  lp_action* act;
+  if (core == NULL) return rc;
+  act = *(lp_action* const*)((const char*)core + offset);
+  other = lp_fallback_end(function, comm, gone);
+  rc = lp_result(act(lp_handle(comm), err, sizeof err), err);
+  return rc == ncclSuccess ? other : rc;
+}
 
-END(ncclCommFinalize, finalize, false)
-END(ncclCommDestroy, destroy, true)
-END(ncclCommAbort, abort, true)
+ncclResult_t lp_end_now(ncclComm_t comm, enum lp_end how) {
+  return how == LP_DESTROY ? end("ncclCommDestroy", comm, true, offsetof(struct lp_core, destroy))
+                           : end("ncclCommFinalize", comm, false, offsetof(struct lp_core, finalize));
+}
+
+static ncclResult_t end_in_turn(ncclComm_t comm, enum lp_end how) {
+  if (comm == NULL) return ncclSuccess;
+  return lp_group_open() ? lp_group_add_end(comm, how) : lp_end_now(comm, how);
+}
+
+LP_API(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) { return end_in_turn(comm, LP_FINALIZE); }
+LP_API(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) { return end_in_turn(comm, LP_DESTROY); }
+
+/* Does not wait for the end of a group: it is what ends waiting. */
+LP_API(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
+  if (comm == NULL) return ncclSuccess;
+  lp_group_forget(comm);
+  return end("ncclCommAbort", comm, true, offsetof(struct lp_core, abort));
+}
 
 /* ---- Asking ---- */
 

@@ -22,7 +22,7 @@ check() {
 }
 
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
-for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties; do
+for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties ends; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 done
 # Not linked: it opens the library itself.
@@ -40,6 +40,7 @@ check load-bind-now env LD_BIND_NOW=1 "$out/load" "$lib" lazy
 check library "$out/library"
 check fork "$out/fork"
 check group "$out/group"
+check ends "$out/ends"
 check args "$out/args"
 check churn "$out/churn"
 check kin "$out/kin"

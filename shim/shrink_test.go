@@ -1,0 +1,184 @@
+package shim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestShrink(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			w := newWorld(t, 5)
+			excluded := []int{3, 0} // rank 0, the parent's leader, too
+			left := &world{t, []*Comm{w.comms[1], w.comms[2], w.comms[4]}}
+			f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: excluded} })
+			none(t, errs)
+			for i, c := range f.children {
+				if c.Rank() != i || c.Ranks() != 3 {
+					t.Errorf("rank %d of %d, want %d of 3", c.Rank(), c.Ranks(), i)
+				}
+			}
+			f.must(sums)
+			w.must(sums) // the parent is as it was
+			// Again from the same parent, and from a child.
+			f, errs = left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: excluded} })
+			none(t, errs)
+			f.must(sums)
+			small := &world{t, f.children[:2]}
+			f, errs = small.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{2}} })
+			none(t, errs)
+			f.must(sums)
+			one := &world{t, w.comms[2:3]}
+			f, errs = one.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{0, 1, 3, 4}} })
+			none(t, errs)
+			f.must(sums)
+		})
+	}
+}
+
+// TestShrinkDisagree: different lists are refused by name, and the same call can be made again.
+func TestShrinkDisagree(t *testing.T) {
+	w := newWorld(t, 4)
+	left := &world{t, w.comms[:3]}
+	_, errs := left.bears(func(c *Comm) Origin {
+		o := Origin{Parent: c, How: ByShrink, Exclude: []int{3}}
+		if c.Rank() == 1 {
+			o.Exclude = []int{2}
+		}
+		return o
+	})
+	for _, err := range errs {
+		wantError(t, err, ErrInvalidUsage, "excludes rank 3", "excludes rank 2")
+	}
+	f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{3}} })
+	none(t, errs)
+	f.must(sums)
+}
+
+// TestShrinkElsewhere: ranks whose lists send them to different doors are refused by name too, those
+// that agree with one of them as well, and can shrink together afterwards.
+func TestShrinkElsewhere(t *testing.T) {
+	for _, late := range []int{-1, 0, 1, 2, 3} { // who comes when the others are there
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			w := newWorld(t, 5)
+			// 0, 1 and 3 meet at 0, and 2 goes to 1, all without 4.
+			_, errs := (&world{t, w.comms[:4]}).bears(func(c *Comm) Origin {
+				o := Origin{Parent: c, How: ByShrink, Exclude: []int{4}}
+				if c.Rank() == 2 {
+					o.Exclude = []int{4, 0}
+				}
+				if c.Rank() == late {
+					time.Sleep(100 * time.Millisecond)
+				}
+				return o
+			})
+			for _, err := range errs {
+				wantError(t, err, ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
+			}
+			f, errs := (&world{t, w.comms[1:4]}).bears(func(c *Comm) Origin {
+				return Origin{Parent: c, How: ByShrink, Exclude: []int{4, 0}}
+			})
+			none(t, errs)
+			f.must(sums)
+		})
+	}
+}
+
+// TestLongLists: lists of which a message shows the beginning only are told apart.
+func TestLongLists(t *testing.T) {
+	var long []int
+	for r := range 10 {
+		long = append(long, 2*r)
+	}
+	other := append(slices.Clone(long[:9]), 21)
+	a := without(long)
+	if b := without(other); a == b || !strings.Contains(a, "and 2 more") {
+		t.Errorf("%q and %q", a, b)
+	}
+	slices.Reverse(long)
+	if b := without(long); a != b {
+		t.Errorf("%q and %q for the same ranks", a, b)
+	}
+}
+
+// TestShrinksInTurn: several shrinks of one communicator at a time, and one of them given up.
+func TestShrinksInTurn(t *testing.T) {
+	w := newWorld(t, 3)
+	var args []InitArgs
+	for _, c := range w.comms[:2] {
+		for range 3 {
+			args = append(args, InitArgs{From: &Origin{Parent: c, How: ByShrink, Exclude: []int{2}}})
+		}
+	}
+	comms, err := Init(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		f := &world{t, []*Comm{comms[i], comms[3+i]}}
+		t.Cleanup(f.destroy)
+		f.must(sums)
+	}
+	// The first waits for rank 1, the second for the first: it ends when it is told to.
+	both := []InitArgs{args[0], args[0]}
+	for i := range both {
+		both[i].From, both[i].NonBlocking = &Origin{Parent: w.comms[0], How: ByShrink, Exclude: []int{2}}, true
+	}
+	comms, err = Init(both)
+	wantError(t, err, ErrInProgress)
+	if err := comms[1].Abort(); err != nil {
+		t.Fatal(err)
+	}
+	<-comms[1].released
+	if err := comms[0].Abort(); err != nil {
+		t.Fatal(err)
+	}
+	<-comms[0].released
+}
+
+// TestShrinkAbort: calls that wait for a rank which is gone end, and those left go on together.
+func TestShrinkAbort(t *testing.T) {
+	for _, lost := range []int{0, 2} {
+		t.Run(fmt.Sprint(lost), func(t *testing.T) {
+			w := newWorld(t, 4)
+			left := &world{t, slices.Delete(slices.Clone(w.comms), lost, lost+1)}
+			errs := concurrently(t, 4, func(i int) error {
+				if i == lost {
+					time.Sleep(20 * time.Millisecond)
+					return w.comms[i].Abort()
+				}
+				return Run([]Call{allReduce(w.comms[i], make([]float32, 100))})
+			})
+			for i, err := range errs {
+				if i != lost {
+					wantError(t, err, ErrAborted)
+				}
+			}
+			_, errs = left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{lost}} })
+			for _, err := range errs {
+				wantError(t, err, ErrAborted) // without NCCL_SHRINK_ABORT
+			}
+			f, errs := left.bears(func(c *Comm) Origin {
+				return Origin{Parent: c, How: ByShrink, Exclude: []int{lost}, Abort: true}
+			})
+			none(t, errs)
+			f.must(sums)
+		})
+	}
+	t.Run("running", func(t *testing.T) {
+		// The parent is well, and a call on it waits for a rank that left for the shrink.
+		w := newWorld(t, 3)
+		calls := make(chan error, 1)
+		go func() { calls <- Run([]Call{allReduce(w.comms[0], make([]float32, 100))}) }()
+		left := &world{t, w.comms[:2]}
+		f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{2}, Abort: true} })
+		none(t, errs)
+		f.must(sums)
+		wantError(t, <-calls, ErrRevoked)
+		wantError(t, sums(w.comms[2]), ErrRevoked, "NCCL_SHRINK_ABORT")
+	})
+}
