@@ -126,7 +126,7 @@ func (c *Comm) attachPacket(kind string, l *listeners, sec secret) (err error) {
 	case "shm":
 		err = c.attachShm()
 	case transportRDMA:
-		err = c.attachRDMA()
+		err = c.attachRDMA(sec)
 	default:
 		err = c.attachTCP(l, sec)
 	}

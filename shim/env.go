@@ -176,6 +176,8 @@ var vars = []Var{
 		func(c *Config, v string) error { c.OOBIf = v; return nil }},
 	{"NCCL_IB_HCA", "list", "", "RDMA devices: prefixes, =exact names, or ^ to exclude, each device[:port[:rail[:plane]]]; those without a plane are dealt to planes in turn, and where a plane has several, local ranks take them in turn, by rail",
 		func(c *Config, v string) (err error) { c.IB.HCAs, err = topology.ParseHCAs(v); return err }},
+	{"LIGHTPATH_RDMA_MODE", "auto|rc|uc", rdmaAuto, "queue pairs of RDMA planes: rc, with acknowledgements, or uc, without: for circuits that lead one way; auto: uc on circuits that are not duplex, else rc",
+		func(c *Config, v string) error { return setChoice(&c.IB.Mode, v, rdmaAuto, rdmaRC, rdmaUC) }},
 	{"NCCL_IB_GID_INDEX", "int", "-1", "entry of an RDMA port's table of GIDs to use; -1: RoCEv2 with an IPv4 address before others",
 		func(c *Config, v string) error { return setInt(&c.IB.GIDIndex, v, -1, 255) }},
 	{"NCCL_IB_TIMEOUT", "int 1..31", "18", "how long an RDMA packet waits for its acknowledgement: 4.096 us times two to this power",
@@ -254,7 +256,7 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		FabricRank: -1, Transport: "auto", Planes: 1, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
-		Timeout: 10 * time.Minute, Spin: -1, IB: IB{GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
+		Timeout: 10 * time.Minute, Spin: -1, IB: IB{Mode: rdmaAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
 		runtimeDir: getenv("XDG_RUNTIME_DIR"),
 	}

@@ -386,6 +386,9 @@ func (c *Config) settings() string {
 	}
 	slices.Sort(items)
 	s := fmt.Sprintf("LIGHTPATH_TRANSPORT=%s LIGHTPATH_PLANES=%d", c.Transport, c.Planes)
+	if c.IB.Mode != "" && c.IB.Mode != rdmaAuto {
+		s += " LIGHTPATH_RDMA_MODE=" + c.IB.Mode
+	}
 	if len(items) > 0 {
 		s += " LIGHTPATH_ALGORITHM=" + strings.Join(items, ",")
 	}

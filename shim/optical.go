@@ -111,6 +111,12 @@ func (o *optical) attachPlanes(fab *fabricInfo, sec secret) (transport.Endpoint,
 	case o.at.DataPlane() == ocsctl.DataMemory:
 		return nil, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",
 			c.args.Rank, fab.path, o.at.key.controller, ErrInvalidUsage)
+	case o.at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.cfg.Transport != transportEBPF:
+		e, err := o.attachRDMACircuits(fab, sec)
+		if err != nil {
+			return nil, fmt.Errorf("shim: rank %d: circuits of RDMA ports: %w", c.args.Rank, err)
+		}
+		return e, nil
 	}
 	return o.attachSteered(fab, sec)
 }

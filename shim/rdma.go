@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
+	"lightpath/plans"
 	"lightpath/shim/topology"
 )
 
@@ -23,39 +25,115 @@ func UseVerbs(v rdma.Verbs) { verbs = v }
 // IB is what NCCL_IB_* variables say.
 type IB struct {
 	HCAs         topology.HCAs
-	GIDIndex     int // -1: chosen
+	Mode         string // rdmaAuto, rdmaRC or rdmaUC
+	GIDIndex     int    // -1: chosen
 	Timeout      int
 	Retries      int
 	TrafficClass int
 	ServiceLevel int
 }
 
-// attachRDMA makes the packet planes of ports of this host. All ranks tell each other their queue
-// pairs' numbers through the leader, and no rank returns before all have what they need to receive.
-func (c *Comm) attachRDMA() error {
-	mine, err := c.rdmaPlanes()
+// What LIGHTPATH_RDMA_MODE can say.
+const (
+	rdmaAuto = "auto"
+	rdmaRC   = "rc"
+	rdmaUC   = "uc"
+)
+
+// attachRDMA makes the packet planes of ports of this host.
+func (c *Comm) attachRDMA(sec secret) error {
+	mine, err := c.rdmaPlanes(c.cfg.IB.HCAs, c.cfg.Planes)
 	if err != nil {
 		return err
 	}
-	ib := &c.cfg.IB
-	l, err := rdma.Listen(rdma.ListenOptions{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: mine.planes,
-		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
-	})
+	// Without acknowledgements what travels backwards needs another way.
+	e, err := c.connectRDMA(mine, rdmaWays{unacknowledged: c.cfg.IB.Mode == rdmaUC, aside: c.cfg.IB.Mode == rdmaUC}, sec)
 	if err != nil {
-		return errors.Join(fmt.Errorf("ports %s: %w", mine, err), mine.close())
+		return err
+	}
+	c.setPacket(e)
+	return nil
+}
+
+// overRDMA reports whether the fabric file says that all planes end at RDMA ports.
+func (f *fabricInfo) overRDMA() bool {
+	for j := range f.Planes {
+		if f.Planes[j].HCA == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// attachRDMACircuits makes the planes whose circuits switch of RDMA ports: those that NCCL_IB_HCA
+// says, else those of the fabric file. Only circuits that lead both ways can carry acknowledgements, and
+// nothing else may travel backwards: it might find the circuit gone.
+func (o *optical) attachRDMACircuits(fab *fabricInfo, sec secret) (transport.Endpoint, error) {
+	c := o.c
+	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.cfg.IB.Mode == rdmaUC}
+	hcas := c.cfg.IB.HCAs
+	switch {
+	case fab.Forwarding:
+		return nil, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.path, ErrInvalidUsage)
+	case ways.unacknowledged && c.cfg.IB.Mode == rdmaRC:
+		return nil, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.path, rdmaRC, fab.Circuits, ErrInvalidUsage)
+	case len(hcas.Entries) == 0:
+		hcas.Exact = true
+		for j := range fab.Planes {
+			h, err := topology.ParseHCA(fab.Planes[j].HCA)
+			if err != nil {
+				return nil, fmt.Errorf("fabric %s: plane %s: hca: %w: %w", fab.path, fab.Planes[j].Name, err, ErrInvalidUsage)
+			}
+			h.Plane = j
+			hcas.Entries = append(hcas.Entries, h)
+		}
+	}
+	mine, err := c.rdmaPlanes(hcas, len(fab.Planes))
+	if err != nil {
+		return nil, err
+	}
+	return c.connectRDMA(mine, ways, sec)
+}
+
+// rdmaWays is how queue pairs are used: without acknowledgements or with, and with counts over the
+// control network or on the planes.
+type rdmaWays struct{ unacknowledged, aside bool }
+
+// connectRDMA joins ports of this rank, which it takes over, to those of the others. All ranks tell
+// each other their queue pairs' numbers through the leader, and no rank returns before all have what they
+// need to receive.
+func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec secret) (_ transport.Endpoint, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, mine.close())
+		}
+	}()
+	ib := &c.cfg.IB
+	o := rdma.ListenOptions{
+		Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: mine.planes, Unacknowledged: ways.unacknowledged,
+		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
+	}
+	if ways.aside {
+		ip, err := controlAddr(c.cfg.controlIf())
+		if err != nil {
+			return nil, err
+		}
+		o.Control = netip.AddrPortFrom(ip, 0).String()
+	}
+	l, err := rdma.Listen(o)
+	if err != nil {
+		return nil, fmt.Errorf("ports %s: %w", mine, err)
 	}
 	addrs, err := exchangePlanes(c, l.Addrs())
 	var e *rdma.Endpoint
 	if err == nil {
-		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs})
+		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs, Comm: c.id, Secret: creditSecret(sec, c.id)})
 	}
 	if err != nil {
-		return errors.Join(err, l.Close(), mine.close())
+		return nil, errors.Join(err, l.Close())
 	}
 	c.log.info(subNet, "rdma: rank %d uses %s", c.args.Rank, mine)
-	c.setPacket(&rdmaEndpoint{e, sync.OnceValue(mine.close)})
-	return nil
+	return &rdmaEndpoint{e, sync.OnceValue(mine.close)}, nil
 }
 
 // rdmaPorts are a rank's ends of planes and the devices they are on.
@@ -65,8 +143,8 @@ type rdmaPorts struct {
 	planes  []rdma.PlaneOptions
 }
 
-// rdmaPlanes opens the ports that this rank uses, one for each packet plane.
-func (c *Comm) rdmaPlanes() (p *rdmaPorts, err error) {
+// rdmaPlanes opens the ports that this rank uses, one for each plane.
+func (c *Comm) rdmaPlanes(hcas topology.HCAs, planes int) (p *rdmaPorts, err error) {
 	if verbs == nil {
 		return nil, fmt.Errorf("this program holds no RDMA verbs: %w", ErrInvalidUsage)
 	}
@@ -74,7 +152,7 @@ func (c *Comm) rdmaPlanes() (p *rdmaPorts, err error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := c.cfg.IB.HCAs.Select(names)
+	chosen := hcas.Select(names)
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("none of the RDMA devices of this host %q is one of NCCL_IB_HCA: %w", names, ErrInvalidUsage)
 	}
@@ -85,7 +163,7 @@ func (c *Comm) rdmaPlanes() (p *rdmaPorts, err error) {
 		}
 	}
 	p = &rdmaPorts{devices: map[string]rdma.Device{}}
-	if p.used, err = topology.OnPlanes(chosen, c.cfg.Planes, local); err != nil {
+	if p.used, err = topology.OnPlanes(chosen, planes, local); err != nil {
 		return nil, fmt.Errorf("NCCL_IB_HCA: %w: %w", err, ErrInvalidUsage)
 	}
 	for _, h := range p.used {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"lightpath/collectives/datatype"
@@ -39,10 +40,11 @@ func rdmaNetwork(t *testing.T, devices, planes int) (*verbstest.Network, []rdma.
 func TestOracleRDMA(t *testing.T) {
 	for _, c := range []struct {
 		ranks, devices, planes int
-		hcas                   string
-	}{{2, 1, 1, ""}, {3, 2, 2, "mem"}, {4, 4, 2, "=mem3:1:1:1,mem2:1:0:1,mem1:1:1:0,mem0:1:0:0"}} {
-		t.Run(fmt.Sprintf("%dx%d", c.ranks, c.planes), func(t *testing.T) {
+		hcas, mode             string
+	}{{2, 1, 1, "", "auto"}, {3, 2, 2, "mem", "uc"}, {4, 4, 2, "=mem3:1:1:1,mem2:1:0:1,mem1:1:1:0,mem0:1:0:0", "rc"}} {
+		t.Run(fmt.Sprintf("%dx%d-%s", c.ranks, c.planes, c.mode), func(t *testing.T) {
 			rdmaNetwork(t, c.devices, c.planes)
+			t.Setenv("LIGHTPATH_RDMA_MODE", c.mode)
 			t.Setenv("NCCL_IB_HCA", c.hcas)
 			w := newWorld(t, c.ranks)
 			rng := rand.New(rand.NewPCG(uint64(c.ranks), 4))
@@ -76,6 +78,30 @@ func TestLostRDMA(t *testing.T) {
 	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) }) {
 		if err == nil || !strings.Contains(err.Error(), "RETRY_EXC_ERR") || !strings.Contains(err.Error(), "plane ") {
 			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	w.destroy()
+}
+
+// TestLostUnacknowledged: a frame that is lost where nothing is acknowledged is an error on every rank,
+// which names rank, plane and epoch, and no wrong result.
+func TestLostUnacknowledged(t *testing.T) {
+	n, _ := rdmaNetwork(t, 2, 2)
+	t.Setenv("LIGHTPATH_RDMA_MODE", "uc")
+	t.Setenv("NCCL_IB_TIMEOUT", "17")
+	t.Setenv("NCCL_IB_RETRY_CNT", "1")
+	w := newWorld(t, 3)
+	buf := make([][]float32, 3)
+	for r := range buf {
+		buf[r] = make([]float32, 50000)
+	}
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) })
+	var once sync.Once
+	n.Drop(func(uint32, uint32, uint64) (lost bool) { once.Do(func() { lost = true }); return lost })
+	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) }) {
+		wantError(t, err, transport.ErrDark, "rank ", "plane ", "epoch ")
+		if ResultOf(err) != ResultSystemError {
+			t.Errorf("rank %d: result %d: %v", r, ResultOf(err), err)
 		}
 	}
 	w.destroy()

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/rdma"
 	"lightpath/ocsctl"
 )
 
@@ -81,6 +82,7 @@ var resultTable = []struct {
 	{ocsctl.ErrPlaneDown, ResultSystemError},
 	{ocsctl.ErrVersion, ResultInvalidUsage},
 	{transport.ErrDark, ResultSystemError},
+	{rdma.ErrDevice, ResultSystemError},
 	{ErrInternal, ResultInternalError},
 }
 

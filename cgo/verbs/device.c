@@ -3,6 +3,7 @@
 
 #ifdef LPV_HEADERS
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,12 +52,42 @@ int lpv_open(const char *name, struct lpv_device *d)
 	lpv.free_device_list(list);
 	if (rc)
 		return rc;
-	d->pd = lpv.alloc_pd(d->context);
-	if (!d->pd) {
+	d->events = d->context->async_fd;
+	if (fcntl(d->events, F_SETFL, fcntl(d->events, F_GETFL) | O_NONBLOCK) < 0 || !(d->pd = lpv.alloc_pd(d->context))) {
 		rc = failed();
 		lpv.close_device(d->context);
 	}
 	return rc;
+}
+
+int lpv_event(struct lpv_device *d, int *kind, uint32_t *number)
+{
+	struct ibv_async_event e;
+	errno = 0;
+	if (lpv.get_async_event(d->context, &e))
+		return failed();
+	*kind = LPV_OTHER;
+	*number = 0;
+	switch (e.event_type) {
+	case IBV_EVENT_DEVICE_FATAL: *kind = LPV_DEVICE_FATAL; break;
+	case IBV_EVENT_CQ_ERR: *kind = LPV_CQ_FAILED; break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		*kind = LPV_QUEUE_FAILED;
+		*number = e.element.qp->qp_num;
+		break;
+	case IBV_EVENT_PORT_ERR: *kind = LPV_PORT_DOWN; break;
+	case IBV_EVENT_PORT_ACTIVE: *kind = LPV_PORT_UP; break;
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_PKEY_CHANGE:
+	case IBV_EVENT_GID_CHANGE: *kind = LPV_ADDRESS_MOVED; break;
+	default: break;
+	}
+	if (*kind >= LPV_PORT_DOWN)
+		*number = e.element.port_num;
+	lpv.ack_async_event(&e);
+	return 0;
 }
 
 int lpv_close(struct lpv_device *d)
@@ -122,6 +153,7 @@ int lpv_open(const char *name, struct lpv_device *d) { return ENOSYS; }
 int lpv_close(struct lpv_device *d) { return ENOSYS; }
 int lpv_port(struct lpv_device *d, int port, struct lpv_port *p) { return ENOSYS; }
 int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type) { return ENOSYS; }
+int lpv_event(struct lpv_device *d, int *kind, uint32_t *number) { return ENOSYS; }
 int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey)
 {
 	return ENOSYS;

@@ -50,6 +50,33 @@ func (d *device) GID(port, index int) (rdma.Entry, error) {
 	return e, wrap(rc, "%s port %d GID %d", d.name, port, index)
 }
 
+// eventKinds are the kinds of events in the order of verbs.h.
+var eventKinds = [...]rdma.EventKind{
+	C.LPV_OTHER: rdma.OtherEvent, C.LPV_DEVICE_FATAL: rdma.DeviceFatal, C.LPV_QUEUE_FAILED: rdma.QueueFailed, C.LPV_CQ_FAILED: rdma.CQFailed,
+	C.LPV_PORT_DOWN: rdma.PortDown, C.LPV_PORT_UP: rdma.PortUp, C.LPV_ADDRESS_MOVED: rdma.AddressMoved,
+}
+
+func (d *device) Event() (rdma.Event, bool, error) {
+	var kind C.int
+	var number C.uint32_t
+	switch rc := C.lpv_event(&d.d, &kind, &number); rc {
+	case 0:
+	case C.int(syscall.EAGAIN):
+		return rdma.Event{}, false, nil
+	default:
+		return rdma.Event{}, false, wrap(rc, "%s: events", d.name)
+	}
+	e := rdma.Event{Kind: eventKinds[kind]}
+	if e.Kind == rdma.QueueFailed {
+		e.QPN = uint32(number)
+	} else {
+		e.Port = int(number)
+	}
+	return e, true, nil
+}
+
+func (d *device) EventFD() int { return int(d.d.events) }
+
 func (d *device) Close() error { return wrap(C.lpv_close(&d.d), "close %s", d.name) }
 
 // region is an [rdma.Region].

@@ -24,6 +24,7 @@ static const struct { const char *name, *version; size_t at; } symbols[] = {
 	SYMBOL(get_cq_event, "IBVERBS_1.1"), SYMBOL(ack_cq_events, "IBVERBS_1.1"),
 	SYMBOL(create_qp, "IBVERBS_1.1"), SYMBOL(modify_qp, "IBVERBS_1.1"), SYMBOL(destroy_qp, "IBVERBS_1.1"),
 	SYMBOL(fork_init, "IBVERBS_1.1"),
+	SYMBOL(get_async_event, "IBVERBS_1.1"), SYMBOL(ack_async_event, "IBVERBS_1.1"),
 	{"_ibv_query_gid_ex", "IBVERBS_1.11", offsetof(struct lpv_library, query_gid_ex)},
 #undef SYMBOL
 };

@@ -44,6 +44,8 @@ extern struct lpv_library {
 	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 	int (*destroy_qp)(struct ibv_qp *qp);
 	int (*fork_init)(void);
+	int (*get_async_event)(struct ibv_context *context, struct ibv_async_event *event);
+	void (*ack_async_event)(struct ibv_async_event *event);
 } lpv;
 
 /* failed is errno, or what stands for it where a library has not set it. */

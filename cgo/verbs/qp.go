@@ -18,8 +18,11 @@ type qp struct {
 
 func (d *device) NewQP(o rdma.QPOptions) (rdma.QP, error) {
 	q := &qp{}
-	inlined, number := C.int(o.Inline), C.uint32_t(0)
-	rc := C.lpv_qp(&d.d, o.CQ.(*cq).c.cq, C.int(o.Port), C.int(o.Sends), C.int(o.Recvs), &inlined, &q.qp, &number)
+	inlined, number, unacknowledged := C.int(o.Inline), C.uint32_t(0), C.int(0)
+	if o.Unacknowledged {
+		unacknowledged = 1
+	}
+	rc := C.lpv_qp(&d.d, o.CQ.(*cq).c.cq, unacknowledged, C.int(o.Port), C.int(o.Sends), C.int(o.Recvs), &inlined, &q.qp, &number)
 	if rc != 0 {
 		return nil, wrap(rc, "%s: create queue pair of %d sends and %d receives", d.name, o.Sends, o.Recvs)
 	}

@@ -64,14 +64,14 @@ int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room)
 	return n;
 }
 
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int port, int sends, int recvs, int *inlined,
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
 	   struct ibv_qp **qp, uint32_t *number)
 {
 	struct ibv_qp_init_attr init;
 	do { /* what a device takes inline it does not say but by refusing more */
 		memset(&init, 0, sizeof init);
 		init.send_cq = init.recv_cq = cq;
-		init.qp_type = IBV_QPT_RC;
+		init.qp_type = unacknowledged ? IBV_QPT_UC : IBV_QPT_RC;
 		init.cap.max_send_wr = sends;
 		init.cap.max_recv_wr = recvs;
 		init.cap.max_send_sge = init.cap.max_recv_sge = 1;
@@ -112,16 +112,17 @@ int lpv_connect(struct ibv_qp *qp, const struct lpv_path *p)
 		attr.ah_attr.grh.hop_limit = 255;
 		attr.ah_attr.grh.traffic_class = p->traffic_class;
 	}
+	int reliable = qp->qp_type == IBV_QPT_RC;
 	int rc = lpv.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+			       (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0));
 	if (rc)
 		return rc;
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS, .sq_psn = p->psn, .timeout = p->timeout, .retry_cnt = p->retries,
 		.rnr_retry = 6, /* 7 is for ever */ .max_rd_atomic = 1,
 	};
-	return lpv.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			     IBV_QP_MAX_QP_RD_ATOMIC);
+	return lpv.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
+			     (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
 }
 
 int lpv_qp_close(struct ibv_qp *qp) { return lpv.destroy_qp(qp); }
@@ -177,7 +178,7 @@ int lpv_cq_arm(struct lpv_cq *cq) { return ENOSYS; }
 int lpv_cq_quiet(struct lpv_cq *cq) { return ENOSYS; }
 int lpv_cq_close(struct lpv_cq *cq) { return ENOSYS; }
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room) { return -1; }
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int port, int sends, int recvs, int *inlined,
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
 	   struct ibv_qp **qp, uint32_t *number)
 {
 	return ENOSYS;

@@ -14,7 +14,8 @@ struct ibv_cq;
 struct ibv_qp;
 
 /* soft: the device is soft-RoCE */
-struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; int soft; };
+/* events: a descriptor that lpv_open has made non-blocking */
+struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; int soft, events; };
 struct lpv_cq { struct ibv_comp_channel *channel; struct ibv_cq *cq; int fd; };
 struct lpv_port { int state, mtu, lid, ethernet, gids; };
 
@@ -41,6 +42,11 @@ int lpv_port(struct lpv_device *d, int port, struct lpv_port *p);
 /* type: 0 not in use, 1 InfiniBand, 2 RoCE v1, 3 RoCE v2 */
 int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type);
 
+/* What has befallen a device: kind is one of these, number the port or the queue pair that it is
+ * about. EAGAIN: nothing. */
+enum { LPV_OTHER, LPV_DEVICE_FATAL, LPV_QUEUE_FAILED, LPV_CQ_FAILED, LPV_PORT_DOWN, LPV_PORT_UP, LPV_ADDRESS_MOVED };
+int lpv_event(struct lpv_device *d, int *kind, uint32_t *number);
+
 int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey);
 int lpv_deregister(struct ibv_mr *mr);
 
@@ -52,7 +58,8 @@ int lpv_cq_close(struct lpv_cq *cq);
 /* lpv_poll returns how many completions it wrote, or less than 0. */
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room);
 
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int port, int sends, int recvs, int *inlined,
+/* unacknowledged: UC instead of RC */
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
 	   struct ibv_qp **qp, uint32_t *number);
 int lpv_connect(struct ibv_qp *qp, const struct lpv_path *path);
 int lpv_qp_close(struct ibv_qp *qp);

@@ -35,12 +35,27 @@ func ends(t testing.TB) [][2]rdma.Device {
 			if err != nil {
 				t.Fatal(err)
 			}
+			d = &once{Device: d}
 			t.Cleanup(func() { transporttest.Close(t, d) })
 			pair[i] = d
 		}
 		devices = append(devices, pair)
 	}
 	return devices
+}
+
+// once is a device that a test may close before its end.
+type once struct {
+	rdma.Device
+	closed bool
+}
+
+func (o *once) Close() error {
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	return o.Device.Close()
 }
 
 // connect makes a communicator: even ranks are at one end of each plane, odd ones at the other.
@@ -84,15 +99,32 @@ const (
 	impatient = 16 // 0.3 s
 )
 
+// unacknowledged is without acknowledgements.
+var unacknowledged = rdma.ListenOptions{Control: "127.0.0.1:0", Unacknowledged: true}
+
 // TestConformance is the suite of all transports, over real queue pairs.
 func TestConformance(t *testing.T) {
 	devices := ends(t)
-	transporttest.Run(t, transporttest.Config{
-		PeerLoss: true,
-		Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
-			return connect(t, devices, ranks, planes, rdma.ListenOptions{})
-		},
-	})
+	for _, c := range []struct {
+		name string
+		o    rdma.ListenOptions
+	}{
+		{"RC", rdma.ListenOptions{}},
+		{"RC-aside", rdma.ListenOptions{Control: "127.0.0.1:0"}},
+		{"UC", unacknowledged},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name == "RC-aside" && os.Getenv("LIGHTPATH_TEST_LONG") == "" {
+				t.Skip("long, and each half of it is in the others: LIGHTPATH_TEST_LONG is not set")
+			}
+			transporttest.Run(t, transporttest.Config{
+				PeerLoss: true,
+				Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
+					return connect(t, devices, ranks, planes, c.o)
+				},
+			})
+		})
+	}
 }
 
 // TestWithoutDevices: what is missing is said in one line.
@@ -272,6 +304,91 @@ func TestBrokenPlane(t *testing.T) {
 			}
 			transporttest.Close(t, e[0], e[1])
 		})
+	}
+}
+
+// TestLossUnacknowledged: without acknowledgements a plane that loses packets fails, with an error that names
+// ranks, plane and epoch, and what arrives before that is right; so does one whose link is down.
+func TestLossUnacknowledged(t *testing.T) {
+	devices := ends(t)
+	for _, c := range []struct {
+		name, breaks, mends string
+		is                  error
+	}{
+		{"one in ten", "tc qdisc add dev pa0 root netem loss 10%", "tc qdisc del dev pa0 root", transport.ErrDark},
+		{"all", "tc qdisc add dev pa0 root netem loss 100%", "tc qdisc del dev pa0 root", transport.ErrDark},
+		{"link down", "ip link set pb0 down", "ip link set pb0 up; " + restore, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := unacknowledged
+			o.Timeout = impatient
+			e := connect(t, devices, 2, 1, o)
+			if err := deliver(t, e); err != nil {
+				t.Fatal(err)
+			}
+			sh(t, c.breaks)
+			defer func() {
+				transporttest.Close(t, e[0], e[1])
+				sh(t, c.mends)
+				waitActive(t, devices)
+			}()
+			var err error
+			for range 1000 {
+				if err = deliver(t, e); err != nil {
+					break
+				}
+			}
+			t.Log(err)
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || c.is == nil && !errors.Is(err, transport.ErrDark) && !errors.Is(err, rdma.ErrDevice) {
+				t.Errorf("%v", err)
+			} else if s := err.Error(); !strings.Contains(s, "rank ") || !strings.Contains(s, "plane 0, epoch 5") {
+				t.Errorf("%q does not say where", s)
+			}
+		})
+	}
+}
+
+// TestRemovedDevice: a device that is removed under a communicator is an error at once.
+func TestRemovedDevice(t *testing.T) {
+	devices := ends(t)
+	if len(devices) < 2 {
+		t.Skip("one plane only")
+	}
+	names := strings.Split(strings.Fields(os.Getenv(devicesEnv))[1], ",")
+	d, err := Library{}.Open(names[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := rdma.ListenOptions{Rank: 0, Ranks: 1, Timeout: impatient, Planes: []rdma.PlaneOptions{{Device: d, Port: 1, GIDIndex: -1}}}
+	l, err := rdma.Listen(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kernel waits for everyone who has the device open, where its driver cannot do without.
+	removal := exec.Command("rdma", "link", "delete", names[1])
+	if err := removal.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var ev rdma.Event
+	some := false
+	for start := time.Now(); !some && time.Since(start) < 5*time.Second; time.Sleep(10 * time.Millisecond) {
+		if ev, some, err = d.Event(); err != nil {
+			t.Error(err)
+		}
+	}
+	transporttest.Close(t, l, d)
+	for _, pair := range devices { // or the removal would wait for them
+		transporttest.Close(t, pair[0], pair[1])
+	}
+	if err := removal.Wait(); err != nil {
+		t.Error(err)
+	}
+	sh(t, "rdma link add "+names[1]+" type rxe netdev pb1")
+	if !some {
+		t.Skip("this driver does not tell, and is not removed while it is open")
+	}
+	if ev.Kind != rdma.DeviceFatal {
+		t.Errorf("%+v", ev)
 	}
 }
 

@@ -1,36 +1,61 @@
 package rdma
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
+	"os"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/control"
 	"lightpath/collectives/transport/internal/poller"
 )
+
+// leastPatience is for hosts that stand still for a moment.
+const leastPatience = 100 * time.Millisecond
 
 // linger bounds how long Close waits for what has been sent to be acknowledged.
 const linger = time.Second
 
+// SecretSize is that of a communicator's secret.
+const SecretSize = control.SecretSize
+
 // Options connect a rank to the others. All ranks give the same.
 type Options struct {
 	Addrs []Addrs // of every rank's Listener
+	// Comm and Secret name and authenticate what travels over the control network, if anything does.
+	Comm   uint64
+	Secret [SecretSize]byte
 }
 
 // Endpoint is one rank's attachment to all planes; it implements [transport.Endpoint].
 type Endpoint struct {
-	rank   int
-	planes []*plane
-	faces  []transport.Plane // what Planes returns
-	poll   *poller.Set
+	rank    int
+	planes  []*plane
+	faces   []transport.Plane // what Planes returns
+	devices []Device          // each once
+	poll    *poller.Set
 
-	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, and by Close
+	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, by Close, and by attend
+
+	// Of counts over the control network; nil where they travel on the planes.
+	control   *control.Socket
+	file      *os.File // its descriptor
+	attention syscall.RawConn
+	attended  chan struct{} // closed when attend has returned
+	patience  time.Duration // with frames that have left a port and do not arrive
+	askNext   time.Duration
+	askAt     time.Time
 }
 
 // Connect makes a rank's endpoint. It talks to nobody, but no rank may send before all have
-// connected. The listener's queue pairs are the endpoint's from now on; after an error they are
+// connected. With counts over the control network it starts a goroutine, which Close ends. The listener's queue pairs are the endpoint's from now on; after an error they are
 // still the listener's.
 func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if l.planes == nil {
@@ -39,7 +64,7 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if err := l.agree(o.Addrs); err != nil {
 		return nil, err
 	}
-	e := &Endpoint{rank: l.o.Rank, planes: l.planes}
+	e := &Endpoint{rank: l.o.Rank, planes: l.planes, patience: patience(&l.o), askNext: askFirst}
 	for id, p := range e.planes {
 		for r := range p.peers {
 			if r == e.rank {
@@ -50,15 +75,23 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 			}
 		}
 	}
-	if err := e.open(); err != nil {
+	if err := e.open(l, &o); err != nil {
 		return nil, fmt.Errorf("rdma: rank %d: %w", e.rank, err)
 	}
 	for _, p := range e.planes {
 		p.e = e
 		e.faces = append(e.faces, p)
 	}
-	l.planes = nil
+	l.planes, l.control = nil, -1
+	if e.control != nil {
+		go e.attend()
+	}
 	return e, nil
+}
+
+// patience is for how long a device with these options tries to get a packet through.
+func patience(o *ListenOptions) time.Duration {
+	return max(4096*time.Nanosecond<<o.Timeout*time.Duration(max(o.Retries, 1)), leastPatience)
 }
 
 // agree checks that all ranks' ends fit together.
@@ -75,6 +108,8 @@ func (l *Listener) agree(all []Addrs) error {
 		}
 		for id := range a.Planes {
 			switch p, mine := &a.Planes[id], &l.addrs.Planes[id]; {
+			case a.Unacknowledged != l.addrs.Unacknowledged || a.Control.IsValid() != l.addrs.Control.IsValid():
+				return fmt.Errorf("rdma: plane %d: ranks %d and %d differ in whether there are acknowledgements, or in where counts travel", id, r, rank)
 			case len(p.QPs) != l.o.Ranks:
 				return fmt.Errorf("rdma: plane %d: rank %d has %d queue pairs, want %d", id, r, len(p.QPs), l.o.Ranks)
 			case p.Ethernet != mine.Ethernet:
@@ -99,17 +134,40 @@ func (l *Listener) connect(p *plane, a *PlaneAddr, r int) error {
 }
 
 // open makes the set of what is waited for.
-func (e *Endpoint) open() (err error) {
-	if e.poll, err = poller.New(len(e.planes)); err != nil {
+func (e *Endpoint) open(l *Listener, o *Options) (err error) {
+	if e.poll, err = poller.New(2*len(e.planes) + 1); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			e.poll.Close(func() {})
+		}
+	}()
 	for id, p := range e.planes {
 		if err := e.poll.Add(p.cq.FD(), unix.EPOLLIN, int32(id)); err != nil {
-			e.poll.Close(func() {})
 			return fmt.Errorf("plane %d: %w", id, err)
 		}
+		if slices.Contains(e.devices, p.at.device) {
+			continue
+		}
+		if err := e.poll.Add(p.at.device.EventFD(), unix.EPOLLIN, int32(eventID-len(e.devices))); err != nil {
+			return fmt.Errorf("plane %d: events of its device: %w", id, err)
+		}
+		e.devices = append(e.devices, p.at.device)
 	}
-	return nil
+	if l.control < 0 {
+		return nil
+	}
+	if err := e.poll.Add(l.control, unix.EPOLLIN, controlID); err != nil {
+		return err
+	}
+	co := control.Options{Rank: e.rank, Comm: o.Comm, Counts: planeCounts * len(e.planes), Secret: o.Secret, Addrs: make([]netip.AddrPort, len(o.Addrs))}
+	for r := range o.Addrs {
+		co.Addrs[r] = o.Addrs[r].Control
+	}
+	e.control, e.file, e.attended = control.New(l.control, co), os.NewFile(uintptr(l.control), "control"), make(chan struct{})
+	e.attention, err = e.file.SyscallConn()
+	return err
 }
 
 // Planes implements [transport.Endpoint].
@@ -129,8 +187,21 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	if e.poll.Pending(armed) || !e.arm() || e.poll.Pending(armed) {
 		return
 	}
-	if e.poll.Sleep(d) {
-		e.quiet()
+	if e.control == nil {
+		if e.poll.Sleep(d) {
+			e.quiet()
+		}
+		return
+	}
+	for until := time.Now().Add(d); !e.poll.Pending(armed); {
+		ready := e.poll.Sleep(e.nap(d))
+		if ready {
+			e.quiet()
+		}
+		now := time.Now()
+		if d = until.Sub(now); e.upkeep(now) || ready || d <= 0 {
+			return
+		}
 	}
 }
 
@@ -165,9 +236,16 @@ func (e *Endpoint) quiet() {
 	}
 	events := e.poll.Sweep()
 	for i := range events {
-		p := e.planes[events[i].Fd]
-		if some, err := p.cq.Quiet(); some || err != nil {
-			p.armed = false
+		switch id := events[i].Fd; {
+		case id == controlID:
+			e.listen()
+		case id <= eventID:
+			e.events(int(eventID - id))
+		default:
+			p := e.planes[id]
+			if some, err := p.cq.Quiet(); some || err != nil {
+				p.armed = false
+			}
 		}
 	}
 }
@@ -179,15 +257,24 @@ func (e *Endpoint) Wake() { e.poll.Wake() }
 // longer than a second; then peers see that it has closed.
 func (e *Endpoint) Close() (err error) {
 	e.poll.Close(func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.leave()
-		for _, p := range e.planes {
-			if cerr := p.close(); cerr != nil && err == nil {
-				err = fmt.Errorf("rdma: rank %d, plane %d: close: %w", e.rank, p.id, cerr)
-			}
+		if err = e.depart(); e.control != nil {
+			err = errors.Join(err, e.file.Close()) // which ends attend
+			<-e.attended
 		}
 	})
+	return err
+}
+
+// depart takes leave and closes the planes.
+func (e *Endpoint) depart() (err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leave()
+	for _, p := range e.planes {
+		if cerr := p.close(); cerr != nil && err == nil {
+			err = fmt.Errorf("rdma: rank %d, plane %d: close: %w", e.rank, p.id, cerr)
+		}
+	}
 	return err
 }
 
@@ -199,6 +286,15 @@ func (e *Endpoint) leave() {
 				p.bye(q)
 			}
 		}
+	}
+	if e.control != nil {
+		defer func() { // with what has left by then
+			for rank := range e.planes[0].peers {
+				if rank != e.rank {
+					e.tell(rank, control.Bye)
+				}
+			}
+		}()
 	}
 	for deadline := time.Now().Add(linger); ; time.Sleep(100 * time.Microsecond) {
 		settled := true

@@ -57,6 +57,8 @@ type peer struct {
 	data                []byte
 	reposts             int    // receives to post again
 	seen                uint64 // poll in which the peer was last asked for
+
+	counts // where they travel over the control network
 }
 
 func slotSize(payload int) int { return wire.HeaderSize + payload }
@@ -101,7 +103,8 @@ func (p *plane) frame(q *peer, i int, h *wire.Header, payload []byte, r *SendReq
 func (p *plane) post(q *peer, r []SendRequest) (int, error) {
 	for i := range r {
 		id := q.posted + uint64(i) + 1
-		if r[i].Flags&SendSignaled == 0 && id-q.signaled >= uint64(p.every) {
+		// Where nothing but frames may travel, a flush may not: the last tells of itself.
+		if last := p.aside && i == len(r)-1; last || id-q.signaled >= uint64(p.every) {
 			r[i].Flags |= SendSignaled
 		}
 		if r[i].Flags&SendSignaled != 0 {
@@ -117,8 +120,7 @@ func (p *plane) post(q *peer, r []SendRequest) (int, error) {
 	}
 	q.posted += uint64(n)
 	if err != nil && q.err == nil {
-		q.err = fmt.Errorf("transport: rank %d, plane %d, epoch %d: send to rank %d, QP %#x: %w",
-			p.rank, p.id, q.epoch, q.rank, q.qp.Number(), err)
+		p.fail(q, p.broke(q.epoch, fmt.Errorf("send to rank %d, QP %#x: %w", q.rank, q.qp.Number(), err)))
 	}
 	return n, err
 }
@@ -127,6 +129,10 @@ func (p *plane) post(q *peer, r []SendRequest) (int, error) {
 // Hot path: no allocation, no logging.
 func (p *plane) tell(q *peer) {
 	if q.err != nil || q.gone {
+		return
+	}
+	if p.aside {
+		p.e.tell(q.rank, 0)
 		return
 	}
 	if q.overCredit = p.sendRoom(q) <= 0; q.overCredit {
@@ -147,7 +153,7 @@ func (p *plane) flush(q *peer) error {
 
 // bye tells the peer that this rank closes.
 func (p *plane) bye(q *peer) {
-	if q.err == nil && !q.gone && !q.farewell {
+	if !p.aside && q.err == nil && !q.gone && !q.farewell {
 		q.farewell = true
 		p.single[0] = SendRequest{Imm: immBye << immShift, Flags: SendImmediate | SendInline | SendSignaled}
 		_, _ = p.post(q, p.single[:]) // q.err has it
@@ -166,6 +172,9 @@ func (p *plane) receive(q *peer, c *Completion) error {
 	switch c.Imm >> immShift {
 	case immData:
 		number := since(q.arrived, c.Imm)
+		if number != q.arrived && p.unacknowledged {
+			return p.gap(q, number)
+		}
 		if number != q.arrived {
 			return fmt.Errorf("%w: at rank %d, plane %d: frame %d of rank %d where %d was due", transport.ErrCorrupt, p.rank, p.id, number, q.rank, q.arrived)
 		}

@@ -30,8 +30,11 @@ type plane struct {
 	every    int // requests to a signal
 	sends    int // requests of a queue pair
 	repost   int // receives that are posted again together
-	peers    []peer
+	// aside: counts travel over the control network; unacknowledged: and queue pairs are UC.
+	aside, unacknowledged bool
+	peers                 []peer
 
+	at       attachment
 	cq       CQ
 	armed    bool // an event of cq is awaited
 	polls    uint64
@@ -51,6 +54,7 @@ func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
 	p := &plane{
 		rank: o.Rank, id: id, slots: o.Slots, slot: slotSize(o.Payload), payload: o.Payload,
 		every: max(o.Slots/creditParts, 1), repost: max(o.Slots/creditParts, 1), peers: make([]peer, o.Ranks),
+		aside: o.Control != "", unacknowledged: o.Unacknowledged,
 	}
 	p.sends = 2*o.Slots + reservedSends + p.every
 	a, err := p.open(&o.Planes[id])
@@ -66,6 +70,7 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 	if a, err = address(po); err != nil {
 		return a, err
 	}
+	p.at = attachment{device: po.Device, port: po.Port, gid: a.GID.As16(), index: po.GIDIndex}
 	ring := p.slots * p.slot
 	half := len(p.peers) * ring
 	if p.memory, err = mapMemory(2 * half); err != nil {
@@ -94,7 +99,7 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 			rank: r, ring: p.memory[r*ring:][:ring], stage: p.memory[half+r*ring:][:ring],
 			lastUse: make([]uint64, p.slots), sizes: make([]uint32, p.slots),
 		}
-		q.qp, err = po.Device.NewQP(QPOptions{CQ: p.cq, Port: po.Port, Sends: p.sends, Recvs: recvs, Inline: inline})
+		q.qp, err = po.Device.NewQP(QPOptions{Unacknowledged: p.unacknowledged, CQ: p.cq, Port: po.Port, Sends: p.sends, Recvs: recvs, Inline: inline})
 		if err == nil {
 			err = q.qp.PostRecv(uint64(r)<<rankShift|recvBit, recvs)
 		}
@@ -144,7 +149,7 @@ func (p *plane) peer(rank int) (*peer, error) {
 
 // broken returns why nothing more can pass to q, nil where it can.
 func (p *plane) broken(q *peer) error {
-	if q.err == nil && q.gone {
+	if q.err == nil && q.gone && q.arrived >= q.announced {
 		q.err = fmt.Errorf("%w: rank %d has closed plane %d", transport.ErrPeerLost, q.rank, p.id)
 	}
 	return q.err
@@ -162,6 +167,10 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	if min(q.credit(p.slots), p.sendRoom(q)) < burst || !p.free(q, q.sent+burst-1) {
 		if err := p.progress(); err != nil {
 			return 0, err
+		}
+		if p.aside && q.credit(p.slots) < burst {
+			p.e.look()
+			q.waits = q.credit(p.slots) <= 0
 		}
 	}
 	if err := p.broken(q); err != nil {
@@ -221,6 +230,7 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 			if err := p.broken(q); err != nil {
 				return nil, nil, err
 			}
+			q.waits = true
 			return nil, nil, p.failed
 		}
 	}
@@ -259,12 +269,15 @@ func (p *plane) Drained() (bool, error) {
 	drained := true
 	for r := range p.peers {
 		q := &p.peers[r]
-		if q.completed == q.posted || q.gone && q.err == nil {
+		if q.completed == q.posted && !p.unconfirmed(q) || q.gone && q.err == nil {
 			continue
 		}
 		drained = false
 		if q.err != nil {
 			return false, q.err
+		}
+		if p.unconfirmed(q) {
+			p.e.confirm(q)
 		}
 		if q.signaled < q.posted {
 			if err := p.flush(q); err != nil {
@@ -278,15 +291,24 @@ func (p *plane) Drained() (bool, error) {
 // progress takes what the completion queue has. Errors of a peer are kept with it.
 // Hot path: no allocation, no logging.
 func (p *plane) progress() error {
+	some, err := p.take()
+	if some {
+		p.e.poll.Note()
+	}
+	return err
+}
+
+// take is progress, for others than the driving goroutine too: it reports whether there was
+// anything.
+// Hot path: no allocation, no logging.
+func (p *plane) take() (some bool, err error) {
 	p.polls++
 	for range turns {
 		n, err := p.cq.Poll(p.wc[:])
 		if err != nil {
-			return fmt.Errorf("transport: rank %d, plane %d: completion queue: %w", p.rank, p.id, err)
+			return some, fmt.Errorf("transport: rank %d, plane %d: completion queue: %w", p.rank, p.id, err)
 		}
-		if n > 0 {
-			p.e.poll.Note()
-		}
+		some = some || n > 0
 		for i := range n {
 			p.complete(&p.wc[i])
 		}
@@ -294,7 +316,7 @@ func (p *plane) progress() error {
 			break
 		}
 	}
-	return nil
+	return some, nil
 }
 
 // complete acts on one completion.
@@ -304,13 +326,12 @@ func (p *plane) complete(c *Completion) {
 	switch {
 	case c.Status != Success:
 		if q.err == nil {
-			q.err = &QPError{Rank: p.rank, Peer: q.rank, Plane: p.id, Epoch: q.epoch, QPN: q.qp.Number(), Status: c.Status, Vendor: c.Vendor}
-			if p.failed == nil && !q.gone {
-				p.failed = q.err
-			}
+			p.fail(q, &QPError{Rank: p.rank, Peer: q.rank, Plane: p.id, Epoch: q.epoch, QPN: q.qp.Number(), Status: c.Status, Vendor: c.Vendor, Note: p.at.note})
 		}
 	case c.ID&recvBit == 0:
-		q.completed += (c.ID - q.completed) & requestMask
+		if q.completed += (c.ID - q.completed) & requestMask; q.completed == q.posted {
+			q.left = q.sent
+		}
 		if q.overCredit {
 			p.tell(q)
 		}
@@ -320,9 +341,20 @@ func (p *plane) complete(c *Completion) {
 			err = q.qp.PostRecv(uint64(q.rank)<<rankShift|recvBit, q.reposts)
 			q.reposts = 0
 		}
-		if err != nil && q.err == nil {
-			q.err = err
+		if err != nil {
+			p.fail(q, err)
 		}
+	}
+}
+
+// fail ends the flow to and from a peer, and whoever waits on the plane hears of it.
+func (p *plane) fail(q *peer, err error) {
+	if q.err != nil {
+		return
+	}
+	q.err = err
+	if p.failed == nil && !q.gone {
+		p.failed = err
 	}
 }
 

@@ -17,7 +17,15 @@
 //
 // A sender is never further ahead of what its peer has released than there are slots, so no
 // slot is overwritten before it is free, and no write waits for a receive. The counts of
-// released frames travel the other way as writes of no bytes: a plane needs a way back.
+// released frames travel the other way as writes of no bytes: a plane needs a way back. Where it
+// has none, or none that stays, counts travel over the control network: see counts.go.
+//
+// # Without acknowledgements
+//
+// On circuits that lead one way nothing can acknowledge a packet. Queue pairs are UC there, and
+// what RC does is done with counts: the numbers in immediates show what is lost before a frame that
+// arrives, and the sender's count of frames that have left it shows what is lost at the end. Either is
+// [transport.ErrDark], at both ends. Drained means that the receiver has said that all are there.
 //
 // # Completions
 //
@@ -35,6 +43,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/collectives/transport/internal/control"
 	"lightpath/collectives/wire"
 )
 
@@ -75,13 +84,20 @@ type ListenOptions struct {
 	Timeout, Retries uint8
 	// TrafficClass and ServiceLevel are the packets' priority.
 	TrafficClass, ServiceLevel uint8
+	// Unacknowledged makes the queue pairs UC. It needs Control.
+	Unacknowledged bool
+	// Control is "host:port" on the control network (port 0 picks a free one), over which counts travel then, so that
+	// nothing but frames does on the planes; "": they travel backwards on the planes.
+	Control string
 }
 
 // Addrs is what other ranks must know of one; the bootstrap carries it.
 type Addrs struct {
-	Slots   int         `json:"slots"`
-	Payload int         `json:"payload"`
-	Planes  []PlaneAddr `json:"planes"`
+	Slots          int            `json:"slots"`
+	Payload        int            `json:"payload"`
+	Unacknowledged bool           `json:"unacknowledged"`
+	Control        netip.AddrPort `json:"control"` // not valid where counts travel on the planes
+	Planes         []PlaneAddr    `json:"planes"`
 }
 
 // PlaneAddr is a rank's end of one plane as others see it.
@@ -98,9 +114,10 @@ type PlaneAddr struct {
 
 // Listener holds a rank's queue pairs until it is connected. Not safe for concurrent use.
 type Listener struct {
-	o      ListenOptions
-	planes []*plane // nil once an endpoint has them
-	addrs  Addrs
+	o       ListenOptions
+	planes  []*plane // nil once an endpoint has them
+	control int      // socket, -1 where there is none or an endpoint has it
+	addrs   Addrs
 }
 
 // Listen makes a rank's rings and queue pairs.
@@ -108,7 +125,7 @@ func Listen(o ListenOptions) (_ *Listener, err error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	l := &Listener{o: o, addrs: Addrs{Slots: o.Slots, Payload: o.Payload}}
+	l := &Listener{o: o, control: -1, addrs: Addrs{Slots: o.Slots, Payload: o.Payload, Unacknowledged: o.Unacknowledged}}
 	defer func() {
 		if err != nil {
 			_ = l.Close()
@@ -122,6 +139,11 @@ func Listen(o ListenOptions) (_ *Listener, err error) {
 		l.planes = append(l.planes, p)
 		l.addrs.Planes = append(l.addrs.Planes, a)
 	}
+	if o.Control != "" {
+		if l.control, l.addrs.Control, err = control.Listen(o.Control); err != nil {
+			return nil, fmt.Errorf("rdma: rank %d: %w", o.Rank, err)
+		}
+	}
 	return l, nil
 }
 
@@ -132,6 +154,9 @@ func (o *ListenOptions) complete() error {
 	}
 	if len(o.Planes) == 0 {
 		return fmt.Errorf("rdma: rank %d has no planes", o.Rank)
+	}
+	if o.Unacknowledged && o.Control == "" {
+		return fmt.Errorf("rdma: rank %d: queue pairs without acknowledgements, and no control network for what they need", o.Rank)
 	}
 	slots, payload := defaultSlots, defaultPayload
 	mtu, err := o.softMTU()
@@ -193,6 +218,10 @@ func (l *Listener) Close() error {
 		err = errors.Join(err, p.close())
 	}
 	l.planes = nil
+	if l.control >= 0 {
+		err = errors.Join(err, unix.Close(l.control))
+		l.control = -1
+	}
 	return err
 }
 

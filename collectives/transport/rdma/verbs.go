@@ -24,6 +24,12 @@ type Device interface {
 	NewCQ(entries int) (CQ, error)
 	// NewQP makes a queue pair in the state INIT: receives may be posted.
 	NewQP(o QPOptions) (QP, error)
+	// Event returns the next thing that has befallen the device, and false where there is none. It
+	// never blocks.
+	Event() (Event, bool, error)
+	// EventFD is a descriptor that poll(2) finds readable where there is an Event. It stays the
+	// device's.
+	EventFD() int
 	Close() error
 }
 
@@ -58,6 +64,33 @@ type Entry struct {
 	Type EntryType
 }
 
+// EventKind is what has befallen a device.
+type EventKind uint8
+
+// Kinds of events. The numbers are this package's.
+const (
+	OtherEvent   EventKind = iota // nothing to act on
+	DeviceFatal                   // the device is gone, or of no use any more
+	QueueFailed                   // a queue pair, QPN
+	CQFailed                      // a completion queue
+	PortDown                      // Port
+	PortUp                        // Port
+	AddressMoved                  // a GID, LID or key of Port is another now
+)
+
+var eventNames = [...]string{"an event", "the device has failed or was removed", "a queue pair has failed", "a completion queue has failed",
+	"the port went down", "the port came up", "an address of the port changed"}
+
+// String says what it is, in words.
+func (k EventKind) String() string { return eventNames[k] }
+
+// Event is something that befell a device, a port or a queue of it.
+type Event struct {
+	Kind EventKind
+	Port int    // where it is about one
+	QPN  uint32 // where it is about one
+}
+
 // Region is registered memory.
 type Region interface {
 	Keys() (local, remote uint32)
@@ -77,12 +110,15 @@ type CQ interface {
 	Close() error
 }
 
-// QPOptions describe a queue pair, reliable and connected (RC).
+// QPOptions describe a queue pair: reliable and connected (RC), or not (UC).
 type QPOptions struct {
-	CQ           CQ // for both directions
-	Port         int
-	Sends, Recvs int // requests that may be outstanding
-	Inline       int // bytes that SendInline should take
+	// Unacknowledged makes it UC: a write that is lost, or finds no receive, is lost silently, and is
+	// complete when it has left the port.
+	Unacknowledged bool
+	CQ             CQ // for both directions
+	Port           int
+	Sends, Recvs   int // requests that may be outstanding
+	Inline         int // bytes that SendInline should take
 }
 
 // QP is a queue pair. One goroutine at a time uses it.
@@ -150,11 +186,13 @@ type Status uint32
 
 // Those that this package tells apart.
 const (
-	Success   Status = 0
-	FlushErr  Status = 5
-	AccessErr Status = 10
-	RetryExc  Status = 12
-	RNRExc    Status = 13
+	Success      Status = 0
+	FlushErr     Status = 5
+	RemInvReqErr Status = 9
+	AccessErr    Status = 10
+	RemOpErr     Status = 11
+	RetryExc     Status = 12
+	RNRExc       Status = 13
 )
 
 var statusNames = [...]string{

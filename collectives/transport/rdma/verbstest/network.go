@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"lightpath/collectives/transport/rdma"
 )
 
@@ -33,6 +35,8 @@ type Network struct {
 	wrong   error  // what a user of verbs must not do, the first
 	drop    func(src, dst uint32, sent uint64) bool
 	corrupt int // writes left whose bytes are changed on the way
+	cut     bool
+	size    uint32 // that receives report if cut
 }
 
 // New returns a network without devices. Close ends it.
@@ -50,6 +54,11 @@ func New(seed uint64) *Network {
 func (n *Network) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !n.stopped {
+		for _, d := range n.devices {
+			_ = unix.Close(d.eventFD)
+		}
+	}
 	n.stopped = true
 	n.work.Broadcast()
 	if n.wrong != nil {
@@ -69,7 +78,8 @@ func (n *Network) Hold(hold bool) {
 	n.work.Broadcast()
 }
 
-// HoldAcks keeps back what tells a queue pair that its requests have arrived; 0 ends that.
+// HoldAcks keeps back what tells a queue pair that its requests have arrived, or, where nothing
+// does, what has left it on the way; 0 ends that.
 func (n *Network) HoldAcks(qpn uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,6 +100,13 @@ func (n *Network) Corrupt(writes int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.corrupt = writes
+}
+
+// Truncate has receives report that their writes brought so many bytes.
+func (n *Network) Truncate(size uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut, n.size = true, size
 }
 
 // Fail ends a queue pair as a device does.
@@ -124,6 +141,10 @@ func (n *Network) run() {
 			continue
 		}
 		q := n.active[n.rng.IntN(len(n.active))]
+		if q.o.Unacknowledged {
+			q.n.fly(q)
+			continue
+		}
 		// A request is carried, and later, after others maybe, acknowledged.
 		late := q.number == n.late
 		switch {
@@ -142,9 +163,28 @@ func (n *Network) run() {
 	}
 }
 
+// fly has a request without acknowledgement leave its port, or one that has arrive.
+func (n *Network) fly(q *qp) {
+	leaves := q.done < q.posted && q.done-q.carried < uint64(q.o.Sends)
+	held := q.number == n.late || q.carried == q.done
+	switch {
+	case leaves && (held || n.rng.IntN(2) == 0):
+		q.depart()
+	case !held:
+		q.arrive()
+	case len(n.active) == 1:
+		n.work.Wait()
+		return
+	}
+	if n.rng.IntN(8) == 0 { // let others have the lock
+		n.mu.Unlock()
+		n.mu.Lock()
+	}
+}
+
 // activate has the worker look at q. The caller holds mu.
 func (n *Network) activate(q *qp) {
-	if !q.queued && q.done < q.posted {
+	if !q.queued && (q.done < q.posted || q.carried < q.posted) {
 		q.queued = true
 		n.active = append(n.active, q)
 	}
@@ -189,6 +229,10 @@ func (n *Network) Add(name string) rdma.Device {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d := &device{n: n, name: name, port: rdma.PortInfo{Active: true, State: "ACTIVE", MTU: 4096, Ethernet: true, GIDs: 2}}
+	var err error
+	if d.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		_ = n.misuse("device %s: %v", name, err)
+	}
 	last := byte(len(n.devices) + 1)
 	d.gids = []rdma.Entry{
 		{GID: rdma.GID{0xfe, 0x80, 15: last}, Type: rdma.RoCEv2},
@@ -204,6 +248,11 @@ type device struct {
 	name string
 	port rdma.PortInfo
 	gids []rdma.Entry
+
+	crossbar *Crossbar // nil: it reaches all others
+	at       int       // its port there
+	events   []rdma.Event
+	eventFD  int
 }
 
 // SetPort changes what port 1 of a device of this package says of itself.

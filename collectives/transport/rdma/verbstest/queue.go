@@ -91,6 +91,7 @@ func (c *cq) Close() error { return unix.Close(c.fd) }
 // qp is an [rdma.QP].
 type qp struct {
 	n      *Network
+	d      *device
 	o      rdma.QPOptions
 	number uint32
 	peer   uint32
@@ -112,6 +113,7 @@ type send struct {
 	r      rdma.SendRequest
 	inline [maxInline]byte
 	sum    uint64 // of the bytes carried
+	flight []byte // what has left the port and has yet to arrive
 }
 
 var seed = maphash.MakeSeed()
@@ -119,7 +121,12 @@ var seed = maphash.MakeSeed()
 func (d *device) NewQP(o rdma.QPOptions) (rdma.QP, error) {
 	d.n.mu.Lock()
 	defer d.n.mu.Unlock()
-	q := &qp{n: d.n, o: o, number: d.n.nextQP, sends: make([]send, o.Sends)}
+	// Without acknowledgements as many requests again may be on the wire though they are complete.
+	room := o.Sends
+	if o.Unacknowledged {
+		room *= 2
+	}
+	q := &qp{n: d.n, d: d, o: o, number: d.n.nextQP, sends: make([]send, room)}
 	d.n.nextQP++
 	d.n.qps[q.number] = q
 	return q, nil
@@ -206,11 +213,60 @@ func (q *qp) bytes(s *send) []byte {
 	return q.n.at(s.r.LKey, s.r.Local, s.r.Length, false)
 }
 
+// reaches reports whether the next request gets to the peer.
+func (q *qp) reaches(to *qp) bool {
+	return to != nil && to.ready && !to.failed && q.d.reaches(to.d) && (q.n.drop == nil || !q.n.drop(q.number, q.peer, q.carried))
+}
+
+// depart takes the next request's bytes out of the port: without acknowledgements it is complete
+// then. The caller holds mu.
+func (q *qp) depart() {
+	s := &q.sends[q.done%uint64(len(q.sends))]
+	from := q.bytes(s)
+	if from == nil && s.r.Length > 0 {
+		_ = q.n.misuse("QP %#x: local memory of a request is not registered", q.number)
+		q.fail(4)
+		return
+	}
+	if size := int(s.r.Length); size > cap(s.flight) {
+		for i := range q.sends { // all at once: the steady state allocates nothing
+			q.sends[i].flight = append(make([]byte, 0, size), q.sends[i].flight...)
+		}
+	}
+	s.flight = append(s.flight[:0], from...)
+	q.complete(rdma.Success)
+}
+
+// arrive moves what has left the port to the peer, if it gets there. The caller holds mu.
+func (q *qp) arrive() {
+	s := &q.sends[q.carried%uint64(len(q.sends))]
+	to := q.n.qps[q.peer]
+	if q.reaches(to) {
+		q.deliver(s, to, s.flight)
+	} else {
+		q.lose()
+		q.carried++
+		if to != nil { // its first packets may get there
+			copy(q.n.at(s.r.RKey, s.r.Remote, s.r.Length, true), s.flight[:len(s.flight)/2])
+		}
+	}
+	if q.carried == q.posted {
+		q.n.deactivate(q)
+	}
+}
+
+// lose counts a request that is lost on the way.
+func (q *qp) lose() {
+	if q.d.crossbar != nil {
+		q.d.crossbar.lost++
+	}
+}
+
 // carry moves the next request's bytes to the peer. The caller holds mu.
 func (q *qp) carry() {
 	s := &q.sends[q.carried%uint64(len(q.sends))]
 	to := q.n.qps[q.peer]
-	lost := to == nil || !to.ready || to.failed || q.n.drop != nil && q.n.drop(q.number, q.peer, q.carried)
+	lost := !q.reaches(to) || !to.d.reaches(q.d) // as the acknowledgement would be
 	from := q.bytes(s)
 	s.sum = maphash.Bytes(seed, from)
 	switch {
@@ -218,6 +274,7 @@ func (q *qp) carry() {
 		_ = q.n.misuse("QP %#x: local memory of a request is not registered", q.number)
 		q.fail(4)
 	case lost:
+		q.lose()
 		q.fail(rdma.RetryExc)
 	default:
 		q.deliver(s, to, from)
@@ -230,7 +287,7 @@ func (q *qp) deliver(s *send, to *qp, from []byte) {
 		mem := q.n.at(s.r.RKey, s.r.Remote, s.r.Length, true)
 		if mem == nil {
 			_ = q.n.misuse("QP %#x: write outside the peer's memory", q.number)
-			q.fail(rdma.AccessErr)
+			q.refuse(rdma.AccessErr)
 			return
 		}
 		copy(mem, from)
@@ -242,13 +299,26 @@ func (q *qp) deliver(s *send, to *qp, from []byte) {
 	if s.r.Flags&rdma.SendImmediate != 0 {
 		if to.recvs == 0 {
 			_ = q.n.misuse("QP %#x: no receive is posted", to.number)
-			q.fail(rdma.RNRExc)
+			q.refuse(rdma.RNRExc)
 			return
 		}
 		to.recvs--
-		to.o.CQ.(*cq).push(entry{rdma.Completion{ID: to.recvID, Bytes: s.r.Length, Imm: s.r.Imm, QPN: to.number}, to, 0})
+		size := s.r.Length
+		if q.n.cut {
+			size = q.n.size
+		}
+		to.o.CQ.(*cq).push(entry{rdma.Completion{ID: to.recvID, Bytes: size, Imm: s.r.Imm, QPN: to.number}, to, 0})
 	}
 	q.carried++
+}
+
+// refuse is what a peer does with a request that it cannot take: without acknowledgements, nothing.
+func (q *qp) refuse(s rdma.Status) {
+	if q.o.Unacknowledged {
+		q.carried++
+		return
+	}
+	q.fail(s)
 }
 
 // acknowledge completes the oldest request that has been carried. Until then the device might

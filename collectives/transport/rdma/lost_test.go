@@ -1,0 +1,403 @@
+package rdma_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/collectives/wire"
+	"lightpath/plans/circuit"
+)
+
+// lossy is without acknowledgements, and does not wait long for what does not come.
+var lossy = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 17, Retries: 1, Unacknowledged: true, Slots: 8}
+
+// waitFor is until, sleeping on the endpoint as the executor does.
+func waitFor(t *testing.T, what string, e transport.Endpoint, f func() (bool, error)) error {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < time.Minute; {
+		armed := e.Arm()
+		if ok, err := f(); ok || err != nil {
+			return err
+		}
+		e.Wait(armed, time.Second)
+	}
+	t.Fatalf("%s: nothing in a minute", what)
+	return nil
+}
+
+func peeks(e transport.Endpoint, src int) func() (bool, error) {
+	return func() (bool, error) { h, _, err := e.Planes()[0].Peek(src); return h != nil, err }
+}
+
+// TestLostFrame: without acknowledgements a frame that is lost before another is an error at the
+// receiver once the frames before it are taken, which names ranks, plane, the epoch and the frames.
+func TestLostFrame(t *testing.T) {
+	n, p, e := pair(t, lossy)
+	n.Drop(func(src, _ uint32, sent uint64) bool { return src == 0x11 && (sent == 1 || sent == 2) })
+	for i := range 4 {
+		push(t, p[0], i, make([]byte, 8))
+	}
+	if err := waitFor(t, "first frame", e[1], peeks(e[1], 0)); err != nil {
+		t.Fatal(err)
+	}
+	if h, data, err := p[1].Peek(0); err != nil || h.Offset != 0 || len(data) != 8 {
+		t.Fatalf("%+v, %d bytes, %v", h, len(data), err)
+	}
+	p[1].Release(0)
+	err := waitFor(t, "loss", e[1], peeks(e[1], 0))
+	wants(t, err, transport.ErrDark, "rank 1, plane 0, epoch 7", "frames 1 to 2 of rank 0", "at rank 1")
+}
+
+// TestLostTail: nothing follows the frame that is lost. Both ends find out, the sender where it
+// wants to drain, the receiver where it waits.
+func TestLostTail(t *testing.T) {
+	for _, waiting := range []string{"sender", "receiver"} {
+		t.Run(waiting, func(t *testing.T) {
+			n, p, e := pair(t, lossy)
+			push(t, p[0], 0, make([]byte, 8))
+			receive(t, p[1], 0)
+			if err := waitFor(t, "drain", e[0], p[0].Drained); err != nil {
+				t.Fatal(err)
+			}
+			n.Drop(func(src, _ uint32, _ uint64) bool { return src == 0x11 })
+			push(t, p[0], 1, make([]byte, 1<<10))
+			if waiting == "sender" {
+				err := waitFor(t, "loss", e[0], p[0].Drained)
+				wants(t, err, transport.ErrDark, "rank 0, plane 0, epoch 7", "frames 1 to 1 of rank 0", "at rank 1")
+				return
+			}
+			err := waitFor(t, "loss", e[1], peeks(e[1], 0))
+			wants(t, err, transport.ErrDark, "rank 1, plane 0, epoch 7", "frames 1 to 1 of rank 0", "at rank 1")
+		})
+	}
+}
+
+// TestLossShowsEverywhere: every frame of a long exchange is lost in turn, and each time the result is an
+// error or all bytes, never others and never silence.
+func TestLossShowsEverywhere(t *testing.T) {
+	const frames = 20
+	for lost := range uint64(frames) {
+		n, p, e := pair(t, lossy)
+		n.Drop(func(src, _ uint32, sent uint64) bool { return src == 0x11 && sent == lost })
+		sent, got := 0, 0
+		err := waitFor(t, fmt.Sprintf("frame %d lost", lost), e[1], func() (bool, error) {
+			if sent < frames && push(t, p[0], sent, make([]byte, 8)) > 0 {
+				sent++
+			}
+			h, _, err := p[1].Peek(0)
+			if h != nil {
+				if h.Offset != uint64(got) {
+					t.Fatalf("frame %d where %d was due", h.Offset, got)
+				}
+				p[1].Release(0)
+				got++
+			}
+			return got == frames, err
+		})
+		if !errors.Is(err, transport.ErrDark) || uint64(got) > lost {
+			t.Errorf("frame %d lost: %d received, %v", lost, got, err)
+		}
+	}
+}
+
+// TestUnconfirmed: without acknowledgements, what has left the port is not drained before the receiver
+// has it, though its request is complete; and the receiver need not call for that.
+func TestUnconfirmed(t *testing.T) {
+	n, p, e := pair(t, bare)
+	n.HoldAcks(0x11)
+	for i := range 3 {
+		push(t, p[0], i, make([]byte, 1<<10))
+	}
+	for range 100 {
+		if ok, err := p[0].Drained(); ok || err != nil {
+			t.Fatalf("on the wire: drained %v, %v", ok, err)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	n.HoldAcks(0)
+	if err := waitFor(t, "drain", e[0], p[0].Drained); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		receive(t, p[1], 0)
+	}
+}
+
+// TestLostCounts: messages that do not get through are asked for, and nothing is sent beyond
+// what they allow.
+func TestLostCounts(t *testing.T) {
+	for _, o := range []rdma.ListenOptions{aside, bare} {
+		n := network(t)
+		o.Slots = 2
+		relay := newRelay(t)
+		e := connectWith(t, each([]rdma.Device{n.Add("a"), n.Add("b")}), o, func(r int, addrs []rdma.Addrs) []rdma.Addrs {
+			known := slices.Clone(addrs) // each takes the relay for the other
+			known[1-r].Control = relay.between(r, addrs)
+			return known
+		})
+		t.Cleanup(func() { transporttest.Close(t, e[0], e[1]) })
+		p := []transport.Plane{e[0].Planes()[0], e[1].Planes()[0]}
+		for i := range 2 {
+			push(t, p[0], i, make([]byte, 8))
+			receive(t, p[1], 0)
+		}
+		for range 100 {
+			if push(t, p[0], 2, make([]byte, 8)) != 0 {
+				t.Fatal("taken without credit")
+			}
+		}
+		relay.open()
+		if err := waitFor(t, "room", e[0], func() (bool, error) { return push(t, p[0], 2, make([]byte, 8)) > 0, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// relay passes messages between two ranks on, once it is open.
+type relay struct {
+	sockets [2]*net.UDPConn // by the rank that speaks to it
+	isOpen  atomic.Bool
+}
+
+func newRelay(t *testing.T) *relay {
+	t.Helper()
+	r := &relay{}
+	for i := range r.sockets {
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		r.sockets[i] = c
+	}
+	return r
+}
+
+func (r *relay) open() { r.isOpen.Store(true) }
+
+// between returns where rank finds the other, and starts to pass on what it says.
+func (r *relay) between(rank int, addrs []rdma.Addrs) netip.AddrPort {
+	in, out, to := r.sockets[rank], r.sockets[1-rank], addrs[1-rank].Control
+	go func() {
+		var b [4096]byte
+		for {
+			n, _, err := in.ReadFromUDPAddrPort(b[:])
+			if err != nil {
+				return
+			}
+			if r.isOpen.Load() {
+				_, _ = out.WriteToUDPAddrPort(b[:n], to)
+			}
+		}
+	}()
+	at := in.LocalAddr().(*net.UDPAddr).AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+}
+
+// each gives every device to a rank of its own.
+func each(devices []rdma.Device) (by [][]rdma.Device) {
+	for _, d := range devices {
+		by = append(by, []rdma.Device{d})
+	}
+	return by
+}
+
+// TestCircuits: a plane whose circuits move. Whoever drains before a move loses nothing, with acknowledgements
+// on circuits that lead both ways and without them on any.
+func TestCircuits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    rdma.ListenOptions
+		maps []circuit.Permutation
+	}{
+		{"duplex", aside, []circuit.Permutation{{1, 0, 3, 2}, {2, 3, 0, 1}, {3, 2, 1, 0}}},
+		{"simplex", bare, []circuit.Permutation{{1, 2, 3, 0}, {2, 3, 0, 1}, {3, 0, 1, 2}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const ranks = 4
+			n := network(t)
+			var ports []rdma.Device
+			for range ranks {
+				ports = append(ports, n.Add("port"))
+			}
+			x := n.Cross(ports...)
+			e := connectWith(t, each(ports), c.o, nil)
+			t.Cleanup(func() {
+				for _, e := range e {
+					transporttest.Close(t, e)
+				}
+			})
+			for round := range 30 {
+				to := c.maps[round%len(c.maps)]
+				x.Set(to)
+				h := wire.Header{Epoch: uint32(round), Offset: uint64(8 * round)}
+				for r := range ranks {
+					h.Src, h.Dst = uint16(r), uint16(to[r])
+					if k, err := e[r].Planes()[0].TrySend(&h, make([]byte, 100<<10)); k == 0 || err != nil {
+						t.Fatalf("round %d: %d, %v", round, k, err)
+					}
+				}
+				for r := range ranks {
+					if err := waitFor(t, "drain", e[r], e[r].Planes()[0].Drained); err != nil {
+						t.Fatalf("round %d: rank %d: %v", round, r, err)
+					}
+				}
+				x.Set(circuit.AllDark(ranks)) // the frames are there, and are released in the dark
+				for r := range ranks {
+					p := e[to[r]].Planes()[0]
+					for got := 0; got < 100<<10; {
+						if err := waitFor(t, "frame", e[to[r]], peeks(e[to[r]], r)); err != nil {
+							t.Fatal(err)
+						}
+						h, data, _ := p.Peek(r)
+						if h.Epoch != uint32(round) {
+							t.Fatalf("frame of epoch %d in round %d", h.Epoch, round)
+						}
+						got += len(data)
+						p.Release(r)
+					}
+				}
+			}
+			if x.Lost() != 0 {
+				t.Errorf("%d requests lost", x.Lost())
+			}
+		})
+	}
+}
+
+// TestSkippedDrain: who does not drain before a move loses frames, and hears of it.
+func TestSkippedDrain(t *testing.T) {
+	n := network(t)
+	ports := []rdma.Device{n.Add("port"), n.Add("port"), n.Add("port")}
+	x := n.Cross(ports...)
+	e := connectWith(t, each(ports), lossy, nil)
+	t.Cleanup(func() { transporttest.Close(t, e[0], e[1], e[2]) })
+	x.Set(circuit.Permutation{1, 2, 0})
+	n.HoldAcks(0x11) // to rank 1
+	push(t, e[0].Planes()[0], 0, make([]byte, 8))
+	x.Set(circuit.Permutation{2, 0, 1})
+	n.HoldAcks(0)
+	err := waitFor(t, "loss", e[0], e[0].Planes()[0].Drained)
+	wants(t, err, transport.ErrDark, "rank 0, plane 0, epoch 7", "at rank 1")
+	if x.Lost() != 1 {
+		t.Errorf("%d requests lost", x.Lost())
+	}
+}
+
+// TestEvents: what befalls a device, a port or a queue is an error of the planes that it concerns,
+// which says so; what retransmission may mend is not, but is named by the error that comes of it.
+func TestEvents(t *testing.T) {
+	moved := rdma.Entry{GID: rdma.GID{10: 0xff, 11: 0xff, 12: 10, 15: 99}, Type: rdma.RoCEv2}
+	stays := rdma.Entry{GID: rdma.GID{0xfe, 0x80, 15: 2}, Type: rdma.RoCEv2}
+	for _, c := range []struct {
+		name   string
+		o      rdma.ListenOptions
+		before func(n *verbstest.Network, d rdma.Device)
+		event  rdma.Event
+		says   string // "": nothing
+	}{
+		{"device removed", bare, nil, rdma.Event{Kind: rdma.DeviceFatal}, "has failed or was removed"},
+		{"device removed, acknowledged", aside, nil, rdma.Event{Kind: rdma.DeviceFatal}, "has failed or was removed"},
+		{"completion queue", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.CQFailed}, "a completion queue has failed"},
+		{"queue pair", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.QueueFailed, QPN: 0x12}, "QP 0x12 to rank 0: a queue pair has failed"},
+		{"another's queue pair", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.QueueFailed, QPN: 0x77}, ""},
+		{"port down", bare, nil, rdma.Event{Kind: rdma.PortDown, Port: 1}, "port 1: the port went down"},
+		{"port down, acknowledged", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.PortDown, Port: 1}, ""},
+		{"another port down", bare, nil, rdma.Event{Kind: rdma.PortDown, Port: 2}, ""},
+		{"address moved", rdma.ListenOptions{}, func(_ *verbstest.Network, d rdma.Device) {
+			verbstest.SetPort(d, rdma.PortInfo{Active: true, MTU: 4096, Ethernet: true}, stays, moved)
+		}, rdma.Event{Kind: rdma.AddressMoved, Port: 1}, "port 1: GID 1 is no longer"},
+		{"another address moved", rdma.ListenOptions{}, func(_ *verbstest.Network, d rdma.Device) {
+			verbstest.SetPort(d, rdma.PortInfo{Active: true, MTU: 4096, Ethernet: true}, moved,
+				rdma.Entry{GID: rdma.GID{10: 0xff, 11: 0xff, 12: 10, 15: 2}, Type: rdma.RoCEv2})
+		}, rdma.Event{Kind: rdma.AddressMoved, Port: 1}, ""},
+		{"of no consequence", rdma.ListenOptions{}, nil, rdma.Event{}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := network(t)
+			ports := []rdma.Device{n.Add("a"), n.Add("b")}
+			e := connectWith(t, each(ports), c.o, nil)
+			t.Cleanup(func() { transporttest.Close(t, e[0], e[1]) })
+			if c.before != nil {
+				c.before(n, ports[1])
+			}
+			verbstest.Befall(ports[1], c.event)
+			if c.says == "" {
+				for range 20 {
+					armed := e[1].Arm()
+					if _, _, err := e[1].Planes()[0].Peek(0); err != nil {
+						t.Fatal(err)
+					}
+					e[1].Wait(armed, time.Millisecond)
+				}
+				return
+			}
+			err := waitFor(t, "event", e[1], peeks(e[1], 0))
+			wants(t, err, rdma.ErrDevice, "rank 1, plane 0, epoch 0", c.says)
+			_, err = e[1].Planes()[0].TrySend(&wire.Header{Src: 1, Dst: 0}, []byte("x"))
+			wants(t, err, rdma.ErrDevice, c.says)
+		})
+	}
+}
+
+// TestPortNoted: the end of a queue pair whose port went down says that it did.
+func TestPortNoted(t *testing.T) {
+	n := network(t)
+	ports := []rdma.Device{n.Add("a"), n.Add("b")}
+	e := connectWith(t, each(ports), rdma.ListenOptions{}, nil)
+	t.Cleanup(func() { transporttest.Close(t, e[0], e[1]) })
+	verbstest.Befall(ports[0], rdma.Event{Kind: rdma.PortDown, Port: 1})
+	e[0].Wait(e[0].Arm(), time.Minute) // which the event ends
+	n.Drop(func(uint32, uint32, uint64) bool { return true })
+	push(t, e[0].Planes()[0], 0, make([]byte, 8))
+	err := waitFor(t, "loss", e[0], e[0].Planes()[0].Drained)
+	wants(t, err, transport.ErrPeerLost, "RETRY_EXC_ERR", "the port went down")
+}
+
+// TestStatuses: however a queue pair ends, the error names it, and says what it comes of.
+func TestStatuses(t *testing.T) {
+	for status, c := range map[rdma.Status]struct {
+		is   error
+		says string
+	}{
+		rdma.RemInvReqErr: {rdma.ErrDevice, "REM_INV_REQ_ERR: the peer's device refuses the request"},
+		rdma.AccessErr:    {rdma.ErrDevice, "REM_ACCESS_ERR: the peer's device refuses the memory"},
+		rdma.RemOpErr:     {rdma.ErrDevice, "REM_OP_ERR"},
+		rdma.RNRExc:       {transport.ErrPeerLost, "RNR_RETRY_EXC_ERR: the peer posts no receives"},
+		rdma.RetryExc:     {transport.ErrPeerLost, "RETRY_EXC_ERR: no acknowledgement"},
+		rdma.FlushErr:     {transport.ErrPeerLost, "WR_FLUSH_ERR"},
+		1:                 {rdma.ErrDevice, "LOC_LEN_ERR"},
+		99:                {rdma.ErrDevice, "status 99"},
+	} {
+		n, p, e := pair(t, rdma.ListenOptions{})
+		n.Hold(true)
+		push(t, p[0], 0, make([]byte, 8))
+		if err := n.Fail(0x11, status, 0); err != nil {
+			t.Fatal(err)
+		}
+		err := waitFor(t, "failure", e[0], p[0].Drained)
+		wants(t, err, c.is, "rank 0, plane 0, epoch 7", "QP 0x11 to rank 1", c.says)
+		n.Hold(false)
+	}
+}
+
+// TestTruncated: a write that brought fewer bytes than its header says, or none, is no frame.
+func TestTruncated(t *testing.T) {
+	for _, size := range []uint32{0, 8, wire.HeaderSize - 1, wire.HeaderSize, wire.HeaderSize + 4} {
+		n, p, e := pair(t, rdma.ListenOptions{})
+		n.Truncate(size)
+		push(t, p[0], 0, make([]byte, 8))
+		err := waitFor(t, "frame", e[1], peeks(e[1], 0))
+		wants(t, err, transport.ErrCorrupt, "rank 1, plane 0", "from rank 0")
+	}
+}
