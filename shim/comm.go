@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lightpath/collectives/exec"
 	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
+	"lightpath/shim/status"
 )
 
 // maxRanks bounds a communicator; frames carry ranks in 16 bits.
@@ -426,6 +428,9 @@ func (c *Comm) fail(err error) error {
 
 // spread poisons the communicator here and, where err is the first failure, everywhere.
 func (c *Comm) spread(err error) {
+	if errors.Is(err, ErrTimeout) || errors.Is(err, exec.ErrTimeout) {
+		err = c.blame(err)
+	}
 	c.poisonWith(err, func() {
 		class, text := encodeError(err)
 		m := &message{Kind: msgPoison, Arg: class, Body: []byte(text)}
@@ -436,6 +441,22 @@ func (c *Comm) spread(err error) {
 			_ = c.star.toLeader(m)
 		}
 	})
+}
+
+// blame adds to a wait that has timed out which ranks of this host are stopped: whom a rank has waited
+// for may itself have waited for one of them.
+func (c *Comm) blame(err error) error {
+	if !c.joined.Load() {
+		return err
+	}
+	me := &c.table[c.args.Rank]
+	for i := range c.table {
+		h := &c.table[i]
+		if h.Host == me.Host && h.PIDs == me.PIDs && h.PID != me.PID && status.ProcessAnswer(h.PID) == status.Stopped {
+			err = fmt.Errorf("%w; the process of %s is stopped", err, h.where())
+		}
+	}
+	return err
 }
 
 // peerLost is what the star calls when a control connection ends without a goodbye.

@@ -103,7 +103,8 @@ func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline t
 		}
 		_ = conn.Close()
 	}
-	go acceptAll(ln, func(conn net.Conn) { go greet(conn) })
+	var t trouble
+	go acceptAll(ln, &t, func(conn net.Conn) { go greet(conn) })
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	for have := 1; have < c.ranks; {
@@ -126,7 +127,7 @@ func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline t
 				}
 			}
 			c.close()
-			return fmt.Errorf("shim: control connections: %s never arrived: %w", status.ListRanks(missing), ErrTimeout)
+			return fmt.Errorf("shim: control connections: %s never arrived%v: %w", status.ListRanks(missing), &t, ErrTimeout)
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func (d *door) address() string {
 }
 
 func (d *door) accept() {
-	acceptAll(d.ln, func(conn net.Conn) {
+	acceptAll(d.ln, new(trouble), func(conn net.Conn) {
 		d.slots <- struct{}{}
 		go d.greet(conn)
 	})

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -99,16 +100,28 @@ func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *messag
 // comeAgain is how long a rank that came too early waits, and who found no room for a connection.
 const comeAgain = 10 * time.Millisecond
 
+// trouble is why connections could last not be accepted, if so.
+type trouble struct{ atomic.Pointer[error] }
+
+func (t *trouble) String() string {
+	if err := t.Load(); err != nil {
+		return fmt.Sprintf(" (%v)", *err)
+	}
+	return ""
+}
+
 // acceptAll hands over every connection until the listener is closed.
-func acceptAll(ln net.Listener, greet func(net.Conn)) {
+func acceptAll(ln net.Listener, t *trouble, greet func(net.Conn)) {
 	for {
 		conn, err := ln.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil: // no more files, say, which others may give back
+			t.Store(&err)
 			time.Sleep(comeAgain)
 		default:
+			t.Store(nil)
 			greet(conn)
 		}
 	}

@@ -77,6 +77,7 @@ type root struct {
 	events  chan rootEvent
 	done    chan struct{}
 	slots   chan struct{}
+	trouble trouble
 }
 
 // rootEvent is a rank's hello, a delegate's table or verdict, or where gone is set the end of a
@@ -119,7 +120,7 @@ func startRoot(cfg *Config, s secret, addr netip.AddrPort) (netip.AddrPort, erro
 }
 
 func (r *root) accept() {
-	acceptAll(r.ln, func(conn net.Conn) {
+	acceptAll(r.ln, &r.trouble, func(conn net.Conn) {
 		r.slots <- struct{}{}
 		go r.greet(conn)
 	})
@@ -229,7 +230,7 @@ func (r *root) serve() {
 		case <-timer.C:
 			for _, g := range []*gathering{g, blocks} {
 				if g.ranks > 0 {
-					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived", r.timeout, status.ListRanks(g.missing())))
+					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, status.ListRanks(g.missing()), &r.trouble))
 				}
 			}
 			return

@@ -46,24 +46,25 @@ func collectUntil(t *testing.T, dir string, ok func(c *status.Comm) bool) *statu
 func TestStatusNamesStoppedRank(t *testing.T) {
 	for _, victim := range []int{0, 2} {
 		dir := statusHere(t)
-		cmds, _ := rankProcesses(t, 3)
-		if err := cmds[victim].Process.Signal(unix.SIGSTOP); err != nil {
+		ranks := rankProcesses(t, 3)
+		if err := ranks[victim].Process.Signal(unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		c := collectUntil(t, dir, func(c *status.Comm) bool {
 			return c.State == status.Waiting && strings.Contains(c.Diagnosis, "everybody else waits for rank")
 		})
 		for r := range c.Ranks {
-			if want := r == victim; (c.Ranks[r].Answer == status.Stopped) != want || c.Ranks[r].PID != cmds[r].Process.Pid {
+			if want := r == victim; (c.Ranks[r].Answer == status.Stopped) != want || c.Ranks[r].PID != ranks[r].Process.Pid {
 				t.Errorf("victim %d: rank %+v", victim, c.Ranks[r])
 			}
 		}
 		if !strings.Contains(c.Diagnosis, "whose process is stopped") || !strings.Contains(c.Diagnosis, "in AllReduce #") {
 			t.Errorf("victim %d: %s", victim, c.Diagnosis)
 		}
-		for _, cmd := range cmds {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // its status is the signal
+		for _, p := range ranks {
+			_ = p.Process.Kill()
+			<-p.last
+			_ = p.Wait() // its status is the signal
 		}
 		// What they leave is swept.
 		if r, err := status.Collect(dir, 20*time.Second); err != nil || len(r.Comms) != 0 {

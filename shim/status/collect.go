@@ -77,7 +77,7 @@ func Dumps(dir string, d time.Duration) ([][]byte, error) {
 			docs = append(docs, new(json.RawMessage))
 			return docs[len(docs)-1]
 		})
-		if err != nil && processAnswer(pids[i]) == Silent {
+		if err != nil && ProcessAnswer(pids[i]) == Silent {
 			return all, fmt.Errorf("status: process %d: %w", pids[i], err)
 		}
 		for _, doc := range docs {
@@ -102,7 +102,7 @@ func askAll(dir string, d time.Duration) ([]reply, error) {
 			r := &replies[i]
 			r.path, r.pid = paths[i], pids[i]
 			// One that is stopped would be waited for in vain.
-			if r.answer = processAnswer(r.pid); r.answer == Stopped {
+			if r.answer = ProcessAnswer(r.pid); r.answer == Stopped {
 				return
 			}
 			err := ask(r.path, askStatus, d, func() any { return &r.Process })
@@ -112,7 +112,7 @@ func askAll(dir string, d time.Duration) ([]reply, error) {
 			case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist):
 				r.answer = Gone // or about to end
 			default:
-				r.answer = processAnswer(r.pid)
+				r.answer = ProcessAnswer(r.pid)
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func (c *Comm) gather(replies []reply, nodes map[string]bool, d time.Duration) {
 	for i := range c.Ranks {
 		r := &c.Ranks[i]
 		if r.Answer == Unasked && nodes[r.Node] {
-			if a := processAnswer(r.PID); a != Silent {
+			if a := ProcessAnswer(r.PID); a != Silent {
 				r.Answer = a
 			}
 		}

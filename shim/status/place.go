@@ -60,9 +60,9 @@ func sockets(dir string) (paths []string, pids []int, err error) {
 	return paths, pids, nil
 }
 
-// processAnswer says why a process of this host may not answer: it is Stopped, Gone, or else
+// ProcessAnswer says why a process of this host may not answer: it is Stopped, Gone, or else
 // Silent.
-func processAnswer(pid int) string {
+func ProcessAnswer(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return Gone

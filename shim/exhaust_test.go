@@ -1,0 +1,200 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/transport/shm"
+)
+
+// TestNoFilesLeft: where the process has no file descriptors left, making a communicator fails on all
+// ranks, one of them says why, nothing is left behind, and with some of them back the next one works.
+func TestNoFilesLeft(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			newWorld(t, 2).destroy() // what is made once per process
+			before := census(t)
+			t.Setenv("LIGHTPATH_TIMEOUT", "2s") // whom a rank without descriptors does not answer, gives up
+			id, err := NewUniqueID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var old unix.Rlimit
+			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+				t.Fatal(err)
+			}
+			few := old
+			few.Cur = uint64(before.files + 5)
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+				t.Skip(err)
+			}
+			failed := initAll(t, []InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}})
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+				t.Fatal(err)
+			}
+			said := false
+			for r, err := range failed {
+				if err == nil {
+					t.Fatalf("rank %d has a communicator without descriptors", r)
+				}
+				said = said || strings.Contains(err.Error(), unix.EMFILE.Error())
+			}
+			if !said {
+				t.Errorf("no rank says what is missing: %v", failed)
+			}
+			t.Setenv("LIGHTPATH_TIMEOUT", "60s")
+			w := newWorld(t, 2)
+			w.must(sums)
+			w.destroy()
+			var after resources
+			if !settled(func() bool { after = census(t); return after.within(before) }) {
+				t.Errorf("before %+v, after %+v", before, after)
+			}
+		})
+	}
+}
+
+// runProgram runs a program of this test's executable and returns what it writes.
+func runProgram(t *testing.T, name string, attr *syscall.SysProcAttr, env ...string) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(append(os.Environ(), "LP_TEST_PROGRAM="+name), env...)
+	cmd.SysProcAttr = attr
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if errors.Is(err, unix.EPERM) {
+		t.Skipf("needs the right to make a namespace: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// ranksHere makes a communicator of n ranks in this process, uses and destroys it.
+func ranksHere(n int) error {
+	id, err := NewUniqueID()
+	if err != nil {
+		return err
+	}
+	args := make([]InitArgs, n)
+	for r := range args {
+		args[r] = InitArgs{ID: id, Ranks: n, Rank: r}
+	}
+	comms, err := Init(args)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for r, c := range comms {
+		wg.Go(func() { errs[r] = errors.Join(sums(c), c.Destroy()) })
+	}
+	wg.Wait()
+	for _, c := range comms {
+		<-c.released
+	}
+	return errors.Join(errs...)
+}
+
+// TestFullSharedMemory: on a /dev/shm with little room ranks settle for less, on one with none they say
+// so, and nothing is left there.
+func TestFullSharedMemory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a small /dev/shm of its own")
+	}
+	for size, want := range map[string]string{"8k": shm.ErrNoSpace.Error(), "1m": "well", "64m": "well"} {
+		out := runProgram(t, "full", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}, "LP_TEST_SIZE="+size, "LIGHTPATH_TRANSPORT=shm", "LIGHTPATH_TIMEOUT=60s")
+		if strings.HasPrefix(out, "skip") {
+			t.Skip(out)
+		}
+		first, left, _ := strings.Cut(out, "\n")
+		if !strings.Contains(first, want) || left != "0 files left\n" {
+			t.Errorf("/dev/shm of %s: want %q and nothing left, got %s", size, want, out)
+		}
+	}
+}
+
+// fullProcess is a process with a small /dev/shm.
+func fullProcess() int {
+	err := errors.Join(
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("tmpfs", shm.DefaultDir, "tmpfs", 0, "size="+os.Getenv("LP_TEST_SIZE")))
+	if err != nil {
+		fmt.Println("skip: cannot mount a file system:", err)
+		return 0
+	}
+	if err := ranksHere(3); err != nil {
+		fmt.Println(err)
+	} else {
+		fmt.Println("well")
+	}
+	left, err := os.ReadDir(shm.DefaultDir)
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(len(left), "files left")
+	return 0
+}
+
+// TestNarrowAddressSpace: ranks that cannot map their shared memory say so, and can when there is room.
+func TestNarrowAddressSpace(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector maps terabytes")
+	}
+	out := runProgram(t, "narrow", nil, "LIGHTPATH_TRANSPORT=shm", "LIGHTPATH_TIMEOUT=60s")
+	lines := strings.Split(out, "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], unix.ENOMEM.Error()) || lines[1] != "well" {
+		t.Errorf("want an error of memory and then well, got %s", out)
+	}
+}
+
+// narrowProcess is a process whose address space has no room for a segment.
+func narrowProcess() int {
+	// Threads and heap that a communicator needs are there when the room is taken away.
+	if err := ranksHere(8); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	text, err := os.ReadFile("/proc/self/statm")
+	var pages uint64
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &pages)
+	}
+	var old unix.Rlimit
+	if err = errors.Join(err, unix.Getrlimit(unix.RLIMIT_AS, &old)); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	narrow := old
+	narrow.Cur = pages*uint64(os.Getpagesize()) + 1<<20
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &narrow); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	err = ranksHere(8)
+	if e := unix.Setrlimit(unix.RLIMIT_AS, &old); e != nil {
+		fmt.Println(e)
+		return 1
+	}
+	fmt.Println(err)
+	if err := ranksHere(8); err != nil {
+		fmt.Println(err)
+	} else {
+		fmt.Println("well")
+	}
+	return 0
+}
