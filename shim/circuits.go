@@ -171,7 +171,7 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 		case own:
 			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.args.Rank, ref.seq, exec.ErrDeadline)
 		default:
-			c.report(msgTimeout, ref.seq, ref.sig, &s.calls[ref.call])
+			c.giveUp(ref.seq, ref.sig, &s.calls[ref.call], nil)
 			if _, err := c.awaitFor(msgTicket, ref.seq, time.Second); !errors.Is(err, errNothing) && err != nil {
 				return nil, err
 			}

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -138,7 +139,8 @@ func (l *leader) stalled(m *message) {
 		*r = round{seq: m.Seq, states: make([]stall, l.c.args.Ranks)}
 	}
 	from := int(m.From)
-	r.states[from] = stall{sig: m.Arg, call: string(m.Body), known: true}
+	call, why, _ := strings.Cut(string(m.Body), "\n")
+	r.states[from] = stall{sig: m.Arg, call: call, known: true}
 	l.last[from] = max(l.last[from], m.Seq)
 	for o := range r.states {
 		if r.states[o].known && r.states[o].sig != m.Arg {
@@ -153,12 +155,13 @@ func (l *leader) stalled(m *message) {
 		l.query(m.Seq)
 	}
 	if m.Kind == msgTimeout {
-		l.verdict(l.timedOut(r, from))
+		l.verdict(l.timedOut(r, from, why))
 	}
 }
 
-// timedOut says who is missing from the operation of a round that a rank gave up.
-func (l *leader) timedOut(r *round, from int) error {
+// timedOut says who is missing from the operation of a round that a rank gave up, or if nobody is, what
+// the rank waited for.
+func (l *leader) timedOut(r *round, from int, why string) error {
 	var with, without []int
 	var elsewhere string
 	for o := range r.states {
@@ -172,7 +175,10 @@ func (l *leader) timedOut(r *round, from int) error {
 		}
 	}
 	who := status.ListRanks(without) + " did not arrive"
-	if len(without) == 0 {
+	switch {
+	case len(without) == 0 && why != "":
+		return fmt.Errorf("%s: %w", why, ErrTimeout)
+	case len(without) == 0:
 		who = "all ranks arrived"
 	}
 	return fmt.Errorf("shim: operation %d, %s: %s waited %v: %s%s: %w",

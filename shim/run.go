@@ -369,7 +369,7 @@ func (s *session) explain(ref *taskRef, err error) error {
 		// With a ticket everyone has arrived. What matters is whom the switches wait for.
 		err = fmt.Errorf("%w; %s", err, c.light.waiting())
 	case errors.Is(err, exec.ErrTimeout):
-		c.report(msgTimeout, ref.seq, ref.sig, &s.calls[ref.call])
+		c.giveUp(ref.seq, ref.sig, &s.calls[ref.call], err)
 		wait = time.Second
 	}
 	if wait > 0 {

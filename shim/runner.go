@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"strings"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
@@ -91,6 +92,15 @@ func (c *Call) misuse(err error) error {
 func (c *Comm) report(kind msgKind, seq uint64, sig uint32, call *Call) {
 	// Without the leader the communicator fails by itself.
 	_ = c.star.toLeader(&message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
+}
+
+// giveUp reports a call that has waited too long; why, where it is known, is what it waits for.
+func (c *Comm) giveUp(seq uint64, sig uint32, call *Call, why error) {
+	body := call.String()
+	if why != nil {
+		body += "\n" + strings.TrimSuffix(why.Error(), ": "+exec.ErrTimeout.Error())
+	}
+	_ = c.star.toLeader(&message{Kind: msgTimeout, Seq: seq, Arg: uint64(sig), Body: []byte(body)})
 }
 
 // reportShape reports a collective of the past.

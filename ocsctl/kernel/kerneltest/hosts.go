@@ -24,6 +24,30 @@ var made atomic.Int32
 // interfaces are [Interface]'s. All goes when the test ends.
 func Hosts(t testing.TB, n, planes, mtu int) []string {
 	t.Helper()
+	hosts, _ := Wired(t, n, planes, mtu)
+	return hosts
+}
+
+// Ethernet is what joins hosts.
+type Ethernet struct{ h *netlink.Handle }
+
+// Plug carries frames of a plane, or, where it is not in, loses them without a word to anybody.
+func (e *Ethernet) Plug(t testing.TB, plane int, in bool) {
+	t.Helper()
+	br, err := e.h.LinkByName(bridge(plane))
+	must(t, err)
+	if in {
+		must(t, e.h.LinkSetUp(br))
+	} else {
+		must(t, e.h.LinkSetDown(br))
+	}
+}
+
+func bridge(plane int) string { return fmt.Sprintf("br%d", plane) }
+
+// Wired is [Hosts] for those who need the Ethernet too.
+func Wired(t testing.TB, n, planes, mtu int) ([]string, *Ethernet) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: network namespaces and eBPF")
 	}
@@ -31,7 +55,7 @@ func Hosts(t testing.TB, n, planes, mtu int) []string {
 	h := handle(t, ethernet)
 	for j := range planes {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = fmt.Sprintf("br%d", j), mtu
+		attrs.Name, attrs.MTU = bridge(j), mtu
 		br := &netlink.Bridge{LinkAttrs: attrs}
 		must(t, errors.Join(h.LinkAdd(br), h.LinkSetUp(br)))
 	}
@@ -47,13 +71,13 @@ func Hosts(t testing.TB, n, planes, mtu int) []string {
 			veth := netlink.NewVeth(attrs)
 			veth.PeerName, veth.PeerNamespace, veth.PeerMTU = Interface(j), netlink.NsFd(ns), uint32(mtu)
 			must(t, h.LinkAdd(veth))
-			br, err := h.LinkByName(fmt.Sprintf("br%d", j))
+			br, err := h.LinkByName(bridge(j))
 			must(t, err)
 			must(t, errors.Join(h.LinkSetMaster(veth, br), h.LinkSetUp(veth)))
 		}
 		must(t, ns.Close())
 	}
-	return all
+	return all, &Ethernet{h}
 }
 
 // Interface is the name of a host's interface of a plane.
