@@ -8,8 +8,7 @@
 //	(6) circuits both ways       (13) one start, one end: Start..End is one block
 //	(9) link capacity            (14) (15) times of segments within Start..End
 //	(10) NIC capacity            (16) dependencies
-//	(11) all bytes, once         (17) fair shares, on demand (see Fair)
-//	                             (18) makespan
+//	(11) all bytes, once         (18) makespan
 //
-// (7) and (8) only make the others linear.
+// (7) and (8) only make the others linear; (17) is one policy of sharing, not a constraint of schedules.
 package check

@@ -15,6 +15,9 @@ type Network struct {
 	begin  []int32
 	degree []int32 // how many dependencies end at each task
 
+	pred      []edge // by task, from predBegin[i] to predBegin[i+1]; to is where the edge comes from
+	predBegin []int32
+
 	duration []float64 // of work
 	perFlow  []float64 // bytes that each flow of a transfer carries
 	flows    []float64 // 0 for work
@@ -52,6 +55,11 @@ func New(g *dag.Graph) (*Network, error) {
 		dep := &g.Deps[d]
 		w.succ[k] = edge{to: int32(dep.To), delay: dep.Delay}
 		w.degree[dep.To]++
+	}
+	back := g.Predecessors()
+	w.predBegin, w.pred = back.Begin, make([]edge, len(back.Deps))
+	for k, d := range back.Deps {
+		w.pred[k] = edge{to: int32(g.Deps[d].From), delay: g.Deps[d].Delay}
 	}
 	for i, l := range g.LinkOf() {
 		t := &g.Tasks[i]

@@ -31,6 +31,9 @@ type Config struct {
 	Activation float64 `json:"activation_bytes"` // bytes of one
 	Gradient   float64 `json:"gradient_bytes"`   // bytes of one
 
+	// Uneven gives stages the time of the layers that they have. Without it, all take the same, as
+	// pipelines that are tuned nearly do: the average, with the loss of the last stage spread, too.
+	Uneven bool `json:"uneven"`
 	// Overlap lets computation go on while data is sent.
 	Overlap bool `json:"overlap"`
 	// Full writes all replicas instead of the projection on one.

@@ -17,6 +17,23 @@ func (c *Config) layersOf(s int) (from, to int) {
 	return first(s), first(s + 1)
 }
 
+// costs returns what each stage costs.
+func (c *Config) costs() []costs {
+	list := make([]costs, c.PP)
+	var forward, backward float64
+	for s := range list {
+		list[s] = c.stageCosts(s)
+		forward, backward = forward+list[s].forward, backward+list[s].backward
+	}
+	for s := range list {
+		if !c.Uneven {
+			list[s].forward, list[s].backward = forward/float64(c.PP), backward/float64(c.PP)
+		}
+	}
+	return list
+}
+
+// stageCosts is what a stage costs with the layers that it has.
 func (c *Config) stageCosts(s int) costs {
 	m := &c.Model
 	tokens := float64(c.MicroBatch) * float64(c.Sequence) // of a lane

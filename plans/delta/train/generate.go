@@ -11,7 +11,7 @@ func Generate(c Config) (*dag.Graph, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	b := &builder{c: &c, g: &dag.Graph{Name: c.Model.Name, Gbps: c.Gbps}}
+	b := &builder{c: &c, costs: c.costs(), g: &dag.Graph{Name: c.Model.Name, Gbps: c.Gbps}}
 	replicas := 1
 	if c.Full {
 		replicas = c.Replicas()
@@ -30,8 +30,9 @@ func Generate(c Config) (*dag.Graph, error) {
 
 // builder writes a graph.
 type builder struct {
-	c *Config
-	g *dag.Graph
+	c     *Config
+	costs []costs // by stage
+	g     *dag.Graph
 	// last is, by replica and stage, the backward of the last micro-batch.
 	last [][]int
 }
@@ -161,7 +162,7 @@ func (b *builder) pipeline(r int) {
 	next := make(map[int]int)
 	last := make([]int, c.PP)
 	for s := range c.PP {
-		cost := c.stageCosts(s)
+		cost := b.costs[s]
 		forward[s], backward[s] = make([]int, c.MicroBatches), make([]int, c.MicroBatches)
 		before := -1
 		for _, st := range c.steps(s) {
@@ -234,7 +235,7 @@ func (b *builder) gradients(r int) {
 	c, all := b.c, b.c.Replicas()
 	n := c.stageGPUs()
 	for s := range c.PP {
-		cost := c.stageCosts(s)
+		cost := b.costs[s]
 		pod := b.pod(r, s)
 		gather := b.task(dag.Task{Name: b.name("gather", r, s, -1), Kind: "gather", Duration: cost.gather, From: pod, To: pod})
 		ring := func(name string, to, toReplica, first, end int) {

@@ -1,0 +1,143 @@
+package delta
+
+import (
+	"cmp"
+	"slices"
+
+	"lightpath/plans/delta/dag"
+)
+
+// Bounds returns, by link, a number of circuits beyond which more are useless to a topology whose makespan is no more
+// than limit (microseconds): as many as flows can be under way at once in one of its directions (DELTA,
+// Alg. 2).
+//
+// A transfer can be under way only between its earliest start and its latest end, by longest paths,
+// and never beside one that waits for it. So those under way at once are an antichain of the
+// partial order, all of whose windows have a moment in common; the bound is the
+// heaviest such antichain, weighed by flows. The paper asks for an independent set of a conflict graph; on a partial order
+// that is a minimum flow (antichain.go).
+func Bounds(g *dag.Graph, limit float64) []int {
+	b := &bounder{g: g, begin: g.Heads(g.LeastTime), end: g.Tails(g.LeastTime)}
+	for i := range b.end {
+		b.end[i] = (limit - b.end[i]) * (1 + equalTimes)
+	}
+	byWay := make([][]int, 2*len(g.Links))
+	for i, l := range g.LinkOf() {
+		if l >= 0 && g.Tasks[i].Bytes > 0 {
+			byWay[l] = append(byWay[l], i)
+		}
+	}
+	b.order = newPrecedence(g)
+	bounds := make([]int, len(g.Links))
+	for l := range bounds {
+		bounds[l] = max(1, b.most(byWay[2*l]), b.most(byWay[2*l+1]))
+	}
+	return bounds
+}
+
+type bounder struct {
+	g          *dag.Graph
+	begin, end []float64 // windows
+	order      *precedence
+}
+
+// most is the largest number of flows of the given transfers that can be under way at once.
+func (b *bounder) most(tasks []int) int {
+	type event struct {
+		at    float64
+		enter bool
+		task  int
+	}
+	events := make([]event, 0, 2*len(tasks))
+	for _, i := range tasks {
+		events = append(events, event{b.begin[i], true, i}, event{max(b.begin[i], b.end[i]), false, i})
+	}
+	slices.SortFunc(events, func(x, y event) int {
+		switch {
+		case x.at != y.at:
+			return cmp.Compare(x.at, y.at)
+		case x.enter != y.enter: // windows are closed: who enters meets who leaves
+			if x.enter {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(x.task, y.task)
+	})
+	most, grown := 0, false
+	var open []int
+	for _, e := range events {
+		if e.enter {
+			open, grown = append(open, e.task), true
+			continue
+		}
+		if grown { // the set was the largest for now
+			most, grown = max(most, b.heaviest(open, most)), false
+		}
+		open = slices.DeleteFunc(open, func(i int) bool { return i == e.task })
+	}
+	return most
+}
+
+// heaviest is the weight of the heaviest antichain among open, unless that cannot exceed known.
+func (b *bounder) heaviest(open []int, known int) int {
+	weights, sum := make([]int, len(open)), 0
+	for k, i := range open {
+		weights[k] = b.g.Tasks[i].Flows
+		sum += weights[k]
+	}
+	if sum <= known || b.order == nil {
+		return sum
+	}
+	return heaviestAntichain(weights, func(x, y int) bool { return b.order.before(open[x], open[y]) })
+}
+
+// precedence knows which transfers end before which start, by bit sets of what follows a task.
+type precedence struct {
+	column []int32 // by task: its bit
+	words  int
+	after  []uint64
+}
+
+// maxPrecedence bounds the memory of bit sets, in words; beyond it, bounds are of windows alone.
+const maxPrecedence = 1 << 25
+
+func newPrecedence(g *dag.Graph) *precedence {
+	p := &precedence{column: make([]int32, len(g.Tasks))}
+	n := 0
+	for i := range g.Tasks {
+		p.column[i] = -1
+		if g.Tasks[i].Transfer() {
+			p.column[i] = int32(n)
+			n++
+		}
+	}
+	p.words = (n + 63) / 64
+	if p.words*len(g.Tasks) > maxPrecedence {
+		return nil
+	}
+	p.after = make([]uint64, p.words*len(g.Tasks))
+	order, _ := g.Order()
+	succ := g.Successors()
+	for _, i := range slices.Backward(order) {
+		mine := p.row(i)
+		for _, d := range succ.Of(i) {
+			to := g.Deps[d].To
+			for w, bits := range p.row(to) {
+				mine[w] |= bits
+			}
+			if c := p.column[to]; c >= 0 {
+				mine[c/64] |= 1 << (c % 64)
+			}
+		}
+	}
+	return p
+}
+
+func (p *precedence) row(i int) []uint64 { return p.after[i*p.words : (i+1)*p.words] }
+
+// before reports whether transfer y cannot start until transfer x has ended.
+func (p *precedence) before(x, y int) bool {
+	c := p.column[y]
+	return p.row(x)[c/64]>>(c%64)&1 != 0
+}
