@@ -1,7 +1,8 @@
 #!/bin/sh
 # Compares our header and library with NVIDIA's package: check.sh [DIR]
 # DIR holds the package's nvidia/nccl; without it the package is fetched once into build/.
-# Needs the built lib/libnccl.so.2. Proves itself by finding every kind of damage (abi.py).
+# Needs the built lib/libnccl.so.2. Proves itself by finding every kind of damage (abi.py), and runs
+# ours with NVIDIA's behind it.
 set -eu
 cd "$(dirname "$0")/../.."
 package=nvidia-nccl-cu13
@@ -17,4 +18,10 @@ if [ ! -f "$dir/include/nccl.h" ]; then
   "$python" -m zipfile -e "$into"/*.whl "$into"
   dir=$into/nvidia/nccl
 fi
-exec "$python" cgo/abi/abi.py "$dir" --self-test
+"$python" cgo/abi/abi.py "$dir" --self-test
+
+real=$(cd "$dir" && pwd)/lib/libnccl.so.2
+mkdir -p build/test-c
+${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -Icgo/front -o build/test-c/real cgo/front/tests/real.c -Llib -lnccl -ldl "-Wl,-rpath,$PWD/lib"
+LIGHTPATH_NCCL_FALLBACK_LIB=$real timeout 120 build/test-c/real "$real"
+echo "abi: NVIDIA's library works behind ours"
