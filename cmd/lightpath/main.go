@@ -81,6 +81,7 @@ func newRoot() *cobra.Command {
 		newFabricCommand(),
 		newFaultsCommand(),
 		newTopoCommand(),
+		newTopologyCommand(),
 		newRanksCommand(),
 	)
 	return root

@@ -32,6 +32,23 @@ const (
 	ECMP
 )
 
+func (r Routing) String() string {
+	if r == ECMP {
+		return "ecmp"
+	}
+	return "probe"
+}
+
+// ParseRouting returns the routing of a name.
+func ParseRouting(name string) (Routing, error) {
+	for _, r := range []Routing{Probe, ECMP} {
+		if r.String() == name {
+			return r, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: routing %q is neither probe nor ecmp", ErrInput, name)
+}
+
 // Fabric says what cluster to simulate.
 type Fabric struct {
 	Name       string

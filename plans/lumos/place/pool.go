@@ -82,15 +82,22 @@ func (p *Pool) Whole(servers, unit int) (Allocation, bool) {
 				best = d
 			}
 		}
-		if best < 0 {
-			continue
+		if best >= 0 {
+			return p.In(level, best, servers, unit)
 		}
-		a := Allocation{Servers: p.take(level, best, servers, unit, make([]int32, 0, servers))}
-		slices.Sort(a.Servers)
-		p.gpus -= servers * p.shape.ServerGPUs
-		return a, true
 	}
 	return Allocation{}, false
+}
+
+// In takes so many whole servers from one domain of a level, in groups as [Pool.Whole] does.
+func (p *Pool) In(level, domain, servers, unit int) (Allocation, bool) {
+	if p.capacity(level, domain, unit) < servers {
+		return Allocation{}, false
+	}
+	a := Allocation{Servers: p.take(level, domain, servers, unit, make([]int32, 0, servers))}
+	slices.Sort(a.Servers)
+	p.gpus -= servers * p.shape.ServerGPUs
+	return a, true
 }
 
 // Fits reports whether so many servers, in groups of unit inside a pod, are idle anywhere.

@@ -1,0 +1,333 @@
+package figure
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"lightpath/plans/lumos/cluster"
+)
+
+// clusterLevel is the workload level of the paper's simulations.
+const clusterLevel = 0.655
+
+// ClusterNote says what a comparison of clusters is not.
+const ClusterNote = "The trace is synthetic: sizes and running times are drawn from stated distributions, arrivals from a Poisson process; the paper's is made of Helios. Queues make JWT and JCT depend much on the seed."
+
+// Clusters simulates the same jobs on several fabrics and compares them with the first.
+type Clusters struct {
+	Jobs    []cluster.Job
+	Results []*cluster.Result
+}
+
+// Simulate runs the jobs on fabrics, on all processors.
+func Simulate(ctx context.Context, o Options, jobs []cluster.Job, fabrics []cluster.Fabric, c cluster.Config) (*Clusters, error) {
+	all := &Clusters{Jobs: jobs, Results: make([]*cluster.Result, len(fabrics))}
+	var mu sync.Mutex
+	ended := make([]int, len(fabrics))
+	total := len(jobs) * len(fabrics)
+	each := Options{} // progress is by job, below
+	err := Each(ctx, len(fabrics), each, func(i int) error {
+		config := c
+		config.Fabric, config.Jobs = fabrics[i], jobs
+		if o.Progress != nil {
+			config.Progress = func(n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended[i] = n
+				if sum := total - remaining(ended, len(jobs)); n%50 == 0 || sum == total {
+					o.Progress(sum, total)
+				}
+			}
+		}
+		var err error
+		all.Results[i], err = cluster.Simulate(ctx, config)
+		return err
+	})
+	return all, err
+}
+
+func remaining(ended []int, jobs int) int {
+	left := 0
+	for _, n := range ended {
+		left += jobs - n
+	}
+	return left
+}
+
+// Table returns the averages, a fabric a row.
+func (c *Clusters) Table() Table {
+	t := Table{Columns: []string{"fabric", "routing", "port_gbps", "jrt_s", "jwt_s", "jct_s", "jrt_vs_first_pct", "jct_vs_first_pct", "contention", "cross_pod_jobs", "reconfigurations", "links_made_pct", "links_needed_pct", "links_shared", "contended"}}
+	first := c.Results[0].Summarize(c.Jobs)
+	for _, r := range c.Results {
+		s := r.Summarize(c.Jobs)
+		row := []any{r.Fabric.Name, r.Fabric.Routing, r.Fabric.PortGbps, round0(s.JRT), round0(s.JWT), round0(s.JCT), percent(s.JRT, first.JRT), percent(s.JCT, first.JCT), math.Round(1000*s.Contention) / 1000, s.CrossPod}
+		if w := r.Rewiring; w.Times > 0 {
+			row = append(row, w.Times, math.Round(1e5*w.Ratio)/1e3, math.Round(1e5*float64(w.Needed)/float64(w.Times*w.Links))/1e3, w.Shared, w.Contended)
+		} else {
+			row = append(row, "", "", "", "", "")
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+func round0(v float64) float64 { return math.Round(v) }
+
+// percent returns by how much v is above base.
+func percent(v, base float64) float64 { return math.Round(1e4*(v/base-1)) / 100 }
+
+// Panels draws the distributions over jobs.
+func (c *Clusters) Panels() []Panel {
+	column := func(title, label string, log bool, of func(r *cluster.Result) func(int, cluster.Outcome) float64) Panel {
+		chart := &Chart{Title: title, X: Axis{Label: label, Log: log}, Y: Axis{Label: "share of jobs", Min: 0, Max: 1}}
+		for k, r := range c.Results {
+			x, y := cumulative(r.Column(of(r)))
+			chart.Lines = append(chart.Lines, Line{Name: r.Fabric.Name, X: x, Y: y, Colour: k})
+		}
+		return chart
+	}
+	first := c.Results[0].Outcomes
+	run := func(o cluster.Outcome) float64 { return o.Finish - o.Start }
+	return []Panel{
+		column("(a) running time", "JRT (s)", true, func(*cluster.Result) func(int, cluster.Outcome) float64 {
+			return func(_ int, o cluster.Outcome) float64 { return run(o) }
+		}),
+		column("(b) completion time", "JCT (s)", true, func(*cluster.Result) func(int, cluster.Outcome) float64 {
+			return func(i int, o cluster.Outcome) float64 { return o.Finish - c.Jobs[i].Arrival }
+		}),
+		column("(c) slow-down of running time", "JRT over that of "+c.Results[0].Fabric.Name+", - 1 (%)", false, func(*cluster.Result) func(int, cluster.Outcome) float64 {
+			return func(i int, o cluster.Outcome) float64 { return 100 * (run(o)/run(first[i]) - 1) }
+		}),
+		column("(d) contention level", "time in communication, over that of a port alone", false, func(*cluster.Result) func(int, cluster.Outcome) float64 {
+			return func(_ int, o cluster.Outcome) float64 {
+				if o.Ideal == 0 {
+					return 1
+				}
+				return o.Communication / o.Ideal
+			}
+		}),
+	}
+}
+
+// points is how many of a distribution are drawn.
+const points = 200
+
+// cumulative returns the distribution of sorted values, thinned out.
+func cumulative(sorted []float64) (x, y []float64) {
+	n := len(sorted)
+	for k := range min(n, points) {
+		i := (k + 1) * n / min(n, points)
+		x, y = append(x, sorted[i-1]), append(y, float64(i)/float64(n))
+	}
+	return x, y
+}
+
+// clusterJobs is the synthetic trace of a size and seed.
+func clusterJobs(o Options, gpus int, seed uint64) ([]cluster.Job, error) {
+	n := 1000
+	if o.Quick {
+		n = 100
+	}
+	return cluster.Generate(cluster.Spec{Jobs: n, GPUs: gpus, Level: clusterLevel, Seed: seed, ServerGPUs: 8})
+}
+
+func parseFabrics(names []string, gpus int) ([]cluster.Fabric, error) {
+	var all []cluster.Fabric
+	for _, name := range names {
+		f, err := cluster.ParseFabric(name, gpus)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// tracesOf returns over how many traces a comparison of clusters goes.
+func tracesOf(o Options) int {
+	switch {
+	case o.Runs > 0:
+		return o.Runs
+	case o.Quick:
+		return 1
+	}
+	return 5
+}
+
+const iterations = 10 // as in the artifact of LumosCore
+
+// lumos8 compares the fabrics of the paper's simulations at 4096 GPUs.
+func lumos8(ctx context.Context, o Options) (*Figure, error) {
+	names := cluster.FabricsOfThePaper()
+	fabrics, err := parseFabrics(names, 4096)
+	if err != nil {
+		return nil, err
+	}
+	f := &Figure{Title: "LumosCore Fig. 8: 4096 GPUs, workload level 0.655", Columns: 2, Notes: []string{ClusterNote}}
+	means := newMeans(names)
+	runs := tracesOf(o)
+	for run := range runs {
+		seed := uint64(o.Seed) + uint64(run)
+		jobs, err := clusterJobs(o, 4096, seed)
+		if err != nil {
+			return nil, err
+		}
+		c, err := Simulate(ctx, runProgress(o, run, runs), jobs, fabrics, cluster.Config{Iterations: iterations, Seed: seed})
+		if err != nil {
+			return nil, err
+		}
+		t := c.Table()
+		f.Table.Columns = append([]string{"seed"}, t.Columns...)
+		for _, row := range t.Rows {
+			f.Table.Rows = append(f.Table.Rows, append([]string{fmt.Sprint(seed)}, row...))
+		}
+		means.add(c)
+		if run == 0 {
+			f.Panels = c.Panels()
+		}
+	}
+	const ours, theirs = "lumos-1-25.6", "clos-3-25.6"
+	for _, c := range []struct {
+		id, what, a, b string
+		jct            bool
+		printed        float64
+	}{
+		{"L6", "JRT of LumosCore (25.6T, tau=1) over Clos (25.6T, 3 tiers)", ours, theirs, false, -5.06},
+		{"L6", "JCT, the same pair", ours, theirs, true, -16.1},
+		{"L10", "JRT, the same pair, in the artifact's logs", ours, theirs, false, -6.7},
+		{"L10", "JCT, the same pair, in the artifact's logs", ours, theirs, true, -30.4},
+		{"L10", "JRT of LumosCore (51.2T, tau=2) over the ideal switch", "lumos-2-51.2", "best", false, 0.0},
+		{"L10", "JRT of LumosCore (51.2T, tau=1) over the ideal switch", "lumos-1-51.2", "best", false, 0.09},
+		{"L10", "JRT of LumosCore (25.6T, tau=1) over the ideal switch", ours, "best", false, 0.53},
+		{"L10", "JRT of Clos (51.2T, 3 tiers) over the ideal switch", "clos-3-51.2", "best", false, 1.73},
+		{"L10", "JRT of Clos (25.6T, 4 tiers) over the ideal switch", "clos-4-25.6", "best", false, 4.36},
+		{"L10", "JRT of Clos (25.6T, 3 tiers) over the ideal switch", theirs, "best", false, 7.77},
+	} {
+		ratio := means.compare(c.a, c.b, c.jct)
+		f.Claims = append(f.Claims, Claim{ID: c.id, What: c.what, Printed: c.printed, Ours: mean(ratio), Unit: "%", Note: spread(ratio)})
+	}
+	return f, nil
+}
+
+// lumos8c compares them over the size of the cluster, and counts the links that are rewired.
+func lumos8c(ctx context.Context, o Options) (*Figure, error) {
+	names := []string{"best", "lumos-1-25.6", "clos-3-25.6", "clos-4-25.6"}
+	sizes := []int{2048, 4096, 8192, 16384}
+	if o.Quick {
+		sizes = sizes[:2]
+	}
+	f := &Figure{Title: "LumosCore Fig. 8c and Table 6: size of the cluster", Columns: 2, Notes: []string{ClusterNote}}
+	charts := []*Chart{
+		{Title: "(a) mean JCT", X: Axis{Label: "GPUs", Log: true}, Y: Axis{Label: "JCT over that of the ideal switch, - 1 (%)"}},
+		{Title: "(b) mean JRT", X: Axis{Label: "GPUs", Log: true}, Y: Axis{Label: "JRT over that of the ideal switch, - 1 (%)"}},
+	}
+	for k, name := range names[1:] {
+		for _, c := range charts {
+			c.Lines = append(c.Lines, Line{Name: name, Colour: k})
+		}
+	}
+	var best float64
+	var bestNote string
+	runs := tracesOf(o)
+	for at, gpus := range sizes {
+		fabrics, err := parseFabrics(names, gpus)
+		if err != nil {
+			return nil, err
+		}
+		means := newMeans(names)
+		var made []float64
+		for run := range runs {
+			seed := uint64(o.Seed) + uint64(run)
+			jobs, err := clusterJobs(o, gpus, seed)
+			if err != nil {
+				return nil, err
+			}
+			c, err := Simulate(ctx, runProgress(o, at*runs+run, len(sizes)*runs), jobs, fabrics, cluster.Config{Iterations: iterations, Seed: seed})
+			if err != nil {
+				return nil, err
+			}
+			t := c.Table()
+			f.Table.Columns = append([]string{"gpus", "seed"}, t.Columns...)
+			for _, row := range t.Rows {
+				f.Table.Rows = append(f.Table.Rows, append([]string{fmt.Sprint(gpus), fmt.Sprint(seed)}, row...))
+			}
+			means.add(c)
+			made = append(made, 100*c.Results[1].Rewiring.Ratio)
+		}
+		for k, name := range names[1:] {
+			for i, jct := range []bool{true, false} {
+				line := &charts[i].Lines[k]
+				line.X, line.Y = append(line.X, float64(gpus)), append(line.Y, mean(means.compare(name, "best", jct)))
+			}
+		}
+		ratio := means.compare("lumos-1-25.6", "clos-3-25.6", true)
+		if m := mean(ratio); m < best {
+			best, bestNote = m, fmt.Sprintf("at %d GPUs, where Clos has ports of %v Gb/s; %s", gpus, fabrics[2].PortGbps, spread(ratio))
+		}
+		if printed := map[int]float64{2048: 0.319, 4096: 0.282, 8192: 0.441, 16384: 0.445}; true {
+			f.Claims = append(f.Claims, Claim{ID: "L8", What: fmt.Sprintf("links made anew per reconfiguration, %d GPUs", gpus), Printed: printed[gpus], Ours: mean(made), Unit: "%",
+				Note: "of all that the core can have, per start of a job in several pods; " + spread(made)})
+		}
+	}
+	f.Claims = slices.Insert(f.Claims, 0, Claim{ID: "L7", What: "JCT of LumosCore (25.6T, tau=1) over Clos (25.6T, 3 tiers), largest gain over sizes", Printed: -34.1, Ours: best, Unit: "%", Note: bestNote})
+	f.Panels = []Panel{charts[0], charts[1]}
+	return f, nil
+}
+
+// runProgress reports the jobs of one of several runs as part of all.
+func runProgress(o Options, run, runs int) Options {
+	if report := o.Progress; report != nil {
+		o.Progress = func(done, total int) { report(run*total+done, runs*total) }
+	}
+	return o
+}
+
+// meansOf are the averages of fabrics, run by run.
+type meansOf struct {
+	names    []string
+	jrt, jct map[string][]float64
+}
+
+func newMeans(names []string) *meansOf {
+	return &meansOf{names, map[string][]float64{}, map[string][]float64{}}
+}
+
+func (m *meansOf) add(c *Clusters) {
+	for i, name := range m.names {
+		s := c.Results[i].Summarize(c.Jobs)
+		m.jrt[name] = append(m.jrt[name], s.JRT)
+		m.jct[name] = append(m.jct[name], s.JCT)
+	}
+}
+
+// compare returns by how many percent a is above b in each run.
+func (m *meansOf) compare(a, b string, jct bool) []float64 {
+	of := m.jrt
+	if jct {
+		of = m.jct
+	}
+	ratio := make([]float64, len(of[a]))
+	for i := range ratio {
+		ratio[i] = 100 * (of[a][i]/of[b][i] - 1)
+	}
+	return ratio
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// spread says how far runs are apart.
+func spread(v []float64) string {
+	if len(v) < 2 {
+		return "one trace"
+	}
+	return fmt.Sprintf("%d traces: %.3g to %.3g", len(v), slices.Min(v), slices.Max(v))
+}

@@ -1,0 +1,27 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// newTopologyCommand is the level above plans: the fabric within which they are made.
+func newTopologyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "topology",
+		Short: "Plan clusters: links between pods, wiring of switches, places of jobs",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTopologyLumosCommand())
+	return cmd
+}
+
+// newTopologyLumosCommand is LumosCore: pods of packet switches around a core of OCSes.
+func newTopologyLumosCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lumos",
+		Short: "Clusters whose core is made of optical circuit switches (LumosCore)",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newLumosSimulateCommand(), newLumosPlaceCommand())
+	return cmd
+}
