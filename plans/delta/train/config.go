@@ -34,6 +34,13 @@ type Config struct {
 	// Uneven gives stages the time of the layers that they have. Without it, all take the same, as
 	// pipelines that are tuned nearly do: the average, with the loss of the last stage spread, too.
 	Uneven bool `json:"uneven"`
+
+	// Stages, where not nil, are the costs of every stage as measured, and BoundaryBytes what a stage
+	// sends the next for one micro-batch, all GPUs together. Then Model, MicroBatch, Sequence, TFLOPS, Efficiency,
+	// Activation and Gradient say nothing.
+	Stages        []Costs `json:"stages,omitempty"`
+	BoundaryBytes float64 `json:"boundary_bytes,omitempty"`
+
 	// Overlap lets computation go on while data is sent.
 	Overlap bool `json:"overlap"`
 	// Full writes all replicas instead of the projection on one.
@@ -101,29 +108,74 @@ const maxSize = 1 << 20
 
 // Validate reports the first field that is wrong.
 func (c *Config) Validate() error {
-	for _, f := range []struct {
+	type count struct {
 		name  string
 		value int
-	}{
-		{"tp", c.TP}, {"pp", c.PP}, {"ep", c.EP}, {"etp", c.ETP}, {"gpus", c.GPUs}, {"gpus_per_pod", c.GPUsPerPod},
-		{"micro_batches", c.MicroBatches}, {"micro_batch", c.MicroBatch}, {"sequence", c.Sequence},
-	} {
+	}
+	type rate struct {
+		name  string
+		value float64
+	}
+	counts := []count{{"tp", c.TP}, {"pp", c.PP}, {"ep", c.EP}, {"etp", c.ETP}, {"gpus", c.GPUs}, {"gpus_per_pod", c.GPUsPerPod},
+		{"micro_batches", c.MicroBatches}}
+	rates := []rate{{"bandwidth_gbps", c.Gbps}, {"scale_up_gb_s", c.ScaleUpGBs}}
+	if c.Stages == nil {
+		counts = append(counts, count{"micro_batch", c.MicroBatch}, count{"sequence", c.Sequence})
+		rates = append(rates, rate{"tflops", c.TFLOPS}, rate{"efficiency", c.Efficiency}, rate{"activation_bytes", c.Activation},
+			rate{"gradient_bytes", c.Gradient})
+	}
+	for _, f := range counts {
 		if f.value < 1 || f.value > maxSize {
 			return fmt.Errorf("%w: %s: %d is outside 1..%d", ErrConfig, f.name, f.value, maxSize)
 		}
 	}
-	for _, f := range []struct {
-		name  string
-		value float64
-	}{
-		{"bandwidth_gbps", c.Gbps}, {"scale_up_gb_s", c.ScaleUpGBs}, {"tflops", c.TFLOPS}, {"efficiency", c.Efficiency},
-		{"activation_bytes", c.Activation}, {"gradient_bytes", c.Gradient},
-	} {
+	for _, f := range rates {
 		if !(f.value > 0) || math.IsInf(f.value, 0) {
 			return fmt.Errorf("%w: %s: %v is not positive", ErrConfig, f.name, f.value)
 		}
 	}
+	check := c.checkModel
+	if c.Stages != nil {
+		check = c.checkStages
+	}
+	if err := check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	return c.checkSpread()
+}
+
+// checkModel reports what of the model does not go with the spread.
+func (c *Config) checkModel() error {
+	switch {
+	case c.Efficiency > 1:
+		return fmt.Errorf("efficiency: %v is more than the peak", c.Efficiency)
+	case c.Model.Experts == 0 && (c.EP != 1 || c.ETP != 1):
+		return fmt.Errorf("ep: %s has no experts to spread over %d", c.Model.Name, c.EP*c.ETP)
+	case c.Model.Experts > 0 && c.Model.Experts%c.EP != 0:
+		return fmt.Errorf("ep: %d experts do not spread evenly over %d", c.Model.Experts, c.EP)
+	case c.PP > c.Model.Layers:
+		return fmt.Errorf("pp: %d stages for %d layers", c.PP, c.Model.Layers)
+	}
+	return nil
+}
+
+// checkStages reports measured costs that are none.
+func (c *Config) checkStages() error {
+	if len(c.Stages) != c.PP {
+		return fmt.Errorf("stages: costs of %d, and there are %d", len(c.Stages), c.PP)
+	}
+	wrong := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
+	for s, k := range c.Stages {
+		for name, v := range map[string]float64{"forward_us": k.Forward, "backward_us": k.Backward, "flow_bytes": k.Flow, "scatter_us": k.Scatter, "gather_us": k.Gather} {
+			if wrong(v) {
+				return fmt.Errorf("stages[%d].%s: %v is negative or not finite", s, name, v)
+			}
+		}
+	}
+	if wrong(c.BoundaryBytes) {
+		return fmt.Errorf("boundary_bytes: %v is negative or not finite", c.BoundaryBytes)
+	}
+	return nil
 }
 
 // checkSpread reports numbers that do not go together.
@@ -132,16 +184,8 @@ func (c *Config) checkSpread() error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case c.Efficiency > 1:
-		return bad("efficiency: %v is more than the peak", c.Efficiency)
-	case c.Model.Experts == 0 && (c.EP != 1 || c.ETP != 1):
-		return bad("ep: %s has no experts to spread over %d", c.Model.Name, c.EP*c.ETP)
-	case c.Model.Experts > 0 && (c.EP*c.ETP)%c.TP != 0:
+	case c.EP*c.ETP > 1 && (c.EP*c.ETP)%c.TP != 0:
 		return bad("ep: experts on %d x %d GPUs are no whole number of lanes of %d", c.EP, c.ETP, c.TP)
-	case c.Model.Experts > 0 && c.Model.Experts%c.EP != 0:
-		return bad("ep: %d experts do not spread evenly over %d", c.Model.Experts, c.EP)
-	case c.PP > c.Model.Layers:
-		return bad("pp: %d stages for %d layers", c.PP, c.Model.Layers)
 	case c.GPUs%(c.stageGPUs()*c.PP) != 0:
 		return bad("gpus: %d are no whole number of replicas of %d stages of %d", c.GPUs, c.PP, c.stageGPUs())
 	case c.GPUsPerPod%c.stageGPUs() != 0:

@@ -2,11 +2,13 @@ package train
 
 import "lightpath/plans/delta/dag"
 
-// costs is what one stage costs. Times in microseconds, sizes in bytes.
-type costs struct {
-	forward, backward float64 // of one micro-batch, collectives within the pod included
-	flow              float64 // gradients that each GPU sends to other pods
-	scatter, gather   float64 // among the lanes, before and after that
+// Costs is what one stage costs. Times in microseconds, sizes in bytes.
+type Costs struct {
+	Forward  float64 `json:"forward_us"` // of one micro-batch, collectives within the pod included
+	Backward float64 `json:"backward_us"`
+	Flow     float64 `json:"flow_bytes"` // gradients that each GPU sends to other pods
+	Scatter  float64 `json:"scatter_us"` // among the lanes, before that
+	Gather   float64 `json:"gather_us"`  // and after
 }
 
 // layersOf returns the first layer of stage s and the first of the next: as even as can be; where it
@@ -18,23 +20,26 @@ func (c *Config) layersOf(s int) (from, to int) {
 }
 
 // costs returns what each stage costs.
-func (c *Config) costs() []costs {
-	list := make([]costs, c.PP)
+func (c *Config) costs() []Costs {
+	if c.Stages != nil {
+		return c.Stages
+	}
+	list := make([]Costs, c.PP)
 	var forward, backward float64
 	for s := range list {
 		list[s] = c.stageCosts(s)
-		forward, backward = forward+list[s].forward, backward+list[s].backward
+		forward, backward = forward+list[s].Forward, backward+list[s].Backward
 	}
 	for s := range list {
 		if !c.Uneven {
-			list[s].forward, list[s].backward = forward/float64(c.PP), backward/float64(c.PP)
+			list[s].Forward, list[s].Backward = forward/float64(c.PP), backward/float64(c.PP)
 		}
 	}
 	return list
 }
 
 // stageCosts is what a stage costs with the layers that it has.
-func (c *Config) stageCosts(s int) costs {
+func (c *Config) stageCosts(s int) Costs {
 	m := &c.Model
 	tokens := float64(c.MicroBatch) * float64(c.Sequence) // of a lane
 	flops, dense, expert, traffic := 0.0, 0.0, 0.0, 0.0
@@ -61,13 +66,13 @@ func (c *Config) stageCosts(s int) costs {
 	compute := flops / (float64(c.TP) * c.TFLOPS * c.Efficiency * 1e6)
 	scaleUp := c.ScaleUpGBs * 1e3 // bytes per microsecond
 	replicas, lanes := float64(c.Replicas()), float64(c.lanes())
-	k := costs{
-		forward:  compute + traffic/scaleUp,
-		backward: 2*compute + traffic/scaleUp,
-		flow:     2 * (replicas - 1) / replicas * (dense + expert) / float64(c.stageGPUs()) * c.Gradient,
+	k := Costs{
+		Forward:  compute + traffic/scaleUp,
+		Backward: 2*compute + traffic/scaleUp,
+		Flow:     2 * (replicas - 1) / replicas * (dense + expert) / float64(c.stageGPUs()) * c.Gradient,
 	}
-	k.scatter = dense / float64(c.TP) * c.Gradient * (lanes - 1) / lanes / scaleUp
-	k.gather = k.scatter
+	k.Scatter = dense / float64(c.TP) * c.Gradient * (lanes - 1) / lanes / scaleUp
+	k.Gather = k.Scatter
 	return k
 }
 
@@ -84,6 +89,9 @@ func (c *Config) layerTraffic(i int, tokens float64) float64 {
 
 // boundary is the bytes that a stage sends the next for one micro-batch, all GPUs together.
 func (c *Config) boundary() float64 {
+	if c.Stages != nil {
+		return c.BoundaryBytes
+	}
 	return float64(c.lanes()) * float64(c.MicroBatch) * float64(c.Sequence) * float64(c.Model.Hidden) * c.Activation
 }
 

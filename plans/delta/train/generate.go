@@ -31,7 +31,7 @@ func Generate(c Config) (*dag.Graph, error) {
 // builder writes a graph.
 type builder struct {
 	c     *Config
-	costs []costs // by stage
+	costs []Costs // by stage
 	g     *dag.Graph
 	// last is, by replica and stage, the backward of the last micro-batch.
 	last [][]int
@@ -166,9 +166,9 @@ func (b *builder) pipeline(r int) {
 		forward[s], backward[s] = make([]int, c.MicroBatches), make([]int, c.MicroBatches)
 		before := -1
 		for _, st := range c.steps(s) {
-			t := dag.Task{Name: b.name("F", r, s, st.batch), Kind: "forward", Duration: cost.forward, From: b.pod(r, s), To: b.pod(r, s)}
+			t := dag.Task{Name: b.name("F", r, s, st.batch), Kind: "forward", Duration: cost.Forward, From: b.pod(r, s), To: b.pod(r, s)}
 			if st.backward {
-				t.Name, t.Kind, t.Duration = b.name("B", r, s, st.batch), "backward", cost.backward
+				t.Name, t.Kind, t.Duration = b.name("B", r, s, st.batch), "backward", cost.Backward
 			}
 			i := b.task(t)
 			if st.backward {
@@ -237,15 +237,15 @@ func (b *builder) gradients(r int) {
 	for s := range c.PP {
 		cost := b.costs[s]
 		pod := b.pod(r, s)
-		gather := b.task(dag.Task{Name: b.name("gather", r, s, -1), Kind: "gather", Duration: cost.gather, From: pod, To: pod})
+		gather := b.task(dag.Task{Name: b.name("gather", r, s, -1), Kind: "gather", Duration: cost.Gather, From: pod, To: pod})
 		ring := func(name string, to, toReplica, first, end int) {
-			t := dag.Task{Name: b.name(name, r, s, -1), Kind: "dp", From: pod, To: to, Flows: end - first, Bytes: float64(end-first) * cost.flow}
+			t := dag.Task{Name: b.name(name, r, s, -1), Kind: "dp", From: pod, To: to, Flows: end - first, Bytes: float64(end-first) * cost.Flow}
 			t.Src = b.gpus(r, s, first, end)
 			if t.Dst = t.Src; c.Full {
 				t.Dst = b.gpus(toReplica, s, first, end)
 			}
 			i := b.task(t)
-			b.dep(b.last[r][s], i, cost.scatter)
+			b.dep(b.last[r][s], i, cost.Scatter)
 			b.dep(i, gather, 0)
 		}
 		if !c.Full {
@@ -270,10 +270,10 @@ func (b *builder) gradients(r int) {
 
 // mirror writes, in a projection, the ring the other way: what the next replica sends to this one stands
 // for what this one sends to the one before.
-func (b *builder) mirror(s, pod, image, first, end int, cost costs, gather int) {
+func (b *builder) mirror(s, pod, image, first, end int, cost Costs, gather int) {
 	gpus := b.gpus(0, s, first, end)
 	i := b.task(dag.Task{Name: b.name("dp-", 0, s, -1), Kind: "dp", From: image, To: pod, Flows: len(gpus),
-		Bytes: float64(len(gpus)) * cost.flow, Src: gpus, Dst: gpus})
-	b.dep(b.last[0][s], i, cost.scatter)
+		Bytes: float64(len(gpus)) * cost.Flow, Src: gpus, Dst: gpus})
+	b.dep(b.last[0][s], i, cost.Scatter)
 	b.dep(i, gather, 0)
 }

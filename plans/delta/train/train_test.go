@@ -83,7 +83,7 @@ func TestPipeline(t *testing.T) {
 			cfg.Gbps, cfg.ScaleUpGBs = 1e12, 1e12
 			cost := cfg.stageCosts(0)
 			g := generate(t, cfg)
-			want := float64(c.m+c.p-1) * (cost.forward + cost.backward)
+			want := float64(c.m+c.p-1) * (cost.Forward + cost.Backward)
 			if got := g.LongestPath(g.LeastTime); math.Abs(got/want-1) > 1e-6 {
 				t.Errorf("%d stages, %d micro-batches, overlap %v: %v us, want %v", c.p, c.m, overlap, got, want)
 			}

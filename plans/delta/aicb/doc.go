@@ -1,0 +1,94 @@
+// Package aicb reads communication workloads of training jobs in the two forms that AICB writes:
+// the text that SimAI simulates (a header line, a count, a line per layer) and the CSV that is run on
+// a cluster (a section per pipeline stage, a row per operation). Both become a [train.Config] with
+// the costs of every stage as measured; the pipeline itself is train's.
+//
+// Layer: inside plans/delta, above train. It reads what it is given and no files.
+//
+// Sizes of collectives are those of the whole buffer, of which a ring sends (n-1)/n, an all-reduce
+// twice that. Tensor- and expert-parallel ones stay in the pod and take their time at the scale-up rate;
+// of data-parallel ones, R replicas send (R-1)/R to other pods, cut over a stage's lanes.
+package aicb
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"lightpath/plans/delta/train"
+)
+
+// ErrWorkload is wrapped by every error about a workload. The message names the line.
+var ErrWorkload = errors.New("bad workload")
+
+// Options say what a workload does not.
+type Options struct {
+	Name       string
+	GPUsPerPod int
+	Gbps       float64 // of a NIC, and of a circuit
+	ScaleUpGBs float64 // GB/s per GPU and direction within a pod
+	GPUs       int     // of the job, where the file does not say; 0: it must
+	ETP        int     // GPUs that share an expert; 0: 1
+	// ForwardUS and BackwardUS are a stage's computation for one micro-batch, where the file has
+	// none; 0: it must.
+	ForwardUS, BackwardUS float64
+}
+
+// maxNumber bounds sizes and times; beyond it doubles are not exact.
+const maxNumber = 1 << 53
+
+// config is what both forms fill in.
+func (o *Options) config(tp, pp, ep, gpus, batches int) (*train.Config, error) {
+	c := &train.Config{Model: train.Model{Name: o.Name}, TP: tp, PP: pp, EP: ep, ETP: max(1, o.ETP), GPUs: gpus, GPUsPerPod: o.GPUsPerPod,
+		MicroBatches: batches, Gbps: o.Gbps, ScaleUpGBs: o.ScaleUpGBs}
+	if pp < 1 || pp > 1<<12 {
+		return nil, fmt.Errorf("%w: pp: %d stages", ErrWorkload, pp)
+	}
+	c.Stages = make([]train.Costs, pp)
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWorkload, err)
+	}
+	return c, nil
+}
+
+// lanes is how many groups of TP GPUs a stage has.
+func lanes(c *train.Config) float64 { return math.Max(1, float64(c.EP*c.ETP/c.TP)) }
+
+// ring is the part of a collective's buffer that each of n ranks sends.
+func ring(collective string, n int) (float64, bool) {
+	share := float64(n-1) / math.Max(1, float64(n))
+	switch strings.ReplaceAll(strings.ToLower(collective), "_", "") {
+	case "none", "", "barrier":
+		return 0, true
+	case "allreduce":
+		return 2 * share, true
+	case "allgather", "reducescatter", "alltoall", "allgatherintotensor", "reducescattertensor":
+		return share, true
+	case "broadcast", "reduce", "gather", "scatter":
+		return math.Min(1, float64(n-1)), true
+	}
+	return 0, false
+}
+
+// gradients adds a data-parallel collective of a buffer of every GPU: among the lanes before or after,
+// and between replicas.
+func gradients(k *train.Costs, c *train.Config, collective string, bytes float64, overLanes bool) bool {
+	replicas, n := c.Replicas(), 1.0
+	if overLanes {
+		n = lanes(c)
+	}
+	part, ok := ring(collective, replicas)
+	k.Flow += part * bytes / n
+	among, _ := ring(collective, int(n))
+	us := among * bytes / (c.ScaleUpGBs * 1e3)
+	switch name := strings.ToLower(collective); {
+	case strings.Contains(name, "scatter"):
+		k.Scatter += us
+	case strings.Contains(name, "gather"):
+		k.Gather += us
+	default:
+		k.Scatter, k.Gather = k.Scatter+us/2, k.Gather+us/2
+	}
+	return ok
+}
