@@ -2,18 +2,21 @@ package plans
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
+
+	"lightpath/plans/internal/jsonread"
 )
 
 // canonical returns the RFC 8785 form of a JSON text.
 func canonical(data []byte) ([]byte, error) {
-	r := &jsonReader{data: data}
+	r := &reader{jsonread.New(data)}
 	b, err := r.appendCanonical(make([]byte, 0, len(data)))
 	if err == nil {
-		err = r.end()
+		err = r.End()
 	}
 	return b, err
 }
@@ -22,13 +25,13 @@ func canonical(data []byte) ([]byte, error) {
 // sorted by UTF-16 code units, no white space, numbers and strings in the one form that
 // ECMAScript gives them. The known library takes a second for a plan of a megabyte; it is
 // the oracle of the tests.
-func (r *jsonReader) appendCanonical(b []byte) ([]byte, error) {
-	switch c := r.peek(); {
+func (r *reader) appendCanonical(b []byte) ([]byte, error) {
+	switch c := r.Peek(); {
 	case c == '{':
 		return r.appendCanonicalObject(b)
 	case c == '[':
 		b = append(b, '[')
-		err := r.list(len(r.data), func(i int) (err error) {
+		err := r.List(math.MaxInt, func(i int) (err error) {
 			if i > 0 {
 				b = append(b, ',')
 			}
@@ -37,26 +40,26 @@ func (r *jsonReader) appendCanonical(b []byte) ([]byte, error) {
 		})
 		return append(b, ']'), err
 	case c == '"':
-		s, err := r.text()
+		s, err := r.Text()
 		return appendCanonicalText(b, s), err
-	case r.literal("null"):
+	case r.Literal("null"):
 		return append(b, "null"...), nil
-	case r.literal("true"):
+	case r.Literal("true"):
 		return append(b, "true"...), nil
-	case r.literal("false"):
+	case r.Literal("false"):
 		return append(b, "false"...), nil
 	}
-	v, err := r.number()
+	v, err := r.Number()
 	return appendCanonicalNumber(b, v), err
 }
 
-func (r *jsonReader) appendCanonicalObject(b []byte) ([]byte, error) {
+func (r *reader) appendCanonicalObject(b []byte) ([]byte, error) {
 	type member struct {
 		key  string
 		text []byte
 	}
 	var members []member
-	err := r.object(func(key string) error {
+	err := r.Object(func(key string) error {
 		text, err := r.appendCanonical(nil)
 		members = append(members, member{key, text})
 		return err

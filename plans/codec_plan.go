@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"lightpath/plans/internal/jsonread"
 )
 
 // ErrPlan is wrapped by every error about text that is not a plan file. Whether a plan is
@@ -16,11 +18,11 @@ var ErrPlan = errors.New("plans: bad plan file")
 // entry, and version, cct_us and planes must be there. Ranks, steps and times are not
 // judged here: that takes the problem (plans/check). Errors wrap [ErrPlan].
 func DecodePlan(data []byte) (*Plan, error) {
-	r := &jsonReader{data: data}
+	r := &reader{jsonread.New(data)}
 	p := &Plan{}
 	err := decodePlan(r, p)
 	if err == nil {
-		err = r.end()
+		err = r.End()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPlan, err)
@@ -28,32 +30,32 @@ func DecodePlan(data []byte) (*Plan, error) {
 	return p, nil
 }
 
-func decodePlan(r *jsonReader, p *Plan) error {
+func decodePlan(r *reader, p *Plan) error {
 	var version, cct, planes bool
-	err := r.object(func(key string) (err error) {
+	err := r.Object(func(key string) (err error) {
 		switch key {
 		case "version":
 			version = true
-			p.Version, err = r.integer(Version, Version)
+			p.Version, err = r.Integer(Version, Version)
 		case "planner":
-			p.Planner, err = r.text()
+			p.Planner, err = r.Text()
 		case "cct_us":
 			cct = true
-			p.CCTUS, err = r.number()
+			p.CCTUS, err = r.Number()
 		case "lower_bound_us":
-			p.LowerBoundUS, err = r.number()
+			p.LowerBoundUS, err = r.Number()
 		case "bound":
-			p.BoundProof, err = r.text()
+			p.BoundProof, err = r.Text()
 		case "initial":
-			if !r.literal("null") {
+			if !r.Literal("null") {
 				p.Initial, err = r.permutations()
 			}
 		case "planes":
 			planes = true
 			p.Planes = [][]Entry{}
-			err = r.list(MaxPlanes, func(int) error {
+			err = r.List(MaxPlanes, func(int) error {
 				entries := []Entry{}
-				err := r.list(math.MaxInt, func(int) error {
+				err := r.List(math.MaxInt, func(int) error {
 					e, err := decodeEntry(r)
 					entries = append(entries, e)
 					return err
@@ -62,9 +64,9 @@ func decodePlan(r *jsonReader, p *Plan) error {
 				return err
 			})
 		case "digest":
-			p.Digest, err = r.text()
+			p.Digest, err = r.Text()
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
@@ -72,11 +74,11 @@ func decodePlan(r *jsonReader, p *Plan) error {
 	case err != nil:
 		return err
 	case !version:
-		return at("version", "missing")
+		return jsonread.At("version", "missing")
 	case !cct:
-		return at("cct_us", "missing")
+		return jsonread.At("cct_us", "missing")
 	case !planes:
-		return at("planes", "missing")
+		return jsonread.At("planes", "missing")
 	}
 	return nil
 }
@@ -99,38 +101,38 @@ const (
 // entryFields names the fields, by bit.
 var entryFields = []string{"kind", "step", "bytes", "flows", "joint", "routes", "to", "start_us", "end_us"}
 
-func decodeEntry(r *jsonReader) (e Entry, err error) {
+func decodeEntry(r *reader) (e Entry, err error) {
 	var have entryField
-	err = r.object(func(key string) (err error) {
+	err = r.Object(func(key string) (err error) {
 		switch key {
 		case "kind":
 			have |= fieldKind
 			var kind string
-			kind, err = r.text()
+			kind, err = r.Text()
 			e.Kind = Kind(kind)
 		case "step":
 			have |= fieldStep
-			e.Step, err = r.integer(0, math.MaxInt32)
+			e.Step, err = r.Integer(0, math.MaxInt32)
 		case "bytes":
 			have |= fieldBytes
-			e.Bytes, err = r.number()
+			e.Bytes, err = r.Number()
 		case "flows":
 			have |= fieldFlows
 			e.Flows = []int{}
-			err = r.list(MaxRanks*MaxRanks, func(int) error {
-				v, err := r.integer(0, MaxRanks*MaxRanks-1)
+			err = r.List(MaxRanks*MaxRanks, func(int) error {
+				v, err := r.Integer(0, MaxRanks*MaxRanks-1)
 				e.Flows = append(e.Flows, v)
 				return err
 			})
 		case "joint":
 			have |= fieldJoint
 			if e.Joint, err = decodeID(r); err == nil && e.Joint == "" {
-				err = r.errorf("is empty")
+				err = r.Errorf("is empty")
 			}
 		case "routes":
 			have |= fieldRoutes
 			e.Routes = []Route{}
-			err = r.list(math.MaxInt, func(int) error {
+			err = r.List(math.MaxInt, func(int) error {
 				route, err := decodeRoute(r)
 				e.Routes = append(e.Routes, route)
 				return err
@@ -140,12 +142,12 @@ func decodeEntry(r *jsonReader) (e Entry, err error) {
 			e.To, err = r.permutation()
 		case "start_us":
 			have |= fieldStart
-			e.StartUS, err = r.number()
+			e.StartUS, err = r.Number()
 		case "end_us":
 			have |= fieldEnd
-			e.EndUS, err = r.number()
+			e.EndUS, err = r.Number()
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
@@ -156,16 +158,16 @@ func decodeEntry(r *jsonReader) (e Entry, err error) {
 }
 
 // decodeID reads the id of a joint transmit: a string, or a number in its JSON text.
-func decodeID(r *jsonReader) (string, error) {
-	if r.peek() == '"' {
-		return r.text()
+func decodeID(r *reader) (string, error) {
+	if r.Peek() == '"' {
+		return r.Text()
 	}
-	v, err := r.number()
+	v, err := r.Number()
 	return string(appendNumber(nil, v)), err
 }
 
 // checkEntryFields reports fields that the kind of e lacks or cannot have.
-func checkEntryFields(r *jsonReader, e *Entry, have entryField) error {
+func checkEntryFields(r *reader, e *Entry, have entryField) error {
 	must := fieldKind | fieldStart | fieldEnd
 	may := must
 	switch {
@@ -180,41 +182,41 @@ func checkEntryFields(r *jsonReader, e *Entry, have entryField) error {
 		must |= fieldTo
 		may = must
 	default:
-		return r.errorf("kind: %q is not transmit, reconfigure or hold", e.Kind)
+		return r.Errorf("kind: %q is not transmit, reconfigure or hold", e.Kind)
 	}
 	for i, name := range entryFields {
 		switch bit := entryField(1) << i; {
 		case must&bit != 0 && have&bit == 0:
-			return r.errorf("%s: missing", name)
+			return r.Errorf("%s: missing", name)
 		case may&bit == 0 && have&bit != 0 && have&fieldJoint != 0:
-			return r.errorf("%s: not on a joint %s", name, e.Kind)
+			return r.Errorf("%s: not on a joint %s", name, e.Kind)
 		case may&bit == 0 && have&bit != 0:
-			return r.errorf("%s: not on a %s", name, e.Kind)
+			return r.Errorf("%s: not on a %s", name, e.Kind)
 		}
 	}
 	return nil
 }
 
-func decodeRoute(r *jsonReader) (route Route, err error) {
+func decodeRoute(r *reader) (route Route, err error) {
 	var flow, bytes, path bool
-	err = r.object(func(key string) (err error) {
+	err = r.Object(func(key string) (err error) {
 		switch key {
 		case "flow":
 			flow = true
 			route.Flow, err = r.pair(0, MaxRanks-1)
 		case "bytes":
 			bytes = true
-			route.Bytes, err = r.number()
+			route.Bytes, err = r.Number()
 		case "path":
 			path = true
 			route.Path = [][2]int{}
-			err = r.list(MaxRanks*MaxPlanes, func(int) error {
+			err = r.List(MaxRanks*MaxPlanes, func(int) error {
 				hop, err := r.pair(0, MaxRanks-1)
 				route.Path = append(route.Path, hop)
 				return err
 			})
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
@@ -222,11 +224,11 @@ func decodeRoute(r *jsonReader) (route Route, err error) {
 	case err != nil:
 		return route, err
 	case !flow:
-		return route, r.errorf("flow: missing")
+		return route, r.Errorf("flow: missing")
 	case !bytes:
-		return route, r.errorf("bytes: missing")
+		return route, r.Errorf("bytes: missing")
 	case !path:
-		return route, r.errorf("path: missing")
+		return route, r.Errorf("path: missing")
 	}
 	return route, nil
 }

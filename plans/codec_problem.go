@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"lightpath/plans/circuit"
+	"lightpath/plans/internal/jsonread"
 )
 
 // ErrProblem is wrapped by every error about a problem: text that is not one, or values
@@ -19,11 +20,11 @@ var ErrProblem = errors.New("plans: bad problem")
 // [ErrProblem]. Numbers keep their bits; fields that are left out get the defaults of the
 // problem file format.
 func DecodeProblem(data []byte) (*Problem, error) {
-	r := &jsonReader{data: data}
+	r := &reader{jsonread.New(data)}
 	p := &Problem{Circuits: Simplex}
 	err := decodeProblem(r, p)
 	if err == nil {
-		err = r.end()
+		err = r.End()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProblem, err)
@@ -34,52 +35,52 @@ func DecodeProblem(data []byte) (*Problem, error) {
 	return p, nil
 }
 
-func decodeProblem(r *jsonReader, p *Problem) error {
+func decodeProblem(r *reader, p *Problem) error {
 	have := make(map[string]bool)
-	err := r.object(func(key string) (err error) {
+	err := r.Object(func(key string) (err error) {
 		have[key] = true
 		switch key {
 		case "version":
-			p.Version, err = r.integer(Version, Version)
+			p.Version, err = r.Integer(Version, Version)
 		case "ranks":
-			p.Ranks, err = r.integer(1, MaxRanks)
+			p.Ranks, err = r.Integer(1, MaxRanks)
 		case "planes":
-			p.Planes, err = r.integer(1, MaxPlanes)
+			p.Planes, err = r.Integer(1, MaxPlanes)
 		case "bandwidth_gbps":
-			p.BandwidthGbps, err = r.number()
+			p.BandwidthGbps, err = r.Number()
 		case "alpha_us":
-			p.AlphaUS, err = r.number()
+			p.AlphaUS, err = r.Number()
 		case "hop_us":
-			p.HopUS, err = r.number()
+			p.HopUS, err = r.Number()
 		case "reconfig_us":
-			p.ReconfigUS, err = r.number()
+			p.ReconfigUS, err = r.Number()
 		case "reconfig_per_port_us":
-			p.ReconfigPerPort, err = r.number()
+			p.ReconfigPerPort, err = r.Number()
 		case "forwarding":
-			p.Forwarding, err = r.boolean()
+			p.Forwarding, err = r.Boolean()
 		case "circuits":
 			var kind string
-			kind, err = r.text()
+			kind, err = r.Text()
 			p.Circuits = CircuitKind(kind)
 		case "initial":
-			if !r.literal("null") {
+			if !r.Literal("null") {
 				p.Initial, err = r.permutations()
 			}
 		case "final":
 			p.Final, err = decodeFinal(r)
 		case "steps":
 			p.Steps = []Step{}
-			err = r.list(math.MaxInt, func(int) error {
+			err = r.List(math.MaxInt, func(int) error {
 				s, err := decodeStep(r)
 				p.Steps = append(p.Steps, s)
 				return err
 			})
 		case "demand":
 			p.Demand = [][]float64{}
-			err = r.list(MaxRanks, func(int) error {
+			err = r.List(MaxRanks, func(int) error {
 				row := []float64{}
-				err := r.list(MaxRanks, func(int) error {
-					v, err := r.number()
+				err := r.List(MaxRanks, func(int) error {
+					v, err := r.Number()
 					row = append(row, v)
 					return err
 				})
@@ -87,7 +88,7 @@ func decodeProblem(r *jsonReader, p *Problem) error {
 				return err
 			})
 		default:
-			return r.errorf("unknown field")
+			return r.Errorf("unknown field")
 		}
 		return err
 	})
@@ -96,55 +97,55 @@ func decodeProblem(r *jsonReader, p *Problem) error {
 	}
 	for _, key := range []string{"version", "ranks", "planes", "bandwidth_gbps", "reconfig_us"} {
 		if !have[key] {
-			return at(key, "missing")
+			return jsonread.At(key, "missing")
 		}
 	}
 	switch {
 	case have["steps"] && have["demand"]:
-		return at("demand", "a problem has steps or a demand, not both")
+		return jsonread.At("demand", "a problem has steps or a demand, not both")
 	case !have["steps"] && !have["demand"]:
-		return at("steps", "missing: a problem has steps or a demand")
+		return jsonread.At("steps", "missing: a problem has steps or a demand")
 	}
 	return nil
 }
 
-func decodeFinal(r *jsonReader) (f Final, err error) {
-	if r.literal("null") {
+func decodeFinal(r *reader) (f Final, err error) {
+	if r.Literal("null") {
 		return f, nil
 	}
-	if r.peek() != '"' {
+	if r.Peek() != '"' {
 		f.Kind = FinalGiven
 		f.Maps, err = r.permutations()
 		return f, err
 	}
 	f.Kind = FinalInitial
-	word, err := r.text()
+	word, err := r.Text()
 	if err == nil && word != "initial" {
-		err = r.errorf("%q is not null, \"initial\" or a list of maps", word)
+		err = r.Errorf("%q is not null, \"initial\" or a list of maps", word)
 	}
 	return f, err
 }
 
-func decodeStep(r *jsonReader) (s Step, err error) {
+func decodeStep(r *reader) (s Step, err error) {
 	var bytes, to, flows bool
-	err = r.object(func(key string) (err error) {
+	err = r.Object(func(key string) (err error) {
 		switch key {
 		case "bytes":
 			bytes = true
-			s.Bytes, err = r.number()
+			s.Bytes, err = r.Number()
 		case "to":
 			to = true
 			s.To, err = r.permutation()
 		case "flows":
 			flows = true
 			s.Flows = [][2]int{}
-			err = r.list(MaxRanks*MaxRanks, func(int) error {
+			err = r.List(MaxRanks*MaxRanks, func(int) error {
 				f, err := r.pair(0, MaxRanks-1)
 				s.Flows = append(s.Flows, f)
 				return err
 			})
 		default:
-			return r.errorf("unknown field")
+			return r.Errorf("unknown field")
 		}
 		return err
 	})
@@ -152,29 +153,32 @@ func decodeStep(r *jsonReader) (s Step, err error) {
 	case err != nil:
 		return s, err
 	case !bytes:
-		return s, r.errorf("bytes: missing")
+		return s, r.Errorf("bytes: missing")
 	case to && flows:
-		return s, r.errorf("flows: a step has to or flows, not both")
+		return s, r.Errorf("flows: a step has to or flows, not both")
 	case !to && !flows:
-		return s, r.errorf("to: missing: a step has to or flows")
+		return s, r.Errorf("to: missing: a step has to or flows")
 	}
 	return s, nil
 }
 
+// reader reads what the formats of this package are made of.
+type reader struct{ *jsonread.Reader }
+
 // permutation reads a list of ports; that it is a permutation is checked later.
-func (r *jsonReader) permutation() (circuit.Permutation, error) {
+func (r *reader) permutation() (circuit.Permutation, error) {
 	p := circuit.Permutation{}
-	err := r.list(MaxRanks, func(int) error {
-		v, err := r.integer(circuit.Dark, MaxRanks-1)
+	err := r.List(MaxRanks, func(int) error {
+		v, err := r.Integer(circuit.Dark, MaxRanks-1)
 		p = append(p, v)
 		return err
 	})
 	return p, err
 }
 
-func (r *jsonReader) permutations() ([]circuit.Permutation, error) {
+func (r *reader) permutations() ([]circuit.Permutation, error) {
 	maps := []circuit.Permutation{}
-	err := r.list(MaxPlanes, func(int) error {
+	err := r.List(MaxPlanes, func(int) error {
 		p, err := r.permutation()
 		maps = append(maps, p)
 		return err
@@ -183,15 +187,15 @@ func (r *jsonReader) permutations() ([]circuit.Permutation, error) {
 }
 
 // pair reads a list of two integers.
-func (r *jsonReader) pair(low, high int) (v [2]int, err error) {
+func (r *reader) pair(low, high int) (v [2]int, err error) {
 	n := 0
-	err = r.list(len(v), func(i int) (err error) {
+	err = r.List(len(v), func(i int) (err error) {
 		n++
-		v[i], err = r.integer(low, high)
+		v[i], err = r.Integer(low, high)
 		return err
 	})
 	if err == nil && n != len(v) {
-		err = r.errorf("has %d elements, want 2", n)
+		err = r.Errorf("has %d elements, want 2", n)
 	}
 	return v, err
 }

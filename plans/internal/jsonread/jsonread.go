@@ -1,4 +1,8 @@
-package plans
+// Package jsonread reads JSON strictly, and says of what is wrong at which field of which element
+// of which list, or at which line.
+//
+// Layer: a leaf inside plans. It knows no format.
+package jsonread
 
 import (
 	"encoding/json"
@@ -9,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// jsonReader is a strict pull reader of one JSON text. encoding/json accepts duplicate
+// Reader is a strict pull reader of one JSON text. encoding/json accepts duplicate
 // keys and cannot say at which element of which list a value is wrong; both matter here.
 // Memory is bounded by the input: lists grow as they are read, and depth is limited.
-type jsonReader struct {
+type Reader struct {
 	data []byte
 	pos  int
 	path []pathElem
@@ -26,24 +30,27 @@ type pathElem struct {
 
 const maxDepth = 64
 
-// errorf reports what is wrong with the value that is being read.
-func (r *jsonReader) errorf(format string, args ...any) error {
-	return at(formatPath(r.path), format, args...)
+// New reads data.
+func New(data []byte) *Reader { return &Reader{data: data} }
+
+// Errorf reports what is wrong with the value that is being read.
+func (r *Reader) Errorf(format string, args ...any) error {
+	return At(formatPath(r.path), format, args...)
 }
 
-// syntaxf reports text that is not JSON, by line and column.
-func (r *jsonReader) syntaxf(format string, args ...any) error {
+// Syntaxf reports text that is not JSON, by line and column.
+func (r *Reader) Syntaxf(format string, args ...any) error {
 	line, column := 1, 1
 	for _, c := range r.data[:r.pos] {
 		if column++; c == '\n' {
 			line, column = line+1, 1
 		}
 	}
-	return r.errorf("line %d column %d: %s", line, column, fmt.Sprintf(format, args...))
+	return r.Errorf("line %d column %d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
-// at makes an error about the value at path, which is "" for the whole text.
-func at(path, format string, args ...any) error {
+// At makes an error about the value at path, which is "" for the whole text.
+func At(path, format string, args ...any) error {
 	if path == "" {
 		return fmt.Errorf(format, args...)
 	}
@@ -65,8 +72,8 @@ func formatPath(path []pathElem) string {
 	return string(b)
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
-func (r *jsonReader) peek() byte {
+// Peek skips white space and returns the next byte, 0 at the end.
+func (r *Reader) Peek() byte {
 	for r.pos < len(r.data) {
 		switch c := r.data[r.pos]; c {
 		case ' ', '\t', '\n', '\r':
@@ -78,44 +85,44 @@ func (r *jsonReader) peek() byte {
 	return 0
 }
 
-// end reports anything after the value.
-func (r *jsonReader) end() error {
-	if r.peek(); r.pos < len(r.data) {
-		return r.syntaxf("unexpected text after the value")
+// End reports anything after the value.
+func (r *Reader) End() error {
+	if r.Peek(); r.pos < len(r.data) {
+		return r.Syntaxf("unexpected text after the value")
 	}
 	return nil
 }
 
-func (r *jsonReader) enter(e pathElem) error {
+func (r *Reader) enter(e pathElem) error {
 	if len(r.path) == maxDepth {
-		return r.syntaxf("nested deeper than %d", maxDepth)
+		return r.Syntaxf("nested deeper than %d", maxDepth)
 	}
 	r.path = append(r.path, e)
 	return nil
 }
 
-func (r *jsonReader) leave() { r.path = r.path[:len(r.path)-1] }
+func (r *Reader) leave() { r.path = r.path[:len(r.path)-1] }
 
-// object reads an object and calls field at the value of each of its keys.
-func (r *jsonReader) object(field func(key string) error) error {
-	if r.peek() != '{' {
-		return r.errorf("want an object")
+// Object reads an object and calls field at the value of each of its keys.
+func (r *Reader) Object(field func(key string) error) error {
+	if r.Peek() != '{' {
+		return r.Errorf("want an object")
 	}
 	r.pos++
 	var seen keySet
-	for more := r.peek() != '}'; more; {
-		if r.peek() != '"' {
-			return r.syntaxf("want a field name")
+	for more := r.Peek() != '}'; more; {
+		if r.Peek() != '"' {
+			return r.Syntaxf("want a field name")
 		}
-		key, err := r.text()
+		key, err := r.Text()
 		if err != nil {
 			return err
 		}
 		if !seen.add(key) {
-			return r.errorf("field %q appears twice", key)
+			return r.Errorf("field %q appears twice", key)
 		}
-		if r.peek() != ':' {
-			return r.syntaxf("want ':' after field %q", key)
+		if r.Peek() != ':' {
+			return r.Syntaxf("want ':' after field %q", key)
 		}
 		r.pos++
 		if err := r.enter(pathElem{field: key, index: -1}); err != nil {
@@ -133,16 +140,16 @@ func (r *jsonReader) object(field func(key string) error) error {
 	return nil
 }
 
-// list reads a list of at most limit elements and calls elem at each of them.
-func (r *jsonReader) list(limit int, elem func(i int) error) error {
-	if r.peek() != '[' {
-		return r.errorf("want a list")
+// List reads a list of at most limit elements and calls elem at each of them.
+func (r *Reader) List(limit int, elem func(i int) error) error {
+	if r.Peek() != '[' {
+		return r.Errorf("want a list")
 	}
 	r.pos++
 	i := 0
-	for more := r.peek() != ']'; more; i++ {
+	for more := r.Peek() != ']'; more; i++ {
 		if i == limit {
-			return r.errorf("more than %d elements", limit)
+			return r.Errorf("more than %d elements", limit)
 		}
 		if err := r.enter(pathElem{index: i}); err != nil {
 			return err
@@ -161,18 +168,18 @@ func (r *jsonReader) list(limit int, elem func(i int) error) error {
 }
 
 // next consumes a comma and reports true, or stays at the closing byte.
-func (r *jsonReader) next(closing byte) (bool, error) {
-	switch r.peek() {
+func (r *Reader) next(closing byte) (bool, error) {
+	switch r.Peek() {
 	case closing:
 		return false, nil
 	case ',':
 		r.pos++
-		if r.peek() == closing {
-			return false, r.syntaxf("unexpected '%c' after ','", closing)
+		if r.Peek() == closing {
+			return false, r.Syntaxf("unexpected '%c' after ','", closing)
 		}
 		return true, nil
 	}
-	return false, r.syntaxf("want ',' or '%c'", closing)
+	return false, r.Syntaxf("want ',' or '%c'", closing)
 }
 
 // keySet finds duplicates; objects of these formats have few fields.
@@ -202,10 +209,10 @@ func (s *keySet) add(key string) bool {
 	return true
 }
 
-// text reads a string.
-func (r *jsonReader) text() (string, error) {
-	if r.peek() != '"' {
-		return "", r.errorf("want a string")
+// Text reads a string.
+func (r *Reader) Text() (string, error) {
+	if r.Peek() != '"' {
+		return "", r.Errorf("want a string")
 	}
 	begin, plain := r.pos, true
 	for i := begin + 1; i < len(r.data); i++ {
@@ -224,42 +231,42 @@ func (r *jsonReader) text() (string, error) {
 			var s string
 			if !utf8.Valid(raw) || json.Unmarshal(raw, &s) != nil {
 				r.pos = begin
-				return "", r.syntaxf("malformed string")
+				return "", r.Syntaxf("malformed string")
 			}
 			return s, nil
 		}
 	}
-	return "", r.syntaxf("unterminated string")
+	return "", r.Syntaxf("unterminated string")
 }
 
-// number reads a finite number; -0 becomes 0.
-func (r *jsonReader) number() (float64, error) {
-	c := r.peek()
+// Number reads a finite number; -0 becomes 0.
+func (r *Reader) Number() (float64, error) {
+	c := r.Peek()
 	if c != '-' && (c < '0' || c > '9') {
-		return 0, r.errorf("want a number")
+		return 0, r.Errorf("want a number")
 	}
 	token := numberToken(r.data[r.pos:])
 	if token == nil {
-		return 0, r.syntaxf("malformed number")
+		return 0, r.Syntaxf("malformed number")
 	}
 	r.pos += len(token)
 	v, err := strconv.ParseFloat(string(token), 64)
 	if err != nil || math.IsInf(v, 0) {
-		return 0, r.errorf("number %.40s is not finite", token)
+		return 0, r.Errorf("number %.40s is not finite", token)
 	}
 	return v + 0, nil
 }
 
-// integer reads a number without a fraction, between low and high.
-func (r *jsonReader) integer(low, high int) (int, error) {
-	v, err := r.number()
+// Integer reads a number without a fraction, between low and high.
+func (r *Reader) Integer(low, high int) (int, error) {
+	v, err := r.Number()
 	switch {
 	case err != nil:
 		return 0, err
 	case v != math.Trunc(v):
-		return 0, r.errorf("%v is not an integer", v)
+		return 0, r.Errorf("%v is not an integer", v)
 	case v < float64(low) || v > float64(high):
-		return 0, r.errorf("%v is outside %d..%d", v, low, high)
+		return 0, r.Errorf("%v is outside %d..%d", v, low, high)
 	}
 	return int(v), nil
 }
@@ -298,9 +305,9 @@ func numberToken(b []byte) []byte {
 	return b[:i]
 }
 
-// literal consumes word (true, false or null) if it comes next.
-func (r *jsonReader) literal(word string) bool {
-	r.peek()
+// Literal consumes word (true, false or null) if it comes next.
+func (r *Reader) Literal(word string) bool {
+	r.Peek()
 	if len(r.data)-r.pos < len(word) || string(r.data[r.pos:r.pos+len(word)]) != word {
 		return false
 	}
@@ -308,30 +315,30 @@ func (r *jsonReader) literal(word string) bool {
 	return true
 }
 
-// boolean reads true or false.
-func (r *jsonReader) boolean() (bool, error) {
+// Boolean reads true or false.
+func (r *Reader) Boolean() (bool, error) {
 	switch {
-	case r.literal("true"):
+	case r.Literal("true"):
 		return true, nil
-	case r.literal("false"):
+	case r.Literal("false"):
 		return false, nil
 	}
-	return false, r.errorf("want true or false")
+	return false, r.Errorf("want true or false")
 }
 
-// skip reads any value and drops it.
-func (r *jsonReader) skip() error {
-	switch c := r.peek(); {
+// Skip reads any value and drops it.
+func (r *Reader) Skip() error {
+	switch c := r.Peek(); {
 	case c == '{':
-		return r.object(func(string) error { return r.skip() })
+		return r.Object(func(string) error { return r.Skip() })
 	case c == '[':
-		return r.list(math.MaxInt, func(int) error { return r.skip() })
+		return r.List(math.MaxInt, func(int) error { return r.Skip() })
 	case c == '"':
-		_, err := r.text()
+		_, err := r.Text()
 		return err
-	case r.literal("null") || r.literal("true") || r.literal("false"):
+	case r.Literal("null") || r.Literal("true") || r.Literal("false"):
 		return nil
 	}
-	_, err := r.number()
+	_, err := r.Number()
 	return err
 }
