@@ -22,6 +22,6 @@ func newTopologyLumosCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newLumosSimulateCommand(), newLumosPlaceCommand())
+	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulateCommand(), newLumosPlaceCommand())
 	return cmd
 }

@@ -52,6 +52,23 @@ func CoreOf(has *Configuration) (*Core, error) {
 	return c, nil
 }
 
+// CoreFor returns a core that carries a requirement, planned from nothing: see [Plan] and [Realize].
+func CoreFor(r *Requirement) (*Core, error) {
+	c, err := NewCore(r.Fabric())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.replan(r); err != nil {
+		return nil, err
+	}
+	for h, core := range c.need {
+		if c.groups[h], err = realize(c.fabric, core); err != nil {
+			return nil, fmt.Errorf("lumos: spine %d: %w", h, err)
+		}
+	}
+	return c, nil
+}
+
 // watch lets the links of leaves decide what is needed between pods, and what a spine costs.
 func (c *Core) watch() {
 	c.leaves.Watch = func(a, b, h, by int) {

@@ -16,6 +16,19 @@ type Move struct {
 	Even  circuit.Permutation `json:"even"` // of OCS 2 x Pair; the other's is the inverse
 }
 
+// Moves lists the pairs of OCSes whose maps differ, with those of to.
+func Moves(from, to *Configuration) []Move {
+	var all []Move
+	for h := range to.Even {
+		for k, p := range to.Even[h] {
+			if !p.Equal(from.Even[h][k]) {
+				all = append(all, Move{h, k, p})
+			}
+		}
+	}
+	return all
+}
+
 // Step is moves that are made at once: until all have been, their circuits that change are dark.
 type Step struct {
 	Moves []Move `json:"moves"`
