@@ -2,11 +2,14 @@ package shim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"lightpath/collectives/transport"
 )
 
 // Region is memory from ncclMemAlloc: one mapping. It begins at offset 0 of its file, which
@@ -85,6 +88,8 @@ type registration struct {
 	size   uintptr
 	window bool
 	flags  int32
+	// release has the devices forget it; nil where they never knew.
+	release func() error
 }
 
 // registry is the registrations of this process by handle. A handle is a number that is never
@@ -106,6 +111,7 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	if uintptr(buff)+size < uintptr(buff) {
 		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), ErrInvalidArgument)
 	}
+	reg := registration{c, buff, size, window, flags, c.tellDevices(buff, size)}
 	r := &registrations
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,35 +119,78 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 		r.of = map[uint64]registration{}
 	}
 	r.last += 2
-	r.of[r.last] = registration{c, buff, size, window, flags}
+	r.of[r.last] = reg
 	return r.last, nil
+}
+
+// tellDevices has those of the communicator's endpoints know the memory that can send from where it
+// is. Where one cannot, its sends are copied as ever, and that is no error.
+func (c *Comm) tellDevices(buff unsafe.Pointer, size uintptr) func() error {
+	ends := []transport.Endpoint{c.packet}
+	if c.light != nil {
+		ends = append(ends, c.light.end)
+	}
+	var releases []func() error
+	for _, e := range ends {
+		r, able := e.(transport.Registrar)
+		if !able || size == 0 {
+			continue
+		}
+		release, err := r.Register(buff, size)
+		if err != nil {
+			c.log.info(subNet, "memory at %p is sent by way of copies: %v", buff, err)
+			continue
+		}
+		releases = append(releases, release)
+	}
+	if releases == nil {
+		return nil
+	}
+	return func() (err error) {
+		for _, release := range releases {
+			err = errors.Join(err, release())
+		}
+		return err
+	}
 }
 
 // Registered returns the buffer of a registration, and with end deregisters it.
 func (c *Comm) Registered(handle uint64, window, end bool) (unsafe.Pointer, error) {
+	reg, err := registrations.find(c, handle, window, end)
+	if err != nil {
+		return nil, err
+	}
+	if end && reg.release != nil {
+		err = reg.release()
+	}
+	return reg.buff, err
+}
+
+// find returns a registration, and with end forgets it.
+func (r *registry) find(c *Comm, handle uint64, window, end bool) (registration, error) {
 	what := "handle"
 	if window {
 		what = "window"
 	}
-	r := &registrations
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	reg, ok := r.of[handle]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("shim: %s %#x is not registered: %w", what, handle, ErrInvalidArgument)
+		return reg, fmt.Errorf("shim: %s %#x is not registered: %w", what, handle, ErrInvalidArgument)
 	case reg.comm != c:
-		return nil, fmt.Errorf("shim: %s %#x was registered with another communicator: %w", what, handle, ErrInvalidArgument)
+		return reg, fmt.Errorf("shim: %s %#x was registered with another communicator: %w", what, handle, ErrInvalidArgument)
 	case reg.window != window:
-		return nil, fmt.Errorf("shim: %#x is not a %s: %w", handle, what, ErrInvalidArgument)
+		return reg, fmt.Errorf("shim: %#x is not a %s: %w", handle, what, ErrInvalidArgument)
 	}
 	if end {
 		delete(r.of, handle)
 	}
-	return reg.buff, nil
+	return reg, nil
 }
 
-// drop forgets what was registered with a communicator that ends.
+// drop forgets what was registered with a communicator that ends. Its devices forget it with their
+// endpoints.
 func (r *registry) drop(c *Comm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -133,7 +133,11 @@ func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec secret) (_ transp
 		return nil, errors.Join(err, l.Close())
 	}
 	c.log.info(subNet, "rdma: rank %d uses %s", c.args.Rank, mine)
-	return &rdmaEndpoint{e, sync.OnceValue(mine.close)}, nil
+	return &rdmaEndpoint{e, sync.OnceValue(func() error {
+		t := e.Traffic()
+		c.log.info(subNet, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.args.Rank, t.Lent, t.Copied)
+		return mine.close()
+	})}, nil
 }
 
 // rdmaPorts are a rank's ends of planes and the devices they are on.
@@ -199,9 +203,11 @@ func (p *rdmaPorts) close() (err error) {
 
 // rdmaEndpoint closes its devices after itself.
 type rdmaEndpoint struct {
-	transport.Endpoint
+	*rdma.Endpoint
 	devices func() error
 }
+
+var _ transport.Registrar = (*rdmaEndpoint)(nil)
 
 // Close implements transport.Endpoint.
 func (e *rdmaEndpoint) Close() error { return errors.Join(e.Endpoint.Close(), e.devices()) }

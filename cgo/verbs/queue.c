@@ -74,7 +74,8 @@ int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port
 		init.qp_type = unacknowledged ? IBV_QPT_UC : IBV_QPT_RC;
 		init.cap.max_send_wr = sends;
 		init.cap.max_recv_wr = recvs;
-		init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+		init.cap.max_send_sge = 2; /* a header and what follows it */
+		init.cap.max_recv_sge = 1;
 		init.cap.max_inline_data = *inlined;
 		errno = 0;
 		*qp = lpv.create_qp(d->pd, &init);
@@ -132,15 +133,16 @@ enum { SENDS = 16 };
 int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count)
 {
 	struct ibv_send_wr wr[SENDS], *bad = NULL;
-	struct ibv_sge sge[SENDS];
+	struct ibv_sge sge[SENDS][2];
 	int n = *count, posted = 0;
 	while (posted < n) {
 		int k = n - posted < SENDS ? n - posted : SENDS;
 		for (int i = 0; i < k; i++) {
 			const struct lpv_send *s = &sends[posted + i];
-			sge[i] = (struct ibv_sge){.addr = s->local, .length = s->length, .lkey = s->lkey};
+			sge[i][0] = (struct ibv_sge){.addr = s->local, .length = s->length, .lkey = s->lkey};
+			sge[i][1] = (struct ibv_sge){.addr = s->data, .length = s->data_length, .lkey = s->data_key};
 			wr[i] = (struct ibv_send_wr){
-				.wr_id = s->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = s->length != 0,
+				.wr_id = s->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = sge[i], .num_sge = (s->length != 0) + (s->data_length != 0),
 				.opcode = s->flags & LPV_IMMEDIATE ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
 				.send_flags = (s->flags & LPV_SIGNALED ? IBV_SEND_SIGNALED : 0) | (s->flags & LPV_INLINE ? IBV_SEND_INLINE : 0),
 				.imm_data = htonl(s->imm), .wr.rdma = {.remote_addr = s->remote, .rkey = s->rkey},

@@ -20,7 +20,7 @@ struct lpv_cq { struct ibv_comp_channel *channel; struct ibv_cq *cq; int fd; };
 struct lpv_port { int state, mtu, lid, ethernet, gids; };
 
 /* rdma.SendRequest and rdma.Completion, field by field; device.go checks their sizes. */
-struct lpv_send { uint64_t id, local, remote; uint32_t lkey, rkey, length, imm, flags, unused; };
+struct lpv_send { uint64_t id, local, remote, data; uint32_t lkey, rkey, data_key, length, data_length, imm, flags, unused; };
 struct lpv_done { uint64_t id; uint32_t status, vendor, bytes, imm, qpn, unused; };
 enum { LPV_SIGNALED = 1, LPV_INLINE = 2, LPV_IMMEDIATE = 4 };
 

@@ -33,6 +33,13 @@ func (t *Task) poll() (bool, error) {
 			}
 			moved = moved || m
 		}
+		if l := &t.lanes[i]; len(l.lent) > 0 {
+			m, err := t.collect(l)
+			if err != nil {
+				return moved, err
+			}
+			moved = moved || m
+		}
 	}
 	moved = t.work() || moved
 	for i := range t.lanes {
@@ -164,7 +171,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	}
 	g := &op.Src[c.seg]
 	c.header.Offset = uint64(op.Base + done)
-	took, err := t.planes[l.id].TrySend(&c.header, t.bytes(g, c.off, min(g.Len, int64(limit))))
+	took, err := t.hand(l, c, t.bytes(g, c.off, min(g.Len, int64(limit))))
 	if err != nil {
 		return 0, t.fail(op, err)
 	}
@@ -177,9 +184,47 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	t.moved[c.id] = done + int64(took)
 	c.advance(g, took)
 	if t.moved[c.id] == op.Bytes {
-		t.complete(c.id)
+		if c.mark == 0 {
+			t.complete(c.id)
+		} else { // what waits for it may write where it is read
+			l.lent = append(l.lent, loan{c.id, c.mark})
+		}
 		l.left--
 		*c = txChain{chain: chain{id: t.prog.Next[c.id]}}
 	}
 	return took, nil
+}
+
+// hand gives payload to the plane, to copy or to read where it is.
+func (t *Task) hand(l *lane, c *txChain, payload []byte) (int, error) {
+	b := t.borrowers[l.id]
+	if b == nil {
+		return t.planes[l.id].TrySend(&c.header, payload)
+	}
+	took, mark, err := b.Lend(&c.header, payload)
+	c.mark = max(c.mark, mark)
+	return took, err
+}
+
+// collect completes the sends whose payload has been given back.
+func (t *Task) collect(l *lane) (bool, error) {
+	moved := false
+	for i := 0; i < len(l.lent); {
+		loan := &l.lent[i]
+		op := &t.prog.Ops[loan.id]
+		mark, err := t.borrowers[l.id].Returned(int(op.Peer))
+		if err != nil {
+			return moved, t.fail(op, err)
+		}
+		if mark < loan.mark {
+			i++
+			continue
+		}
+		t.complete(loan.id)
+		moved = true
+		last := len(l.lent) - 1
+		l.lent[i] = l.lent[last]
+		l.lent = l.lent[:last]
+	}
+	return moved, nil
 }

@@ -111,7 +111,9 @@ type Task struct {
 	// steerers are the planes whose transit the kernel carries, nil for the others.
 	steerers []transport.Steerer
 	// landers are the planes that receive payload in its place, nil for the others.
-	landers   []transport.Lander
+	landers []transport.Lander
+	// borrowers are the planes that send payload from its place, nil for the others.
+	borrowers []transport.Borrower
 	lookup    transport.Endpoint // whose planes these are
 	regions   []Buffer           // the three buffers, then the messages
 	waits     []int32            // per operation, dependencies to go
@@ -150,6 +152,13 @@ type lane struct {
 	gated    bool
 	posted   program.OpID // the reconfiguration that gated waits for, for the trace
 	finished bool         // all of TX, posts included
+	lent     []loan       // sends that have been taken, of payload that is not given back yet
+}
+
+// loan is a send whose payload its plane has not given back up to a mark.
+type loan struct {
+	id   program.OpID
+	mark uint64
 }
 
 // chain is where in its operation a chain of them, or the local work, is.
@@ -161,6 +170,7 @@ type chain struct {
 
 type txChain struct {
 	chain
+	mark   uint64 // of what has been lent of it
 	header wire.Header
 }
 
@@ -244,10 +254,12 @@ func (t *Task) bindPlanes() {
 	t.forwarders = make([]transport.Forwarder, len(t.planes))
 	t.steerers = make([]transport.Steerer, len(t.planes))
 	t.landers = make([]transport.Lander, len(t.planes))
+	t.borrowers = make([]transport.Borrower, len(t.planes))
 	for i, p := range t.planes {
 		t.forwarders[i], _ = p.(transport.Forwarder)
 		t.steerers[i], _ = p.(transport.Steerer)
 		t.landers[i], _ = p.(transport.Lander)
+		t.borrowers[i], _ = p.(transport.Borrower)
 	}
 }
 
@@ -285,7 +297,7 @@ func (t *Task) bindLane(i int) {
 	if i < len(t.call.Base) {
 		l.settle = t.call.Base[i]
 	}
-	l.rx = l.rx[:0]
+	l.rx, l.lent = l.rx[:0], l.lent[:0]
 	for _, id := range pl.Sources {
 		l.rx = append(l.rx, chain{id: id})
 	}

@@ -96,6 +96,9 @@ func (t *Task) waitingTX(l *lane) (Wait, bool) {
 	if len(l.fwd) > 0 {
 		return t.wait(l.fwd[0]), true
 	}
+	if len(l.lent) > 0 {
+		return t.wait(l.lent[0].id), true
+	}
 	return Wait{}, false
 }
 

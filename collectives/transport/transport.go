@@ -13,6 +13,7 @@ package transport
 import (
 	"errors"
 	"time"
+	"unsafe"
 
 	"lightpath/collectives/wire"
 )
@@ -60,6 +61,26 @@ type Lander interface {
 	// is not touched before Head has shown the header, and not beyond the frame's payload. A view
 	// that Peek gave is void.
 	Land(src int, dst []byte) (int, error)
+}
+
+// Borrower is a Plane that can send payload from where it is, without a copy.
+type Borrower interface {
+	Plane
+	// Lend is TrySend of payload that stays as it is until it is given back: until Returned shows
+	// the mark. The mark is 0 where all was copied; others ascend per destination, from 1.
+	Lend(h *wire.Header, payload []byte) (n int, mark uint64, err error)
+	// Returned is the mark up to which all that was lent for dst is given back. After an error
+	// nothing more is, and what was lent may be read until the endpoint is closed.
+	Returned(dst int) (mark uint64, err error)
+}
+
+// Registrar is an Endpoint that can be told of memory, for its planes to borrow.
+type Registrar interface {
+	Endpoint
+	// Register makes memory known until release is called, or the endpoint is closed. It has to
+	// stay mapped, and the same, until then. Release not before calls on the memory have ended. Both are
+	// callable from any goroutine.
+	Register(at unsafe.Pointer, size uintptr) (release func() error, err error)
 }
 
 // Forwarder is a Plane that carries traffic of others through this rank.

@@ -42,6 +42,9 @@ type Endpoint struct {
 	devices []Device          // each once
 	poll    *poller.Set
 
+	registering sync.Mutex // held by Register and what it returns, and by Close; before mu
+	known       []*known   // memory of the caller that devices know; mu
+
 	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, by Close, and by attend
 
 	// Of counts over the control network; nil where they travel on the planes.
@@ -147,9 +150,10 @@ func (e *Endpoint) open(l *Listener, o *Options) (err error) {
 		if err := e.poll.Add(p.cq.FD(), unix.EPOLLIN, int32(id)); err != nil {
 			return fmt.Errorf("plane %d: %w", id, err)
 		}
-		if slices.Contains(e.devices, p.at.device) {
+		if p.at.number = slices.Index(e.devices, p.at.device); p.at.number >= 0 {
 			continue
 		}
+		p.at.number = len(e.devices)
 		if err := e.poll.Add(p.at.device.EventFD(), unix.EPOLLIN, int32(eventID-len(e.devices))); err != nil {
 			return fmt.Errorf("plane %d: events of its device: %w", id, err)
 		}
@@ -267,6 +271,8 @@ func (e *Endpoint) Close() (err error) {
 
 // depart takes leave and closes the planes.
 func (e *Endpoint) depart() (err error) {
+	e.registering.Lock()
+	defer e.registering.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.leave()
@@ -275,6 +281,10 @@ func (e *Endpoint) depart() (err error) {
 			err = fmt.Errorf("rdma: rank %d, plane %d: close: %w", e.rank, p.id, cerr)
 		}
 	}
+	for _, k := range e.known {
+		err = errors.Join(err, k.close())
+	}
+	e.known = nil
 	return err
 }
 

@@ -11,6 +11,7 @@ const eventID = -3
 // attachment is a plane's end of its device, as events concern it.
 type attachment struct {
 	device Device
+	number int // of the device, in the endpoint
 	port   int
 	gid    GID // by which it is known to the peers
 	index  int // of that

@@ -75,23 +75,28 @@ func (p *plane) free(q *peer, number uint64) bool {
 	return q.lastUse[int(number)&(p.slots-1)] <= q.completed
 }
 
-// frame builds frame q.sent+i of a batch in its slot and request r for it.
+// frame builds frame q.sent+i of a batch in its slot and request r for it. Payload that is
+// granted stays where it is.
 // Hot path: no allocation, no logging.
-func (p *plane) frame(q *peer, i int, h *wire.Header, payload []byte, r *SendRequest) bool {
+func (p *plane) frame(q *peer, i int, h *wire.Header, payload []byte, g grant, r *SendRequest) bool {
 	number := q.sent + uint64(i)
 	slot := int(number) & (p.slots - 1)
 	if !p.free(q, number) {
 		return false
 	}
-	b := q.stage[slot*p.slot:][:wire.HeaderSize+len(payload)]
-	wire.Encode(h, b)
-	copy(b[wire.HeaderSize:], payload)
+	b := q.stage[slot*p.slot:][:wire.HeaderSize]
 	*r = SendRequest{
-		Local: uint64(uintptr(unsafe.Pointer(&b[0]))), LKey: p.stageKey, Length: uint32(len(b)),
+		Local: uint64(uintptr(unsafe.Pointer(&b[0]))), LKey: p.stageKey,
 		Remote: q.remote + uint64(slot*p.slot), RKey: q.remoteKey,
 		Imm: immData<<immShift | uint32(number)&immMask, Flags: SendImmediate,
 	}
-	if len(b) <= q.inline {
+	if g.given {
+		r.Data, r.DataKey, r.DataLength = uint64(uintptr(unsafe.Pointer(&payload[0]))), g.key, uint32(len(payload))
+	} else {
+		b = append(b, payload...) // the slot has room
+	}
+	wire.Encode(h, b)
+	if r.Length = uint32(len(b)); !g.given && len(b) <= q.inline {
 		r.Flags |= SendInline
 	}
 	return true

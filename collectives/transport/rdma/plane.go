@@ -41,6 +41,7 @@ type plane struct {
 	memory   []byte // rings of all peers, then staging for all
 	regions  [2]Region
 	stageKey uint32
+	traffic  Traffic
 
 	failed error // of the first peer whose queue pair has broken
 
@@ -160,6 +161,13 @@ func (p *plane) broken(q *peer) error {
 func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
+	return p.send(h, payload, grant{})
+}
+
+// send sends what there is room for: payload from where it is, where that is granted, else copies of it.
+// The caller holds e.mu.
+// Hot path: no allocation, no logging.
+func (p *plane) send(h *wire.Header, payload []byte, g grant) (int, error) {
 	q, err := p.peer(int(h.Dst))
 	if err != nil {
 		return 0, err
@@ -182,7 +190,7 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	for built < room && taken < len(payload) {
 		n := min(len(payload)-taken, p.payload)
 		frame.Length = uint32(n)
-		if !p.frame(q, built, &frame, payload[taken:taken+n], &p.wrs[built]) {
+		if !p.frame(q, built, &frame, payload[taken:taken+n], g, &p.wrs[built]) {
 			break
 		}
 		built++
@@ -192,6 +200,9 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	if built == 0 {
 		return 0, nil
 	}
+	if g.given { // who lends waits for this one
+		p.wrs[built-1].Flags |= SendSignaled
+	}
 	n, err := p.post(q, p.wrs[:built])
 	q.sent += uint64(n)
 	if n < built {
@@ -199,6 +210,11 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	}
 	if n == 0 && err != nil {
 		return 0, q.err
+	}
+	if g.given {
+		p.traffic.Lent += int64(taken)
+	} else {
+		p.traffic.Copied += int64(taken)
 	}
 	return taken, nil
 }

@@ -128,7 +128,8 @@ type QP interface {
 	MaxInline() int
 	// Connect takes the pair from INIT over RTR to RTS.
 	Connect(p *Path) error
-	// PostSend posts writes, in order, and returns how many were. It never allocates.
+	// PostSend posts writes, in order, and returns how many were. It never allocates. What is
+	// inlined is in one piece.
 	PostSend(r []SendRequest) (int, error)
 	// PostRecv posts n receives without memory, for immediates; their completions carry id.
 	PostRecv(id uint64, n int) error
@@ -159,15 +160,16 @@ const (
 	SendImmediate             // consumes a receive of the peer, which sees Imm
 )
 
-// SendRequest is an RDMA write. It holds addresses and no pointers: its memory is registered.
+// SendRequest is an RDMA write of Length bytes at Local, followed by DataLength ones at Data. It
+// holds addresses and no pointers: its memory is registered.
 type SendRequest struct {
-	ID            uint64
-	Local, Remote uint64 // addresses
-	LKey, RKey    uint32
-	Length        uint32
-	Imm           uint32
-	Flags         uint32
-	_             uint32
+	ID                  uint64
+	Local, Remote, Data uint64 // addresses
+	LKey, RKey, DataKey uint32
+	Length, DataLength  uint32
+	Imm                 uint32
+	Flags               uint32
+	_                   uint32
 }
 
 // Completion is the end of a request.

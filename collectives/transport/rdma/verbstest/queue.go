@@ -172,6 +172,9 @@ func (q *qp) PostSend(r []rdma.SendRequest) (int, error) {
 			if r[i].Length > maxInline {
 				return i, q.n.misuse("QP %#x: %d bytes inline", q.number, r[i].Length)
 			}
+			if r[i].DataLength > 0 {
+				return i, q.n.misuse("QP %#x: two pieces inline", q.number)
+			}
 			copy(s.inline[:], q.n.at(r[i].LKey, r[i].Local, r[i].Length, false))
 		}
 		q.posted++
@@ -205,13 +208,22 @@ func (n *Network) at(key uint32, addr uint64, size uint32, remote bool) []byte {
 	return r.mem[from:][:size]
 }
 
-// bytes returns what a request carries.
-func (q *qp) bytes(s *send) []byte {
+// size is how many bytes a request carries.
+func (s *send) size() uint32 { return s.r.Length + s.r.DataLength }
+
+// pieces returns what a request carries, and whether its memory is registered.
+func (q *qp) pieces(s *send) (p [2][]byte, ok bool) {
 	if s.r.Flags&rdma.SendInline != 0 {
-		return s.inline[:s.r.Length]
+		p[0] = s.inline[:s.r.Length]
+		return p, true
 	}
-	return q.n.at(s.r.LKey, s.r.Local, s.r.Length, false)
+	p[0] = q.n.at(s.r.LKey, s.r.Local, s.r.Length, false)
+	p[1] = q.n.at(s.r.DataKey, s.r.Data, s.r.DataLength, false)
+	return p, uint32(len(p[0])+len(p[1])) == s.size()
 }
+
+// sum is a hash of pieces.
+func sum(p [2][]byte) uint64 { return maphash.Bytes(seed, p[0]) ^ maphash.Bytes(seed, p[1])*3 }
 
 // reaches reports whether the next request gets to the peer.
 func (q *qp) reaches(to *qp) bool {
@@ -222,18 +234,18 @@ func (q *qp) reaches(to *qp) bool {
 // then. The caller holds mu.
 func (q *qp) depart() {
 	s := &q.sends[q.done%uint64(len(q.sends))]
-	from := q.bytes(s)
-	if from == nil && s.r.Length > 0 {
+	from, ok := q.pieces(s)
+	if !ok {
 		_ = q.n.misuse("QP %#x: local memory of a request is not registered", q.number)
 		q.fail(4)
 		return
 	}
-	if size := int(s.r.Length); size > cap(s.flight) {
+	if size := int(s.size()); size > cap(s.flight) {
 		for i := range q.sends { // all at once: the steady state allocates nothing
 			q.sends[i].flight = append(make([]byte, 0, size), q.sends[i].flight...)
 		}
 	}
-	s.flight = append(s.flight[:0], from...)
+	s.flight = append(append(s.flight[:0], from[0]...), from[1]...)
 	q.complete(rdma.Success)
 }
 
@@ -242,12 +254,12 @@ func (q *qp) arrive() {
 	s := &q.sends[q.carried%uint64(len(q.sends))]
 	to := q.n.qps[q.peer]
 	if q.reaches(to) {
-		q.deliver(s, to, s.flight)
+		q.deliver(s, to, [2][]byte{s.flight})
 	} else {
 		q.lose()
 		q.carried++
 		if to != nil { // its first packets may get there
-			copy(q.n.at(s.r.RKey, s.r.Remote, s.r.Length, true), s.flight[:len(s.flight)/2])
+			copy(q.n.at(s.r.RKey, s.r.Remote, s.size(), true), s.flight[:len(s.flight)/2])
 		}
 	}
 	if q.carried == q.posted {
@@ -267,10 +279,10 @@ func (q *qp) carry() {
 	s := &q.sends[q.carried%uint64(len(q.sends))]
 	to := q.n.qps[q.peer]
 	lost := !q.reaches(to) || !to.d.reaches(q.d) // as the acknowledgement would be
-	from := q.bytes(s)
-	s.sum = maphash.Bytes(seed, from)
+	from, ok := q.pieces(s)
+	s.sum = sum(from)
 	switch {
-	case from == nil && s.r.Length > 0:
+	case !ok:
 		_ = q.n.misuse("QP %#x: local memory of a request is not registered", q.number)
 		q.fail(4)
 	case lost:
@@ -282,15 +294,15 @@ func (q *qp) carry() {
 }
 
 // deliver writes from into the peer's memory.
-func (q *qp) deliver(s *send, to *qp, from []byte) {
-	if s.r.Length > 0 {
-		mem := q.n.at(s.r.RKey, s.r.Remote, s.r.Length, true)
+func (q *qp) deliver(s *send, to *qp, from [2][]byte) {
+	if s.size() > 0 {
+		mem := q.n.at(s.r.RKey, s.r.Remote, s.size(), true)
 		if mem == nil {
 			_ = q.n.misuse("QP %#x: write outside the peer's memory", q.number)
 			q.refuse(rdma.AccessErr)
 			return
 		}
-		copy(mem, from)
+		copy(mem[copy(mem, from[0]):], from[1])
 		if q.n.corrupt > 0 {
 			q.n.corrupt--
 			mem[len(mem)/2] ^= 0x10
@@ -303,7 +315,7 @@ func (q *qp) deliver(s *send, to *qp, from []byte) {
 			return
 		}
 		to.recvs--
-		size := s.r.Length
+		size := s.size()
 		if q.n.cut {
 			size = q.n.size
 		}
@@ -325,7 +337,7 @@ func (q *qp) refuse(s rdma.Status) {
 // have had to send it again.
 func (q *qp) acknowledge() {
 	s := &q.sends[q.done%uint64(len(q.sends))]
-	if s.r.Length > 0 && maphash.Bytes(seed, q.bytes(s)) != s.sum {
+	if from, _ := q.pieces(s); sum(from) != s.sum {
 		_ = q.n.misuse("QP %#x: memory of a request has changed before it was complete", q.number)
 	}
 	q.complete(rdma.Success)
