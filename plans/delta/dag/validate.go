@@ -3,7 +3,6 @@ package dag
 import (
 	"errors"
 	"fmt"
-	"math"
 )
 
 // ErrGraph is wrapped by every error about a graph. The message names field and position, as
@@ -30,8 +29,8 @@ func (g *Graph) Validate() error {
 
 func (g *Graph) checkPods() error {
 	switch {
-	case !(g.Gbps > 0) || math.IsInf(g.Gbps, 0):
-		return fmt.Errorf("bandwidth_gbps: %v is not a positive rate", g.Gbps)
+	case !(g.Gbps >= 1e-9 && g.Gbps <= largest):
+		return fmt.Errorf("bandwidth_gbps: %v is outside 1e-9..1e18", g.Gbps)
 	case len(g.Pods) == 0:
 		return errors.New("pods: there are none")
 	case len(g.Pods) > MaxPods:
@@ -103,10 +102,10 @@ func (g *Graph) checkTask(t *Task, joined map[[2]int]bool) error {
 		return fmt.Errorf(".%s: %s", name, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case !finite(t.Duration):
-		return field("duration_us", "%v is negative or not finite", t.Duration)
-	case !finite(t.Bytes):
-		return field("bytes", "%v is negative or not finite", t.Bytes)
+	case !inRange(t.Duration):
+		return field("duration_us", "%v is outside 0..1e18", t.Duration)
+	case !inRange(t.Bytes):
+		return field("bytes", "%v is outside 0..1e18", t.Bytes)
 	case t.Flows < 0 || t.Flows > MaxPorts:
 		return field("flows", "%d is outside 0..%d", t.Flows, MaxPorts)
 	case t.From < 0 || t.From >= len(g.Pods):
@@ -189,8 +188,8 @@ func (g *Graph) checkDeps() error {
 		switch {
 		case d.From == d.To:
 			return fmt.Errorf("deps[%d]: task %d waits for itself", i, d.From)
-		case !finite(d.Delay):
-			return fmt.Errorf("deps[%d].delay_us: %v is negative or not finite", i, d.Delay)
+		case !inRange(d.Delay):
+			return fmt.Errorf("deps[%d].delay_us: %v is outside 0..1e18", i, d.Delay)
 		}
 	}
 	return nil
@@ -230,4 +229,7 @@ func (g *Graph) CheckCircuits(c Circuits) error {
 	return nil
 }
 
-func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+// largest bounds every number of a file, so that sums of them stay finite.
+const largest = 1e18
+
+func inRange(v float64) bool { return v >= 0 && v <= largest }
