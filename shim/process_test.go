@@ -219,7 +219,7 @@ func nameless(t *testing.T, pid int) {
 	}
 }
 
-// TestCreateDestroyLeavesNothing makes and frees many communicators.
+// TestCreateDestroyLeavesNothing makes and frees many communicators, 10 000 in make test-long.
 func TestCreateDestroyLeavesNothing(t *testing.T) {
 	for _, transport := range []string{"inproc", "shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
@@ -232,8 +232,11 @@ func TestCreateDestroyLeavesNothing(t *testing.T) {
 			cycle() // what is made once per process
 			before := census(t)
 			cycles := 70 // 210 in all
-			if testing.Short() {
+			switch {
+			case testing.Short():
 				cycles = 10
+			case os.Getenv("LIGHTPATH_TEST_LONG") != "":
+				cycles = 3334
 			}
 			for range cycles {
 				cycle()

@@ -1,11 +1,12 @@
-/* 1000 communicators of one rank and 1000 of two ranks, made, used and destroyed in one process:
- * handles stay distinct, and neither descriptors, threads nor mappings pile up. */
+/* 1000 communicators of one rank and 1000 of two ranks, made, used and destroyed in one process, and then 1000
+ * that are there at once: handles stay distinct, and neither descriptors, threads, mappings nor memory pile
+ * up. The argument is another number than 1000 for the first two. */
 #include "check.h"
 
 #include <time.h>
 #include <unistd.h>
 
-enum { TIMES = 1000 };
+enum { TIMES = 1000, AT_ONCE = 1000 };
 
 static void single(int i) {
   ncclUniqueId id;
@@ -33,6 +34,37 @@ static void pair(int i) {
   for (r = 0; r < 2; r++) OK(ncclCommDestroy(comms[r]));
 }
 
+/* All there at the same time; every other one of two ranks. */
+static void at_once(void) {
+  static ncclComm_t comms[AT_ONCE][2];
+  int i, r;
+  for (i = 0; i < AT_ONCE; i++) {
+    if (i % 2 == 0) {
+      OK(ncclCommInitAll(comms[i], 1, NULL));
+    } else {
+      OK(ncclCommInitAll(comms[i], 2, NULL));
+    }
+  }
+  for (i = 0; i < AT_ONCE; i++) {
+    int in[2] = {i, 1}, out[2] = {-1, -1};
+    OK(ncclGroupStart());
+    for (r = 0; r <= i % 2; r++) OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[i][r], NULL));
+    OK(ncclGroupEnd());
+    for (r = 0; r <= i % 2; r++) CHECK(out[r] == i + i % 2);
+  }
+  for (i = 0; i < AT_ONCE; i++)
+    for (r = 0; r <= i % 2; r++) OK(ncclCommDestroy(comms[i][r]));
+}
+
+/* KiB of memory in use. */
+static int resident(const char* path) {
+  long pages = 0;
+  FILE* f = fopen(path, "re");
+  CHECK(f != NULL && fscanf(f, "%*d %ld", &pages) == 1);
+  fclose(f);
+  return (int)(pages * (sysconf(_SC_PAGESIZE) / 1024));
+}
+
 static int lines(const char* path) {
   int n = 0, c;
   FILE* f = fopen(path, "re");
@@ -51,14 +83,21 @@ static void settles(const char* what, int before, int (*now)(const char*), const
   CHECK(now(path) <= before + 16);
 }
 
-int main(void) {
-  int i, fds, threads, maps;
+int main(int argc, char** argv) {
+  const int times = argc > 1 ? atoi(argv[1]) : TIMES;
+  int i, fds, threads, maps, before, after;
   for (i = 0; i < 20; i++) single(i), pair(i);
   fds = count_entries("/proc/self/fd");
   threads = count_entries("/proc/self/task");
   maps = lines("/proc/self/maps");
-  for (i = 0; i < TIMES; i++) single(i);
-  for (i = 0; i < TIMES; i++) pair(i);
+  for (i = 0; i < TIMES; i++) single(i), pair(i); /* the heap finds its size */
+  before = resident("/proc/self/statm");
+  for (i = 0; i < times; i++) single(i);
+  for (i = 0; i < times; i++) pair(i);
+  after = resident("/proc/self/statm");
+  fprintf(stderr, "%d communicators: from %d to %d KiB\n", 2 * times, before, after);
+  CHECK(after <= before + 32 * 1024); /* 16 KiB for each would be seen */
+  at_once();
   settles("descriptors", fds, count_entries, "/proc/self/fd");
   settles("threads", threads, count_entries, "/proc/self/task");
   settles("mappings", maps, lines, "/proc/self/maps");

@@ -61,6 +61,46 @@ static void* spoil(void* arg) {
   return arg;
 }
 
+/* Two ranks in collectives while their process forks: the children are refused, the parent goes on. */
+struct rank {
+  ncclComm_t comm;
+  int rank, calls;
+};
+
+static volatile int enough;
+static void* reduce_on(void* arg) {
+  struct rank* r = arg;
+  static float bufs[2][50000];
+  float* buf = bufs[r->rank];
+  int i;
+  do { /* the last call is the one in which rank 0 has seen that it is enough */
+    buf[0] = (float)(r->rank == 0 && enough);
+    buf[1] = (float)r->rank;
+    for (i = 2; i < 50000; i++) buf[i] = 1;
+    OK(ncclAllReduce(buf, buf, 50000, ncclFloat, ncclSum, r->comm, NULL));
+    CHECK(buf[1] == 1 && buf[49999] == 2);
+    r->calls++;
+  } while (buf[0] == 0);
+  return NULL;
+}
+
+static void during(void) {
+  ncclComm_t comms[2];
+  struct rank ranks[2];
+  pthread_t t[2];
+  int i;
+  OK(ncclCommInitAll(comms, 2, NULL));
+  for (i = 0; i < 2; i++) {
+    ranks[i] = (struct rank){comms[i], i, 0};
+    CHECK(pthread_create(&t[i], NULL, reduce_on, &ranks[i]) == 0);
+  }
+  for (i = 0; i < 50; i++) child(refused, comms[i % 2]);
+  enough = 1;
+  for (i = 0; i < 2; i++) CHECK(pthread_join(t[i], NULL) == 0);
+  CHECK(ranks[0].calls > 0 && ranks[0].calls == ranks[1].calls);
+  for (i = 0; i < 2; i++) OK(ncclCommDestroy(comms[i]));
+}
+
 int main(void) {
   ncclUniqueId id;
   ncclComm_t comm;
@@ -78,6 +118,7 @@ int main(void) {
   OK(ncclAllReduce(&in, &out, 1, ncclFloat, ncclSum, comm, NULL));
   CHECK(out == 2);
   OK(ncclCommDestroy(comm));
+  during();
   use();
   return 0;
 }

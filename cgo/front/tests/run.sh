@@ -97,6 +97,8 @@ check preload-bash env LD_PRELOAD="$lib" bash -c '
   grep -q libnccl /proc/$$/maps && [ "$(ls /proc/$$/task | wc -l)" = 1 ] && [ "$(echo a | tr a b)" = b ]'
 check preload-python env LD_PRELOAD="$lib" "${PYTHON:-python3}" cgo/front/tests/preload.py
 
+check multiprocessing "${PYTHON:-python3}" cgo/front/tests/multiprocessing_nccl.py "$lib"
+
 check worker cgo/front/tests/worker.sh "$root/bin/lightpath-rank" "$root/$out/liar.so" "$root/$out/worker"
 
 exit $failed
