@@ -224,10 +224,10 @@ func TestCreateDestroyLeavesNothing(t *testing.T) {
 	for _, transport := range []string{"inproc", "shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			cycle := func() {
-				w := newWorld(t, 2)
-				w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
-				w.destroy()
+			cycle := func() { // nothing of the test's keeps the communicators
+				if err := ranksHere(2); err != nil {
+					t.Fatal(err)
+				}
 			}
 			cycle() // what is made once per process
 			before := census(t)
