@@ -2,6 +2,7 @@ package solver
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -47,7 +48,8 @@ func (c cbc) Solve(ctx context.Context, p *mip.Program, o Options) (Result, erro
 		}
 		args = append(args, "-mipstart", j.path("start.txt"))
 	}
-	args = append(args, "-solve", "-solution", j.path("solution.txt"), "-quit")
+	// The text has names but eight digits; the other file has all digits but no names.
+	args = append(args, "-printingOptions", "all", "-solve", "-solution", j.path("solution.txt"), "-saveSolution", j.path("solution.bin"), "-quit")
 	log, err := j.run(ctx, o, c.path, args...)
 	if err != nil {
 		return Result{}, err
@@ -57,11 +59,38 @@ func (c cbc) Solve(ctx context.Context, p *mip.Program, o Options) (Result, erro
 		return Result{}, fmt.Errorf("%w: cbc wrote no solution: %s", ErrSolver, tail(log))
 	}
 	verdict, rest, _ := strings.Cut(string(text), "\n")
-	return j.cbcResult(verdict, rest, log)
+	exact, _ := os.ReadFile(j.path("solution.bin")) // absent where there is no solution
+	return j.cbcResult(verdict, j.cbcValues(rest, exact), log)
 }
 
-// cbcResult makes a Result of the first line of cbc's solution, the others, and its log.
-func (j *job) cbcResult(verdict, rest, log string) (Result, error) {
+// cbcValues reads the lines of cbc's text, those of rows before those of variables, and takes the
+// digits from its other file: two counts of 32 bits, then doubles: the objective, values and
+// multipliers of rows, values of variables. Where that is not of this solution, the text stands.
+func (j *job) cbcValues(text string, exact []byte) map[string]float64 {
+	values := j.pairs(text, 1, 2)
+	if len(exact) < 8 {
+		return values
+	}
+	rows, columns := int(binary.NativeEndian.Uint32(exact)), int(binary.NativeEndian.Uint32(exact[4:]))
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if columns != len(values) || len(lines) < columns || len(exact) < 8+8*(1+2*rows+columns) {
+		return values
+	}
+	precise := make(map[string]float64, columns)
+	at := exact[8+8*(1+2*rows):]
+	for i, line := range lines[len(lines)-columns:] {
+		f := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "**"))
+		v := math.Float64frombits(binary.NativeEndian.Uint64(at[8*i:]))
+		if said, ok := values[f[1]]; !ok || math.Abs(v-said) > 1e-6*math.Max(1, math.Abs(said)) {
+			return values
+		}
+		precise[f[1]] = v
+	}
+	return precise
+}
+
+// cbcResult makes a Result of the first line of cbc's solution, its values, and its log.
+func (j *job) cbcResult(verdict string, values map[string]float64, log string) (Result, error) {
 	bound := math.Inf(-1)
 	if _, after, ok := strings.Cut(log, "\nLower bound:"); ok {
 		line, _, _ := strings.Cut(after, "\n")
@@ -71,11 +100,10 @@ func (j *job) cbcResult(verdict, rest, log string) (Result, error) {
 	}
 	switch {
 	case strings.HasPrefix(verdict, "Optimal"):
-		return j.result(Optimal, j.pairs(rest, 1, 2), bound)
+		return j.result(Optimal, values, bound)
 	case strings.HasPrefix(verdict, "Infeasible"), strings.HasPrefix(verdict, "Integer infeasible"):
 		return j.result(Infeasible, nil, bound)
 	case strings.HasPrefix(verdict, "Stopped"):
-		values := j.pairs(rest, 1, 2)
 		// Without a solution cbc writes the last relaxation under the same heading.
 		if strings.Contains(log, "No feasible solution found") || strings.Contains(verdict, "no integer solution") {
 			return j.result(Unknown, nil, bound)

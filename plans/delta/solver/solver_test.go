@@ -79,7 +79,7 @@ func TestSolversAgainstEnumeration(t *testing.T) {
 				if r.Status != Optimal || math.Abs(r.Objective-want) > 1e-6 || r.Bound > want+1e-6 || r.Gap() > 1e-6 {
 					t.Errorf("%+v, want %v", r, want)
 				}
-				if err := p.Check(r.Values, 1e-6); err != nil {
+				if err := p.Check(r.Values, 1e-9); err != nil {
 					t.Error(err)
 				}
 				// The solution is a start, and what comes back is no worse.
