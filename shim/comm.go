@@ -421,6 +421,15 @@ func (c *Comm) awaitFor(kind msgKind, seq uint64, d time.Duration) (*message, er
 // fail poisons the communicator everywhere and returns the error that it has failed with:
 // err, or what came first.
 func (c *Comm) fail(err error) error {
+	if errors.Is(err, errUnsent) && c.joined.Load() {
+		timer := time.NewTimer(time.Second)
+		defer timer.Stop()
+		select { // the leader's last words say why it is gone
+		case <-c.poisonCh:
+		case <-c.star.allLeft:
+		case <-timer.C:
+		}
+	}
 	c.spread(err)
 	<-c.poisonCh // whoever came first may still be telling the others
 	return c.AsyncError()

@@ -214,6 +214,10 @@ func (c *star) leave() {
 	c.markLeft(c.rank)
 }
 
+// errUnsent: the connection to the leader takes nothing any more. What the leader has said before may
+// still be on its way to be read; see [Comm.fail].
+var errUnsent = fmt.Errorf("%w", ErrRemote)
+
 // toLeader sends m to rank 0; at the leader it is delivered at once.
 func (c *star) toLeader(m *message) error {
 	m.From = uint16(c.rank)
@@ -222,7 +226,7 @@ func (c *star) toLeader(m *message) error {
 		return nil
 	}
 	if err := c.links[0].send(m); err != nil {
-		return fmt.Errorf("shim: rank %d: message to rank 0: %w: %w", c.rank, err, ErrRemote)
+		return fmt.Errorf("shim: rank %d: message to rank 0: %w: %w", c.rank, err, errUnsent)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -103,6 +104,24 @@ func TestWrongCounts(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestLastWordsOfTheLeader: a rank that can send the leader nothing any more gives the reason that the
+// leader has sent before, which it may not have read yet.
+func TestLastWordsOfTheLeader(t *testing.T) {
+	lightFabric(t, 2, 1, nil)
+	for range 10 {
+		w := newWorld(t, 2)
+		c := w.comms[1]
+		if err := c.star.links[0].conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		// To the leader this rank is lost; that is what it says to all.
+		if err := Run([]Call{allReduce(c, make([]float32, 10))}); !errors.Is(err, ErrRemote) || !strings.Contains(err.Error(), "lost rank 1") {
+			t.Errorf("%v", err)
+		}
+		w.destroy()
+	}
 }
 
 // forger is an endpoint whose frames arrive at another offset than they were sent with.
