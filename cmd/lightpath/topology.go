@@ -10,7 +10,7 @@ func newTopologyCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTopologyLumosCommand())
+	cmd.AddCommand(newTopologyDeltaCommand(), newTopologyLumosCommand())
 	return cmd
 }
 

@@ -66,16 +66,7 @@ func (o *lumosOutput) writeFabric(c *lumos.Configuration) error {
 	if err := writeOutput("fabric", o.fabric, file.Encode()); err != nil || o.ocsd == "" {
 		return err
 	}
-	var b strings.Builder
-	path, err := filepath.Abs(o.fabric)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "version: %d\nfabric: %q\ninitial:\n", fabric.Version, path)
-	for _, m := range o.planes.Maps(c) {
-		fmt.Fprintf(&b, "  - %s\n", mapText(m))
-	}
-	return writeOutput("ocsd", o.ocsd, []byte(b.String()))
+	return writeOCSD(o.ocsd, o.fabric, o.planes.Maps(c))
 }
 
 // mapText is a map as files have it.
