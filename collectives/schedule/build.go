@@ -38,6 +38,9 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 	if root < 0 || root >= n {
 		return nil, fmt.Errorf("%w: %d of %d ranks", ErrRoot, root, n)
 	}
+	if r.seats != nil { // the algorithm's root is a part, too
+		root = slices.Index(r.seats, root)
+	}
 	if n > maxUncounted {
 		b := newBuilder(c, r, root, o)
 		b.dry = true
@@ -47,6 +50,7 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 	}
 	b := newBuilder(c, r, root, o)
 	b.fill()
+	b.seat(r.seats)
 	return b.Schedule, nil
 }
 

@@ -20,9 +20,9 @@ var (
 
 // An algorithm is named by
 //
-//	name[:parameters][@order]
+//	name[:parameters][@order][~seats]
 //
-// with parameters joined by "x" (swing:4x4, bruck:4) and an order by "." (pairwise@2.1.3).
+// with parameters joined by "x" (swing:4x4, bruck:4), an order by "." (pairwise@2.1.3) and seats as [Seated] writes them.
 // The name says all that decides what is sent and in what order values are combined, so
 // it can stand for the algorithm in signatures and keys. "msccl:FILE" is not a name of this
 // package's and never will be.
@@ -35,11 +35,18 @@ type spelled struct {
 	base  string
 	args  []int
 	order []int
+	seats []int
 }
 
 // spell takes a name apart; it fails with [ErrParameter] or [ErrOrder].
 func spell(name string) (s spelled, err error) {
-	rest, order, ordered := strings.Cut(name, "@")
+	rest, seats, seated := strings.Cut(name, "~")
+	if seated {
+		if s.seats, err = parseSeats(seats); err != nil {
+			return s, fmt.Errorf("%w: %q: %w", ErrOrder, name, err)
+		}
+	}
+	rest, order, ordered := strings.Cut(rest, "@")
 	base, args, parametrised := strings.Cut(rest, ":")
 	s.base = base
 	if parametrised {
@@ -75,6 +82,9 @@ func (s spelled) String() string {
 	}
 	if s.order != nil {
 		text += "@" + joined(s.order, ".")
+	}
+	if s.seats != nil {
+		text += "~" + runs(s.seats)
 	}
 	return text
 }
@@ -131,7 +141,7 @@ func find(c Collective, algorithm string) (*entry, spelled, error) {
 		return nil, spelled{}, fmt.Errorf("%w: %v", ErrCollective, c)
 	}
 	base := algorithm
-	if i := strings.IndexAny(algorithm, ":@"); i >= 0 {
+	if i := strings.IndexAny(algorithm, ":@~"); i >= 0 {
 		base = algorithm[:i]
 	}
 	i := slices.IndexFunc(algorithms[c], func(e entry) bool { return e.name == base })
@@ -161,6 +171,7 @@ type resolved struct {
 	order        []int // the first half of an algorithm that has halves
 	second       []int // the other, in the order of the steps
 	defaultOrder []int
+	seats        []int // nil: every rank has its own
 }
 
 // resolve finds an algorithm and settles its parameters and order; order, where it is
@@ -191,6 +202,12 @@ func resolve(c Collective, algorithm string, n int, order []int) (*resolved, err
 			return refuse()
 		}
 	}
+	if s.seats != nil {
+		if err := checkSeats(s.seats, n); err != nil {
+			return nil, fmt.Errorf("%w: %v %s", err, c, algorithm)
+		}
+		r.seats = seated(s.seats)
+	}
 	if e.free != nil {
 		err = r.settle(s.order)
 	}
@@ -203,6 +220,6 @@ func (r *resolved) canonical() spelled {
 	if r.given && (r.param.usual == nil || r.args[0] != r.param.usual(r.n)) {
 		s.args = r.args
 	}
-	s.order = r.shortOrder()
+	s.order, s.seats = r.shortOrder(), r.seats
 	return s
 }
