@@ -98,8 +98,9 @@ type collective struct {
 	algorithm string
 }
 
-// buildSchedule chooses and builds the schedule of a shape on so many ranks.
-func buildSchedule(s *shape, ranks int, optical bool, cfg *Config) (collective, error) {
+// buildSchedule chooses and builds the schedule of a shape on so many ranks, which are in pods, or
+// in none.
+func buildSchedule(s *shape, ranks int, optical bool, cfg *Config, pods [][]int) (collective, error) {
 	coll := kinds[s.kind].collective
 	block := int64(s.count) * int64(s.typ.Size())
 	var opts []schedule.Option
@@ -113,7 +114,7 @@ func buildSchedule(s *shape, ranks int, optical bool, cfg *Config) (collective, 
 		name = file.Identity()
 		sched, err = file.Schedule(int(s.root), opts...)
 	} else {
-		name = chooseAlgorithm(coll, block, ranks, optical, cfg.Algorithms)
+		name = arrange(coll, chooseAlgorithm(coll, block, ranks, optical, cfg.Algorithms), pods, cfg.Algorithms)
 		sched, err = schedule.Build(coll, name, ranks, int(s.root), opts...)
 	}
 	if err != nil {
@@ -130,7 +131,7 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	if c.throughArena(s.kind) && s.wish.planes == 0 {
 		return c.newArenaEntry(s), nil
 	}
-	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg)
+	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg, nil)
 	if err != nil {
 		return nil, err
 	}

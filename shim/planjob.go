@@ -44,7 +44,7 @@ type planFamily struct {
 // initial (nil: where they like), about which nothing is known yet. Planes are alike, so it
 // does not matter which of them are in use.
 func (o *planSite) family(s shape, planes int, initial []circuit.Permutation) (*planFamily, error) {
-	col, err := buildSchedule(&s, o.ranks, true, o.cfg)
+	col, err := buildSchedule(&s, o.ranks, true, o.cfg, o.pods)
 	if err != nil {
 		return nil, err
 	}

@@ -33,13 +33,14 @@ type planSite struct {
 	name     string // of the fabric
 	planes   []fabric.Plane
 	template *plans.Problem
+	pods     [][]int // the ranks of each pod of the fabric; nil where it has fewer than two
 }
 
 func newPlanSite(cfg *Config, fab *fabric.Fabric, ports []int) planSite {
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}
-	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), name: fab.Name, planes: fab.Planes, template: t}
+	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), name: fab.Name, planes: fab.Planes, template: t, pods: podsOf(fab, ports)}
 }
 
 // all is the set of the fabric's planes.
@@ -162,7 +163,7 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeSet) (*entry, error) {
 	if e := o.c.programs.get(s); e != nil {
 		return e, nil
 	}
-	col, err := buildSchedule(&s, o.ranks, true, o.cfg)
+	col, err := buildSchedule(&s, o.ranks, true, o.cfg, o.pods)
 	if err != nil {
 		return nil, err
 	}

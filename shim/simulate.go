@@ -116,7 +116,7 @@ func (c *Comm) predictPacket(s shape) (float64, error) {
 	if s.wish.planes != 0 && c.light == nil {
 		costs.BandwidthGbps *= float64(s.wish.planes.len()) / float64(len(c.packet.Planes()))
 	}
-	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg)
+	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -32,6 +32,7 @@
 //	AllToAll       pairwise                n-1          S(n-1)/n       SWOT 2.1.2
 //	               pairwise-xor            n-1 (c)      S(n-1)/n
 //	               round-robin             n-1 (d)      S(n-1)/n       circle method
+//	               pod-pairwise            n            S(n-1)/n       LumosCore Eq. 44
 //	               bruck                   log n        S/2 log n      Bruck et al. 1997
 //	               direct                  1            S(n-1)/n       total exchange
 //	Broadcast,     ring                    2n-2         S              pipeline of n chunks
@@ -55,15 +56,17 @@
 //	pairwise, pairwise-xor, round-robin  :k  exchanges a step (1): k permutations at once
 //	bruck                   :r  radix (2): log_r n steps of r-1 flows a rank, r-1 = ports
 //	swing                   :AxB...  a torus: 2 ports a dimension, all at once
-//	hierarchical-ring       :g  ranks a group (the largest divisor up to the root of n)
+//	hierarchical-ring, pod-pairwise  :g  ranks a group (the largest divisor up to the root of n)
 //	binary-tree, double-binary-tree  :C  chunks of a block, or of half a block (2 log n)
 //
 // "@" and a list is the order in which an algorithm takes what its meaning allows it to take
 // in any: offsets, bits or digits ([WithOrder], [StepOrder], [Neighbours]). Orders that
 // make circuits recur are cheaper on optical planes.
 //
+// "~" and a list say which rank takes which part ([Seated]): ring~0.2.1.3 goes round 0, 2, 1, 3.
+//
 // Values are combined in an order that the schedule fixes, so every plan of it gives the
-// same bits on every run. Other parameters and orders may give others, in floating point;
+// same bits on every run. Other parameters, orders and seats may give others, in floating point;
 // that is why they are in the name ([Schedule.Algorithm]), which keys and signatures hold. In an
 // AllReduce all ranks get the same bits.
 package schedule

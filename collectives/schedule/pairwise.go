@@ -56,6 +56,19 @@ func (b *builder) roundRobin() exchanges {
 	}}
 }
 
+// podPairwise has pods of as many consecutive ranks as the parameter says. In exchange s g + u rank n of pod p sends to
+// rank n+u of pod p+n+s, so no two of up to as many ranks as there are pods send from one pod to one other: the links
+// between pods are all in use, once (LumosCore, Eq. 44, which is that for pods of as many ranks as there are pods).
+// Everybody's own block is in another exchange, so there is one more than in [builder.pairwise].
+func (b *builder) podPairwise() exchanges {
+	g := b.parameter()
+	pods := b.n / g
+	return exchanges{upTo(0, b.n), 1, func(r, i int) int {
+		p, n := r/g, r%g
+		return (p+n+i/g)%pods*g + (n+i%g)%g
+	}}
+}
+
 // direct is all of [builder.pairwise] in one step.
 func (b *builder) direct() exchanges {
 	return exchanges{upTo(1, b.n), b.n - 1, func(r, i int) int { return b.mod(r + i) }}
@@ -79,6 +92,7 @@ func (b *builder) do(e exchanges, f func(k, src, dst int)) {
 func pairwiseAllToAll(b *builder) { b.allToAll(b.pairwise()) }
 func xorAllToAll(b *builder)      { b.allToAll(b.pairwiseXor()) }
 func roundAllToAll(b *builder)    { b.allToAll(b.roundRobin()) }
+func podAllToAll(b *builder)      { b.allToAll(b.podPairwise()) }
 func directAllToAll(b *builder)   { b.allToAll(b.direct()) }
 
 func (b *builder) allToAll(e exchanges) {

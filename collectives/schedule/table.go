@@ -76,6 +76,7 @@ var algorithms = [NumCollectives][]entry{
 		{name: "pairwise", build: pairwiseAllToAll, param: width, free: offsets},
 		{name: "pairwise-xor", build: xorAllToAll, pow2: true, param: width, free: offsets},
 		{name: "round-robin", build: roundAllToAll, param: width, free: rounds},
+		{name: "pod-pairwise", build: podAllToAll, param: group},
 		{name: "bruck", build: bruckAllToAll, param: radix, free: digits},
 		{name: "direct", build: directAllToAll},
 	},
