@@ -18,7 +18,7 @@ RANK_SOURCES  := $(wildcard cgo/rank/*.c)
 # fork handlers and thread-local state do not survive unloading.
 lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/version.go
 	@mkdir -p lib include
-	$(CC) $(CSTD) $(CFLAGS) -D_GNU_SOURCE -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden -pthread -shared \
+	$(CC) $(CSTD) $(CFLAGS) -O3 -D_GNU_SOURCE -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden -pthread -shared \
 	  -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete -Wl,--version-script=cgo/front/libnccl.map \
 	  -o $@.tmp $(FRONT_SOURCES) -ldl
 	mv $@.tmp $@

@@ -105,6 +105,16 @@ func (c *Comm) runAlone(calls []Call) error {
 	ref.sig = ref.entry.sig
 	op := c.op()
 	ref.bindOp(op, call, inPlace)
+	if err := c.pollAlone(calls, ref, op); err != nil {
+		return err
+	}
+	c.teach(call, &sh, &ref)
+	return nil
+}
+
+// pollAlone drives the one operation of a call to its end.
+// Hot path: no allocation, no logging.
+func (c *Comm) pollAlone(calls []Call, ref taskRef, op *shared.Op) error {
 	polls := 1
 	switch {
 	case c.cfg.Spin >= 0:
@@ -126,6 +136,7 @@ func (c *Comm) runAlone(calls []Call) error {
 		case i >= polls:
 			if c.poison.Load() != nil {
 				op.Abandon()
+				c.flight.end(ref.flight, failed)
 				return c.AsyncError()
 			}
 			exec.Yield(c.alone)
@@ -160,16 +171,22 @@ func (s *session) bindArena(ref taskRef, inPlace bool) error {
 // bindOp binds op to the call of r.
 func (r *taskRef) bindOp(op *shared.Op, call *Call, inPlace bool) {
 	r.op = op
+	args := r.sharedCall(call, inPlace)
+	op.Bind(r.comm.arena, &args)
+	if r.entry.kernels.div != nil {
+		_, recv := call.extents()
+		r.finishR = exec.Buffer{Ptr: call.Recv, Len: recv}
+	}
+}
+
+// sharedCall is the call of r as the arena wants it.
+func (r *taskRef) sharedCall(call *Call, inPlace bool) shared.Call {
 	k := &r.entry.kernels
 	scale, factor := k.scaling(call)
-	op.Bind(r.comm.arena, &shared.Call{
+	return shared.Call{
 		Collective: kinds[call.Kind].collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
 		Send: call.Send, Recv: call.Recv, InPlace: inPlace,
 		Combine: k.combine, Scale: scale, Factor: factor, Seq: r.seq, Signature: r.sig,
-	})
-	if k.div != nil {
-		_, recv := call.extents()
-		r.finishR = exec.Buffer{Ptr: call.Recv, Len: recv}
 	}
 }
 

@@ -90,7 +90,7 @@ type Comm struct {
 	operators operators // that the user has created
 	probes    probes
 
-	mu sync.Mutex // held while it is made and while a group runs; guards what follows
+	mu turn // held while it is made and while a group runs; guards what follows
 	runner
 }
 
@@ -221,6 +221,7 @@ func (c *Comm) Destroy() error {
 		c.light.quiesce(linger)
 		c.leave()
 	}
+	c.mu.keep()
 	c.departCircuits()
 	c.kin.end()
 	go c.release(linger)
@@ -260,6 +261,7 @@ func (c *Comm) Abort() error {
 	c.leave()
 	c.mu.Lock() // the blocked call has left
 	defer c.mu.Unlock()
+	c.mu.keep()
 	go c.release(0)
 	return nil
 }
@@ -366,6 +368,7 @@ func (c *Comm) poisonWith(err error, tell func()) {
 	}
 	c.leaveFlight(err)
 	c.poison.Store(&err)
+	c.mu.shut()
 	close(c.poisonCh)
 	c.cancel()
 	c.wakeMu.Lock()

@@ -26,6 +26,8 @@ type recorder struct {
 	counts [NumCallKinds]uint64
 	groups uint64
 	stall  standstill
+
+	quick quickFlights
 }
 
 // minFlown is what a recorder remembers at least, for ranks that ask each other.
@@ -105,6 +107,7 @@ func (f *recorder) clock() int64 {
 func (f *recorder) add(seq uint64, s *shape, e *entry) uint64 {
 	now := f.clock()
 	f.mu.Lock()
+	f.catchUp()
 	op := f.next(now)
 	op.seq, op.shape, op.entry = seq, *s, e
 	f.counts[s.kind]++
@@ -116,6 +119,7 @@ func (f *recorder) add(seq uint64, s *shape, e *entry) uint64 {
 func (f *recorder) addGroup(sends, recvs []program.Message) uint64 {
 	now := f.clock()
 	f.mu.Lock()
+	f.catchUp()
 	op := f.next(now)
 	op.messages = int32(len(sends) + len(recvs))
 	for _, list := range [2][]program.Message{sends, recvs} {
@@ -232,6 +236,7 @@ func (f *recorder) stalled(number uint64, w exec.Wait) {
 func (f *recorder) find(seq uint64) (shape, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.catchUp()
 	for n := f.last; n > 0 && n+f.size > f.last; n-- {
 		if op := f.at(n); op.seq == seq {
 			return op.shape, seq > 0
@@ -256,6 +261,7 @@ func (f *recorder) glance() glance {
 	now := monotonic.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.catchUp()
 	g := glance{counts: f.counts, groups: f.groups}
 	for n := f.last; n > 0 && n+f.size > f.last; n-- {
 		op := f.at(n)

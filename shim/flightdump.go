@@ -36,13 +36,16 @@ func (c *Comm) flightRecord(failed error) (*flight.Dump, error) {
 	f := &c.flight
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.catchUp()
 	first := uint64(1)
 	if f.last > f.size {
 		first = f.last - f.size + 1
 	}
 	d.Forgotten, d.Operations = first-1, []flight.Operation{}
 	for n := first; n <= f.last; n++ {
-		d.Operations = append(d.Operations, f.word(f.at(n)))
+		if op := f.at(n); op.number == n {
+			d.Operations = append(d.Operations, f.word(op))
+		}
 	}
 	return d, nil
 }

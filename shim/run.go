@@ -334,6 +334,7 @@ func (s *session) failed(err error) error {
 	}
 	for i, t := range s.tasks {
 		if !t.Done() && t.Err() == nil {
+			s.refs[i].comm.flight.end(s.refs[i].flight, failed)
 			s.refs[i].comm.spread(result)
 		}
 	}
@@ -344,6 +345,7 @@ func (s *session) failed(err error) error {
 // leader knows more than this rank does, and gets the first word.
 func (s *session) explain(ref *taskRef, err error) error {
 	c := ref.comm
+	c.flight.end(ref.flight, failed)
 	var wait time.Duration
 	switch {
 	case c.AsyncError() != nil:

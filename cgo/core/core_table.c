@@ -22,6 +22,10 @@ static int op_create(uint64_t comm, int32_t type, const void* scalar, int32_t la
   return lpGoOpCreate(comm, type, (void*)scalar, later, op, err, errlen);
 }
 
+static int run_begun(const struct lp_call* call, char* err, size_t errlen) {
+  return lpGoRunBegun((struct lp_call*)call, err, errlen);
+}
+
 static char** (*all_variables)(void);
 
 static void use_environ(char** (*all)(void)) {
@@ -75,6 +79,8 @@ static struct lp_core table = {
     .resume = lpGoResume,
     .grow_id = lpGoGrowID,
     .blocking = blocking,
+    .use_gates = lpGoUseGates,
+    .run_begun = run_begun,
 };
 
 /* Called once per process, by the front. */

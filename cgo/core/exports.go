@@ -133,6 +133,19 @@ func lpGoRun(calls *C.struct_lp_call, count C.size_t, msg *C.char, n C.size_t) (
 	return
 }
 
+//export lpGoRunBegun
+func lpGoRunBegun(call *C.struct_lp_call, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.RunBegun((*bridge.Call)(unsafe.Pointer(call)))
+	return
+}
+
+//export lpGoUseGates
+func lpGoUseGates(gates *C.struct_lp_gate) {
+	bridge.UseGates(unsafe.Slice((*shim.Gate)(unsafe.Pointer(gates)), C.LP_GATES))
+}
+
 //export lpGoFinalize
 func lpGoFinalize(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
 	var err error

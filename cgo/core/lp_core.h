@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lp_quick.h"
+
 #define LP_CORE_ABI 1u
 #define LP_UNIQUE_ID_BYTES 128
 
@@ -135,6 +137,11 @@ struct lp_core {
   int (*blocking)(uint64_t comm, int32_t *out, char *err, size_t errlen);
   /* stat is an ncclCommMemStat_t. */
   int (*mem_stats)(uint64_t comm, int32_t stat, uint64_t *value, char *err, size_t errlen);
+
+  /* Says where the gates are (LP_GATES), once, before any communicator is made. They are never freed. */
+  void (*use_gates)(struct lp_gate *gates);
+  /* Goes on with a call that came through a gate and left it BEGUN; by the thread that did. */
+  int (*run_begun)(const struct lp_call *call, char *err, size_t errlen);
 };
 
 #endif

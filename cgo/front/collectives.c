@@ -10,7 +10,13 @@ static ncclResult_t submit(const char* function, struct lp_call* call) {
   core = lp_core(&why);
   if (core == NULL) return lp_group_note(why);
   err[0] = '\0';
-  if (!lp_group_open()) return lp_result(core->run(call, 1, err, sizeof err), err);
+  if (!lp_group_open()) {
+    switch (lp_quick_run(call)) {
+      case LP_QUICK_DONE: return ncclSuccess;
+      case LP_QUICK_BEGUN: return lp_result(core->run_begun(call, err, sizeof err), err);
+      default: return lp_result(core->run(call, 1, err, sizeof err), err);
+    }
+  }
   why = lp_result(core->check(call, err, sizeof err), err);
   return why == ncclSuccess ? lp_group_add_call(call) : lp_group_note(why);
 }

@@ -55,6 +55,19 @@ ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how);
 /* Takes what is queued for a communicator that is aborted off the group. */
 void lp_group_forget(ncclComm_t comm);
 
+/* ---- quick.c ---- */
+
+enum lp_quick_end {
+  LP_QUICK_NOT,  /* nothing has been done */
+  LP_QUICK_BEGUN, /* the core must go on with it: run_begun, on this thread */
+  LP_QUICK_DONE
+};
+
+/* Makes a call that is no part of a group, if it is of those that need no core. */
+enum lp_quick_end lp_quick_run(const struct lp_call* call);
+/* The gates of all communicators. */
+struct lp_gate* lp_gates(void);
+
 /* ---- env.c ---- */
 
 /* The value of a variable, of the environment or of an nccl.conf file; NULL where it has none. */

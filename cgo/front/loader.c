@@ -70,6 +70,7 @@ static void load(void) {
   }
   t->use_environ(lp_environ);
   lp_memory_tell(t);
+  t->use_gates(lp_gates());
   core = t;
 }
 

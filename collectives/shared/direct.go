@@ -100,19 +100,31 @@ func (a *Arena) probe() {
 	}
 }
 
-// publishes reports whether this rank's chunks are to be read where they are: where each is one rank's. Laid
+// publishable reports whether this rank's chunks may be read where they are: where each is one rank's. Laid
 // out once for several it costs the ranks less than as many calls of the kernel.
-func (o *Op) publishes() bool {
+func (o *Op) publishable() bool {
 	if o.ring != large || o.Block < directMin {
 		return false
 	}
-	switch {
-	case o.Collective == schedule.AllGather && o.a.ranks == 2:
-		return o.a.readable(o.Send, o.Block)
-	case o.Collective == schedule.AllToAll && !o.InPlace: // else results overwrite what others have still to read
-		return o.a.readable(o.Send, o.a.ranks*o.Block)
+	switch o.Collective {
+	case schedule.AllGather:
+		return o.a.ranks == 2
+	case schedule.AllToAll:
+		return !o.InPlace // else results overwrite what others have still to read
 	}
 	return false
+}
+
+// publishes reports whether they are.
+func (o *Op) publishes() bool {
+	if !o.publishable() {
+		return false
+	}
+	n := o.Block
+	if o.path.pieces {
+		n *= o.a.ranks
+	}
+	return o.a.readable(o.Send, n)
 }
 
 // fetch puts piece of rank p's chunk k to where it belongs in the results.

@@ -20,8 +20,18 @@ const streamMin = 4 << 20
 func (o *Op) begin() {
 	a := o.a
 	o.started = true
+	o.cut()
+	o.direct = o.publishes()
+	o.first = a.next[o.ring]
+	a.next[o.ring] += o.chunks
+	a.chain = mix(mix(a.chain^o.Seq) ^ uint64(o.Signature))
+	o.chain = a.chain
+}
+
+// cut chooses the way and cuts the call into chunks.
+func (o *Op) cut() {
 	o.path = o.choose()
-	n := a.ranks
+	n := o.a.ranks
 	o.ring, o.chunk, o.chunks = large, largeRoom, 1
 	o.stride, o.inline = o.Block, false
 	need := o.Block
@@ -43,11 +53,6 @@ func (o *Op) begin() {
 		o.chunks = uint64((o.Block + o.chunk - 1) / o.chunk)
 	}
 	o.stream = o.resultBytes() >= streamMin
-	o.direct = o.publishes()
-	o.first = a.next[o.ring]
-	a.next[o.ring] += o.chunks
-	a.chain = mix(mix(a.chain^o.Seq) ^ uint64(o.Signature))
-	o.chain = a.chain
 }
 
 func (o *Op) choose() path {

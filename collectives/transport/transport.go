@@ -136,6 +136,9 @@ type Sharer interface {
 	Shared() []byte
 	// Ring ends the waits of all other ranks; what it is rung for is stored, atomically, before.
 	Ring()
+	// Bells writes the addresses of the ranks' doorbells ([shmring.Doorbell]) to at, for those who ring
+	// without Go.
+	Bells(at []uintptr)
 	// Closed reports whether a rank has closed its endpoint.
 	Closed(rank int) bool
 }

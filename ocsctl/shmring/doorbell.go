@@ -47,6 +47,10 @@ func (d *Doorbell) Ring() {
 	}
 }
 
+// Address is where its memory is: the count, u32, and the flag, u32. Who rings from another language
+// takes the flag down, if it is up, adds one to the count and wakes all that wait on it.
+func (d *Doorbell) Address() uintptr { return uintptr(unsafe.Pointer(d.seq)) }
+
 // Arm returns what Wait needs to notice every Ring from now on. The count is read first: a Ring
 // between the two would take the flag down and count, and a count read after that would have Wait
 // sleep where nobody rings any more.

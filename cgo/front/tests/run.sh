@@ -22,7 +22,7 @@ check() {
 }
 
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
-for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties ends; do
+for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties ends quick; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 done
 # Not linked: it opens the library itself.
@@ -48,6 +48,7 @@ check nonblocking "$out/nonblocking"
 check never-comes env LIGHTPATH_TIMEOUT=1s "$out/nonblocking" never
 check survivors "$out/survivors"
 check survivors-tcp env LIGHTPATH_TRANSPORT=tcp "$out/survivors"
+for ranks in 2 3 5; do check "quick-$ranks" env LIGHTPATH_TRANSPORT=shm "$out/quick" $ranks; done
 check redop "$out/redop"
 check properties "$out/properties"
 check memory "$out/memory"

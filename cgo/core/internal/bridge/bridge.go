@@ -76,6 +76,11 @@ func convert(dst *shim.Call, src *Call) error {
 	if err != nil {
 		return err
 	}
+	return fill(dst, src, comm)
+}
+
+// fill is convert for a communicator that has been found.
+func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
 	if src.Stream != nil {
 		return fmt.Errorf("stream must be NULL: streams need another library, see LIGHTPATH_NCCL_FALLBACK_LIB: %w",
 			shim.ErrInvalidArgument)
@@ -140,6 +145,19 @@ func Run(calls []Call) error {
 	s := pool.Get().(*scratch)
 	err := runIn(s.calls[:len(calls)], calls)
 	clear(s.calls[:len(calls)]) // keeps no buffer and no communicator alive
+	pool.Put(s)
+	return err
+}
+
+// RunBegun goes on with a call that C has begun, of a communicator that may have lost its handle since: its
+// end waits for the call.
+func RunBegun(call *Call) error {
+	s := pool.Get().(*scratch)
+	err := fill(&s.calls[0], call, guests[call.Comm%uint64(len(gates))].Load())
+	if err == nil {
+		err = shim.RunBegun(s.calls[:1])
+	}
+	clear(s.calls[:1])
 	pool.Put(s)
 	return err
 }

@@ -116,6 +116,13 @@ func (e *Endpoint) Ring() {
 	}
 }
 
+// Bells implements [transport.Sharer].
+func (e *Endpoint) Bells(at []uintptr) {
+	for r := range at {
+		at[r] = e.peers[r].bell.Address()
+	}
+}
+
 // Closed implements [transport.Sharer].
 func (e *Endpoint) Closed(rank int) bool { return e.peers[rank].state.Load() == stateClosed }
 

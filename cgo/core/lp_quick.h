@@ -1,0 +1,79 @@
+/* What the front needs to make short calls by itself, on the slots that ranks have in shared memory.
+ *
+ * collectives/shared (Go) says what a slot is and in which order it is written and read, and shim what of a
+ * communicator C may have: struct lp_gate is shim.Gate, struct lp_quick is shared.Quick, and so are their
+ * parts; cgo/core checks at compile time that they agree. Everything that could be decided has been
+ * decided in Go: a recipe says how a call is made that has been made there before. */
+#ifndef LP_QUICK_H
+#define LP_QUICK_H
+
+#include <stdint.h>
+
+#define LP_QUICK_RANKS 64
+#define LP_QUICK_RECIPES 16
+#define LP_GATES 1024 /* by the last 16 bits of a handle; communicators beyond have none */
+#define LP_GATE_BUSY 1u
+
+/* What a rank lays out, and what it takes. */
+enum lp_lay { LP_LAY_NOTHING, LP_LAY_BLOCK, LP_LAY_PIECES };
+enum lp_take { LP_TAKE_NOTHING, LP_TAKE_ONE, LP_TAKE_EACH, LP_TAKE_FOLD };
+#define LP_FROM_EVERYONE (-1)
+#define LP_FROM_NOBODY (-2)
+
+/* The beginning of a slot. */
+struct lp_slot {
+  uint64_t number; /* atomic: chunk + 1, stored last */
+  uint64_t seq, chain;
+  uint32_t sig, unused;
+  uint64_t at; /* in large slots: 0 */
+};
+
+struct lp_quick_ring {
+  uint64_t next, free, mask, report;
+  uint32_t at, slot, counter, unused;
+};
+
+struct lp_quick_recipe {
+  uint32_t kind;
+  int32_t type, op, peer;
+  uint64_t count;
+  uint64_t send_bytes, recv_bytes;
+  int64_t shift;
+  uint32_t in_place;
+
+  uint32_t sig;
+  uint64_t block, keep_recv, keep_send;
+  uint32_t stride, piece;
+  int32_t from;
+  uint8_t ring, is_inline, lay, take, keep, own_input, unused[6];
+  uint64_t calls; /* atomic */
+};
+
+struct lp_quick_record {
+  uint64_t seq;
+  uint32_t recipe, done;
+  int64_t begin, end;
+};
+
+struct lp_quick {
+  uint8_t *memory;
+  uint32_t ranks, rank, per_rank, inline_at, data_at;
+  uint32_t spin_long, spin_short, yields, vain, waits;
+  uint32_t begun, timed;
+  struct lp_quick_ring rings[2];
+  uint64_t seq, chain;
+  uint32_t used, last;
+  struct lp_quick_recipe recipes[LP_QUICK_RECIPES];
+  struct lp_quick_record *log;
+  uint64_t log_mask, head;         /* head: atomic */
+  uint32_t *bells[LP_QUICK_RANKS]; /* a count and a flag each; see shmring.Doorbell */
+};
+
+struct lp_gate {
+  uint64_t word; /* atomic: the handle while it is open, LP_GATE_BUSY, or 0 */
+  struct lp_quick *quick;
+  uint32_t shut, unused; /* atomic */
+  uint64_t owner, room[4];
+};
+
+#endif

@@ -1,0 +1,224 @@
+package shared
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+)
+
+// Calls of one chunk are so short that coming to Go and back would be most of them. Those of a kind that
+// has been seen before, whoever stands in front of this library makes by itself, in C, on the same slots: all
+// that it must know is in a [Quick], which it has while nobody here uses the arena ([Arena.Lend],
+// [Arena.TakeBack]). Who has it when, and what is left to Go, is the caller's of both.
+
+// QuickRecipes is how many kinds of calls a Quick knows at once.
+const QuickRecipes = 16
+
+// Quick is struct lp_quick of cgo/core/lp_quick.h, field by field; cgo/core checks that.
+type Quick struct {
+	Memory        unsafe.Pointer
+	Ranks, Rank   uint32
+	PerRank       uint32 // bytes
+	Inline, Data  uint32 // where a slot has its data
+	SpinLong      uint32 // polls before it gives the CPU away, where the others run
+	SpinShort     uint32 // the same where they do not
+	Yields        uint32 // after that, before the call goes on in Go
+	Vain, Waits   uint32 // as patience learns
+	Begun         uint32 // 1: the last call has been laid out, and goes on in Go
+	Timed         uint32 // 1: records have times
+	Rings         [numRings]QuickRing
+	Seq, Chain    uint64
+	Used, Last    uint32 // of Recipes
+	Recipes       [QuickRecipes]QuickRecipe
+	Log           *QuickRecord
+	LogMask, Head uint64            // Head, atomic, counts the records that have been begun
+	Bells         [MaxRanks]uintptr // of the ranks, as of [transport.Sharer]
+
+	pins runtime.Pinner
+	log  []QuickRecord
+}
+
+// QuickRing is a ring of slots.
+type QuickRing struct {
+	Next, Free uint64
+	Mask       uint64 // slots - 1
+	Report     uint64
+	At         uint32 // the first slot, in a rank's memory
+	Slot       uint32 // bytes
+	Counter    uint32 // what a rank has consumed, in its memory
+	_          uint32
+}
+
+// What a rank lays out, and what it takes.
+const (
+	LayNothing uint8 = iota
+	LayBlock         // the same for all
+	LayPieces        // one for each of the others
+)
+
+const (
+	TakeNothing uint8 = iota
+	TakeOne           // rank From's
+	TakeEach          // a block of everyone
+	TakeFold          // everyone's, combined
+)
+
+// QuickRecipe is how one kind of call is made. The first fields are the call's, in NCCL's values.
+type QuickRecipe struct {
+	Kind     uint32
+	Type, Op int32
+	Peer     int32
+	Count    uint64
+	// The bytes of both buffers, 0 for one that this rank does not have, and how far the first is behind the
+	// second where they overlap as in a call in place. Only such calls are meant where InPlace is 1.
+	SendBytes, RecvBytes uint64
+	Shift                int64
+	InPlace              uint32
+
+	Signature          uint32
+	Block              uint64
+	KeepRecv, KeepSend uint64 // from where to where this rank keeps a block, if Keep
+	Stride             uint32 // between the pieces of a slot
+	Piece              uint32 // where this rank's is
+	From               int32  // whose chunk to wait for, or everyone, or nobody
+	Ring               uint8
+	Inline             uint8 // data is in the header's line
+	Lay, Take          uint8
+	Keep               uint8
+	OwnInput           uint8 // its own part of what is combined comes from its input, KeepSend, not its slot
+	_                  [6]uint8
+	Calls              uint64 // atomic; so many have been made
+}
+
+// QuickRecord is what is remembered of one call; all fields are atomic.
+type QuickRecord struct {
+	Seq    uint64
+	Recipe uint32
+	Done   uint32 // 1: it has ended
+	// Nanoseconds of CLOCK_MONOTONIC, 0 where records have no times. A call that did not wait is not
+	// timed twice: it ends when it begins.
+	Begin, End int64
+}
+
+// NewQuick returns what there is to lend of a, with room for so many records, a power of two. Release
+// must be called.
+func NewQuick(a *Arena, records int) *Quick {
+	q := &Quick{
+		Memory: a.at, Ranks: uint32(a.ranks), Rank: uint32(a.rank), PerRank: perRank, Inline: inlineAt, Data: dataAt,
+		LogMask: uint64(records - 1), log: make([]QuickRecord, records),
+	}
+	for id, r := range rings {
+		q.Rings[id] = QuickRing{
+			Mask: r.slots - 1, Report: r.report, At: uint32(r.at), Slot: uint32(dataAt + r.room), Counter: uint32(id * line),
+		}
+	}
+	a.end.Bells(q.Bells[:a.ranks])
+	q.pins.Pin(q)
+	q.pins.Pin(&q.log[0])
+	q.Log = &q.log[0]
+	return q
+}
+
+// Release ends q: nobody else has it any more.
+func (q *Quick) Release() { q.pins.Unpin() }
+
+// Lend brings q up to date; until TakeBack the arena is q's. seq is the number of the last operation.
+func (a *Arena) Lend(q *Quick, seq uint64) {
+	for id := range q.Rings {
+		q.Rings[id].Next, q.Rings[id].Free = a.next[id], a.free[id]
+	}
+	q.Seq, q.Chain = seq, a.chain
+}
+
+// TakeBack ends Lend, and returns the number of the last operation.
+func (a *Arena) TakeBack(q *Quick) (seq uint64) {
+	for id := range q.Rings {
+		a.next[id], a.free[id] = q.Rings[id].Next, q.Rings[id].Free
+	}
+	a.chain = q.Chain
+	return q.Seq
+}
+
+// Records is how many there have been.
+func (q *Quick) Records() uint64 { return atomic.LoadUint64(&q.Head) }
+
+// Record returns the n-th record, counted from 1, and false where it has been overwritten. Callable
+// while q is lent.
+func (q *Quick) Record(n uint64) (QuickRecord, bool) {
+	at := &q.log[n&q.LogMask]
+	r := QuickRecord{Seq: atomic.LoadUint64(&at.Seq), Recipe: atomic.LoadUint32(&at.Recipe), Done: atomic.LoadUint32(&at.Done)}
+	r.Begin, r.End = atomic.LoadInt64(&at.Begin), atomic.LoadInt64(&at.End)
+	return r, n > 0 && q.Records() <= n+q.LogMask-1 // one more may be half written
+}
+
+// Calls is how often recipe i has been used, also while q is lent.
+func (q *Quick) Calls(i int) uint64 { return atomic.LoadUint64(&q.Recipes[i].Calls) }
+
+// Adopt binds o to the last call of q, which is c and has been laid out.
+func (o *Op) Adopt(a *Arena, c *Call) {
+	o.Bind(a, c)
+	o.started = true
+	o.cut()
+	o.direct = false
+	o.first, o.chain, o.laid = a.next[o.ring]-1, a.chain, 1
+}
+
+// Recipe says how calls like the one that o is bound to, and has made, are made, and false where
+// that is nothing for C. What only the caller knows of them is left empty.
+func (o *Op) Recipe() (QuickRecipe, bool) {
+	if !o.started || o.chunks != 1 || o.path.reduces || o.stream || o.Scale != nil || o.publishable() {
+		return QuickRecipe{}, false
+	}
+	me := o.a.rank
+	r := QuickRecipe{
+		Signature: o.Signature, Block: uint64(o.Block), Stride: uint32(o.stride), From: int32(o.path.from), Ring: uint8(o.ring),
+		Inline: bit(o.inline), InPlace: uint32(bit(o.InPlace)),
+	}
+	if o.path.pieces {
+		r.Piece, r.KeepSend = uint32(me*o.stride), uint64(me*o.Block)
+	}
+	switch {
+	case o.path.pieces && (o.Collective != schedule.Scatter || me == o.Root):
+		r.Lay = LayPieces
+	case o.contributes():
+		r.Lay = LayBlock
+	}
+	switch o.Collective {
+	case schedule.AllReduce, schedule.Reduce, schedule.ReduceScatter:
+		if o.path.from == everyone {
+			r.Take, r.OwnInput = TakeFold, bit(o.path.pieces)
+		}
+	case schedule.AllGather, schedule.Gather, schedule.AllToAll:
+		if o.path.from == everyone {
+			r.Take, r.Keep, r.KeepRecv = TakeEach, bit(!o.InPlace), uint64(me*o.Block)
+		}
+	default: // Broadcast, Scatter
+		if me == o.Root {
+			r.Keep = bit(!o.InPlace)
+		} else {
+			r.Take = TakeOne
+		}
+	}
+	return r, true
+}
+
+func bit(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Reducible reports whether C may be asked to combine so: bit for bit as the kernels here do.
+func Reducible(t datatype.Type, op datatype.Op) bool {
+	switch t {
+	case datatype.Float32, datatype.Float64:
+		return op == datatype.Sum || op == datatype.Prod
+	case datatype.Float16, datatype.Bfloat16, datatype.Float8E4M3, datatype.Float8E5M2:
+		return false
+	}
+	return op <= datatype.Min
+}
