@@ -52,18 +52,19 @@ type QuickRing struct {
 	_          uint32
 }
 
-// What a rank lays out, and what it takes.
+// What a rank lays out.
 const (
 	LayNothing uint8 = iota
 	LayBlock         // the same for all
 	LayPieces        // one for each of the others
 )
 
+// What it takes.
 const (
-	TakeNothing uint8 = iota
-	TakeOne           // rank From's
-	TakeEach          // a block of everyone
-	TakeFold          // everyone's, combined
+	TakeNothing uint8 = iota // only from its own input, if Keep
+	TakeOne                  // rank From's
+	TakeEach                 // a block of everyone
+	TakeFold                 // everyone's, combined
 )
 
 // QuickRecipe is how one kind of call is made. The first fields are the call's, in NCCL's values.
