@@ -26,7 +26,7 @@ func newOCSCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSDrift(), newOCSHistory(), newOCSEnable(), newOCSDisable(), newOCSEmulate(), newOCSCerts())
+	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(), newOCSDisable(), newOCSEmulate(), newOCSCerts())
 	return cmd
 }
 

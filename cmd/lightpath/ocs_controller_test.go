@@ -20,8 +20,14 @@ import (
 // startController serves the core of two planes of 4 ports, as o says, and returns its address.
 func startController(t *testing.T, d *controllertest.Panel, o rpc.ServerOptions) (*controller.Core, string) {
 	t.Helper()
+	return controllerOf(t, d, o, "p0", "p1")
+}
+
+// controllerOf serves the core of planes of 4 ports with these names.
+func controllerOf(t *testing.T, d *controllertest.Panel, o rpc.ServerOptions, planes ...string) (*controller.Core, string) {
+	t.Helper()
 	config := controller.Config{Name: "test", Ports: 4, Device: d, Token: 5}
-	for _, name := range []string{"p0", "p1"} {
+	for _, name := range planes {
 		config.Planes = append(config.Planes, controller.PlaneConfig{Name: name, BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond})
 		o.Planes = append(o.Planes, ocsctl.PlaneInfo{Name: name})
 	}

@@ -101,7 +101,7 @@ func writeMaps(dir string, moves []lumos.Move) error {
 		return fmt.Errorf("--maps: %w", err)
 	}
 	for _, m := range moves {
-		for k, p := range []circuit.Permutation{m.Even, m.Even.Inverse()} {
+		for k, p := range m.Maps() {
 			path := filepath.Join(dir, lumos.PlaneName(m.Group, 2*m.Pair+k)+".json")
 			if err := writeOutput("maps", path, append(mapText(p), '\n')); err != nil {
 				return err

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/ocsctl/controller/controllertest"
+	"lightpath/ocsctl/controller/rpc"
 	"lightpath/plans/fabric"
 	"lightpath/plans/lumos"
 )
@@ -96,4 +98,44 @@ func TestLumosPlanAndRewire(t *testing.T) {
 	refuse(t, lumosHead+`[[0,1,1]]}`, []string{"links[0]", "both in pod 0"}, "topology", "lumos", "plan", "--in", "-")
 	refuse(t, lumosHead+`[]}`, []string{"iota", "2"}, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--iota", "2")
 	refuse(t, lumosHead+`[]}`, []string{"groups"}, "topology", "lumos", "plan", "--in", "-", "--fabric", file("g.yaml"), "--groups", "0,9")
+}
+
+// TestOCSRewire carries out a plan and then a change of it on a controller's planes.
+func TestOCSRewire(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	head := strings.Replace(lumosHead, `"k_leaf":4`, `"k_leaf":2`, 1) // one group: 4 planes
+	dark, err := lumos.NewCore(lumos.Fabric{Pods: 4, KLeaf: 2, KSpine: 4, Tau: 2, KOCS: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file("core.json"), dark.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	core, address := controllerOf(t, controllertest.NewPanel(4, 4), rpc.ServerOptions{}, "g0o0", "g0o1", "g0o2", "g0o3")
+	for _, links := range []string{`[[0,2,1],[1,4,2],[3,6,1]]}`, `[[0,4,2],[2,6,1],[3,7,2]]}`} {
+		if o := command(t, head+links, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--out", file("core.json"), "--steps", file("steps.json"), "--prune"); o.status != 0 {
+			t.Fatal(o.stderr)
+		}
+		if out := succeed(t, "", "ocs", "rewire", "--controller", address, "--steps", file("steps.json")); !strings.Contains(out, "step 1 of") {
+			t.Error(out)
+		}
+		c, err := lumos.DecodeCore([]byte(content(t, file("core.json"))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := core.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, p := range s.Planes {
+			if want := c.Configuration().Map(0, k); !p.Map.Equal(want) || p.Reason != "" {
+				t.Errorf("plane %s has %v, want %v; %s", p.Name, p.Map, want, p.Reason)
+			}
+		}
+	}
+	_, other := startController(t, controllertest.NewPanel(4, 2), rpc.ServerOptions{})
+	refuse(t, "", []string{"step 1", "no plane g0o"}, "ocs", "rewire", "--controller", other, "--steps", file("steps.json"))
+	refuse(t, "", []string{"--controller is required"}, "ocs", "rewire", "--steps", file("steps.json"))
+	refuse(t, `{"version":1}`, []string{"standard input", "k_leaf"}, "ocs", "rewire", "--controller", other, "--steps", "-")
 }

@@ -81,3 +81,20 @@ func (p Planes) check(f Fabric) error {
 	}
 	return nil
 }
+
+// Stages returns steps as the planes of the file see them: for each step the planes whose
+// map changes, with the new one. Moves of groups that the file leaves out are left out.
+func (p Planes) Stages(f Fabric, steps []Step) []map[int]circuit.Permutation {
+	stages := make([]map[int]circuit.Permutation, len(steps))
+	for s, step := range steps {
+		stages[s] = map[int]circuit.Permutation{}
+		for _, m := range step.Moves {
+			for side, want := range m.Maps() {
+				if plane := p.Plane(f, m.Group, 2*m.Pair+side); plane >= 0 {
+					stages[s][plane] = want
+				}
+			}
+		}
+	}
+	return stages
+}

@@ -16,6 +16,11 @@ type Move struct {
 	Even  circuit.Permutation `json:"even"` // of OCS 2 x Pair; the other's is the inverse
 }
 
+// Maps returns the new maps of both OCSes of the pair, the even one's first.
+func (m Move) Maps() [2]circuit.Permutation {
+	return [2]circuit.Permutation{m.Even, m.Even.Inverse()}
+}
+
 // Moves lists the pairs of OCSes whose maps differ, with those of to.
 func Moves(from, to *Configuration) []Move {
 	var all []Move

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/ocsctl/controller/rpc"
+	"lightpath/ocsctl/rewire"
+	"lightpath/plans/lumos"
+)
+
+func newOCSRewire() *cobra.Command {
+	var o ocsFlags
+	var path string
+	cmd := &cobra.Command{
+		Use:   "rewire --controller host:port --steps steps.json",
+		Short: "Carry out the steps of topology lumos rewire while jobs run on the planes that do not change",
+		Long: `Takes the planes of a step out of service for new operations, gives each its map when the operation that
+holds it has ended, and puts them back; then the next step. Planes are found by the names that "topology lumos plan --fabric"
+gives them; steps for groups that are not the controller's are an error. Whoever runs a job on the planes lets its
+collectives use the circuits that there are (LIGHTPATH_PLAN_INITIAL=current, LIGHTPATH_PLANNER=static).`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := readInput("steps", path)
+			if err != nil {
+				return err
+			}
+			f, steps, err := lumos.DecodeSteps(data)
+			if err != nil {
+				return fmt.Errorf("%s: %w", inputName(path), err)
+			}
+			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+				return carryOut(ctx, op, f, steps)
+			}, func(context.Context) error {
+				return errors.New("--controller is required, or a --fabric file that names one as host:port")
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&o.fabric, "fabric", "", "fabric file, for its controllers")
+	fl.DurationVar(&o.timeout, "timeout", 10*time.Minute, "most time for the whole command")
+	fl.StringVar(&path, "steps", "", "steps (- for standard input)")
+	o.addController(cmd)
+	o.addCredentials(cmd)
+	return cmd
+}
+
+// carryOut runs steps on the controller's planes.
+func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lumos.Step) error {
+	s, err := op.Status(ctx)
+	if err != nil {
+		return no(err)
+	}
+	planes := map[string]int{}
+	for j, p := range s.Planes {
+		planes[p.Name] = j
+	}
+	stages := make([]rewire.Stage, len(steps))
+	for n, step := range steps {
+		stages[n] = rewire.Stage{}
+		for _, m := range step.Moves {
+			for side, want := range m.Maps() {
+				name := lumos.PlaneName(m.Group, 2*m.Pair+side)
+				j, ok := planes[name]
+				if !ok {
+					return fmt.Errorf("step %d: the controller has no plane %s", n+1, name)
+				}
+				if len(s.Planes[j].Map) != f.Pods {
+					return fmt.Errorf("step %d: plane %s has %d ports and the steps are for %d pods", n+1, name, len(s.Planes[j].Map), f.Pods)
+				}
+				stages[n][j] = want
+			}
+		}
+	}
+	start := time.Now()
+	err = rewire.Run(ctx, op, stages, rewire.Options{Planes: len(s.Planes), Who: operatorName(), Done: func(n int) {
+		fmt.Fprintf(os.Stdout, "step %d of %d: %d planes have their maps, after %v\n", n+1, len(stages), len(stages[n]), time.Since(start).Round(time.Millisecond))
+	}})
+	if err != nil {
+		return no(err)
+	}
+	return nil
+}

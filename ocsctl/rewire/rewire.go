@@ -1,0 +1,161 @@
+// Package rewire gives planes new maps in stages while communicators use the others: what a plan of a
+// job-level topology asks for, carried out.
+//
+// Layer: ocsctl. It knows planes and permutations, neither pods nor jobs.
+package rewire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+// Operator is what a stage needs of the controller in charge of the planes. *rpc.Operator is one.
+type Operator interface {
+	Set(ctx context.Context, plane int, target circuit.Permutation, who string) error
+	Disable(ctx context.Context, plane int, reason, who string) error
+	Enable(ctx context.Context, plane int, who string) error
+}
+
+// Stage is the maps that planes are given together, by plane.
+type Stage = map[int]circuit.Permutation
+
+// Options say how stages are carried out.
+type Options struct {
+	Planes int    // of the fabric; required
+	Who    string // for the history
+	// Retry is how long to wait for a plane that is in use before asking again; default 2ms.
+	Retry time.Duration
+	// Done, where set, is called after each stage.
+	Done func(stage int)
+}
+
+// Run carries out stages in order. The planes of a stage are taken out of service for new operations, each is given
+// its map as soon as the operation that holds it has ended, and all are put back; meanwhile communicators go on with
+// the others. A stage of all planes of the fabric is divided in two, since an operation must
+// have a plane; one of the only plane is refused. After an error the planes that could not be given their
+// map are out of service, and the others of the stage in service again; later stages are not begun.
+func Run(ctx context.Context, op Operator, stages []Stage, o Options) error {
+	if o.Retry == 0 {
+		o.Retry = 2 * time.Millisecond
+	}
+	for s, stage := range stages {
+		if err := check(stage, o.Planes); err != nil {
+			return fmt.Errorf("rewire: stage %d: %w", s+1, err)
+		}
+	}
+	for s, stage := range stages {
+		for _, part := range parts(stage, o.Planes) {
+			if err := run(ctx, op, part, &o, s+1); err != nil {
+				return fmt.Errorf("rewire: stage %d of %d: %w", s+1, len(stages), err)
+			}
+		}
+		if o.Done != nil {
+			o.Done(s)
+		}
+	}
+	return nil
+}
+
+// check names the first plane that cannot be changed.
+func check(stage Stage, planes int) error {
+	for _, plane := range slices.Sorted(maps.Keys(stage)) {
+		switch {
+		case plane < 0 || plane >= planes:
+			return fmt.Errorf("plane %d is outside 0..%d", plane, planes-1)
+		case planes == 1:
+			return errors.New("plane 0 is the only one: nothing could run meanwhile")
+		}
+		if err := stage[plane].Validate(len(stage[plane])); err != nil {
+			return fmt.Errorf("plane %d: map%w", plane, err)
+		}
+	}
+	return nil
+}
+
+// parts divides a stage that leaves no plane. Planes 2j and 2j+1 stay together, as interleaved ones must, where
+// there are more than two.
+func parts(stage Stage, planes int) []Stage {
+	if len(stage) < planes || planes == 0 {
+		return []Stage{stage}
+	}
+	half := planes / 2
+	if planes > 2 {
+		half = max(planes/4*2, 2)
+	}
+	low, high := Stage{}, Stage{}
+	for plane, m := range stage {
+		if plane < half {
+			low[plane] = m
+		} else {
+			high[plane] = m
+		}
+	}
+	return []Stage{low, high}
+}
+
+// run carries out one stage that leaves a plane.
+func run(ctx context.Context, op Operator, stage Stage, o *Options, number int) error {
+	var closed []int // planes taken out of service
+	for _, plane := range slices.Sorted(maps.Keys(stage)) {
+		if err := op.Disable(ctx, plane, fmt.Sprintf("rewiring, stage %d", number), o.Who); err != nil {
+			return errors.Join(fmt.Errorf("plane %d: %w", plane, err), reopen(ctx, op, closed, o))
+		}
+		closed = append(closed, plane)
+	}
+	moved := make([]error, len(closed))
+	var wg sync.WaitGroup
+	for i, plane := range closed {
+		wg.Go(func() { moved[i] = set(ctx, op, plane, stage[plane], o) })
+	}
+	wg.Wait()
+	var sound []int
+	var errs []error
+	for i, plane := range closed {
+		if moved[i] != nil {
+			errs = append(errs, fmt.Errorf("plane %d: %w", plane, moved[i]))
+		}
+		if moved[i] == nil || errors.Is(moved[i], controller.ErrHeld) { // what has not moved is as it was
+			sound = append(sound, plane)
+		}
+	}
+	return errors.Join(append(errs, reopen(ctx, op, sound, o))...)
+}
+
+// reopen puts planes back into service, also after the caller's time is over.
+func reopen(ctx context.Context, op Operator, planes []int, o *Options) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	var errs []error
+	for _, plane := range planes {
+		if err := op.Enable(ctx, plane, o.Who); err != nil {
+			errs = append(errs, fmt.Errorf("plane %d: %w", plane, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// grace is for putting planes back after the caller's time is over.
+const grace = 10 * time.Second
+
+// set gives a plane its map when nobody holds it any more. An error that wraps ErrHeld means that it has not moved.
+func set(ctx context.Context, op Operator, plane int, m circuit.Permutation, o *Options) error {
+	for {
+		err := op.Set(ctx, plane, m, o.Who)
+		if !errors.Is(err, controller.ErrHeld) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(o.Retry):
+		}
+	}
+}
