@@ -1,0 +1,184 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"lightpath/plans/delta/dag"
+	"lightpath/plans/internal/svg"
+)
+
+const (
+	labelWidth = 130.0
+	rowHeight  = 17.0
+	rowGap     = 4.0
+	margin     = 16.0
+	topMargin  = 54.0
+	axisHeight = 30.0
+)
+
+// row is a band of a timeline: the tasks that do not overlap in one place.
+type row struct {
+	place string
+	tasks []int
+	end   float64
+}
+
+// maxEdges is up to how many dependencies are drawn beside those of the critical path: more would
+// hide what they join.
+const maxEdges = 400
+
+// Timeline draws the graph over time: work by pod, transfers by pair of pods, dependencies as
+// lines, the critical path outlined and joined. The time axis is width pixels long.
+func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
+	rows, rowOf := lanes(g, s)
+	height := topMargin + float64(len(rows))*(rowHeight+rowGap) + axisHeight + 30
+	var c svg.Canvas
+	c.Open(labelWidth+width+2*margin, height)
+	bottom := topMargin + float64(len(rows))*(rowHeight+rowGap)
+	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
+	path, communication := g.Critical(s)
+	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("%s, critical path of %d tasks with %s between pods", ms(s.Makespan), len(path), ms(communication)))
+	a.draw(&c)
+	for r := range rows {
+		y := topMargin + float64(r)*(rowHeight+rowGap)
+		c.Rect(a.left, y, width, rowHeight, fmt.Sprintf(`fill="%s"`, svg.Track), "")
+		if r == 0 || rows[r].place != rows[r-1].place {
+			c.Text(a.left-8, y+rowHeight*0.72, 11, "end", svg.Ink, rows[r].place)
+		}
+	}
+	onPath := make(map[int]bool, len(path))
+	for _, i := range path {
+		onPath[i] = true
+	}
+	kinds := kindsOf(g)
+	box := func(i int) (x0, x1, y float64) {
+		return a.x(s.Spans[i].Start), a.x(s.Spans[i].End), topMargin + float64(rowOf[i])*(rowHeight+rowGap)
+	}
+	for i := range g.Tasks {
+		if rowOf[i] < 0 {
+			continue
+		}
+		x0, x1, y := box(i)
+		style := fmt.Sprintf(`fill="%s"`, svg.Colour(slices.Index(kinds, g.Tasks[i].Kind)))
+		if onPath[i] {
+			style += fmt.Sprintf(` stroke="%s" stroke-width="1.6"`, svg.Late)
+		} else if x1-x0 > 3 {
+			style += ` stroke="white" stroke-width="0.6"`
+		}
+		c.Rect(x0, y+1, math.Max(0.8, x1-x0), rowHeight-2, style, taskTitle(g, s, i))
+		if label := svg.Fit(x1-x0, 9, g.Tasks[i].Name); label != "" {
+			c.Text((x0+x1)/2, y+rowHeight*0.68, 9, "middle", svg.Ink, label)
+		}
+	}
+	edge := func(from, to int, style string) {
+		if rowOf[from] < 0 || rowOf[to] < 0 {
+			return
+		}
+		_, x0, y0 := box(from)
+		x1, _, y1 := box(to)
+		c.Line(x0, y0+rowHeight/2, x1, y1+rowHeight/2, style)
+	}
+	if len(g.Deps) <= maxEdges {
+		for _, d := range g.Deps {
+			edge(d.From, d.To, fmt.Sprintf(`stroke="%s" stroke-width="0.6" opacity="0.6"`, svg.Faint))
+		}
+	}
+	for k := 1; k < len(path); k++ {
+		edge(path[k-1], path[k], fmt.Sprintf(`stroke="%s" stroke-width="1.2"`, svg.Late))
+	}
+	legend(&c, kinds, a.left, height-20)
+	c.Close()
+	return c.String()
+}
+
+// lanes distributes tasks that take time over rows: work below its pod, transfers below their pair.
+func lanes(g *dag.Graph, s *dag.Schedule) ([]row, []int) {
+	var order []int
+	for i := range g.Tasks {
+		if s.Spans[i].End > s.Spans[i].Start {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch x, y := s.Spans[a].Start, s.Spans[b].Start; {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	byPlace := make(map[string][]*row)
+	var places []string
+	at := make(map[int]*row)
+	for _, i := range order {
+		t := &g.Tasks[i]
+		place := g.Pods[t.From].Name
+		if t.Transfer() {
+			place += " - " + g.Pods[t.To].Name
+		}
+		if byPlace[place] == nil {
+			places = append(places, place)
+		}
+		free := slices.IndexFunc(byPlace[place], func(r *row) bool { return r.end <= s.Spans[i].Start+1e-6*s.Makespan/1e3 })
+		if free < 0 {
+			free = len(byPlace[place])
+			byPlace[place] = append(byPlace[place], &row{place: place})
+		}
+		r := byPlace[place][free]
+		r.tasks, r.end = append(r.tasks, i), s.Spans[i].End
+		at[i] = r
+	}
+	slices.Sort(places)
+	var rows []row
+	rowOf := make([]int, len(g.Tasks))
+	for i := range rowOf {
+		rowOf[i] = -1
+	}
+	for _, place := range places {
+		for _, r := range byPlace[place] {
+			for _, i := range r.tasks {
+				rowOf[i] = len(rows)
+			}
+			rows = append(rows, *r)
+		}
+	}
+	return rows, rowOf
+}
+
+// kindsOf lists kinds of tasks in the order in which they appear.
+func kindsOf(g *dag.Graph) []string {
+	var kinds []string
+	for i := range g.Tasks {
+		if k := g.Tasks[i].Kind; !slices.Contains(kinds, k) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+func taskTitle(g *dag.Graph, s *dag.Schedule, i int) string {
+	t, span := &g.Tasks[i], &s.Spans[i]
+	text := fmt.Sprintf("%s: %s to %s", t.Name, ms(span.Start), ms(span.End))
+	if t.Transfer() {
+		text += fmt.Sprintf(", %.4g MB in %d flows, %.4g of %.4g GB/s on average", t.Bytes/1e6, t.Flows,
+			t.Bytes/math.Max(1e-9, span.End-span.Start)/1e3, g.FullRate(t)/1e3)
+	}
+	return text
+}
+
+// legend writes the colours of kinds in a line.
+func legend(c *svg.Canvas, kinds []string, x, y float64) {
+	for k, name := range kinds {
+		if name == "" {
+			name = "other"
+		}
+		c.Rect(x, y, 14, 12, fmt.Sprintf(`fill="%s"`, svg.Colour(k)), "")
+		c.Text(x+19, y+10, 11, "start", svg.Ink, name)
+		x += 36 + svg.TextWidth(name, 11)
+	}
+	c.Rect(x, y, 14, 12, fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.6"`, svg.Late), "")
+	c.Text(x+19, y+10, 11, "start", svg.Ink, "critical path")
+}
