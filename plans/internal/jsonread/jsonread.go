@@ -49,6 +49,14 @@ func (r *Reader) Syntaxf(format string, args ...any) error {
 	return r.Errorf("line %d column %d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
+// wrong reports a value of another type, or a text that has ended.
+func (r *Reader) wrong(want string) error {
+	if r.Peek(); r.pos == len(r.data) {
+		return r.Syntaxf("the text ends: %s", want)
+	}
+	return r.Errorf("%s", want)
+}
+
 // At makes an error about the value at path, which is "" for the whole text.
 func At(path, format string, args ...any) error {
 	if path == "" {
@@ -106,7 +114,7 @@ func (r *Reader) leave() { r.path = r.path[:len(r.path)-1] }
 // Object reads an object and calls field at the value of each of its keys.
 func (r *Reader) Object(field func(key string) error) error {
 	if r.Peek() != '{' {
-		return r.Errorf("want an object")
+		return r.wrong("want an object")
 	}
 	r.pos++
 	var seen keySet
@@ -143,7 +151,7 @@ func (r *Reader) Object(field func(key string) error) error {
 // List reads a list of at most limit elements and calls elem at each of them.
 func (r *Reader) List(limit int, elem func(i int) error) error {
 	if r.Peek() != '[' {
-		return r.Errorf("want a list")
+		return r.wrong("want a list")
 	}
 	r.pos++
 	i := 0
@@ -212,7 +220,7 @@ func (s *keySet) add(key string) bool {
 // Text reads a string.
 func (r *Reader) Text() (string, error) {
 	if r.Peek() != '"' {
-		return "", r.Errorf("want a string")
+		return "", r.wrong("want a string")
 	}
 	begin, plain := r.pos, true
 	for i := begin + 1; i < len(r.data); i++ {
@@ -243,7 +251,7 @@ func (r *Reader) Text() (string, error) {
 func (r *Reader) Number() (float64, error) {
 	c := r.Peek()
 	if c != '-' && (c < '0' || c > '9') {
-		return 0, r.Errorf("want a number")
+		return 0, r.wrong("want a number")
 	}
 	token := numberToken(r.data[r.pos:])
 	if token == nil {
@@ -323,7 +331,7 @@ func (r *Reader) Boolean() (bool, error) {
 	case r.Literal("false"):
 		return false, nil
 	}
-	return false, r.Errorf("want true or false")
+	return false, r.wrong("want true or false")
 }
 
 // Skip reads any value and drops it.
