@@ -39,6 +39,12 @@ func rdmaEnvironment(t *testing.T, planes int) {
 func communicators(t *testing.T, ranks, planes int) []*shim.Comm {
 	t.Helper()
 	rdmaEnvironment(t, planes)
+	return join(t, ranks)
+}
+
+// join makes a communicator as the environment says.
+func join(t *testing.T, ranks int) []*shim.Comm {
+	t.Helper()
 	shim.UseVerbs(Library{})
 	id, err := shim.NewUniqueID()
 	if err != nil {
@@ -96,8 +102,10 @@ var collectives = []struct {
 func TestOracle(t *testing.T) {
 	planes := len(ends(t))
 	integers := []datatype.Type{datatype.Int8, datatype.Uint8, datatype.Int32, datatype.Uint32, datatype.Int64, datatype.Uint64}
-	for _, ranks := range []int{2, 3, 4} {
-		t.Run(fmt.Sprintf("%dx%d", ranks, planes), func(t *testing.T) {
+	for i, mode := range []string{"rc", "uc", "rc"} {
+		ranks := i + 2
+		t.Run(fmt.Sprintf("%dx%d-%s", ranks, planes, mode), func(t *testing.T) {
+			t.Setenv("LIGHTPATH_RDMA_MODE", mode)
 			comms := communicators(t, ranks, planes)
 			defer destroy(t, comms)
 			rng := rand.New(rand.NewPCG(uint64(ranks), 3))
@@ -153,6 +161,40 @@ func verify(comms []*shim.Comm, kind shim.CallKind, call oracle.Call, count, sen
 	return nil
 }
 
+func allReduce(c *shim.Comm, buf []int32) error {
+	at := unsafe.Pointer(&buf[0])
+	return shim.Run([]shim.Call{{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at, Recv: at}})
+}
+
+// TestRegisteredBuffers: what a communicator was told of is sent from where it is; the results are right.
+func TestRegisteredBuffers(t *testing.T) {
+	const ranks, count = 2, 100000
+	comms := communicators(t, ranks, len(ends(t)))
+	defer destroy(t, comms)
+	buf := make([][]int32, ranks)
+	for r := range buf {
+		buf[r] = make([]int32, count)
+		for i := range buf[r] {
+			buf[r][i] = int32(i)
+		}
+		if _, err := comms[r].Register(unsafe.Pointer(&buf[r][0]), 4*count, false, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for times := range 4 {
+		for r, err := range each(comms, func(r int, c *shim.Comm) error { return allReduce(c, buf[r]) }) {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+			for i, v := range buf[r] {
+				if v != int32(i)<<(times+1) {
+					t.Fatalf("rank %d: element %d is %d after %d calls", r, i, v, times+1)
+				}
+			}
+		}
+	}
+}
+
 // TestCommunicatorOnBrokenPlane: a link that fails under a running communicator is an error on every
 // rank, that names a rank and the plane; a new communicator works once the link is back.
 func TestCommunicatorOnBrokenPlane(t *testing.T) {
@@ -162,8 +204,7 @@ func TestCommunicatorOnBrokenPlane(t *testing.T) {
 		return each(comms, func(_ int, c *shim.Comm) error {
 			buf := make([]int32, 50000)
 			for range times {
-				at := unsafe.Pointer(&buf[0])
-				if err := shim.Run([]shim.Call{{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at, Recv: at}}); err != nil {
+				if err := allReduce(c, buf); err != nil {
 					return err
 				}
 			}

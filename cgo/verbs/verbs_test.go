@@ -413,12 +413,23 @@ func waitActive(t *testing.T, devices [][2]rdma.Device) {
 	t.Fatal("ports do not come up")
 }
 
-// BenchmarkTransport is what perftest's ib_write_bw and ib_send_lat are held against.
+// BenchmarkTransport is what perftest's ib_write_bw and ib_write_lat are held against.
 func BenchmarkTransport(b *testing.B) {
 	devices := ends(b)
-	transporttest.Config{
-		Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
-			return connect(t, devices, ranks, planes, rdma.ListenOptions{})
-		},
-	}.Benchmark(b)
+	for _, c := range []struct {
+		name string
+		o    rdma.ListenOptions
+	}{
+		{"RC", rdma.ListenOptions{}},
+		{"RC-32slots", rdma.ListenOptions{Slots: 32}},
+		{"UC", unacknowledged},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			transporttest.Config{
+				Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
+					return connect(t, devices, ranks, planes, c.o)
+				},
+			}.Benchmark(b)
+		})
+	}
 }

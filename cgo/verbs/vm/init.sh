@@ -30,7 +30,22 @@ for i in $(seq 0 $(($(cat /planes) - 1))); do
   ip rule add pref 11 iif lo from "10.0.$i.2" to "10.0.$i.1" lookup $((2000 + i))
   planes+=" rxea$i,rxeb$i"
 done
-export LIGHTPATH_TEST_RDMA="${planes# }"
+ports=
+for i in 0 1 2 3; do
+  ip link add "pc$i" type veth peer name "sw$i"
+  ip link set "pc$i" mtu 9000 address "02:00:00:00:00:0$i" up
+  ip link set "sw$i" mtu 9000 up
+  ip addr add "10.0.100.$((i + 1))/24" dev "pc$i"
+  tc qdisc add dev "sw$i" clsact
+  rdma link add "rxec$i" type rxe netdev "pc$i"
+  ip route add 10.0.100.0/24 dev "pc$i" src "10.0.100.$((i + 1))" table $((3000 + i))
+  ip rule add pref 12 iif lo from "10.0.100.$((i + 1))" to 10.0.100.0/24 lookup $((3000 + i))
+  for j in 0 1 2 3; do # nothing travels backwards, ARP neither
+    [ "$i" = "$j" ] || ip neigh add "10.0.100.$((j + 1))" lladdr "02:00:00:00:00:0$j" dev "pc$i" nud permanent
+  done
+  ports+=" rxec$i,sw$i"
+done
+export LIGHTPATH_TEST_RDMA="${planes# }" LIGHTPATH_TEST_RDMA_CIRCUITS="${ports# }"
 echo "VM-READY after $(cut -d' ' -f1 /proc/uptime) s: $LIGHTPATH_TEST_RDMA"
 bash -c "$(cat /command)"
 status=$?; echo

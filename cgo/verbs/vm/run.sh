@@ -7,6 +7,9 @@
 #   rxea$i -- pa$i ~~~~~~~ pb$i -- rxeb$i          makes what goes from a to b cross the wire
 #   10.0.$i.1     (veth, 9000)    10.0.$i.2
 #
+# and a plane whose circuits switch: rxec$i -- pc$i ~~~ sw$i, at 10.0.100.(i+1), where rules of tc at sw$i
+# are the cross-connect. All ports are dark at first.
+#
 # Debian's own kernel (flavour amd64: the cloud one lacks rdma_rxe) boots in QEMU with software
 # emulation, so this needs no privilege but to install packages, no KVM and no RDMA here. The
 # root file system is made of this machine's files: each FILE with the libraries it is linked
@@ -73,7 +76,7 @@ cp /etc/libibverbs.d/rxe.driver "$root/etc/libibverbs.d/"
 [ ! -e /etc/ld.so.cache ] || cp /etc/ld.so.cache "$root/etc/"
 for f in "${files[@]}"; do put "$(readlink -f "$f")"; done
 
-for m in crc32_pclmul rdma_rxe ib_uverbs veth sch_netem sch_tbf; do # rxe finds its CRC by name, not by dependency
+for m in crc32_pclmul rdma_rxe ib_uverbs veth sch_netem sch_tbf sch_ingress cls_matchall act_mirred; do # rxe finds its CRC by name, not by dependency
   modprobe -d "$tree" -S "$version" --show-depends "$m"
 done | awk '$1=="insmod" && !seen[$2]++ {print $2}' | while read -r path; do
   name=$(basename "${path%.xz}")

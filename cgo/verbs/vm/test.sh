@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # test.sh [PATTERN] : the tests of RDMA planes on soft-RoCE, in the machine of run.sh: those of package verbs, then
-# ranks as processes through libnccl.so.2, results checked. With BENCH=1 instead the transport, beside
-# perftest's programs: rates of an emulated machine, good for nothing but to be compared there.
+# ranks as processes through libnccl.so.2, results checked.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 mkdir -p build
@@ -9,23 +8,13 @@ go test -c -o build/verbs.test ./cgo/verbs
 here=$PWD
 verbs=$here/build/verbs.test
 files=(-f "$verbs")
-if [ -n "${BENCH:-}" ]; then
-  command -v ib_write_bw >/dev/null || { echo "skip: no ib_write_bw (package perftest)"; exit 0; }
-  files+=(-f "$(command -v ib_write_bw)" -f "$(command -v ib_write_lat)")
-  command="$verbs -test.run ^\$ -test.bench Transport -test.benchtime 1s
-    for t in 'ib_write_bw -s 65536 -n 200' 'ib_write_bw -s 1048576 -n 20' 'ib_write_lat -s 72 -n 500'; do
-      \$t -d rxeb0 -x 1 -F >/tmp/server 2>&1 & sleep 3
-      echo \"\$t\"; \$t -d rxea0 -x 1 -F 10.0.0.2; wait
-    done"
-else
-  for f in bin/lightpath bin/lightpath-rank lib/libnccl.so.2 lib/liblightpath.so; do files+=(-f "$here/$f"); done
-  command="${LIGHTPATH_TEST_LONG:+export LIGHTPATH_TEST_LONG=1;} $verbs -test.v -test.timeout 300s ${1:+-test.run '$1'} || exit 1
-    export NCCL_IB_HCA='=rxea0:1:0:0,rxeb0:1:1:0,rxea1:1:0:1,rxeb1:1:1:1' NCCL_IB_TIMEOUT=20
-    $here/bin/lightpath topo && LIGHTPATH_TRANSPORT=rdma $here/bin/lightpath doctor | grep -E '^(ok|FAIL) +(rdma|environment)' || exit 1
-    for collective in allreduce alltoall; do
-      $here/bin/lightpath bench \$collective -n 4 --transport rdma --planes 2 -b 8 -e 128K -f 16 -w 1 -i 2 -c 1 || exit 1
-    done"
-fi
+for f in bin/lightpath bin/lightpath-rank lib/libnccl.so.2 lib/liblightpath.so; do files+=(-f "$here/$f"); done
+command="${LIGHTPATH_TEST_LONG:+export LIGHTPATH_TEST_LONG=1;} $verbs -test.v -test.timeout 400s ${1:+-test.run '$1'} || exit 1
+  export NCCL_IB_HCA='=rxea0:1:0:0,rxeb0:1:1:0,rxea1:1:0:1,rxeb1:1:1:1' NCCL_IB_TIMEOUT=20
+  $here/bin/lightpath topo && LIGHTPATH_TRANSPORT=rdma $here/bin/lightpath doctor | grep -E '^(ok|FAIL) +(rdma|environment)' || exit 1
+  for collective in allreduce alltoall; do
+    $here/bin/lightpath bench \$collective -n 4 --transport rdma --planes 2 -b 8 -e 128K -f 16 -w 1 -i 2 -c 1 || exit 1
+  done"
 status=0
 cgo/verbs/vm/run.sh "${files[@]}" "$command" || status=$?
 [ "$status" != 77 ] || exit 0 # run.sh has said why

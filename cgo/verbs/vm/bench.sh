@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# bench.sh : times the transport beside perftest's programs on soft-RoCE, in the machine of run.sh, by turns: rates of
+# an emulated machine, good for nothing but to be compared there. Each is measured ROUNDS times, and again while the threads
+# that process packets (ksoftirqd) may interrupt those that poll, which tells what the pollers keep waiting.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+rounds=${ROUNDS:-3}
+for tool in ib_write_bw ib_write_lat; do
+  command -v $tool >/dev/null || { echo "skip: no $tool (package perftest)"; exit 0; }
+done
+mkdir -p build
+go test -c -o build/verbs.test ./cgo/verbs
+verbs=$PWD/build/verbs.test
+measure='
+perftest() {
+  $* -d rxeb0 -x 1 -F >/tmp/server 2>&1 & sleep 3
+  echo "$1 $2 $3 $4 $5: $($* -d rxea0 -x 1 -F 10.0.0.2 | grep -A1 "#bytes" | tail -1)"; wait
+}
+each() {
+  for t in "ib_write_lat -c RC -s 72 -n 300" "ib_write_lat -c UC -s 72 -n 300" "ib_write_bw -c RC -s 4096 -n 500" "ib_write_bw -c UC -s 4096 -n 500"; do perftest $t; done
+  VERBS -test.run ^$ -test.bench "Transport/(RC|UC)/(latency-8B|bandwidth-1024KiB)|Transport/RC-32slots/bandwidth-1024KiB" -test.benchtime 0.3s | grep ^Benchmark
+}
+daemons=$(ps | sed -n "s/^ *\([0-9]*\) .*\[ksoftirqd.*/\1/p")
+for round in $(seq ROUNDS); do
+  echo "round $round, ksoftirqd as it is"
+  for p in $daemons; do chrt -o -p 0 $p >/dev/null; done
+  each
+  echo "round $round, ksoftirqd before all others"
+  for p in $daemons; do chrt -f -p 50 $p >/dev/null; done
+  each
+done'
+measure=${measure//VERBS/$verbs}
+measure=${measure//ROUNDS/$rounds}
+status=0
+cgo/verbs/vm/run.sh -f "$verbs" -f "$(command -v ib_write_bw)" -f "$(command -v ib_write_lat)" "$measure" || status=$?
+[ "$status" != 77 ] || exit 0 # run.sh has said why
+exit "$status"
