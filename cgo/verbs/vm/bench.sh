@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 rounds=${ROUNDS:-3}
-for tool in ib_write_bw ib_write_lat; do
-  command -v $tool >/dev/null || { echo "skip: no $tool (package perftest)"; exit 0; }
+for tool in ib_write_bw:perftest ib_write_lat:perftest chrt:util-linux; do
+  command -v "${tool%%:*}" >/dev/null || { echo "skip: no ${tool%%:*} (package ${tool##*:})"; exit 0; }
 done
 mkdir -p build
 go test -c -o build/verbs.test ./cgo/verbs
@@ -17,10 +17,10 @@ perftest() {
   echo "$1 $2 $3 $4 $5: $($* -d rxea0 -x 1 -F 10.0.0.2 | grep -A1 "#bytes" | tail -1)"; wait
 }
 each() {
-  for t in "ib_write_lat -c RC -s 72 -n 300" "ib_write_lat -c UC -s 72 -n 300" "ib_write_bw -c RC -s 4096 -n 500" "ib_write_bw -c UC -s 4096 -n 500"; do perftest $t; done
-  VERBS -test.run ^$ -test.bench "Transport/(RC|UC)/(latency-8B|bandwidth-1024KiB)|Transport/RC-32slots/bandwidth-1024KiB" -test.benchtime 0.3s | grep ^Benchmark
+  for t in "ib_write_lat -c RC -s 72 -n 200" "ib_write_lat -c UC -s 72 -n 200" "ib_write_bw -c RC -s 4096 -n 200" "ib_write_bw -c UC -s 4096 -n 200"; do perftest $t; done
+  VERBS -test.run ^$ -test.bench "Transport/(RC|UC)/(latency-8B|bandwidth-64KiB)|Transport/RC-32slots/bandwidth-64KiB" -test.benchtime 0.2s | grep ^Benchmark
 }
-daemons=$(ps | sed -n "s/^ *\([0-9]*\) .*\[ksoftirqd.*/\1/p")
+daemons=$(for p in /proc/[0-9]*; do read -r name <$p/comm; [[ $name != ksoftirqd* ]] || echo ${p#/proc/}; done)
 for round in $(seq ROUNDS); do
   echo "round $round, ksoftirqd as it is"
   for p in $daemons; do chrt -o -p 0 $p >/dev/null; done
@@ -32,6 +32,6 @@ done'
 measure=${measure//VERBS/$verbs}
 measure=${measure//ROUNDS/$rounds}
 status=0
-cgo/verbs/vm/run.sh -f "$verbs" -f "$(command -v ib_write_bw)" -f "$(command -v ib_write_lat)" "$measure" || status=$?
+cgo/verbs/vm/run.sh -f "$verbs" -f "$(command -v ib_write_bw)" -f "$(command -v ib_write_lat)" -f "$(command -v chrt)" "$measure" || status=$?
 [ "$status" != 77 ] || exit 0 # run.sh has said why
 exit "$status"

@@ -90,18 +90,26 @@ func (e *Endpoint) listen() (moved, more bool) {
 	return moved, true
 }
 
-// hear acts on the message that was received last. A count that cannot be is none.
+// learn takes over what a peer says of a plane, and reports whether anything moves by it. A count that
+// cannot be is none.
+// Hot path: no allocation, no logging.
+func (q *peer) learn(released, arrived, left uint64) (moved bool) {
+	if released > q.released && released <= q.sent {
+		q.released, moved = released, true
+	}
+	if arrived > q.confirmed && arrived <= q.sent {
+		q.confirmed, moved = arrived, true
+	}
+	q.announced = max(q.announced, left)
+	return moved
+}
+
+// hear acts on the message that was received last.
 func (e *Endpoint) hear(src int, flags uint16) (moved bool) {
 	for i, p := range e.planes {
-		q := &p.peers[src]
-		if n := e.control.Count(planeCounts*i + atReleased); n > q.released && n <= q.sent {
-			q.released, moved = n, true
-		}
-		if n := e.control.Count(planeCounts*i + atArrived); n > q.confirmed && n <= q.sent {
-			q.confirmed, moved = n, true
-		}
-		if n := e.control.Count(planeCounts*i + atLeft); n > q.announced {
-			q.announced = n
+		q, at := &p.peers[src], planeCounts*i
+		if q.learn(e.control.Count(at+atReleased), e.control.Count(at+atArrived), e.control.Count(at+atLeft)) {
+			moved = true
 		}
 		if flags&control.Bye != 0 && !q.gone {
 			q.gone, moved = true, true
@@ -190,8 +198,8 @@ func (e *Endpoint) upkeep(now time.Time) (lost bool) {
 	return e.keep(now)
 }
 
-// keep asks those that are waited for, when it is time, and looks for what is lost. The caller holds
-// e.mu.
+// keep asks those that are waited for, when it is time, and looks for what is lost and what has befallen
+// devices. The caller holds e.mu.
 func (e *Endpoint) keep(now time.Time) (lost bool) {
 	switch {
 	case e.poll.Closed():
@@ -204,6 +212,9 @@ func (e *Endpoint) keep(now time.Time) (lost bool) {
 	}
 	e.askNext = min(2*e.askNext, askMost)
 	e.askAt = now.Add(e.askNext)
+	for i := range e.devices {
+		e.events(i)
+	}
 	for rank := range e.planes[0].peers {
 		lost = e.doubtful(rank, now) || lost
 		asks := false

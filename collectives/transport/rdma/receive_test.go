@@ -35,25 +35,34 @@ func FuzzReceive(f *testing.F) {
 	f.Add(frame[:5], event(immCredit<<immShift|1, 0))
 	f.Add(frame[:], event(immBye<<immShift, 0))
 	f.Add(frame[:], event(3<<immShift, 1<<31))
+	f.Add(frame[:], append(event(0, 72), event(2, 72)...))
 	f.Fuzz(func(t *testing.T, ring, events []byte) {
-		p := lone(t)
-		q := &p.peers[0]
-		q.sent = 1
-		copy(q.ring, ring)
-		copy(q.ring[p.slot:], ring)
-		for ; len(events) >= 8; events = events[8:] {
-			p.complete(&Completion{ID: recvBit, Imm: binary.LittleEndian.Uint32(events), Bytes: binary.LittleEndian.Uint32(events[4:])})
-			if q.arrived-q.next > uint64(p.slots) || q.released > q.sent {
-				t.Fatalf("arrived %d, released here %d; sent %d, released there %d", q.arrived, q.next, q.sent, q.released)
-			}
-		}
-		if q.arrived == q.next {
-			return
-		}
-		if err := p.decode(q); err == nil && (q.hdr.Src != 0 || q.hdr.Dst != 1 || int(q.hdr.Length) != len(q.data) || len(q.data) > p.payload) {
-			t.Fatalf("accepted %+v with %d bytes", q.hdr, len(q.data))
+		for _, unacknowledged := range []bool{false, true} {
+			receiveAll(t, unacknowledged, ring, events)
 		}
 	})
+}
+
+// receiveAll has a plane take events, each an immediate and a size, with something in its ring.
+func receiveAll(t *testing.T, unacknowledged bool, ring, events []byte) {
+	p := lone(t)
+	p.unacknowledged = unacknowledged
+	q := &p.peers[0]
+	q.sent = 1
+	copy(q.ring, ring)
+	copy(q.ring[p.slot:], ring)
+	for ; len(events) >= 8; events = events[8:] {
+		p.complete(&Completion{ID: recvBit, Imm: binary.LittleEndian.Uint32(events), Bytes: binary.LittleEndian.Uint32(events[4:])})
+		if q.arrived-q.next > uint64(p.slots) || q.released > q.sent {
+			t.Fatalf("arrived %d, released here %d; sent %d, released there %d", q.arrived, q.next, q.sent, q.released)
+		}
+	}
+	if q.arrived == q.next {
+		return
+	}
+	if err := p.decode(q); err == nil && (q.hdr.Src != 0 || q.hdr.Dst != 1 || int(q.hdr.Length) != len(q.data) || len(q.data) > p.payload) {
+		t.Fatalf("accepted %+v with %d bytes", q.hdr, len(q.data))
+	}
 }
 
 // TestCounts: counts of 30 bits go on where they wrap.
@@ -65,4 +74,24 @@ func TestCounts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzCounts: whatever a peer says, no count goes back, or beyond what was sent.
+func FuzzCounts(f *testing.F) {
+	f.Add(uint64(0), uint64(0), uint64(0), uint64(5))
+	f.Add(uint64(1<<63), uint64(3), uint64(1)<<62, uint64(3))
+	f.Fuzz(func(t *testing.T, released, arrived, left, sent uint64) {
+		q := &peer{sent: sent, released: sent / 2}
+		q.confirmed, q.announced = sent/3, sent/4
+		before := *q
+		moved := q.learn(released, arrived, left)
+		switch {
+		case q.released < before.released || q.released > sent, q.confirmed < before.confirmed || q.confirmed > sent, q.announced < before.announced:
+			t.Fatalf("%+v became %+v", before.counts, q.counts)
+		case moved != (q.released != before.released || q.confirmed != before.confirmed):
+			t.Fatalf("moved %v: %+v became %+v", moved, before.counts, q.counts)
+		case q.learn(released, arrived, left):
+			t.Fatal("the same message moves something again")
+		}
+	})
 }
