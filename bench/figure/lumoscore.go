@@ -113,7 +113,7 @@ func (c *Clusters) Panels() []Panel {
 }
 
 // points is how many of a distribution are drawn.
-const points = 200
+const points = 80
 
 // cumulative returns the distribution of sorted values, thinned out.
 func cumulative(sorted []float64) (x, y []float64) {

@@ -57,6 +57,7 @@ var registry = []struct {
 	{"spectra", "8", "sensitivity to noise", spectra8},
 	{"spectra", "9", "makespan over the delay, benchmark workload", spectra9},
 	{"spectra", "10", "makespan over the flows per port", spectra10},
+	{"lumoscore", "6a", "contention with and without interleaved wiring, one job in three pods", lumos6a},
 	{"lumoscore", "8", "running and completion times of 1000 jobs on 4096 GPUs, by fabric", lumos8},
 	{"lumoscore", "8c", "the same over the size of the cluster, and links rewired (Table 6)", lumos8c},
 }

@@ -1,0 +1,45 @@
+package figure
+
+import "testing"
+
+// TestStaticContention: what three pods need, and what wirings give, by hand.
+func TestStaticContention(t *testing.T) {
+	for _, c := range []struct {
+		need                 staticNeed
+		interleaved, uniform int
+	}{
+		{staticNeed{16, 16, 16}, 1, 2}, // 48 links; 32 OCSes of one pair each
+		{staticNeed{10, 11, 11}, 1, 1},
+		{staticNeed{10, 11, 12}, 1, 2},
+		{staticNeed{32, 0, 0}, 1, 1},
+		{staticNeed{32, 32, 0}, 2, 2},
+		{staticNeed{32, 1, 0}, 2, 2},
+		{staticNeed{0, 0, 0}, 1, 1},
+	} {
+		if a, b := c.need.interleaved(), c.need.uniform(); a != c.interleaved || b != c.uniform {
+			t.Errorf("%v: %d and %d flows share a link, want %d and %d", c.need, a, b, c.interleaved, c.uniform)
+		}
+	}
+}
+
+// TestClustersAgree: the ideal switch is the fastest, and the claims are those of the table.
+func TestClustersAgree(t *testing.T) {
+	f := quick(t, "lumoscore", "8")
+	column := map[string]int{}
+	for i, name := range f.Table.Columns {
+		column[name] = i
+	}
+	for _, row := range f.Table.values() {
+		if v, ok := row[column["jrt_vs_first_pct"]].(float64); !ok || v < 0 {
+			t.Errorf("faster than the ideal switch: %v", row)
+		}
+		if v, ok := row[column["contention"]].(float64); !ok || v < 1 {
+			t.Errorf("contention below 1: %v", row)
+		}
+	}
+	for _, c := range f.Claims {
+		if (c.ID == "L6" || c.What == "JCT, the same pair") && c.Ours >= 0 {
+			t.Errorf("%v", c)
+		}
+	}
+}
