@@ -23,7 +23,7 @@ func newTopologyDeltaCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare())
+	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare(), newDeltaExact(), newDeltaImport())
 	return cmd
 }
 
@@ -127,8 +127,8 @@ func readJob(flag, path string) (*dag.Graph, error) {
 
 // deltaFlags are what plan and simulate share.
 type deltaFlags struct {
-	in, out, sharing string
-	files            planeFiles
+	in, out, sharing, report string
+	files                    planeFiles
 }
 
 func (f *deltaFlags) register(cmd *cobra.Command) {
@@ -136,6 +136,7 @@ func (f *deltaFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.in, "in", "", "job file (- for standard input)")
 	fl.StringVar(&f.out, "out", "", "topology file to write (standard output by default)")
 	fl.StringVar(&f.sharing, "sharing", string(delta.Fair), "how transfers share bandwidth: fair, or critical transfers first")
+	fl.StringVar(&f.report, "report", "", "page to write with pictures of the topology and the iteration")
 }
 
 func newDeltaPlan() *cobra.Command {
@@ -229,6 +230,11 @@ func (f *deltaFlags) finish(p *delta.Planner, plan *delta.Plan, r *delta.Result)
 	}
 	if err := f.files.write(p.Graph(), plan.Circuits); err != nil {
 		return err
+	}
+	if f.report != "" {
+		if err := reportCircuits(f.report, p, plan.Circuits); err != nil {
+			return err
+		}
 	}
 	if err := writeOutput("out", f.out, text); err != nil {
 		return err

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/plans/delta/aicb"
+	"lightpath/plans/delta/chakra"
+	"lightpath/plans/delta/dag"
+	"lightpath/plans/delta/train"
+)
+
+// importFlags say what a trace does not.
+type importFlags struct {
+	format, out, name string
+	perPod, gpus, etp int
+	gbps, scaleUp     float64
+	forward, backward float64
+	reduce            bool
+}
+
+func newDeltaImport() *cobra.Command {
+	var f importFlags
+	cmd := &cobra.Command{
+		Use:   "import --format simai|aicb|chakra --gpus-per-pod N FILE... [--out job.json]",
+		Short: "Make a job file of a workload or of execution traces",
+		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank in
+order, protobuf (.et) or JSON (.json). What a file says of its job is not asked for again; what it leaves open
+has a flag.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, files []string) error {
+			g, err := f.read(files)
+			if err != nil {
+				return err
+			}
+			if f.reduce {
+				g = dag.Reduce(g).Graph
+			}
+			return writeOutput("out", f.out, g.Encode())
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.format, "format", "", "simai, aicb or chakra")
+	fl.StringVar(&f.out, "out", "", "job file to write (standard output by default)")
+	fl.StringVar(&f.name, "name", "", "of the job (default: the file's)")
+	fl.IntVar(&f.perPod, "gpus-per-pod", 0, "GPUs in a pod")
+	fl.IntVar(&f.gpus, "gpus", 0, "GPUs of the job, where the file does not say")
+	fl.IntVar(&f.etp, "etp", 1, "GPUs that share an expert (simai, aicb)")
+	fl.Float64Var(&f.gbps, "bandwidth", 400, "Gb/s of a NIC and of a circuit")
+	fl.Float64Var(&f.scaleUp, "scale-up", 360, "GB/s of a GPU within its pod, as attained")
+	fl.Float64Var(&f.forward, "forward-us", 0, "computation of a stage for a micro-batch, where the file has none (aicb)")
+	fl.Float64Var(&f.backward, "backward-us", 0, "the same backwards")
+	fl.BoolVar(&f.reduce, "reduce", false, "write transfers and the rigid delays between them only")
+	return cmd
+}
+
+func (f *importFlags) read(files []string) (*dag.Graph, error) {
+	if f.name == "" {
+		f.name = filepath.Base(files[0])
+	}
+	texts := make([][]byte, len(files))
+	for i, file := range files {
+		var err error
+		if texts[i], err = readInput("FILE", file); err != nil {
+			return nil, err
+		}
+	}
+	parse := map[string]func(string, aicb.Options) (*train.Config, error){"simai": aicb.SimAI, "aicb": aicb.CSV}[f.format]
+	switch {
+	case f.format == "chakra":
+		return f.traces(files, texts)
+	case parse == nil:
+		return nil, fmt.Errorf("--format: %q is not simai, aicb or chakra", f.format)
+	case len(files) > 1:
+		return nil, fmt.Errorf("%s: a workload is one file, not %d", f.format, len(files))
+	}
+	c, err := parse(string(texts[0]), aicb.Options{Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp,
+		GPUs: f.gpus, ETP: f.etp, ForwardUS: f.forward, BackwardUS: f.backward})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", inputName(files[0]), err)
+	}
+	return train.Generate(*c)
+}
+
+func (f *importFlags) traces(files []string, texts [][]byte) (*dag.Graph, error) {
+	traces := make([]*chakra.Trace, len(files))
+	for i, file := range files {
+		decode := chakra.Decode
+		if strings.HasSuffix(file, ".json") {
+			decode = chakra.DecodeJSON
+		}
+		var err error
+		if traces[i], err = decode(texts[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", inputName(file), err)
+		}
+	}
+	return chakra.Graph(traces, chakra.Options{Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp})
+}
