@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 )
@@ -9,23 +8,15 @@ import (
 // Write writes the document into dir, which it creates: peers.json, peers.md and the pictures
 // with their numbers. It returns the paths written, also with an error.
 func (d *Document) Write(dir string) (paths []string, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := d.Save(dir); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(d, "", " ")
-	if err != nil {
-		return nil, err
+	paths = append(paths, filepath.Join(dir, documentName))
+	path := filepath.Join(dir, "peers.md")
+	if err := os.WriteFile(path, d.Markdown(), 0o644); err != nil {
+		return paths, err
 	}
-	for _, f := range []struct {
-		name string
-		data []byte
-	}{{"peers.json", append(text, '\n')}, {"peers.md", d.Markdown()}} {
-		path := filepath.Join(dir, f.name)
-		if err := os.WriteFile(path, f.data, 0o644); err != nil {
-			return paths, err
-		}
-		paths = append(paths, path)
-	}
+	paths = append(paths, path)
 	for _, f := range d.figures() {
 		more, err := f.Write(dir)
 		paths = append(paths, more...)

@@ -245,3 +245,56 @@ func TestChoose(t *testing.T) {
 		t.Errorf("an unknown contender: %v", err)
 	}
 }
+
+// TestResume: a run without time measures nothing and says how much is left; one after it measures what
+// is missing, and a third one nothing.
+func TestResume(t *testing.T) {
+	dir := t.TempDir()
+	o := &Options{
+		Transports: []string{"shm"}, Ranks: []int{2}, Collectives: []schedule.Collective{schedule.AllToAll, schedule.AllReduce},
+		Sizes: []int64{64, 8}, Type: datatype.Float32, Op: datatype.Sum, Rounds: 2,
+	}
+	run := func(sizes []int64, until time.Time) (*Document, int) {
+		before, err := Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Document{Cores: 2, Rounds: o.Rounds}
+		if err := d.goOn(before); err != nil {
+			t.Fatal(err)
+		}
+		measured := 0
+		with := *o
+		with.Sizes, with.Timeout = sizes, time.Minute
+		with.Progress = func(string, ...any) { measured++ }
+		with.Save = func(d *Document) error { return d.Save(dir) }
+		m := match{o: &with, d: d, setting: setting{transport: "shm", ranks: 2, cores: 2}, until: until}
+		defer m.end()
+		if err := m.play(t.Context(), []Contender{fake(t, Subject, "good"), fake(t, "mpich", "slow")}); err != nil {
+			t.Fatal(err)
+		}
+		d.sort()
+		return d, measured
+	}
+	if d, n := run([]int64{64}, time.Now().Add(-time.Second)); n != 0 || d.Left != 2 || len(d.Libraries) != 0 {
+		t.Errorf("without time: %d points measured, %d left, %d libraries", n, d.Left, len(d.Libraries))
+	}
+	if d, n := run([]int64{64}, time.Time{}); n != 2 || d.Left != 0 {
+		t.Errorf("first: %d points measured, %d left", n, d.Left)
+	}
+	d, n := run([]int64{8, 64}, time.Time{})
+	var got []string
+	for _, p := range d.Points {
+		got = append(got, fmt.Sprint(p.Collective, p.Bytes))
+	}
+	if n != 2 || len(d.Libraries) != 2 || !slices.Equal(got, []string{"allreduce8", "allreduce64", "alltoall8", "alltoall64"}) {
+		t.Errorf("second: %d points measured, %d libraries, in all %v", n, len(d.Libraries), got)
+	}
+	if _, n := run([]int64{8, 64}, time.Time{}); n != 0 {
+		t.Errorf("third: %d points measured", n)
+	}
+	other := &Document{Cores: 2, Rounds: 3}
+	if err := other.goOn(d); err == nil {
+		t.Error("what other rounds have measured is taken over")
+	}
+}

@@ -29,6 +29,12 @@ type Options struct {
 	Programs Programs
 	// Timeout bounds one sample, and the start of a contender's ranks.
 	Timeout time.Duration
+	// Budget, where not 0, is after how long no more points are begun.
+	Budget time.Duration
+	// Before is what an earlier run has measured and this one need not; nil for nothing.
+	Before *Document
+	// Save, when set, is called with what there is so far, after each collective.
+	Save func(*Document) error
 	// Progress, when set, hears of what is done, in lines.
 	Progress func(format string, args ...any)
 }
@@ -84,6 +90,8 @@ type Document struct {
 	Failures  []string  `json:"failures,omitempty"` // contenders that were lost on the way
 	Points    []*Point  `json:"points"`
 	Summaries []Summary `json:"summaries"`
+	// Left is how many points were left out for lack of time.
+	Left int `json:"left,omitempty"`
 }
 
 // Wrong is the number of elements that the subject had wrong.
@@ -98,6 +106,10 @@ func (d *Document) Wrong() (n int64) {
 // named in the document. With an error the document holds what was measured before.
 func Run(ctx context.Context, o *Options) (*Document, error) {
 	d := &Document{Cores: runtime.NumCPU(), Rounds: o.Rounds}
+	if err := d.goOn(o.Before); err != nil {
+		return d, err
+	}
+	began := time.Now()
 	chosen, why, err := choose(o.Contenders, &o.Programs)
 	if err != nil {
 		return d, err
@@ -111,10 +123,16 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	for _, line := range why {
 		o.Progress("%s", line)
 	}
-	defer func() { d.Summaries = summarize(d.Points) }()
+	defer func() {
+		d.sort()
+		d.Summaries = summarize(d.Points)
+	}()
 	for _, transport := range o.Transports {
 		for _, n := range o.Ranks {
 			m := match{o: o, d: d, setting: setting{transport: transport, ranks: n, cores: d.Cores, busy: o.Busy}}
+			if o.Budget > 0 {
+				m.until = began.Add(o.Budget)
+			}
 			err := m.play(ctx, chosen)
 			m.end()
 			if err != nil {
@@ -131,9 +149,50 @@ type match struct {
 	d *Document
 	setting
 	sessions []*session
+	until    time.Time // no more points are begun then; zero: never
+}
+
+// due reports whether a point is to be measured, and counts those for which there is no time.
+func (m *match) due(c schedule.Collective, s size) bool {
+	if m.d.has(&Point{Transport: m.transport, Ranks: m.ranks, Collective: c.String(), Type: m.o.Type.String(), Op: m.o.Op.String(), Bytes: s.bytes}) {
+		return false
+	}
+	if !m.until.IsZero() && time.Now().After(m.until) {
+		m.d.Left++
+		return false
+	}
+	return true
 }
 
 func (m *match) play(ctx context.Context, chosen []Contender) error {
+	for _, c := range m.o.Collectives {
+		for _, s := range sizesOf(c, m.o, m.ranks) {
+			if !m.due(c, s) {
+				continue
+			}
+			if m.sessions == nil {
+				if err := m.start(ctx, chosen); err != nil {
+					return err
+				}
+			}
+			p, err := m.point(ctx, c, s.bytes, s.count)
+			if err != nil {
+				return err
+			}
+			m.d.Points = append(m.d.Points, p)
+			m.o.Progress("%s", p)
+		}
+		if m.o.Save != nil {
+			if err := m.o.Save(m.d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// start has the contenders' ranks ready.
+func (m *match) start(ctx context.Context, chosen []Contender) error {
 	for i := range chosen {
 		s, err := startSession(ctx, &chosen[i], &m.o.Programs, m.setting, m.o.Timeout)
 		if err != nil {
@@ -143,16 +202,11 @@ func (m *match) play(ctx context.Context, chosen []Contender) error {
 			continue
 		}
 		m.sessions = append(m.sessions, s)
-		m.d.Libraries = append(m.d.Libraries, Library{s.name, s.library, m.transport, m.ranks, s.started.String()})
-	}
-	for _, c := range m.o.Collectives {
-		for _, s := range sizesOf(c, m.o, m.ranks) {
-			p, err := m.point(ctx, c, s.bytes, s.count)
-			if err != nil {
-				return err
-			}
-			m.d.Points = append(m.d.Points, p)
-			m.o.Progress("%s", p)
+		l := Library{s.name, s.library, m.transport, m.ranks, s.started.String()}
+		if !slices.ContainsFunc(m.d.Libraries, func(o Library) bool { // it may have run before
+			return o.Name == l.Name && o.Library == l.Library && o.Transport == l.Transport && o.Ranks == l.Ranks
+		}) {
+			m.d.Libraries = append(m.d.Libraries, l)
 		}
 	}
 	return nil

@@ -28,7 +28,8 @@ type peersFlags struct {
 	rounds                              int
 	busy                                bool
 	python, out                         string
-	timeout                             time.Duration
+	timeout, budget                     time.Duration
+	resume                              bool
 }
 
 func newBenchPeers() *cobra.Command {
@@ -69,11 +70,13 @@ Exits 1 where an element of Lightpath's is wrong.`,
 	fl.StringVar(&f.python, "python", "", "interpreter that has PyTorch (default: python3, else /usr/bin/python3)")
 	fl.StringVar(&f.out, "out", "", "directory for peers.json, peers.md and pictures")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "of one sample")
+	fl.DurationVar(&f.budget, "budget", 0, "begin no more points after so long (0: no limit)")
+	fl.BoolVar(&f.resume, "resume", false, "go on where an earlier run with the same --out and --rounds has stopped")
 	return cmd
 }
 
 func (f *peersFlags) parse() (*peers.Options, error) {
-	o := &peers.Options{Transports: f.transports, Ranks: f.ranks, Contenders: f.contenders, Rounds: f.rounds, Busy: f.busy, Timeout: f.timeout}
+	o := &peers.Options{Transports: f.transports, Ranks: f.ranks, Contenders: f.contenders, Rounds: f.rounds, Busy: f.busy, Timeout: f.timeout, Budget: f.budget}
 	for _, name := range f.collectives {
 		c, err := schedule.ParseCollective(name)
 		if err != nil {
@@ -142,6 +145,18 @@ func runPeers(cmd *cobra.Command, f *peersFlags, o *peers.Options) error {
 		text := fmt.Sprintf(format, args...)
 		fmt.Fprintf(os.Stderr, "%6s  %s\n", strconv.Itoa(int(time.Since(began).Seconds()))+"s", strings.TrimSpace(text))
 	}
+	if f.resume && f.out == "" {
+		return no(errors.New("--resume needs --out"))
+	}
+	if f.resume {
+		var err error
+		if o.Before, err = peers.Read(f.out); err != nil {
+			return no(err)
+		}
+	}
+	if f.out != "" {
+		o.Save = func(d *peers.Document) error { return d.Save(f.out) }
+	}
 	doc, err := peers.Run(cmd.Context(), o)
 	if len(doc.Points) > 0 {
 		doc.WriteText(os.Stdout)
@@ -155,6 +170,9 @@ func runPeers(cmd *cobra.Command, f *peersFlags, o *peers.Options) error {
 	}
 	if err != nil {
 		return no(err)
+	}
+	if doc.Left > 0 {
+		fmt.Fprintf(os.Stderr, "%d points are left: the same again with --resume\n", doc.Left)
 	}
 	if n := doc.Wrong(); n > 0 {
 		return no(fmt.Errorf("%d wrong elements of %s", n, peers.Subject))

@@ -184,6 +184,14 @@ static void start(int generation) {
   for (int i = 0; i < 100; i++) OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comm, NULL));
 }
 
+/* A call in place has been seen; one whose buffers overlap otherwise is none. */
+static void overlap(void) {
+  int x[4] = {rank, 1};
+  for (int i = 0; i < 3; i++) OK(ncclAllReduce(x, x, 2, ncclInt, ncclSum, comm, NULL));
+  FAILS(ncclAllReduce(x, x + 1, 2, ncclInt, ncclSum, comm, NULL), ncclInvalidArgument, "overlap");
+  FAILS(ncclAllReduce(NULL, x, 2, ncclInt, ncclSum, comm, NULL), ncclInvalidArgument, "sendbuff is NULL");
+}
+
 /* One rank calls something else. */
 static void differ(void) {
   float in[4] = {0}, out[4];
@@ -242,6 +250,7 @@ int main(int argc, char** argv) {
     if ((children[rank] = fork()) != 0) continue;
     start(0);
     random_calls(argc > 2 ? strtoull(argv[2], NULL, 0) : 1);
+    overlap();
     OK(ncclCommDestroy(comm));
     differ();
     stay_away();

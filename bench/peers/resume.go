@@ -1,0 +1,76 @@
+package peers
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// documentName is the document's file in its directory.
+const documentName = "peers.json"
+
+// Read reads the document that a run has left in dir, nil where there is none.
+func Read(dir string) (*Document, error) {
+	path := filepath.Join(dir, documentName)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := new(Document)
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(d); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+// Save writes peers.json alone, so that at no time there is none or half of one.
+func (d *Document) Save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(d, "", " ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, documentName)
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// goOn takes over what an earlier run has measured, which must have been measured in the same way.
+func (d *Document) goOn(before *Document) error {
+	if before == nil {
+		return nil
+	}
+	if before.Cores != d.Cores || before.Rounds != d.Rounds {
+		return fmt.Errorf("peers: what is there was measured with %d rounds on %d cores, not with %d on %d", before.Rounds, before.Cores, d.Rounds, d.Cores)
+	}
+	d.Points, d.Libraries, d.Failures = before.Points, before.Libraries, before.Failures
+	return nil
+}
+
+// has reports whether a point has been measured.
+func (d *Document) has(want *Point) bool {
+	return slices.ContainsFunc(d.Points, func(p *Point) bool { return p.compare(want) == 0 })
+}
+
+// sort brings points that several runs have measured into one order.
+func (d *Document) sort() { slices.SortStableFunc(d.Points, (*Point).compare) }
+
+func (p *Point) compare(o *Point) int {
+	return cmp.Or(cmp.Compare(p.Transport, o.Transport), cmp.Compare(p.Ranks, o.Ranks), cmp.Compare(p.Collective, o.Collective),
+		cmp.Compare(p.Type, o.Type), cmp.Compare(p.Op, o.Op), cmp.Compare(p.Bytes, o.Bytes))
+}
