@@ -81,6 +81,18 @@ static uint64_t* consumed(const struct lp_quick* q, const struct lp_quick_ring* 
   return (uint64_t*)(q->memory + (size_t)rank * q->per_rank + ring->counter);
 }
 
+/* Slots are written and read in turn: the lines of those to come are fetched while this one is at work, to be
+ * written, or to be read where their rank seems to be ahead. */
+enum { WRITE_AHEAD = 6, READ_AHEAD = 2 };
+
+static void fetch_to_write(const void* line) {
+#ifdef __x86_64__
+  __asm__ volatile("prefetchw %0" : : "m"(*(const char*)line)); /* not every target lets a compiler use it */
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 /* Wakes ranks that sleep, after what they wait for has been stored in one order with this. */
 static void ring_bells(const struct lp_quick* q) {
   for (uint32_t p = 0; p < q->ranks; p++) {
@@ -204,6 +216,7 @@ static bool special(const struct lp_call* c) {
 static void lay(struct lp_quick* q, const struct lp_quick_recipe* r, const struct lp_call* c, uint64_t k) {
   uint8_t* at = data_of(q, r, q->rank, k);
   const uint8_t* send = c->send;
+  fetch_to_write(slot_of(q, &q->rings[r->ring], q->rank, k + WRITE_AHEAD));
   if (r->lay == LP_LAY_BLOCK) {
     memcpy(at, send, r->block);
   } else if (r->lay == LP_LAY_PIECES) {
@@ -276,6 +289,7 @@ static enum lp_quick_end inside(struct lp_gate* gate, struct lp_quick* q, const 
   lay(q, r, c, k);
   uint32_t polls = 0;
   if (!await(q, r, k, gate, &polls)) return LP_QUICK_BEGUN;
+  if (r->from >= 0 && polls == 0) __builtin_prefetch(slot_of(q, ring, (uint32_t)r->from, k + READ_AHEAD));
   take(q, r, c, k);
   if (((k + 1) & (ring->report - 1)) == 0) {
     STORE(consumed(q, ring, q->rank), k + 1, SEQ_CST);
