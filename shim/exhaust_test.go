@@ -18,7 +18,7 @@ import (
 // TestNoFilesLeft: where the process has no file descriptors left, or too few, making a communicator
 // ends, those who lack them say so, nothing is left behind, and with some of them back the next one works.
 func TestNoFilesLeft(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
+	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			if err := ranksHere(2); err != nil { // what is made once per process
