@@ -20,6 +20,19 @@ each() {
   for t in "ib_write_lat -c RC -s 72 -n 200" "ib_write_lat -c UC -s 72 -n 200" "ib_write_bw -c RC -s 4096 -n 200" "ib_write_bw -c UC -s 4096 -n 200"; do perftest $t; done
   VERBS -test.run ^$ -test.bench "Transport/(RC|UC)/(latency-8B|bandwidth-64KiB)|Transport/RC-32slots/bandwidth-64KiB" -test.benchtime 0.2s | grep ^Benchmark
 }
+# What the devices have counted: packets, and what was sent again or refused for want of a receive.
+count() {
+  for c in sent_pkts duplicate_request out_of_seq_request rcvd_rnr_err; do
+    printf "%s %s  " $c $(($(cat /sys/class/infiniband/rxea0/ports/1/hw_counters/$c) + $(cat /sys/class/infiniband/rxeb0/ports/1/hw_counters/$c)))
+  done
+  echo
+}
+echo "packets of 9 messages of 1 MiB"
+for k in RC RC-32slots UC; do
+  count
+  VERBS -test.run ^$ -test.bench "Transport/$k\$/bandwidth-1024KiB" -test.benchtime 8x | grep ^Benchmark
+done
+count
 daemons=$(for p in /proc/[0-9]*; do read -r name <$p/comm; [[ $name != ksoftirqd* ]] || echo ${p#/proc/}; done)
 for round in $(seq ROUNDS); do
   echo "round $round, ksoftirqd as it is"
