@@ -35,7 +35,7 @@ func TestAntichain(t *testing.T) {
 				}
 				weight += weights[x]
 				for y := range n {
-					anti = anti && !(set>>y&1 == 1 && less[x][y])
+					anti = anti && (set>>y&1 == 0 || !less[x][y])
 				}
 			}
 			if anti {

@@ -118,10 +118,7 @@ var mutations = []struct {
 		for _, d := range g.Deps {
 			if to := &s.Spans[d.To]; to.Start >= s.Spans[d.From].End+d.Delay && to.Start > 1 {
 				to.Start = s.Spans[d.From].End + d.Delay - 1
-				if to.Start >= 0 {
-					return true
-				}
-				return false
+				return to.Start >= 0
 			}
 		}
 		return false

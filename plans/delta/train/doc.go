@@ -15,7 +15,8 @@
 //
 //   - Computation: forward 2 operations per active parameter and token, plus seq * heads * (q/k + v
 //     dimension) for causal attention; backward twice that; nothing is recomputed. It takes operations / (TP * peak *
-//     efficiency).
+//     efficiency). Stages all take the average, as tuned pipelines nearly do, unless the
+//     configuration is Uneven.
 //   - Tensor parallelism: per layer and direction 4 collectives (gather, scatter around attention and around the
 //     MLP) of (TP-1)/TP * seq * hidden activations; layers with experts have 2, and 2 all-to-alls of
 //     (EP-1)/EP * seq/TP * top-k * hidden. They run at the scale-up rate and are not overlapped.

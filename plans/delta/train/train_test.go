@@ -206,7 +206,7 @@ func TestValidate(t *testing.T) {
 		cfg := preset(t, "gpt-7b")
 		c.bend(&cfg)
 		_, err := Generate(cfg)
-		if err == nil || !(errors.Is(err, ErrConfig) || errors.Is(err, dag.ErrGraph)) {
+		if !errors.Is(err, ErrConfig) && !errors.Is(err, dag.ErrGraph) {
 			t.Errorf("%s: got %v", c.name, err)
 			continue
 		}
