@@ -32,7 +32,7 @@ const (
 	CallScatter
 	CallSend
 	CallRecv
-	NumCallKinds
+	NumCallKinds // the one-sided ones follow
 )
 
 // Call is one collective or point-to-point call. Count is NCCL's: elements per rank block
@@ -48,6 +48,8 @@ type Call struct {
 	Count uint64
 	Send  unsafe.Pointer
 	Recv  unsafe.Pointer
+	// Window is the caller's handle of the window that a put writes to, at byte Offset of the peer's.
+	Window, Offset uint64
 	// Scalar is the element, of type Type and any alignment, by which [OpPreMulSum]
 	// multiplies this rank's contribution. It is read when the call runs.
 	Scalar  unsafe.Pointer

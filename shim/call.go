@@ -41,6 +41,9 @@ func (k CallKind) Reduces() bool { return k < NumCallKinds && kinds[k].reduces }
 
 // String returns NCCL's name of the call.
 func (k CallKind) String() string {
+	if k.oneSided() {
+		return [...]string{"PutSignal", "Signal", "WaitSignal"}[k-CallPutSignal]
+	}
 	if k >= NumCallKinds {
 		return fmt.Sprintf("call kind %d", uint32(k))
 	}
@@ -76,6 +79,9 @@ func Check(c *Call) error {
 	}
 	if err := c.Comm.usable(); err != nil {
 		return err
+	}
+	if c.Kind.oneSided() {
+		return c.checkOneSided()
 	}
 	_, err := c.check()
 	return err

@@ -87,6 +87,7 @@ type Comm struct {
 	relOnce  sync.Once
 	released chan struct{} // closed when everything is given back
 
+	side      *oneSided // nil until it has joined
 	operators operators // that the user has created
 	probes    probes
 
@@ -221,6 +222,7 @@ func (c *Comm) Destroy() error {
 		c.light.quiesce(linger)
 		c.leave()
 	}
+	c.side.end()
 	c.mu.keep()
 	c.departCircuits()
 	c.kin.end()
@@ -261,6 +263,7 @@ func (c *Comm) Abort() error {
 	c.leave()
 	c.mu.Lock() // the blocked call has left
 	defer c.mu.Unlock()
+	c.side.end()
 	c.mu.keep()
 	go c.release(0)
 	return nil
@@ -340,6 +343,7 @@ func (c *Comm) release(d time.Duration) {
 		if c.leader != nil {
 			c.leader.close()
 		}
+		c.side.end()
 		if c.packet != nil {
 			_ = c.packet.Close() // nothing is in flight that anyone waits for
 		}

@@ -20,6 +20,19 @@ type door struct {
 
 	mu    sync.Mutex
 	roots map[secret]*root
+	// guests are who is at home at any time, by what those who come to them prove to know.
+	guests map[secret]func(net.Conn)
+}
+
+// receive has connections that know the secret go to guest, nil: to nobody any more.
+func (d *door) receive(s secret, guest func(net.Conn)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if guest == nil {
+		delete(d.guests, s)
+		return
+	}
+	d.guests[s] = guest
 }
 
 // doors are those of this process, by address.
@@ -42,7 +55,7 @@ func enterDoor(cfg *Config) (*door, error) {
 		if err != nil {
 			return nil, fmt.Errorf("shim: door: %w", err)
 		}
-		d = &door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[secret]*root{}}
+		d = &door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[secret]*root{}, guests: map[secret]func(net.Conn){}}
 		if doors.open == nil {
 			doors.open = map[netip.Addr]*door{}
 		}
@@ -85,8 +98,12 @@ func (d *door) greet(conn net.Conn) {
 	s, err := acceptAny(conn, d.find)
 	<-d.slots
 	d.mu.Lock()
-	r := d.roots[s]
+	r, guest := d.roots[s], d.guests[s]
 	d.mu.Unlock()
+	if err == nil && guest != nil {
+		guest(conn)
+		return
+	}
 	if err != nil || r == nil {
 		_ = conn.Close()
 		return
@@ -98,6 +115,11 @@ func (d *door) find(knows func(secret) bool) (secret, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for s := range d.roots {
+		if knows(s) {
+			return s, true
+		}
+	}
+	for s := range d.guests {
 		if knows(s) {
 			return s, true
 		}

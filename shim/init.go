@@ -239,6 +239,7 @@ func (c *Comm) join(fab *fabricInfo, birth uint64) error {
 	}
 	c.star.start(c.deliver, c.peerLost)
 	c.joined.Store(true)
+	c.side = newOneSided(c)
 	return c.attach(l, c.secret, fab)
 }
 

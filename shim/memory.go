@@ -90,6 +90,7 @@ type registration struct {
 	flags  int32
 	// release has the devices forget it; nil where they never knew.
 	release func() error
+	number  int // of a window, among those of its communicator at this rank
 }
 
 // registry is the registrations of this process by handle. A handle is a number that is never
@@ -111,7 +112,7 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	if uintptr(buff)+size < uintptr(buff) {
 		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), ErrInvalidArgument)
 	}
-	reg := registration{c, buff, size, window, flags, c.tellDevices(buff, size)}
+	reg := registration{comm: c, buff: buff, size: size, window: window, flags: flags, release: c.tellDevices(buff, size)}
 	r := &registrations
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,6 +120,9 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 		r.of = map[uint64]registration{}
 	}
 	r.last += 2
+	if window {
+		reg.number = c.side.addWindow(buff, int64(size))
+	}
 	r.of[r.last] = reg
 	return r.last, nil
 }
@@ -154,11 +158,19 @@ func (c *Comm) tellDevices(buff unsafe.Pointer, size uintptr) func() error {
 	}
 }
 
+// windowOf returns a window that was registered with the communicator.
+func (c *Comm) windowOf(handle uint64) (registration, error) {
+	return registrations.find(c, handle, true, false)
+}
+
 // Registered returns the buffer of a registration, and with end deregisters it.
 func (c *Comm) Registered(handle uint64, window, end bool) (unsafe.Pointer, error) {
 	reg, err := registrations.find(c, handle, window, end)
 	if err != nil {
 		return nil, err
+	}
+	if end && window {
+		c.side.dropWindow(reg.number)
 	}
 	if end && reg.release != nil {
 		err = reg.release()

@@ -17,8 +17,8 @@ import (
 
 // Run runs calls as one group and returns when all are complete, or with [ErrInProgress] where
 // their communicators do not block; they are all of one kind. Calls of one communicator
-// keep their order, except that its sends and receives are merged into one exchange after
-// its collectives; different communicators progress at the same time. All calls are
+// keep their order, except that its one-sided calls come first, and its sends and receives are merged
+// into one exchange after its collectives; different communicators progress at the same time. All calls are
 // checked before any has an effect. Hot path: a group of shapes seen before allocates
 // nothing on packet planes.
 func Run(calls []Call) error {
@@ -40,6 +40,8 @@ type session struct {
 	comms []*Comm // in the order of their locks
 	tasks []*exec.Task
 	refs  []taskRef // of tasks
+	sided []Call    // the one-sided calls
+	rest  []Call    // the others, where there are both
 	opts  exec.Options
 }
 
@@ -66,6 +68,9 @@ func (s *session) reset() {
 	clear(s.comms)
 	clear(s.tasks)
 	clear(s.refs)
+	clear(s.sided)
+	clear(s.rest)
+	s.sided, s.rest = s.sided[:0], s.rest[:0]
 	s.calls, s.comms, s.tasks, s.refs = nil, s.comms[:0], s.tasks[:0], s.refs[:0]
 	s.opts.Deadline = time.Time{}
 }
@@ -90,6 +95,7 @@ func (s *session) run(calls []Call) error {
 
 // runAll runs the calls, which have been checked.
 func (s *session) runAll() error {
+	s.takeOneSided(s.calls)
 	s.opts.Deadline = deadlineOf(s.calls)
 	// One order of locks for all threads, whatever order their groups name
 	// communicators in.
@@ -117,6 +123,12 @@ func (s *session) runLocked() error {
 		if err := c.sound(); err != nil {
 			return err
 		}
+	}
+	if err := s.runOneSided(); err != nil {
+		return err
+	}
+	if len(s.calls) == 0 {
+		return nil
 	}
 	if slices.ContainsFunc(s.comms, (*Comm).hasCircuits) {
 		return s.runMixed()

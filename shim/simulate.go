@@ -25,6 +25,9 @@ func Simulate(calls []Call) (us float64, err error) {
 		if err := Check(c); err != nil {
 			return 0, err
 		}
+		if c.Kind.oneSided() {
+			return 0, fmt.Errorf("shim: %v: how long one-sided calls take is not simulated: %w", c.Kind, ErrInvalidUsage)
+		}
 		if c.Kind.p2p() || c.Count == 0 {
 			continue
 		}

@@ -11,7 +11,8 @@ _Static_assert(offsetof(struct lp_call, kind) == 8 && offsetof(struct lp_call, t
                    offsetof(struct lp_call, plan) == 56 && offsetof(struct lp_call, plan_digits) == 64 &&
                    offsetof(struct lp_call, deadline_us) == 68 && offsetof(struct lp_call, planes) == 72 &&
                    offsetof(struct lp_call, scalar_where) == 80 && offsetof(struct lp_call, scalar) == 88 &&
-                   offsetof(struct lp_call, scalar_at) == 96,
+                   offsetof(struct lp_call, scalar_at) == 96 && offsetof(struct lp_call, window) == 104 &&
+                   offsetof(struct lp_call, offset) == 112,
                "bridge.Call no longer matches struct lp_call");
 
 static int run(const struct lp_call* calls, size_t n, char* err, size_t errlen) {

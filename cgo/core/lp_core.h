@@ -30,7 +30,11 @@ enum lp_kind {
   LP_GATHER,
   LP_SCATTER,
   LP_SEND,
-  LP_RECV
+  LP_RECV,
+  /* One-sided: see window and offset. A wait is for count signals of peer. */
+  LP_PUT_SIGNAL,
+  LP_SIGNAL,
+  LP_WAIT_SIGNAL
 };
 
 /* One call. type and op are ncclDataType_t and ncclRedOp_t; peer is root or peer. */
@@ -55,6 +59,8 @@ struct lp_call {
   uint32_t reserved;
   uint64_t scalar;       /* the element, in its first bytes */
   const void *scalar_at; /* where the element is when the call runs */
+  /* LP_PUT_SIGNAL: the caller's handle of the window, and the byte of the peer's. */
+  uint64_t window, offset;
 };
 
 enum lp_scalar { LP_SCALAR_NONE = 0, LP_SCALAR_HERE, LP_SCALAR_AT };

@@ -2,12 +2,15 @@
 #include "fallback.h"
 
 static ncclResult_t submit(const char* function, struct lp_call* call) {
-  char err[LP_ERR_BYTES];
-  ncclResult_t why;
-  const struct lp_core* core;
   if (call->comm == 0) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
   if (lp_fallback_takes(call)) return lp_fallback_call(function, call, NULL);
-  core = lp_core(&why);
+  return lp_submit(call);
+}
+
+ncclResult_t lp_submit(struct lp_call* call) {
+  char err[LP_ERR_BYTES];
+  ncclResult_t why;
+  const struct lp_core* core = lp_core(&why);
   if (core == NULL) return lp_group_note(why);
   err[0] = '\0';
   if (!lp_group_open()) {

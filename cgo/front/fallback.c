@@ -373,6 +373,11 @@ bool lp_fallback_takes(const struct lp_call* call) {
   return everything || call->stream != NULL || lp_fallback_device(call->send) || lp_fallback_device(call->recv);
 }
 
+/* Signals have no memory by which to tell: all one-sided calls of a process go one way. */
+bool lp_fallback_takes_onesided(const void* stream) {
+  return lp_fallback() && (everything || stream != NULL || lp_fallback_cuda());
+}
+
 ncclResult_t lp_fallback_enter_group(void) {
   ncclResult_t rc = ncclSuccess;
   __typeof__(ncclGroupStart)* open;
@@ -423,6 +428,9 @@ static ncclResult_t forward(const struct lp_call* call, ncclComm_t comm, ncclRed
     case LP_SCATTER: FORWARD(ncclScatter, call->send, call->recv, count, type, call->peer, comm, stream);
     case LP_SEND: FORWARD_PLAIN(ncclSend, call->send, count, type, call->peer, comm, stream);
     case LP_RECV: FORWARD_PLAIN(ncclRecv, call->recv, count, type, call->peer, comm, stream);
+    case LP_PUT_SIGNAL:
+    case LP_SIGNAL:
+    case LP_WAIT_SIGNAL: break; /* onesided.c has more to say than the call holds */
   }
   return rc;
 }

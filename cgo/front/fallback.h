@@ -26,6 +26,8 @@ void lp_fallback_op_end(ncclComm_t comm, ncclRedOp_t ours);
 
 /* Whether a call is for it: it has a stream or device memory, or LIGHTPATH_FALLBACK=all. */
 bool lp_fallback_takes(const struct lp_call* call);
+/* The same for one-sided calls: of a process that uses devices, where windows are device memory, all. */
+bool lp_fallback_takes_onesided(const void* stream);
 bool lp_fallback_device(const void* p);
 /* Whether there is one in a process that uses devices. */
 bool lp_fallback_cuda(void);

@@ -68,6 +68,11 @@ enum lp_quick_end lp_quick_run(const struct lp_call* call);
 /* The gates of all communicators. */
 struct lp_gate* lp_gates(void);
 
+/* ---- collectives.c ---- */
+
+/* Runs a call, or queues it where a group is open. */
+ncclResult_t lp_submit(struct lp_call* call);
+
 /* ---- env.c ---- */
 
 /* The value of a variable, of the environment or of an nccl.conf file; NULL where it has none. */

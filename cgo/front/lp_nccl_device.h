@@ -84,7 +84,7 @@ typedef struct ncclCommProperties {
 void ncclResetDebugInitInternal(void);
 
 /* Fills as much of props as its size holds. Of Lightpath itself, with or without a fallback: no device
- * interface, no GIN, no RMA, every rank an LSA team of its own. nvmlDev is -1 and commHash 0: neither is
+ * interface, no GIN, but one-sided calls of hosts, every rank an LSA team of its own. nvmlDev is -1 and commHash 0: neither is
  * known. Local; a communicator that is not ready answers as ncclCommCount does. */
 ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* props);
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, ncclDevCommRequirements_t const* reqs,

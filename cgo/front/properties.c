@@ -26,6 +26,7 @@ LP_API(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperti
   if (rc == ncclSuccess) rc = pncclCommCuDevice(comm, &mine.cudaDev);
   if (rc != ncclSuccess) return rc;
   mine.nLsaTeams = mine.nRanks;
+  mine.hostRmaSupport = true;
   known = props->size < sizeof mine ? props->size : sizeof mine;
   memcpy((char*)props + header, (const char*)&mine + header, known - header);
   return ncclSuccess;

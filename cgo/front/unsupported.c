@@ -31,20 +31,9 @@ ncclResult_t lp_unsupported(const char* function, const char* instead) {
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wunused-variable"
 
-#define HOST_CALLS "use ncclSend and ncclRecv"
 #define NO_KERNELS "kernels that communicate by themselves have no way over optical planes: use host-side collectives"
 
 UNSUPPORTED(ncclSetEncryption, (const ncclEncryptionConfig_t* config), "connections are authenticated, not encrypted")
-
-ELSEWHERE(ncclPutSignal, (const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin,
-             size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream),
-            (localbuff, count, datatype, peer, peerWin, peerWinOffset, sigIdx, ctx, flags, mine, stream),
-            lp_fallback_comm("ncclPutSignal", comm, &rc), peerWin, HOST_CALLS)
-ON_COMM(ncclSignal, (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream),
-            (peer, sigIdx, ctx, flags, mine, stream), HOST_CALLS)
-ON_COMM(ncclWaitSignal, (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream),
-            (nDesc, signalDescs, mine, stream),
-            HOST_CALLS)
 
 /* Deprecated; the log's variables are read when a communicator is made. */
 LP_API(void, ncclResetDebugInit, (void)) {}

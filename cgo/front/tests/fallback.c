@@ -45,6 +45,8 @@ static void on_host(void) {
 }
 
 static void elsewhere(void) {
+  static _Alignas(NCCL_WIN_REQUIRED_ALIGNMENT) char page[NCCL_WIN_REQUIRED_ALIGNMENT];
+  ncclWindow_t window;
   ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
   ncclComm_t child[RANKS];
   ncclRedOp_t op;
@@ -90,6 +92,9 @@ static void elsewhere(void) {
   OK(ncclSignal(0, 5, 0, 0, comms[1], NULL));
   FAILS(ncclWaitSignal(0, NULL, comms[1], NULL), ncclInvalidUsage, "lacks it");
   logged("Signal 5 to 0 on 1\n");
+  OK(ncclCommWindowRegister(comms[1], page, sizeof page, &window, NCCL_WIN_COLL_SYMMETRIC));
+  FAILS(ncclPutSignal(in, 1, ncclFloat, 0, window, 0, 0, 0, 0, comms[1], NULL), ncclInvalidUsage, "peerWin is host memory");
+  OK(ncclCommWindowDeregister(comms[1], window));
   /* Operators are in both. */
   OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]));
   OK(ncclAllReduce(device, device, 1, ncclFloat, op, comms[0], NULL));
@@ -132,7 +137,9 @@ int main(int argc, char** argv) {
     make();
     on_host();
     FAILS(ncclAllReduce(&out, &out, 1, ncclFloat, ncclSum, comms[0], (cudaStream_t)8), ncclInvalidArgument, "stream");
-    FAILS(ncclSignal(0, 0, 0, 0, comms[0], NULL), ncclInvalidUsage, "not implemented");
+    FAILS(ncclDevCommCreate(comms[0], NULL, NULL), ncclInvalidUsage, "not implemented");
+    OK(ncclSignal(0, 0, 0, 0, comms[0], NULL));
+    FAILS(ncclSignal(0, 0, 0, 0, comms[0], (cudaStream_t)8), ncclInvalidArgument, "stream");
     logged("");
   } else if (strcmp(mode, "all") == 0) {
     make();

@@ -93,9 +93,6 @@ static void unsupported(void) {
   ncclComm_t c = NULL;
   ncclTeam_t t = {1, 0, 1};
   REFUSES(ncclSetEncryption(NULL));
-  REFUSES(ncclPutSignal(NULL, 0, ncclFloat, 0, NULL, 0, 0, 0, 0, c, NULL));
-  REFUSES(ncclSignal(0, 0, 0, 0, c, NULL));
-  REFUSES(ncclWaitSignal(0, NULL, c, NULL));
   REFUSES(ncclDevCommCreate(c, NULL, NULL));
   REFUSES(ncclDevCommDestroy(c, NULL));
   REFUSES(ncclGetLsaDevicePointer(NULL, 0, 0, NULL));

@@ -23,7 +23,7 @@ static void answers(void) {
     OK(ncclCommQueryProperties(comms[i], &p));
     CHECK(p.size == sizeof p && p.magic == NCCL_API_MAGIC && p.version == NCCL_VERSION_CODE);
     CHECK(p.rank == i && p.nRanks == RANKS && p.cudaDev == i + 4 && p.nvmlDev == -1 && p.nLsaTeams == RANKS);
-    CHECK(!p.deviceApiSupport && !p.multimemSupport && !p.hostRmaSupport);
+    CHECK(!p.deviceApiSupport && !p.multimemSupport && p.hostRmaSupport);
     CHECK(p.ginType == NCCL_GIN_TYPE_NONE && p.railedGinType == NCCL_GIN_TYPE_NONE);
     CHECK(memcmp(&p.commHash, &zero.commHash, offsetof(ncclCommProperties_t, cftCountedSupport) + 1 -
           offsetof(ncclCommProperties_t, commHash)) == 0);

@@ -22,7 +22,7 @@ check() {
 }
 
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
-for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties ends quick; do
+for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties ends onesided quick; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 done
 # Not linked: it opens the library itself.
@@ -41,6 +41,8 @@ check library "$out/library"
 check fork "$out/fork"
 check group "$out/group"
 check ends "$out/ends"
+check onesided "$out/onesided"
+check onesided-tcp env LIGHTPATH_TRANSPORT=tcp "$out/onesided"
 check args "$out/args"
 check churn "$out/churn"
 check kin "$out/kin"

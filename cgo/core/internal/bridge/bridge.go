@@ -38,6 +38,8 @@ type Call struct {
 	_           uint32
 	Scalar      [8]byte
 	ScalarAt    unsafe.Pointer
+
+	Window, Offset uint64
 }
 
 // Values of Call.ScalarWhere: enum lp_scalar.
@@ -87,7 +89,7 @@ func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
 	}
 	*dst = shim.Call{
 		Comm: comm, Kind: shim.CallKind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
-		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv,
+		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv, Window: src.Window, Offset: src.Offset,
 		Options: shim.Options{
 			Plan:   shim.DigestPrefix{Bits: src.Plan, Digits: small(int32(src.PlanDigits))},
 			Planes: src.Planes, Deadline: time.Duration(src.DeadlineUS) * time.Microsecond,

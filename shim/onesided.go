@@ -1,0 +1,354 @@
+package shim
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// One-sided calls: a rank writes to a window of another, which takes no part, and counts a signal
+// there; whoever waits for signals sees all that was written before them.
+//
+// Windows are numbered by rank in the order of registration, so that a window of the caller's names
+// the one with its number at any rank. A rank's signals are counters in a page of its own, one per
+// source. Where two ranks may share memory, the source maps the page and the windows that are memory
+// of ncclMemAlloc, copies, and counts: the other process does nothing. Everything else goes over a
+// connection from the source to the target's door, in order, where a goroutine of the target receives
+// into the window and counts (sidelink.go, sideserve.go).
+
+// The kinds of one-sided calls, beyond those that take both ends. Their values too are shared with
+// cgo/front. Of a put, Send, Count and Type say what, Peer, Window and Offset where to; of a wait,
+// Count is how many signals of Peer.
+const (
+	CallPutSignal CallKind = NumCallKinds + iota
+	CallSignal
+	CallWaitSignal
+	endOfCallKinds
+)
+
+func (k CallKind) oneSided() bool { return k >= CallPutSignal && k < endOfCallKinds }
+
+// oneSided is a rank's part in one-sided calls. What sources use is guarded by the communicator's
+// lock; what targets use by mu.
+type oneSided struct {
+	c     *Comm
+	links []*sideLink // to ranks that this one has written to
+	taken []uint64    // signals that waits have used up, by source
+
+	mu      sync.Mutex
+	windows []*ownWindow  // by number
+	more    chan struct{} // closed when there is another one, or the end
+	idle    sync.Cond     // on mu: a window is not written to any more
+	page    *sharedPage   // of counters, once it is needed
+	conns   map[closer]bool
+	ended   bool
+	serving sync.WaitGroup
+}
+
+type closer interface{ Close() error }
+
+// ownWindow is a window of this rank.
+type ownWindow struct {
+	at      unsafe.Pointer
+	size    int64
+	gone    bool
+	writers int // that are receiving into it
+}
+
+func newOneSided(c *Comm) *oneSided {
+	s := &oneSided{
+		c: c, links: make([]*sideLink, c.args.Ranks), taken: make([]uint64, c.args.Ranks),
+		more: make(chan struct{}), conns: map[closer]bool{},
+	}
+	s.idle.L = &s.mu
+	c.addWaker(s.interrupt)
+	if c.door != nil {
+		c.door.receive(s.secret(c.args.Rank), s.serve)
+	}
+	return s
+}
+
+// secret is what a source proves to know to the target of that rank.
+func (s *oneSided) secret(target int) secret {
+	return s.c.secret.derive("one-sided", s.c.id, uint64(target))
+}
+
+// addWindow numbers a window.
+func (s *oneSided) addWindow(at unsafe.Pointer, size int64) (number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.windows = append(s.windows, &ownWindow{at: at, size: size})
+	if !s.ended {
+		close(s.more)
+		s.more = make(chan struct{})
+	}
+	return len(s.windows) - 1
+}
+
+// dropWindow has nobody write to a window any more: when it returns its memory may be freed.
+func (s *oneSided) dropWindow(number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.windows[number]
+	w.gone = true
+	for w.writers > 0 {
+		s.idle.Wait()
+	}
+}
+
+// interrupt ends what is under way on connections: the communicator has failed.
+func (s *oneSided) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.conns {
+		_ = conn.Close()
+	}
+}
+
+// follow has the end of the communicator close a connection. False: it has ended.
+func (s *oneSided) follow(conn closer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.c.AsyncError() != nil {
+		return false
+	}
+	s.conns[conn] = true
+	return true
+}
+
+func (s *oneSided) forget(conn closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, conn)
+}
+
+// end gives everything back. No call is in progress; other ranks' writes end here. Idempotent.
+func (s *oneSided) end() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.ended = true
+	close(s.more)
+	for conn := range s.conns {
+		_ = conn.Close()
+	}
+	s.mu.Unlock()
+	if s.c.door != nil {
+		s.c.door.receive(s.secret(s.c.args.Rank), nil)
+	}
+	s.serving.Wait()
+	for _, l := range s.links {
+		l.close()
+	}
+	s.page.free()
+}
+
+// signals returns the page with this rank's counters.
+func (s *oneSided) signals() (*sharedPage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.page != nil || s.ended {
+		return s.page, nil
+	}
+	var err error
+	s.page, err = newSharedPage(8 * s.c.args.Ranks)
+	return s.page, err
+}
+
+// count counts a signal of another rank at this one.
+func (s *oneSided) count(source int) error {
+	page, err := s.signals()
+	if err == nil && page != nil {
+		atomic.AddUint64(page.counter(source), 1)
+	}
+	return err
+}
+
+// checkOneSided is [Call.check] of a one-sided call.
+func (c *Call) checkOneSided() error {
+	n := c.Comm.args.Ranks
+	if c.Peer < 0 || int(c.Peer) >= n {
+		return c.invalid("peer %d is not a rank of 0..%d", c.Peer, n-1)
+	}
+	if c.Options != (Options{}) {
+		return c.invalid("one-sided calls have no options")
+	}
+	switch {
+	case c.Kind == CallSignal:
+		return nil
+	case c.Kind == CallWaitSignal && (c.Count < 1 || c.Count > 1<<31-1):
+		return c.invalid("opCnt %d is not positive", int64(c.Count))
+	case c.Kind == CallWaitSignal:
+		return nil
+	}
+	if c.Type.Size() == 0 {
+		return c.invalid("datatype %d is none", c.Type)
+	}
+	w, err := c.Comm.windowOf(c.Window)
+	switch {
+	case err != nil:
+		return err
+	case c.Count > uint64(w.size) || c.Offset > uint64(w.size) || c.Offset+c.Count*uint64(c.Type.Size()) > uint64(w.size):
+		return c.invalid("%d elements of %v at %d end beyond the window, of %d bytes", c.Count, c.Type, c.Offset, w.size)
+	case c.Send == nil && c.Count > 0:
+		return c.invalid("localbuff is NULL")
+	}
+	return nil
+}
+
+// takeOneSided moves the one-sided calls of a group, which run before the others, to s.sided.
+func (s *session) takeOneSided(calls []Call) {
+	for i := range calls {
+		if calls[i].Kind.oneSided() {
+			s.sided = append(s.sided, calls[i])
+		}
+	}
+	if len(s.sided) == 0 {
+		return
+	}
+	for i := range calls {
+		if !calls[i].Kind.oneSided() {
+			s.rest = append(s.rest, calls[i])
+		}
+	}
+	s.calls = s.rest
+}
+
+// runOneSided runs s.sided: those of a communicator in the order of calls. While one waits for
+// signals those of others go on, for all may be this thread's.
+func (s *session) runOneSided() error {
+	left := len(s.sided)
+	if left == 0 {
+		return nil
+	}
+	var idle waiter
+	for {
+		before := left
+		for _, c := range s.comms {
+			for i := range s.sided {
+				call := &s.sided[i]
+				if call.Comm != c {
+					continue
+				}
+				done, err := c.side.try(call)
+				if err != nil {
+					return c.fail(err)
+				}
+				if !done {
+					break // those behind it wait too
+				}
+				call.Comm = nil
+				left--
+			}
+		}
+		switch {
+		case left == 0:
+			return nil
+		case left < before:
+			idle = waiter{}
+		default:
+			if err := s.waitForSignals(&idle); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// waitForSignals pauses, and says whose signals do not come when that has been in vain for long.
+func (s *session) waitForSignals(idle *waiter) error {
+	idle.pause()
+	for i := range s.sided {
+		call := &s.sided[i]
+		if call.Comm == nil {
+			continue
+		}
+		c := call.Comm
+		if err := c.AsyncError(); err != nil {
+			return err
+		}
+		if idle.waited() < c.cfg.Timeout {
+			continue
+		}
+		have, err := c.side.have(int(call.Peer))
+		if err == nil {
+			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.args.Rank, have, call.Count, call.Peer, c.cfg.Timeout, ErrTimeout)
+		}
+		return c.fail(err)
+	}
+	return nil
+}
+
+// have is how many signals of a rank have come that no wait has used.
+func (s *oneSided) have(source int) (uint64, error) {
+	page, err := s.signals()
+	if err != nil || page == nil {
+		return 0, err
+	}
+	return atomic.LoadUint64(page.counter(source)) - s.taken[source], nil
+}
+
+// try runs a call, or reports that signals that it waits for are still to come. Hot path: where the
+// window has been written to before it allocates nothing.
+func (s *oneSided) try(call *Call) (done bool, err error) {
+	peer := int(call.Peer)
+	if call.Kind == CallWaitSignal {
+		have, err := s.have(peer)
+		if err != nil || have < call.Count {
+			return false, err
+		}
+		s.taken[peer] += call.Count
+		return true, nil
+	}
+	l, err := s.link(peer)
+	if err != nil {
+		return false, err
+	}
+	if call.Kind == CallSignal {
+		return true, l.signal()
+	}
+	w, err := s.c.windowOf(call.Window)
+	if err != nil {
+		return false, err
+	}
+	data := bytesOf(call.Send, int64(call.Count)*int64(call.Type.Size()))
+	return true, l.put(w.number, int64(call.Offset), data)
+}
+
+// waiter paces polling: it yields, then sleeps, longer the longer it has been in vain.
+type waiter struct {
+	polls int
+	since time.Time
+}
+
+// Whoever waits looks again at once so many times, giving way to others, and then every longestNap.
+const (
+	patientPolls = 2000
+	longestNap   = 200 * time.Microsecond
+)
+
+func (w *waiter) pause() {
+	if w.polls == 0 {
+		w.since = time.Now()
+	}
+	w.polls++
+	if w.polls < patientPolls {
+		runtime.Gosched()
+		return
+	}
+	time.Sleep(min(longestNap, time.Duration(w.polls-patientPolls+1)*10*time.Microsecond))
+}
+
+func (w *waiter) waited() time.Duration {
+	if w.polls%256 != 0 && w.polls < patientPolls {
+		return 0 // the clock is dearer than a look
+	}
+	return time.Since(w.since)
+}

@@ -1,0 +1,410 @@
+package shim
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+
+	"golang.org/x/sys/unix"
+)
+
+// windowMemory returns memory for a window: a file, as ncclMemAlloc makes it, which peers may map, or
+// memory of this process alone.
+func windowMemory(t testing.TB, size int, shared bool) []byte {
+	t.Helper()
+	fd, flags := -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS
+	if shared {
+		var err error
+		if fd, err = unix.MemfdCreate("test", unix.MFD_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Ftruncate(fd, int64(size)); err != nil {
+			t.Fatal(err)
+		}
+		flags = unix.MAP_SHARED
+	}
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := unsafe.Pointer(unsafe.SliceData(mem))
+	if shared {
+		AddMemory(Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
+	}
+	t.Cleanup(func() {
+		if shared {
+			if err := RemoveMemory(uintptr(base)); err != nil {
+				t.Error(err)
+			}
+			_ = unix.Close(fd)
+		}
+		_ = unix.Munmap(mem)
+	})
+	return mem
+}
+
+// sideWorld is a world in which every rank has registered a window.
+type sideWorld struct {
+	*world
+	mem     [][]byte
+	handles []uint64
+}
+
+func newSideWorld(t testing.TB, n, size int, shared func(rank int) bool) *sideWorld {
+	w := &sideWorld{mem: make([][]byte, n), handles: make([]uint64, n)}
+	for r := range n {
+		w.mem[r] = windowMemory(t, size, shared(r))
+	}
+	w.world = newWorld(t, n) // which ends before its memory does
+	for r, c := range w.comms {
+		w.handles[r] = w.register(c)
+	}
+	return w
+}
+
+func (w *sideWorld) register(c *Comm) uint64 {
+	w.t.Helper()
+	m := w.mem[c.Rank()]
+	h, err := c.Register(unsafe.Pointer(unsafe.SliceData(m)), uintptr(len(m)), true, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return h
+}
+
+func (w *sideWorld) put(c *Comm, peer int, offset uint64, data []byte) Call {
+	return Call{
+		Comm: c, Kind: CallPutSignal, Type: datatype.Uint8, Peer: int32(peer), Window: w.handles[c.Rank()], Offset: offset,
+		Send: unsafe.Pointer(unsafe.SliceData(data)), Count: uint64(len(data)),
+	}
+}
+
+func sideSignalTo(c *Comm, peer int) Call {
+	return Call{Comm: c, Kind: CallSignal, Peer: int32(peer)}
+}
+
+func waitFor(c *Comm, peer, count int) Call {
+	return Call{Comm: c, Kind: CallWaitSignal, Peer: int32(peer), Count: uint64(count)}
+}
+
+// TestOneSidedAllToAll: everyone writes to everyone, its own window included, over shared memory, over
+// connections and over both, at once and again, and a barrier of signals is between the rounds.
+func TestOneSidedAllToAll(t *testing.T) {
+	all, none := func(int) bool { return true }, func(int) bool { return false }
+	for _, k := range []struct {
+		transport string
+		shared    func(rank int) bool
+		mapped    bool
+	}{
+		{"shm", all, true}, {"inproc", all, true}, {"shm", none, false}, {"tcp", all, false}, {"tcp", none, false},
+		{"shm", func(r int) bool { return r%2 == 0 }, false},
+	} {
+		for _, block := range []int{0, 1, 5000, 70_000} {
+			t.Run(fmt.Sprintf("%s/%v/%d", k.transport, k.shared(1), block), func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", k.transport)
+				const n = 4
+				w := newSideWorld(t, n, max(4096, n*block), k.shared)
+				for round := range 3 {
+					w.must(func(c *Comm) error { return exchangeByPuts(w, c, round, block) })
+				}
+				for _, l := range w.comms[0].side.links[1:] {
+					if far := l.windows[0]; far != nil && k.mapped && far.mem == nil {
+						t.Error("a window that can be mapped is written by messages")
+					}
+				}
+			})
+		}
+	}
+}
+
+func exchangeByPuts(w *sideWorld, c *Comm, round, block int) error {
+	n, me := c.Ranks(), c.Rank()
+	rng := func(from, to int) *rand.Rand { return rand.New(rand.NewPCG(uint64(round), uint64(from*n+to))) }
+	var puts, waits []Call
+	for peer := range n {
+		data := make([]byte, block)
+		fillFrom(rng(me, peer), data)
+		puts = append(puts, w.put(c, peer, uint64(me*block), data))
+		waits = append(waits, waitFor(c, peer, 1))
+	}
+	if err := Run(append(puts, waits...)); err != nil {
+		return err
+	}
+	for peer := range n {
+		want := make([]byte, block)
+		fillFrom(rng(peer, me), want)
+		if !bytes.Equal(w.mem[me][peer*block:][:block], want) {
+			return fmt.Errorf("round %d: what rank %d has put is not there", round, peer)
+		}
+	}
+	var barrier []Call
+	for peer := range n {
+		barrier = append(barrier, sideSignalTo(c, peer))
+	}
+	return Run(append(barrier, waits...))
+}
+
+func fillFrom(rng *rand.Rand, b []byte) {
+	base := rng.Uint64()
+	for i := range b {
+		b[i] = byte((base + uint64(i)) * 0x9e3779b97f4a7c15 >> 56)
+	}
+}
+
+// TestOneSidedOrder: who has seen n signals of a rank sees what came with all of them, whichever way each went.
+func TestOneSidedOrder(t *testing.T) {
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			const rounds, slots = 400, 64
+			w := newSideWorld(t, 2, 1<<16, func(r int) bool { return true })
+			// A second window, which can only be written by messages.
+			second := windowMemory(t, 1<<16, false)
+			var handles [2]uint64
+			for r, c := range w.comms {
+				mem := [][]byte{windowMemory(t, 1<<16, false), second}[r]
+				var err error
+				if handles[r], err = c.Register(unsafe.Pointer(unsafe.SliceData(mem)), 1<<16, true, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.must(func(c *Comm) error {
+				for i := range rounds {
+					if c.Rank() == 0 {
+						data := []byte{byte(i), byte(i >> 8)}
+						p := w.put(c, 1, uint64(i%slots*1000), data)
+						if i%3 == 1 {
+							p.Window = handles[0]
+						}
+						if err := Run([]Call{p}); err != nil {
+							return err
+						}
+						if i%slots == slots-1 {
+							if err := Run([]Call{waitFor(c, 1, 1)}); err != nil {
+								return err
+							}
+						}
+						continue
+					}
+					if err := Run([]Call{waitFor(c, 0, 1)}); err != nil {
+						return err
+					}
+					from := w.mem[1]
+					if i%3 == 1 {
+						from = second
+					}
+					if got := int(from[i%slots*1000]) | int(from[i%slots*1000+1])<<8; got != i {
+						return fmt.Errorf("signal %d came with %d", i, got)
+					}
+					if i%slots == slots-1 {
+						if err := Run([]Call{sideSignalTo(c, 0)}); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestOneSidedFromOneThread: a thread that drives all ranks groups their calls, waits before the
+// signals that they wait for; collectives of the group come after.
+func TestOneSidedFromOneThread(t *testing.T) {
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			const n = 3
+			w := newSideWorld(t, n, 4096, func(int) bool { return true })
+			var calls, own, puts []Call
+			out := make([][]byte, n)
+			for r, c := range w.comms {
+				out[r] = make([]byte, 1)
+				own = append(own, sideSignalTo(c, r), sideSignalTo(c, r))
+				puts = append(puts, w.put(c, (r+n-1)%n, 0, []byte{byte(10 + r)}))
+				calls = append(calls, Call{
+					Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 1,
+					Send: unsafe.Pointer(unsafe.SliceData(w.mem[r])), Recv: unsafe.Pointer(unsafe.SliceData(out[r])),
+				}, waitFor(c, (r+1)%n, 1), waitFor(c, r, 2))
+			}
+			// In the order of a rank's calls: its signals before it waits for them. The last rank puts when
+			// it has waited, for which the others must have gone on.
+			if err := Run(own); err != nil {
+				t.Fatal(err)
+			}
+			if err := Run(append(append(puts[:n-1:n-1], calls...), puts[n-1])); err != nil {
+				t.Fatal(err)
+			}
+			for r := range out {
+				if out[r][0] != 10+11+12 {
+					t.Errorf("rank %d: %d", r, out[r][0])
+				}
+			}
+		})
+	}
+}
+
+// TestOneSidedRefused: what is wrong with a call is said before it has an effect.
+func TestOneSidedRefused(t *testing.T) {
+	t.Setenv("LIGHTPATH_TIMEOUT", "200ms")
+	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
+	c, data := w.comms[0], make([]byte, 4096)
+	for _, k := range []struct {
+		call Call
+		says string
+	}{
+		{w.put(c, 2, 0, data), "peer 2"},
+		{w.put(c, 1, 1, data), "end beyond the window"},
+		{w.put(c, 1, 1<<63, data), "end beyond the window"},
+		{Call{Comm: c, Kind: CallPutSignal, Count: 1 << 62, Type: datatype.Float64, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "end beyond the window"},
+		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Type: datatype.NumTypes, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "datatype"},
+		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Window: w.handles[0]}, "localbuff is NULL"},
+		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Window: w.handles[1], Send: unsafe.Pointer(&data[0])}, "another communicator"},
+		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Send: unsafe.Pointer(&data[0])}, "window 0x0 is not registered"},
+		{sideSignalTo(c, -1), "peer -1"},
+		{waitFor(c, 1, 0), "opCnt 0"},
+		{waitFor(c, 1, -1), "opCnt -1"},
+		{Call{Comm: c, Kind: endOfCallKinds}, "no such call"},
+		{Call{Comm: c, Kind: CallSignal, Options: Options{Planes: 1}}, "no options"},
+	} {
+		wantError(t, Run([]Call{k.call}), ErrInvalidArgument, k.says)
+	}
+	_, err := Simulate([]Call{sideSignalTo(c, 1)})
+	wantError(t, err, ErrInvalidUsage, "not simulated")
+	three := slices.Repeat([]Call{sideSignalTo(w.comms[1], 0)}, 3)
+	if err := Run(append(three, waitFor(c, 1, 2))); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, Run([]Call{waitFor(c, 1, 3)}), ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
+	wantError(t, c.AsyncError(), ErrTimeout)
+}
+
+// TestOneSidedWindowsComeLateAndGo: a put waits for the registration of its window; one that is gone
+// is refused; memory that is written to is not given back before.
+func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			const size = 1 << 20
+			w := &sideWorld{mem: [][]byte{windowMemory(t, size, true), windowMemory(t, size, true)}, handles: make([]uint64, 2)}
+			w.world = newWorld(t, 2)
+			w.handles[0] = w.register(w.comms[0])
+			data := bytes.Repeat([]byte{7}, size)
+			put := make(chan error, 1)
+			go func() { put <- Run([]Call{w.put(w.comms[0], 1, 0, data)}) }()
+			select {
+			case err := <-put:
+				t.Fatalf("put to a window that is not there: %v", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+			w.handles[1] = w.register(w.comms[1])
+			if err := Run([]Call{waitFor(w.comms[1], 0, 1)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-put; err != nil || !bytes.Equal(w.mem[1], data) {
+				t.Fatalf("put: %v", err)
+			}
+			// The next window is gone when it is first written to.
+			w.handles = []uint64{w.register(w.comms[0]), w.register(w.comms[1])}
+			if _, err := w.comms[1].Registered(w.handles[1], true, true); err != nil {
+				t.Fatal(err)
+			}
+			wantError(t, Run([]Call{w.put(w.comms[0], 1, 0, data)}), ErrInvalidUsage, "rank 1 has deregistered its window number 1")
+		})
+	}
+}
+
+// TestOneSidedAbort: whoever waits for signals, or for a window, ends with the communicator.
+func TestOneSidedAbort(t *testing.T) {
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			w := newSideWorld(t, 3, 4096, func(int) bool { return true })
+			w.handles[0] = w.register(w.comms[0]) // which the others have not
+			waiting := make(chan error, 2)
+			var begun sync.WaitGroup
+			for _, call := range []Call{w.put(w.comms[0], 1, 0, make([]byte, 8)), waitFor(w.comms[1], 0, 1)} {
+				begun.Add(1)
+				go func() {
+					begun.Done()
+					waiting <- Run([]Call{call})
+				}()
+			}
+			begun.Wait()
+			time.Sleep(20 * time.Millisecond)
+			if err := w.comms[2].Abort(); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				wantError(t, <-waiting, ErrAborted, "rank 2")
+			}
+		})
+	}
+}
+
+// TestOneSidedAllocatesNothing: puts to windows that are mapped, signals and waits for what has come.
+func TestOneSidedAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools forget under the race detector")
+	}
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
+	data := make([]byte, 64)
+	calls := []Call{w.put(w.comms[0], 1, 0, data), sideSignalTo(w.comms[0], 1), waitFor(w.comms[1], 0, 2)}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := Run(calls); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func FuzzSideMessage(f *testing.F) {
+	var b [sideMessageBytes]byte
+	for _, m := range []sideMessage{{kind: sideJoin, window: 3}, {kind: sideOpen}, {kind: sidePut, flags: sideFlags, window: 1, offset: 2, bytes: 3}, {kind: sideSignal}} {
+		m.encode(&b)
+		f.Add(b[:])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) < sideMessageBytes {
+			return
+		}
+		var m sideMessage
+		in := [sideMessageBytes]byte(data)
+		var out [sideMessageBytes]byte
+		if m.decode(&in) == nil {
+			if m.encode(&out); out != in {
+				t.Errorf("% x comes back as % x", in, out)
+			}
+		}
+	})
+}
+
+func FuzzSideAnswer(f *testing.F) {
+	var b [sideAnswerBytes]byte
+	for _, a := range []sideAnswer{{gone: true}, {size: 1, at: whereabouts{2, -1, 4, 5, 6}}} {
+		a.encode(&b)
+		f.Add(b[:])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) < sideAnswerBytes {
+			return
+		}
+		var a sideAnswer
+		in := [sideAnswerBytes]byte(data)
+		var out [sideAnswerBytes]byte
+		if a.decode(&in) == nil {
+			if a.encode(&out); out != in {
+				t.Errorf("% x comes back as % x", in, out)
+			}
+		}
+	})
+}

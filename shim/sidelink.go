@@ -1,0 +1,202 @@
+package shim
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sideLink is a source's way to one target. Guarded by the communicator's lock.
+type sideLink struct {
+	s       *oneSided
+	peer    int
+	conn    net.Conn
+	counter *uint64 // of this source in the target's page; nil: signals are messages
+	page    []byte
+	windows map[int]*farWindow
+	buf     [sideMessageBytes]byte
+}
+
+// farWindow is a window of the target.
+type farWindow struct {
+	size int64
+	mem  []byte // nil: it is written by messages
+}
+
+// link returns the way to a rank. The first time it connects.
+func (s *oneSided) link(peer int) (*sideLink, error) {
+	if l := s.links[peer]; l != nil {
+		return l, nil
+	}
+	l := &sideLink{s: s, peer: peer, windows: map[int]*farWindow{}}
+	if peer == s.c.args.Rank {
+		page, err := s.signals()
+		if err != nil {
+			return nil, err
+		}
+		l.counter = page.counter(peer)
+	} else if err := l.connect(); err != nil {
+		l.close()
+		return nil, l.failed(err)
+	}
+	s.links[peer] = l
+	return l, nil
+}
+
+// maySharedMemory: the settings and the hosts of both allow to map the target's memory.
+func (l *sideLink) mayShareMemory() bool {
+	me, it := &l.s.c.table[l.s.c.args.Rank], &l.s.c.table[l.peer]
+	switch l.s.c.cfg.Transport {
+	case "auto", "shm", "inproc", transportEBPF:
+		return me.Host == it.Host && me.PIDs == it.PIDs
+	}
+	return false
+}
+
+func (l *sideLink) connect() error {
+	c := l.s.c
+	addr, err := netip.ParseAddrPort(c.table[l.peer].Door)
+	if err != nil {
+		return fmt.Errorf("door %q: %w", c.table[l.peer].Door, errMessage)
+	}
+	if l.conn, err = dialPeer(c.ctx, addr, l.s.secret(l.peer), time.Now().Add(c.cfg.Timeout), false); err != nil {
+		return err
+	}
+	if !l.s.follow(l.conn) {
+		return net.ErrClosed
+	}
+	var a sideAnswer
+	if err := l.ask(&sideMessage{kind: sideJoin, window: uint32(c.args.Rank)}, nil, &a); err != nil {
+		return err
+	}
+	if l.mayShareMemory() {
+		if l.page = mapShared(a.at, int64(a.size)); len(l.page) >= 8*c.args.Ranks {
+			l.counter = (*uint64)(unsafe.Pointer(&l.page[8*c.args.Rank]))
+		}
+	}
+	return nil
+}
+
+// send sends a message with its data, however long the target takes to read it.
+func (l *sideLink) send(m *sideMessage, data []byte) error {
+	m.encode(&l.buf)
+	if len(data) == 0 {
+		_, err := l.conn.Write(l.buf[:])
+		return err
+	}
+	both := net.Buffers{l.buf[:], data}
+	_, err := both.WriteTo(l.conn)
+	return err
+}
+
+func (l *sideLink) ask(m *sideMessage, data []byte, a *sideAnswer) error {
+	if err := l.send(m, data); err != nil {
+		return err
+	}
+	_ = l.conn.SetReadDeadline(time.Now().Add(l.s.c.cfg.Timeout))
+	var b [sideAnswerBytes]byte
+	if _, err := io.ReadFull(l.conn, b[:]); err != nil {
+		return err
+	}
+	return a.decode(&b)
+}
+
+// window returns a window of the target, and waits for its registration the first time.
+func (l *sideLink) window(number int) (*farWindow, error) {
+	if w := l.windows[number]; w != nil {
+		return w, nil
+	}
+	var a sideAnswer
+	if err := l.ask(&sideMessage{kind: sideOpen, window: uint32(number)}, nil, &a); err != nil {
+		return nil, l.failed(fmt.Errorf("window number %d: %w", number, err))
+	}
+	if a.gone {
+		return nil, l.gone(number)
+	}
+	w := &farWindow{size: int64(a.size)}
+	if l.counter != nil && l.mayShareMemory() {
+		w.mem = mapShared(a.at, w.size)
+	}
+	l.windows[number] = w
+	return w, nil
+}
+
+func (l *sideLink) gone(number int) error {
+	return fmt.Errorf("shim: PutSignal: rank %d has deregistered its window number %d: %w", l.peer, number, ErrInvalidUsage)
+}
+
+// put writes to a window of the target and counts a signal. data may be reused when it returns.
+func (l *sideLink) put(number int, offset int64, data []byte) error {
+	if l.conn == nil {
+		if err := l.s.write(number, offset, data); err != nil {
+			return err
+		}
+		return l.signal()
+	}
+	w, err := l.window(number)
+	if err != nil {
+		return err
+	}
+	if offset+int64(len(data)) > w.size {
+		return fmt.Errorf("shim: PutSignal: %d bytes at %d end beyond rank %d's window, of %d bytes: %w", len(data), offset, l.peer, w.size, ErrInvalidUsage)
+	}
+	if w.mem != nil {
+		copy(w.mem[offset:], data)
+		return l.signal()
+	}
+	m := sideMessage{kind: sidePut, flags: sideCounts, window: uint32(number), offset: uint64(offset), bytes: uint64(len(data))}
+	if l.counter == nil {
+		return l.failed(l.send(&m, data))
+	}
+	// Later signals do not come this way, and must not come before this one.
+	m.flags |= sideAnswers
+	var a sideAnswer
+	if err := l.ask(&m, data, &a); err != nil {
+		return l.failed(err)
+	}
+	if a.gone {
+		return l.gone(number)
+	}
+	return nil
+}
+
+// signal counts at the target, behind everything that was put there.
+func (l *sideLink) signal() error {
+	if l.counter != nil {
+		atomic.AddUint64(l.counter, 1)
+		return nil
+	}
+	return l.failed(l.send(&sideMessage{kind: sideSignal}, nil))
+}
+
+// failed says whom a connection was to; nil stays nil.
+func (l *sideLink) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.args.Rank, l.s.c.table[l.peer].where(), err, ErrRemote)
+}
+
+func (l *sideLink) close() {
+	if l == nil {
+		return
+	}
+	if l.conn != nil {
+		l.s.forget(l.conn)
+		_ = l.conn.Close()
+	}
+	for _, w := range l.windows {
+		if w.mem != nil {
+			_ = unix.Munmap(w.mem)
+		}
+	}
+	if l.page != nil {
+		_ = unix.Munmap(l.page)
+	}
+}

@@ -1,0 +1,94 @@
+package shim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// sideKind is the kind of a message of one-sided calls, from source to target.
+type sideKind uint8
+
+const (
+	sideJoin   sideKind = iota // the first: window is the source's rank; answered
+	sideOpen                   // where is the window? answered when it is registered
+	sidePut                    // bytes of data follow, for the window at offset
+	sideSignal                 // count
+	numSideKinds
+)
+
+// Flags of sidePut.
+const (
+	sideCounts  = 1 << iota // it counts as a signal
+	sideAnswers             // it is answered when the data is there
+	sideFlags   = sideCounts | sideAnswers
+)
+
+// sideMessage is what a source says. Little endian: kind, flags, two zero bytes, window u32, offset u64, bytes u64.
+type sideMessage struct {
+	kind   sideKind
+	flags  uint8
+	window uint32
+	offset uint64
+	bytes  uint64
+}
+
+const sideMessageBytes = 24
+
+func (m *sideMessage) encode(b *[sideMessageBytes]byte) {
+	le := binary.LittleEndian
+	*b = [sideMessageBytes]byte{byte(m.kind), m.flags}
+	le.PutUint32(b[4:], m.window)
+	le.PutUint64(b[8:], m.offset)
+	le.PutUint64(b[16:], m.bytes)
+}
+
+var errSideMessage = errors.New("shim: malformed message of a one-sided call")
+
+func (m *sideMessage) decode(b *[sideMessageBytes]byte) error {
+	le := binary.LittleEndian
+	*m = sideMessage{sideKind(b[0]), b[1], le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:])}
+	switch {
+	case m.kind >= numSideKinds, b[2] != 0, b[3] != 0:
+		return fmt.Errorf("%w: % x", errSideMessage, b[:4])
+	case m.kind != sidePut && (m.flags|uint8(min(m.offset|m.bytes, 1))) != 0, m.flags&^sideFlags != 0:
+		return fmt.Errorf("%w: kind %d with flags %d, offset %d, bytes %d", errSideMessage, m.kind, m.flags, m.offset, m.bytes)
+	}
+	return nil
+}
+
+// sideAnswer is what a target answers: that the window is gone, or its size (to a join: that of the page
+// of counters) and where it is. Little endian: gone, seven zero bytes, size u64, pid u32, fd u32, dev u64, ino u64, offset u64.
+type sideAnswer struct {
+	gone bool
+	size uint64
+	at   whereabouts
+}
+
+const sideAnswerBytes = 48
+
+func (a *sideAnswer) encode(b *[sideAnswerBytes]byte) {
+	le := binary.LittleEndian
+	*b = [sideAnswerBytes]byte{}
+	if a.gone {
+		b[0] = 1
+	}
+	le.PutUint64(b[8:], a.size)
+	le.PutUint32(b[16:], uint32(a.at.pid))
+	le.PutUint32(b[20:], uint32(a.at.fd))
+	le.PutUint64(b[24:], a.at.dev)
+	le.PutUint64(b[32:], a.at.ino)
+	le.PutUint64(b[40:], a.at.offset)
+}
+
+func (a *sideAnswer) decode(b *[sideAnswerBytes]byte) error {
+	le := binary.LittleEndian
+	*a = sideAnswer{
+		gone: b[0] == 1, size: le.Uint64(b[8:]),
+		at: whereabouts{int32(le.Uint32(b[16:])), int32(le.Uint32(b[20:])), le.Uint64(b[24:]), le.Uint64(b[32:]), le.Uint64(b[40:])},
+	}
+	if b[0] > 1 || [7]byte(b[1:8]) != [7]byte{} {
+		return fmt.Errorf("%w: answer % x", errSideMessage, b[:8])
+	}
+	return nil
+}
