@@ -156,7 +156,7 @@ func newLumosPlan() *cobra.Command {
 				return err
 			}
 			f := r.Fabric()
-			fmt.Fprintf(os.Stderr, "%d GPUs in %d pods, %d leaves: %d links by %d spines of a pod, contention %d, %v\n",
+			fmt.Fprintf(os.Stderr, "%d GPUs in %d pods, %d leaves: %d links, spines in a pod: %d, contention %d, %v\n",
 				f.GPUs(), f.Pods, f.Leaves(), r.Links(), f.Spines(), max(1, c.Logical().Contention()), took.Round(time.Microsecond))
 			return nil
 		},

@@ -43,6 +43,9 @@ func load(l *Logical, c *Configuration, r *Requirement) (leafSpine, core int, er
 	for h, share := range l.Share {
 		for a, row := range share.Dense() {
 			for b, n := range row {
+				if n == 0 {
+					continue
+				}
 				up[line{a, 0, h}] += n
 				between[line{a / f.LeavesPerPod(), b / f.LeavesPerPod(), h}] += n
 				carried.Add(a, b, n)

@@ -69,14 +69,13 @@ func greedy(r *Requirement) (*slots.Table, bool) {
 	t := slots.New(f.Leaves(), f.Spines())
 	vacant := func(a, h int) bool { return t.At(a, h) < 0 && t.From(a, h) < 0 }
 	for a := range f.Leaves() {
-		h := 0
 		for _, cell := range r.Matrix().Row(a) {
 			if cell.Col < a {
 				continue
 			}
-			h = 0
+			h := 0
 			for range cell.Count {
-				for h < f.Spines() && !(vacant(a, h) && vacant(cell.Col, h)) {
+				for h < f.Spines() && (!vacant(a, h) || !vacant(cell.Col, h)) {
 					h++
 				}
 				if h == f.Spines() {

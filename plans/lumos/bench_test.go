@@ -1,0 +1,283 @@
+package lumos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"lightpath/plans/circuit"
+	"lightpath/plans/lumos/decompose"
+	"lightpath/plans/lumos/matrix"
+)
+
+// sized is a cluster of 51.2 Tb/s chips at 1.6 Tb/s a port, K_leaf = K_spine = 16: 128 GPUs in a pod where tau is
+// 2, 256 where it is 1.
+func sized(gpus, tau int) Fabric {
+	f := Fabric{Pods: 1, KLeaf: 16, KSpine: 16, Tau: tau, KOCS: TableOCS}
+	f.Pods = gpus / f.GPUsPerPod()
+	return f
+}
+
+// full has every leaf use nearly all links that it may.
+func full(b testing.TB, f Fabric, most int) *Requirement {
+	return randomRequirement(b, rand.New(rand.NewPCG(1, 2)), f, most, 12*f.Leaves()*f.KLeaf/16)
+}
+
+var scales = []int{2048, 4096, 8192, 16384, 32768}
+
+// BenchmarkDecompose times what the logical topology of a full cluster takes: L halved, then split over spines.
+func BenchmarkDecompose(b *testing.B) {
+	for _, gpus := range scales {
+		r := full(b, sized(gpus, 2), 16)
+		for name, one := range map[string]struct {
+			halve func(*matrix.Matrix) (*matrix.Matrix, error)
+			split func(*matrix.Matrix) ([]*matrix.Matrix, error)
+		}{
+			"euler": {
+				func(c *matrix.Matrix) (*matrix.Matrix, error) { return decompose.Halve(c, nil) },
+				func(a *matrix.Matrix) ([]*matrix.Matrix, error) {
+					return decompose.Split(a, r.Fabric().Spines(), nil)
+				},
+			},
+			"flow": {
+				func(c *matrix.Matrix) (*matrix.Matrix, error) { return decompose.HalveByFlow(c, nil) },
+				func(a *matrix.Matrix) ([]*matrix.Matrix, error) {
+					return decompose.SplitByFlow(a, r.Fabric().Spines(), nil)
+				},
+			},
+		} {
+			half, err := one.halve(r.Matrix())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Run(fmt.Sprintf("halve/gpus=%d/%s", gpus, name), func(b *testing.B) {
+				for b.Loop() {
+					if _, err := one.halve(r.Matrix()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.Run(fmt.Sprintf("split/gpus=%d/%s", gpus, name), func(b *testing.B) {
+				for b.Loop() {
+					if _, err := one.split(half); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// job is the links that it needs, each once.
+type job [][3]int
+
+// churn is a sequence of requirements: in each a job has come or one has gone. A job of 2 to 8 pods has a ring of
+// 1 to 32 links between neighbours, on the leaves with most room.
+func churn(b testing.TB, f Fabric, events int) []*Requirement {
+	rng := rand.New(rand.NewPCG(5, 5))
+	r, err := NewRequirement(f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	roomiest := func(pod int) int {
+		best := pod * f.LeavesPerPod()
+		for l := best; l < (pod+1)*f.LeavesPerPod(); l++ {
+			if r.Spare(l) > r.Spare(best) {
+				best = l
+			}
+		}
+		return best
+	}
+	var running []job
+	var all []*Requirement
+	for len(all) < events+f.Pods {
+		if gone := rng.IntN(4 * f.Pods); gone < len(running) {
+			for _, l := range running[gone] {
+				if err := r.Add(l[0], l[1], -l[2]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			running[gone] = running[len(running)-1]
+			running = running[:len(running)-1]
+		} else {
+			pods, width := rng.Perm(f.Pods)[:2+rng.IntN(min(7, f.Pods-1))], 1+rng.IntN(32)
+			var j job
+			for i, p := range pods {
+				for range width {
+					a, c := roomiest(p), roomiest(pods[(i+1)%len(pods)])
+					if r.Spare(a) > 0 && r.Spare(c) > 0 {
+						_ = r.Add(a, c, 1)
+						j = append(j, [3]int{a, c, 1})
+					}
+				}
+			}
+			running = append(running, j)
+		}
+		all = append(all, r.Clone())
+	}
+	return all
+}
+
+// rewirer takes a cluster from one requirement to the next, and says what it made anew.
+type rewirer interface {
+	update(r *Requirement) (Change, error)
+}
+
+// incremental is what [Core] does.
+type incremental struct{ *Core }
+
+func (c incremental) update(r *Requirement) (Change, error) { return c.Update(r, false) }
+
+// anew plans everything from nothing each time.
+type anew struct{ has *Configuration }
+
+func (a *anew) update(r *Requirement) (Change, error) {
+	l, err := Plan(r)
+	if err != nil {
+		return Change{}, err
+	}
+	to, err := Realize(l)
+	if err != nil {
+		return Change{}, err
+	}
+	made := 0
+	for _, m := range Moves(a.has, to) {
+		made += a.has.Even[m.Group][m.Pair].Changes(m.Even)
+	}
+	a.has = to
+	return Change{Links: r.Fabric().Pods * r.Fabric().OCSes() / 2, Made: made}, nil
+}
+
+// byFlow is the paper's way: the maps nearest to the old ones by flows of least cost, for the core that
+// the topology asks for; with leaves set, that is the nearest to the old one by flows, too.
+type byFlow struct {
+	leaves bool
+	half   *matrix.Matrix
+	parts  []*matrix.Matrix
+	halves []*matrix.Matrix
+	maps   [][]*matrix.Matrix
+	has    *Configuration
+}
+
+func (p *byFlow) update(r *Requirement) (Change, error) {
+	f := r.Fabric()
+	l, err := p.logical(r)
+	if err != nil {
+		return Change{}, err
+	}
+	if p.maps == nil {
+		p.halves, p.maps, p.has = make([]*matrix.Matrix, f.Spines()), make([][]*matrix.Matrix, f.Spines()), NewConfiguration(f)
+	}
+	change := Change{Links: f.Pods * f.OCSes() / 2}
+	for h, core := range l.Core {
+		if p.halves[h], err = decompose.HalveByFlow(core, p.halves[h]); err != nil {
+			return Change{}, err
+		}
+		if p.maps[h], err = decompose.SplitByFlow(p.halves[h], f.Pairs(), p.maps[h]); err != nil {
+			return Change{}, err
+		}
+		for k, m := range tableMaps(f.Pods, p.maps[h]) {
+			change.Made += p.has.Even[h][k].Changes(m)
+			p.has.Even[h][k] = m
+		}
+	}
+	return change, nil
+}
+
+func tableMaps(n int, parts []*matrix.Matrix) []circuit.Permutation {
+	t, all := tableOf(n, parts), make([]circuit.Permutation, len(parts))
+	for c := range all {
+		all[c] = t.Links(c)
+	}
+	return all
+}
+
+func (p *byFlow) logical(r *Requirement) (*Logical, error) {
+	if !p.leaves {
+		return Plan(r)
+	}
+	var err error
+	if p.half, err = decompose.HalveByFlow(r.Matrix(), p.half); err != nil {
+		return nil, err
+	}
+	if p.parts, err = decompose.SplitByFlow(p.half, r.Fabric().Spines(), p.parts); err != nil {
+		return nil, err
+	}
+	return logicalOf(r.Fabric(), tableOf(r.Fabric().Leaves(), p.parts)), nil
+}
+
+// BenchmarkRewire follows jobs that come and go, and reports links made anew per event, in percent of the
+// core's, and how many any configuration would have to make.
+func BenchmarkRewire(b *testing.B) {
+	for _, gpus := range scales {
+		if gpus > 8192 && os.Getenv("LIGHTPATH_TEST_LONG") == "" {
+			continue
+		}
+		f := sized(gpus, 2)
+		all := churn(b, f, 60)
+		for _, way := range []struct {
+			name  string
+			start func() rewirer
+		}{
+			{"slots", func() rewirer { c, _ := NewCore(f); return incremental{c} }},
+			{"flow-both", func() rewirer { return &byFlow{leaves: true} }},
+			{"flow", func() rewirer { return &byFlow{} }},
+			{"anew", func() rewirer { return &anew{NewConfiguration(f)} }},
+		} {
+			b.Run(fmt.Sprintf("gpus=%d/%s", gpus, way.name), func(b *testing.B) {
+				made, needed, links, events := 0, 0, 0, 0
+				for b.Loop() {
+					w := way.start()
+					for n, r := range all {
+						c, err := w.update(r)
+						if err != nil {
+							b.Fatal(err)
+						}
+						if n >= f.Pods { // the cluster has filled
+							made, needed, links, events = made+c.Made, needed+c.Needed, links+c.Links, events+1
+						}
+					}
+				}
+				b.ReportMetric(100*float64(made)/float64(links), "%made/event")
+				b.ReportMetric(100*float64(needed)/float64(links), "%needed/event")
+				b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N*len(all)), "ms/event")
+			})
+		}
+	}
+}
+
+// TestLarge holds the theorems at the size of 32k GPUs.
+func TestLarge(t *testing.T) {
+	gpus := 2048
+	if os.Getenv("LIGHTPATH_TEST_LONG") != "" {
+		gpus = 32768
+	}
+	for _, tau := range []int{1, 2} {
+		f := sized(gpus, tau)
+		for _, most := range []int{f.KLeaf, f.KLeaf / 2} {
+			r := full(t, f, most)
+			core, err := CoreFor(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			judge(t, core.Logical(), core.Configuration(), r, contention(r))
+			next := r.Clone() // a job ends, another begins
+			for a := range 50 {
+				for b := range f.Leaves() {
+					if n := next.At(a, b); n > 0 {
+						if err := next.Add(a, b, -n); err != nil {
+							t.Fatal(err)
+						}
+						break
+					}
+				}
+			}
+			if _, err := core.Update(next, false); err != nil {
+				t.Fatal(err)
+			}
+			judge(t, core.Logical(), core.Configuration(), next, contention(next))
+			t.Logf("%d GPUs, tau %d, up to %d links of a leaf: %d links", gpus, tau, most, r.Links())
+		}
+	}
+}
