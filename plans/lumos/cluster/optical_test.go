@@ -97,6 +97,7 @@ func TestOpticalTenants(t *testing.T) {
 						routed[phase] += u.Flows
 					}
 				}
+				checkTurns(t, o, o.tenant[job], done.paths)
 				if flows != routed {
 					t.Fatalf("%s, seed %d, job %d: %v uses of links, want %v", name, seed, job, routed, flows)
 				}
@@ -107,4 +108,43 @@ func TestOpticalTenants(t *testing.T) {
 		t.Error("no job had links between pods")
 	}
 	t.Logf("%d pairs of leaves, %d jobs moved", crossed, movedEver)
+}
+
+// checkTurns: the flows of a pair of leaves are as evenly on its links as they can be, and the busiest link
+// says how fast all are.
+func checkTurns(t *testing.T, o *optical, tenant *tenant, p paths) {
+	t.Helper()
+	for phase := range place.NumPhases {
+		count := map[[2]int32]int{}
+		for _, f := range tenant.arrangement.Flows(o.shape, phase, nil) {
+			count[[2]int32{f.From / int32(o.fabric.KLeaf), f.To / int32(o.fabric.KLeaf)}]++
+		}
+		most := 1
+		onSpine := map[int32]float64{} // links up, of flows between pods
+		for _, pair := range tenant.pairs {
+			for _, way := range [][2]int32{{pair.A, pair.B}, {pair.B, pair.A}} {
+				n := count[way]
+				most = max(most, (n+pair.Links-1)/pair.Links)
+				for _, h := range tenant.spines[indexOf(tenant.pairs, pair)] {
+					onSpine[o.up(way[0], h)] += float64(n / pair.Links) // at least
+				}
+			}
+		}
+		if want := o.rate / float64(most); p[phase].limit != want {
+			t.Fatalf("%v: limit %v, want %v", phase, p[phase].limit, want)
+		}
+		has := map[int32]float64{}
+		for _, u := range p[phase].uses {
+			has[u.Link] = u.Flows
+		}
+		for link, n := range onSpine {
+			if has[link] < n {
+				t.Fatalf("%v: link %d has %v flows, want %v at least", phase, link, has[link], n)
+			}
+		}
+	}
+}
+
+func indexOf(pairs []place.Pair, p place.Pair) int {
+	return slices.IndexFunc(pairs, func(q place.Pair) bool { return q.A == p.A && q.B == p.B })
 }
