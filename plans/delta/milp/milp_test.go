@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -48,7 +49,11 @@ func solve(t *testing.T, g *dag.Graph, o Options, so SolveOptions) *Result {
 func TestOptimumByEnumeration(t *testing.T) {
 	s := anySolver(t)
 	rng := rand.New(rand.NewPCG(6, 1))
-	for range 4 {
+	graphs := 2
+	if os.Getenv("LIGHTPATH_TEST_LONG") != "" {
+		graphs = 20
+	}
+	for range graphs {
 		g := tiny(rng, 3)
 		if err := g.Validate(); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,156 @@
+package milp_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/plans/delta"
+	"lightpath/plans/delta/check"
+	"lightpath/plans/delta/dag"
+	"lightpath/plans/delta/milp"
+	"lightpath/plans/delta/solver"
+	"lightpath/plans/delta/train"
+)
+
+// searched is a generated job with the search's plan and schedule for a rule of sharing.
+func searched(t *testing.T, batches int, sharing delta.Sharing) (*delta.Planner, *delta.Found, *dag.Schedule) {
+	t.Helper()
+	c, err := train.Preset("gpt-7b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MicroBatches = batches
+	g, err := train.Generate(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := delta.NewPlanner(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := p.Fast(t.Context(), delta.Options{Sharing: sharing, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Schedule(found.Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, found, s
+}
+
+// TestStartIsSolution: what the simulator does satisfies every row of the model, with the anchors
+// and without them; and what breaks the model is refused, naming where.
+func TestStartIsSolution(t *testing.T) {
+	for kind, sharing := range map[milp.Kind]delta.Sharing{milp.Topo: delta.Fair, milp.Joint: delta.Critical} {
+		p, _, start := searched(t, 3, sharing)
+		for _, margin := range []int{milp.Exact, 0, 2} {
+			job, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Margin: margin, Extra: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := job.StartValues()
+			if err != nil {
+				t.Errorf("%v, margin %d: %v", kind, margin, err)
+				continue
+			}
+			if s, err := job.Schedule(x); err != nil || math.Abs(s.Makespan-start.Makespan) > 1e-6*start.Makespan {
+				t.Errorf("%v: read back: %v, %v", kind, s, err)
+			}
+		}
+		broken := *start
+		broken.Spans = slices.Clone(start.Spans)
+		for i := range broken.Spans {
+			if p.Graph().Tasks[i].Transfer() { // one that ends before it can
+				broken.Spans[i].End = (broken.Spans[i].Start + broken.Spans[i].End) / 2
+				break
+			}
+		}
+		job, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: &broken, Margin: milp.Exact})
+		if err == nil {
+			_, err = job.StartValues()
+		}
+		if !errors.Is(err, milp.ErrModel) {
+			t.Errorf("%v: a broken start: %v", kind, err)
+		}
+	}
+}
+
+// TestPruningShrinks: anchors and dependencies leave fewer integers than dependencies alone.
+func TestPruningShrinks(t *testing.T) {
+	p, _, start := searched(t, 6, delta.Critical)
+	size := func(margin int) int {
+		job, err := milp.NewJob(p.Graph(), milp.Options{Kind: milp.Joint, Start: start, Margin: margin, Extra: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job.Size().Integers
+	}
+	if a, b := size(1), size(milp.Exact); 4*a > 3*b {
+		t.Errorf("%d integers with anchors, %d without", a, b)
+	}
+}
+
+// TestJob: both models of a generated job, with whatever time the solver gets: never worse than the search, which it begins with, schedules that pass the
+// validator, Joint no longer than Topo, and ports that the second pass gives back.
+func TestJob(t *testing.T) {
+	s, err := solver.Find("auto")
+	if errors.Is(err, solver.ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var makespan [2]float64
+	for kind, sharing := range map[milp.Kind]delta.Sharing{milp.Topo: delta.Fair, milp.Joint: delta.Critical} {
+		p, found, start := searched(t, 2, sharing)
+		job, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds), Margin: 1, Extra: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := job.Solve(t.Context(), milp.SolveOptions{Solver: s, TimeLimit: 5 * time.Second, Ports: kind == milp.Topo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Schedule == nil || !r.Hot {
+			t.Fatalf("%v: %+v", kind, r)
+		}
+		if err := check.Check(p.Graph(), r.Schedule); err != nil {
+			t.Errorf("%v: %v", kind, err)
+		}
+		makespan[kind] = r.Schedule.Makespan
+		if r.Schedule.Makespan > found.Makespan*(1+1e-4) || r.Schedule.Makespan < p.LowerBound()*(1-1e-9) {
+			t.Errorf("%v: %v, search %v, bound %v", kind, r.Schedule.Makespan, found.Makespan, p.LowerBound())
+		}
+		if used, _ := p.Graph().TotalPorts(r.Schedule.Circuits); kind == milp.Topo && float64(used) < r.PortsBound {
+			t.Errorf("%d ports below the bound %v", used, r.PortsBound)
+		}
+	}
+	if makespan[milp.Joint] > makespan[milp.Topo]*(1+2e-4) {
+		t.Errorf("joint %v, topo %v", makespan[milp.Joint], makespan[milp.Topo])
+	}
+}
+
+func TestRefused(t *testing.T) {
+	p, _, start := searched(t, 2, delta.Fair)
+	for want, o := range map[string]milp.Options{
+		"no span":      {Start: &dag.Schedule{Makespan: 1}},
+		"2 bounds for": {Start: start, Upper: dag.Circuits{1, 1}},
+		"bad topology": {Start: start, Fixed: dag.Circuits{1, 1}},
+		"takes 0 us":   {Start: &dag.Schedule{Spans: start.Spans[:0]}},
+	} {
+		if want == "takes 0 us" || want == "no span" {
+			if _, err := milp.New(p.Graph(), o); !errors.Is(err, milp.ErrModel) {
+				t.Errorf("%s: %v", want, err)
+			}
+			continue
+		}
+		if _, err := milp.NewJob(p.Graph(), o); !errors.Is(err, milp.ErrModel) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
