@@ -56,6 +56,7 @@ var eventKinds = [...]rdma.EventKind{
 	C.LPV_PORT_DOWN: rdma.PortDown, C.LPV_PORT_UP: rdma.PortUp, C.LPV_ADDRESS_MOVED: rdma.AddressMoved,
 }
 
+// No allocation: ranks that wait ask again and again.
 func (d *device) Event() (rdma.Event, bool, error) {
 	var kind C.int
 	var number C.uint32_t

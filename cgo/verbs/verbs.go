@@ -13,6 +13,8 @@ package verbs
 // #cgo noescape lpv_post_send
 // #cgo nocallback lpv_post_send
 // #cgo nocallback lpv_post_recv
+// #cgo noescape lpv_event
+// #cgo nocallback lpv_event
 // #include <stdlib.h>
 // #include "verbs.h"
 import "C"
