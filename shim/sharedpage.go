@@ -70,7 +70,7 @@ func mapShared(w whereabouts, size int64) []byte {
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
 	// A file that is shorter than its part is said to be would be a trap.
 	if unix.Fstat(fd, &st) != nil || st.Dev != w.dev || st.Ino != w.ino || uint64(st.Size) < w.offset || uint64(st.Size)-w.offset < uint64(size) {
