@@ -8,8 +8,8 @@ LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/version.go)
 
 FRONT_SOURCES := $(wildcard cgo/front/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc) cgo/core/lp_core.h
-CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h) go.mod go.sum \
-  $(shell find cgo/core cgo/verbs shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
+CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h cgo/cuda/*.c cgo/cuda/*.h) go.mod go.sum \
+  $(shell find cgo/core cgo/cuda cgo/verbs shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
 RANK_SOURCES  := $(wildcard cgo/rank/*.c)
 
 .PHONY: test-c abi-check
@@ -45,6 +45,7 @@ bin/lightpath-nvml: $(wildcard cgo/nvml/*.go shim/topology/*.go) go.mod go.sum
 
 test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank ## plain C tests of libnccl.so.2
 	cgo/front/tests/run.sh
+	cgo/cuda/tests/run.sh
 
 abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package
 	cgo/abi/check.sh

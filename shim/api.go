@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
 )
 
 // UniqueID names a communicator that is being made; it is ncclUniqueId's 128 bytes.
@@ -50,6 +51,9 @@ type Call struct {
 	Recv  unsafe.Pointer
 	// Window is the caller's handle of the window that a put writes to, at byte Offset of the peer's.
 	Window, Offset uint64
+	// Stream is what the call is in the order of, on the communicator's device; 0 is the default stream where
+	// a buffer is device memory, and the calling thread where none is.
+	Stream device.Stream
 	// Scalar is the element, of type Type and any alignment, by which [OpPreMulSum]
 	// multiplies this rank's contribution. It is read when the call runs.
 	Scalar  unsafe.Pointer

@@ -116,6 +116,9 @@ func (c *Call) check() (inPlace bool, err error) {
 	if c.Count > math.MaxInt64/uint64(8*n) {
 		return false, c.invalid("count %d is negative or too large", int64(c.Count))
 	}
+	if c.Stream != 0 && c.Comm.dev == nil {
+		return false, c.invalid("stream is not NULL, and the communicator has no device: %v", c.Comm.noDevice)
+	}
 	if err := c.checkOptions(); err != nil {
 		return false, err
 	}

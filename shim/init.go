@@ -125,18 +125,19 @@ func newComm(args InitArgs, cfg *Config) (*Comm, error) {
 			args.Ranks, args.Rank = o.Ranks, p.args.Rank
 		}
 	}
-	log, err := newLogger(cfg, args.Device)
-	if err != nil {
-		return nil, err
-	}
 	c := &Comm{
-		args: args, cfg: cfg, log: log, serial: serials.Add(1),
+		args: args, cfg: cfg, serial: serials.Add(1),
 		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *message, 64),
+	}
+	c.findDevice()
+	var err error
+	if c.log, err = newLogger(cfg, c.args.Device); err != nil {
+		return nil, err
 	}
 	c.asked = askedOf(&args)
 	c.flight.setUp(cfg.FlightRecorder)
 	for _, line := range cfg.variables {
-		log.info(subEnv, "%s", line)
+		c.log.info(subEnv, "%s", line)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if o := args.From; o != nil {

@@ -15,7 +15,7 @@ func (c *Comm) UseGate(g *Gate, handle uint64) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.arena == nil || c.light != nil || c.sound() != nil {
+	if c.arena == nil || c.light != nil || c.dev != nil || c.sound() != nil {
 		return false
 	}
 	q := shared.NewQuick(c.arena, int(max(c.flight.size, minFlown)))

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/ocsctl"
+	"lightpath/shim/device"
 )
 
 // Result is what the NCCL ABI reports for a call; the values are ncclResult_t's.
@@ -48,6 +49,8 @@ var (
 	ErrInProgress = errors.New("operation in progress")
 	// ErrDestroyed: the communicator has been finalized or destroyed.
 	ErrDestroyed = errors.New("communicator destroyed")
+	// ErrDevice: the driver of the communicator's device refused what a call needs.
+	ErrDevice = device.ErrDriver
 	// ErrInternal: a defect of Lightpath.
 	ErrInternal = errors.New("internal error")
 )
@@ -84,6 +87,7 @@ var resultTable = []struct {
 	{transport.ErrDark, ResultSystemError},
 	{rdma.ErrDevice, ResultSystemError},
 	{ErrInternal, ResultInternalError},
+	{ErrDevice, ResultUnhandledCudaError},
 }
 
 // ResultOf returns the NCCL result of an error: [ResultSuccess] for nil, and

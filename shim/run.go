@@ -16,12 +16,18 @@ import (
 )
 
 // Run runs calls as one group and returns when all are complete, or with [ErrInProgress] where
-// their communicators do not block; they are all of one kind. Calls of one communicator
+// their communicators do not block; they are all of one kind. Calls on streams or device memory run when the
+// streams come to them, and Run returns before. Calls of one communicator
 // keep their order, except that its one-sided calls come first, and its sends and receives are merged
 // into one exchange after its collectives; different communicators progress at the same time. All calls are
 // checked before any has an effect. Hot path: a group of shapes seen before allocates
 // nothing on packet planes.
 func Run(calls []Call) error {
+	if streams, err := onStreams(calls); err != nil {
+		return err
+	} else if streams {
+		return enqueue(calls)
+	}
 	if len(calls) == 1 {
 		if c := &calls[0]; c.Comm != nil && !c.Comm.args.NonBlocking && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) {
 			return c.Comm.runAlone(calls)

@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"lightpath/cgo/core/internal/bridge"
+	"lightpath/cgo/cuda"
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
 )
@@ -44,6 +45,8 @@ func lpGoStart() *C.char {
 		debug.SetGCPercent(gcPercent)
 	}
 	shim.UseVerbs(verbs.Library{})
+	cuda.Tell(shim.Launches())
+	shim.UseDevices(cuda.Library{})
 	return C.CString(shim.Version)
 }
 

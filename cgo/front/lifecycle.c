@@ -105,7 +105,7 @@ ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, nc
 
 ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,
                           int rank, const ncclConfig_t* config) {
-  struct lp_init init = {.nranks = nranks, .rank = rank, .device = 0};
+  struct lp_init init = {.nranks = nranks, .rank = rank, .device = -1};
   ncclConfig_t mine;
   ncclResult_t rc;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);

@@ -16,18 +16,20 @@ import (
 	"lightpath/cgo/core/internal/handle"
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+	"lightpath/shim/device"
 )
 
 // Call is struct lp_call, field by field; cgo/core checks at compile time that it is.
 type Call struct {
-	Comm         uint64
-	Kind         uint32
-	Type         int32
-	Op           int32
-	Peer         int32
-	Count        uint64
-	Send         unsafe.Pointer
-	Recv, Stream unsafe.Pointer
+	Comm   uint64
+	Kind   uint32
+	Type   int32
+	Op     int32
+	Peer   int32
+	Count  uint64
+	Send   unsafe.Pointer
+	Recv   unsafe.Pointer
+	Stream uintptr // no pointer: some handles are small numbers
 
 	Plan       uint64
 	PlanDigits uint32
@@ -83,13 +85,10 @@ func convert(dst *shim.Call, src *Call) error {
 
 // fill is convert for a communicator that has been found.
 func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
-	if src.Stream != nil {
-		return fmt.Errorf("stream must be NULL: streams need another library, see LIGHTPATH_NCCL_FALLBACK_LIB: %w",
-			shim.ErrInvalidArgument)
-	}
 	*dst = shim.Call{
 		Comm: comm, Kind: shim.CallKind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
 		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv, Window: src.Window, Offset: src.Offset,
+		Stream: device.Stream(src.Stream),
 		Options: shim.Options{
 			Plan:   shim.DigestPrefix{Bits: src.Plan, Digits: small(int32(src.PlanDigits))},
 			Planes: src.Planes, Deadline: time.Duration(src.DeadlineUS) * time.Microsecond,

@@ -145,8 +145,8 @@ func TestWideEnumerations(t *testing.T) {
 		t.Errorf("kind: %v", err)
 	}
 	call = sum(h, &in, &out)
-	call.Stream = unsafe.Pointer(&in)
-	if err := Check(&call); !errors.Is(err, shim.ErrInvalidArgument) || !strings.Contains(err.Error(), "stream must be NULL") {
+	call.Stream = uintptr(unsafe.Pointer(&in))
+	if err := Check(&call); !errors.Is(err, shim.ErrInvalidArgument) || !strings.Contains(err.Error(), "stream is not NULL") {
 		t.Errorf("stream: %v", err)
 	}
 }

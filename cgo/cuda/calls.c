@@ -1,0 +1,115 @@
+#include "library.h"
+
+extern void lpCudaReady(uintptr_t job);
+extern void lpCudaForget(uintptr_t job);
+
+CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, const char **text) {
+  CUresult found = c->GetErrorName(rc, name);
+  return found != CUDA_SUCCESS ? found : c->GetErrorString(rc, text);
+}
+
+CUresult lpc_current(const struct lpc_library *c, int *device, int *has) {
+  CUcontext ctx = NULL;
+  CUresult rc = c->CtxGetCurrent(&ctx);
+  *has = ctx != NULL;
+  return rc != CUDA_SUCCESS || ctx == NULL ? rc : c->CtxGetDevice(device);
+}
+
+CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device) {
+  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  void *data[] = {type, managed, device};
+  return c->PointerGetAttributes(3, attributes, data, at);
+}
+
+/* Of the thread between enter and leave, which do not nest: the mode that it had. */
+static __thread int mode_before;
+
+CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device) {
+  CUcontext ctx = NULL;
+  CUresult rc = c->StreamGetCtx((CUstream)stream, &ctx);
+  if (rc == CUDA_SUCCESS) rc = c->CtxPushCurrent(ctx);
+  if (rc != CUDA_SUCCESS) return rc;
+  mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
+  rc = c->CtxGetDevice(device);
+  if (rc == CUDA_SUCCESS) rc = c->ThreadExchangeStreamCaptureMode(&mode_before);
+  if (rc != CUDA_SUCCESS) (void)c->CtxPopCurrent(&ctx);
+  return rc;
+}
+
+void lpc_leave(const struct lpc_library *c) {
+  CUcontext ctx;
+  (void)c->ThreadExchangeStreamCaptureMode(&mode_before);
+  (void)c->CtxPopCurrent(&ctx);
+}
+
+#define RELAXED(CALL)                                           \
+  do {                                                          \
+    int mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;                 \
+    CUresult rc_ = c->ThreadExchangeStreamCaptureMode(&mode_);  \
+    if (rc_ != CUDA_SUCCESS) return rc_;                        \
+    rc_ = (CALL);                                               \
+    (void)c->ThreadExchangeStreamCaptureMode(&mode_);           \
+    return rc_;                                                 \
+  } while (0)
+
+CUresult lpc_alloc(const struct lpc_library *c, void **at, size_t size) {
+  RELAXED(c->MemHostAlloc(at, size, CU_MEMHOSTALLOC_PORTABLE));
+}
+
+CUresult lpc_free(const struct lpc_library *c, void *at) { RELAXED(c->MemFreeHost(at)); }
+
+CUresult lpc_reached(const struct lpc_library *c, uintptr_t event) { RELAXED(c->EventQuery((CUevent)event)); }
+
+CUresult lpc_new_event(const struct lpc_library *c, uintptr_t *event) {
+  CUevent e = NULL;
+  CUresult rc = c->EventCreate(&e, CU_EVENT_DISABLE_TIMING);
+  *event = (uintptr_t)e;
+  return rc;
+}
+
+CUresult lpc_free_event(const struct lpc_library *c, uintptr_t event) { return c->EventDestroy((CUevent)event); }
+
+CUresult lpc_record(const struct lpc_library *c, uintptr_t event, uintptr_t stream) {
+  return c->EventRecord((CUevent)event, (CUstream)stream);
+}
+
+CUresult lpc_follow(const struct lpc_library *c, uintptr_t stream, uintptr_t event) {
+  return c->StreamWaitEvent((CUstream)stream, (CUevent)event, 0);
+}
+
+CUresult lpc_copy_out(const struct lpc_library *c, void *to, uintptr_t from, size_t size, uintptr_t stream) {
+  return c->MemcpyDtoHAsync(to, from, size, (CUstream)stream);
+}
+
+CUresult lpc_copy_in(const struct lpc_library *c, uintptr_t to, void *from, size_t size, uintptr_t stream) {
+  return c->MemcpyHtoDAsync(to, from, size, (CUstream)stream);
+}
+
+CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal) {
+  unsigned flags = equal ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
+  return c->StreamWaitValue32((CUstream)stream, (uintptr_t)word, value, flags);
+}
+
+CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value) {
+  return c->StreamWriteValue32((CUstream)stream, (uintptr_t)word, value, 0);
+}
+
+CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph) {
+  CUgraph g = NULL;
+  CUresult rc = c->StreamGetCaptureInfo((CUstream)stream, status, id, &g, NULL, NULL);
+  *graph = (uintptr_t)g;
+  return rc;
+}
+
+static void ready(void *job) { lpCudaReady((uintptr_t)job); }
+static void forget(void *job) { lpCudaForget((uintptr_t)job); }
+
+CUresult lpc_signal(const struct lpc_library *c, uintptr_t stream, uintptr_t job) {
+  return c->LaunchHostFunc((CUstream)stream, ready, (void *)job);
+}
+
+CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job) {
+  CUuserObject object;
+  CUresult rc = c->UserObjectCreate(&object, (void *)job, forget, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  return rc != CUDA_SUCCESS ? rc : c->GraphRetainUserObject((CUgraph)graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+}

@@ -1,0 +1,41 @@
+/* The driver's calls, with handles and device pointers as numbers: some are none that a Go pointer may hold. */
+#ifndef LP_CUDA_CALLS_H
+#define LP_CUDA_CALLS_H
+
+#include "driver.h"
+
+struct lpc_library;
+
+/* The driver that the program has loaded, NULL where it has none; *why then says what is wrong with the one
+ * that is there, NULL if none is. It is looked for until it is found. */
+const struct lpc_library *lpc_load(const char **why);
+
+CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, const char **text);
+/* *has is 0 without a context. */
+CUresult lpc_current(const struct lpc_library *c, int *device, int *has);
+CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device);
+
+/* Makes the stream's context current, and what other threads capture no concern of this one, until leave. */
+CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device);
+void lpc_leave(const struct lpc_library *c);
+
+/* These three may be called whatever is captured. */
+CUresult lpc_alloc(const struct lpc_library *c, void **at, size_t size);
+CUresult lpc_free(const struct lpc_library *c, void *at);
+CUresult lpc_reached(const struct lpc_library *c, uintptr_t event);
+
+CUresult lpc_new_event(const struct lpc_library *c, uintptr_t *event);
+CUresult lpc_free_event(const struct lpc_library *c, uintptr_t event);
+CUresult lpc_record(const struct lpc_library *c, uintptr_t event, uintptr_t stream);
+CUresult lpc_follow(const struct lpc_library *c, uintptr_t stream, uintptr_t event);
+CUresult lpc_copy_out(const struct lpc_library *c, void *to, uintptr_t from, size_t size, uintptr_t stream);
+CUresult lpc_copy_in(const struct lpc_library *c, uintptr_t to, void *from, size_t size, uintptr_t stream);
+CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal);
+CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
+CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);
+/* Has lpCudaReady(job) called when all earlier work of the stream is done. */
+CUresult lpc_signal(const struct lpc_library *c, uintptr_t stream, uintptr_t job);
+/* Has lpCudaForget(job) called when the graph and all that was made of it are gone. */
+CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job);
+
+#endif

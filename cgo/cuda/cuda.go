@@ -1,0 +1,241 @@
+// Package cuda is the CUDA driver of the program, as a [device.Driver]. The driver is the one that the program
+// has loaded; in programs that have none it answers that nothing uses a device.
+//
+// Layer: cgo. Only the driver's interface is used (libcuda.so.1), by names that CUDA 12 and later have.
+package cuda
+
+// #cgo CFLAGS: -std=gnu11 -Wall -Wextra
+// #include "calls.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/shim/device"
+)
+
+// Library is the program's driver.
+type Library struct{}
+
+var _ device.Driver = Library{}
+
+// handler is told of streams.
+var handler atomic.Pointer[device.Handler]
+
+// Tell sets who is told how far streams have come, before anything is signalled.
+func Tell(h device.Handler) { handler.Store(&h) }
+
+//export lpCudaReady
+func lpCudaReady(job C.uintptr_t) { (*handler.Load()).Ready(uintptr(job)) }
+
+//export lpCudaForget
+func lpCudaForget(job C.uintptr_t) { (*handler.Load()).Forget(uintptr(job)) }
+
+// library returns the driver, or an error that says why there is none.
+func library() (*C.struct_lpc_library, error) {
+	var why *C.char
+	if c := C.lpc_load(&why); c != nil {
+		return c, nil
+	}
+	if why != nil {
+		return nil, fmt.Errorf("%s: %w", C.GoString(why), device.ErrDriver)
+	}
+	return nil, fmt.Errorf("the program has not loaded libcuda.so.1: %w", device.ErrDriver)
+}
+
+// failed makes a result into an error that names the function.
+func failed(c *C.struct_lpc_library, function string, rc C.CUresult) error {
+	if rc == C.CUDA_SUCCESS {
+		return nil
+	}
+	var name, text *C.char
+	if C.lpc_error(c, rc, &name, &text) != C.CUDA_SUCCESS {
+		return fmt.Errorf("%s: error %d: %w", function, int(rc), device.ErrDriver)
+	}
+	return fmt.Errorf("%s: %s: %s: %w", function, C.GoString(name), C.GoString(text), device.ErrDriver)
+}
+
+// do calls a function of the driver.
+func do(function string, call func(c *C.struct_lpc_library) C.CUresult) error {
+	c, err := library()
+	if err != nil {
+		return err
+	}
+	return failed(c, function, call(c))
+}
+
+// Current implements [device.Driver].
+func (Library) Current() (int, bool, error) {
+	var why *C.char
+	c := C.lpc_load(&why)
+	switch {
+	case c == nil && why != nil:
+		return 0, false, fmt.Errorf("%s: %w", C.GoString(why), device.ErrDriver)
+	case c == nil:
+		return 0, false, nil
+	}
+	var number, has C.int
+	switch rc := C.lpc_current(c, &number, &has); {
+	case rc == C.CUDA_ERROR_NOT_INITIALIZED:
+		return 0, false, nil
+	case rc != C.CUDA_SUCCESS:
+		return 0, false, failed(c, "cuCtxGetCurrent", rc)
+	case has == 0:
+		return -1, true, nil
+	}
+	return int(number), true, nil
+}
+
+// Locate implements [device.Driver].
+func (Library) Locate(p unsafe.Pointer) (device.Place, error) {
+	var kind, managed C.uint
+	var number C.int
+	err := do("cuPointerGetAttributes", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_locate(c, C.uintptr_t(uintptr(p)), &kind, &managed, &number)
+	})
+	switch {
+	case err != nil || kind == 0:
+		return device.Place{}, err
+	case managed != 0:
+		return device.Place{Kind: device.Managed, Device: int(number)}, nil
+	case kind == C.CU_MEMORYTYPE_HOST:
+		return device.Place{Kind: device.Pinned}, nil
+	}
+	return device.Place{Kind: device.Memory, Device: int(number)}, nil
+}
+
+// Enter implements [device.Driver].
+func (Library) Enter(s device.Stream) (int, error) {
+	runtime.LockOSThread() // the driver's current context is the thread's
+	var number C.int
+	err := do("cuStreamGetCtx", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_enter(c, C.uintptr_t(s), &number) })
+	if err != nil {
+		runtime.UnlockOSThread()
+	}
+	return int(number), err
+}
+
+// Leave implements [device.Driver].
+func (Library) Leave() {
+	if c, err := library(); err == nil {
+		C.lpc_leave(c)
+	}
+	runtime.UnlockOSThread()
+}
+
+// Alloc implements [device.Driver].
+func (Library) Alloc(size int) (unsafe.Pointer, error) {
+	var at unsafe.Pointer
+	err := do("cuMemHostAlloc", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_alloc(c, &at, C.size_t(size)) })
+	return at, err
+}
+
+// Free implements [device.Driver].
+func (Library) Free(p unsafe.Pointer) error {
+	return do("cuMemFreeHost", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_free(c, p) })
+}
+
+// NewEvent implements [device.Driver].
+func (Library) NewEvent() (device.Event, error) {
+	var e C.uintptr_t
+	err := do("cuEventCreate", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_new_event(c, &e) })
+	return device.Event(e), err
+}
+
+// FreeEvent implements [device.Driver].
+func (Library) FreeEvent(e device.Event) error {
+	return do("cuEventDestroy", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_free_event(c, C.uintptr_t(e)) })
+}
+
+// Reached implements [device.Driver].
+func (Library) Reached(e device.Event) (bool, error) {
+	c, err := library()
+	if err != nil {
+		return false, err
+	}
+	rc := C.lpc_reached(c, C.uintptr_t(e))
+	if rc == C.CUDA_ERROR_NOT_READY {
+		return false, nil
+	}
+	return rc == C.CUDA_SUCCESS, failed(c, "cuEventQuery", rc)
+}
+
+// Capturing implements [device.Driver].
+func (Library) Capturing(s device.Stream) (device.Capture, error) {
+	var status C.int
+	var id C.uint64_t
+	var graph C.uintptr_t
+	err := do("cuStreamGetCaptureInfo", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_capturing(c, C.uintptr_t(s), &status, &id, &graph)
+	})
+	switch {
+	case err != nil || status == C.CU_STREAM_CAPTURE_STATUS_NONE:
+		return device.Capture{}, err
+	case status != C.CU_STREAM_CAPTURE_STATUS_ACTIVE:
+		return device.Capture{}, fmt.Errorf("the capture of the stream has become invalid before: %w", device.ErrDriver)
+	}
+	return device.Capture{ID: uint64(id), Graph: uintptr(graph)}, nil
+}
+
+// Retain implements [device.Driver].
+func (Library) Retain(g device.Capture, job uintptr) error {
+	return do("cuGraphRetainUserObject", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_retain(c, C.uintptr_t(g.Graph), C.uintptr_t(job))
+	})
+}
+
+// CopyOut implements [device.Driver].
+func (Library) CopyOut(to, from unsafe.Pointer, size int, s device.Stream) error {
+	return do("cuMemcpyDtoHAsync", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_copy_out(c, to, C.uintptr_t(uintptr(from)), C.size_t(size), C.uintptr_t(s))
+	})
+}
+
+// CopyIn implements [device.Driver].
+func (Library) CopyIn(to, from unsafe.Pointer, size int, s device.Stream) error {
+	return do("cuMemcpyHtoDAsync", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_copy_in(c, C.uintptr_t(uintptr(to)), from, C.size_t(size), C.uintptr_t(s))
+	})
+}
+
+// Signal implements [device.Driver].
+func (Library) Signal(s device.Stream, job uintptr) error {
+	return do("cuLaunchHostFunc", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_signal(c, C.uintptr_t(s), C.uintptr_t(job))
+	})
+}
+
+// Await implements [device.Driver].
+func (Library) Await(s device.Stream, word *uint32, value uint32, equal bool) error {
+	var eq C.int
+	if equal {
+		eq = 1
+	}
+	return do("cuStreamWaitValue32", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_await(c, C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value), eq)
+	})
+}
+
+// Store implements [device.Driver].
+func (Library) Store(s device.Stream, word *uint32, value uint32) error {
+	return do("cuStreamWriteValue32", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_store(c, C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value))
+	})
+}
+
+// Record implements [device.Driver].
+func (Library) Record(e device.Event, s device.Stream) error {
+	return do("cuEventRecord", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_record(c, C.uintptr_t(e), C.uintptr_t(s))
+	})
+}
+
+// Follow implements [device.Driver].
+func (Library) Follow(s device.Stream, e device.Event) error {
+	return do("cuStreamWaitEvent", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_follow(c, C.uintptr_t(s), C.uintptr_t(e))
+	})
+}

@@ -1,0 +1,92 @@
+/* What Lightpath uses of CUDA's driver interface, in the library's own words: no CUDA toolkit is needed
+ * to build. Names, values and versions of symbols are those of cuda.h; shared with the stub (stub/). */
+#ifndef LP_CUDA_DRIVER_H
+#define LP_CUDA_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef uint64_t CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUuserObject_st *CUuserObject;
+typedef uint64_t cuuint64_t;
+typedef uint32_t cuuint32_t;
+typedef void (*CUhostFn)(void *data);
+
+enum {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_NOT_INITIALIZED = 3,
+  CUDA_ERROR_NO_DEVICE = 100,
+  CUDA_ERROR_INVALID_DEVICE = 101,
+  CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_INVALID_HANDLE = 400,
+  CUDA_ERROR_NOT_READY = 600,
+  CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+  CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+  CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+  CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
+  CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906
+};
+
+/* CUpointer_attribute */
+enum {
+  CU_POINTER_ATTRIBUTE_CONTEXT = 1,
+  CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+  CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
+};
+/* CUmemorytype */
+enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
+
+enum { CU_MEMHOSTALLOC_PORTABLE = 1 };
+enum { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 };
+enum { CU_EVENT_DISABLE_TIMING = 2 };
+/* CUstreamWaitValue_flags */
+enum { CU_STREAM_WAIT_VALUE_GEQ = 0, CU_STREAM_WAIT_VALUE_EQ = 1 };
+/* CUstreamCaptureStatus */
+enum { CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1, CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2 };
+/* CUstreamCaptureMode */
+enum { CU_STREAM_CAPTURE_MODE_GLOBAL = 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1, CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
+enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
+
+/* The entry points that Lightpath calls: name, name of the symbol, parameters. */
+#define LP_CUDA_FUNCTIONS(F)                                                                                          \
+  F(DriverGetVersion, "cuDriverGetVersion", (int *version))                                                           \
+  F(GetErrorName, "cuGetErrorName", (CUresult error, const char **name))                                              \
+  F(GetErrorString, "cuGetErrorString", (CUresult error, const char **text))                                          \
+  F(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext *ctx))                                                               \
+  F(CtxGetDevice, "cuCtxGetDevice", (CUdevice *device))                                                               \
+  F(CtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext ctx))                                                           \
+  F(CtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *ctx))                                                            \
+  F(PointerGetAttributes, "cuPointerGetAttributes", (unsigned n, int *attributes, void **data, CUdeviceptr ptr))      \
+  F(MemHostAlloc, "cuMemHostAlloc", (void **at, size_t size, unsigned flags))                                         \
+  F(MemFreeHost, "cuMemFreeHost", (void *at))                                                                         \
+  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *dst, CUdeviceptr src, size_t size, CUstream stream))              \
+  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr dst, const void *src, size_t size, CUstream stream))        \
+  F(StreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *ctx))                                                \
+  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                           \
+  F(StreamWaitValue32, "cuStreamWaitValue32_v2", (CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)) \
+  F(StreamWriteValue32, "cuStreamWriteValue32_v2", (CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)) \
+  F(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                                                \
+    (CUstream stream, int *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n))              \
+  F(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                                \
+  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream stream, CUhostFn fn, void *data))                                   \
+  F(EventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                                   \
+  F(EventDestroy, "cuEventDestroy_v2", (CUevent event))                                                               \
+  F(EventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                                   \
+  F(EventQuery, "cuEventQuery", (CUevent event))                                                                      \
+  F(UserObjectCreate, "cuUserObjectCreate",                                                                           \
+    (CUuserObject *object, void *data, CUhostFn destroy, unsigned references, unsigned flags))                        \
+  F(GraphRetainUserObject, "cuGraphRetainUserObject", (CUgraph graph, CUuserObject object, unsigned n, unsigned flags))
+
+#endif

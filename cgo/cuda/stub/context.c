@@ -1,0 +1,138 @@
+/* Devices, contexts, errors. */
+#include "stub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static bool initialized;
+static struct CUctx_st *primary[MAX_DEVICES];
+static __thread CUcontext stack[16];
+static __thread int depth; /* stack[depth] is current */
+
+static char failing[64];
+static CUresult fail_with;
+static int fail_after;
+
+/* For tests: function fails with error after so many more successes, until this is called with NULL. */
+STUB_API void stubFail(const char *function, CUresult error, int after) {
+  pthread_mutex_lock(&mutex);
+  failing[0] = '\0';
+  if (function != NULL) strncpy(failing, function, sizeof failing - 1);
+  fail_with = error;
+  fail_after = after;
+  pthread_mutex_unlock(&mutex);
+}
+
+CUresult stub_injected(const char *function) {
+  CUresult rc = CUDA_SUCCESS;
+  pthread_mutex_lock(&mutex);
+  if (!initialized && strcmp(function, "cuInit") != 0 && strcmp(function, "cuDriverGetVersion") != 0)
+    rc = CUDA_ERROR_NOT_INITIALIZED;
+  else if (strcmp(function, failing) == 0 && fail_after-- <= 0)
+    rc = fail_with;
+  pthread_mutex_unlock(&mutex);
+  return rc;
+}
+
+CUcontext stub_current(void) { return stack[depth]; }
+
+static int devices(void) {
+  const char *n = getenv("STUB_CUDA_DEVICES");
+  int count = n != NULL ? atoi(n) : 2;
+  return count < 0 || count > MAX_DEVICES ? MAX_DEVICES : count;
+}
+
+STUB_API CUresult cuInit(unsigned flags) {
+  (void)flags;
+  BEGIN();
+  if (devices() == 0) return CUDA_ERROR_NO_DEVICE;
+  pthread_mutex_lock(&mutex);
+  initialized = true;
+  pthread_mutex_unlock(&mutex);
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuDriverGetVersion(int *version) {
+  const char *v = getenv("STUB_CUDA_VERSION");
+  *version = v != NULL ? atoi(v) : 12040;
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuDeviceGetCount(int *n) {
+  BEGIN();
+  *n = devices();
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
+  BEGIN();
+  if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
+  pthread_mutex_lock(&mutex);
+  if (primary[device] == NULL) {
+    primary[device] = calloc(1, sizeof **primary);
+    primary[device]->device = device;
+    primary[device]->legacy = stub_new_stream(primary[device], false);
+  }
+  *ctx = primary[device];
+  pthread_mutex_unlock(&mutex);
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuCtxGetCurrent(CUcontext *ctx) {
+  BEGIN();
+  *ctx = stub_current();
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuCtxSetCurrent(CUcontext ctx) {
+  BEGIN();
+  stack[depth] = ctx;
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+  BEGIN();
+  if (ctx == NULL || depth + 1 == (int)(sizeof stack / sizeof *stack)) return CUDA_ERROR_INVALID_CONTEXT;
+  stack[++depth] = ctx;
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuCtxPopCurrent_v2(CUcontext *ctx) {
+  BEGIN();
+  if (depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (ctx != NULL) *ctx = stack[depth];
+  stack[depth--] = NULL;
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuCtxGetDevice(CUdevice *device) {
+  BEGIN();
+  if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = stub_current()->device;
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuGetErrorName(CUresult error, const char **name) {
+  static const struct { CUresult error; const char *name; } names[] = {
+#define NAME(e) {e, #e}
+      NAME(CUDA_SUCCESS), NAME(CUDA_ERROR_INVALID_VALUE), NAME(CUDA_ERROR_OUT_OF_MEMORY), NAME(CUDA_ERROR_NOT_INITIALIZED),
+      NAME(CUDA_ERROR_NO_DEVICE), NAME(CUDA_ERROR_INVALID_DEVICE), NAME(CUDA_ERROR_INVALID_CONTEXT),
+      NAME(CUDA_ERROR_INVALID_HANDLE), NAME(CUDA_ERROR_NOT_READY), NAME(CUDA_ERROR_ILLEGAL_ADDRESS),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_UNJOINED), NAME(CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),
+#undef NAME
+  };
+  size_t i;
+  for (i = 0; i < sizeof names / sizeof *names; i++) {
+    if (names[i].error == error) {
+      *name = names[i].name;
+      return CUDA_SUCCESS;
+    }
+  }
+  *name = NULL;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+STUB_API CUresult cuGetErrorString(CUresult error, const char **text) { return cuGetErrorName(error, text); }

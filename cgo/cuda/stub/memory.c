@@ -1,0 +1,165 @@
+/* Memory. Device memory is a file in memory, mapped twice: the address that programs get allows no access,
+ * the stub works through the other one. */
+#include "stub.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct block {
+  struct block *next;
+  char *at;    /* what the program sees */
+  char *alias; /* where it can be reached */
+  size_t size;
+  int type; /* CUmemorytype */
+  bool managed;
+  CUcontext ctx;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct block *blocks;
+
+static struct block *find(CUdeviceptr at) {
+  struct block *b;
+  for (b = blocks; b != NULL; b = b->next)
+    if (at >= (uintptr_t)b->at && at < (uintptr_t)b->at + b->size) return b;
+  return NULL;
+}
+
+void *stub_reach(CUdeviceptr at, size_t size) {
+  struct block *b;
+  void *reached = (void *)(uintptr_t)at;
+  pthread_mutex_lock(&mutex);
+  b = find(at);
+  if (b != NULL) {
+    size_t offset = at - (uintptr_t)b->at;
+    reached = size <= b->size - offset ? b->alias + offset : NULL;
+  }
+  pthread_mutex_unlock(&mutex);
+  return reached;
+}
+
+static CUresult add(void **at, size_t size, int type, bool managed) {
+  const size_t page = 4096;
+  size_t room = (size + page - 1) / page * page;
+  struct block *b;
+  int fd;
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (size > (size_t)1 << 36 || (fd = memfd_create("stub-cuda", MFD_CLOEXEC)) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (ftruncate(fd, (off_t)room) != 0) {
+    close(fd);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  b = calloc(1, sizeof *b);
+  b->alias = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  b->at = type == CU_MEMORYTYPE_DEVICE && !managed ? mmap(NULL, room, PROT_NONE, MAP_SHARED, fd, 0) : b->alias;
+  close(fd);
+  b->size = size;
+  b->type = type;
+  b->managed = managed;
+  b->ctx = stub_current();
+  memset(b->alias, 0xA5, room); /* nobody may count on zeros */
+  pthread_mutex_lock(&mutex);
+  b->next = blocks;
+  blocks = b;
+  pthread_mutex_unlock(&mutex);
+  *at = b->at;
+  return CUDA_SUCCESS;
+}
+
+static CUresult drop(CUdeviceptr at, int type) {
+  struct block **p, *b;
+  size_t room;
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  pthread_mutex_lock(&mutex);
+  for (p = &blocks; *p != NULL && ((uintptr_t)(*p)->at != at || (*p)->type != type); p = &(*p)->next) {
+  }
+  b = *p;
+  if (b != NULL) *p = b->next;
+  pthread_mutex_unlock(&mutex);
+  if (b == NULL) return CUDA_ERROR_INVALID_VALUE;
+  room = (b->size + 4095) / 4096 * 4096;
+  munmap(b->alias, room);
+  if (b->at != b->alias) munmap(b->at, room);
+  free(b);
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size) {
+  void *p = NULL;
+  CUresult rc;
+  BEGIN();
+  rc = add(&p, size, CU_MEMORYTYPE_DEVICE, false);
+  *at = (uintptr_t)p;
+  return rc;
+}
+
+STUB_API CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags) {
+  void *p = NULL;
+  CUresult rc;
+  (void)flags;
+  BEGIN();
+  rc = add(&p, size, CU_MEMORYTYPE_DEVICE, true);
+  *at = (uintptr_t)p;
+  return rc;
+}
+
+STUB_API CUresult cuMemFree_v2(CUdeviceptr at) {
+  BEGIN();
+  return drop(at, CU_MEMORYTYPE_DEVICE);
+}
+
+STUB_API CUresult cuMemHostAlloc(void **at, size_t size, unsigned flags) {
+  (void)flags;
+  BEGIN();
+  return add(at, size, CU_MEMORYTYPE_HOST, false);
+}
+
+STUB_API CUresult cuMemFreeHost(void *at) {
+  BEGIN();
+  return drop((uintptr_t)at, CU_MEMORYTYPE_HOST);
+}
+
+/* As a driver: what it does not know gets zeros, and is no error. */
+STUB_API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr) {
+  struct block *b;
+  unsigned i;
+  BEGIN();
+  pthread_mutex_lock(&mutex);
+  b = find(ptr);
+  for (i = 0; i < n; i++) {
+    switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data[i] = b != NULL ? b->ctx : NULL; break;
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data[i] = b != NULL ? (unsigned)b->type : 0; break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)data[i] = b != NULL && b->managed; break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data[i] = b != NULL ? b->ctx->device : -2; break;
+      default: pthread_mutex_unlock(&mutex); return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+  return CUDA_SUCCESS;
+}
+
+static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
+  struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size};
+  if (op.dst == NULL || op.src == NULL) return CUDA_ERROR_INVALID_VALUE;
+  return stub_submit(stream, op);
+}
+
+STUB_API CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream) {
+  BEGIN();
+  return copy((uintptr_t)dst, src, size, stream);
+}
+
+STUB_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream) {
+  BEGIN();
+  return copy(dst, (uintptr_t)src, size, stream);
+}
+
+STUB_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
+  BEGIN();
+  return copy(dst, src, size, stream);
+}

@@ -1,0 +1,99 @@
+/* A libcuda.so.1 for tests, of host memory and threads: streams, events, memory operations, capture and
+ * replay of graphs, and errors on demand. Device memory cannot be touched by the CPU (see memory.c), so
+ * that whoever takes a device pointer for a host pointer crashes here as with a driver.
+ *
+ * What a driver would refuse is refused: calls that must not be made while a stream is captured, pointers
+ * and streams of another context, waits that cross captures. */
+#ifndef LP_CUDA_STUB_H
+#define LP_CUDA_STUB_H
+
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "../driver.h"
+
+#define STUB_API __attribute__((visibility("default")))
+#define MAX_DEVICES 8
+
+struct CUctx_st {
+  CUdevice device;
+  CUstream legacy; /* the default stream */
+};
+
+/* ---- memory.c ---- */
+
+/* Where the CPU of the stub reaches size bytes at a pointer of any kind; NULL where they are not all of one
+ * live allocation of the device and not host memory. */
+void *stub_reach(CUdeviceptr at, size_t size);
+
+/* ---- stream.c ---- */
+
+enum kind { COPY, CALL, WAIT_VALUE, WRITE_VALUE, RECORD, WAIT_EVENT };
+
+struct op {
+  struct op *next;
+  enum kind kind;
+  void *dst; /* COPY; also the word of WAIT_VALUE and WRITE_VALUE */
+  const void *src;
+  size_t size;
+  CUhostFn fn; /* CALL */
+  void *data;
+  uint32_t value; /* WAIT_VALUE, WRITE_VALUE */
+  unsigned flags;
+  CUevent event; /* RECORD, WAIT_EVENT */
+  uint64_t turn; /* of the event */
+};
+
+struct CUgraph_st {
+  pthread_mutex_t mutex;
+  int references;
+  uint64_t id;
+  CUstream origin;
+  bool invalid;
+  struct op *first, **last;
+  struct object { struct object *next; CUhostFn destroy; void *data; } *objects;
+};
+
+struct CUstream_st {
+  CUcontext ctx;
+  bool blocking; /* ordered with the default stream */
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  struct op *first, **last;
+  uint64_t queued, done; /* operations */
+  bool ended;
+  CUgraph capture; /* NULL while none */
+  CUstream next;   /* of all */
+};
+
+/* Appends an operation to a stream, or to the graph that it is captured into. */
+CUresult stub_submit(CUstream stream, struct op op);
+CUstream stub_stream(CUstream stream); /* resolves the default stream; NULL without a context */
+CUstream stub_new_stream(CUcontext ctx, bool blocking);
+void stub_run(struct op *op);
+void stub_leave_capture(CUgraph graph); /* all streams that are captured into it */
+
+CUresult cuEventCreate(CUevent *event, unsigned flags);
+
+/* ---- graph.c ---- */
+
+/* True, with the capture invalidated, where a capture forbids this thread calls that may wait. */
+bool stub_capture_forbids(void);
+void stub_graph_append(CUgraph graph, struct op op);
+
+/* ---- context.c ---- */
+
+/* The error that a test has asked this function for, else CUDA_SUCCESS. */
+CUresult stub_injected(const char *function);
+CUcontext stub_current(void);
+
+/* Starts a function of the interface: an injected error ends it. */
+#define BEGIN()                                  \
+  do {                                           \
+    CUresult injected = stub_injected(__func__); \
+    if (injected != CUDA_SUCCESS) return injected; \
+  } while (0)
+
+#endif

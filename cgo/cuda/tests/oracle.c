@@ -1,0 +1,125 @@
+/* Every collective on device memory, against the oracle: types, operators, in place and not, on streams of all
+ * kinds, several calls before anyone looks. oracle [RANKS...] */
+#include "gpu.h"
+#include "../../rank/rank.h"
+
+/* Calls that are on their way at once. */
+#define AHEAD 4
+
+static ncclResult_t call(const struct run *r, const struct rank *k, char *send, char *recv, CUstream stream) {
+  cudaStream_t s = (cudaStream_t)stream;
+  ncclResult_t rc;
+  switch (r->coll) {
+    case ALLREDUCE: return ncclAllReduce(send, recv, r->count, r->type, r->op, k->comm, s);
+    case BROADCAST: return ncclBroadcast(send, recv, r->count, r->type, r->root, k->comm, s);
+    case REDUCE: return ncclReduce(send, recv, r->count, r->type, r->op, r->root, k->comm, s);
+    case ALLGATHER: return ncclAllGather(send, recv, r->count, r->type, k->comm, s);
+    case REDUCESCATTER: return ncclReduceScatter(send, recv, r->count, r->type, r->op, k->comm, s);
+    case ALLTOALL: return ncclAlltoAll(send, recv, r->count, r->type, k->comm, s);
+    case GATHER: return ncclGather(send, recv, r->count, r->type, r->root, k->comm, s);
+    case SCATTER: return ncclScatter(send, recv, r->count, r->type, r->root, k->comm, s);
+    default:
+      OK(ncclGroupStart());
+      rc = ncclSend(send, r->count, r->type, (k->rank + 1) % k->world, k->comm, s);
+      OK(rc);
+      OK(ncclRecv(recv, r->count, r->type, (k->rank + k->world - 1) % k->world, k->comm, s));
+      return ncclGroupEnd();
+  }
+}
+
+struct buffers_of {
+  struct run run;
+  char *base, *send, *recv;
+  size_t sent, received;
+};
+
+/* Where a call in place has its buffers within the larger one. */
+static void lay(struct buffers_of *b, const struct rank *k) {
+  size_t block = b->run.count * type_size(b->run.type);
+  size_t size = b->sent > b->received ? b->sent : b->received;
+  if (!b->run.inplace) size = b->sent + b->received + 64;
+  b->base = gpu_alloc(size);
+  b->send = b->recv = b->base;
+  if (!b->run.inplace)
+    b->recv = b->base + (b->sent + 63) / 64 * 64;
+  else if (b->received > b->sent)
+    b->send += (size_t)k->rank * block;
+  else if (b->sent > b->received)
+    b->recv += (size_t)k->rank * block;
+}
+
+static void start(struct buffers_of *b, const struct run *r, const struct rank *k, CUstream stream) {
+  size_t size = type_size(r->type);
+  char *host;
+  b->run = *r;
+  b->sent = send_count(r, k->world) * size;
+  b->received = recv_count(r, k->world) * size;
+  lay(b, k);
+  host = malloc(b->sent + 1);
+  fill(host, r, k->rank, send_count(r, k->world));
+  gpu_copy(b->send, host, b->sent);
+  free(host);
+  OK(call(r, k, b->send, b->recv, stream));
+}
+
+static void finish(struct buffers_of *b, const struct rank *k) {
+  char *host = malloc(b->received + 1);
+  uint64_t wrong;
+  gpu_copy(host, b->recv, b->received);
+  wrong = count_wrong(host, &b->run, k->rank, k->world);
+  if (wrong > 0) {
+    fprintf(stderr, "rank %d of %d: collective %d type %d op %d count %zu root %d in place %d: %zu wrong\n", k->rank, k->world,
+            b->run.coll, b->run.type, b->run.op, (size_t)b->run.count, b->run.root, b->run.inplace, (size_t)wrong);
+    exit(1);
+  }
+  free(host);
+  gpu_free(b->base);
+}
+
+/* A rooted call in place is one at the root only. */
+static bool sensible(const struct run *r) {
+  bool rooted = r->coll == REDUCE || r->coll == GATHER || r->coll == SCATTER;
+  return !(r->inplace && (rooted || r->coll == SENDRECV || r->coll == ALLTOALL));
+}
+
+static void all(struct rank *k) {
+  static const uint64_t counts[] = {1, 0, 7, 1000, 40001};
+  CUstream streams[] = {gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING)};
+  struct buffers_of ahead[AHEAD];
+  int n = 0, number = 0, i;
+  struct run r = {0};
+  CUcontext before, after;
+  if (k->alone) {
+    streams[1] = NULL;
+    streams[2] = gpu_stream(CU_STREAM_DEFAULT);
+  }
+  IS(gpu.CtxGetCurrent(&before), CUDA_SUCCESS);
+  for (r.coll = ALLREDUCE; r.coll < ALLTOALLV; r.coll++) {
+    bool reduces = r.coll == ALLREDUCE || r.coll == REDUCE || r.coll == REDUCESCATTER;
+    for (r.type = ncclInt8; r.type <= ncclFloat8e5m2; r.type++) {
+      for (r.op = ncclSum; r.op <= (reduces ? ncclAvg : ncclSum); r.op++) {
+        for (r.inplace = 0; r.inplace < 2; r.inplace++) {
+          number++;
+          r.count = counts[number % 5];
+          r.root = number % k->world;
+          if (!sensible(&r)) continue;
+          start(&ahead[n], &r, k, streams[number % 3]);
+          if (++n < AHEAD) continue;
+          for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
+          while (n > 0) finish(&ahead[--n], k);
+        }
+      }
+    }
+  }
+  for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
+  while (n > 0) finish(&ahead[--n], k);
+  IS(gpu.CtxGetCurrent(&after), CUDA_SUCCESS);
+  CHECK(before == after);
+}
+
+int main(int argc, char **argv) {
+  int i;
+  gpu_open();
+  for (i = 1; i < argc; i++) ranks(atoi(argv[i]), all, NULL);
+  return 0;
+}

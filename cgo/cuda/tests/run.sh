@@ -1,0 +1,41 @@
+#!/bin/sh
+# Builds the stub of the CUDA driver and runs the tests of device memory and streams over it: run.sh. With
+# LP_CUDA_REAL=1 they run over the machine's own driver, but for the tests of errors that only the stub makes.
+set -u
+cd "$(dirname "$0")/../../.." || exit 1
+root=$PWD
+out=build/test-cuda
+mkdir -p "$out/stub"
+failed=0
+
+cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
+${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
+  -o "$out/stub/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
+for test in oracle stream; do
+  ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/rank/data.c \
+    -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
+done
+
+# check NAME [VARIABLE=VALUE...] COMMAND...: one test, with a bound, its output shown only when it fails.
+check() {
+  name=$1; shift
+  if timeout 300 env "$@" >"$out/$name.log" 2>&1; then
+    echo "ok    $name"
+  else
+    echo "FAIL  $name (exit $?)"
+    sed 's/^/      /' "$out/$name.log"
+    failed=1
+  fi
+}
+
+if [ -n "${LP_CUDA_REAL:-}" ]; then
+  check device-oracle "$out/oracle" 1 2 3 4
+  check device-stream "$out/stream" ordered issued grouped captured aborted scaled
+else
+  stub="LD_LIBRARY_PATH=$root/$out/stub"
+  check device-oracle "$stub" STUB_CUDA_DEVICES=8 "$out/oracle" 1 2 3 4
+  check device-oracle-shared "$stub" STUB_CUDA_DEVICES=1 "$out/oracle" 3
+  check device-oracle-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_TRANSPORT=tcp LIGHTPATH_PLANES=2 "$out/oracle" 3
+  check device-stream "$stub" STUB_CUDA_DEVICES=8 "$out/stream"
+fi
+exit $failed

@@ -1,0 +1,261 @@
+/* What a stream and a graph may expect, and what goes wrong clearly. stream [NAME...] runs some of the tests. */
+#include <stdint.h>
+#include <unistd.h>
+
+#include "gpu.h"
+
+#define N 5000
+
+static float host[8][N]; /* by rank */
+
+static void put(float *device, int rank, float value) {
+  int i;
+  for (i = 0; i < N; i++) host[rank][i] = value + (float)(i % 7);
+  gpu_copy(device, host[rank], sizeof host[rank]);
+}
+
+/* The device has copies times value and what else put writes. */
+static void expect(const float *device, int rank, float value, float copies) {
+  int i;
+  gpu_copy(host[rank], device, sizeof host[rank]);
+  for (i = 0; i < N; i++) {
+    float want = value + copies * (float)(i % 7);
+    if (host[rank][i] != want) {
+      fprintf(stderr, "rank %d: element %d is %g, want %g\n", rank, i, host[rank][i], want);
+      exit(1);
+    }
+  }
+}
+
+/* A word that holds streams up until it is opened. */
+static uint32_t *new_gate(void) {
+  void *at;
+  IS(gpu.MemHostAlloc(&at, 64, 0), CUDA_SUCCESS);
+  memset(at, 0, 64);
+  return at;
+}
+
+static void wait_for_gate(CUstream s, uint32_t *gate) {
+  IS(gpu.StreamWaitValue32(s, (uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+}
+
+static void open_gate(uint32_t *gate) { __atomic_store_n(gate, 1, __ATOMIC_RELEASE); }
+
+static ncclResult_t sum(struct rank *r, float *send, float *recv, CUstream s) {
+  return ncclAllReduce(send, recv, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s);
+}
+
+/* Calls return before their streams come to them, run after what is before them and before what is behind. */
+static void ordered(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(sizeof host[0]), *b = gpu_alloc(sizeof host[0]), *c = gpu_alloc(sizeof host[0]);
+  uint32_t *gate = new_gate();
+  put(a, r->rank, -1);
+  put(b, r->rank, -1);
+  put(c, r->rank, 1);
+  wait_for_gate(s, gate);
+  OK(sum(r, c, a, s)); /* a = world */
+  OK(sum(r, a, b, s)); /* b = world * world */
+  IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
+  expect(b, r->rank, -1, 1); /* nothing has happened yet */
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, (float)r->world);
+  expect(b, r->rank, (float)(r->world * r->world), (float)(r->world * r->world));
+}
+
+/* A communicator's calls run in the order in which they were made, also where a later one's stream is free first. */
+static void issued(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(sizeof host[0]), *b = gpu_alloc(sizeof host[0]);
+  uint32_t *gate = new_gate();
+  put(a, r->rank, 1);
+  put(b, r->rank, 2);
+  if (r->rank % 2 == 0) wait_for_gate(s, gate); /* of some ranks */
+  OK(sum(r, a, a, s));
+  OK(sum(r, b, b, t));
+  usleep(20000);
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(t), CUDA_SUCCESS);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, (float)r->world);
+  expect(b, r->rank, 2 * (float)r->world, (float)r->world);
+}
+
+/* A group on two streams is a barrier across them, and takes host memory of all kinds beside device memory. */
+static void grouped(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(sizeof host[0]), *b = gpu_alloc(sizeof host[0]), plain[4] = {1, 2, 3, 4};
+  CUdeviceptr managed;
+  float *m;
+  uint32_t *gate = new_gate();
+  int i;
+  IS(gpu.MemAllocManaged(&managed, 4 * sizeof *m, 1), CUDA_SUCCESS);
+  m = (float *)(uintptr_t)managed;
+  for (i = 0; i < 4; i++) m[i] = (float)i;
+  put(a, r->rank, 1);
+  put(b, r->rank, 3);
+  wait_for_gate(t, gate);
+  OK(ncclGroupStart());
+  OK(sum(r, a, a, s));
+  OK(sum(r, b, b, t));
+  OK(ncclAllReduce(plain, plain, 4, ncclFloat, ncclSum, r->comm, (cudaStream_t)s));
+  OK(ncclAllReduce(m, m, 4, ncclFloat, ncclSum, r->comm, (cudaStream_t)t));
+  OK(ncclGroupEnd());
+  usleep(20000);
+  IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  IS(gpu.StreamSynchronize(t), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, (float)r->world);
+  expect(b, r->rank, 3 * (float)r->world, (float)r->world);
+  for (i = 0; i < 4; i++) CHECK(plain[i] == (float)((i + 1) * r->world) && m[i] == (float)(i * r->world));
+}
+
+/* Calls are captured, on two streams that join, and replayed; eager calls go on in between. */
+static void captured(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(sizeof host[0]), *b = gpu_alloc(sizeof host[0]), *c = gpu_alloc(sizeof host[0]);
+  CUevent fork, join;
+  CUgraph graph;
+  CUgraphExec exec;
+  int i;
+  IS(gpu.EventCreate(&fork, 0), CUDA_SUCCESS);
+  IS(gpu.EventCreate(&join, 0), CUDA_SUCCESS);
+  put(c, r->rank, 1);
+  OK(sum(r, c, c, s)); /* the communicator has been used before */
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  meet(); /* a capture forbids other threads what tests do */
+  IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  IS(gpu.EventRecord(fork, s), CUDA_SUCCESS);
+  IS(gpu.StreamWaitEvent(t, fork, 0), CUDA_SUCCESS);
+  OK(sum(r, a, a, s));
+  OK(sum(r, b, b, t));
+  OK(ncclGroupStart());
+  OK(ncclSend(a, N, ncclFloat, (r->rank + 1) % r->world, r->comm, (cudaStream_t)s));
+  OK(ncclRecv(c, N, ncclFloat, (r->rank + r->world - 1) % r->world, r->comm, (cudaStream_t)s));
+  OK(ncclGroupEnd());
+  IS(gpu.EventRecord(join, t), CUDA_SUCCESS);
+  IS(gpu.StreamWaitEvent(s, join, 0), CUDA_SUCCESS);
+  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
+  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+  meet();
+  for (i = 1; i <= 5; i++) {
+    put(a, r->rank, (float)i);
+    put(b, r->rank, (float)(10 * i));
+    IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
+    OK(sum(r, b, b, s));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    expect(a, r->rank, (float)(i * r->world), (float)r->world);
+    expect(c, r->rank, (float)(i * r->world), (float)r->world);
+    expect(b, r->rank, (float)(10 * i * r->world * r->world), (float)(r->world * r->world));
+  }
+  IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
+}
+
+/* A stream that waits for a rank that does not come goes on after an abort. */
+static void aborted(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(sizeof host[0]);
+  ncclResult_t state;
+  put(a, r->rank, 1);
+  if (r->rank == 0) {
+    OK(sum(r, a, a, s));
+    usleep(50000);
+    IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
+    OK(ncclCommAbort(r->comm));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  } else {
+    do OK(ncclCommGetAsyncError(r->comm, &state));
+    while (state == ncclSuccess);
+    OK(ncclCommAbort(r->comm));
+  }
+  r->comm = NULL;
+}
+
+/* Operators of the user: their element is read when the call is made. */
+static void scaled(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(sizeof host[0]), half = 0.5f, *there = gpu_alloc(sizeof half);
+  ncclRedOp_t op;
+  put(a, r->rank, 2);
+  OK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, r->comm));
+  OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
+  OK(ncclRedOpDestroy(op, r->comm));
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, 0.5f * (float)r->world);
+  OK(ncclRedOpCreatePreMulSum(&op, there, ncclFloat, ncclScalarDevice, r->comm));
+  meet();
+  if (r->rank == 0) FAILS(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s), ncclInvalidArgument, "ncclScalarHostImmediate");
+  OK(ncclRedOpDestroy(op, r->comm));
+}
+
+/* Arguments that cannot be right have no effect. */
+static void wrong(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), elsewhere;
+  float *a = gpu_alloc(sizeof host[0]), *other, *freed = gpu_alloc(1 << 20);
+  char expected[64];
+  gpu_free(freed);
+  gpu_use((r->device + r->world) % 8);
+  other = gpu_alloc(sizeof host[0]);
+  elsewhere = gpu_stream(CU_STREAM_NON_BLOCKING);
+  gpu_use(r->device);
+  meet();
+  if (r->rank > 0) goto right; /* the last error is the process's */
+  snprintf(expected, sizeof expected, "is memory of device %d", (r->device + r->world) % 8);
+  FAILS(sum(r, a, other, s), ncclInvalidArgument, expected);
+  snprintf(expected, sizeof expected, "the stream is of device %d", (r->device + r->world) % 8);
+  FAILS(sum(r, a, a, elsewhere), ncclInvalidArgument, expected);
+  FAILS(sum(r, freed, a, s), ncclInvalidArgument, "has it been freed?");
+  FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
+right:
+  put(a, r->rank, 1);
+  OK(sum(r, a, a, s)); /* the communicator is as it was */
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, (float)r->world);
+}
+
+/* A driver that fails in the middle is the communicator's failure, and holds no stream up. One rank. */
+static void refused(struct rank *r) {
+  static const char *const functions[] = {"cuMemHostAlloc",        "cuEventCreate",      "cuStreamGetCtx",     "cuMemcpyDtoHAsync_v2",
+                                          "cuLaunchHostFunc",      "cuStreamWaitValue32_v2", "cuMemcpyHtoDAsync_v2", "cuEventRecord",
+                                          "cuPointerGetAttributes"};
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(sizeof host[0]);
+  ncclUniqueId id;
+  ncclComm_t comm;
+  size_t i;
+  put(a, r->rank, 1);
+  for (i = 0; i < sizeof functions / sizeof *functions; i++) {
+    OK(ncclGetUniqueId(&id));
+    OK(ncclCommInitRank(&comm, 1, id, 0));
+    gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 0);
+    /* twice the size each time: rooms that there are do not help */
+    FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s), ncclUnhandledCudaError, "CUDA_ERROR_OUT_OF_MEMORY");
+    gpu.Fail(NULL, 0, 0);
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    OK(ncclCommAbort(comm));
+  }
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    int ranks;
+    void (*run)(struct rank *);
+  } tests[] = {{"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
+               {"aborted", 2, aborted}, {"scaled", 2, scaled},   {"wrong", 2, wrong}};
+  size_t i;
+  int k;
+  gpu_open();
+  for (i = 0; i < sizeof tests / sizeof *tests; i++) {
+    bool wanted = argc == 1;
+    for (k = 1; k < argc; k++) wanted |= strcmp(argv[k], tests[i].name) == 0;
+    if (!wanted) continue;
+    printf("%s\n", tests[i].name);
+    fflush(stdout);
+    ranks(tests[i].ranks, tests[i].run, NULL);
+  }
+  return 0;
+}
