@@ -70,7 +70,7 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 		p.frame(&c, g.Pods[pair[0]].Name+" - "+g.Pods[pair[1]].Name)
 		for n := range kinds {
 			if d := p.area(series, n); d != "" {
-				c.Path(d, fmt.Sprintf(`fill="%s" stroke="none"`, svg.Colour(n)), kinds[n])
+				c.Path(d, fmt.Sprintf(`fill="%[1]s" stroke="%[1]s" stroke-width="0.6"`, svg.Colour(n)), kinds[n]) // a line, or what is short is not seen
 			}
 		}
 		p.limit(&c, limit)

@@ -86,11 +86,11 @@ func summary(b *strings.Builder, g *dag.Graph, runs []Run) {
 
 // axis is a time axis below what is drawn.
 type axis struct {
-	left, width  float64
-	begin, end   float64 // us
-	top, bottom  float64
-	unit, factor float64
-	name         string
+	left, width float64
+	begin, end  float64 // us
+	top, bottom float64
+	factor      float64
+	name        string
 }
 
 func newAxis(left, width, begin, end, top, bottom float64) axis {

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -57,7 +58,7 @@ func wellFormed(t *testing.T, text string) map[string]int {
 	d := xml.NewDecoder(strings.NewReader(text))
 	for {
 		token, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return count
 		}
 		if err != nil {
