@@ -89,12 +89,29 @@ func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *messag
 		err = exchange(conn, ask, answer)
 		stop()
 		turnedAway := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
-		if !p.again || !turnedAway || ctx.Err() != nil {
+		if !turnedAway || ctx.Err() != nil {
 			return conn, err
 		}
 		_ = conn.Close()
+		if !p.again {
+			return nil, p.closed(ctx, err)
+		}
 		time.Sleep(comeAgain)
 	}
+}
+
+// closed is the error of a place that has hung up: a better one where it is gone, for one that ends may still
+// have taken the connection.
+func (p *place) closed(ctx context.Context, err error) error {
+	conn, gone := dialPeer(ctx, p.addr, p.secret, time.Now().Add(vetoTime), false)
+	if gone == nil {
+		_ = conn.Close()
+		return err
+	}
+	if errors.Is(gone, ErrRemote) {
+		return gone
+	}
+	return err
 }
 
 // comeAgain is how long a rank that came too early waits, and who found no room for a connection.
