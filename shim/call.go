@@ -116,8 +116,8 @@ func (c *Call) check() (inPlace bool, err error) {
 	if c.Count > math.MaxInt64/uint64(8*n) {
 		return false, c.invalid("count %d is negative or too large", int64(c.Count))
 	}
-	if c.Stream != 0 && c.Comm.dev == nil {
-		return false, c.invalid("stream is not NULL, and the communicator has no device: %v", c.Comm.noDevice)
+	if err := c.checkStream(); err != nil {
+		return false, err
 	}
 	if err := c.checkOptions(); err != nil {
 		return false, err
@@ -133,6 +133,13 @@ func (c *Call) check() (inPlace bool, err error) {
 		return false, c.invalid("recvbuff is NULL")
 	}
 	return c.overlap(send, recv)
+}
+
+func (c *Call) checkStream() error {
+	if c.Stream != 0 && c.Comm.dev == nil {
+		return c.invalid("stream is not NULL, and the communicator has no device: %v", c.Comm.noDevice)
+	}
+	return nil
 }
 
 // extents returns the bytes of the send and receive buffer at this rank, 0 for one that

@@ -47,7 +47,7 @@ func TestBadArguments(t *testing.T) {
 		says string
 	}{
 		"no comm":             {func(k *Call) { k.Comm = nil }, "comm is NULL"},
-		"kind":                {func(k *Call) { k.Kind = NumCallKinds }, "no such call"},
+		"kind":                {func(k *Call) { k.Kind = endOfCallKinds }, "no such call"},
 		"type":                {func(k *Call) { k.Type = datatype.NumTypes }, "datatype 12"},
 		"op":                  {func(k *Call) { k.Op = OpPreMulSum + 1 }, "operator 6"},
 		"operator of nothing": {func(k *Call) { k.Op = OpPreMulSum }, "scalar is NULL"},

@@ -181,6 +181,9 @@ func (c *Call) checkOneSided() error {
 	if c.Options != (Options{}) {
 		return c.invalid("one-sided calls have no options")
 	}
+	if err := c.checkStream(); err != nil {
+		return err
+	}
 	switch {
 	case c.Kind == CallSignal:
 		return nil

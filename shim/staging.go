@@ -88,6 +88,13 @@ func (s *stage) settle(p *part, at unsafe.Pointer) {
 
 // stages appends the stages of a call: none for host memory, one for both buffers of a call in place.
 func (c *Call) stages(to []stage) ([]stage, error) {
+	if c.Kind.oneSided() {
+		place, err := devices.Locate(c.Send)
+		if err == nil && place.Kind >= device.Managed {
+			err = c.invalid("localbuff %p is device memory: windows are host memory", c.Send)
+		}
+		return to, err
+	}
 	inPlace, err := c.check()
 	if err != nil || c.Count == 0 {
 		return to, err

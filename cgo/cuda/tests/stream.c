@@ -174,6 +174,26 @@ static void aborted(struct rank *r) {
   r->comm = NULL;
 }
 
+/* Signals wait for their streams, too. */
+static void signalled(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  uint32_t *gate = new_gate();
+  ncclWaitSignalDesc_t one = {.opCnt = 1, .peer = 0};
+  if (r->rank == 0) {
+    wait_for_gate(s, gate);
+    OK(ncclSignal(1, 0, 0, 0, r->comm, (cudaStream_t)s));
+    meet();
+    open_gate(gate);
+  } else {
+    OK(ncclWaitSignal(1, &one, r->comm, (cudaStream_t)s));
+    usleep(20000);
+    IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
+    meet();
+  }
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  meet();
+}
+
 /* Operators of the user: their element is read when the call is made. */
 static void scaled(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -245,7 +265,7 @@ int main(int argc, char **argv) {
     int ranks;
     void (*run)(struct rank *);
   } tests[] = {{"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
-               {"aborted", 2, aborted}, {"scaled", 2, scaled},   {"wrong", 2, wrong}};
+               {"aborted", 2, aborted}, {"signalled", 2, signalled}, {"scaled", 2, scaled},   {"wrong", 2, wrong}};
   size_t i;
   int k;
   gpu_open();
