@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -179,50 +178,6 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	}
 }
 
-// Two holders that ask for the planes again and again, as two communicators do, always
-// both finish; a holder that is killed gives its planes back.
-func TestHoldersDoNotDeadlock(t *testing.T) {
-	s := start(t)
-	cs := dialAll(t, s)
-	masks := [][]uint64{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var inUse uint64
-	for i, m := range masks {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for k := range 60 {
-				mask := m[k%3]
-				if _, err := cs[i].Acquire(mask, uint64(i)); err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if inUse&mask != 0 {
-					t.Error("a plane is held twice")
-				}
-				inUse |= mask
-				mu.Unlock()
-				mu.Lock()
-				inUse &^= mask
-				mu.Unlock()
-				if err := cs[i].Release(mask, uint64(i)); err != nil {
-					t.Error(err)
-				}
-			}
-		}()
-	}
-	wg.Wait()
-	if _, err := cs[0].Acquire(3, 9); err != nil {
-		t.Fatal(err)
-	}
-	cs[0].conn.shut()
-	if _, err := cs[1].Acquire(1, 9); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestCloseEndsEveryWait(t *testing.T) {
 	s := start(t)
 	cs := dialAll(t, s)
@@ -385,127 +340,5 @@ func TestStateIsConsistent(t *testing.T) {
 	}
 	if st := c.State(0); st.Epoch != switches {
 		t.Errorf("epoch %d", st.Epoch)
-	}
-}
-
-// What is out of service is left out of grants, says why, and works again when it is back.
-func TestPlaneDownAndBack(t *testing.T) {
-	s := start(t)
-	cs := dialAll(t, s)
-	if err := s.core.Disable(1, "cleaning", "ann"); err != nil {
-		t.Fatal(err)
-	}
-	if mask, err := cs[0].Acquire(3, 7); err != nil || mask != 1 {
-		t.Errorf("%#x, %v", mask, err)
-	}
-	if _, err := cs[1].Acquire(2, 7); !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "cleaning") {
-		t.Error(err)
-	}
-	if err := cs[0].Release(2, 7); err == nil {
-		t.Error("released what was not granted")
-	}
-	if _, err := cs[0].Poll(1); err != nil {
-		t.Errorf("who uses a plane that is disabled may go on: %v", err)
-	}
-	if err := cs[0].Release(1, 7); err != nil {
-		t.Error(err)
-	}
-	for p, target := range []circuit.Permutation{circuit.Shift(4, 2), circuit.Shift(4, 3)} {
-		if err := cs[p].Post(0, 0, target); err != nil {
-			t.Fatal(err)
-		}
-	}
-	failsWith(t, cs[2], 0, ocsctl.ErrConflict)
-	eventually(t, "the plane is free", func() bool {
-		err := s.core.Enable(0, "ann")
-		if err != nil && !errors.Is(err, controller.ErrHeld) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	if epoch, err := cs[2].Poll(0); epoch != 1 || err != nil {
-		t.Errorf("after an operator has it back: epoch %d, %v", epoch, err)
-	}
-}
-
-func TestSchedule(t *testing.T) {
-	s := start(t)
-	cs := dialAll(t, s)
-	if err := cs[0].Schedule(0, 0, circuit.Shift(4, 2), time.Now()); err == nil || !strings.Contains(err.Error(), "does not hold") {
-		t.Error(err)
-	}
-	if _, err := cs[0].Acquire(1, 7); err != nil {
-		t.Fatal(err)
-	}
-	begin := time.Now()
-	for e := range 3 {
-		if err := cs[0].Schedule(0, uint32(e), circuit.Shift(4, 2+e), begin.Add(time.Duration(300*(e+1))*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "all moves", func() bool { e, err := cs[3].Poll(0); return err == nil && e == 3 })
-	if took := time.Since(begin); took < 900*time.Millisecond {
-		t.Errorf("moved after %v", took)
-	}
-	if err := cs[0].Schedule(0, 1, circuit.Shift(4, 2), begin); !errors.Is(err, ocsctl.ErrStaleEpoch) {
-		t.Error(err)
-	}
-}
-
-// A grant orders what two holders in one process do with the planes' memory: for the race detector too.
-func TestGrantIsAnOrder(t *testing.T) {
-	s := start(t)
-	a, b := dial(t, s, 0), dial(t, s, 1)
-	for round := range uint64(20) {
-		if _, err := a.Acquire(1, 2*round+1); err != nil {
-			t.Fatal(err)
-		}
-		memory, asked := 0, make(chan error, 1)
-		go func() {
-			_, err := b.Acquire(1, 2*round+2)
-			memory++
-			asked <- err
-		}()
-		eventually(t, "the second waits", func() bool {
-			st, err := s.core.Snapshot()
-			return err == nil && len(st.Queue) == 1
-		})
-		memory++
-		if err := a.Release(1, 2*round+1); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-asked; err != nil || memory != 2 {
-			t.Fatal(memory, err)
-		}
-		if err := b.Release(1, 2*round+2); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A rank that has posted and said goodbye is not missed; what it agreed to holds.
-func TestPostsOutliveGoodbye(t *testing.T) {
-	s := start(t)
-	cs := dialAll(t, s)
-	next := circuit.Shift(4, 2)
-	if err := cs[3].Post(0, 0, next); err != nil {
-		t.Fatal(err)
-	}
-	shut(t, cs[3])
-	for _, c := range cs[:3] {
-		if err := c.Post(0, 0, next); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "the plane has switched", func() bool {
-		e, err := cs[0].Poll(0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e == 1
-	})
-	again := dial(t, s, 3)
-	if st := again.State(0); st.Epoch != 1 || !st.Map.Equal(next) {
-		t.Errorf("%v", st)
 	}
 }
