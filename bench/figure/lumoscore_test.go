@@ -25,7 +25,7 @@ func TestStaticContention(t *testing.T) {
 // TestClustersAgree: the ideal switch is the fastest, and the claims are those of the table.
 func TestClustersAgree(t *testing.T) {
 	f := quick(t, "lumoscore", "8")
-	column := map[string]int{}
+	column, contention := map[string]int{}, map[string]float64{}
 	for i, name := range f.Table.Columns {
 		column[name] = i
 	}
@@ -33,9 +33,15 @@ func TestClustersAgree(t *testing.T) {
 		if v, ok := row[column["jrt_vs_first_pct"]].(float64); !ok || v < 0 {
 			t.Errorf("faster than the ideal switch: %v", row)
 		}
-		if v, ok := row[column["contention"]].(float64); !ok || v < 1 {
+		v, ok := row[column["contention"]].(float64)
+		if !ok || v < 1 {
 			t.Errorf("contention below 1: %v", row)
 		}
+		contention[row[column["fabric"]].(string)] = v
+	}
+	// Routes that a controller gives beat probing over one more tier.
+	if a, b := contention["lumos-1-25.6"], contention["clos-4-25.6"]; a == 0 || a-1 > (b-1)/2 {
+		t.Errorf("contention of LumosCore %v, of Clos with the same ports %v", a, b)
 	}
 	for _, c := range f.Claims {
 		if (c.ID == "L6" || c.What == "JCT, the same pair") && c.Ours >= 0 {

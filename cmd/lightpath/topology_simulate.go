@@ -48,7 +48,7 @@ func newLumosSimulateCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.fabrics, "fabrics", cluster.FabricsOfThePaper(), "clusters to simulate")
 	fl.IntVar(&f.gpus, "gpus", 4096, "GPUs of each")
-	fl.StringVar(&f.routing, "routing", cluster.Probe.String(), "how flows choose among equal paths between packet switches: probe or ecmp")
+	fl.StringVar(&f.routing, "routing", "", "how flows choose among equal paths between packet switches: probe, ecmp, or central, with optical cores only (default: central there, else probe)")
 	fl.DurationVar(&f.dark, "dark", 2380*time.Millisecond, "how long a circuit that is moved is of no use")
 	fl.StringVar(&f.trace, "trace", "", "jobs, as CSV in the form of Helios (job_id, gpu_num, state, submit_time, duration; - for standard input)")
 	fl.BoolVar(&f.rescale, "rescale", false, "give the jobs of a trace the sizes of the synthetic ones, small to small, as the paper does")
@@ -110,9 +110,12 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 }
 
 func (f *simulateFlags) parseFabrics() ([]cluster.Fabric, error) {
-	routing, err := cluster.ParseRouting(f.routing)
-	if err != nil {
-		return nil, fmt.Errorf("--routing: %w", err)
+	var routing cluster.Routing
+	if f.routing != "" {
+		var err error
+		if routing, err = cluster.ParseRouting(f.routing); err != nil {
+			return nil, fmt.Errorf("--routing: %w", err)
+		}
 	}
 	if len(f.fabrics) == 0 {
 		return nil, fmt.Errorf("--fabrics: none")
@@ -123,7 +126,10 @@ func (f *simulateFlags) parseFabrics() ([]cluster.Fabric, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--fabrics: %w", err)
 		}
-		one.Routing, one.DarkSeconds = routing, f.dark.Seconds()
+		one.DarkSeconds = f.dark.Seconds()
+		if f.routing != "" && (routing != cluster.Central || one.Kind == cluster.Lumos) {
+			one.Routing = routing
+		}
 		all = append(all, one)
 	}
 	return all, nil

@@ -30,23 +30,21 @@ const (
 	Probe Routing = iota
 	// ECMP takes the path that a hash says.
 	ECMP
+	// Central is the choice of a controller that knows all flows of a job, and colours those inside pods
+	// so that they do not meet. Of [Lumos] only.
+	Central
 )
 
-func (r Routing) String() string {
-	if r == ECMP {
-		return "ecmp"
-	}
-	return "probe"
-}
+var routingNames = [...]string{"probe", "ecmp", "central"}
+
+func (r Routing) String() string { return routingNames[r] }
 
 // ParseRouting returns the routing of a name.
 func ParseRouting(name string) (Routing, error) {
-	for _, r := range []Routing{Probe, ECMP} {
-		if r.String() == name {
-			return r, nil
-		}
+	if i := slices.Index(routingNames[:], name); i >= 0 {
+		return Routing(i), nil
 	}
-	return 0, fmt.Errorf("%w: routing %q is neither probe nor ecmp", ErrInput, name)
+	return 0, fmt.Errorf("%w: routing %q is none of %s", ErrInput, name, strings.Join(routingNames[:], ", "))
 }
 
 // Fabric says what cluster to simulate.
@@ -95,7 +93,7 @@ func ParseFabric(name string, gpus int) (Fabric, error) {
 	case "clos":
 		f.Kind, f.Tiers = Clos, n
 	case "lumos":
-		f.Kind, f.Tau = Lumos, n
+		f.Kind, f.Tau, f.Routing = Lumos, n, Central
 	default:
 		return f, bad
 	}
@@ -127,6 +125,9 @@ func (f *Fabric) Check() error {
 	}
 	if f.Kind == Best {
 		return f.Shape().Check()
+	}
+	if f.Kind != Lumos && f.Routing == Central {
+		return fmt.Errorf("%w: %s: routing %v is of fabrics with an optical core", ErrInput, f.Name, f.Routing)
 	}
 	k := f.radix()
 	if k < f.ServerGPUs || k%f.ServerGPUs != 0 {

@@ -87,8 +87,9 @@ func newRouter(f *Fabric, links int, seed uint64) *router {
 	return r
 }
 
-// choose returns the best of the paths that candidate makes of random choices, all of one length.
-func (r *router) choose(share float64, candidate func(choice uint64, to []int32) []int32) {
+// choose puts a flow on the best of the paths that candidate makes of random choices, all of one length, and
+// returns its first link.
+func (r *router) choose(share float64, candidate func(choice uint64, to []int32) []int32) (first int32) {
 	var best, next [2 * maxTiers]int32
 	var found []int32
 	least := 0.0
@@ -105,6 +106,7 @@ func (r *router) choose(share float64, candidate func(choice uint64, to []int32)
 	for _, l := range found {
 		r.put(l, share)
 	}
+	return found[0]
 }
 
 // put adds a flow to the phase that is being routed.

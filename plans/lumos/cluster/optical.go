@@ -19,8 +19,10 @@ type optical struct {
 	core   *lumos.Core
 	need   *lumos.Requirement
 	tenant map[int]*tenant
-	stats  Rewiring
-	flows  []place.Flow
+	// central: a controller that knows all flows gives those inside pods their spines.
+	central bool
+	stats   Rewiring
+	flows   []place.Flow
 }
 
 // tenant is a job that runs.
@@ -28,11 +30,12 @@ type tenant struct {
 	arrangement *place.Arrangement
 	pairs       []place.Pair
 	spines      [][]int32 // of each pair: that of each of its links
-	local       paths     // flows inside pods
+	// inside are the spines of flows inside pods, by phase, in the order of flows.
+	inside [place.NumPhases][]int32
 }
 
 func newOptical(f *Fabric, seed uint64) (*optical, error) {
-	o := &optical{fabric: f.core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{}}
+	o := &optical{fabric: f.core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{}, central: f.Routing == Central}
 	var err error
 	if o.core, err = lumos.NewCore(o.fabric); err != nil {
 		return nil, err
@@ -62,20 +65,6 @@ func (o *optical) admit(job int, a *place.Arrangement, shares place.Volume) (adm
 	done, err := o.connect(job, t, shares)
 	if err != nil {
 		return done, err
-	}
-	// Flows inside pods are routed when it is known where those between pods are.
-	for phase := range place.NumPhases {
-		for _, f := range o.flowsOf(a, phase) {
-			from, to := f.From/int32(o.fabric.KLeaf), f.To/int32(o.fabric.KLeaf)
-			if from == to || o.fabric.Pod(int(from)) != o.fabric.Pod(int(to)) {
-				continue
-			}
-			o.choose(f.Share, func(choice uint64, path []int32) []int32 {
-				h := int32(choice % uint64(o.fabric.Spines()))
-				return append(path, o.up(from, h), o.down(to, h))
-			})
-		}
-		t.local[phase] = path{o.phase(), o.rate}
 	}
 	done.paths = o.paths(t)
 	o.settle(job, done.paths, shares)
@@ -114,10 +103,10 @@ func (o *optical) connect(job int, t *tenant, shares place.Volume) (admission, e
 	done.dark = append(done.dark, o.interrupted(before, job)...)
 	done.moved = map[int]paths{}
 	for _, m := range moved {
-		done.moved[m] = o.paths(o.tenant[m])
-		done.dark = append(done.dark, m)
 		old := o.jobs[m]
 		o.router.release(m)
+		done.moved[m] = o.paths(o.tenant[m])
+		done.dark = append(done.dark, m)
 		o.settle(m, done.moved[m], old.shares)
 	}
 	return done, nil
@@ -244,37 +233,34 @@ func (o *optical) interrupted(before *lumos.Configuration, starting int) (jobs [
 	})
 }
 
-// paths returns those of a job: what it has inside pods, and its links between them, over which the
-// flows of a pair of leaves go by turns.
-func (o *optical) paths(t *tenant) paths {
-	p := t.local
-	if len(t.pairs) == 0 {
-		return p
-	}
+// paths returns those of a job: its links between pods, over which the flows of a pair of leaves go by turns,
+// and spines inside pods. With central control these change whenever the links do; else they are kept.
+func (o *optical) paths(t *tenant) (p paths) {
 	index := map[[2]int32]int{}
 	for i, pair := range t.pairs {
 		index[[2]int32{pair.A, pair.B}] = i
 	}
 	for phase := range place.NumPhases {
-		for _, u := range t.local[phase].uses {
-			o.put(u.Link, u.Flows)
-		}
+		var inside, between []hop
 		turn := map[[2]int32]int{}
 		most := 1
 		for _, f := range o.flowsOf(t.arrangement, phase) {
-			from, to := f.From/int32(o.fabric.KLeaf), f.To/int32(o.fabric.KLeaf)
-			if o.fabric.Pod(int(from)) == o.fabric.Pod(int(to)) {
-				continue
+			h := hop{from: f.From / int32(o.fabric.KLeaf), to: f.To / int32(o.fabric.KLeaf), share: f.Share}
+			switch {
+			case h.from == h.to:
+			case o.fabric.Pod(int(h.from)) == o.fabric.Pod(int(h.to)):
+				inside = append(inside, h)
+			default:
+				spines := t.spines[index[[2]int32{min(h.from, h.to), max(h.from, h.to)}]]
+				k := turn[[2]int32{h.from, h.to}]
+				turn[[2]int32{h.from, h.to}]++
+				h.spine = spines[k%len(spines)]
+				o.take(h)
+				between = append(between, h)
+				most = max(most, k/len(spines)+1)
 			}
-			i := index[[2]int32{min(from, to), max(from, to)}]
-			k := turn[[2]int32{from, to}]
-			turn[[2]int32{from, to}]++
-			spines := t.spines[i]
-			h := spines[k%len(spines)]
-			o.put(o.up(from, h), f.Share)
-			o.put(o.down(to, h), f.Share)
-			most = max(most, k/len(spines)+1)
 		}
+		o.route(t, phase, inside, between, most)
 		p[phase] = path{o.phase(), o.rate / float64(most)}
 	}
 	return p

@@ -27,6 +27,10 @@ func tiny(t *testing.T) []Fabric {
 			t.Fatal(err)
 		}
 		all = append(all, f)
+		if f.Kind == Lumos {
+			f.Routing = Probe
+			all = append(all, f)
+		}
 		if f.Kind != Best {
 			f.Routing = ECMP
 			all = append(all, f)
@@ -369,6 +373,7 @@ func TestSimulateRefuses(t *testing.T) {
 		{"pods of 64", func(c *Config) { c.Fabric.GPUs = 96 }},
 		{"multiple of 8", func(c *Config) { c.Fabric.GPUs = 511 }},
 		{"dark for -1", func(c *Config) { c.Fabric.DarkSeconds = -1 }},
+		{"routing central", func(c *Config) { c.Fabric.Kind, c.Fabric.Tiers, c.Fabric.Routing = Clos, 3, Central }},
 	} {
 		config := Config{Fabric: f, Jobs: slices.Clone(good), Iterations: 2}
 		c.bad(&config)
