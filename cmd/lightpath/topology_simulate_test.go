@@ -41,6 +41,22 @@ func TestLumosSimulate(t *testing.T) {
 	}
 }
 
+// TestLumosRouting: a controller routes on optical cores unless told otherwise, and nowhere else.
+func TestLumosRouting(t *testing.T) {
+	for routing, want := range map[string][2]string{"": {"central", "probe"}, "central": {"central", "probe"}, "probe": {"probe", "probe"}, "ecmp": {"ecmp", "ecmp"}} {
+		o := command(t, "", "topology", "lumos", "simulate", "--gpus", "256", "--jobs", "5", "--fabrics", "lumos-1-25.6,clos-3-25.6", "--routing", routing)
+		lines := strings.Split(o.stdout, "\n")
+		if o.status != 0 || len(lines) < 3 {
+			t.Fatalf("%+v", o)
+		}
+		for i, name := range want {
+			if f := strings.Fields(lines[i+1]); len(f) < 2 || f[1] != name {
+				t.Errorf("--routing %q: %v, want %s", routing, f, name)
+			}
+		}
+	}
+}
+
 func TestLumosRefuses(t *testing.T) {
 	for _, c := range []struct {
 		stdin, want string

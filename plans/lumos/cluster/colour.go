@@ -5,7 +5,7 @@ package cluster
 // takes the same colour on its way up and down, and no two flows from one leaf, or to one, have the same.
 // Without flows that are bound to spines that is the edge colouring of a bipartite graph, which exists
 // whenever no leaf sends or receives more flows than there are colours (Konig): the links of a leaf then
-// suffice for its GPUs. Flows of other pods are bound to the spines of their circuits, and may stand in the way.
+// suffice for its GPUs. Flows between pods are bound to the spines of their circuits, and may stand in the way.
 type colouring struct {
 	spines, colours int
 	index           map[int32]int32 // of leaves

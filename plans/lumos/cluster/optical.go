@@ -9,8 +9,8 @@ import (
 )
 
 // optical is a fabric with an optical core. Flows between pods go by the spines that the logical topology gives
-// their leaves, over circuits that no other job uses; flows inside a pod choose a spine as
-// on a Clos network. A leaf and a spine are joined by tau links, one capacity.
+// their leaves, over circuits that no other job uses; flows inside a pod get theirs from
+// a controller, or choose as on a Clos network. A leaf and a spine are joined by tau links, one capacity.
 type optical struct {
 	*router
 	fabric lumos.Fabric
