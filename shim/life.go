@@ -5,10 +5,13 @@ import (
 	"time"
 )
 
-// Finalize ends the communicator: every call has completed when it returned, so there is
-// nothing to flush, and the other ranks learn that this one will make no more. Calls are
+// Finalize ends the communicator: every call has completed when it returned, or is on a stream
+// and waited for, and the other ranks learn that this one will make no more. Calls are
 // refused afterwards; Destroy is still due. A revoked communicator has nothing to finish.
 func (c *Comm) Finalize() error {
+	if c.Busy() == nil {
+		c.drain() // while launches may still run
+	}
 	switch {
 	case c.Busy() != nil:
 		return c.Busy()
@@ -18,7 +21,6 @@ func (c *Comm) Finalize() error {
 		return fmt.Errorf("shim: finalize: %w", ErrDestroyed)
 	}
 	return c.inBackground(func() error {
-		c.drain()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.light.quiesce(linger)
@@ -35,13 +37,13 @@ func (c *Comm) Destroy() error {
 	if lifeState(c.life.Load()) != destroyed && c.Busy() != nil {
 		return c.Busy()
 	}
+	c.drain() // while launches may still run
 	was := lifeState(c.life.Swap(int32(destroyed)))
 	if was == destroyed {
 		return fmt.Errorf("shim: destroy: %w", ErrDestroyed)
 	}
 	registrations.drop(c)
 	c.unwatch()
-	c.drain()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if was != finalized {

@@ -174,6 +174,30 @@ static void aborted(struct rank *r) {
   r->comm = NULL;
 }
 
+static void *open_later(void *gate) {
+  usleep(20000);
+  open_gate(gate);
+  return NULL;
+}
+
+/* What has been launched is done before a communicator ends. */
+static void ended(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(sizeof host[0]);
+  uint32_t *gate = new_gate();
+  pthread_t opener;
+  put(a, r->rank, 1);
+  wait_for_gate(s, gate);
+  OK(sum(r, a, a, s));
+  CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+  if (r->rank == 0) OK(ncclCommFinalize(r->comm));
+  OK(ncclCommDestroy(r->comm));
+  r->comm = NULL;
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, (float)r->world);
+  pthread_join(opener, NULL);
+}
+
 /* Signals wait for their streams, too. */
 static void signalled(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -265,7 +289,7 @@ int main(int argc, char **argv) {
     int ranks;
     void (*run)(struct rank *);
   } tests[] = {{"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
-               {"aborted", 2, aborted}, {"signalled", 2, signalled}, {"scaled", 2, scaled},   {"wrong", 2, wrong}};
+               {"aborted", 2, aborted}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled},   {"wrong", 2, wrong}};
   size_t i;
   int k;
   gpu_open();
