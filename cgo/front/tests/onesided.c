@@ -65,8 +65,10 @@ static void alltoall(ncclComm_t comm, int rank, int* mine, ncclWindow_t win) {
 }
 
 static void refused(ncclComm_t comm, ncclWindow_t win) {
+  static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER; /* the last error is the process's */
   ncclWaitSignalDesc_t two[2] = {{.opCnt = 1, .peer = 0}, {.opCnt = 0, .peer = 1}};
   int x = 1;
+  pthread_mutex_lock(&one_by_one);
   FAILS(ncclPutSignal(&x, 1, ncclInt, 0, NULL, 0, 0, 0, 0, comm, NULL), ncclInvalidArgument, "peerWin is NULL");
   FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, (size_t)RANKS * BLOCK * 4, 0, 0, 0, comm, NULL), ncclInvalidArgument, "beyond the window");
   FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, 0, 1, 0, 0, comm, NULL), ncclInvalidArgument, "sigIdx is 1");
@@ -77,6 +79,7 @@ static void refused(ncclComm_t comm, ncclWindow_t win) {
   FAILS(ncclSignal(0, 0, 0, 0, NULL, NULL), ncclInvalidArgument, "comm is NULL");
   FAILS(ncclWaitSignal(0, two, comm, NULL), ncclInvalidArgument, "nDesc is 0");
   FAILS(ncclWaitSignal(2, two, comm, NULL), ncclInvalidArgument, "opCnt 0");
+  pthread_mutex_unlock(&one_by_one);
 }
 
 static void* run(void* arg) {
