@@ -30,28 +30,39 @@ func (s *session) nonBlocking() (background bool, err error) {
 	// to keep.
 	calls := slices.Clone(s.calls)
 	for i := range calls {
-		if c := &calls[i]; c.Scalar != nil {
-			own := new([8]byte)
-			copy(own[:], bytesOf(c.Scalar, int64(c.Type.Size())))
-			c.Scalar = unsafe.Pointer(own)
-		}
+		calls[i].ownScalar()
 	}
 	go runInBackground(calls, slices.Clone(s.comms))
 	return true, ErrInProgress
 }
 
-// runInBackground runs a group. Its communicators have no other way to tell of a failure than
-// to fail.
+// ownScalar copies the element of an operator, which may be the caller's only until it returns.
+func (c *Call) ownScalar() {
+	if c.Scalar != nil {
+		own := new([8]byte)
+		copy(own[:], bytesOf(c.Scalar, int64(c.Type.Size())))
+		c.Scalar = unsafe.Pointer(own)
+	}
+}
+
 func runInBackground(calls []Call, comms []*Comm) {
+	runUnwatched(calls, comms)
+	for _, c := range comms {
+		c.pending.Add(-1)
+	}
+}
+
+// runUnwatched runs a group, which has been checked, whose caller has gone on: its communicators have no
+// other way to tell of a failure than to fail.
+func runUnwatched(calls []Call, comms []*Comm) {
 	s := sessions.Get().(*session)
 	s.calls, s.comms = calls, append(s.comms, comms...)
 	err := s.runAll()
 	s.reset()
 	sessions.Put(s)
-	for _, c := range comms {
-		if err != nil {
+	if err != nil {
+		for _, c := range comms {
 			c.spread(err)
 		}
-		c.pending.Add(-1)
 	}
 }

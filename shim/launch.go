@@ -120,28 +120,25 @@ func (l *launch) divide() (err error) {
 		if p.stages, err = call.stages(p.stages); err != nil {
 			return err
 		}
-		if call.Scalar != nil { // which may be the caller's only until it returns
-			if call.Scalar, err = ownScalar(call); err != nil {
-				return err
-			}
+		if err := call.scalarOnHost(); err != nil {
+			return err
 		}
+		call.ownScalar()
 	}
 	return nil
 }
 
-// ownScalar copies an operator's element. One in device memory is not waited for: NCCL reads it when the
-// call runs, which needs a kernel.
-func ownScalar(call *Call) (unsafe.Pointer, error) {
-	place, err := devices.Locate(call.Scalar)
-	if err != nil {
-		return nil, err
+// scalarOnHost refuses an operator's element in device memory: NCCL reads it when the call runs, which needs
+// a kernel.
+func (c *Call) scalarOnHost() error {
+	if c.Scalar == nil {
+		return nil
 	}
-	if place.Kind == device.Memory {
-		return nil, call.invalid("the operator's scalar is in device memory: pass it as ncclScalarHostImmediate")
+	place, err := devices.Locate(c.Scalar)
+	if err == nil && place.Kind == device.Memory {
+		err = c.invalid("the operator's scalar is in device memory: pass it as ncclScalarHostImmediate")
 	}
-	own := new([8]byte)
-	copy(own[:], bytesOf(call.Scalar, int64(call.Type.Size())))
-	return unsafe.Pointer(own), nil
+	return err
 }
 
 // capturing returns the graph that the launch's streams are captured into: all of them or none.
@@ -254,20 +251,8 @@ func (l *launch) broken(err error) {
 
 // run runs the calls, on the launch's worker, and lets the streams go on, whatever has come of them.
 func (l *launch) run() {
-	err := l.comms[0].AsyncError()
-	for _, c := range l.comms {
-		err = errors.Join(err, c.sound())
-	}
-	if err == nil {
-		s := sessions.Get().(*session)
-		s.calls, s.comms = l.calls, append(s.comms, l.comms...)
-		if err = s.runAll(); err != nil {
-			for _, c := range l.comms {
-				c.spread(err)
-			}
-		}
-		s.reset()
-		sessions.Put(s)
+	if !slices.ContainsFunc(l.comms, func(c *Comm) bool { return c.sound() != nil }) {
+		runUnwatched(l.calls, l.comms)
 	}
 	if l.graph {
 		l.missing.Store(int32(len(l.parts))) // for the next replay, which begins after this one

@@ -156,10 +156,15 @@ func (n *Network) run() {
 			n.work.Wait()
 			continue
 		}
-		if n.rng.IntN(8) == 0 { // let others have the lock
-			n.mu.Unlock()
-			n.mu.Lock()
-		}
+		n.yield()
+	}
+}
+
+// yield lets others have the lock, now and then.
+func (n *Network) yield() {
+	if n.rng.IntN(8) == 0 {
+		n.mu.Unlock()
+		n.mu.Lock()
 	}
 }
 
@@ -176,10 +181,7 @@ func (n *Network) fly(q *qp) {
 		n.work.Wait()
 		return
 	}
-	if n.rng.IntN(8) == 0 { // let others have the lock
-		n.mu.Unlock()
-		n.mu.Lock()
-	}
+	n.yield()
 }
 
 // activate has the worker look at q. The caller holds mu.
