@@ -85,6 +85,10 @@ CUresult lpc_copy_in(const struct lpc_library *c, uintptr_t to, void *from, size
   return c->MemcpyHtoDAsync(to, from, size, (CUstream)stream);
 }
 
+CUresult lpc_copy(const struct lpc_library *c, uintptr_t dst, uintptr_t src, size_t size, uintptr_t stream) {
+  return c->MemcpyAsync(dst, src, size, (CUstream)stream);
+}
+
 CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal) {
   unsigned flags = equal ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
   return c->StreamWaitValue32((CUstream)stream, (uintptr_t)word, value, flags);

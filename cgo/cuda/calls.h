@@ -30,6 +30,7 @@ CUresult lpc_record(const struct lpc_library *c, uintptr_t event, uintptr_t stre
 CUresult lpc_follow(const struct lpc_library *c, uintptr_t stream, uintptr_t event);
 CUresult lpc_copy_out(const struct lpc_library *c, void *to, uintptr_t from, size_t size, uintptr_t stream);
 CUresult lpc_copy_in(const struct lpc_library *c, uintptr_t to, void *from, size_t size, uintptr_t stream);
+CUresult lpc_copy(const struct lpc_library *c, uintptr_t dst, uintptr_t src, size_t size, uintptr_t stream);
 CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal);
 CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);

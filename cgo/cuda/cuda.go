@@ -201,6 +201,13 @@ func (Library) CopyIn(to, from unsafe.Pointer, size int, s device.Stream) error 
 	})
 }
 
+// Copy implements [device.Driver].
+func (Library) Copy(dst, src unsafe.Pointer, size int, s device.Stream) error {
+	return do("cuMemcpyAsync", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_copy(c, C.uintptr_t(uintptr(dst)), C.uintptr_t(uintptr(src)), C.size_t(size), C.uintptr_t(s))
+	})
+}
+
 // Signal implements [device.Driver].
 func (Library) Signal(s device.Stream, job uintptr) error {
 	return do("cuLaunchHostFunc", func(c *C.struct_lpc_library) C.CUresult {

@@ -73,6 +73,7 @@ enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
   F(MemFreeHost, "cuMemFreeHost", (void *at))                                                                         \
   F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *dst, CUdeviceptr src, size_t size, CUstream stream))              \
   F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr dst, const void *src, size_t size, CUstream stream))        \
+  F(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream))                   \
   F(StreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *ctx))                                                \
   F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                           \
   F(StreamWaitValue32, "cuStreamWaitValue32_v2", (CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)) \

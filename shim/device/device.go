@@ -72,6 +72,14 @@ type Driver interface {
 	// CopyOut enqueues a copy from device memory to page-locked memory, CopyIn one back.
 	CopyOut(to, from unsafe.Pointer, size int, s Stream) error
 	CopyIn(to, from unsafe.Pointer, size int, s Stream) error
+	// Copy enqueues a copy between any two of them, page-locked memory and memory of devices.
+	Copy(dst, src unsafe.Pointer, size int, s Stream) error
+	// Reduce enqueues one kernel. The first of a type in a context loads the type's kernels unless LoadKernels has;
+	// later ones allocate nothing. Both Copy and Reduce may be part of a capture.
+	Reduce(r *Reduction, s Stream) error
+	// LoadKernels loads all kernels of Reduce into the context of a stream, once. That takes memory there and up to seconds, and a driver may
+	// wait for all work of the device meanwhile: ranks that wait for each other there call it before they do.
+	LoadKernels(s Stream) error
 	// Signal has the handler's Ready called, with job, when all work before it is done.
 	Signal(s Stream, job uintptr) error
 	// Await holds the stream up until a word of page-locked memory has reached a value, in the order of

@@ -163,3 +163,8 @@ STUB_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t 
   BEGIN();
   return copy(dst, src, size, stream);
 }
+
+STUB_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
+  BEGIN();
+  return copy(dst, src, size, stream);
+}

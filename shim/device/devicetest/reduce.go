@@ -1,0 +1,70 @@
+// Package devicetest is what tests of devices need: no part of the library.
+package devicetest
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+)
+
+// Reduce does on the CPU what a device's kernel does, with the kernels of package datatype. reach returns memory that the CPU
+// can use for bytes of the device.
+func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
+	element := int64(r.Type.Size())
+	size := r.Count * element
+	var load datatype.ScaleFunc
+	var factor float64
+	if s := r.Scale; s.Set {
+		if s.At != nil {
+			copy(s.Factor[:], reach(s.At, element))
+		}
+		load, factor = scaling(r.Type, s.Factor)
+	}
+	of := func(i int) []byte {
+		v := append([]byte(nil), reach(r.Sources[i], size)...)
+		if load != nil {
+			load(v, v, factor)
+		}
+		return v
+	}
+	result := of(0)
+	for i := 1; i < r.N; i++ {
+		datatype.Reduce(r.Op, r.Type)(result, of(i))
+	}
+	if r.Divisor > 1 {
+		datatype.DivInt(r.Type)(result, r.Divisor)
+	}
+	copy(reach(r.Dst, size), result)
+}
+
+// scaling returns the multiplication by an element.
+func scaling(t datatype.Type, raw [8]byte) (datatype.ScaleFunc, float64) {
+	bits := binary.NativeEndian.Uint64(raw[:])
+	switch t {
+	case datatype.Float16:
+		return datatype.Scale(t), float64(datatype.F16ToF32(uint16(bits)))
+	case datatype.Bfloat16:
+		return datatype.Scale(t), float64(datatype.BF16ToF32(uint16(bits)))
+	case datatype.Float8E4M3:
+		return datatype.Scale(t), float64(datatype.E4M3ToF32(raw[0]))
+	case datatype.Float8E5M2:
+		return datatype.Scale(t), float64(datatype.E5M2ToF32(raw[0]))
+	case datatype.Float32:
+		return datatype.Scale(t), float64(math.Float32frombits(uint32(bits)))
+	case datatype.Float64:
+		return datatype.Scale(t), math.Float64frombits(bits)
+	case datatype.Int64, datatype.Uint64:
+		return datatype.ScaleUint64(bits), 0
+	case datatype.Int32:
+		return datatype.Scale(t), float64(int32(bits))
+	case datatype.Uint32:
+		return datatype.Scale(t), float64(uint32(bits))
+	case datatype.Int8:
+		return datatype.Scale(t), float64(int8(bits))
+	default:
+		return datatype.Scale(t), float64(uint8(bits))
+	}
+}

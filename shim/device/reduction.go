@@ -1,0 +1,102 @@
+package device
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+)
+
+// MaxSources is how many sources one kernel combines.
+const MaxSources = 16
+
+// MaxDivisor is the largest number that a kernel divides by.
+const MaxDivisor = math.MaxInt32
+
+// ErrReduction reports a reduction that no kernel can make.
+var ErrReduction = errors.New("device: impossible reduction")
+
+// Reduction is what one kernel computes, for every element i:
+//
+//	Dst[i] = (Sources[0][i]*Scale Op Sources[1][i]*Scale Op ... Sources[N-1][i]*Scale) / Divisor
+//
+// from left to right, every result rounded to the type as by package datatype: the same bits as its kernels make of
+// the same sources in the same order, but for NaN, which is a NaN here where it is one there, of any sign and payload. One
+// source alone is copied, bit for bit, or multiplied.
+//
+// Sources are only read; Dst may be one of them, and overlaps nothing else. All is memory that the stream's device reaches, of any
+// alignment: kernels are fast where all addresses are alike modulo 16. The driver reads the structure in the call only.
+type Reduction struct {
+	Dst     unsafe.Pointer
+	Sources [MaxSources]unsafe.Pointer
+	N       int   // sources, 1 to MaxSources
+	Count   int64 // elements; 0 is no work
+	Type    datatype.Type
+	Op      datatype.Op // Avg combines as Sum does; see Average
+	Scale   Scale
+	Divisor int64 // of integers, truncating towards zero; 0 and 1 divide by nothing, at most MaxDivisor
+}
+
+// Scale multiplies all sources before they are combined; the zero value does not.
+type Scale struct {
+	Set    bool
+	Factor [8]byte        // an element of the type, in its first bytes, where At is nil
+	At     unsafe.Pointer // where that element is in memory of the device, of any alignment: read when the kernel runs
+}
+
+// ScaleBy returns the multiplication by a factor, rounded as [datatype.ScaleFunc] rounds it.
+func ScaleBy(t datatype.Type, factor float64) Scale {
+	s := Scale{Set: true}
+	b, f := binary.NativeEndian, float32(factor)
+	switch t {
+	case datatype.Float16:
+		b.PutUint16(s.Factor[:], datatype.F32ToF16(f))
+	case datatype.Bfloat16:
+		b.PutUint16(s.Factor[:], datatype.F32ToBF16(f))
+	case datatype.Float8E4M3:
+		s.Factor[0] = datatype.F32ToE4M3(f)
+	case datatype.Float8E5M2:
+		s.Factor[0] = datatype.F32ToE5M2(f)
+	case datatype.Float32:
+		b.PutUint32(s.Factor[:], math.Float32bits(f))
+	case datatype.Float64:
+		b.PutUint64(s.Factor[:], math.Float64bits(factor))
+	default:
+		b.PutUint64(s.Factor[:], uint64(int64(factor))) // little-endian, as all hosts of CUDA are: its low bytes are the element
+	}
+	return s
+}
+
+// Average returns what makes an average over n ranks of a sum: floats are multiplied by 1/n before they are added, sums
+// of integers divided by n after.
+func Average(t datatype.Type, n int) (before Scale, divisor int64) {
+	switch {
+	case n <= 1:
+		return Scale{}, 1
+	case t.Float():
+		return ScaleBy(t, 1/float64(n)), 1
+	}
+	return Scale{}, int64(n)
+}
+
+// Check returns an error, wrapping [ErrReduction], that names what no kernel can make of a reduction.
+func (r *Reduction) Check() error {
+	switch {
+	case !r.Type.Valid():
+		return fmt.Errorf("%w: type %v", ErrReduction, r.Type)
+	case !r.Op.Valid():
+		return fmt.Errorf("%w: operator %v", ErrReduction, r.Op)
+	case r.N < 1 || r.N > MaxSources:
+		return fmt.Errorf("%w: %d sources, 1 to %d are possible", ErrReduction, r.N, MaxSources)
+	case r.Count < 0 || r.Count > math.MaxInt64/int64(r.Type.Size()):
+		return fmt.Errorf("%w: %d elements", ErrReduction, r.Count)
+	case r.Divisor < 0 || r.Divisor > MaxDivisor:
+		return fmt.Errorf("%w: divisor %d, at most %d is possible", ErrReduction, r.Divisor, MaxDivisor)
+	case r.Divisor > 1 && r.Type.Float():
+		return fmt.Errorf("%w: divisor %d of %v, only integers are divided", ErrReduction, r.Divisor, r.Type)
+	}
+	return nil
+}
