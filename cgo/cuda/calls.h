@@ -3,6 +3,7 @@
 #define LP_CUDA_CALLS_H
 
 #include "driver.h"
+#include "kernels/reduce.h"
 
 struct lpc_library;
 
@@ -34,6 +35,17 @@ CUresult lpc_copy(const struct lpc_library *c, uintptr_t dst, uintptr_t src, siz
 CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal);
 CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);
+
+/* Loads the kernels of an element type (numbered as ncclDataType_t) into the current context unless they are there.
+ * *step is the function of the driver that an error is from. */
+CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step);
+/* What the driver's compiler has said to this thread about the last image that it refused; 0 if nothing. */
+int lpc_take_log(char *log, size_t size);
+enum { LPC_NOT_LOADED = -1 };
+/* Launches a kernel in the current context, of an operator numbered as ncclRedOp_t; LPC_NOT_LOADED where it has none. */
+CUresult lpc_reduce(const struct lpc_library *c, int type, int op, const struct lp_reduction *r, uintptr_t stream,
+                    const char **step);
+
 /* Has lpCudaReady(job) called when all earlier work of the stream is done. */
 CUresult lpc_signal(const struct lpc_library *c, uintptr_t stream, uintptr_t job);
 /* Has lpCudaForget(job) called when the graph and all that was made of it are gone. */

@@ -16,6 +16,8 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUuserObject_st *CUuserObject;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
 typedef uint64_t cuuint64_t;
 typedef uint32_t cuuint32_t;
 typedef void (*CUhostFn)(void *data);
@@ -28,9 +30,12 @@ enum {
   CUDA_ERROR_NO_DEVICE = 100,
   CUDA_ERROR_INVALID_DEVICE = 101,
   CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_INVALID_PTX = 218,
   CUDA_ERROR_INVALID_HANDLE = 400,
+  CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
   CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
@@ -57,6 +62,9 @@ enum { CU_STREAM_WAIT_VALUE_GEQ = 0, CU_STREAM_WAIT_VALUE_EQ = 1 };
 enum { CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1, CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2 };
 /* CUstreamCaptureMode */
 enum { CU_STREAM_CAPTURE_MODE_GLOBAL = 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1, CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
+enum { CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16 };
+/* CUjit_option */
+enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
 enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
 
 /* The entry points that Lightpath calls: name, name of the symbol, parameters. */
@@ -68,6 +76,15 @@ enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
   F(CtxGetDevice, "cuCtxGetDevice", (CUdevice *device))                                                               \
   F(CtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext ctx))                                                           \
   F(CtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *ctx))                                                            \
+  F(CtxGetId, "cuCtxGetId", (CUcontext ctx, unsigned long long *id))                                                  \
+  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                         \
+  F(ModuleLoadDataEx, "cuModuleLoadDataEx",                                                                           \
+    (CUmodule *module, const void *image, unsigned n, int *options, void **values))                                   \
+  F(ModuleUnload, "cuModuleUnload", (CUmodule module))                                                                \
+  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction *function, CUmodule module, const char *name))              \
+  F(LaunchKernel, "cuLaunchKernel",                                                                                   \
+    (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,               \
+     unsigned shared, CUstream stream, void **params, void **extra))                                                  \
   F(PointerGetAttributes, "cuPointerGetAttributes", (unsigned n, int *attributes, void **data, CUdeviceptr ptr))      \
   F(MemHostAlloc, "cuMemHostAlloc", (void **at, size_t size, unsigned flags))                                         \
   F(MemFreeHost, "cuMemFreeHost", (void *at))                                                                         \

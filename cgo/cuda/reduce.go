@@ -1,20 +1,91 @@
 package cuda
 
+// #cgo noescape lpc_reduce
+// #cgo nocallback lpc_reduce
+// #include <stdlib.h>
+// #include "calls.h"
+import "C"
+
 import (
 	"fmt"
+	"unsafe"
 
+	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
 )
 
 // Reduce implements [device.Driver].
-func (Library) Reduce(r *device.Reduction, _ device.Stream) error {
+//
+// Hot path: no allocation.
+func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	return fmt.Errorf("this build has no kernels: %w", device.ErrDriver)
+	c, err := library()
+	if err != nil || r.Count == 0 {
+		return err
+	}
+	k := C.struct_lp_reduction{
+		dst:       C.ulonglong(uintptr(r.Dst)),
+		count:     C.ulonglong(r.Count),
+		factor:    C.ulonglong(*(*uint64)(unsafe.Pointer(&r.Scale.Factor))),
+		factor_at: C.ulonglong(uintptr(r.Scale.At)),
+		divisor:   C.uint(max(r.Divisor, 1)),
+		n:         C.uint(r.N),
+	}
+	for i, at := range r.Sources[:r.N] {
+		k.sources[i] = C.ulonglong(uintptr(at))
+	}
+	if r.Scale.Set {
+		k.scaled = 1
+	}
+	if k.divisor > 1 {
+		k.reciprocal = ^C.ulonglong(0)/C.ulonglong(k.divisor) + 1
+	}
+	op := r.Op
+	if op == datatype.Avg {
+		op = datatype.Sum
+	}
+	var step *C.char
+	rc := C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
+	if rc == C.LPC_NOT_LOADED {
+		if err := load(c, r.Type); err != nil {
+			return err
+		}
+		rc = C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
+	}
+	return kernelError(c, step, rc)
 }
 
 // LoadKernels implements [device.Driver].
-func (Library) LoadKernels(device.Stream) error {
-	return fmt.Errorf("this build has no kernels: %w", device.ErrDriver)
+func (Library) LoadKernels() error {
+	c, err := library()
+	for t := datatype.Type(0); err == nil && t < datatype.NumTypes; t++ {
+		err = load(c, t)
+	}
+	return err
+}
+
+// load loads the kernels of a type into the current context.
+func load(c *C.struct_lpc_library, t datatype.Type) error {
+	image := C.CString(image(t))
+	defer C.free(unsafe.Pointer(image))
+	var step *C.char
+	rc := C.lpc_load_kernels(c, C.int(t), image, &step)
+	return kernelError(c, step, rc)
+}
+
+func image(t datatype.Type) string { return ".version 6.3 " + t.String() }
+
+// kernelError is failed for calls of several steps; of a compiler that refuses kernels it has the words.
+func kernelError(c *C.struct_lpc_library, step *C.char, rc C.CUresult) error {
+	if rc == C.CUDA_SUCCESS {
+		return nil
+	}
+	err := failed(c, C.GoString(step), rc)
+	var log [1024]C.char
+	if C.lpc_take_log(&log[0], C.size_t(len(log))) != 0 {
+		err = fmt.Errorf("%w: %s", err, C.GoString(&log[0]))
+	}
+	return err
 }

@@ -77,9 +77,10 @@ type Driver interface {
 	// Reduce enqueues one kernel. The first of a type in a context loads the type's kernels unless LoadKernels has;
 	// later ones allocate nothing. Both Copy and Reduce may be part of a capture.
 	Reduce(r *Reduction, s Stream) error
-	// LoadKernels loads all kernels of Reduce into the context of a stream, once. That takes memory there and up to seconds, and a driver may
-	// wait for all work of the device meanwhile: ranks that wait for each other there call it before they do.
-	LoadKernels(s Stream) error
+	// LoadKernels loads all kernels of Reduce into the context that has been entered, once. That takes memory there
+	// and up to seconds, and a driver may wait for all work of the device meanwhile: ranks that wait for each other there call it
+	// before they do.
+	LoadKernels() error
 	// Signal has the handler's Ready called, with job, when all work before it is done.
 	Signal(s Stream, job uintptr) error
 	// Await holds the stream up until a word of page-locked memory has reached a value, in the order of

@@ -113,12 +113,30 @@ STUB_API CUresult cuCtxGetDevice(CUdevice *device) {
   return CUDA_SUCCESS;
 }
 
+/* Contexts are never destroyed here. */
+STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
+  BEGIN();
+  if (ctx == NULL) ctx = stub_current();
+  if (ctx == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  *id = (unsigned long long)ctx->device + 1;
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
+  BEGIN();
+  if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
+  if (attribute != CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  *value = 2;
+  return CUDA_SUCCESS;
+}
+
 STUB_API CUresult cuGetErrorName(CUresult error, const char **name) {
   static const struct { CUresult error; const char *name; } names[] = {
 #define NAME(e) {e, #e}
       NAME(CUDA_SUCCESS), NAME(CUDA_ERROR_INVALID_VALUE), NAME(CUDA_ERROR_OUT_OF_MEMORY), NAME(CUDA_ERROR_NOT_INITIALIZED),
       NAME(CUDA_ERROR_NO_DEVICE), NAME(CUDA_ERROR_INVALID_DEVICE), NAME(CUDA_ERROR_INVALID_CONTEXT),
-      NAME(CUDA_ERROR_INVALID_HANDLE), NAME(CUDA_ERROR_NOT_READY), NAME(CUDA_ERROR_ILLEGAL_ADDRESS),
+      NAME(CUDA_ERROR_INVALID_PTX), NAME(CUDA_ERROR_INVALID_HANDLE), NAME(CUDA_ERROR_NOT_FOUND),
+      NAME(CUDA_ERROR_NOT_READY), NAME(CUDA_ERROR_ILLEGAL_ADDRESS), NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
       NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
       NAME(CUDA_ERROR_STREAM_CAPTURE_UNJOINED), NAME(CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
       NAME(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),

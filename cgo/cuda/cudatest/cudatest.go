@@ -1,0 +1,125 @@
+// Package cudatest is what Go tests do with a device, as a program would: through the process's libcuda.so.1, the stub of
+// cgo/cuda/stub, or with LP_CUDA_REAL=1 the machine's own driver. No part of the library.
+package cudatest
+
+// #cgo CFLAGS: -std=gnu11 -Wall -Wextra
+// #include <stdlib.h>
+// #include "program.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"unsafe"
+
+	"lightpath/shim/device"
+)
+
+// Real reports whether tests run over a real driver: without errors on demand, and refusals of the stub's own.
+func Real() bool { return os.Getenv("LP_CUDA_REAL") != "" }
+
+// Open loads the driver into the process. It builds the stub of the source tree with the C compiler, of which it fails without.
+func Open() error {
+	file := "libcuda.so.1"
+	if !Real() {
+		dir, err := os.MkdirTemp("", "stub-cuda")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if file, err = build(dir); err != nil {
+			return err
+		}
+	}
+	name := C.CString(file)
+	defer C.free(unsafe.Pointer(name))
+	if why := C.program_open(name); why != nil {
+		return errors.New(C.GoString(why))
+	}
+	return nil
+}
+
+// build makes the stub.
+func build(dir string) (string, error) {
+	_, here, _, _ := runtime.Caller(0)
+	sources, err := filepath.Glob(filepath.Join(filepath.Dir(here), "../stub/*.c"))
+	if err != nil || len(sources) == 0 {
+		return "", fmt.Errorf("no sources of the stub beside %s", here)
+	}
+	cc := os.Getenv("CC")
+	if cc == "" {
+		cc = "cc"
+	}
+	file := filepath.Join(dir, "libcuda.so.1")
+	args := []string{"-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", file}
+	if out, err := exec.Command(cc, append(args, sources...)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", cc, err, out)
+	}
+	return file, nil
+}
+
+// must panics where the driver refuses what a test needs.
+func must(function string, rc C.CUresult) {
+	if rc != C.CUDA_SUCCESS {
+		panic(fmt.Sprintf("%s: error %d", function, int(rc)))
+	}
+}
+
+// Use makes a device's primary context that of the calling thread, which the goroutine keeps.
+func Use(device int) {
+	runtime.LockOSThread()
+	must("use", C.program_use(C.int(device)))
+}
+
+// Alloc returns memory of the current device, which only [Write] and [Read] can touch.
+func Alloc(size int) unsafe.Pointer {
+	var at C.CUdeviceptr
+	must("cuMemAlloc", C.program_alloc(&at, C.size_t(max(size, 1))))
+	return *(*unsafe.Pointer)(unsafe.Pointer(&at))
+}
+
+// Free gives memory of [Alloc] back.
+func Free(at unsafe.Pointer) { must("cuMemFree", C.program_free(C.CUdeviceptr(uintptr(at)))) }
+
+// Write copies bytes into device memory, Read out of it. Both wait for nothing else of the device.
+func Write(to unsafe.Pointer, from []byte) {
+	must("cuMemcpy", C.program_copy(C.CUdeviceptr(uintptr(to)), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from)), 1))
+}
+
+// Read is the inverse of [Write].
+func Read(to []byte, from unsafe.Pointer) {
+	must("cuMemcpy", C.program_copy(C.CUdeviceptr(uintptr(from)), unsafe.Pointer(unsafe.SliceData(to)), C.size_t(len(to)), 0))
+}
+
+// NewStream returns a stream of the current context, in order with none other.
+func NewStream() device.Stream {
+	var s C.CUstream
+	must("cuStreamCreate", C.program_stream(&s))
+	return device.Stream(uintptr(unsafe.Pointer(s)))
+}
+
+// Sync waits for a stream's work and returns the driver's result, 0 for success.
+func Sync(s device.Stream) int { return int(C.program_sync(C.uintptr_t(s))) }
+
+// Capture records what enqueue enqueues on a stream, and returns what replays it there.
+func Capture(s device.Stream, enqueue func()) (replay func()) {
+	must("cuStreamBeginCapture", C.program_begin(C.uintptr_t(s)))
+	enqueue()
+	var graph C.uintptr_t
+	must("cuStreamEndCapture", C.program_end(C.uintptr_t(s), &graph))
+	return func() { must("cuGraphLaunch", C.program_replay(graph, C.uintptr_t(s))) }
+}
+
+// Fail has a function of the stub fail with an error, after so many successes, until it is called with no name.
+func Fail(function string, rc, after int) {
+	name := C.CString(function)
+	defer C.free(unsafe.Pointer(name))
+	if function == "" {
+		name = nil
+	}
+	C.program_fail(name, C.int(rc), C.int(after))
+}

@@ -1,0 +1,19 @@
+/* Internal: a program that uses a CUDA driver. */
+#ifndef LP_CUDATEST_PROGRAM_H
+#define LP_CUDATEST_PROGRAM_H
+
+#include "../driver.h"
+
+const char *program_open(const char *file); /* NULL, or what is wrong */
+CUresult program_use(int device);
+CUresult program_alloc(CUdeviceptr *at, size_t size);
+CUresult program_free(CUdeviceptr at);
+CUresult program_copy(CUdeviceptr at, void *host, size_t size, int in);
+CUresult program_stream(CUstream *stream);
+CUresult program_sync(uintptr_t stream);
+CUresult program_begin(uintptr_t stream);
+CUresult program_end(uintptr_t stream, uintptr_t *graph);
+CUresult program_replay(uintptr_t graph, uintptr_t stream);
+void program_fail(const char *function, int error, int after);
+
+#endif

@@ -1,0 +1,120 @@
+/* The kernels: a module for each element type and context, loaded when it is first needed. */
+#include "library.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TYPES = 12, OPERATORS = 4, BLOCKS_PER_SM = 2, VECTOR = 16 };
+
+static const char *const type_names[TYPES] = {"int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
+                                              "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
+static const unsigned type_sizes[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+static const char *const operator_names[OPERATORS] = {"sum", "prod", "max", "min"};
+
+/* A context that has had a kernel: never freed, and known by its number, which no later context gets. */
+struct context {
+  struct context *next;
+  unsigned long long id;
+  unsigned blocks; /* that are worth having at once */
+  CUfunction functions[TYPES][OPERATORS];
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards changes of what follows */
+static struct context *contexts;
+
+/* What the driver's compiler has said to this thread. */
+static __thread char compiler_log[1024];
+
+int lpc_take_log(char *log, size_t size) {
+  if (compiler_log[0] == '\0') return 0;
+  snprintf(log, size, "%s", compiler_log);
+  compiler_log[0] = '\0';
+  return 1;
+}
+
+static struct context *find(unsigned long long id) {
+  struct context *x = __atomic_load_n(&contexts, __ATOMIC_ACQUIRE);
+  while (x != NULL && x->id != id) x = x->next;
+  return x;
+}
+
+static CUresult current(const struct lpc_library *c, unsigned long long *id, const char **step) {
+  *step = "cuCtxGetId";
+  return c->CtxGetId(NULL, id);
+}
+
+static CUresult add(const struct lpc_library *c, unsigned long long id, struct context **added, const char **step) {
+  int device, processors;
+  struct context *x;
+  CUresult rc;
+  *step = "cuCtxGetDevice";
+  if ((rc = c->CtxGetDevice(&device)) != CUDA_SUCCESS) return rc;
+  *step = "cuDeviceGetAttribute";
+  rc = c->DeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  if (rc != CUDA_SUCCESS) return rc;
+  if ((x = calloc(1, sizeof *x)) == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  x->id = id;
+  x->blocks = (unsigned)processors * BLOCKS_PER_SM;
+  x->next = contexts;
+  __atomic_store_n(&contexts, x, __ATOMIC_RELEASE);
+  *added = x;
+  return CUDA_SUCCESS;
+}
+
+static CUresult load(const struct lpc_library *c, struct context *x, int type, const char *image, const char **step) {
+  int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void *values[] = {compiler_log, (void *)(uintptr_t)(sizeof compiler_log - 1)};
+  CUfunction functions[OPERATORS];
+  CUmodule module;
+  char name[64];
+  CUresult rc;
+  int op;
+  *step = "cuModuleLoadDataEx";
+  compiler_log[0] = '\0';
+  rc = c->ModuleLoadDataEx(&module, image, 2, options, values);
+  if (rc != CUDA_SUCCESS) return rc;
+  compiler_log[0] = '\0';
+  *step = "cuModuleGetFunction";
+  for (op = 0; op < OPERATORS; op++) {
+    snprintf(name, sizeof name, "lightpath_reduce_%s_%s", type_names[type], operator_names[op]);
+    rc = c->ModuleGetFunction(&functions[op], module, name);
+    if (rc != CUDA_SUCCESS) {
+      (void)c->ModuleUnload(module);
+      return rc;
+    }
+  }
+  for (op = 0; op < OPERATORS; op++) __atomic_store_n(&x->functions[type][op], functions[op], __ATOMIC_RELEASE);
+  return CUDA_SUCCESS;
+}
+
+CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step) {
+  unsigned long long id;
+  struct context *x;
+  CUresult rc = current(c, &id, step);
+  if (rc != CUDA_SUCCESS) return rc;
+  pthread_mutex_lock(&mutex);
+  x = find(id);
+  if (x == NULL) rc = add(c, id, &x, step);
+  if (rc == CUDA_SUCCESS && x->functions[type][OPERATORS - 1] == NULL) rc = load(c, x, type, image, step);
+  pthread_mutex_unlock(&mutex);
+  return rc;
+}
+
+CUresult lpc_reduce(const struct lpc_library *c, int type, int op, const struct lp_reduction *r, uintptr_t stream,
+                    const char **step) {
+  unsigned long long id, blocks;
+  void *arguments[] = {(void *)r};
+  struct context *x;
+  CUfunction f;
+  CUresult rc = current(c, &id, step);
+  if (rc != CUDA_SUCCESS) return rc;
+  x = find(id);
+  f = x != NULL ? __atomic_load_n(&x->functions[type][op], __ATOMIC_ACQUIRE) : NULL;
+  if (f == NULL) return LPC_NOT_LOADED;
+  *step = "cuLaunchKernel";
+  blocks = r->count / (LP_REDUCE_THREADS * VECTOR / type_sizes[type]) + 1;
+  if (blocks > x->blocks) blocks = x->blocks;
+  return c->LaunchKernel(f, (unsigned)blocks, 1, 1, LP_REDUCE_THREADS, 1, 1, 0, (CUstream)stream, arguments, NULL);
+}

@@ -1,0 +1,21 @@
+/* What a reduction kernel is given: its only parameter, by value. Both the CPU's and the device's compilers read this. */
+#ifndef LP_CUDA_KERNELS_REDUCE_H
+#define LP_CUDA_KERNELS_REDUCE_H
+
+#define LP_REDUCE_SOURCES 16
+#define LP_REDUCE_THREADS 512 /* of a block */
+
+struct lp_reduction {
+  unsigned long long dst;
+  unsigned long long sources[LP_REDUCE_SOURCES];
+  unsigned long long count;      /* elements */
+  unsigned long long factor;     /* an element in the low bytes; see scaled */
+  unsigned long long factor_at;  /* where the element is, if not 0 */
+  unsigned long long reciprocal; /* 2^64 / divisor, rounded up: what divides types of up to 32 bits */
+  unsigned divisor;              /* 1: none */
+  unsigned n;                    /* sources */
+  unsigned scaled;               /* all sources are multiplied by the factor first */
+  unsigned unused;
+};
+
+#endif

@@ -1,0 +1,176 @@
+package cuda_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"unsafe"
+
+	"lightpath/cgo/cuda"
+	"lightpath/cgo/cuda/cudatest"
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+)
+
+func TestMain(m *testing.M) {
+	if err := cudatest.Open(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+var driver cuda.Library
+
+// bench is device memory with a copy on the host, and a stream.
+type bench struct {
+	t      *testing.T
+	at     unsafe.Pointer
+	host   []byte
+	stream device.Stream
+}
+
+func newBench(t *testing.T, size int) *bench {
+	t.Helper()
+	cudatest.Use(0)
+	b := &bench{t: t, at: cudatest.Alloc(size), host: make([]byte, size), stream: cudatest.NewStream()}
+	t.Cleanup(func() { cudatest.Free(b.at) })
+	return b
+}
+
+// reach is where the host has the copy of device memory.
+func (b *bench) reach(p unsafe.Pointer, size int64) []byte {
+	offset := int64(uintptr(p) - uintptr(b.at))
+	return b.host[offset : offset+size]
+}
+
+// run runs a reduction on the device, and on the host, and compares all of the memory: nothing else may have changed.
+func (b *bench) run(r *device.Reduction) {
+	b.t.Helper()
+	cudatest.Write(b.at, b.host)
+	b.enqueue(r)
+	if rc := cudatest.Sync(b.stream); rc != 0 {
+		b.t.Fatalf("the stream ends with error %d", rc)
+	}
+	got := make([]byte, len(b.host))
+	cudatest.Read(got, b.at)
+	devicetest.Reduce(r, b.reach)
+	if bytes.Equal(got, b.host) {
+		return
+	}
+	size := r.Type.Size()
+	first := int(uintptr(r.Dst) - uintptr(b.at))
+	for i := first; i < first+int(r.Count)*size; i += size {
+		g, w := got[i:i+size], b.host[i:i+size]
+		if !bytes.Equal(g, w) && !(isNaN(r.Type, g) && isNaN(r.Type, w)) {
+			b.t.Fatalf("%v %v of %d sources, count %d: element %d is %x, not %x", r.Type, r.Op, r.N, r.Count, (i-first)/size, g, w)
+		}
+		copy(w, g)
+	}
+	if !bytes.Equal(got, b.host) {
+		b.t.Fatalf("%v %v of %d sources, count %d: memory beside the result has changed", r.Type, r.Op, r.N, r.Count)
+	}
+}
+
+func (b *bench) enqueue(r *device.Reduction) {
+	b.t.Helper()
+	if _, err := driver.Enter(b.stream); err != nil {
+		b.t.Fatal(err)
+	}
+	defer driver.Leave()
+	if err := driver.Reduce(r, b.stream); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func isNaN(t datatype.Type, v []byte) bool {
+	b := binary.NativeEndian
+	switch t {
+	case datatype.Float16:
+		return b.Uint16(v)&0x7fff > 0x7c00
+	case datatype.Bfloat16:
+		return b.Uint16(v)&0x7fff > 0x7f80
+	case datatype.Float32:
+		return b.Uint32(v)&math.MaxInt32 > 0x7f800000
+	case datatype.Float64:
+		return b.Uint64(v)&math.MaxInt64 > 0x7ff<<52
+	case datatype.Float8E4M3:
+		return v[0]&0x7f == 0x7f
+	case datatype.Float8E5M2:
+		return v[0]&0x7f > 0x7c
+	}
+	return false
+}
+
+// fill makes elements of any bits, zeros, ones and small numbers among them.
+func fill(b []byte, rng *rand.Rand) {
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	for range len(b) / 16 {
+		i := rng.IntN(len(b))
+		b[i] = [...]byte{0, 0x80, 0x7f, 0xff, 1, 0x3c, 0x7c, 0xfc}[rng.IntN(8)]
+	}
+}
+
+// TestReduce compares kernels with those of the CPU: all types and operators, counts, alignments, numbers of sources.
+func TestReduce(t *testing.T) {
+	const room = 12 << 10
+	for typ := range datatype.NumTypes {
+		for op := range datatype.NumOps {
+			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
+				b := newBench(t, 18*room)
+				rng := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
+				for trial := range 24 {
+					r := someReduction(b, typ, op, trial, room, rng)
+					fill(b.host, rng)
+					b.run(r)
+				}
+			})
+		}
+	}
+}
+
+// someReduction makes one that stays within rooms of memory, one for Dst and each source.
+func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int, rng *rand.Rand) *device.Reduction {
+	size := typ.Size()
+	r := &device.Reduction{Type: typ, Op: op, N: 1 + rng.IntN(4)}
+	if trial%8 == 7 {
+		r.N = device.MaxSources
+	}
+	counts := []int{0, 1, 2, 3, 15, 16, 17, 33, 100, 1023}
+	r.Count = int64(counts[rng.IntN(len(counts))])
+	if trial%4 == 3 {
+		r.Count = int64((room - 64) / size)
+	}
+	offset := func() int { return rng.IntN(32/size) * size }
+	switch trial % 3 {
+	case 0: // alike
+		o := offset()
+		offset = func() int { return o }
+	case 1: // not even on elements
+		offset = func() int { return rng.IntN(32) }
+	}
+	at := func(i int) unsafe.Pointer { return unsafe.Add(b.at, i*room+offset()) }
+	r.Dst = at(0)
+	for i := range r.N {
+		r.Sources[i] = at(i + 1)
+	}
+	if trial%5 == 4 {
+		r.Dst = r.Sources[rng.IntN(r.N)]
+	}
+	switch rng.IntN(4) {
+	case 0:
+		r.Scale, r.Divisor = device.Average(typ, 1+rng.IntN(300))
+	case 1:
+		r.Scale = device.Scale{Set: true, At: unsafe.Add(b.at, 17*room+rng.IntN(9))}
+	case 2:
+		r.Scale = device.ScaleBy(typ, float64(rng.IntN(9)-4)/2)
+	}
+	return r
+}
