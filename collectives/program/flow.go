@@ -115,7 +115,7 @@ func (l *lowering) place(flows []*flow, step int) ([]carried, error) {
 func (l *lowering) transmit(c carried, step int) error {
 	if l.tl == nil {
 		if c.f.src == l.me {
-			l.send(c, step, 0, 0)
+			l.send(c, step, 0, 0, 0)
 		}
 		return nil
 	}
@@ -131,7 +131,7 @@ func (l *lowering) transmit(c carried, step int) error {
 	l.reconfigure(c.plane, config)
 	epoch := tp.made[config][l.me]
 	if c.f.src == l.me {
-		l.send(c, step, epoch, tp.route(config, c.f.src, c.f.dst))
+		l.send(c, step, config, epoch, tp.route(config, c.f.src, c.f.dst))
 		return nil
 	}
 	e := l.args.ElemSize
@@ -146,28 +146,29 @@ func (l *lowering) transmit(c carried, step int) error {
 }
 
 // send adds the sends of a piece, one for each run of moves of one kind.
-func (l *lowering) send(c carried, step int, epoch, route uint32) {
+func (l *lowering) send(c carried, step, config int, epoch, route uint32) {
 	lane := &l.p.Lanes[c.plane]
 	l.runs(c, func(r run) {
 		lane.TX = append(lane.TX, l.add(Op{
 			Kind: Send, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.dst), FlowDst: int32(c.f.dst),
-			Base: r.base, Bytes: r.bytes, Src: r.src, Epoch: epoch, Route: route,
+			Base: r.base, Bytes: r.bytes, Src: r.src, Epoch: epoch, Route: route, Config: int32(config),
 		}))
 	})
 }
 
 func (l *lowering) receive(c carried, step int) {
+	var config int
 	var epoch, route uint32
 	if l.tl != nil {
 		tp := &l.tl.planes[c.plane]
-		config := tp.entries[c.entry].config
+		config = tp.entries[c.entry].config
 		epoch, route = tp.entering(config, l.me), tp.route(config, c.f.src, l.me)
 	}
 	lane := &l.p.Lanes[c.plane]
 	l.runs(c, func(r run) {
 		op := Op{
 			Kind: Recv, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.src), FlowDst: int32(l.me),
-			Base: r.base, Bytes: r.bytes, Dst: r.dst, Epoch: epoch, Route: route,
+			Base: r.base, Bytes: r.bytes, Dst: r.dst, Epoch: epoch, Route: route, Config: int32(config),
 		}
 		if r.reduce {
 			op.Kind = RecvReduce

@@ -81,7 +81,8 @@ type Op struct {
 	Route uint32
 	// InEpoch is that of the circuit entering this rank (Forward).
 	InEpoch uint32
-	// Config is the index of the target in Configs[Plane] (Reconfigure).
+	// Config is an index in Configs[Plane]: of the target of a Reconfigure, and of the map in force
+	// where a Send or Recv* goes.
 	Config int32
 	// Moves is set on a Reconfigure whose circuit leaving this rank changes: the rank must
 	// drain and take part in the barrier. Otherwise it only separates the entries before

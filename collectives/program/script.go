@@ -1,0 +1,384 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Area marks, in Segment.Buf, memory of a script's own, where it packs what it sends and lands
+// what it cannot receive in its place.
+const Area = Messages + 1
+
+// Script is a program for who sends and receives whole messages in groups, on streams, instead of
+// frames: libraries like NCCL. It has a lane for each plane. The batches of a lane run one after another, and
+// a batch begins when those of other lanes that it waits for have ended; the first lane also does
+// what is local. Batches are listed so that each comes after all that it waits for, in one order of steps and planes on all
+// ranks: run one by one in this order they end, too. Immutable.
+type Script struct {
+	*Program
+	Batches []Batch
+	// Stages lists per lane the maps that its plane goes through, as Program.Configs; one on packet planes.
+	Stages [][]ScriptStage
+	// AreaBytes is the size of the Area.
+	AreaBytes int64
+}
+
+// Batch is local work, then one group of messages, which all run at once.
+type Batch struct {
+	Lane      int
+	Config    int   // the plane's map that the messages need
+	Step      int32 // of the schedule
+	Wait      []int // batches of other lanes that must have ended
+	Work      []Work
+	Transfers []Transfer
+	// First and Last tell that no message of the lane under its Config comes before, or after.
+	First, Last bool
+	// Marked: a batch of another lane waits for this one.
+	Marked bool
+}
+
+// ScriptStage is the time that a plane has one map.
+type ScriptStage struct {
+	Batches int // with messages
+	// Moves is set where the rank takes part in the reconfiguration that ends the stage.
+	Moves bool
+}
+
+// Work is done by this rank: Dst = A, or Dst = A op B where Reduce is set; all of one length.
+type Work struct {
+	Dst, A, B Segment
+	Reduce    bool
+	Scale     bool // A is multiplied, as Op.Scale says
+}
+
+// Transfer is one message: the bytes at At go to Peer, or come from there. Both ends have the messages of a
+// pair of ranks in one order.
+type Transfer struct {
+	Peer int32
+	Send bool
+	At   Segment
+}
+
+// NewScript makes a program's script. Programs that forward have none: [ErrUnsupported].
+func NewScript(p *Program) (*Script, error) {
+	b := scripter{
+		s:     &Script{Program: p, Stages: make([][]ScriptStage, len(p.Lanes))},
+		where: make([]int, len(p.Ops)),
+		known: make([][]int, len(p.Lanes)),
+		area:  make([]int64, len(p.Lanes)), landing: map[OpID]int64{},
+	}
+	for i := range b.where {
+		b.where[i] = -1
+	}
+	for j := range p.Lanes {
+		if err := b.stages(j); err != nil {
+			return nil, err
+		}
+		b.known[j] = slices.Repeat([]int{-1}, len(p.Lanes))
+	}
+	for at := 0; at < len(p.Ops); {
+		end := at
+		for end < len(p.Ops) && (p.Ops[end].Kind == Reconfigure || p.Ops[end].Step == p.Ops[at].Step) {
+			end++
+		}
+		if p.Ops[at].Kind == Reconfigure {
+			at++ // its stage has it
+			continue
+		}
+		b.step(OpID(at), OpID(end))
+		at = end
+	}
+	b.finish()
+	return b.s, b.err
+}
+
+// scripter is the state of one NewScript.
+type scripter struct {
+	s     *Script
+	where []int // by operation: the batch that ends it, -1 where none does yet
+	// known[j][k] is the latest batch of lane k that lane j is known to come after, and after[i] what lane j
+	// knew when it ended batch i.
+	known   [][]int
+	after   [][]int
+	landing map[OpID]int64 // where in its lane's area a message lands
+	area    []int64        // by lane, bytes
+	used    []int64        // of the step in progress
+	err     error          // an order that batches cannot have
+}
+
+// stages lists the maps of a lane.
+func (b *scripter) stages(j int) error {
+	p := b.s.Program
+	n := 1
+	if j < len(p.Configs) {
+		n = len(p.Configs[j])
+	}
+	b.s.Stages[j] = make([]ScriptStage, n)
+	for _, id := range p.Lanes[j].TX {
+		switch op := &p.Ops[id]; op.Kind {
+		case Forward:
+			return fmt.Errorf("program: a script cannot forward from rank %d to rank %d: %w", op.Peer, op.FlowDst, ErrUnsupported)
+		case Reconfigure:
+			b.s.Stages[j][op.Config-1].Moves = op.Moves
+		default:
+			if err := b.direct(op, p.Rank, int(op.Peer)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range p.Lanes[j].RX {
+		if err := b.direct(&p.Ops[id], int(p.Ops[id].Peer), p.Rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// direct refuses messages that others forward.
+func (b *scripter) direct(op *Op, from, to int) error {
+	if p := b.s.Program; p.Configs != nil && p.Configs[op.Plane][op.Config][from] != to {
+		return fmt.Errorf("program: a script cannot send from rank %d to rank %d by way of others: %w", from, to, ErrUnsupported)
+	}
+	return nil
+}
+
+// step adds the batches of the operations of one step: messages, then local moves, then what is done
+// with messages that landed, then the local moves that follow.
+func (b *scripter) step(from, to OpID) {
+	p := b.s.Program
+	b.used = resize(b.used, len(p.Lanes))
+	clear(b.used)
+	var own, post []OpID
+	landed := make([][]OpID, len(p.Lanes))
+	transfers, received := map[[2]int][]OpID{}, false
+	for id := from; id < to; id++ {
+		switch op := &p.Ops[id]; op.Kind {
+		case Send, Recv, RecvReduce:
+			received = received || op.Kind != Send
+			key := [2]int{int(op.Plane), int(op.Config)}
+			transfers[key] = append(transfers[key], id)
+		case Copy, LocalReduce:
+			if received {
+				post = append(post, id)
+			} else {
+				own = append(own, id)
+			}
+		}
+	}
+	for j := range p.Lanes {
+		for c := range b.s.Stages[j] {
+			if ids := transfers[[2]int{j, c}]; ids != nil {
+				landed[j] = append(landed[j], b.transfer(j, c, ids)...)
+			}
+		}
+	}
+	b.local(own)
+	for j, ids := range landed {
+		b.unpack(j, ids)
+	}
+	b.local(post)
+	for j, n := range b.used {
+		b.area[j] = max(b.area[j], n)
+	}
+}
+
+// add appends a batch that comes after some operations, whose order is that of its lane or waited for, and
+// returns its number.
+func (b *scripter) add(batch Batch, deps []OpID) int {
+	j, n := batch.Lane, len(b.s.Batches)
+	for _, d := range deps {
+		w := b.where[d]
+		if w < 0 {
+			b.err = fmt.Errorf("program: batch %d of a script waits for operation %d, which comes later: %w", n, d, ErrSchedule)
+			continue
+		}
+		lane := b.s.Batches[w].Lane
+		if lane == j || b.known[j][lane] >= w {
+			continue
+		}
+		batch.Wait = append(batch.Wait, w)
+		for k, seen := range b.after[w] {
+			b.known[j][k] = max(b.known[j][k], seen)
+		}
+	}
+	batch.Wait = b.latest(batch.Wait)
+	for _, w := range batch.Wait {
+		b.s.Batches[w].Marked = true
+	}
+	b.known[j][j] = n
+	b.after = append(b.after, slices.Clone(b.known[j]))
+	b.s.Batches = append(b.s.Batches, batch)
+	return n
+}
+
+// latest keeps the last batch of each lane.
+func (b *scripter) latest(batches []int) []int {
+	var kept []int
+	slices.Sort(batches)
+	for i, w := range batches {
+		later := slices.ContainsFunc(batches[i+1:], func(v int) bool { return b.s.Batches[v].Lane == b.s.Batches[w].Lane })
+		if !later {
+			kept = append(kept, w)
+		}
+	}
+	return kept
+}
+
+// room takes bytes of the lane's area, of the same alignment as the segment that they go to or come from.
+func (b *scripter) room(j int, bytes int64, like Segment) Segment {
+	at := (b.used[j]+15)&^15 + like.Off&15
+	b.used[j] = at + bytes
+	return Segment{Buf: Area, Msg: int32(j), Off: at, Len: bytes}
+}
+
+// transfer adds the messages of a lane in one step and under one map, and returns those that land in the area:
+// what is combined or scattered, and what must wait for operations that the group does not come after.
+func (b *scripter) transfer(j, config int, ids []OpID) (landed []OpID) {
+	p := b.s.Program
+	batch := Batch{Lane: j, Config: config, Step: p.Ops[ids[0]].Step}
+	var deps []OpID
+	for _, id := range ids {
+		op := &p.Ops[id]
+		t := Transfer{Peer: op.Peer, Send: op.Kind == Send}
+		switch {
+		case t.Send && len(op.Src) == 1:
+			t.At = op.Src[0]
+			deps = append(deps, op.Deps...)
+		case t.Send:
+			t.At = b.room(j, op.Bytes, Segment{})
+			batch.Work = append(batch.Work, pieces(op.Src, t.At, func(of, area Segment) Work { return Work{Dst: area, A: of} })...)
+			deps = append(deps, op.Deps...)
+		case op.Kind == Recv && len(op.Dst) == 1 && b.ended(op.Deps):
+			t.At = op.Dst[0]
+			deps = append(deps, op.Deps...)
+		default:
+			t.At = b.room(j, op.Bytes, op.Dst[0])
+			b.landing[id] = t.At.Off
+			landed = append(landed, id)
+		}
+		batch.Transfers = append(batch.Transfers, t)
+	}
+	n := b.add(batch, deps)
+	for _, id := range ids {
+		if _, lands := b.landing[id]; !lands {
+			b.where[id] = n
+		}
+	}
+	b.s.Stages[j][config].Batches++
+	return landed
+}
+
+// ended reports whether batches that end all operations have been added.
+func (b *scripter) ended(deps []OpID) bool {
+	return !slices.ContainsFunc(deps, func(d OpID) bool { return b.where[d] < 0 })
+}
+
+// unpack adds what is done with messages that have landed, at the end of their lane so far.
+func (b *scripter) unpack(j int, ids []OpID) {
+	if len(ids) == 0 {
+		return
+	}
+	p := b.s.Program
+	batch := Batch{Lane: j, Step: p.Ops[ids[0]].Step}
+	var deps []OpID
+	for _, id := range ids {
+		op := &p.Ops[id]
+		deps = append(deps, op.Deps...)
+		at := Segment{Buf: Area, Msg: int32(j), Off: b.landing[id], Len: op.Bytes}
+		i := 0
+		batch.Work = append(batch.Work, pieces(op.Dst, at, func(of, area Segment) Work {
+			w := Work{Dst: of, A: area}
+			if op.Kind == RecvReduce {
+				w.A, w.B, w.Reduce = of, area, true
+				if op.Init != nil && op.Init[i].Len > 0 {
+					w.A = op.Init[i]
+				}
+			}
+			i++
+			return w
+		})...)
+	}
+	n := b.add(batch, deps)
+	for _, id := range ids {
+		b.where[id] = n
+	}
+}
+
+// pieces pairs segments with consecutive parts of a stretch of the area.
+func pieces(list []Segment, area Segment, pair func(of, area Segment) Work) []Work {
+	var work []Work
+	for _, g := range list {
+		part := area
+		part.Len = g.Len
+		area.Off += g.Len
+		work = append(work, pair(g, part))
+	}
+	return work
+}
+
+// local adds local moves, which run in their order.
+func (b *scripter) local(ids []OpID) {
+	if len(ids) == 0 {
+		return
+	}
+	p := b.s.Program
+	batch := Batch{Step: p.Ops[ids[0]].Step}
+	var deps []OpID
+	for _, id := range ids {
+		op := &p.Ops[id]
+		for _, d := range op.Deps {
+			if !slices.Contains(ids, d) {
+				deps = append(deps, d)
+			}
+		}
+		for i, src := range op.Src {
+			w := Work{Dst: op.Dst[i], A: src, Scale: op.Scale}
+			if op.Kind == LocalReduce {
+				w = Work{Dst: op.Dst[i], A: op.Dst[i], B: src, Reduce: true}
+			}
+			batch.Work = append(batch.Work, w)
+		}
+	}
+	n := b.add(batch, deps)
+	for _, id := range ids {
+		b.where[id] = n
+	}
+}
+
+// finish lays the lanes' areas one behind the other, and marks the first and the last messages of each map.
+func (b *scripter) finish() {
+	base := make([]int64, len(b.area))
+	for j, n := range b.area {
+		base[j] = b.s.AreaBytes
+		b.s.AreaBytes += (n + 255) &^ 255
+	}
+	move := func(g *Segment) {
+		if g.Buf == Area && g.Len > 0 {
+			g.Off += base[g.Msg]
+			g.Msg = 0
+		}
+	}
+	last := make(map[[2]int]int)
+	for i := range b.s.Batches {
+		batch := &b.s.Batches[i]
+		for k := range batch.Work {
+			w := &batch.Work[k]
+			move(&w.Dst)
+			move(&w.A)
+			move(&w.B)
+		}
+		for k := range batch.Transfers {
+			move(&batch.Transfers[k].At)
+		}
+		if len(batch.Transfers) == 0 {
+			continue
+		}
+		key := [2]int{batch.Lane, batch.Config}
+		_, seen := last[key]
+		batch.First = !seen
+		last[key] = i
+	}
+	for _, i := range last {
+		b.s.Batches[i].Last = true
+	}
+}
