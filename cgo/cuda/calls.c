@@ -24,15 +24,23 @@ CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, u
 /* Of the thread between enter and leave, which do not nest: the mode that it had. */
 static __thread int mode_before;
 
+CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t context) {
+  CUcontext ctx = (CUcontext)context;
+  CUresult rc = c->CtxPushCurrent(ctx);
+  if (rc != CUDA_SUCCESS) return rc;
+  mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
+  rc = c->ThreadExchangeStreamCaptureMode(&mode_before);
+  if (rc != CUDA_SUCCESS) (void)c->CtxPopCurrent(&ctx);
+  return rc;
+}
+
 CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device) {
   CUcontext ctx = NULL;
   CUresult rc = c->StreamGetCtx((CUstream)stream, &ctx);
-  if (rc == CUDA_SUCCESS) rc = c->CtxPushCurrent(ctx);
+  if (rc == CUDA_SUCCESS) rc = lpc_enter_context(c, (uintptr_t)ctx);
   if (rc != CUDA_SUCCESS) return rc;
-  mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
   rc = c->CtxGetDevice(device);
-  if (rc == CUDA_SUCCESS) rc = c->ThreadExchangeStreamCaptureMode(&mode_before);
-  if (rc != CUDA_SUCCESS) (void)c->CtxPopCurrent(&ctx);
+  if (rc != CUDA_SUCCESS) lpc_leave(c);
   return rc;
 }
 

@@ -51,4 +51,35 @@ CUresult lpc_signal(const struct lpc_library *c, uintptr_t stream, uintptr_t job
 /* Has lpCudaForget(job) called when the graph and all that was made of it are gone. */
 CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job);
 
+/* ---- peers.c: what ranks need that reach each other's devices ---- */
+
+/* The first entry point that these need and the driver has not; NULL where it has all. */
+const char *lpc_lacks(const struct lpc_library *c);
+
+CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx);
+/* As lpc_enter, with a context. */
+CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t ctx);
+/* Of the current context's device. */
+CUresult lpc_uuid(const struct lpc_library *c, void *bytes16);
+
+CUresult lpc_device_alloc(const struct lpc_library *c, void **at, size_t size);
+CUresult lpc_device_free(const struct lpc_library *c, void *at);
+CUresult lpc_export(const struct lpc_library *c, void *at, void *handle64);
+CUresult lpc_import(const struct lpc_library *c, const void *handle64, void **at);
+CUresult lpc_unimport(const struct lpc_library *c, void *at);
+/* Has the current context reach memory of another one of this process. */
+CUresult lpc_reach(const struct lpc_library *c, void *at);
+CUresult lpc_register(const struct lpc_library *c, void *at, size_t size, uintptr_t *device);
+CUresult lpc_unregister(const struct lpc_library *c, void *at);
+CUresult lpc_new_stream(const struct lpc_library *c, uintptr_t *stream);
+CUresult lpc_free_stream(const struct lpc_library *c, uintptr_t stream);
+
+/* A wait for a word to be a value, or a write of it. */
+struct lpc_word {
+  uint64_t at;
+  uint32_t value, wait;
+};
+#define LPC_MAX_WORDS 255
+CUresult lpc_words(const struct lpc_library *c, uintptr_t stream, const struct lpc_word *words, unsigned n);
+
 #endif

@@ -30,12 +30,14 @@ enum {
   CUDA_ERROR_NO_DEVICE = 100,
   CUDA_ERROR_INVALID_DEVICE = 101,
   CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
   CUDA_ERROR_INVALID_PTX = 218,
   CUDA_ERROR_INVALID_HANDLE = 400,
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
   CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
+  CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
   CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
@@ -54,6 +56,10 @@ enum {
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
 
 enum { CU_MEMHOSTALLOC_PORTABLE = 1 };
+enum { CU_MEMHOSTREGISTER_PORTABLE = 1, CU_MEMHOSTREGISTER_DEVICEMAP = 2 };
+enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
+/* CUstreamBatchMemOpType */
+enum { CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1, CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2 };
 enum { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 };
 enum { CU_EVENT_DISABLE_TIMING = 2 };
 /* CUstreamWaitValue_flags */
@@ -66,6 +72,21 @@ enum { CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16 };
 /* CUjit_option */
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
 enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
+
+typedef struct { char bytes[16]; } CUuuid;
+typedef struct { char reserved[64]; } CUipcMemHandle;
+
+typedef union {
+  int operation; /* CUstreamBatchMemOpType */
+  struct {       /* of waits and writes alike */
+    int operation;
+    CUdeviceptr address;
+    union { cuuint32_t value; cuuint64_t value64; };
+    unsigned flags;
+    CUdeviceptr alias; /* the driver's own */
+  } word;
+  cuuint64_t pad[6];
+} CUstreamBatchMemOpParams;
 
 /* The entry points that Lightpath calls: name, name of the symbol, parameters. */
 #define LP_CUDA_FUNCTIONS(F)                                                                                          \
@@ -106,5 +127,23 @@ enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
   F(UserObjectCreate, "cuUserObjectCreate",                                                                           \
     (CUuserObject *object, void *data, CUhostFn destroy, unsigned references, unsigned flags))                        \
   F(GraphRetainUserObject, "cuGraphRetainUserObject", (CUgraph graph, CUuserObject object, unsigned n, unsigned flags))
+
+/* Those that only the direct path needs: a driver may lack some, and the path then. */
+#define LP_CUDA_OPTIONAL(F)                                                                                              \
+  F(CtxEnablePeerAccess, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))                                      \
+  F(DeviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *can, CUdevice device, CUdevice peer))                            \
+  F(DeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid * uuid, CUdevice device))                                               \
+  F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle * handle, CUdeviceptr at))                                     \
+  F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr * at, CUipcMemHandle handle, unsigned flags))                \
+  F(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr at))                                                          \
+  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * at, size_t size))                                                          \
+  F(MemFree, "cuMemFree_v2", (CUdeviceptr at))                                                                           \
+  F(MemHostRegister, "cuMemHostRegister_v2", (void *at, size_t size, unsigned flags))                                    \
+  F(MemHostUnregister, "cuMemHostUnregister", (void *at))                                                                \
+  F(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", (CUdeviceptr * device, void *at, unsigned flags))           \
+  F(StreamBatchMemOp, "cuStreamBatchMemOp_v2",                                                                           \
+    (CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags))                                        \
+  F(StreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                                 \
+  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))
 
 #endif

@@ -17,6 +17,12 @@ static const struct { const char *symbol; size_t at; } symbols[] = {
 #undef FUNCTION
 };
 
+static const struct { const char *symbol; size_t at; } optional[] = {
+#define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
+  LP_CUDA_OPTIONAL(FUNCTION)
+#undef FUNCTION
+};
+
 static void load(void) {
   void *so = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   size_t i;
@@ -32,6 +38,11 @@ static void load(void) {
       return;
     }
     *(void **)((char *)&library + symbols[i].at) = at;
+  }
+  for (i = 0; i < sizeof optional / sizeof *optional; i++) {
+    void *at = dlsym(so, optional[i].symbol);
+    if (at == NULL && library.lacks == NULL) library.lacks = optional[i].symbol;
+    *(void **)((char *)&library + optional[i].at) = at;
   }
   loaded = &library;
 }

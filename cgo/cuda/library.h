@@ -7,7 +7,9 @@
 struct lpc_library {
 #define FUNCTION(name, symbol, params) CUresult(*name) params;
   LP_CUDA_FUNCTIONS(FUNCTION)
+  LP_CUDA_OPTIONAL(FUNCTION)
 #undef FUNCTION
+  const char *lacks; /* the first of LP_CUDA_OPTIONAL that the driver has not, NULL where it has all */
 };
 
 #endif

@@ -1,6 +1,7 @@
 /* Devices, contexts, errors. */
 #include "stub.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,31 @@ STUB_API CUresult cuDeviceGetCount(int *n) {
   BEGIN();
   *n = devices();
   return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+  BEGIN();
+  memset(uuid, 0, sizeof *uuid);
+  snprintf(uuid->bytes, sizeof uuid->bytes, "stub device %d", device);
+  return CUDA_SUCCESS;
+}
+
+/* STUB_CUDA_PEERS=0: devices do not reach each other. */
+STUB_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+  const char *peers = getenv("STUB_CUDA_PEERS");
+  BEGIN();
+  *can = device != peer && (peers == NULL || atoi(peers) != 0);
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  CUcontext ctx = stub_current();
+  int can = 0;
+  BEGIN();
+  if (ctx == NULL || peer == ctx || flags != 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (cuDeviceCanAccessPeer(&can, ctx->device, peer->device) != CUDA_SUCCESS || !can) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  return __atomic_exchange_n(&ctx->reaches[peer->device], true, __ATOMIC_ACQ_REL) ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+                                                                                    : CUDA_SUCCESS;
 }
 
 STUB_API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
@@ -135,8 +161,9 @@ STUB_API CUresult cuGetErrorName(CUresult error, const char **name) {
 #define NAME(e) {e, #e}
       NAME(CUDA_SUCCESS), NAME(CUDA_ERROR_INVALID_VALUE), NAME(CUDA_ERROR_OUT_OF_MEMORY), NAME(CUDA_ERROR_NOT_INITIALIZED),
       NAME(CUDA_ERROR_NO_DEVICE), NAME(CUDA_ERROR_INVALID_DEVICE), NAME(CUDA_ERROR_INVALID_CONTEXT),
-      NAME(CUDA_ERROR_INVALID_PTX), NAME(CUDA_ERROR_INVALID_HANDLE), NAME(CUDA_ERROR_NOT_FOUND),
-      NAME(CUDA_ERROR_NOT_READY), NAME(CUDA_ERROR_ILLEGAL_ADDRESS), NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+      NAME(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED), NAME(CUDA_ERROR_INVALID_PTX), NAME(CUDA_ERROR_INVALID_HANDLE),
+      NAME(CUDA_ERROR_NOT_FOUND), NAME(CUDA_ERROR_NOT_READY), NAME(CUDA_ERROR_ILLEGAL_ADDRESS),
+      NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES), NAME(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
       NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
       NAME(CUDA_ERROR_STREAM_CAPTURE_UNJOINED), NAME(CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
       NAME(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),

@@ -7,16 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct block {
-  struct block *next;
-  char *at;    /* what the program sees */
-  char *alias; /* where it can be reached */
-  size_t size;
-  int type; /* CUmemorytype */
-  bool managed;
-  CUcontext ctx;
-};
-
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks;
 
@@ -25,6 +15,30 @@ static struct block *find(CUdeviceptr at) {
   for (b = blocks; b != NULL; b = b->next)
     if (at >= (uintptr_t)b->at && at < (uintptr_t)b->at + b->size) return b;
   return NULL;
+}
+
+void stub_add_block(struct block *b) {
+  pthread_mutex_lock(&mutex);
+  b->next = blocks;
+  blocks = b;
+  pthread_mutex_unlock(&mutex);
+}
+
+struct block *stub_take_block(CUdeviceptr at, bool (*fits)(const struct block *b)) {
+  struct block **p, *b;
+  pthread_mutex_lock(&mutex);
+  for (p = &blocks; *p != NULL && ((uintptr_t)(*p)->at != at || !fits(*p)); p = &(*p)->next) {
+  }
+  b = *p;
+  if (b != NULL) *p = b->next;
+  pthread_mutex_unlock(&mutex);
+  return b;
+}
+
+void stub_with_block(CUdeviceptr at, void (*f)(struct block *b, void *arg), void *arg) {
+  pthread_mutex_lock(&mutex);
+  f(find(at), arg);
+  pthread_mutex_unlock(&mutex);
 }
 
 void *stub_reach(CUdeviceptr at, size_t size) {
@@ -56,34 +70,31 @@ static CUresult add(void **at, size_t size, int type, bool managed) {
   b = calloc(1, sizeof *b);
   b->alias = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   b->at = type == CU_MEMORYTYPE_DEVICE && !managed ? mmap(NULL, room, PROT_NONE, MAP_SHARED, fd, 0) : b->alias;
-  close(fd);
+  b->fd = type == CU_MEMORYTYPE_DEVICE && !managed ? fd : -1;
+  if (b->fd < 0) close(fd);
   b->size = size;
   b->type = type;
   b->managed = managed;
   b->ctx = stub_current();
   memset(b->alias, 0xA5, room); /* nobody may count on zeros */
-  pthread_mutex_lock(&mutex);
-  b->next = blocks;
-  blocks = b;
-  pthread_mutex_unlock(&mutex);
+  stub_add_block(b);
   *at = b->at;
   return CUDA_SUCCESS;
 }
 
-static CUresult drop(CUdeviceptr at, int type) {
-  struct block **p, *b;
+static bool of_device(const struct block *b) { return b->type == CU_MEMORYTYPE_DEVICE && b->imported == 0; }
+static bool of_host(const struct block *b) { return b->type == CU_MEMORYTYPE_HOST && b->device == NULL; }
+
+static CUresult drop(CUdeviceptr at, bool (*fits)(const struct block *b)) {
+  struct block *b;
   size_t room;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  pthread_mutex_lock(&mutex);
-  for (p = &blocks; *p != NULL && ((uintptr_t)(*p)->at != at || (*p)->type != type); p = &(*p)->next) {
-  }
-  b = *p;
-  if (b != NULL) *p = b->next;
-  pthread_mutex_unlock(&mutex);
+  b = stub_take_block(at, fits);
   if (b == NULL) return CUDA_ERROR_INVALID_VALUE;
   room = (b->size + 4095) / 4096 * 4096;
   munmap(b->alias, room);
   if (b->at != b->alias) munmap(b->at, room);
+  if (b->fd >= 0) close(b->fd);
   free(b);
   return CUDA_SUCCESS;
 }
@@ -109,7 +120,7 @@ STUB_API CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags
 
 STUB_API CUresult cuMemFree_v2(CUdeviceptr at) {
   BEGIN();
-  return drop(at, CU_MEMORYTYPE_DEVICE);
+  return drop(at, of_device);
 }
 
 STUB_API CUresult cuMemHostAlloc(void **at, size_t size, unsigned flags) {
@@ -120,7 +131,7 @@ STUB_API CUresult cuMemHostAlloc(void **at, size_t size, unsigned flags) {
 
 STUB_API CUresult cuMemFreeHost(void *at) {
   BEGIN();
-  return drop((uintptr_t)at, CU_MEMORYTYPE_HOST);
+  return drop((uintptr_t)at, of_host);
 }
 
 /* As a driver: what it does not know gets zeros, and is no error. */

@@ -208,7 +208,7 @@ STUB_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data) {
 
 static CUresult word(CUstream stream, enum kind kind, CUdeviceptr at, uint32_t value, unsigned flags) {
   void *reached = stub_reach(at, sizeof(uint32_t));
-  if (reached == NULL || at % sizeof(uint32_t) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (reached == NULL || at % sizeof(uint32_t) != 0 || stub_is_registered(at)) return CUDA_ERROR_INVALID_VALUE;
   return stub_submit(stream, (struct op){.kind = kind, .dst = reached, .value = value, .flags = flags});
 }
 
@@ -220,6 +220,19 @@ STUB_API CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint
 STUB_API CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
   BEGIN();
   return word(stream, WRITE_VALUE, at, value, flags);
+}
+
+STUB_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags) {
+  unsigned i;
+  CUresult rc = CUDA_SUCCESS;
+  BEGIN();
+  if (n > 255 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (i = 0; rc == CUDA_SUCCESS && i < n; i++) {
+    bool wait = ops[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    if (!wait && ops[i].operation != CU_STREAM_MEM_OP_WRITE_VALUE_32) return CUDA_ERROR_INVALID_VALUE;
+    rc = word(stream, wait ? WAIT_VALUE : WRITE_VALUE, ops[i].word.address, ops[i].word.value, ops[i].word.flags);
+  }
+  return rc;
 }
 
 /* ---- Events ---- */

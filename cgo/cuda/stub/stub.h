@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "../driver.h"
 
@@ -19,6 +20,7 @@
 struct CUctx_st {
   CUdevice device;
   CUstream legacy; /* the default stream */
+  bool reaches[MAX_DEVICES]; /* others' memory */
 };
 
 /* ---- memory.c ---- */
@@ -26,6 +28,31 @@ struct CUctx_st {
 /* Where the CPU of the stub reaches size bytes at a pointer of any kind; NULL where they are not all of one
  * live allocation of the device and not host memory. */
 void *stub_reach(CUdeviceptr at, size_t size);
+
+/* A device's or page-locked memory, as it was allocated, registered or imported. */
+struct block {
+  struct block *next;
+  char *at;    /* what the program sees */
+  char *alias; /* where it can be reached */
+  size_t size;
+  int type; /* CUmemorytype */
+  bool managed;
+  CUcontext ctx;
+  /* ipc.c */
+  int fd;          /* of memory that can be exported, else -1 */
+  ino_t imported;  /* the file that it came from, 0: it is this process's own */
+  char *device;    /* of registered memory, whose at is the host's pointer: the one for devices */
+};
+void stub_add_block(struct block *b);
+/* Takes the block that begins there out of the list; NULL where there is none that fits. */
+struct block *stub_take_block(CUdeviceptr at, bool (*fits)(const struct block *b));
+/* Calls f for the block that has the address, NULL where none has, under the lock of the list. */
+void stub_with_block(CUdeviceptr at, void (*f)(struct block *b, void *arg), void *arg);
+
+/* ---- ipc.c ---- */
+
+/* It is the host's pointer to registered memory, which a device may not know. */
+bool stub_is_registered(CUdeviceptr at);
 
 /* ---- stream.c ---- */
 
@@ -76,6 +103,7 @@ void stub_run(struct op *op);
 void stub_leave_capture(CUgraph graph); /* all streams that are captured into it */
 
 CUresult cuEventCreate(CUevent *event, unsigned flags);
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 
 /* ---- graph.c ---- */
 

@@ -6,7 +6,7 @@ struct gpu gpu;
 
 static const struct { const char *symbol; size_t at; } symbols[] = {
 #define FUNCTION(name, symbol, params) {symbol, offsetof(struct gpu, name)},
-    LP_CUDA_FUNCTIONS(FUNCTION) TEST_FUNCTIONS(FUNCTION)
+    LP_CUDA_FUNCTIONS(FUNCTION) LP_CUDA_OPTIONAL(FUNCTION) TEST_FUNCTIONS(FUNCTION)
 #undef FUNCTION
 };
 

@@ -15,11 +15,7 @@
   F(DeviceGetCount, "cuDeviceGetCount", (int *n))                                           \
   F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * ctx, CUdevice device)) \
   F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext ctx))                                      \
-  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * at, size_t size))                             \
   F(MemAllocManaged, "cuMemAllocManaged", (CUdeviceptr * at, size_t size, unsigned flags))  \
-  F(MemFree, "cuMemFree_v2", (CUdeviceptr at))                                              \
-  F(StreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                    \
-  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                 \
   F(StreamSynchronize, "cuStreamSynchronize", (CUstream stream))                            \
   F(StreamQuery, "cuStreamQuery", (CUstream stream))                                        \
   F(StreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))             \
@@ -31,7 +27,7 @@
 
 extern struct gpu {
 #define FUNCTION(name, symbol, params) CUresult(*name) params;
-  LP_CUDA_FUNCTIONS(FUNCTION) TEST_FUNCTIONS(FUNCTION)
+  LP_CUDA_FUNCTIONS(FUNCTION) LP_CUDA_OPTIONAL(FUNCTION) TEST_FUNCTIONS(FUNCTION)
 #undef FUNCTION
   /* Of the stub; NULL with a driver. */
   void (*Fail)(const char *function, CUresult error, int after);

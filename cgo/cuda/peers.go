@@ -1,0 +1,133 @@
+package cuda
+
+// #include "calls.h"
+// #cgo noescape lpc_words
+// #cgo nocallback lpc_words
+import "C"
+
+import (
+	"encoding/hex"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"lightpath/shim/device"
+)
+
+var _ device.Peers = Library{}
+
+// Identity implements [device.Peers].
+func (Library) Identity() (string, error) {
+	c, err := library()
+	if err != nil {
+		return "", err
+	}
+	if lacks := C.lpc_lacks(c); lacks != nil {
+		return "", fmt.Errorf("the CUDA driver has no %s: %w", C.GoString(lacks), device.ErrDriver)
+	}
+	var uuid [16]byte
+	if err := failed(c, "cuDeviceGetUuid", C.lpc_uuid(c, unsafe.Pointer(&uuid))); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(uuid[:]), nil
+}
+
+// Context implements [device.Peers].
+func (Library) Context() (device.Context, error) {
+	var ctx C.uintptr_t
+	err := do("cuCtxGetCurrent", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_context(c, &ctx) })
+	return device.Context(ctx), err
+}
+
+// EnterContext implements [device.Peers].
+func (Library) EnterContext(ctx device.Context) error {
+	runtime.LockOSThread() // the driver's current context is the thread's
+	err := do("cuCtxPushCurrent", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_enter_context(c, C.uintptr_t(ctx)) })
+	if err != nil {
+		runtime.UnlockOSThread()
+	}
+	return err
+}
+
+// AllocExchange implements [device.Peers].
+func (Library) AllocExchange(size int) (unsafe.Pointer, error) {
+	var at unsafe.Pointer
+	err := do("cuMemAlloc", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_device_alloc(c, &at, C.size_t(size)) })
+	return at, err
+}
+
+// FreeExchange implements [device.Peers].
+func (Library) FreeExchange(at unsafe.Pointer) error {
+	return do("cuMemFree", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_device_free(c, at) })
+}
+
+// Export implements [device.Peers].
+func (Library) Export(at unsafe.Pointer) (h device.Handle, err error) {
+	err = do("cuIpcGetMemHandle", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_export(c, at, unsafe.Pointer(&h))
+	})
+	return h, err
+}
+
+// Import implements [device.Peers].
+func (Library) Import(h *device.Handle) (unsafe.Pointer, error) {
+	var at unsafe.Pointer
+	err := do("cuIpcOpenMemHandle", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_import(c, unsafe.Pointer(h), &at)
+	})
+	return at, err
+}
+
+// Close implements [device.Peers].
+func (Library) Close(at unsafe.Pointer) error {
+	return do("cuIpcCloseMemHandle", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_unimport(c, at) })
+}
+
+// Reach implements [device.Peers].
+func (Library) Reach(at unsafe.Pointer) error {
+	return do("cuCtxEnablePeerAccess", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_reach(c, at) })
+}
+
+// Register implements [device.Peers].
+func (Library) Register(mem []byte) (device.Address, error) {
+	var at C.uintptr_t
+	err := do("cuMemHostRegister", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_register(c, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), &at)
+	})
+	return device.Address(at), err
+}
+
+// Unregister implements [device.Peers].
+func (Library) Unregister(mem []byte) error {
+	return do("cuMemHostUnregister", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_unregister(c, unsafe.Pointer(&mem[0]))
+	})
+}
+
+// NewStream implements [device.Peers].
+func (Library) NewStream() (device.Stream, error) {
+	var s C.uintptr_t
+	err := do("cuStreamCreate", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_new_stream(c, &s) })
+	return device.Stream(s), err
+}
+
+// FreeStream implements [device.Peers].
+func (Library) FreeStream(s device.Stream) error {
+	return do("cuStreamDestroy", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_free_stream(c, C.uintptr_t(s)) })
+}
+
+// Words implements [device.Peers].
+func (Library) Words(s device.Stream, words []device.Word) error {
+	c, err := library()
+	if err != nil || len(words) == 0 {
+		return err
+	}
+	at := (*C.struct_lpc_word)(unsafe.Pointer(unsafe.SliceData(words)))
+	return failed(c, "cuStreamBatchMemOp", C.lpc_words(c, C.uintptr_t(s), at, C.uint(len(words))))
+}
+
+// A device.Word is an lpc_word.
+var (
+	_ [unsafe.Sizeof(C.struct_lpc_word{})]byte = [unsafe.Sizeof(device.Word{})]byte{}
+	_ [device.MaxWords]byte                    = [C.LPC_MAX_WORDS]byte{}
+)

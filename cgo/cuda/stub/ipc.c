@@ -1,0 +1,141 @@
+/* Memory of other processes, and host memory of the program's own that devices use. */
+#include "stub.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static size_t room_of(size_t size) { return (size + 4095) / 4096 * 4096; }
+
+/* ---- Device memory ---- */
+
+/* What a CUipcMemHandle holds. */
+struct handle {
+  pid_t pid;
+  int fd;
+  CUdevice device;
+  size_t size;
+  ino_t ino;
+};
+
+static void describe(struct block *b, void *arg) {
+  struct handle *h = arg;
+  struct stat st;
+  if (b == NULL || b->fd < 0 || fstat(b->fd, &st) != 0) return;
+  *h = (struct handle){getpid(), b->fd, b->ctx->device, b->size, st.st_ino};
+}
+
+STUB_API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at) {
+  struct handle h = {.fd = -1};
+  BEGIN();
+  stub_with_block(at, describe, &h);
+  if (h.fd < 0) return CUDA_ERROR_INVALID_VALUE;
+  memset(handle, 0, sizeof *handle);
+  memcpy(handle, &h, sizeof h);
+  return CUDA_SUCCESS;
+}
+
+/* As a driver: nobody opens what is its own, and STUB_CUDA_PEERS=0 keeps devices apart. */
+STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
+  CUcontext ctx = stub_current();
+  struct handle h;
+  struct stat st;
+  struct block *b;
+  char path[64];
+  int fd, can = 1;
+  BEGIN();
+  memcpy(&h, &handle, sizeof h);
+  if (ctx == NULL || h.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (h.device != ctx->device && (cuDeviceCanAccessPeer(&can, ctx->device, h.device) != CUDA_SUCCESS || !can))
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
+  fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &st) != 0 || st.st_ino != h.ino || (size_t)st.st_size != room_of(h.size)) {
+    if (fd >= 0) close(fd);
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  b = calloc(1, sizeof *b);
+  b->alias = mmap(NULL, room_of(h.size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  b->at = mmap(NULL, room_of(h.size), PROT_NONE, MAP_SHARED, fd, 0);
+  close(fd);
+  b->size = h.size;
+  b->type = CU_MEMORYTYPE_DEVICE;
+  b->ctx = ctx;
+  b->fd = -1;
+  b->imported = h.ino;
+  stub_add_block(b);
+  *at = (uintptr_t)b->at;
+  return CUDA_SUCCESS;
+}
+
+static bool is_imported(const struct block *b) { return b->imported != 0; }
+
+STUB_API CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
+  struct block *b;
+  BEGIN();
+  b = stub_take_block(at, is_imported);
+  if (b == NULL) return CUDA_ERROR_INVALID_VALUE;
+  munmap(b->alias, room_of(b->size));
+  munmap(b->at, room_of(b->size));
+  free(b);
+  return CUDA_SUCCESS;
+}
+
+/* ---- Host memory ---- */
+
+/* Registered memory is two blocks: what the host has, and what devices are to use instead, so that whoever
+ * takes one for the other is found out. */
+
+static bool is_registered(const struct block *b) { return b->device != NULL; }
+static bool is_any(const struct block *b) { return b != NULL; }
+
+static void find_device(struct block *b, void *device) { *(char **)device = b != NULL ? b->device : NULL; }
+
+bool stub_is_registered(CUdeviceptr at) {
+  char *device;
+  stub_with_block(at, find_device, &device);
+  return device != NULL;
+}
+
+STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
+  struct block *host, *twin;
+  char *device;
+  BEGIN();
+  if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if ((uintptr_t)at % 4096 != 0 || size == 0 || (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0 || stub_is_registered((uintptr_t)at))
+    return CUDA_ERROR_INVALID_VALUE;
+  device = mmap(NULL, room_of(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  host = calloc(1, sizeof *host);
+  twin = calloc(1, sizeof *twin);
+  *host = (struct block){.at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1, .device = device};
+  *twin = (struct block){.at = device, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
+  stub_add_block(host);
+  stub_add_block(twin);
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuMemHostUnregister(void *at) {
+  struct block *host;
+  BEGIN();
+  host = stub_take_block((uintptr_t)at, is_registered);
+  if (host == NULL) return CUDA_ERROR_INVALID_VALUE;
+  free(stub_take_block((uintptr_t)host->device, is_any));
+  munmap(host->device, room_of(host->size));
+  free(host);
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *at, unsigned flags) {
+  char *found;
+  BEGIN();
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  stub_with_block((uintptr_t)at, find_device, &found);
+  *device = (uintptr_t)found;
+  return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,55 @@
+package device
+
+import "unsafe"
+
+// Context is a handle of the driver's: where memory and streams of a device belong.
+type Context uintptr
+
+// Address is where a device finds a word. The CPU must not use it.
+type Address uintptr
+
+// Handle names memory of a device to other processes of the host.
+type Handle [64]byte
+
+// MaxWords is how many words one [Peers.Words] takes.
+const MaxWords = 255
+
+// Word is an operation on a word of registered memory: a wait until it equals the value, or a write.
+type Word struct {
+	At    Address
+	Value uint32
+	Wait  uint32 // 0: write
+}
+
+// Peers is what ranks need of a driver, beside [Driver], to reach each other's memory. Its methods belong between
+// Enter, or EnterContext, and Leave; but for Context and Identity, which are of the calling thread's context.
+// Safe for concurrent use; errors wrap [ErrDriver].
+type Peers interface {
+	// Identity names the device, alike in all processes of the host. It fails where the driver lacks
+	// something that the rest needs.
+	Identity() (string, error)
+	Context() (Context, error)
+	// EnterContext is Enter with a context.
+	EnterContext(ctx Context) error
+
+	// AllocExchange returns memory of the device that can be exported.
+	AllocExchange(size int) (unsafe.Pointer, error)
+	FreeExchange(at unsafe.Pointer) error
+	Export(at unsafe.Pointer) (Handle, error)
+	// Import maps what another process has exported, until Close.
+	Import(h *Handle) (unsafe.Pointer, error)
+	Close(at unsafe.Pointer) error
+	// Reach has the context reach memory of another one of this process.
+	Reach(at unsafe.Pointer) error
+
+	// Register makes host memory, which may be shared with other processes, a place for words.
+	Register(mem []byte) (Address, error)
+	Unregister(mem []byte) error
+
+	// NewStream returns a stream that is in no order with the default stream.
+	NewStream() (Stream, error)
+	FreeStream(s Stream) error
+	// Words enqueues operations, which are carried out in their order: a write after all that was enqueued before it
+	// can be seen by everyone. The slice is read in the call only. It allocates nothing, and may be part of a capture.
+	Words(s Stream, words []Word) error
+}
