@@ -16,7 +16,8 @@ type jobFile struct {
 	rendezvous  string // file where rank 0 leaves the unique id
 	barrier     string // shared-memory file that synchronizes timed iterations
 	commands    string // socket that runs come from instead
-	plain       bool   // buffers that the library does not know
+	buffers     Buffers
+	library     string // file that the ranks must have loaded; "" is any
 	runs        []string
 }
 
@@ -29,8 +30,14 @@ func (j *jobFile) encode() []byte {
 	if j.commands != "" {
 		fmt.Fprintf(&b, "commands=%s\n", j.commands)
 	}
-	if j.plain {
-		b.WriteString("memory=plain\n")
+	if j.buffers.Kind != "" {
+		fmt.Fprintf(&b, "memory=%s\n", j.buffers.Kind)
+	}
+	if j.buffers.Kind == DeviceBuffers && j.buffers.Device >= 0 {
+		fmt.Fprintf(&b, "device=%d\n", j.buffers.Device)
+	}
+	if j.library != "" {
+		fmt.Fprintf(&b, "library=%s\n", j.library)
 	}
 	for _, r := range j.runs {
 		b.WriteString(r)
@@ -39,12 +46,28 @@ func (j *jobFile) encode() []byte {
 	return []byte(b.String())
 }
 
+// The kinds of buffers that ranks use.
+const (
+	LibraryBuffers = ""       // host memory of ncclMemAlloc
+	PlainBuffers   = "plain"  // host memory that the library does not know
+	DeviceBuffers  = "device" // memory of a CUDA device, with calls on a stream
+)
+
+// Buffers says what memory ranks use. Device is the number of every rank's, with DeviceBuffers; below 0 ranks take devices in turn.
+type Buffers struct {
+	Kind   string
+	Device int
+}
+
 // SessionJob is the job file of a rank that takes its runs over a socket (cgo/rank/rank.h), meeting
 // the others through files in dir; plain gives it buffers that its library does not know.
 func SessionJob(rank, world int, dir, socket string, plain bool) []byte {
 	file := jobFile{
-		rank: rank, world: world, threads: 1, plain: plain, commands: socket,
+		rank: rank, world: world, threads: 1, commands: socket,
 		rendezvous: filepath.Join(dir, "unique-id"), barrier: filepath.Join(dir, "barrier"),
+	}
+	if plain {
+		file.buffers.Kind = PlainBuffers
 	}
 	return file.encode()
 }
@@ -58,8 +81,12 @@ func (s *Spec) RunLine(bytes, count int64, inPlace bool) string {
 	case s.Each:
 		mode = "each"
 	}
-	return fmt.Sprintf("run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d inplace=%d mode=%s",
+	line := fmt.Sprintf("run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d inplace=%d mode=%s",
 		s.Collective, s.Type, s.Op, s.Root, bytes, count, s.Warmup, s.Iters, b2i(s.Check), b2i(inPlace), mode)
+	if s.Graph > 0 {
+		line += fmt.Sprintf(" graph=%d", s.Graph)
+	}
+	return line
 }
 
 // runLines turns a spec into the worker's run lines, and says which size and variant each is.

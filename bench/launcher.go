@@ -49,6 +49,8 @@ type Ranks struct {
 	Rendezvous string
 	Worker     string // path of lightpath-rank
 	Transport  string // auto, shm, tcp or inproc
+	Buffers    Buffers
+	Library    string // libnccl.so.2 that ranks use instead of the one beside them; "" is that one
 	Env        []string
 	// Apart has ranks meet in collectives only: no barrier that the others would wait in for one
 	// that is gone. Runs of mode=sync need that barrier.
@@ -142,6 +144,7 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	file := jobFile{
 		rank: rank, world: j.ranks.N, threads: threads, runs: lines,
 		rendezvous: filepath.Join(j.dir, "unique-id"), barrier: filepath.Join(j.dir, "barrier"),
+		buffers: j.ranks.Buffers, library: j.ranks.Library,
 	}
 	if j.ranks.External != nil {
 		file.rendezvous, file.barrier = j.ranks.Rendezvous, ""
@@ -157,6 +160,13 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	cmd.Env = append(os.Environ(), j.ranks.Env...)
 	if t := j.ranks.Transport; t != "" {
 		cmd.Env = append(cmd.Env, "LIGHTPATH_TRANSPORT="+t)
+	}
+	if l := j.ranks.Library; l != "" {
+		path := filepath.Dir(l)
+		if others := os.Getenv("LD_LIBRARY_PATH"); others != "" {
+			path += string(filepath.ListSeparator) + others
+		}
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+path)
 	}
 	// A rank must not outlive its launcher.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -27,6 +27,8 @@ type Spec struct {
 	Sync bool
 	// Each records the start and end of calls that run back to back. It is for [Spec.RunLine].
 	Each bool
+	// Graph, above 0, captures the iterations into a CUDA graph and times that many launches of it. Buffers are of a device then.
+	Graph int
 	// OutOfPlace and InPlace choose the variants; nccl-tests runs both.
 	OutOfPlace, InPlace bool
 }

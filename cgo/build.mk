@@ -10,7 +10,7 @@ FRONT_SOURCES := $(wildcard cgo/front/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc) cgo/core/lp_core.h
 CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h cgo/cuda/*.c cgo/cuda/*.h) go.mod go.sum \
   $(shell find cgo/core cgo/cuda cgo/verbs shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
-RANK_SOURCES  := $(wildcard cgo/rank/*.c)
+RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 
 .PHONY: test-c abi-check
 
@@ -33,9 +33,11 @@ lib/liblightpath.so: $(CORE_SOURCES)
 	  -o build/liblightpath.so ./cgo/core
 	mv build/liblightpath.so $@
 
-bin/lightpath-rank: $(RANK_SOURCES) cgo/rank/rank.h lib/libnccl.so.2
+# New tags: LD_LIBRARY_PATH comes before where it was built, so that it times any libnccl.so.2.
+bin/lightpath-rank: $(RANK_SOURCES) cgo/rank/rank.h cgo/cuda/tests/gpu.h cgo/cuda/driver.h lib/libnccl.so.2
 	@mkdir -p bin
-	$(CC) $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(RANK_SOURCES) -Llib -lnccl -lm -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN'
+	$(CC) $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(RANK_SOURCES) -Llib -lnccl -lm -ldl \
+	  -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/../lib:$$ORIGIN'
 	mv $@.tmp $@
 
 # go-nvml's symbols are resolved when they are called: no -z now here.
@@ -43,7 +45,7 @@ bin/lightpath-nvml: $(wildcard cgo/nvml/*.go shim/topology/*.go) go.mod go.sum
 	@mkdir -p bin
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cgo/nvml
 
-test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank ## plain C tests of libnccl.so.2
+test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank bin/lightpath ## plain C tests of libnccl.so.2
 	cgo/front/tests/run.sh
 	cgo/cuda/tests/run.sh
 
@@ -51,7 +53,7 @@ abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package
 	cgo/abi/check.sh
 
 # Ranks of other libraries, for lightpath bench peers: one for each MPI compiler that is installed.
-PEER_SOURCES := cgo/peers/mpi.c $(filter-out cgo/rank/main.c,$(RANK_SOURCES))
+PEER_SOURCES := cgo/peers/mpi.c $(addprefix cgo/rank/,data.c job.c run.c sync.c)
 PEERS := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),bin/lightpath-rank-$(m)))
 
 .PHONY: peers

@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers)\n", argv[0]);
     return 2;
   }
-  struct worker w = {.plain = job.plain, .out = stdout};
+  struct worker w = {.memory = job.memory == PLAIN ? &plain_memory : &library_memory, .out = stdout};
   MPI_Comm_rank(MPI_COMM_WORLD, &w.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &w.world);
   w.bar = *job.barrier ? barrier_open(job.barrier, w.world) : NULL;

@@ -110,6 +110,18 @@ uint64_t recv_count(const struct run *r, int world) {
   return r->count * (per_rank(r->coll) || r->coll == ALLTOALL ? (uint64_t)world : 1);
 }
 
+struct buffers place(const struct run *r, int rank, struct buffers b) {
+  if (!r->inplace) return b;
+  size_t block = r->count * type_size(r->type);
+  switch (r->coll) {
+    case ALLGATHER: return (struct buffers){b.recv + (size_t)rank * block, b.recv};
+    case GATHER: return rank == r->root ? (struct buffers){b.recv + (size_t)rank * block, b.recv} : b;
+    case REDUCESCATTER: return (struct buffers){b.send, b.send + (size_t)rank * block};
+    case SCATTER: return rank == r->root ? (struct buffers){b.send, b.send + (size_t)rank * block} : b;
+    default: return (struct buffers){b.recv, b.recv};
+  }
+}
+
 void fill(void *buf, const struct run *r, int rank, uint64_t n) {
   for (uint64_t i = 0; i < n; i++) store(buf, r->type, i, value(r, rank, i));
 }

@@ -50,8 +50,8 @@ static int run_field(struct run *r, const char *key, const char *value) {
   } else if (strcmp(key, "count") == 0) {
     return number(value, UINT64_MAX >> 8, &r->count);
   } else {
-    static const char *const names[] = {"root", "warmup", "iters", "check", "inplace", "pause"};
-    int *const fields[] = {&r->root, &r->warmup, &r->iters, &r->check, &r->inplace, &r->pause};
+    static const char *const names[] = {"root", "warmup", "iters", "check", "inplace", "pause", "graph"};
+    int *const fields[] = {&r->root, &r->warmup, &r->iters, &r->check, &r->inplace, &r->pause, &r->graph};
     if ((i = LOOKUP(names, key)) < 0 || number(value, 1 << 30, &n)) return -1;
     *fields[i] = (int)n;
   }
@@ -104,6 +104,10 @@ int run_parse(char *text, int world, struct run *r) {
     fprintf(stderr, "lightpath-rank: run: alltoallv has a matrix, and only out of place\n");
     return -1;
   }
+  if (r->graph > 0 && (r->sync || r->each)) {
+    fprintf(stderr, "lightpath-rank: run: graphs are for mode=loop\n");
+    return -1;
+  }
   return matrix ? matrix_read(r, matrix, world) : 0;
 }
 
@@ -122,8 +126,8 @@ static int run_line(struct job *job, char *text, int line) {
 
 static int setting(struct job *job, const char *key, const char *value) {
   uint64_t n;
-  static const char *const names[] = {"rank", "world", "threads"};
-  int *const fields[] = {&job->rank, &job->world, &job->threads};
+  static const char *const names[] = {"rank", "world", "threads", "device"};
+  int *const fields[] = {&job->rank, &job->world, &job->threads, &job->device};
   int i = LOOKUP(names, key);
   if (i >= 0) {
     if (number(value, 1 << 20, &n)) return -1;
@@ -131,11 +135,13 @@ static int setting(struct job *job, const char *key, const char *value) {
     return 0;
   }
   if (strcmp(key, "memory") == 0) {
-    job->plain = strcmp(value, "plain") == 0;
-    return job->plain || strcmp(value, "library") == 0 ? 0 : -1;
+    static const char *const memories[] = {[LIBRARY] = "library", [PLAIN] = "plain", [DEVICE] = "device"};
+    if ((i = LOOKUP(memories, value)) < 0) return -1;
+    job->memory = (enum where)i;
+    return 0;
   }
-  static const char *const paths[] = {"rendezvous", "barrier", "commands"};
-  char *const texts[] = {job->rendezvous, job->barrier, job->commands};
+  static const char *const paths[] = {"rendezvous", "barrier", "commands", "library"};
+  char *const texts[] = {job->rendezvous, job->barrier, job->commands, job->library};
   if ((i = LOOKUP(paths, key)) < 0 || strlen(value) >= sizeof job->rendezvous) return -1;
   strcpy(texts[i], value);
   return 0;
@@ -149,7 +155,7 @@ int job_read(const char *path, struct job *job) {
   }
   char text[8192];
   int line = 0, err = 0;
-  *job = (struct job){.world = 1, .threads = 1};
+  *job = (struct job){.world = 1, .threads = 1, .device = -1};
   while (!err && fgets(text, sizeof text, f)) {
     line++;
     text[strcspn(text, "\n")] = 0;

@@ -1,9 +1,11 @@
 #define _GNU_SOURCE
 #include "rank.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The rank over NCCL's interface. */
 
@@ -18,10 +20,7 @@ static void check(const struct worker *w, const char *what, ncclResult_t result)
 
 const char *lib_name(void) { return "lightpath"; }
 
-const char *lib_unsupported(const struct run *r) {
-  (void)r;
-  return NULL;
-}
+const char *lib_unsupported(const struct run *r) { return nccl_lacks(r); }
 
 void *lib_alloc(const struct worker *w, size_t bytes) {
   void *p = NULL;
@@ -34,51 +33,27 @@ void lib_free(const struct worker *w, void *mem, size_t bytes) {
   check(w, "ncclMemFree", ncclMemFree(mem));
 }
 
-static ncclResult_t sendrecv(const struct worker *w, const struct run *r, struct buffers b) {
-  ncclComm_t comm = w->comm;
-  ncclResult_t result = ncclGroupStart();
-  if (result == ncclSuccess) result = ncclSend(b.send, r->count, r->type, (w->rank + 1) % w->world, comm, NULL);
-  if (result == ncclSuccess) result = ncclRecv(b.recv, r->count, r->type, (w->rank + w->world - 1) % w->world, comm, NULL);
-  ncclResult_t end = ncclGroupEnd();
-  return result != ncclSuccess ? result : end;
+void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
+  void *stream = w->device ? device_stream(w->device) : NULL;
+  check(w, collective_name(r->coll), nccl_call(r, w->rank, w->world, at, w->comm, stream));
 }
 
-/* As frameworks do it: a group with a send and a receive for each peer, none where nothing goes. */
-static ncclResult_t alltoallv(const struct worker *w, const struct run *r, struct buffers b) {
-  ncclComm_t comm = w->comm;
-  size_t size = type_size(r->type), n = (size_t)w->world, me = (size_t)w->rank;
-  uint64_t from = 0, to = 0;
-  ncclResult_t result = ncclGroupStart();
-  for (size_t p = 0; p < n && result == ncclSuccess; p++) {
-    uint64_t out = r->matrix[me * n + p], in = r->matrix[p * n + me];
-    if (out > 0) result = ncclSend(b.send + to * size, out, r->type, (int)p, comm, NULL);
-    if (in > 0 && result == ncclSuccess) result = ncclRecv(b.recv + from * size, in, r->type, (int)p, comm, NULL);
-    to += out, from += in;
-  }
-  ncclResult_t end = ncclGroupEnd();
-  return result != ncclSuccess ? result : end;
+/* Whether the library that is loaded is the one that was asked for: search paths have many sources. */
+static int wrong_library(const char *asked) {
+  Dl_info loaded;
+  struct stat a, b;
+  if (!*asked) return 0;
+  if (dladdr((void *)(uintptr_t)ncclGetVersion, &loaded) && !stat(asked, &a) && !stat(loaded.dli_fname, &b) && a.st_ino == b.st_ino &&
+      a.st_dev == b.st_dev)
+    return 0;
+  fprintf(stderr, "lightpath-rank: not %s but %s is loaded\n", asked, loaded.dli_fname);
+  return -1;
 }
-
-static ncclResult_t call(const struct worker *w, const struct run *r, struct buffers b) {
-  ncclComm_t comm = w->comm;
-  switch (r->coll) {
-    case ALLREDUCE: return ncclAllReduce(b.send, b.recv, r->count, r->type, r->op, comm, NULL);
-    case BROADCAST: return ncclBroadcast(b.send, b.recv, r->count, r->type, r->root, comm, NULL);
-    case REDUCE: return ncclReduce(b.send, b.recv, r->count, r->type, r->op, r->root, comm, NULL);
-    case ALLGATHER: return ncclAllGather(b.send, b.recv, r->count, r->type, comm, NULL);
-    case REDUCESCATTER: return ncclReduceScatter(b.send, b.recv, r->count, r->type, r->op, comm, NULL);
-    case ALLTOALL: return ncclAlltoAll(b.send, b.recv, r->count, r->type, comm, NULL);
-    case GATHER: return ncclGather(b.send, b.recv, r->count, r->type, r->root, comm, NULL);
-    case SCATTER: return ncclScatter(b.send, b.recv, r->count, r->type, r->root, comm, NULL);
-    case ALLTOALLV: return alltoallv(w, r, b);
-    default: return sendrecv(w, r, b);
-  }
-}
-
-void lib_call(const struct worker *w, const struct run *r, struct buffers at) { check(w, collective_name(r->coll), call(w, r, at)); }
 
 static int rank_run(int rank) {
-  struct worker w = {.rank = rank, .world = job.world, .plain = job.plain, .out = stdout};
+  static const struct memory *const memories[] = {[LIBRARY] = &library_memory, [PLAIN] = &plain_memory, [DEVICE] = &device_memory};
+  struct worker w = {.rank = rank, .world = job.world, .memory = memories[job.memory], .out = stdout};
+  if (job.memory == DEVICE) w.device = device_open(&w, job.device);
   w.bar = *job.barrier ? barrier_open(job.barrier, job.world) : NULL;
   ncclComm_t comm;
   check(&w, "ncclCommInitRank", ncclCommInitRank(&comm, job.world, unique_id, rank));
@@ -105,7 +80,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: lightpath-rank --job FILE (started by lightpath bench and lightpath demo)\n");
     return 2;
   }
-  if (job_read(argv[2], &job)) return 2;
+  if (job_read(argv[2], &job) || wrong_library(job.library)) return 2;
   if (*job.commands && job.threads > 1) {
     fprintf(stderr, "lightpath-rank: a rank with commands needs a process of its own\n");
     return 2;

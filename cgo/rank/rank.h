@@ -4,10 +4,12 @@
  *
  * The job comes as a text file (--job PATH), one key=value per line:
  *   rank=R world=N threads=T rendezvous=PATH barrier=PATH      (each on its own line)
- *   memory=library|plain  what buffers are: the library's (default), or pages that it does not know
+ *   memory=library|plain|device  what buffers are: the library's (default), pages that it does not know, or a device's
+ *   device=D              the device of every rank, with memory=device; without it rank r takes r modulo their number
+ *   library=PATH          fails unless the library that is loaded is this file
  *   commands=PATH         a socket to connect to: run lines come from there, and reports go there
  * then one line per run:
- *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|each|sync pause=MS
+ *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|each|sync pause=MS graph=G
  * count is the call's element count; bytes is only reported. collective=alltoallv is grouped sends and
  * receives of different sizes: matrix=PATH is a text of world x world element counts, by source, and
  * count the largest sum of a row or column. With threads=T the process holds ranks
@@ -17,6 +19,10 @@
  * before every call and records its start and end (CLOCK_MONOTONIC, ns), and checks every call; pause
  * is how long it lets the planes rest before that, so that what one call left behind (a plan's trailing
  * reset) is not counted against the next; in mode=loop, how long a rank rests before the run.
+ *
+ * With memory=device calls go to a stream of the rank's: mode=loop times between two events on it, the other modes until
+ * the stream has drained. graph=G, in mode=loop, captures the I calls into a graph and times G launches of it.
+ *
  * Standard output: one JSON object per rank and run; on failure {"rank":R,"error":TEXT,"result":CODE} and exit 1.
  *
  * On a commands socket a rank first says {"rank":R,"library":TEXT}, then answers every run line by one
@@ -29,7 +35,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "nccl.h" /* names of types and operators; only main.c calls the library */
+#include "nccl.h" /* names of types and operators; only main.c and call.c call the library */
 
 enum collective { ALLREDUCE, BROADCAST, REDUCE, ALLGATHER, REDUCESCATTER, ALLTOALL, GATHER, SCATTER, SENDRECV, ALLTOALLV, NCOLLECTIVES };
 
@@ -37,14 +43,17 @@ struct run {
   enum collective coll;
   ncclDataType_t type;
   ncclRedOp_t op;
-  int root, warmup, iters, check, inplace, sync, each, pause;
+  int root, warmup, iters, check, inplace, sync, each, pause, graph;
   uint64_t bytes, count;
   uint64_t *matrix; /* ALLTOALLV: elements from rank s to d at [s * world + d]; count is the largest row or column */
 };
 
+enum where { LIBRARY, PLAIN, DEVICE };
+
 struct job {
-  int rank, world, threads, plain;
-  char rendezvous[4096], barrier[4096], commands[4096];
+  int rank, world, threads, device;
+  enum where memory;
+  char rendezvous[4096], barrier[4096], commands[4096], library[4096];
   struct run *runs;
   size_t nruns;
 };
@@ -59,13 +68,38 @@ struct buffers {
   char *send, *recv;
 };
 
+struct memory;
+struct device;
+
 /* One rank of a job. out is where it reports. */
 struct worker {
-  int rank, world, plain;
+  int rank, world;
+  const struct memory *memory;
+  struct device *device; /* of device_memory, else NULL */
   void *comm;
   struct barrier *bar;
   FILE *out;
 };
+
+/* Where buffers are, and how time is told there. Each ends the process through rank_fail where it fails. */
+struct memory {
+  char *(*obtain)(const struct worker *w, size_t bytes);
+  void (*give_back)(const struct worker *w, char *mem, size_t bytes);
+  /* To buffers and from them. host may be the buffer itself. */
+  void (*put)(const struct worker *w, char *to, const void *host, size_t bytes);
+  void (*get)(const struct worker *w, void *host, const char *from, size_t bytes);
+  /* The time of calls made in between, until they have ended, in us. */
+  int64_t (*start)(const struct worker *w);
+  double (*stop)(const struct worker *w, int64_t started);
+  /* Waits for all calls to end. NULL where they have when they return. */
+  void (*finish)(const struct worker *w);
+  /* Captures r's calls into a graph, launches it graph times, and once before that where r has a warmup, and
+   * returns the time of a call in us. NULL where there are no graphs. */
+  double (*replay)(const struct worker *w, const struct run *r, struct buffers at);
+};
+
+/* run.c: buffers of the library, and pages that it does not know. */
+extern const struct memory library_memory, plain_memory;
 
 /* What a program defines. Each ends the process through rank_fail where its library fails. */
 void lib_call(const struct worker *w, const struct run *r, struct buffers at);
@@ -81,7 +115,19 @@ void work_through(struct worker *w, const struct job *job);
 int work_session(struct worker *w, const char *socket);
 _Noreturn void rank_fail(const struct worker *w, const char *what, int result, const char *text);
 
+/* device.c: buffers of a device, over the CUDA driver. Gives the rank the device (-1: by its rank), whose context becomes the thread's. */
+extern const struct memory device_memory;
+struct device *device_open(const struct worker *w, int number);
+void *device_stream(const struct device *d);
+
+/* call.c: r over NCCL's interface. stream is a cudaStream_t. A function that the library lacks is ncclInvalidUsage. */
+ncclResult_t nccl_call(const struct run *r, int rank, int world, struct buffers at, ncclComm_t comm, void *stream);
+/* The function that it lacks, or NULL. */
+const char *nccl_lacks(const struct run *r);
+
 /* data.c: patterns and the oracle. Every function is pure. */
+/* Where the call's pointers are when it runs in place (NCCL's rules). */
+struct buffers place(const struct run *r, int rank, struct buffers b);
 size_t type_size(ncclDataType_t t);
 /* Elements of the send and receive buffer of one rank. */
 uint64_t send_count(const struct run *r, int world);

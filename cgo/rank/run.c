@@ -32,23 +32,42 @@ void rank_fail(const struct worker *w, const char *what, int result, const char 
   _exit(1);
 }
 
-/* Where the call's pointers are when it runs in place (NCCL's rules). */
-static struct buffers place(const struct run *r, int rank, struct buffers b) {
-  if (!r->inplace) return b;
-  size_t block = r->count * type_size(r->type);
-  switch (r->coll) {
-    case ALLGATHER: return (struct buffers){b.recv + (size_t)rank * block, b.recv};
-    case GATHER: return rank == r->root ? (struct buffers){b.recv + (size_t)rank * block, b.recv} : b;
-    case REDUCESCATTER: return (struct buffers){b.send, b.send + (size_t)rank * block};
-    case SCATTER: return rank == r->root ? (struct buffers){b.send, b.send + (size_t)rank * block} : b;
-    default: return (struct buffers){b.recv, b.recv};
-  }
+static void *scratch(const struct worker *w, size_t bytes) {
+  void *p = malloc(bytes > 0 ? bytes : 1);
+  if (!p) rank_fail(w, "malloc", errno, strerror(errno));
+  return p;
 }
 
 /* Fresh input and a receive buffer that holds nothing right. */
 static void prepare(const struct worker *w, const struct run *r, struct buffers b, struct buffers at) {
-  memset(b.recv, 0xA5, recv_count(r, w->world) * type_size(r->type));
-  fill(at.send, r, w->rank, send_count(r, w->world));
+  size_t received = recv_count(r, w->world) * type_size(r->type), sent = send_count(r, w->world) * type_size(r->type);
+  if (!w->memory->put) {
+    memset(b.recv, 0xA5, received);
+    fill(at.send, r, w->rank, send_count(r, w->world));
+    return;
+  }
+  void *host = scratch(w, received > sent ? received : sent);
+  memset(host, 0xA5, received);
+  w->memory->put(w, b.recv, host, received);
+  fill(host, r, w->rank, send_count(r, w->world));
+  w->memory->put(w, at.send, host, sent);
+  free(host);
+}
+
+static uint64_t wrong_in(const struct worker *w, const struct run *r, const char *recv) {
+  if (!w->memory->get) return count_wrong(recv, r, w->rank, w->world);
+  size_t received = recv_count(r, w->world) * type_size(r->type);
+  void *host = scratch(w, received);
+  w->memory->get(w, host, recv, received);
+  uint64_t wrong = count_wrong(host, r, w->rank, w->world);
+  free(host);
+  return wrong;
+}
+
+/* A call, and its end. */
+static void whole_call(const struct worker *w, const struct run *r, struct buffers at) {
+  lib_call(w, r, at);
+  if (w->memory->finish) w->memory->finish(w);
 }
 
 struct outcome {
@@ -67,10 +86,10 @@ static struct outcome run_sync(const struct worker *w, const struct run *r, stru
     take_pause(r);
     barrier_wait(w->bar);
     int64_t start = now_ns();
-    lib_call(w, r, at);
+    whole_call(w, r, at);
     int64_t end = now_ns();
     barrier_wait(w->bar); /* checking takes the CPU from ranks that are still in the call */
-    if (r->check) out.wrong += count_wrong(at.recv, r, w->rank, w->world);
+    if (r->check) out.wrong += wrong_in(w, r, at.recv);
     if (i < 0) continue;
     out.iters[i][0] = start, out.iters[i][1] = end;
     out.us += (double)(end - start) / 1e3 / r->iters;
@@ -78,12 +97,17 @@ static struct outcome run_sync(const struct worker *w, const struct run *r, stru
   return out;
 }
 
-static void each_call(const struct worker *w, const struct run *r, struct buffers at, int64_t (*iters)[2]) {
-  for (int i = 0; i < r->iters; i++) {
+/* The time of a call in us, of calls back to back. */
+static double back_to_back(const struct worker *w, const struct run *r, struct buffers at, int64_t (*iters)[2]) {
+  if (r->graph > 0) return w->memory->replay(w, r, at);
+  int64_t started = w->memory->start(w);
+  for (int i = 0; i < r->iters && !iters; i++) lib_call(w, r, at);
+  for (int i = 0; i < r->iters && iters; i++) {
     iters[i][0] = now_ns();
-    lib_call(w, r, at);
+    whole_call(w, r, at);
     iters[i][1] = now_ns();
   }
+  return w->memory->stop(w, started) / r->iters;
 }
 
 static struct outcome run_loop(const struct worker *w, const struct run *r, struct buffers b) {
@@ -92,20 +116,20 @@ static struct outcome run_loop(const struct worker *w, const struct run *r, stru
   if (out.iters) memset(out.iters, 1, (size_t)r->iters * sizeof *out.iters); /* no page fault while timing */
   take_pause(r);
   prepare(w, r, b, at);
-  for (int i = 0; i < r->warmup; i++) lib_call(w, r, at);
+  for (int i = 0; i < r->warmup; i++) whole_call(w, r, at);
   if (w->bar) barrier_wait(w->bar);
-  int64_t start = now_ns();
-  if (r->each) {
-    each_call(w, r, at, out.iters);
-  } else {
-    for (int i = 0; i < r->iters; i++) lib_call(w, r, at);
-  }
-  out.us = (double)(now_ns() - start) / 1e3 / r->iters;
+  out.us = back_to_back(w, r, at, out.iters);
   if (r->check) {
     if (w->bar) barrier_wait(w->bar); /* as in run_sync */
     prepare(w, r, b, at);
-    lib_call(w, r, at);
-    out.wrong = count_wrong(at.recv, r, w->rank, w->world);
+    if (r->graph > 0) {
+      struct run once = *r;
+      once.warmup = 0, once.iters = once.graph = 1;
+      w->memory->replay(w, &once, at);
+    } else {
+      whole_call(w, r, at);
+    }
+    out.wrong = wrong_in(w, r, at.recv);
   }
   return out;
 }
@@ -128,32 +152,47 @@ static void report(const struct worker *w, const struct run *r, const struct out
 
 static void run_one(const struct worker *w, const struct run *r, struct buffers b) {
   if (r->sync && !w->bar) rank_fail(w, "mode=sync", 0, "needs a barrier");
+  if (r->graph > 0 && !w->memory->replay) rank_fail(w, "graph", 0, "needs memory=device");
   struct outcome o = r->sync ? run_sync(w, r, b) : run_loop(w, r, b);
   report(w, r, &o);
   free(o.iters);
 }
 
-/* Memory of one side, written once so that its pages are there. */
-static char *obtain(const struct worker *w, size_t bytes) {
-  if (!w->plain) {
-    char *p = lib_alloc(w, bytes);
-    memset(p, 0, bytes);
-    return p;
-  }
+/* Host memory is written once so that its pages are there. */
+static char *library_obtain(const struct worker *w, size_t bytes) {
+  char *p = lib_alloc(w, bytes);
+  memset(p, 0, bytes);
+  return p;
+}
+
+static char *plain_obtain(const struct worker *w, size_t bytes) {
   char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) rank_fail(w, "mmap", errno, strerror(errno));
   memset(p, 0, bytes);
   return p;
 }
 
-static void give_back(const struct worker *w, char *mem, size_t bytes) {
-  if (!mem) return;
-  if (w->plain) {
-    munmap(mem, bytes);
-  } else {
-    lib_free(w, mem, bytes);
-  }
+static void library_give_back(const struct worker *w, char *mem, size_t bytes) {
+  if (mem) lib_free(w, mem, bytes);
 }
+
+static void plain_give_back(const struct worker *w, char *mem, size_t bytes) {
+  (void)w;
+  if (mem) munmap(mem, bytes);
+}
+
+static int64_t clock_start(const struct worker *w) {
+  (void)w;
+  return now_ns();
+}
+
+static double clock_stop(const struct worker *w, int64_t started) {
+  (void)w;
+  return (double)(now_ns() - started) / 1e3;
+}
+
+const struct memory library_memory = {.obtain = library_obtain, .give_back = library_give_back, .start = clock_start, .stop = clock_stop};
+const struct memory plain_memory = {.obtain = plain_obtain, .give_back = plain_give_back, .start = clock_start, .stop = clock_stop};
 
 struct sizes {
   size_t send, recv;
@@ -171,10 +210,11 @@ static struct sizes larger(struct sizes a, struct sizes b) {
 void work_through(struct worker *w, const struct job *job) {
   struct sizes need = {1, 1};
   for (size_t i = 0; i < job->nruns; i++) need = larger(need, sizes_of(&job->runs[i], w->world));
-  struct buffers b = {obtain(w, need.send), obtain(w, need.recv)};
+  struct buffers b = {w->memory->obtain(w, need.send), w->memory->obtain(w, need.recv)};
+  if (w->bar) barrier_wait(w->bar); /* a driver that allocates may wait for what a device does, as other ranks' calls */
   for (size_t i = 0; i < job->nruns; i++) run_one(w, &job->runs[i], b);
-  give_back(w, b.send, need.send);
-  give_back(w, b.recv, need.recv);
+  w->memory->give_back(w, b.send, need.send);
+  w->memory->give_back(w, b.recv, need.recv);
 }
 
 static int dial(const char *path) {
@@ -223,21 +263,21 @@ int work_session(struct worker *w, const char *socket) {
     struct sizes need = larger(have, larger((struct sizes){1, 1}, sizes_of(&r, w->world)));
     int shrink = need.send + need.recv > KEEP_BYTES;
     if (need.send > have.send || need.recv > have.recv) {
-      give_back(w, b.send, have.send);
-      give_back(w, b.recv, have.recv);
-      b = (struct buffers){obtain(w, need.send), obtain(w, need.recv)};
+      w->memory->give_back(w, b.send, have.send);
+      w->memory->give_back(w, b.recv, have.recv);
+      b = (struct buffers){w->memory->obtain(w, need.send), w->memory->obtain(w, need.recv)};
       have = need;
     }
     run_one(w, &r, b);
     free(r.matrix);
     if (shrink) {
-      give_back(w, b.send, have.send);
-      give_back(w, b.recv, have.recv);
+      w->memory->give_back(w, b.send, have.send);
+      w->memory->give_back(w, b.recv, have.recv);
       b = (struct buffers){0}, have = (struct sizes){0, 0};
     }
   }
-  give_back(w, b.send, have.send);
-  give_back(w, b.recv, have.recv);
+  w->memory->give_back(w, b.send, have.send);
+  w->memory->give_back(w, b.recv, have.recv);
   fclose(in);
   fclose(w->out);
   w->out = stdout;

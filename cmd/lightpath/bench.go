@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -33,6 +34,8 @@ type benchFlags struct {
 	jsonOut              string
 	sync                 bool
 	outOfPlace, inPlace  bool
+	memory, library      string
+	device, graph        int
 	timeout              time.Duration
 }
 
@@ -75,6 +78,10 @@ COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, ga
 	fl.BoolVar(&f.sync, "sync", false, "time each iteration behind a barrier: median completion of the slowest rank")
 	fl.BoolVar(&f.outOfPlace, "out-of-place", false, "only out of place")
 	fl.BoolVar(&f.inPlace, "in-place", false, "only in place")
+	fl.StringVar(&f.memory, "memory", "host", "host (ncclMemAlloc), plain (malloc) or device (CUDA, calls on a stream)")
+	fl.IntVar(&f.device, "device", -1, "CUDA device of every rank, with --memory device (-1: ranks take them in turn)")
+	fl.IntVar(&f.graph, "graph", 0, "capture the iterations into a CUDA graph and time so many launches of it")
+	fl.StringVar(&f.library, "library", "", "another libnccl.so.2 to time, such as NVIDIA's")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long")
 	cmd.AddCommand(newBenchBarrier(), newBenchPeers(), newBenchLatency(), newBenchExchange())
 	return cmd
@@ -88,6 +95,7 @@ func (f *benchFlags) parse(collective string, ranksGiven bool) (*bench.Options, 
 	}
 	s := &o.Spec
 	s.Root, s.Factor, s.Warmup, s.Iters, s.Check, s.Sync = f.root, f.factor, f.warmup, f.iters, f.check != 0, f.sync
+	s.Graph = f.graph
 	s.OutOfPlace, s.InPlace = f.outOfPlace || !f.inPlace, f.inPlace || !f.outOfPlace
 	if s.Collective, err = schedule.ParseCollective(collective); err != nil {
 		return nil, err
@@ -104,6 +112,14 @@ func (f *benchFlags) parse(collective string, ranksGiven bool) (*bench.Options, 
 	if s.MaxBytes, err = bench.ParseBytes(f.maxBytes); err != nil {
 		return nil, fmt.Errorf("-e: %w", err)
 	}
+	if o.Buffers, err = f.buffers(); err != nil {
+		return nil, err
+	}
+	if f.library != "" {
+		if o.Library, err = filepath.Abs(f.library); err != nil {
+			return nil, fmt.Errorf("--library: %w", err)
+		}
+	}
 	world, external, err := bench.DetectWorld(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -116,6 +132,19 @@ func (f *benchFlags) parse(collective string, ranksGiven bool) (*bench.Options, 
 	}
 	o.Worker, err = siblingFile("bin", "lightpath-rank")
 	return o, err
+}
+
+func (f *benchFlags) buffers() (bench.Buffers, error) {
+	b := bench.Buffers{Device: f.device}
+	switch f.memory {
+	case "host":
+		b.Kind = bench.LibraryBuffers
+	case bench.PlainBuffers, bench.DeviceBuffers:
+		b.Kind = f.memory
+	default:
+		return b, fmt.Errorf("--memory: %q is none of host, plain, device", f.memory)
+	}
+	return b, nil
 }
 
 func (f *benchFlags) validate(o *bench.Options) error {
@@ -132,6 +161,10 @@ func (f *benchFlags) validate(o *bench.Options) error {
 		return fmt.Errorf("-r: root %d is not one of %d ranks", o.Root, o.Ranks)
 	case o.Sync && o.World != nil:
 		return fmt.Errorf("--sync: the ranks must be started here (-n), not by %s: its barrier is one of processes of one parent", o.World.Launcher)
+	case o.Graph < 0 || o.Graph > 0 && (o.Buffers.Kind != bench.DeviceBuffers || o.Sync):
+		return fmt.Errorf("--graph: %d launches; graphs are for --memory device without --sync", o.Graph)
+	case o.Library != "" && filepath.Base(o.Library) != "libnccl.so.2":
+		return fmt.Errorf("--library: %s; the loader looks for a file named libnccl.so.2", o.Library)
 	case o.Planes < 0:
 		return fmt.Errorf("--planes: %d is negative", o.Planes)
 	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
@@ -189,8 +222,8 @@ func runBench(cmd *cobra.Command, f *benchFlags, o *bench.Options) error {
 			}
 		}
 	}
-	fmt.Fprintf(table, "# lightpath bench %s  ranks %d  transport %s  warmup %d  iters %d  check %d\n",
-		o.Collective, o.Ranks, o.Transport, o.Warmup, o.Iters, f.check)
+	fmt.Fprintf(table, "# lightpath bench %s  ranks %d  transport %s  warmup %d  iters %d  check %d%s\n",
+		o.Collective, o.Ranks, o.Transport, o.Warmup, o.Iters, f.check, f.about())
 	doc, err := bench.Run(cmd.Context(), o)
 	if err != nil {
 		return no(err)
@@ -207,6 +240,21 @@ func runBench(cmd *cobra.Command, f *benchFlags, o *bench.Options) error {
 		}
 	}
 	return nil
+}
+
+// about says what is not as usual.
+func (f *benchFlags) about() string {
+	var text string
+	if f.memory != "host" {
+		text += "  memory " + f.memory
+	}
+	if f.graph > 0 {
+		text += fmt.Sprintf("  graph launches %d", f.graph)
+	}
+	if f.library != "" {
+		text += "  library " + f.library
+	}
+	return text
 }
 
 // writeJSON writes v, indented, to path or, for "-", to standard output.

@@ -7,7 +7,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ids;
-static CUgraph strict[64]; /* captures that forbid calls to others: of mode global */
+static CUgraph strict[64]; /* captures that forbid calls: to the thread, of mode global to others, too */
 static __thread CUgraph own_strict;
 static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -21,7 +21,8 @@ bool stub_capture_forbids(void) {
   if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   pthread_mutex_lock(&mutex);
   for (i = 0; i < sizeof strict / sizeof *strict; i++) {
-    if (strict[i] != NULL && (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL || strict[i] == own_strict)) {
+    if (strict[i] == NULL) continue;
+    if (strict[i] == own_strict || (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && strict[i]->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
       strict[i]->invalid = true;
       forbids = true;
     }
@@ -83,6 +84,7 @@ STUB_API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   pthread_mutex_init(&g->mutex, NULL);
   g->references = 1;
   g->origin = stream;
+  g->mode = mode;
   g->last = &g->first;
   pthread_mutex_lock(&mutex);
   g->id = ++ids;

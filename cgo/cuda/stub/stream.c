@@ -9,6 +9,7 @@ struct CUevent_st {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   uint64_t recorded, reached; /* turns: how often it was recorded, and which of them has been reached */
+  struct timespec at;         /* when that was */
   CUgraph capture;            /* that it was last recorded in */
 };
 
@@ -20,6 +21,7 @@ static CUstream all;
 static void reach(CUevent e, uint64_t turn) {
   pthread_mutex_lock(&e->mutex);
   if (e->reached < turn) e->reached = turn;
+  clock_gettime(CLOCK_MONOTONIC, &e->at);
   pthread_cond_broadcast(&e->changed);
   pthread_mutex_unlock(&e->mutex);
 }
@@ -288,4 +290,14 @@ STUB_API CUresult cuEventQuery(CUevent e) {
   ready = e->reached == e->recorded;
   pthread_mutex_unlock(&e->mutex);
   return ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+STUB_API CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) {
+  CUresult rc = cuEventQuery(from);
+  BEGIN();
+  if (rc == CUDA_SUCCESS) rc = cuEventQuery(to);
+  if (rc != CUDA_SUCCESS) return rc;
+  if (from->recorded == 0 || to->recorded == 0) return CUDA_ERROR_INVALID_HANDLE;
+  *ms = (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f + (float)(to->at.tv_nsec - from->at.tv_nsec) / 1e6f;
+  return CUDA_SUCCESS;
 }

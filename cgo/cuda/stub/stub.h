@@ -77,6 +77,7 @@ struct CUgraph_st {
   int references;
   uint64_t id;
   CUstream origin;
+  int mode; /* CUstreamCaptureMode that it was begun in */
   bool invalid;
   struct op *first, **last;
   struct object { struct object *next; CUhostFn destroy; void *data; } *objects;

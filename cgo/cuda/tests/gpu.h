@@ -18,6 +18,7 @@
   F(MemAllocManaged, "cuMemAllocManaged", (CUdeviceptr * at, size_t size, unsigned flags))  \
   F(StreamSynchronize, "cuStreamSynchronize", (CUstream stream))                            \
   F(StreamQuery, "cuStreamQuery", (CUstream stream))                                        \
+  F(EventElapsedTime, "cuEventElapsedTime", (float *ms, CUevent from, CUevent to))          \
   F(StreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))             \
   F(StreamEndCapture, "cuStreamEndCapture", (CUstream stream, CUgraph * graph))             \
   F(GraphInstantiate, "cuGraphInstantiateWithFlags", (CUgraphExec * exec, CUgraph graph, unsigned long long flags)) \

@@ -6,27 +6,6 @@
 /* Calls that are on their way at once. */
 #define AHEAD 4
 
-static ncclResult_t call(const struct run *r, const struct rank *k, char *send, char *recv, CUstream stream) {
-  cudaStream_t s = (cudaStream_t)stream;
-  ncclResult_t rc;
-  switch (r->coll) {
-    case ALLREDUCE: return ncclAllReduce(send, recv, r->count, r->type, r->op, k->comm, s);
-    case BROADCAST: return ncclBroadcast(send, recv, r->count, r->type, r->root, k->comm, s);
-    case REDUCE: return ncclReduce(send, recv, r->count, r->type, r->op, r->root, k->comm, s);
-    case ALLGATHER: return ncclAllGather(send, recv, r->count, r->type, k->comm, s);
-    case REDUCESCATTER: return ncclReduceScatter(send, recv, r->count, r->type, r->op, k->comm, s);
-    case ALLTOALL: return ncclAlltoAll(send, recv, r->count, r->type, k->comm, s);
-    case GATHER: return ncclGather(send, recv, r->count, r->type, r->root, k->comm, s);
-    case SCATTER: return ncclScatter(send, recv, r->count, r->type, r->root, k->comm, s);
-    default:
-      OK(ncclGroupStart());
-      rc = ncclSend(send, r->count, r->type, (k->rank + 1) % k->world, k->comm, s);
-      OK(rc);
-      OK(ncclRecv(recv, r->count, r->type, (k->rank + k->world - 1) % k->world, k->comm, s));
-      return ncclGroupEnd();
-  }
-}
-
 struct buffers_of {
   struct run run;
   char *base, *send, *recv;
@@ -59,7 +38,7 @@ static void start(struct buffers_of *b, const struct run *r, const struct rank *
   fill(host, r, k->rank, send_count(r, k->world));
   gpu_copy(b->send, host, b->sent);
   free(host);
-  OK(call(r, k, b->send, b->recv, stream));
+  OK(nccl_call(r, k->rank, k->world, (struct buffers){b->send, b->recv}, k->comm, stream));
 }
 
 static void finish(struct buffers_of *b, const struct rank *k) {

@@ -12,7 +12,7 @@ cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Ic
 ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
   -o "$out/stub/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
 for test in oracle stream; do
-  ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/rank/data.c \
+  ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/rank/data.c cgo/rank/call.c \
     -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
 done
 
@@ -37,5 +37,14 @@ else
   check device-oracle-shared "$stub" STUB_CUDA_DEVICES=1 "$out/oracle" 3
   check device-oracle-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_TRANSPORT=tcp LIGHTPATH_PLANES=2 "$out/oracle" 3
   check device-stream "$stub" STUB_CUDA_DEVICES=8 "$out/stream"
+  bench() { # NAME ARGUMENTS...: the harness over device memory, results checked
+    name=device-bench-$1; shift
+    check "$name" "$stub" STUB_CUDA_DEVICES=1 bin/lightpath bench "$@" --memory device -w 1 -i 3 -f 32 -e 1M
+  }
+  bench processes allreduce -n 3
+  bench threads reducescatter -n 2 --transport inproc
+  bench graph allgather -n 2 --graph 3
+  bench graph-threads allreduce -n 2 --graph 3 --transport inproc
+  bench sync alltoall -n 2 --sync --library "$root/lib/libnccl.so.2"
 fi
 exit $failed
