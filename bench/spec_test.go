@@ -172,8 +172,31 @@ func TestJobFile(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	j.barrier, j.runs = "", nil
-	if got, want := string(j.encode()), "rank=1\nworld=4\nthreads=1\nrendezvous=/r\n"; got != want {
+	const settings = "rank=1\nworld=4\nthreads=1\nrendezvous=/r\n"
+	for want, buffers := range map[string]Buffers{
+		"":                          {Device: 3}, // which host memory has not
+		"memory=plain\n":            {Kind: PlainBuffers, Device: 3},
+		"memory=device\n":           {Kind: DeviceBuffers, Device: -1},
+		"memory=device\ndevice=3\n": {Kind: DeviceBuffers, Device: 3},
+	} {
+		j.buffers = buffers
+		if got := string(j.encode()); got != settings+want {
+			t.Errorf("%+v: %q, want %q", buffers, got, settings+want)
+		}
+	}
+	j.buffers, j.library = Buffers{}, "/l/libnccl.so.2"
+	if got, want := string(j.encode()), settings+"library=/l/libnccl.so.2\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestRunLineGraph(t *testing.T) {
+	s := Spec{Collective: schedule.AllReduce, Iters: 4}
+	if line := s.RunLine(8, 2, false); strings.Contains(line, "graph") {
+		t.Errorf("%q has a graph", line)
+	}
+	if s.Graph = 7; !strings.HasSuffix(s.RunLine(8, 2, false), " mode=loop graph=7") {
+		t.Errorf("%q has no graph of 7 launches", s.RunLine(8, 2, false))
 	}
 }
 

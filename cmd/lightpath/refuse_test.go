@@ -196,6 +196,10 @@ func TestRefusedArguments(t *testing.T) {
 		{bench("--algorithm", "telepathy"), []string{"--algorithm", "telepathy", "ring"}},
 		{bench("--planner", "magic"), []string{"--planner", "magic"}},
 		{bench("--planes", "-1"), []string{"--planes"}},
+		{bench("--memory", "core"), []string{"--memory", "core"}},
+		{bench("--graph", "2"), []string{"--graph", "--memory device"}},
+		{bench("--graph", "2", "--memory", "device", "--sync"), []string{"--graph", "--sync"}},
+		{bench("--library", "/lib/libnccl.so"), []string{"--library", "libnccl.so.2"}},
 		{bench("--fabric", none), []string{"--fabric", none}},
 	} {
 		refuse(t, "", c.says, c.args...)
