@@ -45,9 +45,15 @@ bin/lightpath-nvml: $(wildcard cgo/nvml/*.go shim/topology/*.go) go.mod go.sum
 	@mkdir -p bin
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cgo/nvml
 
+# Times Lightpath's kernels on a GPU (make gpu-check).
+bin/lightpath-kernels: $(CORE_SOURCES) $(wildcard cgo/cuda/speed/*.go)
+	@mkdir -p bin
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cgo/cuda/speed
+
 test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank bin/lightpath ## plain C tests of libnccl.so.2
 	cgo/front/tests/run.sh
 	cgo/cuda/tests/run.sh
+	cgo/abi/clients.sh
 
 abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package
 	cgo/abi/check.sh

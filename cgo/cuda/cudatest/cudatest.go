@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"lightpath/shim/device"
@@ -104,6 +105,25 @@ func NewStream() device.Stream {
 
 // Sync waits for a stream's work and returns the driver's result, 0 for success.
 func Sync(s device.Stream) int { return int(C.program_sync(C.uintptr_t(s))) }
+
+// Timer tells what a device takes for the work of a stream.
+type Timer struct{ events [2]C.uintptr_t }
+
+// NewTimer returns a timer of the current context.
+func NewTimer() *Timer {
+	t := &Timer{}
+	must("cuEventCreate", C.program_timer(&t.events[0]))
+	return t
+}
+
+// Time returns the time between the work before enqueue's and the end of its own, for which it waits.
+func (t *Timer) Time(s device.Stream, enqueue func()) time.Duration {
+	var ms C.float
+	must("cuEventRecord", C.program_start(&t.events[0], C.uintptr_t(s)))
+	enqueue()
+	must("the timed work", C.program_stop(&t.events[0], C.uintptr_t(s), &ms))
+	return time.Duration(float64(ms) * float64(time.Millisecond))
+}
 
 // Capture records what enqueue enqueues on a stream, and returns what replays it there.
 func Capture(s device.Stream, enqueue func()) (replay func()) {

@@ -12,6 +12,9 @@
   F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr dst, const void *src, size_t size, CUstream stream))      \
   F(StreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                            \
   F(StreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                    \
+  F(EventCreate, "cuEventCreate", (CUevent * event, unsigned flags))                                                \
+  F(EventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                                 \
+  F(EventElapsedTime, "cuEventElapsedTime", (float *ms, CUevent from, CUevent to))                                  \
   F(StreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))                                     \
   F(StreamEndCapture, "cuStreamEndCapture", (CUstream stream, CUgraph * graph))                                     \
   F(GraphInstantiate, "cuGraphInstantiateWithFlags", (CUgraphExec * exec, CUgraph graph, unsigned long long flags)) \
@@ -43,6 +46,19 @@ CUresult program_alloc(CUdeviceptr *at, size_t size) { return MemAlloc(at, size)
 CUresult program_free(CUdeviceptr at) { return MemFree(at); }
 CUresult program_stream(CUstream *stream) { return StreamCreate(stream, CU_STREAM_NON_BLOCKING); }
 CUresult program_sync(uintptr_t stream) { return StreamSynchronize((CUstream)stream); }
+
+CUresult program_timer(uintptr_t timer[2]) {
+  CUresult rc = EventCreate((CUevent *)&timer[0], 0);
+  return rc != CUDA_SUCCESS ? rc : EventCreate((CUevent *)&timer[1], 0);
+}
+
+CUresult program_start(const uintptr_t timer[2], uintptr_t stream) { return EventRecord((CUevent)timer[0], (CUstream)stream); }
+
+CUresult program_stop(const uintptr_t timer[2], uintptr_t stream, float *ms) {
+  CUresult rc = EventRecord((CUevent)timer[1], (CUstream)stream);
+  if (rc == CUDA_SUCCESS) rc = StreamSynchronize((CUstream)stream);
+  return rc != CUDA_SUCCESS ? rc : EventElapsedTime(ms, (CUevent)timer[0], (CUevent)timer[1]);
+}
 
 CUresult program_copy(CUdeviceptr at, void *host, size_t size, int in) {
   static __thread CUstream own;

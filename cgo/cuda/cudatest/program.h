@@ -11,6 +11,10 @@ CUresult program_free(CUdeviceptr at);
 CUresult program_copy(CUdeviceptr at, void *host, size_t size, int in);
 CUresult program_stream(CUstream *stream);
 CUresult program_sync(uintptr_t stream);
+/* The time between two places of a stream; stop waits for the second one. */
+CUresult program_timer(uintptr_t timer[2]);
+CUresult program_start(const uintptr_t timer[2], uintptr_t stream);
+CUresult program_stop(const uintptr_t timer[2], uintptr_t stream, float *ms);
 CUresult program_begin(uintptr_t stream);
 CUresult program_end(uintptr_t stream, uintptr_t *graph);
 CUresult program_replay(uintptr_t graph, uintptr_t stream);
