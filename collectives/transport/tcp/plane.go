@@ -88,7 +88,7 @@ func (p *plane) Head(src int) (*wire.Header, error) {
 	defer p.e.mu.Unlock()
 	c, err := p.head(src)
 	if err == nil && !c.headed {
-		err = p.fill(c, lookahead)
+		err = p.fill(c, c.expected())
 	}
 	if err != nil || !c.headed {
 		return nil, err

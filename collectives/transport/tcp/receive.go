@@ -154,6 +154,16 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 	}
 }
 
+// expected is how much to receive before anything is known of the next frame: a small frame
+// altogether, where the last ones were small, and else little, for what comes after the header is copied
+// once more than what is received in its place.
+func (c *conn) expected() int {
+	if c.last <= shortCall {
+		return shortCall
+	}
+	return lookahead
+}
+
 // recvmsg scatters over dst and room. Where nothing much has come of late nothing much is expected:
 // a short call need not be announced to Go's scheduler, which would hand this thread's work to
 // another.

@@ -166,6 +166,44 @@ func TestLandAfterPeek(t *testing.T) {
 	}
 }
 
+// TestReceiveCalls: a small frame is received by one system call, and a large one where it is to stay but for
+// the little that comes with its header.
+func TestReceiveCalls(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEndpoint(0, [][]int{{-1, fds[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transporttest.Close(t, e)
+	defer unix.Close(fds[1])
+	c, p := e.conns[0], e.planes[0].(transport.Lander)
+	for _, tc := range []struct{ size, buffered int }{
+		{100, 100}, {shortCall - wire.HeaderSize, shortCall - wire.HeaderSize}, {4 * shortCall, shortCall - wire.HeaderSize},
+		{4 * shortCall, lookahead - wire.HeaderSize}, {100, 100},
+	} {
+		b := frame(wire.Header{Src: 1, Length: uint32(tc.size)}, string(make([]byte, tc.size)))
+		if _, err := unix.Write(fds[1], b); err != nil {
+			t.Fatal(err)
+		}
+		if h, err := p.Head(1); h == nil || err != nil {
+			t.Fatal(h, err)
+		}
+		if got := c.end - c.start; got != tc.buffered {
+			t.Errorf("frame of %d bytes: %d come with its header, want %d", tc.size, got, tc.buffered)
+		}
+		for left := make([]byte, tc.size); len(left) > 0; {
+			n, err := p.Land(1, left)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = left[n:]
+		}
+	}
+}
+
 // TestUnwantedDataWakesOnce: data that nobody asks for must not keep Wait from sleeping.
 func TestUnwantedDataWakesOnce(t *testing.T) {
 	e, far := pair(t)

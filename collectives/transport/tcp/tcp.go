@@ -34,7 +34,7 @@ const (
 	// lookahead is what is read beyond a frame's payload: the next header, whole small frames.
 	lookahead = 4 << 10
 	// bufferSize is what a connection receives into: a frame and what is read ahead.
-	bufferSize = wire.HeaderSize + maxPayload + 2*lookahead
+	bufferSize = wire.HeaderSize + maxPayload + 2*shortCall
 	// minPiece is how much of a frame is shown before the rest has come.
 	minPiece = 64 << 10
 	// shortCall is how few bytes make a system call a short one, some microseconds.
