@@ -1,0 +1,314 @@
+package shim
+
+import (
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// script is what calls of one communicator become that move in pieces, or through staging memory: steps, each of them a group of
+// calls on host memory, which run one after another. Steps take turns with two rooms of staging memory, so that what a step
+// receives can be copied out of one while the other has what the next step sends.
+//
+// One piece follows another, call by call, since that is an order that ranks share whatever their groups are. Only sends and receives of one
+// group may depend on each other in ways that no rank sees alone: they are one step, staged as a whole.
+type script struct {
+	comm    *Comm
+	from    []Call // as they were made, checked
+	staged  []stagedBuffers
+	scalars []scalarAt
+
+	whole    bool // one step, with room for everything
+	together bool // several messages, which are one step
+	room     int  // bytes of staging memory that a step takes
+	deadline time.Time
+
+	steps []step
+	calls []Call // of the steps
+	outs  []move
+	ins   []move
+}
+
+// step is where a step ends in the lists of its script. It begins where the one before it ends.
+type step struct{ calls, outs, ins int }
+
+// scalarAt is the element of an operator that is in device memory.
+type scalarAt struct {
+	call         int // of from
+	room, device unsafe.Pointer
+}
+
+// move is a copy between a buffer, where rows begin pitch bytes apart, and staging memory, where row follows row.
+type move struct {
+	room, buffer       unsafe.Pointer
+	width, rows, pitch int
+	byCPU              bool // the buffer is host memory
+}
+
+const (
+	// scalarRoom is what an element of an operator takes in staging memory.
+	scalarRoom = 8
+	// roomAlign is what buffers in staging memory begin at a multiple of: a cache line.
+	roomAlign = 64
+	// stepRooms are those of the steps on their way.
+	stepRooms = 2
+)
+
+func aligned(size int) int { return (size + roomAlign - 1) &^ (roomAlign - 1) }
+
+// strided: the rows are not one stretch of the buffer.
+func (m *move) strided() bool { return m.rows > 1 && m.width < m.pitch }
+
+func (m *move) roomFor() int { return aligned(m.width * m.rows) }
+
+// rows returns what n elements of each block of a call are in its buffers.
+func (c *Call) rows(n uint64) (send, recv move) {
+	if c.Count == 0 || c.Kind.oneSided() {
+		return send, recv
+	}
+	block, width := int(c.Count)*c.Type.Size(), int(n)*c.Type.Size()
+	sent, received := c.extents()
+	send = move{width: width, rows: int(sent) / block, pitch: block}
+	recv = move{width: width, rows: int(received) / block, pitch: block}
+	return send, recv
+}
+
+// roomFor is what n elements of each block of a call take in staging memory. Where they are no stretch of host memory,
+// those do too.
+func (s *script) roomFor(i int, n uint64) (size int) {
+	send, recv := s.from[i].rows(n)
+	if s.staged[i].send || send.strided() {
+		size += send.roomFor()
+	}
+	if s.staged[i].recv || recv.strided() {
+		size += recv.roomFor()
+	}
+	return size
+}
+
+// begin makes the script that of a communicator's calls. What it has allocated is reused.
+func (s *script) begin(c *Comm) {
+	s.comm, s.deadline = c, time.Time{}
+	s.from, s.staged, s.scalars = s.from[:0], s.staged[:0], s.scalars[:0]
+}
+
+// measure divides the calls into steps, and returns what staging memory they take. What fits into that of steps on their way is
+// one step, unless the ranks have agreed to cut some of it.
+func (s *script) measure() int {
+	all, messages, cut := 0, 0, false
+	for i := range s.from {
+		c := &s.from[i]
+		all += s.roomFor(i, c.Count)
+		if c.Kind.p2p() {
+			messages++
+		} else {
+			cut = cut || c.isCut()
+		}
+	}
+	s.together = messages > 1
+	s.room = 0
+	for i := range s.from {
+		if c := &s.from[i]; !c.Kind.p2p() || !s.together {
+			s.room = max(s.room, s.roomFor(i, c.pieceCount()))
+			cut = cut || c.isCut()
+		}
+	}
+	fits := s.comm.cut == 0 || int64(all) <= 2*stepRooms*s.comm.cut
+	if s.whole = !cut && fits; s.whole {
+		return s.scalarsRoom() + all
+	}
+	return s.scalarsRoom() + stepRooms*s.room + s.messagesRoom()
+}
+
+func (s *script) scalarsRoom() int { return aligned(scalarRoom * len(s.scalars)) }
+
+// messagesRoom is what the messages take that are one step.
+func (s *script) messagesRoom() (size int) {
+	for i := range s.from {
+		if c := &s.from[i]; s.together && c.Kind.p2p() {
+			size += s.roomFor(i, c.Count)
+		}
+	}
+	return size
+}
+
+// write writes the steps. Their staging memory, of the size that measure has returned, is at a place of its own.
+func (s *script) write(at unsafe.Pointer) {
+	s.steps, s.calls, s.outs, s.ins = s.steps[:0], s.calls[:0], s.outs[:0], s.ins[:0]
+	for i := range s.scalars {
+		x := &s.scalars[i]
+		x.room = unsafe.Add(at, scalarRoom*i)
+		s.from[x.call].Scalar = x.room
+	}
+	at = unsafe.Add(at, s.scalarsRoom())
+	if s.whole {
+		s.writeTogether(at, func(*Call) bool { return true })
+		return
+	}
+	s.writeTogether(at, func(c *Call) bool { return c.Kind.oneSided() })
+	for i := range s.from {
+		c := &s.from[i]
+		if c.Kind.oneSided() || c.Kind.p2p() && s.together {
+			continue
+		}
+		n, first := c.pieceCount(), uint64(0)
+		for more := true; more; more = first < c.Count {
+			s.add(i, first, min(n, c.Count-first), unsafe.Add(at, s.room*(len(s.steps)%stepRooms)))
+			s.endStep()
+			first += n
+		}
+	}
+	s.writeTogether(unsafe.Add(at, stepRooms*s.room), func(c *Call) bool { return c.Kind.p2p() && s.together })
+}
+
+// writeTogether makes some of the calls one step.
+func (s *script) writeTogether(at unsafe.Pointer, these func(*Call) bool) {
+	before := len(s.calls)
+	for i := range s.from {
+		if these(&s.from[i]) {
+			at = s.add(i, 0, s.from[i].Count, at)
+		}
+	}
+	if len(s.calls) > before {
+		s.endStep()
+	}
+}
+
+func (s *script) endStep() {
+	s.steps = append(s.steps, step{len(s.calls), len(s.outs), len(s.ins)})
+}
+
+// add adds n elements of each block of a call to the step, and what they move, and returns where the staging memory
+// goes on.
+func (s *script) add(i int, first, n uint64, at unsafe.Pointer) unsafe.Pointer {
+	c := s.from[i]
+	send, recv := c.rows(n)
+	offset := int(first) * c.Type.Size()
+	c.Send, at = s.locate(&s.outs, send, unsafe.Add(c.Send, offset), at, s.staged[i].send)
+	c.Recv, at = s.locate(&s.ins, recv, unsafe.Add(c.Recv, offset), at, s.staged[i].recv)
+	if piece := c.pieceCount(); piece < c.Count {
+		c.whole = c.Count
+		for done := uint64(0); done < n; done += piece { // several only of messages
+			p, offset := c, int(done)*c.Type.Size()
+			p.Count, p.Send, p.Recv = min(piece, n-done), unsafe.Add(c.Send, offset), unsafe.Add(c.Recv, offset)
+			s.calls = append(s.calls, p)
+		}
+		return at
+	}
+	s.calls = append(s.calls, c)
+	return at
+}
+
+// locate returns where a step has a call's buffer: where it is, or in staging memory.
+func (s *script) locate(moves *[]move, m move, buffer, at unsafe.Pointer, staged bool) (where, next unsafe.Pointer) {
+	if m.rows == 0 || !staged && !m.strided() {
+		return buffer, at
+	}
+	m.room, m.buffer, m.byCPU = at, buffer, !staged
+	*moves = append(*moves, m)
+	return at, unsafe.Add(at, m.roomFor())
+}
+
+// before returns where step k begins.
+func (s *script) before(k int) step {
+	if k == 0 {
+		return step{}
+	}
+	return s.steps[k-1]
+}
+
+// run runs step k: what it sends has been copied from the device. comms is the script's communicator.
+func (s *script) run(k int, comms []*Comm) error {
+	from, to := s.before(k), s.steps[k]
+	calls := s.calls[from.calls:to.calls]
+	if k == 0 {
+		s.deadline = deadlineOf(s.from)
+	}
+	if !s.deadline.IsZero() && k > 0 {
+		for i := range calls {
+			calls[i].Options.Deadline = max(time.Until(s.deadline), 1)
+		}
+	}
+	for i := from.outs; i < to.outs; i++ {
+		s.outs[i].copyRows(false)
+	}
+	se := sessions.Get().(*session)
+	se.calls, se.comms = calls, append(se.comms, comms...)
+	err := se.runWhole()
+	se.reset()
+	sessions.Put(se)
+	if err != nil {
+		return err
+	}
+	for i := from.ins; i < to.ins; i++ {
+		s.ins[i].copyRows(true)
+	}
+	return nil
+}
+
+// copyRows copies out of staging memory, or into it, where the CPU can.
+func (m *move) copyRows(back bool) {
+	if !m.byCPU {
+		return
+	}
+	for i := range m.rows {
+		to := bytesOf(unsafe.Add(m.room, i*m.width), int64(m.width))
+		from := bytesOf(unsafe.Add(m.buffer, i*m.pitch), int64(m.width))
+		if back {
+			to, from = from, to
+		}
+		copy(to, from)
+	}
+}
+
+// cut reports whether some of the session's calls are made in pieces.
+func (s *session) cut() bool {
+	for i := range s.calls {
+		if s.calls[i].isCut() {
+			return true
+		}
+	}
+	return false
+}
+
+// runInPieces runs calls on host memory that are cut, since other ranks may have theirs in device memory.
+func (s *session) runInPieces() error {
+	scripts := make([]script, len(s.comms))
+	var pieces []Call
+	rooms := make([][]byte, len(s.comms))
+	strided := false
+	for k, c := range s.comms {
+		sc := &scripts[k]
+		sc.begin(c)
+		for i := range s.calls {
+			if s.calls[i].Comm == c {
+				sc.from, sc.staged = append(sc.from, s.calls[i]), append(sc.staged, stagedBuffers{})
+			}
+		}
+		rooms[k] = make([]byte, sc.measure())
+		strided = strided || len(rooms[k]) > 0
+		sc.write(unsafe.Pointer(unsafe.SliceData(rooms[k])))
+		pieces = append(pieces, sc.calls...)
+	}
+	if !strided {
+		s.calls = pieces
+		return s.runWhole()
+	}
+	errs := make([]error, len(scripts))
+	var wg sync.WaitGroup
+	for k := range scripts {
+		wg.Go(func() {
+			for i := range scripts[k].steps {
+				if errs[k] = scripts[k].run(i, s.comms[k:k+1]); errs[k] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return errs[i]
+	}
+	return nil
+}
