@@ -58,4 +58,6 @@ type Call struct {
 	// multiplies this rank's contribution. It is read when the call runs.
 	Scalar  unsafe.Pointer
 	Options Options
+
+	whole uint64 // Count of the call that this one is a piece of; 0: it is none
 }

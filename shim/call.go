@@ -56,7 +56,7 @@ func (c *Call) String() string {
 		return c.Kind.String()
 	}
 	k := &kinds[c.Kind]
-	s := fmt.Sprintf("%s(count %d, type %v", k.name, c.Count, c.Type)
+	s := fmt.Sprintf("%s(count %d, type %v", k.name, max(c.Count, c.whole), c.Type)
 	if k.reduces {
 		s += ", op " + opName(c.Op)
 	}

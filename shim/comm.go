@@ -65,6 +65,7 @@ type Comm struct {
 	arena  *shared.Arena // nil where ranks share no memory
 	light  *optical      // nil without circuits
 	dev    *onDevice     // nil in programs without devices
+	cut    int64         // bytes of a buffer that a call moves in one piece; 0: any
 	// noDevice is why dev is nil.
 	noDevice error
 	leader   *leader // rank 0 only

@@ -2,14 +2,10 @@ package shim
 
 import (
 	"errors"
-	"math/bits"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"lightpath/shim/device"
 )
@@ -20,23 +16,44 @@ var devices device.Driver
 // UseDevices sets it, before the first communicator is made. The driver is to tell [Launches] of streams.
 func UseDevices(d device.Driver) { devices = d }
 
-// onDevice is what a communicator has on a device. Launches stage what they move in host memory: one room
-// serves all of them, since a launch waits on the device until the one before it has copied its results.
+// onDevice is what a communicator has on a device. Its launches follow each other there, so that all of them have one staging
+// memory in turn.
 type onDevice struct {
 	mu       sync.Mutex // held while a launch is put on streams; guards what follows
 	control  room       // its first bytes are the word that streams wait for
-	seq      uint32     // of the last launch, what the word becomes
+	seq      uint32     // what the word becomes with the last launch
 	staging  room
 	outgrown []room // which launches that have not ended may still use
+	graph    *graphRoom
 
 	recorded bool
-	event    device.Event // after the last launch
-	joint    device.Event // joins the streams of one launch
-	capture  uint64       // the last one that a launch was part of
-	captured device.Event // after that launch
+	event    device.Event            // after the last launch
+	joint    device.Event            // joins the streams of one launch
+	capture  uint64                  // the last one that a launch was part of
+	captured device.Event            // after that launch
+	back     device.Stream           // which results of launches of several steps are copied on
+	turns    [stepRooms]device.Event // after those of a step
 
+	locked      atomic.Int64 // bytes of page-locked memory
 	outstanding atomic.Int64 // launches that have not run
 	worker      worker
+}
+
+// graphRoom is the word and the staging memory of launches of one capture, which follow each other. It lives as long as
+// they do.
+type graphRoom struct {
+	capture uint64
+	memory  room
+	locked  *atomic.Int64
+	users   atomic.Int32
+}
+
+// leave gives the memory back when its last launch is gone.
+func (g *graphRoom) leave() {
+	if g.users.Add(-1) == 0 {
+		g.locked.Add(-int64(g.memory.size))
+		pinned.give(g.memory)
+	}
 }
 
 // errNoContext is why most communicators have no device.
@@ -66,23 +83,74 @@ func (c *Comm) findDevice() {
 	c.args.Device = max(c.args.Device, 0)
 }
 
-// prepare makes what the first launch needs.
-func (d *onDevice) prepare() (err error) {
-	if d.control.at != nil {
-		return nil
+// prepare makes what the first launch needs, and with apart the first that copies results on a stream of its own.
+func (d *onDevice) prepare(apart bool) (err error) {
+	if d.control.at == nil {
+		if err := newEvents(&d.event, &d.joint, &d.captured); err != nil {
+			return err
+		}
+		if d.control, err = d.lock(wordRoom); err != nil {
+			return err
+		}
+		atomic.StoreUint32(d.control.word(), d.seq)
 	}
-	for _, e := range []*device.Event{&d.event, &d.joint, &d.captured} {
+	if apart && d.back == 0 {
+		if err := newEvents(&d.turns[0], &d.turns[1]); err != nil {
+			return err
+		}
+		d.back, err = devices.NewStream()
+	}
+	return err
+}
+
+// newEvents makes those events that are not there.
+func newEvents(events ...*device.Event) (err error) {
+	for _, e := range events {
 		if *e == 0 {
 			if *e, err = devices.NewEvent(); err != nil {
 				return err
 			}
 		}
 	}
-	d.control, err = pinned.take(wordRoom)
+	return nil
+}
+
+// lock takes page-locked memory.
+func (d *onDevice) lock(size int) (room, error) {
+	r, err := pinned.take(size)
 	if err == nil {
-		atomic.StoreUint32(d.control.word(), 0)
+		d.locked.Add(int64(r.size))
 	}
-	return err
+	return r, err
+}
+
+// roomFor returns the staging memory of a launch that is not captured.
+func (d *onDevice) roomFor(size int) (unsafe.Pointer, error) {
+	if size > d.staging.size {
+		r, err := d.lock(size)
+		if err != nil {
+			return nil, err
+		}
+		d.outgrown, d.staging = append(d.outgrown, d.staging), r
+	}
+	return d.staging.at, nil
+}
+
+// roomOfGraph returns the word and the staging memory of a captured launch, of which it is now a user. A graph may be replayed while
+// other launches are on their way, so it has its own for as long as it lives.
+func (d *onDevice) roomOfGraph(capture device.Capture, size int) (*graphRoom, error) {
+	g := d.graph
+	if g == nil || g.capture != capture.ID || g.users.Load() == 0 || g.memory.size < wordRoom+size {
+		r, err := d.lock(wordRoom + size)
+		if err != nil {
+			return nil, err
+		}
+		g = &graphRoom{capture: capture.ID, memory: r, locked: &d.locked}
+		atomic.StoreUint32(r.word(), 0)
+		d.graph = g
+	}
+	g.users.Add(1)
+	return g, nil
 }
 
 // follow holds the stream up until the communicator's launch before this one is over. Captures know of their own
@@ -141,147 +209,18 @@ func (d *onDevice) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range append(d.outgrown, d.staging, d.control) {
+		d.locked.Add(-int64(r.size))
 		pinned.give(r)
 	}
-	for _, e := range []*device.Event{&d.event, &d.joint, &d.captured} {
+	for _, e := range []*device.Event{&d.event, &d.joint, &d.captured, &d.turns[0], &d.turns[1]} {
 		if *e != 0 {
 			_ = devices.FreeEvent(*e)
 		}
 		*e = 0
 	}
-	d.outgrown, d.staging, d.control, d.recorded = nil, room{}, room{}, false
-}
-
-// worker runs a communicator's launches, in the order in which streams come to them.
-type worker struct {
-	mu      sync.Mutex
-	queue   []*launch
-	running bool
-}
-
-func (w *worker) submit(l *launch) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue = append(w.queue, l)
-	if !w.running {
-		w.running = true
-		go w.run()
+	if d.back != 0 {
+		_ = devices.FreeStream(d.back)
 	}
-}
-
-func (w *worker) run() {
-	for {
-		w.mu.Lock()
-		if len(w.queue) == 0 {
-			w.running, w.queue = false, nil
-			w.mu.Unlock()
-			return
-		}
-		l := w.queue[0]
-		w.queue = w.queue[1:]
-		w.mu.Unlock()
-		l.run()
-	}
-}
-
-// launchTable gives launches numbers that a driver can carry.
-type launchTable struct {
-	mu   sync.Mutex
-	all  map[uintptr]*launch
-	next uintptr
-}
-
-var launches = launchTable{all: make(map[uintptr]*launch)}
-
-// Launches is what a [device.Driver] tells how far streams have come.
-func Launches() device.Handler { return &launches }
-
-func (t *launchTable) add(l *launch) uintptr {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.next++
-	t.all[t.next] = l
-	return t.next
-}
-
-func (t *launchTable) remove(token uintptr) *launch {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.all[token]
-	delete(t.all, token)
-	return l
-}
-
-// Ready implements device.Handler.
-func (t *launchTable) Ready(token uintptr) {
-	t.mu.Lock()
-	l := t.all[token]
-	t.mu.Unlock()
-	if l != nil && l.missing.Add(-1) == 0 {
-		l.comms[0].dev.worker.submit(l)
-	}
-}
-
-// Forget implements device.Handler: a captured launch will not run again.
-func (t *launchTable) Forget(token uintptr) {
-	if l := t.remove(token); l != nil {
-		l.giveBack()
-	}
-}
-
-// room is page-locked host memory.
-type room struct {
-	at   unsafe.Pointer
-	size int
-}
-
-// wordRoom is what a word takes, so that it has a cache line of its own.
-const wordRoom = 64
-
-func (r room) word() *uint32 { return (*uint32)(r.at) }
-
-// rooms keeps page-locked memory for the next who needs some: drivers take milliseconds for it, and none may be
-// freed where a driver calls back. The sizes are powers of two.
-type rooms struct {
-	mu   sync.Mutex
-	free [64][]room // by the logarithm of the size
-}
-
-var pinned rooms
-
-func (p *rooms) take(size int) (room, error) {
-	class := bits.Len(uint(max(size, os.Getpagesize()) - 1))
-	p.mu.Lock()
-	if n := len(p.free[class]); n > 0 {
-		r := p.free[class][n-1]
-		p.free[class] = p.free[class][:n-1]
-		p.mu.Unlock()
-		return r, nil
-	}
-	p.mu.Unlock()
-	at, err := devices.Alloc(1 << class)
-	return room{at, 1 << class}, err
-}
-
-func (p *rooms) give(r room) {
-	if r.at == nil {
-		return
-	}
-	class := bits.Len(uint(r.size - 1))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free[class] = append(p.free[class], r)
-}
-
-// mapped reports whether the first and the last byte of a buffer can be read: device memory that has been freed
-// looks like host memory to a driver.
-func mapped(p unsafe.Pointer, size int64) bool {
-	var b [1]byte
-	for _, at := range []unsafe.Pointer{p, unsafe.Add(p, size-1)} {
-		local := []unix.Iovec{{Base: &b[0], Len: 1}}
-		if n, err := unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(at), Len: 1}}, 0); n != 1 || err != nil {
-			return err == unix.EPERM || err == unix.ENOSYS // nothing can be said
-		}
-	}
-	return true
+	d.worker.close()
+	d.outgrown, d.staging, d.control, d.graph, d.back, d.recorded = nil, room{}, room{}, nil, 0, false
 }

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"lightpath/collectives/datatype"
@@ -18,6 +19,7 @@ type shape struct {
 	inPlace bool
 	root    int32
 	count   uint64
+	whole   uint64 // count of the call that this is a piece of; 0: none
 	wish    wish
 	plan    uint64   // 0: packet planes; else the number of the plan in the table of plans
 	maps    uint64   // hash of the planes' maps where a setup precedes the plan, else 0
@@ -76,7 +78,7 @@ func (p *programs) put(s shape, e *entry) {
 // shapeOf returns the shape of a collective call on packet planes.
 func shapeOf(c *Call, inPlace bool) shape {
 	k := &kinds[c.Kind]
-	s := shape{kind: c.Kind, typ: c.Type, inPlace: inPlace, count: c.Count, wish: wish{c.Options.Plan, planeSet(c.Options.Planes)}}
+	s := shape{kind: c.Kind, typ: c.Type, inPlace: inPlace, count: c.Count, whole: c.whole, wish: wish{c.Options.Plan, planeSet(c.Options.Planes)}}
 	if k.reduces {
 		s.op = c.Op
 	}
@@ -89,7 +91,7 @@ func shapeOf(c *Call, inPlace bool) shape {
 // callSignature identifies what ranks must agree on, in frames and in messages between
 // them: everything of a shape but whether this rank's call is in place.
 func (s *shape) callSignature() uint32 {
-	return program.Signature(uint64(s.kind), uint64(s.typ), uint64(s.op), uint64(s.root), s.count, s.wish.signature())
+	return program.Signature(uint64(s.kind), uint64(s.typ), uint64(s.op), uint64(s.root), s.count, s.wish.signature()^bits.RotateLeft64(s.whole, 32))
 }
 
 // collective is a schedule with what it was chosen for.

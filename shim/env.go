@@ -22,6 +22,7 @@ type Config struct {
 	FabricRank int // -1: not given
 	Transport  string
 	Planes     int
+	Staging    int64  // bytes of a buffer that are staged at a time
 	Congestion string // of tcp planes; "" is the host's
 	Planner    string
 	PlanDir    string
@@ -70,6 +71,9 @@ type Config struct {
 	variables    []string // that are set, in words
 }
 
+// defaultStaging is large enough for copies to reach their rate, and small beside what pages a process may lock.
+const defaultStaging = 4 << 20
+
 // What LIGHTPATH_DEMAND can say.
 const (
 	demandSpectra = "spectra"
@@ -108,6 +112,8 @@ var vars = []Var{
 		}},
 	{"LIGHTPATH_PLANES", "int 1..16", "1", "packet planes that a communicator has",
 		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
+	{"LIGHTPATH_STAGING", "bytes 64K..1G", "4M", "how much of a buffer in device memory is in page-locked memory at a time: larger calls move in pieces, two of them on their way; the same on every rank",
+		func(c *Config, v string) error { return setBytes(&c.Staging, v, 64<<10, 1<<30) }},
 	{"LIGHTPATH_TCP_CONGESTION", "name", "", "congestion control of tcp planes, one that the host allows; empty: the host's own",
 		func(c *Config, v string) error { c.Congestion = v; return nil }},
 	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: static, perstep, harvest, swot, auto",
@@ -253,7 +259,7 @@ func (c *Config) controlIf() string {
 
 func loadConfig(getenv func(string) string) (*Config, error) {
 	c := &Config{
-		FabricRank: -1, Transport: "auto", Planes: 1, Planner: "auto", PlanLimit: 2 * time.Second,
+		FabricRank: -1, Transport: "auto", Planes: 1, Staging: defaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
 		Timeout: 10 * time.Minute, Spin: -1, IB: IB{Mode: rdmaAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
@@ -285,6 +291,20 @@ func setInt(p *int, v string, lo, hi int) error {
 		return fmt.Errorf("%q is not a number from %d to %d", v, lo, hi)
 	}
 	*p = n
+	return nil
+}
+
+// setBytes reads a size such as 65536, 64K, 4M or 1G: powers of 1024.
+func setBytes(p *int64, v string, lo, hi int64) error {
+	number, shift := v, 0
+	if at := strings.IndexAny(v, "KMG"); at >= 0 && at == len(v)-1 {
+		number, shift = v[:at], 10*(1+strings.IndexByte("KMG", v[at]))
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > hi>>shift || n<<shift < lo {
+		return fmt.Errorf("%q is not a size from %d to %d bytes such as 64K or 4M", v, lo, hi)
+	}
+	*p = n << shift
 	return nil
 }
 

@@ -229,6 +229,7 @@ func (c *Comm) join(fab *fabricInfo, birth uint64) error {
 	if err := c.gatherRanks(&h, birth); err != nil || !c.wanted() {
 		return err
 	}
+	c.settleCut()
 	c.pairs = exec.NewPairs(c.args.Ranks)
 	leaderAt := c.table[0].Control
 	if c.star, err = newStar(c.ctx, c.args.Rank, c.args.Ranks, l.control, leaderAt, c.secret, c.cfg.Timeout); err != nil {
@@ -365,7 +366,7 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 	h := hello{
 		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.host, PID: c.log.pid, Process: processID(), PIDs: pidNamespace(),
-		Version: Version, Settings: c.cfg.settings(), Fabric: fab.digest(), Port: c.cfg.launcherRank,
+		Version: Version, Settings: c.cfg.settings(), Fabric: fab.digest(), Port: c.cfg.launcherRank, Device: c.dev != nil,
 	}
 	if c.cfg.FabricRank >= 0 {
 		h.Port, h.PortGiven = c.cfg.FabricRank, true
@@ -390,6 +391,9 @@ func (c *Config) settings() string {
 	s := fmt.Sprintf("LIGHTPATH_TRANSPORT=%s LIGHTPATH_PLANES=%d", c.Transport, c.Planes)
 	if c.IB.Mode != "" && c.IB.Mode != rdmaAuto {
 		s += " LIGHTPATH_RDMA_MODE=" + c.IB.Mode
+	}
+	if c.Staging != defaultStaging {
+		s += fmt.Sprintf(" LIGHTPATH_STAGING=%d", c.Staging)
 	}
 	if len(items) > 0 {
 		s += " LIGHTPATH_ALGORITHM=" + strings.Join(items, ",")

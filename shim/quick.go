@@ -41,7 +41,7 @@ func (c *Comm) UseGate(g *Gate, handle uint64) bool {
 // Hot path: no allocation.
 func (c *Comm) teach(call *Call, sh *shape, ref *taskRef) {
 	q := c.mu.quick
-	if c.mu.gate.Load() == nil || ref.finishR.Ptr != nil || kinds[sh.kind].reduces && !shared.Reducible(sh.typ, sh.op) {
+	if c.mu.gate.Load() == nil || sh.whole != 0 || ref.finishR.Ptr != nil || kinds[sh.kind].reduces && !shared.Reducible(sh.typ, sh.op) {
 		return
 	}
 	if slices.ContainsFunc(c.flight.quick.kinds[:q.Used], func(k quickKind) bool { return k.shape == *sh }) {

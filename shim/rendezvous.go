@@ -44,6 +44,7 @@ type hello struct {
 	Try       int    `json:"try"`     // with Without: how many times it has shrunk the parent, this time included
 	Places    int    `json:"places"`  // ids that the ranks were given, where those are several
 	TCP       string `json:"tcp"`     // where this rank's tcp planes connect, "" without
+	Device    bool   `json:"device"`  // it may be given device memory
 }
 
 func (h *hello) where() string { return fmt.Sprintf("rank %d (%s, process %d)", h.Rank, h.Name, h.PID) }

@@ -29,7 +29,7 @@ func Run(calls []Call) error {
 		return enqueue(calls)
 	}
 	if len(calls) == 1 {
-		if c := &calls[0]; c.Comm != nil && !c.Comm.args.NonBlocking && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) {
+		if c := &calls[0]; c.Comm != nil && !c.Comm.args.NonBlocking && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) && !c.isCut() {
 			return c.Comm.runAlone(calls)
 		}
 	}
@@ -101,6 +101,14 @@ func (s *session) run(calls []Call) error {
 
 // runAll runs the calls, which have been checked.
 func (s *session) runAll() error {
+	if s.cut() {
+		return s.runInPieces()
+	}
+	return s.runWhole()
+}
+
+// runWhole is runAll for calls none of which is cut.
+func (s *session) runWhole() error {
 	s.takeOneSided(s.calls)
 	s.opts.Deadline = deadlineOf(s.calls)
 	// One order of locks for all threads, whatever order their groups name
@@ -236,11 +244,12 @@ func (s *session) gather(c *Comm) (first int, err error) {
 			first = i
 		}
 		send, recv := call.extents()
+		whole := int64(call.whole) * int64(call.Type.Size())
 		if call.Kind == CallSend {
-			r.sends = append(r.sends, program.Message{Peer: int(call.Peer), Bytes: send})
+			r.sends = append(r.sends, program.Message{Peer: int(call.Peer), Bytes: send, Whole: whole})
 			r.msgs = append(r.msgs, exec.Buffer{Ptr: call.Send, Len: send})
 		} else {
-			r.recvs = append(r.recvs, program.Message{Peer: int(call.Peer), Bytes: recv})
+			r.recvs = append(r.recvs, program.Message{Peer: int(call.Peer), Bytes: recv, Whole: whole})
 			r.recvBufs = append(r.recvBufs, exec.Buffer{Ptr: call.Recv, Len: recv})
 		}
 	}

@@ -110,6 +110,6 @@ func (c *Comm) reportShape(kind msgKind, seq uint64, s *shape) {
 
 // String describes the call that a shape came from.
 func (s *shape) String() string {
-	c := Call{Kind: s.kind, Type: s.typ, Op: s.op, Peer: s.root, Count: s.count, Options: Options{Plan: s.wish.plan, Planes: uint64(s.wish.planes)}}
+	c := Call{Kind: s.kind, Type: s.typ, Op: s.op, Peer: s.root, Count: s.count, whole: s.whole, Options: Options{Plan: s.wish.plan, Planes: uint64(s.wish.planes)}}
 	return c.String()
 }

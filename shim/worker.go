@@ -164,4 +164,3 @@ func (t *launchTable) Forget(token uintptr) {
 		l.forget()
 	}
 }
-

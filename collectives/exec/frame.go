@@ -30,9 +30,9 @@ func (t *Task) frameEpoch(op *program.Op) uint32 {
 	return t.epoch(int(op.Plane), op.Epoch)
 }
 
-// messageSignature is that of a message: its size, which the two ranks must agree on.
+// messageSignature is that of a message: its size, which the two ranks must agree on, and what it is a piece of.
 func (t *Task) messageSignature(g []program.Segment) uint32 {
-	return program.Signature(uint64(t.prog.MsgBytes[g[0].Msg]))
+	return program.Signature(uint64(t.prog.MsgBytes[g[0].Msg]), uint64(t.prog.MsgWhole[g[0].Msg]))
 }
 
 // check compares a frame with the receive at the head of its source's chain. It reports

@@ -6,6 +6,8 @@ import "fmt"
 type Message struct {
 	Peer  int
 	Bytes int64
+	// Whole is the size of the message that this one is a piece of, 0 for none. Both ends must cut alike.
+	Whole int64
 }
 
 // P2PArgs says for whom a point-to-point program is built. All ranks must use the same
@@ -67,7 +69,7 @@ func (p *Program) reset(a P2PArgs) {
 	}
 	p.Configs, p.ScratchBytes, p.ElemSize, p.Signature, p.P2P = nil, 0, 1, 0, true
 	p.Extent = [len(p.Extent)]int64{}
-	p.MsgBytes, p.segments = p.MsgBytes[:0], p.segments[:0]
+	p.MsgBytes, p.MsgWhole, p.segments = p.MsgBytes[:0], p.MsgWhole[:0], p.segments[:0]
 	p.Sends, p.Receives = resize(p.Sends, a.Ranks), resize(p.Receives, a.Ranks)
 	clear(p.Sends)
 	clear(p.Receives)
@@ -77,7 +79,7 @@ func (p *Program) message(kind string, i int, m Message) error {
 	if m.Peer < 0 || m.Peer >= p.Ranks || m.Bytes < 0 {
 		return fmt.Errorf("program: %s %d: %d bytes, rank %d of %d: %w", kind, i, m.Bytes, m.Peer, p.Ranks, ErrArgs)
 	}
-	p.MsgBytes = append(p.MsgBytes, m.Bytes)
+	p.MsgBytes, p.MsgWhole = append(p.MsgBytes, m.Bytes), append(p.MsgWhole, max(m.Bytes, m.Whole))
 	return nil
 }
 

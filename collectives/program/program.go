@@ -142,8 +142,10 @@ type Program struct {
 	// Extent is how far the operations reach into each buffer, in bytes.
 	Extent [schedule.NumBuffers]int64
 	// MsgBytes are the sizes of the messages of a point-to-point program: all sends, then
-	// all receives. Sends and Receives count those exchanged with each rank.
+	// all receives. MsgWhole are those of the messages that they are pieces of. Sends and Receives
+	// count those exchanged with each rank.
 	MsgBytes        []int64
+	MsgWhole        []int64
 	Sends, Receives []int32
 
 	// Derived from Ops and Lanes.
