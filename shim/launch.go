@@ -1,11 +1,9 @@
 package shim
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"lightpath/shim/device"
@@ -200,23 +198,37 @@ func (g *group) put() (err error) {
 		g.drop()
 		return err
 	}
-	// All first steps come before all waits: communicators that share a stream do not wait for each other in a group.
-	for _, l := range g.launches {
-		if err == nil {
-			err = l.putFirst(g.capture)
-		}
-	}
-	for _, l := range g.launches {
-		if err == nil {
-			err = l.putRest(g.capture)
-		}
-	}
-	if err != nil {
+	if err = g.putSteps(); err != nil {
 		for _, l := range g.launches {
 			l.broken(err)
 		}
 	}
 	return err
+}
+
+// putSteps puts all steps on the streams. What any launch sends in a step comes before all waits for that step: launches that share a
+// stream do not wait for each other's ends.
+func (g *group) putSteps() error {
+	last := 0
+	for _, l := range g.launches {
+		last = max(last, len(l.steps)-1)
+		if err := l.putFirst(g.capture); err != nil {
+			return err
+		}
+	}
+	for k := range last + 1 {
+		for _, l := range g.launches {
+			if err := l.putSends(k + 1); err != nil {
+				return err
+			}
+		}
+		for _, l := range g.launches {
+			if err := l.putResults(k, g.capture); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // capturing returns the graph that the streams are captured into: all of them or none.
@@ -248,221 +260,4 @@ func (l *launch) capturing(s device.Stream) (device.Capture, error) {
 		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, l.comm.args.Device, ErrInvalidArgument)
 	}
 	return devices.Capturing(s)
-}
-
-// place finds memory for what the launch moves, and has its steps work there; nothing is on a stream yet.
-func (l *launch) place(capture device.Capture) error {
-	if _, err := devices.Enter(l.streams[0]); err != nil {
-		return err
-	}
-	defer devices.Leave()
-	size := l.measure()
-	d := l.dev
-	if err := d.prepare(!l.script.whole && capture.ID == 0); err != nil {
-		return err
-	}
-	if capture.ID != 0 {
-		g, err := d.roomOfGraph(capture, size)
-		if err != nil {
-			return err
-		}
-		l.graph, l.word, l.base, l.back = g, g.memory.word(), 0, l.streams[0]
-		l.write(unsafe.Add(g.memory.at, wordRoom))
-		l.ran, l.due = 0, len(l.steps)
-		if err := devices.Retain(capture, l.token); err != nil {
-			return err
-		}
-		l.kept = true
-		return nil
-	}
-	at, err := d.roomFor(size)
-	if err != nil {
-		return err
-	}
-	l.write(at)
-	l.word, l.base, l.back = d.control.word(), d.seq, l.streams[0]
-	d.seq += uint32(len(l.steps))
-	l.ran, l.due = 0, len(l.steps)
-	if len(l.steps) > 1 {
-		l.back = d.back
-	}
-	return nil
-}
-
-// putFirst has the launch follow the communicator's last one, and the other streams, and puts what its first step sends on its stream. The
-// communicator's launches follow each other, whatever streams they are on: that is the order in which they run here
-// and on every other rank.
-func (l *launch) putFirst(capture device.Capture) error {
-	d, s := l.dev, l.streams[0]
-	if _, err := devices.Enter(s); err != nil {
-		return err
-	}
-	defer devices.Leave()
-	if err := d.follow(s, capture); err != nil {
-		return err
-	}
-	for _, other := range l.streams[1:] {
-		if err := errors.Join(devices.Record(d.joint, other), devices.Follow(s, d.joint)); err != nil {
-			return err
-		}
-	}
-	for i := range l.scalars {
-		x := &l.scalars[i]
-		if err := devices.CopyOut(x.room, x.device, l.from[x.call].Type.Size(), s); err != nil {
-			return err
-		}
-	}
-	return l.putSends(0)
-}
-
-// putSends puts on the stream what step k sends, and the signal that it can run. The rooms of the step before the last
-// are free when what it received has been copied; on two streams what it sent is overwritten earlier, once it has run.
-func (l *launch) putSends(k int) error {
-	s, apart := l.streams[0], l.back != l.streams[0] && k >= stepRooms
-	if apart {
-		if err := devices.Await(s, l.word, l.base+uint32(k-stepRooms+1), false); err != nil {
-			return err
-		}
-	}
-	for i := l.before(k).outs; i < l.steps[k].outs; i++ {
-		if err := l.outs[i].copyOut(s); err != nil {
-			return err
-		}
-	}
-	if apart {
-		if err := devices.Follow(s, l.dev.turns[k%stepRooms]); err != nil {
-			return err
-		}
-	}
-	// Before, since it may run at once. How often a graph will run nobody knows.
-	if l.sent == 0 && l.graph == nil {
-		l.dev.outstanding.Add(1)
-	}
-	l.sent++
-	err := devices.Signal(s, l.token)
-	if err != nil {
-		if l.sent--; l.sent == 0 && l.graph == nil {
-			l.dev.outstanding.Add(-1)
-		}
-	}
-	return err
-}
-
-// putRest puts on the streams what follows putFirst.
-func (l *launch) putRest(capture device.Capture) error {
-	d, s := l.dev, l.streams[0]
-	if _, err := devices.Enter(s); err != nil {
-		return err
-	}
-	defer devices.Leave()
-	for k := range l.steps {
-		if k+1 < len(l.steps) {
-			if err := l.putSends(k + 1); err != nil {
-				return err
-			}
-		}
-		if err := l.putResults(k); err != nil {
-			return err
-		}
-	}
-	var err error
-	if l.back != s {
-		err = devices.Follow(s, d.turns[(len(l.steps)-1)%stepRooms])
-	}
-	if l.graph != nil {
-		err = devices.Store(s, l.word, 0)
-	}
-	last := d.last(capture)
-	err = errors.Join(err, devices.Record(last, s))
-	for _, other := range l.streams[1:] {
-		err = errors.Join(err, devices.Follow(other, last))
-	}
-	return err
-}
-
-// putResults has a stream wait until step k has run, and copy what it received.
-func (l *launch) putResults(k int) error {
-	if err := devices.Await(l.back, l.word, l.base+uint32(k+1), false); err != nil {
-		return err
-	}
-	for i := l.before(k).ins; i < l.steps[k].ins; i++ {
-		if err := l.ins[i].copyIn(l.back); err != nil {
-			return err
-		}
-	}
-	if l.back == l.streams[0] {
-		return nil
-	}
-	return devices.Record(l.dev.turns[k%stepRooms], l.back)
-}
-
-// copyOut copies what is in device memory into staging memory, copyIn out of it.
-func (m *move) copyOut(s device.Stream) error {
-	switch {
-	case m.byCPU:
-		return nil
-	case m.strided():
-		return devices.CopyRows(m.room, m.width, m.buffer, m.pitch, m.width, m.rows, s)
-	}
-	return devices.CopyOut(m.room, m.buffer, m.width*m.rows, s)
-}
-
-func (m *move) copyIn(s device.Stream) error {
-	switch {
-	case m.byCPU:
-		return nil
-	case m.strided():
-		return devices.CopyRows(m.buffer, m.pitch, m.room, m.width, m.width, m.rows, s)
-	}
-	return devices.CopyIn(m.buffer, m.room, m.width*m.rows, s)
-}
-
-// broken fails the communicator of a launch that is on its streams in part only: nobody can take that back. Its streams
-// come to the signals that are there, and go on.
-func (l *launch) broken(err error) {
-	l.comm.spread(err)
-	w := &l.dev.worker
-	w.mu.Lock()
-	l.due = l.sent
-	over := l.ran == l.due
-	w.mu.Unlock()
-	if over {
-		l.end(l.sent > 0)
-	}
-}
-
-// step runs the launch's next step, on the communicator's worker, and lets the stream go on, whatever has come of it.
-func (l *launch) step(comms []*Comm) {
-	if c := comms[0]; c.sound() == nil {
-		if err := l.run(l.ran, comms); err != nil {
-			c.spread(err)
-		}
-	}
-	w := &l.dev.worker
-	w.mu.Lock()
-	l.ran++
-	k, over := l.ran, l.ran == l.due
-	w.mu.Unlock()
-	if over {
-		l.end(true)
-	} else {
-		atomic.StoreUint32(l.word, l.base+uint32(k))
-	}
-}
-
-// end lets the stream go on behind the last step that it comes to. The launch is somebody else's then, or begins with the next
-// replay.
-func (l *launch) end(awaited bool) {
-	word, value := l.word, l.base+uint32(len(l.steps))
-	if l.graph != nil {
-		l.ran = 0
-	} else {
-		if awaited {
-			l.dev.outstanding.Add(-1)
-		}
-		l.dev.worker.give(l)
-	}
-	if awaited {
-		atomic.StoreUint32(word, value)
-	}
 }

@@ -97,6 +97,19 @@ CUresult lpc_copy(const struct lpc_library *c, uintptr_t dst, uintptr_t src, siz
   return c->MemcpyAsync(dst, src, size, (CUstream)stream);
 }
 
+CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch, size_t width,
+                       size_t rows, uintptr_t stream) {
+  const CUmemcpy2D copy = {.src_type = CU_MEMORYTYPE_UNIFIED, .src = src, .src_pitch = src_pitch, .dst_type = CU_MEMORYTYPE_UNIFIED,
+                           .dst = dst, .dst_pitch = dst_pitch, .width = width, .height = rows};
+  CUresult rc = CUDA_SUCCESS;
+  size_t i;
+  if (src_pitch <= INT32_MAX && dst_pitch <= INT32_MAX) return c->Memcpy2DAsync(&copy, (CUstream)stream);
+  /* beyond what devices have as their largest pitch */
+  for (i = 0; rc == CUDA_SUCCESS && i < rows; i++)
+    rc = c->MemcpyAsync(dst + i * dst_pitch, src + i * src_pitch, width, (CUstream)stream);
+  return rc;
+}
+
 CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal) {
   unsigned flags = equal ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
   return c->StreamWaitValue32((CUstream)stream, (uintptr_t)word, value, flags);

@@ -32,6 +32,8 @@ CUresult lpc_follow(const struct lpc_library *c, uintptr_t stream, uintptr_t eve
 CUresult lpc_copy_out(const struct lpc_library *c, void *to, uintptr_t from, size_t size, uintptr_t stream);
 CUresult lpc_copy_in(const struct lpc_library *c, uintptr_t to, void *from, size_t size, uintptr_t stream);
 CUresult lpc_copy(const struct lpc_library *c, uintptr_t dst, uintptr_t src, size_t size, uintptr_t stream);
+CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch, size_t width,
+                       size_t rows, uintptr_t stream);
 CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal);
 CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);

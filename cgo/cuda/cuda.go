@@ -138,6 +138,30 @@ func (Library) Free(p unsafe.Pointer) error {
 	return do("cuMemFreeHost", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_free(c, p) })
 }
 
+// AllocExchange implements [device.Driver].
+func (Library) AllocExchange(size int) (unsafe.Pointer, error) {
+	var at unsafe.Pointer
+	err := do("cuMemAlloc", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_device_alloc(c, &at, C.size_t(size)) })
+	return at, err
+}
+
+// FreeExchange implements [device.Driver].
+func (Library) FreeExchange(at unsafe.Pointer) error {
+	return do("cuMemFree", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_device_free(c, at) })
+}
+
+// NewStream implements [device.Driver].
+func (Library) NewStream() (device.Stream, error) {
+	var s C.uintptr_t
+	err := do("cuStreamCreate", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_new_stream(c, &s) })
+	return device.Stream(s), err
+}
+
+// FreeStream implements [device.Driver].
+func (Library) FreeStream(s device.Stream) error {
+	return do("cuStreamDestroy", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_free_stream(c, C.uintptr_t(s)) })
+}
+
 // NewEvent implements [device.Driver].
 func (Library) NewEvent() (device.Event, error) {
 	var e C.uintptr_t
@@ -205,6 +229,14 @@ func (Library) CopyIn(to, from unsafe.Pointer, size int, s device.Stream) error 
 func (Library) Copy(dst, src unsafe.Pointer, size int, s device.Stream) error {
 	return do("cuMemcpyAsync", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_copy(c, C.uintptr_t(uintptr(dst)), C.uintptr_t(uintptr(src)), C.size_t(size), C.uintptr_t(s))
+	})
+}
+
+// CopyRows implements [device.Driver].
+func (Library) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int, s device.Stream) error {
+	return do("cuMemcpy2DAsync", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_copy_rows(c, C.uintptr_t(uintptr(dst)), C.size_t(dstPitch), C.uintptr_t(uintptr(src)), C.size_t(srcPitch),
+			C.size_t(width), C.size_t(rows), C.uintptr_t(s))
 	})
 }
 

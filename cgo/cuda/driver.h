@@ -53,7 +53,24 @@ enum {
   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
 };
 /* CUmemorytype */
-enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
+enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_UNIFIED = 4 };
+
+/* CUDA_MEMCPY2D_v2 */
+typedef struct {
+  size_t src_x, src_y;
+  int src_type;
+  const void *src_host;
+  CUdeviceptr src;
+  void *src_array;
+  size_t src_pitch;
+  size_t dst_x, dst_y;
+  int dst_type;
+  void *dst_host;
+  CUdeviceptr dst;
+  void *dst_array;
+  size_t dst_pitch;
+  size_t width, height;
+} CUmemcpy2D;
 
 enum { CU_MEMHOSTALLOC_PORTABLE = 1 };
 enum { CU_MEMHOSTREGISTER_PORTABLE = 1, CU_MEMHOSTREGISTER_DEVICEMAP = 2 };
@@ -109,6 +126,11 @@ typedef union {
   F(PointerGetAttributes, "cuPointerGetAttributes", (unsigned n, int *attributes, void **data, CUdeviceptr ptr))      \
   F(MemHostAlloc, "cuMemHostAlloc", (void **at, size_t size, unsigned flags))                                         \
   F(MemFreeHost, "cuMemFreeHost", (void *at))                                                                         \
+  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr *at, size_t size))                                                        \
+  F(MemFree, "cuMemFree_v2", (CUdeviceptr at))                                                                        \
+  F(StreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                                               \
+  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                           \
+  F(Memcpy2DAsync, "cuMemcpy2DAsync_v2", (const CUmemcpy2D *copy, CUstream stream))                                   \
   F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *dst, CUdeviceptr src, size_t size, CUstream stream))              \
   F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr dst, const void *src, size_t size, CUstream stream))        \
   F(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream))                   \
@@ -136,14 +158,10 @@ typedef union {
   F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle * handle, CUdeviceptr at))                                     \
   F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr * at, CUipcMemHandle handle, unsigned flags))                \
   F(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr at))                                                          \
-  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * at, size_t size))                                                          \
-  F(MemFree, "cuMemFree_v2", (CUdeviceptr at))                                                                           \
   F(MemHostRegister, "cuMemHostRegister_v2", (void *at, size_t size, unsigned flags))                                    \
   F(MemHostUnregister, "cuMemHostUnregister", (void *at))                                                                \
   F(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", (CUdeviceptr * device, void *at, unsigned flags))           \
   F(StreamBatchMemOp, "cuStreamBatchMemOp_v2",                                                                           \
-    (CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags))                                        \
-  F(StreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                                 \
-  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))
+    (CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags))
 
 #endif

@@ -49,18 +49,6 @@ func (Library) EnterContext(ctx device.Context) error {
 	return err
 }
 
-// AllocExchange implements [device.Peers].
-func (Library) AllocExchange(size int) (unsafe.Pointer, error) {
-	var at unsafe.Pointer
-	err := do("cuMemAlloc", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_device_alloc(c, &at, C.size_t(size)) })
-	return at, err
-}
-
-// FreeExchange implements [device.Peers].
-func (Library) FreeExchange(at unsafe.Pointer) error {
-	return do("cuMemFree", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_device_free(c, at) })
-}
-
 // Export implements [device.Peers].
 func (Library) Export(at unsafe.Pointer) (h device.Handle, err error) {
 	err = do("cuIpcGetMemHandle", func(c *C.struct_lpc_library) C.CUresult {
@@ -102,18 +90,6 @@ func (Library) Unregister(mem []byte) error {
 	return do("cuMemHostUnregister", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_unregister(c, unsafe.Pointer(&mem[0]))
 	})
-}
-
-// NewStream implements [device.Peers].
-func (Library) NewStream() (device.Stream, error) {
-	var s C.uintptr_t
-	err := do("cuStreamCreate", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_new_stream(c, &s) })
-	return device.Stream(s), err
-}
-
-// FreeStream implements [device.Peers].
-func (Library) FreeStream(s device.Stream) error {
-	return do("cuStreamDestroy", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_free_stream(c, C.uintptr_t(s)) })
 }
 
 // Words implements [device.Peers].

@@ -20,7 +20,7 @@ func TestLowerExchange(t *testing.T) {
 		{hold(4, 1, -1, -1)},
 	}}
 	current := []circuit.Permutation{{1, 2, -1}, {-1, 0, 1}}
-	messages := []Message{{1, 50}, {1, 0}, {2, 7}, {1, 30}}
+	messages := []Message{{Peer: 1, Bytes: 50}, {Peer: 1}, {Peer: 2, Bytes: 7}, {Peer: 1, Bytes: 30}}
 	sender, err := LowerExchange(ExchangeArgs{Rank: 0, Ranks: 3, Plan: plan, Current: current}, messages, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ plane 1: to 1 message 3 number 2 at 0: 30 bytes, epoch 1
 		t.Errorf("sender:\n%swant:\n%s", got, want)
 	}
 	receiver, err := LowerExchange(ExchangeArgs{Rank: 1, Ranks: 3, Plan: plan, Current: current}, nil,
-		[]Message{{0, 50}, {0, 0}, {0, 30}})
+		[]Message{{Bytes: 50}, {}, {Bytes: 30}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,12 @@ type Driver interface {
 	// Alloc returns page-locked host memory.
 	Alloc(size int) (unsafe.Pointer, error)
 	Free(p unsafe.Pointer) error
+	// AllocExchange returns memory of the device that can be exported.
+	AllocExchange(size int) (unsafe.Pointer, error)
+	FreeExchange(at unsafe.Pointer) error
+	// NewStream returns a stream that is in no order with the default stream.
+	NewStream() (Stream, error)
+	FreeStream(s Stream) error
 	NewEvent() (Event, error)
 	FreeEvent(e Event) error
 	// Reached tells whether the work before the last Record of an event is done.
@@ -74,6 +80,8 @@ type Driver interface {
 	CopyIn(to, from unsafe.Pointer, size int, s Stream) error
 	// Copy enqueues a copy between any two of them, page-locked memory and memory of devices.
 	Copy(dst, src unsafe.Pointer, size int, s Stream) error
+	// CopyRows is Copy of rows, which begin so many bytes apart on either side.
+	CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int, s Stream) error
 	// Reduce enqueues one kernel. The first of a type in a context loads the type's kernels unless LoadKernels has;
 	// later ones allocate nothing. Both Copy and Reduce may be part of a capture.
 	Reduce(r *Reduction, s Stream) error

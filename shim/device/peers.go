@@ -21,10 +21,12 @@ type Word struct {
 	Wait  uint32 // 0: write
 }
 
-// Peers is what ranks need of a driver, beside [Driver], to reach each other's memory. Its methods belong between
+// Peers is a driver with what ranks need to reach each other's memory. Its methods belong between
 // Enter, or EnterContext, and Leave; but for Context and Identity, which are of the calling thread's context.
 // Safe for concurrent use; errors wrap [ErrDriver].
 type Peers interface {
+	Driver
+
 	// Identity names the device, alike in all processes of the host. It fails where the driver lacks
 	// something that the rest needs.
 	Identity() (string, error)
@@ -32,9 +34,7 @@ type Peers interface {
 	// EnterContext is Enter with a context.
 	EnterContext(ctx Context) error
 
-	// AllocExchange returns memory of the device that can be exported.
-	AllocExchange(size int) (unsafe.Pointer, error)
-	FreeExchange(at unsafe.Pointer) error
+	// Export names memory of AllocExchange to other processes.
 	Export(at unsafe.Pointer) (Handle, error)
 	// Import maps what another process has exported, until Close.
 	Import(h *Handle) (unsafe.Pointer, error)
@@ -46,9 +46,6 @@ type Peers interface {
 	Register(mem []byte) (Address, error)
 	Unregister(mem []byte) error
 
-	// NewStream returns a stream that is in no order with the default stream.
-	NewStream() (Stream, error)
-	FreeStream(s Stream) error
 	// Words enqueues operations, which are carried out in their order: a write after all that was enqueued before it
 	// can be seen by everyone. The slice is read in the call only. It allocates nothing, and may be part of a capture.
 	Words(s Stream, words []Word) error

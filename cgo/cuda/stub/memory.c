@@ -179,3 +179,18 @@ STUB_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, C
   BEGIN();
   return copy(dst, src, size, stream);
 }
+
+STUB_API CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *c, CUstream stream) {
+  CUresult rc = CUDA_SUCCESS;
+  size_t i;
+  BEGIN();
+  if (c->width == 0 || c->height == 0) return CUDA_SUCCESS;
+  if (c->src_type != CU_MEMORYTYPE_UNIFIED || c->dst_type != CU_MEMORYTYPE_UNIFIED || c->width > c->src_pitch || c->width > c->dst_pitch)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width) == NULL ||
+      stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width) == NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (i = 0; rc == CUDA_SUCCESS && i < c->height; i++)
+    rc = copy(c->dst + i * c->dst_pitch, c->src + i * c->src_pitch, c->width, stream);
+  return rc;
+}

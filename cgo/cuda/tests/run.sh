@@ -34,6 +34,8 @@ if [ -n "${LP_CUDA_REAL:-}" ]; then
 else
   stub="LD_LIBRARY_PATH=$root/$out/stub"
   check device-oracle "$stub" STUB_CUDA_DEVICES=8 "$out/oracle" 1 2 3 4
+  check device-oracle-pieces "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_STAGING=64K "$out/oracle" 1 3
+  check device-oracle-pieces-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_STAGING=64K LIGHTPATH_TRANSPORT=tcp "$out/oracle" 3
   check device-oracle-shared "$stub" STUB_CUDA_DEVICES=1 "$out/oracle" 3
   check device-oracle-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_TRANSPORT=tcp LIGHTPATH_PLANES=2 "$out/oracle" 3
   check device-stream "$stub" STUB_CUDA_DEVICES=8 "$out/stream"

@@ -218,21 +218,56 @@ static void signalled(struct rank *r) {
   meet();
 }
 
-/* Operators of the user: their element is read when the call is made. */
+/* Operators of the user: their element is read when the call is made, or where it is in device or page-locked memory when
+ * the stream comes to the call, and at every replay. */
 static void scaled(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]), half = 0.5f, *there = gpu_alloc(sizeof half);
-  ncclRedOp_t op;
+  float *a = gpu_alloc(sizeof host[0]), half = 0.5f, quarter = 0.25f, two = 2, *there = gpu_alloc(sizeof half), *locked;
+  uint32_t *gate = new_gate();
+  ncclRedOp_t op, other;
+  CUgraph graph;
+  CUgraphExec exec;
   put(a, r->rank, 2);
   OK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, r->comm));
   OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
   OK(ncclRedOpDestroy(op, r->comm));
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   expect(a, r->rank, (float)r->world, 0.5f * (float)r->world);
+
+  IS(gpu.MemHostAlloc((void **)&locked, sizeof *locked, 0), CUDA_SUCCESS);
   OK(ncclRedOpCreatePreMulSum(&op, there, ncclFloat, ncclScalarDevice, r->comm));
-  meet();
-  if (r->rank == 0) FAILS(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s), ncclInvalidArgument, "ncclScalarHostImmediate");
+  OK(ncclRedOpCreatePreMulSum(&other, locked, ncclFloat, ncclScalarDevice, r->comm));
+  put(a, r->rank, 2);
+  gpu_copy(there, &half, sizeof half);
+  *locked = 1;
+  wait_for_gate(s, gate);
+  OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
+  OK(ncclAllReduce(a, a, N, ncclFloat, other, r->comm, (cudaStream_t)s));
+  gpu_copy(there, &quarter, sizeof quarter);
+  *locked = 3;
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, 1.5f * (float)(r->world * r->world), 0.75f * (float)(r->world * r->world));
+
+  meet(); /* a capture forbids other threads what tests do */
+  IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
+  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
   OK(ncclRedOpDestroy(op, r->comm));
+  OK(ncclRedOpDestroy(other, r->comm));
+  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+  meet();
+  put(a, r->rank, 1);
+  IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS); /* a quarter */
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, 0.25f * (float)r->world, 0.25f * (float)r->world);
+  put(a, r->rank, 1);
+  gpu_copy(there, &two, sizeof two);
+  IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, 2 * (float)r->world, 2 * (float)r->world);
+  IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
 /* Arguments that cannot be right have no effect. */

@@ -1,0 +1,236 @@
+package shim
+
+import (
+	"errors"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/shim/device"
+)
+
+// place finds memory for what the launch moves, and has its steps work there; nothing is on a stream yet.
+func (l *launch) place(capture device.Capture) error {
+	if _, err := devices.Enter(l.streams[0]); err != nil {
+		return err
+	}
+	defer devices.Leave()
+	size := l.measure()
+	d := l.dev
+	if err := d.prepare(!l.script.whole && capture.ID == 0); err != nil {
+		return err
+	}
+	if capture.ID != 0 {
+		g, err := d.roomOfGraph(capture, size)
+		if err != nil {
+			return err
+		}
+		l.graph, l.word, l.base, l.back = g, g.memory.word(), 0, l.streams[0]
+		l.write(unsafe.Add(g.memory.at, wordRoom))
+		l.ran, l.due = 0, len(l.steps)
+		if err := devices.Retain(capture, l.token); err != nil {
+			return err
+		}
+		l.kept = true
+		return nil
+	}
+	at, err := d.roomFor(size)
+	if err != nil {
+		return err
+	}
+	l.write(at)
+	l.word, l.base, l.back = d.control.word(), d.seq, l.streams[0]
+	d.seq += uint32(len(l.steps))
+	l.ran, l.due = 0, len(l.steps)
+	if len(l.steps) > 1 {
+		l.back = d.back
+	}
+	return nil
+}
+
+// putFirst has the launch follow the communicator's last one, and the other streams, and puts what its first step sends on its stream. The
+// communicator's launches follow each other, whatever streams they are on: that is the order in which they run here
+// and on every other rank.
+func (l *launch) putFirst(capture device.Capture) error {
+	d, s := l.dev, l.streams[0]
+	if _, err := devices.Enter(s); err != nil {
+		return err
+	}
+	defer devices.Leave()
+	if err := d.follow(s, capture); err != nil {
+		return err
+	}
+	for _, other := range l.streams[1:] {
+		if err := errors.Join(devices.Record(d.joint, other), devices.Follow(s, d.joint)); err != nil {
+			return err
+		}
+	}
+	for i := range l.scalars {
+		x := &l.scalars[i]
+		if err := devices.CopyOut(x.room, x.device, l.from[x.call].Type.Size(), s); err != nil {
+			return err
+		}
+	}
+	return l.sends(0)
+}
+
+// putSends puts on the stream what step k sends, where there is such a step.
+func (l *launch) putSends(k int) error {
+	if k >= len(l.steps) {
+		return nil
+	}
+	if _, err := devices.Enter(l.streams[0]); err != nil {
+		return err
+	}
+	defer devices.Leave()
+	return l.sends(k)
+}
+
+// sends puts on the stream what step k sends, and the signal that it can run. The rooms of the step before the last
+// are free when what it received has been copied; on two streams what it sent is overwritten earlier, once it has run.
+func (l *launch) sends(k int) error {
+	s, apart := l.streams[0], l.back != l.streams[0] && k >= stepRooms
+	if apart {
+		if err := devices.Await(s, l.word, l.base+uint32(k-stepRooms+1), false); err != nil {
+			return err
+		}
+	}
+	for i := l.before(k).outs; i < l.steps[k].outs; i++ {
+		if err := l.outs[i].copyOut(s); err != nil {
+			return err
+		}
+	}
+	if apart {
+		if err := devices.Follow(s, l.dev.turns[k%stepRooms]); err != nil {
+			return err
+		}
+	}
+	// Before, since it may run at once. How often a graph will run nobody knows.
+	if l.sent == 0 && l.graph == nil {
+		l.dev.outstanding.Add(1)
+	}
+	l.sent++
+	err := devices.Signal(s, l.token)
+	if err != nil {
+		if l.sent--; l.sent == 0 && l.graph == nil {
+			l.dev.outstanding.Add(-1)
+		}
+	}
+	return err
+}
+
+// putResults has a stream wait until step k has run, where there is such a step, and copy what it received.
+func (l *launch) putResults(k int, capture device.Capture) error {
+	if k >= len(l.steps) {
+		return nil
+	}
+	s := l.streams[0]
+	if _, err := devices.Enter(s); err != nil {
+		return err
+	}
+	defer devices.Leave()
+	if err := devices.Await(l.back, l.word, l.base+uint32(k+1), false); err != nil {
+		return err
+	}
+	for i := l.before(k).ins; i < l.steps[k].ins; i++ {
+		if err := l.ins[i].copyIn(l.back); err != nil {
+			return err
+		}
+	}
+	if l.back != s {
+		if err := devices.Record(l.dev.turns[k%stepRooms], l.back); err != nil {
+			return err
+		}
+	}
+	if k+1 < len(l.steps) {
+		return nil
+	}
+	return l.putEnd(capture)
+}
+
+// putEnd lets the streams go on behind the launch.
+func (l *launch) putEnd(capture device.Capture) (err error) {
+	d, s := l.dev, l.streams[0]
+	if l.back != s {
+		err = devices.Follow(s, d.turns[(len(l.steps)-1)%stepRooms])
+	}
+	if l.graph != nil {
+		err = devices.Store(s, l.word, 0)
+	}
+	last := d.last(capture)
+	err = errors.Join(err, devices.Record(last, s))
+	for _, other := range l.streams[1:] {
+		err = errors.Join(err, devices.Follow(other, last))
+	}
+	return err
+}
+
+// copyOut copies what is in device memory into staging memory, copyIn out of it.
+func (m *move) copyOut(s device.Stream) error {
+	switch {
+	case m.byCPU:
+		return nil
+	case m.strided():
+		return devices.CopyRows(m.room, m.width, m.buffer, m.pitch, m.width, m.rows, s)
+	}
+	return devices.CopyOut(m.room, m.buffer, m.width*m.rows, s)
+}
+
+func (m *move) copyIn(s device.Stream) error {
+	switch {
+	case m.byCPU:
+		return nil
+	case m.strided():
+		return devices.CopyRows(m.buffer, m.pitch, m.room, m.width, m.width, m.rows, s)
+	}
+	return devices.CopyIn(m.buffer, m.room, m.width*m.rows, s)
+}
+
+// broken fails the communicator of a launch that is on its streams in part only: nobody can take that back. Its streams
+// come to the signals that are there, and go on.
+func (l *launch) broken(err error) {
+	l.comm.spread(err)
+	w := &l.dev.worker
+	w.mu.Lock()
+	l.due = l.sent
+	over := l.ran == l.due
+	w.mu.Unlock()
+	if over {
+		l.end(l.sent > 0)
+	}
+}
+
+// step runs the launch's next step, on the communicator's worker, and lets the stream go on, whatever has come of it.
+func (l *launch) step(comms []*Comm) {
+	if c := comms[0]; c.sound() == nil {
+		if err := l.run(l.ran, comms); err != nil {
+			c.spread(err)
+		}
+	}
+	w := &l.dev.worker
+	w.mu.Lock()
+	l.ran++
+	k, over := l.ran, l.ran == l.due
+	w.mu.Unlock()
+	if over {
+		l.end(true)
+	} else {
+		atomic.StoreUint32(l.word, l.base+uint32(k))
+	}
+}
+
+// end lets the stream go on behind the last step that it comes to. The launch is somebody else's then, or begins with the next
+// replay.
+func (l *launch) end(awaited bool) {
+	word, value := l.word, l.base+uint32(len(l.steps))
+	if l.graph != nil {
+		l.ran = 0
+	} else {
+		if awaited {
+			l.dev.outstanding.Add(-1)
+		}
+		l.dev.worker.give(l)
+	}
+	if awaited {
+		atomic.StoreUint32(word, value)
+	}
+}
