@@ -50,6 +50,20 @@ bin/lightpath-kernels: $(CORE_SOURCES) $(wildcard cgo/cuda/speed/*.go)
 	@mkdir -p bin
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cgo/cuda/speed
 
+# The tests of kernels as a program, for machines without Go; and as much of MPI as nccl-tests needs.
+build/gpu/cuda.test: $(CORE_SOURCES) $(wildcard cgo/cuda/*_test.go cgo/cuda/cudatest/*)
+	@mkdir -p build/gpu
+	CGO_ENABLED=1 $(GO) test -c -trimpath -ldflags '-s -w' -o $@ ./cgo/cuda
+
+build/gpu/libcuda/libcuda.so.1: $(wildcard cgo/cuda/stub/*) cgo/cuda/driver.h
+	@mkdir -p build/gpu/libcuda
+	$(CC) $(CSTD) $(CFLAGS) -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 -o $@ cgo/cuda/stub/*.c
+
+build/gpu/mpi/lib/libmpi.so: cgo/cuda/mpi/mpi.c cgo/cuda/mpi/mpi.h
+	@mkdir -p build/gpu/mpi/lib build/gpu/mpi/include
+	cp cgo/cuda/mpi/mpi.h build/gpu/mpi/include/
+	$(CC) $(CSTD) $(CFLAGS) -fPIC -shared -pthread -o $@ cgo/cuda/mpi/mpi.c
+
 test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank bin/lightpath ## plain C tests of libnccl.so.2
 	cgo/front/tests/run.sh
 	cgo/cuda/tests/run.sh

@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/../../.." || exit 1
 root=$PWD
-out=build/test-cuda
+out=${LP_CUDA_OUT:-build/test-cuda}
 mkdir -p "$out/stub"
 failed=0
 

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Checks and times Lightpath on a GPU, and what of that goes without one over the stub of the driver: make gpu-check.
+
+    check.py [--out DIR] [--only PART,...] [--skip PART,...] [--stub] [--seconds N]
+
+Every part has a limit of its own, so that one that hangs costs itself only. The table says for each result what was asked for
+and what was skipped and why; it is in DIR (build/gpu/check) as report.txt, report.md and report.json, with a log for each command. The exit
+status is 1 if anything failed or fell short."""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import datetime
+import json
+import os
+import sys
+import time
+import traceback
+
+import basics
+import clients
+import report
+import timing
+from context import ROOT, Context, fail, skip
+from runner import Budget
+
+# Groups follow each other; the parts of one run side by side. What is timed has the machine to itself.
+GROUPS = [
+    {"machine": basics.machine},
+    {"build": basics.build},
+    {"stub": basics.stub_suite, "driver": basics.driver_suite, "kernel-tests": basics.kernel_suite, "symbols": clients.symbols},
+    {"kernels": timing.kernels},
+    {"collectives": timing.collectives},
+    {"nvidia": timing.beside_nvidia},
+    {"nccl-tests": clients.nccl_tests, "torch": clients.torch, "cupy": clients.cupy, "planes": timing.planes},
+]
+PARTS = [name for group in GROUPS for name in group]
+
+
+def run_part(context, name, part):
+    """A part's rows. A part that breaks is a row, too."""
+    if context.budget.left() < 1:
+        return [skip(name, "all of it", "no time was left")]
+    begun = time.monotonic()
+    try:
+        rows = part(context)
+    except Exception as error:  # noqa: BLE001, whatever breaks one part must not end the others
+        traceback.print_exc()
+        rows = [fail(name, "all of it", f"{type(error).__name__}: {error}")]
+    print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
+    return rows
+
+
+def run_all(context, groups):
+    rows = []
+    for group in groups:
+        with concurrent.futures.ThreadPoolExecutor(max_workers=len(group)) as pool:
+            for part in [pool.submit(run_part, context, name, part) for name, part in group.items()]:
+                rows += part.result()
+    return rows
+
+
+def chosen(only, without):
+    """The groups with the parts that are wanted."""
+    names = set(only.split(",") if only else PARTS) - set(without.split(",") if without else [])
+    unknown = names - set(PARTS) | (set((without or "").split(",")) - set(PARTS) - {""})
+    if unknown:
+        raise SystemExit(f"check.py: no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    groups = [{n: p for n, p in group.items() if n in names} for group in GROUPS]
+    return [g for g in groups if g]
+
+
+def write(context, rows, seconds):
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    where = "over the stub of the driver, where times mean nothing" if context.stub else "on a GPU"
+    head = f"Lightpath {where}, {date}, {seconds:.0f} s"
+    texts = {
+        "report.txt": f"{head}\n\n{report.text(rows)}\n",
+        "report.md": f"{head}\n\n{report.markdown(rows)}\n",
+        "report.json": json.dumps({"date": date, "stub": context.stub, "machine": context.notes, "rows": [dataclasses.asdict(r) for r in rows]}, indent=1),
+    }
+    for name, text in texts.items():
+        with open(os.path.join(context.out, name), "w") as f:
+            f.write(text)
+    return texts["report.txt"]
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "gpu", "check"), help="directory for logs and reports")
+    parser.add_argument("--only", help=f"parts to run, of {', '.join(PARTS)}")
+    parser.add_argument("--skip", help="parts to leave out")
+    parser.add_argument("--stub", action="store_true", help="over the stub of the driver, also where there is a GPU")
+    parser.add_argument("--seconds", type=float, default=570, help="that everything may take")
+    args = parser.parse_args(argv)
+    groups = chosen(args.only, args.skip)
+    out = os.path.abspath(args.out)
+    os.makedirs(out, exist_ok=True)
+    begun = time.monotonic()
+    context = Context(out, Budget(args.seconds), args.stub)
+    rows = run_all(context, groups)
+    print("\n" + write(context, rows, time.monotonic() - begun))
+    return 1 if report.failed(rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

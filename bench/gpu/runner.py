@@ -1,0 +1,72 @@
+"""Commands with a limit and a log, and the time that is left for all of them."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+
+
+WRONG = re.compile(r"error|fail|wrong|^lightpath", re.IGNORECASE)
+
+
+class Budget:
+    """Seconds from now that everything together may take."""
+
+    def __init__(self, seconds, clock=time.monotonic):
+        self._clock, self._end = clock, clock() + seconds
+
+    def left(self):
+        return self._end - self._clock()
+
+
+class Outcome:
+    """How a command ended. code is None where it ran past its limit."""
+
+    def __init__(self, code, log, seconds):
+        self.code, self.log, self.seconds = code, log, seconds
+
+    @property
+    def ok(self):
+        return self.code == 0
+
+    def text(self):
+        with open(self.log, errors="replace") as f:
+            return f.read()
+
+    def why(self):
+        """One line on what went wrong: the first that speaks of an error, else the last."""
+        lines = [line.strip() for line in self.text().splitlines()[1:] if line.strip()]
+        said = [line for line in lines if WRONG.search(line)]
+        words = (said[:1] or lines[-1:] or ["no output"])[0][:200]
+        if self.code is None:
+            return f"not done after {self.seconds:.0f} s: {words}"
+        return f"exit status {self.code}: {words}"
+
+
+def run(command, log, limit, env=None, cwd=None):
+    """Runs a command in a session of its own, which is killed whole when the limit (in seconds) is over."""
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    begun = time.monotonic()
+    with open(log, "w") as out:
+        out.write(f"$ {' '.join(map(str, command))}\n")
+        out.flush()
+        try:
+            process = subprocess.Popen(
+                [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                env={**os.environ, **(env or {})}, cwd=cwd,
+            )  # fmt: skip
+        except OSError as error:
+            out.write(f"{error}\n")
+            return Outcome(127, log, 0)
+        try:
+            code = process.wait(max(limit, 0))
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            # What the command has left behind ends with it, too.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return Outcome(code, log, time.monotonic() - begun)

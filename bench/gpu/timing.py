@@ -1,0 +1,142 @@
+"""Times: kernels beside a plain copy, collectives beside what memory allows, and beside NVIDIA's library."""
+
+import os
+
+from context import fail, real_nccl, skip
+from report import FAILED, Row
+from traffic import busbw_limit
+
+# Of a plain copy's bandwidth. Kernels that do arithmetic in every byte, or touch single elements, are shown and not judged.
+KERNEL_SHARE = 0.9
+JUDGED = {"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"}
+OTHERS = ["allgather", "reducescatter", "broadcast", "reduce", "gather", "scatter", "sendrecv"]
+STUB_NOTE = "no GPU: means nothing"
+
+
+def kernels(c):
+    flags = ["-json", os.path.join(c.out, "kernels.json")] + (["-bytes", "400000"] if c.stub else [])
+    done = c.run("kernels", [c.path("bin", "lightpath-kernels"), *flags], 90)
+    if not done.ok:
+        return [fail("kernels", "copies and reductions", done.why())]
+    rows = []
+    measured = c.json("kernels.json")
+    c.copy_gbs = measured[0]["gbs"]
+    for k in measured:
+        words = k["kernel"].split()
+        judged = not c.stub and words[0] == "reduce" and words[3] in JUDGED and "," not in k["kernel"]
+        if "1 element" in k["kernel"]:
+            rows.append(Row("kernels", k["kernel"], number=k["time_us"], unit="us", note=note(c)))
+            continue
+        rows.append(
+            Row("kernels", k["kernel"], number=k["gbs"], unit="GB/s", limit=c.copy_gbs, asked=KERNEL_SHARE if judged else None, note=note(c))
+        )
+    return rows
+
+
+def note(c, text=""):
+    return "; ".join(t for t in (STUB_NOTE if c.stub else "", text) if t)
+
+
+class Bench:
+    """lightpath bench over device memory: all ranks on device 0."""
+
+    def __init__(self, c, part, label, flags=(), env=None):
+        self.c, self.part, self.label, self.flags, self.env = c, part, label, list(flags), env
+
+    def results(self, what, collective, ranks, size, *more):
+        """The results, or None and a row that says what went wrong."""
+        name = f"{self.part}-{self.label.replace(' ', '-')}-{collective}-{ranks}{''.join(more)}-{size}"
+        out = os.path.join(self.c.out, f"{name}.json")
+        command = [
+            self.c.path("bin", "lightpath"), "bench", collective, "-n", ranks, "-b", size, "-e", size, "--memory", "device",
+            "--device", 0, "--json", out, *self.flags, *more,
+        ]  # fmt: skip
+        done = self.c.run(name, command, 90, self.env)
+        if not done.ok:
+            return None, fail(self.part, what, done.why())
+        return self.c.json(f"{name}.json")["results"], None
+
+    def latency(self, collective, ranks, launches=0):
+        """8 bytes a rank: the time of a call, of those that follow each other or of those of a graph."""
+        size = 8 * ranks if collective != "allreduce" else 8
+        more = ["--out-of-place"] + (["--graph", str(launches)] if launches else [])
+        what = f"{self.label} {collective}, {ranks} ranks, 8 B" + (", in a graph" if launches else "")
+        results, wrong = self.results(what, collective, ranks, size, *more)
+        return wrong or Row(self.part, what, number=results[0]["time_us"], unit="us", note=note(self.c))
+
+    def bandwidth(self, collective, ranks, size):
+        what = f"{self.label} {collective}, {ranks} ranks, {size}"
+        results, wrong = self.results(what, collective, ranks, size, "--out-of-place")
+        if wrong:
+            return wrong
+        limit = None
+        if self.c.copy_gbs and not self.c.stub and ranks > 1:
+            limit = busbw_limit(collective, ranks, self.c.copy_gbs)
+        kind = "busbw" if ranks > 1 else "algbw"
+        return Row(self.part, what, number=results[0][f"{kind}_gbs"], unit="GB/s", limit=limit, note=note(self.c, f"{results[0]['time_us']:.0f} us; {kind}"))
+
+
+def collectives(c):
+    """Lightpath's collectives: 2, 4 and 8 ranks on one device."""
+    bench = Bench(c, "collectives", "Lightpath")
+    rows = []
+    large = "64K" if c.stub else "256M"
+    for ranks in (2,) if c.stub else (2, 4, 8):
+        for collective in ("allreduce", "alltoall"):
+            rows += [bench.latency(collective, ranks), bench.latency(collective, ranks, 10), bench.bandwidth(collective, ranks, large)]
+    ranks = 2 if c.stub else 4
+    rows += [bench.bandwidth(collective, ranks, "64K" if c.stub else "64M") for collective in OTHERS]
+    staged = Bench(c, "collectives", "staged", env={"LIGHTPATH_DEVICE_PATH": "staged"})
+    rows += [staged.latency("allreduce", 2), staged.bandwidth("allreduce", 2, "64K" if c.stub else "64M")]
+    return rows
+
+
+def planes(c):
+    """Results over packet planes and over circuits that switch; device memory is staged there."""
+    size = "64K" if c.stub else "8M"
+    rows = [Bench(c, "planes", "tcp", ["--transport", "tcp", "--planes", "2"]).bandwidth("allreduce", 2, size)]
+    fabric = os.path.join(c.out, "fabric.yaml")
+    with open(fabric, "w") as f:
+        f.write(FABRIC.format(ranks=4, socket=os.path.join(c.out, "ocs.sock")))
+    for planner in ("swot", "weave") if not c.stub else ("swot",):
+        bench = Bench(c, "planes", f"optical {planner}", ["--fabric", fabric, "--planner", planner], {"LIGHTPATH_PLAN_WAIT": "1"})
+        rows += [bench.bandwidth(collective, 4, size) for collective in ("allreduce", "alltoall")]
+    return rows
+
+
+FABRIC = """version: 1
+name: gpu-check
+ranks: {ranks}
+planes:
+  - {{name: p0, bandwidth: 10Gbps, ocs: ocs0}}
+  - {{name: p1, bandwidth: 10Gbps, ocs: ocs0}}
+ocs:
+  - {{name: ocs0, driver: emulator, endpoint: "unix:{socket}", reconfig: 200us}}
+costs: {{alpha: 20us, hop: 5us}}
+forwarding: true
+"""
+
+
+def beside_nvidia(c):
+    """One rank, and two on one device where NVIDIA's library does that, by turns."""
+    real = real_nccl()
+    if c.stub or real is None:
+        return [skip("nvidia", "beside NVIDIA's library", c.no_gpu or "no libnccl.so.2 of NVIDIA's (LIGHTPATH_REAL_NCCL names one)")]
+    ours, theirs = Bench(c, "nvidia", "Lightpath"), Bench(c, "nvidia", "NVIDIA", ["--library", real])
+    rows = []
+    for ranks in (1, 2):
+        for collective in ("allreduce", "alltoall"):
+            rows += compared(ours.latency(collective, ranks), theirs.latency(collective, ranks))
+            rows += compared(ours.latency(collective, ranks, 10), theirs.latency(collective, ranks, 10))
+            rows += compared(ours.bandwidth(collective, ranks, "256M"), theirs.bandwidth(collective, ranks, "256M"))
+    return rows
+
+
+def compared(ours, theirs):
+    """Both, ours with theirs as what it is measured by. What NVIDIA's library does not do is no failure of Lightpath."""
+    if theirs.status == FAILED:
+        return [ours, skip(theirs.part, theirs.what, f"NVIDIA's: {theirs.note}")]
+    if ours.status != FAILED:
+        ours.limit = theirs.number
+        ours.note = "; ".join(t for t in (ours.note, "limit: NVIDIA's") if t)
+    return [ours, theirs]
