@@ -380,6 +380,10 @@ func (c *Comm) deliver(m *message) {
 		c.probed(m)
 	case msgTell:
 		c.told(m)
+	case msgManaged:
+		if c.leader != nil {
+			c.leader.accords.take(c, m)
+		}
 	case msgKin:
 		if c.leader != nil {
 			c.leader.births.ask(m)

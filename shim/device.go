@@ -36,6 +36,10 @@ type onDevice struct {
 
 	locked      atomic.Int64 // bytes of page-locked memory
 	outstanding atomic.Int64 // launches that have not run
+	direct      *direct      // nil: all launches are staged
+	ctx         device.Context
+	identity    string // of the device; noPeers: why nobody can reach it
+	noPeers     error
 	worker      worker
 }
 
@@ -77,6 +81,7 @@ func (c *Comm) findDevice() {
 			}
 			if c.args.Device >= 0 {
 				c.dev, c.noDevice = &onDevice{}, nil
+				c.findPeers(current)
 			}
 		}
 	}
@@ -203,7 +208,13 @@ func (d *onDevice) over() bool {
 // close gives back what no stream uses any more. Of a communicator that has failed with launches on streams
 // the rest stays: nobody knows when they come to it.
 func (d *onDevice) close() {
-	if d == nil || !d.over() {
+	if d == nil {
+		return
+	}
+	if d.direct != nil {
+		d.direct.watcher.end()
+	}
+	if !d.over() {
 		return
 	}
 	d.mu.Lock()

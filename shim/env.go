@@ -43,10 +43,14 @@ type Config struct {
 	Demand string
 	// DemandWait is how long the leader waits for all ranks to post a group.
 	DemandWait time.Duration
-	Timeout    time.Duration
-	Spin       int
-	Fault      Fault
-	Trace      string
+	// DevicePath is how ranks exchange memory of devices: one of the devicePath constants; DeviceExchange
+	// how many bytes of its device each has for that.
+	DevicePath     string
+	DeviceExchange int
+	Timeout        time.Duration
+	Spin           int
+	Fault          Fault
+	Trace          string
 	// FlightRecorder is how many operations are remembered, 0: the least, without times;
 	// FlightDir where the recorder of a communicator that fails is written, "": nowhere.
 	FlightRecorder int
@@ -73,6 +77,9 @@ type Config struct {
 
 // defaultStaging is large enough for copies to reach their rate, and small beside what pages a process may lock.
 const defaultStaging = 4 << 20
+
+// defaultExchange is LIGHTPATH_DEVICE_EXCHANGE's.
+const defaultExchange = 32 << 20
 
 // What LIGHTPATH_DEMAND can say.
 const (
@@ -150,6 +157,12 @@ var vars = []Var{
 		func(c *Config, v string) error { return setDuration(&c.DemandWait, v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
+	{"LIGHTPATH_DEVICE_PATH", "auto|direct|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other, or staged through host memory; auto: direct where that can be",
+		func(c *Config, v string) error {
+			return setChoice(&c.DevicePath, v, devicePathAuto, devicePathDirect, devicePathStaged)
+		}},
+	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes", "33554432", "memory of its device that a rank of a communicator has for what it exchanges directly, 1 MiB to 4 GiB",
+		func(c *Config, v string) error { return setInt(&c.DeviceExchange, v, 1<<20, 1<<32) }},
 	{"LIGHTPATH_SPIN", "int", "-1", "polls without progress before a waiting rank yields and sleeps; -1: by cores and ranks",
 		func(c *Config, v string) error { return setInt(&c.Spin, v, -1, 1<<30) }},
 	{"LIGHTPATH_FAULT", "fault,...", "", "failures to inject for tests: skip-drain:PLANE:EPOCH, plan-delay:DURATION",
@@ -262,6 +275,7 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		FabricRank: -1, Transport: "auto", Planes: 1, Staging: defaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
+		DevicePath: devicePathAuto, DeviceExchange: defaultExchange,
 		Timeout: 10 * time.Minute, Spin: -1, IB: IB{Mode: rdmaAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
 		runtimeDir: getenv("XDG_RUNTIME_DIR"),

@@ -248,7 +248,7 @@ func TestVariablesInLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n", "NCCL INFO NCCL_P2P_LEVEL set by environment to SYS: ignored, buffers are host memory",
+	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n", "NCCL INFO NCCL_P2P_LEVEL set by environment to SYS: ignored, LIGHTPATH_DEVICE_PATH says",
 		"NCCL INFO NCCL_NO_SUCH set by environment to 1: ignored, Lightpath has no such variable.\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %q:\n%s", want, text)

@@ -27,7 +27,8 @@ type recorder struct {
 	groups uint64
 	stall  standstill
 
-	quick quickFlights
+	quick  quickFlights
+	device deviceFlights
 }
 
 // minFlown is what a recorder remembers at least, for ranks that ask each other.
@@ -43,6 +44,7 @@ type flown struct {
 	shape    shape  // of a collective
 	messages int32  // of a group
 	bytes    int64  // of a group
+	launch   uint32 // on the device, 0: the CPU ends it
 	entry    *entry // of a collective; nil where nothing is to be done, or not known yet
 	circuits bool   // the operation is on planes with circuits
 	use      planeSet
@@ -117,18 +119,24 @@ func (f *recorder) add(seq uint64, s *shape, e *entry) uint64 {
 
 // addGroup records a group of sends and receives.
 func (f *recorder) addGroup(sends, recvs []program.Message) uint64 {
+	var bytes int64
+	for _, list := range [2][]program.Message{sends, recvs} {
+		for i := range list {
+			bytes += list[i].Bytes
+		}
+	}
+	return f.addMessages(uint64(len(sends)), uint64(len(recvs)), bytes)
+}
+
+// addMessages is addGroup for whoever has counted.
+func (f *recorder) addMessages(sends, recvs uint64, bytes int64) uint64 {
 	now := f.clock()
 	f.mu.Lock()
 	f.catchUp()
 	op := f.next(now)
-	op.messages = int32(len(sends) + len(recvs))
-	for _, list := range [2][]program.Message{sends, recvs} {
-		for i := range list {
-			op.bytes += list[i].Bytes
-		}
-	}
-	f.counts[CallSend] += uint64(len(sends))
-	f.counts[CallRecv] += uint64(len(recvs))
+	op.messages, op.bytes = int32(sends+recvs), bytes
+	f.counts[CallSend] += sends
+	f.counts[CallRecv] += recvs
 	f.groups++
 	f.mu.Unlock()
 	return op.number

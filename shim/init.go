@@ -343,6 +343,9 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 	if err == nil {
 		err = c.attachOptical(fab, sec)
 	}
+	if err == nil {
+		err = c.attachDirect()
+	}
 	if err != nil {
 		return err // fail tells the others
 	}
@@ -378,6 +381,7 @@ func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 		h.Control = l.control.Addr().String()
 	}
 	h.TCP, h.Door = l.tcpAddr(), c.door.address()
+	c.dev.describe(&h, c.noDevice)
 	return h
 }
 
@@ -397,6 +401,9 @@ func (c *Config) settings() string {
 	}
 	if len(items) > 0 {
 		s += " LIGHTPATH_ALGORITHM=" + strings.Join(items, ",")
+	}
+	if c.DevicePath != devicePathAuto || c.DeviceExchange != defaultExchange {
+		s += fmt.Sprintf(" LIGHTPATH_DEVICE_PATH=%s LIGHTPATH_DEVICE_EXCHANGE=%d", c.DevicePath, c.DeviceExchange)
 	}
 	if c.PlanCurrent {
 		s += " LIGHTPATH_PLAN_INITIAL=current"

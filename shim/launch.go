@@ -235,7 +235,7 @@ func (g *group) putSteps() error {
 func (g *group) capturing() (first device.Capture, err error) {
 	for i, l := range g.launches {
 		for k, s := range l.streams {
-			got, err := l.capturing(s)
+			got, err := l.comm.capturing(s)
 			switch {
 			case err != nil:
 				return first, err
@@ -249,15 +249,15 @@ func (g *group) capturing() (first device.Capture, err error) {
 	return first, nil
 }
 
-// capturing checks a stream of the launch.
-func (l *launch) capturing(s device.Stream) (device.Capture, error) {
+// capturing checks a stream for the communicator's calls, and returns the graph that it is captured into.
+func (c *Comm) capturing(s device.Stream) (device.Capture, error) {
 	on, err := devices.Enter(s)
 	if err != nil {
 		return device.Capture{}, err
 	}
 	defer devices.Leave()
-	if on != l.comm.args.Device {
-		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, l.comm.args.Device, ErrInvalidArgument)
+	if on != c.args.Device {
+		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.args.Device, ErrInvalidArgument)
 	}
 	return devices.Capturing(s)
 }

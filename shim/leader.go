@@ -27,6 +27,7 @@ type leader struct {
 
 	tickets *arbiter
 	births  births
+	accords accords
 	owed    owed
 }
 

@@ -39,6 +39,9 @@ const (
 	msgVacate                   // leader to rank: this rank's is
 	msgAsk                      // to the leader: what is everyone doing? Seq numbers the question; leader to all: Arg is who asks
 	msgTell                     // answer to msgAsk, to the leader and on to rank Arg; Body says what the rank is doing
+	msgExchange                 // leader to all: Body says where the page of tokens is
+	msgManaged                  // step Seq of the way to exchange through the memory of devices is done, or Body says why not
+	msgAccord                   // leader to all: everyone has answered step Seq; Body says why one could not
 	numMsgKinds
 )
 

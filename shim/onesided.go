@@ -159,7 +159,7 @@ func (s *oneSided) signals() (*sharedPage, error) {
 		return s.page, nil
 	}
 	var err error
-	s.page, err = newSharedPage(8 * s.c.args.Ranks)
+	s.page, err = newSharedPage("nccl-signals", 8*s.c.args.Ranks)
 	return s.page, err
 }
 

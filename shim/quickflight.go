@@ -52,6 +52,7 @@ func (f *recorder) adopt() uint64 {
 // catchUp enters what C has done. f.mu is held.
 // Hot path: no allocation after the first, nothing where C has made no call.
 func (f *recorder) catchUp() {
+	f.device.catchUp(f)
 	k := &f.quick
 	if k.q == nil {
 		return

@@ -37,14 +37,16 @@ type hello struct {
 	Port     int    `json:"port"`   // on the fabric, -1 where nothing says
 	// PortGiven: Port is LIGHTPATH_FABRIC_RANK, not a guess from the launcher's variables.
 	PortGiven bool   `json:"port_given"`
-	Control   string `json:"control"` // where the control star connects, of those who may be leader
-	Door      string `json:"door"`    // where ranks that are left meet again, "" for one rank
-	Without   string `json:"without"` // the parent's ranks that a smaller communicator leaves out
-	Was       int    `json:"was"`     // with Without: this rank's number in the parent
-	Try       int    `json:"try"`     // with Without: how many times it has shrunk the parent, this time included
-	Places    int    `json:"places"`  // ids that the ranks were given, where those are several
-	TCP       string `json:"tcp"`     // where this rank's tcp planes connect, "" without
-	Device    bool   `json:"device"`  // it may be given device memory
+	Control   string `json:"control"`  // where the control star connects, of those who may be leader
+	Door      string `json:"door"`     // where ranks that are left meet again, "" for one rank
+	Without   string `json:"without"`  // the parent's ranks that a smaller communicator leaves out
+	Was       int    `json:"was"`      // with Without: this rank's number in the parent
+	Try       int    `json:"try"`      // with Without: how many times it has shrunk the parent, this time included
+	Places    int    `json:"places"`   // ids that the ranks were given, where those are several
+	TCP       string `json:"tcp"`      // where this rank's tcp planes connect, "" without
+	Device    bool   `json:"device"`   // it may be given device memory
+	Identity  string `json:"identity"` // identity of the rank's device, "" where NoDevice says why nobody can reach it
+	NoDevice  string `json:"no_device"`
 }
 
 func (h *hello) where() string { return fmt.Sprintf("rank %d (%s, process %d)", h.Rank, h.Name, h.PID) }

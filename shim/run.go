@@ -23,6 +23,14 @@ import (
 // checked before any has an effect. Hot path: a group of shapes seen before allocates
 // nothing on packet planes.
 func Run(calls []Call) error {
+	if hasPeers(calls) {
+		return runOnPeers(calls)
+	}
+	return runHere(calls)
+}
+
+// runHere runs calls that do not go through the memory of devices.
+func runHere(calls []Call) error {
 	if streams, err := onStreams(calls); err != nil {
 		return err
 	} else if streams {

@@ -110,6 +110,11 @@ func (c *Comm) reportShape(kind msgKind, seq uint64, s *shape) {
 
 // String describes the call that a shape came from.
 func (s *shape) String() string {
-	c := Call{Kind: s.kind, Type: s.typ, Op: s.op, Peer: s.root, Count: s.count, whole: s.whole, Options: Options{Plan: s.wish.plan, Planes: uint64(s.wish.planes)}}
+	c := s.call()
 	return c.String()
+}
+
+// call is that call, without its buffers.
+func (s *shape) call() Call {
+	return Call{Kind: s.kind, Type: s.typ, Op: s.op, Peer: s.root, Count: s.count, whole: s.whole, Options: Options{Plan: s.wish.plan, Planes: uint64(s.wish.planes)}}
 }

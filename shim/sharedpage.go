@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedPage is a file in memory that this process has made for others to map: counters.
+// sharedPage is a file in memory that this process has made for others to map: counters, say.
 type sharedPage struct {
 	fd  int
 	mem []byte
 }
 
-func newSharedPage(size int) (*sharedPage, error) {
+func newSharedPage(name string, size int) (*sharedPage, error) {
 	size = (size + pageBytes - 1) / pageBytes * pageBytes
-	fd, err := unix.MemfdCreate("nccl-signals", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("shim: signals: %w", os.NewSyscallError("memfd_create", err))
+		return nil, fmt.Errorf("shim: %s: %w", name, os.NewSyscallError("memfd_create", err))
 	}
 	p := &sharedPage{fd: fd}
 	if err = unix.Ftruncate(fd, int64(size)); err == nil {
@@ -26,7 +26,7 @@ func newSharedPage(size int) (*sharedPage, error) {
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("shim: signals: %w", err)
+		return nil, fmt.Errorf("shim: %s: %w", name, err)
 	}
 	return p, nil
 }

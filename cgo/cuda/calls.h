@@ -59,6 +59,8 @@ CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job)
 const char *lpc_lacks(const struct lpc_library *c);
 
 CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx);
+/* Retained, and never released. */
+CUresult lpc_primary_context(const struct lpc_library *c, int device, uintptr_t *ctx);
 /* As lpc_enter, with a context. */
 CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t ctx);
 /* Of the current context's device. */

@@ -154,6 +154,7 @@ typedef union {
 #define LP_CUDA_OPTIONAL(F)                                                                                              \
   F(CtxEnablePeerAccess, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))                                      \
   F(DeviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *can, CUdevice device, CUdevice peer))                            \
+  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * ctx, CUdevice device))                             \
   F(DeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid * uuid, CUdevice device))                                               \
   F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle * handle, CUdeviceptr at))                                     \
   F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr * at, CUipcMemHandle handle, unsigned flags))                \

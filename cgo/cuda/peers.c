@@ -7,6 +7,10 @@ const char *lpc_lacks(const struct lpc_library *c) { return c->lacks; }
 
 CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx) { return c->CtxGetCurrent((CUcontext *)ctx); }
 
+CUresult lpc_primary_context(const struct lpc_library *c, int device, uintptr_t *ctx) {
+  return c->DevicePrimaryCtxRetain((CUcontext *)ctx, device);
+}
+
 CUresult lpc_uuid(const struct lpc_library *c, void *bytes16) {
   CUdevice device;
   CUresult rc = c->CtxGetDevice(&device);

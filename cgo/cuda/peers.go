@@ -22,8 +22,8 @@ func (Library) Identity() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if lacks := C.lpc_lacks(c); lacks != nil {
-		return "", fmt.Errorf("the CUDA driver has no %s: %w", C.GoString(lacks), device.ErrDriver)
+	if err := complete(c); err != nil {
+		return "", err
 	}
 	var uuid [16]byte
 	if err := failed(c, "cuDeviceGetUuid", C.lpc_uuid(c, unsafe.Pointer(&uuid))); err != nil {
@@ -37,6 +37,28 @@ func (Library) Context() (device.Context, error) {
 	var ctx C.uintptr_t
 	err := do("cuCtxGetCurrent", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_context(c, &ctx) })
 	return device.Context(ctx), err
+}
+
+// PrimaryContext implements [device.Peers].
+func (Library) PrimaryContext(number int) (device.Context, error) {
+	c, err := library()
+	if err != nil {
+		return 0, err
+	}
+	if err := complete(c); err != nil {
+		return 0, err
+	}
+	var ctx C.uintptr_t
+	err = failed(c, "cuDevicePrimaryCtxRetain", C.lpc_primary_context(c, C.int(number), &ctx))
+	return device.Context(ctx), err
+}
+
+// complete is an error where the driver lacks an entry point that peers need.
+func complete(c *C.struct_lpc_library) error {
+	if lacks := C.lpc_lacks(c); lacks != nil {
+		return fmt.Errorf("the CUDA driver has no %s: %w", C.GoString(lacks), device.ErrDriver)
+	}
+	return nil
 }
 
 // EnterContext implements [device.Peers].

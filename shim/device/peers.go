@@ -22,7 +22,7 @@ type Word struct {
 }
 
 // Peers is a driver with what ranks need to reach each other's memory. Its methods belong between
-// Enter, or EnterContext, and Leave; but for Context and Identity, which are of the calling thread's context.
+// Enter, or EnterContext, and Leave; but for Context and Identity, which are of the calling thread's context, and PrimaryContext.
 // Safe for concurrent use; errors wrap [ErrDriver].
 type Peers interface {
 	Driver
@@ -31,6 +31,8 @@ type Peers interface {
 	// something that the rest needs.
 	Identity() (string, error)
 	Context() (Context, error)
+	// PrimaryContext returns the context that a program has of a device unless it makes others, and keeps it.
+	PrimaryContext(device int) (Context, error)
 	// EnterContext is Enter with a context.
 	EnterContext(ctx Context) error
 

@@ -13,7 +13,6 @@
 #define TEST_FUNCTIONS(F)                                                                   \
   F(Init, "cuInit", (unsigned flags))                                                       \
   F(DeviceGetCount, "cuDeviceGetCount", (int *n))                                           \
-  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * ctx, CUdevice device)) \
   F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext ctx))                                      \
   F(MemAllocManaged, "cuMemAllocManaged", (CUdeviceptr * at, size_t size, unsigned flags))  \
   F(StreamSynchronize, "cuStreamSynchronize", (CUstream stream))                            \

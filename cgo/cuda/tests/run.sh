@@ -28,17 +28,24 @@ check() {
   fi
 }
 
+small="LIGHTPATH_DEVICE_EXCHANGE=1048576" # so that messages are longer than slots
 if [ -n "${LP_CUDA_REAL:-}" ]; then
-  check device-oracle "$out/oracle" 1 2 3 4
-  check device-stream "$out/stream" ordered issued grouped captured aborted scaled
+  check device-oracle LIGHTPATH_DEVICE_PATH=staged "$out/oracle" 1 2 3 4
+  check device-oracle-direct "$out/oracle" 1 2 3 4
+  check device-stream LIGHTPATH_DEVICE_PATH=staged "$out/stream" ordered issued grouped captured aborted scaled
+  check device-stream-direct "$out/stream" ordered issued grouped captured aborted scaled
 else
   stub="LD_LIBRARY_PATH=$root/$out/stub"
-  check device-oracle "$stub" STUB_CUDA_DEVICES=8 "$out/oracle" 1 2 3 4
-  check device-oracle-pieces "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_STAGING=64K "$out/oracle" 1 3
+  for path in staged direct; do
+    check device-oracle-$path "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 1 2 3 4
+    check device-oracle-$path-shared "$stub" "$small" STUB_CUDA_DEVICES=1 LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 3
+    check device-stream-$path "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered issued grouped captured aborted \
+      signalled ended scaled wrong
+  done
+  check device-stream-refused "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged "$out/stream" refused
+  check device-oracle-pieces "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged LIGHTPATH_STAGING=64K "$out/oracle" 1 3
   check device-oracle-pieces-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_STAGING=64K LIGHTPATH_TRANSPORT=tcp "$out/oracle" 3
-  check device-oracle-shared "$stub" STUB_CUDA_DEVICES=1 "$out/oracle" 3
   check device-oracle-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_TRANSPORT=tcp LIGHTPATH_PLANES=2 "$out/oracle" 3
-  check device-stream "$stub" STUB_CUDA_DEVICES=8 "$out/stream"
   bench() { # NAME ARGUMENTS...: the harness over device memory, results checked
     name=device-bench-$1; shift
     check "$name" "$stub" STUB_CUDA_DEVICES=1 bin/lightpath bench "$@" --memory device -w 1 -i 3 -f 32 -e 1M

@@ -1,0 +1,315 @@
+package shim
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/shim/device"
+)
+
+// direct is what a communicator has on its device where its ranks exchange through the memory of their devices: see
+// "Ranks whose devices reach each other" in ARCHITECTURE.md. Guarded by onDevice.mu, but for the fields of the watcher.
+type direct struct {
+	c        *Comm
+	driver   device.Peers
+	ctx      device.Context
+	n, me    int
+	page     *directPage // nil for one rank
+	exchange []unsafe.Pointer
+	imported uint64 // ranks whose exchange memory has to be closed
+
+	slotBytes int64 // of a slot of collectives
+	pairBytes int64 // of a slot between two ranks
+
+	own    device.Stream // of calls without a stream
+	lanes  []lane        // by peer, of what goes there, and then of what comes from there
+	number uint32        // of the last launch
+
+	// Of the launch that is being put on streams:
+	stream  device.Stream
+	capture device.Capture
+	words   []device.Word // not on the stream yet
+	kernel  device.Reduction
+	streams []device.Stream
+	ops     []directOp
+	msgs    []directMessage
+
+	calls    uint64 // collectives called
+	hash     uint32 // of them all
+	sent     []uint64
+	wanted   []uint64
+	entry    entry
+	inFlight []uint64 // flight records of the launch
+
+	captured atomic.Bool // some launch is in a graph
+	watcher  watcher
+}
+
+// directOp is a collective of a launch.
+type directOp struct {
+	call       *Call
+	send, recv unsafe.Pointer
+	inPlace    bool
+	bounce     bool // recv is memory that no kernel writes
+}
+
+// directAlgorithm is the name under which the log and traces know it.
+const directAlgorithm = "device-memory"
+
+// onPeers reports whether calls of a kind go through the memory of devices, whatever buffers they have.
+func (c *Call) onPeers() bool {
+	return c.Comm != nil && c.Comm.dev != nil && c.Comm.dev.direct != nil && !c.Kind.oneSided() && c.Options.Planes == 0 && c.Options.Plan.Digits == 0
+}
+
+// directGroup is the state of one group, pooled.
+type directGroup struct {
+	calls []Call // of communicators on the direct path
+	rest  []Call
+	comms []*Comm
+	rooms []hostRoom
+	waits []*Comm // whose calls have no stream
+}
+
+var directGroups = sync.Pool{New: func() any { return new(directGroup) }}
+
+func (g *directGroup) reset() {
+	clear(g.calls)
+	clear(g.rest)
+	clear(g.comms)
+	clear(g.rooms)
+	clear(g.waits)
+	g.calls, g.rest, g.comms, g.rooms, g.waits = g.calls[:0], g.rest[:0], g.comms[:0], g.rooms[:0], g.waits[:0]
+}
+
+// hasPeers reports whether one of the calls goes through the memory of devices.
+// Hot path of communicators without a device.
+func hasPeers(calls []Call) bool {
+	for i := range calls {
+		if calls[i].onPeers() {
+			return true
+		}
+	}
+	return false
+}
+
+// runOnPeers puts the calls that go through the memory of devices on their streams, and runs the others. Calls whose
+// buffers are all host memory, and that have no stream, have ended when it returns.
+func runOnPeers(calls []Call) error {
+	g := directGroups.Get().(*directGroup)
+	err := g.run(calls)
+	g.reset()
+	directGroups.Put(g)
+	return err
+}
+
+func (g *directGroup) run(calls []Call) error {
+	for i := range calls {
+		call := &calls[i]
+		if err := Check(call); err != nil {
+			return err
+		}
+		if !call.onPeers() {
+			g.rest = append(g.rest, *call)
+			continue
+		}
+		g.calls = append(g.calls, *call)
+		if !slices.Contains(g.comms, call.Comm) {
+			g.comms = append(g.comms, call.Comm)
+		}
+	}
+	// All ranks put their launches on streams in one order, since one stream may serve several communicators.
+	slices.SortFunc(g.comms, byID)
+	for _, c := range g.comms {
+		if err := g.enqueue(c); err != nil {
+			return err
+		}
+	}
+	if len(g.rest) > 0 {
+		if err := runHere(g.rest); err != nil {
+			return err
+		}
+	}
+	for _, c := range g.waits {
+		if err := c.dev.direct.wait(); err != nil {
+			return err
+		}
+	}
+	for i := range g.rooms {
+		g.rooms[i].finish()
+	}
+	return nil
+}
+
+// byID orders communicators alike on all ranks.
+func byID(a, b *Comm) int {
+	switch {
+	case a.id < b.id || a.id == b.id && a.args.Rank < b.args.Rank:
+		return -1
+	case a == b:
+		return 0
+	}
+	return 1
+}
+
+// enqueue puts the group's calls of one communicator on its streams.
+func (g *directGroup) enqueue(c *Comm) error {
+	here, err := g.onHost(c)
+	if err != nil {
+		return err
+	}
+	if here && c.args.Ranks == 1 {
+		for i := range g.calls {
+			if g.calls[i].Comm == c {
+				g.rest = append(g.rest, g.calls[i])
+			}
+		}
+		return nil
+	}
+	if here {
+		g.waits = append(g.waits, c)
+		if err := g.stage(c); err != nil {
+			return err
+		}
+	}
+	d := c.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := c.sound(); err != nil {
+		return err // failed or destroyed while this thread waited for the lock
+	}
+	return d.direct.put(g.calls, here)
+}
+
+// onHost reports whether a communicator's calls have host memory alone, and no stream.
+func (g *directGroup) onHost(c *Comm) (bool, error) {
+	for i := range g.calls {
+		call := &g.calls[i]
+		if call.Comm != c {
+			continue
+		}
+		if call.Stream != 0 {
+			return false, nil
+		}
+		send, recv := call.extents()
+		for _, b := range [2]struct {
+			at   unsafe.Pointer
+			size int64
+		}{{call.Send, send}, {call.Recv, recv}} {
+			if b.size == 0 {
+				continue
+			}
+			place, err := devices.Locate(b.at)
+			if err != nil || place.Kind >= device.Managed {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// hostRoom is page-locked memory in the place of a buffer of the host's.
+type hostRoom struct {
+	room room
+	to   unsafe.Pointer // nil: it is a send buffer
+	size int64
+}
+
+// finish hands a result over.
+func (r *hostRoom) finish() {
+	if r.to != nil {
+		copy(bytesOf(r.to, r.size), bytesOf(r.room.at, r.size))
+	}
+	pinned.give(r.room)
+}
+
+// stage has a communicator's calls work on page-locked memory: devices need that, and nobody waits for a copy on the way.
+func (g *directGroup) stage(c *Comm) error {
+	for i := range g.calls {
+		call := &g.calls[i]
+		if call.Comm != c || call.Count == 0 {
+			continue
+		}
+		send, recv := call.extents()
+		if err := g.stageOne(&call.Send, send, true); err != nil {
+			return err
+		}
+		if err := g.stageOne(&call.Recv, recv, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *directGroup) stageOne(at *unsafe.Pointer, size int64, isSend bool) error {
+	if size == 0 {
+		return nil
+	}
+	r, err := pinned.take(int(size))
+	if err != nil {
+		return err
+	}
+	room := hostRoom{room: r, size: size}
+	if isSend {
+		copy(bytesOf(r.at, size), bytesOf(*at, size))
+	} else {
+		room.to = *at
+	}
+	*at = r.at
+	g.rooms = append(g.rooms, room)
+	return nil
+}
+
+// wait returns when the communicator's launches are over.
+func (x *direct) wait() error {
+	x.c.drain()
+	return x.c.AsyncError()
+}
+
+// ranks of a mask, in order.
+type rankSet uint32
+
+func (s rankSet) has(r int) bool { return s>>r&1 != 0 }
+
+// without returns s but for one rank.
+func (s rankSet) without(r int) rankSet { return s &^ (1 << r) }
+
+func one(r int) rankSet { return 1 << r }
+
+func (x *direct) everyone() rankSet { return 1<<x.n - 1 }
+
+// each calls f for all ranks of s.
+func (s rankSet) each(f func(r int)) {
+	for ; s != 0; s &= s - 1 {
+		f(bits.TrailingZeros32(uint32(s)))
+	}
+}
+
+// slotAt is where a rank's slot is.
+func (x *direct) slotAt(rank, slot int) unsafe.Pointer {
+	return unsafe.Add(x.exchange[rank], int64(slot)*x.slotBytes)
+}
+
+// scratch is memory of this rank's, as large as a slot.
+func (x *direct) scratch() unsafe.Pointer { return unsafe.Add(x.exchange[x.me], numSlots*x.slotBytes) }
+
+// pairAt is where a rank's slot for another one is.
+func (x *direct) pairAt(owner, reader, slot int) unsafe.Pointer {
+	return unsafe.Add(x.exchange[owner], (numSlots+1)*x.slotBytes+int64(reader*numSlots+slot)*x.pairBytes)
+}
+
+// slotAlign is what slots begin at multiples of.
+const slotAlign = 4096
+
+// divide cuts exchange memory of so many bytes into slots.
+func (x *direct) divide(size int64) error {
+	x.slotBytes = size / 4 &^ (slotAlign - 1)
+	x.pairBytes = size / 4 / int64(numSlots*x.n) &^ (slotAlign - 1)
+	if x.pairBytes == 0 {
+		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w", size, x.n, ErrInvalidUsage)
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+)
+
+// put enqueues the calls of x's communicator among those of a group: its collectives, in order, and then its sends and receives, all
+// at a time. here: they have no stream. onDevice.mu is held.
+//
+// Hot path: no allocation after the first launch of a size, no logging.
+func (x *direct) put(calls []Call, here bool) error {
+	d := x.c.dev
+	x.gather(calls, here)
+	if err := x.check(calls, here); err != nil {
+		return err
+	}
+	if _, err := devices.Enter(x.stream); err != nil {
+		return err
+	}
+	defer devices.Leave()
+	if err := x.inContext(); err != nil {
+		return err
+	}
+	if err := d.prepare(false); err != nil {
+		return err
+	}
+	if err := x.announce(calls); err != nil {
+		return err
+	}
+	if len(x.ops)+len(x.msgs) == 0 {
+		return nil
+	}
+	if err := x.enqueue(); err != nil {
+		// Some of it is on streams, and nobody can take it back.
+		x.c.spread(err)
+		return err
+	}
+	x.watcher.wake()
+	return nil
+}
+
+// gather finds the streams of the calls.
+func (x *direct) gather(calls []Call, here bool) {
+	x.streams, x.ops, x.msgs, x.words, x.inFlight = x.streams[:0], x.ops[:0], x.msgs[:0], x.words[:0], x.inFlight[:0]
+	if here {
+		x.streams = append(x.streams, x.own)
+	}
+	for i := range calls {
+		if call := &calls[i]; !here && call.Comm == x.c && !slices.Contains(x.streams, call.Stream) {
+			x.streams = append(x.streams, call.Stream)
+		}
+	}
+	x.stream = x.streams[0]
+}
+
+// check refuses what cannot be right before anything has an effect.
+func (x *direct) check(calls []Call, here bool) error {
+	x.capture = device.Capture{}
+	for i := 0; i < len(x.streams) && !here; i++ {
+		got, err := x.c.capturing(x.streams[i])
+		switch {
+		case err != nil:
+			return err
+		case i == 0:
+			x.capture = got
+		case got.ID != x.capture.ID:
+			return fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w", ErrInvalidUsage)
+		}
+	}
+	for i := range calls {
+		call := &calls[i]
+		if call.Comm != x.c {
+			continue
+		}
+		if call.Kind.p2p() {
+			if err := x.addMessage(call); err != nil {
+				return err
+			}
+		} else if err := x.addOp(call); err != nil {
+			return err
+		}
+	}
+	return x.matchOwn()
+}
+
+// addOp adds a collective to the launch.
+func (x *direct) addOp(call *Call) error {
+	inPlace, err := call.check()
+	if err != nil || call.Count == 0 {
+		return err
+	}
+	op := directOp{call: call, send: call.Send, recv: call.Recv, inPlace: inPlace}
+	send, recv := call.extents()
+	if _, err := call.located("sendbuff", call.Send, send); err != nil {
+		return err
+	}
+	place, err := call.located("recvbuff", call.Recv, recv)
+	op.bounce = place.Kind == device.Host
+	x.ops = append(x.ops, op)
+	return err
+}
+
+// located finds out where a buffer is, and refuses memory that cannot be right.
+func (c *Call) located(name string, p unsafe.Pointer, size int64) (device.Place, error) {
+	if size == 0 {
+		return device.Place{Kind: device.Pinned}, nil
+	}
+	if _, err := c.needsStage(name, p, size); err != nil {
+		return device.Place{}, err
+	}
+	return devices.Locate(p)
+}
+
+// inContext refuses streams of a context that does not reach the memory of the communicator.
+func (x *direct) inContext() error {
+	ctx, err := x.driver.Context()
+	if err == nil && ctx != x.ctx {
+		err = fmt.Errorf("shim: the stream is of another context of device %d than that in which the communicator was made: %w", x.c.args.Device, ErrInvalidArgument)
+	}
+	return err
+}
+
+// announce tells the other ranks what is called, and the flight recorder. It fails the communicator where they have called something else.
+func (x *direct) announce(calls []Call) error {
+	for i := range calls {
+		call := &calls[i]
+		if call.Comm != x.c || call.Kind.p2p() {
+			continue
+		}
+		inPlace, _ := call.check()
+		sh := shapeOf(call, inPlace)
+		x.calls++
+		n := x.c.flight.add(x.calls, &sh, &x.entry)
+		if call.Count == 0 {
+			x.c.flight.end(n, completed)
+		} else {
+			x.inFlight = append(x.inFlight, n)
+		}
+		if err := x.compare(&sh); err != nil {
+			return x.c.fail(err)
+		}
+	}
+	if len(x.msgs) == 0 {
+		return nil
+	}
+	var bytes int64
+	var sends, recvs uint64
+	for i := range x.msgs {
+		m := &x.msgs[i]
+		bytes += m.bytes
+		if m.send {
+			sends++
+		} else {
+			recvs++
+		}
+		if err := x.compareMessage(m); err != nil {
+			return x.c.fail(err)
+		}
+	}
+	x.inFlight = append(x.inFlight, x.c.flight.addMessages(sends, recvs, bytes))
+	return nil
+}
+
+// enqueue puts the launch on its streams.
+func (x *direct) enqueue() error {
+	d := x.c.dev
+	x.number++
+	if x.number == 0 {
+		x.number = 1
+	}
+	if err := d.follow(x.stream, x.capture); err != nil {
+		return err
+	}
+	for _, other := range x.streams[1:] {
+		if err := errors.Join(devices.Record(d.joint, other), devices.Follow(x.stream, d.joint)); err != nil {
+			return err
+		}
+	}
+	x.c.flight.launched(x.inFlight, x.number, x.capture.ID != 0 || x.n == 1)
+	if x.n > 1 {
+		own := x.page.rank(x.me)
+		x.write(&own.current, x.number)
+		x.write(&own.waited, 0)
+	}
+	for i := range x.ops {
+		if err := x.collective(&x.ops[i]); err != nil {
+			return err
+		}
+	}
+	if err := x.messages(); err != nil {
+		return err
+	}
+	if x.n > 1 {
+		own := x.page.rank(x.me)
+		x.write(&own.current, 0)
+		if x.capture.ID == 0 {
+			x.write(&own.ended, x.number)
+			x.watcher.last.Store(x.number)
+		}
+	}
+	if err := x.flush(); err != nil {
+		return err
+	}
+	last := d.last(x.capture)
+	err := devices.Record(last, x.stream)
+	for _, other := range x.streams[1:] {
+		err = errors.Join(err, devices.Follow(other, last))
+	}
+	if x.capture.ID != 0 {
+		x.captured.Store(true)
+	}
+	return err
+}
+
+// write has the stream write a word of the page.
+func (x *direct) write(word *uint32, value uint32) { x.word(x.page.wordOf(word), value, 0) }
+
+// word adds an operation on a word to those that the stream carries out next.
+func (x *direct) word(at device.Address, value, wait uint32) {
+	x.words = append(x.words, device.Word{At: at, Value: value, Wait: wait})
+}
+
+// flush puts the operations on words on the stream.
+func (x *direct) flush() error { return x.flushTo(x.stream) }
+
+func (x *direct) flushTo(s device.Stream) error {
+	for words := x.words; len(words) > 0; {
+		n := min(len(words), device.MaxWords)
+		if err := x.driver.Words(s, words[:n]); err != nil {
+			return err
+		}
+		words = words[n:]
+	}
+	x.words = x.words[:0]
+	return nil
+}
+
+// copy has the stream copy.
+func (x *direct) copy(dst, src unsafe.Pointer, size int64) error {
+	if size == 0 || dst == src {
+		return nil
+	}
+	if err := x.flush(); err != nil {
+		return err
+	}
+	return devices.Copy(dst, src, int(size), x.stream)
+}
+
+// The tokens: an owner claims its slot from all who may still be reading it, and takes the tokens of those who are to read it
+// next; it gives them what is there; they take it, and give it back.
+
+// claim waits until nobody reads the slot, and takes the tokens of its next readers.
+func (x *direct) claim(slot int, in, part rankSet) {
+	x.everyone().without(x.me).each(func(r int) {
+		x.word(x.page.token(stageIn, slot, x.me, r, tokenFree), 1, 1)
+		x.word(x.page.token(stagePart, slot, x.me, r, tokenFree), 1, 1)
+	})
+	in.without(x.me).each(func(r int) { x.word(x.page.token(stageIn, slot, x.me, r, tokenFree), 0, 0) })
+	part.without(x.me).each(func(r int) { x.word(x.page.token(stagePart, slot, x.me, r, tokenFree), 0, 0) })
+}
+
+// give lets readers read what is in the slot now.
+func (x *direct) give(stage, slot int, to rankSet) {
+	to.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, x.me, r, tokenReady), 1, 0) })
+}
+
+// take waits until there is something in the slots of others.
+func (x *direct) take(stage, slot int, from rankSet) {
+	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenReady), 1, 1) })
+	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenReady), 0, 0) })
+}
+
+// giveBack says that this rank has read.
+func (x *direct) giveBack(stage, slot int, from rankSet) {
+	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenFree), 1, 0) })
+}
+
+// scaling is how a call's contribution is multiplied on its own rank, alike for no other.
+func (x *direct) scaling(call *Call) (s device.Scale, err error) {
+	if !kinds[call.Kind].reduces || call.Op != OpPreMulSum {
+		return s, nil
+	}
+	s.Set = true
+	place, err := devices.Locate(call.Scalar)
+	if err != nil {
+		return s, err
+	}
+	if place.Kind == device.Host { // else the kernel reads it when it runs
+		copy(s.Factor[:], bytesOf(call.Scalar, int64(call.Type.Size())))
+		return s, nil
+	}
+	s.At = call.Scalar
+	return s, nil
+}
+
+// combine enqueues the kernel that x.kernel describes.
+func (x *direct) combine() error {
+	if x.kernel.Count == 0 {
+		return nil
+	}
+	if err := x.flush(); err != nil {
+		return err
+	}
+	return devices.Reduce(&x.kernel, x.stream)
+}
+
+// reduce combines the contributions of all ranks at an offset of their slots, in the order of ranks.
+func (x *direct) reduce(call *Call, dst unsafe.Pointer, slot int, offset, count int64) error {
+	k := &x.kernel
+	*k = device.Reduction{Dst: dst, N: x.n, Count: count, Type: call.Type, Op: call.Op}
+	switch call.Op {
+	case OpPreMulSum:
+		k.Op = datatype.Sum
+	case datatype.Avg:
+		k.Scale, k.Divisor = device.Average(call.Type, x.n)
+	}
+	for r := range x.n {
+		k.Sources[r] = unsafe.Add(x.slotAt(r, slot), offset)
+	}
+	return x.combine()
+}
+
+// lay copies a contribution, multiplied where the call's operator is the rank's own.
+func (x *direct) lay(call *Call, dst, src unsafe.Pointer, bytes int64) error {
+	if !kinds[call.Kind].reduces || call.Op != OpPreMulSum {
+		return x.copy(dst, src, bytes)
+	}
+	scale, err := x.scaling(call)
+	if err != nil {
+		return err
+	}
+	x.kernel = device.Reduction{Dst: dst, N: 1, Count: bytes / int64(call.Type.Size()), Type: call.Type, Op: datatype.Sum, Scale: scale}
+	x.kernel.Sources[0] = src
+	return x.combine()
+}
+
+// ended is the number of the last launch, none of a graph, that is over.
+func (x *direct) ended() uint32 { return atomic.LoadUint32(&x.page.rank(x.me).ended) }

@@ -1,0 +1,71 @@
+package shim
+
+import "sync/atomic"
+
+// deviceFlights is what a recorder knows of the launches that no CPU ends: streams leave the number of the last one, and whoever looks
+// into the recorder ends them first, at a time that nobody knows.
+type deviceFlights struct {
+	ended *uint32
+	first uint64 // all operations before it have been looked at
+}
+
+// onDevice has the recorder find in a word which launches are over, until it is nil.
+func (f *recorder) onDevice(ended *uint32) {
+	f.mu.Lock()
+	f.catchUp()
+	f.device.ended = ended
+	f.mu.Unlock()
+}
+
+// launched says that operations are on their way as a launch; of one in a graph nobody knows how often it runs.
+func (f *recorder) launched(numbers []uint64, launch uint32, graph bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range numbers {
+		op := f.at(n)
+		if op.number != n {
+			continue
+		}
+		op.launch = launch
+		if graph {
+			op.outcome = completed
+		}
+	}
+}
+
+// catchUp ends the operations whose launches are over. f.mu is held.
+func (d *deviceFlights) catchUp(f *recorder) {
+	if d.ended == nil {
+		return
+	}
+	ended := atomic.LoadUint32(d.ended)
+	d.first = max(d.first, 1)
+	if f.last > f.size {
+		d.first = max(d.first, f.last-f.size)
+	}
+	for ; d.first <= f.last; d.first++ {
+		op := f.at(d.first)
+		if op.number != d.first || op.launch == 0 && op.outcome != underWay {
+			continue
+		}
+		if op.launch == 0 || int32(ended-op.launch) < 0 {
+			return
+		}
+		if op.outcome == underWay {
+			op.outcome = completed
+		}
+	}
+}
+
+// of returns the operations of a launch.
+func (f *recorder) of(launch uint32) (ops []flown) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.catchUp()
+	for n := f.last; n > 0 && n+f.size > f.last; n-- {
+		if op := f.at(n); op.launch == launch {
+			ops = append([]flown{*op}, ops...)
+		}
+	}
+	return ops
+}

@@ -1,0 +1,376 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/shim/device"
+)
+
+// What LIGHTPATH_DEVICE_PATH can say.
+const (
+	devicePathAuto   = "auto"
+	devicePathDirect = "direct"
+	devicePathStaged = "staged"
+)
+
+// errNoPeers is why a device reaches no other one.
+var errNoPeers = errors.New("the driver's binding has no memory of peers")
+
+// findPeers finds out what others must know of the communicator's device. The context is the calling thread's, where that is of
+// the device.
+func (c *Comm) findPeers(current int) {
+	d := c.dev
+	p, ok := devices.(device.Peers)
+	if !ok {
+		d.noPeers = errNoPeers
+		return
+	}
+	if o := c.args.From; o != nil {
+		d.ctx, d.identity, d.noPeers = o.Parent.dev.ctx, o.Parent.dev.identity, o.Parent.dev.noPeers
+		return
+	}
+	if current == c.args.Device {
+		d.ctx, d.noPeers = p.Context()
+	} else {
+		d.ctx, d.noPeers = p.PrimaryContext(c.args.Device)
+	}
+	if d.noPeers != nil {
+		return
+	}
+	if d.noPeers = p.EnterContext(d.ctx); d.noPeers == nil {
+		d.identity, d.noPeers = p.Identity()
+		devices.Leave()
+	}
+}
+
+// describePeers says in a hello which device the rank has, or why nobody can reach it.
+func (d *onDevice) describe(h *hello, noDevice error) {
+	switch {
+	case d == nil && noDevice != nil:
+		h.NoDevice = noDevice.Error()
+	case d == nil:
+	case d.noPeers != nil:
+		h.NoDevice = d.noPeers.Error()
+	default:
+		h.Identity = d.identity
+	}
+	h.NoDevice = cut(h.NoDevice, 256)
+}
+
+// whyNotDirect is why ranks cannot even try to exchange through the memory of their devices, "" where they can: a pure function of what all
+// of them share.
+func whyNotDirect(table []hello, cfg *Config) string {
+	first := &table[0]
+	switch {
+	case cfg.Transport != "auto":
+		return "LIGHTPATH_TRANSPORT=" + cfg.Transport + " is asked for"
+	case len(cfg.Algorithms) > 0:
+		return "LIGHTPATH_ALGORITHM is set"
+	case first.Fabric != "":
+		return "the fabric has circuits"
+	case len(table) > maxDirectRanks:
+		return fmt.Sprintf("%d ranks are more than %d", len(table), maxDirectRanks)
+	}
+	for i := range table {
+		h := &table[i]
+		switch {
+		case h.Identity == "":
+			return h.where() + ": " + h.NoDevice
+		case h.Host != first.Host || h.PIDs != first.PIDs:
+			return fmt.Sprintf("%s and %s are not on one host", first.where(), h.where())
+		}
+	}
+	return ""
+}
+
+// attachDirect has the ranks exchange through the memory of their devices: all, or none.
+func (c *Comm) attachDirect() error {
+	if c.cfg.DevicePath == devicePathStaged {
+		return nil
+	}
+	why := whyNotDirect(c.table, c.cfg)
+	if why == "" {
+		var err error
+		if why, err = c.joinDirect(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case why == "":
+		c.log.info(subInit, "device path: direct, %d bytes for exchange", c.cfg.DeviceExchange)
+	case c.cfg.DevicePath == devicePathDirect:
+		return fmt.Errorf("shim: LIGHTPATH_DEVICE_PATH=direct: %s: %w", why, ErrInvalidUsage)
+	case c.dev != nil:
+		c.log.info(subInit, "device path: staged through host memory: %s", why)
+	}
+	return nil
+}
+
+// joinDirect tries, with all others, and says why it is not to be; the error is one that fails the communicator.
+func (c *Comm) joinDirect() (why string, err error) {
+	n := c.args.Ranks
+	x := &direct{
+		c: c, driver: devices.(device.Peers), ctx: c.dev.ctx, n: n, me: c.args.Rank, exchange: make([]unsafe.Pointer, n),
+		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
+		entry: entry{algorithm: directAlgorithm}, words: make([]device.Word, 0, device.MaxWords),
+	}
+	for i := range x.lanes {
+		x.lanes[i].peer, x.lanes[i].send = i%n, i < n
+	}
+	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	if why, err = x.meet(); err == nil && why == "" {
+		c.dev.direct = x
+		if x.page != nil {
+			c.flight.onDevice(&x.page.rank(x.me).ended)
+		}
+		go x.watch()
+		return "", nil
+	}
+	x.free(true)
+	return why, err
+}
+
+// meet makes what the ranks share: in two steps, each of which all must manage before the next.
+func (x *direct) meet() (why string, err error) {
+	if x.n > 1 {
+		if err := x.divide(int64(x.c.cfg.DeviceExchange)); err != nil {
+			return "", err
+		}
+	}
+	where, failed := x.leaderPage()
+	if err != nil {
+		return "", err
+	}
+	if x.n > 1 && x.me == 0 {
+		body, _ := json.Marshal(where) // a plain struct: cannot fail
+		x.c.star.broadcast(&message{Kind: msgExchange, Body: body}, -1)
+	} else if x.n > 1 {
+		m, err := x.c.await(msgExchange, 0)
+		if err != nil {
+			return "", err
+		}
+		if err := json.Unmarshal(m.Body, &where); err != nil {
+			return "", fmt.Errorf("%w: %w", errMessage, err)
+		}
+	}
+	if failed == nil {
+		failed = x.offer(where)
+	}
+	why, err = x.c.accord(1, failed)
+	if x.page != nil {
+		x.page.shared.free()
+		x.page.shared = nil
+	}
+	if why != "" || err != nil {
+		return why, err
+	}
+	return x.c.accord(2, x.reachAll())
+}
+
+// sharedWhere is whereabouts, as ranks tell each other.
+type sharedWhere struct {
+	PID, FD  int32
+	Dev, Ino uint64
+}
+
+// leaderPage makes the page, at the leader.
+func (x *direct) leaderPage() (w sharedWhere, err error) {
+	if x.n == 1 || x.me != 0 {
+		return w, nil
+	}
+	shared, err := newSharedPage("nccl-exchange", directPageSize(x.n))
+	if err != nil {
+		return sharedWhere{FD: -1}, err
+	}
+	x.page = &directPage{n: x.n, mem: shared.mem, shared: shared}
+	x.page.begin()
+	at := whereIs(shared.fd, 0)
+	return sharedWhere{at.pid, at.fd, at.dev, at.ino}, nil
+}
+
+// offer maps the page, and says in it where this rank's memory is.
+func (x *direct) offer(w sharedWhere) error {
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return err
+	}
+	defer devices.Leave()
+	var err error
+	if x.own, err = x.driver.NewStream(); err != nil {
+		return err
+	}
+	if err = devices.LoadKernels(); err != nil || x.n == 1 {
+		return err
+	}
+	size := directPageSize(x.n)
+	mem := mapShared(whereabouts{pid: w.PID, fd: w.FD, dev: w.Dev, ino: w.Ino}, int64(size))
+	if mem == nil {
+		return errors.New("the page of tokens cannot be mapped")
+	}
+	if x.page == nil {
+		x.page = &directPage{n: x.n}
+	}
+	x.page.mem = mem
+	if x.page.at, err = x.driver.Register(mem); err != nil {
+		return err
+	}
+	own := x.page.rank(x.me)
+	if x.exchange[x.me], err = spare.take(x.driver, x.ctx, x.c.cfg.DeviceExchange); err != nil {
+		return err
+	}
+	own.process, own.pointer = processID(), uint64(uintptr(x.exchange[x.me]))
+	own.handle, err = x.driver.Export(x.exchange[x.me])
+	return err
+}
+
+// reachAll makes the memory of all others this rank's device's to read.
+func (x *direct) reachAll() error {
+	if x.n == 1 {
+		return nil
+	}
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return err
+	}
+	defer devices.Leave()
+	for r := range x.n {
+		if r == x.me {
+			continue
+		}
+		if err := x.reach(r); err != nil {
+			return fmt.Errorf("memory of %s: %w", x.c.table[r].where(), err)
+		}
+	}
+	return nil
+}
+
+func (x *direct) reach(r int) (err error) {
+	theirs := x.page.rank(r)
+	if theirs.process == processID() {
+		x.exchange[r] = *(*unsafe.Pointer)(unsafe.Pointer(&theirs.pointer))
+		return x.driver.Reach(x.exchange[r])
+	}
+	handle := theirs.handle
+	if x.exchange[r], err = x.driver.Import(&handle); err == nil {
+		x.imported |= 1 << r
+	}
+	return err
+}
+
+// free gives everything back; read: what is given to the next communicator is read by nobody any more.
+func (x *direct) free(read bool) {
+	if x.page != nil {
+		x.c.flight.onDevice(nil)
+		x.page.shared.free()
+	}
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return // the context is gone, and all that was in it
+	}
+	defer devices.Leave()
+	for i := range x.lanes {
+		if l := &x.lanes[i]; l.stream != 0 {
+			_ = errors.Join(x.driver.FreeStream(l.stream), devices.FreeEvent(l.event))
+		}
+	}
+	if x.own != 0 {
+		_ = x.driver.FreeStream(x.own)
+	}
+	for r := range x.n {
+		if x.imported>>r&1 != 0 {
+			_ = x.driver.Close(x.exchange[r])
+		}
+	}
+	if at := x.exchange[x.me]; at != nil && read {
+		spare.give(x.ctx, x.c.cfg.DeviceExchange, at)
+	}
+	if x.page != nil && x.page.at != 0 {
+		_ = x.driver.Unregister(x.page.mem)
+		_ = unix.Munmap(x.page.mem)
+	}
+}
+
+// exchangeRooms keeps memory of devices for the next communicator: a driver that frees some waits for all work of the device, which may
+// wait for the one who frees.
+type exchangeRooms struct {
+	mu   sync.Mutex
+	free []exchangeRoom
+}
+
+type exchangeRoom struct {
+	ctx  device.Context
+	size int
+	at   unsafe.Pointer
+}
+
+var spare exchangeRooms
+
+func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int) (unsafe.Pointer, error) {
+	e.mu.Lock()
+	for i, r := range e.free {
+		if r.ctx == ctx && r.size == size {
+			e.free[i] = e.free[len(e.free)-1]
+			e.free = e.free[:len(e.free)-1]
+			e.mu.Unlock()
+			return r.at, nil
+		}
+	}
+	e.mu.Unlock()
+	return p.AllocExchange(size)
+}
+
+func (e *exchangeRooms) give(ctx device.Context, size int, at unsafe.Pointer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.free = append(e.free, exchangeRoom{ctx, size, at})
+}
+
+// accord has all ranks say how a step has gone, and returns why it has not for one of them, "" where it has for all.
+func (c *Comm) accord(step uint64, failed error) (why string, err error) {
+	m := &message{Kind: msgManaged, Seq: step}
+	if failed != nil {
+		m.Body = []byte(cut(failed.Error(), 1024))
+	}
+	if err := c.star.toLeader(m); err != nil {
+		return "", err
+	}
+	answer, err := c.await(msgAccord, step)
+	if err != nil {
+		return "", err
+	}
+	return string(answer.Body), nil
+}
+
+// accords is the leader's part: what ranks have said of the step that is under way.
+type accords struct {
+	mu   sync.Mutex
+	said int
+	rank int // that failed first by number
+	why  string
+}
+
+// take takes what a rank says, and tells everyone when all have.
+func (a *accords) take(c *Comm, m *message) {
+	a.mu.Lock()
+	if len(m.Body) > 0 && (a.why == "" || int(m.From) < a.rank) {
+		a.rank, a.why = int(m.From), string(m.Body)
+	}
+	a.said++
+	complete, why, rank := a.said == c.args.Ranks, a.why, a.rank
+	if complete {
+		a.said, a.why = 0, ""
+	}
+	a.mu.Unlock()
+	if !complete {
+		return
+	}
+	answer := &message{Kind: msgAccord, Seq: m.Seq}
+	if why != "" {
+		answer.Body = []byte(fmt.Sprintf("%s: %s", c.table[rank].where(), why))
+	}
+	c.star.broadcast(answer, -1)
+	c.deliver(answer)
+}

@@ -1,0 +1,264 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/shim/status"
+)
+
+// The CPU has no part in a launch, so somebody watches: a goroutine of the communicator, which sleeps while no launch is on
+// its way. It says what a launch waits for that does not move, ends the communicator after LIGHTPATH_TIMEOUT, and lets the streams of one
+// that has failed go.
+
+// watcher is what the goroutine is told.
+type watcher struct {
+	kick  chan struct{} // there is a launch
+	stop  chan struct{} // there will be none
+	over  chan struct{} // everything has been given back
+	close sync.Once
+	last  atomic.Uint32 // number of the last launch that is not in a graph
+	due   atomic.Int64  // when a launch that has a deadline must be over, in nanoseconds of the clock; 0: none has
+}
+
+// Looks at launches, and how often those in graphs are looked for, which begin without a word.
+const (
+	lookSoon  = 50 * time.Millisecond
+	lookAgain = time.Second
+)
+
+// wake tells the watcher of a launch. Hot path.
+func (w *watcher) wake() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// end has everything given back when nothing uses it any more. Idempotent.
+func (w *watcher) end() { w.close.Do(func() { close(w.stop) }) }
+
+// watch is the goroutine.
+func (x *direct) watch() {
+	w := &x.watcher
+	defer close(w.over)
+	for {
+		var look <-chan time.Time
+		if x.captured.Load() {
+			look = time.After(lookAgain)
+		}
+		select {
+		case <-w.kick:
+		case <-look:
+		case <-x.c.poisonCh:
+		case <-w.stop:
+			x.giveUp()
+			return
+		}
+		if x.c.poison.Load() != nil {
+			x.letGo()
+			<-w.stop
+			x.giveUp()
+			return
+		}
+		x.follow()
+	}
+}
+
+// standing is what the watcher has seen of the launch under way.
+type standing struct {
+	tokens uint64 // what they were
+	since  time.Time
+	said   time.Time
+}
+
+// follow looks at launches until there are none.
+func (x *direct) follow() {
+	var seen standing
+	for x.c.poison.Load() == nil && x.busy() {
+		timer := time.NewTimer(min(lookSoon, x.c.cfg.Timeout/4))
+		select {
+		case <-timer.C:
+		case <-x.c.poisonCh:
+		}
+		timer.Stop()
+		if err := x.look(&seen, time.Now()); err != nil {
+			x.c.spread(err)
+		}
+	}
+}
+
+// busy reports whether launches are on their way.
+func (x *direct) busy() bool {
+	return x.n > 1 && (x.ended() != x.watcher.last.Load() || atomic.LoadUint32(&x.page.rank(x.me).current) != 0)
+}
+
+// look takes a look at the launch under way.
+func (x *direct) look(seen *standing, now time.Time) error {
+	own := x.page.rank(x.me)
+	if due := x.watcher.due.Load(); due != 0 && now.UnixNano() > due && x.busy() {
+		return fmt.Errorf("shim: rank %d: a call has missed its deadline; %s: %w", x.me, x.missing(), ErrTimeout)
+	}
+	number, tokens := atomic.LoadUint32(&own.current), x.tokens()
+	if number == 0 || atomic.LoadUint32(&own.waited) == 0 || tokens != seen.tokens {
+		atomic.StoreUint32(&own.waited, 1)
+		*seen = standing{tokens: tokens, since: now}
+		return nil
+	}
+	if now.Sub(seen.since) > x.c.cfg.Timeout {
+		return x.timedOut(number)
+	}
+	if now.Sub(seen.since) > time.Second && now.Sub(seen.said) > time.Second {
+		seen.said = now
+		x.say(number)
+	}
+	return nil
+}
+
+// tokens is a hash of this rank's tokens: it changes while a launch moves on.
+func (x *direct) tokens() (h uint64) {
+	x.eachToken(func(word *uint32) { h = h*31 + uint64(atomic.LoadUint32(word)) })
+	return h
+}
+
+// eachToken calls f for the words that this rank or its peers wait for.
+func (x *direct) eachToken(f func(word *uint32)) {
+	p := x.page
+	for stage := range numStages {
+		for slot := range numSlots {
+			for r := range x.n {
+				for word := range tokenWords {
+					f(p.tokenWord(stage, slot, r, x.me, word))
+					f(p.tokenWord(stage, slot, x.me, r, word))
+				}
+			}
+		}
+	}
+}
+
+// say tells the leader and the flight recorder in what a launch stands, and for whom.
+func (x *direct) say(number uint32) {
+	late := x.late()
+	peer := -1
+	if len(late) > 0 {
+		peer = late[0]
+	}
+	for _, op := range x.c.flight.of(number) {
+		x.c.flight.stalled(op.number, exec.Wait{Rank: x.me, Op: op.seq, Kind: program.Recv, Peer: peer, Bytes: max(op.bytes, int64(op.shape.count)*int64(op.shape.typ.Size()))})
+		if op.seq > 0 {
+			x.c.reportShape(msgState, op.seq, &op.shape)
+		}
+	}
+}
+
+// late lists the ranks whose streams have not come to the launch that this one is in, as far as tokens tell: those that have a word
+// which this rank may be waiting for.
+func (x *direct) late() (ranks []int) {
+	for r := range x.n {
+		p := x.page
+		if r != x.me && atomic.LoadUint32(&p.rank(r).current) == 0 {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// missing puts late into words.
+func (x *direct) missing() string {
+	late := x.late()
+	if len(late) == 0 {
+		return "the streams of all ranks are in one"
+	}
+	return "no stream of " + status.ListRanks(late) + " is in one"
+}
+
+// timedOut ends the communicator. Where it is a collective the leader knows who has not called it, and has the first word.
+func (x *direct) timedOut(number uint32) error {
+	c, err := x.c, error(nil)
+	err = fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.cfg.Timeout, x.missing(), ErrTimeout)
+	for _, op := range c.flight.of(number) {
+		if op.seq == 0 {
+			continue
+		}
+		call := op.shape.call()
+		c.giveUp(op.seq, op.shape.callSignature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+ErrTimeout.Error())))
+		timer := time.NewTimer(time.Second)
+		defer timer.Stop()
+		select {
+		case <-c.poisonCh:
+		case <-timer.C:
+		}
+		break
+	}
+	return err
+}
+
+// letGo hands the streams of a communicator that has failed whatever they wait for, until they are through.
+func (x *direct) letGo() {
+	if x.n == 1 {
+		return
+	}
+	quiet := time.Now()
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
+		x.page.letGo(x.me)
+		if !x.through() {
+			quiet = time.Now()
+		} else if !x.captured.Load() || time.Since(quiet) > lookAgain {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// through reports whether the communicator's streams have left its launches. Whoever puts one there may wait for them.
+func (x *direct) through() bool {
+	d := x.c.dev
+	if !d.mu.TryLock() {
+		return false
+	}
+	defer d.mu.Unlock()
+	if atomic.LoadUint32(&x.page.rank(x.me).current) != 0 {
+		return false
+	}
+	if !d.recorded {
+		return true
+	}
+	reached, err := devices.Reached(d.event)
+	return reached || err != nil
+}
+
+// home reports whether nobody reads what this rank has given any more.
+func (x *direct) home() bool {
+	if x.n == 1 {
+		return true
+	}
+	for stage := range numStages {
+		for slot := range numSlots {
+			for r := range x.n {
+				if r != x.me && atomic.LoadUint32(x.page.tokenWord(stage, slot, x.me, r, tokenFree)) == 0 {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// giveUp gives back what the communicator has on its device, when the others have read what this rank has given them.
+func (x *direct) giveUp() {
+	for end := time.Now().Add(linger); x.c.poison.Load() == nil && !x.home() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	read := x.home()
+	if x.c.poison.Load() != nil {
+		x.letGo()
+		read = false
+	}
+	x.free(read)
+}
