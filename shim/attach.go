@@ -172,6 +172,9 @@ func (c *Comm) setShm(e transport.Endpoint) {
 	c.setPacket(e)
 	if s, ok := e.(transport.Sharer); ok {
 		c.arena = shared.New(s, c.args.Ranks, c.args.Rank)
+		if c.arena != nil && c.cfg.LargePages {
+			c.arena.UseLargePages()
+		}
 	}
 }
 

@@ -49,8 +49,10 @@ type Config struct {
 	DeviceExchange int
 	Timeout        time.Duration
 	Spin           int
-	Fault          Fault
-	Trace          string
+	// LargePages: buffers on shared memory that come again and again are moved to large pages.
+	LargePages bool
+	Fault      Fault
+	Trace      string
 	// FlightRecorder is how many operations are remembered, 0: the least, without times;
 	// FlightDir where the recorder of a communicator that fails is written, "": nowhere.
 	FlightRecorder int
@@ -165,6 +167,8 @@ var vars = []Var{
 		func(c *Config, v string) error { return setInt(&c.DeviceExchange, v, 1<<20, 1<<32) }},
 	{"LIGHTPATH_SPIN", "int", "-1", "polls without progress before a waiting rank yields and sleeps; -1: by cores and ranks",
 		func(c *Config, v string) error { return setInt(&c.Spin, v, -1, 1<<30) }},
+	{"LIGHTPATH_LARGE_PAGES", "0|1", "1", "1: buffers of 2 MiB and more that come again and again in calls over shared memory are moved to large pages (MADV_COLLAPSE)",
+		func(c *Config, v string) error { return setBool(&c.LargePages, v) }},
 	{"LIGHTPATH_FAULT", "fault,...", "", "failures to inject for tests: skip-drain:PLANE:EPOCH, plan-delay:DURATION",
 		func(c *Config, v string) error { return setFault(&c.Fault, v) }},
 	{"LIGHTPATH_TRACE", "path", "", "file that gets one JSON line per program made: algorithm, planner, prediction (%h host, %p process, %r rank)",
@@ -276,7 +280,7 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: devicePathAuto, DeviceExchange: defaultExchange,
-		Timeout: 10 * time.Minute, Spin: -1, IB: IB{Mode: rdmaAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
+		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, IB: IB{Mode: rdmaAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
 		runtimeDir: getenv("XDG_RUNTIME_DIR"),
 	}

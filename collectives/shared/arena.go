@@ -91,6 +91,7 @@ type Arena struct {
 	tried uint64           // bit p: whether this rank can read rank p's memory has been tried
 	known bool             // that all others can read this rank's
 	good  extent           // which they can read, as found last
+	large largePages
 }
 
 // New returns rank's view of the memory of e, nil where that is too small, which all ranks see

@@ -22,6 +22,9 @@ const (
 	// directMin is the size of blocks from which one copy by the kernel costs less than two by the ranks:
 	// a call of it costs 0.5 us.
 	directMin = 16 << 10
+	// directMax is the size of results from which that is no longer so for buffers of small pages: they come
+	// from memory then, with all that the kernel must look up, and slots feed stores past the caches.
+	directMax = 16 << 20
 	// directRead is how much is read at a time: the chunks of slots are for the caches' sake, of
 	// which the kernel's copy has no use.
 	directRead = 512 << 10
@@ -115,9 +118,9 @@ func (o *Op) publishable() bool {
 	return false
 }
 
-// publishes reports whether they are.
-func (o *Op) publishes() bool {
-	if !o.publishable() {
+// publishes reports whether they are, where this rank's buffer has large pages, or not.
+func (o *Op) publishes(largePages bool) bool {
+	if !o.publishable() || !largePages && o.resultBytes() >= directMax {
 		return false
 	}
 	n := o.Block

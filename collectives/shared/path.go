@@ -21,7 +21,7 @@ func (o *Op) begin() {
 	a := o.a
 	o.started = true
 	o.cut()
-	o.direct = o.publishes()
+	o.direct = o.publishes(o.settle())
 	o.first = a.next[o.ring]
 	a.next[o.ring] += o.chunks
 	a.chain = mix(mix(a.chain^o.Seq) ^ uint64(o.Signature))

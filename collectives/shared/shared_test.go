@@ -421,6 +421,25 @@ func TestRingsBeforeItWaits(t *testing.T) {
 	t.Fatal("never done")
 }
 
+// finish polls two ranks by turns until a job is done.
+func (g *group) finish(t testing.TB, j *job) {
+	for left := 2; left > 0; {
+		left = 2
+		for _, op := range j.ops {
+			done := op.finished()
+			if !done {
+				var err error
+				if _, done, err = op.Poll(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if done {
+				left--
+			}
+		}
+	}
+}
+
 func TestAllocates(t *testing.T) {
 	g := newGroup(t, 2, 1)
 	for _, coll := range collectives {
@@ -433,21 +452,7 @@ func TestAllocates(t *testing.T) {
 					call.Seq++
 					op.Bind(g.arenas[r], &call)
 				}
-				for left := 2; left > 0; {
-					left = 2
-					for _, op := range j.ops {
-						done := op.finished()
-						if !done {
-							var err error
-							if _, done, err = op.Poll(); err != nil {
-								t.Fatal(err)
-							}
-						}
-						if done {
-							left--
-						}
-					}
-				}
+				g.finish(t, j)
 			})
 			if n != 0 {
 				t.Errorf("%v allocates %v times", j, n)
