@@ -8,7 +8,7 @@ LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/version.go)
 
 FRONT_SOURCES := $(wildcard cgo/front/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc) cgo/core/lp_core.h
-CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h cgo/cuda/*.c cgo/cuda/*.h) go.mod go.sum \
+CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h cgo/cuda/*.c cgo/cuda/*.h cgo/cuda/kernels/*.ptx cgo/cuda/kernels/*.h) go.mod go.sum \
   $(shell find cgo/core cgo/cuda cgo/verbs shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
 RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 

@@ -7,12 +7,18 @@ package cuda
 import "C"
 
 import (
+	"embed"
 	"fmt"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
 )
+
+// kernels are the reductions as PTX, which the driver compiles for its device.
+//
+//go:embed kernels/*.ptx
+var kernels embed.FS
 
 // Reduce implements [device.Driver].
 //
@@ -43,7 +49,7 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 		k.reciprocal = ^C.ulonglong(0)/C.ulonglong(k.divisor) + 1
 	}
 	op := r.Op
-	if op == datatype.Avg {
+	if op == datatype.Avg || r.N == 1 {
 		op = datatype.Sum
 	}
 	var step *C.char
@@ -68,14 +74,16 @@ func (Library) LoadKernels() error {
 
 // load loads the kernels of a type into the current context.
 func load(c *C.struct_lpc_library, t datatype.Type) error {
-	image := C.CString(image(t))
+	text, err := kernels.ReadFile("kernels/" + t.String() + ".ptx")
+	if err != nil {
+		return err
+	}
+	image := C.CString(string(text))
 	defer C.free(unsafe.Pointer(image))
 	var step *C.char
 	rc := C.lpc_load_kernels(c, C.int(t), image, &step)
 	return kernelError(c, step, rc)
 }
-
-func image(t datatype.Type) string { return ".version 6.3 " + t.String() }
 
 // kernelError is failed for calls of several steps; of a compiler that refuses kernels it has the words.
 func kernelError(c *C.struct_lpc_library, step *C.char, rc C.CUresult) error {

@@ -164,6 +164,9 @@ func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int,
 	if trial%5 == 4 {
 		r.Dst = r.Sources[rng.IntN(r.N)]
 	}
+	if r.N > 1 && op != datatype.Sum && op != datatype.Avg {
+		return r
+	}
 	switch rng.IntN(4) {
 	case 0:
 		r.Scale, r.Divisor = device.Average(typ, 1+rng.IntN(300))
@@ -173,4 +176,23 @@ func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int,
 		r.Scale = device.ScaleBy(typ, float64(rng.IntN(9)-4)/2)
 	}
 	return r
+}
+
+// TestFP8 compares the kernels of pairs of numbers, of which there are few enough for all of them.
+func TestFP8(t *testing.T) {
+	const pairs = 1 << 16
+	for _, typ := range []datatype.Type{datatype.Float8E4M3, datatype.Float8E5M2} {
+		for op := range datatype.Avg {
+			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
+				b := newBench(t, 3*pairs)
+				for i := range pairs {
+					p := i * 40503 % pairs // so that neighbours have little in common
+					b.host[pairs+i], b.host[2*pairs+i] = byte(p>>8), byte(p)
+				}
+				r := &device.Reduction{Dst: b.at, N: 2, Count: pairs, Type: typ, Op: op}
+				r.Sources[0], r.Sources[1] = unsafe.Add(b.at, pairs), unsafe.Add(b.at, 2*pairs)
+				b.run(r)
+			})
+		}
+	}
 }

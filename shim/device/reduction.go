@@ -23,6 +23,7 @@ var ErrReduction = errors.New("device: impossible reduction")
 //
 //	Dst[i] = (Sources[0][i]*Scale Op Sources[1][i]*Scale Op ... Sources[N-1][i]*Scale) / Divisor
 //
+// (only sums, and one source alone, are scaled or divided)
 // from left to right, every result rounded to the type as by package datatype: the same bits as its kernels make of
 // the same sources in the same order, but for NaN, which is a NaN here where it is one there, of any sign and payload. One
 // source alone is copied, bit for bit, or multiplied.
@@ -95,6 +96,8 @@ func (r *Reduction) Check() error {
 		return fmt.Errorf("%w: %d elements", ErrReduction, r.Count)
 	case r.Divisor < 0 || r.Divisor > MaxDivisor:
 		return fmt.Errorf("%w: divisor %d, at most %d is possible", ErrReduction, r.Divisor, MaxDivisor)
+	case (r.Scale.Set || r.Divisor > 1) && r.N > 1 && r.Op != datatype.Sum && r.Op != datatype.Avg:
+		return fmt.Errorf("%w: %v of scaled or divided sources, only sums are possible", ErrReduction, r.Op)
 	case r.Divisor > 1 && r.Type.Float():
 		return fmt.Errorf("%w: divisor %d of %v, only integers are divided", ErrReduction, r.Divisor, r.Type)
 	}

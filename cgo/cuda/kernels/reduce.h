@@ -3,7 +3,8 @@
 #define LP_CUDA_KERNELS_REDUCE_H
 
 #define LP_REDUCE_SOURCES 16
-#define LP_REDUCE_THREADS 512 /* of a block */
+#define LP_REDUCE_THREADS 256 /* of a block */
+#define LP_REDUCE_BLOCKS 3    /* on a processor at once: 80 registers for each thread */
 
 struct lp_reduction {
   unsigned long long dst;

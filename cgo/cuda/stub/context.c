@@ -25,8 +25,19 @@ STUB_API void stubFail(const char *function, CUresult error, int after) {
   pthread_mutex_unlock(&mutex);
 }
 
+CUresult stub_failed(CUcontext ctx) { return __atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE); }
+
+/* Of a context that has ended by an error most calls return that. */
+static CUresult sticky(const char *function) {
+  static const char *const prefixes[] = {"cuStream", "cuEvent", "cuMem", "cuLaunch", "cuModule", "cuGraph"};
+  size_t i;
+  for (i = 0; stub_current() != NULL && i < sizeof prefixes / sizeof *prefixes; i++)
+    if (strncmp(function, prefixes[i], strlen(prefixes[i])) == 0) return stub_failed(stub_current());
+  return CUDA_SUCCESS;
+}
+
 CUresult stub_injected(const char *function) {
-  CUresult rc = CUDA_SUCCESS;
+  CUresult rc = sticky(function);
   pthread_mutex_lock(&mutex);
   if (!initialized && strcmp(function, "cuInit") != 0 && strcmp(function, "cuDriverGetVersion") != 0)
     rc = CUDA_ERROR_NOT_INITIALIZED;

@@ -46,6 +46,7 @@ void stub_run(struct op *op) {
       while (!satisfied(op)) nanosleep(&pause, NULL);
       break;
     case WRITE_VALUE: __atomic_store_n((uint32_t *)op->dst, op->value, __ATOMIC_RELEASE); break;
+    case KERNEL: stub_run_kernel(op); break;
     case RECORD: reach(op->event, op->turn); break;
     case WAIT_EVENT: await(op->event, op->turn); break;
   }
@@ -62,7 +63,7 @@ static void *serve(void *arg) {
     if (s->first == NULL) break;
     op = s->first;
     pthread_mutex_unlock(&s->mutex);
-    stub_run(op);
+    if (op->kind >= RECORD || !stub_failed(s->ctx)) stub_run(op);
     pthread_mutex_lock(&s->mutex);
     s->first = op->next;
     if (s->first == NULL) s->last = &s->first;
@@ -181,7 +182,7 @@ STUB_API CUresult cuStreamSynchronize(CUstream stream) {
   if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (stub_capture_forbids() || s->capture != NULL) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   drain(s);
-  return CUDA_SUCCESS;
+  return stub_failed(s->ctx);
 }
 
 STUB_API CUresult cuStreamQuery(CUstream stream) {
@@ -192,7 +193,7 @@ STUB_API CUresult cuStreamQuery(CUstream stream) {
   pthread_mutex_lock(&s->mutex);
   ready = s->done == s->queued;
   pthread_mutex_unlock(&s->mutex);
-  return ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return ready ? stub_failed(s->ctx) : CUDA_ERROR_NOT_READY;
 }
 
 STUB_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx) {

@@ -21,6 +21,7 @@ struct CUctx_st {
   CUdevice device;
   CUstream legacy; /* the default stream */
   bool reaches[MAX_DEVICES]; /* others' memory */
+  CUresult error;            /* that it ended with: nothing runs in it any more */
 };
 
 /* ---- memory.c ---- */
@@ -56,7 +57,7 @@ bool stub_is_registered(CUdeviceptr at);
 
 /* ---- stream.c ---- */
 
-enum kind { COPY, CALL, WAIT_VALUE, WRITE_VALUE, RECORD, WAIT_EVENT };
+enum kind { COPY, CALL, WAIT_VALUE, WRITE_VALUE, KERNEL, RECORD, WAIT_EVENT };
 
 struct op {
   struct op *next;
@@ -68,6 +69,9 @@ struct op {
   void *data;
   uint32_t value; /* WAIT_VALUE, WRITE_VALUE */
   unsigned flags;
+  const struct ptx_function *function; /* KERNEL */
+  unsigned blocks, threads;
+  char params[256];
   CUevent event; /* RECORD, WAIT_EVENT */
   uint64_t turn; /* of the event */
 };
@@ -106,6 +110,10 @@ void stub_leave_capture(CUgraph graph); /* all streams that are captured into it
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 
+/* ---- kernel.c ---- */
+
+void stub_run_kernel(const struct op *op);
+
 /* ---- graph.c ---- */
 
 /* True, with the capture invalidated, where a capture forbids this thread calls that may wait. */
@@ -117,6 +125,7 @@ void stub_graph_append(CUgraph graph, struct op op);
 /* The error that a test has asked this function for, else CUDA_SUCCESS. */
 CUresult stub_injected(const char *function);
 CUcontext stub_current(void);
+CUresult stub_failed(CUcontext ctx); /* the error that it ended with, else CUDA_SUCCESS */
 
 /* Starts a function of the interface: an injected error ends it. */
 #define BEGIN()                                  \

@@ -1,0 +1,400 @@
+/* The reductions of package datatype on a device, with the same results to the bit but for the sign and payload of
+ * NaN. make.sh compiles this once for each element type, whose name TYPE is, and says how.
+ *
+ * A thread holds elements as they are in memory, in words of 32 or 64 bits, several to a word where they are small:
+ * results are rounded to the type after each operator anyway. So the loads, which are the limit, are alike for all
+ * types: 16 bytes each and four at once per thread, 64 KiB in flight on a processor that has 1024 threads. */
+#include "reduce.h"
+
+#define DEVICE static __attribute__((device, always_inline, unused))
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+enum Operator { SUM, PROD, MAX, MIN };
+
+/* ---- Memory. All addresses are global; what is volatile keeps its order, loads ahead of what uses them. ---- */
+
+DEVICE void load(u64 at, u8 &v) {
+  u32 word;
+  asm volatile("ld.global.u8 %0, [%1];" : "=r"(word) : "l"(at));
+  v = (u8)word;
+}
+DEVICE void load(u64 at, u16 &v) { asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(at)); }
+DEVICE void load(u64 at, u32 &v) { asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(at)); }
+DEVICE void load(u64 at, u64 &v) { asm volatile("ld.global.u64 %0, [%1];" : "=l"(v) : "l"(at)); }
+DEVICE void load(u64 at, u32 (&v)[4]) {
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "l"(at));
+}
+DEVICE void load(u64 at, u64 (&v)[2]) {
+  asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(v[0]), "=l"(v[1]) : "l"(at));
+}
+
+DEVICE void store(u64 at, u8 v) { asm volatile("st.global.u8 [%0], %1;" ::"l"(at), "r"((u32)v) : "memory"); }
+DEVICE void store(u64 at, u16 v) { asm volatile("st.global.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory"); }
+DEVICE void store(u64 at, u32 v) { asm volatile("st.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory"); }
+DEVICE void store(u64 at, u64 v) { asm volatile("st.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory"); }
+DEVICE void store(u64 at, const u32 (&v)[4]) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
+DEVICE void store(u64 at, const u64 (&v)[2]) {
+  asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v[0]), "l"(v[1]) : "memory");
+}
+
+/* Elements at any alignment. */
+template <class Bits> DEVICE Bits load_element(u64 at) {
+  Bits v = 0;
+  if (at % sizeof(Bits) == 0) {
+    load(at, v);
+  } else {
+#pragma unroll 1
+    for (u32 i = 0; i < sizeof(Bits); i++) {
+      u8 byte;
+      load(at + i, byte);
+      v |= (Bits)((Bits)byte << 8 * i);
+    }
+  }
+  return v;
+}
+template <class Bits> DEVICE void store_element(u64 at, Bits v) {
+  if (at % sizeof(Bits) == 0) {
+    store(at, v);
+  } else {
+#pragma unroll 1
+    for (u32 i = 0; i < sizeof(Bits); i++) store(at + i, (u8)(v >> 8 * i));
+  }
+}
+
+/* ---- Operators on numbers ---- */
+
+template <int OP, class T> DEVICE T combine(T a, T b) { return OP == MAX ? (a > b ? a : b) : (a < b ? a : b); }
+
+/* These take -0 for less than +0, and a number rather than a NaN. No product is fused with a sum: -ffp-contract=off. */
+template <int OP> DEVICE float combine(float a, float b) {
+  switch (OP) {
+    case SUM: return a + b;
+    case PROD: return a * b;
+    case MAX: return __builtin_fmaxf(a, b);
+    default: return __builtin_fminf(a, b);
+  }
+}
+template <int OP> DEVICE double combine(double a, double b) {
+  switch (OP) {
+    case SUM: return a + b;
+    case PROD: return a * b;
+    case MAX: return __builtin_fmax(a, b);
+    default: return __builtin_fmin(a, b);
+  }
+}
+
+/* ---- Elements: their bits, and the number to compute with ---- */
+
+/* A number of the language's. */
+template <class T, class U> struct Plain {
+  typedef U Bits;
+  typedef T Value;
+  DEVICE T value(U bits) { return __builtin_bit_cast(T, bits); }
+  DEVICE U bits(T v) { return __builtin_bit_cast(U, v); }
+};
+
+struct Float16 {
+  typedef u16 Bits;
+  typedef float Value;
+  DEVICE float value(u16 bits) {
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
+    return v;
+  }
+  DEVICE u16 bits(float v) {
+    u16 b;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(b) : "f"(v));
+    return b;
+  }
+};
+
+/* ---- Types: operators on words ---- */
+
+template <unsigned SIZE> struct WordOf { typedef u32 Type; };
+template <> struct WordOf<8> { typedef u64 Type; };
+
+/* Element by element. */
+template <class E> struct Lanes {
+  typedef typename E::Bits Bits;
+  typedef typename WordOf<sizeof(Bits)>::Type Word;
+  enum { DEPTH = 4 };
+
+  template <int OP> DEVICE Word combine(Word a, Word b) {
+    Word r = 0;
+#pragma unroll
+    for (u32 at = 0; at < 8 * sizeof(Word); at += 8 * sizeof(Bits))
+      r |= (Word)E::bits(::combine<OP>(E::value((Bits)(a >> at)), E::value((Bits)(b >> at)))) << at;
+    return r;
+  }
+  DEVICE Word divide(Word a, const lp_reduction &) { return a; }
+  DEVICE Word finite(Word factor) { return factor; }
+};
+
+/* 2^64 / d, rounded up, makes one multiplication of every division of 32 bits, and its upper half of one of 8 bits. */
+DEVICE u32 quotient(u8 v, const lp_reduction &r) { return (u32)(v * ((r.reciprocal + ~0u) >> 32) >> 32); }
+DEVICE u32 quotient(u32 v, const lp_reduction &r) { return (u32)((unsigned __int128)v * r.reciprocal >> 64); }
+DEVICE u64 quotient(u64 v, const lp_reduction &r) { return v / r.divisor; }
+
+/* Sums and products wrap around whatever the sign. */
+template <class T, class U> struct Integer {
+  typedef U Bits;
+  typedef typename WordOf<sizeof(U)>::Type Word;
+  enum { DEPTH = 4 };
+
+  template <int OP> DEVICE U combine(U a, U b) {
+    switch (OP) {
+      case SUM: return a + b;
+      case PROD: return a * b;
+      default: return (U)::combine<OP>((T)a, (T)b);
+    }
+  }
+  DEVICE Word divide(Word a, const lp_reduction &d) {
+    Word r = 0;
+#pragma unroll
+    for (u32 at = 0; at < 8 * sizeof(Word); at += 8 * sizeof(U)) {
+      U v = (U)(a >> at);
+      bool negative = (T)v < 0;
+      U q = (U)quotient(negative ? (U)(0 - v) : v, d);
+      r |= (Word)(negative ? (U)(0 - q) : q) << at;
+    }
+    return r;
+  }
+  DEVICE Word finite(Word factor) { return factor; }
+};
+
+/* Four at once, with carries kept out of the next. */
+template <class T> struct Bytes : Integer<T, u8> {
+  enum : u32 { TOPS = 0x80808080, SIGNS = (T)-1 < 0 ? TOPS : 0 };
+
+  /* All bits of the bytes of a that are not less than those of b. */
+  DEVICE u32 not_less(u32 a, u32 b) {
+    a ^= SIGNS, b ^= SIGNS;
+    u32 rest = (a | TOPS) - (b & ~TOPS);
+    u32 top = ((a & ~b) | (~(a ^ b) & rest)) & TOPS;
+    return top | (top - (top >> 7));
+  }
+  template <int OP> DEVICE u32 combine(u32 a, u32 b) {
+    u32 r = 0;
+    switch (OP) {
+      case SUM: return ((a & ~TOPS) + (b & ~TOPS)) ^ ((a ^ b) & TOPS);
+      case PROD:
+#pragma unroll
+        for (u32 at = 0; at < 32; at += 8) r |= (((a >> at) * (b >> at)) & 0xff) << at;
+        return r;
+      default:
+        r = OP == MAX ? not_less(a, b) : not_less(b, a);
+        return (a & r) | (b & ~r);
+    }
+  }
+};
+
+/* Two at once. A result of float32 rounded to half precision is the one of half precision: 24 bits are 2 * 11 + 2. */
+struct Half : Lanes<Float16> {
+  template <int OP> DEVICE u32 combine(u32 a, u32 b) {
+    u32 r;
+    switch (OP) {
+      case SUM: asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+      case PROD: asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+      default: return Lanes<Float16>::combine<OP>(a, b);
+    }
+  }
+};
+
+/* Two at once, each the leading half of a float32. */
+struct Bfloat16 : Lanes<Plain<float, u32>> {
+  typedef u16 Bits;
+  DEVICE u32 rounded(float v) {
+    u32 b = __builtin_bit_cast(u32, v);
+    return b + (v != v ? 0 : 0x7fff + (b >> 16 & 1)); /* devices make one NaN, 0x7fffffff */
+  }
+  /* Of what leads a and b; what follows in the result is anything. */
+  template <int OP> DEVICE u32 leading(u32 a, u32 b) {
+    float v = ::combine<OP>(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b));
+    return OP == SUM || OP == PROD ? rounded(v) : __builtin_bit_cast(u32, v);
+  }
+  template <int OP> DEVICE u32 combine(u32 a, u32 b) {
+    const u32 lead = 0xffff0000;
+    return (leading<OP>(a & lead, b & lead) & lead) | leading<OP>(a << 16, b << 16) >> 16;
+  }
+};
+
+/* FP8 is computed in half precision, which has enough bits in its turn (11 for 4, or for 3), two elements at once:
+ * E5M2 is the leading byte of a half. E4M3 shifted right by one is 2^-8 times what it should be, subnormals too,
+ * which matters to products alone. Results saturate; the CPU's kernels have them round once from float32, which
+ * is the same for each pair of numbers. */
+template <u32 MANTISSA> struct Fp8 {
+  typedef u8 Bits;
+  typedef u32 Word;
+  enum { DEPTH = 2 };
+  enum : u32 {
+    E4M3 = MANTISSA == 3,
+    DROPPED = 10 - MANTISSA, /* bits of a half's mantissa */
+    HALF = 1 << (DROPPED - 1),
+    LANES = 0x00010001,
+    SIGNS = 0x8000 * LANES,
+    LARGEST = (E4M3 ? 0x3f00 : 0x7b00) * LANES,
+    NAN = (E4M3 ? 0x3f80 : 0x7e00) * LANES,
+  };
+
+  /* Halves of the bytes that lead each 16 bits; the other bytes are 0. */
+  DEVICE u32 widen(u32 w) {
+    if (!E4M3) return w;
+    u32 h = (w & SIGNS) | (w & ~SIGNS) >> 1;
+    return h | (((h & NAN) + 0x80 * LANES) & 0x4000 * LANES); /* NaN has all bits: a carry */
+  }
+
+  /* Its inverse: rounds to even. */
+  DEVICE u32 narrow(u32 h) {
+    u32 v = h & ~SIGNS;
+    u32 nan = (v + 0x3ff * LANES) & SIGNS;
+    v = (v + (HALF - 1) * LANES + (v >> DROPPED & LANES)) & ~(SIGNS | (2 * HALF - 1) * LANES); /* of NaN alone the sign */
+    u32 over = (v + (SIGNS - LARGEST - LANES)) & SIGNS;
+    over -= over >> 15; /* all bits but the sign */
+    v = (v & ~over) | (LARGEST & over);
+    nan -= nan >> 15;
+    v = (v & ~nan) | (NAN & nan);
+    return (h & SIGNS) | (E4M3 ? v << 1 : v);
+  }
+
+  template <int OP> DEVICE u32 halves(u32 a, u32 b) {
+    a = widen(a), b = widen(b);
+    if (E4M3 && OP == PROD) a = Half::combine<PROD>(a, 0x5c00 * LANES); /* 2^8 */
+    return narrow(Half::combine<OP>(a, b));
+  }
+  template <int OP> DEVICE u32 combine(u32 a, u32 b) {
+    const u32 leading = 0xff00 * LANES;
+    return halves<OP>(a & leading, b & leading) | halves<OP>(a << 8 & leading, b << 8 & leading) >> 8;
+  }
+  DEVICE u32 divide(u32 a, const lp_reduction &) { return a; }
+  DEVICE u32 finite(u32 factor) { return combine<MAX>(factor, factor); } /* infinities saturate */
+};
+
+typedef Bytes<signed char> type_int8;
+typedef Bytes<u8> type_uint8;
+typedef Integer<int, u32> type_int32;
+typedef Integer<u32, u32> type_uint32;
+typedef Integer<long long, u64> type_int64;
+typedef Integer<u64, u64> type_uint64;
+typedef Half type_half;
+typedef Lanes<Plain<float, u32>> type_float;
+typedef Lanes<Plain<double, u64>> type_double;
+typedef Bfloat16 type_bfloat16;
+typedef Fp8<3> type_f8e4m3;
+typedef Fp8<2> type_f8e5m2;
+
+/* ---- What a thread takes at once ---- */
+
+enum { VECTOR = 16 };
+
+/* 16 bytes that are aligned. */
+template <class Type> struct Vector {
+  enum { WORDS = VECTOR / sizeof(typename Type::Word) };
+  typename Type::Word w[WORDS];
+  DEVICE void load(Vector &v, u64 at) { ::load(at, v.w); }
+  DEVICE void store(u64 at, const Vector &v) { ::store(at, v.w); }
+};
+
+/* An element, at any alignment. */
+template <class Type> struct Element {
+  typedef typename Type::Bits Bits;
+  enum { WORDS = 1 };
+  typename Type::Word w[1];
+  DEVICE void load(Element &v, u64 at) { v.w[0] = load_element<Bits>(at); }
+  DEVICE void store(u64 at, const Element &v) { store_element(at, (Bits)v.w[0]); }
+};
+
+/* The factor in all places of a word. */
+template <class Type> DEVICE typename Type::Word factor_of(const lp_reduction &r) {
+  typedef typename Type::Bits Bits;
+  typedef typename Type::Word Word;
+  Bits v = (Bits)r.factor;
+  if (r.factor_at != 0) v = load_element<Bits>(r.factor_at);
+  return Type::finite((Word)v * ((Word)~0ull / (Bits)~0ull));
+}
+
+/* Has a word stay one: compilers take what is computed element by element apart, and run out of registers. */
+DEVICE void keep(u32 &w) { asm("" : "+r"(w)); }
+DEVICE void keep(u64 &w) { asm("" : "+l"(w)); }
+
+/* Sets all words of some units to what f makes of them and of other units' words. */
+template <class Unit, u32 DEPTH, class F> DEVICE void each(Unit (&a)[DEPTH], const Unit (&b)[DEPTH], F f) {
+#pragma unroll
+  for (u32 d = 0; d < DEPTH; d++)
+#pragma unroll
+    for (u32 i = 0; i < Unit::WORDS; i++) {
+      a[d].w[i] = f(a[d].w[i], b[d].w[i]);
+      keep(a[d].w[i]);
+    }
+}
+
+/* Loads units of a source, scaled where they are to be. */
+template <class Type, int OP, class Unit, u32 DEPTH>
+DEVICE void load_all(Unit (&v)[DEPTH], const lp_reduction &r, u32 source, const u64 (&at)[DEPTH], typename Type::Word factor) {
+  typedef typename Type::Word Word;
+  u64 from = r.sources[source];
+#pragma unroll
+  for (u32 d = 0; d < DEPTH; d++) Unit::load(v[d], from + at[d]);
+  if (OP == SUM && r.scaled) each(v, v, [=](Word w, Word) { return Type::template combine<PROD>(w, factor); });
+}
+
+/* Reduces units: the one numbered i, of count, is offset(i) bytes into the arrays. A thread that has fewer than DEPTH left
+ * computes its first one more than once. */
+template <class Type, int OP, class Unit, class Offset>
+DEVICE void reduce_units(const lp_reduction &r, typename Type::Word factor, u64 count, Offset offset) {
+  typedef typename Type::Word Word;
+  const u32 depth = Type::DEPTH;
+  u64 threads = (u64)__nvvm_read_ptx_sreg_nctaid_x() * LP_REDUCE_THREADS;
+  u64 first = (u64)__nvvm_read_ptx_sreg_ctaid_x() * LP_REDUCE_THREADS + __nvvm_read_ptx_sreg_tid_x();
+#pragma unroll 1
+  for (; first < count; first += depth * threads) {
+    u64 at[depth];
+    Unit result[depth], v[depth];
+#pragma unroll
+    for (u32 d = 0; d < depth; d++) at[d] = offset(first + d * threads < count ? first + d * threads : first);
+    load_all<Type, OP>(result, r, 0, at, factor);
+#pragma unroll 1
+    for (u32 s = 1; s < r.n; s++) {
+      load_all<Type, OP>(v, r, s, at, factor);
+      each(result, v, [](Word a, Word b) { return Type::template combine<OP>(a, b); });
+    }
+    if (OP == SUM && r.divisor > 1) each(result, result, [&](Word w, Word) { return Type::divide(w, r); });
+#pragma unroll
+    for (u32 d = 0; d < depth; d++)
+      if (first + d * threads < count) Unit::store(r.dst + at[d], result[d]);
+  }
+}
+
+/* Vectors where all addresses are alike modulo their size, else elements, as before the first vector and after the last. */
+template <class Type, int OP> DEVICE void reduce(const lp_reduction &r) {
+  const u32 size = sizeof(typename Type::Bits), per_vector = VECTOR / size;
+  __builtin_assume(r.n > 0);
+  u64 differ = 0, vectors = 0;
+#pragma unroll 1
+  for (u32 s = 0; s < r.n; s++) differ |= r.sources[s] ^ r.dst;
+  u64 head = (0 - r.dst) % VECTOR;
+  if (differ % VECTOR == 0 && head % size == 0 && head / size < r.count) vectors = (r.count - head / size) / per_vector;
+
+  typename Type::Word factor = factor_of<Type>(r);
+  reduce_units<Type, OP, Vector<Type>>(r, factor, vectors, [=](u64 i) { return head + i * VECTOR; });
+  reduce_units<Type, OP, Element<Type>>(r, factor, r.count - vectors * per_vector,
+                                        [=](u64 i) { return (i < head / size ? i : i + vectors * per_vector) * size; });
+}
+
+#define KERNEL(type, op, OP)                                                                          \
+  extern "C" __attribute__((global, launch_bounds(LP_REDUCE_THREADS, LP_REDUCE_BLOCKS)))                             \
+  void lightpath_reduce_##type##_##op(const lp_reduction r) {                                         \
+    reduce<type_##type, OP>(r);                                                                       \
+  }
+#define KERNELS(type)     \
+  KERNEL(type, sum, SUM)  \
+  KERNEL(type, prod, PROD) \
+  KERNEL(type, max, MAX)  \
+  KERNEL(type, min, MIN)
+
+KERNELS(TYPE)

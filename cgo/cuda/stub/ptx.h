@@ -1,0 +1,61 @@
+/* Kernels as PTX text, parsed once into instructions on numbered slots, and run thread by thread. Only what the
+ * compiler makes of cgo/cuda/kernels is known; no barriers, no shared memory: threads need not meet. */
+#ifndef LP_CUDA_STUB_PTX_H
+#define LP_CUDA_STUB_PTX_H
+
+#include "stub.h"
+
+enum ptx_op {
+#define OPERATION(name, text, sources, effect) PTX_##name,
+#include "ptx_ops.h"
+#undef OPERATION
+  PTX_BRANCH,
+  PTX_RETURN,
+  PTX_LOAD_PARAM,
+  PTX_LOAD,
+  PTX_STORE,
+};
+
+enum { PTX_OPERANDS = 4, PTX_NONE = -1 };
+
+/* An operation on slots; a slot is a register, a constant or a special register of a thread. */
+struct ptx_instruction {
+  enum ptx_op op;
+  int guard; /* a predicate's slot, or PTX_NONE */
+  bool unless;
+  int slot[PTX_OPERANDS]; /* results first; of memory the registers that move */
+  int target;             /* PTX_BRANCH */
+  int base;               /* of memory: the slot of the address, PTX_NONE for 0 */
+  int64_t offset;
+  int width, count; /* of memory: bytes of a register, registers */
+};
+
+/* The slots that every thread has. */
+enum { PTX_TID, PTX_NTID, PTX_CTAID, PTX_NCTAID, PTX_SPECIALS };
+
+struct ptx_function {
+  struct ptx_function *next;
+  char name[96];
+  size_t params; /* bytes, of one parameter */
+  unsigned max_threads;
+  CUcontext ctx; /* that it was loaded into */
+  struct ptx_instruction *code;
+  int length;
+  uint64_t *slots; /* as a thread begins */
+  int n_slots;
+};
+
+struct ptx_module {
+  struct ptx_function *functions;
+};
+
+/* Returns NULL, with why (of size bytes) set, for text that is not understood: the line, and what is wrong. */
+struct ptx_module *ptx_parse(const char *text, char *why, size_t size);
+void ptx_free(struct ptx_module *m);
+
+/* Runs all threads of a launch, in the order of their numbers. False where one has touched what is no memory of the
+ * context's; why says which. */
+bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads, char *why,
+             size_t size);
+
+#endif

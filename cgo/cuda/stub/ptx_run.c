@@ -1,0 +1,197 @@
+/* Threads of kernels. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx.h"
+
+/* ---- Numbers ---- */
+
+#define U16(v) ((uint64_t)(uint16_t)(v))
+#define U32(v) ((uint64_t)(uint32_t)(v))
+#define S32(v) ((int32_t)(v))
+#define S64(v) ((int64_t)(v))
+
+static bool is_nan(float v) { return v != v; }
+
+static float f32(uint64_t bits) {
+  uint32_t b = (uint32_t)bits;
+  float v;
+  memcpy(&v, &b, sizeof v);
+  return v;
+}
+
+static uint64_t from_f32(float v) {
+  uint32_t b;
+  memcpy(&b, &v, sizeof b);
+  return v != v ? 0x7fffffff : b;
+}
+
+static double f64(uint64_t bits) {
+  double v;
+  memcpy(&v, &bits, sizeof v);
+  return v;
+}
+
+static uint64_t from_f64(double v) {
+  uint64_t b;
+  memcpy(&b, &v, sizeof b);
+  return v != v ? 0x7fffffffffffffff : b;
+}
+
+/* -0 is less than +0, and any number less than NaN. */
+static double lesser(double a, double b) {
+  if (a != a || b != b) return a != a ? b : a;
+  if (a == b) return __builtin_signbit(a) ? a : b;
+  return a < b ? a : b;
+}
+
+static float f16(uint64_t h) {
+  uint64_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
+  float v;
+  if (exponent == 31) return f32(sign | 0x7f800000 | fraction << 13);
+  if (exponent != 0) return f32(sign | (exponent + 112) << 23 | fraction << 13);
+  v = (float)fraction / (1 << 24);
+  return sign != 0 ? -v : v;
+}
+
+/* To nearest, ties to even. */
+static uint64_t to_f16(float v) {
+  uint64_t bits = from_f32(v), sign = bits >> 16 & 0x8000, abs = bits & 0x7fffffff, exponent = abs >> 23;
+  uint64_t whole, rest, units, shift = 13;
+  if (v != v) return 0x7fff;
+  if (abs >= 0x477ff000) return sign | 0x7c00; /* 65520 */
+  whole = (abs & 0x7fffff) | (exponent > 0 ? 0x800000 : 0);
+  if (exponent < 113) shift = exponent < 96 ? 30 : 126 - exponent; /* subnormal: units of 2^-24 */
+  units = whole >> shift;
+  rest = whole & ((UINT64_C(1) << shift) - 1);
+  units += rest > UINT64_C(1) << (shift - 1) || (rest == UINT64_C(1) << (shift - 1) && (units & 1) != 0);
+  return sign | (units + (exponent < 113 ? 0 : (exponent - 113) << 10)); /* the leading bit counts as exponent */
+}
+
+/* bfe: some bits of a, from a position on. */
+static uint64_t field(uint64_t a, uint64_t from, uint64_t bits) {
+  from &= 0xff, bits &= 0xff;
+  if (from > 31) return 0;
+  a >>= from;
+  return bits > 31 ? a : a & ((UINT64_C(1) << bits) - 1);
+}
+
+/* ---- Memory ---- */
+
+/* Memory that the context reaches. */
+struct window {
+  CUdeviceptr at;
+  size_t size;
+  char *alias;
+};
+
+enum { WINDOWS = 8 };
+
+struct reach {
+  CUcontext ctx;
+  struct window windows[WINDOWS]; /* that were found last */
+  int next;
+};
+
+struct search {
+  CUcontext ctx;
+  struct window found;
+};
+
+static void found(struct block *b, void *arg) {
+  struct search *s = arg;
+  if (b == NULL) return;
+  if (b->type == CU_MEMORYTYPE_DEVICE && !b->managed && b->ctx != s->ctx &&
+      !__atomic_load_n(&s->ctx->reaches[b->ctx->device], __ATOMIC_ACQUIRE))
+    return;
+  s->found = (struct window){(uintptr_t)b->at, b->size, b->alias};
+}
+
+/* NULL where not all of it is memory that the context reaches; kernels reach no host memory but what the driver knows. */
+static char *reach(struct reach *r, CUdeviceptr at, size_t size) {
+  struct search s = {.ctx = r->ctx};
+  const struct window *w;
+  for (w = r->windows; w < r->windows + WINDOWS; w++)
+    if (at >= w->at && at - w->at < w->size && size <= w->size - (at - w->at)) return w->alias + (at - w->at);
+  stub_with_block(at, found, &s);
+  if (s.found.size == 0 || size > s.found.size - (at - s.found.at)) return NULL;
+  r->windows[r->next++ % WINDOWS] = s.found;
+  return s.found.alias + (at - s.found.at);
+}
+
+static void move_in(uint64_t *slots, const struct ptx_instruction *i, const char *from) {
+  int k;
+  for (k = 0; k < i->count; k++) {
+    uint64_t v = 0;
+    memcpy(&v, from + k * i->width, (size_t)i->width); /* little-endian, as devices are */
+    slots[i->slot[k]] = v;
+  }
+}
+
+static void move_out(const uint64_t *slots, const struct ptx_instruction *i, char *to) {
+  int k;
+  for (k = 0; k < i->count; k++) memcpy(to + k * i->width, &slots[i->slot[k]], (size_t)i->width);
+}
+
+/* ---- Threads ---- */
+
+/* Returns NULL, or the instruction that touches what it must not, with the address. */
+static const struct ptx_instruction *run_thread(const struct ptx_function *f, struct reach *r, const char *params, uint64_t *slots,
+                                                CUdeviceptr *bad) {
+  const struct ptx_instruction *i = f->code;
+  char *at;
+  for (;; i++) {
+    if (i->guard != PTX_NONE && (slots[i->guard] != 0) == i->unless) continue;
+    uint64_t *D = &slots[i->slot[0]], A = slots[i->slot[1]], B = slots[i->slot[2]], C = slots[i->slot[3]];
+    (void)A, (void)B, (void)C;
+    switch (i->op) {
+#define D *D
+#define OPERATION(name, text, sources, effect) \
+  case PTX_##name: effect; break;
+#include "ptx_ops.h"
+#undef OPERATION
+#undef D
+      case PTX_BRANCH: i = f->code + i->target - 1; break;
+      case PTX_RETURN: return NULL;
+      default: {
+        size_t size = (size_t)(i->count * i->width);
+        CUdeviceptr address = slots[i->base] + (uint64_t)i->offset;
+        if (i->op == PTX_LOAD_PARAM)
+          at = address <= f->params && size <= f->params - address ? (char *)params + address : NULL;
+        else
+          at = address % size == 0 ? reach(r, address, size) : NULL;
+        if (at == NULL) {
+          *bad = address;
+          return i;
+        }
+        if (i->op == PTX_STORE)
+          move_out(slots, i, at);
+        else
+          move_in(slots, i, at);
+      }
+    }
+  }
+}
+
+bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads, char *why,
+             size_t size) {
+  struct reach r = {.ctx = ctx};
+  uint64_t *slots = malloc((size_t)f->n_slots * sizeof *slots);
+  const struct ptx_instruction *bad = NULL;
+  CUdeviceptr at = 0;
+  unsigned b, t;
+  if (slots == NULL) abort();
+  for (b = 0; bad == NULL && b < blocks; b++) {
+    for (t = 0; bad == NULL && t < threads; t++) {
+      memcpy(slots, f->slots, (size_t)f->n_slots * sizeof *slots);
+      slots[PTX_TID] = t, slots[PTX_NTID] = threads, slots[PTX_CTAID] = b, slots[PTX_NCTAID] = blocks;
+      bad = run_thread(f, &r, params, slots, &at);
+    }
+  }
+  if (bad != NULL)
+    snprintf(why, size, "%s: thread %u of block %u: %s of %d bytes at 0x%llx", f->name, t - 1, b - 1,
+             bad->op == PTX_STORE ? "store" : "load", bad->count * bad->width, (unsigned long long)at);
+  free(slots);
+  return bad == NULL;
+}
