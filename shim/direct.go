@@ -101,6 +101,9 @@ func hasPeers(calls []Call) bool {
 func runOnPeers(calls []Call) error {
 	g := directGroups.Get().(*directGroup)
 	err := g.run(calls)
+	for i := range g.rooms {
+		g.rooms[i].finish(err)
+	}
 	g.reset()
 	directGroups.Put(g)
 	return err
@@ -137,9 +140,6 @@ func (g *directGroup) run(calls []Call) error {
 		if err := c.dev.direct.wait(); err != nil {
 			return err
 		}
-	}
-	for i := range g.rooms {
-		g.rooms[i].finish()
 	}
 	return nil
 }
@@ -218,8 +218,11 @@ type hostRoom struct {
 	size int64
 }
 
-// finish hands a result over.
-func (r *hostRoom) finish() {
+// finish hands a result over. Where there is none, streams may still come to the memory, which nobody is given then.
+func (r *hostRoom) finish(err error) {
+	if err != nil {
+		return
+	}
 	if r.to != nil {
 		copy(bytesOf(r.to, r.size), bytesOf(r.room.at, r.size))
 	}
@@ -228,6 +231,11 @@ func (r *hostRoom) finish() {
 
 // stage has a communicator's calls work on page-locked memory: devices need that, and nobody waits for a copy on the way.
 func (g *directGroup) stage(c *Comm) error {
+	x := c.dev.direct
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return err
+	}
+	defer devices.Leave()
 	for i := range g.calls {
 		call := &g.calls[i]
 		if call.Comm != c || call.Count == 0 {

@@ -42,6 +42,9 @@ func (x *direct) put(calls []Call, here bool) error {
 		x.c.spread(err)
 		return err
 	}
+	if due := deadlineOf(calls); !due.IsZero() && x.n > 1 && x.capture.ID == 0 {
+		x.watcher.expect(x.number, due)
+	}
 	x.watcher.wake()
 	return nil
 }

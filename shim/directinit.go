@@ -139,7 +139,7 @@ func (c *Comm) joinDirect() (why string, err error) {
 // meet makes what the ranks share: in two steps, each of which all must manage before the next.
 func (x *direct) meet() (why string, err error) {
 	if x.n > 1 {
-		if err := x.divide(int64(x.c.cfg.DeviceExchange)); err != nil {
+		if err := x.divide(x.c.cfg.DeviceExchange); err != nil {
 			return "", err
 		}
 	}
@@ -302,13 +302,13 @@ type exchangeRooms struct {
 
 type exchangeRoom struct {
 	ctx  device.Context
-	size int
+	size int64
 	at   unsafe.Pointer
 }
 
 var spare exchangeRooms
 
-func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int) (unsafe.Pointer, error) {
+func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int64) (unsafe.Pointer, error) {
 	e.mu.Lock()
 	for i, r := range e.free {
 		if r.ctx == ctx && r.size == size {
@@ -319,10 +319,10 @@ func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int) (unsa
 		}
 	}
 	e.mu.Unlock()
-	return p.AllocExchange(size)
+	return p.AllocExchange(int(size))
 }
 
-func (e *exchangeRooms) give(ctx device.Context, size int, at unsafe.Pointer) {
+func (e *exchangeRooms) give(ctx device.Context, size int64, at unsafe.Pointer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.free = append(e.free, exchangeRoom{ctx, size, at})

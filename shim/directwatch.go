@@ -24,7 +24,15 @@ type watcher struct {
 	over  chan struct{} // everything has been given back
 	close sync.Once
 	last  atomic.Uint32 // number of the last launch that is not in a graph
-	due   atomic.Int64  // when a launch that has a deadline must be over, in nanoseconds of the clock; 0: none has
+	mu    sync.Mutex
+	first dueDate // of the launches on their way
+	final dueDate
+}
+
+// dueDate is when a launch must be over; the zero value is none.
+type dueDate struct {
+	at     time.Time
+	number uint32
 }
 
 // Looks at launches, and how often those in graphs are looked for, which begin without a word.
@@ -39,6 +47,29 @@ func (w *watcher) wake() {
 	case w.kick <- struct{}{}:
 	default:
 	}
+}
+
+// expect sets the deadline of a launch. Of several those of the first and the last are kept.
+func (w *watcher) expect(number uint32, due time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.final = dueDate{due, number}
+	if w.first.at.IsZero() {
+		w.first = w.final
+	}
+}
+
+// missed reports whether a launch is not over in time, when ended is the last that is.
+func (w *watcher) missed(ended uint32, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if int32(ended-w.first.number) >= 0 {
+		w.first = w.final
+	}
+	if int32(ended-w.first.number) >= 0 {
+		w.first, w.final = dueDate{}, dueDate{}
+	}
+	return !w.first.at.IsZero() && now.After(w.first.at)
 }
 
 // end has everything given back when nothing uses it any more. Idempotent.
@@ -102,7 +133,7 @@ func (x *direct) busy() bool {
 // look takes a look at the launch under way.
 func (x *direct) look(seen *standing, now time.Time) error {
 	own := x.page.rank(x.me)
-	if due := x.watcher.due.Load(); due != 0 && now.UnixNano() > due && x.busy() {
+	if x.watcher.missed(x.ended(), now) {
 		return fmt.Errorf("shim: rank %d: a call has missed its deadline; %s: %w", x.me, x.missing(), ErrTimeout)
 	}
 	number, tokens := atomic.LoadUint32(&own.current), x.tokens()

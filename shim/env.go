@@ -46,7 +46,7 @@ type Config struct {
 	// DevicePath is how ranks exchange memory of devices: one of the devicePath constants; DeviceExchange
 	// how many bytes of its device each has for that.
 	DevicePath     string
-	DeviceExchange int
+	DeviceExchange int64
 	Timeout        time.Duration
 	Spin           int
 	// LargePages: buffers on shared memory that come again and again are moved to large pages.
@@ -163,8 +163,8 @@ var vars = []Var{
 		func(c *Config, v string) error {
 			return setChoice(&c.DevicePath, v, devicePathAuto, devicePathDirect, devicePathStaged)
 		}},
-	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes", "33554432", "memory of its device that a rank of a communicator has for what it exchanges directly, 1 MiB to 4 GiB",
-		func(c *Config, v string) error { return setInt(&c.DeviceExchange, v, 1<<20, 1<<32) }},
+	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes 1M..4G", "32M", "memory of its device that each rank of a communicator has for what is exchanged directly; the same on every rank",
+		func(c *Config, v string) error { return setBytes(&c.DeviceExchange, v, 1<<20, 4<<30) }},
 	{"LIGHTPATH_SPIN", "int", "-1", "polls without progress before a waiting rank yields and sleeps; -1: by cores and ranks",
 		func(c *Config, v string) error { return setInt(&c.Spin, v, -1, 1<<30) }},
 	{"LIGHTPATH_LARGE_PAGES", "0|1", "1", "1: buffers of 2 MiB and more that come again and again in calls over shared memory are moved to large pages (MADV_COLLAPSE)",

@@ -10,14 +10,14 @@ import (
 // MemStat is a question about a communicator's memory; the values are ncclCommMemStat_t's.
 type MemStat int32
 
-// The questions, in bytes of host memory: a communicator has no other.
+// The questions, in bytes.
 const (
 	// MemSuspend is what Suspend would give back: programs and scratch.
 	MemSuspend MemStat = iota
 	// MemSuspended is 1 while the communicator is suspended, else 0.
 	MemSuspended
 	// MemPersist is what it keeps until it ends: the memory that its packet planes and staging
-	// are in. Ranks of one host have that in common, and each reports all of it.
+	// are in, and what it has of its device for exchange. Ranks of one host have the first in common, and each reports all of it.
 	MemPersist
 	// MemTotal is both.
 	MemTotal
@@ -33,6 +33,9 @@ func (c *Comm) MemStats(s MemStat) (uint64, error) {
 	var persist uint64
 	if m, ok := c.packet.(interface{ Mapped() int }); ok {
 		persist = uint64(m.Mapped())
+	}
+	if c.dev != nil && c.dev.direct != nil && c.args.Ranks > 1 {
+		persist += uint64(c.cfg.DeviceExchange)
 	}
 	switch s {
 	case MemSuspend:

@@ -1,5 +1,6 @@
 /* Every collective on device memory, against the oracle: types, operators, in place and not, on streams of all
- * kinds, several calls before anyone looks. oracle [RANKS...] */
+ * kinds, several calls before anyone looks. oracle [-c COUNT] [RANKS...]: with COUNT,
+ * calls of so many elements alone. */
 #include "gpu.h"
 #include "../../rank/rank.h"
 
@@ -61,6 +62,8 @@ static bool sensible(const struct run *r) {
   return !(r->inplace && (rooted || r->coll == SENDRECV || r->coll == ALLTOALL));
 }
 
+static uint64_t only;
+
 static void all(struct rank *k) {
   static const uint64_t counts[] = {1, 0, 7, 1000, 40001};
   CUstream streams[] = {gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING)};
@@ -79,7 +82,7 @@ static void all(struct rank *k) {
       for (r.op = ncclSum; r.op <= (reduces ? ncclAvg : ncclSum); r.op++) {
         for (r.inplace = 0; r.inplace < 2; r.inplace++) {
           number++;
-          r.count = counts[number % 5];
+          r.count = only > 0 ? only : counts[number % 5];
           r.root = number % k->world;
           if (!sensible(&r)) continue;
           start(&ahead[n], &r, k, streams[number % 3]);
@@ -99,6 +102,11 @@ static void all(struct rank *k) {
 int main(int argc, char **argv) {
   int i;
   gpu_open();
-  for (i = 1; i < argc; i++) ranks(atoi(argv[i]), all, NULL);
+  for (i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "-c") == 0 && i + 1 < argc)
+      only = strtoull(argv[++i], NULL, 10);
+    else
+      ranks(atoi(argv[i]), all, NULL);
+  }
   return 0;
 }

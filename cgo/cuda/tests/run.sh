@@ -11,7 +11,7 @@ failed=0
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
 ${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
   -o "$out/stub/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
-for test in oracle stream; do
+for test in oracle stream direct processes; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/rank/data.c cgo/rank/call.c \
     -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
 done
@@ -28,12 +28,14 @@ check() {
   fi
 }
 
-small="LIGHTPATH_DEVICE_EXCHANGE=1048576" # so that messages are longer than slots
+small="LIGHTPATH_DEVICE_EXCHANGE=1M" # so that messages are longer than slots
 if [ -n "${LP_CUDA_REAL:-}" ]; then
   check device-oracle LIGHTPATH_DEVICE_PATH=staged "$out/oracle" 1 2 3 4
   check device-oracle-direct "$out/oracle" 1 2 3 4
   check device-stream LIGHTPATH_DEVICE_PATH=staged "$out/stream" ordered issued grouped captured aborted scaled
   check device-stream-direct "$out/stream" ordered issued grouped captured aborted scaled
+  check device-direct "$out/direct" mixed side_by_side messages from_host mismatched other_operator other_size late
+  check device-direct-processes LIGHTPATH_DEVICE_PATH=direct "$out/processes" 2
 else
   stub="LD_LIBRARY_PATH=$root/$out/stub"
   for path in staged direct; do
@@ -42,6 +44,12 @@ else
     check device-stream-$path "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered issued grouped captured aborted \
       signalled ended scaled wrong
   done
+  check device-oracle-two-shot "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct LIGHTPATH_DEVICE_EXCHANGE=2M "$out/oracle" -c 70001 3
+  check device-oracle-direct-8 "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct "$out/oracle" 8
+  check device-direct "$stub" "$small" STUB_CUDA_DEVICES=8 "$out/direct"
+  check device-direct-unreachable "$stub" "$small" STUB_CUDA_DEVICES=2 STUB_CUDA_PEERS=0 "$out/direct" unreachable
+  check device-direct-processes "$stub" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=8 "$out/processes" 3
+  check device-direct-processes-shared "$stub" "$small" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=1 "$out/processes" 4
   check device-stream-refused "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged "$out/stream" refused
   check device-oracle-pieces "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged LIGHTPATH_STAGING=64K "$out/oracle" 1 3
   check device-oracle-pieces-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_STAGING=64K LIGHTPATH_TRANSPORT=tcp "$out/oracle" 3

@@ -1,0 +1,357 @@
+/* Ranks whose devices reach each other: what goes wrong, and what a graph and a group may do. direct [NAME...] runs
+ * some of the tests; direct unreachable is for a driver whose devices do not reach each other. */
+#include <stdint.h>
+#include <unistd.h>
+
+#include "gpu.h"
+
+#define N 100001 /* more than a slot of the smallest exchange memory */
+
+static float host[8][N]; /* by rank */
+
+/* Element i of what a rank has in round v. */
+static float value(int rank, int v, int i) { return (float)(rank * 3 + v + i % 5); }
+
+static void put(float *device, int rank, int v) {
+  int i;
+  for (i = 0; i < N; i++) host[rank][i] = value(rank, v, i);
+  gpu_copy(device, host[rank], sizeof host[rank]);
+}
+
+/* The device has what a rank had in round v. */
+static void expect_of(const float *device, int me, int rank, int v) {
+  int i;
+  gpu_copy(host[me], device, sizeof host[me]);
+  for (i = 0; i < N; i++) {
+    if (host[me][i] != value(rank, v, i)) {
+      fprintf(stderr, "rank %d: element %d is %g, want %g of rank %d\n", me, i, host[me][i], value(rank, v, i), rank);
+      exit(1);
+    }
+  }
+}
+
+static void expect_sum(const float *device, int me, int world, int v) {
+  int i, r;
+  gpu_copy(host[me], device, sizeof host[me]);
+  for (i = 0; i < N; i++) {
+    float want = 0;
+    for (r = 0; r < world; r++) want += value(r, v, i);
+    if (host[me][i] != want) {
+      fprintf(stderr, "rank %d: element %d is %g, want the sum %g\n", me, i, host[me][i], want);
+      exit(1);
+    }
+  }
+}
+
+static float *buffer(void) { return gpu_alloc(sizeof host[0]); }
+
+static ncclResult_t sum(struct rank *r, float *send, float *recv, CUstream s) {
+  return ncclAllReduce(send, recv, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s);
+}
+
+/* Waits for the communicator to fail, aborts it, and sees that its streams go on. */
+static void expect_failure(struct rank *r, CUstream s, ncclResult_t want) {
+  ncclResult_t state;
+  do OK(ncclCommGetAsyncError(r->comm, &state));
+  while (state == ncclSuccess);
+  IS(state, want);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  OK(ncclCommAbort(r->comm));
+  r->comm = NULL;
+}
+
+/* Graphs and calls in any mix, on two streams, all ranks in one order. */
+static void mixed(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer(), *c = buffer();
+  CUgraph graph;
+  CUgraphExec exec;
+  uint32_t random = 1;
+  int i;
+  meet(); /* a capture forbids other threads what tests do */
+  IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  OK(sum(r, a, b, s));
+  OK(ncclGroupStart());
+  OK(ncclSend(a, N, ncclFloat, (r->rank + 1) % r->world, r->comm, (cudaStream_t)s));
+  OK(ncclRecv(c, N, ncclFloat, (r->rank + r->world - 1) % r->world, r->comm, (cudaStream_t)s));
+  OK(ncclGroupEnd());
+  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
+  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  meet();
+  for (i = 0; i < 30; i++) {
+    random = random * 1664525 + 1013904223;
+    put(a, r->rank, i);
+    if (random >> 31) {
+      IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
+      IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+      expect_of(c, r->rank, (r->rank + r->world - 1) % r->world, i);
+    } else {
+      OK(sum(r, a, b, random >> 30 & 1 ? s : t));
+      IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+      IS(gpu.StreamSynchronize(t), CUDA_SUCCESS);
+    }
+    expect_sum(b, r->rank, r->world, i);
+  }
+  IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
+  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+}
+
+/* The sends and receives of a group are all under way at once: rank 0 gets to its second only through what the others
+ * do after its first. */
+static void side_by_side(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer(), *c = buffer();
+  put(a, r->rank, 0);
+  switch (r->rank) {
+    case 0:
+      OK(ncclGroupStart());
+      OK(ncclRecv(c, N, ncclFloat, 2, r->comm, (cudaStream_t)s));
+      OK(ncclSend(a, N, ncclFloat, 1, r->comm, (cudaStream_t)s));
+      OK(ncclGroupEnd());
+      break;
+    case 1:
+      OK(ncclRecv(b, N, ncclFloat, 0, r->comm, (cudaStream_t)s));
+      OK(ncclSend(a, N, ncclFloat, 2, r->comm, (cudaStream_t)s));
+      break;
+    default:
+      OK(ncclRecv(b, N, ncclFloat, 1, r->comm, (cudaStream_t)s));
+      OK(ncclSend(a, N, ncclFloat, 0, r->comm, (cudaStream_t)s));
+  }
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect_of(r->rank == 0 ? c : b, r->rank, (r->rank + 2) % 3, 0);
+}
+
+/* Several messages between two ranks, of no bytes, and to itself. */
+static void messages(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer(), *c = buffer(), *d = buffer();
+  int peer = 1 - r->rank;
+  put(a, r->rank, 0);
+  put(b, r->rank, 1);
+  OK(ncclGroupStart());
+  OK(ncclSend(a, N, ncclFloat, peer, r->comm, (cudaStream_t)s));
+  OK(ncclSend(NULL, 0, ncclFloat, peer, r->comm, (cudaStream_t)s));
+  OK(ncclSend(b, N - 1, ncclFloat, peer, r->comm, (cudaStream_t)s));
+  OK(ncclSend(b, 1, ncclFloat, r->rank, r->comm, (cudaStream_t)s));
+  OK(ncclRecv(d, 1, ncclFloat, r->rank, r->comm, (cudaStream_t)s));
+  OK(ncclRecv(c, N, ncclFloat, peer, r->comm, (cudaStream_t)s));
+  OK(ncclRecv(NULL, 0, ncclFloat, peer, r->comm, (cudaStream_t)s));
+  OK(ncclRecv(d + 1, N - 1, ncclFloat, peer, r->comm, (cudaStream_t)s));
+  OK(ncclGroupEnd());
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect_of(c, r->rank, peer, 0);
+  gpu_copy(host[r->rank], d, sizeof host[0]);
+  CHECK(host[r->rank][0] == value(r->rank, 1, 0) && host[r->rank][1] == value(peer, 1, 0));
+  CHECK(host[r->rank][N - 1] == value(peer, 1, N - 2));
+  meet(); /* the last error is the process's */
+  if (r->rank > 0) return;
+  FAILS(ncclSend(a, 1, ncclFloat, 0, r->comm, (cudaStream_t)s), ncclInvalidUsage, "must receive in the same group");
+}
+
+/* Calls with host memory alone have ended when they return, whatever memory the other ranks have. */
+static void from_host(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *plain = malloc(sizeof host[0]), *result = malloc(sizeof host[0]);
+  int i, k;
+  for (k = 0; k < 3; k++) {
+    if ((r->rank + k) % 2 == 0) {
+      for (i = 0; i < N; i++) plain[i] = value(r->rank, k, i);
+      OK(sum(r, plain, result, NULL));
+      for (i = 0; i < N; i++) CHECK(result[i] == value(0, k, i) + value(1, k, i));
+    } else {
+      put(a, r->rank, k);
+      OK(sum(r, a, a, s));
+      IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+      expect_sum(a, r->rank, r->world, k);
+    }
+  }
+  free(plain);
+  free(result);
+}
+
+/* Ranks that call different things are told, whoever is last, and no stream hangs. */
+static void mismatched(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer();
+  ncclResult_t rc;
+  put(a, r->rank, 0);
+  rc = r->rank == 0 ? sum(r, a, a, s) : ncclBroadcast(a, a, N, ncclFloat, 1, r->comm, (cudaStream_t)s);
+  CHECK(rc == ncclSuccess || rc == ncclInvalidUsage);
+  expect_failure(r, s, ncclInvalidUsage);
+  CHECK(strstr(ncclGetLastError(NULL), "rank 0 called AllReduce(count 100001") != NULL);
+  CHECK(strstr(ncclGetLastError(NULL), "rank 1 called Broadcast(count 100001") != NULL);
+}
+
+/* An operator does not stop a stream: only a look at the call tells. */
+static void other_operator(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer();
+  ncclResult_t rc;
+  int i;
+  for (i = 0; i < 100; i++) OK(ncclAllReduce(a, a, 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s));
+  rc = ncclAllReduce(a, a, 1, ncclFloat, r->rank == 0 ? ncclMax : ncclMin, r->comm, (cudaStream_t)s);
+  CHECK(rc == ncclSuccess || rc == ncclInvalidUsage);
+  expect_failure(r, s, ncclInvalidUsage);
+  CHECK(strstr(ncclGetLastError(NULL), "operation 101: rank 0 called AllReduce(count 1, type float, op max)") != NULL);
+}
+
+static void other_size(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer();
+  ncclResult_t rc = r->rank == 0 ? ncclSend(a, 100, ncclFloat, 1, r->comm, (cudaStream_t)s)
+                                 : ncclRecv(a, 200, ncclFloat, 0, r->comm, (cudaStream_t)s);
+  CHECK(rc == ncclSuccess || rc == ncclInvalidUsage);
+  expect_failure(r, s, ncclInvalidUsage);
+  CHECK(strstr(ncclGetLastError(NULL), "message 1 from rank 0 to rank 1: 400 bytes are sent, 800 are to be received") != NULL);
+}
+
+/* A rank that does not come is named when the time is over; a stream that has not come to the call takes its time. */
+static void late(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer();
+  put(a, r->rank, 0);
+  if (r->rank != 1) OK(sum(r, a, a, s));
+  expect_failure(r, s, ncclTimeout);
+  CHECK(strstr(ncclGetLastError(NULL), "rank 1 did not arrive") != NULL);
+}
+
+/* Calls leave nothing behind. */
+static void churn(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer();
+  static ncclUniqueId id;
+  int i, files = 0;
+  put(a, r->rank, 0);
+  for (i = 0; i < 200; i++) {
+    ncclComm_t comm;
+    if (r->rank == 0) OK(ncclGetUniqueId(&id));
+    meet();
+    OK(ncclCommInitRank(&comm, r->world, id, r->rank));
+    OK(ncclAllReduce(a, a, 10, ncclFloat, ncclMax, comm, (cudaStream_t)s));
+    OK(ncclGroupStart());
+    OK(ncclSend(a, 10, ncclFloat, 1 - r->rank, comm, (cudaStream_t)s));
+    OK(ncclRecv(a + 10, 10, ncclFloat, 1 - r->rank, comm, (cudaStream_t)s));
+    OK(ncclGroupEnd());
+    OK(ncclCommDestroy(comm));
+    meet();
+    if (i == 20) files = count_entries("/proc/self/fd");
+  }
+  if (r->rank > 0) return;
+  for (i = 0; i < 3000 && count_entries("/proc/self/fd") > files + 20; i++) usleep(10000); /* what goes in the background */
+  CHECK(count_entries("/proc/self/fd") <= files + 20);
+}
+
+/* Driver that fails when a communicator is made: an error, and no rank of it goes on alone. */
+static void unmade(struct rank *r) {
+  static const char *const functions[] = {"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuIpcGetMemHandle", "cuStreamCreate",
+                                          "cuCtxEnablePeerAccess"};
+  static ncclUniqueId id;
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer();
+  size_t i;
+  put(a, r->rank, 0);
+  OK(sum(r, a, a, s)); /* kernels are loaded */
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  for (i = 0; i < sizeof functions / sizeof *functions; i++) {
+    ncclComm_t comm;
+    meet();
+    if (r->rank == 0) {
+      OK(ncclGetUniqueId(&id));
+      gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 1);
+    }
+    meet();
+    IS(ncclCommInitRank(&comm, r->world, id, r->rank), ncclInvalidUsage);
+    meet();
+    if (r->rank == 0) {
+      CHECK(strstr(ncclGetLastError(NULL), "LIGHTPATH_DEVICE_PATH=direct: rank ") != NULL);
+      CHECK(strstr(ncclGetLastError(NULL), "CUDA_ERROR_OUT_OF_MEMORY") != NULL);
+      gpu.Fail(NULL, 0, 0);
+    }
+  }
+}
+
+/* Driver that fails in the middle of a launch: the communicator fails on all ranks, and no stream hangs. */
+static void refused(struct rank *r) {
+  static const char *const functions[] = {"cuStreamBatchMemOp_v2", "cuMemcpyAsync", "cuEventRecord", "cuLaunchKernel"};
+  static ncclUniqueId id;
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer();
+  size_t i;
+  put(a, r->rank, 0);
+  for (i = 0; i < sizeof functions / sizeof *functions; i++) {
+    struct rank other = *r;
+    ncclResult_t rc;
+    meet();
+    if (r->rank == 0) {
+      OK(ncclGetUniqueId(&id));
+    }
+    meet();
+    OK(ncclCommInitRank(&other.comm, r->world, id, r->rank));
+    meet();
+    if (r->rank == 0) gpu.Fail(functions[i], CUDA_ERROR_ILLEGAL_ADDRESS, 1);
+    meet();
+    rc = sum(&other, a, b, s);
+    CHECK(rc == ncclSuccess || rc == ncclUnhandledCudaError);
+    expect_failure(&other, s, ncclUnhandledCudaError);
+    meet();
+    if (r->rank == 0) gpu.Fail(NULL, 0, 0);
+  }
+}
+
+static void unreachable(void) {
+  ncclComm_t comms[2];
+  int i;
+  float *a[2];
+  CUstream s[2];
+  setenv("LIGHTPATH_DEVICE_PATH", "direct", 1);
+  gpu_use(0);
+  FAILS(ncclCommInitAll(comms, 2, NULL), ncclInvalidUsage, "LIGHTPATH_DEVICE_PATH=direct: rank 0");
+  CHECK(strstr(ncclGetLastError(NULL), "memory of rank 1") != NULL);
+  setenv("LIGHTPATH_DEVICE_PATH", "auto", 1);
+  OK(ncclCommInitAll(comms, 2, NULL));
+  for (i = 0; i < 2; i++) {
+    gpu_use(i);
+    a[i] = buffer();
+    s[i] = gpu_stream(CU_STREAM_NON_BLOCKING);
+    put(a[i], i, 0);
+  }
+  OK(ncclGroupStart());
+  for (i = 0; i < 2; i++) OK(ncclAllReduce(a[i], a[i], N, ncclFloat, ncclSum, comms[i], (cudaStream_t)s[i]));
+  OK(ncclGroupEnd());
+  for (i = 0; i < 2; i++) {
+    IS(gpu.StreamSynchronize(s[i]), CUDA_SUCCESS);
+    expect_sum(a[i], i, 2, 0);
+    OK(ncclCommDestroy(comms[i]));
+  }
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    int ranks;
+    void (*run)(struct rank *);
+    const char *timeout;
+  } tests[] = {{"mixed", 3, mixed, NULL},          {"side_by_side", 3, side_by_side, NULL}, {"messages", 2, messages, NULL},
+               {"from_host", 2, from_host, NULL},  {"mismatched", 2, mismatched, NULL},     {"other_operator", 2, other_operator, NULL},
+               {"other_size", 2, other_size, NULL}, {"late", 3, late, "2s"},                 {"churn", 2, churn, NULL},
+               {"unmade", 2, unmade, NULL},        {"refused", 3, refused, NULL}};
+  size_t i;
+  int k;
+  gpu_open();
+  if (argc == 2 && strcmp(argv[1], "unreachable") == 0) {
+    unreachable();
+    return 0;
+  }
+  setenv("LIGHTPATH_DEVICE_PATH", "direct", 1);
+  for (i = 0; i < sizeof tests / sizeof *tests; i++) {
+    bool wanted = argc == 1;
+    for (k = 1; k < argc; k++) wanted |= strcmp(argv[k], tests[i].name) == 0;
+    if (!wanted) continue;
+    printf("%s\n", tests[i].name);
+    fflush(stdout);
+    if (tests[i].timeout != NULL) setenv("LIGHTPATH_TIMEOUT", tests[i].timeout, 1);
+    ranks(tests[i].ranks, tests[i].run, NULL);
+    unsetenv("LIGHTPATH_TIMEOUT");
+  }
+  return 0;
+}

@@ -1,0 +1,108 @@
+/* Ranks that are processes of their own and share one device, or have one each: processes RANKS. One of a second set of them is
+ * killed while the others wait for it. */
+#include <signal.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gpu.h"
+
+#define N 300001
+#define MOST 8
+
+static int world, me;
+static ncclComm_t comm;
+static float host[N];
+
+static float value(int rank, int round, int i) { return (float)(rank * 3 + round + i % 5); }
+
+/* A sum, and a message from the rank before. */
+static void exchange(CUstream s, float *a, float *b, float *c, int round) {
+  int i, r, before = (me + world - 1) % world;
+  for (i = 0; i < N; i++) host[i] = value(me, round, i);
+  gpu_copy(a, host, sizeof host);
+  OK(ncclAllReduce(a, b, N, ncclFloat, ncclSum, comm, (cudaStream_t)s));
+  OK(ncclGroupStart());
+  OK(ncclSend(a, N, ncclFloat, (me + 1) % world, comm, (cudaStream_t)s));
+  OK(ncclRecv(c, N, ncclFloat, before, comm, (cudaStream_t)s));
+  OK(ncclGroupEnd());
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  gpu_copy(host, b, sizeof host);
+  for (i = 0; i < N; i++) {
+    float want = 0;
+    for (r = 0; r < world; r++) want += value(r, round, i);
+    CHECK(host[i] == want);
+  }
+  gpu_copy(host, c, sizeof host);
+  for (i = 0; i < N; i++) CHECK(host[i] == value(before, round, i));
+}
+
+static int child(char **argv) {
+  ncclUniqueId id;
+  CUstream s;
+  float *a, *b, *c;
+  ncclResult_t state;
+  int devices, round;
+  size_t i;
+  world = atoi(argv[2]);
+  me = atoi(argv[3]);
+  for (i = 0; i < sizeof id; i++) sscanf(argv[5] + 2 * i, "%2hhx", (unsigned char *)&id + i);
+  gpu_open();
+  IS(gpu.DeviceGetCount(&devices), CUDA_SUCCESS);
+  gpu_use(me % devices);
+  OK(ncclCommInitRank(&comm, world, id, me));
+  s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  a = gpu_alloc(sizeof host);
+  b = gpu_alloc(sizeof host);
+  c = gpu_alloc(sizeof host);
+  for (round = 0; round < 3; round++) exchange(s, a, b, c, round);
+  if (strcmp(argv[4], "all") == 0) {
+    OK(ncclCommDestroy(comm));
+    return 0;
+  }
+  if (me == world - 1) raise(SIGKILL);
+  state = ncclAllReduce(a, b, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
+  CHECK(state == ncclSuccess || state == ncclRemoteError); /* it may be known already */
+  do OK(ncclCommGetAsyncError(comm, &state));
+  while (state == ncclSuccess);
+  IS(state, ncclRemoteError);
+  CHECK(strstr(ncclGetLastError(NULL), "lost rank") != NULL);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS); /* nothing holds it up */
+  OK(ncclCommAbort(comm));
+  return 0;
+}
+
+static void run(const char *self, const char *what, const char *ranks) {
+  ncclUniqueId id;
+  char hex[2 * sizeof id + 1], rank[8];
+  pid_t pids[MOST];
+  size_t i;
+  int k, status;
+  OK(ncclGetUniqueId(&id));
+  for (i = 0; i < sizeof id; i++) sprintf(hex + 2 * i, "%02x", ((unsigned char *)&id)[i]);
+  for (k = 0; k < world; k++) {
+    sprintf(rank, "%d", k);
+    pids[k] = fork();
+    CHECK(pids[k] >= 0);
+    if (pids[k] == 0) {
+      execl(self, self, "child", ranks, rank, what, hex, (char *)NULL);
+      _exit(127);
+    }
+  }
+  for (k = 0; k < world; k++) {
+    CHECK(waitpid(pids[k], &status, 0) == pids[k]);
+    if (strcmp(what, "killed") == 0 && k == world - 1)
+      CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    else
+      CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
+int main(int argc, char **argv) {
+  if (argc == 6 && strcmp(argv[1], "child") == 0) return child(argv);
+  world = argc > 1 ? atoi(argv[1]) : 3;
+  CHECK(world >= 2 && world <= MOST);
+  run("/proc/self/exe", "all", argv[1]);
+  run("/proc/self/exe", "killed", argv[1]);
+  return 0;
+}
