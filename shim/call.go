@@ -52,6 +52,9 @@ func (k CallKind) String() string {
 
 // String describes a call for messages: what must agree between ranks.
 func (c *Call) String() string {
+	if c.Kind.oneSided() {
+		return sidedDetail(c.Kind, c.Count, c.Type, c.Peer)
+	}
 	if c.Kind >= NumCallKinds {
 		return c.Kind.String()
 	}

@@ -23,7 +23,7 @@ type recorder struct {
 	moves  []flownMove // maxMoves per operation
 
 	last   uint64 // number of the last operation; they count from 1, collectives and groups alike
-	counts [NumCallKinds]uint64
+	counts [endOfCallKinds]uint64
 	groups uint64
 	stall  standstill
 
@@ -40,10 +40,10 @@ const maxMoves = 16
 // flown is one operation.
 type flown struct {
 	number   uint64
-	seq      uint64 // of a collective; 0: a group of sends and receives
-	shape    shape  // of a collective
+	seq      uint64 // of a collective; 0: a group of sends and receives, or a one-sided call
+	shape    shape  // of a collective; of a one-sided call kind, type, count and, as root, the peer
 	messages int32  // of a group
-	bytes    int64  // of a group
+	bytes    int64  // of a group, or of a put
 	launch   uint32 // on the device, 0: the CPU ends it
 	entry    *entry // of a collective; nil where nothing is to be done, or not known yet
 	circuits bool   // the operation is on planes with circuits
@@ -138,6 +138,21 @@ func (f *recorder) addMessages(sends, recvs uint64, bytes int64) uint64 {
 	f.counts[CallSend] += sends
 	f.counts[CallRecv] += recvs
 	f.groups++
+	f.mu.Unlock()
+	return op.number
+}
+
+// addSided records a one-sided call.
+func (f *recorder) addSided(c *Call) uint64 {
+	now := f.clock()
+	f.mu.Lock()
+	f.catchUp()
+	op := f.next(now)
+	op.shape = shape{kind: c.Kind, typ: c.Type, count: c.Count, root: c.Peer}
+	if c.Kind == CallPutSignal {
+		op.bytes = int64(c.Count) * int64(c.Type.Size())
+	}
+	f.counts[c.Kind]++
 	f.mu.Unlock()
 	return op.number
 }
@@ -261,7 +276,7 @@ type glance struct {
 	running bool
 	last    flown // the last collective; number 0: none that is remembered
 	stall   *standstill
-	counts  [NumCallKinds]uint64
+	counts  [endOfCallKinds]uint64
 	groups  uint64
 }
 

@@ -64,10 +64,12 @@ func (f *recorder) word(op *flown) flight.Operation {
 	default:
 		o.Outcome = flight.UnderWay
 	}
-	if op.seq > 0 {
-		s := &op.shape
+	switch s := &op.shape; {
+	case op.seq > 0:
 		o.Call, o.Detail, o.Bytes = s.kind.String(), s.String(), int64(s.count)*int64(s.typ.Size())
-	} else {
+	case s.kind.oneSided():
+		o.Call, o.Detail = s.kind.String(), sidedDetail(s.kind, s.count, s.typ, s.root)
+	default:
 		o.Detail = fmt.Sprintf("%d messages", op.messages)
 	}
 	if e := op.entry; e != nil {
@@ -83,7 +85,7 @@ func (f *recorder) word(op *flown) flight.Operation {
 		f.wordCircuits(op, &o)
 	}
 	if f.stall.number == op.number && op.outcome != completed {
-		o.Wait = f.stall.wait.String()
+		o.Wait = op.waitText(&f.stall.wait)
 	}
 	return o
 }

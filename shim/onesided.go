@@ -3,10 +3,14 @@ package shim
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/exec"
 )
 
 // One-sided calls: a rank writes to a window of another, which takes no part, and counts a signal
@@ -28,6 +32,9 @@ const (
 	CallWaitSignal
 	endOfCallKinds
 )
+
+// signalBytes is a signal's counter.
+const signalBytes = 8
 
 func (k CallKind) oneSided() bool { return k >= CallPutSignal && k < endOfCallKinds }
 
@@ -159,7 +166,7 @@ func (s *oneSided) signals() (*sharedPage, error) {
 		return s.page, nil
 	}
 	var err error
-	s.page, err = newSharedPage("nccl-signals", 8*s.c.args.Ranks)
+	s.page, err = newSharedPage("nccl-signals", signalBytes*s.c.args.Ranks)
 	return s.page, err
 }
 
@@ -207,6 +214,25 @@ func (c *Call) checkOneSided() error {
 	return nil
 }
 
+// sidedDetail describes a one-sided call for messages.
+func sidedDetail(k CallKind, count uint64, typ datatype.Type, peer int32) string {
+	switch k {
+	case CallPutSignal:
+		return fmt.Sprintf("PutSignal(count %d, type %v, peer %d)", count, typ, peer)
+	case CallSignal:
+		return fmt.Sprintf("Signal(peer %d)", peer)
+	}
+	return fmt.Sprintf("WaitSignal(%d signals, peer %d)", count, peer)
+}
+
+// waitText says what an operation waits for.
+func (op *flown) waitText(w *exec.Wait) string {
+	if op.shape.kind.oneSided() {
+		return fmt.Sprintf("signals of rank %d (%d of %d)", w.Peer, w.Done, w.Bytes)
+	}
+	return w.String()
+}
+
 // takeOneSided moves the one-sided calls of a group, which run before the others, to s.sided.
 func (s *session) takeOneSided(calls []Call) {
 	for i := range calls {
@@ -217,6 +243,8 @@ func (s *session) takeOneSided(calls []Call) {
 	if len(s.sided) == 0 {
 		return
 	}
+	s.sidedFlights = slices.Grow(s.sidedFlights, len(s.sided))[:len(s.sided)]
+	clear(s.sidedFlights)
 	for i := range calls {
 		if !calls[i].Kind.oneSided() {
 			s.rest = append(s.rest, calls[i])
@@ -228,6 +256,17 @@ func (s *session) takeOneSided(calls []Call) {
 // runOneSided runs s.sided: those of a communicator in the order of calls. While one waits for
 // signals those of others go on, for all may be this thread's.
 func (s *session) runOneSided() error {
+	err := s.tryOneSided()
+	for i := range s.sided {
+		if call := &s.sided[i]; call.Comm != nil && s.sidedFlights[i] != 0 {
+			call.Comm.flight.end(s.sidedFlights[i], failed)
+		}
+	}
+	return err
+}
+
+// tryOneSided tries the calls of s.sided until all are done, which then have no Comm any more.
+func (s *session) tryOneSided() error {
 	left := len(s.sided)
 	if left == 0 {
 		return nil
@@ -241,6 +280,9 @@ func (s *session) runOneSided() error {
 				if call.Comm != c {
 					continue
 				}
+				if s.sidedFlights[i] == 0 {
+					s.sidedFlights[i] = c.flight.addSided(call)
+				}
 				done, err := c.side.try(call)
 				if err != nil {
 					return c.fail(err)
@@ -248,6 +290,7 @@ func (s *session) runOneSided() error {
 				if !done {
 					break // those behind it wait too
 				}
+				c.flight.end(s.sidedFlights[i], completed)
 				call.Comm = nil
 				left--
 			}
@@ -268,6 +311,8 @@ func (s *session) runOneSided() error {
 // waitForSignals pauses, and says whose signals do not come when that has been in vain for long.
 func (s *session) waitForSignals(idle *waiter) error {
 	idle.pause()
+	waited := idle.waited()
+	tell := idle.tell(waited)
 	for i := range s.sided {
 		call := &s.sided[i]
 		if call.Comm == nil {
@@ -277,11 +322,15 @@ func (s *session) waitForSignals(idle *waiter) error {
 		if err := c.AsyncError(); err != nil {
 			return err
 		}
-		if idle.waited() < c.cfg.Timeout {
+		if s.sidedFlights[i] == 0 || !tell && waited < c.cfg.Timeout {
 			continue
 		}
 		have, err := c.side.have(int(call.Peer))
 		if err == nil {
+			c.flight.stalled(s.sidedFlights[i], exec.Wait{Rank: c.args.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have), Bytes: int64(call.Count)})
+			if waited < c.cfg.Timeout {
+				continue
+			}
 			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.args.Rank, have, call.Count, call.Peer, c.cfg.Timeout, ErrTimeout)
 		}
 		return c.fail(err)
@@ -329,6 +378,7 @@ func (s *oneSided) try(call *Call) (done bool, err error) {
 type waiter struct {
 	polls int
 	since time.Time
+	told  time.Duration // when tell last said so
 }
 
 // Whoever waits looks again at once so many times, giving way to others, and then every longestNap.
@@ -347,6 +397,15 @@ func (w *waiter) pause() {
 		return
 	}
 	time.Sleep(min(longestNap, time.Duration(w.polls-patientPolls+1)*10*time.Microsecond))
+}
+
+// tell reports, about once a second, that what is waited for is worth a word.
+func (w *waiter) tell(waited time.Duration) bool {
+	if waited < w.told+time.Second {
+		return false
+	}
+	w.told = waited
+	return true
 }
 
 func (w *waiter) waited() time.Duration {

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/flight"
+	"lightpath/shim/status"
 
 	"golang.org/x/sys/unix"
 )
@@ -276,8 +279,6 @@ func TestOneSidedRefused(t *testing.T) {
 	} {
 		wantError(t, Run([]Call{k.call}), ErrInvalidArgument, k.says)
 	}
-	_, err := Simulate([]Call{sideSignalTo(c, 1)})
-	wantError(t, err, ErrInvalidUsage, "not simulated")
 	three := slices.Repeat([]Call{sideSignalTo(w.comms[1], 0)}, 3)
 	if err := Run(append(three, waitFor(c, 1, 2))); err != nil {
 		t.Fatal(err)
@@ -346,6 +347,74 @@ func TestOneSidedAbort(t *testing.T) {
 				wantError(t, <-waiting, ErrAborted, "rank 2")
 			}
 		})
+	}
+}
+
+// TestOneSidedIsSeen: who waits for whose signals is in the status and in the flight recorder, and so is
+// what has been put.
+func TestOneSidedIsSeen(t *testing.T) {
+	dir := statusHere(t)
+	w := newSideWorld(t, 3, 4096, func(int) bool { return true })
+	sender, waiter := w.comms[0], w.comms[2]
+	if err := Run([]Call{w.put(sender, 2, 8, make([]byte, 40))}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- Run([]Call{waitFor(waiter, 0, 1), waitFor(waiter, 0, 2)}) }()
+	c := collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
+	for _, want := range []string{"rank 2 waits for rank 0 (", "it is in WaitSignal for "} {
+		if !strings.Contains(c.Diagnosis, want) {
+			t.Errorf("%q lacks %q", c.Diagnosis, want)
+		}
+	}
+	op := c.Ranks[2].Op
+	if op == nil || op.Wait == nil || op.Wait.For != status.ForSignal || op.Wait.Peer != 0 || op.Wait.Text != "signals of rank 0 (0 of 2)" {
+		t.Errorf("rank 2 in %+v", op)
+	}
+	d, err := waiter.flightRecord(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(d.Operations); n != 2 || d.Operations[0].Outcome != flight.Completed || d.Operations[1].Outcome != flight.UnderWay ||
+		d.Operations[1].Detail != "WaitSignal(2 signals, peer 0)" || d.Operations[1].Wait != "signals of rank 0 (0 of 2)" {
+		t.Errorf("waits: %+v", d.Operations)
+	}
+	if err := Run([]Call{sideSignalTo(sender, 2), sideSignalTo(sender, 2)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if d, err = sender.flightRecord(nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(d.Operations); n != 3 || d.Operations[0].Detail != "PutSignal(count 40, type uint8, peer 2)" || d.Operations[0].Bytes != 40 ||
+		d.Operations[1].Detail != "Signal(peer 2)" || d.Operations[0].Outcome != flight.Completed || d.Operations[0].Arrived == 0 || d.Operations[0].Ended == 0 {
+		t.Errorf("puts and signals: %+v", d.Operations)
+	}
+	c = collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
+	for name, counts := range map[string][3]uint64{"PutSignal": {1, 0, 0}, "Signal": {2, 0, 0}, "WaitSignal": {0, 0, 2}} {
+		for r, want := range counts {
+			if got := c.Ranks[r].Counts[name]; got != want || c.Ranks[r].Collectives != 0 {
+				t.Errorf("rank %d: %d calls of %s, %d collectives", r, got, name, c.Ranks[r].Collectives)
+			}
+		}
+	}
+}
+
+// TestOneSidedFailureIsSeen: signals that do not come leave a failed call in the recorder, and calls behind it
+// none.
+func TestOneSidedFailureIsSeen(t *testing.T) {
+	t.Setenv("LIGHTPATH_TIMEOUT", "300ms")
+	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
+	err := Run([]Call{waitFor(w.comms[0], 1, 3), waitFor(w.comms[0], 1, 1)})
+	wantError(t, err, ErrTimeout, "0 of 3 signals of rank 1")
+	d, err := w.comms[0].flightRecord(err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Operations) != 1 || d.Operations[0].Outcome != flight.Failed || d.Operations[0].Wait != "signals of rank 1 (0 of 3)" {
+		t.Errorf("%+v", d.Operations)
 	}
 }
 

@@ -110,7 +110,7 @@ func (c *Comm) describeSelf() status.Rank {
 	r.Groups, r.Counts = g.groups, map[string]uint64{}
 	for k, n := range g.counts {
 		r.Counts[CallKind(k).String()] = n
-		if !CallKind(k).p2p() {
+		if !CallKind(k).p2p() && !CallKind(k).oneSided() {
 			r.Collectives += n
 		}
 	}
@@ -138,10 +138,13 @@ func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 func (c *Comm) describeOp(g *glance, now int64) *status.Op {
 	op := &g.op
 	out := &status.Op{Seq: op.seq}
-	if op.seq == 0 {
+	switch {
+	case op.shape.kind.oneSided():
+		out.Call, out.Detail = op.shape.kind.String(), sidedDetail(op.shape.kind, op.shape.count, op.shape.typ, op.shape.root)
+	case op.seq == 0:
 		out.Call = "Send/Recv"
 		out.Detail = fmt.Sprintf("group of %d messages, %d bytes", op.messages, op.bytes)
-	} else {
+	default:
 		out.Call, out.Detail, out.Signature = op.shape.kind.String(), op.shape.String(), op.shape.callSignature()
 	}
 	if op.arrived > 0 {
@@ -175,6 +178,9 @@ func (c *Comm) describeWait(s *standstill, op *flown, now int64) *status.Wait {
 	w := s.wait
 	out := &status.Wait{For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch, Seconds: seconds(now - s.since)}
 	switch {
+	case op.shape.kind.oneSided():
+		out.For, out.Text = status.ForSignal, op.waitText(&w)
+		return out
 	case op.entry != nil && op.entry.prog == nil:
 		out.Plane = -1
 		out.Text = fmt.Sprintf("memory of rank %d (%d of %d bytes)", w.Peer, w.Done, w.Bytes)

@@ -55,8 +55,10 @@ type session struct {
 	tasks []*exec.Task
 	refs  []taskRef // of tasks
 	sided []Call    // the one-sided calls
-	rest  []Call    // the others, where there are both
-	opts  exec.Options
+	// sidedFlights are their numbers in the flight recorder; 0: not begun.
+	sidedFlights []uint64
+	rest         []Call // the others, where there are both
+	opts         exec.Options
 }
 
 // taskRef is what a task does, for messages and for what follows it.

@@ -31,6 +31,7 @@ func TestSimulatePacket(t *testing.T) {
 	w := newWorld(t, 4)
 	other := newWorld(t, 4).comms[0]
 	c := w.comms[0]
+	window := (&sideWorld{world: w, mem: [][]byte{windowMemory(t, 1000, false)}}).register(c)
 	for name, k := range map[string]struct {
 		calls []Call
 		want  float64
@@ -49,6 +50,11 @@ func TestSimulatePacket(t *testing.T) {
 			{Comm: c, Kind: CallSend, Type: datatype.Int8, Count: 5000, Peer: 2, Send: fake(8)},
 			{Comm: c, Kind: CallRecv, Type: datatype.Int8, Count: 7000, Peer: 3, Recv: fake(8)},
 		}, 10 + 10},
+		// One after the other, and before what the others wait for.
+		"one-sided": {[]Call{
+			sideSignalTo(c, 1), waitFor(c, 2, 3), simulated(c, CallAllReduce, 100_000),
+			{Comm: c, Kind: CallPutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: fake(8), Window: window},
+		}, 2*(10+0.008) + (10 + 0.4) + 6*110},
 	} {
 		got, err := Simulate(k.calls)
 		if err != nil || math.Abs(got-k.want) > 1e-6 {

@@ -46,13 +46,13 @@ type Dump struct {
 	Operations []Operation `json:"operations"`
 }
 
-// Operation is a collective, or a group of sends and receives.
+// Operation is a collective, a group of sends and receives, or a one-sided call.
 type Operation struct {
 	Number    uint64  `json:"number"` // of this rank's operations
-	Seq       uint64  `json:"seq"`    // of a collective, equal on all ranks; 0 for a group
+	Seq       uint64  `json:"seq"`    // of a collective, equal on all ranks; 0 for a group or a one-sided call
 	Call      string  `json:"call"`
 	Detail    string  `json:"detail"`    // what must agree between ranks
-	Bytes     int64   `json:"bytes"`     // of a rank's block, or of all messages of a group
+	Bytes     int64   `json:"bytes"`     // of a rank's block, of all messages of a group, or of a put
 	Algorithm string  `json:"algorithm"` // "" where it was not known yet
 	Planner   string  `json:"planner,omitempty"`
 	Plan      string  `json:"plan,omitempty"` // digest

@@ -197,7 +197,7 @@ func where(waiting, late []*Rank) string {
 	return ""
 }
 
-// together judges ranks that are all in the same operation.
+// together judges ranks of which none is behind: they are in the same operation, or in one-sided calls too.
 func (c *Comm) together(inside []*Rank, longest float64) (state, text string) {
 	var stuck []*Rank
 	for _, r := range inside {
@@ -205,7 +205,13 @@ func (c *Comm) together(inside []*Rank, longest float64) (state, text string) {
 			stuck = append(stuck, r)
 		}
 	}
-	in := fmt.Sprintf("%s for %s", name(inside[0]), ago(longest))
+	calls := name(inside[0])
+	for _, r := range inside[1:] {
+		if name(r) != name(inside[0]) && !strings.Contains(calls, " and ") {
+			calls += " and " + name(r)
+		}
+	}
+	in := fmt.Sprintf("%s for %s", calls, ago(longest))
 	if len(stuck) == 0 {
 		return Healthy, fmt.Sprintf("%s in %s and moving", listOf(inside), in)
 	}

@@ -47,7 +47,7 @@ type Rank struct {
 
 // Op is an operation in progress.
 type Op struct {
-	Seq       uint64  `json:"seq"` // of a collective, equal on all ranks; 0: a group of sends and receives
+	Seq       uint64  `json:"seq"` // of a collective, equal on all ranks; 0: a group of sends and receives, or a one-sided call
 	Call      string  `json:"call"`
 	Detail    string  `json:"detail"`    // the call with what must agree between ranks
 	Signature uint32  `json:"signature"` // of Detail; 0 where Seq is
@@ -64,6 +64,7 @@ const (
 	ForForward = "forward"
 	ForSwitch  = "reconfiguration"
 	ForTicket  = "ticket"
+	ForSignal  = "signal"
 	ForOther   = "other"
 )
 

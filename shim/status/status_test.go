@@ -79,6 +79,8 @@ func TestDiagnose(t *testing.T) {
 		{"slow", 2, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllReduce", 42, -1)}, Waiting, "rank 1 (h, process 101) is in the call and at work"},
 		{"cycle", 2, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllReduce", 42, 0)}, Waiting, "each waiting for another: rank 0: receive from rank 1 (plane 2); rank 1:"},
 		{"messages", 2, []Rank{group, idle(1, 0)}, Waiting, "everybody else waits for rank 1 (h, process 101), which has made no call"},
+		{"signal", 3, []Rank{in(0, "WaitSignal", 0, 1), idle(1, 7), idle(2, 7)}, Waiting, "rank 0 waits for rank 1 (h, process 101), which has made no call"},
+		{"signal crossed", 2, []Rank{in(0, "WaitSignal", 0, 1), in(1, "AllReduce", 42, 0)}, Waiting, "in WaitSignal and AllReduce #42 for 12s, each waiting for another: rank 0:"},
 		{"failed", 3, []Rank{failing(0, "x (reported by another rank)"), failing(1, "lost rank 2"), absent(2, Gone)}, Failed, "failed: rank 1: lost rank 2"},
 		{"told", 1, []Rank{failing(0, "x (reported by another rank)")}, Failed, "failed: rank 0: x (rep"},
 		{"making", 4, []Rank{{Rank: 1, State: Making}, {Rank: 2, State: Making}}, Making, "ranks 0, 3, not seen on this host, are still to come"},
