@@ -24,6 +24,7 @@ type Options struct {
 	Algorithm string // "" is the runtime's choice
 	Planes    int    // packet planes; 0 is the runtime's default
 	Worker    string // path of lightpath-rank
+	Threads   bool   // as in Ranks
 	Buffers   Buffers
 	Library   string // as in Ranks
 	Env       []string
@@ -45,7 +46,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	defer os.RemoveAll(dir)
 	trace := filepath.Join(dir, "trace")
 	job := Ranks{
-		N: o.Ranks, Worker: o.Worker, Transport: o.Transport, Deadline: o.Deadline, Buffers: o.Buffers, Library: o.Library,
+		N: o.Ranks, Worker: o.Worker, Transport: o.Transport, Deadline: o.Deadline, Threads: o.Threads, Buffers: o.Buffers, Library: o.Library,
 		Env: append(o.environment(), "LIGHTPATH_TRACE="+trace), External: o.World,
 	}
 	if o.World != nil {

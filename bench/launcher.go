@@ -48,7 +48,8 @@ type Ranks struct {
 	External   *World
 	Rendezvous string
 	Worker     string // path of lightpath-rank
-	Transport  string // auto, shm, tcp or inproc
+	Transport  string // auto, shm, tcp or inproc, which is threads of one process
+	Threads    bool   // with any transport
 	Buffers    Buffers
 	Library    string // libnccl.so.2 that ranks use instead of the one beside them; "" is that one
 	Env        []string
@@ -99,7 +100,7 @@ func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 	switch {
 	case j.ranks.External != nil:
 		first, processes = j.ranks.External.Rank, 1
-	case j.ranks.Transport == "inproc":
+	case j.ranks.Threads || j.ranks.Transport == "inproc":
 		processes, threads = 1, j.ranks.N
 	}
 	whole := ctx

@@ -1,6 +1,7 @@
 """Times: kernels beside a plain copy, collectives beside what memory allows, and beside NVIDIA's library."""
 
 import os
+import re
 
 from context import fail, real_nccl, skip
 from report import FAILED, Row
@@ -45,7 +46,7 @@ class Bench:
 
     def results(self, what, collective, ranks, size, *more):
         """The results, or None and a row that says what went wrong."""
-        name = f"{self.part}-{self.label.replace(' ', '-')}-{collective}-{ranks}{''.join(more)}-{size}"
+        name = "-".join([self.part, *re.findall(r"\w+", self.label), collective, str(ranks), *re.findall(r"\w+", " ".join(more)), str(size)])
         out = os.path.join(self.c.out, f"{name}.json")
         command = [
             self.c.path("bin", "lightpath"), "bench", collective, "-n", ranks, "-b", size, "-e", size, "--memory", "device",
@@ -77,18 +78,20 @@ class Bench:
 
 
 def collectives(c):
-    """Lightpath's collectives: 2, 4 and 8 ranks on one device."""
-    bench = Bench(c, "collectives", "Lightpath")
+    """2, 4 and 8 ranks on one device: between its memories, which is the way that is chosen there, and staged through the host's."""
+    bench = Bench(c, "collectives", "direct", env={"LIGHTPATH_DEVICE_PATH": "direct"})
     rows = []
     large = "64K" if c.stub else "256M"
     for ranks in (2,) if c.stub else (2, 4, 8):
         for collective in ("allreduce", "alltoall"):
             rows += [bench.latency(collective, ranks), bench.latency(collective, ranks, 10), bench.bandwidth(collective, ranks, large)]
-    ranks = 2 if c.stub else 4
-    rows += [bench.bandwidth(collective, ranks, "64K" if c.stub else "64M") for collective in OTHERS]
+    medium = "64K" if c.stub else "64M"
+    rows += [bench.bandwidth(collective, 2 if c.stub else 4, medium) for collective in OTHERS]
+    threads = Bench(c, "collectives", "direct, threads:", ["--threads"], {"LIGHTPATH_DEVICE_PATH": "direct"})
+    for ranks in (2,) if c.stub else (2, 8):
+        rows += [threads.latency("allreduce", ranks), threads.latency("allreduce", ranks, 10), threads.bandwidth("allreduce", ranks, large)]
     staged = Bench(c, "collectives", "staged", env={"LIGHTPATH_DEVICE_PATH": "staged"})
-    rows += [staged.latency("allreduce", 2), staged.bandwidth("allreduce", 2, "64K" if c.stub else "64M")]
-    return rows
+    return [*rows, staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10), staged.bandwidth("allreduce", 2, medium)]
 
 
 def planes(c):
@@ -122,9 +125,10 @@ def beside_nvidia(c):
     real = real_nccl()
     if c.stub or real is None:
         return [skip("nvidia", "beside NVIDIA's library", c.no_gpu or "no libnccl.so.2 of NVIDIA's (LIGHTPATH_REAL_NCCL names one)")]
-    ours, theirs = Bench(c, "nvidia", "Lightpath"), Bench(c, "nvidia", "NVIDIA", ["--library", real])
     rows = []
-    for ranks in (1, 2):
+    for ranks, flags in ((1, []), (2, []), (2, ["--threads"])):
+        label = " threads:" if flags else ""
+        ours, theirs = Bench(c, "nvidia", f"Lightpath{label}", flags), Bench(c, "nvidia", f"NVIDIA{label}", [*flags, "--library", real])
         for collective in ("allreduce", "alltoall"):
             rows += compared(ours.latency(collective, ranks), theirs.latency(collective, ranks))
             rows += compared(ours.latency(collective, ranks, 10), theirs.latency(collective, ranks, 10))

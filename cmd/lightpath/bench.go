@@ -34,6 +34,7 @@ type benchFlags struct {
 	jsonOut              string
 	sync                 bool
 	outOfPlace, inPlace  bool
+	threads              bool
 	memory, library      string
 	device, graph        int
 	timeout              time.Duration
@@ -78,6 +79,7 @@ COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, ga
 	fl.BoolVar(&f.sync, "sync", false, "time each iteration behind a barrier: median completion of the slowest rank")
 	fl.BoolVar(&f.outOfPlace, "out-of-place", false, "only out of place")
 	fl.BoolVar(&f.inPlace, "in-place", false, "only in place")
+	fl.BoolVar(&f.threads, "threads", false, "ranks are threads of one process")
 	fl.StringVar(&f.memory, "memory", "host", "host (ncclMemAlloc), plain (malloc) or device (CUDA, calls on a stream)")
 	fl.IntVar(&f.device, "device", -1, "CUDA device of every rank, with --memory device (-1: ranks take them in turn)")
 	fl.IntVar(&f.graph, "graph", 0, "capture the iterations into a CUDA graph and time so many launches of it")
@@ -91,7 +93,7 @@ func (f *benchFlags) parse(collective string, ranksGiven bool) (*bench.Options, 
 	var err error
 	o := &bench.Options{
 		Ranks: f.ranks, Transport: f.transport, Fabric: f.fabric, Planner: f.planner, Algorithm: f.algorithm,
-		Planes: f.planes, Deadline: f.timeout,
+		Planes: f.planes, Deadline: f.timeout, Threads: f.threads,
 	}
 	s := &o.Spec
 	s.Root, s.Factor, s.Warmup, s.Iters, s.Check, s.Sync = f.root, f.factor, f.warmup, f.iters, f.check != 0, f.sync
@@ -165,6 +167,8 @@ func (f *benchFlags) validate(o *bench.Options) error {
 		return fmt.Errorf("--graph: %d launches; graphs are for --memory device without --sync", o.Graph)
 	case o.Library != "" && filepath.Base(o.Library) != "libnccl.so.2":
 		return fmt.Errorf("--library: %s; the loader looks for a file named libnccl.so.2", o.Library)
+	case o.Threads && o.World != nil:
+		return fmt.Errorf("--threads: the ranks must be started here (-n), not by %s", o.World.Launcher)
 	case o.Planes < 0:
 		return fmt.Errorf("--planes: %d is negative", o.Planes)
 	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
@@ -247,6 +251,9 @@ func (f *benchFlags) about() string {
 	var text string
 	if f.memory != "host" {
 		text += "  memory " + f.memory
+	}
+	if f.threads {
+		text += "  threads"
 	}
 	if f.graph > 0 {
 		text += fmt.Sprintf("  graph launches %d", f.graph)

@@ -59,9 +59,9 @@ else
     check "$name" "$stub" STUB_CUDA_DEVICES=1 bin/lightpath bench "$@" --memory device -w 1 -i 3 -f 32 -e 1M
   }
   bench processes allreduce -n 3
-  bench threads reducescatter -n 2 --transport inproc
+  bench threads reducescatter -n 2 --threads
   bench graph allgather -n 2 --graph 3
-  bench graph-threads allreduce -n 2 --graph 3 --transport inproc
+  bench graph-threads allreduce -n 2 --graph 3 --threads
   bench sync alltoall -n 2 --sync --library "$root/lib/libnccl.so.2"
 fi
 exit $failed
