@@ -59,5 +59,7 @@ type Call struct {
 	Scalar  unsafe.Pointer
 	Options Options
 
-	whole uint64 // Count of the call that this one is a piece of; 0: it is none
+	// crossing is set where the call is interposed, on streams already, and runs on planes with circuits.
+	crossing *crossing
+	whole    uint64 // Count of the call that this one is a piece of; 0: it is none
 }

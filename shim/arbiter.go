@@ -163,6 +163,9 @@ func (a *arbiter) grant(seq uint64) error {
 
 // decide fills in the ticket of an operation on the planes that are held.
 func (a *arbiter) decide(seq uint64, s shape) error {
+	if s.scripted {
+		return a.decideScripted(s)
+	}
 	all, use := a.o.all(), a.held
 	if s.wish.planes != 0 {
 		all = s.wish.planes

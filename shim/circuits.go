@@ -50,7 +50,11 @@ func (s *session) runCircuits(c *Comm) error {
 		}
 		c.begin()
 		s.tasks, s.refs = s.tasks[:0], s.refs[:0]
-		if err := s.runTicketed(c, i); err != nil {
+		run := s.runTicketed
+		if s.calls[i].crossing != nil {
+			run = s.runCrossing
+		}
+		if err := run(c, i); err != nil {
 			return err
 		}
 	}

@@ -66,6 +66,8 @@ type Comm struct {
 	light  *optical      // nil without circuits
 	dev    *onDevice     // nil in programs without devices
 	cut    int64         // bytes of a buffer that a call moves in one piece; 0: any
+	// inter is nil where calls on streams are not interposed; it is set before the first of them.
+	inter atomic.Pointer[interposer]
 	// noDevice is why dev is nil.
 	noDevice error
 	leader   *leader // rank 0 only
@@ -130,6 +132,7 @@ func (c *Comm) AsyncError() error {
 // State is AsyncError, and [ErrInProgress] while something goes on in the background. What this
 // rank itself has revoked has not failed.
 func (c *Comm) State() error {
+	c.inter.Load().check()
 	err := c.AsyncError()
 	switch {
 	case lifeState(c.life.Load()) == making:
@@ -233,6 +236,7 @@ func (c *Comm) release(d time.Duration) {
 			c.star.close()
 		}
 		c.door.leave()
+		c.inter.Load().close()
 		c.dev.close()
 		c.log.Close()
 	})
@@ -398,6 +402,14 @@ func (c *Comm) deliver(m *message) {
 		}
 	case msgKinAnswer:
 		c.kin.answer(m)
+	case msgPlanAsk:
+		if in := c.inter.Load(); c.leader != nil && in != nil {
+			go in.answer(m)
+		}
+	case msgPlanTold:
+		if in := c.inter.Load(); in != nil {
+			in.answered(m)
+		}
 	case msgWant, msgDone, msgPlanReq, msgReady, msgRow:
 		if c.leader != nil {
 			c.leader.post(m)

@@ -186,7 +186,7 @@ func (c *Comm) drain() {
 	if d == nil {
 		return
 	}
-	for pause := 20 * time.Microsecond; c.poison.Load() == nil && !d.over(); pause = min(2*pause, time.Millisecond) {
+	for pause := 20 * time.Microsecond; c.poison.Load() == nil && !(d.over() && c.inter.Load().over()); pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)
 	}
 }

@@ -72,6 +72,8 @@ func whyNotDirect(table []hello, cfg *Config) string {
 		return "LIGHTPATH_TRANSPORT=" + cfg.Transport + " is asked for"
 	case len(cfg.Algorithms) > 0:
 		return "LIGHTPATH_ALGORITHM is set"
+	case cfg.Interpose:
+		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"
 	case first.Fabric != "":
 		return "the fabric has circuits"
 	case len(table) > maxDirectRanks:

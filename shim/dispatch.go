@@ -24,6 +24,8 @@ type shape struct {
 	plan    uint64   // 0: packet planes; else the number of the plan in the table of plans
 	maps    uint64   // hash of the planes' maps where a setup precedes the plan, else 0
 	planes  planeSet // that the plan is laid over
+	// scripted: the call is interposed, under the plan that all ranks have for its shape.
+	scripted bool
 }
 
 // entry is a program with the kernels that it needs.
@@ -91,6 +93,11 @@ func shapeOf(c *Call, inPlace bool) shape {
 // callSignature identifies what ranks must agree on, in frames and in messages between
 // them: everything of a shape but whether this rank's call is in place.
 func (s *shape) callSignature() uint32 {
+	if s.scripted {
+		plain := *s
+		plain.scripted = false
+		return program.Signature(uint64(plain.callSignature()), 1)
+	}
 	return program.Signature(uint64(s.kind), uint64(s.typ), uint64(s.op), uint64(s.root), s.count, s.wish.signature()^bits.RotateLeft64(s.whole, 32))
 }
 

@@ -41,6 +41,11 @@ type Config struct {
 	BarrierSlack Slack
 	// Demand plans grouped sends and receives: demandSpectra, demandPlain or demandOff.
 	Demand string
+	// Interpose: collectives on streams are executed as sends and receives of the other library, over
+	// InterposeNets, its networks by plane.
+	Interpose     bool
+	InterposeNets []string
+	otherLibrary  string
 	// DemandWait is how long the leader waits for all ranks to post a group.
 	DemandWait time.Duration
 	// DevicePath is how ranks exchange memory of devices: one of the devicePath constants; DeviceExchange
@@ -157,6 +162,17 @@ var vars = []Var{
 		func(c *Config, v string) error { return setChoice(&c.Demand, v, demandSpectra, demandPlain, demandOff) }},
 	{"LIGHTPATH_DEMAND_WAIT", "duration", "10ms", "how long a group of sends and receives waits for those of the other ranks before it takes packet planes",
 		func(c *Config, v string) error { return setDuration(&c.DemandWait, v) }},
+	{"LIGHTPATH_NCCL_FALLBACK_LIB", "path", "", "another libnccl.so.2, for what Lightpath does not take (abi.md, interposer.md)",
+		func(c *Config, v string) error { c.otherLibrary = v; return nil }},
+	{"LIGHTPATH_FALLBACK", "auto|interpose|all|none", "auto", "what that library gets: calls with streams or device memory; the same, and where there are plans as sends and receives; every call; nothing",
+		func(c *Config, v string) error {
+			policy := "auto"
+			err := setChoice(&policy, v, "auto", "interpose", "all", "none")
+			c.Interpose = policy == "interpose"
+			return err
+		}},
+	{"LIGHTPATH_INTERPOSE_NETS", "name,...", "", "with LIGHTPATH_FALLBACK=interpose: the other library's network for each plane with circuits, in their order; needed where there are several",
+		func(c *Config, v string) error { return c.setNets(v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
 	{"LIGHTPATH_DEVICE_PATH", "auto|direct|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other, or staged through host memory; auto: direct where that can be",
@@ -264,7 +280,7 @@ func (c *Config) noteVariables(values map[string]string) {
 }
 
 // frontVars are read by libnccl.so.2 itself (cgo/front).
-var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "LIGHTPATH_NCCL_FALLBACK_LIB", "LIGHTPATH_FALLBACK", "NCCL_COMM_BLOCKING"}
+var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "NCCL_COMM_BLOCKING"}
 
 // controlIf is the interfaces for rendezvous and control.
 func (c *Config) controlIf() string {
@@ -300,6 +316,7 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 			break
 		}
 	}
+	c.Interpose = c.Interpose && c.otherLibrary != ""
 	return c, nil
 }
 

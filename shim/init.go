@@ -411,6 +411,9 @@ func (c *Config) settings() string {
 	if c.BarrierTime {
 		s += fmt.Sprintf(" LIGHTPATH_BARRIER=time LIGHTPATH_BARRIER_SLACK=%g%%+%v", 100*c.BarrierSlack.Part, c.BarrierSlack.Fixed)
 	}
+	if c.Interpose {
+		s += " LIGHTPATH_FALLBACK=interpose LIGHTPATH_INTERPOSE_NETS=" + strings.Join(c.InterposeNets, ",")
+	}
 	return s
 }
 

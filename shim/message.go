@@ -42,6 +42,8 @@ const (
 	msgExchange                 // leader to all: Body says where the page of tokens is
 	msgManaged                  // step Seq of the way to exchange through the memory of devices is done, or Body says why not
 	msgAccord                   // leader to all: everyone has answered step Seq; Body says why one could not
+	msgPlanAsk                  // which plan do calls of a shape that are interposed have? Seq numbers the question, Body is the shape
+	msgPlanTold                 // leader to rank: the answer; Arg is 1 with the plan, 0 with the reason why there is none
 	numMsgKinds
 )
 
@@ -60,7 +62,7 @@ const msgHeader = 24
 // maxBody bounds a body by kind, so that a stranger's length cannot make us allocate.
 func maxBody(k msgKind) uint32 {
 	switch k {
-	case msgWelcome, msgPlan, msgPlanes, msgRound, msgKinAnswer, msgBlock:
+	case msgWelcome, msgPlan, msgPlanes, msgRound, msgKinAnswer, msgBlock, msgPlanTold:
 		return 64 << 20
 	case msgRow:
 		return maxRow

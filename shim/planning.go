@@ -49,7 +49,7 @@ func (o *planSite) all() planeSet { return allPlanes(len(o.planes)) }
 // planShape reduces a shape to what a plan depends on. Operators and in-place calls
 // share plans.
 func planShape(s shape) shape {
-	s.op, s.inPlace, s.plan, s.maps, s.planes = 0, false, 0, 0, 0
+	s.op, s.inPlace, s.plan, s.maps, s.planes, s.scripted = 0, false, 0, 0, 0, false
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/ocsctl"
 	"lightpath/shim/device"
+	"lightpath/shim/other"
 )
 
 // Result is what the NCCL ABI reports for a call; the values are ncclResult_t's.
@@ -88,6 +89,7 @@ var resultTable = []struct {
 	{rdma.ErrDevice, ResultSystemError},
 	{ErrInternal, ResultInternalError},
 	{ErrDevice, ResultUnhandledCudaError},
+	{other.ErrLibrary, ResultSystemError},
 }
 
 // ResultOf returns the NCCL result of an error: [ResultSuccess] for nil, and

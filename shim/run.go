@@ -33,6 +33,8 @@ func Run(calls []Call) error {
 func runHere(calls []Call) error {
 	if streams, err := onStreams(calls); err != nil {
 		return err
+	} else if streams && calls[0].Comm.inter.Load() != nil {
+		return interpose(calls)
 	} else if streams {
 		return enqueue(calls)
 	}

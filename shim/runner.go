@@ -111,6 +111,9 @@ func (c *Comm) reportShape(kind msgKind, seq uint64, s *shape) {
 // String describes the call that a shape came from.
 func (s *shape) String() string {
 	c := s.call()
+	if s.scripted {
+		return c.String() + ", interposed"
+	}
 	return c.String()
 }
 

@@ -147,6 +147,10 @@ func (t *launchTable) remove(token uintptr) {
 
 // Ready implements device.Handler. Hot path: no allocation.
 func (t *launchTable) Ready(token uintptr) {
+	if token&interposedToken != 0 {
+		interposedReady(token)
+		return
+	}
 	t.mu.Lock()
 	l := t.find(token)
 	t.mu.Unlock()
@@ -157,6 +161,10 @@ func (t *launchTable) Ready(token uintptr) {
 
 // Forget implements device.Handler: a captured launch will not run again.
 func (t *launchTable) Forget(token uintptr) {
+	if token&interposedToken != 0 {
+		keepsakes.forget(token)
+		return
+	}
 	t.mu.Lock()
 	l := t.find(token)
 	t.mu.Unlock()

@@ -43,6 +43,10 @@ static int simulate(const struct lp_call* calls, size_t n, double* us, char* err
 
 static int memory_remove(const void* base, char* err, size_t errlen) { return lpGoMemoryRemove((void*)base, err, errlen); }
 
+static int interpose(const uint64_t* comms, size_t n, const struct lp_other* other, char* err, size_t errlen) {
+  return lpGoInterpose((uint64_t*)comms, n, (struct lp_other*)other, err, errlen);
+}
+
 /* Values of bridge.Question. */
 static int count(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 0, out, err, errlen); }
 static int rank(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, 1, out, err, errlen); }
@@ -82,6 +86,8 @@ static struct lp_core table = {
     .blocking = blocking,
     .use_gates = lpGoUseGates,
     .run_begun = run_begun,
+    .interpose = interpose,
+    .interposes = lpGoInterposes,
 };
 
 /* Called once per process, by the front. */

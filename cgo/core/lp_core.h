@@ -91,6 +91,39 @@ struct lp_init {
   int32_t has_id;       /* LP_BY_GROW: id is set */
 };
 
+/* One message of a group of the other library. */
+struct lp_transfer {
+  void *at;
+  int64_t bytes;
+  int32_t peer;
+  uint8_t send; /* 0: receive */
+};
+
+/* One communicator of the other library to make, on a network of it (NULL: its choice). */
+struct lp_other_init {
+  unsigned char id[LP_UNIQUE_ID_BYTES];
+  int32_t nranks;
+  int32_t rank;
+  int32_t device;
+  const char *name;
+  const char *net;
+  uint64_t comm; /* out */
+};
+
+/* The other libnccl, for collectives that are interposed. Results are those of ncclResult_t. */
+struct lp_other {
+  int (*unique_id)(unsigned char *id);
+  /* All in one group; all or none. */
+  int (*make)(struct lp_other_init *inits, size_t n);
+  /* Enqueues messages as one group. */
+  int (*exchange)(uint64_t comm, const struct lp_transfer *list, size_t n, void *stream);
+  int (*async_error)(uint64_t comm);
+  int (*abort)(uint64_t comm);
+  int (*destroy)(uint64_t comm);
+  /* What the library says of a result. */
+  void (*words)(int result, char *err, size_t errlen);
+};
+
 struct lp_core {
   uint32_t abi;
   uint32_t size; /* of this struct */
@@ -148,6 +181,13 @@ struct lp_core {
   void (*use_gates)(struct lp_gate *gates);
   /* Goes on with a call that came through a gate and left it BEGUN; by the thread that did. */
   int (*run_begun)(const struct lp_call *call, char *err, size_t errlen);
+
+  /* Has collectives on streams of communicators that have just been made interposed, where there is something to
+   * interpose. other lives as long as the process. */
+  int (*interpose)(const uint64_t *comms, size_t n, const struct lp_other *other, char *err, size_t errlen);
+  /* *yes tells whether a call is interposed: run() then puts it on its stream, else it is for the other
+   * library as it is. Checks it like check(), and may wait for its plan. */
+  int (*interposes)(struct lp_call *call, int32_t *yes, char *err, size_t errlen);
 };
 
 #endif

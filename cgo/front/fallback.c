@@ -21,6 +21,7 @@ static void* library; /* NULL where there is none */
 static char path[4096];
 static char load_error[LP_ERR_BYTES]; /* why the one asked for is not there */
 static bool everything;               /* LIGHTPATH_FALLBACK=all */
+static bool interposes;               /* LIGHTPATH_FALLBACK=interpose */
 
 /* What our communicators are in the other library. */
 struct pair {
@@ -64,9 +65,10 @@ static void load(void) {
   if (file == NULL || file[0] == '\0') return;
   if (policy != NULL && policy[0] != '\0' && strcmp(policy, "auto") != 0) {
     everything = strcmp(policy, "all") == 0;
+    interposes = strcmp(policy, "interpose") == 0;
     if (strcmp(policy, "none") == 0) return;
-    if (!everything) {
-      snprintf(load_error, sizeof load_error, "LIGHTPATH_FALLBACK is \"%.80s\", not auto, all or none", policy);
+    if (!everything && !interposes) {
+      snprintf(load_error, sizeof load_error, "LIGHTPATH_FALLBACK is \"%.80s\", not auto, interpose, all or none", policy);
       return;
     }
   }
@@ -86,9 +88,11 @@ bool lp_fallback(void) {
   return library != NULL;
 }
 
+bool lp_fallback_interposes(void) { return lp_fallback() && interposes; }
+
 ncclResult_t lp_fallback_check(void) {
   pthread_once(&once, load);
-  return load_error[0] == '\0' ? ncclSuccess : lp_fail(ncclInvalidUsage, "%s", load_error);
+  return load_error[0] == '\0' ? lp_interpose_check() : lp_fail(ncclInvalidUsage, "%s", load_error);
 }
 
 void* lp_fallback_symbol(const char* name, ncclResult_t* why) {
@@ -98,15 +102,19 @@ void* lp_fallback_symbol(const char* name, ncclResult_t* why) {
   return symbol;
 }
 
-/* The other library's words about its failure become the last error. */
-ncclResult_t lp_fallback_result(const char* function, ncclResult_t rc) {
+void lp_fallback_words(ncclResult_t rc, char* text, size_t size) {
   __typeof__(ncclGetLastError)* last;
-  const char* text = NULL;
-  if (rc == ncclSuccess || rc == ncclInProgress) return rc;
+  const char* said = NULL;
   *(void**)&last = dlsym(library, "ncclGetLastError");
-  if (last != NULL) text = last(NULL);
-  if (text == NULL || text[0] == '\0') text = pncclGetErrorString(rc);
-  return lp_fail(rc, "%s, done by %s: %.600s", function, path, text);
+  if (last != NULL) said = last(NULL);
+  snprintf(text, size, "%s", said != NULL && said[0] != '\0' ? said : pncclGetErrorString(rc));
+}
+
+ncclResult_t lp_fallback_result(const char* function, ncclResult_t rc) {
+  char text[600];
+  if (rc == ncclSuccess || rc == ncclInProgress) return rc;
+  lp_fallback_words(rc, text, sizeof text);
+  return lp_fail(rc, "%s, done by %s: %s", function, path, text);
 }
 
 #define SYMBOL(name, why) ((__typeof__(name)*)lp_fallback_symbol(#name, why))
@@ -329,13 +337,16 @@ static ncclRedOp_t other_op(ncclComm_t comm, ncclRedOp_t ours, bool end) {
 }
 
 void lp_fallback_op_end(ncclComm_t comm, ncclRedOp_t ours) {
-  ncclResult_t rc = ncclSuccess;
-  __typeof__(ncclRedOpDestroy)* destroy;
-  ncclComm_t other;
   ncclRedOp_t op;
   if (!lp_fallback()) return;
   op = other_op(comm, ours, true);
-  if (op == ncclNumOps) return;
+  if (op != ncclNumOps && !lp_interpose_op_end(comm, op)) lp_fallback_op_free(comm, op);
+}
+
+void lp_fallback_op_free(ncclComm_t comm, ncclRedOp_t op) {
+  ncclResult_t rc = ncclSuccess;
+  __typeof__(ncclRedOpDestroy)* destroy;
+  ncclComm_t other;
   other = lp_fallback_comm("ncclRedOpDestroy", comm, &rc);
   destroy = SYMBOL(ncclRedOpDestroy, &rc);
   if (other != NULL && destroy != NULL) (void)destroy(op, other); /* ours is gone either way */
@@ -435,14 +446,42 @@ static ncclResult_t forward(const struct lp_call* call, ncclComm_t comm, ncclRed
   return rc;
 }
 
-ncclResult_t lp_fallback_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config) {
-  const ncclComm_t ours = (ncclComm_t)(uintptr_t)call->comm;
-  ncclRedOp_t op = (ncclRedOp_t)call->op;
-  ncclResult_t rc = ncclSuccess;
-  ncclComm_t other = lp_fallback_comm(function, ours, &rc);
-  if (other == NULL) return lp_group_note(rc);
-  if (call->op >= ncclNumOps && (op = other_op(ours, op, false)) == ncclNumOps)
+ncclResult_t lp_fallback_op_of(const char* function, const struct lp_call* call, ncclRedOp_t* op) {
+  *op = (ncclRedOp_t)call->op;
+  if (call->op >= ncclNumOps && (*op = other_op((ncclComm_t)(uintptr_t)call->comm, *op, false)) == ncclNumOps)
     return lp_fail(ncclInvalidArgument, "%s: op %d does not exist in %s", function, call->op, path);
+  return ncclSuccess;
+}
+
+ncclResult_t lp_fallback_forward(const char* function, const struct lp_call* call, ncclRedOp_t op, const ncclCollConfig_t* config) {
+  ncclResult_t rc = ncclSuccess;
+  ncclComm_t other = lp_fallback_comm(function, (ncclComm_t)(uintptr_t)call->comm, &rc);
+  return other == NULL ? rc : forward(call, other, op, config);
+}
+
+ncclResult_t lp_fallback_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config) {
+  ncclRedOp_t op;
+  ncclResult_t rc = ncclSuccess;
+  if (interposes) return lp_interpose_call(function, call, config);
+  if (lp_fallback_comm(function, (ncclComm_t)(uintptr_t)call->comm, &rc) == NULL) return lp_group_note(rc);
+  rc = lp_fallback_op_of(function, call, &op);
+  if (rc != ncclSuccess) return rc;
   rc = lp_fallback_enter_group();
-  return lp_group_note(rc == ncclSuccess ? forward(call, other, op, config) : rc);
+  return lp_group_note(rc == ncclSuccess ? lp_fallback_forward(function, call, op, config) : rc);
+}
+
+ncclResult_t lp_fallback_async_error(ncclComm_t ours) {
+  ncclResult_t state = ncclSuccess, rc = ncclSuccess;
+  __typeof__(ncclCommGetAsyncError)* ask;
+  struct pair* p;
+  ncclComm_t other;
+  if (!lp_fallback()) return ncclSuccess;
+  pthread_mutex_lock(&mutex);
+  p = find(ours);
+  other = p != NULL ? p->other : NULL;
+  pthread_mutex_unlock(&mutex);
+  *(void**)&ask = dlsym(library, "ncclCommGetAsyncError");
+  if (other == NULL || ask == NULL) return ncclSuccess;
+  rc = ask(other, &state);
+  return lp_fallback_result("ncclCommGetAsyncError", rc != ncclSuccess ? rc : state);
 }

@@ -201,6 +201,7 @@ ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how) {
 void lp_group_forget(ncclComm_t comm) {
   struct lp_call* calls = group.many != NULL ? group.many : group.few;
   size_t i, left = 0;
+  lp_interpose_forget(comm);
   for (i = 0; i < group.calls; i++)
     if (calls[i].comm != lp_handle(comm)) calls[left++] = calls[i];
   group.calls = left;
@@ -213,6 +214,7 @@ void lp_group_forget(ncclComm_t comm) {
 /* Empties the group, which is then as if never used. */
 static void reset(void) {
   size_t i;
+  lp_interpose_forget(NULL);
   for (i = 0; i < group.init_count; i++) disown(&group.inits[i].init);
   free(group.inits);
   free(group.many);
@@ -311,6 +313,7 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
   group.depth = 0;
   rc = lp_fallback_group_end(); /* what it runs goes on while ours does */
   if (rc == ncclSuccess) rc = group.error;
+  rc = lp_interpose_group_end(rc);
   if (rc == ncclSuccess && group.init_count > 0) rc = run_inits();
   if (rc == ncclSuccess && group.calls > 0) rc = run_calls();
   if (group.error == ncclSuccess && group.end_count > 0) rc = run_ends(rc);

@@ -29,7 +29,10 @@ ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n
   rc = lp_fallback_check();
   if (rc != ncclSuccess) return rc;
   rc = lp_result(core->init(inits, n, err, sizeof err), err);
-  if (rc == ncclSuccess) lp_fallback_attach(core, inits, n);
+  if (rc == ncclSuccess) {
+    lp_fallback_attach(core, inits, n);
+    lp_interpose_attach(core, inits, n);
+  }
   for (i = 0; (rc == ncclSuccess || rc == ncclInProgress) && i < n; i++)
     *out[i] = (ncclComm_t)(uintptr_t)inits[i].comm;
   return rc;
@@ -237,7 +240,12 @@ static ncclResult_t ask(const char* function, ncclComm_t comm, const char* what,
 ASK(ncclCommCount, const ncclComm_t, int, count, count)
 ASK(ncclCommCuDevice, const ncclComm_t, int, device, device)
 ASK(ncclCommUserRank, const ncclComm_t, int, rank, rank)
-ASK(ncclCommGetAsyncError, ncclComm_t, ncclResult_t, asyncError, async_error)
+
+LP_API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError)) {
+  ncclResult_t rc = ask("ncclCommGetAsyncError", comm, "asyncError", asyncError, offsetof(struct lp_core, async_error));
+  if (rc == ncclSuccess && *asyncError == ncclSuccess) *asyncError = lp_fallback_async_error(comm);
+  return rc;
+}
 
 /* ---- The library itself ---- */
 

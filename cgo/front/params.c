@@ -23,8 +23,6 @@ static const struct ncclParamHandle params[] = {
     {"LIGHTPATH_CORE", ""},
     {"LIGHTPATH_NCCL_VERSION", "23203"},
     {"NCCL_CONF_FILE", ""},
-    {"LIGHTPATH_NCCL_FALLBACK_LIB", ""},
-    {"LIGHTPATH_FALLBACK", "auto"},
     {"NCCL_COMM_BLOCKING", ""},
 };
 

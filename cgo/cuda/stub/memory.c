@@ -54,6 +54,9 @@ void *stub_reach(CUdeviceptr at, size_t size) {
   return reached;
 }
 
+/* For tests that stand in for kernels of others: stub_reach. */
+STUB_API void *stubReach(CUdeviceptr at, size_t size) { return stub_reach(at, size); }
+
 static CUresult add(void **at, size_t size, int type, bool managed) {
   const size_t page = 4096;
   size_t room = (size + page - 1) / page * page;
@@ -151,6 +154,17 @@ STUB_API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **dat
     }
   }
   pthread_mutex_unlock(&mutex);
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr) {
+  struct block *b;
+  BEGIN();
+  pthread_mutex_lock(&mutex);
+  b = find(ptr);
+  pthread_mutex_unlock(&mutex);
+  if (b == NULL || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return CUDA_ERROR_INVALID_VALUE;
+  *(unsigned *)data = (unsigned)b->type;
   return CUDA_SUCCESS;
 }
 

@@ -130,6 +130,15 @@ func Check(call *Call) error {
 	return shim.Check(&c)
 }
 
+// Interposes tells whether a call on a stream is interposed, and copies into it what it refers to.
+func Interposes(call *Call) (bool, error) {
+	var c shim.Call
+	if err := convert(&c, call); err != nil {
+		return false, err
+	}
+	return shim.Interposes(&c)
+}
+
 // pooledCalls is how many calls a group may have and still allocate nothing.
 const pooledCalls = 64
 

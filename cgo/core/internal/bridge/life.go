@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"lightpath/shim"
+	"lightpath/shim/other"
 )
 
 // InitArgs asks for a communicator, as struct lp_init does: with its parent as a handle.
@@ -79,6 +80,18 @@ func Init(args []InitArgs) ([]uint64, error) {
 		return nil, err
 	}
 	return handles, result
+}
+
+// Interpose has collectives on streams of communicators executed by another library.
+func Interpose(handles []uint64, lib other.Library) error {
+	made := make([]*shim.Comm, len(handles))
+	for i, h := range handles {
+		var err error
+		if made[i], err = lookup(h); err != nil {
+			return err
+		}
+	}
+	return shim.Interpose(made, lib)
 }
 
 // gates are by what handles end with, none where nobody stands in front, and guests are the communicators

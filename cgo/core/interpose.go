@@ -1,0 +1,113 @@
+package main
+
+// #include <stdlib.h>
+// #include "other.h"
+// #cgo noescape other_exchange
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"lightpath/cgo/core/internal/bridge"
+	"lightpath/shim/device"
+	"lightpath/shim/other"
+)
+
+// library is the other libnccl, by the front's table of it.
+type library struct{ at *C.struct_lp_other }
+
+var _ other.Library = library{}
+
+// other.Transfer is struct lp_transfer: the differences must be 0, or these do not compile.
+const (
+	_ = -(unsafe.Sizeof(other.Transfer{}) ^ C.sizeof_struct_lp_transfer)
+	_ = -(unsafe.Offsetof(other.Transfer{}.Bytes) ^ unsafe.Offsetof(C.struct_lp_transfer{}.bytes))
+	_ = -(unsafe.Offsetof(other.Transfer{}.Peer) ^ unsafe.Offsetof(C.struct_lp_transfer{}.peer))
+	_ = -(unsafe.Offsetof(other.Transfer{}.Send) ^ unsafe.Offsetof(C.struct_lp_transfer{}.send))
+)
+
+// failed makes a result into an error with the library's words.
+func (l library) failed(what string, rc C.int) error {
+	const inProgress = 7
+	if rc == 0 || rc == inProgress {
+		return nil
+	}
+	var text [512]C.char
+	C.other_words(l.at, rc, &text[0], C.size_t(len(text)))
+	return fmt.Errorf("%s: %s: %w", what, C.GoString(&text[0]), other.ErrLibrary)
+}
+
+// NewID implements [other.Library].
+func (l library) NewID() (id [other.IDBytes]byte, err error) {
+	err = l.failed("ncclGetUniqueId", C.other_unique_id(l.at, (*C.uchar)(unsafe.Pointer(&id))))
+	return id, err
+}
+
+// Make implements [other.Library].
+func (l library) Make(inits []other.Init) ([]other.Comm, error) {
+	size := C.size_t(len(inits)) * C.sizeof_struct_lp_other_init
+	memory := C.calloc(1, size)
+	defer C.free(memory)
+	list := unsafe.Slice((*C.struct_lp_other_init)(memory), len(inits))
+	for i := range inits {
+		in, c := &inits[i], &list[i]
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&c.id)), other.IDBytes), in.ID[:])
+		c.nranks, c.rank, c.device, c.name = C.int32_t(in.Ranks), C.int32_t(in.Rank), C.int32_t(in.Device), C.CString(in.Name)
+		defer C.free(unsafe.Pointer(c.name))
+		if in.Net != "" {
+			c.net = C.CString(in.Net)
+			defer C.free(unsafe.Pointer(c.net))
+		}
+	}
+	if err := l.failed("ncclCommInitRank", C.other_make(l.at, &list[0], C.size_t(len(list)))); err != nil {
+		return nil, err
+	}
+	made := make([]other.Comm, len(list))
+	for i := range list {
+		made[i] = other.Comm(list[i].comm)
+	}
+	return made, nil
+}
+
+// Exchange implements [other.Library].
+func (l library) Exchange(c other.Comm, list []other.Transfer, s device.Stream) error {
+	at := (*C.struct_lp_transfer)(unsafe.Pointer(unsafe.SliceData(list)))
+	return l.failed("ncclSend and ncclRecv", C.other_exchange(l.at, C.uint64_t(c), at, C.size_t(len(list)), C.uintptr_t(s)))
+}
+
+// AsyncError implements [other.Library].
+func (l library) AsyncError(c other.Comm) error {
+	return l.failed("ncclCommGetAsyncError", C.other_async_error(l.at, C.uint64_t(c)))
+}
+
+// Abort implements [other.Library].
+func (l library) Abort(c other.Comm) error {
+	return l.failed("ncclCommAbort", C.other_abort(l.at, C.uint64_t(c)))
+}
+
+// Destroy implements [other.Library].
+func (l library) Destroy(c other.Comm) error {
+	return l.failed("ncclCommDestroy", C.other_destroy(l.at, C.uint64_t(c)))
+}
+
+//export lpGoInterpose
+func lpGoInterpose(comms *C.uint64_t, count C.size_t, table *C.struct_lp_other, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	err = bridge.Interpose(unsafe.Slice((*uint64)(unsafe.Pointer(comms)), int(count)), library{table})
+	return
+}
+
+//export lpGoInterposes
+func lpGoInterposes(call *C.struct_lp_call, out *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var yes bool
+	yes, err = bridge.Interposes((*bridge.Call)(unsafe.Pointer(call)))
+	*out = 0
+	if yes {
+		*out = 1
+	}
+	return
+}

@@ -1,0 +1,364 @@
+/* What programs see of the interposer, and what the other library sees of it: interpose TEST... Only AllReduce and AlltoAll have
+ * algorithms here; everything else is passed through. */
+#include <stdint.h>
+#include <unistd.h>
+
+#include "gpu.h"
+#include "peer.h"
+
+#define N 3000
+#define BYTES (N * sizeof(float))
+
+static struct {
+  __typeof__(peerCounts)* counts;
+  __typeof__(peerFail)* fail;
+  __typeof__(peerMute)* mute;
+  __typeof__(peerBreak)* broken;
+} peer;
+
+static float host[8][N]; /* by rank */
+
+static void peer_open(void) {
+  /* Its own symbols are its own, as for who loads it next. */
+  void* so = dlopen(getenv("LIGHTPATH_NCCL_FALLBACK_LIB"), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  CHECK(so != NULL);
+  *(void**)&peer.counts = dlsym(so, "peerCounts");
+  *(void**)&peer.fail = dlsym(so, "peerFail");
+  *(void**)&peer.mute = dlsym(so, "peerMute");
+  *(void**)&peer.broken = dlsym(so, "peerBreak");
+}
+
+static struct peer_counts counted(void) {
+  struct peer_counts c;
+  peer.counts(&c);
+  return c;
+}
+
+static void put(float* at, int rank, float value) {
+  int i;
+  for (i = 0; i < N; i++) host[rank][i] = value + (float)(i % 5);
+  gpu_copy(at, host[rank], BYTES);
+}
+
+/* The memory has value, and copies times what else put writes. */
+static void expect(const float* at, int rank, float value, float copies) {
+  int i;
+  gpu_copy(host[rank], at, BYTES);
+  for (i = 0; i < N; i++)
+    if (host[rank][i] != value + copies * (float)(i % 5)) {
+      fprintf(stderr, "rank %d: element %d is %g, want %g\n", rank, i, host[rank][i], value + copies * (float)(i % 5));
+      exit(1);
+    }
+}
+
+static uint32_t* new_gate(void) {
+  void* at;
+  IS(gpu.MemHostAlloc(&at, 64, 0), CUDA_SUCCESS);
+  memset(at, 0, 64);
+  return at;
+}
+
+static void wait_for_gate(CUstream s, uint32_t* gate) {
+  IS(gpu.StreamWaitValue32(s, (uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+}
+
+static void open_gate(uint32_t* gate) { __atomic_store_n(gate, 1, __ATOMIC_RELEASE); }
+
+static ncclResult_t sum(struct rank* r, float* send, float* recv, CUstream s) {
+  return ncclAllReduce(send, recv, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s);
+}
+
+/* Calls return before their streams come to them and follow each other, on whatever streams. */
+static void ordered(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES);
+  float w = (float)r->world;
+  uint32_t* gate = new_gate();
+  put(c, r->rank, 1);
+  put(a, r->rank, 0);
+  put(b, r->rank, 2);
+  if (r->rank == 0) wait_for_gate(s, gate);
+  OK(sum(r, c, a, s));
+  OK(sum(r, a, a, s));
+  OK(sum(r, b, b, t)); /* its stream is free first */
+  if (r->rank == 0) IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
+  usleep(20000);
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(t), CUDA_SUCCESS);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, w * w, w * w);
+  expect(b, r->rank, 2 * w, w);
+  meet();
+  CHECK(counted().passed == 0 && counted().groups > 0);
+}
+
+/* A group of everything: what is interposed, what is passed through, and a call on host memory. */
+static void mixed(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES), plain[2] = {1, 2}, scalar = 3;
+  struct peer_counts before;
+  char algorithm[] = "ring";
+  ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+  ncclRedOp_t op;
+  put(a, r->rank, 1);
+  put(b, r->rank, (float)r->rank);
+  meet();
+  before = counted();
+  meet();
+  config.userProfilerTag = 9;
+  config.algSelection = algorithm;
+  OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, r->comm));
+  OK(ncclGroupStart());
+  OK(ncclSend(b, N, ncclFloat, (r->rank + 1) % r->world, r->comm, (cudaStream_t)s));
+  OK(ncclRecv(c, N, ncclFloat, (r->rank + r->world - 1) % r->world, r->comm, (cudaStream_t)s));
+  OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
+  OK(ncclReduce(b, b, N, ncclFloat, op, 0, r->comm, (cudaStream_t)s)); /* passed through, with its operator */
+  OK(ncclBroadcast(b, b, N, ncclFloat, 0, r->comm, (cudaStream_t)s));
+  OK(ncclAllReduceConfig(a, a, 0, ncclFloat, ncclSum, r->comm, (cudaStream_t)s, &config));
+  OK(ncclAllReduce(plain, plain, 2, ncclFloat, ncclSum, r->comm, NULL));
+  OK(ncclRedOpDestroy(op, r->comm)); /* before its calls run */
+  memset(algorithm, 'x', sizeof algorithm - 1);
+  CHECK(counted().messages == before.messages); /* nothing has happened yet */
+  meet();
+  OK(ncclGroupEnd());
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, 3 * (float)r->world, 3 * (float)r->world);
+  expect(c, r->rank, (float)((r->rank + r->world - 1) % r->world), 1);
+  CHECK(plain[0] == (float)r->world && plain[1] == (float)(2 * r->world));
+  meet();
+  CHECK(counted().passed - before.passed == 2 * r->world && counted().calls - before.calls == 3 * r->world);
+  CHECK(counted().tag == 9 && strcmp(counted().algorithm, "ring") == 0);
+}
+
+/* Graphs: calls of several streams, replayed between others. */
+static void captured(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), w = (float)r->world;
+  CUevent fork, join;
+  CUgraph graph;
+  CUgraphExec exec;
+  int i;
+  IS(gpu.EventCreate(&fork, 0), CUDA_SUCCESS);
+  IS(gpu.EventCreate(&join, 0), CUDA_SUCCESS);
+  put(b, r->rank, 1);
+  if (r->rank > 0) OK(sum(r, b, b, s)); /* some ranks have used it before, some have not */
+  else OK(ncclAllReduce(b, b, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s));
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  meet();
+  IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  IS(gpu.EventRecord(fork, s), CUDA_SUCCESS);
+  IS(gpu.StreamWaitEvent(t, fork, 0), CUDA_SUCCESS);
+  OK(sum(r, a, a, s));
+  OK(sum(r, b, b, t));
+  OK(sum(r, a, a, s));
+  IS(gpu.EventRecord(join, t), CUDA_SUCCESS);
+  IS(gpu.StreamWaitEvent(s, join, 0), CUDA_SUCCESS);
+  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
+  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+  meet();
+  for (i = 1; i <= 4; i++) {
+    put(a, r->rank, (float)i);
+    put(b, r->rank, (float)(10 * i));
+    IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
+    OK(sum(r, b, b, s));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    expect(a, r->rank, (float)i * w * w, w * w);
+    expect(b, r->rank, (float)(10 * i) * w * w, w * w);
+  }
+  IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
+}
+
+/* An operator's element in device memory is read when the stream comes to the call. */
+static void scaled(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(BYTES), *there = gpu_alloc(sizeof(float)), two = 2, half = 0.5f;
+  uint32_t* gate = new_gate();
+  ncclRedOp_t op;
+  put(a, r->rank, 2);
+  gpu_copy(there, &two, sizeof two);
+  OK(ncclRedOpCreatePreMulSum(&op, there, ncclFloat, ncclScalarDevice, r->comm));
+  wait_for_gate(s, gate);
+  OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
+  OK(ncclRedOpDestroy(op, r->comm));
+  gpu_copy(there, &half, sizeof half);
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, 0.5f * (float)r->world);
+}
+
+/* Arguments that cannot be right have no effect. */
+static void wrong(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(BYTES), pageable[4] = {0};
+  meet();
+  if (r->rank == 0) { /* the last error is the process's */
+    FAILS(ncclAllReduce(pageable, a, 4, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "no device reaches");
+    FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
+    FAILS(ncclAllReduce(a, NULL, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "recvbuff is NULL");
+  }
+  put(a, r->rank, 1);
+  OK(sum(r, a, a, s)); /* the communicator is as it was */
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, (float)r->world);
+}
+
+static void await_failure(struct rank* r) {
+  ncclResult_t state;
+  do OK(ncclCommGetAsyncError(r->comm, &state));
+  while (state == ncclSuccess);
+}
+
+/* The other library refuses a message in the middle of a call: all ranks learn of it, no stream hangs. */
+static void refused(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float* a = gpu_alloc(BYTES);
+  ncclResult_t rc;
+  int i;
+  put(a, r->rank, 1);
+  OK(sum(r, a, a, s));
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  meet();
+  if (r->rank == 0) peer.fail(7);
+  meet();
+  for (i = 0; i < 8; i++) {
+    rc = sum(r, a, a, s);
+    if (rc != ncclSuccess) break;
+  }
+  if (rc != ncclSuccess) CHECK(strstr(ncclGetLastError(NULL), "the peer was asked to fail") != NULL);
+  await_failure(r);
+  CHECK(strstr(ncclGetLastError(NULL), "interposed: ncclSend and ncclRecv: the peer was asked to fail") != NULL);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  OK(ncclCommAbort(r->comm));
+  r->comm = NULL;
+  meet();
+  peer.fail(-1);
+}
+
+/* A driver that refuses in the middle, likewise. */
+static void unwell(struct rank* r) {
+  static const char* const functions[] = {"cuLaunchKernel", "cuEventRecord", "cuStreamWaitEvent"};
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float* a = gpu_alloc(BYTES);
+  ncclComm_t comm;
+  size_t i;
+  for (i = 0; i < sizeof functions / sizeof *functions; i++) {
+    ncclResult_t rc = ncclSuccess, state;
+    int n;
+    put(a, r->rank, 1);
+    OK(ncclCommSplit(r->comm, 0, r->rank, &comm, NULL));
+    OK(ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    meet();
+    if (r->rank == 0) gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 3);
+    meet();
+    for (n = 0; rc == ncclSuccess && n < 20; n++) rc = ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
+    do OK(ncclCommGetAsyncError(comm, &state));
+    while (state == ncclSuccess);
+    meet();
+    if (r->rank == 0) gpu.Fail(NULL, 0, 0);
+    OK(ncclCommAbort(comm));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    meet();
+  }
+}
+
+/* Streams that wait inside the other library go on after an abort. */
+static void aborted(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float* a = gpu_alloc(BYTES);
+  put(a, r->rank, 1);
+  meet();
+  peer.mute(true);
+  OK(sum(r, a, a, s));
+  OK(sum(r, a, a, s));
+  usleep(20000);
+  IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
+  meet();
+  if (r->rank > 0) await_failure(r);
+  OK(ncclCommAbort(r->comm));
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  r->comm = NULL;
+  meet();
+  peer.mute(false);
+}
+
+/* The other library breaks while nobody calls: whoever asks is told, and streams go on. */
+static void broken(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float* a = gpu_alloc(BYTES);
+  put(a, r->rank, 1);
+  meet();
+  peer.mute(true);
+  OK(sum(r, a, a, s));
+  meet();
+  peer.broken();
+  await_failure(r);
+  CHECK(strstr(ncclGetLastError(NULL), "the peer was asked to break") != NULL);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  OK(ncclCommAbort(r->comm));
+  r->comm = NULL;
+  meet();
+  peer.mute(false);
+}
+
+static void* open_later(void* gate) {
+  usleep(20000);
+  open_gate(gate);
+  return NULL;
+}
+
+/* What is on streams is done before a communicator ends, and then the other library's end too. */
+static void ended(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float* a = gpu_alloc(BYTES);
+  uint32_t* gate = new_gate();
+  long before;
+  pthread_t opener;
+  meet();
+  before = counted().destroyed;
+  meet();
+  put(a, r->rank, 1);
+  wait_for_gate(s, gate);
+  OK(sum(r, a, a, s));
+  CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+  OK(ncclCommDestroy(r->comm));
+  r->comm = NULL;
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, (float)r->world);
+  pthread_join(opener, NULL);
+  while (counted().destroyed - before < 2 * r->world) usleep(1000); /* each has one for calls that are passed, one for messages */
+  CHECK(counted().aborted == 0);
+}
+
+/* A library that cannot make what the interposer needs gets the calls as they are. */
+static void passed(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float* a = gpu_alloc(BYTES);
+  OK(sum(r, a, a, s));
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  meet();
+  CHECK(counted().passed == r->world && counted().messages == 0);
+}
+
+int main(int argc, char** argv) {
+  static const struct {
+    const char* name;
+    int ranks;
+    void (*run)(struct rank*);
+  } tests[] = {{"ordered", 3, ordered}, {"mixed", 3, mixed}, {"captured", 2, captured}, {"scaled", 2, scaled}, {"wrong", 2, wrong},
+               {"ended", 2, ended}, {"refused", 3, refused}, {"unwell", 2, unwell}, {"aborted", 2, aborted}, {"broken", 2, broken}, {"passed", 2, passed}};
+  size_t i;
+  int k;
+  gpu_open();
+  peer_open();
+  for (k = 1; k < argc; k++) {
+    for (i = 0; i < sizeof tests / sizeof *tests && strcmp(argv[k], tests[i].name) != 0; i++) {
+    }
+    CHECK(i < sizeof tests / sizeof *tests);
+    printf("%s\n", tests[i].name);
+    fflush(stdout);
+    ranks(tests[i].ranks, tests[i].run, NULL);
+  }
+  return 0;
+}

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Tests of the interposer: plans and algorithms run as sends and receives of a libnccl for tests (peer.c), over the stub of
+# the CUDA driver: interpose.sh [TEST...]
+set -u
+cd "$(dirname "$0")/../../.." || exit 1
+root=$PWD
+out=build/test-interpose
+mkdir -p "$out/stub" "$out/peer"
+failed=0
+wanted=${*:-}
+
+cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
+${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
+  -o "$out/stub/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
+${CC:-cc} $cflags -fPIC -shared -Wl,-soname,libnccl.so.2 -o "$out/peer/libnccl.so.2" cgo/cuda/tests/peer.c -ldl || exit 1
+for test in oracle interpose; do
+  ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/rank/data.c cgo/rank/call.c \
+    -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
+done
+
+# check NAME [VARIABLE=VALUE...] COMMAND...: one test, with a bound, its output shown only when it fails.
+check() {
+  name=$1; shift
+  case " ${wanted:-$name} " in *" $name "*) ;; *) return ;; esac
+  if timeout 300 env "LD_LIBRARY_PATH=$root/$out/stub" STUB_CUDA_DEVICES=8 LIGHTPATH_FALLBACK=interpose \
+    LIGHTPATH_NCCL_FALLBACK_LIB="$root/$out/peer/libnccl.so.2" "$@" >"$out/$name.log" 2>&1; then
+    echo "ok    interpose-$name"
+  else
+    echo "FAIL  interpose-$name (exit $?)"
+    tail -40 "$out/$name.log" | sed 's/^/      /'
+    failed=1
+  fi
+}
+
+direct=allreduce:ring,broadcast:direct,reduce:direct,allgather:ring,reducescatter:pairwise,alltoall:pairwise,gather:direct,scatter:direct
+trees=allreduce:rabenseifner,broadcast:binomial,reduce:binomial,allgather:bruck,reducescatter:rabenseifner,alltoall:bruck,gather:binomial,scatter:binomial
+others=allreduce:double-binary-tree,broadcast:ring,reduce:ring,allgather:recursive-doubling,reducescatter:ring,alltoall:pairwise-xor,gather:direct,scatter:direct
+check oracle-direct LIGHTPATH_ALGORITHM=$direct PEER_ALL=1 "$out/oracle" 2 3 4
+check oracle-trees LIGHTPATH_ALGORITHM=$trees PEER_ALL=1 "$out/oracle" 2 3 4
+check oracle-others LIGHTPATH_ALGORITHM=$others PEER_ALL=1 "$out/oracle" 4
+check oracle-eight LIGHTPATH_ALGORITHM=$trees PEER_ALL=1 "$out/oracle" 8
+check oracle-shared STUB_CUDA_DEVICES=1 LIGHTPATH_ALGORITHM=$direct PEER_ALL=1 "$out/oracle" 3
+few=LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise
+for test in ordered mixed captured scaled wrong ended refused unwell aborted broken; do
+  check $test $few "$out/interpose" $test
+done
+check passed $few PEER_INITS=2 "$out/interpose" passed
+exit $failed

@@ -1,0 +1,490 @@
+/* A libnccl for tests of the interposer, over the stub of the driver: ranks are threads of one process. It has what the
+ * interposer takes of the real one, with its semantics: sends and receives run on streams, all of a group at once; the messages of a
+ * pair of ranks meet in order; small ones are away before anyone receives them, large ones wait; init waits for all ranks;
+ * whatever is captured is replayed; an abort lets streams go on.
+ *
+ * Collectives move nothing, they are counted: calls that are passed through. With PEER_LOG every message is a line of that
+ * file: network, source, destination, bytes, when its sender's stream came to it, when it was received (ns, monotonic). */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../driver.h"
+#include "nccl.h"
+#include "peer.h"
+
+#define EAGER 4096
+#define MAX_RANKS 16
+
+struct message {
+  struct message* next;
+  const void* at; /* where the sender has it, or a copy */
+  void* copy;
+  size_t bytes;
+  bool taken;
+  uint64_t posted;
+};
+
+/* A communicator's ranks. */
+struct world {
+  struct world* next;
+  ncclUniqueId id;
+  int ranks, joined;
+  bool aborted;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  struct message *first[MAX_RANKS][MAX_RANKS], **last[MAX_RANKS][MAX_RANKS]; /* by source and destination */
+};
+
+struct ncclComm {
+  struct world* world;
+  int rank;
+  char net[32];
+  CUevent last; /* after its last kernel that was not captured: they follow each other */
+};
+
+struct op {
+  bool send;
+  char* at;
+  size_t bytes;
+  int peer;
+};
+
+/* What a group has on one stream of one communicator. */
+struct kernel {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  size_t n;
+  struct op ops[1024];
+};
+
+struct init {
+  ncclComm_t comm;
+  ncclComm_t* out;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct world* worlds;
+static struct peer_counts counts;
+static int fail_after = -1;
+static bool mute;
+static __thread int depth;
+static __thread struct kernel* kernels[64];
+static __thread size_t kernel_count;
+static __thread struct init inits[64];
+static __thread size_t init_count;
+static __thread char last_error[128];
+
+static struct {
+#define FUNCTION(name, symbol, params) CUresult(*name) params;
+  LP_CUDA_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+} cu;
+static void* (*reach)(CUdeviceptr, size_t);
+
+static uint64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static ncclResult_t fail(ncclResult_t rc, const char* text) {
+  snprintf(last_error, sizeof last_error, "%s", text);
+  return rc;
+}
+
+static ncclResult_t driver(void) {
+  void* so;
+  pthread_mutex_lock(&mutex);
+  if (reach == NULL && (so = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) != NULL) {
+#define FUNCTION(name, symbol, params) *(void**)&cu.name = dlsym(so, symbol);
+    LP_CUDA_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    *(void**)&reach = dlsym(so, "stubReach");
+  }
+  pthread_mutex_unlock(&mutex);
+  return reach != NULL ? ncclSuccess : fail(ncclUnhandledCudaError, "the peer needs the stub of the driver");
+}
+
+/* ---- For tests ---- */
+
+void peerCounts(struct peer_counts* out) {
+  pthread_mutex_lock(&mutex);
+  *out = counts;
+  pthread_mutex_unlock(&mutex);
+}
+
+void peerFail(int after) {
+  pthread_mutex_lock(&mutex);
+  fail_after = after;
+  pthread_mutex_unlock(&mutex);
+}
+
+void peerMute(bool on) { __atomic_store_n(&mute, on, __ATOMIC_RELEASE); }
+
+void peerBreak(void) {
+  struct world* w;
+  pthread_mutex_lock(&mutex);
+  counts.broken = true;
+  for (w = worlds; w != NULL; w = w->next) pthread_cond_broadcast(&w->changed);
+  pthread_mutex_unlock(&mutex);
+}
+
+static void log_message(const char* net, int from, int to, const struct message* m) {
+  const char* path = getenv("PEER_LOG");
+  static FILE* f;
+  if (path == NULL) return;
+  pthread_mutex_lock(&mutex);
+  if (f == NULL) f = fopen(path, "we");
+  if (f != NULL) {
+    fprintf(f, "%s %d %d %zu %llu %llu\n", net, from, to, m->bytes, (unsigned long long)m->posted, (unsigned long long)now());
+    fflush(f);
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
+/* ---- On streams ---- */
+
+/* Waits for a change; false once the communicator is aborted. */
+static bool wait_for(struct world* w) {
+  struct timespec until;
+  if (w->aborted) return false;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec++;
+  pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+  return true;
+}
+
+static struct message* post(struct world* w, int from, const struct op* op) {
+  struct message* m = calloc(1, sizeof *m);
+  void* at = op->bytes > 0 ? reach((uintptr_t)op->at, op->bytes) : NULL;
+  if (op->bytes > 0 && at == NULL) {
+    fprintf(stderr, "peer: %zu bytes at %p cannot be reached\n", op->bytes, (void*)op->at);
+    abort();
+  }
+  m->bytes = op->bytes;
+  m->at = at;
+  m->posted = now();
+  if (op->bytes <= EAGER) {
+    m->copy = malloc(op->bytes + 1);
+    if (op->bytes > 0) memcpy(m->copy, at, op->bytes);
+    m->at = m->copy;
+  }
+  *w->last[from][op->peer] = m;
+  w->last[from][op->peer] = &m->next;
+  pthread_cond_broadcast(&w->changed);
+  return m;
+}
+
+static bool receive(ncclComm_t c, const struct op* op) {
+  struct world* w = c->world;
+  struct message* m;
+  void* to = op->bytes > 0 ? reach((uintptr_t)op->at, op->bytes) : NULL;
+  while ((m = w->first[op->peer][c->rank]) == NULL)
+    if (!wait_for(w)) return false;
+  if (m->bytes != op->bytes || (op->bytes > 0 && to == NULL)) {
+    fprintf(stderr, "peer: rank %d receives %zu bytes at %p, rank %d sent %zu\n", c->rank, op->bytes, (void*)op->at, op->peer, m->bytes);
+    abort();
+  }
+  w->first[op->peer][c->rank] = m->next;
+  if (m->next == NULL) w->last[op->peer][c->rank] = &w->first[op->peer][c->rank];
+  if (op->bytes > 0) memcpy(to, m->at, op->bytes);
+  log_message(c->net, op->peer, c->rank, m);
+  m->taken = true;
+  pthread_cond_broadcast(&w->changed);
+  if (m->copy != NULL) { /* its sender has gone on */
+    free(m->copy);
+    free(m);
+  }
+  return true;
+}
+
+/* The stream's thread is the kernel. */
+static void run(void* arg) {
+  struct kernel* k = arg;
+  struct world* w = k->comm->world;
+  struct message* sent[sizeof k->ops / sizeof *k->ops];
+  bool alive = true;
+  size_t i;
+  pthread_mutex_lock(&w->mutex);
+  while (__atomic_load_n(&mute, __ATOMIC_ACQUIRE) && alive) alive = wait_for(w);
+  for (i = 0; alive && i < k->n; i++)
+    if (k->ops[i].send) sent[i] = k->ops[i].bytes > EAGER ? post(w, k->comm->rank, &k->ops[i]) : (post(w, k->comm->rank, &k->ops[i]), NULL);
+  for (i = 0; alive && i < k->n; i++)
+    if (!k->ops[i].send) alive = receive(k->comm, &k->ops[i]);
+  for (i = 0; alive && i < k->n; i++) {
+    if (!k->ops[i].send || sent[i] == NULL) continue;
+    while (alive && !sent[i]->taken) alive = wait_for(w);
+    if (alive) free(sent[i]);
+  }
+  pthread_mutex_unlock(&w->mutex);
+}
+
+/* ---- Groups ---- */
+
+ncclResult_t ncclGroupStart(void) {
+  depth++;
+  return ncclSuccess;
+}
+
+static ncclResult_t join_all(void);
+
+/* Puts a kernel on its stream, behind the communicator's kernel before it. */
+static CUresult launch(struct kernel* k) {
+  const CUstream s = (CUstream)k->stream;
+  CUevent* last = &k->comm->last;
+  int status = 0;
+  cuuint64_t id;
+  CUgraph graph;
+  CUresult rc = cu.StreamGetCaptureInfo(s, &status, &id, &graph, NULL, NULL);
+  if (rc == CUDA_SUCCESS && *last == NULL) rc = cu.EventCreate(last, CU_EVENT_DISABLE_TIMING);
+  else if (rc == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE) rc = cu.StreamWaitEvent(s, *last, 0);
+  if (rc == CUDA_SUCCESS) rc = cu.LaunchHostFunc(s, run, k);
+  return rc == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE ? cu.EventRecord(*last, s) : rc;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+  ncclResult_t rc = ncclSuccess;
+  size_t i;
+  if (--depth > 0) return ncclSuccess;
+  if (init_count > 0) rc = join_all();
+  for (i = 0; i < kernel_count; i++) {
+    struct kernel* k = kernels[i];
+    if (rc == ncclSuccess && launch(k) != CUDA_SUCCESS) rc = fail(ncclUnhandledCudaError, "the driver has refused a kernel");
+    pthread_mutex_lock(&mutex);
+    counts.groups++;
+    pthread_mutex_unlock(&mutex);
+  }
+  kernel_count = 0;
+  return rc;
+}
+
+static ncclResult_t add(ncclComm_t c, cudaStream_t stream, struct op op) {
+  ncclResult_t rc = ncclSuccess;
+  size_t i;
+  pthread_mutex_lock(&mutex);
+  counts.messages++;
+  if (fail_after >= 0 && fail_after-- == 0) rc = fail(ncclInternalError, "the peer was asked to fail");
+  pthread_mutex_unlock(&mutex);
+  if (rc != ncclSuccess) return rc;
+  if (op.peer < 0 || op.peer >= c->world->ranks) return fail(ncclInvalidArgument, "no such peer");
+  for (i = 0; i < kernel_count && (kernels[i]->comm != c || kernels[i]->stream != stream); i++) {
+  }
+  if (i == kernel_count) {
+    kernels[kernel_count] = malloc(sizeof **kernels); /* lives on: it may be captured */
+    *kernels[kernel_count] = (struct kernel){.comm = c, .stream = stream};
+    kernel_count++;
+  }
+  if (kernels[i]->n == sizeof kernels[i]->ops / sizeof op) return fail(ncclInternalError, "too many messages for a peer");
+  kernels[i]->ops[kernels[i]->n++] = op;
+  return ncclSuccess;
+}
+
+static size_t size_of(ncclDataType_t t) {
+  static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return sizes[t];
+}
+
+ncclResult_t ncclSend(const void* at, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t stream) {
+  ncclResult_t rc;
+  (void)ncclGroupStart();
+  rc = add(c, stream, (struct op){true, (char*)at, n * size_of(t), peer});
+  (void)ncclGroupEnd();
+  return rc;
+}
+
+ncclResult_t ncclRecv(void* at, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t stream) {
+  ncclResult_t rc;
+  (void)ncclGroupStart();
+  rc = add(c, stream, (struct op){false, at, n * size_of(t), peer});
+  (void)ncclGroupEnd();
+  return rc;
+}
+
+/* ---- Communicators ---- */
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+const char* ncclGetLastError(ncclComm_t c) {
+  (void)c;
+  return last_error;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static int drawn;
+  memset(id, 0, sizeof *id);
+  pthread_mutex_lock(&mutex);
+  snprintf(id->internal, sizeof id->internal, "peer %d", ++drawn);
+  pthread_mutex_unlock(&mutex);
+  return ncclSuccess;
+}
+
+static struct world* world_of(const ncclUniqueId* id, int ranks) {
+  struct world* w;
+  int i, k;
+  pthread_mutex_lock(&mutex);
+  for (w = worlds; w != NULL && memcmp(&w->id, id, sizeof *id) != 0; w = w->next) {
+  }
+  if (w == NULL) {
+    w = calloc(1, sizeof *w);
+    w->id = *id;
+    w->ranks = ranks;
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    for (i = 0; i < MAX_RANKS; i++)
+      for (k = 0; k < MAX_RANKS; k++) w->last[i][k] = &w->first[i][k];
+    w->next = worlds;
+    worlds = w;
+  }
+  pthread_mutex_unlock(&mutex);
+  return w;
+}
+
+/* All that a group makes are joined before any is waited for. */
+static ncclResult_t join_all(void) {
+  size_t i;
+  for (i = 0; i < init_count; i++) {
+    struct world* w = inits[i].comm->world;
+    pthread_mutex_lock(&w->mutex);
+    w->joined++;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+  }
+  for (i = 0; i < init_count; i++) {
+    struct world* w = inits[i].comm->world;
+    pthread_mutex_lock(&w->mutex);
+    while (w->joined < w->ranks) pthread_cond_wait(&w->changed, &w->mutex);
+    pthread_mutex_unlock(&w->mutex);
+    *inits[i].out = inits[i].comm;
+  }
+  init_count = 0;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  const char* limit = getenv("PEER_INITS"); /* so many, and no more */
+  ncclResult_t rc = driver();
+  struct ncclComm* c;
+  pthread_mutex_lock(&mutex);
+  if (limit != NULL && counts.inits++ >= atol(limit)) rc = fail(ncclSystemError, "the peer was asked to make no more");
+  pthread_mutex_unlock(&mutex);
+  if (rc != ncclSuccess) return rc;
+  if (ranks > MAX_RANKS) return fail(ncclInvalidArgument, "too many ranks for a peer");
+  c = calloc(1, sizeof *c);
+  c->world = world_of(&id, ranks);
+  c->rank = rank;
+  snprintf(c->net, sizeof c->net, "%s", config != NULL && config->netName != NULL ? config->netName : "-");
+  (void)ncclGroupStart();
+  inits[init_count++] = (struct init){c, out};
+  return ncclGroupEnd();
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* out, int ranks, ncclUniqueId id, int rank) {
+  return ncclCommInitRankConfig(out, ranks, id, rank, NULL);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comms, int n, const int* devices) {
+  ncclResult_t rc = ncclSuccess;
+  ncclUniqueId id;
+  int i;
+  (void)devices;
+  (void)ncclGetUniqueId(&id);
+  (void)ncclGroupStart();
+  for (i = 0; rc == ncclSuccess && i < n; i++) rc = ncclCommInitRank(&comms[i], n, id, i);
+  return rc != ncclSuccess ? rc : ncclGroupEnd();
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t* state) {
+  (void)c;
+  pthread_mutex_lock(&mutex);
+  *state = counts.broken ? ncclRemoteError : ncclSuccess;
+  pthread_mutex_unlock(&mutex);
+  if (*state != ncclSuccess) (void)fail(ncclRemoteError, "the peer was asked to break");
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c) {
+  (void)c;
+  return ncclSuccess;
+}
+
+/* Their memory stays: a stream may still be inside. */
+ncclResult_t ncclCommDestroy(ncclComm_t c) {
+  (void)c;
+  pthread_mutex_lock(&mutex);
+  counts.destroyed++;
+  pthread_mutex_unlock(&mutex);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+  struct world* w = c->world;
+  pthread_mutex_lock(&w->mutex);
+  w->aborted = true;
+  pthread_cond_broadcast(&w->changed);
+  pthread_mutex_unlock(&w->mutex);
+  pthread_mutex_lock(&mutex);
+  counts.aborted++;
+  pthread_mutex_unlock(&mutex);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t t, ncclScalarResidence_t where, ncclComm_t c) {
+  (void)scalar, (void)t, (void)where, (void)c;
+  *op = (ncclRedOp_t)77;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t c) {
+  (void)c;
+  return op == (ncclRedOp_t)77 ? ncclSuccess : ncclInvalidArgument;
+}
+
+/* ---- What is passed through ---- */
+
+/* With PEER_ALL a program whose collectives are not all interposed fails. */
+__attribute__((destructor)) static void verify(void) {
+  if (getenv("PEER_ALL") == NULL || (counts.passed == 0 && counts.groups > 0)) return;
+  fprintf(stderr, "peer: %ld collectives were passed through, %ld groups came\n", counts.passed, counts.groups);
+  _exit(1);
+}
+
+static ncclResult_t passed(size_t count) {
+  pthread_mutex_lock(&mutex);
+  counts.passed += count > 0;
+  counts.calls++;
+  pthread_mutex_unlock(&mutex);
+  return ncclSuccess;
+}
+
+#define PASSED(NAME, ...) \
+  ncclResult_t NAME(const void* s, void* r, size_t n, __VA_ARGS__, ncclComm_t c, cudaStream_t stream) { \
+    (void)s, (void)r, (void)c, (void)stream;                                                            \
+    return passed(n);                                                                                   \
+  }
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+PASSED(ncclAllReduce, ncclDataType_t t, ncclRedOp_t op)
+PASSED(ncclBroadcast, ncclDataType_t t, int root)
+PASSED(ncclReduce, ncclDataType_t t, ncclRedOp_t op, int root)
+PASSED(ncclAllGather, ncclDataType_t t)
+PASSED(ncclReduceScatter, ncclDataType_t t, ncclRedOp_t op)
+PASSED(ncclAlltoAll, ncclDataType_t t)
+PASSED(ncclGather, ncclDataType_t t, int root)
+PASSED(ncclScatter, ncclDataType_t t, int root)
+
+ncclResult_t ncclAllReduceConfig(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, cudaStream_t stream,
+                                 const ncclCollConfig_t* config) {
+  pthread_mutex_lock(&mutex);
+  counts.tag = config->userProfilerTag;
+  snprintf(counts.algorithm, sizeof counts.algorithm, "%s", config->algSelection != NULL ? config->algSelection : "");
+  pthread_mutex_unlock(&mutex);
+  return passed(n);
+}

@@ -1,0 +1,339 @@
+/* Interposer mode, LIGHTPATH_FALLBACK=interpose: collectives on streams for which there are plans, or chosen algorithms,
+ * are executed as sends and receives of the other library; the core does that through the table below. What it does not
+ * take is passed through.
+ *
+ * Inside a group all calls on streams are queued here. At its end those that are interposed go first, each a sequence of
+ * groups of the other library, then the others, in one group: a group that was open there could not hold those. */
+#include "fallback.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The other library, for the core ---- */
+
+static struct {
+  __typeof__(ncclGetUniqueId)* unique_id;
+  __typeof__(ncclCommInitRank)* init;
+  __typeof__(ncclCommInitRankConfig)* init_config;
+  __typeof__(ncclCommInitAll)* init_all;
+  __typeof__(ncclGroupStart)* open;
+  __typeof__(ncclGroupEnd)* close;
+  __typeof__(ncclSend)* send;
+  __typeof__(ncclRecv)* recv;
+  __typeof__(ncclCommGetAsyncError)* async_error;
+  __typeof__(ncclCommAbort)* abort;
+  __typeof__(ncclCommDestroy)* destroy;
+} nccl;
+
+static ncclComm_t comm_of(uint64_t comm) { return (ncclComm_t)(uintptr_t)comm; }
+
+static int unique_id(unsigned char* id) { return (int)nccl.unique_id((ncclUniqueId*)id); }
+
+static bool same_id(const struct lp_other_init* a, const struct lp_other_init* b) {
+  return memcmp(a->id, b->id, sizeof a->id) == 0;
+}
+
+/* Whether an init and those behind it are all ranks of a communicator, on devices of their own: only ncclCommInitAll
+ * takes devices, others leave them to the thread. */
+static bool all_of_one(const struct lp_other_init* inits, size_t n, size_t first, size_t* count) {
+  size_t i;
+  *count = 0;
+  for (i = first; i < n; i++) *count += same_id(&inits[i], &inits[first]);
+  if (*count < 2 || *count != (size_t)inits[first].nranks) return false;
+  for (i = first + 1; i < n; i++)
+    if (same_id(&inits[i], &inits[first])) return inits[i].device != inits[first].device;
+  return false;
+}
+
+static ncclResult_t make_all(struct lp_other_init* inits, size_t n, size_t first, size_t count) {
+  ncclComm_t* comms = calloc(count, sizeof *comms);
+  int* devices = calloc(count, sizeof *devices);
+  ncclResult_t rc = ncclSystemError;
+  size_t i;
+  if (inits[first].net != NULL) {
+    rc = lp_fail(ncclInvalidUsage, "ncclCommInitAll takes no network by name");
+  } else if (comms != NULL && devices != NULL) {
+    for (i = first; i < n; i++)
+      if (same_id(&inits[i], &inits[first])) devices[inits[i].rank] = inits[i].device;
+    rc = nccl.init_all(comms, (int)count, devices);
+    for (i = first; rc == ncclSuccess && i < n; i++)
+      if (same_id(&inits[i], &inits[first])) inits[i].comm = (uint64_t)(uintptr_t)comms[inits[i].rank];
+  }
+  free(comms);
+  free(devices);
+  return rc;
+}
+
+static ncclResult_t make_one(struct lp_other_init* init, ncclComm_t* comm) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclUniqueId id;
+  memcpy(&id, init->id, sizeof id);
+  if (init->net == NULL) return nccl.init(comm, init->nranks, id, init->rank);
+  config.netName = init->net;
+  config.commName = init->name;
+  return nccl.init_config(comm, init->nranks, id, init->rank, &config);
+}
+
+static int make(struct lp_other_init* inits, size_t n) {
+  ncclComm_t* made = calloc(n, sizeof *made);
+  ncclResult_t rc = made != NULL ? ncclSuccess : ncclSystemError, end;
+  size_t i, k, count;
+  bool open = false;
+  for (i = 0; rc == ncclSuccess && i < n; i++) {
+    for (k = 0; k < i && !same_id(&inits[k], &inits[i]); k++) {
+    }
+    if (k == i && all_of_one(inits, n, i, &count)) rc = make_all(inits, n, i, count);
+  }
+  if (rc == ncclSuccess && n > 1) {
+    rc = nccl.open();
+    open = rc == ncclSuccess;
+  }
+  for (i = 0; rc == ncclSuccess && i < n; i++)
+    if (inits[i].comm == 0) rc = make_one(&inits[i], &made[i]);
+  end = open ? nccl.close() : ncclSuccess;
+  if (rc == ncclSuccess) rc = end;
+  for (i = 0; i < n; i++) {
+    if (made != NULL && made[i] != NULL) inits[i].comm = (uint64_t)(uintptr_t)made[i];
+    if (rc != ncclSuccess && inits[i].comm != 0) (void)nccl.abort(comm_of(inits[i].comm));
+  }
+  free(made);
+  return (int)rc;
+}
+
+static int exchange(uint64_t comm, const struct lp_transfer* list, size_t n, void* stream) {
+  ncclResult_t rc = nccl.open(), end;
+  size_t i;
+  if (rc != ncclSuccess) return (int)rc;
+  for (i = 0; rc == ncclSuccess && i < n; i++) {
+    const struct lp_transfer* t = &list[i];
+    rc = t->send != 0 ? nccl.send(t->at, (size_t)t->bytes, ncclUint8, t->peer, comm_of(comm), (cudaStream_t)stream)
+                      : nccl.recv(t->at, (size_t)t->bytes, ncclUint8, t->peer, comm_of(comm), (cudaStream_t)stream);
+  }
+  end = nccl.close();
+  return (int)(rc != ncclSuccess ? rc : end);
+}
+
+static int async_error(uint64_t comm) {
+  ncclResult_t state = ncclSuccess, rc = nccl.async_error(comm_of(comm), &state);
+  return (int)(rc != ncclSuccess ? rc : state);
+}
+
+static int abort_comm(uint64_t comm) { return (int)nccl.abort(comm_of(comm)); }
+static int destroy(uint64_t comm) { return (int)nccl.destroy(comm_of(comm)); }
+
+static void words(int result, char* err, size_t errlen) { lp_fallback_words((ncclResult_t)result, err, errlen); }
+
+static const struct lp_other table = {unique_id, make, exchange, async_error, abort_comm, destroy, words};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool complete; /* the other library has all of nccl */
+
+static void resolve(void) {
+  ncclResult_t why = ncclSuccess;
+#define RESOLVE(FIELD, NAME) nccl.FIELD = (__typeof__(NAME)*)lp_fallback_symbol(#NAME, &why)
+  RESOLVE(unique_id, ncclGetUniqueId);
+  RESOLVE(init, ncclCommInitRank);
+  RESOLVE(init_config, ncclCommInitRankConfig);
+  RESOLVE(init_all, ncclCommInitAll);
+  RESOLVE(open, ncclGroupStart);
+  RESOLVE(close, ncclGroupEnd);
+  RESOLVE(send, ncclSend);
+  RESOLVE(recv, ncclRecv);
+  RESOLVE(async_error, ncclCommGetAsyncError);
+  RESOLVE(abort, ncclCommAbort);
+  RESOLVE(destroy, ncclCommDestroy);
+#undef RESOLVE
+  complete = why == ncclSuccess;
+}
+
+ncclResult_t lp_interpose_check(void) {
+  if (!lp_fallback_interposes()) return ncclSuccess;
+  pthread_once(&once, resolve);
+  return complete ? ncclSuccess : lp_fail(ncclInvalidUsage, "LIGHTPATH_FALLBACK=interpose: the other library lacks functions that it takes");
+}
+
+void lp_interpose_attach(const struct lp_core* core, const struct lp_init* inits, size_t n) {
+  char err[LP_ERR_BYTES] = "";
+  uint64_t* comms;
+  size_t i, count = 0;
+  if (!lp_fallback_interposes()) return;
+  comms = calloc(n, sizeof *comms);
+  if (comms == NULL) return;
+  for (i = 0; i < n; i++)
+    if (inits[i].comm != 0) comms[count++] = inits[i].comm; /* a split may have given none */
+  if (count > 0) (void)core->interpose(comms, count, &table, err, sizeof err); /* a failure is the communicators' */
+  free(comms);
+}
+
+/* ---- Calls ---- */
+
+/* A call on a stream, or the end of an operator, until the end of its group. */
+struct pending {
+  struct lp_call call;
+  const char* function;
+  ncclCollConfig_t* config; /* NULL: none */
+  ncclRedOp_t op;           /* the other library's */
+  enum { INTERPOSED, PASSED, OPERATOR } what;
+};
+
+/* As many as frameworks usually group need no memory. */
+#define INLINE_PENDING 16
+
+static __thread struct {
+  struct pending few[INLINE_PENDING];
+  struct pending* list; /* few, or memory; NULL while nothing is queued */
+  size_t count, room;
+} queue;
+
+static void release(struct pending* p) {
+  ncclConfigExt_t *ext, *next;
+  if (p->config == NULL) return;
+  for (ext = p->config->ext; ext != NULL; ext = next) {
+    next = ext->next;
+    free(ext);
+  }
+  free((void*)p->config->algSelection);
+  free(p->config);
+}
+
+/* A configuration is the caller's only until its call returns. */
+static ncclCollConfig_t* copy_config(const ncclCollConfig_t* config) {
+  static const ncclCollConfig_t fresh = NCCL_COLLCONFIG_INITIALIZER;
+  ncclCollConfig_t* own = malloc(sizeof *own);
+  ncclConfigExt_t *ext, **last;
+  if (own == NULL) return NULL;
+  *own = fresh;
+  memcpy(own, config, config->size < sizeof *own ? config->size : sizeof *own);
+  ext = own->ext;
+  last = &own->ext;
+  for (*last = NULL; ext != NULL; ext = ext->next) {
+    *last = malloc(sizeof **last);
+    if (*last == NULL) break;
+    **last = *ext;
+    last = &(*last)->next;
+    *last = NULL;
+  }
+  if (own->algSelection != NULL) own->algSelection = strdup(own->algSelection);
+  return own;
+}
+
+static struct pending* push(void) {
+  if (queue.list == NULL) {
+    queue.list = queue.few;
+    queue.room = INLINE_PENDING;
+  }
+  if (queue.count == queue.room) {
+    struct pending* more = realloc(queue.list != queue.few ? queue.list : NULL, 2 * queue.room * sizeof *more);
+    if (more == NULL) return NULL;
+    if (queue.list == queue.few) memcpy(more, queue.few, sizeof queue.few);
+    queue.list = more;
+    queue.room *= 2;
+  }
+  return memset(&queue.list[queue.count++], 0, sizeof *queue.list);
+}
+
+static void empty(void) {
+  if (queue.list != queue.few) free(queue.list);
+  queue.list = NULL;
+  queue.count = 0;
+}
+
+static ncclResult_t no_memory(void) { return lp_group_note(lp_fail(ncclSystemError, "out of memory for the calls of a group")); }
+
+/* Queues a call, whose operator may end before the group. */
+static ncclResult_t queue_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config, bool interposed) {
+  struct pending* p = push();
+  ncclResult_t rc = ncclSuccess;
+  if (p == NULL) return no_memory();
+  p->call = *call;
+  p->function = function;
+  p->what = interposed ? INTERPOSED : PASSED;
+  if (!interposed) rc = lp_fallback_op_of(function, call, &p->op);
+  if (rc == ncclSuccess && !interposed && config != NULL && (p->config = copy_config(config)) == NULL) rc = no_memory();
+  if (rc != ncclSuccess) queue.count--;
+  return rc;
+}
+
+ncclResult_t lp_interpose_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config) {
+  char err[LP_ERR_BYTES] = "";
+  struct lp_call own = *call; /* the core notes in it what an operator stands for */
+  ncclRedOp_t op;
+  ncclResult_t rc;
+  int32_t yes = 0;
+  const struct lp_core* core = lp_core(&rc);
+  if (core == NULL) return lp_group_note(rc);
+  rc = lp_result(core->interposes(&own, &yes, err, sizeof err), err);
+  if (rc != ncclSuccess) return lp_group_note(rc);
+  if (lp_group_open()) return queue_call(function, &own, config, yes != 0);
+  if (yes != 0) return lp_result(core->run(&own, 1, err, sizeof err), err);
+  rc = lp_fallback_op_of(function, call, &op);
+  return rc == ncclSuccess ? lp_fallback_forward(function, call, op, config) : rc;
+}
+
+bool lp_interpose_op_end(ncclComm_t comm, ncclRedOp_t op) {
+  struct pending* p;
+  size_t i;
+  for (i = 0; i < queue.count; i++)
+    if (queue.list[i].what == PASSED && queue.list[i].call.comm == lp_handle(comm) && queue.list[i].op == op) break;
+  if (i == queue.count || (p = push()) == NULL) return false;
+  p->call.comm = lp_handle(comm);
+  p->op = op;
+  p->what = OPERATOR;
+  return true;
+}
+
+/* Runs what is interposed, in its order. */
+static ncclResult_t run_interposed(void) {
+  char err[LP_ERR_BYTES] = "";
+  ncclResult_t rc = ncclSuccess;
+  const struct lp_core* core = lp_core(&rc);
+  size_t i;
+  for (i = 0; core != NULL && rc == ncclSuccess && i < queue.count; i++)
+    if (queue.list[i].what == INTERPOSED) rc = lp_result(core->run(&queue.list[i].call, 1, err, sizeof err), err);
+  return rc;
+}
+
+/* Passes the others through, as one group. */
+static ncclResult_t pass(void) {
+  ncclResult_t rc = ncclSuccess, end;
+  bool open = false;
+  size_t i;
+  for (i = 0; rc == ncclSuccess && i < queue.count; i++) {
+    const struct pending* p = &queue.list[i];
+    if (p->what != PASSED) continue;
+    if (!open) rc = lp_fallback_result("ncclGroupStart", nccl.open());
+    open = rc == ncclSuccess;
+    if (open) rc = lp_fallback_forward(p->function, &p->call, p->op, p->config);
+    if (!open) break;
+  }
+  end = open ? lp_fallback_result("ncclGroupEnd", nccl.close()) : ncclSuccess;
+  return rc != ncclSuccess ? rc : end;
+}
+
+ncclResult_t lp_interpose_group_end(ncclResult_t error) {
+  ncclResult_t rc = error;
+  size_t i;
+  if (queue.count == 0) return rc;
+  if (rc == ncclSuccess) rc = run_interposed();
+  if (rc == ncclSuccess) rc = pass();
+  for (i = 0; i < queue.count; i++) {
+    if (queue.list[i].what == OPERATOR) lp_fallback_op_free(comm_of(queue.list[i].call.comm), queue.list[i].op);
+    release(&queue.list[i]);
+  }
+  empty();
+  return rc;
+}
+
+void lp_interpose_forget(ncclComm_t comm) {
+  size_t i, left = 0;
+  for (i = 0; i < queue.count; i++) {
+    if (comm == NULL || queue.list[i].call.comm == lp_handle(comm))
+      release(&queue.list[i]);
+    else
+      queue.list[left++] = queue.list[i];
+  }
+  queue.count = left;
+  if (left == 0) empty();
+}

@@ -1,0 +1,421 @@
+package shim
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+	"lightpath/shim/device"
+)
+
+// crossing is an interposed call on planes with circuits: the part of it that runs on the CPU while its script is on
+// streams. When the caller's stream comes to it, it obtains the planes by a ticket, as any operation on circuits does. Each
+// lane's stream then waits, before the first messages under a map, for the lane's word to say that the plane has it, and signals
+// when the last of them are through, on which the crossing agrees to the reconfiguration.
+//
+// Circuits lead both ways, so whoever receives on one that a reconfiguration takes away takes part in it like
+// the sender: when both have signalled, nothing is under way on it but the network's last acknowledgement.
+type crossing struct {
+	in    *interposer
+	e     *scripted
+	call  Call
+	slot  uintptr
+	words unsafe.Pointer // one for each lane
+	base  []uint32       // of each word: base + k + 1 says that the plane has map k
+	graph bool           // captured: it runs as often as the graph is replayed
+
+	through []atomic.Int32 // by lane: maps whose messages are through
+	over    atomic.Bool    // the caller's stream has left the script
+
+	lanes []crossingLane // of the run in progress
+	full  [][]circuit.Permutation
+	polls uint
+}
+
+// crossingLane is where a plane is.
+type crossingLane struct {
+	epoch    uint32 // of the script's first map
+	stage    int
+	inForce  bool // the stage's map, as far as this rank needs it
+	signals  int32
+	complete bool
+}
+
+// crossings are those of a communicator.
+type crossings struct {
+	c           *Comm
+	words       room
+	seq         []uint32 // by lane, what the word becomes
+	idle        []*crossing
+	outstanding atomic.Int64 // that have been signalled and have not run
+}
+
+func (cs *crossings) setUp(c *Comm, lanes int) { cs.c, cs.seq = c, make([]uint32, lanes) }
+
+// take returns a crossing for a script that is about to go on streams. The interposer's lock is held.
+func (cs *crossings) take(p *issuing) (x *crossing, err error) {
+	lanes := len(cs.seq)
+	x = cs.spare(p)
+	x.e, x.call = p.e, *p.call
+	x.call.crossing = x
+	if x.graph {
+		r, err := pinned.take(lanes * wordRoom)
+		if err != nil {
+			return nil, err
+		}
+		x.words = r.at
+		clear(unsafe.Slice((*byte)(r.at), lanes*wordRoom))
+		return x, devices.Retain(p.capture, keepsakes.add(func() {
+			crossingTable.remove(x.slot)
+			pinned.give(r)
+		}))
+	}
+	if cs.words.at == nil {
+		if cs.words, err = pinned.take(lanes * wordRoom); err != nil {
+			return nil, err
+		}
+		clear(unsafe.Slice((*byte)(cs.words.at), lanes*wordRoom))
+	}
+	x.words = cs.words.at
+	for j := range x.base {
+		x.base[j] = cs.seq[j]
+		cs.seq[j] += uint32(len(p.e.script.Stages[j]))
+	}
+	return x, nil
+}
+
+// spare returns a crossing that has ended, or a new one.
+func (cs *crossings) spare(p *issuing) *crossing {
+	captured := p.capture.ID != 0
+	for i, x := range cs.idle {
+		if x.over.Load() && !captured {
+			cs.idle[i] = cs.idle[len(cs.idle)-1]
+			cs.idle = cs.idle[:len(cs.idle)-1]
+			return x
+		}
+	}
+	lanes := len(cs.seq)
+	x := &crossing{
+		in: p.in, graph: captured, base: make([]uint32, lanes), through: make([]atomic.Int32, lanes),
+		lanes: make([]crossingLane, lanes), full: make([][]circuit.Permutation, lanes),
+	}
+	crossingTable.add(x)
+	return x
+}
+
+func (x *crossing) word(lane int) *uint32 { return (*uint32)(unsafe.Add(x.words, lane*wordRoom)) }
+
+// What follows puts the crossing's part of a script on streams. Without circuits there is none.
+
+// begin has the stream start the crossing.
+func (x *crossing) begin(s device.Stream) error {
+	if x == nil {
+		return nil
+	}
+	if !x.graph {
+		x.in.cross.outstanding.Add(1) // before, since it may run at once
+	}
+	err := devices.Signal(s, x.token(tokenBegin))
+	if err != nil && !x.graph {
+		x.in.cross.outstanding.Add(-1)
+	}
+	return err
+}
+
+// await holds a lane up until its plane has a map.
+func (x *crossing) await(lane, config int, s device.Stream) error {
+	if x == nil {
+		return nil
+	}
+	return devices.Await(s, x.word(lane), x.base[lane]+uint32(config)+1, false)
+}
+
+// leave has a lane tell that its messages under a map are through, if there is anybody to be told.
+func (x *crossing) leave(lane, config int, s device.Stream) error {
+	if x == nil || !moves(x.e.script.Stages[lane][config:]) {
+		return nil
+	}
+	return devices.Signal(s, x.token(uintptr(lane)))
+}
+
+// moves tells whether a rank takes part in a reconfiguration after some stages.
+func moves(stages []program.ScriptStage) bool {
+	for i := range stages {
+		if stages[i].Moves {
+			return true
+		}
+	}
+	return false
+}
+
+// end has the stream tell that it leaves the script.
+func (x *crossing) end(s device.Stream) error {
+	if x == nil {
+		return nil
+	}
+	for j := range x.base {
+		if x.graph {
+			if err := devices.Store(s, x.word(j), 0); err != nil {
+				return err
+			}
+		}
+	}
+	return devices.Signal(s, x.token(tokenEnd))
+}
+
+// ready is told by streams how far they have come.
+func (x *crossing) ready(which uintptr) {
+	switch which {
+	case tokenBegin:
+		// Nothing else of this run is told before: the words are not set.
+		for j := range x.through {
+			x.through[j].Store(0)
+		}
+		x.over.Store(false)
+		go x.run()
+	case tokenEnd:
+		x.over.Store(true)
+		x.in.c.light.end.Wake()
+	default:
+		x.through[which].Add(1)
+		x.in.c.light.end.Wake()
+	}
+}
+
+// run runs the crossing, and lets the streams go on, whatever has come of it.
+func (x *crossing) run() {
+	c := x.in.c
+	if c.sound() == nil {
+		runUnwatched([]Call{x.call}, []*Comm{c})
+	}
+	failed := c.sound() != nil
+	if failed {
+		for j := range x.base {
+			atomic.StoreUint32(x.word(j), x.base[j]+uint32(len(x.e.script.Stages[j])))
+		}
+	}
+	if x.graph {
+		return
+	}
+	if !failed {
+		x.in.launch.Lock()
+		x.in.cross.idle = append(x.in.cross.idle, x)
+		x.in.launch.Unlock()
+	}
+	x.in.cross.outstanding.Add(-1)
+}
+
+// runCrossing runs an interposed call on circuits, as the leader decides.
+func (s *session) runCrossing(c *Comm, i int) error {
+	o, call := c.light, &s.calls[i]
+	x := call.crossing
+	sh := shapeOf(call, false)
+	sh.wish, sh.scripted = wish{}, true
+	ref := taskRef{comm: c, call: i, sig: sh.callSignature(), entry: x.e.entry}
+	ref.seq, ref.flight = c.next(&sh, nil)
+	c.flight.ask(ref.flight, false)
+	t, err := s.ticket(&ref)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.flight.ask(ref.flight, true)
+	if err := x.bind(t, ref.seq); err != nil {
+		return c.fail(fmt.Errorf("shim: rank %d operation %d: %w", c.args.Rank, ref.seq, err))
+	}
+	c.flight.bound(ref.flight, ref.entry, t.use, true)
+	task := c.task()
+	task.Trace(false)
+	if err := task.Bind(exec.Call{Engine: x, Comm: c.id, Op: ref.seq, Endpoint: o.end, Poison: &c.poison}); err != nil {
+		return c.fail(err)
+	}
+	s.tasks, s.refs = append(s.tasks, task), append(s.refs, ref)
+	if err := s.drive(); err != nil {
+		return err
+	}
+	o.advance(t.use, x.full)
+	if err := c.star.toLeader(&message{Kind: msgDone, Seq: ref.seq}); err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
+// bind takes over where a ticket says that the planes are, and brings them to the maps that the plan begins with.
+func (x *crossing) bind(t *ticket, seq uint64) error {
+	c := x.in.c
+	o := c.light
+	o.learn(t)
+	if t.flags&ticketPacket != 0 || t.plan != x.e.plan.id {
+		return fmt.Errorf("the ticket is not for the plan that is on streams: %w", ErrInternal)
+	}
+	if err := o.settle(t); err != nil {
+		return err
+	}
+	maps := x.e.script.Configs
+	for j := range t.use.each() {
+		l := &x.lanes[j]
+		*l = crossingLane{epoch: o.base[j]}
+		x.full[j] = maps[j]
+		if now := o.now[j].maps; !now.Equal(maps[j][0]) {
+			x.full[j] = append([]circuit.Permutation{now}, maps[j]...)
+			l.epoch++
+		}
+	}
+	if err := o.giveUp(t.use, x.full); err != nil {
+		return err
+	}
+	for j := range t.use.each() {
+		if full := x.full[j]; len(full) > len(maps[j]) && full[0][c.args.Rank] != full[1][c.args.Rank] {
+			if err := o.switches.Post(j, o.base[j], full[1]); err != nil {
+				return x.failed(j, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Poll implements [exec.Engine].
+func (x *crossing) Poll() (moved, done bool, err error) {
+	// A look at the library's errors takes longer than all else here.
+	if x.polls++; x.polls%256 == 0 {
+		x.in.check()
+	}
+	done = true
+	for j := range x.lanes {
+		m, err := x.poll(j)
+		if err != nil {
+			return moved, false, err
+		}
+		moved = moved || m
+		done = done && x.lanes[j].complete
+	}
+	return moved, done && x.over.Load(), nil
+}
+
+// poll does what can be done for a lane.
+func (x *crossing) poll(j int) (moved bool, err error) {
+	l, o := &x.lanes[j], x.in.c.light
+	epoch, err := o.at.Poll(j)
+	if err != nil {
+		return false, x.failed(j, err)
+	}
+	for !l.complete {
+		stage := &x.e.script.Stages[j][l.stage]
+		at := l.epoch + uint32(l.stage)
+		if !l.inForce {
+			if stage.Batches > 0 {
+				if int32(epoch-at) < 0 {
+					return moved, nil
+				}
+				atomic.StoreUint32(x.word(j), x.base[j]+uint32(l.stage)+1)
+				l.signals++
+			}
+			l.inForce, moved = true, true
+		}
+		if stage.Moves {
+			if x.through[j].Load() < l.signals && !o.skipDrain(j, at) {
+				return moved, nil
+			}
+			if err := o.switches.Post(j, at, x.e.script.Configs[j][l.stage+1]); err != nil {
+				return moved, x.failed(j, err)
+			}
+		}
+		if l.stage+1 == len(x.e.script.Stages[j]) {
+			l.complete = true
+			return true, nil
+		}
+		l.stage, l.inForce, moved = l.stage+1, false, true
+	}
+	return moved, nil
+}
+
+func (x *crossing) failed(j int, err error) error {
+	return fmt.Errorf("shim: rank %d plane %d epoch %d: %w", x.in.c.args.Rank, j, x.lanes[j].epoch+uint32(x.lanes[j].stage), err)
+}
+
+// Waiting implements [exec.Engine].
+func (x *crossing) Waiting() exec.Wait {
+	w := exec.Wait{Rank: x.in.c.args.Rank, Op: x.in.c.seq, Peer: -1, Plane: -1}
+	for j := range x.lanes {
+		l := &x.lanes[j]
+		if l.complete {
+			continue
+		}
+		w.Plane, w.Epoch = j, l.epoch+uint32(l.stage)
+		if !l.inForce {
+			w.Kind, w.Epoch = program.Reconfigure, w.Epoch-1
+			w.Detail = x.in.c.light.at.Waiting(j)
+		} else {
+			w.Kind, w.Detail = program.Reconfigure, "messages of the other library are not through"
+		}
+		return w
+	}
+	return w
+}
+
+// decideScripted fills in the ticket of an interposed call. Its plan is on streams already, and nothing else will do.
+func (a *arbiter) decideScripted(s shape) error {
+	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, a.held, 0
+	p := a.o.c.inter.Load().known(planShape(s))
+	if p == nil || p.plan == nil {
+		return fmt.Errorf("shim: arbiter: %v is on streams without a plan: %w", &s, ErrInternal)
+	}
+	if a.held != a.o.all() {
+		return fmt.Errorf("shim: %v is on streams with a plan for %d planes, of which %d are in service: %w",
+			&s, a.o.all().len(), a.held.len(), ocsctl.ErrPlaneDown)
+	}
+	if plane, shared := a.o.entangled(a.held); shared {
+		return fmt.Errorf("shim: %v is on streams, and another communicator's port has a circuit to ours on plane %d: %w", &s, plane, ocsctl.ErrUnknownMap)
+	}
+	a.t.plan = p.plan.id
+	a.stand(a.held)
+	return nil
+}
+
+// Tokens of what streams tell: which of a crossing's events, by its slot, or a keepsake's end.
+const (
+	interposedToken = uintptr(1) << 62
+	tokenBits       = 8
+	tokenBegin      = 64 // below: lanes
+	tokenEnd        = 65
+	tokenForget     = 66
+)
+
+func (x *crossing) token(which uintptr) uintptr { return interposedToken | x.slot<<tokenBits | which }
+
+// crossingSlots gives crossings numbers that a driver can carry.
+type crossingSlots struct {
+	mu   sync.Mutex
+	last uintptr
+	all  map[uintptr]*crossing
+}
+
+var crossingTable = crossingSlots{all: map[uintptr]*crossing{}}
+
+func (t *crossingSlots) add(x *crossing) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last++
+	x.slot = t.last
+	t.all[x.slot] = x
+}
+
+func (t *crossingSlots) remove(slot uintptr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, slot)
+}
+
+// interposedReady takes what a stream tells of an interposed call.
+func interposedReady(token uintptr) {
+	crossingTable.mu.Lock()
+	x := crossingTable.all[token&^interposedToken>>tokenBits]
+	crossingTable.mu.Unlock()
+	if x != nil {
+		x.ready(token & (1<<tokenBits - 1))
+	}
+}

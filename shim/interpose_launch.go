@@ -1,0 +1,384 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+	"lightpath/shim/device"
+	"lightpath/shim/other"
+)
+
+// launching is what puts scripts on streams. Scripts of a communicator follow each other on the device, whatever
+// streams they are on: that is the order in which they run on every rank. Therefore one memory serves them all. What a
+// capture records follows itself, and has memory of its own that lives as long as its graph.
+type launching struct {
+	peers  device.Peers // the driver
+	launch sync.Mutex   // held while a script is put on streams; guards what follows
+	ctx    device.Context
+	memory stretchOfDevice
+	old    []stretchOfDevice // which scripts that have not ended may still use
+	// streams and joints are by lane; the first lane is on the caller's stream.
+	streams []device.Stream
+	joints  []device.Event
+	events  []device.Event // by batch
+	fork    device.Event
+	last    lastLaunch // that was not captured
+	graph   lastLaunch // of the capture that came last
+	list    []other.Transfer
+	cross   crossings
+}
+
+// lastLaunch is the end of a script on the device.
+type lastLaunch struct {
+	capture uint64
+	event   device.Event
+	set     bool
+}
+
+func (l *launching) setUp(c *Comm, lanes int) {
+	l.peers, _ = devices.(device.Peers)
+	l.streams, l.joints = make([]device.Stream, lanes), make([]device.Event, lanes)
+	l.cross.setUp(c, lanes)
+}
+
+// issuing is a call's script on its way to streams.
+type issuing struct {
+	in      *interposer
+	e       *scripted
+	call    *Call
+	capture device.Capture
+	bases   [program.Area + 1]unsafe.Pointer
+	scale   device.Scale
+	op      datatype.Op
+	divisor int64
+	run     *crossing // nil without circuits
+}
+
+// interpose puts calls that are interposed on their streams, one after another, and returns.
+func interpose(calls []Call) error {
+	for i := range calls {
+		if err := Check(&calls[i]); err != nil {
+			return err
+		}
+	}
+	for i := range calls {
+		in := calls[i].Comm.inter.Load()
+		e, err := in.of(&calls[i])
+		if err != nil {
+			return err
+		}
+		if e.script == nil {
+			return calls[i].misuse(errors.New("it is not interposed"))
+		}
+		if err := in.enqueue(e, &calls[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enqueue puts a call's script on its stream. Hot path without circuits: it allocates nothing once a shape is known.
+func (in *interposer) enqueue(e *scripted, call *Call) error {
+	in.launch.Lock()
+	defer in.launch.Unlock()
+	in.check()
+	if err := in.c.sound(); err != nil {
+		return err
+	}
+	on, err := devices.Enter(call.Stream)
+	if err != nil {
+		return err
+	}
+	defer devices.Leave()
+	if on != in.c.args.Device {
+		return call.invalid("the stream is of device %d, the communicator of device %d", on, in.c.args.Device)
+	}
+	p := issuing{in: in, e: e, call: call}
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	if err := p.put(); err != nil {
+		// It is on its streams in part, and nobody can take that back.
+		err = fmt.Errorf("shim: rank %d: %v, interposed: %w", in.c.args.Rank, call.Kind, err)
+		return in.c.fail(err)
+	}
+	return nil
+}
+
+// prepare finds out what the script needs; nothing is on a stream yet.
+func (p *issuing) prepare() (err error) {
+	in, call := p.in, p.call
+	if p.capture, err = devices.Capturing(call.Stream); err != nil {
+		return err
+	}
+	send, recv := call.extents()
+	for _, b := range []struct {
+		name string
+		at   unsafe.Pointer
+		size int64
+	}{{"sendbuff", call.Send, send}, {"recvbuff", call.Recv, recv}} {
+		if err := call.reached(b.name, b.at, b.size); err != nil {
+			return err
+		}
+	}
+	p.bases[schedule.Input], p.bases[schedule.Output] = call.Send, call.Recv
+	if err := p.operator(); err != nil {
+		return err
+	}
+	if err := in.streamsOf(p.e.script); err != nil {
+		return err
+	}
+	scratch := (p.e.script.ScratchBytes + 255) &^ 255
+	memory, err := p.memory(scratch + p.e.script.AreaBytes)
+	if err != nil {
+		return err
+	}
+	p.bases[schedule.Scratch], p.bases[program.Area] = memory, unsafe.Add(memory, scratch)
+	if in.c.light != nil {
+		p.run, err = in.cross.take(p)
+	}
+	return err
+}
+
+// reached refuses a buffer that a device cannot reach where it is.
+func (c *Call) reached(name string, at unsafe.Pointer, size int64) error {
+	place, err := c.located(name, at, size)
+	if err == nil && place.Kind == device.Host {
+		err = c.invalid("%s %p is memory that no device reaches: the other library, which executes the call, takes device memory, managed memory and page-locked memory", name, at)
+	}
+	return err
+}
+
+// operator finds out what the kernels compute.
+func (p *issuing) operator() error {
+	call, n := p.call, p.in.c.args.Ranks
+	if !call.Kind.Reduces() {
+		return nil
+	}
+	switch p.op = call.Op; call.Op {
+	case datatype.Avg:
+		p.op = datatype.Sum
+		p.scale, p.divisor = device.Average(call.Type, n)
+	case OpPreMulSum:
+		p.op = datatype.Sum
+		place, err := devices.Locate(call.Scalar)
+		if err != nil {
+			return err
+		}
+		p.scale.Set = true
+		if place.Kind == device.Host {
+			copy(p.scale.Factor[:], bytesOf(call.Scalar, int64(call.Type.Size())))
+		} else {
+			p.scale.At = call.Scalar
+		}
+	}
+	return nil
+}
+
+// streamsOf makes the streams and events of a script that are not there yet.
+func (in *interposer) streamsOf(s *program.Script) (err error) {
+	l := &in.launching
+	if l.ctx == 0 {
+		if l.ctx, err = l.peers.Context(); err != nil {
+			return err
+		}
+		if err := devices.LoadKernels(); err != nil {
+			return err
+		}
+	}
+	for _, e := range []*device.Event{&l.fork, &l.last.event, &l.graph.event} {
+		if err := makeEvent(e); err != nil {
+			return err
+		}
+	}
+	for j := 1; j < len(s.Lanes); j++ {
+		if l.streams[j] == 0 {
+			if l.streams[j], err = l.peers.NewStream(); err != nil {
+				return err
+			}
+		}
+		if err := makeEvent(&l.joints[j]); err != nil {
+			return err
+		}
+	}
+	for i := range s.Batches {
+		if i == len(l.events) {
+			l.events = append(l.events, 0)
+		}
+		if s.Batches[i].Marked {
+			if err := makeEvent(&l.events[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func makeEvent(e *device.Event) (err error) {
+	if *e == 0 {
+		*e, err = devices.NewEvent()
+	}
+	return err
+}
+
+// put enqueues the script.
+func (p *issuing) put() error {
+	in, s, main := p.in, p.e.script, p.call.Stream
+	l := &in.launching
+	last := &l.last
+	if p.capture.ID != 0 {
+		last = &l.graph
+	}
+	if last.set && last.capture == p.capture.ID {
+		if err := devices.Follow(main, last.event); err != nil {
+			return err
+		}
+	}
+	if err := p.run.begin(main); err != nil {
+		return err
+	}
+	if err := p.forkLanes(); err != nil {
+		return err
+	}
+	for i := range s.Batches {
+		if err := p.batch(i); err != nil {
+			return err
+		}
+	}
+	for j := 1; j < len(s.Lanes); j++ {
+		if p.used(j) {
+			if err := errors.Join(devices.Record(l.joints[j], l.streams[j]), devices.Follow(main, l.joints[j])); err != nil {
+				return err
+			}
+		}
+	}
+	if err := p.divide(); err != nil {
+		return err
+	}
+	if err := p.run.end(main); err != nil {
+		return err
+	}
+	last.capture, last.set = p.capture.ID, true
+	return devices.Record(last.event, main)
+}
+
+// used tells whether a lane has anything to do.
+func (p *issuing) used(j int) bool {
+	for i := range p.e.script.Batches {
+		if p.e.script.Batches[i].Lane == j {
+			return true
+		}
+	}
+	return false
+}
+
+// forkLanes has the lanes follow the caller's stream.
+func (p *issuing) forkLanes() error {
+	l := &p.in.launching
+	forked := false
+	for j := 1; j < len(p.e.script.Lanes); j++ {
+		if !p.used(j) {
+			continue
+		}
+		if !forked {
+			if err := devices.Record(l.fork, p.call.Stream); err != nil {
+				return err
+			}
+			forked = true
+		}
+		if err := devices.Follow(l.streams[j], l.fork); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// on returns the stream of a lane.
+func (p *issuing) on(lane int) device.Stream {
+	if lane == 0 {
+		return p.call.Stream
+	}
+	return p.in.streams[lane]
+}
+
+// batch enqueues a batch: what it waits for, its work, its messages.
+func (p *issuing) batch(i int) error {
+	l, b := &p.in.launching, &p.e.script.Batches[i]
+	s := p.on(b.Lane)
+	for _, w := range b.Wait {
+		if err := devices.Follow(s, l.events[w]); err != nil {
+			return err
+		}
+	}
+	for k := range b.Work {
+		if err := p.work(&b.Work[k], s); err != nil {
+			return err
+		}
+	}
+	if len(b.Transfers) > 0 {
+		if err := p.exchange(b, s); err != nil {
+			return err
+		}
+	}
+	if b.Marked {
+		return devices.Record(l.events[i], s)
+	}
+	return nil
+}
+
+func (p *issuing) at(g program.Segment) unsafe.Pointer { return unsafe.Add(p.bases[g.Buf], g.Off) }
+
+// work enqueues a copy or a kernel.
+func (p *issuing) work(w *program.Work, s device.Stream) error {
+	if !w.Reduce && !w.Scale {
+		return devices.Copy(p.at(w.Dst), p.at(w.A), int(w.Dst.Len), s)
+	}
+	r := device.Reduction{Dst: p.at(w.Dst), N: 1, Count: w.Dst.Len / p.e.script.ElemSize, Type: p.call.Type, Op: p.op}
+	r.Sources[0] = p.at(w.A)
+	if w.Reduce {
+		r.N, r.Sources[1] = 2, p.at(w.B)
+	} else {
+		r.Scale = p.scale
+	}
+	return devices.Reduce(&r, s)
+}
+
+// exchange enqueues the messages of a batch, once the plane has the circuits that they need.
+func (p *issuing) exchange(b *program.Batch, s device.Stream) error {
+	l := &p.in.launching
+	if b.First {
+		if err := p.run.await(b.Lane, b.Config, s); err != nil {
+			return err
+		}
+	}
+	l.list = l.list[:0]
+	for k := range b.Transfers {
+		t := &b.Transfers[k]
+		l.list = append(l.list, other.Transfer{At: p.at(t.At), Bytes: t.At.Len, Peer: t.Peer, Send: t.Send})
+	}
+	if err := p.in.lib.Exchange(p.in.comms[b.Lane], l.list, s); err != nil {
+		return err
+	}
+	if b.Last {
+		return p.run.leave(b.Lane, b.Config, s)
+	}
+	return nil
+}
+
+// divide makes averages of sums of integers.
+func (p *issuing) divide() error {
+	_, recv := p.call.extents()
+	if p.divisor <= 1 || recv == 0 {
+		return nil
+	}
+	r := device.Reduction{
+		Dst: p.call.Recv, N: 1, Count: recv / p.e.script.ElemSize, Type: p.call.Type, Op: datatype.Sum, Divisor: p.divisor,
+	}
+	r.Sources[0] = p.call.Recv
+	return devices.Reduce(&r, p.call.Stream)
+}

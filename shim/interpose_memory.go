@@ -1,0 +1,132 @@
+package shim
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/shim/device"
+)
+
+// stretchOfDevice is memory of the device.
+type stretchOfDevice struct {
+	at   unsafe.Pointer
+	size int64
+}
+
+// memory returns so many bytes of the device for the script.
+func (p *issuing) memory(size int64) (unsafe.Pointer, error) {
+	l := &p.in.launching
+	if p.capture.ID != 0 {
+		return p.memoryOfGraph(size)
+	}
+	if size > l.memory.size {
+		at, err := l.peers.AllocExchange(int(size))
+		if err != nil {
+			return nil, err
+		}
+		if l.memory.at != nil {
+			l.old = append(l.old, l.memory)
+		}
+		l.memory = stretchOfDevice{at, size}
+	}
+	return l.memory.at, nil
+}
+
+// memoryOfGraph returns memory that lives as long as the graph that is captured.
+func (p *issuing) memoryOfGraph(size int64) (unsafe.Pointer, error) {
+	if size == 0 {
+		return nil, nil
+	}
+	l := &p.in.launching
+	at, err := l.peers.AllocExchange(int(size))
+	if err != nil {
+		return nil, err
+	}
+	m := stretchOfDevice{at, size}
+	// Not where the driver says that the graph is gone: it takes no calls there.
+	return at, devices.Retain(p.capture, keepsakes.add(func() { go m.free(l.peers, l.ctx) }))
+}
+
+// free gives memory back, from any thread.
+func (m stretchOfDevice) free(peers device.Peers, ctx device.Context) {
+	if m.at != nil && peers.EnterContext(ctx) == nil {
+		_ = peers.FreeExchange(m.at)
+		devices.Leave()
+	}
+}
+
+// over tells whether all scripts have left their streams.
+func (in *interposer) over() bool {
+	if in == nil {
+		return true
+	}
+	if in.cross.outstanding.Load() > 0 {
+		return false
+	}
+	in.launch.Lock()
+	defer in.launch.Unlock()
+	if !in.last.set {
+		return true
+	}
+	reached, err := devices.Reached(in.last.event)
+	return reached || err != nil
+}
+
+// free gives back what no stream uses any more.
+func (in *interposer) free() {
+	if in == nil || !in.over() {
+		return
+	}
+	l := &in.launching
+	l.launch.Lock()
+	defer l.launch.Unlock()
+	for _, m := range append(l.old, l.memory) {
+		m.free(l.peers, l.ctx)
+	}
+	for _, list := range [][]device.Event{l.joints, l.events, {l.fork, l.last.event, l.graph.event}} {
+		for _, e := range list {
+			if e != 0 {
+				_ = devices.FreeEvent(e)
+			}
+		}
+	}
+	for _, s := range l.streams {
+		if s != 0 {
+			_ = l.peers.FreeStream(s)
+		}
+	}
+	for _, x := range l.cross.idle {
+		crossingTable.remove(x.slot)
+	}
+	l.cross.idle = nil
+	pinned.give(l.cross.words)
+	l.old, l.memory, l.last.set, l.cross.words = nil, stretchOfDevice{}, false, room{}
+}
+
+// keepsakes are what is to be done when graphs are gone.
+var keepsakes = keepsakeTable{done: map[uintptr]func(){}}
+
+type keepsakeTable struct {
+	mu   sync.Mutex
+	next atomic.Uintptr
+	done map[uintptr]func()
+}
+
+func (t *keepsakeTable) add(f func()) uintptr {
+	n := interposedToken | t.next.Add(1)<<tokenBits | tokenForget
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done[n] = f
+	return n
+}
+
+func (t *keepsakeTable) forget(token uintptr) {
+	t.mu.Lock()
+	f := t.done[token]
+	delete(t.done, token)
+	t.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
