@@ -182,11 +182,24 @@ func (d *onDevice) last(capture device.Capture) device.Event {
 
 // drain waits until all launches are over, or the communicator has failed.
 func (c *Comm) drain() {
-	d := c.dev
-	if d == nil {
-		return
+	if d := c.dev; d != nil {
+		c.sleepUntil(func() bool { return d.over() && c.inter.Load().over() })
 	}
-	for pause := 20 * time.Microsecond; c.poison.Load() == nil && !(d.over() && c.inter.Load().over()); pause = min(2*pause, time.Millisecond) {
+}
+
+// awaitLaunches waits until launches that were issued before calls on host memory have run: that is the order of the
+// communicator's calls on other ranks, which may have the same calls on streams.
+func awaitLaunches(calls []Call) {
+	for i := range calls {
+		if c := calls[i].Comm; c != nil && c.dev != nil && c.dev.outstanding.Load() > 0 {
+			c.sleepUntil(func() bool { return c.dev.outstanding.Load() == 0 })
+		}
+	}
+}
+
+// sleepUntil waits for a condition, or until the communicator has failed.
+func (c *Comm) sleepUntil(done func() bool) {
+	for pause := 20 * time.Microsecond; c.poison.Load() == nil && !done(); pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)
 	}
 }

@@ -16,8 +16,8 @@ const (
 	MemSuspend MemStat = iota
 	// MemSuspended is 1 while the communicator is suspended, else 0.
 	MemSuspended
-	// MemPersist is what it keeps until it ends: the memory that its packet planes and staging
-	// are in, and what it has of its device for exchange. Ranks of one host have the first in common, and each reports all of it.
+	// MemPersist is what it keeps until it ends: the memory that its packet planes are in, what it stages device memory
+	// in, and what it has of its device for exchange. Ranks of one host have the first in common, and each reports all of it.
 	MemPersist
 	// MemTotal is both.
 	MemTotal
@@ -36,6 +36,9 @@ func (c *Comm) MemStats(s MemStat) (uint64, error) {
 	}
 	if c.dev != nil && c.dev.direct != nil && c.args.Ranks > 1 {
 		persist += uint64(c.cfg.DeviceExchange)
+	}
+	if c.dev != nil {
+		persist += uint64(c.dev.locked.Load())
 	}
 	switch s {
 	case MemSuspend:

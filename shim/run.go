@@ -38,6 +38,7 @@ func runHere(calls []Call) error {
 	} else if streams {
 		return enqueue(calls)
 	}
+	awaitLaunches(calls)
 	if len(calls) == 1 {
 		if c := &calls[0]; c.Comm != nil && !c.Comm.args.NonBlocking && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) && !c.isCut() {
 			return c.Comm.runAlone(calls)

@@ -21,8 +21,12 @@ type script struct {
 
 	whole    bool // one step, with room for everything
 	together bool // several messages, which are one step
-	room     int  // bytes of staging memory that a step takes
+	sendRoom int  // bytes of staging memory for what a step sends, in either room,
+	recvRoom int  // and for what it receives: never in the place of what another one sends
 	deadline time.Time
+	at       unsafe.Pointer // the staging memory
+	sendAt   int            // how far it is in use
+	recvAt   int            // where what is received has a place of its own; -1: behind what is sent
 
 	steps []step
 	calls []Call // of the steps
@@ -76,15 +80,15 @@ func (c *Call) rows(n uint64) (send, recv move) {
 
 // roomFor is what n elements of each block of a call take in staging memory. Where they are no stretch of host memory,
 // those do too.
-func (s *script) roomFor(i int, n uint64) (size int) {
+func (s *script) roomFor(i int, n uint64) (sent, received int) {
 	send, recv := s.from[i].rows(n)
 	if s.staged[i].send || send.strided() {
-		size += send.roomFor()
+		sent = send.roomFor()
 	}
 	if s.staged[i].recv || recv.strided() {
-		size += recv.roomFor()
+		received = recv.roomFor()
 	}
-	return size
+	return sent, received
 }
 
 // begin makes the script that of a communicator's calls. What it has allocated is reused.
@@ -99,18 +103,19 @@ func (s *script) measure() int {
 	all, messages, cut := 0, 0, false
 	for i := range s.from {
 		c := &s.from[i]
-		all += s.roomFor(i, c.Count)
+		sent, received := s.roomFor(i, c.Count)
+		all += sent + received
 		if c.Kind.p2p() {
 			messages++
 		} else {
 			cut = cut || c.isCut()
 		}
 	}
-	s.together = messages > 1
-	s.room = 0
+	s.together, s.sendRoom, s.recvRoom = messages > 1, 0, 0
 	for i := range s.from {
 		if c := &s.from[i]; !c.Kind.p2p() || !s.together {
-			s.room = max(s.room, s.roomFor(i, c.pieceCount()))
+			sent, received := s.roomFor(i, c.pieceCount())
+			s.sendRoom, s.recvRoom = max(s.sendRoom, sent), max(s.recvRoom, received)
 			cut = cut || c.isCut()
 		}
 	}
@@ -118,7 +123,7 @@ func (s *script) measure() int {
 	if s.whole = !cut && fits; s.whole {
 		return s.scalarsRoom() + all
 	}
-	return s.scalarsRoom() + stepRooms*s.room + s.messagesRoom()
+	return s.scalarsRoom() + stepRooms*(s.sendRoom+s.recvRoom) + s.messagesRoom()
 }
 
 func (s *script) scalarsRoom() int { return aligned(scalarRoom * len(s.scalars)) }
@@ -127,7 +132,8 @@ func (s *script) scalarsRoom() int { return aligned(scalarRoom * len(s.scalars))
 func (s *script) messagesRoom() (size int) {
 	for i := range s.from {
 		if c := &s.from[i]; s.together && c.Kind.p2p() {
-			size += s.roomFor(i, c.Count)
+			sent, received := s.roomFor(i, c.Count)
+			size += sent + received
 		}
 	}
 	return size
@@ -135,18 +141,20 @@ func (s *script) messagesRoom() (size int) {
 
 // write writes the steps. Their staging memory, of the size that measure has returned, is at a place of its own.
 func (s *script) write(at unsafe.Pointer) {
+	s.at = at
 	s.steps, s.calls, s.outs, s.ins = s.steps[:0], s.calls[:0], s.outs[:0], s.ins[:0]
 	for i := range s.scalars {
 		x := &s.scalars[i]
 		x.room = unsafe.Add(at, scalarRoom*i)
 		s.from[x.call].Scalar = x.room
 	}
-	at = unsafe.Add(at, s.scalarsRoom())
+	s.sendAt, s.recvAt = s.scalarsRoom(), -1
 	if s.whole {
-		s.writeTogether(at, func(*Call) bool { return true })
+		s.writeTogether(func(*Call) bool { return true })
 		return
 	}
-	s.writeTogether(at, func(c *Call) bool { return c.Kind.oneSided() })
+	s.writeTogether(func(c *Call) bool { return c.Kind.oneSided() }) // which stages nothing
+	rooms := s.sendAt
 	for i := range s.from {
 		c := &s.from[i]
 		if c.Kind.oneSided() || c.Kind.p2p() && s.together {
@@ -154,20 +162,23 @@ func (s *script) write(at unsafe.Pointer) {
 		}
 		n, first := c.pieceCount(), uint64(0)
 		for more := true; more; more = first < c.Count {
-			s.add(i, first, min(n, c.Count-first), unsafe.Add(at, s.room*(len(s.steps)%stepRooms)))
+			s.sendAt = rooms + (s.sendRoom+s.recvRoom)*(len(s.steps)%stepRooms)
+			s.recvAt = s.sendAt + s.sendRoom
+			s.add(i, first, min(n, c.Count-first))
 			s.endStep()
 			first += n
 		}
 	}
-	s.writeTogether(unsafe.Add(at, stepRooms*s.room), func(c *Call) bool { return c.Kind.p2p() && s.together })
+	s.sendAt, s.recvAt = rooms+stepRooms*(s.sendRoom+s.recvRoom), -1
+	s.writeTogether(func(c *Call) bool { return c.Kind.p2p() && s.together })
 }
 
 // writeTogether makes some of the calls one step.
-func (s *script) writeTogether(at unsafe.Pointer, these func(*Call) bool) {
+func (s *script) writeTogether(these func(*Call) bool) {
 	before := len(s.calls)
 	for i := range s.from {
 		if these(&s.from[i]) {
-			at = s.add(i, 0, s.from[i].Count, at)
+			s.add(i, 0, s.from[i].Count)
 		}
 	}
 	if len(s.calls) > before {
@@ -179,35 +190,49 @@ func (s *script) endStep() {
 	s.steps = append(s.steps, step{len(s.calls), len(s.outs), len(s.ins)})
 }
 
-// add adds n elements of each block of a call to the step, and what they move, and returns where the staging memory
-// goes on.
-func (s *script) add(i int, first, n uint64, at unsafe.Pointer) unsafe.Pointer {
+// add adds n elements of each block of a call to the step, and what they move.
+func (s *script) add(i int, first, n uint64) {
 	c := s.from[i]
 	send, recv := c.rows(n)
 	offset := int(first) * c.Type.Size()
-	c.Send, at = s.locate(&s.outs, send, unsafe.Add(c.Send, offset), at, s.staged[i].send)
-	c.Recv, at = s.locate(&s.ins, recv, unsafe.Add(c.Recv, offset), at, s.staged[i].recv)
-	if piece := c.pieceCount(); piece < c.Count {
-		c.whole = c.Count
-		for done := uint64(0); done < n; done += piece { // several only of messages
-			p, offset := c, int(done)*c.Type.Size()
-			p.Count, p.Send, p.Recv = min(piece, n-done), unsafe.Add(c.Send, offset), unsafe.Add(c.Recv, offset)
-			s.calls = append(s.calls, p)
-		}
-		return at
+	recvAt := &s.recvAt
+	if s.recvAt < 0 {
+		recvAt = &s.sendAt
 	}
-	s.calls = append(s.calls, c)
-	return at
+	c.Send = s.locate(&s.outs, send, c.Send, offset, s.staged[i].send, &s.sendAt)
+	c.Recv = s.locate(&s.ins, recv, c.Recv, offset, s.staged[i].recv, recvAt)
+	piece := c.pieceCount()
+	if piece == c.Count {
+		s.calls = append(s.calls, c)
+		return
+	}
+	c.whole = c.Count
+	for done := uint64(0); done < n; done += piece { // several only of messages
+		p, offset := c, int(done)*c.Type.Size()
+		p.Count = min(piece, n-done)
+		if send.rows > 0 {
+			p.Send = unsafe.Add(c.Send, offset)
+		}
+		if recv.rows > 0 {
+			p.Recv = unsafe.Add(c.Recv, offset)
+		}
+		s.calls = append(s.calls, p)
+	}
 }
 
-// locate returns where a step has a call's buffer: where it is, or in staging memory.
-func (s *script) locate(moves *[]move, m move, buffer, at unsafe.Pointer, staged bool) (where, next unsafe.Pointer) {
-	if m.rows == 0 || !staged && !m.strided() {
-		return buffer, at
+// locate returns where a step has what begins so far into a call's buffer: where it is, or in staging memory at used.
+func (s *script) locate(moves *[]move, m move, buffer unsafe.Pointer, offset int, staged bool, used *int) unsafe.Pointer {
+	if m.rows == 0 {
+		return buffer
 	}
-	m.room, m.buffer, m.byCPU = at, buffer, !staged
+	m.buffer = unsafe.Add(buffer, offset)
+	if !staged && !m.strided() {
+		return m.buffer
+	}
+	m.room, m.byCPU = unsafe.Add(s.at, *used), !staged
+	*used += m.roomFor()
 	*moves = append(*moves, m)
-	return at, unsafe.Add(at, m.roomFor())
+	return m.room
 }
 
 // before returns where step k begins.

@@ -1,0 +1,279 @@
+package devicetest
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sort"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/shim/device"
+)
+
+// Driver is a [device.Driver] of goroutines, and of device memory that the CPU cannot touch: who takes a device's pointer for one
+// of the CPU's crashes. Page-locked memory is Go's, so that the race detector sees it. It refuses what a driver refuses: operations
+// outside Enter and Leave, on streams that are gone, and waits that cross captures. Once streams and graphs have been used it allocates nothing.
+type Driver struct {
+	handler device.Handler
+	devices int
+
+	mu      sync.RWMutex
+	blocks  []block // by address
+	locked  int64   // bytes of Alloc
+	most    int64
+	inside  map[int]int // devices that threads have entered, by thread
+	failing string
+	failure error
+	after   int
+	before  func(Op)
+
+	streams streams
+}
+
+// block is an allocation.
+type block struct {
+	at    uintptr
+	alias []byte // where the driver reaches it
+	place device.Place
+	seen  []byte // what the program sees, of the mapping; nil where that is alias
+}
+
+// New returns a driver of some devices, whose streams tell the handler how far they have come.
+func New(handler device.Handler, devices int) *Driver {
+	d := &Driver{handler: handler, devices: devices, inside: map[int]int{}}
+	d.streams.d = d
+	d.streams.changed.L = &d.streams.mu
+	return d
+}
+
+// Fail has a method fail with an error wrapping [device.ErrDriver], after so many more calls that succeed, until it is called with "".
+func (d *Driver) Fail(method string, after int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failing, d.after = method, after
+	d.failure = fmt.Errorf("%s: refused by the test: %w", method, device.ErrDriver)
+}
+
+// Before has f called by each stream before an operation, until it is called with nil. f may wait.
+func (d *Driver) Before(f func(Op)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.before = f
+}
+
+// Locked returns how many bytes of page-locked memory there are, and how many there have been at most.
+func (d *Driver) Locked() (now, most int64) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.locked, d.most
+}
+
+// Inside returns how many threads have entered and not left.
+func (d *Driver) Inside() int {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return len(d.inside)
+}
+
+func (d *Driver) refuse(method string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failing != method {
+		return nil
+	}
+	if d.after--; d.after >= 0 {
+		return nil
+	}
+	return d.failure
+}
+
+// entered refuses a method whose thread is not between Enter and Leave.
+func (d *Driver) entered(method string) error {
+	if err := d.refuse(method); err != nil {
+		return err
+	}
+	d.mu.RLock()
+	_, ok := d.inside[unix.Gettid()]
+	d.mu.RUnlock()
+	if !ok {
+		return fmt.Errorf("%s: no context is current: %w", method, device.ErrDriver)
+	}
+	return nil
+}
+
+// current is the device that the thread has entered.
+func (d *Driver) current() int {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.inside[unix.Gettid()]
+}
+
+// Current implements [device.Driver]: no thread has a context, but the program uses devices.
+func (d *Driver) Current() (int, bool, error) { return -1, true, d.refuse("Current") }
+
+// Locate implements [device.Driver].
+func (d *Driver) Locate(p unsafe.Pointer) (device.Place, error) {
+	if err := d.refuse("Locate"); err != nil {
+		return device.Place{}, err
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if b := d.find(uintptr(p)); b != nil {
+		return b.place, nil
+	}
+	return device.Place{}, nil
+}
+
+// find returns the block that holds an address, nil for none. mu is held.
+func (d *Driver) find(p uintptr) *block {
+	lo, hi := 0, len(d.blocks)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		switch b := &d.blocks[mid]; {
+		case p < b.at:
+			hi = mid
+		case p >= b.at+uintptr(len(b.alias)):
+			lo = mid + 1
+		default:
+			return b
+		}
+	}
+	return nil
+}
+
+// Bytes returns memory of any kind where the CPU can use it; nil where it is not all of one allocation.
+func (d *Driver) Bytes(p unsafe.Pointer, size int) []byte {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	b := d.find(uintptr(p))
+	if b == nil {
+		return unsafe.Slice((*byte)(p), size) // the program's own
+	}
+	at := int(uintptr(p) - b.at)
+	if at+size > len(b.alias) {
+		return nil
+	}
+	return b.alias[at : at+size : at+size]
+}
+
+// Enter implements [device.Driver]; it does not nest.
+func (d *Driver) Enter(s device.Stream) (int, error) {
+	if err := d.refuse("Enter"); err != nil {
+		return 0, err
+	}
+	on, err := d.streams.device(s)
+	if err != nil {
+		return 0, err
+	}
+	runtime.LockOSThread()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, twice := d.inside[unix.Gettid()]; twice {
+		panic("devicetest: Enter within Enter")
+	}
+	d.inside[unix.Gettid()] = on
+	return on, nil
+}
+
+// Leave implements [device.Driver].
+func (d *Driver) Leave() {
+	d.mu.Lock()
+	delete(d.inside, unix.Gettid())
+	d.mu.Unlock()
+	runtime.UnlockOSThread()
+}
+
+// Alloc implements [device.Driver].
+func (d *Driver) Alloc(size int) (unsafe.Pointer, error) {
+	if err := d.entered("Alloc"); err != nil {
+		return nil, err
+	}
+	room := make([]byte, size+64)
+	room = room[-uintptr(unsafe.Pointer(&room[0]))&63:][:size]
+	d.add(block{alias: room, place: device.Place{Kind: device.Pinned}})
+	d.mu.Lock()
+	d.locked += int64(size)
+	d.most = max(d.most, d.locked)
+	d.mu.Unlock()
+	return unsafe.Pointer(&room[0]), nil
+}
+
+// Managed returns memory that the CPU and a device have in common.
+func (d *Driver) Managed(dev, size int) unsafe.Pointer {
+	room := make([]byte, size)
+	return d.add(block{alias: room, place: device.Place{Kind: device.Managed, Device: dev}})
+}
+
+// Memory returns memory of a device; the CPU crashes at any touch.
+func (d *Driver) Memory(dev, size int) unsafe.Pointer {
+	page := os.Getpagesize()
+	room := (size + page - 1) / page * page
+	fd, err := unix.MemfdCreate("devicetest", unix.MFD_CLOEXEC)
+	if err == nil {
+		err = unix.Ftruncate(fd, int64(room))
+	}
+	b := block{place: device.Place{Kind: device.Memory, Device: dev}}
+	if err == nil {
+		b.alias, err = unix.Mmap(fd, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err == nil {
+		b.seen, err = unix.Mmap(fd, 0, room, unix.PROT_NONE, unix.MAP_SHARED)
+	}
+	if err != nil {
+		panic(err)
+	}
+	_ = unix.Close(fd)
+	b.alias = b.alias[:size]
+	return d.add(b)
+}
+
+func (d *Driver) add(b block) unsafe.Pointer {
+	at := unsafe.Pointer(unsafe.SliceData(b.alias))
+	if b.seen != nil {
+		at = unsafe.Pointer(unsafe.SliceData(b.seen))
+	}
+	b.at = uintptr(at)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.blocks = append(d.blocks, b)
+	sort.Slice(d.blocks, func(i, j int) bool { return d.blocks[i].at < d.blocks[j].at })
+	return at
+}
+
+// Free implements [device.Driver]; it frees memory of all kinds.
+func (d *Driver) Free(p unsafe.Pointer) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.find(uintptr(p))
+	if b == nil || b.at != uintptr(p) {
+		return fmt.Errorf("Free: %p: %w", p, device.ErrDriver)
+	}
+	freed := *b
+	switch {
+	case freed.seen != nil:
+		_ = unix.Munmap(freed.seen)
+		_ = unix.Munmap(freed.alias[:cap(freed.alias)])
+	case freed.place.Kind == device.Pinned:
+		d.locked -= int64(len(freed.alias))
+	}
+	i := sort.Search(len(d.blocks), func(i int) bool { return d.blocks[i].at >= freed.at })
+	d.blocks = append(d.blocks[:i], d.blocks[i+1:]...)
+	return nil
+}
+
+// AllocExchange implements [device.Driver].
+func (d *Driver) AllocExchange(size int) (unsafe.Pointer, error) {
+	if err := d.entered("AllocExchange"); err != nil {
+		return nil, err
+	}
+	return d.Memory(d.current(), size), nil
+}
+
+// FreeExchange implements [device.Driver].
+func (d *Driver) FreeExchange(p unsafe.Pointer) error { return d.Free(p) }
+
+// LoadKernels implements [device.Driver]: there are none to load.
+func (d *Driver) LoadKernels() error { return d.entered("LoadKernels") }
