@@ -14,7 +14,7 @@ PKGS      := ./...
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo test test-go test-race test-clients test-rdma test-torch test-long fuzz lint fmt bench bench-peers bench-planes bench-planning figures clean help
+.PHONY: all build lib demo test test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz lint fmt bench bench-peers bench-planes bench-planning gpu-check gpu-kit figures clean help
 
 all: build ## libraries and commands
 
@@ -33,7 +33,7 @@ bin/lightpath: $(GO_SOURCES)
 demo: build ## run the main job: AllReduce and All-to-All over an emulated optical fabric
 	bin/lightpath demo
 
-test: build test-go test-race test-c test-clients test-torch test-rdma test-packages abi-check lint ## everything CI checks
+test: build test-go test-race test-c test-clients test-torch test-gpu test-rdma test-packages abi-check lint ## everything CI checks
 
 # All but cgo/ is tested as it is built without a C compiler.
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
@@ -50,6 +50,10 @@ test-clients: build ## the C and Python clients of examples/, several ranks
 
 test-torch: build ## PyTorch trained over Lightpath and Gloo, 2 and 4 ranks; skipped where there is none
 	examples/torch/test.sh
+
+test-gpu: build ## the GPU check itself: its parts, and what of it goes without a GPU
+	cd bench/gpu && $(PYTHON) -m unittest -q
+	$(PYTHON) bench/gpu/check.py --stub --skip stub,symbols --out build/gpu/dry-run
 
 test-rdma: build ## RDMA planes: soft-RoCE in a virtual machine; skipped where there can be none
 	cgo/verbs/vm/test.sh
@@ -89,6 +93,13 @@ bench-peers: build peers ## Lightpath beside Open MPI, MPICH and Gloo, into buil
 
 bench-planes: build ## share of the line rate over shaped TCP planes between network namespaces (root)
 	bench/planes.sh
+
+# Parts alone: make gpu-check GPU_FLAGS="--only kernels,collectives". docs/gpu.md has the parts and what they need.
+gpu-check: ## everything on a GPU, checked and timed, in under 10 minutes; without one what the stub can show
+	$(PYTHON) bench/gpu/check.py $(GPU_FLAGS)
+
+gpu-kit: build bin/lightpath-kernels build/gpu/cuda.test build/gpu/libcuda/libcuda.so.1 build/gpu/mpi/lib/libmpi.so ## what gpu-check needs where there is no Go, into build/gpu-kit.tar.xz
+	bench/gpu/kit.sh build/gpu-kit.tar.xz
 
 FIGURES_OUT ?= figures
 figures: bin/lightpath ## the papers' figures as CSV, SVG and PNG into figures/

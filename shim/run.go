@@ -339,22 +339,27 @@ func (s *session) policy() {
 		}
 		s.opts.Alone = s.opts.Alone && c.alone
 	}
-	c := s.comms[0]
+	c, ref := s.comms[0], &s.refs[0]
+	lit := ref.circuits || ref.entry != nil && ref.entry.plan != nil
+	s.opts.Brief = 0
 	if c.localRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
-		if e := s.refs[0].entry; e != nil && e.prog == nil {
+		switch e := ref.entry; {
+		case e != nil && e.prog == nil:
 			s.opts.Spin = 0 // runAlone has
+		case !lit:
+			s.opts.Brief = 16 // about as long as a wake-up takes
 		}
 	} else {
 		s.opts.Spin, s.opts.Yield = 1, 200
-		if ref := &s.refs[0]; ref.circuits || ref.entry != nil && ref.entry.plan != nil {
+		if lit {
 			// A frame takes the emulated wire far longer than a wake-up takes, and the switch
 			// itself needs the cores.
 			s.opts.Spin, s.opts.Yield = 0, 0
 		}
 	}
 	if c.cfg.Spin >= 0 {
-		s.opts.Spin = c.cfg.Spin
+		s.opts.Spin, s.opts.Brief = c.cfg.Spin, 0
 	}
 }
 

@@ -34,8 +34,8 @@ def kernels(c):
     return rows
 
 
-def note(c, text=""):
-    return "; ".join(t for t in (STUB_NOTE if c.stub else "", text) if t)
+def note(c, *texts):
+    return "; ".join(t for t in (STUB_NOTE if c.stub else "", *texts) if t)
 
 
 class Bench:
@@ -70,11 +70,14 @@ class Bench:
         results, wrong = self.results(what, collective, ranks, size, "--out-of-place")
         if wrong:
             return wrong
+        planner = results[0]["planner"]
+        if "--planner" in self.flags and not planner:
+            return fail(self.part, what, "no plan was used: the call went over packet planes")
         limit = None
         if self.c.copy_gbs and not self.c.stub and ranks > 1:
             limit = busbw_limit(collective, ranks, self.c.copy_gbs)
         kind = "busbw" if ranks > 1 else "algbw"
-        return Row(self.part, what, number=results[0][f"{kind}_gbs"], unit="GB/s", limit=limit, note=note(self.c, f"{results[0]['time_us']:.0f} us; {kind}"))
+        return Row(self.part, what, number=results[0][f"{kind}_gbs"], unit="GB/s", limit=limit, note=note(self.c, f"{results[0]['time_us']:.0f} us; {kind}", planner))
 
 
 def collectives(c):

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""One rank of PyTorch's own nccl backend: its collectives on CUDA tensors beside answers computed without it, and a CUDA graph of them."""
+"""One rank of PyTorch's own nccl backend: its collectives on CUDA tensors beside answers computed without it, and a CUDA graph of them.
+With --device cpu it is examples/torch's backend for host memory, without graphs: so this program is tried where there is no GPU."""
 
+import argparse
+import os
 import sys
 
 import torch
@@ -20,7 +23,8 @@ class Checks:
         self.made = 0
 
     def same(self, got, want, what):
-        torch.cuda.synchronize()
+        if got.is_cuda:
+            torch.cuda.synchronize()
         if not torch.equal(got, want):
             wrong = (got != want).sum().item()
             raise SystemExit(f"rank {dist.get_rank()}: {what}: {wrong} of {got.numel()} elements are wrong")
@@ -86,19 +90,28 @@ def graphs(check, rank, world, device):
 
 
 def main():
-    torch.cuda.set_device(0)
-    device = torch.device("cuda", 0)
-    dist.init_process_group("nccl")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    device = torch.device(parser.parse_args().device)
+    if device.type == "cuda":
+        torch.cuda.set_device(0)
+        dist.init_process_group("nccl")
+    else:
+        sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "torch"))
+        import lightpath_torch
+
+        dist.init_process_group(lightpath_torch.BACKEND)
     rank, world, check = dist.get_rank(), dist.get_world_size(), Checks()
     for dtype in TYPES:
         for count in COUNTS:
             reductions(check, rank, world, count, dtype, device)
             copies(check, rank, world, count, dtype, device)
-    graphs(check, rank, world, device)
+    if device.type == "cuda":
+        graphs(check, rank, world, device)
     dist.barrier()
     dist.destroy_process_group()
     print(f"{check.made} checks", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,6 +14,9 @@ type Options struct {
 	// more by one after the others on this CPU have had theirs. Then Run blocks. Spinning
 	// pays where every rank has a CPU to itself.
 	Spin, Yield int
+	// Brief, where not 0, is how many rounds (Spin included) are enough once standstills of this Run have
+	// outlasted it again and again: what is waited for then comes at the pace of a wire, and may need this CPU.
+	Brief int
 	// Alone says that no other goroutine of this process drives a rank that this one may wait
 	// for: yields then go to the system only. A runtime.Gosched by a goroutine that is locked
 	// to its thread, as one that C has called is, costs two switches of threads.
@@ -27,6 +30,9 @@ type Options struct {
 	OnStall    func(stalled []*Task) error
 	StallAfter time.Duration
 }
+
+// lessons is how many standstills that outlast Options.Brief teach a Run to sleep early.
+const lessons = 8
 
 // Bounds of one wait for the endpoint's doorbell. Where several endpoints have work only
 // one can be waited for, and the others are looked at often.
@@ -69,7 +75,7 @@ func Run(tasks []*Task, o *Options) error {
 		case d.first == len(d.tasks):
 			return nil
 		case moved:
-			d.idle, d.wait = 0, minWait
+			d.moved()
 		default:
 			if err := d.rest(); err != nil {
 				return err
@@ -84,6 +90,7 @@ type driver struct {
 	o     *Options
 	first int // tasks before it have finished
 	idle  int // fruitless rounds in a row
+	long  int // standstills that outlasted Brief
 	wait  time.Duration
 	// still is when the first wait of this standstill began, stalled when OnStall was last
 	// called in it.
@@ -120,21 +127,38 @@ func (d *driver) round() (bool, error) {
 // rest passes the time until something may have changed.
 func (d *driver) rest() error {
 	d.idle++
-	if d.idle <= d.o.Spin {
+	patience := d.patience()
+	if d.idle <= min(d.o.Spin, patience) {
 		return nil
 	}
 	if err := d.watch(); err != nil {
 		return err
 	}
-	if d.idle <= d.o.Spin+d.o.Yield {
+	if d.idle <= patience {
 		Yield(d.o.Alone)
 		return nil
 	}
-	if d.idle == d.o.Spin+d.o.Yield+1 {
+	if d.idle == patience+1 {
 		d.still = time.Now()
 		d.stalled, d.wait = d.still, minWait
 	}
 	return d.block()
+}
+
+// patience is how many fruitless rounds there are before the first sleep.
+func (d *driver) patience() int {
+	if d.o.Brief > 0 && d.long >= lessons {
+		return d.o.Brief
+	}
+	return d.o.Spin + d.o.Yield
+}
+
+// moved ends a standstill, if there was one.
+func (d *driver) moved() {
+	if d.idle > d.o.Brief {
+		d.long++
+	}
+	d.idle, d.wait = 0, minWait
 }
 
 // Yield lets others have the CPU: those of this process too, unless alone (see Options).
@@ -168,7 +192,7 @@ func (d *driver) block() error {
 		return err
 	}
 	if moved {
-		d.idle = 0
+		d.moved()
 		return nil
 	}
 	switch {

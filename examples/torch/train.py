@@ -5,7 +5,10 @@
 
 A way is a backend and what is done over it: ddp, sharded (sharding.py), fsdp (torch 2). The model is Bengio's of 2003:
 characters embedded, two hidden layers. Every way trains its own copy from the same seed with the same batches, so
-the loss curves are the same but for the order in which gradients are added up."""
+the loss curves are the same but for the order in which gradients are added up.
+
+With --device cuda the models are on the first GPU, which all ranks share, and torch's own backends take part:
+--ways gloo:ddp,nccl:ddp,nccl:fsdp, NCCL being whatever libnccl.so.2 is preloaded."""
 
 import argparse
 import json
@@ -44,9 +47,10 @@ class Trainer:
         backend, mode = way.split(":")
         group = dist.new_group(backend=backend)
         torch.manual_seed(args.seed)
-        model = Model(characters, args.hidden)
+        model = Model(characters, args.hidden).to(args.device)
         self.parameters = sum(p.numel() for p in model.parameters())
         self.finish = lambda: None
+        self.device, self.settle = args.device, torch.cuda.synchronize if args.device == "cuda" else lambda: None
         if mode == "ddp":
             self.model = nn.parallel.DistributedDataParallel(model, process_group=group, bucket_cap_mb=args.bucket_mb)
             trained = self.model.parameters()
@@ -54,7 +58,7 @@ class Trainer:
             self.model = Sharded(model, model.layers(), group)
             trained, self.finish = self.model.shards(), self.model.finish_gradients
         else:
-            self.model = fully_sharded(model, group)
+            self.model = fully_sharded(model, group, args.device)
             trained = self.model.parameters()
         self.optimizer = torch.optim.Adam(trained, lr=args.rate)
         self.losses, self.seconds = [], []
@@ -66,6 +70,7 @@ class Trainer:
         loss.backward()
         self.finish()
         self.optimizer.step()
+        self.settle()
         self.seconds.append(time.perf_counter() - begun)
         self.losses.append(loss.detach())
 
@@ -73,20 +78,20 @@ class Trainer:
         """Loss and accuracy on held-out characters. Every rank takes part: sharded parameters are gathered."""
         spread = torch.linspace(0, len(held_out) - 1, count).long()
         contexts = torch.stack([held_out[i][0] for i in spread])
-        following = torch.stack([held_out[i][1] for i in spread])
+        following = torch.stack([held_out[i][1] for i in spread]).to(self.device)
         with torch.no_grad():
-            scores = self.model(contexts)
+            scores = self.model(contexts.to(self.device))
         loss = nn.functional.cross_entropy(scores, following).item()
         return loss, (scores.argmax(1) == following).float().mean().item()
 
 
-def fully_sharded(model, group):
+def fully_sharded(model, group, device):
     try:
         from torch.distributed.device_mesh import DeviceMesh
         from torch.distributed.fsdp import fully_shard
     except ImportError:
-        raise SystemExit(f"train.py: FSDP on the CPU is not in torch {torch.__version__}; use sharded")
-    mesh = DeviceMesh.from_group(group, "cpu")
+        raise SystemExit(f"train.py: FSDP as it is used here is not in torch {torch.__version__}; use sharded")
+    mesh = DeviceMesh.from_group(group, device)
     for layer in model.layers():
         fully_shard(layer, mesh=mesh)
     return fully_shard(model, mesh=mesh)
@@ -108,12 +113,12 @@ def train(args):
         contexts, following = next(batches)
         for way in ways if step % 2 == 0 else reversed(ways):  # whoever comes second finds caches warm
             dist.barrier()
-            trainers[way].step(contexts, following)
+            trainers[way].step(contexts.to(args.device), following.to(args.device))
         if args.after_step:
             args.after_step(step)
     results = {}
     for way, trainer in trainers.items():
-        losses = torch.stack(trainer.losses).double()
+        losses = torch.stack(trainer.losses).double().cpu()
         dist.all_reduce(losses)
         loss, accuracy = trainer.evaluate(held_out)
         results[way] = {
@@ -145,6 +150,7 @@ def arguments(argv=None):
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0, help="loading processes of each rank")
     parser.add_argument("--start-method", default="fork", choices=["fork", "forkserver", "spawn"], help="of those")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where models are; cuda: all ranks on the first GPU")
     parser.add_argument("--out", help="JSON file for rank 0's results")
     parser.set_defaults(after_step=None)
     return parser.parse_args(argv)
@@ -153,6 +159,8 @@ def arguments(argv=None):
 def main():
     args = arguments()
     torch.set_num_threads(1)
+    if args.device == "cuda":
+        torch.cuda.set_device(0)
     # The group for what is not measured. Gloo, as everybody has it; training has groups of its own.
     dist.init_process_group("gloo")
     results = train(args)

@@ -1,0 +1,184 @@
+"""The check itself: what it concludes from what it sees. python3 -m unittest"""
+
+import contextlib
+import io
+import os
+import tempfile
+import time
+import unittest
+
+import check
+import clients
+import report
+import timing
+import traffic
+from report import FAILED, OK, SHORT, SKIPPED, Row
+from runner import Budget, run
+
+PERF = """[0] # nccl-tests version 2.19.6
+[0] #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+[0]            8             2     float     sum      -1     9.07    0.00    0.00       0     9.03    0.00    0.00       0
+[0]          512           128     float    prod      -1     9.11    0.06    0.06       0     9.10    0.06    0.06       0
+[0] # Out of bounds values : 3 FAILED
+"""
+
+
+class Context:
+    """As much of a context as running parts needs."""
+
+    stub, no_gpu, notes = True, "no GPU", {}
+
+    def __init__(self, out, seconds=60):
+        self.out, self.budget = out, Budget(seconds)
+
+
+class WithDirectory(unittest.TestCase):
+    def setUp(self):
+        held = tempfile.TemporaryDirectory()
+        self.addCleanup(held.cleanup)
+        self.directory = held.name
+
+    def log(self, name="log"):
+        return os.path.join(self.directory, name)
+
+
+class Commands(WithDirectory):
+    def test_outcomes(self):
+        self.assertTrue(run(["true"], self.log(), 60).ok)
+        outcome = run(["sh", "-c", "echo fine; echo 'lightpath: rank 1: lost' >&2; echo later; exit 3"], self.log(), 60)
+        self.assertEqual(outcome.code, 3)
+        self.assertEqual(outcome.why(), "exit status 3: lightpath: rank 1: lost")
+        self.assertEqual(run(["sh", "-c", "echo one; echo two; exit 1"], self.log(), 60).why(), "exit status 1: two")
+        self.assertFalse(run(["/nonexistent/program"], self.log(), 60).ok)
+
+    def test_environment(self):
+        self.assertIn("PLANES=7", run(["env"], self.log(), 60, {"PLANES": "7"}).text())
+
+    def test_limit_ends_all_processes(self):
+        """A command past its limit ends with what it has started; so does what a command leaves behind."""
+        for limit, command in ((1, "sleep 600 & echo $! >{}; wait"), (60, "sleep 600 >/dev/null & echo $! >{}")):
+            pid_file = self.log("pid")
+            outcome = run(["sh", "-c", command.format(pid_file)], self.log(), limit)
+            self.assertEqual(outcome.code, None if limit == 1 else 0)
+            with open(pid_file) as f:
+                pid = int(f.read())
+            for _ in range(3000):
+                if ended(pid):
+                    break
+                time.sleep(0.01)
+            self.assertTrue(ended(pid), f"process {pid} lives on")
+        self.assertIn("not done after", run(["sleep", "600"], self.log(), 0.1).why())
+
+    def test_budget(self):
+        now = [100.0]
+        budget = Budget(30, clock=lambda: now[0])
+        now[0] += 12
+        self.assertEqual(budget.left(), 18)
+
+
+def ended(pid):
+    """Whether a process has ended; one that nobody waits for has, too."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+class Rows(unittest.TestCase):
+    def test_share_of_the_limit(self):
+        self.assertEqual(Row("p", "w", number=95, unit="GB/s", limit=100, asked=0.9).status, OK)
+        self.assertEqual(Row("p", "w", number=85, unit="GB/s", limit=100, asked=0.9).status, SHORT)
+        self.assertEqual(Row("p", "w", asked=0.9).status, SHORT, "nothing was measured")
+        self.assertEqual(Row("p", "w", number=20, unit="us", limit=10).fraction, 0.5, "of times less is more")
+        self.assertIsNone(Row("p", "w", number=0, unit="us", limit=10).fraction)
+
+    def test_what_fails_the_check(self):
+        self.assertFalse(report.failed([Row("p", "w"), Row("p", "w", SKIPPED)]))
+        for status in (FAILED, SHORT):
+            self.assertTrue(report.failed([Row("p", "w"), Row("p", "w", status)]))
+
+    def test_tables(self):
+        rows = [Row("p", "a|b", number=1234.5, unit="us"), Row("q", "c", FAILED, note="why")]
+        self.assertEqual(report.text(rows).splitlines()[2].split(), ["p", "a|b", "ok", "1234", "us"])
+        self.assertIn("| p | a\\|b | ok | 1234 us |", report.markdown(rows))
+        self.assertEqual(len(report.markdown(rows).splitlines()), 4)
+
+
+class Limits(unittest.TestCase):
+    def test_traffic(self):
+        """Two ranks, S bytes: both read and write S for AllReduce; 1000 GB/s are 250 of algbw, and as much of busbw."""
+        self.assertEqual(traffic.moved("allreduce", 2, 10), 40)
+        self.assertEqual(traffic.busbw_limit("allreduce", 2, 1000), 250)
+        self.assertEqual(traffic.busbw_limit("allreduce", 4, 1000), 187.5)
+        self.assertEqual(traffic.busbw_limit("alltoall", 4, 1000), 93.75)
+        self.assertEqual(traffic.busbw_limit("sendrecv", 2, 1000), 250)
+        self.assertEqual(traffic.busbw_limit("allgather", 4, 1000), 150)
+        self.assertEqual(traffic.busbw_limit("reducescatter", 4, 1000), 150)
+        self.assertEqual(traffic.busbw_limit("broadcast", 4, 1000), 250)
+
+    def test_every_collective_has_traffic(self):
+        for collective in ["allreduce", "alltoall", *timing.OTHERS]:
+            self.assertGreater(traffic.busbw_limit(collective, 2, 1000), 0)
+
+
+class Verdicts(unittest.TestCase):
+    def test_nccl_tests(self):
+        self.assertEqual(clients.verdict(PERF), (3, 2))
+        self.assertEqual(clients.verdict(PERF.replace(": 3 FAILED", ": 0 OK")), (0, 2))
+        self.assertEqual(clients.verdict("Test CUDA failure"), (None, 0))
+
+    def test_training(self):
+        curve = {"loss": [4.0, 3.0, 2.0], "step_ms": 10.0}
+        near = {"loss": [4.0, 3.00001, 2.0], "step_ms": 5.0}
+        self.assertEqual(clients.trained("w", near, curve).status, OK)
+        for loss in ([4.0, 3.1, 2.0], [4.0, 4.0, 4.0], [4.0, float("nan"), 2.0]):
+            self.assertEqual(clients.trained("w", {"loss": loss, "step_ms": 5.0}, curve).status, FAILED, loss)
+        self.assertEqual(clients.trained("w", {"loss": [4.0] * 3, "step_ms": 1.0}, {"loss": [4.0] * 3, "step_ms": 1.0}).status, FAILED, "nothing was learned")
+
+    def test_beside_nvidia(self):
+        mine = lambda: Row("p", "mine", number=20, unit="us")  # noqa: E731
+        rows = timing.compared(mine(), Row("p", "theirs", number=10, unit="us"))
+        self.assertEqual((rows[0].fraction, rows[0].status), (0.5, OK))
+        rows = timing.compared(mine(), Row("p", "theirs", FAILED, note="duplicate GPU"))
+        self.assertEqual([r.status for r in rows], [OK, SKIPPED])
+        rows = timing.compared(Row("p", "mine", FAILED), Row("p", "theirs", number=10, unit="us"))
+        self.assertEqual(rows[0].status, FAILED)
+
+
+class Parts(WithDirectory):
+    def run_all(self, groups, seconds=60):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return check.run_all(Context(self.directory, seconds), groups)
+
+    def test_a_part_that_breaks_is_one_row(self):
+        def breaks(_):
+            raise KeyError("loss")
+
+        rows = self.run_all([{"a": breaks, "b": lambda _: [Row("b", "w")]}, {"c": lambda _: [Row("c", "w")]}])
+        self.assertEqual([(r.part, r.status) for r in rows], [("a", FAILED), ("b", OK), ("c", OK)])
+        self.assertIn("KeyError", rows[0].note)
+
+    def test_no_time_left(self):
+        rows = self.run_all([{"a": lambda _: [Row("a", "w")]}], seconds=0)
+        self.assertEqual([(r.status, r.note) for r in rows], [(SKIPPED, "no time was left")])
+
+    def test_choice(self):
+        names = [n for g in check.chosen("torch,kernels", None) for n in g]
+        self.assertEqual(names, ["kernels", "torch"])
+        self.assertNotIn("torch", [n for g in check.chosen(None, "torch") for n in g])
+        for only, without in (("gpu", None), (None, "gpu")):
+            with self.assertRaisesRegex(SystemExit, "no part gpu"):
+                check.chosen(only, without)
+
+    def test_reports(self):
+        context = Context(self.directory)
+        table = check.write(context, [Row("a", "w", FAILED, note="why")], 3)
+        self.assertIn("times mean nothing", table)
+        for name in ("report.txt", "report.md", "report.json"):
+            with open(self.log(name)) as f:
+                self.assertIn("why", f.read())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,99 @@
+package exec
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+)
+
+// standstills is an operation that moves once after so many fruitless polls each, and the endpoint that
+// counts how many of those came after a sleep.
+type standstills struct {
+	transport.Endpoint
+	rounds []int // left of each standstill
+	polls  int   // in the present one
+	sleeps []int // polls before the first sleep, by standstill; -1 where there was none
+	slept  int
+}
+
+func (s *standstills) Poll() (moved, done bool, err error) {
+	if s.polls++; s.polls <= s.rounds[0] {
+		return false, false, nil
+	}
+	s.sleeps = append(s.sleeps, s.slept)
+	s.rounds, s.polls, s.slept = s.rounds[1:], 0, -1
+	return true, len(s.rounds) == 0, nil
+}
+
+func (s *standstills) Waiting() Wait             { return Wait{} }
+func (s *standstills) Planes() []transport.Plane { return nil }
+func (s *standstills) Arm() uint32               { return 0 }
+
+func (s *standstills) Wait(uint32, time.Duration) {
+	if s.slept < 0 {
+		s.slept = s.polls
+	}
+}
+
+func (s *standstills) run(t *testing.T, o *Options) error {
+	t.Helper()
+	s.slept = -1
+	var task Task
+	if err := task.Bind(Call{Engine: s, Endpoint: s}); err != nil {
+		t.Fatal(err)
+	}
+	return Run([]*Task{&task}, o)
+}
+
+// TestBrief: standstills that last longer than a wake-up, again and again, are slept through from then on; short
+// ones are not, nor are single long ones.
+func TestBrief(t *testing.T) {
+	rounds := []int{30, 10, 10, 100}
+	for range lessons + 1 {
+		rounds = append(rounds, 30)
+	}
+	rounds = append(rounds, 5, 30)
+	for _, brief := range []int{0, 8} {
+		s := &standstills{rounds: rounds}
+		if err := s.run(t, &Options{Spin: 20, Yield: 30, Brief: brief}); err != nil {
+			t.Fatal(err)
+		}
+		long := 0
+		for i, n := range rounds {
+			want := 20 + 30
+			if brief > 0 && long >= lessons {
+				want = brief
+			}
+			if n > brief {
+				long++
+			}
+			if n <= want {
+				want = -1
+			} else {
+				want += 2 // the round after Arm is one more
+			}
+			if s.sleeps[i] != want {
+				t.Errorf("Brief %d: standstill %d of %d polls: first sleep after %d, want %d", brief, i, n, s.sleeps[i], want)
+			}
+		}
+	}
+}
+
+// TestBriefTimeout: who sleeps early still notices that nothing moves, and not before the time is up.
+func TestBriefTimeout(t *testing.T) {
+	rounds := make([]int, lessons)
+	for i := range rounds {
+		rounds[i] = 9
+	}
+	const timeout = 20 * time.Millisecond
+	s := &standstills{rounds: append(rounds, 1<<62)}
+	begin := time.Now()
+	if err := s.run(t, &Options{Spin: 20, Yield: 30, Brief: 8, Timeout: timeout}); !errors.Is(err, ErrTimeout) {
+		t.Errorf("got %v", err)
+	}
+	if d := time.Since(begin); d < timeout || s.slept != 8+2 {
+		t.Errorf("gave up after %v, first sleep after %d polls", d, s.slept)
+	}
+}
