@@ -16,19 +16,23 @@ import (
 //
 // Hot path: no allocation after the first launch of a size, no logging.
 func (x *direct) put(calls []Call, here bool) error {
-	d := x.c.dev
 	x.gather(calls, here)
-	if err := x.check(calls, here); err != nil {
+	if err := x.check(calls); err != nil {
 		return err
 	}
-	if _, err := devices.Enter(x.stream); err != nil {
+	others, err := x.otherStreams()
+	if err != nil {
+		return err
+	}
+	on, err := devices.Enter(x.stream)
+	if err != nil {
 		return err
 	}
 	defer devices.Leave()
-	if err := x.inContext(); err != nil {
+	if err := x.firstStream(on, others); err != nil {
 		return err
 	}
-	if err := d.prepare(false); err != nil {
+	if err := x.c.dev.prepare(false); err != nil {
 		return err
 	}
 	if err := x.announce(calls); err != nil {
@@ -63,20 +67,8 @@ func (x *direct) gather(calls []Call, here bool) {
 	x.stream = x.streams[0]
 }
 
-// check refuses what cannot be right before anything has an effect.
-func (x *direct) check(calls []Call, here bool) error {
-	x.capture = device.Capture{}
-	for i := 0; i < len(x.streams) && !here; i++ {
-		got, err := x.c.capturing(x.streams[i])
-		switch {
-		case err != nil:
-			return err
-		case i == 0:
-			x.capture = got
-		case got.ID != x.capture.ID:
-			return fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w", ErrInvalidUsage)
-		}
-	}
+// check refuses calls that cannot be right before anything has an effect.
+func (x *direct) check(calls []Call) error {
 	for i := range calls {
 		call := &calls[i]
 		if call.Comm != x.c {
@@ -110,22 +102,34 @@ func (x *direct) addOp(call *Call) error {
 	return err
 }
 
-// located finds out where a buffer is, and refuses memory that cannot be right.
-func (c *Call) located(name string, p unsafe.Pointer, size int64) (device.Place, error) {
-	if size == 0 {
-		return device.Place{Kind: device.Pinned}, nil
+// otherStreams checks the streams but the first, which is to be entered, and returns the graph that they are captured into.
+func (x *direct) otherStreams() (first device.Capture, err error) {
+	for i, s := range x.streams[1:] {
+		got, err := x.c.capturing(s)
+		switch {
+		case err != nil:
+			return first, err
+		case i == 0:
+			first = got
+		case got.ID != first.ID:
+			return first, errCaptures
+		}
 	}
-	if _, err := c.needsStage(name, p, size); err != nil {
-		return device.Place{}, err
-	}
-	return devices.Locate(p)
+	return first, nil
 }
 
-// inContext refuses streams of a context that does not reach the memory of the communicator.
-func (x *direct) inContext() error {
+// firstStream checks the first stream, which has been entered and is on a device, and that it is captured as the others are.
+func (x *direct) firstStream(on int, others device.Capture) (err error) {
+	if x.capture, err = x.c.capturingOn(on, x.stream); err != nil {
+		return err
+	}
+	if len(x.streams) > 1 && others.ID != x.capture.ID {
+		return errCaptures
+	}
+	// Streams of another context do not reach the memory of the communicator.
 	ctx, err := x.driver.Context()
 	if err == nil && ctx != x.ctx {
-		err = fmt.Errorf("shim: the stream is of another context of device %d than that in which the communicator was made: %w", x.c.args.Device, ErrInvalidArgument)
+		err = fmt.Errorf("shim: the stream is of another context of device %d than that in which the communicator was made: %w", on, ErrInvalidArgument)
 	}
 	return err
 }
@@ -205,7 +209,6 @@ func (x *direct) enqueue() error {
 		x.write(&own.current, 0)
 		if x.capture.ID == 0 {
 			x.write(&own.ended, x.number)
-			x.watcher.last.Store(x.number)
 		}
 	}
 	if err := x.flush(); err != nil {
@@ -218,6 +221,8 @@ func (x *direct) enqueue() error {
 	}
 	if x.capture.ID != 0 {
 		x.captured.Store(true)
+	} else {
+		x.watcher.last.Store(x.number)
 	}
 	return err
 }

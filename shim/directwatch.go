@@ -20,6 +20,7 @@ import (
 // watcher is what the goroutine is told.
 type watcher struct {
 	kick  chan struct{} // there is a launch
+	awake atomic.Bool   // it looks without being told
 	stop  chan struct{} // there will be none
 	over  chan struct{} // everything has been given back
 	close sync.Once
@@ -41,8 +42,11 @@ const (
 	lookAgain = time.Second
 )
 
-// wake tells the watcher of a launch. Hot path.
+// wake tells the watcher of a launch. Hot path: while launches follow each other, it is awake.
 func (w *watcher) wake() {
+	if w.awake.Load() {
+		return
+	}
 	select {
 	case w.kick <- struct{}{}:
 	default:
@@ -109,20 +113,33 @@ type standing struct {
 	said   time.Time
 }
 
-// follow looks at launches until there are none.
+// follow looks at launches until there have been none for a while.
 func (x *direct) follow() {
 	var seen standing
-	for x.c.poison.Load() == nil && x.busy() {
-		timer := time.NewTimer(min(lookSoon, x.c.cfg.Timeout/4))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	w := &x.watcher
+	w.awake.Store(true)
+	for last := w.last.Load(); x.c.poison.Load() == nil; {
+		timer.Reset(min(lookSoon, x.c.cfg.Timeout/4))
 		select {
 		case <-timer.C:
 		case <-x.c.poisonCh:
 		}
-		timer.Stop()
 		if err := x.look(&seen, time.Now()); err != nil {
 			x.c.spread(err)
 		}
+		now := w.last.Load()
+		if quiet := now == last && !x.busy(); quiet {
+			w.awake.Store(false)
+			if w.last.Load() == last {
+				return
+			}
+			w.awake.Store(true) // one has come in between, which has not told
+		}
+		last = now
 	}
+	w.awake.Store(false)
 }
 
 // busy reports whether launches are on their way.
@@ -132,6 +149,9 @@ func (x *direct) busy() bool {
 
 // look takes a look at the launch under way.
 func (x *direct) look(seen *standing, now time.Time) error {
+	if err := x.broken(); err != nil || x.n == 1 {
+		return err
+	}
 	own := x.page.rank(x.me)
 	if x.watcher.missed(x.ended(), now) {
 		return fmt.Errorf("shim: rank %d: a call has missed its deadline; %s: %w", x.me, x.missing(), ErrTimeout)
@@ -150,6 +170,23 @@ func (x *direct) look(seen *standing, now time.Time) error {
 		x.say(number)
 	}
 	return nil
+}
+
+// broken is the driver's error where a launch has failed on the device.
+func (x *direct) broken() error {
+	d := x.c.dev
+	if !d.mu.TryLock() {
+		return nil
+	}
+	defer d.mu.Unlock()
+	if !d.recorded {
+		return nil
+	}
+	_, err := devices.Reached(d.event)
+	if err != nil {
+		err = fmt.Errorf("shim: rank %d: on its device: %w", x.me, err)
+	}
+	return err
 }
 
 // tokens is a hash of this rank's tokens: it changes while a launch moves on.

@@ -242,12 +242,15 @@ func (g *group) capturing() (first device.Capture, err error) {
 			case i == 0 && k == 0:
 				first = got
 			case got.ID != first.ID:
-				return first, fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w", ErrInvalidUsage)
+				return first, errCaptures
 			}
 		}
 	}
 	return first, nil
 }
+
+// errCaptures reports a group that could run in part only.
+var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w", ErrInvalidUsage)
 
 // capturing checks a stream for the communicator's calls, and returns the graph that it is captured into.
 func (c *Comm) capturing(s device.Stream) (device.Capture, error) {
@@ -256,6 +259,11 @@ func (c *Comm) capturing(s device.Stream) (device.Capture, error) {
 		return device.Capture{}, err
 	}
 	defer devices.Leave()
+	return c.capturingOn(on, s)
+}
+
+// capturingOn is capturing for a stream that has been entered, and is on a device.
+func (c *Comm) capturingOn(on int, s device.Stream) (device.Capture, error) {
 	if on != c.args.Device {
 		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.args.Device, ErrInvalidArgument)
 	}

@@ -31,27 +31,32 @@ func (c *Call) staged() (where stagedBuffers, err error) {
 // needsStage tells whether the CPU cannot use a buffer where it is. Managed memory it could, but not while the
 // device does.
 func (c *Call) needsStage(name string, p unsafe.Pointer, size int64) (bool, error) {
+	at, err := c.located(name, p, size)
+	return at.Kind >= device.Managed, err
+}
+
+// located finds out where a buffer is, and refuses memory that cannot be right. What there is none of is nowhere.
+func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Place, err error) {
 	if size == 0 {
-		return false, nil
+		return at, nil
 	}
-	at, err := devices.Locate(p)
-	if err != nil {
-		return false, err
+	if at, err = devices.Locate(p); err != nil {
+		return at, err
 	}
 	if at.Kind == device.Host && !mapped(p, size) {
-		return false, c.invalid("%s %p of %d bytes is neither device nor host memory: has it been freed?", name, p, size)
+		return at, c.invalid("%s %p of %d bytes is neither device nor host memory: has it been freed?", name, p, size)
 	}
 	if at.Kind == device.Memory {
 		end, err := devices.Locate(unsafe.Add(p, size-1))
 		if err != nil {
-			return false, err
+			return at, err
 		}
 		if end != at {
-			return false, c.invalid("%s %p of %d bytes reaches beyond its memory", name, p, size)
+			return at, c.invalid("%s %p of %d bytes reaches beyond its memory", name, p, size)
 		}
 		if at.Device != c.Comm.args.Device {
-			return false, c.invalid("%s is memory of device %d, the communicator is of device %d", name, at.Device, c.Comm.args.Device)
+			return at, c.invalid("%s is memory of device %d, the communicator is of device %d", name, at.Device, c.Comm.args.Device)
 		}
 	}
-	return at.Kind >= device.Managed, nil
+	return at, nil
 }

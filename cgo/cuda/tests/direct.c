@@ -298,6 +298,66 @@ static void refused(struct rank *r) {
   }
 }
 
+/* Communicators that come from others, and groups over several of them on one stream: each rank names them in another order. */
+static void kin(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer(), *c = buffer();
+  ncclComm_t all, same;
+  int i;
+  OK(ncclCommSplit(r->comm, 0, r->rank, &all, NULL));
+  OK(ncclCommSplit(r->comm, 0, r->rank, &same, NULL));
+  put(a, r->rank, 0);
+  for (i = 0; i < 3; i++) {
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(a, b, N, ncclFloat, ncclSum, r->rank == 0 ? all : same, (cudaStream_t)s));
+    OK(ncclAllReduce(a, c, N, ncclFloat, ncclSum, r->rank == 0 ? same : all, (cudaStream_t)s));
+    OK(ncclGroupEnd());
+  }
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect_sum(b, r->rank, r->world, 0);
+  expect_sum(c, r->rank, r->world, 0);
+  OK(ncclCommDestroy(all));
+  OK(ncclCommDestroy(same));
+}
+
+/* A thread that has all ranks, each on a device of its own, with device memory and with none. */
+static void one_thread(struct rank *r) {
+  ncclComm_t comms[3];
+  CUstream s[3];
+  float *a[3], *plain = malloc(3 * sizeof host[0]), *result = malloc(3 * sizeof host[0]);
+  int i, k;
+  if (r->rank > 0) return;
+  OK(ncclCommInitAll(comms, 3, NULL));
+  for (i = 0; i < 3; i++) {
+    gpu_use(i);
+    s[i] = gpu_stream(CU_STREAM_NON_BLOCKING);
+    a[i] = buffer();
+    put(a[i], i, 0);
+    memcpy(plain + (size_t)i * N, host[i], sizeof host[i]);
+  }
+  OK(ncclGroupStart());
+  for (i = 0; i < 3; i++) OK(ncclAllReduce(a[i], a[i], N, ncclFloat, ncclSum, comms[i], (cudaStream_t)s[i]));
+  OK(ncclGroupEnd());
+  for (i = 0; i < 3; i++) {
+    IS(gpu.StreamSynchronize(s[i]), CUDA_SUCCESS);
+    gpu_use(i);
+    expect_sum(a[i], i, 3, 0);
+  }
+  OK(ncclGroupStart());
+  for (i = 0; i < 3; i++) OK(ncclAllReduce(plain + (size_t)i * N, result + (size_t)i * N, N, ncclFloat, ncclSum, comms[i], NULL));
+  OK(ncclGroupEnd());
+  for (i = 0; i < 3; i++) {
+    gpu_use(i);
+    gpu_copy(a[i], result + (size_t)i * N, sizeof host[0]);
+    expect_sum(a[i], i, 3, 0);
+    for (k = 0; k < N; k++) CHECK(plain[(size_t)i * N + (size_t)k] == value(i, 0, k));
+    OK(ncclCommDestroy(comms[i]));
+  }
+  gpu_use(r->device);
+  free(plain);
+  free(result);
+}
+
 static void unreachable(void) {
   ncclComm_t comms[2];
   int i;
@@ -334,7 +394,7 @@ int main(int argc, char **argv) {
   } tests[] = {{"mixed", 3, mixed, NULL},          {"side_by_side", 3, side_by_side, NULL}, {"messages", 2, messages, NULL},
                {"from_host", 2, from_host, NULL},  {"mismatched", 2, mismatched, NULL},     {"other_operator", 2, other_operator, NULL},
                {"other_size", 2, other_size, NULL}, {"late", 3, late, "2s"},                 {"churn", 2, churn, NULL},
-               {"unmade", 2, unmade, NULL},        {"refused", 3, refused, NULL}};
+               {"kin", 2, kin, NULL},               {"one_thread", 2, one_thread, NULL},     {"unmade", 2, unmade, NULL},        {"refused", 3, refused, NULL}};
   size_t i;
   int k;
   gpu_open();
