@@ -1,0 +1,89 @@
+package shim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/wire"
+)
+
+// stampedPlane notes when the first byte is handed to it.
+type stampedPlane struct {
+	transport.Plane
+	first *time.Time
+}
+
+func (p stampedPlane) TrySend(h *wire.Header, payload []byte) (int, error) {
+	if p.first.IsZero() {
+		*p.first = time.Now()
+	}
+	return p.Plane.TrySend(h, payload)
+}
+
+type stampedEndpoint struct {
+	transport.Endpoint
+	planes []transport.Plane
+}
+
+func (e *stampedEndpoint) Planes() []transport.Plane { return e.planes }
+
+// stamp has rank 0 note in first when it hands over the first byte since that was zero.
+func (w *world) stamp(first *time.Time) {
+	c := w.comms[0]
+	e := &stampedEndpoint{Endpoint: c.packet}
+	for _, p := range c.packet.Planes() {
+		e.planes = append(e.planes, stampedPlane{p, first})
+	}
+	c.packet = e
+}
+
+// BenchmarkFirstByte is the time from the entry of the engine to the first byte handed to a plane, for calls
+// that have been planned before: of one shape, and of many in turn, which the table of programs must find.
+func BenchmarkFirstByte(b *testing.B) {
+	for _, planes := range []string{"1", "4"} {
+		for _, shapes := range []int{1, 64} {
+			b.Run(fmt.Sprintf("planes=%s/shapes=%d", planes, shapes), func(b *testing.B) {
+				b.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+				b.Setenv("LIGHTPATH_PLANES", planes)
+				w := newWorld(b, 2)
+				var first time.Time
+				w.stamp(&first)
+				calls := make([][2][]Call, shapes)
+				for i := range calls {
+					for r := range w.comms {
+						calls[i][r] = []Call{allReduce(w.comms[r], make([]float32, 256+i))}
+					}
+				}
+				const warm = 3
+				n := b.N + warm*shapes
+				end := make(chan error, 1)
+				go func() {
+					for i := range n {
+						if err := Run(calls[i%shapes][1]); err != nil {
+							end <- err
+							return
+						}
+					}
+					end <- nil
+				}()
+				var took time.Duration
+				for i := range n {
+					first = time.Time{}
+					start := time.Now()
+					if err := Run(calls[i%shapes][0]); err != nil {
+						b.Fatal(err)
+					}
+					if i >= n-b.N {
+						took += first.Sub(start)
+					}
+				}
+				if err := <-end; err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(took.Nanoseconds())/float64(b.N), "ns/first-byte")
+			})
+		}
+	}
+}
