@@ -19,9 +19,11 @@ import (
 // rank decides that for its own blocks, once all others have said that they can read its memory.
 
 const (
-	// directMin is the size of blocks from which one copy by the kernel costs less than two by the ranks:
-	// a call of it costs 0.5 us.
-	directMin = 16 << 10
+	// directMin is the size of blocks from which one copy by the kernel costs less than two by the ranks: it
+	// looks up every page, and a call goes through Go, and is over only when everybody has read.
+	directMin = 64 << 10
+	// directRoot is the same for a root, which it keeps from running ahead.
+	directRoot = 4 << 20
 	// directMax is the size of results from which that is no longer so for buffers of small pages: they come
 	// from memory then, with all that the kernel must look up, and slots feed stores past the caches.
 	directMax = 16 << 20
@@ -112,6 +114,8 @@ func (o *Op) publishable() bool {
 	switch o.Collective {
 	case schedule.AllGather:
 		return o.a.ranks == 2
+	case schedule.Broadcast:
+		return o.a.ranks == 2 && o.Block >= directRoot
 	case schedule.AllToAll:
 		return !o.InPlace // else results overwrite what others have still to read
 	}
@@ -123,6 +127,9 @@ func (o *Op) publishes(largePages bool) bool {
 	if !o.publishable() || !largePages && o.resultBytes() >= directMax {
 		return false
 	}
+	if o.Collective == schedule.Broadcast && o.a.rank != o.Root {
+		return false
+	}
 	n := o.Block
 	if o.path.pieces {
 		n *= o.a.ranks
@@ -130,10 +137,10 @@ func (o *Op) publishes(largePages bool) bool {
 	return o.a.readable(o.Send, n)
 }
 
-// fetch puts piece of rank p's chunk k to where it belongs in the results.
-func (o *Op) fetch(p int, k uint64, piece int) error {
+// fetch puts piece of rank p's chunk k to where it belongs in the block at to.
+func (o *Op) fetch(p int, k uint64, piece int, to unsafe.Pointer) error {
 	from, n := o.span(k)
-	dst := unsafe.Add(o.Recv, p*o.Block+from)
+	dst := unsafe.Add(to, from)
 	s := o.a.slot(&rings[o.ring], p, k)
 	at := uint64(0)
 	if o.ring == large {
@@ -143,7 +150,7 @@ func (o *Op) fetch(p int, k uint64, piece int) error {
 		o.store(dst, unsafe.Add(o.data(p, k), piece*o.stride), n)
 		return nil
 	}
-	if !o.InPlace { // else this rank has still to lay out what is in the place of later chunks
+	if !o.InPlace || o.Collective == schedule.Broadcast { // else this rank has still to lay out what is in the place of later chunks
 		unit := max(directRead/o.chunk, 1) * o.chunk
 		if from%unit != 0 {
 			return nil // has come with a chunk before

@@ -31,8 +31,11 @@ func newReadable(t testing.TB, ranks int) *group {
 // TestDirect: blocks are read where they are, whatever ways other ranks' blocks go.
 func TestDirect(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
-		for _, coll := range []schedule.Collective{schedule.AllToAll, schedule.AllGather} {
+		for _, coll := range []schedule.Collective{schedule.AllToAll, schedule.AllGather, schedule.Broadcast} {
 			for _, size := range []int{directMin, directMin + 8, largeRoom + 8, directRead + largeRoom, 2*directRead + 8} {
+				if coll == schedule.Broadcast {
+					size += directRoot - directMin
+				}
 				t.Run(fmt.Sprintf("%v/%d/%d", coll, ranks, size), func(t *testing.T) {
 					g := newReadable(t, ranks)
 					j := &job{coll: coll, typ: datatype.Int64, count: size / 8}
@@ -45,7 +48,8 @@ func TestDirect(t *testing.T) {
 					g.drive(t, []*job{j})
 					j.check(t)
 					for r, op := range j.ops {
-						if want := !op.InPlace && (coll == schedule.AllToAll || ranks == 2); op.direct != want {
+						want := !op.InPlace && (coll == schedule.AllToAll || ranks == 2) && (coll != schedule.Broadcast || r == op.Root)
+						if op.direct != want {
 							t.Errorf("rank %d: direct %v", r, op.direct)
 						}
 					}
@@ -104,7 +108,7 @@ func TestAbandon(t *testing.T) {
 		t.Fatalf("rank 0's block has not come: %v", err)
 	}
 	j.ops[0].Abandon() // between rank 1's look at the header and its copy
-	if err := op.fetch(0, op.first, 1); !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "rank 0 has given up") {
+	if err := op.fetch(0, op.first, 1, op.Recv); !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "rank 0 has given up") {
 		t.Errorf("got %v", err)
 	}
 	for range 10 {

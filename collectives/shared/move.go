@@ -130,7 +130,7 @@ func (o *Op) take(k uint64) error {
 		}
 		for i := range o.a.ranks - 1 {
 			p := o.other(i)
-			if err := o.fetch(p, k, piece); err != nil {
+			if err := o.fetch(p, k, piece, unsafe.Add(o.Recv, p*o.Block)); err != nil {
 				return err
 			}
 		}
@@ -140,7 +140,7 @@ func (o *Op) take(k uint64) error {
 			o.keep(from, from, n)
 			return nil
 		}
-		o.store(unsafe.Add(o.Recv, from), o.data(o.Root, k), n)
+		return o.fetch(o.Root, k, 0, o.Recv)
 	case schedule.Scatter:
 		if me == o.Root {
 			o.keep(from, me*o.Block+from, n)
