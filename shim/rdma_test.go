@@ -84,6 +84,50 @@ func TestLostRDMA(t *testing.T) {
 	w.destroy()
 }
 
+// TestStoppedRDMA: of a rank that is stopped in the middle of calls, while its device acknowledges what it is sent,
+// the other says within the time allowed that it has waited for it, and on which plane; when it goes on it has an
+// error too.
+func TestStoppedRDMA(t *testing.T) {
+	for mode, victims := range map[string][]int{"rc": {0, 1}, "uc": {1}} {
+		for _, victim := range victims {
+			t.Run(fmt.Sprintf("%s-%d", mode, victim), func(t *testing.T) {
+				_, devices := rdmaNetwork(t, 4, 2)
+				t.Setenv("LIGHTPATH_RDMA_MODE", mode)
+				t.Setenv("NCCL_IB_HCA", "=mem0:1:0:0,mem1:1:1:0,mem2:1:0:1,mem3:1:1:1")
+				t.Setenv("LIGHTPATH_TIMEOUT", "2s")
+				w := newWorld(t, 2)
+				ended := make([]chan error, 2)
+				for r, c := range w.comms {
+					ended[r] = make(chan error, 1)
+					buf := make([]float32, 50000)
+					go func() {
+						for {
+							if err := Run([]Call{allReduce(c, buf)}); err != nil {
+								ended[r] <- err
+								return
+							}
+						}
+					}()
+				}
+				until := make(chan struct{})
+				verbstest.Stop(devices[2+victim], until) // both planes are polled by one goroutine
+				err := <-ended[1-victim]
+				wantError(t, err, ErrTimeout, fmt.Sprintf("exec: rank %d ", 1-victim), fmt.Sprintf("rank %d (plane ", victim))
+				select {
+				case err := <-ended[victim]:
+					t.Errorf("rank %d, which is stopped, says %v", victim, err)
+				default:
+				}
+				close(until)
+				if err := <-ended[victim]; err == nil {
+					t.Errorf("rank %d knows of nothing", victim)
+				}
+				w.destroy()
+			})
+		}
+	}
+}
+
 // TestLostUnacknowledged: a frame that is lost where nothing is acknowledged is an error on every rank,
 // which names rank, plane and epoch, and no wrong result.
 func TestLostUnacknowledged(t *testing.T) {

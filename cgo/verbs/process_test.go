@@ -13,6 +13,8 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+
+	"golang.org/x/sys/unix"
 )
 
 // rankEnv makes this program a rank: "rank ranks id".
@@ -57,18 +59,23 @@ func rankProcess() int {
 	}
 }
 
-// TestKilledRank: when a rank's process is killed in the middle of a collective, all others get an
-// error that names it.
-func TestKilledRank(t *testing.T) {
-	planes := len(ends(t))
-	rdmaEnvironment(t, planes)
+// process is a rank in a process of its own.
+type process struct {
+	*os.Process
+	out *bufio.Scanner
+}
+
+// rankProcesses starts a communicator's ranks as processes, and returns when all are in the middle of calls.
+func rankProcesses(t *testing.T, ranks int, timeout string) []process {
+	t.Helper()
+	rdmaEnvironment(t, len(ends(t)))
+	t.Setenv("LIGHTPATH_TIMEOUT", timeout)
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ranks, victim = 3, 2
-	cmds, outs := make([]*exec.Cmd, ranks), make([]*bufio.Scanner, ranks)
-	for r := range cmds {
+	all := make([]process, ranks)
+	for r := range all {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %s", rankEnv, r, ranks, hex.EncodeToString(id[:])))
 		cmd.Stderr = os.Stderr
@@ -80,22 +87,56 @@ func TestKilledRank(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		cmds[r], outs[r] = cmd, bufio.NewScanner(out)
+		all[r] = process{cmd.Process, bufio.NewScanner(out)}
 	}
-	for r, out := range outs {
-		if !out.Scan() || out.Text() != "going" {
-			t.Fatalf("rank %d says %q", r, out.Text())
+	for r, p := range all {
+		if !p.out.Scan() || p.out.Text() != "going" {
+			t.Fatalf("rank %d says %q", r, p.out.Text())
 		}
 	}
+	return all
+}
+
+// fails waits for a rank's last word, which is an error that says all that is wanted.
+func (p process) fails(t *testing.T, rank int, want ...string) {
+	t.Helper()
 	begin := time.Now()
-	if err := cmds[victim].Process.Kill(); err != nil {
+	p.out.Scan()
+	s := p.out.Text()
+	t.Logf("rank %d after %v: %s", rank, time.Since(begin).Round(time.Millisecond), s)
+	for _, w := range append(want, "error: ") {
+		if !strings.Contains(s, w) {
+			t.Errorf("rank %d does not say %q: %q", rank, w, s)
+		}
+	}
+}
+
+// TestKilledRank: when a rank's process is killed in the middle of a collective, all others get an
+// error that names it.
+func TestKilledRank(t *testing.T) {
+	const ranks, victim = 3, 2
+	all := rankProcesses(t, ranks, "60s")
+	if err := all[victim].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for r, out := range outs[:victim] {
-		out.Scan()
-		t.Logf("rank %d after %v: %s", r, time.Since(begin).Round(time.Millisecond), out.Text())
-		if s := out.Text(); !strings.HasPrefix(s, "error:") || !strings.Contains(s, fmt.Sprintf("rank %d", victim)) {
-			t.Errorf("rank %d says %q", r, s)
-		}
+	for r := range victim {
+		all[r].fails(t, r, fmt.Sprintf("rank %d", victim))
 	}
+}
+
+// TestStoppedRank: when a rank's process is stopped, while its devices go on, all others get an error within the time
+// allowed that names it and the plane; when it goes on it gets one too.
+func TestStoppedRank(t *testing.T) {
+	const ranks, victim = 3, 2
+	all := rankProcesses(t, ranks, "20s")
+	if err := all[victim].Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for r := range victim {
+		all[r].fails(t, r, "timed out", "plane ", fmt.Sprintf("rank %d", victim), fmt.Sprintf("process %d) is stopped", all[victim].Pid))
+	}
+	if err := all[victim].Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	all[victim].fails(t, victim)
 }

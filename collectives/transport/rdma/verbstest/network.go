@@ -255,6 +255,16 @@ type device struct {
 	at       int       // its port there
 	events   []rdma.Event
 	eventFD  int
+	stopped  <-chan struct{} // see Stop
+}
+
+// Stop has whoever polls a device's completion queues wait until the channel is closed: a process that is stopped,
+// while its device goes on and acknowledges what comes.
+func Stop(d rdma.Device, until <-chan struct{}) {
+	own := d.(*device)
+	own.n.mu.Lock()
+	defer own.n.mu.Unlock()
+	own.stopped = until
 }
 
 // SetPort changes what port 1 of a device of this package says of itself.

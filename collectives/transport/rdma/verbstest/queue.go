@@ -16,6 +16,7 @@ const maxInline = 256
 // cq is an [rdma.CQ].
 type cq struct {
 	n     *Network
+	d     *device
 	fd    int
 	armed bool
 	ring  []entry
@@ -36,7 +37,7 @@ func (d *device) NewCQ(entries int) (rdma.CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cq{n: d.n, fd: fd, ring: make([]entry, entries)}, nil
+	return &cq{n: d.n, d: d, fd: fd, ring: make([]entry, entries)}, nil
 }
 
 // one is what an event adds to a descriptor's count.
@@ -58,6 +59,11 @@ func (c *cq) push(e entry) {
 
 func (c *cq) Poll(into []rdma.Completion) (int, error) {
 	c.n.mu.Lock()
+	if until := c.d.stopped; until != nil {
+		c.n.mu.Unlock()
+		<-until
+		c.n.mu.Lock()
+	}
 	defer c.n.mu.Unlock()
 	i := 0
 	for ; i < len(into) && c.head < c.tail; i++ {
