@@ -98,7 +98,7 @@ func rankProcesses(t *testing.T, ranks int, timeout string) []process {
 }
 
 // fails waits for a rank's last word, which is an error that says all that is wanted.
-func (p process) fails(t *testing.T, rank int, want ...string) {
+func (p process) fails(t *testing.T, rank int, want ...string) string {
 	t.Helper()
 	begin := time.Now()
 	p.out.Scan()
@@ -109,6 +109,7 @@ func (p process) fails(t *testing.T, rank int, want ...string) {
 			t.Errorf("rank %d does not say %q: %q", rank, w, s)
 		}
 	}
+	return s
 }
 
 // TestKilledRank: when a rank's process is killed in the middle of a collective, all others get an
@@ -125,7 +126,7 @@ func TestKilledRank(t *testing.T) {
 }
 
 // TestStoppedRank: when a rank's process is stopped, while its devices go on, all others get an error within the time
-// allowed that names it and the plane; when it goes on it gets one too.
+// allowed that names it, and the plane if it had begun; when it goes on it gets one too.
 func TestStoppedRank(t *testing.T) {
 	const ranks, victim = 3, 2
 	all := rankProcesses(t, ranks, "20s")
@@ -133,7 +134,10 @@ func TestStoppedRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r := range victim {
-		all[r].fails(t, r, "timed out", "plane ", fmt.Sprintf("rank %d", victim), fmt.Sprintf("process %d) is stopped", all[victim].Pid))
+		s := all[r].fails(t, r, "timed out", fmt.Sprintf("rank %d", victim), fmt.Sprintf("process %d) is stopped", all[victim].Pid))
+		if !strings.Contains(s, "plane ") && !strings.Contains(s, fmt.Sprintf("rank %d did not arrive", victim)) {
+			t.Errorf("rank %d does not say where: %q", r, s)
+		}
 	}
 	if err := all[victim].Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)
