@@ -93,7 +93,7 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 				return fmt.Errorf("entry %d: %w", k, err)
 			}
 		case e.Kind == plans.Transmit && e.Joint != "":
-			return fmt.Errorf("entry %d: joint transmit %q: %w", k, e.Joint, ErrUnsupported)
+			return fmt.Errorf("entry %d: joint transmit %q: its flows change planes on their way, and ranks forward within a plane only: %w", k, e.Joint, ErrUnsupported)
 		case e.Kind == plans.Transmit:
 			if e.Step < max(last, 0) || e.Step >= len(a.StepOf) {
 				return fmt.Errorf("entry %d: step %d after step %d: %w", k, e.Step, last, ErrPlan)
