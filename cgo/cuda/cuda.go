@@ -5,6 +5,16 @@
 package cuda
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra
+// #cgo noescape lpc_load
+// #cgo nocallback lpc_load
+// #cgo noescape lpc_current
+// #cgo nocallback lpc_current
+// #cgo noescape lpc_locate
+// #cgo nocallback lpc_locate
+// #cgo noescape lpc_enter
+// #cgo nocallback lpc_enter
+// #cgo noescape lpc_capturing
+// #cgo nocallback lpc_capturing
 // #include "calls.h"
 import "C"
 

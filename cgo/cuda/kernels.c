@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TYPES = 12, OPERATORS = 4, BLOCKS_PER_SM = 2, VECTOR = 16 };
+enum { TYPES = 12, OPERATORS = 4, VECTOR = 16 };
 
 static const char *const type_names[TYPES] = {"int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
                                               "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
@@ -41,8 +41,10 @@ static struct context *find(unsigned long long id) {
 }
 
 static CUresult current(const struct lpc_library *c, unsigned long long *id, const char **step) {
+  CUcontext ctx = NULL;
+  CUresult rc = c->CtxGetCurrent(&ctx);
   *step = "cuCtxGetId";
-  return c->CtxGetId(NULL, id);
+  return rc != CUDA_SUCCESS ? rc : c->CtxGetId(ctx, id);
 }
 
 static CUresult add(const struct lpc_library *c, unsigned long long id, struct context **added, const char **step) {
@@ -56,7 +58,7 @@ static CUresult add(const struct lpc_library *c, unsigned long long id, struct c
   if (rc != CUDA_SUCCESS) return rc;
   if ((x = calloc(1, sizeof *x)) == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   x->id = id;
-  x->blocks = (unsigned)processors * BLOCKS_PER_SM;
+  x->blocks = (unsigned)processors * LP_REDUCE_BLOCKS;
   x->next = contexts;
   __atomic_store_n(&contexts, x, __ATOMIC_RELEASE);
   *added = x;

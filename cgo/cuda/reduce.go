@@ -9,6 +9,7 @@ import "C"
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -18,7 +19,9 @@ import (
 // kernels are the reductions as PTX, which the driver compiles for its device.
 //
 //go:embed kernels/*.ptx
-var kernels embed.FS
+var compiled embed.FS
+
+var kernels fs.ReadFileFS = compiled // tests have others
 
 // Reduce implements [device.Driver].
 //

@@ -153,7 +153,6 @@ STUB_API CUresult cuCtxGetDevice(CUdevice *device) {
 /* Contexts are never destroyed here. */
 STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
   BEGIN();
-  if (ctx == NULL) ctx = stub_current();
   if (ctx == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   *id = (unsigned long long)ctx->device + 1;
   return CUDA_SUCCESS;

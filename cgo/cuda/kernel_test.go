@@ -1,0 +1,205 @@
+package cuda_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"lightpath/cgo/cuda"
+	"lightpath/cgo/cuda/cudatest"
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+)
+
+// pair is a sum of two of a bench's three rooms into the first.
+func (b *bench) pair(t datatype.Type, room, count int) *device.Reduction {
+	r := &device.Reduction{Dst: b.at, N: 2, Count: int64(count), Type: t}
+	r.Sources[0], r.Sources[1] = unsafe.Add(b.at, room), unsafe.Add(b.at, 2*room)
+	return r
+}
+
+// TestReduceAllocatesNothing runs what a collective calls between Enter and Leave.
+func TestReduceAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	b := newBench(t, 3*64)
+	r := b.pair(datatype.Float32, 64, 4)
+	r.Scale, _ = device.Average(r.Type, 3)
+	b.enqueue(r)
+	if _, err := driver.Enter(b.stream); err != nil {
+		t.Fatal(err)
+	}
+	defer driver.Leave()
+	failed := false
+	allocations := testing.AllocsPerRun(100, func() {
+		failed = driver.Reduce(r, b.stream) != nil || driver.Copy(r.Dst, r.Sources[0], 16, b.stream) != nil || failed
+	})
+	if allocations != 0 || failed {
+		t.Fatalf("%v allocations, failed: %v", allocations, failed)
+	}
+}
+
+// TestReduceInGraph records a reduction, and the loading of its kernels, and runs it twice on other data.
+func TestReduceInGraph(t *testing.T) {
+	const room, count = 1 << 10, 200
+	b := newBenchOn(t, other(1), 3*room)
+	r := b.pair(datatype.Int32, room, count)
+	replay := cudatest.Capture(b.stream, func() { b.enqueue(r) })
+	r.Dst = nil // the graph has its own
+	for turn := range byte(2) {
+		for i := range b.host {
+			b.host[i] = turn + byte(i)
+		}
+		cudatest.Write(b.at, b.host)
+		replay()
+		if rc := cudatest.Sync(b.stream); rc != 0 {
+			t.Fatalf("the stream ends with error %d", rc)
+		}
+		got := make([]byte, 4*count)
+		cudatest.Read(got, b.at)
+		want := bytes.Clone(b.host[room : room+4*count])
+		datatype.Reduce(datatype.Sum, datatype.Int32)(want, b.host[2*room:])
+		if !bytes.Equal(got, want) {
+			t.Fatalf("replay %d is wrong", turn)
+		}
+	}
+}
+
+// other is a device of tests that need a fresh context, where there is more than one.
+func other(number int) int {
+	if cudatest.Real() {
+		return 0
+	}
+	return number
+}
+
+func onlyStub(t *testing.T) {
+	t.Helper()
+	if cudatest.Real() {
+		t.Skip("only the stub of a driver makes errors on demand, and survives those of kernels")
+	}
+}
+
+// TestRefusals has the driver refuse each call on the way once; what follows works.
+func TestRefusals(t *testing.T) {
+	onlyStub(t)
+	const outOfMemory, outOfResources, notFound, invalidHandle = 2, 701, 500, 400
+	b := newBenchOn(t, 2, 3*64)
+	b.run(b.pair(datatype.Int8, 64, 4)) // something else has been loaded
+	for _, c := range []struct {
+		function string
+		rc       int
+		name     string
+	}{
+		{"cuCtxGetId", invalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+		{"cuModuleLoadDataEx", outOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+		{"cuModuleGetFunction", notFound, "CUDA_ERROR_NOT_FOUND"},
+		{"cuLaunchKernel", outOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+	} {
+		t.Run(c.function, func(t *testing.T) {
+			cudatest.Fail(c.function, c.rc, 0)
+			defer cudatest.Fail("", 0, 0)
+			err := b.try(b.pair(datatype.Float32, 64, 4))
+			if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), c.function+": "+c.name) {
+				t.Fatalf("error %v", err)
+			}
+		})
+	}
+	b.run(b.pair(datatype.Float32, 64, 4))
+}
+
+// files are kernels that tests change.
+type files struct {
+	fs.ReadFileFS
+	change func(text string) string
+}
+
+func (f files) ReadFile(name string) ([]byte, error) {
+	text, err := f.ReadFileFS.ReadFile(name)
+	return []byte(f.change(string(text))), err
+}
+
+// TestRefusedText has a driver's compiler refuse kernels: the error has its words.
+func TestRefusedText(t *testing.T) {
+	onlyStub(t)
+	b := newBenchOn(t, 3, 3*64)
+	for change, words := range map[[2]string]string{
+		{"add.rn.f32", "fma.rn.f32"}:          "the stub does not know the instruction fma.rn.f32",
+		{".target sm_70", ".target host"}:     "line 2: 'host' is no target",
+		{"%p1 bra", "%p999 bra"}:              "there is no register %p999",
+		{"bra.uni \t", "bra.uni \tNOWHERE"}:   "there is no label NOWHERE",
+		{"ret;\n}", "}"}:                      "does not end with ret",
+		{"float_sum", "float_summe"}:          "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND",
+		{".visible .entry", ".visible .func"}: "'.entry' is missing",
+	} {
+		undo := cuda.ReplaceKernels(files{cuda.Kernels, func(text string) string { return strings.ReplaceAll(text, change[0], change[1]) }})
+		err := b.try(b.pair(datatype.Float32, 64, 4))
+		undo()
+		if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%q: error %v, want %q", change[1], err, words)
+		}
+	}
+	b.run(b.pair(datatype.Float32, 64, 4))
+}
+
+// TestIllegalAddress has kernels touch what they must not: the context is lost, and says so to all later calls.
+func TestIllegalAddress(t *testing.T) {
+	onlyStub(t)
+	const illegalAddress, room = 700, 1 << 10
+	freed := func(b *bench) unsafe.Pointer {
+		at := cudatest.Alloc(room)
+		cudatest.Free(at)
+		return at
+	}
+	host := make([]byte, room)
+	cases := map[string]func(b *bench, r *device.Reduction){
+		"freed memory":      func(b *bench, r *device.Reduction) { r.Sources[1] = freed(b) },
+		"host memory":       func(_ *bench, r *device.Reduction) { r.Sources[0] = unsafe.Pointer(&host[0]) },
+		"result ends early": func(b *bench, r *device.Reduction) { r.Dst = unsafe.Add(b.at, 3*room-16) },
+		"factor":            func(b *bench, r *device.Reduction) { r.Scale = device.Scale{Set: true, At: freed(b)} },
+	}
+	number := 4
+	for name, spoil := range cases {
+		t.Run(name, func(t *testing.T) {
+			cudatest.Use(number)
+			b := &bench{t: t, at: cudatest.Alloc(3 * room), stream: cudatest.NewStream()}
+			number++
+			r := b.pair(datatype.Bfloat16, room, 100)
+			spoil(b, r)
+			b.enqueue(r)
+			if rc := cudatest.Sync(b.stream); rc != illegalAddress {
+				t.Fatalf("the stream ends with %d", rc)
+			}
+			if err := b.try(r); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_ILLEGAL_ADDRESS") {
+				t.Fatalf("the next call: %v", err)
+			}
+		})
+	}
+}
+
+// TestImpossible are reductions that no kernel makes.
+func TestImpossible(t *testing.T) {
+	b := newBench(t, 3*64)
+	for words, spoil := range map[string]func(r *device.Reduction){
+		"type type(99)":                func(r *device.Reduction) { r.Type = 99 },
+		"operator op(7)":               func(r *device.Reduction) { r.Op = 7 },
+		"0 sources":                    func(r *device.Reduction) { r.N = 0 },
+		"17 sources":                   func(r *device.Reduction) { r.N = 17 },
+		"-1 elements":                  func(r *device.Reduction) { r.Count = -1 },
+		"4611686018427387904 elements": func(r *device.Reduction) { r.Count = 1 << 62 },
+		"divisor -2":                   func(r *device.Reduction) { r.Divisor = -2 },
+		"divisor 2147483648":           func(r *device.Reduction) { r.Divisor = 1 << 31 },
+		"divisor 2 of float":           func(r *device.Reduction) { r.Type, r.Divisor = datatype.Float32, 2 },
+		"max of scaled":                func(r *device.Reduction) { r.Op, r.Scale = datatype.Max, device.ScaleBy(datatype.Int32, 2) },
+	} {
+		r := b.pair(datatype.Int32, 64, 4)
+		spoil(r)
+		if err := b.try(r); !errors.Is(err, device.ErrReduction) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%q: error %v", words, err)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+#!/bin/bash
+# Checks the kernels: that the PTX here is what make.sh makes of the source, and what NVIDIA's assembler makes of it for each generation
+# of devices: no register spilled, loads and stores of 16 bytes. Skips, with the reason, what it lacks the tools for:
+#   clang-16              (Debian's package; $CLANG)
+#   ptxas, nvdisasm       (PyPI: nvidia-cuda-nvcc, nvidia-cuda-nvdisasm; $PTXAS, $NVDISASM)
+# With -v it prints a line for each kernel.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+verbose=${1:-}
+
+# tool NAME VARIABLE: where a program is: named by the variable, in the path, or in a package of Python's.
+tool() {
+  local named=${!2:-} dir
+  if [ -n "$named" ]; then echo "$named"; return; fi
+  command -v "$1" && return
+  for dir in $(python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null); do
+    find "$dir/nvidia" -name "$1" -type f 2>/dev/null
+  done | sort | tail -1
+}
+
+clang=$(tool clang-16 CLANG)
+if [ -z "$clang" ]; then
+  echo "skip  the PTX is that of the source: there is no clang-16"
+else
+  if CLANG=$clang "$here/make.sh" "$work" && (for f in "$here"/*.ptx; do cmp "$f" "$work/${f##*/}" || exit; done); then
+    echo "ok    the PTX is that of the source"
+  else
+    echo "FAIL  the PTX is not that of the source: run make kernels"
+    failed=1
+  fi
+fi
+
+ptxas=$(tool ptxas PTXAS)
+if [ -z "$ptxas" ]; then
+  echo "skip  registers: there is no ptxas"
+  exit $failed
+fi
+nvdisasm=$(tool nvdisasm NVDISASM)
+[ -n "$nvdisasm" ] || echo "skip  widths of loads: there is no nvdisasm"
+
+# assemble TYPE ARCHITECTURE: a line for each kernel: its name, registers, bytes spilled.
+assemble() {
+  "$ptxas" -v -arch="$2" -o "$work/$1.$2.cubin" "$here/$1.ptx" 2>&1 | awk '
+    /error|fatal/ { print "error:", $0 }
+    /Compiling entry function/ { split($0, q, "\x27"); name = q[2] }
+    /spill stores/ { spilled = $(NF - 10) + $(NF - 6) + $(NF - 3) }
+    /Used [0-9]+ registers/ { for (i = 1; i < NF; i++) if ($i == "Used") print name, $(i + 1), spilled }'
+}
+
+for arch in sm_70 sm_80 sm_90 sm_100; do
+  if ! "$ptxas" --help | grep -q "'$arch'"; then
+    echo "skip  $arch: this ptxas does not know it"
+    continue
+  fi
+  : >"$work/kernels"
+  wrong=0
+  for f in "$here"/*.ptx; do
+    type=$(basename "$f" .ptx)
+    assemble "$type" $arch >>"$work/kernels"
+    [ -n "$nvdisasm" ] || continue
+    "$nvdisasm" -c "$work/$type.$arch.cubin" >"$work/sass" 2>/dev/null || continue # newer ones do not know sm_70
+    # Each of four kernels has one loop of vectors, with four loads (FP8: two) from the first source and from others.
+    loads=$(grep -c 'LDG.*\.128' "$work/sass")
+    if [ "$loads" -lt 16 ] || ! grep -q 'STG.*\.128' "$work/sass"; then
+      echo "      $type: $loads loads of 16 bytes"
+      wrong=1
+    fi
+  done
+  [ -n "$verbose" ] && sed "s/^/      $arch /" "$work/kernels"
+  summary=$(awk '/^error/ { bad++ } !/^error/ { n++; if ($2 > most) most = $2; spilled += $3 }
+    END { printf "%d kernels, at most %d registers, %d bytes spilled", n, most, spilled; exit bad || n != 48 || spilled }' "$work/kernels") ||
+    wrong=1
+  if [ $wrong -eq 0 ]; then
+    echo "ok    $arch: $summary"
+  else
+    echo "FAIL  $arch: $summary"
+    grep '^error' "$work/kernels" | head -5
+    failed=1
+  fi
+done
+exit $failed

@@ -1,0 +1,6 @@
+//go:build race
+
+package cuda_test
+
+// raceEnabled: the race detector allocates.
+const raceEnabled = true
