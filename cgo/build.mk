@@ -67,10 +67,16 @@ build/gpu/mpi/lib/libmpi.so: cgo/cuda/mpi/mpi.c cgo/cuda/mpi/mpi.h
 test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank bin/lightpath ## plain C tests of libnccl.so.2
 	cgo/front/tests/run.sh
 	cgo/cuda/tests/run.sh
+	cgo/cuda/kernels/check.sh
 	cgo/abi/clients.sh
 
 abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package
 	cgo/abi/check.sh
+
+.PHONY: kernels
+kernels: ## compile the reduction kernels for devices (clang 16), and check what assemblers make of them
+	cgo/cuda/kernels/make.sh
+	cgo/cuda/kernels/check.sh
 
 # Ranks of other libraries, for lightpath bench peers: one for each MPI compiler that is installed.
 PEER_SOURCES := cgo/peers/mpi.c $(addprefix cgo/rank/,data.c job.c run.c sync.c)

@@ -151,6 +151,25 @@ func TestReduce(t *testing.T) {
 	}
 }
 
+// TestReduceLong has every thread go round, in vectors and in elements.
+func TestReduceLong(t *testing.T) {
+	const room = 128 << 10 // beyond what the threads of the stub's device take at once
+	for typ := range datatype.NumTypes {
+		for op := range datatype.Avg {
+			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
+				b := newBench(t, 3*room)
+				rng := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
+				for _, apart := range []int{0, typ.Size()} {
+					fill(b.host, rng)
+					r := &device.Reduction{Dst: b.at, N: 2, Type: typ, Op: op, Count: int64(room/typ.Size() - 3)}
+					r.Sources[0], r.Sources[1] = unsafe.Add(b.at, room), unsafe.Add(b.at, 2*room+apart)
+					b.run(r)
+				}
+			})
+		}
+	}
+}
+
 // someReduction makes one that stays within rooms of memory, one for Dst and each source.
 func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int, rng *rand.Rand) *device.Reduction {
 	size := typ.Size()
@@ -167,6 +186,9 @@ func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int,
 	switch trial % 3 {
 	case 0: // alike
 		o := offset()
+		if trial%2 == 1 {
+			o = rng.IntN(32)
+		}
 		offset = func() int { return o }
 	case 1: // not even on elements
 		offset = func() int { return rng.IntN(32) }

@@ -162,7 +162,7 @@ STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devic
   BEGIN();
   if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
   if (attribute != CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return CUDA_ERROR_INVALID_VALUE;
-  *value = 2;
+  *value = 1; /* so that kernels go round for little data */
   return CUDA_SUCCESS;
 }
 
