@@ -48,9 +48,8 @@ func RemoveMemory(base uintptr) error {
 	if !ok {
 		return nil
 	}
-	if c, n := registrations.within(&all[i]); n > 0 {
-		return fmt.Errorf("shim: memory at %#x is registered %d times, with rank %d of communicator %#x among others: deregister it first: %w",
-			base, n, c.args.Rank, c.id, ErrInvalidUsage)
+	if err := registrations.none(&all[i]); err != nil {
+		return err
 	}
 	all = slices.Delete(slices.Clone(all), i, i+1)
 	regions.at.Store(&all)
@@ -104,7 +103,8 @@ type registry struct {
 var registrations = registry{last: 1<<64 - 1}
 
 // Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
-// is good until it is deregistered or the communicator ends. Both are local: no rank waits.
+// is good until it is deregistered or the communicator ends. Both are local: no rank waits. Device memory
+// may be registered like any other; nobody can put to a window of it.
 func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
 	if err := c.usable(); err != nil {
 		return 0, err
@@ -112,7 +112,11 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	if uintptr(buff)+size < uintptr(buff) {
 		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), ErrInvalidArgument)
 	}
-	reg := registration{comm: c, buff: buff, size: size, window: window, flags: flags, release: c.tellDevices(buff, size)}
+	reg := registration{comm: c, buff: buff, size: size, window: window, flags: flags}
+	onDevice := isDeviceMemory(buff)
+	if !onDevice { // it is sent out of staging memory
+		reg.release = c.tellDevices(buff, size)
+	}
 	r := &registrations
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +125,7 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	}
 	r.last += 2
 	if window {
-		reg.number = c.side.addWindow(buff, int64(size))
+		reg.number = c.side.addWindow(buff, int64(size), onDevice)
 	}
 	r.of[r.last] = reg
 	return r.last, nil
@@ -211,6 +215,15 @@ func (r *registry) drop(c *Comm) {
 			delete(r.of, h)
 		}
 	}
+}
+
+// none refuses a region of which something is registered.
+func (r *registry) none(m *Region) error {
+	if c, n := r.within(m); n > 0 {
+		return fmt.Errorf("shim: memory at %#x is registered %d times, with rank %d of communicator %#x among others: deregister it first: %w",
+			m.Base, n, c.args.Rank, c.id, ErrInvalidUsage)
+	}
+	return nil
 }
 
 // within counts the registrations of a region, and returns a communicator of one.

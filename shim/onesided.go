@@ -61,6 +61,7 @@ type closer interface{ Close() error }
 type ownWindow struct {
 	at      unsafe.Pointer
 	size    int64
+	device  bool // memory that the CPU cannot write: it has a number, and takes no puts
 	gone    bool
 	writers int // that are receiving into it
 }
@@ -84,10 +85,10 @@ func (s *oneSided) secret(target int) secret {
 }
 
 // addWindow numbers a window.
-func (s *oneSided) addWindow(at unsafe.Pointer, size int64) (number int) {
+func (s *oneSided) addWindow(at unsafe.Pointer, size int64, device bool) (number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.windows = append(s.windows, &ownWindow{at: at, size: size})
+	s.windows = append(s.windows, &ownWindow{at: at, size: size, device: device})
 	if !s.ended {
 		close(s.more)
 		s.more = make(chan struct{})

@@ -116,6 +116,9 @@ func (l *sideLink) window(number int) (*farWindow, error) {
 	if err := l.ask(&sideMessage{kind: sideOpen, window: uint32(number)}, nil, &a); err != nil {
 		return nil, l.failed(fmt.Errorf("window number %d: %w", number, err))
 	}
+	if a.device {
+		return nil, l.s.c.onDevice(l.peer, number)
+	}
 	if a.gone {
 		return nil, l.gone(number)
 	}

@@ -130,11 +130,19 @@ func (s *oneSided) describe(number int) (a sideAnswer, err error) {
 	if w.gone {
 		return sideAnswer{gone: true}, nil
 	}
+	if w.device {
+		return sideAnswer{device: true}, nil
+	}
 	a = sideAnswer{size: uint64(w.size), at: whereabouts{fd: -1}}
 	if r, offset, ok := FindMemory(w.at, w.size); ok {
 		a.at = whereIs(r.FD, offset)
 	}
 	return a, nil
+}
+
+// onDevice is the error of a put to a window of a rank that is device memory.
+func (c *Comm) onDevice(rank, number int) error {
+	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank, number, ErrInvalidUsage)
 }
 
 var errWindowGone = errors.New("shim: the window has been deregistered")
@@ -149,6 +157,8 @@ func (s *oneSided) hold(number int, offset, n uint64) (w *ownWindow, part []byte
 	switch {
 	case w.gone:
 		return nil, nil, errWindowGone
+	case w.device:
+		return nil, nil, s.c.onDevice(s.c.args.Rank, number)
 	case offset > uint64(w.size) || n > uint64(w.size)-offset:
 		return nil, nil, fmt.Errorf("%w: %d bytes at %d of a window of %d", errSideMessage, n, offset, w.size)
 	}

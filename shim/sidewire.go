@@ -57,12 +57,13 @@ func (m *sideMessage) decode(b *[sideMessageBytes]byte) error {
 	return nil
 }
 
-// sideAnswer is what a target answers: that the window is gone, or its size (to a join: that of the page
-// of counters) and where it is. Little endian: gone, seven zero bytes, size u64, pid u32, fd u32, dev u64, ino u64, offset u64.
+// sideAnswer is what a target answers: that the window is gone, or device memory, or its size (to a join: that of the page
+// of counters) and where it is. Little endian: 1 gone, 2 device memory, else 0, seven zero bytes, size u64, pid u32, fd u32, dev u64, ino u64, offset u64.
 type sideAnswer struct {
-	gone bool
-	size uint64
-	at   whereabouts
+	gone   bool
+	device bool
+	size   uint64
+	at     whereabouts
 }
 
 const sideAnswerBytes = 48
@@ -72,6 +73,8 @@ func (a *sideAnswer) encode(b *[sideAnswerBytes]byte) {
 	*b = [sideAnswerBytes]byte{}
 	if a.gone {
 		b[0] = 1
+	} else if a.device {
+		b[0] = 2
 	}
 	le.PutUint64(b[8:], a.size)
 	le.PutUint32(b[16:], uint32(a.at.pid))
@@ -84,10 +87,10 @@ func (a *sideAnswer) encode(b *[sideAnswerBytes]byte) {
 func (a *sideAnswer) decode(b *[sideAnswerBytes]byte) error {
 	le := binary.LittleEndian
 	*a = sideAnswer{
-		gone: b[0] == 1, size: le.Uint64(b[8:]),
+		gone: b[0] == 1, device: b[0] == 2, size: le.Uint64(b[8:]),
 		at: whereabouts{int32(le.Uint32(b[16:])), int32(le.Uint32(b[20:])), le.Uint64(b[24:]), le.Uint64(b[32:]), le.Uint64(b[40:])},
 	}
-	if b[0] > 1 || [7]byte(b[1:8]) != [7]byte{} {
+	if b[0] > 2 || [7]byte(b[1:8]) != [7]byte{} {
 		return fmt.Errorf("%w: answer % x", errSideMessage, b[:8])
 	}
 	return nil

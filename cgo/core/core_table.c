@@ -88,6 +88,8 @@ static struct lp_core table = {
     .run_begun = run_begun,
     .interpose = interpose,
     .interposes = lpGoInterposes,
+    .device_alloc = lpGoDeviceAlloc,
+    .device_free = lpGoDeviceFree,
 };
 
 /* Called once per process, by the front. */

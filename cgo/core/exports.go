@@ -279,6 +279,25 @@ func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
 	return
 }
 
+//export lpGoDeviceAlloc
+func lpGoDeviceAlloc(size C.size_t, out *unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	*out, err = shim.AllocDevice(int(size))
+	return
+}
+
+//export lpGoDeviceFree
+func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
+	var err error
+	defer text{msg, n}.report(&rc, &err)
+	var is bool
+	if is, err = shim.FreeDevice(at); is {
+		*known = 1
+	}
+	return
+}
+
 //export lpGoRegister
 func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, flags C.int, out *C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
 	var err error

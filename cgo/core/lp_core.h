@@ -188,6 +188,11 @@ struct lp_core {
   /* *yes tells whether a call is interposed: run() then puts it on its stream, else it is for the other
    * library as it is. Checks it like check(), and may wait for its plan. */
   int (*interposes)(struct lp_call *call, int32_t *yes, char *err, size_t errlen);
+
+  /* Memory of ncclMemAlloc on the device of the thread's context; *out is NULL where it has none. device_free writes to
+   * *known whether at is such memory, and is ncclInvalidUsage while some of it is registered. */
+  int (*device_alloc)(size_t size, void **out, char *err, size_t errlen);
+  int (*device_free)(void *at, int32_t *known, char *err, size_t errlen);
 };
 
 #endif

@@ -1,12 +1,15 @@
 /* Memory that ranks can share: ncclMemAlloc, and the registrations that belong to communicators.
  *
+ * Where the thread has a context of a device, the memory is the device's, and the core's to allocate. Else:
  * An allocation is a mapping of its own, of a file in memory where the system has files left, so that
  * other processes of the host can map it too; the core knows each, with its file. Registrations are the
  * core's. The core is not needed to allocate: one that is loaded later learns what there is. */
 #include "fallback.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -108,18 +111,45 @@ static void release(struct region r) {
   if (r.fd >= 0) close(r.fd);
 }
 
+/* Whether the program has loaded CUDA's driver: then the core, which knows it, is asked for device memory. */
+static bool cuda_loaded(void) {
+  static atomic_bool known;
+  if (!atomic_load(&known) && dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != NULL) atomic_store(&known, true);
+  return atomic_load(&known);
+}
+
+/* Device memory, where the thread has a context; *ptr is NULL without. */
+static ncclResult_t allocate_on_device(void** ptr, size_t size) {
+  char err[LP_ERR_BYTES] = "";
+  const struct lp_core* core;
+  ncclResult_t rc;
+  if (size == 0 || size > PTRDIFF_MAX - HUGE_PAGE || !cuda_loaded()) return ncclSuccess;
+  core = lp_core(&rc);
+  return core == NULL ? rc : lp_result(core->device_alloc(size, ptr, err, sizeof err), err);
+}
+
+static ncclResult_t free_on_device(void* ptr, int32_t* known) {
+  char err[LP_ERR_BYTES] = "";
+  const struct lp_core* core;
+  ncclResult_t rc;
+  if (!cuda_loaded()) return ncclSuccess;
+  core = lp_core(&rc);
+  return core == NULL ? rc : lp_result(core->device_free(ptr, known, err, sizeof err), err);
+}
+
 LP_API(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size)) {
   const size_t page = NCCL_WIN_REQUIRED_ALIGNMENT; /* so that any allocation can become a window */
   struct region r;
+  ncclResult_t rc;
   bool kept;
   if (ptr == NULL) return lp_fail(ncclInvalidArgument, "ncclMemAlloc: ptr is NULL");
   *ptr = NULL;
   if (lp_fallback_cuda()) { /* such a program expects device memory */
-    ncclResult_t rc;
     __typeof__(ncclMemAlloc)* alloc = (__typeof__(ncclMemAlloc)*)lp_fallback_symbol("ncclMemAlloc", &rc);
     return alloc == NULL ? rc : lp_fallback_result("ncclMemAlloc", alloc(ptr, size));
   }
-  if (size == 0) return ncclSuccess;
+  rc = allocate_on_device(ptr, size);
+  if (size == 0 || rc != ncclSuccess || *ptr != NULL) return rc;
   if (size > PTRDIFF_MAX - HUGE_PAGE || !allocate((size + page - 1) / page * page, &r))
     return lp_fail(ncclSystemError, "ncclMemAlloc: out of memory for %zu bytes: %s", size, strerror(ENOMEM));
   pthread_mutex_lock(&mutex);
@@ -138,11 +168,14 @@ LP_API(ncclResult_t, ncclMemFree, (void* ptr)) {
   ncclResult_t rc = ncclSuccess;
   struct region r;
   size_t at;
+  int32_t on_device = 0;
   if (ptr == NULL) return ncclSuccess;
   if (lp_fallback_device(ptr)) {
     __typeof__(ncclMemFree)* other = (__typeof__(ncclMemFree)*)lp_fallback_symbol("ncclMemFree", &rc);
     return other == NULL ? rc : lp_fallback_result("ncclMemFree", other(ptr));
   }
+  rc = free_on_device(ptr, &on_device);
+  if (rc != ncclSuccess || on_device) return rc;
   pthread_mutex_lock(&mutex);
   at = position(ptr);
   if (at == region_count || regions[at].base != ptr)

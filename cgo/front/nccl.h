@@ -317,8 +317,9 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device);
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank);
 
 /* ---- Memory ----
- * Any host memory can be used in calls. Memory from ncclMemAlloc is page-aligned and can be mapped by
- * other processes of the host; it is not freed while registered. Registrations and windows are local
+ * Any memory can be used in calls. Memory from ncclMemAlloc is device memory where the calling thread has a
+ * context of a device; else host memory, which other processes of the host can map. It is page-aligned, and not freed
+ * while registered. Registrations and windows are local
  * and end with their communicator. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 ncclResult_t ncclMemFree(void* ptr);

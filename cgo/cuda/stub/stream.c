@@ -200,6 +200,7 @@ STUB_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx) {
   CUstream s = stub_stream(stream);
   BEGIN();
   if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (s->ended) return CUDA_ERROR_INVALID_HANDLE;
   *ctx = s->ctx;
   return CUDA_SUCCESS;
 }

@@ -11,7 +11,10 @@ failed=0
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
 ${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
   -o "$out/stub/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
-for test in oracle stream direct processes; do
+mkdir -p "$out/old" # a driver that lacks something
+${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
+  -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync -o "$out/old/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
+for test in oracle stream memory direct processes; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/rank/data.c cgo/rank/call.c \
     -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
 done
@@ -50,6 +53,9 @@ else
   check device-direct-unreachable "$stub" "$small" STUB_CUDA_DEVICES=2 STUB_CUDA_PEERS=0 "$out/direct" unreachable
   check device-direct-processes "$stub" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=8 "$out/processes" 3
   check device-direct-processes-shared "$stub" "$small" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=1 "$out/processes" 4
+  check device-memory "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged "$out/memory" allocated full untouched
+  check device-memory-direct "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct "$out/memory" allocated
+  check device-memory-old LD_LIBRARY_PATH="$root/$out/old" STUB_CUDA_VERSION=11040 "$out/memory" old
   check device-stream-refused "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged "$out/stream" refused
   check device-oracle-pieces "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged LIGHTPATH_STAGING=64K "$out/oracle" 1 3
   check device-oracle-pieces-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_STAGING=64K LIGHTPATH_TRANSPORT=tcp "$out/oracle" 3
@@ -62,6 +68,24 @@ else
   bench threads reducescatter -n 2 --threads
   bench graph allgather -n 2 --graph 3
   bench graph-threads allreduce -n 2 --graph 3 --threads
+  dir=$(mktemp -d) # sockets have short paths
+  trap 'rm -rf "$dir"' EXIT
+  cat >"$dir/fabric.yaml" <<EOF
+version: 1
+name: two
+ranks: 4
+planes:
+  - {name: p0, bandwidth: 1Gbps, ocs: ocs0}
+  - {name: p1, bandwidth: 1Gbps, ocs: ocs0}
+ocs:
+  - {name: ocs0, driver: emulator, endpoint: "unix:$dir/ocs.sock", reconfig: 1ms}
+forwarding: true
+EOF
+  # Plans are for whole calls: what is staged for them is not cut.
+  for collective in allreduce alltoall; do
+    LIGHTPATH_STAGING=64K bench circuits-$collective $collective -n 4 --fabric "$dir/fabric.yaml" --planner swot --json "$dir/$collective.json"
+    grep -q '"planner": *"swot"' "$dir/$collective.json" || { echo "FAIL  device-bench-circuits-$collective: not as planned"; failed=1; }
+  done
   bench sync alltoall -n 2 --sync --library "$root/lib/libnccl.so.2"
 fi
 exit $failed
