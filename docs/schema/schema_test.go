@@ -11,7 +11,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"lightpath/plans"
+	"lightpath/plans/delta"
+	"lightpath/plans/delta/dag"
 	"lightpath/plans/fabric"
+	"lightpath/plans/lumos"
 	"lightpath/shim/flight"
 )
 
@@ -28,6 +31,28 @@ var formats = map[string]format{
 	"fabric":  {"fabric", func(b []byte) error { _, err := fabric.Decode(b); return err }, true},
 	"ocsd":    {"ocsd", func(b []byte) error { _, err := fabric.DecodeOCSD(b); return err }, true},
 	"flight":  {"flight", func(b []byte) error { _, err := flight.Decode(b); return err }, false},
+
+	"job":         {"job", func(b []byte) error { _, err := dag.Decode(b); return err }, false},
+	"topology":    {"topology", decodeTopology, false},
+	"requirement": {"requirement", func(b []byte) error { _, err := lumos.DecodeRequirement(b); return err }, false},
+	"core":        {"core", func(b []byte) error { _, err := lumos.DecodeCore(b); return err }, false},
+	"steps":       {"steps", func(b []byte) error { _, _, err := lumos.DecodeSteps(b); return err }, false},
+}
+
+// tinyJob is the job of the topology files here, from this folder's root.
+const tinyJob = "delta/dag/testdata/tiny.json"
+
+func decodeTopology(b []byte) error {
+	text, err := os.ReadFile(filepath.Join("..", "..", "plans", filepath.FromSlash(tinyJob)))
+	if err != nil {
+		return err
+	}
+	g, err := dag.Decode(text)
+	if err != nil {
+		return err
+	}
+	_, err = delta.DecodeCircuits(b, g)
+	return err
 }
 
 // check returns what the schema and the code say about text.
@@ -71,6 +96,12 @@ func TestTestdataIsAccepted(t *testing.T) {
 		filepath.Join("..", "..", "shim", "flight", "testdata", "*.json"): "flight",
 		filepath.Join(root, "fabric", "testdata", "o*.yaml"):              "ocsd",
 		filepath.Join(root, "fabric", "testdata", "[^o]*.yaml"):           "fabric",
+
+		filepath.Join(root, "delta", "dag", "testdata", "*.json"):      "job",
+		filepath.Join(root, "delta", "testdata", "*.topology.json"):    "topology",
+		filepath.Join(root, "lumos", "testdata", "*.requirement.json"): "requirement",
+		filepath.Join(root, "lumos", "testdata", "*.core.json"):        "core",
+		filepath.Join(root, "lumos", "testdata", "*.steps.json"):       "steps",
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -141,6 +172,13 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		ocsd    = "fabric/testdata/ocsd.yaml"
 		service = "fabric/testdata/ocsd-service.yaml"
 		control = "fabric/testdata/controlled.yaml"
+	)
+	const (
+		topology = "delta/testdata/tiny.topology.json"
+		links    = "lumos/testdata/links.requirement.json"
+		dense    = "lumos/testdata/matrix.requirement.json"
+		core     = "lumos/testdata/small.core.json"
+		steps    = "lumos/testdata/small.steps.json"
 	)
 	const recorder = "../shim/flight/testdata/circuits.json"
 	for _, c := range []struct{ format, file, old, with string }{
@@ -228,6 +266,60 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"fabric", control, "endpoints:", "endpoint:"},
 		{"fabric", control, "10.0.0.1:7443", "10.0.0.1"},
 		{"fabric", control, "ca: ca.pem", "password: ca.pem"},
+		{"job", tinyJob, `"version": 1`, `"version": 2`},
+		{"job", tinyJob, `"bandwidth_gbps": 400,`, ``},
+		{"job", tinyJob, `"bandwidth_gbps": 400`, `"bandwidth_gbps": 0`},
+		{"job", tinyJob, `"bandwidth_gbps": 400`, `"gbps": 400`},
+		{"job", tinyJob, `"ports": 8}`, `"ports": 7}`},
+		{"job", tinyJob, `, "ports": 8}`, `}`},
+		{"job", tinyJob, `"image": true`, `"image": true, "ports": 2`},
+		{"job", tinyJob, `"image": true`, `"image": 1`},
+		{"job", tinyJob, `"pods": [0, 1]`, `"pods": [0]`},
+		{"job", tinyJob, `"pods": [0, 1]`, `"pods": [0, 1, 2]`},
+		{"job", tinyJob, `"ports": [2, 0]`, `"ports": [3, 0]`},
+		{"job", tinyJob, `[["b", "c"]]`, `[["b"]]`},
+		{"job", tinyJob, `"pod": 0, "duration_us": 500`, `"pod": 0`},
+		{"job", tinyJob, `"duration_us": 500`, `"duration_us": -1`},
+		{"job", tinyJob, `"duration_us": 500`, `"duration_us": 500, "bytes": 1`},
+		{"job", tinyJob, `"flows": 2`, `"flows": 0`},
+		{"job", tinyJob, `"flows": 4, "bytes": 1e6`, `"bytes": 1e6`},
+		{"job", tinyJob, `"src": [0, 1]`, `"src": [0, -1]`},
+		{"job", tinyJob, `"src": [0, 1]`, `"pod": 0, "src": [0, 1]`},
+		{"job", tinyJob, `[0, 1], [1, 2, 12.5]`, `[0]`},
+		{"job", tinyJob, `[1, 2, 12.5]`, `[1, 2, 12.5, 0]`},
+		{"job", tinyJob, `[1, 2, 12.5]`, `[1, 2, -1]`},
+		{"topology", topology, `"version": 1`, `"version": 2`},
+		{"topology", topology, `"version": 1,`, ``},
+		{"topology", topology, `"job": "tiny"`, `"job": 1`},
+		{"topology", topology, `"circuits": [`, `"circles": [`},
+		{"topology", topology, "2,\n    3\n", "2,\n    -3\n"},
+		{"topology", topology, "2,\n    3\n", "2,\n    3.5\n"},
+		{"requirement", links, `"version": 1`, `"version": 2`},
+		{"requirement", links, `"k_leaf": 4`, `"k_leaf": 3`},
+		{"requirement", links, `"k_leaf": 4`, `"k_leaf": 0`},
+		{"requirement", links, `"tau": 2`, `"tau": 3`},
+		{"requirement", links, `"pods": 3`, `"pods": 0`},
+		{"requirement", links, `"pods": 3, `, ``},
+		{"requirement", links, `"pods": 3`, `"pots": 3`},
+		{"requirement", links, `[0, 2, 2]`, `[0, 2]`},
+		{"requirement", links, `[0, 2, 2]`, `[0, 2, 2, 1]`},
+		{"requirement", links, `[0, 2, 2]`, `[0, 2, -2]`},
+		{"requirement", links, `"links"`, `"matrix": [[0]], "links"`},
+		{"requirement", dense, `[0, 0, 1, 0]`, `[0, 0, -1, 0]`},
+		{"requirement", dense, `[0, 0, 1, 0]`, `"0010"`},
+		{"core", core, `"version":1`, `"version":0`},
+		{"core", core, `"fabric":`, `"cluster":`},
+		{"core", core, `"maps":`, `"cards":`},
+		{"core", core, `[0,2,0]`, `[0,2]`},
+		{"core", core, `[0,2,0]`, `[0,2,0,1]`},
+		{"core", core, `[0,2,0]`, `[0,2,-1]`},
+		{"core", core, `[2,-1,-1]`, `[2,-2,-1]`},
+		{"core", core, `[2,-1,-1]`, `2`},
+		{"steps", steps, `"version":1`, `"version":2`},
+		{"steps", steps, `"group":0`, `"group":-1`},
+		{"steps", steps, `"pair":0`, `"pair":"0"`},
+		{"steps", steps, `"moves":`, `"moves_":`},
+		{"steps", steps, `"even":[`, `"even":[-2,`},
 	} {
 		bySchema, byCode := formats[c.format].check(t, replaced(t, c.file, c.old, c.with))
 		if bySchema == nil || byCode == nil {
@@ -271,6 +363,33 @@ func TestWrittenFilesAreAccepted(t *testing.T) {
 		}
 		if bySchema, _ := formats["fabric"].check(t, f.Encode()); bySchema != nil {
 			t.Errorf("%s: %v", name, bySchema)
+		}
+	}
+}
+
+// TestWrittenJobFilesAreAccepted is the same for the files about jobs and cores.
+func TestWrittenJobFilesAreAccepted(t *testing.T) {
+	g, err := dag.Decode(replaced(t, tinyJob, "{", "{"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := lumos.DecodeRequirement(replaced(t, "lumos/testdata/matrix.requirement.json", "{", "{"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := lumos.DecodeCore(replaced(t, "lumos/testdata/small.core.json", "{", "{"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, steps, err := lumos.DecodeSteps(replaced(t, "lumos/testdata/small.steps.json", "{", "{"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for format, text := range map[string][]byte{
+		"job": g.Encode(), "requirement": r.Encode(), "core": c.Encode(), "steps": lumos.EncodeSteps(f, steps),
+	} {
+		if bySchema, byCode := formats[format].check(t, text); bySchema != nil || byCode != nil {
+			t.Errorf("%s:\n  schema: %v\n  code:   %v\n%s", format, bySchema, byCode, text)
 		}
 	}
 }

@@ -19,7 +19,7 @@ const fileVersion = 1
 type requirementFile struct {
 	Version int      `json:"version"`
 	Fabric  Fabric   `json:"fabric"`
-	Links   [][3]int `json:"links,omitempty"`  // leaf, leaf, links: each pair once
+	Links   []triple `json:"links,omitempty"`  // leaf, leaf, links: each pair once
 	Matrix  [][]int  `json:"matrix,omitempty"` // leaves x leaves
 }
 
@@ -28,7 +28,7 @@ type coreFile struct {
 	Version int    `json:"version"`
 	Fabric  Fabric `json:"fabric"`
 	// Links are those of the logical topology: leaf, leaf, spine.
-	Links [][3]int `json:"links"`
+	Links []triple `json:"links"`
 	// Maps[h][k] is the map of OCS 2k of group h; OCS 2k+1 has the inverse.
 	Maps [][]circuit.Permutation `json:"maps"`
 }
@@ -38,6 +38,22 @@ type stepsFile struct {
 	Version int    `json:"version"`
 	Fabric  Fabric `json:"fabric"`
 	Steps   []Step `json:"steps"`
+}
+
+// triple is a list of three numbers; encoding/json would fill up shorter ones and cut longer ones.
+type triple [3]int
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *triple) UnmarshalJSON(data []byte) error {
+	var list []int
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	if len(list) != len(t) {
+		return fmt.Errorf("links: %s is not three numbers", data)
+	}
+	*t = triple(list)
+	return nil
 }
 
 // decode reads one JSON value without fields that are not known.
@@ -100,11 +116,11 @@ func DecodeRequirement(data []byte) (*Requirement, error) {
 
 // Encode writes a requirement as a file that [DecodeRequirement] reads back.
 func (r *Requirement) Encode() []byte {
-	file := requirementFile{Version: fileVersion, Fabric: r.fabric, Links: [][3]int{}}
+	file := requirementFile{Version: fileVersion, Fabric: r.fabric, Links: []triple{}}
 	for a := range r.links.Size() {
 		for _, c := range r.links.Row(a) {
 			if a < c.Col {
-				file.Links = append(file.Links, [3]int{a, c.Col, c.Count})
+				file.Links = append(file.Links, triple{a, c.Col, c.Count})
 			}
 		}
 	}
@@ -147,11 +163,11 @@ func DecodeCore(data []byte) (*Core, error) {
 
 // Encode writes a core as a file that [DecodeCore] reads back.
 func (c *Core) Encode() []byte {
-	file := coreFile{Version: fileVersion, Fabric: c.fabric, Links: [][3]int{}, Maps: c.Configuration().Even}
+	file := coreFile{Version: fileVersion, Fabric: c.fabric, Links: []triple{}, Maps: c.Configuration().Even}
 	for a := range c.fabric.Leaves() {
 		for h := range c.fabric.Spines() {
 			if b := c.leaves.At(a, h); b != circuit.Dark {
-				file.Links = append(file.Links, [3]int{a, b, h})
+				file.Links = append(file.Links, triple{a, b, h})
 			}
 		}
 	}
