@@ -68,6 +68,7 @@ test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank bin/lightpath ##
 	cgo/front/tests/run.sh
 	cgo/cuda/tests/run.sh
 	cgo/cuda/kernels/check.sh
+	cgo/cuda/tests/interpose.sh
 	cgo/abi/clients.sh
 
 abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package

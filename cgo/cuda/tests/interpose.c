@@ -331,6 +331,54 @@ static void ended(struct rank* r) {
   CHECK(counted().aborted == 0);
 }
 
+/* On planes with circuits: calls of several shapes and streams, in graphs too, and between them some of host memory, which go
+ * over the same planes without the other library. */
+static void circuits(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), plain = 1, w = (float)r->world;
+  CUgraph graph;
+  CUgraphExec exec;
+  int i;
+  for (i = 1; i <= 3; i++) {
+    put(a, r->rank, (float)i);
+    OK(sum(r, a, b, i % 2 == 0 ? s : t));
+    OK(sum(r, b, b, s));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS); /* a call without a stream comes now, on every rank */
+    plain = (float)i;
+    OK(ncclAllReduce(&plain, &plain, 1, ncclFloat, ncclSum, r->comm, NULL));
+    CHECK(plain == (float)i * w);
+    expect(b, r->rank, (float)i * w * w, w * w);
+  }
+  put(a, r->rank, (float)r->rank);
+  OK(ncclAlltoAll(a, b, N / (size_t)r->world, ncclFloat, r->comm, (cudaStream_t)s));
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  gpu_copy(host[r->rank], b, BYTES);
+  for (i = 0; i < r->world; i++) {
+    int from = r->rank * (N / r->world); /* what rank i sent here began there in its buffer */
+    CHECK(host[r->rank][i * (N / r->world)] == (float)(i + from % 5));
+  }
+  meet();
+  IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  OK(sum(r, a, a, s));
+  OK(sum(r, a, a, s));
+  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
+  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+  meet();
+  for (i = 1; i <= 3; i++) {
+    put(a, r->rank, (float)i);
+    put(b, r->rank, 0);
+    IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
+    OK(sum(r, b, b, s));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    expect(a, r->rank, (float)i * w * w, w * w);
+    expect(b, r->rank, 0, w);
+  }
+  IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
+  meet();
+  CHECK(counted().passed == 0 && counted().groups > 0);
+}
+
 /* A library that cannot make what the interposer needs gets the calls as they are. */
 static void passed(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -347,7 +395,7 @@ int main(int argc, char** argv) {
     int ranks;
     void (*run)(struct rank*);
   } tests[] = {{"ordered", 3, ordered}, {"mixed", 3, mixed}, {"captured", 2, captured}, {"scaled", 2, scaled}, {"wrong", 2, wrong},
-               {"ended", 2, ended}, {"refused", 3, refused}, {"unwell", 2, unwell}, {"aborted", 2, aborted}, {"broken", 2, broken}, {"passed", 2, passed}};
+               {"ended", 2, ended}, {"refused", 3, refused}, {"unwell", 2, unwell}, {"aborted", 2, aborted}, {"broken", 2, broken}, {"passed", 2, passed}, {"circuits", 4, circuits}};
   size_t i;
   int k;
   gpu_open();

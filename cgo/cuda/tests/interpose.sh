@@ -45,4 +45,37 @@ for test in ordered mixed captured scaled wrong ended refused unwell aborted bro
   check $test $few "$out/interpose" $test
 done
 check passed $few PEER_INITS=2 "$out/interpose" passed
+
+# On planes with circuits: an emulated switch, whose log says when which circuits were there.
+plane() { # NAME COMMAND...: the command with a fabric of 4 ranks and 2 planes, each a network of the library; then the audit
+  name=$1; shift
+  case " ${wanted:-$name} " in *" $name "*) ;; *) return ;; esac
+  dir=$root/$out/$name
+  rm -rf "$dir" && mkdir -p "$dir" || exit 1
+  sock=$(mktemp -u /tmp/lightpath-interpose.XXXXXX)
+  cat >"$dir/fabric.yaml" <<END
+version: 1
+ranks: 4
+planes:
+  - {name: p0, bandwidth: 8Gbps, ocs: ocs0}
+  - {name: p1, bandwidth: 8Gbps, ocs: ocs0}
+ocs:
+  - {name: ocs0, driver: emulator, endpoint: "unix:$sock", reconfig: 300us}
+costs: {alpha: 5us}
+circuits: duplex
+END
+  printf 'version: 1\nfabric: fabric.yaml\nframe_log: frames.log\n' >"$dir/ocsd.yaml"
+  bin/lightpath ocsd --config "$dir/ocsd.yaml" >"$dir/ocsd.log" 2>&1 &
+  ocsd=$!
+  while [ ! -S "$sock" ] && kill -0 $ocsd 2>/dev/null; do sleep 0.05; done
+  check "$name" LIGHTPATH_FABRIC="$dir/fabric.yaml" LIGHTPATH_INTERPOSE_NETS=net0,net1 PEER_LOG="$dir/messages" LIGHTPATH_TIMEOUT=60s "$@"
+  kill -INT $ocsd
+  wait $ocsd
+  rm -f "$sock"
+  check "$name" "$out/audit" "$dir/frames.log" "$dir/messages" net0 net1
+}
+CGO_ENABLED=0 ${GO:-go} build -o "$out/audit" ./cgo/cuda/tests/audit || exit 1
+few=LIGHTPATH_ALGORITHM=alltoall:pairwise-xor
+plane circuits-lockstep PEER_DELAY_US=1000 LIGHTPATH_PLANNER=perstep $few "$out/interpose" circuits
+plane circuits-swot PEER_DELAY_US=1000 LIGHTPATH_PLANNER=swot $few "$out/interpose" circuits
 exit $failed

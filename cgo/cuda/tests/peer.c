@@ -4,7 +4,8 @@
  * whatever is captured is replayed; an abort lets streams go on.
  *
  * Collectives move nothing, they are counted: calls that are passed through. With PEER_LOG every message is a line of that
- * file: network, source, destination, bytes, when its sender's stream came to it, when it was received (ns, monotonic). */
+ * file: network, source, destination, bytes, when its sender's stream came to it, when its receiver's did, when it was received (ns,
+ * monotonic). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -135,14 +136,15 @@ void peerBreak(void) {
   pthread_mutex_unlock(&mutex);
 }
 
-static void log_message(const char* net, int from, int to, const struct message* m) {
+static void log_message(const char* net, int from, int to, const struct message* m, uint64_t began) {
   const char* path = getenv("PEER_LOG");
   static FILE* f;
   if (path == NULL) return;
   pthread_mutex_lock(&mutex);
   if (f == NULL) f = fopen(path, "we");
   if (f != NULL) {
-    fprintf(f, "%s %d %d %zu %llu %llu\n", net, from, to, m->bytes, (unsigned long long)m->posted, (unsigned long long)now());
+    fprintf(f, "%s %d %d %zu %llu %llu %llu\n", net, from, to, m->bytes, (unsigned long long)m->posted, (unsigned long long)began,
+            (unsigned long long)now());
     fflush(f);
   }
   pthread_mutex_unlock(&mutex);
@@ -181,7 +183,7 @@ static struct message* post(struct world* w, int from, const struct op* op) {
   return m;
 }
 
-static bool receive(ncclComm_t c, const struct op* op) {
+static bool receive(ncclComm_t c, const struct op* op, uint64_t began) {
   struct world* w = c->world;
   struct message* m;
   void* to = op->bytes > 0 ? reach((uintptr_t)op->at, op->bytes) : NULL;
@@ -191,10 +193,15 @@ static bool receive(ncclComm_t c, const struct op* op) {
     fprintf(stderr, "peer: rank %d receives %zu bytes at %p, rank %d sent %zu\n", c->rank, op->bytes, (void*)op->at, op->peer, m->bytes);
     abort();
   }
+  if (getenv("PEER_DELAY_US") != NULL) { /* on its way */
+    pthread_mutex_unlock(&w->mutex);
+    usleep((useconds_t)atoi(getenv("PEER_DELAY_US")));
+    pthread_mutex_lock(&w->mutex);
+  }
   w->first[op->peer][c->rank] = m->next;
   if (m->next == NULL) w->last[op->peer][c->rank] = &w->first[op->peer][c->rank];
   if (op->bytes > 0) memcpy(to, m->at, op->bytes);
-  log_message(c->net, op->peer, c->rank, m);
+  log_message(c->net, op->peer, c->rank, m, began);
   m->taken = true;
   pthread_cond_broadcast(&w->changed);
   if (m->copy != NULL) { /* its sender has gone on */
@@ -209,6 +216,7 @@ static void run(void* arg) {
   struct kernel* k = arg;
   struct world* w = k->comm->world;
   struct message* sent[sizeof k->ops / sizeof *k->ops];
+  const uint64_t began = now();
   bool alive = true;
   size_t i;
   pthread_mutex_lock(&w->mutex);
@@ -216,7 +224,7 @@ static void run(void* arg) {
   for (i = 0; alive && i < k->n; i++)
     if (k->ops[i].send) sent[i] = k->ops[i].bytes > EAGER ? post(w, k->comm->rank, &k->ops[i]) : (post(w, k->comm->rank, &k->ops[i]), NULL);
   for (i = 0; alive && i < k->n; i++)
-    if (!k->ops[i].send) alive = receive(k->comm, &k->ops[i]);
+    if (!k->ops[i].send) alive = receive(k->comm, &k->ops[i], began);
   for (i = 0; alive && i < k->n; i++) {
     if (!k->ops[i].send || sent[i] == NULL) continue;
     while (alive && !sent[i]->taken) alive = wait_for(w);
