@@ -53,7 +53,7 @@ test-torch: build ## PyTorch trained over Lightpath and Gloo, 2 and 4 ranks; ski
 
 test-gpu: build ## the GPU check itself: its parts, and what of it goes without a GPU
 	cd bench/gpu && $(PYTHON) -m unittest -q
-	$(PYTHON) bench/gpu/check.py --stub --skip stub,symbols --out build/gpu/dry-run
+	$(PYTHON) bench/gpu/check.py --stub --skip stub,symbols,kernel-tests --out build/gpu/dry-run
 
 test-rdma: build ## RDMA planes: soft-RoCE in a virtual machine; skipped where there can be none
 	cgo/verbs/vm/test.sh

@@ -13,6 +13,7 @@ import dataclasses
 import datetime
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -22,7 +23,7 @@ import clients
 import report
 import timing
 from context import ROOT, Context, fail, skip
-from runner import Budget
+from runner import Budget, end_all
 
 # Groups follow each other; the parts of one run side by side. What is timed has the machine to itself.
 GROUPS = [
@@ -96,6 +97,8 @@ def main(argv=None):
     groups = chosen(args.only, args.skip)
     out = os.path.abspath(args.out)
     os.makedirs(out, exist_ok=True)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end_all)
     begun = time.monotonic()
     context = Context(out, Budget(args.seconds), args.stub)
     rows = run_all(context, groups)

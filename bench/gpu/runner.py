@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 
-
 WRONG = re.compile(r"error|fail|wrong|^lightpath", re.IGNORECASE)
 
 
@@ -45,6 +44,21 @@ class Outcome:
         return f"exit status {self.code}: {words}"
 
 
+_running = set()  # the sessions of commands
+
+
+def end_all(number, _frame):
+    """A handler of signals that end the check: what it has started has sessions of its own, and ends with it all the same."""
+    for pid in list(_running):
+        _end(pid)
+    os._exit(128 + number)
+
+
+def _end(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
 def run(command, log, limit, env=None, cwd=None):
     """Runs a command in a session of its own, which is killed whole when the limit (in seconds) is over."""
     os.makedirs(os.path.dirname(log), exist_ok=True)
@@ -60,13 +74,13 @@ def run(command, log, limit, env=None, cwd=None):
         except OSError as error:
             out.write(f"{error}\n")
             return Outcome(127, log, 0)
+        _running.add(process.pid)
         try:
             code = process.wait(max(limit, 0))
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            # What the command has left behind ends with it, too.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end(process.pid)  # what the command has left behind, too
             process.wait()
+            _running.discard(process.pid)
     return Outcome(code, log, time.monotonic() - begun)

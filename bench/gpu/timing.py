@@ -15,7 +15,7 @@ STUB_NOTE = "no GPU: means nothing"
 
 
 def kernels(c):
-    flags = ["-json", os.path.join(c.out, "kernels.json")] + (["-bytes", "400000"] if c.stub else [])
+    flags = ["-json", os.path.join(c.out, "kernels.json")] + (["-bytes", "16384"] if c.stub else [])
     done = c.run("kernels", [c.path("bin", "lightpath-kernels"), *flags], 90)
     if not done.ok:
         return [fail("kernels", "copies and reductions", done.why())]
@@ -84,11 +84,11 @@ def collectives(c):
     """2, 4 and 8 ranks on one device: between its memories, which is the way that is chosen there, and staged through the host's."""
     bench = Bench(c, "collectives", "direct", env={"LIGHTPATH_DEVICE_PATH": "direct"})
     rows = []
-    large = "64K" if c.stub else "256M"
+    large = "8K" if c.stub else "256M"
     for ranks in (2,) if c.stub else (2, 4, 8):
         for collective in ("allreduce", "alltoall"):
             rows += [bench.latency(collective, ranks), bench.latency(collective, ranks, 10), bench.bandwidth(collective, ranks, large)]
-    medium = "64K" if c.stub else "64M"
+    medium = "8K" if c.stub else "64M"
     rows += [bench.bandwidth(collective, 2 if c.stub else 4, medium) for collective in OTHERS]
     threads = Bench(c, "collectives", "direct, threads:", ["--threads"], {"LIGHTPATH_DEVICE_PATH": "direct"})
     for ranks in (2,) if c.stub else (2, 8):
