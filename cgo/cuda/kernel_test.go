@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -66,6 +67,42 @@ func TestReduceInGraph(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Fatalf("replay %d is wrong", turn)
 		}
+	}
+}
+
+// TestReduceFromThreads has threads need the same kernels, which nobody has loaded, at once.
+func TestReduceFromThreads(t *testing.T) {
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			cudatest.Use(other(1))
+			b := &bench{t: t, at: cudatest.Alloc(3 * 64), host: make([]byte, 3*64), stream: cudatest.NewStream()}
+			if err := b.try(b.pair(datatype.Uint64, 64, i)); err != nil {
+				t.Error(err)
+			}
+			if rc := cudatest.Sync(b.stream); rc != 0 {
+				t.Errorf("the stream ends with error %d", rc)
+			}
+			cudatest.Free(b.at)
+		})
+	}
+	all.Wait()
+}
+
+// TestLoadKernels loads all of them into a context that has some.
+func TestLoadKernels(t *testing.T) {
+	b := newBenchOn(t, other(1), 3*64)
+	for range 2 {
+		if _, err := driver.Enter(b.stream); err != nil {
+			t.Fatal(err)
+		}
+		if err := driver.LoadKernels(); err != nil {
+			t.Fatal(err)
+		}
+		driver.Leave()
+	}
+	for typ := range datatype.NumTypes {
+		b.run(b.pair(typ, 64, 3))
 	}
 }
 

@@ -163,6 +163,12 @@ func TestReduceLong(t *testing.T) {
 					fill(b.host, rng)
 					r := &device.Reduction{Dst: b.at, N: 2, Type: typ, Op: op, Count: int64(room/typ.Size() - 3)}
 					r.Sources[0], r.Sources[1] = unsafe.Add(b.at, room), unsafe.Add(b.at, 2*room+apart)
+					if op == datatype.Sum {
+						r.Scale = device.ScaleBy(typ, 3)
+					}
+					if op == datatype.Sum && !typ.Float() {
+						r.Divisor = 7
+					}
 					b.run(r)
 				}
 			})
@@ -213,6 +219,39 @@ func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int,
 		r.Scale = device.ScaleBy(typ, float64(rng.IntN(9)-4)/2)
 	}
 	return r
+}
+
+// TestSpecials compares all pairs of numbers at the ends of ranges: zeros of both signs, subnormals, infinities, NaN.
+func TestSpecials(t *testing.T) {
+	layouts := map[datatype.Type]uint{datatype.Float16: 10, datatype.Bfloat16: 7, datatype.Float32: 23, datatype.Float64: 52}
+	for typ, mantissa := range layouts {
+		size := typ.Size()
+		one := uint64(1) << mantissa // of the exponent's last place
+		infinity := uint64(1)<<(8*size-1) - one
+		numbers := []uint64{0, 1, 2, one - 1, one, one + 1, infinity / 2, infinity/2 + 1, infinity/2 + one/2, infinity - one, infinity - 1, infinity, infinity | one>>1, infinity + 1}
+		for _, v := range numbers {
+			numbers = append(numbers, v|1<<(8*size-1))
+		}
+		for op := range datatype.Avg {
+			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
+				pairs := len(numbers) * len(numbers)
+				room := pairs * size
+				b := newBench(t, 3*room)
+				for i := range pairs {
+					put := func(source int, v uint64) {
+						var raw [8]byte
+						binary.NativeEndian.PutUint64(raw[:], v)
+						copy(b.host[source*room+i*size:], raw[:size])
+					}
+					put(1, numbers[i/len(numbers)])
+					put(2, numbers[i%len(numbers)])
+				}
+				r := &device.Reduction{Dst: b.at, N: 2, Count: int64(pairs), Type: typ, Op: op}
+				r.Sources[0], r.Sources[1] = unsafe.Add(b.at, room), unsafe.Add(b.at, 2*room)
+				b.run(r)
+			})
+		}
+	}
 }
 
 // TestFP8 compares the kernels of pairs of numbers, of which there are few enough for all of them.
