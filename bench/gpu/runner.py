@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 
+HARNESS = "lightpath: bench: "
 WRONG = re.compile(r"error|fail|wrong|^lightpath", re.IGNORECASE)
 
 
@@ -35,9 +36,9 @@ class Outcome:
             return f.read()
 
     def why(self):
-        """One line on what went wrong: the first that speaks of an error, else the last."""
+        """One line on what went wrong: the harness's, else the first that speaks of an error, else the last."""
         lines = [line.strip() for line in self.text().splitlines()[1:] if line.strip()]
-        said = [line for line in lines if WRONG.search(line)]
+        said = [line for line in lines if line.startswith(HARNESS)] or [line for line in lines if WRONG.search(line)]
         words = (said[:1] or lines[-1:] or ["no output"])[0][:200]
         if self.code is None:
             return f"not done after {self.seconds:.0f} s: {words}"

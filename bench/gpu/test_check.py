@@ -48,6 +48,8 @@ class Commands(WithDirectory):
         outcome = run(["sh", "-c", "echo fine; echo 'lightpath: rank 1: lost' >&2; echo later; exit 3"], self.log(), 60)
         self.assertEqual(outcome.code, 3)
         self.assertEqual(outcome.why(), "exit status 3: lightpath: rank 1: lost")
+        outcome = run(["sh", "-c", "echo '[0] an error'; echo 'lightpath: bench: a rank failed: rank 0: why'; exit 1"], self.log(), 60)
+        self.assertEqual(outcome.why(), "exit status 1: lightpath: bench: a rank failed: rank 0: why")
         self.assertEqual(run(["sh", "-c", "echo one; echo two; exit 1"], self.log(), 60).why(), "exit status 1: two")
         self.assertFalse(run(["/nonexistent/program"], self.log(), 60).ok)
 

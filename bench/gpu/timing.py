@@ -136,7 +136,17 @@ def beside_nvidia(c):
             rows += compared(ours.latency(collective, ranks), theirs.latency(collective, ranks))
             rows += compared(ours.latency(collective, ranks, 10), theirs.latency(collective, ranks, 10))
             rows += compared(ours.bandwidth(collective, ranks, "256M"), theirs.bandwidth(collective, ranks, "256M"))
-    return rows
+    return rows + interposed(c, real, theirs)
+
+
+def interposed(c, real, theirs):
+    """NVIDIA's library as what Lightpath's schedules are sent by, in grouped sends and receives, beside its own collectives."""
+    env = {"LIGHTPATH_NCCL_FALLBACK_LIB": real, "LIGHTPATH_FALLBACK": "interpose", "LIGHTPATH_ALGORITHM": "allreduce:ring"}
+    mode = Bench(c, "nvidia", "interposed ring", ["--threads"], env)
+    reference = theirs.bandwidth("allreduce", 2, "64M")
+    if reference.status == FAILED:
+        return [skip("nvidia", "interposed ring allreduce, 2 ranks", f"NVIDIA's: {reference.note}")]
+    return compared(mode.bandwidth("allreduce", 2, "64M"), reference)
 
 
 def compared(ours, theirs):

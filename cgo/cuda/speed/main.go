@@ -135,7 +135,7 @@ func (k kernel) name() string {
 // cases are all types, all operators of one, all numbers of sources that ranks on one device come to, and what is slower.
 func cases() []kernel {
 	var all []kernel
-	for t := range datatype.Type(datatype.NumTypes) {
+	for t := range datatype.NumTypes {
 		all = append(all, kernel{sources: 2, dtype: t, op: datatype.Sum})
 	}
 	for _, op := range []datatype.Op{datatype.Prod, datatype.Max, datatype.Min} {
