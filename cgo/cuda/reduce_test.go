@@ -78,7 +78,7 @@ func (b *bench) run(r *device.Reduction) {
 	first := int(uintptr(r.Dst) - uintptr(b.at))
 	for i := first; i < first+int(r.Count)*size; i += size {
 		g, w := got[i:i+size], b.host[i:i+size]
-		if !bytes.Equal(g, w) && !(isNaN(r.Type, g) && isNaN(r.Type, w)) {
+		if !bytes.Equal(g, w) && (!isNaN(r.Type, g) || !isNaN(r.Type, w)) {
 			b.t.Fatalf("%v %v of %d sources, count %d: element %d is %x, not %x", r.Type, r.Op, r.N, r.Count, (i-first)/size, g, w)
 		}
 		copy(w, g)
