@@ -103,16 +103,17 @@ STUB_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
 }
 
 STUB_API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
+  static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
   BEGIN();
   if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
-  pthread_mutex_lock(&mutex);
+  pthread_mutex_lock(&making);
   if (primary[device] == NULL) {
     primary[device] = calloc(1, sizeof **primary);
     primary[device]->device = device;
     primary[device]->legacy = stub_new_stream(primary[device], false);
   }
   *ctx = primary[device];
-  pthread_mutex_unlock(&mutex);
+  pthread_mutex_unlock(&making);
   return CUDA_SUCCESS;
 }
 

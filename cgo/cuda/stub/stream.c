@@ -123,6 +123,14 @@ static void drain(CUstream s) {
   pthread_mutex_unlock(&s->mutex);
 }
 
+static bool busy(CUstream s) {
+  bool is;
+  pthread_mutex_lock(&s->mutex);
+  is = s->queued > s->done;
+  pthread_mutex_unlock(&s->mutex);
+  return is;
+}
+
 /* What one stream does next comes after what another has been given. */
 static void follow(CUstream s, CUstream other) {
   CUevent e;
@@ -138,9 +146,9 @@ static void order(CUstream s) {
   if (s == s->ctx->legacy) {
     pthread_mutex_lock(&all_mutex);
     for (other = all; other != NULL; other = other->next)
-      if (other->blocking && !other->ended && other->ctx == s->ctx && other->queued > other->done) follow(s, other);
+      if (other->blocking && !other->ended && other->ctx == s->ctx && busy(other)) follow(s, other);
     pthread_mutex_unlock(&all_mutex);
-  } else if (s->blocking && s->ctx->legacy->queued > s->ctx->legacy->done) {
+  } else if (s->blocking && busy(s->ctx->legacy)) {
     follow(s, s->ctx->legacy);
   }
 }
