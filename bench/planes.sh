@@ -3,7 +3,7 @@
 # hosts that are network namespaces. Needs root, iproute2 and a build (make).
 #
 #        host 0          host 1    ...     one veth per host and plane, into that plane's bridge;
-#       e0  e1 ..       e0  e1 ..          both directions of every veth shaped to RATE (HTB), MTU 9000
+#       e0  e1 ..       e0  e1 ..          both directions of every veth shaped to RATE (HTB)
 #        |   \           |   \
 #       [bridge of plane 0]  [bridge of plane 1] ...
 #
@@ -11,15 +11,17 @@
 #   PLANES="2" RANKS=4 SIZE=16M RATE=250mbit COLLECTIVES=allgather bench/planes.sh
 #   IMPAIR="loss 0.1%" bench/planes.sh   the last plane of each run is worse: any netem arguments (where the kernel has it), or
 #   IMPAIR="rate 250mbit" ...            a lower rate
+#   MTU=1500 ROUNDS=3 ...                frames of another size than 9000; everything three times, by turns
 #   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's
 #
-# Prints, per collective and k: time, bus bandwidth, its part of k times RATE (the most that MTU 9000
-# leaves of it is 99.3 %), and the bytes that each plane of rank 0 has sent. Bus bandwidth is by
-# nccl-tests' definition what each rank's port carries.
+# Prints, per collective and k: time, bus bandwidth, its part of k times RATE and of what headers leave of that
+# ((MTU - 52) / (MTU + 14), as HTB counts Ethernet), and the bytes that each plane of rank 0 has sent. Bus bandwidth is by
+# nccl-tests' definition what each rank's port carries. With two ranks and iperf3 (its package) beside them what plain
+# streams reach at that moment on all k planes together, both ways at once: other work on this machine slows both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 collectives=${COLLECTIVES:-"allreduce alltoall"} planes=${PLANES:-"1 2 4"} ranks=${RANKS:-2}
-size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-10} impair=${IMPAIR:-}
+size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-10} impair=${IMPAIR:-} mtu=${MTU:-9000} rounds=${ROUNDS:-1}
 tag=lpb$$ most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mktemp -d)
 
 clean() {
@@ -43,14 +45,14 @@ shape() {
 
 ip netns add "$tag"
 for j in $(seq 0 $((most - 1))); do
-  ip -n "$tag" link add "br$j" mtu 9000 type bridge
+  ip -n "$tag" link add "br$j" mtu "$mtu" type bridge
   ip -n "$tag" link set "br$j" up
 done
 for r in $(seq 0 $((ranks - 1))); do
   ip netns add "$tag-$r"
   ip -n "$tag-$r" link set lo up
   for j in $(seq 0 $((most - 1))); do
-    ip -n "$tag" link add "h${r}p$j" mtu 9000 type veth peer name "e$j" mtu 9000 netns "$tag-$r"
+    ip -n "$tag" link add "h${r}p$j" mtu "$mtu" type veth peer name "e$j" mtu "$mtu" netns "$tag-$r"
     ip -n "$tag" link set "h${r}p$j" master "br$j" up
     ip -n "$tag-$r" address add "10.77.$j.$((r + 1))/24" dev "e$j"
     ip -n "$tag-$r" link set "e$j" up
@@ -77,27 +79,57 @@ sent() { ip netns exec "$tag-0" cat "/sys/class/net/e$1/statistics/tx_bytes"; }
 # bits RATE: in bit/s.
 bits() { awk -v r="$1" 'BEGIN { u["kbit"] = 1e3; u["mbit"] = 1e6; u["gbit"] = 1e9; n = r + 0; sub(/^[0-9.]+/, "", r); printf "%.0f", n * u[r] }'; }
 
-printf '%-14s %2s %6s %12s %14s %10s  %s\n' collective k ranks 'time (us)' 'busbw (Mb/s)' 'of line' 'bytes sent by rank 0, per plane'
-for c in $collectives; do
+# row NAME K TIME MB/S [COUNTS] [WRONG]: a line of the table.
+row() {
+  awk -v c="$1" -v k="$2" -v n="$ranks" -v us="$3" -v rate="$4" -v counts="${5:-}" -v wrong="${6:-}" -v line="$(bits "$rate")" -v mtu="$mtu" 'BEGIN {
+    part = 100 * rate * 8e6 / (k * line)
+    printf "%-14s %2d %6d %12s %14.1f %8.1f%% %11.1f%% %s%s\n", c, k, n, us, rate * 8, part, part * (mtu + 14) / (mtu - 52), counts, wrong ? "  WRONG: " wrong : "" }'
+}
+
+# collective NAME K
+collective() {
+  local c=$1 k=$2 names before=() pids=() counts='' j r p
+  names="=$(seq -s, -f 'e%g' 0 $((k - 1)))"
+  [ -z "$impair" ] || worse $((k - 1)) $impair
+  for j in $(seq 0 $((k - 1))); do before+=("$(sent "$j")"); done
+  for r in $(seq 0 $((ranks - 1))); do
+    RANK=$r WORLD_SIZE=$ranks MASTER_PORT=$$ TORCHELASTIC_RUN_ID="$tag-$c-$k" NCCL_SOCKET_IFNAME=$names LIGHTPATH_PLANES=$k \
+      ip netns exec "$tag-$r" bin/lightpath bench "$c" -b "$size" -e "$size" -w 2 -i "$iters" --out-of-place \
+      --transport tcp >"$work/$r" 2>&1 &
+    pids+=($!)
+  done
+  for p in "${pids[@]}"; do wait "$p" || { cat "$work"/*; exit 1; }; done
+  for j in $(seq 0 $((k - 1))); do counts+=" $(($(sent "$j") - before[j]))"; done
+  [ -z "$impair" ] || worse $((k - 1))
+  local bytes us wrong # the table has too few digits of the bandwidth
+  read -r bytes us wrong < <(awk '$1 ~ /^[0-9]+$/ { print $1, $6, $9 }' "$work/0")
+  row "$c" "$k" "$us" "$(awk -v c="$c" -v n="$ranks" -v b="$bytes" -v us="$us" 'BEGIN {
+    share = c == "allreduce" ? 2 * (n - 1) / n : c ~ /^(alltoall|allgather|reducescatter)$/ ? (n - 1) / n : 1
+    print b * share / us }')" "$counts" "${wrong#0}"
+}
+
+# streams K: plain streams over all planes at once, both ways.
+streams() {
+  local k=$1 j p pids=() cc=()
+  [ -z "${LIGHTPATH_TCP_CONGESTION:-}" ] || cc=(-C "$LIGHTPATH_TCP_CONGESTION")
+  for j in $(seq 0 $((k - 1))); do
+    ip netns exec "$tag-0" iperf3 -s -1 -B "10.77.$j.1" >/dev/null 2>&1 &
+    pids+=($!)
+  done
+  sleep 0.5
+  for j in $(seq 0 $((k - 1))); do
+    ip netns exec "$tag-1" iperf3 -c "10.77.$j.1" -B "10.77.$j.2" --bidir -O 1 -t 2 -f k "${cc[@]}" >"$work/stream$j" 2>&1 &
+    pids+=($!)
+  done
+  for p in "${pids[@]}"; do wait "$p" || { cat "$work"/stream*; exit 1; }; done
+  row iperf3 "$k" - "$(cat "$work"/stream* | awk '/receiver/ { for (i = 1; i < NF; i++) if ($(i + 1) == "Kbits/sec") sum += $i } END { print sum / 2 / 8e3 }')"
+  rm -f "$work"/stream*
+}
+
+printf '%-14s %2s %6s %12s %14s %9s %12s  %s\n' collective k ranks 'time (us)' 'busbw (Mb/s)' 'of line' 'of payload' 'bytes sent by rank 0, per plane'
+for _ in $(seq "$rounds"); do
   for k in $planes; do
-    names==$(seq -s, -f 'e%g' 0 $((k - 1)))
-    [ -z "$impair" ] || worse $((k - 1)) $impair
-    before=()
-    for j in $(seq 0 $((k - 1))); do before+=("$(sent "$j")"); done
-    pids=()
-    for r in $(seq 0 $((ranks - 1))); do
-      RANK=$r WORLD_SIZE=$ranks MASTER_PORT=$$ TORCHELASTIC_RUN_ID="$tag-$c-$k" NCCL_SOCKET_IFNAME=$names LIGHTPATH_PLANES=$k \
-        ip netns exec "$tag-$r" bin/lightpath bench "$c" -b "$size" -e "$size" -w 2 -i "$iters" --out-of-place \
-        --transport tcp >"$work/$r" 2>&1 &
-      pids+=($!)
-    done
-    for p in "${pids[@]}"; do wait "$p" || { cat "$work"/*; exit 1; }; done
-    counts=
-    for j in $(seq 0 $((k - 1))); do counts+=" $(($(sent "$j") - before[j]))"; done
-    [ -z "$impair" ] || worse $((k - 1))
-    awk -v c="$c" -v k="$k" -v n="$ranks" -v line="$(bits "$rate")" -v counts="$counts" '$1 ~ /^[0-9]+$/ {
-      share = c == "allreduce" ? 2 * (n - 1) / n : c ~ /^(alltoall|allgather|reducescatter)$/ ? (n - 1) / n : 1
-      rate = $1 * share * 8e6 / $6 # the table has too few digits
-      printf "%-14s %2d %6d %12s %14.1f %9.1f%% %s%s\n", c, k, n, $6, rate / 1e6, 100 * rate / (k * line), counts, $9 ? "  WRONG: " $9 : "" }' "$work/0"
+    for c in $collectives; do collective "$c" "$k"; done
+    if [ "$ranks" = 2 ] && [ -z "$impair" ] && command -v iperf3 >/dev/null; then streams "$k"; fi
   done
 done
