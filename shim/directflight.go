@@ -3,7 +3,7 @@ package shim
 import "sync/atomic"
 
 // deviceFlights is what a recorder knows of the launches that no CPU ends: streams leave the number of the last one, and whoever looks
-// into the recorder ends them first, at a time that nobody knows.
+// into the recorder ends them first. The watcher looks while launches are on their way, so the times are late by no more than [lookSoon].
 type deviceFlights struct {
 	ended *uint32
 	first uint64 // all operations before it have been looked at
@@ -52,9 +52,16 @@ func (d *deviceFlights) catchUp(f *recorder) {
 			return
 		}
 		if op.outcome == underWay {
-			op.outcome = completed
+			op.outcome, op.ended = completed, f.clock()
 		}
 	}
+}
+
+// notice ends the operations whose launches are over.
+func (f *recorder) notice() {
+	f.mu.Lock()
+	f.catchUp()
+	f.mu.Unlock()
 }
 
 // of returns the operations of a launch.

@@ -126,6 +126,7 @@ func (x *direct) follow() {
 		case <-timer.C:
 		case <-x.c.poisonCh:
 		}
+		x.c.flight.notice()
 		if err := x.look(&seen, time.Now()); err != nil {
 			x.c.spread(err)
 		}
