@@ -226,6 +226,10 @@ func (d *onDevice) close() {
 	}
 	if d.direct != nil {
 		d.direct.watcher.end()
+		select {
+		case <-d.direct.watcher.over:
+		case <-time.After(linger): // a stream that others hold up; it goes on in the background
+		}
 	}
 	if !d.over() {
 		return

@@ -28,7 +28,30 @@ type gpus struct {
 // useGPUs has communicators use devices that are goroutines.
 func useGPUs(t testing.TB, n, streams int) *gpus {
 	t.Helper()
-	g := &gpus{Driver: devicetest.New(Launches(), n), t: t}
+	return useDriver(t, devicetest.New(Launches(), n), nil, n, streams)
+}
+
+// usePeers is useGPUs for devices that reach each other.
+func usePeers(t testing.TB, n, streams int) *gpus {
+	t.Helper()
+	t.Setenv("LIGHTPATH_DEVICE_PATH", "direct")
+	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
+	p := devicetest.NewPeers(Launches(), n)
+	t.Cleanup(func() {
+		if n := p.Registered(); n != 0 {
+			t.Errorf("%d pages are registered", n)
+		}
+	})
+	return useDriver(t, p.Driver, p, n, streams)
+}
+
+// useDriver has communicators use a driver, or what is made of it.
+func useDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams int) *gpus {
+	t.Helper()
+	if as == nil {
+		as = d
+	}
+	g := &gpus{Driver: d, t: t}
 	for dev := range n {
 		var own []device.Stream
 		for range streams {
@@ -36,7 +59,7 @@ func useGPUs(t testing.TB, n, streams int) *gpus {
 		}
 		g.streams = append(g.streams, own)
 	}
-	UseDevices(g)
+	UseDevices(as)
 	forgetRooms()
 	t.Cleanup(func() {
 		UseDevices(nil)
@@ -49,11 +72,14 @@ func useGPUs(t testing.TB, n, streams int) *gpus {
 	return g
 }
 
-// forgetRooms drops page-locked memory that is kept for the next communicator.
+// forgetRooms drops memory that is kept for the next communicator.
 func forgetRooms() {
 	pinned.mu.Lock()
 	defer pinned.mu.Unlock()
 	clear(pinned.free[:])
+	spare.mu.Lock()
+	defer spare.mu.Unlock()
+	spare.free = nil
 }
 
 func (g *gpus) synchronize(rank int) error {

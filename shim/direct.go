@@ -45,6 +45,7 @@ type direct struct {
 	entry    entry
 	inFlight []uint64 // flight records of the launch
 
+	torn     bool        // the last launch is on its streams in part, and they will not say that they have left it
 	captured atomic.Bool // some launch is in a graph
 	watcher  watcher
 }
@@ -126,8 +127,11 @@ func (g *directGroup) run(calls []Call) error {
 	}
 	// All ranks put their launches on streams in one order, since one stream may serve several communicators.
 	slices.SortFunc(g.comms, byID)
-	for _, c := range g.comms {
+	for i, c := range g.comms {
 		if err := g.enqueue(c); err != nil {
+			for _, begun := range g.comms[:i] { // their part of the group is on its way, and will not be whole
+				begun.spread(err)
+			}
 			return err
 		}
 	}

@@ -44,6 +44,7 @@ func (x *direct) put(calls []Call, here bool) error {
 	if err := x.enqueue(); err != nil {
 		// Some of it is on streams, and nobody can take it back.
 		x.c.spread(err)
+		x.breakOff()
 		return err
 	}
 	if due := deadlineOf(calls); !due.IsZero() && x.n > 1 && x.capture.ID == 0 {
@@ -225,6 +226,20 @@ func (x *direct) enqueue() error {
 		x.watcher.last.Store(x.number)
 	}
 	return err
+}
+
+// breakOff ends a launch that is on its streams in part: they leave it, if the driver lets them; else the watcher tries again.
+func (x *direct) breakOff() {
+	err := x.join()
+	x.words = x.words[:0]
+	if x.n > 1 {
+		x.write(&x.page.rank(x.me).current, 0)
+	}
+	err = errors.Join(err, x.flush())
+	if x.capture.ID == 0 {
+		err = errors.Join(err, x.driver.Record(x.c.dev.last(x.capture), x.stream))
+	}
+	x.torn = err != nil
 }
 
 // write has the stream write a word of the page.

@@ -45,7 +45,7 @@ func (c *Comm) findPeers(current int) {
 	}
 	if d.noPeers = p.EnterContext(d.ctx); d.noPeers == nil {
 		d.identity, d.noPeers = p.Identity()
-		devices.Leave()
+		p.Leave()
 	}
 }
 
@@ -201,12 +201,12 @@ func (x *direct) offer(w sharedWhere) error {
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer x.driver.Leave()
 	var err error
 	if x.own, err = x.driver.NewStream(); err != nil {
 		return err
 	}
-	if err = devices.LoadKernels(); err != nil || x.n == 1 {
+	if err = x.driver.LoadKernels(); err != nil || x.n == 1 {
 		return err
 	}
 	size := directPageSize(x.n)
@@ -238,7 +238,7 @@ func (x *direct) reachAll() error {
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer x.driver.Leave()
 	for r := range x.n {
 		if r == x.me {
 			continue
@@ -272,10 +272,10 @@ func (x *direct) free(read bool) {
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return // the context is gone, and all that was in it
 	}
-	defer devices.Leave()
+	defer x.driver.Leave()
 	for i := range x.lanes {
 		if l := &x.lanes[i]; l.stream != 0 {
-			_ = errors.Join(x.driver.FreeStream(l.stream), devices.FreeEvent(l.event))
+			_ = errors.Join(x.driver.FreeStream(l.stream), x.driver.FreeEvent(l.event))
 		}
 	}
 	if x.own != 0 {

@@ -182,7 +182,7 @@ func (x *direct) join() error {
 			l.on = 0
 			continue
 		}
-		if err := errors.Join(devices.Record(l.event, l.on), devices.Follow(x.stream, l.event)); err != nil {
+		if err := errors.Join(x.driver.Record(l.event, l.on), x.driver.Follow(x.stream, l.event)); err != nil {
 			return err
 		}
 		l.on = 0

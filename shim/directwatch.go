@@ -183,7 +183,7 @@ func (x *direct) broken() error {
 	if !d.recorded {
 		return nil
 	}
-	_, err := devices.Reached(d.event)
+	_, err := x.driver.Reached(d.event)
 	if err != nil {
 		err = fmt.Errorf("shim: rank %d: on its device: %w", x.me, err)
 	}
@@ -292,13 +292,17 @@ func (x *direct) through() bool {
 		return false
 	}
 	defer d.mu.Unlock()
-	if atomic.LoadUint32(&x.page.rank(x.me).current) != 0 {
+	if x.torn && x.driver.EnterContext(x.ctx) == nil {
+		x.breakOff()
+		x.driver.Leave()
+	}
+	if x.torn || atomic.LoadUint32(&x.page.rank(x.me).current) != 0 {
 		return false
 	}
 	if !d.recorded {
 		return true
 	}
-	reached, err := devices.Reached(d.event)
+	reached, err := x.driver.Reached(d.event)
 	return reached || err != nil
 }
 

@@ -4,6 +4,7 @@ package devicetest
 import (
 	"encoding/binary"
 	"math"
+	"sync"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -23,22 +24,28 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 		}
 		load, factor = scaling(r.Type, s.Factor)
 	}
-	of := func(i int) []byte {
-		v := append([]byte(nil), reach(r.Sources[i], size)...)
+	room := rooms.Get().(*[2][]byte)
+	defer rooms.Put(room)
+	of := func(i, to int) []byte {
+		v := append(room[to][:0], reach(r.Sources[i], size)...)
+		room[to] = v
 		if load != nil {
 			load(v, v, factor)
 		}
 		return v
 	}
-	result := of(0)
+	result := of(0, 0)
 	for i := 1; i < r.N; i++ {
-		datatype.Reduce(r.Op, r.Type)(result, of(i))
+		datatype.Reduce(r.Op, r.Type)(result, of(i, 1))
 	}
 	if r.Divisor > 1 {
 		datatype.DivInt(r.Type)(result, r.Divisor)
 	}
 	copy(reach(r.Dst, size), result)
 }
+
+// rooms are for what has been combined, and for what comes next.
+var rooms = sync.Pool{New: func() any { return new([2][]byte) }}
 
 // scaling returns the multiplication by an element.
 func scaling(t datatype.Type, raw [8]byte) (datatype.ScaleFunc, float64) {

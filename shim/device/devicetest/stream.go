@@ -45,7 +45,7 @@ type op struct {
 	equal              bool
 	event              *event
 	turn               uint64
-	reduction          *device.Reduction
+	reduction          device.Reduction
 }
 
 // streams are a driver's streams, events and graphs. Their handles are places in lists, from 1.
@@ -175,7 +175,7 @@ func (t *streams) carryOut(o *op) {
 			copy(o.dst[i*o.dstPitch:][:o.width], o.src[i*o.srcPitch:][:o.width])
 		}
 	case Reduction:
-		Reduce(o.reduction, func(p unsafe.Pointer, n int64) []byte { return t.d.Bytes(p, int(n)) })
+		Reduce(&o.reduction, func(p unsafe.Pointer, n int64) []byte { return t.d.Bytes(p, int(n)) })
 	case Signal:
 		t.d.handler.Ready(o.job)
 	case Await:
@@ -303,8 +303,7 @@ func (d *Driver) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, 
 
 // Reduce implements [device.Driver].
 func (d *Driver) Reduce(r *device.Reduction, s device.Stream) error {
-	own := *r
-	return d.submit("Reduce", s, op{kind: Reduction, reduction: &own})
+	return d.submit("Reduce", s, op{kind: Reduction, reduction: *r})
 }
 
 // Signal implements [device.Driver].

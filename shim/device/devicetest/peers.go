@@ -1,0 +1,115 @@
+package devicetest
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/shim/device"
+)
+
+// Peers is a [Driver] whose devices reach each other's memory, as [device.Peers], within one process.
+type Peers struct {
+	*Driver
+	registered *atomic.Int64
+}
+
+var _ device.Peers = Peers{}
+
+// NewPeers is [New] for Peers.
+func NewPeers(handler device.Handler, devices int) Peers {
+	return Peers{New(handler, devices), new(atomic.Int64)}
+}
+
+// Registered returns how many times memory has been registered and not unregistered.
+func (p Peers) Registered() int { return int(p.registered.Load()) }
+
+// Identity implements [device.Peers].
+func (p Peers) Identity() (string, error) {
+	return fmt.Sprintf("device %d", p.current()), p.entered("Identity")
+}
+
+// contextOf is the context of a device.
+func contextOf(dev int) device.Context { return device.Context(dev + 1) }
+
+// Context implements [device.Peers].
+func (p Peers) Context() (device.Context, error) {
+	return contextOf(p.current()), p.entered("Context")
+}
+
+// PrimaryContext implements [device.Peers].
+func (p Peers) PrimaryContext(dev int) (device.Context, error) {
+	return contextOf(dev), p.refuse("PrimaryContext")
+}
+
+// EnterContext implements [device.Peers].
+func (p Peers) EnterContext(ctx device.Context) error {
+	if err := p.refuse("EnterContext"); err != nil {
+		return err
+	}
+	if ctx == 0 || int(ctx) > p.devices {
+		return fmt.Errorf("EnterContext: %#x is none: %w", uintptr(ctx), device.ErrDriver)
+	}
+	runtime.LockOSThread()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inside[unix.Gettid()] = int(ctx) - 1
+	return nil
+}
+
+// Export implements [device.Peers].
+func (p Peers) Export(unsafe.Pointer) (device.Handle, error) {
+	return device.Handle{}, p.entered("Export")
+}
+
+// Import implements [device.Peers]: there are no other processes.
+func (p Peers) Import(*device.Handle) (unsafe.Pointer, error) {
+	return nil, fmt.Errorf("Import: from this process: %w", device.ErrDriver)
+}
+
+// Close implements [device.Peers].
+func (p Peers) Close(unsafe.Pointer) error {
+	return fmt.Errorf("Close: nothing is imported: %w", device.ErrDriver)
+}
+
+// Reach implements [device.Peers].
+func (p Peers) Reach(unsafe.Pointer) error { return p.entered("Reach") }
+
+// wordsAt is how far from where the CPU finds registered memory devices do.
+const wordsAt = 1 << 50
+
+// Register implements [device.Peers].
+func (p Peers) Register(mem []byte) (device.Address, error) {
+	if err := p.entered("Register"); err != nil {
+		return 0, err
+	}
+	p.registered.Add(1)
+	return device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(mem))) + wordsAt), nil
+}
+
+// Unregister implements [device.Peers].
+func (p Peers) Unregister([]byte) error {
+	p.registered.Add(-1)
+	return p.entered("Unregister")
+}
+
+// Words implements [device.Peers].
+func (p Peers) Words(s device.Stream, words []device.Word) error {
+	if err := p.refuse("Words"); err != nil {
+		return err
+	}
+	for _, w := range words {
+		at := uintptr(w.At) - wordsAt
+		o := op{kind: Store, word: *(**uint32)(unsafe.Pointer(&at)), value: w.Value}
+		if w.Wait != 0 {
+			o.kind, o.equal = Await, true
+		}
+		if err := p.submit("Words", s, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+)
+
+// TestDirectSequences is TestDeviceSequences through the memory of devices.
+func TestDirectSequences(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 8))
+			n := 1 + int(seed)%4
+			g := usePeers(t, n, 3)
+			w := newWorld(t, n)
+			for range 3 {
+				g.sequence(w, rng, 12)
+			}
+		})
+	}
+}
+
+// TestDirectAllocatesNothing: launches of all kinds.
+func TestDirectAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	g := usePeers(t, 2, 2)
+	w := newWorld(t, 2)
+	const count = 100000 // more than a slot
+	scalar := g.move(device.Memory, 0, []byte{0, 0, 128, 63}).at
+	var calls []Call
+	for r, c := range w.comms {
+		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.streams[r]
+		base := Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
+		for kind := range NumCallKinds {
+			call := base
+			if call.Kind = kind; kind.p2p() {
+				call.Peer, call.Stream = int32(1-r), s[1]
+			}
+			calls = append(calls, call)
+		}
+		base.Kind, base.Op, base.Scalar = CallAllReduce, OpPreMulSum, scalar
+		calls = append(calls, base)
+	}
+	launch := func() {
+		if err := Run(calls); err != nil {
+			t.Error(err)
+		}
+		for _, c := range w.comms {
+			leaveStreams(c)
+		}
+	}
+	for range 3 {
+		launch()
+	}
+	if n := testing.AllocsPerRun(20, launch); n != 0 {
+		t.Errorf("%v allocations per group", n)
+	}
+}
+
+// TestDirectRefused: whatever a driver refuses while calls are made, wherever, is an error, and no stream hangs.
+func TestDirectRefused(t *testing.T) {
+	for _, method := range []string{"Locate", "Enter", "Capturing", "Context", "NewEvent", "NewStream", "Record", "Follow", "Copy", "Reduce", "Words"} {
+		t.Run(method, func(t *testing.T) {
+			for after, failed := 0, true; failed && after < 6; after++ {
+				t.Run(fmt.Sprint(after), func(t *testing.T) {
+					g := usePeers(t, 2, 2)
+					w := newWorld(t, 2)
+					failed = g.refusesDirect(w, method, after)
+					for _, c := range w.comms {
+						_ = c.Abort()
+					}
+				})
+				if after == 0 && !failed {
+					t.Error("it is never called")
+				}
+			}
+		})
+	}
+}
+
+// refusesDirect makes a group of which so many calls of a method succeed, and reports whether one has failed.
+func (g *gpus) refusesDirect(w *world, method string, after int) (failed bool) {
+	const count = 300000
+	var calls []Call
+	for r, c := range w.comms {
+		at, to, s := g.Memory(r, 2*count), g.Memory(r, 2*count), g.streams[r]
+		calls = append(calls,
+			Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: s[0]},
+			Call{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r), Stream: s[1]},
+			Call{Comm: c, Kind: CallRecv, Type: datatype.Uint8, Count: count, Recv: to, Peer: int32(1 - r), Stream: s[0]})
+	}
+	ended := func() error { return errors.Join(g.synchronize(0), g.synchronize(1)) }
+	g.Fail(method, after)
+	err := Run(calls)
+	g.Fail("", 0)
+	if late := ended(); late != nil {
+		g.t.Fatalf("after %d: %v", after, late)
+	}
+	if err == nil {
+		return false
+	}
+	if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), method) {
+		g.t.Errorf("after %d: %v", after, err)
+	}
+	return true
+}
+
+// TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged.
+func TestDirectNotMade(t *testing.T) {
+	for _, method := range []string{"AllocExchange", "Export", "Reach", "Register", "LoadKernels", "NewStream", "EnterContext"} {
+		t.Run(method, func(t *testing.T) {
+			g := usePeers(t, 3, 3)
+			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
+			g.Fail(method, 2) // of the last rank; of others where they call it more than once
+			w := newWorld(t, 3)
+			g.Fail("", 0)
+			direct := 0
+			for _, c := range w.comms {
+				if c.dev.direct != nil {
+					direct++
+				}
+			}
+			if direct != 0 {
+				t.Errorf("%d ranks go on", direct)
+			}
+			g.sequence(w, rand.New(rand.NewPCG(1, 9)), 6)
+		})
+	}
+}
+
+// TestDirectEligible: who may try is decided by what all ranks share.
+func TestDirectEligible(t *testing.T) {
+	good := func() []hello {
+		return []hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "a", Host: "h"}}
+	}
+	auto := Config{Transport: "auto"}
+	if why := whyNotDirect(good(), &auto); why != "" {
+		t.Errorf("refused: %s", why)
+	}
+	for want, change := range map[string]func(table []hello, cfg *Config) []hello{
+		"LIGHTPATH_TRANSPORT=tcp": func(t []hello, cfg *Config) []hello { cfg.Transport = "tcp"; return t },
+		"LIGHTPATH_ALGORITHM":     func(t []hello, cfg *Config) []hello { cfg.Algorithms = map[string]string{"a": "b"}; return t },
+		"the fabric has circuits": func(t []hello, _ *Config) []hello { t[0].Fabric = "f"; return t },
+		"17 ranks are more":       func(t []hello, _ *Config) []hello { return make([]hello, 17) },
+		"rank 1 (, process 0): no device": func(t []hello, _ *Config) []hello {
+			t[1].Identity, t[1].NoDevice = "", "no device"
+			return t
+		},
+		"are not on one host": func(t []hello, _ *Config) []hello { t[1].Host = "other"; return t },
+	} {
+		cfg := auto
+		if why := whyNotDirect(change(good(), &cfg), &cfg); !strings.Contains(why, want) {
+			t.Errorf("%q does not say %q", why, want)
+		}
+	}
+}
+
+// TestDirectDeadline: a call that is not over in time fails the communicator.
+func TestDirectDeadline(t *testing.T) {
+	g := usePeers(t, 2, 1)
+	w := newWorld(t, 2)
+	at := g.Memory(0, 1000)
+	call := Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.streams[0][0]}
+	call.Options.Deadline = 10 * time.Millisecond
+	if err := Run([]Call{call}); err != nil {
+		t.Fatal(err)
+	}
+	<-w.comms[0].poisonCh
+	if err := w.comms[0].AsyncError(); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "no stream of rank 1 is in one") {
+		t.Error(err)
+	}
+	if err := g.synchronize(0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDirectRecorder: launches are under way until their streams have left them.
+func TestDirectRecorder(t *testing.T) {
+	g := usePeers(t, 2, 1)
+	w := newWorld(t, 2)
+	held := make(chan struct{})
+	g.Before(func(o devicetest.Op) {
+		if o.Stream == g.streams[1][0] {
+			<-held
+		}
+	})
+	for r, c := range w.comms {
+		at := g.Memory(r, 1000)
+		if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for r, c := range w.comms {
+		if now := c.flight.glance(); !now.running || now.op.seq != 1 {
+			t.Errorf("rank %d: %+v", r, now.op)
+		}
+	}
+	close(held)
+	for r, c := range w.comms {
+		if err := g.synchronize(r); err != nil {
+			t.Fatal(err)
+		}
+		if now := c.flight.glance(); now.running || now.last.outcome != completed || now.counts[CallAllReduce] != 1 {
+			t.Errorf("rank %d: %+v", r, now)
+		}
+	}
+	g.Before(nil)
+}
