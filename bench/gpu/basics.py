@@ -30,7 +30,7 @@ def machine(c):
     with open("/proc/cpuinfo") as f:
         models = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
     nvcc = tool("nvcc")
-    c.notes = {
+    facts = {
         "GPU": gpu,
         "processors": f"{os.cpu_count()} x {(models or [platform.machine()])[0]}",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB",
@@ -40,7 +40,8 @@ def machine(c):
         "Python": f"{platform.python_version()}, torch {module_version('torch') or 'none'}, cupy {module_version('cupy') or 'none'}",
         "Lightpath": said("git", "describe", "--always", "--dirty"),
     }
-    return [Row("machine", name, OK, note=value) for name, value in c.notes.items()]
+    c.machine.update(facts)
+    return [Row("machine", name, OK, note=value) for name, value in facts.items()]
 
 
 def build(c):

@@ -1,5 +1,6 @@
 """What all parts of the check need to know of the machine, and how they run commands."""
 
+import copy
 import ctypes
 import importlib.util
 import json
@@ -9,7 +10,7 @@ import subprocess
 import sys
 
 from report import FAILED, SKIPPED, Row
-from runner import run
+from runner import Budget, run
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 STUB = os.path.join(ROOT, "build", "gpu", "libcuda")
@@ -21,10 +22,20 @@ class Context:
 
     def __init__(self, out, budget, stub=False):
         self.out, self.budget = out, budget
-        self.copy_gbs = None  # what a plain copy reads and writes, once the kernels have been timed
         self.no_gpu = "the stub of the driver was asked for" if stub else why_no_gpu()
         self.stub = self.no_gpu is not None
-        self.notes = {}  # of the machine, for the report
+        # What parts find out for others: of the machine, and "copy_gbs", what a plain copy reads and writes.
+        self.machine, self.found = {}, {}
+
+    def within(self, seconds):
+        """The same for a part that may take so long, and no longer than all of them."""
+        part = copy.copy(self)
+        part.budget = Budget(min(seconds, self.budget.left()))
+        return part
+
+    @property
+    def copy_gbs(self):
+        return self.found.get("copy_gbs")
 
     def path(self, *names):
         return os.path.join(ROOT, *names)

@@ -67,6 +67,9 @@ def run(command, log, limit, env=None, cwd=None):
     with open(log, "w") as out:
         out.write(f"$ {' '.join(map(str, command))}\n")
         out.flush()
+        if limit <= 0:
+            out.write("no time was left for it\n")
+            return Outcome(None, log, 0)
         try:
             process = subprocess.Popen(
                 [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
@@ -77,7 +80,7 @@ def run(command, log, limit, env=None, cwd=None):
             return Outcome(127, log, 0)
         _running.add(process.pid)
         try:
-            code = process.wait(max(limit, 0))
+            code = process.wait(limit)
         except subprocess.TimeoutExpired:
             code = None
         finally:

@@ -12,6 +12,7 @@ import clients
 import report
 import timing
 import traffic
+from context import Context
 from report import FAILED, OK, SHORT, SKIPPED, Row
 from runner import Budget, run
 
@@ -23,13 +24,12 @@ PERF = """[0] # nccl-tests version 2.19.6
 """
 
 
-class Context:
-    """As much of a context as running parts needs."""
-
-    stub, no_gpu, notes = True, "no GPU", {}
+class WithoutGPU(Context):
+    """A context that has asked no driver."""
 
     def __init__(self, out, seconds=60):
-        self.out, self.budget = out, Budget(seconds)
+        self.out, self.budget, self.stub, self.no_gpu = out, Budget(seconds), True, "no GPU"
+        self.machine, self.found = {}, {}
 
 
 class WithDirectory(unittest.TestCase):
@@ -70,6 +70,7 @@ class Commands(WithDirectory):
                 time.sleep(0.01)
             self.assertTrue(ended(pid), f"process {pid} lives on")
         self.assertIn("not done after", run(["sleep", "600"], self.log(), 0.1).why())
+        self.assertIn("no time was left", run(["true"], self.log(), 0).why())
 
     def test_budget(self):
         now = [100.0]
@@ -151,7 +152,7 @@ class Verdicts(unittest.TestCase):
 class Parts(WithDirectory):
     def run_all(self, groups, seconds=60):
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            return check.run_all(Context(self.directory, seconds), groups)
+            return check.run_all(WithoutGPU(self.directory, seconds), groups)
 
     def test_a_part_that_breaks_is_one_row(self):
         def breaks(_):
@@ -165,6 +166,22 @@ class Parts(WithDirectory):
         rows = self.run_all([{"a": lambda _: [Row("a", "w")]}], seconds=0)
         self.assertEqual([(r.status, r.note) for r in rows], [(SKIPPED, "no time was left")])
 
+    def test_a_part_has_its_own_limit(self):
+        """What a part finds others see; what it takes is no more than its limit."""
+        seen = []
+
+        def first(c):
+            c.found["copy_gbs"] = 7
+            return [Row("kernels", "w", number=c.budget.left())]
+
+        def second(c):
+            seen.append(c.copy_gbs)
+            return [Row("collectives", "w", number=c.budget.left())]
+
+        rows = self.run_all([{"kernels": first}, {"collectives": second}], seconds=1000)
+        self.assertEqual(seen, [7])
+        self.assertTrue(all(0 < r.number <= check.LIMITS[r.part] for r in rows), rows)
+
     def test_choice(self):
         names = [n for g in check.chosen("torch,kernels", None) for n in g]
         self.assertEqual(names, ["kernels", "torch"])
@@ -174,7 +191,7 @@ class Parts(WithDirectory):
                 check.chosen(only, without)
 
     def test_reports(self):
-        context = Context(self.directory)
+        context = WithoutGPU(self.directory)
         table = check.write(context, [Row("a", "w", FAILED, note="why")], 3)
         self.assertIn("times mean nothing", table)
         for name in ("report.txt", "report.md", "report.json"):
