@@ -178,7 +178,7 @@ func TestReceiveCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer transporttest.Close(t, e)
-	defer unix.Close(fds[1])
+	defer func() { _ = unix.Close(fds[1]) }()
 	c, p := e.conns[0], e.planes[0].(transport.Lander)
 	for _, tc := range []struct{ size, buffered int }{
 		{100, 100}, {shortCall - wire.HeaderSize, shortCall - wire.HeaderSize}, {4 * shortCall, shortCall - wire.HeaderSize},
