@@ -164,20 +164,15 @@ func TestLargePages(t *testing.T) {
 // TestDirectMax: results that come from memory are read where they are only from large pages.
 func TestDirectMax(t *testing.T) {
 	g := newReadable(t, 2)
-	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: directMax / 2}
-	g.bind(t, j)
-	for _, op := range j.ops {
-		op.cut()
-	}
-	if op := j.ops[0]; op.publishes(false) || !op.publishes(true) {
+	var op Op
+	op.Bind(g.arenas[0], &Call{Collective: schedule.AllToAll, Block: directMax / 2, Send: pointer(make([]byte, directMax))})
+	op.cut()
+	if op.publishes(false) || !op.publishes(true) {
 		t.Errorf("publishes without large pages %v, with %v", op.publishes(false), op.publishes(true))
 	}
-	less := *j.ops[0]
-	if less.Block--; !less.publishes(false) {
+	if op.Block--; !op.publishes(false) {
 		t.Error("fewer bytes are not published")
 	}
-	g.drive(t, []*job{j})
-	j.check(t)
 }
 
 // mapMemory returns memory of its own, with pages.
