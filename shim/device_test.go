@@ -489,3 +489,34 @@ func TestAbortedLaunch(t *testing.T) {
 		<-w.comms[1].poisonCh
 	}
 }
+
+// TestPiecesOfOtherCalls: calls and messages that differ fail at their first pieces, though those are alike.
+func TestPiecesOfOtherCalls(t *testing.T) {
+	for _, transport := range []string{"inproc", "tcp"} {
+		for _, kind := range []CallKind{CallAllReduce, CallSend} {
+			t.Run(fmt.Sprint(transport, " ", kind), func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", transport)
+				t.Setenv("LIGHTPATH_STAGING", "64K")
+				g := useGPUs(t, 2, 1)
+				w := newWorld(t, 2)
+				for r, c := range w.comms {
+					at := g.Memory(r, 1<<20)
+					call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(1 - r), Count: uint64(2+r) << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
+					if kind == CallSend && r == 1 {
+						call.Kind = CallRecv
+					}
+					if err := Run([]Call{call}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				<-w.comms[0].poisonCh
+				if err := w.comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {
+					t.Error(err)
+				}
+				if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
