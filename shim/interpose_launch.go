@@ -30,6 +30,7 @@ type launching struct {
 	last    lastLaunch // that was not captured
 	graph   lastLaunch // of the capture that came last
 	list    []other.Transfer
+	kernel  device.Reduction // as the driver is given it
 	cross   crossings
 }
 
@@ -147,6 +148,9 @@ func (p *issuing) prepare() (err error) {
 
 // reached refuses a buffer that a device cannot reach where it is.
 func (c *Call) reached(name string, at unsafe.Pointer, size int64) error {
+	if size == 0 {
+		return nil
+	}
 	place, err := c.located(name, at, size)
 	if err == nil && place.Kind == device.Host {
 		err = c.invalid("%s %p is memory that no device reaches: the other library, which executes the call, takes device memory, managed memory and page-locked memory", name, at)
@@ -338,14 +342,15 @@ func (p *issuing) work(w *program.Work, s device.Stream) error {
 	if !w.Reduce && !w.Scale {
 		return devices.Copy(p.at(w.Dst), p.at(w.A), int(w.Dst.Len), s)
 	}
-	r := device.Reduction{Dst: p.at(w.Dst), N: 1, Count: w.Dst.Len / p.e.script.ElemSize, Type: p.call.Type, Op: p.op}
+	r := &p.in.kernel
+	*r = device.Reduction{Dst: p.at(w.Dst), N: 1, Count: w.Dst.Len / p.e.script.ElemSize, Type: p.call.Type, Op: p.op}
 	r.Sources[0] = p.at(w.A)
 	if w.Reduce {
 		r.N, r.Sources[1] = 2, p.at(w.B)
 	} else {
 		r.Scale = p.scale
 	}
-	return devices.Reduce(&r, s)
+	return devices.Reduce(r, s)
 }
 
 // exchange enqueues the messages of a batch, once the plane has the circuits that they need.
@@ -376,9 +381,10 @@ func (p *issuing) divide() error {
 	if p.divisor <= 1 || recv == 0 {
 		return nil
 	}
-	r := device.Reduction{
+	r := &p.in.kernel
+	*r = device.Reduction{
 		Dst: p.call.Recv, N: 1, Count: recv / p.e.script.ElemSize, Type: p.call.Type, Op: datatype.Sum, Divisor: p.divisor,
 	}
 	r.Sources[0] = p.call.Recv
-	return devices.Reduce(&r, p.call.Stream)
+	return devices.Reduce(r, p.call.Stream)
 }
