@@ -15,7 +15,7 @@ import (
 	"lightpath/shim/device/devicetest"
 )
 
-// patience is how long tests of devices wait for what must come.
+// patient is how long tests of devices wait for what must come.
 const patient = 60 * time.Second
 
 // gpus are devices of a test, one for each rank of its worlds.
@@ -91,7 +91,7 @@ func (g *gpus) synchronize(rank int) error {
 	return nil
 }
 
-// kinds of memory that a buffer may be moved to.
+// memories are the kinds that a buffer may be moved to.
 var memories = []device.Kind{device.Host, device.Pinned, device.Managed, device.Memory}
 
 // moved is a copy of a call's buffer in memory of some kind.
@@ -151,9 +151,7 @@ func (g *gpus) upload(calls []Call, dev int, kind func() device.Kind) (on []Call
 	}
 }
 
-func allDevice() device.Kind { return device.Memory }
-
-// devicePlan is a random case of one deed: collective or messages, larger and smaller than a piece.
+// randomDeed is what all ranks do together: collective or messages, larger and smaller than a piece.
 func randomDeed(w *world, rng *rand.Rand, inPlace bool) (*deed, error) {
 	if rng.IntN(4) == 0 {
 		scale := []int{100, 40000}[rng.IntN(2)]

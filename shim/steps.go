@@ -16,7 +16,7 @@ func (l *launch) place(capture device.Capture) error {
 	defer devices.Leave()
 	size := l.measure()
 	d := l.dev
-	if err := d.prepare(!l.script.whole && capture.ID == 0); err != nil {
+	if err := d.prepare(!l.whole && capture.ID == 0); err != nil {
 		return err
 	}
 	if capture.ID != 0 {
