@@ -217,7 +217,9 @@ func (in *interposer) watch() {
 		_ = end(o) // nobody is left to be told
 	}
 	<-in.ended
-	in.free()
+	if in.c.AsyncError() == nil {
+		in.free() // what a communicator that has failed has on streams may still come to its memory
+	}
 }
 
 // close ends the interposer of a communicator that has nothing on streams, or has failed. Idempotent.
