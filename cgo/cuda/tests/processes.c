@@ -1,5 +1,5 @@
 /* Ranks that are processes of their own and share one device, or have one each: processes RANKS. One of a second set of them is
- * killed while the others wait for it. */
+ * killed while the others wait for it, and not before they have all that it sent. */
 #include <signal.h>
 #include <stdint.h>
 #include <sys/wait.h>
@@ -11,6 +11,7 @@
 #define MOST 8
 
 static int world, me;
+static int through[2]; /* a pipe, with a byte of each rank that has what it was sent */
 static ncclComm_t comm;
 static float host[N];
 
@@ -47,6 +48,7 @@ static int child(char **argv) {
   world = atoi(argv[2]);
   me = atoi(argv[3]);
   for (i = 0; i < sizeof id; i++) sscanf(argv[5] + 2 * i, "%2hhx", (unsigned char *)&id + i);
+  CHECK(sscanf(argv[6], "%d,%d", &through[0], &through[1]) == 2);
   gpu_open();
   IS(gpu.DeviceGetCount(&devices), CUDA_SUCCESS);
   gpu_use(me % devices);
@@ -60,7 +62,12 @@ static int child(char **argv) {
     OK(ncclCommDestroy(comm));
     return 0;
   }
-  if (me == world - 1) raise(SIGKILL);
+  if (me == world - 1) {
+    char byte;
+    for (i = 1; i < (size_t)world; i++) CHECK(read(through[0], &byte, 1) == 1);
+    raise(SIGKILL);
+  }
+  CHECK(write(through[1], "", 1) == 1);
   state = ncclAllReduce(a, b, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
   CHECK(state == ncclSuccess || state == ncclRemoteError); /* it may be known already */
   do OK(ncclCommGetAsyncError(comm, &state));
@@ -74,18 +81,20 @@ static int child(char **argv) {
 
 static void run(const char *self, const char *what, const char *ranks) {
   ncclUniqueId id;
-  char hex[2 * sizeof id + 1], rank[8];
+  char hex[2 * sizeof id + 1], rank[8], ends[32];
   pid_t pids[MOST];
   size_t i;
   int k, status;
   OK(ncclGetUniqueId(&id));
   for (i = 0; i < sizeof id; i++) sprintf(hex + 2 * i, "%02x", ((unsigned char *)&id)[i]);
+  CHECK(pipe(through) == 0);
+  sprintf(ends, "%d,%d", through[0], through[1]);
   for (k = 0; k < world; k++) {
     sprintf(rank, "%d", k);
     pids[k] = fork();
     CHECK(pids[k] >= 0);
     if (pids[k] == 0) {
-      execl(self, self, "child", ranks, rank, what, hex, (char *)NULL);
+      execl(self, self, "child", ranks, rank, what, hex, ends, (char *)NULL);
       _exit(127);
     }
   }
@@ -96,10 +105,12 @@ static void run(const char *self, const char *what, const char *ranks) {
     else
       CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
+  close(through[0]);
+  close(through[1]);
 }
 
 int main(int argc, char **argv) {
-  if (argc == 6 && strcmp(argv[1], "child") == 0) return child(argv);
+  if (argc == 7 && strcmp(argv[1], "child") == 0) return child(argv);
   world = argc > 1 ? atoi(argv[1]) : 3;
   CHECK(world >= 2 && world <= MOST);
   run("/proc/self/exe", "all", argv[1]);
