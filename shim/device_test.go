@@ -394,65 +394,6 @@ func TestStepsOverlap(t *testing.T) {
 	g.Before(nil)
 }
 
-// TestRefusedByDriver: whatever a driver refuses, wherever, is an error, of the call or of the communicator, and no stream hangs.
-func TestRefusedByDriver(t *testing.T) {
-	t.Setenv("LIGHTPATH_STAGING", "64K")
-	for _, method := range []string{
-		"Locate", "Enter", "Capturing", "Alloc", "NewEvent", "NewStream", "Record", "Follow", "CopyOut", "CopyIn", "CopyRows", "Signal", "Await",
-	} {
-		t.Run(method, func(t *testing.T) {
-			for after, failed := 0, true; failed; after++ {
-				t.Run(fmt.Sprint(after), func(t *testing.T) {
-					g := useGPUs(t, 2, 2)
-					w := newWorld(t, 2)
-					failed = g.refuses(w, method, after)
-					for _, c := range w.comms {
-						_ = c.Abort()
-					}
-				})
-				if after == 0 && !failed {
-					t.Error("it is never called")
-				}
-			}
-		})
-	}
-}
-
-// refuses makes a group in pieces, of which so many calls of a method succeed, and reports whether one has failed.
-func (g *gpus) refuses(w *world, method string, after int) (failed bool) {
-	const count = 70000
-	var calls []Call
-	for r, c := range w.comms {
-		at, to := g.Memory(r, 2*count), g.Memory(r, 2*count)
-		calls = append(calls,
-			Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]},
-			Call{Comm: c, Kind: CallAllToAll, Type: datatype.Uint8, Count: count, Send: at, Recv: to, Stream: g.streams[r][1]})
-	}
-	ended := func() error { return errors.Join(g.synchronize(0), g.synchronize(1)) }
-	g.Fail(method, after)
-	err := Run(calls)
-	if err == nil {
-		err = Run(calls)
-	}
-	g.Fail("", 0)
-	if late := ended(); late != nil {
-		g.t.Fatalf("after %d: %v", after, late)
-	}
-	if err == nil {
-		return false
-	}
-	if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), method) {
-		g.t.Errorf("after %d: %v", after, err)
-	}
-	switch method {
-	case "Alloc", "Locate", "NewEvent", "NewStream", "Capturing": // nothing was on a stream: the communicators are as they were
-		if err := errors.Join(Run(calls), ended(), w.comms[0].AsyncError(), w.comms[1].AsyncError()); err != nil {
-			g.t.Errorf("after %d: the next group: %v", after, err)
-		}
-	}
-	return true
-}
-
 // TestAbortedLaunch: a stream that waits for a rank that does not come goes on, launches behind it too, and those that streams come
 // to later.
 func TestAbortedLaunch(t *testing.T) {

@@ -69,26 +69,11 @@ func TestDirectAllocatesNothing(t *testing.T) {
 
 // TestDirectRefused: whatever a driver refuses while calls are made, wherever, is an error, and no stream hangs.
 func TestDirectRefused(t *testing.T) {
-	for _, method := range []string{"Locate", "Enter", "Capturing", "Context", "NewEvent", "NewStream", "Record", "Follow", "Copy", "Reduce", "Words"} {
-		t.Run(method, func(t *testing.T) {
-			for after, failed := 0, true; failed && after < 6; after++ {
-				t.Run(fmt.Sprint(after), func(t *testing.T) {
-					g := usePeers(t, 2, 2)
-					w := newWorld(t, 2)
-					failed = g.refusesDirect(w, method, after)
-					for _, c := range w.comms {
-						_ = c.Abort()
-					}
-				})
-				if after == 0 && !failed {
-					t.Error("it is never called")
-				}
-			}
-		})
-	}
+	eachRefusal(t, usePeers, 6, (*gpus).refusesDirect,
+		"Locate", "Enter", "Capturing", "Context", "NewEvent", "NewStream", "Record", "Follow", "Copy", "Reduce", "Words")
 }
 
-// refusesDirect makes a group of which so many calls of a method succeed, and reports whether one has failed.
+// refusesDirect has a group of collectives and messages refused.
 func (g *gpus) refusesDirect(w *world, method string, after int) (failed bool) {
 	const count = 300000
 	var calls []Call
@@ -99,20 +84,7 @@ func (g *gpus) refusesDirect(w *world, method string, after int) (failed bool) {
 			Call{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r), Stream: s[1]},
 			Call{Comm: c, Kind: CallRecv, Type: datatype.Uint8, Count: count, Recv: to, Peer: int32(1 - r), Stream: s[0]})
 	}
-	ended := func() error { return errors.Join(g.synchronize(0), g.synchronize(1)) }
-	g.Fail(method, after)
-	err := Run(calls)
-	g.Fail("", 0)
-	if late := ended(); late != nil {
-		g.t.Fatalf("after %d: %v", after, late)
-	}
-	if err == nil {
-		return false
-	}
-	if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), method) {
-		g.t.Errorf("after %d: %v", after, err)
-	}
-	return true
+	return g.refuses(calls, 1, method, after)
 }
 
 // TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged.

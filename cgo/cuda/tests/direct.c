@@ -1,9 +1,8 @@
 /* Ranks whose devices reach each other: what goes wrong, and what a graph and a group may do. direct [NAME...] runs
  * some of the tests; direct unreachable is for a driver whose devices do not reach each other. */
-#include <stdint.h>
 #include <unistd.h>
 
-#include "gpu.h"
+#include "tests.h"
 
 #define N 100001 /* more than a slot of the smallest exchange memory */
 
@@ -386,32 +385,17 @@ static void unreachable(void) {
 }
 
 int main(int argc, char **argv) {
-  static const struct {
-    const char *name;
-    int ranks;
-    void (*run)(struct rank *);
-    const char *timeout;
-  } tests[] = {{"mixed", 3, mixed, NULL},          {"side_by_side", 3, side_by_side, NULL}, {"messages", 2, messages, NULL},
-               {"from_host", 2, from_host, NULL},  {"mismatched", 2, mismatched, NULL},     {"other_operator", 2, other_operator, NULL},
-               {"other_size", 2, other_size, NULL}, {"late", 3, late, "2s"},                 {"churn", 2, churn, NULL},
-               {"kin", 2, kin, NULL},               {"one_thread", 2, one_thread, NULL},     {"unmade", 2, unmade, NULL},        {"refused", 3, refused, NULL}};
-  size_t i;
-  int k;
+  static const struct test tests[] = {
+    {"mixed", 3, mixed}, {"side_by_side", 3, side_by_side}, {"messages", 2, messages}, {"from_host", 2, from_host},
+    {"mismatched", 2, mismatched}, {"other_operator", 2, other_operator}, {"other_size", 2, other_size}, {"late", 3, late, "2s"},
+    {"churn", 2, churn}, {"kin", 2, kin}, {"one_thread", 2, one_thread}, {"unmade", 2, unmade}, {"refused", 3, refused},
+  };
   gpu_open();
   if (argc == 2 && strcmp(argv[1], "unreachable") == 0) {
     unreachable();
     return 0;
   }
   setenv("LIGHTPATH_DEVICE_PATH", "direct", 1);
-  for (i = 0; i < sizeof tests / sizeof *tests; i++) {
-    bool wanted = argc == 1;
-    for (k = 1; k < argc; k++) wanted |= strcmp(argv[k], tests[i].name) == 0;
-    if (!wanted) continue;
-    printf("%s\n", tests[i].name);
-    fflush(stdout);
-    if (tests[i].timeout != NULL) setenv("LIGHTPATH_TIMEOUT", tests[i].timeout, 1);
-    ranks(tests[i].ranks, tests[i].run, NULL);
-    unsetenv("LIGHTPATH_TIMEOUT");
-  }
+  run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
   return 0;
 }

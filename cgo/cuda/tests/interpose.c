@@ -1,13 +1,10 @@
-/* What programs see of the interposer, and what the other library sees of it: interpose TEST... Only AllReduce and AlltoAll have
+/* What programs see of the interposer, and what the other library sees of it: interpose [TEST...] Only AllReduce and AlltoAll have
  * algorithms here; everything else is passed through. */
-#include <stdint.h>
 #include <unistd.h>
 
-#include "gpu.h"
 #include "peer.h"
-
-#define N 3000
-#define BYTES (N * sizeof(float))
+#include "tests.h"
+#include "vector.h"
 
 static struct {
   __typeof__(peerCounts)* counts;
@@ -15,8 +12,6 @@ static struct {
   __typeof__(peerMute)* mute;
   __typeof__(peerBreak)* broken;
 } peer;
-
-static float host[8][N]; /* by rank */
 
 static void peer_open(void) {
   /* Its own symbols are its own, as for who loads it next. */
@@ -32,40 +27,6 @@ static struct peer_counts counted(void) {
   struct peer_counts c;
   peer.counts(&c);
   return c;
-}
-
-static void put(float* at, int rank, float value) {
-  int i;
-  for (i = 0; i < N; i++) host[rank][i] = value + (float)(i % 5);
-  gpu_copy(at, host[rank], BYTES);
-}
-
-/* The memory has value, and copies times what else put writes. */
-static void expect(const float* at, int rank, float value, float copies) {
-  int i;
-  gpu_copy(host[rank], at, BYTES);
-  for (i = 0; i < N; i++)
-    if (host[rank][i] != value + copies * (float)(i % 5)) {
-      fprintf(stderr, "rank %d: element %d is %g, want %g\n", rank, i, host[rank][i], value + copies * (float)(i % 5));
-      exit(1);
-    }
-}
-
-static uint32_t* new_gate(void) {
-  void* at;
-  IS(gpu.MemHostAlloc(&at, 64, 0), CUDA_SUCCESS);
-  memset(at, 0, 64);
-  return at;
-}
-
-static void wait_for_gate(CUstream s, uint32_t* gate) {
-  IS(gpu.StreamWaitValue32(s, (uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-}
-
-static void open_gate(uint32_t* gate) { __atomic_store_n(gate, 1, __ATOMIC_RELEASE); }
-
-static ncclResult_t sum(struct rank* r, float* send, float* recv, CUstream s) {
-  return ncclAllReduce(send, recv, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s);
 }
 
 /* Calls return before their streams come to them and follow each other, on whatever streams. */
@@ -355,7 +316,7 @@ static void circuits(struct rank* r) {
   gpu_copy(host[r->rank], b, BYTES);
   for (i = 0; i < r->world; i++) {
     int from = r->rank * (N / r->world); /* what rank i sent here began there in its buffer */
-    CHECK(host[r->rank][i * (N / r->world)] == (float)(i + from % 5));
+    CHECK(host[r->rank][i * (N / r->world)] == (float)(i + from % 7));
   }
   meet();
   IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
@@ -390,23 +351,13 @@ static void passed(struct rank* r) {
 }
 
 int main(int argc, char** argv) {
-  static const struct {
-    const char* name;
-    int ranks;
-    void (*run)(struct rank*);
-  } tests[] = {{"ordered", 3, ordered}, {"mixed", 3, mixed}, {"captured", 2, captured}, {"scaled", 2, scaled}, {"wrong", 2, wrong},
-               {"ended", 2, ended}, {"refused", 3, refused}, {"unwell", 2, unwell}, {"aborted", 2, aborted}, {"broken", 2, broken}, {"passed", 2, passed}, {"circuits", 4, circuits}};
-  size_t i;
-  int k;
+  static const struct test tests[] = {
+    {"ordered", 3, ordered}, {"mixed", 3, mixed}, {"captured", 2, captured}, {"scaled", 2, scaled}, {"wrong", 2, wrong},
+    {"ended", 2, ended}, {"refused", 3, refused}, {"unwell", 2, unwell}, {"aborted", 2, aborted}, {"broken", 2, broken},
+    {"passed", 2, passed}, {"circuits", 4, circuits},
+  };
   gpu_open();
   peer_open();
-  for (k = 1; k < argc; k++) {
-    for (i = 0; i < sizeof tests / sizeof *tests && strcmp(argv[k], tests[i].name) != 0; i++) {
-    }
-    CHECK(i < sizeof tests / sizeof *tests);
-    printf("%s\n", tests[i].name);
-    fflush(stdout);
-    ranks(tests[i].ranks, tests[i].run, NULL);
-  }
+  run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
   return 0;
 }

@@ -1,7 +1,5 @@
 /* Memory of devices beyond calls, and what must be left as it was: memory [NAME...] runs some of the tests. */
-#include <stdint.h>
-
-#include "gpu.h"
+#include "tests.h"
 
 #define N 40000
 
@@ -137,21 +135,10 @@ static void old(struct rank *r) {
 }
 
 int main(int argc, char **argv) {
-  static const struct {
-    const char *name;
-    int ranks;
-    void (*run)(struct rank *);
-  } tests[] = {{"allocated", 2, allocated}, {"full", 1, full}, {"untouched", 1, untouched}, {"old", 1, old}};
-  size_t i;
-  int k;
+  static const struct test tests[] = {
+    {"allocated", 2, allocated}, {"full", 1, full}, {"untouched", 1, untouched}, {"old", 1, old},
+  };
   gpu_open();
-  for (i = 0; i < sizeof tests / sizeof *tests; i++) {
-    bool wanted = argc == 1;
-    for (k = 1; k < argc; k++) wanted |= strcmp(argv[k], tests[i].name) == 0;
-    if (!wanted) continue;
-    printf("%s\n", tests[i].name);
-    fflush(stdout);
-    ranks(tests[i].ranks, tests[i].run, NULL);
-  }
+  run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
   return 0;
 }

@@ -8,14 +8,14 @@ out=${LP_CUDA_OUT:-build/test-cuda}
 mkdir -p "$out/stub"
 failed=0
 
-cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
+cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Wno-missing-field-initializers -Icgo/front -pthread"
 ${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
   -o "$out/stub/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
 mkdir -p "$out/old" # a driver that lacks something
 ${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
   -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync -o "$out/old/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
 for test in oracle stream memory direct processes; do
-  ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/rank/data.c cgo/rank/call.c \
+  ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/cuda/tests/tests.c cgo/cuda/tests/vector.c cgo/rank/data.c cgo/rank/call.c \
     -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
 done
 

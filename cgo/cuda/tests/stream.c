@@ -1,54 +1,13 @@
 /* What a stream and a graph may expect, and what goes wrong clearly. stream [NAME...] runs some of the tests. */
-#include <stdint.h>
 #include <unistd.h>
 
-#include "gpu.h"
-
-#define N 5000
-
-static float host[8][N]; /* by rank */
-
-static void put(float *device, int rank, float value) {
-  int i;
-  for (i = 0; i < N; i++) host[rank][i] = value + (float)(i % 7);
-  gpu_copy(device, host[rank], sizeof host[rank]);
-}
-
-/* The device has copies times value and what else put writes. */
-static void expect(const float *device, int rank, float value, float copies) {
-  int i;
-  gpu_copy(host[rank], device, sizeof host[rank]);
-  for (i = 0; i < N; i++) {
-    float want = value + copies * (float)(i % 7);
-    if (host[rank][i] != want) {
-      fprintf(stderr, "rank %d: element %d is %g, want %g\n", rank, i, host[rank][i], want);
-      exit(1);
-    }
-  }
-}
-
-/* A word that holds streams up until it is opened. */
-static uint32_t *new_gate(void) {
-  void *at;
-  IS(gpu.MemHostAlloc(&at, 64, 0), CUDA_SUCCESS);
-  memset(at, 0, 64);
-  return at;
-}
-
-static void wait_for_gate(CUstream s, uint32_t *gate) {
-  IS(gpu.StreamWaitValue32(s, (uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-}
-
-static void open_gate(uint32_t *gate) { __atomic_store_n(gate, 1, __ATOMIC_RELEASE); }
-
-static ncclResult_t sum(struct rank *r, float *send, float *recv, CUstream s) {
-  return ncclAllReduce(send, recv, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s);
-}
+#include "tests.h"
+#include "vector.h"
 
 /* Calls return before their streams come to them, run after what is before them and before what is behind. */
 static void ordered(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]), *b = gpu_alloc(sizeof host[0]), *c = gpu_alloc(sizeof host[0]);
+  float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES);
   uint32_t *gate = new_gate();
   put(a, r->rank, -1);
   put(b, r->rank, -1);
@@ -67,7 +26,7 @@ static void ordered(struct rank *r) {
 /* A communicator's calls run in the order in which they were made, also where a later one's stream is free first. */
 static void issued(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]), *b = gpu_alloc(sizeof host[0]);
+  float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES);
   uint32_t *gate = new_gate();
   put(a, r->rank, 1);
   put(b, r->rank, 2);
@@ -85,7 +44,7 @@ static void issued(struct rank *r) {
 /* A group on two streams is a barrier across them, and takes host memory of all kinds beside device memory. */
 static void grouped(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]), *b = gpu_alloc(sizeof host[0]), plain[4] = {1, 2, 3, 4};
+  float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), plain[4] = {1, 2, 3, 4};
   CUdeviceptr managed;
   float *m;
   uint32_t *gate = new_gate();
@@ -115,7 +74,7 @@ static void grouped(struct rank *r) {
 /* Calls are captured, on two streams that join, and replayed; eager calls go on in between. */
 static void captured(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]), *b = gpu_alloc(sizeof host[0]), *c = gpu_alloc(sizeof host[0]);
+  float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES);
   CUevent fork, join;
   CUgraph graph;
   CUgraphExec exec;
@@ -157,7 +116,7 @@ static void captured(struct rank *r) {
 /* A stream that waits for a rank that does not come goes on after an abort. */
 static void aborted(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]);
+  float *a = gpu_alloc(BYTES);
   ncclResult_t state;
   put(a, r->rank, 1);
   if (r->rank == 0) {
@@ -183,7 +142,7 @@ static void *open_later(void *gate) {
 /* What has been launched is done before a communicator ends. */
 static void ended(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]);
+  float *a = gpu_alloc(BYTES);
   uint32_t *gate = new_gate();
   pthread_t opener;
   put(a, r->rank, 1);
@@ -222,7 +181,7 @@ static void signalled(struct rank *r) {
  * the stream comes to the call, and at every replay. */
 static void scaled(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]), half = 0.5f, quarter = 0.25f, two = 2, *there = gpu_alloc(sizeof half), *locked;
+  float *a = gpu_alloc(BYTES), half = 0.5f, quarter = 0.25f, two = 2, *there = gpu_alloc(sizeof half), *locked;
   uint32_t *gate = new_gate();
   ncclRedOp_t op, other;
   CUgraph graph;
@@ -273,11 +232,11 @@ static void scaled(struct rank *r) {
 /* Arguments that cannot be right have no effect. */
 static void wrong(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), elsewhere;
-  float *a = gpu_alloc(sizeof host[0]), *other, *freed = gpu_alloc(1 << 20);
+  float *a = gpu_alloc(BYTES), *other, *freed = gpu_alloc(1 << 20);
   char expected[64];
   gpu_free(freed);
   gpu_use((r->device + r->world) % 8);
-  other = gpu_alloc(sizeof host[0]);
+  other = gpu_alloc(BYTES);
   elsewhere = gpu_stream(CU_STREAM_NON_BLOCKING);
   gpu_use(r->device);
   meet();
@@ -301,7 +260,7 @@ static void refused(struct rank *r) {
                                           "cuLaunchHostFunc",      "cuStreamWaitValue32_v2", "cuMemcpyHtoDAsync_v2", "cuEventRecord",
                                           "cuPointerGetAttributes"};
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(sizeof host[0]);
+  float *a = gpu_alloc(BYTES);
   ncclUniqueId id;
   ncclComm_t comm;
   size_t i;
@@ -319,22 +278,11 @@ static void refused(struct rank *r) {
 }
 
 int main(int argc, char **argv) {
-  static const struct {
-    const char *name;
-    int ranks;
-    void (*run)(struct rank *);
-  } tests[] = {{"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
-               {"aborted", 2, aborted}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled},   {"wrong", 2, wrong}};
-  size_t i;
-  int k;
+  static const struct test tests[] = {
+    {"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
+    {"aborted", 2, aborted}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled}, {"wrong", 2, wrong},
+  };
   gpu_open();
-  for (i = 0; i < sizeof tests / sizeof *tests; i++) {
-    bool wanted = argc == 1;
-    for (k = 1; k < argc; k++) wanted |= strcmp(argv[k], tests[i].name) == 0;
-    if (!wanted) continue;
-    printf("%s\n", tests[i].name);
-    fflush(stdout);
-    ranks(tests[i].ranks, tests[i].run, NULL);
-  }
+  run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
   return 0;
 }

@@ -1,0 +1,38 @@
+#include "tests.h"
+
+uint32_t *new_gate(void) {
+  void *at;
+  IS(gpu.MemHostAlloc(&at, 64, 0), CUDA_SUCCESS);
+  memset(at, 0, 64);
+  return at;
+}
+
+void wait_for_gate(CUstream s, uint32_t *gate) {
+  IS(gpu.StreamWaitValue32(s, (uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+}
+
+void open_gate(uint32_t *gate) { __atomic_store_n(gate, 1, __ATOMIC_RELEASE); }
+
+static const struct test *named(const struct test *tests, size_t n, const char *name) {
+  size_t i;
+  for (i = 0; i < n; i++)
+    if (strcmp(tests[i].name, name) == 0) return &tests[i];
+  fprintf(stderr, "there is no test %s\n", name);
+  exit(2);
+}
+
+void run_tests(const struct test *tests, size_t n, int argc, char **argv) {
+  size_t i;
+  int k;
+  for (k = 1; k < argc; k++) (void)named(tests, n, argv[k]);
+  for (i = 0; i < n; i++) {
+    bool wanted = argc == 1;
+    for (k = 1; k < argc; k++) wanted |= named(tests, n, argv[k]) == &tests[i];
+    if (!wanted) continue;
+    printf("%s\n", tests[i].name);
+    fflush(stdout);
+    if (tests[i].timeout != NULL) setenv("LIGHTPATH_TIMEOUT", tests[i].timeout, 1);
+    ranks(tests[i].ranks, tests[i].run, NULL);
+    unsetenv("LIGHTPATH_TIMEOUT");
+  }
+}

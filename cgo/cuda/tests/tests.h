@@ -1,0 +1,23 @@
+/* What programs of several tests share. */
+#ifndef LP_CUDA_TESTS_TESTS_H
+#define LP_CUDA_TESTS_TESTS_H
+
+#include <stdint.h>
+
+#include "gpu.h"
+
+/* A word that holds streams up until it is opened. */
+uint32_t *new_gate(void);
+void wait_for_gate(CUstream s, uint32_t *gate);
+void open_gate(uint32_t *gate);
+
+struct test {
+  const char *name;
+  int ranks;
+  void (*run)(struct rank *r);
+  const char *timeout; /* LIGHTPATH_TIMEOUT, NULL for the default */
+};
+/* Runs those tests, in their order, that the program's arguments name; without arguments all. */
+void run_tests(const struct test *tests, size_t n, int argc, char **argv);
+
+#endif
