@@ -156,8 +156,29 @@ func (l *leader) stalled(m *message) {
 		l.query(m.Seq)
 	}
 	if m.Kind == msgTimeout {
-		l.verdict(l.timedOut(r, from, why))
+		err := l.timedOut(r, from, why)
+		if l.stuckBefore(r) {
+			time.AfterFunc(earlierGrace, func() { l.c.spread(err) })
+			return
+		}
+		l.verdict(err)
 	}
+}
+
+// earlierGrace is how long the verdict on an operation waits for that on one before it: a rank that is through may have gone on,
+// and run out of time in its next operation a little before those that wait for it, or for a plane, in the last one. They know why.
+// It is less than what ranks that give up wait for a verdict.
+const earlierGrace = 400 * time.Millisecond
+
+// stuckBefore tells whether a rank that is missing from a round has reported that it stalls in an operation before.
+func (l *leader) stuckBefore(r *round) bool {
+	for o := range r.states {
+		seq := l.last[o]
+		if before := &l.rounds[seq%uint64(len(l.rounds))]; !r.states[o].known && seq < r.seq && before.seq == seq && seq > 0 && before.states[o].known {
+			return true
+		}
+	}
+	return false
 }
 
 // timedOut says who is missing from the operation of a round that a rank gave up, or if nobody is, what
