@@ -18,8 +18,9 @@ import (
 type interposer struct {
 	c     *Comm
 	lib   other.Library
-	comms []other.Comm // by lane: one for each plane with circuits, one where there are none
-	ended chan struct{}
+	comms []other.Comm  // by lane: one for each plane with circuits, one where there are none
+	ended chan struct{} // closed when nothing is on streams any more, or the communicator has failed
+	gone  chan struct{} // closed when nothing of it is left
 	once  sync.Once
 
 	mu    sync.Mutex // guards what follows
@@ -79,7 +80,7 @@ func Interpose(comms []*Comm, lib other.Library) error {
 }
 
 func newInterposer(c *Comm, lib other.Library, lanes int) *interposer {
-	in := &interposer{c: c, lib: lib, comms: make([]other.Comm, lanes), table: map[shape]*scripted{}, ended: make(chan struct{})}
+	in := &interposer{c: c, lib: lib, comms: make([]other.Comm, lanes), table: map[shape]*scripted{}, ended: make(chan struct{}), gone: make(chan struct{})}
 	in.asking.answers = make(chan *message, 4)
 	in.launching.setUp(c, lanes)
 	if c.light != nil {
@@ -195,6 +196,7 @@ func (c *Comm) laneName(j int) string {
 
 // abandon has the communicator's calls passed through.
 func (in *interposer) abandon() {
+	defer close(in.gone)
 	in.c.inter.Store(nil)
 	for _, o := range in.comms {
 		if o != 0 {
@@ -205,6 +207,7 @@ func (in *interposer) abandon() {
 
 // watch aborts the other library's communicators when ours fails: nothing else ends what they have on streams.
 func (in *interposer) watch() {
+	defer close(in.gone)
 	select {
 	case <-in.c.poisonCh:
 	case <-in.ended:
@@ -222,12 +225,13 @@ func (in *interposer) watch() {
 	}
 }
 
-// close ends the interposer of a communicator that has nothing on streams, or has failed. Idempotent.
+// close ends the interposer of a communicator that has nothing on streams, or has failed, and returns when it has. Idempotent.
 func (in *interposer) close() {
 	if in == nil {
 		return
 	}
 	in.once.Do(func() { close(in.ended) })
+	<-in.gone
 }
 
 // check fails the communicator if the other library has failed since it was asked last.

@@ -83,7 +83,7 @@ func interpose(calls []Call) error {
 	return nil
 }
 
-// enqueue puts a call's script on its stream.
+// enqueue puts a call's script on its stream. Hot path without circuits: it allocates nothing once a shape is known.
 func (in *interposer) enqueue(e *scripted, call *Call) error {
 	in.launch.Lock()
 	defer in.launch.Unlock()

@@ -2,10 +2,139 @@ package shim
 
 import (
 	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+	"lightpath/shim/other"
 )
+
+// quietLibrary is another library that moves nothing.
+type quietLibrary struct {
+	groups, messages, destroyed, aborted atomic.Int64
+	broken                               atomic.Bool
+}
+
+var errBroken = errors.New("broken")
+
+func (l *quietLibrary) NewID() (id [other.IDBytes]byte, err error) {
+	id[0] = 1
+	return id, nil
+}
+
+func (l *quietLibrary) Make(inits []other.Init) ([]other.Comm, error) {
+	made := make([]other.Comm, len(inits))
+	for i := range made {
+		made[i] = other.Comm(i + 1)
+	}
+	return made, nil
+}
+
+func (l *quietLibrary) Exchange(_ other.Comm, list []other.Transfer, _ device.Stream) error {
+	l.groups.Add(1)
+	l.messages.Add(int64(len(list)))
+	return nil
+}
+
+func (l *quietLibrary) AsyncError(other.Comm) error {
+	if l.broken.Load() {
+		return errBroken
+	}
+	return nil
+}
+
+func (l *quietLibrary) Abort(other.Comm) error   { l.aborted.Add(1); return nil }
+func (l *quietLibrary) Destroy(other.Comm) error { l.destroyed.Add(1); return nil }
+
+// interposedWorld is communicators whose AllReduce is interposed.
+func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
+	t.Setenv("LIGHTPATH_NCCL_FALLBACK_LIB", "libnccl-of-a-test.so")
+	t.Setenv("LIGHTPATH_FALLBACK", "interpose")
+	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:ring")
+	g := usePeers(t, n, 1)
+	t.Setenv("LIGHTPATH_DEVICE_PATH", "staged")
+	w, lib := newWorld(t, n), &quietLibrary{}
+	if err := Interpose(w.comms, lib); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, c := range w.comms {
+			_ = c.Destroy()
+		}
+		for _, c := range w.comms {
+			<-c.released
+		}
+	})
+	return g, w, lib
+}
+
+// TestInterposeAllocatesNothing: without circuits a call is put on its stream, as groups, without allocating.
+func TestInterposeAllocatesNothing(t *testing.T) {
+	const count = 1000
+	g, w, lib := interposedWorld(t, 3)
+	var calls []Call
+	for r, c := range w.comms {
+		at := g.Memory(r, 4*count)
+		calls = append(calls, Call{Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Op: datatype.Avg, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]})
+	}
+	launch := func() {
+		if err := Run(calls); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range w.comms {
+			for !c.inter.Load().over() {
+				runtime.Gosched()
+			}
+		}
+	}
+	launch()
+	if groups, messages := lib.groups.Load(), lib.messages.Load(); groups != 3*4 || messages != 3*4*2 {
+		t.Errorf("a ring of 3 ranks is %d groups of %d messages", groups, messages)
+	}
+	launch()
+	if raceEnabled {
+		return // the race detector makes sync.Pool forget
+	}
+	if n := testing.AllocsPerRun(20, launch); n != 0 {
+		t.Errorf("%v allocations per group", n)
+	}
+}
+
+// TestInterposes: which calls are interposed depends on the call.
+func TestInterposes(t *testing.T) {
+	g, w, _ := interposedWorld(t, 2)
+	at := g.Memory(0, 4096)
+	for _, c := range []struct {
+		kind  CallKind
+		count uint64
+		want  bool
+	}{{CallAllReduce, 10, true}, {CallAllReduce, 0, false}, {CallBroadcast, 10, false}, {CallSend, 10, false}} {
+		yes, err := Interposes(&Call{Comm: w.comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count, Send: at, Recv: at, Stream: g.streams[0][0]})
+		if err != nil || yes != c.want {
+			t.Errorf("%v of %d: %v, %v", c.kind, c.count, yes, err)
+		}
+	}
+	if _, err := Interposes(&Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, ErrInvalidArgument) {
+		t.Errorf("recvbuff is NULL: %v", err)
+	}
+}
+
+// TestInterposerBreaks: what the other library reports when it is asked is the communicator's failure, on all ranks, and
+// aborts its communicators there.
+func TestInterposerBreaks(t *testing.T) {
+	_, w, lib := interposedWorld(t, 2)
+	lib.broken.Store(true)
+	if err := w.comms[1].State(); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("rank 1: %v", err)
+	}
+	<-w.comms[0].poisonCh
+	for lib.aborted.Load() < 2 {
+		runtime.Gosched()
+	}
+}
 
 // TestShapeCodec: what leaders are asked for survives, and strangers' shapes are refused.
 func TestShapeCodec(t *testing.T) {
