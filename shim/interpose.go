@@ -82,9 +82,9 @@ func Interpose(comms []*Comm, lib other.Library) error {
 func newInterposer(c *Comm, lib other.Library, lanes int) *interposer {
 	in := &interposer{c: c, lib: lib, comms: make([]other.Comm, lanes), table: map[shape]*scripted{}, ended: make(chan struct{}), gone: make(chan struct{})}
 	in.asking.answers = make(chan *message, 4)
-	in.launching.setUp(c, lanes)
+	in.setUp(c, lanes)
 	if c.light != nil {
-		in.site = c.light.planSite.direct()
+		in.site = c.light.direct()
 	}
 	c.inter.Store(in) // now: whoever makes calls first asks the leader for plans
 	return in
