@@ -230,8 +230,7 @@ func (x *direct) say(number uint32) {
 // which this rank may be waiting for.
 func (x *direct) late() (ranks []int) {
 	for r := range x.n {
-		p := x.page
-		if r != x.me && atomic.LoadUint32(&p.rank(r).current) == 0 {
+		if r != x.me && atomic.LoadUint32(&x.page.rank(r).current) == 0 {
 			ranks = append(ranks, r)
 		}
 	}
@@ -249,19 +248,17 @@ func (x *direct) missing() string {
 
 // timedOut ends the communicator. Where it is a collective the leader knows who has not called it, and has the first word.
 func (x *direct) timedOut(number uint32) error {
-	c, err := x.c, error(nil)
-	err = fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.cfg.Timeout, x.missing(), ErrTimeout)
+	c := x.c
+	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.cfg.Timeout, x.missing(), ErrTimeout)
 	for _, op := range c.flight.of(number) {
 		if op.seq == 0 {
 			continue
 		}
 		call := op.shape.call()
 		c.giveUp(op.seq, op.shape.callSignature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+ErrTimeout.Error())))
-		timer := time.NewTimer(time.Second)
-		defer timer.Stop()
 		select {
 		case <-c.poisonCh:
-		case <-timer.C:
+		case <-time.After(time.Second):
 		}
 		break
 	}

@@ -21,7 +21,6 @@ type interposer struct {
 	comms []other.Comm  // by lane: one for each plane with circuits, one where there are none
 	ended chan struct{} // closed when nothing is on streams any more, or the communicator has failed
 	gone  chan struct{} // closed when nothing of it is left
-	once  sync.Once
 
 	mu    sync.Mutex // guards what follows
 	table map[shape]*scripted
@@ -84,7 +83,7 @@ func newInterposer(c *Comm, lib other.Library, lanes int) *interposer {
 	in.asking.answers = make(chan *message, 4)
 	in.setUp(c, lanes)
 	if c.light != nil {
-		in.site = c.light.direct()
+		in.site = c.light.withoutForwarding()
 	}
 	c.inter.Store(in) // now: whoever makes calls first asks the leader for plans
 	return in
@@ -111,8 +110,8 @@ func (c *Comm) interposedLanes() (lanes int, why string) {
 	return planes, ""
 }
 
-// direct is where plans are made whose messages nobody forwards.
-func (o *planSite) direct() planSite {
+// withoutForwarding is where plans are made whose messages nobody forwards.
+func (o *planSite) withoutForwarding() planSite {
 	site, template := *o, *o.template
 	template.Forwarding = false
 	site.template = &template
@@ -225,12 +224,12 @@ func (in *interposer) watch() {
 	}
 }
 
-// close ends the interposer of a communicator that has nothing on streams, or has failed, and returns when it has. Idempotent.
+// close ends the interposer of a communicator that has nothing on streams, or has failed, and returns when it has.
 func (in *interposer) close() {
 	if in == nil {
 		return
 	}
-	in.once.Do(func() { close(in.ended) })
+	close(in.ended)
 	<-in.gone
 }
 

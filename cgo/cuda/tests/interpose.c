@@ -96,7 +96,6 @@ static void captured(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), w = (float)r->world;
   CUevent fork, join;
-  CUgraph graph;
   CUgraphExec exec;
   int i;
   IS(gpu.EventCreate(&fork, 0), CUDA_SUCCESS);
@@ -114,9 +113,7 @@ static void captured(struct rank* r) {
   OK(sum(r, a, a, s));
   IS(gpu.EventRecord(join, t), CUDA_SUCCESS);
   IS(gpu.StreamWaitEvent(s, join, 0), CUDA_SUCCESS);
-  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
-  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
-  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+  exec = end_capture(s);
   meet();
   for (i = 1; i <= 4; i++) {
     put(a, r->rank, (float)i);
@@ -297,7 +294,6 @@ static void ended(struct rank* r) {
 static void circuits(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), plain = 1, w = (float)r->world;
-  CUgraph graph;
   CUgraphExec exec;
   int i;
   for (i = 1; i <= 3; i++) {
@@ -322,9 +318,7 @@ static void circuits(struct rank* r) {
   IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   OK(sum(r, a, a, s));
   OK(sum(r, a, a, s));
-  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
-  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
-  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+  exec = end_capture(s);
   meet();
   for (i = 1; i <= 3; i++) {
     put(a, r->rank, (float)i);

@@ -76,7 +76,6 @@ static void captured(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES);
   CUevent fork, join;
-  CUgraph graph;
   CUgraphExec exec;
   int i;
   IS(gpu.EventCreate(&fork, 0), CUDA_SUCCESS);
@@ -96,9 +95,7 @@ static void captured(struct rank *r) {
   OK(ncclGroupEnd());
   IS(gpu.EventRecord(join, t), CUDA_SUCCESS);
   IS(gpu.StreamWaitEvent(s, join, 0), CUDA_SUCCESS);
-  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
-  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
-  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+  exec = end_capture(s);
   meet();
   for (i = 1; i <= 5; i++) {
     put(a, r->rank, (float)i);

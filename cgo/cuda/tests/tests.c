@@ -13,6 +13,15 @@ void wait_for_gate(CUstream s, uint32_t *gate) {
 
 void open_gate(uint32_t *gate) { __atomic_store_n(gate, 1, __ATOMIC_RELEASE); }
 
+CUgraphExec end_capture(CUstream s) {
+  CUgraph graph;
+  CUgraphExec exec;
+  IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
+  IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+  return exec;
+}
+
 static const struct test *named(const struct test *tests, size_t n, const char *name) {
   size_t i;
   for (i = 0; i < n; i++)
