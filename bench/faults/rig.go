@@ -33,6 +33,7 @@ type setup struct {
 	controllers int           // 0 is 1; more share a journal that outlives each of them
 	remote      bool          // ranks reach their controllers by gRPC instead of through its socket
 	scpi        bool          // the planes' switch is one that speaks SCPI, and not part of the controller
+	preset      string        // with scpi: kind of the switch; empty is one that takes exactly the fabric's time
 	verify      string        // with scpi: how far moves are verified
 	env         []string      // of the ranks
 	timeout     time.Duration // LIGHTPATH_TIMEOUT; 0 is longer than any scenario
@@ -128,7 +129,7 @@ func (g *rig) startSwitch() (err error) {
 	if err := os.WriteFile(g.path("faults.yaml"), []byte("[]\n"), 0o600); err != nil || !g.scpi {
 		return err
 	}
-	g.sw, err = start(g.ctx, "the switch", g.o.Lightpath, "ocs", "emulate", "--ports", fmt.Sprint(planes*ranks), "--scpi", g.scpiAddress,
+	g.sw, err = start(g.ctx, "the switch", g.o.Lightpath, "ocs", "emulate", "--ports", fmt.Sprint(planes*ranks), "--scpi", g.scpiAddress, "--preset", g.preset,
 		"--fabric", g.path("fabric.yaml"), "--faults", g.path("faults.yaml"))
 	if err == nil {
 		_, err = g.sw.await("scpi on", 0)

@@ -37,8 +37,9 @@ func switchScenarios() []Scenario {
 			},
 		},
 		{
+			// Nobody sees when light arrives, so the fabric's time has to be one that the switch surely meets.
 			Name: "scpi-stuck-mirror-unverified", Fault: "the same, with nothing verified but the switch's table", Bound: 4 * time.Second,
-			setup: setup{scpi: true, verify: "read-back", phases: interrupted()}, play: unverified,
+			setup: setup{scpi: true, preset: "palomar-ms", reconfig: 250 * time.Millisecond, verify: "read-back", phases: interrupted()}, play: unverified,
 		},
 		{
 			Name: "scpi-ghost-circuit", Fault: "the switch's table has a circuit of plane 1 that was never made", Bound: 4 * time.Second,
