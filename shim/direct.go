@@ -200,13 +200,11 @@ func (g *directGroup) onHost(c *Comm) (bool, error) {
 		}
 		send, recv := call.extents()
 		for _, b := range [2]struct {
+			name string
 			at   unsafe.Pointer
 			size int64
-		}{{call.Send, send}, {call.Recv, recv}} {
-			if b.size == 0 {
-				continue
-			}
-			place, err := devices.Locate(b.at)
+		}{{"sendbuff", call.Send, send}, {"recvbuff", call.Recv, recv}} {
+			place, err := call.located(b.name, b.at, b.size)
 			if err != nil || place.Kind >= device.Managed {
 				return false, err
 			}

@@ -59,7 +59,7 @@ func onStreams(calls []Call) (bool, error) {
 	return false, nil
 }
 
-// onDevice tells whether the call has device memory.
+// onDevice tells whether the call has device memory. Where all of it is the host's, it refuses what nobody has.
 func (c *Call) onDevice() (bool, error) {
 	for _, p := range [...]unsafe.Pointer{c.Send, c.Recv, c.Scalar} {
 		if p == nil {
@@ -70,7 +70,17 @@ func (c *Call) onDevice() (bool, error) {
 			return err == nil, err
 		}
 	}
-	return false, nil
+	if c.Kind.oneSided() {
+		return false, nil
+	}
+	if err := Check(c); err != nil {
+		return false, err
+	}
+	send, recv := c.extents()
+	if err := c.mapped("sendbuff", c.Send, send); err != nil {
+		return false, err
+	}
+	return false, c.mapped("recvbuff", c.Recv, recv)
 }
 
 // enqueue puts a group on its streams and returns: it runs when they come to it. All calls are checked before any

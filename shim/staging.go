@@ -43,8 +43,8 @@ func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Pla
 	if at, err = devices.Locate(p); err != nil {
 		return at, err
 	}
-	if at.Kind == device.Host && !mapped(p, size) {
-		return at, c.invalid("%s %p of %d bytes is neither device nor host memory: has it been freed?", name, p, size)
+	if at.Kind == device.Host {
+		return at, c.mapped(name, p, size)
 	}
 	if at.Kind == device.Memory {
 		end, err := devices.Locate(unsafe.Add(p, size-1))
@@ -59,4 +59,12 @@ func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Pla
 		}
 	}
 	return at, nil
+}
+
+// mapped refuses a buffer that the driver does not know and the CPU cannot read: device memory that has been freed is both.
+func (c *Call) mapped(name string, p unsafe.Pointer, size int64) error {
+	if size > 0 && !mapped(p, size) {
+		return c.invalid("%s %p of %d bytes is neither device nor host memory: has it been freed?", name, p, size)
+	}
+	return nil
 }

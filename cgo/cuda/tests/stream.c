@@ -243,6 +243,7 @@ static void wrong(struct rank *r) {
   snprintf(expected, sizeof expected, "the stream is of device %d", (r->device + r->world) % 8);
   FAILS(sum(r, a, a, elsewhere), ncclInvalidArgument, expected);
   FAILS(sum(r, freed, a, s), ncclInvalidArgument, "has it been freed?");
+  FAILS(sum(r, freed, freed, NULL), ncclInvalidArgument, "has it been freed?"); /* nothing says that it is a call on a stream */
   FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
 right:
   put(a, r->rank, 1);
