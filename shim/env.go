@@ -80,6 +80,7 @@ type Config struct {
 	// launcherRank is the rank that the launcher gave this process, -1 without one.
 	launcherRank int
 	variables    []string // that are set, in words
+	warnings     []string // what is set in vain, in words
 }
 
 // defaultStaging is large enough for copies to reach their rate, and small beside what pages a process may lock.
@@ -130,7 +131,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return setBytes(&c.Staging, v, 64<<10, 1<<30) }},
 	{"LIGHTPATH_TCP_CONGESTION", "name", "", "congestion control of tcp planes, one that the host allows; empty: the host's own",
 		func(c *Config, v string) error { c.Congestion = v; return nil }},
-	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: static, perstep, harvest, swot, auto",
+	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: " + strings.Join(planner.Names(), ", "),
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "", "directory of the plan cache; empty: plans are kept in memory only",
 		func(c *Config, v string) error { c.PlanDir = v; return nil }},
@@ -195,8 +196,8 @@ var vars = []Var{
 		func(c *Config, v string) error { return setBool(&c.RAS, v) }},
 	{"NCCL_RAS_ADDR", "host:port", "localhost:28028", "where that is",
 		func(c *Config, v string) error { c.RASAddr = v; return nil }},
-	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "", "what is logged, as in NCCL",
-		func(c *Config, v string) error { return setLevel(&c.Debug, v) }},
+	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "", "what is logged, as in NCCL; any other word counts as WARN",
+		func(c *Config, v string) error { c.Debug = LogWarn; return setLevel(&c.Debug, v) }},
 	{"NCCL_DEBUG_FILE", "path", "standard output", "where the log goes (%h host, %p process)",
 		func(c *Config, v string) error { c.DebugFile = v; return nil }},
 	{"NCCL_DEBUG_SUBSYS", "list", "INIT,BOOTSTRAP,ENV", "subsystems whose INFO lines are logged; ALL, or ^ to exclude",
@@ -237,7 +238,8 @@ var environment atomic.Pointer[func() []string]
 // since it began, which os.Environ does not show. The first of several entries counts.
 func UseEnvironment(all func() []string) { environment.Store(&all) }
 
-// LoadConfig reads the environment. An unusable value is an error that names its variable.
+// LoadConfig reads the environment. An unusable value is an error that names its variable, but for variables of the
+// log, which no job should end for: [Config.Warnings] has those.
 func LoadConfig() (*Config, error) {
 	all := os.Environ
 	if p := environment.Load(); p != nil {
@@ -270,10 +272,26 @@ func (c *Config) noteVariables(values map[string]string) {
 		if !known {
 			line = fmt.Sprintf("%s set by environment to %s: ignored, %s.", name, value, whyIgnored(name))
 		}
+		if !known && misspelt(name) {
+			c.warnings = append(c.warnings, line)
+			continue
+		}
 		c.variables = append(c.variables, line)
 	}
 	slices.Sort(c.variables)
+	slices.Sort(c.warnings)
 }
+
+// Warnings says what is set in vain: misspelt variables of ours, and values of the log's that mean nothing.
+func (c *Config) Warnings() []string { return c.warnings }
+
+// misspelt reports whether a variable that nobody reads looks as if it was meant for us. Those of our tests and scripts are not.
+func misspelt(name string) bool {
+	return strings.HasPrefix(name, "LIGHTPATH_") && !strings.HasPrefix(name, "LIGHTPATH_TEST_") && !slices.Contains(scriptVars, name)
+}
+
+// scriptVars are read by scripts of the project, not by the library.
+var scriptVars = []string{"LIGHTPATH_DIST", "LIGHTPATH_NCCL_PACKAGE", "LIGHTPATH_PICTURES", "LIGHTPATH_REAL_NCCL"}
 
 // frontVars are read by libnccl.so.2 itself (cgo/front).
 var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "NCCL_COMM_BLOCKING"}
@@ -301,7 +319,10 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		if value == "" {
 			continue
 		}
-		if err := v.set(c, value); err != nil {
+		err := v.set(c, value)
+		if err != nil && strings.HasPrefix(v.Name, "NCCL_DEBUG") {
+			c.warnings = append(c.warnings, fmt.Sprintf("environment variable %s: %v: not used.", v.Name, err))
+		} else if err != nil {
 			return nil, fmt.Errorf("shim: environment variable %s: %w: %w", v.Name, err, ErrInvalidUsage)
 		}
 	}

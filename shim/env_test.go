@@ -54,8 +54,7 @@ func TestBadConfig(t *testing.T) {
 		{"LIGHTPATH_PLAN_TOLERANCE", "2"}, {"LIGHTPATH_PLAN_TOLERANCE", "1%"},
 		{"LIGHTPATH_BARRIER", "sometimes"}, {"LIGHTPATH_BARRIER_SLACK", "20"}, {"LIGHTPATH_BARRIER_SLACK", "-1%"}, {"LIGHTPATH_BARRIER_SLACK", "5%+"},
 		{"LIGHTPATH_BARRIER_SLACK", "1ms+5%"}, {"LIGHTPATH_BARRIER_SLACK", "NaN%"},
-		{"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"}, {"NCCL_DEBUG", "LOUD"},
-		{"NCCL_DEBUG_TIMESTAMP_FORMAT", "%Q"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%0f"}, {"NCCL_DEBUG_TIMESTAMP_LEVELS", "LOUD"},
+		{"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"},
 	} {
 		_, err := loadConfig(environmentOf(k[0], k[1]))
 		if err == nil {
@@ -102,16 +101,56 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
+// TestLogFailsNobody: what only says how to log is no reason to refuse a communicator, and is told in the log. Levels that
+// NCCL has and Lightpath has not are levels.
+func TestLogFailsNobody(t *testing.T) {
+	for _, k := range [][2]string{
+		{"NCCL_DEBUG", "LOUD"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%Q"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%0f"},
+		{"NCCL_DEBUG_TIMESTAMP_LEVELS", "LOUD"},
+	} {
+		path := filepath.Join(t.TempDir(), "log")
+		c, err := loadConfig(environmentOf(k[0], k[1], "NCCL_DEBUG", "WARN", "NCCL_DEBUG_FILE", path))
+		if err != nil {
+			t.Errorf("%v: %v", k, err)
+			continue
+		}
+		newLogger(c, 0).Close()
+		if text, err := os.ReadFile(path); err != nil || !bytes.Contains(text, []byte("NCCL WARN environment variable "+k[0]+": ")) {
+			t.Errorf("%v: the log is %q, %v", k, text, err)
+		}
+	}
+	for word, want := range map[string]LogLevel{"attn": LogWarn, "ABORT": LogInfo} {
+		c, err := loadConfig(environmentOf("NCCL_DEBUG", word))
+		if err != nil || c.Debug != want || len(c.Warnings()) != 0 {
+			t.Errorf("%s is level %d, %v, %v", word, c.Debug, c.Warnings(), err)
+		}
+	}
+	t.Setenv("NCCL_DEBUG", "VERSION")
+	t.Setenv("NCCL_DEBUG_FILE", filepath.Join(t.TempDir(), "no", "such", "directory"))
+	newWorld(t, 1)
+}
+
+// TestMisspeltVariables: a variable that looks like one of ours and is none is a warning, one of NCCL's is not.
+func TestMisspeltVariables(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPOR", "tcp")
+	t.Setenv("LIGHTPATH_TEST_SOMETHING", "1")
+	t.Setenv("NCCL_NO_SUCH", "1")
+	c, err := LoadConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "LIGHTPATH_TRANSPOR set by environment to tcp: ignored, Lightpath has no such variable") {
+		t.Errorf("%q", w)
+	}
+}
+
 func TestLogFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.%h.%p")
 	c, err := loadConfig(environmentOf("NCCL_DEBUG", "INFO", "NCCL_DEBUG_FILE", path, "NCCL_DEBUG_SUBSYS", "INIT"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLogger(c, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := newLogger(c, 3)
 	l.info(subInit, "shown %d", 1)
 	l.info(subTuning, "not shown")
 	l.warn("careful")

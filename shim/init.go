@@ -130,10 +130,7 @@ func newComm(args InitArgs, cfg *Config) (*Comm, error) {
 		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *message, 64),
 	}
 	c.findDevice()
-	var err error
-	if c.log, err = newLogger(cfg, c.args.Device); err != nil {
-		return nil, err
-	}
+	c.log = newLogger(cfg, c.args.Device)
 	c.asked = askedOf(&args)
 	c.flight.setUp(cfg.FlightRecorder)
 	for _, line := range cfg.variables {

@@ -45,6 +45,9 @@ var subsystemNames = map[string]subsystem{
 	"PROXY": 0, "NVLS": 0, "REG": 0, "PROFILE": 0, "RAS": 0,
 }
 
+// otherLevels are levels of NCCL's that Lightpath has no lines of, with the one below.
+var otherLevels = map[string]LogLevel{"ATTN": LogWarn, "ABORT": LogInfo}
+
 func setLevel(p *LogLevel, v string) error {
 	for i, name := range levelNames {
 		if strings.EqualFold(v, name) {
@@ -52,7 +55,12 @@ func setLevel(p *LogLevel, v string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of VERSION, WARN, INFO, TRACE", v)
+	below, known := otherLevels[strings.ToUpper(v)]
+	if !known {
+		return fmt.Errorf("%q is none of VERSION, WARN, INFO, TRACE", v)
+	}
+	*p = below
+	return nil
 }
 
 // logger writes NCCL's format: `host:pid:tid [device] NCCL INFO ...`. It is for set-up and
@@ -69,9 +77,9 @@ type logger struct {
 	device int
 }
 
-// newLogger opens what the configuration asks for. NCCL writes to standard output by
+// newLogger opens what the configuration asks for, and says what of it cannot be had. NCCL writes to standard output by
 // default, and so do we.
-func newLogger(c *Config, device int) (*logger, error) {
+func newLogger(c *Config, device int) *logger {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -79,12 +87,16 @@ func newLogger(c *Config, device int) (*logger, error) {
 	l := &logger{out: os.Stdout, level: c.Debug, subs: parseSubsystems(c.DebugSubsys), times: c.DebugTime, host: host, pid: os.Getpid(), device: device}
 	if c.DebugFile != "" && c.Debug > LogNone {
 		f, err := os.OpenFile(expandPath(c.DebugFile, host, l.pid), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err != nil {
-			return nil, fmt.Errorf("shim: environment variable NCCL_DEBUG_FILE: %w", err)
+		if err == nil {
+			l.out, l.file = f, f
+		} else {
+			l.warn("environment variable NCCL_DEBUG_FILE: %v: standard output is used.", err)
 		}
-		l.out, l.file = f, f
 	}
-	return l, nil
+	for _, line := range c.warnings {
+		l.warn("%s", line)
+	}
+	return l
 }
 
 // parseSubsystems reads NCCL_DEBUG_SUBSYS; names of a newer NCCL are ignored.

@@ -143,8 +143,12 @@ func rdmaPorts() finding {
 }
 
 func environment() finding {
-	if _, err := shim.LoadConfig(); err != nil {
+	c, err := shim.LoadConfig()
+	if err != nil {
 		return finding{"environment", false, err.Error()}
+	}
+	if w := c.Warnings(); len(w) > 0 {
+		return finding{"environment", false, strings.Join(w, " ")}
 	}
 	return finding{"environment", true, "every variable is readable (lightpath doctor --env lists them)"}
 }
