@@ -38,6 +38,8 @@ CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, ui
 CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);
 
+/* Of the current context's device: 90 is sm_90. */
+CUresult lpc_architecture(const struct lpc_library *c, int *architecture);
 /* Loads the kernels of an element type (numbered as ncclDataType_t) into the current context unless they are there.
  * *step is the function of the driver that an error is from. */
 CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step);

@@ -1,6 +1,10 @@
 package cuda
 
-import "io/fs"
+import (
+	"io/fs"
+
+	"lightpath/collectives/datatype"
+)
 
 // ReplaceKernels has f's kernels loaded from now on, in contexts that have none of their type, until undo is called.
 func ReplaceKernels(f fs.ReadFileFS) (undo func()) {
@@ -10,3 +14,6 @@ func ReplaceKernels(f fs.ReadFileFS) (undo func()) {
 
 // Kernels are those that are shipped.
 var Kernels fs.ReadFileFS = compiled
+
+// Native reports whether some devices have other kernels of a type than others.
+func Native(t datatype.Type) bool { return native[t] > 0 }

@@ -15,9 +15,9 @@ import (
 	"lightpath/shim/device"
 )
 
-// pair is a sum of two of a bench's three rooms into the first.
-func (b *bench) pair(t datatype.Type, room, count int) *device.Reduction {
-	r := &device.Reduction{Dst: b.at, N: 2, Count: int64(count), Type: t}
+// pair is a reduction of two of a bench's three rooms into the first.
+func (b *bench) pair(t datatype.Type, op datatype.Op, room, count int) *device.Reduction {
+	r := &device.Reduction{Dst: b.at, N: 2, Count: int64(count), Type: t, Op: op}
 	r.Sources[0], r.Sources[1] = unsafe.Add(b.at, room), unsafe.Add(b.at, 2*room)
 	return r
 }
@@ -28,7 +28,7 @@ func TestReduceAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	b := newBench(t, 3*64)
-	r := b.pair(datatype.Float32, 64, 4)
+	r := b.pair(datatype.Float32, datatype.Sum, 64, 4)
 	r.Scale, _ = device.Average(r.Type, 3)
 	b.enqueue(r)
 	if _, err := driver.Enter(b.stream); err != nil {
@@ -48,7 +48,7 @@ func TestReduceAllocatesNothing(t *testing.T) {
 func TestReduceInGraph(t *testing.T) {
 	const room, count = 1 << 10, 200
 	b := newBenchOn(t, other(1), 3*room)
-	r := b.pair(datatype.Int32, room, count)
+	r := b.pair(datatype.Int32, datatype.Sum, room, count)
 	replay := cudatest.Capture(b.stream, func() { b.enqueue(r) })
 	r.Dst = nil // the graph has its own
 	for turn := range byte(2) {
@@ -77,7 +77,7 @@ func TestReduceFromThreads(t *testing.T) {
 		all.Go(func() {
 			cudatest.Use(other(1))
 			b := &bench{t: t, at: cudatest.Alloc(3 * 64), host: make([]byte, 3*64), stream: cudatest.NewStream()}
-			if err := b.try(b.pair(datatype.Uint64, 64, i)); err != nil {
+			if err := b.try(b.pair(datatype.Uint64, datatype.Sum, 64, i)); err != nil {
 				t.Error(err)
 			}
 			if rc := cudatest.Sync(b.stream); rc != 0 {
@@ -102,7 +102,7 @@ func TestLoadKernels(t *testing.T) {
 		driver.Leave()
 	}
 	for typ := range datatype.NumTypes {
-		b.run(b.pair(typ, 64, 3))
+		b.run(b.pair(typ, datatype.Sum, 64, 3))
 	}
 }
 
@@ -126,7 +126,7 @@ func TestRefusals(t *testing.T) {
 	onlyStub(t)
 	const outOfMemory, outOfResources, notFound, invalidHandle = 2, 701, 500, 400
 	b := newBenchOn(t, 2, 3*64)
-	b.run(b.pair(datatype.Int8, 64, 4)) // something else has been loaded
+	b.run(b.pair(datatype.Int8, datatype.Sum, 64, 4)) // something else has been loaded
 	for _, c := range []struct {
 		function string
 		rc       int
@@ -140,13 +140,13 @@ func TestRefusals(t *testing.T) {
 		t.Run(c.function, func(t *testing.T) {
 			cudatest.Fail(c.function, c.rc, 0)
 			defer cudatest.Fail("", 0, 0)
-			err := b.try(b.pair(datatype.Float32, 64, 4))
+			err := b.try(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 			if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), c.function+": "+c.name) {
 				t.Fatalf("error %v", err)
 			}
 		})
 	}
-	b.run(b.pair(datatype.Float32, 64, 4))
+	b.run(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 }
 
 // files are kernels that tests change.
@@ -174,13 +174,13 @@ func TestRefusedText(t *testing.T) {
 		{".visible .entry", ".visible .func"}: "'.entry' is missing",
 	} {
 		undo := cuda.ReplaceKernels(files{cuda.Kernels, func(text string) string { return strings.ReplaceAll(text, change[0], change[1]) }})
-		err := b.try(b.pair(datatype.Float32, 64, 4))
+		err := b.try(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 		undo()
 		if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: error %v, want %q", change[1], err, words)
 		}
 	}
-	b.run(b.pair(datatype.Float32, 64, 4))
+	b.run(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 }
 
 // TestIllegalAddress has kernels touch what they must not: the context is lost, and says so to all later calls.
@@ -205,7 +205,7 @@ func TestIllegalAddress(t *testing.T) {
 			cudatest.Use(number)
 			b := &bench{t: t, at: cudatest.Alloc(3 * room), stream: cudatest.NewStream()}
 			number++
-			r := b.pair(datatype.Bfloat16, room, 100)
+			r := b.pair(datatype.Bfloat16, datatype.Sum, room, 100)
 			spoil(b, r)
 			b.enqueue(r)
 			if rc := cudatest.Sync(b.stream); rc != illegalAddress {
@@ -215,6 +215,47 @@ func TestIllegalAddress(t *testing.T) {
 				t.Fatalf("the next call: %v", err)
 			}
 		})
+	}
+}
+
+// loads are the kernels that are read.
+type loads struct {
+	fs.ReadFileFS
+	names []string
+}
+
+func (l *loads) ReadFile(name string) ([]byte, error) {
+	l.names = append(l.names, name)
+	return l.ReadFileFS.ReadFile(name)
+}
+
+// TestNativeKernels: devices that have instructions for a type get the module that uses them, unless their driver is too old to know
+// its PTX.
+func TestNativeKernels(t *testing.T) {
+	onlyStub(t)
+	for _, c := range []struct { // of devices that no other test uses
+		device  int
+		version string // of the driver
+		typ     datatype.Type
+		want    string // names of files, without folder and suffix
+	}{
+		{8, "12040", datatype.Float8E4M3, "f8e4m3.sm_89"},
+		{8, "12000", datatype.Float8E5M2, "f8e5m2.sm_89 f8e5m2"},
+		{8, "12000", datatype.Bfloat16, "bfloat16.sm_90"},
+		{8, "12000", datatype.Float32, "float"},
+		{9, "12040", datatype.Float8E4M3, "f8e4m3"},
+		{9, "12040", datatype.Bfloat16, "bfloat16"},
+	} {
+		t.Setenv("STUB_CUDA_VERSION", c.version)
+		l := &loads{ReadFileFS: cuda.Kernels}
+		undo := cuda.ReplaceKernels(l)
+		b := newBenchOn(t, c.device, 3*64)
+		b.run(b.pair(c.typ, datatype.Sum, 64, 4))
+		undo()
+		got := strings.NewReplacer("kernels/", "", ".ptx", "").Replace(strings.Join(l.names, " "))
+		if got != c.want {
+			t.Errorf("device %d, driver %s, %v: loads %q, want %q", c.device, c.version, c.typ, got, c.want)
+		}
 	}
 }
 
@@ -233,7 +274,7 @@ func TestImpossible(t *testing.T) {
 		"divisor 2 of float":           func(r *device.Reduction) { r.Type, r.Divisor = datatype.Float32, 2 },
 		"max of scaled":                func(r *device.Reduction) { r.Op, r.Scale = datatype.Max, device.ScaleBy(datatype.Int32, 2) },
 	} {
-		r := b.pair(datatype.Int32, 64, 4)
+		r := b.pair(datatype.Int32, datatype.Sum, 64, 4)
 		spoil(r)
 		if err := b.try(r); !errors.Is(err, device.ErrReduction) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: error %v", words, err)

@@ -65,6 +65,16 @@ static CUresult add(const struct lpc_library *c, unsigned long long id, struct c
   return CUDA_SUCCESS;
 }
 
+CUresult lpc_architecture(const struct lpc_library *c, int *architecture) {
+  int major = 0, minor = 0;
+  CUdevice device;
+  CUresult rc = c->CtxGetDevice(&device);
+  if (rc == CUDA_SUCCESS) rc = c->DeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  if (rc == CUDA_SUCCESS) rc = c->DeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  *architecture = 10 * major + minor;
+  return rc;
+}
+
 static CUresult load(const struct lpc_library *c, struct context *x, int type, const char *image, const char **step) {
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {compiler_log, (void *)(uintptr_t)(sizeof compiler_log - 1)};

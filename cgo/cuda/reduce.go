@@ -23,6 +23,10 @@ var compiled embed.FS
 
 var kernels fs.ReadFileFS = compiled // tests have others
 
+// native are the architectures from which on devices have instructions of their own for a type, and there is a module that uses them: 90
+// is sm_90. The other one gives the same results.
+var native = [datatype.NumTypes]C.int{datatype.Bfloat16: 90, datatype.Float8E4M3: 89, datatype.Float8E5M2: 89}
+
 // Reduce implements [device.Driver].
 //
 // Hot path: no allocation.
@@ -75,17 +79,34 @@ func (Library) LoadKernels() error {
 	return err
 }
 
-// load loads the kernels of a type into the current context.
+// load loads the kernels of a type into the current context: the best that its device and its driver understand.
 func load(c *C.struct_lpc_library, t datatype.Type) error {
-	text, err := kernels.ReadFile("kernels/" + t.String() + ".ptx")
+	if native[t] > 0 {
+		var architecture C.int
+		if err := failed(c, "cuDeviceGetAttribute", C.lpc_architecture(c, &architecture)); err != nil {
+			return err
+		}
+		if architecture >= native[t] {
+			if old, err := loadFile(c, t, fmt.Sprintf("kernels/%v.sm_%d.ptx", t, native[t])); !old {
+				return err
+			}
+		}
+	}
+	_, err := loadFile(c, t, "kernels/"+t.String()+".ptx")
+	return err
+}
+
+// loadFile loads a module unless its kernels are there. old: the driver is, for this version of PTX.
+func loadFile(c *C.struct_lpc_library, t datatype.Type, name string) (old bool, err error) {
+	text, err := kernels.ReadFile(name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	image := C.CString(string(text))
 	defer C.free(unsafe.Pointer(image))
 	var step *C.char
 	rc := C.lpc_load_kernels(c, C.int(t), image, &step)
-	return kernelError(c, step, rc)
+	return rc == C.CUDA_ERROR_UNSUPPORTED_PTX_VERSION, kernelError(c, step, rc)
 }
 
 // kernelError is failed for calls of several steps; of a compiler that refuses kernels it has the words.

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if !cudatest.Real() {
-		_ = os.Setenv("STUB_CUDA_DEVICES", "8") // with a context each, in which tests that break things do
+		_ = os.Setenv("STUB_CUDA_DEVICES", "10") // with a context each, in which tests that break things do
 	}
 	if err := cudatest.Open(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,6 +52,14 @@ func newBenchOn(t *testing.T, number, size int) *bench {
 		cudatest.Free(b.at)
 	})
 	return b
+}
+
+// kinds are devices whose kernels of a type differ, where there are several.
+func kinds(typ datatype.Type) []int {
+	if cudatest.Real() || !cuda.Native(typ) {
+		return []int{0}
+	}
+	return []int{0, 1} // the stub's: sm_90 and sm_70
 }
 
 // reach is where the host has the copy of device memory.
@@ -139,12 +147,14 @@ func TestReduce(t *testing.T) {
 	for typ := range datatype.NumTypes {
 		for op := range datatype.NumOps {
 			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
-				b := newBench(t, 18*room)
-				rng := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
-				for trial := range 16 {
-					r := someReduction(b, typ, op, trial, room, rng)
-					fill(b.host, rng)
-					b.run(r)
+				for _, number := range kinds(typ) {
+					b := newBenchOn(t, number, 18*room)
+					rng := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
+					for trial := range 16 {
+						r := someReduction(b, typ, op, trial, room, rng)
+						fill(b.host, rng)
+						b.run(r)
+					}
 				}
 			})
 		}
@@ -157,7 +167,7 @@ func TestReduceLong(t *testing.T) {
 	for typ := range datatype.NumTypes {
 		for op := range datatype.Avg {
 			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
-				b := newBench(t, 3*room)
+				b := newBenchOn(t, int(op)%len(kinds(typ)), 3*room)
 				rng := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
 				for _, apart := range []int{0, typ.Size()} {
 					fill(b.host, rng)
@@ -236,19 +246,19 @@ func TestSpecials(t *testing.T) {
 			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
 				pairs := len(numbers) * len(numbers)
 				room := pairs * size
-				b := newBench(t, 3*room)
-				for i := range pairs {
-					put := func(source int, v uint64) {
-						var raw [8]byte
-						binary.NativeEndian.PutUint64(raw[:], v)
-						copy(b.host[source*room+i*size:], raw[:size])
+				for _, number := range kinds(typ) {
+					b := newBenchOn(t, number, 3*room)
+					for i := range pairs {
+						put := func(source int, v uint64) {
+							var raw [8]byte
+							binary.NativeEndian.PutUint64(raw[:], v)
+							copy(b.host[source*room+i*size:], raw[:size])
+						}
+						put(1, numbers[i/len(numbers)])
+						put(2, numbers[i%len(numbers)])
 					}
-					put(1, numbers[i/len(numbers)])
-					put(2, numbers[i%len(numbers)])
+					b.run(b.pair(typ, op, room, pairs))
 				}
-				r := &device.Reduction{Dst: b.at, N: 2, Count: int64(pairs), Type: typ, Op: op}
-				r.Sources[0], r.Sources[1] = unsafe.Add(b.at, room), unsafe.Add(b.at, 2*room)
-				b.run(r)
 			})
 		}
 	}
@@ -260,15 +270,37 @@ func TestFP8(t *testing.T) {
 	for _, typ := range []datatype.Type{datatype.Float8E4M3, datatype.Float8E5M2} {
 		for op := range datatype.Avg {
 			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
-				b := newBench(t, 3*pairs)
-				for i := range pairs {
-					p := i * 40503 % pairs // so that neighbours have little in common
-					b.host[pairs+i], b.host[2*pairs+i] = byte(p>>8), byte(p)
+				for _, number := range kinds(typ) {
+					b := newBenchOn(t, number, 3*pairs)
+					for i := range pairs {
+						p := i * 40503 % pairs // so that neighbours have little in common
+						b.host[pairs+i], b.host[2*pairs+i] = byte(p>>8), byte(p)
+					}
+					b.run(b.pair(typ, op, pairs, pairs))
 				}
-				r := &device.Reduction{Dst: b.at, N: 2, Count: pairs, Type: typ, Op: op}
-				r.Sources[0], r.Sources[1] = unsafe.Add(b.at, pairs), unsafe.Add(b.at, 2*pairs)
-				b.run(r)
 			})
 		}
+	}
+}
+
+// TestBfloat16 compares pairs of all numbers with some, of every exponent.
+func TestBfloat16(t *testing.T) {
+	const all = 1 << 16
+	for op := range datatype.Avg {
+		t.Run(op.String(), func(t *testing.T) {
+			for _, number := range kinds(datatype.Bfloat16) {
+				b := newBenchOn(t, number, 3*2*all)
+				rng := rand.New(rand.NewPCG(uint64(op), 16))
+				for i := range all {
+					other := uint16(rng.Uint32())
+					if i%2 == 0 { // near enough that sums round
+						other = uint16(i) + uint16(rng.IntN(20)-10)<<7 + uint16(rng.IntN(2))<<15
+					}
+					binary.NativeEndian.PutUint16(b.host[2*all+2*i:], uint16(i))
+					binary.NativeEndian.PutUint16(b.host[4*all+2*i:], other)
+				}
+				b.run(b.pair(datatype.Bfloat16, op, 2*all, all))
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@
   F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *dst, CUdeviceptr src, size_t size, CUstream stream))            \
   F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr dst, const void *src, size_t size, CUstream stream))      \
   F(StreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                            \
+  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                         \
   F(StreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                    \
   F(EventCreate, "cuEventCreate", (CUevent * event, unsigned flags))                                                \
   F(EventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                                 \
@@ -61,10 +62,11 @@ CUresult program_stop(const uintptr_t timer[2], uintptr_t stream, float *ms) {
 }
 
 CUresult program_copy(CUdeviceptr at, void *host, size_t size, int in) {
-  static __thread CUstream own;
-  CUresult rc = own == NULL ? program_stream(&own) : CUDA_SUCCESS;
+  CUstream own; /* of the current context */
+  CUresult rc = program_stream(&own);
   if (rc == CUDA_SUCCESS) rc = in ? MemcpyHtoDAsync(at, host, size, own) : MemcpyDtoHAsync(host, at, size, own);
-  return rc != CUDA_SUCCESS ? rc : StreamSynchronize(own);
+  if (rc == CUDA_SUCCESS) rc = StreamSynchronize(own);
+  return rc != CUDA_SUCCESS ? rc : StreamDestroy(own);
 }
 
 CUresult program_begin(uintptr_t stream) { return StreamBeginCapture((CUstream)stream, CU_STREAM_CAPTURE_MODE_GLOBAL); }

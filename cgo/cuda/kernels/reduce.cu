@@ -195,6 +195,11 @@ template <class T> struct Bytes : Integer<T, u8> {
   }
 };
 
+/* Later devices have instructions for types that sm_70 lacks. They have modules of their own, of the same kernels with the same results. */
+#define NATIVE_FP8 (__CUDA_ARCH__ >= 890)
+#define NATIVE_BFLOAT16 (__CUDA_ARCH__ >= 900)
+#define NATIVE_LESSER (__CUDA_ARCH__ >= 800) /* of two halves: -0 is less than +0, and a number than NaN, as for float32 */
+
 /* Two at once. A result of float32 rounded to half precision is the one of half precision: 24 bits are 2 * 11 + 2. */
 struct Half : Lanes<Float16> {
   template <int OP> DEVICE u32 combine(u32 a, u32 b) {
@@ -202,11 +207,31 @@ struct Half : Lanes<Float16> {
     switch (OP) {
       case SUM: asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
       case PROD: asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+#if NATIVE_LESSER
+      case MAX: asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+      default: asm("min.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+#else
       default: return Lanes<Float16>::combine<OP>(a, b);
+#endif
     }
   }
 };
 
+#if NATIVE_BFLOAT16
+/* Two at once. */
+struct Bfloat16 : Lanes<Plain<float, u32>> {
+  typedef u16 Bits;
+  template <int OP> DEVICE u32 combine(u32 a, u32 b) {
+    u32 r;
+    switch (OP) {
+      case SUM: asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+      case PROD: asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+      case MAX: asm("max.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+      default: asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r;
+    }
+  }
+};
+#else
 /* Two at once, each the leading half of a float32. */
 struct Bfloat16 : Lanes<Plain<float, u32>> {
   typedef u16 Bits;
@@ -224,6 +249,7 @@ struct Bfloat16 : Lanes<Plain<float, u32>> {
     return (leading<OP>(a & lead, b & lead) & lead) | leading<OP>(a << 16, b << 16) >> 16;
   }
 };
+#endif
 
 /* FP8 is computed in half precision, which has enough bits in its turn (11 for 4, or for 3), two elements at once:
  * E5M2 is the leading byte of a half. E4M3 shifted right by one is 2^-8 times what it should be, subnormals too,
@@ -232,6 +258,33 @@ struct Bfloat16 : Lanes<Plain<float, u32>> {
 template <u32 MANTISSA> struct Fp8 {
   typedef u8 Bits;
   typedef u32 Word;
+#if NATIVE_FP8
+  enum { DEPTH = 4 };
+  enum : u32 { E4M3 = MANTISSA == 3 };
+
+  /* Halves of two bytes. */
+  DEVICE u32 widen(u32 w) {
+    u32 h;
+    if (E4M3)
+      asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"((u16)w));
+    else
+      asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(h) : "h"((u16)w));
+    return h;
+  }
+
+  /* Its inverse: rounds to even. */
+  DEVICE u32 narrow(u32 h) {
+    u16 w;
+    if (E4M3)
+      asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(w) : "r"(h));
+    else
+      asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(w) : "r"(h));
+    return w;
+  }
+
+  template <int OP> DEVICE u32 halves(u32 a, u32 b) { return narrow(Half::combine<OP>(widen(a), widen(b))); }
+  template <int OP> DEVICE u32 combine(u32 a, u32 b) { return halves<OP>(a, b) | halves<OP>(a >> 16, b >> 16) << 16; }
+#else
   enum { DEPTH = 2 };
   enum : u32 {
     E4M3 = MANTISSA == 3,
@@ -272,6 +325,7 @@ template <u32 MANTISSA> struct Fp8 {
     const u32 leading = 0xff00 * LANES;
     return halves<OP>(a & leading, b & leading) | halves<OP>(a << 8 & leading, b << 8 & leading) >> 8;
   }
+#endif
   DEVICE u32 divide(u32 a, const lp_reduction &) { return a; }
   DEVICE u32 finite(u32 factor) { return combine<MAX>(factor, factor); } /* infinities saturate */
 };

@@ -10,6 +10,7 @@ static bool initialized;
 static struct CUctx_st *primary[MAX_DEVICES];
 static __thread CUcontext stack[16];
 static __thread int depth; /* stack[depth] is current */
+static __thread bool called_back;
 
 static char failing[64];
 static CUresult fail_with;
@@ -39,12 +40,20 @@ static CUresult sticky(const char *function) {
 CUresult stub_injected(const char *function) {
   CUresult rc = sticky(function);
   pthread_mutex_lock(&mutex);
-  if (!initialized && strcmp(function, "cuInit") != 0 && strcmp(function, "cuDriverGetVersion") != 0)
+  if (called_back)
+    rc = CUDA_ERROR_NOT_PERMITTED;
+  else if (!initialized && strcmp(function, "cuInit") != 0 && strcmp(function, "cuDriverGetVersion") != 0)
     rc = CUDA_ERROR_NOT_INITIALIZED;
   else if (strcmp(function, failing) == 0 && fail_after-- <= 0)
     rc = fail_with;
   pthread_mutex_unlock(&mutex);
   return rc;
+}
+
+void stub_call_back(CUhostFn fn, void *data) {
+  called_back = true;
+  fn(data);
+  called_back = false;
 }
 
 CUcontext stub_current(void) { return stack[depth]; }
@@ -65,9 +74,13 @@ STUB_API CUresult cuInit(unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-STUB_API CUresult cuDriverGetVersion(int *version) {
+int stub_version(void) {
   const char *v = getenv("STUB_CUDA_VERSION");
-  *version = v != NULL ? atoi(v) : 12040;
+  return v != NULL ? atoi(v) : 12040;
+}
+
+STUB_API CUresult cuDriverGetVersion(int *version) {
+  *version = stub_version();
   return CUDA_SUCCESS;
 }
 
@@ -151,6 +164,13 @@ STUB_API CUresult cuCtxGetDevice(CUdevice *device) {
   return CUDA_SUCCESS;
 }
 
+/* STUB_CUDA_ARCH: of all devices, as in sm_90; else they differ, so that kernels of several kinds meet. */
+int stub_architecture(CUdevice device) {
+  const char *arch = getenv("STUB_CUDA_ARCH");
+  if (arch != NULL) return atoi(arch);
+  return device % 2 == 0 ? 90 : 70;
+}
+
 /* Contexts are never destroyed here. */
 STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
   BEGIN();
@@ -162,8 +182,12 @@ STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
 STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
   BEGIN();
   if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
-  if (attribute != CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return CUDA_ERROR_INVALID_VALUE;
-  *value = 1; /* so that kernels go round for little data */
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 1; break; /* so that kernels go round for little data */
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = stub_architecture(device) / 10; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = stub_architecture(device) % 10; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -173,6 +197,9 @@ STUB_API CUresult cuGetErrorName(CUresult error, const char **name) {
       NAME(CUDA_SUCCESS), NAME(CUDA_ERROR_INVALID_VALUE), NAME(CUDA_ERROR_OUT_OF_MEMORY), NAME(CUDA_ERROR_NOT_INITIALIZED),
       NAME(CUDA_ERROR_NO_DEVICE), NAME(CUDA_ERROR_INVALID_DEVICE), NAME(CUDA_ERROR_INVALID_CONTEXT),
       NAME(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED), NAME(CUDA_ERROR_INVALID_PTX), NAME(CUDA_ERROR_INVALID_HANDLE),
+      NAME(CUDA_ERROR_NO_BINARY_FOR_GPU), NAME(CUDA_ERROR_UNSUPPORTED_PTX_VERSION), NAME(CUDA_ERROR_NOT_PERMITTED),
+      NAME(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED), NAME(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_MERGE), NAME(CUDA_ERROR_CAPTURED_EVENT),
       NAME(CUDA_ERROR_NOT_FOUND), NAME(CUDA_ERROR_NOT_READY), NAME(CUDA_ERROR_ILLEGAL_ADDRESS),
       NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES), NAME(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
       NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),

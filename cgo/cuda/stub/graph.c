@@ -1,18 +1,23 @@
-/* Capture and graphs. A graph is what was captured, in the order in which it was: that is one of the orders
- * that its edges allow, and the one in which it is replayed. */
+/* Capture and graphs. A node depends on what was in its stream when it was captured, and on what events that the stream had waited for
+ * stood for; nothing else orders a replay. */
 #include "stub.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ids;
-static CUgraph strict[64]; /* captures that forbid calls: to the thread, of mode global to others, too */
+enum { MOST = 64 };
+static CUgraph captures[MOST]; /* under way; but for relaxed ones they forbid calls: to the thread, of mode global to others, too */
 static __thread CUgraph own_strict;
 static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
+/* A graph that can be launched. It runs once at a time. */
 struct CUgraphExec_st {
   CUgraph graph;
+  int references;
+  pthread_mutex_t running;
 };
 
 bool stub_capture_forbids(void) {
@@ -20,10 +25,11 @@ bool stub_capture_forbids(void) {
   size_t i;
   if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   pthread_mutex_lock(&mutex);
-  for (i = 0; i < sizeof strict / sizeof *strict; i++) {
-    if (strict[i] == NULL) continue;
-    if (strict[i] == own_strict || (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && strict[i]->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
-      strict[i]->invalid = true;
+  for (i = 0; i < MOST; i++) {
+    CUgraph g = captures[i];
+    if (g == NULL || g->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+    if (g == own_strict || (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && g->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+      g->invalid = true;
       forbids = true;
     }
   }
@@ -31,26 +37,115 @@ bool stub_capture_forbids(void) {
   return forbids;
 }
 
+CUgraph stub_capturing(uint64_t id) {
+  CUgraph found = NULL;
+  size_t i;
+  pthread_mutex_lock(&mutex);
+  for (i = 0; i < MOST; i++)
+    if (captures[i] != NULL && captures[i]->id == id) found = captures[i];
+  pthread_mutex_unlock(&mutex);
+  return found;
+}
+
 STUB_API CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
   int was = thread_mode;
   BEGIN();
+  if (*mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
   thread_mode = *mode;
   *mode = was;
   return CUDA_SUCCESS;
 }
 
-void stub_graph_append(CUgraph graph, struct op op) {
-  struct op *own = malloc(sizeof *own);
-  *own = op;
-  own->next = NULL;
+/* ---- Nodes ---- */
+
+static void add_node(struct nodes *to, struct node *n) {
+  to->all = realloc(to->all, (to->n + 1) * sizeof *to->all);
+  if (to->all == NULL) abort();
+  to->all[to->n++] = n;
+}
+
+void stub_add_nodes(struct nodes *to, const struct nodes *some) {
+  size_t i, k;
+  for (i = 0; i < some->n; i++) {
+    for (k = 0; k < to->n && to->all[k] != some->all[i]; k++) {
+    }
+    if (k == to->n) add_node(to, some->all[i]);
+  }
+}
+
+void stub_clear_nodes(struct nodes *n) {
+  free(n->all);
+  *n = (struct nodes){0};
+}
+
+void stub_graph_append(CUstream s, struct op op) {
+  CUgraph graph = s->capture;
+  struct node *own = calloc(1, sizeof *own);
+  own->op = op;
+  own->after = s->at;
+  s->at = (struct nodes){0};
+  add_node(&s->at, own);
   pthread_mutex_lock(&graph->mutex);
-  *graph->last = own;
-  graph->last = &own->next;
+  own->index = graph->nodes.n;
+  add_node(&graph->nodes, own);
   pthread_mutex_unlock(&graph->mutex);
 }
 
+/* True where all nodes come before what the stream that began the capture would be given next. */
+static bool joined(CUgraph g) {
+  bool *before = calloc(g->nodes.n + 1, sizeof *before), all = true;
+  size_t i, k;
+  for (i = 0; i < g->origin->at.n; i++) before[g->origin->at.all[i]->index] = true;
+  for (i = g->nodes.n; i-- > 0;) {
+    const struct node *n = g->nodes.all[i];
+    all = all && before[i];
+    for (k = 0; before[i] && k < n->after.n; k++) before[n->after.all[k]->index] = true;
+  }
+  free(before);
+  return all;
+}
+
+static bool can_run(const struct node *n, const bool *done) {
+  size_t i;
+  for (i = 0; i < n->after.n; i++)
+    if (!done[n->after.all[i]->index]) return false;
+  return !done[n->index];
+}
+
+static unsigned random_number(void) {
+  static unsigned state = 1;
+  unsigned v = __atomic_add_fetch(&state, 0x9e3779b9, __ATOMIC_RELAXED);
+  v = (v ^ v >> 16) * 0x85ebca6b;
+  v = (v ^ v >> 13) * 0xc2b2ae35;
+  return v ^ v >> 16;
+}
+
+/* Runs all nodes, in an order that is another one each time; those that wait hold up what depends on them alone. */
+static void run_nodes(CUgraph g, CUcontext ctx) {
+  const struct timespec pause = {0, 20000};
+  size_t left = g->nodes.n, i;
+  bool *done = calloc(left + 1, sizeof *done);
+  while (left > 0) {
+    size_t first = random_number() % g->nodes.n;
+    bool ran = false;
+    for (i = 0; i < g->nodes.n && !ran; i++) {
+      struct node *n = g->nodes.all[(first + i) % g->nodes.n];
+      ran = can_run(n, done) && stub_run(&n->op, ctx, false);
+      if (ran) done[n->index] = true;
+    }
+    if (ran)
+      left--;
+    else
+      nanosleep(&pause, NULL);
+  }
+  free(done);
+}
+
+/* ---- Graphs ---- */
+
 static void release(CUgraph g) {
   int left;
+  size_t i;
   pthread_mutex_lock(&g->mutex);
   left = --g->references;
   pthread_mutex_unlock(&g->mutex);
@@ -58,14 +153,14 @@ static void release(CUgraph g) {
   while (g->objects != NULL) {
     struct object *o = g->objects;
     g->objects = o->next;
-    o->destroy(o->data);
+    stub_call_back(o->destroy, o->data);
     free(o);
   }
-  while (g->first != NULL) {
-    struct op *op = g->first;
-    g->first = op->next;
-    free(op);
+  for (i = 0; i < g->nodes.n; i++) {
+    stub_clear_nodes(&g->nodes.all[i]->after);
+    free(g->nodes.all[i]);
   }
+  stub_clear_nodes(&g->nodes);
   free(g);
 }
 
@@ -76,54 +171,58 @@ static void retain(CUgraph g) {
 }
 
 STUB_API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+  CUstream s = stub_stream(stream);
   CUgraph g;
   size_t i;
   BEGIN();
-  if (stream == NULL) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (s == s->ctx->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (s->capture != NULL) return CUDA_ERROR_INVALID_VALUE;
   g = calloc(1, sizeof *g);
   pthread_mutex_init(&g->mutex, NULL);
   g->references = 1;
-  g->origin = stream;
+  g->origin = s;
   g->mode = mode;
-  g->last = &g->first;
   pthread_mutex_lock(&mutex);
   g->id = ++ids;
-  for (i = 0; mode != CU_STREAM_CAPTURE_MODE_RELAXED && i < sizeof strict / sizeof *strict; i++) {
-    if (strict[i] == NULL) {
-      strict[i] = own_strict = g;
-      break;
-    }
+  for (i = 0; i < MOST - 1 && captures[i] != NULL; i++) {
   }
+  captures[i] = g;
+  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) own_strict = g;
   pthread_mutex_unlock(&mutex);
-  stream->capture = g;
+  s->capture = g;
   return CUDA_SUCCESS;
 }
 
 STUB_API CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-  CUgraph g = stream->capture;
+  CUstream s = stub_stream(stream);
+  CUgraph g = s != NULL ? s->capture : NULL;
+  CUresult rc = CUDA_SUCCESS;
   size_t i;
   BEGIN();
   *graph = NULL;
-  if (g == NULL || g->origin != stream) return CUDA_ERROR_INVALID_VALUE;
+  if (g == NULL || g->origin != s) return CUDA_ERROR_INVALID_VALUE;
+  if (g->mode != CU_STREAM_CAPTURE_MODE_RELAXED && own_strict != g) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (!joined(g)) rc = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  if (g->invalid) rc = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   stub_leave_capture(g);
   own_strict = NULL;
   pthread_mutex_lock(&mutex);
-  for (i = 0; i < sizeof strict / sizeof *strict; i++)
-    if (strict[i] == g) strict[i] = NULL;
+  for (i = 0; i < MOST; i++)
+    if (captures[i] == g) captures[i] = NULL;
   pthread_mutex_unlock(&mutex);
-  if (g->invalid) {
+  if (rc != CUDA_SUCCESS)
     release(g);
-    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  }
-  *graph = g;
-  return CUDA_SUCCESS;
+  else
+    *graph = g;
+  return rc;
 }
 
 STUB_API CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, cuuint64_t *id, CUgraph *graph,
                                             const CUgraphNode **deps, size_t *n) {
   CUstream s = stub_stream(stream);
   BEGIN();
-  if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stub_usable(stream) != CUDA_SUCCESS) return stub_usable(stream);
   *status = s->capture == NULL ? CU_STREAM_CAPTURE_STATUS_NONE
             : s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                   : CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -161,23 +260,38 @@ STUB_API CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, 
   BEGIN();
   *exec = calloc(1, sizeof **exec);
   (*exec)->graph = graph;
+  (*exec)->references = 1;
+  pthread_mutex_init(&(*exec)->running, NULL);
   retain(graph);
   return CUDA_SUCCESS;
 }
 
+static void release_exec(CUgraphExec exec) {
+  if (__atomic_sub_fetch(&exec->references, 1, __ATOMIC_ACQ_REL) > 0) return;
+  release(exec->graph);
+  free(exec);
+}
+
+void stub_graph_run(CUgraphExec exec, CUcontext ctx) {
+  pthread_mutex_lock(&exec->running);
+  run_nodes(exec->graph, ctx);
+  pthread_mutex_unlock(&exec->running);
+  release_exec(exec);
+}
+
 STUB_API CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-  struct op *op;
-  CUresult rc = CUDA_SUCCESS;
+  CUresult rc;
   BEGIN();
-  for (op = exec->graph->first; rc == CUDA_SUCCESS && op != NULL; op = op->next) rc = stub_submit(stream, *op);
+  __atomic_add_fetch(&exec->references, 1, __ATOMIC_ACQ_REL);
+  rc = stub_submit(stream, (struct op){.kind = GRAPH, .graph = exec});
+  if (rc != CUDA_SUCCESS) release_exec(exec);
   return rc;
 }
 
-/* Work that was launched must have ended. */
+/* Launches that are on their way hold it. */
 STUB_API CUresult cuGraphExecDestroy(CUgraphExec exec) {
   BEGIN();
-  release(exec->graph);
-  free(exec);
+  release_exec(exec);
   return CUDA_SUCCESS;
 }
 

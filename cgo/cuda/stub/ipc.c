@@ -20,17 +20,18 @@ struct handle {
   CUdevice device;
   size_t size;
   ino_t ino;
+  const char *at; /* while it is made: where the allocation should begin */
 };
 
 static void describe(struct block *b, void *arg) {
   struct handle *h = arg;
   struct stat st;
-  if (b == NULL || b->fd < 0 || fstat(b->fd, &st) != 0) return;
-  *h = (struct handle){getpid(), b->fd, b->ctx->device, b->size, st.st_ino};
+  if (b == NULL || b->fd < 0 || h->at != b->at || fstat(b->fd, &st) != 0) return;
+  *h = (struct handle){getpid(), b->fd, b->ctx->device, b->size, st.st_ino, NULL};
 }
 
 STUB_API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at) {
-  struct handle h = {.fd = -1};
+  struct handle h = {.fd = -1, .at = (const char *)(uintptr_t)at};
   BEGIN();
   stub_with_block(at, describe, &h);
   if (h.fd < 0) return CUDA_ERROR_INVALID_VALUE;
@@ -39,15 +40,34 @@ STUB_API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at) {
   return CUDA_SUCCESS;
 }
 
-/* As a driver: nobody opens what is its own, and STUB_CUDA_PEERS=0 keeps devices apart. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+/* Memory that this context has opened before. */
+struct opened {
+  ino_t ino;
+  CUcontext ctx;
+  struct block *found;
+};
+
+static bool again(struct block *b, void *arg) {
+  struct opened *o = arg;
+  if (b->imported != o->ino || b->ctx != o->ctx) return false;
+  o->found = b;
+  return true;
+}
+
+/* As a driver: nobody opens what is its own, who opens something twice gets it in the same place, and STUB_CUDA_PEERS=0 keeps devices
+ * apart. */
 STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
   CUcontext ctx = stub_current();
   struct handle h;
   struct stat st;
   struct block *b;
+  struct opened before;
   char path[64];
   int fd, can = 1;
   BEGIN();
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   memcpy(&h, &handle, sizeof h);
   if (ctx == NULL || h.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   if (h.device != ctx->device && (cuDeviceCanAccessPeer(&can, ctx->device, h.device) != CUDA_SUCCESS || !can))
@@ -59,6 +79,16 @@ STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, 
     if (fd >= 0) close(fd);
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  pthread_mutex_lock(&opening);
+  before = (struct opened){h.ino, ctx, NULL};
+  stub_each_block(again, &before);
+  if (before.found != NULL) {
+    before.found->opened++;
+    *at = (uintptr_t)before.found->at;
+    pthread_mutex_unlock(&opening);
+    close(fd);
+    return CUDA_SUCCESS;
+  }
   b = calloc(1, sizeof *b);
   b->alias = mmap(NULL, room_of(h.size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   b->at = mmap(NULL, room_of(h.size), PROT_NONE, MAP_SHARED, fd, 0);
@@ -68,17 +98,29 @@ STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, 
   b->ctx = ctx;
   b->fd = -1;
   b->imported = h.ino;
+  b->opened = 1;
   stub_add_block(b);
   *at = (uintptr_t)b->at;
+  pthread_mutex_unlock(&opening);
   return CUDA_SUCCESS;
 }
 
 static bool is_imported(const struct block *b) { return b->imported != 0; }
 
+static void close_once(struct block *b, void *left) {
+  if (b != NULL && b->imported != 0) *(int *)left = --b->opened;
+}
+
 STUB_API CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
-  struct block *b;
+  struct block *b = NULL;
+  int left = -1;
   BEGIN();
-  b = stub_take_block(at, is_imported);
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  pthread_mutex_lock(&opening);
+  stub_with_block(at, close_once, &left);
+  if (left == 0) b = stub_take_block(at, is_imported);
+  pthread_mutex_unlock(&opening);
+  if (left > 0) return CUDA_SUCCESS;
   if (b == NULL) return CUDA_ERROR_INVALID_VALUE;
   munmap(b->alias, room_of(b->size));
   munmap(b->at, room_of(b->size));
@@ -102,14 +144,28 @@ bool stub_is_registered(CUdeviceptr at) {
   return device != NULL;
 }
 
+struct range {
+  char *at;
+  size_t size;
+  bool met;
+};
+
+static bool meets(struct block *b, void *arg) {
+  struct range *r = arg;
+  r->met = b->at < r->at + r->size && r->at < b->at + b->size;
+  return r->met;
+}
+
 STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
+  struct range range = {at, size, false};
   struct block *host, *twin;
   char *device;
   BEGIN();
   if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if ((uintptr_t)at % 4096 != 0 || size == 0 || (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0 || stub_is_registered((uintptr_t)at))
-    return CUDA_ERROR_INVALID_VALUE;
+  if ((uintptr_t)at % 4096 != 0 || size == 0 || (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) return CUDA_ERROR_INVALID_VALUE;
+  stub_each_block(meets, &range);
+  if (range.met) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   device = mmap(NULL, room_of(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   host = calloc(1, sizeof *host);
   twin = calloc(1, sizeof *twin);
@@ -123,8 +179,9 @@ STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
 STUB_API CUresult cuMemHostUnregister(void *at) {
   struct block *host;
   BEGIN();
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   host = stub_take_block((uintptr_t)at, is_registered);
-  if (host == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (host == NULL) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   free(stub_take_block((uintptr_t)host->device, is_any));
   munmap(host->device, room_of(host->size));
   free(host);

@@ -22,10 +22,21 @@ static char *log_buffer(unsigned n, const int *options, void **values, size_t *s
   return log;
 }
 
+/* The version of PTX that the driver understands: 84 is 8.4, of CUDA 12.4. */
+static int newest_ptx(void) {
+  int version = stub_version(), minor = version % 1000 / 10;
+  switch (version / 1000) {
+    case 11: return 70 + (minor < 8 ? minor : 8);
+    case 12: return 80 + minor;
+    default: return 90 + minor;
+  }
+}
+
 STUB_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, int *options, void **values) {
   CUcontext ctx = stub_current();
   struct ptx_module *ptx;
   char why[256], *log;
+  CUresult rc;
   size_t size;
   BEGIN();
   if (ctx == NULL) return CUDA_ERROR_INVALID_CONTEXT;
@@ -36,6 +47,13 @@ STUB_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsign
     log = log_buffer(n, options, values, &size);
     if (log != NULL && size > 0) snprintf(log, size, "%s", why);
     return CUDA_ERROR_INVALID_PTX;
+  }
+  rc = ptx->target > stub_architecture(ctx->device) ? CUDA_ERROR_NO_BINARY_FOR_GPU
+       : ptx->version > newest_ptx()                ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                                                    : CUDA_SUCCESS;
+  if (rc != CUDA_SUCCESS) {
+    ptx_free(ptx);
+    return rc;
   }
   *module = calloc(1, sizeof **module);
   (*module)->ptx = ptx;

@@ -41,6 +41,14 @@ void stub_with_block(CUdeviceptr at, void (*f)(struct block *b, void *arg), void
   pthread_mutex_unlock(&mutex);
 }
 
+void stub_each_block(bool (*f)(struct block *b, void *arg), void *arg) {
+  struct block *b;
+  pthread_mutex_lock(&mutex);
+  for (b = blocks; b != NULL && !f(b, arg); b = b->next) {
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
 void *stub_reach(CUdeviceptr at, size_t size) {
   struct block *b;
   void *reached = (void *)(uintptr_t)at;
@@ -168,10 +176,23 @@ STUB_API CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr p
   return CUDA_SUCCESS;
 }
 
+static void is_known(struct block *b, void *known) { *(bool *)known = b != NULL; }
+
+bool stub_knows(CUdeviceptr at) {
+  bool known;
+  stub_with_block(at, is_known, &known);
+  return known;
+}
+
+/* Memory that is not page-locked is copied while the caller waits, as a driver may. */
 static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
   struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size};
+  CUresult rc;
   if (op.dst == NULL || op.src == NULL) return CUDA_ERROR_INVALID_VALUE;
-  return stub_submit(stream, op);
+  rc = stub_submit(stream, op);
+  if (rc == CUDA_SUCCESS && !(stub_knows(dst) && stub_knows(src)) && stub_stream(stream)->capture == NULL)
+    stub_drain(stub_stream(stream));
+  return rc;
 }
 
 STUB_API CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream) {

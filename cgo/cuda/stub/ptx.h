@@ -46,6 +46,7 @@ struct ptx_function {
 };
 
 struct ptx_module {
+  int target, version; /* 70 is sm_70, 60 is PTX 6.0 */
   struct ptx_function *functions;
 };
 

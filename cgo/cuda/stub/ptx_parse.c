@@ -26,11 +26,18 @@ struct parser {
   char *why;
   size_t size;
   bool failed;
+  int target, version; /* 70 is sm_70, 60 is 6.0 */
   struct ptx_function *f;
   struct class classes[CLASSES];
   int n_classes;
   struct label labels[LABELS];
   int n_labels, room; /* room for instructions */
+};
+
+/* What instructions need whose text has this in it: the architecture of the target, and the version of PTX. */
+static const struct { const char *text; int target, version; } needs[] = {
+    {".e4m3x2", 89, 81}, {".e5m2x2", 89, 81},   {"add.rn.bf16x2", 90, 78}, {"mul.rn.bf16x2", 90, 78},
+    {"max.bf16x2", 80, 70}, {"min.bf16x2", 80, 70}, {"max.f16x2", 80, 70},     {"min.f16x2", 80, 70},
 };
 
 static const struct { const char *text; int sources; } operations[] = {
@@ -208,6 +215,9 @@ static bool operation(struct parser *p, const char *text, struct ptx_instruction
   int k;
   for (op = 0; op < sizeof operations / sizeof *operations; op++) {
     if (strcmp(text, operations[op].text) != 0) continue;
+    for (k = 0; k < (int)(sizeof needs / sizeof *needs); k++)
+      if (strstr(text, needs[k].text) != NULL && (p->target < needs[k].target || p->version < needs[k].version))
+        fail(p, "%s needs sm_%d and PTX %d.%d", text, needs[k].target, needs[k].version / 10, needs[k].version % 10);
     i->op = (enum ptx_op)op;
     for (k = 0; k <= operations[op].sources; k++) {
       if (k > 0) expect(p, ",");
@@ -341,11 +351,14 @@ struct ptx_module *ptx_parse(const char *text, char *why, size_t size) {
   if (p == NULL || m == NULL) abort();
   p->at = text, p->line = 1, p->why = why, p->size = size;
   expect(p, ".version");
-  (void)number(p);
-  p->at += strcspn(p->at, "\n");
+  p->version = (int)number(p) * 10;
+  expect(p, ".");
+  p->version += (int)number(p);
   expect(p, ".target");
   word(p, w);
   if (strncmp(w, "sm_", 3) != 0) fail(p, "'%s' is no target", w);
+  p->target = atoi(w + 3);
+  m->version = p->version, m->target = p->target;
   expect(p, ".address_size");
   if (number(p) != 64) fail(p, "addresses are not of 64 bits");
   for (skip(p); !p->failed && *p->at != '\0'; skip(p)) {

@@ -1,4 +1,5 @@
 /* Threads of kernels. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #define U32(v) ((uint64_t)(uint32_t)(v))
 #define S32(v) ((int32_t)(v))
 #define S64(v) ((int64_t)(v))
+#define PAIR(low, high) ((low) | (high) << 16)
 
 static bool is_nan(float v) { return v != v; }
 
@@ -67,6 +69,47 @@ static uint64_t to_f16(float v) {
   rest = whole & ((UINT64_C(1) << shift) - 1);
   units += rest > UINT64_C(1) << (shift - 1) || (rest == UINT64_C(1) << (shift - 1) && (units & 1) != 0);
   return sign | (units + (exponent < 113 ? 0 : (exponent - 113) << 10)); /* the leading bit counts as exponent */
+}
+
+/* A number rounded to nearest, ties to even: to some bits behind the leading one, in units of 2^least at least. */
+static double rounded(double v, int bits, int least) {
+  double units, below;
+  int exponent;
+  if (v != v || v - v != 0 || v == 0) return v;
+  (void)frexp(v, &exponent);
+  exponent -= bits + 1;
+  if (exponent < least) exponent = least;
+  units = ldexp(v < 0 ? -v : v, -exponent); /* fits into 53 bits, and into an integer */
+  below = (double)(int64_t)units;
+  if (units - below > 0.5 || (units - below == 0.5 && (int64_t)below % 2 != 0)) below++;
+  below = ldexp(below, exponent);
+  return v < 0 ? -below : below;
+}
+
+/* Sums and products of two bfloat16 have their results after the rounding to double, too: 53 bits are more than 2 * 8 + 2. */
+static double bf16(uint64_t bits) { return f32(U16(bits) << 16); }
+static uint64_t to_bf16(double v) { return v != v ? 0x7fff : from_f32((float)rounded(v, 7, -133)) >> 16; }
+
+/* FP8 with so many bits of mantissa: E4M3 has no infinity, and one NaN of each sign. */
+static float f8(uint64_t bits, int mantissa) {
+  int exponent = (int)(bits & 0x7f) >> mantissa, bias = mantissa == 3 ? 7 : 15, one = 1 << mantissa, fraction = (int)bits & (one - 1);
+  double v = ldexp(exponent > 0 ? fraction + one : fraction, (exponent > 0 ? exponent : 1) - bias - mantissa);
+  if (mantissa == 3 ? (bits & 0x7f) == 0x7f : exponent == 31 && fraction != 0) return f32(0x7fffffff);
+  if (mantissa == 2 && exponent == 31) v = f32(0x7f800000);
+  return (float)((bits & 0x80) != 0 ? -v : v);
+}
+
+/* Saturates. */
+static uint64_t to_f8(float from, int mantissa) {
+  int bias = mantissa == 3 ? 7 : 15, exponent;
+  double most = mantissa == 3 ? 448 : 57344, v = rounded(from, mantissa, 1 - bias - mantissa);
+  uint64_t sign = __builtin_signbit(from) ? 0x80 : 0;
+  if (v != v) return 0x7f;
+  if (v < 0) v = -v;
+  if (v > most) v = most;
+  (void)frexp(v, &exponent);
+  if (v == 0 || exponent < 2 - bias) return sign | (uint64_t)ldexp(v, bias + mantissa - 1);
+  return sign | (((uint64_t)(exponent - 2 + bias) << mantissa) + (uint64_t)ldexp(v, mantissa + 1 - exponent));
 }
 
 /* bfe: some bits of a, from a position on. */

@@ -10,7 +10,10 @@ struct CUevent_st {
   pthread_cond_t changed;
   uint64_t recorded, reached; /* turns: how often it was recorded, and which of them has been reached */
   struct timespec at;         /* when that was */
-  CUgraph capture;            /* that it was last recorded in */
+  CUcontext ctx;
+  bool destroyed;
+  uint64_t capture;    /* that it was last recorded in, 0: none */
+  struct nodes before; /* of that capture: what it stands for */
 };
 
 static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -37,19 +40,25 @@ static bool satisfied(const struct op *op) {
   return op->flags == CU_STREAM_WAIT_VALUE_EQ ? now == op->value : (int32_t)(now - op->value) >= 0;
 }
 
-void stub_run(struct op *op) {
+bool stub_run(struct op *op, CUcontext ctx, bool block) {
   const struct timespec pause = {0, 20000};
+  if (op->kind < GRAPH && stub_failed(ctx)) return true; /* events are reached, and what is a graph's is let go */
   switch (op->kind) {
     case COPY: memmove(op->dst, op->src, op->size); break;
-    case CALL: op->fn(op->data); break;
+    case CALL: stub_call_back(op->fn, op->data); break;
     case WAIT_VALUE:
-      while (!satisfied(op)) nanosleep(&pause, NULL);
+      while (!satisfied(op)) {
+        if (!block) return false;
+        nanosleep(&pause, NULL);
+      }
       break;
     case WRITE_VALUE: __atomic_store_n((uint32_t *)op->dst, op->value, __ATOMIC_RELEASE); break;
     case KERNEL: stub_run_kernel(op); break;
+    case GRAPH: stub_graph_run(op->graph, ctx); break;
     case RECORD: reach(op->event, op->turn); break;
     case WAIT_EVENT: await(op->event, op->turn); break;
   }
+  return true;
 }
 
 /* ---- Streams ---- */
@@ -63,7 +72,7 @@ static void *serve(void *arg) {
     if (s->first == NULL) break;
     op = s->first;
     pthread_mutex_unlock(&s->mutex);
-    if (op->kind >= RECORD || !stub_failed(s->ctx)) stub_run(op);
+    (void)stub_run(op, s->ctx, true);
     pthread_mutex_lock(&s->mutex);
     s->first = op->next;
     if (s->first == NULL) s->last = &s->first;
@@ -91,16 +100,49 @@ CUstream stub_new_stream(CUcontext ctx, bool blocking) {
 }
 
 CUstream stub_stream(CUstream stream) {
+  static __thread CUstream own[MAX_DEVICES];
   CUcontext ctx = stub_current();
-  if (stream != NULL) return stream;
-  return ctx != NULL ? ctx->legacy : NULL;
+  if (stream != NULL && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) return stream;
+  if (ctx == NULL) return NULL;
+  if (stream != CU_STREAM_PER_THREAD) return ctx->legacy;
+  if (own[ctx->device] == NULL) own[ctx->device] = stub_new_stream(ctx, true);
+  return own[ctx->device];
+}
+
+/* The capture that keeps the legacy default stream from being used: one of a stream that is in order with it. */
+static CUgraph blocking_capture(CUcontext ctx) {
+  CUgraph found = NULL;
+  CUstream s;
+  pthread_mutex_lock(&all_mutex);
+  for (s = all; s != NULL && found == NULL; s = s->next)
+    if (s->blocking && s->ctx == ctx) found = s->capture;
+  pthread_mutex_unlock(&all_mutex);
+  return found;
+}
+
+CUresult stub_usable(CUstream stream) {
+  CUstream s = stub_stream(stream);
+  if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (s->ended) return CUDA_ERROR_INVALID_HANDLE;
+  return s == s->ctx->legacy && blocking_capture(s->ctx) != NULL ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+/* stub_usable, for what is given to a stream: that spoils the capture, and the stream is one of the current context. */
+static CUresult enqueues(CUstream stream) {
+  CUstream s = stub_stream(stream);
+  CUresult rc = stub_usable(stream);
+  if (rc == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) blocking_capture(s->ctx)->invalid = true;
+  return rc == CUDA_SUCCESS && s->ctx != stub_current() ? CUDA_ERROR_INVALID_HANDLE : rc;
 }
 
 void stub_leave_capture(CUgraph graph) {
   CUstream s;
   pthread_mutex_lock(&all_mutex);
-  for (s = all; s != NULL; s = s->next)
-    if (s->capture == graph) s->capture = NULL;
+  for (s = all; s != NULL; s = s->next) {
+    if (s->capture != graph) continue;
+    s->capture = NULL;
+    stub_clear_nodes(&s->at);
+  }
   pthread_mutex_unlock(&all_mutex);
 }
 
@@ -116,7 +158,16 @@ static void append(CUstream s, struct op op) {
   pthread_mutex_unlock(&s->mutex);
 }
 
-static void drain(CUstream s) {
+/* How much a stream takes before who gives it more has to wait. */
+enum { QUEUE = 1024 };
+
+static void await_room(CUstream s) {
+  pthread_mutex_lock(&s->mutex);
+  while (s->queued - s->done >= QUEUE) pthread_cond_wait(&s->changed, &s->mutex);
+  pthread_mutex_unlock(&s->mutex);
+}
+
+void stub_drain(CUstream s) {
   uint64_t upto;
   pthread_mutex_lock(&s->mutex);
   for (upto = s->queued; s->done < upto;) pthread_cond_wait(&s->changed, &s->mutex);
@@ -155,12 +206,14 @@ static void order(CUstream s) {
 
 CUresult stub_submit(CUstream stream, struct op op) {
   CUstream s = stub_stream(stream);
-  if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult rc = enqueues(stream);
+  if (rc != CUDA_SUCCESS) return rc;
   if (s->capture != NULL) {
     if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    stub_graph_append(s->capture, op);
+    stub_graph_append(s, op);
     return CUDA_SUCCESS;
   }
+  await_room(s);
   order(s);
   append(s, op);
   return CUDA_SUCCESS;
@@ -188,8 +241,10 @@ STUB_API CUresult cuStreamSynchronize(CUstream stream) {
   CUstream s = stub_stream(stream);
   BEGIN();
   if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stub_usable(stream) != CUDA_SUCCESS) return stub_usable(stream);
+  if (s->capture != NULL) s->capture->invalid = true;
   if (stub_capture_forbids() || s->capture != NULL) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  drain(s);
+  stub_drain(s);
   return stub_failed(s->ctx);
 }
 
@@ -197,7 +252,9 @@ STUB_API CUresult cuStreamQuery(CUstream stream) {
   CUstream s = stub_stream(stream);
   bool ready;
   BEGIN();
-  if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stub_usable(stream) != CUDA_SUCCESS) return stub_usable(stream);
+  if (s->capture != NULL) s->capture->invalid = true;
+  if (stub_capture_forbids() || s->capture != NULL) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   pthread_mutex_lock(&s->mutex);
   ready = s->done == s->queued;
   pthread_mutex_unlock(&s->mutex);
@@ -220,7 +277,9 @@ STUB_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data) {
 
 static CUresult word(CUstream stream, enum kind kind, CUdeviceptr at, uint32_t value, unsigned flags) {
   void *reached = stub_reach(at, sizeof(uint32_t));
-  if (reached == NULL || at % sizeof(uint32_t) != 0 || stub_is_registered(at)) return CUDA_ERROR_INVALID_VALUE;
+  unsigned most = kind == WAIT_VALUE ? CU_STREAM_WAIT_VALUE_EQ : 0; /* of the flags that the stub knows */
+  if (reached == NULL || !stub_knows(at) || at % sizeof(uint32_t) != 0 || stub_is_registered(at) || flags > most)
+    return CUDA_ERROR_INVALID_VALUE;
   return stub_submit(stream, (struct op){.kind = kind, .dst = reached, .value = value, .flags = flags});
 }
 
@@ -238,7 +297,7 @@ STUB_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBat
   unsigned i;
   CUresult rc = CUDA_SUCCESS;
   BEGIN();
-  if (n > 255 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (n == 0 || n > 255 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   for (i = 0; rc == CUDA_SUCCESS && i < n; i++) {
     bool wait = ops[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32;
     if (!wait && ops[i].operation != CU_STREAM_MEM_OP_WRITE_VALUE_32) return CUDA_ERROR_INVALID_VALUE;
@@ -253,48 +312,77 @@ STUB_API CUresult cuEventCreate(CUevent *event, unsigned flags) {
   CUevent e;
   (void)flags;
   BEGIN();
+  if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   e = calloc(1, sizeof *e);
   pthread_mutex_init(&e->mutex, NULL);
   pthread_cond_init(&e->changed, NULL);
+  e->ctx = stub_current();
   *event = e;
   return CUDA_SUCCESS;
 }
 
+static bool gone(CUevent e) { return e == NULL || e->destroyed; }
+
 /* Operations may still refer to it: its memory stays. */
 STUB_API CUresult cuEventDestroy_v2(CUevent e) {
   BEGIN();
-  return e == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (gone(e)) return CUDA_ERROR_INVALID_HANDLE;
+  e->destroyed = true;
+  return CUDA_SUCCESS;
 }
 
 STUB_API CUresult cuEventRecord(CUevent e, CUstream stream) {
   CUstream s = stub_stream(stream);
   BEGIN();
   if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  e->capture = s->capture;
-  if (s->capture != NULL) return CUDA_SUCCESS; /* a graph runs in the order of its making */
-  return stub_submit(s, (struct op){.kind = RECORD, .event = e, .turn = ++e->recorded});
+  if (gone(e) || e->ctx != s->ctx) return CUDA_ERROR_INVALID_HANDLE;
+  if (enqueues(stream) != CUDA_SUCCESS) return enqueues(stream);
+  stub_clear_nodes(&e->before);
+  e->capture = 0;
+  if (s->capture != NULL) {
+    if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    e->capture = s->capture->id;
+    stub_add_nodes(&e->before, &s->at);
+    return CUDA_SUCCESS;
+  }
+  return stub_submit(stream, (struct op){.kind = RECORD, .event = e, .turn = ++e->recorded});
+}
+
+/* In a capture: what the stream is given next depends on what the event stands for. */
+static CUresult join(CUstream s, CUevent e) {
+  CUgraph g = stub_capturing(e->capture);
+  if (g == NULL) return CUDA_ERROR_CAPTURED_EVENT;
+  if (s->capture != NULL && s->capture != g) {
+    s->capture->invalid = g->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+  }
+  if (g->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (s == s->ctx->legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  s->capture = g;
+  stub_add_nodes(&s->at, &e->before);
+  return CUDA_SUCCESS;
 }
 
 STUB_API CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned flags) {
   CUstream s = stub_stream(stream);
-  (void)flags;
   BEGIN();
   if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  if (e->capture != NULL) {
-    if (s->capture != NULL && s->capture != e->capture) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-    s->capture = e->capture; /* it joins */
-    return CUDA_SUCCESS;
-  }
+  if (gone(e)) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (enqueues(stream) != CUDA_SUCCESS) return enqueues(stream);
+  if (e->capture != 0) return join(s, e);
   if (s->capture != NULL) {
     s->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
-  return e->recorded == 0 ? CUDA_SUCCESS : stub_submit(s, (struct op){.kind = WAIT_EVENT, .event = e, .turn = e->recorded});
+  return e->recorded == 0 ? CUDA_SUCCESS : stub_submit(stream, (struct op){.kind = WAIT_EVENT, .event = e, .turn = e->recorded});
 }
 
 STUB_API CUresult cuEventQuery(CUevent e) {
   bool ready;
   BEGIN();
+  if (gone(e)) return CUDA_ERROR_INVALID_HANDLE;
+  if (e->capture != 0) return CUDA_ERROR_CAPTURED_EVENT;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   pthread_mutex_lock(&e->mutex);
   ready = e->reached == e->recorded;

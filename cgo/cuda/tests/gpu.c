@@ -48,19 +48,20 @@ CUstream gpu_stream(unsigned flags) {
 
 /* On a stream of its own, so that it waits for nothing else. */
 void gpu_copy(void *to, const void *from, size_t size) {
-  static __thread CUstream s;
+  CUstream s; /* of the current context */
   unsigned type = 0, managed;
   int device;
   int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   void *data[] = {&type, &managed, &device};
   if (size == 0) return;
-  if (s == NULL) s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  s = gpu_stream(CU_STREAM_NON_BLOCKING);
   IS(gpu.PointerGetAttributes(3, attributes, data, (uintptr_t)to), CUDA_SUCCESS);
   if (type == CU_MEMORYTYPE_DEVICE)
     IS(gpu.MemcpyHtoDAsync((uintptr_t)to, from, size, s), CUDA_SUCCESS);
   else
     IS(gpu.MemcpyDtoHAsync(to, (uintptr_t)from, size, s), CUDA_SUCCESS);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  IS(gpu.StreamDestroy(s), CUDA_SUCCESS);
 }
 
 static pthread_barrier_t barrier;

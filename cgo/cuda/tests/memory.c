@@ -120,6 +120,7 @@ static void untouched(struct rank *r) {
     LEFT(OK(ncclCommAbort(comm)));
   }
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  i = 0;
   LEFT(OK(ncclCommDestroy(r->comm)));
   r->comm = NULL;
 }
