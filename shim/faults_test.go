@@ -106,6 +106,31 @@ func TestWrongCounts(t *testing.T) {
 	wg.Wait()
 }
 
+// TestWrongMessageSizes: of a receive and a send that differ, the receiver says what it receives and what has come.
+func TestWrongMessageSizes(t *testing.T) {
+	all := worlds(t, 2)
+	var wg sync.WaitGroup
+	for path, w := range all {
+		wg.Go(func() {
+			for r, err := range w.each(func(c *Comm) error {
+				if c.Rank() == 0 {
+					return Run([]Call{message32(CallSend, c, 1, make([]int32, 4))})
+				}
+				return Run([]Call{message32(CallRecv, c, 0, make([]int32, 5))})
+			}) {
+				if r == 0 && err == nil {
+					continue // what it has sent is on its way
+				}
+				if !errors.Is(err, ErrMismatch) && !errors.Is(err, exec.ErrSignature) || !strings.Contains(err.Error(), "message 0 from rank 0 to rank 1") ||
+					!strings.Contains(err.Error(), "rank 1 receives 20") || !strings.Contains(err.Error(), "16 bytes") {
+					t.Errorf("%s, rank %d: %v", path, r, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // TestLastWordsOfTheLeader: a rank that can send the leader nothing any more gives the reason that the
 // leader has sent before, which it may not have read yet.
 func TestLastWordsOfTheLeader(t *testing.T) {

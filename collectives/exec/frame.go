@@ -127,6 +127,11 @@ func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
 
 // bad describes a frame that does not belong where it arrived.
 func (t *Task) bad(op *program.Op, h *wire.Header, err error) error {
+	if errors.Is(err, ErrSignature) && t.prog.P2P {
+		return fmt.Errorf("exec: message %d from rank %d to rank %d: rank %d receives %d bytes, rank %d sends another number (plane %d: %d bytes at offset %d of message %d): %w",
+			t.recvBase[op.Peer]+uint64(op.Step), op.Peer, t.prog.Rank, t.prog.Rank, t.prog.MsgWhole[op.Dst[0].Msg], op.Peer,
+			op.Plane, h.Length, h.Offset, h.Op&^PairBit, err)
+	}
 	if errors.Is(err, ErrSignature) {
 		return fmt.Errorf("exec: rank %d made a different call than rank %d (plane %d, operation %d): %w",
 			h.Src, t.prog.Rank, op.Plane, h.Op&^PairBit, err)
