@@ -386,6 +386,9 @@ func (s *session) failed(err error) error {
 	return result
 }
 
+// verdictWait is how long a rank whose operation has failed waits for somebody who knows more.
+const verdictWait = 3 * time.Second
+
 // explain fails the communicator of a task. Where ranks disagree or one is missing, the
 // leader knows more than this rank does, and gets the first word.
 func (s *session) explain(ref *taskRef, err error) error {
@@ -396,13 +399,13 @@ func (s *session) explain(ref *taskRef, err error) error {
 	case c.AsyncError() != nil:
 	case errors.Is(err, transport.ErrPeerLost):
 		// Why the peer is gone comes by the control network.
-		wait = time.Second
+		wait = verdictWait
 	case ref.circuits && errors.Is(err, exec.ErrTimeout):
 		err = fmt.Errorf("%w; %s", err, c.light.waiting())
 	case ref.entry == nil: // sends and receives concern two ranks, which the error names
 	case errors.Is(err, exec.ErrSignature):
 		c.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
-		wait = 3 * time.Second
+		wait = verdictWait
 	case errors.Is(err, exec.ErrSequence):
 		// A frame of an operation that this rank has left behind: its sender calls it
 		// something else. Which one, the leader finds out.
@@ -411,13 +414,13 @@ func (s *session) explain(ref *taskRef, err error) error {
 				c.reportShape(msgState, seq, &sh)
 			}
 		}
-		wait = 3 * time.Second
+		wait = verdictWait
 	case errors.Is(err, exec.ErrTimeout) && ref.entry.plan != nil:
 		// With a ticket everyone has arrived. What matters is whom the switches wait for.
 		err = fmt.Errorf("%w; %s", err, c.light.waiting())
 	case errors.Is(err, exec.ErrTimeout):
 		c.giveUp(ref.seq, ref.sig, &s.calls[ref.call], err)
-		wait = time.Second
+		wait = verdictWait
 	}
 	if wait > 0 {
 		timer := time.NewTimer(wait)

@@ -16,6 +16,7 @@ type standstills struct {
 	polls  int   // in the present one
 	sleeps []int // polls before the first sleep, by standstill; -1 where there was none
 	slept  int
+	stop   time.Duration // for which this process stands still in every Wait
 }
 
 func (s *standstills) Poll() (moved, done bool, err error) {
@@ -35,6 +36,7 @@ func (s *standstills) Wait(uint32, time.Duration) {
 	if s.slept < 0 {
 		s.slept = s.polls
 	}
+	time.Sleep(s.stop)
 }
 
 func (s *standstills) run(t *testing.T, o *Options) error {
@@ -95,5 +97,15 @@ func TestBriefTimeout(t *testing.T) {
 	}
 	if d := time.Since(begin); d < timeout || s.slept != 8+2 {
 		t.Errorf("gave up after %v, first sleep after %d polls", d, s.slept)
+	}
+}
+
+// TestOwnStandstill: the time in which a rank has not been running is not held against others.
+func TestOwnStandstill(t *testing.T) {
+	s := &standstills{rounds: []int{20 + 30 + 2, 20 + 30 + 3, 0}, stop: absence + 50*time.Millisecond}
+	if err := s.run(t, &Options{Spin: 20, Yield: 30, Timeout: 20 * time.Millisecond, StallAfter: time.Millisecond, OnStall: func([]*Task) error {
+		return errors.New("stalled")
+	}}); err != nil {
+		t.Error(err)
 	}
 }

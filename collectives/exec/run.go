@@ -43,6 +43,8 @@ const (
 	// switchWait bounds it while a plane that steers is to switch: what its controller publishes
 	// can be read at once, but the news of it comes by way of other threads.
 	switchWait = 200 * time.Microsecond
+	// absence is far beyond all of them: whoever comes back later has not been running.
+	absence = 500 * time.Millisecond
 )
 
 // Run drives all tasks to their end on the calling goroutine. Tasks of one endpoint run one
@@ -93,8 +95,8 @@ type driver struct {
 	long  int // standstills that outlasted Brief
 	wait  time.Duration
 	// still is when the first wait of this standstill began, stalled when OnStall was last
-	// called in it.
-	still, stalled time.Time
+	// called in it, looked when a wait last ended.
+	still, stalled, looked time.Time
 }
 
 // round polls every task whose turn it is.
@@ -140,7 +142,7 @@ func (d *driver) rest() error {
 	}
 	if d.idle == patience+1 {
 		d.still = time.Now()
-		d.stalled, d.wait = d.still, minWait
+		d.stalled, d.looked, d.wait = d.still, d.still, minWait
 	}
 	return d.block()
 }
@@ -207,8 +209,13 @@ func (d *driver) block() error {
 	return d.expire(time.Now())
 }
 
-// expire acts on a standstill that has lasted too long.
+// expire acts on a standstill that has lasted too long. Where this process itself stood still, that does not count:
+// the others may have moved, or not have been able to either.
 func (d *driver) expire(now time.Time) error {
+	if gap := now.Sub(d.looked); gap > absence {
+		d.still, d.stalled = d.still.Add(gap), d.stalled.Add(gap)
+	}
+	d.looked = now
 	if d.o.Timeout > 0 && now.Sub(d.still) > d.o.Timeout {
 		t := d.current()
 		w, _ := t.Waiting()

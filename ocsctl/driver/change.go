@@ -88,9 +88,7 @@ func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit,
 	if !nothing {
 		j.lost = err
 	}
-	settling, cancel := context.WithTimeout(ctx, tol.Settle)
-	defer cancel()
-	if nothing || !j.wait(settling) && j.read != nil {
+	if nothing || !j.settle(ctx) && j.read != nil {
 		j.look(ctx, false)
 	}
 	j.light(ctx)
@@ -122,6 +120,20 @@ func (j *judge) took(refused []error, err error, nothing bool) {
 			j.refused[pair.From] = err
 		} else if i < len(refused) && refused[i] != nil && j.refused[pair.From] == nil {
 			j.refused[pair.From] = refused[i]
+		}
+	}
+}
+
+// settle waits until every circuit is decided, and reports false where the time was over first. It begins anew where
+// it hears of that late: then this process has stood still, and has not seen what the switch did.
+func (j *judge) settle(ctx context.Context) bool {
+	for {
+		over := time.Now().Add(j.tol.Settle)
+		settling, cancel := context.WithDeadline(ctx, over)
+		done := j.wait(settling)
+		cancel()
+		if done || ctx.Err() != nil || time.Since(over) < 2*lastPoll {
+			return done
 		}
 	}
 }

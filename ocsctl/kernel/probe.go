@@ -106,15 +106,17 @@ func (p *Prober) Probe(ctx context.Context, plane int, circuits []circuit.Pair) 
 	return listen(ctx, ears, want, time.Now().Add(ProbeTime))
 }
 
-// listen waits until every ear has heard its token, or until the deadline.
+// listen waits until every ear has heard its token, or until the deadline. It looks once more when the time is over,
+// in case it has stood still until then.
 func listen(ctx context.Context, ears []unix.PollFd, want [][]byte, deadline time.Time) ([]bool, error) {
 	heard := make([]bool, len(want))
 	left := len(want)
 	var buffer [2 * tokenSize]byte
-	for left > 0 && ctx.Err() == nil {
+	for over := false; left > 0 && !over; {
 		wait := time.Until(deadline)
-		if wait <= 0 {
-			break
+		over = wait <= 0 || ctx.Err() != nil
+		if over {
+			wait = 0
 		}
 		// In slices, so that a context that is cancelled is noticed.
 		timeout := unix.NsecToTimespec(int64(min(wait, 20*time.Millisecond)))
