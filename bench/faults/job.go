@@ -67,7 +67,7 @@ func lines(phases []phase, apart bool) []string {
 }
 
 // jobDeadline ends ranks that hang.
-const jobDeadline = time.Minute
+const jobDeadline = 3 * time.Minute
 
 // startJob starts rank processes.
 func startJob(ctx context.Context, worker string, env []string, phases []phase, apart bool) *job {

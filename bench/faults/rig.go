@@ -25,7 +25,6 @@ import (
 const (
 	ranks  = 4
 	planes = 2
-	rate   = fabric.Rate(200e6)
 )
 
 // setup is what a scenario runs on.
@@ -36,11 +35,12 @@ type setup struct {
 	preset      string        // with scpi: kind of the switch; empty is one that takes exactly the fabric's time
 	verify      string        // with scpi: how far moves are verified
 	env         []string      // of the ranks
-	timeout     time.Duration // LIGHTPATH_TIMEOUT; 0 is longer than any scenario
+	timeout     time.Duration // LIGHTPATH_TIMEOUT on an idle machine; 0 is longer than any scenario
 	phases      []phase
 	open        bool          // there are more operations than it takes: all has been seen when the scenario has been played
 	apart       bool          // ranks meet in collectives only
 	reconfig    time.Duration // 0: 10 ms
+	rate        fabric.Rate   // of planes; 0: 200 Mb/s
 }
 
 // rig is one scenario under way.
@@ -99,7 +99,7 @@ func (g *rig) buildPlanes() error {
 	}
 	f.OCS = []fabric.OCS{sw}
 	for j := range planes {
-		p := fabric.Plane{Name: fmt.Sprintf("p%d", j), Bandwidth: rate, OCS: sw.Name, Interface: fmt.Sprintf("p%d", j)}
+		p := fabric.Plane{Name: fmt.Sprintf("p%d", j), Bandwidth: cmp.Or(g.rate, 200e6), OCS: sw.Name, Interface: fmt.Sprintf("p%d", j)}
 		for r := range ranks {
 			if g.scpi { // ingress ports come first, then those of egress
 				p.Ports = append(p.Ports, fmt.Sprintf("%d/%d", j*ranks+r+1, (planes+j)*ranks+r+1))
@@ -162,7 +162,13 @@ func (g *rig) startControllers() (err error) {
 	})
 }
 
-// replyTimeout is how long a controller waits for an answer of the switch.
+// stretched is a time that parts of the fabric have for something, on a machine that has other work. Scenarios wait
+// for such times to pass, so it is not all of Slack.
+func (g *rig) stretched(d time.Duration) time.Duration {
+	return d * time.Duration(min(max(1, g.o.Slack), 3))
+}
+
+// replyTimeout is how long a controller waits for an answer of the switch, stretched.
 const replyTimeout = 500 * time.Millisecond
 
 // lease is how long a silent controller stays in charge.
@@ -178,7 +184,7 @@ func (g *rig) startController(i int) error {
 	}
 	if g.scpi {
 		c.DataPlane, c.Device = fabric.DataNone, fabric.DeviceConfig{}
-		c.Switches = fabric.SwitchesConfig{Verify: g.verify, DriftInterval: 100 * time.Millisecond, Settle: time.Second, ReplyTimeout: replyTimeout}
+		c.Switches = fabric.SwitchesConfig{Verify: g.verify, DriftInterval: 100 * time.Millisecond, Settle: g.stretched(time.Second), ReplyTimeout: g.stretched(replyTimeout)}
 	}
 	if g.store != nil {
 		c.Journal = fabric.JournalConfig{Kind: "etcd", Dir: g.path("journal"), Lease: lease}
@@ -208,13 +214,18 @@ func (g *rig) startController(i int) error {
 }
 
 func (g *rig) startRanks() error {
-	if g.timeout == 0 {
-		g.timeout = patience
+	timeout := patience
+	if g.timeout > 0 {
+		timeout = g.stretched(g.timeout)
+	}
+	phases := slices.Clone(g.phases)
+	for i := range phases {
+		phases[i].pause = g.stretched(phases[i].pause)
 	}
 	g.job = startJob(g.ctx, g.o.Worker, append([]string{
 		"LIGHTPATH_FABRIC=" + g.path("fabric.yaml"), "LIGHTPATH_PLANNER=perstep", "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_ALGORITHM=alltoall:pairwise",
-		"LIGHTPATH_TIMEOUT=" + g.timeout.String(), "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE=" + g.path("log.%p"),
-	}, g.env...), g.phases, g.apart)
+		"LIGHTPATH_TIMEOUT=" + timeout.String(), "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE=" + g.path("log.%p"),
+	}, g.env...), phases, g.apart)
 	return nil
 }
 

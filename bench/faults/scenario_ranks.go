@@ -35,7 +35,7 @@ func rankScenarios() []Scenario {
 		},
 		{
 			Name: "skipped-drain", Fault: "ranks ask for a switch of plane 0 with frames on the wire", Bound: 2 * time.Second,
-			setup: setup{phases: []phase{{9, large, 0}}, env: []string{"LIGHTPATH_FAULT=skip-drain:0:2"}}, play: skippedDrain,
+			setup: setup{rate: 20e6, phases: []phase{{9, large, 0}}, env: []string{"LIGHTPATH_FAULT=skip-drain:0:2"}}, play: skippedDrain,
 		},
 		{
 			Name: "rank-killed-in-operation", Fault: "SIGKILL to rank 2 while frames flow", Bound: 2 * time.Second,
