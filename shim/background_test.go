@@ -138,7 +138,8 @@ func TestMixedGroup(t *testing.T) {
 
 // TestNonBlockingFailure: what goes wrong in the background is the communicator's state.
 func TestNonBlockingFailure(t *testing.T) {
-	t.Setenv("LIGHTPATH_TIMEOUT", "2s") // the second communicator is made in less
+	w := newQuickWorld(t, 2) // in time, whatever that takes
+	t.Setenv("LIGHTPATH_TIMEOUT", "1s")
 	id, err := NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func TestNonBlockingFailure(t *testing.T) {
 	if err := comms[0].Destroy(); err != nil {
 		t.Error(err)
 	}
-	w := newQuickWorld(t, 2)
+	w.limit(time.Second)
 	begun(t, Run([]Call{allReduce(w.comms[0], make([]float32, 5))}))
 	wantError(t, finished(t, w.comms[0]), ErrTimeout, "rank 1 did not arrive")
 }
@@ -289,7 +290,7 @@ func TestScalableRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if errors.Is(k.is, ErrTimeout) {
-				t.Setenv("LIGHTPATH_TIMEOUT", "2s") // those that come come sooner
+				t.Setenv("LIGHTPATH_TIMEOUT", "5s") // those that come come sooner
 			}
 			ids := make([]UniqueID, 2)
 			for i := range ids {
@@ -451,9 +452,7 @@ func TestManyAtOnce(t *testing.T) {
 // TestFailedKinLeavesNothing: children that were not made, and aborted ones.
 func TestFailedKinLeavesNothing(t *testing.T) {
 	w := newWorld(t, 2)
-	for _, c := range w.comms {
-		c.cfg.Timeout = 50 * time.Millisecond // from now on
-	}
+	w.limit(50 * time.Millisecond)
 	before := census(t)
 	for range 5 {
 		for _, o := range []Origin{{How: BySplit}, {How: ByShrink, Exclude: []int{1}, Color: 0}, {How: ByGrow, Ranks: 3}} {

@@ -65,7 +65,7 @@ func TestCablePulled(t *testing.T) {
 		<-p.last
 		_ = p.Wait() // its status is the signal
 	}
-	ranks = start("2s", 4712)
+	ranks = start("6s", 4712) // they meet and get going in less
 	ethernet.Plug(t, 1, false)
 	for r, p := range ranks {
 		if s := <-p.last; !strings.Contains(s, "timed out") || !strings.Contains(s, fmt.Sprintf("rank %d (plane 1", 1-r)) && !strings.Contains(s, fmt.Sprintf("rank %d (plane 1", r)) {

@@ -145,7 +145,7 @@ func TestRendezvousRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if errors.Is(k.is, ErrTimeout) {
-				t.Setenv("LIGHTPATH_TIMEOUT", "2s") // those that come come sooner
+				t.Setenv("LIGHTPATH_TIMEOUT", "5s") // those that come come sooner
 			}
 			id, err := NewUniqueID()
 			if err != nil {
@@ -298,8 +298,8 @@ func (c Call) describe() string { return (&c).String() }
 
 // TestMissingRank: waiting for a rank that never calls ends, and says for whom.
 func TestMissingRank(t *testing.T) {
-	t.Setenv("LIGHTPATH_TIMEOUT", "3s") // after a second the others say that they wait
 	w := newWorld(t, 3)
+	w.limit(3 * time.Second) // after a second the others say that they wait
 	errs := w.each(func(c *Comm) error {
 		if c.Rank() == 2 {
 			return nil

@@ -53,7 +53,7 @@ func TestStoppedRank(t *testing.T) {
 		j := &jobs[i]
 		t.Setenv("LIGHTPATH_ALGORITHM", "")
 		takePath(t, j.path, 3)
-		t.Setenv("LIGHTPATH_TIMEOUT", "2s")
+		t.Setenv("LIGHTPATH_TIMEOUT", "6s") // they meet and get going in less
 		j.ranks = rankProcesses(t, 3)
 		if err := j.ranks[j.victim].Process.Signal(unix.SIGSTOP); err != nil {
 			t.Fatal(err)

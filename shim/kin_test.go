@@ -205,8 +205,8 @@ func TestKinDisagree(t *testing.T) {
 // TestSplitWithoutSome: ranks that do not split, or cannot any more, are named.
 func TestSplitWithoutSome(t *testing.T) {
 	t.Run("never calls", func(t *testing.T) {
-		t.Setenv("LIGHTPATH_TIMEOUT", "2s")
 		w := newWorld(t, 3)
+		w.limit(2 * time.Second)
 		for _, err := range concurrently(t, 2, func(i int) error {
 			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})
 			return err

@@ -256,7 +256,6 @@ func TestOneSidedFromOneThread(t *testing.T) {
 
 // TestOneSidedRefused: what is wrong with a call is said before it has an effect.
 func TestOneSidedRefused(t *testing.T) {
-	t.Setenv("LIGHTPATH_TIMEOUT", "200ms")
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	c, data := w.comms[0], make([]byte, 4096)
 	for _, k := range []struct {
@@ -283,6 +282,7 @@ func TestOneSidedRefused(t *testing.T) {
 	if err := Run(append(three, waitFor(c, 1, 2))); err != nil {
 		t.Fatal(err)
 	}
+	w.limit(200 * time.Millisecond)
 	wantError(t, Run([]Call{waitFor(c, 1, 3)}), ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
 	wantError(t, c.AsyncError(), ErrTimeout)
 }
@@ -405,8 +405,8 @@ func TestOneSidedIsSeen(t *testing.T) {
 // TestOneSidedFailureIsSeen: signals that do not come leave a failed call in the recorder, and calls behind it
 // none.
 func TestOneSidedFailureIsSeen(t *testing.T) {
-	t.Setenv("LIGHTPATH_TIMEOUT", "300ms")
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
+	w.limit(300 * time.Millisecond)
 	err := Run([]Call{waitFor(w.comms[0], 1, 3), waitFor(w.comms[0], 1, 1)})
 	wantError(t, err, ErrTimeout, "0 of 3 signals of rank 1")
 	d, err := w.comms[0].flightRecord(err)

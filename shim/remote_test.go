@@ -356,7 +356,7 @@ func TestPlaneBreaks(t *testing.T) {
 	if err := s.rulers[0].core.Set(1, circuit.AllDark(4), "ops"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * maxHold)
+	givenBack(t, s.rulers[0].core)
 	uses(other, 0b11)
 }
 

@@ -268,7 +268,7 @@ func TestRoundOfTheDead(t *testing.T) {
 func TestRoundUndrained(t *testing.T) {
 	lightFabric(t, 3, 1, func(f *fabric.Fabric) {
 		f.OCS[0].Reconfig = 20 * time.Microsecond
-		f.Planes[0].Bandwidth = 50e6 // so that there is always something on the wire
+		f.Planes[0].Bandwidth = 5e6 // so that there is always something on the wire
 	})
 	t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1")

@@ -156,7 +156,9 @@ func onTime(t *testing.T, core *controller.Core) (first bool) {
 		if err == nil {
 			return fixed == least
 		}
-		busy := errors.Is(err, exec.ErrLate) || strings.Contains(err.Error(), "a move was due") || strings.Contains(err.Error(), "not settled after")
+		// Whoever stands still between its look at the clock and what it sends loses that.
+		busy := errors.Is(err, exec.ErrLate) || errors.Is(err, transport.ErrDark) ||
+			strings.Contains(err.Error(), "a move was due") || strings.Contains(err.Error(), "not settled after")
 		if !busy || fixed > 5*time.Second {
 			t.Fatal(err)
 		}
@@ -235,9 +237,9 @@ func TestDelayedBeyondItsSwitch(t *testing.T) {
 	lightFabric(t, 4, 1, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 5 * time.Millisecond })
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_BARRIER", "time")
-	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1000%+100ms")
+	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1000%+2s") // that only rank 2 is late
 	w := newWorld(t, 4)
-	w.delay(2, 5*time.Second)
+	w.delay(2, time.Minute)
 	for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }) {
 		wantLate(t, err, "rank 2 plane 0 epoch")
 	}

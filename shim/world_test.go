@@ -45,6 +45,14 @@ func (w *world) destroy() {
 	}
 }
 
+// limit is LIGHTPATH_TIMEOUT from now on: however long the communicator has taken to be made. The caller has it
+// at rest, on packet planes.
+func (w *world) limit(d time.Duration) {
+	for _, c := range w.comms {
+		c.cfg.Timeout = d
+	}
+}
+
 // each runs f once per rank, concurrently, and returns the errors by rank.
 func (w *world) each(f func(c *Comm) error) []error {
 	w.t.Helper()

@@ -76,7 +76,7 @@ func (k *kernelCall) run(t *testing.T, p *panel, op uint64, edit func(r int, c *
 
 // Frames that are on the wire when their circuit moves are gone, and the run says so.
 func TestKernelSkippedDrain(t *testing.T) {
-	p := newPanel(t, 4, 1, 0, "100Mbps")
+	p := newPanel(t, 4, 1, 0, "20Mbps")
 	k := newKernelCall(t, 60_000)
 	p.install(t, k.plan.Initial)
 	err := k.run(t, p, 1, func(_ int, c *Call) { c.SkipDrain = func(int, uint32) bool { return true } })

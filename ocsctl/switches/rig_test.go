@@ -157,7 +157,7 @@ type waits struct{ timeout, settle time.Duration }
 // the wait.
 var (
 	calm  = waits{5 * time.Second, 20 * time.Second}
-	hasty = waits{250 * time.Millisecond, time.Second}
+	hasty = waits{time.Second, 3 * time.Second}
 )
 
 func newRigWaiting(t *testing.T, w waits, protocol string, planes int, change func(*Config)) *rig {

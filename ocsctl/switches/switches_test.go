@@ -244,7 +244,7 @@ func TestPartialBulk(t *testing.T) {
 // TestLostReply: one lost answer is found out; when none comes any more the map is unknown until one
 // does, and what is not known to be good is made anew.
 func TestLostReply(t *testing.T) {
-	eachWaiting(t, hasty, 1, func(c *Config) { c.LookTimeout = time.Second }, func(r *rig) {
+	eachWaiting(t, hasty, 1, func(c *Config) { c.LookTimeout = 3 * time.Second }, func(r *rig) {
 		r.must(0, shift(1))
 		r.inject(device.Fault{Kind: device.LostReply, Count: 1})
 		r.must(0, shift(2))

@@ -387,7 +387,7 @@ static void unreachable(void) {
 int main(int argc, char **argv) {
   static const struct test tests[] = {
     {"mixed", 3, mixed}, {"side_by_side", 3, side_by_side}, {"messages", 2, messages}, {"from_host", 2, from_host},
-    {"mismatched", 2, mismatched}, {"other_operator", 2, other_operator}, {"other_size", 2, other_size}, {"late", 3, late, "2s"},
+    {"mismatched", 2, mismatched}, {"other_operator", 2, other_operator}, {"other_size", 2, other_size}, {"late", 3, late, "5s"},
     {"churn", 2, churn}, {"kin", 2, kin}, {"one_thread", 2, one_thread}, {"unmade", 2, unmade}, {"refused", 3, refused},
   };
   gpu_open();

@@ -42,7 +42,7 @@ static void child(void (*body)(ncclComm_t), ncclComm_t comm) {
   pid_t pid = fork();
   CHECK(pid >= 0);
   if (pid == 0) {
-    alarm(20); /* a hang is a failure, not a hang */
+    alarm(100); /* a hang is a failure, not a hang */
     body(comm);
     _exit(0);
   }

@@ -127,7 +127,7 @@ func TestFaultVoidsPosts(t *testing.T) {
 func TestScheduleWithoutController(t *testing.T) {
 	core, first, second := pair(t, 2, 1)
 	c := dial(t, 0, rpc.Options{}, first.address, second.address)
-	at := time.Now().Add(2 * time.Second) // nobody is in charge by then
+	at := time.Now().Add(4 * time.Second) // nobody is in charge by then
 	must(t, c.Schedule(0, 0, circuit.Shift(2, 1), at))
 	first.core.Store(nil)
 	next := core.TakeOver("b")

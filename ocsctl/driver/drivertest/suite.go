@@ -44,6 +44,12 @@ var delays = device.Delays{Min: 2 * time.Millisecond, Max: 4 * time.Millisecond}
 
 func (s Suite) rig(t *testing.T, change func(*device.Config)) *rig {
 	t.Helper()
+	return s.settling(t, time.Second, change)
+}
+
+// settling is a rig whose driver waits so long for circuits to come up.
+func (s Suite) settling(t *testing.T, settle time.Duration, change func(*device.Config)) *rig {
+	t.Helper()
 	c := device.Config{Ports: ports, Delays: &delays, Seed: 7}
 	if change != nil {
 		change(&c)
@@ -55,7 +61,7 @@ func (s Suite) rig(t *testing.T, change func(*device.Config)) *rig {
 	t.Cleanup(d.Close)
 	d.SetAveraging(20 * time.Millisecond)
 	sw := s.Open(t, d, mapped, driver.Target{
-		Timeout: time.Second, Tolerance: driver.Tolerance{Settle: time.Second, Averaging: 40 * time.Millisecond},
+		Timeout: time.Second, Tolerance: driver.Tolerance{Settle: settle, Averaging: 40 * time.Millisecond},
 	})
 	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // what matters was checked before
 	return &rig{t, d, sw}
@@ -96,7 +102,7 @@ func (s Suite) Run(t *testing.T) {
 }
 
 func (r *rig) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	r.Cleanup(cancel)
 	return ctx
 }
@@ -260,7 +266,7 @@ func (s Suite) nothing(t *testing.T) {
 }
 
 func (s Suite) cancel(t *testing.T) {
-	r := s.rig(t, nil)
+	r := s.settling(t, time.Hour, nil)
 	before, err := r.sw.Read(r.ctx())
 	if err != nil {
 		t.Fatal(err)
@@ -273,16 +279,12 @@ func (s Suite) cancel(t *testing.T) {
 	if _, err := r.sw.Apply(ctx, driver.Change{Before: before, After: shift(1), Token: 1}); err == nil || r.d.Revision() != 0 {
 		t.Errorf("%v, table changed %d times", err, r.d.Revision())
 	}
-	// Midway: the call ends soon, and the driver goes on working.
-	r.inject(device.Fault{Kind: device.SlowPair, In: -1, Out: -1, Delay: time.Minute})
+	// Midway: the call ends, long before the circuits come up, and the driver goes on working.
+	r.inject(device.Fault{Kind: device.SlowPair, In: -1, Out: -1, Delay: time.Hour})
 	ctx, cancel = context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()
-	start := time.Now()
 	if _, err := r.sw.Apply(ctx, driver.Change{Before: before, After: shift(1), Want: driver.Status, Token: 1}); err == nil {
 		t.Error("no time, no error")
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("a call of 150 ms took %v", took)
 	}
 	r.inject(device.Fault{Kind: device.Clear})
 	r.must(shift(2), driver.Status)
