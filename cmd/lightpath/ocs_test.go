@@ -155,7 +155,7 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "192.0.2.1:5025", reconfig: 1ms
 	}{
 		{[]string{"--fabric"}, []string{"status"}},
 		{[]string{"--plane", "p9"}, []string{"status", "--fabric", fabric, "--plane", "p9"}},
-		{[]string{"emulated"}, []string{"status", "--fabric", emulated}},
+		{[]string{"emulates", "--controller HOST:PORT", "controller.endpoints"}, []string{"status", "--fabric", emulated}},
 		{[]string{"--plane is required"}, []string{"set", "--fabric", fabric, "--map", "ring:1"}},
 		{[]string{"--map is required"}, []string{"set", "--fabric", fabric, "--plane", "p0"}},
 		{[]string{"ring:x"}, []string{"set", "--fabric", fabric, "--plane", "p0", "--map", "ring:x"}},
