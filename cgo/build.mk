@@ -6,8 +6,8 @@ CSTD    := -std=gnu11 -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g
 LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/version.go)
 
-FRONT_SOURCES := $(wildcard cgo/front/*.c)
-FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc) cgo/core/lp_core.h
+FRONT_SOURCES := $(wildcard cgo/front/*.c cgo/front/combine/*.c)
+FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc cgo/front/combine/*.h cgo/core/*.h)
 CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h cgo/cuda/*.c cgo/cuda/*.h cgo/cuda/kernels/*.ptx cgo/cuda/kernels/*.h) go.mod go.sum \
   $(shell find cgo/core cgo/cuda cgo/verbs shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
 RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
@@ -18,7 +18,7 @@ RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 # fork handlers and thread-local state do not survive unloading.
 lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/version.go
 	@mkdir -p lib include
-	$(CC) $(CSTD) $(CFLAGS) -O3 -D_GNU_SOURCE -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden -pthread -shared \
+	$(CC) $(CSTD) $(CFLAGS) -O3 -D_GNU_SOURCE -Icgo/front -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden -pthread -shared \
 	  -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete -Wl,--version-script=cgo/front/libnccl.map \
 	  -o $@.tmp $(FRONT_SOURCES) -ldl
 	mv $@.tmp $@

@@ -56,8 +56,11 @@ type Call struct {
 	Stream device.Stream
 	// Scalar is the element, of type Type and any alignment, by which [OpPreMulSum]
 	// multiplies this rank's contribution. It is read when the call runs.
-	Scalar  unsafe.Pointer
-	Options Options
+	Scalar unsafe.Pointer
+	// Operator is the number that [OpPreMulSum] stands for, by which calls made without this package are
+	// recognized ([Comm.UseGate]); 0: none.
+	Operator int32
+	Options  Options
 
 	// crossing is set where the call is interposed, on streams already, and runs on planes with circuits.
 	crossing *crossing

@@ -173,6 +173,11 @@ func (r *taskRef) bindOp(op *shared.Op, call *Call, inPlace bool) {
 	r.op = op
 	args := r.sharedCall(call, inPlace)
 	op.Bind(r.comm.arena, &args)
+	r.toDivide(call)
+}
+
+// toDivide remembers what of a call's results is to be divided.
+func (r *taskRef) toDivide(call *Call) {
 	if r.entry.kernels.div != nil {
 		_, recv := call.extents()
 		r.finishR = exec.Buffer{Ptr: call.Recv, Len: recv}

@@ -85,6 +85,7 @@ func (c *Comm) DestroyOp(number int32) error {
 		return c.noOperator(number)
 	}
 	delete(o.of, number)
+	c.mu.operatorEnded()
 	return nil
 }
 

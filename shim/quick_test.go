@@ -49,16 +49,18 @@ func (v *visitor) call(c *Call) (quick bool, err error) {
 }
 
 func (v *visitor) recipe(q *shared.Quick, c *Call) int {
-	for i := range q.Recipes[:q.Used] {
-		if r := &q.Recipes[i]; r.Kind == uint32(c.Kind) && r.Count == c.Count && r.Peer == c.Peer && r.Inline == 1 {
+	for i, r := range recipes(q) {
+		if r.Kind == uint32(c.Kind) && r.Count == c.Count && r.Peer == c.Peer && r.Inline == 1 {
 			return i
 		}
 	}
 	return -1
 }
 
+func recipes(q *shared.Quick) []shared.QuickRecipe { return unsafe.Slice(q.Recipes, q.Used) }
+
 func (v *visitor) begin(q *shared.Quick, i uint32, c *Call) {
-	r := &q.Recipes[i]
+	r := &recipes(q)[i]
 	ring := &q.Rings[r.Ring]
 	k := ring.Next
 	ring.Next++
@@ -73,7 +75,7 @@ func (v *visitor) begin(q *shared.Quick, i uint32, c *Call) {
 	atomic.StoreInt64(&log.Begin, int64(n))
 	atomic.StoreInt64(&log.End, int64(n))
 	atomic.StoreUint64(&q.Head, n)
-	atomic.AddUint64(&r.Calls, 1)
+	atomic.AddUint64(&q.CallCounts[r.Kind], 1)
 
 	slot := unsafe.Add(q.Memory, int(q.Rank*q.PerRank+ring.At)+int(k&ring.Mask)*int(ring.Slot))
 	if r.Lay == shared.LayBlock {

@@ -6,18 +6,17 @@ import "lightpath/collectives/shared"
 // the order in which they are made, and whoever looks into the recorder enters them first. So they cost
 // their caller a record, and no lock.
 type quickFlights struct {
-	q *shared.Quick // nil where C makes none
-	// kinds are those of the recipes, and calls is how many of them have been counted.
-	kinds [shared.QuickRecipes]quickKind
-	calls [shared.QuickRecipes]uint64
+	q      *shared.Quick             // nil where C makes none
+	shapes []quickShape              // by recipe
+	calls  [shared.QuickKinds]uint64 // that have been counted, by kind
 	// entered is how many records have been; the last of them had not ended where open is set, and is
 	// the operation of that number.
 	entered uint64
 	open    uint64 // 0: they all had
 }
 
-// quickKind is what calls of one recipe are.
-type quickKind struct {
+// quickShape is what calls of one recipe are.
+type quickShape struct {
 	shape shape
 	entry *entry
 }
@@ -29,14 +28,18 @@ func (f *recorder) follow(q *shared.Quick) {
 	f.mu.Unlock()
 }
 
-// learn makes r recipe i, the next one or one to replace, and says what it stands for. The
-// communicator's lock is held: C has no part in it meanwhile.
-func (f *recorder) learn(i uint32, k quickKind, r *shared.QuickRecipe) {
+// learn gives C a recipe, and says what it stands for. The communicator's lock is held: C has no part in it
+// meanwhile.
+func (f *recorder) learn(s quickShape, r *shared.QuickRecipe) {
 	f.mu.Lock()
-	f.catchUp()
-	q := f.quick.q
-	q.Recipes[i], q.Last, q.Used = *r, i, max(q.Used, i+1)
-	f.quick.kinds[i], f.quick.calls[i] = k, 0
+	f.catchUp() // while recipes are what records say
+	k := &f.quick
+	if k.q.Full() {
+		clear(k.shapes)
+		k.shapes = k.shapes[:0]
+	}
+	k.q.Learn(r)
+	k.shapes = append(k.shapes, s)
 	f.mu.Unlock()
 }
 
@@ -77,16 +80,16 @@ func (f *recorder) catchUp() {
 			op.number = 0 // overwritten
 			continue
 		}
-		kind := &k.kinds[r.Recipe]
-		op.seq, op.shape, op.entry, op.arrived, op.ended = r.Seq, kind.shape, kind.entry, r.Begin, r.End
+		s := &k.shapes[r.Recipe]
+		op.seq, op.shape, op.entry, op.arrived, op.ended = r.Seq, s.shape, s.entry, r.Begin, r.End
 		if r.Done == 0 && k.entered == head {
 			op.outcome, k.open = underWay, op.number
 		}
 	}
-	for i := range k.q.Used {
-		n := k.q.Calls(int(i))
-		f.counts[k.kinds[i].shape.kind] += n - k.calls[i]
-		k.calls[i] = n
+	for kind := range NumCallKinds {
+		n := k.q.Calls(int(kind))
+		f.counts[kind] += n - k.calls[kind]
+		k.calls[kind] = n
 	}
 }
 

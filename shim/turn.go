@@ -100,6 +100,15 @@ func (t *turn) shut() {
 	}
 }
 
+// operatorEnded has C make no more calls with operators of the user that it has seen. It needs no lock.
+func (t *turn) operatorEnded() {
+	if g := t.gate.Load(); g != nil {
+		if q := g.Quick.Load(); q != nil {
+			q.OperatorEnded()
+		}
+	}
+}
+
 // give lets C make calls, at g, of the communicator that C knows by its handle. The lock is held.
 func (t *turn) give(c *Comm, g *Gate, handle uint64, q *shared.Quick) bool {
 	if !g.Owner.CompareAndSwap(0, handle) {

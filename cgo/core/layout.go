@@ -22,9 +22,13 @@ package main
 //   quick_used = offsetof(struct lp_quick, used),
 //   quick_last = offsetof(struct lp_quick, last),
 //   quick_recipes = offsetof(struct lp_quick, recipes),
+//   quick_index = offsetof(struct lp_quick, index),
+//   quick_index_mask = offsetof(struct lp_quick, index_mask),
+//   quick_ended = offsetof(struct lp_quick, ended),
 //   quick_log = offsetof(struct lp_quick, log),
 //   quick_log_mask = offsetof(struct lp_quick, log_mask),
 //   quick_head = offsetof(struct lp_quick, head),
+//   quick_calls = offsetof(struct lp_quick, calls),
 //   quick_bells = offsetof(struct lp_quick, bells),
 //   ring_next = offsetof(struct lp_quick_ring, next),
 //   ring_free = offsetof(struct lp_quick_ring, free),
@@ -56,7 +60,12 @@ package main
 //   recipe_take = offsetof(struct lp_quick_recipe, take),
 //   recipe_keep = offsetof(struct lp_quick_recipe, keep),
 //   recipe_own_input = offsetof(struct lp_quick_recipe, own_input),
-//   recipe_calls = offsetof(struct lp_quick_recipe, calls),
+//   recipe_combine = offsetof(struct lp_quick_recipe, combine),
+//   recipe_scales = offsetof(struct lp_quick_recipe, scales),
+//   recipe_divides = offsetof(struct lp_quick_recipe, divides),
+//   recipe_ended = offsetof(struct lp_quick_recipe, ended),
+//   recipe_factor = offsetof(struct lp_quick_recipe, factor),
+//   recipe_factor_at = offsetof(struct lp_quick_recipe, factor_at),
 //   recipe_size = sizeof(struct lp_quick_recipe),
 //   record_seq = offsetof(struct lp_quick_record, seq),
 //   record_recipe = offsetof(struct lp_quick_record, recipe),
@@ -108,9 +117,13 @@ const (
 	_ = -(unsafe.Offsetof(quick.Used) ^ C.quick_used)
 	_ = -(unsafe.Offsetof(quick.Last) ^ C.quick_last)
 	_ = -(unsafe.Offsetof(quick.Recipes) ^ C.quick_recipes)
+	_ = -(unsafe.Offsetof(quick.Index) ^ C.quick_index)
+	_ = -(unsafe.Offsetof(quick.IndexMask) ^ C.quick_index_mask)
+	_ = -(unsafe.Offsetof(quick.Ended) ^ C.quick_ended)
 	_ = -(unsafe.Offsetof(quick.Log) ^ C.quick_log)
 	_ = -(unsafe.Offsetof(quick.LogMask) ^ C.quick_log_mask)
 	_ = -(unsafe.Offsetof(quick.Head) ^ C.quick_head)
+	_ = -(unsafe.Offsetof(quick.CallCounts) ^ C.quick_calls)
 	_ = -(unsafe.Offsetof(quick.Bells) ^ C.quick_bells)
 	_ = -(unsafe.Offsetof(ring.Next) ^ C.ring_next)
 	_ = -(unsafe.Offsetof(ring.Free) ^ C.ring_free)
@@ -142,7 +155,12 @@ const (
 	_ = -(unsafe.Offsetof(recipe.Take) ^ C.recipe_take)
 	_ = -(unsafe.Offsetof(recipe.Keep) ^ C.recipe_keep)
 	_ = -(unsafe.Offsetof(recipe.OwnInput) ^ C.recipe_own_input)
-	_ = -(unsafe.Offsetof(recipe.Calls) ^ C.recipe_calls)
+	_ = -(unsafe.Offsetof(recipe.Combine) ^ C.recipe_combine)
+	_ = -(unsafe.Offsetof(recipe.Scales) ^ C.recipe_scales)
+	_ = -(unsafe.Offsetof(recipe.Divides) ^ C.recipe_divides)
+	_ = -(unsafe.Offsetof(recipe.Ended) ^ C.recipe_ended)
+	_ = -(unsafe.Offsetof(recipe.Factor) ^ C.recipe_factor)
+	_ = -(unsafe.Offsetof(recipe.FactorAt) ^ C.recipe_factor_at)
 	_ = -(unsafe.Sizeof(recipe) ^ C.recipe_size)
 	_ = -(unsafe.Offsetof(record.Seq) ^ C.record_seq)
 	_ = -(unsafe.Offsetof(record.Recipe) ^ C.record_recipe)
@@ -161,6 +179,7 @@ const (
 	_ = -(C.LP_TAKE_ONE ^ shared.TakeOne)
 	_ = -(C.LP_TAKE_EACH ^ shared.TakeEach)
 	_ = -(C.LP_TAKE_FOLD ^ shared.TakeFold)
-	_ = -(C.LP_QUICK_RECIPES ^ shared.QuickRecipes)
+	_ = -(C.LP_QUICK_KINDS ^ shared.QuickKinds)
+	_ = -(C.LP_QUICK_USER ^ int(shim.OpPreMulSum))
 	_ = -(C.LP_QUICK_RANKS ^ shared.MaxRanks)
 )

@@ -10,9 +10,10 @@
 #include <stdint.h>
 
 #define LP_QUICK_RANKS 64
-#define LP_QUICK_RECIPES 16
+#define LP_QUICK_KINDS 16 /* more than there are kinds of calls */
 #define LP_GATES 1024 /* by the last 16 bits of a handle; communicators beyond have none */
 #define LP_GATE_BUSY 1u
+#define LP_QUICK_USER 5 /* ncclNumOps: operators from here on are the user's, and end */
 
 /* What a rank lays out, and what it takes. */
 enum lp_lay { LP_LAY_NOTHING, LP_LAY_BLOCK, LP_LAY_PIECES };
@@ -45,8 +46,11 @@ struct lp_quick_recipe {
   uint64_t block, keep_recv, keep_send;
   uint32_t stride, piece;
   int32_t from;
-  uint8_t ring, is_inline, lay, take, keep, own_input, unused[6];
-  uint64_t calls; /* atomic */
+  uint8_t ring, is_inline, lay, take, keep, own_input;
+  uint8_t combine, scales, divides, unused[3];
+  uint32_t ended;        /* of an operator of the user: lp_quick.ended then */
+  uint8_t factor[8];     /* an element, where scales is 1 and factor_at is NULL */
+  const void *factor_at; /* where that is read instead, by every call */
 };
 
 struct lp_quick_record {
@@ -63,11 +67,25 @@ struct lp_quick {
   struct lp_quick_ring rings[2];
   uint64_t seq, chain;
   uint32_t used, last;
-  struct lp_quick_recipe recipes[LP_QUICK_RECIPES];
+  struct lp_quick_recipe *recipes;
+  uint16_t *index; /* by lp_quick_hash, probed linearly: a recipe's number + 1; some are 0 */
+  uint32_t index_mask;
+  uint32_t ended; /* atomic: so many operators of the user have been destroyed */
   struct lp_quick_record *log;
-  uint64_t log_mask, head;         /* head: atomic */
+  uint64_t log_mask, head;        /* head: atomic */
+  uint64_t calls[LP_QUICK_KINDS]; /* atomic: that have been made, by kind */
   uint32_t *bells[LP_QUICK_RANKS]; /* a count and a flag each; see shmring.Doorbell */
 };
+
+static inline uint64_t lp_quick_mix(uint64_t x) {
+  x *= 0x9e3779b97f4a7c15u;
+  return x ^ x >> 29;
+}
+
+/* Of what identifies a recipe: shared.QuickRecipe.hash. */
+static inline uint64_t lp_quick_hash(uint32_t kind, int32_t type, int32_t op, int32_t peer, uint64_t count) {
+  return lp_quick_mix(lp_quick_mix(count) ^ (uint64_t)(uint32_t)op << 32 ^ (uint64_t)(uint32_t)peer << 16 ^ (uint64_t)kind << 8 ^ (uint64_t)(uint32_t)type);
+}
 
 struct lp_gate {
   uint64_t word; /* atomic: the handle while it is open, LP_GATE_BUSY, or 0 */

@@ -63,8 +63,9 @@ enum lp_quick_end {
   LP_QUICK_DONE
 };
 
-/* Makes a call that is no part of a group, if it is of those that need no core. */
-enum lp_quick_end lp_quick_run(const struct lp_call* call);
+/* Makes a call that is no part of a group, if it is of those that need no core. One that is BEGUN says
+ * about its operator what the core needs. */
+enum lp_quick_end lp_quick_run(struct lp_call* call);
 /* The gates of all communicators. */
 struct lp_gate* lp_gates(void);
 

@@ -13,59 +13,87 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
 
+#include "combine/combine.h"
 #include "front.h"
-
-static struct lp_gate gates[LP_GATES];
-
-struct lp_gate* lp_gates(void) { return gates; }
 
 #define LOAD(p, order) __atomic_load_n(p, __ATOMIC_##order)
 #define STORE(p, v, order) __atomic_store_n(p, v, __ATOMIC_##order)
 
-/* ---- Combining: bit for bit as collectives/datatype does ---- */
+/* ---- The clock: CLOCK_MONOTONIC to a tenth of a microsecond, in half the time ---- */
 
-typedef void (*combine)(void* dst, const void* a, const void* b, size_t bytes);
+/* For so many ticks of the processor's counter after it was last compared with the clock, the counter alone
+ * tells the time, by the rate between the last two comparisons, which are RATE_TICKS apart at least. One that
+ * takes longer than COMPARE_TICKS has been interrupted. */
+enum { CLOCK_TICKS = 1 << 21, RATE_TICKS = 1 << 20, COMPARE_TICKS = 1 << 11 };
 
-/* A version for wider vectors, chosen when the library is loaded. */
-#if defined(__x86_64__) && defined(__GLIBC__)
-#define WIDE __attribute__((target_clones("avx2", "default")))
+/* Whoever is inside a gate has its clock. */
+static struct ticking {
+  uint64_t at; /* ticks of the last comparison, 0: there was none */
+  int64_t ns;
+  double rate;    /* nanoseconds per tick */
+  uint64_t valid; /* ticks for which that is good, 0: not known yet */
+} clocks[LP_GATES];
+
+static int64_t clock_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#ifdef __x86_64__
+static bool steady; /* the counter has one rate, whatever the processor does */
+
+static void look_at_counter(void) {
+  unsigned a, b, c, d;
+  steady = __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & 1 << 8) != 0;
+}
+
+static int64_t compare(struct ticking* k) {
+  uint64_t before = __rdtsc();
+  int64_t ns = clock_ns();
+  uint64_t took = __rdtsc() - before, at = before + took / 2;
+  k->valid = 0;
+  if (took > COMPARE_TICKS) return ns;
+  if (k->at == 0 || at < k->at || ns < k->ns) {
+    k->at = at, k->ns = ns;
+  } else if (at - k->at >= RATE_TICKS) {
+    k->rate = (double)(ns - k->ns) / (double)(at - k->at);
+    k->at = at, k->ns = ns, k->valid = CLOCK_TICKS;
+  }
+  return ns;
+}
+
+static int64_t now(const struct lp_quick* q, struct ticking* k) {
+  if (!q->timed) return 0;
+  if (!steady) return clock_ns();
+  uint64_t past = __rdtsc() - k->at;
+  return past < k->valid ? k->ns + (int64_t)((double)past * k->rate) : compare(k);
+}
 #else
-#define WIDE
+static void look_at_counter(void) {}
+
+static int64_t now(const struct lp_quick* q, struct ticking* k) {
+  (void)k;
+  return q->timed ? clock_ns() : 0;
+}
 #endif
 
-#define COMBINE(NAME, TYPE, EXPR)                                                   \
-  WIDE static void NAME(void* dst, const void* a, const void* b, size_t bytes) {         \
-    TYPE* d = dst;                                                                  \
-    const TYPE *x = a, *y = b;                                                      \
-    for (size_t i = 0; i < bytes / sizeof(TYPE); i++) d[i] = (TYPE)(EXPR);          \
-  }
-#define SUM(T) COMBINE(sum_##T, T, x[i] + y[i])
-#define PROD(T, WIDE) COMBINE(prod_##T, T, (WIDE)x[i] * (WIDE)y[i])
-#define MAX(T) COMBINE(max_##T, T, x[i] > y[i] ? x[i] : y[i])
-#define MIN(T) COMBINE(min_##T, T, x[i] < y[i] ? x[i] : y[i])
-#define UNSIGNED(T) SUM(T) PROD(T, uint64_t) MAX(T) MIN(T)
-#define SIGNED(T) MAX(T) MIN(T)
+static const struct lp_kernels* kernels;
 
-UNSIGNED(uint8_t)
-UNSIGNED(uint32_t)
-UNSIGNED(uint64_t)
-SIGNED(int8_t)
-SIGNED(int32_t)
-SIGNED(int64_t)
-SUM(float)
-SUM(double)
-PROD(float, float)
-PROD(double, double)
+/* ---- Gates ---- */
 
-/* By type and operator; integers wrap, so that sums and products need no sign. */
-#define ROW(U, S) {sum_##U, prod_##U, max_##S, min_##S}
-static const combine kernels[ncclNumTypes][4] = {
-    [ncclInt8] = ROW(uint8_t, int8_t),     [ncclUint8] = ROW(uint8_t, uint8_t),
-    [ncclInt32] = ROW(uint32_t, int32_t),  [ncclUint32] = ROW(uint32_t, uint32_t),
-    [ncclInt64] = ROW(uint64_t, int64_t),  [ncclUint64] = ROW(uint64_t, uint64_t),
-    [ncclFloat32] = {sum_float, prod_float}, [ncclFloat64] = {sum_double, prod_double},
-};
+static struct lp_gate gates[LP_GATES];
+
+struct lp_gate* lp_gates(void) {
+  look_at_counter();
+  kernels = lp_kernels();
+  return gates;
+}
 
 /* ---- Slots ---- */
 
@@ -179,32 +207,26 @@ static bool await(struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t 
 
 /* ---- A call ---- */
 
-static uint64_t mix(uint64_t x) {
-  x *= 0x9e3779b97f4a7c15u;
-  return x ^ x >> 29;
-}
-
-static int64_t now(const struct lp_quick* q) {
-  struct timespec t;
-  if (!q->timed) return 0;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Where this rank's buffers are as the recipe has them. */
-static bool fits(const struct lp_quick_recipe* r, const struct lp_call* c) {
+/* Whether the call is one of the recipe's, with this rank's buffers as it has them. */
+static bool fits(const struct lp_quick* q, const struct lp_quick_recipe* r, const struct lp_call* c) {
   uintptr_t s = (uintptr_t)c->send, d = (uintptr_t)c->recv;
   if (r->kind != c->kind || r->count != c->count || r->type != c->type || r->op != c->op || r->peer != c->peer) return false;
+  if (r->op >= LP_QUICK_USER && r->ended != LOAD(&q->ended, RELAXED)) return false;
   if (r->send_bytes == 0 || r->recv_bytes == 0 || s + r->send_bytes <= d || d + r->recv_bytes <= s)
     return !r->in_place && (s != 0 || r->send_bytes == 0) && (d != 0 || r->recv_bytes == 0);
   return r->in_place && (int64_t)(s - d) == r->shift;
 }
 
 static struct lp_quick_recipe* find(struct lp_quick* q, const struct lp_call* c) {
-  for (uint32_t i = 0, at = q->last; i < q->used; i++, at = at + 1 == q->used ? 0 : at + 1) {
-    if (!fits(&q->recipes[at], c)) continue;
-    q->last = at;
-    return &q->recipes[at];
+  uint32_t at;
+  if (q->used == 0) return NULL;
+  if (fits(q, &q->recipes[q->last], c)) return &q->recipes[q->last];
+  at = (uint32_t)lp_quick_hash(c->kind, c->type, c->op, c->peer, c->count) & q->index_mask;
+  for (; q->index[at] != 0; at = (at + 1) & q->index_mask) {
+    struct lp_quick_recipe* r = &q->recipes[q->index[at] - 1];
+    if (!fits(q, r, c)) continue;
+    q->last = (uint32_t)(r - q->recipes);
+    return r;
   }
   return NULL;
 }
@@ -213,15 +235,23 @@ static bool special(const struct lp_call* c) {
   return c->stream != NULL || (c->plan | c->plan_digits | c->deadline_us | c->planes | c->scalar_where) != 0;
 }
 
+/* Puts a contribution into a slot. */
+static void load(const struct lp_quick_recipe* r, void* dst, const void* src) {
+  if (r->scales)
+    kernels[r->type].scale(dst, src, r->factor_at != NULL ? r->factor_at : r->factor, r->block);
+  else
+    memcpy(dst, src, r->block);
+}
+
 static void lay(struct lp_quick* q, const struct lp_quick_recipe* r, const struct lp_call* c, uint64_t k) {
   uint8_t* at = data_of(q, r, q->rank, k);
   const uint8_t* send = c->send;
   fetch_to_write(slot_of(q, &q->rings[r->ring], q->rank, k + WRITE_AHEAD));
   if (r->lay == LP_LAY_BLOCK) {
-    memcpy(at, send, r->block);
+    load(r, at, send);
   } else if (r->lay == LP_LAY_PIECES) {
     for (uint32_t p = 0; p < q->ranks; p++)
-      if (p != q->rank) memcpy(at + (size_t)p * r->stride, send + p * r->block, r->block);
+      if (p != q->rank || r->scales) load(r, at + (size_t)p * r->stride, send + p * r->block);
   }
   struct lp_slot* s = slot_of(q, &q->rings[r->ring], q->rank, k);
   s->seq = q->seq, s->chain = q->chain, s->sig = r->sig;
@@ -231,7 +261,7 @@ static void lay(struct lp_quick* q, const struct lp_quick_recipe* r, const struc
 }
 
 /* Combines n bytes at each of the sources, in the order of ranks. */
-static void fold(combine f, uint8_t* dst, const uint8_t* const* from, uint32_t ranks, size_t n) {
+static void fold(void (*f)(void*, const void*, const void*, size_t), uint8_t* dst, const uint8_t* const* from, uint32_t ranks, size_t n) {
   uint8_t tile[2048] __attribute__((aligned(64)));
   if (ranks == 2) {
     f(dst, from[0], from[1], n);
@@ -259,7 +289,8 @@ static void take(struct lp_quick* q, const struct lp_quick_recipe* r, const stru
     case LP_TAKE_FOLD:
       for (p = 0; p < q->ranks; p++) from[p] = data_of(q, r, p, k) + r->piece;
       if (r->own_input) from[q->rank] = send + r->keep_send;
-      fold(kernels[r->type][r->op], recv, from, q->ranks, r->block);
+      fold(kernels[r->type].combine[r->combine], recv, from, q->ranks, r->block);
+      if (r->divides) kernels[r->type].divide(recv, q->ranks, r->block);
       break;
     default: break;
   }
@@ -268,23 +299,24 @@ static void take(struct lp_quick* q, const struct lp_quick_recipe* r, const stru
 
 static enum lp_quick_end inside(struct lp_gate* gate, struct lp_quick* q, const struct lp_call* c) {
   struct lp_quick_recipe* r = find(q, c);
-  if (r == NULL || LOAD(&gate->shut, RELAXED) || (r->take == LP_TAKE_FOLD && kernels[r->type][r->op] == NULL)) return LP_QUICK_NOT;
+  if (r == NULL || LOAD(&gate->shut, RELAXED)) return LP_QUICK_NOT;
   struct lp_quick_ring* ring = &q->rings[r->ring];
+  struct ticking* clock = &clocks[gate - gates];
   uint64_t k = ring->next;
   if (!have_room(q, ring, k, gate)) return LP_QUICK_NOT;
 
   uint64_t n = q->head + 1;
   struct lp_quick_record* log = &q->log[n & q->log_mask];
   q->seq++;
-  q->chain = mix(mix(q->chain ^ q->seq) ^ r->sig);
+  q->chain = lp_quick_mix(lp_quick_mix(q->chain ^ q->seq) ^ r->sig);
   ring->next = k + 1;
   STORE(&log->seq, q->seq, RELAXED);
   STORE(&log->recipe, (uint32_t)(r - q->recipes), RELAXED);
   STORE(&log->done, 0, RELAXED);
-  STORE(&log->begin, now(q), RELAXED);
+  STORE(&log->begin, now(q, clock), RELAXED);
   STORE(&log->end, 0, RELAXED);
   STORE(&q->head, n, RELEASE);
-  STORE(&r->calls, r->calls + 1, RELAXED);
+  STORE(&q->calls[r->kind], q->calls[r->kind] + 1, RELAXED);
 
   lay(q, r, c, k);
   uint32_t polls = 0;
@@ -295,12 +327,13 @@ static enum lp_quick_end inside(struct lp_gate* gate, struct lp_quick* q, const 
     STORE(consumed(q, ring, q->rank), k + 1, SEQ_CST);
     ring_bells(q);
   }
-  STORE(&log->end, polls > q->spin_short ? now(q) : log->begin, RELAXED);
+  int64_t end = polls > q->spin_short ? now(q, clock) : 0;
+  STORE(&log->end, end > log->begin ? end : log->begin, RELAXED);
   STORE(&log->done, 1, RELEASE);
   return LP_QUICK_DONE;
 }
 
-enum lp_quick_end lp_quick_run(const struct lp_call* call) {
+enum lp_quick_end lp_quick_run(struct lp_call* call) {
   uint64_t open = call->comm;
   struct lp_gate* gate = &gates[open % LP_GATES];
   /* Handles of other communicators may end alike: the gate knows whose it is. */
@@ -309,7 +342,11 @@ enum lp_quick_end lp_quick_run(const struct lp_call* call) {
     return LP_QUICK_NOT;
   struct lp_quick* q = gate->quick;
   enum lp_quick_end end = inside(gate, q, call);
-  if (end == LP_QUICK_BEGUN) q->begun = 1;
+  if (end == LP_QUICK_BEGUN) {
+    q->begun = 1;
+    /* Its factor has been used: what goes on does not look for an operator that may be gone meanwhile. */
+    if (call->op >= LP_QUICK_USER) call->scalar_where = LP_SCALAR_HERE;
+  }
   STORE(&gate->word, end == LP_QUICK_BEGUN ? 0 : call->comm, RELEASE);
   return end;
 }

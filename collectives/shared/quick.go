@@ -14,8 +14,16 @@ import (
 // that it must know is in a [Quick], which it has while nobody here uses the arena ([Arena.Lend],
 // [Arena.TakeBack]). Who has it when, and what is left to Go, is the caller's of both.
 
-// QuickRecipes is how many kinds of calls a Quick knows at once.
-const QuickRecipes = 16
+// Bounds of a Quick.
+const (
+	// quickLeast is how many recipes there is room for at first, and QuickMost at last; with one more than that
+	// a Quick begins anew.
+	quickLeast, QuickMost = 16, 1024
+	// QuickKinds is more than there are kinds of calls.
+	QuickKinds = 16
+	// quickUser is the first operator of the user, as a call has it.
+	quickUser = int32(datatype.NumOps)
+)
 
 // Quick is struct lp_quick of cgo/core/lp_quick.h, field by field; cgo/core checks that.
 type Quick struct {
@@ -32,13 +40,20 @@ type Quick struct {
 	Rings         [numRings]QuickRing
 	Seq, Chain    uint64
 	Used, Last    uint32 // of Recipes
-	Recipes       [QuickRecipes]QuickRecipe
+	Recipes       *QuickRecipe
+	Index         *uint16 // numbers + 1 of recipes, by hash, probed linearly; half of them at least are 0
+	IndexMask     uint32
+	Ended         uint32 // atomic: so many operators of the user have been destroyed
 	Log           *QuickRecord
-	LogMask, Head uint64            // Head, atomic, counts the records that have been begun
-	Bells         [MaxRanks]uintptr // of the ranks, as of [transport.Sharer]
+	LogMask, Head uint64             // Head, atomic, counts the records that have been begun
+	CallCounts    [QuickKinds]uint64 // atomic, by kind
+	Bells         [MaxRanks]uintptr  // of the ranks, as of [transport.Sharer]
 
-	pins runtime.Pinner
-	log  []QuickRecord
+	pins    runtime.Pinner // of what stays where it is
+	log     []QuickRecord
+	tables  runtime.Pinner // of Recipes and Index
+	recipes []QuickRecipe
+	index   []uint16
 }
 
 // QuickRing is a ring of slots.
@@ -67,7 +82,7 @@ const (
 	TakeFold                 // everyone's, combined
 )
 
-// QuickRecipe is how one kind of call is made. The first fields are the call's, in NCCL's values.
+// QuickRecipe is how calls of one shape are made. The first fields are the call's, in NCCL's values.
 type QuickRecipe struct {
 	Kind     uint32
 	Type, Op int32
@@ -90,8 +105,25 @@ type QuickRecipe struct {
 	Lay, Take          uint8
 	Keep               uint8
 	OwnInput           uint8 // its own part of what is combined comes from its input, KeepSend, not its slot
-	_                  [6]uint8
-	Calls              uint64 // atomic; so many have been made
+	Combine            uint8 // a [datatype.Op] that is no average
+	Scales             uint8 // contributions are multiplied by a factor when they are laid out
+	Divides            uint8 // results are divided by the ranks
+	_                  [3]uint8
+	Ended              uint32  // for an operator of the user, Quick.Ended when there was one
+	Factor             [8]byte // an element of the type
+	// FactorAt is memory of the caller that has the factor whenever a call is made, nil where Factor is it.
+	FactorAt unsafe.Pointer
+}
+
+// hash is lp_quick_hash of cgo/core/lp_quick.h.
+func (r *QuickRecipe) hash() uint64 {
+	return mix(mix(r.Count) ^ uint64(uint32(r.Op))<<32 ^ uint64(uint32(r.Peer))<<16 ^ uint64(r.Kind)<<8 ^ uint64(uint32(r.Type)))
+}
+
+// same reports whether r and s are of the same calls.
+func (r *QuickRecipe) same(s *QuickRecipe) bool {
+	return r.Kind == s.Kind && r.Type == s.Type && r.Op == s.Op && r.Peer == s.Peer && r.Count == s.Count &&
+		r.InPlace == s.InPlace && (r.Op < quickUser || r.Ended == s.Ended)
 }
 
 // QuickRecord is what is remembered of one call; all fields are atomic.
@@ -120,11 +152,61 @@ func NewQuick(a *Arena, records int) *Quick {
 	q.pins.Pin(q)
 	q.pins.Pin(&q.log[0])
 	q.Log = &q.log[0]
+	q.make(quickLeast)
 	return q
 }
 
 // Release ends q: nobody else has it any more.
-func (q *Quick) Release() { q.pins.Unpin() }
+func (q *Quick) Release() {
+	q.tables.Unpin()
+	q.pins.Unpin()
+}
+
+// make gives q room for n recipes, a power of two, and keeps those that it has.
+func (q *Quick) make(n int) {
+	recipes := make([]QuickRecipe, n)
+	copy(recipes, q.recipes[:q.Used])
+	q.recipes, q.index = recipes, make([]uint16, 2*n)
+	q.tables.Unpin()
+	q.tables.Pin(&q.recipes[0])
+	q.tables.Pin(&q.index[0])
+	q.Recipes, q.Index, q.IndexMask = &q.recipes[0], &q.index[0], uint32(len(q.index)-1)
+	for i := range q.Used {
+		*q.place(&q.recipes[i]) = uint16(i + 1)
+	}
+}
+
+// place returns where the index has r, or would have it.
+func (q *Quick) place(r *QuickRecipe) *uint16 {
+	for at := uint32(r.hash()) & q.IndexMask; ; at = (at + 1) & q.IndexMask {
+		if i := q.index[at]; i == 0 || q.recipes[i-1].same(r) {
+			return &q.index[at]
+		}
+	}
+}
+
+// Knows reports whether there is a recipe of the calls that r is of. As Learn it is for whoever has not lent q.
+// Hot path: no allocation.
+func (q *Quick) Knows(r *QuickRecipe) bool { return *q.place(r) != 0 }
+
+// Full reports whether there is room for no other recipe: Learn forgets them all.
+func (q *Quick) Full() bool { return q.Used == QuickMost }
+
+// Learn adds a recipe of calls that q does not know, and returns its number, as records have it.
+func (q *Quick) Learn(r *QuickRecipe) uint32 {
+	switch {
+	case q.Full():
+		q.Used = 0
+		clear(q.index)
+	case int(q.Used) == len(q.recipes):
+		q.make(2 * len(q.recipes))
+	}
+	i := q.Used
+	*q.place(r) = uint16(i + 1)
+	q.recipes[i] = *r
+	q.Used, q.Last = i+1, i
+	return i
+}
 
 // Lend brings q up to date; until TakeBack the arena is q's. seq is the number of the last operation.
 func (a *Arena) Lend(q *Quick, seq uint64) {
@@ -155,8 +237,14 @@ func (q *Quick) Record(n uint64) (QuickRecord, bool) {
 	return r, n > 0 && q.Records() <= n+q.LogMask-1 // one more may be half written
 }
 
-// Calls is how often recipe i has been used, also while q is lent.
-func (q *Quick) Calls(i int) uint64 { return atomic.LoadUint64(&q.Recipes[i].Calls) }
+// Calls is how many calls of a kind there have been, also while q is lent.
+func (q *Quick) Calls(kind int) uint64 { return atomic.LoadUint64(&q.CallCounts[kind]) }
+
+// OperatorEnded has all recipes of operators of the user forgotten. Callable at any time.
+func (q *Quick) OperatorEnded() { atomic.AddUint32(&q.Ended, 1) }
+
+// OperatorsEnded is how often OperatorEnded has been called.
+func (q *Quick) OperatorsEnded() uint32 { return atomic.LoadUint32(&q.Ended) }
 
 // Adopt binds o to the last call of q, which is c and has been laid out.
 func (o *Op) Adopt(a *Arena, c *Call) {
@@ -168,15 +256,15 @@ func (o *Op) Adopt(a *Arena, c *Call) {
 }
 
 // Recipe says how calls like the one that o is bound to, and has made, are made, and false where
-// that is nothing for C. What only the caller knows of them is left empty.
+// that is nothing for C. What only the caller knows of them is left empty: what identifies them, and operators.
 func (o *Op) Recipe() (QuickRecipe, bool) {
-	if !o.started || o.chunks != 1 || o.path.reduces || o.stream || o.Scale != nil || o.publishable() {
+	if !o.started || o.chunks != 1 || o.path.reduces || o.stream || o.publishable() {
 		return QuickRecipe{}, false
 	}
 	me := o.a.rank
 	r := QuickRecipe{
 		Signature: o.Signature, Block: uint64(o.Block), Stride: uint32(o.stride), From: int32(o.path.from), Ring: uint8(o.ring),
-		Inline: bit(o.inline), InPlace: uint32(bit(o.InPlace)),
+		Inline: bit(o.inline), InPlace: uint32(bit(o.InPlace)), Scales: bit(o.Scale != nil),
 	}
 	if o.path.pieces {
 		r.Piece, r.KeepSend = uint32(me*o.stride), uint64(me*o.Block)
@@ -190,7 +278,7 @@ func (o *Op) Recipe() (QuickRecipe, bool) {
 	switch o.Collective {
 	case schedule.AllReduce, schedule.Reduce, schedule.ReduceScatter:
 		if o.path.from == everyone {
-			r.Take, r.OwnInput = TakeFold, bit(o.path.pieces)
+			r.Take, r.OwnInput = TakeFold, bit(o.path.pieces && o.Scale == nil)
 		}
 	case schedule.AllGather, schedule.Gather, schedule.AllToAll:
 		if o.path.from == everyone {
@@ -211,15 +299,4 @@ func bit(b bool) uint8 {
 		return 1
 	}
 	return 0
-}
-
-// Reducible reports whether C may be asked to combine so: bit for bit as the kernels here do.
-func Reducible(t datatype.Type, op datatype.Op) bool {
-	switch t {
-	case datatype.Float32, datatype.Float64:
-		return op == datatype.Sum || op == datatype.Prod
-	case datatype.Float16, datatype.Bfloat16, datatype.Float8E4M3, datatype.Float8E5M2:
-		return false
-	}
-	return op <= datatype.Min
 }

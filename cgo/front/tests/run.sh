@@ -22,7 +22,7 @@ check() {
 }
 
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Icgo/front -pthread"
-for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties ends onesided quick; do
+for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties ends onesided quick stays; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 done
 # Not linked: it opens the library itself.
@@ -51,6 +51,11 @@ check never-comes env LIGHTPATH_TIMEOUT=1s "$out/nonblocking" never
 check survivors "$out/survivors"
 check survivors-tcp env LIGHTPATH_TRANSPORT=tcp "$out/survivors"
 for ranks in 2 3 5; do check "quick-$ranks" env LIGHTPATH_TRANSPORT=shm "$out/quick" $ranks; done
+${CC:-cc} $cflags -fPIC -shared -o "$out/counting.so" cgo/front/tests/counting.c -ldl || exit 1
+for ranks in 2 3; do
+  check "stays-$ranks" env LIGHTPATH_TRANSPORT=shm LIGHTPATH_CORE="$root/$out/counting.so" COUNTING_CORE="$root/lib/liblightpath.so" \
+    "$out/stays" $ranks
+done
 check redop "$out/redop"
 check properties "$out/properties"
 check memory "$out/memory"
@@ -84,7 +89,7 @@ check wrong-core env LIGHTPATH_CORE=libc.so.6 "$out/nocore" "does not fit"
 
 # The same source, said to be of another version.
 ${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE '-DLP_VERSION="9.9.9"' -fPIC -pthread -shared -Wl,-soname,libnccl.so.2 \
-  -o "$out/elsewhere/newer.so" cgo/front/*.c -ldl || exit 1
+  -o "$out/elsewhere/newer.so" -Icgo/front cgo/front/*.c cgo/front/combine/*.c -ldl || exit 1
 check version-skew env LD_PRELOAD="$root/$out/elsewhere/newer.so" LIGHTPATH_CORE="$root/lib/liblightpath.so" \
   "$out/nocore" "this libnccl.so.2 (Lightpath 9.9.9)"
 

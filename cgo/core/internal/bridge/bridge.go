@@ -113,7 +113,7 @@ func bindOperator(dst *shim.Call, src *Call) error {
 			src.ScalarWhere = scalarAt
 		}
 	}
-	dst.Op, dst.Scalar = shim.OpPreMulSum, src.ScalarAt
+	dst.Op, dst.Operator, dst.Scalar = shim.OpPreMulSum, src.Op, src.ScalarAt
 	if src.ScalarWhere == scalarHere {
 		dst.Scalar = unsafe.Pointer(&src.Scalar)
 	}
