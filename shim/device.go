@@ -88,6 +88,15 @@ func (c *Comm) findDevice() {
 	c.args.Device = max(c.args.Device, 0)
 }
 
+// enter makes the context of a stream the goroutine's until Leave, and returns its device. Default streams are those of the communicator's
+// own context, whatever context the calling thread has, if any.
+func (c *Comm) enter(s device.Stream) (on int, err error) {
+	if p, able := devices.(device.Peers); able && s <= device.LastDefault && c.dev.ctx != 0 {
+		return c.args.Device, p.EnterContext(c.dev.ctx)
+	}
+	return devices.Enter(s)
+}
+
 // prepare makes what the first launch needs, and with apart the first that copies results on a stream of its own.
 func (d *onDevice) prepare(apart bool) (err error) {
 	if d.control.at == nil {

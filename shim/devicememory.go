@@ -36,6 +36,9 @@ func AllocDevice(size int) (unsafe.Pointer, error) {
 		return nil, nil
 	}
 	ctx, err := p.Context()
+	if err == nil && ctx == 0 {
+		ctx, err = p.PrimaryContext(number)
+	}
 	if err == nil {
 		err = p.EnterContext(ctx)
 	}

@@ -37,7 +37,8 @@ func (c *Comm) findPeers(current int) {
 	}
 	if current == c.args.Device {
 		d.ctx, d.noPeers = p.Context()
-	} else {
+	}
+	if d.ctx == 0 && d.noPeers == nil {
 		d.ctx, d.noPeers = p.PrimaryContext(c.args.Device)
 	}
 	if d.noPeers != nil {

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -264,7 +265,7 @@ var errCaptures = fmt.Errorf("shim: a group cannot have streams that are capture
 
 // capturing checks a stream for the communicator's calls, and returns the graph that it is captured into.
 func (c *Comm) capturing(s device.Stream) (device.Capture, error) {
-	on, err := devices.Enter(s)
+	on, err := c.enter(s)
 	if err != nil {
 		return device.Capture{}, err
 	}
@@ -276,6 +277,12 @@ func (c *Comm) capturing(s device.Stream) (device.Capture, error) {
 func (c *Comm) capturingOn(on int, s device.Stream) (device.Capture, error) {
 	if on != c.args.Device {
 		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.args.Device, ErrInvalidArgument)
+	}
+	if p, able := devices.(device.Peers); able && c.dev.ctx != 0 {
+		// Streams and events of one context are of no use in another, which may not reach its memory either.
+		if ctx, err := p.Context(); err != nil || ctx != c.dev.ctx {
+			return device.Capture{}, errors.Join(err, fmt.Errorf("shim: the stream is of another context of device %d than that in which the communicator was made: %w", on, ErrInvalidArgument))
+		}
 	}
 	return devices.Capturing(s)
 }

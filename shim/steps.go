@@ -10,7 +10,7 @@ import (
 
 // place finds memory for what the launch moves, and has its steps work there; nothing is on a stream yet.
 func (l *launch) place(capture device.Capture) error {
-	if _, err := devices.Enter(l.streams[0]); err != nil {
+	if _, err := l.comm.enter(l.streams[0]); err != nil {
 		return err
 	}
 	defer devices.Leave()
@@ -52,7 +52,7 @@ func (l *launch) place(capture device.Capture) error {
 // and on every other rank.
 func (l *launch) putFirst(capture device.Capture) error {
 	d, s := l.dev, l.streams[0]
-	if _, err := devices.Enter(s); err != nil {
+	if _, err := l.comm.enter(s); err != nil {
 		return err
 	}
 	defer devices.Leave()
@@ -78,7 +78,7 @@ func (l *launch) putSends(k int) error {
 	if k >= len(l.steps) {
 		return nil
 	}
-	if _, err := devices.Enter(l.streams[0]); err != nil {
+	if _, err := l.comm.enter(l.streams[0]); err != nil {
 		return err
 	}
 	defer devices.Leave()
@@ -124,7 +124,7 @@ func (l *launch) putResults(k int, capture device.Capture) error {
 		return nil
 	}
 	s := l.streams[0]
-	if _, err := devices.Enter(s); err != nil {
+	if _, err := l.comm.enter(s); err != nil {
 		return err
 	}
 	defer devices.Leave()

@@ -12,7 +12,12 @@ CUresult lpc_current(const struct lpc_library *c, int *device, int *has) {
   CUcontext ctx = NULL;
   CUresult rc = c->CtxGetCurrent(&ctx);
   *has = ctx != NULL;
-  return rc != CUDA_SUCCESS || ctx == NULL ? rc : c->CtxGetDevice(device);
+  if (rc != CUDA_SUCCESS) return rc;
+  if (ctx == NULL) {
+    *has = lpc_runtime_device(device);
+    return CUDA_SUCCESS;
+  }
+  return c->CtxGetDevice(device);
 }
 
 CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device) {

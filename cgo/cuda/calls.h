@@ -12,7 +12,8 @@ struct lpc_library;
 const struct lpc_library *lpc_load(const char **why);
 
 CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, const char **text);
-/* *has is 0 without a context. */
+/* Of the thread's context, or where it has none of CUDA's runtime, which makes contexts when it first needs them; *has is 0 where neither
+ * says. */
 CUresult lpc_current(const struct lpc_library *c, int *device, int *has);
 CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device);
 

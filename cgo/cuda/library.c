@@ -58,3 +58,16 @@ const struct lpc_library *lpc_load(const char **why) {
   pthread_mutex_unlock(&mutex);
   return found;
 }
+
+int lpc_runtime_device(int *device) {
+  static const char *const names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
+  size_t i;
+  for (i = 0; i < sizeof names / sizeof *names; i++) {
+    void *so = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    int (*ask)(int *) = so != NULL ? (int (*)(int *))dlsym(so, "cudaGetDevice") : NULL;
+    int found = ask != NULL && ask(device) == 0;
+    if (so != NULL) dlclose(so);
+    if (found) return 1;
+  }
+  return 0;
+}

@@ -12,4 +12,7 @@ struct lpc_library {
   const char *lacks; /* the first of LP_CUDA_OPTIONAL that the driver has not, NULL where it has all */
 };
 
+/* The thread's device, as CUDA's runtime has it. 0 where the program has loaded no runtime that others can ask. */
+int lpc_runtime_device(int *device);
+
 #endif

@@ -12,8 +12,12 @@ import (
 // ErrDriver reports that the accelerator's driver has refused a request; the message has its words.
 var ErrDriver = errors.New("device driver")
 
-// Stream is a handle of the driver's; 0 is the default stream of the calling thread's context.
+// Stream is a handle of the driver's; up to [LastDefault] they are names of default streams.
 type Stream uintptr
+
+// LastDefault is the last handle that stands for a stream of whatever context is current: CUDA's are 0 and 1, the context's, and 2, the
+// calling thread's own.
+const LastDefault Stream = 2
 
 // Event is a handle of the driver's.
 type Event uintptr
@@ -45,7 +49,7 @@ type Capture struct {
 // done. They belong between Enter and Leave, on one goroutine; memory and events may be used in all
 // contexts. Safe for concurrent use. Errors wrap [ErrDriver].
 type Driver interface {
-	// Current is the device of the calling thread's context. ok is false where it has none, and where
+	// Current is the device of the calling thread's context, where it has none that which it would get one of, or -1. ok is false where
 	// the program does not use the driver at all.
 	Current() (device int, ok bool, err error)
 	// Locate tells whose memory a pointer is.

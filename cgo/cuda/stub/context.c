@@ -115,16 +115,28 @@ STUB_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
                                                                                     : CUDA_SUCCESS;
 }
 
+static CUcontext new_context(CUdevice device) {
+  static unsigned long long ids;
+  CUcontext ctx = calloc(1, sizeof *ctx);
+  ctx->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
+  ctx->device = device;
+  ctx->legacy = stub_new_stream(ctx, false);
+  return ctx;
+}
+
+STUB_API CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device) {
+  BEGIN();
+  if (flags != 0 || device < 0 || device >= devices()) return CUDA_ERROR_INVALID_VALUE;
+  *ctx = new_context(device);
+  return cuCtxPushCurrent_v2(*ctx);
+}
+
 STUB_API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
   static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
   BEGIN();
   if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
   pthread_mutex_lock(&making);
-  if (primary[device] == NULL) {
-    primary[device] = calloc(1, sizeof **primary);
-    primary[device]->device = device;
-    primary[device]->legacy = stub_new_stream(primary[device], false);
-  }
+  if (primary[device] == NULL) primary[device] = new_context(device);
   *ctx = primary[device];
   pthread_mutex_unlock(&making);
   return CUDA_SUCCESS;
@@ -175,7 +187,7 @@ int stub_architecture(CUdevice device) {
 STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
   BEGIN();
   if (ctx == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  *id = (unsigned long long)ctx->device + 1;
+  *id = ctx->id;
   return CUDA_SUCCESS;
 }
 

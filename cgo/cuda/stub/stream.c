@@ -100,13 +100,16 @@ CUstream stub_new_stream(CUcontext ctx, bool blocking) {
 }
 
 CUstream stub_stream(CUstream stream) {
-  static __thread CUstream own[MAX_DEVICES];
+  enum { MOST = 64 };
+  static __thread CUstream own[MOST]; /* by context */
+  CUstream *mine;
   CUcontext ctx = stub_current();
   if (stream != NULL && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) return stream;
   if (ctx == NULL) return NULL;
   if (stream != CU_STREAM_PER_THREAD) return ctx->legacy;
-  if (own[ctx->device] == NULL) own[ctx->device] = stub_new_stream(ctx, true);
-  return own[ctx->device];
+  mine = &own[ctx->id % MOST];
+  if (*mine == NULL || (*mine)->ctx != ctx) *mine = stub_new_stream(ctx, true);
+  return *mine;
 }
 
 /* The capture that keeps the legacy default stream from being used: one of a stream that is in order with it. */

@@ -20,6 +20,7 @@
 #define MAX_DEVICES 16
 
 struct CUctx_st {
+  unsigned long long id; /* from 1 */
   CUdevice device;
   CUstream legacy; /* the default stream */
   bool reaches[MAX_DEVICES]; /* others' memory */
@@ -156,6 +157,7 @@ int stub_architecture(CUdevice device);   /* 90 is sm_90 */
 /* The error that a test has asked this function for, else CUDA_SUCCESS. */
 CUresult stub_injected(const char *function);
 CUcontext stub_current(void);
+CUresult cuCtxPushCurrent_v2(CUcontext ctx);
 CUresult stub_failed(CUcontext ctx); /* the error that it ended with, else CUDA_SUCCESS */
 void stub_call_back(CUhostFn fn, void *data); /* which may not call the driver */
 

@@ -14,6 +14,7 @@
   F(Init, "cuInit", (unsigned flags))                                                       \
   F(DeviceGetCount, "cuDeviceGetCount", (int *n))                                           \
   F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext ctx))                                      \
+  F(CtxCreate, "cuCtxCreate_v2", (CUcontext * ctx, unsigned flags, CUdevice device))        \
   F(MemAllocManaged, "cuMemAllocManaged", (CUdeviceptr * at, size_t size, unsigned flags))  \
   F(StreamSynchronize, "cuStreamSynchronize", (CUstream stream))                            \
   F(StreamQuery, "cuStreamQuery", (CUstream stream))                                        \

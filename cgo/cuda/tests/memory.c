@@ -125,6 +125,25 @@ static void untouched(struct rank *r) {
   r->comm = NULL;
 }
 
+/* A thread without a context has the device that CUDA's runtime says, here a library of the test's: 3. */
+static void by_runtime(struct rank *r) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  float *a, *b;
+  int device;
+  gpu_use(3);
+  a = gpu_alloc(N * sizeof *a), b = gpu_alloc(N * sizeof *b);
+  IS(gpu.CtxSetCurrent(NULL), CUDA_SUCCESS);
+  CHECK(dlopen("libcudart.so.12", RTLD_NOW) != NULL);
+  OK(ncclGetUniqueId(&id));
+  OK(ncclCommInitRank(&comm, 1, id, 0));
+  OK(ncclCommCuDevice(comm, &device));
+  CHECK(device == 3);
+  OK(ncclAllReduce(a, b, N, ncclFloat, ncclSum, comm, NULL));
+  OK(ncclCommDestroy(comm));
+  gpu_use(r->device);
+}
+
 /* A driver that lacks what is needed says so when a stream is used; host memory goes as ever. */
 static void old(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -137,7 +156,7 @@ static void old(struct rank *r) {
 
 int main(int argc, char **argv) {
   static const struct test tests[] = {
-    {"allocated", 2, allocated}, {"full", 1, full}, {"untouched", 1, untouched}, {"old", 1, old},
+    {"allocated", 2, allocated}, {"full", 1, full}, {"untouched", 1, untouched}, {"old", 1, old}, {"by_runtime", 1, by_runtime},
   };
   gpu_open();
   run_tests(tests, sizeof tests / sizeof *tests, argc, argv);

@@ -14,6 +14,9 @@ ${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -sha
 mkdir -p "$out/old" # a driver that lacks something
 ${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
   -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync -o "$out/old/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
+mkdir -p "$out/runtime" # a runtime that knows the thread's device
+echo 'int cudaGetDevice(int *device) { *device = 3; return 0; }' |
+  ${CC:-cc} -fPIC -shared -Wl,-soname,libcudart.so.12 -o "$out/runtime/libcudart.so.12" -x c - || exit 1
 for test in oracle stream memory direct processes; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/cuda/tests/tests.c cgo/cuda/tests/vector.c cgo/rank/data.c cgo/rank/call.c \
     -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
@@ -45,7 +48,7 @@ else
     check device-oracle-$path "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 1 2 3 4
     check device-oracle-$path-shared "$stub" "$small" STUB_CUDA_DEVICES=1 LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 3
     check device-stream-$path "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered issued grouped captured aborted \
-      signalled ended scaled wrong
+      signalled ended scaled wrong defaults
   done
   check device-oracle-two-shot "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct LIGHTPATH_DEVICE_EXCHANGE=2M "$out/oracle" -c 70001 3
   check device-oracle-direct-8 "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct "$out/oracle" 8
@@ -55,6 +58,7 @@ else
   check device-direct-processes-shared "$stub" "$small" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=1 "$out/processes" 4
   check device-memory "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged "$out/memory" allocated full untouched
   check device-memory-direct "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct "$out/memory" allocated
+  check device-memory-runtime LD_LIBRARY_PATH="$root/$out/stub:$root/$out/runtime" STUB_CUDA_DEVICES=8 "$out/memory" by_runtime
   check device-memory-old LD_LIBRARY_PATH="$root/$out/old" STUB_CUDA_VERSION=11040 "$out/memory" old
   check device-stream-refused "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged "$out/stream" refused
   check device-oracle-pieces "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged LIGHTPATH_STAGING=64K "$out/oracle" 1 3

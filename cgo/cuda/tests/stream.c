@@ -230,15 +230,40 @@ static void scaled(struct rank *r) {
   IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
+/* Default streams are those of the communicator's device, whatever context the thread has. */
+static void defaults(struct rank *r) {
+  CUstream streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+  float *a = gpu_alloc(BYTES);
+  CUcontext other, now;
+  size_t i;
+  IS(gpu.DevicePrimaryCtxRetain(&other, (r->device + r->world) % 8), CUDA_SUCCESS);
+  for (i = 0; i < 2 * sizeof streams / sizeof *streams; i++) {
+    CUstream s = streams[i / 2];
+    CUcontext current = i % 2 == 0 ? other : NULL;
+    put(a, r->rank, 1);
+    meet();
+    IS(gpu.CtxSetCurrent(current), CUDA_SUCCESS);
+    OK(sum(r, a, a, s));
+    IS(gpu.CtxGetCurrent(&now), CUDA_SUCCESS);
+    CHECK(now == current);
+    gpu_use(r->device);
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    expect(a, r->rank, (float)r->world, (float)r->world);
+  }
+}
+
 /* Arguments that cannot be right have no effect. */
 static void wrong(struct rank *r) {
-  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), elsewhere;
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), elsewhere, foreign;
+  CUcontext own;
   float *a = gpu_alloc(BYTES), *other, *freed = gpu_alloc(1 << 20);
   char expected[64];
   gpu_free(freed);
   gpu_use((r->device + r->world) % 8);
   other = gpu_alloc(BYTES);
   elsewhere = gpu_stream(CU_STREAM_NON_BLOCKING);
+  IS(gpu.CtxCreate(&own, 0, r->device), CUDA_SUCCESS);
+  foreign = gpu_stream(CU_STREAM_NON_BLOCKING);
   gpu_use(r->device);
   meet();
   if (r->rank > 0) goto right; /* the last error is the process's */
@@ -246,6 +271,7 @@ static void wrong(struct rank *r) {
   FAILS(sum(r, a, other, s), ncclInvalidArgument, expected);
   snprintf(expected, sizeof expected, "the stream is of device %d", (r->device + r->world) % 8);
   FAILS(sum(r, a, a, elsewhere), ncclInvalidArgument, expected);
+  FAILS(sum(r, a, a, foreign), ncclInvalidArgument, "the stream is of another context of device");
   FAILS(sum(r, freed, a, s), ncclInvalidArgument, "has it been freed?");
   FAILS(sum(r, freed, freed, NULL), ncclInvalidArgument, "has it been freed?"); /* nothing says that it is a call on a stream */
   FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
@@ -282,7 +308,7 @@ static void refused(struct rank *r) {
 int main(int argc, char **argv) {
   static const struct test tests[] = {
     {"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
-    {"aborted", 2, aborted}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled}, {"wrong", 2, wrong},
+    {"aborted", 2, aborted}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled}, {"wrong", 2, wrong}, {"defaults", 2, defaults},
   };
   gpu_open();
   run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
