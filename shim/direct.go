@@ -71,6 +71,7 @@ type directGroup struct {
 	calls []Call // of communicators on the direct path
 	rest  []Call
 	comms []*Comm
+	puts  []*Comm // those of them that have something to put on streams
 	rooms []hostRoom
 	waits []*Comm // whose calls have no stream
 }
@@ -81,9 +82,10 @@ func (g *directGroup) reset() {
 	clear(g.calls)
 	clear(g.rest)
 	clear(g.comms)
+	clear(g.puts)
 	clear(g.rooms)
 	clear(g.waits)
-	g.calls, g.rest, g.comms, g.rooms, g.waits = g.calls[:0], g.rest[:0], g.comms[:0], g.rooms[:0], g.waits[:0]
+	g.calls, g.rest, g.comms, g.puts, g.rooms, g.waits = g.calls[:0], g.rest[:0], g.comms[:0], g.puts[:0], g.rooms[:0], g.waits[:0]
 }
 
 // hasPeers reports whether one of the calls goes through the memory of devices.
@@ -127,13 +129,13 @@ func (g *directGroup) run(calls []Call) error {
 	}
 	// All ranks put their launches on streams in one order, since one stream may serve several communicators.
 	slices.SortFunc(g.comms, byID)
-	for i, c := range g.comms {
-		if err := g.enqueue(c); err != nil {
-			for _, begun := range g.comms[:i] { // their part of the group is on its way, and will not be whole
-				begun.spread(err)
-			}
+	for _, c := range g.comms {
+		if err := g.settle(c); err != nil {
 			return err
 		}
+	}
+	if err := g.put(); err != nil {
+		return err
 	}
 	if len(g.rest) > 0 {
 		if err := runHere(g.rest); err != nil {
@@ -159,8 +161,8 @@ func byID(a, b *Comm) int {
 	return 1
 }
 
-// enqueue puts the group's calls of one communicator on its streams.
-func (g *directGroup) enqueue(c *Comm) error {
+// settle finds out how the group's calls of one communicator are made.
+func (g *directGroup) settle(c *Comm) error {
 	here, err := g.onHost(c)
 	if err != nil {
 		return err
@@ -173,19 +175,12 @@ func (g *directGroup) enqueue(c *Comm) error {
 		}
 		return nil
 	}
-	if here {
-		g.waits = append(g.waits, c)
-		if err := g.stage(c); err != nil {
-			return err
-		}
+	g.puts = append(g.puts, c)
+	if !here {
+		return nil
 	}
-	d := c.dev
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := c.sound(); err != nil {
-		return err // failed or destroyed while this thread waited for the lock
-	}
-	return d.direct.put(g.calls, here)
+	g.waits = append(g.waits, c)
+	return g.stage(c)
 }
 
 // onHost reports whether a communicator's calls have host memory alone, and no stream.

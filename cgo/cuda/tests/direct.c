@@ -357,6 +357,37 @@ static void one_thread(struct rank *r) {
   free(result);
 }
 
+/* A thread that has all ranks, with calls of more operations than a driver takes before it has the caller wait. */
+static void one_thread_long(struct rank *r) {
+  enum { SIZE = 64 << 20 };
+  ncclComm_t comms[2];
+  CUstream s[2];
+  char *a[2], *result = malloc(SIZE);
+  int i;
+  if (r->rank > 0) return;
+  OK(ncclCommInitAll(comms, 2, NULL));
+  for (i = 0; i < 2; i++) {
+    gpu_use(i);
+    s[i] = gpu_stream(CU_STREAM_NON_BLOCKING);
+    a[i] = gpu_alloc(SIZE);
+    memset(result, i + 1, SIZE);
+    gpu_copy(a[i], result, SIZE);
+  }
+  OK(ncclGroupStart());
+  for (i = 0; i < 2; i++) OK(ncclBroadcast(a[i], a[i], SIZE, ncclChar, 0, comms[i], (cudaStream_t)s[i]));
+  OK(ncclGroupEnd());
+  for (i = 0; i < 2; i++) {
+    IS(gpu.StreamSynchronize(s[i]), CUDA_SUCCESS);
+    gpu_use(i);
+    gpu_copy(result, a[i], SIZE);
+    CHECK(result[0] == 1 && memcmp(result, result + 1, SIZE - 1) == 0);
+    gpu_free(a[i]);
+    OK(ncclCommDestroy(comms[i]));
+  }
+  gpu_use(r->device);
+  free(result);
+}
+
 static void unreachable(void) {
   ncclComm_t comms[2];
   int i;
@@ -388,7 +419,8 @@ int main(int argc, char **argv) {
   static const struct test tests[] = {
     {"mixed", 3, mixed}, {"side_by_side", 3, side_by_side}, {"messages", 2, messages}, {"from_host", 2, from_host},
     {"mismatched", 2, mismatched}, {"other_operator", 2, other_operator}, {"other_size", 2, other_size}, {"late", 3, late, "5s"},
-    {"churn", 2, churn}, {"kin", 2, kin}, {"one_thread", 2, one_thread}, {"unmade", 2, unmade}, {"refused", 3, refused},
+    {"churn", 2, churn}, {"kin", 2, kin}, {"one_thread", 2, one_thread}, {"one_thread_long", 2, one_thread_long},
+    {"unmade", 2, unmade}, {"refused", 3, refused},
   };
   gpu_open();
   if (argc == 2 && strcmp(argv[1], "unreachable") == 0) {
