@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"lightpath/collectives/exec"
@@ -312,17 +315,32 @@ func (c *Comm) awaitFor(kind msgKind, seq uint64, d time.Duration) (*message, er
 // err, or what came first.
 func (c *Comm) fail(err error) error {
 	if errors.Is(err, errUnsent) && c.joined.Load() {
-		timer := time.NewTimer(time.Second)
-		defer timer.Stop()
-		select { // the leader's last words say why it is gone
-		case <-c.poisonCh:
-		case <-c.star.allLeft:
-		case <-timer.C:
-		}
+		c.hearCause()
 	}
 	c.spread(err)
 	<-c.poisonCh // whoever came first may still be telling the others
 	return c.AsyncError()
+}
+
+// hearCause waits a second for what another rank has failed with, whose last words come by way of the leader. A second in
+// parts: where this process itself stands still, one of them is over, and the words are read in the next.
+func (c *Comm) hearCause() {
+	part := time.NewTicker(time.Second / 10)
+	defer part.Stop()
+	for range 10 {
+		select {
+		case <-c.poisonCh:
+			return
+		case <-c.star.allLeft:
+			return
+		case <-part.C:
+		}
+	}
+}
+
+// isEcho reports whether an error is what another rank's failure looks like from here: what it had made is gone.
+func isEcho(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // spread poisons the communicator here and, where err is the first failure, everywhere.

@@ -166,8 +166,13 @@ var vars = []Var{
 	{"LIGHTPATH_NCCL_FALLBACK_LIB", "path", "", "another libnccl.so.2, for what Lightpath does not take (abi.md, interposer.md)",
 		func(c *Config, v string) error { c.otherLibrary = v; return nil }},
 	{"LIGHTPATH_FALLBACK", "auto|interpose|all|none", "auto", "what that library gets: calls with streams or device memory; the same, and where there are plans as sends and receives; every call; nothing",
-		// The front refuses what is none of these.
-		func(c *Config, v string) error { c.Interpose = v == "interpose"; return nil }},
+		// The front goes by it, and refuses what is none of these only where there is such a library.
+		func(c *Config, v string) error {
+			fallback := "auto"
+			err := setChoice(&fallback, v, "auto", "interpose", "all", "none")
+			c.Interpose = v == "interpose"
+			return err
+		}},
 	{"LIGHTPATH_INTERPOSE_NETS", "name,...", "", "with LIGHTPATH_FALLBACK=interpose: the other library's network for each plane with circuits, in their order; needed where there are several",
 		func(c *Config, v string) error { return c.setNets(v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",

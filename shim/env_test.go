@@ -54,7 +54,7 @@ func TestBadConfig(t *testing.T) {
 		{"LIGHTPATH_PLAN_TOLERANCE", "2"}, {"LIGHTPATH_PLAN_TOLERANCE", "1%"},
 		{"LIGHTPATH_BARRIER", "sometimes"}, {"LIGHTPATH_BARRIER_SLACK", "20"}, {"LIGHTPATH_BARRIER_SLACK", "-1%"}, {"LIGHTPATH_BARRIER_SLACK", "5%+"},
 		{"LIGHTPATH_BARRIER_SLACK", "1ms+5%"}, {"LIGHTPATH_BARRIER_SLACK", "NaN%"},
-		{"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"},
+		{"LIGHTPATH_FALLBACK", "perhaps"}, {"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"},
 	} {
 		_, err := loadConfig(environmentOf(k[0], k[1]))
 		if err == nil {

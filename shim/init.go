@@ -178,7 +178,11 @@ func (c *Comm) start(fab *fabricInfo) <-chan error {
 		}
 		over()
 		if err != nil {
-			if first := c.fail(err); errors.Is(err, context.Canceled) {
+			echo := c.joined.Load() && isEcho(err)
+			if echo {
+				c.hearCause()
+			}
+			if first := c.fail(err); echo || errors.Is(err, context.Canceled) {
 				err = first // what ended the wait
 			}
 			c.leave()

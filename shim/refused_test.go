@@ -81,3 +81,23 @@ func (g *gpus) refusesPieces(w *world, method string, after int) (failed bool) {
 	}
 	return true
 }
+
+// TestCauseIsHeard: where one rank refuses and takes along what others are about to open, all give its reason.
+func TestCauseIsHeard(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	t.Setenv("LIGHTPATH_DEVICE_PATH", "direct") // and there are no devices
+	for range 10 {
+		id, err := NewUniqueID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range concurrently(t, 4, func(r int) error {
+			_, err := Init([]InitArgs{{ID: id, Ranks: 4, Rank: r}})
+			return err
+		}) {
+			if err == nil || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=direct") {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	}
+}
