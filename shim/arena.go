@@ -2,6 +2,7 @@ package shim
 
 import (
 	"runtime"
+	"unsafe"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/shared"
@@ -15,6 +16,17 @@ import (
 // by circuits.
 func (c *Comm) throughArena(k CallKind) bool {
 	return c.arena != nil && k < NumCallKinds && !k.p2p() && (len(c.cfg.Algorithms) == 0 || c.cfg.Algorithms[kinds[k].collective.String()] == "")
+}
+
+// sharedRegion is FindMemory for memory that other processes can map.
+func sharedRegion(p unsafe.Pointer, n int64) (shared.Region, int64, bool) {
+	r, offset, ok := FindMemory(p, n)
+	return shared.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
+}
+
+// cannotMap says that memory of ncclMemAlloc is like any other between two ranks.
+func (c *Comm) cannotMap(rank int, err error) {
+	c.log.info(subNet, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.args.Rank, rank, err)
 }
 
 // arenaAlgorithm is the name under which the log and traces know it.

@@ -175,6 +175,9 @@ func (c *Comm) setShm(e transport.Endpoint) {
 		if c.arena != nil && c.cfg.LargePages {
 			c.arena.UseLargePages()
 		}
+		if c.arena != nil {
+			c.arena.UseRegions(sharedRegion, c.cannotMap)
+		}
 	}
 }
 

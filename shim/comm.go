@@ -231,6 +231,9 @@ func (c *Comm) release(d time.Duration) {
 		if c.packet != nil {
 			_ = c.packet.Close() // nothing is in flight that anyone waits for
 		}
+		if c.arena != nil {
+			c.arena.Close() // no call is inside
+		}
 		c.light.close()
 		if c.star != nil {
 			if c.args.Rank == 0 && c.AsyncError() == nil {

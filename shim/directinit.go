@@ -7,8 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
+	"lightpath/collectives/shared/memfile"
 	"lightpath/shim/device"
 )
 
@@ -176,7 +175,7 @@ func (x *direct) meet() (why string, err error) {
 	return x.c.accord(2, x.reachAll())
 }
 
-// sharedWhere is whereabouts, as ranks tell each other.
+// sharedWhere is a [memfile.Place], as ranks tell each other.
 type sharedWhere struct {
 	PID, FD  int32
 	Dev, Ino uint64
@@ -193,8 +192,8 @@ func (x *direct) leaderPage() (w sharedWhere, err error) {
 	}
 	x.page = &directPage{n: x.n, mem: shared.mem, shared: shared}
 	x.page.begin()
-	at := whereIs(shared.fd, 0)
-	return sharedWhere{at.pid, at.fd, at.dev, at.ino}, nil
+	at := memfile.Find(shared.fd, 0)
+	return sharedWhere{at.PID, at.FD, at.Dev, at.Ino}, nil
 }
 
 // offer maps the page, and says in it where this rank's memory is.
@@ -211,9 +210,9 @@ func (x *direct) offer(w sharedWhere) error {
 		return err
 	}
 	size := directPageSize(x.n)
-	mem := mapShared(whereabouts{pid: w.PID, fd: w.FD, dev: w.Dev, ino: w.Ino}, int64(size))
-	if mem == nil {
-		return errors.New("the page of tokens cannot be mapped")
+	mem, err := memfile.Map(memfile.Place{PID: w.PID, FD: w.FD, Dev: w.Dev, Ino: w.Ino}, int64(size), true)
+	if err != nil {
+		return fmt.Errorf("the page of tokens cannot be mapped: %w", err)
 	}
 	if x.page == nil {
 		x.page = &directPage{n: x.n}
@@ -292,7 +291,7 @@ func (x *direct) free(read bool) {
 	}
 	if x.page != nil && x.page.at != 0 {
 		_ = x.driver.Unregister(x.page.mem)
-		_ = unix.Munmap(x.page.mem)
+		memfile.Unmap(x.page.mem)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
 )
 
@@ -18,20 +19,25 @@ type Region struct {
 	Base uintptr
 	Size uintptr
 	FD   int // of this process; -1: the memory cannot be shared
+	// Number is AddMemory's: no other region of this process ever has it.
+	Number uint64
 }
 
 func (r *Region) holds(p, n uintptr) bool { return p >= r.Base && n <= r.Size && p-r.Base <= r.Size-n }
 
 // regions are the Regions of this process, by Base. Readers take a snapshot and no lock.
 var regions struct {
-	mu sync.Mutex
-	at atomic.Pointer[[]Region]
+	mu   sync.Mutex
+	last uint64 // number
+	at   atomic.Pointer[[]Region]
 }
 
 // AddMemory makes a region known.
 func AddMemory(r Region) {
 	regions.mu.Lock()
 	defer regions.mu.Unlock()
+	regions.last++
+	r.Number = regions.last
 	all := slices.Clone(snapshot())
 	i, _ := slices.BinarySearchFunc(all, r.Base, byBase)
 	all = slices.Insert(all, i, r)
@@ -51,6 +57,7 @@ func RemoveMemory(base uintptr) error {
 	if err := registrations.none(&all[i]); err != nil {
 		return err
 	}
+	shared.Forget(all[i].Number)
 	all = slices.Delete(slices.Clone(all), i, i+1)
 	regions.at.Store(&all)
 	return nil

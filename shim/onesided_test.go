@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/collectives/shared/memfile"
 	"lightpath/shim/flight"
 	"lightpath/shim/status"
 
@@ -459,7 +460,7 @@ func FuzzSideMessage(f *testing.F) {
 
 func FuzzSideAnswer(f *testing.F) {
 	var b [sideAnswerBytes]byte
-	for _, a := range []sideAnswer{{gone: true}, {size: 1, at: whereabouts{2, -1, 4, 5, 6}}} {
+	for _, a := range []sideAnswer{{gone: true}, {size: 1, at: memfile.Place{PID: 2, FD: -1, Dev: 4, Ino: 5, Offset: 6}}} {
 		a.encode(&b)
 		f.Add(b[:])
 	}

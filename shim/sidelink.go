@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"lightpath/collectives/shared/memfile"
 )
 
 // sideLink is a source's way to one target. Guarded by the communicator's lock.
@@ -76,7 +76,7 @@ func (l *sideLink) connect() error {
 		return err
 	}
 	if l.mayShareMemory() {
-		if l.page = mapShared(a.at, int64(a.size)); len(l.page) >= 8*c.args.Ranks {
+		if l.page, _ = memfile.Map(a.at, int64(a.size), true); len(l.page) >= 8*c.args.Ranks {
 			l.counter = (*uint64)(unsafe.Pointer(&l.page[8*c.args.Rank]))
 		}
 	}
@@ -124,7 +124,7 @@ func (l *sideLink) window(number int) (*farWindow, error) {
 	}
 	w := &farWindow{size: int64(a.size)}
 	if l.counter != nil && l.mayShareMemory() {
-		w.mem = mapShared(a.at, w.size)
+		w.mem, _ = memfile.Map(a.at, w.size, true) // else by messages
 	}
 	l.windows[number] = w
 	return w, nil
@@ -195,11 +195,7 @@ func (l *sideLink) close() {
 		_ = l.conn.Close()
 	}
 	for _, w := range l.windows {
-		if w.mem != nil {
-			_ = unix.Munmap(w.mem)
-		}
+		memfile.Unmap(w.mem)
 	}
-	if l.page != nil {
-		_ = unix.Munmap(l.page)
-	}
+	memfile.Unmap(l.page)
 }

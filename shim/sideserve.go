@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 	"unsafe"
+
+	"lightpath/collectives/shared/memfile"
 )
 
 // serve does what a source asks for by a connection, until one of both ends.
@@ -53,7 +55,7 @@ func (s *oneSided) attend(conn net.Conn) error {
 	if err != nil || page == nil {
 		return err
 	}
-	if err := answerSide(conn, &sideAnswer{size: uint64(len(page.mem)), at: whereIs(page.fd, 0)}); err != nil {
+	if err := answerSide(conn, &sideAnswer{size: uint64(len(page.mem)), at: memfile.Find(page.fd, 0)}); err != nil {
 		return err
 	}
 	for {
@@ -133,9 +135,9 @@ func (s *oneSided) describe(number int) (a sideAnswer, err error) {
 	if w.device {
 		return sideAnswer{device: true}, nil
 	}
-	a = sideAnswer{size: uint64(w.size), at: whereabouts{fd: -1}}
+	a = sideAnswer{size: uint64(w.size), at: memfile.Place{FD: -1}}
 	if r, offset, ok := FindMemory(w.at, w.size); ok {
-		a.at = whereIs(r.FD, offset)
+		a.at = memfile.Find(r.FD, offset)
 	}
 	return a, nil
 }

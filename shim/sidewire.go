@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"lightpath/collectives/shared/memfile"
 )
 
 // sideKind is the kind of a message of one-sided calls, from source to target.
@@ -63,7 +65,7 @@ type sideAnswer struct {
 	gone   bool
 	device bool
 	size   uint64
-	at     whereabouts
+	at     memfile.Place
 }
 
 const sideAnswerBytes = 48
@@ -77,18 +79,20 @@ func (a *sideAnswer) encode(b *[sideAnswerBytes]byte) {
 		b[0] = 2
 	}
 	le.PutUint64(b[8:], a.size)
-	le.PutUint32(b[16:], uint32(a.at.pid))
-	le.PutUint32(b[20:], uint32(a.at.fd))
-	le.PutUint64(b[24:], a.at.dev)
-	le.PutUint64(b[32:], a.at.ino)
-	le.PutUint64(b[40:], a.at.offset)
+	le.PutUint32(b[16:], uint32(a.at.PID))
+	le.PutUint32(b[20:], uint32(a.at.FD))
+	le.PutUint64(b[24:], a.at.Dev)
+	le.PutUint64(b[32:], a.at.Ino)
+	le.PutUint64(b[40:], a.at.Offset)
 }
 
 func (a *sideAnswer) decode(b *[sideAnswerBytes]byte) error {
 	le := binary.LittleEndian
 	*a = sideAnswer{
 		gone: b[0] == 1, device: b[0] == 2, size: le.Uint64(b[8:]),
-		at: whereabouts{int32(le.Uint32(b[16:])), int32(le.Uint32(b[20:])), le.Uint64(b[24:]), le.Uint64(b[32:]), le.Uint64(b[40:])},
+		at: memfile.Place{
+			PID: int32(le.Uint32(b[16:])), FD: int32(le.Uint32(b[20:])), Dev: le.Uint64(b[24:]), Ino: le.Uint64(b[32:]), Offset: le.Uint64(b[40:]),
+		},
 	}
 	if b[0] > 2 || [7]byte(b[1:8]) != [7]byte{} {
 		return fmt.Errorf("%w: answer % x", errSideMessage, b[:8])

@@ -33,11 +33,12 @@ type Programs struct {
 
 // setting is where contenders are compared.
 type setting struct {
-	transport string
-	ranks     int
-	cores     int
-	busy      bool   // other work shares the processors
-	scratch   string // a directory for what a contender writes
+	transport     string
+	ranks         int
+	cores         int
+	busy          bool // other work shares the processors
+	libraryMemory bool
+	scratch       string // a directory for what a contender writes
 }
 
 // crowded says that a rank that spins may keep the one it waits for from running.

@@ -24,6 +24,9 @@ type Options struct {
 	Op          datatype.Op
 	Contenders  []string // none: all; the subject is always one
 	Rounds      int      // samples of a point
+	// LibraryMemory: buffers are what each library allocates (ncclMemAlloc, MPI_Alloc_mem), not pages that none knows. Gloo
+	// has the latter in any case.
+	LibraryMemory bool
 	// Busy says that other work shares the processors, which settings of peers answer to.
 	Busy     bool
 	Programs Programs
@@ -83,13 +86,15 @@ type Library struct {
 
 // Document is what --json writes.
 type Document struct {
-	Cores     int       `json:"cores"`
-	Rounds    int       `json:"rounds"`
-	Libraries []Library `json:"libraries"`
-	LeftOut   []string  `json:"left_out,omitempty"`
-	Failures  []string  `json:"failures,omitempty"` // contenders that were lost on the way
-	Points    []*Point  `json:"points"`
-	Summaries []Summary `json:"summaries"`
+	Cores  int `json:"cores"`
+	Rounds int `json:"rounds"`
+	// LibraryMemory is the option.
+	LibraryMemory bool      `json:"library_memory,omitempty"`
+	Libraries     []Library `json:"libraries"`
+	LeftOut       []string  `json:"left_out,omitempty"`
+	Failures      []string  `json:"failures,omitempty"` // contenders that were lost on the way
+	Points        []*Point  `json:"points"`
+	Summaries     []Summary `json:"summaries"`
 	// Left is how many points were left out for lack of time.
 	Left int `json:"left,omitempty"`
 }
@@ -105,7 +110,7 @@ func (d *Document) Wrong() (n int64) {
 // Run compares. It fails where the subject fails; a peer that fails is left out from there on and
 // named in the document. With an error the document holds what was measured before.
 func Run(ctx context.Context, o *Options) (*Document, error) {
-	d := &Document{Cores: runtime.NumCPU(), Rounds: o.Rounds}
+	d := &Document{Cores: runtime.NumCPU(), Rounds: o.Rounds, LibraryMemory: o.LibraryMemory}
 	if err := d.goOn(o.Before); err != nil {
 		return d, err
 	}
@@ -129,7 +134,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	}()
 	for _, transport := range o.Transports {
 		for _, n := range o.Ranks {
-			m := match{o: o, d: d, setting: setting{transport: transport, ranks: n, cores: d.Cores, busy: o.Busy}}
+			m := match{o: o, d: d, setting: setting{transport: transport, ranks: n, cores: d.Cores, busy: o.Busy, libraryMemory: o.LibraryMemory}}
 			if o.Budget > 0 {
 				m.until = began.Add(o.Budget)
 			}

@@ -58,6 +58,9 @@ func (d *Document) goOn(before *Document) error {
 	if before.Cores != d.Cores || before.Rounds != d.Rounds {
 		return fmt.Errorf("peers: what is there was measured with %d rounds on %d cores, not with %d on %d", before.Rounds, before.Cores, d.Rounds, d.Cores)
 	}
+	if before.LibraryMemory != d.LibraryMemory {
+		return fmt.Errorf("peers: what is there was measured with other buffers: of the libraries %v, not %v", before.LibraryMemory, d.LibraryMemory)
+	}
 	d.Points, d.Libraries, d.Failures = before.Points, before.Libraries, before.Failures
 	return nil
 }

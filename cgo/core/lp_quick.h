@@ -26,7 +26,7 @@ struct lp_slot {
   uint64_t number; /* atomic: chunk + 1, stored last */
   uint64_t seq, chain;
   uint32_t sig, unused;
-  uint64_t at; /* in large slots: 0 */
+  uint64_t at; /* in large slots: 0 where the data is here */
 };
 
 struct lp_quick_ring {

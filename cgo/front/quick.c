@@ -205,6 +205,14 @@ static bool await(struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t 
   return true;
 }
 
+/* Whether one of the chunks that have come is not in its slot: the core knows where to read it. */
+static bool elsewhere(const struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t k) {
+  if (r->ring != 1 || r->from == LP_FROM_NOBODY) return false;
+  for (uint32_t p = 0; p < q->ranks; p++)
+    if (p != q->rank && (r->from < 0 || p == (uint32_t)r->from) && slot_of(q, &q->rings[r->ring], p, k)->at != 0) return true;
+  return false;
+}
+
 /* ---- A call ---- */
 
 /* Whether the call is one of the recipe's, with this rank's buffers as it has them. */
@@ -320,7 +328,7 @@ static enum lp_quick_end inside(struct lp_gate* gate, struct lp_quick* q, const 
 
   lay(q, r, c, k);
   uint32_t polls = 0;
-  if (!await(q, r, k, gate, &polls)) return LP_QUICK_BEGUN;
+  if (!await(q, r, k, gate, &polls) || elsewhere(q, r, k)) return LP_QUICK_BEGUN;
   if (r->from >= 0 && polls == 0) __builtin_prefetch(slot_of(q, ring, (uint32_t)r->from, k + READ_AHEAD));
   take(q, r, c, k);
   if (((k + 1) & (ring->report - 1)) == 0) {

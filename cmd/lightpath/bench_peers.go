@@ -26,11 +26,15 @@ type peersFlags struct {
 	factor                              float64
 	datatype, op                        string
 	rounds                              int
+	memory                              string
 	busy                                bool
 	python, out                         string
 	timeout, budget                     time.Duration
 	resume                              bool
 }
+
+// libraryMemory is --memory's for buffers that each library allocates.
+const libraryMemory = "library"
 
 func newBenchPeers() *cobra.Command {
 	f := &peersFlags{}
@@ -38,10 +42,10 @@ func newBenchPeers() *cobra.Command {
 		Use:   "peers",
 		Short: "Time Lightpath beside Open MPI, MPICH and Gloo, by turns in one run",
 		Long: `Times collectives of Lightpath and of other libraries by turns, sample by sample, in rank processes that
-wait without using a processor while others are timed. All have buffers that no library knows, the same numbers
-of iterations, and their results checked. Prints nccl-tests' columns with one for every library and the ratio
+wait without using a processor while others are timed. All have the same kind of buffers and numbers of iterations, and their results checked. Prints nccl-tests' columns with one for every library and the ratio
 (time of the best peer / Lightpath's) with its interval; --out writes JSON, Markdown and pictures.
 
+With --memory library buffers are those of ncclMemAlloc and MPI_Alloc_mem; Gloo has no such call.
 lightpath-alloc is Lightpath with buffers of ncclMemAlloc, shown beside the comparison. Gloo is PyTorch's and
 knows TCP only. A library that is not installed is left out with a line that says what to install.
 Exits 1 where an element of Lightpath's is wrong.`,
@@ -66,6 +70,7 @@ Exits 1 where an element of Lightpath's is wrong.`,
 	fl.StringVarP(&f.op, "op", "o", "sum", "reduction operator")
 	fl.StringSliceVar(&f.contenders, "peers", nil, "libraries: openmpi, mpich, gloo, lightpath-alloc (default: all)")
 	fl.IntVar(&f.rounds, "rounds", 5, "samples of a point")
+	fl.StringVar(&f.memory, "memory", bench.PlainBuffers, "buffers: plain (pages that no library knows) or library (that each library allocates)")
 	fl.BoolVar(&f.busy, "busy", false, "other work shares the processors: Open MPI's ranks yield while they wait, as they do where ranks outnumber processors")
 	fl.StringVar(&f.python, "python", "", "interpreter that has PyTorch (default: python3, else /usr/bin/python3)")
 	fl.StringVar(&f.out, "out", "", "directory for peers.json, peers.md and pictures")
@@ -76,7 +81,7 @@ Exits 1 where an element of Lightpath's is wrong.`,
 }
 
 func (f *peersFlags) parse() (*peers.Options, error) {
-	o := &peers.Options{Transports: f.transports, Ranks: f.ranks, Contenders: f.contenders, Rounds: f.rounds, Busy: f.busy, Timeout: f.timeout, Budget: f.budget}
+	o := &peers.Options{Transports: f.transports, Ranks: f.ranks, Contenders: f.contenders, Rounds: f.rounds, LibraryMemory: f.memory == libraryMemory, Busy: f.busy, Timeout: f.timeout, Budget: f.budget}
 	for _, name := range f.collectives {
 		c, err := schedule.ParseCollective(name)
 		if err != nil {
@@ -103,6 +108,9 @@ func (f *peersFlags) parse() (*peers.Options, error) {
 		if t != "shm" && t != "tcp" {
 			return nil, fmt.Errorf("--transport: %q is neither shm nor tcp", t)
 		}
+	}
+	if f.memory != bench.PlainBuffers && f.memory != libraryMemory {
+		return nil, fmt.Errorf("--memory: %q is neither %s nor %s", f.memory, bench.PlainBuffers, libraryMemory)
 	}
 	if f.rounds < 1 || f.timeout <= 0 {
 		return nil, errors.New("--rounds must be at least 1 and --timeout positive")

@@ -9,9 +9,11 @@
 //	seq    u64           operation of the communicator
 //	chain  u64           hash of this and all earlier operations here
 //	sig    u32           signature of the call
-//	       u32
+//	place  u32           with a region, in its rank's table
 //	data, where it is at most inlineMax bytes; in large slots
 //	at     u64           address in this rank's process where the data is, 0 where it is in the slot
+//	region u64           number of the region that it is in, 0 where that cannot be mapped
+//	offset u64           where it begins in that region
 //	reduced u64 (atomic) chunk number + 1: this rank's part of the result is in the slot
 //	data, else
 //
@@ -61,7 +63,6 @@ const (
 	smallSlots, smallRoom = 64, 4 << 10
 	largeSlots, largeRoom = 4, 128 << 10
 	aboutAt               = numRings * line // behind the counters
-	smallAt               = aboutAt + line
 	largeAt               = smallAt + smallSlots*(dataAt+smallRoom)
 	perRank               = largeAt + largeSlots*(dataAt+largeRoom)
 )
@@ -92,6 +93,7 @@ type Arena struct {
 	known bool             // that all others can read this rank's
 	good  extent           // which they can read, as found last
 	large largePages
+	regions
 }
 
 // New returns rank's view of the memory of e, nil where that is too small, which all ranks see

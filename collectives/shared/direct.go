@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,9 +15,11 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// A large block that is only copied, and to one other rank, need not pass through slots: its rank publishes the
-// address, the others read it out of that process (process_vm_readv), and the rank waits until they have. Each
-// rank decides that for its own blocks, once all others have said that they can read its memory.
+// A large block need not pass through slots: its rank publishes where it is, the others read it there, and the
+// rank waits until they have. Memory that all others have mapped (regions.go) they read like their own: it is copied once, or
+// combined out of all ranks' buffers at once. Out of any other memory they copy by the kernel
+// (process_vm_readv), which pays for blocks that are only copied, and to one other rank. Each rank decides that for its own blocks,
+// of regions by the others' answers, else once all others have said that they can read its memory.
 
 const (
 	// directMin is the size of blocks from which one copy by the kernel costs less than two by the ranks: it
@@ -30,6 +33,8 @@ const (
 	// directRead is how much is read at a time: the chunks of slots are for the caches' sake, of
 	// which the kernel's copy has no use.
 	directRead = 512 << 10
+	// mappedMin is the size of blocks from which to wait for those who read a region costs less than a copy.
+	mappedMin = 16 << 10
 )
 
 // about is what the others must know of a rank, in its memory.
@@ -38,6 +43,8 @@ type about struct {
 	pid   uint64
 	at    uint64
 	reads atomic.Uint64 // bit p: has read rank p's token
+	// changes counts those of the rank's table of regions.
+	changes atomic.Uint64
 }
 
 // token tells this process from any other, also where numbers of processes mean different ones.
@@ -122,44 +129,88 @@ func (o *Op) publishable() bool {
 	return false
 }
 
-// publishes reports whether they are, where this rank's buffer has large pages, or not.
+// mappable reports the same of chunks in memory that all others have mapped. Nothing may be written to the buffer that others
+// have still to read: where all combine everything, or exchange in place, they stage.
+func (o *Op) mappable() bool {
+	if o.ring != large || o.Block < mappedMin || o.Scale != nil {
+		return false
+	}
+	root := o.a.rank == o.Root
+	switch o.Collective {
+	case schedule.AllReduce, schedule.Reduce:
+		return o.path.reduces // each combines its part, of which it has all copies read before it says so
+	case schedule.AllToAll:
+		return !o.InPlace
+	case schedule.Broadcast, schedule.Scatter:
+		return root
+	case schedule.Gather:
+		return !root
+	}
+	return true
+}
+
+// maps reports whether this rank's buffer is read where all others have mapped it.
+func (o *Op) maps() bool {
+	ok := false
+	if o.mappable() {
+		o.at, o.mapping, ok = o.a.lend(o.Send, o.sent())
+	}
+	if o.chunks == 1 && !o.mapping { // else nobody asks
+		_, recv := o.extents()
+		o.mapping = o.a.inRegion(recv)
+	}
+	return ok
+}
+
+// sent is how many bytes of its buffer this rank contributes.
+func (o *Op) sent() int {
+	if o.path.pieces {
+		return o.a.ranks * o.Block
+	}
+	return o.Block
+}
+
+// publishes reports whether this rank's chunks are read where they are, where its buffer has large pages, or not.
 func (o *Op) publishes(largePages bool) bool {
+	if o.maps() {
+		return true
+	}
 	if !o.publishable() || !largePages && o.resultBytes() >= directMax {
 		return false
 	}
 	if o.Collective == schedule.Broadcast && o.a.rank != o.Root {
 		return false
 	}
-	n := o.Block
-	if o.path.pieces {
-		n *= o.a.ranks
-	}
-	return o.a.readable(o.Send, n)
+	return o.a.readable(o.Send, o.sent())
 }
 
 // fetch puts piece of rank p's chunk k to where it belongs in the block at to.
 func (o *Op) fetch(p int, k uint64, piece int, to unsafe.Pointer) error {
 	from, n := o.span(k)
 	dst := unsafe.Add(to, from)
-	s := o.a.slot(&rings[o.ring], p, k)
-	at := uint64(0)
-	if o.ring == large {
-		at = (*header)(s).at
-	}
-	if at == 0 {
+	h := o.elsewhere(p, k)
+	if h == nil {
 		o.store(dst, unsafe.Add(o.data(p, k), piece*o.stride), n)
 		return nil
 	}
-	if !o.InPlace || o.Collective == schedule.Broadcast { // else this rank has still to lay out what is in the place of later chunks
+	if !o.InPlace || o.Collective != schedule.AllToAll { // else this rank has still to lay out what is in the place of later chunks
 		unit := max(directRead/o.chunk, 1) * o.chunk
 		if from%unit != 0 {
 			return nil // has come with a chunk before
 		}
 		n = min(unit, o.Block-from)
 	}
-	err := readProcess(o.a.about(p).pid, dst, at+uint64(piece*o.Block+from), n)
-	if errors.Is(err, unix.ESRCH) || word(s, 0).Load() != k+1 {
-		return fmt.Errorf("shared: rank %d, operation %d: %w: rank %d has given up", o.a.rank, o.Seq, transport.ErrPeerLost, p)
+	if h.region != 0 {
+		src, err := o.lent(h, p, piece*o.Block+from, n)
+		if err != nil {
+			return err
+		}
+		o.store(dst, src, n)
+		return o.stands(p, k)
+	}
+	err := readProcess(o.a.about(p).pid, dst, h.at+uint64(piece*o.Block+from), n)
+	if gone := o.stands(p, k); gone != nil || errors.Is(err, unix.ESRCH) {
+		return cmp.Or(gone, o.gaveUp(p))
 	}
 	if err != nil {
 		return fmt.Errorf("shared: rank %d, operation %d: reading %d bytes of rank %d's send buffer: %w", o.a.rank, o.Seq, n, p, err)
@@ -167,12 +218,66 @@ func (o *Op) fetch(p int, k uint64, piece int, to unsafe.Pointer) error {
 	return nil
 }
 
+// elsewhere returns the header of rank p's chunk k where that is not in its slot, else nil.
+func (o *Op) elsewhere(p int, k uint64) *header {
+	if o.ring != large {
+		return nil
+	}
+	if h := (*header)(o.a.slot(&rings[large], p, k)); h.at != 0 {
+		return h
+	}
+	return nil
+}
+
+// lent returns where the n bytes at from of rank p's buffer are mapped here.
+func (o *Op) lent(h *header, p, from, n int) (unsafe.Pointer, error) {
+	o.mapping = true
+	src, err := o.a.viewed(p, where{h.region, h.offset + uint64(from), h.place}, n)
+	if err != nil {
+		return nil, fmt.Errorf("shared: rank %d, operation %d: rank %d's send buffer: %w", o.a.rank, o.Seq, p, err)
+	}
+	return src, nil
+}
+
+// source returns where this rank reads the n bytes at from of rank p's buffer, which are in chunk k, at the byte at of its data.
+func (o *Op) source(p int, k uint64, at, from, n int) (unsafe.Pointer, error) {
+	if h := o.elsewhere(p, k); h != nil && p != o.a.rank {
+		return o.lent(h, p, from, n)
+	}
+	return unsafe.Add(o.data(p, k), at), nil
+}
+
+// stood is stands of all others whose chunk k is not in a slot.
+func (o *Op) stood(k uint64) error {
+	for p := range o.a.ranks {
+		if p != o.a.rank && o.elsewhere(p, k) != nil {
+			if err := o.stands(p, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stands is an error where rank p has taken chunk k back, so that what has been read of it may be anything.
+func (o *Op) stands(p int, k uint64) error {
+	if word(o.a.slot(&rings[o.ring], p, k), 0).Load() != k+1 {
+		return o.gaveUp(p)
+	}
+	return nil
+}
+
+func (o *Op) gaveUp(p int) error {
+	return fmt.Errorf("shared: rank %d, operation %d: %w: rank %d has given up", o.a.rank, o.Seq, transport.ErrPeerLost, p)
+}
+
 // finished reports whether the operation is complete: nobody reads this rank's buffer any more.
 func (o *Op) finished() bool {
 	if o.taken < o.chunks || !o.started {
 		return false
 	}
-	if o.direct {
+	// Whoever has combined its part has said so.
+	if o.direct && o.Collective != schedule.AllReduce {
 		if peer, ok := o.a.passed(o.ring, o.first+o.chunks); !ok {
 			o.peer = peer
 			return false

@@ -60,6 +60,7 @@ func (o *Op) lay(k uint64) {
 		h.at = 0
 		if o.direct {
 			h.at = uint64(uintptr(o.Send))
+			h.region, h.place, h.offset = o.at.number, o.at.place, o.at.offset
 		}
 	}
 	word(s, 0).Store(k + 1)
@@ -79,19 +80,24 @@ func (o *Op) contributes() bool {
 }
 
 // reduce makes this rank's part of the result of chunk k, in its slot, and where it needs it in place.
-func (o *Op) reduce(k uint64) {
+func (o *Op) reduce(k uint64) error {
 	from, n := o.span(k)
 	if lo, hi := o.part(o.a.rank, n); lo < hi {
-		o.reducePart(k, from, lo, hi)
+		if err := o.reducePart(k, from, lo, hi); err != nil {
+			return err
+		}
 	}
 	word(o.a.slot(&rings[o.ring], o.a.rank, k), reducedAt).Store(k + 1)
 	o.a.end.Ring()
+	return nil
 }
 
 // reducePart combines bytes lo to hi of chunk k, which begins at byte from of the block.
-func (o *Op) reducePart(k uint64, from, lo, hi int) {
+func (o *Op) reducePart(k uint64, from, lo, hi int) (err error) {
 	for p := range o.a.src {
-		o.a.src[p] = unsafe.Add(o.data(p, k), lo)
+		if o.a.src[p], err = o.source(p, k, lo, from+lo, hi-lo); err != nil {
+			return err
+		}
 	}
 	dst := o.a.src[o.a.rank]
 	direct := o.Scale == nil
@@ -103,6 +109,7 @@ func (o *Op) reducePart(k uint64, from, lo, hi int) {
 		result = unsafe.Add(o.Recv, from+lo)
 	}
 	o.fold(dst, result, hi-lo, direct)
+	return o.stood(k)
 }
 
 // take puts what this rank gets of chunk k in place.
@@ -113,13 +120,7 @@ func (o *Op) take(k uint64) error {
 	case schedule.AllReduce, schedule.Reduce:
 		o.takeReduced(k, from, n)
 	case schedule.ReduceScatter:
-		for p := range o.a.src {
-			o.a.src[p] = unsafe.Add(o.data(p, k), me*o.stride)
-		}
-		if o.Scale == nil {
-			o.a.src[me] = unsafe.Add(o.Send, me*o.Block+from)
-		}
-		o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream && !o.InPlace)
+		return o.takeScattered(k, from, n)
 	case schedule.AllGather, schedule.Gather, schedule.AllToAll:
 		if o.path.from == nobody {
 			return nil
@@ -146,9 +147,24 @@ func (o *Op) take(k uint64) error {
 			o.keep(from, me*o.Block+from, n)
 			return nil
 		}
-		o.store(unsafe.Add(o.Recv, from), unsafe.Add(o.data(o.Root, k), me*o.stride), n)
+		return o.fetch(o.Root, k, me, o.Recv)
 	}
 	return nil
+}
+
+// takeScattered combines this rank's pieces.
+func (o *Op) takeScattered(k uint64, from, n int) (err error) {
+	me := o.a.rank
+	for p := range o.a.src {
+		if o.a.src[p], err = o.source(p, k, me*o.stride, me*o.Block+from, n); err != nil {
+			return err
+		}
+	}
+	if o.Scale == nil {
+		o.a.src[me] = unsafe.Add(o.Send, me*o.Block+from)
+	}
+	o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream && !o.InPlace)
+	return o.stood(k)
 }
 
 // takeReduced takes the parts that others have reduced, or reduces everything.

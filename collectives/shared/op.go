@@ -46,8 +46,11 @@ type Op struct {
 	chunk  int // bytes of a chunk in every block that it is cut from
 	stride int // between the pieces of a slot, where it has one per rank
 	inline bool
-	stream bool // results go past the caches
-	direct bool // this rank's chunks are read where they are
+	stream bool  // results go past the caches
+	direct bool  // this rank's chunks are read where they are
+	at     where // then: in a region that the others have mapped, if it has a number
+	// mapping: what this rank sends or gets is in such a region, or will be, or what others send.
+	mapping bool
 	progress
 }
 
@@ -112,7 +115,9 @@ func (o *Op) step() (moved bool, err error) {
 			return moved, err
 		}
 		if ok {
-			o.reduce(o.first + o.reduced)
+			if err := o.reduce(o.first + o.reduced); err != nil {
+				return moved, err
+			}
 			o.reduced++
 			o.seenLaid = 0
 			moved = true
@@ -203,8 +208,9 @@ type header struct {
 	seq    uint64
 	chain  uint64
 	sig    uint32
-	_      uint32
-	at     uint64 // in large slots
+	place  uint32
+	// In large slots.
+	at, region, offset uint64
 }
 
 // strange is the error of a chunk that belongs to another call than this one.

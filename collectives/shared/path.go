@@ -21,7 +21,11 @@ func (o *Op) begin() {
 	a := o.a
 	o.started = true
 	o.cut()
-	o.direct = o.publishes(o.settle())
+	o.direct, o.at, o.mapping = false, where{}, false
+	if o.ring == large {
+		a.look()
+		o.direct = o.publishes(o.settle())
+	}
 	o.first = a.next[o.ring]
 	a.next[o.ring] += o.chunks
 	a.chain = mix(mix(a.chain^o.Seq) ^ uint64(o.Signature))

@@ -1,0 +1,458 @@
+package shared
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport"
+)
+
+// pool is memory in regions: what a process has of ncclMemAlloc.
+type pool struct {
+	t     testing.TB
+	known []poolRegion
+}
+
+type poolRegion struct {
+	Region
+	mem []byte
+}
+
+var lastRegion atomic.Uint64
+
+// alloc makes a region, at an address where that is not nil.
+func (m *pool) alloc(n int, at unsafe.Pointer) []byte {
+	m.t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	if err != nil {
+		m.t.Skip("memfd_create:", err)
+	}
+	if err := unix.Ftruncate(fd, int64(n)); err != nil {
+		m.t.Fatal(err)
+	}
+	flags := unix.MAP_SHARED
+	if at != nil {
+		flags |= unix.MAP_FIXED
+	}
+	p, err := unix.MmapPtr(fd, 0, at, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	r := poolRegion{Region{lastRegion.Add(1), fd, int64(n)}, unsafe.Slice((*byte)(p), n)}
+	m.known = append(m.known, r)
+	return r.mem
+}
+
+// free is what ncclMemFree does.
+func (m *pool) free(mem []byte) {
+	m.t.Helper()
+	for i, r := range m.known {
+		if pointer(r.mem) == pointer(mem) {
+			Forget(r.Number)
+			m.known = append(m.known[:i], m.known[i+1:]...)
+			if err := errors.Join(unix.MunmapPtr(pointer(r.mem), uintptr(len(r.mem))), unix.Close(r.FD)); err != nil {
+				m.t.Fatal(err)
+			}
+			return
+		}
+	}
+	m.t.Fatal("no such region")
+}
+
+func (m *pool) find(p unsafe.Pointer, n int64) (Region, int64, bool) {
+	for i := range m.known {
+		r := &m.known[i]
+		if at := uintptr(p) - uintptr(pointer(r.mem)); at < uintptr(r.Size) && n <= r.Size-int64(at) {
+			return r.Region, int64(at), true
+		}
+	}
+	return Region{}, 0, false
+}
+
+// newMapping is newGroup, of ranks that know the pool's regions.
+func newMapping(t testing.TB, ranks int) (*group, *pool) {
+	g, m := newGroup(t, ranks, 1), &pool{t: t}
+	for _, a := range g.arenas {
+		a.UseRegions(m.find, func(rank int, err error) { t.Errorf("rank %d's memory: %v", rank, err) })
+	}
+	t.Cleanup(func() {
+		for _, a := range g.arenas {
+			a.Close()
+		}
+		for len(m.known) > 0 {
+			m.free(m.known[0].mem)
+		}
+	})
+	return g, m
+}
+
+// move has a rank's buffers of a job in one region, at odd places.
+func (m *pool) move(j *job, rank int) {
+	in, out := j.in[rank], j.out[rank]
+	const gap = 4096 + 8
+	room := m.alloc((len(in)+len(out)+3*gap+4095)&^4095, nil)
+	op := j.ops[rank]
+	// In place one buffer is in the other.
+	d, s := uintptr(pointer(out)), uintptr(pointer(in))
+	switch {
+	case len(out) > 0 && len(in) > 0 && s >= d && s+uintptr(len(in)) <= d+uintptr(len(out)):
+		j.out[rank] = room[gap:][:len(out)]
+		copy(j.out[rank], out)
+		j.in[rank] = j.out[rank][s-d:][:len(in)]
+	case len(out) > 0 && len(in) > 0 && d >= s && d+uintptr(len(out)) <= s+uintptr(len(in)):
+		j.in[rank] = room[gap:][:len(in)]
+		copy(j.in[rank], in)
+		j.out[rank] = j.in[rank][d-s:][:len(out)]
+	default:
+		j.in[rank] = room[gap:][:len(in)]
+		j.out[rank] = room[2*gap+len(in):][:len(out)]
+		copy(j.in[rank], in)
+		copy(j.out[rank], out)
+	}
+	op.Send, op.Recv = pointer(j.in[rank]), pointer(j.out[rank])
+}
+
+// repeat runs a job some times more, from inputs as they were, and checks each.
+func (g *group) repeat(t *testing.T, j *job, times int) {
+	t.Helper()
+	input, output := make([][]byte, len(j.ops)), make([][]byte, len(j.ops))
+	for r := range j.ops {
+		input[r], output[r] = bytes.Clone(j.in[r]), bytes.Clone(j.out[r])
+	}
+	for i := range times {
+		for r, op := range j.ops {
+			copy(j.out[r], output[r])
+			copy(j.in[r], input[r])
+			if i > 0 {
+				g.seq[r]++
+				call := op.Call
+				call.Seq = g.seq[r]
+				op.Bind(g.arenas[r], &call)
+			}
+		}
+		g.drive(t, []*job{j})
+		j.check(t)
+	}
+}
+
+// TestMapped: every collective, wherever the buffers of ranks are, against the oracle; and that buffers in regions are read
+// where they are once all have mapped them.
+func TestMapped(t *testing.T) {
+	memories := []struct {
+		name string
+		has  func(rank int) bool
+	}{
+		{"all", func(int) bool { return true }},
+		{"some", func(rank int) bool { return rank%2 == 0 }},
+		{"none", func(int) bool { return false }},
+	}
+	for _, ranks := range []int{2, 3, 5} {
+		for _, coll := range collectives {
+			t.Run(fmt.Sprintf("%v/%d", coll, ranks), func(t *testing.T) {
+				t.Parallel()
+				for _, memory := range memories {
+					g, m := newMapping(t, ranks)
+					for _, size := range []int{mappedMin - 8, mappedMin, flatMax(ranks) + 8, largeRoom/ranks + 8, 6*largeRoom/ranks + 8} {
+						for _, inPlace := range []bool{false, true} {
+							j := &job{coll: coll, typ: datatype.Int64, count: size / 8, root: ranks - 1, inPlace: inPlace}
+							g.bind(t, j)
+							for r := range ranks {
+								if memory.has(r) {
+									m.move(j, r)
+								}
+							}
+							g.repeat(t, j, 3)
+							for r, op := range j.ops {
+								if want := memory.has(r) && op.mappable(); (op.direct && op.at.number != 0) != want {
+									t.Errorf("%v of %d bytes, memory of %s, in place %v: rank %d mapped %v, want %v", coll, size, memory.name, inPlace, r, !want, want)
+								}
+							}
+							if memory.name == "all" && size > largeRoom && j.ops[0].mappable() != wantMappable(j, 0) {
+								t.Errorf("%v in place %v: mappable is %v", coll, inPlace, j.ops[0].mappable())
+							}
+							for len(m.known) > 0 {
+								m.free(m.known[0].mem)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// wantMappable is what large blocks are, for a rank that is not the root.
+func wantMappable(j *job, _ int) bool {
+	switch j.coll {
+	case schedule.Broadcast, schedule.Scatter:
+		return false
+	case schedule.AllToAll:
+		return !j.inPlace
+	}
+	return true
+}
+
+// TestMappedBits: sums out of everybody's buffers are those of a plain loop over the ranks.
+func TestMappedBits(t *testing.T) {
+	const ranks, count = 5, 200000
+	g, m := newMapping(t, ranks)
+	for _, inPlace := range []bool{false, true} {
+		j := &job{coll: schedule.AllReduce, typ: datatype.Float32, count: count, inPlace: inPlace}
+		g.bind(t, j)
+		for r := range j.in {
+			m.move(j, r)
+			f := unsafe.Slice((*float32)(pointer(j.in[r])), count)
+			for i := range f {
+				f[i] = g.rng.Float32() * float32(int(1)<<g.rng.IntN(20))
+			}
+		}
+		want := bytes.Clone(j.in[0])
+		for r := 1; r < ranks; r++ {
+			datatype.Reduce(datatype.Sum, datatype.Float32)(want, j.in[r])
+		}
+		for r := range j.want {
+			j.want[r] = want
+		}
+		g.repeat(t, j, 3)
+		if !j.ops[0].direct {
+			t.Error("not read where it is")
+		}
+	}
+}
+
+// TestFreedRegion: other memory at the address of a region that has been freed is not taken for it, and the others keep
+// nothing of what has been freed.
+func TestFreedRegion(t *testing.T) {
+	g, m := newMapping(t, 2)
+	j := &job{coll: schedule.AllGather, typ: datatype.Int32, count: 1 << 15}
+	g.bind(t, j)
+	m.move(j, 0)
+	g.repeat(t, j, 3)
+	if !j.ops[0].direct || j.ops[1].at.number != 0 {
+		t.Fatalf("rank 0 mapped %v, rank 1 %v", j.ops[0].direct, j.ops[1].at.number != 0)
+	}
+	for range 3 {
+		old := m.known[0].mem
+		at, n, number := pointer(old), len(old), j.ops[0].at.number
+		in, out := bytes.Clone(j.in[0]), bytes.Clone(j.out[0])
+		m.free(old)
+		m.alloc(n, at)
+		for i := range in {
+			in[i]++
+		}
+		copy(j.in[0], in)
+		copy(j.out[0], out)
+		for r := range j.want {
+			copy(j.want[r], in)
+		}
+		g.rebind(j)
+		g.drive(t, []*job{j})
+		j.check(t)
+		for r, a := range g.arenas {
+			for _, v := range a.theirs {
+				if v.number == number {
+					t.Errorf("rank %d still maps what rank 0 has freed", r)
+				}
+			}
+		}
+		g.repeat(t, j, 2)
+		g.rebind(j)
+		g.drive(t, []*job{j})
+		j.check(t)
+		if !j.ops[0].direct || j.ops[0].at.number == number {
+			t.Errorf("region %d: %+v", number, j.ops[0].at)
+		}
+	}
+}
+
+// rebind prepares a job's operations to be run once more.
+func (g *group) rebind(j *job) {
+	for r, op := range j.ops {
+		g.seq[r]++
+		call := op.Call
+		call.Seq = g.seq[r]
+		op.Bind(g.arenas[r], &call)
+	}
+}
+
+// TestManyRegions: more than a table holds take turns without effect on results; they keep no files open, and those that
+// are used again and again keep their places.
+func TestManyRegions(t *testing.T) {
+	g, m := newMapping(t, 2)
+	var jobs []*job
+	for range regionsOffered + 4 {
+		j := &job{coll: schedule.AllToAll, typ: datatype.Int64, count: mappedMin / 8}
+		g.bind(t, j)
+		m.move(j, 0)
+		m.move(j, 1)
+		g.repeat(t, j, 3)
+		jobs = append(jobs, j)
+	}
+	files := openFiles(t)
+	run := func(j *job) bool {
+		g.rebind(j)
+		g.drive(t, []*job{j})
+		j.check(t)
+		return j.ops[0].at.number != 0
+	}
+	if last := jobs[len(jobs)-1]; run(last) {
+		t.Error("there was no room for the last one")
+	}
+	for range offerAge {
+		run(jobs[0])
+	}
+	for range 2 {
+		run(jobs[len(jobs)-1])
+	}
+	if !run(jobs[len(jobs)-1]) || !run(jobs[0]) {
+		t.Error("a region that is not used any more has kept the place of one that is")
+	}
+	if n := openFiles(t); n != files {
+		t.Errorf("%d files, %d before", n, files)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(list)
+}
+
+// TestRefusedRegion: where one rank cannot map another's memory that goes the ways of any other, which is said once.
+func TestRefusedRegion(t *testing.T) {
+	g, m := newMapping(t, 3)
+	said := 0
+	g.arenas[2].UseRegions(m.find, func(rank int, err error) {
+		if said++; rank != 0 || err == nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	})
+	for range 2 {
+		for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.AllToAll, schedule.Broadcast} {
+			j := &job{coll: coll, typ: datatype.Int64, count: 1 << 14}
+			g.bind(t, j)
+			m.move(j, 0)
+			m.move(j, 1)
+			// Rank 0 offers, and before rank 2 looks something else has the number of its file.
+			g.arenas[0].look()
+			g.arenas[0].lend(j.ops[0].Send, 8)
+			for i := range g.arenas[0].offers(0) {
+				g.arenas[0].offers(0)[i].ino.Add(1)
+			}
+			g.arenas[2].look()
+			for i := range g.arenas[0].offers(0) {
+				g.arenas[0].offers(0)[i].ino.Add(^uint64(0))
+			}
+			g.repeat(t, j, 4)
+			if j.ops[0].at.number != 0 {
+				t.Errorf("%v: mapped", coll)
+			}
+			if coll != schedule.Broadcast && j.ops[1].at.number == 0 {
+				t.Errorf("%v: rank 1's is not", coll)
+			}
+		}
+	}
+	if said != 1 {
+		t.Errorf("said %d times", said)
+	}
+}
+
+// TestMappedTakenBack: what is read of a rank that has given up does not count, and a view that is gone is an error.
+func TestMappedTakenBack(t *testing.T) {
+	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.ReduceScatter, schedule.AllGather} {
+		for _, gone := range []bool{false, true} {
+			g, m := newMapping(t, 2)
+			j := &job{coll: coll, typ: datatype.Uint8, count: 1 << 16}
+			g.bind(t, j)
+			m.move(j, 0)
+			g.repeat(t, j, 3)
+			g.rebind(j)
+			if _, _, err := j.ops[0].Poll(); err != nil {
+				t.Fatal(err)
+			}
+			op := j.ops[1]
+			op.begin()
+			op.lay(op.first)
+			if ok, err := op.came(0, op.first); !ok || err != nil {
+				t.Fatalf("rank 0's block has not come: %v", err)
+			}
+			want, says := transport.ErrPeerLost, "rank 0 has given up"
+			if gone {
+				for i := range g.arenas[1].theirs {
+					g.arenas[1].theirs[i].drop()
+				}
+				want, says = os.ErrInvalid, "rank 0's send buffer"
+			} else {
+				j.ops[0].Abandon() // between rank 1's look at the header and its copy
+			}
+			err := error(nil)
+			if coll == schedule.AllReduce {
+				err = op.reduce(op.first)
+			} else {
+				err = op.take(op.first)
+			}
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, gone %v: %v", coll, gone, err)
+			}
+		}
+	}
+}
+
+// TestMappedWaits: a rank's operation lasts until the others have read its buffer.
+func TestMappedWaits(t *testing.T) {
+	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.Reduce, schedule.ReduceScatter, schedule.AllGather, schedule.Broadcast} {
+		g, m := newMapping(t, 2)
+		j := &job{coll: coll, typ: datatype.Int32, count: 1 << 14, root: 0}
+		if coll == schedule.Reduce {
+			j.root = 1
+		}
+		g.bind(t, j)
+		m.move(j, 0)
+		g.repeat(t, j, 3)
+		g.rebind(j)
+		op := j.ops[1]
+		op.begin() // rank 1 has come, and lays out what it has
+		op.lay(op.first)
+		op.laid++
+		for range 10 {
+			if _, done, err := j.ops[0].Poll(); err != nil || done {
+				t.Fatalf("%v: done %v before rank 1 has read; %v", coll, done, err)
+			}
+		}
+		if w := j.ops[0].Waiting(); w.Peer != 1 {
+			t.Errorf("%v: waits for rank %d", coll, w.Peer)
+		}
+		g.finish(t, j)
+		j.check(t)
+	}
+}
+
+func TestMappedAllocates(t *testing.T) {
+	g, m := newMapping(t, 2)
+	for _, coll := range collectives {
+		j := &job{coll: coll, typ: datatype.Float32, count: 1 << 18}
+		g.bind(t, j)
+		m.move(j, 0)
+		m.move(j, 1)
+		run := func() { g.rebind(j); g.finish(t, j) }
+		for range 4 {
+			run()
+		}
+		if n := testing.AllocsPerRun(3, run); n != 0 {
+			t.Errorf("%v allocates %v times", j, n)
+		}
+	}
+}
