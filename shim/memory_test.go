@@ -45,6 +45,10 @@ func TestFindMemory(t *testing.T) {
 			}
 		}
 		r, off, ok := FindMemory(fake(p), n)
+		if ok != (r.Number > 0) {
+			t.Fatalf("region %+v, %v", r, ok)
+		}
+		r.Number = 0
 		if ok != (want.Size != 0) || r != want || ok && off != int64(p-want.Base) {
 			t.Fatalf("%d bytes at %#x: %+v + %d, %v, want %+v", n, p, r, off, ok, want)
 		}
@@ -73,7 +77,7 @@ func TestSharedMemory(t *testing.T) {
 	}
 	defer func() { _ = unix.Munmap(mine) }()
 	base := uintptr(unsafe.Pointer(&mine[0]))
-	AddMemory(Region{base, 8192, fd})
+	AddMemory(Region{Base: base, Size: 8192, FD: fd})
 	r, off, ok := FindMemory(unsafe.Pointer(&mine[5000]), 100)
 	if !ok || off != 5000 {
 		t.Fatal(r, off, ok)
@@ -106,7 +110,7 @@ func TestRegistrations(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	a, b := newWorld(t, 1).comms[0], newWorld(t, 1).comms[0]
 	const base = uintptr(0xfffe) << 48
-	AddMemory(Region{base, 4096, -1})
+	AddMemory(Region{Base: base, Size: 4096, FD: -1})
 	reg := func(c *Comm, window bool) uint64 {
 		h, err := c.Register(fake(base+1000), 10, window, 0)
 		if err != nil {

@@ -32,6 +32,15 @@ type collectiveCase struct {
 	skew    int      // misalignment of all buffers, bytes
 	scalars [][]byte // by rank, of OpPreMulSum
 	options Options
+	// memory is where a rank's buffers are; nil: on the heap.
+	memory func(rank, n int) []byte
+}
+
+func (k collectiveCase) room(rank, n int) []byte {
+	if k.memory == nil {
+		return make([]byte, n)
+	}
+	return k.memory(rank, n)
 }
 
 // scalarOf is a rank's scalar, NULL without.
@@ -181,11 +190,15 @@ func (k collectiveCase) compare(b *rankBuffers, input, want []byte) error {
 // layout places a rank's buffers: apart, or as NCCL defines in place.
 func (k collectiveCase) layout(input []byte, send, recv int64, rank int) rankBuffers {
 	size := max(send, recv, int64(len(input)))
-	mem := bytes.Repeat([]byte{guard}, int(size)+128+k.skew)
+	mem := k.room(rank, int(size)+128+k.skew)
+	for i := range mem {
+		mem[i] = guard
+	}
 	body := mem[64+k.skew:][:size:size]
 	b := rankBuffers{guarded: mem, skew: k.skew}
 	if !k.inPlace || send == 0 || recv == 0 {
-		b.input = append(make([]byte, k.skew), input...)[k.skew:]
+		b.input = k.room(rank, k.skew+len(input))[k.skew:]
+		copy(b.input, input)
 		b.output = body[:recv]
 		return b
 	}

@@ -58,6 +58,11 @@ func rankProcess() int {
 		return 1
 	}
 	buf := make([]float32, 100000)
+	if os.Getenv("LP_TEST_MEMORY") == "region" {
+		if buf, err = regionOfFloats(len(buf)); err != nil {
+			panic(err)
+		}
+	}
 	for i := 0; ; i++ {
 		if err := Run([]Call{allReduce(comms[0], buf)}); err != nil {
 			fmt.Println("error:", ResultOf(err), err)
@@ -144,6 +149,9 @@ func takePath(t *testing.T, path string, ranks int) {
 	switch path {
 	case "arena":
 		t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	case "regions": // as "arena", in memory as ncclMemAlloc makes it
+		t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+		t.Setenv("LP_TEST_MEMORY", "region")
 	case "frames":
 		t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 		t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:ring")
@@ -166,13 +174,13 @@ func takePath(t *testing.T, path string, ranks int) {
 // TestKilledRank: when a rank process dies in the middle of a collective, every other
 // rank's call returns an error that names it; leader or not, on every path.
 func TestKilledRank(t *testing.T) {
-	for _, path := range []string{"arena", "frames", "tcp", "circuits", "elsewhere", "kernel"} {
+	for _, path := range []string{"arena", "regions", "frames", "tcp", "circuits", "elsewhere", "kernel"} {
 		for _, victim := range []int{0, 2} {
 			t.Run(fmt.Sprintf("%s/%d", path, victim), func(t *testing.T) {
 				takePath(t, path, 3)
 				t.Setenv("LIGHTPATH_TIMEOUT", "60s")
 				ranks := rankProcesses(t, 3)
-				if path == "arena" || path == "frames" {
+				if path == "arena" || path == "regions" || path == "frames" {
 					nameless(t, ranks[victim].Process.Pid)
 				}
 				if err := ranks[victim].Process.Signal(unix.SIGKILL); err != nil {

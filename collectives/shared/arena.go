@@ -80,20 +80,20 @@ func Size(ranks int) int { return ranks * perRank }
 
 // Arena is one rank's view of the memory. It belongs to one goroutine at a time.
 type Arena struct {
-	end   transport.Sharer // keeps the memory mapped
-	at    unsafe.Pointer
-	ranks int
-	rank  int
-	next  [numRings]uint64 // number of the next chunk
-	free  [numRings]uint64 // what every other rank has consumed, as far as known
-	chain uint64
-	tile  []byte           // where results of several steps are made, see fold
-	src   []unsafe.Pointer // of fold, by rank
-	tried uint64           // bit p: whether this rank can read rank p's memory has been tried
-	known bool             // that all others can read this rank's
-	good  extent           // which they can read, as found last
-	large largePages
-	regions
+	end     transport.Sharer // keeps the memory mapped
+	at      unsafe.Pointer
+	ranks   int
+	rank    int
+	next    [numRings]uint64 // number of the next chunk
+	free    [numRings]uint64 // what every other rank has consumed, as far as known
+	chain   uint64
+	tile    []byte           // where results of several steps are made, see fold
+	src     []unsafe.Pointer // of fold, by rank
+	tried   uint64           // bit p: whether this rank can read rank p's memory has been tried
+	known   bool             // that all others can read this rank's
+	good    extent           // which they can read, as found last
+	large   largePages
+	regions regions
 }
 
 // New returns rank's view of the memory of e, nil where that is too small, which all ranks see

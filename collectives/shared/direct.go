@@ -33,8 +33,12 @@ const (
 	// directRead is how much is read at a time: the chunks of slots are for the caches' sake, of
 	// which the kernel's copy has no use.
 	directRead = 512 << 10
-	// mappedMin is the size of blocks from which to wait for those who read a region costs less than a copy.
-	mappedMin = 16 << 10
+	// mappedMin is how many bytes all blocks that a rank sends, or gets, have at least to be read out of regions: below, to
+	// wait for those who read, and the way through Go, cost more than a copy. mappedEach is the least per rank where all read the
+	// same, and mappedRoot where there is one such block, which its root otherwise leaves behind.
+	mappedMin  = 128 << 10
+	mappedEach = 32 << 10
+	mappedRoot = 64 << 10
 )
 
 // about is what the others must know of a rank, in its memory.
@@ -129,30 +133,44 @@ func (o *Op) publishable() bool {
 	return false
 }
 
-// mappable reports the same of chunks in memory that all others have mapped. Nothing may be written to the buffer that others
-// have still to read: where all combine everything, or exchange in place, they stage.
+// mappable reports whether blocks of this call may be read in memory that all others have mapped. Like all that decides
+// between Go and C it depends on the call alone.
 func (o *Op) mappable() bool {
-	if o.ring != large || o.Block < mappedMin || o.Scale != nil {
+	if o.ring != large || o.Scale != nil {
 		return false
 	}
-	root := o.a.rank == o.Root
+	n := o.a.ranks
 	switch o.Collective {
 	case schedule.AllReduce, schedule.Reduce:
 		return o.path.reduces // each combines its part, of which it has all copies read before it says so
+	case schedule.Broadcast:
+		return o.Block >= n*mappedRoot
+	case schedule.AllGather, schedule.Gather:
+		return n*o.Block >= max(mappedMin, n*mappedEach)
+	}
+	return n*o.Block >= mappedMin
+}
+
+// lends reports whether this rank's blocks may be. In an exchange in place results overwrite what others have still to read.
+func (o *Op) lends() bool {
+	switch o.Collective {
 	case schedule.AllToAll:
 		return !o.InPlace
 	case schedule.Broadcast, schedule.Scatter:
-		return root
+		return o.a.rank == o.Root
 	case schedule.Gather:
-		return !root
+		return o.a.rank != o.Root
 	}
 	return true
 }
 
 // maps reports whether this rank's buffer is read where all others have mapped it.
 func (o *Op) maps() bool {
+	if !o.mappable() {
+		return false
+	}
 	ok := false
-	if o.mappable() {
+	if o.lends() {
 		o.at, o.mapping, ok = o.a.lend(o.Send, o.sent())
 	}
 	if o.chunks == 1 && !o.mapping { // else nobody asks

@@ -298,7 +298,7 @@ func (v *view) drop() {
 func (a *Arena) viewed(p int, w where, n int) (unsafe.Pointer, error) {
 	if i := p*regionsOffered + int(w.place); w.place < regionsOffered && i < len(a.regions.theirs) {
 		v := &a.regions.theirs[i]
-		if size := uint64(len(v.mem)); v.number == w.number && w.offset <= size && uint64(n) <= size-w.offset {
+		if size := uint64(len(v.mem)); v.number == w.number && w.offset < size && uint64(n) <= size-w.offset {
 			return unsafe.Pointer(&v.mem[w.offset]), nil
 		}
 	}

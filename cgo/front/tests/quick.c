@@ -1,6 +1,7 @@
 /* Short calls, which ranks make with and without the core: quick RANKS [SEED]. Every call outside a group is
  * one that the front may make by itself, every call inside goes to the core, and each rank decides that for
- * itself; so slots, counters and the order of calls must be the same to both. Afterwards a rank that stays
+ * itself; so slots, counters and the order of calls must be the same to both. So are buffers of ncclMemAlloc, which
+ * others read where they are, and any other. Afterwards a rank that stays
  * away, one that calls something else and one that dies must be found out. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -12,7 +13,7 @@
 
 #include "check.h"
 
-enum { MAX_RANKS = 8, MAX_COUNT = 9000, SHAPES = 40, ROUNDS = 6000 };
+enum { MAX_RANKS = 8, MAX_COUNT = 17000, SHAPES = 40, ROUNDS = 6000 };
 
 enum kind { ALLREDUCE, BROADCAST, REDUCE, ALLGATHER, REDUCESCATTER, ALLTOALL, GATHER, SCATTER, KINDS };
 
@@ -129,7 +130,10 @@ static ncclResult_t call(const struct shape* s, void* send, void* recv) {
 }
 
 static void random_calls(uint64_t seed) {
-  static char one[MAX_COUNT * MAX_RANKS * 8], other[MAX_COUNT * MAX_RANKS * 8];
+  enum { BYTES = MAX_COUNT * MAX_RANKS * 8 };
+  static char memory[2][BYTES];
+  void* shared[2];
+  for (int i = 0; i < 2; i++) OK(ncclMemAlloc(&shared[i], BYTES));
   struct shape shapes[SHAPES];
   uint64_t common = seed, own = seed ^ (uint64_t)(rank + 1) << 40;
   for (int i = 0; i < SHAPES; i++) {
@@ -146,6 +150,8 @@ static void random_calls(uint64_t seed) {
     /* Few shapes at a time, so that most calls are of one that has been seen, and sometimes another. */
     const struct shape* s = &shapes[(round / 500 * 5 + (int)(draw(&common) % 6)) % SHAPES];
     size_t n = sends(s), m = gets(s), own_block = (size_t)rank * s->count * types[s->type].size;
+    int alloc = draw(&own) % 2;
+    char *one = alloc ? shared[0] : memory[0], *other = alloc ? shared[1] : memory[1];
     char *send = one, *recv = other;
     if (s->in_place && s->kind != SCATTER && s->kind != REDUCESCATTER) {
       recv = one;
@@ -170,6 +176,7 @@ static void random_calls(uint64_t seed) {
         exit(1);
       }
   }
+  for (int i = 0; i < 2; i++) OK(ncclMemFree(shared[i]));
 }
 
 static void start(int generation) {
