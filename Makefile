@@ -14,7 +14,7 @@ PKGS      := ./...
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo test test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz lint fmt bench bench-peers bench-planes bench-planning gpu-check gpu-kit figures clean help
+.PHONY: all build lib demo test test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures clean help
 
 all: build ## libraries and commands
 
@@ -90,6 +90,9 @@ bench: build ## allreduce and alltoall over shm and tcp at 2, 4 and 8 ranks
 PEERS_FLAGS ?= --transport shm -e 256M --budget 15m --resume
 bench-peers: build peers ## Lightpath beside Open MPI, MPICH and Gloo, into build/peers/
 	bin/lightpath bench peers --out build/peers $(PEERS_FLAGS)
+
+bench-kernels: bin/lightpath bin/lightpath-stream ## reductions beyond the caches beside STREAM
+	bin/lightpath bench kernels $(KERNELS_FLAGS)
 
 bench-planes: build ## share of the line rate over shaped TCP planes between network namespaces (root)
 	bench/planes.sh

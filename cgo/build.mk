@@ -40,6 +40,12 @@ bin/lightpath-rank: $(RANK_SOURCES) cgo/rank/rank.h cgo/cuda/tests/gpu.h cgo/cud
 	  -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/../lib:$$ORIGIN'
 	mv $@.tmp $@
 
+# STREAM, for lightpath bench kernels.
+bin/lightpath-stream: cgo/stream/stream.c
+	@mkdir -p bin
+	$(CC) $(CSTD) $(CFLAGS) -O3 -pthread -o $@.tmp $<
+	mv $@.tmp $@
+
 # go-nvml's symbols are resolved when they are called: no -z now here.
 bin/lightpath-nvml: $(wildcard cgo/nvml/*.go shim/topology/*.go) go.mod go.sum
 	@mkdir -p bin

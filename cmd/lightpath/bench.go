@@ -85,7 +85,7 @@ COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, ga
 	fl.IntVar(&f.graph, "graph", 0, "capture the iterations into a CUDA graph and time so many launches of it")
 	fl.StringVar(&f.library, "library", "", "another libnccl.so.2 to time, such as NVIDIA's")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long")
-	cmd.AddCommand(newBenchBarrier(), newBenchPeers(), newBenchLatency(), newBenchExchange())
+	cmd.AddCommand(newBenchBarrier(), newBenchPeers(), newBenchLatency(), newBenchExchange(), newBenchKernels())
 	return cmd
 }
 

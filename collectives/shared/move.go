@@ -223,10 +223,7 @@ func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 		if direct {
 			t = unsafe.Slice((*byte)(unsafe.Add(dst, at)), m)
 		}
-		o.Combine(t, unsafe.Slice((*byte)(unsafe.Add(src[0], at)), m), unsafe.Slice((*byte)(unsafe.Add(src[1], at)), m))
-		for _, s := range src[2:] {
-			o.Combine(t, t, unsafe.Slice((*byte)(unsafe.Add(s, at)), m))
-		}
+		combineAll(o.Combine, t, src, at)
 		if !direct {
 			if result == nil {
 				o.store(unsafe.Add(dst, at), unsafe.Pointer(unsafe.SliceData(t)), m)
@@ -237,5 +234,29 @@ func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 		if result != nil {
 			o.store(unsafe.Add(result, at), unsafe.Pointer(unsafe.SliceData(t)), m)
 		}
+	}
+}
+
+// combineAll sets t to what the sources have from byte at on, combined in their order.
+func combineAll(combine datatype.CombineFunc, t []byte, src []unsafe.Pointer, at int) {
+	part := func(i int) []byte { return unsafe.Slice((*byte)(unsafe.Add(src[i], at)), len(t)) }
+	combine(t, part(0), part(1))
+	for i := 2; i < len(src); i++ {
+		combine(t, t, part(i))
+	}
+}
+
+// FoldPastCaches combines buffers of equal length, two or more, into dst, as operations do whose results are larger
+// than the caches. It is here for who measures it: operations fold what lies in slots.
+func FoldPastCaches(combine datatype.CombineFunc, dst []byte, src [][]byte) {
+	tile := make([]byte, tileSize)
+	at := make([]unsafe.Pointer, len(src))
+	for i, s := range src {
+		at[i] = unsafe.Pointer(unsafe.SliceData(s))
+	}
+	for k := 0; k < len(dst); k += tileSize {
+		t := tile[:min(tileSize, len(dst)-k)]
+		combineAll(combine, t, at, k)
+		datatype.Stream(dst[k:k+len(t)], t)
 	}
 }

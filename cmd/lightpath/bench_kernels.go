@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/bench"
+	"lightpath/bench/kernels"
+	"lightpath/collectives/datatype"
+)
+
+func newBenchKernels() *cobra.Command {
+	var o kernels.Options
+	var size, typ, op, jsonOut string
+	cmd := &cobra.Command{
+		Use:   "kernels",
+		Short: "Time reductions beyond the caches beside STREAM",
+		Long: `Times the reduction kernels on buffers larger than the caches, and by turns with them STREAM's copy, add and
+triad in C, with ordinary stores and with stores past the caches (-nt), on as many threads. Rates count what must
+move through memory (a sum of two: two buffers read and one written), as STREAM counts it. "of add" is the rate
+over that of STREAM's better addition.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			bytes, err := bench.ParseBytes(size)
+			if err != nil {
+				return fmt.Errorf("-b: %w", err)
+			}
+			if o.Type, err = datatype.ParseType(typ); err != nil {
+				return fmt.Errorf("-d: %w", err)
+			}
+			if o.Op, err = datatype.ParseOp(op); err != nil {
+				return fmt.Errorf("-o: %w", err)
+			}
+			o.Bytes = int(bytes)
+			if err := checkKernels(&o); err != nil {
+				return err
+			}
+			if o.Stream, err = siblingFile("bin", "lightpath-stream"); err != nil {
+				return fmt.Errorf("%w (make bin/lightpath-stream)", err)
+			}
+			lines, err := kernels.Run(cmd.Context(), &o)
+			if err != nil {
+				return no(err)
+			}
+			return printKernels(lines, jsonOut)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVarP(&size, "bytes", "b", "256M", "size of a buffer, all threads together")
+	fl.IntSliceVarP(&o.Threads, "threads", "t", []int{1, 2}, "numbers of threads")
+	fl.IntSliceVar(&o.Sources, "sources", []int{2, 4, 8}, "buffers that are combined into another one")
+	fl.StringVarP(&typ, "datatype", "d", "float", "element type")
+	fl.StringVarP(&op, "op", "o", "sum", "reduction operator")
+	fl.IntVar(&o.Rounds, "rounds", 15, "turns of each")
+	fl.StringVar(&jsonOut, "json", "", "write the results as JSON to this file (- for standard output)")
+	return cmd
+}
+
+func checkKernels(o *kernels.Options) error {
+	if o.Rounds < 1 || len(o.Threads) == 0 {
+		return errors.New("--rounds must be at least 1, and -t name a number of threads")
+	}
+	for _, n := range o.Threads {
+		if n < 1 || n > 256 {
+			return fmt.Errorf("-t: %d is not between 1 and 256", n)
+		}
+		if o.Bytes/n < 4096 {
+			return fmt.Errorf("-b: %d bytes are less than 4096 for each of %d threads", o.Bytes, n)
+		}
+	}
+	for _, n := range o.Sources {
+		if n < 2 || n > 64 {
+			return fmt.Errorf("--sources: %d is not between 2 and 64", n)
+		}
+	}
+	return nil
+}
+
+func printKernels(lines []*kernels.Line, jsonOut string) error {
+	var table io.Writer = os.Stdout
+	if jsonOut == "-" {
+		table = os.Stderr
+	}
+	fmt.Fprintf(table, "%7s  %-28s %7s  %10s %8s  %10s %8s\n", "threads", "GB/s", "buffers", "best", "of add", "median", "of add")
+	for _, l := range lines {
+		name := l.Name
+		if l.Stream {
+			name = "STREAM " + name
+		}
+		fmt.Fprintf(table, "%7d  %-28s %7d  %10.2f %7.0f%%  %10.2f %7.0f%%\n", l.Threads, name, l.Arrays, l.Best, 100*l.OfAdd, l.Median, 100*l.OfAddMedian)
+	}
+	if jsonOut == "" {
+		return nil
+	}
+	return writeJSON(jsonOut, lines)
+}
