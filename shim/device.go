@@ -36,7 +36,8 @@ type onDevice struct {
 
 	locked      atomic.Int64 // bytes of page-locked memory
 	outstanding atomic.Int64 // launches that have not run
-	direct      *direct      // nil: all launches are staged
+	direct      *direct      // ranks reach each other's devices; nil: they do not
+	gdr         *gpuDirect   // RDMA ports reach the device; nil: they do not. With neither all launches are staged
 	ctx         device.Context
 	identity    string // of the device; noPeers: why nobody can reach it
 	noPeers     error

@@ -63,7 +63,7 @@ const directAlgorithm = "device-memory"
 
 // onPeers reports whether calls of a kind go through the memory of devices, whatever buffers they have.
 func (c *Call) onPeers() bool {
-	return c.Comm != nil && c.Comm.dev != nil && c.Comm.dev.direct != nil && !c.Kind.oneSided() && c.Options.Planes == 0 && c.Options.Plan.Digits == 0
+	return c.Comm != nil && c.Comm.dev != nil && (c.Comm.dev.direct != nil || c.Comm.dev.gdr != nil) && !c.Kind.oneSided() && c.Options.Planes == 0 && c.Options.Plan.Digits == 0
 }
 
 // directGroup is the state of one group, pooled.
@@ -143,8 +143,8 @@ func (g *directGroup) run(calls []Call) error {
 		}
 	}
 	for _, c := range g.waits {
-		if err := c.dev.direct.wait(); err != nil {
-			return err
+		if c.drain(); c.AsyncError() != nil {
+			return c.AsyncError()
 		}
 	}
 	return nil
@@ -228,8 +228,7 @@ func (r *hostRoom) finish(err error) {
 
 // stage has a communicator's calls work on page-locked memory: devices need that, and nobody waits for a copy on the way.
 func (g *directGroup) stage(c *Comm) error {
-	x := c.dev.direct
-	if err := x.driver.EnterContext(x.ctx); err != nil {
+	if err := devices.(device.Peers).EnterContext(c.dev.ctx); err != nil {
 		return err
 	}
 	defer devices.Leave()
@@ -266,12 +265,6 @@ func (g *directGroup) stageOne(at *unsafe.Pointer, size int64, isSend bool) erro
 	*at = r.at
 	g.rooms = append(g.rooms, room)
 	return nil
-}
-
-// wait returns when the communicator's launches are over.
-func (x *direct) wait() error {
-	x.c.drain()
-	return x.c.AsyncError()
 }
 
 // ranks of a mask, in order.

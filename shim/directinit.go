@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -15,6 +16,7 @@ import (
 const (
 	devicePathAuto   = "auto"
 	devicePathDirect = "direct"
+	devicePathRDMA   = "rdma"
 	devicePathStaged = "staged"
 )
 
@@ -91,27 +93,45 @@ func whyNotDirect(table []hello, cfg *Config) string {
 	return ""
 }
 
-// attachDirect has the ranks exchange through the memory of their devices: all, or none.
-func (c *Comm) attachDirect() error {
-	if c.cfg.DevicePath == devicePathStaged {
-		return nil
-	}
-	why := whyNotDirect(c.table, c.cfg)
-	if why == "" {
-		var err error
-		if why, err = c.joinDirect(); err != nil {
-			return err
+// attachDevice settles how memory of devices is exchanged, alike on all ranks: by the devices themselves, by RDMA ports that
+// reach them, or through host memory.
+func (c *Comm) attachDevice() error {
+	path, whyStaged := c.cfg.DevicePath, []string{}
+	for _, way := range []struct {
+		path string
+		join func() (string, error)
+		says string
+	}{
+		{devicePathDirect, c.attachDirect, "direct"},
+		{devicePathRDMA, c.attachGPUDirect, "rdma, GPUDirect"},
+	} {
+		if path != devicePathAuto && path != way.path {
+			continue
 		}
+		why, err := way.join()
+		switch {
+		case err != nil:
+			return err
+		case why == "":
+			c.log.info(subInit, "device path: %s, %d bytes for exchange", way.says, c.cfg.DeviceExchange)
+			return nil
+		case path == way.path:
+			return fmt.Errorf("shim: LIGHTPATH_DEVICE_PATH=%s: %s: %w", path, why, ErrInvalidUsage)
+		}
+		whyStaged = append(whyStaged, fmt.Sprintf("not %s: %s", way.path, why))
 	}
-	switch {
-	case why == "":
-		c.log.info(subInit, "device path: direct, %d bytes for exchange", c.cfg.DeviceExchange)
-	case c.cfg.DevicePath == devicePathDirect:
-		return fmt.Errorf("shim: LIGHTPATH_DEVICE_PATH=direct: %s: %w", why, ErrInvalidUsage)
-	case c.dev != nil:
-		c.log.info(subInit, "device path: staged through host memory: %s", why)
+	if c.dev != nil && path != devicePathStaged {
+		c.log.info(subInit, "device path: staged through host memory; %s", strings.Join(whyStaged, "; "))
 	}
 	return nil
+}
+
+// attachDirect has the ranks exchange through the memory of their devices: all, or none. It returns why not.
+func (c *Comm) attachDirect() (why string, err error) {
+	if why := whyNotDirect(c.table, c.cfg); why != "" {
+		return why, nil
+	}
+	return c.joinDirect()
 }
 
 // joinDirect tries, with all others, and says why it is not to be; the error is one that fails the communicator.

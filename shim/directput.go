@@ -37,7 +37,11 @@ func (g *directGroup) putOf(c *Comm) error {
 	if err := c.sound(); err != nil {
 		return err // failed or destroyed while this thread waited for the lock
 	}
-	return d.direct.put(g.calls, slices.Contains(g.waits, c))
+	here := slices.Contains(g.waits, c)
+	if d.gdr != nil {
+		return d.gdr.put(g.calls, here)
+	}
+	return d.direct.put(g.calls, here)
 }
 
 // putApart is put with a goroutine for each communicator.
@@ -68,7 +72,7 @@ func (g *directGroup) long() bool {
 		chunks := int64(0)
 		for i := range g.calls {
 			if g.calls[i].Comm == c {
-				chunks += c.dev.direct.chunksOf(&g.calls[i])
+				chunks += c.dev.chunksOf(&g.calls[i])
 			}
 		}
 		if chunks > surelyKept {
@@ -76,6 +80,14 @@ func (g *directGroup) long() bool {
 		}
 	}
 	return false
+}
+
+// chunksOf is how many chunks, or rounds, a call has, or more.
+func (d *onDevice) chunksOf(call *Call) int64 {
+	if d.gdr != nil {
+		return d.gdr.roundsOf(call)
+	}
+	return d.direct.chunksOf(call)
 }
 
 // chunksOf is how many chunks a call has, or more.

@@ -246,10 +246,17 @@ func (x *direct) missing() string {
 	return "no stream of " + status.ListRanks(late) + " is in one"
 }
 
-// timedOut ends the communicator. Where it is a collective the leader knows who has not called it, and has the first word.
+// timedOut ends the communicator.
 func (x *direct) timedOut(number uint32) error {
 	c := x.c
 	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.cfg.Timeout, x.missing(), ErrTimeout)
+	c.launchTimedOut(number, err)
+	return err
+}
+
+// launchTimedOut tells the leader of a launch that has timed out. Where it is a collective the leader knows who has not called it, and has
+// the first word.
+func (c *Comm) launchTimedOut(number uint32, err error) {
 	for _, op := range c.flight.of(number) {
 		if op.seq == 0 {
 			continue
@@ -260,9 +267,8 @@ func (x *direct) timedOut(number uint32) error {
 		case <-c.poisonCh:
 		case <-time.After(time.Second):
 		}
-		break
+		return
 	}
-	return err
 }
 
 // letGo hands the streams of a communicator that has failed whatever they wait for, until they are through.

@@ -177,9 +177,9 @@ var vars = []Var{
 		func(c *Config, v string) error { return c.setNets(v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
-	{"LIGHTPATH_DEVICE_PATH", "auto|direct|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other, or staged through host memory; auto: direct where that can be",
+	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other; rdma, by RDMA ports that reach it (GPUDirect); or staged through host memory; auto: the first of them that can be",
 		func(c *Config, v string) error {
-			return setChoice(&c.DevicePath, v, devicePathAuto, devicePathDirect, devicePathStaged)
+			return setChoice(&c.DevicePath, v, devicePathAuto, devicePathDirect, devicePathRDMA, devicePathStaged)
 		}},
 	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes 1M..4G", "32M", "memory of its device that each rank of a communicator has for what is exchanged directly; the same on every rank",
 		func(c *Config, v string) error { return setBytes(&c.DeviceExchange, v, 1<<20, 4<<30) }},

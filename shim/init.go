@@ -345,7 +345,7 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 		err = c.attachOptical(fab, sec)
 	}
 	if err == nil {
-		err = c.attachDirect()
+		err = c.attachDevice()
 	}
 	if err != nil {
 		return err // fail tells the others

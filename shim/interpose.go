@@ -18,7 +18,9 @@ import (
 type interposer struct {
 	c     *Comm
 	lib   other.Library
-	comms []other.Comm  // by lane: one for each plane with circuits, one where there are none
+	comms []other.Comm // by lane: one for each plane with circuits, one where there are none
+	// gdr is the library, where that is the RDMA ports' own; nil: another libnccl.
+	gdr   *gpuDirect
 	ended chan struct{} // closed when nothing is on streams any more, or the communicator has failed
 	gone  chan struct{} // closed when nothing of it is left
 
@@ -29,6 +31,9 @@ type interposer struct {
 	asking plansAsked
 	launching
 }
+
+// forOther reports whether there is an interposer and its library is another libnccl.
+func (in *interposer) forOther() bool { return in != nil && in.gdr == nil }
 
 // Interpose has collectives on streams of communicators that this process has just made executed by another library, where
 // LIGHTPATH_FALLBACK asks for that and there is something to execute: plans, or chosen algorithms. All processes

@@ -29,9 +29,15 @@ type launching struct {
 	fork    device.Event
 	last    lastLaunch // that was not captured
 	graph   lastLaunch // of the capture that came last
+	issuing issuing    // the script that is being put there
 	list    []other.Transfer
 	kernel  device.Reduction // as the driver is given it
 	cross   crossings
+
+	// Of what is being put on streams, for the library that is the ports' own:
+	capture  device.Capture
+	captured bool
+	number   uint32 // of the launch
 }
 
 // lastLaunch is the end of a script on the device.
@@ -58,6 +64,7 @@ type issuing struct {
 	op      datatype.Op
 	divisor int64
 	run     *crossing // nil without circuits
+	bounced bounced
 }
 
 // interpose puts calls that are interposed on their streams, one after another, and returns.
@@ -91,15 +98,16 @@ func (in *interposer) enqueue(e *scripted, call *Call) error {
 	if err := in.c.sound(); err != nil {
 		return err
 	}
-	on, err := devices.Enter(call.Stream)
+	on, err := in.c.enter(call.Stream)
 	if err != nil {
 		return err
 	}
 	defer devices.Leave()
-	if on != in.c.args.Device {
-		return call.invalid("the stream is of device %d, the communicator of device %d", on, in.c.args.Device)
+	p := &in.issuing
+	*p = issuing{in: in, e: e, call: call}
+	if p.capture, err = in.c.capturingOn(on, call.Stream); err != nil {
+		return err
 	}
-	p := issuing{in: in, e: e, call: call}
 	if err := p.prepare(); err != nil {
 		return err
 	}
@@ -114,20 +122,10 @@ func (in *interposer) enqueue(e *scripted, call *Call) error {
 // prepare finds out what the script needs; nothing is on a stream yet.
 func (p *issuing) prepare() (err error) {
 	in, call := p.in, p.call
-	if p.capture, err = devices.Capturing(call.Stream); err != nil {
+	in.capture, in.captured = p.capture, p.capture.ID != 0
+	if err := p.buffers(); err != nil {
 		return err
 	}
-	send, recv := call.extents()
-	for _, b := range []struct {
-		name string
-		at   unsafe.Pointer
-		size int64
-	}{{"sendbuff", call.Send, send}, {"recvbuff", call.Recv, recv}} {
-		if err := call.reached(b.name, b.at, b.size); err != nil {
-			return err
-		}
-	}
-	p.bases[schedule.Input], p.bases[schedule.Output] = call.Send, call.Recv
 	if err := p.operator(); err != nil {
 		return err
 	}
@@ -135,11 +133,16 @@ func (p *issuing) prepare() (err error) {
 		return err
 	}
 	scratch := (p.e.script.ScratchBytes + 255) &^ 255
-	memory, err := p.memory(scratch + p.e.script.AreaBytes)
+	area := (p.e.script.AreaBytes + 255) &^ 255
+	memory, err := p.memory(scratch + area + p.bounced.size)
 	if err != nil {
 		return err
 	}
 	p.bases[schedule.Scratch], p.bases[program.Area] = memory, unsafe.Add(memory, scratch)
+	p.bounce(unsafe.Add(memory, scratch+area))
+	if in.gdr != nil {
+		return in.gdr.reserve(p.e.script, &p.bases)
+	}
 	if in.c.light != nil {
 		p.run, err = in.cross.take(p)
 	}
@@ -153,7 +156,7 @@ func (c *Call) reached(name string, at unsafe.Pointer, size int64) error {
 	}
 	place, err := c.located(name, at, size)
 	if err == nil && place.Kind == device.Host {
-		err = c.invalid("%s %p is memory that no device reaches: the other library, which executes the call, takes device memory, managed memory and page-locked memory", name, at)
+		err = c.invalid("%s %p is memory that no device reaches: who executes the call takes device memory, managed memory and page-locked memory", name, at)
 	}
 	return err
 }
@@ -184,8 +187,8 @@ func (p *issuing) operator() error {
 	return nil
 }
 
-// streamsOf makes the streams and events of a script that are not there yet.
-func (in *interposer) streamsOf(s *program.Script) (err error) {
+// lanesOf makes the streams and events of so many lanes that are not there yet.
+func (in *interposer) lanesOf(lanes int) (err error) {
 	l := &in.launching
 	if l.ctx == 0 {
 		if l.ctx, err = l.peers.Context(); err != nil {
@@ -200,7 +203,7 @@ func (in *interposer) streamsOf(s *program.Script) (err error) {
 			return err
 		}
 	}
-	for j := 1; j < len(s.Lanes); j++ {
+	for j := 1; j < lanes; j++ {
 		if l.streams[j] == 0 {
 			if l.streams[j], err = l.peers.NewStream(); err != nil {
 				return err
@@ -209,6 +212,15 @@ func (in *interposer) streamsOf(s *program.Script) (err error) {
 		if err := makeEvent(&l.joints[j]); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// streamsOf makes the streams and events of a script that are not there yet.
+func (in *interposer) streamsOf(s *program.Script) error {
+	l := &in.launching
+	if err := in.lanesOf(len(s.Lanes)); err != nil {
+		return err
 	}
 	for i := range s.Batches {
 		if i == len(l.events) {
@@ -234,16 +246,13 @@ func makeEvent(e *device.Event) (err error) {
 func (p *issuing) put() error {
 	in, s, main := p.in, p.e.script, p.call.Stream
 	l := &in.launching
-	last := &l.last
-	if p.capture.ID != 0 {
-		last = &l.graph
-	}
-	if last.set && last.capture == p.capture.ID {
-		if err := devices.Follow(main, last.event); err != nil {
-			return err
-		}
+	if err := p.follow(main); err != nil {
+		return err
 	}
 	if err := p.run.begin(main); err != nil {
+		return err
+	}
+	if err := p.bounced.in.put(main); err != nil {
 		return err
 	}
 	if err := p.forkLanes(); err != nil {
@@ -261,14 +270,42 @@ func (p *issuing) put() error {
 			}
 		}
 	}
-	if err := p.divide(); err != nil {
+	if err := errors.Join(p.divide(), p.bounced.out.put(main)); err != nil {
 		return err
 	}
 	if err := p.run.end(main); err != nil {
 		return err
 	}
+	_, err := p.last(main)
+	return err
+}
+
+// lastOf returns where the end of the last script is that this one comes after.
+func (p *issuing) lastOf() *lastLaunch {
+	if p.capture.ID != 0 {
+		return &p.in.graph
+	}
+	return &p.in.launching.last
+}
+
+// follow has a stream wait for the last script.
+func (p *issuing) follow(s device.Stream) error {
+	if last := p.lastOf(); last.set && last.capture == p.capture.ID {
+		return devices.Follow(s, last.event)
+	}
+	return nil
+}
+
+// last makes what the stream has been given the last script, and returns the event behind it.
+func (p *issuing) last(s device.Stream) (device.Event, error) {
+	last := p.lastOf()
+	if x := p.in.gdr; x != nil && p.capture.ID == 0 {
+		if err := devices.Store(s, x.ended.word(), p.in.number); err != nil {
+			return 0, err
+		}
+	}
 	last.capture, last.set = p.capture.ID, true
-	return devices.Record(last.event, main)
+	return last.event, devices.Record(last.event, s)
 }
 
 // used tells whether a lane has anything to do.
@@ -383,8 +420,8 @@ func (p *issuing) divide() error {
 	}
 	r := &p.in.kernel
 	*r = device.Reduction{
-		Dst: p.call.Recv, N: 1, Count: recv / p.e.script.ElemSize, Type: p.call.Type, Op: datatype.Sum, Divisor: p.divisor,
+		Dst: p.bases[schedule.Output], N: 1, Count: recv / p.e.script.ElemSize, Type: p.call.Type, Op: datatype.Sum, Divisor: p.divisor,
 	}
-	r.Sources[0] = p.call.Recv
+	r.Sources[0] = r.Dst
 	return devices.Reduce(r, p.call.Stream)
 }

@@ -5,13 +5,26 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/device"
 )
 
 // stretchOfDevice is memory of the device.
 type stretchOfDevice struct {
-	at   unsafe.Pointer
-	size int64
+	at     unsafe.Pointer
+	size   int64
+	base   unsafe.Pointer     // what the driver has given
+	region *rendezvous.Region // as RDMA ports know it, nil where they do not
+}
+
+// alloc returns memory of the device, which RDMA ports know where they are to send from it. The context has been entered.
+func (in *interposer) alloc(size int64) (m stretchOfDevice, err error) {
+	if in.gdr != nil {
+		return in.gdr.alloc(size)
+	}
+	m.at, err = in.peers.AllocExchange(int(size))
+	m.base, m.size = m.at, size
+	return m, err
 }
 
 // memory returns so many bytes of the device for the script.
@@ -21,14 +34,14 @@ func (p *issuing) memory(size int64) (unsafe.Pointer, error) {
 		return p.memoryOfGraph(size)
 	}
 	if size > l.memory.size {
-		at, err := l.peers.AllocExchange(int(size))
+		m, err := p.in.alloc(size)
 		if err != nil {
 			return nil, err
 		}
 		if l.memory.at != nil {
 			l.old = append(l.old, l.memory)
 		}
-		l.memory = stretchOfDevice{at, size}
+		l.memory = m
 	}
 	return l.memory.at, nil
 }
@@ -38,20 +51,26 @@ func (p *issuing) memoryOfGraph(size int64) (unsafe.Pointer, error) {
 	if size == 0 {
 		return nil, nil
 	}
-	l := &p.in.launching
-	at, err := l.peers.AllocExchange(int(size))
+	m, err := p.in.alloc(size)
 	if err != nil {
 		return nil, err
 	}
-	m := stretchOfDevice{at, size}
 	// Not where the driver says that the graph is gone: it takes no calls there.
-	return at, devices.Retain(p.capture, keepsakes.add(func() { go m.free(l.peers, l.ctx) }))
+	return m.at, devices.Retain(p.capture, keepsakes.add(func() { go p.in.freeMemory(m) }))
 }
 
-// free gives memory back, from any thread.
+// freeMemory gives memory back, from any thread.
+func (in *interposer) freeMemory(m stretchOfDevice) {
+	if m.region != nil {
+		_ = in.gdr.forget(m.region)
+	}
+	m.free(in.peers, in.ctx)
+}
+
+// free gives memory back that no port knows any more.
 func (m stretchOfDevice) free(peers device.Peers, ctx device.Context) {
-	if m.at != nil && peers.EnterContext(ctx) == nil {
-		_ = peers.FreeExchange(m.at)
+	if m.base != nil && peers.EnterContext(ctx) == nil {
+		_ = peers.FreeExchange(m.base)
 		devices.Leave()
 	}
 }
@@ -82,7 +101,13 @@ func (in *interposer) free() {
 	l.launch.Lock()
 	defer l.launch.Unlock()
 	for _, m := range append(l.old, l.memory) {
-		m.free(l.peers, l.ctx)
+		in.freeMemory(m)
+	}
+	if x := in.gdr; x != nil {
+		for _, m := range x.rooms {
+			in.freeMemory(m)
+		}
+		x.free()
 	}
 	for _, list := range [][]device.Event{l.joints, l.events, {l.fork, l.last.event, l.graph.event}} {
 		for _, e := range list {

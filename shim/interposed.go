@@ -25,7 +25,7 @@ type scripted struct {
 // ready. It depends on the call and on what all ranks share; the first call of a shape may wait for its plan, and for nothing
 // else. An error is that of the call.
 func Interposes(call *Call) (bool, error) {
-	if call.Comm == nil || call.Comm.inter.Load() == nil {
+	if call.Comm == nil || !call.Comm.inter.Load().forOther() {
 		return false, nil
 	}
 	if err := Check(call); err != nil {
@@ -67,13 +67,13 @@ func (in *interposer) make(s shape) (*scripted, error) {
 	c := in.c
 	coll := kinds[s.kind].collective
 	args := program.Args{
-		Rank: c.args.Rank, Planes: 1, Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
+		Rank: c.args.Rank, Planes: len(in.comms), Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
 		Scale: kernelsOf(&s, c.args.Ranks).scale != nil,
 	}
 	e := &scripted{}
 	var plan *plans.Plan
 	if c.light == nil {
-		if _, chosen := c.cfg.Algorithms[coll.String()]; !chosen {
+		if _, chosen := c.cfg.Algorithms[coll.String()]; !chosen && in.gdr == nil {
 			return in.passed(s, "LIGHTPATH_ALGORITHM names no algorithm for it"), nil
 		}
 	} else {
@@ -98,8 +98,12 @@ func (in *interposer) make(s shape) (*scripted, error) {
 		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, col.algorithm, err)
 	}
 	e.algorithm, e.entry = col.algorithm, &entry{prog: p, algorithm: col.algorithm, plan: plan}
-	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): interposed, algorithm %s, %d groups of the other library",
-		c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, len(e.script.Batches))
+	how := "interposed"
+	if in.gdr != nil {
+		how = gdrAlgorithm
+	}
+	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): %s, algorithm %s, %d groups of messages",
+		c.args.Rank, s.kind, s.count, s.typ, s.root, how, col.algorithm, len(e.script.Batches))
 	return e, nil
 }
 

@@ -33,7 +33,7 @@ func Run(calls []Call) error {
 func runHere(calls []Call) error {
 	if streams, err := onStreams(calls); err != nil {
 		return err
-	} else if streams && calls[0].Comm.inter.Load() != nil {
+	} else if streams && calls[0].Comm.inter.Load().forOther() {
 		return interpose(calls)
 	} else if streams {
 		return enqueue(calls)

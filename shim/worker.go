@@ -147,7 +147,11 @@ func (t *launchTable) remove(token uintptr) {
 
 // Ready implements device.Handler. Hot path: no allocation.
 func (t *launchTable) Ready(token uintptr) {
-	if token&interposedToken != 0 {
+	switch {
+	case token&gdrToken != 0:
+		gdrReady(token)
+		return
+	case token&interposedToken != 0:
 		interposedReady(token)
 		return
 	}

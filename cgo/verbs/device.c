@@ -144,6 +144,20 @@ int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struc
 	return 0;
 }
 
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
+		     uint32_t *rkey)
+{
+	if (!lpv.reg_dmabuf_mr)
+		return ENOTSUP;
+	errno = 0;
+	*mr = lpv.reg_dmabuf_mr(d->pd, offset, size, at, fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (!*mr)
+		return failed();
+	*lkey = (*mr)->lkey;
+	*rkey = (*mr)->rkey;
+	return 0;
+}
+
 int lpv_deregister(struct ibv_mr *mr) { return lpv.dereg_mr(mr); }
 
 #else
@@ -155,6 +169,11 @@ int lpv_port(struct lpv_device *d, int port, struct lpv_port *p) { return ENOSYS
 int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type) { return ENOSYS; }
 int lpv_event(struct lpv_device *d, int *kind, uint32_t *number) { return ENOSYS; }
 int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey)
+{
+	return ENOSYS;
+}
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
+		     uint32_t *rkey)
 {
 	return ENOSYS;
 }

@@ -4,6 +4,7 @@ package verbs
 import "C"
 
 import (
+	"fmt"
 	"syscall"
 	"unsafe"
 
@@ -95,6 +96,19 @@ func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 	rc := C.lpv_register(&d.d, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), remote, &r.mr, &r.lkey, &r.rkey)
 	if rc != 0 {
 		return nil, wrap(rc, "%s: register memory", d.name)
+	}
+	return r, nil
+}
+
+// RegisterBuf implements [rdma.Device].
+func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.Region, error) {
+	r := &region{}
+	rc := C.lpv_register_buf(&d.d, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(at), &r.mr, &r.lkey, &r.rkey)
+	if rc == C.int(syscall.ENOTSUP) || rc == C.int(syscall.ENOSYS) {
+		return nil, fmt.Errorf("verbs: %s: register a dma-buf: the device, its kernel driver or libibverbs (rdma-core 34 or later is needed) takes none: %w", d.name, syscall.Errno(rc))
+	}
+	if rc != 0 {
+		return nil, wrap(rc, "%s: register a dma-buf", d.name)
 	}
 	return r, nil
 }

@@ -49,6 +49,7 @@ static void load(void)
 		}
 		*(void **)((char *)&lpv + symbols[i].at) = at;
 	}
+	*(void **)&lpv.reg_dmabuf_mr = dlsym(so, "ibv_reg_dmabuf_mr");
 	/* Forked children must not take the pages of queues from their parent. It fails where the kernel
 	 * sees to that, or when somebody has opened a device before; neither is worth an error. */
 	lpv.fork_init();

@@ -34,6 +34,8 @@ extern struct lpv_library {
 	int (*dealloc_pd)(struct ibv_pd *pd);
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *at, size_t size, int access);
 	int (*dereg_mr)(struct ibv_mr *mr);
+	/* NULL where rdma-core is older than 34 */
+	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t size, uint64_t at, int fd, int access);
 	struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *context);
 	int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
 	struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, void *user, struct ibv_comp_channel *channel, int vector);

@@ -48,6 +48,9 @@ enum { LPV_OTHER, LPV_DEVICE_FATAL, LPV_QUEUE_FAILED, LPV_CQ_FAILED, LPV_PORT_DO
 int lpv_event(struct lpv_device *d, int *kind, uint32_t *number);
 
 int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey);
+/* Of a dma-buf, for writes of peers too; ENOTSUP where the library has no such function. */
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
+		     uint32_t *rkey);
 int lpv_deregister(struct ibv_mr *mr);
 
 int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq);

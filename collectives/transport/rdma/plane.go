@@ -68,16 +68,16 @@ func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
 
 // open makes rings and queue pairs, and says where they are.
 func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
-	if a, err = address(po); err != nil {
+	if a, err = po.Address(); err != nil {
 		return a, err
 	}
 	p.at = attachment{device: po.Device, port: po.Port, gid: a.GID.As16(), index: po.GIDIndex}
 	ring := p.slots * p.slot
 	half := len(p.peers) * ring
-	if p.memory, err = mapMemory(2 * half); err != nil {
+	if p.memory, err = MapMemory(2 * half); err != nil {
 		return a, err
 	}
-	runtime.AddCleanup(p, unmapMemory, p.memory)
+	runtime.AddCleanup(p, UnmapMemory, p.memory)
 	for i, mem := range [][]byte{p.memory[:half], p.memory[half:]} {
 		if p.regions[i], err = po.Device.Register(mem, i == 0); err != nil {
 			return a, fmt.Errorf("register %d bytes (RLIMIT_MEMLOCK?): %w", half, err)
@@ -113,8 +113,8 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 	return a, nil
 }
 
-// address says how a port is reached, and settles which of its GIDs is used.
-func address(po *PlaneOptions) (a PlaneAddr, err error) {
+// Address says how the port is reached, and settles which of its GIDs is used.
+func (po *PlaneOptions) Address() (a PlaneAddr, err error) {
 	info, err := po.Device.Port(po.Port)
 	if err != nil {
 		return a, err

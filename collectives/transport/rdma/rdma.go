@@ -272,18 +272,19 @@ func randomPSN() uint32 {
 	return binary.LittleEndian.Uint32(b[:]) & (1<<24 - 1)
 }
 
-// mapMemory returns memory apart from Go's heap. A forked child does not get it: the device goes
+// MapMemory returns memory apart from Go's heap. A forked child does not get it: the device goes
 // on writing to these very pages, which copying on write would take from the parent.
-func mapMemory(size int) ([]byte, error) {
+func MapMemory(size int) ([]byte, error) {
 	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, fmt.Errorf("%d bytes for rings: %w", size, err)
 	}
 	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
-		unmapMemory(mem)
+		UnmapMemory(mem)
 		return nil, fmt.Errorf("%d bytes for rings: keep from children: %w", size, err)
 	}
 	return mem, nil
 }
 
-func unmapMemory(mem []byte) { _ = unix.Munmap(mem) }
+// UnmapMemory gives it back.
+func UnmapMemory(mem []byte) { _ = unix.Munmap(mem) }

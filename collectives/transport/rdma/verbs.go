@@ -20,6 +20,11 @@ type Device interface {
 	// Register makes memory known to the device, for its own use, and if written says so for
 	// writes of peers. The memory is not on Go's heap and outlives the region.
 	Register(mem []byte, written bool) (Region, error)
+	// RegisterBuf makes known size bytes of a dma-buf, from an offset in it, for the device's own use and for writes of
+	// peers: they are at address at in what is posted and told, as far into a page as the offset is. The descriptor
+	// may be closed then; the memory stays until the region is closed. It fails where the device, its driver or
+	// the library take no dma-buf.
+	RegisterBuf(fd int, offset uint64, size int, at uint64) (Region, error)
 	// NewCQ makes a completion queue with room for entries completions.
 	NewCQ(entries int) (CQ, error)
 	// NewQP makes a queue pair in the state INIT: receives may be posted.

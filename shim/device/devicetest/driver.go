@@ -38,7 +38,8 @@ type block struct {
 	at    uintptr
 	alias []byte // where the driver reaches it
 	place device.Place
-	seen  []byte // what the program sees, of the mapping; nil where that is alias
+	seen  []byte   // what the program sees, of the mapping; nil where that is alias
+	fd    *os.File // of a device's memory
 }
 
 // New returns a driver of some devices, whose streams tell the handler how far they have come.
@@ -211,21 +212,17 @@ func (d *Driver) Managed(dev, size int) unsafe.Pointer {
 func (d *Driver) Memory(dev, size int) unsafe.Pointer {
 	page := os.Getpagesize()
 	room := (size + page - 1) / page * page
-	fd, err := unix.MemfdCreate("devicetest", unix.MFD_CLOEXEC)
+	f, err := file(room)
+	b := block{place: device.Place{Kind: device.Memory, Device: dev}, fd: f}
 	if err == nil {
-		err = unix.Ftruncate(fd, int64(room))
-	}
-	b := block{place: device.Place{Kind: device.Memory, Device: dev}}
-	if err == nil {
-		b.alias, err = unix.Mmap(fd, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		b.alias, err = unix.Mmap(int(f.Fd()), 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if err == nil {
-		b.seen, err = unix.Mmap(fd, 0, room, unix.PROT_NONE, unix.MAP_SHARED)
+		b.seen, err = unix.Mmap(int(f.Fd()), 0, room, unix.PROT_NONE, unix.MAP_SHARED)
 	}
 	if err != nil {
 		panic(err)
 	}
-	_ = unix.Close(fd)
 	b.alias = b.alias[:size]
 	return d.add(b)
 }
@@ -256,6 +253,7 @@ func (d *Driver) Free(p unsafe.Pointer) error {
 	case freed.seen != nil:
 		_ = unix.Munmap(freed.seen)
 		_ = unix.Munmap(freed.alias[:cap(freed.alias)])
+		freed.fd.Close()
 	case freed.place.Kind == device.Pinned:
 		d.locked -= int64(len(freed.alias))
 	}

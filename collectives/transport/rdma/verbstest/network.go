@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +39,19 @@ type Network struct {
 	corrupt int // writes left whose bytes are changed on the way
 	cut     bool
 	size    uint32 // that receives report if cut
+	moved   Moved
+}
+
+// Moved is how many bytes writes have carried, inlined ones aside, by the memory that they were read from and written to.
+type Moved struct {
+	FromHost, FromBuf, ToHost, ToBuf int64
+}
+
+// Moved returns what the network has carried.
+func (n *Network) Moved() Moved {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.moved
 }
 
 // New returns a network without devices. Close ends it.
@@ -256,6 +271,7 @@ type device struct {
 	events   []rdma.Event
 	eventFD  int
 	stopped  <-chan struct{} // see Stop
+	noBuf    error           // why it takes no dma-buf
 }
 
 // Stop has whoever polls a device's completion queues wait until the channel is closed: a process that is stopped,
@@ -300,8 +316,10 @@ func (d *device) Close() error { return nil }
 type region struct {
 	n             *Network
 	mem           []byte
+	base          uint64 // its address
 	local, remote uint32
 	written       bool
+	mapped        []byte // of a dma-buf
 }
 
 func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
@@ -310,10 +328,44 @@ func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 	if len(mem) == 0 {
 		return nil, errors.New("register: no memory")
 	}
-	r := &region{d.n, mem, d.n.nextKey, d.n.nextKey + 1, written}
-	d.n.nextKey += 2
-	d.n.regions[r.local], d.n.regions[r.remote] = r, r
+	r := &region{n: d.n, mem: mem, base: uint64(uintptr(unsafe.Pointer(&mem[0]))), written: written}
+	r.add()
 	return r, nil
+}
+
+// add gives a region its keys. The caller holds mu.
+func (r *region) add() {
+	r.local, r.remote = r.n.nextKey, r.n.nextKey+1
+	r.n.nextKey += 2
+	r.n.regions[r.local], r.n.regions[r.remote] = r, r
+}
+
+// RegisterBuf implements [rdma.Device]: what can be mapped is a dma-buf.
+func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.Region, error) {
+	d.n.mu.Lock()
+	defer d.n.mu.Unlock()
+	page := uint64(os.Getpagesize())
+	switch {
+	case d.noBuf != nil:
+		return nil, fmt.Errorf("%s: register a dma-buf: %w", d.name, d.noBuf)
+	case size <= 0 || at%page != offset%page:
+		return nil, d.n.misuse("%s: dma-buf of %d bytes at %#x, offset %#x", d.name, size, at, offset)
+	}
+	mapped, err := unix.Mmap(fd, 0, int(offset)+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: register a dma-buf: %w", d.name, err)
+	}
+	r := &region{n: d.n, mem: mapped[offset:], base: at, written: true, mapped: mapped}
+	r.add()
+	return r, nil
+}
+
+// RefuseBuf has a device take no dma-buf, with an error, until it is nil.
+func RefuseBuf(d rdma.Device, err error) {
+	own := d.(*device)
+	own.n.mu.Lock()
+	defer own.n.mu.Unlock()
+	own.noBuf = err
 }
 
 func (r *region) Keys() (local, remote uint32) { return r.local, r.remote }
@@ -323,5 +375,10 @@ func (r *region) Close() error {
 	defer r.n.mu.Unlock()
 	delete(r.n.regions, r.local)
 	delete(r.n.regions, r.remote)
+	if r.mapped != nil {
+		err := unix.Munmap(r.mapped)
+		r.mapped, r.mem = nil, nil
+		return err
+	}
 	return nil
 }

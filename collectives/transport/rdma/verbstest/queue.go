@@ -3,7 +3,6 @@ package verbstest
 import (
 	"errors"
 	"hash/maphash"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -207,7 +206,7 @@ func (n *Network) at(key uint32, addr uint64, size uint32, remote bool) []byte {
 	if r == nil || remote != (key == r.remote) || remote && !r.written {
 		return nil
 	}
-	from := addr - uint64(uintptr(unsafe.Pointer(&r.mem[0])))
+	from := addr - r.base
 	if from > uint64(len(r.mem)) || uint64(size) > uint64(len(r.mem))-from {
 		return nil
 	}
@@ -309,6 +308,7 @@ func (q *qp) deliver(s *send, to *qp, from [2][]byte) {
 			return
 		}
 		copy(mem[copy(mem, from[0]):], from[1])
+		q.n.count(s)
 		if q.n.corrupt > 0 {
 			q.n.corrupt--
 			mem[len(mem)/2] ^= 0x10
@@ -328,6 +328,25 @@ func (q *qp) deliver(s *send, to *qp, from [2][]byte) {
 		to.o.CQ.(*cq).push(entry{rdma.Completion{ID: to.recvID, Bytes: size, Imm: s.r.Imm, QPN: to.number}, to, 0})
 	}
 	q.carried++
+}
+
+// count adds a request to what has been moved.
+func (n *Network) count(s *send) {
+	if s.r.Flags&rdma.SendInline != 0 {
+		return
+	}
+	for _, piece := range [2]struct{ key, size uint32 }{{s.r.LKey, s.r.Length}, {s.r.DataKey, s.r.DataLength}} {
+		if r := n.regions[piece.key]; r != nil && r.mapped != nil {
+			n.moved.FromBuf += int64(piece.size)
+		} else {
+			n.moved.FromHost += int64(piece.size)
+		}
+	}
+	if n.regions[s.r.RKey].mapped != nil {
+		n.moved.ToBuf += int64(s.size())
+	} else {
+		n.moved.ToHost += int64(s.size())
+	}
 }
 
 // refuse is what a peer does with a request that it cannot take: without acknowledgements, nothing.

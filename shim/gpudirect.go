@@ -1,0 +1,320 @@
+package shim
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/device"
+	"lightpath/shim/other"
+)
+
+// gpuDirect is what a communicator has where RDMA ports reach its device's memory: see "Devices that NICs reach" in
+// ARCHITECTURE.md. Collectives are scripts, which an interposer puts on streams as it does for another library: this
+// is its library, whose messages go from memory of one device to that of another. Guarded by onDevice.mu, but for what says otherwise.
+type gpuDirect struct {
+	c      *Comm
+	driver device.Remote
+	ctx    device.Context
+	ports  *rdmaPorts
+	end    *rendezvous.Endpoint
+	flush  bool // what has come is not seen by streams before FlushRemote
+	in     *interposer
+	own    device.Stream // of calls without a stream
+	joint  device.Event
+	piece  int64 // bytes of a message that move at a time
+	ended  room  // its word is the number of the last launch, none of a graph, that is over
+	number uint32
+	calls  uint64            // collectives called
+	tag    uint32            // of what is being put on streams
+	rooms  []stretchOfDevice // by lane, for messages in memory that no port knows
+
+	call Call // that is being put on a stream
+
+	// Of the messages that are:
+	msgs         []gdrMessage
+	streams      []device.Stream
+	list         []other.Transfer
+	sent, wanted []uint64 // messages to, and from, each rank
+
+	memory gdrMemory
+	work   gdrWork
+}
+
+// gdrMessage is a send or receive of a group.
+type gdrMessage struct {
+	at     unsafe.Pointer
+	bytes  int64
+	peer   int
+	send   bool
+	number uint64 // among those of the pair, this way
+}
+
+// gdrAlgorithm is the name under which the log and traces know it.
+const gdrAlgorithm = "gpudirect-rdma"
+
+// gdrMemory is memory of the device that the ports know.
+type gdrMemory struct {
+	mu      sync.Mutex
+	regions []*rendezvous.Region
+}
+
+// put puts the calls of x's communicator among those of a group on streams: its collectives, in order, and then its sends and receives,
+// all at a time. here: they have no stream. onDevice.mu is held.
+func (x *gpuDirect) put(calls []Call, here bool) error {
+	x.msgs, x.streams = x.msgs[:0], x.streams[:0]
+	for i := range calls {
+		if calls[i].Comm != x.c {
+			continue
+		}
+		x.call = calls[i]
+		if here {
+			x.call.Stream = x.own
+		}
+		var err error
+		if x.call.Kind.p2p() {
+			err = x.addMessage(&x.call)
+		} else {
+			err = x.collective(&x.call)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(x.msgs) == 0 {
+		return nil
+	}
+	return x.messages()
+}
+
+// collective puts a collective on its stream.
+func (x *gpuDirect) collective(call *Call) error {
+	inPlace, err := call.check()
+	if err != nil {
+		return err
+	}
+	sh := shapeOf(call, inPlace)
+	if call.Count == 0 {
+		x.calls++
+		x.c.flight.end(x.c.flight.add(x.calls, &sh, nil), completed)
+		return nil
+	}
+	e, err := x.in.of(call)
+	if err != nil {
+		return err
+	}
+	x.tag = program.Signature(uint64(sh.callSignature()), x.calls+1)
+	x.in.number = x.next()
+	if err := x.in.enqueue(e, call); err != nil {
+		return err
+	}
+	x.calls++
+	x.launched(x.c.flight.add(x.calls, &sh, e.entry))
+	return nil
+}
+
+// next is the number of the next launch.
+func (x *gpuDirect) next() uint32 {
+	if x.number++; x.number == 0 {
+		x.number = 1
+	}
+	return x.number
+}
+
+// launched tells the flight recorder of the last launch.
+func (x *gpuDirect) launched(flight uint64) {
+	x.c.flight.launched([]uint64{flight}, x.number, x.in.captured)
+}
+
+// addMessage adds a send or receive to the group.
+func (x *gpuDirect) addMessage(call *Call) error {
+	send, recv := call.extents()
+	m := gdrMessage{at: call.Recv, bytes: max(send, recv), peer: int(call.Peer)}
+	name := "recvbuff"
+	if m.send = call.Kind == CallSend; m.send {
+		m.at, name = call.Send, "sendbuff"
+	}
+	if _, err := call.located(name, m.at, m.bytes); err != nil {
+		return err
+	}
+	if !slices.Contains(x.streams, call.Stream) {
+		x.streams = append(x.streams, call.Stream)
+	}
+	x.msgs = append(x.msgs, m)
+	return nil
+}
+
+// messages puts the group's sends and receives on the first stream, and on those of the lanes. The other streams wait, and are
+// waited for.
+func (x *gpuDirect) messages() error {
+	if err := x.matchOwn(); err != nil {
+		return err
+	}
+	in, s := x.in, x.streams[0]
+	in.launch.Lock()
+	defer in.launch.Unlock()
+	if err := x.c.sound(); err != nil {
+		return err
+	}
+	var captures device.Capture
+	for i, other := range x.streams {
+		got, err := x.c.capturing(other)
+		if err != nil {
+			return err
+		}
+		if i > 0 && got.ID != captures.ID {
+			return errCaptures
+		}
+		captures = got
+	}
+	if _, err := x.c.enter(s); err != nil {
+		return err
+	}
+	defer devices.Leave()
+	if err := in.lanesOf(len(in.comms)); err != nil {
+		return err
+	}
+	if err := x.reserveMessages(); err != nil {
+		return err
+	}
+	var bytes int64
+	var sends, recvs uint64
+	for i := range x.msgs {
+		m := &x.msgs[i]
+		bytes += m.bytes
+		count, of := &recvs, x.wanted
+		if m.send {
+			count, of = &sends, x.sent
+		}
+		*count++
+		m.number = of[m.peer]
+		of[m.peer]++
+	}
+	in.number, in.capture, in.captured = x.next(), captures, captures.ID != 0
+	p := issuing{in: in, capture: captures}
+	if err := x.putMessages(&p, s); err != nil {
+		return x.c.fail(err) // some of it is on streams, and nobody can take it back
+	}
+	x.launched(x.c.flight.addMessages(sends, recvs, bytes))
+	return nil
+}
+
+// putMessages puts the messages on streams: after the communicator's last launch, and after what the group's other streams have.
+func (x *gpuDirect) putMessages(p *issuing, s device.Stream) error {
+	in := x.in
+	if err := p.follow(s); err != nil {
+		return err
+	}
+	for _, other := range x.streams[1:] {
+		if err := errors.Join(devices.Record(x.joint, other), devices.Follow(s, x.joint)); err != nil {
+			return err
+		}
+	}
+	if err := x.copyOwn(s); err != nil {
+		return err
+	}
+	if err := devices.Record(in.fork, s); err != nil {
+		return err
+	}
+	for j := range in.comms {
+		x.list = x.list[:0]
+		for i := range x.msgs {
+			if t := x.partOf(&x.msgs[i], j); t.Peer >= 0 {
+				x.list = append(x.list, t)
+			}
+		}
+		if len(x.list) == 0 {
+			continue
+		}
+		on := s
+		if j > 0 {
+			on = in.streams[j]
+			if err := devices.Follow(on, in.fork); err != nil {
+				return err
+			}
+		}
+		x.tag = program.Signature(uint64(CallSend))
+		if err := x.Exchange(in.comms[j], x.list, on); err != nil {
+			return err
+		}
+		if j > 0 {
+			if err := errors.Join(devices.Record(in.joints[j], on), devices.Follow(s, in.joints[j])); err != nil {
+				return err
+			}
+		}
+	}
+	last, err := p.last(s)
+	if err != nil {
+		return err
+	}
+	for _, other := range x.streams[1:] {
+		if err := devices.Follow(other, last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leastPart is how many bytes of a message are worth a lane of their own.
+const leastPart = program.DefaultMinPiece
+
+// partOf returns what of a message goes over a lane; nothing has the peer -1. Large messages are divided evenly, small ones take the
+// lanes in turn: both ends know which.
+func (x *gpuDirect) partOf(m *gdrMessage, lane int) other.Transfer {
+	t := other.Transfer{At: m.at, Bytes: m.bytes, Peer: int32(m.peer), Send: m.send}
+	lanes := int64(len(x.in.comms))
+	switch {
+	case m.peer == x.c.args.Rank:
+		t.Peer = -1
+	case m.bytes >= lanes*leastPart:
+		part := (m.bytes/lanes + pieceAlign - 1) &^ (pieceAlign - 1)
+		from := min(part*int64(lane), m.bytes)
+		t.At, t.Bytes = unsafe.Add(m.at, from), min(part, m.bytes-from)
+	case m.number%uint64(lanes) != uint64(lane):
+		t.Peer = -1
+	}
+	return t
+}
+
+// nextOwn returns the next message of this rank to itself, or from there, at or behind a place; nil for none.
+func (x *gpuDirect) nextOwn(at *int, send bool) *gdrMessage {
+	for ; *at < len(x.msgs); *at++ {
+		if m := &x.msgs[*at]; m.send == send && m.peer == x.c.args.Rank {
+			*at++
+			return m
+		}
+	}
+	return nil
+}
+
+// matchOwn checks what this rank sends to itself.
+func (x *gpuDirect) matchOwn() error {
+	for s, r := 0, 0; ; {
+		from, to := x.nextOwn(&s, true), x.nextOwn(&r, false)
+		switch {
+		case from == nil && to == nil:
+			return nil
+		case from == nil || to == nil || from.bytes != to.bytes:
+			call := Call{Comm: x.c, Kind: CallSend, Peer: int32(x.c.args.Rank)}
+			return call.misuse(errors.New("a rank that sends to itself must receive as much in the same group"))
+		}
+	}
+}
+
+// copyOwn copies what this rank sends to itself.
+func (x *gpuDirect) copyOwn(s device.Stream) error {
+	for i, k := 0, 0; ; {
+		from, to := x.nextOwn(&i, true), x.nextOwn(&k, false)
+		if from == nil {
+			return nil
+		}
+		if from.bytes > 0 && from.at != to.at {
+			if err := devices.Copy(to.at, from.at, int(from.bytes), s); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package shim
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/device"
+	"lightpath/shim/other"
+)
+
+// What follows is the path as the library of its interposer.
+
+var _ other.Library = (*gpuDirect)(nil)
+
+// NewID implements other.Library: there are none, the ranks have met.
+func (x *gpuDirect) NewID() (id [other.IDBytes]byte, err error) { return id, other.ErrLibrary }
+
+// Make implements other.Library.
+func (x *gpuDirect) Make([]other.Init) ([]other.Comm, error) { return nil, other.ErrLibrary }
+
+// AsyncError implements other.Library: who works on messages fails the communicator.
+func (x *gpuDirect) AsyncError(other.Comm) error { return nil }
+
+// Abort implements other.Library.
+func (x *gpuDirect) Abort(other.Comm) error { return x.stop() }
+
+// Destroy implements other.Library.
+func (x *gpuDirect) Destroy(other.Comm) error { return x.stop() }
+
+// laneOf is the lane that is a communicator of the interposer's.
+func laneOf(c other.Comm) int { return int(c) - 1 }
+
+// Exchange implements other.Library. On the stream come, for every round: copies of what is sent from memory that no port knows into the
+// lane's room; a signal, on which the messages begin; a wait until they are over; copies of what has come into such memory.
+// All messages move in pieces, which both ends cut alike, one of each to a round. The copies and the signal of a round come before the
+// wait of the one before it, so the ports have work while the device copies; the rooms of two rounds take turns.
+//
+// Hot path: no allocation for groups as large as seen before, no logging.
+func (x *gpuDirect) Exchange(c other.Comm, list []other.Transfer, s device.Stream) error {
+	rounds := int64(1)
+	for i := range list {
+		rounds = max(rounds, x.rounds(list[i].Bytes))
+	}
+	before, err := x.begin(laneOf(c), list, 0, s)
+	for r := int64(0); r < rounds && err == nil; r++ {
+		ex := before
+		if r+1 < rounds {
+			if before, err = x.begin(laneOf(c), list, r+1, s); err != nil {
+				return err
+			}
+		}
+		err = x.finish(ex, list, r, s)
+	}
+	return err
+}
+
+// pieceOf is how many bytes of a message a round moves.
+func (x *gpuDirect) pieceOf(bytes int64) int64 {
+	return max(x.piece, ((bytes+mostPieces-1)/mostPieces+pieceAlign-1)&^(pieceAlign-1))
+}
+
+func (x *gpuDirect) rounds(bytes int64) int64 {
+	piece := x.pieceOf(bytes)
+	return max((bytes+piece-1)/piece, 1)
+}
+
+// roundsOf is about how many rounds a call's messages take.
+func (x *gpuDirect) roundsOf(call *Call) int64 {
+	send, recv := call.extents()
+	return int64(x.c.args.Ranks) + max(send, recv)/x.piece
+}
+
+// part returns the bytes of a message that a round moves; ok is false where it has none. A message of no bytes has one round.
+func (x *gpuDirect) part(t *other.Transfer, round int64) (from, n int64, ok bool) {
+	piece := x.pieceOf(t.Bytes)
+	from = round * piece
+	n = min(piece, t.Bytes-from)
+	return from, n, n > 0 || round == 0
+}
+
+// begin puts a round on the stream, up to its beginning.
+func (x *gpuDirect) begin(lane int, list []other.Transfer, round int64, s device.Stream) (*gdrExchange, error) {
+	ex, err := x.take(lane)
+	if err != nil {
+		return nil, err
+	}
+	ex.putting = true
+	room := x.roomOf(lane, round)
+	group := &ex.group
+	group.Transfers, ex.receives = group.Transfers[:0], false
+	for i := range list {
+		t := &list[i]
+		from, n, ok := x.part(t, round)
+		if !ok {
+			continue
+		}
+		m := rendezvous.Transfer{Plane: lane, Peer: int(t.Peer), Send: t.Send, Bytes: n, Tag: x.tag}
+		if x.rounds(t.Bytes) > 1 {
+			m.Tag = program.Signature(uint64(x.tag), uint64(t.Bytes))
+		}
+		if n > 0 {
+			at := unsafe.Add(t.At, from)
+			if m.Region = x.regionOf(t.At, t.Bytes); m.Region == nil {
+				own := room.next(n)
+				if t.Send {
+					if err := devices.Copy(own, at, int(n), s); err != nil {
+						return nil, err
+					}
+				}
+				at, m.Region = own, x.rooms[lane].region
+			}
+			m.At = uintptr(at)
+		}
+		ex.receives = ex.receives || !t.Send
+		group.Transfers = append(group.Transfers, m)
+	}
+	return ex, devices.Signal(s, ex.token())
+}
+
+// finish puts the end of a round on the stream.
+func (x *gpuDirect) finish(ex *gdrExchange, list []other.Transfer, round int64, s device.Stream) error {
+	if err := errors.Join(devices.Await(s, ex.word, 1, true), devices.Store(s, ex.word, 0)); err != nil {
+		return err
+	}
+	k := 0
+	for i := range list {
+		t := &list[i]
+		from, n, ok := x.part(t, round)
+		if !ok {
+			continue
+		}
+		m := &ex.group.Transfers[k]
+		k++
+		if t.Send || n == 0 || m.Region != x.rooms[ex.lane].region {
+			continue
+		}
+		own := unsafe.Add(x.rooms[ex.lane].at, int(m.At-uintptr(x.rooms[ex.lane].at)))
+		if err := devices.Copy(unsafe.Add(t.At, from), own, int(n), s); err != nil {
+			return err
+		}
+	}
+	ex.putting = false
+	return nil
+}
+
+// laneRoom is the part of a lane's room that a round has.
+type laneRoom struct{ at unsafe.Pointer }
+
+func (x *gpuDirect) roomOf(lane int, round int64) laneRoom {
+	m := &x.rooms[lane]
+	if m.at == nil {
+		return laneRoom{}
+	}
+	return laneRoom{unsafe.Add(m.at, round%stepRooms*(m.size/stepRooms))}
+}
+
+// next takes room for so many bytes.
+func (r *laneRoom) next(n int64) unsafe.Pointer {
+	at := r.at
+	r.at = unsafe.Add(r.at, roomOfPiece(n))
+	return at
+}
+
+// roomOfPiece is what a piece takes in a room, so that the next one begins as aligned as any memory.
+func roomOfPiece(n int64) int64 { return (n + pieceAlign - 1) &^ (pieceAlign - 1) }
+
+// regionOf returns the region that holds all of some memory, nil for none.
+func (x *gpuDirect) regionOf(at unsafe.Pointer, bytes int64) *rendezvous.Region {
+	m := &x.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.regions {
+		if r.Holds(uintptr(at), bytes) {
+			return r
+		}
+	}
+	return nil
+}
+
+// reserve makes the lanes' rooms large enough for a script's messages, before any of it is on a stream.
+func (x *gpuDirect) reserve(s *program.Script, bases *[program.Area + 1]unsafe.Pointer) error {
+	for j := range x.rooms {
+		most := int64(0)
+		for i := range s.Batches {
+			b := &s.Batches[i]
+			if b.Lane != j {
+				continue
+			}
+			sum := int64(0)
+			for k := range b.Transfers {
+				if g := b.Transfers[k].At; g.Buf == schedule.Input || g.Buf == schedule.Output {
+					sum += x.roomFor(unsafe.Add(bases[g.Buf], g.Off), g.Len)
+				}
+			}
+			most = max(most, sum)
+		}
+		if err := x.enlarge(j, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reserveMessages is reserve for those of a group.
+func (x *gpuDirect) reserveMessages() error {
+	for j := range x.rooms {
+		sum := int64(0)
+		for i := range x.msgs {
+			if t := x.partOf(&x.msgs[i], j); t.Peer >= 0 {
+				sum += x.roomFor(t.At, t.Bytes)
+			}
+		}
+		if err := x.enlarge(j, sum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// roomFor is what a round of a message takes in a room.
+func (x *gpuDirect) roomFor(at unsafe.Pointer, bytes int64) int64 {
+	if bytes == 0 || x.regionOf(at, bytes) != nil {
+		return 0
+	}
+	return roomOfPiece(min(bytes, x.pieceOf(bytes)))
+}
+
+// enlarge makes a lane's room large enough for rounds that take so much. What launches may still use is kept.
+func (x *gpuDirect) enlarge(lane int, round int64) error {
+	m := &x.rooms[lane]
+	if stepRooms*round <= m.size {
+		return nil
+	}
+	larger, err := x.alloc(stepRooms * round)
+	if err != nil {
+		return err
+	}
+	x.in.old = append(x.in.old, *m)
+	*m = larger
+	return nil
+}
+
+// leastMemory is the least memory that is registered at a time.
+const leastMemory = 1 << 20
+
+// alloc returns memory of the device that the ports know, of a size that is a power of two. The context has been entered.
+func (x *gpuDirect) alloc(size int64) (m stretchOfDevice, err error) {
+	for m.size = leastMemory; m.size < size; m.size *= 2 {
+	}
+	page := os.Getpagesize()
+	if m.base, err = x.driver.AllocExchange(int(m.size) + page); err != nil {
+		return stretchOfDevice{}, err
+	}
+	m.at = unsafe.Add(m.base, -uintptr(m.base)&uintptr(page-1))
+	if m.region, err = x.register(m.at, m.size); err != nil {
+		return stretchOfDevice{}, errors.Join(err, x.driver.FreeExchange(m.base))
+	}
+	return m, nil
+}
+
+// register makes memory of the device known to the ports. The context has been entered.
+func (x *gpuDirect) register(at unsafe.Pointer, size int64) (*rendezvous.Region, error) {
+	fd, offset, err := x.driver.ExportBuf(at, int(size))
+	if err != nil {
+		return nil, err
+	}
+	r, err := x.end.Register(fd, offset, uintptr(at), int(size))
+	if cerr := unix.Close(fd); err != nil {
+		return nil, errors.Join(err, cerr)
+	}
+	m := &x.memory
+	m.mu.Lock()
+	m.regions = append(m.regions, r)
+	m.mu.Unlock()
+	return r, nil
+}
+
+// forget has the ports forget memory.
+func (x *gpuDirect) forget(r *rendezvous.Region) error {
+	m := &x.memory
+	m.mu.Lock()
+	for i := range m.regions {
+		if m.regions[i] == r {
+			m.regions[i] = m.regions[len(m.regions)-1]
+			m.regions = m.regions[:len(m.regions)-1]
+			break
+		}
+	}
+	m.mu.Unlock()
+	return r.Close()
+}
+/tmp/wt/flakes/collectives/transport/internal/sleep/sleep_test.go

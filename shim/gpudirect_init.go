@@ -1,0 +1,144 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+
+	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/device"
+	"lightpath/shim/other"
+)
+
+// errNoExport is why no port reaches the memory of a device.
+var errNoExport = errors.New("the driver's binding exports no memory for other devices")
+
+// whyNotGPUDirect is why ranks cannot even try to have ports reach the memory of their devices, "" where they can: a pure function of what all
+// of them share.
+func whyNotGPUDirect(table []hello, cfg *Config) string {
+	switch {
+	case len(table) == 1:
+		return "the communicator has one rank"
+	case cfg.Transport != transportRDMA:
+		return "the packet planes are no RDMA ports (LIGHTPATH_TRANSPORT=" + cfg.Transport + ")"
+	case cfg.IB.Mode == rdmaUC:
+		return "LIGHTPATH_RDMA_MODE=uc: messages need acknowledgements"
+	case cfg.Interpose:
+		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"
+	case table[0].Fabric != "":
+		return "the fabric has circuits"
+	}
+	for i := range table {
+		if h := &table[i]; h.Identity == "" {
+			return h.where() + ": " + h.NoDevice
+		}
+	}
+	return ""
+}
+
+// gdrOffer is what a rank tells the others: where its queue pairs are, or why it has none.
+type gdrOffer struct {
+	Addrs rendezvous.Addrs
+	Why   string
+}
+
+// attachGPUDirect has the ranks' ports reach the memory of their devices: all, or none. It returns why not.
+func (c *Comm) attachGPUDirect() (why string, err error) {
+	if why := whyNotGPUDirect(c.table, c.cfg); why != "" {
+		return why, nil
+	}
+	x := &gpuDirect{c: c, ctx: c.dev.ctx, sent: make([]uint64, c.args.Ranks), wanted: make([]uint64, c.args.Ranks)}
+	defer func() {
+		if err != nil || why != "" {
+			x.abandon()
+		}
+	}()
+	addrs, failed := x.offer()
+	mine := gdrOffer{Addrs: addrs}
+	if failed != nil {
+		mine = gdrOffer{Why: cut(failed.Error(), 1024)}
+	}
+	offers, err := exchangePlanes(c, mine)
+	if err != nil {
+		return "", err
+	}
+	all := make([]rendezvous.Addrs, len(offers))
+	for r := range offers {
+		if all[r] = offers[r].Addrs; offers[r].Why != "" {
+			return c.table[r].where() + ": " + offers[r].Why, nil
+		}
+	}
+	if why, err = c.accord(3, x.end.Connect(all)); why != "" || err != nil {
+		return why, err
+	}
+	x.in = newInterposer(c, x, len(x.rooms))
+	x.in.gdr = x
+	for j := range x.in.comms {
+		x.in.comms[j] = other.Comm(j + 1)
+	}
+	x.work.over, x.work.idle = make(chan struct{}), make([][]*gdrExchange, len(x.rooms))
+	c.dev.gdr = x
+	c.flight.onDevice(x.ended.word())
+	c.addWaker(x.end.Wake)
+	go x.run()
+	go x.in.watch()
+	return "", nil
+}
+
+// offer makes what this rank needs, and tries whether all its ports take memory of the device.
+func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
+	able := false
+	if x.driver, able = devices.(device.Remote); !able {
+		return nil, errNoExport
+	}
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return nil, err
+	}
+	defer x.driver.Leave()
+	if x.flush, err = x.driver.RemoteWrites(); err != nil {
+		return nil, err
+	}
+	c, ib := x.c, &x.c.cfg.IB
+	if x.ports, err = c.rdmaPlanes(ib.HCAs, c.cfg.Planes); err != nil {
+		return nil, err
+	}
+	x.end, addrs, err = rendezvous.Listen(rendezvous.Options{
+		Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: x.ports.planes,
+		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
+	}
+	x.rooms = make([]stretchOfDevice, len(x.ports.planes))
+	x.piece = c.cfg.DeviceExchange / (2 * stepRooms) / int64(len(x.rooms)) &^ (pieceAlign - 1)
+	if x.rooms[0], err = x.alloc(leastMemory); err != nil {
+		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
+	}
+	if x.own, err = x.driver.NewStream(); err != nil {
+		return nil, err
+	}
+	if x.joint, err = devices.NewEvent(); err != nil {
+		return nil, err
+	}
+	if x.ended, err = pinned.take(wordRoom); err != nil {
+		return nil, err
+	}
+	*x.ended.word() = 0
+	return addrs, devices.LoadKernels()
+}
+
+// abandon gives back what an attempt has made.
+func (x *gpuDirect) abandon() {
+	if x.end != nil {
+		_ = x.end.Close()
+	}
+	if x.ports != nil {
+		_ = x.ports.close()
+	}
+	if x.driver == nil {
+		return
+	}
+	for _, m := range x.rooms {
+		m.free(x.driver, x.ctx)
+	}
+	x.free()
+}

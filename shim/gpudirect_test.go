@@ -1,0 +1,295 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+)
+
+// portsAndGPUs are devices of a test whose memory RDMA ports reach.
+type portsAndGPUs struct {
+	*gpus
+	driver  devicetest.Remote
+	network *verbstest.Network
+	ports   []rdma.Device
+}
+
+// useGPUDirect has communicators of n ranks send from memory of devices, over planes of RDMA ports.
+func useGPUDirect(t *testing.T, n, streams, planes int) *portsAndGPUs {
+	t.Helper()
+	network, ports := rdmaNetwork(t, planes, planes)
+	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
+	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
+	driver := devicetest.NewRemote(Launches(), n)
+	return &portsAndGPUs{useDriver(t, driver.Driver, driver, n, streams), driver, network, ports}
+}
+
+// destroyAll ends a world, and waits until nothing of it is left.
+func destroyAll(w *world) {
+	for _, c := range w.comms {
+		_ = c.Destroy()
+	}
+	for _, c := range w.comms {
+		<-c.released
+	}
+}
+
+// TestGPUDirectSequences is TestDeviceSequences over RDMA ports, on one plane or two.
+func TestGPUDirectSequences(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 11))
+			n := 1 + int(seed)%4
+			g := useGPUDirect(t, n, 3, 1+int(seed)/4)
+			if n == 1 {
+				t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
+			}
+			w := newWorld(t, n)
+			for range 3 {
+				g.sequence(w, rng, 12)
+			}
+			destroyAll(w)
+		})
+	}
+}
+
+// TestGPUDirectMovesNothingOnHosts: what travels comes from memory of devices and goes there, and no page-locked memory holds any of it.
+func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
+	const count = 300000
+	g := useGPUDirect(t, 3, 1, 2)
+	w := newWorld(t, 3)
+	g.Before(func(o devicetest.Op) {
+		if o.Kind == devicetest.CopyOut || o.Kind == devicetest.CopyIn {
+			t.Errorf("%d bytes are copied by way of page-locked memory", o.Bytes)
+		}
+	})
+	before := g.network.Moved()
+	w.must(func(c *Comm) error {
+		r := c.args.Rank
+		send, recv := g.Memory(r, 3*count), g.Memory(r, 3*count)
+		for _, kind := range oracleKinds {
+			if err := Run([]Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}}); err != nil {
+				return err
+			}
+		}
+		to := Call{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Peer: int32(r+1) % 3, Send: send, Stream: g.streams[r][0]}
+		from := to
+		from.Kind, from.Peer, from.Recv = CallRecv, int32(r+2)%3, recv
+		if err := Run([]Call{to, from}); err != nil {
+			return err
+		}
+		return g.synchronize(r)
+	})
+	g.Before(nil)
+	moved := g.network.Moved()
+	if host := moved.FromHost + moved.ToHost - before.FromHost - before.ToHost; host != 0 {
+		t.Errorf("%d bytes have come from memory of hosts, or gone there", host)
+	}
+	if moved.FromBuf < 20*count || moved.FromBuf != moved.ToBuf {
+		t.Errorf("%d bytes have come from memory of devices, and %d gone there", moved.FromBuf, moved.ToBuf)
+	}
+	destroyAll(w)
+	sent := int64(0)
+	for _, c := range w.comms {
+		sent += c.dev.gdr.end.Traffic()
+	}
+	if sent != moved.FromBuf {
+		t.Errorf("ranks have counted %d bytes, the network %d", sent, moved.FromBuf)
+	}
+	if _, most := g.Locked(); most > 3*2*os4K {
+		t.Errorf("%d bytes were page-locked", most)
+	}
+}
+
+// TestGPUDirectAllocatesNothing: launches of all kinds.
+func TestGPUDirectAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	g := useGPUDirect(t, 2, 2, 2)
+	w := newWorld(t, 2)
+	const count = 200000 // several rounds
+	scalar := g.move(device.Memory, 0, []byte{0, 0, 128, 63}).at
+	var calls []Call
+	for r, c := range w.comms {
+		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.streams[r]
+		base := Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
+		for kind := range NumCallKinds {
+			call := base
+			if call.Kind = kind; kind.p2p() {
+				call.Peer, call.Stream = int32(1-r), s[1]
+			}
+			calls = append(calls, call)
+		}
+		base.Kind, base.Op, base.Scalar = CallAllReduce, OpPreMulSum, scalar
+		calls = append(calls, base)
+	}
+	launch := func() {
+		if err := Run(calls); err != nil {
+			t.Error(err)
+		}
+		for _, c := range w.comms {
+			c.drain()
+		}
+	}
+	for range 4 {
+		launch()
+	}
+	if n := testing.AllocsPerRun(20, launch); n != 0 {
+		t.Errorf("%v allocations per group", n)
+	}
+	destroyAll(w)
+}
+
+// TestGPUDirectNotMade: where one rank cannot go on no rank does, with the reason; unless they must, launches are staged.
+func TestGPUDirectNotMade(t *testing.T) {
+	refuse := func(method string) func(g *portsAndGPUs) {
+		return func(g *portsAndGPUs) { g.Fail(method, 2) } // of the last rank; of others where they call it more than once
+	}
+	for name, c := range map[string]struct {
+		breaks func(g *portsAndGPUs)
+		says   string
+	}{
+		"the kernel takes none": {func(g *portsAndGPUs) { verbstest.RefuseBuf(g.ports[1], syscall.EOPNOTSUPP) }, "mem1"},
+		"no memory for it":      {func(g *portsAndGPUs) { verbstest.RefuseBuf(g.ports[0], syscall.ENOMEM) }, "cannot allocate"},
+		"RemoteWrites":          {refuse("RemoteWrites"), "RemoteWrites"},
+		"ExportBuf":             {refuse("ExportBuf"), "ExportBuf"},
+		"AllocExchange":         {refuse("AllocExchange"), "AllocExchange"},
+		"NewStream":             {refuse("NewStream"), "NewStream"},
+		"LoadKernels":           {refuse("LoadKernels"), "LoadKernels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := useGPUDirect(t, 3, 3, 2)
+			c.breaks(g)
+			id, err := NewUniqueID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := make([]InitArgs, 3)
+			for r := range args {
+				args[r] = InitArgs{ID: id, Ranks: 3, Rank: r, Device: r}
+			}
+			if _, err := Init(args); !errors.Is(err, ErrInvalidUsage) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=rdma") {
+				t.Errorf("they must, and the error is %v", err)
+			}
+			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
+			g.Fail("", 0)
+			c.breaks(g)
+			w := newWorld(t, 3)
+			g.Fail("", 0)
+			for r, comm := range w.comms {
+				if comm.dev.gdr != nil {
+					t.Errorf("rank %d goes on", r)
+				}
+			}
+			g.sequence(w, rand.New(rand.NewPCG(1, 9)), 6)
+			destroyAll(w)
+		})
+	}
+}
+
+// TestGPUDirectEligible: who may try is decided by what all ranks share.
+func TestGPUDirectEligible(t *testing.T) {
+	good := func() []hello {
+		return []hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i"}}
+	}
+	rdma := Config{Transport: transportRDMA}
+	if why := whyNotGPUDirect(good(), &rdma); why != "" {
+		t.Errorf("refused: %s", why)
+	}
+	for want, change := range map[string]func(table []hello, cfg *Config) []hello{
+		"LIGHTPATH_TRANSPORT=tcp":         func(t []hello, cfg *Config) []hello { cfg.Transport = "tcp"; return t },
+		"LIGHTPATH_RDMA_MODE=uc":          func(t []hello, cfg *Config) []hello { cfg.IB.Mode = rdmaUC; return t },
+		"LIGHTPATH_FALLBACK=interpose":    func(t []hello, cfg *Config) []hello { cfg.Interpose = true; return t },
+		"the fabric has circuits":         func(t []hello, _ *Config) []hello { t[0].Fabric = "f"; return t },
+		"one rank":                        func(t []hello, _ *Config) []hello { return t[:1] },
+		"rank 1 (, process 0): no device": func(t []hello, _ *Config) []hello { t[1].Identity, t[1].NoDevice = "", "no device"; return t },
+	} {
+		cfg := rdma
+		if why := whyNotGPUDirect(change(good(), &cfg), &cfg); !strings.Contains(why, want) {
+			t.Errorf("%q does not say %q", why, want)
+		}
+	}
+}
+
+// TestGPUDirectFlushes: where a driver says that streams do not see what ports have written, no stream goes on before it has been flushed.
+func TestGPUDirectFlushes(t *testing.T) {
+	g := useGPUDirect(t, 2, 1, 1)
+	hold := make(chan struct{})
+	g.driver.NeedFlush(hold)
+	w := newWorld(t, 2)
+	const count = 5000
+	at := [2]moved{}
+	for r, c := range w.comms {
+		at[r] = g.move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
+		call := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
+		if err := Run([]Call{call}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.synchronize(1); err != nil { // which receives nothing
+		t.Fatal(err)
+	}
+	for w.comms[0].dev.gdr.work.flushing.Load() == 0 {
+		if err := w.comms[0].AsyncError(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.comms[0].inter.Load().over() || g.driver.Flushes() != 0 {
+		t.Error("the stream has not waited")
+	}
+	close(hold)
+	if err := g.synchronize(0); err != nil {
+		t.Fatal(err)
+	}
+	if g.driver.Flushes() != 1 {
+		t.Errorf("flushed %d times", g.driver.Flushes())
+	}
+	if got := string(g.Bytes(at[0].at, count)); got != strings.Repeat("b", count) {
+		t.Error("wrong result")
+	}
+	destroyAll(w)
+}
+
+// TestGPUDirectDiffers: calls that differ fail the communicator on all ranks, and no stream hangs.
+func TestGPUDirectDiffers(t *testing.T) {
+	for name, change := range map[string]func(c *Call){
+		"type":  func(c *Call) { c.Type = datatype.Int8 },
+		"count": func(c *Call) { c.Count += 1 << 16 },
+		"kind":  func(c *Call) { c.Kind = CallReduce },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := useGPUDirect(t, 2, 1, 1)
+			w := newWorld(t, 2)
+			for r, c := range w.comms {
+				at := g.Memory(r, 1<<20)
+				call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 2 << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
+				if r == 1 {
+					change(&call)
+				}
+				if err := Run([]Call{call}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for r, c := range w.comms {
+				<-c.poisonCh
+				if err := c.AsyncError(); !errors.Is(err, ErrInvalidUsage) && !errors.Is(err, ErrRemote) && !strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
+				t.Error(err)
+			}
+			destroyAll(w)
+		})
+	}
+}
