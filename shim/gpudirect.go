@@ -177,11 +177,22 @@ func (x *gpuDirect) messages() error {
 	if err := in.lanesOf(len(in.comms)); err != nil {
 		return err
 	}
+	sends, recvs, bytes := x.countMessages()
 	if err := x.reserveMessages(); err != nil {
+		x.takeBack()
 		return err
 	}
-	var bytes int64
-	var sends, recvs uint64
+	in.number, in.capture, in.captured = x.next(), captures, captures.ID != 0
+	p := issuing{in: in, capture: captures}
+	if err := x.putMessages(&p, s); err != nil {
+		return x.c.fail(err) // some of it is on streams, and nobody can take it back
+	}
+	x.launched(x.c.flight.addMessages(sends, recvs, bytes))
+	return nil
+}
+
+// countMessages numbers the messages, which says over which lanes they go.
+func (x *gpuDirect) countMessages() (sends, recvs uint64, bytes int64) {
 	for i := range x.msgs {
 		m := &x.msgs[i]
 		bytes += m.bytes
@@ -193,13 +204,18 @@ func (x *gpuDirect) messages() error {
 		m.number = of[m.peer]
 		of[m.peer]++
 	}
-	in.number, in.capture, in.captured = x.next(), captures, captures.ID != 0
-	p := issuing{in: in, capture: captures}
-	if err := x.putMessages(&p, s); err != nil {
-		return x.c.fail(err) // some of it is on streams, and nobody can take it back
+	return sends, recvs, bytes
+}
+
+// takeBack undoes the counting of messages that are not on streams.
+func (x *gpuDirect) takeBack() {
+	for i := range x.msgs {
+		if m := &x.msgs[i]; m.send {
+			x.sent[m.peer]--
+		} else {
+			x.wanted[m.peer]--
+		}
 	}
-	x.launched(x.c.flight.addMessages(sends, recvs, bytes))
-	return nil
 }
 
 // putMessages puts the messages on streams: after the communicator's last launch, and after what the group's other streams have.

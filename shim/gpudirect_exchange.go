@@ -2,6 +2,7 @@ package shim
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"unsafe"
 
@@ -108,6 +109,9 @@ func (x *gpuDirect) begin(lane int, list []other.Transfer, round int64, s device
 			at := unsafe.Add(t.At, from)
 			if m.Region = x.regionOf(t.At, t.Bytes); m.Region == nil {
 				own := room.next(n)
+				if own == nil {
+					return nil, fmt.Errorf("shim: rank %d: the room of lane %d is too small for a message of %d bytes: %w", x.c.args.Rank, lane, t.Bytes, ErrInternal)
+				}
 				if t.Send {
 					if err := devices.Copy(own, at, int(n), s); err != nil {
 						return nil, err
@@ -150,19 +154,25 @@ func (x *gpuDirect) finish(ex *gdrExchange, list []other.Transfer, round int64, 
 }
 
 // laneRoom is the part of a lane's room that a round has.
-type laneRoom struct{ at unsafe.Pointer }
+type laneRoom struct {
+	at   unsafe.Pointer
+	left int64
+}
 
 func (x *gpuDirect) roomOf(lane int, round int64) laneRoom {
 	m := &x.rooms[lane]
 	if m.at == nil {
 		return laneRoom{}
 	}
-	return laneRoom{unsafe.Add(m.at, round%stepRooms*(m.size/stepRooms))}
+	return laneRoom{unsafe.Add(m.at, round%stepRooms*(m.size/stepRooms)), m.size / stepRooms}
 }
 
-// next takes room for so many bytes.
+// next takes room for so many bytes, nil where there is none.
 func (r *laneRoom) next(n int64) unsafe.Pointer {
 	at := r.at
+	if r.left -= roomOfPiece(n); r.left < 0 {
+		return nil
+	}
 	r.at = unsafe.Add(r.at, roomOfPiece(n))
 	return at
 }
@@ -281,6 +291,25 @@ func (x *gpuDirect) register(at unsafe.Pointer, size int64) (*rendezvous.Region,
 	return r, nil
 }
 
+// tellPorts has the communicator's ports know memory of its device, where they reach that. What they do not know is copied on the device, and
+// that is no error.
+func (c *Comm) tellPorts(buff unsafe.Pointer, size uintptr) (release func() error) {
+	if c.dev == nil || c.dev.gdr == nil || size == 0 {
+		return nil
+	}
+	x := c.dev.gdr
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return nil // whoever uses the context hears of it
+	}
+	defer x.driver.Leave()
+	r, err := x.register(buff, int64(size))
+	if err != nil {
+		c.log.info(subNet, "memory of the device at %p is copied there before it is sent: %v", buff, err)
+		return nil
+	}
+	return func() error { return x.forget(r) }
+}
+
 // forget has the ports forget memory.
 func (x *gpuDirect) forget(r *rendezvous.Region) error {
 	m := &x.memory
@@ -295,4 +324,3 @@ func (x *gpuDirect) forget(r *rendezvous.Region) error {
 	m.mu.Unlock()
 	return r.Close()
 }
-/tmp/wt/flakes/collectives/transport/internal/sleep/sleep_test.go

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma"
@@ -54,8 +57,8 @@ func TestGPUDirectSequences(t *testing.T) {
 				t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
 			}
 			w := newWorld(t, n)
-			for range 3 {
-				g.sequence(w, rng, 12)
+			for range 2 {
+				g.sequence(w, rng, 9)
 			}
 			destroyAll(w)
 		})
@@ -148,6 +151,138 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations per group", n)
 	}
 	destroyAll(w)
+}
+
+// TestGPUDirectRegistered: what the program has registered travels from where it is to where it is to be, until it is deregistered.
+func TestGPUDirectRegistered(t *testing.T) {
+	const count = 300000
+	g := useGPUDirect(t, 3, 1, 1)
+	w := newWorld(t, 3)
+	var copied atomic.Int64
+	g.Before(func(o devicetest.Op) {
+		if o.Kind == devicetest.Copy {
+			copied.Add(int64(o.Bytes))
+		}
+	})
+	at, handles := make([]moved, 3), make([]uint64, 3)
+	for r, c := range w.comms {
+		at[r] = g.move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
+		var err error
+		if handles[r], err = c.Register(at[r].at, count, false, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cast := func(root int) {
+		t.Helper()
+		w.must(func(c *Comm) error {
+			r := c.args.Rank
+			call := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
+			if err := Run([]Call{call}); err != nil {
+				return err
+			}
+			return g.synchronize(r)
+		})
+		for r := range at {
+			if got := g.Bytes(at[r].at, count); string(got) != strings.Repeat(string(got[:1]), count) || got[0] != g.Bytes(at[root].at, 1)[0] {
+				t.Errorf("rank %d has another result", r)
+			}
+		}
+	}
+	cast(1)
+	if n := copied.Load(); n != 0 {
+		t.Errorf("%d bytes were copied", n)
+	}
+	for r, c := range w.comms {
+		if _, err := c.Registered(handles[r], false, true); err != nil {
+			t.Error(err)
+		}
+	}
+	for r := range at {
+		copy(g.Bytes(at[r].at, count), strings.Repeat(string(rune('p'+r)), count))
+	}
+	cast(2)
+	if copied.Load() == 0 {
+		t.Error("nothing was copied that is not registered any more")
+	}
+	g.Before(nil)
+	destroyAll(w)
+}
+
+// TestGPUDirectBreaks: what ends a communicator in the middle ends it on all ranks, with an error that says what it was; no stream hangs, nor
+// any that comes to a launch later, in a graph or not.
+func TestGPUDirectBreaks(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks func(g *portsAndGPUs, w *world)
+		says   string
+	}{
+		"aborted":      {func(_ *portsAndGPUs, w *world) { _ = w.comms[1].Abort() }, "aborted"},
+		"no answer":    {func(g *portsAndGPUs, _ *world) { g.network.Drop(func(uint32, uint32, uint64) bool { return true }) }, "RETRY_EXC_ERR"},
+		"device lost":  {func(g *portsAndGPUs, _ *world) { verbstest.Befall(g.ports[0], rdma.Event{Kind: rdma.DeviceFatal}) }, "the device has failed|RETRY_EXC_ERR"},
+		"bad offer":    {func(g *portsAndGPUs, _ *world) { g.network.Corrupt(1) }, "no offer"},
+		"no flush":     {func(g *portsAndGPUs, _ *world) { g.Fail("FlushRemote", 0) }, "FlushRemote"},
+		"nobody comes": {func(*portsAndGPUs, *world) {}, "rank 1 did not arrive|nobody receives there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := useGPUDirect(t, 2, 2, 1)
+			g.driver.NeedFlush(nil)
+			if name == "nobody comes" {
+				t.Setenv("LIGHTPATH_TIMEOUT", "2s")
+			}
+			w := newWorld(t, 2)
+			const count = 400000
+			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
+			gate := make(chan struct{})
+			g.Before(func(o devicetest.Op) {
+				if o.Stream == g.streams[0][1] {
+					<-gate
+				}
+			})
+			cast := func(r, root, stream int) error {
+				return Run([]Call{{
+					Comm: w.comms[r], Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r], Recv: at[r], Stream: g.streams[r][stream],
+				}})
+			}
+			graphs := make([]*devicetest.Graph, 2)
+			for r := range graphs {
+				g.Capture(g.streams[r][0])
+				if err := cast(r, 0, 0); err != nil {
+					t.Fatal(err)
+				}
+				graphs[r] = g.End(g.streams[r][0])
+			}
+			for range 2 { // rank 1 has not come
+				if err := cast(0, 0, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := cast(0, 0, 1); err != nil { // behind a gate
+				t.Fatal(err)
+			}
+			c.breaks(g, w)
+			if name != "aborted" && name != "nobody comes" {
+				_ = cast(1, 0, 0) // it may have failed by now
+			}
+			for r, comm := range w.comms {
+				<-comm.poisonCh
+				if err := comm.AsyncError(); !slices.ContainsFunc(strings.Split(c.says, "|"), func(says string) bool { return strings.Contains(err.Error(), says) }) {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			g.Replay(graphs[0], g.streams[0][0])
+			g.Replay(graphs[1], g.streams[1][0])
+			close(gate)
+			if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
+				t.Error(err)
+			}
+			if err := cast(0, 0, 0); err == nil {
+				t.Error("a communicator that has failed takes a call")
+			}
+			g.Discard(graphs[0])
+			g.Discard(graphs[1])
+			g.Before(nil)
+			destroyAll(w)
+		})
+	}
 }
 
 // TestGPUDirectNotMade: where one rank cannot go on no rank does, with the reason; unless they must, launches are staged.

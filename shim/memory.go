@@ -121,7 +121,9 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	}
 	reg := registration{comm: c, buff: buff, size: size, window: window, flags: flags}
 	onDevice := isDeviceMemory(buff)
-	if !onDevice { // it is sent out of staging memory
+	if onDevice {
+		reg.release = c.tellPorts(buff, size)
+	} else {
 		reg.release = c.tellDevices(buff, size)
 	}
 	r := &registrations

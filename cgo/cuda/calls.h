@@ -89,4 +89,13 @@ struct lpc_word {
 #define LPC_MAX_WORDS 255
 CUresult lpc_words(const struct lpc_library *c, uintptr_t stream, const struct lpc_word *words, unsigned n);
 
+/* ---- remote.c: memory of devices that other devices of the host reach ---- */
+
+/* What the current context's device says of that: whether its memory can be had as a dma-buf, in what order it sees what others
+ * write there, and whether lpc_flush_remote can be called. The last two are 0 where the driver does not know them. */
+CUresult lpc_remote(const struct lpc_library *c, int *exports, int *ordering, int *flushes);
+CUresult lpc_flush_remote(const struct lpc_library *c);
+/* A dma-buf of whole pages. */
+CUresult lpc_export_buf(const struct lpc_library *c, uintptr_t at, size_t size, int *fd);
+
 #endif

@@ -96,11 +96,21 @@ enum { CU_STREAM_WAIT_VALUE_GEQ = 0, CU_STREAM_WAIT_VALUE_EQ = 1 };
 enum { CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1, CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2 };
 /* CUstreamCaptureMode */
 enum { CU_STREAM_CAPTURE_MODE_GLOBAL = 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1, CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
+/* CUdevice_attribute */
 enum {
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
-  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS = 117,
+  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING = 118,
+  CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124
 };
+enum { CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST = 1 };
+enum { CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0 };
+/* CUGPUDirectRDMAWritesOrdering, and CUflushGPUDirectRDMAWritesScope */
+enum { CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE = 0, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100 };
+enum { CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100 };
+enum { CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1 };
 /* CUjit_option */
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
 enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
@@ -179,5 +189,11 @@ typedef union {
   F(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", (CUdeviceptr * device, void *at, unsigned flags))           \
   F(StreamBatchMemOp, "cuStreamBatchMemOp_v2",                                                                           \
     (CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags))
+
+/* Those that only RDMA ports need which reach devices. */
+#define LP_CUDA_REMOTE(F)                                                                                                \
+  F(MemGetHandleForAddressRange, "cuMemGetHandleForAddressRange",                                                        \
+    (void *handle, CUdeviceptr at, size_t size, int type, unsigned long long flags))                                     \
+  F(FlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites", (int target, int scope))
 
 #endif

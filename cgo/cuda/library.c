@@ -23,6 +23,12 @@ static const struct { const char *symbol; size_t at; } optional[] = {
 #undef FUNCTION
 };
 
+static const struct { const char *symbol; size_t at; } remote[] = {
+#define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
+  LP_CUDA_REMOTE(FUNCTION)
+#undef FUNCTION
+};
+
 static void load(void) {
   void *so = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   size_t i;
@@ -44,6 +50,8 @@ static void load(void) {
     if (at == NULL && library.lacks == NULL) library.lacks = optional[i].symbol;
     *(void **)((char *)&library + optional[i].at) = at;
   }
+  for (i = 0; i < sizeof remote / sizeof *remote; i++)
+    *(void **)((char *)&library + remote[i].at) = dlsym(so, remote[i].symbol);
   loaded = &library;
 }
 

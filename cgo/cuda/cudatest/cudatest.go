@@ -143,3 +143,6 @@ func Fail(function string, rc, after int) {
 	}
 	C.program_fail(name, C.int(rc), C.int(after))
 }
+
+// Flushes is how often the stub has made streams see what other devices have written.
+func Flushes() int { return int(C.program_flushes()) }

@@ -25,6 +25,7 @@
 FUNCTIONS(FUNCTION)
 #undef FUNCTION
 static void (*fail)(const char *function, CUresult error, int after);
+static int (*flushes)(void);
 
 const char *program_open(const char *file) {
   void *so = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -34,6 +35,7 @@ const char *program_open(const char *file) {
   FUNCTIONS(FUNCTION)
 #undef FUNCTION
   *(void **)&fail = dlsym(so, "stubFail");
+  *(void **)&flushes = dlsym(so, "stubFlushes");
   return Init(0) == CUDA_SUCCESS ? NULL : "cuInit fails";
 }
 
@@ -78,6 +80,8 @@ CUresult program_end(uintptr_t stream, uintptr_t *graph) {
 }
 
 CUresult program_replay(uintptr_t graph, uintptr_t stream) { return GraphLaunch((CUgraphExec)graph, (CUstream)stream); }
+
+int program_flushes(void) { return flushes != NULL ? flushes() : 0; }
 
 void program_fail(const char *function, int error, int after) {
   if (fail != NULL) fail(function, error, after);

@@ -18,6 +18,7 @@ CUresult program_stop(const uintptr_t timer[2], uintptr_t stream, float *ms);
 CUresult program_begin(uintptr_t stream);
 CUresult program_end(uintptr_t stream, uintptr_t *graph);
 CUresult program_replay(uintptr_t graph, uintptr_t stream);
+int program_flushes(void); /* 0 with a real driver */
 void program_fail(const char *function, int error, int after);
 
 #endif

@@ -191,6 +191,12 @@ STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
   return CUDA_SUCCESS;
 }
 
+/* What tests have a device say. */
+static int number(const char *variable, int unless) {
+  const char *v = getenv(variable);
+  return v != NULL ? atoi(v) : unless;
+}
+
 STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
   BEGIN();
   if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
@@ -198,6 +204,9 @@ STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devic
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 1; break; /* so that kernels go round for little data */
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = stub_architecture(device) / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = stub_architecture(device) % 10; break;
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: *value = number("STUB_CUDA_DMA_BUF", 1); break;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING: *value = number("STUB_CUDA_WRITES_ORDERING", 100); break;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS: *value = number("STUB_CUDA_FLUSH_OPTIONS", 1); break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;

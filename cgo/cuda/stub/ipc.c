@@ -30,6 +30,43 @@ static void describe(struct block *b, void *arg) {
   *h = (struct handle){getpid(), b->fd, b->ctx->device, b->size, st.st_ino, NULL};
 }
 
+struct range {
+  CUdeviceptr at;
+  size_t size;
+  int fd;
+};
+
+static void export_range(struct block *b, void *arg) {
+  struct range *r = arg;
+  if (b != NULL && b->fd >= 0 && b->imported == 0 && r->at == (uintptr_t)b->at && r->size <= room_of(b->size))
+    r->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* The file that is the memory, for who maps it as an RDMA port does a dma-buf: from the beginning of an allocation. */
+STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, size_t size, int type, unsigned long long flags) {
+  struct range r = {at, size, -1};
+  BEGIN();
+  if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0 || at % 4096 != 0 || size % 4096 != 0) return CUDA_ERROR_INVALID_VALUE;
+  stub_with_block(at, export_range, &r);
+  if (r.fd < 0) return CUDA_ERROR_INVALID_VALUE;
+  *(int *)handle = r.fd;
+  return CUDA_SUCCESS;
+}
+
+static int flushes;
+
+/* For tests: how often streams have been made to see what others have written. */
+STUB_API int stubFlushes(void) { return __atomic_load_n(&flushes, __ATOMIC_ACQUIRE); }
+
+STUB_API CUresult cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  BEGIN();
+  if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX || scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER)
+    return CUDA_ERROR_INVALID_VALUE;
+  __atomic_add_fetch(&flushes, 1, __ATOMIC_ACQ_REL);
+  return CUDA_SUCCESS;
+}
+
 STUB_API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at) {
   struct handle h = {.fd = -1, .at = (const char *)(uintptr_t)at};
   BEGIN();

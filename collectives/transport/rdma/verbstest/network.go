@@ -85,6 +85,13 @@ func (n *Network) Close() error {
 	return nil
 }
 
+// Idle reports whether no queue pair and no registered memory is left, as Close demands.
+func (n *Network) Idle() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.qps) == 0 && len(n.regions) == 0
+}
+
 // Hold stops the network from carrying anything until it is let go on.
 func (n *Network) Hold(hold bool) {
 	n.mu.Lock()

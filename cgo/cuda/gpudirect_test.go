@@ -1,0 +1,181 @@
+package cuda_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/cgo/cuda"
+	"lightpath/cgo/cuda/cudatest"
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim"
+	"lightpath/shim/device"
+)
+
+// onStub skips what only the stub can do.
+func onStub(t *testing.T) {
+	t.Helper()
+	if cudatest.Real() {
+		t.Skip("a driver's dma-buf is for devices, and RDMA ports in memory are none")
+	}
+}
+
+// TestExportBuf: a stretch of device memory is in the dma-buf at its offset, and stays there when the memory has been freed.
+func TestExportBuf(t *testing.T) {
+	onStub(t)
+	cudatest.Use(0)
+	at := cudatest.Alloc(10000)
+	fd, offset, err := driver.ExportBuf(unsafe.Add(at, 100), 9000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if offset != 100 {
+		t.Errorf("offset %d", offset)
+	}
+	cudatest.Write(unsafe.Add(at, 100), []byte("abc"))
+	cudatest.Free(at)
+	var got [3]byte
+	if _, err := unix.Pread(fd, got[:], int64(offset)); err != nil || string(got[:]) != "abc" {
+		t.Errorf("%q, %v", got, err)
+	}
+	var host [4096]byte
+	if _, _, err := driver.ExportBuf(unsafe.Pointer(&host), len(host)); !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), "cuMemGetHandleForAddressRange") {
+		t.Errorf("memory of the host: %v", err)
+	}
+}
+
+// TestRemoteWrites: what a device says decides whether others may write to it, and what streams need to see that.
+func TestRemoteWrites(t *testing.T) {
+	onStub(t)
+	cudatest.Use(0)
+	for _, c := range []struct {
+		exports, ordering, options string
+		flush                      bool
+		says                       string
+	}{
+		{"1", "100", "0", false, ""},
+		{"1", "200", "1", false, ""},
+		{"1", "0", "1", true, ""},
+		{"1", "0", "2", false, "cannot flush"},
+		{"0", "100", "1", false, "no dma-buf"},
+	} {
+		t.Setenv("STUB_CUDA_DMA_BUF", c.exports)
+		t.Setenv("STUB_CUDA_WRITES_ORDERING", c.ordering)
+		t.Setenv("STUB_CUDA_FLUSH_OPTIONS", c.options)
+		flush, err := driver.RemoteWrites()
+		switch {
+		case c.says == "" && (err != nil || flush != c.flush):
+			t.Errorf("%+v: %v, %v", c, flush, err)
+		case c.says != "" && (!errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestGPUDirect: collectives over RDMA ports in memory, on streams of the driver's, with its kernels; none of what travels is in memory of
+// the host. Both where the device orders what comes for it and where it must be flushed.
+func TestGPUDirect(t *testing.T) {
+	onStub(t)
+	for _, ordering := range []string{"100", "0"} {
+		t.Run("ordering "+ordering, func(t *testing.T) {
+			t.Setenv("STUB_CUDA_WRITES_ORDERING", ordering)
+			overPorts(t, 3, ordering == "0")
+		})
+	}
+}
+
+func overPorts(t *testing.T, ranks int, flushed bool) {
+	n := verbstest.New(1)
+	for i := range 2 {
+		n.Add(fmt.Sprintf("mem%d", i))
+	}
+	shim.UseVerbs(n)
+	cuda.Tell(shim.Launches())
+	shim.UseDevices(cuda.Library{})
+	t.Cleanup(func() {
+		shim.UseVerbs(nil) // the devices stay: what communicators have there they give back in the background
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("LIGHTPATH_TRANSPORT", "rdma")
+	t.Setenv("LIGHTPATH_PLANES", "2")
+	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
+	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
+	id, err := shim.NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := make([]shim.InitArgs, ranks)
+	for r := range args {
+		args[r] = shim.InitArgs{ID: id, Ranks: ranks, Rank: r, Device: r}
+	}
+	cudatest.Use(0)
+	comms, err := shim.Init(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, flushes := n.Moved(), cudatest.Flushes()
+	const count = 20000
+	rng := rand.New(rand.NewPCG(1, 1))
+	want := make([]byte, count)
+	at, streams := make([]unsafe.Pointer, ranks), make([]device.Stream, ranks)
+	for r := range ranks {
+		cudatest.Use(r)
+		own := make([]byte, count)
+		for i := range own {
+			own[i] = byte(rng.Uint32())
+			want[i] += own[i]
+		}
+		at[r], streams[r] = cudatest.Alloc(count), cudatest.NewStream()
+		cudatest.Write(at[r], own)
+	}
+	for range 2 { // the second time of sums
+		for r, c := range comms {
+			cudatest.Use(r)
+			call := shim.Call{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: streams[r]}
+			if err := shim.Run([]shim.Call{call}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range want {
+		want[i] *= byte(ranks)
+	}
+	for r, c := range comms {
+		cudatest.Use(r)
+		if rc := cudatest.Sync(streams[r]); rc != 0 || c.AsyncError() != nil {
+			t.Fatalf("rank %d: error %d, %v", r, rc, c.AsyncError())
+		}
+		got := make([]byte, count)
+		cudatest.Read(got, at[r])
+		if !bytes.Equal(got, want) {
+			t.Errorf("rank %d has another result", r)
+		}
+		cudatest.Free(at[r])
+	}
+	moved := n.Moved()
+	if moved.FromHost != before.FromHost || moved.ToHost != before.ToHost || moved.FromBuf < 2*int64(ranks-1)*count {
+		t.Errorf("moved %+v, before %+v", moved, before)
+	}
+	if some := cudatest.Flushes() > flushes; some != flushed {
+		t.Errorf("flushed: %v", some)
+	}
+	for _, c := range comms {
+		if err := c.Destroy(); err != nil {
+			t.Error(err)
+		}
+	}
+	for end := time.Now().Add(time.Minute); !n.Idle() && time.Now().Before(end); { // else the network says what is left
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,293 @@
+package rendezvous_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/collectives/transport/rdma/verbstest"
+)
+
+// rank is an endpoint with memory that is a dma-buf.
+type rank struct {
+	*rendezvous.Endpoint
+	mem    []byte
+	region *rendezvous.Region
+}
+
+const room = 1 << 20
+
+// memory returns a file in memory, and where the test sees it.
+func memory(t testing.TB) (fd int, mem []byte) {
+	t.Helper()
+	fd, err := unix.MemfdCreate("rendezvous", unix.MFD_CLOEXEC)
+	if err == nil {
+		err = unix.Ftruncate(fd, room)
+	}
+	if err == nil {
+		mem, err = unix.Mmap(fd, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	return fd, mem
+}
+
+// connect makes a communicator, each rank with devices of its own.
+func connect(t testing.TB, ranks, planes int) (*verbstest.Network, []*rank) {
+	t.Helper()
+	n := verbstest.New(uint64(ranks*10 + planes))
+	all, addrs := make([]*rank, ranks), make([]rendezvous.Addrs, ranks)
+	for r := range all {
+		o := rendezvous.Options{Rank: r, Ranks: ranks}
+		for j := range planes {
+			o.Planes = append(o.Planes, rdma.PlaneOptions{Device: n.Add(fmt.Sprintf("mem%d.%d", r, j)), Port: 1, GIDIndex: -1})
+		}
+		e, a, err := rendezvous.Listen(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, mem := memory(t)
+		region, err := e.Register(fd, 0, uintptr(unsafe.Pointer(&mem[0])), room)
+		_ = unix.Close(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[r], addrs[r] = &rank{e, mem, region}, a
+	}
+	for _, r := range all {
+		if err := r.Connect(addrs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, r := range all {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n, all
+}
+
+// transfer is an end of a message at an offset of the rank's memory.
+func (r *rank) transfer(plane, peer int, send bool, off, size int, tag uint32) rendezvous.Transfer {
+	return rendezvous.Transfer{
+		Plane: plane, Peer: peer, Send: send, At: uintptr(unsafe.Pointer(&r.mem[0])) + uintptr(off), Bytes: int64(size), Region: r.region, Tag: tag,
+	}
+}
+
+// drive polls all ranks in turn until so many groups are over, or one has failed. Between polls that find nothing they wait.
+func drive(t testing.TB, all []*rank, groups int) error {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); groups > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d groups are not over", groups)
+		}
+		for _, r := range all {
+			armed := r.Arm()
+			over, err := r.Poll()
+			if err != nil {
+				return err
+			}
+			groups -= len(over)
+			r.Wait(armed, 50*time.Microsecond)
+		}
+	}
+	return nil
+}
+
+// TestMessages: random groups between all pairs, of more messages than a window, of any size; each arrives as it was, in its place and
+// nowhere else.
+func TestMessages(t *testing.T) {
+	for _, c := range [][2]int{{2, 1}, {3, 2}, {4, 1}} {
+		t.Run(fmt.Sprintf("%dx%d", c[0], c[1]), func(t *testing.T) {
+			_, all := connect(t, c[0], c[1])
+			rng := rand.New(rand.NewPCG(uint64(c[0]), 3))
+			for range 4 {
+				exchange(t, rng, all, c[1])
+			}
+		})
+	}
+}
+
+// exchange makes every rank a group of random messages, and checks what becomes of all memory.
+func exchange(t *testing.T, rng *rand.Rand, all []*rank, planes int) {
+	groups, used := make([]rendezvous.Group, len(all)), make([]int, len(all))
+	want := make([][]byte, len(all))
+	for r := range all {
+		for i := range all[r].mem {
+			all[r].mem[i] = byte(rng.Uint32())
+		}
+		want[r] = bytes.Clone(all[r].mem)
+	}
+	take := func(r, size int) int {
+		at := used[r] + rng.IntN(9)
+		used[r] = at + size
+		return at
+	}
+	total := int64(0)
+	for i := range 60 {
+		from := rng.IntN(len(all))
+		to := (from + 1 + rng.IntN(len(all)-1)) % len(all)
+		size, plane := []int{0, 1, 63, 4096, 5000}[rng.IntN(5)], rng.IntN(planes)
+		at, src := take(to, size), take(from, size)
+		copy(want[to][at:at+size], all[from].mem[src:src+size])
+		groups[from].Transfers = append(groups[from].Transfers, all[from].transfer(plane, to, true, src, size, uint32(i)))
+		groups[to].Transfers = append(groups[to].Transfers, all[to].transfer(plane, from, false, at, size, uint32(i)))
+		total += int64(size)
+	}
+	before := int64(0)
+	for r := range all {
+		before += all[r].Traffic()
+		if err := all[r].Begin(&groups[r]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := drive(t, all, len(all)); err != nil {
+		t.Fatal(err)
+	}
+	for r := range all {
+		before -= all[r].Traffic()
+		if !bytes.Equal(all[r].mem, want[r]) {
+			t.Fatalf("rank %d has other bytes", r)
+		}
+		if w, some := all[r].Waiting(); some {
+			t.Errorf("rank %d waits for %+v", r, w)
+		}
+	}
+	if before != -total {
+		t.Errorf("%d bytes are counted, of %d", -before, total)
+	}
+}
+
+// TestAllocatesNothing: groups as large as seen before.
+func TestAllocatesNothing(t *testing.T) {
+	_, all := connect(t, 2, 2)
+	groups := make([]rendezvous.Group, 2)
+	for i := range 40 {
+		for r := range all {
+			groups[r].Transfers = append(groups[r].Transfers, all[r].transfer(i%2, 1-r, i%3 == 0 == (r == 0), 5000*i, 5000, 1))
+		}
+	}
+	round := func() {
+		for r := range all {
+			if err := all[r].Begin(&groups[r]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := drive(t, all, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round()
+	round()
+	if n := testing.AllocsPerRun(20, round); n != 0 {
+		t.Errorf("%v allocations per group", n)
+	}
+}
+
+// TestEndsDiffer: a message whose ends are of other sizes or calls is an error that says so, before any of it is written.
+func TestEndsDiffer(t *testing.T) {
+	for name, c := range map[string]struct {
+		size int
+		tag  uint32
+		says string
+	}{"size": {4097, 1, "4097 bytes, and rank 0 waits for 4096"}, "call": {4096, 2, "another call"}} {
+		t.Run(name, func(t *testing.T) {
+			_, all := connect(t, 2, 1)
+			was := bytes.Clone(all[0].mem)
+			groups := []rendezvous.Group{
+				{Transfers: []rendezvous.Transfer{all[0].transfer(0, 1, false, 0, 4096, 1)}},
+				{Transfers: []rendezvous.Transfer{all[1].transfer(0, 0, true, 0, c.size, c.tag)}},
+			}
+			for i := range all[1].mem {
+				all[1].mem[i] = 0xff
+			}
+			for r := range all {
+				if err := all[r].Begin(&groups[r]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := drive(t, all, 1)
+			if !errors.Is(err, rendezvous.ErrMismatch) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "rank 1, plane 0, with rank 0") {
+				t.Error(err)
+			}
+			if !bytes.Equal(was, all[0].mem) {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+// TestBreaks: what a device or the way to the peer does is an error that names ranks and plane.
+func TestBreaks(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks func(n *verbstest.Network, all []*rank)
+		is     error
+		says   string
+	}{
+		"no answer":   {func(n *verbstest.Network, _ []*rank) { n.Drop(func(uint32, uint32, uint64) bool { return true }) }, transport.ErrPeerLost, "RETRY_EXC_ERR"},
+		"bad offer":   {func(n *verbstest.Network, _ []*rank) { n.Corrupt(1) }, transport.ErrCorrupt, "offer 0"},
+		"short offer": {func(n *verbstest.Network, _ []*rank) { n.Truncate(7) }, transport.ErrCorrupt, "of 7 bytes"},
+		"device lost": {func(n *verbstest.Network, _ []*rank) {
+			d, _ := n.Open("mem0.0")
+			verbstest.Befall(d, rdma.Event{Kind: rdma.DeviceFatal})
+		}, rdma.ErrDevice, "rank 0, plane 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, all := connect(t, 2, 1)
+			c.breaks(n, all)
+			groups := []rendezvous.Group{
+				{Transfers: []rendezvous.Transfer{all[0].transfer(0, 1, false, 0, 4096, 1)}},
+				{Transfers: []rendezvous.Transfer{all[1].transfer(0, 0, true, 0, 4096, 1)}},
+			}
+			for r := range all {
+				if err := all[r].Begin(&groups[r]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := drive(t, all, 3) // which are never over
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "plane 0") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestRefused: what cannot be right is refused before anything has begun.
+func TestRefused(t *testing.T) {
+	_, all := connect(t, 2, 1)
+	good := all[0].transfer(0, 1, true, 0, 100, 1)
+	for name, change := range map[string]func(m *rendezvous.Transfer){
+		"plane":      func(m *rendezvous.Transfer) { m.Plane = 1 },
+		"itself":     func(m *rendezvous.Transfer) { m.Peer = 0 },
+		"beyond":     func(m *rendezvous.Transfer) { m.At += room - 99 },
+		"before":     func(m *rendezvous.Transfer) { m.At-- },
+		"no region":  func(m *rendezvous.Transfer) { m.Region = nil },
+		"less bytes": func(m *rendezvous.Transfer) { m.Bytes = -1 },
+	} {
+		bad := good
+		change(&bad)
+		if err := all[0].Begin(&rendezvous.Group{Transfers: []rendezvous.Transfer{good, bad}}); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	if w, some := all[0].Waiting(); some {
+		t.Errorf("something has begun: %+v", w)
+	}
+}
