@@ -121,7 +121,7 @@ func (in *interposer) enqueue(e *scripted, call *Call) error {
 
 // prepare finds out what the script needs; nothing is on a stream yet.
 func (p *issuing) prepare() (err error) {
-	in, call := p.in, p.call
+	in := p.in
 	in.capture, in.captured = p.capture, p.capture.ID != 0
 	if err := p.buffers(); err != nil {
 		return err
