@@ -12,7 +12,7 @@ wanted=${*:-}
 check() {
   name=$1; shift
   case " ${wanted:-$name} " in *" $name "*) ;; *) return ;; esac
-  if timeout 120 "$@" >"$out/$name.log" 2>&1; then
+  if timeout 300 "$@" >"$out/$name.log" 2>&1; then
     echo "ok    $name"
   else
     echo "FAIL  $name (exit $?)"
