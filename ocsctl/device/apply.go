@@ -119,11 +119,12 @@ func (d *Device) Replace(ctx context.Context, to circuit.Permutation, mode Mode)
 	return errors.Join(d.Apply(ctx, remove, add, mode)...)
 }
 
-// Wait returns when no circuit is Tuning, or with the context's error.
+// Wait returns when no circuit is Tuning and all watchers have been told so, or with the context's error: what
+// follows the switch is where its circuits are by then. Watchers must not call it.
 func (d *Device) Wait(ctx context.Context) error {
 	for {
 		changed := d.Changed()
-		if !d.Switching() {
+		if !d.Switching() && d.told() {
 			return nil
 		}
 		select {

@@ -317,6 +317,31 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
+// TestWaitForWatchers: who waits for the switch waits for what follows it, too.
+func TestWaitForWatchers(t *testing.T) {
+	model(t, device.Config{Ports: 2}, func(t *testing.T, d *device.Device) {
+		held, waited := make(chan struct{}), make(chan error, 1)
+		defer d.Watch(func(e device.Event) {
+			if e.Kind == device.Settled {
+				<-held
+			}
+		})()
+		apply(t, d, nil, []circuit.Pair{pair(0, 1)}, device.Bulk)
+		go func() { waited <- d.Wait(t.Context()) }()
+		time.Sleep(2 * circuitTime)
+		synctest.Wait()
+		select {
+		case err := <-waited:
+			t.Errorf("%v, and the watcher has not been told", err)
+		default:
+		}
+		close(held)
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestWatch: a watcher sees the log, in order, and may call the switch.
 func TestWatch(t *testing.T) {
 	model(t, device.Config{}, func(t *testing.T, d *device.Device) {

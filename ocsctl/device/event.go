@@ -103,6 +103,7 @@ func (d *Device) unlock() {
 		return
 	}
 	d.delivering = true
+	told := len(d.queue) > 0
 	for len(d.queue) > 0 {
 		queue := d.queue
 		d.queue = nil
@@ -120,6 +121,17 @@ func (d *Device) unlock() {
 		}
 		d.mu.Lock()
 	}
+	if told {
+		close(d.changed)
+		d.changed = make(chan struct{})
+	}
 	d.delivering = false
 	d.mu.Unlock()
+}
+
+// told reports whether watchers have been told of everything; when they have, Changed fires again.
+func (d *Device) told() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.delivering && len(d.queue) == 0
 }
