@@ -285,7 +285,7 @@ func (p *issuing) lastOf() *lastLaunch {
 	if p.capture.ID != 0 {
 		return &p.in.graph
 	}
-	return &p.in.launching.last
+	return &p.in.last
 }
 
 // follow has a stream wait for the last script.

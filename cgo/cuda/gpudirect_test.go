@@ -37,7 +37,7 @@ func TestExportBuf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
+	t.Cleanup(func() { _ = unix.Close(fd) })
 	if offset != 100 {
 		t.Errorf("offset %d", offset)
 	}

@@ -30,24 +30,24 @@ static void describe(struct block *b, void *arg) {
   *h = (struct handle){getpid(), b->fd, b->ctx->device, b->size, st.st_ino, NULL};
 }
 
-struct range {
+struct buf {
   CUdeviceptr at;
   size_t size;
   int fd;
 };
 
-static void export_range(struct block *b, void *arg) {
-  struct range *r = arg;
+static void export_buf(struct block *b, void *arg) {
+  struct buf *r = arg;
   if (b != NULL && b->fd >= 0 && b->imported == 0 && r->at == (uintptr_t)b->at && r->size <= room_of(b->size))
     r->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
 }
 
 /* The file that is the memory, for who maps it as an RDMA port does a dma-buf: from the beginning of an allocation. */
 STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, size_t size, int type, unsigned long long flags) {
-  struct range r = {at, size, -1};
+  struct buf r = {at, size, -1};
   BEGIN();
   if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0 || at % 4096 != 0 || size % 4096 != 0) return CUDA_ERROR_INVALID_VALUE;
-  stub_with_block(at, export_range, &r);
+  stub_with_block(at, export_buf, &r);
   if (r.fd < 0) return CUDA_ERROR_INVALID_VALUE;
   *(int *)handle = r.fd;
   return CUDA_SUCCESS;

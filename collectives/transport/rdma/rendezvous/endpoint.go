@@ -233,7 +233,7 @@ func (p *plane) take() (int, error) {
 	return n, nil
 }
 
-// Arm, and then a last Poll, and then Wait: see [transport.Endpoint].
+// Arm comes before a last Poll, and that before Wait: see [transport.Endpoint].
 func (e *Endpoint) Arm() uint32 { return e.poll.Arm() }
 
 // Wait waits until there may be something to do, at most d.
