@@ -34,6 +34,7 @@ type onDevice struct {
 	back     device.Stream           // which results of launches of several steps are copied on
 	turns    [stepRooms]device.Event // after those of a step
 
+	lanes       []*relayLane
 	locked      atomic.Int64 // bytes of page-locked memory
 	outstanding atomic.Int64 // launches that have not run
 	direct      *direct      // ranks reach each other's devices; nil: they do not
@@ -259,6 +260,9 @@ func (d *onDevice) close() {
 	if d.back != 0 {
 		_ = devices.FreeStream(d.back)
 	}
+	for _, l := range d.lanes {
+		l.close(d)
+	}
 	d.worker.close()
-	d.outgrown, d.staging, d.control, d.graph, d.back, d.recorded = nil, room{}, room{}, nil, 0, false
+	d.outgrown, d.staging, d.control, d.graph, d.back, d.recorded, d.lanes = nil, room{}, room{}, nil, 0, false, nil
 }

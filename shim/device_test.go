@@ -281,7 +281,9 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 					calls = append(calls,
 						Call{Comm: comm, Kind: CallAllReduce, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: send, Stream: g.streams[r][i]},
 						Call{Comm: comm, Kind: CallAllReduce, Type: datatype.Float32, Op: OpPreMulSum, Scalar: scalars[r], Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
-						Call{Comm: comm, Kind: CallAllGather, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]})
+						Call{Comm: comm, Kind: CallAllGather, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
+						Call{Comm: comm, Kind: CallSend, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Send: send, Stream: g.streams[r][0]},
+						Call{Comm: comm, Kind: CallRecv, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Recv: recv, Stream: g.streams[r][0]})
 				}
 			}
 			launch := func() {

@@ -60,7 +60,8 @@ type session struct {
 	sided []Call    // the one-sided calls
 	// sidedFlights are their numbers in the flight recorder; 0: not begun.
 	sidedFlights []uint64
-	rest         []Call // the others, where there are both
+	rest         []Call    // the others, where there are both
+	gate         exec.Gate // of the messages, nil: none
 	opts         exec.Options
 }
 
@@ -90,6 +91,7 @@ func (s *session) reset() {
 	clear(s.sided)
 	clear(s.rest)
 	s.sided, s.rest = s.sided[:0], s.rest[:0]
+	s.gate = nil
 	s.calls, s.comms, s.tasks, s.refs = nil, s.comms[:0], s.tasks[:0], s.refs[:0]
 	s.opts.Deadline = time.Time{}
 }
@@ -285,7 +287,7 @@ func (s *session) bindMessages(c *Comm, first int) error {
 	t := c.task()
 	t.Trace(false)
 	err := t.Bind(exec.Call{
-		Program: &r.p2p, Messages: r.msgs, Comm: c.id, Op: r.seq, Pairs: r.pairs, Endpoint: c.packet, Poison: &c.poison,
+		Program: &r.p2p, Messages: r.msgs, Comm: c.id, Op: r.seq, Pairs: r.pairs, Gate: s.gate, Endpoint: c.packet, Poison: &c.poison,
 	})
 	if err != nil {
 		return c.fail(err)

@@ -12,7 +12,7 @@ import (
 // receives can be copied out of one while the other has what the next step sends.
 //
 // One piece follows another, call by call, since that is an order that ranks share whatever their groups are. Only sends and receives of one
-// group may depend on each other in ways that no rank sees alone: they are one step, staged as a whole.
+// group may depend on each other in ways that no rank sees alone: they are one step, in which long ones move by themselves (relay).
 type script struct {
 	comm    *Comm
 	from    []Call // as they were made, checked
@@ -21,6 +21,7 @@ type script struct {
 
 	whole    bool // one step, with room for everything
 	together bool // several messages, which are one step
+	relaying bool // long ones among them move through two slots each, on streams of their own
 	sendRoom int  // bytes of staging memory for what a step sends, in either room,
 	recvRoom int  // and for what it receives: never in the place of what another one sends
 	deadline time.Time
@@ -32,6 +33,8 @@ type script struct {
 	calls []Call // of the steps
 	outs  []move
 	ins   []move
+
+	relays relays // of the last step
 }
 
 // step is where a step ends in the lists of its script. It begins where the one before it ends.
@@ -94,7 +97,7 @@ func (s *script) roomFor(i int, n uint64) (sent, received int) {
 // begin makes the script that of a communicator's calls. What it has allocated is reused.
 func (s *script) begin(c *Comm) {
 	s.comm, s.deadline = c, time.Time{}
-	s.from, s.staged, s.scalars = s.from[:0], s.staged[:0], s.scalars[:0]
+	s.from, s.staged, s.scalars, s.relays.selfs = s.from[:0], s.staged[:0], s.scalars[:0], s.relays.selfs[:0]
 }
 
 // measure divides the calls into steps, and returns what staging memory they take. What fits into that of steps on their way is
@@ -123,6 +126,7 @@ func (s *script) measure() int {
 	if s.whole = !cut && fits; s.whole {
 		return s.scalarsRoom() + all
 	}
+	s.matchSelf()
 	return s.scalarsRoom() + stepRooms*(s.sendRoom+s.recvRoom) + s.messagesRoom()
 }
 
@@ -131,7 +135,12 @@ func (s *script) scalarsRoom() int { return aligned(scalarRoom * len(s.scalars))
 // messagesRoom is what the messages take that are one step.
 func (s *script) messagesRoom() (size int) {
 	for i := range s.from {
-		if c := &s.from[i]; s.together && c.Kind.p2p() {
+		c := &s.from[i]
+		switch {
+		case !s.together || !c.Kind.p2p() || s.staged[i].toSelf:
+		case s.isRelayed(i):
+			size += relaySlots * aligned(c.pieceBytes())
+		default:
 			sent, received := s.roomFor(i, c.Count)
 			size += sent + received
 		}
@@ -143,6 +152,7 @@ func (s *script) messagesRoom() (size int) {
 func (s *script) write(at unsafe.Pointer) {
 	s.at = at
 	s.steps, s.calls, s.outs, s.ins = s.steps[:0], s.calls[:0], s.outs[:0], s.ins[:0]
+	s.relays.all, s.relays.pieces, s.relays.order = s.relays.all[:0], s.relays.pieces[:0], s.relays.order[:0]
 	for i := range s.scalars {
 		x := &s.scalars[i]
 		x.room = unsafe.Add(at, scalarRoom*i)
@@ -170,7 +180,27 @@ func (s *script) write(at unsafe.Pointer) {
 		}
 	}
 	s.sendAt, s.recvAt = rooms+stepRooms*(s.sendRoom+s.recvRoom), -1
-	s.writeTogether(func(c *Call) bool { return c.Kind.p2p() && s.together })
+	if s.together {
+		s.writeMessages()
+	}
+}
+
+// writeMessages makes the messages one step.
+func (s *script) writeMessages() {
+	first := len(s.calls)
+	for i := range s.from {
+		if !s.from[i].Kind.p2p() || s.staged[i].toSelf {
+			continue
+		}
+		if s.isRelayed(i) {
+			s.addRelayed(i)
+			continue
+		}
+		s.add(i, 0, s.from[i].Count)
+		s.relays.skip(len(s.calls) - first)
+	}
+	s.endStep()
+	s.relays.number(s.calls[first:])
 }
 
 // writeTogether makes some of the calls one step.
@@ -260,6 +290,9 @@ func (s *script) run(k int, comms []*Comm) error {
 	}
 	se := sessions.Get().(*session)
 	se.calls, se.comms = calls, append(se.comms, comms...)
+	if k == len(s.steps)-1 && len(s.relays.all) > 0 {
+		se.gate = &s.relays
+	}
 	err := se.runWhole()
 	se.reset()
 	sessions.Put(se)

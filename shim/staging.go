@@ -7,7 +7,10 @@ import (
 )
 
 // stagedBuffers says which buffers of a call the CPU must have in staging memory.
-type stagedBuffers struct{ send, recv bool }
+type stagedBuffers struct {
+	send, recv bool
+	toSelf     bool // the device copies the message itself, from one buffer of the rank's to another
+}
 
 // staged finds out where the call's buffers are. It refuses memory that cannot be right.
 func (c *Call) staged() (where stagedBuffers, err error) {

@@ -14,6 +14,8 @@ func (l *launch) place(capture device.Capture) error {
 		return err
 	}
 	defer devices.Leave()
+	// In a graph nothing is sure to go on beside something that waits: there all messages of a group are staged whole.
+	l.relaying = capture.ID == 0
 	size := l.measure()
 	d := l.dev
 	if err := d.prepare(!l.whole && capture.ID == 0); err != nil {
@@ -38,6 +40,9 @@ func (l *launch) place(capture device.Capture) error {
 		return err
 	}
 	l.write(at)
+	if err := d.serve(&l.relays); err != nil {
+		return err
+	}
 	l.word, l.base, l.back = d.control.word(), d.seq, l.streams[0]
 	d.seq += uint32(len(l.steps))
 	l.ran, l.due = 0, len(l.steps)
@@ -104,6 +109,14 @@ func (l *launch) sends(k int) error {
 			return err
 		}
 	}
+	last := k == len(l.steps)-1
+	if last {
+		for _, m := range l.relays.selfs {
+			if err := devices.Copy(m.to, m.from, m.bytes, s); err != nil {
+				return err
+			}
+		}
+	}
 	// Before, since it may run at once. How often a graph will run nobody knows.
 	if l.sent == 0 && l.graph == nil {
 		l.dev.outstanding.Add(1)
@@ -114,6 +127,10 @@ func (l *launch) sends(k int) error {
 		if l.sent--; l.sent == 0 && l.graph == nil {
 			l.dev.outstanding.Add(-1)
 		}
+		return err
+	}
+	if last {
+		err = l.putRelays()
 	}
 	return err
 }
@@ -156,6 +173,10 @@ func (l *launch) putEnd(capture device.Capture) (err error) {
 	if l.graph != nil {
 		err = devices.Store(s, l.word, 0)
 	}
+	for i := range l.relays.all {
+		lane := l.relays.all[i].lane
+		err = errors.Join(err, devices.Record(lane.event, lane.stream), devices.Follow(s, lane.event))
+	}
 	last := d.last(capture)
 	err = errors.Join(err, devices.Record(last, s))
 	for _, other := range l.streams[1:] {
@@ -189,6 +210,7 @@ func (m *move) copyIn(s device.Stream) error {
 // come to the signals that are there, and go on.
 func (l *launch) broken(err error) {
 	l.comm.spread(err)
+	l.relays.release()
 	w := &l.dev.worker
 	w.mu.Lock()
 	l.due = l.sent
@@ -205,6 +227,9 @@ func (l *launch) step(comms []*Comm) {
 		if err := l.run(l.ran, comms); err != nil {
 			c.spread(err)
 		}
+	}
+	if l.ran == len(l.steps)-1 {
+		l.relays.release()
 	}
 	w := &l.dev.worker
 	w.mu.Lock()

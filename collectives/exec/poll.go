@@ -152,7 +152,7 @@ func (t *Task) transmit(l *lane) (bool, error) {
 // send offers the next bytes to one destination, more than once where they are taken.
 func (t *Task) send(l *lane, c *txChain) (bool, error) {
 	moved := false
-	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0 && t.prog.Ops[c.id].Step <= l.limit; n++ {
+	for n := 0; n < burst && c.id != program.None && t.isReady(c.id) && t.prog.Ops[c.id].Step <= l.limit; n++ {
 		took, err := t.offer(l, c, math.MaxInt)
 		if err != nil || took == 0 {
 			return moved, err

@@ -32,7 +32,7 @@ func (t *Task) receiveAll(l *lane) (bool, error) {
 func (t *Task) receive(l *lane, c *chain) (bool, error) {
 	lander := t.landers[l.id]
 	moved := false
-	for n := 0; n < burst && c.id != program.None && t.waits[c.id] == 0; n++ {
+	for n := 0; n < burst && c.id != program.None && t.isReady(c.id); n++ {
 		op := &t.prog.Ops[c.id]
 		var took int
 		var err error

@@ -202,6 +202,8 @@ func (d *driver) block() error {
 		e.Wait(armed, sharedWait)
 	case d.current().switching():
 		e.Wait(armed, switchWait)
+	case d.current().call.Gate != nil: // which rings no doorbell
+		e.Wait(armed, sharedWait)
 	default:
 		e.Wait(armed, d.wait)
 		d.wait = min(2*d.wait, maxWait)

@@ -62,6 +62,8 @@ type Call struct {
 	Comm, Op uint64
 	// Pairs are the communicator's message counters; point-to-point only.
 	Pairs *Pairs
+	// Gate, where not nil, says when messages may be moved; point-to-point only.
+	Gate Gate
 	// Endpoint is the data path; its dynamic type must be comparable, as a pointer is.
 	Endpoint transport.Endpoint
 	// OCS switches the endpoint's planes, which it numbers like the endpoint; nil on packet
@@ -77,6 +79,15 @@ type Call struct {
 	// SkipDrain reports, for fault injection, that a plane's reconfiguration from an epoch
 	// is to be posted although frames may be on the wire. Nil: never.
 	SkipDrain func(plane int, epoch uint32) bool
+}
+
+// Gate holds messages back, by their index in Call.Messages, until their memory is ready; those of a rank to itself are not asked about. Its
+// methods are called often, by the goroutine that runs the task, which also looks again when no doorbell rings.
+type Gate interface {
+	// Open reports whether a message may be moved. It stays open until Over.
+	Open(message int) bool
+	// Over is told when all of a message has been moved.
+	Over(message int)
 }
 
 // PairBit marks, in a frame's Op, the messages of point-to-point calls; the rest of Op is
@@ -129,6 +140,7 @@ type Task struct {
 	after              *Task // of the same Run and endpoint, goes first
 	tracing            bool
 	events             []Event
+	parts              []int32 // per message, operations to go; where there is a gate
 }
 
 // lane is the run-time state of one plane.
@@ -198,6 +210,9 @@ func (t *Task) Bind(c Call) error {
 	}
 	if t.prog.P2P {
 		t.bindPairs()
+	}
+	if c.Gate != nil {
+		t.bindGate()
 	}
 	t.bound = true
 	return nil
@@ -349,6 +364,9 @@ func (t *Task) bytes(g *program.Segment, off, n int64) []byte {
 // complete records that an operation has been done, and wakes what waited for it.
 func (t *Task) complete(id program.OpID) {
 	t.remaining--
+	if t.call.Gate != nil {
+		t.over(id)
+	}
 	if t.tracing {
 		t.events[id].End = monotonic.Now()
 	}

@@ -1,0 +1,253 @@
+package shim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+)
+
+// relayed is how long messages of these tests are: more pieces than slots, and a part of one.
+const relayed = 5<<16 + 777
+
+// bytesOn is memory of a rank's device with bytes that tell where they are from.
+func (g *gpus) bytesOn(rank, from, size int) unsafe.Pointer {
+	at := g.Memory(rank, max(size, 1))
+	rng := rand.New(rand.NewPCG(uint64(from), uint64(size)))
+	for i, b := 0, g.Bytes(at, size); i < size; i++ {
+		b[i] = byte(rng.Uint32())
+	}
+	return at
+}
+
+// alike compares memory of devices.
+func (g *gpus) alike(a, b unsafe.Pointer, size int) error {
+	if !bytes.Equal(g.Bytes(a, size), g.Bytes(b, size)) {
+		return errors.New("what has arrived is not what was sent")
+	}
+	return nil
+}
+
+// message is a send or receive of bytes on a rank's first stream.
+func (g *gpus) message(c *Comm, kind CallKind, peer int, at unsafe.Pointer, size int) Call {
+	return Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(peer), Count: uint64(size), Send: at, Recv: at, Stream: g.streams[c.args.Rank][0]}
+}
+
+// TestMessagesMoveByThemselves: a rank sends and receives in one group what the other end makes calls of one after another, in which what comes
+// later depends on what came before, in part by way of a third rank.
+func TestMessagesMoveByThemselves(t *testing.T) {
+	for _, transport := range []string{"inproc", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			t.Setenv("LIGHTPATH_STAGING", "64K")
+			t.Setenv("LIGHTPATH_PLANES", "2")
+			g := useGPUs(t, 3, 1)
+			w := newWorld(t, 3)
+			var sent, got [3]unsafe.Pointer
+			for r := range 3 {
+				sent[r], got[r] = g.bytesOn(r, r, relayed), g.Memory(r, relayed)
+			}
+			// 0 sends to 1, which passes on to 2, which then sends to 0: all but the first one by one.
+			w.must(func(c *Comm) error {
+				groups := map[int][][]Call{
+					0: {{g.message(c, CallRecv, 2, got[0], relayed), g.message(c, CallSend, 1, sent[0], relayed)}},
+					1: {{g.message(c, CallRecv, 0, got[1], relayed)}, {g.message(c, CallSend, 2, got[1], relayed)}},
+					2: {{g.message(c, CallRecv, 1, got[2], relayed)}, {g.message(c, CallSend, 0, got[2], relayed)}},
+				}
+				for _, group := range groups[c.args.Rank] {
+					if err := Run(group); err != nil {
+						return err
+					}
+				}
+				return g.synchronize(c.args.Rank)
+			})
+			for r := range 3 {
+				if err := g.alike(got[r], sent[0], relayed); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
+
+// exchangeAll sends from each rank to each, itself too, several messages per pair.
+func (g *gpus) exchangeAll(w *world, sizes []int) error {
+	n := len(w.comms)
+	sent, got := make([][]unsafe.Pointer, n*n), make([][]unsafe.Pointer, n*n)
+	calls := make([][]Call, n)
+	for a := range n {
+		for b := range n {
+			for _, size := range sizes {
+				from, to := g.bytesOn(a, n*a+b, size), g.Memory(b, max(size, 1))
+				sent[n*a+b], got[n*a+b] = append(sent[n*a+b], from), append(got[n*a+b], to)
+				calls[a] = append(calls[a], g.message(w.comms[a], CallSend, b, from, size))
+				calls[b] = append(calls[b], g.message(w.comms[b], CallRecv, a, to, size))
+			}
+		}
+	}
+	w.must(func(c *Comm) error {
+		if err := Run(calls[c.args.Rank]); err != nil {
+			return err
+		}
+		return g.synchronize(c.args.Rank)
+	})
+	for pair := range sent {
+		for i, size := range sizes {
+			if err := g.alike(got[pair][i], sent[pair][i], size); err != nil {
+				return fmt.Errorf("message %d from %d to %d: %w", i, pair/n, pair%n, err)
+			}
+		}
+	}
+	return nil
+}
+
+// TestGroupsAreBounded: what a group of messages takes of page-locked memory does not grow with them.
+func TestGroupsAreBounded(t *testing.T) {
+	t.Setenv("LIGHTPATH_STAGING", "64K")
+	const n = 3
+	g := useGPUs(t, n, 1)
+	w := newWorld(t, n)
+	for _, size := range []int{relayed, 4 << 20} {
+		if err := g.exchangeAll(w, []int{size}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	staging := int64(2 * (n - 1) * relaySlots * 64 << 10)   // of one rank: as many messages as there are peers, both ways
+	bound := n * (2*staging + int64(2*(n-1)+1)*os4K + os4K) // sizes are powers of two; a page for each pair of words
+	if _, most := g.Locked(); most > bound {
+		t.Errorf("%d bytes were locked, want at most %d", most, bound)
+	}
+}
+
+// TestGroupsOfManyMessages: messages of a pair follow each other, whatever way each of them goes.
+func TestGroupsOfManyMessages(t *testing.T) {
+	t.Setenv("LIGHTPATH_STAGING", "64K")
+	t.Setenv("LIGHTPATH_PLANES", "3")
+	g := useGPUs(t, 3, 1)
+	w := newWorld(t, 3)
+	for range 3 {
+		if err := g.exchangeAll(w, []int{relayed, 10, 3 << 16, 1<<17 + 1, 1 << 17, 0, relayed + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestGroupsOfOtherSizes: ends of a message that differ fail as they do outside groups, and no stream hangs.
+func TestGroupsOfOtherSizes(t *testing.T) {
+	t.Setenv("LIGHTPATH_STAGING", "64K")
+	g := useGPUs(t, 2, 1)
+	w := newWorld(t, 2)
+	for r, c := range w.comms {
+		a, b := g.Memory(r, 1<<20), g.Memory(r, 1<<20)
+		group := []Call{g.message(c, CallSend, 1-r, a, 6<<16), g.message(c, CallRecv, 1-r, b, (6+r)<<16)}
+		if err := Run(group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-w.comms[0].poisonCh
+	if err := w.comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {
+		t.Error(err)
+	}
+	if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAbortedGroup: streams of messages whose other ends do not come go on.
+func TestAbortedGroup(t *testing.T) {
+	t.Setenv("LIGHTPATH_STAGING", "64K")
+	g := useGPUs(t, 2, 1)
+	w := newWorld(t, 2)
+	c := w.comms[0]
+	for range 2 {
+		group := []Call{g.message(c, CallSend, 1, g.Memory(0, relayed), relayed), g.message(c, CallRecv, 1, g.Memory(0, relayed), relayed)}
+		if err := Run(group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.synchronize(0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRefusedGroup has the driver refuse each call on the way: an error that says so, and no stream hangs.
+func TestRefusedGroup(t *testing.T) {
+	t.Setenv("LIGHTPATH_STAGING", "64K")
+	for _, method := range []string{"NewStream", "NewEvent", "Alloc", "Record", "Follow", "Await", "Store", "CopyOut", "CopyIn", "Copy", "Signal"} {
+		t.Run(method, func(t *testing.T) {
+			g := useGPUs(t, 2, 1)
+			refused := 0
+			for after := range 12 {
+				c := newWorld(t, 2).comms[0]
+				g.Fail(method, after)
+				err := Run([]Call{
+					g.message(c, CallSend, 1, g.Memory(0, relayed), relayed), g.message(c, CallRecv, 1, g.Memory(0, relayed), relayed),
+					g.message(c, CallSend, 0, g.Memory(0, relayed), relayed), g.message(c, CallRecv, 0, g.Memory(0, relayed), relayed),
+				})
+				g.Fail("", 0)
+				if err != nil {
+					refused++
+				}
+				if err != nil && !errors.Is(err, device.ErrDriver) {
+					t.Errorf("after %d: %v", after, err)
+				}
+				if err := c.Abort(); err != nil {
+					t.Fatal(err)
+				}
+				if err := g.synchronize(0); err != nil {
+					t.Errorf("after %d: %v", after, err)
+				}
+			}
+			if refused == 0 {
+				t.Error("nothing was refused")
+			}
+		})
+	}
+}
+
+// TestSlotsAreLeftAlone: what is sent stays in its slot until it has been taken: a copy is not made while the peer has not come.
+func TestSlotsAreLeftAlone(t *testing.T) {
+	t.Setenv("LIGHTPATH_STAGING", "64K")
+	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+	g := useGPUs(t, 2, 1)
+	w := newWorld(t, 2)
+	sent, got, back := g.bytesOn(0, 0, 32<<16), g.Memory(1, 32<<16), g.Memory(0, 32<<16)
+	outs := make(chan struct{}, 64)
+	g.Before(func(o devicetest.Op) {
+		if o.Kind == devicetest.CopyOut {
+			outs <- struct{}{}
+		}
+	})
+	group := []Call{g.message(w.comms[0], CallSend, 1, sent, 32<<16), g.message(w.comms[0], CallRecv, 1, back, 32<<16)}
+	if err := Run(group); err != nil {
+		t.Fatal(err)
+	}
+	for range relaySlots {
+		<-outs
+	}
+	w.must(func(c *Comm) error {
+		if c.args.Rank == 0 {
+			return g.synchronize(0)
+		}
+		for _, call := range []Call{g.message(c, CallRecv, 0, got, 32<<16), g.message(c, CallSend, 0, got, 32<<16)} {
+			if err := Run([]Call{call}); err != nil {
+				return err
+			}
+		}
+		return g.synchronize(1)
+	})
+	g.Before(nil)
+	if err := errors.Join(g.alike(sent, got, 32<<16), g.alike(sent, back, 32<<16)); err != nil {
+		t.Error(err)
+	}
+}
