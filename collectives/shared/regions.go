@@ -31,6 +31,10 @@ const (
 	// offerAge is for how many large calls a region that is offered keeps its place though others want it: to
 	// map one anew in every call costs more than copies.
 	offerAge = 256
+	// offerUse is with which call that sends offerLarge bytes or more out of a region it is offered: to find its pages takes
+	// others as long as a few copies, and memory that is new in every call is not worth that.
+	offerUse   = 4
+	offerLarge = 4 << 20
 	// refusal is the bit of an answer that says that the region could not be mapped.
 	refusal = 1 << 63
 )
@@ -71,17 +75,19 @@ type regions struct {
 	theirs  []view           // by rank and place in its table
 }
 
-// lent is what this rank knows of a region that it has offered.
+// lent is what this rank knows of a region that it has offered, or may offer yet.
 type lent struct {
 	number uint64
 	used   uint64 // in which large call last
+	uses   int    // before it was offered
 	state  lentState
 }
 
 type lentState uint8
 
 const (
-	asked lentState = iota // not all have answered
+	fresh lentState = iota // not offered
+	asked                  // not all have answered
 	granted
 	denied
 )
@@ -152,17 +158,23 @@ func (a *Arena) lend(p unsafe.Pointer, n int) (w where, known, ok bool) {
 	if !ok || r.FD < 0 {
 		return w, false, false
 	}
-	i := a.offered(&r)
+	i := a.placeOf(r.Number)
 	if i < 0 {
 		return w, true, false
 	}
 	l := &g.mine[i]
 	l.used = g.calls
-	if l.state == asked {
+	switch l.state {
+	case fresh:
+		if l.uses++; n < offerLarge || l.uses >= offerUse {
+			a.offer(i, &r)
+			l.state = asked
+		}
+	case asked:
 		l.state = a.tally(i, r.Number)
 	}
 	if l.state != granted {
-		return w, l.state == asked, false
+		return w, l.state != denied, false
 	}
 	return where{r.Number, uint64(offset), uint32(i)}, true, true
 }
@@ -176,31 +188,37 @@ func (a *Arena) inRegion(e extent) bool {
 	return ok
 }
 
-// offered returns the place of a region in this rank's table, where it is put if there is room: in the place of one that
-// has been freed, or not been used for long. It is -1 where there is none.
-func (a *Arena) offered(r *Region) int {
+// placeOf returns the place of a region in this rank's table, which it gets if there is room: that of one that has been
+// freed, or not been used for long, or the oldest that has not been offered. It is -1 where there is none.
+func (a *Arena) placeOf(number uint64) int {
 	g, table := &a.regions, a.offers(a.rank)
 	oldest, best := uint64(math.MaxUint64), -1
 	for i := range table {
 		l := &g.mine[i]
-		if l.number == r.Number {
+		if l.number == number {
 			return i
 		}
 		age := l.used
-		if l.number == 0 || table[i].number.Load() == 0 {
+		switch {
+		case l.number == 0 || l.state != fresh && table[i].number.Load() == 0:
 			age = 0
-		} else if g.calls-l.used < offerAge {
+		case l.state != fresh && g.calls-l.used < offerAge:
 			continue
 		}
 		if age < oldest {
 			oldest, best = age, i
 		}
 	}
-	if best < 0 {
-		return best
+	if best >= 0 {
+		g.mine[best] = lent{number: number}
 	}
+	return best
+}
+
+// offer writes a region to a place in this rank's table.
+func (a *Arena) offer(place int, r *Region) {
 	at := memfile.Find(r.FD, 0)
-	o := &table[best]
+	o := &a.offers(a.rank)[place]
 	// Nobody reads out of the one that was here: calls that did have ended.
 	o.number.Store(0)
 	o.fd.Store(uint64(uint32(at.FD)))
@@ -208,9 +226,7 @@ func (a *Arena) offered(r *Region) int {
 	o.dev.Store(at.Dev)
 	o.ino.Store(at.Ino)
 	o.number.Store(r.Number)
-	g.mine[best] = lent{number: r.Number}
 	a.about(a.rank).changes.Add(1)
-	return best
 }
 
 // tally looks whether all others have mapped the region at a place in this rank's table.

@@ -331,6 +331,25 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
+// TestNewRegions: memory of large calls is offered when it has come again, also where several take turns.
+func TestNewRegions(t *testing.T) {
+	g, m := newMapping(t, 2)
+	var mem [regionsOffered][]byte
+	for i := range mem {
+		mem[i] = m.alloc(offerLarge, nil)
+	}
+	for use := 1; use <= offerUse+1; use++ {
+		for i := range mem {
+			for _, a := range g.arenas {
+				a.look()
+			}
+			if _, known, ok := g.arenas[0].lend(pointer(mem[i]), offerLarge); !known || ok != (use > offerUse) {
+				t.Errorf("use %d of region %d: mapped %v", use, i, ok)
+			}
+		}
+	}
+}
+
 // TestRefusedRegion: where one rank cannot map another's memory that goes the ways of any other, which is said once.
 func TestRefusedRegion(t *testing.T) {
 	g, m := newMapping(t, 3)
