@@ -73,8 +73,7 @@ INLINE u8v bytes_of(u32v v) {
 #else
 INLINE f32v number_f16(u16v h) {
   u32v all = __builtin_convertvector(h, u32v), code = all & 0x7fff;
-  u32v special = INF32 | code << 13 | ((u32v)above(code, 0x7c00) & 0x400000);
-  return (f32v)(choose(above(code, 0x7bff), special, widened(code, F16)) | (all & 0x8000) << 16);
+  return (f32v)(choose(above(code, 0x7bff), INF32 | code << 13, widened(code, F16)) | (all & 0x8000) << 16);
 }
 
 INLINE u16v rounded_f16(f32v f) {
