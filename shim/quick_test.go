@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/shared"
+	"lightpath/shim/device"
 )
 
 // visitor does what C does with a gate: it begins calls whose contribution is in the slot's header, and
@@ -223,5 +224,89 @@ func TestGateOfAnother(t *testing.T) {
 	}
 	if !b.comms[0].UseGate(&g, 2<<16) || g.Word.Load() != 2<<16 {
 		t.Error("a gate that was given back is not given again")
+	}
+}
+
+// TestTaught: what C is told about operators, and that calls which it knows cost nothing when they come to Go all the
+// same. Rank 0 waits for nobody: what it reduces is for rank 1.
+func TestTaught(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	w := newWorld(t, 2)
+	visit(t, w)
+	scalar, later := float32(3), float32(5)
+	var ops [2][2]int32
+	for r, c := range w.comms {
+		for i, s := range []*float32{&scalar, &later} {
+			op, err := c.CreatePreMulSum(datatype.Float32, unsafe.Pointer(s), s == &later)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ops[r][i] = op
+		}
+	}
+	x := make([]float32, 4)
+	call := func(r int, typ datatype.Type, op datatype.Op, number int32) []Call {
+		return []Call{{
+			Comm: w.comms[r], Kind: CallReduce, Type: typ, Op: op, Peer: 1, Count: 1, Operator: number,
+			Send: unsafe.Pointer(&x[2*r]), Recv: unsafe.Pointer(&x[2*r+1]), Scalar: unsafe.Pointer(&scalar),
+		}}
+	}
+	all := func(r int) [][]Call {
+		return [][]Call{
+			call(r, datatype.Float32, datatype.Avg, 0), call(r, datatype.Int32, datatype.Avg, 0), call(r, datatype.Float32, datatype.Max, 0),
+			call(r, datatype.Float32, OpPreMulSum, ops[r][0]), call(r, datatype.Float32, OpPreMulSum, ops[r][1]),
+		}
+	}
+	run := func(r int) {
+		for _, calls := range all(r) {
+			if err := Run(calls); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run(0)
+	run(1)
+	element := func(f float32) [8]byte { return device.ScaleBy(datatype.Float32, float64(f)).Factor }
+	want := []shared.QuickRecipe{
+		{Op: int32(datatype.Avg), Scales: 1, Factor: element(0.5)}, {Op: int32(datatype.Avg), Divides: 1},
+		{Op: int32(datatype.Max), Combine: uint8(datatype.Max)},
+		{Op: ops[0][0], Scales: 1, Factor: element(3)}, {Op: ops[0][1], Scales: 1, FactorAt: unsafe.Pointer(&later)},
+	}
+	q := w.comms[0].mu.quick
+	known := recipes(q)
+	if len(known) != len(want) {
+		t.Fatalf("%d recipes of %d calls", len(known), len(want))
+	}
+	for i, r := range known {
+		if w := want[i]; r.Op != w.Op || r.Combine != w.Combine || r.Scales != w.Scales || r.Divides != w.Divides || r.Factor != w.Factor || r.FactorAt != w.FactorAt {
+			t.Errorf("call %d: %+v, want %+v", i, r, w)
+		}
+	}
+	const runs = 5 // fewer calls than there are slots
+	calls := all(0)
+	n := testing.AllocsPerRun(runs, func() {
+		for _, c := range calls {
+			if err := Run(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if n != 0 && !raceEnabled {
+		t.Errorf("%v allocations in calls that C knows", n)
+	}
+	if len(recipes(q)) != len(want) {
+		t.Errorf("%d recipes after calls that are known", q.Used)
+	}
+	for range runs + 1 {
+		run(1)
+	}
+	// An operator that ends takes the recipes of the others along, which are learnt again; its own is not.
+	if err := w.comms[0].DestroyOp(ops[0][0]); err != nil {
+		t.Fatal(err)
+	}
+	run(0)
+	run(1)
+	if known = recipes(q); len(known) != len(want)+1 || known[len(want)].Op != ops[0][1] || known[len(want)].Ended != q.OperatorsEnded() {
+		t.Errorf("%d recipes after the end of an operator, want %d", len(known), len(want)+1)
 	}
 }
