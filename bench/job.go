@@ -33,7 +33,7 @@ func (j *jobFile) encode() []byte {
 	if j.buffers.Kind != "" {
 		fmt.Fprintf(&b, "memory=%s\n", j.buffers.Kind)
 	}
-	if j.buffers.Kind == DeviceBuffers && j.buffers.Device >= 0 {
+	if j.buffers.OnDevice() && j.buffers.Device >= 0 {
 		fmt.Fprintf(&b, "device=%d\n", j.buffers.Device)
 	}
 	if j.library != "" {
@@ -51,13 +51,18 @@ const (
 	LibraryBuffers = ""       // host memory of ncclMemAlloc
 	PlainBuffers   = "plain"  // host memory that the library does not know
 	DeviceBuffers  = "device" // memory of a CUDA device, with calls on a stream
+
+	RegisteredBuffers = "registered" // the same, registered with the communicator
 )
 
-// Buffers says what memory ranks use. Device is the number of every rank's, with DeviceBuffers; below 0 ranks take devices in turn.
+// Buffers says what memory ranks use. Device is the number of every rank's, with those of devices; below 0 ranks take devices in turn.
 type Buffers struct {
 	Kind   string
 	Device int
 }
+
+// OnDevice reports whether the buffers are memory of devices.
+func (b *Buffers) OnDevice() bool { return b.Kind == DeviceBuffers || b.Kind == RegisteredBuffers }
 
 // SessionJob is the job file of a rank that takes its runs over a socket (cgo/rank/rank.h), meeting
 // the others through files in dir; plain gives it buffers that its library does not know.

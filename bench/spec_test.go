@@ -178,6 +178,8 @@ func TestJobFile(t *testing.T) {
 		"memory=plain\n":            {Kind: PlainBuffers, Device: 3},
 		"memory=device\n":           {Kind: DeviceBuffers, Device: -1},
 		"memory=device\ndevice=3\n": {Kind: DeviceBuffers, Device: 3},
+
+		"memory=registered\ndevice=3\n": {Kind: RegisteredBuffers, Device: 3},
 	} {
 		j.buffers = buffers
 		if got := string(j.encode()); got != settings+want {

@@ -409,6 +409,8 @@ func (c *Comm) deliver(m *message) {
 		if c.leader != nil {
 			c.leader.accords.take(c, m)
 		}
+	case msgRegions:
+		c.regionsChanged(m)
 	case msgKin:
 		if c.leader != nil {
 			c.leader.births.ask(m)

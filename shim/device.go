@@ -35,10 +35,11 @@ type onDevice struct {
 	turns    [stepRooms]device.Event // after those of a step
 
 	lanes       []*relayLane
-	locked      atomic.Int64 // bytes of page-locked memory
-	outstanding atomic.Int64 // launches that have not run
-	direct      *direct      // ranks reach each other's devices; nil: they do not
-	gdr         *gpuDirect   // RDMA ports reach the device; nil: they do not. With neither all launches are staged
+	locked      atomic.Int64  // bytes of page-locked memory
+	outstanding atomic.Int64  // launches that have not run
+	direct      *direct       // ranks reach each other's devices; nil: they do not
+	gdr         *gpuDirect    // RDMA ports reach the device; nil: they do not. With neither all launches are staged
+	regions     chan struct{} // ranks have registered memory, or withdrawn some
 	ctx         device.Context
 	identity    string // of the device; noPeers: why nobody can reach it
 	noPeers     error
@@ -82,7 +83,7 @@ func (c *Comm) findDevice() {
 				c.args.Device = current
 			}
 			if c.args.Device >= 0 {
-				c.dev, c.noDevice = &onDevice{}, nil
+				c.dev, c.noDevice = &onDevice{regions: make(chan struct{}, 1)}, nil
 				c.findPeers(current)
 			}
 		}

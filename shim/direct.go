@@ -45,6 +45,12 @@ type direct struct {
 	entry    entry
 	inFlight []uint64 // flight records of the launch
 
+	regions []*region    // that this rank has registered
+	serial  uint64       // of the last
+	opened  []openRegion // of all ranks, maxRegions each; the watcher's
+	looks   rankSet      // ranks that may lend buffers: this one has opened something of theirs
+	lent    atomic.Bool  // something has been
+
 	torn     bool        // the last launch is on its streams in part, and they will not say that they have left it
 	captured atomic.Bool // some launch is in a graph
 	watcher  watcher
@@ -55,7 +61,13 @@ type directOp struct {
 	call       *Call
 	send, recv unsafe.Pointer
 	inPlace    bool
-	bounce     bool // recv is memory that no kernel writes
+	bounce     bool   // recv is memory that no kernel writes
+	plain      bool   // so is send
+	number     uint64 // of the call
+
+	look               rankSet // who may lend buffers in this call
+	lentSend, lentRecv *region // by this rank, nil for none
+	spoken             uint32  // slots for which it has said so
 }
 
 // directAlgorithm is the name under which the log and traces know it.
@@ -305,7 +317,7 @@ const slotAlign = 4096
 // divide cuts exchange memory of so many bytes into slots.
 func (x *direct) divide(size int64) error {
 	x.slotBytes = size / 4 &^ (slotAlign - 1)
-	x.pairBytes = size / 4 / int64(numSlots*x.n) &^ (slotAlign - 1)
+	x.pairBytes = (size/4 - slotAlign) / int64(numSlots*x.n) &^ (slotAlign - 1) // behind them is what the rank lends
 	if x.pairBytes == 0 {
 		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w", size, x.n, ErrInvalidUsage)
 	}

@@ -93,10 +93,12 @@ func (x *direct) addOp(call *Call) error {
 	}
 	op := directOp{call: call, send: call.Send, recv: call.Recv, inPlace: inPlace}
 	send, recv := call.extents()
-	if _, err := call.located("sendbuff", call.Send, send); err != nil {
+	place, err := call.located("sendbuff", call.Send, send)
+	if err != nil {
 		return err
 	}
-	place, err := call.located("recvbuff", call.Recv, recv)
+	op.plain = place.Kind == device.Host
+	place, err = call.located("recvbuff", call.Recv, recv)
 	op.bounce = place.Kind == device.Host
 	x.ops = append(x.ops, op)
 	return err
@@ -143,6 +145,7 @@ func (x *direct) announce(calls []Call) error {
 		if call.Count == 0 {
 			x.c.flight.end(n, completed)
 		} else {
+			x.ops[len(x.inFlight)].number = x.calls
 			x.inFlight = append(x.inFlight, n)
 		}
 		if err := x.compare(&sh); err != nil {
@@ -227,6 +230,9 @@ func (x *direct) breakOff() {
 	err := x.join()
 	x.words = x.words[:0]
 	if x.n > 1 {
+		if x.lent.Load() {
+			x.unsay(1<<numSlots - 1)
+		}
 		x.write(&x.page.rank(x.me).current, 0)
 	}
 	err = errors.Join(err, x.flush())
@@ -268,6 +274,14 @@ func (x *direct) copy(dst, src unsafe.Pointer, size int64) error {
 		return err
 	}
 	return devices.Copy(dst, src, int(size), x.stream)
+}
+
+// copyRows has the stream copy rows, which begin so many bytes apart on either side.
+func (x *direct) copyRows(dst unsafe.Pointer, dstPitch int64, src unsafe.Pointer, srcPitch, width int64, rows int) error {
+	if err := x.flush(); err != nil {
+		return err
+	}
+	return devices.CopyRows(dst, int(dstPitch), src, int(srcPitch), int(width), rows, x.stream)
 }
 
 // The tokens: an owner claims its slot from all who may still be reading it, and takes the tokens of those who are to read it
@@ -328,10 +342,11 @@ func (x *direct) combine() error {
 	return devices.Reduce(&x.kernel, x.stream)
 }
 
-// reduce combines the contributions of all ranks at an offset of their slots, in the order of ranks.
-func (x *direct) reduce(call *Call, dst unsafe.Pointer, slot int, offset, count int64) error {
-	k := &x.kernel
-	*k = device.Reduction{Dst: dst, N: x.n, Count: count, Type: call.Type, Op: call.Op}
+// sum prepares the kernel that combines the contributions of all ranks, in their order: those at an offset of slots, or, with lent, of
+// send buffers where ranks lend them, at another one.
+func (x *direct) sum(op *directOp, dst unsafe.Pointer, slot int, inSlot, inSend, count int64, lent bool) *device.Reduction {
+	k, call := &x.kernel, op.call
+	*k = device.Reduction{Dst: dst, N: x.n, Count: count, Type: call.Type, Op: call.Op, Offset: inSend}
 	switch call.Op {
 	case OpPreMulSum:
 		k.Op = datatype.Sum
@@ -339,9 +354,15 @@ func (x *direct) reduce(call *Call, dst unsafe.Pointer, slot int, offset, count 
 		k.Scale, k.Divisor = device.Average(call.Type, x.n)
 	}
 	for r := range x.n {
-		k.Sources[r] = unsafe.Add(x.slotAt(r, slot), offset)
+		k.Sources[r] = unsafe.Add(x.slotAt(r, slot), inSlot)
+		if lent && op.look.has(r) {
+			k.Found[r] = x.said(r, slot, x.me, wordSend)
+		}
 	}
-	return x.combine()
+	if lent && op.lentSend != nil {
+		k.Sources[x.me] = unsafe.Add(op.send, inSend)
+	}
+	return k
 }
 
 // lay copies a contribution, multiplied where the call's operator is the rank's own.

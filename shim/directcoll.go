@@ -1,6 +1,9 @@
 package shim
 
-import "unsafe"
+import (
+	"errors"
+	"unsafe"
+)
 
 // oneShotBytes is up to where every rank combines all of what all ranks bring, in one exchange instead of two.
 const oneShotBytes = 256 << 10
@@ -8,10 +11,19 @@ const oneShotBytes = 256 << 10
 // collective puts a collective on the stream. What a rank brings goes through its slots in chunks; a chunk has number k of the
 // collective on all ranks, and slot k mod numSlots.
 func (x *direct) collective(op *directOp) error {
-	call := op.call
 	if x.n == 1 {
 		return x.alone(op)
 	}
+	if err := x.consider(op); err != nil {
+		return err
+	}
+	err := x.exchangeOf(op)
+	x.settle(op)
+	return err
+}
+
+func (x *direct) exchangeOf(op *directOp) error {
+	call := op.call
 	switch call.Kind {
 	case CallAllReduce:
 		return x.reduction(op, x.everyone())
@@ -60,7 +72,7 @@ func (x *direct) reduction(op *directOp, result rankSet) error {
 	for k, off := 0, int64(0); off < count; k, off = k+1, off+most {
 		n := min(most, count-off)
 		step := x.twoShot
-		if x.n == 2 || n*size <= oneShotBytes {
+		if n*size <= oneShotBytes {
 			step = x.oneShot
 		}
 		if err := step(op, result, k%numSlots, off, n); err != nil {
@@ -82,34 +94,39 @@ func (x *direct) oneShot(op *directOp, result rankSet, slot int, off, n int64) e
 		return nil
 	}
 	x.take(stageIn, slot, x.everyone())
-	if err := x.reduceTo(op, off*size, slot, 0, n); err != nil {
+	if err := x.reduceTo(op, off*size, slot, 0, 0, n, false); err != nil {
 		return err
 	}
 	x.giveBack(stageIn, slot, x.everyone())
 	return nil
 }
 
-// twoShot has every rank combine its part of a chunk, which whoever gets the result copies.
+// twoShot has every rank combine its part of a chunk, and store it where it is to be: in its own receive buffer, in those that others
+// lend, and in its slot, from which the rest copy it.
 func (x *direct) twoShot(op *directOp, result rankSet, slot int, off, n int64) error {
 	size := op.element()
 	x.claim(slot, x.everyone(), result)
-	if err := x.lay(op.call, x.slotAt(x.me, slot), unsafe.Add(op.send, off*size), n*size); err != nil {
+	if err := x.bring(op, slot, x.slotAt(x.me, slot), unsafe.Add(op.send, off*size), n*size); err != nil {
 		return err
 	}
 	x.give(stageIn, slot, x.everyone())
 	x.take(stageIn, slot, x.everyone())
-	from, to := x.part(n, x.me), x.part(n, x.me+1)
-	if err := x.reduce(op.call, unsafe.Add(x.slotAt(x.me, slot), from*size), slot, from*size, to-from); err != nil {
+	mine := result.has(x.me)
+	whole := mine && !op.bounce && lendAligned(op.recv) // the kernel stores in the receive buffer
+	if err := x.combinePart(op, result, whole, slot, off, n); err != nil {
 		return err
 	}
 	x.giveBack(stageIn, slot, x.everyone())
 	x.give(stagePart, slot, result)
-	if !result.has(x.me) {
+	if !mine {
 		return nil
 	}
 	x.take(stagePart, slot, x.everyone())
 	for i := range x.n {
 		r := (x.me + i) % x.n // nobody first
+		if i == 0 && whole || i > 0 && op.lentRecv != nil {
+			continue // it is there
+		}
 		from, to := x.part(n, r)*size, x.part(n, r+1)*size
 		if err := x.copy(unsafe.Add(op.recv, off*size+from), unsafe.Add(x.slotAt(r, slot), from), to-from); err != nil {
 			return err
@@ -119,13 +136,45 @@ func (x *direct) twoShot(op *directOp, result rankSet, slot int, off, n int64) e
 	return nil
 }
 
+// combinePart combines this rank's part of a chunk.
+func (x *direct) combinePart(op *directOp, result rankSet, whole bool, slot int, off, n int64) error {
+	from, to, size := x.part(n, x.me), x.part(n, x.me+1), op.element()
+	inSlot := unsafe.Add(x.slotAt(x.me, slot), from*size)
+	k := x.sum(op, inSlot, slot, from*size, (off+from)*size, to-from, true)
+	if whole {
+		k.Dst, k.Spare = unsafe.Add(op.recv, (off+from)*size), inSlot
+	}
+	k.TargetOffset = k.Offset
+	for r := range x.n {
+		if r == x.me || !result.has(r) {
+			continue
+		}
+		if op.look.has(r) {
+			k.Targets[k.NumTargets] = x.said(r, slot, x.me, wordRecv)
+		}
+		k.NumTargets++ // nil: it does not lend its buffer
+	}
+	return x.combine()
+}
+
+// bring gives the others what this rank brings to a chunk: its own buffer, or a copy in its slot.
+func (x *direct) bring(op *directOp, slot int, dst, src unsafe.Pointer, bytes int64) error {
+	x.speak(op, slot)
+	if op.lentSend != nil {
+		return nil
+	}
+	return x.lay(op.call, dst, src, bytes)
+}
+
 // reduceTo combines contributions into the receive buffer at byte off, or, where no kernel can write that, by way of the scratch.
-func (x *direct) reduceTo(op *directOp, off int64, slot int, in, n int64) error {
+func (x *direct) reduceTo(op *directOp, off int64, slot int, inSlot, inSend, n int64, lent bool) error {
 	dst := unsafe.Add(op.recv, off)
 	if !op.bounce {
-		return x.reduce(op.call, dst, slot, in, n)
+		x.sum(op, dst, slot, inSlot, inSend, n, lent)
+		return x.combine()
 	}
-	if err := x.reduce(op.call, x.scratch(), slot, in, n); err != nil {
+	x.sum(op, x.scratch(), slot, inSlot, inSend, n, lent)
+	if err := x.combine(); err != nil {
 		return err
 	}
 	return x.copy(dst, x.scratch(), n*op.element())
@@ -143,17 +192,32 @@ func (x *direct) pieces(op *directOp, step func(slot int, off, n int64) error) e
 	return nil
 }
 
-// layPieces lays this rank's pieces for the ranks of a set, at once where the blocks fit as they are.
-func (x *direct) layPieces(op *directOp, to rankSet, slot int, off, n int64) error {
-	size := op.element()
-	if n == int64(op.call.Count) {
-		return x.lay(op.call, x.slotAt(x.me, slot), op.send, int64(x.n)*n*size)
+// bringPieces gives the ranks of a set what this rank brings to a chunk: its own buffer, or copies of their pieces in its slot.
+func (x *direct) bringPieces(op *directOp, to rankSet, slot int, off, n int64) error {
+	x.speak(op, slot)
+	if op.lentSend != nil {
+		return nil
 	}
-	for r := range x.n {
-		if !to.has(r) {
-			continue
+	size, at := op.element(), x.slotAt(x.me, slot)
+	if n == int64(op.call.Count) { // the blocks fit as they are
+		return x.lay(op.call, at, op.send, int64(x.n)*n*size)
+	}
+	if to.has(x.me) {
+		return x.layRows(op, at, 0, x.n, off, n)
+	}
+	return errors.Join(x.layRows(op, at, 0, x.me, off, n), x.layRows(op, at, x.me+1, x.n, off, n))
+}
+
+// layRows lays this rank's pieces for some ranks, at once where one copy does it.
+func (x *direct) layRows(op *directOp, at unsafe.Pointer, from, to int, off, n int64) error {
+	size := op.element()
+	scaled := kinds[op.call.Kind].reduces && op.call.Op == OpPreMulSum
+	for ; from < to; from++ {
+		dst, src := unsafe.Add(at, int64(from)*n*size), unsafe.Add(op.send, int64(from)*op.block()+off*size)
+		if !scaled && !op.plain {
+			return x.copyRows(dst, n*size, src, op.block(), n*size, to-from)
 		}
-		if err := x.lay(op.call, unsafe.Add(x.slotAt(x.me, slot), int64(r)*n*size), unsafe.Add(op.send, int64(r)*op.block()+off*size), n*size); err != nil {
+		if err := x.lay(op.call, dst, src, n*size); err != nil {
 			return err
 		}
 	}
@@ -164,12 +228,12 @@ func (x *direct) reduceScatter(op *directOp) error {
 	size := op.element()
 	return x.pieces(op, func(slot int, off, n int64) error {
 		x.claim(slot, x.everyone(), 0)
-		if err := x.layPieces(op, x.everyone(), slot, off, n); err != nil {
+		if err := x.bringPieces(op, x.everyone(), slot, off, n); err != nil {
 			return err
 		}
 		x.give(stageIn, slot, x.everyone())
 		x.take(stageIn, slot, x.everyone())
-		if err := x.reduceTo(op, off*size, slot, int64(x.me)*n*size, n); err != nil {
+		if err := x.reduceTo(op, off*size, slot, int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n, true); err != nil {
 			return err
 		}
 		x.giveBack(stageIn, slot, x.everyone())
@@ -192,7 +256,7 @@ func (x *direct) distribute(op *directOp, owners rankSet) error {
 	return x.pieces(op, func(slot int, off, n int64) error {
 		if owners.has(x.me) {
 			x.claim(slot, x.everyone(), 0)
-			if err := x.layPieces(op, x.everyone().without(x.me), slot, off, n); err != nil {
+			if err := x.bringPieces(op, x.everyone().without(x.me), slot, off, n); err != nil {
 				return err
 			}
 			x.give(stageIn, slot, x.everyone())
@@ -207,7 +271,7 @@ func (x *direct) distribute(op *directOp, owners rankSet) error {
 			if op.call.Kind == CallAllToAll {
 				to = unsafe.Add(to, int64(r)*op.block())
 			}
-			if err := x.copy(to, unsafe.Add(x.slotAt(r, slot), int64(x.me)*n*size), n*size); err != nil {
+			if err := x.fetch(op, to, r, slot, int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n*size); err != nil {
 				return err
 			}
 		}
@@ -234,7 +298,7 @@ func (x *direct) spread(op *directOp, owners, readers rankSet) error {
 		slot, n := k%numSlots, min(most, count-off)
 		if owners.has(x.me) && readers.without(x.me) != 0 {
 			x.claim(slot, readers, 0)
-			if err := x.copy(x.slotAt(x.me, slot), unsafe.Add(op.send, off*size), n*size); err != nil {
+			if err := x.bring(op, slot, x.slotAt(x.me, slot), unsafe.Add(op.send, off*size), n*size); err != nil {
 				return err
 			}
 			x.give(stageIn, slot, readers)
@@ -252,7 +316,7 @@ func (x *direct) spread(op *directOp, owners, readers rankSet) error {
 			if blocks {
 				to = unsafe.Add(to, int64(r)*op.block())
 			}
-			if err := x.copy(to, x.slotAt(r, slot), n*size); err != nil {
+			if err := x.fetch(op, to, r, slot, 0, off*size, n*size); err != nil {
 				return err
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 
 	"lightpath/collectives/shared/memfile"
@@ -139,7 +140,7 @@ func (c *Comm) joinDirect() (why string, err error) {
 	n := c.args.Ranks
 	x := &direct{
 		c: c, driver: devices.(device.Peers), ctx: c.dev.ctx, n: n, me: c.args.Rank, exchange: make([]unsafe.Pointer, n),
-		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
+		opened: make([]openRegion, n*maxRegions), lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
 		entry: entry{algorithm: directAlgorithm}, words: make([]device.Word, 0, device.MaxWords),
 	}
 	for i := range x.lanes {
@@ -246,7 +247,31 @@ func (x *direct) offer(w sharedWhere) error {
 		return err
 	}
 	own.process, own.pointer = processID(), uint64(uintptr(x.exchange[x.me]))
-	own.handle, err = x.driver.Export(x.exchange[x.me])
+	if own.handle, err = x.driver.Export(x.exchange[x.me]); err != nil {
+		return err
+	}
+	return x.sayNothing()
+}
+
+// sayNothing has this rank say in its exchange memory that it lends nothing, and waits until it does.
+func (x *direct) sayNothing() error {
+	e, err := x.driver.NewEvent()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = x.driver.FreeEvent(e) }()
+	x.unsay(1<<numSlots - 1)
+	if err := errors.Join(x.flushTo(x.own), x.driver.Record(e, x.own)); err != nil {
+		return err
+	}
+	for reached := false; !reached && err == nil; {
+		if reached, err = x.driver.Reached(e); !reached {
+			time.Sleep(20 * time.Microsecond)
+		}
+		if x.c.poison.Load() != nil {
+			return x.c.AsyncError()
+		}
+	}
 	return err
 }
 
@@ -300,6 +325,9 @@ func (x *direct) free(read bool) {
 	}
 	if x.own != 0 {
 		_ = x.driver.FreeStream(x.own)
+	}
+	for i := range x.opened {
+		x.closeRegion(&x.opened[i])
 	}
 	for r := range x.n {
 		if x.imported>>r&1 != 0 {

@@ -49,6 +49,7 @@ type directRank struct {
 	calls   [callsKept]callRecord
 	sent    [maxDirectRanks][messagesKept]messageRecord // by receiver
 	wanted  [maxDirectRanks][messagesKept]messageRecord // by sender
+	regions [maxRegions]regionRecord
 }
 
 const (
@@ -112,13 +113,15 @@ func (p *directPage) begin() {
 	}
 }
 
-// letGo gives a rank's stream all that it may wait for.
-func (p *directPage) letGo(rank int) {
+// letGo gives a rank's stream all that it may wait for; not the words that say who still reads what it has lent, if those are held back.
+func (p *directPage) letGo(rank int, holdBack bool) {
 	for stage := range numStages {
 		for slot := range numSlots {
 			for r := range p.n {
 				atomic.StoreUint32(p.tokenWord(stage, slot, r, rank, tokenReady), 1)
-				atomic.StoreUint32(p.tokenWord(stage, slot, rank, r, tokenFree), 1)
+				if !holdBack {
+					atomic.StoreUint32(p.tokenWord(stage, slot, rank, r, tokenFree), 1)
+				}
 			}
 		}
 	}

@@ -40,6 +40,10 @@ type dueDate struct {
 const (
 	lookSoon  = 50 * time.Millisecond
 	lookAgain = time.Second
+	// regionsAgain is when the watcher tries again to tell others that it has opened their memory.
+	regionsAgain = 100 * time.Microsecond
+	// mercy is for how long a rank that has failed leaves the others' streams what it has lent them.
+	mercy = time.Second
 )
 
 // wake tells the watcher of a launch. Hot path: while launches follow each other, it is awake.
@@ -83,6 +87,7 @@ func (w *watcher) end() { w.close.Do(func() { close(w.stop) }) }
 func (x *direct) watch() {
 	w := &x.watcher
 	defer close(w.over)
+	x.lookAtRegions()
 	for {
 		var look <-chan time.Time
 		if x.captured.Load() {
@@ -91,6 +96,9 @@ func (x *direct) watch() {
 		select {
 		case <-w.kick:
 		case <-look:
+		case <-x.c.dev.regions:
+			x.lookAtRegions()
+			continue
 		case <-x.c.poisonCh:
 		case <-w.stop:
 			x.giveUp()
@@ -104,6 +112,14 @@ func (x *direct) watch() {
 		}
 		x.follow()
 	}
+}
+
+// lookAtRegions opens what others have registered. While a call is being made it cannot tell them, and looks again.
+func (x *direct) lookAtRegions() {
+	if x.c.poison.Load() != nil || !x.openRegions() { // of a communicator that has failed streams may still come to what is open
+		return
+	}
+	time.AfterFunc(regionsAgain, x.c.dev.regionsChanged)
 }
 
 // standing is what the watcher has seen of the launch under way.
@@ -125,6 +141,8 @@ func (x *direct) follow() {
 		select {
 		case <-timer.C:
 		case <-x.c.poisonCh:
+		case <-x.c.dev.regions:
+			x.lookAtRegions()
 		}
 		x.c.flight.notice()
 		if err := x.look(&seen, time.Now()); err != nil {
@@ -276,9 +294,9 @@ func (x *direct) letGo() {
 	if x.n == 1 {
 		return
 	}
-	quiet := time.Now()
+	quiet, end := time.Now(), time.Now().Add(mercy)
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
-		x.page.letGo(x.me)
+		x.page.letGo(x.me, x.lent.Load() && x.othersInside() && time.Now().Before(end))
 		if !x.through() {
 			quiet = time.Now()
 		} else if !x.captured.Load() || time.Since(quiet) > lookAgain {
@@ -286,6 +304,16 @@ func (x *direct) letGo() {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// othersInside reports whether another rank's stream is in a launch, and may use what this one has lent.
+func (x *direct) othersInside() bool {
+	for r := range x.n {
+		if r != x.me && atomic.LoadUint32(&x.page.rank(r).current) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // through reports whether the communicator's streams have left its launches. Whoever puts one there may wait for them.

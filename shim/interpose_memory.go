@@ -146,6 +146,13 @@ func (t *keepsakeTable) add(f func()) uintptr {
 	return n
 }
 
+// drop forgets what is not to be done.
+func (t *keepsakeTable) drop(token uintptr) {
+	t.mu.Lock()
+	delete(t.done, token)
+	t.mu.Unlock()
+}
+
 func (t *keepsakeTable) forget(token uintptr) {
 	t.mu.Lock()
 	f := t.done[token]

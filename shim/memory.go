@@ -96,7 +96,8 @@ type registration struct {
 	flags  int32
 	// release has the devices forget it; nil where they never knew.
 	release func() error
-	number  int // of a window, among those of its communicator at this rank
+	number  int     // of a window, among those of its communicator at this rank
+	lent    *region // device memory that other ranks use where it is; nil where they do not
 }
 
 // registry is the registrations of this process by handle. A handle is a number that is never
@@ -121,10 +122,13 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	}
 	reg := registration{comm: c, buff: buff, size: size, window: window, flags: flags}
 	onDevice := isDeviceMemory(buff)
-	if onDevice {
-		reg.release = c.tellPorts(buff, size)
-	} else {
+	switch {
+	case !onDevice: // else it is sent out of staging memory
 		reg.release = c.tellDevices(buff, size)
+	case c.dev != nil && c.dev.direct != nil:
+		reg.lent = c.dev.direct.register(buff, size)
+	default:
+		reg.release = c.tellPorts(buff, size)
 	}
 	r := &registrations
 	r.mu.Lock()
@@ -178,9 +182,19 @@ func (c *Comm) windowOf(handle uint64) (registration, error) {
 
 // Registered returns the buffer of a registration, and with end deregisters it.
 func (c *Comm) Registered(handle uint64, window, end bool) (unsafe.Pointer, error) {
-	reg, err := registrations.find(c, handle, window, end)
+	reg, err := registrations.find(c, handle, window, false)
 	if err != nil {
 		return nil, err
+	}
+	if end && reg.lent != nil {
+		if err := c.dev.direct.withdraw(reg.lent); err != nil {
+			return nil, err
+		}
+	}
+	if end {
+		if reg, err = registrations.find(c, handle, window, true); err != nil {
+			return nil, err
+		}
 	}
 	if end && window {
 		c.side.dropWindow(reg.number)

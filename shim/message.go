@@ -44,6 +44,7 @@ const (
 	msgAccord                   // leader to all: everyone has answered step Seq; Body says why one could not
 	msgPlanAsk                  // which plan do calls of a shape that are interposed have? Seq numbers the question, Body is the shape
 	msgPlanTold                 // leader to rank: the answer; Arg is 1 with the plan, 0 with the reason why there is none
+	msgRegions                  // a rank has registered device memory, or does no more: all are to look; leader to all: the same
 	numMsgKinds
 )
 

@@ -54,7 +54,7 @@ func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Pla
 		if err != nil {
 			return at, err
 		}
-		if end != at {
+		if end.Kind != at.Kind || end.Device != at.Device {
 			return at, c.invalid("%s %p of %d bytes reaches beyond its memory", name, p, size)
 		}
 		if at.Device != c.Comm.args.Device {

@@ -41,15 +41,15 @@ def note(c, *texts):
 class Bench:
     """lightpath bench over device memory: all ranks on device 0."""
 
-    def __init__(self, c, part, label, flags=(), env=None):
-        self.c, self.part, self.label, self.flags, self.env = c, part, label, list(flags), env
+    def __init__(self, c, part, label, flags=(), env=None, memory="device"):
+        self.c, self.part, self.label, self.flags, self.env, self.memory = c, part, label, list(flags), env, memory
 
     def results(self, what, collective, ranks, size, *more):
         """The results, or None and a row that says what went wrong."""
         name = "-".join([self.part, *re.findall(r"\w+", self.label), collective, str(ranks), *re.findall(r"\w+", " ".join(more)), str(size)])
         out = os.path.join(self.c.out, f"{name}.json")
         command = [
-            self.c.path("bin", "lightpath"), "bench", collective, "-n", ranks, "-b", size, "-e", size, "--memory", "device",
+            self.c.path("bin", "lightpath"), "bench", collective, "-n", ranks, "-b", size, "-e", size, "--memory", self.memory,
             "--device", 0, "--json", out, *self.flags, *more,
         ]  # fmt: skip
         done = self.c.run(name, command, 90, self.env)
@@ -93,6 +93,9 @@ def collectives(c):
     threads = Bench(c, "collectives", "direct, threads:", ["--threads"], {"LIGHTPATH_DEVICE_PATH": "direct"})
     for ranks in (2,) if c.stub else (2, 8):
         rows += [threads.latency("allreduce", ranks), threads.latency("allreduce", ranks, 10), threads.bandwidth("allreduce", ranks, large)]
+    registered = Bench(c, "collectives", "direct, registered:", env={"LIGHTPATH_DEVICE_PATH": "direct"}, memory="registered")
+    for ranks in (2,) if c.stub else (2, 4, 8):
+        rows += [registered.bandwidth(collective, ranks, "1M" if c.stub else large) for collective in ("allreduce", "alltoall")]
     staged = Bench(c, "collectives", "staged", env={"LIGHTPATH_DEVICE_PATH": "staged"})
     return [*rows, staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10), staged.bandwidth("allreduce", 2, medium)]
 

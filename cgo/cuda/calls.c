@@ -20,10 +20,12 @@ CUresult lpc_current(const struct lpc_library *c, int *device, int *has) {
   return c->CtxGetDevice(device);
 }
 
-CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device) {
-  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-  void *data[] = {type, managed, device};
-  return c->PointerGetAttributes(3, attributes, data, at);
+CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device,
+                    uint64_t *id) {
+  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                      CU_POINTER_ATTRIBUTE_BUFFER_ID};
+  void *data[] = {type, managed, device, id};
+  return c->PointerGetAttributes(4, attributes, data, at);
 }
 
 /* Of the thread between enter and leave, which do not nest: the mode that it had. */

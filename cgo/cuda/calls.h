@@ -15,7 +15,8 @@ CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, 
 /* Of the thread's context, or where it has none of CUDA's runtime, which makes contexts when it first needs them; *has is 0 where neither
  * says. */
 CUresult lpc_current(const struct lpc_library *c, int *device, int *has);
-CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device);
+CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device,
+                    uint64_t *id);
 
 /* Makes the stream's context current, and what other threads capture no concern of this one, until leave. */
 CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device);
@@ -71,6 +72,7 @@ CUresult lpc_uuid(const struct lpc_library *c, void *bytes16);
 
 CUresult lpc_device_alloc(const struct lpc_library *c, void **at, size_t size);
 CUresult lpc_device_free(const struct lpc_library *c, void *at);
+CUresult lpc_allocation(const struct lpc_library *c, const void *at, uintptr_t *base, size_t *size);
 CUresult lpc_export(const struct lpc_library *c, void *at, void *handle64);
 CUresult lpc_import(const struct lpc_library *c, const void *handle64, void **at);
 CUresult lpc_unimport(const struct lpc_library *c, void *at);

@@ -103,18 +103,21 @@ func (Library) Current() (int, bool, error) {
 func (Library) Locate(p unsafe.Pointer) (device.Place, error) {
 	var kind, managed C.uint
 	var number C.int
+	var id C.uint64_t
 	err := do("cuPointerGetAttributes", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_locate(c, C.uintptr_t(uintptr(p)), &kind, &managed, &number)
+		return C.lpc_locate(c, C.uintptr_t(uintptr(p)), &kind, &managed, &number, &id)
 	})
-	switch {
-	case err != nil || kind == 0:
+	if err != nil || kind == 0 {
 		return device.Place{}, err
-	case managed != 0:
-		return device.Place{Kind: device.Managed, Device: int(number)}, nil
-	case kind == C.CU_MEMORYTYPE_HOST:
-		return device.Place{Kind: device.Pinned}, nil
 	}
-	return device.Place{Kind: device.Memory, Device: int(number)}, nil
+	place := device.Place{Kind: device.Memory, Device: int(number), ID: uint64(id)}
+	switch {
+	case managed != 0:
+		place.Kind = device.Managed
+	case kind == C.CU_MEMORYTYPE_HOST:
+		place.Kind, place.Device = device.Pinned, 0
+	}
+	return place, nil
 }
 
 // Enter implements [device.Driver].

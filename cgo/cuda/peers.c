@@ -26,6 +26,13 @@ CUresult lpc_device_alloc(const struct lpc_library *c, void **at, size_t size) {
 
 CUresult lpc_device_free(const struct lpc_library *c, void *at) { return c->MemFree((uintptr_t)at); }
 
+CUresult lpc_allocation(const struct lpc_library *c, const void *at, uintptr_t *base, size_t *size) {
+  CUdeviceptr begin = 0;
+  CUresult rc = c->MemGetAddressRange(&begin, size, (uintptr_t)at);
+  *base = (uintptr_t)begin;
+  return rc;
+}
+
 CUresult lpc_export(const struct lpc_library *c, void *at, void *handle64) { return c->IpcGetMemHandle(handle64, (uintptr_t)at); }
 
 CUresult lpc_import(const struct lpc_library *c, const void *handle64, void **at) {

@@ -71,6 +71,17 @@ func (Library) EnterContext(ctx device.Context) error {
 	return err
 }
 
+// Allocation implements [device.Peers].
+func (Library) Allocation(at unsafe.Pointer) (unsafe.Pointer, int64, error) {
+	var base C.uintptr_t
+	var size C.size_t
+	err := do("cuMemGetAddressRange", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_allocation(c, at, &base, &size) })
+	if err != nil {
+		return nil, 0, err
+	}
+	return unsafe.Add(at, -int(uintptr(at)-uintptr(base))), int64(size), nil
+}
+
 // Export implements [device.Peers].
 func (Library) Export(at unsafe.Pointer) (h device.Handle, err error) {
 	err = do("cuIpcGetMemHandle", func(c *C.struct_lpc_library) C.CUresult {

@@ -45,9 +45,17 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 		factor_at: C.ulonglong(uintptr(r.Scale.At)),
 		divisor:   C.uint(max(r.Divisor, 1)),
 		n:         C.uint(r.N),
+		targets:   C.uint(r.NumTargets),
+		spare:     C.ulonglong(uintptr(r.Spare)),
+
+		offset:        C.ulonglong(r.Offset),
+		target_offset: C.ulonglong(r.TargetOffset),
 	}
 	for i, at := range r.Sources[:r.N] {
-		k.sources[i] = C.ulonglong(uintptr(at))
+		k.sources[i], k.found[i] = C.ulonglong(uintptr(at)), C.ulonglong(uintptr(r.Found[i]))
+	}
+	for i, at := range r.Targets[:r.NumTargets] {
+		k.target[i] = C.ulonglong(uintptr(at))
 	}
 	if r.Scale.Set {
 		k.scaled = 1

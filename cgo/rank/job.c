@@ -135,7 +135,8 @@ static int setting(struct job *job, const char *key, const char *value) {
     return 0;
   }
   if (strcmp(key, "memory") == 0) {
-    static const char *const memories[] = {[LIBRARY] = "library", [PLAIN] = "plain", [DEVICE] = "device"};
+    static const char *const memories[] = {[LIBRARY] = "library", [PLAIN] = "plain", [DEVICE] = "device",
+                                           [REGISTERED] = "registered"};
     if ((i = LOOKUP(memories, value)) < 0) return -1;
     job->memory = (enum where)i;
     return 0;

@@ -38,6 +38,25 @@ void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
   check(w, collective_name(r->coll), nccl_call(r, w->rank, w->world, at, w->comm, stream));
 }
 
+/* Buffers of a device that the communicator knows. A rank has two at a time. */
+static __thread struct { char *at; void *handle; } registered[2];
+
+static char *registered_obtain(const struct worker *w, size_t bytes) {
+  int i = registered[0].at ? 1 : 0;
+  registered[i].at = device_memory.obtain(w, bytes);
+  check(w, "ncclCommRegister", ncclCommRegister(w->comm, registered[i].at, bytes, &registered[i].handle));
+  return registered[i].at;
+}
+
+static void registered_give_back(const struct worker *w, char *mem, size_t bytes) {
+  for (int i = 0; mem && i < 2; i++) {
+    if (registered[i].at != mem) continue;
+    check(w, "ncclCommDeregister", ncclCommDeregister(w->comm, registered[i].handle));
+    registered[i].at = NULL;
+  }
+  device_memory.give_back(w, mem, bytes);
+}
+
 /* Whether the library that is loaded is the one that was asked for: search paths have many sources. */
 static int wrong_library(const char *asked) {
   Dl_info loaded;
@@ -51,9 +70,12 @@ static int wrong_library(const char *asked) {
 }
 
 static int rank_run(int rank) {
-  static const struct memory *const memories[] = {[LIBRARY] = &library_memory, [PLAIN] = &plain_memory, [DEVICE] = &device_memory};
+  struct memory of_device = device_memory;
+  of_device.obtain = registered_obtain, of_device.give_back = registered_give_back;
+  const struct memory *const memories[] = {
+    [LIBRARY] = &library_memory, [PLAIN] = &plain_memory, [DEVICE] = &device_memory, [REGISTERED] = &of_device};
   struct worker w = {.rank = rank, .world = job.world, .memory = memories[job.memory], .out = stdout};
-  if (job.memory == DEVICE) w.device = device_open(&w, job.device);
+  if (job.memory >= DEVICE) w.device = device_open(&w, job.device);
   w.bar = *job.barrier ? barrier_open(job.barrier, job.world) : NULL;
   ncclComm_t comm;
   check(&w, "ncclCommInitRank", ncclCommInitRank(&comm, job.world, unique_id, rank));

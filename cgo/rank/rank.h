@@ -4,8 +4,9 @@
  *
  * The job comes as a text file (--job PATH), one key=value per line:
  *   rank=R world=N threads=T rendezvous=PATH barrier=PATH      (each on its own line)
- *   memory=library|plain|device  what buffers are: the library's (default), pages that it does not know, or a device's
- *   device=D              the device of every rank, with memory=device; without it rank r takes r modulo their number
+ *   memory=library|plain|device|registered  what buffers are: the library's (default), pages that it does not know, a device's, or a
+ *                         device's that are registered
+ *   device=D              the device of every rank, with memory of devices; without it rank r takes r modulo their number
  *   library=PATH          fails unless the library that is loaded is this file
  *   commands=PATH         a socket to connect to: run lines come from there, and reports go there
  * then one line per run:
@@ -20,7 +21,7 @@
  * is how long it lets the planes rest before that, so that what one call left behind (a plan's trailing
  * reset) is not counted against the next; in mode=loop, how long a rank rests before the run.
  *
- * With memory=device calls go to a stream of the rank's: mode=loop times between two events on it, the other modes until
+ * With memory of devices calls go to a stream of the rank's: mode=loop times between two events on it, the other modes until
  * the stream has drained. graph=G, in mode=loop, captures the I calls into a graph and times G launches of it.
  *
  * Standard output: one JSON object per rank and run; on failure {"rank":R,"error":TEXT,"result":CODE} and exit 1.
@@ -48,7 +49,7 @@ struct run {
   uint64_t *matrix; /* ALLTOALLV: elements from rank s to d at [s * world + d]; count is the largest row or column */
 };
 
-enum where { LIBRARY, PLAIN, DEVICE };
+enum where { LIBRARY, PLAIN, DEVICE, REGISTERED };
 
 struct job {
   int rank, world, threads, device;

@@ -80,8 +80,8 @@ COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, ga
 	fl.BoolVar(&f.outOfPlace, "out-of-place", false, "only out of place")
 	fl.BoolVar(&f.inPlace, "in-place", false, "only in place")
 	fl.BoolVar(&f.threads, "threads", false, "ranks are threads of one process")
-	fl.StringVar(&f.memory, "memory", "host", "host (ncclMemAlloc), plain (malloc) or device (CUDA, calls on a stream)")
-	fl.IntVar(&f.device, "device", -1, "CUDA device of every rank, with --memory device (-1: ranks take them in turn)")
+	fl.StringVar(&f.memory, "memory", "host", "host (ncclMemAlloc), plain (malloc), device (CUDA, calls on a stream) or registered (the same, with ncclCommRegister)")
+	fl.IntVar(&f.device, "device", -1, "CUDA device of every rank, with memory of devices (-1: ranks take them in turn)")
 	fl.IntVar(&f.graph, "graph", 0, "capture the iterations into a CUDA graph and time so many launches of it")
 	fl.StringVar(&f.library, "library", "", "another libnccl.so.2 to time, such as NVIDIA's")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long")
@@ -141,10 +141,10 @@ func (f *benchFlags) buffers() (bench.Buffers, error) {
 	switch f.memory {
 	case "host":
 		b.Kind = bench.LibraryBuffers
-	case bench.PlainBuffers, bench.DeviceBuffers:
+	case bench.PlainBuffers, bench.DeviceBuffers, bench.RegisteredBuffers:
 		b.Kind = f.memory
 	default:
-		return b, fmt.Errorf("--memory: %q is none of host, plain, device", f.memory)
+		return b, fmt.Errorf("--memory: %q is none of host, plain, device, registered", f.memory)
 	}
 	return b, nil
 }
@@ -163,7 +163,7 @@ func (f *benchFlags) validate(o *bench.Options) error {
 		return fmt.Errorf("-r: root %d is not one of %d ranks", o.Root, o.Ranks)
 	case o.Sync && o.World != nil:
 		return fmt.Errorf("--sync: the ranks must be started here (-n), not by %s: its barrier is one of processes of one parent", o.World.Launcher)
-	case o.Graph < 0 || o.Graph > 0 && (o.Buffers.Kind != bench.DeviceBuffers || o.Sync):
+	case o.Graph < 0 || o.Graph > 0 && (!o.Buffers.OnDevice() || o.Sync):
 		return fmt.Errorf("--graph: %d launches; graphs are for --memory device without --sync", o.Graph)
 	case o.Library != "" && filepath.Base(o.Library) != "libnccl.so.2":
 		return fmt.Errorf("--library: %s; the loader looks for a file named libnccl.so.2", o.Library)

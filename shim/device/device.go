@@ -37,6 +37,8 @@ const (
 type Place struct {
 	Kind   Kind
 	Device int // Managed and Memory: the device
+	// ID is the allocation's, which no later one has in its place; 0 for memory that the driver does not know.
+	ID uint64
 }
 
 // Capture is a graph that a stream's work is being recorded into; the zero value is none.

@@ -14,7 +14,7 @@ type Handle [64]byte
 // MaxWords is how many words one [Peers.Words] takes.
 const MaxWords = 255
 
-// Word is an operation on a word of registered memory: a wait until it equals the value, or a write.
+// Word is an operation on a word of registered memory, or a device's: a wait until it equals the value, or a write.
 type Word struct {
 	At    Address
 	Value uint32
@@ -36,9 +36,11 @@ type Peers interface {
 	// EnterContext is Enter with a context.
 	EnterContext(ctx Context) error
 
-	// Export names memory of AllocExchange to other processes.
+	// Allocation returns where the allocation that holds an address begins, and its size.
+	Allocation(at unsafe.Pointer) (base unsafe.Pointer, size int64, err error)
+	// Export names an allocation, by its beginning, to other processes. Not all memory of a device can be exported.
 	Export(at unsafe.Pointer) (Handle, error)
-	// Import maps what another process has exported, until Close.
+	// Import maps what another process has exported, until Close. An allocation may be imported several times.
 	Import(h *Handle) (unsafe.Pointer, error)
 	Close(at unsafe.Pointer) error
 	// Reach has the context reach memory of another one of this process.

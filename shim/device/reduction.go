@@ -39,6 +39,16 @@ type Reduction struct {
 	Op      datatype.Op // Avg combines as Sum does; see Average
 	Scale   Scale
 	Divisor int64 // of integers, truncating towards zero; 0 and 1 divide by nothing, at most MaxDivisor
+
+	// Words of 8 bytes in memory of devices, which say when the kernel runs where something is. One of 0 says nothing, as does none (nil);
+	// a word may become 0 while the kernel runs. Where words speak of a source, it is there, Offset bytes on, and not at Sources[i].
+	// Results are stored at Dst, at all Targets that words speak of, and at Spare too if one of the Targets is not spoken of.
+	Found        [MaxSources]unsafe.Pointer
+	Offset       int64
+	Targets      [MaxSources]unsafe.Pointer
+	NumTargets   int
+	TargetOffset int64
+	Spare        unsafe.Pointer // nil: nowhere
 }
 
 // Scale multiplies all sources before they are combined; the zero value does not.
@@ -92,6 +102,8 @@ func (r *Reduction) Check() error {
 		return fmt.Errorf("%w: operator %v", ErrReduction, r.Op)
 	case r.N < 1 || r.N > MaxSources:
 		return fmt.Errorf("%w: %d sources, 1 to %d are possible", ErrReduction, r.N, MaxSources)
+	case r.NumTargets < 0 || r.NumTargets > MaxSources:
+		return fmt.Errorf("%w: %d targets, at most %d are possible", ErrReduction, r.NumTargets, MaxSources)
 	case r.Count < 0 || r.Count > math.MaxInt64/int64(r.Type.Size()):
 		return fmt.Errorf("%w: %d elements", ErrReduction, r.Count)
 	case r.Divisor < 0 || r.Divisor > MaxDivisor:

@@ -388,11 +388,23 @@ template <class Unit, u32 DEPTH, class F> DEVICE void each(Unit (&a)[DEPTH], con
     }
 }
 
+/* What a word says, with an offset; 0: nowhere. Others may take back what they have said while the kernel runs, so nobody keeps it. */
+DEVICE u64 said(u64 word, u64 offset) {
+  u64 at = 0;
+  if (word != 0) load(word, at);
+  return at != 0 ? at + offset : 0;
+}
+
+DEVICE u64 source_of(const lp_reduction &r, u32 source) {
+  u64 at = said(r.found[source], r.offset);
+  return at != 0 ? at : r.sources[source];
+}
+
 /* Loads units of a source, scaled where they are to be. */
 template <class Type, int OP, class Unit, u32 DEPTH>
 DEVICE void load_all(Unit (&v)[DEPTH], const lp_reduction &r, u32 source, const u64 (&at)[DEPTH], typename Type::Word factor) {
   typedef typename Type::Word Word;
-  u64 from = r.sources[source];
+  u64 from = source_of(r, source);
 #pragma unroll
   for (u32 d = 0; d < DEPTH; d++) Unit::load(v[d], from + at[d]);
   if (OP == SUM && r.scaled) each(v, v, [=](Word w, Word) { return Type::template combine<PROD>(w, factor); });
@@ -419,9 +431,16 @@ DEVICE void reduce_units(const lp_reduction &r, typename Type::Word factor, u64 
       each(result, v, [](Word a, Word b) { return Type::template combine<OP>(a, b); });
     }
     if (OP == SUM && r.divisor > 1) each(result, result, [&](Word w, Word) { return Type::divide(w, r); });
+    u64 to = r.dst, spare = 0;
+#pragma unroll 1
+    for (u32 t = 0;; t++) { /* there, at the targets, and at the spare last */
 #pragma unroll
-    for (u32 d = 0; d < depth; d++)
-      if (first + d * threads < count) Unit::store(r.dst + at[d], result[d]);
+      for (u32 d = 0; d < depth; d++)
+        if (to != 0 && first + d * threads < count) Unit::store(to + at[d], result[d]);
+      if (t > r.targets) break;
+      to = t < r.targets ? said(r.target[t], r.target_offset) : spare;
+      if (to == 0) spare = r.spare;
+    }
   }
 }
 
@@ -431,7 +450,13 @@ template <class Type, int OP> DEVICE void reduce(const lp_reduction &r) {
   __builtin_assume(r.n > 0);
   u64 differ = 0, vectors = 0;
 #pragma unroll 1
-  for (u32 s = 0; s < r.n; s++) differ |= r.sources[s] ^ r.dst;
+  for (u32 s = 0; s < r.n; s++) differ |= source_of(r, s) ^ r.dst;
+#pragma unroll 1
+  for (u32 t = 0; t < r.targets; t++) {
+    u64 to = said(r.target[t], r.target_offset);
+    if (to != 0) differ |= to ^ r.dst;
+  }
+  if (r.spare != 0) differ |= r.spare ^ r.dst;
   u64 head = (0 - r.dst) % VECTOR;
   if (differ % VECTOR == 0 && head % size == 0 && head / size < r.count) vectors = (r.count - head / size) / per_vector;
 

@@ -16,7 +16,12 @@ struct lp_reduction {
   unsigned divisor;              /* 1: none */
   unsigned n;                    /* sources */
   unsigned scaled;               /* all sources are multiplied by the factor first */
-  unsigned unused;
+  unsigned targets;              /* that results are also stored at */
+  /* Words of memory that say, when the kernel runs, where something is instead; 0 as an address, and as a word: nowhere. */
+  unsigned long long found[LP_REDUCE_SOURCES];  /* a source, but for the offset */
+  unsigned long long target[LP_REDUCE_SOURCES]; /* a target, but for its offset */
+  unsigned long long offset, target_offset;     /* bytes */
+  unsigned long long spare;                     /* where results are stored too if some target is nowhere; 0: not */
 };
 
 #endif

@@ -18,7 +18,9 @@ static struct block *find(CUdeviceptr at) {
 }
 
 void stub_add_block(struct block *b) {
+  static uint64_t ids;
   pthread_mutex_lock(&mutex);
+  b->id = ++ids;
   b->next = blocks;
   blocks = b;
   pthread_mutex_unlock(&mutex);
@@ -129,9 +131,26 @@ STUB_API CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags
   return rc;
 }
 
+static void context_of(struct block *b, void *ctx) { *(CUcontext *)ctx = b != NULL && of_device(b) ? b->ctx : NULL; }
+
+/* As a driver: when all that the device has been given so far is done. */
 STUB_API CUresult cuMemFree_v2(CUdeviceptr at) {
+  CUcontext ctx;
   BEGIN();
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  stub_with_block(at, context_of, &ctx);
+  if (ctx != NULL) stub_drain_context(ctx);
   return drop(at, of_device);
+}
+
+STUB_API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr at) {
+  struct block *b;
+  BEGIN();
+  pthread_mutex_lock(&mutex);
+  b = find(at);
+  if (b != NULL) *base = (uintptr_t)b->at, *size = b->size;
+  pthread_mutex_unlock(&mutex);
+  return b != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 STUB_API CUresult cuMemHostAlloc(void **at, size_t size, unsigned flags) {
@@ -156,6 +175,7 @@ STUB_API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **dat
     switch (attributes[i]) {
       case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data[i] = b != NULL ? b->ctx : NULL; break;
       case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data[i] = b != NULL ? (unsigned)b->type : 0; break;
+      case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(uint64_t *)data[i] = b != NULL ? b->id : 0; break;
       case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)data[i] = b != NULL && b->managed; break;
       case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data[i] = b != NULL ? b->ctx->device : -2; break;
       default: pthread_mutex_unlock(&mutex); return CUDA_ERROR_INVALID_VALUE;

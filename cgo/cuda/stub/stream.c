@@ -177,6 +177,15 @@ void stub_drain(CUstream s) {
   pthread_mutex_unlock(&s->mutex);
 }
 
+void stub_drain_context(CUcontext ctx) {
+  CUstream s;
+  pthread_mutex_lock(&all_mutex);
+  s = all;
+  pthread_mutex_unlock(&all_mutex);
+  for (; s != NULL; s = s->next) /* streams stay in the list, which grows at its head */
+    if (s->ctx == ctx) stub_drain(s);
+}
+
 static bool busy(CUstream s) {
   bool is;
   pthread_mutex_lock(&s->mutex);

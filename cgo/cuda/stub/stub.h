@@ -40,6 +40,7 @@ struct block {
   char *alias; /* where it can be reached */
   size_t size;
   int type; /* CUmemorytype */
+  uint64_t id; /* that no other block has had */
   bool managed;
   CUcontext ctx;
   /* ipc.c */
@@ -78,7 +79,7 @@ struct op {
   unsigned flags;
   const struct ptx_function *function; /* KERNEL */
   unsigned blocks, threads;
-  char params[256];
+  char params[1024];
   CUgraphExec graph; /* GRAPH: a reference */
   CUevent event;     /* RECORD, WAIT_EVENT */
   uint64_t turn; /* of the event */
@@ -130,6 +131,7 @@ void stub_drain(CUstream stream); /* waits for all that it has been given */
 CUstream stub_new_stream(CUcontext ctx, bool blocking);
 /* Does it, unless its context has failed. False where it waits for a value that is not there, and may not block. */
 bool stub_run(struct op *op, CUcontext ctx, bool block);
+void stub_drain_context(CUcontext ctx);       /* waits for all that its streams have been given */
 void stub_leave_capture(CUgraph graph); /* all streams that are captured into it */
 
 CUresult cuEventCreate(CUevent *event, unsigned flags);

@@ -95,6 +95,47 @@ static void mixed(struct rank *r) {
   IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
 }
 
+/* Registered buffers, in calls and graphs in any mix; ranks register in turn, and deregister when nothing uses it. */
+static void lent(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer();
+  void *handles[2] = {NULL, NULL};
+  CUgraph graph;
+  CUgraphExec exec;
+  int i;
+  for (i = 0; i < 12; i++) {
+    bool mine = (r->rank + i) % 3 > 0;
+    if (mine) OK(ncclCommRegister(r->comm, a, sizeof host[0], &handles[0]));
+    if (mine) OK(ncclCommRegister(r->comm, b, sizeof host[0], &handles[1]));
+    put(a, r->rank, i);
+    OK(sum(r, a, b, s));
+    OK(sum(r, a, a, s));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    expect_sum(a, r->rank, r->world, i);
+    expect_sum(b, r->rank, r->world, i);
+    meet(); /* a capture forbids other threads what tests do */
+    IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    OK(sum(r, a, b, s));
+    IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
+    IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+    meet();
+    if (mine) { /* one rank's at a time: the last error is the process's */
+      ncclResult_t rc = ncclCommDeregister(r->comm, handles[0]);
+      IS(rc, ncclInvalidUsage);
+    }
+    put(a, r->rank, i + 1);
+    IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
+    OK(sum(r, a, a, s));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    expect_sum(a, r->rank, r->world, i + 1);
+    expect_sum(b, r->rank, r->world, i + 1);
+    IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
+    IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
+    if (mine) OK(ncclCommDeregister(r->comm, handles[0]));
+    if (mine) OK(ncclCommDeregister(r->comm, handles[1]));
+  }
+}
+
 /* The sends and receives of a group are all under way at once: rank 0 gets to its second only through what the others
  * do after its first. */
 static void side_by_side(struct rank *r) {
@@ -219,6 +260,7 @@ static void churn(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer();
   static ncclUniqueId id;
+  void *handle;
   int i, files = 0;
   put(a, r->rank, 0);
   for (i = 0; i < 200; i++) {
@@ -226,7 +268,11 @@ static void churn(struct rank *r) {
     if (r->rank == 0) OK(ncclGetUniqueId(&id));
     meet();
     OK(ncclCommInitRank(&comm, r->world, id, r->rank));
+    OK(ncclCommRegister(comm, a, sizeof host[0], &handle));
     OK(ncclAllReduce(a, a, 10, ncclFloat, ncclMax, comm, (cudaStream_t)s));
+    OK(ncclAllReduce(a, a, N, ncclFloat, ncclMax, comm, (cudaStream_t)s));
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    if (i % 2 == 0) OK(ncclCommDeregister(comm, handle));
     OK(ncclGroupStart());
     OK(ncclSend(a, 10, ncclFloat, 1 - r->rank, comm, (cudaStream_t)s));
     OK(ncclRecv(a + 10, 10, ncclFloat, 1 - r->rank, comm, (cudaStream_t)s));
@@ -417,7 +463,7 @@ static void unreachable(void) {
 
 int main(int argc, char **argv) {
   static const struct test tests[] = {
-    {"mixed", 3, mixed}, {"side_by_side", 3, side_by_side}, {"messages", 2, messages}, {"from_host", 2, from_host},
+    {"mixed", 3, mixed}, {"lent", 4, lent}, {"side_by_side", 3, side_by_side}, {"messages", 2, messages}, {"from_host", 2, from_host},
     {"mismatched", 2, mismatched}, {"other_operator", 2, other_operator}, {"other_size", 2, other_size}, {"late", 3, late, "5s"},
     {"churn", 2, churn}, {"kin", 2, kin}, {"one_thread", 2, one_thread}, {"one_thread_long", 2, one_thread_long},
     {"unmade", 2, unmade}, {"refused", 3, refused},

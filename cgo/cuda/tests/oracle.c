@@ -1,6 +1,6 @@
 /* Every collective on device memory, against the oracle: types, operators, in place and not, on streams of all
- * kinds, several calls before anyone looks. oracle [-c COUNT] [RANKS...]: with COUNT,
- * calls of so many elements alone. */
+ * kinds, several calls before anyone looks. oracle [-r] [-c COUNT] [RANKS...]: with COUNT,
+ * calls of so many elements alone; with -r two of three buffers are registered, each rank's others. */
 #include "gpu.h"
 #include "../../rank/rank.h"
 
@@ -10,8 +10,11 @@
 struct buffers_of {
   struct run run;
   char *base, *send, *recv;
+  void *handle; /* of a registration, NULL for none */
   size_t sent, received;
 };
+
+static bool registered;
 
 /* Where a call in place has its buffers within the larger one. */
 static void lay(struct buffers_of *b, const struct rank *k) {
@@ -19,6 +22,8 @@ static void lay(struct buffers_of *b, const struct rank *k) {
   size_t size = b->sent > b->received ? b->sent : b->received;
   if (!b->run.inplace) size = b->sent + b->received + 64;
   b->base = gpu_alloc(size);
+  b->handle = NULL;
+  if (registered && size > 0 && ((size_t)k->rank + b->run.count + (size_t)b->run.type) % 3 > 0) OK(ncclCommRegister(k->comm, b->base, size, &b->handle));
   b->send = b->recv = b->base;
   if (!b->run.inplace)
     b->recv = b->base + (b->sent + 63) / 64 * 64;
@@ -53,6 +58,7 @@ static void finish(struct buffers_of *b, const struct rank *k) {
     exit(1);
   }
   free(host);
+  if (b->handle != NULL) OK(ncclCommDeregister(k->comm, b->handle));
   gpu_free(b->base);
 }
 
@@ -88,12 +94,15 @@ static void all(struct rank *k) {
           start(&ahead[n], &r, k, streams[number % 3]);
           if (++n < AHEAD) continue;
           for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
+          meet(); /* who frees memory waits for all that its device does: the calls of ranks that share it, which may wait for this one */
           while (n > 0) finish(&ahead[--n], k);
+          meet();
         }
       }
     }
   }
   for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
+  meet();
   while (n > 0) finish(&ahead[--n], k);
   IS(gpu.CtxGetCurrent(&after), CUDA_SUCCESS);
   CHECK(before == after);
@@ -105,6 +114,8 @@ int main(int argc, char **argv) {
   for (i = 1; i < argc; i++) {
     if (strcmp(argv[i], "-c") == 0 && i + 1 < argc)
       only = strtoull(argv[++i], NULL, 10);
+    else if (strcmp(argv[i], "-r") == 0)
+      registered = true;
     else
       ranks(atoi(argv[i]), all, NULL);
   }

@@ -8,21 +8,24 @@
 #include "gpu.h"
 
 #define N 300001
+#define BLOCK 40000
 #define MOST 8
 
 static int world, me;
 static int through[2]; /* a pipe, with a byte of each rank that has what it was sent */
 static ncclComm_t comm;
 static float host[N];
+static float *all; /* as many blocks as ranks */
 
 static float value(int rank, int round, int i) { return (float)(rank * 3 + round + i % 5); }
 
-/* A sum, and a message from the rank before. */
+/* A sum, every rank's and one's blocks, and a message from the rank before. */
 static void exchange(CUstream s, float *a, float *b, float *c, int round) {
   int i, r, before = (me + world - 1) % world;
   for (i = 0; i < N; i++) host[i] = value(me, round, i);
   gpu_copy(a, host, sizeof host);
   OK(ncclAllReduce(a, b, N, ncclFloat, ncclSum, comm, (cudaStream_t)s));
+  OK(ncclAllGather(a, all, BLOCK, ncclFloat, comm, (cudaStream_t)s));
   OK(ncclGroupStart());
   OK(ncclSend(a, N, ncclFloat, (me + 1) % world, comm, (cudaStream_t)s));
   OK(ncclRecv(c, N, ncclFloat, before, comm, (cudaStream_t)s));
@@ -36,6 +39,18 @@ static void exchange(CUstream s, float *a, float *b, float *c, int round) {
   }
   gpu_copy(host, c, sizeof host);
   for (i = 0; i < N; i++) CHECK(host[i] == value(before, round, i));
+  for (r = 0; r < world; r++) {
+    gpu_copy(host, all + (size_t)r * BLOCK, BLOCK * sizeof *host);
+    for (i = 0; i < BLOCK; i++) CHECK(host[i] == value(r, round, i));
+  }
+}
+
+/* Ranks register in several ways, or not at all; processes open each other's memory. */
+static void enroll(float *at, size_t size, int turn) {
+  void *handle;
+  ncclWindow_t window;
+  if (turn % 3 == 0) OK(ncclCommRegister(comm, at + turn % 2 * 4, size - 16, &handle)); /* not all of it */
+  if (turn % 3 == 1) OK(ncclCommWindowRegister(comm, at, size, &window, NCCL_WIN_COLL_SYMMETRIC));
 }
 
 static int child(char **argv) {
@@ -57,7 +72,12 @@ static int child(char **argv) {
   a = gpu_alloc(sizeof host);
   b = gpu_alloc(sizeof host);
   c = gpu_alloc(sizeof host);
-  for (round = 0; round < 3; round++) exchange(s, a, b, c, round);
+  all = gpu_alloc((size_t)world * BLOCK * sizeof *all);
+  for (round = 0; round < 2; round++) exchange(s, a, b, c, round);
+  enroll(a, sizeof host, me);
+  enroll(b, sizeof host, me + world / 2);
+  enroll(all, (size_t)world * BLOCK * sizeof *all, 1);
+  for (; round < 6; round++) exchange(s, a, b, c, round);
   if (strcmp(argv[4], "all") == 0) {
     OK(ncclCommDestroy(comm));
     return 0;

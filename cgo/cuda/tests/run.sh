@@ -38,9 +38,10 @@ small="LIGHTPATH_DEVICE_EXCHANGE=1M" # so that messages are longer than slots
 if [ -n "${LP_CUDA_REAL:-}" ]; then
   check device-oracle LIGHTPATH_DEVICE_PATH=staged "$out/oracle" 1 2 3 4
   check device-oracle-direct "$out/oracle" 1 2 3 4
+  check device-oracle-lent "$out/oracle" -r -c 1000000 2 3 4
   check device-stream LIGHTPATH_DEVICE_PATH=staged "$out/stream" ordered issued grouped captured aborted scaled
   check device-stream-direct "$out/stream" ordered issued grouped captured aborted scaled
-  check device-direct "$out/direct" mixed side_by_side messages from_host mismatched other_operator other_size late
+  check device-direct "$out/direct" mixed lent side_by_side messages from_host mismatched other_operator other_size late
   check device-direct-processes LIGHTPATH_DEVICE_PATH=direct "$out/processes" 2
 else
   stub="LD_LIBRARY_PATH=$root/$out/stub"
@@ -51,10 +52,14 @@ else
       signalled ended scaled wrong defaults
   done
   check device-oracle-two-shot "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct LIGHTPATH_DEVICE_EXCHANGE=2M "$out/oracle" -c 70001 3
+  check device-oracle-lent "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct LIGHTPATH_DEVICE_EXCHANGE=2M "$out/oracle" -r -c 70000 3
+  check device-oracle-lent-shared "$stub" STUB_CUDA_DEVICES=1 LIGHTPATH_DEVICE_PATH=direct LIGHTPATH_DEVICE_EXCHANGE=2M "$out/oracle" -r -c 40001 2
   check device-oracle-direct-8 "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct "$out/oracle" 8
   check device-direct "$stub" "$small" STUB_CUDA_DEVICES=8 "$out/direct"
+  check device-direct-lent "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_EXCHANGE=2M "$out/direct" lent churn
   check device-direct-unreachable "$stub" "$small" STUB_CUDA_DEVICES=2 STUB_CUDA_PEERS=0 "$out/direct" unreachable
   check device-direct-processes "$stub" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=8 "$out/processes" 3
+  check device-direct-processes-two-shot "$stub" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=2 LIGHTPATH_DEVICE_EXCHANGE=4M "$out/processes" 4
   check device-direct-processes-shared "$stub" "$small" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=1 "$out/processes" 4
   check device-memory "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=staged "$out/memory" allocated full untouched
   check device-memory-direct "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct "$out/memory" allocated
@@ -66,9 +71,11 @@ else
   check device-oracle-tcp "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_TRANSPORT=tcp LIGHTPATH_PLANES=2 "$out/oracle" 3
   bench() { # NAME ARGUMENTS...: the harness over device memory, results checked
     name=device-bench-$1; shift
-    check "$name" "$stub" STUB_CUDA_DEVICES=1 bin/lightpath bench "$@" --memory device -w 1 -i 3 -f 32 -e 1M
+    check "$name" "$stub" STUB_CUDA_DEVICES=1 bin/lightpath bench --memory device "$@" -w 1 -i 3 -f 32 -e 1M
   }
   bench processes allreduce -n 3
+  bench registered allreduce -n 3 --memory registered
+  bench registered-graph alltoall -n 2 --graph 3 --memory registered
   bench threads reducescatter -n 2 --threads
   bench graph allgather -n 2 --graph 3
   bench graph-threads allreduce -n 2 --graph 3 --threads

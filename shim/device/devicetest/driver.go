@@ -22,6 +22,7 @@ type Driver struct {
 
 	mu      sync.RWMutex
 	blocks  []block // by address
+	ids     uint64  // of blocks
 	locked  int64   // bytes of Alloc
 	most    int64
 	inside  map[int]int // devices that threads have entered, by thread
@@ -145,15 +146,23 @@ func (d *Driver) find(p uintptr) *block {
 	return nil
 }
 
+// wordsAt is how far from where the CPU finds registered memory devices do.
+const wordsAt = 1 << 50
+
 // Bytes returns memory of any kind where the CPU can use it; nil where it is not all of one allocation.
-func (d *Driver) Bytes(p unsafe.Pointer, size int) []byte {
+func (d *Driver) Bytes(p unsafe.Pointer, size int) []byte { return d.bytes(uintptr(p), size) }
+
+func (d *Driver) bytes(p uintptr, size int) []byte {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	b := d.find(uintptr(p))
-	if b == nil {
-		return unsafe.Slice((*byte)(p), size) // the program's own
+	b := d.find(p)
+	if b == nil { // the program's own
+		if p >= wordsAt {
+			p -= wordsAt
+		}
+		return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), size)
 	}
-	at := int(uintptr(p) - b.at)
+	at := int(p - b.at)
 	if at+size > len(b.alias) {
 		return nil
 	}
@@ -235,6 +244,8 @@ func (d *Driver) add(b block) unsafe.Pointer {
 	b.at = uintptr(at)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.ids++
+	b.place.ID = d.ids
 	d.blocks = append(d.blocks, b)
 	sort.Slice(d.blocks, func(i, j int) bool { return d.blocks[i].at < d.blocks[j].at })
 	return at

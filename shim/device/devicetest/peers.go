@@ -60,6 +60,20 @@ func (p Peers) EnterContext(ctx device.Context) error {
 	return nil
 }
 
+// Allocation implements [device.Peers].
+func (p Peers) Allocation(at unsafe.Pointer) (unsafe.Pointer, int64, error) {
+	if err := p.entered("Allocation"); err != nil {
+		return nil, 0, err
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	b := p.find(uintptr(at))
+	if b == nil {
+		return nil, 0, fmt.Errorf("Allocation: of %p: %w", at, device.ErrDriver)
+	}
+	return unsafe.Add(at, -int(uintptr(at)-b.at)), int64(len(b.alias)), nil
+}
+
 // Export implements [device.Peers].
 func (p Peers) Export(unsafe.Pointer) (device.Handle, error) {
 	return device.Handle{}, p.entered("Export")
@@ -77,9 +91,6 @@ func (p Peers) Close(unsafe.Pointer) error {
 
 // Reach implements [device.Peers].
 func (p Peers) Reach(unsafe.Pointer) error { return p.entered("Reach") }
-
-// wordsAt is how far from where the CPU finds registered memory devices do.
-const wordsAt = 1 << 50
 
 // Register implements [device.Peers].
 func (p Peers) Register(mem []byte) (device.Address, error) {
@@ -102,8 +113,7 @@ func (p Peers) Words(s device.Stream, words []device.Word) error {
 		return err
 	}
 	for _, w := range words {
-		at := uintptr(w.At) - wordsAt
-		o := op{kind: Store, word: *(**uint32)(unsafe.Pointer(&at)), value: w.Value}
+		o := op{kind: Store, word: (*uint32)(unsafe.Pointer(unsafe.SliceData(p.bytes(uintptr(w.At), 4)))), value: w.Value}
 		if w.Wait != 0 {
 			o.kind, o.equal = Await, true
 		}

@@ -26,8 +26,23 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 	}
 	room := rooms.Get().(*[2][]byte)
 	defer rooms.Put(room)
+	// What a word says, some bytes on; nil: nothing.
+	said := func(word unsafe.Pointer, offset int64) unsafe.Pointer {
+		if word == nil {
+			return nil
+		}
+		at := *(*unsafe.Pointer)(unsafe.Pointer(unsafe.SliceData(reach(word, 8))))
+		if at != nil {
+			at = unsafe.Add(at, offset)
+		}
+		return at
+	}
 	of := func(i, to int) []byte {
-		v := append(room[to][:0], reach(r.Sources[i], size)...)
+		from := said(r.Found[i], r.Offset)
+		if from == nil {
+			from = r.Sources[i]
+		}
+		v := append(room[to][:0], reach(from, size)...)
 		room[to] = v
 		if load != nil {
 			load(v, v, factor)
@@ -42,6 +57,18 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 		datatype.DivInt(r.Type)(result, r.Divisor)
 	}
 	copy(reach(r.Dst, size), result)
+	missing := false
+	for _, word := range r.Targets[:r.NumTargets] {
+		to := said(word, r.TargetOffset)
+		if to == nil {
+			missing = true
+			continue
+		}
+		copy(reach(to, size), result)
+	}
+	if missing && r.Spare != nil {
+		copy(reach(r.Spare, size), result)
+	}
 }
 
 // rooms are for what has been combined, and for what comes next.

@@ -1,0 +1,69 @@
+package cuda_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+)
+
+// TestReduceLent has words say where sources are and where else results belong, or say nothing, aligned alike and not: beside the
+// CPU, which reads the same words.
+func TestReduceLent(t *testing.T) {
+	const room = 3 << 10
+	for _, typ := range []datatype.Type{datatype.Uint8, datatype.Float32, datatype.Bfloat16, datatype.Float8E4M3} {
+		t.Run(typ.String(), func(t *testing.T) {
+			b := newBench(t, 12*room)
+			rng := rand.New(rand.NewPCG(uint64(typ), 1))
+			for trial := range 40 {
+				for i := range b.host {
+					b.host[i] = byte(rng.Uint32()) & 0x3f // no NaN, of which results may be other ones than the CPU's
+				}
+				b.run(lentReduction(b, typ, room, trial, rng))
+			}
+		})
+	}
+}
+
+// lentReduction makes a reduction whose words are in the last room: of three sources in rooms 0 to 2, which may be lent in 3 to 5, to
+// rooms 6, and 7 and 8 where those are targets, and a spare in 9.
+func lentReduction(b *bench, typ datatype.Type, room, trial int, rng *rand.Rand) *device.Reduction {
+	apart := 0
+	if trial%4 == 3 {
+		apart = typ.Size()
+	}
+	at := func(i int) unsafe.Pointer { return unsafe.Add(b.at, i*room+64) }
+	words := 0
+	word := func(says unsafe.Pointer) unsafe.Pointer {
+		offset := 11*room + 8*words
+		words++
+		binary.NativeEndian.PutUint64(b.host[offset:], uint64(uintptr(says)))
+		return unsafe.Add(b.at, offset)
+	}
+	r := &device.Reduction{Dst: at(6), N: 1 + rng.IntN(3), Type: typ, Count: int64(rng.IntN((room - 256) / typ.Size())), Offset: 32, TargetOffset: -16}
+	for i := range r.N {
+		r.Sources[i] = at(i)
+		switch rng.IntN(3) {
+		case 0:
+			r.Found[i] = word(nil)
+		case 1:
+			r.Found[i] = word(unsafe.Add(at(3+i), apart))
+		}
+	}
+	r.NumTargets = rng.IntN(3)
+	for i := range r.NumTargets {
+		switch rng.IntN(3) {
+		case 0:
+			r.Targets[i] = word(nil)
+		case 1:
+			r.Targets[i] = word(unsafe.Add(at(7+i), apart))
+		}
+	}
+	if rng.IntN(4) > 0 {
+		r.Spare = at(9)
+	}
+	return r
+}

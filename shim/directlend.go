@@ -1,0 +1,154 @@
+package shim
+
+import (
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+)
+
+// What a rank lends in a call it says to each of the others in words of its exchange memory, one for its send buffer and one for its
+// receive buffer, for each slot: the address at which the other has it, 0 for nothing. Its stream writes them when the slot is the rank's, before
+// it gives the tokens of the slot's first chunk, and takes them back at the end of the call, when it has all tokens back. So they say
+// something only while the stream is in the call.
+
+// lendBytes is above which block the ranks look whether buffers are lent. Smaller ones are copied sooner than waited for.
+const lendBytes = 64 << 10
+
+// The words for a slot and a reader.
+const (
+	wordSend = iota
+	wordRecv
+	saidWords
+)
+
+// saidBytes is what the words of a rank take, at the end of its exchange memory.
+const saidBytes = numSlots * maxDirectRanks * saidWords * 8
+
+// said is where a rank says to a reader what it lends.
+func (x *direct) said(owner, slot, reader, word int) unsafe.Pointer {
+	at := ((slot*maxDirectRanks+reader)*saidWords + word) * 8
+	return unsafe.Add(x.exchange[owner], x.c.cfg.DeviceExchange-saidBytes+int64(at))
+}
+
+// tell has the stream write a word of this rank's.
+func (x *direct) tell(slot, reader, word int, value uint64) {
+	at := device.Address(uintptr(x.said(x.me, slot, reader, word)))
+	x.word(at, uint32(value), 0)
+	x.word(at+4, uint32(value>>32), 0)
+}
+
+// consider decides what this rank lends in a call, and whom it looks at.
+func (x *direct) consider(op *directOp) error {
+	op.look, op.lentSend, op.lentRecv, op.spoken = 0, nil, nil, 0
+	call, block := op.call, op.block()
+	whole := call.Kind == CallAllReduce || call.Kind == CallReduce || call.Kind == CallBroadcast
+	if block <= lendBytes || !whole && block%lendAlign != 0 {
+		return nil
+	}
+	op.look = x.looks
+	if len(x.regions) == 0 {
+		return nil
+	}
+	send, recv := call.extents()
+	scaled := kinds[call.Kind].reduces && call.Op == OpPreMulSum // what it brings is not what it has
+	if send > 0 && !scaled && lendAligned(op.send) && !(op.inPlace && call.Kind == CallAllToAll) {
+		op.lentSend = x.lendable(op.send, send, op.number)
+	}
+	if recv > 0 && x.pushes(op) && lendAligned(op.recv) {
+		op.lentRecv = x.lendable(op.recv, recv, op.number)
+	}
+	for _, r := range []*region{op.lentSend, op.lentRecv} {
+		if r == nil {
+			continue
+		}
+		if err := x.lend(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lendAlign is what lent buffers begin at multiples of, so that kernels find them aligned.
+const lendAlign = 16
+
+func lendAligned(p unsafe.Pointer) bool { return uintptr(p)%lendAlign == 0 }
+
+// pushes reports whether ranks store results in the receive buffers of others.
+func (x *direct) pushes(op *directOp) bool {
+	return op.call.Kind == CallAllReduce || op.call.Kind == CallReduce
+}
+
+// speak says what this rank lends, to the readers of a slot. Hot path.
+func (x *direct) speak(op *directOp, slot int) {
+	if op.lentSend == nil && op.lentRecv == nil || op.spoken>>slot&1 != 0 {
+		return
+	}
+	op.spoken |= 1 << slot
+	for r := range x.n {
+		if r == x.me {
+			continue
+		}
+		if op.lentSend != nil {
+			x.tell(slot, r, wordSend, x.theirs(op.lentSend, op.send, r))
+		}
+		if op.lentRecv != nil {
+			x.tell(slot, r, wordRecv, x.theirs(op.lentRecv, op.recv, r))
+		}
+	}
+}
+
+// theirs is where another rank has memory of a region.
+func (x *direct) theirs(r *region, at unsafe.Pointer, rank int) uint64 {
+	return x.recordOf(x.me, r.index).opened[rank].at.Load() + uint64(uintptr(at)-r.base)
+}
+
+// settle ends a call that has lent something: when nobody reads it any more, nothing is said of it.
+func (x *direct) settle(op *directOp) {
+	if op.spoken == 0 {
+		return
+	}
+	for slot := range numSlots {
+		if op.spoken>>slot&1 == 0 {
+			continue
+		}
+		for r := range x.n {
+			if r != x.me {
+				x.word(x.page.token(stageIn, slot, x.me, r, tokenFree), 1, 1)
+			}
+		}
+	}
+	x.unsay(op.spoken)
+}
+
+// unsay takes back what this rank may have said of some slots.
+func (x *direct) unsay(slots uint32) {
+	for slot := range numSlots {
+		for r := 0; r < x.n && slots>>slot&1 != 0; r++ {
+			if r == x.me {
+				continue
+			}
+			x.tell(slot, r, wordSend, 0)
+			x.tell(slot, r, wordRecv, 0)
+		}
+	}
+}
+
+// fetch copies what a rank brings: from its slot, at an offset, or from its send buffer at another one.
+func (x *direct) fetch(op *directOp, dst unsafe.Pointer, rank, slot int, inSlot, inSend, size int64) error {
+	from := unsafe.Add(x.slotAt(rank, slot), inSlot)
+	if !op.look.has(rank) {
+		return x.copy(dst, from, size)
+	}
+	k := &x.kernel
+	*k = device.Reduction{Dst: dst, N: 1, Count: size, Type: datatype.Uint8, Offset: inSend}
+	k.Sources[0], k.Found[0] = from, x.said(rank, slot, x.me, wordSend)
+	if !op.bounce && lendAligned(op.recv) {
+		return x.combine()
+	}
+	k.Dst = x.scratch()
+	if err := x.combine(); err != nil {
+		return err
+	}
+	return x.copy(dst, x.scratch(), size)
+}

@@ -1,0 +1,423 @@
+package shim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+)
+
+// useLenders is usePeers with slots that two-shot sums fit into.
+func useLenders(t testing.TB, n int) *gpus {
+	g := usePeers(t, n, 1)
+	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "2M")
+	return g
+}
+
+// registerAll registers memory with a communicator, and waits until all others have opened it.
+func registerAll(t testing.TB, c *Comm, at unsafe.Pointer, size int64) uint64 {
+	t.Helper()
+	h, err := c.Register(at, uintptr(size), false, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitOpen(t, c)
+	return h
+}
+
+// awaitOpen waits until all others have opened what a rank has registered, which registering does for a while only.
+func awaitOpen(t testing.TB, c *Comm) {
+	t.Helper()
+	x := c.dev.direct
+	c.dev.mu.Lock()
+	regions := append([]*region(nil), x.regions...)
+	c.dev.mu.Unlock()
+	for _, r := range regions {
+		for end := time.Now().Add(patient); !x.isOpen(r); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("rank %d: its memory is not opened", c.args.Rank)
+			}
+		}
+	}
+}
+
+// TestLentBuffers: every collective with the buffers of each rank registered or not, in place and not, in chunks of slots,
+// in counts that are whole multiples of what kernels take at once and not, captured and not, against the oracle.
+func TestLentBuffers(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 8} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(n), 11))
+			g := useLenders(t, n)
+			w := newWorld(t, n)
+			counts := []int{20 << 10, 70001, 100000}
+			if n == 8 {
+				counts = counts[1:2]
+			}
+			for i, kind := range oracleKinds {
+				for _, count := range counts {
+					g.lent(w, rng, collectiveCase{
+						kind: kind, typ: []datatype.Type{datatype.Float32, datatype.Int32, datatype.Int64}[rng.IntN(3)],
+						op: datatype.Op(rng.IntN(int(datatype.NumOps))), root: i % n, count: count, inPlace: rng.IntN(2) == 0,
+					})
+				}
+			}
+		})
+	}
+}
+
+// lent makes a call, in a graph or not, with some of the buffers registered.
+func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
+	g.t.Helper()
+	d, err := k.prepare(w, rng)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var backs []func()
+	handles, calls := make([][]uint64, len(w.comms)), make([][]Call, len(w.comms))
+	for r, c := range w.comms {
+		on, back := g.upload(d.calls[r], r, func() device.Kind { return device.Memory })
+		on[0].Stream = g.streams[r][0]
+		backs, calls[r] = append(backs, back), on
+		send, recv := on[0].extents()
+		for _, b := range []struct {
+			at   unsafe.Pointer
+			size int64
+		}{{on[0].Send, send}, {on[0].Recv, recv}} {
+			if b.size == 0 || rng.IntN(3) == 0 {
+				continue
+			}
+			h, err := c.Register(b.at, uintptr(b.size), rng.IntN(2) == 0, 0)
+			if err != nil {
+				g.t.Fatal(err)
+			}
+			handles[r] = append(handles[r], h)
+		}
+	}
+	captured := !k.inPlace && rng.IntN(2) == 0
+	w.must(func(c *Comm) error {
+		r := c.args.Rank
+		if captured {
+			g.Capture(g.streams[r][0])
+		}
+		if err := Run(calls[r]); err != nil {
+			return err
+		}
+		if captured {
+			graph := g.End(g.streams[r][0])
+			g.Replay(graph, g.streams[r][0])
+			g.Replay(graph, g.streams[r][0])
+			if err := g.synchronize(r); err != nil {
+				return err
+			}
+			g.Discard(graph)
+		}
+		return g.synchronize(r)
+	})
+	for _, back := range backs {
+		back()
+	}
+	if err := d.check(); err != nil {
+		g.t.Fatalf("%v (captured %v): %v", k, captured, err)
+	}
+	for r, c := range w.comms {
+		for _, h := range handles[r] {
+			if _, err := c.Registered(h, registrations.of[h].window, true); err != nil {
+				g.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestLentMovesNothing: with all buffers registered nothing is copied but by the kernels that combine, or that read what others bring;
+// with those of one rank, that one lays nothing and takes nothing.
+func TestLentMovesNothing(t *testing.T) {
+	const n, count = 3, 1 << 20 // bytes of a block: several chunks
+	for _, kind := range []CallKind{CallAllReduce, CallReduceScatter, CallAllGather, CallAllToAll, CallBroadcast, CallReduce, CallGather, CallScatter} {
+		t.Run(kind.String(), func(t *testing.T) {
+			g := useLenders(t, n)
+			w := newWorld(t, n)
+			var copies [2 * n]atomic.Int64 // by stream
+			var calls []Call
+			for r, c := range w.comms {
+				at, size := g.Memory(r, n*count), int64(n*count)
+				registerAll(t, c, at, size)
+				base := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+				switch own := unsafe.Add(at, r*count); {
+				case kind == CallAllGather, kind == CallGather:
+					base.Send = own
+				case kind == CallReduceScatter, kind == CallScatter:
+					base.Recv = own
+				case kind == CallAllToAll:
+					base.Recv = g.Memory(r, n*count)
+				}
+				calls = append(calls, base)
+			}
+			g.Before(func(o devicetest.Op) {
+				if o.Kind == devicetest.Copy || o.Kind == devicetest.CopyIn {
+					copies[o.Stream-1].Add(1)
+				}
+			})
+			w.must(func(c *Comm) error {
+				r := c.args.Rank
+				if err := Run(calls[r : r+1]); err != nil {
+					return err
+				}
+				return g.synchronize(r)
+			})
+			g.Before(nil)
+			for r := range n {
+				want := int64(0)
+				if kind == CallAllToAll {
+					want = 1 // of its own block
+				}
+				if got := copies[g.streams[r][0]-1].Load(); got != want {
+					t.Errorf("rank %d: %d copies, want %d", r, got, want)
+				}
+			}
+		})
+	}
+}
+
+// sumOnPeers makes a sum of two ranks in place, of buffers whose elements are all the rank's number and one.
+func (g *gpus) sumOnPeers(w *world, at []unsafe.Pointer, count int) error {
+	for r := range w.comms {
+		for i, b := 0, g.Bytes(at[r], count); i < count; i++ {
+			b[i] = byte(r + 1)
+		}
+	}
+	w.must(func(c *Comm) error {
+		r := c.args.Rank
+		if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: uint64(count), Send: at[r], Recv: at[r], Stream: g.streams[r][0]}}); err != nil {
+			return err
+		}
+		return g.synchronize(r)
+	})
+	for r := range w.comms {
+		for i, v := range g.Bytes(at[r], count) {
+			if v != 3 {
+				return fmt.Errorf("rank %d: element %d is %d", r, i, v)
+			}
+		}
+	}
+	return nil
+}
+
+// TestLentInUse: memory is not withdrawn while a launch or a graph uses it.
+func TestLentInUse(t *testing.T) {
+	const count = 300 << 10
+	g := useLenders(t, 2)
+	w := newWorld(t, 2)
+	at, handles := make([]unsafe.Pointer, 2), make([]uint64, 2)
+	for r, c := range w.comms {
+		at[r] = g.Memory(r, count)
+		handles[r] = registerAll(t, c, at[r], count)
+	}
+	c := w.comms[0]
+	refused := func(says string) {
+		t.Helper()
+		_, err := c.Registered(handles[0], false, true)
+		wantError(t, err, ErrInvalidUsage, says)
+	}
+	sum := func(r int) {
+		t.Helper()
+		call := Call{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][0]}
+		if err := Run([]Call{call}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum(0)
+	refused("still on its stream")
+	sum(1)
+	for r := range 2 {
+		if err := g.synchronize(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var graphs [2]*devicetest.Graph
+	for r := range 2 {
+		g.Capture(g.streams[r][0])
+		sum(r)
+		sum(r)
+		graphs[r] = g.End(g.streams[r][0])
+	}
+	refused("used by calls in 1 graphs")
+	for r := range 2 {
+		g.Discard(graphs[r])
+	}
+	for r, c := range w.comms {
+		if _, err := c.Registered(handles[r], false, true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Registered(handles[r], false, true); err == nil {
+			t.Error("deregistered twice")
+		}
+	}
+	if err := g.sumOnPeers(w, at, count); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLentReused: memory that is freed without being deregistered is not read where it was.
+func TestLentReused(t *testing.T) {
+	const count = 300 << 10
+	g := useLenders(t, 2)
+	w := newWorld(t, 2)
+	at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
+	for r, c := range w.comms {
+		registerAll(t, c, at[r], count)
+	}
+	x := w.comms[0].dev.direct
+	if x.regions[0].id++; x.lendable(at[0], count, 1000) != nil { // as if it were another allocation's
+		t.Error("it is lent")
+	}
+	if err := g.sumOnPeers(w, at, count); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLentBounds: what is not all within a registration is not lent, nor is what no rank had opened when a call was made.
+func TestLentBounds(t *testing.T) {
+	const size = 1 << 20
+	g := useLenders(t, 2)
+	w := newWorld(t, 2)
+	at := g.Memory(0, size)
+	registerAll(t, w.comms[0], unsafe.Add(at, 4096), size/2)
+	x := w.comms[0].dev.direct
+	since := x.regions[0].since
+	for _, c := range []struct {
+		from, bytes int64
+		call        uint64
+		lent        bool
+	}{
+		{4096, size / 2, since + 1, true}, {4096, size / 2, since, false}, {4096, size/2 + 1, since + 1, false}, {4095, 16, since + 1, false},
+		{4096 + size/2 - 1, 1, since + 1, true}, {4096 + size/2, 1, since + 1, false}, {0, size, since + 1, false},
+	} {
+		if got := x.lendable(unsafe.Add(at, c.from), c.bytes, c.call) != nil; got != c.lent {
+			t.Errorf("%+v: lent %v", c, got)
+		}
+	}
+	if _, err := w.comms[0].Register(unsafe.Add(at, size-16), 17, false, 0); err != nil { // which is no error, and not lent
+		t.Error(err)
+	}
+	if len(x.regions) != 1 {
+		t.Errorf("%d regions", len(x.regions))
+	}
+}
+
+// TestLentTooMany: registrations beyond what others can open are as good as none, until there is room again.
+func TestLentTooMany(t *testing.T) {
+	const size = 4096
+	g := useLenders(t, 2)
+	w := newWorld(t, 2)
+	c, at := w.comms[0], g.Memory(0, (maxRegions+2)*size)
+	var handles []uint64
+	for i := range maxRegions + 1 {
+		handles = append(handles, registerAll(t, c, unsafe.Add(at, i*size), size))
+	}
+	if n := len(c.dev.direct.regions); n != maxRegions {
+		t.Errorf("%d regions", n)
+	}
+	for _, h := range handles[1:] {
+		if _, err := c.Registered(h, false, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registerAll(t, c, unsafe.Add(at, (maxRegions+1)*size), size)
+	if n := len(c.dev.direct.regions); n != 2 {
+		t.Errorf("%d regions", n)
+	}
+}
+
+// TestLentRefused: a registration that a driver refuses, here or at another rank, is good all the same.
+func TestLentRefused(t *testing.T) {
+	const count = 300 << 10
+	for _, method := range []string{"Allocation", "Export", "Reach", "EnterContext"} {
+		t.Run(method, func(t *testing.T) {
+			g := useLenders(t, 2)
+			w := newWorld(t, 2)
+			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
+			g.Fail(method, 0)
+			for r, c := range w.comms {
+				if _, err := c.Register(at[r], count, false, 0); err != nil {
+					t.Error(err)
+				}
+			}
+			g.Fail("", 0)
+			if err := g.sumOnPeers(w, at, count); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestLentAllocatesNothing: launches of all kinds, with registered buffers.
+func TestLentAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	g := useLenders(t, 2)
+	w := newWorld(t, 2)
+	const count = 100000
+	var calls []Call
+	for r, c := range w.comms {
+		send, recv := g.Memory(r, 8*count), g.Memory(r, 8*count)
+		registerAll(t, c, send, 8*count)
+		registerAll(t, c, recv, 8*count)
+		for _, kind := range oracleKinds {
+			calls = append(calls, Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]})
+		}
+	}
+	launch := func() {
+		if err := Run(calls); err != nil {
+			t.Error(err)
+		}
+		for _, c := range w.comms {
+			leaveStreams(c)
+		}
+	}
+	for range 3 {
+		launch()
+	}
+	if n := testing.AllocsPerRun(20, launch); n != 0 {
+		t.Errorf("%v allocations per group", n)
+	}
+}
+
+// TestLentAborted: a rank that has lent a buffer to one that does not come is through when it is aborted, and says of nothing any
+// more where it is.
+func TestLentAborted(t *testing.T) {
+	const count = 300 << 10
+	g := useLenders(t, 2)
+	w := newWorld(t, 2)
+	at := g.Memory(0, count)
+	c := w.comms[0]
+	registerAll(t, c, at, count)
+	if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[0][0]}}); err != nil {
+		t.Fatal(err)
+	}
+	x := c.dev.direct
+	said := func() uint64 {
+		b := g.Bytes(x.said(0, 0, 1, wordSend), 8)
+		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
+	}
+	for end := time.Now().Add(patient); said() != uint64(uintptr(at)); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the stream says %#x, not %p", said(), at)
+		}
+	}
+	if err := c.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.synchronize(0); err != nil {
+		t.Fatal(err)
+	}
+	if said() != 0 {
+		t.Errorf("the stream has left the call and says %#x", said())
+	}
+}
