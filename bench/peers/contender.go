@@ -69,7 +69,8 @@ func Contenders() []Contender {
 	return []Contender{
 		{Name: Subject, missing: lightpathMissing, commands: lightpath, plain: true},
 		{Name: Subject + "-alloc", Aside: true, missing: lightpathMissing, commands: lightpath},
-		{Name: "openmpi", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI, plain: true},
+		{Name: "openmpi", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ob1"), plain: true},
+		{Name: "openmpi-ucx", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ucx"), plain: true},
 		{Name: "mpich", missing: mpiMissing("mpich", "mpich libmpich-dev"), commands: mpich, plain: true},
 		{Name: "gloo", missing: glooMissing, commands: gloo, plain: true},
 	}
@@ -107,33 +108,48 @@ func mpiMissing(name, packages string) func(*Programs) string {
 	}
 }
 
-// openMPI chooses the point-to-point layer by name: what Open MPI would try first asks for network
-// hardware. Ranks that wait give their processor away only where there are more of them than
+// openMPI is Open MPI over that point-to-point layer, named since what it would try first asks for
+// network hardware. Ranks that wait give their processor away only where there are more of them than
 // processors, which is best for it in both cases.
-func openMPI(p *Programs, s setting, job []string) []command {
-	argv := []string{"mpirun.openmpi", "-np", strconv.Itoa(s.ranks), "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1"}
-	if os.Geteuid() == 0 {
-		argv = append(argv, "--allow-run-as-root")
+func openMPI(layer string) func(*Programs, setting, []string) []command {
+	return func(p *Programs, s setting, job []string) []command {
+		argv := []string{"mpirun.openmpi", "-np", strconv.Itoa(s.ranks), "--oversubscribe", "--bind-to", "none", "--mca", "pml", layer}
+		if os.Geteuid() == 0 {
+			argv = append(argv, "--allow-run-as-root")
+		}
+		// Several mpirun at once each keep their files apart.
+		env := []string{"OMPI_MCA_orte_tmpdir_base=" + s.scratch}
+		if layer == "ucx" {
+			argv = append(argv, "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any") // also without an adapter
+		}
+		switch {
+		case layer == "ucx" && s.transport == "tcp":
+			env = append(env, ucxOverTCP...)
+		case layer == "ucx": // it finds shared memory by itself
+		case s.transport == "tcp":
+			argv = append(argv, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
+		default:
+			argv = append(argv, "--mca", "btl", "vader,self")
+		}
+		if s.crowded() {
+			argv = append(argv, "--mca", "mpi_yield_when_idle", "1")
+		}
+		argv = append(argv, filepath.Join(p.Bin, "lightpath-rank-openmpi"), "--job", job[0])
+		return []command{{argv: argv, env: env}}
 	}
-	if s.transport == "tcp" {
-		argv = append(argv, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
-	} else {
-		argv = append(argv, "--mca", "btl", "vader,self")
-	}
-	if s.crowded() {
-		argv = append(argv, "--mca", "mpi_yield_when_idle", "1")
-	}
-	argv = append(argv, filepath.Join(p.Bin, "lightpath-rank-openmpi"), "--job", job[0])
-	// Several mpirun at once each keep their files apart.
-	return []command{{argv: argv, env: []string{"OMPI_MCA_orte_tmpdir_base=" + s.scratch}}}
 }
 
-// mpich has no such setting: Debian's build never yields (it imports no sched_yield, whatever
-// MPIR_CVAR_POLLS_BEFORE_YIELD says), so its ranks wait for the scheduler where they outnumber processors.
+// ucxOverTCP has UCX use TCP alone, between ranks of this host.
+var ucxOverTCP = []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}
+
+// mpich is over UCX too, as Debian builds it. It has no such setting: it never yields (it imports no
+// sched_yield, whatever MPIR_CVAR_POLLS_BEFORE_YIELD says), so its ranks wait for the scheduler where
+// they outnumber processors.
 func mpich(p *Programs, s setting, job []string) []command {
 	c := command{argv: []string{"mpirun.mpich", "-np", strconv.Itoa(s.ranks), "-bind-to", "none"}}
 	if s.transport == "tcp" {
-		c.env = append(c.env, "MPIR_CVAR_NOLOCAL=1", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo")
+		c.env = append(c.env, "MPIR_CVAR_NOLOCAL=1")
+		c.env = append(c.env, ucxOverTCP...)
 	}
 	c.argv = append(c.argv, filepath.Join(p.Bin, "lightpath-rank-mpich"), "--job", job[0])
 	return []command{c}
