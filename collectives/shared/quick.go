@@ -16,9 +16,9 @@ import (
 
 // Bounds of a Quick.
 const (
-	// quickLeast is how many recipes there is room for at first, and QuickMost at last; with one more than that
+	// quickLeast is how many recipes there is room for at first, and quickMost at last; with one more than that
 	// a Quick begins anew.
-	quickLeast, QuickMost = 16, 1024
+	quickLeast, quickMost = 16, 1024
 	// QuickKinds is more than there are kinds of calls.
 	QuickKinds = 16
 	// quickUser is the first operator of the user, as a call has it.
@@ -190,7 +190,7 @@ func (q *Quick) place(r *QuickRecipe) *uint16 {
 func (q *Quick) Knows(r *QuickRecipe) bool { return *q.place(r) != 0 }
 
 // Full reports whether there is room for no other recipe: Learn forgets them all.
-func (q *Quick) Full() bool { return q.Used == QuickMost }
+func (q *Quick) Full() bool { return q.Used == quickMost }
 
 // Learn adds a recipe of calls that q does not know, and returns its number, as records have it.
 func (q *Quick) Learn(r *QuickRecipe) uint32 {

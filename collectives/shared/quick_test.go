@@ -26,7 +26,7 @@ func TestRecipes(t *testing.T) {
 	defer q.Release()
 	rng := rand.New(rand.NewPCG(1, 2))
 	var known []QuickRecipe
-	for round := range 5 * QuickMost {
+	for round := range 5 * quickMost {
 		r := QuickRecipe{
 			Kind: rng.Uint32N(8), Type: rng.Int32N(12), Op: rng.Int32N(8), Peer: rng.Int32N(3), Count: rng.Uint64N(1 << (1 + rng.IntN(20))),
 			InPlace: rng.Uint32N(2), Signature: uint32(round),
@@ -65,7 +65,7 @@ func TestRecipes(t *testing.T) {
 		if i := rng.IntN(len(known)); find(q, &known[i]) != i || unsafe.Slice(q.Recipes, q.Used)[i] != known[i] {
 			t.Fatalf("round %d: number %d is not as it was learnt", round, i)
 		}
-		if int(q.IndexMask)+1 < 2*int(q.Used) || q.Used > QuickMost {
+		if int(q.IndexMask)+1 < 2*int(q.Used) || q.Used > quickMost {
 			t.Fatalf("round %d: %d recipes in an index of %d", round, q.Used, q.IndexMask+1)
 		}
 	}
