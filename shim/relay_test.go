@@ -215,7 +215,7 @@ func TestRefusedGroup(t *testing.T) {
 	}
 }
 
-// TestSlotsAreLeftAlone: what is sent stays in its slot until it has been taken: a copy is not made while the peer has not come.
+// TestSlotsAreLeftAlone: what is sent arrives whole though its two slots are used again and again, and though the peer comes late.
 func TestSlotsAreLeftAlone(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
