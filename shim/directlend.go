@@ -52,7 +52,7 @@ func (x *direct) consider(op *directOp) error {
 	}
 	send, recv := call.extents()
 	scaled := kinds[call.Kind].reduces && call.Op == OpPreMulSum // what it brings is not what it has
-	if send > 0 && !scaled && lendAligned(op.send) && !(op.inPlace && call.Kind == CallAllToAll) {
+	if send > 0 && !scaled && lendAligned(op.send) && (!op.inPlace || call.Kind != CallAllToAll) {
 		op.lentSend = x.lendable(op.send, send, op.number)
 	}
 	if recv > 0 && x.pushes(op) && lendAligned(op.recv) {

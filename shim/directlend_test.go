@@ -148,12 +148,12 @@ func TestLentMovesNothing(t *testing.T) {
 				at, size := g.Memory(r, n*count), int64(n*count)
 				registerAll(t, c, at, size)
 				base := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
-				switch own := unsafe.Add(at, r*count); {
-				case kind == CallAllGather, kind == CallGather:
+				switch own := unsafe.Add(at, r*count); kind {
+				case CallAllGather, CallGather:
 					base.Send = own
-				case kind == CallReduceScatter, kind == CallScatter:
+				case CallReduceScatter, CallScatter:
 					base.Recv = own
-				case kind == CallAllToAll:
+				case CallAllToAll:
 					base.Recv = g.Memory(r, n*count)
 				}
 				calls = append(calls, base)
