@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -178,23 +180,21 @@ func TestNarrowAddressSpace(t *testing.T) {
 
 // narrowProcess is a process whose address space has no room for a segment.
 func narrowProcess() int {
-	// Threads and heap that a communicator needs are there when the room is taken away.
+	// Threads and heap that a communicator needs are there when the room is taken away: without a
+	// thread that it wants the runtime would end the process.
+	spareThreads(32)
 	if err := ranksHere(8); err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	text, err := os.ReadFile("/proc/self/statm")
-	var pages uint64
-	if err == nil {
-		_, err = fmt.Sscan(string(text), &pages)
-	}
+	size, err := settledSize()
 	var old unix.Rlimit
 	if err = errors.Join(err, unix.Getrlimit(unix.RLIMIT_AS, &old)); err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	narrow := old
-	narrow.Cur = pages*uint64(os.Getpagesize()) + 1<<20
+	narrow.Cur = size + 16<<20 // half a segment of 8 ranks
 	if err := unix.Setrlimit(unix.RLIMIT_AS, &narrow); err != nil {
 		fmt.Println(err)
 		return 1
@@ -211,4 +211,40 @@ func narrowProcess() int {
 		fmt.Println("well")
 	}
 	return 0
+}
+
+// spareThreads has the runtime make that many threads, and keep them.
+func spareThreads(n int) {
+	var all, there sync.WaitGroup
+	there.Add(n)
+	for range n {
+		all.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			there.Done()
+			there.Wait()
+		})
+	}
+	all.Wait()
+}
+
+// settledSize returns the bytes of this process's address space, once what communicators had mapped is gone:
+// it goes when the collector has found that nobody has it any more.
+func settledSize() (size uint64, err error) {
+	for same := 0; same < 20; same++ {
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond)
+		text, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			return 0, err
+		}
+		var pages uint64
+		if _, err := fmt.Sscan(string(text), &pages); err != nil {
+			return 0, err
+		}
+		if now := pages * uint64(os.Getpagesize()); now != size {
+			same, size = 0, now
+		}
+	}
+	return size, nil
 }
