@@ -203,7 +203,7 @@ func (r *taskRef) sharedCall(call *Call, inPlace bool) shared.Call {
 	return shared.Call{
 		Collective: kinds[call.Kind].collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
 		Send: call.Send, Recv: call.Recv, InPlace: inPlace,
-		Combine: k.combine, Scale: scale, Factor: factor, Seq: r.seq, Signature: r.sig,
+		Combine: k.combine, CombinePast: k.past, Scale: scale, Factor: factor, Seq: r.seq, Signature: r.sig,
 	}
 }
 

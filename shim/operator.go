@@ -114,9 +114,10 @@ func (c *Comm) noOperator(number int32) error {
 type kernels struct {
 	reduce  datatype.ReduceFunc
 	combine datatype.CombineFunc
-	scale   datatype.ScaleFunc // where every load is scaled
-	factor  float64            // 0 where each call brings its own; see scaling
-	div     datatype.DivFunc   // where the result is divided by the ranks
+	past    datatype.CombineFunc // nil where there is none
+	scale   datatype.ScaleFunc   // where every load is scaled
+	factor  float64              // 0 where each call brings its own; see scaling
+	div     datatype.DivFunc     // where the result is divided by the ranks
 }
 
 // kernelsOf returns what a shape computes with. Averages of floats scale every
@@ -140,7 +141,7 @@ func kernelsOf(s *shape, ranks int) kernels {
 			k.div = datatype.DivInt(s.typ)
 		}
 	}
-	k.reduce, k.combine = datatype.Reduce(op, s.typ), datatype.Combine(op, s.typ)
+	k.reduce, k.combine, k.past = datatype.Reduce(op, s.typ), datatype.Combine(op, s.typ), datatype.CombinePast(op, s.typ)
 	return k
 }
 

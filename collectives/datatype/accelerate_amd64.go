@@ -47,6 +47,13 @@ func vectorize(k *Kernels, wide bool) {
 			k.Reduce[v.t][Avg], k.Combine[v.t][Avg] = k.Reduce[v.t][Sum], k.Combine[v.t][Sum]
 		}
 	}
+	for _, v := range pastCaches() {
+		f, align := v.avx2, uintptr(32)
+		if wide {
+			f, align = v.avx512, 64
+		}
+		k.CombinePast[v.t][v.op] = vectorPast(f, align, v.t.Size(), k.Combine[v.t][v.op])
+	}
 	for _, v := range scalers() {
 		f := v.avx2
 		if wide {
@@ -85,6 +92,21 @@ func vectorCombine(f reducer, rest CombineFunc) CombineFunc {
 		if n < len(dst) {
 			rest(dst[n:], a[n:], b[n:])
 		}
+	}
+}
+
+// vectorPast is vectorCombine where f stores past the caches, from the first vector of dst that is aligned on.
+func vectorPast(f reducer, align uintptr, size int, rest CombineFunc) CombineFunc {
+	return func(dst, a, b []byte) {
+		head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) & (align - 1))
+		if head%size != 0 || head+step > len(dst) {
+			rest(dst, a, b)
+			return
+		}
+		body := (len(dst) - head) &^ (step - 1)
+		f(&dst[head], &a[head], &b[head], body)
+		rest(dst[:head], a[:head], b[:head])
+		rest(dst[head+body:], a[head+body:], b[head+body:])
 	}
 }
 
@@ -127,6 +149,20 @@ func scalers() []vectorScaler {
 		{Bfloat16, func(f float64) float32 { return BF16ToF32(F32ToBF16(float32(f))) }, scaleBF16AVX2, scaleBF16AVX512},
 		{Float8E4M3, func(f float64) float32 { return E4M3ToF32(F32ToE4M3(float32(f))) }, scaleE4M3AVX2, scaleE4M3AVX512},
 		{Float8E5M2, func(f float64) float32 { return E5M2ToF32(F32ToE5M2(float32(f))) }, scaleE5M2AVX2, scaleE5M2AVX512},
+	}
+}
+
+// pastCaches are sums that store past the caches.
+func pastCaches() []vectorReducer {
+	return []vectorReducer{
+		{Float32, Sum, sumF32PastAVX2, sumF32PastAVX512},
+		{Float64, Sum, sumF64PastAVX2, sumF64PastAVX512},
+		{Int8, Sum, sumI8PastAVX2, sumI8PastAVX512},
+		{Uint8, Sum, sumI8PastAVX2, sumI8PastAVX512},
+		{Int32, Sum, sumI32PastAVX2, sumI32PastAVX512},
+		{Uint32, Sum, sumI32PastAVX2, sumI32PastAVX512},
+		{Int64, Sum, sumI64PastAVX2, sumI64PastAVX512},
+		{Uint64, Sum, sumI64PastAVX2, sumI64PastAVX512},
 	}
 }
 

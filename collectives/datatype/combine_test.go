@@ -34,8 +34,39 @@ func TestCombine(t *testing.T) {
 			}
 		}
 	}
+	if CombinePast(NumOps, Float32) != nil || CombinePast(Sum, NumTypes) != nil {
+		t.Error("a kernel past the caches of nothing")
+	}
 	if Combine(NumOps, Float32) != nil || Combine(Sum, NumTypes) != nil {
 		t.Error("a kernel of nothing")
+	}
+}
+
+// TestCombinePast: results past the caches are the same, wherever buffers begin and end, also into the first operand.
+func TestCombinePast(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	for typ := range NumTypes {
+		past := CombinePast(Sum, typ)
+		if past == nil {
+			continue
+		}
+		for range 300 {
+			n, at := rng.IntN(90), rng.IntN(150)
+			a, b := operands(rng, typ, n), operands(rng, typ, n)
+			want := bytes.Clone(a)
+			Reduce(Sum, typ)(want, b)
+			dst := random(rng, at+len(a)+64)
+			around := bytes.Clone(dst)
+			past(dst[at:][:len(a)], a, b)
+			if copy(around[at:], want); !bytes.Equal(dst, around) {
+				t.Fatalf("sum %v of %d at %d differs from Reduce", typ, n, at)
+			}
+			first := dst[at:][:len(a)]
+			copy(first, a)
+			if past(first, first, b); !bytes.Equal(first, want) {
+				t.Fatalf("sum %v of %d at %d in place differs from Reduce", typ, n, at)
+			}
+		}
 	}
 }
 

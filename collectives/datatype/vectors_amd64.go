@@ -125,6 +125,21 @@ func maxE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 func minE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
+func sumF32PastAVX2(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumF64PastAVX2(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumI8PastAVX2(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumI32PastAVX2(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumI64PastAVX2(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
 func scaleF32AVX2(dst *byte, src *byte, n int, factor float32)
 
 //go:noescape
@@ -270,6 +285,21 @@ func maxE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
 func minE5M2AVX512(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumF32PastAVX512(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumF64PastAVX512(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumI8PastAVX512(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumI32PastAVX512(dst *byte, a *byte, b *byte, n int)
+
+//go:noescape
+func sumI64PastAVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
 func scaleF32AVX512(dst *byte, src *byte, n int, factor float32)

@@ -1862,6 +1862,141 @@ loop:
 	VZEROUPPER
 	RET
 
+// func sumF32PastAVX2(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, MMX+
+TEXT ·sumF32PastAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Y0
+	VMOVUPS  (DX)(BX*1), Y1
+	VADDPS   Y1, Y0, Y0
+	VMOVNTDQ Y0, (AX)(BX*1)
+	VMOVUPS  32(CX)(BX*1), Y0
+	VMOVUPS  32(DX)(BX*1), Y1
+	VADDPS   Y1, Y0, Y0
+	VMOVNTDQ Y0, 32(AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumF64PastAVX2(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, MMX+
+TEXT ·sumF64PastAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Y0
+	VMOVUPS  (DX)(BX*1), Y1
+	VADDPD   Y1, Y0, Y0
+	VMOVNTDQ Y0, (AX)(BX*1)
+	VMOVUPS  32(CX)(BX*1), Y0
+	VMOVUPS  32(DX)(BX*1), Y1
+	VADDPD   Y1, Y0, Y0
+	VMOVNTDQ Y0, 32(AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumI8PastAVX2(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumI8PastAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Y0
+	VMOVUPS  (DX)(BX*1), Y1
+	VPADDB   Y1, Y0, Y0
+	VMOVNTDQ Y0, (AX)(BX*1)
+	VMOVUPS  32(CX)(BX*1), Y0
+	VMOVUPS  32(DX)(BX*1), Y1
+	VPADDB   Y1, Y0, Y0
+	VMOVNTDQ Y0, 32(AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumI32PastAVX2(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumI32PastAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Y0
+	VMOVUPS  (DX)(BX*1), Y1
+	VPADDD   Y1, Y0, Y0
+	VMOVNTDQ Y0, (AX)(BX*1)
+	VMOVUPS  32(CX)(BX*1), Y0
+	VMOVUPS  32(DX)(BX*1), Y1
+	VPADDD   Y1, Y0, Y0
+	VMOVNTDQ Y0, 32(AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumI64PastAVX2(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumI64PastAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Y0
+	VMOVUPS  (DX)(BX*1), Y1
+	VPADDQ   Y1, Y0, Y0
+	VMOVNTDQ Y0, (AX)(BX*1)
+	VMOVUPS  32(CX)(BX*1), Y0
+	VMOVUPS  32(DX)(BX*1), Y1
+	VPADDQ   Y1, Y0, Y0
+	VMOVNTDQ Y0, 32(AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
 // func scaleF32AVX2(dst *byte, src *byte, n int, factor float32)
 // Requires: AVX, AVX2, SSE
 TEXT ·scaleF32AVX2(SB), NOSPLIT, $0-28
@@ -4002,6 +4137,121 @@ loop:
 	VMOVUPS    Z6, (AX)(BX*1)
 	ADDQ       $0x40, BX
 	JNZ        loop
+	VZEROUPPER
+	RET
+
+// func sumF32PastAVX512(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·sumF32PastAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Z0
+	VMOVUPS  (DX)(BX*1), Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVNTDQ Z0, (AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumF64PastAVX512(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·sumF64PastAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Z0
+	VMOVUPS  (DX)(BX*1), Z1
+	VADDPD   Z1, Z0, Z0
+	VMOVNTDQ Z0, (AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumI8PastAVX512(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·sumI8PastAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Z0
+	VMOVUPS  (DX)(BX*1), Z1
+	VPADDB   Z1, Z0, Z0
+	VMOVNTDQ Z0, (AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumI32PastAVX512(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·sumI32PastAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Z0
+	VMOVUPS  (DX)(BX*1), Z1
+	VPADDD   Z1, Z0, Z0
+	VMOVNTDQ Z0, (AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func sumI64PastAVX512(dst *byte, a *byte, b *byte, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·sumI64PastAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	ADDQ BX, DX
+	NEGQ BX
+
+loop:
+	VMOVUPS  (CX)(BX*1), Z0
+	VMOVUPS  (DX)(BX*1), Z1
+	VPADDQ   Z1, Z0, Z0
+	VMOVNTDQ Z0, (AX)(BX*1)
+	ADDQ     $0x40, BX
+	JNZ      loop
+	SFENCE
 	VZEROUPPER
 	RET
 

@@ -217,8 +217,14 @@ func (o *Op) store(dst, src unsafe.Pointer, n int) {
 // says that dst is none of the sources and may hold what is not final.
 func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 	src := o.a.src
+	// In place, the last source may be where results go: a kernel takes that for the first alone.
+	past := o.stream && !direct && result == nil && o.CombinePast != nil && dst != src[len(src)-1]
 	for at := 0; at < n; at += tileSize {
 		m := min(tileSize, n-at)
+		if past {
+			combinePast(o.CombinePast, o.Combine, unsafe.Slice((*byte)(unsafe.Add(dst, at)), m), o.a.tile[:m], src, at)
+			continue
+		}
 		t := o.a.tile[:m]
 		if direct {
 			t = unsafe.Slice((*byte)(unsafe.Add(dst, at)), m)
@@ -246,17 +252,25 @@ func combineAll(combine datatype.CombineFunc, t []byte, src []unsafe.Pointer, at
 	}
 }
 
+// combinePast is combineAll into dst past the caches. What the sources before the last make is in t.
+func combinePast(past, combine datatype.CombineFunc, dst, t []byte, src []unsafe.Pointer, at int) {
+	last := unsafe.Slice((*byte)(unsafe.Add(src[len(src)-1], at)), len(t))
+	if len(src) == 2 {
+		t = unsafe.Slice((*byte)(unsafe.Add(src[0], at)), len(t))
+	} else {
+		combineAll(combine, t, src[:len(src)-1], at)
+	}
+	past(dst, t, last)
+}
+
 // FoldPastCaches combines buffers of equal length, two or more, into dst, as operations do whose results are larger
 // than the caches. It is here for who measures it: operations fold what lies in slots.
-func FoldPastCaches(combine datatype.CombineFunc, dst []byte, src [][]byte) {
+func FoldPastCaches(op datatype.Op, t datatype.Type, dst []byte, src [][]byte) {
 	tile := make([]byte, tileSize)
 	at := make([]unsafe.Pointer, len(src))
 	for i, s := range src {
 		at[i] = unsafe.Pointer(unsafe.SliceData(s))
 	}
-	for k := 0; k < len(dst); k += tileSize {
-		t := tile[:min(tileSize, len(dst)-k)]
-		combineAll(combine, t, at, k)
-		datatype.Stream(dst[k:k+len(t)], t)
-	}
+	o := &Op{Call: Call{Combine: datatype.Combine(op, t), CombinePast: datatype.CombinePast(op, t)}, a: &Arena{src: at, tile: tile}, stream: true}
+	o.fold(unsafe.Pointer(unsafe.SliceData(dst)), nil, len(dst), false)
 }

@@ -21,8 +21,10 @@ type Call struct {
 	InPlace    bool
 	// Combine reduces; Scale, where not nil, is applied to every contribution first.
 	Combine datatype.CombineFunc
-	Scale   datatype.ScaleFunc
-	Factor  float64
+	// CombinePast, where not nil, is Combine for results that go past the caches.
+	CombinePast datatype.CombineFunc
+	Scale       datatype.ScaleFunc
+	Factor      float64
 	// Seq and Signature are what all ranks must agree on.
 	Seq       uint64
 	Signature uint32

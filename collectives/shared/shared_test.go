@@ -139,7 +139,7 @@ func (g *group) bind(t testing.TB, j *job) {
 		op := new(Op)
 		op.Bind(g.arenas[r], &Call{
 			Collective: j.coll, Root: j.root, Block: block, Send: pointer(in), Recv: pointer(out), InPlace: j.inPlace,
-			Combine: datatype.Combine(j.op, j.typ), Seq: g.seq[r], Signature: uint32(j.coll)<<16 | uint32(j.count),
+			Combine: datatype.Combine(j.op, j.typ), CombinePast: datatype.CombinePast(j.op, j.typ), Seq: g.seq[r], Signature: uint32(j.coll)<<16 | uint32(j.count),
 		})
 		j.ops = append(j.ops, op)
 	}
@@ -277,11 +277,19 @@ func TestScaledAndStreamed(t *testing.T) {
 			}
 		}
 	}
-	for _, coll := range collectives {
-		j := &job{coll: coll, typ: datatype.Int32, count: streamMin/4 + 1, root: 1, op: datatype.Max}
+	large := func(coll schedule.Collective, op datatype.Op, inPlace bool) {
+		j := &job{coll: coll, typ: datatype.Int32, count: streamMin/4 + 1, root: 1, op: op, inPlace: inPlace}
 		g.bind(t, j)
 		g.drive(t, []*job{j})
 		j.check(t)
+	}
+	for _, coll := range collectives {
+		if !testing.Short() || coll == schedule.AllReduce {
+			large(coll, datatype.Max, false)
+		}
+	}
+	for _, inPlace := range []bool{false, true} {
+		large(schedule.ReduceScatter, datatype.Sum, inPlace) // whose kernels store past the caches themselves
 	}
 }
 

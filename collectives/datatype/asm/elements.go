@@ -16,12 +16,20 @@ func whole(name string) element {
 	return single(name, bytesWhole, nil, load, func(_ isa, v reg.VecVirtual, m Mem) { VMOVUPS(v, m) })
 }
 
+// past is whole with stores past the caches.
+func past(name string) element {
+	e := whole(name + "Past")
+	e.past = true
+	e.store = func(_ isa, v []reg.VecVirtual, m Mem) { VMOVNTDQ(v[0], m) }
+	return e
+}
+
 // single makes the load and store of one vector those of a list of it.
 func single(name string, bytes func(isa) int, setup func(isa), load func(isa, Mem) reg.VecVirtual, store func(isa, reg.VecVirtual, Mem)) element {
-	return element{name, bytes,
-		func(i isa, m Mem) []reg.VecVirtual { return []reg.VecVirtual{load(i, m)} },
-		func(i isa, v []reg.VecVirtual, m Mem) { store(i, v[0], m) },
-		setup,
+	return element{
+		name: name, bytes: bytes, setup: setup,
+		load:  func(i isa, m Mem) []reg.VecVirtual { return []reg.VecVirtual{load(i, m)} },
+		store: func(i isa, v []reg.VecVirtual, m Mem) { store(i, v[0], m) },
 	}
 }
 
