@@ -15,7 +15,11 @@ import (
 
 // TestDirectSequences is TestDeviceSequences through the memory of devices.
 func TestDirectSequences(t *testing.T) {
-	for seed := range uint64(8) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 8))
 			n := 1 + int(seed)%4

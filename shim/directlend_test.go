@@ -51,12 +51,15 @@ func awaitOpen(t testing.TB, c *Comm) {
 // in counts that are whole multiples of what kernels take at once and not, captured and not, against the oracle.
 func TestLentBuffers(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 8} {
+		if testing.Short() && n > 3 {
+			break
+		}
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(n), 11))
 			g := useLenders(t, n)
 			w := newWorld(t, n)
 			counts := []int{20 << 10, 70001, 100000}
-			if n == 8 {
+			if n == 8 || testing.Short() {
 				counts = counts[1:2]
 			}
 			for i, kind := range oracleKinds {
