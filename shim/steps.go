@@ -210,13 +210,13 @@ func (m *move) copyIn(s device.Stream) error {
 // come to the signals that are there, and go on.
 func (l *launch) broken(err error) {
 	l.comm.spread(err)
-	l.relays.release()
 	w := &l.dev.worker
 	w.mu.Lock()
 	l.due = l.sent
 	over := l.ran == l.due
 	w.mu.Unlock()
 	if over {
+		l.relays.release()
 		l.end(l.sent > 0)
 	}
 }
@@ -228,15 +228,13 @@ func (l *launch) step(comms []*Comm) {
 			c.spread(err)
 		}
 	}
-	if l.ran == len(l.steps)-1 {
-		l.relays.release()
-	}
 	w := &l.dev.worker
 	w.mu.Lock()
 	l.ran++
 	k, over := l.ran, l.ran == l.due
 	w.mu.Unlock()
 	if over {
+		l.relays.release() // not before: what is sent lies in their slots
 		l.end(true)
 	} else {
 		atomic.StoreUint32(l.word, l.base+uint32(k))
