@@ -42,8 +42,8 @@ type Kernels struct {
 	Combine [NumTypes][NumOps]CombineFunc
 	// CombinePast is Combine with results past the caches; nil where there is none.
 	CombinePast [NumTypes][NumOps]CombineFunc
-	Scale   [NumTypes]ScaleFunc
-	Div     [NumTypes]DivFunc // nil for floats
+	Scale       [NumTypes]ScaleFunc
+	Div         [NumTypes]DivFunc // nil for floats
 }
 
 // Portable returns the kernels written in Go, in a table of the caller's own.

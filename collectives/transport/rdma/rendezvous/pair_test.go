@@ -14,7 +14,7 @@ func TestStrayImmediates(t *testing.T) {
 	for name, c := range map[string]rdma.Completion{
 		"message that was not offered":  {Imm: immMessage<<immShift | 1},
 		"message of another number":     {Imm: immMessage << immShift},
-		"message of other bytes":        {Imm: immMessage<<immShift | 0, Bytes: 99},
+		"message of other bytes":        {Imm: immMessage << immShift, Bytes: 99},
 		"offer of another number":       {Imm: immOffer<<immShift | 3, Bytes: offerSize},
 		"offer of other bytes":          {Imm: immOffer<<immShift | 2, Bytes: offerSize - 1},
 		"immediate of no kind":          {Imm: 2 << immShift},
