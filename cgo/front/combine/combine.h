@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "nccl.h"
+#include "../nccl.h"
 
 /* The operators that combine; averages and operators of the user are sums. */
 enum { LP_COMBINERS = ncclMin + 1 };
