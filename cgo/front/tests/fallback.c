@@ -149,7 +149,9 @@ int main(int argc, char** argv) {
     make();
     on_host();
     FAILS(ncclAllReduce(device, device, 1, ncclFloat, ncclSum, comms[0], NULL), ncclInvalidUsage, "the fake is unwell");
-  } else { /* refused, with these words */
+  } else if (getenv("LIGHTPATH_FALLBACK") != NULL) { /* a setting that is refused at once, with these words */
+    FAILS(ncclGetUniqueId(&id), ncclInvalidUsage, mode);
+  } else { /* a library that is refused, with these words */
     OK(ncclGetUniqueId(&id));
     FAILS(ncclCommInitRank(&comms[0], 1, id, 0), ncclInvalidUsage, mode);
   }

@@ -80,7 +80,7 @@ fallback no-device no-device "$other" FAKE_NO_DEVICE=1
 fallback self "is Lightpath itself" "$lib"
 fallback copy "second/libnccl.so.2 is Lightpath itself" "$root/$out/second/libnccl.so.2"
 fallback missing "cannot load" /nonexistent/libnccl.so.2
-fallback policy "auto, interpose, all or none" "$other" LIGHTPATH_FALLBACK=sometimes
+fallback policy "is none of auto, interpose, all, none" "$other" LIGHTPATH_FALLBACK=sometimes
 check failure "$out/failure"
 check core "$out/core" "$root/lib/liblightpath.so"
 check no-core env LIGHTPATH_CORE=/nonexistent/core.so "$out/nocore" /nonexistent/core.so
