@@ -12,7 +12,7 @@ wanted=${*:-}
 cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Wno-missing-field-initializers -Icgo/front -pthread"
 ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -pthread -Wl,-soname,libcuda.so.1 \
   -o "$out/stub/libcuda.so.1" cgo/cuda/stub/*.c || exit 1
-${CC:-cc} $cflags -fPIC -shared -Wl,-soname,libnccl.so.2 -o "$out/peer/libnccl.so.2" cgo/cuda/tests/peer.c -ldl || exit 1
+${CC:-cc} $cflags -fPIC -shared -Wl,-soname,libnccl.so.2 -o "$out/peer/libnccl.so.2" cgo/cuda/tests/peer.c cgo/cuda/tests/passed.c -ldl || exit 1
 for test in oracle interpose; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/cuda/tests/tests.c cgo/cuda/tests/vector.c cgo/rank/data.c cgo/rank/call.c \
     -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
