@@ -78,10 +78,8 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 		return a, err
 	}
 	runtime.AddCleanup(p, UnmapMemory, p.memory)
-	for i, mem := range [][]byte{p.memory[:half], p.memory[half:]} {
-		if p.regions[i], err = po.Device.Register(mem, i == 0); err != nil {
-			return a, fmt.Errorf("register %d bytes (RLIMIT_MEMLOCK?): %w", half, err)
-		}
+	if err = RegisterHalves(po.Device, p.memory, &p.regions); err != nil {
+		return a, err
 	}
 	_, a.Key = p.regions[0].Keys()
 	p.stageKey, _ = p.regions[1].Keys()
@@ -111,6 +109,33 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 		a.QPs[r] = q.qp.Number()
 	}
 	return a, nil
+}
+
+// RegisterHalves registers both halves of a plane's memory: the first is what peers write to. What it has made when it
+// fails is [CloseQueue]'s.
+func RegisterHalves(d Device, mem []byte, regions *[2]Region) (err error) {
+	half := len(mem) / 2
+	for i, m := range [][]byte{mem[:half], mem[half:]} {
+		if regions[i], err = d.Register(m, i == 0); err != nil {
+			return fmt.Errorf("register %d bytes (RLIMIT_MEMLOCK?): %w", half, err)
+		}
+	}
+	return nil
+}
+
+// CloseQueue gives back what a plane has made of its completion queue and its regions, once its queue pairs are closed.
+func CloseQueue(cq *CQ, regions *[2]Region) (err error) {
+	if *cq != nil {
+		err = (*cq).Close()
+		*cq = nil
+	}
+	for i, r := range regions {
+		if r != nil {
+			err = errors.Join(err, r.Close())
+			regions[i] = nil
+		}
+	}
+	return err
 }
 
 // Address says how the port is reached, and settles which of its GIDs is used.
@@ -389,16 +414,7 @@ func (p *plane) close() error {
 			q.qp = nil
 		}
 	}
-	if p.cq != nil {
-		err = errors.Join(err, p.cq.Close())
-		p.cq = nil
-	}
-	for i, r := range p.regions {
-		if r != nil {
-			err = errors.Join(err, r.Close())
-			p.regions[i] = nil
-		}
-	}
+	err = errors.Join(err, CloseQueue(&p.cq, &p.regions))
 	// A goroutine that is just inside a call when another closes the endpoint must not fault: the
 	// memory goes now, the addresses with the plane.
 	if p.memory != nil {

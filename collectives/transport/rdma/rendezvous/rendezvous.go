@@ -132,10 +132,8 @@ func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
 	if p.memory, err = rdma.MapMemory(2 * half); err != nil {
 		return a, err
 	}
-	for i, mem := range [][]byte{p.memory[:half], p.memory[half:]} {
-		if p.regions[i], err = po.Device.Register(mem, i == 0); err != nil {
-			return a, fmt.Errorf("register %d bytes (RLIMIT_MEMLOCK?): %w", half, err)
-		}
+	if err = rdma.RegisterHalves(po.Device, p.memory, &p.regions); err != nil {
+		return a, err
 	}
 	_, a.Key = p.regions[0].Keys()
 	p.key, _ = p.regions[1].Keys()
@@ -185,16 +183,7 @@ func (p *plane) close() (err error) {
 			q.qp = nil
 		}
 	}
-	if p.cq != nil {
-		err = errors.Join(err, p.cq.Close())
-		p.cq = nil
-	}
-	for i, r := range p.regions {
-		if r != nil {
-			err = errors.Join(err, r.Close())
-			p.regions[i] = nil
-		}
-	}
+	err = errors.Join(err, rdma.CloseQueue(&p.cq, &p.regions))
 	if p.memory != nil {
 		rdma.UnmapMemory(p.memory)
 		p.memory = nil
