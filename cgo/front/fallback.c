@@ -66,11 +66,7 @@ static void load(void) {
   if (policy != NULL && policy[0] != '\0' && strcmp(policy, "auto") != 0) {
     everything = strcmp(policy, "all") == 0;
     interposes = strcmp(policy, "interpose") == 0;
-    if (strcmp(policy, "none") == 0) return;
-    if (!everything && !interposes) {
-      snprintf(load_error, sizeof load_error, "LIGHTPATH_FALLBACK is \"%.80s\", not auto, interpose, all or none", policy);
-      return;
-    }
+    if (!everything && !interposes) return; /* none, or what init refuses */
   }
   snprintf(path, sizeof path, "%s", file);
   candidate = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
