@@ -102,7 +102,7 @@ func mpiMissing(name, packages string) func(*Programs) string {
 		}
 		program := filepath.Join(p.Bin, "lightpath-rank-"+name)
 		if _, err := os.Stat(program); err != nil {
-			return "no " + program + ": apt-get install " + packages + ", then make peers"
+			return "no " + program + ": run make peers"
 		}
 		return ""
 	}
@@ -192,8 +192,8 @@ func gloo(p *Programs, s setting, job []string) []command {
 	return all
 }
 
-// choose returns the contenders named, the subject always among them, without those missing here;
-// why has the reason for each of these.
+// choose returns the contenders named, the subject always among them; one that is missing here is an error. Of
+// no names it returns all that are here, and why has the reason for each of the others.
 func choose(names []string, p *Programs) (chosen []Contender, why []string, err error) {
 	wanted := map[string]bool{Subject: true}
 	for _, n := range names {
@@ -205,8 +205,8 @@ func choose(names []string, p *Programs) (chosen []Contender, why []string, err 
 		}
 		delete(wanted, c.Name)
 		if text := c.missing(p); text != "" {
-			if c.Name == Subject {
-				return nil, nil, fmt.Errorf("peers: %s", text)
+			if c.Name == Subject || len(names) > 0 {
+				return nil, nil, fmt.Errorf("peers: %s: %s", c.Name, text)
 			}
 			why = append(why, c.Name+" is left out: "+text)
 			continue

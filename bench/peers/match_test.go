@@ -234,12 +234,21 @@ func TestChoose(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(p.Bin, "lightpath-rank"), nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	chosen, why, err := choose([]string{"openmpi", "gloo"}, &p)
-	if err != nil || len(chosen) != 1 || chosen[0].Name != Subject {
-		t.Errorf("%v, %v; want the subject alone", chosen, err)
+	chosen, why, err := choose(nil, &p)
+	if err != nil || slices.ContainsFunc(chosen, func(c Contender) bool { return c.plain && c.Name != Subject }) {
+		t.Errorf("%v, %v; want none but the subject's", chosen, err)
 	}
-	if len(why) != 2 || !strings.Contains(why[0], "apt-get install openmpi-bin") || !strings.Contains(why[1], "apt-get install python3-torch") {
-		t.Errorf("what to install: %q", why)
+	has := func(name, remedy string) bool {
+		return slices.ContainsFunc(why, func(line string) bool {
+			return strings.HasPrefix(line, name+" is left out: ") && strings.Contains(line, remedy)
+		})
+	}
+	if len(why) != 4 || !has("openmpi", "make peers") || !has("gloo", "apt-get install python3-torch") {
+		t.Errorf("what to do: %q", why)
+	}
+	p.Python = filepath.Join(p.Bin, "python")
+	if _, _, err := choose([]string{"gloo"}, &p); err == nil || !strings.Contains(err.Error(), "gloo: no Python") {
+		t.Errorf("a contender that is asked for and not here: %v", err)
 	}
 	if _, _, err := choose([]string{"openmp"}, &p); err == nil || !strings.Contains(err.Error(), `"openmp"`) {
 		t.Errorf("an unknown contender: %v", err)
