@@ -64,5 +64,7 @@ type Call struct {
 
 	// crossing is set where the call is interposed, on streams already, and runs on planes with circuits.
 	crossing *crossing
+	// scripted: it has a plan that goes on streams, over RDMA ports.
+	scripted bool
 	whole    uint64 // Count of the call that this one is a piece of; 0: it is none
 }

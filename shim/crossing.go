@@ -350,7 +350,7 @@ func (x *crossing) Waiting() exec.Wait {
 			w.Kind, w.Epoch = program.Reconfigure, w.Epoch-1
 			w.Detail = x.in.c.light.at.Waiting(j)
 		} else {
-			w.Kind, w.Detail = program.Reconfigure, "messages of the other library are not through"
+			w.Kind, w.Detail = program.Reconfigure, "messages on streams are not through"
 		}
 		return w
 	}

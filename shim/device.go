@@ -203,10 +203,18 @@ func (c *Comm) drain() {
 // communicator's calls on other ranks, which may have the same calls on streams.
 func awaitLaunches(calls []Call) {
 	for i := range calls {
-		if c := calls[i].Comm; c != nil && c.dev != nil && c.dev.outstanding.Load() > 0 {
-			c.sleepUntil(func() bool { return c.dev.outstanding.Load() == 0 })
+		if c := calls[i].Comm; c != nil && c.dev != nil && !c.launchesHaveRun() {
+			c.sleepUntil(c.launchesHaveRun)
 		}
 	}
+}
+
+// launchesHaveRun reports whether nothing is on streams that has not run.
+func (c *Comm) launchesHaveRun() bool {
+	if x := c.dev.gdr; x != nil && x.circuits && x.in.cross.outstanding.Load() > 0 {
+		return false
+	}
+	return c.dev.outstanding.Load() == 0
 }
 
 // sleepUntil waits for a condition, or until the communicator has failed.

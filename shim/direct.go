@@ -75,7 +75,11 @@ const directAlgorithm = "device-memory"
 
 // onPeers reports whether calls of a kind go through the memory of devices, whatever buffers they have.
 func (c *Call) onPeers() bool {
-	return c.Comm != nil && c.Comm.dev != nil && (c.Comm.dev.direct != nil || c.Comm.dev.gdr != nil) && !c.Kind.oneSided() && c.Options.Planes == 0 && c.Options.Plan.Digits == 0
+	if c.Comm == nil || c.Comm.dev == nil || c.Kind.oneSided() || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
+		return false
+	}
+	d := c.Comm.dev
+	return d.direct != nil || d.gdr != nil && (!d.gdr.circuits || c.scripted)
 }
 
 // directGroup is the state of one group, pooled.

@@ -20,6 +20,8 @@ type gpuDirect struct {
 	driver device.Remote
 	ctx    device.Context
 	ports  *rdmaPorts
+	// circuits: lanes are planes whose circuits switch, and collectives without a plan are staged, as are sends and receives.
+	circuits bool
 	end    *rendezvous.Endpoint
 	flush  bool // what has come is not seen by streams before FlushRemote
 	in     *interposer
@@ -105,6 +107,9 @@ func (x *gpuDirect) collective(call *Call) error {
 	e, err := x.in.of(call)
 	if err != nil {
 		return err
+	}
+	if x.circuits {
+		return x.crossed(e, call, &sh)
 	}
 	x.tag = program.Signature(uint64(sh.callSignature()), x.calls+1)
 	x.in.number = x.next()

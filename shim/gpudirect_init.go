@@ -13,19 +13,17 @@ import (
 var errNoExport = errors.New("the driver's binding exports no memory for other devices")
 
 // whyNotGPUDirect is why ranks cannot even try to have ports reach the memory of their devices, "" where they can: a pure function of what all
-// of them share.
-func whyNotGPUDirect(table []hello, cfg *Config) string {
+// of them share. overCircuits: the planes' circuits switch; see whyNotOverCircuits.
+func whyNotGPUDirect(table []hello, cfg *Config, overCircuits bool) string {
 	switch {
 	case len(table) == 1:
 		return "the communicator has one rank"
-	case cfg.Transport != transportRDMA:
+	case !overCircuits && cfg.Transport != transportRDMA:
 		return "the packet planes are no RDMA ports (LIGHTPATH_TRANSPORT=" + cfg.Transport + ")"
 	case cfg.IB.Mode == rdmaUC:
 		return "LIGHTPATH_RDMA_MODE=uc: messages need acknowledgements"
 	case cfg.Interpose:
 		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"
-	case table[0].Fabric != "":
-		return "the fabric has circuits"
 	}
 	for i := range table {
 		if h := &table[i]; h.Identity == "" {
@@ -43,10 +41,16 @@ type gdrOffer struct {
 
 // attachGPUDirect has the ranks' ports reach the memory of their devices: all, or none. It returns why not.
 func (c *Comm) attachGPUDirect() (why string, err error) {
-	if why := whyNotGPUDirect(c.table, c.cfg); why != "" {
+	if why := whyNotGPUDirect(c.table, c.cfg, c.light != nil); why != "" {
 		return why, nil
 	}
-	x := &gpuDirect{c: c, ctx: c.dev.ctx, sent: make([]uint64, c.args.Ranks), wanted: make([]uint64, c.args.Ranks)}
+	if o := c.light; o != nil {
+		_, overRDMA := o.end.(*rdmaEndpoint)
+		if why := whyNotOverCircuits(c.cfg, o.template.Circuits, overRDMA); why != "" {
+			return why, nil
+		}
+	}
+	x := &gpuDirect{c: c, ctx: c.dev.ctx, circuits: c.light != nil, sent: make([]uint64, c.args.Ranks), wanted: make([]uint64, c.args.Ranks)}
 	defer func() {
 		if err != nil || why != "" {
 			x.abandon()
@@ -90,6 +94,9 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 	if x.driver, able = devices.(device.Remote); !able {
 		return nil, errNoExport
 	}
+	if x.circuits && x.c.args.NonBlocking {
+		return nil, errors.New("its calls do not block, and over circuits the first of a shape waits for its plan")
+	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return nil, err
 	}
@@ -98,11 +105,11 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 		return nil, err
 	}
 	c, ib := x.c, &x.c.cfg.IB
-	if x.ports, err = c.rdmaPlanes(ib.HCAs, c.cfg.Planes); err != nil {
+	if x.ports, err = x.openPorts(); err != nil {
 		return nil, err
 	}
 	x.end, addrs, err = rendezvous.Listen(rendezvous.Options{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: x.ports.planes,
+		Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: x.ports.planes, Circuits: x.circuits,
 		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
 	})
 	if err != nil {
@@ -123,6 +130,11 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 		return nil, err
 	}
 	*x.ended.word() = 0
+	if x.circuits {
+		if err := c.dev.prepare(false); err != nil {
+			return nil, err
+		}
+	}
 	return addrs, devices.LoadKernels()
 }
 

@@ -338,19 +338,18 @@ func TestGPUDirectEligible(t *testing.T) {
 		return []hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i"}}
 	}
 	rdma := Config{Transport: transportRDMA}
-	if why := whyNotGPUDirect(good(), &rdma); why != "" {
+	if why := whyNotGPUDirect(good(), &rdma, false); why != "" {
 		t.Errorf("refused: %s", why)
 	}
 	for want, change := range map[string]func(table []hello, cfg *Config) []hello{
 		"LIGHTPATH_TRANSPORT=tcp":         func(t []hello, cfg *Config) []hello { cfg.Transport = "tcp"; return t },
 		"LIGHTPATH_RDMA_MODE=uc":          func(t []hello, cfg *Config) []hello { cfg.IB.Mode = rdmaUC; return t },
 		"LIGHTPATH_FALLBACK=interpose":    func(t []hello, cfg *Config) []hello { cfg.Interpose = true; return t },
-		"the fabric has circuits":         func(t []hello, _ *Config) []hello { t[0].Fabric = "f"; return t },
 		"one rank":                        func(t []hello, _ *Config) []hello { return t[:1] },
 		"rank 1 (, process 0): no device": func(t []hello, _ *Config) []hello { t[1].Identity, t[1].NoDevice = "", "no device"; return t },
 	} {
 		cfg := rdma
-		if why := whyNotGPUDirect(change(good(), &cfg), &cfg); !strings.Contains(why, want) {
+		if why := whyNotGPUDirect(change(good(), &cfg), &cfg, false); !strings.Contains(why, want) {
 			t.Errorf("%q does not say %q", why, want)
 		}
 	}

@@ -141,7 +141,9 @@ func (p *issuing) prepare() (err error) {
 	p.bases[schedule.Scratch], p.bases[program.Area] = memory, unsafe.Add(memory, scratch)
 	p.bounce(unsafe.Add(memory, scratch+area))
 	if in.gdr != nil {
-		return in.gdr.reserve(p.e.script, &p.bases)
+		if err := in.gdr.reserve(p.e.script, &p.bases); err != nil {
+			return err
+		}
 	}
 	if in.c.light != nil {
 		p.run, err = in.cross.take(p)
@@ -290,6 +292,9 @@ func (p *issuing) lastOf() *lastLaunch {
 
 // follow has a stream wait for the last script.
 func (p *issuing) follow(s device.Stream) error {
+	if x := p.in.gdr; x != nil && x.circuits {
+		return x.c.dev.follow(s, p.capture) // or for a launch that is staged
+	}
 	if last := p.lastOf(); last.set && last.capture == p.capture.ID {
 		return devices.Follow(s, last.event)
 	}
@@ -301,6 +306,11 @@ func (p *issuing) last(s device.Stream) (device.Event, error) {
 	last := p.lastOf()
 	if x := p.in.gdr; x != nil && p.capture.ID == 0 {
 		if err := devices.Store(s, x.ended.word(), p.in.number); err != nil {
+			return 0, err
+		}
+	}
+	if x := p.in.gdr; x != nil && x.circuits {
+		if err := devices.Record(x.c.dev.last(p.capture), s); err != nil {
 			return 0, err
 		}
 	}

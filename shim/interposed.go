@@ -108,7 +108,11 @@ func (in *interposer) make(s shape) (*scripted, error) {
 }
 
 func (in *interposer) passed(s shape, why string) *scripted {
-	in.c.log.info(subTuning, "rank %d: %v of %d %v (root %d): passed to the other library: %s", in.c.args.Rank, s.kind, s.count, s.typ, s.root, why)
+	how := "passed to the other library"
+	if in.gdr != nil {
+		how = "staged through host memory"
+	}
+	in.c.log.info(subTuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.args.Rank, s.kind, s.count, s.typ, s.root, how, why)
 	return &scripted{}
 }
 

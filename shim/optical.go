@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/transport/port"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
+	"lightpath/shim/topology"
 )
 
 // optical is a communicator's side of the planes with circuits. Maps are in ranks of the
@@ -23,6 +24,7 @@ type optical struct {
 	at        *attachment
 	end       transport.Endpoint
 	switches  ocsctl.Client // posts maps of ranks
+	hcas      topology.HCAs // of planes of RDMA ports
 	member    []int         // by port: its rank, or -1
 	now       []planeNow
 	base      []uint32        // reused, as are the next two

@@ -88,6 +88,7 @@ func (o *optical) attachRDMACircuits(fab *fabricInfo, sec secret) (transport.End
 			hcas.Entries = append(hcas.Entries, h)
 		}
 	}
+	o.hcas = hcas
 	mine, err := c.rdmaPlanes(hcas, len(fab.Planes))
 	if err != nil {
 		return nil, err

@@ -23,6 +23,14 @@ import (
 // checked before any has an effect. Hot path: a group of shapes seen before allocates
 // nothing on packet planes.
 func Run(calls []Call) error {
+	if anySwitched(calls) {
+		return runInTurns(calls)
+	}
+	return runTogether(calls)
+}
+
+// runTogether is Run for calls that all go the same way, where circuits reach the memory of devices.
+func runTogether(calls []Call) error {
 	if hasPeers(calls) {
 		return runOnPeers(calls)
 	}

@@ -313,7 +313,8 @@ func (e *Endpoint) Waiting() (w Wait, ok bool) {
 			case q.recvs.n > 0:
 				return Wait{Plane: id, Peer: r, Number: q.received, Bytes: int64(q.recvs.at(0).bytes)}, true
 			case q.flying.n > 0:
-				return Wait{Plane: id, Peer: r, Send: true, Number: q.sent - uint64(q.flying.n), Bytes: int64(q.flying.at(0).bytes), Offered: true}, true
+				it := q.flying.at(0)
+				return Wait{Plane: id, Peer: r, Send: it.send, Number: it.number, Bytes: int64(it.bytes), Offered: it.send}, true
 			case q.sends.n > 0:
 				w = Wait{Plane: id, Peer: r, Send: true, Number: q.sent, Bytes: int64(q.sends.at(0).bytes), Offered: q.offered > q.sent}
 				ok = true

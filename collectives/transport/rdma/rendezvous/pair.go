@@ -34,7 +34,7 @@ type pair struct {
 	sends         queue // that have not
 	offered, sent uint64
 	wrote         uint64 // bytes of the next one
-	flying        queue  // written, and not known to be complete
+	flying        queue  // written, or come over a circuit, and not all requests for it are known to be complete
 	come          []byte // the peer's offers, by slot
 
 	// Messages from the peer: offers is for how many memory has been offered, received how many have come.
@@ -52,7 +52,11 @@ type item struct {
 	bytes uint64
 	key   uint32
 	tag   uint32
-	last  uint64 // the request that ends it, of those that fly
+	last  uint64 // the request that ends it, of those that fly; of one to be received, the offer's
+
+	// Of those that fly:
+	send   bool
+	number uint64
 	group *Group
 }
 
@@ -134,7 +138,8 @@ func (q *pair) offer() bool {
 		q.lastUse[slot] = q.posted + 1
 	}
 	q.offers++
-	q.post(&r, false)
+	q.post(&r, q.plane.e.o.Circuits)
+	it.last = q.posted
 	return true
 }
 
@@ -167,7 +172,7 @@ func (q *pair) write() error {
 	}
 	q.post(&r, whole)
 	if whole {
-		it.last = q.posted
+		it.last, it.send, it.number = q.posted, true, q.sent
 		q.plane.e.traffic += int64(it.bytes)
 		q.flying.push(*it)
 		q.sends.pop()
@@ -238,8 +243,13 @@ func (q *pair) arrived(c *rdma.Completion) error {
 		if uint64(c.Bytes) != it.lastPart() {
 			return fmt.Errorf("%w: message %d ends with %d bytes, of %d", transport.ErrCorrupt, number, c.Bytes, it.bytes)
 		}
+		if q.plane.e.o.Circuits && it.last > q.completed {
+			it.number = q.received
+			q.flying.push(*it)
+		} else {
+			it.group.less()
+		}
 		q.received++
-		it.group.less()
 		q.recvs.pop()
 	default:
 		return fmt.Errorf("%w: immediate %#x", transport.ErrCorrupt, c.Imm)

@@ -47,6 +47,9 @@ const (
 type Options struct {
 	Rank, Ranks int
 	Planes      []rdma.PlaneOptions
+	// Circuits: what the planes have are circuits, which are moved when both ends' messages are over. Nothing of them may be on its
+	// way then, so one that is received is over only when the offer of its memory is acknowledged, too.
+	Circuits bool
 	// Timeout and Retries say when a peer is lost, TrafficClass and ServiceLevel are the packets' priority: see [rdma.Path].
 	Timeout, Retries           uint8
 	TrafficClass, ServiceLevel uint8

@@ -362,6 +362,11 @@ func (q *qp) refuse(s rdma.Status) {
 // have had to send it again.
 func (q *qp) acknowledge() {
 	s := &q.sends[q.done%uint64(len(q.sends))]
+	if to := q.n.qps[q.peer]; q.d.crossbar != nil && to != nil && !to.d.reaches(q.d) {
+		q.lose() // the acknowledgement, and the request is not sent again in time
+		q.fail(rdma.RetryExc)
+		return
+	}
 	if from, _ := q.pieces(s); sum(from) != s.sum {
 		_ = q.n.misuse("QP %#x: memory of a request has changed before it was complete", q.number)
 	}

@@ -1,0 +1,130 @@
+package shim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+
+	"lightpath/collectives/program"
+	"lightpath/plans"
+)
+
+// What follows is the path over planes whose circuits switch. Collectives with plans go there, as crossings; all else is staged. The
+// two kinds of launches follow each other on the device.
+
+// whyNotOverCircuits is why ports whose circuits switch cannot reach the memory of devices, "" where they can: a pure function of what all
+// ranks share. overRDMA: the circuits end at RDMA ports.
+func whyNotOverCircuits(cfg *Config, kind plans.CircuitKind, overRDMA bool) string {
+	switch {
+	case cfg.DevicePath != devicePathRDMA:
+		return "the fabric has circuits, and a communicator whose scripts are on streams ends with a plane that is taken out of service (LIGHTPATH_DEVICE_PATH=rdma: it may)"
+	case !overRDMA:
+		return "the planes' circuits do not end at RDMA ports"
+	case kind != plans.Duplex:
+		// Offers and acknowledgements have to travel back on the same plane.
+		return fmt.Sprintf("the planes' circuits are %v, and messages need such as lead both ways (duplex)", kind)
+	case cfg.BarrierTime:
+		return "LIGHTPATH_BARRIER is time, and streams keep none"
+	}
+	return ""
+}
+
+// openPorts opens this rank's ports, one for each lane.
+func (x *gpuDirect) openPorts() (*rdmaPorts, error) {
+	c := x.c
+	if x.circuits {
+		return c.rdmaPlanes(c.light.hcas, len(c.light.planes))
+	}
+	return c.rdmaPlanes(c.cfg.IB.HCAs, c.cfg.Planes)
+}
+
+// overSwitched reports whether the call's communicator has its device's memory reached over circuits.
+func (c *Call) overSwitched() bool {
+	return c.Comm != nil && c.Comm.dev != nil && c.Comm.dev.gdr != nil && c.Comm.dev.gdr.circuits
+}
+
+// anySwitched reports whether one of the calls is of such a communicator. Hot path of all others.
+func anySwitched(calls []Call) bool {
+	for i := range calls {
+		if calls[i].overSwitched() {
+			return true
+		}
+	}
+	return false
+}
+
+// planned finds out whether the call has a plan that goes on streams. It depends on the shape alone, not on memory and streams,
+// so all ranks find the same; the first call of a shape waits for the leader's answer.
+func (c *Call) planned() (bool, error) {
+	if !c.overSwitched() || c.Kind >= NumCallKinds || c.Kind.p2p() || c.Count == 0 || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
+		return false, nil
+	}
+	e, err := c.Comm.dev.gdr.in.of(c)
+	return err == nil && e.script != nil, err
+}
+
+// turns are the calls of a group in the order in which they are made; pooled.
+type turns struct{ calls []Call }
+
+var turnsPool = sync.Pool{New: func() any { return new(turns) }}
+
+// runInTurns runs a group with calls of communicators over circuits: those that follow each other and go the same way together.
+// Which way a collective goes does not depend on the group that it is in, and neither does their order.
+func runInTurns(calls []Call) error {
+	t := turnsPool.Get().(*turns)
+	err := t.run(calls)
+	clear(t.calls)
+	t.calls = t.calls[:0]
+	turnsPool.Put(t)
+	return err
+}
+
+func (t *turns) run(calls []Call) error {
+	for i := range calls {
+		if err := Check(&calls[i]); err != nil {
+			return err
+		}
+	}
+	t.calls = append(t.calls, calls...)
+	for i := range t.calls {
+		var err error
+		if t.calls[i].scripted, err = t.calls[i].planned(); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(t.calls, func(a, b Call) int { return cmp.Compare(a.phase(), b.phase()) })
+	for from, to := 0, 0; from < len(t.calls); from = to {
+		for to = from + 1; to < len(t.calls) && t.calls[to].scripted == t.calls[from].scripted; to++ {
+		}
+		if err := runTogether(t.calls[from:to]); err != nil {
+			for i := range t.calls[:from] { // the group will not be whole
+				t.calls[i].Comm.spread(err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// phase orders the calls of a group as Run does: one-sided calls, collectives, sends and receives.
+func (c *Call) phase() int {
+	switch {
+	case c.Kind.oneSided():
+		return 0
+	case c.Kind.p2p():
+		return 2
+	}
+	return 1
+}
+
+// crossed puts a collective on its stream as a crossing, which is what the flight recorder hears of, whenever it runs.
+func (x *gpuDirect) crossed(e *scripted, call *Call, sh *shape) error {
+	x.tag = program.Signature(uint64(sh.callSignature()), x.calls+1)
+	x.in.number = x.next()
+	if err := x.in.enqueue(e, call); err != nil {
+		return err
+	}
+	x.calls++
+	return nil
+}
