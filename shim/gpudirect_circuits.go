@@ -2,11 +2,13 @@ package shim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"lightpath/collectives/program"
+	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
 )
 
@@ -62,6 +64,23 @@ func (c *Call) planned() (bool, error) {
 	}
 	e, err := c.Comm.dev.gdr.in.of(c)
 	return err == nil && e.script != nil, err
+}
+
+// withEpoch adds to the failure of a queue pair under which epoch its plane is.
+func (x *gpuDirect) withEpoch(err error) error {
+	var failure *rdma.QPError
+	if x.circuits && errors.As(err, &failure) {
+		failure.Epoch = x.c.light.at.State(failure.Plane).Epoch
+	}
+	return err
+}
+
+// epochText names a plane's epoch where there are circuits.
+func (x *gpuDirect) epochText(plane int) string {
+	if !x.circuits {
+		return ""
+	}
+	return fmt.Sprintf(", epoch %d", x.c.light.at.State(plane).Epoch)
 }
 
 // turns are the calls of a group in the order in which they are made; pooled.

@@ -1,16 +1,18 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/plans"
-	"lightpath/shim/device"
+	"lightpath/plans/circuit"
 	"lightpath/shim/device/devicetest"
 )
 
@@ -63,4 +65,140 @@ func TestGPUDirectOverCircuits(t *testing.T) {
 	}
 }
 
-var _ = []any{slices.Contains[[]int], strings.Contains, unsafe.Pointer(nil), datatype.Uint8, device.Memory}
+// TestGPUDirectCircuitsMoveNothingOnHosts: over circuits too, what a collective with a plan sends comes from memory of devices and goes there.
+func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
+	const count = 300000
+	g, dev := switchedGPUs(t, 4, 1, 2)
+	w := newWorld(t, 4)
+	g.Before(func(o devicetest.Op) {
+		if o.Kind == devicetest.CopyOut || o.Kind == devicetest.CopyIn {
+			t.Errorf("%d bytes are copied by way of page-locked memory", o.Bytes)
+		}
+	})
+	network := verbs.(*verbstest.Network)
+	before := network.Moved()
+	w.must(func(c *Comm) error {
+		r := c.args.Rank
+		at := g.Memory(r, count)
+		for range 3 {
+			if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
+				return err
+			}
+		}
+		return g.synchronize(r)
+	})
+	g.Before(nil)
+	moved := network.Moved()
+	if host := moved.FromHost + moved.ToHost - before.FromHost - before.ToHost; host != 0 {
+		t.Errorf("%d bytes have come from memory of hosts, or gone there", host)
+	}
+	// Each of four ranks sends 3/2 of the buffer and more.
+	if moved.FromBuf < 3*4*count*3/2 || moved.FromBuf != moved.ToBuf {
+		t.Errorf("%d bytes have come from memory of devices, and %d gone there", moved.FromBuf, moved.ToBuf)
+	}
+	destroyAll(w)
+	dev.lossless(t)
+}
+
+// TestGPUDirectCircuitsBreak: what ends a communicator in the middle ends it on all ranks, with an error that says what it was; no stream hangs.
+func TestGPUDirectCircuitsBreak(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks func(g *gpus, dev *crossbars, w *world)
+		says   []string
+	}{
+		"aborted":      {func(_ *gpus, _ *crossbars, w *world) { _ = w.comms[1].Abort() }, []string{"abort"}},
+		"dark":         {func(_ *gpus, dev *crossbars, _ *world) { dev.planes[0].Set(circuit.AllDark(2)) }, []string{"RETRY_EXC_ERR", "plane 0", "epoch "}},
+		"nobody comes": {func(*gpus, *crossbars, *world) {}, []string{"rank 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, dev := switchedGPUs(t, 2, 2, 1)
+			if name == "nobody comes" {
+				t.Setenv("LIGHTPATH_TIMEOUT", "2s")
+			}
+			w := newWorld(t, 2)
+			const count = 400000
+			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
+			sum := func(r, stream int) error {
+				return Run([]Call{{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][stream]}})
+			}
+			w.must(func(c *Comm) error { // the circuits are made, the plans known
+				if err := sum(c.args.Rank, 0); err != nil {
+					return err
+				}
+				return g.synchronize(c.args.Rank)
+			})
+			for range 2 { // rank 1 has not come
+				if err := errors.Join(sum(0, 0), sum(0, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.breaks(g, dev, w)
+			if name == "dark" {
+				_ = sum(1, 0)
+			}
+			for r, comm := range w.comms {
+				<-comm.poisonCh
+				for _, says := range c.says {
+					if err := comm.AsyncError(); !strings.Contains(err.Error(), says) {
+						t.Errorf("rank %d: %v", r, err)
+					}
+				}
+			}
+			if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
+				t.Error(err)
+			}
+			if err := sum(0, 0); err == nil {
+				t.Error("a communicator that has failed takes a call")
+			}
+			destroyAll(w)
+		})
+	}
+}
+
+// TestGPUDirectSkippedDrain: a rank that asks for a switch while its messages are on the wire loses them, and all ranks hear on which plane.
+func TestGPUDirectSkippedDrain(t *testing.T) {
+	untilLost(t, func(t *testing.T) bool {
+		g, dev := switchedGPUs(t, 4, 1, 1)
+		t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
+		w := newWorld(t, 4)
+		const count = 1 << 18
+		w.must(func(c *Comm) error {
+			r := c.args.Rank
+			at := g.Memory(r, count)
+			_ = Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}) // it may have failed by now
+			return g.synchronize(r)
+		})
+		lost := dev.planes[0].Lost() > 0
+		for r, c := range w.comms {
+			err := c.AsyncError()
+			if !lost && err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			} else if lost {
+				<-c.poisonCh
+				wantError(t, c.AsyncError(), transport.ErrPeerLost, "rank ", "plane 0", "epoch ")
+			}
+		}
+		destroyAll(w)
+		return lost
+	})
+}
+
+// TestGPUDirectCircuitsEligible: which planes may be used is decided by what all ranks share.
+func TestGPUDirectCircuitsEligible(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		kind plans.CircuitKind
+		rdma bool
+		says string
+	}{
+		{Config{DevicePath: devicePathRDMA}, plans.Duplex, true, ""},
+		{Config{DevicePath: devicePathAuto}, plans.Duplex, true, "taken out of service"},
+		{Config{DevicePath: devicePathRDMA}, plans.Simplex, true, "simplex"},
+		{Config{DevicePath: devicePathRDMA}, plans.Duplex, false, "do not end at RDMA ports"},
+		{Config{DevicePath: devicePathRDMA, BarrierTime: true}, plans.Duplex, true, "LIGHTPATH_BARRIER"},
+	} {
+		if why := whyNotOverCircuits(&c.cfg, c.kind, c.rdma); (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
+			t.Errorf("%+v, %v: %q", c.cfg, c.kind, why)
+		}
+	}
+}

@@ -165,7 +165,7 @@ func (x *gpuDirect) run() {
 		armed, now := x.end.Arm(), time.Now()
 		moved, err := x.turn()
 		if err != nil {
-			x.c.spread(err)
+			x.c.spread(x.withEpoch(err))
 		}
 		if w.halt.Load() || x.c.poison.Load() != nil {
 			return
@@ -287,8 +287,8 @@ func (x *gpuDirect) timedOut(number uint32, on rendezvous.Wait) error {
 	} else if on.Send {
 		what = "sends"
 	}
-	err := fmt.Errorf("shim: rank %d: a message of %d bytes that it %s has not moved for %v: rank %d, plane %d: %w",
-		x.c.args.Rank, on.Bytes, what, x.c.cfg.Timeout, on.Peer, on.Plane, ErrTimeout)
+	err := fmt.Errorf("shim: rank %d: a message of %d bytes that it %s has not moved for %v: rank %d, plane %d%s: %w",
+		x.c.args.Rank, on.Bytes, what, x.c.cfg.Timeout, on.Peer, on.Plane, x.epochText(on.Plane), ErrTimeout)
 	x.c.launchTimedOut(number, err)
 	return err
 }

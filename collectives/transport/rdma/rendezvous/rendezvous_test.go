@@ -47,10 +47,17 @@ func memory(t testing.TB) (fd int, mem []byte) {
 // connect makes a communicator, each rank with devices of its own.
 func connect(t testing.TB, ranks, planes int) (*verbstest.Network, []*rank) {
 	t.Helper()
+	n, all, _ := connectOver(t, ranks, planes, false)
+	return n, all
+}
+
+// connectOver is connect for planes that have circuits or have none. It says where queue pairs are.
+func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Network, []*rank, []rendezvous.Addrs) {
+	t.Helper()
 	n := verbstest.New(uint64(ranks*10 + planes))
 	all, addrs := make([]*rank, ranks), make([]rendezvous.Addrs, ranks)
 	for r := range all {
-		o := rendezvous.Options{Rank: r, Ranks: ranks}
+		o := rendezvous.Options{Rank: r, Ranks: ranks, Circuits: circuits}
 		for j := range planes {
 			o.Planes = append(o.Planes, rdma.PlaneOptions{Device: n.Add(fmt.Sprintf("mem%d.%d", r, j)), Port: 1, GIDIndex: -1})
 		}
@@ -81,7 +88,46 @@ func connect(t testing.TB, ranks, planes int) (*verbstest.Network, []*rank) {
 			t.Error(err)
 		}
 	})
-	return n, all
+	return n, all, addrs
+}
+
+// TestOffersAreAcknowledged: over circuits a message is over at its receiver when nothing of the receiver's is on its way either.
+func TestOffersAreAcknowledged(t *testing.T) {
+	n, all, addrs := connectOver(t, 2, 1, true)
+	const messages = 3
+	groups := make([]rendezvous.Group, 2)
+	for i := range messages {
+		for r := range all {
+			groups[r].Transfers = append(groups[r].Transfers, all[r].transfer(0, 1-r, r == 0, 5000*i, 5000, 1))
+		}
+	}
+	n.HoldAcks(addrs[1][0].QPs[0])
+	for r := range all {
+		if err := all[r].Begin(&groups[r]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for over := 0; over == 0; { // at the sender
+		for r := range all {
+			done, err := all[r].Poll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if over += len(done); r == 1 && len(done) > 0 {
+				t.Fatal("its offers are on their way")
+			}
+		}
+	}
+	if done, err := all[1].Poll(); err != nil || len(done) > 0 { // all messages have come
+		t.Fatal(len(done), err)
+	}
+	if w, some := all[1].Waiting(); !some || w.Send || w.Number != 0 || w.Bytes != 5000 {
+		t.Errorf("it waits for %+v, %v", w, some)
+	}
+	n.HoldAcks(0)
+	if err := drive(t, all, 1); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // transfer is an end of a message at an offset of the rank's memory.
