@@ -64,13 +64,13 @@ func (f *recorder) notice() {
 	f.mu.Unlock()
 }
 
-// of returns the operations of a launch.
+// of returns the operations of a launch, and the replays that are in progress.
 func (f *recorder) of(launch uint32) (ops []flown) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUp()
 	for n := f.last; n > 0 && n+f.size > f.last; n-- {
-		if op := f.at(n); op.launch == launch {
+		if op := f.at(n); op.launch == launch || op.replay && op.outcome == underWay {
 			ops = append([]flown{*op}, ops...)
 		}
 	}

@@ -40,7 +40,8 @@ const maxMoves = 16
 // flown is one operation.
 type flown struct {
 	number   uint64
-	seq      uint64 // of a collective; 0: a group of sends and receives, or a one-sided call
+	seq      uint64 // of a collective; 0: a group of sends and receives, a one-sided call, or a replay of what a graph holds
+	replay   bool
 	shape    shape  // of a collective; of a one-sided call kind, type, count and, as root, the peer
 	messages int32  // of a group
 	bytes    int64  // of a group, or of a put
@@ -134,12 +135,17 @@ func (f *recorder) addMessages(sends, recvs uint64, bytes int64) uint64 {
 	f.mu.Lock()
 	f.catchUp()
 	op := f.next(now)
+	f.count(op, sends, recvs, bytes)
+	f.mu.Unlock()
+	return op.number
+}
+
+// count makes an operation a group. f.mu is held.
+func (f *recorder) count(op *flown, sends, recvs uint64, bytes int64) {
 	op.messages, op.bytes = int32(sends+recvs), bytes
 	f.counts[CallSend] += sends
 	f.counts[CallRecv] += recvs
 	f.groups++
-	f.mu.Unlock()
-	return op.number
 }
 
 // addSided records a one-sided call.

@@ -65,12 +65,15 @@ func (f *recorder) word(op *flown) flight.Operation {
 		o.Outcome = flight.UnderWay
 	}
 	switch s := &op.shape; {
-	case op.seq > 0:
+	case op.isCollective():
 		o.Call, o.Detail, o.Bytes = s.kind.String(), s.String(), int64(s.count)*int64(s.typ.Size())
 	case s.kind.oneSided():
 		o.Call, o.Detail = s.kind.String(), sidedDetail(s.kind, s.count, s.typ, s.root)
 	default:
 		o.Detail = fmt.Sprintf("%d messages", op.messages)
+	}
+	if op.replay {
+		o.Detail += ", in a graph"
 	}
 	if e := op.entry; e != nil {
 		o.Algorithm = e.algorithm

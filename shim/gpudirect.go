@@ -22,17 +22,17 @@ type gpuDirect struct {
 	ports  *rdmaPorts
 	// circuits: lanes are planes whose circuits switch, and collectives without a plan are staged, as are sends and receives.
 	circuits bool
-	end    *rendezvous.Endpoint
-	flush  bool // what has come is not seen by streams before FlushRemote
-	in     *interposer
-	own    device.Stream // of calls without a stream
-	joint  device.Event
-	piece  int64 // bytes of a message that move at a time
-	ended  room  // its word is the number of the last launch, none of a graph, that is over
-	number uint32
-	calls  uint64            // collectives called
-	tag    uint32            // of what is being put on streams
-	rooms  []stretchOfDevice // by lane, for messages in memory that no port knows
+	end      *rendezvous.Endpoint
+	flush    bool // what has come is not seen by streams before FlushRemote
+	in       *interposer
+	own      device.Stream // of calls without a stream
+	joint    device.Event
+	piece    int64 // bytes of a message that move at a time
+	ended    room  // its word is the number of the last launch, none of a graph, that is over
+	number   uint32
+	calls    uint64            // collectives called
+	tag      uint32            // of what is being put on streams
+	rooms    []stretchOfDevice // by lane, for messages in memory that no port knows
 
 	call Call // that is being put on a stream
 
@@ -117,7 +117,9 @@ func (x *gpuDirect) collective(call *Call) error {
 		return err
 	}
 	x.calls++
-	x.launched(x.c.flight.add(x.calls, &sh, e.entry))
+	if !x.in.captured { // else its replays are recorded
+		x.launched(x.c.flight.add(x.calls, &sh, e.entry))
+	}
 	return nil
 }
 
@@ -131,7 +133,7 @@ func (x *gpuDirect) next() uint32 {
 
 // launched tells the flight recorder of the last launch.
 func (x *gpuDirect) launched(flight uint64) {
-	x.c.flight.launched([]uint64{flight}, x.number, x.in.captured)
+	x.c.flight.launched([]uint64{flight}, x.number, false)
 }
 
 // addMessage adds a send or receive to the group.
@@ -189,10 +191,19 @@ func (x *gpuDirect) messages() error {
 	}
 	in.number, in.capture, in.captured = x.next(), captures, captures.ID != 0
 	p := issuing{in: in, capture: captures}
+	if in.captured {
+		var err error
+		if p.replay, err = x.replay(captures, gdrCalled{sends: sends, recvs: recvs, bytes: bytes}); err != nil {
+			x.takeBack()
+			return err
+		}
+	}
 	if err := x.putMessages(&p, s); err != nil {
 		return x.c.fail(err) // some of it is on streams, and nobody can take it back
 	}
-	x.launched(x.c.flight.addMessages(sends, recvs, bytes))
+	if !in.captured {
+		x.launched(x.c.flight.addMessages(sends, recvs, bytes))
+	}
 	return nil
 }
 

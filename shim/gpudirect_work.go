@@ -53,27 +53,54 @@ type gdrWork struct {
 	said   time.Time
 }
 
-// gdrExchanges gives exchanges numbers that a driver can carry.
-var gdrExchanges = struct {
+// gdrPlace is something on a stream that wants to know when the stream has come to it, whenever it does. No allocation, and nothing that waits.
+type gdrPlace interface{ come() }
+
+// gdrPlaces gives places numbers that a driver can carry.
+var gdrPlaces = placeTable{of: map[uintptr]gdrPlace{}}
+
+type placeTable struct {
 	sync.Mutex
 	last uintptr
-	of   map[uintptr]*gdrExchange
-}{of: map[uintptr]*gdrExchange{}}
+	of   map[uintptr]gdrPlace
+}
+
+// add returns the number of a place.
+func (t *placeTable) add(p gdrPlace) uintptr {
+	t.Lock()
+	defer t.Unlock()
+	t.last++
+	t.of[t.last] = p
+	return t.last
+}
+
+// drop forgets places.
+func (t *placeTable) drop(slots ...uintptr) {
+	t.Lock()
+	defer t.Unlock()
+	for _, s := range slots {
+		delete(t.of, s)
+	}
+}
 
 // gdrToken marks their tokens.
 const gdrToken = uintptr(1) << 61
 
 func (ex *gdrExchange) token() uintptr { return gdrToken | ex.slot }
 
-// gdrReady takes what a stream tells of an exchange: it has come to it. Hot path: no allocation.
+// gdrReady takes what a stream tells: it has come to a place. Hot path: no allocation.
 func gdrReady(token uintptr) {
-	t := &gdrExchanges
+	t := &gdrPlaces
 	t.Lock()
-	ex := t.of[token&^gdrToken]
+	p := t.of[token&^gdrToken]
 	t.Unlock()
-	if ex == nil {
-		return
+	if p != nil {
+		p.come()
 	}
+}
+
+// come begins the messages. Hot path: no allocation.
+func (ex *gdrExchange) come() {
 	w := &ex.x.work
 	w.mu.Lock()
 	if w.ended {
@@ -118,22 +145,14 @@ func (x *gpuDirect) take(lane int) (*gdrExchange, error) {
 	}
 	w.free = w.free[:len(w.free)-1]
 	atomic.StoreUint32(ex.word, 0)
-	t := &gdrExchanges
-	t.Lock()
-	t.last++
-	ex.slot = t.last
-	t.of[ex.slot] = ex
-	t.Unlock()
+	ex.slot = gdrPlaces.add(ex)
 	w.all = append(w.all, ex)
 	return ex, nil
 }
 
 // drop forgets the exchange of a graph that is gone.
 func (x *gpuDirect) drop(ex *gdrExchange) {
-	t := &gdrExchanges
-	t.Lock()
-	delete(t.of, ex.slot)
-	t.Unlock()
+	gdrPlaces.drop(ex.slot)
 	w := &x.work
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -321,14 +340,11 @@ func (x *gpuDirect) stop() error {
 func (x *gpuDirect) free() {
 	w := &x.work
 	x.c.flight.onDevice(nil)
-	t := &gdrExchanges
-	t.Lock()
-	for _, ex := range w.all {
-		delete(t.of, ex.slot)
-	}
-	t.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, ex := range w.all {
+		gdrPlaces.drop(ex.slot)
+	}
 	for _, r := range append(w.words, x.ended) {
 		pinned.give(r)
 	}

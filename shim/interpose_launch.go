@@ -63,7 +63,8 @@ type issuing struct {
 	scale   device.Scale
 	op      datatype.Op
 	divisor int64
-	run     *crossing // nil without circuits
+	run     *crossing  // nil without circuits
+	replay  *gdrReplay // of a capture over RDMA ports without circuits
 	bounced bounced
 }
 
@@ -145,8 +146,11 @@ func (p *issuing) prepare() (err error) {
 			return err
 		}
 	}
-	if in.c.light != nil {
+	switch {
+	case in.c.light != nil:
 		p.run, err = in.cross.take(p)
+	case in.gdr != nil && in.captured:
+		p.replay, err = in.gdr.replayOf(p)
 	}
 	return err
 }
@@ -296,14 +300,19 @@ func (p *issuing) follow(s device.Stream) error {
 		return x.c.dev.follow(s, p.capture) // or for a launch that is staged
 	}
 	if last := p.lastOf(); last.set && last.capture == p.capture.ID {
-		return devices.Follow(s, last.event)
+		if err := devices.Follow(s, last.event); err != nil {
+			return err
+		}
 	}
-	return nil
+	return p.replay.begin(s)
 }
 
 // last makes what the stream has been given the last script, and returns the event behind it.
 func (p *issuing) last(s device.Stream) (device.Event, error) {
 	last := p.lastOf()
+	if err := p.replay.end(s); err != nil {
+		return 0, err
+	}
 	if x := p.in.gdr; x != nil && p.capture.ID == 0 {
 		if err := devices.Store(s, x.ended.word(), p.in.number); err != nil {
 			return 0, err

@@ -141,7 +141,7 @@ func (c *Comm) describeOp(g *glance, now int64) *status.Op {
 	switch {
 	case op.shape.kind.oneSided():
 		out.Call, out.Detail = op.shape.kind.String(), sidedDetail(op.shape.kind, op.shape.count, op.shape.typ, op.shape.root)
-	case op.seq == 0:
+	case !op.isCollective():
 		out.Call = "Send/Recv"
 		out.Detail = fmt.Sprintf("group of %d messages, %d bytes", op.messages, op.bytes)
 	default:

@@ -46,10 +46,10 @@ type Dump struct {
 	Operations []Operation `json:"operations"`
 }
 
-// Operation is a collective, a group of sends and receives, or a one-sided call.
+// Operation is a collective, a group of sends and receives, or a one-sided call; or a replay of the first two, out of a graph.
 type Operation struct {
 	Number    uint64  `json:"number"` // of this rank's operations
-	Seq       uint64  `json:"seq"`    // of a collective, equal on all ranks; 0 for a group or a one-sided call
+	Seq       uint64  `json:"seq"`    // of a collective, equal on all ranks; 0 for a group, a one-sided call, or a replay
 	Call      string  `json:"call"`
 	Detail    string  `json:"detail"`    // what must agree between ranks
 	Bytes     int64   `json:"bytes"`     // of a rank's block, of all messages of a group, or of a put

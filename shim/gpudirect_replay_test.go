@@ -1,0 +1,112 @@
+package shim
+
+import (
+	"errors"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device/devicetest"
+	"lightpath/shim/flight"
+)
+
+// TestGPUDirectReplays: each replay of a graph is an operation of the flight recorder, from when its stream comes to it until it has left it, and
+// counted; that it was captured is not.
+func TestGPUDirectReplays(t *testing.T) {
+	g := useGPUDirect(t, 2, 1, 1)
+	before := placesLeft()
+	w := newWorld(t, 2)
+	const count = 3000
+	graphs := make([]*devicetest.Graph, 2)
+	for r, c := range w.comms {
+		at := g.Memory(r, count)
+		base := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+		if err := Run([]Call{base}); err != nil {
+			t.Fatal(err)
+		}
+		send, recv := base, base
+		send.Kind, send.Peer, recv.Kind, recv.Peer = CallSend, int32(1-r), CallRecv, int32(1-r)
+		g.Capture(g.streams[r][0])
+		if err := errors.Join(Run([]Call{base}), Run([]Call{send, recv})); err != nil {
+			t.Fatal(err)
+		}
+		graphs[r] = g.End(g.streams[r][0])
+	}
+	if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
+		t.Fatal(err)
+	}
+	f := &w.comms[0].flight
+	if n := f.glance().counts[CallAllReduce]; n != 1 {
+		t.Errorf("%d calls where one has run", n)
+	}
+	g.Replay(graphs[0], g.streams[0][0])
+	for !f.glance().running { // rank 1 has not come
+		if err := w.comms[0].AsyncError(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if op := f.glance().op; !op.replay || op.shape.kind != CallAllReduce || op.shape.count != count || op.seq != 0 {
+		t.Errorf("in progress: %+v", op)
+	}
+	if s := w.comms[0].describeSelf(); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
+		t.Errorf("in progress: %+v", s)
+	}
+	g.Replay(graphs[1], g.streams[1][0])
+	g.Replay(graphs[0], g.streams[0][0])
+	g.Replay(graphs[1], g.streams[1][0])
+	if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
+		t.Fatal(err)
+	}
+	for r, c := range w.comms {
+		seen := c.flight.glance()
+		if n := seen.counts; n[CallAllReduce] != 3 || n[CallSend] != 2 || n[CallRecv] != 2 || seen.groups != 2 || seen.running {
+			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.groups, seen.running)
+		}
+		d, err := c.flightRecord(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Operations) != 5 {
+			t.Fatalf("%d operations", len(d.Operations))
+		}
+		for i, want := range []flight.Operation{
+			{Seq: 1, Call: "AllReduce", Bytes: count}, {Call: "AllReduce", Bytes: count}, {Call: "Send/Recv", Bytes: 2 * count, Detail: "2 messages, in a graph"},
+			{Call: "AllReduce", Bytes: count}, {Call: "Send/Recv", Bytes: 2 * count, Detail: "2 messages, in a graph"},
+		} {
+			o := d.Operations[i]
+			if o.Seq != want.Seq || o.Call != want.Call || o.Bytes != want.Bytes || want.Detail != "" && o.Detail != want.Detail || o.Outcome != flight.Completed || o.Ended < o.Arrived {
+				t.Errorf("rank %d: operation %d: %+v", r, i, o)
+			}
+		}
+	}
+	for _, graph := range graphs {
+		g.Discard(graph)
+	}
+	destroyAll(w)
+	if n := placesLeft(); n > before { // communicators that have failed keep theirs
+		t.Errorf("%d places are left, of %d before", n, before)
+	}
+}
+
+func placesLeft() int {
+	gdrPlaces.Lock()
+	defer gdrPlaces.Unlock()
+	return len(gdrPlaces.of)
+}
+
+// TestGPUDirectReplayAllocatesNothing: what is recorded on a driver's thread.
+func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
+	c := &Comm{}
+	c.flight.setUp(minFlown)
+	r := &gdrReplay{x: &gpuDirect{c: c}, gdrCalled: gdrCalled{entry: &entry{}}}
+	begin, end := gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
+	defer gdrPlaces.drop(begin, end)
+	if n := testing.AllocsPerRun(100, func() {
+		gdrReady(gdrToken | begin)
+		gdrReady(gdrToken | end)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := c.flight.glance().counts[CallAllReduce]; n != 101 {
+		t.Errorf("%d replays", n)
+	}
+}
