@@ -196,7 +196,7 @@ func (x *crossing) run() {
 	failed := c.sound() != nil
 	if failed {
 		for j := range x.base {
-			atomic.StoreUint32(x.word(j), x.base[j]+uint32(len(x.e.script.Stages[j])))
+			raise(x.word(j), x.base[j]+uint32(len(x.e.script.Stages[j])))
 		}
 	}
 	if x.graph {
@@ -208,6 +208,16 @@ func (x *crossing) run() {
 		x.in.launch.Unlock()
 	}
 	x.in.cross.outstanding.Add(-1)
+}
+
+// raise sets a word that only rises. When a communicator has failed its streams go on by themselves, and the crossing that comes next may have set the
+// word already.
+func raise(word *uint32, to uint32) {
+	for at := atomic.LoadUint32(word); int32(at-to) < 0; at = atomic.LoadUint32(word) {
+		if atomic.CompareAndSwapUint32(word, at, to) {
+			return
+		}
+	}
 }
 
 // runCrossing runs an interposed call on circuits, as the leader decides.
@@ -311,7 +321,7 @@ func (x *crossing) poll(j int) (moved bool, err error) {
 				if int32(epoch-at) < 0 {
 					return moved, nil
 				}
-				atomic.StoreUint32(x.word(j), x.base[j]+uint32(l.stage)+1)
+				raise(x.word(j), x.base[j]+uint32(l.stage)+1)
 				l.signals++
 			}
 			l.inForce, moved = true, true

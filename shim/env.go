@@ -177,7 +177,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return c.setNets(v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
-	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other; rdma, by RDMA ports that reach it (GPUDirect); or staged through host memory; auto: the first of them that can be",
+	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other; rdma, by RDMA ports that reach it (GPUDirect); or staged through host memory; auto: the first of them that can be, staged where planes have circuits",
 		func(c *Config, v string) error {
 			return setChoice(&c.DevicePath, v, devicePathAuto, devicePathDirect, devicePathRDMA, devicePathStaged)
 		}},

@@ -57,7 +57,7 @@ type item struct {
 	// Of those that fly:
 	send   bool
 	number uint64
-	group *Group
+	group  *Group
 }
 
 // lastPart is how many bytes the last write of the message has.
