@@ -1,7 +1,9 @@
 package shim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -15,10 +17,15 @@ type deviceRegion struct {
 	ctx  device.Context
 }
 
-// deviceRegions are those of this process, by the address that the program has.
-var deviceRegions struct {
-	mu sync.Mutex
-	at map[unsafe.Pointer]deviceRegion
+// deviceRegions are those of this process, by the address that the program has, and the communicators that exchange memory of devices:
+// they use it where it is, as if it were registered with each of them.
+var deviceRegions deviceMemory
+
+type deviceMemory struct {
+	mu    sync.Mutex // onDevice.mu may be held when it is taken, and never the other way round
+	at    map[unsafe.Pointer]deviceRegion
+	users []*direct
+	frees sync.RWMutex // held for reading while some is being freed: users do not end meanwhile
 }
 
 // windowAlign is what windows begin at a multiple of (NCCL_WIN_REQUIRED_ALIGNMENT): any allocation can become one.
@@ -46,43 +53,102 @@ func AllocDevice(size int) (unsafe.Pointer, error) {
 		return nil, err
 	}
 	defer devices.Leave()
-	base, err := devices.AllocExchange(size + windowAlign)
+	at, err := allocDevice(ctx, size)
 	if err != nil {
 		return nil, fmt.Errorf("shim: ncclMemAlloc: %d bytes on device %d: %w", size, number, err)
 	}
-	at := unsafe.Add(base, -uintptr(base)&(windowAlign-1))
-	r := &deviceRegions
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.at == nil {
-		r.at = map[unsafe.Pointer]deviceRegion{}
-	}
-	r.at[at] = deviceRegion{base, uintptr(size), ctx}
 	return at, nil
 }
 
-// FreeDevice frees memory of AllocDevice, unless some of it is registered. known is false for any other.
-func FreeDevice(at unsafe.Pointer) (known bool, err error) {
-	r := &deviceRegions
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	region, known := r.at[at]
-	if !known {
-		return false, nil
+// allocDevice allocates in a context that has been entered.
+func allocDevice(ctx device.Context, size int) (unsafe.Pointer, error) {
+	base, err := devices.AllocExchange(size + windowAlign)
+	if err != nil {
+		return nil, err
 	}
-	if err := registrations.none(&Region{Base: uintptr(at), Size: region.size}); err != nil {
-		return true, err
+	at := unsafe.Add(base, -uintptr(base)&(windowAlign-1))
+	deviceRegions.add(at, deviceRegion{base, uintptr(size), ctx})
+	return at, nil
+}
+
+// FreeDevice frees memory of AllocDevice, unless some of it is registered. known is false for any other. Where other ranks have the memory
+// open it waits until they have closed it, for a second at most.
+func FreeDevice(at unsafe.Pointer) (known bool, err error) {
+	deviceRegions.frees.RLock()
+	defer deviceRegions.frees.RUnlock()
+	region, users, known, err := deviceRegions.remove(at)
+	if !known || err != nil {
+		return known, err
+	}
+	for _, x := range users {
+		x.withdrawAt(at)
 	}
 	p := devices.(device.Peers)
-	if err := p.EnterContext(region.ctx); err != nil {
-		return true, err
+	if err = p.EnterContext(region.ctx); err == nil {
+		err = devices.FreeExchange(region.base)
+		devices.Leave()
 	}
-	defer devices.Leave()
-	if err := devices.FreeExchange(region.base); err != nil {
-		return true, err
+	if err != nil {
+		deviceRegions.add(at, region)
 	}
-	delete(r.at, at)
-	return true, nil
+	return true, err
+}
+
+// add makes memory known, and has communicators of its context tell their ranks.
+func (m *deviceMemory) add(at unsafe.Pointer, r deviceRegion) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at == nil {
+		m.at = map[unsafe.Pointer]deviceRegion{}
+	}
+	m.at[at] = r
+	for _, x := range m.users {
+		if x.ctx == r.ctx {
+			x.c.dev.regionsChanged()
+		}
+	}
+}
+
+// remove forgets memory before it is freed, and returns the communicators that may use it. It fails while some of it is registered.
+func (m *deviceMemory) remove(at unsafe.Pointer) (r deviceRegion, users []*direct, known bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, known = m.at[at]; !known {
+		return r, nil, false, nil
+	}
+	if err := registrations.none(&Region{Base: uintptr(at), Size: r.size}); err != nil {
+		return r, nil, true, err
+	}
+	delete(m.at, at)
+	return r, slices.Clone(m.users), true, nil
+}
+
+// in returns the memory of a context, in the order of addresses.
+func (m *deviceMemory) in(ctx device.Context) (all []Region) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for at, r := range m.at {
+		if r.ctx == ctx {
+			all = append(all, Region{Base: uintptr(at), Size: r.size})
+		}
+	}
+	slices.SortFunc(all, func(a, b Region) int { return cmp.Compare(a.Base, b.Base) })
+	return all
+}
+
+// join adds a communicator to those that use the memory, leave takes it out.
+func (m *deviceMemory) join(x *direct) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.users = append(m.users, x)
+}
+
+func (m *deviceMemory) leave(x *direct) {
+	m.frees.Lock()
+	defer m.frees.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.users = slices.DeleteFunc(m.users, func(u *direct) bool { return u == x })
 }
 
 // isDeviceMemory reports whether the CPU must not touch memory. What the driver does not say it may.

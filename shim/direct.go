@@ -45,11 +45,12 @@ type direct struct {
 	entry    entry
 	inFlight []uint64 // flight records of the launch
 
-	regions []*region    // that this rank has registered
-	serial  uint64       // of the last
-	opened  []openRegion // of all ranks, maxRegions each; the watcher's
-	looks   rankSet      // ranks that may lend buffers: this one has opened something of theirs
-	lent    atomic.Bool  // something has been
+	regions []*region        // that this rank has registered, and those of the library's
+	tried   map[uintptr]bool // where the library's memory is that has become one, or cannot
+	serial  uint64           // of the last
+	opened  []openRegion     // of all ranks, maxRegions each; the watcher's
+	looks   rankSet          // ranks that may lend buffers: this one has opened something of theirs
+	lent    atomic.Bool      // something has been
 
 	torn     bool        // the last launch is on its streams in part, and they will not say that they have left it
 	captured atomic.Bool // some launch is in a graph

@@ -140,7 +140,7 @@ func (c *Comm) joinDirect() (why string, err error) {
 	n := c.args.Ranks
 	x := &direct{
 		c: c, driver: devices.(device.Peers), ctx: c.dev.ctx, n: n, me: c.args.Rank, exchange: make([]unsafe.Pointer, n),
-		opened: make([]openRegion, n*maxRegions), lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
+		opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool), lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
 		entry: entry{algorithm: directAlgorithm}, words: make([]device.Word, 0, device.MaxWords),
 	}
 	for i := range x.lanes {
@@ -152,6 +152,7 @@ func (c *Comm) joinDirect() (why string, err error) {
 		if x.page != nil {
 			c.flight.onDevice(&x.page.rank(x.me).ended)
 		}
+		deviceRegions.join(x)
 		go x.watch()
 		return "", nil
 	}
@@ -325,9 +326,6 @@ func (x *direct) free(read bool) {
 	}
 	if x.own != 0 {
 		_ = x.driver.FreeStream(x.own)
-	}
-	for i := range x.opened {
-		x.closeRegion(&x.opened[i])
 	}
 	for r := range x.n {
 		if x.imported>>r&1 != 0 {

@@ -17,8 +17,9 @@ const lendBytes = 64 << 10
 
 // The words for a slot and a reader.
 const (
-	wordSend = iota
-	wordRecv
+	wordSend    = iota // of a collective
+	wordRecv           // of a collective
+	wordMessage        // of what is sent to the reader
 	saidWords
 )
 
@@ -128,8 +129,9 @@ func (x *direct) unsay(slots uint32) {
 			if r == x.me {
 				continue
 			}
-			x.tell(slot, r, wordSend, 0)
-			x.tell(slot, r, wordRecv, 0)
+			for word := range saidWords {
+				x.tell(slot, r, word, 0)
+			}
 		}
 	}
 }
@@ -140,15 +142,31 @@ func (x *direct) fetch(op *directOp, dst unsafe.Pointer, rank, slot int, inSlot,
 	if !op.look.has(rank) {
 		return x.copy(dst, from, size)
 	}
-	k := &x.kernel
-	*k = device.Reduction{Dst: dst, N: 1, Count: size, Type: datatype.Uint8, Offset: inSend}
-	k.Sources[0], k.Found[0] = from, x.said(rank, slot, x.me, wordSend)
-	if !op.bounce && lendAligned(op.recv) {
-		return x.combine()
+	var room unsafe.Pointer
+	if op.bounce || !lendAligned(op.recv) {
+		room = x.scratch()
 	}
-	k.Dst = x.scratch()
-	if err := x.combine(); err != nil {
+	return x.find(x.stream, dst, from, x.said(rank, slot, x.me, wordSend), inSend, size, room)
+}
+
+// find has a stream copy from where a word says, at an offset, or, if it says nothing, from a slot: by way of room, unless that is nil, where
+// kernels do not store at dst, or not fast.
+func (x *direct) find(s device.Stream, dst, slot, word unsafe.Pointer, offset, size int64, room unsafe.Pointer) error {
+	if size == 0 {
+		return nil
+	}
+	if err := x.flushTo(s); err != nil {
 		return err
 	}
-	return x.copy(dst, x.scratch(), size)
+	k := &x.kernel
+	*k = device.Reduction{Dst: dst, N: 1, Count: size, Type: datatype.Uint8, Offset: offset}
+	k.Sources[0], k.Found[0] = slot, word
+	if room == nil {
+		return devices.Reduce(k, s)
+	}
+	k.Dst = room
+	if err := devices.Reduce(k, s); err != nil {
+		return err
+	}
+	return devices.Copy(dst, room, int(size), s)
 }

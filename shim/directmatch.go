@@ -73,6 +73,7 @@ func (x *direct) compareMessage(m *directMessage) error {
 	}
 	numbers[m.peer]++
 	number := numbers[m.peer]
+	m.number = number
 	r := &own[number%messagesKept]
 	r.number.Store(0)
 	r.bytes.Store(m.bytes)

@@ -10,12 +10,17 @@ import (
 
 // directMessage is a send or receive of a launch.
 type directMessage struct {
-	call  *Call
-	at    unsafe.Pointer
-	bytes int64
-	peer  int
-	send  bool
-	next  int // of the same lane, -1: it is the last
+	call   *Call
+	at     unsafe.Pointer
+	bytes  int64
+	peer   int
+	send   bool
+	bounce bool   // at is memory that no kernel writes
+	number uint64 // of those between the two ranks in that direction, from 1
+	next   int    // of the same lane, -1: it is the last
+
+	lent *region // by the sender: it is read where it is
+	look bool    // the receiver asks whether it is
 }
 
 // lane is what goes to another rank, or comes from there: messages one after another, beside those of other lanes.
@@ -29,6 +34,7 @@ type lane struct {
 	first, last int // messages of the launch; first -1: none
 	off         int64
 	chunk       int
+	said        uint32 // slots for which the sender has said where something is
 }
 
 // addMessage adds a send or receive to the launch.
@@ -43,9 +49,11 @@ func (x *direct) addMessage(call *Call) error {
 	}
 	send, recv := call.extents()
 	m.bytes = max(send, recv)
-	if _, err := call.located(name, m.at, m.bytes); err != nil {
+	place, err := call.located(name, m.at, m.bytes)
+	if err != nil {
 		return err
 	}
+	m.bounce = place.Kind == device.Host
 	if len(x.msgs) == 0 {
 		for i := range x.lanes {
 			x.lanes[i].first = -1
@@ -92,6 +100,9 @@ func (x *direct) messages() error {
 	if err := x.copyOwn(); err != nil {
 		return err
 	}
+	if err := x.considerMessages(); err != nil {
+		return err
+	}
 	if err := x.fork(); err != nil {
 		return err
 	}
@@ -107,6 +118,9 @@ func (x *direct) messages() error {
 			}
 			more = more || l.first >= 0
 		}
+	}
+	if err := x.settleMessages(); err != nil {
+		return err
 	}
 	return x.join()
 }
@@ -190,6 +204,24 @@ func (x *direct) join() error {
 	return nil
 }
 
+// move copies a chunk of n bytes between a message and its slot, or to the receiver from where the sender has it.
+func (x *direct) move(l *lane, m *directMessage, slot int, n int64) error {
+	own := unsafe.Add(m.at, l.off)
+	switch {
+	case n == 0 || m.lent != nil:
+		return nil
+	case m.look:
+		return x.fetchMessage(l, m, own, slot, n)
+	}
+	if err := x.flushTo(l.on); err != nil {
+		return err
+	}
+	if l.send {
+		return devices.Copy(x.pairAt(x.me, l.peer, slot), own, int(n), l.on)
+	}
+	return devices.Copy(own, x.pairAt(l.peer, x.me, slot), int(n), l.on)
+}
+
 // step puts the next chunk of a lane on its stream. A message of no bytes has one.
 func (x *direct) step(l *lane) error {
 	m := &x.msgs[l.first]
@@ -198,20 +230,14 @@ func (x *direct) step(l *lane) error {
 	if l.send {
 		owner, reader, awaited, given = x.me, l.peer, tokenFree, tokenReady
 	}
-	to, from := unsafe.Add(m.at, l.off), x.pairAt(owner, reader, slot)
-	if l.send {
-		to, from = from, to
-	}
 	at := x.page.token(stagePair, slot, owner, reader, awaited)
 	x.word(at, 1, 1)
 	x.word(at, 0, 0)
-	if n > 0 {
-		if err := x.flushTo(l.on); err != nil {
-			return err
-		}
-		if err := devices.Copy(to, from, int(n), l.on); err != nil {
-			return err
-		}
+	if l.send {
+		x.speakOf(l, m, slot)
+	}
+	if err := x.move(l, m, slot, n); err != nil {
+		return err
 	}
 	x.word(x.page.token(stagePair, slot, owner, reader, given), 1, 0)
 	l.off, l.chunk = l.off+n, l.chunk+1

@@ -13,10 +13,17 @@ import (
 // publishes it in the page; the watchers of all others open it, and say so there. A rank that has said so looks, in all its later
 // calls, whether the registering rank lends its buffer; that one lends only what all others have opened before the call.
 
-// maxRegions is how many registrations of a rank the others can open at a time; what is registered beyond goes through slots.
-const maxRegions = 64
+// maxRegions is how many registrations of a rank the others can open at a time; what is registered beyond goes through slots. Half
+// of them at most are memory of ncclMemAlloc that nobody has registered.
+const (
+	maxRegions    = 128
+	maxUnasked    = maxRegions / 2
+	regionPauses  = 50 * time.Microsecond // between looks at what the others have said, at first
+	longestPauses = 5 * time.Millisecond
+)
 
-// openTime is how long a registration waits for the others to open it. It is good without: calls made meanwhile use slots.
+// openTime is how long a registration waits for the others to open it, and one that ends for them to close it. It is good without: calls
+// made meanwhile use slots.
 const openTime = time.Second
 
 // regionRecord is a registration, in the page.
@@ -29,14 +36,17 @@ type regionRecord struct {
 
 // regionOpened is what another rank says of a registration.
 type regionOpened struct {
-	serial atomic.Uint64 // which it has opened
+	holds  atomic.Uint64 // which it opens, or has open
+	serial atomic.Uint64 // which it has opened, so that it looks
 	since  atomic.Uint64 // its collectives so far: it looks in those that follow
+	wanted atomic.Uint64 // and what it has received from the registering rank so far
 	at     atomic.Uint64 // where it has the allocation
 }
 
-// region is memory that this rank has registered.
+// region is memory that this rank has registered, or that the library has allocated.
 type region struct {
-	index    int // in the page
+	unasked  bool // the library has
+	index    int  // in the page
 	serial   uint64
 	at, size uintptr
 	base     uintptr // of the allocation
@@ -62,18 +72,30 @@ func (x *direct) register(at unsafe.Pointer, size uintptr) *region {
 	if x.n == 1 || size == 0 {
 		return nil
 	}
-	r, err := x.publish(at, size)
-	if err != nil {
-		x.c.log.info(subInit, "memory at %p is exchanged by way of copies: %v", at, err)
+	r := x.unaskedAt(at, size)
+	known := r != nil
+	if !known {
+		var err error
+		if r, err = x.publish(at, size); err != nil {
+			x.c.log.info(subInit, "memory at %p is exchanged by way of copies: %v", at, err)
+			return nil
+		}
+		x.tellRegions()
+	}
+	x.await(func() bool { return x.isOpen(r) })
+	if known { // it ends with the memory
 		return nil
 	}
-	x.tellRegions()
-	pause, end := 50*time.Microsecond, time.Now().Add(openTime)
-	for !x.isOpen(r) && x.c.poison.Load() == nil && time.Now().Before(end) {
-		time.Sleep(pause)
-		pause = min(2*pause, 5*time.Millisecond)
-	}
 	return r
+}
+
+// await waits for what other ranks say of regions, for a while.
+func (x *direct) await(said func() bool) {
+	pause, end := regionPauses, time.Now().Add(openTime)
+	for !said() && x.c.poison.Load() == nil && time.Now().Before(end) {
+		time.Sleep(pause)
+		pause = min(2*pause, longestPauses)
+	}
 }
 
 // isOpen takes the communicator's lock to ask whether all others have opened a region.
@@ -85,60 +107,83 @@ func (x *direct) isOpen(r *region) bool {
 
 // publish puts a region into the page.
 func (x *direct) publish(at unsafe.Pointer, size uintptr) (*region, error) {
-	place, err := devices.Locate(at)
-	if err != nil {
-		return nil, err
-	}
-	if place.Kind != device.Memory || place.Device != x.c.args.Device {
-		return nil, fmt.Errorf("it is not memory of device %d: %w", x.c.args.Device, ErrInvalidArgument)
-	}
-	if err := x.driver.EnterContext(x.ctx); err != nil {
-		return nil, err
-	}
-	defer x.driver.Leave()
-	base, extent, err := x.driver.Allocation(at)
-	if err != nil {
-		return nil, err
-	}
-	if uintptr(at)+size > uintptr(base)+uintptr(extent) {
-		return nil, fmt.Errorf("it is of several allocations: %w", ErrInvalidArgument)
-	}
-	handle, err := x.driver.Export(base)
+	r, handle, err := x.export(at, size)
 	if err != nil {
 		return nil, err
 	}
 	x.c.dev.mu.Lock()
 	defer x.c.dev.mu.Unlock()
-	index := 0
-	for index < maxRegions && x.recordOf(x.me, index).serial.Load() != 0 {
-		index++
-	}
-	if index == maxRegions {
-		return nil, fmt.Errorf("%d registrations are the most: %w", maxRegions, ErrInvalidUsage)
-	}
-	x.serial++
-	r := &region{index: index, serial: x.serial, at: uintptr(at), size: size, base: uintptr(base), id: place.ID}
-	rec := x.recordOf(x.me, index)
-	rec.base.Store(uint64(uintptr(base)))
-	rec.handle = handle
-	rec.serial.Store(r.serial)
-	x.regions = append(x.regions, r)
-	return r, nil
+	return r, x.enter(r, &handle)
 }
 
-// withdraw has nobody use a region any more. It fails while something may.
+// export makes a region of a stretch of memory, and a name of its allocation.
+func (x *direct) export(at unsafe.Pointer, size uintptr) (r *region, handle device.Handle, err error) {
+	place, err := devices.Locate(at)
+	if err != nil {
+		return nil, handle, err
+	}
+	if place.Kind != device.Memory || place.Device != x.c.args.Device {
+		return nil, handle, fmt.Errorf("it is not memory of device %d: %w", x.c.args.Device, ErrInvalidArgument)
+	}
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return nil, handle, err
+	}
+	defer x.driver.Leave()
+	base, extent, err := x.driver.Allocation(at)
+	if err != nil {
+		return nil, handle, err
+	}
+	if uintptr(at)+size > uintptr(base)+uintptr(extent) {
+		return nil, handle, fmt.Errorf("it is of several allocations: %w", ErrInvalidArgument)
+	}
+	handle, err = x.driver.Export(base)
+	return &region{at: uintptr(at), size: size, base: uintptr(base), id: place.ID}, handle, err
+}
+
+// enter puts a region into the page. onDevice.mu is held.
+func (x *direct) enter(r *region, handle *device.Handle) error {
+	for r.index < maxRegions && x.recordOf(x.me, r.index).serial.Load() != 0 {
+		r.index++
+	}
+	if r.index == maxRegions {
+		return fmt.Errorf("%d registrations are the most: %w", maxRegions, ErrInvalidUsage)
+	}
+	x.serial++
+	r.serial = x.serial
+	rec := x.recordOf(x.me, r.index)
+	rec.base.Store(uint64(r.base))
+	rec.handle = *handle
+	rec.serial.Store(r.serial)
+	x.regions = append(x.regions, r)
+	return nil
+}
+
+// withdraw has nobody use a region any more, and gives the others some time to close it. It fails while something may use it; not where
+// the memory ends anyhow, which no call uses then.
 func (x *direct) withdraw(r *region) error {
 	if err := x.retire(r); err != nil {
 		return err
 	}
 	x.tellRegions()
+	x.await(func() bool { return x.closedByAll(r) })
 	return nil
+}
+
+// closedByAll reports whether no other rank has a region open that has been retired.
+func (x *direct) closedByAll(r *region) bool {
+	rec := x.recordOf(x.me, r.index)
+	for rank := range x.n {
+		if rank != x.me && rec.opened[rank].holds.Load() == r.serial {
+			return false
+		}
+	}
+	return true
 }
 
 func (x *direct) retire(r *region) error {
 	x.c.dev.mu.Lock()
 	defer x.c.dev.mu.Unlock()
-	if x.c.poison.Load() == nil {
+	if x.c.poison.Load() == nil && !r.unasked {
 		if n := r.graphs.Load(); n > 0 {
 			return fmt.Errorf("shim: memory at %#x is used by calls in %d graphs: destroy them first: %w", r.at, n, ErrInvalidUsage)
 		}
@@ -190,7 +235,7 @@ func (x *direct) openRegions() (again bool) {
 			own, rec := &x.opened[owner*maxRegions+i], x.recordOf(owner, i)
 			serial := rec.serial.Load()
 			if serial != own.serial {
-				x.closeRegion(own)
+				x.closeRegion(owner, i)
 				if serial != 0 {
 					x.openOne(owner, rec, own, serial)
 				}
@@ -206,7 +251,10 @@ func (x *direct) openRegions() (again bool) {
 // openOne opens a registration. Where it cannot be, nobody is told that it has, and it goes through slots.
 func (x *direct) openOne(owner int, rec *regionRecord, own *openRegion, serial uint64) {
 	handle, base := rec.handle, rec.base.Load()
+	holds := &rec.opened[x.me].holds
+	holds.Store(serial)
 	if rec.serial.Load() != serial {
+		holds.Store(0)
 		return // changed meanwhile, which comes with a message
 	}
 	own.serial = serial
@@ -220,6 +268,7 @@ func (x *direct) openOne(owner int, rec *regionRecord, own *openRegion, serial u
 	}
 	if err != nil {
 		own.at = nil
+		holds.Store(0)
 		x.c.log.info(subInit, "registered memory of %s is exchanged by way of copies: %v", x.c.table[owner].where(), err)
 	}
 }
@@ -233,14 +282,33 @@ func (x *direct) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
 	said := &rec.opened[x.me]
 	said.at.Store(uint64(uintptr(own.at)))
 	said.since.Store(x.calls)
+	said.wanted.Store(x.wanted[owner])
 	said.serial.Store(own.serial)
 	x.looks |= one(owner)
 	return true
 }
 
-func (x *direct) closeRegion(own *openRegion) {
+// closeRegions closes all that this rank has open.
+func (x *direct) closeRegions() {
+	if x.driver.EnterContext(x.ctx) != nil {
+		return // the context is gone, and all that was in it
+	}
+	defer x.driver.Leave()
+	for i := range x.opened {
+		if x.opened[i].at != nil {
+			x.closeRegion(i/maxRegions, i%maxRegions)
+		}
+	}
+}
+
+// closeRegion closes what this rank has open of a rank's.
+func (x *direct) closeRegion(owner, index int) {
+	own := &x.opened[owner*maxRegions+index]
 	if own.imported {
 		_ = x.driver.Close(own.at)
+	}
+	if own.at != nil {
+		x.recordOf(owner, index).opened[x.me].holds.Store(0)
 	}
 	*own = openRegion{}
 }
@@ -265,19 +333,36 @@ func (x *direct) openedByAll(r *region) bool {
 	return true
 }
 
-// lendable returns the region that a buffer of a call is in, nil where the others cannot use it there.
+// lendable returns the region that a buffer of a collective is in, nil where the others cannot use it there.
 func (x *direct) lendable(at unsafe.Pointer, size int64, call uint64) *region {
-	p, n := uintptr(at), uintptr(size)
 	for _, r := range x.regions {
-		if p < r.at || n > r.size || p-r.at > r.size-n || !x.openedByAll(r) || call <= r.since {
-			continue
-		}
-		// Memory that was freed without being deregistered, and is another allocation's now, is not what the others have opened.
-		if place, err := devices.Locate(at); err == nil && place.ID == r.id {
+		if r.holds(at, size) && x.openedByAll(r) && call > r.since {
 			return r
 		}
 	}
 	return nil
+}
+
+// lendableTo is the same for a message to another rank, which has a number of those between the two.
+func (x *direct) lendableTo(peer int, at unsafe.Pointer, size int64, number uint64) *region {
+	for _, r := range x.regions {
+		said := &x.recordOf(x.me, r.index).opened[peer]
+		if r.holds(at, size) && said.serial.Load() == r.serial && number > said.wanted.Load() {
+			return r
+		}
+	}
+	return nil
+}
+
+// holds reports whether a buffer is in a region: not where its memory was freed without being deregistered, and is another allocation's now,
+// which is not what the others have opened.
+func (r *region) holds(at unsafe.Pointer, size int64) bool {
+	p, n := uintptr(at), uintptr(size)
+	if p < r.at || n > r.size || p-r.at > r.size-n {
+		return false
+	}
+	place, err := devices.Locate(at)
+	return err == nil && place.ID == r.id
 }
 
 // lend notes that the launch lends a region: it is not withdrawn before that is over, or the graph is gone.

@@ -116,7 +116,10 @@ func (x *direct) watch() {
 
 // lookAtRegions opens what others have registered. While a call is being made it cannot tell them, and looks again.
 func (x *direct) lookAtRegions() {
-	if x.c.poison.Load() != nil || !x.openRegions() { // of a communicator that has failed streams may still come to what is open
+	if x.c.poison.Load() != nil { // streams may still come to what is open
+		return
+	}
+	if again := x.publishUnasked(); !x.openRegions() && !again {
 		return
 	}
 	time.AfterFunc(regionsAgain, x.c.dev.regionsChanged)
@@ -364,5 +367,7 @@ func (x *direct) giveUp() {
 		x.letGo()
 		read = false
 	}
+	x.closeRegions()
+	deviceRegions.leave(x)
 	x.free(read)
 }

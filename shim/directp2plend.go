@@ -1,0 +1,71 @@
+package shim
+
+import "unsafe"
+
+// A message whose buffer the sender has registered is copied once: by a kernel of the receiver's, from where the sender has it. Chunks and
+// tokens are those of slots. As for collectives each side decides for itself: the receiver looks at all long messages of a sender of which it has
+// opened something, the sender lends what that receiver has opened before it called for the message.
+
+// considerMessages decides what this rank lends to whom, and whom it looks at.
+func (x *direct) considerMessages() error {
+	for i := range x.msgs {
+		m := &x.msgs[i]
+		m.lent, m.look = nil, false
+		switch {
+		case m.bytes <= lendBytes || m.peer == x.me:
+		case !m.send:
+			m.look = x.looks.has(m.peer)
+		case len(x.regions) > 0 && lendAligned(m.at):
+			if m.lent = x.lendableTo(m.peer, m.at, m.bytes, m.number); m.lent == nil {
+				continue
+			}
+			if err := x.lend(m.lent); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// speakOf says to the receiver where a message is, once for each slot, or that it is in the slot, which is this rank's now. Hot path.
+func (x *direct) speakOf(l *lane, m *directMessage, slot int) {
+	switch {
+	case m.lent != nil && l.chunk < numSlots:
+		x.tell(slot, l.peer, wordMessage, x.theirs(m.lent, m.at, l.peer))
+		l.said |= 1 << slot
+	case m.lent == nil && l.said>>slot&1 != 0:
+		x.tell(slot, l.peer, wordMessage, 0)
+		l.said &^= 1 << slot
+	}
+}
+
+// settleMessages has the lanes wait until nobody reads what they have lent, and say nothing of it any more. It comes when all chunks are on streams,
+// also those of other lanes: what the receiver waits for may be behind what this rank waits for.
+func (x *direct) settleMessages() error {
+	for i := range x.lanes {
+		l := &x.lanes[x.turn(i)]
+		if l.said == 0 { // its stream may be 0, a default one
+			continue
+		}
+		for slot := range numSlots {
+			if l.said>>slot&1 != 0 {
+				x.word(x.page.token(stagePair, slot, x.me, l.peer, tokenFree), 1, 1)
+				x.tell(slot, l.peer, wordMessage, 0)
+			}
+		}
+		l.said = 0
+		if err := x.flushTo(l.on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchMessage copies a chunk of n bytes from where the sender has it, or from the slot. Lanes go on side by side, so each has a part of the scratch.
+func (x *direct) fetchMessage(l *lane, m *directMessage, to unsafe.Pointer, slot int, n int64) error {
+	var room unsafe.Pointer
+	if m.bounce || !lendAligned(m.at) {
+		room = unsafe.Add(x.scratch(), int64(l.peer)*x.pairBytes)
+	}
+	return x.find(l.on, to, x.pairAt(l.peer, x.me, slot), x.said(l.peer, slot, x.me, wordMessage), l.off, n, room)
+}

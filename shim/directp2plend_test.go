@@ -1,0 +1,373 @@
+package shim
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+)
+
+// letter is a message of a test: what a rank sends, and where another one has it.
+type letter struct {
+	from, to   int
+	size       int
+	send, recv unsafe.Pointer
+	want       []byte
+}
+
+// TestLentMessages: groups of messages between all ranks, some to the same, of sizes around those of chunks and of the shortest that is looked at,
+// in buffers that are registered or not, aligned or not, of the host's, and in graphs.
+func TestLentMessages(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(n), 21))
+			g := usePeers(t, n, 1)
+			w := newWorld(t, n)
+			pair := int(w.comms[0].dev.direct.pairBytes)
+			sizes := []int{0, 1, lendBytes, lendBytes + 1, pair, pair + 5, 2*pair + 17, 4*pair - 1}
+			lent := 0
+			for round := range 12 {
+				lent += g.letters(w, rng, sizes, round%3 == 2)
+			}
+			if lent == 0 {
+				t.Error("no message was lent")
+			}
+		})
+	}
+}
+
+// letters sends messages, twice if captured, and returns how many were lent.
+func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (lent int) {
+	g.t.Helper()
+	n := len(w.comms)
+	calls := make([][]Call, n)
+	var all []letter
+	for from := range n {
+		for k := range 2 * n {
+			m := letter{from: from, to: k % n, size: sizes[rng.IntN(len(sizes))]}
+			m.send, m.recv = g.letterRoom(w.comms[from], rng, m.size, false), g.letterRoom(w.comms[m.to], rng, m.size, !captured)
+			m.want = make([]byte, m.size)
+			for i := range m.want {
+				m.want[i] = byte(rng.Uint32())
+			}
+			if m.size > 0 {
+				copy(g.Bytes(m.send, m.size), m.want)
+			}
+			base := Call{Type: datatype.Uint8, Count: uint64(m.size), Stream: g.streams[from][0]}
+			s, r := base, base
+			s.Comm, s.Kind, s.Peer, s.Send = w.comms[from], CallSend, int32(m.to), m.send
+			r.Comm, r.Kind, r.Peer, r.Recv, r.Stream = w.comms[m.to], CallRecv, int32(from), m.recv, g.streams[m.to][0]
+			calls[from] = append(calls[from], s)
+			calls[m.to] = append(calls[m.to], r)
+			all = append(all, m)
+		}
+	}
+	var count atomic.Int64
+	w.must(func(c *Comm) error {
+		r := c.args.Rank
+		if captured {
+			g.Capture(g.streams[r][0])
+		}
+		if err := Run(calls[r]); err != nil {
+			return err
+		}
+		x := c.dev.direct
+		for i := range x.msgs {
+			if x.msgs[i].lent != nil {
+				count.Add(1)
+			}
+		}
+		if captured {
+			graph := g.End(g.streams[r][0])
+			g.Replay(graph, g.streams[r][0])
+			g.Replay(graph, g.streams[r][0])
+			if err := g.synchronize(r); err != nil {
+				return err
+			}
+			g.Discard(graph)
+		}
+		return g.synchronize(r)
+	})
+	for i, m := range all {
+		if m.size > 0 && !bytes.Equal(g.view(m.recv, m.size), m.want) {
+			g.t.Fatalf("message %d of %d bytes from %d to %d (captured %v): it is not what was sent", i, m.size, m.from, m.to, captured)
+		}
+	}
+	for _, c := range w.comms {
+		sayNothing(g, c)
+	}
+	return int(count.Load())
+}
+
+// letterRoom is memory for a message: registered or not, aligned or not, and if it may be, the host's.
+func (g *gpus) letterRoom(c *Comm, rng *rand.Rand, size int, mayHost bool) unsafe.Pointer {
+	if size == 0 {
+		return nil
+	}
+	if mayHost && rng.IntN(6) == 0 {
+		return unsafe.Pointer(unsafe.SliceData(make([]byte, size)))
+	}
+	at := g.Memory(c.args.Rank, size+64)
+	if rng.IntN(3) > 0 && len(c.dev.direct.regions) < maxRegions {
+		registerAll(g.t, c, at, int64(size)+64)
+	}
+	return unsafe.Add(at, []int{0, 0, 16, 7}[rng.IntN(4)])
+}
+
+// view is memory of either kind.
+func (g *gpus) view(at unsafe.Pointer, size int) []byte {
+	if isDeviceMemory(at) {
+		return g.Bytes(at, size)
+	}
+	return bytesOf(at, int64(size))
+}
+
+// sayNothing checks that a rank whose streams are through says of nothing where it is.
+func sayNothing(g *gpus, c *Comm) {
+	g.t.Helper()
+	words := g.Bytes(unsafe.Add(c.dev.direct.exchange[c.args.Rank], c.cfg.DeviceExchange-saidBytes), saidBytes)
+	if !bytes.Equal(words, make([]byte, saidBytes)) {
+		g.t.Errorf("rank %d has left its calls and says something", c.args.Rank)
+	}
+}
+
+// TestLentMessagesCopyOnce: a message between registered buffers, of several chunks, is moved by the receiver's kernels alone.
+func TestLentMessagesCopyOnce(t *testing.T) {
+	const count = 1 << 20
+	g := usePeers(t, 2, 1)
+	w := newWorld(t, 2)
+	var calls [2][]Call
+	var send [2]unsafe.Pointer
+	for r, c := range w.comms {
+		send[r] = g.Memory(r, count)
+		recv := g.Memory(r, count)
+		registerAll(t, c, send[r], count)
+		base := Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r), Stream: g.streams[r][0]}
+		s, v := base, base
+		s.Kind, v.Kind = CallSend, CallRecv
+		calls[r] = []Call{s, v}
+	}
+	var copies, kernels atomic.Int64
+	g.Before(func(o devicetest.Op) {
+		switch o.Kind {
+		case devicetest.Copy, devicetest.CopyIn, devicetest.CopyOut:
+			copies.Add(1)
+		case devicetest.Reduction:
+			kernels.Add(1)
+		}
+	})
+	exchange := func() {
+		t.Helper()
+		w.must(func(c *Comm) error {
+			r := c.args.Rank
+			if err := Run(calls[r]); err != nil {
+				return err
+			}
+			return g.synchronize(r)
+		})
+	}
+	exchange()
+	pair := w.comms[0].dev.direct.pairBytes
+	if want := 2 * ((count + pair - 1) / pair); copies.Load() != 0 || kernels.Load() != want {
+		t.Errorf("%d copies and %d kernels, want none and %d", copies.Load(), kernels.Load(), want)
+	}
+	if raceEnabled {
+		return // it makes sync.Pool forget
+	}
+	g.Before(nil)
+	both := append(calls[0], calls[1]...)
+	launch := func() {
+		if err := Run(both); err != nil {
+			t.Error(err)
+		}
+		for _, c := range w.comms {
+			leaveStreams(c)
+		}
+	}
+	launch()
+	if n := testing.AllocsPerRun(20, launch); n != 0 {
+		t.Errorf("%v allocations per group", n)
+	}
+}
+
+// TestLentMessageBounds: what the receiver had not opened when it called for a message is not lent to it, whoever else has.
+func TestLentMessageBounds(t *testing.T) {
+	const size = 1 << 20
+	g := usePeers(t, 3, 1)
+	w := newWorld(t, 3)
+	at := g.Memory(0, size)
+	registerAll(t, w.comms[0], at, size)
+	x := w.comms[0].dev.direct
+	said := &x.recordOf(0, 0).opened[1]
+	said.wanted.Store(7)
+	for _, c := range []struct {
+		peer   int
+		bytes  int64
+		number uint64
+		lent   bool
+	}{{1, size, 8, true}, {1, size, 7, false}, {1, size + 1, 8, false}, {2, size, 1, true}} {
+		if got := x.lendableTo(c.peer, at, c.bytes, c.number) != nil; got != c.lent {
+			t.Errorf("%+v: lent %v", c, got)
+		}
+	}
+	said.serial.Store(0)
+	if x.lendableTo(1, at, size, 8) != nil || x.lendableTo(2, at, size, 8) == nil {
+		t.Error("it is lent to whom has not opened it, or not to whom has")
+	}
+}
+
+// TestLentMessageAborted: a rank that has lent a message to one that does not come is through when it is aborted.
+func TestLentMessageAborted(t *testing.T) {
+	const count = 300 << 10
+	g := usePeers(t, 2, 1)
+	w := newWorld(t, 2)
+	at := g.Memory(0, count)
+	c := w.comms[0]
+	registerAll(t, c, at, count)
+	if err := Run([]Call{{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Send: at, Peer: 1, Stream: g.streams[0][0]}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.synchronize(0); err != nil {
+		t.Fatal(err)
+	}
+	sayNothing(g, c)
+}
+
+// allocOn is memory of ncclMemAlloc on a rank's device.
+func (g *gpus) allocOn(rank, size int) unsafe.Pointer {
+	g.t.Helper()
+	p := devices.(device.Peers)
+	ctx, err := p.PrimaryContext(rank)
+	if err == nil {
+		err = p.EnterContext(ctx)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer p.Leave()
+	at, err := allocDevice(ctx, size)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return at
+}
+
+// awaitUnasked waits until a communicator has published memory of the library's and the others have opened it.
+func awaitUnasked(t testing.TB, c *Comm, at unsafe.Pointer) *region {
+	t.Helper()
+	for end := time.Now().Add(patient); ; time.Sleep(time.Millisecond) {
+		if r := c.dev.direct.unaskedAt(at, 1); r != nil && c.dev.direct.isOpen(r) {
+			return r
+		}
+		if time.Now().After(end) {
+			t.Fatalf("rank %d: memory of the library's is not opened", c.args.Rank)
+		}
+	}
+}
+
+// TestUnasked: memory of ncclMemAlloc is lent by communicators made before and after it was allocated, until it is freed; registering it changes nothing.
+func TestUnasked(t *testing.T) {
+	const count = 300 << 10
+	g := useLenders(t, 2)
+	var at [2][2]unsafe.Pointer
+	for r := range 2 {
+		at[r][0] = g.allocOn(r, count)
+	}
+	w := newWorld(t, 2)
+	for r, c := range w.comms {
+		at[r][1] = g.allocOn(r, count)
+		for _, p := range at[r] {
+			awaitUnasked(t, c, p)
+		}
+		h, err := c.Register(at[r][1], count, false, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(c.dev.direct.regions); n != 2 {
+			t.Errorf("%d regions", n)
+		}
+		if _, err := FreeDevice(at[r][1]); err == nil {
+			t.Error("registered memory was freed")
+		}
+		if _, err := c.Registered(h, false, true); err != nil {
+			t.Error(err)
+		}
+	}
+	for k := range 2 {
+		var lent atomic.Int64
+		g.Before(func(o devicetest.Op) {
+			if o.Kind == devicetest.Copy || o.Kind == devicetest.CopyIn {
+				lent.Add(1)
+			}
+		})
+		if err := g.sumOnPeers(w, []unsafe.Pointer{at[0][k], at[1][k]}, count); err != nil {
+			t.Error(err)
+		}
+		g.Before(nil)
+		if n := lent.Load(); n != 0 {
+			t.Errorf("%d copies of memory that is lent", n)
+		}
+	}
+	for r, c := range w.comms {
+		held := awaitUnasked(t, c, at[r][0])
+		for _, p := range at[r] {
+			if known, err := FreeDevice(p); !known || err != nil {
+				t.Fatal(known, err)
+			}
+		}
+		if known, _ := FreeDevice(at[r][0]); known {
+			t.Error("freed twice")
+		}
+		x := c.dev.direct
+		if len(x.regions) != 0 || len(x.tried) != 0 {
+			t.Errorf("rank %d: %d regions, %d tried", r, len(x.regions), len(x.tried))
+		}
+		for end := time.Now().Add(patient); !x.closedByAll(held); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("rank %d: freed memory is not closed", r)
+			}
+		}
+	}
+}
+
+// TestUnaskedRefused: memory that cannot be exported is exchanged by way of slots, and one that cannot be freed is still known.
+func TestUnaskedRefused(t *testing.T) {
+	const count = 300 << 10
+	g := useLenders(t, 2)
+	w := newWorld(t, 2)
+	g.Fail("Export", 0)
+	at := []unsafe.Pointer{g.allocOn(0, count), g.allocOn(1, count)}
+	for r, c := range w.comms {
+		x := c.dev.direct
+		tried := func() bool { c.dev.mu.Lock(); defer c.dev.mu.Unlock(); return x.tried[uintptr(at[r])] }
+		for end := time.Now().Add(patient); !tried(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("nobody tries")
+			}
+		}
+	}
+	g.Fail("", 0)
+	if err := g.sumOnPeers(w, at, count); err != nil {
+		t.Error(err)
+	}
+	g.Fail("EnterContext", 0)
+	if known, err := FreeDevice(at[0]); !known || err == nil {
+		t.Error(known, err)
+	}
+	g.Fail("", 0)
+	for _, p := range at {
+		if known, err := FreeDevice(p); !known || err != nil {
+			t.Error(known, err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package shim
+
+import (
+	"slices"
+	"unsafe"
+)
+
+// Memory of ncclMemAlloc is used where it is also where nobody has registered it: the watchers of the communicators of its context publish it
+// as if somebody had, and it is withdrawn before it is freed.
+
+// publishUnasked publishes what the library has allocated in the context. again: it could not do it now.
+func (x *direct) publishUnasked() (again bool) {
+	if x.n == 1 {
+		return false
+	}
+	if !x.c.dev.mu.TryLock() {
+		return true
+	}
+	news := false
+	for _, m := range deviceRegions.in(x.ctx) { // which are not freed while the lock is held: that takes withdrawAt
+		if !x.tried[m.Base] && len(x.tried) < maxUnasked {
+			x.tried[m.Base] = true
+			news = x.publishOne(&m) || news
+		}
+	}
+	x.c.dev.mu.Unlock()
+	if news {
+		x.tellRegions()
+	}
+	return false
+}
+
+// publishOne publishes memory of the library's. onDevice.mu is held.
+func (x *direct) publishOne(m *Region) bool {
+	at := *(*unsafe.Pointer)(unsafe.Pointer(&m.Base))
+	r, handle, err := x.export(at, m.Size)
+	if err == nil {
+		r.unasked = true
+		err = x.enter(r, &handle)
+	}
+	if err != nil {
+		x.c.log.info(subInit, "memory of ncclMemAlloc at %p is exchanged by way of copies: %v", at, err)
+	}
+	return err == nil
+}
+
+// unaskedAt returns what publishUnasked has made of the memory that a buffer is in, nil where it has not.
+func (x *direct) unaskedAt(at unsafe.Pointer, size uintptr) *region {
+	x.c.dev.mu.Lock()
+	defer x.c.dev.mu.Unlock()
+	i := slices.IndexFunc(x.regions, func(r *region) bool { return r.unasked && r.holds(at, int64(size)) })
+	if i < 0 {
+		return nil
+	}
+	return x.regions[i]
+}
+
+// withdrawAt has nobody use memory of the library's any more, which is about to be freed.
+func (x *direct) withdrawAt(at unsafe.Pointer) {
+	x.c.dev.mu.Lock()
+	delete(x.tried, uintptr(at))
+	i := slices.IndexFunc(x.regions, func(r *region) bool { return r.unasked && r.at == uintptr(at) })
+	var r *region
+	if i >= 0 {
+		r = x.regions[i]
+	}
+	x.c.dev.mu.Unlock()
+	if r != nil {
+		_ = x.withdraw(r) // of which nobody has asked whether it is in use
+	}
+}
