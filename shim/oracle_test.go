@@ -99,6 +99,20 @@ type deed struct {
 	messages bool     // the calls are sends and receives
 	calls    [][]Call // by rank
 	check    func() error
+	right    func(rank int) error // the part of check that is about one rank
+}
+
+// everyRank has check say of n ranks what right says of one.
+func (d *deed) everyRank(n int, right func(rank int) error) {
+	d.right = right
+	d.check = func() error {
+		for r := range n {
+			if err := right(r); err != nil {
+				return fmt.Errorf("rank %d: %w", r, err)
+			}
+		}
+		return nil
+	}
 }
 
 // run has every rank of w make its calls as one group, after the delay for the rank, and checks.
@@ -157,14 +171,7 @@ func (k collectiveCase) prepare(w *world, rng *rand.Rand) (*deed, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.check = func() error {
-		for r := range n {
-			if err := k.compare(&bufs[r], inputs[r], want[r]); err != nil {
-				return fmt.Errorf("rank %d: %w", r, err)
-			}
-		}
-		return nil
-	}
+	d.everyRank(n, func(r int) error { return k.compare(&bufs[r], inputs[r], want[r]) })
 	return d, nil
 }
 

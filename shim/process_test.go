@@ -16,7 +16,7 @@ import (
 
 // mains are what this test's executable is with LP_TEST_PROGRAM set. They write what they have to
 // say to standard output.
-var mains = map[string]func() int{"rank": rankProcess, "full": fullProcess, "narrow": narrowProcess}
+var mains = map[string]func() int{"rank": rankProcess, "full": fullProcess, "narrow": narrowProcess, "lossy": lossyProcess}
 
 // TestMain runs the tests, or a program.
 func TestMain(m *testing.M) {

@@ -68,18 +68,16 @@ func (m counts) prepare(w *world, salt int) *deed {
 			}
 		}
 	}
-	d.check = func() error {
-		for me := range m {
-			for peer := range m {
-				for i, n := range m[peer][me] {
-					if err := equal32(in[me][peer][i], ramp(value(peer, me, i), n)); err != nil {
-						return fmt.Errorf("rank %d: message %d from rank %d: %w", me, i, peer, err)
-					}
+	d.everyRank(len(m), func(me int) error {
+		for peer := range m {
+			for i, n := range m[peer][me] {
+				if err := equal32(in[me][peer][i], ramp(value(peer, me, i), n)); err != nil {
+					return fmt.Errorf("message %d from rank %d: %w", i, peer, err)
 				}
 			}
 		}
 		return nil
-	}
+	})
 	return d
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"lightpath/ocsctl/kernel/loss"
 )
 
 // made numbers the namespaces of this process.
@@ -29,7 +31,11 @@ func Hosts(t testing.TB, n, planes, mtu int) []string {
 }
 
 // Ethernet is what joins hosts.
-type Ethernet struct{ h *netlink.Handle }
+type Ethernet struct {
+	h     *netlink.Handle
+	name  string // of its namespace
+	hosts int
+}
 
 // Plug carries frames of a plane, or, where it is not in, loses them without a word to anybody.
 func (e *Ethernet) Plug(t testing.TB, plane int, in bool) {
@@ -43,7 +49,43 @@ func (e *Ethernet) Plug(t testing.TB, plane int, in bool) {
 	}
 }
 
+// Lossy has a plane lose frames of each host, as much as is said by [loss.Interface.Set].
+func (e *Ethernet) Lossy(t testing.TB, plane int) []*loss.Interface {
+	t.Helper()
+	all := make([]*loss.Interface, e.hosts)
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and not unlocked: the thread is in another namespace
+		ns, err := netns.GetFromName(e.name)
+		if err == nil {
+			err = errors.Join(netns.Set(ns), ns.Close())
+		}
+		for host := 0; host < len(all) && err == nil; host++ {
+			all[host], err = loss.Attach(socket(host, plane))
+		}
+		done <- err
+	}()
+	must(t, <-done)
+	t.Cleanup(func() {
+		for _, l := range all {
+			must(t, l.Close())
+		}
+	})
+	return all
+}
+
+// Sent is how many bytes a host has sent on a plane.
+func (e *Ethernet) Sent(t testing.TB, host, plane int) uint64 {
+	t.Helper()
+	l, err := e.h.LinkByName(socket(host, plane))
+	must(t, err)
+	return l.Attrs().Statistics.RxBytes
+}
+
 func bridge(plane int) string { return fmt.Sprintf("br%d", plane) }
+
+// socket is where a host is plugged in.
+func socket(host, plane int) string { return fmt.Sprintf("h%dp%d", host, plane) }
 
 // Wired is [Hosts] for those who need the Ethernet too.
 func Wired(t testing.TB, n, planes, mtu int) ([]string, *Ethernet) {
@@ -67,7 +109,7 @@ func Wired(t testing.TB, n, planes, mtu int) ([]string, *Ethernet) {
 		must(t, err)
 		for j := range planes {
 			attrs := netlink.NewLinkAttrs()
-			attrs.Name, attrs.MTU = fmt.Sprintf("h%dp%d", i, j), mtu
+			attrs.Name, attrs.MTU = socket(i, j), mtu
 			veth := netlink.NewVeth(attrs)
 			veth.PeerName, veth.PeerNamespace, veth.PeerMTU = Interface(j), netlink.NsFd(ns), uint32(mtu)
 			must(t, h.LinkAdd(veth))
@@ -77,7 +119,7 @@ func Wired(t testing.TB, n, planes, mtu int) ([]string, *Ethernet) {
 		}
 		must(t, ns.Close())
 	}
-	return all, &Ethernet{h}
+	return all, &Ethernet{h, ethernet, n}
 }
 
 // Interface is the name of a host's interface of a plane.

@@ -1,0 +1,319 @@
+package shim
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/ocsctl/kernel/kerneltest"
+	"lightpath/ocsctl/kernel/loss"
+)
+
+// lossyRank is a process that is a rank of two communicators: one over all planes, one over plane 0
+// alone.
+type lossyRank struct {
+	wide, narrow *Comm
+}
+
+// lossyProcess does what standard input says, each line on a goroutine of its own, and repeats the
+// line with what has come of it.
+func lossyProcess() int {
+	var a InitArgs
+	if _, err := fmt.Sscan(os.Getenv("LP_TEST_RANK"), &a.Rank, &a.Ranks); err != nil {
+		panic(err)
+	}
+	var comms [2]*Comm
+	for i, planes := range []string{os.Getenv("LIGHTPATH_PLANES"), "1"} {
+		if err := os.Setenv("LIGHTPATH_PLANES", planes); err != nil {
+			panic(err)
+		}
+		if err := os.Setenv("NCCL_COMM_ID", fmt.Sprintf("10.77.0.1:%d", 4713+i)); err != nil { // nobody else is in this namespace
+			panic(err)
+		}
+		id, err := NewUniqueID()
+		if err != nil {
+			panic(err)
+		}
+		a.ID = id
+		all, err := Init([]InitArgs{a})
+		if err != nil {
+			fmt.Println("init:", err)
+			return 1
+		}
+		comms[i] = all[0]
+	}
+	r := lossyRank{comms[0], comms[1]}
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		go func(line string) {
+			if err := r.do(line); err != nil {
+				fmt.Printf("%s: %v\n", line, err)
+				return
+			}
+			fmt.Printf("%s: done\n", line)
+		}(lines.Text())
+	}
+	return 0
+}
+
+func (r lossyRank) do(line string) error {
+	var seed uint64
+	var limit time.Duration
+	switch word, rest, _ := strings.Cut(line, " "); word {
+	case "everything":
+		if _, err := fmt.Sscan(rest, &seed); err != nil {
+			return err
+		}
+		return r.everything(seed)
+	case "group":
+		return r.group()
+	case "narrow":
+		return Run([]Call{allReduce(r.narrow, make([]float32, 1<<18))})
+	case "limited": // time passes only from here on, however long it has taken to come here
+		var err error
+		if limit, err = time.ParseDuration(rest); err != nil {
+			return err
+		}
+		r.wide.cfg.Timeout = limit
+		return r.group()
+	default:
+		return fmt.Errorf("no command")
+	}
+}
+
+// everything makes collectives of every kind, of sizes from nothing to what all planes carry, and messages, and checks
+// what this rank has got. What it is depends on the seed alone.
+func (r lossyRank) everything(seed uint64) error {
+	rank, n := r.wide.args.Rank, r.wide.args.Ranks
+	w := &world{comms: make([]*Comm, n)}
+	for i := range w.comms {
+		w.comms[i] = &Comm{args: InitArgs{Rank: i, Ranks: n}} // not here
+	}
+	w.comms[rank] = r.wide
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var deeds []*deed
+	for _, count := range []int{1, 1023, 65537} {
+		for _, kind := range oracleKinds {
+			k := collectiveCase{kind: kind, typ: datatype.Float32, op: datatype.Op(rng.IntN(int(datatype.NumOps))), root: rng.IntN(n), count: count, inPlace: rng.IntN(3) == 0}
+			d, err := k.prepare(w, rng)
+			if err != nil {
+				return err
+			}
+			deeds = append(deeds, d)
+		}
+		deeds = append(deeds, randomCounts(rng, n, count).prepare(w, int(seed)))
+	}
+	for _, d := range deeds {
+		if err := Run(d.calls[rank]); err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
+		}
+		if err := d.right(rank); err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+// Elements of each operation of a group, and what a rank sends of all on each of two planes: rings and
+// pairwise exchange send no byte twice.
+const groupCount = 3 << 16
+
+func groupShare(n int) uint64 { return 4 * groupCount * uint64(2*2*(n-1)+n*(n-1)) / uint64(n) / 2 }
+
+// group makes three operations as one group: AllReduce twice, AllToAll.
+func (r lossyRank) group() error {
+	rank, n := r.wide.args.Rank, r.wide.args.Ranks
+	one, two := make([]float32, groupCount), make([]float32, groupCount)
+	out, in := make([]float32, n*groupCount), make([]float32, n*groupCount)
+	for i := range one {
+		one[i], two[i] = float32(rank+i%64), float32(rank-i%32)
+	}
+	for i := range out {
+		out[i] = float32(rank + 100*(i/groupCount) + i%16)
+	}
+	err := Run([]Call{allReduce(r.wide, one), allReduce(r.wide, two), {
+		Comm: r.wide, Kind: CallAllToAll, Type: datatype.Float32, Count: groupCount,
+		Send: unsafe.Pointer(unsafe.SliceData(out)), Recv: unsafe.Pointer(unsafe.SliceData(in)),
+	}})
+	if err != nil {
+		return err
+	}
+	ranks := n * (n - 1) / 2 // their sum
+	for i := range one {
+		if one[i] != float32(ranks+n*(i%64)) || two[i] != float32(ranks-n*(i%32)) {
+			return fmt.Errorf("element %d: sums %v and %v", i, one[i], two[i])
+		}
+	}
+	for i := range in {
+		if in[i] != float32(i/groupCount+100*rank+i%16) {
+			return fmt.Errorf("element %d: %v after AllToAll", i, in[i])
+		}
+	}
+	return nil
+}
+
+// lossyTalker is such a process, seen by the test.
+type lossyTalker struct {
+	in    io.Writer
+	lines chan string // closed at its end
+}
+
+// lossyRanks starts a rank on each host and returns once all are ready.
+func lossyRanks(t *testing.T, hosts []string, planes int) []*lossyTalker {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, planes)
+	for j := range names {
+		names[j] = kerneltest.Interface(j)
+	}
+	all := make([]*lossyTalker, len(hosts))
+	for r, host := range hosts {
+		cmd := exec.Command("ip", "netns", "exec", host, exe)
+		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=lossy", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)), "NCCL_SOCKET_IFNAME=="+strings.Join(names, ","),
+			fmt.Sprintf("LIGHTPATH_PLANES=%d", planes), "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_TIMEOUT=300s", "LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise")
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w := &lossyTalker{in, make(chan string, 16)}
+		go func() {
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				w.lines <- lines.Text()
+			}
+			close(w.lines)
+		}()
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // its status is the signal
+		})
+		all[r] = w
+	}
+	for r, w := range all {
+		if line := <-w.lines; line != "ready" {
+			t.Fatalf("rank %d: %q", r, line)
+		}
+	}
+	return all
+}
+
+// tell gives a command to every rank.
+func tell(t *testing.T, all []*lossyTalker, command string) {
+	t.Helper()
+	for _, w := range all {
+		if _, err := fmt.Fprintln(w.in, command); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// done waits for every rank to have done it, and nothing else. What waits in vain says so itself, after its time.
+func done(t *testing.T, all []*lossyTalker, command string) {
+	t.Helper()
+	for r, w := range all {
+		if line := <-w.lines; line != command+": done" {
+			t.Fatalf("rank %d: %q, want %s done", r, line, command)
+		}
+	}
+}
+
+// lose sets the rate of loss of a plane, in both directions of all hosts.
+func lose(t *testing.T, plane []*loss.Interface, rate float64) {
+	t.Helper()
+	for _, l := range plane {
+		if err := l.Set(rate); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func lostFrames(plane []*loss.Interface) (lost uint64) {
+	for _, l := range plane {
+		_, n := l.Counts()
+		lost += n
+	}
+	return lost
+}
+
+// TestLossyPlane: results are right where one plane loses frames, whatever the collective.
+func TestLossyPlane(t *testing.T) {
+	for _, k := range []struct {
+		hosts, planes int
+		rate          float64
+	}{{2, 2, 0.01}, {3, 2, 0.05}, {2, 4, 0.05}} {
+		t.Run(fmt.Sprintf("%d ranks, %d planes, %v", k.hosts, k.planes, k.rate), func(t *testing.T) {
+			hosts, ethernet := addressedHosts(t, k.hosts, k.planes)
+			worse := ethernet.Lossy(t, k.planes-1)
+			ranks := lossyRanks(t, hosts, k.planes)
+			lose(t, worse, k.rate)
+			for i := 0; i == 0 || lostFrames(worse) < 10; i++ {
+				command := fmt.Sprint("everything ", i)
+				tell(t, ranks, command)
+				done(t, ranks, command)
+			}
+		})
+	}
+}
+
+// TestHeldPlane: while plane 1 loses everything, plane 0 carries all that its share is of every
+// operation of a group, and all of another communicator's operation, which ends. Then plane 1
+// loses nothing more, and the group ends, too.
+func TestHeldPlane(t *testing.T) {
+	const n = 3
+	hosts, ethernet := addressedHosts(t, n, 2)
+	held := ethernet.Lossy(t, 1)
+	ranks := lossyRanks(t, hosts, 2)
+	tell(t, ranks, "group") // finds the ways, and who is at their ends
+	done(t, ranks, "group")
+	lose(t, held, 1)
+	var before [n]uint64
+	for r := range before {
+		before[r] = ethernet.Sent(t, r, 0)
+	}
+	tell(t, ranks, "group")
+	for r := range before {
+		var sent uint64
+		if !settled(func() bool { sent = ethernet.Sent(t, r, 0) - before[r]; return sent >= groupShare(n) }) {
+			t.Errorf("rank %d has sent %d bytes on plane 0 while plane 1 is held, of %d", r, sent, groupShare(n))
+		}
+	}
+	tell(t, ranks, "narrow")
+	done(t, ranks, "narrow") // and no group
+	lose(t, held, 0)
+	done(t, ranks, "group")
+}
+
+// TestOneWayPlane: of plane 1 one host hears nobody, while everybody hears it: all say that it is
+// plane 1.
+func TestOneWayPlane(t *testing.T) {
+	hosts, ethernet := addressedHosts(t, 2, 2)
+	plane := ethernet.Lossy(t, 1)
+	ranks := lossyRanks(t, hosts, 2)
+	tell(t, ranks, "group")
+	done(t, ranks, "group")
+	lose(t, plane[1:], 1) // what host 1 sends
+	tell(t, ranks, "limited 3s")
+	for r, w := range ranks {
+		if line := <-w.lines; !strings.Contains(line, "timed out") || !strings.Contains(line, "plane 1") {
+			t.Errorf("rank %d says %q", r, line)
+		}
+	}
+}
