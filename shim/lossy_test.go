@@ -73,8 +73,10 @@ func (r lossyRank) do(line string) error {
 			return err
 		}
 		return r.everything(seed)
-	case "group":
-		return r.group()
+	case "reduce":
+		return r.reduce()
+	case "exchange":
+		return r.exchange()
 	case "narrow":
 		return Run([]Call{allReduce(r.narrow, make([]float32, 1<<18))})
 	case "limited": // time passes only from here on, however long it has taken to come here
@@ -83,7 +85,7 @@ func (r lossyRank) do(line string) error {
 			return err
 		}
 		r.wide.cfg.Timeout = limit
-		return r.group()
+		return r.reduce()
 	default:
 		return fmt.Errorf("no command")
 	}
@@ -122,39 +124,47 @@ func (r lossyRank) everything(seed uint64) error {
 	return nil
 }
 
-// Elements of each operation of a group, and what a rank sends of all on each of two planes: rings and
-// pairwise exchange send no byte twice.
-const groupCount = 3 << 16
+// Elements of what follows, and what a rank sends of it on each of two planes: a ring and pairwise
+// exchange send no byte twice.
+const heldCount = 3 << 16
 
-func groupShare(n int) uint64 { return 4 * groupCount * uint64(2*2*(n-1)+n*(n-1)) / uint64(n) / 2 }
+func reduceShare(n int) uint64   { return 4 * heldCount * 2 * uint64(n-1) / uint64(n) / 2 }
+func exchangeShare(n int) uint64 { return 4 * heldCount * uint64(n-1) / 2 }
 
-// group makes three operations as one group: AllReduce twice, AllToAll.
-func (r lossyRank) group() error {
+// reduce makes an AllReduce over all planes.
+func (r lossyRank) reduce() error {
 	rank, n := r.wide.args.Rank, r.wide.args.Ranks
-	one, two := make([]float32, groupCount), make([]float32, groupCount)
-	out, in := make([]float32, n*groupCount), make([]float32, n*groupCount)
-	for i := range one {
-		one[i], two[i] = float32(rank+i%64), float32(rank-i%32)
+	buf := make([]float32, heldCount)
+	for i := range buf {
+		buf[i] = float32(rank + i%64)
 	}
-	for i := range out {
-		out[i] = float32(rank + 100*(i/groupCount) + i%16)
-	}
-	err := Run([]Call{allReduce(r.wide, one), allReduce(r.wide, two), {
-		Comm: r.wide, Kind: CallAllToAll, Type: datatype.Float32, Count: groupCount,
-		Send: unsafe.Pointer(unsafe.SliceData(out)), Recv: unsafe.Pointer(unsafe.SliceData(in)),
-	}})
-	if err != nil {
+	if err := Run([]Call{allReduce(r.wide, buf)}); err != nil {
 		return err
 	}
-	ranks := n * (n - 1) / 2 // their sum
-	for i := range one {
-		if one[i] != float32(ranks+n*(i%64)) || two[i] != float32(ranks-n*(i%32)) {
-			return fmt.Errorf("element %d: sums %v and %v", i, one[i], two[i])
+	for i, v := range buf {
+		if v != float32(n*(n-1)/2+n*(i%64)) {
+			return fmt.Errorf("element %d: sum %v", i, v)
 		}
 	}
-	for i := range in {
-		if in[i] != float32(i/groupCount+100*rank+i%16) {
-			return fmt.Errorf("element %d: %v after AllToAll", i, in[i])
+	return nil
+}
+
+// exchange makes an AllToAll over all planes.
+func (r lossyRank) exchange() error {
+	rank, n := r.wide.args.Rank, r.wide.args.Ranks
+	out, in := make([]float32, n*heldCount), make([]float32, n*heldCount)
+	for i := range out {
+		out[i] = float32(rank + 100*(i/heldCount) + i%16)
+	}
+	if err := Run([]Call{{
+		Comm: r.wide, Kind: CallAllToAll, Type: datatype.Float32, Count: heldCount,
+		Send: unsafe.Pointer(unsafe.SliceData(out)), Recv: unsafe.Pointer(unsafe.SliceData(in)),
+	}}); err != nil {
+		return err
+	}
+	for i, v := range in {
+		if v != float32(i/heldCount+100*rank+i%16) {
+			return fmt.Errorf("element %d: %v", i, v)
 		}
 	}
 	return nil
@@ -273,32 +283,34 @@ func TestLossyPlane(t *testing.T) {
 	}
 }
 
-// TestHeldPlane: while plane 1 loses everything, plane 0 carries all that its share is of every
-// operation of a group, and all of another communicator's operation, which ends. Then plane 1
-// loses nothing more, and the group ends, too.
+// TestHeldPlane: while plane 1 loses everything, plane 0 carries its share of an operation to the end,
+// and an operation of another communicator, which ends. Then plane 1 loses nothing more, and the
+// first ends, too.
 func TestHeldPlane(t *testing.T) {
 	const n = 3
 	hosts, ethernet := addressedHosts(t, n, 2)
 	held := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2)
-	tell(t, ranks, "group") // finds the ways, and who is at their ends
-	done(t, ranks, "group")
-	lose(t, held, 1)
-	var before [n]uint64
-	for r := range before {
-		before[r] = ethernet.Sent(t, r, 0)
-	}
-	tell(t, ranks, "group")
-	for r := range before {
-		var sent uint64
-		if !settled(func() bool { sent = ethernet.Sent(t, r, 0) - before[r]; return sent >= groupShare(n) }) {
-			t.Errorf("rank %d has sent %d bytes on plane 0 while plane 1 is held, of %d", r, sent, groupShare(n))
+	for command, share := range map[string]uint64{"reduce": reduceShare(n), "exchange": exchangeShare(n)} {
+		tell(t, ranks, command) // finds the ways, and who is at their ends
+		done(t, ranks, command)
+		lose(t, held, 1)
+		var before [n]uint64
+		for r := range before {
+			before[r] = ethernet.Sent(t, r, 0)
 		}
+		tell(t, ranks, command)
+		for r := range before {
+			var sent uint64
+			if !settled(func() bool { sent = ethernet.Sent(t, r, 0) - before[r]; return sent >= share }) {
+				t.Fatalf("%s: rank %d has sent %d bytes on plane 0 while plane 1 is held, of %d", command, r, sent, share)
+			}
+		}
+		tell(t, ranks, "narrow")
+		done(t, ranks, "narrow") // and nothing else
+		lose(t, held, 0)
+		done(t, ranks, command)
 	}
-	tell(t, ranks, "narrow")
-	done(t, ranks, "narrow") // and no group
-	lose(t, held, 0)
-	done(t, ranks, "group")
 }
 
 // TestOneWayPlane: of plane 1 one host hears nobody, while everybody hears it: all say that it is
@@ -307,10 +319,10 @@ func TestOneWayPlane(t *testing.T) {
 	hosts, ethernet := addressedHosts(t, 2, 2)
 	plane := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2)
-	tell(t, ranks, "group")
-	done(t, ranks, "group")
+	tell(t, ranks, "reduce")
+	done(t, ranks, "reduce")
 	lose(t, plane[1:], 1) // what host 1 sends
-	tell(t, ranks, "limited 3s")
+	tell(t, ranks, "limited 6s")
 	for r, w := range ranks {
 		if line := <-w.lines; !strings.Contains(line, "timed out") || !strings.Contains(line, "plane 1") {
 			t.Errorf("rank %d says %q", r, line)
