@@ -9,10 +9,12 @@
 #
 #   bench/planes.sh                      AllReduce and AllToAll, 2 ranks, k = 1 2 4, 64 MiB
 #   PLANES="2" RANKS=4 SIZE=16M RATE=250mbit COLLECTIVES=allgather bench/planes.sh
-#   IMPAIR="loss 0.1%" bench/planes.sh   the last plane of each run is worse: any netem arguments (where the kernel has it), or
-#   IMPAIR="rate 250mbit" ...            a lower rate
+#   IMPAIR="loss 1%" bench/planes.sh     the last plane of each run loses frames (lightpath fabric lose; single ones, without offloads)
+#   IMPAIR="rate 250mbit" ...            or has a lower rate
+#   ALONE=1 ...                          and each time the same again over a plane as bad as that by itself, with what its share is
 #   MTU=1500 ROUNDS=3 ...                frames of another size than 9000; everything three times, by turns
 #   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's
+#   RTO_MIN=5000 ...                     retransmit after that many microseconds at the earliest, not 200000 (net.ipv4.tcp_rto_min_us)
 #
 # Prints, per collective and k: time, bus bandwidth, its part of k times RATE and of what headers leave of that
 # ((MTU - 52) / (MTU + 14), as HTB counts Ethernet), and the bytes that each plane of rank 0 has sent. Bus bandwidth is by
@@ -21,10 +23,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 collectives=${COLLECTIVES:-"allreduce alltoall"} planes=${PLANES:-"1 2 4"} ranks=${RANKS:-2}
-size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-10} impair=${IMPAIR:-} mtu=${MTU:-9000} rounds=${ROUNDS:-1}
-tag=lpb$$ most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mktemp -d)
+size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-10} impair=${IMPAIR:-} alone=${ALONE:-} mtu=${MTU:-9000} rounds=${ROUNDS:-1}
+tag=lpb$$ loser="" most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mktemp -d)
 
 clean() {
+  [ -z "$loser" ] || kill "$loser" 2>/dev/null || true
   for r in $(seq 0 $((ranks - 1))); do ip netns delete "$tag-$r" 2>/dev/null || true; done
   ip netns delete "$tag" 2>/dev/null || true
   rm -rf "$work"
@@ -51,11 +54,13 @@ done
 for r in $(seq 0 $((ranks - 1))); do
   ip netns add "$tag-$r"
   ip -n "$tag-$r" link set lo up
+  [ -z "${RTO_MIN:-}" ] || ip netns exec "$tag-$r" sh -c 'echo "$0" >/proc/sys/net/ipv4/tcp_rto_min_us' "$RTO_MIN"
   for j in $(seq 0 $((most - 1))); do
     ip -n "$tag" link add "h${r}p$j" mtu "$mtu" type veth peer name "e$j" mtu "$mtu" netns "$tag-$r"
     ip -n "$tag" link set "h${r}p$j" master "br$j" up
     ip -n "$tag-$r" address add "10.77.$j.$((r + 1))/24" dev "e$j"
     ip -n "$tag-$r" link set "e$j" up
+    [[ "$impair" != loss* ]] || ip -n "$tag-$r" link set "e$j" gso_max_segs 1
     shape "$tag" "h${r}p$j" "$rate"
     shape "$tag-$r" "e$j" "$rate"
   done
@@ -63,21 +68,30 @@ done
 
 # worse PLANE [IMPAIRMENT...]: what the hosts send on a plane is impaired, or no more.
 worse() {
-  local j=$1 r
+  local j=$1 r ends
   shift
-  for r in $(seq 0 $((ranks - 1))); do
-    case "$*" in
-      "") limit "$tag-$r" "e$j" "$rate" && queue "$tag-$r" "e$j" ;;
-      "rate "*) limit "$tag-$r" "e$j" "$2" ;;
-      *) ip netns exec "$tag-$r" tc qdisc replace dev "e$j" parent 1:1 handle 3: netem limit 1000 "$@" ;;
-    esac
-  done
+  case "$*" in
+    "")
+      [ -z "$loser" ] || { kill "$loser" && wait "$loser"; loser=""; }
+      for r in $(seq 0 $((ranks - 1))); do limit "$tag-$r" "e$j" "$rate"; done ;;
+    "rate "*) for r in $(seq 0 $((ranks - 1))); do limit "$tag-$r" "e$j" "$2"; done ;;
+    "loss "*)
+      ends=$(seq -s, -f "h%gp$j" 0 $((ranks - 1)))
+      : >"$work/loser"
+      ip netns exec "$tag" bin/lightpath fabric lose --interface "$ends" --rate "$2" >"$work/loser" &
+      loser=$!
+      until [ -s "$work/loser" ]; do kill -0 "$loser" && sleep 0.1; done ;;
+    *) echo "IMPAIR: neither \"rate R\" nor \"loss R\": $*" >&2; exit 2 ;;
+  esac
 }
 
 sent() { ip netns exec "$tag-0" cat "/sys/class/net/e$1/statistics/tx_bytes"; }
 
 # bits RATE: in bit/s.
 bits() { awk -v r="$1" 'BEGIN { u["kbit"] = 1e3; u["mbit"] = 1e6; u["gbit"] = 1e9; n = r + 0; sub(/^[0-9.]+/, "", r); printf "%.0f", n * u[r] }'; }
+
+# bytes SIZE: without K and M.
+bytes() { awk -v s="$1" 'BEGIN { u["K"] = 1024; u["M"] = 1024 ^ 2; n = s + 0; sub(/^[0-9]+/, "", s); printf "%d", n * (s == "" ? 1 : u[s]) }'; }
 
 # row NAME K TIME MB/S [COUNTS] [WRONG]: a line of the table.
 row() {
@@ -86,22 +100,23 @@ row() {
     printf "%-14s %2d %6d %12s %14.1f %8.1f%% %11.1f%% %s%s\n", c, k, n, us, rate * 8, part, part * (mtu + 14) / (mtu - 52), counts, wrong ? "  WRONG: " wrong : "" }'
 }
 
-# collective NAME K
+# collective NAME K [FIRST BYTES]: over k planes from FIRST on, the last of which is worse.
 collective() {
-  local c=$1 k=$2 names before=() pids=() counts='' j r p
-  names="=$(seq -s, -f 'e%g' 0 $((k - 1)))"
-  [ -z "$impair" ] || worse $((k - 1)) $impair
-  for j in $(seq 0 $((k - 1))); do before+=("$(sent "$j")"); done
+  local c=$1 k=$2 first=${3:-0} bytes=${4:-$size} names before=() pids=() counts='' j r p last
+  last=$((first + k - 1))
+  names="=$(seq -s, -f 'e%g' "$first" "$last")"
+  [ -z "$impair" ] || worse "$last" $impair
+  for j in $(seq "$first" "$last"); do before+=("$(sent "$j")"); done
   for r in $(seq 0 $((ranks - 1))); do
     RANK=$r WORLD_SIZE=$ranks MASTER_PORT=$$ TORCHELASTIC_RUN_ID="$tag-$c-$k" NCCL_SOCKET_IFNAME=$names LIGHTPATH_PLANES=$k \
-      ip netns exec "$tag-$r" bin/lightpath bench "$c" -b "$size" -e "$size" -w 2 -i "$iters" --out-of-place \
+      ip netns exec "$tag-$r" bin/lightpath bench "$c" -b "$bytes" -e "$bytes" -w 2 -i "$iters" --out-of-place \
       --transport tcp >"$work/$r" 2>&1 &
     pids+=($!)
   done
   for p in "${pids[@]}"; do wait "$p" || { cat "$work"/*; exit 1; }; done
-  for j in $(seq 0 $((k - 1))); do counts+=" $(($(sent "$j") - before[j]))"; done
-  [ -z "$impair" ] || worse $((k - 1))
-  local bytes us wrong # the table has too few digits of the bandwidth
+  for j in $(seq "$first" "$last"); do counts+=" $(($(sent "$j") - before[j - first]))"; done
+  [ -z "$impair" ] || worse "$last"
+  local us wrong # the table has too few digits of the bandwidth
   read -r bytes us wrong < <(awk '$1 ~ /^[0-9]+$/ { print $1, $6, $9 }' "$work/0")
   row "$c" "$k" "$us" "$(awk -v c="$c" -v n="$ranks" -v b="$bytes" -v us="$us" 'BEGIN {
     share = c == "allreduce" ? 2 * (n - 1) / n : c ~ /^(alltoall|allgather|reducescatter)$/ ? (n - 1) / n : 1
@@ -129,7 +144,10 @@ streams() {
 printf '%-14s %2s %6s %12s %14s %9s %12s  %s\n' collective k ranks 'time (us)' 'busbw (Mb/s)' 'of line' 'of payload' 'bytes sent by rank 0, per plane'
 for _ in $(seq "$rounds"); do
   for k in $planes; do
-    for c in $collectives; do collective "$c" "$k"; done
+    for c in $collectives; do
+      collective "$c" "$k"
+      [ -z "$alone" ] || collective "$c" 1 $((k - 1)) $(($(bytes "$size") / k))
+    done
     if [ "$ranks" = 2 ] && [ -z "$impair" ] && command -v iperf3 >/dev/null; then streams "$k"; fi
   done
 done

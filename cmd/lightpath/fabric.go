@@ -27,7 +27,7 @@ builds its own part (--host), on the planes' interfaces, and runs an agent that 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent())
+	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent(), newFabricLose())
 	return cmd
 }
 

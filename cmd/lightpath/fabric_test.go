@@ -84,6 +84,9 @@ func TestFabricRefuses(t *testing.T) {
 		{[]string{"--fabric and --name"}, []string{"status", "--fabric", bare, "--name", "x"}},
 		{[]string{"no such file"}, []string{"up", "--fabric", filepath.Join(t.TempDir(), "none")}},
 		{[]string{"mtu"}, []string{"up", "--fabric", bare, "--mtu", "much"}},
+		{[]string{"--interface is required"}, []string{"lose", "--rate", "1%"}},
+		{[]string{"--rate", `"101%"`}, []string{"lose", "--interface", "lo", "--rate", "101%"}},
+		{[]string{"--rate", `""`}, []string{"lose", "--interface", "lo"}},
 	} {
 		refuse(t, "", c.says, append([]string{"fabric"}, c.args...)...)
 	}
