@@ -245,7 +245,7 @@ func (x *direct) offer(w sharedWhere) error {
 	}
 	own := x.page.rank(x.me)
 	if x.exchange[x.me], err = spare.take(x.driver, x.ctx, x.c.cfg.DeviceExchange); err != nil {
-		return err
+		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w", x.c.cfg.DeviceExchange, x.c.args.Device, err)
 	}
 	own.process, own.pointer = processID(), uint64(uintptr(x.exchange[x.me]))
 	if own.handle, err = x.driver.Export(x.exchange[x.me]); err != nil {

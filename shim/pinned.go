@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"fmt"
 	"math/bits"
 	"os"
 	"sync"
@@ -40,7 +41,10 @@ func (p *rooms) take(size int) (room, error) {
 	}
 	p.mu.Unlock()
 	at, err := devices.Alloc(1 << class)
-	return room{at, 1 << class}, err
+	if err != nil {
+		return room{}, fmt.Errorf("shim: %d bytes of page-locked memory: %w", 1<<class, err)
+	}
+	return room{at, 1 << class}, nil
 }
 
 func (p *rooms) give(r room) {

@@ -124,7 +124,14 @@ func (Library) Locate(p unsafe.Pointer) (device.Place, error) {
 func (Library) Enter(s device.Stream) (int, error) {
 	runtime.LockOSThread() // the driver's current context is the thread's
 	var number C.int
-	err := do("cuStreamGetCtx", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_enter(c, C.uintptr_t(s), &number) })
+	var rc C.CUresult
+	err := do("cuStreamGetCtx", func(c *C.struct_lpc_library) C.CUresult {
+		rc = C.lpc_enter(c, C.uintptr_t(s), &number)
+		return rc
+	})
+	if rc == C.CUDA_ERROR_INVALID_HANDLE {
+		err = fmt.Errorf("the driver does not know stream %#x: has it been destroyed? %w", s, err)
+	}
 	if err != nil {
 		runtime.UnlockOSThread()
 	}

@@ -1,5 +1,5 @@
 /* Ranks whose devices reach each other: what goes wrong, and what a graph and a group may do. direct [NAME...] runs
- * some of the tests; direct unreachable is for a driver whose devices do not reach each other. */
+ * some of the tests; direct unreachable is for a driver whose devices do not reach each other, and direct full for one whose devices have no room. */
 #include <unistd.h>
 
 #include "tests.h"
@@ -315,6 +315,22 @@ static void unmade(struct rank *r) {
   }
 }
 
+/* A device without room for exchange memory: which rank, device and setting, or launches are staged. First of a process: memory is kept. */
+static void unmade_full(void) {
+  ncclComm_t comms[2];
+  gpu_use(0);
+  setenv("LIGHTPATH_DEVICE_PATH", "direct", 1);
+  gpu.Fail("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY, 0);
+  FAILS(ncclCommInitAll(comms, 2, NULL), ncclInvalidUsage, "bytes on device 0: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY");
+  CHECK(strstr(ncclGetLastError(NULL), "LIGHTPATH_DEVICE_PATH=direct: rank 0") != NULL);
+  CHECK(strstr(ncclGetLastError(NULL), "LIGHTPATH_DEVICE_EXCHANGE=1048576 bytes") != NULL);
+  setenv("LIGHTPATH_DEVICE_PATH", "auto", 1);
+  OK(ncclCommInitAll(comms, 2, NULL));
+  gpu.Fail(NULL, 0, 0);
+  OK(ncclCommDestroy(comms[0]));
+  OK(ncclCommDestroy(comms[1]));
+}
+
 /* Driver that fails in the middle of a launch: the communicator fails on all ranks, and no stream hangs. */
 static void refused(struct rank *r) {
   static const char *const functions[] = {"cuStreamBatchMemOp_v2", "cuMemcpyAsync", "cuEventRecord", "cuLaunchKernel"};
@@ -471,6 +487,10 @@ int main(int argc, char **argv) {
   gpu_open();
   if (argc == 2 && strcmp(argv[1], "unreachable") == 0) {
     unreachable();
+    return 0;
+  }
+  if (argc == 2 && strcmp(argv[1], "full") == 0) {
+    unmade_full();
     return 0;
   }
   setenv("LIGHTPATH_DEVICE_PATH", "direct", 1);

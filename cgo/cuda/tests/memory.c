@@ -63,7 +63,8 @@ static void full(struct rank *r) {
   FAILS(ncclMemAlloc(&at, 100), ncclUnhandledCudaError, "ncclMemAlloc: 100 bytes on device 0: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY");
   CHECK(at == NULL);
   gpu.Fail("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY, 0);
-  FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclUnhandledCudaError, "CUDA_ERROR_OUT_OF_MEMORY");
+  FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclUnhandledCudaError,
+        "bytes of page-locked memory: cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY");
   gpu.Fail(NULL, 0, 0);
   OK(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s));
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
@@ -99,7 +100,7 @@ static void untouched(struct rank *r) {
     LEFT(OK(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s)));
     LEFT(OK(ncclAllReduce(a, a, 10, ncclFloat, ncclSum, r->comm, (cudaStream_t)s)));
     LEFT(FAILS(ncclAllReduce(a, other, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "is memory of device 1"));
-    LEFT(FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)gone), ncclUnhandledCudaError, "CUDA_ERROR_INVALID_HANDLE"));
+    LEFT(FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)gone), ncclUnhandledCudaError, "has it been destroyed? cuStreamGetCtx: CUDA_ERROR_INVALID_HANDLE"));
     LEFT(FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "datatype"));
     LEFT(OK(ncclMemAlloc(&at, 1000)));
     LEFT(OK(ncclMemFree(at)));

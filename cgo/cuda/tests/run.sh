@@ -58,6 +58,7 @@ else
   check device-direct "$stub" "$small" STUB_CUDA_DEVICES=8 "$out/direct"
   check device-direct-lent "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_EXCHANGE=2M "$out/direct" lent churn
   check device-direct-unreachable "$stub" "$small" STUB_CUDA_DEVICES=2 STUB_CUDA_PEERS=0 "$out/direct" unreachable
+  check device-direct-full "$stub" "$small" STUB_CUDA_DEVICES=2 "$out/direct" full
   check device-direct-processes "$stub" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=8 "$out/processes" 3
   check device-direct-processes-two-shot "$stub" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=2 LIGHTPATH_DEVICE_EXCHANGE=4M "$out/processes" 4
   check device-direct-processes-shared "$stub" "$small" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=1 "$out/processes" 4

@@ -254,11 +254,12 @@ static void defaults(struct rank *r) {
 
 /* Arguments that cannot be right have no effect. */
 static void wrong(struct rank *r) {
-  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), elsewhere, foreign;
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), gone = gpu_stream(CU_STREAM_NON_BLOCKING), elsewhere, foreign;
   CUcontext own;
   float *a = gpu_alloc(BYTES), *other, *freed = gpu_alloc(1 << 20);
-  char expected[64];
+  char expected[80];
   gpu_free(freed);
+  IS(gpu.StreamDestroy(gone), CUDA_SUCCESS);
   gpu_use((r->device + r->world) % 8);
   other = gpu_alloc(BYTES);
   elsewhere = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -272,6 +273,11 @@ static void wrong(struct rank *r) {
   snprintf(expected, sizeof expected, "the stream is of device %d", (r->device + r->world) % 8);
   FAILS(sum(r, a, a, elsewhere), ncclInvalidArgument, expected);
   FAILS(sum(r, a, a, foreign), ncclInvalidArgument, "the stream is of another context of device");
+  snprintf(expected, sizeof expected, "the driver does not know stream %p: has it been destroyed?", (void *)gone);
+  FAILS(sum(r, a, a, gone), ncclUnhandledCudaError, expected);
+  FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "datatype");
+  FAILS(ncclSend(other, N, ncclFloat, 1, r->comm, (cudaStream_t)s), ncclInvalidArgument, "sendbuff is memory of device");
+  FAILS(ncclSend(freed, N, ncclFloat, 1, r->comm, (cudaStream_t)s), ncclInvalidArgument, "has it been freed?");
   FAILS(sum(r, freed, a, s), ncclInvalidArgument, "has it been freed?");
   FAILS(sum(r, freed, freed, NULL), ncclInvalidArgument, "has it been freed?"); /* nothing says that it is a call on a stream */
   FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
