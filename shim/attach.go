@@ -82,8 +82,8 @@ const transportEBPF = "ebpf"
 
 // chooseTransport decides how the packet planes are carried: a pure function of what
 // every rank has in its table.
-func chooseTransport(table []hello, setting string) (string, error) {
-	first := &table[0]
+func chooseTransport(table []hello, cfg *Config) (string, error) {
+	first, setting := &table[0], cfg.Transport
 	var otherProcess, otherHost *hello
 	for i := range table {
 		h := &table[i]
@@ -108,10 +108,10 @@ func chooseTransport(table []hello, setting string) (string, error) {
 		return setting, nil
 	case otherProcess == nil:
 		return "inproc", nil
-	case otherHost == nil:
+	case otherHost == nil && cfg.nccl.noShared == "":
 		return "shm", nil
 	default:
-		return "tcp", nil
+		return cfg.network(), nil
 	}
 }
 
@@ -131,6 +131,9 @@ func (c *Comm) attachPacket(kind string, l *listeners, sec secret) (err error) {
 		err = c.attachTCP(l, sec)
 	}
 	if err != nil {
+		if setting := c.cfg.WantsRDMA(); kind == transportRDMA {
+			kind += " (" + setting + ")"
+		}
 		return fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, kind, err)
 	}
 	return nil

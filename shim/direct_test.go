@@ -132,7 +132,8 @@ func TestDirectEligible(t *testing.T) {
 			t[1].Identity, t[1].NoDevice = "", "no device"
 			return t
 		},
-		"are not on one host": func(t []hello, _ *Config) []hello { t[1].Host = "other"; return t },
+		"rank 1 (, process 0): NCCL_P2P_LEVEL=LOC": func(t []hello, _ *Config) []hello { t[1].NoDirect = "NCCL_P2P_LEVEL=LOC"; return t },
+		"are not on one host":                      func(t []hello, _ *Config) []hello { t[1].Host = "other"; return t },
 	} {
 		cfg := auto
 		if why := whyNotDirect(change(good(), &cfg), &cfg); !strings.Contains(why, want) {

@@ -85,6 +85,8 @@ func whyNotDirect(table []hello, cfg *Config) string {
 	for i := range table {
 		h := &table[i]
 		switch {
+		case h.NoDirect != "":
+			return h.where() + ": " + h.NoDirect
 		case h.Identity == "":
 			return h.where() + ": " + h.NoDevice
 		case h.Host != first.Host || h.PIDs != first.PIDs:

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -74,6 +75,7 @@ type Config struct {
 	DebugTime   timestamps
 	SocketIf    string
 	IB          IB
+	nccl        ncclPaths
 	OOBIf       string
 	CommID      string
 
@@ -121,7 +123,7 @@ var vars = []Var{
 		func(c *Config, v string) error { c.Fabric = v; return nil }},
 	{"LIGHTPATH_FABRIC_RANK", "int", "launcher's rank, else the communicator's", "port of this process on every plane of the fabric",
 		func(c *Config, v string) error { return setInt(&c.FabricRank, v, 0, 1<<16-1) }},
-	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|rdma|ebpf", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp; rdma: ports of RDMA devices (NCCL_IB_HCA); ebpf: as auto, and the planes with circuits must be interfaces",
+	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|rdma|ebpf", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp, unless NCCL_SHM_DISABLE or NCCL_NET says otherwise; rdma: ports of RDMA devices (NCCL_IB_HCA); ebpf: as auto, and the planes with circuits must be interfaces",
 		func(c *Config, v string) error {
 			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", transportRDMA, transportEBPF)
 		}},
@@ -177,7 +179,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return c.setNets(v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
-	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other; rdma, by RDMA ports that reach it (GPUDirect); or staged through host memory; auto: the first of them that can be, staged where planes have circuits",
+	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other; rdma, by RDMA ports that reach it (GPUDirect); or staged through host memory; auto: the first of them that can be and that no variable of NCCL's forbids, staged where planes have circuits",
 		func(c *Config, v string) error {
 			return setChoice(&c.DevicePath, v, devicePathAuto, devicePathDirect, devicePathRDMA, devicePathStaged)
 		}},
@@ -229,6 +231,24 @@ var vars = []Var{
 		func(c *Config, v string) error { return setInt(&c.IB.TrafficClass, v, 0, 255) }},
 	{"NCCL_IB_SL", "int", "0", "service level of RDMA packets",
 		func(c *Config, v string) error { return setInt(&c.IB.ServiceLevel, v, 0, 15) }},
+	{"NCCL_NET", "IB|Socket", "", "network between hosts, where LIGHTPATH_TRANSPORT is auto: IB: RDMA ports, Socket: tcp, which auto is; the same on every rank",
+		func(c *Config, v string) error { return c.setNet(v) }},
+	{"NCCL_SHM_DISABLE", "int", "0", "1: processes share no memory, where LIGHTPATH_TRANSPORT is auto; the same on every rank",
+		func(c *Config, v string) error { return ban(&c.nccl.noShared, "NCCL_SHM_DISABLE", v, isOne) }},
+	{"NCCL_IB_DISABLE", "int", "0", "other than 0: NCCL_NET is not IB; RDMA ports that LIGHTPATH_TRANSPORT or a fabric file names are used",
+		func(c *Config, v string) error { return ban(&c.nccl.noRDMA, "NCCL_IB_DISABLE", v, nonZero) }},
+	{"NCCL_P2P_DISABLE", "int", "0", "1: devices do not reach each other's memory, where LIGHTPATH_DEVICE_PATH is auto; on one rank is on all",
+		func(c *Config, v string) error { return ban(&c.nccl.noDirect, "NCCL_P2P_DISABLE", v, isOne) }},
+	{"NCCL_P2P_LEVEL", "LOC|NVL|...|SYS, int", "", "LOC, 0: as NCCL_P2P_DISABLE=1; any other distance allows what devices can",
+		func(c *Config, v string) error { return banBelow(&c.nccl.noDirect, "NCCL_P2P_LEVEL", v, "NVL") }},
+	{"NCCL_NET_GDR_LEVEL", "LOC|...|PIX|...|SYS, int", "", "below PIX, where no port is, and 0: ports do not reach memory of devices (GPUDirect), where LIGHTPATH_DEVICE_PATH is auto; any other distance allows what ports can; on one rank is on all",
+		func(c *Config, v string) error {
+			return banBelow(&c.nccl.noRemote, "NCCL_NET_GDR_LEVEL", v, "PIX")
+		}},
+	{"NCCL_NET_GDR_READ", "int", "", "0: the same: ports that may not read memory of devices are not used for it",
+		func(c *Config, v string) error { return ban(&c.nccl.noRemote, "NCCL_NET_GDR_READ", v, isZero) }},
+	{"NCCL_DMABUF_ENABLE", "int", "1", "0: the same: dma-bufs are how ports get at memory of devices",
+		func(c *Config, v string) error { return ban(&c.nccl.noRemote, "NCCL_DMABUF_ENABLE", v, isZero) }},
 	{"NCCL_COMM_ID", "host:port", "", "rendezvous address to use instead of one that GetUniqueId draws",
 		func(c *Config, v string) error { c.CommID = v; return nil }},
 }
@@ -244,7 +264,7 @@ var environment atomic.Pointer[func() []string]
 func UseEnvironment(all func() []string) { environment.Store(&all) }
 
 // LoadConfig reads the environment. An unusable value is an error that names its variable, but for variables of the
-// log, which no job should end for: [Config.Warnings] has those.
+// log, which no job should end for, and those of which NCCL takes its default: [Config.Warnings] has those.
 func LoadConfig() (*Config, error) {
 	all := os.Environ
 	if p := environment.Load(); p != nil {
@@ -287,7 +307,7 @@ func (c *Config) noteVariables(values map[string]string) {
 	slices.Sort(c.warnings)
 }
 
-// Warnings says what is set in vain: misspelt variables of ours, and values of the log's that mean nothing.
+// Warnings says what is set in vain: misspelt variables of ours, values that mean nothing, and settings that others come before.
 func (c *Config) Warnings() []string { return c.warnings }
 
 // misspelt reports whether a variable that nobody reads looks as if it was meant for us. Those of our tests and scripts are not.
@@ -325,7 +345,8 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 			continue
 		}
 		err := v.set(c, value)
-		if err != nil && strings.HasPrefix(v.Name, "NCCL_DEBUG") {
+		var vain notUsed
+		if err != nil && (strings.HasPrefix(v.Name, "NCCL_DEBUG") || errors.As(err, &vain)) {
 			c.warnings = append(c.warnings, fmt.Sprintf("environment variable %s: %v: not used.", v.Name, err))
 		} else if err != nil {
 			return nil, fmt.Errorf("shim: environment variable %s: %w: %w", v.Name, err, ErrInvalidUsage)
@@ -339,7 +360,7 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		}
 	}
 	c.Interpose = c.Interpose && c.otherLibrary != ""
-	return c, nil
+	return c, c.settle()
 }
 
 func setInt(p *int, v string, lo, hi int) error {

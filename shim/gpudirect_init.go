@@ -15,10 +15,11 @@ var errNoExport = errors.New("the driver's binding exports no memory for other d
 // whyNotGPUDirect is why ranks cannot even try to have ports reach the memory of their devices, "" where they can: a pure function of what all
 // of them share. overCircuits: the planes' circuits switch; see whyNotOverCircuits.
 func whyNotGPUDirect(table []hello, cfg *Config, overCircuits bool) string {
+	kind, _ := chooseTransport(table, cfg) // it has been chosen before
 	switch {
 	case len(table) == 1:
 		return "the communicator has one rank"
-	case !overCircuits && cfg.Transport != transportRDMA:
+	case !overCircuits && kind != transportRDMA:
 		return "the packet planes are no RDMA ports (LIGHTPATH_TRANSPORT=" + cfg.Transport + ")"
 	case cfg.IB.Mode == rdmaUC:
 		return "LIGHTPATH_RDMA_MODE=uc: messages need acknowledgements"
@@ -26,7 +27,10 @@ func whyNotGPUDirect(table []hello, cfg *Config, overCircuits bool) string {
 		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"
 	}
 	for i := range table {
-		if h := &table[i]; h.Identity == "" {
+		switch h := &table[i]; {
+		case h.NoRemote != "":
+			return h.where() + ": " + h.NoRemote
+		case h.Identity == "":
 			return h.where() + ": " + h.NoDevice
 		}
 	}

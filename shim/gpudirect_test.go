@@ -342,11 +342,12 @@ func TestGPUDirectEligible(t *testing.T) {
 		t.Errorf("refused: %s", why)
 	}
 	for want, change := range map[string]func(table []hello, cfg *Config) []hello{
-		"LIGHTPATH_TRANSPORT=tcp":         func(t []hello, cfg *Config) []hello { cfg.Transport = "tcp"; return t },
-		"LIGHTPATH_RDMA_MODE=uc":          func(t []hello, cfg *Config) []hello { cfg.IB.Mode = rdmaUC; return t },
-		"LIGHTPATH_FALLBACK=interpose":    func(t []hello, cfg *Config) []hello { cfg.Interpose = true; return t },
-		"one rank":                        func(t []hello, _ *Config) []hello { return t[:1] },
-		"rank 1 (, process 0): no device": func(t []hello, _ *Config) []hello { t[1].Identity, t[1].NoDevice = "", "no device"; return t },
+		"LIGHTPATH_TRANSPORT=tcp":                   func(t []hello, cfg *Config) []hello { cfg.Transport = "tcp"; return t },
+		"LIGHTPATH_RDMA_MODE=uc":                    func(t []hello, cfg *Config) []hello { cfg.IB.Mode = rdmaUC; return t },
+		"LIGHTPATH_FALLBACK=interpose":              func(t []hello, cfg *Config) []hello { cfg.Interpose = true; return t },
+		"one rank":                                  func(t []hello, _ *Config) []hello { return t[:1] },
+		"rank 1 (, process 0): NCCL_NET_GDR_READ=0": func(t []hello, _ *Config) []hello { t[1].NoRemote = "NCCL_NET_GDR_READ=0"; return t },
+		"rank 1 (, process 0): no device":           func(t []hello, _ *Config) []hello { t[1].Identity, t[1].NoDevice = "", "no device"; return t },
 	} {
 		cfg := rdma
 		if why := whyNotGPUDirect(change(good(), &cfg), &cfg, false); !strings.Contains(why, want) {

@@ -337,7 +337,7 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 			c.alone = false
 		}
 	}
-	kind, err := chooseTransport(c.table, c.cfg.Transport)
+	kind, err := chooseTransport(c.table, c.cfg)
 	if err == nil {
 		err = c.attachPacket(kind, l, sec)
 	}
@@ -383,6 +383,7 @@ func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 	}
 	h.TCP, h.Door = l.tcpAddr(), c.door.address()
 	c.dev.describe(&h, c.noDevice)
+	h.NoDirect, h.NoRemote = c.cfg.nccl.noDirect, c.cfg.nccl.noRemote
 	return h
 }
 
@@ -393,7 +394,7 @@ func (c *Config) settings() string {
 		items = append(items, coll+":"+name)
 	}
 	slices.Sort(items)
-	s := fmt.Sprintf("LIGHTPATH_TRANSPORT=%s LIGHTPATH_PLANES=%d", c.Transport, c.Planes)
+	s := fmt.Sprintf("LIGHTPATH_TRANSPORT=%s LIGHTPATH_PLANES=%d", c.Transport, c.Planes) + c.nccl.settings()
 	if c.IB.Mode != "" && c.IB.Mode != rdmaAuto {
 		s += " LIGHTPATH_RDMA_MODE=" + c.IB.Mode
 	}

@@ -89,6 +89,9 @@ func (o *optical) attachRDMACircuits(fab *fabricInfo, sec secret) (transport.End
 		}
 	}
 	o.hcas = hcas
+	if ban := c.cfg.nccl.noRDMA; ban != "" {
+		c.log.warn("%s is not used: fabric %s comes before it.", ban, fab.path)
+	}
 	mine, err := c.rdmaPlanes(hcas, len(fab.Planes))
 	if err != nil {
 		return nil, err

@@ -47,6 +47,8 @@ type hello struct {
 	Device    bool   `json:"device"`   // it may be given device memory
 	Identity  string `json:"identity"` // identity of the rank's device, "" where NoDevice says why nobody can reach it
 	NoDevice  string `json:"no_device"`
+	NoDirect  string `json:"no_direct"` // the setting by which devices do not reach each other, "" without
+	NoRemote  string `json:"no_remote"` // and that by which ports do not reach devices
 }
 
 func (h *hello) where() string { return fmt.Sprintf("rank %d (%s, process %d)", h.Rank, h.Name, h.PID) }

@@ -54,7 +54,7 @@ func (l *sideLink) mayShareMemory() bool {
 	me, it := &l.s.c.table[l.s.c.args.Rank], &l.s.c.table[l.peer]
 	switch l.s.c.cfg.Transport {
 	case "auto", "shm", "inproc", transportEBPF:
-		return me.Host == it.Host && me.PIDs == it.PIDs
+		return me.Host == it.Host && me.PIDs == it.PIDs && l.s.c.cfg.nccl.noShared == ""
 	}
 	return false
 }

@@ -168,7 +168,7 @@ var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
 
 // packetModel is the cost model of the packet planes, all of them as one.
 func (c *Comm) packetModel() (*plans.Problem, error) {
-	kind, err := chooseTransport(c.table, c.cfg.Transport)
+	kind, err := chooseTransport(c.table, c.cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,169 @@
+package shim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ncclPaths is what variables of NCCL's say of data paths. They refine what LIGHTPATH_TRANSPORT and LIGHTPATH_DEVICE_PATH leave
+// open; where those say something, they come first (see settle). Bans are the setting that says so, as NCCL_SHM_DISABLE=1, or "".
+type ncclPaths struct {
+	net      string // netSocket, netIB or "": the network between hosts
+	noShared string // ranks share no memory, but within a process
+	noRDMA   string // no network is RDMA
+	noDirect string // devices do not reach each other's memory
+	noRemote string // ports do not reach memory of devices
+}
+
+// What NCCL_NET can say: the networks that NCCL itself has.
+const (
+	netSocket = "Socket"
+	netIB     = "IB"
+)
+
+// notUsed is why the value of a variable changes nothing: NCCL takes its default too, so it is told and fails nobody.
+type notUsed struct{ error }
+
+// setNet reads NCCL_NET. Others than NCCL's own are networks of plugins, which Lightpath cannot load: an error as in NCCL where the
+// plugin is missing, unless there is another library to have it.
+func (c *Config) setNet(v string) error {
+	err := setChoice(&c.nccl.net, v, netIB, netSocket)
+	switch {
+	case err == nil:
+		return nil
+	case c.otherLibrary != "":
+		return notUsed{fmt.Errorf("%q is a network of the library of LIGHTPATH_NCCL_FALLBACK_LIB", v)}
+	}
+	return fmt.Errorf("%w, and Lightpath loads no network plugins", err)
+}
+
+// ban notes in p that a variable has a value that forbids: any number that forbids says so of.
+func ban(p *string, name, v string, forbids func(int64) bool) error {
+	n, err := strconv.ParseInt(v, 0, 64)
+	if err != nil {
+		return notUsed{fmt.Errorf("%q is not a number", cut(v, 64))}
+	}
+	if forbids(n) {
+		*p = fmt.Sprintf("%s=%d", name, n)
+	}
+	return nil
+}
+
+// The numbers by which NCCL's variables forbid.
+func isOne(n int64) bool   { return n == 1 }
+func isZero(n int64) bool  { return n == 0 }
+func nonZero(n int64) bool { return n != 0 }
+
+// levels are NCCL's distances between two devices, the nearest first; oldLevels are those that numbers stand for.
+var (
+	levels    = []string{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"}
+	oldLevels = []string{"LOC", "PIX", "PXB", "PHB", "SYS"}
+)
+
+// banBelow notes in p that a variable allows no distance as far as least. Case matters, as in NCCL.
+func banBelow(p *string, name, v, least string) error {
+	at := slices.Index(levels, v)
+	if at < 0 && v[0] >= '0' && v[0] <= '9' {
+		n, err := strconv.ParseInt(v, 0, 64)
+		if err != nil {
+			return notUsed{fmt.Errorf("%q is not a distance", cut(v, 64))}
+		}
+		at = slices.Index(levels, oldLevels[min(n, int64(len(oldLevels)-1))])
+	}
+	if at < 0 {
+		return notUsed{fmt.Errorf("%q is none of %s, and not a number", cut(v, 64), strings.Join(levels, ", "))}
+	}
+	if at < slices.Index(levels, least) {
+		*p = name + "=" + cut(v, 64)
+	}
+	return nil
+}
+
+// settle drops what NCCL's variables say where Lightpath's own say it already, with a warning where those say otherwise. What is
+// left takes effect.
+func (c *Config) settle() error {
+	p := &c.nccl
+	net := ""
+	if p.net != "" {
+		net = "NCCL_NET=" + p.net
+	}
+	first := "LIGHTPATH_TRANSPORT=" + c.Transport
+	switch c.Transport {
+	case "auto", transportEBPF:
+		if p.net == netIB && p.noRDMA != "" {
+			return fmt.Errorf("shim: environment variable NCCL_NET: %s, but %s: %w", net, p.noRDMA, ErrInvalidUsage)
+		}
+	case transportRDMA:
+		if p.net == netSocket {
+			c.overruled(net, first)
+		}
+		c.overruled(p.noRDMA, first)
+		p.net, p.noShared, p.noRDMA = "", "", ""
+	default:
+		if c.Transport == "shm" {
+			c.overruled(p.noShared, first)
+		}
+		if c.Transport == "tcp" && p.net == netIB {
+			c.overruled(net, first)
+		}
+		p.net, p.noShared = "", ""
+	}
+	if first = "LIGHTPATH_DEVICE_PATH=" + c.DevicePath; c.DevicePath != devicePathAuto {
+		if c.DevicePath == devicePathDirect {
+			c.overruled(p.noDirect, first)
+		}
+		if c.DevicePath == devicePathRDMA {
+			c.overruled(p.noRemote, first)
+		}
+		p.noDirect, p.noRemote = "", ""
+	}
+	return nil
+}
+
+// overruled warns of a setting that another one comes before.
+func (c *Config) overruled(setting, first string) {
+	if setting != "" {
+		c.warnings = append(c.warnings, fmt.Sprintf("%s is not used: %s comes before it.", setting, first))
+	}
+}
+
+// network is how ranks that share no memory are connected.
+func (c *Config) network() string {
+	if c.nccl.net == netIB {
+		return transportRDMA
+	}
+	return "tcp"
+}
+
+// WantsRDMA is the setting that asks for RDMA ports between ranks, "" where none does.
+func (c *Config) WantsRDMA() string {
+	switch {
+	case c.Transport == transportRDMA:
+		return "LIGHTPATH_TRANSPORT=" + transportRDMA
+	case c.nccl.net == netIB:
+		return "NCCL_NET=" + netIB
+	}
+	return ""
+}
+
+// ForbidsGPUDirect is the setting by which no port reaches memory of devices, "" where none forbids it.
+func (c *Config) ForbidsGPUDirect() string {
+	switch c.DevicePath {
+	case devicePathDirect, devicePathStaged:
+		return "LIGHTPATH_DEVICE_PATH=" + c.DevicePath
+	}
+	return c.nccl.noRemote
+}
+
+// settings is the part of a rank's settings that NCCL's variables are, those that all must have alike.
+func (p *ncclPaths) settings() (s string) {
+	if p.net != "" {
+		s += " NCCL_NET=" + p.net
+	}
+	if p.noShared != "" {
+		s += " " + p.noShared
+	}
+	return s
+}
