@@ -33,6 +33,7 @@ clean() {
   rm -rf "$work"
 }
 trap clean EXIT
+trap 'exit 1' INT TERM
 
 # limit NAMESPACE INTERFACE RATE
 limit() { ip netns exec "$1" tc class replace dev "$2" parent 1: classid 1:1 htb rate "$3" burst 64k cburst 64k; }
