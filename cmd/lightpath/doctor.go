@@ -85,10 +85,11 @@ func printEnv(asJSON bool) error {
 
 // examine checks what ranks on this machine need.
 func examine() []finding {
+	m := topology.Discover(context.Background(), topology.Sources{Sysfs: os.DirFS("/sys")})
 	findings := []finding{
 		{"version", true, fmt.Sprintf("lightpath %s, %s, %d CPUs", shim.Version, runtime.Version(), runtime.NumCPU())},
 		installed("lib", "libnccl.so.2"), installed("lib", "liblightpath.so"), installed("bin", "lightpath-rank"),
-		sharedMemory(), environment(), kernelPlanes(), rdmaPorts(),
+		sharedMemory(), environment(), kernelPlanes(), rdmaPorts(m), gpuDirect(m),
 	}
 	if path := os.Getenv("LIGHTPATH_FABRIC"); path != "" {
 		findings = append(findings, fabricFile(path))
@@ -115,22 +116,13 @@ func sharedMemory() finding {
 	return finding{"/dev/shm", free >= wanted, fmt.Sprintf("%d MiB free (%d wanted)", free>>20, wanted>>20)}
 }
 
-// rdmaPorts names the ports that LIGHTPATH_TRANSPORT=rdma can use. To have none is a fault only
+// rdmaPorts names the ports that ranks can use. To have none is a fault only
 // where they are asked for.
-func rdmaPorts() finding {
+func rdmaPorts(m *topology.Machine) finding {
 	const check = "rdma"
-	m := topology.Discover(context.Background(), topology.Sources{Sysfs: os.DirFS("/sys")})
-	var names, active []string
-	for _, d := range m.RDMA {
-		names = append(names, d.Name)
-		for _, p := range d.Ports {
-			if p.State == "ACTIVE" {
-				active = append(active, fmt.Sprintf("%s:%d", d.Name, p.Number))
-			}
-		}
-	}
+	names, active := portsOf(m)
 	c, err := shim.LoadConfig()
-	wanted := err == nil && c.Transport == "rdma"
+	wanted := err == nil && c.WantsRDMA() != ""
 	switch {
 	case len(names) == 0:
 		return finding{check, !wanted, "no RDMA devices (optional)"}
@@ -140,6 +132,41 @@ func rdmaPorts() finding {
 		return finding{check, false, fmt.Sprintf("NCCL_IB_HCA means none of %s", strings.Join(names, ", "))}
 	}
 	return finding{check, true, "active ports: " + strings.Join(active, ", ")}
+}
+
+// portsOf names a machine's RDMA devices, and those of their ports that are active.
+func portsOf(m *topology.Machine) (names, active []string) {
+	for _, d := range m.RDMA {
+		names = append(names, d.Name)
+		for _, p := range d.Ports {
+			if p.State == "ACTIVE" {
+				active = append(active, fmt.Sprintf("%s:%d", d.Name, p.Number))
+			}
+		}
+	}
+	return names, active
+}
+
+// gpuDirect says whether memory of GPUs can go through RDMA ports without the host's. That it cannot is a fault
+// only where it is asked for.
+func gpuDirect(m *topology.Machine) finding {
+	const check = "gpudirect"
+	_, active := portsOf(m)
+	c, err := shim.LoadConfig()
+	if err != nil {
+		return finding{check, true, "not known: the environment cannot be read"}
+	}
+	wanted := c.DevicePath == "rdma"
+	switch forbidden := c.ForbidsGPUDirect(); {
+	case len(m.GPUs) == 0:
+		return finding{check, !wanted, "no GPU (optional)"}
+	case len(active) == 0:
+		return finding{check, !wanted, "no active RDMA port: what GPUs of several hosts exchange goes through host memory (optional)"}
+	case forbidden != "":
+		return finding{check, true, "not used: " + forbidden}
+	}
+	return finding{check, true, fmt.Sprintf("GPUs: %d, active ports: %s; used over planes of RDMA ports that take the driver's dma-bufs, of which NCCL_DEBUG=INFO tells",
+		len(m.GPUs), strings.Join(active, ", "))}
 }
 
 func environment() finding {
