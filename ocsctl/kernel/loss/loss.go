@@ -72,7 +72,7 @@ func (l *Interface) attach(name string) error {
 	if err != nil {
 		return fmt.Errorf("eBPF program: %w", err)
 	}
-	defer program.Close()
+	defer func() { _ = program.Close() }() // the link has it
 	if l.link, err = link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: program, Attach: ebpf.AttachTCXIngress}); err != nil {
 		return fmt.Errorf("TCX (Linux 6.6): %w", err)
 	}

@@ -45,7 +45,7 @@ func TestRates(t *testing.T) {
 	defer func() { must(t, l.Close()) }()
 	in, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	must(t, err)
-	defer in.Close()
+	defer func() { must(t, in.Close()) }()
 	out, err := net.Dial("udp4", in.LocalAddr().String())
 	must(t, err)
 	defer out.Close()
