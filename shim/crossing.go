@@ -210,8 +210,8 @@ func (x *crossing) run() {
 	x.in.cross.outstanding.Add(-1)
 }
 
-// raise sets a word that only rises. When a communicator has failed its streams go on by themselves, and the crossing that comes next may have set the
-// word already.
+// raise sets a word that only rises. When a communicator has failed its streams go on by themselves, and the crossing that
+// comes next may have set the word already.
 func raise(word *uint32, to uint32) {
 	for at := atomic.LoadUint32(word); int32(at-to) < 0; at = atomic.LoadUint32(word) {
 		if atomic.CompareAndSwapUint32(word, at, to) {

@@ -47,8 +47,7 @@ wait without using a processor while others are timed. All have the same kind of
 
 With --memory library buffers are those of ncclMemAlloc and MPI_Alloc_mem; Gloo has no such call.
 lightpath-alloc is Lightpath with buffers of ncclMemAlloc, shown beside the comparison. Gloo is PyTorch's and
-knows TCP only. Without --peers a library that is not
-installed is left out with a line that says what to do.
+knows TCP only. Without --peers a library that is not installed is left out with a line that says what to do.
 Exits 1 where an element of Lightpath's is wrong.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
