@@ -46,6 +46,9 @@ type answer struct {
 	Unsupported string `json:"unsupported"`
 }
 
+// errHungUp is the end of a rank's socket.
+var errHungUp = errors.New("ended")
+
 // errUnsupported reports that a contender lacks what was asked; its ranks go on.
 var errUnsupported = errors.New("unsupported")
 
@@ -140,10 +143,7 @@ func (c *rankConn) read(end time.Time) (answer, error) {
 		return a, err
 	}
 	if !c.lines.Scan() {
-		if err := c.lines.Err(); err != nil {
-			return a, err
-		}
-		return a, errors.New("ended")
+		return a, cmp.Or(c.lines.Err(), errHungUp)
 	}
 	if err := json.Unmarshal(c.lines.Bytes(), &a); err != nil {
 		return a, fmt.Errorf("unreadable answer %.200q: %w", c.lines.Bytes(), err)
@@ -157,14 +157,14 @@ func (s *session) run(line string) (us float64, wrong int64, err error) {
 	end := time.Now().Add(s.timeout)
 	for r, c := range s.ranks {
 		if _, err := c.Write([]byte(line + "\n")); err != nil {
-			return 0, 0, s.explain(fmt.Errorf("rank %d: %w", r, err))
+			return 0, 0, s.lost(r, err)
 		}
 	}
 	for r, c := range s.ranks {
 		a, err := c.read(end)
 		switch {
 		case err != nil:
-			return 0, 0, s.explain(fmt.Errorf("rank %d: %w", r, err))
+			return 0, 0, s.lost(r, err)
 		case a.Error != "":
 			return 0, 0, s.explain(fmt.Errorf("rank %d: %s", r, a.Error))
 		case a.Unsupported != "":
@@ -181,6 +181,19 @@ func (s *session) run(line string) (us float64, wrong int64, err error) {
 		wrong += a.Wrong
 	}
 	return us, wrong, nil
+}
+
+// lost is the error of a rank that does not answer. One that has hung up is ending, or its launcher
+// is: only when that is done has all been read that it wrote.
+func (s *session) lost(rank int, err error) error {
+	if errors.Is(err, errHungUp) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		select {
+		case ended := <-s.exited:
+			s.exited <- ended
+		case <-time.After(s.patience):
+		}
+	}
+	return s.explain(fmt.Errorf("rank %d: %w", rank, err))
 }
 
 // explain adds what the processes wrote.
