@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/shared/memfile"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 )
 
 // What LIGHTPATH_DEVICE_PATH can say.
@@ -63,7 +64,7 @@ func (d *onDevice) describe(h *hello, noDevice error) {
 	default:
 		h.Identity = d.identity
 	}
-	h.NoDevice = cut(h.NoDevice, 256)
+	h.NoDevice = errdefs.Cut(h.NoDevice, 256)
 }
 
 // whyNotDirect is why ranks cannot even try to exchange through the memory of their devices, "" where they can: a pure function of what all
@@ -382,7 +383,7 @@ func (e *exchangeRooms) give(ctx device.Context, size int64, at unsafe.Pointer) 
 func (c *Comm) accord(step uint64, failed error) (why string, err error) {
 	m := &message{Kind: msgManaged, Seq: step}
 	if failed != nil {
-		m.Body = []byte(cut(failed.Error(), 1024))
+		m.Body = []byte(errdefs.Cut(failed.Error(), 1024))
 	}
 	if err := c.star.toLeader(m); err != nil {
 		return "", err

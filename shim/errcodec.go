@@ -1,6 +1,10 @@
 package shim
 
-import "errors"
+import (
+	"errors"
+
+	"lightpath/shim/errdefs"
+)
 
 // remoteError is an error that happened on another rank.
 type remoteError struct {
@@ -19,10 +23,10 @@ func (e *remoteError) Unwrap() error { return e.is }
 func encodeError(err error) (class uint64, text string) {
 	for i, e := range resultTable {
 		if errors.Is(err, e.is) {
-			return uint64(i) + 1, cut(err.Error(), 4096)
+			return uint64(i) + 1, errdefs.Cut(err.Error(), 4096)
 		}
 	}
-	return 0, cut(err.Error(), 4096)
+	return 0, errdefs.Cut(err.Error(), 4096)
 }
 
 // decodeError is the inverse; the error names its origin and matches the same sentinel.

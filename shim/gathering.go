@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"lightpath/shim/errdefs"
 )
 
 // gathering is the state of a rendezvous: of all ranks, or of one block of them where they
@@ -201,5 +203,5 @@ func fabricName(digest string) string {
 	if digest == "" {
 		return "none"
 	}
-	return cut(digest, 16)
+	return errdefs.Cut(digest, 16)
 }

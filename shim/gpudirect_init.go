@@ -6,6 +6,7 @@ import (
 
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/other"
 )
 
@@ -63,7 +64,7 @@ func (c *Comm) attachGPUDirect() (why string, err error) {
 	addrs, failed := x.offer()
 	mine := gdrOffer{Addrs: addrs}
 	if failed != nil {
-		mine = gdrOffer{Why: cut(failed.Error(), 1024)}
+		mine = gdrOffer{Why: errdefs.Cut(failed.Error(), 1024)}
 	}
 	offers, err := exchangePlanes(c, mine)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/plans"
+	"lightpath/shim/errdefs"
 )
 
 // scripted is how calls of one shape are interposed.
@@ -189,7 +190,7 @@ func (in *interposer) answer(m *message) {
 		return
 	}
 	p := in.planned(s)
-	reply.Body = []byte(cut(p.why, 1<<10))
+	reply.Body = []byte(errdefs.Cut(p.why, 1<<10))
 	if p.plan != nil {
 		if reply.Body, err = plans.EncodePlan(p.plan.plan); err != nil {
 			in.c.spread(fmt.Errorf("shim: plan for rank %d: %w", m.From, err))

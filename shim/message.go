@@ -115,11 +115,3 @@ func readMessage(r io.Reader, m *message) error {
 	_, err = io.ReadFull(r, m.Body)
 	return err
 }
-
-// cut shortens what goes into a message as text.
-func cut(s string, n int) string {
-	if len(s) > n {
-		return s[:n]
-	}
-	return s
-}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"lightpath/shim/errdefs"
 )
 
 // ncclPaths is what variables of NCCL's say of data paths. They refine what LIGHTPATH_TRANSPORT and LIGHTPATH_DEVICE_PATH leave
@@ -43,7 +45,7 @@ func (c *Config) setNet(v string) error {
 func ban(p *string, name, v string, forbids func(int64) bool) error {
 	n, err := strconv.ParseInt(v, 0, 64)
 	if err != nil {
-		return notUsed{fmt.Errorf("%q is not a number", cut(v, 64))}
+		return notUsed{fmt.Errorf("%q is not a number", errdefs.Cut(v, 64))}
 	}
 	if forbids(n) {
 		*p = fmt.Sprintf("%s=%d", name, n)
@@ -68,15 +70,15 @@ func banBelow(p *string, name, v, least string) error {
 	if at < 0 && v[0] >= '0' && v[0] <= '9' {
 		n, err := strconv.ParseInt(v, 0, 64)
 		if err != nil {
-			return notUsed{fmt.Errorf("%q is not a distance", cut(v, 64))}
+			return notUsed{fmt.Errorf("%q is not a distance", errdefs.Cut(v, 64))}
 		}
 		at = slices.Index(levels, oldLevels[min(n, int64(len(oldLevels)-1))])
 	}
 	if at < 0 {
-		return notUsed{fmt.Errorf("%q is none of %s, and not a number", cut(v, 64), strings.Join(levels, ", "))}
+		return notUsed{fmt.Errorf("%q is none of %s, and not a number", errdefs.Cut(v, 64), strings.Join(levels, ", "))}
 	}
 	if at < slices.Index(levels, least) {
-		*p = name + "=" + cut(v, 64)
+		*p = name + "=" + errdefs.Cut(v, 64)
 	}
 	return nil
 }

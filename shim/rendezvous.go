@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
@@ -194,7 +195,7 @@ func decodeHello(b []byte, h *hello) error {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(b, &who); err == nil && who.Version != Version {
-		*h = hello{Rank: who.Rank, Ranks: who.Ranks, Name: cut(who.Name, 64), PID: who.PID, Version: cut(who.Version, 64)}
+		*h = hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID, Version: errdefs.Cut(who.Version, 64)}
 		return nil
 	}
 	return decodeStrict(b, h)

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/ocsctl"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/other"
 )
 
@@ -29,31 +30,21 @@ const (
 	ResultTimeout
 )
 
-// The kinds of errors of this package. Every error that it returns wraps one of them or
-// one of the layers below; [ResultOf] maps all of them.
+// The kinds of errors of this package, most of them of package errdefs, which says what they mean. Every error
+// that it returns wraps one of them or one of the layers below; [ResultOf] maps all of them.
 var (
-	// ErrInvalidArgument: the call had no effect; the message names the argument.
-	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrInvalidUsage: a legal argument at a moment when it is not.
-	ErrInvalidUsage = errors.New("invalid usage")
-	// ErrMismatch: ranks of one communicator made calls that do not belong together.
-	ErrMismatch = errors.New("ranks made different calls")
-	// ErrTimeout: a wait exceeded LIGHTPATH_TIMEOUT; the message names whom it waited for.
-	ErrTimeout = errors.New("timed out")
-	// ErrRemote: a rank exited, or the network to it failed.
-	ErrRemote = errors.New("remote process exited or there was a network error")
-	// ErrAborted: this rank or another aborted the communicator.
-	ErrAborted = errors.New("communicator aborted")
-	// ErrRevoked: this rank or another revoked the communicator.
-	ErrRevoked = errors.New("communicator revoked")
-	// ErrInProgress: no failure; the operation goes on in the background.
-	ErrInProgress = errors.New("operation in progress")
-	// ErrDestroyed: the communicator has been finalized or destroyed.
-	ErrDestroyed = errors.New("communicator destroyed")
+	ErrInvalidArgument = errdefs.ErrInvalidArgument
+	ErrInvalidUsage    = errdefs.ErrInvalidUsage
+	ErrMismatch        = errdefs.ErrMismatch
+	ErrTimeout         = errdefs.ErrTimeout
+	ErrRemote          = errdefs.ErrRemote
+	ErrAborted         = errdefs.ErrAborted
+	ErrRevoked         = errdefs.ErrRevoked
+	ErrInProgress      = errdefs.ErrInProgress
+	ErrDestroyed       = errdefs.ErrDestroyed
+	ErrInternal        = errdefs.ErrInternal
 	// ErrDevice: the driver of the communicator's device refused what a call needs.
 	ErrDevice = device.ErrDriver
-	// ErrInternal: a defect of Lightpath.
-	ErrInternal = errors.New("internal error")
 )
 
 // resultTable maps errors to results, the first match in order.

@@ -1,0 +1,37 @@
+// Package errdefs has the kinds of errors that communicators and what they are made of return, below all packages
+// that return them. Package shim has the same under its own name, and maps them to results of the NCCL ABI.
+package errdefs
+
+import "errors"
+
+// The kinds of errors: every error wraps one of them, or one of the layers below.
+var (
+	// ErrInvalidArgument: the call had no effect; the message names the argument.
+	ErrInvalidArgument = errors.New("invalid argument")
+	// ErrInvalidUsage: a legal argument at a moment when it is not.
+	ErrInvalidUsage = errors.New("invalid usage")
+	// ErrMismatch: ranks of one communicator made calls that do not belong together.
+	ErrMismatch = errors.New("ranks made different calls")
+	// ErrTimeout: a wait exceeded LIGHTPATH_TIMEOUT; the message names whom it waited for.
+	ErrTimeout = errors.New("timed out")
+	// ErrRemote: a rank exited, or the network to it failed.
+	ErrRemote = errors.New("remote process exited or there was a network error")
+	// ErrAborted: this rank or another aborted the communicator.
+	ErrAborted = errors.New("communicator aborted")
+	// ErrRevoked: this rank or another revoked the communicator.
+	ErrRevoked = errors.New("communicator revoked")
+	// ErrInProgress: no failure; the operation goes on in the background.
+	ErrInProgress = errors.New("operation in progress")
+	// ErrDestroyed: the communicator has been finalized or destroyed.
+	ErrDestroyed = errors.New("communicator destroyed")
+	// ErrInternal: a defect of Lightpath.
+	ErrInternal = errors.New("internal error")
+)
+
+// Cut shortens what somebody else wrote to n bytes, for a message.
+func Cut(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}
