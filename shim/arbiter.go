@@ -9,6 +9,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/planner"
+	"lightpath/shim/log"
 )
 
 const (
@@ -189,7 +190,7 @@ func (a *arbiter) decide(seq uint64, s shape) error {
 		a.t.flags = ticketPacket // until more planes are back
 	case shared:
 		a.t.flags = ticketPacket
-		a.o.c.log.info(subColl, "operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", seq, plane)
+		a.o.c.log.Info(log.Coll, "operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", seq, plane)
 	case p.best != nil:
 		plan = p.best
 	case p.interim != nil:
@@ -341,17 +342,17 @@ func (a *arbiter) adopt(r solution) {
 		return // forgotten meanwhile
 	}
 	a.ver++
-	log := a.o.c.log
+	out := a.o.c.log
 	switch {
 	case r.err == nil:
 		p.best = r.plan
 		a.o.remember(r.plan)
-		log.info(subTuning, "plan table %d: %v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s",
+		out.Info(log.Tuning, "plan table %d: %v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s",
 			a.ver, &r.key.shape, r.plan.plan.Planner, r.plan.plan.CCTUS, r.plan.plan.LowerBoundUS, r.plan.plan.Digest)
 	case p.interim != nil && !errors.Is(r.err, planner.ErrInfeasible):
-		log.warn("%v keeps its interim plan: %v", &r.key.shape, r.err)
+		out.Warn("%v keeps its interim plan: %v", &r.key.shape, r.err)
 	default:
 		p.hopeless, p.interim = true, nil
-		log.info(subTuning, "plan table %d: %v runs on packet planes: %v", a.ver, &r.key.shape, r.err)
+		out.Info(log.Tuning, "plan table %d: %v runs on packet planes: %v", a.ver, &r.key.shape, r.err)
 	}
 }

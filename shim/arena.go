@@ -6,6 +6,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/shared"
+	"lightpath/shim/log"
 )
 
 // Collectives of ranks that share memory need no frames: they go through the arena, unless an
@@ -26,7 +27,7 @@ func sharedRegion(p unsafe.Pointer, n int64) (shared.Region, int64, bool) {
 
 // cannotMap says that memory of ncclMemAlloc is like any other between two ranks.
 func (c *Comm) cannotMap(rank int, err error) {
-	c.log.info(subNet, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.args.Rank, rank, err)
+	c.log.Info(log.Net, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.args.Rank, rank, err)
 }
 
 // arenaAlgorithm is the name under which the log and traces know it.
@@ -37,7 +38,7 @@ func (c *Comm) newArenaEntry(s shape) *entry {
 	e := &entry{algorithm: arenaAlgorithm, kernels: kernelsOf(&s, c.args.Ranks), sig: s.callSignature()}
 	c.programs.put(s, e)
 	c.trace(&s, e)
-	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.args.Rank, s.kind, s.count, s.typ, s.root, e.algorithm)
+	c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.args.Rank, s.kind, s.count, s.typ, s.root, e.algorithm)
 	return e
 }
 

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
+	"lightpath/shim/log"
 	"lightpath/shim/status"
 )
 
@@ -57,7 +58,7 @@ const (
 type Comm struct {
 	args   InitArgs
 	cfg    *Config
-	log    *logger
+	log    *log.Logger
 	asked  asked
 	id     uint64 // of the communicator, in every frame
 	secret secret // of its ranks
@@ -270,9 +271,9 @@ func (c *Comm) poisonWith(err error, tell func()) {
 	}
 	c.wakeMu.Unlock()
 	if joined {
-		c.log.warn("comm %#x rank %d: %v", c.id, c.args.Rank, err)
+		c.log.Warn("comm %#x rank %d: %v", c.id, c.args.Rank, err)
 	} else {
-		c.log.warn("communicator not made: %v", err)
+		c.log.Warn("communicator not made: %v", err)
 	}
 }
 

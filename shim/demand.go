@@ -9,6 +9,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/spectra"
+	"lightpath/shim/log"
 )
 
 // maxDemands bounds the matrices that the leader knows plans of.
@@ -113,7 +114,7 @@ func (a *arbiter) planDemand(d *demand) (*plans.Plan, error) {
 		}
 		a.demands.table[key] = known
 		total, busiest := d.total()
-		a.o.c.log.info(subTuning, "demand of %d pairs, %d bytes, %d at the busiest port: planner %s, predicted %.1f us, lower bound %.1f us, planned in %v",
+		a.o.c.log.Info(log.Tuning, "demand of %d pairs, %d bytes, %d at the busiest port: planner %s, predicted %.1f us, lower bound %.1f us, planned in %v",
 			len(d.pairs), total, busiest, known.plan.Planner, known.plan.CCTUS, known.plan.LowerBoundUS, a.demands.took)
 	} else if !known.refined {
 		known.refined = true
@@ -194,7 +195,7 @@ func (a *arbiter) refine(key demandKey, p *plans.Problem) {
 // adoptRefinement takes over a plan that is better than the one in force.
 func (a *arbiter) adoptRefinement(r refinement) {
 	if k := a.demands.table[r.key]; k != nil && r.plan.CCTUS < k.plan.CCTUS {
-		a.o.c.log.info(subTuning, "demand: predicted %.1f us instead of %.1f, lower bound %.1f", r.plan.CCTUS, k.plan.CCTUS, r.plan.LowerBoundUS)
+		a.o.c.log.Info(log.Tuning, "demand: predicted %.1f us instead of %.1f, lower bound %.1f", r.plan.CCTUS, k.plan.CCTUS, r.plan.LowerBoundUS)
 		k.plan = r.plan
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/shared/memfile"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
 )
 
 // What LIGHTPATH_DEVICE_PATH can say.
@@ -117,7 +118,7 @@ func (c *Comm) attachDevice() error {
 		case err != nil:
 			return err
 		case why == "":
-			c.log.info(subInit, "device path: %s, %d bytes for exchange", way.says, c.cfg.DeviceExchange)
+			c.log.Info(log.Init, "device path: %s, %d bytes for exchange", way.says, c.cfg.DeviceExchange)
 			return nil
 		case path == way.path:
 			return fmt.Errorf("shim: LIGHTPATH_DEVICE_PATH=%s: %s: %w", path, why, ErrInvalidUsage)
@@ -125,7 +126,7 @@ func (c *Comm) attachDevice() error {
 		whyStaged = append(whyStaged, fmt.Sprintf("not %s: %s", way.path, why))
 	}
 	if c.dev != nil && path != devicePathStaged {
-		c.log.info(subInit, "device path: staged through host memory; %s", strings.Join(whyStaged, "; "))
+		c.log.Info(log.Init, "device path: staged through host memory; %s", strings.Join(whyStaged, "; "))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/log"
 )
 
 // Registered memory of a device is read and written by the other ranks where it is: see "Registered memory" in ARCHITECTURE.md. Its rank
@@ -77,7 +78,7 @@ func (x *direct) register(at unsafe.Pointer, size uintptr) *region {
 	if !known {
 		var err error
 		if r, err = x.publish(at, size); err != nil {
-			x.c.log.info(subInit, "memory at %p is exchanged by way of copies: %v", at, err)
+			x.c.log.Info(log.Init, "memory at %p is exchanged by way of copies: %v", at, err)
 			return nil
 		}
 		x.tellRegions()
@@ -269,7 +270,7 @@ func (x *direct) openOne(owner int, rec *regionRecord, own *openRegion, serial u
 	if err != nil {
 		own.at = nil
 		holds.Store(0)
-		x.c.log.info(subInit, "registered memory of %s is exchanged by way of copies: %v", x.c.table[owner].where(), err)
+		x.c.log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v", x.c.table[owner].where(), err)
 	}
 }
 

@@ -3,6 +3,8 @@ package shim
 import (
 	"slices"
 	"unsafe"
+
+	"lightpath/shim/log"
 )
 
 // Memory of ncclMemAlloc is used where it is also where nobody has registered it: the watchers of the communicators of its context publish it
@@ -39,7 +41,7 @@ func (x *direct) publishOne(m *Region) bool {
 		err = x.enter(r, &handle)
 	}
 	if err != nil {
-		x.c.log.info(subInit, "memory of ncclMemAlloc at %p is exchanged by way of copies: %v", at, err)
+		x.c.log.Info(log.Init, "memory of ncclMemAlloc at %p is exchanged by way of copies: %v", at, err)
 	}
 	return err == nil
 }

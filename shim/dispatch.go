@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
+	"lightpath/shim/log"
 )
 
 // shape is what a program depends on besides rank and communicator.
@@ -159,7 +160,7 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	e := &entry{prog: p, sig: s.callSignature(), algorithm: col.algorithm, kernels: k}
 	c.programs.put(s, e)
 	c.trace(&s, e)
-	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
+	c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
 		c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, len(p.Ops))
 	return e, nil
 }

@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/log"
 	"lightpath/shim/status"
 	"lightpath/shim/topology"
 )
@@ -69,15 +70,12 @@ type Config struct {
 	RAS        bool
 	RASAddr    string
 
-	Debug       LogLevel
-	DebugFile   string
-	DebugSubsys string
-	DebugTime   timestamps
-	SocketIf    string
-	IB          IB
-	nccl        ncclPaths
-	OOBIf       string
-	CommID      string
+	Log      log.Options
+	SocketIf string
+	IB       IB
+	nccl     ncclPaths
+	OOBIf    string
+	CommID   string
 
 	// launcherRank is the rank that the launcher gave this process, -1 without one.
 	launcherRank int
@@ -204,15 +202,15 @@ var vars = []Var{
 	{"NCCL_RAS_ADDR", "host:port", "localhost:28028", "where that is",
 		func(c *Config, v string) error { c.RASAddr = v; return nil }},
 	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "", "what is logged, as in NCCL; any other word counts as WARN",
-		func(c *Config, v string) error { c.Debug = LogWarn; return setLevel(&c.Debug, v) }},
+		func(c *Config, v string) error { c.Log.Level = log.Warn; return c.Log.Level.Set(v) }},
 	{"NCCL_DEBUG_FILE", "path", "standard output", "where the log goes (%h host, %p process)",
-		func(c *Config, v string) error { c.DebugFile = v; return nil }},
+		func(c *Config, v string) error { c.Log.File = v; return nil }},
 	{"NCCL_DEBUG_SUBSYS", "list", "INIT,BOOTSTRAP,ENV", "subsystems whose INFO lines are logged; ALL, or ^ to exclude",
-		func(c *Config, v string) error { c.DebugSubsys = v; return nil }},
+		func(c *Config, v string) error { c.Log.Subsystems = v; return nil }},
 	{"NCCL_DEBUG_TIMESTAMP_FORMAT", "strftime", "[%F %T] ", "how lines with a time begin: as strftime, and %1f to %9f for fractions of a second",
-		func(c *Config, v string) error { return c.DebugTime.setFormat(v) }},
+		func(c *Config, v string) error { return c.Log.Times.SetFormat(v) }},
 	{"NCCL_DEBUG_TIMESTAMP_LEVELS", "list", "WARN", "levels whose lines begin with a time: of VERSION, WARN, INFO, TRACE or ALL, or ^ to exclude",
-		func(c *Config, v string) error { return c.DebugTime.setLevels(v) }},
+		func(c *Config, v string) error { return c.Log.Times.SetLevels(v) }},
 	{"NCCL_SOCKET_IFNAME", "list", "", "interfaces for rendezvous, control and tcp planes: prefixes, =exact names, or ^ to exclude; of those it names, in order, tcp planes take one each, in turn",
 		func(c *Config, v string) error { c.SocketIf = v; return nil }},
 	{"NCCL_OOB_NET_IFNAME", "list", "", "interfaces for rendezvous and control instead of those of NCCL_SOCKET_IFNAME",
@@ -310,6 +308,15 @@ func (c *Config) noteVariables(values map[string]string) {
 // Warnings says what is set in vain: misspelt variables of ours, values that mean nothing, and settings that others come before.
 func (c *Config) Warnings() []string { return c.warnings }
 
+// NewLog opens the log that is asked for, of a communicator with the given device, and writes the warnings.
+func (c *Config) NewLog(device int) *log.Logger {
+	l := log.New(&c.Log, device)
+	for _, line := range c.warnings {
+		l.Warn("%s", line)
+	}
+	return l
+}
+
 // misspelt reports whether a variable that nobody reads looks as if it was meant for us. Those of our tests and scripts are not.
 func misspelt(name string) bool {
 	return strings.HasPrefix(name, "LIGHTPATH_") && !strings.HasPrefix(name, "LIGHTPATH_TEST_") && !slices.Contains(scriptVars, name)
@@ -335,7 +342,7 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: devicePathAuto, DeviceExchange: defaultExchange,
-		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, IB: IB{Mode: rdmaAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, DebugSubsys: "INIT,BOOTSTRAP,ENV", DebugTime: defaultTimestamps, launcherRank: -1,
+		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, IB: IB{Mode: rdmaAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, launcherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
 		runtimeDir: getenv("XDG_RUNTIME_DIR"),
 	}

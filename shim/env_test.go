@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"lightpath/shim/log"
 )
 
 func environmentOf(pairs ...string) func(string) string {
@@ -34,7 +35,7 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Transport != "shm" || c.Planes != 3 || c.Timeout != 90*time.Second || c.FabricRank != 5 ||
-		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Debug != LogInfo || c.launcherRank != 7 || c.Planner != "swot" ||
+		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Log.Level != log.Info || c.launcherRank != 7 || c.Planner != "swot" ||
 		!c.BarrierTime || c.BarrierSlack != (Slack{0.5, 2 * time.Millisecond}) || c.BarrierSlack.after(time.Second, 3) != 1506*time.Millisecond ||
 		c.Fault != (Fault{SkipDrain: true, Plane: 1, Epoch: 4, PlanDelay: 2 * time.Second}) {
 		t.Errorf("%+v", c)
@@ -114,15 +115,15 @@ func TestLogFailsNobody(t *testing.T) {
 			t.Errorf("%v: %v", k, err)
 			continue
 		}
-		newLogger(c, 0).Close()
+		c.NewLog(0).Close()
 		if text, err := os.ReadFile(path); err != nil || !bytes.Contains(text, []byte("NCCL WARN environment variable "+k[0]+": ")) {
 			t.Errorf("%v: the log is %q, %v", k, text, err)
 		}
 	}
-	for word, want := range map[string]LogLevel{"attn": LogWarn, "ABORT": LogInfo} {
+	for word, want := range map[string]log.Level{"attn": log.Warn, "ABORT": log.Info} {
 		c, err := loadConfig(environmentOf("NCCL_DEBUG", word))
-		if err != nil || c.Debug != want || len(c.Warnings()) != 0 {
-			t.Errorf("%s is level %d, %v, %v", word, c.Debug, c.Warnings(), err)
+		if err != nil || c.Log.Level != want || len(c.Warnings()) != 0 {
+			t.Errorf("%s is level %d, %v, %v", word, c.Log.Level, c.Warnings(), err)
 		}
 	}
 	t.Setenv("NCCL_DEBUG", "VERSION")
@@ -141,34 +142,6 @@ func TestMisspeltVariables(t *testing.T) {
 	}
 	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "LIGHTPATH_TRANSPOR set by environment to tcp: ignored, Lightpath has no such variable") {
 		t.Errorf("%q", w)
-	}
-}
-
-func TestLogFormat(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log.%h.%p")
-	c, err := loadConfig(environmentOf("NCCL_DEBUG", "INFO", "NCCL_DEBUG_FILE", path, "NCCL_DEBUG_SUBSYS", "INIT"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := newLogger(c, 3)
-	l.info(subInit, "shown %d", 1)
-	l.info(subTuning, "not shown")
-	l.warn("careful")
-	l.Close()
-	text, err := os.ReadFile(expandPath(path, l.host, l.pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := regexp.MustCompile(`^\S+:\d+:\d+ \[3\] NCCL INFO shown 1\n\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \S+:\d+:\d+ \[3\] NCCL WARN careful\n$`)
-	if !want.Match(text) {
-		t.Errorf("%s", text)
-	}
-	var quiet *logger
-	quiet.warn("nothing")
-	var b bytes.Buffer
-	(&logger{out: &b, level: LogWarn, subs: subAll}).info(subInit, "nothing")
-	if b.Len() != 0 {
-		t.Errorf("%s", b.String())
 	}
 }
 
@@ -251,27 +224,6 @@ func TestCommID(t *testing.T) {
 	t.Setenv("NCCL_COMM_ID", "nowhere")
 	_, err := NewUniqueID()
 	wantError(t, err, ErrInvalidUsage, "NCCL_COMM_ID")
-}
-
-// TestTimestamps compares with what date writes, where that has the conversion.
-func TestTimestamps(t *testing.T) {
-	at := time.Date(2026, 3, 7, 9, 5, 1, 123456789, time.UTC)
-	for format, want := range map[string]string{
-		"[%F %T] ": "[2026-03-07 09:05:01] ", "%H:%M:%S.%3f": "09:05:01.123", "%9f|%1f": "123456789|1", "%%Y": "%Y", "%j %e %s": "066  7 1772874301", "": "",
-	} {
-		if got, err := strftime(format, at); err != nil || got != want {
-			t.Errorf("%q: %q, %v, want %q", format, got, err, want)
-		}
-	}
-	c, err := loadConfig(environmentOf("NCCL_DEBUG_TIMESTAMP_FORMAT", "%s ", "NCCL_DEBUG_TIMESTAMP_LEVELS", "^INFO,trace"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for level, want := range map[LogLevel]string{LogWarn: "1772874301 ", LogVersion: "1772874301 ", LogInfo: "", LogTrace: ""} {
-		if got := c.DebugTime.prefix(level, at); got != want {
-			t.Errorf("level %d: %q, want %q", level, got, want)
-		}
-	}
 }
 
 // TestVariablesInLog: what is set is named, and what is not read is named as that.

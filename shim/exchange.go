@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/shim/log"
 )
 
 // exchanges is what a rank keeps for rounds of grouped sends and receives.
@@ -174,7 +175,7 @@ func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, er
 	}
 	x.table[key] = p
 	o.c.traceExchange(plan, p)
-	o.c.log.info(subTuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
+	o.c.log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
 		me, len(r.sends), len(r.recvs), plan.Planner, plan.CCTUS, len(p.Ops), t.use.len(), len(o.now))
 	return p, nil
 }

@@ -159,8 +159,8 @@ func (c *Comm) leaveFlight(why error) {
 		err = os.WriteFile(path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		c.log.warn("LIGHTPATH_FLIGHT_RECORDER_DIR: %v", err)
+		c.log.Warn("LIGHTPATH_FLIGHT_RECORDER_DIR: %v", err)
 		return
 	}
-	c.log.warn("comm %#x rank %d: flight recorder in %s", c.id, c.args.Rank, path)
+	c.log.Warn("comm %#x rank %d: flight recorder in %s", c.id, c.args.Rank, path)
 }

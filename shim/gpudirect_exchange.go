@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/device"
+	"lightpath/shim/log"
 	"lightpath/shim/other"
 )
 
@@ -304,7 +305,7 @@ func (c *Comm) tellPorts(buff unsafe.Pointer, size uintptr) (release func() erro
 	defer x.driver.Leave()
 	r, err := x.register(buff, int64(size))
 	if err != nil {
-		c.log.info(subNet, "memory of the device at %p is copied there before it is sent: %v", buff, err)
+		c.log.Info(log.Net, "memory of the device at %p is copied there before it is sent: %v", buff, err)
 		return nil
 	}
 	return func() error { return x.forget(r) }

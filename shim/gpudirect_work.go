@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/log"
 )
 
 // gdrExchange is a round of messages, which begins when a stream has come to it. Its word is 1 when they are over; the stream sets it
@@ -331,7 +332,7 @@ func (x *gpuDirect) stop() error {
 		x.work.halt.Store(true)
 		x.end.Wake()
 		<-x.work.over
-		x.c.log.info(subNet, "rdma: rank %d has sent %d bytes from memory of its device", x.c.args.Rank, x.end.Traffic())
+		x.c.log.Info(log.Net, "rdma: rank %d has sent %d bytes from memory of its device", x.c.args.Rank, x.end.Traffic())
 	})
 	return x.work.err
 }

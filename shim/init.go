@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/log"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -130,11 +131,11 @@ func newComm(args InitArgs, cfg *Config) (*Comm, error) {
 		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *message, 64),
 	}
 	c.findDevice()
-	c.log = newLogger(cfg, c.args.Device)
+	c.log = cfg.NewLog(c.args.Device)
 	c.asked = askedOf(&args)
 	c.flight.setUp(cfg.FlightRecorder)
 	for _, line := range cfg.variables {
-		c.log.info(subEnv, "%s", line)
+		c.log.Info(log.Env, "%s", line)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if o := args.From; o != nil {
@@ -360,8 +361,8 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 	if _, err := c.await(msgGo, 0); err != nil {
 		return err
 	}
-	c.log.version("Lightpath version %s, %s", Version, libraryPath())
-	c.log.info(subInit, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
+	c.log.Version("Lightpath version %s, %s", Version, libraryPath())
+	c.log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
 		c.id, c.args.Rank, c.args.Ranks, c.args.Name, kind, len(c.packet.Planes()), c.light.describe())
 	return nil
 }
@@ -369,7 +370,7 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 // hello is this rank's entry in the table.
 func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 	h := hello{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.host, PID: c.log.pid, Process: processID(), PIDs: pidNamespace(),
+		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.Host, PID: c.log.PID, Process: processID(), PIDs: pidNamespace(),
 		Version: Version, Settings: c.cfg.settings(), Fabric: fab.digest(), Port: c.cfg.launcherRank, Device: c.dev != nil,
 	}
 	if c.cfg.FabricRank >= 0 {

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/plans"
+	"lightpath/shim/log"
 	"lightpath/shim/other"
 )
 
@@ -46,7 +47,7 @@ func Interpose(comms []*Comm, lib other.Library) error {
 		}
 		lanes, why := c.interposedLanes()
 		if lanes == 0 {
-			c.log.info(subInit, "rank %d: calls on streams are not interposed: %s", c.args.Rank, why)
+			c.log.Info(log.Init, "rank %d: calls on streams are not interposed: %s", c.args.Rank, why)
 			continue
 		}
 		able = append(able, newInterposer(c, lib, lanes))
@@ -73,10 +74,10 @@ func Interpose(comms []*Comm, lib other.Library) error {
 	}
 	for _, in := range able {
 		if c := in.c; agreed {
-			c.log.info(subInit, "rank %d: calls on streams are interposed: %d communicators of the other library", c.args.Rank, len(in.comms))
+			c.log.Info(log.Init, "rank %d: calls on streams are interposed: %d communicators of the other library", c.args.Rank, len(in.comms))
 			go in.watch()
 		} else {
-			c.log.warn("rank %d: calls on streams are not interposed: %v", c.args.Rank, failure)
+			c.log.Warn("rank %d: calls on streams are not interposed: %v", c.args.Rank, failure)
 			in.abandon()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/plans"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
 )
 
 // scripted is how calls of one shape are interposed.
@@ -103,7 +104,7 @@ func (in *interposer) make(s shape) (*scripted, error) {
 	if in.gdr != nil {
 		how = gdrAlgorithm
 	}
-	c.log.info(subTuning, "rank %d: %v of %d %v (root %d): %s, algorithm %s, %d groups of messages",
+	c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s, algorithm %s, %d groups of messages",
 		c.args.Rank, s.kind, s.count, s.typ, s.root, how, col.algorithm, len(e.script.Batches))
 	return e, nil
 }
@@ -113,7 +114,7 @@ func (in *interposer) passed(s shape, why string) *scripted {
 	if in.gdr != nil {
 		how = "staged through host memory"
 	}
-	in.c.log.info(subTuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.args.Rank, s.kind, s.count, s.typ, s.root, how, why)
+	in.c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.args.Rank, s.kind, s.count, s.typ, s.root, how, why)
 	return &scripted{}
 }
 
@@ -221,7 +222,7 @@ func (in *interposer) planned(s shape) *plannedScript {
 		p.why = err.Error()
 	} else {
 		p.plan = plan
-		in.c.log.info(subTuning, "%v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s, for the other library",
+		in.c.log.Info(log.Tuning, "%v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s, for the other library",
 			&s, plan.plan.Planner, plan.plan.CCTUS, plan.plan.LowerBoundUS, plan.plan.Digest)
 	}
 	in.asking.made.Store(s, p)

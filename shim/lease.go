@@ -111,13 +111,13 @@ func (a *arbiter) notice(in planeSet, why error) {
 		if reason == nil { // an operator's doing, which concerns nobody who holds it
 			reason = errors.New(a.o.at.Waiting(j))
 		}
-		log.warn("plane %s is out of service (%v); going on with %d of %d planes", a.o.planes[j].Name, reason, in.len(), all.len())
+		log.Warn("plane %s is out of service (%v); going on with %d of %d planes", a.o.planes[j].Name, reason, in.len(), all.len())
 	}
 	for j := range (a.out &^ out).each() {
-		log.warn("plane %s is back in service; going on with %d of %d planes", a.o.planes[j].Name, in.len(), all.len())
+		log.Warn("plane %s is back in service; going on with %d of %d planes", a.o.planes[j].Name, in.len(), all.len())
 	}
 	if in == 0 && a.out != out {
-		log.warn("no plane with circuits is in service; going on with packet planes")
+		log.Warn("no plane with circuits is in service; going on with packet planes")
 	}
 	a.out = out
 }

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
+	"lightpath/shim/log"
 )
 
 // Region is memory from ncclMemAlloc: one mapping. It begins at offset 0 of its file, which
@@ -159,7 +160,7 @@ func (c *Comm) tellDevices(buff unsafe.Pointer, size uintptr) func() error {
 		}
 		release, err := r.Register(buff, size)
 		if err != nil {
-			c.log.info(subNet, "memory at %p is sent by way of copies: %v", buff, err)
+			c.log.Info(log.Net, "memory at %p is sent by way of copies: %v", buff, err)
 			continue
 		}
 		releases = append(releases, release)

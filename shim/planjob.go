@@ -14,6 +14,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/log"
 )
 
 const (
@@ -32,7 +33,7 @@ type planFamily struct {
 	sched    *schedule.Schedule
 	template plans.Problem
 	store    *cache.Cache // nil without a directory
-	log      *logger      // nil outside jobs
+	log      *log.Logger  // nil outside jobs
 	failed   func(error)  // told of spans that could not be stored; nil: they are logged
 	ladder   atomic.Pointer[sizes.Ladder]
 
@@ -88,7 +89,7 @@ func (f *planFamily) add(spans sizes.Ladder) {
 			} else if f.failed != nil {
 				f.failed(err)
 			} else {
-				f.log.warn("plan cache: %v", err)
+				f.log.Warn("plan cache: %v", err)
 			}
 		}
 		f.learn(s)
@@ -109,7 +110,7 @@ func (f *planFamily) recall() {
 	}
 	found, err := f.store.Ladder(&f.key)
 	if err != nil {
-		f.log.warn("plan cache: refused: %v", err)
+		f.log.Warn("plan cache: refused: %v", err)
 	}
 	known := *f.ladder.Load()
 	for _, s := range found {
@@ -121,7 +122,7 @@ func (f *planFamily) recall() {
 			err = plans.VerifyDigest(problem, s.High.Plan)
 		}
 		if err != nil {
-			f.log.warn("plan cache: refused: %d..%d bytes: %v", s.Min, s.Max, err)
+			f.log.Warn("plan cache: refused: %d..%d bytes: %v", s.Min, s.Max, err)
 			continue
 		}
 		f.survey.Known(s)
@@ -176,7 +177,7 @@ func (j *planJob) known() (solution, bool) {
 	}
 	plan, id, err := planAt(s, j.bytes, j.problem)
 	if err != nil {
-		j.log.warn("plan for %d..%d bytes at %d: %v", s.Min, s.Max, j.bytes, err)
+		j.log.Warn("plan for %d..%d bytes at %d: %v", s.Min, s.Max, j.bytes, err)
 		return solution{}, false
 	}
 	return solution{key: j.shape, plan: &agreedPlan{id, plan, j.problem, j.stepOf}}, true
@@ -189,7 +190,7 @@ func (j *planJob) stored(c *cache.Cache) (found []*plans.Plan) {
 	}
 	files, err := c.List()
 	if err != nil {
-		j.log.warn("plan cache: %v", err)
+		j.log.Warn("plan cache: %v", err)
 	}
 	for i := range files {
 		if files[i].Err != nil || files[i].Entry == nil {
@@ -252,7 +253,7 @@ func (j *planJob) widen(ctx context.Context) {
 		idle := j.survey.Plannings == before
 		j.mu.Unlock()
 		for _, s := range spans {
-			j.log.info(subTuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.key.Collective, j.key.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
+			j.log.Info(log.Tuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.key.Collective, j.key.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
 		}
 		if err != nil || idle {
 			return

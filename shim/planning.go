@@ -10,6 +10,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/log"
 )
 
 // interimPlanner makes the plan that serves until the chosen planner has finished: quick,
@@ -183,7 +184,7 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeSet) (*entry, error) {
 	e := &entry{prog: p, algorithm: col.algorithm, kernels: k, plan: a.plan}
 	o.c.programs.put(s, e)
 	o.c.trace(&s, e)
-	o.c.log.info(subTuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
+	o.c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
 		o.c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, use.len(), len(o.now), setup)
 	return e, nil
 }

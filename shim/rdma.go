@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
+	"lightpath/shim/log"
 	"lightpath/shim/topology"
 )
 
@@ -90,7 +91,7 @@ func (o *optical) attachRDMACircuits(fab *fabricInfo, sec secret) (transport.End
 	}
 	o.hcas = hcas
 	if ban := c.cfg.nccl.noRDMA; ban != "" {
-		c.log.warn("%s is not used: fabric %s comes before it.", ban, fab.path)
+		c.log.Warn("%s is not used: fabric %s comes before it.", ban, fab.path)
 	}
 	mine, err := c.rdmaPlanes(hcas, len(fab.Planes))
 	if err != nil {
@@ -136,10 +137,10 @@ func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec secret) (_ transp
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	c.log.info(subNet, "rdma: rank %d uses %s", c.args.Rank, mine)
+	c.log.Info(log.Net, "rdma: rank %d uses %s", c.args.Rank, mine)
 	return &rdmaEndpoint{e, sync.OnceValue(func() error {
 		t := e.Traffic()
-		c.log.info(subNet, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.args.Rank, t.Lent, t.Copied)
+		c.log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.args.Rank, t.Lent, t.Copied)
 		return mine.close()
 	})}, nil
 }

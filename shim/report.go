@@ -55,7 +55,7 @@ func (c *Comm) describeMaking() status.Comm {
 	s := status.Comm{ID: a.key, Name: a.name, Size: a.ranks}
 	if a.rank >= 0 {
 		s.Ranks = []status.Rank{{
-			Rank: a.rank, Host: c.log.host, Node: node(hostID(), pidNamespace()), PID: c.log.pid, Device: a.device, State: status.Making,
+			Rank: a.rank, Host: c.log.Host, Node: node(hostID(), pidNamespace()), PID: c.log.PID, Device: a.device, State: status.Making,
 		}}
 		c.describeFailure(&s.Ranks[0])
 	}

@@ -3,6 +3,8 @@ package shim
 import (
 	"fmt"
 	"time"
+
+	"lightpath/shim/log"
 )
 
 // rounds is the arbiter's part in grouped sends and receives: it gathers the groups that ranks
@@ -76,7 +78,7 @@ func (r *rounds) expire() {
 	}
 	r.misses++
 	r.skip = min(1<<min(r.misses, 16), maxSkip) - 1
-	r.a.o.c.log.info(subColl, "round %#x: packet planes, %d of %d ranks in %v; the next %d rounds are not waited for",
+	r.a.o.c.log.Info(log.Coll, "round %#x: packet planes, %d of %d ranks in %v; the next %d rounds are not waited for",
 		r.open, r.have, len(r.rows), r.a.o.c.cfg.DemandWait, r.skip)
 	r.close()
 }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/shared/memfile"
+	"lightpath/shim/log"
 )
 
 // serve does what a source asks for by a connection, until one of both ends.
@@ -22,7 +23,7 @@ func (s *oneSided) serve(conn net.Conn) {
 	err := s.attend(conn)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		// A source that is gone is noticed by the control network, with its rank.
-		s.c.log.info(subNet, "rank %d: one-sided calls: %v", s.c.args.Rank, err)
+		s.c.log.Info(log.Net, "rank %d: one-sided calls: %v", s.c.args.Rank, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/plans"
+	"lightpath/shim/log"
 )
 
 // traceProgram is a line of LIGHTPATH_TRACE: one program made. The last one of a shape is
@@ -64,7 +65,7 @@ func (c *Comm) traceLine(line *traceProgram) {
 	text, err := json.Marshal(line)
 	if err == nil {
 		// One write of a whole line: ranks of several processes may share the file.
-		path := strings.ReplaceAll(expandPath(c.cfg.Trace, c.log.host, c.log.pid), "%r", fmt.Sprint(c.args.Rank))
+		path := strings.ReplaceAll(log.ExpandPath(c.cfg.Trace, c.log.Host, c.log.PID), "%r", fmt.Sprint(c.args.Rank))
 		var f *os.File
 		if f, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err == nil {
 			_, err = f.Write(append(text, '\n'))
@@ -73,6 +74,6 @@ func (c *Comm) traceLine(line *traceProgram) {
 	}
 	if err != nil {
 		c.traceFailed = true
-		c.log.warn("LIGHTPATH_TRACE: %v", err)
+		c.log.Warn("LIGHTPATH_TRACE: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/log"
 	"lightpath/shim/status"
 )
 
@@ -36,7 +37,7 @@ func (c *Comm) watch() {
 	if watched.server == nil {
 		s, err := status.Serve(dir, os.Getpid(), fmt.Sprintf("%x", processID()), source{})
 		if err != nil {
-			c.log.info(subInit, "no status socket: %v", err)
+			c.log.Info(log.Init, "no status socket: %v", err)
 			return
 		}
 		watched.server = s
@@ -46,11 +47,11 @@ func (c *Comm) watch() {
 		ras, err := status.ServeRAS(rasAddress(c.cfg.RASAddr), ABIVersion, collect)
 		if err != nil {
 			// As a rule another process of this host serves.
-			c.log.info(subInit, "%v", err)
+			c.log.Info(log.Init, "%v", err)
 			return
 		}
 		watched.ras = ras
-		c.log.info(subInit, "RAS client listening socket at %s", ras.Address())
+		c.log.Info(log.Init, "RAS client listening socket at %s", ras.Address())
 	}
 }
 

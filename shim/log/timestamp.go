@@ -1,4 +1,4 @@
-package shim
+package log
 
 import (
 	"fmt"
@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// timestamps say which lines of the log begin with a time, and how it is written.
-type timestamps struct {
+// Timestamps say which lines of the log begin with a time, and how it is written.
+type Timestamps struct {
 	format string
-	levels uint32 // bit by LogLevel
+	levels uint32 // bit by Level
 }
 
-// defaultTimestamps are NCCL's.
-var defaultTimestamps = timestamps{format: "[%F %T] ", levels: 1 << LogWarn}
+// DefaultTimestamps are NCCL's.
+var DefaultTimestamps = Timestamps{format: "[%F %T] ", levels: 1 << Warn}
 
-// setFormat takes a format of strftime, without the space at its end where the environment's
+// SetFormat takes a format of strftime, without the space at its end where the environment's
 // value has lost it.
-func (t *timestamps) setFormat(v string) error {
+func (t *Timestamps) SetFormat(v string) error {
 	if _, err := strftime(v, time.Time{}); err != nil {
 		return err
 	}
@@ -25,8 +25,8 @@ func (t *timestamps) setFormat(v string) error {
 	return nil
 }
 
-// setLevels takes NCCL_DEBUG_TIMESTAMP_LEVELS.
-func (t *timestamps) setLevels(v string) error {
+// SetLevels takes NCCL_DEBUG_TIMESTAMP_LEVELS.
+func (t *Timestamps) SetLevels(v string) error {
 	const all = 1<<len(levelNames) - 1
 	list, exclude := strings.CutPrefix(v, "^")
 	set := uint32(0)
@@ -36,8 +36,8 @@ func (t *timestamps) setLevels(v string) error {
 			set = all
 			continue
 		}
-		var l LogLevel
-		if err := setLevel(&l, name); err != nil {
+		var l Level
+		if err := l.Set(name); err != nil {
 			return err
 		}
 		set |= 1 << l
@@ -50,7 +50,7 @@ func (t *timestamps) setLevels(v string) error {
 }
 
 // prefix is what a line of a level begins with.
-func (t *timestamps) prefix(level LogLevel, now time.Time) string {
+func (t *Timestamps) prefix(level Level, now time.Time) string {
 	if t.levels>>level&1 == 0 {
 		return ""
 	}

@@ -1,0 +1,160 @@
+// Package log writes what a communicator has to say in the form of NCCL's log: what is written, where and with which
+// time is said by NCCL_DEBUG and the variables that begin so, which package settings reads.
+package log
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Level is NCCL_DEBUG's.
+type Level uint8
+
+// The levels, each with all before it.
+const (
+	None Level = iota
+	Version
+	Warn
+	Info
+	Trace
+)
+
+var levelNames = [...]string{"NONE", "VERSION", "WARN", "INFO", "TRACE"}
+
+// Subsystem is what an INFO line is about.
+type Subsystem uint32
+
+// The subsystems, sets of them by union.
+const (
+	Init Subsystem = 1 << iota
+	Bootstrap
+	Env
+	Coll
+	Net
+	Tuning
+	All = 1<<iota - 1
+)
+
+// subsystemNames uses NCCL's names; those that Lightpath has no lines for are accepted.
+var subsystemNames = map[string]Subsystem{
+	"INIT": Init, "BOOTSTRAP": Bootstrap, "ENV": Env, "COLL": Coll, "NET": Net,
+	"TUNING": Tuning, "ALL": All, "P2P": 0, "SHM": 0, "GRAPH": 0, "ALLOC": 0, "CALL": 0,
+	"PROXY": 0, "NVLS": 0, "REG": 0, "PROFILE": 0, "RAS": 0,
+}
+
+// otherLevels are levels of NCCL's that Lightpath has no lines of, with the one below.
+var otherLevels = map[string]Level{"ATTN": Warn, "ABORT": Info}
+
+// Set takes a level by its name, in any case; what is no name leaves it as it was.
+func (p *Level) Set(v string) error {
+	for i, name := range levelNames {
+		if strings.EqualFold(v, name) {
+			*p = Level(i)
+			return nil
+		}
+	}
+	below, known := otherLevels[strings.ToUpper(v)]
+	if !known {
+		return fmt.Errorf("%q is none of VERSION, WARN, INFO, TRACE", v)
+	}
+	*p = below
+	return nil
+}
+
+// Logger writes NCCL's format: `host:pid:tid [device] NCCL INFO ...`. It is for set-up and
+// failure, never for the path of a call. Safe for concurrent use; nil logs nothing.
+type Logger struct {
+	mu     sync.Mutex
+	out    io.Writer
+	file   *os.File // to close; nil for standard output
+	level  Level
+	subs   Subsystem
+	times  Timestamps
+	device int
+	Host   string // of this process, as PID is; neither changes
+	PID    int
+}
+
+// Options is what NCCL_DEBUG and the variables that begin so ask for.
+type Options struct {
+	Level      Level
+	File       string // where lines go, with %h and %p for host and process; "": standard output
+	Subsystems string // whose INFO lines are written: NCCL_DEBUG_SUBSYS
+	Times      Timestamps
+}
+
+// New opens what is asked for, and says in the log what of it cannot be had. Lines name the device. NCCL writes to
+// standard output by default, and so do we.
+func New(o *Options, device int) *Logger {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	l := &Logger{out: os.Stdout, level: o.Level, subs: parseSubsystems(o.Subsystems), times: o.Times, Host: host, PID: os.Getpid(), device: device}
+	if o.File != "" && o.Level > None {
+		f, err := os.OpenFile(ExpandPath(o.File, host, l.PID), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err == nil {
+			l.out, l.file = f, f
+		} else {
+			l.Warn("environment variable NCCL_DEBUG_FILE: %v: standard output is used.", err)
+		}
+	}
+	return l
+}
+
+// parseSubsystems reads NCCL_DEBUG_SUBSYS; names of a newer NCCL are ignored.
+func parseSubsystems(list string) Subsystem {
+	list, exclude := strings.CutPrefix(list, "^")
+	var set Subsystem
+	for name := range strings.SplitSeq(list, ",") {
+		set |= subsystemNames[strings.ToUpper(strings.TrimSpace(name))]
+	}
+	if exclude {
+		return All &^ set
+	}
+	return set
+}
+
+// ExpandPath replaces %h and %p as NCCL does.
+func ExpandPath(path, host string, pid int) string {
+	return strings.NewReplacer("%h", host, "%p", fmt.Sprint(pid)).Replace(path)
+}
+
+// Version writes a line where anything is written.
+func (l *Logger) Version(format string, args ...any) { l.line(Version, All, format, args...) }
+
+// Warn writes a line of the level WARN.
+func (l *Logger) Warn(format string, args ...any) { l.line(Warn, All, format, args...) }
+
+// Info writes a line of the level INFO, where those of the subsystem are wanted.
+func (l *Logger) Info(s Subsystem, format string, args ...any) {
+	l.line(Info, s, format, args...)
+}
+
+func (l *Logger) line(level Level, s Subsystem, format string, args ...any) {
+	if l == nil || l.level < level || (level >= Info && l.subs&s == 0) {
+		return
+	}
+	name := levelNames[level]
+	if level == Version {
+		name = "INFO"
+	}
+	text := fmt.Sprintf("%s%s:%d:%d [%d] NCCL %s %s\n", l.times.prefix(level, time.Now()), l.Host, l.PID, unix.Gettid(), l.device, name, fmt.Sprintf(format, args...))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// A log that cannot be written is no reason to fail a collective.
+	_, _ = io.WriteString(l.out, text)
+}
+
+// Close closes the log's file, if it has one of its own.
+func (l *Logger) Close() {
+	if l != nil && l.file != nil {
+		_ = l.file.Close()
+	}
+}
