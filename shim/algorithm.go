@@ -1,11 +1,7 @@
 package shim
 
 import (
-	"fmt"
-	"strings"
-
 	"lightpath/collectives/schedule"
-	"lightpath/collectives/schedule/msccl"
 )
 
 // choice is a row of the table of algorithms: up to max bytes of a block times the
@@ -66,44 +62,4 @@ func chooseAlgorithm(coll schedule.Collective, blockBytes int64, ranks int, opti
 		}
 	}
 	return schedule.Algorithms(coll)[0]
-}
-
-// SetAlgorithms sets Algorithms from the form of LIGHTPATH_ALGORITHM. Files (msccl:FILE) are
-// read here, once, so that what a communicator does cannot change under it.
-func (c *Config) SetAlgorithms(v string) error {
-	c.Algorithms, c.files = map[string]string{}, map[string]*msccl.File{}
-	for item := range strings.SplitSeq(v, ",") {
-		collective, algorithm, ok := strings.Cut(strings.TrimSpace(item), ":")
-		if !ok || algorithm == "" {
-			return fmt.Errorf("%q is not collective:algorithm", item)
-		}
-		coll, err := schedule.ParseCollective(collective)
-		if err != nil {
-			return err
-		}
-		file, err := msccl.Named(algorithm)
-		switch {
-		case err != nil:
-			return err
-		case file == nil:
-			if err := schedule.Check(coll, algorithm); err != nil {
-				return err
-			}
-		default:
-			if file, err = file.As(coll); err != nil {
-				return fmt.Errorf("%s: %w", item, err)
-			}
-			c.files[collective], algorithm = file, file.Identity()
-		}
-		c.Algorithms[collective] = algorithm
-	}
-	return nil
-}
-
-// fileFor returns the file that does a collective on so many ranks, nil for none.
-func (c *Config) fileFor(coll schedule.Collective, ranks int) *msccl.File {
-	if f := c.files[coll.String()]; f != nil && f.Ranks() == ranks {
-		return f
-	}
-	return nil
 }

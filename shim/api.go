@@ -1,5 +1,6 @@
 // Package shim is what stands behind the NCCL ABI: communicators, groups, dispatch from
-// a call to a program, tickets, bootstrap, errors, environment and logging.
+// a call to a program, tickets and bootstrap. What of it can stand alone is in the packages
+// below it: settings, log, errors, devices, status.
 //
 // Layer: above collectives, below cgo/core, bench and cmd. It contains no C
 // and works on host memory.

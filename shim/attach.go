@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/transport/inproc"
 	"lightpath/collectives/transport/shm"
 	"lightpath/collectives/transport/tcp"
+	"lightpath/shim/settings"
 )
 
 // listeners are what a rank opens before it can say where it is.
@@ -20,7 +21,7 @@ type listeners struct {
 	tcp     *tcp.Listener // where the tcp planes may be wanted
 }
 
-func listen(args InitArgs, cfg *Config) (*listeners, error) {
+func listen(args InitArgs, cfg *settings.Config) (*listeners, error) {
 	l := &listeners{}
 	leader, alone := args.Rank == 0, args.Ranks == 1
 	if o := args.From; o != nil && o.How == BySplit {
@@ -33,7 +34,7 @@ func listen(args InitArgs, cfg *Config) (*listeners, error) {
 		}
 		l.control = ln
 	}
-	if !alone && (cfg.Transport == "tcp" || cfg.Transport == "auto" || cfg.Transport == transportEBPF) {
+	if !alone && (cfg.Transport == "tcp" || cfg.Transport == "auto" || cfg.Transport == settings.TransportEBPF) {
 		var err error
 		if l.tcp, err = listenPlanes(cfg); err != nil {
 			l.close()
@@ -44,7 +45,7 @@ func listen(args InitArgs, cfg *Config) (*listeners, error) {
 }
 
 // listenPlanes listens for the tcp planes, on no more addresses than there are planes.
-func listenPlanes(cfg *Config) (*tcp.Listener, error) {
+func listenPlanes(cfg *settings.Config) (*tcp.Listener, error) {
 	control, err := controlAddr(cfg.SocketIf)
 	if err != nil {
 		return nil, err
@@ -77,12 +78,9 @@ func (l *listeners) close() {
 	}
 }
 
-// transportEBPF, as LIGHTPATH_TRANSPORT, demands planes whose circuits are real.
-const transportEBPF = "ebpf"
-
 // chooseTransport decides how the packet planes are carried: a pure function of what
 // every rank has in its table.
-func chooseTransport(table []hello, cfg *Config) (string, error) {
+func chooseTransport(table []hello, cfg *settings.Config) (string, error) {
 	first, setting := &table[0], cfg.Transport
 	var otherProcess, otherHost *hello
 	for i := range table {
@@ -94,7 +92,7 @@ func chooseTransport(table []hello, cfg *Config) (string, error) {
 			otherHost = h
 		}
 	}
-	if setting == transportEBPF {
+	if setting == settings.TransportEBPF {
 		setting = "auto" // it is about the planes with circuits; see attachOptical
 	}
 	switch {
@@ -108,10 +106,10 @@ func chooseTransport(table []hello, cfg *Config) (string, error) {
 		return setting, nil
 	case otherProcess == nil:
 		return "inproc", nil
-	case otherHost == nil && cfg.nccl.noShared == "":
+	case otherHost == nil && cfg.NCCL.NoShared == "":
 		return "shm", nil
 	default:
-		return cfg.network(), nil
+		return cfg.Network(), nil
 	}
 }
 
@@ -125,13 +123,13 @@ func (c *Comm) attachPacket(kind string, l *listeners, sec secret) (err error) {
 		}
 	case "shm":
 		err = c.attachShm()
-	case transportRDMA:
+	case settings.TransportRDMA:
 		err = c.attachRDMA(sec)
 	default:
 		err = c.attachTCP(l, sec)
 	}
 	if err != nil {
-		if setting := c.cfg.WantsRDMA(); kind == transportRDMA {
+		if setting := c.cfg.WantsRDMA(); kind == settings.TransportRDMA {
 			kind += " (" + setting + ")"
 		}
 		return fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, kind, err)

@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
 
@@ -57,7 +58,7 @@ const (
 // hold of it; that this order is the same on every rank is the caller's duty.
 type Comm struct {
 	args   InitArgs
-	cfg    *Config
+	cfg    *settings.Config
 	log    *log.Logger
 	asked  asked
 	id     uint64 // of the communicator, in every frame

@@ -10,6 +10,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/spectra"
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 )
 
 // maxDemands bounds the matrices that the leader knows plans of.
@@ -140,7 +141,7 @@ func (a *arbiter) planNow(k *plannedDemand) error {
 	k.plan = plain
 	cfg := a.o.c.cfg
 	switch {
-	case cfg.Demand == demandPlain:
+	case cfg.Demand == settings.DemandPlain:
 		k.refined = true // plain is what was asked for
 		return nil
 	case cfg.PlanWait:

@@ -13,14 +13,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
-)
-
-// What LIGHTPATH_DEVICE_PATH can say.
-const (
-	devicePathAuto   = "auto"
-	devicePathDirect = "direct"
-	devicePathRDMA   = "rdma"
-	devicePathStaged = "staged"
+	"lightpath/shim/settings"
 )
 
 // errNoPeers is why a device reaches no other one.
@@ -70,7 +63,7 @@ func (d *onDevice) describe(h *hello, noDevice error) {
 
 // whyNotDirect is why ranks cannot even try to exchange through the memory of their devices, "" where they can: a pure function of what all
 // of them share.
-func whyNotDirect(table []hello, cfg *Config) string {
+func whyNotDirect(table []hello, cfg *settings.Config) string {
 	first := &table[0]
 	switch {
 	case cfg.Transport != "auto":
@@ -107,10 +100,10 @@ func (c *Comm) attachDevice() error {
 		join func() (string, error)
 		says string
 	}{
-		{devicePathDirect, c.attachDirect, "direct"},
-		{devicePathRDMA, c.attachGPUDirect, "rdma, GPUDirect"},
+		{settings.DevicePathDirect, c.attachDirect, "direct"},
+		{settings.DevicePathRDMA, c.attachGPUDirect, "rdma, GPUDirect"},
 	} {
-		if path != devicePathAuto && path != way.path {
+		if path != settings.DevicePathAuto && path != way.path {
 			continue
 		}
 		why, err := way.join()
@@ -125,7 +118,7 @@ func (c *Comm) attachDevice() error {
 		}
 		whyStaged = append(whyStaged, fmt.Sprintf("not %s: %s", way.path, why))
 	}
-	if c.dev != nil && path != devicePathStaged {
+	if c.dev != nil && path != settings.DevicePathStaged {
 		c.log.Info(log.Init, "device path: staged through host memory; %s", strings.Join(whyStaged, "; "))
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 )
 
 // shape is what a program depends on besides rank and communicator.
@@ -110,7 +111,7 @@ type collective struct {
 
 // buildSchedule chooses and builds the schedule of a shape on so many ranks, which are in pods, or
 // in none.
-func buildSchedule(s *shape, ranks int, optical bool, cfg *Config, pods [][]int) (collective, error) {
+func buildSchedule(s *shape, ranks int, optical bool, cfg *settings.Config, pods [][]int) (collective, error) {
 	coll := kinds[s.kind].collective
 	block := int64(s.count) * int64(s.typ.Size())
 	var opts []schedule.Option
@@ -120,7 +121,7 @@ func buildSchedule(s *shape, ranks int, optical bool, cfg *Config, pods [][]int)
 	var sched *schedule.Schedule
 	var name string
 	var err error
-	if file := cfg.fileFor(coll, ranks); file != nil {
+	if file := cfg.FileFor(coll, ranks); file != nil {
 		name = file.Identity()
 		sched, err = file.Schedule(int(s.root), opts...)
 	} else {

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"lightpath/shim/settings"
 )
 
 // door is a listener of this process, where ranks of communicators that it is in can find it
@@ -42,8 +44,8 @@ var doors struct {
 }
 
 // enterDoor opens this process's door, or shares it. leave gives it back.
-func enterDoor(cfg *Config) (*door, error) {
-	ip, err := controlAddr(cfg.controlIf())
+func enterDoor(cfg *settings.Config) (*door, error) {
+	ip, err := controlAddr(cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
 	}

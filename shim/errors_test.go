@@ -2,6 +2,7 @@ package shim
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/settings"
 )
 
 // allReduce is a call of count float32.
@@ -170,14 +172,8 @@ func TestSettingsDiffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := map[string]string{"LIGHTPATH_TIMEOUT": "40s"}
 	errs := concurrently(t, 2, func(r int) error {
-		cfg, err := loadConfig(func(name string) string {
-			if name == "LIGHTPATH_PLANES" && r == 1 {
-				return "2"
-			}
-			return base[name]
-		})
+		cfg, err := settings.Of("LIGHTPATH_TIMEOUT", "40s", "LIGHTPATH_PLANES", fmt.Sprint(r+1))
 		if err != nil {
 			return err
 		}

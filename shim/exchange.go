@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 )
 
 // exchanges is what a rank keeps for rounds of grouped sends and receives.
@@ -34,7 +35,7 @@ type exchangeKey struct {
 
 // postsRounds reports whether groups of sends and receives of this communicator are posted.
 func (c *Comm) postsRounds() bool {
-	return c.light != nil && c.cfg.Demand != demandOff && !c.cfg.BarrierTime
+	return c.light != nil && c.cfg.Demand != settings.DemandOff && !c.cfg.BarrierTime
 }
 
 // runRound runs the group of sends and receives that has been gathered as the leader decides: on

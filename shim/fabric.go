@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lightpath/plans/fabric"
+	"lightpath/shim/settings"
 )
 
 // fabricInfo is the fabric file of this process; nil where there is none or it has no
@@ -32,7 +33,7 @@ func (f *fabricInfo) digest() string {
 
 // loadFabric reads LIGHTPATH_FABRIC. A file that cannot be used is an error even where no
 // collective would need it: it was asked for.
-func loadFabric(cfg *Config) (*fabricInfo, error) {
+func loadFabric(cfg *settings.Config) (*fabricInfo, error) {
 	if cfg.Fabric == "" {
 		return nil, nil
 	}

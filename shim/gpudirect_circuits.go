@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
+	"lightpath/shim/settings"
 )
 
 // What follows is the path over planes whose circuits switch. Collectives with plans go there, as crossings; all else is staged. The
@@ -17,9 +18,9 @@ import (
 
 // whyNotOverCircuits is why ports whose circuits switch cannot reach the memory of devices, "" where they can: a pure function of what all
 // ranks share. overRDMA: the circuits end at RDMA ports.
-func whyNotOverCircuits(cfg *Config, kind plans.CircuitKind, overRDMA bool) string {
+func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA bool) string {
 	switch {
-	case cfg.DevicePath != devicePathRDMA:
+	case cfg.DevicePath != settings.DevicePathRDMA:
 		return "the fabric has circuits, and a communicator whose scripts are on streams ends with a plane that is taken out of service (LIGHTPATH_DEVICE_PATH=rdma: it may)"
 	case !overRDMA:
 		return "the planes' circuits do not end at RDMA ports"

@@ -14,6 +14,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/settings"
 )
 
 // switchedGPUs has communicators of n ranks send from memory of devices over circuits of RDMA ports, which a controller moves.
@@ -181,16 +182,16 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 // TestGPUDirectCircuitsEligible: which planes may be used is decided by what all ranks share.
 func TestGPUDirectCircuitsEligible(t *testing.T) {
 	for _, c := range []struct {
-		cfg  Config
+		cfg  settings.Config
 		kind plans.CircuitKind
 		rdma bool
 		says string
 	}{
-		{Config{DevicePath: devicePathRDMA}, plans.Duplex, true, ""},
-		{Config{DevicePath: devicePathAuto}, plans.Duplex, true, "taken out of service"},
-		{Config{DevicePath: devicePathRDMA}, plans.Simplex, true, "simplex"},
-		{Config{DevicePath: devicePathRDMA}, plans.Duplex, false, "do not end at RDMA ports"},
-		{Config{DevicePath: devicePathRDMA, BarrierTime: true}, plans.Duplex, true, "LIGHTPATH_BARRIER"},
+		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, true, ""},
+		{settings.Config{DevicePath: settings.DevicePathAuto}, plans.Duplex, true, "taken out of service"},
+		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Simplex, true, "simplex"},
+		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, false, "do not end at RDMA ports"},
+		{settings.Config{DevicePath: settings.DevicePathRDMA, BarrierTime: true}, plans.Duplex, true, "LIGHTPATH_BARRIER"},
 	} {
 		if why := whyNotOverCircuits(&c.cfg, c.kind, c.rdma); (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%+v, %v: %q", c.cfg, c.kind, why)

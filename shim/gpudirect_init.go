@@ -8,6 +8,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/other"
+	"lightpath/shim/settings"
 )
 
 // errNoExport is why no port reaches the memory of a device.
@@ -15,14 +16,14 @@ var errNoExport = errors.New("the driver's binding exports no memory for other d
 
 // whyNotGPUDirect is why ranks cannot even try to have ports reach the memory of their devices, "" where they can: a pure function of what all
 // of them share. overCircuits: the planes' circuits switch; see whyNotOverCircuits.
-func whyNotGPUDirect(table []hello, cfg *Config, overCircuits bool) string {
+func whyNotGPUDirect(table []hello, cfg *settings.Config, overCircuits bool) string {
 	kind, _ := chooseTransport(table, cfg) // it has been chosen before
 	switch {
 	case len(table) == 1:
 		return "the communicator has one rank"
-	case !overCircuits && kind != transportRDMA:
+	case !overCircuits && kind != settings.TransportRDMA:
 		return "the packet planes are no RDMA ports (LIGHTPATH_TRANSPORT=" + cfg.Transport + ")"
-	case cfg.IB.Mode == rdmaUC:
+	case cfg.IB.Mode == settings.RDMAUC:
 		return "LIGHTPATH_RDMA_MODE=uc: messages need acknowledgements"
 	case cfg.Interpose:
 		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"

@@ -16,6 +16,7 @@ import (
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/settings"
 )
 
 // portsAndGPUs are devices of a test whose memory RDMA ports reach.
@@ -337,17 +338,17 @@ func TestGPUDirectEligible(t *testing.T) {
 	good := func() []hello {
 		return []hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i"}}
 	}
-	rdma := Config{Transport: transportRDMA}
+	rdma := settings.Config{Transport: settings.TransportRDMA}
 	if why := whyNotGPUDirect(good(), &rdma, false); why != "" {
 		t.Errorf("refused: %s", why)
 	}
-	for want, change := range map[string]func(table []hello, cfg *Config) []hello{
-		"LIGHTPATH_TRANSPORT=tcp":                   func(t []hello, cfg *Config) []hello { cfg.Transport = "tcp"; return t },
-		"LIGHTPATH_RDMA_MODE=uc":                    func(t []hello, cfg *Config) []hello { cfg.IB.Mode = rdmaUC; return t },
-		"LIGHTPATH_FALLBACK=interpose":              func(t []hello, cfg *Config) []hello { cfg.Interpose = true; return t },
-		"one rank":                                  func(t []hello, _ *Config) []hello { return t[:1] },
-		"rank 1 (, process 0): NCCL_NET_GDR_READ=0": func(t []hello, _ *Config) []hello { t[1].NoRemote = "NCCL_NET_GDR_READ=0"; return t },
-		"rank 1 (, process 0): no device":           func(t []hello, _ *Config) []hello { t[1].Identity, t[1].NoDevice = "", "no device"; return t },
+	for want, change := range map[string]func(table []hello, cfg *settings.Config) []hello{
+		"LIGHTPATH_TRANSPORT=tcp":                   func(t []hello, cfg *settings.Config) []hello { cfg.Transport = "tcp"; return t },
+		"LIGHTPATH_RDMA_MODE=uc":                    func(t []hello, cfg *settings.Config) []hello { cfg.IB.Mode = settings.RDMAUC; return t },
+		"LIGHTPATH_FALLBACK=interpose":              func(t []hello, cfg *settings.Config) []hello { cfg.Interpose = true; return t },
+		"one rank":                                  func(t []hello, _ *settings.Config) []hello { return t[:1] },
+		"rank 1 (, process 0): NCCL_NET_GDR_READ=0": func(t []hello, _ *settings.Config) []hello { t[1].NoRemote = "NCCL_NET_GDR_READ=0"; return t },
+		"rank 1 (, process 0): no device":           func(t []hello, _ *settings.Config) []hello { t[1].Identity, t[1].NoDevice = "", "no device"; return t },
 	} {
 		cfg := rdma
 		if why := whyNotGPUDirect(change(good(), &cfg), &cfg, false); !strings.Contains(why, want) {

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"lightpath/shim/settings"
 )
 
 // A unique id holds where the rendezvous root listens and the secret that proves
@@ -59,7 +61,7 @@ func envID(addr netip.AddrPort) UniqueID {
 // when every rank has come, or after LIGHTPATH_TIMEOUT. With NCCL_COMM_ID the id is that
 // address, and rank 0 listens there when it joins.
 func NewUniqueID() (UniqueID, error) {
-	cfg, err := LoadConfig()
+	cfg, err := settings.Load()
 	if err != nil {
 		return UniqueID{}, err
 	}
@@ -74,7 +76,7 @@ func NewUniqueID() (UniqueID, error) {
 }
 
 // newID makes an id whose rendezvous this process serves.
-func newID(cfg *Config) (UniqueID, error) {
+func newID(cfg *settings.Config) (UniqueID, error) {
 	var s secret
 	if _, err := rand.Read(s[:]); err != nil {
 		return UniqueID{}, fmt.Errorf("shim: secret of a unique id: %w", err)

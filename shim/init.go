@@ -15,6 +15,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -25,7 +26,7 @@ import (
 // Communicators that do not block are returned with [ErrInProgress]; [Comm.State] tells when
 // they can be used, or why not. All of one Init are of one kind.
 func Init(args []InitArgs) ([]*Comm, error) {
-	cfg, err := LoadConfig()
+	cfg, err := settings.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (a *InitArgs) check() error {
 func (c *Comm) wanted() bool { return !c.unwanted }
 
 // newComm prepares a communicator; start makes it.
-func newComm(args InitArgs, cfg *Config) (*Comm, error) {
+func newComm(args InitArgs, cfg *settings.Config) (*Comm, error) {
 	if o := args.From; o != nil {
 		p := o.Parent
 		args.Device, args.Ranks, args.Rank = p.args.Device, 0, 0
@@ -134,7 +135,7 @@ func newComm(args InitArgs, cfg *Config) (*Comm, error) {
 	c.log = cfg.NewLog(c.args.Device)
 	c.asked = askedOf(&args)
 	c.flight.setUp(cfg.FlightRecorder)
-	for _, line := range cfg.variables {
+	for _, line := range cfg.Variables() {
 		c.log.Info(log.Env, "%s", line)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -203,7 +204,7 @@ func (c *Comm) start(fab *fabricInfo) <-chan error {
 }
 
 // initOne makes one communicator and waits for it.
-func initOne(args InitArgs, cfg *Config, fab *fabricInfo) (*Comm, error) {
+func initOne(args InitArgs, cfg *settings.Config, fab *fabricInfo) (*Comm, error) {
 	c, err := newComm(args, cfg)
 	if err != nil {
 		return nil, err
@@ -371,7 +372,7 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 	h := hello{
 		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.Host, PID: c.log.PID, Process: processID(), PIDs: pidNamespace(),
-		Version: Version, Settings: c.cfg.settings(), Fabric: fab.digest(), Port: c.cfg.launcherRank, Device: c.dev != nil,
+		Version: Version, Settings: c.cfg.Agreed(), Fabric: fab.digest(), Port: c.cfg.LauncherRank, Device: c.dev != nil,
 	}
 	if c.cfg.FabricRank >= 0 {
 		h.Port, h.PortGiven = c.cfg.FabricRank, true
@@ -384,40 +385,8 @@ func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 	}
 	h.TCP, h.Door = l.tcpAddr(), c.door.address()
 	c.dev.describe(&h, c.noDevice)
-	h.NoDirect, h.NoRemote = c.cfg.nccl.noDirect, c.cfg.nccl.noRemote
+	h.NoDirect, h.NoRemote = c.cfg.NCCL.NoDirect, c.cfg.NCCL.NoRemote
 	return h
-}
-
-// settings are what ranks must agree on to make the same choices.
-func (c *Config) settings() string {
-	var items []string
-	for coll, name := range c.Algorithms {
-		items = append(items, coll+":"+name)
-	}
-	slices.Sort(items)
-	s := fmt.Sprintf("LIGHTPATH_TRANSPORT=%s LIGHTPATH_PLANES=%d", c.Transport, c.Planes) + c.nccl.settings()
-	if c.IB.Mode != "" && c.IB.Mode != rdmaAuto {
-		s += " LIGHTPATH_RDMA_MODE=" + c.IB.Mode
-	}
-	if c.Staging != defaultStaging {
-		s += fmt.Sprintf(" LIGHTPATH_STAGING=%d", c.Staging)
-	}
-	if len(items) > 0 {
-		s += " LIGHTPATH_ALGORITHM=" + strings.Join(items, ",")
-	}
-	if c.DevicePath != devicePathAuto || c.DeviceExchange != defaultExchange {
-		s += fmt.Sprintf(" LIGHTPATH_DEVICE_PATH=%s LIGHTPATH_DEVICE_EXCHANGE=%d", c.DevicePath, c.DeviceExchange)
-	}
-	if c.PlanCurrent {
-		s += " LIGHTPATH_PLAN_INITIAL=current"
-	}
-	if c.BarrierTime {
-		s += fmt.Sprintf(" LIGHTPATH_BARRIER=time LIGHTPATH_BARRIER_SLACK=%g%%+%v", 100*c.BarrierSlack.Part, c.BarrierSlack.Fixed)
-	}
-	if c.Interpose {
-		s += " LIGHTPATH_FALLBACK=interpose LIGHTPATH_INTERPOSE_NETS=" + strings.Join(c.InterposeNets, ",")
-	}
-	return s
 }
 
 // processID tells processes apart, those of different containers too.
@@ -460,8 +429,8 @@ func libraryPath() string {
 }
 
 // listenTCP opens a listener for control connections.
-func listenTCP(cfg *Config) (net.Listener, error) {
-	ip, err := controlAddr(cfg.controlIf())
+func listenTCP(cfg *settings.Config) (net.Listener, error) {
+	ip, err := controlAddr(cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
 	}

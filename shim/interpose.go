@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -250,15 +249,4 @@ func (in *interposer) check() {
 			return
 		}
 	}
-}
-
-// setNets reads LIGHTPATH_INTERPOSE_NETS.
-func (c *Config) setNets(v string) error {
-	for name := range strings.SplitSeq(v, ",") {
-		if name = strings.TrimSpace(name); name == "" {
-			return fmt.Errorf("%q names a network by nothing", v)
-		}
-		c.InterposeNets = append(c.InterposeNets, name)
-	}
-	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
+	"lightpath/shim/settings"
 )
 
 // kernelFabric builds planes in the kernel, with a controller in this process that moves them by
@@ -84,7 +85,7 @@ func driven(t *testing.T, f *fabric.Fabric, path, socket string, board kernel.Pa
 	t.Cleanup(server.Close)
 	t.Setenv("LIGHTPATH_FABRIC", path)
 	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
-	t.Setenv("LIGHTPATH_TRANSPORT", transportEBPF)
+	t.Setenv("LIGHTPATH_TRANSPORT", settings.TransportEBPF)
 	return core
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/shim/settings"
 )
 
 const mscclFiles = "../collectives/schedule/msccl/testdata/"
@@ -69,8 +70,8 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	errs := concurrently(t, 2, func(r int) error {
-		cfg, err := loadConfig(environmentOf("LIGHTPATH_TIMEOUT", "40s",
-			"LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+[]string{"allreduce-ring-3", "allreduce-halving-8"}[r]+".xml"))
+		cfg, err := settings.Of("LIGHTPATH_TIMEOUT", "40s",
+			"LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+[]string{"allreduce-ring-3", "allreduce-halving-8"}[r]+".xml")
 		if err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func TestBadMSCCL(t *testing.T) {
 		"allgather:msccl:" + mscclFiles + "allreduce-ring-3.xml":      "it is allreduce, not allgather",
 		"allreduce:msccl:" + mscclFiles + "alltoall-allpairs-3-2inst": "no such file",
 	} {
-		_, err := loadConfig(environmentOf("LIGHTPATH_ALGORITHM", value))
+		_, err := settings.Of("LIGHTPATH_ALGORITHM", value)
 		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/transport/port"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
+	"lightpath/shim/settings"
 	"lightpath/shim/topology"
 )
 
@@ -57,9 +58,9 @@ func (c *Comm) attachOptical(fab *fabricInfo, sec secret) error {
 	switch {
 	case c.args.Ranks == 1:
 		return nil
-	case fab == nil && c.cfg.Transport == transportEBPF:
+	case fab == nil && c.cfg.Transport == settings.TransportEBPF:
 		return fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but LIGHTPATH_FABRIC names no fabric with circuits: %w",
-			c.args.Rank, transportEBPF, ErrInvalidUsage)
+			c.args.Rank, settings.TransportEBPF, ErrInvalidUsage)
 	case fab == nil:
 		return nil
 	}
@@ -105,15 +106,15 @@ func (o *optical) attachPlanes(fab *fabricInfo, sec secret) (transport.Endpoint,
 	c := o.c
 	health := func(plane int) error { _, err := o.at.Poll(plane); return err }
 	switch {
-	case o.at.rings != nil && c.cfg.Transport == transportEBPF:
+	case o.at.rings != nil && c.cfg.Transport == settings.TransportEBPF:
 		return nil, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
-			c.args.Rank, transportEBPF, fab.path, ErrInvalidUsage)
+			c.args.Rank, settings.TransportEBPF, fab.path, ErrInvalidUsage)
 	case o.at.rings != nil:
 		return port.New(port.Options{Rank: c.args.Rank, Ranks: c.args.Ranks, Ports: o.at.rings.ports, MTU: o.at.rings.mtu, Health: health})
 	case o.at.DataPlane() == ocsctl.DataMemory:
 		return nil, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",
 			c.args.Rank, fab.path, o.at.key.controller, ErrInvalidUsage)
-	case o.at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.cfg.Transport != transportEBPF:
+	case o.at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.cfg.Transport != settings.TransportEBPF:
 		e, err := o.attachRDMACircuits(fab, sec)
 		if err != nil {
 			return nil, fmt.Errorf("shim: rank %d: circuits of RDMA ports: %w", c.args.Rank, err)

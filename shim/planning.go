@@ -11,6 +11,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 )
 
 // interimPlanner makes the plan that serves until the chosen planner has finished: quick,
@@ -27,7 +28,7 @@ type agreedPlan struct {
 
 // planSite is what every plan of a communicator has in common: where it will run.
 type planSite struct {
-	cfg      *Config
+	cfg      *settings.Config
 	ranks    int
 	ports    []int  // by rank
 	fabric   string // digest
@@ -37,7 +38,7 @@ type planSite struct {
 	pods     [][]int // the ranks of each pod of the fabric; nil where it has fewer than two
 }
 
-func newPlanSite(cfg *Config, fab *fabric.Fabric, ports []int) planSite {
+func newPlanSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) planSite {
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}

@@ -7,13 +7,14 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/plans"
+	"lightpath/shim/settings"
 )
 
 // How a rank waits follows from who else needs the CPUs.
 func TestPolicy(t *testing.T) {
 	cpus := runtime.NumCPU()
 	comm := func(local int, alone bool, spin int, timeout time.Duration) *Comm {
-		c := &Comm{cfg: &Config{Spin: spin, Timeout: timeout}}
+		c := &Comm{cfg: &settings.Config{Spin: spin, Timeout: timeout}}
 		c.localRanks, c.alone = local, alone
 		return c
 	}

@@ -11,35 +11,15 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 	"lightpath/shim/topology"
 )
-
-// transportRDMA, as LIGHTPATH_TRANSPORT: packet planes are ports of RDMA devices.
-const transportRDMA = "rdma"
 
 // verbs opens RDMA devices, nil where the program holds no binding.
 var verbs rdma.Verbs
 
 // UseVerbs sets what opens RDMA devices, before the first communicator is made.
 func UseVerbs(v rdma.Verbs) { verbs = v }
-
-// IB is what NCCL_IB_* variables say.
-type IB struct {
-	HCAs         topology.HCAs
-	Mode         string // rdmaAuto, rdmaRC or rdmaUC
-	GIDIndex     int    // -1: chosen
-	Timeout      int
-	Retries      int
-	TrafficClass int
-	ServiceLevel int
-}
-
-// What LIGHTPATH_RDMA_MODE can say.
-const (
-	rdmaAuto = "auto"
-	rdmaRC   = "rc"
-	rdmaUC   = "uc"
-)
 
 // attachRDMA makes the packet planes of ports of this host.
 func (c *Comm) attachRDMA(sec secret) error {
@@ -48,7 +28,7 @@ func (c *Comm) attachRDMA(sec secret) error {
 		return err
 	}
 	// Without acknowledgements what travels backwards needs another way.
-	e, err := c.connectRDMA(mine, rdmaWays{unacknowledged: c.cfg.IB.Mode == rdmaUC, aside: c.cfg.IB.Mode == rdmaUC}, sec)
+	e, err := c.connectRDMA(mine, rdmaWays{unacknowledged: c.cfg.IB.Mode == settings.RDMAUC, aside: c.cfg.IB.Mode == settings.RDMAUC}, sec)
 	if err != nil {
 		return err
 	}
@@ -71,13 +51,13 @@ func (f *fabricInfo) overRDMA() bool {
 // nothing else may travel backwards: it might find the circuit gone.
 func (o *optical) attachRDMACircuits(fab *fabricInfo, sec secret) (transport.Endpoint, error) {
 	c := o.c
-	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.cfg.IB.Mode == rdmaUC}
+	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.cfg.IB.Mode == settings.RDMAUC}
 	hcas := c.cfg.IB.HCAs
 	switch {
 	case fab.Forwarding:
 		return nil, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.path, ErrInvalidUsage)
-	case ways.unacknowledged && c.cfg.IB.Mode == rdmaRC:
-		return nil, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.path, rdmaRC, fab.Circuits, ErrInvalidUsage)
+	case ways.unacknowledged && c.cfg.IB.Mode == settings.RDMARC:
+		return nil, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.path, settings.RDMARC, fab.Circuits, ErrInvalidUsage)
 	case len(hcas.Entries) == 0:
 		hcas.Exact = true
 		for j := range fab.Planes {
@@ -90,7 +70,7 @@ func (o *optical) attachRDMACircuits(fab *fabricInfo, sec secret) (transport.End
 		}
 	}
 	o.hcas = hcas
-	if ban := c.cfg.nccl.noRDMA; ban != "" {
+	if ban := c.cfg.NCCL.NoRDMA; ban != "" {
 		c.log.Warn("%s is not used: fabric %s comes before it.", ban, fab.path)
 	}
 	mine, err := c.rdmaPlanes(hcas, len(fab.Planes))
@@ -119,7 +99,7 @@ func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec secret) (_ transp
 		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
 	}
 	if ways.aside {
-		ip, err := controlAddr(c.cfg.controlIf())
+		ip, err := controlAddr(c.cfg.ControlInterfaces())
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/shim/settings"
 )
 
 // table is a cross-connect that moves at once, and does as it is told until it is broken.
@@ -120,7 +121,7 @@ func newSite(t *testing.T, ranks, planes int, o siteOptions) *site {
 	}
 	t.Setenv("LIGHTPATH_FABRIC", path)
 	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
-	t.Setenv("LIGHTPATH_TRANSPORT", transportEBPF)
+	t.Setenv("LIGHTPATH_TRANSPORT", settings.TransportEBPF)
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/shim/errdefs"
+	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
 
@@ -106,9 +107,9 @@ func newRoot(s secret, timeout, idle time.Duration) *root {
 
 // startRoot listens (at addr where it is valid) and serves one rendezvous in the
 // background.
-func startRoot(cfg *Config, s secret, addr netip.AddrPort) (netip.AddrPort, error) {
+func startRoot(cfg *settings.Config, s secret, addr netip.AddrPort) (netip.AddrPort, error) {
 	if !addr.IsValid() {
-		ip, err := controlAddr(cfg.controlIf())
+		ip, err := controlAddr(cfg.ControlInterfaces())
 		if err != nil {
 			return addr, err
 		}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/shared/memfile"
+	"lightpath/shim/settings"
 )
 
 // sideLink is a source's way to one target. Guarded by the communicator's lock.
@@ -53,8 +54,8 @@ func (s *oneSided) link(peer int) (*sideLink, error) {
 func (l *sideLink) mayShareMemory() bool {
 	me, it := &l.s.c.table[l.s.c.args.Rank], &l.s.c.table[l.peer]
 	switch l.s.c.cfg.Transport {
-	case "auto", "shm", "inproc", transportEBPF:
-		return me.Host == it.Host && me.PIDs == it.PIDs && l.s.c.cfg.nccl.noShared == ""
+	case "auto", "shm", "inproc", settings.TransportEBPF:
+		return me.Host == it.Host && me.PIDs == it.PIDs && l.s.c.cfg.NCCL.NoShared == ""
 	}
 	return false
 }

@@ -12,6 +12,7 @@ import (
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/settings"
 )
 
 // TestVersionSkew: ranks of different versions refuse each other by name, also where one says
@@ -143,7 +144,7 @@ func TestFabricsThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lightFabric(t, 2, 2, c.edit)
-			_, err := loadFabric(&Config{Fabric: os.Getenv("LIGHTPATH_FABRIC")})
+			_, err := loadFabric(&settings.Config{Fabric: os.Getenv("LIGHTPATH_FABRIC")})
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
@@ -153,8 +154,8 @@ func TestFabricsThatCannotBeUsed(t *testing.T) {
 
 // TestRanksThatDoNotFit: what ranks must have in common, the refusal names on both sides.
 func TestRanksThatDoNotFit(t *testing.T) {
-	first := hello{Ranks: 2, Name: "a", PID: 1, Version: Version, Fabric: "f00d", Settings: (&Config{Transport: "auto", Planes: 1}).settings()}
-	byTime := Config{Transport: "auto", Planes: 1, BarrierTime: true, BarrierSlack: Slack{0.2, time.Millisecond}}
+	first := hello{Ranks: 2, Name: "a", PID: 1, Version: Version, Fabric: "f00d", Settings: (&settings.Config{Transport: "auto", Planes: 1}).Agreed()}
+	byTime := settings.Config{Transport: "auto", Planes: 1, BarrierTime: true, BarrierSlack: settings.Slack{Part: 0.2, Fixed: time.Millisecond}}
 	for name, c := range map[string]struct {
 		edit func(*hello)
 		says []string // none: they fit
@@ -162,7 +163,7 @@ func TestRanksThatDoNotFit(t *testing.T) {
 		"fits":       {func(*hello) {}, nil},
 		"fabric":     {func(h *hello) { h.Fabric = "beef" }, []string{"has fabric f00d", "has beef"}},
 		"no fabric":  {func(h *hello) { h.Fabric = "" }, []string{"has fabric f00d", "has none"}},
-		"barrier":    {func(h *hello) { h.Settings = byTime.settings() }, []string{"is set to LIGHTPATH_TRANSPORT=auto", "LIGHTPATH_BARRIER=time LIGHTPATH_BARRIER_SLACK=20%+1ms"}},
+		"barrier":    {func(h *hello) { h.Settings = byTime.Agreed() }, []string{"is set to LIGHTPATH_TRANSPORT=auto", "LIGHTPATH_BARRIER=time LIGHTPATH_BARRIER_SLACK=20%+1ms"}},
 		"version":    {func(h *hello) { h.Version = "0.0.1" }, []string{Version, "0.0.1"}},
 		"rank twice": {func(h *hello) { h.Rank = 0 }, []string{"both claim to be rank 0"}},
 	} {

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/kernel"
+	"lightpath/shim/settings"
 )
 
 // interfaces are this rank's ends of planes whose circuits are real.
@@ -126,19 +127,19 @@ func (o *optical) attachSteered(fab *fabricInfo, sec secret) (transport.Endpoint
 	c := o.c
 	in, err := o.openInterfaces(fab, o.at.Port())
 	if err != nil {
-		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, transportEBPF, err)
+		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, settings.TransportEBPF, err)
 	}
 	e, err := o.connectSteered(in, sec)
 	if err != nil {
 		_ = in.close()
-		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, transportEBPF, err)
+		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, settings.TransportEBPF, err)
 	}
 	return &steeredEndpoint{e, sync.OnceValue(in.close)}, nil
 }
 
 func (o *optical) connectSteered(in *interfaces, sec secret) (transport.Endpoint, error) {
 	c := o.c
-	ip, err := controlAddr(c.cfg.controlIf())
+	ip, err := controlAddr(c.cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/plans/fabric"
+	"lightpath/shim/settings"
 )
 
 // TestPlanDelayed: while the leader's planner is slow, operations run on the interim
@@ -64,7 +65,7 @@ func TestSlowRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := LoadConfig()
+	cfg, err := settings.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestSmallerThanTheFabric(t *testing.T) {
 		}
 		w := &world{t: t, comms: make([]*Comm, len(ports))}
 		for r, err := range concurrently(t, len(ports), func(r int) error {
-			cfg, err := LoadConfig()
+			cfg, err := settings.Load()
 			if err != nil {
 				return err
 			}

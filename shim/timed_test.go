@@ -18,6 +18,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/settings"
 )
 
 // plannedMove is a reconfiguration and when it is due, from the start of the operation.
@@ -56,7 +57,7 @@ func TestDue(t *testing.T) {
 		for _, use := range []planeSet{0b111, 0b101, 0b010} {
 			t.Run(fmt.Sprintf("%s/%b", name, use), func(t *testing.T) {
 				lightFabric(t, 4, 3, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 100 * time.Microsecond })
-				slack := Slack{Part: 0.5, Fixed: time.Millisecond}
+				slack := settings.Slack{Part: 0.5, Fixed: time.Millisecond}
 				w := newWorld(t, 4)
 				o := w.comms[1].light
 				o.c.cfg.Planner, o.c.cfg.BarrierSlack = name, slack
@@ -96,7 +97,7 @@ func TestDue(t *testing.T) {
 }
 
 // compareMoves checks the times and maps of plane j, the i-th in use.
-func compareMoves(t *testing.T, j int, due []int64, maps []circuit.Permutation, all [][]plannedMove, i int, slack Slack) {
+func compareMoves(t *testing.T, j int, due []int64, maps []circuit.Permutation, all [][]plannedMove, i int, slack settings.Slack) {
 	t.Helper()
 	want := all[i]
 	before := func(at time.Duration) int { // how often anything moves up to then
@@ -114,7 +115,7 @@ func compareMoves(t *testing.T, j int, due []int64, maps []circuit.Permutation, 
 		t.Fatalf("plane %d: %d moves at %d times, the plan has %d", j, len(maps), len(due), len(want))
 	}
 	for k, m := range want {
-		if !m.to.Equal(maps[k]) || due[k] != 7+int64(slack.after(m.at, before(m.at))) {
+		if !m.to.Equal(maps[k]) || due[k] != 7+int64(slack.After(m.at, before(m.at))) {
 			t.Errorf("plane %d move %d: to %v at %d, the plan says %v at %v", j, k, maps[k], due[k], m.to, m.at)
 		}
 		if k > 0 && due[k]-due[k-1] < 100e3 {

@@ -14,6 +14,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/settings"
 )
 
 // CallShape is a collective call without its communicator and buffers.
@@ -47,7 +48,7 @@ type Warmed struct {
 // the same. Plans that begin at the planes' present maps (LIGHTPATH_PLAN_INITIAL=current) cannot
 // be foreseen. The result is in the order of calls. Errors: [ErrInvalidArgument], those of
 // [schedule.Build] and [cache.Cache.Put], that of ctx.
-func Warm(ctx context.Context, cfg *Config, fab *fabric.Fabric, ranks int, calls []CallShape, store *cache.Cache, progress func(plannings int)) ([]Warmed, error) {
+func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks int, calls []CallShape, store *cache.Cache, progress func(plannings int)) ([]Warmed, error) {
 	switch {
 	case !fab.Optical():
 		return nil, fmt.Errorf("shim: the fabric has no circuits to plan: %w", ErrInvalidArgument)

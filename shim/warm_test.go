@@ -15,10 +15,11 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/settings"
 )
 
 // warmSetup starts a fabric of 4 ports and returns what Warm needs of it.
-func warmSetup(t *testing.T) (*Config, *fabric.Fabric, *cache.Cache) {
+func warmSetup(t *testing.T) (*settings.Config, *fabric.Fabric, *cache.Cache) {
 	t.Helper()
 	lightFabric(t, 4, 2, nil)
 	dir := t.TempDir()
@@ -26,7 +27,7 @@ func warmSetup(t *testing.T) (*Config, *fabric.Fabric, *cache.Cache) {
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
-	cfg, err := LoadConfig()
+	cfg, err := settings.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestWarm(t *testing.T) {
 }
 
 // warm makes the plan of one call ahead.
-func warm(t *testing.T, cfg *Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call CallShape) Warmed {
+func warm(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call CallShape) Warmed {
 	t.Helper()
 	made, err := Warm(t.Context(), cfg, fab, ranks, []CallShape{call}, store, nil)
 	if err != nil || made[0].Err != nil {
@@ -180,7 +181,7 @@ func TestWarmRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		ranks int
 		call  CallShape
-		edit  func(*Config, *fabric.Fabric)
+		edit  func(*settings.Config, *fabric.Fabric)
 		want  error
 	}{
 		"one rank":          {1, good, nil, ErrInvalidArgument},
@@ -191,9 +192,9 @@ func TestWarmRefuses(t *testing.T) {
 		"no such root":      {4, CallShape{schedule.Reduce, datatype.Float32, 1000, 4}, nil, ErrInvalidArgument},
 		"no such type":      {4, CallShape{schedule.AllReduce, datatype.NumTypes, 1000, 0}, nil, ErrInvalidArgument},
 		"point to point":    {4, CallShape{schedule.SendRecv, datatype.Float32, 1000, 0}, nil, ErrInvalidArgument},
-		"present circuits":  {4, good, func(c *Config, _ *fabric.Fabric) { c.PlanCurrent = true }, ErrInvalidArgument},
-		"no circuits":       {4, good, func(_ *Config, f *fabric.Fabric) { f.Planes[0].OCS = "" }, ErrInvalidArgument},
-		"no plan": {4, good, func(c *Config, f *fabric.Fabric) {
+		"present circuits":  {4, good, func(c *settings.Config, _ *fabric.Fabric) { c.PlanCurrent = true }, ErrInvalidArgument},
+		"no circuits":       {4, good, func(_ *settings.Config, f *fabric.Fabric) { f.Planes[0].OCS = "" }, ErrInvalidArgument},
+		"no plan": {4, good, func(c *settings.Config, f *fabric.Fabric) {
 			c.Planner, f.Forwarding, f.Planes = "static", false, f.Planes[:1]
 		}, planner.ErrInfeasible},
 	} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
 
@@ -22,12 +23,9 @@ var watched struct {
 	ras    *status.RAS
 }
 
-// statusOff is what LIGHTPATH_STATUS_DIR says where nobody is to be answered.
-const statusOff = "off"
-
 // watch makes the communicator one that can be asked about, until unwatch.
 func (c *Comm) watch() {
-	if c.cfg.StatusDir == statusOff {
+	if c.cfg.StatusDir == settings.StatusOff {
 		return
 	}
 	watched.Lock()
@@ -78,7 +76,7 @@ func (c *Comm) unwatch() {
 }
 
 // StatusDir is where the sockets of the processes of this user are.
-func StatusDir(cfg *Config) string { return status.Dir(cfg.StatusDir, cfg.runtimeDir) }
+func StatusDir(cfg *settings.Config) string { return status.Dir(cfg.StatusDir, cfg.RuntimeDir) }
 
 // rasAddress spares the default a look into the name service.
 func rasAddress(address string) string {

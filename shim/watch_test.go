@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/shim/flight"
+	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
 
@@ -176,12 +177,12 @@ func TestStatusThroughControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := statusHere(t)
-	configs := make([]*Config, 3)
+	configs := make([]*settings.Config, 3)
 	for r := range configs {
 		if r == 1 {
 			t.Setenv("LIGHTPATH_STATUS_DIR", "off")
 		}
-		if configs[r], err = LoadConfig(); err != nil {
+		if configs[r], err = settings.Load(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"lightpath/cgo/cuda"
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
+	"lightpath/shim/settings"
 )
 
 func main() {} // required by c-shared, never called
@@ -251,7 +252,7 @@ func lpGoOpDestroy(comm C.uint64_t, op C.int32_t, msg *C.char, n C.size_t) (rc C
 }
 
 //export lpGoUseEnviron
-func lpGoUseEnviron() { shim.UseEnvironment(environ) }
+func lpGoUseEnviron() { settings.UseEnvironment(environ) }
 
 // environ returns what the front says that the variables are now.
 func environ() (all []string) {

@@ -14,6 +14,7 @@ import (
 
 	"lightpath/plans/fabric"
 	"lightpath/shim"
+	"lightpath/shim/settings"
 	"lightpath/shim/topology"
 )
 
@@ -59,7 +60,7 @@ func newDoctorCommand() *cobra.Command {
 }
 
 func printEnv(asJSON bool) error {
-	vars := shim.Vars()
+	vars := settings.Vars()
 	if asJSON {
 		type row struct {
 			Name, Type, Default, Doc, Value string
@@ -121,7 +122,7 @@ func sharedMemory() finding {
 func rdmaPorts(m *topology.Machine) finding {
 	const check = "rdma"
 	names, active := portsOf(m)
-	c, err := shim.LoadConfig()
+	c, err := settings.Load()
 	wanted := err == nil && c.WantsRDMA() != ""
 	switch {
 	case len(names) == 0:
@@ -152,7 +153,7 @@ func portsOf(m *topology.Machine) (names, active []string) {
 func gpuDirect(m *topology.Machine) finding {
 	const check = "gpudirect"
 	_, active := portsOf(m)
-	c, err := shim.LoadConfig()
+	c, err := settings.Load()
 	if err != nil {
 		return finding{check, true, "not known: the environment cannot be read"}
 	}
@@ -170,7 +171,7 @@ func gpuDirect(m *topology.Machine) finding {
 }
 
 func environment() finding {
-	c, err := shim.LoadConfig()
+	c, err := settings.Load()
 	if err != nil {
 		return finding{"environment", false, err.Error()}
 	}

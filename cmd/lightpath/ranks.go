@@ -13,6 +13,7 @@ import (
 
 	"lightpath/shim"
 	"lightpath/shim/flight"
+	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
 
@@ -39,7 +40,7 @@ With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR)
 			if o.address != "" {
 				return status.AskRAS(o.address, o.timeout, o.verbose, o.json, os.Stdout)
 			}
-			cfg, err := shim.LoadConfig()
+			cfg, err := settings.Load()
 			if err != nil {
 				return err
 			}

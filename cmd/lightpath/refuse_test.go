@@ -9,6 +9,7 @@ import (
 
 	"lightpath/docs/schema"
 	"lightpath/shim"
+	"lightpath/shim/settings"
 )
 
 // TestProblemRules breaks each rule of the problem file format once: status 2, the field and its
@@ -239,7 +240,7 @@ func TestDoctor(t *testing.T) {
 		t.Error("doctor --env does not say what NCCL_DEBUG is")
 	}
 	var rows []map[string]string
-	if err := json.Unmarshal([]byte(succeed(t, "", "doctor", "--env", "--json")), &rows); err != nil || len(rows) != len(shim.Vars()) {
+	if err := json.Unmarshal([]byte(succeed(t, "", "doctor", "--env", "--json")), &rows); err != nil || len(rows) != len(settings.Vars()) {
 		t.Errorf("doctor --env --json: %d rows, %v", len(rows), err)
 	}
 	// Beside a test binary there is no installation: unhealthy, status 1, in both forms.

@@ -20,6 +20,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/shim"
+	"lightpath/shim/settings"
 )
 
 // warmFlags are the flags of `plan cache warm` as typed; parse turns them into a warming.
@@ -34,7 +35,7 @@ type warmFlags struct {
 
 // warming is what is to be planned, in order.
 type warming struct {
-	config *shim.Config
+	config *settings.Config
 	fabric *fabric.Fabric
 	ranks  int
 	calls  []shim.CallShape
@@ -80,7 +81,7 @@ it on packet planes.`,
 }
 
 func (f *warmFlags) parse(ctx context.Context) (*warming, error) {
-	cfg, err := shim.LoadConfig()
+	cfg, err := settings.Load()
 	if err != nil {
 		return nil, err
 	}

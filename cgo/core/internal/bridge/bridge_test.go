@@ -13,6 +13,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+	"lightpath/shim/settings"
 )
 
 // world makes n communicators of this process and destroys them at the end.
@@ -212,7 +213,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 }
 
 // The front answers questions about parameters from its own table, to spare programs the
-// core; it must be the shim's.
+// core; it must be that of package settings.
 func TestParameterTable(t *testing.T) {
 	text, err := os.ReadFile("../../../front/params.inc")
 	if err != nil {
@@ -222,10 +223,10 @@ func TestParameterTable(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^PARAM\("([^"]*)", "([^"]*)"\)$`).FindAllStringSubmatch(string(text), -1) {
 		got = append(got, m[1]+"="+m[2])
 	}
-	for _, v := range shim.Vars() {
+	for _, v := range settings.Vars() {
 		want = append(want, v.Name+"="+v.Default)
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("cgo/front/params.inc says\n%s\nshim says\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("cgo/front/params.inc says\n%s\nsettings say\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

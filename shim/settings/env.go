@@ -1,4 +1,4 @@
-package shim
+package settings
 
 import (
 	"errors"
@@ -10,99 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/status"
 	"lightpath/shim/topology"
 )
-
-// Config is what the environment says, read once per communicator.
-type Config struct {
-	Fabric     string
-	FabricRank int // -1: not given
-	Transport  string
-	Planes     int
-	Staging    int64  // bytes of a buffer that are staged at a time
-	Congestion string // of tcp planes; "" is the host's
-	Planner    string
-	PlanDir    string
-	PlanLimit  time.Duration
-	PlanWait   bool
-	// PlanTolerance is by how much, in parts of one, the plan of a call may take longer than
-	// one made for its size; 0: every size has its own.
-	PlanTolerance float64
-	// PlanCurrent: plans begin, and end, with the maps that the planes hold.
-	PlanCurrent bool
-	Algorithms  map[string]string      // collective -> algorithm
-	files       map[string]*msccl.File // collective -> the algorithm that is a file
-	// BarrierTime: planes are switched at the planned time and BarrierSlack, not when the ranks
-	// have drained.
-	BarrierTime  bool
-	BarrierSlack Slack
-	// Demand plans grouped sends and receives: demandSpectra, demandPlain or demandOff.
-	Demand string
-	// Interpose: collectives on streams are executed as sends and receives of the other library, over
-	// InterposeNets, its networks by plane.
-	Interpose     bool
-	InterposeNets []string
-	otherLibrary  string
-	// DemandWait is how long the leader waits for all ranks to post a group.
-	DemandWait time.Duration
-	// DevicePath is how ranks exchange memory of devices: one of the devicePath constants; DeviceExchange
-	// how many bytes of its device each has for that.
-	DevicePath     string
-	DeviceExchange int64
-	Timeout        time.Duration
-	Spin           int
-	// LargePages: buffers on shared memory that come again and again are moved to large pages.
-	LargePages bool
-	Fault      Fault
-	Trace      string
-	// FlightRecorder is how many operations are remembered, 0: the least, without times;
-	// FlightDir where the recorder of a communicator that fails is written, "": nowhere.
-	FlightRecorder int
-	FlightDir      string
-	// StatusDir is where the process can be asked; statusOff: nowhere.
-	StatusDir  string
-	runtimeDir string // XDG_RUNTIME_DIR
-	RAS        bool
-	RASAddr    string
-
-	Log      log.Options
-	SocketIf string
-	IB       IB
-	nccl     ncclPaths
-	OOBIf    string
-	CommID   string
-
-	// launcherRank is the rank that the launcher gave this process, -1 without one.
-	launcherRank int
-	variables    []string // that are set, in words
-	warnings     []string // what is set in vain, in words
-}
-
-// defaultStaging is large enough for copies to reach their rate, and small beside what pages a process may lock.
-const defaultStaging = 4 << 20
-
-// defaultExchange is LIGHTPATH_DEVICE_EXCHANGE's.
-const defaultExchange = 32 << 20
-
-// What LIGHTPATH_DEMAND can say.
-const (
-	demandSpectra = "spectra"
-	demandPlain   = "plain"
-	demandOff     = "off"
-)
-
-// Fault is a failure injected into this rank, for tests and `lightpath demo --break`.
-type Fault struct {
-	SkipDrain bool // before Plane leaves Epoch
-	Plane     int
-	Epoch     uint32
-	PlanDelay time.Duration // before every background plan
-}
 
 // Var is one environment variable that Lightpath reads. The table of them is the only
 // place where the environment is read.
@@ -123,7 +37,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return setInt(&c.FabricRank, v, 0, 1<<16-1) }},
 	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|rdma|ebpf", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp, unless NCCL_SHM_DISABLE or NCCL_NET says otherwise; rdma: ports of RDMA devices (NCCL_IB_HCA); ebpf: as auto, and the planes with circuits must be interfaces",
 		func(c *Config, v string) error {
-			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", transportRDMA, transportEBPF)
+			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", TransportRDMA, TransportEBPF)
 		}},
 	{"LIGHTPATH_PLANES", "int 1..16", "1", "packet planes that a communicator has",
 		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
@@ -159,8 +73,8 @@ var vars = []Var{
 		}},
 	{"LIGHTPATH_BARRIER_SLACK", "percent+duration", "20%+1ms", "with LIGHTPATH_BARRIER=time: how much later than planned planes are switched, in parts of the planned time, as a time for every switch up to then, or both (20%+500us)",
 		func(c *Config, v string) error { return c.BarrierSlack.set(v) }},
-	{"LIGHTPATH_DEMAND", "spectra|plain|off", demandSpectra, "grouped sends and receives on circuits, where all ranks take part: scheduled by SPECTRA, in plain order of distance, or not at all",
-		func(c *Config, v string) error { return setChoice(&c.Demand, v, demandSpectra, demandPlain, demandOff) }},
+	{"LIGHTPATH_DEMAND", "spectra|plain|off", DemandSpectra, "grouped sends and receives on circuits, where all ranks take part: scheduled by SPECTRA, in plain order of distance, or not at all",
+		func(c *Config, v string) error { return setChoice(&c.Demand, v, DemandSpectra, DemandPlain, DemandOff) }},
 	{"LIGHTPATH_DEMAND_WAIT", "duration", "10ms", "how long a group of sends and receives waits for those of the other ranks before it takes packet planes",
 		func(c *Config, v string) error { return setDuration(&c.DemandWait, v) }},
 	{"LIGHTPATH_NCCL_FALLBACK_LIB", "path", "", "another libnccl.so.2, for what Lightpath does not take (abi.md, interposer.md)",
@@ -177,9 +91,9 @@ var vars = []Var{
 		func(c *Config, v string) error { return c.setNets(v) }},
 	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
-	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", devicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other; rdma, by RDMA ports that reach it (GPUDirect); or staged through host memory; auto: the first of them that can be and that no variable of NCCL's forbids, staged where planes have circuits",
+	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", DevicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other; rdma, by RDMA ports that reach it (GPUDirect); or staged through host memory; auto: the first of them that can be and that no variable of NCCL's forbids, staged where planes have circuits",
 		func(c *Config, v string) error {
-			return setChoice(&c.DevicePath, v, devicePathAuto, devicePathDirect, devicePathRDMA, devicePathStaged)
+			return setChoice(&c.DevicePath, v, DevicePathAuto, DevicePathDirect, DevicePathRDMA, DevicePathStaged)
 		}},
 	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes 1M..4G", "32M", "memory of its device that each rank of a communicator has for what is exchanged directly; the same on every rank",
 		func(c *Config, v string) error { return setBytes(&c.DeviceExchange, v, 1<<20, 4<<30) }},
@@ -217,8 +131,8 @@ var vars = []Var{
 		func(c *Config, v string) error { c.OOBIf = v; return nil }},
 	{"NCCL_IB_HCA", "list", "", "RDMA devices: prefixes, =exact names, or ^ to exclude, each device[:port[:rail[:plane]]]; those without a plane are dealt to planes in turn, and where a plane has several, local ranks take them in turn, by rail",
 		func(c *Config, v string) (err error) { c.IB.HCAs, err = topology.ParseHCAs(v); return err }},
-	{"LIGHTPATH_RDMA_MODE", "auto|rc|uc", rdmaAuto, "queue pairs of RDMA planes: rc, with acknowledgements, or uc, without: for circuits that lead one way; auto: uc on circuits that are not duplex, else rc",
-		func(c *Config, v string) error { return setChoice(&c.IB.Mode, v, rdmaAuto, rdmaRC, rdmaUC) }},
+	{"LIGHTPATH_RDMA_MODE", "auto|rc|uc", RDMAAuto, "queue pairs of RDMA planes: rc, with acknowledgements, or uc, without: for circuits that lead one way; auto: uc on circuits that are not duplex, else rc",
+		func(c *Config, v string) error { return setChoice(&c.IB.Mode, v, RDMAAuto, RDMARC, RDMAUC) }},
 	{"NCCL_IB_GID_INDEX", "int", "-1", "entry of an RDMA port's table of GIDs to use; -1: RoCEv2 with an IPv4 address before others",
 		func(c *Config, v string) error { return setInt(&c.IB.GIDIndex, v, -1, 255) }},
 	{"NCCL_IB_TIMEOUT", "int 1..31", "18", "how long an RDMA packet waits for its acknowledgement: 4.096 us times two to this power",
@@ -232,21 +146,21 @@ var vars = []Var{
 	{"NCCL_NET", "IB|Socket", "", "network between hosts, where LIGHTPATH_TRANSPORT is auto: IB: RDMA ports, Socket: tcp, which auto is; the same on every rank",
 		func(c *Config, v string) error { return c.setNet(v) }},
 	{"NCCL_SHM_DISABLE", "int", "0", "1: processes share no memory, where LIGHTPATH_TRANSPORT is auto; the same on every rank",
-		func(c *Config, v string) error { return ban(&c.nccl.noShared, "NCCL_SHM_DISABLE", v, isOne) }},
+		func(c *Config, v string) error { return ban(&c.NCCL.NoShared, "NCCL_SHM_DISABLE", v, isOne) }},
 	{"NCCL_IB_DISABLE", "int", "0", "other than 0: NCCL_NET is not IB; RDMA ports that LIGHTPATH_TRANSPORT or a fabric file names are used",
-		func(c *Config, v string) error { return ban(&c.nccl.noRDMA, "NCCL_IB_DISABLE", v, nonZero) }},
+		func(c *Config, v string) error { return ban(&c.NCCL.NoRDMA, "NCCL_IB_DISABLE", v, nonZero) }},
 	{"NCCL_P2P_DISABLE", "int", "0", "1: devices do not reach each other's memory, where LIGHTPATH_DEVICE_PATH is auto; on one rank is on all",
-		func(c *Config, v string) error { return ban(&c.nccl.noDirect, "NCCL_P2P_DISABLE", v, isOne) }},
+		func(c *Config, v string) error { return ban(&c.NCCL.NoDirect, "NCCL_P2P_DISABLE", v, isOne) }},
 	{"NCCL_P2P_LEVEL", "LOC|NVL|...|SYS, int", "", "LOC, 0: as NCCL_P2P_DISABLE=1; any other distance allows what devices can",
-		func(c *Config, v string) error { return banBelow(&c.nccl.noDirect, "NCCL_P2P_LEVEL", v, "NVL") }},
+		func(c *Config, v string) error { return banBelow(&c.NCCL.NoDirect, "NCCL_P2P_LEVEL", v, "NVL") }},
 	{"NCCL_NET_GDR_LEVEL", "LOC|...|PIX|...|SYS, int", "", "below PIX, where no port is, and 0: ports do not reach memory of devices (GPUDirect), where LIGHTPATH_DEVICE_PATH is auto; any other distance allows what ports can; on one rank is on all",
 		func(c *Config, v string) error {
-			return banBelow(&c.nccl.noRemote, "NCCL_NET_GDR_LEVEL", v, "PIX")
+			return banBelow(&c.NCCL.NoRemote, "NCCL_NET_GDR_LEVEL", v, "PIX")
 		}},
 	{"NCCL_NET_GDR_READ", "int", "", "0: the same: ports that may not read memory of devices are not used for it",
-		func(c *Config, v string) error { return ban(&c.nccl.noRemote, "NCCL_NET_GDR_READ", v, isZero) }},
+		func(c *Config, v string) error { return ban(&c.NCCL.NoRemote, "NCCL_NET_GDR_READ", v, isZero) }},
 	{"NCCL_DMABUF_ENABLE", "int", "1", "0: the same: dma-bufs are how ports get at memory of devices",
-		func(c *Config, v string) error { return ban(&c.nccl.noRemote, "NCCL_DMABUF_ENABLE", v, isZero) }},
+		func(c *Config, v string) error { return ban(&c.NCCL.NoRemote, "NCCL_DMABUF_ENABLE", v, isZero) }},
 	{"NCCL_COMM_ID", "host:port", "", "rendezvous address to use instead of one that GetUniqueId draws",
 		func(c *Config, v string) error { c.CommID = v; return nil }},
 }
@@ -261,9 +175,9 @@ var environment atomic.Pointer[func() []string]
 // since it began, which os.Environ does not show. The first of several entries counts.
 func UseEnvironment(all func() []string) { environment.Store(&all) }
 
-// LoadConfig reads the environment. An unusable value is an error that names its variable, but for variables of the
+// Load reads the environment. An unusable value is an error that names its variable, but for variables of the
 // log, which no job should end for, and those of which NCCL takes its default: [Config.Warnings] has those.
-func LoadConfig() (*Config, error) {
+func Load() (*Config, error) {
 	all := os.Environ
 	if p := environment.Load(); p != nil {
 		all = *p
@@ -275,7 +189,7 @@ func LoadConfig() (*Config, error) {
 			values[name] = value
 		}
 	}
-	c, err := loadConfig(func(name string) string { return values[name] })
+	c, err := load(func(name string) string { return values[name] })
 	if err != nil {
 		return nil, err
 	}
@@ -305,18 +219,6 @@ func (c *Config) noteVariables(values map[string]string) {
 	slices.Sort(c.warnings)
 }
 
-// Warnings says what is set in vain: misspelt variables of ours, values that mean nothing, and settings that others come before.
-func (c *Config) Warnings() []string { return c.warnings }
-
-// NewLog opens the log that is asked for, of a communicator with the given device, and writes the warnings.
-func (c *Config) NewLog(device int) *log.Logger {
-	l := log.New(&c.Log, device)
-	for _, line := range c.warnings {
-		l.Warn("%s", line)
-	}
-	return l
-}
-
 // misspelt reports whether a variable that nobody reads looks as if it was meant for us. Those of our tests and scripts are not.
 func misspelt(name string) bool {
 	return strings.HasPrefix(name, "LIGHTPATH_") && !strings.HasPrefix(name, "LIGHTPATH_TEST_") && !slices.Contains(scriptVars, name)
@@ -328,23 +230,27 @@ var scriptVars = []string{"LIGHTPATH_DIST", "LIGHTPATH_NCCL_PACKAGE", "LIGHTPATH
 // frontVars are read by libnccl.so.2 itself (cgo/front).
 var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "NCCL_COMM_BLOCKING"}
 
-// controlIf is the interfaces for rendezvous and control.
-func (c *Config) controlIf() string {
-	if c.OOBIf != "" {
-		return c.OOBIf
-	}
-	return c.SocketIf
+// Of reads variables that are given as names and values in turn, instead of those of the environment.
+func Of(pairs ...string) (*Config, error) {
+	return load(func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	})
 }
 
-func loadConfig(getenv func(string) string) (*Config, error) {
+func load(getenv func(string) string) (*Config, error) {
 	c := &Config{
-		FabricRank: -1, Transport: "auto", Planes: 1, Staging: defaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
+		FabricRank: -1, Transport: "auto", Planes: 1, Staging: DefaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
-		Demand: demandSpectra, DemandWait: 10 * time.Millisecond,
-		DevicePath: devicePathAuto, DeviceExchange: defaultExchange,
-		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, IB: IB{Mode: rdmaAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, launcherRank: -1,
+		Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
+		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange,
+		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, LauncherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
-		runtimeDir: getenv("XDG_RUNTIME_DIR"),
+		RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 	}
 	for _, v := range vars {
 		value := strings.TrimSpace(getenv(v.Name))
@@ -356,13 +262,13 @@ func loadConfig(getenv func(string) string) (*Config, error) {
 		if err != nil && (strings.HasPrefix(v.Name, "NCCL_DEBUG") || errors.As(err, &vain)) {
 			c.warnings = append(c.warnings, fmt.Sprintf("environment variable %s: %v: not used.", v.Name, err))
 		} else if err != nil {
-			return nil, fmt.Errorf("shim: environment variable %s: %w: %w", v.Name, err, ErrInvalidUsage)
+			return nil, fmt.Errorf("shim: environment variable %s: %w: %w", v.Name, err, errdefs.ErrInvalidUsage)
 		}
 	}
 	for _, name := range launcherRanks {
 		// A launcher's variable is a hint, not a setting of ours: nonsense is not an error.
 		if n, err := strconv.Atoi(getenv(name)); err == nil && n >= 0 {
-			c.launcherRank = n
+			c.LauncherRank = n
 			break
 		}
 	}
@@ -433,40 +339,6 @@ func setDuration(p *time.Duration, v string) error {
 	return nil
 }
 
-// Slack is what ranks get on top of the planned time of a switch.
-type Slack struct {
-	Part  float64       // of the planned time
-	Fixed time.Duration // for every time up to then at which planes switch
-}
-
-// after returns the planned time t of the n-th switch, from 1, with the slack.
-func (s Slack) after(t time.Duration, n int) time.Duration {
-	return t + time.Duration(s.Part*float64(t)) + time.Duration(n)*s.Fixed
-}
-
-// set reads "20%", "500us" or "20%+500us".
-func (s *Slack) set(v string) error {
-	var got Slack
-	part, fixed, both := strings.Cut(v, "+")
-	if !both && !strings.HasSuffix(v, "%") {
-		part, fixed = "", v
-	}
-	if part != "" {
-		x, err := strconv.ParseFloat(strings.TrimSuffix(part, "%"), 64)
-		if err != nil || !strings.HasSuffix(part, "%") || !(x >= 0 && x <= 1000) {
-			return fmt.Errorf("%q is not a slack like 20%%, 500us or 20%%+500us", v)
-		}
-		got.Part = x / 100
-	}
-	if fixed != "" || both {
-		if err := setDuration(&got.Fixed, fixed); err != nil {
-			return err
-		}
-	}
-	*s = got
-	return nil
-}
-
 func setFault(f *Fault, v string) error {
 	for item := range strings.SplitSeq(v, ",") {
 		name, rest, _ := strings.Cut(strings.TrimSpace(item), ":")
@@ -485,6 +357,17 @@ func setFault(f *Fault, v string) error {
 		default:
 			return fmt.Errorf("unknown fault %q", name)
 		}
+	}
+	return nil
+}
+
+// setNets reads LIGHTPATH_INTERPOSE_NETS.
+func (c *Config) setNets(v string) error {
+	for name := range strings.SplitSeq(v, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			return fmt.Errorf("%q names a network by nothing", v)
+		}
+		c.InterposeNets = append(c.InterposeNets, name)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package shim
+package settings
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// ncclPaths is what variables of NCCL's say of data paths. They refine what LIGHTPATH_TRANSPORT and LIGHTPATH_DEVICE_PATH leave
+// NCCLPaths is what variables of NCCL's say of data paths. They refine what LIGHTPATH_TRANSPORT and LIGHTPATH_DEVICE_PATH leave
 // open; where those say something, they come first (see settle). Bans are the setting that says so, as NCCL_SHM_DISABLE=1, or "".
-type ncclPaths struct {
-	net      string // netSocket, netIB or "": the network between hosts
-	noShared string // ranks share no memory, but within a process
-	noRDMA   string // no network is RDMA
-	noDirect string // devices do not reach each other's memory
-	noRemote string // ports do not reach memory of devices
+type NCCLPaths struct {
+	Net      string // netSocket, netIB or "": the network between hosts
+	NoShared string // ranks share no memory, but within a process
+	NoRDMA   string // no network is RDMA
+	NoDirect string // devices do not reach each other's memory
+	NoRemote string // ports do not reach memory of devices
 }
 
 // What NCCL_NET can say: the networks that NCCL itself has.
@@ -31,7 +31,7 @@ type notUsed struct{ error }
 // setNet reads NCCL_NET. Others than NCCL's own are networks of plugins, which Lightpath cannot load: an error as in NCCL where the
 // plugin is missing, unless there is another library to have it.
 func (c *Config) setNet(v string) error {
-	err := setChoice(&c.nccl.net, v, netIB, netSocket)
+	err := setChoice(&c.NCCL.Net, v, netIB, netSocket)
 	switch {
 	case err == nil:
 		return nil
@@ -86,40 +86,40 @@ func banBelow(p *string, name, v, least string) error {
 // settle drops what NCCL's variables say where Lightpath's own say it already, with a warning where those say otherwise. What is
 // left takes effect.
 func (c *Config) settle() error {
-	p := &c.nccl
+	p := &c.NCCL
 	net := ""
-	if p.net != "" {
-		net = "NCCL_NET=" + p.net
+	if p.Net != "" {
+		net = "NCCL_NET=" + p.Net
 	}
 	first := "LIGHTPATH_TRANSPORT=" + c.Transport
 	switch c.Transport {
-	case "auto", transportEBPF:
-		if p.net == netIB && p.noRDMA != "" {
-			return fmt.Errorf("shim: environment variable NCCL_NET: %s, but %s: %w", net, p.noRDMA, ErrInvalidUsage)
+	case "auto", TransportEBPF:
+		if p.Net == netIB && p.NoRDMA != "" {
+			return fmt.Errorf("shim: environment variable NCCL_NET: %s, but %s: %w", net, p.NoRDMA, errdefs.ErrInvalidUsage)
 		}
-	case transportRDMA:
-		if p.net == netSocket {
+	case TransportRDMA:
+		if p.Net == netSocket {
 			c.overruled(net, first)
 		}
-		c.overruled(p.noRDMA, first)
-		p.net, p.noShared, p.noRDMA = "", "", ""
+		c.overruled(p.NoRDMA, first)
+		p.Net, p.NoShared, p.NoRDMA = "", "", ""
 	default:
 		if c.Transport == "shm" {
-			c.overruled(p.noShared, first)
+			c.overruled(p.NoShared, first)
 		}
-		if c.Transport == "tcp" && p.net == netIB {
+		if c.Transport == "tcp" && p.Net == netIB {
 			c.overruled(net, first)
 		}
-		p.net, p.noShared = "", ""
+		p.Net, p.NoShared = "", ""
 	}
-	if first = "LIGHTPATH_DEVICE_PATH=" + c.DevicePath; c.DevicePath != devicePathAuto {
-		if c.DevicePath == devicePathDirect {
-			c.overruled(p.noDirect, first)
+	if first = "LIGHTPATH_DEVICE_PATH=" + c.DevicePath; c.DevicePath != DevicePathAuto {
+		if c.DevicePath == DevicePathDirect {
+			c.overruled(p.NoDirect, first)
 		}
-		if c.DevicePath == devicePathRDMA {
-			c.overruled(p.noRemote, first)
+		if c.DevicePath == DevicePathRDMA {
+			c.overruled(p.NoRemote, first)
 		}
-		p.noDirect, p.noRemote = "", ""
+		p.NoDirect, p.NoRemote = "", ""
 	}
 	return nil
 }
@@ -131,10 +131,10 @@ func (c *Config) overruled(setting, first string) {
 	}
 }
 
-// network is how ranks that share no memory are connected.
-func (c *Config) network() string {
-	if c.nccl.net == netIB {
-		return transportRDMA
+// Network is how ranks that share no memory are connected.
+func (c *Config) Network() string {
+	if c.NCCL.Net == netIB {
+		return TransportRDMA
 	}
 	return "tcp"
 }
@@ -142,9 +142,9 @@ func (c *Config) network() string {
 // WantsRDMA is the setting that asks for RDMA ports between ranks, "" where none does.
 func (c *Config) WantsRDMA() string {
 	switch {
-	case c.Transport == transportRDMA:
-		return "LIGHTPATH_TRANSPORT=" + transportRDMA
-	case c.nccl.net == netIB:
+	case c.Transport == TransportRDMA:
+		return "LIGHTPATH_TRANSPORT=" + TransportRDMA
+	case c.NCCL.Net == netIB:
 		return "NCCL_NET=" + netIB
 	}
 	return ""
@@ -153,19 +153,19 @@ func (c *Config) WantsRDMA() string {
 // ForbidsGPUDirect is the setting by which no port reaches memory of devices, "" where none forbids it.
 func (c *Config) ForbidsGPUDirect() string {
 	switch c.DevicePath {
-	case devicePathDirect, devicePathStaged:
+	case DevicePathDirect, DevicePathStaged:
 		return "LIGHTPATH_DEVICE_PATH=" + c.DevicePath
 	}
-	return c.nccl.noRemote
+	return c.NCCL.NoRemote
 }
 
-// settings is the part of a rank's settings that NCCL's variables are, those that all must have alike.
-func (p *ncclPaths) settings() (s string) {
-	if p.net != "" {
-		s += " NCCL_NET=" + p.net
+// agreed is the part of a rank's settings that NCCL's variables are, those that all must have alike.
+func (p *NCCLPaths) agreed() (s string) {
+	if p.Net != "" {
+		s += " NCCL_NET=" + p.Net
 	}
-	if p.noShared != "" {
-		s += " " + p.noShared
+	if p.NoShared != "" {
+		s += " " + p.NoShared
 	}
 	return s
 }

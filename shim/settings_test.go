@@ -1,0 +1,132 @@
+package shim
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestMissingFabric: the error names the variable.
+func TestMissingFabric(t *testing.T) {
+	t.Setenv("LIGHTPATH_FABRIC", filepath.Join(t.TempDir(), "missing.yaml"))
+	if _, err := Init(nil); err == nil || !strings.Contains(err.Error(), "LIGHTPATH_FABRIC") {
+		t.Errorf("missing fabric file: %v", err)
+	}
+}
+
+// TestNoLogFile: a file of the log that cannot be had refuses nobody.
+func TestNoLogFile(t *testing.T) {
+	t.Setenv("NCCL_DEBUG", "VERSION")
+	t.Setenv("NCCL_DEBUG_FILE", filepath.Join(t.TempDir(), "no", "such", "directory"))
+	newWorld(t, 1)
+}
+
+// TestLogKeepsSecrets: a communicator's log, however detailed, has nothing of its id.
+func TestLogKeepsSecrets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	t.Setenv("NCCL_DEBUG", "TRACE")
+	t.Setenv("NCCL_DEBUG_SUBSYS", "ALL")
+	t.Setenv("NCCL_DEBUG_FILE", path)
+	w := newWorld(t, 2)
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5))}) })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Lightpath version " + Version, "nranks 2", "transport inproc", "algorithm"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the log does not say %q:\n%s", want, text)
+		}
+	}
+	if exe, err := os.Executable(); err != nil || libraryPath() != exe {
+		t.Errorf("loaded from %q, the test is %q (%v)", libraryPath(), exe, err)
+	}
+	_, s, err := parseID(&w.comms[0].args.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, s[:]) || strings.Contains(string(text), fmt.Sprintf("%x", s[:])) {
+		t.Error("the log has the secret")
+	}
+}
+
+// TestVariablesInLog: what is set is named, and what is not read is named as that.
+func TestVariablesInLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	for name, value := range map[string]string{
+		"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": path, "LIGHTPATH_PLANES": "2", "NCCL_P2P_LEVEL": "SYS", "NCCL_CUMEM_ENABLE": "1", "NCCL_NTHREADS": "", "NCCL_NO_SUCH": "1",
+	} {
+		t.Setenv(name, value)
+	}
+	newWorld(t, 1)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n", "NCCL INFO NCCL_P2P_LEVEL set by environment to SYS.\n",
+		"NCCL INFO NCCL_CUMEM_ENABLE set by environment to 1: ignored, LIGHTPATH_DEVICE_PATH says",
+		"NCCL INFO NCCL_NO_SUCH set by environment to 1: ignored, Lightpath has no such variable.\n"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the log lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "NCCL_NTHREADS") {
+		t.Error("an empty variable is named")
+	}
+}
+
+func TestIfaceAllowed(t *testing.T) {
+	for _, k := range []struct {
+		name, list string
+		want       bool
+	}{
+		{"eth0", "", true}, {"eth0", "eth", true}, {"eth0", "=eth", false}, {"eth0", "=eth0", true}, {"eth0", "^eth", false},
+		{"ib0", "^eth", true}, {"ib0", "eth,ib", true}, {"lo", "eth,ib", false}, {"eth1", "^=eth0", true}, {"eth0", "^=eth0", false},
+	} {
+		if got := ifaceAllowed(k.name, k.list); got != k.want {
+			t.Errorf("%s in %q: %v", k.name, k.list, got)
+		}
+	}
+}
+
+func TestIfaceOrder(t *testing.T) {
+	names := []string{"lo", "eth10", "eth2", "eth1", "ib0", "ibs1"}
+	for list, want := range map[string]string{
+		"eth": "eth1 eth2 eth10", "=ib0,eth2": "ib0 eth2", "ib,eth2,eth": "ib0 ibs1 eth2 eth1 eth10",
+		"=eth": "", "wl": "", "=lo": "lo", "eth1": "eth1 eth10", "=eth1": "eth1",
+	} {
+		if got := strings.Join(ifaceOrder(slices.Clone(names), list), " "); got != want {
+			t.Errorf("%s: %q, want %q", list, got, want)
+		}
+	}
+}
+
+// TestCommID: with NCCL_COMM_ID ranks find each other without an id being sent.
+func TestCommID(t *testing.T) {
+	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+	for range 2 {
+		for r, err := range concurrently(t, 2, func(r int) error {
+			id, err := NewUniqueID()
+			if err != nil {
+				return err
+			}
+			comms, err := Init([]InitArgs{{ID: id, Ranks: 2, Rank: r}})
+			if err != nil {
+				return err
+			}
+			defer func() { _ = comms[0].Destroy() }()
+			return Run([]Call{allReduce(comms[0], make([]float32, 5))})
+		}) {
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	}
+	t.Setenv("NCCL_COMM_ID", "nowhere")
+	_, err := NewUniqueID()
+	wantError(t, err, ErrInvalidUsage, "NCCL_COMM_ID")
+}
