@@ -9,6 +9,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/planner"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 )
 
@@ -98,25 +99,25 @@ func newArbiter(l *leader, o *optical) (*arbiter, error) {
 }
 
 // handle takes a message of a rank.
-func (a *arbiter) handle(m *message) error {
+func (a *arbiter) handle(m *control.Message) error {
 	switch m.Kind {
-	case msgWant:
+	case control.MsgWant:
 		return a.want(m)
-	case msgDone:
+	case control.MsgDone:
 		if a.done++; a.done == a.o.c.args.Ranks {
 			a.done = 0
 			a.idle.Reset(idleHold)
 		}
 		return nil
-	case msgPlanReq:
+	case control.MsgPlanReq:
 		return a.sendPlan(m)
-	case msgRow:
+	case control.MsgRow:
 		return a.rounds.post(m)
 	}
-	return fmt.Errorf("%w: kind %d at the arbiter", errMessage, m.Kind)
+	return fmt.Errorf("%w: kind %d at the arbiter", control.ErrMessage, m.Kind)
 }
 
-func (a *arbiter) want(m *message) error {
+func (a *arbiter) want(m *control.Message) error {
 	n := a.o.c.args.Ranks
 	w := a.wants[m.Seq]
 	if w == nil {
@@ -124,7 +125,7 @@ func (a *arbiter) want(m *message) error {
 		a.wants[m.Seq] = w
 	}
 	if w.known[m.From] {
-		return fmt.Errorf("%w: rank %d wants operation %d twice", errMessage, m.From, m.Seq)
+		return fmt.Errorf("%w: rank %d wants operation %d twice", control.ErrMessage, m.From, m.Seq)
 	}
 	w.sigs[m.From], w.known[m.From] = m.Arg, true
 	if w.have++; w.have < n {
@@ -156,9 +157,9 @@ func (a *arbiter) grant(seq uint64) error {
 		return err
 	}
 	a.buf = appendTicket(a.buf[:0], &a.t)
-	m := message{Kind: msgTicket, Seq: seq, Body: a.buf}
-	a.o.c.star.broadcast(&m, -1)
-	a.o.c.deliver(&message{Kind: msgTicket, Seq: seq, Body: append([]byte(nil), a.buf...)})
+	m := control.Message{Kind: control.MsgTicket, Seq: seq, Body: a.buf}
+	a.o.c.star.Broadcast(&m, -1)
+	a.o.c.deliver(&control.Message{Kind: control.MsgTicket, Seq: seq, Body: append([]byte(nil), a.buf...)})
 	return nil
 }
 
@@ -225,21 +226,21 @@ func (a *arbiter) stand(use planeSet) {
 }
 
 // sendPlan answers a rank that lacks a plan.
-func (a *arbiter) sendPlan(m *message) error {
+func (a *arbiter) sendPlan(m *control.Message) error {
 	var id planID
 	if len(m.Body) != len(id) {
-		return fmt.Errorf("%w: plan request of %d bytes", errMessage, len(m.Body))
+		return fmt.Errorf("%w: plan request of %d bytes", control.ErrMessage, len(m.Body))
 	}
 	copy(id[:], m.Body)
 	p := a.o.lookup(id)
 	if p == nil {
-		return fmt.Errorf("shim: rank %d asks for a plan that was not issued: %w", m.From, errMessage)
+		return fmt.Errorf("shim: rank %d asks for a plan that was not issued: %w", m.From, control.ErrMessage)
 	}
 	body, err := plans.EncodePlan(p.plan)
 	if err != nil {
 		return fmt.Errorf("shim: plan for rank %d: %w", m.From, err)
 	}
-	a.o.c.star.to(int(m.From), &message{Kind: msgPlan, Seq: m.Seq, Body: body})
+	a.o.c.star.To(int(m.From), &control.Message{Kind: control.MsgPlan, Seq: m.Seq, Body: body})
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/transport/inproc"
 	"lightpath/collectives/transport/shm"
 	"lightpath/collectives/transport/tcp"
+	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
 
@@ -46,11 +47,11 @@ func listen(args InitArgs, cfg *settings.Config) (*listeners, error) {
 
 // listenPlanes listens for the tcp planes, on no more addresses than there are planes.
 func listenPlanes(cfg *settings.Config) (*tcp.Listener, error) {
-	control, err := controlAddr(cfg.SocketIf)
+	own, err := control.Address(cfg.SocketIf)
 	if err != nil {
 		return nil, err
 	}
-	ips, err := planeAddrs(cfg.SocketIf, control)
+	ips, err := control.PlaneAddresses(cfg.SocketIf, own)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func chooseTransport(table []hello, cfg *settings.Config) (string, error) {
 }
 
 // attachPacket makes the packet endpoint.
-func (c *Comm) attachPacket(kind string, l *listeners, sec secret) (err error) {
+func (c *Comm) attachPacket(kind string, l *listeners, sec control.Secret) (err error) {
 	switch kind {
 	case "inproc":
 		var e transport.Endpoint
@@ -154,10 +155,10 @@ func (c *Comm) attachShm() error {
 			return err
 		}
 		c.setShm(e)
-		c.star.broadcast(&message{Kind: msgSegment, Body: []byte(name)}, -1)
+		c.star.Broadcast(&control.Message{Kind: control.MsgSegment, Body: []byte(name)}, -1)
 		return nil
 	}
-	m, err := c.await(msgSegment, 0)
+	m, err := c.await(control.MsgSegment, 0)
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func (c *Comm) setShm(e transport.Endpoint) {
 }
 
 // attachTCP joins the mesh of connections.
-func (c *Comm) attachTCP(l *listeners, sec secret) error {
+func (c *Comm) attachTCP(l *listeners, sec control.Secret) error {
 	o := tcp.Options{Rank: c.args.Rank, Planes: c.cfg.Planes, Comm: c.id, Secret: sec, Congestion: c.cfg.Congestion}
 	for i := range c.table {
 		o.Addrs = append(o.Addrs, c.table[i].TCP)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/control"
 	"lightpath/shim/status"
 )
 
@@ -34,10 +35,10 @@ type birth struct {
 }
 
 // ask takes the wish of a rank.
-func (b *births) ask(m *message) {
+func (b *births) ask(m *control.Message) {
 	a := new(kinAsk)
 	from := int(m.From)
-	if err := decodeStrict(m.Body, a); err != nil || from >= b.c.args.Ranks {
+	if err := control.DecodeStrict(m.Body, a); err != nil || from >= b.c.args.Ranks {
 		return // a rank that speaks nonsense times out
 	}
 	b.mu.Lock()
@@ -124,7 +125,7 @@ func (b *births) absent(r *birth, late bool) error {
 	for rank, a := range r.asks {
 		if a == nil {
 			missing = append(missing, rank)
-			if b.c.star.hasLeft(rank) {
+			if b.c.star.HasLeft(rank) {
 				left = append(left, rank)
 			}
 		}
@@ -142,13 +143,13 @@ func (b *births) absent(r *birth, late bool) error {
 func (b *births) refuse(seq uint64, ranks []int, err error) {
 	class, text := encodeError(err)
 	for _, rank := range ranks {
-		b.c.star.to(rank, &message{Kind: msgKinAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)})
+		b.c.star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)})
 	}
 }
 
 func (b *births) answer(seq uint64, rank int, a *kinAnswer) {
 	body, _ := json.Marshal(a) // plain structs: cannot fail
-	b.c.star.to(rank, &message{Kind: msgKinAnswer, Seq: seq, Body: body})
+	b.c.star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Body: body})
 }
 
 // decide answers everyone once all have asked.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/control"
 )
 
 // runMixed runs a group with communicators that have circuits. Each communicator gets its
@@ -107,7 +108,7 @@ func (s *session) runTicketed(c *Comm, i int) error {
 	if e.plan != nil {
 		o.advance(t.use, e.prog.Configs)
 	}
-	if err := c.star.toLeader(&message{Kind: msgDone, Seq: ref.seq}); err != nil {
+	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
 		return c.fail(err)
 	}
 	return nil
@@ -151,7 +152,7 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 // found.
 func (s *session) ticket(ref *taskRef) (*ticket, error) {
 	c := ref.comm
-	if err := c.star.toLeader(&message{Kind: msgWant, Seq: ref.seq, Arg: uint64(ref.sig)}); err != nil {
+	if err := c.star.ToLeader(&control.Message{Kind: control.MsgWant, Seq: ref.seq, Arg: uint64(ref.sig)}); err != nil {
 		return nil, err
 	}
 	deadline := time.Now().Add(c.cfg.Timeout)
@@ -160,7 +161,7 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 		deadline = s.opts.Deadline
 	}
 	for {
-		m, err := c.awaitFor(msgTicket, ref.seq, min(time.Second, time.Until(deadline)))
+		m, err := c.awaitFor(control.MsgTicket, ref.seq, min(time.Second, time.Until(deadline)))
 		switch {
 		case err == nil:
 			if err := decodeTicket(m.Body, &c.light.ticket); err != nil {
@@ -171,12 +172,12 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 		case !errors.Is(err, errNothing):
 			return nil, err
 		case time.Now().Before(deadline):
-			c.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
+			c.report(control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
 		case own:
 			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.args.Rank, ref.seq, exec.ErrDeadline)
 		default:
 			c.giveUp(ref.seq, ref.sig, &s.calls[ref.call], nil)
-			if _, err := c.awaitFor(msgTicket, ref.seq, time.Second); !errors.Is(err, errNothing) && err != nil {
+			if _, err := c.awaitFor(control.MsgTicket, ref.seq, time.Second); !errors.Is(err, errNothing) && err != nil {
 				return nil, err
 			}
 			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.args.Rank, ref.seq, c.cfg.Timeout, ErrTimeout)

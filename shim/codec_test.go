@@ -10,27 +10,8 @@ import (
 	"testing"
 
 	"lightpath/plans/circuit"
+	"lightpath/shim/control"
 )
-
-// FuzzMessage: what decodes is what was encoded, and a length never makes us read or
-// allocate beyond the bound of its kind.
-func FuzzMessage(f *testing.F) {
-	f.Add(appendMessage(nil, &message{Kind: msgWant, From: 3, Seq: 7, Arg: 9, Body: []byte("call")}))
-	f.Add(appendMessage(nil, &message{Kind: msgGoodbye}))
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, byte(msgState), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, in []byte) {
-		var m message
-		if err := readMessage(bytes.NewReader(in), &m); err != nil {
-			return
-		}
-		if uint32(len(m.Body)) > maxBody(m.Kind) {
-			t.Fatalf("body of %d bytes", len(m.Body))
-		}
-		if out := appendMessage(nil, &m); !bytes.Equal(out, in[:len(out)]) {
-			t.Fatalf("% x became % x", in, out)
-		}
-	})
-}
 
 func FuzzTicket(f *testing.F) {
 	f.Add(appendTicket(nil, &ticket{flags: ticketInterim, version: 3, use: 3, start: 1 << 60, planes: []planeTicket{{epoch: 1, hash: 2}, {epoch: 3, hash: 4}}}))
@@ -41,7 +22,7 @@ func FuzzTicket(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var got ticket
 		if err := decodeTicket(in, &got); err != nil {
-			if !errors.Is(err, errMessage) {
+			if !errors.Is(err, control.ErrMessage) {
 				t.Fatal(err)
 			}
 			return
@@ -60,7 +41,7 @@ func FuzzHello(f *testing.F) {
 	f.Add([]byte(`{"unknown":1}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var table []hello
-		if decodeStrict(in, &table) != nil {
+		if control.DecodeStrict(in, &table) != nil {
 			return
 		}
 		text, err := json.Marshal(table)
@@ -68,7 +49,7 @@ func FuzzHello(f *testing.F) {
 			t.Fatal(err)
 		}
 		var again []hello
-		if err := decodeStrict(text, &again); err != nil || !reflect.DeepEqual(again, table) && len(table) > 0 {
+		if err := control.DecodeStrict(text, &again); err != nil || !reflect.DeepEqual(again, table) && len(table) > 0 {
 			t.Fatalf("%s became %+v, %v", in, again, err)
 		}
 	})
@@ -76,7 +57,7 @@ func FuzzHello(f *testing.F) {
 
 // FuzzID: an id is refused or gives back what it was made from.
 func FuzzID(f *testing.F) {
-	id := makeID(netip.MustParseAddrPort("[2001:db8::1]:4000"), secret{1, 2})
+	id := makeID(netip.MustParseAddrPort("[2001:db8::1]:4000"), control.Secret{1, 2})
 	f.Add(id[:])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var id UniqueID
@@ -91,9 +72,9 @@ func FuzzID(f *testing.F) {
 func TestIDRoundTrip(t *testing.T) {
 	for _, text := range []string{"127.0.0.1:80", "10.1.2.3:65535", "[2001:db8::1]:1"} {
 		want := netip.MustParseAddrPort(text)
-		id := makeID(want, secret{5})
+		id := makeID(want, control.Secret{5})
 		got, s, err := parseID(&id)
-		if err != nil || got != want || s != (secret{5}) {
+		if err != nil || got != want || s != (control.Secret{5}) {
 			t.Errorf("%s: %v %v %v", text, got, s, err)
 		}
 		for i := range id {
@@ -110,13 +91,13 @@ func TestIDRoundTrip(t *testing.T) {
 func TestErrorsTravel(t *testing.T) {
 	for _, row := range resultTable {
 		class, text := encodeError(fmt.Errorf("here: %w", row.is))
-		err := decodeError(&message{Arg: class, Body: []byte(text)})
+		err := decodeError(&control.Message{Arg: class, Body: []byte(text)})
 		if !errors.Is(err, row.is) || ResultOf(err) != row.to {
 			t.Errorf("%v became %v", row.is, err)
 		}
 	}
 	class, text := encodeError(errors.New("strange"))
-	if err := decodeError(&message{Arg: class, Body: []byte(text)}); ResultOf(err) != ResultInternalError {
+	if err := decodeError(&control.Message{Arg: class, Body: []byte(text)}); ResultOf(err) != ResultInternalError {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
@@ -61,11 +62,11 @@ type Comm struct {
 	cfg    *settings.Config
 	log    *log.Logger
 	asked  asked
-	id     uint64 // of the communicator, in every frame
-	secret secret // of its ranks
-	serial uint64 // of this object in this process: the order of locks
+	id     uint64         // of the communicator, in every frame
+	secret control.Secret // of its ranks
+	serial uint64         // of this object in this process: the order of locks
 	table  []hello
-	star   *star
+	star   *control.Star
 	packet transport.Endpoint
 	arena  *shared.Arena // nil where ranks share no memory
 	light  *optical      // nil without circuits
@@ -94,7 +95,7 @@ type Comm struct {
 	failing  atomic.Bool           // somebody is on the way to poison it
 	poison   atomic.Pointer[error] // first failure; never reset
 	poisonCh chan struct{}         // closed with poison
-	inbox    chan *message         // from the leader, for the call in progress
+	inbox    chan *control.Message // from the leader, for the call in progress
 	wakeMu   sync.Mutex
 	wakers   []func() // of the endpoints that a call may be blocked on
 	relOnce  sync.Once
@@ -206,7 +207,7 @@ func (c *Comm) whoami() string {
 // leave says goodbye to the control network.
 func (c *Comm) leave() {
 	if c.joined.Load() {
-		c.star.leave()
+		c.star.Leave()
 	}
 }
 
@@ -221,7 +222,7 @@ func (c *Comm) release(d time.Duration) {
 			timer := time.NewTimer(d)
 			defer timer.Stop()
 			select {
-			case <-c.star.allLeft:
+			case <-c.star.EveryoneLeft():
 			case <-c.poisonCh:
 			case <-timer.C:
 			}
@@ -239,9 +240,9 @@ func (c *Comm) release(d time.Duration) {
 		c.light.close()
 		if c.star != nil {
 			if c.args.Rank == 0 && c.AsyncError() == nil {
-				c.star.awaitLeft()
+				c.star.AwaitLeft()
 			}
-			c.star.close()
+			c.star.Close()
 		}
 		c.door.leave()
 		c.inter.Load().close()
@@ -290,7 +291,7 @@ var errNothing = errors.New("shim: nothing came")
 
 // await returns the next message of a kind and sequence that was delivered to this rank;
 // older ones are dropped. It ends with the poison or the timeout.
-func (c *Comm) await(kind msgKind, seq uint64) (*message, error) {
+func (c *Comm) await(kind control.Kind, seq uint64) (*control.Message, error) {
 	m, err := c.awaitFor(kind, seq, c.cfg.Timeout)
 	if errors.Is(err, errNothing) {
 		return nil, fmt.Errorf("shim: rank %d: no word from rank 0 in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout)
@@ -299,7 +300,7 @@ func (c *Comm) await(kind msgKind, seq uint64) (*message, error) {
 }
 
 // awaitFor is await with its own bound, after which it returns errNothing.
-func (c *Comm) awaitFor(kind msgKind, seq uint64, d time.Duration) (*message, error) {
+func (c *Comm) awaitFor(kind control.Kind, seq uint64, d time.Duration) (*control.Message, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -319,7 +320,7 @@ func (c *Comm) awaitFor(kind msgKind, seq uint64, d time.Duration) (*message, er
 // fail poisons the communicator everywhere and returns the error that it has failed with:
 // err, or what came first.
 func (c *Comm) fail(err error) error {
-	if errors.Is(err, errUnsent) && c.joined.Load() {
+	if errors.Is(err, control.ErrUnsent) && c.joined.Load() {
 		c.hearCause()
 	}
 	c.spread(err)
@@ -336,7 +337,7 @@ func (c *Comm) hearCause() {
 		select {
 		case <-c.poisonCh:
 			return
-		case <-c.star.allLeft:
+		case <-c.star.EveryoneLeft():
 			return
 		case <-part.C:
 		}
@@ -355,12 +356,12 @@ func (c *Comm) spread(err error) {
 	}
 	c.poisonWith(err, func() {
 		class, text := encodeError(err)
-		m := &message{Kind: msgPoison, Arg: class, Body: []byte(text)}
+		m := &control.Message{Kind: control.MsgPoison, Arg: class, Body: []byte(text)}
 		if c.args.Rank == 0 {
-			c.star.broadcast(m, -1)
+			c.star.Broadcast(m, -1)
 		} else {
 			// Where the leader is gone, everyone else notices that by themselves.
-			_ = c.star.toLeader(m)
+			_ = c.star.ToLeader(m)
 		}
 	})
 }
@@ -387,55 +388,55 @@ func (c *Comm) peerLost(rank int, cause error) {
 }
 
 // deliver handles a control message, on the goroutine of its connection.
-func (c *Comm) deliver(m *message) {
+func (c *Comm) deliver(m *control.Message) {
 	switch m.Kind {
-	case msgPoison:
+	case control.MsgPoison:
 		c.poisonWith(decodeError(m), func() {
 			if c.args.Rank == 0 {
-				c.star.broadcast(m, int(m.From))
+				c.star.Broadcast(m, int(m.From))
 			}
 		})
-	case msgQuery:
+	case control.MsgQuery:
 		if sh, ok := c.flight.find(m.Seq); ok {
-			c.reportShape(msgState, m.Seq, &sh)
+			c.reportShape(control.MsgState, m.Seq, &sh)
 		}
-	case msgState, msgTimeout:
+	case control.MsgState, control.MsgTimeout:
 		if c.leader != nil {
 			c.leader.stalled(m)
 		}
-	case msgAsk:
+	case control.MsgAsk:
 		c.probed(m)
-	case msgTell:
+	case control.MsgTell:
 		c.told(m)
-	case msgManaged:
+	case control.MsgManaged:
 		if c.leader != nil {
 			c.leader.accords.take(c, m)
 		}
-	case msgRegions:
+	case control.MsgRegions:
 		c.regionsChanged(m)
-	case msgKin:
+	case control.MsgKin:
 		if c.leader != nil {
 			c.leader.births.ask(m)
 		}
-	case msgVacateAsk:
+	case control.MsgVacateAsk:
 		if c.leader != nil {
 			go c.leader.births.vacate(m)
 		}
-	case msgVacate:
+	case control.MsgVacate:
 		if c.light != nil {
 			c.light.vacate(m)
 		}
-	case msgKinAnswer:
+	case control.MsgKinAnswer:
 		c.kin.answer(m)
-	case msgPlanAsk:
+	case control.MsgPlanAsk:
 		if in := c.inter.Load(); c.leader != nil && in != nil {
 			go in.answer(m)
 		}
-	case msgPlanTold:
+	case control.MsgPlanTold:
 		if in := c.inter.Load(); in != nil {
 			in.answered(m)
 		}
-	case msgWant, msgDone, msgPlanReq, msgReady, msgRow:
+	case control.MsgWant, control.MsgDone, control.MsgPlanReq, control.MsgReady, control.MsgRow:
 		if c.leader != nil {
 			c.leader.post(m)
 		}

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
+	"lightpath/shim/control"
 	"lightpath/shim/device"
 )
 
@@ -248,7 +249,7 @@ func (s *session) runCrossing(c *Comm, i int) error {
 		return err
 	}
 	o.advance(t.use, x.full)
-	if err := c.star.toLeader(&message{Kind: msgDone, Seq: ref.seq}); err != nil {
+	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
 		return c.fail(err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/shared/memfile"
+	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -170,14 +171,14 @@ func (x *direct) meet() (why string, err error) {
 	}
 	if x.n > 1 && x.me == 0 {
 		body, _ := json.Marshal(where) // a plain struct: cannot fail
-		x.c.star.broadcast(&message{Kind: msgExchange, Body: body}, -1)
+		x.c.star.Broadcast(&control.Message{Kind: control.MsgExchange, Body: body}, -1)
 	} else if x.n > 1 {
-		m, err := x.c.await(msgExchange, 0)
+		m, err := x.c.await(control.MsgExchange, 0)
 		if err != nil {
 			return "", err
 		}
 		if err := json.Unmarshal(m.Body, &where); err != nil {
-			return "", fmt.Errorf("%w: %w", errMessage, err)
+			return "", fmt.Errorf("%w: %w", control.ErrMessage, err)
 		}
 	}
 	if failed == nil {
@@ -375,14 +376,14 @@ func (e *exchangeRooms) give(ctx device.Context, size int64, at unsafe.Pointer) 
 
 // accord has all ranks say how a step has gone, and returns why it has not for one of them, "" where it has for all.
 func (c *Comm) accord(step uint64, failed error) (why string, err error) {
-	m := &message{Kind: msgManaged, Seq: step}
+	m := &control.Message{Kind: control.MsgManaged, Seq: step}
 	if failed != nil {
 		m.Body = []byte(errdefs.Cut(failed.Error(), 1024))
 	}
-	if err := c.star.toLeader(m); err != nil {
+	if err := c.star.ToLeader(m); err != nil {
 		return "", err
 	}
-	answer, err := c.await(msgAccord, step)
+	answer, err := c.await(control.MsgAccord, step)
 	if err != nil {
 		return "", err
 	}
@@ -398,7 +399,7 @@ type accords struct {
 }
 
 // take takes what a rank says, and tells everyone when all have.
-func (a *accords) take(c *Comm, m *message) {
+func (a *accords) take(c *Comm, m *control.Message) {
 	a.mu.Lock()
 	if len(m.Body) > 0 && (a.why == "" || int(m.From) < a.rank) {
 		a.rank, a.why = int(m.From), string(m.Body)
@@ -412,10 +413,10 @@ func (a *accords) take(c *Comm, m *message) {
 	if !complete {
 		return
 	}
-	answer := &message{Kind: msgAccord, Seq: m.Seq}
+	answer := &control.Message{Kind: control.MsgAccord, Seq: m.Seq}
 	if why != "" {
 		answer.Body = []byte(fmt.Sprintf("%s: %s", c.table[rank].where(), why))
 	}
-	c.star.broadcast(answer, -1)
+	c.star.Broadcast(answer, -1)
 	c.deliver(answer)
 }

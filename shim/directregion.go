@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/log"
 )
@@ -204,13 +205,13 @@ func (x *direct) retire(r *region) error {
 
 // tellRegions has all ranks look at what is registered.
 func (x *direct) tellRegions() {
-	_ = x.c.star.toLeader(&message{Kind: msgRegions}) // a leader that is gone is noticed elsewhere
+	_ = x.c.star.ToLeader(&control.Message{Kind: control.MsgRegions}) // a leader that is gone is noticed elsewhere
 }
 
 // regionsChanged is what a rank does on such a message; the leader passes it on.
-func (c *Comm) regionsChanged(m *message) {
+func (c *Comm) regionsChanged(m *control.Message) {
 	if c.args.Rank == 0 {
-		c.star.broadcast(m, int(m.From))
+		c.star.Broadcast(m, int(m.From))
 	}
 	if c.dev != nil {
 		c.dev.regionsChanged()

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/shim/control"
 	"lightpath/shim/status"
 )
 
@@ -242,7 +243,7 @@ func (x *direct) say(number uint32) {
 	for _, op := range x.c.flight.of(number) {
 		x.c.flight.stalled(op.number, exec.Wait{Rank: x.me, Op: op.seq, Kind: program.Recv, Peer: peer, Bytes: max(op.bytes, int64(op.shape.count)*int64(op.shape.typ.Size()))})
 		if op.seq > 0 {
-			x.c.reportShape(msgState, op.seq, &op.shape)
+			x.c.reportShape(control.MsgState, op.seq, &op.shape)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
 
@@ -21,13 +22,13 @@ type door struct {
 	slots chan struct{}
 
 	mu    sync.Mutex
-	roots map[secret]*root
+	roots map[control.Secret]*root
 	// guests are who is at home at any time, by what those who come to them prove to know.
-	guests map[secret]func(net.Conn)
+	guests map[control.Secret]func(net.Conn)
 }
 
 // receive has connections that know the secret go to guest, nil: to nobody any more.
-func (d *door) receive(s secret, guest func(net.Conn)) {
+func (d *door) receive(s control.Secret, guest func(net.Conn)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if guest == nil {
@@ -45,7 +46,7 @@ var doors struct {
 
 // enterDoor opens this process's door, or shares it. leave gives it back.
 func enterDoor(cfg *settings.Config) (*door, error) {
-	ip, err := controlAddr(cfg.ControlInterfaces())
+	ip, err := control.Address(cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func enterDoor(cfg *settings.Config) (*door, error) {
 		if err != nil {
 			return nil, fmt.Errorf("shim: door: %w", err)
 		}
-		d = &door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[secret]*root{}, guests: map[secret]func(net.Conn){}}
+		d = &door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[control.Secret]*root{}, guests: map[control.Secret]func(net.Conn){}}
 		if doors.open == nil {
 			doors.open = map[netip.Addr]*door{}
 		}
@@ -88,7 +89,7 @@ func (d *door) address() string {
 }
 
 func (d *door) accept() {
-	acceptAll(d.ln, new(trouble), func(conn net.Conn) {
+	control.AcceptAll(d.ln, new(control.Trouble), func(conn net.Conn) {
 		d.slots <- struct{}{}
 		go d.greet(conn)
 	})
@@ -97,7 +98,7 @@ func (d *door) accept() {
 // greet takes whoever comes to the meeting whose secret they know. Who comes too early is sent
 // away, and comes again.
 func (d *door) greet(conn net.Conn) {
-	s, err := acceptAny(conn, d.find)
+	s, err := control.AcceptAny(conn, d.find)
 	<-d.slots
 	d.mu.Lock()
 	r, guest := d.roots[s], d.guests[s]
@@ -113,7 +114,7 @@ func (d *door) greet(conn net.Conn) {
 	r.follow(conn)
 }
 
-func (d *door) find(knows func(secret) bool) (secret, bool) {
+func (d *door) find(knows func(control.Secret) bool) (control.Secret, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for s := range d.roots {
@@ -126,11 +127,11 @@ func (d *door) find(knows func(secret) bool) (secret, bool) {
 			return s, true
 		}
 	}
-	return secret{}, false
+	return control.Secret{}, false
 }
 
 // root is a new one behind the door, for those who know the secret.
-func (d *door) root(s secret, timeout time.Duration, try int) *root {
+func (d *door) root(s control.Secret, timeout time.Duration, try int) *root {
 	r := newRoot(s, timeout, timeout)
 	r.try = try
 	r.retire = func() {
@@ -147,12 +148,14 @@ func (d *door) root(s secret, timeout time.Duration, try int) *root {
 }
 
 // hold starts a meeting, which ends by itself when everyone has an answer, or after the timeout.
-func (d *door) hold(s secret, timeout time.Duration, try int) { go d.root(s, timeout, try).serve() }
+func (d *door) hold(s control.Secret, timeout time.Duration, try int) {
+	go d.root(s, timeout, try).serve()
+}
 
 // sign puts up a sign where a rank could be looked for while it meets the others elsewhere: whoever
 // comes to meet it here means other ranks than it does, is told so, and so is conflict, once. The sign
 // is there until over is closed, or where someone has come, until all who mean what they do have.
-func (d *door) sign(s secret, own *hello, timeout time.Duration, over <-chan struct{}, conflict func(why string)) {
+func (d *door) sign(s control.Secret, own *hello, timeout time.Duration, over <-chan struct{}, conflict func(why string)) {
 	go d.root(s, timeout, own.Try).refuseOthers(own, over, conflict)
 }
 

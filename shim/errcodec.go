@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 
+	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 )
 
@@ -30,7 +31,7 @@ func encodeError(err error) (class uint64, text string) {
 }
 
 // decodeError is the inverse; the error names its origin and matches the same sentinel.
-func decodeError(m *message) error {
+func decodeError(m *control.Message) error {
 	is := ErrInternal
 	if m.Arg >= 1 && m.Arg <= uint64(len(resultTable)) {
 		is = resultTable[m.Arg-1].is

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
 
@@ -195,7 +196,7 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, say := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\x00", 4096), helloMagic + strings.Repeat("x", 48)} {
+	for _, say := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\x00", 4096), control.Magic + strings.Repeat("x", 48)} {
 		conn, err := net.Dial("tcp", addr.String())
 		if err != nil {
 			t.Fatal(err)
@@ -206,7 +207,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	impostor(t, addr)
-	if _, err := dialPeer(t.Context(), addr, secret{1, 2, 3}, time.Now().Add(2*time.Second), true); err == nil {
+	if _, err := control.Dial(t.Context(), addr, control.Secret{1, 2, 3}, time.Now().Add(2*time.Second), true); err == nil {
 		t.Error("a wrong secret was let in")
 	}
 	for r, err := range initAll(t, []InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}) {
@@ -230,9 +231,9 @@ func impostor(t *testing.T, addr netip.AddrPort) {
 		t.Fatal(err)
 	}
 	nonce := make([]byte, 16)
-	answer := append([]byte(helloMagic), nonce...)
-	answer = append(answer, proof(secret{9}, "join", challenge[8:], nonce)...)
-	answer = appendMessage(answer, &message{Kind: msgHello, From: 1, Body: []byte(`{"rank":1,"ranks":2}`)})
+	answer := append([]byte(control.Magic), nonce...)
+	answer = append(answer, control.Proof(control.Secret{9}, "join", challenge[8:], nonce)...)
+	answer = control.Append(answer, &control.Message{Kind: control.MsgHello, From: 1, Body: []byte(`{"rank":1,"ranks":2}`)})
 	if _, err := conn.Write(answer); err != nil {
 		t.Fatal(err)
 	}

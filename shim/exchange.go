@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 )
@@ -49,11 +50,11 @@ func (s *session) runRound(c *Comm, first int) error {
 	x.posts++
 	number := roundNumber(c.seq, x.posts)
 	o.describeGroup()
-	if err := c.star.toLeader(&message{Kind: msgRow, Seq: number, Body: append([]byte(nil), x.buf...)}); err != nil {
+	if err := c.star.ToLeader(&control.Message{Kind: control.MsgRow, Seq: number, Body: append([]byte(nil), x.buf...)}); err != nil {
 		return c.fail(err)
 	}
 	c.flight.ask(c.group, false)
-	m, err := c.awaitFor(msgRound, number, c.cfg.Timeout)
+	m, err := c.awaitFor(control.MsgRound, number, c.cfg.Timeout)
 	if errors.Is(err, errNothing) {
 		err = fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout)
 	}
@@ -75,7 +76,7 @@ func (s *session) runRound(c *Comm, first int) error {
 		return err
 	}
 	o.advance(o.ticket.use, prog.Configs)
-	if err := c.star.toLeader(&message{Kind: msgDone, Seq: number}); err != nil {
+	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: number}); err != nil {
 		return c.fail(err)
 	}
 	return nil
@@ -140,7 +141,7 @@ func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*pr
 // openRound reads the leader's answer to a round that goes by circuits.
 func (o *optical) openRound(body []byte) (*ticket, []byte, error) {
 	if len(body) < 4 || uint64(binary.LittleEndian.Uint32(body)) > uint64(len(body)-4) {
-		return nil, nil, fmt.Errorf("%w: round of %d bytes", errMessage, len(body))
+		return nil, nil, fmt.Errorf("%w: round of %d bytes", control.ErrMessage, len(body))
 	}
 	end := 4 + int(binary.LittleEndian.Uint32(body))
 	t, holds := &o.ticket, body[end:]
@@ -148,7 +149,7 @@ func (o *optical) openRound(body []byte) (*ticket, []byte, error) {
 		return nil, nil, err
 	}
 	if t.use == 0 || sha256.Sum256(holds) != t.plan {
-		return nil, nil, fmt.Errorf("%w: a round's ticket for planes %#x is of another plan", errMessage, uint64(t.use))
+		return nil, nil, fmt.Errorf("%w: a round's ticket for planes %#x is of another plan", control.ErrMessage, uint64(t.use))
 	}
 	return t, holds, o.fits(t)
 }

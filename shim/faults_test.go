@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -138,7 +137,7 @@ func TestLastWordsOfTheLeader(t *testing.T) {
 	for range 10 {
 		w := newWorld(t, 2)
 		c := w.comms[1]
-		if err := c.star.links[0].conn.(*net.TCPConn).CloseWrite(); err != nil {
+		if err := c.star.Mute(); err != nil {
 			t.Fatal(err)
 		}
 		// To the leader this rank is lost; that is what it says to all.

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"time"
 
+	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 )
 
@@ -77,7 +77,7 @@ func (g *gathering) take(h *hello, conn net.Conn) (complete bool) {
 		return false
 	case g.refusal != "":
 		g.mark(h)
-		g.answer(conn, &message{Kind: msgRefuse, Body: []byte(g.refusal)})
+		g.answer(conn, &control.Message{Kind: control.MsgRefuse, Body: []byte(g.refusal)})
 		return false
 	}
 	g.conns[h.Rank] = conn
@@ -141,7 +141,7 @@ func (g *gathering) refuse(why string) {
 		return
 	}
 	g.refusal = why
-	g.tell(&message{Kind: msgRefuse, Body: []byte(why)})
+	g.tell(&control.Message{Kind: control.MsgRefuse, Body: []byte(why)})
 }
 
 // welcome tells everyone who they are together.
@@ -150,11 +150,11 @@ func (g *gathering) welcome() {
 	if g.settled != nil {
 		g.settled()
 	}
-	g.tell(&message{Kind: msgWelcome, Arg: randomID(), Body: body})
+	g.tell(&control.Message{Kind: control.MsgWelcome, Arg: randomID(), Body: body})
 }
 
 // tell gives everyone who is there their answer.
-func (g *gathering) tell(m *message) {
+func (g *gathering) tell(m *control.Message) {
 	for rank, conn := range g.conns {
 		if g.table != nil {
 			g.mark(g.table[rank])
@@ -163,17 +163,10 @@ func (g *gathering) tell(m *message) {
 	}
 }
 
-func (g *gathering) answer(conn net.Conn, m *message) {
+func (g *gathering) answer(conn net.Conn, m *control.Message) {
 	g.answered++
-	_ = send(conn, m) // a rank that is gone gets no answer
+	_ = control.Send(conn, m) // a rank that is gone gets no answer
 	_ = conn.Close()
-}
-
-// send writes a message to somebody who should be reading.
-func send(conn net.Conn, m *message) error {
-	_ = conn.SetWriteDeadline(time.Now().Add(handshakeTime))
-	_, err := conn.Write(appendMessage(nil, m))
-	return err
 }
 
 // gone notes that the connection of a rank has ended.

@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 )
 
@@ -292,7 +293,7 @@ func (x *gpuDirect) stalled(now time.Time) error {
 		for _, op := range x.c.flight.of(number) {
 			x.c.flight.stalled(op.number, exec.Wait{Rank: x.c.args.Rank, Op: op.seq, Kind: kind, Peer: on.Peer, Plane: on.Plane, Bytes: on.Bytes})
 			if op.seq > 0 {
-				x.c.reportShape(msgState, op.seq, &op.shape)
+				x.c.reportShape(control.MsgState, op.seq, &op.shape)
 			}
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
 
+	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
 
@@ -22,11 +24,8 @@ const (
 	atCheck                            = 120
 )
 
-// secret is what ranks prove knowledge of when they connect to each other.
-type secret [16]byte
-
 // makeID packs an id.
-func makeID(addr netip.AddrPort, s secret) UniqueID {
+func makeID(addr netip.AddrPort, s control.Secret) UniqueID {
 	var id UniqueID
 	copy(id[:], idMagic)
 	copy(id[atSecret:], s[:])
@@ -39,8 +38,8 @@ func makeID(addr netip.AddrPort, s secret) UniqueID {
 }
 
 // parseID unpacks an id; damaged ones and those of another library are refused.
-func parseID(id *UniqueID) (netip.AddrPort, secret, error) {
-	var s secret
+func parseID(id *UniqueID) (netip.AddrPort, control.Secret, error) {
+	var s control.Secret
 	check := sha256.Sum256(id[:atCheck])
 	if string(id[:atSecret]) != idMagic || !bytes.Equal(id[atCheck:], check[:UniqueIDSize-atCheck]) {
 		return netip.AddrPort{}, s, fmt.Errorf("shim: commId is not an id that this library made: %w", ErrInvalidArgument)
@@ -54,7 +53,17 @@ func parseID(id *UniqueID) (netip.AddrPort, secret, error) {
 // so it keeps strangers out only by accident.
 func envID(addr netip.AddrPort) UniqueID {
 	sum := sha256.Sum256([]byte("lightpath NCCL_COMM_ID " + addr.String()))
-	return makeID(addr, secret(sum[:16]))
+	return makeID(addr, control.Secret(sum[:16]))
+}
+
+// parseCommID reads NCCL_COMM_ID: ip:port, [v6]:port or host:port.
+func parseCommID(v string) (netip.AddrPort, error) {
+	a, err := net.ResolveTCPAddr("tcp", v)
+	if err != nil || a.Port == 0 || a.IP == nil {
+		return netip.AddrPort{}, fmt.Errorf("shim: environment variable NCCL_COMM_ID: %q is not host:port: %w", v, ErrInvalidUsage)
+	}
+	ap := a.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
 }
 
 // NewUniqueID makes an id and starts its rendezvous in this process: a listener that ends
@@ -77,7 +86,7 @@ func NewUniqueID() (UniqueID, error) {
 
 // newID makes an id whose rendezvous this process serves.
 func newID(cfg *settings.Config) (UniqueID, error) {
-	var s secret
+	var s control.Secret
 	if _, err := rand.Read(s[:]); err != nil {
 		return UniqueID{}, fmt.Errorf("shim: secret of a unique id: %w", err)
 	}

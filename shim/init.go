@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 )
@@ -129,7 +130,7 @@ func newComm(args InitArgs, cfg *settings.Config) (*Comm, error) {
 	}
 	c := &Comm{
 		args: args, cfg: cfg, serial: serials.Add(1),
-		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *message, 64),
+		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *control.Message, 64),
 	}
 	c.findDevice()
 	c.log = cfg.NewLog(c.args.Device)
@@ -235,14 +236,14 @@ func (c *Comm) join(fab *fabricInfo, birth uint64) error {
 	c.settleCut()
 	c.pairs = exec.NewPairs(c.args.Ranks)
 	leaderAt := c.table[0].Control
-	if c.star, err = newStar(c.ctx, c.args.Rank, c.args.Ranks, l.control, leaderAt, c.secret, c.cfg.Timeout); err != nil {
+	if c.star, err = control.NewStar(c.ctx, c.args.Rank, c.args.Ranks, l.control, leaderAt, c.secret, c.cfg.Timeout); err != nil {
 		c.star = nil
 		return err
 	}
 	if c.args.Rank == 0 {
 		c.leader = newLeader(c)
 	}
-	c.star.start(c.deliver, c.peerLost)
+	c.star.Start(c.deliver, c.peerLost)
 	c.joined.Store(true)
 	c.side = newOneSided(c)
 	return c.attach(l, c.secret, fab)
@@ -276,7 +277,7 @@ func (c *Comm) gatherRanks(h *hello, birth uint64) error {
 		return err
 	}
 	if len(a.ID) != UniqueIDSize {
-		return fmt.Errorf("shim: %v: %w: id of %d bytes", o.How, errMessage, len(a.ID))
+		return fmt.Errorf("shim: %v: %w: id of %d bytes", o.How, control.ErrMessage, len(a.ID))
 	}
 	c.args.ID = UniqueID(a.ID)
 	o.Parent.kin.spend(&c.args.ID)
@@ -319,16 +320,16 @@ func (c *Comm) meetBySplit(h *hello, birth uint64) error {
 	}
 	h.Rank, h.Ranks = a.Rank, len(a.Table)
 	if a.Rank < 0 || a.Rank >= len(a.Table) {
-		return fmt.Errorf("shim: %v: %w", o.How, errMessage)
+		return fmt.Errorf("shim: %v: %w", o.How, control.ErrMessage)
 	}
 	c.args.Rank, c.args.Ranks = h.Rank, h.Ranks
 	c.id, c.table = a.Comm, a.Table
-	c.secret = o.Parent.secret.derive("split", o.Parent.id, birth, uint64(o.Color))
+	c.secret = o.Parent.secret.Derive("split", o.Parent.id, birth, uint64(o.Color))
 	return checkTable(a.Table, h)
 }
 
 // attach connects the planes, and returns when every rank has.
-func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
+func (c *Comm) attach(l *listeners, sec control.Secret, fab *fabricInfo) error {
 	me := &c.table[c.args.Rank]
 	c.alone = true
 	for i := range c.table {
@@ -355,11 +356,11 @@ func (c *Comm) attach(l *listeners, sec secret, fab *fabricInfo) error {
 	if c.leader != nil {
 		c.leader.start()
 	}
-	ready := &message{Kind: msgReady}
-	if err := c.star.toLeader(ready); err != nil {
+	ready := &control.Message{Kind: control.MsgReady}
+	if err := c.star.ToLeader(ready); err != nil {
 		return err
 	}
-	if _, err := c.await(msgGo, 0); err != nil {
+	if _, err := c.await(control.MsgGo, 0); err != nil {
 		return err
 	}
 	c.log.Version("Lightpath version %s, %s", Version, libraryPath())
@@ -430,7 +431,7 @@ func libraryPath() string {
 
 // listenTCP opens a listener for control connections.
 func listenTCP(cfg *settings.Config) (net.Listener, error) {
-	ip, err := controlAddr(cfg.ControlInterfaces())
+	ip, err := control.Address(cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/plans"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/other"
 )
@@ -85,7 +86,7 @@ func Interpose(comms []*Comm, lib other.Library) error {
 
 func newInterposer(c *Comm, lib other.Library, lanes int) *interposer {
 	in := &interposer{c: c, lib: lib, comms: make([]other.Comm, lanes), table: map[shape]*scripted{}, ended: make(chan struct{}), gone: make(chan struct{})}
-	in.asking.answers = make(chan *message, 4)
+	in.asking.answers = make(chan *control.Message, 4)
 	in.setUp(c, lanes)
 	if c.light != nil {
 		in.site = c.light.withoutForwarding()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/other"
 )
@@ -151,7 +152,7 @@ func TestShapeCodec(t *testing.T) {
 		"nothing": appendShape(nil, shape{}),
 		"count":   appendShape(nil, shape{count: 1 << 63}),
 	} {
-		if _, err := decodeShape(b, 4); !errors.Is(err, errMessage) {
+		if _, err := decodeShape(b, 4); !errors.Is(err, control.ErrMessage) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

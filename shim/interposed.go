@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/plans"
+	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 )
@@ -122,7 +123,7 @@ func (in *interposer) passed(s shape, why string) *scripted {
 // the same whenever they come to it; nobody waits for ranks that have not called.
 type plansAsked struct {
 	number  uint64 // of the last question; guarded by interposer.mu
-	answers chan *message
+	answers chan *control.Message
 
 	planning sync.Mutex // leader: one plan at a time
 	made     sync.Map   // leader: *plannedScript by shape
@@ -139,14 +140,14 @@ func (in *interposer) plan(s shape) (a *agreedPlan, why string, err error) {
 	c := in.c
 	s = planShape(s)
 	in.asking.number++
-	m := &message{Kind: msgPlanAsk, Seq: in.asking.number, Body: appendShape(nil, s)}
-	if err := c.star.toLeader(m); err != nil {
+	m := &control.Message{Kind: control.MsgPlanAsk, Seq: in.asking.number, Body: appendShape(nil, s)}
+	if err := c.star.ToLeader(m); err != nil {
 		return nil, "", c.fail(err)
 	}
 	// Planning ends by LIGHTPATH_PLAN_LIMIT, for each plan that is asked for before.
 	timer := time.NewTimer(c.cfg.Timeout)
 	defer timer.Stop()
-	var answer *message
+	var answer *control.Message
 	for answer == nil || answer.Seq != in.asking.number {
 		select {
 		case answer = <-in.asking.answers:
@@ -175,7 +176,7 @@ func (in *interposer) plan(s shape) (a *agreedPlan, why string, err error) {
 }
 
 // answered takes an answer of the leader.
-func (in *interposer) answered(m *message) {
+func (in *interposer) answered(m *control.Message) {
 	select {
 	case in.asking.answers <- m:
 	case <-in.c.poisonCh:
@@ -183,8 +184,8 @@ func (in *interposer) answered(m *message) {
 }
 
 // answer plans for a rank that asks. Leader only, on a goroutine of its own.
-func (in *interposer) answer(m *message) {
-	reply := &message{Kind: msgPlanTold, Seq: m.Seq}
+func (in *interposer) answer(m *control.Message) {
+	reply := &control.Message{Kind: control.MsgPlanTold, Seq: m.Seq}
 	s, err := decodeShape(m.Body, in.c.args.Ranks)
 	if err != nil {
 		in.c.spread(err)
@@ -199,7 +200,7 @@ func (in *interposer) answer(m *message) {
 		}
 		reply.Arg = 1
 	}
-	in.c.star.to(int(m.From), reply)
+	in.c.star.To(int(m.From), reply)
 }
 
 // known returns what the leader has answered for a shape, nil where nobody has asked.
@@ -256,11 +257,11 @@ func appendShape(b []byte, s shape) []byte {
 
 func decodeShape(b []byte, ranks int) (s shape, err error) {
 	if len(b) != 14 {
-		return s, fmt.Errorf("%w: shape of %d bytes", errMessage, len(b))
+		return s, fmt.Errorf("%w: shape of %d bytes", control.ErrMessage, len(b))
 	}
 	s = shape{kind: CallKind(b[0]), typ: datatype.Type(b[1]), root: int32(binary.LittleEndian.Uint32(b[2:])), count: binary.LittleEndian.Uint64(b[6:])}
 	if s.kind >= NumCallKinds || s.kind.p2p() || !s.typ.Valid() || s.root < 0 || int(s.root) >= ranks || s.count == 0 || s.count > math.MaxInt64/uint64(8*ranks) {
-		return s, fmt.Errorf("%w: shape of %v", errMessage, s.kind)
+		return s, fmt.Errorf("%w: shape of %v", control.ErrMessage, s.kind)
 	}
 	return s, nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"lightpath/shim/control"
 )
 
 // How says how a communicator comes from another one, its parent.
@@ -135,7 +137,7 @@ type kinship struct {
 	mu      sync.Mutex
 	births  uint64
 	wishes  uint64
-	waits   map[uint64]chan *message
+	waits   map[uint64]chan *control.Message
 	over    chan struct{} // closed when the communicator ends here; see done
 	ended   bool
 	grow    *UniqueID // made for growing, and not used yet
@@ -210,13 +212,13 @@ func (k *kinship) end() {
 }
 
 // expect registers for the answer to a birth.
-func (k *kinship) expect(seq uint64) <-chan *message {
+func (k *kinship) expect(seq uint64) <-chan *control.Message {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.waits == nil {
-		k.waits = map[uint64]chan *message{}
+		k.waits = map[uint64]chan *control.Message{}
 	}
-	ch := make(chan *message, 1)
+	ch := make(chan *control.Message, 1)
 	k.waits[seq] = ch
 	return ch
 }
@@ -228,7 +230,7 @@ func (k *kinship) forget(seq uint64) {
 }
 
 // answer delivers the leader's word to whoever waits for it.
-func (k *kinship) answer(m *message) {
+func (k *kinship) answer(m *control.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if ch := k.waits[m.Seq]; ch != nil {
@@ -253,7 +255,7 @@ func (c *Comm) agree(seq uint64, ask *kinAsk) (*kinAnswer, error) {
 	if p.AsyncError() != nil {
 		failed = nil // revoked, as is known
 	}
-	if err := p.star.toLeader(&message{Kind: msgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
+	if err := p.star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(p.cfg.Timeout + refusalGrace)
@@ -265,14 +267,14 @@ func (c *Comm) agree(seq uint64, ask *kinAsk) (*kinAnswer, error) {
 			return nil, decodeError(m)
 		}
 		a := new(kinAnswer)
-		return a, decodeStrict(m.Body, a)
+		return a, control.DecodeStrict(m.Body, a)
 	case <-c.ctx.Done():
 		return nil, c.AsyncError()
 	case <-failed:
 		return nil, p.AsyncError()
 	case <-p.kin.done():
 		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, ErrDestroyed)
-	case <-p.star.allLeft:
+	case <-p.star.EveryoneLeft():
 		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, ErrRemote)
 	case <-timer.C:
 		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.cfg.Timeout, ErrTimeout)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/control"
 	"lightpath/shim/status"
 )
 
@@ -14,7 +15,7 @@ import (
 // leader's own goroutine, where they may wait for planes; stall reports at once.
 type leader struct {
 	c       *Comm
-	inbox   chan *message
+	inbox   chan *control.Message
 	stop    chan struct{}
 	stopped chan struct{} // closed when the goroutine has ended
 	once    sync.Once
@@ -46,7 +47,7 @@ type stall struct {
 
 func newLeader(c *Comm) *leader {
 	l := &leader{
-		c: c, inbox: make(chan *message, 4*c.args.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
+		c: c, inbox: make(chan *control.Message, 4*c.args.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
 		last: make([]uint64, c.args.Ranks),
 	}
 	l.births.c = c
@@ -58,7 +59,7 @@ func newLeader(c *Comm) *leader {
 func (l *leader) start() { l.begin.Do(func() { go l.serve() }) }
 
 // post hands a message to the leader's goroutine.
-func (l *leader) post(m *message) {
+func (l *leader) post(m *control.Message) {
 	select {
 	case l.inbox <- m:
 	case <-l.stop:
@@ -92,7 +93,7 @@ func (l *leader) serve() {
 		}
 		select {
 		case m := <-l.inbox:
-			if m.Kind == msgReady {
+			if m.Kind == control.MsgReady {
 				l.countReady()
 				continue
 			}
@@ -122,8 +123,8 @@ func (l *leader) serve() {
 // countReady lets everyone go once all have attached their planes.
 func (l *leader) countReady() {
 	if l.ready++; l.ready == l.c.args.Ranks {
-		l.c.star.broadcast(&message{Kind: msgGo}, -1)
-		l.c.deliver(&message{Kind: msgGo})
+		l.c.star.Broadcast(&control.Message{Kind: control.MsgGo}, -1)
+		l.c.deliver(&control.Message{Kind: control.MsgGo})
 	}
 }
 
@@ -131,7 +132,7 @@ func (l *leader) countReady() {
 // sequence number are a mistake of the program, known as soon as two ranks have
 // reported; a rank that gives up ends the communicator for all, naming whoever is not
 // where the others are.
-func (l *leader) stalled(m *message) {
+func (l *leader) stalled(m *control.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.rounds[m.Seq%uint64(len(l.rounds))]
@@ -155,7 +156,7 @@ func (l *leader) stalled(m *message) {
 		// Once per operation: ranks that are past it, or not stalled, are asked.
 		l.query(m.Seq)
 	}
-	if m.Kind == msgTimeout {
+	if m.Kind == control.MsgTimeout {
 		err := l.timedOut(r, from, why)
 		if l.stuckBefore(r) {
 			time.AfterFunc(earlierGrace, func() { l.c.spread(err) })
@@ -209,9 +210,9 @@ func (l *leader) timedOut(r *round, from int, why string) error {
 
 // query asks every rank what it has called as number seq.
 func (l *leader) query(seq uint64) {
-	m := &message{Kind: msgQuery, Seq: seq}
+	m := &control.Message{Kind: control.MsgQuery, Seq: seq}
 	go func() {
-		l.c.star.broadcast(m, -1)
+		l.c.star.Broadcast(m, -1)
 		l.c.deliver(m)
 	}()
 }

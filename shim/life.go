@@ -69,7 +69,7 @@ func (c *Comm) departCircuits() {
 	}
 	if c.leader != nil {
 		select {
-		case <-c.star.allLeft:
+		case <-c.star.EveryoneLeft():
 			c.leader.close()
 		case <-time.After(departWait):
 			return // release comes to it

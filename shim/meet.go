@@ -9,16 +9,17 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"lightpath/shim/control"
 )
 
 // place is where ranks meet: a root's address, and the secret that it asks for. With patience
 // the root may begin to listen later.
 type place struct {
 	addr     netip.AddrPort
-	secret   secret
+	secret   control.Secret
 	patience bool
 	again    bool // who is sent away without an answer came too early, and comes again
 }
@@ -35,28 +36,28 @@ func meet(ctx context.Context, places []place, h *hello, timeout time.Duration) 
 	if len(places) > 1 {
 		own = &places[placeOf(h.Rank, len(places), h.Ranks)]
 	}
-	var m message
-	conn, err := own.ask(ctx, deadline, &message{Kind: msgHello, From: uint16(h.Rank), Body: body}, &m)
+	var m control.Message
+	conn, err := own.ask(ctx, deadline, &control.Message{Kind: control.MsgHello, From: uint16(h.Rank), Body: body}, &m)
 	if conn != nil {
 		defer conn.Close()
-		defer closeWith(ctx, conn)()
+		defer control.CloseWith(ctx, conn)()
 	}
 	if err != nil {
 		return 0, nil, own.failed(ctx, h, err)
 	}
-	if m.Kind == msgBlock && len(places) > 1 {
+	if m.Kind == control.MsgBlock && len(places) > 1 {
 		// This rank speaks for its block.
 		block := m.Body
 		if err := places[0].delegate(ctx, block, deadline, &m); err != nil {
 			err = places[0].failed(ctx, h, err)
-			_ = send(conn, &message{Kind: msgRefuse, Body: []byte(err.Error())})
+			_ = control.Send(conn, &control.Message{Kind: control.MsgRefuse, Body: []byte(err.Error())})
 			return 0, nil, err
 		}
-		if err := send(conn, &m); err != nil {
+		if err := control.Send(conn, &m); err != nil {
 			return 0, nil, own.failed(ctx, h, err)
 		}
 	}
-	if m.Kind == msgRefuse && own != &places[0] {
+	if m.Kind == control.MsgRefuse && own != &places[0] {
 		places[0].veto(ctx, &m)
 	}
 	return readTable(&m, h)
@@ -67,26 +68,26 @@ const vetoTime = time.Second
 
 // veto tells the first place that another has refused its ranks, so that those of the others
 // do not wait for them.
-func (p *place) veto(ctx context.Context, refusal *message) (told bool) {
+func (p *place) veto(ctx context.Context, refusal *control.Message) (told bool) {
 	conn, err := p.dial(ctx, time.Now().Add(vetoTime))
 	if err != nil {
 		return false
 	}
-	err = send(conn, refusal)
+	err = control.Send(conn, refusal)
 	_ = conn.Close()
 	return err == nil
 }
 
 // ask says something at a place and waits for the answer. The connection, nil where there was
 // none, stays open.
-func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *message) (net.Conn, error) {
+func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *control.Message) (net.Conn, error) {
 	for {
 		conn, err := p.dial(ctx, deadline)
 		if err != nil {
 			return nil, err
 		}
-		stop := closeWith(ctx, conn)
-		err = exchange(conn, ask, answer)
+		stop := control.CloseWith(ctx, conn)
+		err = control.Exchange(conn, ask, answer)
 		stop()
 		turnedAway := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 		if !turnedAway || ctx.Err() != nil {
@@ -96,14 +97,14 @@ func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *messag
 		if !p.again {
 			return nil, p.closed(ctx, err)
 		}
-		time.Sleep(comeAgain)
+		time.Sleep(control.ComeAgain)
 	}
 }
 
 // closed is the error of a place that has hung up: a better one where it is gone, for one that ends may still
 // have taken the connection.
 func (p *place) closed(ctx context.Context, err error) error {
-	conn, gone := dialPeer(ctx, p.addr, p.secret, time.Now().Add(vetoTime), false)
+	conn, gone := control.Dial(ctx, p.addr, p.secret, time.Now().Add(vetoTime), false)
 	if gone == nil {
 		_ = conn.Close()
 		return err
@@ -114,38 +115,8 @@ func (p *place) closed(ctx context.Context, err error) error {
 	return err
 }
 
-// comeAgain is how long a rank that came too early waits, and who found no room for a connection.
-const comeAgain = 10 * time.Millisecond
-
-// trouble is why connections could last not be accepted, if so.
-type trouble struct{ atomic.Pointer[error] }
-
-func (t *trouble) String() string {
-	if err := t.Load(); err != nil {
-		return fmt.Sprintf(" (%v)", *err)
-	}
-	return ""
-}
-
-// acceptAll hands over every connection until the listener is closed.
-func acceptAll(ln net.Listener, t *trouble, greet func(net.Conn)) {
-	for {
-		conn, err := ln.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil: // no more files, say, which others may give back
-			t.Store(&err)
-			time.Sleep(comeAgain)
-		default:
-			t.Store(nil)
-			greet(conn)
-		}
-	}
-}
-
 func (p *place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
-	conn, err := dialPeer(ctx, p.addr, p.secret, deadline, p.patience)
+	conn, err := control.Dial(ctx, p.addr, p.secret, deadline, p.patience)
 	if err == nil {
 		_ = conn.SetDeadline(deadline)
 	}
@@ -153,19 +124,12 @@ func (p *place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) 
 }
 
 // delegate takes a block's table to the first place and waits for the answer.
-func (p *place) delegate(ctx context.Context, block []byte, deadline time.Time, answer *message) error {
-	conn, err := p.ask(ctx, deadline, &message{Kind: msgBlock, Body: block}, answer)
+func (p *place) delegate(ctx context.Context, block []byte, deadline time.Time, answer *control.Message) error {
+	conn, err := p.ask(ctx, deadline, &control.Message{Kind: control.MsgBlock, Body: block}, answer)
 	if conn != nil {
 		_ = conn.Close()
 	}
 	return err
-}
-
-func exchange(conn net.Conn, ask, answer *message) error {
-	if _, err := conn.Write(appendMessage(nil, ask)); err != nil {
-		return err
-	}
-	return readMessage(conn, answer)
 }
 
 // failed says what has gone wrong at a place.
@@ -173,7 +137,7 @@ func (p *place) failed(ctx context.Context, h *hello, err error) error {
 	class := ErrRemote
 	var netErr net.Error
 	if errors.Is(err, ErrRemote) {
-		return fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err) // of dialPeer, which names the place
+		return fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err) // of control.Dial, which names the place
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -185,8 +149,8 @@ func (p *place) failed(ctx context.Context, h *hello, err error) error {
 }
 
 // readTable checks the root's answer.
-func readTable(m *message, h *hello) (uint64, []hello, error) {
-	if m.Kind == msgRefuse {
+func readTable(m *control.Message, h *hello) (uint64, []hello, error) {
+	if m.Kind == control.MsgRefuse {
 		class := ErrInvalidUsage
 		if strings.HasPrefix(string(m.Body), "timed out") {
 			class = ErrTimeout
@@ -194,10 +158,10 @@ func readTable(m *message, h *hello) (uint64, []hello, error) {
 		return 0, nil, fmt.Errorf("shim: rank %d: communicator not made: %s: %w", h.Rank, m.Body, class)
 	}
 	var table []hello
-	if m.Kind != msgWelcome {
-		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, errMessage)
+	if m.Kind != control.MsgWelcome {
+		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, control.ErrMessage)
 	}
-	if err := decodeStrict(m.Body, &table); err != nil {
+	if err := control.DecodeStrict(m.Body, &table); err != nil {
 		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
 	}
 	return m.Arg, table, checkTable(table, h)
@@ -206,7 +170,7 @@ func readTable(m *message, h *hello) (uint64, []hello, error) {
 // checkTable checks that a table is one of h's communicator.
 func checkTable(table []hello, h *hello) error {
 	if len(table) != h.Ranks || table[h.Rank] != *h {
-		return fmt.Errorf("shim: rank %d: rendezvous: table of %d ranks is not ours: %w", h.Rank, len(table), errMessage)
+		return fmt.Errorf("shim: rank %d: rendezvous: table of %d ranks is not ours: %w", h.Rank, len(table), control.ErrMessage)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/exec"
+	"lightpath/shim/control"
 )
 
 // One-sided calls: a rank writes to a window of another, which takes no part, and counts a signal
@@ -80,8 +81,8 @@ func newOneSided(c *Comm) *oneSided {
 }
 
 // secret is what a source proves to know to the target of that rank.
-func (s *oneSided) secret(target int) secret {
-	return s.c.secret.derive("one-sided", s.c.id, uint64(target))
+func (s *oneSided) secret(target int) control.Secret {
+	return s.c.secret.Derive("one-sided", s.c.id, uint64(target))
 }
 
 // addWindow numbers a window.

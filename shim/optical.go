@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/transport/port"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
+	"lightpath/shim/control"
 	"lightpath/shim/settings"
 	"lightpath/shim/topology"
 )
@@ -54,7 +55,7 @@ const maxTakeover = 30 * time.Second
 
 // attachOptical connects this rank's ports, where the fabric has circuits and the
 // communicator more than one rank.
-func (c *Comm) attachOptical(fab *fabricInfo, sec secret) error {
+func (c *Comm) attachOptical(fab *fabricInfo, sec control.Secret) error {
 	switch {
 	case c.args.Ranks == 1:
 		return nil
@@ -102,7 +103,7 @@ func (c *Comm) attachOptical(fab *fabricInfo, sec secret) error {
 }
 
 // attachPlanes makes the endpoint of the planes with circuits.
-func (o *optical) attachPlanes(fab *fabricInfo, sec secret) (transport.Endpoint, error) {
+func (o *optical) attachPlanes(fab *fabricInfo, sec control.Secret) (transport.Endpoint, error) {
 	c := o.c
 	health := func(plane int) error { _, err := o.at.Poll(plane); return err }
 	switch {
@@ -236,7 +237,7 @@ func (o *optical) fits(t *ticket) error {
 		bad = bad || t.flags&ticketMaps != 0 && len(t.planes[j].maps) != o.ranks
 	}
 	if bad {
-		return fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", errMessage, len(t.planes), len(o.now))
+		return fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage, len(t.planes), len(o.now))
 	}
 	return nil
 }

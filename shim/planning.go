@@ -10,6 +10,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 )
@@ -119,10 +120,10 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 			return a, nil
 		}
 	}
-	if err := o.c.star.toLeader(&message{Kind: msgPlanReq, Seq: seq, Body: t.plan[:]}); err != nil {
+	if err := o.c.star.ToLeader(&control.Message{Kind: control.MsgPlanReq, Seq: seq, Body: t.plan[:]}); err != nil {
 		return nil, err
 	}
-	m, err := o.c.await(msgPlan, seq)
+	m, err := o.c.await(control.MsgPlan, seq)
 	if err != nil {
 		return nil, err
 	}

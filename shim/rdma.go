@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 	"lightpath/shim/topology"
@@ -22,7 +23,7 @@ var verbs rdma.Verbs
 func UseVerbs(v rdma.Verbs) { verbs = v }
 
 // attachRDMA makes the packet planes of ports of this host.
-func (c *Comm) attachRDMA(sec secret) error {
+func (c *Comm) attachRDMA(sec control.Secret) error {
 	mine, err := c.rdmaPlanes(c.cfg.IB.HCAs, c.cfg.Planes)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func (f *fabricInfo) overRDMA() bool {
 // attachRDMACircuits makes the planes whose circuits switch of RDMA ports: those that NCCL_IB_HCA
 // says, else those of the fabric file. Only circuits that lead both ways can carry acknowledgements, and
 // nothing else may travel backwards: it might find the circuit gone.
-func (o *optical) attachRDMACircuits(fab *fabricInfo, sec secret) (transport.Endpoint, error) {
+func (o *optical) attachRDMACircuits(fab *fabricInfo, sec control.Secret) (transport.Endpoint, error) {
 	c := o.c
 	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.cfg.IB.Mode == settings.RDMAUC}
 	hcas := c.cfg.IB.HCAs
@@ -87,7 +88,7 @@ type rdmaWays struct{ unacknowledged, aside bool }
 // connectRDMA joins ports of this rank, which it takes over, to those of the others. All ranks tell
 // each other their queue pairs' numbers through the leader, and no rank returns before all have what they
 // need to receive.
-func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec secret) (_ transport.Endpoint, err error) {
+func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec control.Secret) (_ transport.Endpoint, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, mine.close())
@@ -99,7 +100,7 @@ func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec secret) (_ transp
 		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
 	}
 	if ways.aside {
-		ip, err := controlAddr(c.cfg.ControlInterfaces())
+		ip, err := control.Address(c.cfg.ControlInterfaces())
 		if err != nil {
 			return nil, err
 		}
@@ -204,30 +205,30 @@ func exchangePlanes[A any](c *Comm, mine A) ([]A, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := c.star.toLeader(&message{Kind: msgPlanes, Body: body}); err != nil {
+		if err := c.star.ToLeader(&control.Message{Kind: control.MsgPlanes, Body: body}); err != nil {
 			return nil, err
 		}
-		m, err := c.await(msgPlanes, 0)
+		m, err := c.await(control.MsgPlanes, 0)
 		if err != nil {
 			return nil, err
 		}
 		var all []A
-		if err := decodeStrict(m.Body, &all); err != nil {
+		if err := control.DecodeStrict(m.Body, &all); err != nil {
 			return nil, err
 		}
 		if len(all) != c.args.Ranks {
-			return nil, fmt.Errorf("%w: planes of %d ranks", errMessage, len(all))
+			return nil, fmt.Errorf("%w: planes of %d ranks", control.ErrMessage, len(all))
 		}
 		return all, nil
 	}
 	all := make([]A, c.args.Ranks)
 	all[0] = mine
 	for range c.args.Ranks - 1 {
-		m, err := c.await(msgPlanes, 0)
+		m, err := c.await(control.MsgPlanes, 0)
 		if err != nil {
 			return nil, err
 		}
-		if err := decodeStrict(m.Body, &all[m.From]); err != nil {
+		if err := control.DecodeStrict(m.Body, &all[m.From]); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", m.From, err)
 		}
 	}
@@ -235,6 +236,6 @@ func exchangePlanes[A any](c *Comm, mine A) ([]A, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.star.broadcast(&message{Kind: msgPlanes, Body: body}, -1)
+	c.star.Broadcast(&control.Message{Kind: control.MsgPlanes, Body: body}, -1)
 	return all, nil
 }

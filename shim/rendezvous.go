@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"time"
 
+	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
@@ -60,23 +60,13 @@ func (h *hello) excludes() string {
 	return fmt.Sprintf("rank %d (%s, process %d) excludes %s", h.Was, h.Name, h.PID, h.Without)
 }
 
-// decodeStrict decodes JSON that a version-checked peer sent; unknown fields are damage.
-func decodeStrict(b []byte, into any) error {
-	d := json.NewDecoder(strings.NewReader(string(b)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("%w: %w", errMessage, err)
-	}
-	return nil
-}
-
 // root gathers the hellos of one communicator and hands everyone the table. Where ranks meet
 // at several places, each place has a root, which gathers a block of ranks; the first of a
 // block, its delegate, then takes its table to the root of the first block, and brings back
 // everyone's.
 type root struct {
 	ln      net.Listener // nil behind a door
-	secret  secret
+	secret  control.Secret
 	timeout time.Duration
 	idle    time.Duration // how long nobody may come
 	try     int           // behind a door: whose meeting it is says so in its hello
@@ -84,7 +74,7 @@ type root struct {
 	events  chan rootEvent
 	done    chan struct{}
 	slots   chan struct{}
-	trouble trouble
+	trouble control.Trouble
 }
 
 // rootEvent is a rank's hello, a delegate's table or verdict, or where gone is set the end of a
@@ -92,13 +82,13 @@ type root struct {
 type rootEvent struct {
 	conn  net.Conn
 	hello hello
-	block []hello  // of a delegate
-	final *message // what all roots together have decided, from this one's delegate
-	veto  string   // another place has refused its ranks
+	block []hello          // of a delegate
+	final *control.Message // what all roots together have decided, from this one's delegate
+	veto  string           // another place has refused its ranks
 	gone  bool
 }
 
-func newRoot(s secret, timeout, idle time.Duration) *root {
+func newRoot(s control.Secret, timeout, idle time.Duration) *root {
 	return &root{
 		secret: s, timeout: timeout, idle: idle,
 		events: make(chan rootEvent), done: make(chan struct{}), slots: make(chan struct{}, maxUnproven),
@@ -107,9 +97,9 @@ func newRoot(s secret, timeout, idle time.Duration) *root {
 
 // startRoot listens (at addr where it is valid) and serves one rendezvous in the
 // background.
-func startRoot(cfg *settings.Config, s secret, addr netip.AddrPort) (netip.AddrPort, error) {
+func startRoot(cfg *settings.Config, s control.Secret, addr netip.AddrPort) (netip.AddrPort, error) {
 	if !addr.IsValid() {
-		ip, err := controlAddr(cfg.ControlInterfaces())
+		ip, err := control.Address(cfg.ControlInterfaces())
 		if err != nil {
 			return addr, err
 		}
@@ -127,7 +117,7 @@ func startRoot(cfg *settings.Config, s secret, addr netip.AddrPort) (netip.AddrP
 }
 
 func (r *root) accept() {
-	acceptAll(r.ln, &r.trouble, func(conn net.Conn) {
+	control.AcceptAll(r.ln, &r.trouble, func(conn net.Conn) {
 		r.slots <- struct{}{}
 		go r.greet(conn)
 	})
@@ -135,7 +125,7 @@ func (r *root) accept() {
 
 // greet authenticates one connection and follows it.
 func (r *root) greet(conn net.Conn) {
-	err := acceptPeer(conn, r.secret)
+	err := control.Accept(conn, r.secret)
 	if err != nil {
 		_ = conn.Close()
 	}
@@ -147,10 +137,10 @@ func (r *root) greet(conn net.Conn) {
 
 // follow reports what an authenticated connection says, and its end.
 func (r *root) follow(conn net.Conn) {
-	_ = conn.SetReadDeadline(time.Now().Add(handshakeTime))
+	_ = conn.SetReadDeadline(time.Now().Add(control.HandshakeTime))
 	e := rootEvent{conn: conn}
-	var m message
-	err := readMessage(conn, &m)
+	var m control.Message
+	err := control.Read(conn, &m)
 	if err == nil {
 		err = e.read(&m)
 	}
@@ -160,7 +150,7 @@ func (r *root) follow(conn net.Conn) {
 		return
 	}
 	// A rank says nothing more, but a delegate says what became of its block.
-	if err := readMessage(conn, &m); err == nil && (m.Kind == msgWelcome || m.Kind == msgRefuse) {
+	if err := control.Read(conn, &m); err == nil && (m.Kind == control.MsgWelcome || m.Kind == control.MsgRefuse) {
 		r.post(rootEvent{conn: conn, hello: e.hello, final: &m})
 		return
 	}
@@ -168,21 +158,21 @@ func (r *root) follow(conn net.Conn) {
 }
 
 // read takes a connection's first message.
-func (e *rootEvent) read(m *message) error {
+func (e *rootEvent) read(m *control.Message) error {
 	switch m.Kind {
-	case msgHello:
+	case control.MsgHello:
 		return decodeHello(m.Body, &e.hello)
-	case msgBlock:
-		if err := decodeStrict(m.Body, &e.block); err != nil || len(e.block) == 0 {
-			return errMessage
+	case control.MsgBlock:
+		if err := control.DecodeStrict(m.Body, &e.block); err != nil || len(e.block) == 0 {
+			return control.ErrMessage
 		}
 		e.hello = e.block[0]
 		return nil
-	case msgRefuse:
+	case control.MsgRefuse:
 		e.veto = string(m.Body)
 		return nil
 	}
-	return errMessage
+	return control.ErrMessage
 }
 
 // decodeHello reads a hello. Of one of another version, whose fields may be others, it reads no
@@ -199,7 +189,7 @@ func decodeHello(b []byte, h *hello) error {
 		*h = hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID, Version: errdefs.Cut(who.Version, 64)}
 		return nil
 	}
-	return decodeStrict(b, h)
+	return control.DecodeStrict(b, h)
 }
 
 func (r *root) post(e rootEvent) bool {
@@ -264,7 +254,7 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		delete(g.conns, e.hello.Rank) // the delegate knows
 		g.answered++
 		_ = e.conn.Close()
-		if e.final.Kind == msgRefuse {
+		if e.final.Kind == control.MsgRefuse {
 			g.refusal = string(e.final.Body)
 		}
 		g.tell(e.final)
@@ -281,7 +271,7 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		g.welcome()
 	default:
 		body, _ := json.Marshal(g.table[g.block.first : g.block.first+g.block.n]) // plain structs: cannot fail
-		_ = send(g.conns[g.block.first], &message{Kind: msgBlock, Body: body})
+		_ = control.Send(g.conns[g.block.first], &control.Message{Kind: control.MsgBlock, Body: body})
 	}
 	if g.refusal != "" {
 		blocks.refuse(g.refusal) // delegates who come later hear it too
@@ -302,7 +292,7 @@ func (g *gathering) takeBlock(block []hello, conn net.Conn) (complete bool) {
 		g.admit(&h)
 	}
 	if g.refusal != "" {
-		g.answer(conn, &message{Kind: msgRefuse, Body: []byte(g.refusal)})
+		g.answer(conn, &control.Message{Kind: control.MsgRefuse, Body: []byte(g.refusal)})
 		return false
 	}
 	g.conns[block[0].Rank] = conn

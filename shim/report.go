@@ -13,6 +13,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/ocsctl/monotonic"
+	"lightpath/shim/control"
 	"lightpath/shim/status"
 )
 
@@ -253,7 +254,7 @@ func (c *Comm) probe(d time.Duration) []status.Rank {
 		delete(p.open, id)
 		p.mu.Unlock()
 	}()
-	_ = c.star.toLeader(&message{Kind: msgAsk, Seq: id}) // without the leader there are no answers
+	_ = c.star.ToLeader(&control.Message{Kind: control.MsgAsk, Seq: id}) // without the leader there are no answers
 	got := map[int]status.Rank{}
 	for timer := time.After(d); len(got) < n; {
 		select {
@@ -271,8 +272,8 @@ func (c *Comm) probe(d time.Duration) []status.Rank {
 	return out
 }
 
-// probed takes msgAsk: at the leader from whoever asks, elsewhere from the leader, with who asks.
-func (c *Comm) probed(m *message) {
+// probed takes control.MsgAsk: at the leader from whoever asks, elsewhere from the leader, with who asks.
+func (c *Comm) probed(m *control.Message) {
 	if c.args.Rank != 0 {
 		go c.tell(int(m.Arg), m.Seq)
 		return
@@ -281,7 +282,7 @@ func (c *Comm) probed(m *message) {
 	go func() {
 		for r := 1; r < c.args.Ranks; r++ {
 			if c.leader.owed.add(r) {
-				c.star.to(r, &message{Kind: msgAsk, Seq: m.Seq, Arg: uint64(asker)})
+				c.star.To(r, &control.Message{Kind: control.MsgAsk, Seq: m.Seq, Arg: uint64(asker)})
 			}
 		}
 		c.tell(asker, m.Seq)
@@ -291,21 +292,21 @@ func (c *Comm) probed(m *message) {
 // tell answers a question of rank asker.
 func (c *Comm) tell(asker int, id uint64) {
 	body, err := json.Marshal(c.describeSelf())
-	if err != nil || len(body) > int(maxBody(msgTell)) {
+	if err != nil || len(body) > int(control.MaxBody(control.MsgTell)) {
 		return
 	}
-	_ = c.star.toLeader(&message{Kind: msgTell, Seq: id, Arg: uint64(asker), Body: body})
+	_ = c.star.ToLeader(&control.Message{Kind: control.MsgTell, Seq: id, Arg: uint64(asker), Body: body})
 }
 
-// told takes msgTell: an answer, for this rank or, at the leader, to be passed on.
-func (c *Comm) told(m *message) {
+// told takes control.MsgTell: an answer, for this rank or, at the leader, to be passed on.
+func (c *Comm) told(m *control.Message) {
 	if c.args.Rank == 0 {
 		c.leader.owed.answered(int(m.From))
 		if m.Arg >= uint64(c.args.Ranks) {
 			return
 		}
 		if m.Arg != 0 {
-			go c.star.to(int(m.Arg), &message{Kind: msgTell, Seq: m.Seq, Arg: m.Arg, Body: m.Body})
+			go c.star.To(int(m.Arg), &control.Message{Kind: control.MsgTell, Seq: m.Seq, Arg: m.Arg, Body: m.Body})
 			return
 		}
 	}

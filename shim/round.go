@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 )
 
@@ -35,14 +36,14 @@ func newRounds(a *arbiter) rounds {
 func roundNumber(collectives uint64, posts uint32) uint64 { return collectives<<32 | uint64(posts) }
 
 // post takes a rank's group.
-func (r *rounds) post(m *message) error {
+func (r *rounds) post(m *control.Message) error {
 	from, number := int(m.From), m.Seq
 	row, err := decodeRow(m.Body, from, len(r.rows))
 	if err != nil {
 		return err
 	}
 	if r.rows[from] != nil {
-		return fmt.Errorf("%w: rank %d posts round %d twice", errMessage, from, number)
+		return fmt.Errorf("%w: rank %d posts round %d twice", control.ErrMessage, from, number)
 	}
 	if r.have > 0 && number > r.open {
 		r.close() // a rank has left it behind
@@ -104,7 +105,7 @@ func (r *rounds) clear() {
 
 // plain tells a rank to use packet planes.
 func (r *rounds) plain(rank int, number uint64) {
-	r.a.o.c.star.to(rank, &message{Kind: msgRound, Seq: number})
+	r.a.o.c.star.To(rank, &control.Message{Kind: control.MsgRound, Seq: number})
 }
 
 // complete answers a round in which all ranks are.
@@ -136,14 +137,14 @@ func (r *rounds) complete() error {
 		return fmt.Errorf("shim: round %#x: %w", r.open, err)
 	}
 	body := a.roundBody(plan)
-	if len(body) > int(maxBody(msgRound)) {
+	if len(body) > int(control.MaxBody(control.MsgRound)) {
 		a.idle.Reset(idleHold)
 		r.close()
 		return nil
 	}
 	number := r.open
 	r.clear()
-	a.o.c.star.broadcast(&message{Kind: msgRound, Seq: number, Body: body}, -1)
-	a.o.c.deliver(&message{Kind: msgRound, Seq: number, Body: body})
+	a.o.c.star.Broadcast(&control.Message{Kind: control.MsgRound, Seq: number, Body: body}, -1)
+	a.o.c.deliver(&control.Message{Kind: control.MsgRound, Seq: number, Body: body})
 	return nil
 }

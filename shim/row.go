@@ -9,6 +9,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/shim/control"
 )
 
 // row is what a rank posts of a group of sends and receives: its part of a demand matrix.
@@ -30,13 +31,12 @@ type rowMessage struct {
 const (
 	rowHeader     = 8
 	rowEntry      = 18
-	maxRow        = 1 << 20
 	maxRowMessage = 1 << 56 // bytes
 )
 
 // appendRow encodes r; a row that is too large becomes one that asks for packet planes.
 func appendRow(b []byte, r *row) []byte {
-	if r.plain || rowHeader+rowEntry*(len(r.sends)+len(r.recvs)) > maxRow {
+	if r.plain || rowHeader+rowEntry*(len(r.sends)+len(r.recvs)) > control.MaxRow {
 		return b
 	}
 	le := binary.LittleEndian
@@ -59,18 +59,18 @@ func decodeRow(b []byte, rank, ranks int) (*row, error) {
 	}
 	le := binary.LittleEndian
 	if len(b) < rowHeader {
-		return nil, fmt.Errorf("%w: row of %d bytes", errMessage, len(b))
+		return nil, fmt.Errorf("%w: row of %d bytes", control.ErrMessage, len(b))
 	}
 	sends, recvs := int(le.Uint32(b)), int(le.Uint32(b[4:]))
 	if len(b) != rowHeader+rowEntry*(sends+recvs) {
-		return nil, fmt.Errorf("%w: row of %d bytes for %d sends and %d receives", errMessage, len(b), sends, recvs)
+		return nil, fmt.Errorf("%w: row of %d bytes for %d sends and %d receives", control.ErrMessage, len(b), sends, recvs)
 	}
 	list := make([]rowMessage, sends+recvs)
 	for i := range list {
 		e := b[rowHeader+rowEntry*i:]
 		m := rowMessage{peer: int(le.Uint16(e)), number: le.Uint64(e[2:]), bytes: int64(le.Uint64(e[10:]))}
 		if m.peer >= ranks || m.peer == rank || m.bytes < 0 || m.bytes > maxRowMessage {
-			return nil, fmt.Errorf("%w: %d bytes between rank %d and %d in a row", errMessage, m.bytes, rank, m.peer)
+			return nil, fmt.Errorf("%w: %d bytes between rank %d and %d in a row", control.ErrMessage, m.bytes, rank, m.peer)
 		}
 		list[i] = m
 	}
@@ -168,7 +168,7 @@ func appendHolds(b []byte, ranks int, p *plans.Plan) []byte {
 // reconfigurations between the holds.
 func decodeHolds(b []byte, ranks, planes int) (*plans.Plan, error) {
 	le := binary.LittleEndian
-	bad := func(what string) error { return fmt.Errorf("%w: plan of holds: %s", errMessage, what) }
+	bad := func(what string) error { return fmt.Errorf("%w: plan of holds: %s", control.ErrMessage, what) }
 	if len(b) < holdsHeader || len(b) < holdsHeader+int(b[3]) {
 		return nil, bad("too short")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/shim/control"
 )
 
 func TestRowCodec(t *testing.T) {
@@ -28,7 +29,7 @@ func TestRowCodec(t *testing.T) {
 			t.Fatalf("%+v became %+v, %v", r, got, err)
 		}
 	}
-	large := row{sends: list(maxRow / rowEntry)}
+	large := row{sends: list(control.MaxRow / rowEntry)}
 	if got, err := decodeRow(appendRow(nil, &large), 0, 7); err != nil || !got.plain {
 		t.Errorf("a row of %d messages: %v", len(large.sends), err)
 	}
@@ -36,12 +37,12 @@ func TestRowCodec(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"short": bad[:rowHeader-1], "cut": bad[:len(bad)-1], "long": append(bad[:len(bad):len(bad)], 0),
 	} {
-		if _, err := decodeRow(b, 0, 4); !errors.Is(err, errMessage) {
+		if _, err := decodeRow(b, 0, 4); !errors.Is(err, control.ErrMessage) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, self := range []int{3, 4} { // itself; beyond the communicator
-		if _, err := decodeRow(bad, self, 3+self%2); !errors.Is(err, errMessage) {
+		if _, err := decodeRow(bad, self, 3+self%2); !errors.Is(err, control.ErrMessage) {
 			t.Errorf("rank %d: %v", self, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
+	"lightpath/shim/control"
 )
 
 // Run runs calls as one group and returns when all are complete, or with [ErrInProgress] where
@@ -414,14 +415,14 @@ func (s *session) explain(ref *taskRef, err error) error {
 		err = fmt.Errorf("%w; %s", err, c.light.waiting())
 	case ref.entry == nil: // sends and receives concern two ranks, which the error names
 	case errors.Is(err, exec.ErrSignature):
-		c.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
+		c.report(control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
 		wait = verdictWait
 	case errors.Is(err, exec.ErrSequence):
 		// A frame of an operation that this rank has left behind: its sender calls it
 		// something else. Which one, the leader finds out.
 		for seq := ref.seq; seq > 0 && seq+8 > ref.seq; seq-- {
 			if sh, ok := c.flight.find(seq); ok {
-				c.reportShape(msgState, seq, &sh)
+				c.reportShape(control.MsgState, seq, &sh)
 			}
 		}
 		wait = verdictWait
@@ -454,7 +455,7 @@ func (s *session) stalled([]*exec.Task) error {
 		}
 		// Sends and receives have no number that ranks could compare.
 		if !t.Done() && ref.entry != nil {
-			ref.comm.report(msgState, ref.seq, ref.sig, &s.calls[ref.call])
+			ref.comm.report(control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/shared"
+	"lightpath/shim/control"
 )
 
 // runner is what a communicator keeps between groups so that running one allocates
@@ -89,9 +90,9 @@ func (c *Call) misuse(err error) error {
 }
 
 // report sends the leader what this rank is waiting in, or gives up on.
-func (c *Comm) report(kind msgKind, seq uint64, sig uint32, call *Call) {
+func (c *Comm) report(kind control.Kind, seq uint64, sig uint32, call *Call) {
 	// Without the leader the communicator fails by itself.
-	_ = c.star.toLeader(&message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
+	_ = c.star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
 }
 
 // giveUp reports a call that has waited too long; why, where it is known, is what it waits for.
@@ -100,12 +101,12 @@ func (c *Comm) giveUp(seq uint64, sig uint32, call *Call, why error) {
 	if why != nil {
 		body += "\n" + strings.TrimSuffix(why.Error(), ": "+exec.ErrTimeout.Error())
 	}
-	_ = c.star.toLeader(&message{Kind: msgTimeout, Seq: seq, Arg: uint64(sig), Body: []byte(body)})
+	_ = c.star.ToLeader(&control.Message{Kind: control.MsgTimeout, Seq: seq, Arg: uint64(sig), Body: []byte(body)})
 }
 
 // reportShape reports a collective of the past.
-func (c *Comm) reportShape(kind msgKind, seq uint64, s *shape) {
-	_ = c.star.toLeader(&message{Kind: kind, Seq: seq, Arg: uint64(s.callSignature()), Body: []byte(s.String())})
+func (c *Comm) reportShape(kind control.Kind, seq uint64, s *shape) {
+	_ = c.star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(s.callSignature()), Body: []byte(s.String())})
 }
 
 // String describes the call that a shape came from.

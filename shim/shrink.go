@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"lightpath/shim/control"
 	"lightpath/shim/status"
 )
 
@@ -62,14 +63,14 @@ func (c *Comm) meetAtDoor(h *hello, try uint64) (err error) {
 	}
 	h.Without, h.Was, h.Try = without(o.Exclude), p.args.Rank, int(try)
 	first := &p.table[o.survivors()[0]]
-	c.secret = p.secret.derive("shrink", p.id, uint64(first.Rank))
+	c.secret = p.secret.Derive("shrink", p.id, uint64(first.Rank))
 	if c.args.Ranks == 1 {
 		c.id, c.table = randomID(), []hello{*h}
 		return nil
 	}
 	addr, err := netip.ParseAddrPort(first.Door)
 	if err != nil {
-		return fmt.Errorf("shim: %v: door of %s %q: %w", o.How, first.where(), first.Door, errMessage)
+		return fmt.Errorf("shim: %v: door of %s %q: %w", o.How, first.where(), first.Door, control.ErrMessage)
 	}
 	at := place{addr: addr, secret: c.secret, again: true}
 	ctx, cancel := context.WithCancelCause(c.ctx)
@@ -78,10 +79,10 @@ func (c *Comm) meetAtDoor(h *hello, try uint64) (err error) {
 	if c.args.Rank == 0 {
 		p.door.hold(c.secret, c.cfg.Timeout, h.Try)
 	} else {
-		p.door.sign(p.secret.derive("shrink", p.id, uint64(p.args.Rank)), h, c.cfg.Timeout, ctx.Done(), func(why string) {
+		p.door.sign(p.secret.Derive("shrink", p.id, uint64(p.args.Rank)), h, c.cfg.Timeout, ctx.Done(), func(why string) {
 			conflict.Store(&why)
 			// Those who agree with this rank wait for it there, and hear it first.
-			if at.veto(ctx, &message{Kind: msgRefuse, Body: []byte(why)}) {
+			if at.veto(ctx, &control.Message{Kind: control.MsgRefuse, Body: []byte(why)}) {
 				select {
 				case <-ctx.Done():
 				case <-time.After(vetoTime):

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/shared/memfile"
+	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
 
@@ -64,9 +65,9 @@ func (l *sideLink) connect() error {
 	c := l.s.c
 	addr, err := netip.ParseAddrPort(c.table[l.peer].Door)
 	if err != nil {
-		return fmt.Errorf("door %q: %w", c.table[l.peer].Door, errMessage)
+		return fmt.Errorf("door %q: %w", c.table[l.peer].Door, control.ErrMessage)
 	}
-	if l.conn, err = dialPeer(c.ctx, addr, l.s.secret(l.peer), time.Now().Add(c.cfg.Timeout), false); err != nil {
+	if l.conn, err = control.Dial(c.ctx, addr, l.s.secret(l.peer), time.Now().Add(c.cfg.Timeout), false); err != nil {
 		return err
 	}
 	if !l.s.follow(l.conn) {

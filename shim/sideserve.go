@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/shared/memfile"
+	"lightpath/shim/control"
 	"lightpath/shim/log"
 )
 
@@ -42,7 +43,7 @@ func (s *oneSided) enter(conn net.Conn) bool {
 }
 
 func (s *oneSided) attend(conn net.Conn) error {
-	_ = conn.SetReadDeadline(time.Now().Add(handshakeTime))
+	_ = conn.SetReadDeadline(time.Now().Add(control.HandshakeTime))
 	m, err := readSideMessage(conn)
 	if err == nil && (m.kind != sideJoin || m.window >= uint32(s.c.args.Ranks)) {
 		err = fmt.Errorf("%w: kind %d, window %d at first", errSideMessage, m.kind, m.window)

@@ -12,6 +12,7 @@ import (
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
 
@@ -37,16 +38,16 @@ func TestVersionSkew(t *testing.T) {
 					_, err := Init([]InitArgs{{ID: id, Ranks: 2}})
 					return err
 				}
-				conn, err := dialPeer(t.Context(), addr, sec, time.Now().Add(50*time.Second), true)
+				conn, err := control.Dial(t.Context(), addr, sec, time.Now().Add(50*time.Second), true)
 				if err != nil {
 					return err
 				}
 				defer conn.Close()
-				if _, err := conn.Write(appendMessage(nil, &message{Kind: msgHello, From: 1, Body: []byte(body)})); err != nil {
+				if _, err := conn.Write(control.Append(nil, &control.Message{Kind: control.MsgHello, From: 1, Body: []byte(body)})); err != nil {
 					return err
 				}
-				var m message
-				if err := readMessage(conn, &m); err != nil {
+				var m control.Message
+				if err := control.Read(conn, &m); err != nil {
 					return err
 				}
 				_, _, err = readTable(&m, &hello{Rank: 1, Ranks: 2})

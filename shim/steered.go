@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/kernel"
+	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
 
@@ -86,7 +87,7 @@ func openNIC(name string) (p ebpf.PlaneOptions, err error) {
 	if err != nil {
 		return p, err
 	}
-	addr, isV6, ok := usableAddr(*nic)
+	addr, isV6, ok := control.UsableAddress(*nic)
 	if !ok {
 		return p, fmt.Errorf("it has no address: %w", ErrInvalidUsage)
 	}
@@ -123,7 +124,7 @@ const (
 
 // attachSteered connects planes whose circuits are real. Each rank opens its own end, and all
 // tell each other where those are: a rank knows its port only when everyone is there.
-func (o *optical) attachSteered(fab *fabricInfo, sec secret) (transport.Endpoint, error) {
+func (o *optical) attachSteered(fab *fabricInfo, sec control.Secret) (transport.Endpoint, error) {
 	c := o.c
 	in, err := o.openInterfaces(fab, o.at.Port())
 	if err != nil {
@@ -137,9 +138,9 @@ func (o *optical) attachSteered(fab *fabricInfo, sec secret) (transport.Endpoint
 	return &steeredEndpoint{e, sync.OnceValue(in.close)}, nil
 }
 
-func (o *optical) connectSteered(in *interfaces, sec secret) (transport.Endpoint, error) {
+func (o *optical) connectSteered(in *interfaces, sec control.Secret) (transport.Endpoint, error) {
 	c := o.c
-	ip, err := controlAddr(c.cfg.ControlInterfaces())
+	ip, err := control.Address(c.cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +157,8 @@ func (o *optical) connectSteered(in *interfaces, sec secret) (transport.Endpoint
 }
 
 // creditSecret is the communicator's secret for what its planes' ends tell each other.
-func creditSecret(s secret, comm uint64) (key [ebpf.SecretSize]byte) {
-	copy(key[:], proof(s, "planes", binary.LittleEndian.AppendUint64(nil, comm), nil))
+func creditSecret(s control.Secret, comm uint64) (key [ebpf.SecretSize]byte) {
+	copy(key[:], control.Proof(s, "planes", binary.LittleEndian.AppendUint64(nil, comm), nil))
 	return key
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/shim/control"
 )
 
 // planID names a plan: its digest.
@@ -89,15 +90,15 @@ func appendTicket(b []byte, t *ticket) []byte {
 func decodeTicket(b []byte, t *ticket) error {
 	le := binary.LittleEndian
 	if len(b) < ticketHeader || b[0] > allTicketFlags {
-		return fmt.Errorf("%w: ticket of %d bytes", errMessage, len(b))
+		return fmt.Errorf("%w: ticket of %d bytes", control.ErrMessage, len(b))
 	}
 	planes, ranks := int(b[1]), int(le.Uint16(b[2:]))
 	use := planeSet(le.Uint64(b[8+sha256.Size:]))
 	switch n := use.len(); {
 	case planes > plans.MaxPlanes || use&^allPlanes(planes) != 0:
-		return fmt.Errorf("%w: ticket for planes %#x of %d", errMessage, uint64(use), planes)
+		return fmt.Errorf("%w: ticket for planes %#x of %d", control.ErrMessage, uint64(use), planes)
 	case (b[0]&ticketMaps != 0) != (ranks > 0) || len(b) != ticketHeader+n*(ticketPlane+2*ranks) || n == 0 && (ranks > 0 || b[0]&ticketPacket == 0):
-		return fmt.Errorf("%w: ticket of %d bytes for %d planes and %d ranks", errMessage, len(b), n, ranks)
+		return fmt.Errorf("%w: ticket of %d bytes for %d planes and %d ranks", control.ErrMessage, len(b), n, ranks)
 	}
 	t.flags, t.version, t.use, t.start = b[0], le.Uint32(b[4:]), use, int64(le.Uint64(b[16+sha256.Size:]))
 	copy(t.plan[:], b[8:])
@@ -117,7 +118,7 @@ func decodeTicket(b []byte, t *ticket) error {
 				maps = maps[2:]
 			}
 			if err := p.maps.Validate(ranks); err != nil || p.maps.Digest() != p.hash {
-				return fmt.Errorf("%w: map of plane %d in a ticket", errMessage, j)
+				return fmt.Errorf("%w: map of plane %d in a ticket", control.ErrMessage, j)
 			}
 		}
 		t.planes[j] = p

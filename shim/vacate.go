@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lightpath/plans/circuit"
+	"lightpath/shim/control"
 )
 
 // Ports outside a communicator that have circuits to its members would have to agree to every
@@ -85,7 +86,7 @@ func (c *Comm) vacates(ask *vacateAsk) bool {
 	seq := c.kin.wish()
 	answered := c.kin.expect(seq)
 	defer c.kin.forget(seq)
-	if c.star.toLeader(&message{Kind: msgVacateAsk, Seq: seq, Body: body}) != nil {
+	if c.star.ToLeader(&control.Message{Kind: control.MsgVacateAsk, Seq: seq, Body: body}) != nil {
 		return false
 	}
 	timer := time.NewTimer(c.cfg.Timeout)
@@ -95,7 +96,7 @@ func (c *Comm) vacates(ask *vacateAsk) bool {
 		return m.Arg == 0
 	case <-c.poisonCh:
 	case <-c.kin.done():
-	case <-c.star.allLeft:
+	case <-c.star.EveryoneLeft():
 	case <-timer.C:
 	}
 	return false
@@ -103,28 +104,28 @@ func (c *Comm) vacates(ask *vacateAsk) bool {
 
 // vacate is the parent's leader: it tells the ranks, if all are there. A post that others do not
 // follow would stand in the way of whoever holds the plane next.
-func (b *births) vacate(m *message) {
+func (b *births) vacate(m *control.Message) {
 	var ask vacateAsk
-	ok := decodeStrict(m.Body, &ask) == nil
+	ok := control.DecodeStrict(m.Body, &ask) == nil
 	for _, r := range ask.Ranks {
-		ok = ok && r >= 0 && r < b.c.args.Ranks && !b.c.star.hasLeft(r)
+		ok = ok && r >= 0 && r < b.c.args.Ranks && !b.c.star.HasLeft(r)
 	}
-	answer := &message{Kind: msgKinAnswer, Seq: m.Seq}
+	answer := &control.Message{Kind: control.MsgKinAnswer, Seq: m.Seq}
 	if ok {
 		for _, r := range ask.Ranks {
-			b.c.star.to(r, &message{Kind: msgVacate, Body: m.Body})
+			b.c.star.To(r, &control.Message{Kind: control.MsgVacate, Body: m.Body})
 		}
 	} else {
 		answer.Arg = 1
 	}
-	b.c.star.to(int(m.From), answer)
+	b.c.star.To(int(m.From), answer)
 }
 
 // vacate is a rank: its port agrees to lose the circuit that it has. Nothing is under way on
 // it, for somebody else holds the plane.
-func (o *optical) vacate(m *message) {
+func (o *optical) vacate(m *control.Message) {
 	var ask vacateAsk
-	if decodeStrict(m.Body, &ask) != nil || ask.Plane < 0 || ask.Plane >= len(o.now) ||
+	if control.DecodeStrict(m.Body, &ask) != nil || ask.Plane < 0 || ask.Plane >= len(o.now) ||
 		ask.Target.Validate(len(o.member)) != nil || ask.Target[o.at.Port()] != circuit.Dark {
 		return // whoever asks waits for the plane, and says so
 	}

@@ -1,4 +1,4 @@
-package shim
+package control
 
 import (
 	"context"
@@ -9,20 +9,21 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
 // writeTime bounds how long a rank that no longer reads can hold up the sender.
 const writeTime = 5 * time.Second
 
-// star is a communicator's control network: every rank has one connection to rank 0, the
+// Star is a communicator's control network: every rank has one connection to rank 0, the
 // leader. Messages that arrive are handed to deliver, on the goroutine of their connection;
-// the end of a connection whose rank has not said goodbye to lost. Send is safe for
-// concurrent use.
-type star struct {
+// the end of a connection whose rank has not said goodbye to lost. Safe for
+// concurrent use, but for Start, which comes first.
+type Star struct {
 	rank, ranks int
 	links       []*link // leader: by rank, nil for itself; others: links[0] is the leader
-	deliver     func(*message)
+	deliver     func(*Message)
 	lost        func(rank int, err error)
 
 	mu       sync.Mutex
@@ -40,10 +41,10 @@ type link struct {
 	buf  []byte
 }
 
-func (l *link) send(m *message) error {
+func (l *link) send(m *Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.buf = appendMessage(l.buf[:0], m)
+	l.buf = Append(l.buf[:0], m)
 	_ = l.conn.SetWriteDeadline(time.Now().Add(writeTime))
 	_, err := l.conn.Write(l.buf)
 	if cap(l.buf) > 1<<16 {
@@ -52,10 +53,10 @@ func (l *link) send(m *message) error {
 	return err
 }
 
-// newStar connects rank to the leader at addr, or as the leader waits on ln for all
-// others. Nothing is delivered before start. The end of ctx ends the wait.
-func newStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string, s secret, timeout time.Duration) (*star, error) {
-	c := &star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks), allLeft: make(chan struct{})}
+// NewStar connects rank to the leader at addr, or as the leader waits on ln for all
+// others. Nothing is delivered before [Star.Start]. The end of ctx ends the wait.
+func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string, s Secret, timeout time.Duration) (*Star, error) {
+	c := &Star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks), allLeft: make(chan struct{})}
 	deadline := time.Now().Add(timeout)
 	if ranks == 1 {
 		return c, nil
@@ -65,19 +66,19 @@ func newStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 	}
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("shim: leader's address %q: %w", addr, errMessage)
+		return nil, fmt.Errorf("shim: leader's address %q: %w", addr, ErrMessage)
 	}
-	conn, err := dialPeer(ctx, at, s, deadline, true)
+	conn, err := Dial(ctx, at, s, deadline, true)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d: control connection to rank 0: %w", rank, err)
 	}
 	c.links[0] = &link{conn: conn}
-	return c, c.links[0].send(&message{Kind: msgJoin, From: uint16(rank)})
+	return c, c.links[0].send(&Message{Kind: MsgJoin, From: uint16(rank)})
 }
 
 // gather accepts the control connections of all other ranks. Connections are handled one
 // goroutine each, so that a stranger who connects and waits holds up nobody.
-func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline time.Time) error {
+func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline time.Time) error {
 	type joined struct {
 		rank int
 		conn net.Conn
@@ -87,14 +88,14 @@ func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline t
 	defer close(done)
 	defer ln.Close()
 	greet := func(conn net.Conn) {
-		var m message
-		err := acceptPeer(conn, s)
+		var m Message
+		err := Accept(conn, s)
 		if err == nil {
-			_ = conn.SetReadDeadline(time.Now().Add(handshakeTime))
-			err = readMessage(conn, &m)
+			_ = conn.SetReadDeadline(time.Now().Add(HandshakeTime))
+			err = Read(conn, &m)
 			_ = conn.SetReadDeadline(time.Time{})
 		}
-		if err == nil && m.Kind == msgJoin {
+		if err == nil && m.Kind == MsgJoin {
 			select {
 			case joins <- joined{int(m.From), conn}:
 				return
@@ -103,8 +104,8 @@ func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline t
 		}
 		_ = conn.Close()
 	}
-	var t trouble
-	go acceptAll(ln, &t, func(conn net.Conn) { go greet(conn) })
+	var t Trouble
+	go AcceptAll(ln, &t, func(conn net.Conn) { go greet(conn) })
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	for have := 1; have < c.ranks; {
@@ -117,7 +118,7 @@ func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline t
 			c.links[j.rank] = &link{conn: j.conn}
 			have++
 		case <-ctx.Done():
-			c.close()
+			c.Close()
 			return context.Cause(ctx)
 		case <-timer.C:
 			var missing []int
@@ -126,15 +127,15 @@ func (c *star) gather(ctx context.Context, ln net.Listener, s secret, deadline t
 					missing = append(missing, r)
 				}
 			}
-			c.close()
-			return fmt.Errorf("shim: control connections: %s never arrived%v: %w", status.ListRanks(missing), &t, ErrTimeout)
+			c.Close()
+			return fmt.Errorf("shim: control connections: %s never arrived%v: %w", status.ListRanks(missing), &t, errdefs.ErrTimeout)
 		}
 	}
 	return nil
 }
 
-// start begins to deliver.
-func (c *star) start(deliver func(*message), lost func(rank int, err error)) {
+// Start begins to deliver: each message is deliver's own, those of one connection come in order.
+func (c *Star) Start(deliver func(*Message), lost func(rank int, err error)) {
 	c.deliver, c.lost = deliver, lost
 	for r, l := range c.links {
 		if l != nil {
@@ -144,16 +145,16 @@ func (c *star) start(deliver func(*message), lost func(rank int, err error)) {
 	}
 }
 
-func (c *star) read(from int, l *link) {
+func (c *Star) read(from int, l *link) {
 	defer c.readers.Done()
 	for {
-		var m message
-		err := readMessage(l.conn, &m)
+		var m Message
+		err := Read(l.conn, &m)
 		if err == nil && c.rank == 0 && int(m.From) != from {
-			err = fmt.Errorf("%w: rank %d speaks as rank %d", errMessage, from, m.From)
+			err = fmt.Errorf("%w: rank %d speaks as rank %d", ErrMessage, from, m.From)
 		}
 		if err != nil {
-			expected := c.hasLeft(from) || errors.Is(err, net.ErrClosed)
+			expected := c.HasLeft(from) || errors.Is(err, net.ErrClosed)
 			c.markLeft(from)
 			if c.rank != 0 {
 				c.closeAllLeft()
@@ -163,7 +164,7 @@ func (c *star) read(from int, l *link) {
 			}
 			return
 		}
-		if m.Kind == msgGoodbye {
+		if m.Kind == MsgGoodbye {
 			c.goodbye(&m)
 			continue
 		}
@@ -172,20 +173,21 @@ func (c *star) read(from int, l *link) {
 }
 
 // goodbye notes who has left. The leader tells everyone when all have.
-func (c *star) goodbye(m *message) {
+func (c *Star) goodbye(m *Message) {
 	c.markLeft(int(m.From))
 	if c.rank != 0 && m.Arg == 1 {
 		c.closeAllLeft()
 	}
 }
 
-func (c *star) hasLeft(rank int) bool {
+// HasLeft reports whether a rank has said goodbye.
+func (c *Star) HasLeft(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.left[rank]
 }
 
-func (c *star) markLeft(rank int) {
+func (c *Star) markLeft(rank int) {
 	c.mu.Lock()
 	if rank >= c.ranks || c.left[rank] {
 		c.mu.Unlock()
@@ -197,42 +199,42 @@ func (c *star) markLeft(rank int) {
 	c.mu.Unlock()
 	if last {
 		// Before allLeft, which lets the leader close these connections.
-		c.broadcast(&message{Kind: msgGoodbye, Arg: 1}, -1)
+		c.Broadcast(&Message{Kind: MsgGoodbye, Arg: 1}, -1)
 		c.closeAllLeft()
 	}
 }
 
-func (c *star) closeAllLeft() { c.leftOnce.Do(func() { close(c.allLeft) }) }
+func (c *Star) closeAllLeft() { c.leftOnce.Do(func() { close(c.allLeft) }) }
 
-// leave says goodbye: from here on the end of this rank's connection is not a failure.
-func (c *star) leave() {
+// Leave says goodbye: from here on the end of this rank's connection is not a failure.
+func (c *Star) Leave() {
 	if c.rank == 0 {
-		c.broadcast(&message{Kind: msgGoodbye}, -1)
+		c.Broadcast(&Message{Kind: MsgGoodbye}, -1)
 	} else {
-		_ = c.links[0].send(&message{Kind: msgGoodbye, From: uint16(c.rank)})
+		_ = c.links[0].send(&Message{Kind: MsgGoodbye, From: uint16(c.rank)})
 	}
 	c.markLeft(c.rank)
 }
 
-// errUnsent: the connection to the leader takes nothing any more. What the leader has said before may
-// still be on its way to be read; see [Comm.fail].
-var errUnsent = fmt.Errorf("%w", ErrRemote)
+// ErrUnsent says that the connection to the leader takes nothing any more. What the leader has said before may
+// still be on its way to be read; see Comm.fail of package shim.
+var ErrUnsent = fmt.Errorf("%w", errdefs.ErrRemote)
 
-// toLeader sends m to rank 0; at the leader it is delivered at once.
-func (c *star) toLeader(m *message) error {
+// ToLeader sends m to rank 0; at the leader it is delivered at once.
+func (c *Star) ToLeader(m *Message) error {
 	m.From = uint16(c.rank)
 	if c.rank == 0 {
 		c.deliver(m)
 		return nil
 	}
 	if err := c.links[0].send(m); err != nil {
-		return fmt.Errorf("shim: rank %d: message to rank 0: %w: %w", c.rank, err, errUnsent)
+		return fmt.Errorf("shim: rank %d: message to rank 0: %w: %w", c.rank, err, ErrUnsent)
 	}
 	return nil
 }
 
-// to sends m from the leader to a rank.
-func (c *star) to(rank int, m *message) {
+// To sends m from the leader to a rank.
+func (c *Star) To(rank int, m *Message) {
 	m.From = 0
 	if rank == c.rank {
 		c.deliver(m)
@@ -242,8 +244,8 @@ func (c *star) to(rank int, m *message) {
 	_ = c.links[rank].send(m)
 }
 
-// broadcast sends m from the leader to everyone but itself and one other.
-func (c *star) broadcast(m *message, but int) {
+// Broadcast sends m from the leader to everyone but itself and one other.
+func (c *Star) Broadcast(m *Message, but int) {
 	for r, l := range c.links {
 		if l != nil && r != but {
 			_ = l.send(m)
@@ -251,8 +253,8 @@ func (c *star) broadcast(m *message, but int) {
 	}
 }
 
-// close ends all connections and waits for their readers; it must not be called from one.
-func (c *star) close() {
+// Close ends all connections and waits for their readers; it must not be called from one.
+func (c *Star) Close() {
 	for _, l := range c.links {
 		if l != nil {
 			_ = l.conn.Close()
@@ -261,6 +263,12 @@ func (c *star) close() {
 	c.readers.Wait()
 }
 
-// awaitLeft waits, as the leader, until every other rank has left or its connection has
+// EveryoneLeft is closed when every rank has said goodbye, or the leader's connection has ended.
+func (c *Star) EveryoneLeft() <-chan struct{} { return c.allLeft }
+
+// Mute ends what this rank, not the leader, can say, as if it had died while it still hears; for tests of failures.
+func (c *Star) Mute() error { return c.links[0].conn.(*net.TCPConn).CloseWrite() }
+
+// AwaitLeft waits, as the leader, until every other rank has left or its connection has
 // ended: as long as one has not, it may need the leader to learn of another's failure.
-func (c *star) awaitLeft() { <-c.allLeft }
+func (c *Star) AwaitLeft() { <-c.allLeft }

@@ -1,0 +1,155 @@
+// Package control is the network between the ranks of a communicator beside its planes: connections whose two ends
+// prove to each other that they know the communicator's secret, the messages that travel on them, and the star of
+// connections by which ranks reach their leader, rank 0, and it reaches them.
+//
+// Layer: below bootstrap and shim, which say what messages mean; this package reads only those that make the star and end it.
+package control
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// Kind is the kind of a control message.
+type Kind uint8
+
+// The control messages. "To the leader" unless said otherwise.
+const (
+	MsgHello     Kind = iota // rendezvous: Body is a hello
+	MsgWelcome               // root to rank: Arg is the communicator, Body the table of hellos
+	MsgRefuse                // root to rank: Body says why
+	MsgJoin                  // first message of a control connection
+	MsgSegment               // leader to all: Body names the shared memory segment
+	MsgPlanes                // Body says where this rank's ends of planes are; leader to all: everyone's
+	MsgReady                 // planes are attached, or Body says why not
+	MsgGo                    // leader to all: everyone is ready
+	MsgWant                  // Seq wants a ticket; Arg is the signature, Body describes the call
+	MsgTicket                // leader to all: Body is a ticket
+	MsgDone                  // the operation of the ticket Seq has ended here
+	MsgPlanReq               // Body is the digest of a plan that this rank lacks
+	MsgPlan                  // leader to rank: Body is the plan
+	MsgPoison                // both ways: Arg is the errClass, Body the reason
+	MsgState                 // stalled in Seq with signature Arg; Body describes the call
+	MsgQuery                 // leader to all: what did you call as Seq? Answered by MsgState
+	MsgTimeout               // as MsgState, and giving up
+	MsgGoodbye               // both ways: From is leaving; from the leader with Arg 1: all have
+	MsgRow                   // Seq numbers a group of sends and receives; Body is its row
+	MsgRound                 // leader to rank: the answer to MsgRow; Body says how, nothing: packet planes
+	MsgKin                   // a new communicator is to come from this one; Seq counts them, Arg is the How, Body a kinAsk
+	MsgKinAnswer             // leader to rank: Arg is the errClass with Body the reason, or 0 with a kinAnswer
+	MsgBlock                 // delegate to root: Body is the table of a block of ranks
+	MsgVacateAsk             // ports of some ranks are to give up circuits; Body is a vacateAsk; answered by MsgKinAnswer
+	MsgVacate                // leader to rank: this rank's is
+	MsgAsk                   // to the leader: what is everyone doing? Seq numbers the question; leader to all: Arg is who asks
+	MsgTell                  // answer to MsgAsk, to the leader and on to rank Arg; Body says what the rank is doing
+	MsgExchange              // leader to all: Body says where the page of tokens is
+	MsgManaged               // step Seq of the way to exchange through the memory of devices is done, or Body says why not
+	MsgAccord                // leader to all: everyone has answered step Seq; Body says why one could not
+	MsgPlanAsk               // which plan do calls of a shape that are interposed have? Seq numbers the question, Body is the shape
+	MsgPlanTold              // leader to rank: the answer; Arg is 1 with the plan, 0 with the reason why there is none
+	MsgRegions               // a rank has registered device memory, or does no more: all are to look; leader to all: the same
+	numKinds
+)
+
+// Message is what travels between ranks outside the planes: from rank From, about what its kind says of Seq, Arg and Body.
+type Message struct {
+	Kind     Kind
+	From     uint16
+	Seq, Arg uint64
+	Body     []byte
+}
+
+// The encoding, little endian: body length u32, kind u8, zero u8, from u16, seq u64,
+// arg u64, body.
+const header = 24
+
+// MaxRow bounds the body of MsgRow.
+const MaxRow = 1 << 20
+
+// MaxBody bounds a body by kind, so that a stranger's length cannot make us allocate.
+func MaxBody(k Kind) uint32 {
+	switch k {
+	case MsgWelcome, MsgPlan, MsgPlanes, MsgRound, MsgKinAnswer, MsgBlock, MsgPlanTold:
+		return 64 << 20
+	case MsgRow:
+		return MaxRow
+	default:
+		return 64 << 10
+	}
+}
+
+// ErrMessage is the error of what is none of these messages, or has a body that its kind cannot have.
+var ErrMessage = errors.New("shim: malformed control message")
+
+// Append appends the encoding of m to b.
+func Append(b []byte, m *Message) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, uint32(len(m.Body)))
+	b = append(b, byte(m.Kind), 0)
+	b = le.AppendUint16(b, m.From)
+	b = le.AppendUint64(b, m.Seq)
+	b = le.AppendUint64(b, m.Arg)
+	return append(b, m.Body...)
+}
+
+// decodeHeader decodes all but the body, whose length it returns.
+func decodeHeader(b *[header]byte, m *Message) (uint32, error) {
+	le := binary.LittleEndian
+	n, kind := le.Uint32(b[0:]), Kind(b[4])
+	switch {
+	case kind >= numKinds:
+		return 0, fmt.Errorf("%w: kind %d", ErrMessage, kind)
+	case b[5] != 0:
+		return 0, fmt.Errorf("%w: reserved byte is %d", ErrMessage, b[5])
+	case n > MaxBody(kind):
+		return 0, fmt.Errorf("%w: kind %d with %d bytes", ErrMessage, kind, n)
+	}
+	*m = Message{Kind: kind, From: le.Uint16(b[6:]), Seq: le.Uint64(b[8:]), Arg: le.Uint64(b[16:])}
+	return n, nil
+}
+
+// Read reads one message. Its body is the caller's.
+func Read(r io.Reader, m *Message) error {
+	var head [header]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n, err := decodeHeader(&head, m)
+	if err != nil || n == 0 {
+		return err
+	}
+	m.Body = make([]byte, n)
+	_, err = io.ReadFull(r, m.Body)
+	return err
+}
+
+// Send writes a message to somebody who should be reading, in at most HandshakeTime.
+func Send(conn net.Conn, m *Message) error {
+	_ = conn.SetWriteDeadline(time.Now().Add(HandshakeTime))
+	_, err := conn.Write(Append(nil, m))
+	return err
+}
+
+// Exchange writes a message and reads the one that answers it, within the deadlines that conn has.
+func Exchange(conn net.Conn, ask, answer *Message) error {
+	if _, err := conn.Write(Append(nil, ask)); err != nil {
+		return err
+	}
+	return Read(conn, answer)
+}
+
+// DecodeStrict decodes JSON that a version-checked peer sent; unknown fields are damage.
+func DecodeStrict(b []byte, into any) error {
+	d := json.NewDecoder(strings.NewReader(string(b)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("%w: %w", ErrMessage, err)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package control
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"lightpath/shim/errdefs"
+)
+
+// HandshakeTime bounds what a stranger who connects and says nothing can hold.
+const HandshakeTime = 5 * time.Second
+
+// errStranger is why a connection is dropped; it never reaches a caller.
+var errStranger = errors.New("shim: peer does not know the communicator's secret")
+
+// Magic begins what either end says first.
+const Magic = "LPCTL\x00\x00\x01"
+
+// Secret is what ranks prove knowledge of when they connect to each other.
+type Secret [16]byte
+
+// Proof is the answer to a challenge by somebody in a role, with a nonce of their own: that of who has the secret. What else
+// needs a value that only the communicator's ranks know may have one under a role of its own.
+func Proof(s Secret, role string, challenge, nonce []byte) []byte {
+	m := hmac.New(sha256.New, s[:])
+	m.Write([]byte(role))
+	m.Write(challenge)
+	m.Write(nonce)
+	return m.Sum(nil)
+}
+
+// Accept is the listening side of the mutual challenge: each side proves to the other
+// that it knows the secret, and neither sends it.
+func Accept(conn net.Conn, s Secret) error {
+	_, err := AcceptAny(conn, func(knows func(Secret) bool) (Secret, bool) { return s, knows(s) })
+	return err
+}
+
+// AcceptAny is Accept where several secrets may be meant: find tries those that there are.
+func AcceptAny(conn net.Conn, find func(knows func(Secret) bool) (Secret, bool)) (s Secret, err error) {
+	_ = conn.SetDeadline(time.Now().Add(HandshakeTime))
+	var hello [8 + 16]byte
+	copy(hello[:], Magic)
+	_, _ = rand.Read(hello[8:])
+	if _, err := conn.Write(hello[:]); err != nil {
+		return s, err
+	}
+	var answer [8 + 16 + 32]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		return s, err
+	}
+	nonce := answer[8:24]
+	s, ok := find(func(s Secret) bool {
+		return string(answer[:8]) == Magic && hmac.Equal(answer[24:], Proof(s, "join", hello[8:], nonce))
+	})
+	if !ok {
+		return s, errStranger
+	}
+	if _, err := conn.Write(Proof(s, "root", hello[8:], nonce)); err != nil {
+		return s, err
+	}
+	return s, conn.SetDeadline(time.Time{})
+}
+
+// Derive makes a secret from one, for what its holders agree on besides.
+func (s Secret) Derive(what string, numbers ...uint64) (d Secret) {
+	m := hmac.New(sha256.New, s[:])
+	m.Write([]byte(what))
+	for _, n := range numbers {
+		m.Write(binary.LittleEndian.AppendUint64(nil, n))
+	}
+	copy(d[:], m.Sum(nil))
+	return d
+}
+
+// goneAfter is how long an address that was listened on may refuse connections before whoever
+// listened there is taken to be gone.
+const goneAfter = 2 * time.Second
+
+// Dial connects to addr and is the other side of [Accept]. It tries again, until ctx
+// or the deadline ends, where the other side does not know the secret yet; and with patience
+// where nobody listens yet, else not for long.
+func Dial(ctx context.Context, addr netip.AddrPort, s Secret, deadline time.Time, patience bool) (net.Conn, error) {
+	wait := 5 * time.Millisecond
+	var refused time.Time
+	for {
+		dialer := net.Dialer{Timeout: min(5*time.Second, time.Until(deadline))}
+		conn, err := dialer.DialContext(ctx, "tcp", addr.String())
+		if err == nil {
+			stop := CloseWith(ctx, conn)
+			err = answerPeer(conn, s)
+			if stop() && err == nil {
+				return conn, nil
+			}
+			_ = conn.Close()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("shim: connect to %v: %w", addr, context.Cause(ctx))
+		case errors.Is(err, errStranger) || time.Now().Add(wait).After(deadline):
+			return nil, fmt.Errorf("shim: connect to %v: %w: %w", addr, err, errdefs.ErrRemote)
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		case !patience && time.Since(refused) > goneAfter:
+			return nil, fmt.Errorf("shim: connect to %v: nobody listens there any more: %w: %w", addr, err, errdefs.ErrRemote)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		wait = min(2*wait, time.Second)
+	}
+}
+
+// CloseWith closes conn when ctx ends, unless stop was called before; stop reports that.
+func CloseWith(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = conn.Close() })
+}
+
+func answerPeer(conn net.Conn, s Secret) error {
+	_ = conn.SetDeadline(time.Now().Add(HandshakeTime))
+	var hello [8 + 16]byte
+	if _, err := io.ReadFull(conn, hello[:]); err != nil {
+		return err
+	}
+	if string(hello[:8]) != Magic {
+		return errStranger
+	}
+	var answer [8 + 16 + 32]byte
+	copy(answer[:], Magic)
+	_, _ = rand.Read(answer[8:24])
+	copy(answer[24:], Proof(s, "join", hello[8:], answer[8:24]))
+	if _, err := conn.Write(answer[:]); err != nil {
+		return err
+	}
+	var reply [32]byte
+	if _, err := io.ReadFull(conn, reply[:]); err != nil {
+		return err
+	}
+	if !hmac.Equal(reply[:], Proof(s, "root", hello[8:], answer[8:24])) {
+		return errStranger
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// ComeAgain is how long a rank that came too early waits, and who found no room for a connection.
+const ComeAgain = 10 * time.Millisecond
+
+// Trouble is why connections could last not be accepted, if so. Safe for concurrent use.
+type Trouble struct{ atomic.Pointer[error] }
+
+// String is in words, and parentheses, what keeps connections from being accepted; "" without trouble.
+func (t *Trouble) String() string {
+	if err := t.Load(); err != nil {
+		return fmt.Sprintf(" (%v)", *err)
+	}
+	return ""
+}
+
+// AcceptAll hands over every connection until the listener is closed; t says why it can accept none, if so. Greet must not
+// wait long.
+func AcceptAll(ln net.Listener, t *Trouble, greet func(net.Conn)) {
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // no more files, say, which others may give back
+			t.Store(&err)
+			time.Sleep(ComeAgain)
+		default:
+			t.Store(nil)
+			greet(conn)
+		}
+	}
+}
