@@ -4,7 +4,7 @@
 CC      ?= cc
 CSTD    := -std=gnu11 -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g
-LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/version.go)
+LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/bootstrap/version.go)
 
 FRONT_SOURCES := $(wildcard cgo/front/*.c cgo/front/combine/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc cgo/front/combine/*.h cgo/core/*.h)
@@ -16,7 +16,7 @@ RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 
 # -z now and -z defs: a symbol that is missing is missed here, not in a user's program. -z nodelete:
 # fork handlers and thread-local state do not survive unloading.
-lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/version.go
+lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/bootstrap/version.go
 	@mkdir -p lib include
 	$(CC) $(CSTD) $(CFLAGS) -O3 -D_GNU_SOURCE -Icgo/front -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden -pthread -shared \
 	  -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete -Wl,--version-script=cgo/front/libnccl.map \

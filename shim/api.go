@@ -1,6 +1,6 @@
 // Package shim is what stands behind the NCCL ABI: communicators, groups, dispatch from
-// a call to a program, tickets and bootstrap. What of it can stand alone is in the packages
-// below it: settings, log, errors, devices, status.
+// a call to a program, tickets. What of it can stand alone is in the packages below it:
+// bootstrap, control connections, settings, log, devices, status.
 //
 // Layer: above collectives, below cgo/core, bench and cmd. It contains no C
 // and works on host memory.
@@ -10,14 +10,18 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/device"
 )
 
 // UniqueID names a communicator that is being made; it is ncclUniqueId's 128 bytes.
-type UniqueID [UniqueIDSize]byte
+type UniqueID = bootstrap.UniqueID
 
 // UniqueIDSize is NCCL_UNIQUE_ID_BYTES.
-const UniqueIDSize = 128
+const UniqueIDSize = bootstrap.UniqueIDSize
+
+// NewUniqueID makes an id and starts its rendezvous in this process; see [bootstrap.NewUniqueID].
+func NewUniqueID() (UniqueID, error) { return bootstrap.NewUniqueID() }
 
 // CallKind is what a queued call does; the values are shared with cgo/front (lp_core.h).
 type CallKind uint32

@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/transport/inproc"
 	"lightpath/collectives/transport/shm"
 	"lightpath/collectives/transport/tcp"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
@@ -81,9 +82,9 @@ func (l *listeners) close() {
 
 // chooseTransport decides how the packet planes are carried: a pure function of what
 // every rank has in its table.
-func chooseTransport(table []hello, cfg *settings.Config) (string, error) {
+func chooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, error) {
 	first, setting := &table[0], cfg.Transport
-	var otherProcess, otherHost *hello
+	var otherProcess, otherHost *bootstrap.Hello
 	for i := range table {
 		h := &table[i]
 		if h.Process != first.Process && otherProcess == nil {
@@ -100,9 +101,9 @@ func chooseTransport(table []hello, cfg *settings.Config) (string, error) {
 	case len(table) == 1:
 		return "inproc", nil
 	case setting == "inproc" && otherProcess != nil:
-		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=inproc, but %s and %s are different processes: %w", first.where(), otherProcess.where(), ErrInvalidUsage)
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=inproc, but %s and %s are different processes: %w", first.Where(), otherProcess.Where(), ErrInvalidUsage)
 	case setting == "shm" && otherHost != nil:
-		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=shm, but %s and %s share no memory: %w", first.where(), otherHost.where(), ErrInvalidUsage)
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=shm, but %s and %s share no memory: %w", first.Where(), otherHost.Where(), ErrInvalidUsage)
 	case setting != "auto":
 		return setting, nil
 	case otherProcess == nil:

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/status"
 )
@@ -174,19 +175,17 @@ func (b *births) decide(r *birth) {
 // split makes the communicator of one colour.
 func (b *births) split(r *birth, ranks []int) {
 	slices.SortStableFunc(ranks, func(x, y int) int { return cmp.Compare(r.asks[x].Key, r.asks[y].Key) })
-	g := &gathering{}
+	hellos := make([]*bootstrap.Hello, len(ranks))
 	for i, rank := range ranks {
-		h := &r.asks[rank].Hello
-		h.Rank, h.Ranks = i, len(ranks)
-		if g.admit(h); g.refusal != "" {
-			b.refuse(r.seq, ranks, fmt.Errorf("shim: %v: communicator not made: %s: %w", r.how, g.refusal, ErrInvalidUsage))
-			return
-		}
+		hellos[i] = &r.asks[rank].Hello
+		hellos[i].Rank, hellos[i].Ranks = i, len(ranks)
 	}
-	a := kinAnswer{Comm: randomID()}
-	for _, h := range g.table {
-		a.Table = append(a.Table, *h)
+	table, refusal := bootstrap.Agreed(hellos)
+	if refusal != "" {
+		b.refuse(r.seq, ranks, fmt.Errorf("shim: %v: communicator not made: %s: %w", r.how, refusal, ErrInvalidUsage))
+		return
 	}
+	a := kinAnswer{Comm: bootstrap.RandomID(), Table: table}
 	for i, rank := range ranks {
 		a.Rank = i
 		b.answer(r.seq, rank, &a)

@@ -14,14 +14,12 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/shared"
 	"lightpath/collectives/transport"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
-
-// maxRanks bounds a communicator; frames carry ranks in 16 bits.
-const maxRanks = 4096
 
 // linger is how long a destroyed communicator keeps its connections for ranks that have
 // not destroyed theirs; the leader stays until all are gone or have said goodbye.
@@ -65,7 +63,7 @@ type Comm struct {
 	id     uint64         // of the communicator, in every frame
 	secret control.Secret // of its ranks
 	serial uint64         // of this object in this process: the order of locks
-	table  []hello
+	table  []bootstrap.Hello
 	star   *control.Star
 	packet transport.Endpoint
 	arena  *shared.Arena // nil where ranks share no memory
@@ -90,7 +88,7 @@ type Comm struct {
 	parent  *Comm // whose circuits may be in the way; nil where there are none
 	// unwanted: this rank takes part in a split, and gets nothing.
 	unwanted bool
-	door     *door // where ranks of it can meet again; nil for one rank
+	door     *bootstrap.Door // where ranks of it can meet again; nil for one rank
 
 	failing  atomic.Bool           // somebody is on the way to poison it
 	poison   atomic.Pointer[error] // first failure; never reset
@@ -244,7 +242,7 @@ func (c *Comm) release(d time.Duration) {
 			}
 			c.star.Close()
 		}
-		c.door.leave()
+		c.door.Leave()
 		c.inter.Load().close()
 		c.dev.close()
 		c.log.Close()
@@ -376,7 +374,7 @@ func (c *Comm) blame(err error) error {
 	for i := range c.table {
 		h := &c.table[i]
 		if h.Host == me.Host && h.PIDs == me.PIDs && h.PID != me.PID && status.ProcessAnswer(h.PID) == status.Stopped {
-			err = fmt.Errorf("%w; the process of %s is stopped", err, h.where())
+			err = fmt.Errorf("%w; the process of %s is stopped", err, h.Where())
 		}
 	}
 	return err
@@ -384,7 +382,7 @@ func (c *Comm) blame(err error) error {
 
 // peerLost is what the star calls when a control connection ends without a goodbye.
 func (c *Comm) peerLost(rank int, cause error) {
-	c.spread(fmt.Errorf("shim: lost %s: %w: %w", c.table[rank].where(), cause, ErrRemote))
+	c.spread(fmt.Errorf("shim: lost %s: %w: %w", c.table[rank].Where(), cause, ErrRemote))
 }
 
 // deliver handles a control message, on the goroutine of its connection.

@@ -10,12 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/settings"
 )
 
 // TestTransportOfNCCLPaths: what carries the packet planes, by where ranks are and what is set.
 func TestTransportOfNCCLPaths(t *testing.T) {
-	tables := map[string][]hello{
+	tables := map[string][]bootstrap.Hello{
 		"process": {{Process: 1, Host: "a"}, {Process: 1, Host: "a"}},
 		"host":    {{Process: 1, Host: "a"}, {Process: 2, Host: "a"}},
 		"hosts":   {{Process: 1, Host: "a"}, {Process: 2, Host: "b"}},
@@ -47,7 +48,7 @@ func TestTransportOfNCCLPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := []hello{{Rank: 0, Identity: "a", Host: "a"}, {Rank: 1, Identity: "b", Host: "b", Process: 1}}
+	table := []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "a"}, {Rank: 1, Identity: "b", Host: "b", Process: 1}}
 	if why := whyNotGPUDirect(table, ib, false); why != "" {
 		t.Errorf("NCCL_NET=IB between hosts: %s", why)
 	}

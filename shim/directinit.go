@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/shared/memfile"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
@@ -49,7 +50,7 @@ func (c *Comm) findPeers(current int) {
 }
 
 // describePeers says in a hello which device the rank has, or why nobody can reach it.
-func (d *onDevice) describe(h *hello, noDevice error) {
+func (d *onDevice) describe(h *bootstrap.Hello, noDevice error) {
 	switch {
 	case d == nil && noDevice != nil:
 		h.NoDevice = noDevice.Error()
@@ -64,7 +65,7 @@ func (d *onDevice) describe(h *hello, noDevice error) {
 
 // whyNotDirect is why ranks cannot even try to exchange through the memory of their devices, "" where they can: a pure function of what all
 // of them share.
-func whyNotDirect(table []hello, cfg *settings.Config) string {
+func whyNotDirect(table []bootstrap.Hello, cfg *settings.Config) string {
 	first := &table[0]
 	switch {
 	case cfg.Transport != "auto":
@@ -82,11 +83,11 @@ func whyNotDirect(table []hello, cfg *settings.Config) string {
 		h := &table[i]
 		switch {
 		case h.NoDirect != "":
-			return h.where() + ": " + h.NoDirect
+			return h.Where() + ": " + h.NoDirect
 		case h.Identity == "":
-			return h.where() + ": " + h.NoDevice
+			return h.Where() + ": " + h.NoDevice
 		case h.Host != first.Host || h.PIDs != first.PIDs:
-			return fmt.Sprintf("%s and %s are not on one host", first.where(), h.where())
+			return fmt.Sprintf("%s and %s are not on one host", first.Where(), h.Where())
 		}
 	}
 	return ""
@@ -288,7 +289,7 @@ func (x *direct) reachAll() error {
 			continue
 		}
 		if err := x.reach(r); err != nil {
-			return fmt.Errorf("memory of %s: %w", x.c.table[r].where(), err)
+			return fmt.Errorf("memory of %s: %w", x.c.table[r].Where(), err)
 		}
 	}
 	return nil
@@ -415,7 +416,7 @@ func (a *accords) take(c *Comm, m *control.Message) {
 	}
 	answer := &control.Message{Kind: control.MsgAccord, Seq: m.Seq}
 	if why != "" {
-		answer.Body = []byte(fmt.Sprintf("%s: %s", c.table[rank].where(), why))
+		answer.Body = []byte(fmt.Sprintf("%s: %s", c.table[rank].Where(), why))
 	}
 	c.star.Broadcast(answer, -1)
 	c.deliver(answer)

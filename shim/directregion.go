@@ -271,7 +271,7 @@ func (x *direct) openOne(owner int, rec *regionRecord, own *openRegion, serial u
 	if err != nil {
 		own.at = nil
 		holds.Store(0)
-		x.c.log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v", x.c.table[owner].where(), err)
+		x.c.log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v", x.c.table[owner].Where(), err)
 	}
 }
 

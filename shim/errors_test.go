@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
@@ -192,7 +193,7 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, _, err := parseID(&id)
+	addr, _, err := bootstrap.ParseID(&id)
 	if err != nil {
 		t.Fatal(err)
 	}

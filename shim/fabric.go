@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lightpath/plans/fabric"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/settings"
 )
 
@@ -90,12 +91,12 @@ func (f *fabricInfo) present() error {
 // assignPorts returns the port of every rank: LIGHTPATH_FABRIC_RANK where it was given,
 // else the launcher's rank where those of all others are usable, else the rank in the
 // communicator. A pure function of the table.
-func assignPorts(table []hello, fabricRanks int) ([]int, error) {
+func assignPorts(table []bootstrap.Hello, fabricRanks int) ([]int, error) {
 	ports := make([]int, len(table))
-	launched := !slices.ContainsFunc(table, func(h hello) bool {
+	launched := !slices.ContainsFunc(table, func(h bootstrap.Hello) bool {
 		return !h.PortGiven && (h.Port < 0 || h.Port >= fabricRanks)
 	})
-	if launched && slices.ContainsFunc(table, func(h hello) bool { return !h.PortGiven }) {
+	if launched && slices.ContainsFunc(table, func(h bootstrap.Hello) bool { return !h.PortGiven }) {
 		// Ranks that share a process share the launcher's variable: it names none of them.
 		seen := map[int]bool{}
 		for i := range table {
@@ -114,10 +115,10 @@ func assignPorts(table []hello, fabricRanks int) ([]int, error) {
 			ports[i] = h.Port
 		}
 		if ports[i] >= fabricRanks {
-			return nil, fmt.Errorf("shim: %s has port %d on a fabric of %d ranks (LIGHTPATH_FABRIC_RANK): %w", h.where(), ports[i], fabricRanks, ErrInvalidUsage)
+			return nil, fmt.Errorf("shim: %s has port %d on a fabric of %d ranks (LIGHTPATH_FABRIC_RANK): %w", h.Where(), ports[i], fabricRanks, ErrInvalidUsage)
 		}
 		if o := owner[ports[i]]; o >= 0 {
-			return nil, fmt.Errorf("shim: %s and %s have the same port %d (LIGHTPATH_FABRIC_RANK): %w", table[o].where(), h.where(), ports[i], ErrInvalidUsage)
+			return nil, fmt.Errorf("shim: %s and %s have the same port %d (LIGHTPATH_FABRIC_RANK): %w", table[o].Where(), h.Where(), ports[i], ErrInvalidUsage)
 		}
 		owner[ports[i]] = i
 	}

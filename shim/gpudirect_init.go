@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/other"
@@ -16,7 +17,7 @@ var errNoExport = errors.New("the driver's binding exports no memory for other d
 
 // whyNotGPUDirect is why ranks cannot even try to have ports reach the memory of their devices, "" where they can: a pure function of what all
 // of them share. overCircuits: the planes' circuits switch; see whyNotOverCircuits.
-func whyNotGPUDirect(table []hello, cfg *settings.Config, overCircuits bool) string {
+func whyNotGPUDirect(table []bootstrap.Hello, cfg *settings.Config, overCircuits bool) string {
 	kind, _ := chooseTransport(table, cfg) // it has been chosen before
 	switch {
 	case len(table) == 1:
@@ -31,9 +32,9 @@ func whyNotGPUDirect(table []hello, cfg *settings.Config, overCircuits bool) str
 	for i := range table {
 		switch h := &table[i]; {
 		case h.NoRemote != "":
-			return h.where() + ": " + h.NoRemote
+			return h.Where() + ": " + h.NoRemote
 		case h.Identity == "":
-			return h.where() + ": " + h.NoDevice
+			return h.Where() + ": " + h.NoDevice
 		}
 	}
 	return ""
@@ -74,7 +75,7 @@ func (c *Comm) attachGPUDirect() (why string, err error) {
 	all := make([]rendezvous.Addrs, len(offers))
 	for r := range offers {
 		if all[r] = offers[r].Addrs; offers[r].Why != "" {
-			return c.table[r].where() + ": " + offers[r].Why, nil
+			return c.table[r].Where() + ": " + offers[r].Why, nil
 		}
 	}
 	if why, err = c.accord(3, x.end.Connect(all)); why != "" || err != nil {

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/settings"
@@ -335,20 +336,29 @@ func TestGPUDirectNotMade(t *testing.T) {
 
 // TestGPUDirectEligible: who may try is decided by what all ranks share.
 func TestGPUDirectEligible(t *testing.T) {
-	good := func() []hello {
-		return []hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i"}}
+	good := func() []bootstrap.Hello {
+		return []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i"}}
 	}
 	rdma := settings.Config{Transport: settings.TransportRDMA}
 	if why := whyNotGPUDirect(good(), &rdma, false); why != "" {
 		t.Errorf("refused: %s", why)
 	}
-	for want, change := range map[string]func(table []hello, cfg *settings.Config) []hello{
-		"LIGHTPATH_TRANSPORT=tcp":                   func(t []hello, cfg *settings.Config) []hello { cfg.Transport = "tcp"; return t },
-		"LIGHTPATH_RDMA_MODE=uc":                    func(t []hello, cfg *settings.Config) []hello { cfg.IB.Mode = settings.RDMAUC; return t },
-		"LIGHTPATH_FALLBACK=interpose":              func(t []hello, cfg *settings.Config) []hello { cfg.Interpose = true; return t },
-		"one rank":                                  func(t []hello, _ *settings.Config) []hello { return t[:1] },
-		"rank 1 (, process 0): NCCL_NET_GDR_READ=0": func(t []hello, _ *settings.Config) []hello { t[1].NoRemote = "NCCL_NET_GDR_READ=0"; return t },
-		"rank 1 (, process 0): no device":           func(t []hello, _ *settings.Config) []hello { t[1].Identity, t[1].NoDevice = "", "no device"; return t },
+	for want, change := range map[string]func(table []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello{
+		"LIGHTPATH_TRANSPORT=tcp": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Transport = "tcp"; return t },
+		"LIGHTPATH_RDMA_MODE=uc": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
+			cfg.IB.Mode = settings.RDMAUC
+			return t
+		},
+		"LIGHTPATH_FALLBACK=interpose": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Interpose = true; return t },
+		"one rank":                     func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { return t[:1] },
+		"rank 1 (, process 0): NCCL_NET_GDR_READ=0": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
+			t[1].NoRemote = "NCCL_NET_GDR_READ=0"
+			return t
+		},
+		"rank 1 (, process 0): no device": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
+			t[1].Identity, t[1].NoDevice = "", "no device"
+			return t
+		},
 	} {
 		cfg := rdma
 		if why := whyNotGPUDirect(change(good(), &cfg), &cfg, false); !strings.Contains(why, want) {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
@@ -96,19 +97,19 @@ func (a *InitArgs) check() error {
 		return a.From.check()
 	}
 	switch {
-	case a.Ranks < 1 || a.Ranks > maxRanks:
-		return fmt.Errorf("shim: nranks %d is not in 1..%d: %w", a.Ranks, maxRanks, ErrInvalidArgument)
+	case a.Ranks < 1 || a.Ranks > bootstrap.MaxRanks:
+		return fmt.Errorf("shim: nranks %d is not in 1..%d: %w", a.Ranks, bootstrap.MaxRanks, ErrInvalidArgument)
 	case a.Rank < 0 || a.Rank >= a.Ranks:
 		return fmt.Errorf("shim: rank %d is not in 0..%d: %w", a.Rank, a.Ranks-1, ErrInvalidArgument)
 	case len(a.More) >= a.Ranks:
 		return fmt.Errorf("shim: nId %d is not in 1..%d, the ranks: %w", len(a.More)+1, a.Ranks, ErrInvalidArgument)
 	}
 	for i := range a.More {
-		if _, _, err := parseID(&a.More[i]); err != nil {
+		if _, _, err := bootstrap.ParseID(&a.More[i]); err != nil {
 			return err
 		}
 	}
-	_, _, err := parseID(&a.ID)
+	_, _, err := bootstrap.ParseID(&a.ID)
 	return err
 }
 
@@ -225,7 +226,7 @@ func (c *Comm) join(fab *fabricInfo, birth uint64) error {
 	}
 	defer l.close()
 	if !c.single() {
-		if c.door, err = enterDoor(c.cfg); err != nil {
+		if c.door, err = bootstrap.EnterDoor(c.cfg); err != nil {
 			return err
 		}
 	}
@@ -258,7 +259,7 @@ func (c *Comm) single() bool {
 }
 
 // gatherRanks finds out who the communicator's ranks are: its number, table and secret.
-func (c *Comm) gatherRanks(h *hello, birth uint64) error {
+func (c *Comm) gatherRanks(h *bootstrap.Hello, birth uint64) error {
 	o := c.args.From
 	switch {
 	case o == nil:
@@ -285,34 +286,34 @@ func (c *Comm) gatherRanks(h *hello, birth uint64) error {
 }
 
 // meetByID meets the other ranks where their ids say.
-func (c *Comm) meetByID(h *hello) error {
+func (c *Comm) meetByID(h *bootstrap.Hello) error {
 	ids := append([]UniqueID{c.args.ID}, c.args.More...)
-	places := make([]place, len(ids))
+	places := make([]bootstrap.Place, len(ids))
 	for i := range ids {
-		addr, sec, err := parseID(&ids[i])
+		addr, sec, err := bootstrap.ParseID(&ids[i])
 		if err != nil {
 			return err
 		}
 		// An address that everyone knows beforehand may be listened on later.
-		shared := ids[i] == envID(addr)
-		places[i] = place{addr: addr, secret: sec, patience: shared}
+		shared := ids[i] == bootstrap.EnvID(addr)
+		places[i] = bootstrap.Place{Addr: addr, Secret: sec, Patience: shared}
 		if c.cfg.CommID != "" && c.args.Rank == 0 && shared {
-			if _, err := startRoot(c.cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+			if _, err := bootstrap.StartRoot(c.cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 				return err
 			}
 		}
 	}
-	c.secret = places[0].secret
+	c.secret = places[0].Secret
 	if len(places) > 1 {
 		h.Places = len(places)
 	}
 	var err error
-	c.id, c.table, err = meet(c.ctx, places, h, c.cfg.Timeout)
+	c.id, c.table, err = bootstrap.Meet(c.ctx, places, h, c.cfg.Timeout)
 	return err
 }
 
 // meetBySplit has the parent's leader say who belongs together.
-func (c *Comm) meetBySplit(h *hello, birth uint64) error {
+func (c *Comm) meetBySplit(h *bootstrap.Hello, birth uint64) error {
 	o := c.args.From
 	a, err := c.agree(birth, &kinAsk{Color: o.Color, Key: o.Key, Hello: *h})
 	if err != nil || o.Color == NoColor {
@@ -325,7 +326,7 @@ func (c *Comm) meetBySplit(h *hello, birth uint64) error {
 	c.args.Rank, c.args.Ranks = h.Rank, h.Ranks
 	c.id, c.table = a.Comm, a.Table
 	c.secret = o.Parent.secret.Derive("split", o.Parent.id, birth, uint64(o.Color))
-	return checkTable(a.Table, h)
+	return bootstrap.CheckTable(a.Table, h)
 }
 
 // attach connects the planes, and returns when every rank has.
@@ -370,8 +371,8 @@ func (c *Comm) attach(l *listeners, sec control.Secret, fab *fabricInfo) error {
 }
 
 // hello is this rank's entry in the table.
-func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
-	h := hello{
+func (c *Comm) hello(l *listeners, fab *fabricInfo) bootstrap.Hello {
+	h := bootstrap.Hello{
 		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.Host, PID: c.log.PID, Process: processID(), PIDs: pidNamespace(),
 		Version: Version, Settings: c.cfg.Agreed(), Fabric: fab.digest(), Port: c.cfg.LauncherRank, Device: c.dev != nil,
 	}
@@ -384,14 +385,14 @@ func (c *Comm) hello(l *listeners, fab *fabricInfo) hello {
 	if l.control != nil {
 		h.Control = l.control.Addr().String()
 	}
-	h.TCP, h.Door = l.tcpAddr(), c.door.address()
+	h.TCP, h.Door = l.tcpAddr(), c.door.Address()
 	c.dev.describe(&h, c.noDevice)
 	h.NoDirect, h.NoRemote = c.cfg.NCCL.NoDirect, c.cfg.NCCL.NoRemote
 	return h
 }
 
 // processID tells processes apart, those of different containers too.
-var processID = sync.OnceValue(randomID)
+var processID = sync.OnceValue(bootstrap.RandomID)
 
 // hostID is the same for ranks that can share memory: the kernel's boot and the mount of
 // /dev/shm, which containers may have of their own.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 )
 
@@ -57,7 +58,7 @@ type kinAsk struct {
 	Color, Key int
 	Ranks      int
 	ID         []byte
-	Hello      hello
+	Hello      bootstrap.Hello
 }
 
 // kinAnswer is the leader's answer: the new communicator, the id to meet at, or neither for
@@ -65,7 +66,7 @@ type kinAsk struct {
 type kinAnswer struct {
 	Comm  uint64
 	Rank  int
-	Table []hello
+	Table []bootstrap.Hello
 	ID    []byte
 }
 
@@ -91,11 +92,11 @@ func (o *Origin) check() error {
 			}
 		}
 	case ByGrow:
-		if o.Ranks <= n || o.Ranks > maxRanks {
-			return fmt.Errorf("shim: nRanks %d is not in %d..%d: %w", o.Ranks, n+1, maxRanks, ErrInvalidArgument)
+		if o.Ranks <= n || o.Ranks > bootstrap.MaxRanks {
+			return fmt.Errorf("shim: nRanks %d is not in %d..%d: %w", o.Ranks, n+1, bootstrap.MaxRanks, ErrInvalidArgument)
 		}
 		if o.ID != nil {
-			if _, _, err := parseID(o.ID); err != nil {
+			if _, _, err := bootstrap.ParseID(o.ID); err != nil {
 				return err
 			}
 		}
@@ -166,7 +167,7 @@ func (c *Comm) GrowID() (UniqueID, error) {
 	if c.kin.grow != nil {
 		return UniqueID{}, fmt.Errorf("shim: the id that ncclCommGetUniqueId made before has not been used yet: %w", ErrInvalidUsage)
 	}
-	id, err := newID(c.cfg)
+	id, err := bootstrap.NewID(c.cfg)
 	if err == nil {
 		c.kin.grow = &id
 	}
@@ -258,7 +259,7 @@ func (c *Comm) agree(seq uint64, ask *kinAsk) (*kinAnswer, error) {
 	if err := p.star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(p.cfg.Timeout + refusalGrace)
+	timer := time.NewTimer(p.cfg.Timeout + bootstrap.RefusalGrace)
 	defer timer.Stop()
 	select {
 	case m := <-answered:

@@ -75,7 +75,7 @@ func newOneSided(c *Comm) *oneSided {
 	s.idle.L = &s.mu
 	c.addWaker(s.interrupt)
 	if c.door != nil {
-		c.door.receive(s.secret(c.args.Rank), s.serve)
+		c.door.Receive(s.secret(c.args.Rank), s.serve)
 	}
 	return s
 }
@@ -151,7 +151,7 @@ func (s *oneSided) end() {
 	}
 	s.mu.Unlock()
 	if s.c.door != nil {
-		s.c.door.receive(s.secret(s.c.args.Rank), nil)
+		s.c.door.Receive(s.secret(s.c.args.Rank), nil)
 	}
 	s.serving.Wait()
 	for _, l := range s.links {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/status"
 )
@@ -52,7 +53,7 @@ func (k *kinship) turn() (try uint64, before <-chan struct{}, over func()) {
 
 // meetAtDoor meets the ranks that a shrink leaves at the door of the first of them: neither the
 // parent's leader nor its control network need be there any more.
-func (c *Comm) meetAtDoor(h *hello, try uint64) (err error) {
+func (c *Comm) meetAtDoor(h *bootstrap.Hello, try uint64) (err error) {
 	o := c.args.From
 	p := o.Parent
 	if o.Abort && p.AsyncError() == nil {
@@ -65,38 +66,38 @@ func (c *Comm) meetAtDoor(h *hello, try uint64) (err error) {
 	first := &p.table[o.survivors()[0]]
 	c.secret = p.secret.Derive("shrink", p.id, uint64(first.Rank))
 	if c.args.Ranks == 1 {
-		c.id, c.table = randomID(), []hello{*h}
+		c.id, c.table = bootstrap.RandomID(), []bootstrap.Hello{*h}
 		return nil
 	}
 	addr, err := netip.ParseAddrPort(first.Door)
 	if err != nil {
-		return fmt.Errorf("shim: %v: door of %s %q: %w", o.How, first.where(), first.Door, control.ErrMessage)
+		return fmt.Errorf("shim: %v: door of %s %q: %w", o.How, first.Where(), first.Door, control.ErrMessage)
 	}
-	at := place{addr: addr, secret: c.secret, again: true}
+	at := bootstrap.Place{Addr: addr, Secret: c.secret, Again: true}
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
 	var conflict atomic.Pointer[string]
 	if c.args.Rank == 0 {
-		p.door.hold(c.secret, c.cfg.Timeout, h.Try)
+		p.door.Hold(c.secret, c.cfg.Timeout, h.Try)
 	} else {
-		p.door.sign(p.secret.Derive("shrink", p.id, uint64(p.args.Rank)), h, c.cfg.Timeout, ctx.Done(), func(why string) {
+		p.door.Sign(p.secret.Derive("shrink", p.id, uint64(p.args.Rank)), h, c.cfg.Timeout, ctx.Done(), func(why string) {
 			conflict.Store(&why)
 			// Those who agree with this rank wait for it there, and hear it first.
-			if at.veto(ctx, &control.Message{Kind: control.MsgRefuse, Body: []byte(why)}) {
+			if at.Veto(ctx, &control.Message{Kind: control.MsgRefuse, Body: []byte(why)}) {
 				select {
 				case <-ctx.Done():
-				case <-time.After(vetoTime):
+				case <-time.After(bootstrap.VetoTime):
 				}
 			}
 			cancel(nil)
 		})
 	}
-	c.id, c.table, err = meet(ctx, []place{at}, h, c.cfg.Timeout)
+	c.id, c.table, err = bootstrap.Meet(ctx, []bootstrap.Place{at}, h, c.cfg.Timeout)
 	if err != nil && conflict.Load() != nil {
 		return fmt.Errorf("shim: rank %d: communicator not made: %s: %w", p.args.Rank, *conflict.Load(), ErrInvalidUsage)
 	}
 	if err != nil && errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.where(), err)
+		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.Where(), err)
 	}
 	return err
 }

@@ -185,7 +185,7 @@ func (l *sideLink) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.args.Rank, l.s.c.table[l.peer].where(), err, ErrRemote)
+	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.args.Rank, l.s.c.table[l.peer].Where(), err, ErrRemote)
 }
 
 func (l *sideLink) close() {

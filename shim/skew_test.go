@@ -1,9 +1,7 @@
 package shim
 
 import (
-	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
@@ -29,7 +28,7 @@ func TestVersionSkew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			addr, sec, err := parseID(&id)
+			addr, sec, err := bootstrap.ParseID(&id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,31 +49,16 @@ func TestVersionSkew(t *testing.T) {
 				if err := control.Read(conn, &m); err != nil {
 					return err
 				}
-				_, _, err = readTable(&m, &hello{Rank: 1, Ranks: 2})
-				return err
+				if m.Kind != control.MsgRefuse {
+					return fmt.Errorf("an answer of kind %d", m.Kind)
+				}
+				return fmt.Errorf("%s: %w", m.Body, ErrInvalidUsage)
 			})
 			for _, err := range errs {
 				wantError(t, err, ErrInvalidUsage, "rank 1 (elsewhere, process 7) runs", "9.9.9", Version)
 			}
 		})
 	}
-}
-
-// FuzzHelloOfAnyVersion: a hello is read, refused by its version, or damage.
-func FuzzHelloOfAnyVersion(f *testing.F) {
-	good, _ := json.Marshal(hello{Rank: 1, Ranks: 2, Name: "a", Version: Version})
-	f.Add(good)
-	f.Add([]byte(`{"version":"2","rank":-1,"colour":{}}`))
-	f.Add([]byte(`{"version":5}`))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		var h hello
-		if err := decodeHello(in, &h); err != nil {
-			return
-		}
-		if h.Version != Version && (h.Settings != "" || h.Control != "" || len(h.Version) > 64 || len(h.Name) > 64) {
-			t.Fatalf("%s became %+v", in, h)
-		}
-	})
 }
 
 // TestPlansOfAnotherPlanner: a plan that another version of the planners has made is not used.
@@ -148,45 +132,6 @@ func TestFabricsThatCannotBeUsed(t *testing.T) {
 			_, err := loadFabric(&settings.Config{Fabric: os.Getenv("LIGHTPATH_FABRIC")})
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
-			}
-		})
-	}
-}
-
-// TestRanksThatDoNotFit: what ranks must have in common, the refusal names on both sides.
-func TestRanksThatDoNotFit(t *testing.T) {
-	first := hello{Ranks: 2, Name: "a", PID: 1, Version: Version, Fabric: "f00d", Settings: (&settings.Config{Transport: "auto", Planes: 1}).Agreed()}
-	byTime := settings.Config{Transport: "auto", Planes: 1, BarrierTime: true, BarrierSlack: settings.Slack{Part: 0.2, Fixed: time.Millisecond}}
-	for name, c := range map[string]struct {
-		edit func(*hello)
-		says []string // none: they fit
-	}{
-		"fits":       {func(*hello) {}, nil},
-		"fabric":     {func(h *hello) { h.Fabric = "beef" }, []string{"has fabric f00d", "has beef"}},
-		"no fabric":  {func(h *hello) { h.Fabric = "" }, []string{"has fabric f00d", "has none"}},
-		"barrier":    {func(h *hello) { h.Settings = byTime.Agreed() }, []string{"is set to LIGHTPATH_TRANSPORT=auto", "LIGHTPATH_BARRIER=time LIGHTPATH_BARRIER_SLACK=20%+1ms"}},
-		"version":    {func(h *hello) { h.Version = "0.0.1" }, []string{Version, "0.0.1"}},
-		"rank twice": {func(h *hello) { h.Rank = 0 }, []string{"both claim to be rank 0"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			second := first
-			second.Rank, second.Name, second.PID = 1, "b", 2
-			c.edit(&second)
-			a := first
-			g := gathering{conns: map[int]net.Conn{}}
-			g.admit(&a)
-			if g.refusal != "" {
-				t.Fatal(g.refusal)
-			}
-			clear(g.conns) // nobody is there to be told
-			g.admit(&second)
-			if (g.refusal == "") != (c.says == nil) {
-				t.Fatalf("refusal %q", g.refusal)
-			}
-			for _, want := range c.says {
-				if !strings.Contains(g.refusal, want) {
-					t.Errorf("%q does not say %q", g.refusal, want)
-				}
 			}
 		})
 	}

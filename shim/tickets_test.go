@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/plans/fabric"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/settings"
 )
 
@@ -239,17 +240,17 @@ func TestForeignCircuit(t *testing.T) {
 // TestAssignPorts: which port a rank takes.
 func TestAssignPorts(t *testing.T) {
 	for name, k := range map[string]struct {
-		table []hello
+		table []bootstrap.Hello
 		want  string
 	}{
-		"none given":          {[]hello{{Port: -1}, {Port: -1}}, "[0 1]"},
-		"by the launcher":     {[]hello{{Port: 3}, {Port: 1}}, "[3 1]"},
-		"one process, no use": {[]hello{{Port: 2}, {Port: 2}}, "[0 1]"},
-		"launcher too large":  {[]hello{{Port: 9}, {Port: 1}}, "[0 1]"},
-		"given":               {[]hello{{Port: 2, PortGiven: true}, {Port: 0, PortGiven: true}}, "[2 0]"},
-		"given twice":         {[]hello{{Port: 2, PortGiven: true}, {Rank: 1, Port: 2, PortGiven: true}}, "same port 2"},
-		"given too large":     {[]hello{{Port: 4, PortGiven: true}, {Port: 2, PortGiven: true}}, "port 4 on a fabric of 4"},
-		"more than fabric":    {make([]hello, 5), "port 4"},
+		"none given":          {[]bootstrap.Hello{{Port: -1}, {Port: -1}}, "[0 1]"},
+		"by the launcher":     {[]bootstrap.Hello{{Port: 3}, {Port: 1}}, "[3 1]"},
+		"one process, no use": {[]bootstrap.Hello{{Port: 2}, {Port: 2}}, "[0 1]"},
+		"launcher too large":  {[]bootstrap.Hello{{Port: 9}, {Port: 1}}, "[0 1]"},
+		"given":               {[]bootstrap.Hello{{Port: 2, PortGiven: true}, {Port: 0, PortGiven: true}}, "[2 0]"},
+		"given twice":         {[]bootstrap.Hello{{Port: 2, PortGiven: true}, {Rank: 1, Port: 2, PortGiven: true}}, "same port 2"},
+		"given too large":     {[]bootstrap.Hello{{Port: 4, PortGiven: true}, {Port: 2, PortGiven: true}}, "port 4 on a fabric of 4"},
+		"more than fabric":    {make([]bootstrap.Hello, 5), "port 4"},
 	} {
 		ports, err := assignPorts(k.table, 4)
 		if err != nil {

@@ -1,4 +1,4 @@
-package shim
+package bootstrap
 
 import (
 	"encoding/json"
@@ -16,15 +16,15 @@ import (
 const (
 	// idleRoot is how long an id that nobody uses keeps its listener.
 	idleRoot = time.Hour
-	// refusalGrace lets the root's error, which names the ranks at fault, arrive before a
+	// RefusalGrace lets the root's error, which names the ranks at fault, arrive before a
 	// rank's own timeout, which cannot.
-	refusalGrace = 2 * time.Second
+	RefusalGrace = 2 * time.Second
 	// maxUnproven bounds connections that have not yet proved to know the secret.
 	maxUnproven = 256
 )
 
-// hello is what a rank tells all others when a communicator is made.
-type hello struct {
+// Hello is what a rank tells all others when a communicator is made. Its form in JSON is the protocol of this Version.
+type Hello struct {
 	Rank    int    `json:"rank"`
 	Ranks   int    `json:"ranks"`
 	Host    string `json:"host"`    // same value: same kernel and same /dev/shm
@@ -53,10 +53,11 @@ type hello struct {
 	NoRemote  string `json:"no_remote"` // and that by which ports do not reach devices
 }
 
-func (h *hello) where() string { return fmt.Sprintf("rank %d (%s, process %d)", h.Rank, h.Name, h.PID) }
+// Where names a rank for messages, with its host and process.
+func (h *Hello) Where() string { return fmt.Sprintf("rank %d (%s, process %d)", h.Rank, h.Name, h.PID) }
 
 // excludes says whom a rank leaves out, in numbers of the parent.
-func (h *hello) excludes() string {
+func (h *Hello) excludes() string {
 	return fmt.Sprintf("rank %d (%s, process %d) excludes %s", h.Was, h.Name, h.PID, h.Without)
 }
 
@@ -81,8 +82,8 @@ type root struct {
 // connection.
 type rootEvent struct {
 	conn  net.Conn
-	hello hello
-	block []hello          // of a delegate
+	hello Hello
+	block []Hello          // of a delegate
 	final *control.Message // what all roots together have decided, from this one's delegate
 	veto  string           // another place has refused its ranks
 	gone  bool
@@ -95,9 +96,10 @@ func newRoot(s control.Secret, timeout, idle time.Duration) *root {
 	}
 }
 
-// startRoot listens (at addr where it is valid) and serves one rendezvous in the
-// background.
-func startRoot(cfg *settings.Config, s control.Secret, addr netip.AddrPort) (netip.AddrPort, error) {
+// StartRoot listens (at addr where it is valid) and serves one rendezvous in the
+// background: until everyone has an answer, or cfg.Timeout after the first has come, or for an hour that nobody comes. It
+// returns where it listens.
+func StartRoot(cfg *settings.Config, s control.Secret, addr netip.AddrPort) (netip.AddrPort, error) {
 	if !addr.IsValid() {
 		ip, err := control.Address(cfg.ControlInterfaces())
 		if err != nil {
@@ -177,7 +179,7 @@ func (e *rootEvent) read(m *control.Message) error {
 
 // decodeHello reads a hello. Of one of another version, whose fields may be others, it reads no
 // more than what it takes to refuse that by name.
-func decodeHello(b []byte, h *hello) error {
+func decodeHello(b []byte, h *Hello) error {
 	var who struct {
 		Rank    int    `json:"rank"`
 		Ranks   int    `json:"ranks"`
@@ -186,7 +188,7 @@ func decodeHello(b []byte, h *hello) error {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(b, &who); err == nil && who.Version != Version {
-		*h = hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID, Version: errdefs.Cut(who.Version, 64)}
+		*h = Hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID, Version: errdefs.Cut(who.Version, 64)}
 		return nil
 	}
 	return control.DecodeStrict(b, h)
@@ -279,7 +281,7 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 }
 
 // takeBlock takes the table of a block from its delegate.
-func (g *gathering) takeBlock(block []hello, conn net.Conn) (complete bool) {
+func (g *gathering) takeBlock(block []Hello, conn net.Conn) (complete bool) {
 	g.expect = max(g.expect, block[0].places())
 	for i := range block {
 		if g.refusal != "" {
@@ -287,7 +289,7 @@ func (g *gathering) takeBlock(block []hello, conn net.Conn) (complete bool) {
 		}
 		h := block[i]
 		if g.ranks == 0 && h.sane() {
-			g.ranks, g.table, g.block = h.Ranks, make([]*hello, h.Ranks), span{0, h.Ranks}
+			g.ranks, g.table, g.block = h.Ranks, make([]*Hello, h.Ranks), span{0, h.Ranks}
 		}
 		g.admit(&h)
 	}

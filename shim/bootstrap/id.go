@@ -1,4 +1,9 @@
-package shim
+// Package bootstrap is how the ranks of a communicator that is being made find each other: unique ids, the root that an id
+// names, where ranks give their hellos and get the table of all of them, and the doors at which ranks that are left
+// of a communicator meet again.
+//
+// Layer: above control and settings, below shim, which makes communicators of what ranks know of each other here.
+package bootstrap
 
 import (
 	"bytes"
@@ -10,8 +15,15 @@ import (
 	"net/netip"
 
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
+
+// UniqueID names a communicator that is being made; it is ncclUniqueId's 128 bytes.
+type UniqueID [UniqueIDSize]byte
+
+// UniqueIDSize is NCCL_UNIQUE_ID_BYTES.
+const UniqueIDSize = 128
 
 // A unique id holds where the rendezvous root listens and the secret that proves
 // membership: magic, secret, address, port and a checksum. Whoever has the id can join,
@@ -37,21 +49,21 @@ func makeID(addr netip.AddrPort, s control.Secret) UniqueID {
 	return id
 }
 
-// parseID unpacks an id; damaged ones and those of another library are refused.
-func parseID(id *UniqueID) (netip.AddrPort, control.Secret, error) {
+// ParseID unpacks an id; damaged ones and those of another library are refused.
+func ParseID(id *UniqueID) (netip.AddrPort, control.Secret, error) {
 	var s control.Secret
 	check := sha256.Sum256(id[:atCheck])
 	if string(id[:atSecret]) != idMagic || !bytes.Equal(id[atCheck:], check[:UniqueIDSize-atCheck]) {
-		return netip.AddrPort{}, s, fmt.Errorf("shim: commId is not an id that this library made: %w", ErrInvalidArgument)
+		return netip.AddrPort{}, s, fmt.Errorf("shim: commId is not an id that this library made: %w", errdefs.ErrInvalidArgument)
 	}
 	copy(s[:], id[atSecret:])
 	addr := netip.AddrFrom16([16]byte(id[atAddr:atPort])).Unmap()
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(id[atPort:])), s, nil
 }
 
-// envID is the id of NCCL_COMM_ID: everyone derives the same one from the address alone,
+// EnvID is the id of NCCL_COMM_ID: everyone derives the same one from the address alone,
 // so it keeps strangers out only by accident.
-func envID(addr netip.AddrPort) UniqueID {
+func EnvID(addr netip.AddrPort) UniqueID {
 	sum := sha256.Sum256([]byte("lightpath NCCL_COMM_ID " + addr.String()))
 	return makeID(addr, control.Secret(sum[:16]))
 }
@@ -60,7 +72,7 @@ func envID(addr netip.AddrPort) UniqueID {
 func parseCommID(v string) (netip.AddrPort, error) {
 	a, err := net.ResolveTCPAddr("tcp", v)
 	if err != nil || a.Port == 0 || a.IP == nil {
-		return netip.AddrPort{}, fmt.Errorf("shim: environment variable NCCL_COMM_ID: %q is not host:port: %w", v, ErrInvalidUsage)
+		return netip.AddrPort{}, fmt.Errorf("shim: environment variable NCCL_COMM_ID: %q is not host:port: %w", v, errdefs.ErrInvalidUsage)
 	}
 	ap := a.AddrPort()
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
@@ -79,26 +91,26 @@ func NewUniqueID() (UniqueID, error) {
 		if err != nil {
 			return UniqueID{}, err
 		}
-		return envID(addr), nil
+		return EnvID(addr), nil
 	}
-	return newID(cfg)
+	return NewID(cfg)
 }
 
-// newID makes an id whose rendezvous this process serves.
-func newID(cfg *settings.Config) (UniqueID, error) {
+// NewID makes an id whose rendezvous this process serves.
+func NewID(cfg *settings.Config) (UniqueID, error) {
 	var s control.Secret
 	if _, err := rand.Read(s[:]); err != nil {
 		return UniqueID{}, fmt.Errorf("shim: secret of a unique id: %w", err)
 	}
-	root, err := startRoot(cfg, s, netip.AddrPort{})
+	root, err := StartRoot(cfg, s, netip.AddrPort{})
 	if err != nil {
 		return UniqueID{}, err
 	}
 	return makeID(root, s), nil
 }
 
-// randomID draws a communicator id.
-func randomID() uint64 {
+// RandomID draws a communicator id.
+func RandomID() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // crypto/rand does not fail
 	return binary.LittleEndian.Uint64(b[:])

@@ -1,4 +1,4 @@
-package shim
+package bootstrap
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 	"lightpath/shim/settings"
 )
 
-// door is a listener of this process, where ranks of communicators that it is in can find it
+// Door is a listener of this process, where ranks of communicators that it is in can find it
 // again: those that are left when others have failed meet at the door of the first of them.
 // It stands open as long as there are such communicators; nobody gets through who does not
 // know the secret of a meeting that is under way.
-type door struct {
+type Door struct {
 	ln    net.Listener
 	ip    netip.Addr
 	users int // guarded by doors
@@ -27,8 +27,8 @@ type door struct {
 	guests map[control.Secret]func(net.Conn)
 }
 
-// receive has connections that know the secret go to guest, nil: to nobody any more.
-func (d *door) receive(s control.Secret, guest func(net.Conn)) {
+// Receive has connections that know the secret go to guest, nil: to nobody any more.
+func (d *Door) Receive(s control.Secret, guest func(net.Conn)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if guest == nil {
@@ -41,11 +41,11 @@ func (d *door) receive(s control.Secret, guest func(net.Conn)) {
 // doors are those of this process, by address.
 var doors struct {
 	sync.Mutex
-	open map[netip.Addr]*door
+	open map[netip.Addr]*Door
 }
 
-// enterDoor opens this process's door, or shares it. leave gives it back.
-func enterDoor(cfg *settings.Config) (*door, error) {
+// EnterDoor opens this process's door, or shares it. [Door.Leave] gives it back.
+func EnterDoor(cfg *settings.Config) (*Door, error) {
 	ip, err := control.Address(cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
@@ -58,9 +58,9 @@ func enterDoor(cfg *settings.Config) (*door, error) {
 		if err != nil {
 			return nil, fmt.Errorf("shim: door: %w", err)
 		}
-		d = &door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[control.Secret]*root{}, guests: map[control.Secret]func(net.Conn){}}
+		d = &Door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[control.Secret]*root{}, guests: map[control.Secret]func(net.Conn){}}
 		if doors.open == nil {
-			doors.open = map[netip.Addr]*door{}
+			doors.open = map[netip.Addr]*Door{}
 		}
 		doors.open[ip] = d
 		go d.accept()
@@ -69,7 +69,8 @@ func enterDoor(cfg *settings.Config) (*door, error) {
 	return d, nil
 }
 
-func (d *door) leave() {
+// Leave gives the door back, which is closed behind the last. Nil has none.
+func (d *Door) Leave() {
 	if d == nil {
 		return
 	}
@@ -81,14 +82,15 @@ func (d *door) leave() {
 	}
 }
 
-func (d *door) address() string {
+// Address is where the door is, "" for nil.
+func (d *Door) Address() string {
 	if d == nil {
 		return ""
 	}
 	return d.ln.Addr().String()
 }
 
-func (d *door) accept() {
+func (d *Door) accept() {
 	control.AcceptAll(d.ln, new(control.Trouble), func(conn net.Conn) {
 		d.slots <- struct{}{}
 		go d.greet(conn)
@@ -97,7 +99,7 @@ func (d *door) accept() {
 
 // greet takes whoever comes to the meeting whose secret they know. Who comes too early is sent
 // away, and comes again.
-func (d *door) greet(conn net.Conn) {
+func (d *Door) greet(conn net.Conn) {
 	s, err := control.AcceptAny(conn, d.find)
 	<-d.slots
 	d.mu.Lock()
@@ -114,7 +116,7 @@ func (d *door) greet(conn net.Conn) {
 	r.follow(conn)
 }
 
-func (d *door) find(knows func(control.Secret) bool) (control.Secret, bool) {
+func (d *Door) find(knows func(control.Secret) bool) (control.Secret, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for s := range d.roots {
@@ -131,7 +133,7 @@ func (d *door) find(knows func(control.Secret) bool) (control.Secret, bool) {
 }
 
 // root is a new one behind the door, for those who know the secret.
-func (d *door) root(s control.Secret, timeout time.Duration, try int) *root {
+func (d *Door) root(s control.Secret, timeout time.Duration, try int) *root {
 	r := newRoot(s, timeout, timeout)
 	r.try = try
 	r.retire = func() {
@@ -147,19 +149,19 @@ func (d *door) root(s control.Secret, timeout time.Duration, try int) *root {
 	return r
 }
 
-// hold starts a meeting, which ends by itself when everyone has an answer, or after the timeout.
-func (d *door) hold(s control.Secret, timeout time.Duration, try int) {
+// Hold starts a meeting, which ends by itself when everyone has an answer, or after the timeout.
+func (d *Door) Hold(s control.Secret, timeout time.Duration, try int) {
 	go d.root(s, timeout, try).serve()
 }
 
-// sign puts up a sign where a rank could be looked for while it meets the others elsewhere: whoever
+// Sign puts up a sign where a rank could be looked for while it meets the others elsewhere: whoever
 // comes to meet it here means other ranks than it does, is told so, and so is conflict, once. The sign
 // is there until over is closed, or where someone has come, until all who mean what they do have.
-func (d *door) sign(s control.Secret, own *hello, timeout time.Duration, over <-chan struct{}, conflict func(why string)) {
+func (d *Door) Sign(s control.Secret, own *Hello, timeout time.Duration, over <-chan struct{}, conflict func(why string)) {
 	go d.root(s, timeout, own.Try).refuseOthers(own, over, conflict)
 }
 
-func (r *root) refuseOthers(own *hello, over <-chan struct{}, conflict func(why string)) {
+func (r *root) refuseOthers(own *Hello, over <-chan struct{}, conflict func(why string)) {
 	defer close(r.done)
 	defer r.retire()
 	g := &gathering{conns: map[int]net.Conn{}, try: r.try}

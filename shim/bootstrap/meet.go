@@ -1,4 +1,4 @@
-package shim
+package bootstrap
 
 import (
 	"context"
@@ -13,21 +13,22 @@ import (
 	"time"
 
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 )
 
-// place is where ranks meet: a root's address, and the secret that it asks for. With patience
+// Place is where ranks meet: a root's address, and the secret that it asks for. With patience
 // the root may begin to listen later.
-type place struct {
-	addr     netip.AddrPort
-	secret   control.Secret
-	patience bool
-	again    bool // who is sent away without an answer came too early, and comes again
+type Place struct {
+	Addr     netip.AddrPort
+	Secret   control.Secret
+	Patience bool
+	Again    bool // who is sent away without an answer came too early, and comes again
 }
 
-// meet is a rank's side of a rendezvous: it gives its hello at its place and returns the
-// communicator's number and everyone's hello. The end of ctx ends it.
-func meet(ctx context.Context, places []place, h *hello, timeout time.Duration) (uint64, []hello, error) {
-	deadline := time.Now().Add(timeout + refusalGrace)
+// Meet is a rank's side of a rendezvous: it gives its hello at its place and returns the
+// communicator's number and everyone's hello, by rank. The end of ctx ends it, and so does the timeout.
+func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) (uint64, []Hello, error) {
+	deadline := time.Now().Add(timeout + RefusalGrace)
 	body, err := json.Marshal(h)
 	if err != nil {
 		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
@@ -58,18 +59,18 @@ func meet(ctx context.Context, places []place, h *hello, timeout time.Duration) 
 		}
 	}
 	if m.Kind == control.MsgRefuse && own != &places[0] {
-		places[0].veto(ctx, &m)
+		places[0].Veto(ctx, &m)
 	}
 	return readTable(&m, h)
 }
 
-// vetoTime bounds the attempt to tell the first place, which may have heard already.
-const vetoTime = time.Second
+// VetoTime bounds the attempt to tell the first place, which may have heard already.
+const VetoTime = time.Second
 
-// veto tells the first place that another has refused its ranks, so that those of the others
+// Veto tells the first place that another has refused its ranks, so that those of the others
 // do not wait for them.
-func (p *place) veto(ctx context.Context, refusal *control.Message) (told bool) {
-	conn, err := p.dial(ctx, time.Now().Add(vetoTime))
+func (p *Place) Veto(ctx context.Context, refusal *control.Message) (told bool) {
+	conn, err := p.dial(ctx, time.Now().Add(VetoTime))
 	if err != nil {
 		return false
 	}
@@ -80,7 +81,7 @@ func (p *place) veto(ctx context.Context, refusal *control.Message) (told bool) 
 
 // ask says something at a place and waits for the answer. The connection, nil where there was
 // none, stays open.
-func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *control.Message) (net.Conn, error) {
+func (p *Place) ask(ctx context.Context, deadline time.Time, ask, answer *control.Message) (net.Conn, error) {
 	for {
 		conn, err := p.dial(ctx, deadline)
 		if err != nil {
@@ -94,7 +95,7 @@ func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *contro
 			return conn, err
 		}
 		_ = conn.Close()
-		if !p.again {
+		if !p.Again {
 			return nil, p.closed(ctx, err)
 		}
 		time.Sleep(control.ComeAgain)
@@ -103,20 +104,20 @@ func (p *place) ask(ctx context.Context, deadline time.Time, ask, answer *contro
 
 // closed is the error of a place that has hung up: a better one where it is gone, for one that ends may still
 // have taken the connection.
-func (p *place) closed(ctx context.Context, err error) error {
-	conn, gone := control.Dial(ctx, p.addr, p.secret, time.Now().Add(vetoTime), false)
+func (p *Place) closed(ctx context.Context, err error) error {
+	conn, gone := control.Dial(ctx, p.Addr, p.Secret, time.Now().Add(VetoTime), false)
 	if gone == nil {
 		_ = conn.Close()
 		return err
 	}
-	if errors.Is(gone, ErrRemote) {
+	if errors.Is(gone, errdefs.ErrRemote) {
 		return gone
 	}
 	return err
 }
 
-func (p *place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
-	conn, err := control.Dial(ctx, p.addr, p.secret, deadline, p.patience)
+func (p *Place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
+	conn, err := control.Dial(ctx, p.Addr, p.Secret, deadline, p.Patience)
 	if err == nil {
 		_ = conn.SetDeadline(deadline)
 	}
@@ -124,7 +125,7 @@ func (p *place) dial(ctx context.Context, deadline time.Time) (net.Conn, error) 
 }
 
 // delegate takes a block's table to the first place and waits for the answer.
-func (p *place) delegate(ctx context.Context, block []byte, deadline time.Time, answer *control.Message) error {
+func (p *Place) delegate(ctx context.Context, block []byte, deadline time.Time, answer *control.Message) error {
 	conn, err := p.ask(ctx, deadline, &control.Message{Kind: control.MsgBlock, Body: block}, answer)
 	if conn != nil {
 		_ = conn.Close()
@@ -133,42 +134,42 @@ func (p *place) delegate(ctx context.Context, block []byte, deadline time.Time, 
 }
 
 // failed says what has gone wrong at a place.
-func (p *place) failed(ctx context.Context, h *hello, err error) error {
-	class := ErrRemote
+func (p *Place) failed(ctx context.Context, h *Hello, err error) error {
+	class := errdefs.ErrRemote
 	var netErr net.Error
-	if errors.Is(err, ErrRemote) {
+	if errors.Is(err, errdefs.ErrRemote) {
 		return fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err) // of control.Dial, which names the place
 	}
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case errors.As(err, &netErr) && netErr.Timeout():
-		class = ErrTimeout
+		class = errdefs.ErrTimeout
 	}
-	return fmt.Errorf("shim: rank %d: rendezvous at %v: %w: %w", h.Rank, p.addr, err, class)
+	return fmt.Errorf("shim: rank %d: rendezvous at %v: %w: %w", h.Rank, p.Addr, err, class)
 }
 
 // readTable checks the root's answer.
-func readTable(m *control.Message, h *hello) (uint64, []hello, error) {
+func readTable(m *control.Message, h *Hello) (uint64, []Hello, error) {
 	if m.Kind == control.MsgRefuse {
-		class := ErrInvalidUsage
+		class := errdefs.ErrInvalidUsage
 		if strings.HasPrefix(string(m.Body), "timed out") {
-			class = ErrTimeout
+			class = errdefs.ErrTimeout
 		}
 		return 0, nil, fmt.Errorf("shim: rank %d: communicator not made: %s: %w", h.Rank, m.Body, class)
 	}
-	var table []hello
+	var table []Hello
 	if m.Kind != control.MsgWelcome {
 		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, control.ErrMessage)
 	}
 	if err := control.DecodeStrict(m.Body, &table); err != nil {
 		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
 	}
-	return m.Arg, table, checkTable(table, h)
+	return m.Arg, table, CheckTable(table, h)
 }
 
-// checkTable checks that a table is one of h's communicator.
-func checkTable(table []hello, h *hello) error {
+// CheckTable checks that a table is one of h's communicator.
+func CheckTable(table []Hello, h *Hello) error {
 	if len(table) != h.Ranks || table[h.Rank] != *h {
 		return fmt.Errorf("shim: rank %d: rendezvous: table of %d ranks is not ours: %w", h.Rank, len(table), control.ErrMessage)
 	}

@@ -1,4 +1,4 @@
-package shim
+package bootstrap
 
 import (
 	"encoding/json"
@@ -9,12 +9,15 @@ import (
 	"lightpath/shim/errdefs"
 )
 
+// MaxRanks bounds a communicator; frames carry ranks in 16 bits.
+const MaxRanks = 4096
+
 // gathering is the state of a rendezvous: of all ranks, or of one block of them where they
 // meet at several places.
 type gathering struct {
 	ranks    int
 	block    span
-	table    []*hello         // by rank
+	table    []*Hello         // by rank
 	conns    map[int]net.Conn // by rank; those that want an answer
 	refusal  string
 	answered int
@@ -22,6 +25,21 @@ type gathering struct {
 	settled  func()       // called before anyone is welcome; may be nil
 	told     map[int]bool // who has an answer, by hello.Was: at a door they may come again
 	try      int          // root.try
+}
+
+// Agreed puts hellos that have come by another way, of all ranks of one communicator, into its table, or says why they do not
+// fit.
+func Agreed(hellos []*Hello) (table []Hello, refusal string) {
+	g := &gathering{}
+	for _, h := range hellos {
+		if g.admit(h); g.refusal != "" {
+			return nil, g.refusal
+		}
+	}
+	for _, h := range g.table {
+		table = append(table, *h)
+	}
+	return table, ""
 }
 
 // span is the ranks first .. first+n-1.
@@ -45,26 +63,26 @@ func placeOf(rank, places, ranks int) int {
 }
 
 // block is the ranks that meet where h does.
-func (h *hello) block() span {
+func (h *Hello) block() span {
 	if h.places() == 1 {
 		return span{0, h.Ranks}
 	}
 	return blockOf(placeOf(h.Rank, h.Places, h.Ranks), h.Places, h.Ranks)
 }
 
-func (h *hello) places() int { return max(h.Places, 1) }
+func (h *Hello) places() int { return max(h.Places, 1) }
 
 // sane: the numbers of h can be worked with.
-func (h *hello) sane() bool {
-	return h.Ranks >= 1 && h.Ranks <= maxRanks && h.Rank >= 0 && h.Rank < h.Ranks && h.Places >= 0 && h.Places <= h.Ranks
+func (h *Hello) sane() bool {
+	return h.Ranks >= 1 && h.Ranks <= MaxRanks && h.Rank >= 0 && h.Rank < h.Ranks && h.Places >= 0 && h.Places <= h.Ranks
 }
 
 // take takes a hello that came by conn, and tells whether with it everyone is there.
-func (g *gathering) take(h *hello, conn net.Conn) (complete bool) {
+func (g *gathering) take(h *Hello, conn net.Conn) (complete bool) {
 	switch {
 	case h.sane():
 		g.expect = max(g.expect, h.block().n)
-	case h.Ranks <= maxRanks:
+	case h.Ranks <= MaxRanks:
 		g.expect = max(g.expect, h.Ranks)
 	}
 	refused := g.refusal != ""
@@ -85,7 +103,7 @@ func (g *gathering) take(h *hello, conn net.Conn) (complete bool) {
 }
 
 // mark notes that a rank has its answer.
-func (g *gathering) mark(h *hello) {
+func (g *gathering) mark(h *Hello) {
 	if g.told == nil {
 		g.told = map[int]bool{}
 	}
@@ -95,14 +113,14 @@ func (g *gathering) mark(h *hello) {
 func (g *gathering) complete() bool { return g.ranks > 0 && len(g.missing()) == 0 }
 
 // admit adds a hello to the table, or refuses everyone.
-func (g *gathering) admit(h *hello) {
-	if g.ranks == 0 && h.Ranks > 0 && h.Ranks <= maxRanks {
-		g.ranks, g.table = h.Ranks, make([]*hello, h.Ranks)
+func (g *gathering) admit(h *Hello) {
+	if g.ranks == 0 && h.Ranks > 0 && h.Ranks <= MaxRanks {
+		g.ranks, g.table = h.Ranks, make([]*Hello, h.Ranks)
 		if g.block = (span{0, h.Ranks}); h.sane() {
 			g.block = h.block()
 		}
 	}
-	var first *hello
+	var first *Hello
 	for _, t := range g.table {
 		if t != nil {
 			first = t
@@ -113,23 +131,23 @@ func (g *gathering) admit(h *hello) {
 	case first != nil && h.Without != first.Without:
 		g.refuse(first.excludes() + ", " + h.excludes())
 	case first != nil && h.Ranks != first.Ranks:
-		g.refuse(fmt.Sprintf("%s says the communicator has %d ranks, %s says %d", first.where(), first.Ranks, h.where(), h.Ranks))
+		g.refuse(fmt.Sprintf("%s says the communicator has %d ranks, %s says %d", first.Where(), first.Ranks, h.Where(), h.Ranks))
 	case h.Rank < 0 || h.Rank >= g.ranks:
-		g.refuse(fmt.Sprintf("%s is not one of %d ranks", h.where(), g.ranks))
+		g.refuse(fmt.Sprintf("%s is not one of %d ranks", h.Where(), g.ranks))
 	case first != nil && h.places() != first.places() || h.Places > h.Ranks:
-		g.refuse(fmt.Sprintf("%s has %d ids for the communicator, %s has %d", h.where(), h.places(), first.where(), first.places()))
+		g.refuse(fmt.Sprintf("%s has %d ids for the communicator, %s has %d", h.Where(), h.places(), first.Where(), first.places()))
 	case first != nil && !g.block.has(h.Rank):
-		g.refuse(fmt.Sprintf("%s and %s have the ids in different orders", first.where(), h.where()))
+		g.refuse(fmt.Sprintf("%s and %s have the ids in different orders", first.Where(), h.Where()))
 	case g.table[h.Rank] != nil:
-		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].where(), h.PID, h.Name, h.Rank))
+		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].Where(), h.PID, h.Name, h.Rank))
 	case first != nil && h.Version != first.Version:
-		g.refuse(fmt.Sprintf("%s runs Lightpath %s, %s runs %s", first.where(), first.Version, h.where(), h.Version))
+		g.refuse(fmt.Sprintf("%s runs Lightpath %s, %s runs %s", first.Where(), first.Version, h.Where(), h.Version))
 	case h.Version != Version:
-		g.refuse(fmt.Sprintf("%s runs Lightpath %s, the rendezvous %s", h.where(), h.Version, Version))
+		g.refuse(fmt.Sprintf("%s runs Lightpath %s, the rendezvous %s", h.Where(), h.Version, Version))
 	case first != nil && h.Fabric != first.Fabric:
-		g.refuse(fmt.Sprintf("%s has fabric %s, %s has %s", first.where(), fabricName(first.Fabric), h.where(), fabricName(h.Fabric)))
+		g.refuse(fmt.Sprintf("%s has fabric %s, %s has %s", first.Where(), fabricName(first.Fabric), h.Where(), fabricName(h.Fabric)))
 	case first != nil && h.Settings != first.Settings:
-		g.refuse(fmt.Sprintf("%s is set to %s, %s to %s", first.where(), first.Settings, h.where(), h.Settings))
+		g.refuse(fmt.Sprintf("%s is set to %s, %s to %s", first.Where(), first.Settings, h.Where(), h.Settings))
 	default:
 		g.table[h.Rank] = h
 	}
@@ -150,7 +168,7 @@ func (g *gathering) welcome() {
 	if g.settled != nil {
 		g.settled()
 	}
-	g.tell(&control.Message{Kind: control.MsgWelcome, Arg: randomID(), Body: body})
+	g.tell(&control.Message{Kind: control.MsgWelcome, Arg: RandomID(), Body: body})
 }
 
 // tell gives everyone who is there their answer.
@@ -170,9 +188,9 @@ func (g *gathering) answer(conn net.Conn, m *control.Message) {
 }
 
 // gone notes that the connection of a rank has ended.
-func (g *gathering) gone(h *hello, conn net.Conn) {
+func (g *gathering) gone(h *Hello, conn net.Conn) {
 	if g.refusal == "" && g.answered == 0 && g.conns[h.Rank] == conn {
-		g.refuse(h.where() + " left while the communicator was made")
+		g.refuse(h.Where() + " left while the communicator was made")
 	}
 }
 
