@@ -110,17 +110,10 @@ func vectorPast(f reducer, align uintptr, size int, rest CombineFunc) CombineFun
 	}
 }
 
-// streamer returns what copies past the caches, and the alignment that it wants of dst; nil where
-// this CPU lacks the instructions.
-func streamer() (func(dst, src *byte, n int), uintptr) {
-	switch l := levels(); len(l) {
-	case 0:
-		return nil, 0
-	case 1:
-		return streamAVX2, 32
-	default:
-		return streamAVX512, 64
-	}
+// streamers are what copies past the caches, by instruction set, as far as this CPU has them, the
+// best last; dst is to be aligned to 64 bytes, n a positive multiple of as many.
+func streamers() []streamer {
+	return []streamer{{"avx2", streamAVX2}, {"avx512", streamAVX512}}[:len(levels())]
 }
 
 // vectorScale is vectorReduce for scaling by what rounded makes of the factor.

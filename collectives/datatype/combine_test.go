@@ -70,17 +70,24 @@ func TestCombinePast(t *testing.T) {
 	}
 }
 
-// TestStream: it copies, whatever the lengths and alignments, and nothing else.
+// TestStream: it copies, whatever the lengths and alignments, and nothing else, with any instructions.
 func TestStream(t *testing.T) {
+	defer func(was func(dst, src *byte, n int)) { streamed = was }(streamed)
 	rng := rand.New(rand.NewPCG(8, 8))
-	for range 2000 {
-		n, at, from := rng.IntN(700), rng.IntN(130), rng.IntN(130)
-		src := random(rng, from+n)[from:]
-		dst := random(rng, at+n+64)
-		want := append(append(bytes.Clone(dst[:at]), src...), dst[at+n:]...)
-		Stream(dst[at:at+n], src)
-		if !bytes.Equal(dst, want) {
-			t.Fatalf("%d bytes from %d to %d", n, from, at)
+	for _, s := range append([]streamer{{name: "none"}}, streamers()...) {
+		streamed = s.copy
+		for i := range 2000 {
+			n, at, from := rng.IntN(700), rng.IntN(130), rng.IntN(130)
+			if i%4 == 0 {
+				n = rng.IntN(100 << 10)
+			}
+			src := random(rng, from+n)[from:]
+			dst := random(rng, at+n+64)
+			want := append(append(bytes.Clone(dst[:at]), src...), dst[at+n:]...)
+			Stream(dst[at:at+n], src)
+			if !bytes.Equal(dst, want) {
+				t.Fatalf("%s: %d bytes from %d to %d", s.name, n, from, at)
+			}
 		}
 	}
 }

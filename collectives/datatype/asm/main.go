@@ -129,18 +129,50 @@ func scale(i isa, e element) {
 }
 
 // stream writes dst = src past the caches; dst is aligned to a vector. Such stores are weakly
-// ordered, so a fence ends it.
+// ordered, so a fence ends it. Several pages at a time keep more of the memory busy than one
+// (both cores of a Xeon, 64 MiB and more: 10 to 15 % faster); what is left goes one by one.
 func stream(i isa) {
+	const pages, page = 4, 4096
 	begin("stream"+i.name, "func(dst, src *byte, n int)")
-	loop(i.bytes, []string{"dst", "src"}, func(m []Mem) {
-		v := i.vec()
-		if i.wide {
-			VMOVDQU64(m[1], v)
-		} else {
-			VMOVDQU(m[1], v)
+	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
+	lines := GP64()
+	move := func(apart, times int) {
+		for at := 0; at < step; at += i.bytes {
+			v := make([]reg.VecVirtual, times)
+			for k := range v { // first all loads: a store before them might be taken for theirs, by its place in the page
+				v[k] = i.vec()
+				if from := (Mem{Base: src, Disp: k*apart + at}); i.wide {
+					VMOVDQU64(from, v[k])
+				} else {
+					VMOVDQU(from, v[k])
+				}
+			}
+			for k := range v {
+				VMOVNTDQ(v[k], Mem{Base: dst, Disp: k*apart + at})
+			}
 		}
-		VMOVNTDQ(v, m[0])
-	})
+		ADDQ(U8(step), src)
+		ADDQ(U8(step), dst)
+	}
+	Label("block")
+	SUBQ(U32(pages*page), n)
+	JL(LabelRef("rest"))
+	MOVQ(U32(page/step), lines)
+	Label("pages")
+	move(page, pages)
+	DECQ(lines)
+	JNZ(LabelRef("pages"))
+	ADDQ(U32((pages-1)*page), src)
+	ADDQ(U32((pages-1)*page), dst)
+	JMP(LabelRef("block"))
+	Label("rest")
+	ADDQ(U32(pages*page), n)
+	JZ(LabelRef("done"))
+	Label("line")
+	move(0, 1)
+	SUBQ(U8(step), n)
+	JNZ(LabelRef("line"))
+	Label("done")
 	SFENCE()
 	VZEROUPPER()
 	RET()
