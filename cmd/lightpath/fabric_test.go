@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/kernel"
@@ -141,12 +140,7 @@ func TestProtocolsMovePackets(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for range 500 { // until the host key is written
-		if _, err := os.Stat(hosts); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	appears(t, hosts)
 	s, err := kernel.Load(name)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func TestNotify(t *testing.T) {
 		if err := notify(notifyReady); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := l.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := l.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		buffer := make([]byte, 64)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
@@ -200,12 +199,7 @@ func TestOCSEmulate(t *testing.T) {
 	go func() {
 		done <- emulate(ctx, d, listeners, emulateFlags{user: "operator", passwordFile: password, knownHosts: hosts})
 	}()
-	for range 500 { // until the host key is written
-		if _, err := os.Stat(hosts); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	appears(t, hosts)
 	fabrics := make(map[string]string)
 	for i, name := range []string{"polatis-scpi", "gnmi", "netconf"} {
 		fabrics[name] = filepath.Join(dir, name+".yaml")

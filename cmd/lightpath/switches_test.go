@@ -19,7 +19,7 @@ func TestSwitchDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Second, DriftInterval: 50 * time.Millisecond}, nil)
+	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute, DriftInterval: 50 * time.Millisecond}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestSwitchDevice(t *testing.T) {
 			}
 			select {
 			case <-settled:
-			case <-time.After(20 * time.Second):
+			case <-time.After(60 * time.Second):
 				t.Fatal("it never settles")
 			}
 		}
