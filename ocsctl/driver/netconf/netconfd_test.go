@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,14 +59,14 @@ func netconfd(t *testing.T) netconf.Dial {
 			t.Logf("netconfd: %s", output.Bytes())
 		}
 	})
-	for range 1500 {
-		if _, err = os.Stat(socket); err == nil {
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("unix", socket) // it may be there before anybody listens
+		if err == nil {
+			_ = c.Close()
 			break
+		} else if time.Now().After(end) {
+			t.Fatalf("netconfd does not come up: %v", err)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err != nil {
-		t.Fatalf("netconfd does not come up: %v", err)
 	}
 	return func(context.Context) (io.ReadWriteCloser, error) {
 		c := exec.Command(paths[1], "--ncxserver-sockname=830@"+socket)
@@ -79,8 +80,10 @@ type process struct {
 	io.ReadCloser
 	in io.WriteCloser
 	c  *exec.Cmd
-	// cut, if set, ends the process after a message that has this text is written.
-	cut func([]byte) bool
+	// cut, if set, ends the process when the server answers a message that has this text: it has carried it
+	// out, and nobody learns.
+	cut     func([]byte) bool
+	cutting atomic.Bool
 }
 
 func start(c *exec.Cmd) (*process, error) {
@@ -97,10 +100,18 @@ func start(c *exec.Cmd) (*process, error) {
 
 // Write implements io.Writer.
 func (p *process) Write(b []byte) (int, error) {
-	n, err := p.in.Write(b)
 	if p.cut != nil && p.cut(b) {
-		time.Sleep(50 * time.Millisecond) // for the server to have it
-		p.Close()                         //nolint:errcheck // what it carries is lost, as is meant
+		p.cutting.Store(true)
+	}
+	return p.in.Write(b)
+}
+
+// Read implements io.Reader.
+func (p *process) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	if p.cutting.Load() && len(bytes.TrimSpace(b[:n])) > 0 {
+		p.Close() //nolint:errcheck // what it carries is lost, as is meant
+		return 0, io.ErrUnexpectedEOF
 	}
 	return n, err
 }
