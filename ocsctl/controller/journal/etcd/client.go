@@ -51,7 +51,7 @@ var _ journal.Store = (*Client)(nil)
 
 const (
 	openTimeout     = 15 * time.Second
-	diagnoseTimeout = time.Second
+	diagnoseTimeout = 3 * time.Second
 	dialBackoff     = 250 * time.Millisecond
 	retryPause      = 50 * time.Millisecond
 	keepAliveGap    = 5 * time.Second

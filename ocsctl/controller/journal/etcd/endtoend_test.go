@@ -100,7 +100,7 @@ type member struct {
 
 func start(t *testing.T, name, prefix, socket string, d controller.Device) *member {
 	t.Helper()
-	store, err := etcd.Open(t.Context(), etcd.Config{Name: name, Endpoints: []string{"unix:" + socket}, Prefix: prefix, Lease: etcd.MinLease})
+	store, err := etcd.Open(t.Context(), etcd.Config{Name: name, Endpoints: []string{"unix:" + socket}, Prefix: prefix, Lease: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

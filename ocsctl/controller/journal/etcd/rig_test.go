@@ -17,7 +17,7 @@ import (
 // open opens a store in dir, and closes it when the test ends.
 func open(t testing.TB, dir string, change ...func(*Config)) *Client {
 	t.Helper()
-	conf := Config{Name: "test", Software: "0.1.0", Dir: dir, Lease: MinLease}
+	conf := Config{Name: "test", Software: "0.1.0", Dir: dir, Lease: time.Minute} // no host stands still for so long
 	for _, f := range change {
 		f(&conf)
 	}
@@ -28,6 +28,9 @@ func open(t testing.TB, dir string, change ...func(*Config)) *Client {
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
+
+// brief is a lease whose end a test awaits.
+func brief(c *Config) { c.Lease = 5 * time.Second }
 
 // through has a client called name reach the store at an address.
 func through(name, address string) func(*Config) {

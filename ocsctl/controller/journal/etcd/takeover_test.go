@@ -23,7 +23,7 @@ func TestLostLease(t *testing.T) {
 	t.Parallel()
 	server := open(t, t.TempDir())
 	r := newRelay(t, server.conf.socket())
-	a, b := open(t, "", through("a", r.address)), open(t, "", through("b", server.conf.socket()))
+	a, b := open(t, "", through("a", r.address), brief), open(t, "", through("b", server.conf.socket()))
 	old := lead(t, a)
 	if err := journaltest.Intend(t, old, intent(0)); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestStaleToken(t *testing.T) {
 	t.Parallel()
 	server := open(t, t.TempDir())
 	r := newRelay(t, server.conf.socket())
-	a, b := open(t, "", through("a", r.address)), open(t, "", through("b", server.conf.socket()))
+	a, b := open(t, "", through("a", r.address), brief), open(t, "", through("b", server.conf.socket()))
 	stopClock(a)
 	old := lead(t, a)
 	r.stick(there, back)
@@ -91,8 +91,7 @@ func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	server := open(t, t.TempDir())
 	r := newRelay(t, server.conf.socket())
-	long := func(c *Config) { c.Lease = 10 * time.Second }
-	a := open(t, "", through("a", r.address), long)
+	a := open(t, "", through("a", r.address), func(c *Config) { c.Lease = 10 * time.Second })
 	l := lead(t, a)
 	r.stick(back)
 	answer := make(chan error, 2)
@@ -302,7 +301,7 @@ func TestStoppedProcess(t *testing.T) {
 
 // beStopped rules, and intends something when it is told to.
 func beStopped(t *testing.T, address string) {
-	c := open(t, "", through("stopped", address))
+	c := open(t, "", through("stopped", address), brief)
 	l := lead(t, c)
 	fmt.Println("rules")
 	if _, err := fmt.Scanln(new(string)); err != nil {
