@@ -14,7 +14,7 @@ import (
 // lostReply: the switch did what it was asked and said nothing. The driver finds out, and asks no
 // second time.
 func (s Suite) lostReply(t *testing.T) {
-	r := s.rig(t, nil)
+	r := s.waiting(t, waits{hasty.reply, calm.settle}, nil)
 	r.must(shift(1), driver.Status)
 	r.inject(device.Fault{Kind: device.LostReply, Count: 1})
 	revision := r.d.Revision()
@@ -31,7 +31,7 @@ func (s Suite) lostReply(t *testing.T) {
 
 // lostForGood: nothing is answered any more after a change: the outcome is unknown, and said to be.
 func (s Suite) lostForGood(t *testing.T) {
-	r := s.rig(t, nil)
+	r := s.waiting(t, hasty, nil)
 	r.inject(device.Fault{Kind: device.LostReply, Count: 1 << 30})
 	if _, err := r.apply(shift(1), driver.Status); !errors.Is(err, driver.ErrUnknownOutcome) {
 		t.Fatalf("error %v, want %v", err, driver.ErrUnknownOutcome)
@@ -47,8 +47,9 @@ func (s Suite) slowPair(t *testing.T) {
 	if r.d.Switching() {
 		t.Error("the driver did not wait for the slow circuit")
 	}
+	r = s.waiting(t, waits{calm.reply, time.Second}, nil)
 	r.inject(device.Fault{Kind: device.SlowPair, In: 2, Out: -1, Delay: time.Minute})
-	verdicts, err := r.apply(shift(2), driver.Status)
+	verdicts, err := r.apply(shift(1), driver.Status)
 	if !errors.Is(err, driver.ErrNotAsIntended) && !errors.Is(err, driver.ErrUnknownOutcome) {
 		t.Fatalf("a circuit that does not come up: %v", err)
 	}
@@ -110,7 +111,7 @@ func (s Suite) ghost(t *testing.T) {
 func (s Suite) partialBulk(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%v", silent), func(t *testing.T) {
-			r := s.rig(t, nil)
+			r := s.waiting(t, waits{calm.reply, hasty.settle}, nil)
 			r.inject(device.Fault{Kind: device.PartialBulk, Count: 2, Silent: silent})
 			verdicts, err := r.apply(shift(1), driver.ReadBack)
 			if err == nil {

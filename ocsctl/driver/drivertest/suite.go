@@ -42,13 +42,23 @@ type rig struct {
 // delays are short, as a test has no time, and long enough to be seen.
 var delays = device.Delays{Min: 2 * time.Millisecond, Max: 4 * time.Millisecond}
 
+// waits are a driver's: for an answer, and for circuits to come up.
+type waits struct{ reply, settle time.Duration }
+
+// No host stands still for so long that a calm driver takes it for a fault; a hasty one is for tests that wait in
+// vain, and that go on afterwards.
+var (
+	calm  = waits{20 * time.Second, 20 * time.Second}
+	hasty = waits{3 * time.Second, 3 * time.Second}
+)
+
 func (s Suite) rig(t *testing.T, change func(*device.Config)) *rig {
 	t.Helper()
-	return s.settling(t, time.Second, change)
+	return s.waiting(t, calm, change)
 }
 
-// settling is a rig whose driver waits so long for circuits to come up.
-func (s Suite) settling(t *testing.T, settle time.Duration, change func(*device.Config)) *rig {
+// waiting is a rig whose driver waits for so long.
+func (s Suite) waiting(t *testing.T, w waits, change func(*device.Config)) *rig {
 	t.Helper()
 	c := device.Config{Ports: ports, Delays: &delays, Seed: 7}
 	if change != nil {
@@ -61,7 +71,7 @@ func (s Suite) settling(t *testing.T, settle time.Duration, change func(*device.
 	t.Cleanup(d.Close)
 	d.SetAveraging(20 * time.Millisecond)
 	sw := s.Open(t, d, mapped, driver.Target{
-		Timeout: time.Second, Tolerance: driver.Tolerance{Settle: settle, Averaging: 40 * time.Millisecond},
+		Timeout: w.reply, Tolerance: driver.Tolerance{Settle: w.settle, Averaging: 40 * time.Millisecond},
 	})
 	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // what matters was checked before
 	return &rig{t, d, sw}
@@ -93,6 +103,7 @@ func (s Suite) Run(t *testing.T) {
 		{"Health", Suite.health},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // some wait
 			if why := s.Skip[c.name]; why != "" {
 				t.Skip(why)
 			}
@@ -266,7 +277,7 @@ func (s Suite) nothing(t *testing.T) {
 }
 
 func (s Suite) cancel(t *testing.T) {
-	r := s.settling(t, time.Hour, nil)
+	r := s.waiting(t, waits{calm.reply, time.Hour}, nil)
 	before, err := r.sw.Read(r.ctx())
 	if err != nil {
 		t.Fatal(err)

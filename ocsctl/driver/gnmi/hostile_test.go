@@ -208,7 +208,7 @@ func TestHostile(t *testing.T) {
 		r := &relay{}
 		timeout := 20 * time.Second
 		if errors.Is(c.want, context.DeadlineExceeded) {
-			timeout = time.Second
+			timeout = 3 * time.Second
 		}
 		sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Timeout: timeout, Tolerance: quick})
 		r.get = c.get

@@ -66,7 +66,7 @@ func (s script) dial(context.Context) (io.ReadWriteCloser, error) {
 
 // soon is the patience with a script that will not answer, patient that with one that will.
 const (
-	soon    = time.Second // what is answered has to be within it too
+	soon    = 3 * time.Second // what is answered has to be within it too
 	patient = 30 * time.Second
 )
 
