@@ -82,12 +82,16 @@ func (c *Comm) meetAtDoor(h *bootstrap.Hello, try uint64) (err error) {
 	} else {
 		p.door.Sign(p.secret.Derive("shrink", p.id, uint64(p.args.Rank)), h, c.cfg.Timeout, ctx.Done(), func(why string) {
 			conflict.Store(&why)
-			// Those who agree with this rank wait for it there, and hear it first.
-			if at.Veto(ctx, &control.Message{Kind: control.MsgRefuse, Body: []byte(why)}) {
+			// Those who agree with this rank wait for it there, and hear it first. Where the meeting has not begun,
+			// those who come later hear it then.
+			veto := &control.Message{Kind: control.MsgRefuse, Arg: try, Body: []byte(why)}
+			if at.Veto(ctx, veto, bootstrap.VetoTime) {
 				select {
 				case <-ctx.Done():
 				case <-time.After(bootstrap.VetoTime):
 				}
+			} else if ctx.Err() == nil {
+				go p.vetoLater(&at, veto)
 			}
 			cancel(nil)
 		})
@@ -100,6 +104,20 @@ func (c *Comm) meetAtDoor(h *bootstrap.Hello, try uint64) (err error) {
 		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.Where(), err)
 	}
 	return err
+}
+
+// vetoLater has a meeting refused that begins while this communicator is there and its time is not up.
+func (c *Comm) vetoLater(at *bootstrap.Place, veto *control.Message) {
+	ctx, over := context.WithCancel(context.Background())
+	go func() {
+		at.Veto(ctx, veto, c.cfg.Timeout)
+		over()
+	}()
+	select {
+	case <-ctx.Done():
+	case <-c.kin.done():
+		over()
+	}
 }
 
 // without names the ranks that a shrink leaves out: the same words for the same ranks only.

@@ -88,6 +88,27 @@ func TestShrinkElsewhere(t *testing.T) {
 	}
 }
 
+// TestShrinkElsewhereLater: so is a rank that comes to the others' door when those who differ have gone.
+func TestShrinkElsewhereLater(t *testing.T) {
+	w := newWorld(t, 4)
+	gone := make(chan struct{}, 3)
+	for _, err := range concurrently(t, 3, func(r int) error {
+		o := Origin{Parent: w.comms[r], How: ByShrink, Exclude: []int{3}}
+		if r == 2 {
+			o.Exclude = []int{3, 0}
+		}
+		if r == 0 {
+			<-gone
+			<-gone
+		}
+		_, err := bear(o)
+		gone <- struct{}{}
+		return err
+	}) {
+		wantError(t, err, ErrInvalidUsage, "rank 1", "excludes rank 3", "rank 2", "excludes ranks 0, 3")
+	}
+}
+
 // TestLongLists: lists of which a message shows the beginning only are told apart.
 func TestLongLists(t *testing.T) {
 	var long []int

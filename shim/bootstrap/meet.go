@@ -59,18 +59,18 @@ func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) 
 		}
 	}
 	if m.Kind == control.MsgRefuse && own != &places[0] {
-		places[0].Veto(ctx, &m)
+		places[0].Veto(ctx, &m, VetoTime)
 	}
 	return readTable(&m, h)
 }
 
 // VetoTime bounds the attempt to tell the first place, which may have heard already.
-const VetoTime = time.Second
+const VetoTime = 3 * time.Second
 
-// Veto tells the first place that another has refused its ranks, so that those of the others
-// do not wait for them.
-func (p *Place) Veto(ctx context.Context, refusal *control.Message) (told bool) {
-	conn, err := p.dial(ctx, time.Now().Add(VetoTime))
+// Veto tells the first place within a time that another has refused its ranks, so that those of the
+// others do not wait for them.
+func (p *Place) Veto(ctx context.Context, refusal *control.Message, within time.Duration) (told bool) {
+	conn, err := p.dial(ctx, time.Now().Add(within))
 	if err != nil {
 		return false
 	}

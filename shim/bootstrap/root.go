@@ -86,6 +86,7 @@ type rootEvent struct {
 	block []Hello          // of a delegate
 	final *control.Message // what all roots together have decided, from this one's delegate
 	veto  string           // another place has refused its ranks
+	try   int              // of a veto: the meeting that it is about, 0: any
 	gone  bool
 }
 
@@ -171,7 +172,7 @@ func (e *rootEvent) read(m *control.Message) error {
 		e.hello = e.block[0]
 		return nil
 	case control.MsgRefuse:
-		e.veto = string(m.Body)
+		e.veto, e.try = string(m.Body), int(m.Arg)
 		return nil
 	}
 	return control.ErrMessage
@@ -261,8 +262,10 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		}
 		g.tell(e.final)
 	case e.veto != "":
-		g.refuse(e.veto)
-		blocks.refuse(e.veto)
+		if e.try == 0 || e.try == g.try {
+			g.refuse(e.veto)
+			blocks.refuse(e.veto)
+		}
 		_ = e.conn.Close()
 	case e.block != nil:
 		if blocks.takeBlock(e.block, e.conn) {

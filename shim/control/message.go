@@ -23,7 +23,7 @@ type Kind uint8
 const (
 	MsgHello     Kind = iota // rendezvous: Body is a hello
 	MsgWelcome               // root to rank: Arg is the communicator, Body the table of hellos
-	MsgRefuse                // root to rank: Body says why
+	MsgRefuse                // root to rank, or rank to another place: Body says why; Arg, unless 0, is the Try that it is about
 	MsgJoin                  // first message of a control connection
 	MsgSegment               // leader to all: Body names the shared memory segment
 	MsgPlanes                // Body says where this rank's ends of planes are; leader to all: everyone's
