@@ -152,24 +152,22 @@ func (x *direct) announce(calls []Call) error {
 			return x.c.fail(err)
 		}
 	}
-	if len(x.msgs) == 0 {
-		return nil
-	}
-	var bytes int64
-	var sends, recvs uint64
+	x.moves = directMessages{}
 	for i := range x.msgs {
 		m := &x.msgs[i]
-		bytes += m.bytes
+		x.moves.bytes += m.bytes
 		if m.send {
-			sends++
+			x.moves.sends++
 		} else {
-			recvs++
+			x.moves.recvs++
 		}
 		if err := x.compareMessage(m); err != nil {
 			return x.c.fail(err)
 		}
 	}
-	x.inFlight = append(x.inFlight, x.c.flight.addMessages(sends, recvs, bytes))
+	if len(x.msgs) > 0 && x.capture.ID == 0 {
+		x.inFlight = append(x.inFlight, x.c.flight.addMessages(x.moves.sends, x.moves.recvs, x.moves.bytes))
+	}
 	return nil
 }
 
@@ -193,6 +191,12 @@ func (x *direct) enqueue() error {
 		own := x.page.rank(x.me)
 		x.write(&own.current, x.number)
 		x.write(&own.waited, 0)
+	}
+	if err := x.count(); err != nil {
+		return err
+	}
+	if x.capture.ID != 0 {
+		x.c.flight.captured(x.graph, x.inFlight, x.number, &x.moves)
 	}
 	for i := range x.ops {
 		if err := x.collective(&x.ops[i]); err != nil {

@@ -7,17 +7,19 @@ import "sync/atomic"
 type deviceFlights struct {
 	ended *uint32
 	first uint64 // all operations before it have been looked at
+
+	graphs []*directGraph // whose replays the device counts
 }
 
 // onDevice has the recorder find in a word which launches are over, until it is nil.
 func (f *recorder) onDevice(ended *uint32) {
 	f.mu.Lock()
 	f.catchUp()
-	f.device.ended = ended
+	f.device.ended, f.device.graphs = ended, nil
 	f.mu.Unlock()
 }
 
-// launched says that operations are on their way as a launch; of one in a graph nobody knows how often it runs.
+// launched says that operations are on their way as a launch, of which, with graph, nobody sees the end.
 func (f *recorder) launched(numbers []uint64, launch uint32, graph bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,8 +35,11 @@ func (f *recorder) launched(numbers []uint64, launch uint32, graph bool) {
 	}
 }
 
-// catchUp ends the operations whose launches are over. f.mu is held.
+// catchUp ends the operations whose launches are over, and enters replays of graphs. f.mu is held.
 func (d *deviceFlights) catchUp(f *recorder) {
+	for _, g := range d.graphs {
+		g.catchUp(f)
+	}
 	if d.ended == nil {
 		return
 	}
