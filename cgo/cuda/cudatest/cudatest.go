@@ -118,11 +118,27 @@ func NewTimer() *Timer {
 
 // Time returns the time between the work before enqueue's and the end of its own, for which it waits.
 func (t *Timer) Time(s device.Stream, enqueue func()) time.Duration {
-	var ms C.float
+	t.Around(s, enqueue)
+	return t.Wait(s)
+}
+
+// Around has the timer measure the work that enqueue enqueues, where it is in the stream's order.
+func (t *Timer) Around(s device.Stream, enqueue func()) {
 	must("cuEventRecord", C.program_start(&t.events[0], C.uintptr_t(s)))
 	enqueue()
-	must("the timed work", C.program_stop(&t.events[0], C.uintptr_t(s), &ms))
+	must("cuEventRecord", C.program_stop(&t.events[0], C.uintptr_t(s)))
+}
+
+// Wait waits for all work of the stream, and returns what the work of Around has taken.
+func (t *Timer) Wait(s device.Stream) time.Duration {
+	var ms C.float
+	must("the timed work", C.program_span(&t.events[0], C.uintptr_t(s), &ms))
 	return time.Duration(float64(ms) * float64(time.Millisecond))
+}
+
+// Advance has a host function add 1 to a word when the stream comes to it: the least that a program can do there.
+func Advance(s device.Stream, word *uint32) {
+	must("cuLaunchHostFunc", C.program_advance(C.uintptr_t(s), unsafe.Pointer(word)))
 }
 
 // Capture records what enqueue enqueues on a stream, and returns what replays it there.

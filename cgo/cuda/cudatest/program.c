@@ -13,6 +13,7 @@
   F(StreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                            \
   F(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                         \
   F(StreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                    \
+  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream stream, CUhostFn fn, void *data))                                 \
   F(EventCreate, "cuEventCreate", (CUevent * event, unsigned flags))                                                \
   F(EventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                                 \
   F(EventElapsedTime, "cuEventElapsedTime", (float *ms, CUevent from, CUevent to))                                  \
@@ -57,11 +58,16 @@ CUresult program_timer(uintptr_t timer[2]) {
 
 CUresult program_start(const uintptr_t timer[2], uintptr_t stream) { return EventRecord((CUevent)timer[0], (CUstream)stream); }
 
-CUresult program_stop(const uintptr_t timer[2], uintptr_t stream, float *ms) {
-  CUresult rc = EventRecord((CUevent)timer[1], (CUstream)stream);
-  if (rc == CUDA_SUCCESS) rc = StreamSynchronize((CUstream)stream);
+CUresult program_stop(const uintptr_t timer[2], uintptr_t stream) { return EventRecord((CUevent)timer[1], (CUstream)stream); }
+
+CUresult program_span(const uintptr_t timer[2], uintptr_t stream, float *ms) {
+  CUresult rc = StreamSynchronize((CUstream)stream);
   return rc != CUDA_SUCCESS ? rc : EventElapsedTime(ms, (CUevent)timer[0], (CUevent)timer[1]);
 }
+
+static void advance(void *word) { __atomic_fetch_add((uint32_t *)word, 1, __ATOMIC_RELEASE); }
+
+CUresult program_advance(uintptr_t stream, void *word) { return LaunchHostFunc((CUstream)stream, advance, word); }
 
 CUresult program_copy(CUdeviceptr at, void *host, size_t size, int in) {
   CUstream own; /* of the current context */

@@ -11,10 +11,13 @@ CUresult program_free(CUdeviceptr at);
 CUresult program_copy(CUdeviceptr at, void *host, size_t size, int in);
 CUresult program_stream(CUstream *stream);
 CUresult program_sync(uintptr_t stream);
-/* The time between two places of a stream; stop waits for the second one. */
+/* The time between two places of a stream; span waits for all of its work. */
 CUresult program_timer(uintptr_t timer[2]);
 CUresult program_start(const uintptr_t timer[2], uintptr_t stream);
-CUresult program_stop(const uintptr_t timer[2], uintptr_t stream, float *ms);
+CUresult program_stop(const uintptr_t timer[2], uintptr_t stream);
+CUresult program_span(const uintptr_t timer[2], uintptr_t stream, float *ms);
+/* Has a host function add 1 to a word. */
+CUresult program_advance(uintptr_t stream, void *word);
 CUresult program_begin(uintptr_t stream);
 CUresult program_end(uintptr_t stream, uintptr_t *graph);
 CUresult program_replay(uintptr_t graph, uintptr_t stream);
