@@ -31,11 +31,17 @@ type portsAndGPUs struct {
 // useGPUDirect has communicators of n ranks send from memory of devices, over planes of RDMA ports.
 func useGPUDirect(t *testing.T, n, streams, planes int) *portsAndGPUs {
 	t.Helper()
-	network, ports := rdmaNetwork(t, planes, planes)
+	return useGPUDirectOn(t, n, streams, planes, planes)
+}
+
+// useGPUDirectOn is useGPUDirect with so many ports for all ranks.
+func useGPUDirectOn(t *testing.T, n, streams, planes, ports int) *portsAndGPUs {
+	t.Helper()
+	network, made := rdmaNetwork(t, ports, planes)
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
 	driver := devicetest.NewRemote(Launches(), n)
-	return &portsAndGPUs{useDriver(t, driver.Driver, driver, n, streams), driver, network, ports}
+	return &portsAndGPUs{useDriver(t, driver.Driver, driver, n, streams), driver, network, made}
 }
 
 // destroyAll ends a world, and waits until nothing of it is left.

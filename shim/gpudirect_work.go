@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/control"
 	"lightpath/shim/log"
@@ -186,6 +187,9 @@ func (x *gpuDirect) run() {
 		armed, now := x.end.Arm(), time.Now()
 		moved, err := x.turn()
 		if err != nil {
+			if errors.Is(err, transport.ErrPeerLost) {
+				x.c.hearCause() // it may have failed, and closed its queue pairs, for what a third rank has done
+			}
 			x.c.spread(x.withEpoch(err))
 		}
 		if w.halt.Load() || x.c.poison.Load() != nil {

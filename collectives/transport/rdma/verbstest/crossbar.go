@@ -50,5 +50,8 @@ func (x *Crossbar) Lost() int {
 
 // reaches reports whether what leaves a device gets to another.
 func (d *device) reaches(to *device) bool {
+	if d.dead || to.dead {
+		return false
+	}
 	return d.crossbar == nil || d.crossbar == to.crossbar && d.crossbar.to[d.at] == to.at
 }

@@ -278,6 +278,7 @@ type device struct {
 	events   []rdma.Event
 	eventFD  int
 	stopped  <-chan struct{} // see Stop
+	dead     bool            // see Kill
 	noBuf    error           // why it takes no dma-buf
 }
 
@@ -288,6 +289,15 @@ func Stop(d rdma.Device, until <-chan struct{}) {
 	own.n.mu.Lock()
 	defer own.n.mu.Unlock()
 	own.stopped = until
+}
+
+// Kill has a device end as that of a process which is killed, or of a host that loses power: from now on it sends nothing, acknowledges nothing and
+// says nothing, and nobody closes what is open there. Whoever polls its completion queues waits until the channel is closed, and may then close it all.
+func Kill(d rdma.Device, until <-chan struct{}) {
+	own := d.(*device)
+	own.n.mu.Lock()
+	defer own.n.mu.Unlock()
+	own.stopped, own.dead = until, true
 }
 
 // SetPort changes what port 1 of a device of this package says of itself.
