@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -56,7 +57,7 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 	if r.Divisor > 1 {
 		datatype.DivInt(r.Type)(result, r.Divisor)
 	}
-	copy(reach(r.Dst, size), result)
+	store(reach(r.Dst, size), result)
 	missing := false
 	for _, word := range r.Targets[:r.NumTargets] {
 		to := said(word, r.TargetOffset)
@@ -69,6 +70,16 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 	if missing && r.Spare != nil {
 		copy(reach(r.Spare, size), result)
 	}
+}
+
+// store writes a result. A word is stored at once, as a device does: the CPU may look at it meanwhile.
+func store(dst, result []byte) {
+	at := unsafe.Pointer(unsafe.SliceData(dst))
+	if len(result) == 4 && uintptr(at)%4 == 0 {
+		atomic.StoreUint32((*uint32)(at), binary.NativeEndian.Uint32(result))
+		return
+	}
+	copy(dst, result)
 }
 
 // rooms are for what has been combined, and for what comes next.
