@@ -54,7 +54,9 @@ func TestGPUDirectKilled(t *testing.T) {
 				verbstest.Kill(d, buried)
 			}
 			if name == "process" {
-				_ = w.comms[victim].star.links[0].conn.Close()
+				if err := w.comms[victim].star.Mute(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			g.network.Hold(false)
 			for r, c := range w.comms[:victim] {
