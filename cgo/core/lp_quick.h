@@ -74,7 +74,7 @@ struct lp_quick {
   struct lp_quick_record *log;
   uint64_t log_mask, head;        /* head: atomic */
   uint64_t calls[LP_QUICK_KINDS]; /* atomic: that have been made, by kind */
-  uint32_t *bells[LP_QUICK_RANKS]; /* a count and a flag each; see shmring.Doorbell */
+  uint32_t *bells[LP_QUICK_RANKS]; /* a count and a flag each, see shmring.Doorbell; and where the rank runs, see apart.h */
 };
 
 static inline uint64_t lp_quick_mix(uint64_t x) {

@@ -18,6 +18,7 @@
 #include <x86intrin.h>
 #endif
 
+#include "apart.h"
 #include "combine/combine.h"
 #include "front.h"
 
@@ -167,6 +168,16 @@ static void learn(const struct patience* p) {
     p->q->vain++;
 }
 
+/* Whoever is inside a gate has its. */
+static struct lp_apart aparts[LP_GATES];
+
+/* After a wait in which this rank has yielded: to one that shares its CPU, perhaps without need. */
+static void part(struct lp_quick* q, const struct lp_gate* gate) {
+  uint32_t at[LP_QUICK_RANKS];
+  for (uint32_t p = 0; p < q->ranks; p++) at[p] = p == q->rank ? 0 : LOAD(&q->bells[p][2], RELAXED);
+  if (lp_apart(&aparts[gate - gates], at, q->ranks)) q->vain = 0;
+}
+
 /* Waits until this rank may write chunk k. */
 static bool have_room(struct lp_quick* q, struct lp_quick_ring* ring, uint64_t k, const struct lp_gate* gate) {
   if (k <= ring->mask || k - ring->mask <= ring->free) return true;
@@ -201,6 +212,7 @@ static bool await(struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t 
         return false;
       }
   learn(&p);
+  if (p.polls > p.spins) part(q, gate);
   *polls = p.polls;
   return true;
 }
@@ -264,6 +276,7 @@ static void lay(struct lp_quick* q, const struct lp_quick_recipe* r, const struc
   struct lp_slot* s = slot_of(q, &q->rings[r->ring], q->rank, k);
   s->seq = q->seq, s->chain = q->chain, s->sig = r->sig;
   if (r->ring == 1) s->at = 0;
+  lp_apart_say(&q->bells[q->rank][2]);
   STORE(&s->number, k + 1, SEQ_CST);
   ring_bells(q);
 }

@@ -25,6 +25,7 @@ cflags="-std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Ic
 for test in library fork churn group args failure nocore core redop options conf memory fallback kin nonblocking survivors properties ends onesided quick stays; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 done
+${CC:-cc} $cflags -D_GNU_SOURCE -o "$out/apart" cgo/front/tests/apart.c cgo/front/apart.c -Llib -lnccl "-Wl,-rpath,$root/lib" -ldl || exit 1
 # Not linked: it opens the library itself.
 ${CC:-cc} $cflags -o "$out/load" cgo/front/tests/load.c -ldl || exit 1
 
@@ -56,6 +57,7 @@ for ranks in 2 3; do
   check "stays-$ranks" env LIGHTPATH_TRANSPORT=shm LIGHTPATH_CORE="$root/$out/counting.so" COUNTING_CORE="$root/lib/liblightpath.so" \
     "$out/stays" $ranks
 done
+check apart env LIGHTPATH_TRANSPORT=shm "$out/apart"
 check redop "$out/redop"
 check properties "$out/properties"
 check memory "$out/memory"
