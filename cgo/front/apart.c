@@ -21,7 +21,6 @@ void lp_apart_say(uint32_t* where) {
 
 int lp_apart_where(int cpu, const cpu_set_t* allowed, const uint32_t* at, uint32_t ranks) {
   cpu_set_t free = *allowed;
-  CPU_CLR((size_t)cpu, &free);
   for (uint32_t p = 0; p < ranks; p++)
     if (at[p] != 0) CPU_CLR(at[p] - 1, &free);
   for (int i = 1; i < CPU_SETSIZE; i++) { /* those behind it are the likeliest to be near */
