@@ -31,14 +31,15 @@ GROUPS = [
     {"build": basics.build},
     {"stub": basics.stub_suite, "driver": basics.driver_suite, "kernel-tests": basics.kernel_suite, "symbols": clients.symbols},
     {"kernels": timing.kernels},
+    {"progress": timing.progress},
     {"collectives": timing.collectives},
     {"nvidia": timing.beside_nvidia},
     {"nccl-tests": clients.nccl_tests, "torch": clients.torch, "cupy": clients.cupy, "planes": timing.planes},
 ]
 PARTS = [name for group in GROUPS for name in group]
 # Seconds that a part may take, of those that all may. The groups' longest are less than ten minutes together where nothing is to be built.
-LIMITS = {"build": 300, "kernels": 60, "collectives": 150, "nvidia": 100}
-LIMIT = 140
+LIMITS = {"build": 300, "kernels": 60, "progress": 40, "collectives": 140, "nvidia": 100}
+LIMIT = 120
 
 
 def run_part(context, name, part):

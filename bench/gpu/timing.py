@@ -100,8 +100,58 @@ def collectives(c):
     return [*rows, staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10), staged.bandwidth("allreduce", 2, medium)]
 
 
+# What the CPU's part in a staged operation may add to a stream, in us, and what an idle process may take of one CPU, in us a second.
+ADDED = 10
+IDLE = 1000
+METRIC = re.compile(r"([\d.e+]+) (cpu-us/s|[a-z0-9-]+-us)")
+
+
+def metrics(text):
+    """Of each benchmark of a Go test its metrics by name."""
+    return {line.split()[0]: {name: float(number) for number, name in METRIC.findall(line)} for line in text.splitlines() if line.startswith("Benchmark")}
+
+
+def progress(c):
+    """What the CPU's part in a staged operation adds to a stream, and what it takes when there is none (cgo/cuda/progress_test.go)."""
+    program, env = c.path("build", "gpu", "cuda.test"), {"STUB_CUDA_LOOKS": "1000000", "NCCL_DEBUG": ""}
+    rows = []
+    for name, turns in (("Progress", 100 if c.stub else 2000), ("Idle/(none|staged|direct)/4", 1)):
+        done = c.run(f"progress-{name.split('/')[0]}", [program, "-test.run", "^$", "-test.bench", name, "-test.benchtime", f"{turns}x"], 30, env)
+        found = metrics(done.text())
+        if not done.ok or not found:
+            rows.append(fail("progress", name, done.why()))
+            continue
+        for which, m in found.items():
+            if "added-us" in m:
+                rows.append(added(c, m))
+            elif "cpu-us/s" in m:
+                rows.append(idle(c, which, m["cpu-us/s"]))
+    return rows
+
+
+def added(c, m):
+    ways = ", ".join(f"{way} {m[f'{way}-us']:.1f} (p99 {m[f'{way}-p99-us']:.1f})" for way in ("hand", "callback", "goroutine", "staged"))
+    return Row("progress", "8 B staged beside by hand: added", number=m["added-us"], unit="us", limit=ADDED, asked=None if c.stub else 1, note=note(c, ways))
+
+
+def idle(c, which, used):
+    what = f"CPU time without a call, {which}"
+    if used > IDLE and not c.stub:
+        return fail("progress", what, f"{used:.0f} us a second, of at most {IDLE}")
+    return Row("progress", what, number=used, unit="us/s", note=note(c))
+
+
+def gpudirect(c):
+    """Messages between memory of devices and RDMA ports, where there are ports."""
+    what = "GPUDirect RDMA"
+    if c.stub or not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infiniband"):
+        return [skip("planes", what, c.no_gpu or "no RDMA device here")]
+    bench = Bench(c, "planes", "rdma, GPUDirect", ["--transport", "rdma"], {"LIGHTPATH_DEVICE_PATH": "rdma"})
+    return [bench.latency("allreduce", 2), bench.bandwidth("allreduce", 2, "64M")]
+
+
 def planes(c):
-    """Results over packet planes and over circuits that switch; device memory is staged there."""
+    """Results over packet planes and over circuits that switch; device memory is staged there, but for RDMA ports that reach it."""
     size = "64K" if c.stub else "8M"
     rows = [Bench(c, "planes", "tcp", ["--transport", "tcp", "--planes", "2"]).bandwidth("allreduce", 2, size)]
     fabric = os.path.join(c.out, "fabric.yaml")
@@ -110,7 +160,7 @@ def planes(c):
     for planner in ("swot", "weave") if not c.stub else ("swot",):
         bench = Bench(c, "planes", f"optical {planner}", ["--fabric", fabric, "--planner", planner], {"LIGHTPATH_PLAN_WAIT": "1"})
         rows += [bench.bandwidth(collective, 4, size) for collective in ("allreduce", "alltoall")]
-    return rows
+    return rows + gpudirect(c)
 
 
 FABRIC = """version: 1
