@@ -20,11 +20,16 @@ const anySize = 1<<63 - 1
 // ranks, circuits or not), so ranks cannot differ.
 //
 // On packet planes small messages take the fewest rounds and large ones the fewest bytes
-// per rank. An exchange of all with all is one round there, since nothing orders its steps:
-// Bruck's saves messages, which pays where they are many more than the rounds. On circuits what counts is that steps are permutations which recur: halving and
-// doubling (SWOT 2.1.2) on powers of two, otherwise the ring, which needs no switching.
+// per rank; where two algorithms send as many bytes, few ranks are better off with the one of fewer rounds
+// in larger pieces. An exchange of all with all is one round there, since nothing orders its steps: Bruck's saves
+// messages, which pays where they are many more than the rounds. On circuits what counts is that steps are
+// permutations which recur: halving and doubling (SWOT 2.1.2) on powers of two, otherwise the ring, which needs no
+// switching.
 var packetChoices = [schedule.NumCollectives][]choice{
-	schedule.AllReduce:     {{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"}, {max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllReduce: {
+		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"},
+		{pow2: true, ranks: 4, max: 16 << 20, algorithm: "rabenseifner"}, {max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"},
+	},
 	schedule.AllGather:     {{max: 64 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "ring"}},
 	schedule.ReduceScatter: {{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: anySize, algorithm: "pairwise"}},
 	schedule.AllToAll:      {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "pairwise"}},

@@ -66,6 +66,7 @@ type Comm struct {
 	table  []bootstrap.Hello
 	star   *control.Star
 	packet transport.Endpoint
+	shares *shares       // nil where those of packet planes are even
 	arena  *shared.Arena // nil where ranks share no memory
 	light  *optical      // nil without circuits
 	dev    *onDevice     // nil in programs without devices
@@ -433,6 +434,12 @@ func (c *Comm) deliver(m *control.Message) {
 	case control.MsgPlanTold:
 		if in := c.inter.Load(); in != nil {
 			in.answered(m)
+		}
+	case control.MsgShares:
+		if c.leader != nil {
+			c.leader.post(m)
+		} else if answer := c.shares.answer(m, len(c.packet.Planes())); answer != nil {
+			_ = c.star.ToLeader(answer) // a leader that is gone is noticed by who reads
 		}
 	case control.MsgWant, control.MsgDone, control.MsgPlanReq, control.MsgReady, control.MsgRow:
 		if c.leader != nil {

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -24,6 +25,7 @@ type shape struct {
 	whole   uint64 // count of the call that this is a piece of; 0: none
 	wish    wish
 	plan    uint64   // 0: packet planes; else the number of the plan in the table of plans
+	shares  uint32   // number of the agreement on the shares of packet planes; 0: even
 	maps    uint64   // hash of the planes' maps where a setup precedes the plan, else 0
 	planes  planeSet // that the plan is laid over
 	// scripted: the call is interposed, under the plan that all ranks have for its shape.
@@ -37,6 +39,7 @@ type entry struct {
 	algorithm string
 	kernels   kernels
 	plan      *plans.Plan // nil on packet planes
+	brings    []int64     // bytes by plane, where they are measured
 	used      uint64      // tick of the last use
 }
 
@@ -77,6 +80,13 @@ func (p *programs) put(s shape, e *entry) {
 	p.tick++
 	e.used = p.tick
 	p.table[s] = e
+}
+
+// dropShares forgets the programs of an agreement on shares that is no longer in force; those of even shares stay.
+func (p *programs) dropShares(version uint32) {
+	if version != 0 {
+		maps.DeleteFunc(p.table, func(s shape, _ *entry) bool { return s.shares == version })
+	}
 }
 
 // shapeOf returns the shape of a collective call on packet planes.
@@ -134,8 +144,15 @@ func buildSchedule(s *shape, ranks int, optical bool, cfg *settings.Config, pods
 	return collective{sched, name}, nil
 }
 
-// packetEntry returns the program of a shape on the packet planes.
+// packetEntry returns the program of a shape on the packet planes, for the collective that is next to get a number.
 func (c *Comm) packetEntry(s shape) (*entry, error) {
+	var units []int
+	if c.shares != nil && s.wish.planes == 0 {
+		if err := c.enterShares(c.seq + 1); err != nil {
+			return nil, err
+		}
+		s.shares, units = c.shares.version, c.shares.units
+	}
 	if e := c.programs.get(s); e != nil {
 		return e, nil
 	}
@@ -151,14 +168,21 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	if s.wish.planes != 0 && c.light == nil { // else they are planes with circuits
 		use = slices.Collect(s.wish.planes.each())
 	}
+	sig := s.callSignature()
+	if s.shares != 0 {
+		sig = program.Signature(uint64(sig), uint64(s.shares))
+	}
 	p, err := program.Lower(col.sched, nil, program.Args{
-		Rank: c.args.Rank, Planes: len(c.packet.Planes()), Use: use, Count: int64(s.count), ElemSize: int64(s.typ.Size()),
-		InPlace: s.inPlace, Scale: k.scale != nil, Signature: s.callSignature(),
+		Rank: c.args.Rank, Planes: len(c.packet.Planes()), Use: use, Shares: units, Count: int64(s.count), ElemSize: int64(s.typ.Size()),
+		InPlace: s.inPlace, Scale: k.scale != nil, Signature: sig,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, col.algorithm, err)
 	}
 	e := &entry{prog: p, sig: s.callSignature(), algorithm: col.algorithm, kernels: k}
+	if c.shares != nil {
+		e.brings = brings(p)
+	}
 	c.programs.put(s, e)
 	c.trace(&s, e)
 	c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",

@@ -348,6 +348,7 @@ func (c *Comm) attach(l *listeners, sec control.Secret, fab *fabricInfo) error {
 	if err == nil {
 		err = c.attachOptical(fab, sec)
 	}
+	c.attachShares(kind)
 	if err == nil {
 		err = c.attachDevice()
 	}

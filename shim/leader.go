@@ -27,6 +27,7 @@ type leader struct {
 	last   []uint64  // by rank, the latest operation that it reported
 
 	tickets *arbiter
+	shares  *shareLead
 	births  births
 	accords accords
 	owed    owed
@@ -50,7 +51,7 @@ func newLeader(c *Comm) *leader {
 		c: c, inbox: make(chan *control.Message, 4*c.args.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
 		last: make([]uint64, c.args.Ranks),
 	}
-	l.births.c = c
+	l.births.c, l.shares = c, newShareLead(c)
 	return l
 }
 
@@ -95,6 +96,10 @@ func (l *leader) serve() {
 		case m := <-l.inbox:
 			if m.Kind == control.MsgReady {
 				l.countReady()
+				continue
+			}
+			if m.Kind == msgShares {
+				l.shares.handle(m)
 				continue
 			}
 			if l.tickets == nil {

@@ -177,7 +177,7 @@ type lossyTalker struct {
 }
 
 // lossyRanks starts a rank on each host and returns once all are ready.
-func lossyRanks(t *testing.T, hosts []string, planes int) []*lossyTalker {
+func lossyRanks(t *testing.T, hosts []string, planes int, env ...string) []*lossyTalker {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -192,6 +192,7 @@ func lossyRanks(t *testing.T, hosts []string, planes int) []*lossyTalker {
 		cmd := exec.Command("ip", "netns", "exec", host, exe)
 		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=lossy", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)), "NCCL_SOCKET_IFNAME=="+strings.Join(names, ","),
 			fmt.Sprintf("LIGHTPATH_PLANES=%d", planes), "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_TIMEOUT=300s", "LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise")
+		cmd.Env = append(cmd.Env, env...)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -290,7 +291,7 @@ func TestHeldPlane(t *testing.T) {
 	const n = 3
 	hosts, ethernet := addressedHosts(t, n, 2)
 	held := ethernet.Lossy(t, 1)
-	ranks := lossyRanks(t, hosts, 2)
+	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=even")
 	for command, share := range map[string]uint64{"reduce": reduceShare(n), "exchange": exchangeShare(n)} {
 		tell(t, ranks, command) // finds the ways, and who is at their ends
 		done(t, ranks, command)
@@ -310,6 +311,36 @@ func TestHeldPlane(t *testing.T) {
 		done(t, ranks, "narrow") // and nothing else
 		lose(t, held, 0)
 		done(t, ranks, command)
+	}
+}
+
+// TestLossyPlaneCarriesLess: a plane that loses frames for long gets less of the calls, and more again when it loses nothing.
+func TestLossyPlaneCarriesLess(t *testing.T) {
+	hosts, ethernet := addressedHosts(t, 2, 2)
+	worse := ethernet.Lossy(t, 1)
+	ranks := lossyRanks(t, hosts, 2)
+	part := func() float64 { // of what rank 0 sends in a call that plane 1 carries
+		var before, sent [2]float64
+		for j := range before {
+			before[j] = float64(ethernet.Sent(t, 0, j))
+		}
+		tell(t, ranks, "reduce")
+		done(t, ranks, "reduce")
+		for j := range sent {
+			sent[j] = float64(ethernet.Sent(t, 0, j)) - before[j]
+		}
+		return sent[1] / (sent[0] + sent[1])
+	}
+	part() // finds the ways
+	lose(t, worse, 0.1)
+	least := 0.0
+	if !settled(func() bool { least = part(); return least < 1./6 }) {
+		t.Fatalf("plane 1 carries %.3f of a call", least)
+	}
+	lose(t, worse, 0)
+	got := 0.0
+	if !settled(func() bool { got = part(); return got > 2*least }) {
+		t.Fatalf("plane 1, which loses nothing more, carries %.3f of a call, %.3f before", got, least)
 	}
 }
 

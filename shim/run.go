@@ -246,6 +246,7 @@ func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, s
 	}
 	t := c.task()
 	t.Trace(light != nil && c.flight.timed)
+	t.Pace(ref.entry.brings != nil)
 	if err := t.Bind(ec); err != nil {
 		return c.fail(err)
 	}
@@ -295,6 +296,7 @@ func (s *session) bindMessages(c *Comm, first int) error {
 	r := &c.runner
 	t := c.task()
 	t.Trace(false)
+	t.Pace(false)
 	err := t.Bind(exec.Call{
 		Program: &r.p2p, Messages: r.msgs, Comm: c.id, Op: r.seq, Pairs: r.pairs, Gate: s.gate, Endpoint: c.packet, Poison: &c.poison,
 	})
@@ -317,6 +319,9 @@ func (s *session) drive() error {
 		return s.failed(err)
 	}
 	for i := range s.refs {
+		if r := &s.refs[i]; r.entry != nil && r.entry.brings != nil {
+			r.comm.measure(s.tasks[i], r.entry.brings)
+		}
 		s.refs[i].record(s.tasks[i])
 		s.refs[i].finish()
 	}

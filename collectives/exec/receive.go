@@ -24,6 +24,9 @@ func (t *Task) receiveAll(l *lane) (bool, error) {
 		}
 		i++
 	}
+	if t.pacing && moved {
+		t.pace(l)
+	}
 	return moved, nil
 }
 

@@ -141,6 +141,8 @@ type Task struct {
 	tracing            bool
 	events             []Event
 	parts              []int32 // per message, operations to go; where there is a gate
+	pacing             bool
+	first              int64 // when the first bytes came, on whatever plane; 0: none yet, or not pacing
 }
 
 // lane is the run-time state of one plane.
@@ -164,7 +166,9 @@ type lane struct {
 	gated    bool
 	posted   program.OpID // the reconfiguration that gated waits for, for the trace
 	finished bool         // all of TX, posts included
-	lent     []loan       // sends that have been taken, of payload that is not given back yet
+	first    int64        // when the first bytes came, and the last; 0: not yet; see Pace
+	last     int64
+	lent     []loan // sends that have been taken, of payload that is not given back yet
 }
 
 // loan is a send whose payload its plane has not given back up to a mark.
@@ -193,7 +197,7 @@ func (t *Task) Bind(c Call) error {
 	if err := checkCall(&c); err != nil {
 		return err
 	}
-	t.call, t.prog, t.err = c, c.Program, nil
+	t.call, t.prog, t.err, t.first = c, c.Program, nil, 0
 	t.bindPlanes()
 	if c.Engine != nil {
 		t.lanes, t.remaining, t.bound = t.lanes[:0], 1, true
@@ -312,7 +316,7 @@ func (t *Task) bindLane(i int) {
 	if i < len(t.call.Base) {
 		l.settle = t.call.Base[i]
 	}
-	l.rx, l.lent = l.rx[:0], l.lent[:0]
+	l.rx, l.lent, l.first, l.last = l.rx[:0], l.lent[:0], 0, 0
 	for _, id := range pl.Sources {
 		l.rx = append(l.rx, chain{id: id})
 	}

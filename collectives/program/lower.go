@@ -20,6 +20,9 @@ type Args struct {
 	Planes int
 	// Use are the packet planes that may carry something, ascending; nil: all.
 	Use []int
+	// Shares are, where all packet planes are in use, the parts of a flow that they carry where it is cut for all of
+	// them, in proportion; nil: even.
+	Shares []int
 	// Count is the call's count in elements of ElemSize bytes: a block of the schedule.
 	Count    int64
 	ElemSize int64
@@ -47,7 +50,7 @@ type Args struct {
 // ranges, each flow split over the plan's entries, with the dependencies between them.
 //
 // A nil plan means packet planes, which reach everyone at all times: a flow of at least
-// two times MinPiece is split evenly over as many planes as it has MinPieces, and where
+// two times MinPiece is split, evenly but for Shares, over as many planes as it has MinPieces, and where
 // those are not all of them the first rotates with source, destination and step, so that small
 // flows spread.
 //
@@ -65,7 +68,7 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 		ScratchBytes: int64(s.Blocks[schedule.Scratch]) * args.Count * args.ElemSize,
 	}
 	if plan == nil {
-		split := packetSplit{planes: args.Planes, use: args.Use, minPiece: args.MinPiece, elem: args.ElemSize}
+		split := packetSplit{planes: args.Planes, use: args.Use, shares: args.Shares, minPiece: args.MinPiece, elem: args.ElemSize}
 		if split.use != nil {
 			split.planes = len(split.use)
 		}
@@ -143,6 +146,8 @@ func checkArgs(s *schedule.Schedule, plan *plans.Plan, a *Args) error {
 		return fmt.Errorf("program: %d packet planes: %w", a.Planes, ErrArgs)
 	case plan == nil && a.Use != nil && (len(a.Use) == 0 || slices.Min(a.Use) < 0 || slices.Max(a.Use) >= a.Planes):
 		return fmt.Errorf("program: packet planes %v of %d: %w", a.Use, a.Planes, ErrArgs)
+	case plan == nil && a.Shares != nil && !a.sharesFit():
+		return fmt.Errorf("program: shares %v of %d packet planes: %w", a.Shares, a.Planes, ErrArgs)
 	case plan != nil && (len(plan.Planes) < 1 || len(plan.Planes) > plans.MaxPlanes):
 		return fmt.Errorf("program: plan of %d planes: %w", len(plan.Planes), ErrPlan)
 	case plan != nil && a.Problem == nil:
@@ -156,6 +161,14 @@ func checkArgs(s *schedule.Schedule, plan *plans.Plan, a *Args) error {
 		a.MinPiece = DefaultMinPiece
 	}
 	return nil
+}
+
+// maxShare bounds a share of a plane.
+const maxShare = 1 << 20
+
+// sharesFit reports whether there is a share for each of the planes, which are all in use, and not for none of them only.
+func (a *Args) sharesFit() bool {
+	return a.Use == nil && len(a.Shares) == a.Planes && slices.Min(a.Shares) >= 0 && slices.Max(a.Shares) > 0 && slices.Max(a.Shares) <= maxShare
 }
 
 // splitter cuts the elements of a flow in one step into pieces, the same on every rank.

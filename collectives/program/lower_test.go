@@ -56,6 +56,13 @@ func TestLowerPacket(t *testing.T) {
 					inPlace := (i+planes)%2 == 0
 					scale := uint32(1)
 					args := Args{Planes: planes, Count: count, ElemSize: 4, InPlace: inPlace, MinPiece: 16}
+					if rng := rand.New(rand.NewPCG(uint64(n), uint64(planes))); i == 3 {
+						args.Shares = make([]int, planes)
+						for j := range args.Shares {
+							args.Shares[j] = rng.IntN(20)
+						}
+						args.Shares[rng.IntN(planes)] = 1 + rng.IntN(maxShare)
+					}
 					if s.Collective.Reduces() && planes != 2 {
 						scale, args.Scale = 3, true
 					}

@@ -1,9 +1,10 @@
 package program
 
-// packetSplit divides a flow evenly over packet planes.
+// packetSplit divides a flow over packet planes: evenly, or by their shares.
 type packetSplit struct {
 	planes   int
 	use      []int // which planes these are; nil: the first
+	shares   []int // of the planes, where all serve; nil: even
 	minPiece int64 // bytes
 	elem     int64 // bytes
 }
@@ -20,6 +21,8 @@ func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []p
 	first := 0
 	if n < int64(s.planes) {
 		first = (src + dst + step) % s.planes
+	} else if s.shares != nil {
+		return s.byShares(elems, pieces)
 	}
 	for i := int64(0); i < n; i++ {
 		plane := (first + int(i)) % s.planes
@@ -27,6 +30,21 @@ func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []p
 			plane = s.use[plane]
 		}
 		pieces = append(pieces, piece{plane: plane, lo: part(elems, i, n), hi: part(elems, i+1, n)})
+	}
+	return pieces
+}
+
+// byShares cuts elems elements over all planes in proportion to their shares. Shares are whole numbers, so the cuts
+// are the same on every machine.
+func (s packetSplit) byShares(elems int64, pieces []piece) []piece {
+	total, before := int64(0), int64(0)
+	for _, w := range s.shares {
+		total += int64(w)
+	}
+	for j, w := range s.shares {
+		after := before + int64(w)
+		pieces = append(pieces, piece{plane: j, lo: part(elems, before, total), hi: part(elems, after, total)})
+		before = after
 	}
 	return pieces
 }

@@ -54,6 +54,7 @@ const (
 	MsgPlanAsk               // which plan do calls of a shape that are interposed have? Seq numbers the question, Body is the shape
 	MsgPlanTold              // leader to rank: the answer; Arg is 1 with the plan, 0 with the reason why there is none
 	MsgRegions               // a rank has registered device memory, or does no more: all are to look; leader to all: the same
+	MsgShares                // both ways, of the shares of packet planes; Arg says what, Seq numbers the leader's questions
 	numKinds
 )
 

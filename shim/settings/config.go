@@ -24,10 +24,12 @@ type Config struct {
 	Planes     int
 	Staging    int64  // bytes of a buffer that are staged at a time
 	Congestion string // of tcp planes; "" is the host's
-	Planner    string
-	PlanDir    string
-	PlanLimit  time.Duration
-	PlanWait   bool
+	// PlaneShares is SharesMeasured or SharesEven.
+	PlaneShares string
+	Planner     string
+	PlanDir     string
+	PlanLimit   time.Duration
+	PlanWait    bool
 	// PlanTolerance is by how much, in parts of one, the plan of a call may take longer than
 	// one made for its size; 0: every size has its own.
 	PlanTolerance float64
@@ -89,6 +91,12 @@ const StatusOff = "off"
 
 // DefaultExchange is LIGHTPATH_DEVICE_EXCHANGE's.
 const DefaultExchange = 32 << 20
+
+// What LIGHTPATH_PLANE_SHARES can say.
+const (
+	SharesMeasured = "measured"
+	SharesEven     = "even"
+)
 
 // What LIGHTPATH_DEMAND can say.
 const (

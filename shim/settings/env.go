@@ -45,6 +45,8 @@ var vars = []Var{
 		func(c *Config, v string) error { return setBytes(&c.Staging, v, 64<<10, 1<<30) }},
 	{"LIGHTPATH_TCP_CONGESTION", "name", "", "congestion control of tcp planes, one that the host allows; empty: the host's own",
 		func(c *Config, v string) error { c.Congestion = v; return nil }},
+	{"LIGHTPATH_PLANE_SHARES", "measured|even", SharesMeasured, "how large calls are divided over several tcp or rdma planes: by what each plane has carried lately, which all ranks agree on, or evenly; even on one rank is on all",
+		func(c *Config, v string) error { return setChoice(&c.PlaneShares, v, SharesMeasured, SharesEven) }},
 	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: " + strings.Join(planner.Names(), ", "),
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "", "directory of the plan cache; empty: plans are kept in memory only",

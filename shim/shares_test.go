@@ -1,0 +1,214 @@
+package shim
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+)
+
+// newSharing makes a communicator over TCP planes of this host whose calls, by their size, go by shares, and are not measured.
+func newSharing(t *testing.T, ranks, planes int) *world {
+	t.Helper()
+	t.Setenv("LIGHTPATH_TRANSPORT", "tcp")
+	t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(planes))
+	t.Setenv("LIGHTPATH_ALGORITHM", "allgather:ring")
+	return newWorld(t, ranks)
+}
+
+// sharedCount is how many elements of a block two planes divide.
+const sharedCount = 140 << 10 / 4
+
+// gatherOne makes one AllGather, in a group of so many, and checks what came.
+func gatherOne(c *Comm, calls int) error {
+	n := c.args.Ranks
+	group := make([]Call, calls)
+	results := make([][]float32, calls)
+	for k := range group {
+		in := make([]float32, sharedCount)
+		for i := range in {
+			in[i] = float32(c.args.Rank*1000 + i%97)
+		}
+		results[k] = make([]float32, n*sharedCount)
+		group[k] = Call{
+			Comm: c, Kind: CallAllGather, Type: datatype.Float32, Count: sharedCount,
+			Send: unsafe.Pointer(unsafe.SliceData(in)), Recv: unsafe.Pointer(unsafe.SliceData(results[k])),
+		}
+	}
+	if err := Run(group); err != nil {
+		return err
+	}
+	for k, out := range results {
+		for i, v := range out {
+			if want := float32(i/sharedCount*1000 + i%sharedCount%97); v != want {
+				return fmt.Errorf("call %d, element %d: %v, want %v", k, i, v, want)
+			}
+		}
+	}
+	return nil
+}
+
+// see has every rank believe that planes have had those paces, and one say that shares do not fit.
+func (w *world) see(from int, pace func(rank int) []uint64) {
+	for _, c := range w.comms {
+		c.shares.mu.Lock()
+		copy(c.shares.seen, pace(c.args.Rank))
+		c.shares.mu.Unlock()
+	}
+	_ = w.comms[from].star.toLeader(&message{Kind: msgShares, Arg: sharesLook})
+}
+
+// inForce are the shares that rank 0 goes by, and whether all do. No call is in progress.
+func (w *world) inForce() (units []int, all bool) {
+	units, all = w.comms[0].shares.units, true
+	for _, c := range w.comms {
+		all = all && slices.Equal(c.shares.units, units) && c.shares.version == w.comms[0].shares.version
+	}
+	return units, all
+}
+
+// TestSharesAgreed: what ranks see becomes the shares of all from one operation on, whoever is ahead, in groups of any size, while results
+// stay right; and even ones again when planes are alike.
+func TestSharesAgreed(t *testing.T) {
+	for _, k := range []struct{ ranks, planes int }{{2, 2}, {3, 2}, {4, 2}} {
+		t.Run(fmt.Sprintf("%d ranks", k.ranks), func(t *testing.T) {
+			w := newSharing(t, k.ranks, k.planes)
+			calls := 0
+			until := func(what string, ok func(units []int) bool) {
+				t.Helper()
+				if !settled(func() bool {
+					// Groups need not be the same on all ranks.
+					w.must(func(c *Comm) error {
+						for left := 6; left > 0; {
+							n := min(1+(calls+c.args.Rank)%3, left)
+							if err := gatherOne(c, n); err != nil {
+								return err
+							}
+							left -= n
+						}
+						return nil
+					})
+					calls++
+					units, all := w.inForce()
+					if !all {
+						t.Fatalf("%s: ranks differ: %v", what, units)
+					}
+					return ok(units)
+				}) {
+					units, _ := w.inForce()
+					t.Fatalf("%s: shares are %v after %d rounds of calls", what, units, calls)
+				}
+			}
+			w.see(k.ranks-1, func(rank int) []uint64 {
+				if rank == k.ranks-1 {
+					return []uint64{900, 100} // the last rank is badly served by plane 1
+				}
+				return []uint64{500, 500}
+			})
+			// The others see no such thing, but wait for it.
+			until("slow for one", func(u []int) bool { return u != nil && u[1] < u[0]/4 })
+			// One grows at most to twice its share, so it takes several agreements.
+			for {
+				u, _ := w.inForce()
+				if u == nil {
+					break
+				}
+				before := slices.Clone(u)
+				if u[0]*4 < shareTotal*3 {
+					break
+				}
+				w.see(0, func(int) []uint64 { return []uint64{500, 500} })
+				until("recovered", func(u []int) bool { return !slices.Equal(u, before) })
+			}
+			if w.comms[0].shares.units != nil && w.comms[0].shares.units[1] < shareTotal/4 {
+				t.Errorf("after recovery: %v", w.comms[0].shares.units)
+			}
+		})
+	}
+}
+
+// TestSharesRootAhead: the root of broadcasts, which waits for nobody, has begun what is proposed for an operation that the others have yet
+// to come to; then a later one is found.
+func TestSharesRootAhead(t *testing.T) {
+	w := newSharing(t, 2, 2)
+	broadcast := func(c *Comm, buf []float32) error {
+		p := unsafe.Pointer(unsafe.SliceData(buf))
+		return Run([]Call{{Comm: c, Kind: CallBroadcast, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}})
+	}
+	const ahead = 8 // whose bytes the connections hold
+	w.must(func(c *Comm) error {
+		buf := make([]float32, 1)
+		if c.args.Rank == 0 {
+			for range ahead {
+				if err := broadcast(c, buf); err != nil {
+					return err
+				}
+			}
+			w.see(1, func(int) []uint64 { return []uint64{100, 900} })
+			if !settled(func() bool {
+				c.shares.mu.Lock()
+				defer c.shares.mu.Unlock()
+				return c.shares.next != nil && c.shares.next.from > ahead
+			}) {
+				return fmt.Errorf("nothing has been agreed for later than operation %d", ahead)
+			}
+			return nil
+		}
+		if !settled(func() bool {
+			c.shares.mu.Lock()
+			defer c.shares.mu.Unlock()
+			return c.shares.next != nil
+		}) {
+			return fmt.Errorf("nothing has been proposed")
+		}
+		for range ahead {
+			if err := broadcast(c, buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for range 8 {
+		w.must(func(c *Comm) error { return gatherOne(c, 1) })
+	}
+	if units, all := w.inForce(); !all || units == nil {
+		t.Errorf("shares %v, all alike: %v", units, all)
+	}
+}
+
+// TestSharesRefused: ranks keep even shares where one has been told to; nobody waits for it.
+func TestSharesRefused(t *testing.T) {
+	w := newSharing(t, 2, 2)
+	w.comms[1].mu.Lock()
+	w.comms[1].shares = nil // as attachShares leaves it
+	w.comms[1].mu.Unlock()
+	p := w.comms[0].shares
+	p.mu.Lock()
+	copy(p.seen, []uint64{900, 100})
+	p.mu.Unlock()
+	_ = w.comms[0].star.toLeader(&message{Kind: msgShares, Arg: sharesLook})
+	for range 20 {
+		w.must(func(c *Comm) error { return gatherOne(c, 2) })
+	}
+	if p.units != nil {
+		t.Errorf("shares %v", p.units)
+	}
+}
+
+// TestSharesNeverConcluded: a rank that has come to an operation that shares have been proposed for gives up when nobody concludes.
+func TestSharesNeverConcluded(t *testing.T) {
+	w := newSharing(t, 2, 2)
+	w.limit(1e9)
+	for _, c := range w.comms {
+		c.shares.answer(&message{Seq: 99, Arg: sharesPropose, Body: appendWords(nil, c.seq+1, 512, 512)}, 2)
+	}
+	for r, err := range w.each(func(c *Comm) error { return gatherOne(c, 1) }) {
+		if err == nil {
+			t.Errorf("rank %d goes on", r)
+			continue
+		}
+		wantError(t, err, ErrTimeout, "shares of planes")
+	}
+}
