@@ -74,8 +74,9 @@ func (w *window) clear() {
 
 func rate(bytes, ns int64) float64 { return float64(max(bytes, 1)) / float64(max(ns, 1)) }
 
-// slowest combines what ranks tell: each plane at the pace that the rank has seen that it is slowest for, since that rank is
-// waited for. Ranks that have measured nothing tell zeros. The result is nil where none has.
+// slowest combines what ranks tell: each plane at the pace that the rank has seen that it is slowest for,
+// since that rank is waited for. Ranks that have measured nothing tell zeros. The result is nil where none
+// has.
 func slowest(told [][]uint64, planes int) []uint64 {
 	var all []uint64
 	for _, pace := range told {
@@ -97,7 +98,8 @@ func idealShares(shares []int, pace []uint64) []int {
 	k := len(pace)
 	least := max(shareTotal/(leastShare*k), 1)
 	clear(shares)
-	// Planes that are due less than the least get that, and the others divide the rest, which may be too little for more of them.
+	// Planes that are due less than the least get that, and the others divide the rest, which may be too little
+	// for more of them.
 	rest, sum := shareTotal, uint64(0)
 	for _, p := range pace {
 		sum += p
@@ -126,8 +128,8 @@ func idealShares(shares []int, pace []uint64) []int {
 	return shares
 }
 
-// nextShares is idealShares, but a plane's share that is below an even one grows to twice what it is, or little more: what a plane does
-// with few bytes says little about what it does with many.
+// nextShares is idealShares, but a plane's share that is below an even one grows to twice what it is, or
+// little more: what a plane does with few bytes says little about what it does with many.
 func nextShares(now []int, pace []uint64) []int {
 	sum := uint64(0)
 	for _, p := range pace {
@@ -142,8 +144,9 @@ func nextShares(now []int, pace []uint64) []int {
 	return idealShares(make([]int, len(pace)), limited)
 }
 
-// grownShares gives planes that have less than an even share half as much again, to try: where processors are what is scarce, a plane that
-// has recovered is as late with a little as it would be with more. From three quarters of an even share on it gets that.
+// grownShares gives planes that have less than an even share half as much again, to try: where processors
+// are what is scarce, a plane that has recovered is as late with a little as it would be with more. From
+// three quarters of an even share on it gets that.
 func grownShares(now []int) []int {
 	k := len(now)
 	grown := make([]uint64, k)

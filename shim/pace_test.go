@@ -39,7 +39,8 @@ func TestIdealShares(t *testing.T) {
 		if !sharesFit(ideal, planes) || slices.Min(ideal) < least {
 			t.Fatalf("paces %v: shares %v", pace, ideal)
 		}
-		// A unit moved from the plane that is last to another one must not pay, but for what rounding left to the fastest.
+		// A unit moved from the plane that is last to another one must not pay, but for what rounding left to the
+		// fastest.
 		last, at := 0.0, 0
 		for j := range ideal {
 			if end := float64(ideal[j]-planes) / float64(pace[j]); end > last {
@@ -54,8 +55,8 @@ func TestIdealShares(t *testing.T) {
 	}
 }
 
-// TestNextShares: from any shares, paces that last lead to shares that fit them, in a few steps; and no share grows far beyond twice
-// what it was.
+// TestNextShares: from any shares, paces that last lead to shares that fit them, in a few steps; and no
+// share grows far beyond twice what it was.
 func TestNextShares(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {

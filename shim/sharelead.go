@@ -2,13 +2,15 @@ package shim
 
 import "time"
 
-// shareLead is the leader's part in the shares of planes. It is used by the leader's goroutine only, so what it says arrives in order.
+// shareLead is the leader's part in the shares of planes. It is used by the leader's goroutine only, so
+// what it says arrives in order.
 //
 //	look -> ask all -> told by all -> propose, from an operation that none has reached -> answered by all -> conclude
 //
-// A rank that has accepted a proposal waits, when it comes to the operation, for the conclusion, and that is to accept only if all have.
-// It is said only after all have answered, so no rank can get it before the proposal. A rank that is past the operation, as the root of
-// a broadcast may be, refuses; then the leader proposes a later one.
+// A rank that has accepted a proposal waits, when it comes to the operation, for the conclusion, and that
+// is to accept only if all have. It is said only after all have answered, so no rank can get it before the
+// proposal. A rank that is past the operation, as the root of a broadcast may be, refuses; then the leader
+// proposes a later one.
 type shareLead struct {
 	c        *Comm
 	number   uint64 // of the question or proposal that is open, or was last

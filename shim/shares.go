@@ -11,9 +11,10 @@ import (
 	"lightpath/ocsctl/monotonic"
 )
 
-// Shares of the packet planes of a network: one that is slow or loses frames for long carries less of large calls. Each rank
-// measures what planes bring it (pace.go), and tells the leader when their shares do not fit that; the leader makes others of what all
-// ranks have seen, and they agree from which operation on these count (sharelead.go).
+// Shares of the packet planes of a network: one that is slow or loses frames for long carries less of large
+// calls. Each rank measures what planes bring it (pace.go), and tells the leader when their shares do not
+// fit that; the leader makes others of what all ranks have seen, and they agree from which operation on
+// these count (sharelead.go).
 
 // paceBytes is how much a program must bring a rank, per plane, to be measured: less says little about rates.
 const paceBytes = 256 << 10
@@ -49,8 +50,8 @@ func newShares(planes int) *shares {
 	return &shares{window: newWindow(planes), seen: make([]uint64, planes)}
 }
 
-// attachShares lets the shares of packet planes follow what these carry: where they are a network's, and nothing has circuits. Where
-// LIGHTPATH_PLANE_SHARES forbids that to one rank, it agrees to nothing.
+// attachShares lets the shares of packet planes follow what these carry: where they are a network's, and
+// nothing has circuits. Where LIGHTPATH_PLANE_SHARES forbids that to one rank, it agrees to nothing.
 func (c *Comm) attachShares(transport string) {
 	network := transport == "tcp" || transport == transportRDMA
 	if network && c.packet != nil && len(c.packet.Planes()) > 1 && c.light == nil && c.cfg.PlaneShares == sharesMeasured {
@@ -58,8 +59,9 @@ func (c *Comm) attachShares(transport string) {
 	}
 }
 
-// enterShares sets the shares that operation seq, the next to be bound, goes by. Where some have been proposed for it, it waits for the
-// leader's conclusion, which needs the other ranks' control networks and nothing that their callers do. Comm.mu is held.
+// enterShares sets the shares that operation seq, the next to be bound, goes by. Where some have been
+// proposed for it, it waits for the leader's conclusion, which needs the other ranks' control networks and
+// nothing that their callers do. Comm.mu is held.
 func (c *Comm) enterShares(seq uint64) error {
 	p := c.shares
 	for {

@@ -9,7 +9,8 @@ import (
 	"lightpath/collectives/datatype"
 )
 
-// newSharing makes a communicator over TCP planes of this host whose calls, by their size, go by shares, and are not measured.
+// newSharing makes a communicator over TCP planes of this host whose calls, by their size, go by shares,
+// and are not measured.
 func newSharing(t *testing.T, ranks, planes int) *world {
 	t.Helper()
 	t.Setenv("LIGHTPATH_TRANSPORT", "tcp")
@@ -69,8 +70,8 @@ func (w *world) inForce() (units []int, all bool) {
 	return units, all
 }
 
-// TestSharesAgreed: what ranks see becomes the shares of all from one operation on, whoever is ahead, in groups of any size, while results
-// stay right; and even ones again when planes are alike.
+// TestSharesAgreed: what ranks see becomes the shares of all from one operation on, whoever is ahead, in
+// groups of any size, while results stay right; and even ones again when planes are alike.
 func TestSharesAgreed(t *testing.T) {
 	for _, k := range []struct{ ranks, planes int }{{2, 2}, {3, 2}, {4, 2}} {
 		t.Run(fmt.Sprintf("%d ranks", k.ranks), func(t *testing.T) {
@@ -129,8 +130,8 @@ func TestSharesAgreed(t *testing.T) {
 	}
 }
 
-// TestSharesRootAhead: the root of broadcasts, which waits for nobody, has begun what is proposed for an operation that the others have yet
-// to come to; then a later one is found.
+// TestSharesRootAhead: the root of broadcasts, which waits for nobody, has begun what is proposed for an
+// operation that the others have yet to come to; then a later one is found.
 func TestSharesRootAhead(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *Comm, buf []float32) error {
@@ -197,7 +198,8 @@ func TestSharesRefused(t *testing.T) {
 	}
 }
 
-// TestSharesNeverConcluded: a rank that has come to an operation that shares have been proposed for gives up when nobody concludes.
+// TestSharesNeverConcluded: a rank that has come to an operation that shares have been proposed for gives
+// up when nobody concludes.
 func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.limit(1e9)

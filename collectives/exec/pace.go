@@ -5,13 +5,13 @@ import "lightpath/ocsctl/monotonic"
 // Pace turns on or off, from the next Bind, that the task takes the times of [Task.Brought].
 func (t *Task) Pace(on bool) { t.pacing = on }
 
-// early is in how many parts the time counts between the first bytes of all and a plane's own first: senders serve planes one
-// after another, so it says little of a plane, but where it is long.
+// early is in how many parts the time counts between the first bytes of all and a plane's own first:
+// senders serve planes one after another, so it says little of a plane, but where it is long.
 const early = 8
 
-// Brought returns how long a plane took, in nanoseconds, to bring this rank what the program has it receive there. How late the others
-// have called is no part of it. 0 where the plane brings nothing or the task does not pace. Valid from the end of the task until the
-// next Bind.
+// Brought returns how long a plane took, in nanoseconds, to bring this rank what the program has it receive
+// there. How late the others have called is no part of it. 0 where the plane brings nothing or the task
+// does not pace. Valid from the end of the task until the next Bind.
 func (t *Task) Brought(plane int) int64 {
 	if plane >= len(t.lanes) || t.lanes[plane].last == 0 {
 		return 0
