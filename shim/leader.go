@@ -98,7 +98,7 @@ func (l *leader) serve() {
 				l.countReady()
 				continue
 			}
-			if m.Kind == msgShares {
+			if m.Kind == control.MsgShares {
 				l.shares.handle(m)
 				continue
 			}

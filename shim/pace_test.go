@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"lightpath/shim/control"
 )
 
 // randomPaces are paces of planes that may be thousands of times as fast as others.
@@ -166,7 +168,7 @@ func FuzzShares(f *testing.F) {
 	f.Fuzz(func(t *testing.T, what uint64, body []byte) {
 		p := newShares(2)
 		p.reached = 5
-		answer := p.answer(&message{Kind: msgShares, Seq: 1, Arg: what, Body: body}, 2)
+		answer := p.answer(&control.Message{Kind: control.MsgShares, Seq: 1, Arg: what, Body: body}, 2)
 		if n := p.due(1 << 62); n != nil && (!sharesFit(n.units, 2) || n.from <= 5) {
 			t.Errorf("accepted %v from %d on", n.units, n.from)
 		}

@@ -1,6 +1,10 @@
 package shim
 
-import "time"
+import (
+	"time"
+
+	"lightpath/shim/control"
+)
 
 // shareLead is the leader's part in the shares of planes. It is used by the leader's goroutine only, so
 // what it says arrives in order.
@@ -43,8 +47,8 @@ func newShareLead(c *Comm) *shareLead {
 	return &shareLead{c: c, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.args.Ranks)}
 }
 
-// handle takes a msgShares to the leader.
-func (l *shareLead) handle(m *message) {
+// handle takes a [control.MsgShares] to the leader.
+func (l *shareLead) handle(m *control.Message) {
 	if l.c.shares == nil {
 		return
 	}
@@ -70,8 +74,8 @@ func (l *shareLead) put(what, answer uint64, words ...uint64) {
 
 // say sends something to all ranks. This one's own answer comes the same way as the others'.
 func (l *shareLead) say(what uint64, words ...uint64) {
-	m := &message{Kind: msgShares, Seq: l.number, Arg: what, Body: appendWords(nil, words...)}
-	l.c.star.broadcast(m, -1)
+	m := &control.Message{Kind: control.MsgShares, Seq: l.number, Arg: what, Body: appendWords(nil, words...)}
+	l.c.star.Broadcast(m, -1)
 	if answer := l.c.shares.answer(m, len(l.c.packet.Planes())); answer != nil {
 		l.handle(answer)
 	}

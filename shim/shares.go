@@ -9,6 +9,9 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/ocsctl/monotonic"
+	"lightpath/shim/control"
+	"lightpath/shim/log"
+	"lightpath/shim/settings"
 )
 
 // Shares of the packet planes of a network: one that is slow or loses frames for long carries less of large
@@ -18,12 +21,6 @@ import (
 
 // paceBytes is how much a program must bring a rank, per plane, to be measured: less says little about rates.
 const paceBytes = 256 << 10
-
-// What LIGHTPATH_PLANE_SHARES can say.
-const (
-	sharesMeasured = "measured"
-	sharesEven     = "even"
-)
 
 // shares is a rank's part in that.
 type shares struct {
@@ -53,8 +50,8 @@ func newShares(planes int) *shares {
 // attachShares lets the shares of packet planes follow what these carry: where they are a network's, and
 // nothing has circuits. Where LIGHTPATH_PLANE_SHARES forbids that to one rank, it agrees to nothing.
 func (c *Comm) attachShares(transport string) {
-	network := transport == "tcp" || transport == transportRDMA
-	if network && c.packet != nil && len(c.packet.Planes()) > 1 && c.light == nil && c.cfg.PlaneShares == sharesMeasured {
+	network := transport == "tcp" || transport == settings.TransportRDMA
+	if network && c.packet != nil && len(c.packet.Planes()) > 1 && c.light == nil && c.cfg.PlaneShares == settings.SharesMeasured {
 		c.shares = newShares(len(c.packet.Planes()))
 	}
 }
@@ -118,7 +115,7 @@ func (c *Comm) adoptShares(n *proposal) {
 	p.mu.Lock()
 	p.next = nil
 	p.mu.Unlock()
-	c.log.info(subTuning, "rank %d: from operation %d on planes carry %v of %d", c.args.Rank, n.from, n.units, shareTotal)
+	c.log.Info(log.Tuning, "rank %d: from operation %d on planes carry %v of %d", c.args.Rank, n.from, n.units, shareTotal)
 }
 
 // measure takes what a program that has ended has brought on each plane. Hot path: no allocation, and no message while
@@ -133,7 +130,7 @@ func (c *Comm) measure(t *exec.Task, brings []int64) {
 	copy(p.seen, pace)
 	p.mu.Unlock()
 	if misfit(p.units, p.window.ideal, pace) || p.units != nil && c.args.Rank == 0 {
-		_ = c.star.toLeader(&message{Kind: msgShares, Arg: sharesLook}) // a leader that is gone is noticed by who reads
+		_ = c.star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook}) // a leader that is gone is noticed by who reads
 	}
 }
 
@@ -155,7 +152,7 @@ func brings(p *program.Program) []int64 {
 	return bytes
 }
 
-// What a msgShares is, in its Arg. Seq is the number of the leader's question, Body words.
+// What a [control.MsgShares] is, in its Arg. Seq is the number of the leader's question, Body words.
 const (
 	sharesLook     = iota // to the leader: the shares in force do not fit what this rank sees, or may be tried to change
 	sharesAsk             // leader to all: what do you see?
@@ -194,12 +191,12 @@ func wordsOf(b []byte, n int) []uint64 {
 
 // answer takes what the leader says and returns the answer, nil where it wants none. p is nil on a rank whose
 // planes have no shares, which accepts none. Callable at any time.
-func (p *shares) answer(m *message, planes int) *message {
+func (p *shares) answer(m *control.Message, planes int) *control.Message {
 	switch m.Arg {
 	case sharesAsk:
-		return &message{Kind: msgShares, Seq: m.Seq, Arg: sharesTold, Body: p.tell(planes)}
+		return &control.Message{Kind: control.MsgShares, Seq: m.Seq, Arg: sharesTold, Body: p.tell(planes)}
 	case sharesPropose:
-		return &message{Kind: msgShares, Seq: m.Seq, Arg: sharesAnswer, Body: p.consider(m)}
+		return &control.Message{Kind: control.MsgShares, Seq: m.Seq, Arg: sharesAnswer, Body: p.consider(m)}
 	case sharesConclude:
 		p.conclude(m)
 	}
@@ -216,7 +213,7 @@ func (p *shares) tell(planes int) []byte {
 }
 
 // consider answers a proposal.
-func (p *shares) consider(m *message) []byte {
+func (p *shares) consider(m *control.Message) []byte {
 	if p == nil {
 		return appendWords(nil, answerBusy, 0)
 	}
@@ -241,7 +238,7 @@ func (p *shares) consider(m *message) []byte {
 }
 
 // conclude settles the proposal that this rank has accepted.
-func (p *shares) conclude(m *message) {
+func (p *shares) conclude(m *control.Message) {
 	words := wordsOf(m.Body, 1)
 	if p == nil || words == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/control"
 )
 
 // newSharing makes a communicator over TCP planes of this host whose calls, by their size, go by shares,
@@ -58,7 +59,7 @@ func (w *world) see(from int, pace func(rank int) []uint64) {
 		copy(c.shares.seen, pace(c.args.Rank))
 		c.shares.mu.Unlock()
 	}
-	_ = w.comms[from].star.toLeader(&message{Kind: msgShares, Arg: sharesLook})
+	_ = w.comms[from].star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
 }
 
 // inForce are the shares that rank 0 goes by, and whether all do. No call is in progress.
@@ -189,7 +190,7 @@ func TestSharesRefused(t *testing.T) {
 	p.mu.Lock()
 	copy(p.seen, []uint64{900, 100})
 	p.mu.Unlock()
-	_ = w.comms[0].star.toLeader(&message{Kind: msgShares, Arg: sharesLook})
+	_ = w.comms[0].star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
 	for range 20 {
 		w.must(func(c *Comm) error { return gatherOne(c, 2) })
 	}
@@ -204,7 +205,7 @@ func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.limit(1e9)
 	for _, c := range w.comms {
-		c.shares.answer(&message{Seq: 99, Arg: sharesPropose, Body: appendWords(nil, c.seq+1, 512, 512)}, 2)
+		c.shares.answer(&control.Message{Seq: 99, Arg: sharesPropose, Body: appendWords(nil, c.seq+1, 512, 512)}, 2)
 	}
 	for r, err := range w.each(func(c *Comm) error { return gatherOne(c, 1) }) {
 		if err == nil {

@@ -246,7 +246,7 @@ func Of(pairs ...string) (*Config, error) {
 
 func load(getenv func(string) string) (*Config, error) {
 	c := &Config{
-		FabricRank: -1, Transport: "auto", Planes: 1, Staging: DefaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
+		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesMeasured, Staging: DefaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange,
