@@ -334,13 +334,13 @@ func TestLossyPlaneCarriesLess(t *testing.T) {
 	part() // finds the ways
 	lose(t, worse, 0.1)
 	least := 0.0
-	if !settled(func() bool { least = part(); return least < 1./6 }) {
+	if !settled(func() bool { least = part(); return least < 1./20 }) {
 		t.Fatalf("plane 1 carries %.3f of a call", least)
 	}
 	lose(t, worse, 0)
 	got := 0.0
-	if !settled(func() bool { got = part(); return got > 2*least }) {
-		t.Fatalf("plane 1, which loses nothing more, carries %.3f of a call, %.3f before", got, least)
+	if !settled(func() bool { got = part(); return got > 1./10 }) {
+		t.Fatalf("plane 1, which loses nothing more, carries %.3f of a call", got)
 	}
 }
 
