@@ -273,7 +273,7 @@ func TestLossyPlane(t *testing.T) {
 		t.Run(fmt.Sprintf("%d ranks, %d planes, %v", k.hosts, k.planes, k.rate), func(t *testing.T) {
 			hosts, ethernet := addressedHosts(t, k.hosts, k.planes)
 			worse := ethernet.Lossy(t, k.planes-1)
-			ranks := lossyRanks(t, hosts, k.planes)
+			ranks := lossyRanks(t, hosts, k.planes, "LIGHTPATH_PLANE_SHARES=measured")
 			lose(t, worse, k.rate)
 			for i := 0; i == 0 || lostFrames(worse) < 10; i++ {
 				command := fmt.Sprint("everything ", i)
@@ -318,7 +318,7 @@ func TestHeldPlane(t *testing.T) {
 func TestLossyPlaneCarriesLess(t *testing.T) {
 	hosts, ethernet := addressedHosts(t, 2, 2)
 	worse := ethernet.Lossy(t, 1)
-	ranks := lossyRanks(t, hosts, 2)
+	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=measured")
 	part := func() float64 { // of what rank 0 sends in a call that plane 1 carries
 		var before, sent [2]float64
 		for j := range before {

@@ -16,6 +16,7 @@ func newSharing(t *testing.T, ranks, planes int) *world {
 	t.Helper()
 	t.Setenv("LIGHTPATH_TRANSPORT", "tcp")
 	t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(planes))
+	t.Setenv("LIGHTPATH_PLANE_SHARES", "measured")
 	t.Setenv("LIGHTPATH_ALGORITHM", "allgather:ring")
 	return newWorld(t, ranks)
 }
