@@ -14,7 +14,7 @@
 #   ALONE=1 ...                          and each time the same again over a plane as bad as that by itself, with what its share is
 #   MTU=1500 ROUNDS=3 ...                frames of another size than 9000; everything three times, by turns
 #   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's
-#   LIGHTPATH_PLANE_SHARES=even ...      planes keep even shares, whatever they carry
+#   LIGHTPATH_PLANE_SHARES=measured ...  shares follow what planes carry
 #   RTO_MIN=5000 ...                     retransmit after that many microseconds at the earliest, not 200000 (net.ipv4.tcp_rto_min_us)
 #
 # Prints, per collective and k: time, bus bandwidth, its part of k times RATE and of what headers leave of that

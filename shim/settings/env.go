@@ -45,7 +45,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return setBytes(&c.Staging, v, 64<<10, 1<<30) }},
 	{"LIGHTPATH_TCP_CONGESTION", "name", "", "congestion control of tcp planes, one that the host allows; empty: the host's own",
 		func(c *Config, v string) error { c.Congestion = v; return nil }},
-	{"LIGHTPATH_PLANE_SHARES", "measured|even", SharesMeasured, "how large calls are divided over several tcp or rdma planes: by what each plane has carried lately, which all ranks agree on, or evenly; even on one rank is on all",
+	{"LIGHTPATH_PLANE_SHARES", "measured|even", SharesEven, "how large calls are divided over several tcp or rdma planes: by what each plane has carried lately, which all ranks agree on, or evenly; even on one rank is on all",
 		func(c *Config, v string) error { return setChoice(&c.PlaneShares, v, SharesMeasured, SharesEven) }},
 	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: " + strings.Join(planner.Names(), ", "),
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
@@ -246,7 +246,7 @@ func Of(pairs ...string) (*Config, error) {
 
 func load(getenv func(string) string) (*Config, error) {
 	c := &Config{
-		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesMeasured, Staging: DefaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
+		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesEven, Staging: DefaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange,
