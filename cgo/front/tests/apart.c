@@ -156,7 +156,7 @@ static int64_t now_ms(void) {
 }
 
 static void turns(int rank, const ncclUniqueId* id) {
-  cpu_set_t all = mine(), one, wide = set_of("01"), other = set_of("1");
+  cpu_set_t all = mine(), one, wide = set_of("012"), other = set_of("1");
   int cpu = 0;
   while (!CPU_ISSET((size_t)cpu, &all)) cpu++;
   CPU_ZERO(&one);
@@ -168,7 +168,7 @@ static void turns(int rank, const ncclUniqueId* id) {
   pretended.cpus = 1, pretended.online = 1 << 20, pretended.asked_cpus = 0;
   while (together(pretended.asked_cpus, ncclMax) < 3) continue;
   IS(together(pretended.sets, ncclSum), 0);
-  pretended.cpus = 2, pretended.online = 0;
+  pretended.cpus = 3, pretended.online = 0;
   while (together(pretended.asked_online, ncclMax) < 3) continue;
   IS(together(pretended.sets, ncclSum), 0);
 
