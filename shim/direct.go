@@ -43,9 +43,9 @@ type direct struct {
 	sent     []uint64
 	wanted   []uint64
 	entry    entry
-	inFlight []uint64       // flight records of the launch
-	moves    directMessages // its messages
-	graph    *directGraph   // of the capture that came last
+	inFlight []uint64     // flight records of the launch
+	moves    messageCount // its messages
+	graph    *directGraph // of the capture that came last
 
 	regions []*region        // that this rank has registered, and those of the library's
 	tried   map[uintptr]bool // where the library's memory is that has become one, or cannot

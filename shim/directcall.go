@@ -152,7 +152,7 @@ func (x *direct) announce(calls []Call) error {
 			return x.c.fail(err)
 		}
 	}
-	x.moves = directMessages{}
+	x.moves = messageCount{}
 	for i := range x.msgs {
 		m := &x.msgs[i]
 		x.moves.bytes += m.bytes
@@ -166,7 +166,7 @@ func (x *direct) announce(calls []Call) error {
 		}
 	}
 	if len(x.msgs) > 0 && x.capture.ID == 0 {
-		x.inFlight = append(x.inFlight, x.c.flight.addMessages(x.moves.sends, x.moves.recvs, x.moves.bytes))
+		x.inFlight = append(x.inFlight, x.c.flight.addMessages(x.moves))
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func (x *direct) enqueue() error {
 		return err
 	}
 	if x.capture.ID != 0 {
-		x.c.flight.captured(x.graph, x.inFlight, x.number, &x.moves)
+		x.c.flight.captured(x.graph, x.inFlight, x.number, x.moves)
 	}
 	for i := range x.ops {
 		if err := x.collective(&x.ops[i]); err != nil {

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -28,14 +29,7 @@ type directGraph struct {
 // directCaptured is an operation of a launch in a graph.
 type directCaptured struct {
 	launch uint32
-	moves  directMessages // of a group
-	flown
-}
-
-// directMessages is how many messages a launch has.
-type directMessages struct {
-	sends, recvs uint64
-	bytes        int64
+	called
 }
 
 // count puts the kernel that counts a graph's replays ahead of what its first launch does.
@@ -55,13 +49,11 @@ func (x *direct) count() error {
 	one := unsafe.Add(r.at, wordRoom)
 	atomic.StoreUint32(g.replays, 0)
 	*(*uint32)(one) = 1
-	done := keepsakes.add(func() {
+	if err := keepsakes.keep(x.capture, func() {
 		f.forgetGraph(g)
 		d.locked.Add(-int64(r.size))
 		pinned.give(r)
-	})
-	if err := devices.Retain(x.capture, done); err != nil {
-		keepsakes.forget(done)
+	}); err != nil {
 		return err
 	}
 	x.graph = g
@@ -82,43 +74,24 @@ func (f *recorder) forgetGraph(g *directGraph) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUp()
-	d := &f.device
-	for i := range d.graphs {
-		if d.graphs[i] == g {
-			d.graphs[i] = d.graphs[len(d.graphs)-1]
-			d.graphs = d.graphs[:len(d.graphs)-1]
-			return
-		}
-	}
+	f.device.graphs = slices.DeleteFunc(f.device.graphs, func(other *directGraph) bool { return other == g })
 }
 
 // captured says that what is being put on streams is a launch in a graph: collectives, which have been recorded since other ranks may ask what was
 // called, and messages. Replays are counted, and that something was captured is not.
-func (f *recorder) captured(g *directGraph, collectives []uint64, launch uint32, messages *directMessages) {
+func (f *recorder) captured(g *directGraph, collectives []uint64, launch uint32, messages messageCount) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, n := range collectives {
 		if op := f.at(n); op.number == n {
-			c := directCaptured{launch: launch, flown: flown{replay: true, shape: op.shape, entry: op.entry}}
-			g.ops = append(g.ops, c)
-			f.tally(&c, -1)
+			what := called{shape: op.shape, entry: op.entry}
+			g.ops = append(g.ops, directCaptured{launch, what})
+			f.tally(&what, -1)
 		}
 	}
-	if m := *messages; m.sends+m.recvs > 0 {
-		g.ops = append(g.ops, directCaptured{launch, m, flown{replay: true, messages: int32(m.sends + m.recvs), bytes: m.bytes}})
+	if what := (called{messageCount: messages}); what.isGroup() {
+		g.ops = append(g.ops, directCaptured{launch, what})
 	}
-}
-
-// tally counts an operation so many times.
-func (f *recorder) tally(c *directCaptured, times int64) {
-	n := uint64(times)
-	if c.isCollective() {
-		f.counts[c.shape.kind] += n
-		return
-	}
-	f.counts[CallSend] += n * c.moves.sends
-	f.counts[CallRecv] += n * c.moves.recvs
-	f.groups += n
 }
 
 // catchUp enters the replays since the last time. Times are those at which somebody looks. f.mu is held.
@@ -137,15 +110,14 @@ func (g *directGraph) catchUp(f *recorder) {
 		g.settle(f, -1, now)
 		g.entered += fresh
 		for i := range g.ops {
-			f.tally(&g.ops[i], int64(fresh))
+			f.tally(&g.ops[i].called, int64(fresh))
 		}
 		for range min(uint64(fresh), f.size/uint64(len(g.ops))+1) { // more it does not remember
 			g.first = f.last + 1
 			for i := range g.ops {
 				op := f.next(now)
-				number := op.number
-				*op = g.ops[i].flown
-				op.number, op.arrived, op.ended, op.outcome = number, now, now, completed
+				g.ops[i].describe(op)
+				op.replay, op.ended, op.outcome = true, now, completed
 			}
 		}
 	}

@@ -112,7 +112,7 @@ func TestDirectReplayLooks(t *testing.T) {
 	f.setUp(minFlown)
 	g := &directGraph{replays: &replays, current: &current, failed: func() bool { return false }}
 	for launch := uint32(7); launch < 9; launch++ {
-		g.ops = append(g.ops, directCaptured{launch: launch, flown: flown{replay: true, shape: shape{kind: CallAllReduce}}})
+		g.ops = append(g.ops, directCaptured{launch: launch, called: called{shape: shape{kind: CallAllReduce}}})
 	}
 	f.addGraph(g)
 	// What the device does in a replay, in its order.

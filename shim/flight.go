@@ -126,26 +126,57 @@ func (f *recorder) addGroup(sends, recvs []program.Message) uint64 {
 			bytes += list[i].Bytes
 		}
 	}
-	return f.addMessages(uint64(len(sends)), uint64(len(recvs)), bytes)
+	return f.addMessages(messageCount{uint64(len(sends)), uint64(len(recvs)), bytes})
 }
 
 // addMessages is addGroup for whoever has counted.
-func (f *recorder) addMessages(sends, recvs uint64, bytes int64) uint64 {
+func (f *recorder) addMessages(n messageCount) uint64 {
 	now := f.clock()
 	f.mu.Lock()
 	f.catchUp()
 	op := f.next(now)
-	f.count(op, sends, recvs, bytes)
+	what := called{messageCount: n}
+	what.describe(op)
+	f.tally(&what, 1)
 	f.mu.Unlock()
 	return op.number
 }
 
-// count makes an operation a group. f.mu is held.
-func (f *recorder) count(op *flown, sends, recvs uint64, bytes int64) {
-	op.messages, op.bytes = int32(sends+recvs), bytes
-	f.counts[CallSend] += sends
-	f.counts[CallRecv] += recvs
-	f.groups++
+// messageCount is how many messages a group has.
+type messageCount struct {
+	sends, recvs uint64
+	bytes        int64
+}
+
+// called is what an operation without a number among the collectives does: a group of messages, or without any
+// the collective that a graph replays.
+type called struct {
+	shape shape
+	entry *entry
+	messageCount
+}
+
+func (w *called) isGroup() bool { return w.sends+w.recvs > 0 }
+
+// describe enters it into an operation that has just begun.
+func (w *called) describe(op *flown) {
+	if w.isGroup() {
+		op.messages, op.bytes = int32(w.sends+w.recvs), w.bytes
+		return
+	}
+	op.shape, op.entry = w.shape, w.entry
+}
+
+// tally counts it so many times. f.mu is held.
+func (f *recorder) tally(w *called, times int64) {
+	n := uint64(times)
+	if w.isGroup() {
+		f.counts[CallSend] += n * w.sends
+		f.counts[CallRecv] += n * w.recvs
+		f.groups += n
+		return
+	}
+	f.counts[w.shape.kind] += n
 }
 
 // addSided records a one-sided call.

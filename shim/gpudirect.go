@@ -184,7 +184,7 @@ func (x *gpuDirect) messages() error {
 	if err := in.lanesOf(len(in.comms)); err != nil {
 		return err
 	}
-	sends, recvs, bytes := x.countMessages()
+	count := x.countMessages()
 	if err := x.reserveMessages(); err != nil {
 		x.takeBack()
 		return err
@@ -193,7 +193,7 @@ func (x *gpuDirect) messages() error {
 	p := issuing{in: in, capture: captures}
 	if in.captured {
 		var err error
-		if p.replay, err = x.replay(captures, gdrCalled{sends: sends, recvs: recvs, bytes: bytes}); err != nil {
+		if p.replay, err = x.replay(captures, called{messageCount: count}); err != nil {
 			x.takeBack()
 			return err
 		}
@@ -202,25 +202,25 @@ func (x *gpuDirect) messages() error {
 		return x.c.fail(err) // some of it is on streams, and nobody can take it back
 	}
 	if !in.captured {
-		x.launched(x.c.flight.addMessages(sends, recvs, bytes))
+		x.launched(x.c.flight.addMessages(count))
 	}
 	return nil
 }
 
 // countMessages numbers the messages, which says over which lanes they go.
-func (x *gpuDirect) countMessages() (sends, recvs uint64, bytes int64) {
+func (x *gpuDirect) countMessages() (n messageCount) {
 	for i := range x.msgs {
 		m := &x.msgs[i]
-		bytes += m.bytes
-		count, of := &recvs, x.wanted
+		n.bytes += m.bytes
+		count, of := &n.recvs, x.wanted
 		if m.send {
-			count, of = &sends, x.sent
+			count, of = &n.sends, x.sent
 		}
 		*count++
 		m.number = of[m.peer]
 		of[m.peer]++
 	}
-	return sends, recvs, bytes
+	return n
 }
 
 // takeBack undoes the counting of messages that are not on streams.

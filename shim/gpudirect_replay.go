@@ -12,16 +12,8 @@ type gdrReplay struct {
 	x     *gpuDirect
 	first uintptr // numbers of its places
 	last  uintptr
-	gdrCalled
+	called
 	flight atomic.Uint64 // of the replay in progress
-}
-
-// gdrCalled is what was called: a collective or, with no entry, a group of messages.
-type gdrCalled struct {
-	shape        shape
-	entry        *entry
-	sends, recvs uint64
-	bytes        int64
 }
 
 // replayBegins and replayEnds are its places on the stream.
@@ -46,16 +38,14 @@ func (x *gpuDirect) replayOf(p *issuing) (*gdrReplay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.replay(p.capture, gdrCalled{shape: shapeOf(p.call, inPlace), entry: p.e.entry})
+	return x.replay(p.capture, called{shape: shapeOf(p.call, inPlace), entry: p.e.entry})
 }
 
 // replay has a launch's replays recorded for as long as the graph lives.
-func (x *gpuDirect) replay(capture device.Capture, what gdrCalled) (*gdrReplay, error) {
-	r := &gdrReplay{x: x, gdrCalled: what}
+func (x *gpuDirect) replay(capture device.Capture, what called) (*gdrReplay, error) {
+	r := &gdrReplay{x: x, called: what}
 	r.first, r.last = gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
-	done := keepsakes.add(func() { gdrPlaces.drop(r.first, r.last) })
-	if err := devices.Retain(capture, done); err != nil {
-		keepsakes.forget(done)
+	if err := keepsakes.keep(capture, func() { gdrPlaces.drop(r.first, r.last) }); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -86,12 +76,8 @@ func (f *recorder) replayed(r *gdrReplay) uint64 {
 	f.catchUp()
 	op := f.next(now)
 	op.replay = true
-	if r.entry == nil {
-		f.count(op, r.sends, r.recvs, r.bytes)
-		return op.number
-	}
-	op.shape, op.entry = r.shape, r.entry
-	f.counts[r.shape.kind]++
+	r.describe(op)
+	f.tally(&r.called, 1)
 	return op.number
 }
 

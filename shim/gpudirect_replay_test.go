@@ -97,7 +97,7 @@ func placesLeft() int {
 func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 	c := &Comm{}
 	c.flight.setUp(minFlown)
-	r := &gdrReplay{x: &gpuDirect{c: c}, gdrCalled: gdrCalled{entry: &entry{}}}
+	r := &gdrReplay{x: &gpuDirect{c: c}, called: called{entry: &entry{}}}
 	begin, end := gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
 	defer gdrPlaces.drop(begin, end)
 	if n := testing.AllocsPerRun(100, func() {

@@ -146,6 +146,16 @@ func (t *keepsakeTable) add(f func()) uintptr {
 	return n
 }
 
+// keep has f done when the graph of a capture is gone, or at once where the driver does not take it.
+func (t *keepsakeTable) keep(capture device.Capture, f func()) error {
+	token := t.add(f)
+	err := devices.Retain(capture, token)
+	if err != nil {
+		t.forget(token)
+	}
+	return err
+}
+
 // drop forgets what is not to be done.
 func (t *keepsakeTable) drop(token uintptr) {
 	t.mu.Lock()
