@@ -157,14 +157,14 @@ func (s *session) run(line string) (us float64, wrong int64, err error) {
 	end := time.Now().Add(s.timeout)
 	for r, c := range s.ranks {
 		if _, err := c.Write([]byte(line + "\n")); err != nil {
-			return 0, 0, s.lost(r, err)
+			return 0, 0, s.explain(fmt.Errorf("rank %d: %w", r, err))
 		}
 	}
 	for r, c := range s.ranks {
 		a, err := c.read(end)
 		switch {
 		case err != nil:
-			return 0, 0, s.lost(r, err)
+			return 0, 0, s.explain(fmt.Errorf("rank %d: %w", r, err))
 		case a.Error != "":
 			return 0, 0, s.explain(fmt.Errorf("rank %d: %s", r, a.Error))
 		case a.Unsupported != "":
@@ -183,9 +183,9 @@ func (s *session) run(line string) (us float64, wrong int64, err error) {
 	return us, wrong, nil
 }
 
-// lost is the error of a rank that does not answer. One that has hung up is ending, or its launcher
-// is: only when that is done has all been read that it wrote.
-func (s *session) lost(rank int, err error) error {
+// explain adds what the processes wrote. A rank that has hung up is ending, or its launcher is: only
+// when that is done has all been read that it wrote.
+func (s *session) explain(err error) error {
 	if errors.Is(err, errHungUp) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		select {
 		case ended := <-s.exited:
@@ -193,11 +193,6 @@ func (s *session) lost(rank int, err error) error {
 		case <-time.After(s.patience):
 		}
 	}
-	return s.explain(fmt.Errorf("rank %d: %w", rank, err))
-}
-
-// explain adds what the processes wrote.
-func (s *session) explain(err error) error {
 	if text := strings.Join(strings.Fields(s.stderr.String()), " "); text != "" {
 		return fmt.Errorf("%w; %s", err, text)
 	}
