@@ -350,7 +350,7 @@ func (x *direct) combine() error {
 // send buffers where ranks lend them, at another one.
 func (x *direct) sum(op *directOp, dst unsafe.Pointer, slot int, inSlot, inSend, count int64, lent bool) *device.Reduction {
 	k, call := &x.kernel, op.call
-	*k = device.Reduction{Dst: dst, N: x.n, Count: count, Type: call.Type, Op: call.Op, Offset: inSend}
+	*k = device.Reduction{Dst: dst, N: x.n, Count: count, Type: call.Type, Op: call.Op, Tag: op.tag(), Offset: inSend}
 	switch call.Op {
 	case OpPreMulSum:
 		k.Op = datatype.Sum

@@ -8,9 +8,10 @@ import (
 )
 
 // What a rank lends in a call it says to each of the others in words of its exchange memory, one for its send buffer and one for its
-// receive buffer, for each slot: the address at which the other has it, 0 for nothing. Its stream writes them when the slot is the rank's, before
-// it gives the tokens of the slot's first chunk, and takes them back at the end of the call, when it has all tokens back. So they say
-// something only while the stream is in the call.
+// receive buffer, for each slot: the address at which the other has it, with the call's tag ([device.SaidTag]). Its stream writes them when the
+// slot is the rank's, before it gives the tokens of the slot's first chunk, and takes them back at the end of the call, when it has all
+// tokens back. So they say something only while the stream is in the call. Streams of a communicator that has failed wait for nothing, and may look
+// while a word is written, or in another call than its writer: half a word, or another call's, says nothing to them.
 
 // lendBytes is above which block the ranks look whether buffers are lent. Smaller ones are copied sooner than waited for.
 const lendBytes = 64 << 10
@@ -32,12 +33,25 @@ func (x *direct) said(owner, slot, reader, word int) unsafe.Pointer {
 	return unsafe.Add(x.exchange[owner], x.c.cfg.DeviceExchange-saidBytes+int64(at))
 }
 
-// tell has the stream write a word of this rank's.
+// tell has the stream write a word of this rank's, which says nothing yet.
 func (x *direct) tell(slot, reader, word int, value uint64) {
 	at := device.Address(uintptr(x.said(x.me, slot, reader, word)))
 	x.word(at, uint32(value), 0)
 	x.word(at+4, uint32(value>>32), 0)
 }
+
+// untell has the stream take a word back.
+func (x *direct) untell(slot, reader, word int) {
+	x.word(device.Address(uintptr(x.said(x.me, slot, reader, word)))+4, 0, 0)
+}
+
+// tag is that of the words of a collective, which has buffers of one size at all ranks.
+func (op *directOp) tag() uint64 {
+	return device.SaidTag(uint64(op.block())<<8 | uint64(op.call.Kind)<<1)
+}
+
+// tag is that of a message's word.
+func (m *directMessage) tag() uint64 { return device.SaidTag(uint64(m.bytes)<<8 | 1) }
 
 // consider decides what this rank lends in a call, and whom it looks at.
 func (x *direct) consider(op *directOp) error {
@@ -91,10 +105,10 @@ func (x *direct) speak(op *directOp, slot int) {
 			continue
 		}
 		if op.lentSend != nil {
-			x.tell(slot, r, wordSend, x.theirs(op.lentSend, op.send, r))
+			x.tell(slot, r, wordSend, x.theirs(op.lentSend, op.send, r)|op.tag())
 		}
 		if op.lentRecv != nil {
-			x.tell(slot, r, wordRecv, x.theirs(op.lentRecv, op.recv, r))
+			x.tell(slot, r, wordRecv, x.theirs(op.lentRecv, op.recv, r)|op.tag())
 		}
 	}
 }
@@ -130,7 +144,7 @@ func (x *direct) unsay(slots uint32) {
 				continue
 			}
 			for word := range saidWords {
-				x.tell(slot, r, word, 0)
+				x.untell(slot, r, word)
 			}
 		}
 	}
@@ -146,12 +160,12 @@ func (x *direct) fetch(op *directOp, dst unsafe.Pointer, rank, slot int, inSlot,
 	if op.bounce || !lendAligned(op.recv) {
 		room = x.scratch()
 	}
-	return x.find(x.stream, dst, from, x.said(rank, slot, x.me, wordSend), inSend, size, room)
+	return x.find(x.stream, dst, from, x.said(rank, slot, x.me, wordSend), op.tag(), inSend, size, room)
 }
 
-// find has a stream copy from where a word says, at an offset, or, if it says nothing, from a slot: by way of room, unless that is nil, where
+// find has a stream copy from where a word with a tag says, at an offset, or, if it says nothing, from a slot: by way of room, unless that is nil, where
 // kernels do not store at dst, or not fast.
-func (x *direct) find(s device.Stream, dst, slot, word unsafe.Pointer, offset, size int64, room unsafe.Pointer) error {
+func (x *direct) find(s device.Stream, dst, slot, word unsafe.Pointer, tag uint64, offset, size int64, room unsafe.Pointer) error {
 	if size == 0 {
 		return nil
 	}
@@ -159,7 +173,7 @@ func (x *direct) find(s device.Stream, dst, slot, word unsafe.Pointer, offset, s
 		return err
 	}
 	k := &x.kernel
-	*k = device.Reduction{Dst: dst, N: 1, Count: size, Type: datatype.Uint8, Offset: offset}
+	*k = device.Reduction{Dst: dst, N: 1, Count: size, Type: datatype.Uint8, Tag: tag, Offset: offset}
 	k.Sources[0], k.Found[0] = slot, word
 	if room == nil {
 		return devices.Reduce(k, s)

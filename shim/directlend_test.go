@@ -1,7 +1,9 @@
 package shim
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -409,7 +411,7 @@ func TestLentAborted(t *testing.T) {
 		b := g.Bytes(x.said(0, 0, 1, wordSend), 8)
 		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
 	}
-	for end := time.Now().Add(patient); said() != uint64(uintptr(at)); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patient); said()&^device.SaidBits != uint64(uintptr(at)) || said()>>63 == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the stream says %#x, not %p", said(), at)
 		}
@@ -420,7 +422,37 @@ func TestLentAborted(t *testing.T) {
 	if err := g.synchronize(0); err != nil {
 		t.Fatal(err)
 	}
-	if said() != 0 {
+	if said()>>63 != 0 {
 		t.Errorf("the stream has left the call and says %#x", said())
+	}
+}
+
+// TestLentElsewhere: what a rank says of another call, or has said of this one by half, is not where others look for what it brings.
+func TestLentElsewhere(t *testing.T) {
+	const count, other = 300 << 10, 200 << 10
+	g := useLenders(t, 2)
+	w := newWorld(t, 2)
+	var lent, plain [2]unsafe.Pointer
+	for r, c := range w.comms {
+		lent[r], plain[r] = g.Memory(r, count), g.Memory(r, count)
+		registerAll(t, c, lent[r], count)
+	}
+	op := directOp{call: &Call{Kind: CallAllReduce, Type: datatype.Uint8, Count: count}}
+	elsewhere := directOp{call: &Call{Kind: CallAllReduce, Type: datatype.Uint8, Count: other}}
+	for _, says := range []func(at uint64) uint64{
+		func(at uint64) uint64 { return (at | op.tag()) & math.MaxUint32 },
+		func(at uint64) uint64 { return at | elsewhere.tag() },
+	} {
+		for r, c := range w.comms {
+			x := c.dev.direct
+			for slot := range numSlots {
+				for word := range saidWords {
+					binary.NativeEndian.PutUint64(g.Bytes(x.said(r, slot, 1-r, word), 8), says(uint64(uintptr(lent[r]))))
+				}
+			}
+		}
+		if err := g.sumOnPeers(w, plain[:], count); err != nil {
+			t.Error(err)
+		}
 	}
 }

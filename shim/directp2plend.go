@@ -31,10 +31,13 @@ func (x *direct) considerMessages() error {
 func (x *direct) speakOf(l *lane, m *directMessage, slot int) {
 	switch {
 	case m.lent != nil && l.chunk < numSlots:
-		x.tell(slot, l.peer, wordMessage, x.theirs(m.lent, m.at, l.peer))
+		if l.said>>slot&1 != 0 {
+			x.untell(slot, l.peer, wordMessage)
+		}
+		x.tell(slot, l.peer, wordMessage, x.theirs(m.lent, m.at, l.peer)|m.tag())
 		l.said |= 1 << slot
 	case m.lent == nil && l.said>>slot&1 != 0:
-		x.tell(slot, l.peer, wordMessage, 0)
+		x.untell(slot, l.peer, wordMessage)
 		l.said &^= 1 << slot
 	}
 }
@@ -50,7 +53,7 @@ func (x *direct) settleMessages() error {
 		for slot := range numSlots {
 			if l.said>>slot&1 != 0 {
 				x.word(x.page.token(stagePair, slot, x.me, l.peer, tokenFree), 1, 1)
-				x.tell(slot, l.peer, wordMessage, 0)
+				x.untell(slot, l.peer, wordMessage)
 			}
 		}
 		l.said = 0
@@ -67,5 +70,5 @@ func (x *direct) fetchMessage(l *lane, m *directMessage, to unsafe.Pointer, slot
 	if m.bounce || !lendAligned(m.at) {
 		room = unsafe.Add(x.scratch(), int64(l.peer)*x.pairBytes)
 	}
-	return x.find(l.on, to, x.pairAt(l.peer, x.me, slot), x.said(l.peer, slot, x.me, wordMessage), l.off, n, room)
+	return x.find(l.on, to, x.pairAt(l.peer, x.me, slot), x.said(l.peer, slot, x.me, wordMessage), m.tag(), l.off, n, room)
 }

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -133,8 +134,10 @@ func (g *gpus) view(at unsafe.Pointer, size int) []byte {
 func sayNothing(g *gpus, c *Comm) {
 	g.t.Helper()
 	words := g.Bytes(unsafe.Add(c.dev.direct.exchange[c.args.Rank], c.cfg.DeviceExchange-saidBytes), saidBytes)
-	if !bytes.Equal(words, make([]byte, saidBytes)) {
-		g.t.Errorf("rank %d has left its calls and says something", c.args.Rank)
+	for ; len(words) > 0; words = words[8:] {
+		if said := binary.NativeEndian.Uint64(words); said>>63 != 0 {
+			g.t.Errorf("rank %d has left its calls and says %#x", c.args.Rank, said)
+		}
 	}
 }
 

@@ -31,26 +31,34 @@ func TestReduceLent(t *testing.T) {
 // lentReduction makes a reduction whose words are in the last room: of three sources in rooms 0 to 2, which may be lent in 3 to 5, to
 // rooms 6, and 7 and 8 where those are targets, and a spare in 9.
 func lentReduction(b *bench, typ datatype.Type, room, trial int, rng *rand.Rand) *device.Reduction {
-	apart := 0
+	apart, tag := int64(0), device.SaidTag(rng.Uint64())
 	if trial%4 == 3 {
-		apart = typ.Size()
+		apart = int64(typ.Size())
 	}
 	at := func(i int) unsafe.Pointer { return unsafe.Add(b.at, i*room+64) }
 	words := 0
 	word := func(says unsafe.Pointer) unsafe.Pointer {
 		offset := 11*room + 8*words
 		words++
-		binary.NativeEndian.PutUint64(b.host[offset:], uint64(uintptr(says)))
+		value := uint64(uintptr(says)) | tag
+		switch {
+		case says == nil:
+			value = uint64(rng.IntN(2)) * (0xdeadbee0 | tag&0xf) // half a word
+		case rng.IntN(8) == 0:
+			value ^= 1 << [...]int{0, 3, 57, 62, 63}[rng.IntN(5)] // for somebody else
+		}
+		binary.NativeEndian.PutUint64(b.host[offset:], value)
 		return unsafe.Add(b.at, offset)
 	}
-	r := &device.Reduction{Dst: at(6), N: 1 + rng.IntN(3), Type: typ, Count: int64(rng.IntN((room - 256) / typ.Size())), Offset: 32, TargetOffset: -16}
+	r := &device.Reduction{Dst: at(6), N: 1 + rng.IntN(3), Type: typ, Count: int64(rng.IntN((room - 256) / typ.Size())), Tag: tag,
+		Offset: 32 + apart, TargetOffset: -16 + apart}
 	for i := range r.N {
 		r.Sources[i] = at(i)
 		switch rng.IntN(3) {
 		case 0:
 			r.Found[i] = word(nil)
 		case 1:
-			r.Found[i] = word(unsafe.Add(at(3+i), apart))
+			r.Found[i] = word(at(3 + i))
 		}
 	}
 	r.NumTargets = rng.IntN(3)
@@ -59,7 +67,7 @@ func lentReduction(b *bench, typ datatype.Type, room, trial int, rng *rand.Rand)
 		case 0:
 			r.Targets[i] = word(nil)
 		case 1:
-			r.Targets[i] = word(unsafe.Add(at(7+i), apart))
+			r.Targets[i] = word(at(7 + i))
 		}
 	}
 	if rng.IntN(4) > 0 {

@@ -27,6 +27,9 @@ var kernels fs.ReadFileFS = compiled // tests have others
 // is sm_90. The other one gives the same results.
 var native = [datatype.NumTypes]C.int{datatype.Bfloat16: 90, datatype.Float8E4M3: 89, datatype.Float8E5M2: 89}
 
+// Both sides know the same bits of words.
+var _ = [1]struct{}{}[C.LP_SAID_TAG^device.SaidBits]
+
 // Reduce implements [device.Driver].
 //
 // Hot path: no allocation.
@@ -48,6 +51,7 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 		targets:   C.uint(r.NumTargets),
 		spare:     C.ulonglong(uintptr(r.Spare)),
 
+		tag:           C.ulonglong(r.Tag),
 		offset:        C.ulonglong(r.Offset),
 		target_offset: C.ulonglong(r.TargetOffset),
 	}

@@ -40,15 +40,27 @@ type Reduction struct {
 	Scale   Scale
 	Divisor int64 // of integers, truncating towards zero; 0 and 1 divide by nothing, at most MaxDivisor
 
-	// Words of 8 bytes in memory of devices, which say when the kernel runs where something is. One of 0 says nothing, as does none (nil);
-	// a word may become 0 while the kernel runs. Where words speak of a source, it is there, Offset bytes on, and not at Sources[i].
+	// Words of 8 bytes in memory of devices, which say when the kernel runs where something is: an address, a multiple of 16, with Tag, which
+	// is of [SaidTag]. One with another tag says nothing, as does none (nil); a word may become one while the kernel runs. Where words speak of a source, it is there, Offset bytes on, and not at Sources[i].
 	// Results are stored at Dst, at all Targets that words speak of, and at Spare too if one of the Targets is not spoken of.
+	Tag          uint64
 	Found        [MaxSources]unsafe.Pointer
 	Offset       int64
 	Targets      [MaxSources]unsafe.Pointer
 	NumTargets   int
 	TargetOffset int64
 	Spare        unsafe.Pointer // nil: nowhere
+}
+
+// SaidBits are those of a word that are no address but its tag. Streams write such a word in two halves, the lower one first, and take it back
+// by a 0 in the upper one: tags have the upper bit set, so a word that is half written says nothing.
+const SaidBits uint64 = 0xfe<<56 | 0xf
+
+// SaidTag is the tag of words that mean the same: of who says where something is, and of who is to find it there. Others have
+// another one, but for one of 1024.
+func SaidTag(meaning uint64) uint64 {
+	mixed := meaning * 0x9e3779b97f4a7c15 // 2^64 / the golden ratio
+	return 1<<63 | mixed>>1&(SaidBits&^0xf) | mixed>>54&0xf
 }
 
 // Scale multiplies all sources before they are combined; the zero value does not.

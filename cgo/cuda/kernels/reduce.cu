@@ -388,15 +388,16 @@ template <class Unit, u32 DEPTH, class F> DEVICE void each(Unit (&a)[DEPTH], con
     }
 }
 
-/* What a word says, with an offset; 0: nowhere. Others may take back what they have said while the kernel runs, so nobody keeps it. */
-DEVICE u64 said(u64 word, u64 offset) {
+/* What a word says to who expects its tag, with an offset; 0: nowhere. Others may take back what they have said while the kernel runs, so
+ * nobody keeps it. */
+DEVICE u64 said(const lp_reduction &r, u64 word, u64 offset) {
   u64 at = 0;
   if (word != 0) load(word, at);
-  return at != 0 ? at + offset : 0;
+  return at != 0 && (at & LP_SAID_TAG) == r.tag ? (at & ~LP_SAID_TAG) + offset : 0;
 }
 
 DEVICE u64 source_of(const lp_reduction &r, u32 source) {
-  u64 at = said(r.found[source], r.offset);
+  u64 at = said(r, r.found[source], r.offset);
   return at != 0 ? at : r.sources[source];
 }
 
@@ -438,7 +439,7 @@ DEVICE void reduce_units(const lp_reduction &r, typename Type::Word factor, u64 
       for (u32 d = 0; d < depth; d++)
         if (to != 0 && first + d * threads < count) Unit::store(to + at[d], result[d]);
       if (t > r.targets) break;
-      to = t < r.targets ? said(r.target[t], r.target_offset) : spare;
+      to = t < r.targets ? said(r, r.target[t], r.target_offset) : spare;
       if (to == 0) spare = r.spare;
     }
   }
@@ -453,7 +454,7 @@ template <class Type, int OP> DEVICE void reduce(const lp_reduction &r) {
   for (u32 s = 0; s < r.n; s++) differ |= source_of(r, s) ^ r.dst;
 #pragma unroll 1
   for (u32 t = 0; t < r.targets; t++) {
-    u64 to = said(r.target[t], r.target_offset);
+    u64 to = said(r, r.target[t], r.target_offset);
     if (to != 0) differ |= to ^ r.dst;
   }
   if (r.spare != 0) differ |= r.spare ^ r.dst;

@@ -6,6 +6,8 @@
 #define LP_REDUCE_THREADS 256 /* of a block */
 #define LP_REDUCE_BLOCKS 3    /* on a processor at once: 80 registers for each thread */
 
+#define LP_SAID_TAG 0xfe0000000000000fULL /* the bits of a word that says where something is that are no address */
+
 struct lp_reduction {
   unsigned long long dst;
   unsigned long long sources[LP_REDUCE_SOURCES];
@@ -17,7 +19,8 @@ struct lp_reduction {
   unsigned n;                    /* sources */
   unsigned scaled;               /* all sources are multiplied by the factor first */
   unsigned targets;              /* that results are also stored at */
-  /* Words of memory that say, when the kernel runs, where something is instead; 0 as an address, and as a word: nowhere. */
+  /* Words of memory that say, when the kernel runs, where something is instead: with another tag, nowhere, as does 0 for an address. */
+  unsigned long long tag;
   unsigned long long found[LP_REDUCE_SOURCES];  /* a source, but for the offset */
   unsigned long long target[LP_REDUCE_SOURCES]; /* a target, but for its offset */
   unsigned long long offset, target_offset;     /* bytes */

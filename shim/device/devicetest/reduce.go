@@ -32,11 +32,12 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 		if word == nil {
 			return nil
 		}
-		at := *(*unsafe.Pointer)(unsafe.Pointer(unsafe.SliceData(reach(word, 8))))
-		if at != nil {
-			at = unsafe.Add(at, offset)
+		says := atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(reach(word, 8)))))
+		if says == 0 || says&device.SaidBits != r.Tag {
+			return nil
 		}
-		return at
+		says &^= device.SaidBits
+		return unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&says)), offset)
 	}
 	of := func(i, to int) []byte {
 		from := said(r.Found[i], r.Offset)
