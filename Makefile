@@ -88,7 +88,7 @@ bench: build ## allreduce and alltoall over shm and tcp at 2, 4 and 8 ranks
 # For a part of it: make bench-peers PEERS_FLAGS="--collective allreduce -n 2 --sizes 8,1M".
 # It begins no points after 15 minutes, keeps what it has, and goes on there when it is called again.
 PEERS_FLAGS ?= --transport shm -e 256M --budget 15m --resume
-bench-peers: build peers ## Lightpath beside Open MPI, MPICH and Gloo, into build/peers/
+bench-peers: build peers ## Lightpath beside Open MPI, MPICH, UCC and Gloo, into build/peers/
 	bin/lightpath bench peers --out build/peers $(PEERS_FLAGS)
 
 bench-kernels: bin/lightpath bin/lightpath-stream ## reductions beyond the caches beside STREAM

@@ -85,14 +85,23 @@ kernels: ## compile the reduction kernels for devices (clang 16), and check what
 	cgo/cuda/kernels/make.sh
 	cgo/cuda/kernels/check.sh
 
-# Ranks of other libraries, for lightpath bench peers: one for each MPI compiler that is installed.
-PEER_SOURCES := cgo/peers/mpi.c $(addprefix cgo/rank/,data.c job.c run.c sync.c)
-PEERS := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),bin/lightpath-rank-$(m)))
+# Ranks of other libraries, for lightpath bench peers: one for each MPI compiler that is installed, and one for UCC where that is: UCC is where
+# it was installed to. Debian has none; ranks of UCC find each other by Open MPI.
+PEER_SOURCES := cgo/peers/world.c $(addprefix cgo/rank/,data.c job.c run.c sync.c)
+PEER_HEADERS := cgo/peers/peers.h cgo/rank/rank.h cgo/front/nccl.h
+UCC ?= /usr
+PEERS := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),bin/lightpath-rank-$(m))) \
+  $(if $(shell command -v mpicc.openmpi),$(if $(wildcard $(UCC)/include/ucc/api/ucc.h),bin/lightpath-rank-ucc))
 
 .PHONY: peers
-peers: $(PEERS) ## ranks of the MPI libraries that are installed
+peers: $(PEERS) ## ranks of the MPI libraries, and of UCC, that are installed
 
-bin/lightpath-rank-%: $(PEER_SOURCES) cgo/rank/rank.h cgo/front/nccl.h
+bin/lightpath-rank-ucc: cgo/peers/ucc.c $(PEER_SOURCES) $(PEER_HEADERS)
 	@mkdir -p bin
-	mpicc.$* $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(PEER_SOURCES) -lm
+	mpicc.openmpi $(CSTD) $(CFLAGS) -Icgo/front -I$(UCC)/include -pthread -o $@.tmp cgo/peers/ucc.c $(PEER_SOURCES) -L$(UCC)/lib -lucc -lm -Wl,-rpath,$(UCC)/lib
+	mv $@.tmp $@
+
+bin/lightpath-rank-%: cgo/peers/mpi.c $(PEER_SOURCES) $(PEER_HEADERS)
+	@mkdir -p bin
+	mpicc.$* $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp cgo/peers/mpi.c $(PEER_SOURCES) -lm
 	mv $@.tmp $@

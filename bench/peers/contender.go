@@ -71,6 +71,7 @@ func Contenders() []Contender {
 		{Name: Subject + "-alloc", Aside: true, missing: lightpathMissing, commands: lightpath},
 		{Name: "openmpi", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ob1"), plain: true},
 		{Name: "openmpi-ucx", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ucx"), plain: true},
+		{Name: "ucc", missing: uccMissing, commands: ucc, plain: true},
 		{Name: "mpich", missing: mpiMissing("mpich", "mpich libmpich-dev"), commands: mpich, plain: true},
 		{Name: "gloo", missing: glooMissing, commands: gloo, plain: true},
 	}
@@ -100,12 +101,21 @@ func mpiMissing(name, packages string) func(*Programs) string {
 		if _, err := exec.LookPath("mpirun." + name); err != nil {
 			return "no mpirun." + name + ": apt-get install " + packages + ", then make peers"
 		}
-		program := filepath.Join(p.Bin, "lightpath-rank-"+name)
-		if _, err := os.Stat(program); err != nil {
-			return "no " + program + ": run make peers"
-		}
-		return ""
+		return p.lacks(name, "run make peers")
 	}
+}
+
+// lacks tells that there are no ranks of a library, and what to do.
+func (p *Programs) lacks(name, what string) string {
+	program := filepath.Join(p.Bin, "lightpath-rank-"+name)
+	if _, err := os.Stat(program); err != nil {
+		return "no " + program + ": " + what
+	}
+	return ""
+}
+
+func uccMissing(p *Programs) string {
+	return p.lacks("ucc", "build UCC (github.com/openucx/ucc), then make peers UCC=PREFIX")
 }
 
 // openMPI is Open MPI over that point-to-point layer, named since what it would try first asks for
@@ -113,12 +123,8 @@ func mpiMissing(name, packages string) func(*Programs) string {
 // processors, which is best for it in both cases.
 func openMPI(layer string) func(*Programs, setting, []string) []command {
 	return func(p *Programs, s setting, job []string) []command {
-		argv := []string{"mpirun.openmpi", "-np", strconv.Itoa(s.ranks), "--oversubscribe", "--bind-to", "none", "--mca", "pml", layer}
-		if os.Geteuid() == 0 {
-			argv = append(argv, "--allow-run-as-root")
-		}
-		// Several mpirun at once each keep their files apart.
-		env := []string{"OMPI_MCA_orte_tmpdir_base=" + s.scratch}
+		argv, env := startOpenMPI(s)
+		argv = append(argv, "--mca", "pml", layer)
 		if layer == "ucx" {
 			argv = append(argv, "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any") // also without an adapter
 		}
@@ -137,6 +143,28 @@ func openMPI(layer string) func(*Programs, setting, []string) []command {
 		argv = append(argv, filepath.Join(p.Bin, "lightpath-rank-openmpi"), "--job", job[0])
 		return []command{{argv: argv, env: env}}
 	}
+}
+
+// startOpenMPI is how Open MPI starts ranks, and their environment. Several mpirun at once each keep their files apart.
+func startOpenMPI(s setting) (argv, env []string) {
+	argv = []string{"mpirun.openmpi", "-np", strconv.Itoa(s.ranks), "--oversubscribe", "--bind-to", "none"}
+	if os.Geteuid() == 0 {
+		argv = append(argv, "--allow-run-as-root")
+	}
+	return argv, []string{"OMPI_MCA_orte_tmpdir_base=" + s.scratch}
+}
+
+// ucc is UCC over UCX; Open MPI only starts its ranks, which give their processor away as Open MPI's do.
+func ucc(p *Programs, s setting, job []string) []command {
+	argv, env := startOpenMPI(s)
+	argv = append(argv, "--mca", "pml", "ob1", "--mca", "btl", "vader,self")
+	if s.transport == "tcp" {
+		env = append(env, ucxOverTCP...)
+	}
+	if s.crowded() {
+		env = append(env, "PEER_YIELD=1")
+	}
+	return []command{{argv: append(argv, filepath.Join(p.Bin, "lightpath-rank-ucc"), "--job", job[0]), env: env}}
 }
 
 // ucxOverTCP has UCX use TCP alone, between ranks of this host.

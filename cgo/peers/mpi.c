@@ -1,11 +1,9 @@
-#define _GNU_SOURCE
-#include "../rank/rank.h"
+#include "peers.h"
 
 #include <mpi.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* The rank of cgo/rank over MPI, built once with each implementation's compiler. mpirun starts it. */
+/* MPI's collectives, built once with each implementation's compiler. */
 
 static MPI_Datatype mpi_type(ncclDataType_t t) {
   switch (t) {
@@ -62,14 +60,6 @@ const char *lib_unsupported(const struct run *r) {
   return NULL;
 }
 
-static void check(const struct worker *w, const char *what, int result) {
-  if (result == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING];
-  int n;
-  MPI_Error_string(result, text, &n);
-  rank_fail(w, what, result, text);
-}
-
 static int call(const struct run *r, struct buffers b) {
   MPI_Datatype t = carrier(r);
   int n = (int)r->count;
@@ -86,38 +76,19 @@ static int call(const struct run *r, struct buffers b) {
 void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
   /* MPI_Bcast has one buffer: only in place is the call that was asked for. */
   if (r->coll == BROADCAST && !r->inplace) memcpy(at.recv, at.send, r->count * type_size(r->type));
-  check(w, collective_name(r->coll), call(r, at));
+  mpi_check(w, collective_name(r->coll), call(r, at));
 }
 
 void *lib_alloc(const struct worker *w, size_t bytes) {
   void *p = NULL;
-  check(w, "MPI_Alloc_mem", MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &p));
+  mpi_check(w, "MPI_Alloc_mem", MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &p));
   return p;
 }
 
 void lib_free(const struct worker *w, void *mem, size_t bytes) {
   (void)bytes;
-  check(w, "MPI_Free_mem", MPI_Free_mem(mem));
+  mpi_check(w, "MPI_Free_mem", MPI_Free_mem(mem));
 }
 
-int main(int argc, char **argv) {
-  static struct job job;
-  if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  if (argc != 3 || strcmp(argv[1], "--job") != 0 || job_read(argv[2], &job) || !*job.commands) {
-    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers)\n", argv[0]);
-    return 2;
-  }
-  struct worker w = {.memory = job.memory == PLAIN ? &plain_memory : &library_memory, .out = stdout};
-  MPI_Comm_rank(MPI_COMM_WORLD, &w.rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &w.world);
-  w.bar = *job.barrier ? barrier_open(job.barrier, w.world) : NULL;
-  if (w.world != job.world) {
-    fprintf(stderr, "%s: a world of %d, not of %d\n", argv[0], w.world, job.world);
-    return 2;
-  }
-  int bad = work_session(&w, job.commands);
-  MPI_Finalize();
-  free(w.bar);
-  return bad ? 1 : 0;
-}
+void peer_open(const struct worker *w) { (void)w; }
+void peer_close(const struct worker *w) { (void)w; }

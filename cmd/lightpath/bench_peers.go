@@ -68,7 +68,7 @@ Exits 1 where an element of Lightpath's is wrong.`,
 	fl.Float64VarP(&f.factor, "stepfactor", "f", 4, "factor between sizes")
 	fl.StringVarP(&f.datatype, "type", "d", "float", "element type: float, half, bfloat16, ...")
 	fl.StringVarP(&f.op, "op", "o", "sum", "reduction operator")
-	fl.StringSliceVar(&f.contenders, "peers", nil, "libraries: openmpi, openmpi-ucx, mpich, gloo, lightpath-alloc (default: all)")
+	fl.StringSliceVar(&f.contenders, "peers", nil, "libraries: openmpi, openmpi-ucx, ucc, mpich, gloo, lightpath-alloc (default: all)")
 	fl.IntVar(&f.rounds, "rounds", 5, "samples of a point")
 	fl.StringVar(&f.memory, "memory", bench.PlainBuffers, "buffers: plain (pages that no library knows) or library (that each library allocates)")
 	fl.BoolVar(&f.busy, "busy", false, "other work shares the processors: Open MPI's ranks yield while they wait, as they do where ranks outnumber processors")

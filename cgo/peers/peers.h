@@ -1,0 +1,14 @@
+/* The programs of this folder: the rank of cgo/rank over other libraries. mpirun starts each. */
+#ifndef LIGHTPATH_PEERS_H
+#define LIGHTPATH_PEERS_H
+
+#include "../rank/rank.h"
+
+/* What a library needs besides MPI, once in a process: both end it through rank_fail where that fails. */
+void peer_open(const struct worker *w);
+void peer_close(const struct worker *w);
+
+/* Ends the process unless result is MPI_SUCCESS. */
+void mpi_check(const struct worker *w, const char *what, int result);
+
+#endif

@@ -1,0 +1,39 @@
+#include "peers.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The process of a rank, whose world is MPI's. */
+
+void mpi_check(const struct worker *w, const char *what, int result) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int n;
+  MPI_Error_string(result, text, &n);
+  rank_fail(w, what, result, text);
+}
+
+int main(int argc, char **argv) {
+  static struct job job;
+  if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (argc != 3 || strcmp(argv[1], "--job") != 0 || job_read(argv[2], &job) || !*job.commands) {
+    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers)\n", argv[0]);
+    return 2;
+  }
+  struct worker w = {.memory = job.memory == PLAIN ? &plain_memory : &library_memory, .out = stdout};
+  MPI_Comm_rank(MPI_COMM_WORLD, &w.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &w.world);
+  w.bar = *job.barrier ? barrier_open(job.barrier, w.world) : NULL;
+  if (w.world != job.world) {
+    fprintf(stderr, "%s: a world of %d, not of %d\n", argv[0], w.world, job.world);
+    return 2;
+  }
+  peer_open(&w);
+  int bad = work_session(&w, job.commands);
+  peer_close(&w);
+  MPI_Finalize();
+  free(w.bar);
+  return bad ? 1 : 0;
+}
