@@ -106,8 +106,7 @@ func (x *direct) watch() {
 			return
 		}
 		if x.c.poison.Load() != nil {
-			x.letGo()
-			<-w.stop
+			x.letGoOn()
 			x.giveUp()
 			return
 		}
@@ -290,6 +289,22 @@ func (c *Comm) launchTimedOut(number uint32, err error) {
 		case <-time.After(time.Second):
 		}
 		return
+	}
+}
+
+// letGoOn lets streams go until the communicator ends: graphs may be replayed at any time, and nobody hears of it.
+func (x *direct) letGoOn() {
+	for {
+		x.letGo()
+		var look <-chan time.Time
+		if x.captured.Load() {
+			look = time.After(lookSoon)
+		}
+		select {
+		case <-look:
+		case <-x.watcher.stop:
+			return
+		}
 	}
 }
 

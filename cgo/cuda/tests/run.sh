@@ -39,8 +39,8 @@ if [ -n "${LP_CUDA_REAL:-}" ]; then
   check device-oracle LIGHTPATH_DEVICE_PATH=staged "$out/oracle" 1 2 3 4
   check device-oracle-direct "$out/oracle" 1 2 3 4
   check device-oracle-lent "$out/oracle" -r -c 1000000 2 3 4
-  check device-stream LIGHTPATH_DEVICE_PATH=staged "$out/stream" ordered issued grouped captured aborted scaled
-  check device-stream-direct "$out/stream" ordered issued grouped captured aborted scaled
+  check device-stream LIGHTPATH_DEVICE_PATH=staged "$out/stream" ordered issued grouped captured aborted orphaned scaled
+  check device-stream-direct "$out/stream" ordered issued grouped captured aborted orphaned scaled
   check device-direct "$out/direct" mixed lent side_by_side messages from_host mismatched other_operator other_size late
   check device-direct-processes LIGHTPATH_DEVICE_PATH=direct "$out/processes" 2
 else
@@ -48,7 +48,7 @@ else
   for path in staged direct; do
     check device-oracle-$path "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 1 2 3 4
     check device-oracle-$path-shared "$stub" "$small" STUB_CUDA_DEVICES=1 LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 3
-    check device-stream-$path "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered issued grouped captured aborted \
+    check device-stream-$path "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered issued grouped captured aborted orphaned \
       signalled ended scaled wrong defaults
   done
   check device-oracle-two-shot "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct LIGHTPATH_DEVICE_EXCHANGE=2M "$out/oracle" -c 70001 3

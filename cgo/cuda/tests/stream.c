@@ -134,6 +134,37 @@ static void aborted(struct rank *r) {
   r->comm = NULL;
 }
 
+/* A graph of a communicator that has failed holds no stream up, however late and often it is replayed. */
+static void orphaned(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = gpu_alloc(BYTES);
+  CUgraphExec exec;
+  ncclResult_t state;
+  int i;
+  put(a, r->rank, 1);
+  meet(); /* a capture forbids other threads what tests do */
+  IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  OK(sum(r, a, a, s));
+  exec = end_capture(s);
+  meet();
+  IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect(a, r->rank, (float)r->world, (float)r->world);
+  meet();
+  if (r->rank == 0) {
+    do OK(ncclCommGetAsyncError(r->comm, &state));
+    while (state == ncclSuccess);
+    for (i = 0; i < 3; i++) {
+      usleep(1200000); /* longer than a watcher looks on where nothing happens */
+      IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
+      IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+    }
+  }
+  OK(ncclCommAbort(r->comm));
+  r->comm = NULL;
+  IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
+}
+
 static void *open_later(void *gate) {
   usleep(20000);
   open_gate(gate);
@@ -314,7 +345,8 @@ static void refused(struct rank *r) {
 int main(int argc, char **argv) {
   static const struct test tests[] = {
     {"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
-    {"aborted", 2, aborted}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled}, {"wrong", 2, wrong}, {"defaults", 2, defaults},
+    {"aborted", 2, aborted}, {"orphaned", 2, orphaned}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled},
+    {"wrong", 2, wrong}, {"defaults", 2, defaults},
   };
   gpu_open();
   run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
