@@ -98,6 +98,7 @@ var (
 )
 
 const (
+	_ = -(shared.QuickLarge ^ C.LP_RING_LARGE)
 	_ = -(unsafe.Offsetof(quick.Memory) ^ C.quick_memory)
 	_ = -(unsafe.Offsetof(quick.Ranks) ^ C.quick_ranks)
 	_ = -(unsafe.Offsetof(quick.Rank) ^ C.quick_rank)

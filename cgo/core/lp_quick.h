@@ -29,6 +29,8 @@ struct lp_slot {
   uint64_t at; /* in large slots: 0 where the data is here */
 };
 
+enum { LP_RING_SMALL, LP_RING_MIDDLE, LP_RING_LARGE, LP_RINGS };
+
 struct lp_quick_ring {
   uint64_t next, free, mask, report;
   uint32_t at, slot, counter, unused;
@@ -64,7 +66,7 @@ struct lp_quick {
   uint32_t ranks, rank, per_rank, inline_at, data_at;
   uint32_t spin_long, spin_short, yields, vain, waits;
   uint32_t begun, timed;
-  struct lp_quick_ring rings[2];
+  struct lp_quick_ring rings[LP_RINGS];
   uint64_t seq, chain;
   uint32_t used, last;
   struct lp_quick_recipe *recipes;

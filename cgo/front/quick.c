@@ -219,7 +219,7 @@ static bool await(struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t 
 
 /* Whether one of the chunks that have come is not in its slot: the core knows where to read it. */
 static bool elsewhere(const struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t k) {
-  if (r->ring != 1 || r->from == LP_FROM_NOBODY) return false;
+  if (r->ring != LP_RING_LARGE || r->from == LP_FROM_NOBODY) return false;
   for (uint32_t p = 0; p < q->ranks; p++)
     if (p != q->rank && (r->from < 0 || p == (uint32_t)r->from) && slot_of(q, &q->rings[r->ring], p, k)->at != 0) return true;
   return false;
@@ -275,7 +275,7 @@ static void lay(struct lp_quick* q, const struct lp_quick_recipe* r, const struc
   }
   struct lp_slot* s = slot_of(q, &q->rings[r->ring], q->rank, k);
   s->seq = q->seq, s->chain = q->chain, s->sig = r->sig;
-  if (r->ring == 1) s->at = 0;
+  if (r->ring == LP_RING_LARGE) s->at = 0;
   lp_apart_say(&q->bells[q->rank][2]);
   STORE(&s->number, k + 1, SEQ_CST);
   ring_bells(q);

@@ -1,7 +1,7 @@
 // Package shared runs collectives between ranks that have memory in common, without frames: each
 // rank lays its contribution into slots of its own and reads those of the others.
 //
-// The memory is an arena. In it every rank has two rings of slots, small ones for calls of one piece
+// The memory is an arena. In it every rank has three rings of slots, small and middle ones for calls of one piece
 // and large ones for the pieces (chunks) of big calls, and per ring a counter of the chunks that it
 // has consumed. A slot is a header, which says what the chunk is part of, and data:
 //
@@ -40,7 +40,7 @@ const (
 	dataAt    = 2 * line
 )
 
-// ring is one of the two rings of slots that a rank has.
+// ring is one of the rings of slots that a rank has.
 type ring struct {
 	slots uint64 // a power of two
 	room  int    // bytes of data in a slot
@@ -52,24 +52,29 @@ type ring struct {
 
 const (
 	small = iota
+	middle
 	large
 	numRings
 )
 
 // The rings. A large slot is so large that what passes through it costs more than to hand it over,
 // and four of them so small that they stay in a core's own cache. The small ones are how far a root gets
-// ahead of the others, which they make up for in one turn where they share its CPU.
+// ahead of the others, which they make up for in one turn where they share its CPU. The middle ones are so many that what a
+// rank writes next has left its readers' first-level caches, out of which a line comes slowest.
 const (
-	smallSlots, smallRoom = 64, 4 << 10
-	largeSlots, largeRoom = 4, 128 << 10
-	aboutAt               = numRings * line // behind the counters
-	largeAt               = smallAt + smallSlots*(dataAt+smallRoom)
-	perRank               = largeAt + largeSlots*(dataAt+largeRoom)
+	smallSlots, smallRoom   = 64, 4 << 10
+	middleSlots, middleRoom = 16, 32 << 10
+	largeSlots, largeRoom   = 4, 128 << 10
+	aboutAt                 = numRings * line // behind the counters
+	middleAt                = smallAt + smallSlots*(dataAt+smallRoom)
+	largeAt                 = middleAt + middleSlots*(dataAt+middleRoom)
+	perRank                 = largeAt + largeSlots*(dataAt+largeRoom)
 )
 
 var rings = [numRings]ring{
-	small: {smallSlots, smallRoom, smallAt, 16},
-	large: {largeSlots, largeRoom, largeAt, 1},
+	small:  {smallSlots, smallRoom, smallAt, 16},
+	middle: {middleSlots, middleRoom, middleAt, 4},
+	large:  {largeSlots, largeRoom, largeAt, 1},
 }
 
 // MaxRanks is the most ranks of an arena: with more, what each can say to each is too little.

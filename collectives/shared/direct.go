@@ -119,7 +119,7 @@ func (a *Arena) probe() {
 // publishable reports whether this rank's chunks may be read where they are: where each is one rank's. Laid
 // out once for several it costs the ranks less than as many calls of the kernel.
 func (o *Op) publishable() bool {
-	if o.ring != large || o.Block < directMin {
+	if o.Block < directMin {
 		return false
 	}
 	switch o.Collective {
@@ -136,7 +136,7 @@ func (o *Op) publishable() bool {
 // mappable reports whether blocks of this call may be read in memory that all others have mapped. Like all that decides
 // between Go and C it depends on the call alone.
 func (o *Op) mappable() bool {
-	if o.ring != large || o.Scale != nil {
+	if o.Scale != nil {
 		return false
 	}
 	n := o.a.ranks

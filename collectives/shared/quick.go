@@ -21,6 +21,8 @@ const (
 	quickLeast, quickMost = 16, 1024
 	// QuickKinds is more than there are kinds of calls.
 	QuickKinds = 16
+	// QuickLarge is the ring whose slots may say that a chunk is elsewhere.
+	QuickLarge = large
 	// quickUser is the first operator of the user, as a call has it.
 	quickUser = int32(datatype.NumOps)
 )

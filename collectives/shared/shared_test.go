@@ -240,7 +240,7 @@ func TestEdges(t *testing.T) {
 	for _, ranks := range []int{2, 3, 8} {
 		g := newGroup(t, ranks, 1)
 		for _, coll := range collectives {
-			for _, edge := range []int{inlineMax, inlineMax / ranks, 8 * line / ranks, smallRoom, smallRoom / ranks, flatMax(ranks), largeRoom, largeRoom / ranks} {
+			for _, edge := range []int{inlineMax, inlineMax / ranks, 8 * line / ranks, smallRoom, smallRoom / ranks, middleRoom, middleRoom / ranks, flatMax(ranks), largeRoom, largeRoom / ranks} {
 				for d := -1; d <= 1; d++ {
 					if edge/8+d < 1 {
 						continue
