@@ -105,7 +105,7 @@ func (c *Controller) Stop(err error) {
 	clear(c.attached)
 }
 
-// Freeze keeps planes from moving until they are thawed.
+// Freeze keeps planes from moving until they are thawed; a move that is due meanwhile is not made at all.
 func (c *Controller) Freeze(frozen bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +246,7 @@ func (a *attachment) Schedule(j int, epoch uint32, target circuit.Permutation, a
 		a.c.mu.Lock()
 		defer a.c.mu.Unlock()
 		p := &a.c.planes[j]
-		if p.epoch == epoch && a.c.stopped == nil {
+		if p.epoch == epoch && a.c.stopped == nil && !a.c.frozen {
 			p.epoch, p.maps = epoch+1, target
 			a.c.publish(j)
 		}
