@@ -74,16 +74,18 @@ static void never_comes(void) {
   CHECK(comm == NULL);
 }
 
-/* Rank 1, in a process of its own that was forked before NCCL was used: joins and dies. */
+/* Rank 1, in a process of its own that was forked before NCCL was used: joins, and dies when rank 0 has joined, too. */
 static pid_t doomed_rank(int pipe_in) {
   pid_t pid = fork();
   CHECK(pid >= 0);
   if (pid == 0) {
     ncclUniqueId id;
     ncclComm_t comm;
+    char joined;
     CHECK(read(pipe_in, &id, sizeof id) == sizeof id);
     OK(ncclCommInitRank(&comm, 2, id, 1));
-    sleep_ms(100);
+    CHECK(read(pipe_in, &joined, 1) == 1);
+    sleep_ms(100); /* so that it is mostly waited for already */
     raise(SIGKILL);
   }
   return pid;
@@ -98,6 +100,7 @@ static void dies(pid_t pid, int pipe_out) {
   OK(ncclGetUniqueId(&id));
   CHECK(write(pipe_out, &id, sizeof id) == sizeof id);
   OK(ncclCommInitRank(&comm, 2, id, 0));
+  CHECK(write(pipe_out, "", 1) == 1);
   FAILS(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL), ncclRemoteError, "rank 1");
   OK(ncclCommGetAsyncError(comm, &state));
   CHECK(state == ncclRemoteError);

@@ -22,10 +22,10 @@ def die():
 
 
 def killed_between_calls():
-    dist.all_reduce(torch.ones(1000))
-    if dist.get_rank() == VICTIM:
-        die()
     try:
+        dist.all_reduce(torch.ones(1000))  # which fails already where a rank is not done with it when the victim is
+        if dist.get_rank() == VICTIM:
+            die()
         for _ in range(100000):
             dist.all_reduce(torch.ones(1000))
     except Exception as error:
@@ -42,10 +42,10 @@ def killed_in_training():
     _, _, characters = text.load()
     trainer = train.Trainer(args, "lightpath:ddp", characters)
     contexts, following = torch.zeros(8, text.CONTEXT, dtype=torch.long), torch.zeros(8, dtype=torch.long)
-    trainer.step(contexts, following)
-    if dist.get_rank() == VICTIM:
-        trainer.model.module.first.weight.register_hook(lambda _: die())
     try:
+        trainer.step(contexts, following)  # which may fail already, as above
+        if dist.get_rank() == VICTIM:
+            trainer.model.module.first.weight.register_hook(lambda _: die())
         for _ in range(100000):
             trainer.step(contexts, following)
     except Exception as error:
