@@ -17,8 +17,9 @@ import (
 // proposes a later one.
 type shareLead struct {
 	c        *Comm
-	number   uint64 // of the question or proposal that is open, or was last
-	open     uint64 // what the answers to it are: sharesTold, sharesAnswer, or 0
+	send     func(*control.Message) // to all other ranks, without waiting for them
+	number   uint64                 // of the question or proposal that is open, or was last
+	open     uint64                 // what the answers to it are: sharesTold, sharesAnswer, or 0
 	missing  int
 	answers  [][]uint64 // by rank; nil: it has not answered
 	agreed   []int      // shares in force, or to come; nil: even
@@ -44,7 +45,8 @@ const (
 )
 
 func newShareLead(c *Comm) *shareLead {
-	return &shareLead{c: c, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.args.Ranks)}
+	send := func(m *control.Message) { c.star.Broadcast(m, -1) }
+	return &shareLead{c: c, send: send, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.args.Ranks)}
 }
 
 // handle takes a [control.MsgShares] to the leader.
@@ -75,8 +77,8 @@ func (l *shareLead) put(what, answer uint64, words ...uint64) {
 // say sends something to all ranks. This one's own answer comes the same way as the others'.
 func (l *shareLead) say(what uint64, words ...uint64) {
 	m := &control.Message{Kind: control.MsgShares, Seq: l.number, Arg: what, Body: appendWords(nil, words...)}
-	l.c.star.Broadcast(m, -1)
-	if answer := l.c.shares.answer(m, len(l.c.packet.Planes())); answer != nil {
+	l.send(m)
+	if answer := l.c.shares.answer(m, len(l.c.shares.seen)); answer != nil {
 		l.handle(answer)
 	}
 }
@@ -85,7 +87,7 @@ func (l *shareLead) say(what uint64, words ...uint64) {
 func (l *shareLead) take(from int, body []byte) bool {
 	n := 2
 	if l.open == sharesTold {
-		n = 1 + len(l.c.packet.Planes())
+		n = 1 + len(l.c.shares.seen)
 	}
 	if l.answers[from] = wordsOf(body, n); l.answers[from] == nil {
 		return false
