@@ -13,8 +13,10 @@
 #   IMPAIR="rate 250mbit" ...            or has a lower rate
 #   ALONE=1 ...                          and each time the same again over a plane as bad as that by itself, with what its share is
 #   MTU=1500 ROUNDS=3 ...                frames of another size than 9000; everything three times, by turns
-#   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's
-#   LIGHTPATH_PLANE_SHARES=measured ...  shares follow what planes carry
+#   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's, for every contender
+#   CONTENDERS="even measured openmpi"   LIGHTPATH_PLANE_SHARES=even and measured, and Open MPI over the same interfaces (make peers),
+#                                        by turns; with ROUNDS a table of medians follows
+#   WARMUP=10 LIMIT=60 ...               so many calls before those that are timed, not 2; stop a run after so many seconds
 #   RTO_MIN=5000 ...                     retransmit after that many microseconds at the earliest, not 200000 (net.ipv4.tcp_rto_min_us)
 #
 # Prints, per collective and k: time, bus bandwidth, its part of k times RATE and of what headers leave of that
@@ -25,6 +27,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 collectives=${COLLECTIVES:-"allreduce alltoall"} planes=${PLANES:-"1 2 4"} ranks=${RANKS:-2}
 size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-10} impair=${IMPAIR:-} alone=${ALONE:-} mtu=${MTU:-9000} rounds=${ROUNDS:-1}
+contenders=${CONTENDERS:-"${LIGHTPATH_PLANE_SHARES:-even}"} warmup=${WARMUP:-2} limit=${LIMIT:-600}
 tag=lpb$$ loser="" most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mktemp -d)
 
 clean() {
@@ -56,6 +59,7 @@ done
 for r in $(seq 0 $((ranks - 1))); do
   ip netns add "$tag-$r"
   ip -n "$tag-$r" link set lo up
+  [ -z "${LIGHTPATH_TCP_CONGESTION:-}" ] || ip netns exec "$tag-$r" sh -c 'echo "$0" >/proc/sys/net/ipv4/tcp_congestion_control' "$LIGHTPATH_TCP_CONGESTION"
   [ -z "${RTO_MIN:-}" ] || ip netns exec "$tag-$r" sh -c 'echo "$0" >/proc/sys/net/ipv4/tcp_rto_min_us' "$RTO_MIN"
   for j in $(seq 0 $((most - 1))); do
     ip -n "$tag" link add "h${r}p$j" mtu "$mtu" type veth peer name "e$j" mtu "$mtu" netns "$tag-$r"
@@ -95,34 +99,60 @@ bits() { awk -v r="$1" 'BEGIN { u["kbit"] = 1e3; u["mbit"] = 1e6; u["gbit"] = 1e
 # bytes SIZE: without K and M.
 bytes() { awk -v s="$1" 'BEGIN { u["K"] = 1024; u["M"] = 1024 ^ 2; n = s + 0; sub(/^[0-9]+/, "", s); printf "%d", n * (s == "" ? 1 : u[s]) }'; }
 
-# row NAME K TIME MB/S [COUNTS] [WRONG]: a line of the table.
+# row NAME K TIME MB/S [COUNTS] [WRONG] [CONTENDER]: a line of the table.
 row() {
-  awk -v c="$1" -v k="$2" -v n="$ranks" -v us="$3" -v rate="$4" -v counts="${5:-}" -v wrong="${6:-}" -v line="$(bits "$rate")" -v mtu="$mtu" 'BEGIN {
+  awk -v c="$1" -v k="$2" -v n="$ranks" -v us="$3" -v rate="$4" -v counts="${5:-}" -v wrong="${6:-}" -v who="${7:--}" -v line="$(bits "$rate")" -v mtu="$mtu" 'BEGIN {
     part = 100 * rate * 8e6 / (k * line)
-    printf "%-14s %2d %6d %12s %14.1f %8.1f%% %11.1f%% %s%s\n", c, k, n, us, rate * 8, part, part * (mtu + 14) / (mtu - 52), counts, wrong ? "  WRONG: " wrong : "" }'
+    printf "%-14s %-9s %2d %6d %12s %14.1f %8.1f%% %11.1f%% %s%s\n", c, who, k, n, us, rate * 8, part, part * (mtu + 14) / (mtu - 52), counts, wrong ? "  WRONG: " wrong : "" }' | tee -a "$work/table"
 }
 
-# collective NAME K [FIRST BYTES]: over k planes from FIRST on, the last of which is worse.
+# lightpath_ranks SHARES COLLECTIVE K NAMES BYTES: prints bytes, time and wrong elements.
+lightpath_ranks() {
+  WORLD_SIZE=$ranks MASTER_PORT=$$ TORCHELASTIC_RUN_ID="$tag-$2-$3" NCCL_SOCKET_IFNAME="=$4" LIGHTPATH_PLANES=$3 LIGHTPATH_PLANE_SHARES=$1 \
+    timeout -k 5 "$limit" bash -c 'hosts=$0 work=$1 failed=0
+      shift
+      for r in $(seq 0 $((WORLD_SIZE - 1))); do RANK=$r ip netns exec "$hosts-$r" bin/lightpath bench "$@" >"$work/$r" 2>&1 & done
+      for p in $(jobs -p); do wait "$p" || failed=1; done
+      exit $failed' "$tag" "$work" "$2" -b "$5" -e "$5" -w "$warmup" -i "$iters" --out-of-place --transport tcp || return
+  awk '$1 ~ /^[0-9]+$/ { print $1, $6, $9 }' "$work/0"
+}
+
+# openmpi_ranks COLLECTIVE NAMES BYTES: the same by Open MPI, whose daemons the hosts run as if they were reached by ssh.
+openmpi_ranks() {
+  local count=$(($3 / 4)) hosts
+  [ "$1" != alltoall ] || count=$((count / ranks))
+  hosts=$(seq -s, -f "$tag-%g:1" 0 $((ranks - 1)))
+  printf '%s\n' '#!/bin/sh' 'host=$1; shift' 'exec ip netns exec "$host" unshare -u sh -c "hostname $host; $*"' >"$work/reach"
+  chmod +x "$work/reach"
+  printf 'world=%d\nmemory=plain\nbarrier=%s\nrun collective=%s type=float op=sum root=0 bytes=%d count=%d warmup=%d iters=%d check=1 inplace=0 mode=loop\n' \
+    "$ranks" "$work/barrier" "$1" "$3" "$count" "$warmup" "$iters" >"$work/job"
+  OMPI_MCA_orte_tmpdir_base=$work ip netns exec "$tag-0" unshare -u sh -c 'hostname "$0"; exec "$@"' "$tag-0" \
+    timeout -k 5 "$limit" mpirun.openmpi --allow-run-as-root -np "$ranks" --host "$hosts" --map-by node --bind-to none --mca plm_rsh_agent "$work/reach" \
+    --mca oob_tcp_if_include e0 --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include "$2" bin/lightpath-rank-openmpi --job "$work/job" >"$work/0" 2>&1 || return
+  rm "$work/barrier"
+  tr ',{}' '\n' <"$work/0" | awk -F: '$1 == "\"bytes\"" { b = $2 } $1 == "\"time_us\"" { n++; us += $2 } $1 == "\"wrong\"" { wrong += $2 } END { print b, us / n, wrong }'
+}
+
+# collective CONTENDER NAME K [FIRST BYTES]: over k planes from FIRST on, the last of which is worse.
 collective() {
-  local c=$1 k=$2 first=${3:-0} bytes=${4:-$size} names before=() pids=() counts='' j r p last
+  local who=$1 c=$2 k=$3 first=${4:-0} bytes=${5:-$size} names before=() counts='' j last failed=0
   last=$((first + k - 1))
-  names="=$(seq -s, -f 'e%g' "$first" "$last")"
+  names=$(seq -s, -f 'e%g' "$first" "$last")
   [ -z "$impair" ] || worse "$last" $impair
   for j in $(seq "$first" "$last"); do before+=("$(sent "$j")"); done
-  for r in $(seq 0 $((ranks - 1))); do
-    RANK=$r WORLD_SIZE=$ranks MASTER_PORT=$$ TORCHELASTIC_RUN_ID="$tag-$c-$k" NCCL_SOCKET_IFNAME=$names LIGHTPATH_PLANES=$k \
-      ip netns exec "$tag-$r" bin/lightpath bench "$c" -b "$bytes" -e "$bytes" -w 2 -i "$iters" --out-of-place \
-      --transport tcp >"$work/$r" 2>&1 &
-    pids+=($!)
-  done
-  for p in "${pids[@]}"; do wait "$p" || { cat "$work"/*; exit 1; }; done
+  if [ "$who" = openmpi ]; then openmpi_ranks "$c" "$names" "$(bytes "$bytes")"; else lightpath_ranks "$who" "$c" "$k" "$names" "$bytes"; fi >"$work/result" || failed=$?
   for j in $(seq "$first" "$last"); do counts+=" $(($(sent "$j") - before[j - first]))"; done
   [ -z "$impair" ] || worse "$last"
+  if [ "$failed" = 124 ]; then
+    row "$c" "$k" ">$limit s" 0 "$counts" "" "$who"
+    return
+  fi
+  [ "$failed" = 0 ] || { cat "$work"/[0-9]*; exit 1; }
   local us wrong # the table has too few digits of the bandwidth
-  read -r bytes us wrong < <(awk '$1 ~ /^[0-9]+$/ { print $1, $6, $9 }' "$work/0")
+  read -r bytes us wrong <"$work/result"
   row "$c" "$k" "$us" "$(awk -v c="$c" -v n="$ranks" -v b="$bytes" -v us="$us" 'BEGIN {
     share = c == "allreduce" ? 2 * (n - 1) / n : c ~ /^(alltoall|allgather|reducescatter)$/ ? (n - 1) / n : 1
-    print b * share / us }')" "$counts" "${wrong#0}"
+    print b * share / us }')" "$counts" "${wrong#0}" "$who"
 }
 
 # streams K: plain streams over all planes at once, both ways.
@@ -143,13 +173,34 @@ streams() {
   rm -f "$work"/stream*
 }
 
-printf '%-14s %2s %6s %12s %14s %9s %12s  %s\n' collective k ranks 'time (us)' 'busbw (Mb/s)' 'of line' 'of payload' 'bytes sent by rank 0, per plane'
-for _ in $(seq "$rounds"); do
-  for k in $planes; do
-    for c in $collectives; do
-      collective "$c" "$k"
-      [ -z "$alone" ] || collective "$c" 1 $((k - 1)) $(($(bytes "$size") / k))
+# table: one round after the other.
+table() {
+  local k c who
+  for _ in $(seq "$rounds"); do
+    for k in $planes; do
+      for c in $collectives; do
+        for who in $contenders; do
+          collective "$who" "$c" "$k"
+          [ -z "$alone" ] || collective "$who" "$c" 1 $((k - 1)) $(($(bytes "$size") / k))
+        done
+      done
+      if [ "$ranks" = 2 ] && [ -z "$impair" ] && command -v iperf3 >/dev/null; then streams "$k"; fi
     done
-    if [ "$ranks" = 2 ] && [ -z "$impair" ] && command -v iperf3 >/dev/null; then streams "$k"; fi
   done
-done
+}
+
+# medians: of each contender's times in ms, with the least and the most. A run that was stopped counts as infinitely long.
+medians() {
+  awk '{ print $1, $2, $3, $5 ~ /^>/ ? "inf" : $5 }' "$work/table" | sort -k1,1 -k3,3n -k2,2 -k4,4g | awk '
+    function show(n) { if (n) printf "%-14s %2d %-9s %10.1f  [%.1f, %.1f] of %d\n", c, k, who, t[int((n + 1) / 2)] / 1e3, t[1] / 1e3, t[n] / 1e3, n }
+    { if ($1 " " $3 " " $2 != key) { show(n); n = 0; key = $1 " " $3 " " $2; c = $1; who = $2; k = $3 } t[++n] = $4 }
+    END { show(n) }'
+}
+
+printf '%-14s %-9s %2s %6s %12s %14s %9s %12s  %s\n' collective contender k ranks 'time (us)' 'busbw (Mb/s)' 'of line' 'of payload' 'bytes sent by rank 0, per plane'
+table
+if [ "$rounds" -gt 1 ]; then
+  echo
+  echo 'medians (ms) with least and most'
+  medians
+fi

@@ -18,8 +18,8 @@ int main(int argc, char **argv) {
   static struct job job;
   if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  if (argc != 3 || strcmp(argv[1], "--job") != 0 || job_read(argv[2], &job) || !*job.commands) {
-    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers)\n", argv[0]);
+  if (argc != 3 || strcmp(argv[1], "--job") != 0 || job_read(argv[2], &job) || (!*job.commands && !job.nruns)) {
+    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers), or runs\n", argv[0]);
     return 2;
   }
   struct worker w = {.memory = job.memory == PLAIN ? &plain_memory : &library_memory, .out = stdout};
@@ -31,7 +31,11 @@ int main(int argc, char **argv) {
     return 2;
   }
   peer_open(&w);
-  int bad = work_session(&w, job.commands);
+  int bad = 0;
+  if (*job.commands)
+    bad = work_session(&w, job.commands);
+  else
+    work_through(&w, &job);
   peer_close(&w);
   MPI_Finalize();
   free(w.bar);
