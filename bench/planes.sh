@@ -192,7 +192,7 @@ table() {
 # medians: of each contender's times in ms, with the least and the most. A run that was stopped counts as infinitely long.
 medians() {
   awk '{ print $1, $2, $3, $5 ~ /^>/ ? "inf" : $5 }' "$work/table" | sort -k1,1 -k3,3n -k2,2 -k4,4g | awk '
-    function show(n) { if (n) printf "%-14s %2d %-9s %10.1f  [%.1f, %.1f] of %d\n", c, k, who, t[int((n + 1) / 2)] / 1e3, t[1] / 1e3, t[n] / 1e3, n }
+    function show(n) { if (n) printf "%-14s %2d %-9s %10.1f  [%.1f, %.1f] of %d\n", c, k, who, (t[int((n + 1) / 2)] + t[int(n / 2) + 1]) / 2e3, t[1] / 1e3, t[n] / 1e3, n }
     { if ($1 " " $3 " " $2 != key) { show(n); n = 0; key = $1 " " $3 " " $2; c = $1; who = $2; k = $3 } t[++n] = $4 }
     END { show(n) }'
 }
