@@ -59,13 +59,13 @@ done
 for r in $(seq 0 $((ranks - 1))); do
   ip netns add "$tag-$r"
   ip -n "$tag-$r" link set lo up
-  [ -z "${LIGHTPATH_TCP_CONGESTION:-}" ] || ip netns exec "$tag-$r" sh -c 'echo "$0" >/proc/sys/net/ipv4/tcp_congestion_control' "$LIGHTPATH_TCP_CONGESTION"
   [ -z "${RTO_MIN:-}" ] || ip netns exec "$tag-$r" sh -c 'echo "$0" >/proc/sys/net/ipv4/tcp_rto_min_us' "$RTO_MIN"
   for j in $(seq 0 $((most - 1))); do
     ip -n "$tag" link add "h${r}p$j" mtu "$mtu" type veth peer name "e$j" mtu "$mtu" netns "$tag-$r"
     ip -n "$tag" link set "h${r}p$j" master "br$j" up
     ip -n "$tag-$r" address add "10.77.$j.$((r + 1))/24" dev "e$j"
     ip -n "$tag-$r" link set "e$j" up
+    [ -z "${LIGHTPATH_TCP_CONGESTION:-}" ] || ip -n "$tag-$r" route replace "10.77.$j.0/24" dev "e$j" src "10.77.$j.$((r + 1))" congctl "$LIGHTPATH_TCP_CONGESTION"
     [[ "$impair" != loss* ]] || ip -n "$tag-$r" link set "e$j" gso_max_segs 1
     shape "$tag" "h${r}p$j" "$rate"
     shape "$tag-$r" "e$j" "$rate"
