@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,8 +34,13 @@ func TestNoFilesLeft(t *testing.T) {
 				few = append(few, 4) // somewhere in the middle, after as long as it takes
 			}
 			for _, spare := range few {
-				for r, err := range withFiles(t, spare) {
-					if spare == 0 && !errors.Is(err, unix.EMFILE) {
+				errs := withFiles(t, spare)
+				// What an earlier test has left is closed now and then, and makes room.
+				for i := 0; i < 5 && spare == 0 && slices.ContainsFunc(errs, hasFiles); i++ {
+					errs = withFiles(t, spare)
+				}
+				for r, err := range errs {
+					if spare == 0 && hasFiles(err) {
 						t.Errorf("rank %d: %v", r, err)
 					}
 					if err != nil && strings.Contains(err.Error(), "\n") {
@@ -66,7 +72,7 @@ func withFiles(t *testing.T, spare int) []error {
 		t.Fatal(err)
 	}
 	few := old
-	few.Cur = uint64(census(t).files - 1 + spare) // counting opens one itself
+	few.Cur = fileNumber(spare)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Skip(err)
 	}
@@ -77,6 +83,21 @@ func withFiles(t *testing.T, spare int) []error {
 	}
 	initAll(t, ranks) // the place where nobody could go would wait for them
 	return errs
+}
+
+// hasFiles reports whether a rank has failed for another reason than descriptors, or not at all.
+func hasFiles(err error) bool { return !errors.Is(err, unix.EMFILE) }
+
+// fileNumber is the number below which so many descriptors are free.
+func fileNumber(free int) (n uint64) {
+	for ; ; n++ {
+		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err != nil {
+			if free == 0 {
+				return n
+			}
+			free--
+		}
+	}
 }
 
 // runProgram runs a program of this test's executable and returns what it writes.
