@@ -84,6 +84,17 @@ func (p *patience) learn(polls int, came bool) {
 	}
 }
 
+// polls is how often a call is to poll before it does anything else.
+func (c *Comm) polls() int {
+	switch {
+	case c.cfg.Spin >= 0:
+		return 1 + c.cfg.Spin
+	case c.localRanks <= runtime.NumCPU():
+		return c.patience.polls()
+	}
+	return 1
+}
+
 // runAlone runs a group of one collective that goes through the arena.
 // Hot path: no allocation, no logging.
 func (c *Comm) runAlone(calls []Call) error {
@@ -128,13 +139,7 @@ func (c *Comm) runAlone(calls []Call) error {
 // pollAlone drives the one operation of a call to its end.
 // Hot path: no allocation, no logging.
 func (c *Comm) pollAlone(calls []Call, ref taskRef, op *shared.Op) error {
-	polls := 1
-	switch {
-	case c.cfg.Spin >= 0:
-		polls += c.cfg.Spin
-	case c.localRanks <= runtime.NumCPU():
-		polls = c.patience.polls()
-	}
+	polls := c.polls()
 	for i := range polls + yieldAlone {
 		_, done, err := op.Poll()
 		switch {

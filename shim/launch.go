@@ -32,6 +32,9 @@ type launch struct {
 	owned   int
 
 	ran, due int // steps that have run, and that the stream will come to; guarded by dev.worker.mu
+
+	begun *session // of the step that the driver's thread has begun and left to the worker, with the lock of the communicator
+	met   error    // what it came to there
 }
 
 // group is launches that are put on their streams together.

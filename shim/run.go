@@ -318,6 +318,12 @@ func (s *session) drive() error {
 	if err != nil {
 		return s.failed(err)
 	}
+	s.ended()
+	return nil
+}
+
+// ended does what follows the tasks.
+func (s *session) ended() {
 	for i := range s.refs {
 		if r := &s.refs[i]; r.entry != nil && r.entry.brings != nil {
 			r.comm.measure(s.tasks[i], r.entry.brings)
@@ -325,7 +331,6 @@ func (s *session) drive() error {
 		s.refs[i].record(s.tasks[i])
 		s.refs[i].finish()
 	}
-	return nil
 }
 
 // record has the flight recorder take what the task has done on planes with circuits.

@@ -285,9 +285,7 @@ func (s *script) run(k int, comms []*Comm) error {
 			calls[i].Options.Deadline = max(time.Until(s.deadline), 1)
 		}
 	}
-	for i := from.outs; i < to.outs; i++ {
-		s.outs[i].copyRows(false)
-	}
+	s.copyOuts(k)
 	se := sessions.Get().(*session)
 	se.calls, se.comms = calls, append(se.comms, comms...)
 	if k == len(s.steps)-1 && len(s.relays.all) > 0 {
@@ -299,10 +297,21 @@ func (s *script) run(k int, comms []*Comm) error {
 	if err != nil {
 		return err
 	}
-	for i := from.ins; i < to.ins; i++ {
+	s.copyIns(k)
+	return nil
+}
+
+// copyOuts copies what step k sends into staging memory, copyIns what it has received out of it, as far as the CPU does that.
+func (s *script) copyOuts(k int) {
+	for i := s.before(k).outs; i < s.steps[k].outs; i++ {
+		s.outs[i].copyRows(false)
+	}
+}
+
+func (s *script) copyIns(k int) {
+	for i := s.before(k).ins; i < s.steps[k].ins; i++ {
 		s.ins[i].copyRows(true)
 	}
-	return nil
 }
 
 // copyRows copies out of staging memory, or into it, where the CPU can.

@@ -223,11 +223,21 @@ func (l *launch) broken(err error) {
 
 // step runs the launch's next step, on the communicator's worker, and lets the stream go on, whatever has come of it.
 func (l *launch) step(comms []*Comm) {
-	if c := comms[0]; c.sound() == nil {
-		if err := l.run(l.ran, comms); err != nil {
-			c.spread(err)
-		}
+	var err error
+	switch c := comms[0]; {
+	case l.begun != nil:
+		err = l.goOn()
+	case c.sound() == nil:
+		err = l.run(l.ran, comms)
 	}
+	if err != nil {
+		comms[0].spread(err)
+	}
+	l.stepped()
+}
+
+// stepped lets the stream go on behind a step.
+func (l *launch) stepped() {
 	w := &l.dev.worker
 	w.mu.Lock()
 	l.ran++

@@ -45,6 +45,18 @@ func (t *turn) Lock() {
 	}
 }
 
+// TryLock is Lock for a thread that must not wait. Where C makes calls it does not try.
+func (t *turn) TryLock() bool {
+	if !t.Mutex.TryLock() {
+		return false
+	}
+	if t.gate.Load() == nil && !t.begun {
+		return true
+	}
+	t.Mutex.Unlock()
+	return false
+}
+
 // lockBegun is Lock for the thread whose call is half done.
 func (t *turn) lockBegun() {
 	t.take()

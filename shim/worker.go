@@ -16,7 +16,8 @@ type worker struct {
 	queue   []*launch // a ring: n from first
 	first   int
 	n       int
-	running bool
+	running bool      // a goroutine, or whoever begins a step (see submit)
+	begun   *launch   // whose step the goroutine goes on with first
 	spare   []*launch // that nobody uses
 	open    bool      // to launches that are spare
 }
@@ -59,10 +60,29 @@ func (w *worker) close() {
 	w.spare, w.open = nil, false
 }
 
-// submit has the next step of a launch run.
+// submit has the next step of a launch run. Where nothing is before it, it is begun here, on the driver's thread, and most
+// short ones end here: a goroutine would take longer to wake up than they take.
 func (w *worker) submit(l *launch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.running {
+		w.enqueue(l)
+		return
+	}
+	w.running = true
+	w.mu.Unlock()
+	over := l.try(w.comms)
+	w.mu.Lock()
+	if !over {
+		w.begun = l
+	}
+	if w.running = !over || w.n > 0; w.running {
+		go w.loop()
+	}
+}
+
+// enqueue has the next step of a launch follow those that are before it. w.mu is held.
+func (w *worker) enqueue(l *launch) {
 	if w.n == len(w.queue) {
 		longer := make([]*launch, max(2*w.n, 16))
 		for i := range w.n {
@@ -72,27 +92,31 @@ func (w *worker) submit(l *launch) {
 	}
 	w.queue[(w.first+w.n)%len(w.queue)] = l
 	w.n++
-	if !w.running {
-		w.running = true
-		go w.loop()
-	}
 }
 
 func (w *worker) run() {
-	for {
-		w.mu.Lock()
-		if w.n == 0 {
-			w.running = false
-			w.mu.Unlock()
-			return
-		}
-		l := w.queue[w.first]
+	for l := w.next(); l != nil; l = w.next() {
+		l.step(w.comms)
+	}
+}
+
+// next returns whose step the goroutine is to run, nil where there is none: then it ends.
+func (w *worker) next() *launch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.begun
+	switch {
+	case l != nil:
+		w.begun = nil
+	case w.n == 0:
+		w.running = false
+	default:
+		l = w.queue[w.first]
 		w.queue[w.first] = nil
 		w.first = (w.first + 1) % len(w.queue)
 		w.n--
-		w.mu.Unlock()
-		l.step(w.comms)
 	}
+	return l
 }
 
 // launchTable gives launches numbers that a driver can carry: a place, and how often that has been given. A number of a launch

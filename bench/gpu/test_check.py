@@ -151,15 +151,16 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(clients.trained("w", {"loss": [4.0] * 3, "step_ms": 1.0}, {"loss": [4.0] * 3, "step_ms": 1.0}).status, FAILED, "nothing was learned")
 
     def test_progress(self):
-        text = "goos: linux\nBenchmarkProgress-2 \t 100\t 16.35 added-us\t 8.6 callback-p99-us\t 1.9 callback-us\nBenchmarkIdle/none-2 \t 1\t 33.00 cpu-us/s\nPASS\n"
+        text = "goos: linux\nBenchmarkProgress/ranks=1-2 \t 100\t 16.35 added-us\t 8.6 callback-p99-us\t 1.9 callback-us\nBenchmarkIdle/none-2 \t 1\t 33.00 cpu-us/s\nPASS\n"
         found = timing.metrics(text)
-        self.assertEqual(found["BenchmarkProgress-2"], {"added-us": 16.35, "callback-p99-us": 8.6, "callback-us": 1.9})
+        self.assertEqual(found["BenchmarkProgress/ranks=1-2"], {"added-us": 16.35, "callback-p99-us": 8.6, "callback-us": 1.9})
         self.assertEqual(found["BenchmarkIdle/none-2"], {"cpu-us/s": 33})
         ways = {f"{way}{p}-us": 1.0 for way in ("hand", "callback", "goroutine", "staged") for p in ("", "-p99")}
         for stub, us, status in ((False, 9.9, OK), (False, 10.1, SHORT), (True, 99.0, OK)):
             context = WithoutGPU(tempfile.gettempdir())
             context.stub = stub
-            self.assertEqual(timing.added(context, {**ways, "added-us": us}).status, status)
+            row = timing.added(context, "BenchmarkProgress/ranks=1-2", {**ways, "added-us": us})
+            self.assertEqual((row.status, row.what), (status, "8 B staged beside by hand, ranks=1: added"))
             self.assertEqual([timing.idle(context, "w", used).status for used in (33, 1001)], [OK, OK if stub else FAILED])
 
     def test_beside_nvidia(self):

@@ -123,15 +123,15 @@ def progress(c):
             continue
         for which, m in found.items():
             if "added-us" in m:
-                rows.append(added(c, m))
+                rows.append(added(c, which, m))
             elif "cpu-us/s" in m:
                 rows.append(idle(c, which, m["cpu-us/s"]))
     return rows
 
 
-def added(c, m):
+def added(c, which, m):
     ways = ", ".join(f"{way} {m[f'{way}-us']:.1f} (p99 {m[f'{way}-p99-us']:.1f})" for way in ("hand", "callback", "goroutine", "staged"))
-    return Row("progress", "8 B staged beside by hand: added", number=m["added-us"], unit="us", limit=ADDED, asked=None if c.stub else 1, note=note(c, ways))
+    return Row("progress", f"8 B staged beside by hand, {which.split('/')[-1].split('-')[0]}: added", number=m["added-us"], unit="us", limit=ADDED, asked=None if c.stub else 1, note=note(c, ways))
 
 
 def idle(c, which, used):

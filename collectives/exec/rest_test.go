@@ -109,3 +109,30 @@ func TestOwnStandstill(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTry: what has not ended after so many rounds, none of them after a sleep, Run ends.
+func TestTry(t *testing.T) {
+	for _, rounds := range []int{9, 10, 11} {
+		s := &standstills{rounds: []int{10}, slept: -1}
+		var task Task
+		if err := task.Bind(Call{Engine: s, Endpoint: s}); err != nil {
+			t.Fatal(err)
+		}
+		ended, err := Try([]*Task{&task}, rounds)
+		if err != nil || ended != (rounds > 10) || s.slept >= 0 {
+			t.Fatalf("after %d rounds: ended %v, error %v, sleep after %d", rounds, ended, err, s.slept)
+		}
+		if ended {
+			continue
+		}
+		if s.polls != rounds {
+			t.Errorf("%d polls in %d rounds", s.polls, rounds)
+		}
+		if err := Run([]*Task{&task}, &Options{}); err != nil || !task.Done() {
+			t.Fatalf("Run: %v", err)
+		}
+	}
+	if _, err := Try([]*Task{{}}, 1); !errors.Is(err, ErrCall) {
+		t.Errorf("a task that is not bound: %v", err)
+	}
+}

@@ -53,17 +53,8 @@ const (
 // are given up: their buffers may have been written, and their communicators are of no
 // further use.
 func Run(tasks []*Task, o *Options) error {
-	for i, t := range tasks {
-		if !t.bound {
-			return fmt.Errorf("exec: task %d is not bound: %w", i, ErrCall)
-		}
-		t.after = nil
-		for j := i - 1; j >= 0; j-- {
-			if tasks[j].lookup == t.lookup {
-				t.after = tasks[j]
-				break
-			}
-		}
+	if err := chainUp(tasks); err != nil {
+		return err
 	}
 	d := driver{tasks: tasks, o: o}
 	for {
@@ -84,6 +75,38 @@ func Run(tasks []*Task, o *Options) error {
 			}
 		}
 	}
+}
+
+// Try is Run for so many rounds at most, one at once after another: it never waits. Where it reports neither that the tasks have
+// ended nor an error, Run goes on with them, on whatever goroutine.
+func Try(tasks []*Task, rounds int) (ended bool, err error) {
+	if err := chainUp(tasks); err != nil {
+		return false, err
+	}
+	d := driver{tasks: tasks}
+	for range rounds {
+		if _, err := d.round(); err != nil || d.first == len(tasks) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// chainUp has each task wait for the one before it on its endpoint.
+func chainUp(tasks []*Task) error {
+	for i, t := range tasks {
+		if !t.bound {
+			return fmt.Errorf("exec: task %d is not bound: %w", i, ErrCall)
+		}
+		t.after = nil
+		for j := i - 1; j >= 0; j-- {
+			if tasks[j].lookup == t.lookup {
+				t.after = tasks[j]
+				break
+			}
+		}
+	}
+	return nil
 }
 
 // driver is the state of one Run.

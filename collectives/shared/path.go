@@ -61,6 +61,14 @@ func (o *Op) cut() {
 	o.stream = o.resultBytes() >= streamMin
 }
 
+// InSmallSlots reports whether a call goes through small slots alone, which takes nothing of the system and no memory of
+// others' but the arena.
+func (a *Arena) InSmallSlots(c schedule.Collective, root, block int) bool {
+	o := Op{Call: Call{Collective: c, Root: root, Block: block}, a: a}
+	o.cut()
+	return o.ring == small
+}
+
 func (o *Op) choose() path {
 	// Whom this rank takes from where only the root takes, and where only the root gives.
 	root, all := nobody, o.Root

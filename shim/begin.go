@@ -1,0 +1,102 @@
+package shim
+
+import "lightpath/collectives/exec"
+
+// A step begins on the thread on which its driver tells that the stream has come to it. Such a thread must not call the driver, and
+// streams may be waiting for it, also those of ranks that the step waits for. So it begins only what takes microseconds once all
+// ranks have come, waits for no lock that is held meanwhile, and leaves the step to the worker where the others have not come.
+
+// briefMost is the most bytes that the blocks of all ranks have in such a step.
+const briefMost = 16 << 10
+
+// try begins the launch's step and reports whether it is over; else the worker runs it, or goes on with it.
+// Hot path: no allocation, no logging, no system call.
+func (l *launch) try(comms []*Comm) (over bool) {
+	c := comms[0]
+	if !l.isBrief() || !c.mu.TryLock() {
+		return false
+	}
+	if c.sound() != nil || !c.knows(&l.calls[0]) {
+		c.mu.Unlock()
+		return false
+	}
+	l.copyOuts(0)
+	s := sessions.Get().(*session)
+	s.calls, s.comms = l.calls, append(s.comms, c)
+	if l.met = s.bind(c); l.met == nil {
+		over, l.met = s.begin(c)
+	}
+	if !over {
+		l.begun = s // and c stays locked
+		return false
+	}
+	l.leave(s)
+	l.copyIns(0)
+	l.stepped()
+	return true
+}
+
+// goOn ends what try has begun.
+func (l *launch) goOn() error {
+	s, err := l.begun, l.met
+	l.begun, l.met = nil, nil
+	switch {
+	case err == nil:
+		err = s.drive()
+	case len(s.tasks) > 0:
+		err = s.failed(err)
+	}
+	l.leave(s)
+	if err == nil {
+		l.copyIns(0)
+	}
+	return err
+}
+
+// leave gives back what a step that try has begun has had.
+func (l *launch) leave(s *session) {
+	l.comm.mu.Unlock()
+	s.reset()
+	sessions.Put(s)
+}
+
+// isBrief reports whether the step may be begun before the worker has it: the launch's only one, of one collective of few bytes,
+// of ranks that share memory.
+func (l *launch) isBrief() bool {
+	if len(l.steps) != 1 || len(l.calls) != 1 {
+		return false
+	}
+	call, c := &l.calls[0], l.comm
+	if call.Kind >= NumCallKinds || call.Kind.p2p() || call.Options != (Options{}) || call.Scalar != nil || c.light != nil {
+		return false
+	}
+	most := briefMost / uint64(call.Type.Size()*c.args.Ranks)
+	if call.Count == 0 || call.Count > most {
+		return false
+	}
+	return c.args.Ranks == 1 ||
+		c.throughArena(call.Kind) && c.arena.InSmallSlots(kinds[call.Kind].collective, int(call.Peer), int(call.Count)*call.Type.Size())
+}
+
+// knows reports whether a call has been made before, and nothing but the call is to be done. c.mu is held.
+func (c *Comm) knows(call *Call) bool {
+	inPlace, err := call.check()
+	if err != nil || c.shares != nil {
+		return false
+	}
+	e := c.programs.get(shapeOf(call, inPlace))
+	return e != nil && e.brings == nil
+}
+
+// begin drives the tasks that have been bound for as long as a driver's thread may: about 1 us where others are waited for.
+func (s *session) begin(c *Comm) (ended bool, err error) {
+	rounds := spinLong
+	if c.args.Ranks > 1 {
+		rounds = min(c.polls(), rounds)
+	}
+	if ended, err = exec.Try(s.tasks, rounds); ended {
+		s.ended()
+	}
+	c.patience.learn(rounds, ended && rounds == spinLong)
+	return ended, err
+}

@@ -1,0 +1,217 @@
+package shim
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+)
+
+// beginner is a world on devices that counts how often a rank's worker is woken up.
+type beginner struct {
+	*gpus
+	*world
+	t     *testing.T
+	woken []atomic.Int32
+	at    []unsafe.Pointer
+}
+
+const beginnerCount = 16
+
+// newBeginner has each rank make its first call, which no driver's thread makes.
+func newBeginner(t *testing.T, ranks int) *beginner {
+	t.Helper()
+	b := &beginner{gpus: useGPUs(t, ranks, 1), world: newWorld(t, ranks), t: t, woken: make([]atomic.Int32, ranks)}
+	for r := range ranks {
+		b.at = append(b.at, b.Memory(r, 4*briefMost))
+	}
+	for r := range ranks {
+		b.launch(r, beginnerCount)
+	}
+	for r, c := range b.comms {
+		b.settle(r)
+		w := &c.dev.worker
+		w.mu.Lock()
+		w.loop = func() {
+			b.woken[r].Add(1)
+			w.run()
+		}
+		w.mu.Unlock()
+	}
+	return b
+}
+
+// launch puts a sum of so many numbers, which are ranks' numbers counted from 1, on a rank's stream that nothing is on.
+func (b *beginner) launch(rank, count int) {
+	b.t.Helper()
+	for i := range count {
+		b.numbers(rank)[i] = float32(rank + 1)
+	}
+	b.put(rank, count)
+}
+
+func (b *beginner) put(rank, count int) {
+	b.t.Helper()
+	call := Call{Comm: b.comms[rank], Kind: CallAllReduce, Type: datatype.Float32, Count: uint64(count), Send: b.at[rank], Recv: b.at[rank], Stream: b.streams[rank][0]}
+	if err := Run([]Call{call}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *beginner) numbers(rank int) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b.Bytes(b.at[rank], 4*briefMost)))), briefMost)
+}
+
+// settle waits until a rank's launches are over, and nobody is at its worker.
+func (b *beginner) settle(rank int) {
+	b.t.Helper()
+	if err := b.synchronize(rank); err != nil {
+		b.t.Fatal(err)
+	}
+	w := &b.comms[rank].dev.worker
+	b.until("the worker rests", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return !w.running
+	})
+}
+
+func (b *beginner) until(what string, done func() bool) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patient); !done(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// has checks results.
+func (b *beginner) has(rank, count int, want float32) {
+	b.t.Helper()
+	for i, got := range b.numbers(rank)[:count] {
+		if got != want {
+			b.t.Fatalf("rank %d: element %d is %v, want %v", rank, i, got, want)
+		}
+	}
+}
+
+// wakeUps checks how often a rank's worker has been woken up since the first call.
+func (b *beginner) wakeUps(rank int, want int32) {
+	b.t.Helper()
+	if got := b.woken[rank].Load(); got != want {
+		b.t.Errorf("the worker of rank %d was woken up %d times, want %d", rank, got, want)
+	}
+}
+
+// TestBeginAlone: a rank that waits for nobody makes short calls on its driver's thread, long ones, and those of a shape not seen before, not.
+func TestBeginAlone(t *testing.T) {
+	b := newBeginner(t, 1)
+	for range 10 {
+		b.launch(0, beginnerCount)
+		b.settle(0)
+		b.has(0, beginnerCount, 1)
+	}
+	b.wakeUps(0, 0)
+	for i := range 2 {
+		b.launch(0, briefMost)
+		b.settle(0)
+		b.has(0, briefMost, 1)
+		b.wakeUps(0, int32(i)+1)
+	}
+	b.launch(0, beginnerCount+1)
+	b.settle(0)
+	b.wakeUps(0, 3)
+}
+
+// TestBeginTogether: the rank that comes first leaves its step to the worker, the other one needs none. What follows the
+// first one's step waits for it, and runs in its order.
+func TestBeginTogether(t *testing.T) {
+	b := newBeginner(t, 2)
+	for i := range 5 {
+		first := i % 2
+		b.launch(first, beginnerCount)
+		b.until("the step is left to the worker", func() bool { return b.woken[first].Load() == int32(i/2+1) })
+		b.launch(1-first, beginnerCount)
+		for r := range 2 {
+			b.settle(r)
+			b.has(r, beginnerCount, 3)
+		}
+		b.wakeUps(1-first, int32((i+1)/2))
+	}
+	f := &b.comms[0].flight
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for n := uint64(1); n <= f.last; n++ {
+		if op := f.at(n); op.seq != n || op.outcome != completed {
+			t.Errorf("operation %d of the flight recorder has number %d and outcome %v", n, op.seq, op.outcome)
+		}
+	}
+}
+
+// TestBeginBusy: a step of a communicator that somebody uses is the worker's.
+func TestBeginBusy(t *testing.T) {
+	b := newBeginner(t, 1)
+	b.comms[0].mu.Lock()
+	b.launch(0, beginnerCount)
+	b.until("the worker has the step", func() bool { return b.woken[0].Load() == 1 })
+	b.comms[0].mu.Unlock()
+	b.settle(0)
+	b.has(0, beginnerCount, 1)
+}
+
+// TestBegunAborted: a step that has begun ends with its communicator, as do those that follow it.
+func TestBegunAborted(t *testing.T) {
+	b := newBeginner(t, 2)
+	for range 3 {
+		b.put(0, beginnerCount)
+	}
+	b.until("the step is left to the worker", func() bool { return b.woken[0].Load() == 1 })
+	if err := b.comms[0].Abort(); err != nil {
+		t.Fatal(err)
+	}
+	b.settle(0)
+	f := &b.comms[0].flight
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if op := f.at(2); op.outcome != failed {
+		t.Errorf("the step has outcome %v", op.outcome)
+	}
+}
+
+// TestBeginReplayed: steps of a graph begin on the driver's thread, too.
+func TestBeginReplayed(t *testing.T) {
+	b := newBeginner(t, 1)
+	b.Capture(b.streams[0][0])
+	b.launch(0, beginnerCount)
+	graph := b.End(b.streams[0][0])
+	for range 3 {
+		b.Replay(graph, b.streams[0][0])
+		b.settle(0)
+		b.has(0, beginnerCount, 1)
+	}
+	b.wakeUps(0, 0)
+	b.Discard(graph)
+}
+
+// TestBeginAllocatesNothing: nor does a call that ends where it began.
+func TestBeginAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	b := newBeginner(t, 1)
+	calls := []Call{{Comm: b.comms[0], Kind: CallAllReduce, Type: datatype.Float32, Count: beginnerCount, Send: b.at[0], Recv: b.at[0], Stream: b.streams[0][0]}}
+	launch := func() {
+		if err := Run(calls); err != nil {
+			t.Error(err)
+		}
+		leaveStreams(b.comms[0])
+	}
+	for range 3 {
+		launch()
+	}
+	if n := testing.AllocsPerRun(100, launch); n != 0 {
+		t.Errorf("%v allocations a call", n)
+	}
+}
