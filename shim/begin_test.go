@@ -128,6 +128,7 @@ func TestBeginAlone(t *testing.T) {
 // TestBeginTogether: the rank that comes first leaves its step to the worker, the other one needs none. What follows the
 // first one's step waits for it, and runs in its order.
 func TestBeginTogether(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	b := newBeginner(t, 2)
 	for i := range 5 {
 		first := i % 2
@@ -163,6 +164,7 @@ func TestBeginBusy(t *testing.T) {
 
 // TestBegunAborted: a step that has begun ends with its communicator, as do those that follow it.
 func TestBegunAborted(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	b := newBeginner(t, 2)
 	for range 3 {
 		b.put(0, beginnerCount)
