@@ -245,7 +245,7 @@ func TestChoose(t *testing.T) {
 			return strings.HasPrefix(line, name+" is left out: ") && strings.Contains(line, remedy)
 		})
 	}
-	if len(why) != 4 || !has("openmpi", "make peers") || !has("gloo", "apt-get install python3-torch") {
+	if len(why) != 5 || !has("openmpi", "make peers") || !has("ucc", "UCC=PREFIX") || !has("gloo", "apt-get install python3-torch") {
 		t.Errorf("what to do: %q", why)
 	}
 	p.Python = filepath.Join(p.Bin, "python")
