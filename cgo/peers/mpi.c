@@ -79,16 +79,5 @@ void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
   mpi_check(w, collective_name(r->coll), call(r, at));
 }
 
-void *lib_alloc(const struct worker *w, size_t bytes) {
-  void *p = NULL;
-  mpi_check(w, "MPI_Alloc_mem", MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &p));
-  return p;
-}
-
-void lib_free(const struct worker *w, void *mem, size_t bytes) {
-  (void)bytes;
-  mpi_check(w, "MPI_Free_mem", MPI_Free_mem(mem));
-}
-
 void peer_open(const struct worker *w) { (void)w; }
 void peer_close(const struct worker *w) { (void)w; }

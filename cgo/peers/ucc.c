@@ -143,14 +143,3 @@ void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
   check(w, collective_name(r->coll), s);
   check(w, collective_name(r->coll), ucc_collective_finalize(request));
 }
-
-void *lib_alloc(const struct worker *w, size_t bytes) {
-  void *p = NULL;
-  mpi_check(w, "MPI_Alloc_mem", MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &p));
-  return p;
-}
-
-void lib_free(const struct worker *w, void *mem, size_t bytes) {
-  (void)bytes;
-  mpi_check(w, "MPI_Free_mem", MPI_Free_mem(mem));
-}

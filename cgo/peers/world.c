@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The process of a rank, whose world is MPI's. */
+/* The process of a rank, whose world is MPI's, and so are buffers that the library allocates. */
 
 void mpi_check(const struct worker *w, const char *what, int result) {
   if (result == MPI_SUCCESS) return;
@@ -12,6 +12,17 @@ void mpi_check(const struct worker *w, const char *what, int result) {
   int n;
   MPI_Error_string(result, text, &n);
   rank_fail(w, what, result, text);
+}
+
+void *lib_alloc(const struct worker *w, size_t bytes) {
+  void *p = NULL;
+  mpi_check(w, "MPI_Alloc_mem", MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &p));
+  return p;
+}
+
+void lib_free(const struct worker *w, void *mem, size_t bytes) {
+  (void)bytes;
+  mpi_check(w, "MPI_Free_mem", MPI_Free_mem(mem));
 }
 
 int main(int argc, char **argv) {
