@@ -57,6 +57,7 @@ type direct struct {
 	torn     bool        // the last launch is on its streams in part, and they will not say that they have left it
 	captured atomic.Bool // some launch is in a graph
 	watcher  watcher
+	grace    grace // the watcher's
 }
 
 // directOp is a collective of a launch.

@@ -235,7 +235,9 @@ func (x *direct) breakOff() {
 	x.words = x.words[:0]
 	if x.n > 1 {
 		if x.lent.Load() {
+			atomic.StoreUint32(&x.page.rank(x.me).gateIn, 0) // no token has been waited for
 			x.unsay(1<<numSlots - 1)
+			x.passGates()
 		}
 		x.write(&x.page.rank(x.me).current, 0)
 	}

@@ -134,6 +134,7 @@ func (x *direct) settle(op *directOp) {
 		}
 	}
 	x.unsay(op.spoken)
+	x.passGates()
 }
 
 // unsay takes back what this rank may have said of some slots.

@@ -119,10 +119,11 @@ func (x *direct) messages() error {
 			more = more || l.first >= 0
 		}
 	}
-	if err := x.settleMessages(); err != nil {
+	if err := x.join(); err != nil {
 		return err
 	}
-	return x.join()
+	x.settleMessages()
+	return nil
 }
 
 // turn is the lane that comes as number i: sends before receives, those to the next rank first.

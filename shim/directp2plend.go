@@ -42,26 +42,24 @@ func (x *direct) speakOf(l *lane, m *directMessage, slot int) {
 	}
 }
 
-// settleMessages has the lanes wait until nobody reads what they have lent, and say nothing of it any more. It comes when all chunks are on streams,
-// also those of other lanes: what the receiver waits for may be behind what this rank waits for.
-func (x *direct) settleMessages() error {
+// settleMessages has the launch's stream wait until nobody reads what lanes have lent, and say nothing of it any more. It comes when all lanes have
+// joined: what the receiver waits for may be behind what this rank waits for, and at the gates no kernel of the launch is left.
+func (x *direct) settleMessages() {
+	lent := false
 	for i := range x.lanes {
-		l := &x.lanes[x.turn(i)]
-		if l.said == 0 { // its stream may be 0, a default one
-			continue
-		}
+		l := &x.lanes[i]
 		for slot := range numSlots {
 			if l.said>>slot&1 != 0 {
 				x.word(x.page.token(stagePair, slot, x.me, l.peer, tokenFree), 1, 1)
 				x.untell(slot, l.peer, wordMessage)
 			}
 		}
+		lent = lent || l.said != 0
 		l.said = 0
-		if err := x.flushTo(l.on); err != nil {
-			return err
-		}
 	}
-	return nil
+	if lent {
+		x.passGates()
+	}
 }
 
 // fetchMessage copies a chunk of n bytes from where the sender has it, or from the slot. Lanes go on side by side, so each has a part of the scratch.

@@ -42,7 +42,12 @@ type directRank struct {
 	current uint32 // number of the launch that its stream is in, 0: none; streams write it
 	waited  uint32 // the rank's watcher sets it, the stream clears it at the beginning of a launch
 	ended   uint32 // number of the last launch that has ended, but for those in graphs; streams write it
-	left    atomic.Uint32
+
+	// See grace. Watchers write the gates, the rank's stream the word between them.
+	settling uint32 // 1: it has taken back what it has lent, and waits
+	gateIn   uint32
+	gateOut  uint32
+
 	process uint64 // whose number pointer is meant in
 	pointer uint64
 	handle  device.Handle
@@ -100,8 +105,12 @@ func (p *directPage) wordOf(word *uint32) device.Address {
 	return p.at + device.Address(uintptr(unsafe.Pointer(word))-uintptr(unsafe.Pointer(&p.mem[0])))
 }
 
-// begin lays all tokens where they belong before the first launch. Leader only.
+// begin lays all tokens where they belong before the first launch, and opens the gates. Leader only.
 func (p *directPage) begin() {
+	for r := range p.n {
+		own := p.rank(r)
+		own.gateIn, own.gateOut = 1, 1
+	}
 	for stage := range numStages {
 		for slot := range numSlots {
 			for owner := range p.n {
@@ -113,15 +122,13 @@ func (p *directPage) begin() {
 	}
 }
 
-// letGo gives a rank's stream all that it may wait for; not the words that say who still reads what it has lent, if those are held back.
-func (p *directPage) letGo(rank int, holdBack bool) {
+// letGo gives a rank's stream all tokens that it may wait for.
+func (p *directPage) letGo(rank int) {
 	for stage := range numStages {
 		for slot := range numSlots {
 			for r := range p.n {
 				atomic.StoreUint32(p.tokenWord(stage, slot, r, rank, tokenReady), 1)
-				if !holdBack {
-					atomic.StoreUint32(p.tokenWord(stage, slot, rank, r, tokenFree), 1)
-				}
+				atomic.StoreUint32(p.tokenWord(stage, slot, rank, r, tokenFree), 1)
 			}
 		}
 	}

@@ -41,10 +41,11 @@ type dueDate struct {
 const (
 	lookSoon  = 50 * time.Millisecond
 	lookAgain = time.Second
+	// Looks at a stream that is let go.
+	shortestLook = 50 * time.Microsecond
+	longestLook  = 5 * time.Millisecond
 	// regionsAgain is when the watcher tries again to tell others that it has opened their memory.
 	regionsAgain = 100 * time.Microsecond
-	// mercy is for how long a rank that has failed leaves the others' streams what it has lent them.
-	mercy = time.Second
 )
 
 // wake tells the watcher of a launch. Hot path: while launches follow each other, it is awake.
@@ -313,9 +314,13 @@ func (x *direct) letGo() {
 	if x.n == 1 {
 		return
 	}
-	quiet, end := time.Now(), time.Now().Add(mercy)
-	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
-		x.page.letGo(x.me, x.lent.Load() && x.othersInside() && time.Now().Before(end))
+	x.shutGates()
+	quiet, pause := time.Now(), shortestLook
+	for ; ; pause = min(2*pause, longestLook) {
+		x.page.letGo(x.me)
+		if x.guide() {
+			pause = shortestLook
+		}
 		if !x.through() {
 			quiet = time.Now()
 		} else if !x.captured.Load() || time.Since(quiet) > lookAgain {
@@ -323,16 +328,6 @@ func (x *direct) letGo() {
 		}
 		time.Sleep(pause)
 	}
-}
-
-// othersInside reports whether another rank's stream is in a launch, and may use what this one has lent.
-func (x *direct) othersInside() bool {
-	for r := range x.n {
-		if r != x.me && atomic.LoadUint32(&x.page.rank(r).current) != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // through reports whether the communicator's streams have left its launches. Whoever puts one there may wait for them.

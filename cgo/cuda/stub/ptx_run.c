@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ptx.h"
 
@@ -140,6 +141,7 @@ struct reach {
 struct search {
   CUcontext ctx;
   struct window found;
+  bool others; /* it is another device's */
 };
 
 static void found(struct block *b, void *arg) {
@@ -149,6 +151,27 @@ static void found(struct block *b, void *arg) {
       !__atomic_load_n(&s->ctx->reaches[b->ctx->device], __ATOMIC_ACQUIRE))
     return;
   s->found = (struct window){(uintptr_t)b->at, b->size, b->alias};
+  s->others = b->ctx != s->ctx;
+}
+
+/* What a test holds up: kernels of other devices that come to an allocation. */
+static struct hold {
+  CUdeviceptr at;
+  const uint32_t *gate; /* until it is 1 */
+  uint32_t *held;       /* how many have been */
+} hold;
+
+/* For tests: kernels of other devices that come to the allocation at an address, which is not 0, wait there. It is called while no kernel runs. */
+STUB_API void stubHold(CUdeviceptr at, const uint32_t *gate, uint32_t *held) {
+  hold = (struct hold){.gate = gate, .held = held};
+  __atomic_store_n(&hold.at, at, __ATOMIC_RELEASE);
+}
+
+static void hold_up(CUdeviceptr at) {
+  const struct timespec pause = {0, 20000};
+  if (at != __atomic_load_n(&hold.at, __ATOMIC_ACQUIRE)) return;
+  __atomic_fetch_add(hold.held, 1, __ATOMIC_RELEASE);
+  while (__atomic_load_n(hold.gate, __ATOMIC_ACQUIRE) != 1) nanosleep(&pause, NULL);
 }
 
 /* NULL where not all of it is memory that the context reaches; kernels reach no host memory but what the driver knows. */
@@ -160,6 +183,7 @@ static char *reach(struct reach *r, CUdeviceptr at, size_t size) {
   stub_with_block(at, found, &s);
   if (s.found.size == 0 || size > s.found.size - (at - s.found.at)) return NULL;
   r->windows[r->next++ % WINDOWS] = s.found;
+  if (s.others) hold_up(s.found.at);
   return s.found.alias + (at - s.found.at);
 }
 

@@ -286,6 +286,49 @@ static void churn(struct rank *r) {
   CHECK(count_entries("/proc/self/fd") <= files + 20);
 }
 
+/* A rank that has lent a buffer is through only when nobody reads it any more, whoever fails the communicator: it may free it then. */
+static void outlived(struct rank *r, int aborts) {
+  enum { CALLS = 6, COUNT = N / 4 * 4 }; /* blocks of whole 16 bytes are lent */
+  static uint32_t gate, held;
+  static bool lent;
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *all = gpu_alloc((size_t)r->world * sizeof host[0]);
+  void *handle;
+  ncclResult_t state = ncclSuccess;
+  int i;
+  put(a, r->rank, 0);
+  OK(ncclCommRegister(r->comm, a, sizeof host[0], &handle));
+  if (r->rank == 0) {
+    gate = held = 0;
+    gpu.Hold((uintptr_t)a, &gate, &held);
+  }
+  do { /* until the others have opened it */
+    meet();
+    for (i = 0; i < CALLS; i++) OK(ncclAllGather(a, all, COUNT, ncclFloat, r->comm, (cudaStream_t)s));
+    if (r->rank == 0) {
+      while (__atomic_load_n(&held, __ATOMIC_ACQUIRE) == 0 && gpu.StreamQuery(s) != CUDA_SUCCESS) usleep(1000);
+      lent = __atomic_load_n(&held, __ATOMIC_ACQUIRE) > 0;
+    }
+    meet();
+  } while (!lent);
+  if (r->rank == aborts) {
+    OK(ncclCommAbort(r->comm));
+    r->comm = NULL;
+  }
+  while (r->comm != NULL && state == ncclSuccess) OK(ncclCommGetAsyncError(r->comm, &state));
+  if (r->rank == 0) {
+    usleep(1500000); /* in which it would be through if it did not wait */
+    IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
+    open_gate(&gate);
+  }
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  gpu_free(a);
+  if (r->comm != NULL) OK(ncclCommAbort(r->comm));
+  r->comm = NULL;
+}
+static void lender_aborts(struct rank *r) { outlived(r, 0); }
+static void reader_aborts(struct rank *r) { outlived(r, 1); }
+
 /* Driver that fails when a communicator is made: an error, and no rank of it goes on alone. */
 static void unmade(struct rank *r) {
   static const char *const functions[] = {"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuIpcGetMemHandle", "cuStreamCreate",
@@ -481,7 +524,7 @@ int main(int argc, char **argv) {
   static const struct test tests[] = {
     {"mixed", 3, mixed}, {"lent", 4, lent}, {"side_by_side", 3, side_by_side}, {"messages", 2, messages}, {"from_host", 2, from_host},
     {"mismatched", 2, mismatched}, {"other_operator", 2, other_operator}, {"other_size", 2, other_size}, {"late", 3, late, "5s"},
-    {"churn", 2, churn}, {"kin", 2, kin}, {"one_thread", 2, one_thread}, {"one_thread_long", 2, one_thread_long},
+    {"lender_aborts", 2, lender_aborts}, {"reader_aborts", 3, reader_aborts}, {"churn", 2, churn}, {"kin", 2, kin}, {"one_thread", 2, one_thread}, {"one_thread_long", 2, one_thread_long},
     {"unmade", 2, unmade}, {"refused", 3, refused},
   };
   gpu_open();

@@ -23,6 +23,7 @@ void gpu_open(void) {
     *(void **)((char *)&gpu + symbols[i].at) = at;
   }
   *(void **)&gpu.Fail = dlsym(so, "stubFail");
+  *(void **)&gpu.Hold = dlsym(so, "stubHold");
   IS(gpu.Init(0), CUDA_SUCCESS);
 }
 

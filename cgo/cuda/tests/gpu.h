@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "../../front/tests/check.h"
 #include "../driver.h"
@@ -32,6 +33,7 @@ extern struct gpu {
 #undef FUNCTION
   /* Of the stub; NULL with a driver. */
   void (*Fail)(const char *function, CUresult error, int after);
+  void (*Hold)(CUdeviceptr at, const uint32_t *gate, uint32_t *held);
 } gpu;
 
 /* Loads the driver. */

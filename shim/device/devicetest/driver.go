@@ -30,6 +30,7 @@ type Driver struct {
 	failure error
 	after   int
 	before  func(Op)
+	touch   func(device.Stream, unsafe.Pointer)
 
 	streams streams
 }
@@ -64,6 +65,13 @@ func (d *Driver) Before(f func(Op)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.before = f
+}
+
+// Touching has f called by each stream's kernels before they read or write memory, with where it begins, until it is called with nil. f may wait.
+func (d *Driver) Touching(f func(s device.Stream, at unsafe.Pointer)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.touch = f
 }
 
 // Locked returns how many bytes of page-locked memory there are, and how many there have been at most.

@@ -153,12 +153,16 @@ func (t *streams) serve(s *stream, handle device.Stream) {
 		o := s.ops[s.first]
 		t.mu.Unlock()
 		t.d.mu.RLock()
-		before := t.d.before
+		before, touch := t.d.before, t.d.touch
 		t.d.mu.RUnlock()
 		if before != nil {
 			before(Op{handle, o.kind, o.width * o.rows})
 		}
-		t.carryOut(&o)
+		if o.kind == Reduction {
+			t.reduce(&o, handle, touch)
+		} else {
+			t.carryOut(&o)
+		}
 		t.mu.Lock()
 		s.first = (s.first + 1) % len(s.ops)
 		s.n--
@@ -167,15 +171,23 @@ func (t *streams) serve(s *stream, handle device.Stream) {
 	}
 }
 
-// carryOut does one operation.
+// reduce does the work of a kernel, which tells touch what it comes to.
+func (t *streams) reduce(o *op, handle device.Stream, touch func(device.Stream, unsafe.Pointer)) {
+	Reduce(&o.reduction, func(p unsafe.Pointer, n int64) []byte {
+		if touch != nil {
+			touch(handle, p)
+		}
+		return t.d.Bytes(p, int(n))
+	})
+}
+
+// carryOut does one operation that is no kernel.
 func (t *streams) carryOut(o *op) {
 	switch o.kind {
 	case CopyOut, CopyIn, Copy:
 		for i := range o.rows {
 			copy(o.dst[i*o.dstPitch:][:o.width], o.src[i*o.srcPitch:][:o.width])
 		}
-	case Reduction:
-		Reduce(&o.reduction, func(p unsafe.Pointer, n int64) []byte { return t.d.Bytes(p, int(n)) })
 	case Signal:
 		t.d.handler.Ready(o.job)
 	case Await:

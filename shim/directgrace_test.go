@@ -1,0 +1,262 @@
+package shim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+)
+
+// TestLentHeld: while a kernel of another rank uses what a rank has lent, its stream is in the launch, whoever fails the communicator; then
+// all streams are through, those of launches that come behind, too.
+func TestLentHeld(t *testing.T) {
+	const count = 300 << 10
+	for _, kind := range []CallKind{CallAllReduce, CallAllGather, CallSend} {
+		for aborts := range 3 {
+			t.Run(fmt.Sprintf("%v/%d", kind, aborts), func(t *testing.T) {
+				g := useLenders(t, 3)
+				w := newWorld(t, 3)
+				at := g.Memory(0, count)
+				registerAll(t, w.comms[0], at, count)
+				held, release := make(chan struct{}), make(chan struct{})
+				var once sync.Once
+				g.Touching(func(s device.Stream, p unsafe.Pointer) {
+					if s == g.streams[0][0] || uintptr(p)-uintptr(at) >= count {
+						return
+					}
+					once.Do(func() { close(held) })
+					<-release
+				})
+				calls := make([][]Call, 3)
+				for r, c := range w.comms {
+					call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: g.Memory(r, count), Recv: g.Memory(r, 3*count), Stream: g.streams[r][0]}
+					if r == 0 {
+						call.Send = at
+					}
+					if kind == CallAllReduce && r == 0 { // what others store there
+						call.Send, call.Recv = call.Recv, at
+					}
+					if kind == CallSend {
+						call.Peer = int32((r + 1) % 3)
+						from := call
+						from.Kind, from.Peer = CallRecv, int32((r+2)%3)
+						calls[r] = []Call{from}
+					}
+					calls[r] = append(calls[r], call)
+				}
+				for range 4 {
+					w.must(func(c *Comm) error { return Run(calls[c.args.Rank]) })
+				}
+				<-held
+				if err := w.comms[aborts].Abort(); err != nil {
+					t.Fatal(err)
+				}
+				if g.Synchronize(g.streams[0][0], 100*time.Millisecond) {
+					t.Error("the lender's stream is through while its buffer is used")
+				}
+				close(release)
+				for r := range w.comms {
+					if err := g.synchronize(r); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// gated is a rank whose stream passes gates word by word, again and again, and another one whose stream goes in and out of launches.
+type gated struct {
+	x, other *direct
+	step     int
+}
+
+func newGated() *gated {
+	page := &directPage{n: 2, mem: make([]byte, directPageSize(2)), at: 1 << 40}
+	page.begin()
+	page.rank(0).process, page.rank(1).process = processID(), processID()
+	g := &gated{x: &direct{n: 2, me: 0, page: page}, other: &direct{n: 2, me: 1, page: page}}
+	g.x.passGates()
+	return g
+}
+
+// stream carries out the next word unless it has to wait. It reports whether it said that the stream settles, and whether that was let in.
+func (g *gated) stream() (settles, in bool) {
+	page := g.x.page
+	w := g.x.words[g.step]
+	at := (*uint32)(unsafe.Pointer(&page.mem[w.At-page.at]))
+	switch {
+	case w.Wait == 0:
+		*at = w.Value
+	case *at != w.Value:
+		return false, false
+	}
+	g.step = (g.step + 1) % len(g.x.words)
+	own := page.rank(0)
+	return at == &own.settling && w.Value == 1, at == &own.gateIn
+}
+
+// TestGates: however stream and watcher take turns, and wherever the stream is when the gates are shut, by its own watcher or another one's, it passes
+// a gate in only when the other rank has been outside since it settles, and never stands for long.
+func TestGates(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for round := range 2000 {
+		g := newGated()
+		theirs := g.x.page.rank(1)
+		theirs.current = 7
+		for range rng.IntN(9) {
+			g.stream()
+		}
+		g.other.shutGates()
+		for range rng.IntN(9) { // its own watcher has not heard of it
+			if _, in := g.stream(); in {
+				t.Fatalf("round %d: the stream is let in when another rank has failed", round)
+			}
+		}
+		g.x.shutGates()
+		outside := false
+		for passed, turn := 0, 0; passed < 5; turn++ {
+			if turn > 10000 {
+				t.Fatalf("round %d: the stream stands at word %d", round, g.step)
+			}
+			switch own := g.x.page.rank(0); rng.IntN(6) {
+			case 0, 1:
+				settles, in := g.stream()
+				if settles {
+					outside = false
+				}
+				if in && !outside {
+					t.Fatalf("round %d: the stream is let in while the other one is in a launch", round)
+				}
+				if in {
+					passed++
+				}
+			case 2, 3:
+				g.x.guide()
+			case 4:
+				own.gateIn *= rng.Uint32N(2) // shut by one that fails late
+			case 5:
+				if rng.IntN(4) == 0 { // its launch ends, and a replay of it begins
+					theirs.waited, outside = 0, true
+				}
+			}
+		}
+	}
+}
+
+// TestLentFailing: ranks queue calls on buffers that they lend, and one aborts; as soon as a rank's streams are through, its buffers are used by
+// nobody.
+func TestLentFailing(t *testing.T) {
+	for n := 2; n <= 4; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			rounds := 8
+			if testing.Short() {
+				rounds = 2
+			}
+			for round := range rounds {
+				lendAndFail(t, n, uint64(round))
+			}
+		})
+	}
+}
+
+// theirs is the memory of a rank that it lends until it is through.
+type theirs struct {
+	at      [2]uintptr
+	through atomic.Bool
+}
+
+const failingCount = 200 << 10
+
+func lendAndFail(t *testing.T, n int, seed uint64) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, uint64(n)))
+	g := useLenders(t, n)
+	w := newWorld(t, n)
+	memory := make([]theirs, n)
+	rooms := make([][3]unsafe.Pointer, n)
+	for r, c := range w.comms {
+		rooms[r][2] = g.Memory(r, n*failingCount)
+		for i := range memory[r].at {
+			rooms[r][i] = g.Memory(r, failingCount)
+			registerAll(t, c, rooms[r][i], failingCount)
+			memory[r].at[i] = uintptr(rooms[r][i])
+		}
+	}
+	g.Touching(touchesOfOthers(t, g, memory))
+	defer g.Touching(nil)
+	kinds := make([]int, 24)
+	for i := range kinds {
+		kinds[i] = rng.IntN(3)
+	}
+	victim, at := rng.IntN(n), 2+rng.IntN(len(kinds)-2)
+	_ = w.each(func(c *Comm) error {
+		r := c.args.Rank
+		for i, kind := range kinds {
+			if r == victim && i == at {
+				break
+			}
+			if Run(failingCalls(w, kind, r, rooms[r], g.streams[r][0])) != nil {
+				break
+			}
+		}
+		if r == victim {
+			_ = c.Abort()
+		}
+		err := g.synchronize(r)
+		memory[r].through.Store(err == nil)
+		return err
+	})
+	for r := range n {
+		if err := g.synchronize(r); err != nil {
+			t.Fatalf("seed %d, rank %d aborts at call %d: %v", seed, victim, at, err)
+		}
+	}
+	w.destroy()
+	if t.Failed() {
+		t.Fatalf("seed %d, rank %d aborts at call %d", seed, victim, at)
+	}
+}
+
+// failingCalls are the calls of a rank in a group of some kind.
+func failingCalls(w *world, kind, r int, room [3]unsafe.Pointer, s device.Stream) []Call {
+	n := len(w.comms)
+	call := Call{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: failingCount, Send: room[0], Recv: room[1], Stream: s}
+	switch kind {
+	case 1:
+		call.Kind, call.Recv = CallAllGather, room[2]
+	case 2:
+		other := call
+		call.Kind, call.Peer = CallSend, int32((r+1)%n)
+		other.Kind, other.Peer, other.Recv = CallRecv, int32((r+n-1)%n), room[2]
+		return []Call{call, other}
+	}
+	return []Call{call}
+}
+
+// touchesOfOthers is for [devicetest.Driver.Touching]: a rank's kernels use nothing of another rank that is through, and take some time to use it.
+func touchesOfOthers(t *testing.T, g *gpus, memory []theirs) func(device.Stream, unsafe.Pointer) {
+	var touches atomic.Uint32
+	return func(s device.Stream, p unsafe.Pointer) {
+		for r := range memory {
+			for _, at := range memory[r].at {
+				if uintptr(p)-at >= failingCount || s == g.streams[r][0] {
+					continue
+				}
+				early := memory[r].through.Load()
+				if touches.Add(1)%3 == 0 {
+					time.Sleep(2 * time.Millisecond)
+				}
+				if memory[r].through.Load() {
+					t.Errorf("a kernel uses memory of rank %d, which is through (when it began: %v)", r, early)
+				}
+			}
+		}
+	}
+}
