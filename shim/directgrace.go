@@ -14,8 +14,12 @@ import (
 // The gates are open while the communicator is sound, so the stream runs through. The first watcher that lets a stream go has shut
 // those in of all ranks before it hands out a token; then the rank's own watcher opens one of its two gates at a time.
 
-// mercy is for how long a rank that has failed waits, once, for each other one whose process is there and whose stream does not move.
-const mercy = 10 * time.Second
+const (
+	// mercy is for how long a rank that has failed waits, once, for each other one whose process is there and whose stream does not move.
+	mercy = 10 * time.Second
+	// longestTurn is how much of that may pass from one look to the next: who has been stopped has not been waiting, and the others may have been stopped with it.
+	longestTurn = 100 * time.Millisecond
+)
 
 // grace is what a watcher knows of its stream at the gates.
 type grace struct {
@@ -25,7 +29,8 @@ type grace struct {
 	inside rankSet                // ranks that may have a kernel which has found a word
 	launch [maxDirectRanks]uint32 // that their streams were in
 	gone   rankSet                // ranks that are not waited for any more
-	end    time.Time              // of the wait
+	waited time.Duration          // for them
+	looked time.Time              // last
 }
 
 // passGates has the stream, which has taken its words back, say so and pass the gates. Hot path.
@@ -85,7 +90,7 @@ func (x *direct) guide() bool {
 // lookInside begins a grace period: it notes which launches the streams of the others are in.
 func (x *direct) lookInside() {
 	g := &x.grace
-	g.inside, g.end = 0, time.Now().Add(mercy)
+	g.inside, g.waited, g.looked = 0, 0, time.Now()
 	for r := range x.n {
 		if r == x.me || g.gone.has(r) {
 			continue
@@ -106,7 +111,10 @@ func (x *direct) unused() bool {
 			g.inside = g.inside.without(r)
 		}
 	}
-	if time.Now().After(g.end) {
+	now := time.Now()
+	g.waited += min(now.Sub(g.looked), longestTurn)
+	g.looked = now
+	if g.waited > mercy {
 		g.gone |= g.inside
 		g.inside = 0
 	}
