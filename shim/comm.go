@@ -137,11 +137,13 @@ func (c *Comm) AsyncError() error {
 // State is AsyncError, and [ErrInProgress] while something goes on in the background. What this
 // rank itself has revoked has not failed.
 func (c *Comm) State() error {
+	if lifeState(c.life.Load()) == making {
+		return ErrInProgress // also where that has failed: until it is over nothing can be called
+	}
 	c.inter.Load().check()
+	c.hear()
 	err := c.AsyncError()
 	switch {
-	case lifeState(c.life.Load()) == making:
-		return ErrInProgress // also where that has failed: until it is over nothing can be called
 	case err != nil && (!c.revoked.Load() || !errors.Is(err, ErrRevoked)):
 		return err
 	case c.Busy() != nil:

@@ -19,6 +19,7 @@ type direct struct {
 	ctx      device.Context
 	n, me    int
 	page     *directPage // nil for one rank
+	reading  sync.Mutex  // held by who gives it back, and by who reads it and does not hold that up
 	exchange []unsafe.Pointer
 	imported uint64 // ranks whose exchange memory has to be closed
 
@@ -163,8 +164,10 @@ func (g *directGroup) run(calls []Call) error {
 		}
 	}
 	for _, c := range g.waits {
-		if c.drain(); c.AsyncError() != nil {
-			return c.AsyncError()
+		c.drain()
+		c.hear()
+		if err := c.AsyncError(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +52,27 @@ func (x *direct) shutGates() {
 	x.grace.shut = true
 	for r := range x.n {
 		atomic.StoreUint32(&x.page.rank(r).gateIn, 0)
+	}
+}
+
+// told reports whether a rank has shut this one's gates: it has failed, and from then on streams of all may have got results that are void. So who asks
+// after its stream is through hears of it, whether or not the error has come.
+func (x *direct) told() bool {
+	x.reading.Lock()
+	defer x.reading.Unlock()
+	return x.page != nil && len(x.page.mem) > 0 && atomic.LoadUint32(&x.page.rank(x.me).gateIn) == 0
+}
+
+// hear has the communicator fail before anybody takes results for good that another rank's failure has spoilt. The reason comes by the control
+// network, but for that of a rank that is gone before it says so.
+func (c *Comm) hear() {
+	if c.dev == nil || c.dev.direct == nil || c.AsyncError() != nil || !c.dev.direct.told() {
+		return
+	}
+	select {
+	case <-c.poisonCh:
+	case <-time.After(verdictWait):
+		c.spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w", c.args.Rank, verdictWait, ErrRemote))
 	}
 }
 

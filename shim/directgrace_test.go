@@ -166,6 +166,36 @@ func TestLentFailing(t *testing.T) {
 	}
 }
 
+// TestFailureHeard: who asks after another rank has failed hears of it, before the error has come, and if it never comes; and when nothing is left to look at.
+func TestFailureHeard(t *testing.T) {
+	for name, says := range map[string]bool{"why": true, "nothing": false} {
+		t.Run(name, func(t *testing.T) {
+			useLenders(t, 2)
+			w := newWorld(t, 2)
+			for _, c := range w.comms {
+				if err := c.State(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			failed := direct{n: 2, me: 1, page: w.comms[1].dev.direct.page}
+			failed.shutGates()
+			if says {
+				go func() { _ = w.comms[1].Abort() }()
+			}
+			if err := w.comms[0].State(); err == nil {
+				t.Error("rank 0 has heard of nothing")
+			} else if !says {
+				wantError(t, err, ErrRemote, "has not said why")
+			}
+			w.destroy()
+			<-w.comms[0].dev.direct.watcher.over
+			if w.comms[0].dev.direct.told() {
+				t.Error("told by a page that is gone")
+			}
+		})
+	}
+}
+
 // theirs is the memory of a rank that it lends until it is through.
 type theirs struct {
 	at      [2]uintptr

@@ -335,8 +335,11 @@ func (x *direct) free(read bool) {
 		spare.give(x.ctx, x.c.cfg.DeviceExchange, at)
 	}
 	if x.page != nil && x.page.at != 0 {
+		x.reading.Lock()
+		defer x.reading.Unlock()
 		_ = x.driver.Unregister(x.page.mem)
 		memfile.Unmap(x.page.mem)
+		x.page.mem = nil
 	}
 }
 
