@@ -16,6 +16,7 @@ package main
 //   quick_waits = offsetof(struct lp_quick, waits),
 //   quick_begun = offsetof(struct lp_quick, begun),
 //   quick_timed = offsetof(struct lp_quick, timed),
+//   quick_costs_at = offsetof(struct lp_quick, costs_at),
 //   quick_rings = offsetof(struct lp_quick, rings),
 //   quick_seq = offsetof(struct lp_quick, seq),
 //   quick_chain = offsetof(struct lp_quick, chain),
@@ -38,6 +39,8 @@ package main
 //   ring_slot = offsetof(struct lp_quick_ring, slot),
 //   ring_counter = offsetof(struct lp_quick_ring, counter),
 //   ring_size = sizeof(struct lp_quick_ring),
+//   costs_size = sizeof(struct lp_costs),
+//   costs_choice = offsetof(struct lp_costs, choice),
 //   recipe_kind = offsetof(struct lp_quick_recipe, kind),
 //   recipe_type = offsetof(struct lp_quick_recipe, type),
 //   recipe_op = offsetof(struct lp_quick_recipe, op),
@@ -62,6 +65,7 @@ package main
 //   recipe_own_input = offsetof(struct lp_quick_recipe, own_input),
 //   recipe_combine = offsetof(struct lp_quick_recipe, combine),
 //   recipe_scales = offsetof(struct lp_quick_recipe, scales),
+//   recipe_cost_class = offsetof(struct lp_quick_recipe, cost_class),
 //   recipe_divides = offsetof(struct lp_quick_recipe, divides),
 //   recipe_ended = offsetof(struct lp_quick_recipe, ended),
 //   recipe_factor = offsetof(struct lp_quick_recipe, factor),
@@ -95,10 +99,17 @@ var (
 	recipe shared.QuickRecipe
 	record shared.QuickRecord
 	gate   shim.Gate
+	costs  shared.Costs
 )
 
 const (
 	_ = -(shared.QuickLarge ^ C.LP_RING_LARGE)
+	_ = -(shared.TrialEvery ^ C.LP_TRIAL_EVERY)
+	_ = -(shared.TrialAt ^ C.LP_TRIAL_AT)
+	_ = -(shared.TrialRun ^ C.LP_TRIAL_RUN)
+	_ = -(shared.WeighAt ^ C.LP_WEIGH_AT)
+	_ = -(unsafe.Sizeof(costs) ^ C.costs_size)
+	_ = -(unsafe.Offsetof(costs.Choice) ^ C.costs_choice)
 	_ = -(unsafe.Offsetof(quick.Memory) ^ C.quick_memory)
 	_ = -(unsafe.Offsetof(quick.Ranks) ^ C.quick_ranks)
 	_ = -(unsafe.Offsetof(quick.Rank) ^ C.quick_rank)
@@ -112,6 +123,7 @@ const (
 	_ = -(unsafe.Offsetof(quick.Waits) ^ C.quick_waits)
 	_ = -(unsafe.Offsetof(quick.Begun) ^ C.quick_begun)
 	_ = -(unsafe.Offsetof(quick.Timed) ^ C.quick_timed)
+	_ = -(unsafe.Offsetof(quick.Costs) ^ C.quick_costs_at)
 	_ = -(unsafe.Offsetof(quick.Rings) ^ C.quick_rings)
 	_ = -(unsafe.Offsetof(quick.Seq) ^ C.quick_seq)
 	_ = -(unsafe.Offsetof(quick.Chain) ^ C.quick_chain)
@@ -158,6 +170,7 @@ const (
 	_ = -(unsafe.Offsetof(recipe.OwnInput) ^ C.recipe_own_input)
 	_ = -(unsafe.Offsetof(recipe.Combine) ^ C.recipe_combine)
 	_ = -(unsafe.Offsetof(recipe.Scales) ^ C.recipe_scales)
+	_ = -(unsafe.Offsetof(recipe.CostClass) ^ C.recipe_cost_class)
 	_ = -(unsafe.Offsetof(recipe.Divides) ^ C.recipe_divides)
 	_ = -(unsafe.Offsetof(recipe.Ended) ^ C.recipe_ended)
 	_ = -(unsafe.Offsetof(recipe.Factor) ^ C.recipe_factor)

@@ -29,6 +29,15 @@ struct lp_slot {
   uint64_t at; /* in large slots: 0 where the data is here */
 };
 
+/* What the slots of one rank cost another one, or itself to lay out: a line, see collectives/shared/laying.go. */
+enum lp_way { LP_KEPT, LP_PAST, LP_WAYS };
+#define LP_COST_CLASSES 6
+struct lp_costs {
+  uint32_t per_byte[LP_COST_CLASSES][LP_WAYS]; /* atomic: in picoseconds */
+  uint32_t choice, unused[3];
+};
+enum { LP_TRIAL_EVERY = 512, LP_TRIAL_AT = 64, LP_TRIAL_RUN = 8, LP_WEIGH_AT = 144 };
+
 enum { LP_RING_SMALL, LP_RING_MIDDLE, LP_RING_LARGE, LP_RINGS };
 
 struct lp_quick_ring {
@@ -49,7 +58,9 @@ struct lp_quick_recipe {
   uint32_t stride, piece;
   int32_t from;
   uint8_t ring, is_inline, lay, take, keep, own_input;
-  uint8_t combine, scales, divides, unused[3];
+  uint8_t combine, scales, divides;
+  int8_t cost_class; /* of struct lp_costs; below 0: none */
+  uint8_t unused[2];
   uint32_t ended;        /* of an operator of the user: lp_quick.ended then */
   uint8_t factor[8];     /* an element, where scales is 1 and factor_at is NULL */
   const void *factor_at; /* where that is read instead, by every call */
@@ -66,6 +77,7 @@ struct lp_quick {
   uint32_t ranks, rank, per_rank, inline_at, data_at;
   uint32_t spin_long, spin_short, yields, vain, waits;
   uint32_t begun, timed;
+  uint32_t costs_at, unused;
   struct lp_quick_ring rings[LP_RINGS];
   uint64_t seq, chain;
   uint32_t used, last;

@@ -21,6 +21,7 @@
 #include "apart.h"
 #include "combine/combine.h"
 #include "front.h"
+#include "laying.h"
 
 #define LOAD(p, order) __atomic_load_n(p, __ATOMIC_##order)
 #define STORE(p, v, order) __atomic_store_n(p, v, __ATOMIC_##order)
@@ -256,9 +257,11 @@ static bool special(const struct lp_call* c) {
 }
 
 /* Puts a contribution into a slot. */
-static void load(const struct lp_quick_recipe* r, void* dst, const void* src) {
+static void load(const struct lp_quick_recipe* r, enum lp_way way, void* dst, const void* src) {
   if (r->scales)
     kernels[r->type].scale(dst, src, r->factor_at != NULL ? r->factor_at : r->factor, r->block);
+  else if (way == LP_PAST)
+    lp_copy_past(dst, src, r->block);
   else
     memcpy(dst, src, r->block);
 }
@@ -267,11 +270,14 @@ static void lay(struct lp_quick* q, const struct lp_quick_recipe* r, const struc
   uint8_t* at = data_of(q, r, q->rank, k);
   const uint8_t* send = c->send;
   fetch_to_write(slot_of(q, &q->rings[r->ring], q->rank, k + WRITE_AHEAD));
+  struct lp_timing t = lp_laying(q, r->cost_class, k);
   if (r->lay == LP_LAY_BLOCK) {
-    load(r, at, send);
+    load(r, t.way, at, send);
+    if (t.on) lp_note(&t, q, q->rank, r->block);
   } else if (r->lay == LP_LAY_PIECES) {
     for (uint32_t p = 0; p < q->ranks; p++)
-      if (p != q->rank || r->scales) load(r, at + (size_t)p * r->stride, send + p * r->block);
+      if (p != q->rank || r->scales) load(r, t.way, at + (size_t)p * r->stride, send + p * r->block);
+    if (t.on) lp_note(&t, q, q->rank, r->block * (q->ranks - 1));
   }
   struct lp_slot* s = slot_of(q, &q->rings[r->ring], q->rank, k);
   s->seq = q->seq, s->chain = q->chain, s->sig = r->sig;
@@ -301,16 +307,25 @@ static void take(struct lp_quick* q, const struct lp_quick_recipe* r, const stru
   const uint8_t* send = c->send;
   uint8_t* recv = c->recv;
   uint32_t p;
+  struct lp_timing t = lp_reading(r->cost_class, k);
   switch (r->take) {
-    case LP_TAKE_ONE: memcpy(recv, data_of(q, r, (uint32_t)r->from, k) + r->piece, r->block); break;
+    case LP_TAKE_ONE:
+      memcpy(recv, data_of(q, r, (uint32_t)r->from, k) + r->piece, r->block);
+      if (t.on) lp_note(&t, q, (uint32_t)r->from, r->block);
+      break;
     case LP_TAKE_EACH:
-      for (p = 0; p < q->ranks; p++)
-        if (p != q->rank) memcpy(recv + p * r->block, data_of(q, r, p, k) + r->piece, r->block);
+      for (p = 0; p < q->ranks; p++) {
+        if (p == q->rank) continue;
+        if (p > 0) t = lp_reading(r->cost_class, k);
+        memcpy(recv + p * r->block, data_of(q, r, p, k) + r->piece, r->block);
+        if (t.on) lp_note(&t, q, p, r->block);
+      }
       break;
     case LP_TAKE_FOLD:
       for (p = 0; p < q->ranks; p++) from[p] = data_of(q, r, p, k) + r->piece;
       if (r->own_input) from[q->rank] = send + r->keep_send;
       fold(kernels[r->type].combine[r->combine], recv, from, q->ranks, r->block);
+      if (t.on) lp_note_all(&t, q, r->block);
       if (r->divides) kernels[r->type].divide(recv, q->ranks, r->block);
       break;
     default: break;

@@ -26,6 +26,10 @@
 package shared
 
 import (
+	"bufio"
+	"os"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -57,31 +61,61 @@ const (
 	numRings
 )
 
-// The rings. A large slot is so large that what passes through it costs more than to hand it over,
-// and four of them so small that they stay in a core's own cache. The small ones are how far a root gets
+// The rings. A large slot is so large that what passes through it costs more than to hand it over, and how
+// many there are depends on the machine (see largeSlots). The small ones are how far a root gets
 // ahead of the others, which they make up for in one turn where they share its CPU. The middle ones are so many that what a
 // rank writes next has left its readers' first-level caches, out of which a line comes slowest.
 const (
 	smallSlots, smallRoom   = 64, 4 << 10
 	middleSlots, middleRoom = 16, 32 << 10
-	largeSlots, largeRoom   = 4, 128 << 10
+	largeRoom               = 128 << 10
 	aboutAt                 = numRings * line // behind the counters
 	middleAt                = smallAt + smallSlots*(dataAt+smallRoom)
 	largeAt                 = middleAt + middleSlots*(dataAt+middleRoom)
-	perRank                 = largeAt + largeSlots*(dataAt+largeRoom)
 )
+
+// A core gets lines that another one has just written either out of that one's cache or out of what both share. Where
+// the first is no slower, few slots stay in their writer's cache, which so has them at hand. On AMD's cores it is
+// two to three times slower, so there are so many that what a rank has laid out has left its second-level cache when it is read.
+const fewSlots, manySlots = 4, 16
+
+// largeSlots is what suits this machine.
+var largeSlots = sync.OnceValue(func() uint64 {
+	if vendor() == "AuthenticAMD" {
+		return manySlots
+	}
+	return fewSlots
+})
+
+// vendor is who made this machine's processors, as they say; "" where the system does not tell.
+func vendor() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan() && lines.Text() != ""; { // the first processor's
+		if name, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) == "vendor_id" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// perRank is the bytes of a rank with so many large slots.
+func perRank(slots uint64) int { return largeAt + int(slots)*(dataAt+largeRoom) }
 
 var rings = [numRings]ring{
 	small:  {smallSlots, smallRoom, smallAt, 16},
 	middle: {middleSlots, middleRoom, middleAt, 4},
-	large:  {largeSlots, largeRoom, largeAt, 1},
+	large:  {fewSlots, largeRoom, largeAt, 1}, // of largeSlots, in an arena
 }
 
 // MaxRanks is the most ranks of an arena: with more, what each can say to each is too little.
 const MaxRanks = 64
 
-// Size is how many bytes an arena of so many ranks needs.
-func Size(ranks int) int { return ranks * perRank }
+// Size is how many bytes an arena of so many ranks should have on this machine.
+func Size(ranks int) int { return ranks * perRank(largeSlots()) }
 
 // Arena is one rank's view of the memory. It belongs to one goroutine at a time.
 type Arena struct {
@@ -89,6 +123,8 @@ type Arena struct {
 	at      unsafe.Pointer
 	ranks   int
 	rank    int
+	perRank int // bytes
+	rings   [numRings]ring
 	next    [numRings]uint64 // number of the next chunk
 	free    [numRings]uint64 // what every other rank has consumed, as far as known
 	chain   uint64
@@ -101,32 +137,38 @@ type Arena struct {
 	regions regions
 }
 
-// New returns rank's view of the memory of e, nil where that is too small, which all ranks see
-// alike.
+// New returns rank's view of the memory of e, nil where that is too small. All ranks see alike how much there is, which
+// says how many slots are in it.
 func New(e transport.Sharer, ranks, rank int) *Arena {
 	mem := e.Shared()
-	if ranks < 2 || ranks > MaxRanks || len(mem) < Size(ranks) {
+	if ranks < 2 || ranks > MaxRanks || len(mem) < ranks*perRank(fewSlots) {
 		return nil
+	}
+	slots := uint64(fewSlots)
+	if len(mem) >= ranks*perRank(manySlots) {
+		slots = manySlots
 	}
 	tile := make([]byte, tileSize+line)
 	tile = tile[-uintptr(unsafe.Pointer(&tile[0]))%line:][:tileSize]
 	a := &Arena{end: e, at: unsafe.Pointer(unsafe.SliceData(mem)), ranks: ranks, rank: rank, tile: tile, src: make([]unsafe.Pointer, ranks)}
+	a.perRank, a.rings = perRank(slots), rings
+	a.rings[large].slots = slots
 	a.introduce()
 	return a
 }
 
 // slot returns where a rank has chunk k.
 func (a *Arena) slot(r *ring, rank int, k uint64) unsafe.Pointer {
-	return unsafe.Add(a.at, rank*perRank+r.at+int(k&(r.slots-1))*(dataAt+r.room))
+	return unsafe.Add(a.at, rank*a.perRank+r.at+int(k&(r.slots-1))*(dataAt+r.room))
 }
 
 // consumed is the counter of a rank.
-func (a *Arena) consumed(id, rank int) *atomic.Uint64 { return word(a.at, rank*perRank+id*line) }
+func (a *Arena) consumed(id, rank int) *atomic.Uint64 { return word(a.at, rank*a.perRank+id*line) }
 
 // hasRoom reports whether this rank may write chunk k of a ring, or which rank has still to read
 // what is there.
 func (a *Arena) hasRoom(id int, k uint64) (peer int, ok bool) {
-	if slots := rings[id].slots; k >= slots {
+	if slots := a.rings[id].slots; k >= slots {
 		return a.passed(id, k+1-slots)
 	}
 	return 0, true
@@ -152,7 +194,7 @@ func (a *Arena) passed(id int, n uint64) (peer int, ok bool) {
 
 // release tells the others that this rank needs chunk k no more, nor any before.
 func (a *Arena) release(id int, k uint64) {
-	if n := k + 1; n&(rings[id].report-1) == 0 {
+	if n := k + 1; n&(a.rings[id].report-1) == 0 {
 		a.consumed(id, a.rank).Store(n)
 		a.end.Ring()
 	}

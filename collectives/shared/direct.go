@@ -25,6 +25,8 @@ const (
 	// directMin is the size of blocks from which one copy by the kernel costs less than two by the ranks: it
 	// looks up every page, and a call goes through Go, and is over only when everybody has read.
 	directMin = 64 << 10
+	// directMany is the same where there are many slots, which are the faster for it, of all blocks of a rank.
+	directMany = 1 << 20
 	// directRoot is the same for a root, which it keeps from running ahead.
 	directRoot = 4 << 20
 	// directMax is the size of results from which that is no longer so for buffers of small pages: they come
@@ -55,7 +57,7 @@ type about struct {
 var token = rand.Uint64() | 1
 
 func (a *Arena) about(rank int) *about {
-	return (*about)(unsafe.Add(a.at, rank*perRank+aboutAt))
+	return (*about)(unsafe.Add(a.at, rank*a.perRank+aboutAt))
 }
 
 // introduce lets the others find this process.
@@ -119,7 +121,7 @@ func (a *Arena) probe() {
 // publishable reports whether this rank's chunks may be read where they are: where each is one rank's. Laid
 // out once for several it costs the ranks less than as many calls of the kernel.
 func (o *Op) publishable() bool {
-	if o.Block < directMin {
+	if o.Block < o.a.directFrom() {
 		return false
 	}
 	switch o.Collective {
@@ -131,6 +133,14 @@ func (o *Op) publishable() bool {
 		return !o.InPlace // else results overwrite what others have still to read
 	}
 	return false
+}
+
+// directFrom is the least block that may be read where it is, of memory that not all have mapped.
+func (a *Arena) directFrom() int {
+	if a.rings[large].slots == fewSlots {
+		return directMin
+	}
+	return max(directMin, directMany/a.ranks)
 }
 
 // mappable reports whether blocks of this call may be read in memory that all others have mapped. Like all that decides
@@ -208,7 +218,9 @@ func (o *Op) fetch(p int, k uint64, piece int, to unsafe.Pointer) error {
 	dst := unsafe.Add(to, from)
 	h := o.elsewhere(p, k)
 	if h == nil {
+		t := o.reading(k, n)
 		o.store(dst, unsafe.Add(o.data(p, k), piece*o.stride), n)
+		t.ends(o.a, p, n)
 		return nil
 	}
 	if !o.InPlace || o.Collective != schedule.AllToAll { // else this rank has still to lay out what is in the place of later chunks
@@ -241,7 +253,7 @@ func (o *Op) elsewhere(p int, k uint64) *header {
 	if o.ring != large {
 		return nil
 	}
-	if h := (*header)(o.a.slot(&rings[large], p, k)); h.at != 0 {
+	if h := (*header)(o.a.slot(&o.a.rings[large], p, k)); h.at != 0 {
 		return h
 	}
 	return nil
@@ -265,6 +277,16 @@ func (o *Op) source(p int, k uint64, at, from, n int) (unsafe.Pointer, error) {
 	return unsafe.Add(o.data(p, k), at), nil
 }
 
+// anyElsewhere reports whether one of the others has chunk k not in its slot.
+func (o *Op) anyElsewhere(k uint64) bool {
+	for p := range o.a.ranks {
+		if p != o.a.rank && o.elsewhere(p, k) != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // stood is stands of all others whose chunk k is not in a slot.
 func (o *Op) stood(k uint64) error {
 	for p := range o.a.ranks {
@@ -279,7 +301,7 @@ func (o *Op) stood(k uint64) error {
 
 // stands is an error where rank p has taken chunk k back, so that what has been read of it may be anything.
 func (o *Op) stands(p int, k uint64) error {
-	if word(o.a.slot(&rings[o.ring], p, k), 0).Load() != k+1 {
+	if word(o.a.slot(&o.a.rings[o.ring], p, k), 0).Load() != k+1 {
 		return o.gaveUp(p)
 	}
 	return nil
@@ -311,7 +333,7 @@ func (o *Op) Abandon() {
 		return
 	}
 	for k := o.first; k < o.first+o.laid; k++ {
-		if n := word(o.a.slot(&rings[o.ring], o.a.rank, k), 0); n.Load() == k+1 {
+		if n := word(o.a.slot(&o.a.rings[o.ring], o.a.rank, k), 0); n.Load() == k+1 {
 			n.Store(0)
 		}
 	}

@@ -18,14 +18,40 @@ import (
 // newReadable is newGroup, of ranks that know that they can read each other's memory.
 func newReadable(t testing.TB, ranks int) *group {
 	t.Helper()
-	g := newGroup(t, ranks, 1)
+	return readable(t, newGroup(t, ranks, 1))
+}
+
+func readable(t testing.TB, g *group) *group {
+	t.Helper()
 	for _, a := range g.arenas {
 		a.probe()
-		if want := (uint64(1)<<ranks - 1) &^ (1 << a.rank); a.about(a.rank).reads.Load() != want {
+		if want := (uint64(1)<<a.ranks - 1) &^ (1 << a.rank); a.about(a.rank).reads.Load() != want {
 			t.Skip("the system does not let processes read each other's memory")
 		}
 	}
 	return g
+}
+
+// TestDirectFrom: from what size on is for all ranks the same, and follows from the slots.
+func TestDirectFrom(t *testing.T) {
+	for _, c := range []struct {
+		ranks int
+		slots uint64
+		from  int
+	}{{2, fewSlots, 64 << 10}, {8, fewSlots, 64 << 10}, {2, manySlots, 512 << 10}, {4, manySlots, 256 << 10}, {32, manySlots, 64 << 10}} {
+		g := readable(t, newGroupOf(t, c.ranks, 1, c.slots))
+		for _, below := range []int{0, 1} {
+			j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: c.from - below}
+			g.bind(t, j)
+			g.drive(t, []*job{j})
+			j.check(t)
+			for r, op := range j.ops {
+				if op.direct != (below == 0) {
+					t.Errorf("%d ranks, %d slots: rank %d, block of %d: direct %v", c.ranks, c.slots, r, op.Block, op.direct)
+				}
+			}
+		}
+	}
 }
 
 // TestDirect: blocks are read where they are, whatever ways other ranks' blocks go.

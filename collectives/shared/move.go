@@ -19,7 +19,7 @@ func (o *Op) span(k uint64) (from, n int) {
 
 // data returns where a rank's slot of chunk k has its data.
 func (o *Op) data(rank int, k uint64) unsafe.Pointer {
-	s := o.a.slot(&rings[o.ring], rank, k)
+	s := o.a.slot(&o.a.rings[o.ring], rank, k)
 	if o.inline {
 		return unsafe.Add(s, inlineAt)
 	}
@@ -30,6 +30,8 @@ func (o *Op) data(rank int, k uint64) unsafe.Pointer {
 func (o *Op) lay(k uint64) {
 	from, n := o.span(k)
 	at := o.data(o.a.rank, k)
+	t := o.laying(k, n)
+	o.loaded = 0
 	switch {
 	case o.direct:
 	case o.path.pieces && (o.Collective != schedule.Scatter || o.a.rank == o.Root):
@@ -53,7 +55,8 @@ func (o *Op) lay(k uint64) {
 	case o.contributes():
 		o.load(at, unsafe.Add(o.Send, from), n)
 	}
-	s := o.a.slot(&rings[o.ring], o.a.rank, k)
+	t.ends(o.a, o.a.rank, o.loaded)
+	s := o.a.slot(&o.a.rings[o.ring], o.a.rank, k)
 	h := (*header)(s)
 	h.seq, h.chain, h.sig = o.Seq, o.chain, o.Signature
 	if o.ring == large {
@@ -87,13 +90,16 @@ func (o *Op) reduce(k uint64) error {
 			return err
 		}
 	}
-	word(o.a.slot(&rings[o.ring], o.a.rank, k), reducedAt).Store(k + 1)
+	word(o.a.slot(&o.a.rings[o.ring], o.a.rank, k), reducedAt).Store(k + 1)
 	o.a.end.Ring()
 	return nil
 }
 
 // reducePart combines bytes lo to hi of chunk k, which begins at byte from of the block.
 func (o *Op) reducePart(k uint64, from, lo, hi int) (err error) {
+	_, n := o.span(k)
+	o.way, _ = o.a.way(k, o.costClass(n))
+	t := o.reading(k, n)
 	for p := range o.a.src {
 		if o.a.src[p], err = o.source(p, k, lo, from+lo, hi-lo); err != nil {
 			return err
@@ -108,7 +114,10 @@ func (o *Op) reducePart(k uint64, from, lo, hi int) (err error) {
 	if o.path.from == everyone {
 		result = unsafe.Add(o.Recv, from+lo)
 	}
-	o.fold(dst, result, hi-lo, direct)
+	o.fold(dst, result, hi-lo, direct && o.way == kept)
+	if !o.anyElsewhere(k) {
+		t.endsAll(o.a, hi-lo)
+	}
 	return o.stood(k)
 }
 
@@ -155,6 +164,7 @@ func (o *Op) take(k uint64) error {
 // takeScattered combines this rank's pieces.
 func (o *Op) takeScattered(k uint64, from, n int) (err error) {
 	me := o.a.rank
+	t := o.reading(k, n)
 	for p := range o.a.src {
 		if o.a.src[p], err = o.source(p, k, me*o.stride, me*o.Block+from, n); err != nil {
 			return err
@@ -164,6 +174,9 @@ func (o *Op) takeScattered(k uint64, from, n int) (err error) {
 		o.a.src[me] = unsafe.Add(o.Send, me*o.Block+from)
 	}
 	o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream && !o.InPlace)
+	if !o.anyElsewhere(k) {
+		t.endsAll(o.a, n)
+	}
 	return o.stood(k)
 }
 
@@ -179,10 +192,12 @@ func (o *Op) takeReduced(k uint64, from, n int) {
 			}
 		}
 	default:
+		t := o.reading(k, n)
 		for p := range o.a.src {
 			o.a.src[p] = o.data(p, k)
 		}
 		o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream)
+		t.endsAll(o.a, n)
 	}
 }
 
@@ -199,7 +214,8 @@ func (o *Op) load(dst, src unsafe.Pointer, n int) {
 		o.Scale(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n), o.Factor)
 		return
 	}
-	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
+	o.put(dst, src, n)
+	o.loaded += n
 }
 
 // store copies n bytes to where results go.
@@ -218,10 +234,10 @@ func (o *Op) store(dst, src unsafe.Pointer, n int) {
 func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 	src := o.a.src
 	// In place, the last source may be where results go: a kernel takes that for the first alone.
-	past := o.stream && !direct && result == nil && o.CombinePast != nil && dst != src[len(src)-1]
+	streams := o.stream && !direct && result == nil && o.CombinePast != nil && dst != src[len(src)-1]
 	for at := 0; at < n; at += tileSize {
 		m := min(tileSize, n-at)
-		if past {
+		if streams {
 			combinePast(o.CombinePast, o.Combine, unsafe.Slice((*byte)(unsafe.Add(dst, at)), m), o.a.tile[:m], src, at)
 			continue
 		}
@@ -231,10 +247,10 @@ func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 		}
 		combineAll(o.Combine, t, src, at)
 		if !direct {
-			if result == nil {
+			if result == nil && !o.path.reduces {
 				o.store(unsafe.Add(dst, at), unsafe.Pointer(unsafe.SliceData(t)), m)
-			} else {
-				copy(unsafe.Slice((*byte)(unsafe.Add(dst, at)), m), t)
+			} else { // into a slot
+				o.put(unsafe.Add(dst, at), unsafe.Pointer(unsafe.SliceData(t)), m)
 			}
 		}
 		if result != nil {

@@ -53,6 +53,8 @@ type Op struct {
 	at     where // then: in a region that the others have mapped, if it has a number
 	// mapping: what this rank sends or gets is in such a region, or will be, or what others send.
 	mapping bool
+	way     int // that the chunk goes which is laid out, or reduced
+	loaded  int // bytes of it that are in its slot
 	progress
 }
 
@@ -101,7 +103,7 @@ func (o *Op) Poll() (moved, done bool, err error) {
 // step moves each stage by one chunk, where it can.
 func (o *Op) step() (moved bool, err error) {
 	// This rank, too, must be done with what it laid into the slot before.
-	if o.laid < o.chunks && o.laid < o.taken+rings[o.ring].slots {
+	if o.laid < o.chunks && o.laid < o.taken+o.a.rings[o.ring].slots {
 		peer, ok := o.a.hasRoom(o.ring, o.first+o.laid)
 		if ok {
 			o.lay(o.first + o.laid)
@@ -189,7 +191,7 @@ func (o *Op) other(i int) int {
 }
 
 func (o *Op) came(p int, k uint64) (bool, error) {
-	s := o.a.slot(&rings[o.ring], p, k)
+	s := o.a.slot(&o.a.rings[o.ring], p, k)
 	if n := word(s, 0).Load(); n != k+1 {
 		o.peer = p
 		if n > k+1 {
@@ -232,7 +234,7 @@ func (o *Op) haveReduced(k uint64) bool {
 	}
 	for o.seenReduced < o.a.ranks-1 {
 		p := o.other(o.seenReduced)
-		if word(o.a.slot(&rings[o.ring], p, k), reducedAt).Load() != k+1 {
+		if word(o.a.slot(&o.a.rings[o.ring], p, k), reducedAt).Load() != k+1 {
 			o.peer = p
 			return false
 		}

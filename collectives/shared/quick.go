@@ -39,6 +39,8 @@ type Quick struct {
 	Vain, Waits   uint32 // as patience learns
 	Begun         uint32 // 1: the last call has been laid out, and goes on in Go
 	Timed         uint32 // 1: records have times
+	Costs         uint32 // where in a rank's memory what slots cost is
+	_             uint32
 	Rings         [numRings]QuickRing
 	Seq, Chain    uint64
 	Used, Last    uint32 // of Recipes
@@ -110,7 +112,8 @@ type QuickRecipe struct {
 	Combine            uint8 // a [datatype.Op] that is no average
 	Scales             uint8 // contributions are multiplied by a factor when they are laid out
 	Divides            uint8 // results are divided by the ranks
-	_                  [3]uint8
+	CostClass          int8  // of what is laid out and read
+	_                  [2]uint8
 	Ended              uint32  // for an operator of the user, Quick.Ended when there was one
 	Factor             [8]byte // an element of the type
 	// FactorAt is memory of the caller that has the factor whenever a call is made, nil where Factor is it.
@@ -142,10 +145,10 @@ type QuickRecord struct {
 // must be called.
 func NewQuick(a *Arena, records int) *Quick {
 	q := &Quick{
-		Memory: a.at, Ranks: uint32(a.ranks), Rank: uint32(a.rank), PerRank: perRank, Inline: inlineAt, Data: dataAt,
+		Memory: a.at, Ranks: uint32(a.ranks), Rank: uint32(a.rank), PerRank: uint32(a.perRank), Inline: inlineAt, Data: dataAt, Costs: costsAt,
 		LogMask: uint64(records - 1), log: make([]QuickRecord, records),
 	}
-	for id, r := range rings {
+	for id, r := range a.rings {
 		q.Rings[id] = QuickRing{
 			Mask: r.slots - 1, Report: r.report, At: uint32(r.at), Slot: uint32(dataAt + r.room), Counter: uint32(id * line),
 		}
@@ -267,6 +270,7 @@ func (o *Op) Recipe() (QuickRecipe, bool) {
 	r := QuickRecipe{
 		Signature: o.Signature, Block: uint64(o.Block), Stride: uint32(o.stride), From: int32(o.path.from), Ring: uint8(o.ring),
 		Inline: bit(o.inline), InPlace: uint32(bit(o.InPlace)), Scales: bit(o.Scale != nil),
+		CostClass: int8(o.costClass(o.Block)),
 	}
 	if o.path.pieces {
 		r.Piece, r.KeepSend = uint32(me*o.stride), uint64(me*o.Block)

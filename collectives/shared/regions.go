@@ -56,12 +56,11 @@ type (
 const (
 	offersAt  = aboutAt + line
 	answersAt = offersAt + regionsOffered*line
-	smallAt   = answersAt + MaxRanks*regionsOffered*8
 )
 
-func (a *Arena) offers(rank int) *offers { return (*offers)(unsafe.Add(a.at, rank*perRank+offersAt)) }
+func (a *Arena) offers(rank int) *offers { return (*offers)(unsafe.Add(a.at, rank*a.perRank+offersAt)) }
 func (a *Arena) answers(rank int) *answers {
-	return (*answers)(unsafe.Add(a.at, rank*perRank+answersAt))
+	return (*answers)(unsafe.Add(a.at, rank*a.perRank+answersAt))
 }
 
 // regions is what an arena knows of memory that ranks map. Its zero value offers nothing, and maps what others do.

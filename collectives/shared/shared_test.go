@@ -41,8 +41,15 @@ type group struct {
 
 func newGroup(t testing.TB, ranks int, seed uint64) *group {
 	t.Helper()
-	mem := make([]byte, Size(ranks)+line)
-	mem = mem[-uintptr(pointer(mem))%line:][:Size(ranks)]
+	return newGroupOf(t, ranks, seed, fewSlots)
+}
+
+// newGroupOf has so many large slots, whatever suits the machine.
+func newGroupOf(t testing.TB, ranks int, seed, slots uint64) *group {
+	t.Helper()
+	size := ranks * perRank(slots)
+	mem := make([]byte, size+line)
+	mem = mem[-uintptr(pointer(mem))%line:][:size]
 	g := &group{rng: rand.New(rand.NewPCG(seed, uint64(ranks))), seq: make([]uint64, ranks)}
 	closed, rung := make([]bool, ranks), 0
 	for r := range ranks {
@@ -181,7 +188,7 @@ func TestAnyOrder(t *testing.T) {
 		for seed := range uint64(2) {
 			t.Run(fmt.Sprintf("%d/%d", ranks, seed), func(t *testing.T) {
 				t.Parallel()
-				g := newGroup(t, ranks, seed)
+				g := newGroupOf(t, ranks, seed, []uint64{fewSlots, manySlots}[seed%2])
 				var jobs []*job
 				for range 50 {
 					j := &job{
@@ -237,8 +244,12 @@ func (g *group) drive(t testing.TB, jobs []*job) {
 // TestEdges: sizes round the edges of slots and pieces.
 func TestEdges(t *testing.T) {
 	t.Parallel()
-	for _, ranks := range []int{2, 3, 8} {
-		g := newGroup(t, ranks, 1)
+	for _, of := range []struct {
+		ranks int
+		slots uint64
+	}{{2, fewSlots}, {2, manySlots}, {3, fewSlots}, {3, manySlots}, {8, fewSlots}, {8, manySlots}} {
+		ranks := of.ranks
+		g := newGroupOf(t, ranks, 1, of.slots)
 		for _, coll := range collectives {
 			for _, edge := range []int{inlineMax, inlineMax / ranks, 8 * line / ranks, smallRoom, smallRoom / ranks, middleRoom, middleRoom / ranks, flatMax(ranks), largeRoom, largeRoom / ranks} {
 				for d := -1; d <= 1; d++ {
@@ -405,7 +416,7 @@ func TestClosed(t *testing.T) {
 
 // TestTooLittleMemory: no arena, rather than one that is too small.
 func TestTooLittleMemory(t *testing.T) {
-	if New(&end{mem: make([]byte, Size(3)-1)}, 3, 0) != nil || New(&end{}, 2, 1) != nil {
+	if New(&end{mem: make([]byte, 3*perRank(fewSlots)-1)}, 3, 0) != nil || New(&end{}, 2, 1) != nil {
 		t.Error("an arena without its memory")
 	}
 }
@@ -429,10 +440,10 @@ func TestRingsBeforeItWaits(t *testing.T) {
 	t.Fatal("never done")
 }
 
-// finish polls two ranks by turns until a job is done.
+// finish polls all ranks by turns until a job is done.
 func (g *group) finish(t testing.TB, j *job) {
-	for left := 2; left > 0; {
-		left = 2
+	for left := len(j.ops); left > 0; {
+		left = len(j.ops)
 		for _, op := range j.ops {
 			done := op.finished()
 			if !done {

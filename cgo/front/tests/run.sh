@@ -26,6 +26,7 @@ for test in library fork churn group args failure nocore core redop options conf
   ${CC:-cc} $cflags -o "$out/$test" "cgo/front/tests/$test.c" -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 done
 ${CC:-cc} $cflags -D_GNU_SOURCE -o "$out/apart" cgo/front/tests/apart.c cgo/front/apart.c -Llib -lnccl "-Wl,-rpath,$root/lib" -ldl || exit 1
+${CC:-cc} $cflags -o "$out/laying" cgo/front/tests/laying.c cgo/front/laying.c -Llib -lnccl "-Wl,-rpath,$root/lib" || exit 1
 # Not linked: it opens the library itself.
 ${CC:-cc} $cflags -o "$out/load" cgo/front/tests/load.c -ldl || exit 1
 
@@ -57,6 +58,7 @@ for ranks in 2 3; do
   check "stays-$ranks" env LIGHTPATH_TRANSPORT=shm LIGHTPATH_CORE="$root/$out/counting.so" COUNTING_CORE="$root/lib/liblightpath.so" \
     "$out/stays" $ranks
 done
+check laying "$out/laying"
 check apart env LIGHTPATH_TRANSPORT=shm "$out/apart"
 check redop "$out/redop"
 check properties "$out/properties"
