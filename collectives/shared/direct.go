@@ -25,8 +25,10 @@ const (
 	// directMin is the size of blocks from which one copy by the kernel costs less than two by the ranks: it
 	// looks up every page, and a call goes through Go, and is over only when everybody has read.
 	directMin = 64 << 10
-	// directMany is the same where there are many slots, which are the faster for it, of all blocks of a rank.
-	directMany = 1 << 20
+	// directMany is the same where there are many slots, which are the faster for it, of all blocks of a rank; and
+	// directManyOwn where a rank reads the block itself that the other one copies.
+	directMany    = 1 << 20
+	directManyOwn = 4 << 20
 	// directRoot is the same for a root, which it keeps from running ahead.
 	directRoot = 4 << 20
 	// directMax is the size of results from which that is no longer so for buffers of small pages: they come
@@ -121,7 +123,7 @@ func (a *Arena) probe() {
 // publishable reports whether this rank's chunks may be read where they are: where each is one rank's. Laid
 // out once for several it costs the ranks less than as many calls of the kernel.
 func (o *Op) publishable() bool {
-	if o.Block < o.a.directFrom() {
+	if o.Block < o.directFrom() {
 		return false
 	}
 	switch o.Collective {
@@ -136,11 +138,14 @@ func (o *Op) publishable() bool {
 }
 
 // directFrom is the least block that may be read where it is, of memory that not all have mapped.
-func (a *Arena) directFrom() int {
-	if a.rings[large].slots == fewSlots {
+func (o *Op) directFrom() int {
+	switch {
+	case o.a.rings[large].slots == fewSlots:
 		return directMin
+	case o.Collective == schedule.AllGather:
+		return directManyOwn / o.a.ranks
 	}
-	return max(directMin, directMany/a.ranks)
+	return max(directMin, directMany/o.a.ranks)
 }
 
 // mappable reports whether blocks of this call may be read in memory that all others have mapped. Like all that decides

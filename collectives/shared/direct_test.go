@@ -35,19 +35,24 @@ func readable(t testing.TB, g *group) *group {
 // TestDirectFrom: from what size on is for all ranks the same, and follows from the slots.
 func TestDirectFrom(t *testing.T) {
 	for _, c := range []struct {
+		coll  schedule.Collective
 		ranks int
 		slots uint64
 		from  int
-	}{{2, fewSlots, 64 << 10}, {8, fewSlots, 64 << 10}, {2, manySlots, 512 << 10}, {4, manySlots, 256 << 10}, {32, manySlots, 64 << 10}} {
+	}{
+		{schedule.AllToAll, 2, fewSlots, 64 << 10}, {schedule.AllToAll, 8, fewSlots, 64 << 10}, {schedule.AllGather, 2, fewSlots, 64 << 10},
+		{schedule.AllToAll, 2, manySlots, 512 << 10}, {schedule.AllToAll, 4, manySlots, 256 << 10}, {schedule.AllToAll, 32, manySlots, 64 << 10},
+		{schedule.AllGather, 2, manySlots, 2 << 20},
+	} {
 		g := readable(t, newGroupOf(t, c.ranks, 1, c.slots))
 		for _, below := range []int{0, 1} {
-			j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: c.from - below}
+			j := &job{coll: c.coll, typ: datatype.Uint8, count: c.from - below}
 			g.bind(t, j)
 			g.drive(t, []*job{j})
 			j.check(t)
 			for r, op := range j.ops {
 				if op.direct != (below == 0) {
-					t.Errorf("%d ranks, %d slots: rank %d, block of %d: direct %v", c.ranks, c.slots, r, op.Block, op.direct)
+					t.Errorf("%v, %d ranks, %d slots: rank %d, block of %d: direct %v", c.coll, c.ranks, c.slots, r, op.Block, op.direct)
 				}
 			}
 		}
