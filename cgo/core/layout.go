@@ -107,7 +107,7 @@ const (
 	_ = -(shared.TrialEvery ^ C.LP_TRIAL_EVERY)
 	_ = -(shared.TrialAt ^ C.LP_TRIAL_AT)
 	_ = -(shared.TrialRun ^ C.LP_TRIAL_RUN)
-	_ = -(shared.WeighAt ^ C.LP_WEIGH_AT)
+	_ = -(shared.CostBits ^ C.LP_COST_BITS)
 	_ = -(unsafe.Sizeof(costs) ^ C.costs_size)
 	_ = -(unsafe.Offsetof(costs.Choice) ^ C.costs_choice)
 	_ = -(unsafe.Offsetof(quick.Memory) ^ C.quick_memory)

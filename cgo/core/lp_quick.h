@@ -33,10 +33,10 @@ struct lp_slot {
 enum lp_way { LP_KEPT, LP_PAST, LP_WAYS };
 #define LP_COST_CLASSES 6
 struct lp_costs {
-  uint32_t per_byte[LP_COST_CLASSES][LP_WAYS]; /* atomic: in picoseconds */
+  uint32_t per_byte[LP_COST_CLASSES][LP_WAYS]; /* atomic: in picoseconds, and above LP_COST_BITS of which trials */
   uint32_t choice, unused[3];
 };
-enum { LP_TRIAL_EVERY = 512, LP_TRIAL_AT = 64, LP_TRIAL_RUN = 8, LP_WEIGH_AT = 144 };
+enum { LP_TRIAL_EVERY = 256, LP_TRIAL_AT = 64, LP_TRIAL_RUN = 4, LP_COST_BITS = 24 };
 
 enum { LP_RING_SMALL, LP_RING_MIDDLE, LP_RING_LARGE, LP_RINGS };
 

@@ -6,7 +6,7 @@
 #include <emmintrin.h>
 #endif
 
-enum { LINE = 64, MOST = 1 << 28 };
+enum { LINE = 64, COST_MASK = (1 << LP_COST_BITS) - 1 };
 
 static struct lp_costs* costs_of(const struct lp_quick* q, uint32_t rank, uint32_t from) {
   return (struct lp_costs*)(q->memory + (size_t)rank * q->per_rank + q->costs_at + (size_t)from * sizeof(struct lp_costs));
@@ -26,15 +26,19 @@ void lp_trial(struct lp_timing* t, uint64_t k) {
   if (at >= LP_WAYS * LP_TRIAL_RUN) return;
   t->on = true;
   t->way = (enum lp_way)(at / LP_TRIAL_RUN);
+  t->k = k;
   t->began = clock_ns();
 }
 
 /* What a way costs, 0 where that is not known. */
 static uint32_t cost(const struct lp_quick* q, int class, enum lp_way way) {
-  uint32_t lay = load(&costs_of(q, q->rank, q->rank)->per_byte[class][way]), read = 0;
+  uint32_t lay = 0, read = 0;
   for (uint32_t r = 0; r < q->ranks; r++) {
-    uint32_t c = r == q->rank ? 0 : load(&costs_of(q, r, q->rank)->per_byte[class][way]);
-    if (c > read) read = c;
+    uint32_t c = load(&costs_of(q, r, q->rank)->per_byte[class][way]) & COST_MASK;
+    if (r == q->rank)
+      lay = c;
+    else if (c > read)
+      read = c;
   }
   return lay == 0 || read == 0 ? 0 : lay + read;
 }
@@ -53,18 +57,20 @@ static void weigh(const struct lp_quick* q) {
   store(&mine->choice, choice);
 }
 
-enum lp_way lp_chosen(const struct lp_quick* q, int cost_class, uint64_t k) {
-  if (k % LP_TRIAL_EVERY == LP_WEIGH_AT) weigh(q);
+enum lp_way lp_chosen(const struct lp_quick* q, const struct lp_quick_ring* ring, int cost_class, uint64_t k) {
+  if (k % LP_TRIAL_EVERY == LP_TRIAL_AT + LP_WAYS * LP_TRIAL_RUN + ring->mask + 1) weigh(q);
   return (enum lp_way)(load(&costs_of(q, q->rank, q->rank)->choice) >> cost_class & 1);
 }
 
 static void note(struct lp_costs* c, const struct lp_timing* t, size_t bytes, int64_t took) {
   if (bytes == 0) return;
   uint32_t* at = &c->per_byte[t->cost_class][t->way];
-  int64_t old = load(at), cost = took * 1000 / (int64_t)bytes;
-  if (cost > MOST) cost = MOST;
-  if (old != 0) cost = old + ((cost < 4 * old ? cost : 4 * old) - old) / 4;
-  store(at, cost > 1 ? (uint32_t)cost : 1);
+  uint32_t trials = (uint32_t)(t->k / LP_TRIAL_EVERY) << LP_COST_BITS, old = load(at);
+  int64_t cost = took * 1000 / (int64_t)bytes;
+  if (cost < 1) cost = 1;
+  if (cost > COST_MASK) cost = COST_MASK;
+  if ((old & ~(uint32_t)COST_MASK) == trials && (old & COST_MASK) != 0 && cost > (old & COST_MASK)) cost = old & COST_MASK;
+  store(at, trials | (uint32_t)cost);
 }
 
 void lp_note(const struct lp_timing* t, const struct lp_quick* q, uint32_t p, size_t bytes) {

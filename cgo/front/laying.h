@@ -13,14 +13,15 @@ struct lp_timing {
   bool on;
   enum lp_way way;
   int cost_class;
+  uint64_t k;
   int64_t began;
 };
 
 /* Begins to time chunk k where it is a trial, and says which way that goes. Not for calls of no class. */
 void lp_trial(struct lp_timing* t, uint64_t k);
 
-/* The way that this rank has chosen, after it has looked at the trials where chunk k is the time for it. */
-enum lp_way lp_chosen(const struct lp_quick* q, int cost_class, uint64_t k);
+/* The way that this rank has chosen, after it has looked at the trials where chunk k of a ring is the time for it. */
+enum lp_way lp_chosen(const struct lp_quick* q, const struct lp_quick_ring* ring, int cost_class, uint64_t k);
 
 /* Of what is read of chunk k. */
 static inline struct lp_timing lp_reading(int cost_class, uint64_t k) {
@@ -30,9 +31,9 @@ static inline struct lp_timing lp_reading(int cost_class, uint64_t k) {
 }
 
 /* Of what is laid out of it, and which way. */
-static inline struct lp_timing lp_laying(const struct lp_quick* q, int cost_class, uint64_t k) {
+static inline struct lp_timing lp_laying(const struct lp_quick* q, const struct lp_quick_ring* ring, int cost_class, uint64_t k) {
   struct lp_timing t = lp_reading(cost_class, k);
-  if (cost_class >= 0 && !t.on) t.way = lp_chosen(q, cost_class, k);
+  if (cost_class >= 0 && !t.on) t.way = lp_chosen(q, ring, cost_class, k);
   return t;
 }
 

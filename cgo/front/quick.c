@@ -270,7 +270,7 @@ static void lay(struct lp_quick* q, const struct lp_quick_recipe* r, const struc
   uint8_t* at = data_of(q, r, q->rank, k);
   const uint8_t* send = c->send;
   fetch_to_write(slot_of(q, &q->rings[r->ring], q->rank, k + WRITE_AHEAD));
-  struct lp_timing t = lp_laying(q, r->cost_class, k);
+  struct lp_timing t = lp_laying(q, &q->rings[r->ring], r->cost_class, k);
   if (r->lay == LP_LAY_BLOCK) {
     load(r, t.way, at, send);
     if (t.on) lp_note(&t, q, q->rank, r->block);

@@ -19,12 +19,11 @@ import (
 // nobody needs to agree, and C (cgo/front/laying.c) does the same to the same tables.
 
 // The trials: of TrialEvery chunks of a ring, from TrialAt on TrialRun that stay in the caches and as many that go
-// past them. They are weighed when the longest ring has come around since, so that everybody has read them.
+// past them. They are weighed when the ring has come around since, so that everybody has read them.
 const (
-	TrialEvery = 512
+	TrialEvery = 256
 	TrialAt    = 64
-	TrialRun   = 8
-	WeighAt    = TrialAt + 2*TrialRun + smallSlots
+	TrialRun   = 4
 )
 
 // Costs are kept by the size of a copy, and apart for those that are combined; smaller ones stay in the caches.
@@ -37,6 +36,11 @@ const (
 	noClass     = -1
 )
 
+const (
+	CostBits = 24
+	costMask = 1<<CostBits - 1
+)
+
 // The two ways.
 const (
 	kept = iota
@@ -44,9 +48,11 @@ const (
 	numWays
 )
 
-// Costs is struct lp_costs of cgo/core/lp_quick.h, a line: what reading the chunks of one rank costs another one, or laying them out itself, in picoseconds per
-// byte, 0 where that is not known. Its reader writes it.
+// Costs is struct lp_costs of cgo/core/lp_quick.h, a line: what reading the chunks of one rank costs another one, or
+// laying them out itself. Its reader writes it.
 type Costs struct {
+	// perByte is the least of the last trials, in picoseconds, 0 where there was none, and which trials those were,
+	// above CostBits. The least, for some are interrupted.
 	perByte [costClasses][numWays]atomic.Uint32
 	// Of the rank's own line: bit c is set where it lays out copies of class c past the caches.
 	Choice atomic.Uint32
@@ -88,15 +94,15 @@ func trial(k uint64) (way int, ok bool) {
 	return int(at / TrialRun), at < numWays*TrialRun
 }
 
-// way is how this rank lays out chunk k, and whether that is a trial.
-func (a *Arena) way(k uint64, class int) (way int, timed bool) {
+// way is how this rank lays out chunk k of a ring, and whether that is a trial.
+func (a *Arena) way(ring int, k uint64, class int) (way int, timed bool) {
 	if class == noClass {
 		return kept, false
 	}
 	if way, timed = trial(k); timed {
 		return way, true
 	}
-	if k%TrialEvery == WeighAt {
+	if k%TrialEvery == TrialAt+numWays*TrialRun+a.rings[ring].slots {
 		a.weigh()
 	}
 	return int(a.costs(a.rank, a.rank).Choice.Load() >> class & 1), false
@@ -121,32 +127,31 @@ func (a *Arena) weigh() {
 
 // cost is that of laying out and of reading, 0 where one is not known.
 func (a *Arena) cost(class, way int) uint32 {
-	lay, read := a.costs(a.rank, a.rank).perByte[class][way].Load(), uint32(0)
-	if lay == 0 {
-		return 0
-	}
+	of := func(r int) uint32 { return a.costs(r, a.rank).perByte[class][way].Load() & costMask }
+	lay, read := of(a.rank), uint32(0)
 	for r := range a.ranks {
 		if r != a.rank {
-			read = max(read, a.costs(r, a.rank).perByte[class][way].Load())
+			read = max(read, of(r))
 		}
 	}
-	if read == 0 {
+	if lay == 0 || read == 0 {
 		return 0
 	}
 	return lay + read
 }
 
-// note adds a measurement. One that the system has interrupted counts for four times as much as is known at most.
-func (c *Costs) note(class, way, bytes int, took time.Duration) {
+// note adds a measurement, of chunk k.
+func (c *Costs) note(k uint64, class, way, bytes int, took time.Duration) {
 	if bytes <= 0 {
 		return
 	}
-	cost := min(int64(took)*1000/int64(bytes), 1<<28)
+	cost := uint32(max(1, min(int64(took)*1000/int64(bytes), costMask)))
+	trials := uint32(k/TrialEvery) << CostBits
 	at := &c.perByte[class][way]
-	if old := int64(at.Load()); old != 0 {
-		cost = old + (min(cost, 4*old)-old)/4
+	if old := at.Load(); old&^costMask == trials && old&costMask != 0 {
+		cost = min(cost, old&costMask)
 	}
-	at.Store(uint32(max(cost, 1)))
+	at.Store(trials | cost)
 }
 
 // put copies what a rank brings into a slot, the way that its chunk goes.
@@ -174,6 +179,7 @@ func (o *Op) costClass(n int) int {
 // timing is a measurement, if on.
 type timing struct {
 	began      time.Time
+	k          uint64
 	class, way int
 	on         bool
 }
@@ -181,8 +187,8 @@ type timing struct {
 // laying chooses the way of chunk k, of which n bytes are copied at a time, and begins to time it where that is a trial.
 func (o *Op) laying(k uint64, n int) (t timing) {
 	t.class = o.costClass(n)
-	if o.way, t.on = o.a.way(k, t.class); t.on {
-		t.way, t.began = o.way, time.Now()
+	if o.way, t.on = o.a.way(o.ring, k, t.class); t.on {
+		t.k, t.way, t.began = k, o.way, time.Now()
 	}
 	return t
 }
@@ -193,7 +199,7 @@ func (o *Op) reading(k uint64, n int) (t timing) {
 		return t
 	}
 	if t.way, t.on = trial(k); t.on {
-		t.began = time.Now()
+		t.k, t.began = k, time.Now()
 	}
 	return t
 }
@@ -201,7 +207,7 @@ func (o *Op) reading(k uint64, n int) (t timing) {
 // ends notes what bytes that rank p laid out have cost.
 func (t *timing) ends(a *Arena, p, bytes int) {
 	if t.on {
-		a.costs(a.rank, p).note(t.class, t.way, bytes, time.Since(t.began))
+		a.costs(a.rank, p).note(t.k, t.class, t.way, bytes, time.Since(t.began))
 	}
 }
 
@@ -213,7 +219,7 @@ func (t *timing) endsAll(a *Arena, bytes int) {
 	took := time.Since(t.began)
 	for p := range a.ranks {
 		if p != a.rank {
-			a.costs(a.rank, p).note(t.class, t.way, bytes*(a.ranks-1), took)
+			a.costs(a.rank, p).note(t.k, t.class, t.way, bytes*(a.ranks-1), took)
 		}
 	}
 }

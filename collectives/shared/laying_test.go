@@ -9,7 +9,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// TestTrials: of every 512 chunks eight are laid out the one way and eight the other, by everybody.
+// TestTrials: of every 256 chunks four are laid out the one way and four the other, by everybody.
 func TestTrials(t *testing.T) {
 	var tried [numWays]int
 	for k := range uint64(3 * TrialEvery) {
@@ -17,7 +17,7 @@ func TestTrials(t *testing.T) {
 		if !ok {
 			continue
 		}
-		if at := k % TrialEvery; at < TrialAt || at >= WeighAt {
+		if at := k % TrialEvery; at < TrialAt || at >= TrialAt+numWays*TrialRun {
 			t.Errorf("chunk %d is a trial", k)
 		}
 		tried[way]++
@@ -37,30 +37,29 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// TestNote: a measurement is a mean of the last few, which one that was interrupted hardly moves.
+// TestNote: the least of the last trials counts, whatever it was before.
 func TestNote(t *testing.T) {
 	var c Costs
-	at := &c.perByte[1][past]
 	for _, s := range []struct {
+		k     uint64
 		bytes int
 		took  time.Duration
 		want  uint32
 	}{
-		{0, time.Second, 0},
-		{10000, time.Microsecond, 100},
-		{10000, 2 * time.Microsecond, 125},
-		{10000, time.Hour, 218}, // as if 500
-		{1, 0, 164},
+		{64, 0, time.Second, 0},
+		{64, 10000, time.Microsecond, 100},
+		{65, 10000, time.Hour, 100}, // interrupted
+		{66, 20000, time.Microsecond, 50},
+		{67, 10000, time.Microsecond, 50},
+		{64 + TrialEvery, 10000, 3 * time.Microsecond, 300},
+		{65 + TrialEvery, 1, time.Hour, 300},
+		{64 + 2*TrialEvery, 1, time.Hour, costMask},
+		{64 + 257*TrialEvery, 1 << 20, 0, 1}, // nothing is not known
 	} {
-		if c.note(1, past, s.bytes, s.took); at.Load() != s.want {
-			t.Errorf("%d bytes in %v: %d ps/B, not %d", s.bytes, s.took, at.Load(), s.want)
+		c.note(s.k, 1, past, s.bytes, s.took)
+		if got := c.perByte[1][past].Load() & costMask; got != s.want {
+			t.Errorf("chunk %d, %d bytes in %v: %d ps/B, not %d", s.k, s.bytes, s.took, got, s.want)
 		}
-	}
-	for range 20 {
-		c.note(1, past, 1<<20, 0)
-	}
-	if at.Load() == 0 {
-		t.Error("what costs nothing is unknown")
 	}
 }
 

@@ -98,7 +98,7 @@ func (o *Op) reduce(k uint64) error {
 // reducePart combines bytes lo to hi of chunk k, which begins at byte from of the block.
 func (o *Op) reducePart(k uint64, from, lo, hi int) (err error) {
 	_, n := o.span(k)
-	o.way, _ = o.a.way(k, o.costClass(n))
+	o.way, _ = o.a.way(o.ring, k, o.costClass(n))
 	t := o.reading(k, n)
 	for p := range o.a.src {
 		if o.a.src[p], err = o.source(p, k, lo, from+lo, hi-lo); err != nil {
