@@ -28,8 +28,8 @@ const (
 
 // Costs are kept by the size of a copy, and apart for those that are combined; smaller ones stay in the caches.
 const (
-	layLeast    = 4 << 10
-	layMiddle   = 16 << 10
+	layLeast    = 1 << 10
+	layMiddle   = 8 << 10
 	layLarge    = 64 << 10
 	copyClasses = 3
 	costClasses = 2 * copyClasses
