@@ -54,7 +54,7 @@ type Point struct {
 	Iters      int                 `json:"iters"` // of one sample
 	Warmup     int                 `json:"warmup"`
 	Contenders map[string]*Samples `json:"contenders"`
-	// Best is the fastest peer and Ratio its time over the subject's; nil without a peer.
+	// Best is the fastest peer and Ratio the median over rounds of its time over the subject's; nil without a peer.
 	Best  string    `json:"best_peer,omitempty"`
 	Ratio *Interval `json:"ratio,omitempty"`
 	// LeastRatio compares the least samples instead of the medians: what is left of the ratio
@@ -343,27 +343,32 @@ func (p *Point) chooseIterations(times map[string]float64) {
 	}
 }
 
-// evaluate computes medians and the ratio. Who had an element wrong is no peer.
+// evaluate computes medians and the ratio.
 func (p *Point) evaluate(c schedule.Collective, t datatype.Type) {
-	var peers [][]float64
-	var names []string
-	for _, known := range Contenders() {
-		s := p.Contenders[known.Name]
-		if s == nil {
-			continue
-		}
+	for _, s := range p.Contenders {
 		if s.Lacks != "" || len(s.TimesUS) == 0 {
 			s.TimesUS = nil
 			continue
 		}
 		s.MedianUS = median(s.TimesUS)
 		s.AlgBW, s.BusBW = bench.Bandwidths(c, p.Count, t, p.Ranks, s.MedianUS)
-		if known.Name != Subject && !known.Aside && s.Wrong == 0 {
+	}
+	p.judge()
+}
+
+// judge compares the subject with its peers. Who had an element wrong is none.
+func (p *Point) judge() {
+	p.Ratio, p.Best, p.LeastRatio = nil, "", 0
+	var peers [][]float64
+	var names []string
+	for _, known := range Contenders() {
+		s := p.Contenders[known.Name]
+		if s != nil && known.Name != Subject && !known.Aside && s.Wrong == 0 && len(s.TimesUS) > 0 {
 			peers, names = append(peers, s.TimesUS), append(names, known.Name)
 		}
 	}
 	subject := p.Contenders[Subject]
-	if len(peers) == 0 || subject.Wrong > 0 {
+	if subject == nil || len(subject.TimesUS) == 0 || len(peers) == 0 || subject.Wrong > 0 {
 		return
 	}
 	ratio, best := compare(subject.TimesUS, peers, uint64(p.Bytes))

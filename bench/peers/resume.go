@@ -31,6 +31,9 @@ func Read(dir string) (*Document, error) {
 	if err := dec.Decode(d); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	for _, p := range d.Points { // an earlier version may have made something else of the samples
+		p.judge()
+	}
 	return d, nil
 }
 

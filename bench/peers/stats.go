@@ -22,25 +22,33 @@ const (
 	confidence = 0.95
 )
 
-// compare returns how many times as long the best of peers takes as the subject: the quotient of medians
-// over rounds. samples are by round. The interval is a percentile bootstrap over whole rounds, since
-// what disturbs a round disturbs all its contenders; the best peer is found anew in every resample, so
-// that doubt about who it is widens the interval.
+// compare returns how many times as long the best of peers takes as the subject: of the quotients of their times in
+// the same round, the median. samples are by round. What a round finds (other work, or on which cores a virtual machine's processors happen
+// to be, which changes from one second to the next and makes some calls five times as slow) all its contenders find, since
+// their samples follow each other; medians of each contender's own may be of different states. The interval is a percentile bootstrap over
+// whole rounds; the best peer is found anew in every resample, so that doubt about who it is widens the interval.
 func compare(subject []float64, peers [][]float64, seed uint64) (ratio Interval, best int) {
 	rounds := len(subject)
+	quotients := make([][]float64, len(peers))
+	for p, times := range peers {
+		rounds = min(rounds, len(times))
+		for i := range rounds {
+			quotients[p] = append(quotients[p], times[i]/subject[i])
+		}
+	}
 	index := make([]int, rounds)
 	for i := range index {
 		index[i] = i
 	}
 	scratch := make([]float64, rounds)
-	ratio.Value, best = quotient(subject, peers, index, scratch)
+	ratio.Value, best = leastMedian(quotients, index, scratch)
 	random := rand.New(rand.NewPCG(seed, 0))
 	all := make([]float64, resamples)
 	for b := range all {
 		for i := range index {
 			index[i] = random.IntN(rounds)
 		}
-		all[b], _ = quotient(subject, peers, index, scratch)
+		all[b], _ = leastMedian(quotients, index, scratch)
 	}
 	slices.Sort(all)
 	ratio.Low = stat.Quantile((1-confidence)/2, stat.Empirical, all, nil)
@@ -48,22 +56,19 @@ func compare(subject []float64, peers [][]float64, seed uint64) (ratio Interval,
 	return ratio, best
 }
 
-// quotient is the least median of peers over the subject's, on the rounds of index.
-func quotient(subject []float64, peers [][]float64, index []int, scratch []float64) (ratio float64, best int) {
-	at := func(times []float64) float64 {
+// leastMedian is the least of the medians of quotients, on the rounds of index, and whose it is.
+func leastMedian(quotients [][]float64, index []int, scratch []float64) (least float64, best int) {
+	least = math.Inf(1)
+	for p, q := range quotients {
 		for i, k := range index {
-			scratch[i] = times[k]
+			scratch[i] = q[k]
 		}
 		slices.Sort(scratch)
-		return bench.Median(scratch)
-	}
-	least := math.Inf(1)
-	for p, times := range peers {
-		if m := at(times); m < least {
+		if m := bench.Median(scratch); m < least {
 			least, best = m, p
 		}
 	}
-	return least / at(subject), best
+	return least, best
 }
 
 // median of times, which it leaves as they are; NaN without any.

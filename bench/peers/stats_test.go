@@ -26,6 +26,19 @@ func TestCompareIsPairedByRound(t *testing.T) {
 	}
 }
 
+// A machine that is in one of two states for some rounds, five times as slow in the one: the rounds still agree.
+func TestCompareAcrossStates(t *testing.T) {
+	var subject, peer []float64
+	for round, state := range []float64{1, 5, 1, 1, 5, 5, 1, 5, 5} {
+		subject = append(subject, 10*state)
+		peer = append(peer, 12*state+float64(round%3)*0.1)
+	}
+	peer[2], subject[3] = 5*peer[2], 5*subject[3] // it changes between two samples
+	if r, _ := compare(subject, [][]float64{peer}, 1); r.Value < 1.2 || r.Value > 1.22 || r.Low < 1.19 || r.High > 1.23 {
+		t.Errorf("%v; want 1.2 to 1.22", r)
+	}
+}
+
 // With two peers that win in turns the interval knows both.
 func TestCompareDoubtsWhoIsBest(t *testing.T) {
 	subject := []float64{10, 10, 10, 10, 10}
