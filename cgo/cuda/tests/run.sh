@@ -17,7 +17,7 @@ ${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -sha
 mkdir -p "$out/runtime" # a runtime that knows the thread's device
 echo 'int cudaGetDevice(int *device) { *device = 3; return 0; }' |
   ${CC:-cc} -fPIC -shared -Wl,-soname,libcudart.so.12 -o "$out/runtime/libcudart.so.12" -x c - || exit 1
-for test in oracle stream memory direct processes; do
+for test in oracle stream memory direct lent processes; do
   ${CC:-cc} $cflags -o "$out/$test" "cgo/cuda/tests/$test.c" cgo/cuda/tests/gpu.c cgo/cuda/tests/tests.c cgo/cuda/tests/vector.c cgo/rank/data.c cgo/rank/call.c \
     -Llib -lnccl -lm -ldl "-Wl,-rpath,$root/lib" || exit 1
 done
@@ -41,7 +41,8 @@ if [ -n "${LP_CUDA_REAL:-}" ]; then
   check device-oracle-lent "$out/oracle" -r -c 1000000 2 3 4
   check device-stream LIGHTPATH_DEVICE_PATH=staged "$out/stream" ordered issued grouped captured aborted orphaned scaled
   check device-stream-direct "$out/stream" ordered issued grouped captured aborted orphaned scaled
-  check device-direct "$out/direct" mixed lent side_by_side messages from_host mismatched other_operator other_size late
+  check device-direct "$out/direct" mixed side_by_side messages from_host mismatched other_operator other_size late
+  check device-lent "$out/lent" lent
   check device-direct-processes LIGHTPATH_DEVICE_PATH=direct "$out/processes" 2
 else
   stub="LD_LIBRARY_PATH=$root/$out/stub"
@@ -56,7 +57,8 @@ else
   check device-oracle-lent-shared "$stub" STUB_CUDA_DEVICES=1 LIGHTPATH_DEVICE_PATH=direct LIGHTPATH_DEVICE_EXCHANGE=2M "$out/oracle" -r -c 40001 2
   check device-oracle-direct-8 "$stub" "$small" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_PATH=direct "$out/oracle" 8
   check device-direct "$stub" "$small" STUB_CUDA_DEVICES=8 "$out/direct"
-  check device-direct-lent "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_EXCHANGE=2M "$out/direct" lent churn
+  check device-lent "$stub" "$small" STUB_CUDA_DEVICES=8 "$out/lent"
+  check device-lent-more "$stub" STUB_CUDA_DEVICES=8 LIGHTPATH_DEVICE_EXCHANGE=2M "$out/lent" lent churn
   check device-direct-unreachable "$stub" "$small" STUB_CUDA_DEVICES=2 STUB_CUDA_PEERS=0 "$out/direct" unreachable
   check device-direct-full "$stub" "$small" STUB_CUDA_DEVICES=2 "$out/direct" full
   check device-direct-processes "$stub" LIGHTPATH_DEVICE_PATH=direct STUB_CUDA_DEVICES=8 "$out/processes" 3
