@@ -1,7 +1,5 @@
 /* Ranks whose devices reach each other: what goes wrong, and what a graph and a group may do. direct [NAME...] runs
  * some of the tests; direct unreachable is for a driver whose devices do not reach each other, and direct full for one whose devices have no room. */
-#include <unistd.h>
-
 #include "sums.h"
 
 /* Graphs and calls in any mix, on two streams, all ranks in one order. */
