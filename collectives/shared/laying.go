@@ -36,6 +36,7 @@ const (
 	noClass     = -1
 )
 
+// A cost is in the low bits of its word.
 const (
 	CostBits = 24
 	costMask = 1<<CostBits - 1
@@ -71,12 +72,11 @@ func (a *Arena) costs(rank, from int) *Costs {
 
 // costClass is that of copies of n bytes.
 func costClass(n int, combined bool) int {
-	class := noClass
+	class := 0
 	switch {
 	case n < layLeast:
 		return noClass
 	case n < layMiddle:
-		class = 0
 	case n < layLarge:
 		class = 1
 	default:
