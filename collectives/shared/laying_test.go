@@ -98,6 +98,9 @@ func TestWeigh(t *testing.T) {
 func TestLaidEitherWay(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
+			if testing.Short() && ranks > 2 {
+				t.Skip("long")
+			}
 			g := newGroup(t, ranks, 5)
 			for _, coll := range collectives {
 				for _, size := range []int{layLeast, layMiddle + 8, layLarge, 3*largeRoom + 8} {
