@@ -105,7 +105,11 @@ func TestRegionsOracle(t *testing.T) {
 			m := newRegionMemory(t, ranks, 32<<20, has)
 			rng := rand.New(rand.NewPCG(21, 21))
 			w := newWorld(t, ranks)
-			for _, count := range []int{10000, 70000, 150001} {
+			counts := []int{10000, 70000, 150001}
+			if testing.Short() {
+				counts = []int{10000, 70001}
+			}
+			for _, count := range counts {
 				for _, kind := range oracleKinds {
 					for i := range 4 { // the first ones tell of the memory
 						k := collectiveCase{

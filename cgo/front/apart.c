@@ -10,7 +10,8 @@
 enum {
   OFTEN = 4,            /* calls in a row: what comes once is chance */
   LEAST_REST = 1000000, /* doubled with each try that soon follows another: somebody else wants the CPUs, too */
-  MOST_REST = 1000000000
+  MOST_REST = 1000000000,
+  BUSY_REST = 4000000 /* at most, where it was not even tried: to look costs little */
 };
 
 void lp_apart_say(uint32_t* where) {
@@ -77,11 +78,13 @@ bool lp_apart(struct lp_apart* a, const uint32_t* at, uint32_t ranks) {
   a->met = 0;
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  if (!lp_apart_rested(a, (int64_t)t.tv_sec * 1000000000 + t.tv_nsec)) return false;
+  int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+  if (!lp_apart_rested(a, now)) return false;
   int kept = errno;
   cpu_set_t allowed;
   int to = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? lp_apart_where(cpu, &allowed, at, ranks) : -1;
-  bool gone = to >= 0 && some_idle() && lp_apart_go(to, &allowed);
+  bool idle = to >= 0 && some_idle(), gone = idle && lp_apart_go(to, &allowed);
+  if (to >= 0 && !idle && a->rest > BUSY_REST) a->rest = BUSY_REST, a->until = now + BUSY_REST;
   errno = kept;
   return gone;
 }

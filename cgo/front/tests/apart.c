@@ -169,7 +169,9 @@ static void turns(int rank, const ncclUniqueId* id) {
   while (together(pretended.asked_cpus, ncclMax) < 3) continue;
   IS(together(pretended.sets, ncclSum), 0);
   pretended.cpus = 3, pretended.online = 0;
-  while (together(pretended.asked_online, ncclMax) < 3) continue;
+  int64_t began = now_ms();
+  while (together(pretended.asked_online, ncclMax) < 30) continue; /* every 4 ms at least, however often in vain */
+  CHECK(now_ms() - began < 5000);
   IS(together(pretended.sets, ncclSum), 0);
 
   /* One goes, and is allowed what it was before; then they are apart. */
