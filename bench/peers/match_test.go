@@ -55,6 +55,8 @@ func fakeRank(what, job string) int {
 		switch {
 		case what == "slow":
 			answer = `"time_us":20`
+		case what == "cold" && strings.Contains(lines.Text(), " iters=2 "):
+			answer = `"time_us":5000`
 		case what == "wrong":
 			answer = `"time_us":1,"wrong":3`
 		case what == "poor" && strings.Contains(lines.Text(), "=alltoall "):
@@ -130,6 +132,19 @@ func TestMatch(t *testing.T) {
 	}
 	if !strings.Contains(string(d.Markdown()), "fake 1.0") || len(d.Libraries) != 4 {
 		t.Errorf("libraries %+v", d.Libraries)
+	}
+}
+
+// TestCalibrate: a first round that takes much longer than the others does not choose how long samples are.
+func TestCalibrate(t *testing.T) {
+	d, err := play(t, fake(t, Subject, "cold"), fake(t, "mpich", "slow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Points {
+		if p.Iters != 2000 || p.Contenders[Subject].Iters != 0 {
+			t.Errorf("%s: %d and %d iterations; want the 2000 that take 20 ms, of everybody", p, p.Iters, p.Contenders[Subject].Iters)
+		}
 	}
 }
 

@@ -257,7 +257,24 @@ func (m *match) lost(name string, err error) error {
 // checkedAlways is up to what size every sample's result is checked; above, the first round's.
 const checkedAlways = 64 << 10
 
-// point measures one point: a round for warming up, then the rounds.
+// calibrate chooses the iterations of a sample by rounds of ever more of them, since the first calls of a size take many
+// times as long as the rest: until what the last round had is enough to tell. The first checks every size's results.
+func (m *match) calibrate(ctx context.Context, p *Point, spec bench.Spec) error {
+	p.Warmup, p.Iters = 1, 2
+	for {
+		tried := p.Iters
+		times, err := m.round(ctx, p, spec, 0)
+		if err != nil {
+			return err
+		}
+		if p.chooseIterations(times); p.Iters <= 4*tried {
+			return nil
+		}
+		p.Iters = min(p.Iters, 100*tried)
+	}
+}
+
+// point measures one point: rounds for warming up, then those that count.
 func (m *match) point(ctx context.Context, c schedule.Collective, bytes, count int64) (*Point, error) {
 	p := &Point{
 		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: bytes, Count: count,
@@ -266,13 +283,10 @@ func (m *match) point(ctx context.Context, c schedule.Collective, bytes, count i
 	for _, s := range m.sessions {
 		p.Contenders[s.name] = &Samples{}
 	}
-	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Warmup: 1, Iters: 2, Check: true}
-	p.Warmup, p.Iters = spec.Warmup, spec.Iters
-	first, err := m.round(ctx, p, spec, 0)
-	if err != nil {
+	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Check: true}
+	if err := m.calibrate(ctx, p, spec); err != nil {
 		return nil, err
 	}
-	p.chooseIterations(first)
 	spec.Check = bytes <= checkedAlways
 	for r := range m.o.Rounds {
 		times, err := m.round(ctx, p, spec, r)
@@ -324,7 +338,7 @@ func (m *match) round(ctx context.Context, p *Point, spec bench.Spec, r int) (ma
 const (
 	sampleUS  = 20e3  // of the fastest contender
 	patience  = 500e3 // what a sample of a slow one may take, in us
-	mostIters = 2000
+	mostIters = 200e3 // sampleUS of 0.1 us each
 )
 
 // chooseIterations chooses how many a sample has: the same for all, but for contenders so slow that
@@ -334,10 +348,11 @@ func (p *Point) chooseIterations(times map[string]float64) {
 	for _, us := range times {
 		fastest = min(fastest, us)
 	}
-	p.Iters = int(max(2, min(sampleUS/max(fastest, 1), mostIters)))
+	p.Iters = int(max(2, min(sampleUS/fastest, mostIters)))
 	p.Warmup = max(1, p.Iters/5)
 	for name, us := range times {
-		if few := int(max(2, patience/max(us, 1))); few < p.Iters {
+		p.Contenders[name].Iters = 0
+		if few := int(max(2, min(patience/us, mostIters))); few < p.Iters {
 			p.Contenders[name].Iters = few
 		}
 	}

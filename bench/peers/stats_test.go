@@ -79,6 +79,8 @@ func TestChooseIterations(t *testing.T) {
 		{map[string]float64{"a": 10, "b": 20}, 2000, 0},
 		{map[string]float64{"a": 1000, "b": 2000}, 20, 0},
 		{map[string]float64{"a": 1e6, "b": 2e6}, 2, 0},
+		{map[string]float64{"a": 0.2, "b": 0.3}, 100e3, 0},
+		{map[string]float64{"a": 0.01, "b": 0}, mostIters, 0},
 		{map[string]float64{"a": 100, "b": 1e5}, 200, 5}, // b cannot have 200 in half a second
 	} {
 		p := &Point{Contenders: map[string]*Samples{"a": {}, "b": {}}}
