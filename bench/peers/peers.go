@@ -32,7 +32,7 @@ type Options struct {
 	Programs Programs
 	// Timeout bounds one sample, and the start of a contender's ranks.
 	Timeout time.Duration
-	// Budget, where not 0, is after how long no more points are begun.
+	// Budget, where not 0, is after how long no more points are begun. Those of a collective begin together.
 	Budget time.Duration
 	// Before is what an earlier run has measured and this one need not; nil for nothing.
 	Before *Document
@@ -171,21 +171,8 @@ func (m *match) due(c schedule.Collective, s size) bool {
 
 func (m *match) play(ctx context.Context, chosen []Contender) error {
 	for _, c := range m.o.Collectives {
-		for _, s := range sizesOf(c, m.o, m.ranks) {
-			if !m.due(c, s) {
-				continue
-			}
-			if m.sessions == nil {
-				if err := m.start(ctx, chosen); err != nil {
-					return err
-				}
-			}
-			p, err := m.point(ctx, c, s.bytes, s.count)
-			if err != nil {
-				return err
-			}
-			m.d.Points = append(m.d.Points, p)
-			m.o.Progress("%s", p)
+		if err := m.collective(ctx, c, chosen); err != nil {
+			return err
 		}
 		if m.o.Save != nil {
 			if err := m.o.Save(m.d); err != nil {
@@ -195,6 +182,52 @@ func (m *match) play(ctx context.Context, chosen []Contender) error {
 	}
 	return nil
 }
+
+// collective measures all sizes of one. Each round has all of them, so that the samples of a point lie as far apart as can be:
+// what a host is like changes in seconds, and would otherwise be the same for all samples of one point.
+func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []Contender) error {
+	var points []*Point
+	for _, s := range sizesOf(c, m.o, m.ranks) {
+		if !m.due(c, s) {
+			continue
+		}
+		if m.sessions == nil {
+			if err := m.start(ctx, chosen); err != nil {
+				return err
+			}
+		}
+		p, err := m.calibrated(ctx, c, s)
+		if err != nil {
+			return err
+		}
+		points = append(points, p)
+	}
+	told := time.Now()
+	for r := range m.o.Rounds {
+		for _, p := range points {
+			times, err := m.round(ctx, p, c, p.Bytes <= checkedAlways, r)
+			if err != nil {
+				return err
+			}
+			for name, us := range times {
+				p.Contenders[name].TimesUS = append(p.Contenders[name].TimesUS, us)
+			}
+		}
+		if time.Since(told) > tellEvery {
+			told = time.Now()
+			m.o.Progress("%s %s %d ranks: round %d of %d", m.transport, c, m.ranks, r+1, m.o.Rounds)
+		}
+	}
+	for _, p := range points {
+		p.evaluate(c, m.o.Type)
+		m.d.Points = append(m.d.Points, p)
+		m.o.Progress("%s", p)
+	}
+	return nil
+}
+
+// tellEvery is for how long nothing is heard of a measurement.
+const tellEvery = 10 * time.Second
 
 // start has the contenders' ranks ready.
 func (m *match) start(ctx context.Context, chosen []Contender) error {
@@ -254,57 +287,37 @@ func (m *match) lost(name string, err error) error {
 	return nil
 }
 
-// checkedAlways is up to what size every sample's result is checked; above, the first round's.
+// checkedAlways is up to what size every sample's result is checked; above, those that iterations are chosen by.
 const checkedAlways = 64 << 10
 
-// calibrate chooses the iterations of a sample by rounds of ever more of them, since the first calls of a size take many
-// times as long as the rest: until what the last round had is enough to tell. The first checks every size's results.
-func (m *match) calibrate(ctx context.Context, p *Point, spec bench.Spec) error {
-	p.Warmup, p.Iters = 1, 2
-	for {
-		tried := p.Iters
-		times, err := m.round(ctx, p, spec, 0)
-		if err != nil {
-			return err
-		}
-		if p.chooseIterations(times); p.Iters <= 4*tried {
-			return nil
-		}
-		p.Iters = min(p.Iters, 100*tried)
-	}
-}
-
-// point measures one point: rounds for warming up, then those that count.
-func (m *match) point(ctx context.Context, c schedule.Collective, bytes, count int64) (*Point, error) {
+// calibrated returns a point of which only samples are missing. Their iterations are chosen by rounds of ever more, since the
+// first calls of a size take many times as long as the rest: until what the last round had is enough to tell.
+func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (*Point, error) {
 	p := &Point{
-		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: bytes, Count: count,
+		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: s.bytes, Count: s.count,
 		Type: m.o.Type.String(), Op: m.o.Op.String(), Contenders: map[string]*Samples{},
 	}
 	for _, s := range m.sessions {
 		p.Contenders[s.name] = &Samples{}
 	}
-	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Check: true}
-	if err := m.calibrate(ctx, p, spec); err != nil {
-		return nil, err
-	}
-	spec.Check = bytes <= checkedAlways
-	for r := range m.o.Rounds {
-		times, err := m.round(ctx, p, spec, r)
+	for p.Warmup, p.Iters = 1, 2; ; {
+		tried := p.Iters
+		times, err := m.round(ctx, p, c, true, 0)
 		if err != nil {
 			return nil, err
 		}
-		for name, us := range times {
-			p.Contenders[name].TimesUS = append(p.Contenders[name].TimesUS, us)
+		if p.chooseIterations(times); p.Iters <= 4*tried {
+			return p, nil
 		}
+		p.Iters = min(p.Iters, 100*tried)
 	}
-	p.evaluate(c, m.o.Type)
-	return p, nil
 }
 
 // round takes one sample of every contender, beginning with another one each time. MPI_Bcast has one
 // buffer, so a broadcast is one in place for all.
-func (m *match) round(ctx context.Context, p *Point, spec bench.Spec, r int) (map[string]float64, error) {
+func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, check bool, r int) (map[string]float64, error) {
 	times := map[string]float64{}
+	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Check: check}
 	for i := range m.sessions {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -318,7 +331,7 @@ func (m *match) round(ctx context.Context, p *Point, spec bench.Spec, r int) (ma
 		if mine.Iters > 0 {
 			spec.Warmup, spec.Iters = 1, mine.Iters
 		}
-		us, wrong, err := s.run(spec.RunLine(p.Bytes, p.Count, spec.Collective == schedule.Broadcast))
+		us, wrong, err := s.run(spec.RunLine(p.Bytes, p.Count, c == schedule.Broadcast))
 		if err != nil {
 			mine.Lacks = err.Error()
 			if !errors.Is(err, errUnsupported) {
