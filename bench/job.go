@@ -16,6 +16,7 @@ type jobFile struct {
 	rendezvous  string // file where rank 0 leaves the unique id
 	barrier     string // shared-memory file that synchronizes timed iterations
 	commands    string // socket that runs come from instead
+	reserve     int64  // then: bytes of each buffer that runs share
 	buffers     Buffers
 	library     string // file that the ranks must have loaded; "" is any
 	runs        []string
@@ -28,7 +29,7 @@ func (j *jobFile) encode() []byte {
 		fmt.Fprintf(&b, "barrier=%s\n", j.barrier)
 	}
 	if j.commands != "" {
-		fmt.Fprintf(&b, "commands=%s\n", j.commands)
+		fmt.Fprintf(&b, "commands=%s\nreserve=%d\n", j.commands, j.reserve)
 	}
 	if j.buffers.Kind != "" {
 		fmt.Fprintf(&b, "memory=%s\n", j.buffers.Kind)
@@ -65,10 +66,11 @@ type Buffers struct {
 func (b *Buffers) OnDevice() bool { return b.Kind == DeviceBuffers || b.Kind == RegisteredBuffers }
 
 // SessionJob is the job file of a rank that takes its runs over a socket (cgo/rank/rank.h), meeting
-// the others through files in dir; plain gives it buffers that its library does not know.
-func SessionJob(rank, world int, dir, socket string, plain bool) []byte {
+// the others through files in dir; plain gives it buffers that its library does not know. The runs that need
+// no larger ones share two buffers of reserve bytes.
+func SessionJob(rank, world int, dir, socket string, plain bool, reserve int64) []byte {
 	file := jobFile{
-		rank: rank, world: world, threads: 1, commands: socket,
+		rank: rank, world: world, threads: 1, commands: socket, reserve: reserve,
 		rendezvous: filepath.Join(dir, "unique-id"), barrier: filepath.Join(dir, "barrier"),
 	}
 	if plain {

@@ -38,6 +38,7 @@ type setting struct {
 	cores         int
 	busy          bool // other work shares the processors
 	libraryMemory bool
+	reserve       int64  // bytes of each of the two buffers that a rank has from the start
 	scratch       string // a directory for what a contender writes
 }
 

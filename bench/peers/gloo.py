@@ -43,8 +43,8 @@ def tensor(n, dtype):
 
 
 class Rank:
-    def __init__(self, rank, world):
-        self.rank, self.world = rank, world
+    def __init__(self, rank, world, reserve):
+        self.rank, self.world, self.reserve = rank, world, reserve
         self.group = dist.distributed_c10d._get_default_group()
         self.dirty = {}
         self.keep = {}
@@ -60,8 +60,8 @@ class Rank:
         send, recv = self.keep.get(dtype, (None, None))
         if send is None or send.numel() < need[0] or recv.numel() < need[1]:
             send, recv = tensor(need[0], dtype), tensor(need[1], dtype)
-        small = (send.numel() + recv.numel()) * send.element_size() <= 16 << 20
-        self.keep = {dtype: (send, recv)} if small else {}
+        shared = max(send.numel(), recv.numel()) * send.element_size() <= self.reserve
+        self.keep = {dtype: (send, recv)} if shared else {}
         return send[:need[0]], recv[:need[1]]
 
     def fill(self, run, to):
@@ -172,7 +172,7 @@ def main():
         stream.write(json.dumps({"rank": rank, **fields}) + "\n")
         stream.flush()
 
-    me = Rank(rank, world)
+    me = Rank(rank, world, int(job["reserve"]))
     say(library="Gloo in PyTorch " + torch.__version__)
     for line in stream:
         run = parse(line)

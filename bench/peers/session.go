@@ -71,7 +71,7 @@ func startSession(ctx context.Context, c *Contender, p *Programs, s setting, tim
 	job := make([]string, s.ranks)
 	for r := range job {
 		job[r] = filepath.Join(dir, fmt.Sprintf("job-%d", r))
-		if err := os.WriteFile(job[r], bench.SessionJob(r, s.ranks, dir, socket, c.plain && !s.libraryMemory), 0o600); err != nil {
+		if err := os.WriteFile(job[r], bench.SessionJob(r, s.ranks, dir, socket, c.plain && !s.libraryMemory, s.reserve), 0o600); err != nil {
 			os.RemoveAll(dir)
 			return nil, err
 		}

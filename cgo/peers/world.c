@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
   peer_open(&w);
   int bad = 0;
   if (*job.commands)
-    bad = work_session(&w, job.commands);
+    bad = work_session(&w, &job);
   else
     work_through(&w, &job);
   peer_close(&w);

@@ -141,6 +141,11 @@ static int setting(struct job *job, const char *key, const char *value) {
     job->memory = (enum where)i;
     return 0;
   }
+  if (strcmp(key, "reserve") == 0) {
+    if (number(value, UINT64_C(1) << 40, &n)) return -1;
+    job->reserve = n;
+    return 0;
+  }
   static const char *const paths[] = {"rendezvous", "barrier", "commands", "library"};
   char *const texts[] = {job->rendezvous, job->barrier, job->commands, job->library};
   if ((i = LOOKUP(paths, key)) < 0 || strlen(value) >= sizeof job->rendezvous) return -1;

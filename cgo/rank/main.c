@@ -82,7 +82,7 @@ static int rank_run(int rank) {
   w.comm = comm;
   int bad = 0;
   if (*job.commands) {
-    bad = work_session(&w, job.commands);
+    bad = work_session(&w, &job);
   } else {
     work_through(&w, &job);
   }

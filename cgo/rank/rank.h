@@ -9,6 +9,7 @@
  *   device=D              the device of every rank, with memory of devices; without it rank r takes r modulo their number
  *   library=PATH          fails unless the library that is loaded is this file
  *   commands=PATH         a socket to connect to: run lines come from there, and reports go there
+ *   reserve=BYTES         with commands: the size of the two buffers that all runs share which need no larger ones
  * then one line per run:
  *   run collective=allreduce type=float op=sum root=0 bytes=S count=C warmup=W iters=I check=0|1 inplace=0|1 mode=loop|each|sync pause=MS graph=G
  * count is the call's element count; bytes is only reported. collective=alltoallv is grouped sends and
@@ -54,6 +55,7 @@ enum where { LIBRARY, PLAIN, DEVICE, REGISTERED };
 struct job {
   int rank, world, threads, device;
   enum where memory;
+  size_t reserve;
   char rendezvous[4096], barrier[4096], commands[4096], library[4096];
   struct run *runs;
   size_t nruns;
@@ -112,8 +114,8 @@ const char *lib_name(void);
 
 /* run.c: a job's runs, each with its report; ranks of one process may call these side by side. */
 void work_through(struct worker *w, const struct job *job);
-/* The same with runs as they come over the socket; 0, or -1 after a line on standard error. */
-int work_session(struct worker *w, const char *socket);
+/* The same with runs as they come over the job's socket; 0, or -1 after a line on standard error. */
+int work_session(struct worker *w, const struct job *job);
 _Noreturn void rank_fail(const struct worker *w, const char *what, int result, const char *text);
 
 /* device.c: buffers of a device, over the CUDA driver. Gives the rank the device (-1: by its rank), whose context becomes the thread's. */

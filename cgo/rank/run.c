@@ -207,14 +207,22 @@ static struct sizes larger(struct sizes a, struct sizes b) {
   return (struct sizes){a.send > b.send ? a.send : b.send, a.recv > b.recv ? a.recv : b.recv};
 }
 
+static struct buffers obtain(const struct worker *w, struct sizes n) {
+  return (struct buffers){w->memory->obtain(w, n.send), w->memory->obtain(w, n.recv)};
+}
+
+static void give_back(const struct worker *w, struct buffers b, struct sizes n) {
+  w->memory->give_back(w, b.send, n.send);
+  w->memory->give_back(w, b.recv, n.recv);
+}
+
 void work_through(struct worker *w, const struct job *job) {
   struct sizes need = {1, 1};
   for (size_t i = 0; i < job->nruns; i++) need = larger(need, sizes_of(&job->runs[i], w->world));
-  struct buffers b = {w->memory->obtain(w, need.send), w->memory->obtain(w, need.recv)};
+  struct buffers b = obtain(w, need);
   if (w->bar) barrier_wait(w->bar); /* a driver that allocates may wait for what a device does, as other ranks' calls */
   for (size_t i = 0; i < job->nruns; i++) run_one(w, &job->runs[i], b);
-  w->memory->give_back(w, b.send, need.send);
-  w->memory->give_back(w, b.recv, need.recv);
+  give_back(w, b, need);
 }
 
 static int dial(const char *path) {
@@ -228,23 +236,19 @@ static int dial(const char *path) {
   return fd;
 }
 
-/* A session's buffers grow with its runs and shrink to this after large ones: other libraries' ranks
- * wait beside these with buffers of their own. */
-enum { KEEP_BYTES = 16 << 20 };
-
-int work_session(struct worker *w, const char *socket) {
-  int fd = dial(socket);
+int work_session(struct worker *w, const struct job *job) {
+  int fd = dial(job->commands);
   FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
   FILE *out = fd < 0 ? NULL : fdopen(dup(fd), "w");
   if (!in || !out) return -1;
   w->out = out;
+  struct sizes most = larger((struct sizes){1, 1}, (struct sizes){job->reserve, job->reserve});
+  struct buffers shared = obtain(w, most);
   fprintf(w->out, "{\"rank\":%d,\"library\":\"", w->rank);
   put_text(w->out, lib_name());
   fprintf(w->out, "\"}\n");
   fflush(w->out);
   char line[1024];
-  struct sizes have = {0, 0};
-  struct buffers b = {0};
   int bad = 0;
   while (!bad && fgets(line, sizeof line, in)) {
     struct run r;
@@ -260,24 +264,17 @@ int work_session(struct worker *w, const char *socket) {
       free(r.matrix);
       continue;
     }
-    struct sizes need = larger(have, larger((struct sizes){1, 1}, sizes_of(&r, w->world)));
-    int shrink = need.send + need.recv > KEEP_BYTES;
-    if (need.send > have.send || need.recv > have.recv) {
-      w->memory->give_back(w, b.send, have.send);
-      w->memory->give_back(w, b.recv, have.recv);
-      b = (struct buffers){w->memory->obtain(w, need.send), w->memory->obtain(w, need.recv)};
-      have = need;
+    struct sizes need = sizes_of(&r, w->world);
+    if (need.send <= most.send && need.recv <= most.recv) {
+      run_one(w, &r, shared);
+    } else {
+      struct buffers own = obtain(w, need);
+      run_one(w, &r, own);
+      give_back(w, own, need);
     }
-    run_one(w, &r, b);
     free(r.matrix);
-    if (shrink) {
-      w->memory->give_back(w, b.send, have.send);
-      w->memory->give_back(w, b.recv, have.recv);
-      b = (struct buffers){0}, have = (struct sizes){0, 0};
-    }
   }
-  w->memory->give_back(w, b.send, have.send);
-  w->memory->give_back(w, b.recv, have.recv);
+  give_back(w, shared, most);
   fclose(in);
   fclose(w->out);
   w->out = stdout;
