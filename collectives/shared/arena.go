@@ -76,19 +76,26 @@ const (
 
 // A core gets lines that another one has just written either out of that one's cache or out of what both share. Where
 // the first is no slower, few slots stay in their writer's cache, which so has them at hand. On AMD's cores it is
-// two to three times slower, so there are so many that what a rank has laid out has left its second-level cache when it is read.
-const fewSlots, manySlots = 4, 16
+// two to three times slower, so there are so many that what a rank has laid out has left its second-level cache when it is read;
+// but those of more than manyRanks ranks are half as many, for all of them should stay in a third-level cache.
+const (
+	fewSlots, halfSlots, manySlots = 4, 8, 16
+	manyRanks                      = 4
+)
 
-// largeSlots is what suits this machine.
-var largeSlots = sync.OnceValue(func() uint64 {
-	if vendor() == "AuthenticAMD" {
-		return manySlots
+// largeSlots is what suits so many ranks on this machine.
+func largeSlots(ranks int) uint64 {
+	switch {
+	case vendor() != "AuthenticAMD":
+		return fewSlots
+	case ranks > manyRanks:
+		return halfSlots
 	}
-	return fewSlots
-})
+	return manySlots
+}
 
 // vendor is who made this machine's processors, as they say; "" where the system does not tell.
-func vendor() string {
+var vendor = sync.OnceValue(func() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
 		return ""
@@ -100,7 +107,7 @@ func vendor() string {
 		}
 	}
 	return ""
-}
+})
 
 // perRank is the bytes of a rank with so many large slots.
 func perRank(slots uint64) int { return largeAt + int(slots)*(dataAt+largeRoom) }
@@ -108,14 +115,14 @@ func perRank(slots uint64) int { return largeAt + int(slots)*(dataAt+largeRoom) 
 var rings = [numRings]ring{
 	small:  {smallSlots, smallRoom, smallAt, 16},
 	middle: {middleSlots, middleRoom, middleAt, 4},
-	large:  {fewSlots, largeRoom, largeAt, 1}, // of largeSlots, in an arena
+	large:  {fewSlots, largeRoom, largeAt, 1}, // in an arena as many as there is memory for
 }
 
 // MaxRanks is the most ranks of an arena: with more, what each can say to each is too little.
 const MaxRanks = 64
 
 // Size is how many bytes an arena of so many ranks should have on this machine.
-func Size(ranks int) int { return ranks * perRank(largeSlots()) }
+func Size(ranks int) int { return ranks * perRank(largeSlots(ranks)) }
 
 // Arena is one rank's view of the memory. It belongs to one goroutine at a time.
 type Arena struct {
@@ -141,12 +148,12 @@ type Arena struct {
 // says how many slots are in it.
 func New(e transport.Sharer, ranks, rank int) *Arena {
 	mem := e.Shared()
-	if ranks < 2 || ranks > MaxRanks || len(mem) < ranks*perRank(fewSlots) {
-		return nil
+	slots := uint64(manySlots)
+	for slots >= fewSlots && len(mem) < ranks*perRank(slots) {
+		slots /= 2
 	}
-	slots := uint64(fewSlots)
-	if len(mem) >= ranks*perRank(manySlots) {
-		slots = manySlots
+	if ranks < 2 || ranks > MaxRanks || slots < fewSlots {
+		return nil
 	}
 	tile := make([]byte, tileSize+line)
 	tile = tile[-uintptr(unsafe.Pointer(&tile[0]))%line:][:tileSize]

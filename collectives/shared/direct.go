@@ -27,7 +27,7 @@ const (
 	directMin = 64 << 10
 	// directMany is the same where there are many slots, which are the faster for it, of all blocks of a rank; and
 	// directManyOwn where a rank reads the block itself that the other one copies.
-	directMany    = 1 << 20
+	directMany    = 2 << 20
 	directManyOwn = 4 << 20
 	// directRoot is the same for a root, which it keeps from running ahead.
 	directRoot = 4 << 20

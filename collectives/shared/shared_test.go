@@ -188,7 +188,7 @@ func TestAnyOrder(t *testing.T) {
 		for seed := range uint64(2) {
 			t.Run(fmt.Sprintf("%d/%d", ranks, seed), func(t *testing.T) {
 				t.Parallel()
-				g := newGroupOf(t, ranks, seed, []uint64{fewSlots, manySlots}[seed%2])
+				g := newGroupOf(t, ranks, seed, []uint64{fewSlots, halfSlots, manySlots}[(int(seed)+ranks)%3])
 				var jobs []*job
 				for range 50 {
 					j := &job{
@@ -247,7 +247,7 @@ func TestEdges(t *testing.T) {
 	for _, of := range []struct {
 		ranks int
 		slots uint64
-	}{{2, manySlots}, {3, fewSlots}, {8, fewSlots}, {2, fewSlots}, {3, manySlots}, {8, manySlots}} {
+	}{{2, manySlots}, {3, fewSlots}, {8, fewSlots}, {2, fewSlots}, {3, manySlots}, {8, halfSlots}} {
 		ranks := of.ranks
 		if testing.Short() && ranks*int(of.slots) > 2*manySlots {
 			continue
