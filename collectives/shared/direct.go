@@ -36,7 +36,7 @@ const (
 	directMax = 16 << 20
 	// directRead is how much is read at a time: the chunks of slots are for the caches' sake, of
 	// which the kernel's copy has no use.
-	directRead = 512 << 10
+	directRead = 2 << 20
 	// mappedMin is how many bytes all blocks that a rank sends, or gets, have at least to be read out of regions: below, to
 	// wait for those who read, and the way through Go, cost more than a copy. mappedEach is the least per rank where all read the
 	// same, and mappedRoot where there is one such block, which its root otherwise leaves behind.
