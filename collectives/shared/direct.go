@@ -29,6 +29,8 @@ const (
 	// directManyOwn where a rank reads the block itself that the other one copies.
 	directMany    = 2 << 20
 	directManyOwn = 4 << 20
+	// directLarge is directMany where the blocks have large pages, of which there are few to look up.
+	directLarge = 512 << 10
 	// directRoot is the same for a root, which it keeps from running ahead.
 	directRoot = 4 << 20
 	// directMax is the size of results from which that is no longer so for buffers of small pages: they come
@@ -120,10 +122,10 @@ func (a *Arena) probe() {
 	}
 }
 
-// publishable reports whether this rank's chunks may be read where they are: where each is one rank's. Laid
-// out once for several it costs the ranks less than as many calls of the kernel.
-func (o *Op) publishable() bool {
-	if o.Block < o.directFrom() {
+// publishable reports whether this rank's chunks may be read where they are, where its buffer has large pages, or not: where
+// each is one rank's. Laid out once for several it costs the ranks less than as many calls of the kernel.
+func (o *Op) publishable(largePages bool) bool {
+	if o.Block < o.directFrom(largePages) {
 		return false
 	}
 	switch o.Collective {
@@ -138,12 +140,14 @@ func (o *Op) publishable() bool {
 }
 
 // directFrom is the least block that may be read where it is, of memory that not all have mapped.
-func (o *Op) directFrom() int {
+func (o *Op) directFrom(largePages bool) int {
 	switch {
 	case o.a.rings[large].slots == fewSlots:
 		return directMin
 	case o.Collective == schedule.AllGather:
 		return directManyOwn / o.a.ranks
+	case largePages:
+		return max(directMin, directLarge/o.a.ranks)
 	}
 	return max(directMin, directMany/o.a.ranks)
 }
@@ -208,7 +212,7 @@ func (o *Op) publishes(largePages bool) bool {
 	if o.maps() {
 		return true
 	}
-	if !o.publishable() || !largePages && o.resultBytes() >= directMax {
+	if !o.publishable(largePages) || !largePages && o.resultBytes() >= directMax {
 		return false
 	}
 	if o.Collective == schedule.Broadcast && o.a.rank != o.Root {

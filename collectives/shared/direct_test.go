@@ -32,17 +32,18 @@ func readable(t testing.TB, g *group) *group {
 	return g
 }
 
-// TestDirectFrom: from what size on is for all ranks the same, and follows from the slots.
+// TestDirectFrom: from what size on is for all ranks the same, and follows from the slots and the pages.
 func TestDirectFrom(t *testing.T) {
 	for _, c := range []struct {
-		coll  schedule.Collective
-		ranks int
-		slots uint64
-		from  int
+		coll        schedule.Collective
+		ranks       int
+		slots       uint64
+		from, large int // of blocks of small pages, and of large ones
 	}{
-		{schedule.AllToAll, 2, fewSlots, 64 << 10}, {schedule.AllToAll, 8, fewSlots, 64 << 10}, {schedule.AllGather, 2, fewSlots, 64 << 10},
-		{schedule.AllToAll, 2, manySlots, 1 << 20}, {schedule.AllToAll, 4, manySlots, 512 << 10}, {schedule.AllToAll, 8, halfSlots, 256 << 10},
-		{schedule.AllGather, 2, manySlots, 2 << 20},
+		{schedule.AllToAll, 2, fewSlots, 64 << 10, 64 << 10}, {schedule.AllToAll, 8, fewSlots, 64 << 10, 64 << 10},
+		{schedule.AllGather, 2, fewSlots, 64 << 10, 64 << 10}, {schedule.AllToAll, 2, manySlots, 1 << 20, 256 << 10},
+		{schedule.AllToAll, 4, manySlots, 512 << 10, 128 << 10}, {schedule.AllToAll, 8, halfSlots, 256 << 10, 64 << 10},
+		{schedule.AllGather, 2, manySlots, 2 << 20, 2 << 20},
 	} {
 		if testing.Short() && c.ranks > 4 {
 			continue
@@ -56,6 +57,9 @@ func TestDirectFrom(t *testing.T) {
 			for r, op := range j.ops {
 				if op.direct != (below == 0) {
 					t.Errorf("%v, %d ranks, %d slots: rank %d, block of %d: direct %v", c.coll, c.ranks, c.slots, r, op.Block, op.direct)
+				}
+				if from := op.directFrom(true); from != c.large {
+					t.Errorf("%v, %d ranks, %d slots: rank %d: blocks of large pages from %d on, want %d", c.coll, c.ranks, c.slots, r, from, c.large)
 				}
 			}
 		}

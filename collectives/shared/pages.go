@@ -85,8 +85,11 @@ func collapse(from, n uintptr) error {
 func (o *Op) settle() bool {
 	l := &o.a.large
 	send, recv := o.extents()
-	if l.size == 0 || max(send.n, recv.n) < int(l.size) {
+	if l.size == 0 {
 		return false
+	}
+	if max(send.n, recv.n) < int(l.size) {
+		return o.publishable(true) && l.within(send)
 	}
 	if unix.Getrusage(unix.RUSAGE_SELF, &l.usage) != nil {
 		return false
@@ -150,6 +153,18 @@ func (l *largePages) use(e extent, faults int64) bool {
 		l.move(b, to)
 	}
 	return b.left == to
+}
+
+// within reports whether memory lies in what a buffer has of large pages.
+func (l *largePages) within(e extent) bool {
+	at := uintptr(e.at)
+	for i := range l.buffers {
+		b := &l.buffers[i]
+		if from := (uintptr(b.at) + l.size - 1) &^ (l.size - 1); from <= at && at+uintptr(e.n) <= b.left {
+			return true
+		}
+	}
+	return false
 }
 
 // move gives a buffer large pages up to an address, as far as it gets in the time.

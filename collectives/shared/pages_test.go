@@ -44,6 +44,15 @@ func TestWhenLargePages(t *testing.T) {
 	if large := use(1, 0); !large || len(asked) != 1 || asked[0] != [2]uintptr{first + size, 4 * size} {
 		t.Fatalf("with use %d: large pages %v, asked for %x; the first ends at %#x", collapseUse, large, asked, first+size)
 	}
+	part := func(from, n uintptr) extent { return extent{unsafe.Add(at, from-uintptr(at)), int(n)} }
+	for _, in := range []struct {
+		extent
+		large bool
+	}{{part(first+size, size/4), true}, {part(first+5*size-8, 8), true}, {part(first+size-8, 16), false}, {part(first+5*size-8, 16), false}} {
+		if l.within(in.extent) != in.large {
+			t.Errorf("%d bytes at %p: in large pages %v", in.n, in.at, !in.large)
+		}
+	}
 	if large := use(100, 0); !large || len(asked) != 1 {
 		t.Fatalf("later: large pages %v, asked for %x", large, asked)
 	}

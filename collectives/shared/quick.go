@@ -263,7 +263,7 @@ func (o *Op) Adopt(a *Arena, c *Call) {
 // Recipe says how calls like the one that o is bound to, and has made, are made, and false where
 // that is nothing for C. What only the caller knows of them is left empty: what identifies them, and operators.
 func (o *Op) Recipe() (QuickRecipe, bool) {
-	if !o.started || o.chunks != 1 || o.path.reduces || o.stream || o.publishable() || o.mapping {
+	if !o.started || o.chunks != 1 || o.path.reduces || o.stream || o.publishable(true) || o.mapping {
 		return QuickRecipe{}, false
 	}
 	me := o.a.rank
