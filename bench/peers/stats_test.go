@@ -90,3 +90,16 @@ func TestChooseIterations(t *testing.T) {
 		}
 	}
 }
+
+// TestReserve: what ranks keep has the largest size, or what there is memory for, which is said.
+func TestReserve(t *testing.T) {
+	said := 0
+	o := &Options{Sizes: []int64{1 << 20, 8}, Progress: func(string, ...any) { said++ }}
+	if got := o.reserve(2, 2); got != 1<<20 || said != 0 {
+		t.Errorf("%d bytes for 1 MiB, said %d", got, said)
+	}
+	o.Sizes = []int64{1 << 50}
+	if got := o.reserve(2, 2); available() > 0 && (got > available()/4 || got%(1<<20) != 0 || said != 1) {
+		t.Errorf("%d bytes for 1 PiB, said %d", got, said)
+	}
+}
