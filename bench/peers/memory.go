@@ -1,11 +1,9 @@
 package peers
 
 import (
-	"bufio"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"lightpath/bench/figure"
 )
@@ -26,19 +24,13 @@ func (o *Options) reserve(ranks, contenders int) int64 {
 
 // available is how many bytes of memory the system can give, 0 where it does not say.
 func available() int64 {
-	f, err := os.Open("/proc/meminfo")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if kb, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(kb, "kB")), 10, 64)
-			if err != nil {
-				return 0
-			}
-			return n << 10
-		}
+	m, err := fs.Meminfo()
+	if err != nil || m.MemAvailableBytes == nil {
+		return 0
 	}
-	return 0
+	return int64(*m.MemAvailableBytes)
 }

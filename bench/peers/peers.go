@@ -368,8 +368,8 @@ const (
 	patience  = 500e3 // what a sample of a slow one may take, in us
 	mostIters = 200e3 // sampleUS of 0.1 us each
 
-	settleCalls = 40
-	settleUS    = 20e6
+	settleCalls = 40   // that settle makes,
+	settleUS    = 20e6 // unless the slowest contender's would take longer, in us
 )
 
 // chooseIterations chooses how many a sample has: the same for all, but for contenders so slow that
