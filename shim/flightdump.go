@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 	"lightpath/shim/flight"
 )
 

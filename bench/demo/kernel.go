@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"lightpath/collectives/transport/ebpf"
+	"lightpath/internal/monotonic"
 	"lightpath/ocsctl/kernel"
-	"lightpath/ocsctl/monotonic"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 )

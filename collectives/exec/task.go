@@ -17,8 +17,8 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/internal/monotonic"
 	"lightpath/ocsctl"
-	"lightpath/ocsctl/monotonic"
 )
 
 // Buffer is memory that a call lends to a task until the task has finished. Ptr may be

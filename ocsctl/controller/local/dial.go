@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
-	"lightpath/ocsctl/shmring"
 )
 
 // DialOptions say who connects; the zero value is a rank with a bell of its own.

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
-	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
 
