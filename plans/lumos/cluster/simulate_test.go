@@ -286,6 +286,35 @@ func TestConservation(t *testing.T) {
 	}
 }
 
+// TestProgress: the phases of jobs bound the number of events, and jobs carry all their bytes, even if phases are shorter
+// than the distance between two doubles. An event is an arrival, the end of a computation, of a phase or of a dark time,
+// or void. An event that is not void makes at most one void event for each job.
+func TestProgress(t *testing.T) {
+	for _, f := range tiny(t) {
+		jobs := randomJobs(4, 40, f.GPUs)
+		r := rand.New(rand.NewPCG(4, 4))
+		at, bound := 0.0, 0
+		const iterations = 3
+		for i := range jobs {
+			at += math.Pow(10, 15*r.Float64()-3)
+			jobs[i].Arrival, jobs[i].Duration = at, math.Pow(10, 15*r.Float64()-9)
+			bound += 1 + i + 2*int(place.NumPhases)*iterations // dark times: one for each start of a later job
+		}
+		out, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: iterations, Seed: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Events > bound*(1+len(jobs)) {
+			t.Errorf("%s: %d events, at most %d", f.Name, out.Events, bound*(1+len(jobs)))
+		}
+		for i, o := range out.Outcomes {
+			if math.Abs(o.Carried-o.Ideal) > 1e-9*o.Ideal {
+				t.Errorf("%s: job %d has carried %v of %v", f.Name, i, o.Carried, o.Ideal)
+			}
+		}
+	}
+}
+
 // stub routes jobs as a test says.
 type stub struct {
 	links []float64
