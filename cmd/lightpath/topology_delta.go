@@ -224,10 +224,6 @@ func (f *deltaFlags) finish(p *delta.Planner, plan *delta.Plan, r *delta.Result)
 	if _, err := checkedSchedule(p, plan); err != nil {
 		return err
 	}
-	text, err := r.Encode()
-	if err != nil {
-		return err
-	}
 	if err := f.files.write(p.Graph(), plan.Circuits); err != nil {
 		return err
 	}
@@ -236,12 +232,12 @@ func (f *deltaFlags) finish(p *delta.Planner, plan *delta.Plan, r *delta.Result)
 			return err
 		}
 	}
-	if err := writeOutput("out", f.out, text); err != nil {
+	if err := writeOutput("out", f.out, r.Encode()); err != nil {
 		return err
 	}
 	if f.out != "" && f.out != "-" {
-		fmt.Fprintf(os.Stderr, "%s, %s shares: iteration %.6g us (ideal %.6g), NCT %.4f, %d of %d ports\n",
-			r.Algorithm, r.Sharing, r.MakespanUS, r.IdealUS, r.NCT, r.PortsUsed, r.Ports)
+		fmt.Fprintf(os.Stderr, "%s, %s shares: iteration %.6g us (ideal %.6g), %s, %d of %d ports\n",
+			r.Algorithm, r.Sharing, r.MakespanUS, r.IdealUS, r.NCTText(), r.PortsUsed, r.Ports)
 	}
 	return nil
 }

@@ -59,6 +59,9 @@ transfers first. Every schedule passes the validator.`,
 				return writeJSON("-", rows)
 			}
 			fmt.Print(jobs.Table(rows))
+			if ties := jobs.TieTable(rows); ties != "" {
+				fmt.Print("\n", ties)
+			}
 			if o.Reallocate {
 				fmt.Print("\n", jobs.ReallocationTable(rows))
 			}

@@ -147,10 +147,6 @@ func (f *exactFlags) finish(p *delta.Planner, found *delta.Found, start *dag.Sch
 	if f.model == "joint" { // rates are the schedule's own
 		r.Sharing = "solved"
 	}
-	text, err := r.Encode()
-	if err != nil {
-		return err
-	}
 	if f.schedule != "" {
 		if err := writeOutput("schedule", f.schedule, solved.Schedule.Encode(p.Graph())); err != nil {
 			return err
@@ -163,11 +159,11 @@ func (f *exactFlags) finish(p *delta.Planner, found *delta.Found, start *dag.Sch
 			return err
 		}
 	}
-	if err := writeOutput("out", f.out, text); err != nil {
+	if err := writeOutput("out", f.out, r.Encode()); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%s: iteration %.6g us (search %.6g, bound %.6g), NCT %.4f, %d of %d ports, %s\n",
-		algorithm, r.MakespanUS, found.Makespan, solved.BoundUS, r.NCT, r.PortsUsed, r.Ports, note)
+	fmt.Fprintf(os.Stderr, "%s: iteration %.6g us (search %.6g, bound %.6g), %s, %d of %d ports, %s\n",
+		algorithm, r.MakespanUS, found.Makespan, solved.BoundUS, r.NCTText(), r.PortsUsed, r.Ports, note)
 	return nil
 }
 
@@ -192,7 +188,7 @@ func reportCircuits(path string, p *delta.Planner, c dag.Circuits) error {
 		if err != nil {
 			return err
 		}
-		runs = append(runs, report.Run{Name: string(sharing), Schedule: s, Note: fmt.Sprintf("NCT %.4f", p.NCT(plan.Makespan))})
+		runs = append(runs, report.Run{Name: string(sharing), Schedule: s, Note: "NCT " + p.Ideal().NCT(plan.Makespan).String()})
 	}
 	return writeReport(path, p.Graph(), runs)
 }
