@@ -56,8 +56,8 @@ func TestDelta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fabric.LoadOCSD(at("ocsd.yaml")); err != nil {
-		t.Error(err)
+	if o, _, err := fabric.LoadOCSD(at("ocsd.yaml")); err != nil || o.Listen == "" || f.PinnedBy != planned.Job {
+		t.Errorf("%v: listens on %q, pinned by %q", err, o.Listen, f.PinnedBy)
 	}
 	circuits := 0
 	for _, plane := range f.Planes {
