@@ -421,3 +421,29 @@ func TestSimulateRefuses(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// TestFilled: at a workload level near 1 a cluster of 16384 GPUs is full and jobs wait; at the paper's level hardly one does.
+func TestFilled(t *testing.T) {
+	f, err := ParseFabric("best", 16384)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		level         float64
+		jobs          int
+		busy          [2]float64
+		fewest, waits int
+	}{{0.655, 1000, [2]float64{0.4, 0.66}, 0, 0}, {1, 3000, [2]float64{0.8, 1}, 1500, 3000}} {
+		jobs, err := Generate(Spec{Jobs: c.jobs, GPUs: f.GPUs, Level: c.level, Seed: 1, ServerGPUs: f.ServerGPUs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: 1, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Summarize(jobs); s.Waited < c.fewest || s.Waited > c.waits || s.Busy < c.busy[0] || s.Busy > c.busy[1] {
+			t.Errorf("level %v: %d of %d jobs wait, %.3f of the GPUs are busy", c.level, s.Waited, c.jobs, s.Busy)
+		}
+	}
+}
