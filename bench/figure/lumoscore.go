@@ -22,7 +22,8 @@ type Clusters struct {
 	Results []*cluster.Result
 }
 
-// Simulate runs the jobs on fabrics, on all processors.
+// Simulate runs the jobs on fabrics, on all processors. With an error, the results of some fabrics are nil: see
+// [Clusters.Keep].
 func Simulate(ctx context.Context, o Options, jobs []cluster.Job, fabrics []cluster.Fabric, c cluster.Config) (*Clusters, error) {
 	all := &Clusters{Jobs: jobs, Results: make([]*cluster.Result, len(fabrics))}
 	var mu sync.Mutex
@@ -47,6 +48,14 @@ func Simulate(ctx context.Context, o Options, jobs []cluster.Job, fabrics []clus
 		return err
 	})
 	return all, err
+}
+
+// Keep drops the fabrics that were not simulated to the end. It reports whether the first one, with which the others are
+// compared, is left.
+func (c *Clusters) Keep() bool {
+	first := c.Results[0] != nil
+	c.Results = slices.DeleteFunc(c.Results, func(r *cluster.Result) bool { return r == nil })
+	return first
 }
 
 func remaining(ended []int, jobs int) int {

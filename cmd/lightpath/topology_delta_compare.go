@@ -29,43 +29,26 @@ the critical path over that of a non-blocking network; "fast" shares bandwidth f
 transfers first. Every schedule passes the validator.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var rows []*jobs.Row
+			var configs []train.Config
 			for _, f.model = range models {
-				configs, err := f.vary(cmd, bandwidths, sequences, batches)
+				more, err := f.vary(cmd, bandwidths, sequences, batches)
 				if err != nil {
 					return err
 				}
-				if exact.solver != "" {
-					if err := exact.add(cmd.Context(), configs, o); err != nil {
-						return err
-					}
-					continue
-				}
-				for _, c := range configs {
-					row, err := jobs.Compare(cmd.Context(), c, o)
-					if err != nil {
-						return err
-					}
-					rows = append(rows, row)
-					if !asJSON {
-						fmt.Fprintf(os.Stderr, "%s, %v Gb/s, %d tokens, %d micro-batches\n", row.Model, row.Gbps, row.Sequence, row.MicroBatches)
-					}
-				}
+				configs = append(configs, more...)
 			}
+			compare, print := comparison(configs, o, asJSON)
 			if exact.solver != "" {
-				return exact.print(asJSON)
+				compare, print = exact.comparison(configs, o, asJSON)
 			}
-			if asJSON {
-				return writeJSON("-", rows)
+			err := compare(cmd.Context())
+			if err != nil && stoppedBy(cmd.Context()) == nil {
+				return err
 			}
-			fmt.Print(jobs.Table(rows))
-			if ties := jobs.TieTable(rows); ties != "" {
-				fmt.Print("\n", ties)
+			if err := print(); err != nil { // the rows until then
+				return err
 			}
-			if o.Reallocate {
-				fmt.Print("\n", jobs.ReallocationTable(rows))
-			}
-			return nil
+			return cutShort(cmd.Context(), "rows")
 		},
 	}
 	f.register(cmd)
@@ -85,11 +68,42 @@ transfers first. Every schedule passes the validator.`,
 	return cmd
 }
 
+// comparison returns a function that compares the search with the baselines on every job, and one that prints the rows until
+// then.
+func comparison(configs []train.Config, o jobs.Options, asJSON bool) (compare func(context.Context) error, print func() error) {
+	rows := []*jobs.Row{}
+	compare = func(ctx context.Context) error {
+		for _, c := range configs {
+			row, err := jobs.Compare(ctx, c, o)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, row)
+			if !asJSON {
+				fmt.Fprintf(os.Stderr, "%s, %v Gb/s, %d tokens, %d micro-batches\n", row.Model, row.Gbps, row.Sequence, row.MicroBatches)
+			}
+		}
+		return nil
+	}
+	return compare, func() error {
+		if asJSON {
+			return writeJSON("-", rows)
+		}
+		fmt.Print(jobs.Table(rows))
+		if ties := jobs.TieTable(rows); ties != "" {
+			fmt.Print("\n", ties)
+		}
+		if o.Reallocate {
+			fmt.Print("\n", jobs.ReallocationTable(rows))
+		}
+		return nil
+	}
+}
+
 // exactComparison is the search beside DELTA's models as a solver solves them.
 type exactComparison struct {
 	solver string
 	o      jobs.ExactOptions
-	rows   []*jobs.Exact
 }
 
 func (e *exactComparison) register(cmd *cobra.Command) {
@@ -101,29 +115,32 @@ func (e *exactComparison) register(cmd *cobra.Command) {
 	fl.BoolVar(&e.o.Ports, "ports", false, "also minimize ports")
 }
 
-func (e *exactComparison) add(ctx context.Context, configs []train.Config, o jobs.Options) error {
-	var err error
-	if e.o.Solver, err = solver.Find(e.solver); err != nil {
-		return fmt.Errorf("--solver: %w", err)
-	}
-	e.o.Options = o
-	for _, c := range configs {
-		rows, err := jobs.CompareExact(ctx, c, e.o)
-		if err != nil {
-			return err
+// comparison is the function of that name for the exact models.
+func (e *exactComparison) comparison(configs []train.Config, o jobs.Options, asJSON bool) (compare func(context.Context) error, print func() error) {
+	rows := []*jobs.Exact{}
+	compare = func(ctx context.Context) error {
+		var err error
+		if e.o.Solver, err = solver.Find(e.solver); err != nil {
+			return fmt.Errorf("--solver: %w", err)
 		}
-		e.rows = append(e.rows, rows...)
-		fmt.Fprintf(os.Stderr, "%s, %d micro-batches: %s, %s\n", c.Model.Name, c.MicroBatches, rows[0].Status, rows[1].Status)
+		e.o.Options = o
+		for _, c := range configs {
+			more, err := jobs.CompareExact(ctx, c, e.o)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, more...)
+			fmt.Fprintf(os.Stderr, "%s, %d micro-batches: %s, %s\n", c.Model.Name, c.MicroBatches, more[0].Status, more[1].Status)
+		}
+		return nil
 	}
-	return nil
-}
-
-func (e *exactComparison) print(asJSON bool) error {
-	if asJSON {
-		return writeJSON("-", e.rows)
+	return compare, func() error {
+		if asJSON {
+			return writeJSON("-", rows)
+		}
+		fmt.Print(jobs.ExactTable(rows))
+		return nil
 	}
-	fmt.Print(jobs.ExactTable(e.rows))
-	return nil
 }
 
 // vary returns the configurations of one model: every value of every list with all others.

@@ -109,17 +109,29 @@ func (f *exactFlags) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--solver: %w", err)
 	}
-	r, err := job.Solve(ctx, milp.SolveOptions{Solver: s, TimeLimit: f.limit, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports})
-	if err != nil {
+	solved, err := job.Solve(ctx, milp.SolveOptions{Solver: s, TimeLimit: f.limit, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports})
+	switch {
+	case ctx.Err() != nil:
+		return f.searched(ctx, p, found)
+	case err != nil:
 		return err
+	case solved.Schedule == nil:
+		return no(fmt.Errorf("%s: %v after %v; the search has %.6g us", s.Name(), solved.Status, solved.Wall.Round(time.Second), found.Makespan))
 	}
-	if r.Schedule == nil {
-		return no(fmt.Errorf("%s: %v after %v; the search has %.6g us", s.Name(), r.Status, r.Wall.Round(time.Second), found.Makespan))
-	}
-	if err := check.Check(g, r.Schedule); err != nil {
+	if err := check.Check(g, solved.Schedule); err != nil {
 		return no(fmt.Errorf("%s: the solution does not pass: %w", s.Name(), err))
 	}
-	return f.finish(p, found, start, r, s.Name())
+	return f.finish(p, found, start, solved, s.Name())
+}
+
+// searched writes what the search has found, where a signal has ended the solver.
+func (f *exactFlags) searched(ctx context.Context, p *delta.Planner, found *delta.Found) error {
+	r := p.Result(fastName, found.Plan)
+	r.Seed, r.Bounds, r.Evaluations = f.seed, found.Bounds, found.Evaluations
+	if err := writeOutput("out", f.out, r.Encode()); err != nil {
+		return err
+	}
+	return cutShort(ctx, "topology, of the search")
 }
 
 func (f *exactFlags) writeProgram(job *milp.Job) error {

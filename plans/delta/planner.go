@@ -93,13 +93,15 @@ func (p *Planner) Evaluate(c dag.Circuits, sharing Sharing) (*Plan, error) {
 	if err := p.g.CheckCircuits(c); err != nil {
 		return nil, err
 	}
-	return p.polish(c, sharing), nil
+	return p.polish(context.Background(), c, sharing), nil
 }
 
-// polish judges a topology with all the effort that the rule allows.
-func (p *Planner) polish(c dag.Circuits, sharing Sharing) *Plan {
+// polish judges a topology with all the effort that the rule allows, or with the search's once the context has ended.
+func (p *Planner) polish(ctx context.Context, c dag.Circuits, sharing Sharing) *Plan {
 	j := p.newJudge(sharing)
-	j.rounds = polishRounds
+	if ctx.Err() == nil {
+		j.rounds = polishRounds
+	}
 	makespan, ranks := j.run(c)
 	return &Plan{Circuits: slices.Clone(c), Sharing: sharing, Makespan: makespan, ranks: slices.Clone(ranks)}
 }
