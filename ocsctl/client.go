@@ -31,7 +31,8 @@ func Refused(port, plane int, epoch, planeEpoch uint32) error {
 	if epoch == planeEpoch {
 		return fmt.Errorf("ocs: port %d plane %d epoch %d: the plane is pinned: %w", port, plane, epoch, ErrPinned)
 	}
-	return fmt.Errorf("ocs: port %d plane %d: posted for epoch %d at epoch %d: %w", port, plane, epoch, planeEpoch, ErrStaleEpoch)
+	return fmt.Errorf("ocs: port %d plane %d: posted for epoch %d at epoch %d: %w",
+		port, plane, epoch, planeEpoch, ErrStaleEpoch)
 }
 
 // PlaneState is a plane's map and the number of times it has been switched.

@@ -54,15 +54,15 @@ func loadFabric(cfg *settings.Config) (*fabricInfo, error) {
 	return f, f.present()
 }
 
-// pin makes communicators use the circuits of a pinned fabric as they are: plans neither begin with a reconfiguration nor
-// have any.
+// pin makes communicators use the circuits of a pinned fabric as they are: plans neither begin with a reconfiguration
+// nor have any.
 func (f *fabricInfo) pin(cfg *settings.Config) error {
 	if f == nil || f.PinnedBy == "" {
 		return nil
 	}
 	if cfg.Planner != "auto" && cfg.Planner != staticPlanner {
-		return fmt.Errorf("shim: environment variable LIGHTPATH_PLANNER: %s may move circuits, and those of fabric %s are pinned by %s: want %s: %w",
-			cfg.Planner, f.path, f.PinnedBy, staticPlanner, ErrInvalidUsage)
+		return fmt.Errorf("shim: environment variable LIGHTPATH_PLANNER: %s may move circuits, "+
+			"and those of fabric %s are pinned by %s: want %s: %w", cfg.Planner, f.path, f.PinnedBy, staticPlanner, ErrInvalidUsage)
 	}
 	cfg.Planner, cfg.PlanCurrent, cfg.Demand = staticPlanner, true, settings.DemandOff
 	return nil

@@ -18,8 +18,8 @@ import (
 // staticPlanner moves no circuits in its plans.
 const staticPlanner = "static"
 
-// interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves no
-// circuits where the chosen planner moves none.
+// interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It
+// moves no circuits where the chosen planner moves none.
 func (o *planSite) interim(p *plans.Problem) (*plans.Plan, planID, error) {
 	name := "perstep"
 	if o.cfg.PlanCurrent && o.cfg.Planner == staticPlanner {

@@ -50,8 +50,8 @@ func Simulate(ctx context.Context, o Options, jobs []cluster.Job, fabrics []clus
 	return all, err
 }
 
-// Keep drops the fabrics that were not simulated to the end. It reports whether the first one, with which the others are
-// compared, is left.
+// Keep drops the fabrics that were not simulated to the end. It reports whether the first one, with which the others
+// are compared, is left.
 func (c *Clusters) Keep() bool {
 	first := c.Results[0] != nil
 	c.Results = slices.DeleteFunc(c.Results, func(r *cluster.Result) bool { return r == nil })
@@ -68,11 +68,19 @@ func remaining(ended []int, jobs int) int {
 
 // Table returns the averages, a fabric a row.
 func (c *Clusters) Table() Table {
-	t := Table{Columns: []string{"fabric", "routing", "port_gbps", "jrt_s", "jwt_s", "jct_s", "jobs_waited", "gpus_busy_pct", "jrt_vs_first_pct", "jct_vs_first_pct", "contention", "cross_pod_jobs", "reconfigurations", "links_made_pct", "links_needed_pct", "links_shared", "contended"}}
+	t := Table{Columns: []string{
+		"fabric", "routing", "port_gbps", "jrt_s", "jwt_s", "jct_s", "jobs_waited", "gpus_busy_pct", "jrt_vs_first_pct",
+		"jct_vs_first_pct", "contention", "cross_pod_jobs", "reconfigurations", "links_made_pct", "links_needed_pct",
+		"links_shared", "contended",
+	}}
 	first := c.Results[0].Summarize(c.Jobs)
 	for _, r := range c.Results {
 		s := r.Summarize(c.Jobs)
-		row := []any{r.Fabric.Name, r.Fabric.Routing, r.Fabric.PortGbps, round0(s.JRT), round0(s.JWT), round0(s.JCT), s.Waited, math.Round(1000*s.Busy) / 10, percent(s.JRT, first.JRT), percent(s.JCT, first.JCT), math.Round(1000*s.Contention) / 1000, s.CrossPod}
+		row := []any{
+			r.Fabric.Name, r.Fabric.Routing, r.Fabric.PortGbps, round0(s.JRT), round0(s.JWT), round0(s.JCT),
+			s.Waited, math.Round(1000*s.Busy) / 10, percent(s.JRT, first.JRT), percent(s.JCT, first.JCT),
+			math.Round(1000*s.Contention) / 1000, s.CrossPod,
+		}
 		if w := r.Rewiring; w.Times > 0 {
 			row = append(row, w.Times, math.Round(1e5*w.Ratio)/1e3, math.Round(1e5*float64(w.Needed)/float64(w.Times*w.Links))/1e3, w.Shared, w.Contended)
 		} else {
@@ -171,7 +179,8 @@ const iterations = 10 // as in the artifact of LumosCore
 func lumos8(ctx context.Context, o Options) (*Figure, error) {
 	f := &Figure{Title: "LumosCore Fig. 8: 4096 GPUs, workload level 0.655", Columns: 2, Notes: []string{ClusterNote}}
 	var means *meansOf
-	err := f.clusters(ctx, o, cluster.FabricsOfThePaper(), []clusterPoint{{4096, 1000, clusterLevel}}, func(_ clusterPoint, all []*Clusters, m *meansOf) {
+	points := []clusterPoint{{4096, 1000, clusterLevel}}
+	err := f.clusters(ctx, o, cluster.FabricsOfThePaper(), points, func(_ clusterPoint, all []*Clusters, m *meansOf) {
 		means, f.Panels = m, all[0].Panels()
 	})
 	if err != nil {
@@ -225,17 +234,24 @@ func lumos8c(ctx context.Context, o Options) (*Figure, error) {
 		}
 		ratio := means.compare("lumos-1-25.6", "clos-3-25.6", true)
 		if m := mean(ratio); m < best {
-			best, bestNote = m, fmt.Sprintf("at %d GPUs, where Clos has ports of %v Gb/s; %s", p.gpus, all[0].Results[2].Fabric.PortGbps, spread(ratio))
+			port := all[0].Results[2].Fabric.PortGbps
+			best, bestNote = m, fmt.Sprintf("at %d GPUs, where Clos has ports of %v Gb/s; %s", p.gpus, port, spread(ratio))
 		}
 		var made []float64
 		for _, c := range all {
 			made = append(made, 100*c.Results[1].Rewiring.Ratio)
 		}
 		printed := map[int]float64{2048: 0.319, 4096: 0.282, 8192: 0.441, 16384: 0.445}
-		f.Claims = append(f.Claims, Claim{ID: "L8", What: fmt.Sprintf("links made anew per reconfiguration, %d GPUs", p.gpus), Printed: printed[p.gpus], Ours: mean(made), Unit: "%",
-			Note: "of all that the core can have, per start of a job in several pods; " + spread(made)})
+		f.Claims = append(f.Claims, Claim{
+			ID: "L8", What: fmt.Sprintf("links made anew per reconfiguration, %d GPUs", p.gpus),
+			Printed: printed[p.gpus], Ours: mean(made), Unit: "%",
+			Note: "of all that the core can have, per start of a job in several pods; " + spread(made),
+		})
 	})
-	f.Claims = slices.Insert(f.Claims, 0, Claim{ID: "L7", What: "JCT of LumosCore (25.6T, tau=1) over Clos (25.6T, 3 tiers), largest gain over sizes", Printed: -34.1, Ours: best, Unit: "%", Note: bestNote})
+	f.Claims = slices.Insert(f.Claims, 0, Claim{
+		ID: "L7", What: "JCT of LumosCore (25.6T, tau=1) over Clos (25.6T, 3 tiers), largest gain over sizes",
+		Printed: -34.1, Ours: best, Unit: "%", Note: bestNote,
+	})
 	f.Panels = []Panel{charts[0], charts[1]}
 	return f, err
 }
@@ -252,9 +268,10 @@ func lumosLoad(ctx context.Context, o Options) (*Figure, error) {
 		points = []clusterPoint{{2048, 1000, 0.9}}
 	}
 	f := &Figure{Title: "LumosCore at loads that fill 16384 GPUs", Columns: 2, Notes: []string{ClusterNote}}
+	level := Axis{Label: "workload level"}
 	charts := []*Chart{
-		{Title: "(a) mean JRT", X: Axis{Label: "workload level"}, Y: Axis{Label: "JRT over that of the ideal switch, - 1 (%)"}},
-		{Title: "(b) jobs that wait", X: Axis{Label: "workload level"}, Y: Axis{Label: "share of jobs (%)"}},
+		{Title: "(a) mean JRT", X: level, Y: Axis{Label: "JRT over that of the ideal switch, - 1 (%)"}},
+		{Title: "(b) jobs that wait", X: level, Y: Axis{Label: "share of jobs (%)"}},
 	}
 	err := f.clusters(ctx, o, names, points, func(p clusterPoint, all []*Clusters, means *meansOf) {
 		for k, name := range names {
@@ -276,9 +293,11 @@ type clusterPoint struct {
 	level      float64
 }
 
-// clusters simulates every point on the fabrics of these names, over several traces, writes a row of the table for each run
-// and fabric, and calls visit with the runs of a point.
-func (f *Figure) clusters(ctx context.Context, o Options, names []string, points []clusterPoint, visit func(clusterPoint, []*Clusters, *meansOf)) error {
+// clusters simulates every point on the fabrics of these names, over several traces, writes a row of the table for
+// each run and fabric, and calls visit with the runs of a point.
+func (f *Figure) clusters(ctx context.Context, o Options, names []string, points []clusterPoint,
+	visit func(clusterPoint, []*Clusters, *meansOf),
+) error {
 	runs := tracesOf(o)
 	for at, p := range points {
 		fabrics, err := parseFabrics(names, p.gpus)
@@ -293,14 +312,16 @@ func (f *Figure) clusters(ctx context.Context, o Options, names []string, points
 			if err != nil {
 				return err
 			}
-			c, err := Simulate(ctx, runProgress(o, at*runs+run, len(points)*runs), jobs, fabrics, cluster.Config{Iterations: iterations, Seed: seed})
+			config := cluster.Config{Iterations: iterations, Seed: seed}
+			c, err := Simulate(ctx, runProgress(o, at*runs+run, len(points)*runs), jobs, fabrics, config)
 			if err != nil {
 				return err
 			}
 			t := c.Table()
 			f.Table.Columns = append([]string{"gpus", "level", "jobs", "seed"}, t.Columns...)
+			head := []string{fmt.Sprint(p.gpus), fmt.Sprint(p.level), fmt.Sprint(len(jobs)), fmt.Sprint(seed)}
 			for _, row := range t.Rows {
-				f.Table.Rows = append(f.Table.Rows, append([]string{fmt.Sprint(p.gpus), fmt.Sprint(p.level), fmt.Sprint(len(jobs)), fmt.Sprint(seed)}, row...))
+				f.Table.Rows = append(f.Table.Rows, slices.Concat(head, row))
 			}
 			means.add(c)
 			all = append(all, c)

@@ -125,8 +125,10 @@ func (r *Row) add(list *[]Outcome, p *delta.Planner, algorithm string, plan *del
 	if err := check.Check(p.Graph(), s); err != nil {
 		return fmt.Errorf("%s, %s: %w", r.Model, algorithm, err)
 	}
-	o := Outcome{Algorithm: algorithm, Sharing: plan.Sharing, MakespanUS: plan.Makespan, NCT: p.Ideal().NCT(plan.Makespan),
-		NCTOfLeast: p.Ideal().NCTOfLeast(plan.Makespan), Circuits: plan.Circuits, Seconds: took.Seconds()}
+	o := Outcome{
+		Algorithm: algorithm, Sharing: plan.Sharing, MakespanUS: plan.Makespan, Circuits: plan.Circuits,
+		NCT: p.Ideal().NCT(plan.Makespan), NCTOfLeast: p.Ideal().NCTOfLeast(plan.Makespan), Seconds: took.Seconds(),
+	}
 	o.PortsUsed, o.Ports = p.Graph().TotalPorts(plan.Circuits)
 	*list = append(*list, o)
 	return nil
@@ -154,17 +156,19 @@ func (r *Row) Find(sharing delta.Sharing) *Outcome {
 }
 
 // Table writes rows as text. NCT is below the name of each way; "saved" is what the search takes off the best
-// baseline's NCT, by fair shares and with critical transfers first, and "at most" what no circuits and no rates can exceed,
-// by the lower bound.
+// baseline's NCT, by fair shares and with critical transfers first, and "at most" what no circuits and no rates can
+// exceed, by the lower bound.
 func Table(rows []*Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-14s %5s %6s %4s  %10s %10s %10s %8s %8s  %7s %7s %7s  %6s %6s  %6s %6s\n",
-		"model", "Gb/s", "tokens", "MBs", delta.PropAlloc, delta.SqrtAlloc, delta.IterHalve, fast, "critical", "saved", "saved", "at most", "ports", "ports", "s", "s")
+		"model", "Gb/s", "tokens", "MBs", delta.PropAlloc, delta.SqrtAlloc, delta.IterHalve, fast, "critical",
+		"saved", "saved", "at most", "ports", "ports", "s", "s")
 	for _, r := range rows {
 		fair, critical := r.Find(delta.Fair), r.Find(delta.Critical)
 		fmt.Fprintf(&b, "%-14s %5.0f %6d %4d  %10s %10s %10s %8s %8s  %7s %7s %7s  %5.1f%% %5.1f%%  %6.2f %6.2f\n",
 			r.Model, r.Gbps, r.Sequence, r.MicroBatches, r.Outcomes[0].NCT, r.Outcomes[1].NCT, r.Outcomes[2].NCT, fair.NCT, critical.NCT,
-			saved(r, fair.NCT), saved(r, critical.NCT), saved(r, r.LowerBoundNCT), used(fair), used(critical), fair.Seconds, critical.Seconds)
+			saved(r, fair.NCT), saved(r, critical.NCT), saved(r, r.LowerBoundNCT), used(fair), used(critical),
+			fair.Seconds, critical.Seconds)
 	}
 	return b.String()
 }
@@ -179,8 +183,8 @@ func saved(r *Row, nct delta.NCT) string {
 
 func used(o *Outcome) float64 { return 100 * float64(o.PortsUsed) / float64(o.Ports) }
 
-// TieTable writes NCTs by the other reference for the jobs that have several critical paths on the ideal network; "" where
-// no job has. Times are in milliseconds.
+// TieTable writes NCTs by the other reference for the jobs that have several critical paths on the ideal network; ""
+// where no job has. Times are in milliseconds.
 func TieTable(rows []*Row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -188,11 +192,12 @@ func TieTable(rows []*Row) string {
 			continue
 		}
 		if b.Len() == 0 {
-			fmt.Fprintf(&b, "Several critical paths on the ideal network: the most and the least communication of one, and NCTs by the least.\n")
-			fmt.Fprintf(&b, "%-14s %5s %6s %4s  %9s %9s  %10s %8s %8s\n", "model", "Gb/s", "tokens", "MBs", "most", "least", "best", fast, "critical")
+			b.WriteString("Several critical paths on the ideal network: the most and the least communication of one, and NCTs by the least.\n")
+			fmt.Fprintf(&b, "%-14s %5s %6s %4s  %9s %9s  %10s %8s %8s\n",
+				"model", "Gb/s", "tokens", "MBs", "most", "least", "best", fast, "critical")
 		}
-		fmt.Fprintf(&b, "%-14s %5.0f %6d %4d  %9.3f %9.3f  %10s %8s %8s\n", r.Model, r.Gbps, r.Sequence, r.MicroBatches, r.CommunicationUS/1e3,
-			r.LeastUS/1e3, r.Best().NCTOfLeast, r.Find(delta.Fair).NCTOfLeast, r.Find(delta.Critical).NCTOfLeast)
+		fmt.Fprintf(&b, "%-14s %5.0f %6d %4d  %9.3f %9.3f  %10s %8s %8s\n", r.Model, r.Gbps, r.Sequence, r.MicroBatches,
+			r.CommunicationUS/1e3, r.LeastUS/1e3, r.Best().NCTOfLeast, r.Find(delta.Fair).NCTOfLeast, r.Find(delta.Critical).NCTOfLeast)
 	}
 	return b.String()
 }

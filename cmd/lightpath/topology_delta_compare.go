@@ -37,15 +37,15 @@ transfers first. Every schedule passes the validator.`,
 				}
 				configs = append(configs, more...)
 			}
-			compare, print := comparison(configs, o, asJSON)
+			c := comparison{configs: configs, asJSON: asJSON, rows: []*jobs.Row{}}
+			run := func(ctx context.Context) error { return c.run(ctx, o) }
 			if exact.solver != "" {
-				compare, print = exact.comparison(configs, o, asJSON)
+				run = func(ctx context.Context) error { return c.runExact(ctx, exact.solver, o, exact.o) }
 			}
-			err := compare(cmd.Context())
-			if err != nil && stoppedBy(cmd.Context()) == nil {
+			if err := run(cmd.Context()); err != nil && stoppedBy(cmd.Context()) == nil {
 				return err
 			}
-			if err := print(); err != nil { // the rows until then
+			if err := c.print(o.Reallocate); err != nil {
 				return err
 			}
 			return cutShort(cmd.Context(), "rows")
@@ -68,36 +68,66 @@ transfers first. Every schedule passes the validator.`,
 	return cmd
 }
 
-// comparison returns a function that compares the search with the baselines on every job, and one that prints the rows until
-// then.
-func comparison(configs []train.Config, o jobs.Options, asJSON bool) (compare func(context.Context) error, print func() error) {
-	rows := []*jobs.Row{}
-	compare = func(ctx context.Context) error {
-		for _, c := range configs {
-			row, err := jobs.Compare(ctx, c, o)
-			if err != nil {
-				return err
-			}
-			rows = append(rows, row)
-			if !asJSON {
-				fmt.Fprintf(os.Stderr, "%s, %v Gb/s, %d tokens, %d micro-batches\n", row.Model, row.Gbps, row.Sequence, row.MicroBatches)
-			}
+// comparison is the rows of all jobs, or those until a signal.
+type comparison struct {
+	configs []train.Config
+	asJSON  bool
+	rows    []*jobs.Row
+	exact   []*jobs.Exact // instead
+}
+
+// run compares the search with the baselines.
+func (c *comparison) run(ctx context.Context, o jobs.Options) error {
+	for _, config := range c.configs {
+		row, err := jobs.Compare(ctx, config, o)
+		if err != nil {
+			return err
 		}
-		return nil
+		c.rows = append(c.rows, row)
+		if !c.asJSON {
+			fmt.Fprintf(os.Stderr, "%s, %v Gb/s, %d tokens, %d micro-batches\n",
+				row.Model, row.Gbps, row.Sequence, row.MicroBatches)
+		}
 	}
-	return compare, func() error {
-		if asJSON {
-			return writeJSON("-", rows)
-		}
-		fmt.Print(jobs.Table(rows))
-		if ties := jobs.TieTable(rows); ties != "" {
-			fmt.Print("\n", ties)
-		}
-		if o.Reallocate {
-			fmt.Print("\n", jobs.ReallocationTable(rows))
-		}
-		return nil
+	return nil
+}
+
+// runExact compares the search with the exact models.
+func (c *comparison) runExact(ctx context.Context, name string, o jobs.Options, eo jobs.ExactOptions) (err error) {
+	if eo.Solver, err = solver.Find(name); err != nil {
+		return fmt.Errorf("--solver: %w", err)
 	}
+	eo.Options, c.exact = o, []*jobs.Exact{}
+	for _, config := range c.configs {
+		rows, err := jobs.CompareExact(ctx, config, eo)
+		if err != nil {
+			return err
+		}
+		c.exact = append(c.exact, rows...)
+		fmt.Fprintf(os.Stderr, "%s, %d micro-batches: %s, %s\n",
+			config.Model.Name, config.MicroBatches, rows[0].Status, rows[1].Status)
+	}
+	return nil
+}
+
+func (c *comparison) print(reallocated bool) error {
+	switch {
+	case c.exact != nil && c.asJSON:
+		return writeJSON("-", c.exact)
+	case c.exact != nil:
+		fmt.Print(jobs.ExactTable(c.exact))
+		return nil
+	case c.asJSON:
+		return writeJSON("-", c.rows)
+	}
+	fmt.Print(jobs.Table(c.rows))
+	if ties := jobs.TieTable(c.rows); ties != "" {
+		fmt.Print("\n", ties)
+	}
+	if reallocated {
+		fmt.Print("\n", jobs.ReallocationTable(c.rows))
+	}
+	return nil
 }
 
 // exactComparison is the search beside DELTA's models as a solver solves them.
@@ -113,34 +143,6 @@ func (e *exactComparison) register(cmd *cobra.Command) {
 	fl.IntVar(&e.o.Margin, "margin", 1, "see exact")
 	fl.IntVar(&e.o.Extra, "extra", 2, "see exact")
 	fl.BoolVar(&e.o.Ports, "ports", false, "also minimize ports")
-}
-
-// comparison is the function of that name for the exact models.
-func (e *exactComparison) comparison(configs []train.Config, o jobs.Options, asJSON bool) (compare func(context.Context) error, print func() error) {
-	rows := []*jobs.Exact{}
-	compare = func(ctx context.Context) error {
-		var err error
-		if e.o.Solver, err = solver.Find(e.solver); err != nil {
-			return fmt.Errorf("--solver: %w", err)
-		}
-		e.o.Options = o
-		for _, c := range configs {
-			more, err := jobs.CompareExact(ctx, c, e.o)
-			if err != nil {
-				return err
-			}
-			rows = append(rows, more...)
-			fmt.Fprintf(os.Stderr, "%s, %d micro-batches: %s, %s\n", c.Model.Name, c.MicroBatches, more[0].Status, more[1].Status)
-		}
-		return nil
-	}
-	return compare, func() error {
-		if asJSON {
-			return writeJSON("-", rows)
-		}
-		fmt.Print(jobs.ExactTable(rows))
-		return nil
-	}
 }
 
 // vary returns the configurations of one model: every value of every list with all others.

@@ -109,14 +109,17 @@ func (f *exactFlags) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--solver: %w", err)
 	}
-	solved, err := job.Solve(ctx, milp.SolveOptions{Solver: s, TimeLimit: f.limit, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports})
+	solved, err := job.Solve(ctx, milp.SolveOptions{
+		Solver: s, TimeLimit: f.limit, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports,
+	})
 	switch {
 	case ctx.Err() != nil:
 		return f.searched(ctx, p, found)
 	case err != nil:
 		return err
 	case solved.Schedule == nil:
-		return no(fmt.Errorf("%s: %v after %v; the search has %.6g us", s.Name(), solved.Status, solved.Wall.Round(time.Second), found.Makespan))
+		return no(fmt.Errorf("%s: %v after %v; the search has %.6g us",
+			s.Name(), solved.Status, solved.Wall.Round(time.Second), found.Makespan))
 	}
 	if err := check.Check(g, solved.Schedule); err != nil {
 		return no(fmt.Errorf("%s: the solution does not pass: %w", s.Name(), err))
@@ -200,7 +203,8 @@ func reportCircuits(path string, p *delta.Planner, c dag.Circuits) error {
 		if err != nil {
 			return err
 		}
-		runs = append(runs, report.Run{Name: string(sharing), Schedule: s, Note: "NCT " + p.Ideal().NCT(plan.Makespan).String()})
+		note := "NCT " + p.Ideal().NCT(plan.Makespan).String()
+		runs = append(runs, report.Run{Name: string(sharing), Schedule: s, Note: note})
 	}
 	return writeReport(path, p.Graph(), runs)
 }

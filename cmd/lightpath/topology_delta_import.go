@@ -98,7 +98,9 @@ func (f *importFlags) traces(files []string, texts [][]byte) (*dag.Graph, error)
 			return nil, fmt.Errorf("%s: %w", inputName(file), err)
 		}
 	}
-	return chakra.Graph(traces, chakra.Options{Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp, Warn: warn})
+	return chakra.Graph(traces, chakra.Options{
+		Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp, Warn: warn,
+	})
 }
 
 // warn says what is odd about an input that is taken.

@@ -29,8 +29,10 @@ type controlFlags struct{ pinnedBy, listen string }
 
 func (f *controlFlags) register(cmd *cobra.Command, owner string) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.pinnedBy, "pinned-by", owner, `owner of the circuits, in the fabric file: jobs use them as they are ("": jobs move them)`)
-	fl.StringVar(&f.listen, "listen", "127.0.0.1:7442", "host:port of the controller for operators, in the controller file")
+	fl.StringVar(&f.pinnedBy, "pinned-by", owner,
+		`owner of the circuits, in the fabric file: jobs use them as they are ("": jobs move them)`)
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:7442",
+		"host:port of the controller for operators, in the controller file")
 }
 
 func (f *planeFiles) register(cmd *cobra.Command) {

@@ -17,15 +17,16 @@ func TestTopologyStops(t *testing.T) {
 	succeed(t, "", "topology", "delta", "generate", "--model", "mixtral-8x22b", "--out", job)
 	stop, cancel := context.WithCancelCause(t.Context())
 	cancel(&stopped{syscall.SIGINT})
+	files := " --in " + job + " --out " + out
 	for _, c := range []struct {
 		ctx    context.Context
 		args   string
 		status int
 		says   string
 	}{
-		{stop, "topology delta plan --in " + job + " --out " + out, 130, "stopped by SIGINT: the best topology until then"},
-		{t.Context(), "topology delta plan --time-limit 1ns --in " + job + " --out " + out, 0, ""},
-		{stop, "topology delta exact --solver cbc --in " + job + " --out " + out, 130, "stopped by SIGINT: the best topology, of the search until then"},
+		{stop, "topology delta plan" + files, 130, "stopped by SIGINT: the best topology until then"},
+		{t.Context(), "topology delta plan --time-limit 1ns" + files, 0, ""},
+		{stop, "topology delta exact --solver cbc" + files, 130, "stopped by SIGINT: the best topology, of the search until then"},
 		{stop, "topology delta compare --json --models gpt-7b", 130, "stopped by SIGINT: the best rows until then"},
 		{stop, "topology lumos simulate --jobs 20 --gpus 512 --fabrics best,clos-3-25.6", 130, "stopped by SIGINT without a result"},
 	} {

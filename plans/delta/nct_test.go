@@ -11,8 +11,8 @@ import (
 	"lightpath/plans/delta/sim"
 )
 
-// hidden is a job whose ideal iteration hides its transfer behind work: 100 us of work, beside a transfer of 80 kB over 8
-// flows and 50 us of work after it. The transfer takes 0.8 us on 8 circuits of 100 Gb/s and 6.4 us on one.
+// hidden is a job whose ideal iteration hides its transfer behind work: 100 us of work, beside a transfer of 80 kB
+// over 8 flows and 50 us of work after it. The transfer takes 0.8 us on 8 circuits of 100 Gb/s and 6.4 us on one.
 func hidden(work float64) *dag.Graph {
 	return &dag.Graph{
 		Gbps:  100,
@@ -57,13 +57,14 @@ func TestNCTOfTies(t *testing.T) {
 	if i := p.Ideal(); math.Abs(i.Communication-0.8) > 1e-9 || i.LeastCommunication != 0 {
 		t.Errorf("%+v", i)
 	}
-	if nct, least := p.Ideal().NCT(105.6), p.Ideal().NCTOfLeast(105.6); math.Abs(float64(nct)-8) > 1e-9 || least.String() != "none" {
+	nct, least := p.Ideal().NCT(105.6), p.Ideal().NCTOfLeast(105.6)
+	if math.Abs(float64(nct)-8) > 1e-9 || least.String() != "none" {
 		t.Errorf("NCT %v, by the least %v", nct, least)
 	}
 }
 
-// TestIdealIsOfTheJob: the references do not depend on the order of tasks and dependencies. They are those of all critical
-// paths, one by one.
+// TestIdealIsOfTheJob: the references do not depend on the order of tasks and dependencies. They are those of all
+// critical paths, one by one.
 func TestIdealIsOfTheJob(t *testing.T) {
 	ties := 0
 	for seed := range uint64(300) {

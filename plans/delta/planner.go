@@ -66,7 +66,9 @@ func (p *Planner) runIdeal() error {
 		return err
 	}
 	_, most := p.g.Critical(s)
-	p.ideal = Ideal{Makespan: p.net.NewRunner().Fair(nil), Communication: most, LeastCommunication: p.g.LeastCommunication(s)}
+	p.ideal = Ideal{
+		Makespan: p.net.NewRunner().Fair(nil), Communication: most, LeastCommunication: p.g.LeastCommunication(s),
+	}
 	return nil
 }
 

@@ -52,8 +52,9 @@ func (p *Planner) Result(algorithm string, plan *Plan) *Result {
 	r := &Result{
 		Version: dag.Version, Job: p.g.Name, Algorithm: algorithm, Sharing: plan.Sharing,
 		MakespanUS: plan.Makespan, LowerBoundUS: p.lower,
-		IdealUS: p.ideal.Makespan, CommunicationUS: p.ideal.Communication, LeastCommunicationUS: p.ideal.LeastCommunication,
-		NCT: p.ideal.NCT(plan.Makespan), NCTOfLeast: p.ideal.NCTOfLeast(plan.Makespan),
+		IdealUS: p.ideal.Makespan, CommunicationUS: p.ideal.Communication,
+		LeastCommunicationUS: p.ideal.LeastCommunication,
+		NCT:                  p.ideal.NCT(plan.Makespan), NCTOfLeast: p.ideal.NCTOfLeast(plan.Makespan),
 		Circuits: plan.Circuits, Pairs: Pairs(p.g, plan.Circuits),
 	}
 	r.PortsUsed, r.Ports = p.g.TotalPorts(plan.Circuits)

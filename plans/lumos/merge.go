@@ -68,10 +68,8 @@ func (m *merger) fewest() int {
 // place puts items into at most the given number of steps, in order. Without effort it takes the first
 // that fits, a new one if none does; with it, it tries them all. It returns nil where it finds nothing.
 func (m *merger) place(order []int, steps int, effort *int) []int {
-	p := placing{m: m, order: order, effort: effort, stepOf: make([]int, len(m.items)), load: make([]map[int]int, steps)}
-	for s := range p.load {
-		p.load[s] = map[int]int{}
-	}
+	p := m.placing(make([]int, len(m.items)), steps)
+	p.order, p.effort = order, effort
 	if !p.try(0) {
 		return nil
 	}
@@ -86,6 +84,14 @@ type placing struct {
 	stepOf []int
 	load   []map[int]int // links dark, by step and leaf
 	used   int           // steps with items
+}
+
+func (m *merger) placing(stepOf []int, steps int) *placing {
+	p := &placing{m: m, stepOf: stepOf, load: make([]map[int]int, steps)}
+	for s := range p.load {
+		p.load[s] = map[int]int{}
+	}
+	return p
 }
 
 // try places the items of order[n:].
@@ -162,10 +168,7 @@ func add(load, hit map[int]int, sign int) {
 // steps are the items by step.
 func (m *merger) steps(stepOf []int) []Step {
 	n := slices.Max(append(stepOf, -1)) + 1
-	all, p := make([]Step, n), placing{m: m, stepOf: stepOf, load: make([]map[int]int, n)}
-	for s := range p.load {
-		p.load[s] = map[int]int{}
-	}
+	all, p := make([]Step, n), m.placing(stepOf, n)
 	for i, it := range m.items {
 		all[stepOf[i]].Moves = append(all[stepOf[i]].Moves, it.moves...)
 		p.change(i, 1)

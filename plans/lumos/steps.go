@@ -37,8 +37,8 @@ func Moves(from, to *Configuration) []Move {
 // Step is moves that are made at once: until all have been, their circuits that change are dark.
 type Step struct {
 	Moves []Move `json:"moves"`
-	// Leaf is the one with the largest share of its links dark meanwhile, Affected that share, 0 to 1. Links that earlier
-	// steps have left dark count.
+	// Leaf is the one with the largest share of its links dark meanwhile, Affected that share, 0 to 1. Links that
+	// earlier steps have left dark count.
 	Leaf     int     `json:"leaf"`
 	Affected float64 `json:"affected"`
 }
@@ -61,11 +61,11 @@ func (l *Logical) Continuing(r *Requirement) *Logical {
 	return run
 }
 
-// Steps orders the moves from one configuration to another into few steps, each of which affects at
-// most iota of the links that any leaf has in running: a link is affected where its pods have fewer circuits in
-// its group than they have links there, because of this step or of earlier ones. Groups are merged as far as that allows;
-// a group that exceeds it alone is taken apart. A step exceeds iota only by a single pair of OCSes, and then no other group
-// has dark links. Each step says what it affects.
+// Steps orders the moves from one configuration to another into few steps, each of which affects at most iota of the
+// links that any leaf has in running: a link is affected where its pods have fewer circuits in its group than they
+// have links there, because of this step or of earlier ones. Groups are merged as far as that allows; a group that
+// exceeds it alone is taken apart. A step exceeds iota only by a single pair of OCSes, and then no other group has
+// dark links. Each step says what it affects.
 func Steps(from, to *Configuration, running *Logical, iota float64) ([]Step, error) {
 	switch {
 	case from.Fabric != to.Fabric || running.Fabric != to.Fabric:
@@ -177,7 +177,8 @@ func circuits(pods int, maps []circuit.Permutation) *matrix.Matrix {
 	return n
 }
 
-// stays notes which links of pods group h carries before and afterwards. The others end, or get another group's circuits.
+// stays notes which links of pods group h carries before and afterwards. The others end, or get another group's
+// circuits.
 func (m *merger) stays(h int, from, to []circuit.Permutation) {
 	before, after := circuits(m.running.Fabric.Pods, from), circuits(m.running.Fabric.Pods, to)
 	m.lasting = matrix.New(m.running.Fabric.Pods)

@@ -9,9 +9,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// replay makes the steps and returns the largest share of a leaf's links that are dark during each, counted circuit by
-// circuit: those that the step moves, and those that earlier steps have left dark until a later one. The links of pods i
-// and j that exceed the circuits that stay may be any of theirs.
+// replay makes the steps and returns the largest share of a leaf's links that are dark during each, counted circuit
+// by circuit: those that the step moves, and those that earlier steps have left dark until a later one. The links of
+// pods i and j that exceed the circuits that stay may be any of theirs.
 func replay(t *testing.T, from, to *Configuration, run *Logical, steps []Step, iota float64) (worst []float64, beyond bool) {
 	t.Helper()
 	f := from.Fabric
@@ -57,7 +57,8 @@ func replay(t *testing.T, from, to *Configuration, run *Logical, steps []Step, i
 							links += share[a][b]
 						}
 					}
-					dark := max(0, min(pods[i][j], now[i][j])-stay[i][j]) + max(0, min(pods[i][j], first[i][j], last[i][j])-now[i][j])
+					dark := max(0, min(pods[i][j], now[i][j])-stay[i][j])
+					dark += max(0, min(pods[i][j], first[i][j], last[i][j])-now[i][j])
 					if dark > 0 && links > 0 {
 						lost[a] += min(links, dark)
 						if !slices.Contains(lostIn[a], h) {

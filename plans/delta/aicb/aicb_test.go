@@ -95,8 +95,8 @@ func TestSimAIRefused(t *testing.T) {
 	}
 }
 
-// TestGPUs: a number of GPUs that contradicts the file is refused; the same number, or one where the file says nothing, is
-// taken.
+// TestGPUs: a number of GPUs that contradicts the file is refused; the same number, or one where the file says
+// nothing, is taken.
 func TestGPUs(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -141,7 +141,8 @@ func TestWarnsOfNoGradients(t *testing.T) {
 		}
 		silent.WriteString(line)
 	}
-	if _, err := CSV(silent.String(), o); err != nil || len(said) != 1 || !strings.Contains(said[0], "2 of 2 stages have gradients of 0 bytes") {
+	_, err := CSV(silent.String(), o)
+	if err != nil || len(said) != 1 || !strings.Contains(said[0], "2 of 2 stages have gradients of 0 bytes") {
 		t.Errorf("%v, %q", err, said)
 	}
 }

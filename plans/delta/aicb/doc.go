@@ -54,8 +54,8 @@ func (o *Options) finish(c *train.Config) (*train.Config, error) {
 		}
 	}
 	if silent > 0 && c.Replicas() > 1 && o.Warn != nil {
-		o.Warn(fmt.Sprintf("%d of %d stages have gradients of 0 bytes, and the job has %d replicas: the file has no data-parallel collective with bytes for them",
-			silent, len(c.Stages), c.Replicas()))
+		o.Warn(fmt.Sprintf("%d of %d stages have gradients of 0 bytes, and the job has %d replicas: "+
+			"the file has no data-parallel collective with bytes for them", silent, len(c.Stages), c.Replicas()))
 	}
 	return c, c.Validate()
 }

@@ -128,7 +128,8 @@ func TestAbsentControl(t *testing.T) {
 	o := options
 	o.Warn = func(text string) { said = append(said, text) }
 	g, err := Graph([]*Trace{traces[0], trace}, o)
-	if err != nil || len(said) != 1 || !strings.Contains(said[0], "rank 1: left out 2 control dependencies") || !strings.Contains(said[0], "node 9 on node 3") {
+	if err != nil || len(said) != 1 || !strings.Contains(said[0], "rank 1: left out 2 control dependencies") ||
+		!strings.Contains(said[0], "node 9 on node 3") {
 		t.Fatalf("%v, %q", err, said)
 	}
 	without, err := Graph(pair(), options)
@@ -136,7 +137,8 @@ func TestAbsentControl(t *testing.T) {
 		t.Errorf("%v, %d dependencies, %d without", err, len(g.Deps), len(without.Deps))
 	}
 	traces[1].Nodes[0].Control = []uint64{9} // which waits for it
-	if _, err := Graph(traces, o); err != nil || len(said) != 2 || !strings.Contains(said[1], "all 5 control dependencies") {
+	if _, err := Graph(traces, o); err != nil || len(said) != 2 ||
+		!strings.Contains(said[1], "all 5 control dependencies") {
 		t.Errorf("a cycle: %v, %q", err, said)
 	}
 	traces[1].Nodes[1].Deps = []uint64{3}

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// dependencies returns, by node, the nodes that it waits for. Data dependencies all count: the trace has been checked.
-// Control dependencies may be those of a call on its caller, which Chakra's feeder passes over. So they count only where they
-// can be met: not on nodes that are not in the trace, not of a node on itself, and none of them if they make a cycle.
-// odd says which do not count; "" if all do.
+// dependencies returns, by node, the nodes that it waits for. Data dependencies all count: the trace has been
+// checked. Control dependencies may be those of a call on its caller, which Chakra's feeder passes over. So they
+// count only where they can be met: not on nodes that are not in the trace, not of a node on itself, and none of them
+// if they make a cycle. odd says which do not count; "" if all do.
 func (t *Trace) dependencies() (deps [][]int, odd string) {
 	at := make(map[uint64]int, len(t.Nodes))
 	for i := range t.Nodes {
@@ -36,7 +36,8 @@ func (t *Trace) dependencies() (deps [][]int, odd string) {
 	case cyclic(deps) && !cyclic(data):
 		return data, fmt.Sprintf("all %d control dependencies: with them, nodes wait for each other", controls)
 	case absent > 0:
-		return deps, fmt.Sprintf("%d control dependencies of nodes on themselves or on nodes that are not in the trace, the first of %s", absent, first)
+		return deps, fmt.Sprintf("%d control dependencies of nodes on themselves or on nodes that are not in the trace, "+
+			"the first of %s", absent, first)
 	}
 	return deps, ""
 }

@@ -15,8 +15,8 @@ type Options struct {
 	GPUsPerPod int     // even; ranks fill pods in order
 	Gbps       float64 // of a NIC, and of a circuit
 	ScaleUpGBs float64 // GB/s per GPU and direction within a pod
-	// Warn, unless nil, is called for every rank whose trace has control dependencies that cannot be met, and are left out:
-	// see [Trace.dependencies].
+	// Warn, unless nil, is called for every rank whose trace has control dependencies that cannot be met, and are
+	// left out: see [Trace.dependencies].
 	Warn func(text string)
 }
 

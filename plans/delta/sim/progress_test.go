@@ -10,8 +10,8 @@ import (
 	"lightpath/plans/delta/internal/deltatest"
 )
 
-// TestProgress: every event begins or ends a transfer, so a run has at most two events for each transfer. Some transfers
-// are shorter than the distance between two doubles at the time when they run.
+// TestProgress: every event begins or ends a transfer, so a run has at most two events for each transfer. Some
+// transfers are shorter than the distance between two doubles at the time when they run.
 func TestProgress(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 10))
@@ -27,7 +27,12 @@ func TestProgress(t *testing.T) {
 			}
 		}
 		c := deltatest.Circuits(rng, g)
-		for name, run := range map[string]*dag.Schedule{"fair": r.Record(c, nil), "ideal": r.Record(nil, nil), "ranked": r.Record(c, rank)} {
+		for name, record := range map[string]func() *dag.Schedule{
+			"fair":   func() *dag.Schedule { return r.Record(c, nil) },
+			"ideal":  func() *dag.Schedule { return r.Record(nil, nil) },
+			"ranked": func() *dag.Schedule { return r.Record(c, rank) },
+		} {
+			run := record()
 			if r.events > 2*transfers {
 				t.Fatalf("seed %d, %s: %d events for %d transfers", seed, name, r.events, transfers)
 			}

@@ -160,8 +160,8 @@ func (r *Runner) nextEvent(now float64) float64 {
 	return max(next, now)
 }
 
-// advance moves the transfers under way from now to next. It ends every transfer that ends at next within rounding, even
-// if now and next are the same double.
+// advance moves the transfers under way from now to next. It ends every transfer that ends at next within rounding,
+// even if now and next are the same double.
 func (r *Runner) advance(now, next float64) {
 	for _, i := range r.active {
 		if r.rate[i] == 0 {
@@ -178,8 +178,8 @@ func (r *Runner) advance(now, next float64) {
 	}
 }
 
-// Transfers that end at one time in exact arithmetic end in one event. endTolerance allows for the rounding of the bytes
-// left, as a part of the time that they need. timeTolerance allows for the rounding of times: 4 ulps.
+// Transfers that end at one time in exact arithmetic end in one event. endTolerance allows for the rounding of the
+// bytes left, as a part of the time that they need. timeTolerance allows for the rounding of times: 4 ulps.
 const (
 	endTolerance  = 1e-9
 	timeTolerance = 0x1p-50

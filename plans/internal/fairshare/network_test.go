@@ -177,8 +177,8 @@ func TestBottleneck(t *testing.T) {
 	}
 }
 
-// TestProgress: with capacities and flows of any size, filling ends within the number of rounds that solve promises, and
-// gives every group a rate above 0.
+// TestProgress: with capacities and flows of any size, filling ends within the number of rounds that solve promises,
+// and gives every group a rate above 0.
 func TestProgress(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))

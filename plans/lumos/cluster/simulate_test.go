@@ -286,9 +286,9 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// TestProgress: the phases of jobs bound the number of events, and jobs carry all their bytes, even if phases are shorter
-// than the distance between two doubles. An event is an arrival, the end of a computation, of a phase or of a dark time,
-// or void. An event that is not void makes at most one void event for each job.
+// TestProgress: the phases of jobs bound the number of events, and jobs carry all their bytes, even if phases are
+// shorter than the distance between two doubles. An event is an arrival, the end of a computation, of a phase or of a
+// dark time, or void. An event that is not void makes at most one void event for each job.
 func TestProgress(t *testing.T) {
 	for _, f := range tiny(t) {
 		jobs := randomJobs(4, 40, f.GPUs)
@@ -422,7 +422,8 @@ func TestSimulateRefuses(t *testing.T) {
 	}
 }
 
-// TestFilled: at a workload level near 1 a cluster of 16384 GPUs is full and jobs wait; at the paper's level hardly one does.
+// TestFilled: at a workload level near 1 a cluster of 16384 GPUs is full and jobs wait; at the paper's level hardly
+// one does.
 func TestFilled(t *testing.T) {
 	f, err := ParseFabric("best", 16384)
 	if err != nil {
