@@ -239,6 +239,7 @@ func planeConfigs(f *fabric.Fabric) []controller.PlaneConfig {
 		sw := f.Switch(j)
 		all = append(all, controller.PlaneConfig{
 			Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: sw.Reconfig, ReconfigPerPort: sw.ReconfigPerPort,
+			PinnedBy: f.PinnedBy,
 		})
 	}
 	return all

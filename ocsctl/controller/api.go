@@ -190,7 +190,7 @@ type LeaseSnapshot struct {
 type Sink interface {
 	// Changed: a plane has another epoch, map or fault (nil: none).
 	Changed(plane int, epoch uint32, m circuit.Permutation, fault error)
-	// Refused: a post of this port was for an epoch that is past.
+	// Refused: a post of this port was for an epoch that is past; or, where both epochs are equal, the plane is pinned.
 	Refused(plane int, epoch, planeEpoch uint32)
 	// Granted answers the Acquire of that id: the planes of its mask that are in service, never
 	// none; or an error where none is.

@@ -59,6 +59,8 @@ type PlaneConfig struct {
 	// Reconfig is how long changing ports are dark, plus ReconfigPerPort for each circuit
 	// that is made. Timed devices take the time that they take.
 	Reconfig, ReconfigPerPort time.Duration
+	// PinnedBy is the owner of the plane's circuits: only operators move them. "": ranks do, too.
+	PinnedBy string
 }
 
 // DataPath carries data over circuits. Its methods are called from the core and must not block;

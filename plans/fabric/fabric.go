@@ -39,6 +39,9 @@ type Fabric struct {
 	Circuits   plans.CircuitKind
 	Forwarding bool
 	Pods       [][]int // a partition of the ranks; nil where there are none
+	// PinnedBy is the owner of the circuits, such as the job whose topology they are: only operators move them, and
+	// jobs use them as they are. "": jobs move them.
+	PinnedBy   string
 	Controller Controller
 }
 

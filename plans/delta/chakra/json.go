@@ -81,7 +81,7 @@ type jsonFlat struct {
 }
 
 func (n *jsonFlat) node() Node {
-	return Node{ID: n.ID, Name: n.Name, Type: Type(n.Type), Deps: slices.Concat(n.CtrlDeps, n.DataDeps), DurationUS: n.Runtime,
+	return Node{ID: n.ID, Name: n.Name, Type: Type(n.Type), Deps: slices.Concat(n.DataDeps), Control: slices.Concat(n.CtrlDeps), DurationUS: n.Runtime,
 		Collective: Collective(n.Collective), Bytes: n.Bytes, Src: n.Src, Dst: n.Dst, Tag: n.Tag, Group: n.Group}
 }
 
@@ -124,12 +124,17 @@ func (m *jsonMessage) node() (Node, error) {
 	if n.ID, err = id(m.ID); err != nil {
 		return n, err
 	}
-	for _, d := range slices.Concat(m.CtrlDeps, m.DataDeps, m.CtrlDeps2, m.DataDeps2) {
-		dep, err := id(d)
-		if err != nil {
-			return n, err
+	for _, list := range []struct {
+		to   *[]uint64
+		from []number
+	}{{&n.Deps, slices.Concat(m.DataDeps, m.DataDeps2)}, {&n.Control, slices.Concat(m.CtrlDeps, m.CtrlDeps2)}} {
+		for _, d := range list.from {
+			dep, err := id(d)
+			if err != nil {
+				return n, err
+			}
+			*list.to = append(*list.to, dep)
 		}
-		n.Deps = append(n.Deps, dep)
 	}
 	switch v := m.Type.(type) {
 	case string:
