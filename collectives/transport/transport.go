@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -15,6 +16,11 @@ var (
 	ErrDark     = errors.New("frames lost on a dark or wrong circuit") // the circuit did not lead to the receiver
 	ErrCorrupt  = errors.New("corrupt frame")
 )
+
+// NoPeer returns the error of a call that names a rank without a flow to or from this rank. Transports use it.
+func NoPeer(rank, plane, peer, ranks int) error {
+	return fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", plane, rank, peer, ranks)
+}
 
 // Plane is one rank's attachment to one plane.
 type Plane interface {

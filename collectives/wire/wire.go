@@ -109,6 +109,15 @@ func Decode(b []byte, h *Header) error {
 	return nil
 }
 
+// CheckFlow returns an error if h is not a frame of the flow from src to dst on plane.
+func (h *Header) CheckFlow(src, dst, plane int) error {
+	if int(h.Src) != src || int(h.Dst) != dst || int(h.Plane) != plane {
+		return fmt.Errorf("frame from rank %d to rank %d on plane %d, want %d to %d on %d",
+			h.Src, h.Dst, h.Plane, src, dst, plane)
+	}
+	return nil
+}
+
 // checksum adds a hash of each of the first seven words. Each hash is a bijection of its word (xor, odd multiplier,
 // rotation), so the sum detects any damage within one word. Each word has its own constants, so the sum also
 // detects exchanged words. The multiplications are independent of each other, so checksum takes a few nanoseconds.

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/wire"
 )
 
@@ -33,7 +33,7 @@ func (b *sendBatch) init() {
 }
 
 // add makes frame i of payload, which stays the caller's.
-func (b *sendBatch) add(i int, to *control.Name, h *wire.Header, sequence uint32, payload []byte) {
+func (b *sendBatch) add(i int, to *counts.RawAddr, h *wire.Header, sequence uint32, payload []byte) {
 	encode(h, sequence, &b.heads[i])
 	b.iovs[i][1].Base = &payload[0]
 	b.iovs[i][1].SetLen(len(payload))
@@ -89,7 +89,7 @@ func (p *pool) put(f *frame) {
 type recvBatch struct {
 	msgs   [recvFrames]mmsghdr
 	iovs   [recvFrames]unix.Iovec
-	names  [recvFrames]control.Name
+	names  [recvFrames]counts.RawAddr
 	frames [recvFrames]*frame
 }
 

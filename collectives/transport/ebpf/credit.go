@@ -3,10 +3,10 @@ package ebpf
 import (
 	"net/netip"
 
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 )
 
-// A credit message (package control) says, by plane, how many frames of its receiver the sender
+// A credit message (package counts) says, by plane, how many frames of its receiver the sender
 // has consumed.
 const (
 	// creditParts: consuming this part of a window is worth a message.
@@ -16,12 +16,12 @@ const (
 )
 
 // newControl makes the endpoint's socket on the control network.
-func newControl(fd int, o *Options) *control.Socket {
-	co := control.Options{Rank: o.Rank, Comm: o.Comm, Counts: len(o.Addrs[o.Rank].Planes), Secret: o.Secret, Addrs: make([]netip.AddrPort, len(o.Addrs))}
+func newControl(fd int, o *Options) *counts.Socket {
+	co := counts.Options{Rank: o.Rank, Comm: o.Comm, Counts: len(o.Addrs[o.Rank].Planes), Secret: o.Secret, Addrs: make([]netip.AddrPort, len(o.Addrs))}
 	for r := range o.Addrs {
 		co.Addrs[r] = o.Addrs[r].Control
 	}
-	return control.New(fd, co)
+	return counts.New(fd, co)
 }
 
 // tell sends a rank what has been consumed of its frames. A message that does not get through
@@ -46,7 +46,7 @@ func (e *Endpoint) askForCredits() {
 	for rank := range e.planes[0].peers {
 		for _, p := range e.planes {
 			if p.peers[rank].blocked {
-				e.tell(rank, control.Ask)
+				e.tell(rank, counts.Request)
 				break
 			}
 		}
@@ -77,7 +77,7 @@ func (e *Endpoint) credit(src int, flags uint16) {
 			e.pace.credited()
 		}
 	}
-	if flags&control.Ask != 0 {
+	if flags&counts.Request != 0 {
 		e.tell(src, 0)
 	}
 }

@@ -34,7 +34,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 )
 
 // Counters is what the kernel counts at one port, over its life and for all who use it. All
@@ -126,7 +126,7 @@ func Listen(o ListenOptions) (_ *Listener, err error) {
 		a.MTU = p.MTU
 		l.addrs.Planes = append(l.addrs.Planes, a)
 	}
-	if l.control, l.addrs.Control, err = control.Listen(o.Control); err != nil {
+	if l.control, l.addrs.Control, err = counts.Listen(o.Control); err != nil {
 		return nil, fmt.Errorf("ebpf: %w", err)
 	}
 	return l, nil
@@ -161,7 +161,7 @@ func inspect(fd int) (PlaneAddr, error) {
 	if err != nil {
 		return PlaneAddr{}, fmt.Errorf("socket: %w", err)
 	}
-	addr, err := control.AddrPort(sa)
+	addr, err := counts.AddrPort(sa)
 	if err != nil {
 		return PlaneAddr{}, err
 	}

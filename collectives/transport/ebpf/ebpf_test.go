@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/transporttest"
 )
 
@@ -18,13 +18,13 @@ var secret = [SecretSize]byte{1, 2, 3}
 func socket(t testing.TB, host string) int {
 	t.Helper()
 	addr := netip.AddrPortFrom(netip.MustParseAddr(host), 0)
-	n := control.NewName(addr)
+	n := counts.NewRawAddr(addr)
 	fd, err := unix.Socket(n.Family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Bind(fd, control.Sockaddr(addr)); err != nil {
+	if err := unix.Bind(fd, counts.Sockaddr(addr)); err != nil {
 		t.Fatal(err)
 	}
 	// What an unprivileged user gets is enough.

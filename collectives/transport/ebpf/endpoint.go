@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/internal/poller"
 )
 
@@ -21,7 +21,7 @@ const (
 	// minWindow lets one frame be under way while another is looked at.
 	minWindow = 2
 	// SecretSize is that of a communicator's secret.
-	SecretSize = control.SecretSize
+	SecretSize = counts.SecretSize
 	// frameCost is what a receive buffer is charged for a frame, as a multiple of the MTU, and
 	// beside it: memory comes in powers of two.
 	frameCost, frameExtra = 2, 2048
@@ -48,7 +48,7 @@ type Endpoint struct {
 	rank    int
 	planes  []*plane
 	faces   []transport.Plane // what Planes returns
-	control *control.Socket
+	control *counts.Socket
 	poll    *poller.Set
 
 	mu   sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, and by Close
@@ -153,7 +153,7 @@ func newPlane(e *Endpoint, id int, po *PlaneOptions, o *Options) (*plane, error)
 			continue
 		}
 		p.peers[r] = peer{
-			name: control.NewName(o.Addrs[r].Planes[id].Addr), window: o.windowOf(r, id),
+			name: counts.NewRawAddr(o.Addrs[r].Planes[id].Addr), window: o.windowOf(r, id),
 			ring: make([]*frame, 1<<bits.Len64(mine-1)),
 		}
 	}
@@ -201,7 +201,7 @@ func (e *Endpoint) waitForRoom(p *plane) error {
 // ask notes what has become ready, and reads the credits that have come, if seen says that nobody
 // has asked since. The caller holds mu.
 func (e *Endpoint) ask(seen *uint64) {
-	events := e.poll.Ask(seen)
+	events := e.poll.PollOnce(seen)
 	for i := range events {
 		ev := &events[i]
 		if ev.Fd == controlID {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
 )
@@ -93,7 +93,7 @@ func TestLostCredits(t *testing.T) {
 	a, b := pair(t, 2, nil)
 	real := b.control
 	discard := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9"), netip.MustParseAddrPort("127.0.0.1:9")}
-	b.control = control.New(real.FD(), control.Options{Rank: 1, Addrs: discard, Comm: 0xc0, Counts: 1, Secret: secret})
+	b.control = counts.New(real.FD(), counts.Options{Rank: 1, Addrs: discard, Comm: 0xc0, Counts: 1, Secret: secret})
 	frame := make([]byte, a.planes[0].payload)
 	for i := range 2 {
 		if n := push(t, a, 1, i, frame); n != len(frame) {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/wire"
 )
 
@@ -45,7 +45,7 @@ type plane struct {
 
 // peer is what a plane knows of another rank.
 type peer struct {
-	name control.Name // of its socket
+	name counts.RawAddr // of its socket
 
 	sent     uint64 // frames
 	consumed uint64 // of them, as far as that rank has told
@@ -72,7 +72,7 @@ var (
 // peer checks that flows between this rank and another make sense. The caller holds e.mu.
 func (p *plane) peer(rank int) (*peer, error) {
 	if rank < 0 || rank >= len(p.peers) || rank == p.e.rank {
-		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, rank, len(p.peers))
+		return nil, transport.NoPeer(p.e.rank, p.id, rank, len(p.peers))
 	}
 	if p.e.poll.Closed() {
 		return nil, transport.ErrClosed
@@ -207,7 +207,7 @@ func (p *plane) receive() error {
 		return fmt.Errorf("transport: rank %d, plane %d: receive: %w", p.e.rank, p.id, errno)
 	}
 	p.readable = n == recvFrames
-	p.e.poll.Note()
+	p.e.poll.SetReady()
 	var first error
 	for i := range n {
 		kept, err := p.sort(i)
@@ -243,7 +243,7 @@ func (p *plane) sort(i int) (bool, error) {
 		return false, err
 	}
 	h := &f.hdr
-	if int(h.Src) >= len(p.peers) || int(h.Src) == p.e.rank || !p.rx.names[i].Same(&p.peers[h.Src].name) {
+	if int(h.Src) >= len(p.peers) || int(h.Src) == p.e.rank || !p.rx.names[i].Equal(&p.peers[h.Src].name) {
 		p.strays++
 		return false, nil
 	}
@@ -273,9 +273,9 @@ func (p *plane) enqueue(f *frame, seq uint32) (bool, error) {
 }
 
 // whose returns the rank whose socket has this name, or -1.
-func (p *plane) whose(n *control.Name) int {
+func (p *plane) whose(n *counts.RawAddr) int {
 	for r := range p.peers {
-		if r != p.e.rank && p.peers[r].name.Same(n) {
+		if r != p.e.rank && p.peers[r].name.Equal(n) {
 			return r
 		}
 	}

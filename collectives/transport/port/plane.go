@@ -215,7 +215,7 @@ func (p *plane) drop() {
 // peer checks that flows between this rank and another make sense.
 func (p *plane) peer(rank int) error {
 	if rank < 0 || rank >= len(p.queues) || rank == p.e.rank {
-		return fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, rank, len(p.queues))
+		return transport.NoPeer(p.e.rank, p.id, rank, len(p.queues))
 	}
 	if p.e.sleeper.Closed() {
 		return transport.ErrClosed

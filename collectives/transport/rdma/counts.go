@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/wire"
 )
 
-// Where counts travel over the control network (package control), a message says per plane how many
+// Where counts travel over the control network (package counts), a message says per plane how many
 // frames of its receiver have been released and have arrived, and how many frames to its receiver have
 // left the sender. Messages may get lost: whoever waits asks, at once where it wants to drain, else
 // after a while. A goroutine per endpoint answers, since the rank that is asked may have left its call, and
@@ -30,8 +30,8 @@ const (
 	controlID = -2
 )
 
-// counts are what a rank knows of its flows to and from a peer by messages.
-type counts struct {
+// flowCounts are what a rank knows of its flows to and from a peer by messages.
+type flowCounts struct {
 	left      uint64 // frames to the peer: their requests are complete
 	confirmed uint64 // of them, those that the peer says have arrived
 	asked     uint64 // frames sent when that was last asked for at once
@@ -111,14 +111,14 @@ func (e *Endpoint) hear(src int, flags uint16) (moved bool) {
 		if q.learn(e.control.Count(at+atReleased), e.control.Count(at+atArrived), e.control.Count(at+atLeft)) {
 			moved = true
 		}
-		if flags&control.Bye != 0 && !q.gone {
+		if flags&counts.Closing != 0 && !q.gone {
 			q.gone, moved = true, true
 		}
 		if some, _ := p.take(); some { // an error shows when the driver looks
 			moved = true
 		}
 	}
-	if flags&control.Ask != 0 {
+	if flags&counts.Request != 0 {
 		e.tell(src, 0)
 	}
 	if moved {
@@ -169,7 +169,7 @@ func (p *plane) unconfirmed(q *peer) bool { return p.unacknowledged && q.confirm
 func (e *Endpoint) confirm(q *peer) {
 	if q.left == q.sent && q.asked != q.sent {
 		q.asked = q.sent
-		e.tell(q.rank, control.Ask)
+		e.tell(q.rank, counts.Request)
 	}
 	q.waits = true
 	e.look()
@@ -180,7 +180,7 @@ func (e *Endpoint) confirm(q *peer) {
 // Hot path: no allocation, no logging.
 func (e *Endpoint) look() {
 	if moved, _ := e.listen(); moved {
-		e.poll.Note()
+		e.poll.SetReady()
 	}
 }
 
@@ -224,7 +224,7 @@ func (e *Endpoint) keep(now time.Time) (lost bool) {
 			q.waits = false
 		}
 		if asks {
-			e.tell(rank, control.Ask)
+			e.tell(rank, counts.Request)
 		}
 	}
 	return lost

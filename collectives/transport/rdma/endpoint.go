@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/internal/poller"
 )
 
@@ -24,7 +24,7 @@ const leastPatience = 100 * time.Millisecond
 const linger = time.Second
 
 // SecretSize is that of a communicator's secret.
-const SecretSize = control.SecretSize
+const SecretSize = counts.SecretSize
 
 // Options connect a rank to the others. All ranks give the same.
 type Options struct {
@@ -48,7 +48,7 @@ type Endpoint struct {
 	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, by Close, and by attend
 
 	// Of counts over the control network; nil where they travel on the planes.
-	control   *control.Socket
+	control   *counts.Socket
 	file      *os.File // its descriptor
 	attention syscall.RawConn
 	attended  chan struct{} // closed when attend has returned
@@ -165,11 +165,11 @@ func (e *Endpoint) open(l *Listener, o *Options) (err error) {
 	if err := e.poll.Add(l.control, unix.EPOLLIN, controlID); err != nil {
 		return err
 	}
-	co := control.Options{Rank: e.rank, Comm: o.Comm, Counts: planeCounts * len(e.planes), Secret: o.Secret, Addrs: make([]netip.AddrPort, len(o.Addrs))}
+	co := counts.Options{Rank: e.rank, Comm: o.Comm, Counts: planeCounts * len(e.planes), Secret: o.Secret, Addrs: make([]netip.AddrPort, len(o.Addrs))}
 	for r := range o.Addrs {
 		co.Addrs[r] = o.Addrs[r].Control
 	}
-	e.control, e.file, e.attended = control.New(l.control, co), os.NewFile(uintptr(l.control), "control"), make(chan struct{})
+	e.control, e.file, e.attended = counts.New(l.control, co), os.NewFile(uintptr(l.control), "control"), make(chan struct{})
 	e.attention, err = e.file.SyscallConn()
 	return err
 }
@@ -238,7 +238,7 @@ func (e *Endpoint) quiet() {
 	if e.poll.Closed() {
 		return
 	}
-	events := e.poll.Sweep()
+	events := e.poll.Poll()
 	for i := range events {
 		switch id := events[i].Fd; {
 		case id == controlID:
@@ -301,7 +301,7 @@ func (e *Endpoint) leave() {
 		defer func() { // with what has left by then
 			for rank := range e.planes[0].peers {
 				if rank != e.rank {
-					e.tell(rank, control.Bye)
+					e.tell(rank, counts.Closing)
 				}
 			}
 		}()

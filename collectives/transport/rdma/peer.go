@@ -58,7 +58,7 @@ type peer struct {
 	reposts             int    // receives to post again
 	seen                uint64 // poll in which the peer was last asked for
 
-	counts // where they travel over the control network
+	flowCounts // where they travel over the control network
 }
 
 func slotSize(payload int) int { return wire.HeaderSize + payload }

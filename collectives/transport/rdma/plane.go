@@ -165,7 +165,7 @@ func (po *PlaneOptions) Address() (a PlaneAddr, err error) {
 // peer checks that flows between this rank and another make sense. The caller holds e.mu.
 func (p *plane) peer(rank int) (*peer, error) {
 	if rank < 0 || rank >= len(p.peers) || rank == p.rank {
-		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.rank, rank, len(p.peers))
+		return nil, transport.NoPeer(p.rank, p.id, rank, len(p.peers))
 	}
 	if p.e.poll.Closed() {
 		return nil, transport.ErrClosed
@@ -334,7 +334,7 @@ func (p *plane) Drained() (bool, error) {
 func (p *plane) progress() error {
 	some, err := p.take()
 	if some {
-		p.e.poll.Note()
+		p.e.poll.SetReady()
 	}
 	return err
 }

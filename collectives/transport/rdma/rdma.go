@@ -43,7 +43,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/wire"
 )
 
@@ -140,7 +140,7 @@ func Listen(o ListenOptions) (_ *Listener, err error) {
 		l.addrs.Planes = append(l.addrs.Planes, a)
 	}
 	if o.Control != "" {
-		if l.control, l.addrs.Control, err = control.Listen(o.Control); err != nil {
+		if l.control, l.addrs.Control, err = counts.Listen(o.Control); err != nil {
 			return nil, fmt.Errorf("rdma: rank %d: %w", o.Rank, err)
 		}
 	}

@@ -87,9 +87,9 @@ func FuzzCounts(f *testing.F) {
 		moved := q.learn(released, arrived, left)
 		switch {
 		case q.released < before.released || q.released > sent, q.confirmed < before.confirmed || q.confirmed > sent, q.announced < before.announced:
-			t.Fatalf("%+v became %+v", before.counts, q.counts)
+			t.Fatalf("%+v became %+v", before.flowCounts, q.flowCounts)
 		case moved != (q.released != before.released || q.confirmed != before.confirmed):
-			t.Fatalf("moved %v: %+v became %+v", moved, before.counts, q.counts)
+			t.Fatalf("moved %v: %+v became %+v", moved, before.flowCounts, q.flowCounts)
 		case q.learn(released, arrived, left):
 			t.Fatal("the same message moves something again")
 		}

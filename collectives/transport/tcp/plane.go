@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"fmt"
-
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
 )
@@ -16,7 +14,7 @@ type plane struct {
 
 func (p *plane) conn(peer int) (*conn, error) {
 	if peer < 0 || peer >= len(p.conns) || p.conns[peer] == nil {
-		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, peer, len(p.conns))
+		return nil, transport.NoPeer(p.e.rank, p.id, peer, len(p.conns))
 	}
 	if p.e.poll.Closed() {
 		return nil, transport.ErrClosed

@@ -50,8 +50,8 @@ func (c *conn) parse(rank int) error {
 	if c.hdr.Length == 0 || c.hdr.Length > maxPayload {
 		return c.corrupt(fmt.Errorf("frame of %d bytes", c.hdr.Length))
 	}
-	if int(c.hdr.Src) != c.peer || int(c.hdr.Dst) != rank || int(c.hdr.Plane) != c.plane {
-		return c.corrupt(fmt.Errorf("frame of flow %d to %d on plane %d", c.hdr.Src, c.hdr.Dst, c.hdr.Plane))
+	if err := c.hdr.CheckFlow(c.peer, rank, c.plane); err != nil {
+		return c.corrupt(err)
 	}
 	c.headed = true
 	c.start += wire.HeaderSize

@@ -219,7 +219,7 @@ func TestUnwantedDataWakesOnce(t *testing.T) {
 	e.Wait(e.Arm(), time.Hour) // the edge
 	te := e.(*Endpoint)
 	te.mu.Lock()
-	te.poll.Sweep()
+	te.poll.Poll()
 	te.mu.Unlock()
 	if te.poll.Sleep(0) {
 		t.Error("a Wait would not sleep while an unwanted frame lies there")

@@ -128,7 +128,7 @@ func (e *Endpoint) Wake() { e.poll.Wake() }
 // ask marks the connections that have become ready, if seen, kept by one of them, says that
 // nobody has asked since. The caller holds mu.
 func (e *Endpoint) ask(seen *uint64) {
-	events := e.poll.Ask(seen)
+	events := e.poll.PollOnce(seen)
 	for i := range events {
 		ev := &events[i]
 		c := e.conns[ev.Fd]

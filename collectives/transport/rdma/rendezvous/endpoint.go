@@ -228,7 +228,7 @@ func (p *plane) take() (int, error) {
 	}
 	if n > 0 {
 		p.e.moves += uint64(n)
-		p.e.poll.Note()
+		p.e.poll.SetReady()
 	}
 	return n, nil
 }
@@ -256,7 +256,7 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	if e.poll.Pending(armed) || !e.poll.Sleep(d) {
 		return
 	}
-	for _, ev := range e.poll.Sweep() {
+	for _, ev := range e.poll.Poll() {
 		if ev.Fd <= deviceID {
 			e.befall(int(deviceID - ev.Fd))
 			continue
