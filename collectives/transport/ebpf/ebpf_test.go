@@ -27,7 +27,7 @@ func socket(t testing.TB, host string) int {
 	if err := unix.Bind(fd, counts.Sockaddr(addr)); err != nil {
 		t.Fatal(err)
 	}
-	// What an unprivileged user gets is enough.
+	// The kernel may grant less to an unprivileged user; that is enough.
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,10 @@ func socket(t testing.TB, host string) int {
 
 // loopback describes a communicator on the loopback interface.
 type loopback struct {
-	host   string
-	mtu    int
-	window int
-	// counters, where set, are those of a rank's port.
-	counters func(rank, plane int) Counters
+	host     string
+	mtu      int
+	window   int
+	counters func(rank, plane int) Counters // may be nil
 }
 
 func (l loopback) listen(t testing.TB, ranks, planes int) ([]*Listener, []Addrs) {

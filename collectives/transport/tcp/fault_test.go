@@ -129,7 +129,7 @@ func TestCorruptHeader(t *testing.T) {
 	}
 }
 
-// TestInterruptedSystemCalls sends signals during random traffic. Interrupted system calls must not lose or repeat data.
+// TestInterruptedSystemCalls sends signals during random traffic. No data must be lost or repeated.
 func TestInterruptedSystemCalls(t *testing.T) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGUSR1)
