@@ -335,7 +335,7 @@ func TestEvents(t *testing.T) {
 			if c.before != nil {
 				c.before(n, ports[1])
 			}
-			verbstest.Befall(ports[1], c.event)
+			verbstest.RaiseEvent(ports[1], c.event)
 			if c.says == "" {
 				for range 20 {
 					armed := e[1].Arm()
@@ -360,7 +360,7 @@ func TestPortNoted(t *testing.T) {
 	ports := []rdma.Device{n.Add("a"), n.Add("b")}
 	e := connectWith(t, each(ports), rdma.ListenOptions{}, nil)
 	t.Cleanup(func() { transporttest.Close(t, e[0], e[1]) })
-	verbstest.Befall(ports[0], rdma.Event{Kind: rdma.PortDown, Port: 1})
+	verbstest.RaiseEvent(ports[0], rdma.Event{Kind: rdma.PortDown, Port: 1})
 	e[0].Wait(e[0].Arm(), time.Minute) // which the event ends
 	n.Drop(func(uint32, uint32, uint64) bool { return true })
 	push(t, e[0].Planes()[0], 0, make([]byte, 8))

@@ -292,7 +292,7 @@ func TestBreaks(t *testing.T) {
 		"short offer": {func(n *verbstest.Network, _ []*rank) { n.Truncate(7) }, transport.ErrCorrupt, "of 7 bytes"},
 		"device lost": {func(n *verbstest.Network, _ []*rank) {
 			d, _ := n.Open("mem0.0")
-			verbstest.Befall(d, rdma.Event{Kind: rdma.DeviceFatal})
+			verbstest.RaiseEvent(d, rdma.Event{Kind: rdma.DeviceFatal})
 		}, rdma.ErrDevice, "rank 0, plane 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
