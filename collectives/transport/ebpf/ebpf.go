@@ -19,8 +19,9 @@ type Counters interface {
 	Sent() uint64
 	// Dropped returns the number of sent frames that were lost on a dark circuit and on a wrong circuit.
 	Dropped() (dark, misdirected uint64)
-	// TransitOp describes the latest operation whose frames the kernel has forwarded at this port. The low 40 bits count
-	// its payload bytes; the high 24 bits are its tag (see the frame format). The kernel increments Offered first.
+	// TransitOp describes the latest operation whose frames the kernel has forwarded at this port. The low 40 bits
+	// count its payload bytes; the high 24 bits are its tag (see the frame format). The kernel increments Offered
+	// first.
 	TransitOp() uint64
 }
 

@@ -18,9 +18,9 @@ const (
 	retrySleep = time.Millisecond
 	// A sender without credit requests credits after requestMin, then with exponential backoff up to requestMax.
 	requestMin, requestMax = 2 * time.Millisecond, 64 * time.Millisecond
-	// A waiting rank checks for lost frames every checkEvery. A frame is lost after maxStill consecutive checks in which
-	// it was missing behind later frames, or stood still in a queue. This takes a second, and longer if the machine
-	// itself pauses. At 1 Mb/s the largest frame takes half a second.
+	// A waiting rank checks for lost frames every checkEvery. A frame is lost after maxStill consecutive checks in
+	// which it was missing behind later frames, or stood still in a queue. This takes a second, and longer if the
+	// machine itself pauses. At 1 Mb/s the largest frame takes half a second.
 	checkEvery, maxStill = 100 * time.Millisecond, 10
 )
 

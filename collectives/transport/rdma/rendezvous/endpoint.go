@@ -27,7 +27,8 @@ type Transfer struct {
 	Tag         uint32  // equal at both ends
 }
 
-// Group is messages that are begun together, in the order of Transfers. It is the caller's again when Poll has returned it.
+// Group is messages that are begun together, in the order of Transfers. It is the caller's again when Poll has returned
+// it.
 type Group struct {
 	Transfers []Transfer
 	Owner     any // the caller's
@@ -45,8 +46,8 @@ func (g *Group) less() {
 
 // Endpoint is one rank's attachment to all planes.
 //
-// Concurrency: one goroutine calls Begin, Poll, Waiting, Arm and Wait, and none does any more when Close is called. Register, a region's
-// Close, Wake and Traffic are for any.
+// Concurrency: one goroutine calls Begin, Poll, Waiting, Arm and Wait, and none does any more when Close is called.
+// Register, a region's Close, Wake and Traffic are for any.
 type Endpoint struct {
 	o       Options
 	planes  []plane
@@ -108,8 +109,8 @@ func (r *Region) Holds(at uintptr, bytes int64) bool {
 	return r.from <= at && at <= r.to && uintptr(bytes) <= r.to-at
 }
 
-// Register makes a dma-buf known: size bytes from an offset, which transfers name as those at an address. The descriptor
-// stays the caller's, who may close it.
+// Register makes a dma-buf known: size bytes from an offset, which transfers name as those at an address. The
+// descriptor stays the caller's, who may close it.
 func (e *Endpoint) Register(fd int, offset uint64, at uintptr, size int) (*Region, error) {
 	r := &Region{e: e, from: at, to: at + uintptr(size)}
 	e.mu.Lock()
@@ -128,7 +129,8 @@ func (e *Endpoint) Register(fd int, offset uint64, at uintptr, size int) (*Regio
 	return r, nil
 }
 
-// Close has the devices forget the memory, which no message is to be in. The endpoint's Close does it for all that is left.
+// Close has the devices forget the memory, which no message is to be in. The endpoint's Close does it for all that is
+// left.
 func (r *Region) Close() error {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
@@ -181,8 +183,8 @@ func (e *Endpoint) Begin(g *Group) error {
 	return nil
 }
 
-// Poll moves everything on, and returns the groups that are over, until the next Poll. After an error nothing more moves.
-// Hot path: no allocation, no logging.
+// Poll moves everything on, and returns the groups that are over, until the next Poll. After an error nothing more
+// moves. Hot path: no allocation, no logging.
 func (e *Endpoint) Poll() (over []*Group, err error) {
 	for id := range e.planes {
 		if err := e.planes[id].poll(); err != nil {
@@ -327,13 +329,15 @@ func (e *Endpoint) Waiting() (w Wait, ok bool) {
 // Moves rises whenever something has moved.
 func (e *Endpoint) Moves() uint64 { return e.moves }
 
-// Traffic is how many bytes of messages have been written to peers. It is for who calls Poll, or when nobody does any more.
+// Traffic is how many bytes of messages have been written to peers. It is for who calls Poll, or when nobody does any
+// more.
 func (e *Endpoint) Traffic() int64 { return e.traffic }
 
 // Wake makes a Wait return.
 func (e *Endpoint) Wake() { e.poll.Wake() }
 
-// Close gives everything back: first the queue pairs, so that nothing is written any more, and then what was registered.
+// Close gives everything back: first the queue pairs, so that nothing is written any more, and then what was
+// registered.
 func (e *Endpoint) Close() (err error) {
 	e.poll.Close(func() {
 		for id := range e.planes {

@@ -1,21 +1,22 @@
 // Package rendezvous moves whole messages between registered memory of ranks over RDMA ports, without a CPU that
 // touches them: memory of devices above all, which is registered as a dma-buf.
 //
-// Layer: inside collectives/transport/rdma, whose verbs it uses. It knows nothing of devices, streams and calls: package
-// shim does.
+// Layer: inside collectives/transport/rdma, whose verbs it uses. It knows nothing of devices, streams and calls:
+// package shim does.
 //
 // # Messages
 //
-// The messages of two ranks on a plane are numbered, one direction apart from the other, and both ends have them in one order.
-// The receiver of message k *offers* the memory where it may arrive: a write of a few bytes into a slot at the sender, with address,
-// key, size and tag. The sender compares them with its own message k, and only then writes, straight to where the offer says, with the
-// message's number as immediate. So nothing is written where nobody waits for it, and what differs is an error before a
-// byte is under way. A receiver offers [window] messages ahead: offer k + window comes after message k, which is the
-// flow control. No offer overwrites one that has not been used, and no write waits for a receive.
+// The messages of two ranks on a plane are numbered, one direction apart from the other, and both ends have them in one
+// order. The receiver of message k *offers* the memory where it may arrive: a write of a few bytes into a slot at the
+// sender, with address, key, size and tag. The sender compares them with its own message k, and only then writes,
+// straight to where the offer says, with the message's number as immediate. So nothing is written where nobody waits
+// for it, and what differs is an error before a byte is under way. A receiver offers [window] messages ahead: offer k +
+// window comes after message k, which is the flow control. No offer overwrites one that has not been used, and no write
+// waits for a receive.
 //
-// A message sent is complete when the device says that all of it is acknowledged, one received when its immediate is there: an RDMA
-// write is in the peer's memory before its immediate is seen. That holds for the CPU. What a device must do besides to see it
-// is package shim's part.
+// A message sent is complete when the device says that all of it is acknowledged, one received when its immediate is
+// there: an RDMA write is in the peer's memory before its immediate is seen. That holds for the CPU. What a device must
+// do besides to see it is package shim's part.
 //
 // Queue pairs are reliable: the way back carries acknowledgements and offers.
 package rendezvous
@@ -47,10 +48,11 @@ const (
 type Options struct {
 	Rank, Ranks int
 	Planes      []rdma.PlaneOptions
-	// Circuits: what the planes have are circuits, which are moved when both ends' messages are over. Nothing of them may be on its
-	// way then, so one that is received is over only when the offer of its memory is acknowledged, too.
+	// Circuits: what the planes have are circuits, which are moved when both ends' messages are over. Nothing of them
+	// may be on its way then, so one that is received is over only when the offer of its memory is acknowledged, too.
 	Circuits bool
-	// Timeout and Retries say when a peer is lost, TrafficClass and ServiceLevel are the packets' priority: see [rdma.Path].
+	// Timeout and Retries say when a peer is lost, TrafficClass and ServiceLevel are the packets' priority: see
+	// [rdma.Path].
 	Timeout, Retries           uint8
 	TrafficClass, ServiceLevel uint8
 }
@@ -58,8 +60,8 @@ type Options struct {
 // Addrs is what other ranks must know of one, by plane; the bootstrap carries it.
 type Addrs []rdma.PlaneAddr
 
-// Listen makes a rank's queue pairs, and says where they are. Until it is connected nothing can be done with the endpoint
-// but to close it, and to register memory.
+// Listen makes a rank's queue pairs, and says where they are. Until it is connected nothing can be done with the
+// endpoint but to close it, and to register memory.
 func Listen(o Options) (_ *Endpoint, _ Addrs, err error) {
 	if o.Ranks < 2 || o.Ranks > 1<<15 || o.Rank < 0 || o.Rank >= o.Ranks || len(o.Planes) == 0 {
 		return nil, nil, fmt.Errorf("rendezvous: rank %d of %d on %d planes", o.Rank, o.Ranks, len(o.Planes))
@@ -81,8 +83,8 @@ func Listen(o Options) (_ *Endpoint, _ Addrs, err error) {
 	return e, addrs, nil
 }
 
-// Connect connects the queue pairs to those of the other ranks. It talks to nobody, but no rank may send before all have
-// connected.
+// Connect connects the queue pairs to those of the other ranks. It talks to nobody, but no rank may send before all
+// have connected.
 func (e *Endpoint) Connect(all []Addrs) error {
 	o := &e.o
 	if len(all) != o.Ranks {

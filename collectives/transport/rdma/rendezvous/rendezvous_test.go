@@ -91,7 +91,8 @@ func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Net
 	return n, all, addrs
 }
 
-// TestOffersAreAcknowledged: over circuits a message is over at its receiver when nothing of the receiver's is on its way either.
+// TestOffersAreAcknowledged: over circuits a message is over at its receiver when nothing of the receiver's is on its
+// way either.
 func TestOffersAreAcknowledged(t *testing.T) {
 	n, all, addrs := connectOver(t, 2, 1, true)
 	const messages = 3
@@ -137,7 +138,8 @@ func (r *rank) transfer(plane, peer int, send bool, off, size int, tag uint32) r
 	}
 }
 
-// drive polls all ranks in turn until so many groups are over, or one has failed. Between polls that find nothing they wait.
+// drive polls all ranks in turn until so many groups are over, or one has failed. Between polls that find nothing they
+// wait.
 func drive(t testing.TB, all []*rank, groups int) error {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); groups > 0; {
@@ -157,8 +159,8 @@ func drive(t testing.TB, all []*rank, groups int) error {
 	return nil
 }
 
-// TestMessages: random groups between all pairs, of more messages than a window, of any size; each arrives as it was, in its place and
-// nowhere else.
+// TestMessages: random groups between all pairs, of more messages than a window, of any size; each arrives as it was,
+// in its place and nowhere else.
 func TestMessages(t *testing.T) {
 	for _, c := range [][2]int{{2, 1}, {3, 2}, {4, 1}} {
 		t.Run(fmt.Sprintf("%dx%d", c[0], c[1]), func(t *testing.T) {
@@ -247,7 +249,8 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestEndsDiffer: a message whose ends are of other sizes or calls is an error that says so, before any of it is written.
+// TestEndsDiffer: a message whose ends are of other sizes or calls is an error that says so, before any of it is
+// written.
 func TestEndsDiffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		size int
