@@ -47,12 +47,12 @@ func vectorize(k *Kernels, wide bool) {
 			k.Reduce[v.t][Avg], k.Combine[v.t][Avg] = k.Reduce[v.t][Sum], k.Combine[v.t][Sum]
 		}
 	}
-	for _, v := range pastCaches() {
+	for _, v := range streamReducers() {
 		f, align := v.avx2, uintptr(32)
 		if wide {
 			f, align = v.avx512, 64
 		}
-		k.CombinePast[v.t][v.op] = vectorPast(f, align, v.t.Size(), k.Combine[v.t][v.op])
+		k.CombineStream[v.t][v.op] = vectorStream(f, align, v.t.Size(), k.Combine[v.t][v.op])
 	}
 	for _, v := range scalers() {
 		f := v.avx2
@@ -95,8 +95,8 @@ func vectorCombine(f reducer, rest CombineFunc) CombineFunc {
 	}
 }
 
-// vectorPast is vectorCombine where f stores past the caches, from the first vector of dst that is aligned on.
-func vectorPast(f reducer, align uintptr, size int, rest CombineFunc) CombineFunc {
+// vectorStream is vectorCombine where f stores past the caches, from the first vector of dst that is aligned on.
+func vectorStream(f reducer, align uintptr, size int, rest CombineFunc) CombineFunc {
 	return func(dst, a, b []byte) {
 		head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) & (align - 1))
 		if head%size != 0 || head+step > len(dst) {
@@ -145,17 +145,17 @@ func scalers() []vectorScaler {
 	}
 }
 
-// pastCaches are sums that store past the caches.
-func pastCaches() []vectorReducer {
+// streamReducers are sums that store past the caches.
+func streamReducers() []vectorReducer {
 	return []vectorReducer{
-		{Float32, Sum, sumF32PastAVX2, sumF32PastAVX512},
-		{Float64, Sum, sumF64PastAVX2, sumF64PastAVX512},
-		{Int8, Sum, sumI8PastAVX2, sumI8PastAVX512},
-		{Uint8, Sum, sumI8PastAVX2, sumI8PastAVX512},
-		{Int32, Sum, sumI32PastAVX2, sumI32PastAVX512},
-		{Uint32, Sum, sumI32PastAVX2, sumI32PastAVX512},
-		{Int64, Sum, sumI64PastAVX2, sumI64PastAVX512},
-		{Uint64, Sum, sumI64PastAVX2, sumI64PastAVX512},
+		{Float32, Sum, sumF32StreamAVX2, sumF32StreamAVX512},
+		{Float64, Sum, sumF64StreamAVX2, sumF64StreamAVX512},
+		{Int8, Sum, sumI8StreamAVX2, sumI8StreamAVX512},
+		{Uint8, Sum, sumI8StreamAVX2, sumI8StreamAVX512},
+		{Int32, Sum, sumI32StreamAVX2, sumI32StreamAVX512},
+		{Uint32, Sum, sumI32StreamAVX2, sumI32StreamAVX512},
+		{Int64, Sum, sumI64StreamAVX2, sumI64StreamAVX512},
+		{Uint64, Sum, sumI64StreamAVX2, sumI64StreamAVX512},
 	}
 }
 

@@ -34,7 +34,7 @@ func TestCombine(t *testing.T) {
 			}
 		}
 	}
-	if CombinePast(NumOps, Float32) != nil || CombinePast(Sum, NumTypes) != nil {
+	if CombineStream(NumOps, Float32) != nil || CombineStream(Sum, NumTypes) != nil {
 		t.Error("a kernel past the caches of nothing")
 	}
 	if Combine(NumOps, Float32) != nil || Combine(Sum, NumTypes) != nil {
@@ -46,7 +46,7 @@ func TestCombine(t *testing.T) {
 func TestCombinePast(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for typ := range NumTypes {
-		past := CombinePast(Sum, typ)
+		past := CombineStream(Sum, typ)
 		if past == nil {
 			continue
 		}

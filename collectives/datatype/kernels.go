@@ -40,8 +40,8 @@ type Kernels struct {
 	Reduce [NumTypes][NumOps]ReduceFunc
 	// Combine has the results of Reduce; nil where that is all there is.
 	Combine [NumTypes][NumOps]CombineFunc
-	// CombinePast is Combine with results past the caches; nil where there is none.
-	CombinePast [NumTypes][NumOps]CombineFunc
+	// CombineStream is Combine with results past the caches; nil where there is none.
+	CombineStream [NumTypes][NumOps]CombineFunc
 	Scale       [NumTypes]ScaleFunc
 	Div         [NumTypes]DivFunc // nil for floats
 }
@@ -108,16 +108,16 @@ func Combine(op Op, t Type) CombineFunc {
 	return combineBy(fastest().Reduce[t][op])
 }
 
-// CombinePast returns a combining kernel whose results do not stay in the caches, as those of [Stream]; nil where there is none
+// CombineStream returns a combining kernel whose results do not stay in the caches, as those of [Stream]; nil where there is none
 // for that operator and type.
-func CombinePast(op Op, t Type) CombineFunc {
+func CombineStream(op Op, t Type) CombineFunc {
 	if !op.Valid() || !t.Valid() {
 		return nil
 	}
 	if op == Avg {
 		op = Sum
 	}
-	return fastest().CombinePast[t][op]
+	return fastest().CombineStream[t][op]
 }
 
 // combineBy makes a combining kernel of a reducing one.

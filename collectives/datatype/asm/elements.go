@@ -17,9 +17,9 @@ func whole(name string) element {
 }
 
 // past is whole with stores past the caches.
-func past(name string) element {
-	e := whole(name + "Past")
-	e.past = true
+func streamed(name string) element {
+	e := whole(name + "Stream")
+	e.stream = true
 	e.store = func(_ isa, v []reg.VecVirtual, m Mem) { VMOVNTDQ(v[0], m) }
 	return e
 }

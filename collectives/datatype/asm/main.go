@@ -23,7 +23,7 @@ type element struct {
 	load  func(isa, Mem) []reg.VecVirtual
 	store func(isa, []reg.VecVirtual, Mem)
 	setup func(isa) // makes the constants of load and store
-	past  bool      // stores go past the caches: they are aligned to a vector, and weakly ordered
+	stream  bool      // stores go past the caches: they are aligned to a vector, and weakly ordered
 }
 
 // operator combines the vectors w, of dst, and v, of src.
@@ -68,7 +68,7 @@ func main() {
 			{"F32", plain("sum", VADDPS)}, {"F64", plain("sum", VADDPD)},
 			{"I8", plain("sum", VPADDB)}, {"I32", plain("sum", VPADDD)}, {"I64", plain("sum", VPADDQ)},
 		} {
-			reduce(i, past(t.name), t.op)
+			reduce(i, streamed(t.name), t.op)
 		}
 		for _, e := range []element{whole("F32"), whole("F64"), f16, bf16, e4m3.element(), e5m2.element()} {
 			scale(i, e)
@@ -93,7 +93,7 @@ func reduce(i isa, e element, o operator) {
 		}
 		e.store(i, w, m[0])
 	})
-	if e.past {
+	if e.stream {
 		SFENCE()
 	}
 	VZEROUPPER()
