@@ -11,20 +11,20 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// ErrProblem says that a schedule poses no problem on the fabric or size asked for.
+// ErrProblem reports a fabric or size for which a schedule has no planning problem.
 var ErrProblem = errors.New("schedule: no planning problem")
 
-// Flow is everything that one rank sends another in one step.
+// Flow is all data that one rank sends to another in one step.
 type Flow struct {
 	Src, Dst int
-	// Moves are the transfers of the flow in the schedule's order: concatenated, they are
-	// the byte string that plans divide.
+	// Moves are the transfers of the flow in the schedule's order. Their bytes in this order are the bytes of the flow,
+	// which a plan divides over planes.
 	Moves  []Move
-	Chunks int // the sum over Moves
+	Chunks int // sum over Moves
 }
 
-// Flows returns the flows of a step by source, then destination: the order of
-// [plans.Step.FlowList] in the problem that [Problem] makes.
+// Flows returns the flows of a step, ordered by source and destination. [plans.Step.FlowList] has the same order in the
+// problem of [Problem].
 func (s *Schedule) Flows(step int) []Flow {
 	moves := slices.Clone(s.Steps[step].Transfers)
 	slices.SortStableFunc(moves, func(a, b Move) int {
@@ -44,14 +44,14 @@ func (s *Schedule) Flows(step int) []Flow {
 	return flows
 }
 
-// MoveElements returns the elements that m carries in a call of count elements per block.
+// MoveElements returns the number of elements of m in a call of count elements per block.
 func (s *Schedule) MoveElements(m *Move, count int64) int64 {
 	lo, _ := s.ChunkRange(m.From.Chunk, count)
 	_, hi := s.ChunkRange(m.From.Chunk+m.Count-1, count)
 	return hi - lo
 }
 
-// FlowElements returns the elements of f in a call of count elements per block.
+// FlowElements returns the number of elements of f in a call of count elements per block.
 func (s *Schedule) FlowElements(f *Flow, count int64) int64 {
 	n := int64(0)
 	for i := range f.Moves {
@@ -60,20 +60,21 @@ func (s *Schedule) FlowElements(f *Flow, count int64) int64 {
 	return n
 }
 
-// FlowBytes returns the bytes of f in the planning model for a call of size bytes as
-// nccl-tests counts it: chunks are fractions of a block there, not rounded to elements.
+// FlowBytes returns the size of f in the planning model, for a call of the given bytes as nccl-tests counts them. In
+// the model, chunks are equal fractions of a block, not rounded to elements.
 func (s *Schedule) FlowBytes(f *Flow, bytes float64) float64 {
 	return float64(f.Chunks) * s.Collective.BlockBytes(bytes, s.Ranks) / float64(s.Sub)
 }
 
-// Problem returns the planning problem of s for a call of size bytes as nccl-tests counts
-// it (see [Collective.BlockBytes]) on the fabric of a template, whose steps and demand are
-// ignored and whose Ranks is 0 or that of s. A step's bytes are those of its largest flow;
-// it has the form To where every rank sends to and receives from at most one other.
+// Problem returns the planning problem of s on a fabric, for a call of the given bytes as nccl-tests counts them (see
+// [Collective.BlockBytes]). The Ranks of the fabric are 0 or those of s; Problem ignores its steps and demand, and
+// shares Initial and Final with it.
 //
-// steps[i] is the schedule's step that the problem's step i is; steps without flows are
-// left out, and a schedule of one rank has none at all. The problem shares Initial and
-// Final with the template. Errors: [ErrProblem].
+// The bytes of a step are those of its largest flow. A step has the form To if every rank sends to and receives from at
+// most one other rank.
+//
+// steps[i] is the number of the schedule's step for step i of the problem, which omits steps without flows. Errors:
+// [ErrProblem].
 func Problem(s *Schedule, bytes float64, fabric *plans.Problem) (p *plans.Problem, steps []int, err error) {
 	if fabric.Ranks != 0 && fabric.Ranks != s.Ranks {
 		return nil, nil, fmt.Errorf("%w: schedule of %d ranks on a fabric of %d", ErrProblem, s.Ranks, fabric.Ranks)
@@ -102,8 +103,7 @@ func Problem(s *Schedule, bytes float64, fabric *plans.Problem) (p *plans.Proble
 	return &q, steps, nil
 }
 
-// permutation returns the map that serves flows, or nil where some rank has two
-// destinations or two sources.
+// permutation returns the circuits for flows, or nil if a rank has two destinations or two sources.
 func permutation(flows []Flow, n int) circuit.Permutation {
 	to, taken := circuit.AllDark(n), make([]bool, n)
 	for i := range flows {
