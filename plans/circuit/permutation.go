@@ -134,8 +134,8 @@ func (p Permutation) Hops(src, dst int) (int, bool) {
 	return 0, false
 }
 
-// Changes counts the circuits of next that p does not have: the ports a switch has to
-// move. Circuits that only go dark are not counted.
+// Changes counts the transmit ports that get a new target when p becomes next. A port that only goes
+// dark is not counted.
 func (p Permutation) Changes(next Permutation) int {
 	n := 0
 	for r, s := range next {

@@ -183,7 +183,7 @@ func (m *model) pagingBound(s sequence) bounds {
 			work[i] = m.direct + m.usPerByte*m.steps[i].bytes
 		}
 	}
-	reconfig := plans.ReconfigUS(m.p, 1)
+	reconfig := plans.ReconfigPortsUS(m.p, 1)
 	cache := newPaging(m.p.Planes)
 	price := newPricing(m, &s)
 	b := bounds{suffix: make([]float64, n+1)}

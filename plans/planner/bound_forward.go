@@ -221,7 +221,7 @@ func (f *forwarding) grow(c, d int, us float64) {
 // planeTime is the least time that the window takes of all planes together, over the
 // numbers of switches, beginning with the given number of usable planes.
 func (f *forwarding) planeTime(circuits int) float64 {
-	reconfig := plans.ReconfigUS(f.m.p, 1)
+	reconfig := plans.ReconfigPortsUS(f.m.p, 1)
 	floor := 0.0 // every destination one hop away
 	most := 0    // switches after which it is
 	for c := range f.kinds {

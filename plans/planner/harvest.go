@@ -243,7 +243,7 @@ func (h *harvest) switchUS(b, c int) float64 {
 	for j, before := range h.states[b] {
 		unit := j / k * k
 		if !sameMaps(h.states[b][unit:unit+k], h.states[c][unit:unit+k]) {
-			cost = math.Max(cost, plans.ReconfigUS(h.m.p, before.Changes(h.states[c][j])))
+			cost = math.Max(cost, plans.ReconfigUS(h.m.p, before, h.states[c][j]))
 		}
 	}
 	return cost

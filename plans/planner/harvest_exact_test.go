@@ -63,7 +63,7 @@ func TestHarvestEqualsIntervals(t *testing.T) {
 				switch {
 				case current == nil || current.Equal(s[0]):
 				default:
-					us = plans.ReconfigUS(p, current.Changes(s[0]))
+					us = plans.ReconfigUS(p, current, s[0])
 				}
 				for to := from; to < len(p.Steps); to++ { // the interval from..to stays on s
 					hops, load, err := plans.Load(s[0], p.Steps[to].FlowList())

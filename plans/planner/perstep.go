@@ -79,7 +79,7 @@ func (m *model) roundsOf(from, to int) []round {
 		rounds := m.chunks(from, to, width)
 		us := 0.0
 		for _, r := range rounds {
-			us += plans.ReconfigUS(m.p, m.p.Ranks) + m.roundUS(r)
+			us += plans.ReconfigPortsUS(m.p, m.p.Ranks) + m.roundUS(r)
 		}
 		if us < least-tolerance(us) {
 			best, least = rounds, us

@@ -35,7 +35,7 @@ type pricing struct {
 
 func newPricing(m *model, s *sequence) *pricing {
 	n, k := len(m.steps), float64(m.p.Planes)
-	pr := &pricing{reconfig: plans.ReconfigUS(m.p, 1), prev: make([]int, n), holds: make([]bool, n)}
+	pr := &pricing{reconfig: plans.ReconfigPortsUS(m.p, 1), prev: make([]int, n), holds: make([]bool, n)}
 	idle := make([]float64, n+1) // of a plane that is unused, summed over the steps before
 	last := map[int]int{}
 	for i := range m.steps {

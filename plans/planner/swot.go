@@ -216,7 +216,7 @@ func (w *swot) switchCost(unit, from, to int) float64 {
 	}
 	cost := 0.0
 	for j, c := range w.m.pages[to].maps {
-		cost = math.Max(cost, plans.ReconfigUS(p, before[j].Changes(c)))
+		cost = math.Max(cost, plans.ReconfigUS(p, before[j], c))
 	}
 	w.costs[key] = cost
 	return cost

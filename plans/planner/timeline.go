@@ -38,7 +38,7 @@ func (t *timeline) reconfigure(unit int, maps []circuit.Permutation) float64 {
 	start, cost := 0.0, 0.0
 	for i, c := range maps {
 		start = math.Max(start, t.idle[first+i])
-		cost = math.Max(cost, plans.ReconfigUS(t.m.p, t.current[first+i].Changes(c)))
+		cost = math.Max(cost, plans.ReconfigUS(t.m.p, t.current[first+i], c))
 	}
 	for i, c := range maps {
 		j := first + i

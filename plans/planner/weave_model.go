@@ -245,7 +245,7 @@ func (w *weaver) switchCost(from, to int) float64 {
 	}
 	cost := 0.0
 	for j, c := range w.sets[to] {
-		cost = math.Max(cost, plans.ReconfigUS(p, w.sets[from][j].Changes(c)))
+		cost = math.Max(cost, plans.ReconfigUS(p, w.sets[from][j], c))
 	}
 	w.costs[key] = cost
 	return cost

@@ -74,7 +74,7 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	if len(w.demand) == 0 {
 		return plan, nil
 	}
-	reconfigure := (p.ReconfigUS + p.ReconfigPerPort*float64(p.Ranks)) * float64(len(w.demand))
+	reconfigure := plans.ReconfigPortsUS(p, p.Ranks) * float64(len(w.demand))
 	if math.IsInf(reconfigure+sum(w.demand)*float64(2*w.n), 0) {
 		return nil, fmt.Errorf("spectra: demand: %w", ErrTooLong)
 	}
