@@ -220,6 +220,21 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
+// TestDuplexServesEverything: duplex planes serve every step, those that are no involutions on several
+// settings in turn.
+func TestDuplexServesEverything(t *testing.T) {
+	for name, c := range map[string]schedule.Collective{
+		"pairwise": schedule.AllToAll, "bruck": schedule.AllToAll, "ring": schedule.AllReduce, "recursive-doubling": schedule.AllReduce,
+	} {
+		r := Request{Collective: c, Ranks: 8, Bytes: 1e6, Fabric: fabric(2, plans.Duplex), Algorithms: []string{name}, Options: counted(5 * time.Millisecond)}
+		if ch, err := Choose(context.Background(), r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if _, err := check.Check(ch.Problem, ch.Plan); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestChooseRefuses(t *testing.T) {
 	good := Request{Collective: schedule.AllToAll, Ranks: 5, Bytes: 1e6, Fabric: fabric(1, plans.Duplex), Options: counted(time.Millisecond)}
 	for name, c := range map[string]struct {
@@ -232,7 +247,9 @@ func TestChooseRefuses(t *testing.T) {
 		"fabric":     {func(r *Request) { r.Fabric = nil }, ErrRequest, "fabric"},
 		"planner":    {func(r *Request) { r.Planner = "magic" }, ErrRequest, "magic"},
 		"algorithm":  {func(r *Request) { r.Algorithms = []string{"telepathy"} }, ErrRequest, "telepathy"},
-		"no plan":    {func(r *Request) { r.Algorithms = []string{"pairwise", "bruck"} }, planner.ErrInfeasible, "pairwise"},
+		"no plan": {func(r *Request) {
+			r.Algorithms, r.Planner = []string{"pairwise", "bruck"}, "static"
+		}, planner.ErrInfeasible, "pairwise"},
 		"bandwidth": {func(r *Request) {
 			f := *r.Fabric
 			f.BandwidthGbps = 0

@@ -40,8 +40,7 @@ func (m *model) candidates(limit int) [][]circuit.Permutation {
 	}
 	if m.p.Forwarding && m.p.Circuits != plans.Duplex {
 		for _, d := range m.ringShifts() {
-			maps, err := m.mapsFor(circuit.Shift(m.p.Ranks, d))
-			if err == nil {
+			if maps, ok := m.mapsFor(circuit.Shift(m.p.Ranks, d)); ok {
 				set.add(maps)
 			}
 		}
@@ -141,7 +140,7 @@ func (s *stateSet) add(maps []circuit.Permutation) {
 
 // harvestStates returns the settings of all planes that harvest considers, the given initial
 // circuits first, then by how much they are likely to be of use.
-func (m *model) harvestStates() [][]circuit.Permutation {
+func (m *model) harvestStates(fills [][][]circuit.Permutation) [][]circuit.Permutation {
 	var set stateSet
 	if m.p.Initial != nil {
 		set.add(m.p.Initial)
@@ -158,6 +157,11 @@ func (m *model) harvestStates() [][]circuit.Permutation {
 	for _, q := range m.pages {
 		set.add(m.everyUnit(q.maps))
 	}
+	for _, list := range fills {
+		for _, maps := range list {
+			set.add(m.everyUnit(maps))
+		}
+	}
 	m.addRounds(&set)
 	m.addWindows(&set)
 	return set.all
@@ -167,11 +171,6 @@ func (m *model) harvestStates() [][]circuit.Permutation {
 func (m *model) addRounds(set *stateSet) {
 	if len(m.asked) == len(m.steps) {
 		return
-	}
-	for i := range m.steps {
-		if m.steps[i].page < 0 {
-			return
-		}
 	}
 	for _, r := range m.rounds() {
 		if len(r.pages) > 1 {

@@ -58,7 +58,10 @@ func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, 
 	if steps, ok := m.doublingSteps(); ok && m.p.Planes == 1 {
 		return m.solveDoubling(steps), true, nil
 	}
-	h := &harvest{table: newTable(ctx, o, newServer(m, o), m.harvestStates())}
+	fills := m.fills()
+	states := m.harvestStates(fills)
+	pieces, positions := m.pieces(m.near(fills))
+	h := &harvest{table: newTable(ctx, o, newServer(m, o), pieces, states), positions: positions}
 	path, optimal, err := h.solve()
 	if err != nil {
 		return nil, false, err
@@ -73,16 +76,16 @@ func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, 
 	return best, optimal, nil
 }
 
-// harvest is the search for a shortest path. Positions are numbers of steps that are done,
-// states indexes into the table's; if the problem gives the initial circuits they are
-// state 0.
+// harvest is the search for a shortest path over the positions of [piece], and states: indexes into
+// the table's. If the problem gives the initial circuits they are state 0.
 type harvest struct {
 	*table
-	done  [][]float64 // [position][state]: least time to get there; nil before and after use
-	spare [][]float64 // rows for done
-	last  int         // position that the last search reached
-	piece [][]int32   // [position][state]: the last piece on the way there
-	from  [][]int32   // [position][state]: the state from which the next piece's is reached
+	positions int
+	done      [][]float64 // [position][state]: least time to get there; nil before and after use
+	spare     [][]float64 // rows for done
+	last      int         // position that the last search reached
+	piece     [][]int32   // [position][state]: the last piece on the way there
+	from      [][]int32   // [position][state]: the state from which the next piece's is reached
 
 	simple []leg // a shortest path without any search for routes
 }
@@ -139,7 +142,7 @@ func (h *harvest) shortest(times [][]float64) []leg {
 	h.reset()
 	ready := make([]float64, len(h.states)) // after a switch, if that helps
 	at := 0
-	for pos := range len(h.m.steps) {
+	for pos := range h.positions {
 		if h.switches(pos, ready) {
 			h.last = pos
 		}
@@ -159,7 +162,7 @@ func (h *harvest) shortest(times [][]float64) []leg {
 
 // reset forgets the last search; the table's size does not change between searches.
 func (h *harvest) reset() {
-	n := len(h.m.steps) + 1
+	n := h.positions + 1
 	if h.done == nil {
 		h.done, h.piece, h.from = make([][]float64, n), make([][]int32, n), make([][]int32, n)
 		for pos := range n {
@@ -251,7 +254,7 @@ func (h *harvest) switchUS(b, c int) float64 {
 
 // path reads the best path from the end.
 func (h *harvest) path() []leg {
-	pos := len(h.m.steps)
+	pos := h.positions
 	done, at := h.row(pos), 0
 	for c, us := range done {
 		if us < done[at]-tolerance(us) {
@@ -280,7 +283,13 @@ func (h *harvest) refusal() error {
 	for _, s := range h.states {
 		maps = append(maps, s...)
 	}
-	return h.m.unserved(h.m.askedAt(h.last), maps)
+	at := h.pieces[0]
+	for _, pc := range h.pieces {
+		if pc.from <= h.last {
+			at = pc
+		}
+	}
+	return h.m.unserved(&at.step, maps)
 }
 
 // plan writes a path.

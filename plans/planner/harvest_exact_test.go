@@ -51,7 +51,7 @@ func TestHarvestEqualsIntervals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		states := m.harvestStates()
+		states := m.harvestStates(m.fills())
 		var best func(from int, current circuit.Permutation) float64
 		best = func(from int, current circuit.Permutation) float64 {
 			if from == len(p.Steps) {
@@ -105,7 +105,8 @@ func TestTableBracketsTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		single := i%4 == 0
-		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), m.harvestStates())
+		pieces, _ := m.pieces(nil)
+		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces, m.harvestStates(m.fills()))
 		for k := range tab.kinds {
 			for c := range tab.states {
 				for tab.isOpen(k, c) {

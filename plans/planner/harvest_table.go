@@ -9,74 +9,6 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// piece is work that is served at once: steps[from:to] of the model, all of one step of
-// the problem. A step that is split is a piece as a whole, in the rounds of perstep, and
-// matching by matching.
-type piece struct {
-	step     // pattern is nil where the flows are no partial permutation
-	from, to int
-	flows    [][2]int // cached where they are needed
-	kind     int      // pieces of a kind take the same time on the same circuits
-}
-
-// flowsAt turns indexes into the flows of the piece into indexes into those of its step.
-func (pc *piece) flowsAt(at []int) []int {
-	if pc.class == nil {
-		return at
-	}
-	class := make([]int, len(at))
-	for i, f := range at {
-		class[i] = pc.class[f]
-	}
-	return class
-}
-
-// pieces lists the pieces of the steps, by their beginning, the larger first.
-func (m *model) pieces() []piece {
-	var all []piece
-	for from, whole := 0, 0; from < len(m.steps); whole++ {
-		to := from + 1
-		for !m.lastOfStep(to - 1) {
-			to++
-		}
-		all = append(all, piece{step: m.asked[whole], from: from, to: to})
-		if to > from+1 {
-			all = append(all, m.partsOfStep(from, to)...)
-		}
-		from = to
-	}
-	return all
-}
-
-// partsOfStep lists the rounds of a split step and its matchings.
-func (m *model) partsOfStep(from, to int) []piece {
-	var all []piece
-	for s := from; s < to; s++ {
-		if m.steps[s].page >= 0 {
-			all = append(all, piece{step: m.steps[s], from: s, to: s + 1})
-		}
-	}
-	if len(all) < to-from {
-		return all // perstep cannot serve it
-	}
-	for _, r := range m.roundsOf(from, to) {
-		if r.to-r.from == 1 || r.to-r.from == to-from {
-			continue
-		}
-		pc := piece{step: step{index: m.steps[from].index, bytes: m.steps[from].bytes, page: -1}, from: r.from, to: r.to}
-		flows := m.p.Steps[pc.index].Flows
-		for s := r.from; s < r.to; s++ {
-			pc.class = append(pc.class, m.steps[s].class...)
-		}
-		for _, f := range pc.class {
-			pc.step.flows = append(pc.step.flows, flows[f])
-		}
-		all = append(all, pc)
-	}
-	slices.SortStableFunc(all, func(a, b piece) int { return (a.from-b.from)*len(m.steps) + b.to - a.to })
-	return all
-}
-
 // table holds what the pieces of a model take in states: settings of all planes. Where
 // that would need a search for routes, there are two times, one that is attained and a
 // floor, and a path that needs the piece brings them together, tier by tier.
@@ -119,10 +51,10 @@ const (
 // four nanoseconds, and harvest may have to look at what static finds.
 const workShare = 4
 
-// newTable measures the pieces on states, the first ones first; beyond measureWork it looks
-// only at what they serve direct.
-func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Permutation) *table {
-	t := &table{m: s.m, server: s, pieces: s.m.pieces(), states: states, limit: int64(o.Effort) / workShare, found: map[[2]int]*joint{}, keep: keptHops}
+// newTable measures pieces on states, the first ones first; beyond measureWork it looks only at
+// what they serve direct.
+func newTable(ctx context.Context, o Options, s *server, pieces []piece, states [][]circuit.Permutation) *table {
+	t := &table{m: s.m, server: s, pieces: pieces, states: states, limit: int64(o.Effort) / workShare, found: map[[2]int]*joint{}, keep: keptHops}
 	t.stop = func() bool { return ctx.Err() != nil || time.Now().After(o.deadline) }
 	t.findKinds()
 	t.us, t.floor, t.tier = make([][]float64, len(t.kinds)), make([][]float64, len(t.kinds)), make([][]uint8, len(t.kinds))
@@ -300,7 +232,9 @@ func (t *table) write(line *timeline, pc *piece, state int) {
 		}
 	}
 	line.send(pc, o)
-	line.closeAt(pc.to - 1)
+	if pc.last {
+		line.closeStep()
+	}
 }
 
 // remember keeps the routes of a time in place of those of a longer one, and reports

@@ -322,3 +322,76 @@ func (s *splitter) greedyPairs(ids []int) (color []int, colors int) {
 	}
 	return color, colors
 }
+
+// dividedAs returns m with the steps split as a plan divides their flows, nil where the plan divides
+// none otherwise than m, or a flow is in several of its parts.
+func (m *model) dividedAs(plan *plans.Plan) *model {
+	parts := make(map[int][][]int, len(m.asked)) // by step of the problem
+	for _, entries := range plan.Planes {
+		for i := range entries {
+			e := &entries[i]
+			known := func(class []int) bool { return slices.Equal(class, e.Flows) }
+			if e.Kind == plans.Transmit && e.Joint == "" && !slices.ContainsFunc(parts[e.Step], known) {
+				parts[e.Step] = append(parts[e.Step], e.Flows)
+			}
+		}
+	}
+	out := *m
+	out.steps, out.pages = nil, slices.Clone(m.pages)
+	out.byMap = circuit.Index{}
+	for i := range out.pages {
+		out.byMap.Add(out.pages[i].maps[0])
+	}
+	other := false
+	for at, i := 0, 0; i < len(m.asked); i++ {
+		from := at
+		for at++; !m.lastOfStep(at - 1); {
+			at++
+		}
+		subs := out.partsAs(&m.asked[i], parts[m.asked[i].index])
+		if subs == nil {
+			subs = m.steps[from:at]
+		} else {
+			other = true
+		}
+		out.steps = append(out.steps, subs...)
+	}
+	if !other {
+		return nil
+	}
+	return &out
+}
+
+// partsAs returns the sub-steps of a step whose flows are in the given parts, nil where they are not or
+// no unit holds a part at a time.
+func (m *model) partsAs(whole *step, parts [][]int) []step {
+	flows := m.flowsOf(whole)
+	count := 0
+	var subs []step
+	for _, class := range parts {
+		sub := m.part(whole, flows, class)
+		if sub.pattern == nil || !m.assignPage(&sub) {
+			return nil
+		}
+		count += len(class)
+		subs = append(subs, sub)
+	}
+	if len(subs) < 2 || count != len(flows) {
+		return nil
+	}
+	return subs
+}
+
+// part is the sub-step of some of a step's flows, which are indexes into it. Its pattern is nil where
+// they are no partial permutation.
+func (m *model) part(whole *step, flows [][2]int, class []int) step {
+	st := step{index: whole.index, bytes: whole.bytes, page: -1, class: slices.Clone(class)}
+	slices.SortStableFunc(st.class, func(x, y int) int { return flows[x][0] - flows[y][0] })
+	for _, f := range st.class {
+		st.flows = append(st.flows, flows[f])
+	}
+	if st.pattern, _ = patternOf(m.p.Ranks, &plans.Step{Flows: st.flows}); st.pattern != nil {
+		st.flows = nil
+	}
+	return st
+}

@@ -18,11 +18,6 @@ import (
 // first ones), reconfigured in lockstep between rounds. One matching at a time over all
 // planes, and one on each plane, are the extremes of that.
 func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
-	for i := range m.steps {
-		if st := &m.steps[i]; st.page < 0 {
-			return nil, infeasible(st.index, "%s", st.reason)
-		}
-	}
 	if len(m.steps) == 0 {
 		return newTimeline(m, m.startMaps(m.darkMaps())).finish("perstep"), nil
 	}

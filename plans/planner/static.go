@@ -27,7 +27,8 @@ func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) 
 	}
 	s := newServer(m, o)
 	s.partial = m.p.Forwarding
-	t := newTable(ctx, o, s, states)
+	pieces, _ := m.pieces(nil)
+	t := newTable(ctx, o, s, pieces, states)
 	at := t.bestState()
 	line := newTimeline(m, states[at])
 	for i := range t.pieces {

@@ -16,11 +16,6 @@ import (
 // It never forwards, and never returns anything worse than static (without forwarding)
 // or perstep.
 func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-	for i := range m.steps {
-		if st := &m.steps[i]; st.page < 0 {
-			return nil, infeasible(st.index, "%s", st.reason)
-		}
-	}
 	best, err := solvePerStep(ctx, m, o)
 	if err != nil {
 		return nil, err

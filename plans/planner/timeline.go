@@ -194,9 +194,6 @@ func bind(maps []circuit.Permutation) []plans.Loader {
 
 // unserved explains why circuits cannot serve a step.
 func (m *model) unserved(st *step, maps []circuit.Permutation) error {
-	if st.pattern != nil && st.page < 0 && !m.p.Forwarding {
-		return infeasible(st.index, "%s", st.reason)
-	}
 	for _, f := range m.flowsOf(st) {
 		reach := false
 		for _, c := range maps {

@@ -39,6 +39,13 @@ func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 	if err == nil && s != nil {
 		best = s.finish(best, others)
 	}
+	for _, plan := range others {
+		if divided := m.dividedAs(plan); divided != nil {
+			if plan, err := solveSWOT(ctx, divided, o); err == nil && m.better(plan, best) {
+				best = plan
+			}
+		}
+	}
 	for _, plan := range others { // what one of them has proven holds for every plan
 		if plan.LowerBoundUS > best.LowerBoundUS {
 			best.LowerBoundUS, best.BoundProof = plan.LowerBoundUS, plan.BoundProof
@@ -86,7 +93,7 @@ func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (
 // newWeaving prepares a search; nil where there is nothing to find: without forwarding a
 // unit serves a step or does not, which is what swot searches.
 func newWeaving(ctx context.Context, m *model, o Options) *weaving {
-	if len(m.steps) == 0 || !m.p.Forwarding || slices.ContainsFunc(m.steps, func(st step) bool { return st.page < 0 }) {
+	if len(m.steps) == 0 || !m.p.Forwarding {
 		return nil
 	}
 	s := &weaving{
@@ -230,7 +237,7 @@ func (m *model) weaveSettings() [][]circuit.Permutation {
 		}
 		for _, c := range rings {
 			for _, c := range []circuit.Permutation{c, c.Inverse()} {
-				if maps, err := m.mapsFor(c); err == nil {
+				if maps, ok := m.mapsFor(c); ok {
 					all = append(all, maps)
 				}
 			}
