@@ -267,13 +267,17 @@ func beyondBrute(plan *plans.Plan) bool {
 // TestProofBruteDemand is TestProofBrute for demands.
 func TestProofBruteDemand(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 2))
-	optimal, proven := 0, 0
-	const problems = 60
+	type tally struct{ problems, optimal, proven int }
+	count := map[plans.CircuitKind]*tally{plans.Simplex: {}, plans.Duplex: {}, plans.Interleaved: {}}
+	const problems = 90
 	for i := range problems {
 		n := 2 + rng.IntN(2)
 		p := &plans.Problem{
 			Version: plans.Version, Ranks: n, Planes: 1 + rng.IntN(2), BandwidthGbps: 8, ReconfigUS: []float64{0, 1, 10, 80}[rng.IntN(4)],
-			Circuits: []plans.CircuitKind{plans.Simplex, plans.Simplex, plans.Duplex}[rng.IntN(3)],
+			Circuits: []plans.CircuitKind{plans.Simplex, plans.Interleaved, plans.Duplex}[i%3],
+		}
+		if p.Circuits == plans.Interleaved {
+			p.Planes *= 2
 		}
 		for range n {
 			row := make([]float64, n)
@@ -293,15 +297,26 @@ func TestProofBruteDemand(t *testing.T) {
 			if plan.LowerBoundUS > optimum+1e-6*(1+optimum) || plan.CCTUS < optimum-1e-6*(1+optimum) {
 				t.Errorf("problem %d: %s: %v >= %v (%s), the optimum is %v: %s", i, name, plan.CCTUS, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
 			}
-			if name == "spectra" && plans.SameUS(plan.CCTUS, optimum) {
-				optimal++
+			if name != "spectra" {
+				continue
 			}
-			if name == "spectra" && plans.SameUS(plan.CCTUS, plan.LowerBoundUS) {
-				proven++
+			c := count[p.Circuits]
+			c.problems++
+			if plans.SameUS(plan.CCTUS, optimum) {
+				c.optimal++
+			} else if plan.CCTUS > 1.05*optimum {
+				t.Errorf("problem %d: %v, the optimum is %v: %s", i, plan.CCTUS, optimum, encoded(t, p))
+			}
+			if plans.SameUS(plan.CCTUS, plan.LowerBoundUS) {
+				c.proven++
 			}
 		}
 	}
-	t.Logf("spectra: %d optimal, %d proven of %d", optimal, proven, problems)
+	for kind, c := range count {
+		if t.Logf("%s: %+v", kind, *c); c.optimal*100 < c.problems*96 {
+			t.Errorf("%s: %d optima of %d", kind, c.optimal, c.problems)
+		}
+	}
 }
 
 // encoded is a problem for a message: one that can be written to a file.
