@@ -114,8 +114,12 @@ func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float
 			if w.kind == plans.Duplex && bare.served[entry] {
 				m.weight[e] = 0 // a heavy matching need not cover what it could
 			}
-			if bare.open[entry] && !w.isExtra(int32(e)) {
-				m.weight[e] += bonus * float64(bare.critical(w.from[e], w.to[e], degree))
+			if !bare.open[entry] || w.isExtra(int32(e)) {
+				continue
+			}
+			m.weight[e] += bonus * float64((w.n+1)*bare.critical(w.from[e], w.to[e], degree))
+			if w.kind == plans.Duplex && w.from[e] != w.to[e] {
+				m.weight[e] += bonus // a circuit r -> r fits beside any pairs: it can wait
 			}
 		}
 		edges := m.heaviest(nil)
@@ -199,13 +203,14 @@ func (b *bare) degree() int32 {
 	return most
 }
 
-// critical counts the ends of a circuit that have as many open entries as the degree.
+// critical counts the ports at the ends of a circuit that have as many open entries as the degree. A
+// duplex circuit r -> r has one port.
 func (b *bare) critical(u, v, degree int32) int {
 	count := 0
 	if b.ports[u] == degree {
 		count++
 	}
-	if b.ports[v+b.far] == degree {
+	if v+b.far != u && b.ports[v+b.far] == degree {
 		count++
 	}
 	return count
