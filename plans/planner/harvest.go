@@ -3,7 +3,6 @@ package planner
 import (
 	"context"
 	"math"
-	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -30,9 +29,9 @@ import (
 //
 // solveHarvest returns nothing above perstep, nor above static where the search ended early.
 func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-	first := o // what may follow needs time as well
-	first.deadline = time.Now().Add(time.Until(o.deadline) / 2)
-	best, optimal, err := searchHarvest(ctx, m, first)
+	first, cancel := within(ctx, 0.5) // what may follow needs time as well
+	defer cancel()
+	best, optimal, err := searchHarvest(first, m, o)
 	if err != nil {
 		return nil, err
 	}

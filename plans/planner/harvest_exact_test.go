@@ -12,7 +12,7 @@ import (
 )
 
 func testOptions(single bool) Options {
-	return Options{Effort: 2 * time.Second, SinglePlane: single, deadline: time.Now().Add(time.Minute)}
+	return Options{Effort: 2 * time.Second, SinglePlane: single}
 }
 
 // randomForwarding is a small problem of steps that are patterns, on a fabric that forwards.

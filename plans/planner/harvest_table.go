@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"time"
 
 	"lightpath/plans/circuit"
 )
@@ -55,7 +54,7 @@ const workShare = 4
 // what they serve direct.
 func newTable(ctx context.Context, o Options, s *server, pieces []piece, states [][]circuit.Permutation) *table {
 	t := &table{m: s.m, server: s, pieces: pieces, states: states, limit: int64(o.Effort) / workShare, found: map[[2]int]*joint{}, keep: keptHops}
-	t.stop = func() bool { return ctx.Err() != nil || time.Now().After(o.deadline) }
+	t.stop = func() bool { return ctx.Err() != nil }
 	t.findKinds()
 	t.us, t.floor, t.tier = make([][]float64, len(t.kinds)), make([][]float64, len(t.kinds)), make([][]uint8, len(t.kinds))
 	for k := range t.us {

@@ -23,28 +23,23 @@ const (
 
 // meter says when a search has used its share: operations first, the clock as a stop.
 type meter struct {
-	ctx      context.Context
-	t        *timing
-	limit    int64
-	deadline time.Time
-	calls    int
-	stopped  bool
+	ctx   context.Context
+	t     *timing
+	limit int64
 }
 
-func (b *meter) spent() bool {
-	if b.stopped || b.t.flops() >= b.limit {
-		return true
-	}
-	if b.calls++; b.calls%64 == 0 {
-		return b.late()
-	}
-	return b.stopped
-}
+func (b *meter) spent() bool { return b.t.flops() >= b.limit || b.late() }
 
-// late looks at the clock, which is too slow for every step of a search.
-func (b *meter) late() bool {
-	b.stopped = b.stopped || b.ctx.Err() != nil || time.Now().After(b.deadline)
-	return b.stopped
+// late reports whether the search has to end, whatever it has found.
+func (b *meter) late() bool { return b.ctx.Err() != nil }
+
+// within returns a context that ends after a part of the time that ctx has left.
+func within(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(end))))
 }
 
 // search returns the best pattern found and whether it is proven that none is better;
@@ -54,7 +49,7 @@ func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known flo
 	bound := w.m.bound()
 	s := &searcher{
 		w:      w,
-		meter:  &meter{ctx: ctx, t: &w.t, limit: total, deadline: o.deadline},
+		meter:  &meter{ctx: ctx, t: &w.t, limit: total},
 		rng:    rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)),
 		bestUS: known,
 		floor:  bound.total,
@@ -100,7 +95,7 @@ func (s *searcher) small(seeds []pattern, total int64) bool {
 // anneals restarts until total operations, with the heats in turn.
 func (s *searcher) anneals(total int64, heats ...float64) {
 	b := s.meter
-	for round := 0; s.cur != nil && !s.done() && b.t.flops() < total && !b.stopped; round++ {
+	for round := 0; s.cur != nil && !s.done() && b.t.flops() < total && !b.late(); round++ {
 		b.limit = min(total, b.t.flops()+total/4)
 		s.restart(round)
 		s.anneal(heats[round%len(heats)])

@@ -42,7 +42,7 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	if pattern != nil {
 		budget := o.Effort.Seconds() * flopsPerSecond / 4
 		plan := w.emit(pattern, budget)
-		loop := &meter{ctx: ctx, t: &w.t, limit: w.t.flops() + int64(budget/2), deadline: o.deadline}
+		loop := &meter{ctx: ctx, t: &w.t, limit: w.t.flops() + int64(budget/2)}
 		if plan = w.shortenPeriod(pattern, plan, loop, budget/64); m.better(plan, best) {
 			best = plan
 		}

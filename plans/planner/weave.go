@@ -104,7 +104,7 @@ func newWeaving(ctx context.Context, m *model, o Options) *weaving {
 		fast:  true,
 		total: int64(o.Effort.Seconds() * flopsPerSecond),
 	}
-	s.meter = &meter{ctx: ctx, t: &s.w.t, limit: s.total, deadline: o.deadline}
+	s.meter = &meter{ctx: ctx, t: &s.w.t, limit: s.total}
 	return s
 }
 
@@ -212,7 +212,7 @@ func (s *weaving) staggered() {
 // settle lets the groups answer in turn for as long as that helps.
 func (s *weaving) settle(l layout, groups [][]int) {
 	least := math.Inf(1)
-	for stale, g := 0, 0; stale < len(groups) && !s.meter.spent() && !s.meter.late(); g = (g + 1) % len(groups) {
+	for stale, g := 0, 0; stale < len(groups) && !s.meter.spent(); g = (g + 1) % len(groups) {
 		next := slices.Clone(l)
 		stale++
 		if !s.respond(next, groups[g], 0) {

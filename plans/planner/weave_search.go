@@ -139,7 +139,7 @@ func (s *weaving) retime() {
 // anneals restarts until limit operations, with the heats in turn.
 func (s *weaving) anneals(limit int64, parts int64, heats ...float64) {
 	b := s.meter
-	for round := 0; len(s.pool) > 0 && !s.done() && b.t.flops() < limit && !b.stopped; round++ {
+	for round := 0; len(s.pool) > 0 && !s.done() && b.t.flops() < limit && !b.late(); round++ {
 		b.limit = min(limit, b.t.flops()+max(1, limit/parts))
 		s.restart(round)
 		s.anneal(heats[round%len(heats)])
