@@ -18,11 +18,19 @@ import (
 // first ones), reconfigured in lockstep between rounds. One matching at a time over all
 // planes, and one on each plane, are the extremes of that.
 func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
+	return m.perStep(false).finish("perstep"), nil
+}
+
+// perStepUS is the time of perstep, without its plan, which is long.
+func (m *model) perStepUS() float64 { return m.perStep(true).stepEnd }
+
+func (m *model) perStep(dry bool) *timeline {
 	if len(m.steps) == 0 {
-		return newTimeline(m, m.startMaps(m.darkMaps())).finish("perstep"), nil
+		return newTimeline(m, m.startMaps(m.darkMaps()))
 	}
 	rounds := m.rounds()
 	t := newTimeline(m, m.startMaps(m.setting(rounds[0])))
+	t.dry = dry
 	for i, r := range rounds {
 		switches := false
 		if i == 0 {
@@ -42,7 +50,7 @@ func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 			t.closeAt(s)
 		}
 	}
-	return t.finish("perstep"), nil
+	return t
 }
 
 // round is what the baseline serves at once: steps[from:to], of one step of the problem.

@@ -274,17 +274,17 @@ func (w *swot) rotationSeeds() []pattern {
 	}
 	var seeds []pattern
 	for few := 1; few <= min(2, w.m.units); few++ {
+		count := func(int) int { return few }
 		for _, level := range append([]float64{-1}, levels...) {
-			seeds = append(seeds, w.rotation(level, few, true), w.rotation(level, few, false))
+			seeds = append(seeds, w.rotation(level, count, true), w.rotation(level, count, false))
 		}
 	}
 	return seeds
 }
 
-// rotation uses all units in steps with more work than level, else few of them: those
-// that hold the page already, then those idle for longest. With keep, units that hold the
-// page of a large step stay the only ones for it when no other is free of work before.
-func (w *swot) rotation(level float64, few int, reuse bool) pattern {
+// rotation uses all units in steps with more work than level, else few(step) of them: with reuse
+// those that hold the page already, then those idle for longest.
+func (w *swot) rotation(level float64, few func(step int) int, reuse bool) pattern {
 	units := w.m.units
 	u := make(pattern, len(w.page))
 	holds := make([]int, units) // page of each unit's last use
@@ -293,11 +293,15 @@ func (w *swot) rotation(level float64, few int, reuse bool) pattern {
 		holds[j], last[j] = -1, j-units
 	}
 	for i, q := range w.page {
-		count := few
+		count := min(few(i), units)
 		if w.t.work[i] > level {
 			count = units
 		}
-		for ; count > 0; count-- {
+		for rest := count; rest > 0; rest-- {
+			if count == units {
+				u[i] = math.MaxUint64 >> (64 - units)
+				break
+			}
 			pick := -1
 			for j := range holds {
 				if u[i]>>j&1 != 0 {

@@ -13,45 +13,53 @@ import (
 // solveSWOT divides every step unevenly over the planes and hides reconfigurations behind
 // the other planes' transfers (SWOT, Section 3). What is searched is the pattern: which
 // unit of planes works in which step; the best timing of a pattern is a linear program.
-// It never forwards, and never returns anything worse than static (without forwarding)
-// or perstep.
+// It begins with periodic patterns, never forwards, and never returns anything worse than static
+// (without forwarding) or perstep.
 func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-	best, err := solvePerStep(ctx, m, o)
-	if err != nil {
-		return nil, err
-	}
-	best.Planner = "swot"
 	if len(m.steps) == 0 {
-		return best, nil
+		return newTimeline(m, m.startMaps(m.darkMaps())).finish("swot"), nil
 	}
 	w := newSwot(m.arranged())
+	budget := o.Effort.Seconds() * flopsPerSecond / 4
+	first, tried := w.bestPeriodic(ctx, math.Inf(1))
+	best := w.emit(first.u, budget)
+	keep := func(plan *plans.Plan, err error) {
+		if err == nil && m.better(plan, best) {
+			plan.Planner = "swot"
+			best = plan
+		}
+	}
+	if us := m.perStepUS(); us < best.CCTUS+tolerance(us) {
+		keep(solvePerStep(ctx, m, o))
+	}
 	seeds := w.rotationSeeds()
+	for _, s := range tried[:min(len(tried), mostTried)] {
+		seeds = append(seeds, s.u)
+	}
 	direct := *m.p
 	direct.Forwarding = false
 	if dm, err := compile(&direct); err == nil {
-		if static, err := solveStatic(ctx, dm, o); err == nil {
+		static, err := solveStatic(ctx, dm, o)
+		if keep(static, err); err == nil {
 			if u := w.staticSeed(static.Initial); u != nil {
 				seeds = append(seeds, u)
-			}
-			if static.Planner = "swot"; m.better(static, best) {
-				best = static
 			}
 		}
 	}
 	pattern, proven := w.search(ctx, o, seeds, best.CCTUS)
 	if pattern != nil {
-		budget := o.Effort.Seconds() * flopsPerSecond / 4
 		plan := w.emit(pattern, budget)
 		loop := &meter{ctx: ctx, t: &w.t, limit: w.t.flops() + int64(budget/2)}
-		if plan = w.shortenPeriod(pattern, plan, loop, budget/64); m.better(plan, best) {
-			best = plan
-		}
+		keep(w.shortenPeriod(pattern, plan, loop, budget/64), nil)
 	}
 	if proven {
 		w.stateOptimum(best)
 	}
 	return best, nil
 }
+
+// mostTried is how many periodic patterns a search begins with.
+const mostTried = 16
 
 // staticSeed is the pattern of a plan that keeps its circuits.
 func (w *swot) staticSeed(maps []circuit.Permutation) pattern {
@@ -344,8 +352,8 @@ func (w *swot) write(u pattern, share []float64) *plans.Plan {
 		for unit := range shares {
 			shares[unit] = 0
 			if k := t.useAt[i*t.units+unit]; k >= 0 {
-				shares[unit] = share[k]
-				total += share[k]
+				shares[unit] = math.Max(share[k], math.SmallestNonzeroFloat64) // a step may be too short to be timed
+				total += shares[unit]
 			}
 		}
 		rest := st.bytes
@@ -359,7 +367,7 @@ func (w *swot) write(u pattern, share []float64) *plans.Plan {
 				}
 				settings[unit] = s[1:]
 			}
-			bytes := st.bytes / float64(w.planes[i]) * x / total
+			bytes := st.bytes / float64(w.planes[i]) * (x / total)
 			w.writeUse(line, st, unit, w.planes[i], bytes, &rest)
 		}
 		line.closeAt(i)

@@ -18,6 +18,7 @@ type timeline struct {
 	idle    []float64 // per plane: end of its last activity
 	stepEnd float64   // end of the last finished step: no transmit begins earlier (P3)
 	opened  float64   // latest end of the step that is being written
+	dry     bool      // only the times are of interest: no entries are kept
 }
 
 // newTimeline starts a plan on the given circuits, one map per plane.
@@ -42,7 +43,9 @@ func (t *timeline) reconfigure(unit int, maps []circuit.Permutation) float64 {
 	}
 	for i, c := range maps {
 		j := first + i
-		t.planes[j] = append(t.planes[j], plans.Entry{Kind: plans.Reconfigure, To: c, StartUS: start, EndUS: start + cost})
+		if !t.dry {
+			t.planes[j] = append(t.planes[j], plans.Entry{Kind: plans.Reconfigure, To: c, StartUS: start, EndUS: start + cost})
+		}
 		t.current[j], t.idle[j] = c, start+cost
 	}
 	return start + cost
@@ -53,9 +56,11 @@ func (t *timeline) reconfigure(unit int, maps []circuit.Permutation) float64 {
 func (t *timeline) transmit(plane int, st *step, bytes float64, hops, load int) {
 	start := math.Max(t.idle[plane], t.stepEnd)
 	end := start + plans.TransmitUS(t.m.p, hops, load, bytes)
-	t.planes[plane] = append(t.planes[plane], plans.Entry{
-		Kind: plans.Transmit, Step: st.index, Bytes: bytes, Flows: st.class, StartUS: start, EndUS: end,
-	})
+	if !t.dry {
+		t.planes[plane] = append(t.planes[plane], plans.Entry{
+			Kind: plans.Transmit, Step: st.index, Bytes: bytes, Flows: st.class, StartUS: start, EndUS: end,
+		})
+	}
 	t.idle[plane] = end
 	t.opened = math.Max(t.opened, end)
 }
