@@ -33,6 +33,7 @@ type planFlags struct {
 	out     string
 	limit   time.Duration
 	seed    int64
+	form    formFlag
 }
 
 func (f *planFlags) register(cmd *cobra.Command) {
@@ -41,6 +42,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.out, "out", "", "plan file to write (standard output by default)")
 	fl.DurationVar(&f.limit, "time-limit", planner.DefaultTimeLimit, "most time to search; the best plan by then is the answer")
 	fl.Int64Var(&f.seed, "seed", 1, "seed of the search")
+	f.form.register(fl)
 }
 
 // solve plans p and writes the plan, sealed with its digest.
@@ -67,7 +69,7 @@ func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Pla
 	if err := plans.Seal(p, plan); err != nil {
 		return err
 	}
-	text, err := plans.EncodePlan(plan)
+	text, err := f.form.encodePlan(plan)
 	if err != nil {
 		return err
 	}

@@ -189,6 +189,7 @@ func (g *gbps) Type() string   { return "rate" }
 func newPlanProblem() *cobra.Command {
 	f := &problemFlags{}
 	var out string
+	var form formFlag
 	cmd := &cobra.Command{
 		Use:   "problem --collective C --algorithm A --ranks N --bytes S",
 		Short: "Print the planning problem of a collective",
@@ -198,7 +199,7 @@ func newPlanProblem() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := plans.EncodeProblem(p)
+			text, err := form.encodeProblem(p)
 			if err != nil {
 				return err
 			}
@@ -207,6 +208,7 @@ func newPlanProblem() *cobra.Command {
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "problem file to write (standard output by default)")
+	form.register(cmd.Flags())
 	return cmd
 }
 

@@ -21,6 +21,6 @@ func solveAuto(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, e
 	if err != nil {
 		return nil, fmt.Errorf("planner: auto: %w", err)
 	}
-	m.stateBound(best)
+	m.finish(best)
 	return best, nil
 }

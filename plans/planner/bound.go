@@ -32,6 +32,12 @@ type bounds struct {
 	proof  string
 }
 
+// finish states the bound of a plan, and what of it repeats.
+func (m *model) finish(plan *plans.Plan) {
+	plan.FindRepeats()
+	m.stateBound(plan)
+}
+
 // stateBound writes the lower bound of the problem into plan, unless the plan's planner
 // proved a better one.
 func (m *model) stateBound(plan *plans.Plan) {

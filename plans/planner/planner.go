@@ -110,7 +110,7 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 		if err != nil {
 			return nil, fmt.Errorf("planner: %s: %w", name, err)
 		}
-		m.stateBound(plan)
+		m.finish(plan)
 		return plan, nil
 	}
 	return nil, fmt.Errorf("planner: %w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(known, ", "))
