@@ -215,7 +215,9 @@ func (r *reader) pair(low, high int) (v [2]int, err error) {
 func EncodeProblem(p *Problem) ([]byte, error) { return encodeProblem(p, &writer{}) }
 
 // EncodeCompactProblem is EncodeProblem in the compact form.
-func EncodeCompactProblem(p *Problem) ([]byte, error) { return encodeProblem(p, &writer{names: &names{}}) }
+func EncodeCompactProblem(p *Problem) ([]byte, error) {
+	return encodeProblem(p, &writer{names: &names{}})
+}
 
 func encodeProblem(p *Problem, w *writer) ([]byte, error) {
 	if err := p.Validate(); err != nil {
