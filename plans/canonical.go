@@ -66,8 +66,8 @@ func (c *canonical) permutation(p circuit.Permutation) {
 			c.texts[keyOf(p)] = text
 		}
 	}
-	c.flush(canonicalBuffer)
-	c.buf = append(c.buf, text...)
+	c.flush(0)
+	_, _ = c.out.Write(text)
 }
 
 func (c *canonical) permutations(maps []circuit.Permutation) {

@@ -61,6 +61,9 @@ func JointUS(p *Problem, hops int, bytes float64) float64 {
 // new target adds p.ReconfigPerPort; a port that only goes dark adds nothing
 // ([circuit.Permutation.Changes]). A reconfiguration that changes nothing takes p.ReconfigUS.
 func ReconfigUS(p *Problem, from, to circuit.Permutation) float64 {
+	if p.ReconfigPerPort == 0 {
+		return p.ReconfigUS
+	}
 	return ReconfigPortsUS(p, from.Changes(to))
 }
 

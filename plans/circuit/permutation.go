@@ -74,6 +74,9 @@ func (p Permutation) Equal(q Permutation) bool {
 	if len(p) != len(q) {
 		return false
 	}
+	if p.same(q) {
+		return true
+	}
 	for r := range p {
 		if p[r] != q[r] {
 			return false
@@ -81,6 +84,9 @@ func (p Permutation) Equal(q Permutation) bool {
 	}
 	return true
 }
+
+// same reports whether p and q, of one length, are the same slice.
+func (p Permutation) same(q Permutation) bool { return len(p) == 0 || &p[0] == &q[0] }
 
 // Clone returns a copy that the caller may change.
 func (p Permutation) Clone() Permutation { return append(Permutation(nil), p...) }
@@ -110,6 +116,9 @@ func (p Permutation) Involution() bool {
 func (p Permutation) Covers(want Permutation) bool {
 	if len(p) != len(want) {
 		return false
+	}
+	if p.same(want) {
+		return true
 	}
 	for r, s := range want {
 		if s != Dark && s != r && p[r] != s {

@@ -135,7 +135,7 @@ func (s *server) direct(st *step, flows [][2]int) int {
 // directUS is the time of a step that is served direct.
 func (s *server) directUS(st *step, flows [][2]int) float64 {
 	if planes := s.direct(st, flows); planes > 0 {
-		return s.m.direct + s.m.usPerByte*st.bytes/float64(planes)
+		return s.m.directUS + s.m.usPerByte*st.bytes/float64(planes)
 	}
 	return math.Inf(1)
 }
@@ -167,7 +167,7 @@ func (s *server) simple(st *step, flows [][2]int) offer {
 	if planes == 0 {
 		return best
 	}
-	us := s.m.direct + s.m.usPerByte*st.bytes/float64(planes)
+	us := s.m.directUS + s.m.usPerByte*st.bytes/float64(planes)
 	if us >= best.us-tolerance(us) {
 		return best
 	}
@@ -253,7 +253,7 @@ func (s *server) floorUS(st *step, flows [][2]int, simple float64) float64 {
 	if s.joint {
 		return math.Min(simple, far+least)
 	}
-	return math.Min(simple, math.Max(far, s.m.direct+least)) // not every plane has the longest route
+	return math.Min(simple, math.Max(far, s.m.directUS+least)) // not every plane has the longest route
 }
 
 // send writes an offer for a piece of a step. The step stays open.

@@ -13,7 +13,7 @@ import (
 type model struct {
 	p         *plans.Problem
 	usPerByte float64 // at full rate, one plane
-	direct    float64 // us before the first byte of a transmit over direct circuits
+	directUS  float64 // before the first byte of a transmit over direct circuits
 	steps     []step  // in order; a step without pattern is split into sub-steps of its index
 	asked     []step  // the steps as the problem asks for them; steps where none is split
 	subs      []step  // of an unsplit model: the steps when they are split
@@ -22,6 +22,8 @@ type model struct {
 	unitPlanes, units int
 	initial           [][]circuit.Permutation // per unit, per plane of it; nil: free
 	byMap             circuit.Index           // the first map of each page
+	byFirst           map[int][]int           // rank -> the pages with a circuit from rank 0 to it
+	proof             *lazyBound
 }
 
 // step is a step of the problem that carries bytes. In model.steps, a step whose flows one plane cannot
@@ -52,7 +54,9 @@ func compile(p *plans.Problem) (*model, error) {
 	m := &model{
 		p:          p,
 		usPerByte:  8e-3 / p.BandwidthGbps,
-		direct:     p.AlphaUS + p.HopUS,
+		directUS:   p.AlphaUS + p.HopUS,
+		proof:      new(lazyBound),
+		byFirst:    map[int][]int{},
 		unitPlanes: 1,
 		units:      p.Planes,
 	}
@@ -152,9 +156,39 @@ func (m *model) assignPage(st *step) bool {
 	id, fresh := m.byMap.Add(maps[0])
 	if fresh {
 		m.pages = append(m.pages, page{maps})
+		for _, c := range maps {
+			if c[0] != circuit.Dark {
+				m.byFirst[c[0]] = append(m.byFirst[c[0]], id)
+			}
+		}
 	}
 	st.page = id
 	return true
+}
+
+// withoutForwarding returns m for plans that do not forward.
+func (m *model) withoutForwarding() *model {
+	if !m.p.Forwarding {
+		return m
+	}
+	p, out := *m.p, *m
+	p.Forwarding = false
+	out.p, out.proof = &p, new(lazyBound)
+	return &out
+}
+
+// pagesOf lists the pages that have a circuit from src to dst.
+func (m *model) pagesOf(src, dst int) []int {
+	if src == 0 {
+		return m.byFirst[dst]
+	}
+	var list []int
+	for q := range m.pages {
+		if holds(m.pages[q].maps, [2]int{src, dst}) {
+			list = append(list, q)
+		}
+	}
+	return list
 }
 
 // lastOfStep reports whether steps[i] is the last of its step: after it the barrier holds.

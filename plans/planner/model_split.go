@@ -15,19 +15,17 @@ import (
 // repeats circuits that other steps use, so they are taken off the step in this order, each
 // only if the rest then needs one matching less: patterns of the problem, shifts, exclusive
 // ors; what remains is coloured. Duplex planes join ranks in pairs, so there the matchings
-// are those of an undirected graph, which may need one or more beyond its degree.
+// are those of an undirected graph, which may need one or more beyond its degree where it is not
+// bipartite.
 
-// splitPages is the most patterns of other steps that are tried for each step.
+// splitPages is the most patterns of other steps that are tried for each step, of those that have a circuit
+// for one of its flows.
 const splitPages = 512
 
 // split divides a step without pattern into sub-steps with one.
 func (m *model) split(st *step) []step {
 	s := newSplitter(m, st.flows)
-	for _, q := range m.pages[:min(len(m.pages), splitPages)] {
-		for _, c := range q.maps {
-			s.peel(c)
-		}
-	}
+	s.known()
 	if m.p.Circuits == plans.Duplex {
 		s.pairs()
 	} else {
@@ -117,6 +115,29 @@ func (s *splitter) find(src, dst int) (int, bool) {
 	return int(list[i]), true
 }
 
+// known peels patterns that the problem has already, among those that have a circuit for a flow of one of
+// the busiest ranks.
+func (s *splitter) known() {
+	if s.count == 0 {
+		return
+	}
+	r := slices.Index(s.degree[0], s.most)
+	tried := 0
+	for f, flow := range s.flows {
+		if flow[0] != r && !(s.duplex() && flow[1] == r) || !s.left[f] {
+			continue
+		}
+		for _, q := range s.m.pagesOf(flow[0], flow[1]) {
+			if tried++; tried > splitPages {
+				return
+			}
+			for _, c := range s.m.pages[q].maps {
+				s.peel(c)
+			}
+		}
+	}
+}
+
 // peel takes the flows that circuits c carry, if every rank that has the most flows is
 // among them.
 func (s *splitter) peel(c circuit.Permutation) {
@@ -131,7 +152,11 @@ func (s *splitter) peel(c circuit.Permutation) {
 		}
 		f, ok := s.find(src, dst)
 		if !ok || !s.left[f] {
-			if !s.duplex() && s.degree[0][src] == s.most {
+			if ok = false; s.duplex() { // its way back may have a flow
+				f, ok = s.find(dst, src)
+				ok = ok && s.left[f]
+			}
+			if !ok && s.degree[0][src] == s.most {
 				return // as most circuits do at once
 			}
 			continue
@@ -275,11 +300,64 @@ func (s *splitter) pairs() {
 		best, fewest = color, colors
 	}
 	if fewest > s.most {
-		if color, colors := s.greedyPairs(ids); colors < fewest {
+		color, colors, ok := s.colorSides(ids)
+		if !ok {
+			color, colors = s.greedyPairs(ids)
+		}
+		if colors < fewest {
 			best, fewest = color, colors
 		}
 	}
 	s.byColor(ids, best, fewest)
+}
+
+// colorSides colours the pairs of ranks with as many colours as the busiest rank has partners, if the
+// ranks can be divided into two sides such that all pairs are between them.
+func (s *splitter) colorSides(ids []int) (color []int, colors int, ok bool) {
+	n := s.m.p.Ranks
+	near := make([][]int, n) // partners
+	for _, f := range ids {
+		a, b := s.flows[f][0], s.flows[f][1]
+		near[a], near[b] = append(near[a], b), append(near[b], a)
+	}
+	side := make([]int8, n)
+	for r := range side {
+		if side[r] != 0 {
+			continue
+		}
+		side[r] = 1
+		for queue := []int{r}; len(queue) > 0; queue = queue[1:] {
+			for _, p := range near[queue[0]] {
+				if side[p] == side[queue[0]] {
+					return nil, 0, false
+				}
+				if side[p] == 0 {
+					side[p] = -side[queue[0]]
+					queue = append(queue, p)
+				}
+			}
+		}
+	}
+	var edges [][2]int
+	at := make(map[[2]int]int, len(ids)) // pair, the rank of side 1 first -> edge
+	pair := func(f int) [2]int {
+		if a, b := s.flows[f][0], s.flows[f][1]; side[a] < 0 {
+			return [2]int{b, a}
+		}
+		return s.flows[f]
+	}
+	for _, f := range ids {
+		if _, ok := at[pair(f)]; !ok {
+			at[pair(f)] = len(edges)
+			edges = append(edges, pair(f))
+		}
+	}
+	edgeColor, colors := matching.Color(n, edges)
+	color = make([]int, len(ids))
+	for i, f := range ids {
+		color[i] = edgeColor[at[pair(f)]]
+	}
+	return color, colors, true
 }
 
 // colorBy numbers the keys of flows in order of their values.
@@ -338,7 +416,7 @@ func (m *model) dividedAs(plan *plans.Plan) *model {
 	}
 	out := *m
 	out.steps, out.pages = nil, slices.Clone(m.pages)
-	out.byMap = circuit.Index{}
+	out.byMap, out.byFirst = circuit.Index{}, map[int][]int{}
 	for i := range out.pages {
 		out.byMap.Add(out.pages[i].maps[0])
 	}

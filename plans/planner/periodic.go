@@ -91,16 +91,20 @@ func (w *swot) periodics() []periodic {
 	return all
 }
 
-// estimatePeriodic is the time of all steps if each has width units, which switch after it and serve
-// the step that comes groups later. It is near the time of a pattern whose pages differ.
+// estimatePeriodic is the time of all steps if each turn has width units, which switch after it and serve
+// the turn that comes groups later. It is near the time of a pattern whose pages differ. The sub-steps of a
+// step are served side by side as far as there are groups.
 func (w *swot) estimatePeriodic(groups, width float64) float64 {
 	us := 0.0
-	for i, work := range w.t.work {
-		took := w.m.direct + work/width
-		if i > 0 && w.page[i] != w.page[i-1] {
-			took = math.Max(took, (w.m.p.ReconfigUS+took)/groups)
+	for i := 0; i < len(w.page); {
+		took, turns := 0.0, 0.0
+		for from := i; i == from || i < len(w.page) && w.t.follows(i); i++ {
+			took = math.Max(took, w.m.directUS+w.t.work[i]/width)
+			if i > 0 && w.page[i] != w.page[i-1] {
+				turns++
+			}
 		}
-		us += took
+		us += math.Max(took*math.Max(1, turns/groups), (w.m.p.ReconfigUS+took)*turns/groups)
 	}
 	return us
 }

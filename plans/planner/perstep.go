@@ -124,7 +124,7 @@ func (m *model) roundUS(r round) float64 {
 	maps := m.setting(r)
 	for s := r.from; s < r.to; s++ {
 		st := &m.steps[s]
-		us = math.Max(us, m.direct+m.usPerByte*st.bytes/float64(len(m.serving(maps, r, st))))
+		us = math.Max(us, m.directUS+m.usPerByte*st.bytes/float64(len(m.serving(maps, r, st))))
 	}
 	return us
 }

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -21,6 +22,9 @@ const staticMeasures = 3e7
 // these circuits allow; without forwarding a pattern is served by planes that have all of it.
 func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	m = m.unsplit()
+	if err := m.tooManyPeers(); err != nil {
+		return nil, err
+	}
 	states, err := m.staticStates()
 	if err != nil {
 		return nil, err
@@ -39,6 +43,28 @@ func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) 
 		t.write(line, pc, at)
 	}
 	return line.finish("static"), nil
+}
+
+// tooManyPeers returns an error where a rank sends to more ranks than it has planes and nothing is
+// forwarded: then no circuits that never change will do, and there is no need to look for any. It looks
+// at a few ranks, and at steps that are patterns.
+func (m *model) tooManyPeers() error {
+	if m.p.Forwarding || m.p.Initial != nil || m.p.Final.Kind == plans.FinalGiven { // there is no choice
+		return nil
+	}
+	for _, r := range []int{0, m.p.Ranks / 3, m.p.Ranks - 1} {
+		var peers []int
+		for i := range m.asked {
+			c := m.asked[i].pattern
+			if c == nil || c[r] == circuit.Dark || slices.Contains(peers, c[r]) {
+				continue
+			}
+			if peers = append(peers, c[r]); len(peers) > m.p.Planes {
+				return infeasible(m.asked[i].index, "rank %d has no circuit to rank %d on any plane, and the fabric does not forward", r, c[r])
+			}
+		}
+	}
+	return nil
 }
 
 // staticStates returns the settings that the whole plan may run on, at least one.
@@ -286,7 +312,7 @@ func (c *staticChoice) direct(pick []int, i int) (us float64, missing int) {
 	if missing > 0 || len(c.holds[0][i]) == 0 {
 		return math.Inf(1), max(1, missing)
 	}
-	return c.m.direct + c.m.usPerByte*c.steps[i].st.bytes/float64(least), 0
+	return c.m.directUS + c.m.usPerByte*c.steps[i].st.bytes/float64(least), 0
 }
 
 // exhaustive tries every multiset of candidates.

@@ -36,14 +36,10 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	for _, s := range tried[:min(len(tried), mostTried)] {
 		seeds = append(seeds, s.u)
 	}
-	direct := *m.p
-	direct.Forwarding = false
-	if dm, err := compile(&direct); err == nil {
-		static, err := solveStatic(ctx, dm, o)
-		if keep(static, err); err == nil {
-			if u := w.staticSeed(static.Initial); u != nil {
-				seeds = append(seeds, u)
-			}
+	static, err := solveStatic(ctx, m.withoutForwarding(), o)
+	if keep(static, err); err == nil {
+		if u := w.staticSeed(static.Initial); u != nil {
+			seeds = append(seeds, u)
 		}
 	}
 	pattern, proven := w.search(ctx, o, seeds, best.CCTUS)
@@ -240,7 +236,7 @@ func (w *swot) load(u pattern, steps int) {
 			if u[i]&bit == 0 {
 				continue
 			}
-			k := use{step: i, unit: unit, before: -1, after: -1, rate: 1, o: w.m.direct}
+			k := use{step: i, unit: unit, before: -1, after: -1, rate: 1, o: w.m.directUS}
 			q := w.page[i]
 			if w.next(&state, unit, q) {
 				k.before = len(t.switches)

@@ -123,7 +123,7 @@ func (w *weaver) measure(maps []circuit.Permutation) []service {
 
 // serveDirect is offer over direct circuits only.
 func (w *weaver) serveDirect(maps []circuit.Permutation, st *step) service {
-	s := service{o: w.m.direct}
+	s := service{o: w.m.directUS}
 	for j, c := range maps {
 		if c.Covers(st.pattern) {
 			s.routes[j] = route{ok: true, hops: 1, load: 1}
