@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync"
 
 	"lightpath/plans/circuit"
 	"lightpath/plans/internal/jsonread"
@@ -286,8 +287,29 @@ func appendLines(b []byte, lead string, n int, elem func(b []byte, i int) []byte
 	return append(b, ']')
 }
 
+// decimals are the texts of the ranks: files consist of little else.
+var decimals = sync.OnceValue(func() []string {
+	all := make([]string, MaxRanks)
+	for i := range all {
+		all[i] = strconv.Itoa(i)
+	}
+	return all
+})
+
 func appendInts(b []byte, v []int) []byte {
-	return appendLines(b, "", len(v), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(v[i]), 10) })
+	texts := decimals()
+	b = append(b, '[')
+	for i, x := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if x >= 0 && x < len(texts) {
+			b = append(b, texts[x]...)
+		} else {
+			b = strconv.AppendInt(b, int64(x), 10)
+		}
+	}
+	return append(b, ']')
 }
 
 // appendMaps writes one map a line, or null.

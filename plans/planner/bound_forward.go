@@ -37,6 +37,7 @@ import (
 
 const (
 	forwardWindow  = 64      // longest window
+	forwardStarts  = 64      // steps at which windows begin, where there are many
 	forwardClasses = 16      // kinds of ranks; a schedule with more is not bounded like this
 	forwardWork    = 3e7     // operations
 	forwardCells   = 1 << 22 // ranks x steps that are looked at
@@ -62,7 +63,7 @@ func (m *model) forwardBound(ideal []float64) (bounds, bool) {
 	}
 	f := &forwarding{m: m, kinds: kinds, weight: make([][]float64, len(kinds))}
 	window := min(n, forwardWindow)
-	for window > 2 && float64(n*len(kinds))*math.Pow(float64(window), 3)/4 > forwardWork {
+	for window > 2 && float64(n*len(kinds))*math.Pow(float64(window), 3)/4 > forwardWork*float64(max(1, n/forwardStarts)) {
 		window--
 	}
 	b := bandwidthBound(ideal)
@@ -76,8 +77,11 @@ func (m *model) forwardBound(ideal []float64) (bounds, bool) {
 		}
 		return best
 	}
+	stride := max(1, n/forwardStarts)
 	for i := n - 1; i >= 0; i-- {
-		b.suffix[i] = least(i, m.p.Planes)
+		if b.suffix[i] = b.suffix[i+1] + ideal[i]; i%stride == 0 {
+			b.suffix[i] = math.Max(b.suffix[i], least(i, m.p.Planes))
+		}
 	}
 	if b.total = b.suffix[0]; m.p.Initial != nil {
 		b.total = math.Max(b.total, least(0, m.litPlanes()))
@@ -303,13 +307,8 @@ func (f *forwarding) ownCircuits(q int) float64 {
 	if !f.single {
 		return 0
 	}
-	n, k := 0.0, float64(f.m.p.Planes)
-	for _, w := range f.data {
-		if w > 0 {
-			n++
-		}
-	}
-	return f.direct + 2*f.roots*f.roots/(n*k+k+float64(q))
+	k := float64(f.m.p.Planes)
+	return f.direct + 2*f.roots*f.roots/(float64(len(f.weight[0]))*k+k+float64(q))
 }
 
 // distance sums weight times hops, the heaviest destinations being the nearest.

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -140,13 +141,13 @@ func (s *stateSet) add(maps []circuit.Permutation) {
 
 // harvestStates returns the settings of all planes that harvest considers, the given initial
 // circuits first, then by how much they are likely to be of use.
-func (m *model) harvestStates(fills [][][]circuit.Permutation) [][]circuit.Permutation {
+func (m *model) harvestStates(ctx context.Context, fills [][][]circuit.Permutation) [][]circuit.Permutation {
 	var set stateSet
 	if m.p.Initial != nil {
 		set.add(m.p.Initial)
 	}
 	if maps, err := m.fixedMaps(); maps == nil && err == nil {
-		set.add(m.unsplit().chooseStatic())
+		set.add(m.unsplit().chooseStatic(ctx))
 	}
 	for _, maps := range m.candidates(maxCandidates)[min(maxCandidates, len(m.pages)):] {
 		set.add(m.everyUnit(maps))

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"lightpath/plans"
@@ -32,21 +33,24 @@ func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error)
 	first, cancel := within(ctx, 0.5) // what may follow needs time as well
 	defer cancel()
 	best, optimal, err := searchHarvest(first, m, o)
-	if err != nil {
-		return nil, err
-	}
 	others := []solver{solvePerStep}
 	if !optimal { // the search that static makes may have looked elsewhere
 		others = append(others, solveStatic)
 	}
 	for _, other := range others {
-		if plan, err := other(ctx, m, o); err == nil && m.better(plan, best) {
+		if plan, err := other(ctx, m, o); err == nil && (best == nil || m.better(plan, best)) {
 			best = plan
 		}
+	}
+	if best == nil {
+		return nil, err
 	}
 	best.Planner = "harvest"
 	return best, nil
 }
+
+// tableCells bounds the positions times states that are searched.
+const tableCells = 1 << 22
 
 // searchHarvest is solveHarvest without the comparison, and says whether it found the best
 // path over its candidates.
@@ -58,8 +62,9 @@ func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, 
 		return m.solveDoubling(steps), true, nil
 	}
 	fills := m.fills()
-	states := m.harvestStates(fills)
+	states := m.harvestStates(ctx, fills)
 	pieces, positions := m.pieces(m.near(fills))
+	states = states[:min(len(states), max(1, tableCells/positions))]
 	h := &harvest{table: newTable(ctx, o, newServer(m, o), pieces, states), positions: positions}
 	path, optimal, err := h.solve()
 	if err != nil {
@@ -101,9 +106,11 @@ func (h *harvest) solve() (path []leg, optimal bool, err error) {
 	for looks := finalLooks; ; {
 		path := h.shortest(h.floor)
 		switch {
-		case path == nil && h.known < len(h.states):
+		case path == nil && h.known < len(h.states) && !h.stop():
 			h.measureUpTo(math.MaxInt) // rather late than wrong
 			continue
+		case path == nil && h.stop():
+			return nil, false, fmt.Errorf("%w: harvest found no plan in time", ErrInfeasible)
 		case path == nil:
 			return nil, false, h.refusal()
 		case !h.anyOpen(path):
@@ -278,9 +285,14 @@ func (h *harvest) path() []leg {
 
 // refusal names the first step that no path gets beyond.
 func (h *harvest) refusal() error {
+	var unlike circuit.Index
 	var maps []circuit.Permutation
 	for _, s := range h.states {
-		maps = append(maps, s...)
+		for _, c := range s {
+			if _, fresh := unlike.Add(c); fresh {
+				maps = append(maps, c)
+			}
+		}
 	}
 	at := h.pieces[0]
 	for _, pc := range h.pieces {

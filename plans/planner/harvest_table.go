@@ -71,9 +71,9 @@ func newTable(ctx context.Context, o Options, s *server, pieces []piece, states 
 	return t
 }
 
-// measureUpTo measures states until that has taken the given work; at least one.
+// measureUpTo measures states until that has taken the given work, or the time is over; at least one.
 func (t *table) measureUpTo(work int) {
-	for ; t.known < len(t.states) && work >= 0; t.known++ {
+	for ; t.known < len(t.states) && work >= 0 && (t.known == 0 || !t.stop()); t.known++ {
 		work -= t.measure(t.known)
 	}
 }
@@ -158,11 +158,19 @@ func (t *table) open(k, c int, least float64) {
 	t.floor[k][c], t.tier[k][c] = least, 0
 }
 
-// measureDirect fills the times of one state for pieces that it serves without forwarding.
+// measureDirect fills the times of one state for pieces that it serves without forwarding. Out of time,
+// it serves none.
 func (t *table) measureDirect(c int) {
-	t.server.bind(t.states[c])
+	late := t.stop()
+	if !late {
+		t.server.bind(t.states[c])
+	}
 	for k, pc := range t.kinds {
-		t.set(k, c, t.server.directUS(&pc.step, pc.flows))
+		us := math.Inf(1)
+		if !late {
+			us = t.server.directUS(&pc.step, pc.flows)
+		}
+		t.set(k, c, us)
 	}
 }
 

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -19,6 +20,17 @@ import (
 // planes, and one on each plane, are the extremes of that.
 func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 	return m.perStep(false).finish("perstep"), nil
+}
+
+// perStepBelow is solvePerStep for plans that take no longer than another one; it fails for those that do,
+// since they are long and of no use.
+func (m *model) perStepBelow(plan *plans.Plan) solver {
+	return func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
+		if us := m.perStepUS(); us > plan.CCTUS+tolerance(us) {
+			return nil, fmt.Errorf("%w: a periodic plan takes less", ErrInfeasible)
+		}
+		return solvePerStep(ctx, m, o)
+	}
 }
 
 // perStepUS is the time of perstep, without its plan, which is long.

@@ -106,6 +106,7 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 		if err != nil {
 			return nil, fmt.Errorf("planner: %s: %w", name, err)
 		}
+		m.bound() // before the time is over
 		plan, err := r.solve(ctx, m, o)
 		if err != nil {
 			return nil, fmt.Errorf("planner: %s: %w", name, err)

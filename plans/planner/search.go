@@ -55,6 +55,8 @@ func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known flo
 		floor:  bound.total,
 		suffix: bound.suffix,
 	}
+	w.t.stop = s.meter.late
+	defer func() { w.t.stop = nil }() // the plan of what is found is timed in any case
 	switch {
 	case w.m.units == 1: // there is one pattern, and nothing to divide
 		s.fast = true
@@ -150,7 +152,10 @@ func (s *searcher) done() bool { return s.bestUS <= s.floor+tolerance(s.floor) }
 
 func (s *searcher) seed(seeds []pattern) {
 	s.pool = nil
-	for _, u := range seeds {
+	for i, u := range seeds {
+		if i > 0 && s.meter.late() {
+			break
+		}
 		if us, ok := s.evaluate(u, math.Inf(1)); ok {
 			s.pool = append(s.pool, scored{u, us})
 			s.record(u, us)

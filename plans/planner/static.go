@@ -25,7 +25,7 @@ func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) 
 	if err := m.tooManyPeers(); err != nil {
 		return nil, err
 	}
-	states, err := m.staticStates()
+	states, err := m.staticStates(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +68,12 @@ func (m *model) tooManyPeers() error {
 }
 
 // staticStates returns the settings that the whole plan may run on, at least one.
-func (m *model) staticStates() ([][]circuit.Permutation, error) {
+func (m *model) staticStates(ctx context.Context) ([][]circuit.Permutation, error) {
 	if maps, err := m.fixedMaps(); maps != nil || err != nil {
 		return [][]circuit.Permutation{maps}, err
 	}
 	var set stateSet
-	set.add(m.chooseStatic())
+	set.add(m.chooseStatic(ctx))
 	for _, maps := range m.graphs() {
 		set.add(maps)
 	}
@@ -102,7 +102,7 @@ func (m *model) fixedMaps() ([]circuit.Permutation, error) {
 func (t *table) bestState() int {
 	for looks := finalLooks; ; {
 		at, promised := t.leastState(t.floor)
-		if promised.unserved > 0 && t.known < len(t.states) {
+		if promised.unserved > 0 && t.known < len(t.states) && !t.stop() {
 			t.measureUpTo(math.MaxInt) // rather late than wrong
 			continue
 		}
@@ -170,7 +170,9 @@ func (t *table) leastState(times [][]float64) (at int, least score) {
 
 // staticChoice is the search for the best set of circuits: one candidate per unit.
 type staticChoice struct {
+	ctx   context.Context
 	m     *model
+	work  int           // lanes that may still be looked at
 	maps  [][]circuit.Permutation
 	lanes [][][]lane // [candidate][distinct step]: what a unit set to it offers
 	holds [][][]int  // [candidate][distinct step][matching]: its planes that hold it
@@ -199,8 +201,8 @@ func (a score) better(b score) bool {
 }
 
 // chooseStatic returns the best circuits of those that each plane can choose for itself.
-func (m *model) chooseStatic() []circuit.Permutation {
-	c := newStaticChoice(m)
+func (m *model) chooseStatic(ctx context.Context) []circuit.Permutation {
+	c := newStaticChoice(ctx, m)
 	if len(c.maps) == 0 {
 		return m.darkMaps()
 	}
@@ -217,8 +219,14 @@ func (m *model) chooseStatic() []circuit.Permutation {
 	return maps
 }
 
-func newStaticChoice(m *model) *staticChoice {
-	c := &staticChoice{m: m, steps: m.distinctSteps(), out: make([]float64, m.p.Planes)}
+// staticWork is how many lanes a choice may look at.
+const staticWork = 1 << 27
+
+// over reports whether the choice has to end.
+func (c *staticChoice) over() bool { return c.work < 0 || c.ctx.Err() != nil }
+
+func newStaticChoice(ctx context.Context, m *model) *staticChoice {
+	c := &staticChoice{ctx: ctx, work: staticWork, m: m, steps: m.distinctSteps(), out: make([]float64, m.p.Planes)}
 	flowsOnce := 1
 	for _, w := range c.steps {
 		flowsOnce += m.flowCount(w.st)
@@ -236,6 +244,10 @@ func newStaticChoice(m *model) *staticChoice {
 		}
 	}
 	for q, maps := range c.maps {
+		if q > 0 && c.over() {
+			c.maps = c.maps[:q]
+			break
+		}
 		loaders := bind(maps)
 		c.lanes[q], c.holds[q] = make([][]lane, len(c.steps)), make([][]int, len(c.steps))
 		for i, w := range c.steps {
@@ -278,6 +290,7 @@ func (c *staticChoice) evaluate(pick []int) score {
 			buf = append(buf, c.lanes[q][i]...)
 		}
 		c.buf = buf
+		c.work -= len(buf) + len(pick)
 		if len(buf) > 0 {
 			us = split(buf, w.st.bytes, c.out)
 		}
@@ -347,6 +360,9 @@ func (c *staticChoice) greedy() []int {
 	for len(pick) < c.m.units {
 		best, bestScore := -1, score{}
 		for q := range c.maps {
+			if best >= 0 && c.over() {
+				break
+			}
 			if s := c.evaluate(append(pick, q)); best < 0 || s.better(bestScore) {
 				best, bestScore = q, s
 			}
@@ -364,6 +380,9 @@ func (c *staticChoice) exchange(pick []int) []int {
 		for u := range pick {
 			keep := pick[u]
 			for q := range c.maps {
+				if c.over() {
+					break
+				}
 				pick[u] = q
 				if s := c.evaluate(pick); s.better(best) {
 					best, keep, improved = s, q, true

@@ -16,26 +16,55 @@ import (
 // It begins with periodic patterns, never forwards, and never returns anything worse than static
 // (without forwarding) or perstep.
 func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
+	return m.beginSWOT(ctx, o).solve(ctx, o)
+}
+
+// swotStart is what a search of patterns begins with.
+type swotStart struct {
+	w     *swot
+	best  *plans.Plan // of the best periodic pattern
+	seeds []pattern
+}
+
+// mostTried is how many periodic patterns a search begins with.
+const mostTried = 16
+
+// emitBudget is how many operations the timing of one plan may take.
+func (o Options) emitBudget() float64 { return o.Effort.Seconds() * flopsPerSecond / 4 }
+
+// beginSWOT finds the best periodic pattern.
+func (m *model) beginSWOT(ctx context.Context, o Options) *swotStart {
+	s := &swotStart{w: newSwot(m.arranged())}
 	if len(m.steps) == 0 {
-		return newTimeline(m, m.startMaps(m.darkMaps())).finish("swot"), nil
+		s.best = newTimeline(m, m.startMaps(m.darkMaps())).finish("swot")
+		return s
 	}
-	w := newSwot(m.arranged())
-	budget := o.Effort.Seconds() * flopsPerSecond / 4
-	first, tried := w.bestPeriodic(ctx, math.Inf(1))
-	best := w.emit(first.u, budget)
+	best, tried := s.w.bestPeriodic(ctx, math.Inf(1))
+	if best.u == nil { // times that are not finite
+		s.best = m.perStep(false).finish("swot")
+		return s
+	}
+	s.best = s.w.emit(best.u, o.emitBudget())
+	for _, t := range tried[:min(len(tried), mostTried)] {
+		s.seeds = append(s.seeds, t.u)
+	}
+	return s
+}
+
+// solve goes on from the periodic patterns.
+func (s *swotStart) solve(ctx context.Context, o Options) (*plans.Plan, error) {
+	w, m, best := s.w, s.w.m, s.best
+	if len(m.steps) == 0 {
+		return best, nil
+	}
 	keep := func(plan *plans.Plan, err error) {
 		if err == nil && m.better(plan, best) {
 			plan.Planner = "swot"
 			best = plan
 		}
 	}
-	if us := m.perStepUS(); us < best.CCTUS+tolerance(us) {
-		keep(solvePerStep(ctx, m, o))
-	}
-	seeds := w.rotationSeeds()
-	for _, s := range tried[:min(len(tried), mostTried)] {
-		seeds = append(seeds, s.u)
-	}
+	keep(m.perStepBelow(best)(ctx, m, o))
+	seeds := append(w.rotationSeeds(), s.seeds...)
 	static, err := solveStatic(ctx, m.withoutForwarding(), o)
 	if keep(static, err); err == nil {
 		if u := w.staticSeed(static.Initial); u != nil {
@@ -44,6 +73,7 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	}
 	pattern, proven := w.search(ctx, o, seeds, best.CCTUS)
 	if pattern != nil {
+		budget := o.emitBudget()
 		plan := w.emit(pattern, budget)
 		loop := &meter{ctx: ctx, t: &w.t, limit: w.t.flops() + int64(budget/2)}
 		keep(w.shortenPeriod(pattern, plan, loop, budget/64), nil)
@@ -53,9 +83,6 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	}
 	return best, nil
 }
-
-// mostTried is how many periodic patterns a search begins with.
-const mostTried = 16
 
 // staticSeed is the pattern of a plan that keeps its circuits.
 func (w *swot) staticSeed(maps []circuit.Permutation) pattern {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -139,11 +140,17 @@ type lane struct {
 	hops, load int
 }
 
+// fewLanes is up to how many lanes sorting by insertion is fastest.
+const fewLanes = 12
+
 // split divides bytes over lanes so that they finish together as early as possible: the
 // water level T with sum over lanes of (T-setup)+/perByte = bytes. Shares, by lane, go to
 // out; a lane whose setup exceeds the level gets 0. It returns T. Lanes must not be empty;
 // they are reordered by setup.
 func split(lanes []lane, bytes float64, out []float64) float64 {
+	if len(lanes) > fewLanes {
+		slices.SortFunc(lanes, func(a, b lane) int { return cmp.Or(cmp.Compare(a.setup, b.setup), a.plane-b.plane) })
+	}
 	for i := 1; i < len(lanes); i++ { // insertion sort: few lanes, often equal
 		for k := i; k > 0 && lanes[k].setup < lanes[k-1].setup; k-- {
 			lanes[k], lanes[k-1] = lanes[k-1], lanes[k]
@@ -199,11 +206,15 @@ func bind(maps []circuit.Permutation) []plans.Loader {
 
 // unserved explains why circuits cannot serve a step.
 func (m *model) unserved(st *step, maps []circuit.Permutation) error {
+	var loaders []plans.Loader
+	if m.p.Forwarding {
+		loaders = bind(maps)
+	}
 	for _, f := range m.flowsOf(st) {
-		reach := false
-		for _, c := range maps {
-			hops, ok := c.Hops(f[0], f[1])
-			reach = reach || ok && (hops == 1 || m.p.Forwarding)
+		reach := holds(maps, f)
+		for j := range loaders {
+			_, ok := loaders[j].Hops(f[0], f[1])
+			reach = reach || ok
 		}
 		switch {
 		case reach:

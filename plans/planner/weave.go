@@ -30,8 +30,17 @@ func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 
 // bestOfAll is solveWeave's plan under the name of the planner that made it.
 func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
+	first := m.beginSWOT(ctx, o)
+	if ctx.Err() != nil {
+		return first.best, nil
+	}
 	s := newWeaving(ctx, m, o)
-	best, others, err := m.bestOfOthers(ctx, o, func() {
+	early, cancel := ctx, context.CancelFunc(func() {})
+	if s != nil { // it needs time after the others
+		early, cancel = within(ctx, othersShare)
+	}
+	defer cancel()
+	best, others, err := m.bestOfOthers(early, o, first, func() {
 		if s != nil {
 			s.start()
 		}
@@ -54,9 +63,12 @@ func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 	return best, err
 }
 
+// othersShare is the part of the time after which weave goes on from what the others have found.
+const othersShare = 0.7
+
 // bestOfOthers runs the other planners, each with all of the effort, and meanwhile another
 // function.
-func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
+func (m *model) bestOfOthers(ctx context.Context, o Options, first *swotStart, meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
 	alone := func(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 		plan, _, err := searchHarvest(ctx, m, o) // what it would be compared with runs here as well
 		return plan, err
@@ -64,7 +76,9 @@ func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (
 	solvers := []struct {
 		name  string
 		solve solver
-	}{{"static", solveStatic}, {"perstep", solvePerStep}, {"harvest", alone}, {"swot", solveSWOT}}
+	}{{"static", solveStatic}, {"perstep", m.perStepBelow(first.best)}, {"harvest", alone}, {"swot", func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
+		return first.solve(ctx, o)
+	}}}
 	found := make([]*plans.Plan, len(solvers))
 	errs := make([]error, len(solvers))
 	var wait sync.WaitGroup
@@ -91,9 +105,10 @@ func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (
 }
 
 // newWeaving prepares a search; nil where there is nothing to find: without forwarding a
-// unit serves a step or does not, which is what swot searches.
+// unit serves a step or does not, which is what swot searches. With very many patterns too little can be
+// searched.
 func newWeaving(ctx context.Context, m *model, o Options) *weaving {
-	if len(m.steps) == 0 || !m.p.Forwarding {
+	if len(m.steps) == 0 || !m.p.Forwarding || len(m.pages) > maxWeaveKinds {
 		return nil
 	}
 	s := &weaving{
@@ -116,7 +131,12 @@ func (s *weaving) greedy() bool {
 // start searches from scratch, with six tenths of the effort.
 func (s *weaving) start() {
 	w := s.w
+	w.t.stop = s.meter.late
+	defer func() { w.t.stop = nil }()
 	for _, maps := range w.m.weaveSettings() {
+		if s.meter.late() {
+			return
+		}
 		w.add(maps)
 	}
 	s.list()
@@ -144,11 +164,13 @@ func (s *weaving) finish(known *plans.Plan, others []*plans.Plan) *plans.Plan {
 		}
 	}
 	s.list()
+	w.t.stop = s.meter.late
 	for _, l := range seeds {
 		s.try(l)
 	}
 	s.sortPool()
 	s.anneals(s.total, 3, 0.01, 0.03)
+	w.t.stop = nil
 	if s.best.l == nil {
 		return known
 	}

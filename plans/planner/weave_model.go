@@ -20,8 +20,10 @@ const idle cell = -1
 
 const (
 	none       = -1   // no setting
-	maxWeave   = 4096 // settings that are considered
-	weaveFlows = 3e7  // flows that may be measured; settings after that serve only directly
+	maxWeave      = 4096    // settings that are considered, and
+	weaveServices = 1 << 20 // what they offer to kinds of steps, together
+	maxWeaveKinds = 512     // kinds of steps
+	weaveFlows    = 3e7     // flows that may be measured; settings after that serve only directly
 )
 
 func cellOf(setting int, h half) cell { return cell(setting*4 + int(h)) }
@@ -87,7 +89,7 @@ func (w *weaver) add(maps []circuit.Permutation) int {
 	if id, ok := w.index.Find(maps[0]); ok {
 		return id
 	}
-	if len(w.sets) == maxWeave {
+	if len(w.sets) >= min(maxWeave, weaveServices/len(w.kinds)) {
 		return none
 	}
 	id, _ := w.index.Add(maps[0])

@@ -124,14 +124,18 @@ func (s *weaving) ranking(step int) []cell {
 func (s *weaving) retime() {
 	s.fast = false
 	kept := slices.Clone(s.pool[:min(len(s.pool), 16)])
-	if s.best.l != nil {
-		kept = append(kept, s.best)
+	best := s.best
+	if best.l != nil {
+		kept = append([]woven{best}, kept...)
 	}
 	s.best, s.pool = woven{us: math.Inf(1)}, nil
 	for _, k := range kept {
 		l := slices.Clone(k.l)
 		s.w.lean(l)
 		s.try(l)
+	}
+	if s.best.l == nil { // out of time
+		s.best = best
 	}
 	s.sortPool()
 }
