@@ -67,15 +67,11 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := msccl.Build(c, f.algorithm, f.ranks, f.root, schedule.Disjoint())
-	if err != nil {
-		return nil, err
-	}
 	template, err := f.template(cmd)
 	if err != nil {
 		return nil, err
 	}
-	p, _, err := schedule.Problem(s, float64(bytes), template)
+	p, err := msccl.Pose(c, f.algorithm, f.ranks, f.root, float64(bytes), template, schedule.Disjoint())
 	if err != nil {
 		return nil, err
 	}

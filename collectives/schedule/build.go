@@ -27,6 +27,17 @@ const (
 // what is sent and how values are combined is in that name. Errors: [ErrCollective],
 // [ErrAlgorithm], [ErrParameter], [ErrOrder], [ErrRanks], [ErrRoot], [ErrTooLarge].
 func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedule, error) {
+	b, err := prepare(c, algorithm, n, root, opts)
+	if err != nil {
+		return nil, err
+	}
+	b.fill()
+	b.seat(b.alg.seats)
+	return b.Schedule, nil
+}
+
+// prepare returns the builder of a schedule that is not too large.
+func prepare(c Collective, algorithm string, n, root int, opts []Option) (*builder, error) {
 	o := Apply(opts...)
 	r, err := resolve(c, algorithm, n, o.Order)
 	if err != nil {
@@ -48,10 +59,7 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 			return nil, fmt.Errorf("%w: %v %s on %d ranks has %d", ErrTooLarge, c, algorithm, n, b.moves)
 		}
 	}
-	b := newBuilder(c, r, root, o)
-	b.fill()
-	b.seat(r.seats)
-	return b.Schedule, nil
+	return newBuilder(c, r, root, o), nil
 }
 
 // builder appends moves to a schedule.
@@ -59,10 +67,11 @@ type builder struct {
 	*Schedule
 	n     int
 	alg   *resolved
-	moves int  // so far
-	dry   bool // count moves, keep none but the last of each list
-	slots int  // the first block of Scratch where [builder.combine] puts what has to wait
-	size  int  // the blocks of a slot
+	moves int        // so far
+	dry   bool       // count moves, keep none but the last of each list
+	each  func(Step) // where not nil, takes each step when it is complete; none is kept
+	slots int        // the first block of Scratch where [builder.combine] puts what has to wait
+	size  int        // the blocks of a slot
 }
 
 func newBuilder(c Collective, r *resolved, root int, o Settings) *builder {
@@ -81,6 +90,9 @@ func (b *builder) fill() {
 		return
 	}
 	b.alg.build(b)
+	if b.each != nil && len(b.Steps) > 0 {
+		b.each(b.Steps[0])
+	}
 }
 
 // parameter returns the only parameter of the algorithm.
@@ -114,7 +126,15 @@ func (b *builder) finish(r int, from, to Ref, count int) {
 }
 
 // step begins the next step; send and then add to it.
-func (b *builder) step() { b.Steps = append(b.Steps, Step{}) }
+func (b *builder) step() {
+	if b.each == nil || len(b.Steps) == 0 {
+		b.Steps = append(b.Steps, Step{})
+		return
+	}
+	last := &b.Steps[0]
+	b.each(*last)
+	last.Transfers, last.Post = last.Transfers[:0], last.Post[:0]
+}
 
 // send adds a transfer to the last step.
 func (b *builder) send(src, dst int, from, to Ref, count int) {

@@ -83,7 +83,7 @@ func TestSwingIsBineButterfly(t *testing.T) {
 					}
 				}
 			}
-			got := permutation(swing.Flows(s-1-i), n)
+			got, _ := (&poser{n: n}).permutation(swing.Steps[s-1-i].Transfers)
 			if !slices.Equal(got, want) {
 				t.Errorf("n=%d step %d:\nswing %v\nBine  %v", n, s-1-i, got, want)
 			}

@@ -75,43 +75,122 @@ func (s *Schedule) FlowBytes(f *Flow, bytes float64) float64 {
 // left out, and a schedule of one rank has none at all. The problem shares Initial and
 // Final with the template. Errors: [ErrProblem].
 func Problem(s *Schedule, bytes float64, fabric *plans.Problem) (p *plans.Problem, steps []int, err error) {
-	if fabric.Ranks != 0 && fabric.Ranks != s.Ranks {
-		return nil, nil, fmt.Errorf("%w: schedule of %d ranks on a fabric of %d", ErrProblem, s.Ranks, fabric.Ranks)
+	if err := posable(s.Ranks, bytes, fabric); err != nil {
+		return nil, nil, err
 	}
-	if !(bytes >= 0) || math.IsInf(bytes, 0) {
-		return nil, nil, fmt.Errorf("%w: size of %v bytes", ErrProblem, bytes)
-	}
-	q := *fabric
-	q.Version, q.Ranks, q.Demand, q.Steps = plans.Version, s.Ranks, nil, nil
+	q := poser{n: s.Ranks}
 	for i := range s.Steps {
-		flows := s.Flows(i)
-		if len(flows) == 0 {
-			continue
-		}
-		st := plans.Step{To: permutation(flows, s.Ranks)}
-		for k := range flows {
-			f := &flows[k]
-			st.Bytes = max(st.Bytes, s.FlowBytes(f, bytes))
-			if st.To == nil {
-				st.Flows = append(st.Flows, [2]int{f.Src, f.Dst})
-			}
-		}
-		q.Steps = append(q.Steps, st)
-		steps = append(steps, i)
+		q.add(s.Steps[i].Transfers)
 	}
-	return &q, steps, nil
+	p, steps = q.problem(s, bytes, fabric)
+	return p, steps, nil
 }
 
-// permutation returns the map that serves flows, or nil where some rank has two
-// destinations or two sources.
-func permutation(flows []Flow, n int) circuit.Permutation {
-	to, taken := circuit.AllDark(n), make([]bool, n)
-	for i := range flows {
-		f := &flows[i]
-		if to[f.Src] != circuit.Dark || taken[f.Dst] {
-			return nil
-		}
-		to[f.Src], taken[f.Dst] = f.Dst, true
+// Pose returns the [Problem] of the schedule that [Build] returns, without keeping the schedule: the moves
+// of a large one take gigabytes. Errors: those of Build and Problem.
+func Pose(c Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem, opts ...Option) (p *plans.Problem, steps []int, err error) {
+	b, err := prepare(c, algorithm, n, root, opts)
+	if err != nil {
+		return nil, nil, err
 	}
-	return to
+	if err := posable(n, bytes, fabric); err != nil {
+		return nil, nil, err
+	}
+	q := poser{n: n, seats: b.alg.seats}
+	b.each = func(st Step) { q.add(st.Transfers) }
+	b.fill()
+	p, steps = q.problem(b.Schedule, bytes, fabric)
+	return p, steps, nil
+}
+
+// posable reports why a schedule of n ranks poses no problem of a size on a fabric.
+func posable(n int, bytes float64, fabric *plans.Problem) error {
+	if fabric.Ranks != 0 && fabric.Ranks != n {
+		return fmt.Errorf("%w: schedule of %d ranks on a fabric of %d", ErrProblem, n, fabric.Ranks)
+	}
+	if !(bytes >= 0) || math.IsInf(bytes, 0) {
+		return fmt.Errorf("%w: size of %v bytes", ErrProblem, bytes)
+	}
+	return nil
+}
+
+// poser collects the steps of a problem.
+type poser struct {
+	n     int
+	seats []int // nil: every rank takes its own part
+	at    int   // steps of the schedule so far
+	steps []plans.Step
+	of    []int // per step of the problem: that of the schedule
+	most  []int // chunks of its largest flow
+	taken []bool
+	sizes []int // per rank: chunks that it sends
+}
+
+// seat returns the rank that takes a part.
+func (q *poser) seat(part int) int {
+	if q.seats == nil {
+		return part
+	}
+	return q.seats[part]
+}
+
+// add adds a step of the schedule.
+func (q *poser) add(moves []Move) {
+	q.at++
+	if len(moves) == 0 {
+		return
+	}
+	st, most := plans.Step{}, 0
+	if st.To, most = q.permutation(moves); st.To == nil {
+		st.Flows, most = q.flows(moves)
+	}
+	q.steps, q.of, q.most = append(q.steps, st), append(q.of, q.at-1), append(q.most, most)
+}
+
+// permutation returns the map that serves moves and the chunks of the largest flow; nil where some rank has
+// two destinations or two sources.
+func (q *poser) permutation(moves []Move) (to circuit.Permutation, most int) {
+	if q.taken == nil {
+		q.taken, q.sizes = make([]bool, q.n), make([]int, q.n)
+	}
+	clear(q.taken)
+	clear(q.sizes)
+	to = circuit.AllDark(q.n)
+	for i := range moves {
+		src, dst := q.seat(moves[i].Src), q.seat(moves[i].Dst)
+		if to[src] != dst {
+			if to[src] != circuit.Dark || q.taken[dst] {
+				return nil, 0
+			}
+			to[src], q.taken[dst] = dst, true
+		}
+		q.sizes[src] += moves[i].Count
+		most = max(most, q.sizes[src])
+	}
+	return to, most
+}
+
+// flows returns the flows of moves, by source and then destination, and the chunks of the largest one.
+func (q *poser) flows(moves []Move) (flows [][2]int, most int) {
+	chunks := make(map[[2]int]int, len(moves))
+	for i := range moves {
+		f := [2]int{q.seat(moves[i].Src), q.seat(moves[i].Dst)}
+		if _, ok := chunks[f]; !ok {
+			flows = append(flows, f)
+		}
+		chunks[f] += moves[i].Count
+		most = max(most, chunks[f])
+	}
+	slices.SortFunc(flows, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
+	return flows, most
+}
+
+// problem returns what has been collected of s, whose chunks have their size by now.
+func (q *poser) problem(s *Schedule, bytes float64, fabric *plans.Problem) (*plans.Problem, []int) {
+	p := *fabric
+	p.Version, p.Ranks, p.Demand, p.Steps = plans.Version, q.n, nil, q.steps
+	for i := range p.Steps {
+		p.Steps[i].Bytes = s.FlowBytes(&Flow{Chunks: q.most[i]}, bytes)
+	}
+	return &p, q.of
 }
