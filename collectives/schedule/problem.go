@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -78,9 +79,12 @@ func Problem(s *Schedule, bytes float64, fabric *plans.Problem) (p *plans.Proble
 	if err := posable(s.Ranks, bytes, fabric); err != nil {
 		return nil, nil, err
 	}
-	q := poser{n: s.Ranks}
+	q := newPoser(s.Ranks, nil)
 	for i := range s.Steps {
-		q.add(s.Steps[i].Transfers)
+		q.step()
+		for _, m := range s.Steps[i].Transfers {
+			q.transfer(m.Src, m.Dst, m.Count)
+		}
 	}
 	p, steps = q.problem(s, bytes, fabric)
 	return p, steps, nil
@@ -96,10 +100,9 @@ func Pose(c Collective, algorithm string, n, root int, bytes float64, fabric *pl
 	if err := posable(n, bytes, fabric); err != nil {
 		return nil, nil, err
 	}
-	q := poser{n: n, seats: b.alg.seats}
-	b.each = func(st Step) { q.add(st.Transfers) }
+	b.pose = newPoser(n, b.alg.seats)
 	b.fill()
-	p, steps = q.problem(b.Schedule, bytes, fabric)
+	p, steps = b.pose.problem(b.Schedule, bytes, fabric)
 	return p, steps, nil
 }
 
@@ -114,79 +117,82 @@ func posable(n int, bytes float64, fabric *plans.Problem) error {
 	return nil
 }
 
-// poser collects the steps of a problem.
+// poser collects the steps of a problem from their transfers.
 type poser struct {
 	n     int
 	seats []int // nil: every rank takes its own part
-	at    int   // steps of the schedule so far
+	at    int   // steps of the schedule that have begun
 	steps []plans.Step
 	of    []int // per step of the problem: that of the schedule
 	most  []int // chunks of its largest flow
-	taken []bool
-	sizes []int // per rank: chunks that it sends
+
+	// Of the step that has begun: the map that serves its flows, while there is one, and all flows.
+	to     circuit.Permutation
+	taken  []bool // per rank: it receives
+	single bool
+	src    int // of the flow that the last transfers belong to, -1 none
+	dst    int
+	count  int // chunks of that flow, not in chunks yet
+	chunks map[[2]int]int
 }
 
-// seat returns the rank that takes a part.
-func (q *poser) seat(part int) int {
-	if q.seats == nil {
-		return part
-	}
-	return q.seats[part]
+func newPoser(n int, seats []int) *poser {
+	return &poser{n: n, seats: seats, taken: make([]bool, n), src: -1, chunks: map[[2]int]int{}}
 }
 
-// add adds a step of the schedule.
-func (q *poser) add(moves []Move) {
+// step begins the next step.
+func (q *poser) step() {
+	q.end()
 	q.at++
-	if len(moves) == 0 {
+	q.to, q.single = circuit.AllDark(q.n), true
+	clear(q.taken)
+}
+
+// transfer adds chunks from one rank to another.
+func (q *poser) transfer(src, dst, count int) {
+	if q.seats != nil {
+		src, dst = q.seats[src], q.seats[dst]
+	}
+	if src != q.src || dst != q.dst {
+		q.flush()
+		q.src, q.dst = src, dst
+		if q.single && q.to[src] != dst {
+			q.single = q.to[src] == circuit.Dark && !q.taken[dst]
+			q.to[src], q.taken[dst] = dst, true
+		}
+	}
+	q.count += count
+}
+
+// flush counts the chunks of the last transfers.
+func (q *poser) flush() {
+	if q.src >= 0 {
+		q.chunks[[2]int{q.src, q.dst}] += q.count
+	}
+	q.src, q.count = -1, 0
+}
+
+// end completes the step, which is none of the problem's if it has no flows.
+func (q *poser) end() {
+	if q.flush(); len(q.chunks) == 0 {
 		return
 	}
-	st, most := plans.Step{}, 0
-	if st.To, most = q.permutation(moves); st.To == nil {
-		st.Flows, most = q.flows(moves)
+	most := 0
+	for _, count := range q.chunks {
+		most = max(most, count)
+	}
+	st := plans.Step{To: q.to}
+	if !q.single {
+		st.To, st.Flows = nil, slices.Collect(maps.Keys(q.chunks))
+		slices.SortFunc(st.Flows, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
 	}
 	q.steps, q.of, q.most = append(q.steps, st), append(q.of, q.at-1), append(q.most, most)
-}
-
-// permutation returns the map that serves moves and the chunks of the largest flow; nil where some rank has
-// two destinations or two sources.
-func (q *poser) permutation(moves []Move) (to circuit.Permutation, most int) {
-	if q.taken == nil {
-		q.taken, q.sizes = make([]bool, q.n), make([]int, q.n)
-	}
-	clear(q.taken)
-	clear(q.sizes)
-	to = circuit.AllDark(q.n)
-	for i := range moves {
-		src, dst := q.seat(moves[i].Src), q.seat(moves[i].Dst)
-		if to[src] != dst {
-			if to[src] != circuit.Dark || q.taken[dst] {
-				return nil, 0
-			}
-			to[src], q.taken[dst] = dst, true
-		}
-		q.sizes[src] += moves[i].Count
-		most = max(most, q.sizes[src])
-	}
-	return to, most
-}
-
-// flows returns the flows of moves, by source and then destination, and the chunks of the largest one.
-func (q *poser) flows(moves []Move) (flows [][2]int, most int) {
-	chunks := make(map[[2]int]int, len(moves))
-	for i := range moves {
-		f := [2]int{q.seat(moves[i].Src), q.seat(moves[i].Dst)}
-		if _, ok := chunks[f]; !ok {
-			flows = append(flows, f)
-		}
-		chunks[f] += moves[i].Count
-		most = max(most, chunks[f])
-	}
-	slices.SortFunc(flows, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
-	return flows, most
+	clear(q.chunks)
 }
 
 // problem returns what has been collected of s, whose chunks have their size by now.
 func (q *poser) problem(s *Schedule, bytes float64, fabric *plans.Problem) (*plans.Problem, []int) {
+	q.end()
 	p := *fabric
 	p.Version, p.Ranks, p.Demand, p.Steps = plans.Version, q.n, nil, q.steps
 	for i := range p.Steps {
