@@ -2,6 +2,7 @@ package plans
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strconv"
 	"strings"
@@ -14,10 +15,14 @@ import (
 // long plan, which may take gigabytes, is never in memory. The text of a map is kept while its slice
 // may come again.
 type canonical struct {
+	ctx   context.Context // when it ends, what is written is incomplete
 	out   io.Writer
 	buf   []byte
 	texts map[mapKey][]byte
-	kept  int // bytes in texts
+	kept  int    // bytes in texts
+	ranks int    // of base
+	base  []byte // 0,1,...,ranks-1
+	at    []int  // where each number begins in base
 }
 
 const (
@@ -47,8 +52,11 @@ func (c *canonical) list(n int, elem func(i int)) {
 		if i > 0 {
 			c.raw(",")
 		}
-		elem(i)
-		c.flush(canonicalBuffer)
+		if elem(i); len(c.buf) > canonicalBuffer {
+			if c.flush(0); c.ctx.Err() != nil {
+				return
+			}
+		}
 	}
 	c.raw("]")
 }
@@ -57,8 +65,25 @@ func (c *canonical) integers(v []int) {
 	c.list(len(v), func(i int) { c.buf = strconv.AppendInt(c.buf, int64(v[i]), 10) })
 }
 
-// permutation writes a map; a slice that has been written before is copied.
+// permutation writes a map. A shift is the list 0, 1, ... from some place on, and round; another slice that
+// has been written before is copied.
 func (c *canonical) permutation(p circuit.Permutation) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	if d, ok := p.Distance(); ok {
+		c.count(len(p))
+		c.raw("[")
+		c.flush(0)
+		_, _ = c.out.Write(c.base[c.at[d]:])
+		if d > 0 {
+			c.raw(",")
+			c.flush(0)
+			_, _ = c.out.Write(c.base[:c.at[d]-1])
+		}
+		c.raw("]")
+		return
+	}
 	text, ok := c.texts[keyOf(p)]
 	if !ok {
 		text = appendInts(nil, p)
@@ -68,6 +93,21 @@ func (c *canonical) permutation(p circuit.Permutation) {
 	}
 	c.flush(0)
 	_, _ = c.out.Write(text)
+}
+
+// count makes base the list of the first n numbers.
+func (c *canonical) count(n int) {
+	if c.ranks == n {
+		return
+	}
+	c.ranks, c.base, c.at = n, nil, make([]int, n)
+	for i := range n {
+		if i > 0 {
+			c.base = append(c.base, ',')
+		}
+		c.at[i] = len(c.base)
+		c.base = strconv.AppendInt(c.base, int64(i), 10)
+	}
 }
 
 func (c *canonical) permutations(maps []circuit.Permutation) {

@@ -44,20 +44,17 @@ func nameOf(p circuit.Permutation) mapName {
 	if len(p) == 0 || p[0] < 0 {
 		return mapName{}
 	}
-	shift, xor := true, true
+	if d, ok := p.Distance(); ok {
+		return mapName{shiftForm, d}
+	}
 	for r, s := range p {
-		shift = shift && s == (r+p[0])%len(p)
 		x := r ^ p[0]
 		if x >= len(p) {
 			x = circuit.Dark
 		}
-		xor = xor && s == x
-		if !shift && !xor {
+		if s != x {
 			return mapName{}
 		}
-	}
-	if shift {
-		return mapName{shiftForm, p[0]}
 	}
 	return mapName{xorForm, p[0]}
 }

@@ -9,6 +9,10 @@ import (
 // by a repetition.
 const leastRepeats = 8
 
+// triesPerEntry is how many periods are tried per entry of a plane, at first: entries that do not repeat
+// soon do not repeat.
+const triesPerEntry = 8
+
 // FindRepeats sets p.Repeats to the entries that repeat, and makes them repeat exactly: their times and
 // bytes move by less than rounding errors of the sums that they come from. CCTUS follows the times.
 func (p *Plan) FindRepeats() {
@@ -45,8 +49,10 @@ func (p *Plan) FindRepeats() {
 // it does.
 func (n *names) findRepeats(entries []Entry) []Repeat {
 	var found []Repeat
-	for at := 0; at+leastRepeats <= len(entries); {
+	tries := triesPerEntry * len(entries)
+	for at := 0; at+leastRepeats <= len(entries) && tries > 0; {
 		var best Repeat
+		tries -= maxPeriod
 		for period := 1; period <= maxPeriod && at+2*period <= len(entries); period++ {
 			if rep := n.repeatFrom(entries, at, period); rep.Count*period > best.Count*best.Period {
 				best = rep

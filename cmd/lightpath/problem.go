@@ -221,11 +221,7 @@ standard error.`,
 			if f.algorithm == "" || f.algorithm == "auto" {
 				return f.design(cmd, pf)
 			}
-			p, err := f.problem(cmd)
-			if err != nil {
-				return err
-			}
-			return pf.solve(cmd, p)
+			return pf.solve(cmd, func() (*plans.Problem, error) { return f.problem(cmd) })
 		},
 	}
 	f.register(cmd)

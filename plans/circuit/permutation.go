@@ -35,6 +35,20 @@ func Shift(n, d int) Permutation {
 	return p
 }
 
+// Distance returns the d for which p is [Shift] by d, and false where there is none.
+func (p Permutation) Distance() (d int, ok bool) {
+	if len(p) == 0 || p[0] < 0 || p[0] >= len(p) {
+		return 0, false
+	}
+	d = p[0]
+	for r, s := range p {
+		if s != r+d && s != r+d-len(p) {
+			return 0, false
+		}
+	}
+	return d, true
+}
+
 // Xor returns r -> r xor m, with Dark where r xor m is not below n.
 func Xor(n, m int) Permutation {
 	p := make(Permutation, n)

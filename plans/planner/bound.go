@@ -26,7 +26,7 @@ import (
 
 const (
 	boundWindow = 256     // longest window, and
-	boundSteps  = 1 << 18 // steps of all windows together: with more steps, fewer and longer windows
+	boundSteps  = 1 << 17 // steps of all windows together: with more steps, fewer and longer windows
 	boundRanks  = 8       // ranks with distinct sequences that are tried, per direction
 )
 
@@ -130,16 +130,11 @@ func (m *model) pairSequence() (sequence, bool) {
 
 // shift returns the distance of a step that is a shift of all ranks.
 func (st *step) shift() (d int, ok bool) {
-	c := st.pattern
-	if c == nil || c[0] < 1 {
+	if st.pattern == nil {
 		return 0, false
 	}
-	for r, s := range c {
-		if s != (r+c[0])%len(c) {
-			return 0, false
-		}
-	}
-	return c[0], true
+	d, ok = st.pattern.Distance()
+	return d, ok && d > 0
 }
 
 // eachFlow calls f with every flow of a step, and whether the step has the flow back as well.
@@ -172,6 +167,9 @@ func (m *model) eachFlow(st *step, f func(src, dst int, back bool)) {
 // flow per rank that takes part, two where a rank has such a peer.
 func (m *model) leastUS(st *step) float64 {
 	n := m.p.Ranks
+	if st.pattern != nil && (m.p.Circuits == plans.Simplex || m.p.Forwarding) {
+		return m.directUS + m.usPerByte*st.bytes/float64(m.p.Planes)
+	}
 	out, in, back := make([]int, n), make([]int, n), make([]int, n)
 	flows := 0
 	m.eachFlow(st, func(src, dst int, both bool) {

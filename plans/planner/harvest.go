@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -62,22 +63,36 @@ func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, 
 		return m.solveDoubling(steps), true, nil
 	}
 	fills := m.fills()
-	states := m.harvestStates(ctx, fills)
 	pieces, positions := m.pieces(m.near(fills))
-	states = states[:min(len(states), max(1, tableCells/positions))]
+	states := m.harvestStates(ctx, fills, max(1, tableCells/positions))
 	h := &harvest{table: newTable(ctx, o, newServer(m, o), pieces, states), positions: positions}
 	path, optimal, err := h.solve()
 	if err != nil {
 		return nil, false, err
 	}
+	if len(m.steps)*m.p.Planes > largePlan && h.took(path) > m.perStepUS() {
+		return nil, false, fmt.Errorf("%w: the plan would be long, and no better than perstep", ErrInfeasible)
+	}
 	best = h.plan(path)
 	// A plan may take less than its path says, where planes need not wait for each other.
-	if h.simple != nil {
+	if h.simple != nil && !slices.Equal(h.simple, path) && !h.stop() {
 		if plan := h.plan(h.simple); m.better(plan, best) {
 			best = plan
 		}
 	}
 	return best, optimal, nil
+}
+
+// largePlan is from how many steps on planes a plan is written only if it is of use.
+const largePlan = 1 << 16
+
+// took is the time of a path, without switches.
+func (h *harvest) took(path []leg) float64 {
+	us := 0.0
+	for _, l := range path {
+		us += h.us[l.piece.kind][l.state]
+	}
+	return us
 }
 
 // harvest is the search for a shortest path over the positions of [piece], and states: indexes into

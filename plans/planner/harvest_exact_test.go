@@ -51,7 +51,7 @@ func TestHarvestEqualsIntervals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		states := m.harvestStates(t.Context(), m.fills())
+		states := m.harvestStates(t.Context(), m.fills(), 0)
 		var best func(from int, current circuit.Permutation) float64
 		best = func(from int, current circuit.Permutation) float64 {
 			if from == len(p.Steps) {
@@ -106,7 +106,7 @@ func TestTableBracketsTimes(t *testing.T) {
 		}
 		single := i%4 == 0
 		pieces, _ := m.pieces(nil)
-		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces, m.harvestStates(t.Context(), m.fills()))
+		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces, m.harvestStates(t.Context(), m.fills(), 0))
 		for k := range tab.kinds {
 			for c := range tab.states {
 				for tab.isOpen(k, c) {

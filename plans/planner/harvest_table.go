@@ -26,11 +26,12 @@ type table struct {
 	stop   func() bool
 	found  map[[2]int]*joint // by kind and state: what attains us, where that is joint
 	keep   int               // hops of routes that may still be kept
+	listed [][2]int          // buffer of flowsOf
 }
 
 // keptHops bounds the routes that a table remembers. Times for which there is no room are
 // given up: a plan with so many routes is of little use.
-const keptHops = 8 << 20
+const keptHops = 2 << 20
 
 // finalLooks is for how many promising choices, when there is no work left, a first look is
 // taken at what they lack.
@@ -100,10 +101,28 @@ func (t *table) findKinds() {
 		pc.kind = len(t.kinds)
 		seen[k] = append(seen[k], pc.kind)
 		t.kinds = append(t.kinds, pc)
-		if t.m.p.Forwarding || pc.pattern == nil {
+		if pc.pattern == nil {
 			pc.flows = t.m.flowsOf(&pc.step)
 		}
 	}
+}
+
+// flowsOf returns the flows of a piece where the fabric forwards or the piece has no pattern, valid until
+// the next call: those of all pieces may be more than there is memory for.
+func (t *table) flowsOf(pc *piece) [][2]int {
+	if pc.flows != nil || !t.m.p.Forwarding {
+		return pc.flows
+	}
+	if pc.class == nil && pc.step.flows != nil {
+		return pc.step.flows
+	}
+	t.listed = t.listed[:0]
+	for r, d := range pc.pattern {
+		if d != circuit.Dark {
+			t.listed = append(t.listed, [2]int{r, d})
+		}
+	}
+	return t.listed
 }
 
 // digest is equal for pieces that ask for the same flows.
@@ -135,7 +154,7 @@ func (t *table) measure(c int) int {
 		work = t.flows*(len(t.states[c])+1) + t.m.p.Ranks*t.m.p.Ranks*t.m.p.Planes
 	}
 	for k, pc := range t.kinds {
-		t.set(k, c, t.server.simpleUS(&pc.step, pc.flows))
+		t.set(k, c, t.server.simpleUS(&pc.step, t.flowsOf(pc)))
 		if simple {
 			continue
 		}
@@ -168,7 +187,7 @@ func (t *table) measureDirect(c int) {
 	for k, pc := range t.kinds {
 		us := math.Inf(1)
 		if !late {
-			us = t.server.directUS(&pc.step, pc.flows)
+			us = t.server.directUS(&pc.step, t.flowsOf(pc))
 		}
 		t.set(k, c, us)
 	}
@@ -195,7 +214,7 @@ func (t *table) refine(kind, state int) {
 	us, least := &t.us[kind][state], &t.floor[kind][state]
 	t.server.bind(t.states[state])
 	if !t.server.joint {
-		*us = math.Min(*us, t.server.spread(&pc.step, pc.flows).us)
+		*us = math.Min(*us, t.server.spread(&pc.step, t.flowsOf(pc)).us)
 		*least, *at = *us, closed
 		return
 	}
@@ -204,7 +223,7 @@ func (t *table) refine(kind, state int) {
 		*at = max(*at, 1) // a first look proves nothing beyond the floor
 	}
 	if !last || *at == 0 {
-		o, bound, work := t.server.jointly(&pc.step, pc.flows, int(*at))
+		o, bound, work := t.server.jointly(&pc.step, t.flowsOf(pc), int(*at))
 		t.limit -= work
 		if o.us < *us {
 			if math.IsInf(*us, 1) {

@@ -404,6 +404,10 @@ func (s *splitter) greedyPairs(ids []int) (color []int, colors int) {
 // dividedAs returns m with the steps split as a plan divides their flows, nil where the plan divides
 // none otherwise than m, or a flow is in several of its parts.
 func (m *model) dividedAs(plan *plans.Plan) *model {
+	divides := func(e plans.Entry) bool { return e.Flows != nil }
+	if !slices.ContainsFunc(plan.Planes, func(entries []plans.Entry) bool { return slices.ContainsFunc(entries, divides) }) {
+		return nil
+	}
 	parts := make(map[int][][]int, len(m.asked)) // by step of the problem
 	for _, entries := range plan.Planes {
 		for i := range entries {

@@ -61,8 +61,12 @@ func (w *swot) dealt(width float64) pattern {
 	}, true)
 }
 
-// fractions is into how many parts the difference between two widths is divided.
-const fractions = 8
+// fractions is into how many parts the difference between two widths is divided, up to mostFractional:
+// beyond, one unit more or less makes little difference.
+const (
+	fractions      = 8
+	mostFractional = 16
+)
 
 // periodics lists the patterns, the most promising first.
 func (w *swot) periodics() []periodic {
@@ -82,7 +86,7 @@ func (w *swot) periodics() []periodic {
 			func(w *swot) pattern { return w.grouped(w.page, groups, width) })
 		for part := range fractions {
 			c := float64(width) + float64(part)/fractions
-			if c <= float64(units) {
+			if c <= float64(units) && (part == 0 || width <= mostFractional) {
 				add(fmt.Sprintf("dealt %g", c), float64(units)/c, c, func(w *swot) pattern { return w.dealt(c) })
 			}
 		}

@@ -42,6 +42,15 @@ func within(ctx context.Context, part float64) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(end))))
 }
 
+// sooner returns a context that ends by so much earlier than ctx.
+func sooner(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-by))
+}
+
 // search returns the best pattern found and whether it is proven that none is better;
 // nil where nothing beats the known CCT.
 func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known float64) (pattern, bool) {
@@ -266,7 +275,7 @@ func (s *searcher) mutate(u pattern) bool {
 
 // rotationSeeds are the patterns to begin with: all units on large steps, and on small
 // ones few units in turn, so that the others have time to switch.
-func (w *swot) rotationSeeds() []pattern {
+func (w *swot) rotationSeeds(ctx context.Context) []pattern {
 	levels := slices.Clone(w.t.work)
 	slices.Sort(levels)
 	levels = slices.Compact(levels)
@@ -281,6 +290,9 @@ func (w *swot) rotationSeeds() []pattern {
 	for few := 1; few <= min(2, w.m.units); few++ {
 		count := func(int) int { return few }
 		for _, level := range append([]float64{-1}, levels...) {
+			if ctx.Err() != nil {
+				return seeds
+			}
 			seeds = append(seeds, w.rotation(level, count, true), w.rotation(level, count, false))
 		}
 	}
@@ -293,46 +305,42 @@ func (w *swot) rotation(level float64, few func(step int) int, reuse bool) patte
 	units := w.m.units
 	u := make(pattern, len(w.page))
 	holds := make([]int, units) // page of each unit's last use
-	last := make([]int, units)
+	idle := make([]int, units)  // units, those idle for longest first
+	busy := make([]int, 0, units)
 	for j := range holds {
-		holds[j], last[j] = -1, j-units
+		holds[j], idle[j] = -1, j
 	}
 	for i, q := range w.page {
 		count := min(few(i), units)
 		if w.t.work[i] > level {
 			count = units
 		}
-		for rest := count; rest > 0; rest-- {
-			if count == units {
-				u[i] = math.MaxUint64 >> (64 - units)
-				break
+		for _, j := range idle {
+			if reuse && holds[j] == q && count > 0 {
+				u[i] |= 1 << j
+				count--
 			}
-			pick := -1
-			for j := range holds {
-				if u[i]>>j&1 != 0 {
-					continue
-				}
-				if pick < 0 || prefer(reuse && holds[j] == q, reuse && holds[pick] == q, last[j], last[pick]) {
-					pick = j
-				}
-			}
-			u[i] |= 1 << pick
 		}
-		for j := range holds {
+		for _, j := range idle {
+			if count > 0 && u[i]>>j&1 == 0 {
+				u[i] |= 1 << j
+				count--
+			}
+		}
+		// Those that work go to the end.
+		rest := idle[:0]
+		busy = busy[:0]
+		for _, j := range idle {
 			if u[i]>>j&1 != 0 {
-				holds[j], last[j] = q, i
+				holds[j] = q
+				busy = append(busy, j)
+			} else {
+				rest = append(rest, j)
 			}
 		}
+		idle = append(rest, busy...)
 	}
 	return u
-}
-
-// prefer reports whether a unit that holds the page or was used longer ago comes first.
-func prefer(holdsA, holdsB bool, lastA, lastB int) bool {
-	if holdsA != holdsB {
-		return holdsA
-	}
-	return lastA < lastB
 }
 
 // exact is branch and bound over the steps in order. A prefix is timed on its own, which

@@ -172,7 +172,7 @@ func (t *table) leastState(times [][]float64) (at int, least score) {
 type staticChoice struct {
 	ctx   context.Context
 	m     *model
-	work  int           // lanes that may still be looked at
+	work  int // lanes that may still be looked at
 	maps  [][]circuit.Permutation
 	lanes [][][]lane // [candidate][distinct step]: what a unit set to it offers
 	holds [][][]int  // [candidate][distinct step][matching]: its planes that hold it
@@ -233,26 +233,26 @@ func newStaticChoice(ctx context.Context, m *model) *staticChoice {
 	}
 	c.maps = m.candidates(min(maxCandidates, 16+int(staticMeasures)/(flowsOnce*m.units)))
 	c.lanes, c.holds = make([][][]lane, len(c.maps)), make([][][]int, len(c.maps))
-	flows := make([][][2]int, len(c.steps))
-	matchings := make([][]circuit.Permutation, len(c.steps))
-	for i, w := range c.steps {
-		if m.p.Forwarding {
-			flows[i] = m.flowsOf(w.st)
-		}
-		if w.st.pattern == nil {
-			matchings[i] = m.matchingsOf(w.st)
-		}
-	}
+	loaders := make([][]plans.Loader, len(c.maps))
 	for q, maps := range c.maps {
-		if q > 0 && c.over() {
-			c.maps = c.maps[:q]
-			break
-		}
-		loaders := bind(maps)
+		loaders[q] = bind(maps)
 		c.lanes[q], c.holds[q] = make([][]lane, len(c.steps)), make([][]int, len(c.steps))
-		for i, w := range c.steps {
-			c.lanes[q][i] = m.lanesOf(m.routes(loaders, maps, w.st, flows[i]), nil)
-			for _, pattern := range matchings[i] {
+	}
+	for i, w := range c.steps {
+		if c.over() {
+			break // what is not measured is not served
+		}
+		var flows [][2]int // of one step: those of all may be more than there is memory for
+		if m.p.Forwarding {
+			flows = m.flowsOf(w.st)
+		}
+		var matchings []circuit.Permutation
+		if w.st.pattern == nil {
+			matchings = m.matchingsOf(w.st)
+		}
+		for q, maps := range c.maps {
+			c.lanes[q][i] = m.lanesOf(m.routes(loaders[q], maps, w.st, flows), nil)
+			for _, pattern := range matchings {
 				c.holds[q][i] = append(c.holds[q][i], servers(maps, pattern))
 			}
 		}
@@ -338,7 +338,7 @@ func (c *staticChoice) exhaustive() []int {
 		for i >= 0 && pick[i] == len(c.maps)-1 {
 			i--
 		}
-		if i < 0 {
+		if i < 0 || c.over() {
 			return best
 		}
 		next := pick[i] + 1

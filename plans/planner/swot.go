@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -22,7 +23,8 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 // swotStart is what a search of patterns begins with.
 type swotStart struct {
 	w     *swot
-	best  *plans.Plan // of the best periodic pattern
+	best  *plans.Plan   // of the best periodic pattern
+	took  time.Duration // to write it
 	seeds []pattern
 }
 
@@ -44,7 +46,9 @@ func (m *model) beginSWOT(ctx context.Context, o Options) *swotStart {
 		s.best = m.perStep(false).finish("swot")
 		return s
 	}
+	began := time.Now()
 	s.best = s.w.emit(best.u, o.emitBudget())
+	s.took = time.Since(began)
 	for _, t := range tried[:min(len(tried), mostTried)] {
 		s.seeds = append(s.seeds, t.u)
 	}
@@ -57,6 +61,8 @@ func (s *swotStart) solve(ctx context.Context, o Options) (*plans.Plan, error) {
 	if len(m.steps) == 0 {
 		return best, nil
 	}
+	ctx, cancel := sooner(ctx, 2*s.took) // what is found has to be written
+	defer cancel()
 	keep := func(plan *plans.Plan, err error) {
 		if err == nil && m.better(plan, best) {
 			plan.Planner = "swot"
@@ -64,7 +70,10 @@ func (s *swotStart) solve(ctx context.Context, o Options) (*plans.Plan, error) {
 		}
 	}
 	keep(m.perStepBelow(best)(ctx, m, o))
-	seeds := append(w.rotationSeeds(), s.seeds...)
+	if ctx.Err() != nil {
+		return best, nil
+	}
+	seeds := append(w.rotationSeeds(ctx), s.seeds...)
 	static, err := solveStatic(ctx, m.withoutForwarding(), o)
 	if keep(static, err); err == nil {
 		if u := w.staticSeed(static.Initial); u != nil {

@@ -193,7 +193,7 @@ func (s *weaving) rotations() {
 			page[q] = cellOf(id, both)
 		}
 	}
-	for _, u := range newSwot(w.m).rotationSeeds() {
+	for _, u := range newSwot(w.m).rotationSeeds(s.meter.ctx) {
 		l := newLayout(len(w.kind), w.m.units)
 		for at := range l {
 			if i := at / w.m.units; u[i]>>(at%w.m.units)&1 != 0 {

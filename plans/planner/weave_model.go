@@ -19,7 +19,7 @@ type cell int16
 const idle cell = -1
 
 const (
-	none       = -1   // no setting
+	none          = -1      // no setting
 	maxWeave      = 4096    // settings that are considered, and
 	weaveServices = 1 << 20 // what they offer to kinds of steps, together
 	maxWeaveKinds = 512     // kinds of steps
