@@ -202,6 +202,8 @@ func (a score) better(b score) bool {
 
 // chooseStatic returns the best circuits of those that each plane can choose for itself.
 func (m *model) chooseStatic(ctx context.Context) []circuit.Permutation {
+	ctx, cancel := within(ctx, 0.4) // what is chosen has to be measured
+	defer cancel()
 	c := newStaticChoice(ctx, m)
 	if len(c.maps) == 0 {
 		return m.darkMaps()
