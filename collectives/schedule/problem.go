@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -76,42 +77,128 @@ func (s *Schedule) FlowBytes(f *Flow, bytes float64) float64 {
 // steps[i] is the number of the schedule's step for step i of the problem, which omits steps without flows. Errors:
 // [ErrProblem].
 func Problem(s *Schedule, bytes float64, fabric *plans.Problem) (p *plans.Problem, steps []int, err error) {
-	if fabric.Ranks != 0 && fabric.Ranks != s.Ranks {
-		return nil, nil, fmt.Errorf("%w: schedule of %d ranks on a fabric of %d", ErrProblem, s.Ranks, fabric.Ranks)
+	if err := checkProblem(s.Ranks, bytes, fabric); err != nil {
+		return nil, nil, err
 	}
-	if !(bytes >= 0) || math.IsInf(bytes, 0) {
-		return nil, nil, fmt.Errorf("%w: size of %v bytes", ErrProblem, bytes)
-	}
-	q := *fabric
-	q.Version, q.Ranks, q.Demand, q.Steps = plans.Version, s.Ranks, nil, nil
+	q := newProblemBuilder(s.Ranks, nil)
 	for i := range s.Steps {
-		flows := s.Flows(i)
-		if len(flows) == 0 {
-			continue
+		q.step()
+		for _, m := range s.Steps[i].Transfers {
+			q.transfer(m.Src, m.Dst, m.Count)
 		}
-		st := plans.Step{To: permutation(flows, s.Ranks)}
-		for k := range flows {
-			f := &flows[k]
-			st.Bytes = max(st.Bytes, s.FlowBytes(f, bytes))
-			if st.To == nil {
-				st.Flows = append(st.Flows, [2]int{f.Src, f.Dst})
-			}
-		}
-		q.Steps = append(q.Steps, st)
-		steps = append(steps, i)
 	}
-	return &q, steps, nil
+	p, steps = q.problem(s, bytes, fabric)
+	return p, steps, nil
 }
 
-// permutation returns the circuits for flows, or nil if a rank has two destinations or two sources.
-func permutation(flows []Flow, n int) circuit.Permutation {
-	to, taken := circuit.AllDark(n), make([]bool, n)
-	for i := range flows {
-		f := &flows[i]
-		if to[f.Src] != circuit.Dark || taken[f.Dst] {
-			return nil
-		}
-		to[f.Src], taken[f.Dst] = f.Dst, true
+// Pose returns the [Problem] of the schedule that [Build] returns, without storing the schedule, whose moves may take
+// gigabytes. Errors: those of Build and Problem.
+func Pose(c Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem,
+	opts ...Option) (p *plans.Problem, steps []int, err error) {
+	b, err := prepare(c, algorithm, n, root, opts)
+	if err != nil {
+		return nil, nil, err
 	}
-	return to
+	if err := checkProblem(n, bytes, fabric); err != nil {
+		return nil, nil, err
+	}
+	b.problem = newProblemBuilder(n, b.alg.seats)
+	b.fill()
+	p, steps = b.problem.problem(b.Schedule, bytes, fabric)
+	return p, steps, nil
+}
+
+// checkProblem returns an error if the fabric has another number of ranks or the size is invalid.
+func checkProblem(n int, bytes float64, fabric *plans.Problem) error {
+	if fabric.Ranks != 0 && fabric.Ranks != n {
+		return fmt.Errorf("%w: schedule of %d ranks on a fabric of %d", ErrProblem, n, fabric.Ranks)
+	}
+	if !(bytes >= 0) || math.IsInf(bytes, 0) {
+		return fmt.Errorf("%w: size of %v bytes", ErrProblem, bytes)
+	}
+	return nil
+}
+
+// problemBuilder computes the steps of a planning problem from transfers.
+type problemBuilder struct {
+	n      int
+	seats  []int // nil: position k is rank k
+	begun  int   // number of schedule steps that have begun
+	steps  []plans.Step
+	of     []int // by step of the problem: number of the schedule's step
+	chunks []int // by step of the problem: chunks of the largest flow
+
+	// The current step. to is its permutation while single is set.
+	to     circuit.Permutation
+	taken  []bool // by rank: it receives
+	single bool
+	src    int // source of the last transfers, -1 for none
+	dst    int
+	count  int // chunks of the last transfers, which flows does not include yet
+	flows  map[[2]int]int
+}
+
+func newProblemBuilder(n int, seats []int) *problemBuilder {
+	return &problemBuilder{n: n, seats: seats, taken: make([]bool, n), src: -1, flows: map[[2]int]int{}}
+}
+
+// step begins the next step.
+func (q *problemBuilder) step() {
+	q.end()
+	q.begun++
+	q.to, q.single = circuit.AllDark(q.n), true
+	clear(q.taken)
+}
+
+// transfer adds chunks that one rank sends to another.
+func (q *problemBuilder) transfer(src, dst, count int) {
+	if q.seats != nil {
+		src, dst = q.seats[src], q.seats[dst]
+	}
+	if src != q.src || dst != q.dst {
+		q.flush()
+		q.src, q.dst = src, dst
+		if q.single && q.to[src] != dst {
+			q.single = q.to[src] == circuit.Dark && !q.taken[dst]
+			q.to[src], q.taken[dst] = dst, true
+		}
+	}
+	q.count += count
+}
+
+// flush adds the last transfers to flows.
+func (q *problemBuilder) flush() {
+	if q.src >= 0 {
+		q.flows[[2]int{q.src, q.dst}] += q.count
+	}
+	q.src, q.count = -1, 0
+}
+
+// end completes the current step. A step without flows is not a step of the problem.
+func (q *problemBuilder) end() {
+	if q.flush(); len(q.flows) == 0 {
+		return
+	}
+	most := 0
+	for _, count := range q.flows {
+		most = max(most, count)
+	}
+	st := plans.Step{To: q.to}
+	if !q.single {
+		st.To, st.Flows = nil, slices.Collect(maps.Keys(q.flows))
+		slices.SortFunc(st.Flows, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
+	}
+	q.steps, q.of, q.chunks = append(q.steps, st), append(q.of, q.begun-1), append(q.chunks, most)
+	clear(q.flows)
+}
+
+// problem returns the problem, after s has set the size of its chunks.
+func (q *problemBuilder) problem(s *Schedule, bytes float64, fabric *plans.Problem) (*plans.Problem, []int) {
+	q.end()
+	p := *fabric
+	p.Version, p.Ranks, p.Demand, p.Steps = plans.Version, q.n, nil, q.steps
+	for i := range p.Steps {
+		p.Steps[i].Bytes = s.FlowBytes(&Flow{Chunks: q.chunks[i]}, bytes)
+	}
+	return &p, q.of
 }

@@ -35,6 +35,20 @@ func Shift(n, d int) Permutation {
 	return p
 }
 
+// Distance returns the d for which p is [Shift] by d, and false where there is none.
+func (p Permutation) Distance() (d int, ok bool) {
+	if len(p) == 0 || p[0] < 0 || p[0] >= len(p) {
+		return 0, false
+	}
+	d = p[0]
+	for r, s := range p {
+		if s != r+d && s != r+d-len(p) {
+			return 0, false
+		}
+	}
+	return d, true
+}
+
 // Xor returns r -> r xor m, with Dark where r xor m is not below n.
 func Xor(n, m int) Permutation {
 	p := make(Permutation, n)
@@ -74,6 +88,9 @@ func (p Permutation) Equal(q Permutation) bool {
 	if len(p) != len(q) {
 		return false
 	}
+	if p.same(q) {
+		return true
+	}
 	for r := range p {
 		if p[r] != q[r] {
 			return false
@@ -81,6 +98,9 @@ func (p Permutation) Equal(q Permutation) bool {
 	}
 	return true
 }
+
+// same reports whether p and q, of one length, are the same slice.
+func (p Permutation) same(q Permutation) bool { return len(p) == 0 || &p[0] == &q[0] }
 
 // Clone returns a copy that the caller may change.
 func (p Permutation) Clone() Permutation { return append(Permutation(nil), p...) }
@@ -111,6 +131,9 @@ func (p Permutation) Covers(want Permutation) bool {
 	if len(p) != len(want) {
 		return false
 	}
+	if p.same(want) {
+		return true
+	}
 	for r, s := range want {
 		if s != Dark && s != r && p[r] != s {
 			return false
@@ -134,8 +157,8 @@ func (p Permutation) Hops(src, dst int) (int, bool) {
 	return 0, false
 }
 
-// Changes counts the circuits of next that p does not have: the ports a switch has to
-// move. Circuits that only go dark are not counted.
+// Changes counts the transmit ports that get a new target when p becomes next. A port that only goes
+// dark is not counted.
 func (p Permutation) Changes(next Permutation) int {
 	n := 0
 	for r, s := range next {

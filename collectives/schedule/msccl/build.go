@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"lightpath/collectives/schedule"
+	"lightpath/plans"
 )
 
 // Prefix is the prefix of algorithm names that refer to files: "msccl:FILE".
@@ -56,6 +57,21 @@ func Build(c schedule.Collective, algorithm string, n, root int, opts ...schedul
 		return nil, fmt.Errorf("%s: %w", algorithm, err)
 	}
 	return s, nil
+}
+
+// Pose is like [schedule.Pose], and also accepts "msccl:FILE". Errors: those of [Build] and schedule.Pose.
+func Pose(c schedule.Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem,
+	opts ...schedule.Option) (*plans.Problem, error) {
+	if !strings.HasPrefix(algorithm, Prefix) {
+		p, _, err := schedule.Pose(c, algorithm, n, root, bytes, fabric, opts...)
+		return p, err
+	}
+	s, err := Build(c, algorithm, n, root, opts...)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := schedule.Problem(s, bytes, fabric)
+	return p, err
 }
 
 // Check returns an error if the algorithm is not defined for c on n ranks. It validates a file but does not prove that
