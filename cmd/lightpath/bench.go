@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,10 @@ type benchFlags struct {
 
 func newBenchCommand() *cobra.Command {
 	f := &benchFlags{}
+	var names []string
+	for c := range schedule.NumCollectives {
+		names = append(names, c.String())
+	}
 	cmd := &cobra.Command{
 		Use:   "bench COLLECTIVE",
 		Short: "Time a collective with nccl-tests' columns",
@@ -49,8 +54,9 @@ func newBenchCommand() *cobra.Command {
 ranks that mpirun, srun or torchrun started. Sizes are nccl-tests': the whole operation's data.
 Exits 1 where an element is wrong.
 
-COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, gather, scatter, sendrecv`,
-		Args: cobra.ExactArgs(1),
+COLLECTIVE: ` + strings.Join(names, ", "),
+		ValidArgs: names,
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.parse(args[0], cmd.Flags().Changed("ranks"))
 			if err != nil {

@@ -40,8 +40,6 @@ func newPlanCache() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "Make, list, show and remove cached plans",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&dir, "dir", "", "cache directory (default LIGHTPATH_PLAN_DIR, else the user's cache)")
 	open := func() (*cache.Cache, error) {

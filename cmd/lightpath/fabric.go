@@ -24,8 +24,6 @@ func newFabricCommand() *cobra.Command {
 		Long: `Builds the planes of a fabric file in the kernel of this host: a network namespace per rank with an interface
 per plane, and a switch whose circuits are real. Needs root and Linux 6.6. Where the file has several hosts, each
 builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the controller.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent(), newFabricLose())
 	return cmd

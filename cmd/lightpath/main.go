@@ -61,10 +61,6 @@ func newRoot() *cobra.Command {
 		Version:       shim.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
 	}
 	root.AddCommand(
 		newPlanCommand(),
@@ -84,5 +80,6 @@ func newRoot() *cobra.Command {
 		newTopologyCommand(),
 		newRanksCommand(),
 	)
+	explainUsage(root)
 	return root
 }

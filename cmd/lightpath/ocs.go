@@ -23,8 +23,6 @@ func newOCSCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ocs",
 		Short: "Look at and set the planes of a fabric, through their controller or on the switches themselves",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(), newOCSDisable(), newOCSEmulate(), newOCSCerts())
 	return cmd

@@ -19,8 +19,6 @@ func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Make, check and show plans",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newPlanSolve(), newPlanCheck(), newPlanShow(), newPlanBuild(), newPlanProblem(), newPlanCache())
 	return cmd
