@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"lightpath/internal/files"
 )
 
 // documentName is the document's file in its directory.
@@ -46,11 +48,7 @@ func (d *Document) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, documentName)
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return files.Write(filepath.Join(dir, documentName), append(text, '\n'), 0o644)
 }
 
 // goOn takes over what an earlier run has measured, which must have been measured in the same way.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -240,7 +239,7 @@ func runBench(cmd *cobra.Command, f *benchFlags, o *bench.Options) error {
 	}
 	bench.WriteTable(table, doc.Results)
 	if f.jsonOut != "" && !quiet {
-		if err := writeJSON(f.jsonOut, doc); err != nil {
+		if err := writeJSON("json", f.jsonOut, doc); err != nil {
 			return err
 		}
 	}
@@ -268,20 +267,6 @@ func (f *benchFlags) about() string {
 		text += "  library " + f.library
 	}
 	return text
-}
-
-// writeJSON writes v, indented, to path or, for "-", to standard output.
-func writeJSON(path string, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	if path == "-" {
-		_, err = os.Stdout.Write(text)
-		return err
-	}
-	return os.WriteFile(path, text, 0o644)
 }
 
 func selfPath() string {

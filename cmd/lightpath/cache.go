@@ -154,7 +154,7 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 			}
 			slices.SortStableFunc(rows, compareRows)
 			if asJSON {
-				if err := writeJSON("-", rows); err != nil {
+				if err := printJSON(rows); err != nil {
 					return err
 				}
 			} else {

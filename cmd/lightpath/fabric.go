@@ -103,7 +103,7 @@ func newFabricUp() *cobra.Command {
 				return refusal(err)
 			}
 			if o.asJSON {
-				return writeJSON("-", s)
+				return printJSON(s)
 			}
 			word := "up"
 			if !fresh {
@@ -162,7 +162,7 @@ func newFabricDown() *cobra.Command {
 				return refusal(err)
 			}
 			if o.asJSON {
-				return writeJSON("-", struct {
+				return printJSON(struct {
 					Name    string `json:"name"`
 					Removed bool   `json:"removed"`
 				}{name, found})
@@ -209,7 +209,7 @@ func newFabricStatus() *cobra.Command {
 				return no(err)
 			}
 			if o.asJSON {
-				err = writeJSON("-", r)
+				err = printJSON(r)
 			} else {
 				err = printReport(os.Stdout, r)
 			}

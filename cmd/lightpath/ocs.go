@@ -186,7 +186,7 @@ func (o *ocsFlags) askAll(ctx context.Context) error {
 		all = append(all, s)
 	}
 	if o.asJSON {
-		err = printJSON(os.Stdout, all)
+		err = printJSON(all)
 	} else {
 		printStatus(os.Stdout, all)
 	}
@@ -257,10 +257,4 @@ func circuitList(p circuit.Permutation) string {
 		return "none"
 	}
 	return b.String()[1:]
-}
-
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

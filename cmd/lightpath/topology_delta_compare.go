@@ -56,7 +56,7 @@ transfers first. Every schedule passes the validator.`,
 				return exact.print(asJSON)
 			}
 			if asJSON {
-				return writeJSON("-", rows)
+				return printJSON(rows)
 			}
 			fmt.Print(jobs.Table(rows))
 			if o.Reallocate {
@@ -117,7 +117,7 @@ func (e *exactComparison) add(ctx context.Context, configs []train.Config, o job
 
 func (e *exactComparison) print(asJSON bool) error {
 	if asJSON {
-		return writeJSON("-", e.rows)
+		return printJSON(e.rows)
 	}
 	fmt.Print(jobs.ExactTable(e.rows))
 	return nil

@@ -36,7 +36,8 @@ func TestMisspelledCommand(t *testing.T) {
 		refuse(t, "", says, append(wrong, "--controller", "localhost:1")...)
 		refuse(t, "", says, append([]string{"help"}, wrong...)...)
 	})
-	refuse(t, "", []string{"unknown flag --controller", `name a command of "lightpath ocs" first`}, "ocs", "--controller", "localhost:1", "stauts")
+	refuse(t, "", []string{"unknown flag --controller",
+		`name a command of "lightpath ocs" first`}, "ocs", "--controller", "localhost:1", "stauts")
 	refuse(t, "", []string{`unknown command "zzzzzz" for "lightpath ocs"`, "lightpath ocs --help"}, "ocs", "zzzzzz")
 	refuse(t, "", []string{`unknown command "zzzzzz" for "lightpath"`}, "zzzzzz")
 }
@@ -64,8 +65,11 @@ func TestWrongFlagValue(t *testing.T) {
 			}
 			args := append(words[:len(words):len(words)], "--"+f.Name+"=x")
 			refuse(t, "", []string{"--" + f.Name, `"x"`}, args...)
-			if said := command(t, "", args...).stderr; strings.Contains(said, "strconv") || strings.Contains(said, "parse") || strings.Contains(said, "time:") {
-				t.Errorf("lightpath %s: %s", strings.Join(args, " "), said)
+			said := command(t, "", args...).stderr
+			for _, word := range []string{"strconv", "parse", "time:"} {
+				if strings.Contains(said, word) {
+					t.Errorf("lightpath %s: %s", strings.Join(args, " "), said)
+				}
 			}
 		})
 	})

@@ -115,7 +115,7 @@ func remove(name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	if left, glob := filepath.Glob(filepath.Join(runDir, "."+name+".json.*")); glob == nil {
+	if left, glob := filepath.Glob(filepath.Join(runDir, "."+name+".json*")); glob == nil {
 		for _, path := range left {
 			os.Remove(path)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"lightpath/internal/files"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/sizes"
@@ -130,13 +131,10 @@ func (c *Cache) read(name string) (*Entry, error) {
 		}
 		return nil, corrupt(path, err)
 	}
-	switch {
-	case !info.Mode().IsRegular():
+	if !info.Mode().IsRegular() {
 		return nil, corrupt(path, errors.New("not a regular file"))
-	case info.Size() > maxFile:
-		return nil, corrupt(path, fmt.Errorf("larger than %d bytes", maxFile))
 	}
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path, maxFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -148,36 +146,4 @@ func (c *Cache) read(name string) (*Entry, error) {
 		return nil, corrupt(path, err)
 	}
 	return e, nil
-}
-
-// write makes the file called name hold data, at once for every reader and durably.
-func (c *Cache) write(name string, data []byte) (err error) {
-	f, err := os.CreateTemp(c.dir, tempPrefix)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), c.path(name)); err != nil {
-		return err
-	}
-	dir, err := os.Open(c.dir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }
