@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"lightpath/internal/decode"
 	"lightpath/internal/files"
 )
 
@@ -28,9 +28,7 @@ func Read(dir string) (*Document, error) {
 		return nil, err
 	}
 	d := new(Document)
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(d); err != nil {
+	if err := decode.StrictJSON(text, d); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, p := range d.Points { // an earlier version may have made something else of the samples

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lightpath/internal/decode"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -131,7 +131,7 @@ func readMap(spec string, n int) (circuit.Permutation, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(data, &p); err != nil {
+		if err := decode.StrictJSON(data, &p); err != nil {
 			return nil, fmt.Errorf("--map %s: %w", spec, err)
 		}
 	}

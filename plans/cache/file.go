@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"lightpath/internal/decode"
 	"lightpath/internal/files"
 	"lightpath/plans"
 	"lightpath/plans/check"
@@ -64,23 +65,21 @@ func encodeSized(s *sizes.Sized) (problem, plan []byte, err error) {
 	return bytes.TrimSpace(problem), plan, err
 }
 
-// decode reads what encode wrote and verifies it.
-func decode(data []byte) (*Entry, error) {
+// decodeEntry reads what encode wrote and verifies it.
+func decodeEntry(data []byte) (*Entry, error) {
 	high, err := plans.DecodePlan(data) // strict: repeated fields end here
 	if err != nil {
 		return nil, err
 	}
 	var x extra
-	if err := json.Unmarshal(data, &x); err != nil {
+	if err := decode.JSON(data, &x); err != nil {
 		return nil, err
 	}
 	if x.Format != format {
 		return nil, fmt.Errorf("%w: format %d, this one reads %d", ErrStale, max(x.Format, 1), format)
 	}
 	e := &Entry{Span: &sizes.Span{Min: x.MinBytes, Max: x.MaxBytes}}
-	fields := json.NewDecoder(bytes.NewReader(x.Key))
-	fields.DisallowUnknownFields()
-	if err := fields.Decode(&e.Key); err != nil {
+	if err := decode.StrictJSON(x.Key, &e.Key); err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
 	if x.MinBytes < 0 || x.MaxBytes < x.MinBytes || (x.Low == nil) != (x.MinBytes == x.MaxBytes) {
@@ -141,7 +140,7 @@ func (c *Cache) read(name string) (*Entry, error) {
 	if err != nil {
 		return nil, corrupt(path, err)
 	}
-	e, err := decode(data)
+	e, err := decodeEntry(data)
 	if err != nil {
 		return nil, corrupt(path, err)
 	}
