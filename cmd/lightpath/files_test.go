@@ -13,7 +13,8 @@ import (
 
 // writers are commands that write a file, without its name: one of each way.
 var writers = [][]string{
-	{"plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "4MB", "--planes", "2", "--bandwidth", "400Gbps", "--reconfig", "200us", "--out"},
+	{"plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "4MB",
+		"--planes", "2", "--bandwidth", "400Gbps", "--reconfig", "200us", "--out"},
 	{"schedule", "export", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--xml"},
 	{"bench", "barrier", "--ranks", "2", "--rounds", "1", "--carrier", "shm", "--json"},
 	{"bench", "barrier", "--ranks", "2", "--rounds", "1", "--carrier", "shm", "--svg"},
@@ -25,7 +26,8 @@ func TestOutputFile(t *testing.T) {
 	for _, args := range writers {
 		dir := t.TempDir()
 		path := func(name string) string { return filepath.Join(dir, name) }
-		if err := errors.Join(unix.Mkfifo(path("fifo"), 0o600), os.WriteFile(path("target"), nil, 0o600), os.Symlink("target", path("link"))); err != nil {
+		err := errors.Join(unix.Mkfifo(path("fifo"), 0o600), os.WriteFile(path("target"), nil, 0o600), os.Symlink("target", path("link")))
+		if err != nil {
 			t.Fatal(err)
 		}
 		succeed(t, "", append(args[:len(args):len(args)], path("link"))...)

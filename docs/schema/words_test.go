@@ -15,7 +15,8 @@ import (
 )
 
 // goWords are what decoders of Go say of a value that they cannot store.
-var goWords = regexp.MustCompile(`json:|unmarshal|Go (value|struct)|strconv|interface \{|\[\]\w|map\[|\b(u?int(8|16|32|64)?|float64|lightpath)\b`)
+var goWords = regexp.MustCompile(`json:|unmarshal|Go (value|struct)|strconv|interface \{|\[\]\w|map\[` +
+	`|\b(u?int(8|16|32|64)?|float64|lightpath)\b`)
 
 // mutants calls try with versions of the document in which one value has another type. Of a list
 // it takes the first value only. set puts a value in the place of v.
@@ -101,6 +102,7 @@ func TestErrorsInWordsOfTheFile(t *testing.T) {
 	})
 	t.Run("trace of messages", func(t *testing.T) {
 		const node = `{"id": "1", "name": "a", "type": "COMP_NODE", "dataDeps": [], "attr": [{"name": "num_ops", "int64Val": "5"}]}`
-		inWords(t, []byte(node), func(b []byte) error { return decodeTrace(append([]byte(`{"version": "1"}`), b...)) })
+		const head = `{"version": "1"}`
+		inWords(t, []byte(node), func(b []byte) error { return decodeTrace(append([]byte(head), b...)) })
 	})
 }

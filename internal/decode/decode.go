@@ -69,7 +69,9 @@ func at(data []byte, offset int64, what string) error {
 }
 
 // gots are the words for what encoding/json found.
-var gots = map[string]string{"object": "an object", "array": "a list", "string": "text", "number": "a number", "bool": "true or false"}
+var gots = map[string]string{
+	"object": "an object", "array": "a list", "string": "text", "number": "a number", "bool": "true or false",
+}
 
 // Want returns the words for what a value of type t is read from.
 func Want(t reflect.Type) string {

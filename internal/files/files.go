@@ -130,7 +130,8 @@ func replace(path string, info fs.FileInfo, data []byte, perm fs.FileMode) error
 		f.Close()
 	}
 	dir := filepath.Dir(path)
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithPermissions(perm), renameio.WithExistingPermissions())
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir),
+		renameio.WithPermissions(perm), renameio.WithExistingPermissions())
 	if err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func TestWriteFIFO(t *testing.T) {
 	}
 }
 
-// TestWriteStandardStream names standard output, a file, by its path: what was printed before stays.
+// TestWriteStandardStream names the file that standard output is: earlier output stays in it.
 func TestWriteStandardStream(t *testing.T) {
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
@@ -195,7 +195,9 @@ func TestReadBound(t *testing.T) {
 
 func TestReadSecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
-	for perm, ok := range map[fs.FileMode]bool{0o400: true, 0o600: true, 0o640: true, 0o644: false, 0o602: false, 0o601: false} {
+	for perm, ok := range map[fs.FileMode]bool{
+		0o400: true, 0o600: true, 0o640: true, 0o644: false, 0o602: false, 0o601: false,
+	} {
 		put(t, path, perm)
 		data, err := ReadSecret(path)
 		if ok && (err != nil || string(data) != "old") {
