@@ -105,7 +105,7 @@ func (s *session) push(m *message) {
 
 // serve is the session's goroutine.
 func (s *session) serve() {
-	defer s.place.Close()
+	defer func() { _ = s.place.Close() }() // no longer pending, whatever ended it
 	defer s.conn.close()
 	clean, err := false, s.greet()
 	if err == nil {
