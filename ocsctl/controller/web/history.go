@@ -109,7 +109,7 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 // kinds are the events that may be asked for.
 var kinds = []controller.EventKind{
 	controller.Switched, controller.Failed, controller.Restored, controller.Granted, controller.Released,
-	controller.Attached, controller.Detached, controller.Commanded, controller.TookOver,
+	controller.Attached, controller.Detached, controller.Commanded, controller.TookOver, controller.Settled,
 }
 
 // parseQuery reads plane (name or number), since (a duration before now, or a time), before (a
