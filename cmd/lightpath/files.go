@@ -10,7 +10,7 @@ import (
 )
 
 // maxInput bounds what is read from a file or a pipe, in bytes.
-var maxInput int64 = 1 << 30
+var maxInput int64 = 512 << 20
 
 // readInput reads the file that a flag names, or standard input for "-".
 func readInput(flag, path string) ([]byte, error) {

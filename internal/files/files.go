@@ -38,9 +38,17 @@ func Read(path string, limit int64) ([]byte, error) {
 
 // ReadFrom is [Read] for an open file, such as standard input.
 func ReadFrom(f *os.File, limit int64) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	tooLarge := fmt.Errorf("%s: %w: more than %d bytes", f.Name(), ErrTooLarge, limit)
+	if info.Mode().IsRegular() && info.Size() > limit {
+		return nil, tooLarge
+	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s: %w: more than %d bytes", f.Name(), ErrTooLarge, limit)
+		return nil, tooLarge
 	}
 	return data, err
 }
