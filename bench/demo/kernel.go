@@ -36,7 +36,9 @@ func (g *kernelGround) start(t *Trial, dir string) error {
 	if err != nil {
 		return err
 	}
-	state, down, err := kernel.Temporary(f, kernel.Options{MTU: frameMTU(t.Experiment.Scale.FrameData), Overhead: ebpf.FrameOverhead})
+	state, down, err := kernel.Temporary(f, kernel.Options{
+		MTU: frameMTU(t.Experiment.Scale.FrameData), Overhead: ebpf.FrameOverhead,
+	})
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,9 @@ func (o *Options) serve(ctx context.Context, dir string) (stop func(), err error
 		if f, err = fabric.Load(file); err != nil {
 			return nil, err
 		}
-		_, remove, err := kernel.Temporary(f, kernel.Options{MTU: frameBytes + ebpf.FrameOverhead - ethernetHeader, Overhead: ebpf.FrameOverhead})
+		_, remove, err := kernel.Temporary(f, kernel.Options{
+			MTU: frameBytes + ebpf.FrameOverhead - ethernetHeader, Overhead: ebpf.FrameOverhead,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -266,7 +266,8 @@ func listFabrics(o *fabricFlags) error {
 	if err != nil || len(bad) == 0 {
 		return err
 	}
-	return no(fmt.Errorf("incomplete or left over: %s; lightpath fabric down --left or --name removes them", strings.Join(bad, ", ")))
+	return no(fmt.Errorf("incomplete or left over: %s; lightpath fabric down --left or --name removes them",
+		strings.Join(bad, ", ")))
 }
 
 func printFabrics(out io.Writer, all []kernel.Presence) error {

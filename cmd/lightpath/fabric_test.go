@@ -227,10 +227,13 @@ func TestFabricsOfThisHost(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	succeed(t, "", "fabric", "down", "--left")
-	for end := time.Now().Add(time.Minute); command(t, "", "fabric", "status", "--name", name).status != exitNo; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("still there")
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if command(t, "", "fabric", "status", "--name", name).status == exitNo {
+			break
 		}
+	}
+	if o := command(t, "", "fabric", "status", "--name", name); o.status != exitNo {
+		t.Errorf("still there: %+v", o)
 	}
 	refuse(t, "", []string{"left", "name"}, "fabric", "down", "--left", "--name", name)
 }

@@ -185,7 +185,8 @@ func (p *kernelPlane) injectFaults() (err error) {
 	if file == "" {
 		return nil
 	}
-	p.faults, err = startFaults(func() ([]byte, error) { return files.Read(file, maxInput) }, p.models, func(text string) { p.s.log.Warn("device.faults", "fault", text) })
+	read := func() ([]byte, error) { return files.Read(file, maxInput) }
+	p.faults, err = startFaults(read, p.models, func(text string) { p.s.log.Warn("device.faults", "fault", text) })
 	if err != nil {
 		return fmt.Errorf("device.faults: %s: %w", file, err)
 	}

@@ -23,7 +23,7 @@ func ownerPath(name string) string { return filepath.Join(runDir, name+"."+owner
 // done its work. If the process is killed before, the next call of Temporary or [Sweep] on this host
 // removes the fabric.
 func Temporary(f *fabric.Fabric, o Options) (s *State, down func() error, err error) {
-	_, _ = Sweep() // what it cannot remove stays in List, and is not in the way
+	_, _ = Sweep() // List shows fabrics that it cannot remove; they are not in the way
 	name := NameOn(f, o.Host)
 	fail := func(err error) (*State, func() error, error) {
 		return nil, nil, fmt.Errorf("kernel: fabric %s: %w", name, err)

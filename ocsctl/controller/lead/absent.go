@@ -19,7 +19,9 @@ func absent(ctx context.Context, h controller.History, ports int, last uint64) (
 	a := absence{gone: make([]bool, ports), known: make([]bool, ports)}
 	q := controller.Query{
 		Plane: controller.AnyPlane, Before: last + 1,
-		Kinds: []controller.EventKind{controller.Attached, controller.Detached, controller.Settled, controller.TookOver, controller.Lost},
+		Kinds: []controller.EventKind{
+			controller.Attached, controller.Detached, controller.Settled, controller.TookOver, controller.Lost,
+		},
 	}
 	for {
 		events, err := h.History(ctx, q)

@@ -25,7 +25,10 @@ func (p *past) History(_ context.Context, q controller.Query) (page []controller
 }
 
 func TestAbsent(t *testing.T) {
-	const in, out, lost, took, settled = controller.Attached, controller.Detached, controller.Lost, controller.TookOver, controller.Settled
+	const (
+		in, out, lost = controller.Attached, controller.Detached, controller.Lost
+		took, settled = controller.TookOver, controller.Settled
+	)
 	type event struct {
 		token uint64
 		kind  controller.EventKind

@@ -30,7 +30,8 @@ type Rule struct {
 
 // Apply sets what a rule decides of a core's configuration.
 func (r *Rule) Apply(c *controller.Config) {
-	c.Token, c.LastSeq, c.Recovered, c.Absent, c.Journal, c.Leading = r.Token, r.LastSeq, r.Recovered, r.Absent, r.Journal, r.Leading
+	c.Token, c.LastSeq, c.Recovered, c.Absent = r.Token, r.LastSeq, r.Recovered, r.Absent
+	c.Journal, c.Leading = r.Journal, r.Leading
 }
 
 // Options say what is run. Store, Ports, Planes and Build are required.
@@ -138,7 +139,9 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 		log.Warn("the history cannot be read: all ranks are waited for", "error", err)
 		away = nil
 	}
-	core, err := r.o.Build(Rule{Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Absent: away, Journal: l, Leading: l.Err})
+	core, err := r.o.Build(Rule{
+		Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Absent: away, Journal: l, Leading: l.Err,
+	})
 	if err != nil {
 		return fmt.Errorf("lead: token %d: %w", l.Token(), err)
 	}

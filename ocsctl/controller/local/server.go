@@ -121,7 +121,9 @@ func (s *Server) open() (err error) {
 	}
 	pending := 2*s.core.NumPorts() + 64 // a rank may come before the end of its predecessor is known
 	s.group = group
-	s.listener = admission.Listen(l, admission.Options{Pending: pending, PerSource: pending, Refused: admission.NewRefusals(nil)})
+	s.listener = admission.Listen(l, admission.Options{
+		Pending: pending, PerSource: pending, Refused: admission.NewRefusals(nil),
+	})
 	return nil
 }
 

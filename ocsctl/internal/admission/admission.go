@@ -167,7 +167,7 @@ func (l *Listener) remove(c *Conn) {
 	l.pending--
 }
 
-// Refusals logs refused connections in few lines: the first at once, those that follow together.
+// Refusals logs refused connections in few lines: the first at once, later ones together.
 type Refusals struct {
 	log   *slog.Logger
 	every time.Duration
