@@ -8,7 +8,7 @@ LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/bootstrap/v
 
 FRONT_SOURCES := $(wildcard cgo/front/*.c cgo/front/combine/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc cgo/front/combine/*.h cgo/core/*.h)
-CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h cgo/cuda/*.c cgo/cuda/*.h cgo/cuda/kernels/*.ptx cgo/cuda/kernels/*.h) go.mod go.sum \
+CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h cgo/cuda/*.c cgo/cuda/*.h cgo/cuda/kernels/kernels.zip cgo/cuda/kernels/*.h) go.mod go.sum \
   $(shell find cgo/core cgo/cuda cgo/verbs shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
 RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 
@@ -81,7 +81,7 @@ abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package
 	cgo/abi/check.sh
 
 .PHONY: kernels
-kernels: ## compile the reduction kernels for devices (clang 16), and check what assemblers make of them
+kernels: ## compile the reduction kernels for devices (clang 16), and check the machine code that assemblers make
 	cgo/cuda/kernels/make.sh
 	cgo/cuda/kernels/check.sh
 

@@ -149,14 +149,14 @@ func TestRefusals(t *testing.T) {
 	b.run(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 }
 
-// files are kernels that tests change.
-type files struct {
-	fs.ReadFileFS
+// edited is a file system whose files a test changes.
+type edited struct {
+	fs.FS
 	change func(text string) string
 }
 
-func (f files) ReadFile(name string) ([]byte, error) {
-	text, err := f.ReadFileFS.ReadFile(name)
+func (f edited) ReadFile(name string) ([]byte, error) {
+	text, err := fs.ReadFile(f.FS, name)
 	return []byte(f.change(string(text))), err
 }
 
@@ -173,7 +173,7 @@ func TestRefusedText(t *testing.T) {
 		{"float_sum", "float_summe"}:          "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND",
 		{".visible .entry", ".visible .func"}: "'.entry' is missing",
 	} {
-		undo := cuda.ReplaceKernels(files{cuda.Kernels, func(text string) string { return strings.ReplaceAll(text, change[0], change[1]) }})
+		undo := cuda.ReplaceKernels(edited{cuda.Kernels(), func(text string) string { return strings.ReplaceAll(text, change[0], change[1]) }})
 		err := b.try(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 		undo()
 		if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), words) {
@@ -218,26 +218,44 @@ func TestIllegalAddress(t *testing.T) {
 	}
 }
 
-// loads are the kernels that are read.
-type loads struct {
-	fs.ReadFileFS
+// recorded is a file system that records which files are read.
+type recorded struct {
+	fs.FS
 	names []string
 }
 
-func (l *loads) ReadFile(name string) ([]byte, error) {
+func (l *recorded) ReadFile(name string) ([]byte, error) {
 	l.names = append(l.names, name)
-	return l.ReadFileFS.ReadFile(name)
+	return fs.ReadFile(l.FS, name)
 }
 
-// TestNativeKernels: devices that have instructions for a type get the module that uses them, unless their driver is too old to know
-// its PTX.
+// TestKernelArchive reads all modules that the package can ask for.
+func TestKernelArchive(t *testing.T) {
+	want := map[string]bool{"bfloat16.sm_90.ptx": true, "f8e4m3.sm_89.ptx": true, "f8e5m2.sm_89.ptx": true}
+	for typ := range datatype.NumTypes {
+		want[typ.String()+".ptx"] = true
+	}
+	entries, err := fs.ReadDir(cuda.Kernels(), ".")
+	if err != nil || len(entries) != len(want) {
+		t.Fatalf("%d modules, want %d: %v", len(entries), len(want), err)
+	}
+	for name := range want {
+		text, err := fs.ReadFile(cuda.Kernels(), name)
+		if err != nil || !strings.HasPrefix(string(text), ".version ") {
+			t.Errorf("%s: %.20q, %v", name, text, err)
+		}
+	}
+}
+
+// TestNativeKernels loads kernels on devices that have instructions for a type: they get the module that uses these, unless
+// the driver is too old for its PTX.
 func TestNativeKernels(t *testing.T) {
 	onlyStub(t)
 	for _, c := range []struct { // of devices that no other test uses
 		device  int
 		version string // of the driver
 		typ     datatype.Type
-		want    string // names of files, without folder and suffix
+		want    string // names of files, without suffix
 	}{
 		{8, "12040", datatype.Float8E4M3, "f8e4m3.sm_89"},
 		{8, "12000", datatype.Float8E5M2, "f8e5m2.sm_89 f8e5m2"},
@@ -247,12 +265,12 @@ func TestNativeKernels(t *testing.T) {
 		{9, "12040", datatype.Bfloat16, "bfloat16"},
 	} {
 		t.Setenv("STUB_CUDA_VERSION", c.version)
-		l := &loads{ReadFileFS: cuda.Kernels}
+		l := &recorded{FS: cuda.Kernels()}
 		undo := cuda.ReplaceKernels(l)
 		b := newBenchOn(t, c.device, 3*64)
 		b.run(b.pair(c.typ, datatype.Sum, 64, 4))
 		undo()
-		got := strings.NewReplacer("kernels/", "", ".ptx", "").Replace(strings.Join(l.names, " "))
+		got := strings.ReplaceAll(strings.Join(l.names, " "), ".ptx", "")
 		if got != c.want {
 			t.Errorf("device %d, driver %s, %v: loads %q, want %q", c.device, c.version, c.typ, got, c.want)
 		}
