@@ -1,8 +1,6 @@
 /* Devices, ports and memory. */
 #include "library.h"
 
-#ifdef LPV_HEADERS
-
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -24,8 +22,7 @@ int lpv_name(int i, char *name, size_t size)
 	return rc;
 }
 
-/* The driver gives its devices, whatever they are called, an attribute that no other has: the
- * network interface below. */
+/* Only the driver of soft-RoCE gives its devices the attribute parent: the network interface below. */
 static int is_soft(const struct ibv_device *d)
 {
 	char path[PATH_MAX];
@@ -159,24 +156,3 @@ int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size,
 }
 
 int lpv_deregister(struct ibv_mr *mr) { return lpv.dereg_mr(mr); }
-
-#else
-
-int lpv_name(int i, char *name, size_t size) { return ENOSYS; }
-int lpv_open(const char *name, struct lpv_device *d) { return ENOSYS; }
-int lpv_close(struct lpv_device *d) { return ENOSYS; }
-int lpv_port(struct lpv_device *d, int port, struct lpv_port *p) { return ENOSYS; }
-int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type) { return ENOSYS; }
-int lpv_event(struct lpv_device *d, int *kind, uint32_t *number) { return ENOSYS; }
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey)
-{
-	return ENOSYS;
-}
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
-		     uint32_t *rkey)
-{
-	return ENOSYS;
-}
-int lpv_deregister(struct ibv_mr *mr) { return ENOSYS; }
-
-#endif
