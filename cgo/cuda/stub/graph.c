@@ -9,6 +9,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ids;
 enum { MOST = 64 };
+static int under_way; /* atomic: captures */
 static CUgraph captures[MOST]; /* under way; but for relaxed ones they forbid calls: to the thread, of mode global to others, too */
 static __thread CUgraph own_strict;
 static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -20,10 +21,12 @@ struct CUgraphExec_st {
   pthread_mutex_t running;
 };
 
+bool stub_any_capture(void) { return __atomic_load_n(&under_way, __ATOMIC_ACQUIRE) > 0; }
+
 bool stub_capture_forbids(void) {
   bool forbids = false;
   size_t i;
-  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED || !stub_any_capture()) return false;
   pthread_mutex_lock(&mutex);
   for (i = 0; i < MOST; i++) {
     CUgraph g = captures[i];
@@ -188,6 +191,7 @@ STUB_API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   for (i = 0; i < MOST - 1 && captures[i] != NULL; i++) {
   }
   captures[i] = g;
+  __atomic_fetch_add(&under_way, 1, __ATOMIC_RELEASE);
   if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) own_strict = g;
   pthread_mutex_unlock(&mutex);
   s->capture = g;
@@ -210,6 +214,7 @@ STUB_API CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   pthread_mutex_lock(&mutex);
   for (i = 0; i < MOST; i++)
     if (captures[i] == g) captures[i] = NULL;
+  __atomic_fetch_sub(&under_way, 1, __ATOMIC_RELEASE);
   pthread_mutex_unlock(&mutex);
   if (rc != CUDA_SUCCESS)
     release(g);

@@ -130,7 +130,7 @@ struct window {
   char *alias;
 };
 
-enum { WINDOWS = 8 };
+enum { WINDOWS = 48 }; /* a reduction reaches up to 16 sources, 16 targets and their words */
 
 struct reach {
   CUcontext ctx;
@@ -249,9 +249,9 @@ bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, un
   CUdeviceptr at = 0;
   unsigned b, t;
   if (slots == NULL) abort();
+  memcpy(slots, f->slots, (size_t)f->n_slots * sizeof *slots); /* constants, and registers as the first thread finds them */
   for (b = 0; bad == NULL && b < blocks; b++) {
     for (t = 0; bad == NULL && t < threads; t++) {
-      memcpy(slots, f->slots, (size_t)f->n_slots * sizeof *slots);
       slots[PTX_TID] = t, slots[PTX_NTID] = threads, slots[PTX_CTAID] = b, slots[PTX_NCTAID] = blocks;
       bad = run_thread(f, &r, params, slots, &at);
     }

@@ -128,6 +128,7 @@ CUstream stub_stream(CUstream stream) {
 static CUgraph blocking_capture(CUcontext ctx) {
   CUgraph found = NULL;
   CUstream s;
+  if (!stub_any_capture()) return NULL;
   pthread_mutex_lock(&all_mutex);
   for (s = all; s != NULL && found == NULL; s = s->next)
     if (s->blocking && s->ctx == ctx) found = s->capture;

@@ -145,6 +145,7 @@ void stub_run_kernel(const struct op *op);
 
 /* True, with the capture invalidated, where a capture forbids this thread calls that may wait. */
 bool stub_capture_forbids(void);
+bool stub_any_capture(void); /* whether some capture is in progress */
 void stub_graph_append(CUstream stream, struct op op); /* to the graph that it is captured into */
 void stub_graph_run(CUgraphExec exec, CUcontext ctx);  /* once, and gives the reference back */
 CUgraph stub_capturing(uint64_t id);                   /* the capture with this number, NULL where it has ended */

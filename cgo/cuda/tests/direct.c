@@ -357,7 +357,7 @@ int main(int argc, char **argv) {
     {"mismatched", 2, mismatched},
     {"other_operator", 2, other_operator},
     {"other_size", 2, other_size},
-    {"late", 3, late, "5s"},
+    {"late", 3, late, "2s"},
     {"kin", 2, kin},
     {"one_thread", 2, one_thread},
     {"one_thread_long", 2, one_thread_long},

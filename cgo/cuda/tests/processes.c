@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpu.h"
+#include "tests.h"
 
 #define N 300001
 #define BLOCK 40000
@@ -90,8 +90,7 @@ static int child(char **argv) {
   CHECK(write(through[1], "", 1) == 1);
   state = ncclAllReduce(a, b, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
   CHECK(state == ncclSuccess || state == ncclRemoteError); /* it may be known already */
-  do OK(ncclCommGetAsyncError(comm, &state));
-  while (state == ncclSuccess);
+  state = await_failure(comm);
   IS(state, ncclRemoteError);
   CHECK(strstr(ncclGetLastError(NULL), "lost rank") != NULL);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS); /* nothing holds it up */

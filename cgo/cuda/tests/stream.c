@@ -118,7 +118,6 @@ static void captured(struct rank *r) {
 static void aborted(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES);
-  ncclResult_t state;
   put(a, r->rank, 1);
   if (r->rank == 0) {
     OK(sum(r, a, a, s));
@@ -127,8 +126,7 @@ static void aborted(struct rank *r) {
     OK(ncclCommAbort(r->comm));
     IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   } else {
-    do OK(ncclCommGetAsyncError(r->comm, &state));
-    while (state == ncclSuccess);
+    (void)await_failure(r->comm);
     OK(ncclCommAbort(r->comm));
   }
   r->comm = NULL;
@@ -139,7 +137,6 @@ static void orphaned(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES);
   CUgraphExec exec;
-  ncclResult_t state;
   int i;
   put(a, r->rank, 1);
   meet(); /* a capture forbids other threads what tests do */
@@ -152,10 +149,9 @@ static void orphaned(struct rank *r) {
   expect(a, r->rank, (float)r->world, (float)r->world);
   meet();
   if (r->rank == 0) {
-    do OK(ncclCommGetAsyncError(r->comm, &state));
-    while (state == ncclSuccess);
-    for (i = 0; i < 3; i++) {
-      usleep(1200000); /* longer than a watcher looks on where nothing happens */
+    (void)await_failure(r->comm);
+    for (i = 0; i < 2; i++) {
+      usleep(1200000); /* longer than a watcher looks at a communicator without work */
       IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
       IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
     }
@@ -289,7 +285,6 @@ static void wrong(struct rank *r) {
   CUcontext own;
   float *a = gpu_alloc(BYTES), *other, *freed = gpu_alloc(1 << 20);
   char expected[80];
-  gpu_free(freed);
   IS(gpu.StreamDestroy(gone), CUDA_SUCCESS);
   gpu_use((r->device + r->world) % 8);
   other = gpu_alloc(BYTES);
@@ -299,6 +294,7 @@ static void wrong(struct rank *r) {
   gpu_use(r->device);
   meet();
   if (r->rank > 0) goto right; /* the last error is the process's */
+  gpu_free(freed); /* no rank allocates until they meet again */
   snprintf(expected, sizeof expected, "is memory of device %d", (r->device + r->world) % 8);
   FAILS(sum(r, a, other, s), ncclInvalidArgument, expected);
   snprintf(expected, sizeof expected, "the stream is of device %d", (r->device + r->world) % 8);
@@ -313,6 +309,7 @@ static void wrong(struct rank *r) {
   FAILS(sum(r, freed, freed, NULL), ncclInvalidArgument, "has it been freed?"); /* nothing says that it is a call on a stream */
   FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
 right:
+  meet();
   put(a, r->rank, 1);
   OK(sum(r, a, a, s)); /* the communicator is as it was */
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);

@@ -50,10 +50,7 @@ static inline ncclResult_t sum(struct rank *r, float *send, float *recv, CUstrea
 
 /* Waits for the communicator to fail, aborts it, and sees that its streams go on. */
 static inline void expect_failure(struct rank *r, CUstream s, ncclResult_t want) {
-  ncclResult_t state;
-  do OK(ncclCommGetAsyncError(r->comm, &state));
-  while (state == ncclSuccess);
-  IS(state, want);
+  IS(await_failure(r->comm), want);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   OK(ncclCommAbort(r->comm));
   r->comm = NULL;

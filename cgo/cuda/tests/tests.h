@@ -11,6 +11,9 @@ uint32_t *new_gate(void);
 void wait_for_gate(CUstream s, uint32_t *gate);
 void open_gate(uint32_t *gate);
 
+/* Waits until a communicator has failed, and returns how. */
+ncclResult_t await_failure(ncclComm_t comm);
+
 /* Ends the capture of a stream, and returns what was captured, ready to be launched. */
 CUgraphExec end_capture(CUstream s);
 
