@@ -6,6 +6,8 @@
 // prints or ends the process.
 package main
 
+//go:generate go run ./internal/ctypes
+
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra
 // #include <stdlib.h>
 // #include "lp_core.h"

@@ -27,14 +27,14 @@ const (
 	_ = -(unsafe.Offsetof(other.Transfer{}.Send) ^ unsafe.Offsetof(C.struct_lp_transfer{}.send))
 )
 
-// failed makes a result into an error with the library's words.
+// failed returns the error of a result, with the library's text.
 func (l library) failed(what string, rc C.int) error {
 	const inProgress = 7
 	if rc == 0 || rc == inProgress {
 		return nil
 	}
 	var text [512]C.char
-	C.other_words(l.at, rc, &text[0], C.size_t(len(text)))
+	C.other_text(l.at, rc, &text[0], C.size_t(len(text)))
 	return fmt.Errorf("%s: %s: %w", what, C.GoString(&text[0]), other.ErrLibrary)
 }
 

@@ -12,4 +12,4 @@ int other_async_error(const struct lp_other *o, uint64_t comm) { return o->async
 int other_abort(const struct lp_other *o, uint64_t comm) { return o->abort(comm); }
 int other_destroy(const struct lp_other *o, uint64_t comm) { return o->destroy(comm); }
 
-void other_words(const struct lp_other *o, int result, char *err, size_t errlen) { o->words(result, err, errlen); }
+void other_text(const struct lp_other *o, int result, char *err, size_t errlen) { o->text(result, err, errlen); }

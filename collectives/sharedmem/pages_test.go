@@ -174,12 +174,12 @@ func TestLargePages(t *testing.T) {
 func TestDirectMax(t *testing.T) {
 	g := newReadable(t, 2)
 	var op Op
-	op.Bind(g.arenas[0], &Call{Collective: schedule.AllToAll, Block: directMax / 2, Send: pointer(make([]byte, directMax))})
+	op.Bind(g.arenas[0], &Call{Collective: schedule.AllToAll, Block: publishMax / 2, Send: pointer(make([]byte, publishMax))})
 	op.cut()
-	if op.publishes(false) || !op.publishes(true) {
-		t.Errorf("publishes without large pages %v, with %v", op.publishes(false), op.publishes(true))
+	if op.publish(false) || !op.publish(true) {
+		t.Errorf("publishes without large pages %v, with %v", op.publish(false), op.publish(true))
 	}
-	if op.Block--; !op.publishes(false) {
+	if op.Block--; !op.publish(false) {
 		t.Error("fewer bytes are not published")
 	}
 }

@@ -42,12 +42,12 @@ func TestMapped(t *testing.T) {
 							}
 							g.repeat(t, j, 3)
 							for r, op := range j.ops {
-								if want := memory.has(r) && op.mappable() && op.lends(); (op.direct && op.at.number != 0) != want {
+								if want := memory.has(r) && op.mappable() && op.sendsRegion(); (op.published && op.at.number != 0) != want {
 									t.Errorf("%v of %d bytes, memory of %s, in place %v: rank %d mapped %v, want %v", coll, size, memory.name, inPlace, r, !want, want)
 								}
 							}
-							if memory.name == "all" && size >= ranks*mappedRoot && !j.ops[0].direct != notLent(j) {
-								t.Errorf("%v in place %v: rank 0 direct %v", coll, inPlace, j.ops[0].direct)
+							if memory.name == "all" && size >= ranks*mappedRoot && !j.ops[0].published != notLent(j) {
+								t.Errorf("%v in place %v: rank 0 direct %v", coll, inPlace, j.ops[0].published)
 							}
 							for len(m.known) > 0 {
 								m.free(m.known[0].mem)
@@ -93,7 +93,7 @@ func TestMappedBits(t *testing.T) {
 			j.want[r] = want
 		}
 		g.repeat(t, j, 3)
-		if !j.ops[0].direct {
+		if !j.ops[0].published {
 			t.Error("not read where it is")
 		}
 	}
@@ -107,8 +107,8 @@ func TestFreedRegion(t *testing.T) {
 	g.bind(t, j)
 	m.move(j, 0)
 	g.repeat(t, j, 3)
-	if !j.ops[0].direct || j.ops[1].at.number != 0 {
-		t.Fatalf("rank 0 mapped %v, rank 1 %v", j.ops[0].direct, j.ops[1].at.number != 0)
+	if !j.ops[0].published || j.ops[1].at.number != 0 {
+		t.Fatalf("rank 0 mapped %v, rank 1 %v", j.ops[0].published, j.ops[1].at.number != 0)
 	}
 	for range 3 {
 		old := m.known[0].mem
@@ -138,7 +138,7 @@ func TestFreedRegion(t *testing.T) {
 		g.rebind(j)
 		g.drive(t, []*job{j})
 		j.check(t)
-		if !j.ops[0].direct || j.ops[0].at.number == number {
+		if !j.ops[0].published || j.ops[0].at.number == number {
 			t.Errorf("region %d: %+v", number, j.ops[0].at)
 		}
 	}
@@ -200,9 +200,9 @@ func TestNewRegions(t *testing.T) {
 	for use := 1; use <= offerUse+1; use++ {
 		for i := range mem {
 			for _, a := range g.arenas {
-				a.look()
+				a.mapOffers()
 			}
-			if _, known, ok := g.arenas[0].lend(pointer(mem[i]), offerLarge); !known || ok != (use > offerUse) {
+			if _, known, ok := g.arenas[0].findMapped(pointer(mem[i]), offerLarge); !known || ok != (use > offerUse) {
 				t.Errorf("use %d of region %d: mapped %v", use, i, ok)
 			}
 		}
@@ -225,12 +225,12 @@ func TestRefusedRegion(t *testing.T) {
 			m.move(j, 0)
 			m.move(j, 1)
 			// Rank 0 offers, and before rank 2 looks something else has the number of its file.
-			g.arenas[0].look()
-			g.arenas[0].lend(j.ops[0].Send, 8)
+			g.arenas[0].mapOffers()
+			g.arenas[0].findMapped(j.ops[0].Send, 8)
 			for i := range g.arenas[0].offers(0) {
 				g.arenas[0].offers(0)[i].ino.Add(1)
 			}
-			g.arenas[2].look()
+			g.arenas[2].mapOffers()
 			for i := range g.arenas[0].offers(0) {
 				g.arenas[0].offers(0)[i].ino.Add(^uint64(0))
 			}
@@ -238,7 +238,7 @@ func TestRefusedRegion(t *testing.T) {
 			if j.ops[0].at.number != 0 {
 				t.Errorf("%v: mapped", coll)
 			}
-			if _, known, _ := g.arenas[0].lend(j.ops[0].Send, 8); known {
+			if _, known, _ := g.arenas[0].findMapped(j.ops[0].Send, 8); known {
 				t.Errorf("%v: still to be mapped", coll)
 			}
 			if coll != schedule.Broadcast && j.ops[1].at.number == 0 {
@@ -266,8 +266,8 @@ func TestMappedTakenBack(t *testing.T) {
 			}
 			op := j.ops[1]
 			op.begin()
-			op.lay(op.first)
-			if ok, err := op.came(0, op.first); !ok || err != nil {
+			op.fill(op.first)
+			if ok, err := op.arrivedFrom(0, op.first); !ok || err != nil {
 				t.Fatalf("rank 0's block has not come: %v", err)
 			}
 			want, says := transport.ErrPeerLost, "rank 0 has given up"
@@ -283,7 +283,7 @@ func TestMappedTakenBack(t *testing.T) {
 			if coll == schedule.AllReduce {
 				err = op.reduce(op.first)
 			} else {
-				err = op.take(op.first)
+				err = op.consume(op.first)
 			}
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v, gone %v: %v", coll, gone, err)
@@ -306,8 +306,8 @@ func TestMappedWaits(t *testing.T) {
 		g.rebind(j)
 		op := j.ops[1]
 		op.begin() // rank 1 has come, and lays out what it has
-		op.lay(op.first)
-		op.laid++
+		op.fill(op.first)
+		op.filled++
 		for range 10 {
 			if _, done, err := j.ops[0].Poll(); err != nil || done {
 				t.Fatalf("%v: done %v before rank 1 has read; %v", coll, done, err)
@@ -327,9 +327,9 @@ func TestViewed(t *testing.T) {
 	const size = 1 << 16
 	mem := m.alloc(size, nil)
 	mem[100] = 77
-	g.arenas[0].lend(pointer(mem), 1)
-	g.arenas[1].look()
-	at, _, ok := g.arenas[0].lend(unsafe.Pointer(&mem[100]), 5)
+	g.arenas[0].findMapped(pointer(mem), 1)
+	g.arenas[1].mapOffers()
+	at, _, ok := g.arenas[0].findMapped(unsafe.Pointer(&mem[100]), 5)
 	if !ok || at.offset != 100 {
 		t.Fatal(at, ok)
 	}
@@ -337,11 +337,11 @@ func TestViewed(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range []struct {
-		at where
+		at regionRef
 		n  int
 	}{
-		{where{at.number + 1, at.offset, at.place}, 1}, {where{at.number, at.offset, at.place + 1}, 1}, {where{0, 0, at.place + 1}, 0},
-		{where{at.number, at.offset, regionsOffered}, 1}, {where{at.number, size, at.place}, 1}, {where{at.number, 1 << 63, at.place}, 1}, {at, size - 99},
+		{regionRef{at.number + 1, at.offset, at.place}, 1}, {regionRef{at.number, at.offset, at.place + 1}, 1}, {regionRef{0, 0, at.place + 1}, 0},
+		{regionRef{at.number, at.offset, regionsOffered}, 1}, {regionRef{at.number, size, at.place}, 1}, {regionRef{at.number, 1 << 63, at.place}, 1}, {at, size - 99},
 	} {
 		if _, err := g.arenas[1].viewed(0, c.at, c.n); !errors.Is(err, os.ErrInvalid) {
 			t.Errorf("%d bytes at %+v: %v", c.n, c.at, err)

@@ -267,3 +267,20 @@ func BenchmarkCombine(b *testing.B) {
 		}
 	}
 }
+
+// TestCopyPast copies from and to all alignments.
+func TestCopyPast(t *testing.T) {
+	from := make([]byte, 1024)
+	for i := range from {
+		from[i] = byte(i*7 + 1)
+	}
+	for at := 0; at < 64; at += 3 {
+		for n := 0; n <= 900; n += 1 + n/140*52 {
+			to, src := make([]byte, 64+len(from)), from[at%5:][:n]
+			CopyPast(to[at:at+n], src)
+			if !bytes.Equal(to[at:at+n], src) || !bytes.Equal(bytes.Trim(to[:at], "\x00"), nil) || to[at+n] != 0 {
+				t.Fatalf("%d bytes to %d", n, at)
+			}
+		}
+	}
+}

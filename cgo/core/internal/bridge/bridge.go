@@ -46,9 +46,9 @@ type Call struct {
 
 // Values of Call.ScalarWhere: enum lp_scalar.
 const (
-	scalarNone uint32 = iota
-	scalarHere
-	scalarAt
+	ScalarNone uint32 = iota
+	ScalarHere
+	ScalarAt
 )
 
 // comms are the communicators of this process.
@@ -103,18 +103,18 @@ func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
 // bindOperator looks up an operator of the user, unless that has been done when the call was
 // checked. The scalar stays in src, which must outlive dst.
 func bindOperator(dst *shim.Call, src *Call) error {
-	if src.ScalarWhere == scalarNone {
+	if src.ScalarWhere == ScalarNone {
 		op, err := dst.Comm.Operator(src.Op, dst.Type)
 		if err != nil {
 			return err
 		}
-		src.ScalarWhere, src.Scalar, src.ScalarAt = scalarHere, op.Scalar, op.At
+		src.ScalarWhere, src.Scalar, src.ScalarAt = ScalarHere, op.Scalar, op.At
 		if op.At != nil {
-			src.ScalarWhere = scalarAt
+			src.ScalarWhere = ScalarAt
 		}
 	}
 	dst.Op, dst.Operator, dst.Scalar = shim.OpPreMulSum, src.Op, src.ScalarAt
-	if src.ScalarWhere == scalarHere {
+	if src.ScalarWhere == ScalarHere {
 		dst.Scalar = unsafe.Pointer(&src.Scalar)
 	}
 	return nil

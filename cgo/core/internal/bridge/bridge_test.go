@@ -3,8 +3,6 @@ package bridge
 import (
 	"errors"
 	"fmt"
-	"os"
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -13,7 +11,6 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
-	"lightpath/shim/settings"
 )
 
 // world makes n communicators of this process and destroys them at the end.
@@ -209,24 +206,5 @@ func TestRunAllocatesNothing(t *testing.T) {
 		}); got != 0 {
 			t.Errorf("%d calls: %v allocations", n, got)
 		}
-	}
-}
-
-// The front answers questions about parameters from its own table, to spare programs the
-// core; it must be that of package settings.
-func TestParameterTable(t *testing.T) {
-	text, err := os.ReadFile("../../../front/params.inc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got, want []string
-	for _, m := range regexp.MustCompile(`(?m)^PARAM\("([^"]*)", "([^"]*)"\)$`).FindAllStringSubmatch(string(text), -1) {
-		got = append(got, m[1]+"="+m[2])
-	}
-	for _, v := range settings.Vars() {
-		want = append(want, v.Name+"="+v.Default)
-	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("cgo/front/params.inc says\n%s\nsettings say\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

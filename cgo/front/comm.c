@@ -1,12 +1,9 @@
-/* Communicators: making, asking, ending. */
-#include "fallback.h"
+/* Communicators: makes them, answers questions about them, ends them. */
+#include "other.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ncclConfig_t of 2.14, the first: header and blocking. */
-#define CONFIG_MIN 24
 
 LP_API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId* uniqueId)) {
   char err[LP_ERR_BYTES] = "";
@@ -26,15 +23,16 @@ ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n
   size_t i;
   const struct lp_core* core = lp_core(&rc);
   if (core == NULL) return rc;
-  rc = lp_fallback_check();
+  rc = lp_other_check();
+  if (rc == ncclSuccess) rc = lp_interpose_check();
   if (rc != ncclSuccess) return rc;
   rc = lp_result(core->init(inits, n, err, sizeof err), err);
   if (rc == ncclSuccess) {
-    lp_fallback_attach(core, inits, n);
+    lp_other_attach(core, inits, n);
     lp_interpose_attach(core, inits, n);
   }
   for (i = 0; (rc == ncclSuccess || rc == ncclInProgress) && i < n; i++)
-    *out[i] = (ncclComm_t)(uintptr_t)inits[i].comm;
+    *out[i] = lp_comm(inits[i].comm);
   return rc;
 }
 
@@ -45,65 +43,6 @@ ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n) {
   if (!lp_group_open()) return lp_init_now(inits, out, n);
   if (lp_core(&rc) == NULL) return lp_group_note(rc);
   return lp_group_add_inits(inits, out, n);
-}
-
-static bool undef(int v) { return v == NCCL_CONFIG_UNDEF_INT; }
-
-int lp_comm_blocking(int configured) {
-  const char* v = lp_env("NCCL_COMM_BLOCKING");
-  if (v == NULL || (strcmp(v, "0") != 0 && strcmp(v, "1") != 0)) return configured;
-  return v[0] - '0';
-}
-
-/* How much of a configuration a caller that was compiled against some version can have meant. Its size
- * alone does not tell: until 2.25 the last 4 of 48 bytes were padding, where trafficClass is now. */
-static size_t config_known(unsigned version) {
-  static const struct {
-    unsigned since;
-    size_t end;
-  } history[] = {
-      {NCCL_VERSION(2, 17, 0), offsetof(ncclConfig_t, cgaClusterSize)},
-      {NCCL_VERSION(2, 18, 0), offsetof(ncclConfig_t, splitShare)},
-      {NCCL_VERSION(2, 25, 0), offsetof(ncclConfig_t, trafficClass)},
-      {NCCL_VERSION(2, 27, 0), offsetof(ncclConfig_t, commName)},
-      {NCCL_VERSION(2, 28, 0), offsetof(ncclConfig_t, nChannelsPerNetPeer)},
-      {NCCL_VERSION(2, 29, 0), offsetof(ncclConfig_t, graphUsageMode)},
-      {NCCL_VERSION(2, 30, 0), offsetof(ncclConfig_t, maxP2pPeers)},
-      {NCCL_VERSION(2, 31, 0), offsetof(ncclConfig_t, launchOrderImplicit)},
-      {NCCL_VERSION(2, 32, 0), offsetof(ncclConfig_t, nvlsHostMode)},
-  };
-  size_t i;
-  for (i = 0; i < sizeof history / sizeof *history; i++)
-    if (version < history[i].since) return history[i].end;
-  return sizeof(ncclConfig_t);
-}
-
-ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine) {
-  static const ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
-  size_t known;
-  *mine = fresh;
-  mine->blocking = lp_comm_blocking(fresh.blocking);
-  if (config == NULL) return ncclSuccess;
-  if (config->size < CONFIG_MIN || config->magic != NCCL_API_MAGIC)
-    return lp_fail(ncclInvalidArgument, "%s: config is not initialized with NCCL_CONFIG_INITIALIZER (size %zu, magic 0x%x)",
-                   function, config->size, config->magic);
-  if (config->version < NCCL_VERSION(2, 14, 0))
-    return lp_fail(ncclInvalidArgument, "%s: config: version %u is older than configurations are", function,
-                   config->version);
-  known = config_known(config->version);
-  memcpy(mine, config, config->size < known ? config->size : known);
-  if (!undef(mine->blocking) && mine->blocking != 0 && mine->blocking != 1)
-    return lp_fail(ncclInvalidArgument, "%s: config: blocking is %d, not 0 or 1", function, mine->blocking);
-  if ((!undef(mine->minCTAs) && mine->minCTAs <= 0) || (!undef(mine->maxCTAs) && mine->maxCTAs <= 0) ||
-      (!undef(mine->minCTAs) && !undef(mine->maxCTAs) && mine->minCTAs > mine->maxCTAs))
-    return lp_fail(ncclInvalidArgument, "%s: config: minCTAs %d and maxCTAs %d are no range", function, mine->minCTAs,
-                   mine->maxCTAs);
-  if ((!undef(mine->splitShare) && mine->splitShare != 0 && mine->splitShare != 1) ||
-      (!undef(mine->shrinkShare) && mine->shrinkShare != 0 && mine->shrinkShare != 1))
-    return lp_fail(ncclInvalidArgument, "%s: config: splitShare %d or shrinkShare %d is neither 0 nor 1", function,
-                   mine->splitShare, mine->shrinkShare);
-  mine->blocking = lp_comm_blocking(mine->blocking);
-  return ncclSuccess;
 }
 
 ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,
@@ -175,17 +114,13 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
   return rc;
 }
 
-/* ---- Ending. NULL is fine, as it is for free and for NCCL. ---- */
+/* ---- Ending. As in NCCL, a NULL communicator succeeds. ---- */
 
 static ncclResult_t end(const char* function, ncclComm_t comm, bool gone, size_t offset) {
-  char err[LP_ERR_BYTES] = "";
   ncclResult_t rc, other;
-  const struct lp_core* core = lp_core(&rc);
-  lp_action* act;
-  if (core == NULL) return rc;
-  act = *(lp_action* const*)((const char*)core + offset);
-  other = lp_fallback_end(function, comm, gone);
-  rc = lp_result(act(lp_handle(comm), err, sizeof err), err);
+  if (lp_core(&rc) == NULL) return rc;
+  other = lp_other_end(function, comm, gone);
+  rc = lp_act(function, comm, offset);
   return rc == ncclSuccess ? other : rc;
 }
 
@@ -194,22 +129,23 @@ ncclResult_t lp_end_now(ncclComm_t comm, enum lp_end how) {
                            : end("ncclCommFinalize", comm, false, offsetof(struct lp_core, finalize));
 }
 
-static ncclResult_t end_in_turn(ncclComm_t comm, enum lp_end how) {
+static ncclResult_t end_or_queue(ncclComm_t comm, enum lp_end how) {
   if (comm == NULL) return ncclSuccess;
   return lp_group_open() ? lp_group_add_end(comm, how) : lp_end_now(comm, how);
 }
 
-LP_API(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) { return end_in_turn(comm, LP_FINALIZE); }
-LP_API(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) { return end_in_turn(comm, LP_DESTROY); }
+LP_API(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) { return end_or_queue(comm, LP_FINALIZE); }
+LP_API(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) { return end_or_queue(comm, LP_DESTROY); }
 
-/* Does not wait for the end of a group: it is what ends waiting. */
+/* Acts at once, also in a group: it ends calls that wait. */
 LP_API(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (comm == NULL) return ncclSuccess;
   lp_group_forget(comm);
+  lp_interpose_forget(comm);
   return end("ncclCommAbort", comm, true, offsetof(struct lp_core, abort));
 }
 
-/* ---- Asking ---- */
+/* ---- Questions ---- */
 
 typedef int question(uint64_t comm, int32_t* out, char* err, size_t errlen);
 
@@ -227,7 +163,7 @@ static ncclResult_t ask(const char* function, ncclComm_t comm, const char* what,
   rc = lp_result(q(lp_handle(comm), &answer, err, sizeof err), err);
   if (rc != ncclSuccess) return rc;
   memcpy(out, &answer, sizeof answer);
-  /* The state of a communicator is an answer, but its text must be found too, if it has failed. */
+  /* A communicator's state is an answer. If it has failed, its text becomes the last error. */
   if (err[0] != '\0' && answer != ncclInProgress) lp_fail(rc, "%s", err);
   return rc;
 }
@@ -243,14 +179,14 @@ ASK(ncclCommUserRank, const ncclComm_t, int, rank, rank)
 
 LP_API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError)) {
   ncclResult_t rc = ask("ncclCommGetAsyncError", comm, "asyncError", asyncError, offsetof(struct lp_core, async_error));
-  if (rc == ncclSuccess && *asyncError == ncclSuccess) *asyncError = lp_fallback_async_error(comm);
+  if (rc == ncclSuccess && *asyncError == ncclSuccess) *asyncError = lp_other_async_error(comm);
   return rc;
 }
 
 /* ---- The library itself ---- */
 
-/* Needs no core: frameworks ask while they are being imported. They also switch features on by it, so
- * it can be set lower. */
+/* Needs no core: frameworks call this while they are imported. They also enable features by it, so a variable can lower
+ * it. */
 LP_API(ncclResult_t, ncclGetVersion, (int* version)) {
   const char* given = lp_env("LIGHTPATH_NCCL_VERSION");
   char* end;

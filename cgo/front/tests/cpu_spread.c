@@ -1,5 +1,5 @@
-/* Ranks that share a CPU while another is free: the decisions, the move, and two ranks on one CPU that are told about
- * CPUs what no machine has to have. Linked with cgo/front/apart.c. */
+/* CPU spreading: its decisions, the move, and two ranks on one CPU, which see CPUs that the machine need not have. Linked with
+ * cgo/front/cpu_spread.c. */
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -7,13 +7,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "apart.h"
+#include "cpu_spread.h"
 #include "check.h"
 
-/* ---- What the library asks the system: the truth, or what a rank pretends ---- */
+/* ---- The system calls of the library: real, or pretended ---- */
 
 static struct {
-  int cpu, cpus; /* where it is, and of how many; 0: the truth */
+  int cpu, cpus; /* the rank's CPU, and the number of CPUs; 0: the real ones */
   long online;
   int asked_cpus, asked_online, moves, sets;
   cpu_set_t set[2];
@@ -60,7 +60,7 @@ static cpu_set_t set_of(const char* cpus) {
   return set;
 }
 
-static void where(void) {
+static void targets(void) {
   static const struct {
     int cpu;
     const char* allowed;
@@ -68,33 +68,33 @@ static void where(void) {
     int to;
   } cases[] = {
       {0, "01", {0, 1}, 1},     {1, "01", {2, 0}, 0},       {0, "01", {1, 2, 0}, -1}, /* no CPU without a rank */
-      {0, "0", {1, 0}, -1},     {0, "0123", {1, 2, 0}, 2},  {2, "0123", {3, 0, 4}, 0}, /* around */
-      {1, "13", {2, 0}, 3},     {1, "1357", {2, 4, 0}, 5},  {0, "01", {1, 0, 0}, 1}, /* one has not said */
-      {0, "0", {1, 4000000000u}, -1}, {0, "1", {1, 5000}, 1}, /* nonsense is no CPU */
+      {0, "0", {1, 0}, -1},     {0, "0123", {1, 2, 0}, 2},  {2, "0123", {3, 0, 4}, 0}, /* wraps */
+      {1, "13", {2, 0}, 3},     {1, "1357", {2, 4, 0}, 5},  {0, "01", {1, 0, 0}, 1}, /* one is unknown */
+      {0, "0", {1, 4000000000u}, -1}, {0, "1", {1, 5000}, 1}, /* numbers that are no CPU */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     cpu_set_t allowed = set_of(cases[i].allowed);
-    IS(lp_apart_where(cases[i].cpu, &allowed, cases[i].at, 3), cases[i].to);
+    IS(lp_spread_target(cases[i].cpu, &allowed, cases[i].at, 3), cases[i].to);
   }
 }
 
-static void rested(void) {
+static void pauses(void) {
   enum { MS = 1000000 };
-  struct lp_apart a = {0};
-  CHECK(lp_apart_rested(&a, 5 * MS));
-  CHECK(!lp_apart_rested(&a, 6 * MS - 1));
-  CHECK(lp_apart_rested(&a, 6 * MS)); /* soon after: twice as long from now on */
-  CHECK(!lp_apart_rested(&a, 8 * MS - 1));
-  CHECK(lp_apart_rested(&a, 8 * MS));
-  CHECK(!lp_apart_rested(&a, 12 * MS - 1));
-  CHECK(lp_apart_rested(&a, 45 * MS)); /* long after: as at first */
-  CHECK(lp_apart_rested(&a, 46 * MS));
+  struct lp_spread a = {0};
+  CHECK(lp_spread_may_move(&a, 5 * MS));
+  CHECK(!lp_spread_may_move(&a, 6 * MS - 1));
+  CHECK(lp_spread_may_move(&a, 6 * MS)); /* soon after the last: the pause doubles */
+  CHECK(!lp_spread_may_move(&a, 8 * MS - 1));
+  CHECK(lp_spread_may_move(&a, 8 * MS));
+  CHECK(!lp_spread_may_move(&a, 12 * MS - 1));
+  CHECK(lp_spread_may_move(&a, 45 * MS)); /* long after: the pause is short again */
+  CHECK(lp_spread_may_move(&a, 46 * MS));
   int64_t now = 46 * MS;
   for (int i = 0; i < 50; i++) {
-    now = a.until;
-    CHECK(lp_apart_rested(&a, now));
+    now = a.rest_until;
+    CHECK(lp_spread_may_move(&a, now));
   }
-  CHECK(a.until - now <= 1000 * MS);
+  CHECK(a.rest_until - now <= 1000 * MS);
 }
 
 /* ---- The move ---- */
@@ -105,7 +105,7 @@ static cpu_set_t mine(void) {
   return set;
 }
 
-static void go(void) {
+static void moves(void) {
   cpu_set_t all = mine(), now, none;
   uint32_t said = 0;
   CPU_ZERO(&none);
@@ -115,21 +115,21 @@ static void go(void) {
     CPU_ZERO(&one);
     CPU_SET((size_t)cpu, &one);
     if (!CPU_ISSET((size_t)cpu, &all)) continue;
-    CHECK(lp_apart_go(cpu, &one)); /* allowed no other, it is still where it went */
+    CHECK(lp_spread_move(cpu, &one)); /* with no other CPU allowed, it stays there */
     IS(sched_getcpu(), cpu);
-    lp_apart_say(&said);
+    lp_spread_say(&said);
     IS(said, cpu + 1);
-    CHECK(lp_apart_go(cpu, &all));
+    CHECK(lp_spread_move(cpu, &all));
     now = mine();
     CHECK(CPU_EQUAL(&now, &all));
   }
-  if (CPU_ISSET(CPU_SETSIZE - 1, &all)) return; /* a machine that has that one */
-  CHECK(!lp_apart_go(CPU_SETSIZE - 1, &all));
+  if (CPU_ISSET(CPU_SETSIZE - 1, &all)) return; /* this machine has that CPU */
+  CHECK(!lp_spread_move(CPU_SETSIZE - 1, &all));
   now = mine();
   CHECK(CPU_EQUAL(&now, &all));
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
     if (!CPU_ISSET((size_t)cpu, &all)) continue;
-    CHECK(lp_apart_go(cpu, &none)); /* none of those is left: it gets what there is, which is what it had or more */
+    CHECK(lp_spread_move(cpu, &none)); /* the allowed CPUs do not exist: all are allowed */
     now = mine();
     cpu_set_t both;
     CPU_AND(&both, &now, &all);
@@ -138,11 +138,11 @@ static void go(void) {
   }
 }
 
-/* ---- Two ranks that take turns on one CPU ---- */
+/* ---- Two ranks on one CPU ---- */
 
 static ncclComm_t comm;
 
-/* What the ranks' values are together, by one more call. */
+/* Combines the ranks' values by one more call. */
 static int together(int value, ncclRedOp_t op) {
   int sum;
   OK(ncclAllReduce(&value, &sum, 1, ncclInt, op, comm, NULL));
@@ -164,20 +164,20 @@ static void turns(int rank, const ncclUniqueId* id) {
   CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
   OK(ncclCommInitRank(&comm, 2, *id, rank));
 
-  /* A thread that has no other CPU, and a machine with more to run than CPUs. */
+  /* A thread with one CPU, and a machine with no idle CPU: no move. */
   pretended.cpus = 1, pretended.online = 1 << 20, pretended.asked_cpus = 0;
   while (together(pretended.asked_cpus, ncclMax) < 3) continue;
   IS(together(pretended.sets, ncclSum), 0);
   pretended.cpus = 3, pretended.online = 0;
   int64_t began = now_ms();
-  while (together(pretended.asked_online, ncclMax) < 30) continue; /* every 4 ms at least, however often in vain */
+  while (together(pretended.asked_online, ncclMax) < 30) continue; /* it looks every 4 ms at least */
   CHECK(now_ms() - began < 5000);
   IS(together(pretended.sets, ncclSum), 0);
 
-  /* One goes, and is allowed what it was before; then they are apart. */
+  /* One rank moves, and is allowed the same CPUs as before. Then the ranks stay where they are. */
   pretended.online = 1 << 20;
   while (together(pretended.moves, ncclSum) == 0) continue;
-  int64_t end = now_ms() + 500; /* longer than it rests after so few tries */
+  int64_t end = now_ms() + 500; /* longer than its pause */
   do IS(together(pretended.moves, ncclSum), 1);
   while (together(now_ms() < end, ncclMax));
   IS(pretended.sets, 2 * pretended.moves);
@@ -190,9 +190,9 @@ static void turns(int rank, const ncclUniqueId* id) {
 int main(void) {
   pid_t children[2];
   int bad = 0, status;
-  where();
-  rested();
-  go();
+  targets();
+  pauses();
+  moves();
   struct {
     ncclUniqueId id;
     int there;

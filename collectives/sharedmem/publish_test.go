@@ -25,7 +25,7 @@ func readable(t testing.TB, g *group) *group {
 	t.Helper()
 	for _, a := range g.arenas {
 		a.probe()
-		if want := (uint64(1)<<a.ranks - 1) &^ (1 << a.rank); a.about(a.rank).reads.Load() != want {
+		if want := (uint64(1)<<a.ranks - 1) &^ (1 << a.rank); a.processInfo(a.rank).reads.Load() != want {
 			t.Skip("the system does not let processes read each other's memory")
 		}
 	}
@@ -55,10 +55,10 @@ func TestDirectFrom(t *testing.T) {
 			g.drive(t, []*job{j})
 			j.check(t)
 			for r, op := range j.ops {
-				if op.direct != (below == 0) {
-					t.Errorf("%v, %d ranks, %d slots: rank %d, block of %d: direct %v", c.coll, c.ranks, c.slots, r, op.Block, op.direct)
+				if op.published != (below == 0) {
+					t.Errorf("%v, %d ranks, %d slots: rank %d, block of %d: direct %v", c.coll, c.ranks, c.slots, r, op.Block, op.published)
 				}
-				if from := op.directFrom(true); from != c.large {
+				if from := op.publishFrom(true); from != c.large {
 					t.Errorf("%v, %d ranks, %d slots: rank %d: blocks of large pages from %d on, want %d", c.coll, c.ranks, c.slots, r, from, c.large)
 				}
 			}
@@ -70,9 +70,9 @@ func TestDirectFrom(t *testing.T) {
 func TestDirect(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
 		for _, coll := range []schedule.Collective{schedule.AllToAll, schedule.AllGather, schedule.Broadcast} {
-			for _, size := range []int{directMin, directMin + 8, largeRoom + 8, directRead + largeRoom, 2*directRead + 8} {
+			for _, size := range []int{publishMin, publishMin + 8, largeRoom + 8, publishRead + largeRoom, 2*publishRead + 8} {
 				if coll == schedule.Broadcast {
-					size += directRoot - directMin
+					size += publishRoot - publishMin
 				}
 				t.Run(fmt.Sprintf("%v/%d/%d", coll, ranks, size), func(t *testing.T) {
 					g := newReadable(t, ranks)
@@ -87,8 +87,8 @@ func TestDirect(t *testing.T) {
 					j.check(t)
 					for r, op := range j.ops {
 						want := !op.InPlace && (coll == schedule.AllToAll || ranks == 2) && (coll != schedule.Broadcast || r == op.Root)
-						if op.direct != want {
-							t.Errorf("rank %d: direct %v", r, op.direct)
+						if op.published != want {
+							t.Errorf("rank %d: direct %v", r, op.published)
 						}
 					}
 				})
@@ -100,7 +100,7 @@ func TestDirect(t *testing.T) {
 // TestDirectWaits: a rank's operation lasts until the others have read its buffer.
 func TestDirectWaits(t *testing.T) {
 	g := newReadable(t, 2)
-	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: directMin}
+	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: publishMin}
 	g.bind(t, j)
 	polls := func(r int) (done bool) {
 		for range 10 {
@@ -117,8 +117,8 @@ func TestDirectWaits(t *testing.T) {
 	}
 	// Rank 1 publishes its block, and rank 0 reads it, before rank 1 reads.
 	j.ops[1].begin()
-	j.ops[1].lay(j.ops[1].first)
-	j.ops[1].laid++
+	j.ops[1].fill(j.ops[1].first)
+	j.ops[1].filled++
 	if polls(0) {
 		t.Error("done before rank 1 has read")
 	}
@@ -135,14 +135,14 @@ func TestDirectWaits(t *testing.T) {
 // anything.
 func TestAbandon(t *testing.T) {
 	g := newReadable(t, 2)
-	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: directMin}
+	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: publishMin}
 	g.bind(t, j)
 	if _, _, err := j.ops[0].Poll(); err != nil {
 		t.Fatal(err)
 	}
 	op := j.ops[1]
 	op.begin()
-	if ok, err := op.came(0, op.first); !ok || err != nil {
+	if ok, err := op.arrivedFrom(0, op.first); !ok || err != nil {
 		t.Fatalf("rank 0's block has not come: %v", err)
 	}
 	j.ops[0].Abandon() // between rank 1's look at the header and its copy
@@ -163,7 +163,7 @@ func TestUnreadable(t *testing.T) {
 		g.drive(t, []*job{j})
 		j.check(t)
 		for r, op := range j.ops {
-			if op.direct {
+			if op.published {
 				t.Errorf("rank %d: direct", r)
 			}
 		}
@@ -171,22 +171,22 @@ func TestUnreadable(t *testing.T) {
 	t.Run("another process", func(t *testing.T) {
 		g := newGroup(t, 2, 1)
 		for _, a := range g.arenas {
-			a.about(a.rank).token.Store(token + 2) // the number of its process means another here
+			a.processInfo(a.rank).token.Store(token + 2) // the number of its process means another here
 		}
 		for range 3 {
-			run(t, g, &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: directMin})
+			run(t, g, &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: publishMin})
 		}
 	})
 	t.Run("not there yet", func(t *testing.T) {
 		g := newGroup(t, 2, 1)
 		for _, a := range g.arenas {
-			a.about(a.rank).token.Store(0)
+			a.processInfo(a.rank).token.Store(0)
 		}
-		run(t, g, &job{coll: schedule.AllGather, typ: datatype.Uint8, count: directMin})
+		run(t, g, &job{coll: schedule.AllGather, typ: datatype.Uint8, count: publishMin})
 	})
 	t.Run("memory without access", func(t *testing.T) {
 		g := newReadable(t, 2)
-		mem, err := unix.Mmap(-1, 0, directMin, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		mem, err := unix.Mmap(-1, 0, publishMin, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestUnreadable(t *testing.T) {
 // TestReadProcess: all or an error.
 func TestReadProcess(t *testing.T) {
 	g := newReadable(t, 2)
-	pid := g.arenas[0].about(1).pid
+	pid := g.arenas[0].processInfo(1).pid
 	page := unix.Getpagesize()
 	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {

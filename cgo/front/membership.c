@@ -1,9 +1,9 @@
-/* Communicators that come from others, and the ends and pauses that lead there. */
+/* Communicators made from others: split, shrink and grow; and revoke, suspend and resume. */
 #include "front.h"
 
 #include <string.h>
 
-/* Whether a child's calls block: as its configuration says, else as its parent's do. */
+/* A child blocks as its configuration says, else as its parent does. */
 static ncclResult_t inherit(const ncclConfig_t* mine, struct lp_init* init) {
   char err[LP_ERR_BYTES] = "";
   ncclResult_t rc;
@@ -17,7 +17,7 @@ static ncclResult_t inherit(const ncclConfig_t* mine, struct lp_init* init) {
   return lp_result(core->blocking(init->parent, &init->blocking, err, sizeof err), err);
 }
 
-static ncclResult_t bear(const char* function, ncclComm_t parent, ncclComm_t* newcomm, const ncclConfig_t* config,
+static ncclResult_t make_child(const char* function, ncclComm_t parent, ncclComm_t* newcomm, const ncclConfig_t* config,
                          struct lp_init* init) {
   ncclConfig_t mine;
   ncclResult_t rc;
@@ -32,7 +32,7 @@ static ncclResult_t bear(const char* function, ncclComm_t parent, ncclComm_t* ne
 LP_API(ncclResult_t, ncclCommSplit,
        (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config)) {
   struct lp_init init = {.how = LP_BY_SPLIT, .color = color, .key = key};
-  return bear("ncclCommSplit", comm, newcomm, config, &init);
+  return make_child("ncclCommSplit", comm, newcomm, config, &init);
 }
 
 LP_API(ncclResult_t, ncclCommShrink,
@@ -46,7 +46,7 @@ LP_API(ncclResult_t, ncclCommShrink,
     return lp_fail(ncclInvalidArgument, "ncclCommShrink: excludeRanksCount is %d, or excludeRanksList is NULL",
                    excludeRanksCount);
   init.excluded = (uint32_t)excludeRanksCount;
-  return bear("ncclCommShrink", comm, newcomm, config, &init);
+  return make_child("ncclCommShrink", comm, newcomm, config, &init);
 }
 
 LP_API(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId)) {
@@ -60,7 +60,7 @@ LP_API(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* unique
   return lp_result(core->grow_id(lp_handle(comm), (unsigned char*)uniqueId->internal, err, sizeof err), err);
 }
 
-/* A rank of comm keeps its number and says -1; a new one has no comm, and says which it is. */
+/* A rank of comm keeps its number and passes -1. A new rank passes no comm, and its number. */
 LP_API(ncclResult_t, ncclCommGrow,
        (ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
         ncclConfig_t* config)) {
@@ -73,24 +73,16 @@ LP_API(ncclResult_t, ncclCommGrow,
   if (rank != -1)
     return lp_fail(ncclInvalidArgument, "ncclCommGrow: rank is %d, but a rank of comm keeps its own: say -1", rank);
   if (uniqueId != NULL) memcpy(init.id, uniqueId->internal, sizeof init.id);
-  return bear("ncclCommGrow", comm, newcomm, config, &init);
+  return make_child("ncclCommGrow", comm, newcomm, config, &init);
 }
 
-/* ---- Ends and pauses ---- */
+/* ---- Revoke, suspend, resume ---- */
 
 static ncclResult_t act(const char* function, ncclComm_t comm, int flags, int allowed, size_t offset) {
-  char err[LP_ERR_BYTES] = "";
-  ncclResult_t rc;
-  const struct lp_core* core;
-  lp_action* a;
-  if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
-  if (flags != allowed)
+  if (comm != NULL && flags != allowed)
     return lp_fail(ncclInvalidArgument, "%s: flags are 0x%x, and can only be 0x%x", function, (unsigned)flags,
                    (unsigned)allowed);
-  core = lp_core(&rc);
-  if (core == NULL) return rc;
-  a = *(lp_action* const*)((const char*)core + offset);
-  return lp_result(a(lp_handle(comm), err, sizeof err), err);
+  return lp_act(function, comm, offset);
 }
 
 LP_API(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
