@@ -1,5 +1,5 @@
-/* The function table of lp_core.h, filled with the exports of exports.go. cgo drops const from parameters, so functions with
- * const parameters have a wrapper. */
+/* The function table of lp_core.h, filled with the exports of exports.go. cgo drops const from parameters, so
+ * functions with const parameters have a wrapper. */
 #include "_cgo_export.h"
 #include "lp_core.h"
 
@@ -7,7 +7,8 @@ static int run(const struct lp_call* calls, size_t n, char* err, size_t errlen) 
   return lpGoRun((struct lp_call*)calls, n, err, errlen);
 }
 
-static int op_create(uint64_t comm, int32_t type, const void* scalar, int32_t later, int32_t* op, char* err, size_t errlen) {
+static int op_create(uint64_t comm, int32_t type, const void* scalar, int32_t later, int32_t* op, char* err,
+                     size_t errlen) {
   return lpGoOpCreate(comm, type, (void*)scalar, later, op, err, errlen);
 }
 
@@ -29,15 +30,23 @@ static int simulate(const struct lp_call* calls, size_t n, double* us, char* err
   return lpGoSimulate((struct lp_call*)calls, n, us, err, errlen);
 }
 
-static int memory_remove(const void* base, char* err, size_t errlen) { return lpGoMemoryRemove((void*)base, err, errlen); }
+static int memory_remove(const void* base, char* err, size_t errlen) {
+  return lpGoMemoryRemove((void*)base, err, errlen);
+}
 
 static int interpose(const uint64_t* comms, size_t n, const struct lp_other* other, char* err, size_t errlen) {
   return lpGoInterpose((uint64_t*)comms, n, (struct lp_other*)other, err, errlen);
 }
 
-static int count(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, LP_ASK_RANKS, out, err, errlen); }
-static int rank(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, LP_ASK_RANK, out, err, errlen); }
-static int device(uint64_t comm, int32_t* out, char* err, size_t errlen) { return lpGoAsk(comm, LP_ASK_DEVICE, out, err, errlen); }
+static int count(uint64_t comm, int32_t* out, char* err, size_t errlen) {
+  return lpGoAsk(comm, LP_ASK_RANKS, out, err, errlen);
+}
+static int rank(uint64_t comm, int32_t* out, char* err, size_t errlen) {
+  return lpGoAsk(comm, LP_ASK_RANK, out, err, errlen);
+}
+static int device(uint64_t comm, int32_t* out, char* err, size_t errlen) {
+  return lpGoAsk(comm, LP_ASK_DEVICE, out, err, errlen);
+}
 
 static int blocking(uint64_t comm, int32_t* out, char* err, size_t errlen) {
   return lpGoAsk(comm, LP_ASK_BLOCKING, out, err, errlen);

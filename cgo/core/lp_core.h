@@ -18,8 +18,8 @@
 #define LP_CORE_ABI 1u
 #define LP_UNIQUE_ID_BYTES 128
 
-/* Gates lie in the front's memory, by the last 16 bits of a handle modulo this number. A communicator whose gate is taken has
- * none. LP_GATE_BUSY is lp_gate.word while C is inside. */
+/* Gates lie in the front's memory, by the last 16 bits of a handle modulo this number. A communicator whose gate is
+ * taken has none. LP_GATE_BUSY is lp_gate.word while C is inside. */
 #define LP_GATES 1024
 #define LP_GATE_BUSY 1u
 
@@ -101,15 +101,17 @@ struct lp_core {
   int (*async_error)(uint64_t comm, int32_t *out, char *err, size_t errlen);
 
   /* Operators. later: calls read the scalar, not this one. */
-  int (*op_create)(uint64_t comm, int32_t type, const void *scalar, int32_t later, int32_t *op, char *err, size_t errlen);
+  int (*op_create)(uint64_t comm, int32_t type, const void *scalar, int32_t later, int32_t *op, char *err,
+                   size_t errlen);
   int (*op_destroy)(uint64_t comm, int32_t op, char *err, size_t errlen);
 
-  /* Tells the core how to get the variables: all returns an array that the core frees, of strings that it does not. Called
-   * once, before any other function. A Go library sees the environment of the process's start, not later changes. */
+  /* Tells the core how to get the variables: all returns an array that the core frees, of strings that it does not.
+   * Called once, before any other function. A Go library sees the environment of the process's start, not later
+   * changes. */
   void (*use_environ)(char **(*all)(void));
 
-  /* Memory of ncclMemAlloc. fd is its file, which it begins, or -1. memory_remove is called before the memory is freed. It
-   * returns ncclInvalidUsage while some of it is registered. */
+  /* Memory of ncclMemAlloc. fd is its file, which it begins, or -1. memory_remove is called before the memory is
+   * freed. It returns ncclInvalidUsage while some of it is registered. */
   void (*memory_add)(const void *base, size_t size, int fd);
   int (*memory_remove)(const void *base, char *err, size_t errlen);
   /* Registrations of buffers and windows. reg_find writes where the buffer is; with end it deregisters the buffer. */
@@ -133,15 +135,15 @@ struct lp_core {
   /* Continues a call that has filled its slot through a gate. Called by the same thread. */
   int (*run_begun)(const struct lp_call *call, char *err, size_t errlen);
 
-  /* Interposes collectives on streams of communicators that have just been made, if there is anything to interpose. other
-   * stays valid as long as the process. */
+  /* Interposes collectives on streams of communicators that have just been made, if there is anything to interpose.
+   * other stays valid as long as the process. */
   int (*interpose)(const uint64_t *comms, size_t n, const struct lp_other *other, char *err, size_t errlen);
-  /* *yes tells whether a call is interposed: then run() puts it on its stream, else the other library makes it. Checks the
-   * call like check(), and may wait for its plan. */
+  /* *yes tells whether a call is interposed: then run() puts it on its stream, else the other library makes it.
+   * Checks the call like check(), and may wait for its plan. */
   int (*interposes)(struct lp_call *call, int32_t *yes, char *err, size_t errlen);
 
-  /* Memory of ncclMemAlloc on the device of the thread's context; *out is NULL if the thread has none. device_free writes to
-   * *known whether at is such memory. It returns ncclInvalidUsage while some of it is registered. */
+  /* Memory of ncclMemAlloc on the device of the thread's context; *out is NULL if the thread has none. device_free
+   * writes to *known whether at is such memory. It returns ncclInvalidUsage while some of it is registered. */
   int (*device_alloc)(size_t size, void **out, char *err, size_t errlen);
   int (*device_free)(void *at, int32_t *known, char *err, size_t errlen);
 };

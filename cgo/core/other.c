@@ -4,7 +4,8 @@ int other_unique_id(const struct lp_other *o, unsigned char *id) { return o->uni
 
 int other_make(const struct lp_other *o, struct lp_other_init *inits, size_t n) { return o->make(inits, n); }
 
-int other_exchange(const struct lp_other *o, uint64_t comm, const struct lp_transfer *list, size_t n, uintptr_t stream) {
+int other_exchange(const struct lp_other *o, uint64_t comm, const struct lp_transfer *list, size_t n,
+                   uintptr_t stream) {
   return o->exchange(comm, list, n, (void *)stream);
 }
 

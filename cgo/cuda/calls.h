@@ -12,8 +12,8 @@ struct lpc_library;
 const struct lpc_library *lpc_load(const char **why);
 
 CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, const char **text);
-/* Of the thread's context, or where it has none of CUDA's runtime, which makes contexts when it first needs them; *has is 0 where neither
- * says. */
+/* Of the thread's context, or where it has none of CUDA's runtime, which makes contexts when it first needs them;
+ * *has is 0 where neither says. */
 CUresult lpc_current(const struct lpc_library *c, int *device, int *has);
 CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device,
                     uint64_t *id);
@@ -34,8 +34,8 @@ CUresult lpc_follow(const struct lpc_library *c, uintptr_t stream, uintptr_t eve
 CUresult lpc_copy_out(const struct lpc_library *c, void *to, uintptr_t from, size_t size, uintptr_t stream);
 CUresult lpc_copy_in(const struct lpc_library *c, uintptr_t to, void *from, size_t size, uintptr_t stream);
 CUresult lpc_copy(const struct lpc_library *c, uintptr_t dst, uintptr_t src, size_t size, uintptr_t stream);
-CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch, size_t width,
-                       size_t rows, uintptr_t stream);
+CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch,
+                       size_t width, size_t rows, uintptr_t stream);
 CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal);
 CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);
@@ -48,7 +48,8 @@ CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *ima
 /* What the driver's compiler has said to this thread about the last image that it refused; 0 if nothing. */
 int lpc_take_log(char *log, size_t size);
 enum { LPC_NOT_LOADED = -1 };
-/* Launches a kernel in the current context, of an operator numbered as ncclRedOp_t; LPC_NOT_LOADED where it has none. */
+/* Launches a kernel in the current context, of an operator numbered as ncclRedOp_t; LPC_NOT_LOADED where it has
+ * none. */
 CUresult lpc_reduce(const struct lpc_library *c, int type, int op, const struct lp_reduction *r, uintptr_t stream,
                     const char **step);
 
@@ -93,8 +94,9 @@ CUresult lpc_words(const struct lpc_library *c, uintptr_t stream, const struct l
 
 /* ---- remote.c: memory of devices that other devices of the host reach ---- */
 
-/* What the current context's device says of that: whether its memory can be had as a dma-buf, in what order it sees what others
- * write there, and whether lpc_flush_remote can be called. The last two are 0 where the driver does not know them. */
+/* What the current context's device says of that: whether its memory can be had as a dma-buf, in what order it sees
+ * what others write there, and whether lpc_flush_remote can be called. The last two are 0 where the driver does not
+ * know them. */
 CUresult lpc_remote(const struct lpc_library *c, int *exports, int *ordering, int *flushes);
 CUresult lpc_flush_remote(const struct lpc_library *c);
 /* A dma-buf of whole pages. */

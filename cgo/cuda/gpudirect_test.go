@@ -28,7 +28,8 @@ func onStub(t *testing.T) {
 	}
 }
 
-// TestExportBuf: a stretch of device memory is in the dma-buf at its offset, and stays there when the memory has been freed.
+// TestExportBuf: a stretch of device memory is in the dma-buf at its offset, and stays there when the memory has been
+// freed.
 func TestExportBuf(t *testing.T) {
 	onStub(t)
 	cudatest.Use(0)
@@ -81,8 +82,8 @@ func TestRemoteWrites(t *testing.T) {
 	}
 }
 
-// TestGPUDirect: collectives over RDMA ports in memory, on streams of the driver's, with its kernels; none of what travels is in memory of
-// the host. Both where the device orders what comes for it and where it must be flushed.
+// TestGPUDirect: collectives over RDMA ports in memory, on streams of the driver's, with its kernels; none of what
+// travels is in memory of the host. Both where the device orders what comes for it and where it must be flushed.
 func TestGPUDirect(t *testing.T) {
 	onStub(t)
 	for _, ordering := range []string{"100", "0"} {

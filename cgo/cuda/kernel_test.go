@@ -247,8 +247,8 @@ func TestKernelArchive(t *testing.T) {
 	}
 }
 
-// TestNativeKernels loads kernels on devices that have instructions for a type: they get the module that uses these, unless
-// the driver is too old for its PTX.
+// TestNativeKernels loads kernels on devices that have instructions for a type: they get the module that uses these,
+// unless the driver is too old for its PTX.
 func TestNativeKernels(t *testing.T) {
 	onlyStub(t)
 	for _, c := range []struct { // of devices that no other test uses

@@ -10,8 +10,8 @@ import (
 	"lightpath/shim/device"
 )
 
-// TestReduceLent has words say where sources are and where else results belong, or say nothing, aligned alike and not: beside the
-// CPU, which reads the same words.
+// TestReduceLent has words say where sources are and where else results belong, or say nothing, aligned alike and
+// not: beside the CPU, which reads the same words.
 func TestReduceLent(t *testing.T) {
 	const room = 3 << 10
 	for _, typ := range []datatype.Type{datatype.Uint8, datatype.Float32, datatype.Bfloat16, datatype.Float8E4M3} {
@@ -28,8 +28,8 @@ func TestReduceLent(t *testing.T) {
 	}
 }
 
-// lentReduction makes a reduction whose words are in the last room: of three sources in rooms 0 to 2, which may be lent in 3 to 5, to
-// rooms 6, and 7 and 8 where those are targets, and a spare in 9.
+// lentReduction makes a reduction whose words are in the last room: of three sources in rooms 0 to 2, which may be
+// lent in 3 to 5, to rooms 6, and 7 and 8 where those are targets, and a spare in 9.
 func lentReduction(b *bench, typ datatype.Type, room, trial int, rng *rand.Rand) *device.Reduction {
 	apart, tag := int64(0), device.SaidTag(rng.Uint64())
 	if trial%4 == 3 {

@@ -39,8 +39,9 @@ static void load(void) {
       int version = 0;
       CUresult (*ask)(int *) = (CUresult(*)(int *))dlsym(so, "cuDriverGetVersion");
       if (ask != NULL) (void)ask(&version);
-      snprintf(failure, sizeof failure, "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed",
-               version / 1000, version % 1000 / 10, symbols[i].symbol);
+      snprintf(failure, sizeof failure,
+               "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed", version / 1000,
+               version % 1000 / 10, symbols[i].symbol);
       return;
     }
     *(void **)((char *)&library + symbols[i].at) = at;

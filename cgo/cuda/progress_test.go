@@ -17,11 +17,12 @@ import (
 	"lightpath/shim/device"
 )
 
-// BenchmarkProgress is what the CPU's part in a staged operation adds to a stream: the time from when the stream of rank 0 reaches an AllReduce of 8
-// bytes, which the other ranks have reached, to when it goes on, beside that of the same commands by hand, in turns. By hand a copy out, a host function that
-// stores a word, a wait for the word and a copy in; then the same with the host function that calls the library, which stores at
-// once. Each is on the stream, held up, before it is let go. Times are medians, and of 99 in 100. Over the stub, STUB_CUDA_LOOKS=1000000 has
-// it see a word at once, as a device does.
+// BenchmarkProgress is what the CPU's part in a staged operation adds to a stream: the time from when the stream of
+// rank 0 reaches an AllReduce of 8 bytes, which the other ranks have reached, to when it goes on, beside that of the
+// same commands by hand, in turns. By hand a copy out, a host function that stores a word, a wait for the word and a
+// copy in; then the same with the host function that calls the library, which stores at once. Each is on the stream,
+// held up, before it is let go. Times are medians, and of 99 in 100. Over the stub, STUB_CUDA_LOOKS=1000000 has it
+// see a word at once, as a device does.
 func BenchmarkProgress(b *testing.B) {
 	b.Setenv("LIGHTPATH_DEVICE_PATH", "staged")
 	b.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
@@ -62,8 +63,8 @@ func (l *progress) added() {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkIdle is what the process takes of CPUs, in microseconds a second, in which nobody calls anything: without a communicator, and with one of
-// all ranks in the process that has been used.
+// BenchmarkIdle is what the process takes of CPUs, in microseconds a second, in which nobody calls anything: without
+// a communicator, and with one of all ranks in the process that has been used.
 func BenchmarkIdle(b *testing.B) {
 	b.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
 	idle := func(b *testing.B) {

@@ -25,7 +25,8 @@ import (
 //go:embed kernels/kernels.zip
 var packed []byte
 
-// unpack returns the modules of the archive as files TYPE.ptx and TYPE.sm_NN.ptx. A file is decompressed when it is read.
+// unpack returns the modules of the archive as files TYPE.ptx and TYPE.sm_NN.ptx. A file is decompressed when it is
+// read.
 var unpack = sync.OnceValue(func() fs.FS {
 	archive, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
 	if err != nil {
@@ -135,7 +136,8 @@ func loadFile(c *C.struct_lpc_library, t datatype.Type, name string) (old bool, 
 	return rc == C.CUDA_ERROR_UNSUPPORTED_PTX_VERSION, kernelError(c, step, rc)
 }
 
-// kernelError returns the error of the driver call named by step, with the log of the driver's compiler if there is one.
+// kernelError returns the error of the driver call named by step, with the log of the driver's compiler if there is
+// one.
 func kernelError(c *C.struct_lpc_library, step *C.char, rc C.CUresult) error {
 	if rc == C.CUDA_SUCCESS {
 		return nil

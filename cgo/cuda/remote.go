@@ -13,8 +13,8 @@ import (
 
 var _ device.Remote = Library{}
 
-// RemoteWrites implements [device.Remote]. A device that orders what others write to it, as its streams see it, needs no flush; of
-// another one the driver must be able to flush from the host.
+// RemoteWrites implements [device.Remote]. A device that orders what others write to it, as its streams see it, needs
+// no flush; of another one the driver must be able to flush from the host.
 func (Library) RemoteWrites() (flush bool, err error) {
 	var exports, ordering, flushes C.int
 	err = do("cuDeviceGetAttribute", func(c *C.struct_lpc_library) C.CUresult {

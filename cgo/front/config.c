@@ -1,7 +1,7 @@
 /* Configurations of communicators and of calls.
  *
- * NCCL's own fields change nothing in Lightpath, except blocking. But a field that cannot be honoured, or a structure that is
- * no configuration, is an error. Lightpath's options of a call are in its list of extensions. */
+ * NCCL's own fields change nothing in Lightpath, except blocking. But a field that cannot be honoured, or a
+ * structure that is no configuration, is an error. Lightpath's options of a call are in its list of extensions. */
 #include "front.h"
 
 #include <string.h>
@@ -23,8 +23,8 @@ int lp_comm_blocking(int configured) {
   return v[0] - '0';
 }
 
-/* The bytes of a configuration that a caller knows, by the version that it was compiled with. Its size does not tell: until
- * 2.25 the last 4 of 48 bytes were padding, where trafficClass is now. */
+/* The bytes of a configuration that a caller knows, by the version that it was compiled with. Its size does not
+ * tell: until 2.25 the last 4 of 48 bytes were padding, where trafficClass is now. */
 static size_t config_known(unsigned version) {
   static const struct {
     unsigned since;
@@ -54,7 +54,8 @@ static ncclResult_t check_comm_config(const char* function, const ncclConfig_t* 
     return lp_fail(ncclInvalidArgument, "%s: config: blocking is %d, not 0 or 1", function, c->blocking);
   if ((!undef(c->minCTAs) && c->minCTAs <= 0) || (!undef(c->maxCTAs) && c->maxCTAs <= 0) ||
       (!undef(c->minCTAs) && !undef(c->maxCTAs) && c->minCTAs > c->maxCTAs))
-    return lp_fail(ncclInvalidArgument, "%s: config: minCTAs %d and maxCTAs %d are no range", function, c->minCTAs, c->maxCTAs);
+    return lp_fail(ncclInvalidArgument, "%s: config: minCTAs %d and maxCTAs %d are no range", function, c->minCTAs,
+                   c->maxCTAs);
   if (!undef_or_bool(c->splitShare) || !undef_or_bool(c->shrinkShare))
     return lp_fail(ncclInvalidArgument, "%s: config: splitShare %d or shrinkShare %d is neither 0 nor 1", function,
                    c->splitShare, c->shrinkShare);
@@ -69,8 +70,9 @@ ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, nc
   mine->blocking = lp_comm_blocking(fresh.blocking);
   if (config == NULL) return ncclSuccess;
   if (config->size < CONFIG_MIN || config->magic != NCCL_API_MAGIC)
-    return lp_fail(ncclInvalidArgument, "%s: config is not initialized with NCCL_CONFIG_INITIALIZER (size %zu, magic 0x%x)",
-                   function, config->size, config->magic);
+    return lp_fail(ncclInvalidArgument,
+                   "%s: config is not initialized with NCCL_CONFIG_INITIALIZER (size %zu, magic 0x%x)", function,
+                   config->size, config->magic);
   if (config->version < NCCL_VERSION(2, 14, 0))
     return lp_fail(ncclInvalidArgument, "%s: config: version %u is older than configurations are", function,
                    config->version);
@@ -121,8 +123,8 @@ static ncclResult_t read_option(const char* function, const ncclConfigExt_t* opt
   switch (option->key.optionId) {
     case LP_OPTION_PLAN:
       if (read_digest(option->val.s, call)) return ncclSuccess;
-      return lp_fail(ncclInvalidArgument, "%s: config: LP_OPTION_PLAN \"%.80s\" is not 1 to 64 hexadecimal digits", function,
-                     option->val.s != NULL ? option->val.s : "");
+      return lp_fail(ncclInvalidArgument, "%s: config: LP_OPTION_PLAN \"%.80s\" is not 1 to 64 hexadecimal digits",
+                     function, option->val.s != NULL ? option->val.s : "");
     case LP_OPTION_PLANES:
       call->planes = (uint64_t)(uintptr_t)option->val.raw;
       if (call->planes != 0) return ncclSuccess;
@@ -145,7 +147,8 @@ ncclResult_t lp_config_read(const char* function, const ncclCollConfig_t* config
   rc = check(function, config);
   if (rc != ncclSuccess) return rc;
   for (option = config->ext; rc == ncclSuccess && option != NULL; option = option->next) {
-    if (++n > MAX_OPTIONS) return lp_fail(ncclInvalidArgument, "%s: config: more than %d options", function, MAX_OPTIONS);
+    if (++n > MAX_OPTIONS)
+      return lp_fail(ncclInvalidArgument, "%s: config: more than %d options", function, MAX_OPTIONS);
     if (option->key.vendorId == LP_VENDOR_ID) rc = read_option(function, option, call);
   }
   return rc;

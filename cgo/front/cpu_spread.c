@@ -41,8 +41,8 @@ bool lp_spread_may_move(struct lp_spread* s, int64_t now) {
   return true;
 }
 
-/* Whether some CPU is idle: there are no more runnable threads than CPUs. A rank yields to its peers, but threads of other
- * programs do not yield to it, so it must not move beside one. */
+/* Whether some CPU is idle: there are no more runnable threads than CPUs. A rank yields to its peers, but threads
+ * of other programs do not yield to it, so it must not move beside one. */
 static bool some_idle(void) {
   char text[128];
   int running;

@@ -1,8 +1,9 @@
 /* CPU spreading: a rank that shares a CPU with a peer moves to a free one.
  *
- * Two ranks on one CPU take turns, with a yield for each message, which is several times slower than if both ran. The kernel
- * may leave them there for long: it sees a busy CPU. So each rank writes beside its doorbell on which CPU it runs, and a rank
- * that had to yield to a peer on its own CPU moves. Its set of allowed CPUs is the same afterwards. */
+ * Two ranks on one CPU take turns, with a yield for each message, which is several times slower than if both ran.
+ * The kernel may leave them there for long: it sees a busy CPU. So each rank writes beside its doorbell on which
+ * CPU it runs, and a rank that had to yield to a peer on its own CPU moves. Its set of allowed CPUs is the same
+ * afterwards. */
 #ifndef LP_CPU_SPREAD_H
 #define LP_CPU_SPREAD_H
 
@@ -20,8 +21,8 @@ struct lp_spread {
 /* Writes to *where, for the peers, on which CPU the calling thread runs: the CPU + 1, so that 0 means unknown. */
 void lp_spread_say(uint32_t* where);
 
-/* Called by a rank that has yielded until its peers came. at[p] is where rank p runs, 0 for the caller. Returns true if the
- * caller has moved. */
+/* Called by a rank that has yielded until its peers came. at[p] is where rank p runs, 0 for the caller. Returns
+ * true if the caller has moved. */
 bool lp_spread(struct lp_spread* s, const uint32_t* at, uint32_t ranks);
 
 /* For tests: its parts. The allowed CPU to move to from cpu, on which no rank runs; -1 if there is none. */

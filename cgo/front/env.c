@@ -1,8 +1,8 @@
 /* The environment, and the nccl.conf files that add to it.
  *
- * As in NCCL a file has lines NAME=value; lines that begin with # are comments. The environment overrides the file that
- * NCCL_CONF_FILE names, or else ~/.nccl.conf, and that file overrides /etc/nccl.conf. The first look-up reads the files.
- * Unlike NCCL, Lightpath does not write to the environment: other threads may be reading it. */
+ * As in NCCL a file has lines NAME=value; lines that begin with # are comments. The environment overrides the file
+ * that NCCL_CONF_FILE names, or else ~/.nccl.conf, and that file overrides /etc/nccl.conf. The first look-up reads
+ * the files. Unlike NCCL, Lightpath does not write to the environment: other threads may be reading it. */
 #include "front.h"
 
 #include <pthread.h>

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NCCL's last error belongs to the process. Each thread gets a copy of the text, so that the pointer that a caller holds does
- * not change under it. */
+/* NCCL's last error belongs to the process. Each thread gets a copy of the text, so that the pointer that a caller
+ * holds does not change under it. */
 static pthread_mutex_t last_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char last_text[LP_ERR_BYTES];
 

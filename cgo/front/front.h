@@ -65,8 +65,8 @@ struct lp_gate* lp_gates(void);
 
 /* ---- loader.c ---- */
 
-/* The core; the first call loads it. On failure NULL: *why is the result to return, and the last error is set. In a child
- * that was forked after the core was loaded it is always NULL. */
+/* The core; the first call loads it. On failure NULL: *why is the result to return, and the last error is set. In a
+ * child that was forked after the core was loaded it is always NULL. */
 const struct lp_core* lp_core(ncclResult_t* why);
 /* True in a child that was forked after the core was loaded. */
 bool lp_forked(void);
@@ -125,10 +125,11 @@ void lp_group_reset(void);
 
 /* Checks a call's configuration (may be NULL) and copies its options to call. */
 ncclResult_t lp_config_read(const char* function, const ncclCollConfig_t* config, struct lp_call* call);
-/* Checks a communicator's configuration of any version (may be NULL) and copies to *mine the fields that its caller knew;
- * the others are undefined. */
+/* Checks a communicator's configuration of any version (may be NULL) and copies to *mine the fields that its caller
+ * knew; the others are undefined. */
 ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine);
-/* Whether a communicator blocks that is configured so. NCCL_COMM_BLOCKING, if it is 0 or 1, overrides the configuration. */
+/* Whether a communicator blocks that is configured so. NCCL_COMM_BLOCKING, if it is 0 or 1, overrides the
+ * configuration. */
 int lp_comm_blocking(int configured);
 
 /* ---- comm.c ---- */

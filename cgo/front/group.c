@@ -1,7 +1,7 @@
 /* The group of a thread: calls that are queued until the outermost ncclGroupEnd. group_end.c runs them.
  *
- * As in NCCL, a group belongs to its thread. A call that fails with ncclInvalidArgument has no effect and leaves its group
- * intact. Any other failure becomes the result of the group, which then runs nothing. */
+ * As in NCCL, a group belongs to its thread. A call that fails with ncclInvalidArgument has no effect and leaves
+ * its group intact. Any other failure becomes the result of the group, which then runs nothing. */
 #include "front.h"
 
 #include <stdlib.h>

@@ -32,7 +32,8 @@ static ncclResult_t run_calls(const struct lp_group* g) {
   return lp_result(core->run(g->calls, g->call_count, err, sizeof err), err);
 }
 
-/* Waits for what a communicator has in progress, and returns its result. LIGHTPATH_TIMEOUT bounds every such operation. */
+/* Waits for what a communicator has in progress, and returns its result. LIGHTPATH_TIMEOUT bounds every such
+ * operation. */
 static ncclResult_t settle(const struct lp_core* core, ncclComm_t comm) {
   struct timespec pause = {0, 20 * 1000};
   char err[LP_ERR_BYTES] = "";
@@ -131,9 +132,10 @@ LP_API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* simInfo)) {
   if (simInfo == NULL)
     rc = lp_fail(ncclInvalidArgument, "ncclGroupSimulateEnd: simInfo is NULL");
   else if (simInfo->size < fresh.size || simInfo->magic != fresh.magic)
-    rc = lp_fail(ncclInvalidArgument,
-                 "ncclGroupSimulateEnd: simInfo is not initialized with NCCL_SIM_INFO_INITIALIZER (size %zu, magic 0x%x)",
-                 simInfo->size, simInfo->magic);
+    rc = lp_fail(
+        ncclInvalidArgument,
+        "ncclGroupSimulateEnd: simInfo is not initialized with NCCL_SIM_INFO_INITIALIZER (size %zu, magic 0x%x)",
+        simInfo->size, simInfo->magic);
   if (--g->depth > 0) return rc;
   if (rc == ncclSuccess) {
     rc = simulate(g, &us);

@@ -1,8 +1,10 @@
-/* Interposer mode, LIGHTPATH_FALLBACK=interpose: collectives on streams for which there are plans, or chosen algorithms, are
- * executed as sends and receives of the other library. The core does that through the table below. Other calls are passed on.
+/* Interposer mode, LIGHTPATH_FALLBACK=interpose: collectives on streams for which there are plans, or chosen
+ * algorithms, are executed as sends and receives of the other library. The core does that through the table below.
+ * Other calls are passed on.
  *
- * In a group, all calls on streams are queued here. At its end the interposed calls run first, each as a sequence of groups of
- * the other library, then the others as one group. An open group of the other library could not hold such a sequence. */
+ * In a group, all calls on streams are queued here. At its end the interposed calls run first, each as a sequence
+ * of groups of the other library, then the others as one group. An open group of the other library could not hold
+ * such a sequence. */
 #include "other.h"
 
 #include <pthread.h>
@@ -32,8 +34,8 @@ static bool same_id(const struct lp_other_init* a, const struct lp_other_init* b
   return memcmp(a->id, b->id, sizeof a->id) == 0;
 }
 
-/* Whether inits[first] and those behind it are all ranks of a communicator, on devices of their own. Only ncclCommInitAll
- * names devices; other inits use the thread's. */
+/* Whether inits[first] and those behind it are all ranks of a communicator, on devices of their own. Only
+ * ncclCommInitAll names devices; other inits use the thread's. */
 static bool all_of_one(const struct lp_other_init* inits, size_t n, size_t first, size_t* count) {
   size_t i;
   *count = 0;
@@ -148,7 +150,9 @@ static void resolve(void) {
 ncclResult_t lp_interpose_check(void) {
   if (!lp_other_interposes()) return ncclSuccess;
   pthread_once(&once, resolve);
-  return complete ? ncclSuccess : lp_fail(ncclInvalidUsage, "LIGHTPATH_FALLBACK=interpose: the other library lacks functions that it needs");
+  return complete ? ncclSuccess
+                  : lp_fail(ncclInvalidUsage,
+                            "LIGHTPATH_FALLBACK=interpose: the other library lacks functions that it needs");
 }
 
 void lp_interpose_attach(const struct lp_core* core, const struct lp_init* inits, size_t n) {
@@ -160,7 +164,8 @@ void lp_interpose_attach(const struct lp_core* core, const struct lp_init* inits
   if (comms == NULL) return;
   for (i = 0; i < n; i++)
     if (inits[i].comm != 0) comms[count++] = inits[i].comm; /* a split may make none */
-  if (count > 0) (void)core->interpose(comms, count, &table, err, sizeof err); /* a failure is reported by the communicators */
+  if (count > 0)
+    (void)core->interpose(comms, count, &table, err, sizeof err); /* a failure is reported by the communicators */
   free(comms);
 }
 
@@ -238,7 +243,8 @@ static void empty(void) {
 }
 
 /* Queues a call. It looks up the operator now, which may end before the group. */
-static ncclResult_t queue_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config, bool interposed) {
+static ncclResult_t queue_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config,
+                               bool interposed) {
   struct pending* p = push();
   ncclResult_t rc = ncclSuccess;
   if (p == NULL) return lp_group_no_memory();
@@ -246,7 +252,8 @@ static ncclResult_t queue_call(const char* function, const struct lp_call* call,
   p->function = function;
   p->what = interposed ? INTERPOSED : PASSED_ON;
   if (!interposed) rc = lp_other_op(function, call, &p->op);
-  if (rc == ncclSuccess && !interposed && config != NULL && (p->config = copy_config(config)) == NULL) rc = lp_group_no_memory();
+  if (rc == ncclSuccess && !interposed && config != NULL && (p->config = copy_config(config)) == NULL)
+    rc = lp_group_no_memory();
   if (rc != ncclSuccess) queue.count--;
   return rc;
 }

@@ -15,12 +15,12 @@
 
 #define LP_VENDOR_ID 0x4c5054
 
-/* val.s: the plan to run, as the first 1 .. 16 or all hexadecimal digits of its digest, which logs and
- * `lightpath plan cache ls` show. It must be a plan for this call: one in use, or one of any planner in LIGHTPATH_PLAN_DIR of
+/* val.s: the plan to run, as the first 1 .. 16 or all hexadecimal digits of its digest, which logs and `lightpath
+ * plan cache ls` show. It must be a plan for this call: one in use, or one of any planner in LIGHTPATH_PLAN_DIR of
  * rank 0. The same on every rank. */
 #define LP_OPTION_PLAN 1
-/* val.raw: LP_PLANES(mask), bit j for plane j: the only planes that the call may use. They are the planes with circuits if
- * the communicator has such, else the packet planes. The same on every rank. */
+/* val.raw: LP_PLANES(mask), bit j for plane j: the only planes that the call may use. They are the planes with
+ * circuits if the communicator has such, else the packet planes. The same on every rank. */
 #define LP_OPTION_PLANES 2
 /* val.i: the most microseconds that the call, and its group, may take. A call that takes longer is ncclTimeout, and its
  * communicator fails on all ranks. Ranks may differ. */

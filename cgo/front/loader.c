@@ -1,8 +1,9 @@
 /* Loads the core, and handles fork.
  *
- * The core is a Go library. The first call that needs it loads it: a Go runtime starts threads, installs signal handlers and
- * does not survive fork. A forked child has the runtime's memory but none of its threads, and would hang in its first call.
- * So in such a child every call that needs the core fails at once. A child that was forked before loads its own core. */
+ * The core is a Go library. The first call that needs it loads it: a Go runtime starts threads, installs signal
+ * handlers and does not survive fork. A forked child has the runtime's memory but none of its threads, and would
+ * hang in its first call. So in such a child every call that needs the core fails at once. A child that was forked
+ * before loads its own core. */
 #include "front.h"
 
 #include <dlfcn.h>
@@ -26,8 +27,8 @@ static void in_child(void) {
   if (atomic_load(&loading)) atomic_store(&forked, true);
 }
 
-/* Runs when the library is loaded. It resolves the library's own path now: a relative one (LD_PRELOAD=lib/libnccl.so.2) is
- * valid only until the program changes its directory. */
+/* Runs when the library is loaded. It resolves the library's own path now: a relative one
+ * (LD_PRELOAD=lib/libnccl.so.2) is valid only until the program changes its directory. */
 __attribute__((constructor)) static void prepare(void) {
   static const char name[] = "liblightpath.so";
   Dl_info self;
@@ -54,17 +55,18 @@ static void load(void) {
   }
   library = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
   if (library == NULL) {
-    snprintf(load_error, sizeof load_error,
-             "cannot load the core of Lightpath: %s (liblightpath.so belongs beside libnccl.so.2, or set LIGHTPATH_CORE)",
-             dlerror());
+    snprintf(
+        load_error, sizeof load_error,
+        "cannot load the core of Lightpath: %s (liblightpath.so belongs beside libnccl.so.2, or set LIGHTPATH_CORE)",
+        dlerror());
     return;
   }
   *(void**)&table = dlsym(library, "lpCoreTable");
   t = table != NULL ? table(LP_CORE_ABI) : NULL;
   if (t == NULL || t->abi != LP_CORE_ABI || t->size < sizeof *t || strcmp(t->version, LP_VERSION) != 0) {
     snprintf(load_error, sizeof load_error,
-             "%.600s (Lightpath %.30s) does not fit this libnccl.so.2 (Lightpath %s): install both from one build", path,
-             t != NULL ? t->version : "of another interface", LP_VERSION);
+             "%.600s (Lightpath %.30s) does not fit this libnccl.so.2 (Lightpath %s): install both from one build",
+             path, t != NULL ? t->version : "of another interface", LP_VERSION);
     return;
   }
   t->use_environ(lp_environ);

@@ -40,7 +40,8 @@ LP_API(ncclResult_t, ncclCommShrink,
         int shrinkFlags)) {
   struct lp_init init = {.how = LP_BY_SHRINK, .exclude = excludeRanksList, .abort_parent = shrinkFlags};
   if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT)
-    return lp_fail(ncclInvalidArgument, "ncclCommShrink: shrinkFlags is 0x%x, not NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT",
+    return lp_fail(ncclInvalidArgument,
+                   "ncclCommShrink: shrinkFlags is 0x%x, not NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT",
                    (unsigned)shrinkFlags);
   if (excludeRanksCount < 1 || excludeRanksList == NULL)
     return lp_fail(ncclInvalidArgument, "ncclCommShrink: excludeRanksCount is %d, or excludeRanksList is NULL",

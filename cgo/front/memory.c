@@ -70,14 +70,16 @@ static ncclResult_t add(const char* function, ncclComm_t comm, void* buff, size_
   return lp_result(core->reg(lp_handle(comm), buff, size, window, flags, handle, err, sizeof err), err);
 }
 
-static ncclResult_t find(const char* function, ncclComm_t comm, const void* handle, bool window, bool end, void** buff) {
+static ncclResult_t find(const char* function, ncclComm_t comm, const void* handle, bool window, bool end,
+                         void** buff) {
   char err[LP_ERR_BYTES] = "";
   const struct lp_core* core;
   ncclResult_t rc;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
   core = lp_core(&rc);
   if (core == NULL) return rc;
-  return lp_result(core->reg_find(lp_handle(comm), (uint64_t)(uintptr_t)handle, window, end, buff, err, sizeof err), err);
+  return lp_result(core->reg_find(lp_handle(comm), (uint64_t)(uintptr_t)handle, window, end, buff, err, sizeof err),
+                   err);
 }
 
 /* Device memory is registered with the other library, if there is one. */
@@ -93,7 +95,8 @@ LP_API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buff, size_
 
 LP_API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle)) {
   void* buff;
-  if (handle != NULL && !lp_is_registration(handle) && lp_other()) LP_FORWARD_ON(ncclCommDeregister, comm, mine, handle);
+  if (handle != NULL && !lp_is_registration(handle) && lp_other())
+    LP_FORWARD_ON(ncclCommDeregister, comm, mine, handle);
   return find("ncclCommDeregister", comm, handle, false, true, &buff);
 }
 
@@ -124,7 +127,8 @@ LP_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t wi
 LP_API(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr)) {
   if (outUserPtr == NULL) return lp_fail(ncclInvalidArgument, "ncclWinGetUserPtr: outUserPtr is NULL");
   *outUserPtr = NULL;
-  if (win != NULL && !lp_is_registration(win) && lp_other()) LP_FORWARD_ON(ncclWinGetUserPtr, comm, mine, win, outUserPtr);
+  if (win != NULL && !lp_is_registration(win) && lp_other())
+    LP_FORWARD_ON(ncclWinGetUserPtr, comm, mine, win, outUserPtr);
   return find("ncclWinGetUserPtr", comm, win, true, false, outUserPtr);
 }
 

@@ -4,14 +4,14 @@
 /* There is one signal and one context, as in NCCL. */
 static ncclResult_t check_zeros(const char* function, int sigIdx, int ctx, unsigned int flags) {
   if (sigIdx != 0 || ctx != 0 || flags != 0)
-    return lp_fail(ncclInvalidArgument, "%s: sigIdx is %d, ctx %d, flags 0x%x, and can only be 0", function, sigIdx, ctx,
-                   flags);
+    return lp_fail(ncclInvalidArgument, "%s: sigIdx is %d, ctx %d, flags 0x%x, and can only be 0", function, sigIdx,
+                   ctx, flags);
   return ncclSuccess;
 }
 
 LP_API(ncclResult_t, ncclPutSignal,
-       (const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin, size_t peerWinOffset,
-        int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)) {
+       (const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin,
+        size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)) {
   struct lp_call call = {.comm = lp_handle(comm), .kind = LP_PUT_SIGNAL, .type = (int32_t)datatype, .peer = peer,
                          .count = count, .send = localbuff, .stream = stream,
                          .window = (uint64_t)(uintptr_t)peerWin, .offset = peerWinOffset};
@@ -19,9 +19,10 @@ LP_API(ncclResult_t, ncclPutSignal,
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclPutSignal: comm is NULL");
   if (lp_route_other_onesided(stream)) {
     if (lp_is_registration(peerWin))
-      return lp_group_note(lp_fail(ncclInvalidUsage,
-                                   "ncclPutSignal: peerWin is host memory, but one-sided calls of this process are those of "
-                                   "LIGHTPATH_NCCL_FALLBACK_LIB"));
+      return lp_group_note(
+          lp_fail(ncclInvalidUsage,
+                  "ncclPutSignal: peerWin is host memory, but one-sided calls of this process are those of "
+                  "LIGHTPATH_NCCL_FALLBACK_LIB"));
     LP_FORWARD_IN_GROUP(ncclPutSignal, LP_MINE(ncclPutSignal, comm), localbuff, count, datatype, peer, peerWin,
                         peerWinOffset, sigIdx, ctx, flags, mine, stream);
   }
@@ -30,7 +31,8 @@ LP_API(ncclResult_t, ncclPutSignal,
   return rc == ncclSuccess ? lp_submit(&call) : rc;
 }
 
-LP_API(ncclResult_t, ncclSignal, (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)) {
+LP_API(ncclResult_t, ncclSignal,
+       (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)) {
   struct lp_call call = {.comm = lp_handle(comm), .kind = LP_SIGNAL, .peer = peer, .stream = stream};
   ncclResult_t rc;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclSignal: comm is NULL");
@@ -41,7 +43,10 @@ LP_API(ncclResult_t, ncclSignal, (int peer, int sigIdx, int ctx, unsigned int fl
 }
 
 static struct lp_call wait_for(ncclComm_t comm, const ncclWaitSignalDesc_t* d, cudaStream_t stream) {
-  return (struct lp_call){.comm = lp_handle(comm), .kind = LP_WAIT_SIGNAL, .peer = d->peer, .count = (uint64_t)(int64_t)d->opCnt,
+  return (struct lp_call){.comm = lp_handle(comm),
+                          .kind = LP_WAIT_SIGNAL,
+                          .peer = d->peer,
+                          .count = (uint64_t)(int64_t)d->opCnt,
                           .stream = stream};
 }
 
@@ -62,7 +67,8 @@ static ncclResult_t check_waits(int n, const ncclWaitSignalDesc_t* descs, ncclCo
 }
 
 /* All waits run as one group. */
-LP_API(ncclResult_t, ncclWaitSignal, (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream)) {
+LP_API(ncclResult_t, ncclWaitSignal,
+       (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream)) {
   ncclResult_t rc, end;
   int i;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclWaitSignal: comm is NULL");

@@ -1,5 +1,5 @@
-/* The other libnccl, if LIGHTPATH_NCCL_FALLBACK_LIB names one: loading it, and its answers. It is loaded so that it sees its
- * own symbols, and only we see them. */
+/* The other libnccl, if LIGHTPATH_NCCL_FALLBACK_LIB names one: loading it, and its answers. It is loaded so that it
+ * sees its own symbols, and only we see them. */
 #include "other.h"
 
 #include <dlfcn.h>

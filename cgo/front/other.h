@@ -28,8 +28,9 @@ bool lp_other_device(const void* p);
 /* Whether there is such a library in a process that uses devices. */
 bool lp_other_cuda(void);
 
-/* Return from the calling function with the result of the other library's NAME. mine, in the arguments, is its communicator
- * for ours. LP_FORWARD_IN_GROUP joins the thread's group; MINE is how to find the communicator, NULL for none. */
+/* Return from the calling function with the result of the other library's NAME. mine, in the arguments, is its
+ * communicator for ours. LP_FORWARD_IN_GROUP joins the thread's group; MINE is how to find the communicator, NULL
+ * for none. */
 #define LP_FORWARD(NAME, ...)                                                        \
   do {                                                                               \
     ncclResult_t rc_ = ncclSuccess;                                                  \
@@ -66,7 +67,8 @@ ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone);
 ncclResult_t lp_other_async_error(ncclComm_t ours);
 
 /* Creates its operator for one of ours that has just been created. */
-void lp_other_op_create(ncclComm_t comm, ncclRedOp_t ours, void* scalar, ncclDataType_t type, ncclScalarResidence_t residence);
+void lp_other_op_create(ncclComm_t comm, ncclRedOp_t ours, void* scalar, ncclDataType_t type,
+                        ncclScalarResidence_t residence);
 /* The number of a call's operator there. */
 ncclResult_t lp_other_op(const char* function, const struct lp_call* call, ncclRedOp_t* op);
 /* Removes the entry of our operator, and returns its number there; ncclNumOps if there is none. */
@@ -77,7 +79,8 @@ void lp_other_op_destroy(ncclComm_t comm, ncclRedOp_t op);
 /* ---- other_call.c: its calls ---- */
 
 /* Makes a call there, now. */
-ncclResult_t lp_other_forward(const char* function, const struct lp_call* call, ncclRedOp_t op, const ncclCollConfig_t* config);
+ncclResult_t lp_other_forward(const char* function, const struct lp_call* call, ncclRedOp_t op,
+                              const ncclCollConfig_t* config);
 /* Opens a group there if this thread has one open here. */
 ncclResult_t lp_other_enter_group(void);
 /* Ends the group that this thread has opened there. */

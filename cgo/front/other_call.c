@@ -30,7 +30,8 @@ ncclResult_t lp_other_group_end(void) {
     LP_FORWARD(NAME, __VA_ARGS__);                                              \
   } while (0)
 
-static ncclResult_t forward(const struct lp_call* call, ncclComm_t comm, ncclRedOp_t op, const ncclCollConfig_t* config) {
+static ncclResult_t forward(const struct lp_call* call, ncclComm_t comm, ncclRedOp_t op,
+                            const ncclCollConfig_t* config) {
   const size_t count = (size_t)call->count;
   const ncclDataType_t type = (ncclDataType_t)call->type;
   const cudaStream_t stream = (cudaStream_t)call->stream;
@@ -49,7 +50,8 @@ static ncclResult_t forward(const struct lp_call* call, ncclComm_t comm, ncclRed
   }
 }
 
-ncclResult_t lp_other_forward(const char* function, const struct lp_call* call, ncclRedOp_t op, const ncclCollConfig_t* config) {
+ncclResult_t lp_other_forward(const char* function, const struct lp_call* call, ncclRedOp_t op,
+                              const ncclCollConfig_t* config) {
   ncclResult_t rc = ncclSuccess;
   ncclComm_t other = lp_other_comm(function, lp_comm(call->comm), &rc);
   return other == NULL ? rc : forward(call, other, op, config);

@@ -1,9 +1,9 @@
 /* The other library's communicators and operators.
  *
- * Every communicator exists in both libraries, under our handle. The other library's is made together with ours, not by
- * the first call that needs it: such a call may be a send, which only two ranks make. Rank 0 draws the other library's id,
- * and our communicator carries it to the other ranks. If the library cannot make the communicator (no device, say), only a
- * call that needs it fails. */
+ * Every communicator exists in both libraries, under our handle. The other library's is made together with ours,
+ * not by the first call that needs it: such a call may be a send, which only two ranks make. Rank 0 draws the other
+ * library's id, and our communicator carries it to the other ranks. If the library cannot make the communicator (no
+ * device, say), only a call that needs it fails. */
 #include "other.h"
 
 #include <pthread.h>
@@ -81,7 +81,8 @@ ncclComm_t lp_other_comm(const char* function, ncclComm_t ours, ncclResult_t* wh
     memcpy(reason, p->why, sizeof reason);
   }
   pthread_mutex_unlock(&mutex);
-  if (other == NULL) *why = lp_fail(ncclInvalidUsage, "%s: %s has no such communicator: %s", function, lp_other_path(), reason);
+  if (other == NULL)
+    *why = lp_fail(ncclInvalidUsage, "%s: %s has no such communicator: %s", function, lp_other_path(), reason);
   return other;
 }
 
@@ -119,7 +120,9 @@ static ncclResult_t share_ids(const struct lp_core* core, const struct lp_init* 
 static bool all_of_one(const struct lp_init* inits, size_t n) {
   size_t i;
   for (i = 0; i < n; i++)
-    if (inits[i].how != LP_BY_ID || (size_t)inits[i].nranks != n || memcmp(inits[i].id, inits[0].id, sizeof inits[0].id) != 0) return false;
+    if (inits[i].how != LP_BY_ID || (size_t)inits[i].nranks != n ||
+        memcmp(inits[i].id, inits[0].id, sizeof inits[0].id) != 0)
+      return false;
   return n > 1 && (inits[0].device != inits[1].device);
 }
 
@@ -145,7 +148,8 @@ static ncclResult_t make(const struct lp_init* inits, const ncclUniqueId* ids, n
   return lp_other_result("ncclCommInitRank", rc != ncclSuccess ? rc : end);
 }
 
-/* Copies the inits whose communicators exist (a split may make none), with the core's size and rank. Returns how many. */
+/* Copies the inits whose communicators exist (a split may make none), with the core's size and rank. Returns how
+ * many. */
 static size_t made(const struct lp_core* core, const struct lp_init* inits, size_t n, struct lp_init* real) {
   size_t i, count = 0;
   for (i = 0; i < n; i++) {
@@ -225,7 +229,8 @@ ncclResult_t lp_other_async_error(ncclComm_t ours) {
 
 /* ---- Operators ---- */
 
-void lp_other_op_create(ncclComm_t comm, ncclRedOp_t ours, void* scalar, ncclDataType_t type, ncclScalarResidence_t residence) {
+void lp_other_op_create(ncclComm_t comm, ncclRedOp_t ours, void* scalar, ncclDataType_t type,
+                        ncclScalarResidence_t residence) {
   ncclResult_t rc = ncclSuccess;
   __typeof__(ncclRedOpCreatePreMulSum)* create;
   struct op_pair* list;

@@ -1,7 +1,7 @@
 /* Parameters by name: the variables that Lightpath reads.
  *
- * A parameter's value is that of the environment now, else of an nccl.conf file, else its default. params.inc is generated from
- * package settings, so that a question about a parameter does not load the core. */
+ * A parameter's value is that of the environment now, else of an nccl.conf file, else its default. params.inc is
+ * generated from package settings, so that a question about a parameter does not load the core. */
 #include "front.h"
 
 #include <errno.h>

@@ -11,7 +11,8 @@
  * bindings copy it from ncclGetVersion, which a variable can set. */
 LP_API(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* props)) {
   const size_t header = offsetof(ncclCommProperties_t, rank);
-  ncclCommProperties_t mine = {.nvmlDev = -1, .ginType = NCCL_GIN_TYPE_NONE, .ginConnectionType = NCCL_GIN_CONNECTION_NONE};
+  ncclCommProperties_t mine = {
+      .nvmlDev = -1, .ginType = NCCL_GIN_TYPE_NONE, .ginConnectionType = NCCL_GIN_CONNECTION_NONE};
   ncclResult_t rc;
   size_t known;
   if (props == NULL) return lp_fail(ncclInvalidArgument, "ncclCommQueryProperties: props is NULL");

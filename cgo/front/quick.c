@@ -1,8 +1,9 @@
 /* Short calls on shared memory, made without the core: the way into Go and back would take most of their time.
  *
- * A communicator's gate admits one thread. Inside, the thread has the arena to itself: it fills its rank's slot and reads
- * the peers' slots, as collectives/sharedmem does, whose ranks may be among the peers. Everything unusual is left to the
- * core: before the slot is filled the whole call, afterwards (a peer does not come, or makes another call) the rest of it. */
+ * A communicator's gate admits one thread. Inside, the thread has the arena to itself: it fills its rank's slot and
+ * reads the peers' slots, as collectives/sharedmem does, whose ranks may be among the peers. Everything unusual is
+ * left to the core: before the slot is filled the whole call, afterwards (a peer does not come, or makes another
+ * call) the rest of it. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -48,9 +49,9 @@ static int64_t clock_ns(void) {
 }
 
 #ifdef __x86_64__
-/* For CLOCK_TICKS after a comparison with the clock, the processor's counter alone tells the time, by the rate between the
- * last two comparisons, which are at least RATE_TICKS apart. A comparison that takes longer than COMPARE_TICKS was
- * interrupted. */
+/* For CLOCK_TICKS after a comparison with the clock, the processor's counter alone tells the time, by the rate
+ * between the last two comparisons, which are at least RATE_TICKS apart. A comparison that takes longer than
+ * COMPARE_TICKS was interrupted. */
 enum { CLOCK_TICKS = 1 << 21, RATE_TICKS = 1 << 20, COMPARE_TICKS = 1 << 11 };
 
 static bool steady; /* the counter's rate does not depend on the processor's frequency */
@@ -110,8 +111,8 @@ static uint64_t* consumed(const struct lp_quick* q, const struct lp_quick_ring* 
   return (uint64_t*)(q->memory + (size_t)rank * q->per_rank + ring->counter);
 }
 
-/* Slots are used in turn. While a slot is filled or read, the first line of a later one is fetched: the slot that this rank
- * will fill, or the slot that it will read, if its writer seems to be ahead. */
+/* Slots are used in turn. While a slot is filled or read, the first line of a later one is fetched: the slot that
+ * this rank will fill, or the slot that it will read, if its writer seems to be ahead. */
 enum { WRITE_AHEAD = 6, READ_AHEAD = 2 };
 
 static void fetch_to_write(const void* line) {
@@ -126,7 +127,8 @@ static void fetch_to_write(const void* line) {
 static void ring_bells(const struct lp_quick* q) {
   for (uint32_t p = 0; p < q->ranks; p++) {
     uint32_t* bell = q->bells[p];
-    if (p == q->rank || LOAD(&bell[1], SEQ_CST) == 0 || __atomic_exchange_n(&bell[1], 0, __ATOMIC_SEQ_CST) == 0) continue;
+    if (p == q->rank || LOAD(&bell[1], SEQ_CST) == 0 || __atomic_exchange_n(&bell[1], 0, __ATOMIC_SEQ_CST) == 0)
+      continue;
     __atomic_fetch_add(&bell[0], 1, __ATOMIC_SEQ_CST);
     int saved = errno;
     syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -200,7 +202,8 @@ static bool arrived(const struct lp_quick* q, const struct lp_quick_recipe* r, u
   return LOAD(&s->number, ACQUIRE) == k + 1 && s->seq == q->seq && s->signature == r->signature && s->chain == q->chain;
 }
 
-static bool await(struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t k, const struct lp_gate* gate, uint32_t* polls) {
+static bool await(struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t k, const struct lp_gate* gate,
+                  uint32_t* polls) {
   uint32_t first = 0, n = q->ranks;
   if (r->from == LP_FROM_NONE) return true;
   if (r->from >= 0) first = (uint32_t)r->from, n = first + 1;
@@ -221,7 +224,8 @@ static bool await(struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t 
 static bool elsewhere(const struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t k) {
   if (r->ring != LP_RING_LARGE || r->from == LP_FROM_NONE) return false;
   for (uint32_t p = 0; p < q->ranks; p++)
-    if (p != q->rank && (r->from < 0 || p == (uint32_t)r->from) && slot_of(q, &q->rings[r->ring], p, k)->at != 0) return true;
+    if (p != q->rank && (r->from < 0 || p == (uint32_t)r->from) && slot_of(q, &q->rings[r->ring], p, k)->at != 0)
+      return true;
   return false;
 }
 
@@ -234,14 +238,15 @@ static uint64_t mix(uint64_t x) {
 
 /* sharedmem.QuickRecipe.hash. */
 static uint64_t hash(const struct lp_call* c) {
-  return mix(mix(c->count) ^ (uint64_t)(uint32_t)c->op << 32 ^ (uint64_t)(uint32_t)c->peer << 16 ^ (uint64_t)c->kind << 8 ^
-             (uint64_t)(uint32_t)c->type);
+  return mix(mix(c->count) ^ (uint64_t)(uint32_t)c->op << 32 ^ (uint64_t)(uint32_t)c->peer << 16 ^
+             (uint64_t)c->kind << 8 ^ (uint64_t)(uint32_t)c->type);
 }
 
 /* Whether the recipe is for the call, with buffers that lie to each other as in the recipe. */
 static bool fits(const struct lp_quick* q, const struct lp_quick_recipe* r, const struct lp_call* c) {
   uintptr_t s = (uintptr_t)c->send, d = (uintptr_t)c->recv;
-  if (r->kind != c->kind || r->count != c->count || r->type != c->type || r->op != c->op || r->peer != c->peer) return false;
+  if (r->kind != c->kind || r->count != c->count || r->type != c->type || r->op != c->op || r->peer != c->peer)
+    return false;
   if (r->op >= LP_QUICK_USER && r->ended != LOAD(&q->ended, RELAXED)) return false;
   if (r->send_bytes == 0 || r->recv_bytes == 0 || s + r->send_bytes <= d || d + r->recv_bytes <= s)
     return !r->in_place && (s != 0 || r->send_bytes == 0) && (d != 0 || r->recv_bytes == 0);
@@ -304,7 +309,8 @@ static void fill(struct lp_quick* q, const struct lp_quick_recipe* r, const stru
 }
 
 /* Combines n bytes of each of the sources, in the order of ranks. */
-static void fold(void (*f)(void*, const void*, const void*, size_t), uint8_t* dst, const uint8_t* const* from, uint32_t ranks, size_t n) {
+static void fold(void (*f)(void*, const void*, const void*, size_t), uint8_t* dst, const uint8_t* const* from,
+                 uint32_t ranks, size_t n) {
   uint8_t tile[2048] __attribute__((aligned(64)));
   if (ranks == 2) {
     f(dst, from[0], from[1], n);
@@ -392,7 +398,8 @@ enum lp_quick_end lp_quick_run(struct lp_call* call) {
   enum lp_quick_end end = run(gate, q, call);
   if (end == LP_QUICK_BEGUN) {
     q->begun = 1;
-    /* The factor has been applied. The rest of the call must not look up its operator, which may be destroyed meanwhile. */
+    /* The factor has been applied. The rest of the call must not look up its operator, which may be destroyed
+     * meanwhile. */
     if (call->op >= LP_QUICK_USER) call->scalar_where = LP_SCALAR_HERE;
   }
   STORE(&gate->word, end == LP_QUICK_BEGUN ? 0 : call->comm, RELEASE);

@@ -14,8 +14,8 @@ LP_API(ncclResult_t, ncclRedOpCreatePreMulSum,
     return lp_fail(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: residence is %d", (int)residence);
   core = lp_core(&rc);
   if (core == NULL) return rc;
-  rc = lp_result(core->op_create(lp_handle(comm), (int32_t)datatype, scalar, residence == ncclScalarDevice, &number, err,
-                                 sizeof err),
+  rc = lp_result(core->op_create(lp_handle(comm), (int32_t)datatype, scalar, residence == ncclScalarDevice, &number,
+                                 err, sizeof err),
                  err);
   if (rc != ncclSuccess) return rc;
   *op = (ncclRedOp_t)number;

@@ -1,8 +1,8 @@
 /* The allocations of ncclMemAlloc in host memory.
  *
- * Each is a mapping of its own, of a memory file if the system has descriptors left, so that other processes of the host
- * can map it too. The core learns of each region with its file. The core is not needed to allocate: one that is loaded
- * later is told of all regions. */
+ * Each is a mapping of its own, of a memory file if the system has descriptors left, so that other processes of the
+ * host can map it too. The core learns of each region with its file. The core is not needed to allocate: one that
+ * is loaded later is told of all regions. */
 #include "front.h"
 
 #include <pthread.h>

@@ -30,7 +30,8 @@ int main(int argc, char **argv) {
   if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (argc != 3 || strcmp(argv[1], "--job") != 0 || job_read(argv[2], &job) || (!*job.commands && !job.nruns)) {
-    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers), or runs\n", argv[0]);
+    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers), or runs\n",
+            argv[0]);
     return 2;
   }
   struct worker w = {.memory = job.memory == PLAIN ? &plain_memory : &library_memory, .out = stdout};

@@ -12,7 +12,8 @@ const char *nccl_lacks(const struct run *r) {
   return NULL;
 }
 
-static ncclResult_t sendrecv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm, cudaStream_t s) {
+static ncclResult_t sendrecv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm,
+                             cudaStream_t s) {
   ncclResult_t result = ncclGroupStart();
   if (result == ncclSuccess) result = ncclSend(b.send, r->count, r->type, (rank + 1) % world, comm, s);
   if (result == ncclSuccess) result = ncclRecv(b.recv, r->count, r->type, (rank + world - 1) % world, comm, s);
@@ -21,7 +22,8 @@ static ncclResult_t sendrecv(const struct run *r, int rank, int world, struct bu
 }
 
 /* As frameworks do it: a group with a send and a receive for each peer, none where nothing goes. */
-static ncclResult_t alltoallv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm, cudaStream_t s) {
+static ncclResult_t alltoallv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm,
+                              cudaStream_t s) {
   size_t size = type_size(r->type), n = (size_t)world, me = (size_t)rank;
   uint64_t from = 0, to = 0;
   ncclResult_t result = ncclGroupStart();

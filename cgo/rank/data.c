@@ -61,7 +61,8 @@ static double decode_small(uint32_t bits, struct format f, int finite_top) {
   uint32_t man = bits & ((1u << f.man) - 1), exp = bits >> f.man & ((1u << f.exp) - 1);
   double sign = bits >> (f.exp + f.man) & 1 ? -1 : 1;
   int bias = (1 << (f.exp - 1)) - 1;
-  if (exp == (1u << f.exp) - 1 && (!finite_top || man == (1u << f.man) - 1)) return man && !finite_top ? NAN : sign * INFINITY;
+  if (exp == (1u << f.exp) - 1 && (!finite_top || man == (1u << f.man) - 1))
+    return man && !finite_top ? NAN : sign * INFINITY;
   if (exp == 0) return sign * ldexp(man, 1 - bias - f.man);
   return sign * ldexp((double)(man | 1u << f.man), (int)exp - bias - f.man);
 }

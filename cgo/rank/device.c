@@ -81,4 +81,11 @@ static double replay(const struct worker *w, const struct run *r, struct buffers
   return us;
 }
 
-const struct memory device_memory = {.obtain = obtain, .give_back = give_back, .put = put, .get = get, .start = start, .stop = stop, .finish = finish, .replay = replay};
+const struct memory device_memory = {.obtain = obtain,
+                                     .give_back = give_back,
+                                     .put = put,
+                                     .get = get,
+                                     .start = start,
+                                     .stop = stop,
+                                     .finish = finish,
+                                     .replay = replay};

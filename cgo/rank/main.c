@@ -62,8 +62,8 @@ static int wrong_library(const char *asked) {
   Dl_info loaded;
   struct stat a, b;
   if (!*asked) return 0;
-  if (dladdr((void *)(uintptr_t)ncclGetVersion, &loaded) && !stat(asked, &a) && !stat(loaded.dli_fname, &b) && a.st_ino == b.st_ino &&
-      a.st_dev == b.st_dev)
+  if (dladdr((void *)(uintptr_t)ncclGetVersion, &loaded) && !stat(asked, &a) && !stat(loaded.dli_fname, &b) &&
+      a.st_ino == b.st_ino && a.st_dev == b.st_dev)
     return 0;
   fprintf(stderr, "lightpath-rank: not %s but %s is loaded\n", asked, loaded.dli_fname);
   return -1;

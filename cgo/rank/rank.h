@@ -39,7 +39,19 @@
 
 #include "nccl.h" /* names of types and operators; only main.c and call.c call the library */
 
-enum collective { ALLREDUCE, BROADCAST, REDUCE, ALLGATHER, REDUCESCATTER, ALLTOALL, GATHER, SCATTER, SENDRECV, ALLTOALLV, NCOLLECTIVES };
+enum collective {
+  ALLREDUCE,
+  BROADCAST,
+  REDUCE,
+  ALLGATHER,
+  REDUCESCATTER,
+  ALLTOALL,
+  GATHER,
+  SCATTER,
+  SENDRECV,
+  ALLTOALLV,
+  NCOLLECTIVES
+};
 
 struct run {
   enum collective coll;
@@ -118,7 +130,8 @@ void work_through(struct worker *w, const struct job *job);
 int work_session(struct worker *w, const struct job *job);
 _Noreturn void rank_fail(const struct worker *w, const char *what, int result, const char *text);
 
-/* device.c: buffers of a device, over the CUDA driver. Gives the rank the device (-1: by its rank), whose context becomes the thread's. */
+/* device.c: buffers of a device, over the CUDA driver. Gives the rank the device (-1: by its rank), whose context
+ * becomes the thread's. */
 extern const struct memory device_memory;
 struct device *device_open(const struct worker *w, int number);
 void *device_stream(const struct device *d);

@@ -76,7 +76,9 @@ struct outcome {
   int64_t (*iters)[2];
 };
 
-static void take_pause(const struct run *r) { nanosleep(&(struct timespec){r->pause / 1000, r->pause % 1000 * 1000000L}, NULL); }
+static void take_pause(const struct run *r) {
+  nanosleep(&(struct timespec){r->pause / 1000, r->pause % 1000 * 1000000L}, NULL);
+}
 
 static struct outcome run_sync(const struct worker *w, const struct run *r, struct buffers b) {
   struct buffers at = place(r, w->rank, b);
@@ -136,9 +138,11 @@ static struct outcome run_loop(const struct worker *w, const struct run *r, stru
 
 static void report(const struct worker *w, const struct run *r, const struct outcome *o) {
   pthread_mutex_lock(&output);
-  fprintf(w->out, "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,\"wrong\":%llu",
-          w->rank, collective_name(r->coll), (unsigned long long)r->bytes, (unsigned long long)r->count, r->inplace, o->us,
-          (unsigned long long)o->wrong);
+  fprintf(
+      w->out,
+      "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,\"wrong\":%llu",
+      w->rank, collective_name(r->coll), (unsigned long long)r->bytes, (unsigned long long)r->count, r->inplace, o->us,
+      (unsigned long long)o->wrong);
   if (o->iters) {
     fprintf(w->out, ",\"iters_ns\":[");
     for (int i = 0; i < r->iters; i++)
@@ -191,8 +195,10 @@ static double clock_stop(const struct worker *w, int64_t started) {
   return (double)(now_ns() - started) / 1e3;
 }
 
-const struct memory library_memory = {.obtain = library_obtain, .give_back = library_give_back, .start = clock_start, .stop = clock_stop};
-const struct memory plain_memory = {.obtain = plain_obtain, .give_back = plain_give_back, .start = clock_start, .stop = clock_stop};
+const struct memory library_memory = {
+    .obtain = library_obtain, .give_back = library_give_back, .start = clock_start, .stop = clock_stop};
+const struct memory plain_memory = {
+    .obtain = plain_obtain, .give_back = plain_give_back, .start = clock_start, .stop = clock_stop};
 
 struct sizes {
   size_t send, recv;

@@ -51,7 +51,8 @@ STREAMING(triad_nt, _mm_add_ps(x, _mm_mul_ps(_mm_set1_ps(3), y)))
 static const struct {
   const char* name;
   loop* run;
-} loops[] = {{"copy", copy}, {"add", add}, {"triad", triad}, {"copy-nt", copy_nt}, {"add-nt", add_nt}, {"triad-nt", triad_nt}};
+} loops[] = {{"copy", copy},       {"add", add},       {"triad", triad},
+             {"copy-nt", copy_nt}, {"add-nt", add_nt}, {"triad-nt", triad_nt}};
 
 static size_t count;
 static unsigned threads;

@@ -50,7 +50,8 @@ int lpv_open(const char *name, struct lpv_device *d)
 	if (rc)
 		return rc;
 	d->events = d->context->async_fd;
-	if (fcntl(d->events, F_SETFL, fcntl(d->events, F_GETFL) | O_NONBLOCK) < 0 || !(d->pd = lpv.alloc_pd(d->context))) {
+	if (fcntl(d->events, F_SETFL, fcntl(d->events, F_GETFL) | O_NONBLOCK) < 0 ||
+	    !(d->pd = lpv.alloc_pd(d->context))) {
 		rc = failed();
 		lpv.close_device(d->context);
 	}
@@ -130,7 +131,8 @@ int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *typ
 	return 0;
 }
 
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey)
+int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey,
+		 uint32_t *rkey)
 {
 	errno = 0;
 	*mr = lpv.reg_mr(d->pd, at, size, written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
@@ -141,8 +143,8 @@ int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struc
 	return 0;
 }
 
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
-		     uint32_t *rkey)
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr,
+		     uint32_t *lkey, uint32_t *rkey)
 {
 	if (!lpv.reg_dmabuf_mr)
 		return ENOTSUP;

@@ -115,7 +115,8 @@ struct ibv_port_attr {
 	int state, max_mtu, active_mtu, gid_tbl_len;
 	uint32_t port_cap_flags, max_msg_sz, bad_pkey_cntr, qkey_viol_cntr;
 	uint16_t pkey_tbl_len, lid, sm_lid;
-	uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply, active_width, active_speed, phys_state, link_layer, flags;
+	uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply, active_width, active_speed, phys_state,
+	    link_layer, flags;
 	uint16_t port_cap_flags2;
 };
 
@@ -177,8 +178,8 @@ struct ibv_qp_attr {
 	struct ibv_qp_cap cap;
 	struct ibv_ah_attr ah_attr, alt_ah_attr;
 	uint16_t pkey_index, alt_pkey_index;
-	uint8_t en_sqd_async_notify, sq_draining, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout, retry_cnt,
-		rnr_retry, alt_port_num, alt_timeout;
+	uint8_t en_sqd_async_notify, sq_draining, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout,
+	    retry_cnt, rnr_retry, alt_port_num, alt_timeout;
 	uint32_t rate_limit;
 };
 

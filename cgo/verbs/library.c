@@ -39,8 +39,9 @@ static void load(void)
 		if (!at)
 			at = dlsym(so, symbols[i].name);
 		if (!at) {
-			snprintf(failure, sizeof failure, "libibverbs.so.1 has no %s@%s: rdma-core 32 or later is needed",
-				 symbols[i].name, symbols[i].version);
+			snprintf(failure, sizeof failure,
+				 "libibverbs.so.1 has no %s@%s: rdma-core 32 or later is needed", symbols[i].name,
+				 symbols[i].version);
 			return;
 		}
 		*(void **)((char *)&lpv + symbols[i].at) = at;

@@ -24,10 +24,12 @@ extern struct lpv_library {
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *at, size_t size, int access);
 	int (*dereg_mr)(struct ibv_mr *mr);
 	/* NULL if rdma-core is older than 34 */
-	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t size, uint64_t at, int fd, int access);
+	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t size, uint64_t at, int fd,
+					int access);
 	struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *context);
 	int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
-	struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, void *user, struct ibv_comp_channel *channel, int vector);
+	struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, void *user,
+				    struct ibv_comp_channel *channel, int vector);
 	int (*destroy_cq)(struct ibv_cq *cq);
 	int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **user);
 	void (*ack_cq_events)(struct ibv_cq *cq, unsigned int count);
@@ -43,7 +45,10 @@ extern struct lpv_library {
 static inline int failed(void) { return errno ? errno : EIO; }
 
 /* These calls need no symbol: they go through the table of the device's context. */
-static inline int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc) { return cq->context->ops.poll_cq(cq, room, wc); }
+static inline int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
+{
+	return cq->context->ops.poll_cq(cq, room, wc);
+}
 static inline int req_notify_cq(struct ibv_cq *cq) { return cq->context->ops.req_notify_cq(cq, 0); }
 static inline int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {

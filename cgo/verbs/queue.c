@@ -83,7 +83,8 @@ int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port
 	*inlined = init.cap.max_inline_data;
 	*number = (*qp)->qp_num;
 
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	struct ibv_qp_attr attr = {
+	    .qp_state = IBV_QPS_INIT, .port_num = port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 	int rc = lpv.modify_qp(*qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	if (rc)
 		lpv.destroy_qp(*qp);
@@ -120,8 +121,10 @@ int lpv_connect(struct ibv_qp *qp, const struct lpv_path *p)
 		.qp_state = IBV_QPS_RTS, .sq_psn = p->psn, .timeout = p->timeout, .retry_cnt = p->retries,
 			.rnr_retry = 6, /* 7 retries for ever */ .max_rd_atomic = 1,
 	};
-	return lpv.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
-			     (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
+	return lpv.modify_qp(
+	    qp, &attr,
+	    IBV_QP_STATE | IBV_QP_SQ_PSN |
+		(reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
 }
 
 int lpv_qp_close(struct ibv_qp *qp) { return lpv.destroy_qp(qp); }
@@ -140,10 +143,15 @@ int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count)
 			sge[i][0] = (struct ibv_sge){.addr = s->local, .length = s->length, .lkey = s->lkey};
 			sge[i][1] = (struct ibv_sge){.addr = s->data, .length = s->data_length, .lkey = s->data_key};
 			wr[i] = (struct ibv_send_wr){
-				.wr_id = s->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = sge[i], .num_sge = (s->length != 0) + (s->data_length != 0),
-				.opcode = s->flags & LPV_IMMEDIATE ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-				.send_flags = (s->flags & LPV_SIGNALED ? IBV_SEND_SIGNALED : 0) | (s->flags & LPV_INLINE ? IBV_SEND_INLINE : 0),
-				.imm_data = htonl(s->imm), .wr.rdma = {.remote_addr = s->remote, .rkey = s->rkey},
+			    .wr_id = s->id,
+			    .next = i + 1 < k ? &wr[i + 1] : NULL,
+			    .sg_list = sge[i],
+			    .num_sge = (s->length != 0) + (s->data_length != 0),
+			    .opcode = s->flags & LPV_IMMEDIATE ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+			    .send_flags = (s->flags & LPV_SIGNALED ? IBV_SEND_SIGNALED : 0) |
+					  (s->flags & LPV_INLINE ? IBV_SEND_INLINE : 0),
+			    .imm_data = htonl(s->imm),
+			    .wr.rdma = {.remote_addr = s->remote, .rkey = s->rkey},
 			};
 		}
 		int rc = post_send(qp, wr, &bad);

@@ -1,5 +1,5 @@
-/* The calls of libibverbs, as package verbs (Go) uses them. All functions except lpv_load and lpv_poll return 0 or an errno.
- * lpv_load must have succeeded before any other is called. */
+/* The calls of libibverbs, as package verbs (Go) uses them. All functions except lpv_load and lpv_poll return 0 or
+ * an errno. lpv_load must have succeeded before any other is called. */
 #ifndef LP_VERBS_H
 #define LP_VERBS_H
 
@@ -19,7 +19,10 @@ struct lpv_cq { struct ibv_comp_channel *channel; struct ibv_cq *cq; int fd; };
 struct lpv_port { int state, mtu, lid, ethernet, gids; };
 
 /* rdma.SendRequest and rdma.Completion, field by field. device.go checks their sizes. */
-struct lpv_send { uint64_t id, local, remote, data; uint32_t lkey, rkey, data_key, length, data_length, imm, flags, unused; };
+struct lpv_send {
+	uint64_t id, local, remote, data;
+	uint32_t lkey, rkey, data_key, length, data_length, imm, flags, unused;
+};
 struct lpv_done { uint64_t id; uint32_t status, vendor, bytes, imm, qpn, unused; };
 enum { LPV_SIGNALED = 1, LPV_INLINE = 2, LPV_IMMEDIATE = 4 };
 
@@ -41,14 +44,17 @@ int lpv_port(struct lpv_device *d, int port, struct lpv_port *p);
 /* type: 0 not in use, 1 InfiniBand, 2 RoCE v1, 3 RoCE v2 */
 int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type);
 
-/* lpv_event takes the next event of a device: its kind, and the number of its port or queue pair. EAGAIN: there is none. */
+/* lpv_event takes the next event of a device: its kind, and the number of its port or queue pair. EAGAIN: there is
+ * none. */
 enum { LPV_OTHER, LPV_DEVICE_FATAL, LPV_QUEUE_FAILED, LPV_CQ_FAILED, LPV_PORT_DOWN, LPV_PORT_UP, LPV_ADDRESS_MOVED };
 int lpv_event(struct lpv_device *d, int *kind, uint32_t *number);
 
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey);
-/* lpv_register_buf registers a part of a dma-buf, which peers may write to. ENOTSUP: the library has no such function. */
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
-		     uint32_t *rkey);
+int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey,
+		 uint32_t *rkey);
+/* lpv_register_buf registers a part of a dma-buf, which peers may write to. ENOTSUP: the library has no such
+ * function. */
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr,
+		     uint32_t *lkey, uint32_t *rkey);
 int lpv_deregister(struct ibv_mr *mr);
 
 int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq);
@@ -59,8 +65,8 @@ int lpv_cq_close(struct lpv_cq *cq);
 /* lpv_poll returns how many completions it wrote, or a negative number. */
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room);
 
-/* lpv_qp creates a queue pair, of type UC if unacknowledged, else RC. It lowers *inlined, the bytes of inline data, to the
- * device's limit. */
+/* lpv_qp creates a queue pair, of type UC if unacknowledged, else RC. It lowers *inlined, the bytes of inline data,
+ * to the device's limit. */
 int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
 	   struct ibv_qp **qp, uint32_t *number);
 int lpv_connect(struct ibv_qp *qp, const struct lpv_path *path);

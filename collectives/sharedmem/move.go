@@ -7,7 +7,8 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// tileSize is how many bytes fold combines at a time: few enough that they stay in the first-level cache with their sources.
+// tileSize is how many bytes fold combines at a time: few enough that they stay in the first-level cache with their
+// sources.
 const tileSize = 8 << 10
 
 // span returns where chunk k begins in a block, and its bytes.
@@ -233,8 +234,9 @@ func (o *Op) store(dst, src unsafe.Pointer, n int) {
 	copy(d, s)
 }
 
-// fold combines n bytes of each of the arena's sources, in the order of ranks, so that every rank computes the same bits.
-// The result goes to dst and, unless nil, to result. direct says that dst is not a source and may hold intermediate values.
+// fold combines n bytes of each of the arena's sources, in the order of ranks, so that every rank computes the same
+// bits. The result goes to dst and, unless nil, to result. direct says that dst is not a source and may hold
+// intermediate values.
 func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 	src := o.a.src
 	// In place, dst may be the last source. A kernel accepts only its first operand as its destination.
@@ -283,8 +285,8 @@ func combinePast(past, combine datatype.CombineFunc, dst, t []byte, src []unsafe
 	past(dst, t, last)
 }
 
-// FoldPastCaches combines two or more buffers of equal length into dst, as operations do whose results exceed the caches.
-// It serves benchmarks: operations fold the data of slots.
+// FoldPastCaches combines two or more buffers of equal length into dst, as operations do whose results exceed the
+// caches. It serves benchmarks: operations fold the data of slots.
 func FoldPastCaches(op datatype.Op, t datatype.Type, dst []byte, src [][]byte) {
 	tile := make([]byte, tileSize)
 	at := make([]unsafe.Pointer, len(src))

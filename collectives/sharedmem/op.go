@@ -175,7 +175,8 @@ const (
 	fromNone = -2
 )
 
-// arrived reports whether chunk k has arrived from the ranks that from names, and checks that it is part of the same call.
+// arrived reports whether chunk k has arrived from the ranks that from names, and checks that it is part of the same
+// call.
 func (o *Op) arrived(k uint64, from int, seen *int) (bool, error) {
 	switch from {
 	case fromNone:

@@ -12,12 +12,13 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// The kernel looks up every page that it copies out of another process. With small pages that takes as long as the copy.
-// So a buffer that a program uses repeatedly is moved to large pages (MADV_COLLAPSE). The move keeps the contents; nothing
-// else changes for the program. It costs what about 16 calls gain, so it comes with a buffer's 16th use.
+// The kernel looks up every page that it copies out of another process. With small pages that takes as long as the
+// copy. So a buffer that a program uses repeatedly is moved to large pages (MADV_COLLAPSE). The move keeps the
+// contents; nothing else changes for the program. It costs what about 16 calls gain, so it comes with a buffer's 16th
+// use.
 //
-// The process's page faults show that a buffer may have new pages: then there were at least half as many faults as it has
-// pages. So memory that is new in every call stays as it is.
+// The process's page faults show that a buffer may have new pages: then there were at least half as many faults as it
+// has pages. So memory that is new in every call stays as it is.
 
 const (
 	// collapseUse is the use of a buffer at which it is moved to large pages.
@@ -80,7 +81,8 @@ func collapse(from, n uintptr) error {
 	return nil
 }
 
-// useLargePages counts a use of the buffers of o, moves them if it is time, and reports whether the send buffer has large pages.
+// useLargePages counts a use of the buffers of o, moves them if it is time, and reports whether the send buffer has
+// large pages.
 func (o *Op) useLargePages() bool {
 	l := &o.a.large
 	send, recv := o.extents()

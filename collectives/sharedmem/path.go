@@ -9,8 +9,8 @@ type path struct {
 	from    int  // whose chunks this rank consumes: a rank, fromAll or fromNone
 }
 
-// flatMax is the largest block that every rank (AllReduce), or the root (Reduce), reduces whole: one exchange instead of
-// two, for n times the work.
+// flatMax is the largest block that every rank (AllReduce), or the root (Reduce), reduces whole: one exchange instead
+// of two, for n times the work.
 func flatMax(ranks int) int { return (64 << 10) / ranks }
 
 // streamMin is the smallest result, in bytes, that is written past the caches.

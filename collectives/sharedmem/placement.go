@@ -9,16 +9,16 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Slot placement. A rank fills its slots either through its caches, from which its peers' cores read the lines, or past
-// the caches, and the peers read memory. The faster placement depends on the machine: through the caches by up to three
-// times if the cores share a cache, past them by up to seven times if they do not. A virtual machine's CPUs change from
-// one to the other.
+// Slot placement. A rank fills its slots either through its caches, from which its peers' cores read the lines, or
+// past the caches, and the peers read memory. The faster placement depends on the machine: through the caches by up
+// to three times if the cores share a cache, past them by up to seven times if they do not. A virtual machine's CPUs
+// change from one to the other.
 //
-// So the ranks measure. A few chunks of every TrialEvery are trials: a chunk's number says whether it is one and of which
-// placement, so all ranks agree. In a trial the writer times its copy, and every reader times its own and writes the cost
-// into its table. The writer adds its own cost and that of its slowest reader, for each placement, and uses the cheaper
-// one until the next trials. The data is the same either way, so ranks may choose differently. Calls that C makes use the
-// same choice; C leaves trials to this package.
+// So the ranks measure. A few chunks of every TrialEvery are trials: a chunk's number says whether it is one and of
+// which placement, so all ranks agree. In a trial the writer times its copy, and every reader times its own and
+// writes the cost into its table. The writer adds its own cost and that of its slowest reader, for each placement,
+// and uses the cheaper one until the next trials. The data is the same either way, so ranks may choose differently.
+// Calls that C makes use the same choice; C leaves trials to this package.
 type placement uint64
 
 const (
@@ -28,9 +28,9 @@ const (
 	numPlacements = 2
 )
 
-// Trials begin at chunk TrialAt of every TrialEvery: trialRun chunks through the caches, then as many past them. The costs
-// are compared when the ring has come round once more, so that every reader has consumed the trials. C leaves TrialSpan
-// chunks to this package, which covers both.
+// Trials begin at chunk TrialAt of every TrialEvery: trialRun chunks through the caches, then as many past them. The
+// costs are compared when the ring has come round once more, so that every reader has consumed the trials. C leaves
+// TrialSpan chunks to this package, which covers both.
 const (
 	TrialEvery = 2048
 	TrialAt    = 64
@@ -55,7 +55,8 @@ const (
 	costMask = 1<<costBits - 1
 )
 
-// costs is one line of a rank's table: the cost of reading one peer's chunks, or of filling its own. Its rank writes it.
+// costs is one line of a rank's table: the cost of reading one peer's chunks, or of filling its own. Its rank writes
+// it.
 type costs struct {
 	// perByte is the least cost of the last trials in picoseconds, 0 if there was no trial. The bits above costBits
 	// number these trials. The least counts because some trials are interrupted.

@@ -63,8 +63,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestCompareCosts checks that a rank chooses the placement that costs itself and its slowest reader less, and changes its
-// choice only for a clear gain.
+// TestCompareCosts checks that a rank chooses the placement that costs itself and its slowest reader less, and
+// changes its choice only for a clear gain.
 func TestCompareCosts(t *testing.T) {
 	a := newGroup(t, 3, 1).arenas[1]
 	type pair [numPlacements]uint32
@@ -96,8 +96,8 @@ func TestCompareCosts(t *testing.T) {
 	}
 }
 
-// TestEitherPlacement checks that results are the same for every choice of the ranks, that all ranks measure all others, and
-// that this allocates nothing.
+// TestEitherPlacement checks that results are the same for every choice of the ranks, that all ranks measure all
+// others, and that this allocates nothing.
 func TestEitherPlacement(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {

@@ -40,9 +40,9 @@ const (
 	// publishRead is how much a reader copies at a time. Chunks are smaller for the caches' sake, which the kernel's copy
 	// does not use.
 	publishRead = 2 << 20
-	// mappedMin is the least sum of the blocks that a rank sends, or receives, to be read in regions. Below it, waiting for
-	// the readers and the call through Go cost more than a copy. mappedEach is the least per rank if all ranks read the
-	// same blocks, and mappedRoot if there is one such block, whose root need not wait otherwise.
+	// mappedMin is the least sum of the blocks that a rank sends, or receives, to be read in regions. Below it,
+	// waiting for the readers and the call through Go cost more than a copy. mappedEach is the least per rank if all
+	// ranks read the same blocks, and mappedRoot if there is one such block, whose root need not wait otherwise.
 	mappedMin  = 128 << 10
 	mappedEach = 32 << 10
 	mappedRoot = 64 << 10
@@ -123,8 +123,8 @@ func (a *Arena) probe() {
 	}
 }
 
-// mayPublish reports whether this call's blocks are worth publishing, if the buffer has large pages or not. Only blocks for
-// one peer are: a block for several peers is filled once, and the kernel would copy it for each.
+// mayPublish reports whether this call's blocks are worth publishing, if the buffer has large pages or not. Only
+// blocks for one peer are: a block for several peers is filled once, and the kernel would copy it for each.
 func (o *Op) mayPublish(largePages bool) bool {
 	if o.Block < o.publishFrom(largePages) {
 		return false
@@ -153,8 +153,8 @@ func (o *Op) publishFrom(largePages bool) int {
 	return max(publishMin, publishMany/o.a.ranks)
 }
 
-// mappable reports whether blocks of this call may be read in mapped regions. It depends on the call alone, as does every
-// decision between C and Go.
+// mappable reports whether blocks of this call may be read in mapped regions. It depends on the call alone, as does
+// every decision between C and Go.
 func (o *Op) mappable() bool {
 	if o.Scale != nil {
 		return false
@@ -171,8 +171,8 @@ func (o *Op) mappable() bool {
 	return n*o.Block >= mappedMin
 }
 
-// sendsRegion reports whether peers may read this rank's buffer. In an exchange in place they may not: results overwrite
-// blocks that peers have still to read.
+// sendsRegion reports whether peers may read this rank's buffer. In an exchange in place they may not: results
+// overwrite blocks that peers have still to read.
 func (o *Op) sendsRegion() bool {
 	switch o.Collective {
 	case schedule.AllToAll:
@@ -281,8 +281,8 @@ func (o *Op) view(h *Slot, p, from, n int) (unsafe.Pointer, error) {
 	return src, nil
 }
 
-// source returns where this rank reads n bytes of rank p's chunk k: from byte from of the published buffer, or from byte at
-// of the slot's data.
+// source returns where this rank reads n bytes of rank p's chunk k: from byte from of the published buffer, or from
+// byte at of the slot's data.
 func (o *Op) source(p int, k uint64, at, from, n int) (unsafe.Pointer, error) {
 	if h := o.elsewhere(p, k); h != nil && p != o.a.rank {
 		return o.view(h, p, from, n)

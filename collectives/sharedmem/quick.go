@@ -9,10 +9,10 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// A call of one chunk is so short that the way into Go and back would take most of its time. So the C library in front of
-// Go (cgo/front) makes such calls itself, in the same slots, if Go has made a call of the same shape before. A [Quick]
-// holds all that C needs. C has it while Go does not use the arena: between [Arena.Lend] and [Arena.TakeBack]. The caller
-// of both decides who has it, and makes the calls that C leaves to Go.
+// A call of one chunk is so short that the way into Go and back would take most of its time. So the C library in
+// front of Go (cgo/front) makes such calls itself, in the same slots, if Go has made a call of the same shape before.
+// A [Quick] holds all that C needs. C has it while Go does not use the arena: between [Arena.Lend] and
+// [Arena.TakeBack]. The caller of both decides who has it, and makes the calls that C leaves to Go.
 //
 // The types below are shared with C. cgo/core/lp_types.h is generated from them.
 
@@ -290,8 +290,8 @@ func (o *Op) Adopt(a *Arena, c *Call) {
 	o.first, o.chain, o.filled = a.next[o.ring]-1, a.chain, 1
 }
 
-// Recipe returns how calls like the one that o has just made are made, and false if C cannot make them. The caller fills in
-// the fields that identify the call, and the operator.
+// Recipe returns how calls like the one that o has just made are made, and false if C cannot make them. The caller
+// fills in the fields that identify the call, and the operator.
 func (o *Op) Recipe() (QuickRecipe, bool) {
 	if !o.started || o.chunks != 1 || o.path.reduces || o.stream || o.mayPublish(true) || o.mapping {
 		return QuickRecipe{}, false

@@ -18,8 +18,8 @@ func find(q *Quick, r *QuickRecipe) int {
 	return -1
 }
 
-// TestRecipes: a Quick knows what it has learnt, each under its number, until it is full; operators of the user that have
-// ended are others.
+// TestRecipes: a Quick knows what it has learnt, each under its number, until it is full; operators of the user that
+// have ended are others.
 func TestRecipes(t *testing.T) {
 	g := newGroup(t, 2, 1)
 	q := NewQuick(g.arenas[0], 64)

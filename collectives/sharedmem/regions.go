@@ -11,12 +11,14 @@ import (
 	"lightpath/collectives/sharedmem/memfile"
 )
 
-// Peers can map memory that is a file of its rank's process, and then read it like their own. A rank whose call sends from
-// such a region *offers* it in a table of its own in the arena. The peers map what is offered when their next large call
-// begins, and *answer* with the region's number. Once all have answered, the headers of the rank's chunks may say where in
-// the region the data is. No rank waits for a mapping; if a peer cannot map the region, chunks go through slots as before.
+// Peers can map memory that is a file of its rank's process, and then read it like their own. A rank whose call sends
+// from such a region *offers* it in a table of its own in the arena. The peers map what is offered when their next
+// large call begins, and *answer* with the region's number. Once all have answered, the headers of the rank's chunks
+// may say where in the region the data is. No rank waits for a mapping; if a peer cannot map the region, chunks go
+// through slots as before.
 //
-// A region's number is never used again. So no mapping or answer for a freed region is used for other memory at its address.
+// A region's number is never used again. So no mapping or answer for a freed region is used for other memory at its
+// address.
 
 // Region is memory of this process that peers may map: Size bytes from the beginning of a file.
 type Region struct {
@@ -28,8 +30,8 @@ type Region struct {
 const (
 	// regionsOffered is how many regions of a rank its peers have mapped at most.
 	regionsOffered = 16
-	// offerAge is for how many large calls an unused region keeps its entry in a full table. To map another region in every
-	// call would cost more than copies.
+	// offerAge is for how many large calls an unused region keeps its entry in a full table. To map another region in
+	// every call would cost more than copies.
 	offerAge = 256
 	// offerUse is the call with which a region is offered, of those that send offerLarge bytes or more out of it. To look
 	// up its pages takes peers as long as a few copies, which does not pay for memory that is new in every call.
@@ -109,9 +111,9 @@ var sharing struct {
 	arenas map[*Arena]bool
 }
 
-// UseRegions lets peers map the regions that find returns: the region that holds all n bytes at p, and where they begin in
-// it. find must neither lock nor allocate. refused is called once for each rank whose memory cannot be mapped. The caller
-// must call [Arena.Close].
+// UseRegions lets peers map the regions that find returns: the region that holds all n bytes at p, and where they
+// begin in it. find must neither lock nor allocate. refused is called once for each rank whose memory cannot be
+// mapped. The caller must call [Arena.Close].
 func (a *Arena) UseRegions(find func(p unsafe.Pointer, n int64) (Region, int64, bool), refused func(rank int, err error)) {
 	a.regions.find, a.regions.refused = find, refused
 	sharing.Lock()
@@ -146,9 +148,8 @@ func Forget(number uint64) {
 	}
 }
 
-// findMapped returns where this rank's n bytes at p are, if they are in a region that all peers have mapped. known reports
-// whether they are in a region that peers may map later.
-// Hot path: no allocation, no locks.
+// findMapped returns where this rank's n bytes at p are, if they are in a region that all peers have mapped. known
+// reports whether they are in a region that peers may map later. Hot path: no allocation, no locks.
 func (a *Arena) findMapped(p unsafe.Pointer, n int) (w regionRef, known, ok bool) {
 	g := &a.regions
 	if g.find == nil || n == 0 {
@@ -188,8 +189,8 @@ func (a *Arena) inRegion(e extent) bool {
 	return ok
 }
 
-// entryOf returns the entry of a region in this rank's table, -1 if there is none. A new region replaces one that has been
-// freed, one that has not been used for offerAge calls, or the oldest that has not been offered.
+// entryOf returns the entry of a region in this rank's table, -1 if there is none. A new region replaces one that has
+// been freed, one that has not been used for offerAge calls, or the oldest that has not been offered.
 func (a *Arena) entryOf(number uint64) int {
 	g, table := &a.regions, a.offers(a.rank)
 	oldest, best := uint64(math.MaxUint64), -1

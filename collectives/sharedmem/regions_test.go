@@ -14,8 +14,8 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// TestMapped: every collective, wherever the buffers of ranks are, against the oracle; and that buffers in regions are read
-// where they are once all have mapped them.
+// TestMapped: every collective, wherever the buffers of ranks are, against the oracle; and that buffers in regions
+// are read where they are once all have mapped them.
 func TestMapped(t *testing.T) {
 	memories := []struct {
 		name string
@@ -144,8 +144,8 @@ func TestFreedRegion(t *testing.T) {
 	}
 }
 
-// TestManyRegions: more than a table holds take turns without effect on results; they keep no files open, and those that
-// are used again and again keep their places.
+// TestManyRegions: more than a table holds take turns without effect on results; they keep no files open, and those
+// that are used again and again keep their places.
 func TestManyRegions(t *testing.T) {
 	g, m := newMapping(t, 2)
 	var jobs []*job

@@ -1,5 +1,5 @@
-// Package cudatest is what Go tests do with a device, as a program would: through the process's libcuda.so.1, the stub of
-// cgo/cuda/stub, or with LP_CUDA_REAL=1 the machine's own driver. No part of the library.
+// Package cudatest is what Go tests do with a device, as a program would: through the process's libcuda.so.1, the
+// stub of cgo/cuda/stub, or with LP_CUDA_REAL=1 the machine's own driver. No part of the library.
 package cudatest
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra
@@ -23,7 +23,8 @@ import (
 // Real reports whether tests run over a real driver: without errors on demand, and refusals of the stub's own.
 func Real() bool { return os.Getenv("LP_CUDA_REAL") != "" }
 
-// Open loads the driver into the process. It builds the stub of the source tree with the C compiler, of which it fails without.
+// Open loads the driver into the process. It builds the stub of the source tree with the C compiler, of which it
+// fails without.
 func Open() error {
 	file := "libcuda.so.1"
 	if !Real() {

@@ -56,9 +56,13 @@ CUresult program_timer(uintptr_t timer[2]) {
   return rc != CUDA_SUCCESS ? rc : EventCreate((CUevent *)&timer[1], 0);
 }
 
-CUresult program_start(const uintptr_t timer[2], uintptr_t stream) { return EventRecord((CUevent)timer[0], (CUstream)stream); }
+CUresult program_start(const uintptr_t timer[2], uintptr_t stream) {
+  return EventRecord((CUevent)timer[0], (CUstream)stream);
+}
 
-CUresult program_stop(const uintptr_t timer[2], uintptr_t stream) { return EventRecord((CUevent)timer[1], (CUstream)stream); }
+CUresult program_stop(const uintptr_t timer[2], uintptr_t stream) {
+  return EventRecord((CUevent)timer[1], (CUstream)stream);
+}
 
 CUresult program_span(const uintptr_t timer[2], uintptr_t stream, float *ms) {
   CUresult rc = StreamSynchronize((CUstream)stream);

@@ -1,4 +1,5 @@
-/* What a reduction kernel is given: its only parameter, by value. Both the CPU's and the device's compilers read this. */
+/* What a reduction kernel is given: its only parameter, by value. Both the CPU's and the device's compilers read
+ * this. */
 #ifndef LP_CUDA_KERNELS_REDUCE_H
 #define LP_CUDA_KERNELS_REDUCE_H
 
@@ -19,7 +20,8 @@ struct lp_reduction {
   unsigned n;                    /* sources */
   unsigned scaled;               /* all sources are multiplied by the factor first */
   unsigned targets;              /* that results are also stored at */
-  /* Words of memory that say, when the kernel runs, where something is instead: with another tag, nowhere, as does 0 for an address. */
+  /* Words of memory that say, when the kernel runs, where something is instead: with another tag, nowhere, as does
+   * 0 for an address. */
   unsigned long long tag;
   unsigned long long found[LP_REDUCE_SOURCES];  /* a source, but for the offset */
   unsigned long long target[LP_REDUCE_SOURCES]; /* a target, but for its offset */

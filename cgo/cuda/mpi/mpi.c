@@ -12,7 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A slot for each rank, in shared memory: a collective is a copy into one's own, a barrier, copies out of all, a barrier. */
+/* A slot for each rank, in shared memory: a collective is a copy into one's own, a barrier, copies out of all, a
+ * barrier. */
 
 enum { RANKS = 64, SLOT = 1 << 20 };
 
@@ -108,7 +109,8 @@ int MPI_Bcast(void *at, int n, MPI_Datatype type, int root, MPI_Comm comm) {
   return MPI_Barrier(comm);
 }
 
-int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, MPI_Comm comm) {
+int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type,
+                  MPI_Comm comm) {
   size_t bytes = (size_t)each * width(recv_type);
   (void)n, (void)type;
   lay(send == MPI_IN_PLACE ? (char *)recv + (size_t)me * bytes : send, bytes);
@@ -116,7 +118,8 @@ int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int ea
   return MPI_Barrier(comm);
 }
 
-int MPI_Gather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, int root, MPI_Comm comm) {
+int MPI_Gather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, int root,
+               MPI_Comm comm) {
   size_t bytes = (size_t)n * width(type);
   (void)each, (void)recv_type;
   lay(send == MPI_IN_PLACE ? (char *)recv + (size_t)me * bytes : send, bytes);

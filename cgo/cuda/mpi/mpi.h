@@ -1,5 +1,6 @@
-/* As much of MPI as nccl-tests calls, for processes of one host that lightpath run starts: several ranks on one GPU need
- * processes of their own, and machines with GPUs need have no MPI. The file that MPI_SHIM_FILE names, empty at first, is shared. */
+/* As much of MPI as nccl-tests calls, for processes of one host that lightpath run starts: several ranks on one GPU
+ * need processes of their own, and machines with GPUs need have no MPI. The file that MPI_SHIM_FILE names, empty at
+ * first, is shared. */
 #ifndef LP_MPI_SHIM_H
 #define LP_MPI_SHIM_H
 
@@ -35,8 +36,10 @@ int MPI_Comm_free(MPI_Comm *comm);
 int MPI_Barrier(MPI_Comm comm);
 int MPI_Bcast(void *at, int n, MPI_Datatype type, int root, MPI_Comm comm);
 int MPI_Allreduce(const void *send, void *recv, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
-int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, MPI_Comm comm);
-int MPI_Gather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, int root, MPI_Comm comm);
+int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type,
+                  MPI_Comm comm);
+int MPI_Gather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, int root,
+               MPI_Comm comm);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
-// Command lightpath-kernels times the copies and reductions of Lightpath on a CUDA device, beside a plain copy of the device's: what
-// both take is the memory's bandwidth. With LP_CUDA_REAL=1 it uses the machine's driver, else the stub, whose times mean nothing.
+// Command lightpath-kernels times the copies and reductions of Lightpath on a CUDA device, beside a plain copy of the
+// device's: what both take is the memory's bandwidth. With LP_CUDA_REAL=1 it uses the machine's driver, else the
+// stub, whose times mean nothing.
 package main
 
 import (
@@ -94,8 +95,8 @@ func measure(traffic int64) []Row {
 	return rows
 }
 
-// fill writes small numbers that are numbers in every type, from a block that is copied over and over: neither zeros, with which
-// hardware may be faster, nor infinities.
+// fill writes small numbers that are numbers in every type, from a block that is copied over and over: neither zeros,
+// with which hardware may be faster, nor infinities.
 func (l *lab) fill(size int64) {
 	block := make([]byte, min(size, 16<<20))
 	for i := range block {
@@ -132,7 +133,8 @@ func (k kernel) name() string {
 	return text
 }
 
-// cases are all types, all operators of one, all numbers of sources that ranks on one device come to, and what is slower.
+// cases are all types, all operators of one, all numbers of sources that ranks on one device come to, and what is
+// slower.
 func cases() []kernel {
 	var all []kernel
 	for t := range datatype.NumTypes {

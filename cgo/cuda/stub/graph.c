@@ -1,5 +1,5 @@
-/* Capture and graphs. A node depends on what was in its stream when it was captured, and on what events that the stream had waited for
- * stood for; nothing else orders a replay. */
+/* Capture and graphs. A node depends on what was in its stream when it was captured, and on what events that the
+ * stream had waited for stood for; nothing else orders a replay. */
 #include "stub.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ids;
 enum { MOST = 64 };
 static int under_way; /* atomic: captures */
-static CUgraph captures[MOST]; /* under way; but for relaxed ones they forbid calls: to the thread, of mode global to others, too */
+static CUgraph captures[MOST]; /* under way; but for relaxed ones they forbid calls: to the thread, of mode global to
+                                  others, too */
 static __thread CUgraph own_strict;
 static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -238,7 +239,8 @@ STUB_API CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, cuuint
   return CUDA_SUCCESS;
 }
 
-STUB_API CUresult cuUserObjectCreate(CUuserObject *object, void *data, CUhostFn destroy, unsigned references, unsigned flags) {
+STUB_API CUresult cuUserObjectCreate(CUuserObject *object, void *data, CUhostFn destroy, unsigned references,
+                                     unsigned flags) {
   struct object *o;
   BEGIN();
   if (references != 1 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;

@@ -43,10 +43,12 @@ static void export_buf(struct block *b, void *arg) {
 }
 
 /* The file that is the memory, for who maps it as an RDMA port does a dma-buf: from the beginning of an allocation. */
-STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, size_t size, int type, unsigned long long flags) {
+STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, size_t size, int type,
+                                                unsigned long long flags) {
   struct buf r = {at, size, -1};
   BEGIN();
-  if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0 || at % 4096 != 0 || size % 4096 != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0 || at % 4096 != 0 || size % 4096 != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   stub_with_block(at, export_buf, &r);
   if (r.fd < 0) return CUDA_ERROR_INVALID_VALUE;
   *(int *)handle = r.fd;
@@ -93,8 +95,8 @@ static bool again(struct block *b, void *arg) {
   return true;
 }
 
-/* As a driver: nobody opens what is its own, who opens something twice gets it in the same place, and STUB_CUDA_PEERS=0 keeps devices
- * apart. */
+/* As a driver: nobody opens what is its own, who opens something twice gets it in the same place, and
+ * STUB_CUDA_PEERS=0 keeps devices apart. */
 STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
   CUcontext ctx = stub_current();
   struct handle h;
@@ -200,7 +202,8 @@ STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
   BEGIN();
   if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if ((uintptr_t)at % 4096 != 0 || size == 0 || (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((uintptr_t)at % 4096 != 0 || size == 0 || (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   stub_each_block(meets, &range);
   if (range.met) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   device = mmap(NULL, room_of(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

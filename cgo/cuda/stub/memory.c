@@ -240,7 +240,8 @@ STUB_API CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *c, CUstream stream) {
   size_t i;
   BEGIN();
   if (c->width == 0 || c->height == 0) return CUDA_SUCCESS;
-  if (c->src_type != CU_MEMORYTYPE_UNIFIED || c->dst_type != CU_MEMORYTYPE_UNIFIED || c->width > c->src_pitch || c->width > c->dst_pitch)
+  if (c->src_type != CU_MEMORYTYPE_UNIFIED || c->dst_type != CU_MEMORYTYPE_UNIFIED || c->width > c->src_pitch ||
+      c->width > c->dst_pitch)
     return CUDA_ERROR_INVALID_VALUE;
   if (stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width) == NULL ||
       stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width) == NULL)

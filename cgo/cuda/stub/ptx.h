@@ -56,7 +56,7 @@ void ptx_free(struct ptx_module *m);
 
 /* Runs all threads of a launch, in the order of their numbers. False where one has touched what is no memory of the
  * context's; why says which. */
-bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads, char *why,
-             size_t size);
+bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads,
+             char *why, size_t size);
 
 #endif

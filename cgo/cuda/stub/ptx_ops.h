@@ -1,5 +1,6 @@
-/* The operations on registers: OPERATION(name, PTX's text, sources, effect). The effect sets D from the slots A, B and C, 64 bits
- * each, of which narrower registers use the low ones and have zeros above; constants may have anything there. */
+/* The operations on registers: OPERATION(name, PTX's text, sources, effect). The effect sets D from the slots A, B
+ * and C, 64 bits each, of which narrower registers use the low ones and have zeros above; constants may have
+ * anything there. */
 
 #define BINARY(name, text, effect) OPERATION(name, text, 2, effect)
 

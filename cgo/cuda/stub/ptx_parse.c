@@ -141,7 +141,8 @@ static int operand(struct parser *p) {
   uint64_t bits;
   word(p, w);
   if (w[0] == '%') return register_slot(p, w);
-  if (strncmp(w, p->f->name, strlen(p->f->name)) == 0 && strcmp(w + strlen(p->f->name), "_param_0") == 0) return add_slot(p, 0);
+  if (strncmp(w, p->f->name, strlen(p->f->name)) == 0 && strcmp(w + strlen(p->f->name), "_param_0") == 0)
+    return add_slot(p, 0);
   if (strncmp(w, "0f", 2) == 0 || strncmp(w, "0d", 2) == 0)
     bits = strtoull(w + 2, &end, 16);
   else
@@ -310,7 +311,8 @@ static void body(struct parser *p) {
     if (p->labels[in->target].at == PTX_NONE) fail(p, "there is no label %s", p->labels[in->target].name);
     in->target = p->labels[in->target].at;
   }
-  if (!p->failed && (p->f->length == 0 || p->f->code[p->f->length - 1].op != PTX_RETURN)) fail(p, "%s does not end with ret", p->f->name);
+  if (!p->failed && (p->f->length == 0 || p->f->code[p->f->length - 1].op != PTX_RETURN))
+    fail(p, "%s does not end with ret", p->f->name);
 }
 
 /* NAME(.param .align 8 .b8 NAME_param_0[184]) .maxntid 256, 1, 1 ... { */

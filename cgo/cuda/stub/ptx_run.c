@@ -87,13 +87,15 @@ static double rounded(double v, int bits, int least) {
   return v < 0 ? -below : below;
 }
 
-/* Sums and products of two bfloat16 have their results after the rounding to double, too: 53 bits are more than 2 * 8 + 2. */
+/* Sums and products of two bfloat16 have their results after the rounding to double, too: 53 bits are more than 2
+ * * 8 + 2. */
 static double bf16(uint64_t bits) { return f32(U16(bits) << 16); }
 static uint64_t to_bf16(double v) { return v != v ? 0x7fff : from_f32((float)rounded(v, 7, -133)) >> 16; }
 
 /* FP8 with so many bits of mantissa: E4M3 has no infinity, and one NaN of each sign. */
 static float f8(uint64_t bits, int mantissa) {
-  int exponent = (int)(bits & 0x7f) >> mantissa, bias = mantissa == 3 ? 7 : 15, one = 1 << mantissa, fraction = (int)bits & (one - 1);
+  int exponent = (int)(bits & 0x7f) >> mantissa, bias = mantissa == 3 ? 7 : 15, one = 1 << mantissa,
+      fraction = (int)bits & (one - 1);
   double v = ldexp(exponent > 0 ? fraction + one : fraction, (exponent > 0 ? exponent : 1) - bias - mantissa);
   if (mantissa == 3 ? (bits & 0x7f) == 0x7f : exponent == 31 && fraction != 0) return f32(0x7fffffff);
   if (mantissa == 2 && exponent == 31) v = f32(0x7f800000);
@@ -161,7 +163,8 @@ static struct hold {
   uint32_t *held;       /* how many have been */
 } hold;
 
-/* For tests: kernels of other devices that come to the allocation at an address, which is not 0, wait there. It is called while no kernel runs. */
+/* For tests: kernels of other devices that come to the allocation at an address, which is not 0, wait there. It is
+ * called while no kernel runs. */
 STUB_API void stubHold(CUdeviceptr at, const uint32_t *gate, uint32_t *held) {
   hold = (struct hold){.gate = gate, .held = held};
   __atomic_store_n(&hold.at, at, __ATOMIC_RELEASE);
@@ -174,7 +177,8 @@ static void hold_up(CUdeviceptr at) {
   while (__atomic_load_n(hold.gate, __ATOMIC_ACQUIRE) != 1) nanosleep(&pause, NULL);
 }
 
-/* NULL where not all of it is memory that the context reaches; kernels reach no host memory but what the driver knows. */
+/* NULL where not all of it is memory that the context reaches; kernels reach no host memory but what the driver
+ * knows. */
 static char *reach(struct reach *r, CUdeviceptr at, size_t size) {
   struct search s = {.ctx = r->ctx};
   const struct window *w;
@@ -204,8 +208,8 @@ static void move_out(const uint64_t *slots, const struct ptx_instruction *i, cha
 /* ---- Threads ---- */
 
 /* Returns NULL, or the instruction that touches what it must not, with the address. */
-static const struct ptx_instruction *run_thread(const struct ptx_function *f, struct reach *r, const char *params, uint64_t *slots,
-                                                CUdeviceptr *bad) {
+static const struct ptx_instruction *run_thread(const struct ptx_function *f, struct reach *r, const char *params,
+                                                uint64_t *slots, CUdeviceptr *bad) {
   const struct ptx_instruction *i = f->code;
   char *at;
   for (;; i++) {
@@ -241,15 +245,16 @@ static const struct ptx_instruction *run_thread(const struct ptx_function *f, st
   }
 }
 
-bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads, char *why,
-             size_t size) {
+bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads,
+             char *why, size_t size) {
   struct reach r = {.ctx = ctx};
   uint64_t *slots = malloc((size_t)f->n_slots * sizeof *slots);
   const struct ptx_instruction *bad = NULL;
   CUdeviceptr at = 0;
   unsigned b, t;
   if (slots == NULL) abort();
-  memcpy(slots, f->slots, (size_t)f->n_slots * sizeof *slots); /* constants, and registers as the first thread finds them */
+  memcpy(slots, f->slots,
+         (size_t)f->n_slots * sizeof *slots); /* constants, and registers as the first thread finds them */
   for (b = 0; bad == NULL && b < blocks; b++) {
     for (t = 0; bad == NULL && t < threads; t++) {
       slots[PTX_TID] = t, slots[PTX_NTID] = threads, slots[PTX_CTAID] = b, slots[PTX_NCTAID] = blocks;

@@ -41,7 +41,8 @@ static bool satisfied(const struct op *op) {
   return op->flags == CU_STREAM_WAIT_VALUE_EQ ? now == op->value : (int32_t)(now - op->value) >= 0;
 }
 
-/* Looks at a word of somebody who waits before it sleeps between looks: STUB_CUDA_LOOKS. A device does nothing else than look. */
+/* Looks at a word of somebody who waits before it sleeps between looks: STUB_CUDA_LOOKS. A device does nothing
+ * else than look. */
 static unsigned long looks(void) {
   const char *n = getenv("STUB_CUDA_LOOKS");
   return n == NULL ? 0 : strtoul(n, NULL, 10);
@@ -400,7 +401,8 @@ STUB_API CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned flags) 
     s->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
-  return e->recorded == 0 ? CUDA_SUCCESS : stub_submit(stream, (struct op){.kind = WAIT_EVENT, .event = e, .turn = e->recorded});
+  return e->recorded == 0 ? CUDA_SUCCESS
+                          : stub_submit(stream, (struct op){.kind = WAIT_EVENT, .event = e, .turn = e->recorded});
 }
 
 STUB_API CUresult cuEventQuery(CUevent e) {

@@ -1,11 +1,12 @@
-/* A libcuda.so.1 for tests, of host memory and threads: streams, events, memory operations, capture and
- * replay of graphs, and errors on demand. Device memory cannot be touched by the CPU (see memory.c), so
- * that whoever takes a device pointer for a host pointer crashes here as with a driver.
+/* A libcuda.so.1 for tests, of host memory and threads: streams, events, memory operations, capture and replay of
+ * graphs, and errors on demand. Device memory cannot be touched by the CPU (see memory.c), so that whoever takes a
+ * device pointer for a host pointer crashes here as with a driver.
  *
  * What a driver may refuse is refused: calls that must not be made while a stream is captured or out of a host
- * function, pointers and streams of another context, waits that cross captures, forks of a capture that do not join, words
- * in memory that the driver does not know. What a driver may do it does: a graph's nodes run in any order that its edges allow, copies of
- * memory that is not page-locked hold the caller up, and so does a stream that has much to do. */
+ * function, pointers and streams of another context, waits that cross captures, forks of a capture that do not
+ * join, words in memory that the driver does not know. What a driver may do it does: a graph's nodes run in any
+ * order that its edges allow, copies of memory that is not page-locked hold the caller up, and so does a stream
+ * that has much to do. */
 #ifndef LP_CUDA_STUB_H
 #define LP_CUDA_STUB_H
 
@@ -125,7 +126,8 @@ struct CUstream_st {
 /* Appends an operation to a stream, or to the graph that it is captured into. */
 CUresult stub_submit(CUstream stream, struct op op);
 CUstream stub_stream(CUstream stream); /* resolves the default streams; NULL without a context */
-/* CUDA_SUCCESS where the stream can be used: it has not been destroyed, and is no default stream that a capture makes unusable. */
+/* CUDA_SUCCESS where the stream can be used: it has not been destroyed, and is no default stream that a capture
+ * makes unusable. */
 CUresult stub_usable(CUstream stream);
 void stub_drain(CUstream stream); /* waits for all that it has been given */
 CUstream stub_new_stream(CUcontext ctx, bool blocking);

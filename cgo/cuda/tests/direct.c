@@ -1,5 +1,6 @@
 /* Ranks whose devices reach each other: what goes wrong, and what a graph and a group may do. direct [NAME...] runs
- * some of the tests; direct unreachable is for a driver whose devices do not reach each other, and direct full for one whose devices have no room. */
+ * some of the tests; direct unreachable is for a driver whose devices do not reach each other, and direct full for
+ * one whose devices have no room. */
 #include "sums.h"
 
 /* Graphs and calls in any mix, on two streams, all ranks in one order. */
@@ -144,7 +145,8 @@ static void other_size(struct rank *r) {
                                  : ncclRecv(a, 200, ncclFloat, 0, r->comm, (cudaStream_t)s);
   CHECK(rc == ncclSuccess || rc == ncclInvalidUsage);
   expect_failure(r, s, ncclInvalidUsage);
-  CHECK(strstr(ncclGetLastError(NULL), "message 1 from rank 0 to rank 1: 400 bytes are sent, 800 are to be received") != NULL);
+  CHECK(strstr(ncclGetLastError(NULL), "message 1 from rank 0 to rank 1: 400 bytes are sent, 800 are to be received") !=
+        NULL);
 }
 
 /* A rank that does not come is named when the time is over; a stream that has not come to the call takes its time. */
@@ -159,8 +161,8 @@ static void late(struct rank *r) {
 
 /* Driver that fails when a communicator is made: an error, and no rank of it goes on alone. */
 static void unmade(struct rank *r) {
-  static const char *const functions[] = {"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuIpcGetMemHandle", "cuStreamCreate",
-                                          "cuCtxEnablePeerAccess"};
+  static const char *const functions[] = {"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuIpcGetMemHandle",
+                                          "cuStreamCreate", "cuCtxEnablePeerAccess"};
   static ncclUniqueId id;
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer();
@@ -186,7 +188,8 @@ static void unmade(struct rank *r) {
   }
 }
 
-/* A device without room for exchange memory: which rank, device and setting, or launches are staged. First of a process: memory is kept. */
+/* A device without room for exchange memory: which rank, device and setting, or launches are staged. First of a
+ * process: memory is kept. */
 static void unmade_full(void) {
   ncclComm_t comms[2];
   gpu_use(0);
@@ -230,7 +233,8 @@ static void refused(struct rank *r) {
   }
 }
 
-/* Communicators that come from others, and groups over several of them on one stream: each rank names them in another order. */
+/* Communicators that come from others, and groups over several of them on one stream: each rank names them in
+ * another order. */
 static void kin(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer(), *c = buffer();
@@ -276,7 +280,8 @@ static void one_thread(struct rank *r) {
     expect_sum(a[i], i, 3, 0);
   }
   OK(ncclGroupStart());
-  for (i = 0; i < 3; i++) OK(ncclAllReduce(plain + (size_t)i * N, result + (size_t)i * N, N, ncclFloat, ncclSum, comms[i], NULL));
+  for (i = 0; i < 3; i++)
+    OK(ncclAllReduce(plain + (size_t)i * N, result + (size_t)i * N, N, ncclFloat, ncclSum, comms[i], NULL));
   OK(ncclGroupEnd());
   for (i = 0; i < 3; i++) {
     gpu_use(i);

@@ -52,7 +52,8 @@ void gpu_copy(void *to, const void *from, size_t size) {
   CUstream s; /* of the current context */
   unsigned type = 0, managed;
   int device;
-  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   void *data[] = {&type, &managed, &device};
   if (size == 0) return;
   s = gpu_stream(CU_STREAM_NON_BLOCKING);

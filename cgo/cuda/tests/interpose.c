@@ -1,5 +1,5 @@
-/* What programs see of the interposer, and what the other library sees of it: interpose [TEST...] Only AllReduce and AlltoAll have
- * algorithms here; everything else is passed through. */
+/* What programs see of the interposer, and what the other library sees of it: interpose [TEST...] Only AllReduce
+ * and AlltoAll have algorithms here; everything else is passed through. */
 #include <unistd.h>
 
 #include "peer.h"
@@ -151,9 +151,12 @@ static void wrong(struct rank* r) {
   float *a = gpu_alloc(BYTES), pageable[4] = {0};
   meet();
   if (r->rank == 0) { /* the last error is the process's */
-    FAILS(ncclAllReduce(pageable, a, 4, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "no device reaches");
-    FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
-    FAILS(ncclAllReduce(a, NULL, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "recvbuff is NULL");
+    FAILS(ncclAllReduce(pageable, a, 4, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+          "no device reaches");
+    FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+          "reaches beyond");
+    FAILS(ncclAllReduce(a, NULL, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+          "recvbuff is NULL");
   }
   put(a, r->rank, 1);
   OK(sum(r, a, a, s)); /* the communicator is as it was */
@@ -204,7 +207,8 @@ static void unwell(struct rank* r) {
     meet();
     if (r->rank == 0) gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 3);
     meet();
-    for (n = 0; rc == ncclSuccess && n < 20; n++) rc = ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
+    for (n = 0; rc == ncclSuccess && n < 20; n++)
+      rc = ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
     (void)await_failure(comm);
     meet();
     if (r->rank == 0) gpu.Fail(NULL, 0, 0);
@@ -278,12 +282,13 @@ static void ended(struct rank* r) {
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   expect(a, r->rank, (float)r->world, (float)r->world);
   pthread_join(opener, NULL);
-  while (counted().destroyed - before < 2 * r->world) usleep(1000); /* each has one for calls that are passed, one for messages */
+  while (counted().destroyed - before < 2 * r->world)
+    usleep(1000); /* each has one for calls that are passed, one for messages */
   CHECK(counted().aborted == 0);
 }
 
-/* On planes with circuits: calls of several shapes and streams, in graphs too, and between them some of host memory, which go
- * over the same planes without the other library. */
+/* On planes with circuits: calls of several shapes and streams, in graphs too, and between them some of host
+ * memory, which go over the same planes without the other library. */
 static void circuits(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), plain = 1, w = (float)r->world;

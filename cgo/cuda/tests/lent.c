@@ -1,5 +1,5 @@
-/* Ranks that read each other's registered memory where it is: in calls and graphs, again and again, and when one of them
- * fails. lent [NAME...] runs some of the tests. */
+/* Ranks that read each other's registered memory where it is: in calls and graphs, again and again, and when one of
+ * them fails. lent [NAME...] runs some of the tests. */
 #include <unistd.h>
 
 #include "sums.h"
@@ -72,11 +72,13 @@ static void churn(struct rank *r) {
     if (i == 20) files = count_entries("/proc/self/fd");
   }
   if (r->rank > 0) return;
-  for (i = 0; i < 3000 && count_entries("/proc/self/fd") > files + 20; i++) usleep(10000); /* what goes in the background */
+  for (i = 0; i < 3000 && count_entries("/proc/self/fd") > files + 20; i++)
+    usleep(10000); /* what goes in the background */
   CHECK(count_entries("/proc/self/fd") <= files + 20);
 }
 
-/* A rank that has lent a buffer is through only when nobody reads it any more, whoever fails the communicator: it may free it then. */
+/* A rank that has lent a buffer is through only when nobody reads it any more, whoever fails the communicator: it
+ * may free it then. */
 static void outlived(struct rank *r, int aborts) {
   enum { CALLS = 6, COUNT = N / 4 * 4 }; /* blocks of whole 16 bytes are lent */
   static uint32_t gate, held;

@@ -1,6 +1,7 @@
-/* Compares every collective on device memory with the expected results: all types and operators, in place and not, on streams of
- * all kinds, several calls in flight. oracle [-r] [-s SIZE] [-c COUNT] [RANKS...]: -c makes only calls of COUNT elements, -s only
- * calls with types of SIZE bytes or more, -r registers two of three buffers, other ones on each rank. */
+/* Compares every collective on device memory with the expected results: all types and operators, in place and not,
+ * on streams of all kinds, several calls in flight. oracle [-r] [-s SIZE] [-c COUNT] [RANKS...]: -c makes only
+ * calls of COUNT elements, -s only calls with types of SIZE bytes or more, -r registers two of three buffers, other
+ * ones on each rank. */
 #include "gpu.h"
 #include "../../rank/rank.h"
 
@@ -23,7 +24,8 @@ static void allocate(struct buffers_of *b, const struct rank *k) {
   if (!b->run.inplace) size = b->sent + b->received + 64;
   b->base = gpu_alloc(size);
   b->handle = NULL;
-  if (registered && size > 0 && ((size_t)k->rank + b->run.count + (size_t)b->run.type) % 3 > 0) OK(ncclCommRegister(k->comm, b->base, size, &b->handle));
+  if (registered && size > 0 && ((size_t)k->rank + b->run.count + (size_t)b->run.type) % 3 > 0)
+    OK(ncclCommRegister(k->comm, b->base, size, &b->handle));
   b->send = b->recv = b->base;
   if (!b->run.inplace)
     b->recv = b->base + (b->sent + 63) / 64 * 64;
@@ -53,8 +55,9 @@ static void finish(struct buffers_of *b, const struct rank *k) {
   gpu_copy(host, b->recv, b->received);
   wrong = count_wrong(host, &b->run, k->rank, k->world);
   if (wrong > 0) {
-    fprintf(stderr, "rank %d of %d: collective %d type %d op %d count %zu root %d in place %d: %zu wrong\n", k->rank, k->world,
-            b->run.coll, b->run.type, b->run.op, (size_t)b->run.count, b->run.root, b->run.inplace, (size_t)wrong);
+    fprintf(stderr, "rank %d of %d: collective %d type %d op %d count %zu root %d in place %d: %zu wrong\n", k->rank,
+            k->world, b->run.coll, b->run.type, b->run.op, (size_t)b->run.count, b->run.root, b->run.inplace,
+            (size_t)wrong);
     exit(1);
   }
   free(host);
@@ -73,7 +76,8 @@ static size_t least = 1; /* SIZE */
 
 static void all(struct rank *k) {
   static const uint64_t counts[] = {1, 0, 7, 1000, 40001};
-  CUstream streams[] = {gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING)};
+  CUstream streams[] = {gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING),
+                        gpu_stream(CU_STREAM_NON_BLOCKING)};
   struct buffers_of ahead[AHEAD];
   int n = 0, number = 0, i;
   struct run r = {0};
@@ -96,7 +100,8 @@ static void all(struct rank *k) {
           start(&ahead[n], &r, k, streams[number % 3]);
           if (++n < AHEAD) continue;
           for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
-          meet(); /* freeing waits for all work of the device, also for calls of ranks that share it and wait for this one */
+          meet(); /* freeing waits for all work of the device, also for calls of ranks that share it and wait for this
+                     one */
           while (n > 0) finish(&ahead[--n], k);
           meet();
         }

@@ -1,11 +1,11 @@
-/* A libnccl for tests of the interposer, over the stub of the driver: ranks are threads of one process. It has what the
- * interposer takes of the real one, with its semantics: sends and receives run on streams, all of a group at once; the messages of a
- * pair of ranks meet in order; small ones are away before anyone receives them, large ones wait; init waits for all ranks;
- * whatever is captured is replayed; an abort lets streams go on.
+/* A libnccl for tests of the interposer, over the stub of the driver: ranks are threads of one process. It has what
+ * the interposer takes of the real one, with its semantics: sends and receives run on streams, all of a group at
+ * once; the messages of a pair of ranks meet in order; small ones are away before anyone receives them, large ones
+ * wait; init waits for all ranks; whatever is captured is replayed; an abort lets streams go on.
  *
- * Collectives move nothing, they are counted (passed.c). With PEER_LOG every message is a line of that
- * file: network, source, destination, bytes, when its sender's stream came to it, when its receiver's did, when it was received (ns,
- * monotonic). */
+ * Collectives move nothing, they are counted (passed.c). With PEER_LOG every message is a line of that file:
+ * network, source, destination, bytes, when its sender's stream came to it, when its receiver's did, when it was
+ * received (ns, monotonic). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -130,7 +130,8 @@ ncclResult_t peer_passed(size_t elements, const ncclCollConfig_t* config) {
   counts.passed += elements > 0;
   counts.calls++;
   if (config != NULL) counts.tag = config->userProfilerTag;
-  if (config != NULL) snprintf(counts.algorithm, sizeof counts.algorithm, "%s", config->algSelection != NULL ? config->algSelection : "");
+  if (config != NULL)
+    snprintf(counts.algorithm, sizeof counts.algorithm, "%s", config->algSelection != NULL ? config->algSelection : "");
   pthread_mutex_unlock(&mutex);
   return ncclSuccess;
 }
@@ -158,8 +159,8 @@ static void log_message(const char* net, int from, int to, const struct message*
   pthread_mutex_lock(&mutex);
   if (f == NULL) f = fopen(path, "we");
   if (f != NULL) {
-    fprintf(f, "%s %d %d %zu %llu %llu %llu\n", net, from, to, m->bytes, (unsigned long long)m->posted, (unsigned long long)began,
-            (unsigned long long)now());
+    fprintf(f, "%s %d %d %zu %llu %llu %llu\n", net, from, to, m->bytes, (unsigned long long)m->posted,
+            (unsigned long long)began, (unsigned long long)now());
     fflush(f);
   }
   pthread_mutex_unlock(&mutex);
@@ -205,7 +206,8 @@ static bool receive(ncclComm_t c, const struct op* op, uint64_t began) {
   while ((m = w->first[op->peer][c->rank]) == NULL)
     if (!wait_for(w)) return false;
   if (m->bytes != op->bytes || (op->bytes > 0 && to == NULL)) {
-    fprintf(stderr, "peer: rank %d receives %zu bytes at %p, rank %d sent %zu\n", c->rank, op->bytes, (void*)op->at, op->peer, m->bytes);
+    fprintf(stderr, "peer: rank %d receives %zu bytes at %p, rank %d sent %zu\n", c->rank, op->bytes, (void*)op->at,
+            op->peer, m->bytes);
     abort();
   }
   if (getenv("PEER_DELAY_US") != NULL) { /* on its way */
@@ -237,7 +239,9 @@ static void* run(void* arg) {
   alive = !w->aborted; /* behind a receive that was given up, messages are not the ones that are expected */
   while (__atomic_load_n(&mute, __ATOMIC_ACQUIRE) && alive) alive = wait_for(w);
   for (i = 0; alive && i < k->n; i++)
-    if (k->ops[i].send) sent[i] = k->ops[i].bytes > EAGER ? post(w, k->comm->rank, &k->ops[i]) : (post(w, k->comm->rank, &k->ops[i]), NULL);
+    if (k->ops[i].send)
+      sent[i] =
+          k->ops[i].bytes > EAGER ? post(w, k->comm->rank, &k->ops[i]) : (post(w, k->comm->rank, &k->ops[i]), NULL);
   for (i = 0; alive && i < k->n; i++)
     if (!k->ops[i].send) alive = receive(k->comm, &k->ops[i], began);
   for (i = 0; alive && i < k->n; i++) {
@@ -250,7 +254,8 @@ static void* run(void* arg) {
   return NULL;
 }
 
-/* A kernel is a thread: those of a graph run beside each other, and the stub's graphs have but one for what is called. */
+/* A kernel is a thread: those of a graph run beside each other, and the stub's graphs have but one for what is
+ * called. */
 static void begin(void* kernel) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, run, kernel) != 0 || pthread_detach(thread) != 0) abort();
@@ -289,7 +294,8 @@ ncclResult_t ncclGroupEnd(void) {
   if (init_count > 0) rc = join_all();
   for (i = 0; i < kernel_count; i++) {
     struct kernel* k = kernels[i];
-    if (rc == ncclSuccess && launch(k) != CUDA_SUCCESS) rc = fail(ncclUnhandledCudaError, "the driver has refused a kernel");
+    if (rc == ncclSuccess && launch(k) != CUDA_SUCCESS)
+      rc = fail(ncclUnhandledCudaError, "the driver has refused a kernel");
     pthread_mutex_lock(&mutex);
     counts.groups++;
     pthread_mutex_unlock(&mutex);
@@ -314,7 +320,8 @@ static ncclResult_t add(ncclComm_t c, cudaStream_t stream, struct op op) {
     *kernels[kernel_count] = (struct kernel){.comm = c, .stream = stream};
     kernel_count++;
   }
-  if (kernels[i]->n == sizeof kernels[i]->ops / sizeof op) return fail(ncclInternalError, "too many messages for a peer");
+  if (kernels[i]->n == sizeof kernels[i]->ops / sizeof op)
+    return fail(ncclInternalError, "too many messages for a peer");
   kernels[i]->ops[kernels[i]->n++] = op;
   return ncclSuccess;
 }
@@ -413,7 +420,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id,
   if (rc != ncclSuccess) return rc;
   if (ranks > MAX_RANKS) return fail(ncclInvalidArgument, "too many ranks for a peer");
   c = calloc(1, sizeof *c);
-  if (cu.MemHostAlloc((void**)&c->words, WORDS * sizeof *c->words, 0) != CUDA_SUCCESS) return fail(ncclUnhandledCudaError, "no memory");
+  if (cu.MemHostAlloc((void**)&c->words, WORDS * sizeof *c->words, 0) != CUDA_SUCCESS)
+    return fail(ncclUnhandledCudaError, "no memory");
   memset(c->words, 0, WORDS * sizeof *c->words);
   c->world = world_of(&id, ranks);
   c->rank = rank;
@@ -473,7 +481,8 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t t, ncclScalarResidence_t where, ncclComm_t c) {
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t t, ncclScalarResidence_t where,
+                                      ncclComm_t c) {
   (void)scalar, (void)t, (void)where, (void)c;
   *op = (ncclRedOp_t)77;
   return ncclSuccess;

@@ -1,5 +1,5 @@
-/* Ranks that are processes of their own and share one device, or have one each: processes RANKS. One of a second set of them is
- * killed while the others wait for it, and not before they have all that it sent. */
+/* Ranks that are processes of their own and share one device, or have one each: processes RANKS. One of a second
+ * set of them is killed while the others wait for it, and not before they have all that it sent. */
 #include <signal.h>
 #include <stdint.h>
 #include <sys/wait.h>

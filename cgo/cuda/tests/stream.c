@@ -205,8 +205,8 @@ static void signalled(struct rank *r) {
   meet();
 }
 
-/* Operators of the user: their element is read when the call is made, or where it is in device or page-locked memory when
- * the stream comes to the call, and at every replay. */
+/* Operators of the user: their element is read when the call is made, or where it is in device or page-locked
+ * memory when the stream comes to the call, and at every replay. */
 static void scaled(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), half = 0.5f, quarter = 0.25f, two = 2, *there = gpu_alloc(sizeof half), *locked;
@@ -302,12 +302,16 @@ static void wrong(struct rank *r) {
   FAILS(sum(r, a, a, foreign), ncclInvalidArgument, "the stream is of another context of device");
   snprintf(expected, sizeof expected, "the driver does not know stream %p: has it been destroyed?", (void *)gone);
   FAILS(sum(r, a, a, gone), ncclUnhandledCudaError, expected);
-  FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "datatype");
-  FAILS(ncclSend(other, N, ncclFloat, 1, r->comm, (cudaStream_t)s), ncclInvalidArgument, "sendbuff is memory of device");
+  FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+        "datatype");
+  FAILS(ncclSend(other, N, ncclFloat, 1, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+        "sendbuff is memory of device");
   FAILS(ncclSend(freed, N, ncclFloat, 1, r->comm, (cudaStream_t)s), ncclInvalidArgument, "has it been freed?");
   FAILS(sum(r, freed, a, s), ncclInvalidArgument, "has it been freed?");
-  FAILS(sum(r, freed, freed, NULL), ncclInvalidArgument, "has it been freed?"); /* nothing says that it is a call on a stream */
-  FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
+  FAILS(sum(r, freed, freed, NULL), ncclInvalidArgument,
+        "has it been freed?"); /* nothing says that it is a call on a stream */
+  FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+        "reaches beyond");
 right:
   meet();
   put(a, r->rank, 1);
@@ -318,9 +322,9 @@ right:
 
 /* A driver that fails in the middle is the communicator's failure, and holds no stream up. One rank. */
 static void refused(struct rank *r) {
-  static const char *const functions[] = {"cuMemHostAlloc",        "cuEventCreate",      "cuStreamGetCtx",     "cuMemcpyDtoHAsync_v2",
-                                          "cuLaunchHostFunc",      "cuStreamWaitValue32_v2", "cuMemcpyHtoDAsync_v2", "cuEventRecord",
-                                          "cuPointerGetAttributes"};
+  static const char *const functions[] = {"cuMemHostAlloc",       "cuEventCreate",    "cuStreamGetCtx",
+                                          "cuMemcpyDtoHAsync_v2", "cuLaunchHostFunc", "cuStreamWaitValue32_v2",
+                                          "cuMemcpyHtoDAsync_v2", "cuEventRecord",    "cuPointerGetAttributes"};
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES);
   ncclUniqueId id;
@@ -332,7 +336,8 @@ static void refused(struct rank *r) {
     OK(ncclCommInitRank(&comm, 1, id, 0));
     gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 0);
     /* twice the size each time: rooms that there are do not help */
-    FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s), ncclUnhandledCudaError, "CUDA_ERROR_OUT_OF_MEMORY");
+    FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s), ncclUnhandledCudaError,
+          "CUDA_ERROR_OUT_OF_MEMORY");
     gpu.Fail(NULL, 0, 0);
     IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
     OK(ncclCommAbort(comm));
@@ -341,9 +346,9 @@ static void refused(struct rank *r) {
 
 int main(int argc, char **argv) {
   static const struct test tests[] = {
-    {"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
-    {"aborted", 2, aborted}, {"orphaned", 2, orphaned}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled},
-    {"wrong", 2, wrong}, {"defaults", 2, defaults},
+      {"refused", 1, refused},   {"ordered", 3, ordered}, {"issued", 2, issued},     {"grouped", 2, grouped},
+      {"captured", 2, captured}, {"aborted", 2, aborted}, {"orphaned", 2, orphaned}, {"signalled", 2, signalled},
+      {"ended", 2, ended},       {"scaled", 2, scaled},   {"wrong", 2, wrong},       {"defaults", 2, defaults},
   };
   gpu_open();
   run_tests(tests, sizeof tests / sizeof *tests, argc, argv);

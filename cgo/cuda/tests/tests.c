@@ -56,7 +56,8 @@ void run_tests(const struct test *tests, size_t n, int argc, char **argv) {
     ranks(tests[i].ranks, tests[i].run, NULL);
     unsetenv("LIGHTPATH_TIMEOUT");
     clock_gettime(CLOCK_MONOTONIC, &ended);
-    printf("%s: %ld ms\n", tests[i].name, (long)(ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000);
+    printf("%s: %ld ms\n", tests[i].name,
+           (long)(ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000);
     fflush(stdout);
   }
 }

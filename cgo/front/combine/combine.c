@@ -1,7 +1,7 @@
-/* The kernels of short calls: one loop for each type and operator, which the compiler vectorizes. Sums and products of floats
- * of 16 and 8 bits are computed in float32, a vector at a time, and rounded once; maxima and minima compare bits.
- * collectives/datatype defines the results, and its convert.go explains the conversions. combine_avx2.c compiles this file
- * again for wider vectors. */
+/* The kernels of short calls: one loop for each type and operator, which the compiler vectorizes. Sums and products
+ * of floats of 16 and 8 bits are computed in float32, a vector at a time, and rounded once; maxima and minima
+ * compare bits. collectives/datatype defines the results, and its convert.go explains the conversions.
+ * combine_avx2.c compiles this file again for wider vectors. */
 #include "combine.h"
 
 #include <stdint.h>
@@ -110,8 +110,8 @@ INLINE u8v rounded_fp8(f32v f, u32v code, uint32_t nan) {
 INLINE u8v rounded_e4m3(f32v f) { return rounded_fp8(f, narrowed((u32v)f & ABS32, E4M3, 0x7e), 0x7f); }
 INLINE u8v rounded_e5m2(f32v f) { return rounded_fp8(f, narrowed((u32v)f & ABS32, E5M2, 0x7b), 0x7e); }
 
-/* Rounding of a result that is a code already: NaN becomes quiet or canonical, and infinity the largest number if the format
- * saturates. */
+/* Rounding of a result that is a code already: NaN becomes quiet or canonical, and infinity the largest number if
+ * the format saturates. */
 INLINE uint64_t fixed_f64(uint64_t v) { return v; }
 INLINE uint32_t fixed_f32(uint32_t v) { return v; }
 INLINE uint16_t fixed_f16(uint16_t v) { return (uint16_t)((v & 0x7fff) > 0x7c00 ? v | 0x200 : v); }

@@ -1,5 +1,5 @@
-// Package combine holds the C kernels with which libnccl.so.2 computes short calls. Only tests use it in Go: they compare
-// the kernels with package datatype.
+// Package combine holds the C kernels with which libnccl.so.2 computes short calls. Only tests use it in Go: they
+// compare the kernels with package datatype.
 //
 // Layer: part of cgo/front.
 package combine

@@ -1,5 +1,5 @@
-/* The arithmetic of short calls. For every type the results are those of collectives/datatype, bit for bit; only the choice
- * between two NaN operands of a sum or product may differ. */
+/* The arithmetic of short calls. For every type the results are those of collectives/datatype, bit for bit; only
+ * the choice between two NaN operands of a sum or product may differ. */
 #ifndef LP_COMBINE_H
 #define LP_COMBINE_H
 

@@ -103,7 +103,8 @@ static void calls(void) {
   FAILS(ncclScatter(in, out, 1, ncclFloat, INT_MIN, comm, NULL), ncclInvalidArgument, "root");
   FAILS(ncclSend(in, 1, ncclFloat, 1, comm, NULL), ncclInvalidArgument, "peer");
   FAILS(ncclRecv(out, 1, ncclFloat, -7, comm, NULL), ncclInvalidArgument, "peer");
-  FAILS(ncclAllReduce(in, out, 1, ncclFloat, ncclSum, comm, (cudaStream_t)in), ncclInvalidArgument, "stream is not NULL, and the communicator has no device");
+  FAILS(ncclAllReduce(in, out, 1, ncclFloat, ncclSum, comm, (cudaStream_t)in), ncclInvalidArgument,
+        "stream is not NULL, and the communicator has no device");
 }
 
 static void configs(void) {

@@ -1,6 +1,6 @@
-/* 200 communicators of one rank and 200 of two ranks are made, used and destroyed in one process. Then 350 of one rank and 350 of
- * two exist at once, which is more ranks than there are gates. Handles stay distinct, and descriptors, threads, mappings and
- * memory do not grow. An argument replaces the number 200. */
+/* 200 communicators of one rank and 200 of two ranks are made, used and destroyed in one process. Then 350 of one
+ * rank and 350 of two exist at once, which is more ranks than there are gates. Handles stay distinct, and
+ * descriptors, threads, mappings and memory do not grow. An argument replaces the number 200. */
 #include "check.h"
 
 #include <time.h>
@@ -73,8 +73,8 @@ static int lines(const char* path) {
   return n;
 }
 
-/* The Go runtime may keep so many threads more than after the first communicators, each with a stack, its guard and a heap of two
- * mappings. */
+/* The Go runtime may keep so many threads more than after the first communicators, each with a stack, its guard and
+ * a heap of two mappings. */
 enum { ROOM = 16, ROOM_FOR_MAPPINGS = 5 * ROOM };
 
 /* Destroyed communicators give resources back in the background. In the end there must be no more than after the first

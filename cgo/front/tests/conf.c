@@ -12,7 +12,10 @@ int main(int argc, char** argv) {
   ncclComm_t comm;
   FILE* f = fopen(argv[argc - 1], "we");
   CHECK(f != NULL);
-  fputs("# NCCL_DEBUG=TRACE\n=x\nno assignment\nNCCL_DEBUG=WARN\nLIGHTPATH_PLANES=3\r\nLIGHTPATH_TIMEOUT=never\nNCCL_DEBUG=INFO", f);
+  fputs(
+      "# NCCL_DEBUG=TRACE\n=x\nno "
+      "assignment\nNCCL_DEBUG=WARN\nLIGHTPATH_PLANES=3\r\nLIGHTPATH_TIMEOUT=never\nNCCL_DEBUG=INFO",
+      f);
   fclose(f);
   setenv("NCCL_CONF_FILE", argv[argc - 1], 1);
   setenv("LIGHTPATH_PLANES", "5", 1);

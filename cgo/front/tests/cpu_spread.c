@@ -1,5 +1,5 @@
-/* CPU spreading: its decisions, the move, and two ranks on one CPU, which see CPUs that the machine need not have. Linked with
- * cgo/front/cpu_spread.c. */
+/* CPU spreading: its decisions, the move, and two ranks on one CPU, which see CPUs that the machine need not have.
+ * Linked with cgo/front/cpu_spread.c. */
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -85,7 +85,8 @@ static void children(void) {
   for (r = 0; r < RANKS; r++) {
     /* A configuration that says nothing, and none: as the parent. */
     ncclConfig_t nothing = NCCL_CONFIG_INITIALIZER;
-    IS(ncclCommSplit(comms[r], r == 1 ? NCCL_SPLIT_NOCOLOR : 1, 0, &child[r], r == 0 ? &nothing : NULL), ncclInProgress);
+    IS(ncclCommSplit(comms[r], r == 1 ? NCCL_SPLIT_NOCOLOR : 1, 0, &child[r], r == 0 ? &nothing : NULL),
+       ncclInProgress);
     CHECK((child[r] == NULL) == (r == 1));
   }
   for (r = 0; r < RANKS; r++) {

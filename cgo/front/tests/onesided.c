@@ -70,10 +70,12 @@ static void refused(ncclComm_t comm, ncclWindow_t win) {
   int x = 1;
   pthread_mutex_lock(&one_by_one);
   FAILS(ncclPutSignal(&x, 1, ncclInt, 0, NULL, 0, 0, 0, 0, comm, NULL), ncclInvalidArgument, "peerWin is NULL");
-  FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, (size_t)RANKS * BLOCK * 4, 0, 0, 0, comm, NULL), ncclInvalidArgument, "beyond the window");
+  FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, (size_t)RANKS * BLOCK * 4, 0, 0, 0, comm, NULL), ncclInvalidArgument,
+        "beyond the window");
   FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, 0, 1, 0, 0, comm, NULL), ncclInvalidArgument, "sigIdx is 1");
   FAILS(ncclPutSignal(NULL, 1, ncclInt, 0, win, 0, 0, 0, 0, comm, NULL), ncclInvalidArgument, "localbuff is NULL");
-  FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, 0, 0, 0, 0, comm, (cudaStream_t)(void*)&x), ncclInvalidArgument, "stream");
+  FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, 0, 0, 0, 0, comm, (cudaStream_t)(void*)&x), ncclInvalidArgument,
+        "stream");
   FAILS(ncclSignal(0, 0, 1, 0, comm, NULL), ncclInvalidArgument, "ctx 1");
   FAILS(ncclSignal(RANKS, 0, 0, 0, comm, NULL), ncclInvalidArgument, "peer 4");
   FAILS(ncclSignal(0, 0, 0, 0, NULL, NULL), ncclInvalidArgument, "comm is NULL");

@@ -83,17 +83,21 @@ static void elsewhere(void) {
   out[0] = 0;
   OK(ncclGroupEnd());
   CHECK(out[0] == 3);
-  logged("GroupStart\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 0 (nil)\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 1 (nil)\nGroupEnd\n");
+  logged(
+      "GroupStart\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 0 (nil)\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 1 "
+      "(nil)\nGroupEnd\n");
   /* Failures come with the other library's words. */
   FAILS(ncclAllReduce(device, device, 13, ncclFloat, ncclSum, comms[0], NULL), ncclInternalError, "the fake is unwell");
   FAILS(ncclReduce(device, device, 1, ncclFloat, ncclSum, 0, comms[0], NULL), ncclInvalidUsage, "lacks it");
-  FAILS(ncclAllReduce(device, device, 1, ncclFloat, ncclSum, (ncclComm_t)&scalar, NULL), ncclInvalidUsage, "no such communicator");
+  FAILS(ncclAllReduce(device, device, 1, ncclFloat, ncclSum, (ncclComm_t)&scalar, NULL), ncclInvalidUsage,
+        "no such communicator");
   /* What only the other one has. */
   OK(ncclSignal(0, 5, 0, 0, comms[1], NULL));
   FAILS(ncclWaitSignal(0, NULL, comms[1], NULL), ncclInvalidUsage, "lacks it");
   logged("Signal 5 to 0 on 1\n");
   OK(ncclCommWindowRegister(comms[1], page, sizeof page, &window, NCCL_WIN_COLL_SYMMETRIC));
-  FAILS(ncclPutSignal(in, 1, ncclFloat, 0, window, 0, 0, 0, 0, comms[1], NULL), ncclInvalidUsage, "peerWin is host memory");
+  FAILS(ncclPutSignal(in, 1, ncclFloat, 0, window, 0, 0, 0, 0, comms[1], NULL), ncclInvalidUsage,
+        "peerWin is host memory");
   OK(ncclCommWindowDeregister(comms[1], window));
   /* Operators are in both. */
   OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]));

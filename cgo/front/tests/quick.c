@@ -37,7 +37,8 @@ static uint64_t draw(uint64_t* state) {
 static const struct {
   ncclDataType_t type;
   size_t size;
-} types[] = {{ncclInt8, 1}, {ncclUint8, 1}, {ncclInt32, 4}, {ncclUint32, 4}, {ncclInt64, 8}, {ncclUint64, 8}, {ncclFloat32, 4}, {ncclFloat64, 8}};
+} types[] = {{ncclInt8, 1},  {ncclUint8, 1},  {ncclInt32, 4},   {ncclUint32, 4},
+             {ncclInt64, 8}, {ncclUint64, 8}, {ncclFloat32, 4}, {ncclFloat64, 8}};
 
 static void put(int type, void* at, size_t i, double v) {
   switch (types[type].type) {
@@ -171,8 +172,10 @@ static void random_calls(uint64_t seed) {
     }
     for (size_t i = 0; i < m; i++)
       if (get(s->type, recv, i) != result(s, round, i)) {
-        fprintf(stderr, "rank %d round %d: kind %d of %zu, type %d, op %d, root %d, in place %d: element %zu is %g, not %g\n", rank,
-                round, s->kind, s->count, s->type, s->op, s->root, s->in_place, i, get(s->type, recv, i), result(s, round, i));
+        fprintf(stderr,
+                "rank %d round %d: kind %d of %zu, type %d, op %d, root %d, in place %d: element %zu is %g, not %g\n",
+                rank, round, s->kind, s->count, s->type, s->op, s->root, s->in_place, i, get(s->type, recv, i),
+                result(s, round, i));
         exit(1);
       }
   }
@@ -205,7 +208,8 @@ static void differ(void) {
   start(1);
   for (int i = 0; i < 10; i++) OK(ncclBroadcast(in, out, 2, ncclFloat, 0, comm, NULL));
   int a = 1, b;
-  ncclResult_t rc = rank == 1 ? ncclBroadcast(in, out, 2, ncclFloat, 1, comm, NULL) : ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL);
+  ncclResult_t rc = rank == 1 ? ncclBroadcast(in, out, 2, ncclFloat, 1, comm, NULL)
+                              : ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL);
   if (rc == ncclSuccess) rc = ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL); /* a root need not wait */
   CHECK(rc == ncclInvalidUsage);
   CHECK(strstr(ncclGetLastError(NULL), "Broadcast") != NULL && strstr(ncclGetLastError(NULL), "AllReduce") != NULL);

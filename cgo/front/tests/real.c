@@ -12,7 +12,8 @@ static void words(void* real) {
   CHECK(text != NULL);
   for (r = 0; r <= ncclNumResults; r++) {
     const char *theirs = text((ncclResult_t)r), *ours = ncclGetErrorString((ncclResult_t)r);
-    size_t same = r == ncclInternalError ? strlen("internal error - please report this issue to the ") : strlen(theirs) + 1;
+    size_t same =
+        r == ncclInternalError ? strlen("internal error - please report this issue to the ") : strlen(theirs) + 1;
     if (strncmp(theirs, ours, same) != 0) {
       fprintf(stderr, "result %d: \"%s\", and theirs is \"%s\"\n", r, ours, theirs);
       exit(1);
@@ -41,8 +42,10 @@ static void behind(void) {
   OK(ncclCommInitAll(&comm, 1, NULL));
   OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL));
   CHECK(x == 3);
-  if (ncclDevCommCreate(comm, NULL, NULL) == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "has no such communicator") != NULL)
-    FAILS(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, stream), ncclInvalidUsage, "has no such communicator: ncclCommInit");
+  if (ncclDevCommCreate(comm, NULL, NULL) == ncclInvalidUsage &&
+      strstr(ncclGetLastError(NULL), "has no such communicator") != NULL)
+    FAILS(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, stream), ncclInvalidUsage,
+          "has no such communicator: ncclCommInit");
   OK(ncclCommDestroy(comm));
 }
 

@@ -52,11 +52,16 @@ static void wrong(void) {
   ncclRedOp_t op;
   float in = 1, out = 7, scalar = 3;
   double wide = 1;
-  FAILS(ncclRedOpCreatePreMulSum(NULL, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument, "op is NULL");
-  FAILS(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument, "scalar");
-  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclNumTypes, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument, "datatype");
-  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, (ncclScalarResidence_t)7, comms[0]), ncclInvalidArgument, "residence");
-  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, NULL), ncclInvalidArgument, "comm is NULL");
+  FAILS(ncclRedOpCreatePreMulSum(NULL, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument,
+        "op is NULL");
+  FAILS(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument,
+        "scalar");
+  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclNumTypes, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument,
+        "datatype");
+  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, (ncclScalarResidence_t)7, comms[0]), ncclInvalidArgument,
+        "residence");
+  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, NULL), ncclInvalidArgument,
+        "comm is NULL");
   OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]));
   FAILS(ncclAllReduce(&wide, &wide, 1, ncclDouble, op, comms[0], NULL), ncclInvalidArgument, "created for float");
   FAILS(ncclAllReduce(&in, &out, 1, ncclFloat, op, comms[1], NULL), ncclInvalidArgument, "belongs to another");

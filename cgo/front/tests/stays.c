@@ -70,7 +70,8 @@ static void pass(const struct operators* ops, char* kept, int grouped) {
           if (grouped) OK(ncclGroupEnd());
           if (grouped) memcpy(kept, out, sizeof out);
           if (memcmp(kept, out, sizeof out) != 0) {
-            fprintf(stderr, "rank %d: kind %d of %zu, type %d, op %d: not what the core makes\n", rank, kind, counts[at], type, op);
+            fprintf(stderr, "rank %d: kind %d of %zu, type %d, op %d: not what the core makes\n", rank, kind,
+                    counts[at], type, op);
             exit(1);
           }
         }

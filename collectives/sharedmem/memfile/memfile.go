@@ -41,7 +41,8 @@ func Find(fd int, offset int64) Place {
 	return Place{PID: int32(os.Getpid()), FD: int32(fd), Dev: st.Dev, Ino: st.Ino, Offset: uint64(offset)}
 }
 
-// Map maps size bytes at a place, to be read, and written where writable. A child of fork does not get them. [Unmap] gives them back.
+// Map maps size bytes at a place, to be read, and written where writable. A child of fork does not get them. [Unmap]
+// gives them back.
 func Map(p Place, size int64, writable bool) ([]byte, error) {
 	if p.FD < 0 || size <= 0 || size != int64(int(size)) || p.Offset%Page != 0 {
 		return nil, fmt.Errorf("memfile: %d bytes at %d: %w", size, p.Offset, ErrNowhere)

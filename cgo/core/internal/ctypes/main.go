@@ -1,6 +1,6 @@
 // Command ctypes writes the C declarations of what Go and C share: lp_types.h, from the Go types and constants, and
-// params.inc, the front's table of variables, from package settings. Run it with go generate ./cgo/core; its test fails if
-// the files are not up to date.
+// params.inc, the front's table of variables, from package settings. Run it with go generate ./cgo/core; its test
+// fails if the files are not up to date.
 package main
 
 import (
@@ -84,7 +84,8 @@ var special = map[string]string{
 // header returns lp_types.h.
 func header() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, generated, "packages bridge, shim and sharedmem, whose comments say what a field means")
+	fmt.Fprintf(&b, generated, "bridge, shim and sharedmem")
+	b.WriteString("/* The comments of the Go types say what a field means. */\n")
 	b.WriteString("#ifndef LP_TYPES_H\n#define LP_TYPES_H\n\n#include <stddef.h>\n#include <stdint.h>\n")
 	for _, c := range constants {
 		fmt.Fprintf(&b, "\n/* %s */\nenum {\n", c.comment)
@@ -102,8 +103,8 @@ func header() []byte {
 	return b.Bytes()
 }
 
-// writeFields writes a structure's fields, up to the first that is not exported. C and Go lay out these types alike: each
-// field is aligned to its size.
+// writeFields writes a structure's fields, up to the first that is not exported. C and Go lay out these types alike:
+// each field is aligned to its size.
 func writeFields(b *bytes.Buffer, name string, t reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
