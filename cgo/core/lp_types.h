@@ -85,7 +85,7 @@ enum {
 enum {
   LP_TRIAL_EVERY = 2048,
   LP_TRIAL_AT = 64,
-  LP_TRIAL_SPAN = 25,
+  LP_TRIAL_CHUNKS = 8,
 };
 
 /* when spinning pays */

@@ -272,9 +272,10 @@ static bool special(const struct lp_call* c) {
   return c->stream != NULL || (c->plan | c->plan_digits | c->deadline_us | c->planes | c->scalar_where) != 0;
 }
 
-/* Whether chunk k is one of those by which Go compares slot placements. */
-static bool for_trial(const struct lp_quick_recipe* r, uint64_t k) {
-  return r->cost_class >= 0 && k % LP_TRIAL_EVERY - LP_TRIAL_AT < LP_TRIAL_SPAN; /* wraps before the trials */
+/* Whether Go must make the call of chunk k: it is a trial of slot placements, or Go compares their costs then. */
+static bool for_trial(const struct lp_quick_recipe* r, const struct lp_quick_ring* ring, uint64_t k) {
+  uint64_t at = k % LP_TRIAL_EVERY - LP_TRIAL_AT; /* wraps before the trials */
+  return r->cost_class >= 0 && (at < LP_TRIAL_CHUNKS || at == LP_TRIAL_CHUNKS + ring->mask + 1);
 }
 
 /* ---- A call ---- */
@@ -368,7 +369,7 @@ static enum lp_quick_end run(struct lp_gate* gate, struct lp_quick* q, const str
   struct lp_quick_ring* ring = &q->rings[r->ring];
   struct clock* clock = &inside[gate - gates].clock;
   uint64_t k = ring->next;
-  if (for_trial(r, k) || !have_room(q, ring, k, gate)) return LP_QUICK_NOT;
+  if (for_trial(r, ring, k) || !have_room(q, ring, k, gate)) return LP_QUICK_NOT;
 
   struct lp_quick_record* log = begin(q, r, clock);
   ring->next = k + 1;

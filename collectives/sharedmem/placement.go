@@ -29,13 +29,13 @@ const (
 )
 
 // Trials begin at chunk TrialAt of every TrialEvery: trialRun chunks through the caches, then as many past them. The
-// costs are compared when the ring has come round once more, so that every reader has consumed the trials. C leaves
-// TrialSpan chunks to this package, which covers both.
+// costs are compared when the ring has come round once more, so that every reader has consumed the trials.
 const (
 	TrialEvery = 2048
 	TrialAt    = 64
 	trialRun   = 4
-	TrialSpan  = numPlacements*trialRun + manySlots + 1
+	// TrialChunks is the number of chunks of a trial. C leaves these chunks, and the one of the comparison, to Go.
+	TrialChunks = numPlacements * trialRun
 )
 
 // Costs are kept by the bytes of a copy, in separate classes for copies that are combined. Smaller copies, and small
@@ -97,7 +97,7 @@ func costClass(n int, combined bool) int {
 // trial reports whether chunk k is a trial, and of which placement.
 func trial(k uint64) (p placement, ok bool) {
 	at := k%TrialEvery - TrialAt // wraps to a large number before the trials
-	return placement(at / trialRun), at < numPlacements*trialRun
+	return placement(at / trialRun), at < TrialChunks
 }
 
 // choosePlacement returns how this rank fills chunk k of a ring, and whether that is a trial.
@@ -108,7 +108,7 @@ func (a *Arena) choosePlacement(ring int, k uint64, class int) (p placement, tim
 	if p, timed = trial(k); timed {
 		return p, true
 	}
-	if k%TrialEvery == TrialAt+numPlacements*trialRun+a.rings[ring].slots {
+	if k%TrialEvery == TrialAt+TrialChunks+a.rings[ring].slots {
 		a.compareCosts()
 	}
 	return placement(a.costs(a.rank, a.rank).choice.Load() >> class & 1), false

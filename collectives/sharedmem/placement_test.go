@@ -17,7 +17,7 @@ func TestTrials(t *testing.T) {
 		if !ok {
 			continue
 		}
-		if at := k % TrialEvery; at < TrialAt || at >= TrialAt+TrialSpan {
+		if at := k % TrialEvery; at < TrialAt || at >= TrialAt+TrialChunks {
 			t.Errorf("chunk %d is a trial", k)
 		}
 		tried[p]++

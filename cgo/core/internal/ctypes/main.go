@@ -53,8 +53,8 @@ var constants = []struct {
 	{"sharedmem.QuickRecipe.From, if no rank", []string{"LP_FROM_ALL", "LP_FROM_NONE"},
 		[]int64{int64(sharedmem.FromAll), int64(sharedmem.FromNone)}},
 	{"chunks that C leaves to Go, which compares slot placements there",
-		[]string{"LP_TRIAL_EVERY", "LP_TRIAL_AT", "LP_TRIAL_SPAN"},
-		[]int64{sharedmem.TrialEvery, sharedmem.TrialAt, sharedmem.TrialSpan}},
+		[]string{"LP_TRIAL_EVERY", "LP_TRIAL_AT", "LP_TRIAL_CHUNKS"},
+		[]int64{sharedmem.TrialEvery, sharedmem.TrialAt, sharedmem.TrialChunks}},
 	{"when spinning pays", []string{"LP_SPIN_VAIN", "LP_SPIN_RETRY"}, []int64{sharedmem.SpinVain, sharedmem.SpinRetry}},
 }
 
