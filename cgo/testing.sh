@@ -1,4 +1,5 @@
-# Runs C tests, two at a time. Scripts source it in the root of the repository, after setting $out, a folder for their files:
+# Runs C tests, two at a time. A script sets $out, a folder for its files, and sources this file in the root of the
+# repository:
 #
 #   . cgo/testing.sh
 #   compile PROGRAM [FLAG...] FILE...              makes a program, $out/PROGRAM
@@ -13,7 +14,8 @@ jobs=${TEST_JOBS:-2}
 wanted=$*
 root=$PWD
 lib=$root/lib/libnccl.so.2
-cflags="-std=gnu11 -O2 -g -Wall -Wextra -Werror -Wno-deprecated-declarations -Wno-missing-field-initializers -Icgo/front -pthread"
+cflags="-std=gnu11 -O2 -g -Wall -Wextra -Werror -Icgo/front -pthread"
+cflags="$cflags -Wno-deprecated-declarations -Wno-missing-field-initializers"
 mkdir -p "$out"
 rm -f "$out/failed" "$out/compile-failed"
 began=$(date +%s%3N)

@@ -4,9 +4,9 @@
  *   const struct lp_core *lpCoreTable(uint32_t abi);
  * which returns NULL for an abi that it does not know. Tables only grow; size says how far.
  *
- * All functions return an ncclResult_t. On failure they write one line, with NUL at its end, into err (errlen bytes, may be
- * NULL and 0). Handles are 64-bit values, never 0. A stale handle is ncclInvalidArgument, never a crash. Any thread may call
- * any function. */
+ * All functions return an ncclResult_t. On failure they write one line, with NUL at its end, into err (errlen bytes, may
+ * be NULL and 0). Handles are 64-bit values, never 0. A stale handle is ncclInvalidArgument, never a crash. Any thread
+ * may call any function. */
 #ifndef LP_CORE_H
 #define LP_CORE_H
 
@@ -43,14 +43,6 @@ struct lp_init {
   uint32_t excluded;
   int32_t abort_parent; /* LP_BY_SHRINK: 0 or 1 */
   int32_t has_id;       /* LP_BY_GROW: id is set */
-};
-
-/* One message of a group of the other library. */
-struct lp_transfer {
-  void *at;
-  int64_t bytes;
-  int32_t peer;
-  uint8_t send; /* 0: receive */
 };
 
 /* One communicator of the other library to make, on one of its networks (net; NULL: its choice). */

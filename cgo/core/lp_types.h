@@ -3,6 +3,7 @@
 #ifndef LP_TYPES_H
 #define LP_TYPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -226,6 +227,14 @@ struct lp_gate {
   uint32_t unused3;
   uint64_t owner;
   uint64_t unused5[4];
+};
+
+/* other.Transfer */
+struct lp_transfer {
+  void *at;
+  int64_t bytes;
+  int32_t peer;
+  bool send;
 };
 
 #endif

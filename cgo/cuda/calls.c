@@ -28,7 +28,7 @@ CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, u
   return c->PointerGetAttributes(4, attributes, data, at);
 }
 
-/* Of the thread between enter and leave, which do not nest: the mode that it had. */
+/* The capture mode that the thread had before enter. enter and leave do not nest. */
 static __thread int mode_before;
 
 CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t context) {
@@ -117,7 +117,7 @@ CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pi
   CUresult rc = CUDA_SUCCESS;
   size_t i;
   if (src_pitch <= INT32_MAX && dst_pitch <= INT32_MAX) return c->Memcpy2DAsync(&copy, (CUstream)stream);
-  /* beyond what devices have as their largest pitch */
+  /* above the largest pitch of devices */
   for (i = 0; rc == CUDA_SUCCESS && i < rows; i++)
     rc = c->MemcpyAsync(dst + i * dst_pitch, src + i * src_pitch, width, (CUstream)stream);
   return rc;

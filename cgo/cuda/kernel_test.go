@@ -15,14 +15,14 @@ import (
 	"lightpath/shim/device"
 )
 
-// pair is a reduction of two of a bench's three rooms into the first.
+// pair returns a reduction of the second and third room of a bench into the first.
 func (b *bench) pair(t datatype.Type, op datatype.Op, room, count int) *device.Reduction {
 	r := &device.Reduction{Dst: b.at, N: 2, Count: int64(count), Type: t, Op: op}
 	r.Sources[0], r.Sources[1] = unsafe.Add(b.at, room), unsafe.Add(b.at, 2*room)
 	return r
 }
 
-// TestReduceAllocatesNothing runs what a collective calls between Enter and Leave.
+// TestReduceAllocatesNothing makes the calls that a collective makes between Enter and Leave.
 func TestReduceAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -50,7 +50,7 @@ func TestReduceInGraph(t *testing.T) {
 	b := newBenchOn(t, other(1), 3*room)
 	r := b.pair(datatype.Int32, datatype.Sum, room, count)
 	replay := cudatest.Capture(b.stream, func() { b.enqueue(r) })
-	r.Dst = nil // the graph has its own
+	r.Dst = nil // the graph has a copy
 	for turn := range byte(2) {
 		for i := range b.host {
 			b.host[i] = turn + byte(i)
@@ -70,7 +70,7 @@ func TestReduceInGraph(t *testing.T) {
 	}
 }
 
-// TestReduceFromThreads has threads need the same kernels, which nobody has loaded, at once.
+// TestReduceFromThreads uses kernels that are not loaded from several threads at once.
 func TestReduceFromThreads(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -89,7 +89,7 @@ func TestReduceFromThreads(t *testing.T) {
 	all.Wait()
 }
 
-// TestLoadKernels loads all of them into a context that has some.
+// TestLoadKernels loads all kernels into a context that has some of them.
 func TestLoadKernels(t *testing.T) {
 	b := newBenchOn(t, other(1), 3*64)
 	for range 2 {
@@ -106,7 +106,7 @@ func TestLoadKernels(t *testing.T) {
 	}
 }
 
-// other is a device of tests that need a fresh context, where there is more than one.
+// other returns a device with a fresh context, if there are several devices.
 func other(number int) int {
 	if cudatest.Real() {
 		return 0
@@ -121,12 +121,12 @@ func onlyStub(t *testing.T) {
 	}
 }
 
-// TestRefusals has the driver refuse each call on the way once; what follows works.
+// TestRefusals makes the driver refuse each call of a reduction once. The next reduction works.
 func TestRefusals(t *testing.T) {
 	onlyStub(t)
 	const outOfMemory, outOfResources, notFound, invalidHandle = 2, 701, 500, 400
 	b := newBenchOn(t, 2, 3*64)
-	b.run(b.pair(datatype.Int8, datatype.Sum, 64, 4)) // something else has been loaded
+	b.run(b.pair(datatype.Int8, datatype.Sum, 64, 4)) // the context has other kernels
 	for _, c := range []struct {
 		function string
 		rc       int
@@ -160,7 +160,7 @@ func (f edited) ReadFile(name string) ([]byte, error) {
 	return []byte(f.change(string(text))), err
 }
 
-// TestRefusedText has a driver's compiler refuse kernels: the error has its words.
+// TestRefusedText makes the driver's compiler refuse kernels. The error contains its log.
 func TestRefusedText(t *testing.T) {
 	onlyStub(t)
 	b := newBenchOn(t, 3, 3*64)
@@ -173,7 +173,10 @@ func TestRefusedText(t *testing.T) {
 		{"float_sum", "float_summe"}:          "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND",
 		{".visible .entry", ".visible .func"}: "'.entry' is missing",
 	} {
-		undo := cuda.ReplaceKernels(edited{cuda.Kernels(), func(text string) string { return strings.ReplaceAll(text, change[0], change[1]) }})
+		undo := cuda.ReplaceKernels(edited{cuda.Kernels(), func(text string) string {
+			return strings.ReplaceAll(text,
+				change[0], change[1])
+		}})
 		err := b.try(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 		undo()
 		if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), words) {
@@ -183,7 +186,7 @@ func TestRefusedText(t *testing.T) {
 	b.run(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 }
 
-// TestIllegalAddress has kernels touch what they must not: the context is lost, and says so to all later calls.
+// TestIllegalAddress makes kernels use invalid addresses. The context fails, and so do all later calls.
 func TestIllegalAddress(t *testing.T) {
 	onlyStub(t)
 	const illegalAddress, room = 700, 1 << 10
@@ -251,7 +254,7 @@ func TestKernelArchive(t *testing.T) {
 // unless the driver is too old for its PTX.
 func TestNativeKernels(t *testing.T) {
 	onlyStub(t)
-	for _, c := range []struct { // of devices that no other test uses
+	for _, c := range []struct { // devices that no other test uses
 		device  int
 		version string // of the driver
 		typ     datatype.Type
@@ -277,7 +280,7 @@ func TestNativeKernels(t *testing.T) {
 	}
 }
 
-// TestImpossible are reductions that no kernel makes.
+// TestImpossible checks the errors of reductions that no kernel can make.
 func TestImpossible(t *testing.T) {
 	b := newBench(t, 3*64)
 	for words, spoil := range map[string]func(r *device.Reduction){
@@ -290,7 +293,10 @@ func TestImpossible(t *testing.T) {
 		"divisor -2":                   func(r *device.Reduction) { r.Divisor = -2 },
 		"divisor 2147483648":           func(r *device.Reduction) { r.Divisor = 1 << 31 },
 		"divisor 2 of float":           func(r *device.Reduction) { r.Type, r.Divisor = datatype.Float32, 2 },
-		"max of scaled":                func(r *device.Reduction) { r.Op, r.Scale = datatype.Max, device.ScaleBy(datatype.Int32, 2) },
+		"max of scaled": func(r *device.Reduction) {
+			r.Op, r.Scale = datatype.Max,
+				device.ScaleBy(datatype.Int32, 2)
+		},
 	} {
 		r := b.pair(datatype.Int32, datatype.Sum, 64, 4)
 		spoil(r)

@@ -1,5 +1,5 @@
-/* libcuda.so.1, of the program: a program that has not loaded it has no device pointers, and loading it here
- * would cost such a program a second and some memory of every device. */
+/* Finds the libcuda.so.1 that the program has loaded. It loads none: a program without it has no device pointers, and
+ * loading it would take a second and some memory of every device. */
 #include "library.h"
 
 #include <dlfcn.h>

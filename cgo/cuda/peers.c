@@ -1,4 +1,4 @@
-/* Memory of other ranks' devices, and words that streams of several processes wait for. */
+/* Memory of other ranks' devices, and words for which streams of several processes wait. */
 #include <string.h>
 
 #include "library.h"

@@ -1,4 +1,4 @@
-/* Memory of devices that other devices of the host reach. */
+/* Device memory that other devices of the host reach. */
 #include "library.h"
 
 CUresult lpc_remote(const struct lpc_library *c, int *exports, int *ordering, int *flushes) {

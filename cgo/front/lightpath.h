@@ -1,7 +1,8 @@
 /* Lightpath's additions to NCCL: options of one collective call.
  *
- * An option is an entry with vendor LP_VENDOR_ID in the list that ncclCollConfig_t.ext begins. NVIDIA's library ignores these
- * entries, and Lightpath ignores those of other vendors. An unknown option of this vendor is ncclInvalidArgument.
+ * An option is an entry with vendor LP_VENDOR_ID in the list that ncclCollConfig_t.ext begins. NVIDIA's library ignores
+ * these entries, and Lightpath ignores entries of other vendors. An unknown option of this vendor is
+ * ncclInvalidArgument.
  *
  *   ncclConfigExt_t planes = {NULL, {LP_VENDOR_ID, LP_OPTION_PLANES}, {.raw = LP_PLANES(0x5)}};
  *   ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;

@@ -67,7 +67,8 @@ func TestCollect(t *testing.T) {
 		}
 	}
 	g := report.GPUs[3]
-	if g.Index != 3 || g.PCI != "0000:1f:00.0" || g.MemoryBytes != 40<<30 || !strings.HasPrefix(g.UUID, "GPU-") || g.Name == "" {
+	if g.Index != 3 || g.PCI != "0000:1f:00.0" || g.MemoryBytes != 40<<30 || !strings.HasPrefix(g.UUID, "GPU-") ||
+		g.Name == "" {
 		t.Errorf("GPU 3 is %+v", g)
 	}
 }

@@ -55,7 +55,8 @@ func (c *crossConnect) Switch(_ int, m controller.Move) error {
 				fmt.Fprintf(&deletes, "filter del dev %s ingress pref 1\n", c.ports[p])
 			}
 			if to != circuit.Dark {
-				fmt.Fprintf(&makes, "filter add dev %s ingress pref 1 matchall action mirred egress redirect dev %s\n", c.ports[p], c.ports[to])
+				fmt.Fprintf(&makes, "filter add dev %s ingress pref 1 matchall action mirred egress redirect dev %s\n",
+					c.ports[p], c.ports[to])
 			}
 		}
 		cmd := exec.Command("tc", "-batch", "-")
@@ -99,8 +100,9 @@ func circuits(t *testing.T) *crossConnect {
 	}
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: "vm", Ranks: len(named), Circuits: plans.Simplex,
-		Planes:     []fabric.Plane{{Name: "p0", Bandwidth: 1e8, OCS: "ocs0", HCA: "rxec0"}},
-		OCS:        []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: time.Millisecond}},
+		Planes: []fabric.Plane{{Name: "p0", Bandwidth: 1e8, OCS: "ocs0", HCA: "rxec0"}},
+		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket,
+			Reconfig: time.Millisecond}},
 		Controller: fabric.Controller{Endpoints: []string{"unix:" + socket}},
 	}
 	path := filepath.Join(t.TempDir(), "fabric.yaml")

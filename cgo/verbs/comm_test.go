@@ -101,7 +101,8 @@ var collectives = []struct {
 // TestOracle: every collective returns what its definition says, over real queue pairs.
 func TestOracle(t *testing.T) {
 	planes := len(ends(t))
-	integers := []datatype.Type{datatype.Int8, datatype.Uint8, datatype.Int32, datatype.Uint32, datatype.Int64, datatype.Uint64}
+	integers := []datatype.Type{datatype.Int8, datatype.Uint8, datatype.Int32, datatype.Uint32, datatype.Int64,
+		datatype.Uint64}
 	for i, mode := range []string{"rc", "uc", "rc"} {
 		ranks := i + 2
 		t.Run(fmt.Sprintf("%dx%d-%s", ranks, planes, mode), func(t *testing.T) {
@@ -163,7 +164,8 @@ func verify(comms []*shim.Comm, kind shim.CallKind, call oracle.Call, count, sen
 
 func allReduce(c *shim.Comm, buf []int32) error {
 	at := unsafe.Pointer(&buf[0])
-	return shim.Run([]shim.Call{{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at, Recv: at}})
+	return shim.Run([]shim.Call{{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)),
+		Send: at, Recv: at}})
 }
 
 // TestRegisteredBuffers: what a communicator was told of is sent from where it is; the results are right.

@@ -48,7 +48,8 @@ func rankProcess() int {
 	buf := make([]int32, 20000)
 	at := unsafe.Pointer(&buf[0])
 	for i := 0; ; i++ {
-		call := shim.Call{Comm: comms[0], Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at, Recv: at}
+		call := shim.Call{Comm: comms[0], Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at,
+			Recv: at}
 		if err := shim.Run([]shim.Call{call}); err != nil {
 			fmt.Println("error:", err)
 			return 0
@@ -134,7 +135,8 @@ func TestStoppedRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r := range victim {
-		s := all[r].fails(t, r, "timed out", fmt.Sprintf("rank %d", victim), fmt.Sprintf("process %d) is stopped", all[victim].Pid))
+		s := all[r].fails(t, r, "timed out", fmt.Sprintf("rank %d", victim), fmt.Sprintf("process %d) is stopped",
+			all[victim].Pid))
 		if !strings.Contains(s, "plane ") && !strings.Contains(s, fmt.Sprintf("rank %d did not arrive", victim)) {
 			t.Errorf("rank %d does not say where: %q", r, s)
 		}

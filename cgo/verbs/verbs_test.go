@@ -287,7 +287,8 @@ func TestBrokenPlane(t *testing.T) {
 			err := deliver(t, e)
 			t.Log(err)
 			var qe *rdma.QPError
-			if !errors.As(err, &qe) || !errors.Is(err, transport.ErrPeerLost) || qe.Status != rdma.RetryExc || qe.Plane != 0 || qe.Peer != 1 {
+			if !errors.As(err, &qe) || !errors.Is(err, transport.ErrPeerLost) || qe.Status != rdma.RetryExc || qe.Plane != 0 ||
+				qe.Peer != 1 {
 				t.Errorf("%v", err)
 			}
 			word := []byte("12345678")
@@ -339,7 +340,8 @@ func TestLossUnacknowledged(t *testing.T) {
 				}
 			}
 			t.Log(err)
-			if err == nil || c.is != nil && !errors.Is(err, c.is) || c.is == nil && !errors.Is(err, transport.ErrDark) && !errors.Is(err, rdma.ErrDevice) {
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || c.is == nil && !errors.Is(err, transport.ErrDark) &&
+				!errors.Is(err, rdma.ErrDevice) {
 				t.Errorf("%v", err)
 			} else if s := err.Error(); !strings.Contains(s, "rank ") || !strings.Contains(s, "plane 0, epoch 5") {
 				t.Errorf("%q does not say where", s)
@@ -359,7 +361,8 @@ func TestRemovedDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := rdma.ListenOptions{Rank: 0, Ranks: 1, Timeout: impatient, Planes: []rdma.PlaneOptions{{Device: d, Port: 1, GIDIndex: -1}}}
+	o := rdma.ListenOptions{Rank: 0, Ranks: 1, Timeout: impatient, Planes: []rdma.PlaneOptions{{Device: d, Port: 1,
+		GIDIndex: -1}}}
 	l, err := rdma.Listen(o)
 	if err != nil {
 		t.Fatal(err)

@@ -236,9 +236,10 @@ type Slot struct {
 func (o *Op) mismatch(p int, s unsafe.Pointer) error {
 	h := (*Slot)(s)
 	if h.Seq == o.Seq && h.Signature != o.Signature {
-		return fmt.Errorf("sharedmem: rank %d made a different call than rank %d (operation %d): %w", p, o.a.rank, o.Seq, exec.ErrSignature)
+		return fmt.Errorf("sharedmem: rank %d made a different call than rank %d (operation %d): %w", p, o.a.rank, o.Seq,
+			exec.ErrSignature)
 	}
-	return fmt.Errorf("sharedmem: rank %d is in operation %d, or made other calls before than rank %d before operation %d: %w",
+	return fmt.Errorf("sharedmem: rank %d is in operation %d, or has made other calls than rank %d before operation %d: %w",
 		p, h.Seq, o.a.rank, o.Seq, exec.ErrSequence)
 }
 
@@ -268,7 +269,8 @@ func (o *Op) lost() error {
 		o.gone = true
 		return nil
 	}
-	return fmt.Errorf("sharedmem: rank %d, operation %d: %w: rank %d has closed its memory", o.a.rank, o.Seq, transport.ErrPeerLost, o.peer)
+	return fmt.Errorf("sharedmem: rank %d, operation %d: %w: rank %d has closed its memory", o.a.rank, o.Seq,
+		transport.ErrPeerLost, o.peer)
 }
 
 // Waiting implements [exec.Engine].

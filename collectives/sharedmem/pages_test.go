@@ -48,7 +48,8 @@ func TestWhenLargePages(t *testing.T) {
 	for _, in := range []struct {
 		extent
 		large bool
-	}{{part(first+size, size/4), true}, {part(first+5*size-8, 8), true}, {part(first+size-8, 16), false}, {part(first+5*size-8, 16), false}} {
+	}{{part(first+size, size/4), true}, {part(first+5*size-8, 8), true}, {part(first+size-8, 16),
+		false}, {part(first+5*size-8, 16), false}} {
 		if l.within(in.extent) != in.large {
 			t.Errorf("%d bytes at %p: in large pages %v", in.n, in.at, !in.large)
 		}
@@ -174,7 +175,8 @@ func TestLargePages(t *testing.T) {
 func TestDirectMax(t *testing.T) {
 	g := newReadable(t, 2)
 	var op Op
-	op.Bind(g.arenas[0], &Call{Collective: schedule.AllToAll, Block: publishMax / 2, Send: pointer(make([]byte, publishMax))})
+	op.Bind(g.arenas[0], &Call{Collective: schedule.AllToAll, Block: publishMax / 2, Send: pointer(make([]byte,
+		publishMax))})
 	op.cut()
 	if op.publish(false) || !op.publish(true) {
 		t.Errorf("publishes without large pages %v, with %v", op.publish(false), op.publish(true))

@@ -15,13 +15,13 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// A large block need not pass through slots. Its rank publishes the buffer's address in its slots' headers, the peers read
-// the block there, and the rank waits until they have. There are two ways to read it:
-//   - Memory that all peers have mapped (regions.go) is read like their own: one copy, or a reduction out of all buffers.
+// A large block need not pass through slots. Its rank publishes the buffer's address in its slots' headers, the peers
+// read the block there, and the rank waits until they have. There are two ways to read it:
+//   - Memory that all peers have mapped (regions.go) is read like their own: one copy, or a reduction of all buffers.
 //   - Other memory is copied by the kernel (process_vm_readv). That pays for blocks that are copied to one peer only.
 //
-// Each rank decides for its own blocks: it publishes regions that all peers have mapped, and other memory once all peers
-// have said that they can read this process.
+// Each rank decides for its own blocks: it publishes regions that all peers have mapped, and other memory once all
+// peers have said that they can read this process.
 
 const (
 	// publishMin is the smallest block that the kernel copies faster than two copies through slots: the kernel looks up
@@ -92,7 +92,8 @@ func (a *Arena) readable(p unsafe.Pointer, n int) bool {
 	// Device memory has no pages to read: the kernel cannot read its first and last byte.
 	var b [2]byte
 	at, me := uint64(uintptr(p)), a.processInfo(a.rank).pid
-	ok := readProcess(me, unsafe.Pointer(&b[0]), at, 1) == nil && readProcess(me, unsafe.Pointer(&b[1]), at+uint64(n-1), 1) == nil
+	ok := readProcess(me, unsafe.Pointer(&b[0]), at, 1) == nil && readProcess(me, unsafe.Pointer(&b[1]), at+uint64(n-1),
+		1) == nil
 	if ok {
 		a.good = extent{p, n}
 	}
@@ -255,7 +256,8 @@ func (o *Op) fetch(p int, k uint64, piece int, to unsafe.Pointer) error {
 		return cmp.Or(gone, o.errGaveUp(p))
 	}
 	if err != nil {
-		return fmt.Errorf("sharedmem: rank %d, operation %d: reading %d bytes of rank %d's send buffer: %w", o.a.rank, o.Seq, n, p, err)
+		return fmt.Errorf("sharedmem: rank %d, operation %d: reading %d bytes of rank %d's send buffer: %w", o.a.rank,
+			o.Seq, n, p, err)
 	}
 	return nil
 }
@@ -321,7 +323,8 @@ func (o *Op) checkValid(p int, k uint64) error {
 }
 
 func (o *Op) errGaveUp(p int) error {
-	return fmt.Errorf("sharedmem: rank %d, operation %d: %w: rank %d has given up", o.a.rank, o.Seq, transport.ErrPeerLost, p)
+	return fmt.Errorf("sharedmem: rank %d, operation %d: %w: rank %d has given up", o.a.rank, o.Seq,
+		transport.ErrPeerLost, p)
 }
 
 // finished reports whether the operation is complete: all results are in place, and no peer reads this rank's buffer.

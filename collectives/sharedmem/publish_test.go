@@ -56,10 +56,12 @@ func TestDirectFrom(t *testing.T) {
 			j.check(t)
 			for r, op := range j.ops {
 				if op.published != (below == 0) {
-					t.Errorf("%v, %d ranks, %d slots: rank %d, block of %d: direct %v", c.coll, c.ranks, c.slots, r, op.Block, op.published)
+					t.Errorf("%v, %d ranks, %d slots: rank %d, block of %d: direct %v", c.coll, c.ranks, c.slots, r, op.Block,
+						op.published)
 				}
 				if from := op.publishFrom(true); from != c.large {
-					t.Errorf("%v, %d ranks, %d slots: rank %d: blocks of large pages from %d on, want %d", c.coll, c.ranks, c.slots, r, from, c.large)
+					t.Errorf("%v, %d ranks, %d slots: rank %d: blocks of large pages from %d on, want %d", c.coll, c.ranks, c.slots,
+						r, from, c.large)
 				}
 			}
 		}
@@ -146,7 +148,8 @@ func TestAbandon(t *testing.T) {
 		t.Fatalf("rank 0's block has not come: %v", err)
 	}
 	j.ops[0].Abandon() // between rank 1's look at the header and its copy
-	if err := op.fetch(0, op.first, 1, op.Recv); !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "rank 0 has given up") {
+	if err := op.fetch(0, op.first, 1, op.Recv); !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(),
+		"rank 0 has given up") {
 		t.Errorf("got %v", err)
 	}
 	for range 10 {

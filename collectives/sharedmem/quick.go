@@ -267,7 +267,8 @@ func (q *Quick) Records() uint64 { return atomic.LoadUint64(&q.Head) }
 // Record returns the n-th record, counted from 1, and false if it has been overwritten. Callable while C has q.
 func (q *Quick) Record(n uint64) (QuickRecord, bool) {
 	at := &q.log[n&q.LogMask]
-	r := QuickRecord{Seq: atomic.LoadUint64(&at.Seq), Recipe: atomic.LoadUint32(&at.Recipe), Done: atomic.LoadUint32(&at.Done)}
+	r := QuickRecord{Seq: atomic.LoadUint64(&at.Seq), Recipe: atomic.LoadUint32(&at.Recipe),
+		Done: atomic.LoadUint32(&at.Done)}
 	r.Begin, r.End = atomic.LoadInt64(&at.Begin), atomic.LoadInt64(&at.End)
 	return r, n > 0 && q.Records() <= n+q.LogMask-1 // C may be writing one more
 }

@@ -114,7 +114,8 @@ var sharing struct {
 // UseRegions lets peers map the regions that find returns: the region that holds all n bytes at p, and where they
 // begin in it. find must neither lock nor allocate. refused is called once for each rank whose memory cannot be
 // mapped. The caller must call [Arena.Close].
-func (a *Arena) UseRegions(find func(p unsafe.Pointer, n int64) (Region, int64, bool), refused func(rank int, err error)) {
+func (a *Arena) UseRegions(find func(p unsafe.Pointer, n int64) (Region, int64, bool), refused func(rank int,
+	err error)) {
 	a.regions.find, a.regions.refused = find, refused
 	sharing.Lock()
 	defer sharing.Unlock()
@@ -280,7 +281,8 @@ func (a *Arena) mapOffersOf(p int) {
 		if number == 0 {
 			continue
 		}
-		at := memfile.Place{PID: int32(a.processInfo(p).pid), FD: int32(uint32(o.fd.Load())), Dev: o.dev.Load(), Ino: o.ino.Load()}
+		at := memfile.Place{PID: int32(a.processInfo(p).pid), FD: int32(uint32(o.fd.Load())), Dev: o.dev.Load(),
+			Ino: o.ino.Load()}
 		size := int64(o.size.Load())
 		if o.number.Load() != number {
 			continue // the rank is replacing the entry, which it will announce as another change
@@ -319,5 +321,6 @@ func (a *Arena) viewed(p int, w regionRef, n int) (unsafe.Pointer, error) {
 			return unsafe.Pointer(&v.mem[w.offset]), nil
 		}
 	}
-	return nil, fmt.Errorf("%d bytes at %d of its region %d are not in the region that it offered: %w", n, w.offset, w.number, os.ErrInvalid)
+	return nil, fmt.Errorf("%d bytes at %d of its region %d are not in the region that it offered: %w", n, w.offset,
+		w.number, os.ErrInvalid)
 }

@@ -31,7 +31,8 @@ func TestMapped(t *testing.T) {
 				t.Parallel()
 				for _, memory := range memories {
 					g, m := newMapping(t, ranks)
-					for _, size := range []int{mappedMin/ranks - 8, mappedMin/ranks&^7 + 8, flatMax(ranks) + 8, ranks * mappedRoot, 6*largeRoom/ranks + 8} {
+					for _, size := range []int{mappedMin/ranks - 8, mappedMin/ranks&^7 + 8, flatMax(ranks) + 8, ranks * mappedRoot,
+						6*largeRoom/ranks + 8} {
 						for _, inPlace := range []bool{false, true} {
 							j := &job{coll: coll, typ: datatype.Int64, count: size / 8, root: ranks - 1, inPlace: inPlace}
 							g.bind(t, j)
@@ -43,7 +44,8 @@ func TestMapped(t *testing.T) {
 							g.repeat(t, j, 3)
 							for r, op := range j.ops {
 								if want := memory.has(r) && op.mappable() && op.sendsRegion(); (op.published && op.at.number != 0) != want {
-									t.Errorf("%v of %d bytes, memory of %s, in place %v: rank %d mapped %v, want %v", coll, size, memory.name, inPlace, r, !want, want)
+									t.Errorf("%v of %d bytes, memory of %s, in place %v: rank %d mapped %v, want %v", coll, size, memory.name,
+										inPlace, r, !want, want)
 								}
 							}
 							if memory.name == "all" && size >= ranks*mappedRoot && !j.ops[0].published != notLent(j) {
@@ -294,7 +296,8 @@ func TestMappedTakenBack(t *testing.T) {
 
 // TestMappedWaits: a rank's operation lasts until the others have read its buffer.
 func TestMappedWaits(t *testing.T) {
-	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.Reduce, schedule.ReduceScatter, schedule.AllGather, schedule.Broadcast} {
+	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.Reduce, schedule.ReduceScatter,
+		schedule.AllGather, schedule.Broadcast} {
 		g, m := newMapping(t, 2)
 		j := &job{coll: coll, typ: datatype.Int32, count: 1 << 15, root: 0}
 		if coll == schedule.Reduce {
@@ -340,8 +343,10 @@ func TestViewed(t *testing.T) {
 		at regionRef
 		n  int
 	}{
-		{regionRef{at.number + 1, at.offset, at.place}, 1}, {regionRef{at.number, at.offset, at.place + 1}, 1}, {regionRef{0, 0, at.place + 1}, 0},
-		{regionRef{at.number, at.offset, regionsOffered}, 1}, {regionRef{at.number, size, at.place}, 1}, {regionRef{at.number, 1 << 63, at.place}, 1}, {at, size - 99},
+		{regionRef{at.number + 1, at.offset, at.place}, 1}, {regionRef{at.number, at.offset, at.place + 1},
+			1}, {regionRef{0, 0, at.place + 1}, 0},
+		{regionRef{at.number, at.offset, regionsOffered}, 1}, {regionRef{at.number, size, at.place},
+			1}, {regionRef{at.number, 1 << 63, at.place}, 1}, {at, size - 99},
 	} {
 		if _, err := g.arenas[1].viewed(0, c.at, c.n); !errors.Is(err, os.ErrInvalid) {
 			t.Errorf("%d bytes at %+v: %v", c.n, c.at, err)

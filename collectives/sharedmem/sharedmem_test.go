@@ -146,7 +146,8 @@ func (g *group) bind(t testing.TB, j *job) {
 		op := new(Op)
 		op.Bind(g.arenas[r], &Call{
 			Collective: j.coll, Root: j.root, Block: block, Send: pointer(in), Recv: pointer(out), InPlace: j.inPlace,
-			Combine: datatype.Combine(j.op, j.typ), CombinePast: datatype.CombinePast(j.op, j.typ), Seq: g.seq[r], Signature: uint32(j.coll)<<16 | uint32(j.count),
+			Combine: datatype.Combine(j.op, j.typ), CombinePast: datatype.CombinePast(j.op,
+				j.typ), Seq: g.seq[r], Signature: uint32(j.coll)<<16 | uint32(j.count),
 		})
 		j.ops = append(j.ops, op)
 	}
@@ -192,7 +193,8 @@ func TestAnyOrder(t *testing.T) {
 				var jobs []*job
 				for range 50 {
 					j := &job{
-						coll: collectives[g.rng.IntN(len(collectives))], typ: []datatype.Type{datatype.Uint8, datatype.Int32, datatype.Int64}[g.rng.IntN(3)],
+						coll: collectives[g.rng.IntN(len(collectives))], typ: []datatype.Type{datatype.Uint8, datatype.Int32,
+							datatype.Int64}[g.rng.IntN(3)],
 						op: datatype.Op(g.rng.IntN(4)), root: g.rng.IntN(ranks), count: 1 + g.rng.IntN(1<<g.rng.IntN(16)), inPlace: g.rng.IntN(2) == 0,
 					}
 					g.bind(t, j)
@@ -254,7 +256,8 @@ func TestEdges(t *testing.T) {
 		}
 		g := newGroupOf(t, ranks, 1, of.slots)
 		for _, coll := range collectives {
-			for _, edge := range []int{inlineMax, inlineMax / ranks, 8 * line / ranks, smallRoom, smallRoom / ranks, middleRoom, middleRoom / ranks, flatMax(ranks), largeRoom, largeRoom / ranks} {
+			for _, edge := range []int{inlineMax, inlineMax / ranks, 8 * line / ranks, smallRoom, smallRoom / ranks,
+				middleRoom, middleRoom / ranks, flatMax(ranks), largeRoom, largeRoom / ranks} {
 				for d := -1; d <= 1; d++ {
 					if edge/8+d < 1 {
 						continue
@@ -358,7 +361,8 @@ func TestStrangers(t *testing.T) {
 		j := &job{coll: schedule.AllReduce, typ: datatype.Int32, count: 4}
 		g.bind(t, j)
 		j.ops[1].Signature++
-		if errs := run(g, j); len(errs) == 0 || !errors.Is(errs[0], exec.ErrSignature) || !strings.Contains(errs[0].Error(), "rank 0 made a different call than rank 1") {
+		if errs := run(g, j); len(errs) == 0 || !errors.Is(errs[0], exec.ErrSignature) || !strings.Contains(errs[0].Error(),
+			"rank 0 made a different call than rank 1") {
 			t.Errorf("%v", errs)
 		}
 	})
@@ -374,7 +378,8 @@ func TestStrangers(t *testing.T) {
 	t.Run("past", func(t *testing.T) {
 		g := newGroup(t, 2, 1)
 		// Both are roots, and so wait for nobody.
-		a, b := &job{coll: schedule.Broadcast, typ: datatype.Int32, count: 4}, &job{coll: schedule.AllReduce, typ: datatype.Int32, count: 4}
+		a, b := &job{coll: schedule.Broadcast, typ: datatype.Int32, count: 4}, &job{coll: schedule.AllReduce,
+			typ: datatype.Int32, count: 4}
 		g.bind(t, a)
 		buf := make([]byte, 16)
 		a.ops[1].Root, a.ops[1].Send, a.ops[1].Signature = 1, pointer(buf), 77

@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A slot for each rank, in shared memory: a collective is a copy into one's own, a barrier, copies out of all, a
- * barrier. */
+/* Each rank has a slot in shared memory. In a collective, a rank copies into its slot, waits at a barrier, copies
+ * out of all slots, and waits at a barrier. */
 
 enum { RANKS = 64, SLOT = 1 << 20 };
 
@@ -85,7 +85,7 @@ int MPI_Barrier(MPI_Comm comm) {
   return MPI_SUCCESS;
 }
 
-/* Everybody's bytes in everybody's slots, until the next barrier. */
+/* Puts each rank's bytes into its slot, until the next barrier. */
 static void lay(const void *at, size_t bytes) {
   if (bytes > SLOT) fail("a message is larger than a slot");
   memcpy(all->slots[me], at, bytes);

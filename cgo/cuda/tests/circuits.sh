@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the interposer's test on a fabric of 4 ranks and 2 planes, each a network of the library, with an emulated switch; then
-# audits the switch's log, which says when which circuits were there: circuits.sh OUT NAME
+# Runs the interposer's test on a fabric of 4 ranks and 2 planes, each a network of the library, with an emulated switch.
+# Then it audits the switch's log of circuits: circuits.sh OUT NAME
 set -u
 out=$1 dir=$1/circuits-$2
 rm -rf "$dir" && mkdir -p "$dir" || exit 1
@@ -20,7 +20,8 @@ printf 'version: 1\nfabric: fabric.yaml\nframe_log: frames.log\n' >"$dir/ocsd.ya
 bin/lightpath ocsd --config "$dir/ocsd.yaml" >"$dir/ocsd.log" 2>&1 &
 ocsd=$!
 while [ ! -S "$sock" ] && kill -0 $ocsd 2>/dev/null; do sleep 0.05; done
-LIGHTPATH_FABRIC="$dir/fabric.yaml" LIGHTPATH_INTERPOSE_NETS=net0,net1 PEER_LOG="$dir/messages" LIGHTPATH_TIMEOUT=60s "$out/interpose" circuits
+LIGHTPATH_FABRIC="$dir/fabric.yaml" LIGHTPATH_INTERPOSE_NETS=net0,net1 PEER_LOG="$dir/messages" LIGHTPATH_TIMEOUT=60s \
+  "$out/interpose" circuits
 rc=$?
 kill -INT $ocsd
 wait $ocsd

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds the stub of the CUDA driver and runs the tests of device memory and streams over it: run.sh [TEST...]. With LP_CUDA_REAL=1
-# they run over the machine's own driver, one at a time, except for the tests that need the stub's errors.
+# Builds the stub of the CUDA driver and runs the tests of device memory and streams over it: run.sh [TEST...]. With
+# LP_CUDA_REAL=1 they run over the machine's own driver, one at a time, except for the tests that need the stub's errors.
 cd "$(dirname "$0")/../../.." || exit 1
 out=${LP_CUDA_OUT:-build/test-cuda}
 real=${LP_CUDA_REAL:-}
@@ -9,10 +9,10 @@ real=${LP_CUDA_REAL:-}
 
 tests=cgo/cuda/tests
 library stub/libcuda.so.1 libcuda.so.1 cgo/cuda/stub/*.c
-library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/cuda/stub/*.c # a driver that lacks a function
-mkdir -p "$out/runtime"
-echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime/runtime.c"
-library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime/runtime.c" # a runtime that knows the thread's device
+# A driver that lacks a function, and a runtime that knows the thread's device.
+library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/cuda/stub/*.c
+echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime.c"
+library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime.c"
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
 for test in oracle stream memory direct lent processes; do compile $test $tests/$test.c $shared $link; done
 compiled
@@ -51,8 +51,8 @@ device oracle-lent-all 8 $direct $small "$out/oracle" -r 3
 for path in staged direct; do
   device oracle-$path 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 1 2 3 4
   device oracle-$path-shared 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 3
-  device stream-$path 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered issued grouped captured aborted orphaned signalled ended \
-    scaled wrong defaults
+  device stream-$path 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered issued grouped captured aborted orphaned \
+    signalled ended scaled wrong defaults
 done
 device oracle-lent-shared 1 $direct $large "$out/oracle" -r -s 4 -c 40001 2
 device direct-unreachable 2 $small STUB_CUDA_PEERS=0 "$out/direct" unreachable
@@ -62,7 +62,8 @@ device direct-processes-two-shot 2 $direct LIGHTPATH_DEVICE_EXCHANGE=4M "$out/pr
 device direct-processes-shared 1 $small $direct "$out/processes" 4
 device memory 8 $staged "$out/memory" allocated full untouched
 device memory-direct 8 $direct "$out/memory" allocated
-check device-memory-runtime LD_LIBRARY_PATH="$root/$out/stub:$root/$out/runtime" STUB_CUDA_DEVICES=8 "$out/memory" by_runtime
+check device-memory-runtime LD_LIBRARY_PATH="$root/$out/stub:$root/$out/runtime" STUB_CUDA_DEVICES=8 \
+  "$out/memory" by_runtime
 check device-memory-old LD_LIBRARY_PATH="$root/$out/old" STUB_CUDA_VERSION=11040 "$out/memory" old
 device stream-refused 8 $staged "$out/stream" refused
 device oracle-pieces 8 $staged LIGHTPATH_STAGING=64K "$out/oracle" 1 3
@@ -97,7 +98,8 @@ ocs:
   - {name: ocs0, driver: emulator, endpoint: "unix:$dir/$collective.sock", reconfig: 1ms}
 forwarding: true
 EOF
-  device bench-circuits-$collective 1 LIGHTPATH_STAGING=64K sh -c "bin/lightpath bench --memory device $collective -n 4 -w 1 -i 3 -f 32 -e 1M \
-    --fabric '$dir/$collective.yaml' --planner swot --json '$dir/$collective.json' && grep '\"planner\": *\"swot\"' '$dir/$collective.json'"
+  device bench-circuits-$collective 1 LIGHTPATH_STAGING=64K sh -c "
+    bin/lightpath bench --memory device $collective -n 4 -w 1 -i 3 -f 32 -e 1M --fabric '$dir/$collective.yaml' \
+      --planner swot --json '$dir/$collective.json' && grep '\"planner\": *\"swot\"' '$dir/$collective.json'"
 done
 finish

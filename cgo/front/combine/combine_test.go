@@ -101,7 +101,10 @@ func check(t *testing.T, what string, ty datatype.Type, free bool, got, want, a,
 func each(t *testing.T, f func(t *testing.T, k Kernels, ty datatype.Type, rng *rand.Rand)) {
 	for k, name := range versions {
 		for ty := range datatype.NumTypes {
-			t.Run(fmt.Sprintf("%s/%v", name, ty), func(t *testing.T) { f(t, k, ty, rand.New(rand.NewPCG(uint64(k), uint64(ty)))) })
+			t.Run(fmt.Sprintf("%s/%v", name, ty), func(t *testing.T) {
+				f(t, k, ty, rand.New(rand.NewPCG(uint64(k),
+					uint64(ty))))
+			})
 		}
 	}
 }

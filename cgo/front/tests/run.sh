@@ -5,7 +5,8 @@ out=build/test-c
 . cgo/testing.sh
 
 tests=cgo/front/tests
-for test in library fork churn group args failure nocore core redop options conf memory other membership nonblocking survivors properties ends onesided quick stays; do
+for test in library fork churn group args failure nocore core redop options conf memory other membership nonblocking \
+  survivors properties ends onesided quick stays; do
   compile $test $tests/$test.c $link
 done
 compile cpu_spread -D_GNU_SOURCE $tests/cpu_spread.c cgo/front/cpu_spread.c $link
@@ -27,8 +28,12 @@ cp lib/libnccl.so.2 lib/liblightpath.so "$out/second/"
 rm -f "$out"/fake/log*
 
 check layers "${PYTHON:-python3}" $tests/layers.py cgo/front
-for std in c99 c11; do check header-$std sh -c "${CC:-cc} -std=$std $strict $out/header.c -o $out/header-$std && $out/header-$std"; done
-check header-c++11 sh -c "${CXX:-c++} -std=c++11 -x c++ $strict $out/header.c -o $out/header-c++11 && $out/header-c++11"
+header() { # STANDARD COMPILER...
+  check "header-$1" sh -c "${*:2} -std=$1 $strict $out/header.c -o $out/header-$1 && $out/header-$1"
+}
+header c99 "${CC:-cc}"
+header c11 "${CC:-cc}"
+header c++11 "${CXX:-c++}" -x c++
 
 check churn "$out/churn"
 check load-now "$out/load" "$lib" now
@@ -36,14 +41,16 @@ check load-lazy "$out/load" "$lib" lazy
 check load-relative "$out/load" lib/libnccl.so.2 lazy
 check load-symlink "$out/load" "$out/elsewhere/libnccl.so.2" lazy
 check load-bind-now LD_BIND_NOW=1 "$out/load" "$lib" lazy
-for test in library fork group ends onesided args membership nonblocking survivors redop properties memory failure; do check $test "$out/$test"; done
+for test in library fork group ends onesided args membership nonblocking survivors redop properties memory failure; do
+  check $test "$out/$test"
+done
 check onesided-tcp LIGHTPATH_TRANSPORT=tcp "$out/onesided"
 check survivors-tcp LIGHTPATH_TRANSPORT=tcp "$out/survivors"
 check never-comes LIGHTPATH_TIMEOUT=1s "$out/nonblocking" never
 for ranks in 2 3 5; do check "quick-$ranks" LIGHTPATH_TRANSPORT=shm "$out/quick" $ranks; done
 for ranks in 2 3; do
-  check "stays-$ranks" LIGHTPATH_TRANSPORT=shm LIGHTPATH_CORE="$root/$out/counting.so" COUNTING_CORE="$root/lib/liblightpath.so" \
-    "$out/stays" $ranks
+  check "stays-$ranks" LIGHTPATH_TRANSPORT=shm LIGHTPATH_CORE="$root/$out/counting.so" \
+    COUNTING_CORE="$root/lib/liblightpath.so" "$out/stays" $ranks
 done
 check cpu-spread LIGHTPATH_TRANSPORT=shm "$out/cpu_spread"
 check conf "$out/conf" "$out/nccl.conf"
@@ -52,8 +59,8 @@ check options LIGHTPATH_PLANES=2 "$out/options"
 other() { # NAME MODE LIBRARY [VARIABLE=VALUE...]
   local name=other-$1 mode=$2 library=$3
   shift 3
-  check "$name" LD_LIBRARY_PATH="$root/$out/cuda" LIGHTPATH_NCCL_FALLBACK_LIB="$library" FAKE_LOG="$out/fake/log-$name" "$@" \
-    "$out/other" "$mode"
+  check "$name" LD_LIBRARY_PATH="$root/$out/cuda" LIGHTPATH_NCCL_FALLBACK_LIB="$library" \
+    FAKE_LOG="$out/fake/log-$name" "$@" "$out/other" "$mode"
 }
 fake=$root/$out/fake/libnccl.so.2
 other both both "$fake"

@@ -59,7 +59,8 @@ func Map(p Place, size int64, writable bool) ([]byte, error) {
 	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
 	// A file that is shorter than its part is said to be would be a trap.
-	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.Dev || st.Ino != p.Ino || uint64(st.Size) < p.Offset || uint64(st.Size)-p.Offset < uint64(size) {
+	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.Dev || st.Ino != p.Ino || uint64(st.Size) < p.Offset ||
+		uint64(st.Size)-p.Offset < uint64(size) {
 		return nil, fmt.Errorf("memfile: %s: %w", path, ErrChanged)
 	}
 	at, err := place(fd, p.Offset, uintptr(size), prot)

@@ -46,7 +46,7 @@ func sum(h uint64, in, out *float32) Call {
 
 func TestGroupOfManyCalls(t *testing.T) {
 	handles := world(t, 2)
-	const each = pooledCalls // twice what the pool holds, over both ranks
+	const each = pooledCalls // for two ranks, more than the pool holds
 	in, out := make([]float32, 2*each), make([]float32, 2*each)
 	var calls []Call
 	for i := range each {
@@ -102,7 +102,7 @@ func TestEndedHandles(t *testing.T) {
 	}
 }
 
-// Of the threads that end one communicator together, one does, and none crashes.
+// Several threads end one communicator: one succeeds, and none crashes.
 func TestDestroyOnce(t *testing.T) {
 	h := world(t, 1)[0]
 	errs := make([]error, 4)
@@ -124,7 +124,7 @@ func TestDestroyOnce(t *testing.T) {
 	}
 }
 
-// Enumerations of C are wider than shim's: a value that wraps must not become a good one.
+// Enumerations of C are wider than those of shim: a value that wraps must not become a valid one.
 func TestWideEnumerations(t *testing.T) {
 	h := world(t, 1)[0]
 	var in, out float32
@@ -144,7 +144,8 @@ func TestWideEnumerations(t *testing.T) {
 	}
 	call = sum(h, &in, &out)
 	call.Stream = uintptr(unsafe.Pointer(&in))
-	if err := Check(&call); !errors.Is(err, shim.ErrInvalidArgument) || !strings.Contains(err.Error(), "stream is not NULL") {
+	if err := Check(&call); !errors.Is(err, shim.ErrInvalidArgument) || !strings.Contains(err.Error(),
+		"stream is not NULL") {
 		t.Errorf("stream: %v", err)
 	}
 }
@@ -170,7 +171,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// boom is what a defect looks like from outside.
+// A defect becomes an error that names the functions.
 func TestRecovered(t *testing.T) {
 	var err error
 	func() {

@@ -20,7 +20,8 @@ func TestFilesAreUpToDate(t *testing.T) {
 }
 
 func TestSnake(t *testing.T) {
-	for name, want := range map[string]string{"Ranks": "ranks", "SpinLong": "spin_long", "DeadlineUS": "deadline_us", "PerRank": "per_rank"} {
+	for name, want := range map[string]string{"Ranks": "ranks", "SpinLong": "spin_long", "DeadlineUS": "deadline_us",
+		"PerRank": "per_rank"} {
 		if got := snake(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}

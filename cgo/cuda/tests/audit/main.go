@@ -56,7 +56,8 @@ func audit(frameLog, peerLog string, networks []string) (messages, switches int,
 		}
 	}
 	if slices.Contains(carried, 0) || len(l.Switches) == 0 {
-		return 0, 0, fmt.Errorf("planes carried %v messages, and switched %d times: that proves nothing", carried, len(l.Switches))
+		return 0, 0, fmt.Errorf("planes carried %v messages, and switched %d times: that proves nothing", carried,
+			len(l.Switches))
 	}
 	return len(list), len(l.Switches), nil
 }
@@ -89,7 +90,8 @@ func readMessages(path string, networks []string) ([]message, error) {
 		var m message
 		var net string
 		var posted, began int64
-		if _, err := fmt.Fscan(strings.NewReader(lines.Text()), &net, &m.src, &m.dst, &m.bytes, &posted, &began, &m.received); err != nil {
+		if _, err := fmt.Fscan(strings.NewReader(lines.Text()), &net, &m.src, &m.dst, &m.bytes, &posted, &began,
+			&m.received); err != nil {
 			return nil, fmt.Errorf("%s: %q: %w", path, lines.Text(), err)
 		}
 		if m.plane = slices.Index(networks, net); m.plane < 0 {
