@@ -24,11 +24,11 @@ import (
 	"lightpath/shim"
 )
 
-// circuitsEnv names the ports of a plane whose circuits switch, "rxec0,sw0 rxec1,sw1 ...": the device, and the
-// interface at which the switch takes what the device sends.
+// circuitsEnv names the ports of a plane with circuits, "rxec0,sw0 rxec1,sw1 ...": the device, and the switch's
+// interface to it.
 const circuitsEnv = "LIGHTPATH_TEST_RDMA_CIRCUITS"
 
-// crossConnect is a switch made of rules of tc, one per circuit.
+// crossConnect is a switch of tc rules, one for each circuit.
 type crossConnect struct {
 	ports []string // the switch's interfaces
 
@@ -39,7 +39,7 @@ type crossConnect struct {
 	moves   int
 }
 
-// Switch implements controller.Device. The circuits that change are taken away first, and all at once.
+// Switch implements controller.Device. It first removes all circuits that change, at once.
 func (c *crossConnect) Switch(_ int, m controller.Move) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *crossConnect) Map(int) (circuit.Permutation, error) {
 	return c.now.Clone(), c.failure
 }
 
-// circuits starts a controller of the ports of the test and points the environment at its fabric.
+// circuits starts a controller of the test's ports, and sets the environment to its fabric.
 func circuits(t *testing.T) *crossConnect {
 	t.Helper()
 	named := strings.Fields(os.Getenv(circuitsEnv))
@@ -136,8 +136,7 @@ func circuits(t *testing.T) *crossConnect {
 	return sw
 }
 
-// TestCircuits: collectives over circuits of soft-RoCE ports that lead one way and move between steps: every
-// byte right.
+// TestCircuits checks the results of collectives over one-way circuits of soft-RoCE ports that move between steps.
 func TestCircuits(t *testing.T) {
 	sw := circuits(t)
 	comms := join(t, len(sw.ports))
@@ -157,8 +156,8 @@ func TestCircuits(t *testing.T) {
 	}
 }
 
-// TestCircuitsWithoutDrain: a rank that asks for a switch with frames on the wire, which is long here, loses them, and
-// all ranks hear of it.
+// TestCircuitsWithoutDrain makes a rank ask for a switch with frames on a long wire. It loses them, and all ranks get
+// an error.
 func TestCircuitsWithoutDrain(t *testing.T) {
 	if os.Getenv("LIGHTPATH_TEST_LONG") == "" {
 		t.Skip("long, and the same happens in memory (shim): LIGHTPATH_TEST_LONG is not set")
@@ -177,6 +176,6 @@ func TestCircuitsWithoutDrain(t *testing.T) {
 		}
 	}
 	for _, c := range comms {
-		_ = c.Abort() // what it says has been said
+		_ = c.Abort() // the error was reported before
 	}
 }

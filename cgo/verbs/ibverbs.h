@@ -1,6 +1,6 @@
-/* The part of libibverbs' interface that this package uses, declared here so that every build has RDMA: no header of
- * rdma-core is needed. Names, values and layouts are those of infiniband/verbs.h, whose binary interface is fixed;
- * TestLayout compares them with that header where it is installed. Structures that only the library allocates are
+/* The part of libibverbs' interface that this package uses, declared here so that every build has RDMA: no header
+ * of rdma-core is needed. Names, values and layouts are those of infiniband/verbs.h, whose binary interface is
+ * fixed. TestLayout compares them with the installed header. Structures that only the library allocates are
  * declared as far as this package reads them. */
 #ifndef LP_VERBS_IBVERBS_H
 #define LP_VERBS_IBVERBS_H

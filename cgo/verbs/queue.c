@@ -72,7 +72,7 @@ int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port
 		init.qp_type = unacknowledged ? IBV_QPT_UC : IBV_QPT_RC;
 		init.cap.max_send_wr = sends;
 		init.cap.max_recv_wr = recvs;
-		init.cap.max_send_sge = 2; /* a header and what follows it */
+		init.cap.max_send_sge = 2; /* a header, and its data */
 		init.cap.max_recv_sge = 1;
 		init.cap.max_inline_data = *inlined;
 		errno = 0;

@@ -1,5 +1,5 @@
-/* Capture and graphs. A node depends on what was in its stream when it was captured, and on what events that the
- * stream had waited for stood for; nothing else orders a replay. */
+/* Capture and graphs. A node depends on the nodes that were in its stream when it was captured, and on the nodes before
+ * events that the stream had waited for. Nothing else orders a replay. */
 #include "stub.h"
 
 #include <stdlib.h>
@@ -10,8 +10,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ids;
 enum { MOST = 64 };
 static int under_way; /* atomic: captures */
-static CUgraph captures[MOST]; /* under way; but for relaxed ones they forbid calls: to the thread, of mode global to
-                                  others, too */
+static CUgraph captures[MOST]; /* in progress. Except in relaxed mode they forbid calls of the thread; in global mode, of other threads, too */
 static __thread CUgraph own_strict;
 static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -95,7 +94,7 @@ void stub_graph_append(CUstream s, struct op op) {
   pthread_mutex_unlock(&graph->mutex);
 }
 
-/* True where all nodes come before what the stream that began the capture would be given next. */
+/* Whether the next operation of the stream that began the capture would depend on all nodes. */
 static bool joined(CUgraph g) {
   bool *before = calloc(g->nodes.n + 1, sizeof *before), all = true;
   size_t i, k;
@@ -124,7 +123,7 @@ static unsigned random_number(void) {
   return v ^ v >> 16;
 }
 
-/* Runs all nodes, in an order that is another one each time; those that wait hold up what depends on them alone. */
+/* Runs all nodes, each time in another order. A node that waits delays only the nodes that depend on it. */
 static void run_nodes(CUgraph g, CUcontext ctx) {
   const struct timespec pause = {0, 20000};
   size_t left = g->nodes.n, i;
@@ -295,7 +294,7 @@ STUB_API CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   return rc;
 }
 
-/* Launches that are on their way hold it. */
+/* Launches in progress hold a reference. */
 STUB_API CUresult cuGraphExecDestroy(CUgraphExec exec) {
   BEGIN();
   release_exec(exec);

@@ -1,4 +1,4 @@
-/* Memory of other processes, and host memory of the program's own that devices use. */
+/* Memory of other processes, and the program's host memory that devices use. */
 #include "stub.h"
 
 #include <fcntl.h>
@@ -13,14 +13,14 @@ static size_t room_of(size_t size) { return (size + 4095) / 4096 * 4096; }
 
 /* ---- Device memory ---- */
 
-/* What a CUipcMemHandle holds. */
+/* The contents of a CUipcMemHandle. */
 struct handle {
   pid_t pid;
   int fd;
   CUdevice device;
   size_t size;
   ino_t ino;
-  const char *at; /* while it is made: where the allocation should begin */
+  const char *at; /* used while the handle is made: where the allocation should begin */
 };
 
 static void describe(struct block *b, void *arg) {
@@ -42,7 +42,7 @@ static void export_buf(struct block *b, void *arg) {
     r->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* The file that is the memory, for who maps it as an RDMA port does a dma-buf: from the beginning of an allocation. */
+/* The memory's file, which RDMA ports map as a dma-buf: from the beginning of an allocation. */
 STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, size_t size, int type,
                                                 unsigned long long flags) {
   struct buf r = {at, size, -1};
@@ -57,7 +57,7 @@ STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, si
 
 static int flushes;
 
-/* For tests: how often streams have been made to see what others have written. */
+/* For tests: how often writes of other devices have been flushed. */
 STUB_API int stubFlushes(void) { return __atomic_load_n(&flushes, __ATOMIC_ACQUIRE); }
 
 STUB_API CUresult cuFlushGPUDirectRDMAWrites(int target, int scope) {
@@ -81,7 +81,7 @@ STUB_API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at) {
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-/* Memory that this context has opened before. */
+/* Memory that this context has opened already. */
 struct opened {
   ino_t ino;
   CUcontext ctx;
@@ -95,8 +95,8 @@ static bool again(struct block *b, void *arg) {
   return true;
 }
 
-/* As a driver: nobody opens what is its own, who opens something twice gets it in the same place, and
- * STUB_CUDA_PEERS=0 keeps devices apart. */
+/* As with a driver, a process cannot open its own memory, and opening memory twice gives the same address. With
+ * STUB_CUDA_PEERS=0 devices do not reach each other. */
 STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
   CUcontext ctx = stub_current();
   struct handle h;
@@ -169,8 +169,8 @@ STUB_API CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
 
 /* ---- Host memory ---- */
 
-/* Registered memory is two blocks: what the host has, and what devices are to use instead, so that whoever
- * takes one for the other is found out. */
+/* Registered memory is two blocks, with an address for the host and another one for devices. So a mix-up is
+ * detected. */
 
 static bool is_registered(const struct block *b) { return b->device != NULL; }
 static bool is_any(const struct block *b) { return b != NULL; }

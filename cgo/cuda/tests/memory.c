@@ -1,4 +1,4 @@
-/* Memory of devices beyond calls, and what must be left as it was: memory [NAME...] runs some of the tests. */
+/* Device memory of ncclMemAlloc, full devices, and the thread's state: memory [NAME...] runs some of the tests. */
 #include "tests.h"
 
 #define N 40000
@@ -13,8 +13,8 @@ static unsigned kind_of(const void *at) {
   return type;
 }
 
-/* Memory of ncclMemAlloc is the device's, good for any call, and not freed while something is registered.
- * Registrations are hints, windows of it take no puts. */
+/* ncclMemAlloc gives device memory, which serves for any call and cannot be freed while some of it is registered.
+ * Registrations are hints, and windows of it take no puts. */
 static void allocated(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = NULL, *small, mine[4] = {1, 2, 3, 4}, got[4];
@@ -33,7 +33,7 @@ static void allocated(struct rank *r) {
   CHECK(got[3] == 4 * (float)r->world);
   meet();
   if (r->rank == 0)
-    FAILS(ncclMemFree(a), ncclInvalidUsage, "deregister it first"); /* the last error is the process's */
+    FAILS(ncclMemFree(a), ncclInvalidUsage, "deregister it first"); /* the last error belongs to the process */
   meet();
   OK(ncclCommDeregister(r->comm, handle));
   OK(ncclMemFree(a));
@@ -51,14 +51,14 @@ static void allocated(struct rank *r) {
   r->comm = NULL;
   OK(ncclMemFree(small));
   IS(gpu.CtxGetCurrent(&ctx), CUDA_SUCCESS);
-  IS(gpu.CtxSetCurrent(NULL), CUDA_SUCCESS); /* such a thread has host memory */
+  IS(gpu.CtxSetCurrent(NULL), CUDA_SUCCESS); /* such a thread gets host memory */
   OK(ncclMemAlloc(&at, 100));
   *(volatile char *)at = 1;
   OK(ncclMemFree(at));
   IS(gpu.CtxSetCurrent(ctx), CUDA_SUCCESS);
 }
 
-/* A device, or page-locked memory, that is full: an error, and the communicator goes on. */
+/* A full device, or too much page-locked memory, gives an error, and the communicator still works. */
 static void full(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(N * sizeof *a);
@@ -77,8 +77,7 @@ static void full(struct rank *r) {
   OK(ncclMemFree(at));
 }
 
-/* What is not the library's is left as it was by every call, whether it succeeds or not: the thread's context and
- * the mode in which it may make calls while others capture. */
+/* No call changes the thread's context or its capture mode, whether it succeeds or not. */
 static void untouched(struct rank *r) {
   static const int modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                               CU_STREAM_CAPTURE_MODE_RELAXED};
@@ -117,7 +116,7 @@ static void untouched(struct rank *r) {
     LEFT(FAILS(ncclMemAlloc(&at, 1000), ncclUnhandledCudaError, "CUDA_ERROR_OUT_OF_MEMORY"));
     gpu.Fail(NULL, 0, 0);
   }
-  for (i = 0; i < 3; i++) { /* in the middle: each fails its communicator */
+  for (i = 0; i < 3; i++) { /* each fails in the middle, and fails its communicator */
     static const char *const functions[] = {"cuLaunchHostFunc", "cuMemcpyHtoDAsync_v2", "cuStreamWaitValue32_v2"};
     static const char *const named[] = {"cuLaunchHostFunc: ", "cuMemcpyHtoDAsync: ", "cuStreamWaitValue32: "};
     ncclComm_t comm;
@@ -135,7 +134,7 @@ static void untouched(struct rank *r) {
   r->comm = NULL;
 }
 
-/* A thread without a context has the device that CUDA's runtime says, here a library of the test's: 3. */
+/* A thread without a context has the device of CUDA's runtime: here 3, of a library for tests. */
 static void by_runtime(struct rank *r) {
   ncclUniqueId id;
   ncclComm_t comm;
@@ -154,7 +153,7 @@ static void by_runtime(struct rank *r) {
   gpu_use(r->device);
 }
 
-/* A driver that lacks what is needed says so when a stream is used; host memory goes as ever. */
+/* A driver that lacks functions gives an error when a stream is used. Host memory works. */
 static void old(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float a[4] = {1, 2, 3, 4};

@@ -65,7 +65,7 @@ static void finish(struct buffers_of *b, const struct rank *k) {
   gpu_free(b->base);
 }
 
-/* A rooted call in place is one at the root only. */
+/* Only at the root a rooted call can be in place. */
 static bool sensible(const struct run *r) {
   bool rooted = r->coll == REDUCE || r->coll == GATHER || r->coll == SCATTER;
   return !(r->inplace && (rooted || r->coll == SENDRECV || r->coll == ALLTOALL));

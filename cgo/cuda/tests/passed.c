@@ -1,4 +1,4 @@
-/* The collectives of the libnccl for tests: calls that were passed through. */
+/* The collectives of the libnccl for tests: calls that were passed on. */
 #include "passed.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "peer.h"
 
-/* With PEER_ALL a program whose collectives are not all interposed fails. */
+/* With PEER_ALL the program fails if a collective is not interposed. */
 __attribute__((destructor)) static void verify(void) {
   struct peer_counts counts;
   peerCounts(&counts);

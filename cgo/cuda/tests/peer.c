@@ -1,11 +1,11 @@
-/* A libnccl for tests of the interposer, over the stub of the driver: ranks are threads of one process. It has what
- * the interposer takes of the real one, with its semantics: sends and receives run on streams, all of a group at
- * once; the messages of a pair of ranks meet in order; small ones are away before anyone receives them, large ones
- * wait; init waits for all ranks; whatever is captured is replayed; an abort lets streams go on.
+/* A libnccl for tests of the interposer, over the stub of the driver. Ranks are threads of one process. It has the
+ * functions that the interposer uses, with NCCL's semantics. Sends and receives run on streams, all of a group at
+ * once. The messages of a pair of ranks match in order. A small message does not wait for its receiver, a large one
+ * does. Init waits for all ranks. Captured calls are replayed. After an abort, streams continue.
  *
- * Collectives move nothing, they are counted (passed.c). With PEER_LOG every message is a line of that file:
- * network, source, destination, bytes, when its sender's stream came to it, when its receiver's did, when it was
- * received (ns, monotonic). */
+ * Collectives move no data: passed.c counts them. With PEER_LOG every message is a line of that file: network,
+ * source, destination, bytes, and the times (ns, monotonic) when the sender's and the receiver's stream reached it,
+ * and when it was received. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@
 
 struct message {
   struct message* next;
-  const void* at; /* where the sender has it, or a copy */
+  const void* at; /* the sender's buffer, or a copy */
   void* copy;
   size_t bytes;
   bool taken;
@@ -48,8 +48,8 @@ struct ncclComm {
   struct world* world;
   int rank;
   char net[32];
-  CUevent last; /* after its last kernel that was not captured: they follow each other */
-  uint32_t* words; /* of its kernels */
+  CUevent last; /* after the last kernel that was not captured: these run in order */
+  uint32_t* words; /* of kernels */
   unsigned given;
 };
 
@@ -60,10 +60,10 @@ struct op {
   int peer;
 };
 
-/* What a group has on one stream of one communicator. */
+/* The messages of a group on one stream of one communicator. */
 struct kernel {
   ncclComm_t comm;
-  uint32_t* over; /* set when it is */
+  uint32_t* over; /* set when it has run */
   cudaStream_t stream;
   size_t n;
   struct op ops[1024];
@@ -210,7 +210,7 @@ static bool receive(ncclComm_t c, const struct op* op, uint64_t began) {
             op->peer, m->bytes);
     abort();
   }
-  if (getenv("PEER_DELAY_US") != NULL) { /* on its way */
+  if (getenv("PEER_DELAY_US") != NULL) { /* in flight */
     pthread_mutex_unlock(&w->mutex);
     usleep((useconds_t)atoi(getenv("PEER_DELAY_US")));
     pthread_mutex_lock(&w->mutex);
@@ -221,7 +221,7 @@ static bool receive(ncclComm_t c, const struct op* op, uint64_t began) {
   log_message(c->net, op->peer, c->rank, m, began);
   m->taken = true;
   pthread_cond_broadcast(&w->changed);
-  if (m->copy != NULL) { /* its sender has gone on */
+  if (m->copy != NULL) { /* its sender has continued */
     free(m->copy);
     free(m);
   }
@@ -236,7 +236,7 @@ static void* run(void* arg) {
   bool alive;
   size_t i;
   pthread_mutex_lock(&w->mutex);
-  alive = !w->aborted; /* behind a receive that was given up, messages are not the ones that are expected */
+  alive = !w->aborted; /* after an abandoned receive, messages no longer match */
   while (__atomic_load_n(&mute, __ATOMIC_ACQUIRE) && alive) alive = wait_for(w);
   for (i = 0; alive && i < k->n; i++)
     if (k->ops[i].send)
@@ -254,8 +254,8 @@ static void* run(void* arg) {
   return NULL;
 }
 
-/* A kernel is a thread: those of a graph run beside each other, and the stub's graphs have but one for what is
- * called. */
+/* A kernel runs in its own thread: kernels of a graph run in parallel, but the stub's graphs have one thread for host
+ * functions. */
 static void begin(void* kernel) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, run, kernel) != 0 || pthread_detach(thread) != 0) abort();
@@ -270,7 +270,7 @@ ncclResult_t ncclGroupStart(void) {
 
 static ncclResult_t join_all(void);
 
-/* Puts a kernel on its stream, behind the communicator's kernel before it. */
+/* Enqueues a kernel on its stream, after the communicator's last kernel. */
 static CUresult launch(struct kernel* k) {
   const CUstream s = (CUstream)k->stream;
   CUevent* last = &k->comm->last;
@@ -316,7 +316,7 @@ static ncclResult_t add(ncclComm_t c, cudaStream_t stream, struct op op) {
   for (i = 0; i < kernel_count && (kernels[i]->comm != c || kernels[i]->stream != stream); i++) {
   }
   if (i == kernel_count) {
-    kernels[kernel_count] = malloc(sizeof **kernels); /* lives on: it may be captured */
+    kernels[kernel_count] = malloc(sizeof **kernels); /* never freed: it may be captured */
     *kernels[kernel_count] = (struct kernel){.comm = c, .stream = stream};
     kernel_count++;
   }
@@ -389,7 +389,7 @@ static struct world* world_of(const ncclUniqueId* id, int ranks) {
   return w;
 }
 
-/* All that a group makes are joined before any is waited for. */
+/* A group joins all its communicators before it waits for one. */
 static ncclResult_t join_all(void) {
   size_t i;
   for (i = 0; i < init_count; i++) {
@@ -411,7 +411,7 @@ static ncclResult_t join_all(void) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  const char* limit = getenv("PEER_INITS"); /* so many, and no more */
+  const char* limit = getenv("PEER_INITS"); /* the most inits */
   ncclResult_t rc = driver();
   struct ncclComm* c;
   pthread_mutex_lock(&mutex);
@@ -460,7 +460,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
   return ncclSuccess;
 }
 
-/* Their memory stays: a stream may still be inside. */
+/* Their memory stays: a stream may still use it. */
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
   (void)c;
   pthread_mutex_lock(&mutex);

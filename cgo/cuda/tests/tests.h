@@ -1,4 +1,4 @@
-/* What programs of several tests share. */
+/* Helpers of programs with several tests. */
 #ifndef LP_CUDA_TESTS_TESTS_H
 #define LP_CUDA_TESTS_TESTS_H
 
@@ -6,7 +6,7 @@
 
 #include "gpu.h"
 
-/* A word that holds streams up until it is opened. */
+/* A gate makes streams wait until it is opened. */
 uint32_t *new_gate(void);
 void wait_for_gate(CUstream s, uint32_t *gate);
 void open_gate(uint32_t *gate);
@@ -14,7 +14,7 @@ void open_gate(uint32_t *gate);
 /* Waits until a communicator has failed, and returns how. */
 ncclResult_t await_failure(ncclComm_t comm);
 
-/* Ends the capture of a stream, and returns what was captured, ready to be launched. */
+/* Ends the capture of a stream, and returns the graph, ready to be launched. */
 CUgraphExec end_capture(CUstream s);
 
 struct test {
@@ -23,7 +23,7 @@ struct test {
   void (*run)(struct rank *r);
   const char *timeout; /* LIGHTPATH_TIMEOUT, NULL for the default */
 };
-/* Runs those tests, in their order, that the program's arguments name; without arguments all. */
+/* Runs the tests that the program's arguments name, or all, and prints their times. */
 void run_tests(const struct test *tests, size_t n, int argc, char **argv);
 
 #endif
