@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Compares Lightpath's ABI with NVIDIA's: abi.py PACKAGE [--self-test]
 
-PACKAGE is the directory nvidia/nccl of NVIDIA's Python package (include/ and lib/). Compared are
+PACKAGE is the directory nvidia/nccl of NVIDIA's Python package (include/ and lib/). It compares
   nccl.h            prototypes, enumerators, structures with offset, size and type of every field,
                     typedefs, macros, and the bytes of every initializer;
   lp_nccl_device.h  prototypes and complete structures, as far as NVIDIA's device header has them;
   libnccl.so.2      names and binding (weak or strong) of the exported symbols, and the soname;
 and every source of cgo/front is compiled against NVIDIA's nccl.h.
 
-Each header becomes a list of facts, one per line, which the C compiler states: what is compared
-are values and types, never the text of a header. With --self-test, our side is damaged in every one of these
-respects, and each damage must be found."""
+The C compiler turns each header into a list of facts, one per line: values and types are compared, never the text of a
+header. With --self-test, our side is damaged in each of these respects, and each damage must be found."""
 
 import argparse
 import pathlib

@@ -11,8 +11,7 @@ import (
 	"lightpath/shim/topology"
 )
 
-// server is a DGX A100 whose GPU 0 has twelve links to two switches and GPU 1 two to GPU 0; the
-// others have none.
+// server is a DGX A100: GPU 0 has twelve links to two switches, and GPU 1 has two to GPU 0. The others have none.
 func server() *dgxa100.Server {
 	s := dgxa100.New()
 	for i, d := range s.Devices {

@@ -6,8 +6,7 @@
 #include <string.h>
 #include <ucc/api/ucc.h>
 
-/* UCC's collectives; MPI is what its ranks find each other by. With PEER_YIELD=1 a rank that waits gives its
- * processor away. */
+/* UCC's collectives. Ranks find each other by MPI. With PEER_YIELD=1 a rank yields while it waits. */
 
 static ucc_lib_h lib;
 static ucc_context_h context;
@@ -84,7 +83,7 @@ static int reduces(const struct run *r) {
   return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
 }
 
-/* 0, or -1 where UCC has no such type. */
+/* 0, or -1 if UCC has no such type. */
 static int ucc_type(ncclDataType_t t, ucc_datatype_t *type) {
   switch (t) {
     case ncclInt8: *type = UCC_DT_INT8; return 0;
@@ -141,7 +140,7 @@ void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
     case ALLGATHER: args.coll_type = UCC_COLL_TYPE_ALLGATHER, args.dst.info.count = all; break;
     case REDUCESCATTER: args.coll_type = UCC_COLL_TYPE_REDUCE_SCATTER, args.src.info.count = all; break;
     case BROADCAST:
-      /* One buffer, as MPI's: only in place is the call that was asked for. */
+      /* Like MPI_Bcast it has one buffer, so only the call in place is the same. */
       if (!r->inplace) memcpy(at.recv, at.send, n * type_size(r->type));
       args.coll_type = UCC_COLL_TYPE_BCAST, args.src.info.buffer = at.recv;
       break;

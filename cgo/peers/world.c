@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The process of a rank, whose world is MPI's, and so are buffers that the library allocates. */
+/* The process of a rank. MPI numbers the ranks, and allocates the library's buffers. */
 
 void mpi_check(const struct worker *w, const char *what, int result) {
   if (result == MPI_SUCCESS) return;

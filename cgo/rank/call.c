@@ -1,6 +1,6 @@
 #include "rank.h"
 
-/* NCCL had none of these before 2.28; the rank runs over what there is. */
+/* NCCL has these since 2.28; the rank also runs over older libraries. */
 #pragma weak ncclAlltoAll
 #pragma weak ncclGather
 #pragma weak ncclScatter
@@ -21,7 +21,7 @@ static ncclResult_t sendrecv(const struct run *r, int rank, int world, struct bu
   return result != ncclSuccess ? result : end;
 }
 
-/* As frameworks do it: a group with a send and a receive for each peer, none where nothing goes. */
+/* As in frameworks: a group with a send and a receive for each peer, none for empty messages. */
 static ncclResult_t alltoallv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm,
                               cudaStream_t s) {
   size_t size = type_size(r->type), n = (size_t)world, me = (size_t)rank;

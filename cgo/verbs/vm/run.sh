@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
-# run.sh [-f FILE]... COMMAND... : runs COMMAND as root in a throw-away virtual machine that has
-# soft-RoCE planes, and exits with its status; 77 means that there can be no such machine here,
-# and the last line says why.
+# run.sh [-f FILE]... COMMAND... : runs COMMAND as root in a temporary virtual machine with soft-RoCE planes, and exits
+# with its status. 77 means that no such machine can run here; the last line says why.
 #
 #   host a        plane i         host b           one kernel, one network namespace; policy routing
-#   rxea$i -- pa$i ~~~~~~~ pb$i -- rxeb$i          makes what goes from a to b cross the wire
+#   rxea$i -- pa$i ~~~~~~~ pb$i -- rxeb$i          sends packets from a to b over the wire
 #   10.0.$i.1     (veth, 9000)    10.0.$i.2
 #
-# and a plane whose circuits switch: rxec$i -- pc$i ~~~ sw$i, at 10.0.100.(i+1), where rules of tc at sw$i
-# are the cross-connect. All ports are dark at first.
+# and a plane with circuits: rxec$i -- pc$i ~~~ sw$i, at 10.0.100.(i+1). tc rules at sw$i are the cross-connect. All ports
+# are dark at first.
 #
-# Debian's own kernel (flavour amd64: the cloud one lacks rdma_rxe) boots in QEMU with software
-# emulation, so this needs no privilege but to install packages, no KVM and no RDMA here. The
-# root file system is made of this machine's files: each FILE with the libraries it is linked
-# with, at the same path. Functional only: the times of an emulated machine mean nothing.
+# Debian's kernel (flavour amd64: the cloud one lacks rdma_rxe) boots in QEMU with software emulation. So this needs no KVM
+# and no RDMA, and no privilege except to install packages. The root file system has files of this machine: each FILE with
+# the libraries it is linked with, at the same path. It checks functions only: times of an emulated machine mean nothing.
 #
 #   PLANES=2  SMP=2  MEM=2048 (MiB)  BOOT_LIMIT=240  RUN_LIMIT=600 (seconds)
 #   CACHE: where the kernel is kept; default ${XDG_CACHE_HOME:-~/.cache}/lightpath/vm

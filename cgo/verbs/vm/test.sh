@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh [PATTERN] : the tests of RDMA planes on soft-RoCE, in the machine of run.sh: those of package verbs, then
-# ranks as processes through libnccl.so.2, results checked.
+# test.sh [PATTERN] : tests RDMA planes on soft-RoCE, in the machine of run.sh: package verbs, then ranks as processes
+# through libnccl.so.2, with their results checked.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 mkdir -p build
