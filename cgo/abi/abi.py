@@ -92,7 +92,8 @@ class Header:
     def facts(self):
         """Everything there is to compare, as a set of lines."""
         facts = self.prototypes() | {f"typedef {t}" for t in self.typedefs()}
-        probe = [self.source, "#include <stdio.h>\n#include <string.h>\n#include <stddef.h>\n", PROBE, "int main(void) {"]
+        includes = "#include <stdio.h>\n#include <string.h>\n#include <stddef.h>\n"
+        probe = [self.source, includes, PROBE, "int main(void) {"]
         for name, enumerators in self.enums():
             probe.append(f'printf("enum {name} size %zu\\n", sizeof({name}));')
             probe += [f'printf("enum {name} {e} %lld\\n", (long long){e});' for e in enumerators if e]

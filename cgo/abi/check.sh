@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compares our header and library with NVIDIA's package: check.sh [DIR]
-# DIR is the package's nvidia/nccl; without it the package is fetched once into build/. It needs lib/libnccl.so.2. It also
-# checks that abi.py finds every kind of damage, and runs our library with NVIDIA's behind it.
+# DIR is the package's nvidia/nccl; without it the package is fetched once into build/. It needs lib/libnccl.so.2. It
+# also checks that abi.py finds every kind of damage, and runs our library with NVIDIA's behind it.
 set -eu
 cd "$(dirname "$0")/../.."
 package=nvidia-nccl-cu13

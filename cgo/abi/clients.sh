@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks that lib/libnccl.so.2 has every function that released frameworks need. Their lists are in clients/; a new list:
+# Checks that lib/libnccl.so.2 has every function that released frameworks need. Their lists are in clients/; a new
+# list:
 #   nm -D --undefined-only FILE.so | awk '$2 ~ /^p?nccl/ {print $2}' | sort -u
 # A program would report a missing function when it is loaded, or when it calls the function.
 set -eu

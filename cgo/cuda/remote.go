@@ -25,9 +25,11 @@ func (Library) RemoteWrites() (flush bool, err error) {
 	case err != nil:
 		return false, err
 	case exports == 0:
-		return false, fmt.Errorf("the CUDA driver gives no dma-buf of this device's memory (the open kernel modules do): %w", device.ErrDriver)
+		return false, fmt.Errorf("the CUDA driver gives no dma-buf of this device's memory (the open kernel modules do): %w",
+			device.ErrDriver)
 	case flush && flushes == 0:
-		return false, fmt.Errorf("this device does not order what others write to its memory, and the CUDA driver cannot flush it: %w", device.ErrDriver)
+		return false, fmt.Errorf("this device does not order what others write to its memory, "+
+			"and the CUDA driver cannot flush it: %w", device.ErrDriver)
 	}
 	return flush, nil
 }

@@ -1,6 +1,6 @@
-/* STREAM's loops (J. McCalpin), for lightpath bench kernels to compare with the library's kernels: lightpath-stream BYTES
- * THREADS. A line of input names a loop, "copy", "add" or "triad", with "-nt" for stores past the caches. The answer is the
- * nanoseconds of the loop over arrays of BYTES each. */
+/* STREAM's loops (J. McCalpin), for lightpath bench kernels to compare with the library's kernels: lightpath-stream
+ * BYTES THREADS. A line of input names a loop, "copy", "add" or "triad", with "-nt" for stores past the caches. The
+ * answer is the nanoseconds of the loop over arrays of BYTES each. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -123,7 +123,8 @@ func circuits(t *testing.T) *crossConnect {
 	}
 	t.Cleanup(server.Close)
 	for name, value := range map[string]string{
-		"LIGHTPATH_FABRIC": path, "LIGHTPATH_TIMEOUT": "120s", "LIGHTPATH_PLANNER": "perstep", "NCCL_IB_HCA": "=" + strings.Join(hcas, ","),
+		"LIGHTPATH_FABRIC": path, "LIGHTPATH_TIMEOUT": "120s", "LIGHTPATH_PLANNER": "perstep",
+		"NCCL_IB_HCA":     "=" + strings.Join(hcas, ","),
 		"NCCL_IB_TIMEOUT": fmt.Sprint(patient), "NCCL_IB_RETRY_CNT": "3",
 	} {
 		t.Setenv(name, value)

@@ -105,7 +105,8 @@ func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.R
 	r := &region{}
 	rc := C.lpv_register_buf(&d.d, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(at), &r.mr, &r.lkey, &r.rkey)
 	if rc == C.int(syscall.ENOTSUP) || rc == C.int(syscall.ENOSYS) {
-		return nil, fmt.Errorf("verbs: %s: register a dma-buf: the device, its kernel driver or libibverbs (rdma-core 34 or later is needed) takes none: %w", d.name, syscall.Errno(rc))
+		return nil, fmt.Errorf("verbs: %s: register a dma-buf: the device, its kernel driver or libibverbs "+
+			"(rdma-core 34 or later is needed) takes none: %w", d.name, syscall.Errno(rc))
 	}
 	if rc != 0 {
 		return nil, wrap(rc, "%s: register a dma-buf", d.name)

@@ -387,7 +387,7 @@ func TestRemovedDevice(t *testing.T) {
 	}
 	sh(t, "rdma link add "+names[1]+" type rxe netdev pb1")
 	if !some {
-		t.Skip("this driver does not tell, and is not removed while it is open")
+		t.Skip("this driver sends no event when it is removed, and is not removed while a device is open")
 	}
 	if ev.Kind != rdma.DeviceFatal {
 		t.Errorf("%+v", ev)
@@ -395,7 +395,8 @@ func TestRemovedDevice(t *testing.T) {
 }
 
 // restore adds the routes that plane 0 lost with its link.
-const restore = "ip route replace 10.0.0.2 dev pa0 src 10.0.0.1 table 1000; ip route replace 10.0.0.1 dev pb0 src 10.0.0.2 table 2000"
+const restore = "ip route replace 10.0.0.2 dev pa0 src 10.0.0.1 table 1000; " +
+	"ip route replace 10.0.0.1 dev pb0 src 10.0.0.2 table 2000"
 
 // waitActive waits until all ports are up.
 func waitActive(t *testing.T, devices [][2]rdma.Device) {

@@ -239,7 +239,8 @@ func (o *Op) mismatch(p int, s unsafe.Pointer) error {
 		return fmt.Errorf("sharedmem: rank %d made a different call than rank %d (operation %d): %w", p, o.a.rank, o.Seq,
 			exec.ErrSignature)
 	}
-	return fmt.Errorf("sharedmem: rank %d is in operation %d, or has made other calls than rank %d before operation %d: %w",
+	return fmt.Errorf("sharedmem: "+
+		"rank %d is in operation %d, or has made other calls than rank %d before operation %d: %w",
 		p, h.Seq, o.a.rank, o.Seq, exec.ErrSequence)
 }
 

@@ -26,8 +26,8 @@ func TestTrials(t *testing.T) {
 		t.Errorf("%v trials", tried)
 	}
 	for _, c := range []struct{ n, class int }{
-		{0, noClass}, {classMin - 1, noClass}, {classMin, 0}, {classMiddle - 1, 0}, {classMiddle, 1}, {classLarge - 1,
-			1}, {classLarge, 2}, {largeRoom, 2},
+		{0, noClass}, {classMin - 1, noClass}, {classMin, 0}, {classMiddle - 1, 0},
+		{classMiddle, 1}, {classLarge - 1, 1}, {classLarge, 2}, {largeRoom, 2},
 	} {
 		if got := costClass(c.n, false); got != c.class {
 			t.Errorf("%d bytes are of class %d", c.n, got)

@@ -15,7 +15,7 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// newReadable is newGroup, of ranks that know that they can read each other's memory.
+// newReadable returns a group whose ranks know that they can read each other's memory.
 func newReadable(t testing.TB, ranks int) *group {
 	t.Helper()
 	return readable(t, newGroup(t, ranks, 1))
@@ -32,13 +32,13 @@ func readable(t testing.TB, g *group) *group {
 	return g
 }
 
-// TestDirectFrom: from what size on is for all ranks the same, and follows from the slots and the pages.
-func TestDirectFrom(t *testing.T) {
+// TestPublishFrom checks the least size of published blocks: all ranks agree, and it depends on slots and pages.
+func TestPublishFrom(t *testing.T) {
 	for _, c := range []struct {
 		coll        schedule.Collective
 		ranks       int
 		slots       uint64
-		from, large int // of blocks of small pages, and of large ones
+		from, large int // least sizes, in small pages and in large ones
 	}{
 		{schedule.AllToAll, 2, fewSlots, 64 << 10, 64 << 10}, {schedule.AllToAll, 8, fewSlots, 64 << 10, 64 << 10},
 		{schedule.AllGather, 2, fewSlots, 64 << 10, 64 << 10}, {schedule.AllToAll, 2, manySlots, 1 << 20, 256 << 10},
@@ -56,11 +56,11 @@ func TestDirectFrom(t *testing.T) {
 			j.check(t)
 			for r, op := range j.ops {
 				if op.published != (below == 0) {
-					t.Errorf("%v, %d ranks, %d slots: rank %d, block of %d: direct %v", c.coll, c.ranks, c.slots, r, op.Block,
+					t.Errorf("%v, %d ranks, %d slots: rank %d, block of %d: published %v", c.coll, c.ranks, c.slots, r, op.Block,
 						op.published)
 				}
 				if from := op.publishFrom(true); from != c.large {
-					t.Errorf("%v, %d ranks, %d slots: rank %d: blocks of large pages from %d on, want %d", c.coll, c.ranks, c.slots,
+					t.Errorf("%v, %d ranks, %d slots: rank %d: in large pages from %d on, want %d", c.coll, c.ranks, c.slots,
 						r, from, c.large)
 				}
 			}
@@ -68,8 +68,8 @@ func TestDirectFrom(t *testing.T) {
 	}
 }
 
-// TestDirect: blocks are read where they are, whatever ways other ranks' blocks go.
-func TestDirect(t *testing.T) {
+// TestPublish checks that blocks are read in place, also where those of other ranks go through slots.
+func TestPublish(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
 		for _, coll := range []schedule.Collective{schedule.AllToAll, schedule.AllGather, schedule.Broadcast} {
 			for _, size := range []int{publishMin, publishMin + 8, largeRoom + 8, publishRead + largeRoom, 2*publishRead + 8} {
@@ -80,7 +80,7 @@ func TestDirect(t *testing.T) {
 					g := newReadable(t, ranks)
 					j := &job{coll: coll, typ: datatype.Int64, count: size / 8}
 					g.bind(t, j)
-					if coll == schedule.AllToAll { // the last rank's in place
+					if coll == schedule.AllToAll { // the last rank's call is in place
 						r := ranks - 1
 						j.out[r] = j.in[r]
 						j.ops[r].Recv, j.ops[r].InPlace = j.ops[r].Send, true
@@ -90,7 +90,7 @@ func TestDirect(t *testing.T) {
 					for r, op := range j.ops {
 						want := !op.InPlace && (coll == schedule.AllToAll || ranks == 2) && (coll != schedule.Broadcast || r == op.Root)
 						if op.published != want {
-							t.Errorf("rank %d: direct %v", r, op.published)
+							t.Errorf("rank %d: published %v", r, op.published)
 						}
 					}
 				})
@@ -99,8 +99,8 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// TestDirectWaits: a rank's operation lasts until the others have read its buffer.
-func TestDirectWaits(t *testing.T) {
+// TestPublishWaits checks that a rank's operation lasts until the others have read its buffer.
+func TestPublishWaits(t *testing.T) {
 	g := newReadable(t, 2)
 	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: publishMin}
 	g.bind(t, j)
@@ -133,8 +133,7 @@ func TestDirectWaits(t *testing.T) {
 	j.check(t)
 }
 
-// TestAbandon: what is read of a rank that has given up does not count, for its buffer may hold
-// anything.
+// TestAbandon checks that data read from a rank that has abandoned its call is not used: its buffer may have changed.
 func TestAbandon(t *testing.T) {
 	g := newReadable(t, 2)
 	j := &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: publishMin}
@@ -147,19 +146,19 @@ func TestAbandon(t *testing.T) {
 	if ok, err := op.arrivedFrom(0, op.first); !ok || err != nil {
 		t.Fatalf("rank 0's block has not come: %v", err)
 	}
-	j.ops[0].Abandon() // between rank 1's look at the header and its copy
-	if err := op.fetch(0, op.first, 1, op.Recv); !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(),
-		"rank 0 has given up") {
+	j.ops[0].Abandon() // after rank 1 has read the header, before it copies
+	err := op.fetch(0, op.first, 1, op.Recv)
+	if !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "rank 0 has given up") {
 		t.Errorf("got %v", err)
 	}
 	for range 10 {
 		if _, done, _ := op.Poll(); done {
-			t.Error("complete with what rank 0 has taken back")
+			t.Error("complete with data of the abandoned call")
 		}
 	}
 }
 
-// TestUnreadable: where a rank cannot be read, or only some of its memory, blocks go through slots.
+// TestUnreadable checks that blocks go through slots where a rank's memory, or a part of it, cannot be read.
 func TestUnreadable(t *testing.T) {
 	run := func(t *testing.T, g *group, j *job) {
 		g.bind(t, j)
@@ -167,14 +166,14 @@ func TestUnreadable(t *testing.T) {
 		j.check(t)
 		for r, op := range j.ops {
 			if op.published {
-				t.Errorf("rank %d: direct", r)
+				t.Errorf("rank %d: published", r)
 			}
 		}
 	}
 	t.Run("another process", func(t *testing.T) {
 		g := newGroup(t, 2, 1)
 		for _, a := range g.arenas {
-			a.processInfo(a.rank).token.Store(token + 2) // the number of its process means another here
+			a.processInfo(a.rank).token.Store(token + 2) // as if another process had its number here
 		}
 		for range 3 {
 			run(t, g, &job{coll: schedule.AllToAll, typ: datatype.Uint8, count: publishMin})
@@ -195,12 +194,12 @@ func TestUnreadable(t *testing.T) {
 		}
 		defer func() { _ = unix.Munmap(mem) }()
 		if g.arenas[0].readable(unsafe.Pointer(unsafe.SliceData(mem)), len(mem)) {
-			t.Error("memory that nobody may read is said to be readable")
+			t.Error("memory without access is readable")
 		}
 	})
 }
 
-// TestReadProcess: all or an error.
+// TestReadProcess checks that a read is complete or an error.
 func TestReadProcess(t *testing.T) {
 	g := newReadable(t, 2)
 	pid := g.arenas[0].processInfo(1).pid

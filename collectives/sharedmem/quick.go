@@ -153,7 +153,8 @@ type QuickRecipe struct {
 
 // hash is the function hash of cgo/front/quick.c.
 func (r *QuickRecipe) hash() uint64 {
-	return mix(mix(r.Count) ^ uint64(uint32(r.Op))<<32 ^ uint64(uint32(r.Peer))<<16 ^ uint64(r.Kind)<<8 ^ uint64(uint32(r.Type)))
+	return mix(mix(r.Count) ^
+		uint64(uint32(r.Op))<<32 ^ uint64(uint32(r.Peer))<<16 ^ uint64(r.Kind)<<8 ^ uint64(uint32(r.Type)))
 }
 
 // same reports whether r and s are for the same calls.
@@ -175,7 +176,8 @@ type QuickRecord struct {
 // NewQuick returns a Quick of a with room for so many records, a power of two. The caller must call Release.
 func NewQuick(a *Arena, records int) *Quick {
 	q := &Quick{
-		Memory: a.at, Ranks: uint32(a.ranks), Rank: uint32(a.rank), PerRank: uint32(a.perRank), InlineAt: inlineAt, DataAt: dataAt,
+		Memory: a.at, Ranks: uint32(a.ranks), Rank: uint32(a.rank), PerRank: uint32(a.perRank),
+		InlineAt: inlineAt, DataAt: dataAt,
 		Choice:  (*uint32)(unsafe.Pointer(&a.costs(a.rank, a.rank).choice)),
 		LogMask: uint64(records - 1), log: make([]QuickRecord, records),
 	}
@@ -299,7 +301,8 @@ func (o *Op) Recipe() (QuickRecipe, bool) {
 	}
 	me := o.a.rank
 	r := QuickRecipe{
-		Signature: o.Signature, Block: uint64(o.Block), Stride: uint32(o.stride), From: int32(o.path.from), Ring: uint8(o.ring),
+		Signature: o.Signature, Block: uint64(o.Block), Stride: uint32(o.stride), From: int32(o.path.from),
+		Ring:     uint8(o.ring),
 		IsInline: bit(o.inline), InPlace: uint32(bit(o.InPlace)), Scales: bit(o.Scale != nil),
 		CostClass: int8(o.costClass(o.Block)),
 	}

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Checks kernels.zip: its modules are what make.sh makes of reduce.cu, and NVIDIA's assembler, for each generation of
-# devices, spills no register and makes loads and stores of 16 bytes. A check without its tools is skipped, with the reason:
+# devices, spills no register and makes loads and stores of 16 bytes. A check without its tools is skipped, with the
+# reason:
 #   clang-16              (Debian's package; $CLANG)
 #   ptxas, nvdisasm       (PyPI: nvidia-cuda-nvcc, nvidia-cuda-nvdisasm; $PTXAS, $NVDISASM)
 # With -v it prints a line for each kernel.

@@ -10,7 +10,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ids;
 enum { MOST = 64 };
 static int under_way; /* atomic: captures */
-static CUgraph captures[MOST]; /* in progress. Except in relaxed mode they forbid calls of the thread; in global mode, of other threads, too */
+/* Captures in progress. Except in relaxed mode they forbid calls of their thread, in global mode also of others. */
+static CUgraph captures[MOST];
 static __thread CUgraph own_strict;
 static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 

@@ -209,8 +209,9 @@ STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
   device = mmap(NULL, room_of(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   host = calloc(1, sizeof *host);
   twin = calloc(1, sizeof *twin);
-  *host = (struct block){.at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1, .device = device};
-  *twin = (struct block){.at = device, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
+  *host = (struct block){.at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
+  *twin = *host;
+  host->device = twin->at = device;
   stub_add_block(host);
   stub_add_block(twin);
   return CUDA_SUCCESS;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the interposer's test on a fabric of 4 ranks and 2 planes, each a network of the library, with an emulated switch.
-# Then it audits the switch's log of circuits: circuits.sh OUT NAME
+# Runs the interposer's test on a fabric of 4 ranks and 2 planes, each a network of the library, with an emulated
+# switch. Then it audits the switch's log of circuits: circuits.sh OUT NAME
 set -u
 out=$1 dir=$1/circuits-$2
 rm -rf "$dir" && mkdir -p "$dir" || exit 1

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds the stub of the CUDA driver and runs the tests of device memory and streams over it: run.sh [TEST...]. With
-# LP_CUDA_REAL=1 they run over the machine's own driver, one at a time, except for the tests that need the stub's errors.
+# LP_CUDA_REAL=1 they run over the machine's own driver, one at a time, except for the tests that need the stub's
+# errors.
 cd "$(dirname "$0")/../../.." || exit 1
 out=${LP_CUDA_OUT:-build/test-cuda}
 real=${LP_CUDA_REAL:-}

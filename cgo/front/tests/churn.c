@@ -1,6 +1,6 @@
 /* 200 communicators of one rank and 200 of two ranks are made, used and destroyed in one process. Then 350 of one
- * rank and 350 of two exist at once, which is more ranks than there are gates. Handles stay distinct, and
- * descriptors, threads, mappings and memory do not grow. An argument replaces the number 200. */
+ * rank and 350 of two exist at once, which is more ranks than there are gates. The test checks that handles differ,
+ * and that descriptors, threads, mappings and memory do not grow. An argument replaces the number 200. */
 #include "check.h"
 
 #include <time.h>
@@ -34,7 +34,7 @@ static void pair(int i) {
   for (r = 0; r < 2; r++) OK(ncclCommDestroy(comms[r]));
 }
 
-/* All exist at the same time. Every other one has two ranks. */
+/* All exist at the same time. Every second one has two ranks. */
 static void at_once(void) {
   static ncclComm_t comms[AT_ONCE][2];
   int i, r;
@@ -56,7 +56,7 @@ static void at_once(void) {
     for (r = 0; r <= i % 2; r++) OK(ncclCommDestroy(comms[i][r]));
 }
 
-/* KiB of memory in use. */
+/* The process's memory in use, in KiB. */
 static int resident(const char* path) {
   long pages = 0;
   FILE* f = fopen(path, "re");
@@ -73,12 +73,12 @@ static int lines(const char* path) {
   return n;
 }
 
-/* The Go runtime may keep so many threads more than after the first communicators, each with a stack, its guard and
- * a heap of two mappings. */
+/* How many more threads the Go runtime may keep than after the first communicators. Each has a stack, a guard page
+ * and a heap of two mappings. */
 enum { ROOM = 16, ROOM_FOR_MAPPINGS = 5 * ROOM };
 
-/* Destroyed communicators give resources back in the background. In the end there must be no more than after the first
- * communicators, except for room. */
+/* Destroyed communicators release their resources in the background. Waits until there are no more than after the
+ * first communicators, plus room. */
 static void settles(const char* what, int before, int room, int (*now)(const char*), const char* path) {
   struct timespec moment = {0, 50 * 1000 * 1000};
   int i;
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   fds = count_entries("/proc/self/fd");
   threads = count_entries("/proc/self/task");
   maps = lines("/proc/self/maps");
-  for (i = 0; i < TIMES; i++) single(i), pair(i); /* until the heap has its size */
+  for (i = 0; i < TIMES; i++) single(i), pair(i); /* until the heap stops growing */
   before = resident("/proc/self/statm");
   for (i = 0; i < times; i++) single(i);
   for (i = 0; i < times; i++) pair(i);

@@ -1,5 +1,5 @@
-/* CPU spreading: its decisions, the move, and two ranks on one CPU, which see CPUs that the machine need not have.
- * Linked with cgo/front/cpu_spread.c. */
+/* CPU spreading: its decisions, the move, and two ranks on one CPU. Some tests pretend CPUs that the machine may
+ * not have. Linked with cgo/front/cpu_spread.c. */
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -70,7 +70,7 @@ static void targets(void) {
       {0, "01", {0, 1}, 1},     {1, "01", {2, 0}, 0},       {0, "01", {1, 2, 0}, -1}, /* no CPU without a rank */
       {0, "0", {1, 0}, -1},     {0, "0123", {1, 2, 0}, 2},  {2, "0123", {3, 0, 4}, 0}, /* wraps */
       {1, "13", {2, 0}, 3},     {1, "1357", {2, 4, 0}, 5},  {0, "01", {1, 0, 0}, 1}, /* one is unknown */
-      {0, "0", {1, 4000000000u}, -1}, {0, "1", {1, 5000}, 1}, /* numbers that are no CPU */
+      {0, "0", {1, 4000000000u}, -1}, {0, "1", {1, 5000}, 1}, /* not the number of a CPU */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     cpu_set_t allowed = set_of(cases[i].allowed);
@@ -83,7 +83,7 @@ static void pauses(void) {
   struct lp_spread a = {0};
   CHECK(lp_spread_may_move(&a, 5 * MS));
   CHECK(!lp_spread_may_move(&a, 6 * MS - 1));
-  CHECK(lp_spread_may_move(&a, 6 * MS)); /* soon after the last: the pause doubles */
+  CHECK(lp_spread_may_move(&a, 6 * MS)); /* soon after the last move: the pause doubles */
   CHECK(!lp_spread_may_move(&a, 8 * MS - 1));
   CHECK(lp_spread_may_move(&a, 8 * MS));
   CHECK(!lp_spread_may_move(&a, 12 * MS - 1));
@@ -170,11 +170,11 @@ static void turns(int rank, const ncclUniqueId* id) {
   IS(together(pretended.sets, ncclSum), 0);
   pretended.cpus = 3, pretended.online = 0;
   int64_t began = now_ms();
-  while (together(pretended.asked_online, ncclMax) < 30) continue; /* it looks every 4 ms at least */
+  while (together(pretended.asked_online, ncclMax) < 30) continue; /* it looks at least every 4 ms */
   CHECK(now_ms() - began < 5000);
   IS(together(pretended.sets, ncclSum), 0);
 
-  /* One rank moves, and is allowed the same CPUs as before. Then the ranks stay where they are. */
+  /* One rank moves, and its set of allowed CPUs is the same as before. Then both ranks stay on their CPUs. */
   pretended.online = 1 << 20;
   while (together(pretended.moves, ncclSum) == 0) continue;
   int64_t end = now_ms() + 500; /* longer than its pause */

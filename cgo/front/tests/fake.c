@@ -1,5 +1,4 @@
-/* A libnccl that does nothing but write down what it is asked, into the file FAKE_LOG. Built with
- * FAKE_NARROW it lacks ncclAllGather. */
+/* A libnccl that only writes its calls into the file FAKE_LOG. Built with FAKE_NARROW it has no ncclAllGather. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +55,7 @@ ncclResult_t ncclGroupEnd(void) { return note("GroupEnd"); }
 ncclResult_t ncclAllReduce(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
                            cudaStream_t stream) {
   if (n == 13) return ncclInternalError;
-  /* What it calls itself must be its own, not what stands in front of it. */
+  /* Its own calls must reach its own functions, not those of a library loaded before it. */
   if (n == 14) return ncclAllReduce(s, r, 15, t, op, c, stream);
   return note("AllReduce %p %p %zu %d %d on %d %p", s, r, n, t, op, c->rank, (void*)stream);
 }

@@ -7,7 +7,7 @@ import sys
 front = pathlib.Path(sys.argv[1])
 rows = re.findall(r"^\| (`.*?) \|", (front / "README.md").read_text(), re.M)
 order = [name for row in rows for name in re.findall(r"`([\w/]+(?:\.c|/))`", row)]
-files = [str(f.relative_to(front)) for f in front.glob("*.c")] + [str(f.relative_to(front)) for f in front.glob("combine/*.c")]
+files = [str(f.relative_to(front)) for folder in ("*.c", "combine/*.c") for f in front.glob(folder)]
 layer = {}
 for f in files:
     name = "combine/" if f.startswith("combine/") else f

@@ -1,12 +1,12 @@
-/* Communicators that come from others: split, shrunk and grown, in groups of one thread; what of it is
- * refused; revoking, suspending; configurations by size and version. */
+/* Communicators made from others by split, shrink and grow, in groups of one thread; calls that must fail; revoke
+ * and suspend; configurations by size and version. */
 #include "check.h"
 
 enum { RANKS = 4 };
 
 static ncclComm_t world[RANKS];
 
-/* Every communicator of some computes the sum of its ranks' numbers. */
+/* Every communicator of the list computes the sum of its ranks' numbers. */
 static void sums(ncclComm_t* comms, int n) {
   int in[8], out[8], r, ranks;
   OK(ncclGroupStart());
@@ -42,10 +42,10 @@ static void split(void) {
   int r, device;
   OK(ncclGroupStart());
   for (r = 0; r < RANKS; r++) OK(ncclCommSplit(world[r], r % 2, -r, &half[r], NULL));
-  /* A second child each, in the same group; rank 3 has none. */
+  /* A second child of each communicator, in the same group; rank 3 is not in it. */
   for (r = 0; r < RANKS; r++) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    char name[] = "some"; /* need not outlive the call */
+    char name[] = "some"; /* the call copies it */
     config.commName = name, config.splitShare = 1;
     OK(ncclCommSplit(world[r], r == 3 ? NCCL_SPLIT_NOCOLOR : 5, 0, &some[r], &config));
     memset(name, '?', sizeof name - 1);
@@ -53,7 +53,7 @@ static void split(void) {
   }
   OK(ncclGroupEnd());
   for (r = 0; r < RANKS; r++) {
-    is(half[r], 1 - r / 2, 2); /* keys fall as ranks rise */
+    is(half[r], 1 - r / 2, 2); /* keys are in the opposite order of ranks */
     OK(ncclCommCuDevice(half[r], &device));
     CHECK(device == r);
     if (r < 3) is(some[r], r, 3);
@@ -73,7 +73,7 @@ static void shrink(void) {
   for (r = 0; r < 2; r++) {
     OK(ncclCommShrink(world[2 * r + 1], exclude, 2, &left[r], NULL, NCCL_SHRINK_DEFAULT));
   }
-  exclude[0] = exclude[1] = 99; /* need not outlive the call either */
+  exclude[0] = exclude[1] = 99; /* the call copies it */
   OK(ncclGroupEnd());
   for (r = 0; r < 2; r++) is(left[r], r, 2);
   sums(left, 2);
@@ -138,7 +138,7 @@ static void scalable(void) {
   for (r = 0; r < 3; r++) OK(ncclGetUniqueId(&ids[r]));
   OK(ncclGroupStart());
   for (r = 0; r < 6; r++) OK(ncclCommInitRankScalable(&comms[r], 6, r, 3, ids, NULL));
-  memset(&ids[1], 0, 2 * sizeof *ids); /* ids need not outlive the call */
+  memset(&ids[1], 0, 2 * sizeof *ids); /* the call copies ids */
   OK(ncclGroupEnd());
   for (r = 0; r < 6; r++) is(comms[r], r, 6);
   sums(comms, 6);
@@ -146,12 +146,13 @@ static void scalable(void) {
   FAILS(ncclCommInitRankScalable(comms, 2, 0, 3, ids, NULL), ncclInvalidArgument, "nId is 3");
 }
 
-/* A field counts where the caller's header had it: by version where sizes cannot tell. */
+/* The library reads a field where the caller's header has it. Where two headers have the same size, the version
+ * tells them apart. */
 static void versions(void) {
   static const struct {
     size_t size;
     unsigned version;
-    int refused; /* splitShare or shrinkShare is 7 */
+    int refused; /* whether the library reads splitShare or shrinkShare, which is 7 */
   } cases[] = {
       {40, NCCL_VERSION(2, 17, 1), 0}, {48, NCCL_VERSION(2, 17, 1), 0},  {48, NCCL_VERSION(2, 18, 3), 1},
       {120, NCCL_VERSION(2, 17, 0), 0}, {120, NCCL_VERSION(2, 32, 3), 1}, {400, NCCL_VERSION(2, 40, 0), 1},
@@ -160,7 +161,7 @@ static void versions(void) {
   for (i = 0; i < sizeof cases / sizeof *cases; i++) {
     union {
       ncclConfig_t config;
-      char bytes[400]; /* of a header that is newer than we are */
+      char bytes[400]; /* the size that a later header may have */
     } u;
     static const ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
@@ -188,7 +189,7 @@ static void revoke(void) {
   FAILS(ncclCommFinalize(world[1]), ncclInvalidUsage, "revoked");
   OK(ncclCommGetAsyncError(world[1], &state));
   CHECK(state == ncclSuccess);
-  for (r = 0; r < RANKS; r++) OK(ncclCommRevoke(world[r], NCCL_REVOKE_DEFAULT)); /* twice is no harm */
+  for (r = 0; r < RANKS; r++) OK(ncclCommRevoke(world[r], NCCL_REVOKE_DEFAULT)); /* a second revoke succeeds */
   OK(ncclGroupStart());
   for (r = 0; r < RANKS; r++) OK(ncclCommSplit(world[r], 0, 0, &child[r], NULL));
   OK(ncclGroupEnd());

@@ -1,4 +1,4 @@
-/* What goes to the other library, and what does not: fallback MODE, with LIGHTPATH_NCCL_FALLBACK_LIB. */
+/* Which calls go to the other library: other MODE, with LIGHTPATH_NCCL_FALLBACK_LIB. */
 #include "check.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@ enum { RANKS = 2 };
 static ncclComm_t comms[RANKS];
 static char* const device = (char*)0xdead0000;
 
-/* The log since the last look is these lines. */
+/* Checks the lines of the log since the last check. */
 static void logged(const char* want) {
   static long seen;
   char got[4096] = "";
@@ -57,12 +57,12 @@ static void elsewhere(void) {
   logged("GetUniqueId\nGroupStart\nCommInitRank fake id 0 of 2\nCommInitRank fake id 1 of 2\nGroupEnd\n");
   on_host();
   logged("");
-  /* A stream, and device memory. */
+  /* A stream and device memory. */
   OK(ncclAllReduce(in, out, 4, ncclHalf, ncclMax, comms[1], (cudaStream_t)8));
   OK(ncclAllGather(device, device + 8, 3, ncclInt, comms[0], NULL));
   OK(ncclSend(device, 2, ncclChar, 1, comms[0], NULL));
   config.userProfilerTag = 9;
-  config.algSelection = "ring"; /* theirs to honour */
+  config.algSelection = "ring"; /* for the other library */
   OK(ncclAllReduceConfig(device, device, 1, ncclFloat, ncclSum, comms[0], NULL, &config));
   {
     char want[300];
@@ -74,7 +74,7 @@ static void elsewhere(void) {
   }
   OK(ncclAllReduce(device, device, 14, ncclFloat, ncclSum, comms[0], NULL));
   logged("AllReduce 0xdead0000 0xdead0000 15 7 0 on 0 (nil)\n");
-  /* A group with both: ours runs too. */
+  /* A group with calls for both libraries: Lightpath's run too. */
   OK(ncclGroupStart());
   for (r = 0; r < RANKS; r++) {
     OK(ncclAllReduce(&in[r], &out[r], 1, ncclFloat, ncclSum, comms[r], NULL));
@@ -86,12 +86,12 @@ static void elsewhere(void) {
   logged(
       "GroupStart\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 0 (nil)\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 1 "
       "(nil)\nGroupEnd\n");
-  /* Failures come with the other library's words. */
+  /* An error of the other library has its text. */
   FAILS(ncclAllReduce(device, device, 13, ncclFloat, ncclSum, comms[0], NULL), ncclInternalError, "the fake is unwell");
   FAILS(ncclReduce(device, device, 1, ncclFloat, ncclSum, 0, comms[0], NULL), ncclInvalidUsage, "lacks it");
   FAILS(ncclAllReduce(device, device, 1, ncclFloat, ncclSum, (ncclComm_t)&scalar, NULL), ncclInvalidUsage,
         "no such communicator");
-  /* What only the other one has. */
+  /* Functions that only the other library has. */
   OK(ncclSignal(0, 5, 0, 0, comms[1], NULL));
   FAILS(ncclWaitSignal(0, NULL, comms[1], NULL), ncclInvalidUsage, "lacks it");
   logged("Signal 5 to 0 on 1\n");
@@ -99,7 +99,7 @@ static void elsewhere(void) {
   FAILS(ncclPutSignal(in, 1, ncclFloat, 0, window, 0, 0, 0, 0, comms[1], NULL), ncclInvalidUsage,
         "peerWin is host memory");
   OK(ncclCommWindowDeregister(comms[1], window));
-  /* Operators are in both. */
+  /* Operators exist in both libraries. */
   OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]));
   OK(ncclAllReduce(device, device, 1, ncclFloat, op, comms[0], NULL));
   OK(ncclRedOpDestroy(op, comms[0]));
@@ -111,10 +111,10 @@ static void elsewhere(void) {
   OK(ncclCommRegister(comms[0], p, 100, &h));
   OK(ncclCommDeregister(comms[0], h));
   OK(ncclMemFree(p));
-  OK(ncclCommRegister(comms[0], in, sizeof in, &h)); /* host memory is ours */
+  OK(ncclCommRegister(comms[0], in, sizeof in, &h)); /* Lightpath registers host memory */
   OK(ncclCommDeregister(comms[0], h));
   logged("MemAlloc 100\nCommRegister 0xdead0000 100 on 0\nCommDeregister 1 on 0\nMemFree 0xdead0000\n");
-  /* Communicators that come from others exist there too. */
+  /* Communicators made from others exist in both libraries. */
   OK(ncclGroupStart());
   for (r = 0; r < RANKS; r++) OK(ncclCommSplit(comms[r], r == 0 ? NCCL_SPLIT_NOCOLOR : 3, 0, &child[r], NULL));
   OK(ncclGroupEnd());
@@ -153,9 +153,9 @@ int main(int argc, char** argv) {
     make();
     on_host();
     FAILS(ncclAllReduce(device, device, 1, ncclFloat, ncclSum, comms[0], NULL), ncclInvalidUsage, "the fake is unwell");
-  } else if (getenv("LIGHTPATH_FALLBACK") != NULL) { /* a setting that is refused at once, with these words */
+  } else if (getenv("LIGHTPATH_FALLBACK") != NULL) { /* a wrong setting is an error at once; MODE is its text */
     FAILS(ncclGetUniqueId(&id), ncclInvalidUsage, mode);
-  } else { /* a library that is refused, with these words */
+  } else { /* a library that cannot be used is an error; MODE is its text */
     OK(ncclGetUniqueId(&id));
     FAILS(ncclCommInitRank(&comms[0], 1, id, 0), ncclInvalidUsage, mode);
   }

@@ -1,10 +1,11 @@
-/* NVIDIA's own library behind ours, on a machine with or without devices: real PATH, with
- * LIGHTPATH_NCCL_FALLBACK_LIB=PATH. What needs no device it does; what does says why not; ours goes on. */
+/* NVIDIA's library as the other library, on a machine with or without devices: real PATH, with
+ * LIGHTPATH_NCCL_FALLBACK_LIB=PATH. Its calls that need no device work, those that need one return its error, and
+ * Lightpath's calls work after that. */
 #include "check.h"
 
 #include <dlfcn.h>
 
-/* Its words for results are ours, but for whom to report a defect to. */
+/* Its texts of results are the same as Lightpath's, except for where to report a defect. */
 static void words(void* real) {
   __typeof__(ncclGetErrorString)* text;
   int r;

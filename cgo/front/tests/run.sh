@@ -10,17 +10,20 @@ for test in library fork churn group args failure nocore core redop options conf
   compile $test $tests/$test.c $link
 done
 compile cpu_spread -D_GNU_SOURCE $tests/cpu_spread.c cgo/front/cpu_spread.c $link
-compile load $tests/load.c -ldl # it opens the library itself
+compile load $tests/load.c -ldl # opens the library itself
 library liar.so liar.so $tests/liar.c -fvisibility=default -Llib -lnccl
 library counting.so counting.so $tests/counting.c -fvisibility=default -ldl
-# Another libnccl behind ours, and a driver. They have the names of installed ones.
+# Another libnccl and a driver, with the names of installed ones.
 library fake/libnccl.so.2 libnccl.so.2 $tests/fake.c -fvisibility=default
 library cuda/libcuda.so.1 libcuda.so.1 $tests/fakecuda.c -fvisibility=default
-# The front again, with another version.
+# The front with another version.
 mkdir -p "$out/elsewhere" "$out/second"
 library elsewhere/newer.so libnccl.so.2 -D_GNU_SOURCE '-DLP_VERSION="9.9.9"' cgo/front/*.c cgo/front/combine/*.c -ldl
-# The header, as strict programs of either language include it.
-printf '#include <nccl.h>\nint main(void) { ncclConfig_t c = NCCL_CONFIG_INITIALIZER; return sizeof c != 120; }\n' >"$out/header.c"
+# The header in C and C++ with all warnings.
+{
+  echo '#include <nccl.h>'
+  echo 'int main(void) { ncclConfig_t c = NCCL_CONFIG_INITIALIZER; return sizeof c != 120; }'
+} >"$out/header.c"
 strict="-pedantic -Wall -Wextra -Werror -Icgo/front"
 compiled
 ln -sf "$lib" "$out/elsewhere/libnccl.so.2"

@@ -1,8 +1,8 @@
 // Package bridge turns the calls of lp_core.h into calls of package shim: handles into communicators, C structures
 // into Go ones, errors and panics into results with a text.
 //
-// Layer: between cgo/core, which holds only C declarations, and shim. It contains no C, so its tests need no C compiler,
-// and it decides nothing.
+// Layer: between cgo/core, which holds only C declarations, and shim. It contains no C, so its tests need no C
+// compiler, and it decides nothing.
 package bridge
 
 import (
@@ -197,7 +197,8 @@ func Simulate(calls []Call) (float64, error) {
 	return shim.Simulate(group)
 }
 
-// CreateOp makes an operator that multiplies by the element at scalar. The element is read now, or by each call (later).
+// CreateOp makes an operator that multiplies by the element at scalar. The element is read now, or by each call
+// (later).
 func CreateOp(h uint64, typ int32, scalar unsafe.Pointer, later bool) (int32, error) {
 	c, err := lookup(h)
 	if err != nil {

@@ -29,12 +29,14 @@ var constants = []struct {
 	values  []int64
 }{
 	{"shim.CallKind", []string{
-		"LP_ALLREDUCE", "LP_BROADCAST", "LP_REDUCE", "LP_ALLGATHER", "LP_REDUCESCATTER", "LP_ALLTOALL", "LP_GATHER", "LP_SCATTER",
+		"LP_ALLREDUCE", "LP_BROADCAST", "LP_REDUCE", "LP_ALLGATHER",
+		"LP_REDUCESCATTER", "LP_ALLTOALL", "LP_GATHER", "LP_SCATTER",
 		"LP_SEND", "LP_RECV", "LP_PUT_SIGNAL", "LP_SIGNAL", "LP_WAIT_SIGNAL",
 	}, []int64{
 		int64(shim.CallAllReduce), int64(shim.CallBroadcast), int64(shim.CallReduce), int64(shim.CallAllGather),
 		int64(shim.CallReduceScatter), int64(shim.CallAllToAll), int64(shim.CallGather), int64(shim.CallScatter),
-		int64(shim.CallSend), int64(shim.CallRecv), int64(shim.CallPutSignal), int64(shim.CallSignal), int64(shim.CallWaitSignal),
+		int64(shim.CallSend), int64(shim.CallRecv),
+		int64(shim.CallPutSignal), int64(shim.CallSignal), int64(shim.CallWaitSignal),
 	}},
 	{"shim.How; LP_BY_ID: from no other communicator", []string{"LP_BY_ID", "LP_BY_SPLIT", "LP_BY_SHRINK", "LP_BY_GROW"},
 		[]int64{0, int64(shim.BySplit), int64(shim.ByShrink), int64(shim.ByGrow)}},
@@ -89,7 +91,8 @@ func header() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, generated, "bridge, shim and sharedmem")
 	b.WriteString("/* The comments of the Go types say what a field means. */\n")
-	b.WriteString("#ifndef LP_TYPES_H\n#define LP_TYPES_H\n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n")
+	b.WriteString("#ifndef LP_TYPES_H\n#define LP_TYPES_H\n\n")
+	b.WriteString("#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n")
 	for _, c := range constants {
 		fmt.Fprintf(&b, "\n/* %s */\nenum {\n", c.comment)
 		for i, name := range c.names {
