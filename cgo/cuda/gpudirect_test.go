@@ -20,18 +20,10 @@ import (
 	"lightpath/shim/device"
 )
 
-// onStub skips a test that needs the stub.
-func onStub(t *testing.T) {
-	t.Helper()
-	if cudatest.Real() {
-		t.Skip("a driver's dma-buf is for devices, and RDMA ports in memory are none")
-	}
-}
-
 // TestExportBuf exports a part of device memory as a dma-buf. The part is at its offset in the dma-buf, also after the
 // memory has been freed.
 func TestExportBuf(t *testing.T) {
-	onStub(t)
+	onlyStub(t, dmaBuf)
 	cudatest.Use(0)
 	at := cudatest.Alloc(10000)
 	fd, offset, err := driver.ExportBuf(unsafe.Add(at, 100), 9000)
@@ -58,7 +50,7 @@ func TestExportBuf(t *testing.T) {
 // TestRemoteWrites checks that the properties of a device decide whether other devices may write to it, and whether its
 // streams need a flush to see that.
 func TestRemoteWrites(t *testing.T) {
-	onStub(t)
+	onlyStub(t, dmaBuf)
 	cudatest.Use(0)
 	for _, c := range []struct {
 		exports, ordering, options string
@@ -87,7 +79,7 @@ func TestRemoteWrites(t *testing.T) {
 // TestGPUDirect runs collectives over RDMA ports in memory, on streams of the driver, with its kernels. No data passes
 // through host memory. It uses a device that orders the writes of others, and one that must be flushed.
 func TestGPUDirect(t *testing.T) {
-	onStub(t)
+	onlyStub(t, dmaBuf)
 	for _, ordering := range []string{"100", "0"} {
 		t.Run("ordering "+ordering, func(t *testing.T) {
 			t.Setenv("STUB_CUDA_WRITES_ORDERING", ordering)

@@ -114,16 +114,23 @@ func other(number int) int {
 	return number
 }
 
-func onlyStub(t *testing.T) {
+// What only the stub of a driver has.
+const (
+	errorsOnDemand = "the stub makes errors on demand, and survives those of kernels"
+	dmaBuf         = "the stub's dma-bufs can be mapped, as RDMA ports in memory need"
+)
+
+// onlyStub skips a test on a driver that is not the stub.
+func onlyStub(t *testing.T, because string) {
 	t.Helper()
 	if cudatest.Real() {
-		t.Skip("only the stub of a driver makes errors on demand, and survives those of kernels")
+		t.Skip("only ", because)
 	}
 }
 
 // TestRefusals makes the driver refuse each call of a reduction once. The next reduction works.
 func TestRefusals(t *testing.T) {
-	onlyStub(t)
+	onlyStub(t, errorsOnDemand)
 	const outOfMemory, outOfResources, notFound, invalidHandle = 2, 701, 500, 400
 	b := newBenchOn(t, 2, 3*64)
 	b.run(b.pair(datatype.Int8, datatype.Sum, 64, 4)) // the context has other kernels
@@ -162,7 +169,7 @@ func (f edited) ReadFile(name string) ([]byte, error) {
 
 // TestRefusedText makes the driver's compiler refuse kernels. The error contains its log.
 func TestRefusedText(t *testing.T) {
-	onlyStub(t)
+	onlyStub(t, errorsOnDemand)
 	b := newBenchOn(t, 3, 3*64)
 	for change, words := range map[[2]string]string{
 		{"add.rn.f32", "fma.rn.f32"}:          "the stub does not know the instruction fma.rn.f32",
@@ -188,7 +195,7 @@ func TestRefusedText(t *testing.T) {
 
 // TestIllegalAddress makes kernels use invalid addresses. The context fails, and so do all later calls.
 func TestIllegalAddress(t *testing.T) {
-	onlyStub(t)
+	onlyStub(t, errorsOnDemand)
 	const illegalAddress, room = 700, 1 << 10
 	freed := func(b *bench) unsafe.Pointer {
 		at := cudatest.Alloc(room)
@@ -253,7 +260,7 @@ func TestKernelArchive(t *testing.T) {
 // TestNativeKernels loads kernels on devices that have instructions for a type: they get the module that uses these,
 // unless the driver is too old for its PTX.
 func TestNativeKernels(t *testing.T) {
-	onlyStub(t)
+	onlyStub(t, errorsOnDemand)
 	for _, c := range []struct { // devices that no other test uses
 		device  int
 		version string // of the driver

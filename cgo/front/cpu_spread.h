@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a rank remembers; zero at first. */
+/* The state of a rank; zero at first. */
 struct lp_spread {
   uint32_t met;       /* calls in a row in which the rank has yielded to a peer on its CPU */
   int64_t rest;       /* the pause between two moves, in ns */

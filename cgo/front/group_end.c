@@ -46,7 +46,7 @@ static ncclResult_t settle(const struct lp_core* core, ncclComm_t comm) {
   }
 }
 
-/* Whether a group of nonblocking communicators has work for others than those that it ends. */
+/* Reports whether a group of nonblocking communicators has calls on communicators that it does not end. */
 static bool continues(const struct lp_group* g) {
   size_t i;
   for (i = 0; i < g->call_count; i++)
@@ -90,7 +90,7 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
     g->depth--;
     return ncclSuccess;
   }
-  /* The depth falls first: what runs now is not inside the group. */
+  /* The depth changes first: calls made from now on are outside the group. */
   g->depth = 0;
   rc = lp_other_group_end(); /* the other library's calls run while ours do */
   if (rc == ncclSuccess) rc = g->error;

@@ -11,8 +11,8 @@ import (
 
 // A call of one chunk is so short that the way into Go and back would take most of its time. So the C library in
 // front of Go (cgo/front) makes such calls itself, in the same slots, if Go has made a call of the same shape before.
-// A [Quick] holds all that C needs. C has it while Go does not use the arena: between [Arena.Lend] and
-// [Arena.TakeBack]. The caller of both decides who has it, and makes the calls that C leaves to Go.
+// A [Quick] holds all that C needs. C uses the arena between [Arena.Lend] and [Arena.TakeBack], and Go otherwise. The
+// caller of both decides when, and makes the calls that C leaves to Go.
 //
 // The types below are shared with C. cgo/core/lp_types.h is generated from them.
 
@@ -200,7 +200,7 @@ func (q *Quick) Release() {
 	q.pins.Unpin()
 }
 
-// make gives q room for n recipes, a power of two, and keeps those that it has.
+// make makes room for n recipes, a power of two, and keeps the recipes of q.
 func (q *Quick) make(n int) {
 	recipes := make([]QuickRecipe, n)
 	copy(recipes, q.recipes[:q.Used])

@@ -33,8 +33,8 @@ const (
 	// offerAge is for how many large calls an unused region keeps its entry in a full table. To map another region in
 	// every call would cost more than copies.
 	offerAge = 256
-	// offerUse is the call with which a region is offered, of those that send offerLarge bytes or more out of it. To look
-	// up its pages takes peers as long as a few copies, which does not pay for memory that is new in every call.
+	// A region is offered at the offerUse-th call that sends offerLarge bytes or more from it. Peers need as long to look
+	// up its pages as for a few copies, which does not pay for memory that is new in every call.
 	offerUse   = 4
 	offerLarge = 4 << 20
 	// refusal is the bit of an answer that says that the peer could not map the region.

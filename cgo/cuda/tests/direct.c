@@ -233,7 +233,7 @@ static void refused(struct rank *r) {
 }
 
 /* Communicators made from others, and groups over several of them on one stream, in another order on each rank. */
-static void kin(struct rank *r) {
+static void related(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer(), *c = buffer();
   ncclComm_t all, same;
@@ -361,7 +361,7 @@ int main(int argc, char **argv) {
     {"other_operator", 2, other_operator},
     {"other_size", 2, other_size},
     {"late", 3, late, "2s"},
-    {"kin", 2, kin},
+    {"related", 2, related},
     {"one_thread", 2, one_thread},
     {"one_thread_long", 2, one_thread_long},
     {"unmade", 2, unmade},

@@ -184,8 +184,7 @@ static void refused(struct rank* r) {
   (void)await_failure(r->comm);
   CHECK(strstr(ncclGetLastError(NULL), "interposed: ncclSend and ncclRecv: the peer was asked to fail") != NULL);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
-  OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  abort_comm(r);
   meet();
   peer.fail(-1);
 }
@@ -231,9 +230,8 @@ static void aborted(struct rank* r) {
   IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
   meet();
   if (r->rank > 0) (void)await_failure(r->comm);
-  OK(ncclCommAbort(r->comm));
+  abort_comm(r);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
-  r->comm = NULL;
   meet();
   peer.mute(false);
 }
@@ -251,16 +249,9 @@ static void broken(struct rank* r) {
   (void)await_failure(r->comm);
   CHECK(strstr(ncclGetLastError(NULL), "the peer was asked to break") != NULL);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
-  OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  abort_comm(r);
   meet();
   peer.mute(false);
-}
-
-static void* open_later(void* gate) {
-  usleep(20000);
-  open_gate(gate);
-  return NULL;
 }
 
 /* Work on streams is done before a communicator ends. Then the other library's communicators end, too. */
@@ -276,7 +267,7 @@ static void ended(struct rank* r) {
   put(a, r->rank, 1);
   wait_for_gate(s, gate);
   OK(sum(r, a, a, s));
-  CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+  opener = open_gate_later(gate);
   OK(ncclCommDestroy(r->comm));
   r->comm = NULL;
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);

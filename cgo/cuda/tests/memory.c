@@ -47,8 +47,7 @@ static void allocated(struct rank *r) {
     FAILS(ncclPutSignal(mine, 1, ncclFloat, 1, window, 0, 0, 0, 0, r->comm, NULL), ncclInvalidUsage,
           "window number 0 is device memory");
   meet();
-  OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  abort_comm(r);
   OK(ncclMemFree(small));
   IS(gpu.CtxGetCurrent(&ctx), CUDA_SUCCESS);
   IS(gpu.CtxSetCurrent(NULL), CUDA_SUCCESS); /* such a thread gets host memory */

@@ -123,13 +123,12 @@ static void aborted(struct rank *r) {
     OK(sum(r, a, a, s));
     usleep(50000);
     IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
-    OK(ncclCommAbort(r->comm));
+    abort_comm(r);
     IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   } else {
     (void)await_failure(r->comm);
-    OK(ncclCommAbort(r->comm));
+    abort_comm(r);
   }
-  r->comm = NULL;
 }
 
 /* A graph of a failed communicator does not block a stream, however late and often it is replayed. */
@@ -156,15 +155,8 @@ static void orphaned(struct rank *r) {
       IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
     }
   }
-  OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  abort_comm(r);
   IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
-}
-
-static void *open_later(void *gate) {
-  usleep(20000);
-  open_gate(gate);
-  return NULL;
 }
 
 /* Launched calls complete before a communicator ends. */
@@ -176,7 +168,7 @@ static void ended(struct rank *r) {
   put(a, r->rank, 1);
   wait_for_gate(s, gate);
   OK(sum(r, a, a, s));
-  CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+  opener = open_gate_later(gate);
   if (r->rank == 0) OK(ncclCommFinalize(r->comm));
   OK(ncclCommDestroy(r->comm));
   r->comm = NULL;

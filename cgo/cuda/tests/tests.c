@@ -16,6 +16,23 @@ void wait_for_gate(CUstream s, uint32_t *gate) {
 
 void open_gate(uint32_t *gate) { __atomic_store_n(gate, 1, __ATOMIC_RELEASE); }
 
+static void *open_later(void *gate) {
+  usleep(20000);
+  open_gate(gate);
+  return NULL;
+}
+
+pthread_t open_gate_later(uint32_t *gate) {
+  pthread_t opener;
+  CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+  return opener;
+}
+
+void abort_comm(struct rank *r) {
+  OK(ncclCommAbort(r->comm));
+  r->comm = NULL;
+}
+
 ncclResult_t await_failure(ncclComm_t comm) {
   ncclResult_t state;
   for (;;) {
