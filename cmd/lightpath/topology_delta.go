@@ -20,8 +20,6 @@ func newTopologyDeltaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delta",
 		Short: "Circuits between the pods of a training job, by its graph of computation and communication (DELTA)",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare(), newDeltaExact(), newDeltaImport())
 	return cmd

@@ -113,12 +113,12 @@ func (c *comparison) runExact(ctx context.Context, name string, o jobs.Options, 
 func (c *comparison) print(reallocated bool) error {
 	switch {
 	case c.exact != nil && c.asJSON:
-		return writeJSON("-", c.exact)
+		return printJSON(c.exact)
 	case c.exact != nil:
 		fmt.Print(jobs.ExactTable(c.exact))
 		return nil
 	case c.asJSON:
-		return writeJSON("-", c.rows)
+		return printJSON(c.rows)
 	}
 	fmt.Print(jobs.Table(c.rows))
 	if ties := jobs.TieTable(c.rows); ties != "" {

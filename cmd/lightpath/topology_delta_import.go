@@ -65,7 +65,7 @@ func (f *importFlags) read(files []string) (*dag.Graph, error) {
 	texts := make([][]byte, len(files))
 	for i, file := range files {
 		var err error
-		if texts[i], err = readInput("FILE", file); err != nil {
+		if texts[i], err = readArgument(file); err != nil {
 			return nil, err
 		}
 	}

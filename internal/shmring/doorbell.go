@@ -51,7 +51,7 @@ func (d *Doorbell) Ring() {
 
 // Address returns the address of the doorbell's memory: the count (u32), then the flag (u32). C code rings as Ring
 // does: it clears the flag and, if the flag was set, increments the count and wakes all futex waiters on it.
-// The doorbell does not use the bytes after these two; ranks publish their CPU there (cgo/front/apart.h).
+// The doorbell does not use the bytes after these two; ranks publish their CPU there (cgo/front/cpu_spread.h).
 func (d *Doorbell) Address() uintptr { return uintptr(unsafe.Pointer(d.seq)) }
 
 // Arm returns the count to pass to Wait, which then notices every Ring from now on.

@@ -105,6 +105,7 @@ const (
 	Detached  EventKind = "detached"  // Err: why, where it did not say goodbye
 	Commanded EventKind = "commanded" // an operator (Who) changed a plane
 	TookOver  EventKind = "took-over" // this controller is in charge from now on
+	Settled   EventKind = "settled"   // and waits no more for ranks of the controllers before it
 	Lost      EventKind = "lost"      // events of the history, that came faster than they could be written: Err
 )
 

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+
+	"lightpath/internal/decode"
 )
 
 // DecodeJSON reads either JSON form. Errors wrap [ErrTrace] and name the node, counted from 0, or
@@ -22,7 +24,7 @@ func DecodeJSON(data []byte) (*Trace, error) {
 		return nil, jsonError(d, err)
 	}
 	t := &Trace{}
-	if err := json.Unmarshal(first, &whole); err != nil {
+	if err := decode.JSON(first, &whole); err != nil {
 		return nil, fmt.Errorf("%w: workload_graph: %w", ErrTrace, err)
 	}
 	if whole.Graph != nil {
@@ -34,7 +36,7 @@ func DecodeJSON(data []byte) (*Trace, error) {
 	var metadata struct {
 		Version string `json:"version"`
 	}
-	if err := json.Unmarshal(first, &metadata); err != nil {
+	if err := decode.JSON(first, &metadata); err != nil {
 		return nil, fmt.Errorf("%w: metadata: %w", ErrTrace, err)
 	}
 	t.Version = metadata.Version
@@ -61,7 +63,7 @@ func jsonError(d *json.Decoder, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: cut short at byte %d", ErrTrace, d.InputOffset())
 	}
-	return fmt.Errorf("%w: at byte %d: %w", ErrTrace, d.InputOffset(), err)
+	return fmt.Errorf("%w: at byte %d: %w", ErrTrace, d.InputOffset(), decode.Explain(nil, err))
 }
 
 // jsonFlat is a node of a workload_graph.
