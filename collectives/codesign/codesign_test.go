@@ -162,7 +162,7 @@ func TestNeverWorse(t *testing.T) {
 			Collective: schedule.Collective(rng.IntN(int(schedule.NumCollectives))), Ranks: 2 + rng.IntN(11),
 			Bytes:   float64(int(1) << (10 + rng.IntN(16))),
 			Fabric:  f,
-			Options: counted(60 * time.Millisecond),
+			Options: counted(10 * time.Millisecond),
 		}
 		ch, err := Choose(context.Background(), r)
 		if err != nil && !errors.Is(err, planner.ErrInfeasible) {
