@@ -10,8 +10,8 @@ import (
 
 // epoch returns the absolute epoch of a relative one.
 func (t *Task) epoch(plane int, relative uint32) uint32 {
-	if plane < len(t.call.Base) {
-		return t.call.Base[plane] + relative
+	if plane < len(t.base) {
+		return t.base[plane] + relative
 	}
 	return relative
 }
@@ -42,13 +42,13 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		l.finished = true
 		return false, nil
 	}
-	op := &t.prog.Ops[st.Reconf]
+	op := &t.ops[st.Reconf]
 	if op.Moves {
 		ok, err := t.drained(l, op)
 		if err != nil || !ok {
 			return false, err
 		}
-		target := t.prog.Configs[l.id][op.Config]
+		target := t.configs[l.id][op.Config]
 		from := t.epoch(l.id, op.Epoch)
 		if t.tracing {
 			t.events[st.Reconf].Start = monotonic.Now()
@@ -101,7 +101,7 @@ func (t *Task) onTime(l *lane) error {
 	if st.Reconf == program.None {
 		return nil
 	}
-	op := &t.prog.Ops[st.Reconf]
+	op := &t.ops[st.Reconf]
 	if !op.Moves && l.steer == nil {
 		return nil
 	}

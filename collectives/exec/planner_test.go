@@ -40,6 +40,43 @@ func TestPlanners(t *testing.T) {
 	}
 }
 
+// TestSections: programs in sections give the right bytes too, call after call, whatever their planes do.
+func TestSections(t *testing.T) {
+	for _, tc := range []struct {
+		c         schedule.Collective
+		algorithm string
+		planes    int
+	}{
+		{schedule.AllToAll, "pairwise", 3}, {schedule.ReduceScatter, "pairwise", 2}, {schedule.AllGather, "ring", 2}, {schedule.AllReduce, "ring", 1},
+	} {
+		for _, inPlace := range []bool{false, true} {
+			s, err := schedule.Build(tc.c, tc.algorithm, 23, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const count = 6
+			problem, stepOf, err := schedule.Problem(s, 4*count*23, &plans.Problem{
+				Planes: tc.planes, Circuits: plans.Simplex, BandwidthGbps: 0.001, ReconfigUS: 40, Final: plans.Final{Kind: plans.FinalInitial},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := planner.Solve(context.Background(), "swot", problem, planner.Options{TimeLimit: time.Minute, Effort: time.Nanosecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: 4, InPlace: inPlace, Problem: problem, StepOf: stepOf, Roll: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(progs[0].Sections); n < 1 || n > 12 {
+				t.Errorf("%v %s: %d sections", tc.c, tc.algorithm, n)
+			}
+			execute(t, s, plan, progs, count, inPlace, false)
+		}
+	}
+}
+
 func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer bool) {
 	const count = 1000
 	size := float64(count * 4 * max(s.Blocks[schedule.Input], s.Blocks[schedule.Output]))
@@ -60,11 +97,17 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer boo
 	if err != nil {
 		t.Fatal(err)
 	}
+	execute(t, s, plan, progs, count, false, steer)
+}
+
+// execute makes two calls, the second where the first has left the planes.
+func execute(t *testing.T, s *schedule.Schedule, plan *plans.Plan, progs []*program.Program, count int64, inPlace, steer bool) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
 	f := newFabric(s.Ranks, 4, plan.Initial, 1)
 	f.mtu, f.steer = 512, steer
-	for op := range uint64(2) { // the second where the first has left the planes
-		tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, false, func(r int, c *Call) {
+	for op := range uint64(2) {
+		tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, inPlace, func(r int, c *Call) {
 			e := f.endpoint(r)
 			c.Endpoint, c.OCS, c.Op = e, e, op
 			for j := range f.planes {

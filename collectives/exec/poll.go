@@ -51,6 +51,7 @@ func (t *Task) poll() (bool, error) {
 			moved = moved || m
 		}
 	}
+	t.proceed()
 	return moved, nil
 }
 
@@ -77,7 +78,7 @@ func (t *Task) work() bool {
 // part does about n bytes, in whole elements, of the segment at which a local operation is, and
 // returns how many.
 func (t *Task) part(c *chain, n int64) int64 {
-	op := &t.prog.Ops[c.id]
+	op := &t.ops[c.id]
 	if c.seg == len(op.Src) {
 		t.complete(c.id)
 		c.id = program.None
@@ -152,7 +153,7 @@ func (t *Task) transmit(l *lane) (bool, error) {
 // send offers the next bytes to one destination, more than once where they are taken.
 func (t *Task) send(l *lane, c *txChain) (bool, error) {
 	moved := false
-	for n := 0; n < burst && c.id != program.None && t.isReady(c.id) && t.prog.Ops[c.id].Step <= l.limit; n++ {
+	for n := 0; n < burst && c.id != program.None && t.isReady(c.id) && t.ops[c.id].Step <= l.limit; n++ {
 		took, err := t.offer(l, c, math.MaxInt)
 		if err != nil || took == 0 {
 			return moved, err
@@ -164,7 +165,7 @@ func (t *Task) send(l *lane, c *txChain) (bool, error) {
 
 // offer offers the next bytes of a chain, at most limit, and returns how many were taken.
 func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
-	op := &t.prog.Ops[c.id]
+	op := &t.ops[c.id]
 	done := t.moved[c.id]
 	if done == 0 {
 		t.header(&c.header, op)
@@ -211,7 +212,7 @@ func (t *Task) collect(l *lane) (bool, error) {
 	moved := false
 	for i := 0; i < len(l.lent); {
 		loan := &l.lent[i]
-		op := &t.prog.Ops[loan.id]
+		op := &t.ops[loan.id]
 		mark, err := t.borrowers[l.id].Returned(int(op.Peer))
 		if err != nil {
 			return moved, t.fail(op, err)

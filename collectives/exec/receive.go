@@ -36,7 +36,7 @@ func (t *Task) receive(l *lane, c *chain) (bool, error) {
 	lander := t.landers[l.id]
 	moved := false
 	for n := 0; n < burst && c.id != program.None && t.isReady(c.id); n++ {
-		op := &t.prog.Ops[c.id]
+		op := &t.ops[c.id]
 		var took int
 		var err error
 		if lander != nil && op.Kind == program.Recv {

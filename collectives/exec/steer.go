@@ -30,7 +30,7 @@ func (t *Task) advance(l *lane) (bool, error) {
 	moved := false
 	for asked, seen := false, int64(0); l.next < len(st.TX); l.next++ {
 		id := st.TX[l.next]
-		op := &t.prog.Ops[id]
+		op := &t.ops[id]
 		if op.Kind != program.Forward {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 	"lightpath/collectives/wire"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/monotonic"
+	"lightpath/plans/circuit"
 )
 
 // Buffer is memory that a call lends to a task until the task has finished. Ptr may be
@@ -114,9 +115,16 @@ func (p *Pairs) Received(rank int) uint64 { return p.recv[rank] }
 // Task runs one program for one call at a time. Its zero value is ready for Bind; keep it
 // for the next call, so that its state is allocated once. A Task belongs to one goroutine.
 type Task struct {
-	call   Call
-	prog   *program.Program
-	planes []transport.Plane
+	call Call
+	prog *program.Program // of the call or, where that has sections, of the present one
+	ops  []program.Op     // of prog or, where that is repeated, of the present repetition
+	// configs are those of prog in the same way, base the planes' epochs where ops begin.
+	configs [][]circuit.Permutation
+	base    []uint32
+	section int // of the call's program, and its repetition
+	turn    int
+	rep     program.Repetition
+	planes  []transport.Plane
 	// forwarders are the planes that carry transit, nil for the others.
 	forwarders []transport.Forwarder
 	// steerers are the planes whose transit the kernel carries, nil for the others.
@@ -207,11 +215,8 @@ func (t *Task) Bind(c Call) error {
 		return fmt.Errorf("exec: program of %d planes on an endpoint of %d: %w", len(t.prog.Lanes), len(t.planes), ErrCall)
 	}
 	t.regions = append(append(t.regions[:0], c.Buffers[:]...), c.Messages...)
-	t.bindOps()
-	t.lanes = resize(t.lanes, len(t.prog.Lanes))
-	for i := range t.lanes {
-		t.bindLane(i)
-	}
+	t.base = append(t.base[:0], c.Base...)
+	t.begin()
 	if t.prog.P2P {
 		t.bindPairs()
 	}
@@ -220,6 +225,55 @@ func (t *Task) Bind(c Call) error {
 	}
 	t.bound = true
 	return nil
+}
+
+// begin makes the call's program ready to run.
+func (t *Task) begin() {
+	t.section, t.turn = 0, 0
+	t.ops, t.configs = t.prog.Ops, t.prog.Configs
+	if t.call.Program.Sections != nil {
+		t.enterSection()
+	}
+	t.load()
+	t.proceed()
+}
+
+// proceed goes on with the next repetition of a section, or the next section, while nothing is left to do of
+// the one before.
+func (t *Task) proceed() {
+	sections := t.call.Program.Sections
+	for t.remaining == 0 && sections != nil {
+		next, turn := t.section, t.turn+1
+		if turn == sections[next].Count {
+			next, turn = next+1, 0
+		}
+		if next == len(sections) {
+			return
+		}
+		for j := range t.base {
+			t.base[j] += t.prog.Switches(j)
+		}
+		t.section, t.turn = next, turn
+		t.enterSection()
+		t.load()
+	}
+}
+
+// enterSection takes the operations of the present repetition.
+func (t *Task) enterSection() {
+	s := &t.call.Program.Sections[t.section]
+	t.prog = s.Program
+	s.Repetition(t.turn, &t.rep)
+	t.ops, t.configs = t.rep.Ops, t.rep.Configs
+}
+
+// load prepares the operations to be run.
+func (t *Task) load() {
+	t.bindOps()
+	t.lanes = resize(t.lanes, len(t.prog.Lanes))
+	for i := range t.lanes {
+		t.bindLane(i)
+	}
 }
 
 func checkCall(c *Call) error {
@@ -233,7 +287,7 @@ func checkCall(c *Call) error {
 		return fmt.Errorf("exec: operation number %d: %w", c.Op, ErrCall)
 	case p.Configs != nil && (c.OCS == nil || len(c.Base) < len(p.Lanes)):
 		return fmt.Errorf("exec: a program with circuits needs a switch and its epochs: %w", ErrCall)
-	case c.SwitchAt != nil && !timesFit(c):
+	case c.SwitchAt != nil && (p.Sections != nil || !timesFit(c)):
 		return fmt.Errorf("exec: a reconfiguration without its time: %w", ErrCall)
 	case p.P2P && (c.Pairs == nil || len(c.Messages) != len(p.MsgBytes) || len(c.Pairs.send) != p.Ranks):
 		return fmt.Errorf("exec: %d buffers for %d messages: %w", len(c.Messages), len(p.MsgBytes), ErrCall)
@@ -283,7 +337,7 @@ func (t *Task) bindPlanes() {
 }
 
 func (t *Task) bindOps() {
-	n := len(t.prog.Ops)
+	n := len(t.ops)
 	t.remaining = n
 	t.waits = resize(t.waits, n)
 	copy(t.waits, t.prog.NumDeps)
@@ -313,8 +367,8 @@ func (t *Task) bindLane(i int) {
 		l.steer = t.steerers[i]
 	}
 	l.settle, l.gated = 0, t.call.OCS != nil
-	if i < len(t.call.Base) {
-		l.settle = t.call.Base[i]
+	if i < len(t.base) {
+		l.settle = t.base[i]
 	}
 	l.rx, l.lent, l.first, l.last = l.rx[:0], l.lent[:0], 0, 0
 	for _, id := range pl.Sources {
@@ -376,7 +430,7 @@ func (t *Task) complete(id program.OpID) {
 	}
 	for _, s := range t.prog.Successors(id) {
 		t.waits[s]--
-		if t.waits[s] == 0 && t.prog.Ops[s].Plane < 0 {
+		if t.waits[s] == 0 && t.ops[s].Plane < 0 {
 			t.ready = append(t.ready, s)
 		}
 	}

@@ -41,9 +41,13 @@ func (p Permutation) Distance() (d int, ok bool) {
 		return 0, false
 	}
 	d = p[0]
-	for r, s := range p {
-		if s != r+d && s != r+d-len(p) {
+	want := d
+	for _, s := range p {
+		if s != want {
 			return 0, false
+		}
+		if want++; want == len(p) {
+			want = 0
 		}
 	}
 	return d, true
