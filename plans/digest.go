@@ -49,7 +49,9 @@ func digest(ctx context.Context, problem *Problem, plan *Plan) (string, error) {
 }
 
 // Seal sets plan.Digest to its digest for problem.
-func Seal(problem *Problem, plan *Plan) error { return SealContext(context.Background(), problem, plan) }
+func Seal(problem *Problem, plan *Plan) error {
+	return SealContext(context.Background(), problem, plan)
+}
 
 // SealContext is Seal for as long as there is time: the expanded form of a long plan has gigabytes. When ctx
 // ends it returns the context's error and leaves the plan without a digest.

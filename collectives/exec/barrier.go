@@ -48,21 +48,19 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		if err != nil || !ok {
 			return false, err
 		}
-		target := t.configs[l.id][op.Config]
+		target := t.target(l.id, int(op.Config))
 		from := t.epoch(l.id, op.Epoch)
-		if t.tracing {
-			t.events[st.Reconf].Start = monotonic.Now()
-		}
+		t.began(st.Reconf)
 		if t.call.SwitchAt == nil {
 			if err := t.call.OCS.Post(l.id, from, target); err != nil {
 				return false, t.failPlane(l, err)
 			}
 		}
-		l.settle, l.gated, l.posted = from+1, true, st.Reconf
+		l.settle, l.gated, l.posted = from+1, true, t.past+st.Reconf
 	}
 	t.complete(st.Reconf)
 	if t.tracing {
-		t.events[st.Reconf].End = 0 // known when the plane has settled
+		t.events[t.past+st.Reconf].End = 0 // known when the plane has settled
 	}
 	l.stage++
 	t.enterStage(l)

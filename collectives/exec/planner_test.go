@@ -40,43 +40,6 @@ func TestPlanners(t *testing.T) {
 	}
 }
 
-// TestSections: programs in sections give the right bytes too, call after call, whatever their planes do.
-func TestSections(t *testing.T) {
-	for _, tc := range []struct {
-		c         schedule.Collective
-		algorithm string
-		planes    int
-	}{
-		{schedule.AllToAll, "pairwise", 3}, {schedule.ReduceScatter, "pairwise", 2}, {schedule.AllGather, "ring", 2}, {schedule.AllReduce, "ring", 1},
-	} {
-		for _, inPlace := range []bool{false, true} {
-			s, err := schedule.Build(tc.c, tc.algorithm, 23, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			const count = 6
-			problem, stepOf, err := schedule.Problem(s, 4*count*23, &plans.Problem{
-				Planes: tc.planes, Circuits: plans.Simplex, BandwidthGbps: 0.001, ReconfigUS: 40, Final: plans.Final{Kind: plans.FinalInitial},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan, err := planner.Solve(context.Background(), "swot", problem, planner.Options{TimeLimit: time.Minute, Effort: time.Nanosecond})
-			if err != nil {
-				t.Fatal(err)
-			}
-			progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: 4, InPlace: inPlace, Problem: problem, StepOf: stepOf, Roll: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := len(progs[0].Sections); n < 1 || n > 12 {
-				t.Errorf("%v %s: %d sections", tc.c, tc.algorithm, n)
-			}
-			execute(t, s, plan, progs, count, inPlace, false)
-		}
-	}
-}
-
 func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer bool) {
 	const count = 1000
 	size := float64(count * 4 * max(s.Blocks[schedule.Input], s.Blocks[schedule.Output]))

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
 )
 
 // burst bounds how often one chain is served before the others get their turn.
@@ -66,9 +65,7 @@ func (t *Task) work() bool {
 			}
 			t.local = chain{id: t.ready[last]}
 			t.ready = t.ready[:last]
-			if t.tracing {
-				t.events[t.local.id].Start = monotonic.Now()
-			}
+			t.began(t.local.id)
 		}
 		left -= t.part(&t.local, left)
 	}
@@ -179,9 +176,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	if took == 0 {
 		return 0, nil
 	}
-	if t.tracing && done == 0 {
-		t.events[c.id].Start = monotonic.Now()
-	}
+	t.began(c.id)
 	t.moved[c.id] = done + int64(took)
 	c.advance(g, took)
 	if t.moved[c.id] == op.Bytes {

@@ -5,7 +5,6 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
-	"lightpath/ocsctl/monotonic"
 )
 
 // A circuit that several flows share carries them in equal parts in the cost model, and steps
@@ -111,9 +110,7 @@ func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	if t.tracing && t.moved[id] == 0 {
-		t.events[id].Start = monotonic.Now()
-	}
+	t.began(id)
 	if t.moved[id] += length; t.moved[id] == op.Bytes {
 		t.complete(id)
 		l.left--

@@ -118,13 +118,14 @@ type Task struct {
 	call Call
 	prog *program.Program // of the call or, where that has sections, of the present one
 	ops  []program.Op     // of prog or, where that is repeated, of the present repetition
-	// configs are those of prog in the same way, base the planes' epochs where ops begin.
-	configs [][]circuit.Permutation
-	base    []uint32
-	section int // of the call's program, and its repetition
-	turn    int
-	rep     program.Repetition
-	planes  []transport.Plane
+	base []uint32         // the planes' epochs where ops begin
+	past program.OpID     // operations of the sections and repetitions before
+	// section and turn are the present section of the call's program and its repetition; rep and room hold
+	// the operations and the next map of a repetition.
+	section, turn int
+	rep           program.Repetition
+	room          circuit.Permutation
+	planes        []transport.Plane
 	// forwarders are the planes that carry transit, nil for the others.
 	forwarders []transport.Forwarder
 	// steerers are the planes whose transit the kernel carries, nil for the others.
@@ -172,7 +173,7 @@ type lane struct {
 	// while that has not been seen.
 	settle   uint32
 	gated    bool
-	posted   program.OpID // the reconfiguration that gated waits for, for the trace
+	posted   program.OpID // the event of the reconfiguration that gated waits for
 	finished bool         // all of TX, posts included
 	first    int64        // when the first bytes came, and the last; 0: not yet; see Pace
 	last     int64
@@ -229,9 +230,16 @@ func (t *Task) Bind(c Call) error {
 
 // begin makes the call's program ready to run.
 func (t *Task) begin() {
-	t.section, t.turn = 0, 0
-	t.ops, t.configs = t.prog.Ops, t.prog.Configs
-	if t.call.Program.Sections != nil {
+	t.section, t.turn, t.past = 0, 0, 0
+	t.ops = t.prog.Ops
+	t.lanes = resize(t.lanes, len(t.prog.Lanes))
+	for i := range t.lanes {
+		t.bindLane(i)
+	}
+	if t.tracing {
+		t.events = resize(t.events, t.prog.Operations())
+	}
+	if t.prog.Sections != nil {
 		t.enterSection()
 	}
 	t.load()
@@ -253,6 +261,7 @@ func (t *Task) proceed() {
 		for j := range t.base {
 			t.base[j] += t.prog.Switches(j)
 		}
+		t.past += program.OpID(len(t.ops))
 		t.section, t.turn = next, turn
 		t.enterSection()
 		t.load()
@@ -264,15 +273,22 @@ func (t *Task) enterSection() {
 	s := &t.call.Program.Sections[t.section]
 	t.prog = s.Program
 	s.Repetition(t.turn, &t.rep)
-	t.ops, t.configs = t.rep.Ops, t.rep.Configs
+	t.ops = t.rep.Ops
+}
+
+// target returns the map that a reconfiguration of the present repetition asks for, valid until the next.
+func (t *Task) target(plane, config int) circuit.Permutation {
+	if t.turn == 0 {
+		return t.prog.Configs[plane][config]
+	}
+	return t.call.Program.Sections[t.section].Map(plane, config, t.turn, &t.room)
 }
 
 // load prepares the operations to be run.
 func (t *Task) load() {
 	t.bindOps()
-	t.lanes = resize(t.lanes, len(t.prog.Lanes))
 	for i := range t.lanes {
-		t.bindLane(i)
+		t.loadLane(i)
 	}
 }
 
@@ -353,15 +369,16 @@ func (t *Task) bindOps() {
 		}
 	}
 	if t.tracing {
-		t.events = resize(t.events, n)
-		clear(t.events)
+		for i := range t.ops {
+			t.events[int(t.past)+i] = Event{Plane: t.ops[i].Plane, Kind: t.ops[i].Kind}
+		}
 	}
 }
 
+// bindLane readies a lane for a call: what a plane does lasts from one section to the next.
 func (t *Task) bindLane(i int) {
 	l := &t.lanes[i]
-	pl := &t.prog.Lanes[i]
-	l.id, l.stage, l.finished, l.posted = i, 0, false, program.None
+	l.id, l.posted = i, program.None
 	l.steer, l.passed = nil, 0
 	if t.call.OCS != nil {
 		l.steer = t.steerers[i]
@@ -370,6 +387,13 @@ func (t *Task) bindLane(i int) {
 	if i < len(t.base) {
 		l.settle = t.base[i]
 	}
+}
+
+// loadLane has a lane begin with the operations of the present repetition.
+func (t *Task) loadLane(i int) {
+	l := &t.lanes[i]
+	pl := &t.prog.Lanes[i]
+	l.stage, l.finished = 0, false
 	l.rx, l.lent, l.first, l.last = l.rx[:0], l.lent[:0], 0, 0
 	for _, id := range pl.Sources {
 		l.rx = append(l.rx, chain{id: id})
@@ -426,7 +450,7 @@ func (t *Task) complete(id program.OpID) {
 		t.over(id)
 	}
 	if t.tracing {
-		t.events[id].End = monotonic.Now()
+		t.events[t.past+id].End = monotonic.Now()
 	}
 	for _, s := range t.prog.Successors(id) {
 		t.waits[s]--

@@ -28,10 +28,9 @@ type Section struct {
 // and its segments in blocks of the call, the last two modulo the ranks.
 type OpTurn struct{ Step, Peer, FlowDst, Src, Dst int32 }
 
-// Repetition is a repetition of a section as an executor runs it. Its memory is used again.
+// Repetition is the operations of a repetition of a section. Its memory is used again.
 type Repetition struct {
 	Ops      []Op
-	Configs  [][]circuit.Permutation
 	segments []Segment
 }
 
@@ -39,8 +38,6 @@ type Repetition struct {
 func (s *Section) Repetition(i int, r *Repetition) {
 	p := s.Program
 	r.Ops = append(r.Ops[:0], p.Ops...)
-	r.Configs = resize(r.Configs, len(p.Configs))
-	copy(r.Configs, p.Configs)
 	if i == 0 {
 		return
 	}
@@ -51,15 +48,18 @@ func (s *Section) Repetition(i int, r *Repetition) {
 		op.Peer, op.FlowDst = p.turned(op.Peer, by.Peer, i), p.turned(op.FlowDst, by.FlowDst, i)
 		op.Src, op.Dst = p.moved(r, op.Src, by.Src, i), p.moved(r, op.Dst, by.Dst, i)
 	}
-	for j, maps := range p.Configs {
-		r.Configs[j] = make([]circuit.Permutation, len(maps)) // a switch keeps what it is given
-		for k, c := range maps {
-			r.Configs[j][k] = c
-			if by := s.MapBy[j][k]; by != 0 {
-				r.Configs[j][k] = circuit.Shift(p.Ranks, c[0]+i*by)
-			}
-		}
+}
+
+// Map returns map k of a plane in repetition i of the section. If that is not a map that the section keeps,
+// it is made in room, which is replaced if it is too small.
+func (s *Section) Map(plane, k, i int, room *circuit.Permutation) circuit.Permutation {
+	c := s.Program.Configs[plane][k]
+	if i == 0 || s.MapBy[plane][k] == 0 {
+		return c
 	}
+	*room = resize(*room, len(c))
+	room.SetShift(c[0] + i*s.MapBy[plane][k])
+	return *room
 }
 
 // turned returns a rank i turns on.
@@ -116,12 +116,7 @@ func (p *Program) Target(plane int, move uint32) circuit.Permutation {
 			move -= all
 			continue
 		}
-		k := (move-1)%each + 1
-		c := s.Program.Configs[plane][k]
-		if rep := (move - 1) / each; rep > 0 && s.MapBy[plane][k] != 0 {
-			c = circuit.Shift(p.Ranks, c[0]+int(rep)*s.MapBy[plane][k])
-		}
-		return c
+		return s.Map(plane, int((move-1)%each+1), int((move-1)/each), new(circuit.Permutation))
 	}
 	return p.Configs[plane][move]
 }
@@ -183,7 +178,7 @@ func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*P
 		for j := range tl.planes {
 			end := tl.planes[j].configAt(l.to)
 			l.end = append(l.end, end)
-			l.p.Configs = append(l.p.Configs, tl.planes[j].maps[at[j]:end+1])
+			l.p.Configs = append(l.p.Configs, slices.Clone(tl.planes[j].maps[at[j]:end+1])) // the others may be freed
 			at[j] = end
 		}
 		if err := l.run(); err != nil {
@@ -219,7 +214,7 @@ func (s *Section) take(p *Program, r *Repetition) bool {
 		return false
 	}
 	next.Repetition(s.Count, r)
-	if !sameProgram(p, s.Program, r) {
+	if !sameProgram(p, s.Program, r) || !next.sameMaps(p) {
 		return false
 	}
 	next.Count++
@@ -276,10 +271,20 @@ func sameProgram(p, first *Program, r *Repetition) bool {
 	sameLanes := slices.EqualFunc(p.Lanes, first.Lanes, func(a, b Lane) bool { return slices.Equal(a.TX, b.TX) && slices.Equal(a.RX, b.RX) })
 	// A chain joins operations of one peer: turns that bring two peers together would need another one.
 	sameChains := slices.Equal(p.Next, first.Next)
-	sameMaps := slices.EqualFunc(p.Configs, r.Configs, func(a, b []circuit.Permutation) bool {
-		return slices.EqualFunc(a, b, circuit.Permutation.Equal)
-	})
-	return sameOps && sameLanes && sameChains && sameMaps && slices.Equal(p.Local, first.Local)
+	return sameOps && sameLanes && sameChains && slices.Equal(p.Local, first.Local)
+}
+
+// sameMaps reports whether p has the maps of the section's next repetition.
+func (s *Section) sameMaps(p *Program) bool {
+	var room circuit.Permutation
+	for j, maps := range p.Configs {
+		for k, c := range maps {
+			if !s.Map(j, k, s.Count, &room).Equal(c) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // configAt returns the map that a plane has when the first of its transmissions of a schedule step, or of

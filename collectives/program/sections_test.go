@@ -60,7 +60,13 @@ func TestSectionsAreTheWhole(t *testing.T) {
 		for _, section := range rolled.Sections {
 			for i := range section.Count {
 				section.Repetition(i, &r)
-				got = append(got, inOrder(r.Ops, section.Program.Lanes, r.Configs, base)...)
+				maps := make([][]circuit.Permutation, len(plan.Planes))
+				for j := range maps {
+					for k := range section.Program.Configs[j] {
+						maps[j] = append(maps[j], section.Map(j, k, i, new(circuit.Permutation)))
+					}
+				}
+				got = append(got, inOrder(r.Ops, section.Program.Lanes, maps, base)...)
 				for j := range base {
 					base[j] += section.Program.Switches(j)
 				}
@@ -124,9 +130,9 @@ func inOrder(ops []program.Op, lanes []program.Lane, configs [][]circuit.Permuta
 	return all
 }
 
-// TestSectionsDoNotGrow: four times as many steps make no larger program.
+// TestSectionsDoNotGrow: four times as many steps make a program of no more operations, maps and sections.
 func TestSectionsDoNotGrow(t *testing.T) {
-	size := func(n int) (ops, sections int) {
+	size := func(n int) (parts, sections int) {
 		s, plan, args := rotating(t, n)
 		args.Roll = 4
 		p, err := program.Lower(s, plan, args)
@@ -134,13 +140,16 @@ func TestSectionsDoNotGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, section := range p.Sections {
-			ops += len(section.Program.Ops)
+			parts += len(section.Program.Ops)
+			for _, maps := range section.Program.Configs {
+				parts += cap(maps)
+			}
 		}
-		return ops, len(p.Sections)
+		return parts, len(p.Sections)
 	}
 	small, sections := size(65)
 	large, more := size(257)
 	if sections == 0 || large > small+small/4 || more > sections+1 {
-		t.Errorf("%d operations in %d sections of 64 steps, %d in %d of 256", small, sections, large, more)
+		t.Errorf("%d operations and maps in %d sections of 64 steps, %d in %d of 256", small, sections, large, more)
 	}
 }

@@ -29,10 +29,16 @@ func AllDark(n int) Permutation {
 // Shift returns r -> (r+d) mod n; d may be negative.
 func Shift(n, d int) Permutation {
 	p := make(Permutation, n)
+	p.SetShift(d)
+	return p
+}
+
+// SetShift makes p [Shift] by d of as many ports.
+func (p Permutation) SetShift(d int) {
+	n := len(p)
 	for r := range p {
 		p[r] = ((r+d)%n + n) % n
 	}
-	return p
 }
 
 // Distance returns the d for which p is [Shift] by d, and false where there is none.
