@@ -57,7 +57,7 @@ type Client interface {
 	Port() int
 	// State returns the last known state of a plane (poll; the Map is shared, read-only).
 	State(plane int) PlaneState
-	// Post asks to move plane from epoch to target. It returns at once; posting twice is
+	// Post asks to move plane from epoch to target, which it copies. It returns at once; posting twice is
 	// harmless. Posts with different targets for one epoch fail the plane for everyone.
 	Post(plane int, epoch uint32, target circuit.Permutation) error
 	// Poll reports the plane's epoch, and the failure of the plane once there is one:

@@ -29,10 +29,16 @@ func AllDark(n int) Permutation {
 // Shift returns r -> (r+d) mod n; d may be negative.
 func Shift(n, d int) Permutation {
 	p := make(Permutation, n)
+	p.SetShift(d)
+	return p
+}
+
+// SetShift makes p [Shift] by d of as many ports.
+func (p Permutation) SetShift(d int) {
+	n := len(p)
 	for r := range p {
 		p[r] = ((r+d)%n + n) % n
 	}
-	return p
 }
 
 // Distance returns the d for which p is [Shift] by d, and false where there is none.
@@ -41,9 +47,13 @@ func (p Permutation) Distance() (d int, ok bool) {
 		return 0, false
 	}
 	d = p[0]
-	for r, s := range p {
-		if s != r+d && s != r+d-len(p) {
+	want := d
+	for _, s := range p {
+		if s != want {
 			return 0, false
+		}
+		if want++; want == len(p) {
+			want = 0
 		}
 	}
 	return d, true
