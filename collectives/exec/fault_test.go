@@ -17,7 +17,7 @@ import (
 	"lightpath/ocsctl"
 )
 
-// forger is an endpoint whose arriving frames have been tampered with.
+// forger is an endpoint that changes arriving frames.
 type forger struct {
 	transport.Endpoint
 	forge func(h *wire.Header)
@@ -66,7 +66,7 @@ func ringTeam(t testing.TB, n int, count int64, edit func(r int, c *Call)) *team
 	})
 }
 
-// Every field of a frame is checked, and the error says which does not belong.
+// TestForgedFrames checks that every wrong field of a frame is an error that names the field.
 func TestForgedFrames(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -141,7 +141,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// A skipped drain puts frames on a moving circuit; the switch says so and the run fails.
+// TestSkippedDrain checks that a skipped drain is an error: the switch reports frames on a moving circuit.
 func TestSkippedDrain(t *testing.T) {
 	failed := 0
 	for seed := uint64(0); seed < 20; seed++ {
