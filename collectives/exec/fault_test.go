@@ -91,7 +91,7 @@ func TestForgedFrames(t *testing.T) {
 			tm := ringTeam(t, 3, 30, func(r int, c *Call) { c.Endpoint = &forger{c.Endpoint, tc.forge} })
 			o := patience
 			if errors.Is(tc.want, ErrTimeout) {
-				o = &Options{Timeout: time.Second}
+				o = &Options{Timeout: 20 * time.Millisecond}
 			}
 			err := Run(tm.tasks, o)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {

@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lightpath/collectives/transport"
@@ -12,11 +13,11 @@ import (
 // polls after a sleep.
 type standstills struct {
 	transport.Endpoint
-	rounds []int // left of each standstill
-	polls  int   // in the present one
-	sleeps []int // polls before the first sleep, by standstill; -1 where there was none
+	rounds []int // polls without progress of each remaining standstill
+	polls  int   // polls of the present standstill
+	sleeps []int // by standstill: polls before the first sleep, or -1
 	slept  int
-	stop   time.Duration // for which this process stands still in every Wait
+	stop   time.Duration // duration of every Wait
 }
 
 func (s *standstills) Poll() (moved, done bool, err error) {
@@ -102,13 +103,16 @@ func TestBriefTimeout(t *testing.T) {
 
 // TestOwnStandstill checks that time in which the process itself was stopped does not count for the timeout.
 func TestOwnStandstill(t *testing.T) {
-	s := &standstills{rounds: []int{20 + 30 + 2, 20 + 30 + 3, 0}, stop: absence + 50*time.Millisecond}
-	if err := s.run(t, &Options{Spin: 20, Yield: 30, Timeout: 20 * time.Millisecond, StallAfter: time.Millisecond,
-		OnStall: func([]*Task) error {
-			return errors.New("stalled")
-		}}); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &standstills{rounds: []int{20 + 30 + 2, 20 + 30 + 3, 0}, stop: absence + 50*time.Millisecond}
+		err := s.run(t, &Options{
+			Spin: 20, Yield: 30, Timeout: 20 * time.Millisecond, StallAfter: time.Millisecond,
+			OnStall: func([]*Task) error { return errors.New("stalled") },
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestTry checks that Try never sleeps, and that Run completes the tasks that Try has not finished.

@@ -5,7 +5,7 @@
 //   - [BuildP2P] and [LowerExchange] build the programs of sends and receives.
 //   - [NewScript] lowers a collective for a library that executes sends and receives on streams.
 //
-// Layer: inside collectives. The package imports schedule, datatype and plans. It moves no data and performs no I/O. It
+// Layer: inside collectives. The package imports schedule and plans. It moves no data and performs no I/O. It
 // must give the same result on every rank for the same arguments: only integers and single floating-point operations
 // decide where flows are cut.
 package program
