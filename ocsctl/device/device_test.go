@@ -213,6 +213,29 @@ func TestStuckMirrors(t *testing.T) {
 	}
 }
 
+// TestLostLight: a fibre that is pulled shows in the power of its port and in nothing else, and comes back.
+func TestLostLight(t *testing.T) {
+	for _, f := range []device.Fault{{Kind: device.LostLight, In: -1, Out: 2}, {Kind: device.LostLight, In: 0, Out: -1}} {
+		model(t, device.Config{}, func(t *testing.T, d *device.Device) {
+			apply(t, d, nil, []circuit.Pair{pair(0, 2), pair(1, 3)}, device.Bulk)
+			time.Sleep(2 * time.Second)
+			inject(t, d, f)
+			time.Sleep(2 * time.Second)
+			wantState(t, d, 2, device.Egress, device.Tuned)
+			dark, _ := d.PowerDBm(2, device.Egress)
+			lit, _ := d.PowerDBm(3, device.Egress)
+			if dark != device.DarkDBm || lit < -5 || d.Lit()[0] != circuit.Dark || d.Map()[0] != 2 {
+				t.Errorf("powers %.1f and %.1f dBm, light %v, map %v", dark, lit, d.Lit(), d.Map())
+			}
+			inject(t, d, device.Fault{Kind: device.Clear})
+			time.Sleep(2 * time.Second)
+			if dbm, _ := d.PowerDBm(2, device.Egress); dbm < -5 || d.Lit()[0] != 2 {
+				t.Errorf("afterwards %.1f dBm, light %v", dbm, d.Lit())
+			}
+		})
+	}
+}
+
 // TestGhost: a circuit that is only reported is removed by making it first, where its ports are free.
 func TestGhost(t *testing.T) {
 	model(t, device.Config{}, func(t *testing.T, d *device.Device) {
