@@ -27,6 +27,8 @@ var (
 	ErrNotLeader = errors.New("not the controller in charge")
 	// ErrHeld: an operator's change of a plane that a communicator uses.
 	ErrHeld = errors.New("plane is in use")
+	// ErrJournal: the journal has not confirmed a change in time. A restart of the controller may lose it.
+	ErrJournal = errors.New("the journal does not answer")
 )
 
 // Move is one reconfiguration of a plane.
@@ -34,6 +36,9 @@ type Move struct {
 	Epoch    uint32 // that it ends
 	From, To circuit.Permutation
 	Token    uint64 // fences controllers; rises with every takeover
+	// Idle: no rank uses the plane. A device may disturb circuits that the move keeps, to verify or mend
+	// them.
+	Idle bool
 }
 
 // Device is the cross-connect behind the planes: what the maps physically are, as opposed to
@@ -54,11 +59,19 @@ type Timed interface {
 	OnSettled(f func(plane int))
 }
 
+// Verifier is a Timed device that can verify the circuits of a plane without a change.
+type Verifier interface {
+	Timed
+	// Verify starts to verify the circuits that a plane has; it is for planes that no rank uses. Map
+	// returns ErrMoving until it is over. An error means that nothing was started.
+	Verify(plane int, token uint64) error
+}
+
 // Reporter is a Device that can say more of a plane.
 type Reporter interface {
-	// Report says how far the last move was verified ("status", "light", ...) and, where the
-	// plane should not be used though nothing moves (drift, a failed port, a switch that does
-	// not answer), why: nil while all is well.
+	// Report says how far the circuits that the plane has now are verified ("status", "light", ...)
+	// and, where the plane should not be used though nothing moves (a failed port, lost light, a
+	// switch that does not answer), why: nil while all is well.
 	Report(plane int) (verified string, unwell error)
 }
 
@@ -87,8 +100,10 @@ type Journal interface {
 	// Intend makes an intent durable; done is called once, from any goroutine. A plane does not
 	// move before. An error that wraps ErrNotLeader ends the controller's rule.
 	Intend(i Intent, done func(error))
-	// Record notes what happened; it is durable in the order of calls, some time later.
-	Record(e Event)
+	// Record notes what happened; it is durable in the order of calls, some time later. done, where it
+	// is not nil, is called once, from any goroutine, when the event and all before it are durable, or
+	// with the reason why they are not.
+	Record(e Event, done func(error))
 }
 
 // EventKind says what happened.
@@ -103,7 +118,7 @@ const (
 	Released  EventKind = "released"  //
 	Attached  EventKind = "attached"  // a rank to Port
 	Detached  EventKind = "detached"  // Err: why, where it did not say goodbye
-	Commanded EventKind = "commanded" // an operator (Who) changed a plane
+	Commanded EventKind = "commanded" // an operator (Who) changed a plane; Err: why it is disabled
 	TookOver  EventKind = "took-over" // this controller is in charge from now on
 	Lost      EventKind = "lost"      // events of the history, that came faster than they could be written: Err
 )
@@ -162,7 +177,7 @@ type PlaneSnapshot struct {
 	Posted   []int               `json:"posted,omitempty"`  // ports
 	Missing  []int               `json:"missing,omitempty"`
 	Holder   *LeaseSnapshot      `json:"holder,omitempty"`
-	Verified string              `json:"verified,omitempty"` // the last move
+	Verified string              `json:"verified,omitempty"` // how far the circuits are verified; "" where they are not as desired
 	Switches uint64              `json:"switches"`
 	Failures uint64              `json:"failures"`
 	Posts    uint64              `json:"posts"`   // of ranks
@@ -239,11 +254,14 @@ type Controller interface {
 	Watch(f func(Event)) (cancel func())
 	// Waiting says in words what the next switch of a plane waits for.
 	Waiting(plane int) string
-	// Set is an operator's change: the plane must be free (ErrHeld), is moved from the map that
-	// the device really has, and is in service afterwards. It returns when the plane has settled.
+	// Set is an operator's change: the plane must be free (ErrHeld), and is moved from the map that
+	// the device really has. All of its circuits are verified, those that it keeps too. Afterwards it is
+	// in service, unless it is disabled.
 	Set(plane int, target circuit.Permutation, who string) error
-	// Disable takes a plane out of service for new grants, Enable puts it back: if its device has
-	// the desired map, else the drift is the error.
+	// Disable takes a plane out of service for new grants. Enable puts it back, if its device has the
+	// desired map and verifies all circuits anew; else that is the error.
+	//
+	// Set, Disable and Enable return when the journal has what they have changed, or with ErrJournal.
 	Disable(plane int, reason, who string) error
 	Enable(plane int, who string) error
 }

@@ -39,6 +39,8 @@ type Config struct {
 	// long ranks are waited for that have not come back; 0: DefaultGrace. It ends when every port
 	// has a rank.
 	Grace time.Duration
+	// JournalTimeout is how long the journal may take to confirm something; 0: 10 s.
+	JournalTimeout time.Duration
 	// SettleTimeout bounds how long a device may go on moving after the reconfiguration time; 0:
 	// one second.
 	SettleTimeout time.Duration
@@ -50,6 +52,10 @@ type Config struct {
 // DefaultGrace is how long ranks have to find the next controller: longer than it takes them to notice
 // that theirs is silent, since the lease of one that hangs may run out at once.
 const DefaultGrace = 8 * time.Second
+
+// DefaultJournalTimeout is how long a journal may take: longer than a store needs to find that it has lost
+// its leadership.
+const DefaultJournalTimeout = 10 * time.Second
 
 // PlaneConfig describes one plane.
 type PlaneConfig struct {
@@ -102,6 +108,9 @@ func (c Config) complete() (*Config, error) {
 	if c.Grace == 0 {
 		c.Grace = DefaultGrace
 	}
+	if c.JournalTimeout == 0 {
+		c.JournalTimeout = DefaultJournalTimeout
+	}
 	switch {
 	case c.Ports < 1 || c.Ports > MaxPorts:
 		return nil, fmt.Errorf("controller: config ports: %d, want 1..%d", c.Ports, MaxPorts)
@@ -109,6 +118,8 @@ func (c Config) complete() (*Config, error) {
 		return nil, fmt.Errorf("controller: config planes: %d, want 1..%d", len(c.Planes), MaxPlanes)
 	case c.SettleTimeout < 0:
 		return nil, fmt.Errorf("controller: config settle timeout: %v is negative", c.SettleTimeout)
+	case c.JournalTimeout < 0:
+		return nil, fmt.Errorf("controller: config journal timeout: %v is negative", c.JournalTimeout)
 	case c.Grace < 0:
 		return nil, fmt.Errorf("controller: config grace: %v is negative", c.Grace)
 	case c.Device == nil:

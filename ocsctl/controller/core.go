@@ -295,43 +295,44 @@ func (c *Core) Set(plane int, target circuit.Permutation, who string) error {
 	if err := c.check(plane, target); err != nil {
 		return fmt.Errorf("controller: set: %w", err)
 	}
-	done := make(chan error, 1)
-	o := &order{target: target.Clone(), who: who, done: func(err error) { done <- err }}
-	if err := c.do(func(now int64) { c.machine.set(plane, o, now) }); err != nil {
+	return c.await(func(now int64, done func(error)) {
+		c.machine.set(plane, &order{target: target.Clone(), who: who, done: done}, now)
+	})
+}
+
+// Disable implements Controller.
+func (c *Core) Disable(plane int, reason, who string) error {
+	if err := c.check(plane, nil); err != nil {
+		return fmt.Errorf("controller: disable: %w", err)
+	}
+	return c.await(func(now int64, done func(error)) { c.machine.disable(plane, reason, who, done, now) })
+}
+
+// Enable implements Controller.
+func (c *Core) Enable(plane int, who string) error {
+	if err := c.check(plane, nil); err != nil {
+		return fmt.Errorf("controller: enable: %w", err)
+	}
+	return c.await(func(now int64, done func(error)) { c.machine.enable(plane, &order{who: who, done: done}, now) })
+}
+
+// await has the core begin something, and waits for its end.
+func (c *Core) await(begin func(now int64, done func(error))) error {
+	ended := make(chan error, 1)
+	if err := c.do(func(now int64) { begin(now, func(err error) { ended <- err }) }); err != nil {
 		return err
 	}
 	select {
-	case err := <-done:
+	case err := <-ended:
 		return err
 	case <-c.done:
 		select { // retirement has answered, unless the command was never run
-		case err := <-done:
+		case err := <-ended:
 			return err
 		default:
 			return ErrStopped
 		}
 	}
-}
-
-// Disable implements Controller.
-func (c *Core) Disable(plane int, reason, who string) error {
-	return c.operate(plane, func(now int64) error { return c.machine.disable(plane, reason, who, now) })
-}
-
-// Enable implements Controller.
-func (c *Core) Enable(plane int, who string) error {
-	return c.operate(plane, func(now int64) error { return c.machine.enable(plane, who, now) })
-}
-
-func (c *Core) operate(plane int, f func(now int64) error) error {
-	if err := c.check(plane, nil); err != nil {
-		return fmt.Errorf("controller: %w", err)
-	}
-	var err error
-	if e := c.call(func(now int64) { err = f(now) }); e != nil {
-		return e
-	}
-	return err
 }
 
 // check checks what a caller names; target nil: none.

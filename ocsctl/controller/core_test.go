@@ -234,17 +234,9 @@ func TestSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := func(target circuit.Permutation) error {
-		result := make(chan error, 1)
-		_ = r.core.do(func(now int64) {
-			r.core.machine.set(0, &order{target: target, who: "ann", done: func(err error) { result <- err }}, now)
-		})
+		result := r.set(0, target)
 		r.pass(2 * time.Second)
-		select {
-		case err := <-result:
-			return err
-		default:
-			return errors.New("no answer")
-		}
+		return *result
 	}
 	want(t, "held", set(circuit.Shift(3, 2)), ErrHeld, "holder 7 of port 0")
 	if err := r.s[0].Release(1, 7); err != nil {
@@ -336,7 +328,7 @@ func TestJournalComesBeforeTheMove(t *testing.T) {
 		c.Journal = j
 	})
 	r.post(0, 0, 0, circuit.Shift(2, 0))
-	if len(j.waiting) != 1 || !j.waiting[0].To.Equal(circuit.Shift(2, 0)) {
+	if len(j.waiting) != 1 || !j.waiting[0].intent.To.Equal(circuit.Shift(2, 0)) {
 		t.Fatal("the first post is an intent")
 	}
 	r.post(1, 0, 0, circuit.Shift(2, 0))

@@ -33,8 +33,11 @@ type machine struct {
 	now      int64  // of the posts that an inbox is passing on
 	posts    uint64 // passed on by inboxes
 
+	answers    map[uint64]answer // to operators, by id: they wait for the journal
+	nextAnswer uint64
+
 	seq  uint64 // of events
-	emit func(Event)
+	emit func(e Event, done func(error))
 	wall func(now int64) time.Time
 	// later has f run on the core's goroutine; callable from any.
 	later func(f func(now int64))
@@ -57,7 +60,6 @@ type plane struct {
 	intent  intent
 	move    move // the one under way
 
-	verified           string
 	switches, failures uint64
 	posts, refused     uint64
 }
@@ -71,23 +73,30 @@ type move struct {
 	order               *order // an operator's; nil: the ranks'
 }
 
+// enables reports whether the plane is verified to be put back into service.
+func (mv *move) enables() bool { return mv.order != nil && mv.order.enable }
+
 // intent is what the journal has been told of the plane's next move.
 type intent struct {
 	id      uint64 // of the one that counts
 	epoch   uint32
 	to      circuit.Permutation // nil: none
 	durable bool
+	due     int64 // the journal has to answer by then
 }
+
+// waits reports whether the journal has yet to answer.
+func (i *intent) waits() bool { return i.to != nil && !i.durable }
 
 // is reports whether the intent is the move from epoch to target.
 func (i *intent) is(epoch uint32, target circuit.Permutation) bool {
 	return i.to != nil && i.epoch == epoch && same(i.to, target)
 }
 
-func newMachine(cfg *Config, wall func(int64) time.Time, later func(func(now int64)), emit func(Event)) *machine {
+func newMachine(cfg *Config, wall func(int64) time.Time, later func(func(now int64)), emit func(Event, func(error))) *machine {
 	m := &machine{
 		cfg: cfg, ports: make([]*attachment, cfg.Ports), lost: make([]uint64, cfg.Ports),
-		nextID: 1, seq: cfg.LastSeq, wall: wall, later: later, emit: emit,
+		nextID: 1, seq: cfg.LastSeq, wall: wall, later: later, emit: emit, answers: make(map[uint64]answer),
 	}
 	_, m.timed = cfg.Device.(Timed)
 	m.reporter, _ = cfg.Device.(Reporter)
@@ -115,7 +124,15 @@ func (m *machine) step(now int64) (next int64) {
 			next = min(next, m.grace)
 		}
 	}
+	next = min(next, m.answerLate(now))
 	for _, pl := range m.planes {
+		if pl.intent.waits() {
+			if pl.intent.due <= now {
+				m.intended(pl, pl.intent.id, fmt.Errorf("%w in %v", ErrJournal, m.cfg.JournalTimeout), now)
+			} else {
+				next = min(next, pl.intent.due)
+			}
+		}
 		if pl.move.on && pl.move.due <= now {
 			m.arrive(pl, now)
 		}
@@ -378,6 +395,10 @@ func (m *machine) retire(why error, now int64) {
 		why = fmt.Errorf("%w: %w", ErrNotLeader, why)
 	}
 	m.over = why
+	for id, a := range m.answers {
+		delete(m.answers, id)
+		a.done(why)
+	}
 	for _, pl := range m.planes {
 		if o := pl.move.order; o != nil {
 			o.done(why)
@@ -398,13 +419,59 @@ func (m *machine) retire(why error, now int64) {
 }
 
 // event notes what happened.
-func (m *machine) event(now int64, e Event) {
-	if m.emit == nil {
-		return
-	}
+func (m *machine) event(now int64, e Event) { m.note(now, e, nil) }
+
+func (m *machine) note(now int64, e Event, done func(error)) {
 	m.seq++
 	e.Seq, e.Time, e.Token = m.seq, m.wall(now), m.cfg.Token
-	m.emit(e)
+	m.emit(e, done)
+}
+
+// answer is what an operator waits for until the journal has confirmed a change.
+type answer struct {
+	due  int64
+	done func(error)
+}
+
+// confirm notes what happened, and calls done when the journal has it, or with ErrJournal when it does not
+// answer in time.
+func (m *machine) confirm(now int64, e Event, done func(error)) {
+	m.nextAnswer++
+	id := m.nextAnswer
+	m.answers[id] = answer{now + int64(m.cfg.JournalTimeout), done}
+	m.note(now, e, func(err error) { m.later(func(now int64) { m.confirmed(id, err, now) }) })
+}
+
+// confirmed is the journal's answer.
+func (m *machine) confirmed(id uint64, err error, now int64) {
+	if errors.Is(err, ErrNotLeader) {
+		m.retire(err, now)
+		return
+	}
+	a, waits := m.answers[id]
+	if !waits {
+		return // too late
+	}
+	delete(m.answers, id)
+	if err != nil {
+		err = fmt.Errorf("controller: the change is in force, and a restart may lose it: %w: %w", ErrJournal, err)
+	}
+	a.done(err)
+}
+
+// answerLate answers operators whose change the journal has not confirmed in time, and returns when the
+// next one is due.
+func (m *machine) answerLate(now int64) (next int64) {
+	next = never
+	for id, a := range m.answers {
+		if a.due > now {
+			next = min(next, a.due)
+			continue
+		}
+		delete(m.answers, id)
+		a.done(fmt.Errorf("controller: the change is in force, and a restart may lose it: %w in %v", ErrJournal, m.cfg.JournalTimeout))
+	}
+	return next
 }
 
 func portName(p int) string {

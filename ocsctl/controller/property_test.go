@@ -49,6 +49,7 @@ type world struct {
 	config  Config
 	jobs    []*job
 	dead    []bool // ports without a rank
+	off     []bool // by plane: an operator knows that it is disabled
 	strays  []stray
 	token   uint64
 	takes   int
@@ -75,6 +76,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 		w.config.Planes[p].Reconfig = time.Duration(w.rng.IntN(2)) * time.Millisecond
 		w.journal.planes[p] = Recovered{Map: w.dev.maps[p]}
 	}
+	w.off = make([]bool, planes)
 	w.dead, w.s = make([]bool, ports), make([]*testSink, ports)
 	w.start()
 	for p := 0; p < ports; {
@@ -305,11 +307,15 @@ func (w *world) harm() {
 	case 2:
 		w.dev.refuse[plane] = !w.dev.refuse[plane]
 	case 3:
-		w.must(w.core.Disable(plane, "test", "ann"))
+		w.ask(func(m *machine, done func(error), now int64) {
+			m.disable(plane, "test", "ann", func(err error) {
+				w.off[plane] = err == nil
+				done(err)
+			}, now)
+		})
 	case 4:
-		if err := w.core.Enable(plane, "ann"); err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrMoving) && !errors.Is(err, ocsctl.ErrPlaneDown) {
-			w.t.Fatal(err)
-		}
+		w.off[plane] = false
+		w.enable(plane)
 	case 5:
 		if j.holds != 0 { // a rank that is not honest
 			other := w.shuffle(w.page.maps[plane], []int{0, 1, 2})
@@ -372,6 +378,9 @@ func (w *world) takeOver() {
 	for p, k := range known {
 		if w.page.faults[p] == nil && !before[p].Equal(k.Map) && (k.Intent == nil || !between(before[p], k.Map, k.Intent.To)) {
 			w.t.Fatalf("plane %d resumed at %v, the journal has %+v", p, before[p], k)
+		}
+		if w.off[p] && w.core.machine.planes[p].off == "" {
+			w.t.Fatalf("plane %d was disabled, and the takeover has forgotten it", p)
 		}
 	}
 	for _, j := range w.jobs {
@@ -456,15 +465,17 @@ func (w *world) settleDown() {
 	for range 200 {
 		w.elapse()
 	}
-	for p := range w.config.Planes {
-		if err := w.core.Enable(p, "ann"); err != nil && !errors.Is(err, ocsctl.ErrPlaneDown) && !errors.Is(err, ErrHeld) {
-			w.t.Fatal(err)
-		}
-	}
 	for p, fault := range w.page.faults {
 		if fault != nil && !w.config.Forgive { // drift is for an operator to decide
 			w.core.machine.set(p, &order{target: w.dev.maps[p], who: "ann", done: func(err error) { w.must(err) }}, w.now)
 		}
+	}
+	for range 200 {
+		w.elapse()
+	}
+	for p := range w.config.Planes {
+		w.off[p] = false
+		w.enable(p)
 	}
 	for range 200 {
 		w.elapse()

@@ -18,10 +18,10 @@ func (m *machine) start(now int64) {
 	}
 	for j, pl := range m.planes {
 		pl.unread = &Recovered{}
-		switch {
-		case m.cfg.Recovered != nil && m.cfg.Recovered[j].Map != nil:
+		if m.cfg.Recovered != nil {
 			pl.unread = &m.cfg.Recovered[j]
-		case m.cfg.Initial != nil:
+		}
+		if pl.unread.Map == nil && m.cfg.Initial != nil {
 			pl.unread.Map = m.cfg.Initial[j]
 		}
 		pl.epoch, pl.off = pl.unread.Epoch, pl.unread.Disabled

@@ -106,50 +106,68 @@ func (s *testSink) Granted(id, mask uint64, err error) {
 	}
 }
 
-// testJournal keeps intents and where planes are, some time after it has been told.
+// testJournal keeps intents and where planes are. What the core waits for becomes durable some time after
+// the journal has been told.
 type testJournal struct {
 	now     *int64
 	delay   time.Duration
-	err     error // of the next Intend
-	waiting []testIntent
+	err     error // of the next answer
+	waiting []testWrite
 	planes  []Recovered
 	events  []Event
 }
 
-type testIntent struct {
-	Intent
-	done func(error)
-	due  int64
+// testWrite is an intent or an event that the core waits for.
+type testWrite struct {
+	intent *Intent
+	event  Event
+	done   func(error)
+	due    int64
 }
 
 func (j *testJournal) Intend(i Intent, done func(error)) {
-	j.waiting = append(j.waiting, testIntent{i, done, *j.now + int64(j.delay)})
+	j.waiting = append(j.waiting, testWrite{intent: &i, done: done, due: *j.now + int64(j.delay)})
 }
 
-func (j *testJournal) Record(e Event) {
+func (j *testJournal) Record(e Event, done func(error)) {
 	j.events = append(j.events, e)
+	if done != nil {
+		j.waiting = append(j.waiting, testWrite{event: e, done: done, due: *j.now + int64(j.delay)})
+		return
+	}
+	j.apply(e)
+}
+
+// apply folds an event into where its plane is.
+func (j *testJournal) apply(e Event) {
 	if e.Plane < 0 {
 		return
 	}
 	p := &j.planes[e.Plane]
 	switch e.Kind {
 	case Switched, Restored:
-		*p = Recovered{Epoch: e.Epoch, Map: e.To}
+		*p = Recovered{Epoch: e.Epoch, Map: e.To, Disabled: p.Disabled}
 	case Failed:
 		p.Failed = true
+	case Commanded:
+		p.Disabled = e.Err
 	}
 }
 
 // step makes durable what is due, and returns when something will be.
 func (j *testJournal) step() (next int64) {
 	for len(j.waiting) > 0 && j.waiting[0].due <= *j.now {
-		i := j.waiting[0]
+		w := j.waiting[0]
 		j.waiting = j.waiting[1:]
 		err := j.err
-		if j.err = nil; err == nil {
-			j.planes[i.Plane].Intent = &i.Intent
+		switch j.err = nil; {
+		case err != nil:
+		case w.intent != nil:
+			j.planes[w.intent.Plane].Intent = w.intent
+		default:
+			j.apply(w.event)
 		}
-		i.done(err)
+		w.done(err)
 	}
 	if len(j.waiting) > 0 {
 		return j.waiting[0].due
@@ -241,6 +259,37 @@ func (r *testRig) postAll(plane int, epoch uint32, target circuit.Permutation) {
 	for p := range r.s {
 		r.post(p, plane, epoch, target)
 	}
+}
+
+// ask has an operator ask for something, and returns where the answer will be: errNoAnswer before.
+func (r *testRig) ask(begin func(m *machine, done func(error), now int64)) *error {
+	r.t.Helper()
+	var answer error
+	answered := &answer
+	*answered = errNoAnswer
+	if err := r.core.do(func(now int64) {
+		begin(r.core.machine, func(err error) { *answered = err }, now)
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return answered
+}
+
+// errNoAnswer: an operator waits.
+var errNoAnswer = errors.New("no answer")
+
+func (r *testRig) disable(plane int) *error {
+	return r.ask(func(m *machine, done func(error), now int64) { m.disable(plane, "fibre work", "ann", done, now) })
+}
+
+func (r *testRig) enable(plane int) *error {
+	return r.ask(func(m *machine, done func(error), now int64) { m.enable(plane, &order{who: "ann", done: done}, now) })
+}
+
+func (r *testRig) set(plane int, target circuit.Permutation) *error {
+	return r.ask(func(m *machine, done func(error), now int64) {
+		m.set(plane, &order{target: target, who: "ann", done: done}, now)
+	})
 }
 
 func (r *testRig) plane(plane int) PlaneSnapshot {

@@ -76,7 +76,7 @@ func (m *machine) runTimers(pl *plane, now int64) (next int64) {
 	if t.epoch != pl.epoch {
 		return never // posts come between
 	}
-	if !m.ready(pl, t.target) {
+	if !m.ready(pl, t.target, now) {
 		return never
 	}
 	if t.at > now {

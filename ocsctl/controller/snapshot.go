@@ -61,7 +61,7 @@ func (m *machine) heldBy(h leaseHolder) (mask uint64) {
 func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	p := PlaneSnapshot{
 		Name: pl.Name, State: Resident, Reason: pl.reason(), Epoch: pl.epoch, Map: pl.m,
-		Verified: pl.verified, Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
+		Verified: m.verified(pl), Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
 	}
 	if pl.desired != nil && !pl.desired.Equal(pl.m) {
 		p.Desired = pl.desired
@@ -85,6 +85,19 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 		p.State = Down
 	}
 	return p
+}
+
+// verified says how far the circuits of a plane are verified; "" where they are not as they should be, or
+// are on their way.
+func (m *machine) verified(pl *plane) string {
+	if m.reporter == nil || pl.fault != nil || pl.move.on {
+		return ""
+	}
+	verified, unwell := m.reporter.Report(pl.index)
+	if unwell != nil {
+		return ""
+	}
+	return verified
 }
 
 // waiting says in words what the next switch of a plane waits for.

@@ -45,10 +45,12 @@ func (c *Core) Watch(f func(Event)) (cancel func()) {
 	}
 }
 
-// record passes an event on, to the journal first.
-func (c *Core) record(e Event) {
+// record passes an event on, to the journal first; done may be nil.
+func (c *Core) record(e Event, done func(error)) {
 	if c.cfg.Journal != nil {
-		c.cfg.Journal.Record(e)
+		c.cfg.Journal.Record(e, done)
+	} else if done != nil {
+		done(nil)
 	}
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()

@@ -27,7 +27,10 @@ func (l *ledger) Intend(i controller.Intent, done func(error)) {
 	done(nil)
 }
 
-func (l *ledger) Record(e controller.Event) {
+func (l *ledger) Record(e controller.Event, done func(error)) {
+	if done != nil {
+		defer done(nil)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Kind == controller.Switched {
