@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -32,6 +33,9 @@ type Config struct {
 	// Leading is asked before every move whether this controller still rules: an error that wraps
 	// ErrNotLeader ends its rule. nil: it does. It must not block.
 	Leading func() error
+	// Log is told once of every change of a plane's service, and of what operators order; nil: nothing is
+	// logged.
+	Log *slog.Logger
 	// Recovered holds one entry per plane where the journal knows of an earlier controller; nil: a
 	// beginning.
 	Recovered []Recovered

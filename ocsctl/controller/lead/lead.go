@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,11 +26,13 @@ type Rule struct {
 	Recovered []controller.Recovered // nil: a beginning
 	Journal   controller.Journal
 	Leading   func() error // nil while the rule lasts
+	Log       *slog.Logger
 }
 
 // Apply sets what a rule decides of a core's configuration.
 func (r *Rule) Apply(c *controller.Config) {
 	c.Token, c.LastSeq, c.Recovered, c.Journal, c.Leading = r.Token, r.LastSeq, r.Recovered, r.Journal, r.Leading
+	c.Log = r.Log
 }
 
 // Options say what is run. Store, Ports, Planes and Build are required.
@@ -104,7 +107,7 @@ func (r *Runner) Leader() journal.Leader { return r.o.Store.Leader() }
 // errors are those that trying again would not mend.
 func (r *Runner) Run(ctx context.Context) error {
 	for {
-		rule, err := r.o.Store.Campaign(ctx)
+		rule, err := r.campaign(ctx)
 		if err == nil {
 			err = r.rule(ctx, rule)
 		}
@@ -115,6 +118,31 @@ func (r *Runner) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// campaign waits until this controller rules, and tells the log for which one it stands by meanwhile.
+func (r *Runner) campaign(ctx context.Context) (journal.Leadership, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watched sync.WaitGroup
+	defer watched.Wait()
+	defer cancel()
+	watched.Go(func() {
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for told := (journal.Leader{}); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if now := r.Leader(); now != told && now.Name != "" {
+				told = now
+				r.o.Logger.Info("standing by", "in charge", now.Name, "address", now.Address, "token", now.Token)
+			}
+		}
+	})
+	return r.o.Store.Campaign(ctx)
 }
 
 // rule rules until ctx or the rule ends.
@@ -132,7 +160,7 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	if err != nil {
 		return err
 	}
-	core, err := r.o.Build(Rule{Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Journal: l, Leading: l.Err})
+	core, err := r.o.Build(Rule{Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Journal: l, Leading: l.Err, Log: log})
 	if err != nil {
 		return fmt.Errorf("lead: token %d: %w", l.Token(), err)
 	}
@@ -150,10 +178,33 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	r.core.Store(core)
 	defer r.core.Store(nil)
 	log.Info("in charge", "controller", core.Name())
+	logPlanes(log, core, at)
 	why := watch(ctx, l, base)
 	log.Warn("not in charge any more", "reason", why)
 	core.Resign(why)
 	return nil
+}
+
+// logPlanes tells the log where the planes in service are at the beginning of a rule; of the others it has been
+// told why they are not.
+func logPlanes(log *slog.Logger, core *controller.Core, at []controller.Recovered) {
+	s, err := core.Snapshot()
+	if err != nil {
+		return // it has stopped
+	}
+	for j, p := range s.Planes {
+		if p.State == controller.Down {
+			if p.Reason != "" && (j >= len(at) || at[j].Disabled != "") {
+				log.Warn("plane is out of service", "plane", p.Name, "reason", p.Reason)
+			}
+			continue
+		}
+		circuits := "as the journal says"
+		if j >= len(at) || at[j].Map == nil {
+			circuits = "taken as found: the journal has no record of them"
+		}
+		log.Info("plane is in service", "plane", p.Name, "epoch", p.Epoch, "verified", p.Verified, "circuits", circuits)
+	}
 }
 
 // watch returns why the rule has ended.

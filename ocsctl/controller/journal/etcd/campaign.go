@@ -97,7 +97,7 @@ func (c *Client) take(ctx context.Context, lease *clientv3.LeaseGrantResponse, f
 	}
 	l := &leadership{
 		c: c, me: me, token: uint64(resp.Header.Revision), lease: lease.ID,
-		ttl: time.Duration(lease.TTL) * time.Second, done: make(chan struct{}),
+		ttl: time.Duration(lease.TTL) * time.Second, done: make(chan struct{}), slow: journal.Slow{Log: c.conf.Logger},
 	}
 	if err := l.load(ctx); err != nil {
 		return nil, 0, err

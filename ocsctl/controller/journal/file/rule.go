@@ -30,6 +30,7 @@ type rule struct {
 	done  chan struct{}
 	ended sync.WaitGroup
 	wake  chan struct{}
+	slow  journal.Slow
 
 	mu      sync.Mutex
 	planes  []journal.State // nil until Recovered
@@ -44,7 +45,10 @@ type rule struct {
 var _ journal.Leadership = (*rule)(nil)
 
 func newRule(s *Store, db *bbolt.DB) *rule {
-	return &rule{s: s, db: db, loaded: make(map[string][]byte), done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &rule{
+		s: s, db: db, loaded: make(map[string][]byte), done: make(chan struct{}), wake: make(chan struct{}, 1),
+		slow: journal.Slow{Log: s.conf.Logger},
+	}
 }
 
 func (r *rule) Token() uint64 { return r.token }
@@ -225,8 +229,9 @@ type batch struct {
 func (r *rule) commit() {
 	b, err := r.take()
 	if err == nil && len(b.planes)+len(b.events) > 0 {
-		began := time.Now()
+		began, end := time.Now(), r.slow.Begin()
 		err = r.db.Update(func(tx *bbolt.Tx) error { return r.write(tx, b) })
+		end(err)
 		r.s.conf.OnWrite(time.Since(began), err)
 	}
 	if err != nil {
