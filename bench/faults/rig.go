@@ -187,7 +187,7 @@ func (g *rig) startController(i int) error {
 		c.Switches = fabric.SwitchesConfig{Verify: g.verify, DriftInterval: 100 * time.Millisecond, Settle: g.stretched(time.Second), ReplyTimeout: g.stretched(replyTimeout)}
 	}
 	if g.store != nil {
-		c.Journal = fabric.JournalConfig{Kind: "etcd", Dir: g.path("journal"), Lease: lease}
+		c.Journal = fabric.JournalConfig{Kind: fabric.JournalEtcd, Dir: g.path("journal"), Lease: lease}
 	}
 	config := g.path(c.Name + ".yaml")
 	if err := os.WriteFile(config, c.Encode(), 0o600); err != nil {
