@@ -181,7 +181,7 @@ type PlaneSnapshot struct {
 	Switches uint64              `json:"switches"`
 	Failures uint64              `json:"failures"`
 	Posts    uint64              `json:"posts"`   // of ranks
-	Refused  uint64              `json:"refused"` // posts for an epoch that was past
+	Refused  uint64              `json:"refused"` // posts that were
 }
 
 // PortSnapshot is a port's part of a [Snapshot].
@@ -205,8 +205,9 @@ type LeaseSnapshot struct {
 type Sink interface {
 	// Changed: a plane has another epoch, map or fault (nil: none).
 	Changed(plane int, epoch uint32, m circuit.Permutation, fault error)
-	// Refused: a post of this port was for an epoch that is past.
-	Refused(plane int, epoch, planeEpoch uint32)
+	// Refused: a post of this port for a holder was refused. why wraps ocsctl.ErrStaleEpoch where the
+	// epoch is past, and ocsctl.ErrNotHolder where another holds the plane.
+	Refused(plane int, holder uint64, why error)
 	// Granted answers the Acquire of that id: the planes of its mask that are in service, never
 	// none; or an error where none is.
 	Granted(id, mask uint64, err error)
@@ -229,8 +230,8 @@ type AttachOptions struct {
 // Attachment is a rank's place at the controller. Methods may be called from any goroutine and
 // return at once; answers come through the [Sink].
 type Attachment interface {
-	// Post agrees to move plane from epoch to target: the port is drained.
-	Post(plane int, epoch uint32, target circuit.Permutation) error
+	// Post agrees, for the plane's holder, to move plane from epoch to target: the port is drained.
+	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
 	// Schedule moves a plane at a time instead of when its ports have posted: the time-based
 	// barrier. Only the holder of the plane may. Moves that are due while an earlier one is under
 	// way fail the plane.

@@ -31,12 +31,12 @@ func (c *Core) Attach(s Sink, o AttachOptions) (Attachment, error) {
 }
 
 // Post implements Attachment.
-func (a *attachment) Post(plane int, epoch uint32, target circuit.Permutation) error {
+func (a *attachment) Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error {
 	if err := a.check("post", plane, target); err != nil {
 		return err
 	}
 	target = target.Clone()
-	return a.core.do(func(now int64) { a.core.machine.post(a, plane, epoch, target, now) })
+	return a.core.do(func(now int64) { a.core.machine.post(a, plane, roundKey{epoch, holder}, target, now) })
 }
 
 // Schedule implements Attachment.

@@ -95,8 +95,11 @@ type Inbox interface {
 	// Collect passes on every post that has come. It is called from the core at every turn, and
 	// after every ring of [Core.Bell]; it must not block. The core keeps target, which must not
 	// change any more; passing on the same one for equal posts spares comparing.
-	Collect(post func(a Attachment, plane int, epoch uint32, target circuit.Permutation))
+	Collect(post PostFunc)
 }
+
+// PostFunc passes on a post that an [Inbox] has fetched.
+type PostFunc func(a Attachment, plane int, epoch uint32, holder uint64, target circuit.Permutation)
 
 // Check reports the first field that Start would refuse.
 func (c Config) Check() error {

@@ -23,7 +23,7 @@ type Core struct {
 	machine *machine // the goroutine's alone
 	bell    *shmring.Bell
 	clock   func() int64
-	post    func(a Attachment, plane int, epoch uint32, target circuit.Permutation) // what inboxes call
+	post    PostFunc // what inboxes call
 
 	mu       sync.Mutex
 	commands []func(now int64)
@@ -225,7 +225,7 @@ func (c *Core) run() {
 	}
 }
 
-func (c *Core) collect(post func(Attachment, int, uint32, circuit.Permutation)) {
+func (c *Core) collect(post PostFunc) {
 	inboxes := *c.inboxes.Load()
 	if len(inboxes) == 0 {
 		return
@@ -237,9 +237,9 @@ func (c *Core) collect(post func(Attachment, int, uint32, circuit.Permutation)) 
 }
 
 // collect is what inboxes pass posts to.
-func (m *machine) collect(a Attachment, plane int, epoch uint32, target circuit.Permutation) {
+func (m *machine) collect(a Attachment, plane int, epoch uint32, holder uint64, target circuit.Permutation) {
 	m.posts++
-	m.post(a.(*attachment), plane, epoch, target, m.now)
+	m.post(a.(*attachment), plane, roundKey{epoch, holder}, target, m.now)
 }
 
 // execute runs the queued commands; stop is set with the last ones.

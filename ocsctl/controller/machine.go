@@ -178,6 +178,9 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	}
 	m.show(a)
 	m.event(now, Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who})
+	for _, pl := range m.planes { // its claim may be what posts waited for
+		m.advance(pl, now)
+	}
 	if m.grace != 0 && !slices.Contains(m.ports, nil) {
 		m.grace = now // whoever can come back has
 	}
@@ -196,6 +199,7 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 	if m.grace == 0 {
 		return nil
 	}
+	var all uint64
 	for _, l := range held {
 		if len(m.planes) < MaxPlanes && l.Mask>>len(m.planes) != 0 {
 			return fmt.Errorf("controller: port %d: held: mask %#x of %d planes", a.port, l.Mask, len(m.planes))
@@ -207,8 +211,10 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 			}
 		}
 		m.lease.give(l.Mask, leaseHolder{a, l.Holder, now})
+		all |= l.Mask
 		m.event(now, Event{Kind: Granted, Plane: -1, Port: a.port, Holder: l.Holder, Mask: l.Mask, Who: a.who})
 	}
+	m.refuseOthers(all)
 	return nil
 }
 
@@ -236,11 +242,11 @@ func (m *machine) detach(a *attachment, clean bool, why string, now int64) {
 		}
 	}
 	m.event(now, Event{Kind: Detached, Plane: -1, Port: a.port, Who: a.who, Err: why})
-	m.freed(a, m.lease.drop(a), now)
 	m.forgive(now)
-	for _, pl := range m.planes {
+	for _, pl := range m.planes { // a barrier that needs the port fails while its holder is known
 		m.advance(pl, now)
 	}
+	m.freed(a, m.lease.drop(a), now)
 	m.grant(now)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // post is one port's agreement to move a plane.
-func (m *machine) post(a *attachment, plane int, epoch uint32, target circuit.Permutation, now int64) {
+func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Permutation, now int64) {
 	if m.over != nil || !m.attached(a) {
 		return
 	}
@@ -19,22 +19,47 @@ func (m *machine) post(a *attachment, plane int, epoch uint32, target circuit.Pe
 		return // the port knows, or is about to
 	}
 	pl.posts++
-	if t := pl.timer(epoch); t != nil {
+	late, err := pl.barrier.late(pl.epoch, a.port, k.epoch, target)
+	if late && err == nil {
+		return
+	}
+	if err == nil {
+		err = m.mayMove(pl, a, k.holder, false)
+	}
+	if err != nil {
+		m.refuse(pl, a, k.holder, err)
+		return
+	}
+	if t := pl.timer(k.epoch); t != nil {
 		if !t.target.Equal(target) {
 			m.failf(pl, now, "port %d posted another map than is scheduled: %w", a.port, ocsctl.ErrConflict)
 		}
 		return
 	}
-	err := pl.barrier.post(pl.epoch, a.port, epoch, target, now)
-	switch {
+	switch err := pl.barrier.post(pl.epoch, a.port, k, target, now); {
 	case err == nil:
 		m.advance(pl, now)
 	case errors.Is(err, ocsctl.ErrConflict):
 		m.failf(pl, now, "%w", err)
 	default:
-		pl.refused++
-		a.sink.Refused(plane, epoch, pl.epoch)
+		m.refuse(pl, a, k.holder, err)
 	}
+}
+
+// refuse tells a port, and no other, why its post for a holder is void.
+func (m *machine) refuse(pl *plane, a *attachment, holder uint64, why error) {
+	pl.refused++
+	a.sink.Refused(pl.index, holder, fmt.Errorf("port %d plane %d: %w", a.port, pl.index, why))
+}
+
+// round returns the posts that the plane's next move waits for; nil: there are none. Before its holder has
+// claimed a plane after a takeover, nothing moves.
+func (m *machine) round(pl *plane) *round {
+	h := m.lease.held[pl.index]
+	if h.a == nil {
+		return nil
+	}
+	return pl.barrier.rounds[roundKey{pl.epoch, h.holder}]
 }
 
 // advance starts the switch of pl if every port that it waits for has posted.
@@ -42,7 +67,7 @@ func (m *machine) advance(pl *plane, now int64) {
 	if pl.move.on || pl.fault != nil || m.over != nil {
 		return
 	}
-	r := pl.barrier.rounds[pl.epoch]
+	r := m.round(pl)
 	if r == nil || pl.timer(pl.epoch) != nil || !m.ready(pl, r.target, now) {
 		return
 	}

@@ -50,7 +50,7 @@ func (m *machine) operable(pl *plane) error {
 	case m.grace != 0:
 		return fmt.Errorf("%s: ranks may claim it after the takeover: %w", where, ErrHeld)
 	case h.a != nil:
-		return fmt.Errorf("%s: by holder %d of port %d: %w", where, h.holder, h.a.port, ErrHeld)
+		return fmt.Errorf("%s: by holder %s of port %d: %w", where, ocsctl.HolderName(h.holder), h.a.port, ErrHeld)
 	case pl.move.on || pl.move.order != nil:
 		return fmt.Errorf("%s: %w", where, ErrMoving)
 	}
@@ -175,6 +175,7 @@ func (m *machine) grant(now int64) {
 			g.a.sink.Granted(g.id, 0, m.noneLeft(g.mask))
 			continue
 		}
+		m.refuseOthers(g.granted)
 		g.a.sink.Granted(g.id, g.granted, nil)
 		m.event(now, Event{Kind: Granted, Plane: -1, Port: g.a.port, Holder: g.holder, Mask: g.granted, Who: g.a.who, Waited: time.Duration(now - g.since)})
 	}
@@ -214,7 +215,7 @@ func (m *machine) release(a *attachment, mask, holder uint64, now int64) error {
 	m.freed(a, freed, now)
 	m.grant(now)
 	if freed != mask {
-		return fmt.Errorf("controller: release: planes %#x are not held by holder %d of port %d", mask&^freed, holder, a.port)
+		return fmt.Errorf("controller: release: planes %#x are not held by holder %s of port %d", mask&^freed, ocsctl.HolderName(holder), a.port)
 	}
 	return nil
 }
@@ -229,5 +230,6 @@ func (m *machine) freed(a *attachment, mask uint64, now int64) {
 			pl.timers = nil
 		}
 	}
+	m.refuseOthers(mask)
 	m.event(now, Event{Kind: Released, Plane: -1, Port: a.port, Mask: mask, Who: a.who})
 }

@@ -89,6 +89,7 @@ func TestJournalThatDoesNotAnswer(t *testing.T) {
 	if *on != nil {
 		t.Fatal(*on)
 	}
+	r.hold(2)
 	r.postAll(1, r.page.epochs[1], circuit.Shift(2, 0))
 	r.pass(4 * time.Second)
 	want(t, "a move of ranks", r.page.faults[1], ErrJournal, "the journal did not take the intent")

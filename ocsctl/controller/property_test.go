@@ -15,6 +15,7 @@ import (
 // job is a communicator: some ports, of which the first is the leader. Honest ranks do what tickets
 // make them do: post the same maps in order, on planes that the leader has been granted.
 type job struct {
+	holder uint64
 	ports  []int
 	asked  bool
 	since  int64
@@ -81,7 +82,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	w.start()
 	for p := 0; p < ports; {
 		n := min(1+w.rng.IntN(3), ports-p)
-		j := &job{moves: make([]jobMove, planes)}
+		j := &job{holder: uint64(1000 + p), moves: make([]jobMove, planes)}
 		for range n {
 			j.ports = append(j.ports, p)
 			p++
@@ -211,7 +212,7 @@ func (w *world) act(j *job) {
 		j.id++
 		j.asked, j.since = true, w.now
 		j.asks = w.rng.Int64N(1<<len(w.config.Planes)-1) + 1
-		w.must(lead.Acquire(j.id, uint64(j.asks), 7))
+		w.must(lead.Acquire(j.id, uint64(j.asks), j.holder))
 	case j.holds != 0:
 		w.use(j)
 	}
@@ -236,7 +237,7 @@ func (w *world) use(j *job) {
 			i := w.rng.IntN(len(mv.left))
 			p := mv.left[i]
 			mv.left = append(mv.left[:i:i], mv.left[i+1:]...)
-			w.must(w.s[p].Post(plane, mv.epoch, mv.target))
+			w.must(w.s[p].Post(plane, mv.epoch, j.holder, mv.target))
 		case mv.on && w.page.epochs[plane] > mv.epoch:
 			*mv = jobMove{}
 		}
@@ -249,7 +250,7 @@ func (w *world) use(j *job) {
 	if w.rng.IntN(3) == 0 {
 		mask := j.holds
 		j.holds = 0
-		w.must(w.s[j.ports[0]].Release(mask, 7))
+		w.must(w.s[j.ports[0]].Release(mask, j.holder))
 	}
 }
 
@@ -293,7 +294,9 @@ func (w *world) must(err error) {
 func (w *world) harm() {
 	plane, port := w.rng.IntN(len(w.config.Planes)), w.rng.IntN(len(w.s))
 	j := w.jobOf(port)
-	switch w.rng.IntN(10) {
+	switch w.rng.IntN(11) {
+	case 10:
+		w.intrude(j, port, plane)
 	case 0: // a rank dies, and its job with it
 		w.dead[port] = true
 		if port == j.ports[0] {
@@ -321,7 +324,7 @@ func (w *world) harm() {
 			other := w.shuffle(w.page.maps[plane], []int{0, 1, 2})
 			epoch := w.page.epochs[plane] + uint32(w.rng.IntN(2))
 			w.strays = append(w.strays, stray{port, plane, epoch, other})
-			w.must(w.s[port].Post(plane, epoch, other))
+			w.must(w.s[port].Post(plane, epoch, j.holder, other))
 		}
 	case 6, 7:
 		w.takeOver()
@@ -329,6 +332,23 @@ func (w *world) harm() {
 		w.worsen(plane, errors.New("a port is dark"), nil)
 	case 9:
 		w.worsen(plane, nil, w.shuffle(w.dev.maps[plane], []int{0, 1, 2}))
+	}
+}
+
+// intrude has a rank post on a plane that its job does not hold: nothing comes of it.
+func (w *world) intrude(j *job, port, plane int) {
+	m := w.core.machine
+	if j.holds>>plane&1 != 0 || w.page.faults[plane] != nil || m.planes[plane].move.on || m.grace != 0 {
+		return
+	}
+	epoch, refused, moves := w.page.epochs[plane], len(w.s[port].refused), len(w.dev.moves)
+	target := w.page.maps[plane]
+	if w.rng.IntN(2) == 0 {
+		target = w.shuffle(target, []int{0, 1, 2})
+	}
+	w.must(w.s[port].Post(plane, epoch, j.holder, target))
+	if w.page.epochs[plane] != epoch || w.page.faults[plane] != nil || len(w.dev.moves) != moves || len(w.s[port].refused) != refused+1 {
+		w.t.Fatalf("plane %d: port %d has posted without a grant: epoch %d after %d, %v, refused %v", plane, port, w.page.epochs[plane], epoch, w.page.faults[plane], w.s[port].refused)
 	}
 }
 
@@ -387,7 +407,7 @@ func (w *world) takeOver() {
 		j.asked = false
 		var held []LeaseSnapshot
 		if j.holds != 0 {
-			held = append(held, LeaseSnapshot{Port: j.ports[0], Holder: 7, Mask: j.holds})
+			held = append(held, LeaseSnapshot{Port: j.ports[0], Holder: j.holder, Mask: j.holds})
 		}
 		for i, p := range j.ports {
 			if i > 0 {
@@ -402,7 +422,7 @@ func (w *world) takeOver() {
 			}
 			for _, p := range j.ports {
 				if !slices.Contains(mv.left, p) {
-					w.must(w.s[p].Post(plane, mv.epoch, mv.target))
+					w.must(w.s[p].Post(plane, mv.epoch, j.holder, mv.target))
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
@@ -105,8 +106,10 @@ func (m *machine) graceEnds(now int64) {
 			vacant = append(vacant, p)
 		}
 	}
+	m.grace = 0
+	m.refuseOthers(math.MaxUint64)
 	for _, pl := range m.planes {
-		r := pl.barrier.rounds[pl.epoch]
+		r := m.round(pl)
 		if r == nil || pl.fault != nil || pl.move.on {
 			continue
 		}
@@ -120,7 +123,6 @@ func (m *machine) graceEnds(now int64) {
 			m.failf(pl, now, "rank of port %s has not come back: %w", list(gone), ocsctl.ErrPortLost)
 		}
 	}
-	m.grace = 0
 	for _, pl := range m.planes {
 		m.advance(pl, now)
 	}

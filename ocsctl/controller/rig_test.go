@@ -75,7 +75,7 @@ type testSink struct {
 	epochs  map[int]uint32
 	maps    map[int]circuit.Permutation
 	faults  map[int]error
-	refused []uint32 // epochs
+	refused []error
 	answers []testGrant
 	closed  error
 	granted func(mask uint64)
@@ -97,8 +97,8 @@ func (s *testSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault
 		s.changed(plane)
 	}
 }
-func (s *testSink) Refused(_ int, epoch, _ uint32) { s.refused = append(s.refused, epoch) }
-func (s *testSink) Closed(err error)               { s.closed = err }
+func (s *testSink) Refused(_ int, _ uint64, why error) { s.refused = append(s.refused, why) }
+func (s *testSink) Closed(err error)                   { s.closed = err }
 func (s *testSink) Granted(id, mask uint64, err error) {
 	s.answers = append(s.answers, testGrant{id, mask, err})
 	if s.granted != nil && err == nil {
@@ -247,13 +247,37 @@ func (r *testRig) pass(d time.Duration) {
 	}
 }
 
-func (r *testRig) post(port, plane int, epoch uint32, target circuit.Permutation) {
+// testHolder is the communicator of all ports of a rig; port 0 asks for planes for it.
+const testHolder = 7
+
+// hold has planes granted to testHolder.
+func (r *testRig) hold(mask uint64) {
 	r.t.Helper()
-	if err := r.s[port].Post(plane, epoch, target); err != nil {
+	before := len(r.s[0].answers)
+	if err := r.s[0].Acquire(1, mask, testHolder); err != nil {
+		r.t.Fatal(err)
+	}
+	if a := r.s[0].answers; len(a) != before+1 || a[before].mask != mask {
+		r.t.Fatalf("planes %#x are not granted: %v", mask, a)
+	}
+	r.s[0].answers = r.s[0].answers[:before]
+}
+
+func (r *testRig) release(mask uint64) {
+	r.t.Helper()
+	if err := r.s[0].Release(mask, testHolder); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
+func (r *testRig) post(port, plane int, epoch uint32, target circuit.Permutation) {
+	r.t.Helper()
+	if err := r.s[port].Post(plane, epoch, testHolder, target); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// postAll has all ports post, on a plane that testHolder holds.
 func (r *testRig) postAll(plane int, epoch uint32, target circuit.Permutation) {
 	r.t.Helper()
 	for p := range r.s {

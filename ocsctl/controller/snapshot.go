@@ -66,7 +66,7 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	if pl.desired != nil && !pl.desired.Equal(pl.m) {
 		p.Desired = pl.desired
 	}
-	if r := pl.barrier.rounds[pl.epoch]; r != nil {
+	if r := m.round(pl); r != nil {
 		p.State, p.Target = Waiting, r.target
 		for port, posted := range r.posted {
 			if posted {
@@ -104,7 +104,7 @@ func (m *machine) verified(pl *plane) string {
 func (m *machine) waiting(plane int) string {
 	pl := m.planes[plane]
 	where := fmt.Sprintf("plane %d epoch %d", plane, pl.epoch)
-	r := pl.barrier.rounds[pl.epoch]
+	r := m.round(pl)
 	switch {
 	case m.over != nil:
 		return where + ": " + m.over.Error()
@@ -116,6 +116,8 @@ func (m *machine) waiting(plane int) string {
 		return where + ": switching"
 	case pl.timer(pl.epoch) != nil:
 		return where + ": waiting for its time"
+	case m.grace != 0 && m.lease.held[plane].a == nil:
+		return where + ": no communicator has claimed it since the takeover"
 	case r == nil:
 		return where + ": no port has posted"
 	case !pl.intent.durable:

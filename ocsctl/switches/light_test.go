@@ -81,13 +81,7 @@ func TestKeptDarkCircuit(t *testing.T) {
 	c.mustSet(shift(1))
 	c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
 	to := circuit.Permutation{2, 1, 3, 0} // keeps the circuits of ranks 2 and 3
-	epoch := c.plane(0).Epoch
-	for _, a := range c.ranks {
-		if err := a.Post(0, epoch, to); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.down(0, "no light")
+	c.move(0, c.plane(0).Epoch, to, func() { c.down(0, "no light") })
 }
 
 // TestEnableVerifies: enable looks anew, and changes nothing.
