@@ -27,6 +27,7 @@ var (
 	ErrPortLost     = errors.New("a port lost its rank")
 	ErrPlaneDown    = errors.New("plane is out of service")
 	ErrNotHolder    = errors.New("not the plane's holder")
+	ErrPinned       = errors.New("only an operator moves its circuits")
 )
 
 // PlaneState is a plane's map and the number of times it has been switched.

@@ -88,26 +88,26 @@ import "C"
 import (
 	"unsafe"
 
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/shim"
 )
 
 // The structures of lp_quick.h as C and Go see them: every difference must be 0, or this does not compile.
 var (
-	quick  shared.Quick
-	ring   shared.QuickRing
-	recipe shared.QuickRecipe
-	record shared.QuickRecord
+	quick  sharedmem.Quick
+	ring   sharedmem.QuickRing
+	recipe sharedmem.QuickRecipe
+	record sharedmem.QuickRecord
 	gate   shim.Gate
-	costs  shared.Costs
+	costs  sharedmem.Costs
 )
 
 const (
-	_ = -(shared.QuickLarge ^ C.LP_RING_LARGE)
-	_ = -(shared.TrialEvery ^ C.LP_TRIAL_EVERY)
-	_ = -(shared.TrialAt ^ C.LP_TRIAL_AT)
-	_ = -(shared.TrialRun ^ C.LP_TRIAL_RUN)
-	_ = -(shared.CostBits ^ C.LP_COST_BITS)
+	_ = -(sharedmem.QuickLarge ^ C.LP_RING_LARGE)
+	_ = -(sharedmem.TrialEvery ^ C.LP_TRIAL_EVERY)
+	_ = -(sharedmem.TrialAt ^ C.LP_TRIAL_AT)
+	_ = -(sharedmem.TrialRun ^ C.LP_TRIAL_RUN)
+	_ = -(sharedmem.CostBits ^ C.LP_COST_BITS)
 	_ = -(unsafe.Sizeof(costs) ^ C.costs_size)
 	_ = -(unsafe.Offsetof(costs.Choice) ^ C.costs_choice)
 	_ = -(unsafe.Offsetof(quick.Memory) ^ C.quick_memory)
@@ -188,12 +188,12 @@ const (
 	_ = -(unsafe.Offsetof(gate.Owner) ^ C.gate_owner)
 	_ = -(unsafe.Sizeof(gate) ^ C.gate_size)
 
-	_ = -(C.LP_LAY_BLOCK ^ shared.LayBlock)
-	_ = -(C.LP_LAY_PIECES ^ shared.LayPieces)
-	_ = -(C.LP_TAKE_ONE ^ shared.TakeOne)
-	_ = -(C.LP_TAKE_EACH ^ shared.TakeEach)
-	_ = -(C.LP_TAKE_FOLD ^ shared.TakeFold)
-	_ = -(C.LP_QUICK_KINDS ^ shared.QuickKinds)
+	_ = -(C.LP_LAY_BLOCK ^ sharedmem.LayBlock)
+	_ = -(C.LP_LAY_PIECES ^ sharedmem.LayPieces)
+	_ = -(C.LP_TAKE_ONE ^ sharedmem.TakeOne)
+	_ = -(C.LP_TAKE_EACH ^ sharedmem.TakeEach)
+	_ = -(C.LP_TAKE_FOLD ^ sharedmem.TakeFold)
+	_ = -(C.LP_QUICK_KINDS ^ sharedmem.QuickKinds)
 	_ = -(C.LP_QUICK_USER ^ int(shim.OpPreMulSum))
-	_ = -(C.LP_QUICK_RANKS ^ shared.MaxRanks)
+	_ = -(C.LP_QUICK_RANKS ^ sharedmem.MaxRanks)
 )

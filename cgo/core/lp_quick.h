@@ -1,6 +1,6 @@
 /* What the front needs to make short calls by itself, on the slots that ranks have in shared memory.
  *
- * collectives/shared (Go) says what a slot is and in which order it is written and read, and shim what of a
+ * collectives/sharedmem (Go) says what a slot is and in which order it is written and read, and shim what of a
  * communicator C may have: struct lp_gate is shim.Gate, struct lp_quick is shared.Quick, and so are their
  * parts; cgo/core checks at compile time that they agree. Everything that could be decided has been
  * decided in Go: a recipe says how a call is made that has been made there before. */
@@ -29,7 +29,7 @@ struct lp_slot {
   uint64_t at; /* in large slots: 0 where the data is here */
 };
 
-/* What the slots of one rank cost another one, or itself to lay out: a line, see collectives/shared/laying.go. */
+/* What the slots of one rank cost another one, or itself to lay out: a line, see collectives/sharedmem/laying.go. */
 enum lp_way { LP_KEPT, LP_PAST, LP_WAYS };
 #define LP_COST_CLASSES 6
 struct lp_costs {

@@ -1,4 +1,4 @@
-/* How what a rank brings gets into its slots: collectives/shared/laying.go says it, this does the same to the same tables. */
+/* How what a rank brings gets into its slots: collectives/sharedmem/laying.go says it, this does the same to the same tables. */
 #ifndef LAYING_H
 #define LAYING_H
 

@@ -1,7 +1,7 @@
 /* Short calls on shared memory, without the core: into Go and back is most of what they would take.
  *
  * A communicator's gate lets one thread in. Inside it has the arena to itself, lays out its part in its
- * slot and takes the others' out of theirs, as collectives/shared does, whose ranks may be among the
+ * slot and takes the others' out of theirs, as collectives/sharedmem does, whose ranks may be among the
  * others. What is not as usual is left to the core: before anything has been published the call as it is, and
  * afterwards (a rank that does not come, or comes with another call) what is left of it. */
 #include <errno.h>

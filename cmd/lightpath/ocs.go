@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lightpath/internal/decode"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -24,8 +24,6 @@ func newOCSCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ocs",
 		Short: "Look at and set the planes of a fabric, through their controller or on the switches themselves",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(), newOCSDisable(), newOCSEmulate(), newOCSCerts())
 	return cmd
@@ -134,7 +132,7 @@ func readMap(spec string, n int) (circuit.Permutation, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(data, &p); err != nil {
+		if err := decode.StrictJSON(data, &p); err != nil {
 			return nil, fmt.Errorf("--map %s: %w", spec, err)
 		}
 	}
@@ -193,7 +191,7 @@ func (o *ocsFlags) askAll(ctx context.Context) error {
 		all = append(all, s)
 	}
 	if o.asJSON {
-		err = printJSON(os.Stdout, all)
+		err = printJSON(all)
 	} else {
 		printStatus(os.Stdout, all)
 	}
@@ -286,10 +284,4 @@ func circuitList(p circuit.Permutation) string {
 		return "none"
 	}
 	return b.String()[1:]
-}
-
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

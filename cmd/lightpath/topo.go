@@ -44,7 +44,7 @@ func newTopoCommand() *cobra.Command {
 			}
 			m := topology.Discover(cmd.Context(), from)
 			if asJSON {
-				return writeJSON("-", m)
+				return printJSON(m)
 			}
 			return printTopology(os.Stdout, m)
 		},

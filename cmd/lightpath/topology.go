@@ -7,8 +7,6 @@ func newTopologyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topology",
 		Short: "Plan clusters: links between pods, wiring of switches, places of jobs",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTopologyDeltaCommand(), newTopologyLumosCommand())
 	return cmd
@@ -19,8 +17,6 @@ func newTopologyLumosCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lumos",
 		Short: "Clusters whose core is made of optical circuit switches (LumosCore)",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulateCommand(), newLumosPlaceCommand())
 	return cmd

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 	"lightpath/plans/circuit"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 )
 
 // burst bounds how often one chain is served before the others get their turn.

@@ -3,7 +3,7 @@ package exec
 import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 )
 
 // receiveAll serves every source that the lane still expects something from.

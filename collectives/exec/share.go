@@ -5,7 +5,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 )
 
 // A circuit that several flows share carries them in equal parts in the cost model, and steps

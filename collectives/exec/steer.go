@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 )
 
 // Where the kernel steers, this rank sees of what it forwards only how many bytes have passed. In

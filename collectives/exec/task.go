@@ -17,7 +17,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 )
 
 // Buffer is memory that a call lends to a task until the task has finished. Ptr may be

@@ -120,6 +120,7 @@ const (
 	Detached  EventKind = "detached"  // Err: why, where it did not say goodbye
 	Commanded EventKind = "commanded" // an operator (Who) changed a plane; Err: why it is disabled
 	TookOver  EventKind = "took-over" // this controller is in charge from now on
+	Settled   EventKind = "settled"   // and waits no more for ranks of the controllers before it
 	Lost      EventKind = "lost"      // events of the history, that came faster than they could be written: Err
 )
 
@@ -206,7 +207,8 @@ type Sink interface {
 	// Changed: a plane has another epoch, map or fault (nil: none).
 	Changed(plane int, epoch uint32, m circuit.Permutation, fault error)
 	// Refused: a post of this port for a holder was refused. why wraps ocsctl.ErrStaleEpoch where the
-	// epoch is past, and ocsctl.ErrNotHolder where another holds the plane.
+	// epoch is past, ocsctl.ErrNotHolder where another holds the plane, and ocsctl.ErrPinned where ranks
+	// do not move it.
 	Refused(plane int, holder uint64, why error)
 	// Granted answers the Acquire of that id: the planes of its mask that are in service, never
 	// none; or an error where none is.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
 )
 
 // lease is the exclusive use of planes: granted atomically, in the order of asking.
@@ -69,8 +70,8 @@ func (l *lease) give(mask uint64, to leaseHolder) {
 	}
 }
 
-// mayMove says who may ask for moves of a plane, in each state of its lease; it is asked for every post and
-// every scheduled move.
+// mayMove says who may ask for a move of a plane, in each state of its lease; it is asked for every post and
+// every scheduled move. Nobody may where the plane is pinned.
 //
 //	state        post                                schedule
 //	held         for the holder, by any port:        the port that was granted the plane
@@ -81,22 +82,22 @@ func (l *lease) give(mask uint64, to leaseHolder) {
 //	free         none                                none
 //
 // Claimable are planes that no holder has, for the grace time after a takeover.
-func (m *machine) mayMove(pl *plane, a *attachment, holder uint64, scheduled bool) error {
+func (m *machine) mayMove(pl *plane, a *attachment, holder uint64, target circuit.Permutation, scheduled bool) error {
 	switch h := m.lease.held[pl.index]; {
 	case m.over != nil:
 		return m.over
-	case h.a == nil && m.grace != 0 && !scheduled:
-		return nil
+	case h.a == nil && m.grace != 0 && !scheduled: // the holder may come
 	case h.a == nil && scheduled:
 		return fmt.Errorf("nobody holds the plane: %w", ocsctl.ErrNotHolder)
 	case h.a == nil:
 		return fmt.Errorf("nobody holds the plane, which holder %s would move: %w", ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case h.holder != holder:
-		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w", ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w",
+			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case scheduled && h.a != a:
 		return fmt.Errorf("holder %s has the plane, by port %d: %w", ocsctl.HolderName(h.holder), h.a.port, ocsctl.ErrNotHolder)
 	}
-	return nil
+	return pl.pinned(target)
 }
 
 // refuseOthers refuses, on some planes, the posts that are not for the plane's holder: they came when it had
@@ -111,11 +112,11 @@ func (m *machine) refuseOthers(planes uint64) {
 			if h.a != nil && h.holder == k.holder {
 				continue
 			}
-			posted := slices.Clone(r.posted)
+			posted, target := slices.Clone(r.posted), r.target
 			pl.barrier.drop(k)
 			for port, has := range posted {
 				if a := m.ports[port]; has && a != nil {
-					m.refuse(pl, a, k.holder, m.mayMove(pl, a, k.holder, false))
+					m.refuse(pl, a, k.holder, m.mayMove(pl, a, k.holder, target, false))
 				}
 			}
 		}

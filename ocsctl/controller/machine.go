@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -181,8 +180,8 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	for _, pl := range m.planes { // its claim may be what posts waited for
 		m.advance(pl, now)
 	}
-	if m.grace != 0 && !slices.Contains(m.ports, nil) {
-		m.grace = now // whoever can come back has
+	if m.grace != 0 && !m.awaitsRanks() {
+		m.grace = now // all ranks are back
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (pl *plane) timer(epoch uint32) *timer {
 func (m *machine) schedule(a *attachment, plane int, t timer, now int64) error {
 	pl := m.planes[plane]
 	where := fmt.Sprintf("controller: port %d: schedule of plane %d epoch %d", a.port, plane, t.epoch)
-	if err := m.mayMove(pl, a, m.lease.held[plane].holder, true); err != nil {
+	if err := m.mayMove(pl, a, m.lease.held[plane].holder, t.target, true); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 	"lightpath/cgo/cuda"
 	"lightpath/cgo/cuda/cudatest"
 	"lightpath/collectives/datatype"
+	"lightpath/internal/files"
 	"lightpath/shim/device"
 )
 
@@ -54,7 +55,7 @@ func main() {
 	}
 	text, err := json.MarshalIndent(rows, "", "  ")
 	if err == nil {
-		err = os.WriteFile(*out, append(text, '\n'), 0o644)
+		err = files.Write(*out, append(text, '\n'), 0o644)
 	}
 	if err != nil {
 		fatal(err)

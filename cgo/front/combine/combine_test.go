@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/shim/device"
 )
 
@@ -201,7 +201,7 @@ func TestScale(t *testing.T) {
 		}
 		var factors []float64
 		if ty.Float() {
-			for n := 2; n <= shared.MaxRanks; n++ {
+			for n := 2; n <= sharedmem.MaxRanks; n++ {
 				factors = append(factors, 1/float64(n))
 			}
 		}

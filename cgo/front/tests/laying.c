@@ -37,7 +37,7 @@ static void trials(const struct lp_quick* q) {
   CHECK(tried[LP_KEPT] == 2 * LP_TRIAL_RUN && tried[LP_PAST] == 2 * LP_TRIAL_RUN);
 }
 
-/* The same cases as collectives/shared has. */
+/* The same cases as collectives/sharedmem has. */
 static void weighs(const struct lp_quick* q) {
   static const struct {
     uint32_t lay[LP_WAYS], one[LP_WAYS], two[LP_WAYS];

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
-	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
 

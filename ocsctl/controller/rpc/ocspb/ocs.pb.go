@@ -50,6 +50,7 @@ const (
 	FaultCode_FAULT_CODE_CONTROL_LOST           FaultCode = 16
 	FaultCode_FAULT_CODE_NOT_HOLDER             FaultCode = 17 // another holds the plane, or none does
 	FaultCode_FAULT_CODE_JOURNAL                FaultCode = 18 // the journal has not confirmed a change
+	FaultCode_FAULT_CODE_PINNED                 FaultCode = 19 // only an operator moves the plane
 )
 
 // Enum value maps for FaultCode.
@@ -74,6 +75,7 @@ var (
 		16: "FAULT_CODE_CONTROL_LOST",
 		17: "FAULT_CODE_NOT_HOLDER",
 		18: "FAULT_CODE_JOURNAL",
+		19: "FAULT_CODE_PINNED",
 	}
 	FaultCode_value = map[string]int32{
 		"FAULT_CODE_UNSPECIFIED":            0,
@@ -95,6 +97,7 @@ var (
 		"FAULT_CODE_CONTROL_LOST":           16,
 		"FAULT_CODE_NOT_HOLDER":             17,
 		"FAULT_CODE_JOURNAL":                18,
+		"FAULT_CODE_PINNED":                 19,
 	}
 )
 
@@ -2391,7 +2394,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
 	"\x03who\x18\x03 \x01(\tR\x03who\"\x0e\n" +
-	"\fDisableReply*\x88\x04\n" +
+	"\fDisableReply*\x9f\x04\n" +
 	"\tFaultCode\x12\x1a\n" +
 	"\x16FAULT_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13FAULT_CODE_CONFLICT\x10\x01\x12%\n" +
@@ -2412,7 +2415,8 @@ const file_ocs_proto_rawDesc = "" +
 	"\x0fFAULT_CODE_SLOW\x10\x0f\x12\x1b\n" +
 	"\x17FAULT_CODE_CONTROL_LOST\x10\x10\x12\x19\n" +
 	"\x15FAULT_CODE_NOT_HOLDER\x10\x11\x12\x16\n" +
-	"\x12FAULT_CODE_JOURNAL\x10\x122\x90\x01\n" +
+	"\x12FAULT_CODE_JOURNAL\x10\x12\x12\x15\n" +
+	"\x11FAULT_CODE_PINNED\x10\x132\x90\x01\n" +
 	"\x05Ranks\x12:\n" +
 	"\x06Attach\x12\x14.lightpath.ocs.v1.Up\x1a\x16.lightpath.ocs.v1.Down(\x010\x01\x12K\n" +
 	"\aWaiting\x12 .lightpath.ocs.v1.WaitingRequest\x1a\x1e.lightpath.ocs.v1.WaitingReply2\xb6\x03\n" +

@@ -1,4 +1,4 @@
-// Package shared runs collectives between ranks that have memory in common, without frames: each
+// Package sharedmem runs collectives between ranks that have memory in common, without frames: each
 // rank lays its contribution into slots of its own and reads those of the others.
 //
 // The memory is an arena. In it every rank has three rings of slots, small and middle ones for calls of one piece
@@ -23,7 +23,7 @@
 //
 // Layer: inside collectives, beside program: an [exec.Engine]. It decides nothing that ranks could see
 // differently, and waits for nothing itself: whoever polls it does.
-package shared
+package sharedmem
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package shared
+package sharedmem
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"lightpath/collectives/shared/memfile"
+	"lightpath/collectives/sharedmem/memfile"
 )
 
 // Memory that is a file of its rank's process can be mapped by the others, who then read it like their own.
