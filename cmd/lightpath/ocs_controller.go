@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/ocsctl/driver"
@@ -167,7 +168,8 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 			fmt.Fprintf(w, "  ports that have posted: %v, missing: %v\n", p.Posted, p.Missing)
 		}
 		if h := p.Holder; h != nil {
-			fmt.Fprintf(w, "  held by port %d, holder %x, for %v\n", h.Port, h.Holder, s.Time.Sub(h.Since).Round(time.Millisecond))
+			fmt.Fprintf(w, "  held by port %d, holder %s, for %v\n",
+				h.Port, ocsctl.HolderName(h.Holder), s.Time.Sub(h.Since).Round(time.Millisecond))
 		}
 	}
 	for _, p := range s.Ports {
@@ -176,7 +178,8 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		}
 	}
 	for _, l := range s.Queue {
-		fmt.Fprintf(w, "port %d, holder %x waits for planes %#x, for %v\n", l.Port, l.Holder, l.Mask, s.Time.Sub(l.Since).Round(time.Millisecond))
+		fmt.Fprintf(w, "port %d, holder %s waits for planes %#x, for %v\n",
+			l.Port, ocsctl.HolderName(l.Holder), l.Mask, s.Time.Sub(l.Since).Round(time.Millisecond))
 	}
 }
 

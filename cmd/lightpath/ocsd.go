@@ -86,7 +86,7 @@ func (s *service) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	data := s.dataPlane()
 	runner, err := lead.New(lead.Options{
-		Store: store, Ports: s.f.Ranks, Planes: len(s.f.Planes), Logger: s.log, Build: data.build, OnLeader: s.serveLocal(data),
+		Name: s.o.Name, Address: s.o.Listen, Store: store, Ports: s.f.Ranks, Planes: len(s.f.Planes), Logger: s.log, Build: data.build, OnLeader: s.serveLocal(data),
 		OnEnd: func() {
 			if err := data.close(); err != nil {
 				s.log.Warn("planes", "error", err)
@@ -203,7 +203,7 @@ func (s *service) serveRPC(ctx context.Context, group *errgroup.Group, r *lead.R
 	o := rpc.ServerOptions{
 		Controller: func() (controller.Controller, string) {
 			c, _ := r.Controller()
-			return c, r.Leader().Address
+			return c, r.Standby()
 		},
 		History: h, Ports: s.f.Ranks, DataPlane: s.o.DataPlane, Name: s.o.Name, Version: shim.Version,
 		CA: s.o.TLS.CA, Cert: s.o.TLS.Cert, Key: s.o.TLS.Key, Log: s.log,

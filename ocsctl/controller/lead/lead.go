@@ -38,6 +38,7 @@ func (r *Rule) Apply(c *controller.Config) {
 
 // Options say what is run. Store, Ports, Planes and Build are required.
 type Options struct {
+	Name, Address string        // of this controller, as the store has them
 	Store         journal.Store // closed by the caller, after Run
 	Ports, Planes int
 	// Build starts the core of a rule, on a configuration that the rule was applied to. An error
@@ -60,8 +61,10 @@ const (
 
 // Runner is a controller that rules or stands by. Methods may be called from any goroutine.
 type Runner struct {
-	o    Options
-	core atomic.Pointer[controller.Core]
+	o      Options
+	core   atomic.Pointer[controller.Core]
+	own    atomic.Uint64 // token of the last rule of this controller
+	ruling atomic.Bool   // it lasts
 }
 
 // New checks the options.
@@ -98,11 +101,39 @@ func (r *Runner) Controller() (c controller.Controller, leader string) {
 	if core := r.core.Load(); core != nil {
 		return core, core.Name()
 	}
-	return nil, r.Leader().Name
+	return nil, r.other().Name
 }
 
-// Leader returns who is in charge, as far as it is known.
-func (r *Runner) Leader() journal.Leader { return r.o.Store.Leader() }
+// Standby says, while this controller is not in charge, who is, as the end of a sentence.
+func (r *Runner) Standby() string {
+	l := r.o.Store.Leader()
+	switch {
+	case r.ruling.Load():
+		return "it takes over at this moment"
+	case r.before(l):
+		return "its own last run is, until that one's lease ends"
+	case l.Name == "" || l.Token == r.own.Load():
+		return "nobody is known to be"
+	case l.Address == "":
+		return l.Name + " is"
+	}
+	return l.Name + " at " + l.Address + " is"
+}
+
+// before reports whether a leader is an earlier run of this controller.
+func (r *Runner) before(l journal.Leader) bool {
+	return l.Token != r.own.Load() && l.Name != "" && l.Name == r.o.Name && l.Address == r.o.Address
+}
+
+// other is the other controller that is in charge, as far as it is known. The journal may name this one: it has
+// won, and is not in charge yet, or it has been until now, or before it was started again.
+func (r *Runner) other() journal.Leader {
+	l := r.o.Store.Leader()
+	if l.Token == r.own.Load() || r.before(l) {
+		return journal.Leader{}
+	}
+	return l
+}
 
 // Run campaigns and rules, again and again, until ctx ends: then it resigns and returns nil. Its
 // errors are those that trying again would not mend.
@@ -137,7 +168,7 @@ func (r *Runner) campaign(ctx context.Context) (journal.Leadership, error) {
 				return
 			case <-tick.C:
 			}
-			if now := r.Leader(); now != told && now.Name != "" {
+			if now := r.other(); now != told && now.Name != "" {
 				told = now
 				r.o.Logger.Info("standing by", "in charge", now.Name, "address", now.Address, "token", now.Token)
 			}
@@ -149,6 +180,9 @@ func (r *Runner) campaign(ctx context.Context) (journal.Leadership, error) {
 // rule rules until ctx or the rule ends.
 func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	log := r.o.Logger.With("token", l.Token())
+	r.own.Store(l.Token())
+	r.ruling.Store(true)
+	defer r.ruling.Store(false)
 	defer func() {
 		// A rule that has ended has nothing to resign from; this gives the lease back.
 		bounded, cancel := context.WithTimeout(context.Background(), resignTimeout)

@@ -92,14 +92,10 @@ func fromFault(f *ocspb.Fault) *remoteError {
 }
 
 // standbyError is what a controller answers that is not in charge.
-type standbyError struct{ name, leader string }
+type standbyError struct{ name, standby string }
 
 func (e *standbyError) Error() string {
-	who := "nobody is known to be"
-	if e.leader != "" {
-		who = e.leader + " is"
-	}
-	return fmt.Sprintf("controller %s is %v: %s", e.name, controller.ErrNotLeader, who)
+	return fmt.Sprintf("controller %s is %v: %s", e.name, controller.ErrNotLeader, e.standby)
 }
 
 func (*standbyError) Unwrap() error { return controller.ErrNotLeader }

@@ -25,7 +25,7 @@ type site struct {
 	*rpc.Server
 	address string
 	core    atomic.Pointer[fake.Controller] // nil: it stands by
-	leader  atomic.Value                    // string
+	standby atomic.Value                    // string: who is in charge
 }
 
 func options(name string, ports, planes int) rpc.ServerOptions {
@@ -50,13 +50,13 @@ func serveAt(t testing.TB, address string, core *fake.Controller, o rpc.ServerOp
 	}
 	s := &site{address: l.Addr().String()}
 	s.core.Store(core)
-	s.leader.Store("")
+	s.standby.Store("nobody is known to be")
 	if o.Controller == nil {
 		o.Controller = func() (controller.Controller, string) {
 			if c := s.core.Load(); c != nil {
 				return c, ""
 			}
-			return nil, s.leader.Load().(string)
+			return nil, s.standby.Load().(string)
 		}
 	}
 	if s.Server, err = rpc.Serve(l, o); err != nil {

@@ -22,7 +22,7 @@ func pair(t *testing.T, ports, planes int) (core *fake.Controller, first, second
 	core = fake.New("a", 1, ports, planes)
 	first = serve(t, core, options("a", ports, planes))
 	second = serve(t, nil, options("b", ports, planes))
-	second.leader.Store(first.address)
+	second.standby.Store("a at " + first.address + " is")
 	return core, first, second
 }
 
@@ -179,7 +179,7 @@ func TestGivesUp(t *testing.T) {
 // that finds nobody at all does not.
 func TestDialWaitsForTakeover(t *testing.T) {
 	s := serve(t, nil, options("a", 2, 1))
-	s.leader.Store("10.1.2.3:7443")
+	s.standby.Store("10.1.2.3:7443 is")
 	_, err := rpc.Dial(context.Background(), []string{s.address}, 0, rpc.Options{Takeover: 50 * time.Millisecond})
 	wants(t, err, controller.ErrNotLeader, "10.1.2.3:7443 is")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
