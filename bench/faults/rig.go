@@ -245,7 +245,7 @@ func (g *rig) startRanks() error {
 	g.job = startJob(g.ctx, g.o.Worker, append([]string{
 		"LIGHTPATH_FABRIC=" + g.path("fabric.yaml"), "LIGHTPATH_PLANNER=perstep", "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_ALGORITHM=alltoall:pairwise",
 		"LIGHTPATH_TIMEOUT=" + timeout.String(), "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE=" + g.path("log.%p"),
-	}, g.env...), cmp.Or(g.setup.ranks, ranks), phases, g.apart)
+	}, g.env...), cmp.Or(g.ranks, ranks), phases, g.apart)
 	return nil
 }
 

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// valve passes connections on to a Unix socket. While it is shut, whoever uses it waits for answers, as for a
-// server that has stopped without a word.
+// valve passes connections on to a Unix socket. While it is shut, its clients wait for answers, as from a
+// server that has stopped without notice.
 type valve struct {
 	l    net.Listener
 	flow sync.RWMutex // write-locked while it is shut
