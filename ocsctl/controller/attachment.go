@@ -15,6 +15,9 @@ type attachment struct {
 	who   string
 	id    uint64 // the machine's; 0: not attached
 	since int64
+	// recorded: the journal has that the rank is there. Without that, a controller that takes over would not
+	// wait for the rank, and might grant its planes to another.
+	recorded bool
 }
 
 // Attach implements Controller.

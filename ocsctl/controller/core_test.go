@@ -330,6 +330,7 @@ func TestJournalComesBeforeTheMove(t *testing.T) {
 		j = &testJournal{now: &r.now, delay: 5 * time.Millisecond, planes: make([]Recovered, 1)}
 		c.Journal = j
 	})
+	j.answer(r)
 	r.hold(1)
 	r.post(0, 0, 0, circuit.Shift(2, 0))
 	if len(j.waiting) != 1 || !j.waiting[0].intent.To.Equal(circuit.Shift(2, 0)) {

@@ -37,7 +37,8 @@ type grant struct {
 }
 
 // grants takes every request out of the queue that can be answered now, in order. Planes that
-// are down are not waited for, and never granted.
+// are down are not waited for, and never granted. An attachment that the journal does not have yet is granted
+// nothing.
 func (l *lease) grants(down uint64, now int64) []grant {
 	var blocked uint64
 	for p := range l.held {
@@ -52,7 +53,7 @@ func (l *lease) grants(down uint64, now int64) []grant {
 			answered = append(answered, grant{q, 0})
 			return true
 		}
-		free := want&blocked == 0
+		free := want&blocked == 0 && q.a.recorded
 		blocked |= want
 		if !free {
 			return false

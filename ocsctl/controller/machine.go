@@ -176,7 +176,12 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 		m.cfg.DataPath.Attach(o.Port, o.Data, now)
 	}
 	m.show(a)
-	m.event(now, Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who})
+	attached := Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who}
+	if a.recorded = m.cfg.Journal == nil; a.recorded {
+		m.event(now, attached)
+	} else {
+		m.note(now, attached, func(err error) { m.later(func(now int64) { m.recorded(a, err, now) }) })
+	}
 	for _, pl := range m.planes { // its claim may be what posts waited for
 		m.advance(pl, now)
 	}
@@ -430,53 +435,6 @@ func (m *machine) note(now int64, e Event, done func(error)) {
 	m.seq++
 	e.Seq, e.Time, e.Token = m.seq, m.wall(now), m.cfg.Token
 	m.emit(e, done)
-}
-
-// answer is what an operator waits for until the journal has confirmed a change.
-type answer struct {
-	due  int64
-	done func(error)
-}
-
-// confirm notes what happened, and calls done when the journal has it, or with ErrJournal when it does not
-// answer in time.
-func (m *machine) confirm(now int64, e Event, done func(error)) {
-	m.nextAnswer++
-	id := m.nextAnswer
-	m.answers[id] = answer{now + int64(m.cfg.JournalTimeout), done}
-	m.note(now, e, func(err error) { m.later(func(now int64) { m.confirmed(id, err, now) }) })
-}
-
-// confirmed is the journal's answer.
-func (m *machine) confirmed(id uint64, err error, now int64) {
-	if errors.Is(err, ErrNotLeader) {
-		m.retire(err, now)
-		return
-	}
-	a, waits := m.answers[id]
-	if !waits {
-		return // too late
-	}
-	delete(m.answers, id)
-	if err != nil {
-		err = fmt.Errorf("controller: the change is in force, and a restart may lose it: %w: %w", ErrJournal, err)
-	}
-	a.done(err)
-}
-
-// answerLate answers operators whose change the journal has not confirmed in time, and returns when the
-// next one is due.
-func (m *machine) answerLate(now int64) (next int64) {
-	next = never
-	for id, a := range m.answers {
-		if a.due > now {
-			next = min(next, a.due)
-			continue
-		}
-		delete(m.answers, id)
-		a.done(fmt.Errorf("controller: the change is in force, and a restart may lose it: %w in %v", ErrJournal, m.cfg.JournalTimeout))
-	}
-	return next
 }
 
 func portName(p int) string {

@@ -191,3 +191,24 @@ func TestDisabledWithoutARecord(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestNoGrantBeforeTheRecord: a rank that the journal does not know is granted nothing, or a controller that takes
+// over would not wait for it. A journal that says no does not keep the planes from the rank.
+func TestNoGrantBeforeTheRecord(t *testing.T) {
+	for _, fails := range []error{nil, errors.New("the history is full")} {
+		var j *testJournal
+		r := newTestRig(t, 2, 1, journaled(&j))
+		if err := r.s[0].Acquire(1, 1, testHolder); err != nil {
+			t.Fatal(err)
+		}
+		r.pass(0)
+		if got := r.s[0].answers; len(got) != 0 {
+			t.Fatalf("granted before the journal has the rank: %v", got)
+		}
+		j.err = fails
+		j.answer(r)
+		if got := r.s[0].answers; len(got) != 1 || got[0].mask != 1 || got[0].err != nil {
+			t.Errorf("the journal says %v: %v", fails, got)
+		}
+	}
+}

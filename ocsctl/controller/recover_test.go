@@ -17,6 +17,7 @@ func TestNotLeader(t *testing.T) {
 		j = &testJournal{now: &r.now, planes: make([]Recovered, 2)}
 		c.Journal = j
 	})
+	j.answer(r)
 	r.hold(1)
 	r.postAll(0, 0, circuit.Shift(2, 0))
 	j.err = fmt.Errorf("lease ran out: %w", ErrNotLeader)

@@ -175,6 +175,13 @@ func (j *testJournal) step() (next int64) {
 	return never
 }
 
+// answer has everything become durable that the journal has been told.
+func (j *testJournal) answer(r *testRig) {
+	r.pass(j.delay)
+	j.step()
+	r.pass(0)
+}
+
 // testRig is a controller in virtual time.
 type testRig struct {
 	t     testing.TB

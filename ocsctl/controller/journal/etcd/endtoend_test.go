@@ -173,6 +173,10 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 		if err := all[0].Acquire(1, 1, holder); err != nil {
 			t.Fatal(err)
 		}
+		await(t, "the plane is granted", func() bool {
+			s, err := c.Snapshot()
+			return err == nil && s.Planes[0].Holder != nil
+		})
 	}
 	for _, r := range all {
 		if epoch, fault, _ := r.sees(); epoch == 0 && fault == nil {
