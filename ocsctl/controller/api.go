@@ -75,6 +75,13 @@ type Reporter interface {
 	Report(plane int) (verified string, unwell error)
 }
 
+// LightMeter is a Device that measures the light of circuits.
+type LightMeter interface {
+	// Unlit returns the ports of a plane, in order, whose circuit receives no light; nil where all do, or where
+	// the light is not known.
+	Unlit(plane int) []int
+}
+
 // Intent is a move that has been asked for: it is journaled when the first rank posts, so that
 // it is durable, as a rule, when the last one has.
 type Intent struct {
@@ -177,6 +184,7 @@ type PlaneSnapshot struct {
 	Target   circuit.Permutation `json:"target,omitempty"`  // while Waiting or Moving
 	Posted   []int               `json:"posted,omitempty"`  // ports
 	Missing  []int               `json:"missing,omitempty"`
+	Unlit    []int               `json:"unlit,omitempty"` // ports whose circuit receives no light
 	Holder   *LeaseSnapshot      `json:"holder,omitempty"`
 	Verified string              `json:"verified,omitempty"` // how far the circuits are verified; "" where they are not as desired
 	Switches uint64              `json:"switches"`

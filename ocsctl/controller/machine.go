@@ -20,6 +20,7 @@ type machine struct {
 	cfg      *Config
 	timed    bool
 	reporter Reporter
+	meter    LightMeter
 	planes   []*plane
 	ports    []*attachment // by port, nil where no rank is attached
 	lost     []uint64      // by port: the mark of a rank that vanished, 0 none
@@ -99,6 +100,7 @@ func newMachine(cfg *Config, wall func(int64) time.Time, later func(func(now int
 	}
 	_, m.timed = cfg.Device.(Timed)
 	m.reporter, _ = cfg.Device.(Reporter)
+	m.meter, _ = cfg.Device.(LightMeter)
 	for i, pc := range cfg.Planes {
 		m.planes = append(m.planes, &plane{
 			PlaneConfig: pc, index: i, m: circuit.AllDark(cfg.Ports), barrier: newBarrier(),

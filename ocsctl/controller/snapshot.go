@@ -63,6 +63,9 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 		Name: pl.Name, State: Resident, Reason: pl.reason(), Epoch: pl.epoch, Map: pl.m,
 		Verified: m.verified(pl), Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
 	}
+	if m.meter != nil && !pl.move.on {
+		p.Unlit = m.meter.Unlit(pl.index)
+	}
 	if pl.desired != nil && !pl.desired.Equal(pl.m) {
 		p.Desired = pl.desired
 	}

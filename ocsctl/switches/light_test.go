@@ -1,6 +1,7 @@
 package switches
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func (c *chain) refuses(what string, err error, text string) {
 func (c *chain) serves(j int) {
 	c.Helper()
 	p := c.plane(j)
-	if p.State != controller.Resident || p.Verified != "light" {
+	if p.State != controller.Resident || p.Verified != "light" || p.Unlit != nil {
 		c.Fatalf("plane %d: %+v", j, p)
 	}
 	c.inService(j, p)
@@ -59,6 +60,9 @@ func TestLostLight(t *testing.T) {
 				at := c.plane(0).Map
 				c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: at[2]})
 				c.down(0, "light is lost")
+				if p := c.plane(0); !slices.Equal(p.Unlit, []int{2}) {
+					t.Errorf("without light: ranks %v", p.Unlit)
+				}
 				for range 2 { // the second try fails for the same reason
 					c.refuses("set of what is there", c.core.Set(0, at, "test"), "no light")
 					c.down(0, "light")

@@ -293,7 +293,7 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 			p.failure = fmt.Errorf("epoch %d: %w", j.m.Epoch, j.err)
 		}
 		if unknown != nil {
-			p.observed, p.unknown, p.watch, p.verified = nil, unknown, unknown, ""
+			p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, unknown, unknown, "", nil
 		} else {
 			u.see(p, health)
 		}

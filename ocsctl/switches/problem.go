@@ -57,6 +57,16 @@ func (u *unit) problems(p *plane, health []driver.Health) (found []problem) {
 	return found
 }
 
+// unlit returns the ranks whose light does not arrive.
+func unlit(found []problem) (ranks []int) {
+	for i := range found {
+		if k := found[i].kind; k == noLight || k == lightLost {
+			ranks = append(ranks, found[i].rank)
+		}
+	}
+	return ranks
+}
+
 // badCircuit puts into words why the circuit from rank r to rank to is not good.
 func (u *unit) badCircuit(p *plane, r, to int, c driver.Circuit) problem {
 	port, limit := u.egress(p.first+to), u.d.cfg.rule().Threshold()

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,6 +100,7 @@ type plane struct {
 	observed circuit.Permutation // nil: unknown
 	unknown  error               // why observed is nil
 	verified string              // how far the circuits are verified
+	unlit    []int               // ranks whose light does not arrive
 	failure  error               // of the last move, until the circuits are seen to be good again
 	ended    time.Time           // the last move
 	watch    error               // what is wrong with the circuits and ports, as last seen
@@ -111,8 +113,9 @@ type move struct {
 }
 
 var (
-	_ controller.Verifier = (*Device)(nil)
-	_ controller.Reporter = (*Device)(nil)
+	_ controller.Verifier   = (*Device)(nil)
+	_ controller.Reporter   = (*Device)(nil)
+	_ controller.LightMeter = (*Device)(nil)
 )
 
 // New connects to all switches, side by side, and looks at them once. A switch that does not answer is
@@ -287,6 +290,17 @@ func (d *Device) Report(index int) (verified string, unwell error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return p.verified, p.unwell()
+}
+
+// Unlit implements controller.LightMeter. The caller owns the result.
+func (d *Device) Unlit(index int) []int {
+	p, err := d.plane(index)
+	if err != nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(p.unlit)
 }
 
 // SettleWithin bounds the time from Switch to the end of the move, whatever the switch does: the

@@ -230,7 +230,7 @@ func (u *unit) look(ctx context.Context) {
 			u.s.Forget()
 		}
 		u.update(func(p *plane) {
-			p.observed, p.unknown, p.watch, p.verified = nil, err, err, ""
+			p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, err, err, "", nil
 		})
 		return
 	}
@@ -309,7 +309,7 @@ func (u *unit) ask(ctx context.Context) ([]driver.Health, error) {
 // see takes over what is known of the circuits of a plane. Without health that of its ports stays as it
 // was; Device.mu is held.
 func (u *unit) see(p *plane, health []driver.Health) {
-	p.verified = ""
+	p.verified, p.unlit = "", nil
 	if p.observed, p.unknown = u.block(u.s.Table(), p); p.unknown != nil {
 		p.watch = p.unknown
 		return
@@ -317,7 +317,7 @@ func (u *unit) see(p *plane, health []driver.Health) {
 	p.verified = u.s.Level(p.first, len(p.ports.In))
 	found := u.problems(p, health)
 	u.tell(p, found)
-	p.watch = nil
+	p.watch, p.unlit = nil, unlit(found)
 	if len(found) > 0 {
 		p.watch = errors.New(found[0].text)
 	}

@@ -1468,6 +1468,7 @@ type PlaneSnapshot struct {
 	Desired       []int32                `protobuf:"zigzag32,13,rep,packed,name=desired,proto3" json:"desired,omitempty"` // where it is not the map
 	Posts         uint64                 `protobuf:"varint,14,opt,name=posts,proto3" json:"posts,omitempty"`
 	Refused       uint64                 `protobuf:"varint,15,opt,name=refused,proto3" json:"refused,omitempty"`
+	Unlit         []uint32               `protobuf:"varint,16,rep,packed,name=unlit,proto3" json:"unlit,omitempty"` // ports whose circuit receives no light
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1605,6 +1606,13 @@ func (x *PlaneSnapshot) GetRefused() uint64 {
 		return x.Refused
 	}
 	return 0
+}
+
+func (x *PlaneSnapshot) GetUnlit() []uint32 {
+	if x != nil {
+		return x.Unlit
+	}
+	return nil
 }
 
 type PortSnapshot struct {
@@ -2329,7 +2337,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x127\n" +
 	"\x06planes\x18\x05 \x03(\v2\x1f.lightpath.ocs.v1.PlaneSnapshotR\x06planes\x124\n" +
 	"\x05ports\x18\x06 \x03(\v2\x1e.lightpath.ocs.v1.PortSnapshotR\x05ports\x12-\n" +
-	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\"\x92\x03\n" +
+	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\"\xa8\x03\n" +
 	"\rPlaneSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -2346,7 +2354,8 @@ const file_ocs_proto_rawDesc = "" +
 	"\bfailures\x18\f \x01(\x04R\bfailures\x12\x18\n" +
 	"\adesired\x18\r \x03(\x11R\adesired\x12\x14\n" +
 	"\x05posts\x18\x0e \x01(\x04R\x05posts\x12\x18\n" +
-	"\arefused\x18\x0f \x01(\x04R\arefused\"x\n" +
+	"\arefused\x18\x0f \x01(\x04R\arefused\x12\x14\n" +
+	"\x05unlit\x18\x10 \x03(\rR\x05unlit\"x\n" +
 	"\fPortSnapshot\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
 	"\battached\x18\x02 \x01(\bR\battached\x12\x10\n" +
