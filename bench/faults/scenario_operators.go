@@ -59,7 +59,7 @@ func lightLost(g *rig) error {
 		return err
 	}
 	set := []string{"ocs", "set", "--plane", "p1", "--map", "ring:1"}
-	for _, args := range [][]string{{"ocs", "enable", "--plane", "p1"}, set, set} {
+	for _, args := range [][]string{{"ocs", "enable", "--plane", "p1"}, set} {
 		switch said, err := g.lightpath(args...); {
 		case err == nil:
 			return fmt.Errorf("faults: %s succeeded without light", strings.Join(args[:2], " "))

@@ -168,7 +168,7 @@ func (c *chain) restart(recorded circuit.Permutation) {
 	if err := c.dev.Close(); err != nil {
 		c.Fatal(err)
 	}
-	c.rig.start(c.dev.cfg)
+	c.start(c.dev.cfg)
 	config := controller.Config{Ports: ranks, Device: c.dev, Token: 9, SettleTimeout: c.dev.SettleWithin(), Planes: []controller.PlaneConfig{{Name: "a"}}}
 	if recorded != nil {
 		config.Recovered, config.Grace = []controller.Recovered{{Epoch: 7, Map: recorded}}, 1
