@@ -18,33 +18,47 @@ import (
 func operatorScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "scpi-light-lost", Fault: "a fibre of plane 1 is pulled while no rank uses it; ocs enable and ocs set fail until it is back", GoesOn: true, Bound: 4 * time.Second,
-			setup: setup{scpi: true, verify: "light", phases: rest(time.Second), open: true}, play: lightLost,
+			Name: "scpi-light-lost", GoesOn: true, Bound: 4 * time.Second,
+			Fault: "a fibre of plane 1 is pulled while no rank uses it; ocs enable and ocs set fail " +
+				"until it is back",
+			setup: setup{scpi: true, verify: "light", phases: rest(time.Second), open: true},
+			play:  lightLost,
 		},
 		{
-			Name: "scpi-controller-restarted", Fault: "plane 0 is disabled; SIGKILL to the controller; another SCPI session removes a circuit of plane 1; the controller starts again", GoesOn: true, Bound: 5 * time.Second,
-			setup: setup{scpi: true, verify: "status", file: true, ranks: 1, phases: steady(plenty), open: true}, play: restarted,
+			Name: "scpi-controller-restarted", GoesOn: true, Bound: 5 * time.Second,
+			Fault: "plane 0 is disabled; SIGKILL to the controller; another SCPI session removes a " +
+				"circuit of plane 1; the controller starts again",
+			setup: setup{scpi: true, verify: "status", file: true, ranks: 1, phases: steady(plenty), open: true},
+			play:  restarted,
 		},
 		{
-			Name: "journal-hangs", Fault: "the journal answers nothing while an operator disables plane 1, and goes on later", GoesOn: true, Bound: lease + 10*time.Second,
-			setup: setup{controllers: 2, remote: true, ranks: 1, phases: steady(plenty), open: true}, play: journalHangs,
+			Name: "journal-hangs", GoesOn: true, Bound: lease + 10*time.Second,
+			Fault: "the journal answers nothing while an operator disables plane 1, and goes on later",
+			setup: setup{controllers: 2, remote: true, ranks: 1, phases: steady(plenty), open: true},
+			play:  journalHangs,
 		},
 		{
-			Name: "controller-killed-no-ranks", Fault: "SIGKILL to the controller while no rank is attached; another controller stands by", GoesOn: true, Bound: lease + 5*time.Second,
-			setup: setup{controllers: 2, remote: true, ranks: 1, phases: steady(plenty), open: true}, play: killedWithoutRanks,
+			Name: "controller-killed-no-ranks", GoesOn: true, Bound: lease + 5*time.Second,
+			Fault: "SIGKILL to the controller while no rank is attached; another controller stands by",
+			setup: setup{controllers: 2, remote: true, ranks: 1, phases: steady(plenty), open: true},
+			play:  killedWithoutRanks,
 		},
 		{
-			Name: "controller-flooded", Fault: "600 connections to the controller that say nothing, while frames flow", GoesOn: true, Bound: 4 * time.Second,
-			setup: setup{remote: true, phases: interrupted(), open: true}, play: flooded,
+			Name: "controller-flooded", GoesOn: true, Bound: 4 * time.Second,
+			Fault: "600 connections to the controller that say nothing, while frames flow",
+			setup: setup{remote: true, phases: interrupted(), open: true},
+			play:  flooded,
 		},
 		{
-			Name: "post-of-a-stranger", Fault: "a client without a grant asks for a move of plane 1, which another client holds", GoesOn: true, Bound: 2 * time.Second,
-			setup: setup{remote: true, ranks: 1, phases: steady(plenty), open: true}, play: stranger,
+			Name: "post-of-a-stranger", GoesOn: true, Bound: 2 * time.Second,
+			Fault: "a client without a grant asks for a move of plane 1, which another client holds",
+			setup: setup{remote: true, ranks: 1, phases: steady(plenty), open: true},
+			play:  stranger,
 		},
 	}
 }
 
-// seen says that what an operator must see after the fault has been seen.
+// seen measures the time from the fault until now.
 func (g *rig) seen() { g.Took = time.Since(g.injectedAt) }
 
 // lightLost has no light arrive at the egress of rank 1 on plane 1. The switch's table does not change.
@@ -214,8 +228,9 @@ func stranger(g *rig) error {
 	}
 	after, err := g.status(plane)
 	if err == nil && (after.Epoch != before.Epoch || after.Refused != before.Refused+1) {
-		err = fmt.Errorf("faults: the plane is at epoch %d, was at %d; %d posts refused", after.Epoch, before.Epoch, after.Refused)
+		err = fmt.Errorf("faults: epoch %d follows %d, with %d posts refused", after.Epoch, before.Epoch, after.Refused)
 	}
-	g.Operator = fmt.Sprintf("status: plane %s is %s at epoch %d, %d posts refused", after.Name, after.State, after.Epoch, after.Refused)
+	g.Operator = fmt.Sprintf("status: plane %s is %s at epoch %d, %d posts refused",
+		after.Name, after.State, after.Epoch, after.Refused)
 	return err
 }

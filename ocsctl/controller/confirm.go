@@ -32,7 +32,7 @@ func (m *machine) confirmed(id uint64, err error, now int64) {
 	}
 	delete(m.answers, id)
 	if err != nil {
-		err = fmt.Errorf("controller: the change is in force, and a restart may lose it: %w: %w", ErrJournal, err)
+		err = notDurable("%w: %w", ErrJournal, err)
 	}
 	a.done(err)
 }
@@ -47,13 +47,18 @@ func (m *machine) answerLate(now int64) (next int64) {
 			continue
 		}
 		delete(m.answers, id)
-		a.done(fmt.Errorf("controller: the change is in force, and a restart may lose it: %w in %v", ErrJournal, m.cfg.JournalTimeout))
+		a.done(notDurable("%w in %v", ErrJournal, m.cfg.JournalTimeout))
 	}
 	return next
 }
 
+// notDurable is the answer to an operator whose change the journal does not have.
+func notDurable(why string, args ...any) error {
+	return fmt.Errorf("controller: the change is in force, and a restart may lose it: "+why, args...)
+}
+
 // recorded is the journal's answer to the event of an attachment, which may be granted planes from now on. After
-// an error too: the history says that it lacks events, so the next controller waits for every rank.
+// an error too: a history that cannot be written does not stop jobs.
 func (m *machine) recorded(a *attachment, err error, now int64) {
 	if errors.Is(err, ErrNotLeader) {
 		m.retire(err, now)
