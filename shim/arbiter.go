@@ -282,7 +282,7 @@ func (a *arbiter) planFor(s shape, use planeSet) (*planned, error) {
 		}
 		return p, nil
 	}
-	if plan, id, err := solve(interimPlanner, job.problem, planner.Options{}); err == nil {
+	if plan, id, err := a.o.interim(job.problem); err == nil {
 		p.interim = &agreedPlan{id, plan, job.problem, job.stepOf}
 		a.o.remember(p.interim)
 	}

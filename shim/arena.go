@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/exec"
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/shim/log"
 )
 
@@ -20,9 +20,9 @@ func (c *Comm) throughArena(k CallKind) bool {
 }
 
 // sharedRegion is FindMemory for memory that other processes can map.
-func sharedRegion(p unsafe.Pointer, n int64) (shared.Region, int64, bool) {
+func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
 	r, offset, ok := FindMemory(p, n)
-	return shared.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
+	return sharedmem.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
 }
 
 // cannotMap says that memory of ncclMemAlloc is like any other between two ranks.
@@ -68,7 +68,7 @@ type patience struct {
 // polls returns how often the next call is to poll.
 func (p *patience) polls() int {
 	p.calls++
-	if p.vain < 3 || p.calls%32 == 0 {
+	if p.vain < sharedmem.SpinVain || p.calls%sharedmem.SpinRetry == 0 {
 		return spinLong
 	}
 	return spinShort
@@ -138,7 +138,7 @@ func (c *Comm) runAlone(calls []Call) error {
 
 // pollAlone drives the one operation of a call to its end.
 // Hot path: no allocation, no logging.
-func (c *Comm) pollAlone(calls []Call, ref taskRef, op *shared.Op) error {
+func (c *Comm) pollAlone(calls []Call, ref taskRef, op *sharedmem.Op) error {
 	polls := c.polls()
 	for i := range polls + yieldAlone {
 		_, done, err := op.Poll()
@@ -164,7 +164,7 @@ func (c *Comm) pollAlone(calls []Call, ref taskRef, op *shared.Op) error {
 }
 
 // waitFor ends what runAlone has begun: with the error that it met, or by waiting.
-func (c *Comm) waitFor(calls []Call, ref taskRef, op *shared.Op, met error) error {
+func (c *Comm) waitFor(calls []Call, ref taskRef, op *sharedmem.Op, met error) error {
 	s := sessions.Get().(*session)
 	s.calls, s.comms = calls, append(s.comms, c)
 	var err error
@@ -187,7 +187,7 @@ func (s *session) bindArena(ref taskRef, inPlace bool) error {
 }
 
 // bindOp binds op to the call of r.
-func (r *taskRef) bindOp(op *shared.Op, call *Call, inPlace bool) {
+func (r *taskRef) bindOp(op *sharedmem.Op, call *Call, inPlace bool) {
 	r.op = op
 	args := r.sharedCall(call, inPlace)
 	op.Bind(r.comm.arena, &args)
@@ -203,17 +203,17 @@ func (r *taskRef) toDivide(call *Call) {
 }
 
 // sharedCall is the call of r as the arena wants it.
-func (r *taskRef) sharedCall(call *Call, inPlace bool) shared.Call {
+func (r *taskRef) sharedCall(call *Call, inPlace bool) sharedmem.Call {
 	k := &r.entry.kernels
 	scale, factor := k.scaling(call)
-	return shared.Call{
+	return sharedmem.Call{
 		Collective: kinds[call.Kind].collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
 		Send: call.Send, Recv: call.Recv, InPlace: inPlace,
 		Combine: k.combine, CombinePast: k.past, Scale: scale, Factor: factor, Seq: r.seq, Signature: r.sig,
 	}
 }
 
-func (s *session) appendOp(ref taskRef, op *shared.Op) error {
+func (s *session) appendOp(ref taskRef, op *sharedmem.Op) error {
 	c := ref.comm
 	t := c.task()
 	t.Trace(false)

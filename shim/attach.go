@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/inproc"
 	"lightpath/collectives/transport/shm"
@@ -147,8 +147,8 @@ func (c *Comm) setPacket(e transport.Endpoint) {
 // attachShm joins the segment that the leader creates.
 func (c *Comm) attachShm() error {
 	o := shm.Options{Ranks: c.args.Ranks, Planes: c.cfg.Planes, Rank: c.args.Rank}
-	if c.args.Ranks <= shared.MaxRanks {
-		o.Shared = shared.Size(c.args.Ranks)
+	if c.args.Ranks <= sharedmem.MaxRanks {
+		o.Shared = sharedmem.Size(c.args.Ranks)
 	}
 	if c.args.Rank == 0 {
 		name, e, err := shm.Create(o)
@@ -174,7 +174,7 @@ func (c *Comm) attachShm() error {
 func (c *Comm) setShm(e transport.Endpoint) {
 	c.setPacket(e)
 	if s, ok := e.(transport.Sharer); ok {
-		c.arena = shared.New(s, c.args.Ranks, c.args.Rank)
+		c.arena = sharedmem.New(s, c.args.Ranks, c.args.Rank)
 		if c.arena != nil && c.cfg.LargePages {
 			c.arena.UseLargePages()
 		}

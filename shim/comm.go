@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"lightpath/collectives/exec"
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/collectives/transport"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
@@ -66,11 +66,11 @@ type Comm struct {
 	table  []bootstrap.Hello
 	star   *control.Star
 	packet transport.Endpoint
-	shares *shares       // nil where those of packet planes are even
-	arena  *shared.Arena // nil where ranks share no memory
-	light  *optical      // nil without circuits
-	dev    *onDevice     // nil in programs without devices
-	cut    int64         // bytes of a buffer that a call moves in one piece; 0: any
+	shares *shares          // nil where those of packet planes are even
+	arena  *sharedmem.Arena // nil where ranks share no memory
+	light  *optical         // nil without circuits
+	dev    *onDevice        // nil in programs without devices
+	cut    int64            // bytes of a buffer that a call moves in one piece; 0: any
 	// inter is nil where calls on streams are not interposed; it is set before the first of them.
 	inter atomic.Pointer[interposer]
 	// noDevice is why dev is nil.

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"lightpath/collectives/shared/memfile"
+	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
 	"lightpath/shim/device"

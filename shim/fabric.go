@@ -54,6 +54,20 @@ func loadFabric(cfg *settings.Config) (*fabricInfo, error) {
 	return f, f.present()
 }
 
+// pin makes communicators use the circuits of a pinned fabric as they are: plans neither begin with a reconfiguration
+// nor have any.
+func (f *fabricInfo) pin(cfg *settings.Config) error {
+	if f == nil || f.PinnedBy == "" {
+		return nil
+	}
+	if cfg.Planner != "auto" && cfg.Planner != staticPlanner {
+		return fmt.Errorf("shim: environment variable LIGHTPATH_PLANNER: %s may move circuits, "+
+			"and those of fabric %s are pinned by %s: want %s: %w", cfg.Planner, f.path, f.PinnedBy, staticPlanner, ErrInvalidUsage)
+	}
+	cfg.Planner, cfg.PlanCurrent, cfg.Demand = staticPlanner, true, settings.DemandOff
+	return nil
+}
+
 // oneSwitch checks that a fabric which names no controller has one emulated switch, which is
 // its own.
 func (f *fabricInfo) oneSwitch() error {

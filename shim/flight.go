@@ -6,7 +6,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 )
 
 // recorder is a communicator's flight recorder: its last operations, what became of them, and what

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/files"
+	"lightpath/internal/monotonic"
 	"lightpath/shim/flight"
 )
 
@@ -158,7 +159,7 @@ func (c *Comm) leaveFlight(why error) {
 		err = os.MkdirAll(c.cfg.FlightDir, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(path, append(text, '\n'), 0o600)
+		err = files.Write(path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		c.log.Warn("LIGHTPATH_FLIGHT_RECORDER_DIR: %v", err)

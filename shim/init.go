@@ -33,6 +33,9 @@ func Init(args []InitArgs) ([]*Comm, error) {
 		return nil, err
 	}
 	fab, err := loadFabric(cfg)
+	if err == nil {
+		err = fab.pin(cfg)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/collectives/transport"
 	"lightpath/shim/log"
 )
@@ -58,7 +58,7 @@ func RemoveMemory(base uintptr) error {
 	if err := registrations.none(&all[i]); err != nil {
 		return err
 	}
-	shared.Forget(all[i].Number)
+	sharedmem.Forget(all[i].Number)
 	all = slices.Delete(slices.Clone(all), i, i+1)
 	regions.at.Store(&all)
 	return nil

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
-	"lightpath/collectives/shared/memfile"
+	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/flight"
 	"lightpath/shim/status"
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"lightpath/plans"
-	"lightpath/plans/planner"
 )
 
 // Options are what one call asks for beyond the arguments that NCCL defines. The zero value
@@ -129,7 +128,7 @@ func (a *arbiter) named(key planKey, use planeSet) (*planned, error) {
 		a.o.remember(p)
 		return &planned{best: p}
 	}
-	if plan, _, err := solve(interimPlanner, job.problem, planner.Options{}); err == nil {
+	if plan, _, err := a.o.interim(job.problem); err == nil {
 		if p := try(plan); p != nil {
 			return p, nil
 		}

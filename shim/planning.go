@@ -15,9 +15,18 @@ import (
 	"lightpath/shim/settings"
 )
 
-// interimPlanner makes the plan that serves until the chosen planner has finished: quick,
-// and the same on every rank.
-const interimPlanner = "perstep"
+// staticPlanner moves no circuits in its plans.
+const staticPlanner = "static"
+
+// interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It
+// moves no circuits where the chosen planner moves none.
+func (o *planSite) interim(p *plans.Problem) (*plans.Plan, planID, error) {
+	name := "perstep"
+	if o.cfg.PlanCurrent && o.cfg.Planner == staticPlanner {
+		name = staticPlanner
+	}
+	return solve(name, p, planner.Options{SinglePlane: true})
+}
 
 // agreedPlan is a plan with the problem it answers, the same on every rank.
 type agreedPlan struct {
@@ -114,7 +123,7 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 	}
 	a := &agreedPlan{id: t.plan, problem: problem, stepOf: stepOf}
 	if t.flags&ticketInterim != 0 {
-		if plan, id, err := solve(interimPlanner, problem, planner.Options{}); err == nil && id == t.plan {
+		if plan, id, err := o.interim(problem); err == nil && id == t.plan {
 			a.plan = plan
 			o.remember(a)
 			return a, nil

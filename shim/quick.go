@@ -5,7 +5,7 @@ import (
 	"runtime"
 
 	"lightpath/collectives/datatype"
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/shim/device"
 )
 
@@ -20,9 +20,12 @@ func (c *Comm) UseGate(g *Gate, handle uint64) bool {
 	if c.arena == nil || c.light != nil || c.dev != nil || c.sound() != nil {
 		return false
 	}
-	q := shared.NewQuick(c.arena, int(max(c.flight.size, minFlown)))
+	q := sharedmem.NewQuick(c.arena, int(max(c.flight.size, minFlown)))
 	if c.flight.timed {
 		q.Timed = 1
+	}
+	if c.cfg.CPUSpread {
+		q.Spread = 1
 	}
 	q.Yields, q.SpinLong, q.SpinShort = yieldAlone, 1, 1
 	switch {
@@ -98,7 +101,7 @@ func quickMost(t datatype.Type, op datatype.Op) int {
 }
 
 // describe fills in how r's operator multiplies; false where it is gone.
-func (o *operators) describe(r *shared.QuickRecipe, q *shared.Quick) bool {
+func (o *operators) describe(r *sharedmem.QuickRecipe, q *sharedmem.Quick) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	op, ok := o.of[r.Op]

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/shim/device"
 )
 
@@ -49,18 +49,18 @@ func (v *visitor) call(c *Call) (quick bool, err error) {
 	return true, RunBegun([]Call{*c})
 }
 
-func (v *visitor) recipe(q *shared.Quick, c *Call) int {
+func (v *visitor) recipe(q *sharedmem.Quick, c *Call) int {
 	for i, r := range recipes(q) {
-		if r.Kind == uint32(c.Kind) && r.Count == c.Count && r.Peer == c.Peer && r.Inline == 1 {
+		if r.Kind == uint32(c.Kind) && r.Count == c.Count && r.Peer == c.Peer && r.IsInline == 1 {
 			return i
 		}
 	}
 	return -1
 }
 
-func recipes(q *shared.Quick) []shared.QuickRecipe { return unsafe.Slice(q.Recipes, q.Used) }
+func recipes(q *sharedmem.Quick) []sharedmem.QuickRecipe { return unsafe.Slice(q.Recipes, q.Used) }
 
-func (v *visitor) begin(q *shared.Quick, i uint32, c *Call) {
+func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *Call) {
 	r := &recipes(q)[i]
 	ring := &q.Rings[r.Ring]
 	k := ring.Next
@@ -79,8 +79,8 @@ func (v *visitor) begin(q *shared.Quick, i uint32, c *Call) {
 	atomic.AddUint64(&q.CallCounts[r.Kind], 1)
 
 	slot := unsafe.Add(q.Memory, int(q.Rank*q.PerRank+ring.At)+int(k&ring.Mask)*int(ring.Slot))
-	if r.Lay == shared.LayBlock {
-		*(*int32)(unsafe.Add(slot, q.Inline)) = *(*int32)(c.Send)
+	if r.Fill == sharedmem.FillBlock {
+		*(*int32)(unsafe.Add(slot, q.InlineAt)) = *(*int32)(c.Send)
 	}
 	*(*uint64)(unsafe.Add(slot, 8)), *(*uint64)(unsafe.Add(slot, 16)) = q.Seq, q.Chain
 	*(*uint32)(unsafe.Add(slot, 24)) = r.Signature
@@ -267,7 +267,7 @@ func TestTaught(t *testing.T) {
 	run(0)
 	run(1)
 	element := func(f float32) [8]byte { return device.ScaleBy(datatype.Float32, float64(f)).Factor }
-	want := []shared.QuickRecipe{
+	want := []sharedmem.QuickRecipe{
 		{Op: int32(datatype.Avg), Scales: 1, Factor: element(0.5)}, {Op: int32(datatype.Avg), Divides: 1},
 		{Op: int32(datatype.Max), Combine: uint8(datatype.Max)},
 		{Op: ops[0][0], Scales: 1, Factor: element(3)}, {Op: ops[0][1], Scales: 1, FactorAt: unsafe.Pointer(&later)},

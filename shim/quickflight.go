@@ -1,14 +1,14 @@
 package shim
 
-import "lightpath/collectives/shared"
+import "lightpath/collectives/sharedmem"
 
 // quickFlights is what a recorder knows of the calls that C makes: those leave records of their own, in
 // the order in which they are made, and whoever looks into the recorder enters them first. So they cost
 // their caller a record, and no lock.
 type quickFlights struct {
-	q      *shared.Quick             // nil where C makes none
-	shapes []quickShape              // by recipe
-	calls  [shared.QuickKinds]uint64 // that have been counted, by kind
+	q      *sharedmem.Quick             // nil where C makes none
+	shapes []quickShape                 // by recipe
+	calls  [sharedmem.QuickKinds]uint64 // that have been counted, by kind
 	// entered is how many records have been; the last of them had not ended where open is set, and is
 	// the operation of that number.
 	entered uint64
@@ -22,7 +22,7 @@ type quickShape struct {
 }
 
 // follow has the recorder take the records of q, of which there are none yet.
-func (f *recorder) follow(q *shared.Quick) {
+func (f *recorder) follow(q *sharedmem.Quick) {
 	f.mu.Lock()
 	f.quick.q = q
 	f.mu.Unlock()
@@ -30,7 +30,7 @@ func (f *recorder) follow(q *shared.Quick) {
 
 // learn gives C a recipe, and says what it stands for. The communicator's lock is held: C has no part in it
 // meanwhile.
-func (f *recorder) learn(s quickShape, r *shared.QuickRecipe) {
+func (f *recorder) learn(s quickShape, r *sharedmem.QuickRecipe) {
 	f.mu.Lock()
 	f.catchUp() // while recipes are what records say
 	k := &f.quick

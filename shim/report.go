@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 	"lightpath/shim/control"
 	"lightpath/shim/status"
 )

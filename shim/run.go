@@ -11,7 +11,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/collectives/transport"
 	"lightpath/shim/control"
 )
@@ -80,11 +80,11 @@ type taskRef struct {
 	call     int // index of the (first) call
 	seq      uint64
 	sig      uint32
-	entry    *entry      // collectives only
-	op       *shared.Op  // where it goes through the arena
-	finishR  exec.Buffer // result to divide
-	circuits bool        // sends and receives on the planes with circuits
-	flight   uint64      // its number in the flight recorder
+	entry    *entry        // collectives only
+	op       *sharedmem.Op // where it goes through the arena
+	finishR  exec.Buffer   // result to divide
+	circuits bool          // sends and receives on the planes with circuits
+	flight   uint64        // its number in the flight recorder
 }
 
 var sessions = sync.Pool{New: func() any {

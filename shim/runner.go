@@ -6,7 +6,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 	"lightpath/shim/control"
 )
 
@@ -20,7 +20,7 @@ type runner struct {
 	latest     latest // of programs
 	patience   patience
 	tasks      []*exec.Task
-	ops        []*shared.Op
+	ops        []*sharedmem.Op
 	used       int // of tasks and, apart, of ops by the group in progress
 	usedOps    int
 	scratch    []byte
@@ -62,9 +62,9 @@ func (r *runner) task() *exec.Task {
 }
 
 // op is task for operations through the arena.
-func (r *runner) op() *shared.Op {
+func (r *runner) op() *sharedmem.Op {
 	if r.usedOps == len(r.ops) {
-		r.ops = append(r.ops, new(shared.Op))
+		r.ops = append(r.ops, new(sharedmem.Op))
 	}
 	r.usedOps++
 	return r.ops[r.usedOps-1]

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lightpath/collectives/shared/memfile"
+	"lightpath/collectives/sharedmem/memfile"
 )
 
 // sharedPage is a file in memory that this process has made for others to map: counters, say.

@@ -8,7 +8,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"

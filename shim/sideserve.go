@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"lightpath/collectives/shared/memfile"
+	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/control"
 	"lightpath/shim/log"
 )

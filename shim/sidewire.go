@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"lightpath/collectives/shared/memfile"
+	"lightpath/collectives/sharedmem/memfile"
 )
 
 // sideKind is the kind of a message of one-sided calls, from source to target.

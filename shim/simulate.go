@@ -122,7 +122,7 @@ func (c *Comm) predictCircuits(s shape) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	plan, _, err := solve(interimPlanner, problem, planner.Options{})
+	plan, _, err := c.light.interim(problem)
 	if err != nil {
 		return 0, err
 	}

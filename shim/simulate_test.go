@@ -96,7 +96,7 @@ func TestSimulateCircuits(t *testing.T) {
 		t.Fatal(errs)
 	}
 	after := predict()
-	if plan := lastPlan(t, w); after != plan.CCTUS || plan.Planner == interimPlanner || before < after {
+	if plan := lastPlan(t, w); after != plan.CCTUS || plan.Planner == "perstep" || before < after {
 		t.Errorf("%v us before, %v after a plan of %s for %v", before, after, plan.Planner, plan.CCTUS)
 	}
 }

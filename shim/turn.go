@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 )
 
-// Gate is struct lp_gate of cgo/core/lp_quick.h: how C gets hold of a communicator, to make by itself the
-// calls that it can ([shared.Quick]). It lies in memory of C, a line for each, that is never freed.
+// Gate is struct lp_gate of cgo/core/lp_types.h: how C gets hold of a communicator, to make by itself the
+// calls that it can ([sharedmem.Quick]). It lies in memory of C, a line for each, that is never freed.
 type Gate struct {
 	// Word is the communicator's handle while C may come in, 1 while it is inside, else 0. Who
 	// takes the handle away has the communicator.
 	Word  atomic.Uint64
-	Quick atomic.Pointer[shared.Quick] // what C works on, inside
-	Shut  atomic.Uint32                // not 0 where calls fail: C leaves them to Go, one that it has begun too
+	Quick atomic.Pointer[sharedmem.Quick] // what C works on, inside
+	Shut  atomic.Uint32                   // not 0 where calls fail: C leaves them to Go, one that it has begun too
 	_     uint32
 	Owner atomic.Uint64 // handle of the communicator that has the gate, 0 for none; not for C
 	_     [4]uint64
@@ -28,7 +28,7 @@ type turn struct {
 	sync.Mutex
 	c      *Comm                // guarded by Mutex, as all that follows
 	gate   atomic.Pointer[Gate] // nil where C stays outside; read without the lock to shut it
-	quick  *shared.Quick
+	quick  *sharedmem.Quick
 	handle uint64
 	begun  bool // C has begun a call, whose thread is on the way to go on with it
 }
@@ -122,7 +122,7 @@ func (t *turn) operatorEnded() {
 }
 
 // give lets C make calls, at g, of the communicator that C knows by its handle. The lock is held.
-func (t *turn) give(c *Comm, g *Gate, handle uint64, q *shared.Quick) bool {
+func (t *turn) give(c *Comm, g *Gate, handle uint64, q *sharedmem.Quick) bool {
 	if !g.Owner.CompareAndSwap(0, handle) {
 		return false // one with an older handle is about to end
 	}

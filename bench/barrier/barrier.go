@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/local"
-	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
 

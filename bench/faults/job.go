@@ -13,7 +13,7 @@ import (
 	"lightpath/bench"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 	"lightpath/shim"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"lightpath/bench"
 	"lightpath/collectives/datatype"
-	"lightpath/collectives/shared"
+	"lightpath/collectives/sharedmem"
 )
 
 // Options say what is measured.
@@ -125,7 +125,7 @@ func ours(o *Options, threads int) []*Line {
 	for _, n := range o.Sources {
 		lines = append(lines, &Line{
 			Name: fmt.Sprintf("%sof %d past the caches", name, n), Arrays: n + 1,
-			run: together(threads, func(t int) { shared.FoldPastCaches(o.Op, o.Type, dst[t], src[t][:n]) }),
+			run: together(threads, func(t int) { sharedmem.FoldPastCaches(o.Op, o.Type, dst[t], src[t][:n]) }),
 		})
 	}
 	for _, l := range lines {

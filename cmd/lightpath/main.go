@@ -66,10 +66,6 @@ func newRoot() *cobra.Command {
 		Version:       shim.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
 	}
 	root.AddCommand(
 		computing(newPlanCommand()),
@@ -89,5 +85,8 @@ func newRoot() *cobra.Command {
 		computing(newTopologyCommand()),
 		newRanksCommand(),
 	)
+	explainUsage(root)
+	addExamples(root, nil)
+	completeFlags(root)
 	return root
 }

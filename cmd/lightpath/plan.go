@@ -20,8 +20,6 @@ func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Make, check and show plans",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newPlanSolve(), newPlanCheck(), newPlanShow(), newPlanBuild(), newPlanProblem(), newPlanCache())
 	return cmd
@@ -158,12 +156,12 @@ func newPlanCheck() *cobra.Command {
 			report, err := verify(p, plan)
 			if err != nil {
 				if asJSON {
-					return errors.Join(no(err), writeJSON("-", map[string]any{"feasible": false, "reason": err.Error()}))
+					return errors.Join(no(err), printJSON(map[string]any{"feasible": false, "reason": err.Error()}))
 				}
 				return no(err)
 			}
 			if asJSON {
-				return writeJSON("-", map[string]any{
+				return printJSON(map[string]any{
 					"feasible": true, "cct_us": report.CCTUS, "lower_bound_us": plan.LowerBoundUS, "planner": plan.Planner,
 				})
 			}

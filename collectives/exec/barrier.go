@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 )
 
 // epoch returns the absolute epoch of a relative one.

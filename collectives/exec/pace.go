@@ -1,6 +1,6 @@
 package exec
 
-import "lightpath/ocsctl/monotonic"
+import "lightpath/internal/monotonic"
 
 // Pace turns on or off, from the next Bind, that the task takes the times of [Task.Brought].
 func (t *Task) Pace(on bool) { t.pacing = on }

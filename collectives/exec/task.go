@@ -17,8 +17,8 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/internal/monotonic"
 	"lightpath/ocsctl"
-	"lightpath/ocsctl/monotonic"
 	"lightpath/plans/circuit"
 )
 

@@ -2,7 +2,7 @@ package exec
 
 import (
 	"lightpath/collectives/program"
-	"lightpath/ocsctl/monotonic"
+	"lightpath/internal/monotonic"
 )
 
 // Event is when an operation ran: from its first byte to its end, in nanoseconds of

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lightpath/ocsctl/monotonic"
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/monotonic"
+	"lightpath/internal/shmring"
 	"lightpath/plans/circuit"
 )
 

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"lightpath/internal/shmring"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/local"
-	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 )
 
 // LabelSize is the number of bytes at the head of every slot's payload that the switch

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 	"lightpath/plans/circuit"
 )
 

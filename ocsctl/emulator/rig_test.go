@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/shmring"
 	"lightpath/ocsctl/controller"
-	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 	"lightpath/plans/circuit"
 )
 

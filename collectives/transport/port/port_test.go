@@ -12,8 +12,8 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/shmring"
 	"lightpath/ocsctl/emulator"
-	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 	"lightpath/plans/circuit"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"lightpath/internal/shmring"
 	"lightpath/ocsctl/controller"
-	"lightpath/ocsctl/shmring"
 	"lightpath/plans/circuit"
 )
 

@@ -9,7 +9,7 @@ import (
 	"fmt"
 
 	"lightpath/collectives/wire"
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 )
 
 // lineSize is a cache line; every part of the memory begins on one.

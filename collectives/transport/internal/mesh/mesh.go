@@ -9,7 +9,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/internal/sleep"
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 )
 
 // States of a rank, in its state line.

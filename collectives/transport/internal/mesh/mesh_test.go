@@ -7,7 +7,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 )
 
 func memory(g Geometry) []byte {

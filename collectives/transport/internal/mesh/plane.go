@@ -5,7 +5,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 )
 
 // burst bounds the frames that one TrySend makes, so that a rank that sends much looks at

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 )
 
 // Sleeper is the waiting part of a [transport.Endpoint]: Arm, Wait and Wake are as

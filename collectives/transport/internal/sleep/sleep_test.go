@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lightpath/ocsctl/shmring"
+	"lightpath/internal/shmring"
 )
 
 func sleeper(t *testing.T) *Sleeper {
