@@ -238,7 +238,10 @@ func (s *Section) follow(p *Program) bool {
 	s.By = make([]OpTurn, len(q.Ops))
 	for i := range q.Ops {
 		a, b := &q.Ops[i], &p.Ops[i]
-		s.By[i] = OpTurn{b.Step - a.Step, between(a.Peer, b.Peer), between(a.FlowDst, b.FlowDst), blocks(a.Src, b.Src), blocks(a.Dst, b.Dst)}
+		s.By[i] = OpTurn{
+			b.Step - a.Step, between(a.Peer, b.Peer), between(a.FlowDst, b.FlowDst),
+			blocks(a.Src, b.Src), blocks(a.Dst, b.Dst),
+		}
 	}
 	s.MapBy = make([][]int, len(q.Configs))
 	for j, maps := range q.Configs {
@@ -264,11 +267,15 @@ func (s *Section) follow(p *Program) bool {
 // sameProgram reports whether p is what the repetition says, in the lanes and order of the first one.
 func sameProgram(p, first *Program, r *Repetition) bool {
 	sameOps := slices.EqualFunc(p.Ops, r.Ops, func(a, b Op) bool {
-		return a.Kind == b.Kind && a.Scale == b.Scale && a.Plane == b.Plane && a.Step == b.Step && a.Peer == b.Peer && a.FlowDst == b.FlowDst &&
-			a.Base == b.Base && a.Bytes == b.Bytes && a.Epoch == b.Epoch && a.Route == b.Route && a.InEpoch == b.InEpoch && a.Config == b.Config &&
-			a.Moves == b.Moves && slices.Equal(a.Src, b.Src) && slices.Equal(a.Dst, b.Dst) && slices.Equal(a.Init, b.Init) && slices.Equal(a.Deps, b.Deps)
+		return a.Kind == b.Kind && a.Scale == b.Scale && a.Plane == b.Plane && a.Step == b.Step &&
+			a.Peer == b.Peer && a.FlowDst == b.FlowDst && a.Base == b.Base && a.Bytes == b.Bytes &&
+			a.Epoch == b.Epoch && a.Route == b.Route && a.InEpoch == b.InEpoch && a.Config == b.Config &&
+			a.Moves == b.Moves && slices.Equal(a.Src, b.Src) && slices.Equal(a.Dst, b.Dst) &&
+			slices.Equal(a.Init, b.Init) && slices.Equal(a.Deps, b.Deps)
 	})
-	sameLanes := slices.EqualFunc(p.Lanes, first.Lanes, func(a, b Lane) bool { return slices.Equal(a.TX, b.TX) && slices.Equal(a.RX, b.RX) })
+	sameLanes := slices.EqualFunc(p.Lanes, first.Lanes, func(a, b Lane) bool {
+		return slices.Equal(a.TX, b.TX) && slices.Equal(a.RX, b.RX)
+	})
 	// A chain joins operations of one peer: turns that bring two peers together would need another one.
 	sameChains := slices.Equal(p.Next, first.Next)
 	return sameOps && sameLanes && sameChains && slices.Equal(p.Local, first.Local)
