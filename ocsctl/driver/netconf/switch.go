@@ -43,7 +43,7 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("netconf: %s: %w", name, err)
 	}
-	return OpenStream(ctx, t, dialSSH(t.Endpoint, cc))
+	return OpenStream(ctx, t, dialSSH(t, cc))
 }
 
 // OpenStream is Open over other streams than SSH: tunnels that have authenticated both sides.

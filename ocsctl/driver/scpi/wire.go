@@ -25,6 +25,7 @@ type wire struct {
 	endpoint string
 	insecure bool
 	timeout  time.Duration
+	dial     func(ctx context.Context, address string) (net.Conn, error)
 	conn     net.Conn
 	r        *bufio.Reader
 }
@@ -50,7 +51,7 @@ func (w *wire) connect(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", w.endpoint)
+	conn, err := w.dial(ctx, w.endpoint)
 	if err != nil {
 		return fmt.Errorf("scpi: %w", err)
 	}
