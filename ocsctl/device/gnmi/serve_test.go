@@ -16,10 +16,10 @@ import (
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/gnmi"
+	"lightpath/ocsctl/internal/memnet"
 	"lightpath/plans/circuit"
 )
 
@@ -188,9 +188,9 @@ func TestTooMuch(t *testing.T) {
 func TestSilentClients(t *testing.T) {
 	for _, text := range []string{"", "PRI * HTTP/2", "GET / HTTP/1.1\r\n\r\n"} {
 		synctest.Test(t, func(t *testing.T) {
-			l := bufconn.Listen(1 << 16)
+			l := memnet.Listen()
 			serveOn(t, l, gnmi.Options{})
-			c, err := l.DialContext(t.Context())
+			c, err := l.Dial(t.Context(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}

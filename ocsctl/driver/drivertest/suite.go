@@ -15,6 +15,7 @@ import (
 
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/internal/memnet"
 	"lightpath/plans/circuit"
 )
 
@@ -72,9 +73,9 @@ func (s Suite) waiting(t *testing.T, w waits, change func(*device.Config)) *rig 
 	t.Cleanup(d.Close)
 	d.SetAveraging(20 * time.Millisecond)
 	r := &rig{T: t, d: d}
-	l := newMemory()
+	l := memnet.Listen()
 	o := s.Serve(t, l, d, mapped)
-	o.Endpoint, o.Dial, o.Timeout = l.Addr().String(), l.dial, w.reply
+	o.Endpoint, o.Dial, o.Timeout = l.Addr().String(), l.Dial, w.reply
 	o.Tolerance = driver.Tolerance{Settle: w.settle, Averaging: 40 * time.Millisecond}
 	sw, err := s.Open(r.ctx(), o)
 	if err != nil {
