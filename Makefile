@@ -44,7 +44,7 @@ check: build .tools/gotestsum $(GOLANGCI) ## before a commit: format, lint and t
 # Targets that wait, for a virtual machine or for processes, run beside those that compute. The longest begin first.
 # The output of each comes in one piece when it ends.
 TEST_TARGETS ?= 3
-test: build .tools/gotestsum $(GOLANGCI) ## everything CI checks
+test: build .tools/gotestsum ## everything CI checks
 	@$(MAKE) --no-print-directory -j$(TEST_TARGETS) --output-sync=target test-all
 test-all: test-rdma test-go test-race test-c test-cgo test-clients test-torch test-gpu test-packages abi-check lint
 
@@ -88,10 +88,10 @@ lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 
 $(GOLANGCI):
-	GOBIN=$(CURDIR)/.tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/.tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
 .tools/gotestsum:
-	GOBIN=$(CURDIR)/.tools $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/.tools $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 
 fmt: ## format Go sources
 	gofmt -w $$(git ls-files '*.go')
