@@ -316,7 +316,9 @@ func TestSlowClients(t *testing.T) {
 }
 
 // TestReboot: the sessions end, nobody gets in while the switch is down, and then it serves.
-func TestReboot(t *testing.T) {
+func TestReboot(t *testing.T) { synctest.Test(t, reboot) }
+
+func reboot(t *testing.T) {
 	d, s := offline(t, netconf.Config{})
 	c := newClient(t, s)
 	c.ok("<get/>")
@@ -329,9 +331,7 @@ func TestReboot(t *testing.T) {
 	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a switch that is down: %v", err)
 	}
-	for !d.Up() {
-		time.Sleep(5 * time.Millisecond)
-	}
+	time.Sleep(2 * time.Second)
 	newClient(t, s).ok("<get/>")
 }
 

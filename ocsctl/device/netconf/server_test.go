@@ -128,7 +128,7 @@ with connect() as m:
 print('all well')
 `
 
-// TestNcclient has a client that others have written use the server.
+// TestNcclient has the NETCONF client of Python use the server.
 func TestNcclient(t *testing.T) {
 	python := ""
 	for _, p := range []string{"python3", "/usr/bin/python3"} { // Debian's packages are of the latter
@@ -142,6 +142,7 @@ func TestNcclient(t *testing.T) {
 	}
 	for _, store := range []string{"running", "candidate"} {
 		t.Run(store, func(t *testing.T) {
+			t.Parallel() // the client waits for a commit to expire
 			d, _, addr := serve(t, 8, netconf.Config{Candidate: store == "candidate"})
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
