@@ -21,7 +21,7 @@ type Target struct {
 	Insecure bool
 
 	// Files of keys and secrets; their contents never appear in errors.
-	CAFile, CertFile, KeyFile string // TLS: whom to trust, who we are; KeyFile is also the SSH key
+	CAFile, CertFile, KeyFile string // TLS: trusted authorities, own certificate and key; KeyFile is also the SSH key
 	User, PasswordFile        string // SSH
 	KnownHostsFile            string // SSH host keys
 

@@ -123,10 +123,10 @@ func (s Suite) partialBulk(t *testing.T, silent bool) {
 			t.Errorf("%+v", v)
 		}
 	}
-	r.must(shift(1), driver.Status) // what is missing can be had
+	r.must(shift(1), driver.Status) // a second request makes the missing circuits
 }
 
-// thirdParty: somebody else writes between our reading and our writing.
+// thirdParty: another client writes between the read and the write of the driver.
 func (s Suite) thirdParty(t *testing.T) {
 	r := s.rig(t, nil)
 	r.must(shift(1), driver.Status)

@@ -106,7 +106,7 @@ func pin(t driver.Target, cc *ssh.ClientConfig) error {
 		}
 		return nil
 	}
-	// A key that nobody has makes the check tell which ones it knows.
+	// A check of a key that no host has returns the keys that the file knows.
 	var known *knownhosts.KeyError
 	if err := check(t.Endpoint, &net.TCPAddr{IP: net.IPv4zero}, nobody{}); !errors.As(err, &known) || len(known.Want) == 0 {
 		return fmt.Errorf("%w: %s has none for %s", ErrHostKey, t.KnownHostsFile, t.Endpoint)
@@ -122,7 +122,7 @@ func pin(t driver.Target, cc *ssh.ClientConfig) error {
 	return nil
 }
 
-// nobody is a public key that is in no file.
+// nobody is a public key that no file has.
 type nobody struct{}
 
 func (nobody) Type() string                        { return "nobody" }

@@ -194,7 +194,7 @@ func garbledAnswerToAnEdit(t *testing.T) {
 
 var dark4 = []int{-1, -1, -1, -1}
 
-// TestLockHeld: somebody holds the lock; the change waits for it, but not for ever.
+// TestLockHeld: another session holds the lock. The change waits for it, but not for ever.
 func TestLockHeld(t *testing.T) { synctest.Test(t, lockHeld) }
 
 func lockHeld(t *testing.T) {
@@ -230,8 +230,8 @@ func lockHeld(t *testing.T) {
 	}
 }
 
-// TestLateCommit: a commit whose answer is lost acts only after the next session has asked what
-// became of it. Once the lock is free it is found, and confirmed.
+// TestLateCommit: a commit whose answer is lost acts only after the next session has asked about it.
+// Once the lock is free, the driver finds the change and confirms it.
 func TestLateCommit(t *testing.T) { synctest.Test(t, lateCommit) }
 
 func lateCommit(t *testing.T) {

@@ -140,7 +140,7 @@ func protocol(err error) error {
 	return err
 }
 
-// bounded names the end of the context as the cause, where that is what closed the stream.
+// bounded names the end of the context as the cause, if it closed the stream.
 func bounded(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, driver.ErrProtocol) {
 		return fmt.Errorf("%w: %w", cause, err)

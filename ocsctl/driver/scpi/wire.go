@@ -93,7 +93,7 @@ func (w *wire) ask(ctx context.Context, line string, within time.Duration) (stri
 		return "", fmt.Errorf("scpi: %s: %w", w.endpoint, err)
 	}
 	stop := context.AfterFunc(ctx, func() {
-		conn.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // what waits on it reports
+		conn.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // the pending call reports it
 	})
 	reply, err := w.exchange(line)
 	if !stop() || err != nil { // where the time is just over, the deadline may yet hit the next line

@@ -27,8 +27,8 @@ type Port struct {
 	Input, Output float64 // power in dBm, NaN where it is not measured
 }
 
-// Circuits returns the configured circuits in order of path, then those that are only reported.
-// Where the dialect reports no circuits, but ports, a circuit is reported from both its ends.
+// Circuits returns the configured circuits in order of path, then circuits that are only reported.
+// Where the dialect reports ports instead of circuits, a circuit counts as reported if both its ports say so.
 func (s *Store) Circuits() []Circuit {
 	var all []Circuit
 	at := make(map[string]int) // by id
