@@ -37,14 +37,21 @@ type scaleSearch struct {
 // scaleReport plans All-to-All on many ranks and planes, and measures time and memory.
 func scaleReport(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	ranks, planes := []int{256, 1024, 4096}, []int{16, 32, 64}
-	searches := []scaleSearch{{"swot", 2 * time.Second}, {"auto", 10 * time.Second}, {"plan build", 30 * time.Second}}
+	searches := []scaleSearch{
+		{"swot", 2 * time.Second}, {"auto", 10 * time.Second}, {"plan build", 30 * time.Second},
+	}
 	if o.Quick {
 		ranks, planes = []int{32}, []int{4, 8}
-		searches = []scaleSearch{{"swot", 200 * time.Millisecond}, {"auto", 200 * time.Millisecond}, {"plan build", time.Second}}
+		searches = []scaleSearch{
+			{"swot", 200 * time.Millisecond}, {"auto", 200 * time.Millisecond}, {"plan build", time.Second},
+		}
 	}
-	f := &figure.Figure{Title: "All-to-All, 250 KB from rank to rank, 12.5 Gb/s per plane, 200 us per switch, alpha 5 us, hop 1 us"}
+	f := &figure.Figure{
+		Title: "All-to-All, 250 KB from rank to rank, 12.5 Gb/s per plane, 200 us per switch, alpha 5 us, hop 1 us",
+	}
 	f.Table.Columns = []string{
-		"ranks", "planes", "search", "limit_s", "took_s", "algorithm", "cct_us", "bound_us", "cct_over_bound", "rotation_us", "ratio", "memory_mb",
+		"ranks", "planes", "search", "limit_s", "took_s", "algorithm", "cct_us", "bound_us", "cct_over_bound",
+		"rotation_us", "ratio", "memory_mb",
 	}
 	done := 0
 	for _, n := range ranks {

@@ -6,7 +6,16 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/plans/circuit"
 )
+
+// Switch is a rank's view of the switches of planes with circuits. [ocsctl.Use] implements it and defines the errors.
+type Switch interface {
+	// Post requests that plane switches from epoch to the map target. It returns at once.
+	Post(plane int, epoch uint32, target circuit.Permutation) error
+	// Poll returns the plane's epoch, or an error if the plane has failed.
+	Poll(plane int) (epoch uint32, err error)
+}
 
 // epoch returns the absolute epoch of a relative one.
 func (t *Task) epoch(plane int, relative uint32) uint32 {

@@ -5,7 +5,7 @@
 //   - share.go and steer.go forward frames of other ranks; barrier.go takes part in reconfigurations.
 //   - wait.go and trace.go report what a task waits for and what it has done.
 //
-// Layer: inside collectives. The package imports program, transport, wire and ocsctl. It makes no decisions: the
+// Layer: inside collectives. The package imports program, transport and wire. It makes no decisions: the
 // program determines all transfers, and the call determines the epochs of the planes. It must not print, start
 // goroutines or, after the first call of a shape, allocate.
 package exec

@@ -11,7 +11,6 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
 	"lightpath/internal/monotonic"
-	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
 
@@ -60,7 +59,7 @@ type Call struct {
 	Endpoint transport.Endpoint
 	// OCS switches the planes of the endpoint, with the same plane numbers. It is nil on packet planes. Base is the
 	// epoch of each plane at the start of the program.
-	OCS  ocsctl.Client
+	OCS  Switch
 	Base []uint32
 	// SwitchAt, if not nil, selects the time-based barrier. It has the times of the reconfigurations in nanoseconds of
 	// Unix time, by [plane][reconfiguration] as Program.SwitchUS. Ranks then post no requests. A rank that has not

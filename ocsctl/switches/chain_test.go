@@ -16,7 +16,7 @@ import (
 type watcher struct{ news chan struct{} }
 
 func (w *watcher) Changed(int, uint32, circuit.Permutation, error) { w.tell() }
-func (w *watcher) Refused(int, uint32, uint32)                     { w.tell() }
+func (w *watcher) Refused(int, uint64, error)                      { w.tell() }
 func (w *watcher) Granted(uint64, uint64, error)                   { w.tell() }
 func (w *watcher) Closed(error)                                    { w.tell() }
 
@@ -27,7 +27,7 @@ func (w *watcher) tell() {
 	}
 }
 
-// chain is the whole of it: ranks, the controller, this device, a driver, a protocol, a switch.
+// chain is all layers together: ranks, the controller, this device, a driver, a protocol, a switch.
 type chain struct {
 	*rig
 	core  *controller.Core
@@ -38,7 +38,15 @@ type chain struct {
 
 // newChain starts all of it; before may give the switch circuits, and the controller a past.
 func newChain(t *testing.T, protocol string, planes int, before func(*chain, *controller.Config)) *chain {
-	c := &chain{rig: newRigWaiting(t, hasty, protocol, planes, nil), watch: &watcher{make(chan struct{}, 1)}, rng: rand.New(rand.NewPCG(1, 2))}
+	t.Helper()
+	return newRigWaiting(t, hasty, protocol, planes, nil).chain(before)
+}
+
+// chain starts a controller of the rig's device, and ranks.
+func (r *rig) chain(before func(*chain, *controller.Config)) *chain {
+	t := r.T
+	t.Helper()
+	c := &chain{rig: r, watch: &watcher{make(chan struct{}, 1)}, rng: rand.New(rand.NewPCG(1, 2))}
 	config := controller.Config{Ports: ranks, Device: c.dev, Token: 5, SettleTimeout: c.dev.SettleWithin()}
 	for _, p := range c.dev.planes {
 		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.name, Reconfig: 5 * time.Millisecond})
@@ -89,6 +97,25 @@ func (c *chain) await(j int, what string, ok func(p controller.PlaneSnapshot) bo
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// holder is the communicator that all ranks are.
+const holder = 7
+
+// move has the ranks obtain a plane and post a move of it, and calls then before they give it back.
+func (c *chain) move(j int, epoch uint32, to circuit.Permutation, then func()) {
+	c.Helper()
+	if err := c.ranks[0].Acquire(1, 1<<j, holder); err != nil {
+		c.Fatal(err)
+	}
+	c.await(j, "the grant", func(p controller.PlaneSnapshot) bool { return p.Holder != nil || p.State == controller.Down })
+	for _, a := range c.ranks {
+		if err := a.Post(j, epoch, holder, to); err != nil {
+			c.Fatal(err)
+		}
+	}
+	then()
+	_ = c.ranks[0].Release(1<<j, holder) // an error: it was not granted
 }
 
 // lit is the plane's part of where light goes.
@@ -172,13 +199,11 @@ func TestChain(t *testing.T) {
 					continue
 				}
 				before, to := c.plane(j), c.random()
-				for _, a := range c.ranks {
-					if err := a.Post(j, before.Epoch, to); err != nil {
-						t.Fatal(err)
-					}
-				}
-				after := c.await(j, "the end of a move", func(p controller.PlaneSnapshot) bool {
-					return p.Epoch == before.Epoch+1 && p.State == controller.Resident || p.State == controller.Down
+				var after controller.PlaneSnapshot
+				c.move(j, before.Epoch, to, func() {
+					after = c.await(j, "the end of a move", func(p controller.PlaneSnapshot) bool {
+						return p.Epoch == before.Epoch+1 && p.State == controller.Resident || p.State == controller.Down
+					})
 				})
 				if after.State == controller.Resident {
 					if !after.Map.Equal(to) {
@@ -271,12 +296,9 @@ func TestChainTakeover(t *testing.T) {
 			if p.Map.Equal(shift(2)) {
 				return // the journal's move has happened
 			}
-			for _, a := range ch.ranks {
-				if err := a.Post(0, p.Epoch, shift(2)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			p = ch.await(0, "the rest of the move", func(p controller.PlaneSnapshot) bool { return p.Map.Equal(shift(2)) && p.State == controller.Resident })
+			ch.move(0, p.Epoch, shift(2), func() {
+				p = ch.await(0, "the rest of the move", func(p controller.PlaneSnapshot) bool { return p.Map.Equal(shift(2)) && p.State == controller.Resident })
+			})
 			ch.inService(0, p)
 		})
 	}

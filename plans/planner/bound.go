@@ -285,7 +285,7 @@ func (m *model) sequences(v view) []sequence {
 			if at := slot[src]; v.out && at >= 0 {
 				all[at].peers[i] = append(all[at].peers[i], dst)
 			}
-			if at := slot[dst]; v.in && at >= 0 && !(v.out && back) {
+			if at := slot[dst]; v.in && at >= 0 && (!v.out || !back) {
 				all[at].peers[i] = append(all[at].peers[i], src)
 			}
 		})

@@ -117,12 +117,17 @@ func (b *partition) leftovers() {
 		}
 		return b.base + b.subs + i - 1
 	}
+	stays := make([]bool, len(b.flows))
 	for i, set := range sets {
 		if i > 0 {
 			b.add(set, at(i), b.end())
 		}
 		for k, less := range sets[i+1:] {
-			served := slices.DeleteFunc(slices.Clone(set), func(f int) bool { return slices.Contains(less, f) })
+			clear(stays)
+			for _, f := range less {
+				stays[f] = true
+			}
+			served := slices.DeleteFunc(slices.Clone(set), func(f int) bool { return stays[f] })
 			if len(served)+len(less) == len(set) {
 				b.add(served, at(i), at(i+1+k))
 			}

@@ -124,7 +124,7 @@ func (s *splitter) known() {
 	r := slices.Index(s.degree[0], s.most)
 	tried := 0
 	for f, flow := range s.flows {
-		if flow[0] != r && !(s.duplex() && flow[1] == r) || !s.left[f] {
+		if flow[0] != r && (!s.duplex() || flow[1] != r) || !s.left[f] {
 			continue
 		}
 		for _, q := range s.m.pagesOf(flow[0], flow[1]) {

@@ -7,21 +7,24 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/internal/memnet"
 	"lightpath/plans/circuit"
 )
 
 // Suite is a driver with a server of its protocol.
 type Suite struct {
-	// Open serves d in the protocol and opens a driver for a map of the first so many ports of d,
-	// in order. o has the waits; Open fills in where the switch is and what its ports are called.
-	// What it starts ends with the test.
-	Open func(t *testing.T, d *device.Device, ports int, o driver.Target) driver.Switch
+	// Serve serves d in the protocol on l until the test ends, and returns the target of a driver for the first so
+	// many ports of d, in order: ports and credentials. The suite fills in the endpoint and the waits.
+	Serve func(t *testing.T, l net.Listener, d *device.Device, ports int) driver.Target
+	Open  driver.Open
 	// Skip names subtests that the protocol cannot have, with the reason.
 	Skip map[string]string
 }
@@ -45,8 +48,7 @@ var delays = device.Delays{Min: 2 * time.Millisecond, Max: 4 * time.Millisecond}
 // waits are a driver's: for an answer, and for circuits to come up.
 type waits struct{ reply, settle time.Duration }
 
-// No host stands still for so long that a calm driver takes it for a fault; a hasty one is for tests that wait in
-// vain, and that go on afterwards.
+// Tests run on a fake clock, so a slow host delays no answer. Hasty is for tests whose driver waits in vain.
 var (
 	calm  = waits{20 * time.Second, 20 * time.Second}
 	hasty = waits{3 * time.Second, 3 * time.Second}
@@ -70,11 +72,18 @@ func (s Suite) waiting(t *testing.T, w waits, change func(*device.Config)) *rig 
 	}
 	t.Cleanup(d.Close)
 	d.SetAveraging(20 * time.Millisecond)
-	sw := s.Open(t, d, mapped, driver.Target{
-		Timeout: w.reply, Tolerance: driver.Tolerance{Settle: w.settle, Averaging: 40 * time.Millisecond},
-	})
-	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // what matters was checked before
-	return &rig{t, d, sw}
+	r := &rig{T: t, d: d}
+	l := memnet.Listen()
+	o := s.Serve(t, l, d, mapped)
+	o.Endpoint, o.Dial, o.Timeout = l.Addr().String(), l.Dial, w.reply
+	o.Tolerance = driver.Tolerance{Settle: w.settle, Averaging: 40 * time.Millisecond}
+	sw, err := s.Open(r.ctx(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // the test has checked what matters
+	r.sw = sw
+	return r
 }
 
 // Run runs the suite.
@@ -88,26 +97,29 @@ func (s Suite) Run(t *testing.T) {
 		{"Delta", Suite.delta},
 		{"Levels", Suite.levels},
 		{"NothingToDo", Suite.nothing},
+		{"LostLight", Suite.lostLight},
 		{"LostReply", Suite.lostReply},
 		{"LostForGood", Suite.lostForGood},
 		{"SlowPair", Suite.slowPair},
 		{"StuckMirror", Suite.stuckMirror},
 		{"SilentlyStuckMirror", Suite.silentlyStuck},
 		{"Ghost", Suite.ghost},
-		{"PartialBulk", Suite.partialBulk},
+		{"PartialBulk", func(s Suite, t *testing.T) { s.partialBulk(t, false) }},
+		{"SilentPartialBulk", func(s Suite, t *testing.T) { s.partialBulk(t, true) }},
 		{"ThirdParty", Suite.thirdParty},
-		{"Reboot", Suite.reboot},
+		{"RebootMaintain", func(s Suite, t *testing.T) { s.reboot(t, device.Maintain) }},
+		{"RebootRestore", func(s Suite, t *testing.T) { s.reboot(t, device.Restore) }},
+		{"RebootRemove", func(s Suite, t *testing.T) { s.reboot(t, device.Remove) }},
 		{"Cancel", Suite.cancel},
 		{"Concurrent", Suite.concurrent},
 		{"BadMaps", Suite.badMaps},
 		{"Health", Suite.health},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // some wait
 			if why := s.Skip[c.name]; why != "" {
 				t.Skip(why)
 			}
-			c.run(s, t)
+			synctest.Test(t, func(t *testing.T) { c.run(s, t) })
 		})
 	}
 }
@@ -208,8 +220,8 @@ func (s Suite) delta(t *testing.T) {
 	to := shift(1).Clone()
 	to[1], to[2], to[4] = to[2], to[1], circuit.Dark
 	verdicts := r.must(to, driver.Status)
-	if len(verdicts) != 3 {
-		t.Errorf("%d verdicts, want 3: %+v", len(verdicts), verdicts)
+	if len(verdicts) != mapped {
+		t.Errorf("%d verdicts, want %d, of circuits that stay too: %+v", len(verdicts), mapped, verdicts)
 	}
 	touched := map[int]bool{1: true, 2: true, 4: true}
 	made := false
@@ -267,13 +279,51 @@ func (s Suite) levels(t *testing.T) {
 	}
 }
 
+// nothing: a change that asks for nothing verifies the circuits that are there, and touches none.
 func (s Suite) nothing(t *testing.T) {
 	r := s.rig(t, nil)
+	info, err := r.sw.Info(r.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.must(shift(1), driver.Status)
 	revision := r.d.Revision()
-	if verdicts := r.must(shift(1), driver.Status); len(verdicts) != 0 || r.d.Revision() != revision {
-		t.Fatalf("nothing was to do, yet %+v", verdicts)
+	for _, v := range r.must(shift(1), driver.Light) {
+		if v.Verified != info.Reaches() || v.HasPower != info.CanLight {
+			t.Errorf("the switch can verify by %v: %+v", info.Reaches(), v)
+		}
 	}
+	if r.d.Revision() != revision {
+		t.Errorf("nothing was to do, and the table has changed")
+	}
+}
+
+// lostLight: light that has gone since a circuit was made shows in changes that keep the circuit, and in the
+// health of its port.
+func (s Suite) lostLight(t *testing.T) {
+	r := s.rig(t, nil)
+	if info, err := r.sw.Info(r.ctx()); err != nil || !info.CanLight {
+		t.Skipf("the protocol has no power readings (%v)", err)
+	}
+	r.must(shift(1), driver.Light)
+	r.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
+	fewer := shift(1).Clone()
+	fewer[0] = circuit.Dark
+	for name, to := range map[string]circuit.Permutation{"nothing": shift(1), "remove another": fewer} {
+		verdicts, err := r.apply(to, driver.Light)
+		if !errors.Is(err, driver.ErrNotAsIntended) {
+			t.Fatalf("%s: %v; verdicts %+v", name, err, verdicts)
+		}
+		if v := r.verdict(verdicts, 2); v.Verified >= driver.Light || v.Reason == "" {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+	all, err := r.sw.Health(r.ctx())
+	if err != nil || !all[mapped+3].HasPower || all[mapped+3].PowerDBm > -30 {
+		t.Errorf("health: %v: %+v", err, all)
+	}
+	r.inject(device.Fault{Kind: device.Clear})
+	r.must(fewer, driver.Light)
 }
 
 func (s Suite) cancel(t *testing.T) {
