@@ -152,7 +152,8 @@ func last(configs [][]circuit.Permutation) []circuit.Permutation {
 func planExchange(t *testing.T, rng *rand.Rand, d [][]float64, planes int, standing []circuit.Permutation) *plans.Plan {
 	t.Helper()
 	problem := &plans.Problem{
-		Version: plans.Version, Ranks: len(d), Planes: planes, BandwidthGbps: 1, ReconfigUS: 8, Circuits: plans.Simplex, Demand: d,
+		Version: plans.Version, Ranks: len(d), Planes: planes, BandwidthGbps: 1, ReconfigUS: 8,
+		Circuits: plans.Simplex, Demand: d,
 	}
 	plan, err := spectra.Plain(problem)
 	if rng.IntN(3) > 0 {

@@ -94,7 +94,8 @@ func (p *panel) run(t *testing.T, progs []*program.Program, op uint64, inputs []
 		task := new(Task)
 		tasks = append(tasks, task)
 		call := Call{
-			Program: prog, Comm: 7, Op: op, Reduce: reduce, Endpoint: p.endpoints[r], OCS: p.client(r), Base: base, Poison: &poison,
+			Program: prog, Comm: 7, Op: op, Reduce: reduce, Endpoint: p.endpoints[r], OCS: p.client(r),
+			Base: base, Poison: &poison,
 			Buffers: [schedule.NumBuffers]Buffer{BufferOf(inputs[r]), BufferOf(outputs[r]), BufferOf(scratch)},
 		}
 		if edit != nil {

@@ -45,7 +45,8 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer boo
 	const count = 1000
 	size := float64(count * 4 * max(s.Blocks[schedule.Input], s.Blocks[schedule.Output]))
 	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{
-		Planes: 2, Circuits: plans.Simplex, BandwidthGbps: 1, ReconfigUS: 8, Forwarding: forward, Final: plans.Final{Kind: plans.FinalInitial},
+		Planes: 2, Circuits: plans.Simplex, BandwidthGbps: 1, ReconfigUS: 8, Forwarding: forward,
+		Final: plans.Final{Kind: plans.FinalInitial},
 	})
 	if err != nil {
 		t.Fatal(err)

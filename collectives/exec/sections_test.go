@@ -52,7 +52,8 @@ func repeating(t testing.TB, c schedule.Collective, algorithm string, ranks, pla
 		t.Fatal(err)
 	}
 	problem, stepOf, err := schedule.Problem(s, float64(4*count*int64(ranks)), &plans.Problem{
-		Planes: planes, Circuits: plans.Simplex, BandwidthGbps: 0.001, ReconfigUS: 40, Final: plans.Final{Kind: plans.FinalInitial},
+		Planes: planes, Circuits: plans.Simplex, BandwidthGbps: 0.001, ReconfigUS: 40,
+		Final: plans.Final{Kind: plans.FinalInitial},
 	})
 	if err != nil {
 		t.Fatal(err)

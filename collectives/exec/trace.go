@@ -5,8 +5,8 @@ import (
 	"lightpath/internal/monotonic"
 )
 
-// Event has the times of an operation, from its first to its last byte, in nanoseconds of CLOCK_MONOTONIC. All processes
-// of a host share this clock.
+// Event has the times of an operation's first and last bytes in nanoseconds of CLOCK_MONOTONIC, which all processes of
+// a host share.
 //
 // A reconfiguration starts with this rank's request and ends when its next send may start. End is 0 if no send follows.
 // Start is 0 if this rank does not take part.

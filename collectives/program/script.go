@@ -13,8 +13,8 @@ const Area = Messages + 1
 // immutable.
 //
 // A script has a lane per plane. The batches of a lane run one after another. A batch begins after the batches of other
-// lanes in Wait have ended. The first lane also does the local work. Batches lists each batch after those that it waits
-// for, in the same order of steps and planes on all ranks, so running them one by one cannot deadlock.
+// lanes in Wait have ended. The first lane also does the local work. Batches lists each batch after the batches in its
+// Wait, in the same order of steps and planes on all ranks, so running them one by one cannot deadlock.
 type Script struct {
 	*Program
 	Batches []Batch
@@ -236,8 +236,9 @@ func (b *scripter) alloc(j int, bytes int64, like Segment) Segment {
 	return Segment{Buf: Area, Msg: int32(j), Off: at, Len: bytes}
 }
 
-// transfer adds the messages of a lane in one step and under one map. It returns the receives into the area: those that
-// are combined or scattered, and those that depend on operations that do not end before the batch.
+// transfer adds the messages of a lane in one step and under one map. It returns the receives into the area. A receive
+// uses the area if its message is combined or scattered, or if it depends on an operation that may end after the batch
+// begins.
 func (b *scripter) transfer(j, config int, ids []OpID) (landed []OpID) {
 	p := b.s.Program
 	batch := Batch{Lane: j, Config: config, Step: p.Ops[ids[0]].Step}

@@ -21,7 +21,8 @@ func rotating(t *testing.T, n int) (*schedule.Schedule, *plans.Plan, program.Arg
 		t.Fatal(err)
 	}
 	problem, stepOf, err := schedule.Problem(s, float64(n*64), &plans.Problem{
-		Planes: 4, Circuits: plans.Simplex, BandwidthGbps: 0.01, ReconfigUS: 200, Final: plans.Final{Kind: plans.FinalInitial},
+		Planes: 4, Circuits: plans.Simplex, BandwidthGbps: 0.01, ReconfigUS: 200,
+		Final: plans.Final{Kind: plans.FinalInitial},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@
 // It imports plans and plans/circuit. It must not move bytes or know transports.
 //
 // The table lists the algorithms for n ranks and a call of S bytes as nccl-tests counts them. log is the base-2
-// logarithm, rounded up. Bytes are those that the busiest rank sends or receives.
+// logarithm, rounded up. Bytes count what the busiest rank sends or receives.
 //
 //	collective     algorithm               steps        bytes          source
 //	AllReduce      ring                    2(n-1)       2S(n-1)/n      Patarasuk and Yuan 2009

@@ -9,11 +9,11 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// With out-of-band counts (package counts), a message carries three counts per plane: the frames of its receiver that
-// the sender has released, those that have arrived at the sender, and the frames to the receiver that have left the
-// sender. The network may lose messages. So a waiting rank requests counts: at once if it drains, otherwise after some
-// time. A goroutine per endpoint answers requests, because the rank itself may have returned from its call and may not
-// call again before the requesting rank has returned.
+// With out-of-band counts (package counts), a message carries three counts per plane. Two count the receiver's frames:
+// the sender of the message has released them, or they have arrived there. The third counts the frames that the sender
+// has sent to the receiver. The network may lose messages. So a waiting rank requests counts: at once if it drains,
+// otherwise after some time. A goroutine per endpoint answers requests, because the rank itself may have returned from
+// its call and may not call again before the requesting rank has returned.
 const (
 	atReleased = iota
 	atArrived
