@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 // gradients are the transfers of a pair that synchronize replicas, by their kind.
@@ -66,7 +66,6 @@ func Contention(g *dag.Graph, runs []Run, critical int) string {
 	width := narrow
 	height := topMargin + float64(len(runs))*(contentionHeight+40) + axisHeight + 30
 	var c svg.Canvas
-	c.Open(labelWidth+width+2*margin, height)
 	a := newAxis(margin+labelWidth, width, begin, end, topMargin-6, height-axisHeight-30)
 	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("Rates in GB/s since the first begins, at %s", ms(begin)))
 	a.draw(&c)
@@ -96,8 +95,7 @@ func Contention(g *dag.Graph, runs []Run, critical int) string {
 		c.Text(x+23, height-10, 11, "start", svg.Ink, g.Tasks[i].Name)
 		x += 40 + svg.TextWidth(g.Tasks[i].Name, 11)
 	}
-	c.Close()
-	return c.String()
+	return c.Picture(labelWidth+width+2*margin, height)
 }
 
 // capacityWithin is [capacity] where a plot shows it, and else none.

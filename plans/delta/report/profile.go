@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 // pairs lists the directed pairs of pods that transfers go between, with the transfers.
@@ -53,7 +53,6 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 	width := narrow
 	height := topMargin + float64(len(order))*(profileHeight+14) + axisHeight + 24
 	var c svg.Canvas
-	c.Open(labelWidth+width+2*margin, height)
 	bottom := height - axisHeight - 24
 	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
 	c.Text(margin, 24, 15, "start", svg.Ink, "Rate between pods, circuits dashed")
@@ -76,8 +75,7 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 		p.limit(&c, limit)
 	}
 	legend(&c, kinds, a.left, height-20)
-	c.Close()
-	return c.String()
+	return c.Picture(labelWidth+width+2*margin, height)
 }
 
 // series is rates over time, one row of values for each layer, constant between times.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 // Run is a schedule of the job with a name. Its transfers must have segments.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 const (
@@ -35,7 +35,6 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 	rows, rowOf := lanes(g, s)
 	height := topMargin + float64(len(rows))*(rowHeight+rowGap) + axisHeight + 30
 	var c svg.Canvas
-	c.Open(labelWidth+width+2*margin, height)
 	bottom := topMargin + float64(len(rows))*(rowHeight+rowGap)
 	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
 	path, communication := g.Critical(s)
@@ -89,8 +88,7 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 		edge(path[k-1], path[k], fmt.Sprintf(`stroke="%s" stroke-width="1.2"`, svg.Late))
 	}
 	legend(&c, kinds, a.left, height-20)
-	c.Close()
-	return c.String()
+	return c.Picture(labelWidth+width+2*margin, height)
 }
 
 // lanes distributes tasks that take time over rows: work below its pod, transfers below their pair.

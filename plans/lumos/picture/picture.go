@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"math"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/circuit"
-	"lightpath/plans/internal/svg"
 	"lightpath/plans/lumos"
 	"lightpath/plans/lumos/matrix"
 )
@@ -24,15 +24,6 @@ const (
 	wireWidth   = 420.0
 	mostPicture = 16 // pods, groups or ports drawn at most; the rest is said in words
 )
-
-// finish returns what body draws as a picture of the given size.
-func finish(body *svg.Canvas, width, height float64) string {
-	var c svg.Canvas
-	c.Open(width, height)
-	c.WriteString(body.String())
-	c.Close()
-	return c.String()
-}
 
 // Wiring draws how one group of OCSes is wired to the spines of that number: egress solid, ingress
 // dashed, the OCSes in two colours by turns.
@@ -92,7 +83,7 @@ func Wiring(f lumos.Fabric, w lumos.Wiring) (string, error) {
 		y := ocsY(cable.OCS) + (float64(slot)+0.5)*ocsHeight/float64(slots)
 		c.Line(left, portY(cable.Pod, cable.Port, cable.Egress), right, y, fmt.Sprintf(`stroke="%s" stroke-width="1.2"%s`, colour, dash))
 	}
-	return finish(&c, right+spineWidth+coreMargin, height+coreMargin), nil
+	return c.Picture(right+spineWidth+coreMargin, height+coreMargin), nil
 }
 
 // Logical draws a logical topology: for all spines together and for each, the links between pods.
@@ -125,7 +116,7 @@ func Logical(l *lumos.Logical) string {
 		c.Text(x0, height+coreFont, coreFont, "start", svg.Faint, fmt.Sprintf("and %d more spines", f.Spines()-shown))
 		height += 2 * coreFont
 	}
-	return finish(&c, x0+float64(columns)*(small+panelGap)+coreMargin, height+coreMargin)
+	return c.Picture(x0+float64(columns)*(small+panelGap)+coreMargin, height+coreMargin)
 }
 
 // heat draws a matrix of links as a square of size, with numbers where they have room.
@@ -193,7 +184,7 @@ func Steps(from *lumos.Configuration, steps []lumos.Step) string {
 		}
 		height += panelGap / 2
 	}
-	return finish(&c, width, height+coreMargin)
+	return c.Picture(width, height+coreMargin)
 }
 
 func describe(h, k int, m circuit.Permutation) string {
