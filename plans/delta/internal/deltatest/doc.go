@@ -1,0 +1,2 @@
+// Package deltatest makes random jobs for the tests of plans/delta.
+package deltatest
