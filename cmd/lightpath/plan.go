@@ -57,10 +57,10 @@ func (f *planFlags) solve(cmd *cobra.Command, p *plans.Problem) error {
 	case err != nil:
 		return noResult(ctx, err)
 	}
-	return f.write(ctx, p, plan)
+	return deliver(ctx, "plan", func() error { return f.write(ctx, p, plan) })
 }
 
-// write seals a plan for p with its digest and writes it, and returns what [cutShort] does.
+// write seals a plan for p with its digest and writes it.
 func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Plan) error {
 	if err := plans.Seal(p, plan); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Pla
 		}
 		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%%s\n", plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan), ended)
 	}
-	return cutShort(ctx, "plan")
+	return nil
 }
 
 // gapPercent is how far a plan may be from the optimum, in percent of its lower bound.

@@ -171,7 +171,7 @@ set --map", and with --fabric the fabric file of the planes.`,
 				return err
 			}
 			r.Seconds = time.Since(begin).Seconds()
-			return f.finish(ctx, p, plan, r)
+			return deliver(ctx, "topology", func() error { return f.finish(ctx, p, plan, r) })
 		},
 	}
 	f.register(cmd)
@@ -217,7 +217,7 @@ func decide(ctx context.Context, p *delta.Planner, algorithm string, o delta.Opt
 	return plan, p.Result(algorithm, plan), nil
 }
 
-// finish checks the schedule of a plan, writes what was asked for, and returns what [cutShort] does.
+// finish checks the schedule of a plan, and writes the files that the flags name.
 func (f *deltaFlags) finish(ctx context.Context, p *delta.Planner, plan *delta.Plan, r *delta.Result) error {
 	if _, err := checkedSchedule(p, plan); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (f *deltaFlags) finish(ctx context.Context, p *delta.Planner, plan *delta.P
 		fmt.Fprintf(os.Stderr, "%s, %s shares: iteration %.6g us (ideal %.6g), %s, %d of %d ports%s\n",
 			r.Algorithm, r.Sharing, r.MakespanUS, r.IdealUS, r.NCTText(), r.PortsUsed, r.Ports, endedEarly(ctx))
 	}
-	return cutShort(ctx, "topology")
+	return nil
 }
 
 // endedEarly returns the end of the line about a result: why the search ended early, where it did.
@@ -306,7 +306,9 @@ func newDeltaSimulate() *cobra.Command {
 					return err
 				}
 			}
-			return f.finish(cmd.Context(), p, plan, p.Result("given", plan))
+			return deliver(cmd.Context(), "topology", func() error {
+				return f.finish(cmd.Context(), p, plan, p.Result("given", plan))
+			})
 		},
 	}
 	f.register(cmd)

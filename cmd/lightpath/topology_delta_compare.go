@@ -45,10 +45,7 @@ transfers first. Every schedule passes the validator.`,
 			if err := run(cmd.Context()); err != nil && stoppedBy(cmd.Context()) == nil {
 				return err
 			}
-			if err := c.print(o.Reallocate); err != nil {
-				return err
-			}
-			return cutShort(cmd.Context(), "rows")
+			return deliver(cmd.Context(), "rows", func() error { return c.print(o.Reallocate) })
 		},
 	}
 	f.register(cmd)

@@ -121,20 +121,14 @@ func (f *exactFlags) run(ctx context.Context) error {
 		return no(fmt.Errorf("%s: %v after %v; the search has %.6g us",
 			s.Name(), solved.Status, solved.Wall.Round(time.Second), found.Makespan))
 	}
-	if err := check.Check(g, solved.Schedule); err != nil {
-		return no(fmt.Errorf("%s: the solution does not pass: %w", s.Name(), err))
-	}
-	return f.finish(p, found, start, solved, s.Name())
+	return deliver(ctx, "topology", func() error { return f.finish(p, found, start, solved, s.Name()) })
 }
 
 // searched writes what the search has found, where a signal has ended the solver.
 func (f *exactFlags) searched(ctx context.Context, p *delta.Planner, found *delta.Found) error {
 	r := p.Result(fastName, found.Plan)
 	r.Seed, r.Bounds, r.Evaluations = f.seed, found.Bounds, found.Evaluations
-	if err := writeOutput("out", f.out, r.Encode()); err != nil {
-		return err
-	}
-	return cutShort(ctx, "topology, of the search")
+	return deliver(ctx, "topology, of the search", func() error { return writeOutput("out", f.out, r.Encode()) })
 }
 
 func (f *exactFlags) writeProgram(job *milp.Job) error {
@@ -154,8 +148,13 @@ func (f *exactFlags) writeProgram(job *milp.Job) error {
 	return writeOutput("write", f.write, text.Bytes())
 }
 
-// finish writes what was asked for.
-func (f *exactFlags) finish(p *delta.Planner, found *delta.Found, start *dag.Schedule, solved *milp.Result, solverName string) error {
+// finish checks the solution, and writes the files that the flags name.
+func (f *exactFlags) finish(
+	p *delta.Planner, found *delta.Found, start *dag.Schedule, solved *milp.Result, solverName string,
+) error {
+	if err := check.Check(p.Graph(), solved.Schedule); err != nil {
+		return no(fmt.Errorf("%s: the solution does not pass: %w", solverName, err))
+	}
 	algorithm := fmt.Sprintf("%s (%s)", f.model, solverName)
 	r := p.Result(algorithm, &delta.Plan{Circuits: solved.Schedule.Circuits, Sharing: found.Sharing, Makespan: solved.Schedule.Makespan})
 	r.Seed, r.Seconds = f.seed, solved.Wall.Seconds()

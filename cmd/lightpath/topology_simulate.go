@@ -78,11 +78,16 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if err != nil && (stoppedBy(cmd.Context()) == nil || !c.Keep()) {
 		return err
 	}
+	return deliver(cmd.Context(), "fabrics", func() error { return f.write(c, len(jobs)) })
+}
+
+// write writes the table, the picture and the times of jobs.
+func (f *simulateFlags) write(c *figure.Clusters, jobs int) error {
 	table := c.Table()
 	if f.json != "-" {
 		fmt.Print(table.Text())
 	}
-	fig := &figure.Figure{Paper: "lumoscore", Name: "simulate", Title: fmt.Sprintf("%d jobs on %d GPUs", len(jobs), f.gpus), Columns: 2, Panels: c.Panels(), Table: table}
+	fig := &figure.Figure{Paper: "lumoscore", Name: "simulate", Title: fmt.Sprintf("%d jobs on %d GPUs", jobs, f.gpus), Columns: 2, Panels: c.Panels(), Table: table}
 	if f.trace == "" {
 		fig.Notes = []string{figure.ClusterNote}
 		fmt.Fprintln(os.Stderr, figure.ClusterNote)
@@ -106,7 +111,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	return cutShort(cmd.Context(), "fabrics")
+	return nil
 }
 
 func (f *simulateFlags) parseFabrics() ([]cluster.Fabric, error) {
