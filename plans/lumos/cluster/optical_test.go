@@ -17,7 +17,7 @@ import (
 func TestOpticalTenants(t *testing.T) {
 	movedEver, crossed := 0, 0
 	for _, name := range []string{"lumos-1-25.6", "lumos-2-25.6", "lumos-2-51.2"} {
-		for seed := range uint64(6) {
+		for seed := range uint64(3) {
 			f, err := ParseFabric(name, 512)
 			if err != nil {
 				t.Fatal(err)
