@@ -7,8 +7,8 @@ import (
 	"lightpath/plans/lumos/place"
 )
 
-// The static experiment of the testbed (section 5): three pods of 32 NPUs, 4 leaves and 4 spines each, 8 OCSes
-// for each of the 4 spines; one job with TP 8, PP 2, DP 6 on all of them.
+// These are the sizes of the static experiment on the testbed (section 5). Three pods have 32 NPUs, 4 leaves
+// and 4 spines each, and each of the 4 spines has 8 OCSes. One job with TP 8, PP 2, DP 6 uses all of them.
 const (
 	staticPods    = 3
 	staticSpines  = 4
@@ -30,9 +30,9 @@ func (n staticNeed) interleaved() int {
 	return worst
 }
 
-// uniform is the same with one link, both ways, between every spine and OCS, as MinRewiring assumes: an OCS
-// then joins one pair of the three pods, and the third pod's port is of no use. All divisions of the OCSes
-// among the pairs are tried.
+// uniform returns the same for the uniform wiring that MinRewiring assumes: one link, both ways, between
+// every spine and OCS. An OCS then joins one pair of the three pods, and the port of the third pod is unused.
+// uniform tries all ways to divide the OCSes among the pairs.
 func (n staticNeed) uniform() int {
 	all := staticSpines * staticOCSes
 	best := 0

@@ -151,9 +151,9 @@ func (r *Row) Find(sharing delta.Sharing) *Outcome {
 	return nil
 }
 
-// Table writes rows as text. NCT is below the name of each way; "saved" is what the search takes off the best
-// baseline's NCT, by fair shares and with critical transfers first, and "at most" what no circuits and no rates can
-// exceed, by the lower bound.
+// Table writes rows as text. The NCT is below the name of each algorithm. "saved" is the part of the best
+// baseline's NCT that the search saves, with fair shares and with critical transfers first. "at most" is the
+// part that the lower bound allows: no circuits and no rates save more.
 func Table(rows []*Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-14s %5s %6s %4s  %10s %10s %10s %8s %8s  %7s %7s %7s  %6s %6s  %6s %6s\n",

@@ -17,7 +17,7 @@ import (
 
 const lumosHead = `{"version":1,"fabric":{"pods":4,"k_leaf":4,"k_spine":4,"tau":2,"k_ocs":8},"links":`
 
-// checkSVG reads a picture to its end as XML.
+// checkSVG fails unless the whole file is XML.
 func checkSVG(t *testing.T, path string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(content(t, path)))

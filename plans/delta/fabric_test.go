@@ -84,7 +84,7 @@ func TestFabric(t *testing.T) {
 	}
 }
 
-// TestReallocate: what the first pod spares comes to the last one of the copy, in pairs.
+// TestReallocate checks that the last pod of the copy gets the unused ports of the first pod, in pairs.
 func TestReallocate(t *testing.T) {
 	g := &dag.Graph{
 		Gbps:  100,

@@ -9,9 +9,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// replay makes the steps and returns the largest share of a leaf's links that are dark during each, counted circuit
-// by circuit: those that the step moves, and those that earlier steps have left dark until a later one. The links of
-// pods i and j that exceed the circuits that stay may be any of theirs.
+// replay makes the steps. It returns the largest share of a leaf's links that are dark during a step. It
+// counts circuits that the step moves, and circuits that an earlier step removed and a later step makes. If
+// pods i and j have more links than circuits that stay, any of their links may be dark.
 func replay(t *testing.T, from, to *Configuration, run *Logical, steps []Step, iota float64) (worst []float64, beyond bool) {
 	t.Helper()
 	f := from.Fabric

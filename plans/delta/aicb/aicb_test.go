@@ -35,8 +35,9 @@ func TestSimAI(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	k := c.Stages[1]
-	// A layer: 1000 us and an all-gather of 2 MB, half of it sent at 100 GB/s; back 800 + 800 us and a scatter of the same;
-	// another: 500 us and an all-reduce of 1 MB.
+	// The first layer takes 1000 us and has an all-gather of 2 MB, of which half is sent at 100 GB/s. Its
+	// backward takes 800 + 800 us and has a scatter of the same size. The second layer takes 500 us and has
+	// an all-reduce of 1 MB.
 	for name, v := range map[string][2]float64{
 		"forward":  {k.Forward, 1000 + 10 + 500 + 10},
 		"backward": {k.Backward, 1600 + 10 + 400},

@@ -24,9 +24,9 @@ type row struct {
 // csvColumns are the columns that are read; there are more.
 var csvColumns = []string{"comm_type", "comm_group", "comm_group_size", "msg_size", "stage", "additional", "_elapsed_time"}
 
-// CSV reads the table form: per stage of the pipeline a line that begins with [ and then rows, of which those of the first
-// iteration count, up to the second epoch_end; the first ends the setup. The numbers of sends and receives
-// between stages must agree.
+// CSV reads the table form: for each stage of the pipeline a line that begins with [, and then rows. The
+// first epoch_end ends the setup. Rows up to the second one are the first iteration, which CSV uses. The
+// numbers of sends and receives between stages must agree.
 func CSV(text string, o Options) (*train.Config, error) {
 	stages, err := csvStages(text)
 	if err != nil {

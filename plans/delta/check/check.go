@@ -123,7 +123,7 @@ func (c *checker) links() error {
 	return nil
 }
 
-// nics is (10): what a GPU sends, or receives, never exceeds its NIC; and a flow is one GPU's.
+// nics checks (10): the flows that a GPU sends, or receives, never exceed its NIC. A flow belongs to one GPU.
 func (c *checker) nics() error {
 	limit := c.g.Gbps * dag.BytesPerUSPerGbps
 	send, recv := make(map[int]*usage), make(map[int]*usage)

@@ -44,8 +44,8 @@ func searched(t *testing.T, batches int, sharing delta.Sharing) (*delta.Planner,
 	return p, found, s
 }
 
-// TestStartIsSolution: what the simulator does satisfies every row of the model, with the anchors
-// and without them; and what breaks the model is refused, naming where.
+// TestStartIsSolution checks that the simulator's schedule satisfies every row of the model, with the anchors
+// and without them. A schedule that violates the model is refused, and the error names the place.
 func TestStartIsSolution(t *testing.T) {
 	for kind, sharing := range map[milp.Kind]delta.Sharing{milp.Topo: delta.Fair, milp.Joint: delta.Critical} {
 		p, _, start := searched(t, 3, sharing)

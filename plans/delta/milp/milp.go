@@ -37,8 +37,8 @@ type Options struct {
 	Start *dag.Schedule
 	// Extra intervals beyond those of Start.
 	Extra int
-	// Margin is by how many intervals tasks with successors may leave those that they have in
-	// Start; [Exact]: by any number.
+	// Margin is the number of intervals by which a task with successors may leave its intervals in Start.
+	// [Exact] is any number.
 	Margin int
 	// Upper bounds the circuits of every link; nil: what ports and flows allow.
 	Upper dag.Circuits
@@ -46,11 +46,14 @@ type Options struct {
 	Fixed dag.Circuits
 }
 
-// Model is a program for one graph. Its variables, in units of a thousandth of the start's
-// makespan (volumes in those of one circuit's time), are named as in the paper: x_l circuits
-// of link l, b_l_i their bits, t_k the boundaries, d_k the intervals, r_l_i_k bits times
-// intervals, w_m_k volumes, y_m_k activity, s_m_k its beginning, u_j_k the fair share of a
-// directed link, S_m and C_m start and end, C the makespan.
+// Model is a program for one graph. Its variables have the names of the paper. Times are in thousandths of
+// the start's makespan, volumes in what one circuit carries in that time:
+//
+//   - x_l: circuits of link l; b_l_i: their bits; r_l_i_k: bits times intervals
+//   - t_k: boundaries of intervals; d_k: their lengths
+//   - w_m_k: volumes; y_m_k: activity of task m in interval k; s_m_k: start of the activity
+//   - u_j_k: the fair share of a directed link
+//   - S_m, C_m: start and end of a task; C: the makespan
 type Model struct {
 	g       *dag.Graph
 	o       Options

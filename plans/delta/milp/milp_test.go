@@ -44,9 +44,9 @@ func solve(t *testing.T, g *dag.Graph, o Options, so SolveOptions) *Result {
 	return r
 }
 
-// TestOptimumByEnumeration: both models have the optimum that enumeration of topologies and of
-// orders of events finds, and Joint's is no more than Topo's. The short graphs are those that CBC
-// solves fast; in the first one Joint's optimum is less than Topo's.
+// TestOptimumByEnumeration: both models have the optimum that enumeration of topologies and of orders of
+// events finds, and Joint's is no more than Topo's. CBC solves the short graphs fast. In the first one,
+// Joint's optimum is less than Topo's.
 func TestOptimumByEnumeration(t *testing.T) {
 	s := anySolver(t)
 	type graph struct {

@@ -20,8 +20,9 @@ func gradients(g *dag.Graph, pair [2]int) []int {
 	return list
 }
 
-// decisive returns the gradient transfer that is last on the critical path of the first run that has
-// one there; where none has, the one that loses the most time; false where there are none at all.
+// decisive returns the last gradient transfer on the critical path of the first run whose path has one. If no
+// path has one, it returns the gradient transfer that loses the most time. It returns false if there are no
+// gradient transfers.
 func decisive(g *dag.Graph, runs []Run) (int, bool) {
 	gradient := func(i int) bool { return g.Tasks[i].Transfer() && g.Tasks[i].Kind == "dp" }
 	for _, r := range runs {
@@ -48,9 +49,9 @@ func decisive(g *dag.Graph, runs []Run) (int, bool) {
 
 const contentionHeight = 170.0
 
-// Contention draws the rate of each gradient transfer between the pods of one of them, a frame for each
-// run, from the moment when the first begins: what competition does to that one, which is drawn
-// thick.
+// Contention draws the rates of the gradient transfers between the pods of transfer critical, with a frame
+// for each run. Time starts with the first of them. The picture shows how the others slow down critical,
+// which has a thick line.
 func Contention(g *dag.Graph, runs []Run, critical int) string {
 	pair := [2]int{g.Tasks[critical].From, g.Tasks[critical].To}
 	list := gradients(g, pair)

@@ -63,9 +63,9 @@ func (c cbc) Solve(ctx context.Context, p *mip.Program, o Options) (Result, erro
 	return j.cbcResult(verdict, j.cbcValues(rest, exact), log)
 }
 
-// cbcValues reads the lines of cbc's text, those of rows before those of variables, and takes the
-// digits from its other file: two counts of 32 bits, then doubles: the objective, values and
-// multipliers of rows, values of variables. Where that is not of this solution, the text stands.
+// cbcValues reads the lines of cbc's text: first rows, then variables. It takes the digits from the binary
+// file: two counts of 32 bits, then doubles (the objective, values and multipliers of rows, values of
+// variables). If the binary file does not belong to this solution, the values of the text remain.
 func (j *job) cbcValues(text string, exact []byte) map[string]float64 {
 	values := j.pairs(text, 1, 2)
 	if len(exact) < 8 {

@@ -27,7 +27,7 @@ var (
 // Status is what a solver proved.
 type Status int
 
-// What a solver can say.
+// The states of a solution.
 const (
 	Unknown    Status = iota // stopped without a solution
 	Feasible                 // stopped with a solution

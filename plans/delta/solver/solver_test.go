@@ -136,8 +136,8 @@ func pretend(t *testing.T, name, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestGurobi: what the command line of Gurobi is told and what is made of its words, by a
-// script that speaks as it does.
+// TestGurobi checks the arguments for Gurobi's command line and the reading of its output, with a script that
+// imitates it.
 func TestGurobi(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string

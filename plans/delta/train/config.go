@@ -41,14 +41,14 @@ type Config struct {
 	Stages        []Costs `json:"stages,omitempty"`
 	BoundaryBytes float64 `json:"boundary_bytes,omitempty"`
 
-	// Overlap lets computation go on while data is sent.
+	// Overlap: the sender computes during its transfers.
 	Overlap bool `json:"overlap"`
 	// Full writes all replicas instead of the projection on one.
 	Full bool `json:"full"`
 }
 
-// hardware is what configurations have in common: H100 GPUs (989.5 dense BF16 TFLOPS, of which 45 % are attained by
-// dense models, 35 % by those with experts), NVLink of 450 GB/s of which 80 % are attained, BF16 throughout.
+// hardware sets the values that all presets share. An H100 has 989.5 dense BF16 TFLOPS; dense models reach 45
+// % of them, models with experts 35 %. NVLink has 450 GB/s, of which 80 % are reached. All numbers are BF16.
 func (c Config) hardware(efficiency float64) Config {
 	c.Gbps, c.Sequence, c.MicroBatch = 400, 4096, 1
 	c.ScaleUpGBs, c.TFLOPS, c.Efficiency = 360, 989.5, efficiency

@@ -268,8 +268,8 @@ func (b *builder) gradients(r int) {
 	}
 }
 
-// mirror writes, in a projection, the ring the other way: what the next replica sends to this one stands
-// for what this one sends to the one before.
+// mirror writes the ring in the other direction, in a projection. The transfer from the next replica to this
+// one stands for the transfer from this replica to the one before.
 func (b *builder) mirror(s, pod, image, first, end int, cost Costs, gather int) {
 	gpus := b.gpus(0, s, first, end)
 	i := b.task(dag.Task{Name: b.name("dp-", 0, s, -1), Kind: "dp", From: image, To: pod, Flows: len(gpus),

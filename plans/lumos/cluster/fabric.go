@@ -16,7 +16,7 @@ type Kind int
 
 // The kinds of fabrics.
 const (
-	Best  Kind = iota // one switch that nobody can build
+	Best  Kind = iota // one switch for all GPUs; too large to build
 	Clos              // packet switches without over-subscription
 	Lumos             // pods of packet switches, a core of optical circuit switches
 )

@@ -131,7 +131,7 @@ func (r *router) phase() []fairshare.Use {
 	return uses
 }
 
-// settle makes the paths of a job count for those that come later.
+// settle adds the load of a job's paths, so that later jobs see it.
 func (r *router) settle(job int, p paths, shares place.Volume) {
 	r.jobs[job] = duties{p, shares}
 	r.weigh(job, 1)

@@ -8,9 +8,9 @@ import (
 	"lightpath/plans/lumos/place"
 )
 
-// optical is a fabric with an optical core. Flows between pods go by the spines that the logical topology gives
-// their leaves, over circuits that no other job uses; flows inside a pod get theirs from
-// a controller, or choose as on a Clos network. A leaf and a spine are joined by tau links, one capacity.
+// optical is a fabric with an optical core. Flows between pods use the spines that the logical topology gives
+// their leaves, over circuits that no other job uses. Flows inside a pod get spines from a controller, or
+// choose as on a Clos network. A leaf and a spine are joined by tau links, with one shared capacity.
 type optical struct {
 	*router
 	fabric lumos.Fabric

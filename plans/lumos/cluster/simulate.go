@@ -22,12 +22,12 @@ type Config struct {
 	Progress func(ended int)
 }
 
-// Outcome is what became of a job. Times are in seconds, from the beginning of the trace.
+// Outcome is the result of a job. Times are in seconds since the start of the trace.
 type Outcome struct {
 	Start, Finish float64
 	Pods          int // that its servers are in
-	// Communication is the time in phases of communication, Ideal what it would be with ports of
-	// the reference rate and nobody else: their ratio is the contention level (Eq. 10).
+	// Communication is the time in phases of communication. Ideal is that time with ports of the reference
+	// rate and no other job. Communication / Ideal is the contention level (Eq. 10).
 	Communication, Ideal float64
 	// Carried is what the network has carried for a GPU of the job, in seconds at the reference rate.
 	Carried float64
@@ -123,7 +123,7 @@ func (s *simulation) handle(e event) error {
 	}
 	r := s.jobs[e.job]
 	if r == nil {
-		return nil // what was foreseen for a job that has ended
+		return nil // an event of a job that has ended
 	}
 	switch e.kind {
 	case computed:

@@ -243,8 +243,8 @@ func TestSimulateAsSlow(t *testing.T) {
 	}
 }
 
-// TestConservation: everything that jobs ask for is carried, nobody is faster than alone, they start in
-// their order, and at no time hold more GPUs than there are.
+// TestConservation checks that all bytes of jobs are carried, and that no job is faster than alone. Jobs
+// start in their order, and never hold more GPUs than there are.
 func TestConservation(t *testing.T) {
 	for _, f := range tiny(t) {
 		jobs := randomJobs(11, 120, f.GPUs)
