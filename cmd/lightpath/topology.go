@@ -18,6 +18,7 @@ func newTopologyLumosCommand() *cobra.Command {
 		Use:   "lumos",
 		Short: "Clusters whose core is made of optical circuit switches (LumosCore)",
 	}
-	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulateCommand(), newLumosPlaceCommand())
+	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulateCommand(),
+		newLumosPlaceCommand())
 	return cmd
 }

@@ -21,7 +21,8 @@ func newTopologyDeltaCommand() *cobra.Command {
 		Use:   "delta",
 		Short: "Circuits between the pods of a training job, by its graph of computation and communication (DELTA)",
 	}
-	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare(), newDeltaExact(), newDeltaImport())
+	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare(), newDeltaExact(),
+		newDeltaImport())
 	return cmd
 }
 
@@ -33,7 +34,8 @@ type jobFlags struct {
 
 func (f *jobFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.model, "model", "megatron-177b", fmt.Sprintf("one of %v, spread as in DELTA's evaluation unless flags say otherwise", train.Names()))
+	fl.StringVar(&f.model, "model", "megatron-177b",
+		fmt.Sprintf("one of %v, spread as in DELTA's evaluation unless flags say otherwise", train.Names()))
 	fl.IntVar(&f.over.TP, "tp", 0, "GPUs that share a layer")
 	fl.IntVar(&f.over.PP, "pp", 0, "stages of a pipeline")
 	fl.IntVar(&f.over.EP, "ep", 0, "groups of GPUs that share the experts of a layer")
@@ -133,7 +135,8 @@ func (f *deltaFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.in, "in", "", "job file (- for standard input)")
 	fl.StringVar(&f.out, "out", "", "topology file to write (standard output by default)")
-	fl.StringVar(&f.sharing, "sharing", string(delta.Fair), "how transfers share bandwidth: fair, or critical transfers first")
+	fl.StringVar(&f.sharing, "sharing", string(delta.Fair),
+		"how transfers share bandwidth: fair, or critical transfers first")
 	fl.StringVar(&f.report, "report", "", "page to write with pictures of the topology and the iteration")
 }
 
@@ -196,7 +199,9 @@ func (f *deltaFlags) planner() (*delta.Planner, error) {
 }
 
 // decide runs an algorithm.
-func decide(ctx context.Context, p *delta.Planner, algorithm string, o delta.Options) (*delta.Plan, *delta.Result, error) {
+func decide(
+	ctx context.Context, p *delta.Planner, algorithm string, o delta.Options,
+) (*delta.Plan, *delta.Result, error) {
 	if algorithm == fastName {
 		found, err := p.Fast(ctx, o)
 		if err != nil {

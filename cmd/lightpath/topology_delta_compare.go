@@ -59,7 +59,8 @@ transfers first. Every schedule passes the validator.`,
 	fl.IntSliceVar(&batches, "batches", nil, "micro-batches per iteration (default: the preset's)")
 	fl.Uint64Var(&o.Seed, "seed", 1, "seed of the search")
 	fl.IntVar(&o.Workers, "workers", 0, "topologies judged side by side (0: one per core)")
-	fl.BoolVar(&o.Reallocate, "reallocate", false, "also plan a copy of each job, placed the other way round, with the ports that the first leaves")
+	fl.BoolVar(&o.Reallocate, "reallocate", false,
+		"also plan a copy of each job, placed the other way round, with the ports that the first leaves")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	exact.register(cmd)
 	return cmd

@@ -98,7 +98,8 @@ func (f *exactFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	job, err := milp.NewJob(g, milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds), Margin: f.margin, Extra: f.extra})
+	job, err := milp.NewJob(g, milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds), Margin: f.margin,
+		Extra: f.extra})
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,8 @@ func (f *exactFlags) finish(
 		return no(fmt.Errorf("%s: the solution does not pass: %w", solverName, err))
 	}
 	algorithm := fmt.Sprintf("%s (%s)", f.model, solverName)
-	r := p.Result(algorithm, &delta.Plan{Circuits: solved.Schedule.Circuits, Sharing: found.Sharing, Makespan: solved.Schedule.Makespan})
+	r := p.Result(algorithm, &delta.Plan{Circuits: solved.Schedule.Circuits, Sharing: found.Sharing,
+		Makespan: solved.Schedule.Makespan})
 	r.Seed, r.Seconds = f.seed, solved.Wall.Seconds()
 	if f.model == "joint" { // rates are the schedule's own
 		r.Sharing = "solved"
@@ -168,7 +170,8 @@ func (f *exactFlags) finish(
 	}
 	note := fmt.Sprintf("%v within %.4g %% after %.1f s", solved.Status, 100*solved.Gap, solved.Wall.Seconds())
 	if f.report != "" {
-		runs := []report.Run{{Name: "fast, " + string(found.Sharing), Schedule: start}, {Name: algorithm, Schedule: solved.Schedule, Note: note}}
+		runs := []report.Run{{Name: "fast, " + string(found.Sharing), Schedule: start},
+			{Name: algorithm, Schedule: solved.Schedule, Note: note}}
 		if err := writeReport(f.report, p.Graph(), runs); err != nil {
 			return err
 		}

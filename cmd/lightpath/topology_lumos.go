@@ -130,7 +130,8 @@ p / tau, and there to port leaf x tau + p mod tau.`,
 	}
 	l.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&wiring, "wiring", lumos.Interleaved.String(), "interleaved, uniform (both ends of a port on one OCS) or doubled (two ports of every spine on each OCS)")
+	fl.StringVar(&wiring, "wiring", lumos.Interleaved.String(),
+		"interleaved, uniform (both ends of a port on one OCS) or doubled (two ports of every spine on each OCS)")
 	fl.StringVar(&out, "out", "", "file to write; default standard output")
 	fl.StringVar(&check, "check", "", "check this list of cables (- for standard input)")
 	fl.StringVar(&svg, "svg", "", "also draw one group")
@@ -203,6 +204,7 @@ func checkCables(f lumos.Fabric, w lumos.Wiring, path string) error {
 	if err := f.CheckCables(w, cables); err != nil {
 		return no(fmt.Errorf("%s: %w", inputName(path), err))
 	}
-	fmt.Printf("%d cables, %s: every port of %d spines and all its fibres are in place\n", len(cables), w, f.Pods*f.Spines())
+	fmt.Printf("%d cables, %s: every port of %d spines and all its fibres are in place\n", len(cables), w,
+		f.Pods*f.Spines())
 	return nil
 }

@@ -37,7 +37,8 @@ func (o *lumosOutput) add(cmd *cobra.Command) {
 	fl.StringVar(&o.bandwidth, "bandwidth", "400Gbps", "rate of a link, for the fabric file")
 	fl.DurationVar(&o.planes.Reconfig, "reconfig", 10*time.Millisecond, "how long a switch takes, for the fabric file")
 	o.control.register(cmd, "cluster")
-	fl.StringVar(&o.planes.Endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock", "socket of the emulated switch, for the fabric file")
+	fl.StringVar(&o.planes.Endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock",
+		"socket of the emulated switch, for the fabric file")
 }
 
 // write writes what the flags ask for.

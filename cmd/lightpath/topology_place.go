@@ -80,7 +80,8 @@ func placeJob(f *cluster.Fabric, grid place.Grid, busy int, shares place.Volume)
 	}
 	a, ok := pool.Whole(grid.Servers(), grid.EP)
 	if !ok {
-		return nil, no(fmt.Errorf("%d servers in groups of %d do not fit: %d of %d are idle", grid.Servers(), grid.EP, pool.Idle()/shape.ServerGPUs, shape.Servers()))
+		return nil, no(fmt.Errorf("%d servers in groups of %d do not fit: %d of %d are idle", grid.Servers(), grid.EP,
+			pool.Idle()/shape.ServerGPUs, shape.Servers()))
 	}
 	arranged, err := place.Arrange(shape, grid, a.Servers, shares)
 	if err != nil {

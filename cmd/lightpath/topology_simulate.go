@@ -51,8 +51,10 @@ func newLumosSimulateCommand() *cobra.Command {
 	fl.StringVar(&f.routing, "routing", "", "how flows choose among equal paths between packet switches: probe, ecmp, or central, with optical cores only (default: central there, else probe)")
 	fl.DurationVar(&f.dark, "dark", 2380*time.Millisecond, "how long a circuit that is moved is of no use")
 	fl.StringVar(&f.trace, "trace", "", "jobs, as CSV in the form of Helios (job_id, gpu_num, state, submit_time, duration; - for standard input)")
-	fl.BoolVar(&f.rescale, "rescale", false, "give the jobs of a trace the sizes of the synthetic ones, small to small, as the paper does")
-	fl.StringVar(&f.arrivals, "arrivals", "", "trace: those of the file; poisson: at the workload level (default: trace with --trace)")
+	fl.BoolVar(&f.rescale, "rescale", false,
+		"give the jobs of a trace the sizes of the synthetic ones, small to small, as the paper does")
+	fl.StringVar(&f.arrivals, "arrivals", "",
+		"trace: those of the file; poisson: at the workload level (default: trace with --trace)")
 	fl.IntVar(&f.jobs, "jobs", 1000, "synthetic jobs, or the first so many of a trace (0: all)")
 	fl.Float64Var(&f.level, "level", 0.655, "workload level of Poisson arrivals: GPU time asked for over that there is")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of jobs and paths")
@@ -74,7 +76,8 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	o := figure.Options{Progress: progress("jobs")}
-	c, err := figure.Simulate(cmd.Context(), o, jobs, fabrics, cluster.Config{Iterations: f.iterations, Seed: f.seed, Naive: f.naive})
+	c, err := figure.Simulate(cmd.Context(), o, jobs, fabrics,
+		cluster.Config{Iterations: f.iterations, Seed: f.seed, Naive: f.naive})
 	if err != nil && (stoppedBy(cmd.Context()) == nil || !c.Keep()) {
 		return err
 	}
@@ -87,7 +90,8 @@ func (f *simulateFlags) write(c *figure.Clusters, jobs int) error {
 	if f.json != "-" {
 		fmt.Print(table.Text())
 	}
-	fig := &figure.Figure{Paper: "lumoscore", Name: "simulate", Title: fmt.Sprintf("%d jobs on %d GPUs", jobs, f.gpus), Columns: 2, Panels: c.Panels(), Table: table}
+	fig := &figure.Figure{Paper: "lumoscore", Name: "simulate", Title: fmt.Sprintf("%d jobs on %d GPUs", jobs, f.gpus),
+		Columns: 2, Panels: c.Panels(), Table: table}
 	if f.trace == "" {
 		fig.Notes = []string{figure.ClusterNote}
 		fmt.Fprintln(os.Stderr, figure.ClusterNote)
@@ -147,7 +151,8 @@ func (f *simulateFlags) readJobs() ([]cluster.Job, error) {
 		if f.rescale || f.arrivals == "trace" {
 			return nil, fmt.Errorf("--rescale and --arrivals trace want a --trace")
 		}
-		jobs, err := cluster.Generate(cluster.Spec{Jobs: f.jobs, GPUs: f.gpus, Level: f.level, Seed: f.seed, ServerGPUs: serverGPUs})
+		jobs, err := cluster.Generate(cluster.Spec{Jobs: f.jobs, GPUs: f.gpus, Level: f.level, Seed: f.seed,
+			ServerGPUs: serverGPUs})
 		if err != nil {
 			return nil, fmt.Errorf("--jobs, --gpus, --level: %w", err)
 		}
@@ -191,11 +196,13 @@ func (f *simulateFlags) readJobs() ([]cluster.Job, error) {
 
 // outcomes returns a line per job and fabric.
 func outcomes(c *figure.Clusters) []byte {
-	t := figure.Table{Columns: []string{"fabric", "job", "gpus", "pp", "dp", "ep", "model", "arrival_s", "start_s", "finish_s", "pods", "communication_s", "ideal_s"}}
+	t := figure.Table{Columns: []string{"fabric", "job", "gpus", "pp", "dp", "ep", "model", "arrival_s", "start_s",
+		"finish_s", "pods", "communication_s", "ideal_s"}}
 	for _, r := range c.Results {
 		for i, o := range r.Outcomes {
 			j := &c.Jobs[i]
-			t.Add(r.Fabric.Name, j.Name, j.GPUs, j.Grid.PP, j.Grid.DP, j.Grid.EP, j.Model, j.Arrival, o.Start, o.Finish, o.Pods, o.Communication, o.Ideal)
+			t.Add(r.Fabric.Name, j.Name, j.GPUs, j.Grid.PP, j.Grid.DP, j.Grid.EP, j.Model, j.Arrival, o.Start, o.Finish, o.Pods,
+				o.Communication, o.Ideal)
 		}
 	}
 	return t.CSV()
