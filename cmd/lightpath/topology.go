@@ -2,11 +2,11 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newTopologyCommand is the level above plans: the fabric within which they are made.
+// newTopologyCommand returns the commands of the jobs district: see docs/jobs.md.
 func newTopologyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topology",
-		Short: "Plan clusters: links between pods, wiring of switches, places of jobs",
+		Short: "Plan circuits for whole training jobs: between their pods, and in clusters",
 	}
 	cmd.AddCommand(newTopologyDeltaCommand(), newTopologyLumosCommand())
 	return cmd
@@ -16,7 +16,7 @@ func newTopologyCommand() *cobra.Command {
 func newTopologyLumosCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lumos",
-		Short: "Clusters whose core is made of optical circuit switches (LumosCore)",
+		Short: "Plan clusters with a core of optical circuit switches (LumosCore)",
 	}
 	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulateCommand(),
 		newLumosPlaceCommand())

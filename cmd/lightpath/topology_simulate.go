@@ -39,24 +39,25 @@ func newLumosSimulateCommand() *cobra.Command {
 		Use:   "simulate",
 		Short: "Run a trace of jobs on clusters at flow level: running, waiting and completion times",
 		Long: "Run a trace of jobs on clusters at flow level: running, waiting and completion times (JRT, JWT, JCT).\n\n" +
-			"Fabrics are best (one switch that nobody can build), clos-TIERS-CHIP and lumos-TAU-CHIP, with the chip of a\n" +
-			"packet switch in Tb/s; their ports are the fastest with which they reach the size. The first is what the others are compared with.\n" +
-			"Without --trace the jobs are synthetic: sizes of TPUv4 slices, running times of Helios, Poisson arrivals.",
+			"Fabrics are best (one switch for all GPUs), clos-TIERS-CHIP and lumos-TAU-CHIP, with the chip of a\n" +
+			"packet switch in Tb/s. Their ports are the fastest that still give the number of GPUs. The table compares all\n" +
+			"fabrics with the first. Without --trace the jobs are synthetic: sizes of TPUv4 slices, running times of\n" +
+			"Helios, Poisson arrivals.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.fabrics, "fabrics", cluster.FabricsOfThePaper(), "clusters to simulate")
-	fl.IntVar(&f.gpus, "gpus", 4096, "GPUs of each")
-	fl.StringVar(&f.routing, "routing", "", "how flows choose among equal paths between packet switches: probe, ecmp, or central, with optical cores only (default: central there, else probe)")
-	fl.DurationVar(&f.dark, "dark", 2380*time.Millisecond, "how long a circuit that is moved is of no use")
-	fl.StringVar(&f.trace, "trace", "", "jobs, as CSV in the form of Helios (job_id, gpu_num, state, submit_time, duration; - for standard input)")
+	fl.IntVar(&f.gpus, "gpus", 4096, "GPUs of each cluster")
+	fl.StringVar(&f.routing, "routing", "", "how flows choose among equal paths: probe, ecmp, or, with an optical core, central (default there)")
+	fl.DurationVar(&f.dark, "dark", 2380*time.Millisecond, "how long a moved circuit carries nothing")
+	fl.StringVar(&f.trace, "trace", "", "CSV of jobs, as of Helios: job_id, gpu_num, state, submit_time, duration (- for standard input)")
 	fl.BoolVar(&f.rescale, "rescale", false,
-		"give the jobs of a trace the sizes of the synthetic ones, small to small, as the paper does")
+		"give the k-th smallest job of a trace the k-th smallest synthetic size, as the paper does")
 	fl.StringVar(&f.arrivals, "arrivals", "",
-		"trace: those of the file; poisson: at the workload level (default: trace with --trace)")
+		"trace: the times of the file; poisson: at the workload level (default: trace with --trace)")
 	fl.IntVar(&f.jobs, "jobs", 1000, "synthetic jobs, or the first so many of a trace (0: all)")
-	fl.Float64Var(&f.level, "level", 0.655, "workload level of Poisson arrivals: GPU time asked for over that there is")
+	fl.Float64Var(&f.level, "level", 0.655, "workload level of Poisson arrivals: GPU time that jobs ask for, as a fraction of the cluster's")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of jobs and paths")
 	fl.IntVar(&f.iterations, "iterations", 10, "iterations of a job")
 	fl.BoolVar(&f.naive, "naive", false, "do not arrange the ranks of jobs")

@@ -67,7 +67,7 @@ func TestMaps(t *testing.T) {
 			}
 		}
 		if len(got) > 0 {
-			t.Errorf("%s: circuits that nobody asked for: %v", g.Name, got)
+			t.Errorf("%s: circuits that no link asked for: %v", g.Name, got)
 		}
 	}
 }

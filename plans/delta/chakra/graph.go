@@ -129,7 +129,7 @@ func (b *builder) messages() error {
 			return
 		}
 		if len(sends[k]) == 0 {
-			fail(r, i, "nobody sends what it receives (from %d, tag %d)", n.Src, n.Tag)
+			fail(r, i, "no rank sends its message (from %d, tag %d)", n.Src, n.Tag)
 			return
 		}
 		s := sends[k][0]
@@ -147,7 +147,7 @@ func (b *builder) messages() error {
 	})
 	for _, left := range sends {
 		for _, s := range left {
-			fail(s.rank, s.node, "nobody receives what it sends (to %d, tag %d)", b.traces[s.rank].Nodes[s.node].Dst,
+			fail(s.rank, s.node, "no rank receives its message (to %d, tag %d)", b.traces[s.rank].Nodes[s.node].Dst,
 				b.traces[s.rank].Nodes[s.node].Tag)
 		}
 	}
