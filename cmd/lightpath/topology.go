@@ -5,8 +5,12 @@ import "github.com/spf13/cobra"
 // newTopologyCommand returns the commands of the jobs district: see docs/jobs.md.
 func newTopologyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "topology",
-		Short: "Plan circuits for whole training jobs: between their pods, and in clusters",
+		Use:     "topology",
+		Aliases: []string{"cluster"},
+		Short:   "Plan circuits for whole training jobs: between their pods, and in clusters",
+		Long: `Plans circuits for whole jobs, before they run: the optical links between the pods of one training job
+(delta), and the wiring and the circuits of a cluster's core of optical switches (lumos).
+"lightpath topo" is another command: it shows the hardware of this machine.`,
 	}
 	cmd.AddCommand(newTopologyDeltaCommand(), newTopologyLumosCommand())
 	return cmd
