@@ -28,9 +28,11 @@ type lumosOutput struct {
 
 func (o *lumosOutput) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&o.core, "out", "", "file of the core: links by spine, and the maps of all OCSes; default standard output")
+	fl.StringVar(&o.core, "out", "",
+		"file of the core: links by spine, and the maps of all OCSes; default standard output")
 	fl.StringVar(&o.fabric, "fabric", "", "write a fabric file: a rank for every pod, an interleaved plane for every OCS")
-	fl.StringVar(&o.ocsd, "ocsd", "", "controller file to write, whose emulated switches start with these maps; needs --fabric")
+	fl.StringVar(&o.ocsd, "ocsd", "",
+		"controller file to write, whose emulated switches start with these maps; needs --fabric")
 	fl.StringVar(&o.maps, "maps", "", "directory to write: a map for each OCS that the plan changes, for ocs set")
 	fl.StringVar(&o.svg, "svg", "", "draw the result")
 	fl.StringVar(&o.groups, "groups", "", "groups in the fabric file, as 0,2; default as many as a fabric file holds")

@@ -49,15 +49,18 @@ func newLumosSimulateCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.fabrics, "fabrics", cluster.FabricsOfThePaper(), "clusters to simulate")
 	fl.IntVar(&f.gpus, "gpus", 4096, "GPUs of each cluster")
-	fl.StringVar(&f.routing, "routing", "", "how flows choose among equal paths: probe, ecmp, or, with an optical core, central (default there)")
+	fl.StringVar(&f.routing, "routing", "",
+		"how flows choose among equal paths: probe, ecmp, or, with an optical core, central (default there)")
 	fl.DurationVar(&f.dark, "dark", 2380*time.Millisecond, "how long a moved circuit carries nothing")
-	fl.StringVar(&f.trace, "trace", "", "CSV of jobs, as of Helios: job_id, gpu_num, state, submit_time, duration (- for standard input)")
+	fl.StringVar(&f.trace, "trace", "",
+		"CSV of jobs, as of Helios: job_id, gpu_num, state, submit_time, duration (- for standard input)")
 	fl.BoolVar(&f.rescale, "rescale", false,
 		"give the k-th smallest job of a trace the k-th smallest synthetic size, as the paper does")
 	fl.StringVar(&f.arrivals, "arrivals", "",
 		"trace: the times of the file; poisson: at the workload level (default: trace with --trace)")
 	fl.IntVar(&f.jobs, "jobs", 1000, "synthetic jobs, or the first so many of a trace (0: all)")
-	fl.Float64Var(&f.level, "level", 0.655, "workload level of Poisson arrivals: GPU time that jobs ask for, as a fraction of the cluster's")
+	fl.Float64Var(&f.level, "level", 0.655,
+		"workload level of Poisson arrivals: GPU time that jobs ask for, as a fraction of the cluster's")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of jobs and paths")
 	fl.IntVar(&f.iterations, "iterations", 10, "iterations of a job")
 	fl.BoolVar(&f.naive, "naive", false, "do not arrange the ranks of jobs")
