@@ -78,7 +78,7 @@ func startJob(ctx context.Context, worker string, env []string, phases []phase, 
 		process: make(map[int]*os.Process), spans: make([][]span, ranks), failed: make(map[int]failure),
 	}
 	r := bench.Ranks{
-		N: ranks, Worker: worker, Transport: "shm", Env: env, Apart: apart, Deadline: jobDeadline,
+		N: ranks, Worker: worker, Transport: "shm", Env: env, NoBarrier: apart, Deadline: jobDeadline,
 		OnReport: j.reported, OnStart: j.started, OnError: j.told,
 	}
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lightpath/bench"
+	"lightpath/bench/sampling"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 )
@@ -396,7 +397,7 @@ func (p *Point) evaluate(c schedule.Collective, t datatype.Type) {
 			s.TimesUS = nil
 			continue
 		}
-		s.MedianUS = median(s.TimesUS)
+		s.MedianUS = sampling.Median(s.TimesUS)
 		s.AlgBW, s.BusBW = bench.Bandwidths(c, p.Count, t, p.Ranks, s.MedianUS)
 	}
 	p.judge()

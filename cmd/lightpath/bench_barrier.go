@@ -13,21 +13,22 @@ import (
 )
 
 func newBenchBarrier() *cobra.Command {
-	var ranks, carrier, jsonOut, svg string
+	var ranks, carrier, jsonOut string
 	var rounds int
 	cmd := &cobra.Command{
 		Use:   "barrier",
-		Short: "Time the reconfiguration barrier: from the last rank's post until all know the next epoch",
-		Long: `Times the barrier of a plane whose device moves in no time, with ranks in this process: through shared
-memory, with ranks that look all the time (spin) and ranks that sleep until they are woken, and through gRPC
-over loopback. Compares with nothing that switches: what is measured is what a reconfiguration costs besides.`,
-		Args: cobra.NoArgs,
+		Short: "Time the reconfiguration barrier: from the last rank's post until all ranks see the next epoch",
+		Long: `Times the barrier of a plane whose device moves in no time. So the result is the cost that a reconfiguration has
+besides the move. Ranks run in this process. They use shared memory, polling (spin) or sleeping until the controller
+wakes them (sleep), and gRPC over loopback.`,
+		Example: "  lightpath bench barrier -n 2,8 --carrier shm",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var sizes []int
 			for _, s := range strings.Split(ranks, ",") {
 				n, err := strconv.Atoi(s)
 				if err != nil || n < 2 {
-					return fmt.Errorf("--ranks: %q is no number of at least 2", s)
+					return fmt.Errorf("--ranks: %q is not a number of at least 2", s)
 				}
 				sizes = append(sizes, n)
 			}
@@ -39,11 +40,6 @@ over loopback. Compares with nothing that switches: what is measured is what a r
 				return no(err)
 			}
 			printBarriers(os.Stdout, reports)
-			if svg != "" {
-				if err := writeOutput("svg", svg, reports[0].SVG()); err != nil {
-					return err
-				}
-			}
 			if jsonOut == "" {
 				return nil
 			}
@@ -55,7 +51,6 @@ over loopback. Compares with nothing that switches: what is measured is what a r
 	fl.IntVar(&rounds, "rounds", 2000, "barriers to time")
 	fl.StringVar(&carrier, "carrier", "all", "shm, grpc or all")
 	fl.StringVar(&jsonOut, "json", "", "write the results as JSON to this file (- for standard output)")
-	fl.StringVar(&svg, "svg", "", "write the histogram of the first row to this file")
 	return cmd
 }
 
@@ -90,8 +85,10 @@ func runBarriers(sizes []int, rounds int, carrier string) ([]*barrier.Report, er
 }
 
 func printBarriers(w io.Writer, all []*barrier.Report) {
-	fmt.Fprintf(w, "%-16s %-6s %6s %6s  %10s %10s %10s %10s\n", "carrier", "ranks", "number", "CPUs", "p50", "p90", "p99", "max")
+	fmt.Fprintf(w, "%-16s %-6s %6s %6s  %10s %10s %10s %10s\n",
+		"carrier", "ranks", "number", "CPUs", "p50", "p90", "p99", "max")
 	for _, r := range all {
-		fmt.Fprintf(w, "%-16s %-6s %6d %6d  %10v %10v %10v %10v\n", r.Name, r.Mode, r.Ranks, r.CPUs, r.All.P50, r.All.P90, r.All.P99, r.All.Max)
+		fmt.Fprintf(w, "%-16s %-6s %6d %6d  %10v %10v %10v %10v\n",
+			r.Name, r.Mode, r.Ranks, r.CPUs, r.All.P50, r.All.P90, r.All.P99, r.All.Max)
 	}
 }
