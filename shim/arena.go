@@ -68,7 +68,7 @@ type patience struct {
 // polls returns how often the next call is to poll.
 func (p *patience) polls() int {
 	p.calls++
-	if p.vain < 3 || p.calls%32 == 0 {
+	if p.vain < sharedmem.SpinVain || p.calls%sharedmem.SpinRetry == 0 {
 		return spinLong
 	}
 	return spinShort

@@ -183,7 +183,7 @@ func TestForgedFrame(t *testing.T) {
 		c := w.comms[1]
 		switch {
 		case path == "arena":
-			continue // it has no frames; see sharedmem.TestStrangers
+			continue // it has no frames; see sharedmem.TestOtherCalls
 		case c.light != nil:
 			c.light.end = forge(c.light.end)
 		default:

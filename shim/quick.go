@@ -24,6 +24,9 @@ func (c *Comm) UseGate(g *Gate, handle uint64) bool {
 	if c.flight.timed {
 		q.Timed = 1
 	}
+	if c.cfg.CPUSpread {
+		q.Spread = 1
+	}
 	q.Yields, q.SpinLong, q.SpinShort = yieldAlone, 1, 1
 	switch {
 	case c.cfg.Spin >= 0:

@@ -9,7 +9,7 @@ import (
 	"lightpath/collectives/sharedmem"
 )
 
-// Gate is struct lp_gate of cgo/core/lp_quick.h: how C gets hold of a communicator, to make by itself the
+// Gate is struct lp_gate of cgo/core/lp_types.h: how C gets hold of a communicator, to make by itself the
 // calls that it can ([sharedmem.Quick]). It lies in memory of C, a line for each, that is never freed.
 type Gate struct {
 	// Word is the communicator's handle while C may come in, 1 while it is inside, else 0. Who
