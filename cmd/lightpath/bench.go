@@ -52,9 +52,6 @@ Flags are those of nccl-tests, with these differences:
   -g and -t must be 1: every rank is a process with one device (--threads makes ranks threads of one process)
 
 COLLECTIVE: ` + strings.Join(names, ", "),
-		Example: `  lightpath bench allreduce -n 4 -b 1K -e 64M -f 4
-  lightpath bench allreduce -n 8 -d all -o sum --json results.json
-  mpirun -np 4 lightpath bench alltoall`,
 		ValidArgs: names,
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {

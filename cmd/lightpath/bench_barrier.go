@@ -21,7 +21,6 @@ func newBenchBarrier() *cobra.Command {
 		Long: `Times the barrier of a plane whose device moves in no time. So the result is the cost that a reconfiguration has
 besides the move. Ranks run in this process. They use shared memory, polling (spin) or sleeping until the controller
 wakes them (sleep), and gRPC over loopback.`,
-		Example: "  lightpath bench barrier -n 2,8 --carrier shm",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var sizes []int

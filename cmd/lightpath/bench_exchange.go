@@ -42,7 +42,6 @@ Matrices:
   benchmark  SPECTRA's sum of permutations, a quarter of them large
   uniform    the same size everywhere
   FILE       numbers, one row per line`,
-		Example: "  lightpath bench alltoallv -n 4 --matrix uniform,moe --rounds 2",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options()
