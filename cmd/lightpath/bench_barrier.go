@@ -21,7 +21,7 @@ func newBenchBarrier() *cobra.Command {
 		Long: `Times the barrier of a plane whose device moves in no time. So the result is the cost that a reconfiguration has
 besides the move. Ranks run in this process. They use shared memory, polling (spin) or sleeping until the controller
 wakes them (sleep), and gRPC over loopback.`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var sizes []int
 			for _, s := range strings.Split(ranks, ",") {

@@ -42,7 +42,7 @@ Matrices:
   benchmark  SPECTRA's sum of permutations, a quarter of them large
   uniform    the same size everywhere
   FILE       numbers, one row per line`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options()
 			if err != nil {

@@ -23,7 +23,7 @@ func newBenchKernels() *cobra.Command {
 as many threads. STREAM runs with ordinary stores and with stores past the caches (-nt). Rates count the bytes that must
 move through memory, as STREAM counts them: a sum of two reads two buffers and writes one. "of add" is the rate over that
 of STREAM's faster addition.`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			bytes, err := bench.ParseBytes(size)
 			if err != nil {
