@@ -89,6 +89,9 @@ func Run(o Options) (*Report, error) {
 		}
 		ranks[p] = newRank(c, &o)
 	}
+	if _, err := ranks[0].client.Acquire(1, holder); err != nil {
+		return nil, err
+	}
 	if o.Mode == Sleep {
 		// Ranks stand for processes: a rank that sleeps in the kernel must not delay another one.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), o.Ranks+2)))
@@ -207,13 +210,16 @@ var origin = time.Now()
 // clock returns monotonic nanoseconds.
 func clock() int64 { return int64(time.Since(origin)) }
 
-// run posts and waits once per round.
+// holder is the communicator of all ranks.
+const holder = 1
+
+// run posts and waits once per round, on a plane that rank 0 holds.
 func (r *rank) run(o *Options) error {
 	first := r.client.State(0).Epoch
 	for k := range r.posted {
 		epoch := first + uint32(k)
 		r.posted[k] = clock()
-		if err := r.client.Post(0, epoch, r.maps[k%2]); err != nil {
+		if err := r.client.Post(0, epoch, holder, r.maps[k%2]); err != nil {
 			return err
 		}
 		for {
