@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,30 @@ func NewChild(ctx context.Context, argv ...string) *Child {
 	c.Stderr = &c.said
 	return c
 }
+
+// Start starts the child as [Start] does.
+func (c *Child) Start() error { return Start(c.Cmd) }
+
+// Start starts a command whose Pdeathsig is set. The kernel sends that signal when the thread that started the process
+// ends, not the whole process, and package kernel ends threads that have been in a network namespace. So Start uses a
+// thread that never ends.
+func Start(cmd *exec.Cmd) error {
+	done := make(chan error)
+	starts() <- func() { done <- cmd.Start() }
+	return <-done
+}
+
+// starts returns the queue of the thread that starts processes.
+var starts = sync.OnceValue(func() chan<- func() {
+	queue := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range queue {
+			start()
+		}
+	}()
+	return queue
+})
 
 // Explain adds the last lines of the child's standard error to err. A nil error becomes [ErrEnded].
 func (c *Child) Explain(err error) error {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"lightpath/bench"
 )
 
 // process is a command that runs beside the ranks: a controller, or a switch.
@@ -34,7 +36,7 @@ func start(ctx context.Context, what, path string, args ...string) (*process, er
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := bench.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("faults: cannot start %s: %w", what, err)
 	}
 	go func() {

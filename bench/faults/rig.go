@@ -223,9 +223,12 @@ func (g *rig) startController(i int) error {
 	return errors.Join(err, op.Close())
 }
 
+// controllerName returns the name by which a controller answers, and of its configuration file.
+func controllerName(i int) string { return fmt.Sprintf("c%d", i) }
+
 // runController starts the process of a controller, for the first time or again. The first one has to rule.
 func (g *rig) runController(i int) (err error) {
-	name := fmt.Sprintf("c%d", i)
+	name := controllerName(i)
 	g.controllers[i], err = start(g.ctx, "controller "+name, g.o.Lightpath, "ocsd", "--config", g.path(name+".yaml"))
 	if err == nil && i == 0 {
 		_, err = g.controllers[i].await(inCharge, 0)
@@ -249,7 +252,7 @@ func (g *rig) startRanks() error {
 	return nil
 }
 
-// freeAddresses returns addresses of this host at which nobody listens.
+// freeAddresses returns addresses of this host that no socket has.
 func freeAddresses(n int) ([]string, error) {
 	var all []string
 	for range n {
