@@ -27,7 +27,7 @@ const (
 	planes = 2
 )
 
-// setup is what a scenario runs on.
+// setup describes the fabric, controllers and ranks of a scenario.
 type setup struct {
 	controllers int           // 0 is 1; more share a journal that outlives each of them
 	file        bool          // one controller has its journal in a file, also without scpi
@@ -39,13 +39,13 @@ type setup struct {
 	env         []string      // of the ranks
 	timeout     time.Duration // LIGHTPATH_TIMEOUT on an idle machine; 0 is longer than any scenario
 	phases      []phase
-	open        bool          // there are more operations than it takes: all has been seen when the scenario has been played
+	open        bool          // the job has more operations than the scenario needs
 	apart       bool          // ranks meet in collectives only
 	reconfig    time.Duration // 0: 10 ms
 	rate        fabric.Rate   // of planes; 0: 200 Mb/s
 }
 
-// rig is one scenario under way.
+// rig is a running scenario.
 type rig struct {
 	*Result
 	setup
