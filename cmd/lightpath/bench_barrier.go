@@ -13,7 +13,7 @@ import (
 )
 
 func newBenchBarrier() *cobra.Command {
-	var ranks, carrier, jsonOut string
+	var ranks, carrier, jsonOut, svg string
 	var rounds int
 	cmd := &cobra.Command{
 		Use:   "barrier",
@@ -39,6 +39,11 @@ wakes them (sleep), and gRPC over loopback.`,
 				return no(err)
 			}
 			printBarriers(os.Stdout, reports)
+			if svg != "" {
+				if err := writeOutput("svg", svg, reports[0].SVG()); err != nil {
+					return err
+				}
+			}
 			if jsonOut == "" {
 				return nil
 			}
@@ -50,6 +55,7 @@ wakes them (sleep), and gRPC over loopback.`,
 	fl.IntVar(&rounds, "rounds", 2000, "barriers to time")
 	fl.StringVar(&carrier, "carrier", "all", "shm, grpc or all")
 	fl.StringVar(&jsonOut, "json", "", "write the results as JSON to this file (- for standard output)")
+	fl.StringVar(&svg, "svg", "", "write the histogram of the first row to this file")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ mpirun -np 4 lightpath bench alltoall`,
 	"bench alltoallv": `
 lightpath bench alltoallv --ranks 4 --planes 2 --bytes 16M --skew 4`,
 	"bench barrier": `
-lightpath bench barrier --ranks 2,4,8 --json barrier.json`,
+lightpath bench barrier --ranks 2,4,8 --svg barrier.svg`,
 	"bench kernels": `
 lightpath bench kernels --datatype float32 --op sum --threads 1,2`,
 	"bench latency": `

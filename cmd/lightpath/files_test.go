@@ -17,6 +17,7 @@ var writers = [][]string{
 		"--planes", "2", "--bandwidth", "400Gbps", "--reconfig", "200us", "--out"},
 	{"schedule", "export", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--xml"},
 	{"bench", "barrier", "--ranks", "2", "--rounds", "1", "--carrier", "shm", "--json"},
+	{"bench", "barrier", "--ranks", "2", "--rounds", "1", "--carrier", "shm", "--svg"},
 }
 
 // TestOutputFile writes each kind of file with each command: a FIFO stays a FIFO, a link leads to
