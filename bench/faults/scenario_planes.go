@@ -166,8 +166,8 @@ func driftDuring(g *rig, change func() error) error {
 	if err := g.fails(nil, "rank ", "plane 1", "epoch "); err != nil {
 		return err
 	}
-	// A rank that has lost frames may leave before the controller sees the change.
-	return g.downBecause(1, "port 1|lost its rank")
+	// The controller finds the change by itself or at the next move, or a rank that has lost frames leaves before.
+	return g.downBecause(1, "port 1|of rank 1|lost its rank")
 }
 
 // failedMove has the next moves of plane 1 go wrong.
