@@ -41,7 +41,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	// A user who asks for a trace gets one: this run is then the part that it appends.
+	// If the user has set the variable, this run appends its part to that file.
 	trace := cmp.Or(os.Getenv(traceVar), filepath.Join(dir, "trace"))
 	begin := fileSize(trace)
 	job := Ranks{

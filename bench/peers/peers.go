@@ -403,7 +403,7 @@ func (p *Point) evaluate(c schedule.Collective, t datatype.Type) {
 	p.judge()
 }
 
-// judge compares the subject with its peers. Who had an element wrong is none.
+// judge compares the subject with its peers. A contender with a wrong element does not count.
 func (p *Point) judge() {
 	p.Ratio, p.Best, p.LeastRatio = nil, "", 0
 	var peers [][]float64
