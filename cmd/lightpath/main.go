@@ -86,5 +86,7 @@ func newRoot() *cobra.Command {
 		newRanksCommand(),
 	)
 	explainUsage(root)
+	addExamples(root, nil)
+	completeFlags(root)
 	return root
 }
