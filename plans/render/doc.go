@@ -3,7 +3,7 @@
 // plane to plane, idle time as empty track, completion time and lower bound as lines; on
 // demand what a run measured below what was predicted, on one time axis.
 //
-// Layer: inside plans. It writes SVG and HTML to the writer that it is given, without
-// scripts, fonts or references to other files. It judges nothing: an infeasible plan is
+// Layer: inside plans. It writes SVG and HTML to the writer that it is given, without fonts or references to other
+// files. Pictures have no scripts; a page has one script, which zooms them. It judges nothing: an infeasible plan is
 // drawn as it is.
 package render

@@ -23,8 +23,11 @@ type Options struct {
 	Measured [][]plans.Entry
 	// MeasuredCCTUS is the completion time of that run; 0: the end of its last transmit.
 	MeasuredCCTUS float64
-
-	suffix string // of the names of patterns, which a page with several pictures shares
+	// WithoutBarrierUS is the least time of this plan if a plane starts a step as soon as it can: without the
+	// barrier that the cost model has between steps. 0: the run has that barrier too.
+	WithoutBarrierUS float64
+	// Zoom draws what [ZoomScript] needs. A picture without it has no need of a page.
+	Zoom bool
 }
 
 const defaultWidth = 1100
@@ -35,6 +38,8 @@ type drawing struct {
 	plan        *plans.Plan
 	o           Options
 	left, width float64 // of the tracks
+	top         float64 // of the first track's place, below title and labels of marks
+	notes       []string
 	font        float64
 	span        float64 // us from the left to the right end of the tracks
 	unit        unit
@@ -51,6 +56,7 @@ const (
 	labelWidth = 120.0
 	margin     = 18.0
 	headHeight = 98.0 // title, summary and three lines of mark labels
+	noteLine   = 15.0
 	axisHeight = 40.0
 	legendLine = 22.0
 )
@@ -59,7 +65,7 @@ const (
 func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 	d := newDrawing(plan, o)
 	rows := d.rows()
-	tracks := headHeight
+	tracks := d.top
 	for _, r := range rows {
 		tracks = max(tracks, r.y+r.height)
 	}
@@ -67,22 +73,29 @@ func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 	height := tracks + axisHeight + legend.height() + margin
 	total := d.left + d.width + margin
 
-	fmt.Fprintf(d, `<defs><pattern id="hatch%[1]s" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">`+
-		`<rect width="7" height="7" fill="#ffffff"/><line x1="0" y1="0" x2="0" y2="7" stroke="#7a808c" stroke-width="2.4"/></pattern>`+
-		`<pattern id="forward%[1]s" width="6" height="5" patternUnits="userSpaceOnUse"><rect width="6" height="5" fill="#1f2430"/>`+
-		`<path d="M1 0.5L4 2.5L1 4.5" fill="none" stroke="#ffffff" stroke-width="1.2"/></pattern></defs>`+"\n", d.o.suffix)
+	d.WriteString(patterns)
 	d.head()
+	d.openZoom(tracks)
 	d.axis(tracks)
 	for _, r := range rows {
 		d.row(r)
 	}
 	d.links(rows)
 	d.marks(tracks)
-	d.WriteString(d.over.String())
+	d.class(&d.Canvas, "labels", func() { d.WriteString(d.over.String()) })
+	d.closeZoom()
 	legend.draw(d, tracks+axisHeight)
 	_, err := io.WriteString(w, d.Picture(total, height))
 	return err
 }
+
+// patterns are the fills of reconfigurations and of forwarding. All pictures of a page define the same ones.
+const patterns = `<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" ` +
+	`patternTransform="rotate(45)"><rect width="7" height="7" fill="#ffffff"/>` +
+	`<line x1="0" y1="0" x2="0" y2="7" stroke="#7a808c" stroke-width="2.4"/></pattern>` +
+	`<pattern id="forward" width="6" height="5" patternUnits="userSpaceOnUse">` +
+	`<rect width="6" height="5" fill="#1f2430"/>` +
+	`<path d="M1 0.5L4 2.5L1 4.5" fill="none" stroke="#ffffff" stroke-width="1.2"/></pattern></defs>` + "\n"
 
 func newDrawing(plan *plans.Plan, o Options) *drawing {
 	if o.Width == 0 {
@@ -102,13 +115,15 @@ func newDrawing(plan *plans.Plan, o Options) *drawing {
 		}
 		d.stretch(entries, cct)
 	}
-	d.span = math.Max(d.span, d.measuredCCT)
+	d.span = math.Max(d.span, math.Max(d.measuredCCT, d.o.WithoutBarrierUS))
 	if !(d.span > 0) || math.IsInf(d.span, 0) {
 		d.span = 1
 	}
 	d.unit = unitFor(d.span)
 	d.measureTraffic()
 	d.collect()
+	d.note()
+	d.top = headHeight + noteLine*float64(len(d.notes))
 	d.span *= 1.015 // the last line stays clear of the frame
 	return d
 }
@@ -152,7 +167,7 @@ func (d *drawing) rows() []row {
 	}
 	rows := make([]row, len(d.plan.Planes))
 	for j := range rows {
-		rows[j] = row{plane: j, y: headHeight + float64(j)*(height+gap) + gap/2, height: height, track: track}
+		rows[j] = row{plane: j, y: d.top + float64(j)*(height+gap) + gap/2, height: height, track: track}
 	}
 	return rows
 }
@@ -202,6 +217,9 @@ func (d *drawing) head() {
 		switch gap := d.plan.CCTUS/d.plan.LowerBoundUS - 1; {
 		case plans.SameUS(d.plan.CCTUS, d.plan.LowerBoundUS):
 			sum += ": optimal"
+			if d.o.WithoutBarrierUS > 0 {
+				sum += " with the barrier"
+			}
 		case gap > 0:
 			sum += ": at most " + number(math.Ceil(1e4*gap)/100) + " % above the optimum"
 		}
@@ -213,18 +231,52 @@ func (d *drawing) head() {
 		sum += fmt.Sprintf("; measured %s (%+.1f %%)", d.unit.format(d.measuredCCT), 100*(d.measuredCCT/d.plan.CCTUS-1))
 	}
 	d.Text(margin, 46, 12, "start", svg.Faint, sum)
+	for i, note := range d.notes {
+		d.Text(margin, 63+noteLine*float64(i), 12, "start", svg.Faint, note)
+	}
+}
+
+// note collects the lines that explain what a reader may take for a mistake: a run that is faster than the optimum,
+// and work after the completion time.
+func (d *drawing) note() {
+	if us := d.o.WithoutBarrierUS; us > 0 {
+		d.notes = append(d.notes, fmt.Sprintf("The plan has a barrier between steps and the run has none. "+
+			"Without the barrier this plan needs at least %s.", d.unit.format(us)))
+	}
+	count := func(planes [][]plans.Entry, cct float64) (after int) {
+		for _, entries := range planes {
+			for i := range entries {
+				e := &entries[i]
+				if e.Kind == plans.Reconfigure && e.EndUS > cct+plans.ToleranceUS {
+					after++
+				}
+			}
+		}
+		return after
+	}
+	planned, measured := count(d.plan.Planes, d.plan.CCTUS), count(d.o.Measured, d.measuredCCT)
+	if planned+measured == 0 {
+		return
+	}
+	text := fmt.Sprintf("After the CCT line: %s planned", counted(planned, "reconfiguration"))
+	if d.o.Measured != nil {
+		text += fmt.Sprintf(", %d measured", measured)
+	}
+	d.notes = append(d.notes, text+". They set the circuits for the next call and do not count as time of this one.")
 }
 
 // axis draws ticks, grid lines and the unit below the tracks.
 func (d *drawing) axis(bottom float64) {
 	span := d.span / d.unit.us
 	step := tickStep(span, max(2, int(d.width/90)))
-	for i := 0; float64(i)*step <= span; i++ {
-		v := float64(i) * step
-		x := d.x(v * d.unit.us)
-		d.Line(x, headHeight, x, bottom+4, fmt.Sprintf(`stroke="%s" stroke-width="0.8"`, svg.Grid))
-		d.Text(x, bottom+17, 10.5, "middle", svg.Faint, number(v))
-	}
+	d.class(&d.Canvas, "ticks", func() {
+		for i := 0; float64(i)*step <= span; i++ {
+			v := float64(i) * step
+			x := d.x(v * d.unit.us)
+			d.Line(x, d.top, x, bottom+4, fmt.Sprintf(`stroke="%s" stroke-width="0.8"`, svg.Grid))
+			d.Text(x, bottom+17, 10.5, "middle", svg.Faint, number(v))
+		}
+	})
 	d.Line(d.left, bottom+4, d.left+d.width, bottom+4, fmt.Sprintf(`stroke="%s"`, svg.Faint))
 	d.Text(d.left-8, bottom+17, 10.5, "end", svg.Faint, "time ["+d.unit.name+"]")
 }
@@ -244,6 +296,9 @@ func (d *drawing) marks(bottom float64) {
 			marks = append(marks, mark{d.plan.LowerBoundUS, "bound " + d.unit.format(d.plan.LowerBoundUS), svg.Good, "6 4"})
 		}
 	}
+	if us := d.o.WithoutBarrierUS; us > 0 {
+		marks = append(marks, mark{us, "bound without barrier " + d.unit.format(us), svg.Good, "6 4"})
+	}
 	if d.measuredCCT > 0 {
 		marks = append(marks, mark{d.measuredCCT, "measured " + d.unit.format(d.measuredCCT), svg.Cool, "2 3"})
 	}
@@ -253,7 +308,9 @@ func (d *drawing) marks(bottom float64) {
 			continue
 		}
 		x := d.x(m.us)
-		d.Line(x, headHeight-6, x, bottom+4, fmt.Sprintf(`stroke="%s" stroke-width="1.8" stroke-dasharray="%s"`, m.colour, m.dash))
+		times := d.times(m.us, m.us)
+		d.Line(x, d.top-6, x, bottom+4,
+			fmt.Sprintf(`stroke="%s" stroke-width="1.8" stroke-dasharray="%s"%s`, m.colour, m.dash, times))
 		w := svg.TextWidth(m.label, 11)
 		from := math.Max(margin, math.Min(x-w/2, d.left+d.width-w))
 		level := 0.0
@@ -263,6 +320,12 @@ func (d *drawing) marks(bottom float64) {
 			}
 		}
 		used = append(used, [3]float64{from, from + w, level})
-		d.Text(from+w/2, headHeight-10-13*level, 11, "middle", m.colour, m.label)
+		if times != "" {
+			fmt.Fprintf(d, "<g%s>", times)
+		}
+		d.Text(from+w/2, d.top-10-13*level, 11, "middle", m.colour, m.label)
+		if times != "" {
+			d.WriteString("</g>\n")
+		}
 	}
 }

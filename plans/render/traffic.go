@@ -137,9 +137,11 @@ func (d *drawing) links(rows []row) {
 				x0, x1 := d.x(ends[id].StartUS), d.x(e.EndUS)
 				from, to := rows[k].y+rows[k].track-1, rows[j].y+1
 				if x1 > x0 && to > from {
-					d.Rect(x0, from, x1-x0, to-from, fmt.Sprintf(`fill="%s" opacity="0.55" pointer-events="none"`, d.stepColour(e.Step)), "")
-					d.Line(x0, from, x0, to, fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink))
-					d.Line(x1, from, x1, to, fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink))
+					d.Rect(x0, from, x1-x0, to-from, fmt.Sprintf(`fill="%s" opacity="0.55" pointer-events="none"%s`,
+						d.stepColour(e.Step), d.times(ends[id].StartUS, e.EndUS)), "")
+					edge := fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink)
+					d.Line(x0, from, x0, to, edge+d.times(ends[id].StartUS, ends[id].StartUS))
+					d.Line(x1, from, x1, to, edge+d.times(e.EndUS, e.EndUS))
 				}
 			}
 			last[id], ends[id] = j, e
