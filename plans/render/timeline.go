@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"lightpath/internal/svg"
 	"lightpath/plans"
+	"lightpath/plans/circuit"
 )
 
 // Options say what to draw beside the plan. The zero value draws the plan alone.
@@ -146,30 +148,61 @@ func (d *drawing) x(us float64) float64 {
 	return d.left + d.width*math.Min(1, math.Max(0, us/d.span))
 }
 
-// row is a plane's place in the picture.
+// row is the place of a plane in the picture, or of several planes in a row that do the same.
 type row struct {
-	plane     int
-	y, height float64 // of all its tracks
-	track     float64 // height of one track
+	plane, last int     // the first and the last plane
+	y, height   float64 // of all its tracks
+	track       float64 // height of one track
 }
 
+// manyPlanes is from how many planes on rows are low, and planes that do the same share a row.
+const manyPlanes = 7
+
 func (d *drawing) rows() []row {
+	var rows []row
+	for j := range d.plan.Planes {
+		if n := len(rows); n > 0 && d.same(j-1, j) {
+			rows[n-1].last = j
+			continue
+		}
+		rows = append(rows, row{plane: j, last: j})
+	}
 	track, gap := 34.0, 16.0
 	switch {
-	case len(d.plan.Planes) > 16:
+	case len(rows) > 16:
 		track, gap, d.font = 14, 5, 9
-	case len(d.plan.Planes) > 6:
+	case len(rows) >= manyPlanes:
 		track, gap = 22, 8
 	}
 	height := track
 	if d.o.Measured != nil {
 		height = 2*track + 3
 	}
-	rows := make([]row, len(d.plan.Planes))
-	for j := range rows {
-		rows[j] = row{plane: j, y: d.top + float64(j)*(height+gap) + gap/2, height: height, track: track}
+	y := d.top + gap/2
+	for i := range rows {
+		rows[i].y, rows[i].height, rows[i].track = y, height, track
+		y += height + gap
+		if len(rows) > 16 && i%8 == 7 { // blocks of eight help to follow a row to its name
+			y += gap
+		}
 	}
 	return rows
+}
+
+// same reports whether planes a and b of many do the same, so that one row shows both.
+func (d *drawing) same(a, b int) bool {
+	equal := func(e, f plans.Entry) bool {
+		return e.Joint == "" && e.Kind == f.Kind && e.Step == f.Step && e.Bytes == f.Bytes && e.StartUS == f.StartUS &&
+			e.EndUS == f.EndUS && slices.Equal(e.Flows, f.Flows) && slices.Equal(e.To, f.To)
+	}
+	var first [2]circuit.Permutation
+	for i, plane := range []int{a, b} {
+		if plane < len(d.plan.Initial) {
+			first[i] = d.plan.Initial[plane]
+		}
+	}
+	return len(d.plan.Planes) >= manyPlanes && d.o.Measured == nil && slices.Equal(first[0], first[1]) &&
+		slices.EqualFunc(d.plan.Planes[a], d.plan.Planes[b], equal)
 }
 
 func (d *drawing) planeName(plane int) string {
@@ -181,6 +214,12 @@ func (d *drawing) planeName(plane int) string {
 
 func (d *drawing) row(r row) {
 	name := d.planeName(r.plane)
+	if r.last > r.plane {
+		name = fmt.Sprintf("planes %d to %d", r.plane, r.last)
+		if r.last < len(d.o.PlaneNames) {
+			name = d.o.PlaneNames[r.plane] + " to " + d.o.PlaneNames[r.last]
+		}
+	}
 	begins := ""
 	if r.plane < len(d.plan.Initial) {
 		begins = "begins " + MapName(d.plan.Initial[r.plane])

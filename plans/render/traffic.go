@@ -124,9 +124,10 @@ func (d *drawing) shares() (sending, switching float64, ok bool) {
 
 // links joins the blocks of a joint transmit from plane to plane.
 func (d *drawing) links(rows []row) {
-	last := make(map[string]int) // the plane that showed an id last
+	last := make(map[string]int) // the row that showed an id last
 	ends := make(map[string]*plans.Entry)
-	for j, entries := range d.plan.Planes {
+	for j, r := range rows {
+		entries := d.plan.Planes[r.plane]
 		for i := range entries {
 			e := &entries[i]
 			if e.Kind != plans.Transmit || e.Joint == "" {
