@@ -200,7 +200,7 @@ func TestHTML(t *testing.T) {
 	if strings.Count(text, "<svg ") != 1 || strings.Count(text, "<script>") != 1 {
 		t.Error("want one picture and one script")
 	}
-	for _, want := range []string{`data-labels="step 0, 15 MB|step 0|0" data-t="0 300"`, "<svg ", "busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>"} {
+	for _, want := range []string{`data-t="0 300" data-labels="step 0, 15 MB|step 0|0"`, "<svg ", "busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}
@@ -224,14 +224,14 @@ func TestBarrierAndResetsAreExplained(t *testing.T) {
 	for _, want := range []string{
 		": optimal with the barrier;", ">bound without barrier 478 us<", ">CCT 539 us = bound<",
 		">The plan has a barrier between steps and the run has none. Without the barrier this plan needs at least 478 us.<",
-		">After the CCT line: 1 reconfiguration planned, 1 measured. They set the circuits for the next call",
+		">After the last step of their plane: 1 reconfiguration planned, 1 measured. They set the circuits for the next call",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}
 	}
 	plan.Planes = [][]plans.Entry{planes[0][:1]}
-	if text = draw(t, plan, Options{}); strings.Contains(text, "barrier") || strings.Contains(text, "After the CCT") {
+	if text = draw(t, plan, Options{}); strings.Contains(text, "barrier") || strings.Contains(text, "After the last") {
 		t.Error("notes without a cause")
 	}
 }
@@ -275,7 +275,7 @@ func TestTrace(t *testing.T) {
 	if lanes[[2]int{0, 0}] != "east" || lanes[[2]int{0, 1}] != "plane 1" || lanes[[2]int{1, 0}] != "east" || slices != entries {
 		t.Errorf("lanes %v, %d slices of %d", lanes, slices, entries)
 	}
-	if e := f.Events[3]; e.Name != "step 0" || e.TS != 0 || *e.Dur != 300 || e.Args["bytes per flow"] != 1.5e7 {
+	if e := f.Events[2]; e.Name != "step 0" || e.TS != 0 || *e.Dur != 100 || e.Args["bytes per flow"] != 5e6 {
 		t.Errorf("first slice %+v, %v us", e, *e.Dur)
 	}
 	plan.Planes[0][0].EndUS = math.Inf(1)

@@ -26,7 +26,8 @@ type Options struct {
 	// MeasuredCCTUS is the completion time of that run; 0: the end of its last transmit.
 	MeasuredCCTUS float64
 	// WithoutBarrierUS is the least time of this plan if a plane starts a step as soon as it can: without the
-	// barrier that the cost model has between steps. 0: the run has that barrier too.
+	// barrier that the cost model has between steps. 0: the run has that barrier too. A value of the plan's CCT or
+	// more explains nothing and is not drawn.
 	WithoutBarrierUS float64
 	// Zoom draws what [ZoomScript] needs. A picture without it has no need of a page.
 	Zoom bool
@@ -109,6 +110,9 @@ func newDrawing(plan *plans.Plan, o Options) *drawing {
 	for _, entries := range plan.Planes {
 		d.stretch(entries, nil)
 	}
+	if !(o.WithoutBarrierUS < plan.CCTUS) || plans.SameUS(o.WithoutBarrierUS, plan.CCTUS) {
+		d.o.WithoutBarrierUS = 0
+	}
 	d.measuredCCT = o.MeasuredCCTUS
 	for _, entries := range o.Measured {
 		var cct *float64
@@ -117,7 +121,7 @@ func newDrawing(plan *plans.Plan, o Options) *drawing {
 		}
 		d.stretch(entries, cct)
 	}
-	d.span = math.Max(d.span, math.Max(d.measuredCCT, d.o.WithoutBarrierUS))
+	d.span = math.Max(d.span, d.measuredCCT)
 	if !(d.span > 0) || math.IsInf(d.span, 0) {
 		d.span = 1
 	}
@@ -282,26 +286,26 @@ func (d *drawing) note() {
 		d.notes = append(d.notes, fmt.Sprintf("The plan has a barrier between steps and the run has none. "+
 			"Without the barrier this plan needs at least %s.", d.unit.format(us)))
 	}
-	count := func(planes [][]plans.Entry, cct float64) (after int) {
-		for _, entries := range planes {
-			for i := range entries {
-				e := &entries[i]
-				if e.Kind == plans.Reconfigure && e.EndUS > cct+plans.ToleranceUS {
-					after++
-				}
-			}
+	if planned := resets(d.plan.Planes); planned > 0 {
+		text := "After the last step of their plane: " + counted(planned, "reconfiguration") + " planned"
+		if d.o.Measured != nil {
+			text += fmt.Sprintf(", %d measured", resets(d.o.Measured))
 		}
-		return after
+		d.notes = append(d.notes, text+". They set the circuits for the next call and may end after the CCT line.")
 	}
-	planned, measured := count(d.plan.Planes, d.plan.CCTUS), count(d.o.Measured, d.measuredCCT)
-	if planned+measured == 0 {
-		return
+}
+
+// resets counts the reconfigurations that no transmit of their plane follows.
+func resets(planes [][]plans.Entry) (n int) {
+	for _, entries := range planes {
+		for _, e := range slices.Backward(entries) {
+			if e.Kind != plans.Reconfigure {
+				break
+			}
+			n++
+		}
 	}
-	text := fmt.Sprintf("After the CCT line: %s planned", counted(planned, "reconfiguration"))
-	if d.o.Measured != nil {
-		text += fmt.Sprintf(", %d measured", measured)
-	}
-	d.notes = append(d.notes, text+". They set the circuits for the next call and do not count as time of this one.")
+	return n
 }
 
 // axis draws ticks, grid lines and the unit below the tracks.
