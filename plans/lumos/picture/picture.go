@@ -95,7 +95,7 @@ func Logical(l *lumos.Logical) string {
 	}
 	var c svg.Canvas
 	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink, fmt.Sprintf("Logical topology: %d pods, %d spines each, %d links", f.Pods, f.Spines(), all.Total()/2))
-	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, fmt.Sprintf("A cell is the links between two pods: row and column are pod numbers. "+
+	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, fmt.Sprintf("A cell: the links between two pods. "+
 		"Contention between leaf and spine: %d (1 is none).", max(1, l.Contention())))
 	top := coreMargin + 64
 	size := math.Max(220, math.Min(420, float64(f.Pods)*34))
