@@ -200,7 +200,10 @@ func TestHTML(t *testing.T) {
 	if strings.Count(text, "<svg ") != 1 || strings.Count(text, "<script>") != 1 {
 		t.Error("want one picture and one script")
 	}
-	for _, want := range []string{`data-t="0 300" data-labels="step 0, 15 MB|step 0|0"`, "<svg ", "busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>"} {
+	for _, want := range []string{
+		`data-t="0 300" data-labels="step 0, 15 MB|step 0|0"`, "<svg ",
+		"busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}
@@ -272,7 +275,8 @@ func TestTrace(t *testing.T) {
 			}
 		}
 	}
-	if lanes[[2]int{0, 0}] != "east" || lanes[[2]int{0, 1}] != "plane 1" || lanes[[2]int{1, 0}] != "east" || slices != entries {
+	if lanes[[2]int{0, 0}] != "east" || lanes[[2]int{0, 1}] != "plane 1" ||
+		lanes[[2]int{1, 0}] != "east" || slices != entries {
 		t.Errorf("lanes %v, %d slices of %d", lanes, slices, entries)
 	}
 	if e := f.Events[2]; e.Name != "step 0" || e.TS != 0 || *e.Dur != 100 || e.Args["bytes per flow"] != 5e6 {

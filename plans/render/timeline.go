@@ -51,7 +51,7 @@ type drawing struct {
 	maps        map[uint64]int // index of a held map in holds
 	traffic     map[*plans.Entry]traffic
 	flows       [][][2]int // of the problem's steps, as they are asked for
-	over        svg.Canvas // what goes above everything else
+	over        svg.Canvas // elements above all others
 	measuredCCT float64
 }
 

@@ -17,8 +17,8 @@ var zoomText string
 // after its timelines. It changes timelines that were drawn with [Options.Zoom].
 func ZoomScript() template.HTML { return template.HTML("<script>\n" + zoomText + "</script>\n") }
 
-// maxDetail bounds the entries of a picture that a reader can zoom. A picture of more entries draws one in place of
-// those that are closer than a pixel, so that pages stay small.
+// maxDetail bounds the entries of a picture that a reader can zoom. In a picture with more entries, one
+// stands for all that are within a pixel, so that pages stay small.
 const maxDetail = 30000
 
 // zoomDetail is how much closer than a pixel the entries of a picture with few of them may be.
@@ -68,7 +68,7 @@ func (d *drawing) labelled(labels []string) string {
 	return fmt.Sprintf(` data-labels="%s"`, svg.Escape(strings.Join(labels, "|")))
 }
 
-// class returns the attribute by which the script finds elements that it replaces.
+// class puts the elements that draw writes into a group, which the script finds by its name and replaces.
 func (d *drawing) class(c *svg.Canvas, name string, draw func()) {
 	if d.o.Zoom {
 		fmt.Fprintf(c, `<g class="%s">`, name)
