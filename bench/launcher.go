@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,8 +178,10 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	}
 	p := &rankProcess{cmd: cmd, out: out}
 	cmd.Stderr = &p.stderr
-	if err := cmd.Start(); err != nil {
+	if err := cmd.Start(); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("bench: cannot start rank %d: %w (build it with make)", rank, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("bench: cannot start rank %d: %w", rank, err)
 	}
 	if j.ranks.OnStart != nil {
 		j.ranks.OnStart(rank, cmd.Process)

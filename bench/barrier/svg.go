@@ -18,8 +18,9 @@ func (r *Report) SVG() []byte {
 	var c svg.Canvas
 	c.Text(svgLeft, 16, 13, "start", svg.Ink, fmt.Sprintf("Barrier of %d ranks, %s, %s: p50 %v, p99 %v",
 		r.Ranks, r.Name, r.Mode, r.All.P50, r.All.P99))
-	c.Text(svgLeft, 30, 11, "start", svg.Faint, fmt.Sprintf("%d rounds on %d CPUs; from the last post until the last rank knows",
-		r.Rounds, r.CPUs))
+	c.Text(svgLeft, 30, 11, "start", svg.Faint,
+		fmt.Sprintf("%d rounds on %d CPUs; from the last post until the last rank knows",
+			r.Rounds, r.CPUs))
 	most := 1
 	for _, k := range r.Histogram {
 		most = max(most, k.Count)

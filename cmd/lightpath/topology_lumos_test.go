@@ -117,10 +117,12 @@ func TestOCSRewire(t *testing.T) {
 	}
 	core, address := controllerOf(t, controllertest.NewPanel(4, 4), rpc.ServerOptions{}, "g0o0", "g0o1", "g0o2", "g0o3")
 	for _, links := range []string{`[[0,2,1],[1,4,2],[3,6,1]]}`, `[[0,4,2],[2,6,1],[3,7,2]]}`} {
-		if o := command(t, head+links, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--out", file("core.json"), "--steps", file("steps.json"), "--prune"); o.status != 0 {
+		if o := command(t, head+links, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--out",
+			file("core.json"), "--steps", file("steps.json"), "--prune"); o.status != 0 {
 			t.Fatal(o.stderr)
 		}
-		if out := succeed(t, "", "ocs", "rewire", "--controller", address, "--steps", file("steps.json")); !strings.Contains(out, "step 1 of") {
+		if out := succeed(t, "", "ocs", "rewire", "--controller", address, "--steps",
+			file("steps.json")); !strings.Contains(out, "step 1 of") {
 			t.Error(out)
 		}
 		c, err := lumos.DecodeCore([]byte(content(t, file("core.json"))))
@@ -138,7 +140,8 @@ func TestOCSRewire(t *testing.T) {
 		}
 	}
 	_, other := startController(t, controllertest.NewPanel(4, 2), rpc.ServerOptions{})
-	refuse(t, "", []string{"step 1", "no plane g0o"}, "ocs", "rewire", "--controller", other, "--steps", file("steps.json"))
+	refuse(t, "", []string{"step 1", "no plane g0o"}, "ocs", "rewire", "--controller", other, "--steps",
+		file("steps.json"))
 	refuse(t, "", []string{"--controller is required"}, "ocs", "rewire", "--steps", file("steps.json"))
 	refuse(t, `{"version":1}`, []string{"standard input", "k_leaf"}, "ocs", "rewire", "--controller", other, "--steps", "-")
 }

@@ -189,7 +189,8 @@ func TestDeterministic(t *testing.T) {
 				first = f
 			}
 			if !slices.Equal(f.Circuits, first.Circuits) || f.Makespan != first.Makespan || f.Evaluations != first.Evaluations {
-				t.Errorf("%s: %v in %v us with 1 worker, %v in %v us with %d", sharing, first.Circuits, first.Makespan, f.Circuits, f.Makespan, workers)
+				t.Errorf("%s: %v in %v us with 1 worker, %v in %v us with %d", sharing, first.Circuits, first.Makespan, f.Circuits,
+					f.Makespan, workers)
 			}
 		}
 	}

@@ -167,7 +167,8 @@ func (p *byFlow) update(r *Requirement) (Change, error) {
 		return Change{}, err
 	}
 	if p.maps == nil {
-		p.halves, p.maps, p.has = make([]*matrix.Matrix, f.Spines()), make([][]*matrix.Matrix, f.Spines()), NewConfiguration(f)
+		p.halves, p.maps, p.has = make([]*matrix.Matrix, f.Spines()), make([][]*matrix.Matrix, f.Spines()),
+			NewConfiguration(f)
 	}
 	change := Change{Links: f.Pods * f.OCSes() / 2}
 	for h, core := range l.Core {

@@ -61,7 +61,8 @@ func (c Cable) direction() string {
 }
 
 func (c Cable) String() string {
-	return fmt.Sprintf("pod %d spine %d port %d %s - group %d OCS %d port %d", c.Pod, c.Spine, c.Port, c.direction(), c.Spine, c.OCS, c.OCSPort)
+	return fmt.Sprintf("pod %d spine %d port %d %s - group %d OCS %d port %d", c.Pod, c.Spine, c.Port, c.direction(),
+		c.Spine, c.OCS, c.OCSPort)
 }
 
 // Cables returns the fibres between spines and core in the order of pod, spine, port and direction, egress first. An
@@ -71,7 +72,8 @@ func (f Fabric) Cables(w Wiring) ([]Cable, error) {
 		return nil, err
 	}
 	if w == Doubled && 2*f.Pods > f.KOCS {
-		return nil, fmt.Errorf("%w: pods: %d need 2 ports each on every OCS of doubled wiring, and k_ocs is %d", ErrInput, f.Pods, f.KOCS)
+		return nil, fmt.Errorf("%w: pods: %d need 2 ports each on every OCS of doubled wiring, and k_ocs is %d", ErrInput,
+			f.Pods, f.KOCS)
 	}
 	all := make([]Cable, 0, 2*f.Pods*f.OCSes())
 	for pod := range f.Pods {

@@ -66,7 +66,8 @@ const maxNumber = 1 << 53
 
 // config is what both forms fill in.
 func (o *Options) config(tp, pp, ep, gpus, batches int) (*train.Config, error) {
-	c := &train.Config{Model: train.Model{Name: o.Name}, TP: tp, PP: pp, EP: ep, ETP: max(1, o.ETP), GPUs: gpus, GPUsPerPod: o.GPUsPerPod,
+	c := &train.Config{Model: train.Model{Name: o.Name}, TP: tp, PP: pp, EP: ep, ETP: max(1, o.ETP), GPUs: gpus,
+		GPUsPerPod:   o.GPUsPerPod,
 		MicroBatches: batches, Gbps: o.Gbps, ScaleUpGBs: o.ScaleUpGBs}
 	if pp < 1 || pp > 1<<12 {
 		return nil, fmt.Errorf("%w: pp: %d stages", ErrWorkload, pp)

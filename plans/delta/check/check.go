@@ -166,7 +166,8 @@ func (c *checker) dependencies() error {
 	for k, d := range c.g.Deps {
 		earliest := c.s.Spans[d.From].End + d.Delay
 		if start := c.s.Spans[d.To].Start; start < earliest-slack(earliest) {
-			return fmt.Errorf("(16) dependency %d: task %d (%s) starts at %v us, not before %v", k, d.To, c.g.Tasks[d.To].Name, start, earliest)
+			return fmt.Errorf("(16) dependency %d: task %d (%s) starts at %v us, not before %v", k, d.To, c.g.Tasks[d.To].Name,
+				start, earliest)
 		}
 	}
 	return nil

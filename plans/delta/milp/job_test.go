@@ -128,7 +128,8 @@ func TestJob(t *testing.T) {
 	var makespan [2]float64
 	for kind, sharing := range map[milp.Kind]delta.Sharing{milp.Topo: delta.Fair, milp.Joint: delta.Critical} {
 		p, found, start := searched(t, 2, sharing)
-		job, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds), Margin: 1, Extra: extra})
+		job, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds),
+			Margin: 1, Extra: extra})
 		if err != nil {
 			t.Fatal(err)
 		}

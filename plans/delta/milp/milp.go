@@ -129,7 +129,8 @@ func (m *Model) Intervals() int { return m.windows.count }
 
 // WriteLP writes the program in the CPLEX LP format, WriteMPS in the free MPS format.
 func (m *Model) WriteLP(w io.Writer) error {
-	return m.program.WriteLP(w, fmt.Sprintf("DELTA-%v, %d tasks, %d intervals; times in units of %g us", m.o.Kind, len(m.g.Tasks), m.windows.count, m.unit))
+	return m.program.WriteLP(w, fmt.Sprintf("DELTA-%v, %d tasks, %d intervals; times in units of %g us", m.o.Kind,
+		len(m.g.Tasks), m.windows.count, m.unit))
 }
 
 // WriteMPS is described at [Model.WriteLP].
@@ -215,7 +216,8 @@ func (m *Model) boundaries() {
 	for k := range w.count {
 		d := p.Add(fmt.Sprintf("d_%d", k), 0, w.longest(k)/m.unit)
 		m.d = append(m.d, d)
-		p.Row(fmt.Sprintf("c14_%d", k), mip.Equal, 0, mip.Term{Coef: 1, Var: d}, mip.Term{Coef: -1, Var: m.t[k+1]}, mip.Term{Coef: 1, Var: m.t[k]})
+		p.Row(fmt.Sprintf("c14_%d", k), mip.Equal, 0, mip.Term{Coef: 1, Var: d}, mip.Term{Coef: -1, Var: m.t[k+1]},
+			mip.Term{Coef: 1, Var: m.t[k]})
 	}
 }
 
@@ -258,10 +260,12 @@ func (m *Model) activity(i int) {
 		}
 		p.Row("c13"+at, mip.AtLeast, 0, rising...)
 		if late := (w.lct[i]-m.g.LeastTime(&m.g.Tasks[i])-w.lo[k])/m.unit + 1e-4; late > 0 {
-			p.Row("c15a"+at, mip.AtMost, late, mip.Term{Coef: 1, Var: v.start}, mip.Term{Coef: -1, Var: m.t[k]}, mip.Term{Coef: late, Var: y})
+			p.Row("c15a"+at, mip.AtMost, late, mip.Term{Coef: 1, Var: v.start}, mip.Term{Coef: -1, Var: m.t[k]},
+				mip.Term{Coef: late, Var: y})
 		}
 		if early := (w.hi[k+1]-w.est[i])/m.unit + 1e-4; early > 0 {
-			p.Row("c15b"+at, mip.AtLeast, -early, mip.Term{Coef: 1, Var: v.end}, mip.Term{Coef: -1, Var: m.t[k+1]}, mip.Term{Coef: -early, Var: y})
+			p.Row("c15b"+at, mip.AtLeast, -early, mip.Term{Coef: 1, Var: v.end}, mip.Term{Coef: -1, Var: m.t[k+1]},
+				mip.Term{Coef: -early, Var: y})
 		}
 	}
 	p.Row(fmt.Sprintf("c11_%d", i), mip.Equal, m.volume[i], all...)
@@ -334,8 +338,10 @@ func (m *Model) fair(j, k int, tasks []int) {
 		v, at := &m.ends[i], k-m.windows.first[i]
 		each := 1 / float64(m.g.Tasks[i].Flows)
 		name := fmt.Sprintf("_%d_%d", i, k)
-		p.Row("c17a"+name, mip.AtMost, most, mip.Term{Coef: each, Var: v.w[at]}, mip.Term{Coef: -1, Var: u}, mip.Term{Coef: most, Var: v.y[at]})
-		p.Row("c17b"+name, mip.AtMost, most, mip.Term{Coef: 1, Var: u}, mip.Term{Coef: -each, Var: v.w[at]}, mip.Term{Coef: most, Var: v.y[at]})
+		p.Row("c17a"+name, mip.AtMost, most, mip.Term{Coef: each, Var: v.w[at]}, mip.Term{Coef: -1, Var: u},
+			mip.Term{Coef: most, Var: v.y[at]})
+		p.Row("c17b"+name, mip.AtMost, most, mip.Term{Coef: 1, Var: u}, mip.Term{Coef: -each, Var: v.w[at]},
+			mip.Term{Coef: most, Var: v.y[at]})
 	}
 }
 
@@ -369,7 +375,8 @@ func (m *Model) sharers() [][]int {
 			sets = append(sets, tasks)
 		}
 	}
-	for _, side := range []func(*dag.Task) []int{func(t *dag.Task) []int { return t.Src }, func(t *dag.Task) []int { return t.Dst }} {
+	for _, side := range []func(*dag.Task) []int{func(t *dag.Task) []int { return t.Src },
+		func(t *dag.Task) []int { return t.Dst }} {
 		byGPU := make(map[int][]int)
 		var gpus []int
 		for i := range m.g.Tasks {

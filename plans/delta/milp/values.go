@@ -41,7 +41,8 @@ func (m *Model) StartValues() ([]float64, error) {
 		}
 		from, to := at(span.Start), at(span.End)
 		if from < w.first[i] || to-1 > w.last[i] {
-			return nil, fmt.Errorf("%w: the start has tasks[%d] in intervals %d..%d, outside %d..%d", ErrModel, i, from, to-1, w.first[i], w.last[i])
+			return nil, fmt.Errorf("%w: the start has tasks[%d] in intervals %d..%d, outside %d..%d", ErrModel, i, from, to-1,
+				w.first[i], w.last[i])
 		}
 		x[v.s[from-w.first[i]]] = 1
 		for k := from; k < to; k++ {

@@ -71,7 +71,8 @@ func Contention(g *dag.Graph, runs []Run, critical int) string {
 	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("Rates in GB/s since the first begins, at %s", ms(begin)))
 	a.draw(&c)
 	for k, r := range runs {
-		p := plot{axis: &a, top: topMargin + 24 + float64(k)*(contentionHeight+40), height: contentionHeight, peak: 1.1 * peak}
+		p := plot{axis: &a, top: topMargin + 24 + float64(k)*(contentionHeight+40), height: contentionHeight,
+			peak: 1.1 * peak}
 		p.frame(&c, "")
 		series := stack(r.Schedule, list, func(i int) int { return slices.Index(list, i) }, len(list))
 		for n, i := range list {
@@ -83,7 +84,8 @@ func Contention(g *dag.Graph, runs []Run, critical int) string {
 		}
 		least, most := rates(r.Schedule.Spans[critical].Segments)
 		p.limit(&c, capacityWithin(g, r.Schedule.Circuits, pair, p.peak))
-		c.Text(a.left, p.top-8, 12, "start", svg.Ink, fmt.Sprintf("%s: %s at %.4g to %.4g GB/s, ends at %s", r.Name, g.Tasks[critical].Name,
+		c.Text(a.left, p.top-8, 12, "start", svg.Ink, fmt.Sprintf("%s: %s at %.4g to %.4g GB/s, ends at %s", r.Name,
+			g.Tasks[critical].Name,
 			least/1e3, most/1e3, ms(r.Schedule.Spans[critical].End-begin)))
 	}
 	x := a.left

@@ -69,7 +69,8 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 		p.frame(&c, g.Pods[pair[0]].Name+" - "+g.Pods[pair[1]].Name)
 		for n := range kinds {
 			if d := p.area(series, n); d != "" {
-				c.Path(d, fmt.Sprintf(`fill="%[1]s" stroke="%[1]s" stroke-width="0.6"`, svg.Colour(n)), kinds[n]) // a line, or what is short is not seen
+				// a line, or what is short is not seen
+				c.Path(d, fmt.Sprintf(`fill="%[1]s" stroke="%[1]s" stroke-width="0.6"`, svg.Colour(n)), kinds[n])
 			}
 		}
 		p.limit(&c, limit)

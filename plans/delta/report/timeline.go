@@ -39,7 +39,8 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 	bottom := topMargin + float64(len(rows))*(rowHeight+rowGap)
 	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
 	path, communication := g.Critical(s)
-	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("%s, critical path of %d tasks with %s between pods", ms(s.Makespan), len(path), ms(communication)))
+	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("%s, critical path of %d tasks with %s between pods",
+		ms(s.Makespan), len(path), ms(communication)))
 	a.draw(&c)
 	for r := range rows {
 		y := topMargin + float64(r)*(rowHeight+rowGap)

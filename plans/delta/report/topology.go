@@ -51,7 +51,8 @@ func Topology(g *dag.Graph, circuits dag.Circuits) string {
 
 func linkTitle(g *dag.Graph, l, n int) string {
 	k := g.Links[l]
-	s := fmt.Sprintf("%s to %s: %d circuits, %g Gb/s each way", g.Pods[k.Pods[0]].Name, g.Pods[k.Pods[1]].Name, n, float64(n)*g.Gbps)
+	s := fmt.Sprintf("%s to %s: %d circuits, %g Gb/s each way", g.Pods[k.Pods[0]].Name, g.Pods[k.Pods[1]].Name, n,
+		float64(n)*g.Gbps)
 	if len(k.Copies) > 1 {
 		s += fmt.Sprintf("; %d such pairs in the job", len(k.Copies))
 	}

@@ -49,7 +49,8 @@ func (c cbc) Solve(ctx context.Context, p *mip.Program, o Options) (Result, erro
 		args = append(args, "-mipstart", j.path("start.txt"))
 	}
 	// The text has names but eight digits; the other file has all digits but no names.
-	args = append(args, "-printingOptions", "all", "-solve", "-solution", j.path("solution.txt"), "-saveSolution", j.path("solution.bin"), "-quit")
+	args = append(args, "-printingOptions", "all", "-solve", "-solution", j.path("solution.txt"), "-saveSolution",
+		j.path("solution.bin"), "-quit")
 	log, err := j.run(ctx, o, c.path, args...)
 	if err != nil {
 		return Result{}, err

@@ -1,6 +1,6 @@
-// Package solver has a mixed-integer program solved by a program that is installed: CBC,
-// HiGHS or Gurobi. Nothing that plans needs one; DELTA's exact models do.
+// Package solver solves a mixed-integer program with an installed program: CBC, HiGHS or Gurobi.
+// Only DELTA's exact models use it.
 //
-// Layer: inside plans, and the one place there that starts processes. Files live in a
-// temporary directory that is removed before Solve returns, and so do the processes.
+// Layer: inside plans/delta. It is the only package of plans that starts processes. Files are in a
+// temporary directory. Solve removes it, and ends the processes, before it returns.
 package solver

@@ -162,7 +162,8 @@ echo "Time limit reached"; echo "Best objective -3.0e+00, best bound -9.5e+00, g
 			p := &mip.Program{}
 			x, rest := p.AddInteger("x_a", 0, 1), p.Add("rest", 0, 1)
 			p.Minimize(mip.Term{Coef: -3, Var: x}, mip.Term{Coef: 1, Var: rest})
-			r, err := s.Solve(t.Context(), p, Options{TimeLimit: time.Minute, Gap: 1e-3, Threads: 2, Start: []float64{0.9999999, 0}})
+			r, err := s.Solve(t.Context(), p, Options{TimeLimit: time.Minute, Gap: 1e-3, Threads: 2,
+				Start: []float64{0.9999999, 0}})
 			if err != nil || r.Status != tc.want || r.Bound != tc.bound {
 				t.Fatalf("%+v, %v", r, err)
 			}

@@ -116,12 +116,14 @@ func (c *Config) Validate() error {
 		name  string
 		value float64
 	}
-	counts := []count{{"tp", c.TP}, {"pp", c.PP}, {"ep", c.EP}, {"etp", c.ETP}, {"gpus", c.GPUs}, {"gpus_per_pod", c.GPUsPerPod},
+	counts := []count{{"tp", c.TP}, {"pp", c.PP}, {"ep", c.EP}, {"etp", c.ETP}, {"gpus", c.GPUs},
+		{"gpus_per_pod", c.GPUsPerPod},
 		{"micro_batches", c.MicroBatches}}
 	rates := []rate{{"bandwidth_gbps", c.Gbps}, {"scale_up_gb_s", c.ScaleUpGBs}}
 	if c.Stages == nil {
 		counts = append(counts, count{"micro_batch", c.MicroBatch}, count{"sequence", c.Sequence})
-		rates = append(rates, rate{"tflops", c.TFLOPS}, rate{"efficiency", c.Efficiency}, rate{"activation_bytes", c.Activation},
+		rates = append(rates, rate{"tflops", c.TFLOPS}, rate{"efficiency", c.Efficiency},
+			rate{"activation_bytes", c.Activation},
 			rate{"gradient_bytes", c.Gradient})
 	}
 	for _, f := range counts {
@@ -166,7 +168,8 @@ func (c *Config) checkStages() error {
 	}
 	wrong := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
 	for s, k := range c.Stages {
-		for name, v := range map[string]float64{"forward_us": k.Forward, "backward_us": k.Backward, "flow_bytes": k.Flow, "scatter_us": k.Scatter, "gather_us": k.Gather} {
+		for name, v := range map[string]float64{"forward_us": k.Forward, "backward_us": k.Backward, "flow_bytes": k.Flow,
+			"scatter_us": k.Scatter, "gather_us": k.Gather} {
 			if wrong(v) {
 				return fmt.Errorf("stages[%d].%s: %v is negative or not finite", s, name, v)
 			}

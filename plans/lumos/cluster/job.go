@@ -42,7 +42,8 @@ func (j *Job) Check(serverGPUs int) error {
 		return fmt.Errorf("%w: job %s: %w", ErrInput, j.Name, err)
 	}
 	if n := serversOf(j.GPUs, serverGPUs); j.Grid.Servers() != n {
-		return fmt.Errorf("%w: job %s: %d GPUs are %d servers, its grid is PP %d x DP %d", ErrInput, j.Name, j.GPUs, n, j.Grid.PP, j.Grid.DP)
+		return fmt.Errorf("%w: job %s: %d GPUs are %d servers, its grid is PP %d x DP %d", ErrInput, j.Name, j.GPUs, n,
+			j.Grid.PP, j.Grid.DP)
 	}
 	sum := 0.0
 	for phase, share := range j.Shares {

@@ -80,7 +80,8 @@ type duties struct {
 }
 
 func newRouter(f *Fabric, links int, seed uint64) *router {
-	r := &router{tries: probes, random: rand.New(rand.NewPCG(seed, 0x726f757465)), busy: make([]float64, links), own: make([]float64, links), jobs: map[int]duties{}}
+	r := &router{tries: probes, random: rand.New(rand.NewPCG(seed, 0x726f757465)), busy: make([]float64, links),
+		own: make([]float64, links), jobs: map[int]duties{}}
 	if f.Routing == ECMP {
 		r.tries = 1
 	}

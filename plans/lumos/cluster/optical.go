@@ -35,7 +35,8 @@ type tenant struct {
 }
 
 func newOptical(f *Fabric, seed uint64) (*optical, error) {
-	o := &optical{fabric: f.core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{}, central: f.Routing == Central}
+	o := &optical{fabric: f.core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{},
+		central: f.Routing == Central}
 	var err error
 	if o.core, err = lumos.NewCore(o.fabric); err != nil {
 		return nil, err

@@ -109,7 +109,8 @@ func check(c *Config) error {
 		}
 		last = j.Arrival
 		if !empty.Fits(j.Grid.Servers(), j.Grid.EP) {
-			return fmt.Errorf("%w: job %s: %d GPUs, in groups of %d servers, do not fit into %s with %d GPUs", ErrInput, j.Name, j.GPUs, j.Grid.EP, c.Fabric.Name, c.Fabric.GPUs)
+			return fmt.Errorf("%w: job %s: %d GPUs, in groups of %d servers, do not fit into %s with %d GPUs", ErrInput, j.Name,
+				j.GPUs, j.Grid.EP, c.Fabric.Name, c.Fabric.GPUs)
 		}
 	}
 	return nil
@@ -182,7 +183,8 @@ func (s *simulation) start(job int, j *Job, a place.Allocation) error {
 	if err != nil {
 		return err
 	}
-	r := &running{job: job, allocation: a, paths: admitted.paths, left: s.config.Iterations, steps: stepsOf(j, admitted.paths, s.config.Iterations)}
+	r := &running{job: job, allocation: a, paths: admitted.paths, left: s.config.Iterations,
+		steps: stepsOf(j, admitted.paths, s.config.Iterations)}
 	s.jobs[job] = r
 	for moved, p := range admitted.moved {
 		s.reroute(s.jobs[moved], p)

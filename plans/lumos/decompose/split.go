@@ -136,7 +136,8 @@ func (s *splitter) pair(links []link, ends func(link) (int32, int32)) []int32 {
 	slices.SortFunc(order, func(x, y int32) int {
 		here, there := ends(links[x])
 		here2, there2 := ends(links[y])
-		return cmp.Or(cmp.Compare(s.groupOf(here), s.groupOf(here2)), cmp.Compare(here, here2), cmp.Compare(there, there2), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(s.groupOf(here), s.groupOf(here2)), cmp.Compare(here, here2), cmp.Compare(there, there2),
+			cmp.Compare(x, y))
 	})
 	partner := make([]int32, len(links))
 	for e := range partner {

@@ -1,5 +1,5 @@
-// Package matrix holds sparse square matrices of link counts, the currency of job-level
-// topology: requirements between leaves, links between pods, and what they are divided into.
+// Package matrix holds sparse square matrices of link counts: requirements between leaves, links
+// between pods, and their parts.
 //
-// Layer: a leaf inside plans. It knows rows and counts, neither leaves nor switches.
+// Layer: the innermost package of plans/lumos. It knows rows and counts, neither leaves nor switches.
 package matrix

@@ -1,5 +1,5 @@
-// Package picture draws the cores of clusters as SVG: wiring, logical topologies, the steps of a
-// rewiring.
+// Package picture draws the optical core of a cluster as SVG: wirings, logical topologies, and the
+// steps of a rewiring.
 //
-// Layer: part of plans/lumos. It performs no I/O.
+// Layer: plans/lumos, above lumos and matrix, on internal/svg. It performs no I/O.
 package picture

@@ -30,8 +30,10 @@ func Wiring(f lumos.Fabric, w lumos.Wiring) (string, error) {
 	}
 	pods, ports := min(f.Pods, 3), min(f.KSpine, 4)
 	var c svg.Canvas
-	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink, fmt.Sprintf("%s wiring: the first spine of each pod, and its group of %d OCSes", w, f.KSpine))
-	said := fmt.Sprintf("solid: sends into the core; dashed: receives from it. %d of %d pods, %d of %d ports of a spine.", pods, f.Pods, ports, f.KSpine)
+	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
+		fmt.Sprintf("%s wiring: the first spine of each pod, and its group of %d OCSes", w, f.KSpine))
+	said := fmt.Sprintf("solid: sends into the core; dashed: receives from it. %d of %d pods, %d of %d ports of a spine.",
+		pods, f.Pods, ports, f.KSpine)
 	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, said)
 	top := coreMargin + 44
 	podHeight := float64(2*ports)*portPitch + 12
@@ -94,9 +96,10 @@ func Logical(l *lumos.Logical) string {
 		}
 	}
 	var c svg.Canvas
-	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink, fmt.Sprintf("Logical topology: %d pods, %d spines each, %d links", f.Pods, f.Spines(), all.Total()/2))
-	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, fmt.Sprintf("A cell: the links between two pods. "+
-		"Contention between leaf and spine: %d (1 is none).", max(1, l.Contention())))
+	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
+		fmt.Sprintf("Logical topology: %d pods, %d spines each, %d links", f.Pods, f.Spines(), all.Total()/2))
+	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint,
+		fmt.Sprintf("A cell: the links between two pods. Contention between leaf and spine: %d (1 is none).", max(1, l.Contention())))
 	top := coreMargin + 64
 	size := math.Max(220, math.Min(420, float64(f.Pods)*34))
 	heat(&c, coreMargin+24, top, size, "all spines", all)
@@ -105,7 +108,8 @@ func Logical(l *lumos.Logical) string {
 	small := math.Max(120, (size-panelGap*float64((shown-1)/columns))/math.Ceil(float64(shown)/float64(columns)))
 	x0 := coreMargin + 24 + size + 3*panelGap
 	for h := range shown {
-		heat(&c, x0+float64(h%columns)*(small+panelGap), top+float64(h/columns)*(small+panelGap), small, fmt.Sprintf("spine %d", h), l.Core[h])
+		heat(&c, x0+float64(h%columns)*(small+panelGap), top+float64(h/columns)*(small+panelGap), small,
+			fmt.Sprintf("spine %d", h), l.Core[h])
 	}
 	rows := float64((shown + columns - 1) / columns)
 	height := math.Max(top+size+panelGap, top+rows*(small+panelGap))
@@ -153,8 +157,11 @@ func Steps(from *lumos.Configuration, steps []lumos.Step) string {
 	const cell = 26.0
 	var c svg.Canvas
 	groups, pairs := min(f.Spines(), 2*mostPicture), min(f.Pairs(), 2*mostPicture)
-	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink, fmt.Sprintf("Rewiring, step by step: %d groups of OCSes, %d pairs each, %d steps in all", f.Spines(), f.Pairs(), len(steps)))
-	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, "A cell is a pair of OCSes: red moves in the step (circuits made), green has moved, grey stays as it was.")
+	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
+		fmt.Sprintf("Rewiring, step by step: %d groups of OCSes, %d pairs each, %d steps in all", f.Spines(), f.Pairs(),
+			len(steps)))
+	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint,
+		"A cell is a pair of OCSes: red moves in the step (circuits made), green has moved, grey stays as it was.")
 	width, height := math.Max(720, coreMargin*2+90+float64(pairs)*cell), coreMargin+44
 	state := from.Clone()
 	const untouched, done, moving = 0, 1, 2
@@ -169,7 +176,9 @@ func Steps(from *lumos.Configuration, steps []lumos.Step) string {
 			made[[2]int{m.Group, m.Pair}] = state.Even[m.Group][m.Pair].Changes(m.Even)
 			state.Even[m.Group][m.Pair] = m.Even
 		}
-		c.Text(coreMargin, height+coreFont, coreFont, "start", svg.Ink, fmt.Sprintf("Step %d: %d pairs of OCSes; leaf %d loses %.1f %% of its links, no leaf more", s+1, len(step.Moves), step.Leaf, 100*step.Affected))
+		c.Text(coreMargin, height+coreFont, coreFont, "start", svg.Ink,
+			fmt.Sprintf("Step %d: %d pairs of OCSes; leaf %d loses %.1f %% of its links, no leaf more", s+1, len(step.Moves),
+				step.Leaf, 100*step.Affected))
 		height += 24
 		for h := range groups {
 			c.Text(coreMargin+70, height+cell/2+4, coreFont-1, "end", svg.Faint, fmt.Sprintf("group %d", h))

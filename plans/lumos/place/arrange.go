@@ -92,7 +92,8 @@ func Naive(grid Grid, servers []int32) *Arrangement {
 func (a *Arrangement) Flows(shape Shape, phase Phase, to []Flow) []Flow {
 	g := a.Grid
 	edge := func(from, dst int, share float64, gpu int) {
-		to = append(to, Flow{a.Server[from]*int32(shape.ServerGPUs) + int32(gpu), a.Server[dst]*int32(shape.ServerGPUs) + int32(gpu), share})
+		to = append(to, Flow{a.Server[from]*int32(shape.ServerGPUs) + int32(gpu),
+			a.Server[dst]*int32(shape.ServerGPUs) + int32(gpu), share})
 	}
 	gpus := shape.ServerGPUs
 	switch phase {

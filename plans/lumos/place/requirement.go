@@ -120,7 +120,8 @@ func (r *Requirement) Fit(budget func(leaf int32) int, shares Volume) (longer fl
 	if math.IsInf(best, 1) {
 		for leaf, sum := range r.sums(func(*Pair) int { return 1 }) {
 			if sum > budget(leaf) {
-				return 0, fmt.Errorf("place: leaf %d communicates with %d leaves of other pods and has %d links", leaf, sum, budget(leaf))
+				return 0, fmt.Errorf("place: leaf %d communicates with %d leaves of other pods and has %d links", leaf, sum,
+					budget(leaf))
 			}
 		}
 	}
