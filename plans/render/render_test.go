@@ -225,7 +225,7 @@ func TestBarrierAndResetsAreExplained(t *testing.T) {
 	plan := &plans.Plan{CCTUS: 539, LowerBoundUS: 539, Planes: planes}
 	text := draw(t, plan, Options{Measured: planes, MeasuredCCTUS: 480, WithoutBarrierUS: 478})
 	for _, want := range []string{
-		": optimal with the barrier;", ">bound without barrier 478 us<", ">CCT 539 us = bound<",
+		": optimal with the barrier;", ">bound without barrier 478 us<", ">CCT 539 us = bound with barrier<",
 		">The plan has a barrier between steps and the run has none. Without the barrier this plan needs at least 478 us.<",
 		">After the last step of their plane: 1 reconfiguration planned, 1 measured. They set the circuits for the next call",
 	} {

@@ -335,6 +335,9 @@ func (d *drawing) marks(bottom float64) {
 	if d.plan.LowerBoundUS > 0 {
 		if plans.SameUS(d.plan.LowerBoundUS, d.plan.CCTUS) {
 			marks[0].label += " = bound"
+			if d.o.WithoutBarrierUS > 0 {
+				marks[0].label += " with barrier"
+			}
 		} else {
 			marks = append(marks, mark{d.plan.LowerBoundUS, "bound " + d.unit.format(d.plan.LowerBoundUS), svg.Good, "6 4"})
 		}
