@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,8 +154,10 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	if p.out, err = p.StdoutPipe(); err != nil {
 		return nil, err
 	}
-	if err := p.Start(); err != nil {
+	if err := p.Start(); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("bench: cannot start rank %d: %w (build it with make)", rank, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("bench: cannot start rank %d: %w", rank, err)
 	}
 	if j.ranks.OnStart != nil {
 		j.ranks.OnStart(rank, p.Process)

@@ -194,7 +194,12 @@ func TestRanksCancelled(t *testing.T) {
 
 func TestNoWorker(t *testing.T) {
 	r := Ranks{N: 2, Worker: filepath.Join(t.TempDir(), "lightpath-rank")}
-	if _, err := r.Run(context.Background(), twoRuns); err == nil || !strings.Contains(err.Error(), "cannot start rank 0") {
+	if _, err := r.Run(context.Background(), twoRuns); err == nil || !strings.Contains(err.Error(), "cannot start rank 0") ||
+		!strings.Contains(err.Error(), "build it with make") {
+		t.Errorf("%v", err)
+	}
+	r = Ranks{N: 2, Worker: t.TempDir()} // cannot be run, for another reason
+	if _, err := r.Run(context.Background(), twoRuns); err == nil || strings.Contains(err.Error(), "build it with make") {
 		t.Errorf("%v", err)
 	}
 }

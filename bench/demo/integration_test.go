@@ -62,7 +62,7 @@ func TestTrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "swot", trial.Experiment.Title} {
+	for _, want := range []string{"<svg", "swot", "lightpath-zoom", "<script>", trial.Experiment.Title} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the report does not show %q", want)
 		}

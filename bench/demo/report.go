@@ -15,7 +15,8 @@ import (
 //go:embed report.html
 var reportText string
 
-var reportTemplate = template.Must(template.New("report").Parse(reportText))
+var reportTemplate = template.Must(template.New("report").
+	Funcs(template.FuncMap{"zoomScript": render.ZoomScript}).Parse(reportText))
 
 // reportRow is one trial as the page shows it.
 type reportRow struct {
@@ -70,10 +71,14 @@ func (t *Trial) row(trials []*Trial) (reportRow, error) {
 	row.Reconfigs = fmt.Sprintf("%.1f", t.reconfigurations())
 	row.Frames = fmt.Sprint(t.Audit.Frames)
 	var svg bytes.Buffer
-	err := render.Timeline(&svg, t.Plan, render.Options{
+	o := render.Options{
 		Title:   fmt.Sprintf("(%s) %s: predicted over measured", t.Experiment.Key, t.Planner),
-		Problem: t.Problem, Measured: t.entries(), MeasuredCCTUS: t.MeasuredCCT,
-	})
+		Problem: t.Problem, Measured: t.entries(), MeasuredCCTUS: t.MeasuredCCT, Zoom: true,
+	}
+	if t.Independent {
+		o.WithoutBarrierUS = t.Expected()
+	}
+	err := render.Timeline(&svg, t.Plan, o)
 	row.Timeline = template.HTML(svg.String()) // its text is numbers and the names of experiments
 	return row, err
 }

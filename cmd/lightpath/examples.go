@@ -94,7 +94,8 @@ lightpath plan problem --collective allreduce --algorithm ring --ranks 8 --bytes
   --out problem.json`,
 	"plan show": `
 lightpath plan show --in problem.json --plan plan.json
-lightpath plan show --in problem.json --plan plan.json --svg plan.svg`,
+lightpath plan show --in problem.json --plan plan.json --svg plan.svg
+lightpath plan show --plan plan.json --trace trace.json`,
 	"plan solve": `
 lightpath plan solve --planner swot --in problem.json --out plan.json`,
 	"ranks": `
