@@ -87,5 +87,7 @@ func newRoot() *cobra.Command {
 		newReferenceCommand(),
 	)
 	explainUsage(root)
+	addExamples(root, nil)
+	completeFlags(root)
 	return root
 }

@@ -28,7 +28,9 @@ func newTopoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topo [--fabric f.yaml]",
 		Short: "Show NUMA nodes, NICs, RDMA devices, GPUs, how far apart they are, and the planes on them",
-		Args:  cobra.NoArgs,
+		Long: `Shows this machine: NUMA nodes, NICs, RDMA devices, GPUs, how far apart they are, and the planes on them.
+"lightpath topology" is another command: it plans whole clusters.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from := topology.Sources{
 				Sysfs:       os.DirFS("/sys"),
