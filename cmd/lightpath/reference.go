@@ -92,11 +92,23 @@ func describe(b *strings.Builder, c *cobra.Command) {
 		}
 		usage := wrap(sub.UseLine(), "    ", "        ")
 		fmt.Fprintf(b, "\n## %s\n\n%s\n\n%s\n", sub.CommandPath(), paragraphs(text), usage)
+		if sub.Example != "" {
+			fmt.Fprintf(b, "\nFor example:\n\n%s\n", indented(sub.Example))
+		}
 		if flags != "" {
-			fmt.Fprintf(b, "\n%s", flags)
+			fmt.Fprintf(b, "\nFlags:\n\n%s", flags)
 		}
 		describe(b, sub)
 	}
+}
+
+// indented returns text as Markdown's code: every line four columns in.
+func indented(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("    " + strings.TrimSpace(line) + "\n")
+	}
+	return strings.TrimRight(b.String(), "\n")
 }
 
 // flagLines returns the usage of all flags but --help, indented as Markdown's code is.
