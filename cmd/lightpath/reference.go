@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -49,7 +48,7 @@ func newReferenceCommand() *cobra.Command {
 // referencePages returns the generated pages by their paths.
 func referencePages(root *cobra.Command, folder string) (map[string][]byte, error) {
 	path := filepath.Join(folder, "environment.md")
-	old, err := os.ReadFile(path)
+	old, err := files.Read(path, 1<<20)
 	if err != nil {
 		return nil, err
 	}
