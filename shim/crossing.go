@@ -310,7 +310,7 @@ func (x *crossing) Poll() (moved, done bool, err error) {
 // poll does what can be done for a lane.
 func (x *crossing) poll(j int) (moved bool, err error) {
 	l, o := &x.lanes[j], x.in.c.light
-	epoch, err := o.at.Poll(j)
+	epoch, err := o.switches.Poll(j)
 	if err != nil {
 		return false, x.failed(j, err)
 	}

@@ -25,7 +25,7 @@ type optical struct {
 	c         *Comm
 	at        *attachment
 	end       transport.Endpoint
-	switches  ocsctl.Client // posts maps of ranks
+	switches  *rankSwitch   // moves planes by maps of ranks
 	hcas      topology.HCAs // of planes of RDMA ports
 	member    []int         // by port: its rank, or -1
 	now       []planeNow
@@ -90,7 +90,7 @@ func (c *Comm) attachOptical(fab *fabricInfo, sec control.Secret) error {
 	c.flight.planes = len(fab.Planes)
 	o.now = make([]planeNow, len(fab.Planes))
 	o.base = make([]uint32, len(fab.Planes))
-	o.switches = &rankSwitch{Client: o.at, o: o}
+	o.switches = &rankSwitch{Use: ocsctl.Use{Client: o.at, Holder: c.id}, o: o}
 	c.light = o
 	c.addWaker(o.end.Wake)
 	if o.at.rings == nil {
@@ -135,7 +135,7 @@ func (o *optical) describe() string {
 
 // reached reports whether plane j has got to where this communicator's calls leave it.
 func (o *optical) reached(j int) (bool, error) {
-	epoch, err := o.at.Poll(j)
+	epoch, err := o.switches.Poll(j)
 	return int32(epoch-o.now[j].epoch) >= 0, err
 }
 
@@ -292,7 +292,7 @@ func (o *optical) settle(t *ticket) error {
 // there reports whether plane j is where a ticket says, or further on.
 func (o *optical) there(j int, want *planeTicket) (bool, error) {
 	st := o.at.State(j)
-	if _, err := o.at.Poll(j); err != nil {
+	if _, err := o.switches.Poll(j); err != nil {
 		return false, err
 	}
 	if st.Epoch == want.epoch && o.mapOf(st.Map).Digest() != want.hash {
@@ -348,22 +348,22 @@ func (o *optical) standing(use planeSet) (h uint64) {
 	return h
 }
 
-// rankSwitch is the switch seen by a communicator: targets are maps of its ranks, laid
+// rankSwitch is the switch as a communicator uses it: targets are maps of its ranks, laid
 // over what the planes' other ports have.
 type rankSwitch struct {
-	ocsctl.Client
+	ocsctl.Use
 	o *optical
 }
 
 // Waiting says what a reconfiguration waits for.
 func (s *rankSwitch) Waiting(plane int) string { return s.o.at.Waiting(plane) }
 
-// Post implements ocsctl.Client.
+// Post implements [exec.Switch].
 func (s *rankSwitch) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	return s.Client.Post(plane, epoch, s.o.overlay(plane, target))
+	return s.Use.Post(plane, epoch, s.o.overlay(plane, target))
 }
 
-// Schedule implements ocsctl.Client.
+// Schedule has a plane moved at a time: see [ocsctl.Client].
 func (s *rankSwitch) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
 	return s.Client.Schedule(plane, epoch, s.o.overlay(plane, target), at)
 }

@@ -75,6 +75,7 @@ var resultTable = []struct {
 	{ocsctl.ErrFramesLost, ResultSystemError},
 	{ocsctl.ErrPortLost, ResultRemoteError},
 	{ocsctl.ErrPlaneDown, ResultSystemError},
+	{ocsctl.ErrNotHolder, ResultSystemError},
 	{ocsctl.ErrPinned, ResultInvalidUsage},
 	{ocsctl.ErrVersion, ResultInvalidUsage},
 	{transport.ErrDark, ResultSystemError},

@@ -18,6 +18,7 @@ import (
 type vacateAsk struct {
 	Plane  int
 	Epoch  uint32
+	Holder uint64              // of the plane
 	Target circuit.Permutation // of ports
 	Ranks  []int               // of the parent, that have to agree
 }
@@ -31,7 +32,7 @@ func (a *arbiter) vacate() error {
 		if len(ports) == 0 {
 			continue
 		}
-		if !a.o.c.vacatedBy(vacateAsk{Plane: j, Epoch: st.Epoch, Target: target}, ports) {
+		if !a.o.c.vacatedBy(vacateAsk{Plane: j, Epoch: st.Epoch, Holder: a.o.c.id, Target: target}, ports) {
 			return nil
 		}
 		if err := a.reach(j, st.Epoch+1); err != nil {
@@ -130,7 +131,7 @@ func (o *optical) vacate(m *control.Message) {
 		return // whoever asks waits for the plane, and says so
 	}
 	// What goes wrong there is the plane's failure, which its holder sees.
-	_ = o.at.Post(ask.Plane, ask.Epoch, ask.Target)
+	_ = o.at.Post(ask.Plane, ask.Epoch, ask.Holder, ask.Target)
 }
 
 // reach waits until a plane is at an epoch.
