@@ -236,7 +236,7 @@ func (a *arbiter) sendPlan(m *control.Message) error {
 	if p == nil {
 		return fmt.Errorf("shim: rank %d asks for a plan that was not issued: %w", m.From, control.ErrMessage)
 	}
-	body, err := plans.EncodePlan(p.plan)
+	body, err := plans.EncodeCompactPlan(p.plan)
 	if err != nil {
 		return fmt.Errorf("shim: plan for rank %d: %w", m.From, err)
 	}

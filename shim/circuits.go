@@ -106,7 +106,7 @@ func (s *session) runTicketed(c *Comm, i int) error {
 		return err
 	}
 	if e.plan != nil {
-		o.advance(t.use, e.prog.Configs)
+		o.advance(t.use, e.prog)
 	}
 	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
 		return c.fail(err)
@@ -141,7 +141,7 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 	var switchAt [][]int64
 	if t.start != 0 {
 		switchAt = o.due(ref.entry.prog, t.start)
-	} else if err := o.giveUp(t.use, ref.entry.prog.Configs); err != nil {
+	} else if err := o.giveUp(t.use, ref.entry.prog); err != nil {
 		return err
 	}
 	return s.bindEntry(ref, o.end, o, switchAt)

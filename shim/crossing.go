@@ -248,7 +248,7 @@ func (s *session) runCrossing(c *Comm, i int) error {
 	if err := s.drive(); err != nil {
 		return err
 	}
-	o.advance(t.use, x.full)
+	o.advance(t.use, listedMoves(x.full))
 	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
 		return c.fail(err)
 	}
@@ -276,7 +276,7 @@ func (x *crossing) bind(t *ticket, seq uint64) error {
 			l.epoch++
 		}
 	}
-	if err := o.giveUp(t.use, x.full); err != nil {
+	if err := o.giveUp(t.use, listedMoves(x.full)); err != nil {
 		return err
 	}
 	for j := range t.use.each() {

@@ -186,6 +186,6 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	c.programs.put(s, e)
 	c.trace(&s, e)
 	c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
-		c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, len(p.Ops))
+		c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, p.Operations())
 	return e, nil
 }

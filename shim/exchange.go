@@ -75,7 +75,7 @@ func (s *session) runRound(c *Comm, first int) error {
 	if err := s.drive(); err != nil {
 		return err
 	}
-	o.advance(o.ticket.use, prog.Configs)
+	o.advance(o.ticket.use, prog)
 	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: number}); err != nil {
 		return c.fail(err)
 	}
@@ -120,7 +120,7 @@ func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*pr
 	if err != nil {
 		return nil, err
 	}
-	if err := o.giveUp(t.use, prog.Configs); err != nil {
+	if err := o.giveUp(t.use, prog); err != nil {
 		return nil, err
 	}
 	c.flight.bound(c.group, nil, t.use, true)

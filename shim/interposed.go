@@ -194,7 +194,7 @@ func (in *interposer) answer(m *control.Message) {
 	p := in.planned(s)
 	reply.Body = []byte(errdefs.Cut(p.why, 1<<10))
 	if p.plan != nil {
-		if reply.Body, err = plans.EncodePlan(p.plan.plan); err != nil {
+		if reply.Body, err = plans.EncodeCompactPlan(p.plan.plan); err != nil {
 			in.c.spread(fmt.Errorf("shim: plan for rank %d: %w", m.From, err))
 			return
 		}

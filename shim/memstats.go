@@ -64,9 +64,11 @@ func (r *runner) bytes() uint64 {
 		if e.prog == nil {
 			continue
 		}
-		for i := range e.prog.Ops {
-			o := &e.prog.Ops[i]
-			sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + uint64(cap(o.Deps))*uint64(unsafe.Sizeof(program.None))
+		for part := range e.prog.Parts() {
+			for i := range part.Ops {
+				o := &part.Ops[i]
+				sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + uint64(cap(o.Deps))*uint64(unsafe.Sizeof(program.None))
+			}
 		}
 	}
 	return sum

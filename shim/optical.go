@@ -302,29 +302,43 @@ func (o *optical) there(j int, want *planeTicket) (bool, error) {
 }
 
 // advance records where a program leaves the planes that it used.
-func (o *optical) advance(use planeSet, configs [][]circuit.Permutation) {
+func (o *optical) advance(use planeSet, p movement) {
 	for j := range use.each() {
-		if maps := configs[j]; len(maps) > 1 {
-			m := maps[len(maps)-1]
-			o.now[j] = planeNow{o.now[j].epoch + uint32(len(maps)-1), m, m.Digest()}
+		if n := p.Switches(j); n > 0 {
+			m := p.Target(j, n)
+			o.now[j] = planeNow{o.now[j].epoch + n, m, m.Digest()}
 		}
 	}
 }
+
+// movement says how a call moves the planes: how often, and to which maps, counted from 1.
+type movement interface {
+	Switches(plane int) uint32
+	Target(plane int, move uint32) circuit.Permutation
+}
+
+// listedMoves are the maps that each plane goes through, from where it begins.
+type listedMoves [][]circuit.Permutation
+
+// Switches implements movement.
+func (l listedMoves) Switches(plane int) uint32 { return uint32(max(1, len(l[plane])) - 1) }
+
+// Target implements movement.
+func (l listedMoves) Target(plane int, move uint32) circuit.Permutation { return l[plane][move] }
 
 // giveUp agrees, on behalf of this rank's port, to the first switches of a program that take from it
 // a circuit to a port outside the communicator. In maps of ranks the port is dark before and after,
 // so the program does not know that it has a part in them. Nothing is under way on the circuit:
 // no call of this communicator has used it, and whoever did has given the plane back.
-func (o *optical) giveUp(use planeSet, configs [][]circuit.Permutation) error {
+func (o *optical) giveUp(use planeSet, p movement) error {
 	for j := range use.each() {
-		maps := configs[j]
-		if len(maps) < 2 || maps[1][o.c.args.Rank] != circuit.Dark {
+		if p.Switches(j) == 0 || p.Target(j, 1)[o.c.args.Rank] != circuit.Dark {
 			continue
 		}
 		if to := o.at.State(j).Map[o.at.Port()]; to == circuit.Dark || o.member[to] >= 0 {
 			continue
 		}
-		if err := o.switches.Post(j, o.base[j], maps[1]); err != nil {
+		if err := o.switches.Post(j, o.base[j], p.Target(j, 1)); err != nil {
 			return fmt.Errorf("shim: rank %d: plane %d epoch %d: %w", o.c.args.Rank, j, o.base[j], err)
 		}
 	}

@@ -149,6 +149,18 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 	return a, nil
 }
 
+// sectionSteps is the fewest steps of a section of a program: between two sections a rank waits for all its
+// planes.
+const sectionSteps = 32
+
+// roll returns [program.Args.Roll]: planes that move at set times need a time for every move.
+func (o *optical) roll() int {
+	if o.cfg.BarrierTime {
+		return 0
+	}
+	return sectionSteps
+}
+
 // initial is the initial state that plans for those planes are made for.
 func (o *optical) initial(use planeSet) []circuit.Permutation {
 	if o.c.cfg.PlanCurrent {
@@ -187,7 +199,7 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeSet) (*entry, error) {
 	p, err := program.Lower(col.sched, use.spread(a.plan, len(o.now)), program.Args{
 		Rank: o.c.args.Rank, Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
 		Scale: k.scale != nil, Signature: program.Signature(uint64(s.callSignature()), s.plan, s.maps, uint64(use)),
-		Problem: a.problem, StepOf: a.stepOf, Current: current,
+		Problem: a.problem, StepOf: a.stepOf, Current: current, Roll: o.roll(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("shim: %v: algorithm %s, planner %s: %w", s.kind, col.algorithm, a.plan.Planner, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
+	"lightpath/plans"
 )
 
 // The time-based barrier: the leader tells the controller beforehand when each plane moves,
@@ -19,8 +20,7 @@ func (o *optical) due(p *program.Program, start int64) [][]int64 {
 	setup := 0.0
 	for j, moves := range p.SwitchUS {
 		if len(moves) > 0 && moves[0] < 0 {
-			changes := p.Configs[j][0].Changes(p.Configs[j][1])
-			setup = max(setup, o.template.ReconfigUS+o.template.ReconfigPerPort*float64(changes))
+			setup = max(setup, plans.ReconfigUS(o.template, p.Configs[j][0], p.Configs[j][1]))
 		}
 	}
 	o.times = o.times[:0]

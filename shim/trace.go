@@ -35,7 +35,7 @@ func (c *Comm) trace(s *shape, e *entry) {
 		Algorithm: e.algorithm,
 	}
 	if e.prog != nil {
-		line.Operations = len(e.prog.Ops)
+		line.Operations = e.prog.Operations()
 	}
 	if e.plan != nil {
 		line.Planner, line.PredictedUS = e.plan.Planner, e.plan.CCTUS
