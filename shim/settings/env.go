@@ -286,8 +286,7 @@ func Load() (*Config, error) {
 	return c, nil
 }
 
-// noteVariables lists the variables of NCCL and of ours that are set, for the log: those that
-// are obeyed, and those that nobody reads, which a user should not believe in.
+// noteVariables records the variables of NCCL and Lightpath that are set, for the log, and says which have no effect.
 func (c *Config) noteVariables(values map[string]string) {
 	for name, value := range values {
 		if value == "" || !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "LIGHTPATH_") {
@@ -308,7 +307,7 @@ func (c *Config) noteVariables(values map[string]string) {
 	slices.Sort(c.warnings)
 }
 
-// misspelt reports whether a variable that nobody reads looks as if it was meant for us. Those of our tests and scripts are not.
+// misspelt reports whether an unknown variable looks like one of Lightpath's. Variables of tests and scripts do not.
 func misspelt(name string) bool {
 	return strings.HasPrefix(name, "LIGHTPATH_") && !strings.HasPrefix(name, "LIGHTPATH_TEST_") && !slices.Contains(scriptVars, name)
 }
