@@ -6,7 +6,6 @@ import (
 
 	"lightpath/collectives/schedule"
 	"lightpath/plans/fabric"
-	lumos "lightpath/plans/lumos/place"
 )
 
 // podsOf returns the ranks of each pod of a fabric, from those of its ports; nil unless several
@@ -52,7 +51,7 @@ func arrange(coll schedule.Collective, name string, pods [][]int, override map[s
 		name = fmt.Sprintf("pod-pairwise:%d", size)
 	}
 	if name == "ring" || name == "ring:2" {
-		return schedule.Seated(name, lumos.Fold(pods))
+		return schedule.Seated(name, schedule.FoldPods(pods))
 	}
 	return schedule.Seated(name, slices.Concat(pods...))
 }

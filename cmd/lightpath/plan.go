@@ -63,7 +63,7 @@ func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error
 	case err != nil:
 		return noResult(ctx, err)
 	}
-	return f.write(ctx, p, plan)
+	return deliver(ctx, "plan", func() error { return f.write(ctx, p, plan) })
 }
 
 // searchTime returns how much of the time until ctx ends there is for the search. The rest, half of it at
@@ -82,7 +82,7 @@ func (f *planFlags) searchTime(ctx context.Context, p *plans.Problem) time.Durat
 
 const writingFactor = 8
 
-// write seals a plan for p with its digest and writes it, and returns what [cutShort] does.
+// write seals a plan for p with its digest and writes it.
 func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Plan) error {
 	until := context.WithoutCancel(ctx)
 	if end, ok := ctx.Deadline(); ok { // the file is worth a little more than the limit
@@ -111,7 +111,7 @@ func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Pla
 		}
 		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%%s\n", plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan), ended)
 	}
-	return cutShort(ctx, "plan")
+	return nil
 }
 
 // gapPercent is how far a plan may be from the optimum, in percent of its lower bound.

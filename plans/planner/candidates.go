@@ -7,7 +7,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/topology"
+	"lightpath/plans/planner/topology"
 )
 
 // maxCandidates is the most patterns that are measured on every step, and maxUnionPages
