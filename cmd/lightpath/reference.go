@@ -89,7 +89,7 @@ func describe(b *strings.Builder, c *cobra.Command) {
 		if text == "" {
 			text = sub.Short + "."
 		}
-		usage := wrap(sub.UseLine(), "    ", "        ")
+		usage := wrap("`"+sub.UseLine()+"`", "Usage: ", "")
 		fmt.Fprintf(b, "\n## %s\n\n%s\n\n%s\n", sub.CommandPath(), paragraphs(text), usage)
 		if sub.Example != "" {
 			fmt.Fprintf(b, "\nFor example:\n\n%s\n", indented(sub.Example))
