@@ -141,7 +141,7 @@ func kernelsOf(s *shape, ranks int) kernels {
 			k.div = datatype.DivInt(s.typ)
 		}
 	}
-	k.reduce, k.combine, k.past = datatype.Reduce(op, s.typ), datatype.Combine(op, s.typ), datatype.CombinePast(op, s.typ)
+	k.reduce, k.combine, k.past = datatype.Reduce(op, s.typ), datatype.Combine(op, s.typ), datatype.CombineStream(op, s.typ)
 	return k
 }
 

@@ -1,4 +1,4 @@
-package control
+package counts
 
 import (
 	"encoding/binary"
@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is a socket address as the kernel reads and writes it. The scope of a link-local address
-// is not kept.
-type Name struct {
+// RawAddr is a socket address in the kernel's encoding. It drops the scope of a link-local address.
+type RawAddr struct {
 	Raw [unix.SizeofSockaddrInet6]byte
 	Len uint32
 }
@@ -22,9 +21,9 @@ const (
 	atAddr6 = 8
 )
 
-// NewName returns the name of an address and port.
-func NewName(a netip.AddrPort) Name {
-	var n Name
+// NewRawAddr encodes an address and port.
+func NewRawAddr(a netip.AddrPort) RawAddr {
+	var n RawAddr
 	binary.BigEndian.PutUint16(n.Raw[atPort:], a.Port())
 	if a.Addr().Is4() {
 		binary.NativeEndian.PutUint16(n.Raw[:], unix.AF_INET)
@@ -40,18 +39,18 @@ func NewName(a netip.AddrPort) Name {
 	return n
 }
 
-// Family is AF_INET or AF_INET6.
-func (n *Name) Family() int { return int(binary.NativeEndian.Uint16(n.Raw[:])) }
+// Family returns AF_INET or AF_INET6.
+func (n *RawAddr) Family() int { return int(binary.NativeEndian.Uint16(n.Raw[:])) }
 
-// Same compares families, ports and addresses.
-func (n *Name) Same(o *Name) bool {
+// Equal compares families, ports and addresses.
+func (n *RawAddr) Equal(o *RawAddr) bool {
 	if n.Family() == unix.AF_INET {
 		return [8]byte(n.Raw[:8]) == [8]byte(o.Raw[:8])
 	}
 	return [4]byte(n.Raw[:4]) == [4]byte(o.Raw[:4]) && [16]byte(n.Raw[atAddr6:24]) == [16]byte(o.Raw[atAddr6:24])
 }
 
-// Sockaddr is a as package unix wants it.
+// Sockaddr converts a for package unix.
 func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}

@@ -10,30 +10,30 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// lendLeast is how much payload is worth a second piece in each request, and that the caller waits for
-// the first to be complete.
-const lendLeast = 8 << 10
+// minZeroCopy is the smallest payload in bytes that is sent without a copy. Each such request has a second piece, and
+// the caller waits until the request is complete.
+const minZeroCopy = 8 << 10
 
-// known is memory of the caller that devices know.
-type known struct {
+// registration is memory of the caller that is registered with all devices of the endpoint.
+type registration struct {
 	from, to uintptr
 	regions  []Region // by device of the endpoint
 	keys     []uint32
 }
 
-// grant is leave to read payload where it is.
-type grant struct {
-	given bool
+// localKey is the key of a payload in registered memory; found is false for other payloads.
+type localKey struct {
+	found bool
 	key   uint32
 }
 
-// Traffic is how payload has been sent, in bytes.
+// Traffic counts payload bytes sent.
 type Traffic struct {
-	Copied int64 // by way of registered memory of the endpoint
-	Lent   int64 // from where it was
+	Copied int64 // through staging memory of the endpoint
+	Lent   int64 // without a copy
 }
 
-// Traffic returns what the planes have sent.
+// Traffic returns the sum over all planes.
 func (e *Endpoint) Traffic() (t Traffic) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,36 +47,37 @@ func (e *Endpoint) Traffic() (t Traffic) {
 // Register implements [transport.Registrar].
 func (e *Endpoint) Register(at unsafe.Pointer, size uintptr) (release func() error, err error) {
 	if size == 0 || uintptr(at)+size < uintptr(at) {
-		return nil, fmt.Errorf("rdma: rank %d: no %d bytes at %p", e.rank, size, at)
+		return nil, fmt.Errorf("rdma: rank %d: register %d bytes at %p: not a memory range", e.rank, size, at)
 	}
-	e.registering.Lock()
-	defer e.registering.Unlock()
+	e.registerMu.Lock()
+	defer e.registerMu.Unlock()
 	if e.poll.Closed() {
 		return nil, transport.ErrClosed
 	}
-	k := &known{from: uintptr(at), to: uintptr(at) + size}
+	k := &registration{from: uintptr(at), to: uintptr(at) + size}
 	for _, d := range e.devices {
 		r, err := d.Register(unsafe.Slice((*byte)(at), size), false)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("rdma: rank %d: register %d bytes (RLIMIT_MEMLOCK?): %w", e.rank, size, err), k.close())
+			err = fmt.Errorf("rdma: rank %d: register %d bytes (RLIMIT_MEMLOCK?): %w", e.rank, size, err)
+			return nil, errors.Join(err, k.close())
 		}
 		key, _ := r.Keys()
 		k.regions, k.keys = append(k.regions, r), append(k.keys, key)
 	}
 	e.mu.Lock()
-	e.known = append(e.known, k)
+	e.registered = append(e.registered, k)
 	e.mu.Unlock()
 	return func() error { return e.release(k) }, nil
 }
 
-// release forgets memory. It may have been forgotten.
-func (e *Endpoint) release(k *known) error {
-	e.registering.Lock()
-	defer e.registering.Unlock()
+// release removes a registration. Idempotent.
+func (e *Endpoint) release(k *registration) error {
+	e.registerMu.Lock()
+	defer e.registerMu.Unlock()
 	e.mu.Lock()
-	i := slices.Index(e.known, k)
+	i := slices.Index(e.registered, k)
 	if i >= 0 {
-		e.known = slices.Delete(e.known, i, i+1)
+		e.registered = slices.Delete(e.registered, i, i+1)
 	}
 	e.mu.Unlock()
 	if i < 0 {
@@ -85,26 +86,26 @@ func (e *Endpoint) release(k *known) error {
 	return k.close()
 }
 
-func (k *known) close() (err error) {
+func (k *registration) close() (err error) {
 	for _, r := range k.regions {
 		err = errors.Join(err, r.Close())
 	}
 	return err
 }
 
-// grant looks for payload in what the plane's device knows.
+// findKey returns the key of the plane's device for the payload.
 // Hot path: no allocation, no logging.
-func (p *plane) grant(payload []byte) grant {
-	if len(payload) < lendLeast {
-		return grant{}
+func (p *plane) findKey(payload []byte) localKey {
+	if len(payload) < minZeroCopy {
+		return localKey{}
 	}
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(payload)))
-	for _, k := range p.e.known {
+	for _, k := range p.e.registered {
 		if k.from <= from && from+uintptr(len(payload)) <= k.to {
-			return grant{true, k.keys[p.at.number]}
+			return localKey{true, k.keys[p.dev.number]}
 		}
 	}
-	return grant{}
+	return localKey{}
 }
 
 // Lend implements [transport.Borrower].
@@ -112,8 +113,8 @@ func (p *plane) grant(payload []byte) grant {
 func (p *plane) Lend(h *wire.Header, payload []byte) (n int, mark uint64, err error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	g := p.grant(payload)
-	if n, err = p.send(h, payload, g); n > 0 && g.given {
+	g := p.findKey(payload)
+	if n, err = p.send(h, payload, g); n > 0 && g.found {
 		mark = p.peers[h.Dst].posted
 	}
 	return n, mark, err

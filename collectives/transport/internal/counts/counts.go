@@ -1,10 +1,4 @@
-// Package control is how the ends of planes tell each other, over the control network, how far
-// they are: one UDP socket per rank, and messages of counts that only rise. Planes whose circuits
-// lead one way have no other way back.
-//
-// Layer: inside collectives/transport. It carries counts and does not know what they count; it
-// holds no locks and starts no goroutines.
-package control
+package counts
 
 import (
 	"crypto/hmac"
@@ -19,36 +13,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A message:
+// The encoding of a message, little endian:
 //
 //	0 magic u32    4 version u16    6 flags u16
 //	8 comm u64     16 src u16       18 dst u16      20 counts u16    22 zero u16
 //	24 count u64 each, then 16 bytes of HMAC-SHA256 under the communicator's secret
 //
-// little endian. Counts only rise, so the largest is the latest: messages may be lost, repeated
-// or late.
+// Counts only rise, so the largest is the latest. Messages may be lost, repeated or late.
 const (
 	magic    = 0x5243504c // "LPCR"
 	version  = 1
 	headSize = 24
 	macSize  = 16
-	// SecretSize is that of a communicator's secret.
+	// SecretSize is the size of a communicator's secret in bytes.
 	SecretSize = 32
 )
 
 // Flags of a message.
 const (
-	Ask      = 1 << iota // the same is wanted in return
-	Bye                  // the sender closes; the counts are its last
-	allFlags = Ask | Bye
+	Request  = 1 << iota // the receiver shall answer with its counts
+	Closing              // the sender closes; these are its last counts
+	allFlags = Request | Closing
 )
 
-// Options describe a rank's socket. All ranks of a communicator give the same, but for Rank.
+// Options describe a rank's socket. All fields except Rank are the same at all ranks of the communicator.
 type Options struct {
 	Rank   int
 	Addrs  []netip.AddrPort // of all ranks' sockets
 	Comm   uint64
-	Counts int // of a message
+	Counts int // number of counts in a message
 	Secret [SecretSize]byte
 }
 
@@ -57,16 +50,14 @@ type Socket struct {
 	fd      int
 	rank    int
 	comm    uint64
-	names   []Name
+	addrs   []RawAddr
 	mac     hash.Hash
 	sum     [sha256.Size]byte
-	out, in []byte // in has room for one byte more than a message has
-	from    Name
-	bad     uint64 // messages that were not this communicator's
+	out, in []byte // in is one byte longer than a message, to detect longer ones
+	from    RawAddr
 }
 
-// Listen opens a socket that does not block at "host:port", and says where it is; port 0 picks a
-// free one.
+// Listen opens a non-blocking socket at "host:port" and returns its address. Port 0 picks a free port.
 func Listen(addr string) (fd int, at netip.AddrPort, err error) {
 	ua, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -77,8 +68,8 @@ func Listen(addr string) (fd int, at netip.AddrPort, err error) {
 	if !at.Addr().IsValid() || at.Addr().IsUnspecified() {
 		return -1, at, fmt.Errorf("control address %q names no host", addr)
 	}
-	name := NewName(at)
-	if fd, err = unix.Socket(name.Family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+	raw := NewRawAddr(at)
+	if fd, err = unix.Socket(raw.Family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 		return -1, at, fmt.Errorf("control socket: %w", err)
 	}
 	if err = unix.Bind(fd, Sockaddr(at)); err == nil {
@@ -94,37 +85,34 @@ func Listen(addr string) (fd int, at netip.AddrPort, err error) {
 	return fd, at, nil
 }
 
-// New makes a Socket of a descriptor of [Listen], which stays the caller's.
+// New returns a Socket that uses a descriptor of [Listen]. The caller still owns the descriptor.
 func New(fd int, o Options) *Socket {
 	s := &Socket{fd: fd, rank: o.Rank, comm: o.Comm, mac: hmac.New(sha256.New, o.Secret[:])}
 	for _, a := range o.Addrs {
-		s.names = append(s.names, NewName(a))
+		s.addrs = append(s.addrs, NewRawAddr(a))
 	}
 	size := headSize + 8*o.Counts + macSize
 	s.out, s.in = make([]byte, size), make([]byte, size+1)
 	return s
 }
 
-// FD is the descriptor.
+// FD returns the descriptor.
 func (s *Socket) FD() int { return s.fd }
 
-// Bad is how many messages have come that were not this communicator's.
-func (s *Socket) Bad() uint64 { return s.bad }
-
-// Put sets a count of the next message.
+// Put sets the i-th count of the next message.
 func (s *Socket) Put(i int, count uint64) { binary.LittleEndian.PutUint64(s.out[headSize+8*i:], count) }
 
-// Send sends a rank the counts that were put. It is not known whether they get there.
+// Send sends the counts to a rank. The network may lose them.
 // Hot path: no allocation, no logging.
 func (s *Socket) Send(rank int, flags uint16) {
-	s.seal(rank, flags)
-	b, to := s.out, &s.names[rank]
+	s.encode(rank, flags)
+	b, to := s.out, &s.addrs[rank]
 	_, _, _ = unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(&to.Raw[0])), uintptr(to.Len))
 }
 
-// seal makes a message of the counts that were put.
-func (s *Socket) seal(rank int, flags uint16) {
+// encode completes the message in s.out: the header before the counts and the MAC behind them.
+func (s *Socket) encode(rank int, flags uint16) {
 	b, le := s.out, binary.LittleEndian
 	le.PutUint32(b[0:], magic)
 	le.PutUint16(b[4:], version)
@@ -138,38 +126,37 @@ func (s *Socket) seal(rank int, flags uint16) {
 	copy(b[end:], s.sign(b[:end]))
 }
 
-// sign returns the MAC of a message's body, valid until the next.
+// sign returns the MAC of a message's body, valid until the next call.
 func (s *Socket) sign(body []byte) []byte {
 	s.mac.Reset()
 	_, _ = s.mac.Write(body) // never fails
 	return s.mac.Sum(s.sum[:0])[:macSize]
 }
 
-// Receive takes the next message and returns its sender and flags, -1 where it was not one of
-// this communicator; more is false where there was none. Count reads what it says.
+// Receive reads the next message and returns its sender and flags; Count then returns its counts. If no message has
+// arrived, more is false. If the message is not one of this communicator, src is -1.
 // Hot path: no allocation, no logging.
 func (s *Socket) Receive() (src int, flags uint16, more bool) {
 	size := uint32(len(s.from.Raw))
-	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(&s.in[0])), uintptr(len(s.in)),
-		unix.MSG_DONTWAIT, uintptr(unsafe.Pointer(&s.from.Raw[0])), uintptr(unsafe.Pointer(&size)))
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(&s.in[0])),
+		uintptr(len(s.in)), unix.MSG_DONTWAIT, uintptr(unsafe.Pointer(&s.from.Raw[0])), uintptr(unsafe.Pointer(&size)))
 	switch errno {
 	case 0:
-		if src = s.open(s.in[:n]); src < 0 {
-			s.bad++
+		if src = s.sender(s.in[:n]); src < 0 {
 			return -1, 0, true
 		}
 		return src, binary.LittleEndian.Uint16(s.in[6:]), true
 	case unix.EAGAIN, unix.EBADF:
 		return -1, 0, false
 	}
-	return -1, 0, true // an error of an earlier message: the next may be there
+	return -1, 0, true // the kernel reports an error of an earlier message; the next message may have arrived
 }
 
-// Count returns a count of the message that was received last.
+// Count returns the i-th count of the message that Receive read last.
 func (s *Socket) Count(i int) uint64 { return binary.LittleEndian.Uint64(s.in[headSize+8*i:]) }
 
-// open checks a message from the socket named s.from and returns its rank, else -1.
-func (s *Socket) open(b []byte) int {
+// sender checks a message that came from the address s.from. It returns the rank that sent the message, or -1.
+func (s *Socket) sender(b []byte) int {
 	le := binary.LittleEndian
 	if len(b) != len(s.out) {
 		return -1
@@ -178,7 +165,7 @@ func (s *Socket) open(b []byte) int {
 	switch {
 	case le.Uint32(b[0:]) != magic || le.Uint16(b[4:]) != version || le.Uint16(b[6:])&^allFlags != 0,
 		le.Uint64(b[8:]) != s.comm || int(le.Uint16(b[18:])) != s.rank,
-		src >= len(s.names) || src == s.rank || !s.from.Same(&s.names[src]),
+		src >= len(s.addrs) || src == s.rank || !s.from.Equal(&s.addrs[src]),
 		int(le.Uint16(b[20:])) != (end-headSize)/8 || le.Uint16(b[22:]) != 0,
 		!hmac.Equal(b[end:], s.sign(b[:end])):
 		return -1

@@ -12,10 +12,10 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// TestLend: payload in memory that is registered is sent from where it is and given back when the device
-// has no more use for it; all other payload is copied, and so is a little of it.
+// TestLend checks that large payloads in registered memory are sent without a copy and all other payloads are copied,
+// and that Returned reports when the device no longer reads a payload.
 func TestLend(t *testing.T) {
-	for _, o := range []rdma.ListenOptions{{}, bare} {
+	for _, o := range []rdma.ListenOptions{{}, unacknowledged} {
 		n := network(t)
 		e := connect(t, n, 2, 2, o)
 		t.Cleanup(func() { transporttest.Close(t, e[0], e[1]) })
@@ -25,7 +25,7 @@ func TestLend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// lend sends payload of plane 1 and returns the last mark.
+		// lend sends payload on plane 1 and returns the last mark.
 		lend := func(payload []byte) (last uint64) {
 			for i := range payload {
 				payload[i] = byte(i * 31)
@@ -53,7 +53,7 @@ func TestLend(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Fatal("bytes differ")
+				t.Fatal("wrong bytes")
 			}
 			return last
 		}
@@ -71,29 +71,30 @@ func TestLend(t *testing.T) {
 			if now != want || lent != (mark > 0) {
 				t.Errorf("%s: %+v, want %+v; mark %d", name, now, want, mark)
 			}
-			if err := until(t, "return", func() (bool, error) { m, err := p.Returned(1); return m >= mark, err }); err != nil {
+			returned := func() (bool, error) { m, err := p.Returned(1); return m >= mark, err }
+			if err := until(t, "Returned", returned); err != nil {
 				t.Fatal(err)
 			}
-			clear(payload) // the network checks that nobody reads it now
+			clear(payload) // the network checks that the device no longer reads it
 		}
 		counted("all", mem[1:len(mem)-1], true)
 		counted("a part", mem[1000:100_000], true)
-		counted("little", mem[1:4097], false)
-		counted("beyond the beginning", mem[:20_000], false)
+		counted("small", mem[1:4097], false)
+		counted("before the beginning", mem[:20_000], false)
 		counted("beyond the end", mem[20_000:], false)
-		counted("elsewhere", make([]byte, 20_000), false)
+		counted("other memory", make([]byte, 20_000), false)
 		if err := release(); err != nil {
 			t.Error(err)
 		}
 		if err := release(); err != nil {
 			t.Error(err)
 		}
-		counted("not any more", mem[1:len(mem)-1], false)
-		if _, err := from.Register(unsafe.Pointer(&mem[0]), uintptr(len(mem))); err != nil { // Close gives it back
+		counted("after release", mem[1:len(mem)-1], false)
+		if _, err := from.Register(unsafe.Pointer(&mem[0]), uintptr(len(mem))); err != nil { // Close releases it
 			t.Fatal(err)
 		}
-		counted("again", mem, true)
-		h := &wire.Header{Dst: 1, Plane: 1} // outside: what passes an interface is on the heap
+		counted("registered again", mem, true)
+		h := &wire.Header{Dst: 1, Plane: 1} // allocated once, because an argument of an interface's method escapes
 		if n := testing.AllocsPerRun(20, func() {
 			_, _, _ = p.Lend(h, mem)
 			_, _ = p.Returned(1)
@@ -106,8 +107,9 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// TestNotReturned: nothing is given back before the device is done with it, and not after it has failed.
-func TestNotReturned(t *testing.T) {
+// TestReturnedWaitsForCompletion checks that Returned does not reach the mark before the request is complete, nor after
+// it has failed.
+func TestReturnedWaitsForCompletion(t *testing.T) {
 	n := network(t)
 	e := connect(t, n, 2, 1, rdma.ListenOptions{})
 	t.Cleanup(func() { transporttest.Close(t, e[0], e[1]) })
@@ -122,9 +124,9 @@ func TestNotReturned(t *testing.T) {
 		t.Fatal(mark, err)
 	}
 	receive(t, e[1].Planes()[0], 0)
-	for range 100 {
+	for range 20 {
 		if got, err := p.Returned(1); got >= mark || err != nil {
-			t.Fatalf("given back up to %d of %d, %v", got, mark, err)
+			t.Fatalf("Returned %d before mark %d is complete, %v", got, mark, err)
 		}
 		time.Sleep(10 * time.Microsecond)
 	}
@@ -135,7 +137,7 @@ func TestNotReturned(t *testing.T) {
 	wants(t, err, rdma.ErrDevice, "REM_ACCESS_ERR")
 }
 
-// TestRegisterErrors: what is no memory is refused, and so is all after Close.
+// TestRegisterErrors registers bad ranges, and a range after Close.
 func TestRegisterErrors(t *testing.T) {
 	e := connect(t, network(t), 2, 1, rdma.ListenOptions{})
 	from := e[0].(*rdma.Endpoint)
