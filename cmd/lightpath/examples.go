@@ -12,7 +12,9 @@ var examples = map[string]string{
 	"bench": `
 lightpath bench allreduce -n 4 -b 8 -e 64M -f 2
 lightpath bench alltoall -n 8 --transport tcp --planes 2
-LIGHTPATH_FABRIC=fabric.yaml lightpath bench allreduce -n 8 --planner swot`,
+LIGHTPATH_FABRIC=fabric.yaml lightpath bench allreduce -n 8 --planner swot
+lightpath bench allreduce -n 4 -d all -o all --json results.json
+mpirun -np 4 lightpath bench alltoall`,
 	"bench alltoallv": `
 lightpath bench alltoallv --ranks 4 --planes 2 --bytes 16M --skew 4`,
 	"bench barrier": `

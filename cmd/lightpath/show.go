@@ -28,6 +28,9 @@ func newPlanShow() *cobra.Command {
 				if o.Problem, err = readProblem("in", in); err != nil {
 					return err
 				}
+				if _, err := verify(o.Problem, plan); err != nil {
+					return fmt.Errorf("--in: %s is not the problem of this plan: %w", inputName(in), err)
+				}
 			}
 			for _, d := range []struct {
 				flag, path string

@@ -72,7 +72,7 @@ type ready struct {
 	posts int
 }
 
-func (r *ready) Post(int, uint32, uint64, circuit.Permutation) error { r.posts++; return nil }
+func (r *ready) Post(int, uint32, circuit.Permutation) error { r.posts++; return nil }
 func (r *ready) Poll(int) (uint32, error)                    { return 1 << 30, nil }
 
 // sectionsTeam returns ranks for an exchange over planes in memory, in sections of at least roll steps.

@@ -10,42 +10,41 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// ground is what carries a trial's planes and keeps a record of what they carried.
-type ground interface {
+// backend makes the planes of a trial and records what they carry.
+type backend interface {
 	// configure completes the files of the fabric and of its controller.
 	configure(e *Experiment, dir string, f *fabric.Fabric, o *fabric.OCSD)
 	// start makes the planes, after the files in dir are written and before the controller runs.
 	start(t *Trial, dir string) error
-	// audit holds the record against the plan, after the controller has stopped; it returns what one
-	// iteration looked like besides.
-	audit(a *auditor, iters []window, shown int) (finding, [][]Interval, error)
-	// close removes what start has made.
+	// audit compares the record with the plan, after the controller has stopped. It also returns the intervals of the
+	// iteration shown, by plane.
+	audit(a *auditor, iters []window, shown int) (counts, [][]Interval, error)
+	// close removes the planes.
 	close()
 }
 
-// memoryGround is the emulated switch, which carries the frames itself and logs each of them.
-type memoryGround struct{ log string }
+// memoryBackend is the emulated switch, which carries the frames itself and logs each of them.
+type memoryBackend struct{ log string }
 
-func (g *memoryGround) configure(e *Experiment, dir string, _ *fabric.Fabric, o *fabric.OCSD) {
-	g.log = filepath.Join(dir, "frames.log")
-	o.FrameLog, o.MTU = g.log, e.Scale.FrameData+wire.HeaderSize
+func (b *memoryBackend) configure(e *Experiment, dir string, _ *fabric.Fabric, o *fabric.OCSD) {
+	b.log = filepath.Join(dir, "frames.log")
+	o.FrameLog, o.MTU = b.log, e.Scale.FrameData+wire.HeaderSize
 }
 
-func (g *memoryGround) start(*Trial, string) error { return nil }
+func (b *memoryBackend) start(*Trial, string) error { return nil }
 
-func (g *memoryGround) close() {}
+func (b *memoryBackend) close() {}
 
-func (g *memoryGround) audit(a *auditor, iters []window, shown int) (finding, [][]Interval, error) {
-	log, err := emulator.ReadLog(g.log)
+func (b *memoryBackend) audit(a *auditor, iters []window, shown int) (counts, [][]Interval, error) {
+	log, err := emulator.ReadLog(b.log)
 	if err != nil {
-		return finding{}, nil, err
+		return counts{}, nil, err
 	}
-	f, err := a.audit(log, iters)
-	return f, measured(log, iters[shown], a.steps), err
+	c, err := a.audit(log, iters)
+	return c, measured(log, iters[shown], a.steps), err
 }
 
-// measured extracts from the log what each plane did in one iteration: a step lasts from its
-// first bit to its last.
+// measured returns the intervals of one iteration by plane, from the log. A step lasts from its first bit to its last.
 func measured(log *emulator.Log, w window, steps []int) [][]Interval {
 	out := make([][]Interval, log.Planes)
 	us := func(ns int64) float64 { return float64(ns-w.start) / 1e3 }
@@ -72,11 +71,11 @@ func measured(log *emulator.Log, w window, steps []int) [][]Interval {
 				out[plane] = append(out[plane], Interval{Step: -1, StartUS: us(s.Start), EndUS: us(s.End), To: s.Map})
 			}
 		}
-		inOrder(out[plane])
+		sortByStart(out[plane])
 	}
 	return out
 }
 
-func inOrder(list []Interval) {
+func sortByStart(list []Interval) {
 	slices.SortFunc(list, func(a, b Interval) int { return cmp.Compare(a.StartUS, b.StartUS) })
 }

@@ -17,22 +17,22 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// Limits of a proof that measures the plan and not the host.
+// Limits that make a run measure the plan and not the host.
 const (
-	// roomShare is the most of what the host can carry that all ports of an experiment together may ask for.
-	roomShare = 0.4
-	// unshaped is a rate that no port reaches.
+	// capacityShare is the largest share of the host's rate that all ports of an experiment together may use.
+	capacityShare = 0.4
+	// unshaped is a rate that no port reaches, in bit/s.
 	unshaped = 100e9
-	// aggregateTime is how long the host's own rate is measured.
-	aggregateTime = time.Second
+	// capacityTime is how long the host's rate is measured.
+	capacityTime = time.Second
 )
 
-// ErrNoRoom reports a host that cannot carry an experiment's planes with room to spare.
-var ErrNoRoom = errors.New("demo: the planes ask for too much of this host")
+// ErrTooSlow reports a host whose rate is too low for the planes of an experiment.
+var ErrTooSlow = errors.New("demo: this host is too slow for the planes")
 
-// roomFor measures what the host carries and refuses experiments that come too close to it.
-func roomFor(list []Experiment, w io.Writer) error {
-	rate, err := aggregate(list[0].Scale.FrameData)
+// checkCapacity measures the host's rate. It refuses experiments that need more than capacityShare of it.
+func checkCapacity(list []Experiment, w io.Writer) error {
+	rate, err := measureCapacity(list[0].Scale.FrameData)
 	if err != nil {
 		return err
 	}
@@ -41,16 +41,17 @@ func roomFor(list []Experiment, w io.Writer) error {
 		s := &list[i].Scale
 		most = max(most, float64(ranks*s.Planes)*s.RateGbps)
 	}
-	fmt.Fprintf(w, "this host carries %.2f Gb/s from %d ranks over unshaped planes; the experiments ask for at most %.2f Gb/s, %.0f %%\n", rate, ranks, most, 100*most/rate)
-	if most > roomShare*rate {
-		return fmt.Errorf("%w: %.2f Gb/s of %.2f", ErrNoRoom, most, rate)
+	fmt.Fprintf(w, "this host carries %.2f Gb/s from %d ranks over unshaped planes; the experiments need at most %.2f Gb/s, %.0f %%\n",
+		rate, ranks, most, 100*most/rate)
+	if most > capacityShare*rate {
+		return fmt.Errorf("%w: they need %.2f Gb/s, it carries %.2f", ErrTooSlow, most, rate)
 	}
 	return nil
 }
 
-// aggregate measures the payload that all ranks together send over one plane without a rate, in Gb/s.
-func aggregate(frameData int) (float64, error) {
-	name := fmt.Sprintf("room%d", os.Getpid())
+// measureCapacity measures the payload that all ranks together send over one plane without a rate, in Gb/s.
+func measureCapacity(frameData int) (float64, error) {
+	name := fmt.Sprintf("capacity%d", os.Getpid())
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: name, Ranks: ranks, Circuits: plans.Simplex,
 		Planes: []fabric.Plane{{Name: "p0", Bandwidth: unshaped, OCS: "ocs0", Interface: "p0"}},
@@ -60,7 +61,7 @@ func aggregate(frameData int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = down() }() // a fabric that stays is listed, and removed by the next demo
+	defer func() { _ = down() }() // the next demo lists and removes a fabric that stays
 	board, err := kernel.Open(state)
 	if err != nil {
 		return 0, err
@@ -69,18 +70,18 @@ func aggregate(frameData int) (float64, error) {
 	if err := board.Install(0, circuit.Shift(ranks, 1)); err != nil {
 		return 0, err
 	}
-	return blast(state, board, frameData)
+	return sendAll(state, board, frameData)
 }
 
-// blast lets every rank send to the next as fast as it can, and every rank take what comes.
-func blast(state *kernel.State, board *kernel.Board, frameData int) (float64, error) {
+// sendAll makes every rank send to the next rank, and receive, as fast as it can. It returns the rate received in Gb/s.
+func sendAll(state *kernel.State, board *kernel.Board, frameData int) (float64, error) {
 	ports := make([]*kernel.Port, ranks)
 	for r := range ports {
 		p, err := kernel.Attach(state, r)
 		if err != nil {
 			return 0, err
 		}
-		defer func() { _ = p.Close() }() // of sockets that have served
+		defer func() { _ = p.Close() }() // the sockets are not used again
 		ports[r] = p
 	}
 	var received atomic.Uint64
@@ -93,7 +94,7 @@ func blast(state *kernel.State, board *kernel.Board, frameData int) (float64, er
 		out, in := make([]byte, frameData), make([]byte, frameData)
 		wg.Go(func() {
 			for !stop.Load() {
-				// What does not fit now is offered again; what the receiver has no room for is not counted.
+				// A full queue is tried again. Only received bytes count.
 				_ = unix.Sendto(p.Planes[0].FD, out, 0, peer)
 				for {
 					n, _, err := unix.Recvfrom(p.Planes[0].FD, in, 0)
@@ -105,7 +106,7 @@ func blast(state *kernel.State, board *kernel.Board, frameData int) (float64, er
 			}
 		})
 	}
-	time.Sleep(aggregateTime)
+	time.Sleep(capacityTime)
 	stop.Store(true)
 	took := time.Since(began)
 	wg.Wait()

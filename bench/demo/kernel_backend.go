@@ -15,23 +15,22 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// kernelGround is planes in the kernel. Its evidence are the counters of the switch's ports, which no
-// rank can write: what they have carried over the whole run must be what the plan says, and nothing
-// may be lost. When things happened is read from samples of the same counters and circuits.
-type kernelGround struct {
+// kernelBackend is planes in the kernel. It audits the counters of the switch's ports, which no rank can write. Over the
+// whole run they must match the plan, with no frame lost. Times come from samples of the same counters and circuits.
+type kernelBackend struct {
 	down    func() error
 	view    *kernel.View
 	sampler *sampler
 }
 
-func (g *kernelGround) configure(_ *Experiment, _ string, f *fabric.Fabric, _ *fabric.OCSD) {
+func (b *kernelBackend) configure(_ *Experiment, _ string, f *fabric.Fabric, _ *fabric.OCSD) {
 	f.Name = fmt.Sprintf("demo%d", os.Getpid())
 	for p := range f.Planes {
 		f.Planes[p].Interface = f.Planes[p].Name
 	}
 }
 
-func (g *kernelGround) start(t *Trial, dir string) error {
+func (b *kernelBackend) start(t *Trial, dir string) error {
 	f, err := fabric.Load(filepath.Join(dir, "fabric.yaml"))
 	if err != nil {
 		return err
@@ -42,66 +41,67 @@ func (g *kernelGround) start(t *Trial, dir string) error {
 	if err != nil {
 		return err
 	}
-	g.down = down
-	if g.view, err = kernel.Look(state); err != nil {
+	b.down = down
+	if b.view, err = kernel.Look(state); err != nil {
 		return err
 	}
-	g.sampler = sample(g.view)
+	b.sampler = sample(b.view)
 	return nil
 }
 
-func (g *kernelGround) close() {
-	if g.view != nil {
-		g.sampler.stop()
-		_ = g.view.Close() // of memory that is only read
+func (b *kernelBackend) close() {
+	if b.view != nil {
+		b.sampler.stop()
+		_ = b.view.Close() // the memory was only read
 	}
-	if g.down != nil {
-		_ = g.down() // a fabric that stays is listed, and removed by the next demo
+	if b.down != nil {
+		_ = b.down() // the next demo lists and removes a fabric that stays
 	}
 }
 
-func (g *kernelGround) audit(a *auditor, iters []window, shown int) (finding, [][]Interval, error) {
-	g.sampler.stop()
-	var f finding
-	ports := g.view.State().Ranks
+func (b *kernelBackend) audit(a *auditor, iters []window, shown int) (counts, [][]Interval, error) {
+	b.sampler.stop()
+	var c counts
+	ports := b.view.State().Ranks
 	want, err := a.perPort(ports)
 	if err != nil {
-		return f, nil, err
+		return c, nil, err
 	}
 	runs := float64(len(iters) + warmup)
 	for plane := range want {
 		for port, bytes := range want[plane] {
-			c, err := g.view.Counters(plane, port)
+			counters, err := b.view.Counters(plane, port)
 			if err != nil {
-				return f, nil, err
+				return c, nil, err
 			}
-			s := c.Stats()
+			s := counters.Stats()
 			lost := s.Dark + s.Misdirected + s.CameBack + s.Other + s.Strayed
-			f.Frames += int(s.Forwarded)
-			f.Lost += int(lost)
+			c.Frames += int(s.Forwarded)
+			c.Lost += int(lost)
 			if lost > 0 {
-				return f, nil, fmt.Errorf("%w: plane %d port %d lost frames: %d dark, %d misdirected, %d came back, %d foreign, %d strayed",
-					ErrAudit, plane, port, s.Dark, s.Misdirected, s.CameBack, s.Other, s.Strayed)
+				return c, nil, fmt.Errorf("%w: plane %d port %d lost frames: "+
+					"%d dark, %d misdirected, %d came back, %d foreign, %d strayed", ErrAudit, plane, port, s.Dark, s.Misdirected, s.CameBack, s.Other, s.Strayed)
 			}
 			payload := payloadOf(&s)
-			f.Bytes += int64(payload)
+			c.Bytes += int64(payload)
 			if math.Abs(payload-runs*bytes) > runs*a.slack {
-				return f, nil, fmt.Errorf("%w: plane %d port %d carried %.0f bytes in %.0f runs, the plan says %.0f each", ErrAudit, plane, port, payload, runs, bytes)
+				return c, nil, fmt.Errorf("%w: plane %d port %d carried %.0f bytes in %.0f runs, the plan says %.0f each",
+					ErrAudit, plane, port, payload, runs, bytes)
 			}
 		}
 	}
 	for _, w := range iters {
-		f.Switches += g.sampler.switches(w)
+		c.Switches += b.sampler.switches(w)
 	}
-	return f, g.sampler.intervals(a, iters[shown]), nil
+	return c, b.sampler.intervals(a, iters[shown]), nil
 }
 
-// payloadOf is what a port has carried, in bytes without headers.
+// payloadOf returns what a port has carried, in bytes without headers.
 func payloadOf(s *kernel.Stats) float64 {
 	return float64(s.ForwardedBytes) - float64(s.Forwarded)*ebpf.FrameOverhead
 }
 
-// perPort walks the plan: the bytes that leave each port of each plane in one run.
+// perPort returns the bytes that leave each port in one run of the plan, by plane and port.
 func (a *auditor) perPort(ports int) ([][]float64, error) {
 	circuits, err := a.expected()
 	if err != nil {
@@ -117,37 +117,37 @@ func (a *auditor) perPort(ports int) ([][]float64, error) {
 	return sum, nil
 }
 
-// frameMTU is the size of the IP packet that carries so much payload.
+// frameMTU returns the size of the IP packet with data bytes of payload.
 func frameMTU(data int) int { return data + ebpf.FrameOverhead - 14 }
 
-// samplePeriod is how often counters and circuits are looked at: loads from memory, no system call.
+// samplePeriod is how often counters and circuits are sampled. A sample is loads from memory, without a system call.
 const samplePeriod = 200 * time.Microsecond
 
-// sampler records when a plane's ports have carried how much, and when circuits changed.
+// sampler records the progress of each plane's counters, and the changes of its circuits.
 type sampler struct {
 	view    *kernel.View
 	quit    chan struct{}
 	done    sync.WaitGroup
 	once    sync.Once
-	carried [][]carriedAt // by plane, where it has changed
-	dark    [][]darkAt
+	carried [][]carriedAt // by plane, one for each change
+	maps    [][]mapAt     // the same
 }
 
-// carriedAt is what all ports of a plane had carried, in bytes of payload.
+// carriedAt is the payload that all ports of a plane had carried at a time, in bytes.
 type carriedAt struct {
 	at    int64 // CLOCK_MONOTONIC ns
 	bytes float64
 }
 
-// darkAt is a change of the circuits: to the map at that moment.
-type darkAt struct {
-	at  int64
-	set []int // to[r], -1 dark
+// mapAt is the map of a plane from a time on.
+type mapAt struct {
+	at int64 // CLOCK_MONOTONIC ns
+	to []int // destination of each port, -1: dark
 }
 
 func sample(v *kernel.View) *sampler {
 	planes := len(v.State().Planes)
-	s := &sampler{view: v, quit: make(chan struct{}), carried: make([][]carriedAt, planes), dark: make([][]darkAt, planes)}
+	s := &sampler{view: v, quit: make(chan struct{}), carried: make([][]carriedAt, planes), maps: make([][]mapAt, planes)}
 	s.done.Go(func() {
 		tick := time.NewTicker(samplePeriod)
 		defer tick.Stop()
@@ -175,7 +175,7 @@ func (s *sampler) look() {
 		for port := range s.view.State().Ranks {
 			c, err := s.view.Counters(plane, port)
 			if err != nil {
-				return // cannot be: both are in range
+				return // impossible: both are in range
 			}
 			st := c.Stats()
 			bytes += payloadOf(&st)
@@ -187,31 +187,33 @@ func (s *sampler) look() {
 		if err != nil {
 			return
 		}
-		if n := len(s.dark[plane]); n == 0 || !m.Equal(s.dark[plane][n-1].set) {
-			s.dark[plane] = append(s.dark[plane], darkAt{now, m})
+		if n := len(s.maps[plane]); n == 0 || !m.Equal(s.maps[plane][n-1].to) {
+			s.maps[plane] = append(s.maps[plane], mapAt{now, m})
 		}
 	}
 }
 
-// moves lists the reconfigurations of a plane that began in a window: from the first circuit that went
-// dark to the next map without change.
+// moves lists the reconfigurations of a plane that began in a window. Each lasts from the first dark circuit to the
+// next map without a dark circuit.
 func (s *sampler) moves(plane int, w window) []Interval {
 	var out []Interval
-	list := s.dark[plane]
+	list := s.maps[plane]
 	for i := 1; i < len(list); i++ {
 		from := list[i].at
-		if from < w.start || from > w.end || darker(list[i].set) <= darker(list[i-1].set) {
+		if from < w.start || from > w.end || darkPorts(list[i].to) <= darkPorts(list[i-1].to) {
 			continue
 		}
-		for i+1 < len(list) && darker(list[i].set) > 0 {
+		for i+1 < len(list) && darkPorts(list[i].to) > 0 {
 			i++
 		}
-		out = append(out, Interval{Step: -1, StartUS: float64(from-w.start) / 1e3, EndUS: float64(list[i].at-w.start) / 1e3, To: list[i].set})
+		out = append(out, Interval{
+			Step: -1, StartUS: float64(from-w.start) / 1e3, EndUS: float64(list[i].at-w.start) / 1e3, To: list[i].to,
+		})
 	}
 	return out
 }
 
-func darker(to []int) int {
+func darkPorts(to []int) int {
 	n := 0
 	for _, s := range to {
 		if s < 0 {
@@ -232,19 +234,19 @@ func (s *sampler) switches(w window) int {
 		}
 	}
 	n := 0
-	for plane := range s.dark {
+	for plane := range s.maps {
 		n += len(s.moves(plane, window{w.start, last}))
 	}
 	return n
 }
 
-// intervals is what the planes did in one iteration. Entries of the plan follow each other on a plane, so
-// each ends when the plane has carried the bytes of it and of those before it.
+// intervals returns the transmissions and reconfigurations of one iteration, by plane. Entries of the plan follow each
+// other on a plane. So an entry ends when the plane has carried its bytes and those of the entries before it.
 func (s *sampler) intervals(a *auditor, w window) [][]Interval {
 	out := make([][]Interval, len(s.carried))
 	for plane := range out {
 		out[plane] = append(s.transmits(a, plane, w), s.moves(plane, w)...)
-		inOrder(out[plane])
+		sortByStart(out[plane])
 	}
 	return out
 }
@@ -263,7 +265,7 @@ func (s *sampler) transmits(a *auditor, plane int, w window) []Interval {
 		list = list[:len(list)-1]
 	}
 	base, before, slack := list[i].bytes, 0.0, a.slack*float64(s.view.State().Ranks)
-	_ = a.walk(plane, func(e *plans.Entry, crosses map[circuitKey]float64) { // the audit has walked it before
+	_ = a.walk(plane, func(e *plans.Entry, crosses map[circuitKey]float64) { // the audit has walked the plan without an error
 		after := before
 		for _, bytes := range crosses {
 			after += bytes
