@@ -137,8 +137,9 @@ func (s *Set) Enter() { s.users.Add(1) }
 func (s *Set) Leave() { s.users.Add(-1) }
 
 // Pending reports whether the caller must not sleep, because of an event or a Wake since Arm, or after Close.
+// It does not read ready after Close, because release may call SetReady.
 func (s *Set) Pending(armed uint32) bool {
-	return s.ready || s.wakes.Load() != armed || s.closed.Load()
+	return s.closed.Load() || s.wakes.Load() != armed || s.ready
 }
 
 // Sleep returns true when an event is pending, or false after d. The caller calls it between Enter and Leave.
