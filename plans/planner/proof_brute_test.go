@@ -109,7 +109,7 @@ func tinyDivided(rng *rand.Rand) *plans.Problem {
 // TestDividedBrute: auto finds the optimum where steps have to be divided over settings of one plane.
 func TestDividedBrute(t *testing.T) {
 	rng := rand.New(rand.NewPCG(92, 1))
-	const problems = 80
+	problems := planner.Cases(96)
 	tried, optimal := 0, 0
 	for i := 0; tried < problems; i++ {
 		p := tinyDivided(rng)
@@ -185,8 +185,9 @@ func TestProofBrute(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 1))
 	type tally struct{ plans, optimal, proven int }
 	count := map[string]*tally{}
+	problems := planner.Cases(96)
 	tried := 0
-	for i := 0; tried < 50; i++ {
+	for i := 0; tried < problems; i++ {
 		p := tiny(rng)
 		if err := p.Validate(); err != nil {
 			t.Fatalf("problem %d: %v", i, err)
@@ -235,14 +236,14 @@ func TestProofBrute(t *testing.T) {
 	}
 	for _, name := range planner.Names() {
 		c := count[name]
-		if c == nil || c.plans < 15 {
+		if c == nil || c.plans*3 < problems {
 			t.Errorf("%s planned too few problems: %+v", name, c)
 			continue
 		}
 		t.Logf("%-8s %3d plans, %3d optimal, %3d proven", name, c.plans, c.optimal, c.proven)
 	}
-	for name, percent := range map[string]int{"swot": 80, "weave": 96, "auto": 96} {
-		if c := count[name]; c != nil && c.optimal*100 < c.plans*percent {
+	for name, percent := range map[string]int{"swot": 20, "weave": 4, "auto": 4} { // that may be missed, at least one
+		if c := count[name]; c != nil && c.plans-c.optimal > max(1, c.plans*percent/100) {
 			t.Errorf("%s found %d optima of %d", name, c.optimal, c.plans)
 		}
 	}
@@ -269,7 +270,7 @@ func TestProofBruteDemand(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 2))
 	type tally struct{ problems, optimal, proven int }
 	count := map[plans.CircuitKind]*tally{plans.Simplex: {}, plans.Duplex: {}, plans.Interleaved: {}}
-	const problems = 90
+	problems := planner.Cases(144)
 	for i := range problems {
 		n := 2 + rng.IntN(2)
 		p := &plans.Problem{
