@@ -424,7 +424,9 @@ func encodePlan(p *Plan, w *writer) []byte {
 	if w.names != nil {
 		b = fmt.Appendf(b, ",\n \"ranks\":%d", max(1, w.names.ranks))
 		if len(w.names.list) > 0 {
-			b = appendLines(append(b, ",\n \"maps\":"...), "\n  ", len(w.names.list), func(b []byte, i int) []byte { return appendInts(b, w.names.list[i]) })
+			b = appendLines(append(b, ",\n \"maps\":"...), "\n  ", len(w.names.list), func(b []byte, i int) []byte {
+				return appendInts(b, w.names.list[i])
+			})
 		}
 	}
 	b = w.appendMaps(append(b, ",\n \"initial\":"...), p.Initial)
@@ -434,7 +436,7 @@ func encodePlan(p *Plan, w *writer) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendPlane writes the entries of a plane, and in the compact form those that repeat once.
+// appendPlane writes the entries of a plane, and in the compact form the repeating ones once.
 func (w *writer) appendPlane(b []byte, p *Plan, j int) []byte {
 	entries := p.Planes[j]
 	var repeats []Repeat
@@ -500,7 +502,9 @@ func (e *Entry) sameBut(f *Entry) bool {
 func (w *writer) appendRepeat(b []byte, entries []Entry, rep *Repeat) []byte {
 	b = fmt.Appendf(b, `{"repeat":%d, "step_by":%d, "to_by":%d, "us_by":`, rep.Count, rep.StepBy, rep.ToBy)
 	b = append(appendNumber(b, rep.ByUS), `, "entries":`...)
-	b = appendLines(b, "\n    ", rep.Period, func(b []byte, k int) []byte { return w.appendEntry(b, &entries[rep.From+k]) })
+	b = appendLines(b, "\n    ", rep.Period, func(b []byte, k int) []byte {
+		return w.appendEntry(b, &entries[rep.From+k])
+	})
 	return append(b, '}')
 }
 

@@ -105,7 +105,7 @@ const (
 	staleTemp  = time.Hour
 )
 
-// Entry is a cached span of sizes under its key. It is shared: nobody changes it.
+// Entry is a cached span of sizes under its key. Goroutines share it, so no caller may change it.
 type Entry struct {
 	Key  Key
 	Span *sizes.Span // the digests of its plans are set
@@ -134,7 +134,8 @@ func Open(dir string) (*Cache, error) {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	for _, f := range files {
-		if info, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), tempPrefix) && time.Since(info.ModTime()) > staleTemp {
+		if info, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), tempPrefix) &&
+			time.Since(info.ModTime()) > staleTemp {
 			os.Remove(filepath.Join(dir, f.Name()))
 		}
 	}
@@ -229,7 +230,7 @@ func (c *Cache) remember(e *Entry) {
 	c.front[e.Key] = l
 }
 
-// Put stores a span under key and removes those that it contains. It refuses an infeasible
+// Put stores a span under key and removes the spans that it contains. It refuses an infeasible
 // plan. The file appears complete or not at all, and is on disk when Put returns. The span
 // that Put returns holds sealed copies of the plans; their problems and what the plans refer
 // to must not change any more.

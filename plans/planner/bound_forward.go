@@ -38,7 +38,7 @@ import (
 const (
 	forwardWindow  = 64      // longest window
 	forwardStarts  = 64      // steps at which windows begin, where there are many
-	forwardClasses = 16      // kinds of ranks; a schedule with more is not bounded like this
+	forwardClasses = 16      // kinds of ranks; a schedule with more has no forwarding bound
 	forwardWork    = 3e7     // operations
 	forwardCells   = 1 << 22 // ranks x steps that are looked at
 )
@@ -86,7 +86,8 @@ func (m *model) forwardBound(ideal []float64) (bounds, bool) {
 	if b.total = b.suffix[0]; m.p.Initial != nil {
 		b.total = math.Max(b.total, least(0, m.litPlanes()))
 	}
-	b.proof = fmt.Sprintf("forwarding: with q switches a rank has at most %d+q destinations one hop away, so many two hops away, ...; every byte fills one circuit per hop; least over q, summed over windows of steps", m.p.Planes)
+	b.proof = fmt.Sprintf("forwarding: with q switches a rank has at most %d+q destinations one hop away, so many two "+
+		"hops away, ...; every byte fills one circuit per hop; least over q, summed over windows of steps", m.p.Planes)
 	return b, true
 }
 
@@ -104,7 +105,7 @@ func (m *model) litPlanes() int {
 	return lit
 }
 
-// reaches groups the ranks by what they send to whom; nil where there are too many kinds.
+// reaches groups the ranks by their destinations and bytes; nil if there are too many kinds.
 func (m *model) reaches() []reach {
 	if kind, ok := m.shifts(); ok {
 		return []reach{kind}
@@ -143,7 +144,7 @@ func (m *model) reaches() []reach {
 	return kinds
 }
 
-// shifts returns what all ranks send to whom if every step is a shift.
+// shifts returns the destinations of every rank if each step is a shift.
 func (m *model) shifts() (reach, bool) {
 	kind := reach{share: 1}
 	names := map[int]int{}
@@ -160,7 +161,7 @@ func (m *model) shifts() (reach, bool) {
 	return kind, true
 }
 
-// fanouts lists, per step without pattern, whom each rank sends to.
+// fanouts lists, per step without pattern, the destinations of each rank.
 func (m *model) fanouts() [][][]int {
 	out := make([][][]int, len(m.steps))
 	for i := range m.steps {

@@ -249,5 +249,6 @@ func (m *model) legalAll(maps []circuit.Permutation) bool {
 
 // finalDiffers is why a planner that never reconfigures cannot end elsewhere.
 func finalDiffers(plane int) error {
-	return fmt.Errorf("%w: plane %d must end on other circuits than it begins with, and static never reconfigures", ErrInfeasible, plane)
+	return fmt.Errorf("%w: plane %d must end on other circuits than it begins with, and static never reconfigures",
+		ErrInfeasible, plane)
 }

@@ -106,7 +106,8 @@ func TestTableBracketsTimes(t *testing.T) {
 		}
 		single := i%4 == 0
 		pieces, _ := m.pieces(nil)
-		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces, m.harvestStates(t.Context(), m.fills(), 0))
+		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces,
+			m.harvestStates(t.Context(), m.fills(), 0))
 		for k := range tab.kinds {
 			for c := range tab.states {
 				for tab.isOpen(k, c) {
@@ -131,8 +132,9 @@ func TestTableBracketsTimes(t *testing.T) {
 // TestLateRatherThanWrong: what only planes together can serve is found without any effort.
 func TestLateRatherThanWrong(t *testing.T) {
 	p := &plans.Problem{
-		Version: plans.Version, Ranks: 6, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, HopUS: 1, Circuits: plans.Duplex, Forwarding: true,
-		Steps: []plans.Step{{Bytes: 1e3, To: circuit.Shift(6, 1)}},
+		Version: plans.Version, Ranks: 6, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, HopUS: 1, Circuits: plans.Duplex,
+		Forwarding: true,
+		Steps:      []plans.Step{{Bytes: 1e3, To: circuit.Shift(6, 1)}},
 	}
 	m, err := compile(p)
 	if err != nil {

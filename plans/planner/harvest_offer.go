@@ -181,7 +181,7 @@ func (s *server) simple(st *step, flows [][2]int) offer {
 	return offer{us: us, parts: s.directParts(st.bytes, flows, planes)}
 }
 
-// directParts gives every flow planes of those that have its circuit.
+// directParts gives every flow some of the planes that have its circuit.
 func (s *server) directParts(bytes float64, flows [][2]int, planes int) []part {
 	takes := make([][]int, len(s.maps))
 	for i, f := range flows {

@@ -32,8 +32,8 @@ func (pc *piece) flowsAt(at []int) []int {
 }
 
 // pieces lists the pieces of the steps as they are asked for, by their beginning: each step as a whole;
-// where it is split, the rounds of perstep and matching by matching; and what some of the settings
-// near[i] in turn serve of step i. It returns the number of positions. near may be nil.
+// where it is split, the rounds of perstep and matching by matching; and the parts of step i that some
+// of the settings near[i] serve in turn. It returns the number of positions. near may be nil.
 func (m *model) pieces(near [][][]circuit.Permutation) (all []piece, positions int) {
 	at := 0 // of m.steps
 	for i := range m.asked {

@@ -18,7 +18,7 @@ import (
 //     groups as there are units.
 //   - by class g x m: every page has its group, page q group q mod g. Where all pages have groups of
 //     their own ("one plane for each distance"), no unit switches.
-//   - dealt c: each step takes the c units that have been idle for longest, those that hold its page
+//   - dealt c: each step takes the c units that have been idle for longest, units that hold its page
 //     first; c may be a fraction, then steps take one unit more or less in turn.
 //
 // The best number of units of a step weighs its own time against that of switches. Where the first
@@ -53,7 +53,7 @@ func (w *swot) grouped(class []int, groups, width int) pattern {
 	return u
 }
 
-// dealt gives each step width units on average: those that hold its page, then those that have been
+// dealt gives each step width units on average: units that hold its page first, then the units that have been
 // idle for longest.
 func (w *swot) dealt(width float64) pattern {
 	return w.rotation(math.Inf(1), func(i int) int {

@@ -22,8 +22,8 @@ func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 	return m.perStep(false).finish("perstep"), nil
 }
 
-// perStepBelow is solvePerStep for plans that take no longer than another one; it fails for those that do,
-// since they are long and of no use.
+// perStepBelow is solvePerStep, but fails if its plan takes longer than the given one: such a plan is long and of
+// no use.
 func (m *model) perStepBelow(plan *plans.Plan) solver {
 	return func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
 		if us := m.perStepUS(); us > plan.CCTUS+tolerance(us) {

@@ -128,7 +128,8 @@ func TestDividedBrute(t *testing.T) {
 		plan := solve(t, "auto", p, planner.Options{TimeLimit: time.Minute, Effort: 5 * time.Millisecond})
 		switch {
 		case plan.LowerBoundUS > optimum+1e-6*(1+optimum):
-			t.Errorf("problem %d: bound %v (%s), a plan takes %v: %s", i, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
+			t.Errorf("problem %d: bound %v (%s), a plan takes %v: %s", i, plan.LowerBoundUS, plan.BoundProof, optimum,
+				encoded(t, p))
 		case plans.SameUS(plan.CCTUS, optimum):
 			optimal++
 		case plan.CCTUS < optimum && !beyondBrute(plan) || plan.CCTUS > 1.1*optimum:
@@ -212,7 +213,8 @@ func TestProofBrute(t *testing.T) {
 				continue
 			}
 			if proven = math.Max(proven, plan.LowerBoundUS); name == "auto" && plan.LowerBoundUS < proven-1e-6*(1+proven) {
-				t.Errorf("problem %d: auto states the bound %v, another planner %v: %s", i, plan.LowerBoundUS, proven, encoded(t, p))
+				t.Errorf("problem %d: auto states the bound %v, another planner %v: %s", i, plan.LowerBoundUS, proven,
+					encoded(t, p))
 			}
 			c := count[name]
 			if c == nil {
@@ -221,7 +223,8 @@ func TestProofBrute(t *testing.T) {
 			}
 			c.plans++
 			if plan.LowerBoundUS > optimum+1e-6*(1+optimum) {
-				t.Errorf("problem %d: %s states the bound %v (%s), a plan takes %v: %s", i, name, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
+				t.Errorf("problem %d: %s states the bound %v (%s), a plan takes %v: %s", i, name, plan.LowerBoundUS,
+					plan.BoundProof, optimum, encoded(t, p))
 			}
 			if plan.CCTUS < optimum-1e-6*(1+optimum) && !beyondBrute(plan) {
 				t.Errorf("problem %d: %s takes %v, the optimum is %v: %s", i, name, plan.CCTUS, optimum, encoded(t, p))
@@ -274,8 +277,9 @@ func TestProofBruteDemand(t *testing.T) {
 	for i := range problems {
 		n := 2 + rng.IntN(2)
 		p := &plans.Problem{
-			Version: plans.Version, Ranks: n, Planes: 1 + rng.IntN(2), BandwidthGbps: 8, ReconfigUS: []float64{0, 1, 10, 80}[rng.IntN(4)],
-			Circuits: []plans.CircuitKind{plans.Simplex, plans.Interleaved, plans.Duplex}[i%3],
+			Version: plans.Version, Ranks: n, Planes: 1 + rng.IntN(2), BandwidthGbps: 8,
+			ReconfigUS: []float64{0, 1, 10, 80}[rng.IntN(4)],
+			Circuits:   []plans.CircuitKind{plans.Simplex, plans.Interleaved, plans.Duplex}[i%3],
 		}
 		if p.Circuits == plans.Interleaved {
 			p.Planes *= 2
@@ -296,7 +300,8 @@ func TestProofBruteDemand(t *testing.T) {
 		for _, name := range []string{"spectra", "auto", "weave"} {
 			plan := solve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 20 * time.Millisecond})
 			if plan.LowerBoundUS > optimum+1e-6*(1+optimum) || plan.CCTUS < optimum-1e-6*(1+optimum) {
-				t.Errorf("problem %d: %s: %v >= %v (%s), the optimum is %v: %s", i, name, plan.CCTUS, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
+				t.Errorf("problem %d: %s: %v >= %v (%s), the optimum is %v: %s", i, name, plan.CCTUS, plan.LowerBoundUS,
+					plan.BoundProof, optimum, encoded(t, p))
 			}
 			if name != "spectra" {
 				continue

@@ -30,7 +30,10 @@ var easier = []struct {
 	{"per port", func(_ *rand.Rand, q *plans.Problem) bool { q.ReconfigPerPort = 0; return true }},
 	{"forwarding", func(_ *rand.Rand, q *plans.Problem) bool { q.Forwarding = true; return true }},
 	{"simplex", func(_ *rand.Rand, q *plans.Problem) bool { q.Circuits = plans.Simplex; return true }},
-	{"free initial", func(_ *rand.Rand, q *plans.Problem) bool { q.Initial = nil; return q.Final.Kind != plans.FinalInitial }},
+	{"free initial", func(_ *rand.Rand, q *plans.Problem) bool {
+		q.Initial = nil
+		return q.Final.Kind != plans.FinalInitial
+	}},
 	{"free final", func(_ *rand.Rand, q *plans.Problem) bool { q.Final = plans.Final{}; return true }},
 	{"a plane more", func(_ *rand.Rand, q *plans.Problem) bool {
 		if q.Circuits == plans.Interleaved {
@@ -45,7 +48,10 @@ var easier = []struct {
 		}
 		return true
 	}},
-	{"fewer bytes", func(rng *rand.Rand, q *plans.Problem) bool { q.Steps[rng.IntN(len(q.Steps))].Bytes *= 0.5; return true }},
+	{"fewer bytes", func(rng *rand.Rand, q *plans.Problem) bool {
+		q.Steps[rng.IntN(len(q.Steps))].Bytes *= 0.5
+		return true
+	}},
 	{"a step less", func(rng *rand.Rand, q *plans.Problem) bool {
 		if len(q.Steps) < 2 {
 			return false
@@ -177,7 +183,8 @@ func TestProofEasier(t *testing.T) {
 			applied[e.name]++
 			for _, name := range []string{"perstep", "harvest", "swot"} {
 				if plan := trySolve(t, name, q, o); plan != nil && plan.LowerBoundUS > least+1e-6*(1+least) {
-					t.Errorf("problem %d: with %s, %s states the bound %v (%s); %s has a plan of %v for\n%s", i, e.name, name, plan.LowerBoundUS, plan.BoundProof, by, least, encoded(t, p))
+					t.Errorf("problem %d: with %s, %s states the bound %v (%s); %s has a plan of %v for\n%s", i, e.name, name,
+						plan.LowerBoundUS, plan.BoundProof, by, least, encoded(t, p))
 				}
 			}
 		}
@@ -214,8 +221,10 @@ func TestProofScale(t *testing.T) {
 				if a == nil {
 					continue
 				}
-				if math.Abs(b.CCTUS-sc.time*a.CCTUS) > 1e-5*(1+b.CCTUS) || math.Abs(b.LowerBoundUS-sc.time*a.LowerBoundUS) > 1e-5*(1+b.LowerBoundUS) {
-					t.Errorf("problem %d: %s: %v >= %v, scaled by %v: %v >= %v: %s", i, name, a.CCTUS, a.LowerBoundUS, sc, b.CCTUS, b.LowerBoundUS, encoded(t, p))
+				if math.Abs(b.CCTUS-sc.time*a.CCTUS) > 1e-5*(1+b.CCTUS) ||
+					math.Abs(b.LowerBoundUS-sc.time*a.LowerBoundUS) > 1e-5*(1+b.LowerBoundUS) {
+					t.Errorf("problem %d: %s: %v >= %v, scaled by %v: %v >= %v: %s", i, name, a.CCTUS, a.LowerBoundUS, sc, b.CCTUS,
+						b.LowerBoundUS, encoded(t, p))
 				}
 			}
 		}

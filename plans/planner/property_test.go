@@ -15,7 +15,7 @@ import (
 	"lightpath/plans/sim"
 )
 
-// quick keeps searches short: what they return must be right however short they are.
+// quick keeps searches short: a plan must be right however short the search is.
 var quick = planner.Options{TimeLimit: time.Minute, Effort: 4 * time.Millisecond, Seed: 1}
 
 // solve returns the plan of a problem that must have one, after check and simulation agree with its CCT.
@@ -217,7 +217,8 @@ func TestRelabelling(t *testing.T) {
 			if (a == nil) != (b == nil) {
 				t.Fatalf("problem %d: %s: feasible %v, relabelled %v", i, name, a != nil, b != nil)
 			}
-			if a != nil && (name != "swot" || a.CCTUS == a.LowerBoundUS && b.CCTUS == b.LowerBoundUS) && !plans.SameUS(a.CCTUS, b.CCTUS) {
+			if a != nil && (name != "swot" || a.CCTUS == a.LowerBoundUS && b.CCTUS == b.LowerBoundUS) &&
+				!plans.SameUS(a.CCTUS, b.CCTUS) {
 				t.Fatalf("problem %d: %s: %v, relabelled %v", i, name, a.CCTUS, b.CCTUS)
 			}
 			if a != nil && a.LowerBoundUS > b.CCTUS+1e-6 {
@@ -311,7 +312,8 @@ func TestBoundHoldsForEveryPlan(t *testing.T) {
 		p := randomProblem(rng)
 		bound, by, least := 0.0, "", math.Inf(1)
 		for _, name := range []string{"static", "perstep", "harvest", "swot"} {
-			if plan := trySolve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 20 * time.Millisecond}); plan != nil {
+			if plan := trySolve(t, name, p, planner.Options{TimeLimit: time.Minute,
+				Effort: 20 * time.Millisecond}); plan != nil {
 				if plan.LowerBoundUS > bound {
 					bound, by = plan.LowerBoundUS, plan.BoundProof
 				}

@@ -12,8 +12,8 @@ import (
 )
 
 // solveSWOT divides every step unevenly over the planes and hides reconfigurations behind
-// the other planes' transfers (SWOT, Section 3). What is searched is the pattern: which
-// unit of planes works in which step; the best timing of a pattern is a linear program.
+// the other planes' transfers (SWOT, Section 3). The search is over patterns: which
+// unit of planes works in which step. The best timing of a pattern is a linear program.
 // It begins with periodic patterns, never forwards, and never returns anything worse than static
 // (without forwarding) or perstep.
 func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
@@ -61,7 +61,7 @@ func (s *swotStart) solve(ctx context.Context, o Options) (*plans.Plan, error) {
 	if len(m.steps) == 0 {
 		return best, nil
 	}
-	ctx, cancel := sooner(ctx, 2*s.took) // what is found has to be written
+	ctx, cancel := sooner(ctx, 2*s.took) // keep time to write the result
 	defer cancel()
 	keep := func(plan *plans.Plan, err error) {
 		if err == nil && m.better(plan, best) {
@@ -466,7 +466,8 @@ func (w *swot) stateOptimum(plan *plans.Plan) {
 		return
 	}
 	plan.LowerBoundUS = plan.CCTUS
-	plan.BoundProof = fmt.Sprintf("optimal: branch and bound over every assignment of planes to steps, each timed by an exact linear program; every plan, seen from rank %d, is one of these", rank)
+	plan.BoundProof = fmt.Sprintf("optimal: branch and bound over every assignment of planes to steps, each timed by an "+
+		"exact linear program; every plan, seen from rank %d, is one of these", rank)
 }
 
 // witness finds a rank whose destinations tell all pages apart. What such a rank does in

@@ -52,7 +52,8 @@ func (t *timeline) beginAtEnd(unit int) bool {
 		return false
 	}
 	for j := unit * m.unitPlanes; j < (unit+1)*m.unitPlanes; j++ {
-		t.planes[j] = slices.Insert(t.planes[j], 0, plans.Entry{Kind: plans.Reconfigure, To: t.initial[j], StartUS: 0, EndUS: cost})
+		t.planes[j] = slices.Insert(t.planes[j], 0, plans.Entry{Kind: plans.Reconfigure, To: t.initial[j], StartUS: 0,
+			EndUS: cost})
 		t.initial[j] = t.current[j]
 	}
 	return true
@@ -60,7 +61,8 @@ func (t *timeline) beginAtEnd(unit int) bool {
 
 // climb goes from a pattern to better neighbours until none is better or spent says so, and
 // returns the best plan. emit returns nil for what is not worth a plan.
-func climb[S any](m *model, at S, plan *plans.Plan, neighbours func(S) iter.Seq[S], emit func(S) *plans.Plan, spent func() bool) *plans.Plan {
+func climb[S any](m *model, at S, plan *plans.Plan, neighbours func(S) iter.Seq[S], emit func(S) *plans.Plan,
+	spent func() bool) *plans.Plan {
 	for found := true; found; {
 		found = false
 		for next := range neighbours(at) {

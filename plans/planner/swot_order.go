@@ -49,7 +49,9 @@ func (m *model) before(from, q int) bool {
 	if from > 0 {
 		return m.fits(q, m.steps[from-1].page)
 	}
-	return slices.ContainsFunc(m.initial, func(have []circuit.Permutation) bool { return holdsPage(have, m.pages[q].maps) })
+	return slices.ContainsFunc(m.initial, func(have []circuit.Permutation) bool {
+		return holdsPage(have, m.pages[q].maps)
+	})
 }
 
 // fits reports whether one unit can serve both pages without a switch between.

@@ -55,7 +55,7 @@ func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 			}
 		}
 	}
-	for _, plan := range others { // what one of them has proven holds for every plan
+	for _, plan := range others { // a bound that one of them proved holds for every plan
 		if plan.LowerBoundUS > best.LowerBoundUS {
 			best.LowerBoundUS, best.BoundProof = plan.LowerBoundUS, plan.BoundProof
 		}
@@ -68,17 +68,19 @@ const othersShare = 0.7
 
 // bestOfOthers runs the other planners, each with all of the effort, and meanwhile another
 // function.
-func (m *model) bestOfOthers(ctx context.Context, o Options, first *swotStart, meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
+func (m *model) bestOfOthers(ctx context.Context, o Options, first *swotStart,
+	meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
 	alone := func(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-		plan, _, err := searchHarvest(ctx, m, o) // what it would be compared with runs here as well
+		plan, _, err := searchHarvest(ctx, m, o) // its competitors run here as well
 		return plan, err
 	}
 	solvers := []struct {
 		name  string
 		solve solver
-	}{{"static", solveStatic}, {"perstep", m.perStepBelow(first.best)}, {"harvest", alone}, {"swot", func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
-		return first.solve(ctx, o)
-	}}}
+	}{{"static", solveStatic}, {"perstep", m.perStepBelow(first.best)}, {"harvest", alone},
+		{"swot", func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
+			return first.solve(ctx, o)
+		}}}
 	found := make([]*plans.Plan, len(solvers))
 	errs := make([]error, len(solvers))
 	var wait sync.WaitGroup

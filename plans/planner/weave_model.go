@@ -21,7 +21,7 @@ const idle cell = -1
 const (
 	none          = -1      // no setting
 	maxWeave      = 4096    // settings that are considered, and
-	weaveServices = 1 << 20 // what they offer to kinds of steps, together
+	weaveServices = 1 << 20 // offers of all settings to all kinds of steps
 	maxWeaveKinds = 512     // kinds of steps
 	weaveFlows    = 3e7     // flows that may be measured; settings after that serve only directly
 )
@@ -53,7 +53,7 @@ type weaver struct {
 	costs    map[int]float64 // of switches, where they depend on the circuits
 	loaders  [2]plans.Loader
 	measured int         // flows so far
-	flows    [3][][2]int // scratch of measure: all flows, those that go up, those that go down
+	flows    [3][][2]int // scratch of measure: all flows, flows up, flows down
 }
 
 // unset is the start of a unit whose first setting is free.

@@ -110,12 +110,12 @@ func (s *weaving) others(l layout, noise float64) {
 	}
 	for i := range steps {
 		for g, r := range a.rate[i] {
-			a.alone[i] = math.Max(a.alone[i], a.work[i][g]/r) // +Inf where nobody is
+			a.alone[i] = math.Max(a.alone[i], a.work[i][g]/r) // +Inf if no unit serves it
 		}
 	}
 }
 
-// lineups lists those that are considered: every setting for the whole team, and for a team of
+// lineups lists the settings to consider: every setting for the whole team, and for a team of
 // several a ring for one half with its opposite for the other.
 func (s *weaving) lineups(team []int, noise float64) {
 	w, a := s.w, &s.answer

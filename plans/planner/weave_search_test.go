@@ -73,7 +73,7 @@ func TestWeaveEqualsEnumeration(t *testing.T) {
 		got := s.best.us
 		least := math.Inf(1)
 		l := newLayout(len(w.kind), w.m.units)
-		w.every(l, 0, func() { // above got, a layout need not be timed to its end
+		w.every(l, 0, func() { // stop timing a layout that takes longer than got
 			if us, ok := w.evaluate(l, min(least, got*(1+1e-5))); ok {
 				least = us
 			}
@@ -170,7 +170,8 @@ func TestMutateKeepsLayouts(t *testing.T) {
 
 // TestOrbitRings: consecutive steps of recursive halving join ranks into rings of 4, 8, ….
 func TestOrbitRings(t *testing.T) {
-	p := &plans.Problem{Version: plans.Version, Ranks: 8, Planes: 1, BandwidthGbps: 8, ReconfigUS: 1, Circuits: plans.Simplex}
+	p := &plans.Problem{Version: plans.Version, Ranks: 8, Planes: 1, BandwidthGbps: 8, ReconfigUS: 1,
+		Circuits: plans.Simplex}
 	for m := 1; m < 8; m *= 2 {
 		p.Steps = append(p.Steps, plans.Step{Bytes: 1, To: circuit.Xor(8, m)})
 	}

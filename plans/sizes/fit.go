@@ -77,8 +77,8 @@ type share struct {
 	part  []float64 // of the step's bytes that the node carries at the plan's division
 }
 
-// solve returns, by plane and entry, what the bytes of the plan are to be multiplied by; nil
-// where the program is too large or has not closed.
+// solve returns, by plane and entry, the factor for the bytes of the plan; nil
+// if the program is too large or has not closed.
 func (f *fit) solve() [][]float64 {
 	columns := len(f.steps)
 	for k := range f.nodes {

@@ -79,13 +79,13 @@ func (s *Span) At(bytes int64, p *plans.Problem) (*plans.Plan, error) {
 		return nil, err
 	}
 	plan.LowerBoundUS = math.Min(plan.CCTUS, s.LowerBoundUS(bytes))
-	plan.BoundProof = fmt.Sprintf("that of %d bytes, which any plan for more serves, or that of %d in proportion", s.Min, s.Max)
+	plan.BoundProof = fmt.Sprintf("that of %d bytes, which any plan for more serves, or that of %d in proportion",
+		s.Min, s.Max)
 	return plan, nil
 }
 
-// ProblemAt returns the problem of a call of the given bytes, of those that the span serves: that
-// of Low with bytes between those of the two ends. It agrees with the owner's problem but for
-// rounding.
+// ProblemAt returns the problem of a call of the given bytes, a size that the span serves. It is the problem of
+// Low with bytes between those of the two ends. It equals the owner's problem, except for rounding.
 func (s *Span) ProblemAt(bytes int64) *plans.Problem {
 	switch bytes {
 	case s.Min:

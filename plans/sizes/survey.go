@@ -88,7 +88,7 @@ func (s *Survey) insert(p point) {
 		return
 	}
 	if at > 0 && s.points[at-1].linked {
-		p.linked = true // what was covered stays so
+		p.linked = true // covered sizes stay covered
 	}
 	s.points = slices.Insert(s.points, at, p)
 }
@@ -355,7 +355,8 @@ func (c *cover) pieces(p point, lo, hi int64, other point) error {
 			return Sized{}, err
 		}
 		plan.LowerBoundUS = math.Min(plan.CCTUS, ends.LowerBoundUS(bytes))
-		plan.BoundProof = "those of the sizes planned next to this one: more bytes take no less, and no less than in proportion fewer"
+		plan.BoundProof = "those of the sizes planned next to this one: more bytes take no less, and no less than in " +
+			"proportion fewer"
 		return Sized{problem, plan}, nil
 	}
 	knots := []int64{lo, hi}

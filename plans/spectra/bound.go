@@ -160,7 +160,8 @@ func (w *network) bound(s int, delta, perPort float64, rows int) (value float64,
 		if len(c.x) > exactEntries || part.feasible(c.x, s, chunk, value) {
 			continue
 		}
-		value, proof = part.least(c.x, s, chunk, value), "port: the best partition of its entries over the planes, by exhaustion"
+		value, proof = part.least(c.x, s, chunk, value),
+			"port: the best partition of its entries over the planes, by exhaustion"
 	}
 	return value, proof
 }

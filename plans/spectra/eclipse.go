@@ -17,7 +17,7 @@ func Eclipse(d Matrix, delta float64) Decomposition {
 	w := newNetwork(d, plans.Simplex)
 	m := newMatcher(w)
 	left := slices.Clone(w.demand)
-	least := 1e-9 * w.scale() // what is less is rounding
+	least := 1e-9 * w.scale() // smaller values are rounding errors
 	var holds []hold
 	for range 6 * int(newBare(w, 0).degree()) {
 		values := remaining(left, least)

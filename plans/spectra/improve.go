@@ -205,7 +205,7 @@ const farthest = 0.02
 
 // round tries one change of cur and returns the layout that results, nil where there is none.
 func (s *searcher) round(cur *layout) *layout {
-	s.spent += int64(500 + 50*len(cur.holds)) // what is not counted elsewhere
+	s.spent += int64(500 + 50*len(cur.holds)) // work that is not counted elsewhere
 	next := cur.clone()
 	if s.units > 1 && s.rng.IntN(4) == 0 {
 		s.regroup(next)

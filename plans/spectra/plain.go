@@ -54,8 +54,8 @@ func planesPerUnit(p *plans.Problem) int {
 	return 1
 }
 
-// atDistance returns the circuits between ranks at a distance, those that serve nothing left
-// dark. On duplex planes, whose maps are involutions, r and s are at the distance r+s.
+// atDistance returns the circuits between ranks at a distance, without the ones that serve
+// no demand. On duplex planes, whose maps are involutions, r and s are at the distance r+s.
 func atDistance(p *plans.Problem, d Matrix, distance int) held {
 	n := p.Ranks
 	h := held{to: circuit.AllDark(n)}
@@ -162,7 +162,7 @@ func holdsOf(entries []plans.Entry) []held {
 	return list
 }
 
-// differ counts the ports that two maps send elsewhere: those that take part in the switch.
+// differ counts the ports that take part in a switch from one map to the other.
 func differ(a, b circuit.Permutation) int {
 	n := 0
 	for r := range a {

@@ -28,7 +28,8 @@ type Graph struct {
 // New returns a graph of n nodes without arcs; arcs is how many to expect.
 func New(n, arcs int) *Graph {
 	g := &Graph{first: make([]int32, n), imbalance: make([]int, n), lower: make([]int, 0, arcs),
-		to: make([]int32, 0, 2*arcs), next: make([]int32, 0, 2*arcs), room: make([]int, 0, 2*arcs), cost: make([]int, 0, 2*arcs)}
+		to: make([]int32, 0, 2*arcs), next: make([]int32, 0, 2*arcs), room: make([]int, 0, 2*arcs),
+		cost: make([]int, 0, 2*arcs)}
 	for v := range g.first {
 		g.first[v] = -1
 	}

@@ -60,7 +60,7 @@ func (q *equilibrium) addLane(f int, edges []int32, share float64) {
 }
 
 // solve runs until theta is within epsilon of the bound or the work spent reaches until.
-// What it finds is in the block.
+// The block holds the result.
 func (q *equilibrium) solve(epsilon float64, until int64) {
 	hardest := 4 * math.Log(float64(len(q.y)+1)) / epsilon
 	soft := float64(softBeta)

@@ -58,8 +58,8 @@ func newExact(s *solver, b *block, limit int) *exact {
 }
 
 // solve starts with the paths that the block's routing uses, and ends with a gap of at most
-// epsilon, when the work spent reaches until, or where numbers go wrong. What it found is in
-// the block.
+// epsilon, when the work spent reaches until, or where numbers go wrong. The block holds
+// the result.
 func (x *exact) solve(epsilon float64, until int64) {
 	for {
 		before := x.program.Work()

@@ -27,7 +27,8 @@ type visit struct {
 
 func newPather(w *network) *pather {
 	n := len(w.dst)
-	return &pather{w: w, dist: make([]float64, n), label: make([]int32, n), hops: make([]int32, n), marked: make([]bool, n)}
+	return &pather{w: w, dist: make([]float64, n), label: make([]int32, n), hops: make([]int32, n),
+		marked: make([]bool, n)}
 }
 
 // from computes the shortest paths of at most limit hops from src to its flows' destinations,
