@@ -145,9 +145,8 @@ func Open(dir string) (*Cache, error) {
 // Dir returns the directory of the cache.
 func (c *Cache) Dir() string { return c.dir }
 
-// Get returns a span that serves a call of the given bytes under key: an error that wraps
-// [ErrMiss] where there is none, [ErrCorrupt], with file and reason, where there is one that
-// must not be used.
+// Get returns a span that serves a call of the given bytes under key. If there is none, the error wraps [ErrMiss]. If
+// its file must not be used, the error wraps [ErrCorrupt] and names the file and the reason.
 //
 // Hot path where the span is in memory: no allocation, one read lock.
 func (c *Cache) Get(key *Key, bytes int64) (*sizes.Span, error) {

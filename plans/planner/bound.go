@@ -103,11 +103,11 @@ func (m *model) allSequences() []sequence {
 	return all
 }
 
-// pairSequence returns what the pairs of interleaved planes see of a schedule of shifts. A circuit from r
-// to s on one plane of a pair serves the flow from r to s and, by the other plane, that from s to r.
-// All ranks see the same, so on average each rank has one circuit per pair for the flow that it sends, or
-// for the one that it receives: a step takes one use of a pair, whose circuits are of a distance and its
-// opposite. Half way round both planes serve the flow.
+// pairSequence returns the sequence of the pairs of interleaved planes for a schedule of shifts. A circuit from r to s
+// on one plane of a pair serves the flow from r to s. The other plane then serves the flow from s to r. All ranks see
+// the same. So on average each rank has one circuit per pair, for the flow that it sends or for the one that it
+// receives. A step takes one use of a pair, whose circuits are of a distance and its opposite. Half way round, both
+// planes serve the flow.
 func (m *model) pairSequence() (sequence, bool) {
 	if m.p.Circuits != plans.Interleaved || m.initial != nil {
 		return sequence{}, false

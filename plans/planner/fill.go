@@ -7,9 +7,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// The flows of one step may be served by several settings of a plane in turn, also where the plane
-// could hold all of them at once: some on the circuits that are there, the rest on circuits that
-// serve the next step as well. That saves a switch. Fills are the settings that are of use then.
+// Several settings of a plane may serve the flows of one step in turn, even if the plane could hold all of them at
+// once. Circuits that are up serve some flows, and circuits that serve the next step too serve the rest. That saves
+// a switch. Fills are the settings for this.
 
 // filler joins flows into a setting of one unit.
 type filler struct {

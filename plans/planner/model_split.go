@@ -10,13 +10,11 @@ import (
 	"lightpath/plans/internal/matching"
 )
 
-// A step whose flows are no partial permutation is divided into matchings, by Konig's
-// theorem as many as its busiest port has flows. Which matchings is a choice, and a good one
-// repeats circuits that other steps use, so they are taken off the step in this order, each
-// only if the rest then needs one matching less: patterns of the problem, shifts, exclusive
-// ors; what remains is coloured. Duplex planes join ranks in pairs, so there the matchings
-// are those of an undirected graph, which may need one or more beyond its degree where it is not
-// bipartite.
+// A step whose flows are no partial permutation is divided into matchings. By Konig's theorem it takes as many as its
+// busiest port has flows. A good choice of matchings repeats circuits that other steps use. So they are taken off
+// the step in this order: patterns of the problem, shifts, exclusive ors. Each is taken only if the rest then needs
+// one matching less. The rest is coloured. Duplex planes join ranks in pairs, so there the matchings are those of an
+// undirected graph. That may need one or more beyond its degree if it is not bipartite.
 
 // splitPages is the most patterns of other steps that are tried for each step. A pattern counts if it has a
 // circuit for one of the flows of the step.

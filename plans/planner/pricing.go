@@ -78,8 +78,8 @@ func newPricing(m *model, s *sequence, ideal []float64) *pricing {
 	return pr
 }
 
-// change is the least cost of a use of a plane for one peer of step i beside the use itself, in a window
-// that begins at step from, with free circuits or the given ones.
+// change is the least extra cost of a use of a plane for one peer of step i, besides the use itself. The window begins
+// at step from, with free circuits or the given ones.
 func (pr *pricing) change(i, peer, from int, free bool) float64 {
 	switch before := pr.prev[i][peer]; {
 	case before >= from:

@@ -208,9 +208,9 @@ func (s *searcher) restart(round int) {
 	}
 }
 
-// anneal walks from the current pattern until the meter's limit: a random change is
-// accepted if the new CCT is below a random threshold, so the timing program can give up
-// on a bad pattern early. The temperature falls from heat times the CCT.
+// anneal walks from the current pattern until the meter's limit. It accepts a random change if the new CCT is below a
+// random threshold, so the timing program can give up on a bad pattern early. The temperature falls from heat times
+// the CCT.
 func (s *searcher) anneal(heat float64) {
 	if s.cur == nil {
 		return

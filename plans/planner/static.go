@@ -45,9 +45,9 @@ func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) 
 	return line.finish("static"), nil
 }
 
-// tooManyPeers returns an error where a rank sends to more ranks than it has planes and nothing is
-// forwarded: then no circuits that never change will do, and there is no need to look for any. It looks
-// at a few ranks, and at steps that are patterns.
+// tooManyPeers returns an error if a rank sends to more ranks than it has planes and the fabric does not forward. Then
+// fixed circuits cannot serve the problem, and a search for them is useless. It looks at a few ranks, and at steps
+// that are patterns.
 func (m *model) tooManyPeers() error {
 	if m.p.Forwarding || m.p.Initial != nil || m.p.Final.Kind == plans.FinalGiven { // there is no choice
 		return nil

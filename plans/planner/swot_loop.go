@@ -8,10 +8,9 @@ import (
 	"lightpath/plans"
 )
 
-// A plan that is run in a loop (final: initial) is judged by its CCT first and then by its
-// period: a reset that the last transmits of other planes do not hide delays the next
-// round. On free circuits the reset of a plane that works late in the plan and not at
-// its beginning is better done there: it then begins on the circuits on which it ends.
+// A plan that is run in a loop (final: initial) is judged by its CCT first and then by its period. A reset delays the
+// next round unless the last transmits of other planes hide it. On free circuits, a plane that works late in the plan
+// and not at its beginning does its reset better at the beginning: it begins on the circuits on which it ends.
 
 // Period returns how long after it begins a plan may begin again, in us: the end of its last
 // entry, trailing reconfigurations included. It is at least CCTUS.

@@ -6,9 +6,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// arranged returns m with the sub-steps of split steps in a better order for planes that keep
-// their circuits: first what fits the circuits there are, given ones or those of the step
-// before, and last what fits the circuits of the step after. Nothing else is changed.
+// arranged returns m with the sub-steps of split steps in a better order for planes that keep their circuits. Sub-steps
+// that fit the current circuits come first: the given ones, or those of the step before. Sub-steps that fit the
+// circuits of the step after come last. Nothing else is changed.
 func (m *model) arranged() *model {
 	if len(m.steps) == len(m.asked) {
 		return m

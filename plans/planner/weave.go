@@ -13,13 +13,11 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// solveWeave looks for plans that none of the others can make: each plane has its own sequence
-// of circuits, and on them it serves the steps that it is set for directly and others by
-// forwarding, at the rate and latency that its routes allow (plane j in configuration c
-// serves step i at bandwidth x theta(c, i)). SWOT is the case of theta 0 or 1, HARVEST that of
-// planes in lockstep. It starts from scratch while the others run, goes on from their plans,
-// and returns the best of all, so that it is never above them. docs/planners.md says where it
-// gains, and why.
+// solveWeave looks for plans in which each plane has its own sequence of circuits. A plane serves some steps directly
+// and others by forwarding, at the rate and latency that its routes allow: plane j in configuration c serves step i
+// at bandwidth x theta(c, i). SWOT is the case of theta 0 or 1, HARVEST that of planes in lockstep. solveWeave starts
+// from scratch while the other planners run, then continues from their plans and returns the best of all. So it is
+// never above them. docs/planners.md says where it gains, and why.
 func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	best, err := m.bestOfAll(ctx, o)
 	if err == nil {

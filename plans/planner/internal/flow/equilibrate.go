@@ -2,12 +2,11 @@ package flow
 
 import "math"
 
-// equilibrium improves a routing of a block by path equilibration: circuits are as long as
-// the exponential of beta times their load (the lengths of Garg and Koenemann), every flow
-// moves from its longer paths to its shortest one by Newton's rule, and beta rises until the
-// lengths prove the routing good. Against the fixed small steps of Garg and Koenemann and of
-// Fleischer, whose number grows with the inverse square of the gap, it keeps few paths per
-// flow and gets by with some tens of rounds of shortest-path trees for a gap of 1e-2.
+// equilibrium improves a routing of a block by path equilibration. The length of a circuit is the exponential of beta
+// times its load (the lengths of Garg and Koenemann). Every flow moves from its longer paths to its shortest one by
+// Newton's rule. beta rises until the lengths prove the routing good. Garg and Koenemann, and Fleischer, take fixed
+// small steps, whose number grows with the inverse square of the gap. This method keeps few paths per flow and needs
+// some tens of rounds of shortest-path trees for a gap of 1e-2.
 type equilibrium struct {
 	s     *solver
 	b     *block
