@@ -162,8 +162,8 @@ func (f *Fabric) Problem() *plans.Problem {
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// Digest returns the SHA-256, in lower-case hex, of the output of [Fabric.Encode] without the controller. Two files that
-// describe the planes alike have one digest, for any layout and any place of a host's keys.
+// Digest returns the SHA-256, in lower-case hex, of the output of [Fabric.Encode] without the controller. Two files
+// that describe the planes alike have one digest, for any layout and any place of a host's keys.
 func (f *Fabric) Digest() string {
 	planes := *f
 	planes.Controller = Controller{}

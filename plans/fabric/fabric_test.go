@@ -246,15 +246,16 @@ func TestOCSD(t *testing.T) {
 		t.Fatalf("%v\n%s", err, o.Encode())
 	}
 	for text, want := range map[string]string{
-		"version: 1":                                               "line 1: fabric: missing",
-		"fabric: f":                                                "line 1: version: missing",
-		"version: 1\nfabric: f\nmtu: 3":                            "line 3: mtu: 3 is outside",
-		"version: 1\nfabric: f\nslots: 1":                          "line 3: slots: 1 is outside",
-		"version: 1\nfabric: f\nport: 1":                           `line 3: unknown field "port"`,
-		"version: 1\nfabric: f\nsocket: [a]":                       "line 3: socket: want a text",
-		"version: 1\nfabric: f\nlisten: a":                         `line 3: listen: "a": want host:port`,
-		"version: 1\nfabric: f\nhttp: a:99999":                     "line 3: http: \"a:99999\": want host:port, the port",
-		"version: 1\nfabric: f\ndata_plane: x":                     `line 3: data_plane: "x" is not one of memory, kernel, none`,
+		"version: 1":                           "line 1: fabric: missing",
+		"fabric: f":                            "line 1: version: missing",
+		"version: 1\nfabric: f\nmtu: 3":        "line 3: mtu: 3 is outside",
+		"version: 1\nfabric: f\nslots: 1":      "line 3: slots: 1 is outside",
+		"version: 1\nfabric: f\nport: 1":       `line 3: unknown field "port"`,
+		"version: 1\nfabric: f\nsocket: [a]":   "line 3: socket: want a text",
+		"version: 1\nfabric: f\nlisten: a":     `line 3: listen: "a": want host:port`,
+		"version: 1\nfabric: f\nhttp: a:99999": "line 3: http: \"a:99999\": want host:port, the port",
+		"version: 1\nfabric: f\ndata_plane: x": `line 3: data_plane: "x" is not one of memory, ` +
+			`kernel, none`,
 		"version: 1\nfabric: f\njournal: {kind: etcd, lease: 5ms}": "line 3: journal.lease: 5ms is less than 1s",
 		"version: 1\nfabric: f\nswitches: {verify: hope}":          `switches.verify: "hope" is not one of`,
 		"version: 1\nfabric: f\ntls: {password: x}":                `unknown field "password"`,

@@ -17,8 +17,8 @@ func refineLinear(w *network, holds []hold) {
 }
 
 // weigher sets the weights of given permutations on given switches so that the longest switch is as short as possible:
-// minimize T subject to T >= overhead(h) + sum of the weights on h, and every entry covered. An entry that only one hold
-// covers is a floor of that hold's weight. The program adds to these floors.
+// minimize T subject to T >= overhead(h) + sum of the weights on h, and every entry covered. An entry that only one
+// hold covers is a floor of that hold's weight. The program adds to these floors.
 type weigher struct {
 	w     *network
 	lp    lp.Program
