@@ -107,9 +107,10 @@ type Journal interface {
 	// Intend makes an intent durable; done is called once, from any goroutine. A plane does not
 	// move before. An error that wraps ErrNotLeader ends the controller's rule.
 	Intend(i Intent, done func(error))
-	// Record notes what happened; it is durable in the order of calls, some time later. done, where it
-	// is not nil, is called once, from any goroutine, when the event and all before it are durable, or
-	// with the reason why they are not.
+	// Record adds an event to the history; events become durable later, in the order of calls. If done is not
+	// nil, it is called once, from any goroutine: with nil when the event and all before it are durable, else
+	// with the reason. A journal with a full queue may drop events; done then waits for the Lost event that
+	// takes their place.
 	Record(e Event, done func(error))
 }
 
