@@ -259,7 +259,8 @@ func (r *rule) take() (b batch, err error) {
 			continue
 		}
 		r.dirty[j] = false
-		if b.planes[j], err = journal.EncodePlane(j, &r.planes[j], journal.Author{Name: r.s.conf.Name, Token: r.token}); err != nil {
+		by := journal.Author{Name: r.s.conf.Name, Token: r.token}
+		if b.planes[j], err = journal.EncodePlane(j, &r.planes[j], by); err != nil {
 			return b, err
 		}
 	}
