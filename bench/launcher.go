@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"lightpath/shim"
+	"lightpath/shim/result"
 )
 
 // ErrRankFailed reports that a rank ended with an error; the text is the rank's own.
@@ -245,7 +245,7 @@ func summary(errs []rankError) string {
 	var texts []string
 	said := map[string][]int{}
 	for _, e := range errs {
-		text := strings.TrimSuffix(e.text, shim.ReportedByAnother)
+		text := strings.TrimSuffix(e.text, result.ReportedByPeer)
 		if said[text] == nil {
 			texts = append(texts, text)
 		}

@@ -10,7 +10,9 @@ import (
 	"lightpath/plans/cache"
 	"lightpath/plans/planner"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/planeset"
 )
 
 const (
@@ -32,11 +34,11 @@ type arbiter struct {
 	l       *leader
 	o       *optical
 	wants   map[uint64]*want
-	done    int       // ranks that have finished the operation under way
-	held    planeSet  // granted
-	out     planeSet  // known to be out of service
-	moved   planeSet  // of held: they may be elsewhere than the ranks know
-	since   time.Time // of the grant
+	done    int          // ranks that have finished the operation under way
+	held    planeset.Set // granted
+	out     planeset.Set // known to be out of service
+	moved   planeset.Set // of held: they may be elsewhere than the ranks know
+	since   time.Time    // of the grant
 	idle    *time.Timer
 	table   map[planKey]*planned
 	ver     uint32
@@ -147,7 +149,7 @@ func (a *arbiter) want(m *control.Message) error {
 func (a *arbiter) grant(seq uint64) error {
 	s, ok := a.o.c.flight.find(seq)
 	if !ok {
-		return fmt.Errorf("shim: arbiter: operation %d is not known: %w", seq, ErrInternal)
+		return fmt.Errorf("shim: arbiter: operation %d is not known: %w", seq, errdefs.ErrInternal)
 	}
 	a.idle.Stop()
 	if err := a.secure(); err != nil {
@@ -171,7 +173,7 @@ func (a *arbiter) decide(seq uint64, s shape) error {
 	all, use := a.o.all(), a.held
 	if s.wish.planes != 0 {
 		all = s.wish.planes
-		use = (use & all).usable(a.o.template.Circuits)
+		use = (use & all).Usable(a.o.template.Circuits)
 	}
 	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, use, 0
 	if use == 0 {
@@ -211,9 +213,9 @@ func (a *arbiter) decide(seq uint64, s shape) error {
 }
 
 // stand puts into the ticket where the planes in use stand.
-func (a *arbiter) stand(use planeSet) {
+func (a *arbiter) stand(use planeset.Set) {
 	moved := a.moved&use != 0
-	for j := range use.each() {
+	for j := range use.Each() {
 		a.t.planes[j] = planeTicket{epoch: a.o.now[j].epoch, hash: a.o.now[j].hash}
 		if moved {
 			a.t.planes[j].maps = a.o.now[j].maps
@@ -245,8 +247,8 @@ func (a *arbiter) sendPlan(m *control.Message) error {
 }
 
 // planFor returns the row of a shape, made and set to work where there was none.
-func (a *arbiter) planFor(s shape, use planeSet) (*planned, error) {
-	key := planKey{shape: s, planes: use.len()}
+func (a *arbiter) planFor(s shape, use planeset.Set) (*planned, error) {
+	key := planKey{shape: s, planes: use.Len()}
 	if a.o.c.cfg.PlanCurrent {
 		key.maps = a.o.standing(use)
 	}
@@ -301,7 +303,7 @@ func (a *arbiter) planFor(s shape, use planeSet) (*planned, error) {
 }
 
 // job states the job of a shape, in the family of calls that it belongs to.
-func (a *arbiter) job(key planKey, use planeSet) (*planJob, error) {
+func (a *arbiter) job(key planKey, use planeset.Set) (*planJob, error) {
 	f, err := a.o.family(key.shape, key.planes, a.o.initial(use))
 	if err != nil {
 		return nil, err

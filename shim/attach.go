@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport/tcp"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -101,9 +102,9 @@ func chooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, err
 	case len(table) == 1:
 		return "inproc", nil
 	case setting == "inproc" && otherProcess != nil:
-		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=inproc, but %s and %s are different processes: %w", first.Where(), otherProcess.Where(), ErrInvalidUsage)
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=inproc, but %s and %s are different processes: %w", first.Where(), otherProcess.Where(), errdefs.ErrInvalidUsage)
 	case setting == "shm" && otherHost != nil:
-		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=shm, but %s and %s share no memory: %w", first.Where(), otherHost.Where(), ErrInvalidUsage)
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=shm, but %s and %s share no memory: %w", first.Where(), otherHost.Where(), errdefs.ErrInvalidUsage)
 	case setting != "auto":
 		return setting, nil
 	case otherProcess == nil:

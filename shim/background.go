@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"slices"
 	"unsafe"
+
+	"lightpath/shim/errdefs"
 )
 
-// nonBlocking starts a group whose communicators do not block, and reports ErrInProgress; a
+// nonBlocking starts a group whose communicators do not block, and reports errdefs.ErrInProgress; a
 // group whose communicators all block is none of its business.
 func (s *session) nonBlocking() (background bool, err error) {
 	background = s.comms[0].args.NonBlocking
 	for _, c := range s.comms {
 		if c.args.NonBlocking != background {
-			return true, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", ErrInvalidArgument)
+			return true, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", errdefs.ErrInvalidArgument)
 		}
 	}
 	if !background {
@@ -33,7 +35,7 @@ func (s *session) nonBlocking() (background bool, err error) {
 		calls[i].ownScalar()
 	}
 	go runInBackground(calls, slices.Clone(s.comms))
-	return true, ErrInProgress
+	return true, errdefs.ErrInProgress
 }
 
 // ownScalar copies the element of an operator, which may be the caller's only until it returns.

@@ -7,13 +7,16 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // finished polls a communicator as a program would, until nothing is in progress.
 func finished(t testing.TB, c *Comm) error {
 	t.Helper()
 	for range 6000 {
-		if err := c.State(); !errors.Is(err, ErrInProgress) {
+		if err := c.State(); !errors.Is(err, errdefs.ErrInProgress) {
 			return err
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -24,7 +27,7 @@ func finished(t testing.TB, c *Comm) error {
 // begun checks that a call goes on in the background.
 func begun(t testing.TB, err error) {
 	t.Helper()
-	if !errors.Is(err, ErrInProgress) || ResultOf(err) != ResultInProgress {
+	if !errors.Is(err, errdefs.ErrInProgress) || result.Of(err) != result.InProgress {
 		t.Fatalf("got %v, want in progress", err)
 	}
 }
@@ -68,7 +71,7 @@ func TestNonBlocking(t *testing.T) {
 						"run": Run([]Call{allReduce(c, mem[r])}), "check": Check(new(allReduce(c, mem[r]))), "finalize": c.Finalize(),
 						"destroy": c.Destroy(), "suspend": c.Suspend(), "split": second(bear(Origin{Parent: c, How: BySplit})),
 					} {
-						if ResultOf(err) != ResultInvalidArgument {
+						if result.Of(err) != result.InvalidArgument {
 							t.Errorf("%s of a communicator in use: %v", name, err)
 						}
 					}
@@ -121,16 +124,16 @@ func TestMixedGroup(t *testing.T) {
 	a, b := newWorld(t, 1), newQuickWorld(t, 1)
 	mem := make([]float32, 2)
 	err := Run([]Call{allReduce(a.comms[0], mem[:1]), allReduce(b.comms[0], mem[1:])})
-	wantError(t, err, ErrInvalidArgument, "blocking and nonblocking")
+	wantError(t, err, errdefs.ErrInvalidArgument, "blocking and nonblocking")
 	id, err := NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = Init([]InitArgs{{ID: id, Ranks: 2}, {ID: id, Ranks: 2, Rank: 1, NonBlocking: true}})
-	wantError(t, err, ErrInvalidArgument, "blocking and nonblocking")
+	wantError(t, err, errdefs.ErrInvalidArgument, "blocking and nonblocking")
 	for _, w := range []*world{a, b} {
 		err := Run([]Call{allReduce(w.comms[0], mem[:1])})
-		if err != nil && !errors.Is(err, ErrInProgress) || finished(t, w.comms[0]) != nil {
+		if err != nil && !errors.Is(err, errdefs.ErrInProgress) || finished(t, w.comms[0]) != nil {
 			t.Error(err)
 		}
 	}
@@ -146,14 +149,14 @@ func TestNonBlockingFailure(t *testing.T) {
 	}
 	comms, err := Init([]InitArgs{{ID: id, Ranks: 2, NonBlocking: true}})
 	begun(t, err)
-	wantError(t, finished(t, comms[0]), ErrTimeout, "rank 1 never arrived")
-	wantError(t, sums(comms[0]), ErrTimeout)
+	wantError(t, finished(t, comms[0]), errdefs.ErrTimeout, "rank 1 never arrived")
+	wantError(t, sums(comms[0]), errdefs.ErrTimeout)
 	if err := comms[0].Destroy(); err != nil {
 		t.Error(err)
 	}
 	w.limit(time.Second)
 	begun(t, Run([]Call{allReduce(w.comms[0], make([]float32, 5))}))
-	wantError(t, finished(t, w.comms[0]), ErrTimeout, "rank 1 did not arrive")
+	wantError(t, finished(t, w.comms[0]), errdefs.ErrTimeout, "rank 1 did not arrive")
 }
 
 // TestAbortAnything: an abort ends whatever a communicator waits in.
@@ -211,7 +214,7 @@ func TestAbortAnything(t *testing.T) {
 				if errs[0] != nil {
 					t.Error(errs[0])
 				}
-				wantError(t, c.AsyncError(), ErrAborted)
+				wantError(t, c.AsyncError(), errdefs.ErrAborted)
 				<-c.released
 				// Aborted communicators leave their parents usable.
 				if parent != nil {
@@ -284,12 +287,12 @@ func TestScalableRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"twice a rank":  {func(a []InitArgs) []InitArgs { a[5].Rank = 4; return a }, ErrInvalidUsage, "both claim to be rank 4"},
-		"never arrives": {func(a []InitArgs) []InitArgs { return a[:5] }, ErrTimeout, "never arrived"},
-		"ids":           {func(a []InitArgs) []InitArgs { a[1].More = nil; return a }, ErrInvalidUsage, "ids"},
+		"twice a rank":  {func(a []InitArgs) []InitArgs { a[5].Rank = 4; return a }, errdefs.ErrInvalidUsage, "both claim to be rank 4"},
+		"never arrives": {func(a []InitArgs) []InitArgs { return a[:5] }, errdefs.ErrTimeout, "never arrived"},
+		"ids":           {func(a []InitArgs) []InitArgs { a[1].More = nil; return a }, errdefs.ErrInvalidUsage, "ids"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if errors.Is(k.is, ErrTimeout) {
+			if errors.Is(k.is, errdefs.ErrTimeout) {
 				t.Setenv("LIGHTPATH_TIMEOUT", "5s") // those that come come sooner
 			}
 			ids := make([]UniqueID, 2)
@@ -336,7 +339,7 @@ func TestEveryOrder(t *testing.T) {
 				doStep(c, step)
 				settle(c)
 			}
-			if err := sums(c); !errors.Is(err, ErrInProgress) {
+			if err := sums(c); !errors.Is(err, errdefs.ErrInProgress) {
 				return err
 			}
 			settle(c)
@@ -353,7 +356,7 @@ func TestEveryOrder(t *testing.T) {
 
 // settle waits until nothing goes on in the background.
 func settle(c *Comm) {
-	for lifeState(c.life.Load()) != destroyed && errors.Is(c.State(), ErrInProgress) {
+	for lifeState(c.life.Load()) != destroyed && errors.Is(c.State(), errdefs.ErrInProgress) {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 	"lightpath/shim/status"
 )
 
@@ -64,7 +66,7 @@ func (b *births) ask(m *control.Message) {
 	switch {
 	case How(m.Arg) != r.how:
 		first := slices.IndexFunc(r.asks, func(a *kinAsk) bool { return a != nil && a != r.asks[from] })
-		b.fail(r, fmt.Errorf("shim: rank %d called %v, rank %d called %v: %w", first, r.how, from, How(m.Arg), ErrMismatch))
+		b.fail(r, fmt.Errorf("shim: rank %d called %v, rank %d called %v: %w", first, r.how, from, How(m.Arg), errdefs.ErrMismatch))
 	case r.have == len(r.asks):
 		b.close(r)
 		go b.decide(r)
@@ -133,16 +135,16 @@ func (b *births) absent(r *birth, late bool) error {
 	}
 	switch {
 	case len(left) > 0:
-		return fmt.Errorf("shim: %v: %s of the parent left it: %w", r.how, status.ListRanks(left), ErrRemote)
+		return fmt.Errorf("shim: %v: %s of the parent left it: %w", r.how, status.ListRanks(left), errdefs.ErrRemote)
 	case late:
-		return fmt.Errorf("shim: %v: timed out after %v: %s never called it: %w", r.how, b.c.cfg.Timeout, status.ListRanks(missing), ErrTimeout)
+		return fmt.Errorf("shim: %v: timed out after %v: %s never called it: %w", r.how, b.c.cfg.Timeout, status.ListRanks(missing), errdefs.ErrTimeout)
 	}
 	return nil
 }
 
 // refuse answers ranks with an error.
 func (b *births) refuse(seq uint64, ranks []int, err error) {
-	class, text := encodeError(err)
+	class, text := result.Encode(err)
 	for _, rank := range ranks {
 		b.c.star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)})
 	}
@@ -182,7 +184,7 @@ func (b *births) split(r *birth, ranks []int) {
 	}
 	table, refusal := bootstrap.Agreed(hellos)
 	if refusal != "" {
-		b.refuse(r.seq, ranks, fmt.Errorf("shim: %v: communicator not made: %s: %w", r.how, refusal, ErrInvalidUsage))
+		b.refuse(r.seq, ranks, fmt.Errorf("shim: %v: communicator not made: %s: %w", r.how, refusal, errdefs.ErrInvalidUsage))
 		return
 	}
 	a := kinAnswer{Comm: bootstrap.RandomID(), Table: table}
@@ -199,11 +201,11 @@ func (b *births) grow(r *birth) {
 		var err error
 		switch first := r.asks[0]; {
 		case a.Ranks != first.Ranks:
-			err = fmt.Errorf("shim: %v: rank 0 says nRanks %d, rank %d says %d: %w", r.how, first.Ranks, rank, a.Ranks, ErrMismatch)
+			err = fmt.Errorf("shim: %v: rank 0 says nRanks %d, rank %d says %d: %w", r.how, first.Ranks, rank, a.Ranks, errdefs.ErrMismatch)
 		case len(a.ID) == 0:
 			continue
 		case with >= 0 && !bytes.Equal(a.ID, r.asks[with].ID):
-			err = fmt.Errorf("shim: %v: ranks %d and %d have different ids: %w", r.how, with, rank, ErrMismatch)
+			err = fmt.Errorf("shim: %v: ranks %d and %d have different ids: %w", r.how, with, rank, errdefs.ErrMismatch)
 		}
 		if err != nil {
 			b.refuse(r.seq, allRanks(len(r.asks)), err)
@@ -212,7 +214,7 @@ func (b *births) grow(r *birth) {
 		with = rank
 	}
 	if with < 0 {
-		b.refuse(r.seq, allRanks(len(r.asks)), fmt.Errorf("shim: %v: no rank has passed the id of ncclCommGetUniqueId: %w", r.how, ErrInvalidUsage))
+		b.refuse(r.seq, allRanks(len(r.asks)), fmt.Errorf("shim: %v: no rank has passed the id of ncclCommGetUniqueId: %w", r.how, errdefs.ErrInvalidUsage))
 		return
 	}
 	for rank := range r.asks {

@@ -7,6 +7,8 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planeset"
 )
 
 // kindInfo is what there is to know of a kind of call.
@@ -69,16 +71,16 @@ func (c *Call) String() string {
 	if c.Kind.p2p() {
 		s += fmt.Sprintf(", peer %d", c.Peer)
 	}
-	w := wish{c.Options.Plan, planeSet(c.Options.Planes)}
+	w := wish{c.Options.Plan, planeset.Set(c.Options.Planes)}
 	return s + w.String() + ")"
 }
 
 // Check reports whether a call's arguments are usable, without running it. The error
-// names the argument and wraps [ErrInvalidArgument]; the call has then had no effect. A
+// names the argument and wraps [errdefs.ErrInvalidArgument]; the call has then had no effect. A
 // communicator that has failed answers with its failure.
 func Check(c *Call) error {
 	if c.Comm == nil {
-		return fmt.Errorf("shim: %v: comm is NULL: %w", c.Kind, ErrInvalidArgument)
+		return fmt.Errorf("shim: %v: comm is NULL: %w", c.Kind, errdefs.ErrInvalidArgument)
 	}
 	if err := c.Comm.usable(); err != nil {
 		return err
@@ -91,7 +93,7 @@ func Check(c *Call) error {
 }
 
 func (c *Call) invalid(format string, args ...any) error {
-	return fmt.Errorf("shim: %v: %s: %w", c.Kind, fmt.Sprintf(format, args...), ErrInvalidArgument)
+	return fmt.Errorf("shim: %v: %s: %w", c.Kind, fmt.Sprintf(format, args...), errdefs.ErrInvalidArgument)
 }
 
 // check validates the arguments and reports whether the call is in place. Hot path: it

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 )
 
 // runMixed runs a group with communicators that have circuits. Each communicator gets its
@@ -180,7 +181,7 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 			if _, err := c.awaitFor(control.MsgTicket, ref.seq, time.Second); !errors.Is(err, errNothing) && err != nil {
 				return nil, err
 			}
-			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.args.Rank, ref.seq, c.cfg.Timeout, ErrTimeout)
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.args.Rank, ref.seq, c.cfg.Timeout, errdefs.ErrTimeout)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package shim
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"testing"
 
 	"lightpath/plans/circuit"
@@ -28,19 +27,4 @@ func FuzzTicket(f *testing.F) {
 			t.Fatalf("% x became % x", in, out)
 		}
 	})
-}
-
-// TestErrorsTravel: every kind of error keeps its kind on the way to other ranks.
-func TestErrorsTravel(t *testing.T) {
-	for _, row := range resultTable {
-		class, text := encodeError(fmt.Errorf("here: %w", row.is))
-		err := decodeError(&control.Message{Arg: class, Body: []byte(text)})
-		if !errors.Is(err, row.is) || ResultOf(err) != row.to {
-			t.Errorf("%v became %v", row.is, err)
-		}
-	}
-	class, text := encodeError(errors.New("strange"))
-	if err := decodeError(&control.Message{Arg: class, Body: []byte(text)}); ResultOf(err) != ResultInternalError {
-		t.Error(err)
-	}
 }

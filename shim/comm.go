@@ -16,7 +16,9 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/result"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
@@ -35,7 +37,7 @@ type InitArgs struct {
 	// From is set where the communicator comes from another one. Its device is then the
 	// parent's; ID, More, Ranks and Rank are not read.
 	From *Origin
-	// NonBlocking: calls that would wait return [ErrInProgress], go on in the background, and
+	// NonBlocking: calls that would wait return [errdefs.ErrInProgress], go on in the background, and
 	// [Comm.State] tells when they have ended.
 	NonBlocking bool
 	Name        string // for logs
@@ -134,20 +136,20 @@ func (c *Comm) AsyncError() error {
 	return nil
 }
 
-// State is AsyncError, and [ErrInProgress] while something goes on in the background. What this
+// State is AsyncError, and [errdefs.ErrInProgress] while something goes on in the background. What this
 // rank itself has revoked has not failed.
 func (c *Comm) State() error {
 	if lifeState(c.life.Load()) == making {
-		return ErrInProgress // also where that has failed: until it is over nothing can be called
+		return errdefs.ErrInProgress // also where that has failed: until it is over nothing can be called
 	}
 	c.inter.Load().check()
 	c.hear()
 	err := c.AsyncError()
 	switch {
-	case err != nil && (!c.revoked.Load() || !errors.Is(err, ErrRevoked)):
+	case err != nil && (!c.revoked.Load() || !errors.Is(err, errdefs.ErrRevoked)):
 		return err
 	case c.Busy() != nil:
-		return ErrInProgress
+		return errdefs.ErrInProgress
 	}
 	return nil
 }
@@ -157,7 +159,7 @@ func (c *Comm) Busy() error {
 	if c.pending.Load() == 0 && lifeState(c.life.Load()) != making {
 		return nil
 	}
-	return fmt.Errorf("shim: comm is in use before ncclCommGetAsyncError has said that its last operation is complete: %w", ErrInvalidArgument)
+	return fmt.Errorf("shim: comm is in use before ncclCommGetAsyncError has said that its last operation is complete: %w", errdefs.ErrInvalidArgument)
 }
 
 // usable reports why no call can be made, nil where one can.
@@ -176,9 +178,9 @@ func (c *Comm) sound() error {
 	case making:
 		return c.Busy()
 	case suspended:
-		return fmt.Errorf("shim: comm is suspended; call ncclCommResume first: %w", ErrInvalidUsage)
+		return fmt.Errorf("shim: comm is suspended; call ncclCommResume first: %w", errdefs.ErrInvalidUsage)
 	}
-	return fmt.Errorf("shim: comm has been finalized or destroyed: %w", ErrDestroyed)
+	return fmt.Errorf("shim: comm has been finalized or destroyed: %w", errdefs.ErrDestroyed)
 }
 
 // inBackground runs the rest of an operation: here, or where the communicator does not block
@@ -194,7 +196,7 @@ func (c *Comm) inBackground(f func() error) error {
 		}
 		c.pending.Add(-1)
 	}()
-	return ErrInProgress
+	return errdefs.ErrInProgress
 }
 
 // whoami names this rank for messages, also before it has a number.
@@ -295,7 +297,7 @@ var errNothing = errors.New("shim: nothing came")
 func (c *Comm) await(kind control.Kind, seq uint64) (*control.Message, error) {
 	m, err := c.awaitFor(kind, seq, c.cfg.Timeout)
 	if errors.Is(err, errNothing) {
-		return nil, fmt.Errorf("shim: rank %d: no word from rank 0 in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout)
+		return nil, fmt.Errorf("shim: rank %d: no word from rank 0 in %v: %w", c.args.Rank, c.cfg.Timeout, errdefs.ErrTimeout)
 	}
 	return m, err
 }
@@ -352,11 +354,11 @@ func isEcho(err error) bool {
 
 // spread poisons the communicator here and, where err is the first failure, everywhere.
 func (c *Comm) spread(err error) {
-	if errors.Is(err, ErrTimeout) || errors.Is(err, exec.ErrTimeout) {
+	if errors.Is(err, errdefs.ErrTimeout) || errors.Is(err, exec.ErrTimeout) {
 		err = c.blame(err)
 	}
 	c.poisonWith(err, func() {
-		class, text := encodeError(err)
+		class, text := result.Encode(err)
 		m := &control.Message{Kind: control.MsgPoison, Arg: class, Body: []byte(text)}
 		if c.args.Rank == 0 {
 			c.star.Broadcast(m, -1)
@@ -385,14 +387,14 @@ func (c *Comm) blame(err error) error {
 
 // peerLost is what the star calls when a control connection ends without a goodbye.
 func (c *Comm) peerLost(rank int, cause error) {
-	c.spread(fmt.Errorf("shim: lost %s: %w: %w", c.table[rank].Where(), cause, ErrRemote))
+	c.spread(fmt.Errorf("shim: lost %s: %w: %w", c.table[rank].Where(), cause, errdefs.ErrRemote))
 }
 
 // deliver handles a control message, on the goroutine of its connection.
 func (c *Comm) deliver(m *control.Message) {
 	switch m.Kind {
 	case control.MsgPoison:
-		c.poisonWith(decodeError(m), func() {
+		c.poisonWith(result.Decode(m), func() {
 			if c.args.Rank == 0 {
 				c.star.Broadcast(m, int(m.From))
 			}

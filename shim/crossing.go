@@ -12,6 +12,8 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
 )
 
 // crossing is an interposed call on planes with circuits: the part of it that runs on the CPU while its script is on
@@ -50,7 +52,7 @@ type crossingLane struct {
 // crossings are those of a communicator.
 type crossings struct {
 	c           *Comm
-	words       room
+	words       memory.Pinned
 	seq         []uint32 // by lane, what the word becomes
 	idle        []*crossing
 	outstanding atomic.Int64 // that have been signalled and have not run
@@ -65,24 +67,24 @@ func (cs *crossings) take(p *issuing) (x *crossing, err error) {
 	x.e, x.call = p.e, *p.call
 	x.call.crossing = x
 	if x.graph {
-		r, err := pinned.take(lanes * wordRoom)
+		r, err := memory.Pin(lanes * memory.WordSize)
 		if err != nil {
 			return nil, err
 		}
-		x.words = r.at
-		clear(unsafe.Slice((*byte)(r.at), lanes*wordRoom))
-		return x, devices.Retain(p.capture, keepsakes.add(func() {
+		x.words = r.At
+		clear(unsafe.Slice((*byte)(r.At), lanes*memory.WordSize))
+		return x, device.Active().Retain(p.capture, keepsakes.add(func() {
 			crossingTable.remove(x.slot)
-			pinned.give(r)
+			memory.Unpin(r)
 		}))
 	}
-	if cs.words.at == nil {
-		if cs.words, err = pinned.take(lanes * wordRoom); err != nil {
+	if cs.words.At == nil {
+		if cs.words, err = memory.Pin(lanes * memory.WordSize); err != nil {
 			return nil, err
 		}
-		clear(unsafe.Slice((*byte)(cs.words.at), lanes*wordRoom))
+		clear(unsafe.Slice((*byte)(cs.words.At), lanes*memory.WordSize))
 	}
-	x.words = cs.words.at
+	x.words = cs.words.At
 	for j := range x.base {
 		x.base[j] = cs.seq[j]
 		cs.seq[j] += uint32(len(p.e.script.Stages[j]))
@@ -109,7 +111,9 @@ func (cs *crossings) spare(p *issuing) *crossing {
 	return x
 }
 
-func (x *crossing) word(lane int) *uint32 { return (*uint32)(unsafe.Add(x.words, lane*wordRoom)) }
+func (x *crossing) word(lane int) *uint32 {
+	return (*uint32)(unsafe.Add(x.words, lane*memory.WordSize))
+}
 
 // What follows puts the crossing's part of a script on streams. Without circuits there is none.
 
@@ -121,7 +125,7 @@ func (x *crossing) begin(s device.Stream) error {
 	if !x.graph {
 		x.in.cross.outstanding.Add(1) // before, since it may run at once
 	}
-	err := devices.Signal(s, x.token(tokenBegin))
+	err := device.Active().Signal(s, x.token(tokenBegin))
 	if err != nil && !x.graph {
 		x.in.cross.outstanding.Add(-1)
 	}
@@ -133,7 +137,7 @@ func (x *crossing) await(lane, config int, s device.Stream) error {
 	if x == nil {
 		return nil
 	}
-	return devices.Await(s, x.word(lane), x.base[lane]+uint32(config)+1, false)
+	return device.Active().Await(s, x.word(lane), x.base[lane]+uint32(config)+1, false)
 }
 
 // leave has a lane tell that its messages under a map are through, if there is anybody to be told.
@@ -141,7 +145,7 @@ func (x *crossing) leave(lane, config int, s device.Stream) error {
 	if x == nil || !moves(x.e.script.Stages[lane][config:]) {
 		return nil
 	}
-	return devices.Signal(s, x.token(uintptr(lane)))
+	return device.Active().Signal(s, x.token(uintptr(lane)))
 }
 
 // moves tells whether a rank takes part in a reconfiguration after some stages.
@@ -161,12 +165,12 @@ func (x *crossing) end(s device.Stream) error {
 	}
 	for j := range x.base {
 		if x.graph {
-			if err := devices.Store(s, x.word(j), 0); err != nil {
+			if err := device.Active().Store(s, x.word(j), 0); err != nil {
 				return err
 			}
 		}
 	}
-	return devices.Signal(s, x.token(tokenEnd))
+	return device.Active().Signal(s, x.token(tokenEnd))
 }
 
 // ready is told by streams how far they have come.
@@ -261,13 +265,13 @@ func (x *crossing) bind(t *ticket, seq uint64) error {
 	o := c.light
 	o.learn(t)
 	if t.flags&ticketPacket != 0 || t.plan != x.e.plan.id {
-		return fmt.Errorf("the ticket is not for the plan that is on streams: %w", ErrInternal)
+		return fmt.Errorf("the ticket is not for the plan that is on streams: %w", errdefs.ErrInternal)
 	}
 	if err := o.settle(t); err != nil {
 		return err
 	}
 	maps := x.e.script.Configs
-	for j := range t.use.each() {
+	for j := range t.use.Each() {
 		l := &x.lanes[j]
 		*l = crossingLane{epoch: o.base[j]}
 		x.full[j] = maps[j]
@@ -279,7 +283,7 @@ func (x *crossing) bind(t *ticket, seq uint64) error {
 	if err := o.giveUp(t.use, x.full); err != nil {
 		return err
 	}
-	for j := range t.use.each() {
+	for j := range t.use.Each() {
 		if full := x.full[j]; len(full) > len(maps[j]) && full[0][c.args.Rank] != full[1][c.args.Rank] {
 			if err := o.switches.Post(j, o.base[j], full[1]); err != nil {
 				return x.failed(j, err)
@@ -373,11 +377,11 @@ func (a *arbiter) decideScripted(s shape) error {
 	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, a.held, 0
 	p := a.o.c.inter.Load().known(planShape(s))
 	if p == nil || p.plan == nil {
-		return fmt.Errorf("shim: arbiter: %v is on streams without a plan: %w", &s, ErrInternal)
+		return fmt.Errorf("shim: arbiter: %v is on streams without a plan: %w", &s, errdefs.ErrInternal)
 	}
 	if a.held != a.o.all() {
 		return fmt.Errorf("shim: %v is on streams with a plan for %d planes, of which %d are in service: %w",
-			&s, a.o.all().len(), a.held.len(), ocsctl.ErrPlaneDown)
+			&s, a.o.all().Len(), a.held.Len(), ocsctl.ErrPlaneDown)
 	}
 	if plane, shared := a.o.entangled(a.held); shared {
 		return fmt.Errorf("shim: %v is on streams, and another communicator's port has a circuit to ours on plane %d: %w", &s, plane, ocsctl.ErrUnknownMap)

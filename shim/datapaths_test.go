@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -63,7 +64,7 @@ func TestNCCLPathsDiffer(t *testing.T) {
 			}
 			return nil
 		}) {
-			wantError(t, err, ErrInvalidUsage, k[0]+"="+k[1], "rank 0", "rank 1")
+			wantError(t, err, errdefs.ErrInvalidUsage, k[0]+"="+k[1], "rank 0", "rank 1")
 		}
 	}
 }

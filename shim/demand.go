@@ -103,7 +103,7 @@ func newDemandPlans() demandPlans {
 
 // planDemand returns the plan of a matrix on the planes that are held, from where they stand.
 func (a *arbiter) planDemand(d *demand) (*plans.Plan, error) {
-	key := demandKey{d.digest, a.held.len()}
+	key := demandKey{d.digest, a.held.Len()}
 	known := a.demands.table[key]
 	if known == nil {
 		if len(a.demands.table) >= maxDemands {

@@ -8,22 +8,17 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
-
-// devices is the driver of the program's devices, nil where the program holds no binding.
-var devices device.Driver
-
-// UseDevices sets it, before the first communicator is made. The driver is to tell [Launches] of streams.
-func UseDevices(d device.Driver) { devices = d }
 
 // onDevice is what a communicator has on a device. Its launches follow each other there, so that all of them have one staging
 // memory in turn.
 type onDevice struct {
-	mu       sync.Mutex // held while a launch is put on streams; guards what follows
-	control  room       // its first bytes are the word that streams wait for
-	seq      uint32     // what the word becomes with the last launch
-	staging  room
-	outgrown []room // which launches that have not ended may still use
+	mu       sync.Mutex    // held while a launch is put on streams; guards what follows
+	control  memory.Pinned // its first bytes are the word that streams wait for
+	seq      uint32        // what the word becomes with the last launch
+	staging  memory.Pinned
+	outgrown []memory.Pinned // which launches that have not ended may still use
 	graph    *graphRoom
 
 	recorded bool
@@ -50,7 +45,7 @@ type onDevice struct {
 // they do.
 type graphRoom struct {
 	capture uint64
-	memory  room
+	memory  memory.Pinned
 	locked  *atomic.Int64
 	users   atomic.Int32
 }
@@ -58,8 +53,8 @@ type graphRoom struct {
 // leave gives the memory back when its last launch is gone.
 func (g *graphRoom) leave() {
 	if g.users.Add(-1) == 0 {
-		g.locked.Add(-int64(g.memory.size))
-		pinned.give(g.memory)
+		g.locked.Add(-int64(g.memory.Size))
+		memory.Unpin(g.memory)
 	}
 }
 
@@ -73,8 +68,8 @@ func (c *Comm) findDevice() {
 		c.noDevice = o.Parent.noDevice
 		return
 	}
-	if c.noDevice = errNoContext; devices != nil {
-		current, uses, err := devices.Current()
+	if c.noDevice = errNoContext; device.Active() != nil {
+		current, uses, err := device.Active().Current()
 		switch {
 		case err != nil:
 			c.noDevice = err
@@ -94,28 +89,28 @@ func (c *Comm) findDevice() {
 // enter makes the context of a stream the goroutine's until Leave, and returns its device. Default streams are those of the communicator's
 // own context, whatever context the calling thread has, if any.
 func (c *Comm) enter(s device.Stream) (on int, err error) {
-	if p, able := devices.(device.Peers); able && s <= device.LastDefault && c.dev.ctx != 0 {
+	if p, able := device.Active().(device.Peers); able && s <= device.LastDefault && c.dev.ctx != 0 {
 		return c.args.Device, p.EnterContext(c.dev.ctx)
 	}
-	return devices.Enter(s)
+	return device.Active().Enter(s)
 }
 
 // prepare makes what the first launch needs, and with apart the first that copies results on a stream of its own.
 func (d *onDevice) prepare(apart bool) (err error) {
-	if d.control.at == nil {
+	if d.control.At == nil {
 		if err := newEvents(&d.event, &d.joint, &d.captured); err != nil {
 			return err
 		}
-		if d.control, err = d.lock(wordRoom); err != nil {
+		if d.control, err = d.lock(memory.WordSize); err != nil {
 			return err
 		}
-		atomic.StoreUint32(d.control.word(), d.seq)
+		atomic.StoreUint32(d.control.Word(), d.seq)
 	}
 	if apart && d.back == 0 {
 		if err := newEvents(&d.turns[0], &d.turns[1]); err != nil {
 			return err
 		}
-		d.back, err = devices.NewStream()
+		d.back, err = device.Active().NewStream()
 	}
 	return err
 }
@@ -124,7 +119,7 @@ func (d *onDevice) prepare(apart bool) (err error) {
 func newEvents(events ...*device.Event) (err error) {
 	for _, e := range events {
 		if *e == 0 {
-			if *e, err = devices.NewEvent(); err != nil {
+			if *e, err = device.Active().NewEvent(); err != nil {
 				return err
 			}
 		}
@@ -133,37 +128,37 @@ func newEvents(events ...*device.Event) (err error) {
 }
 
 // lock takes page-locked memory.
-func (d *onDevice) lock(size int) (room, error) {
-	r, err := pinned.take(size)
+func (d *onDevice) lock(size int) (memory.Pinned, error) {
+	r, err := memory.Pin(size)
 	if err == nil {
-		d.locked.Add(int64(r.size))
+		d.locked.Add(int64(r.Size))
 	}
 	return r, err
 }
 
 // roomFor returns the staging memory of a launch that is not captured.
 func (d *onDevice) roomFor(size int) (unsafe.Pointer, error) {
-	if size > d.staging.size {
+	if size > d.staging.Size {
 		r, err := d.lock(size)
 		if err != nil {
 			return nil, err
 		}
 		d.outgrown, d.staging = append(d.outgrown, d.staging), r
 	}
-	return d.staging.at, nil
+	return d.staging.At, nil
 }
 
 // roomOfGraph returns the word and the staging memory of a captured launch, of which it is now a user. A graph may be replayed while
 // other launches are on their way, so it has its own for as long as it lives.
 func (d *onDevice) roomOfGraph(capture device.Capture, size int) (*graphRoom, error) {
 	g := d.graph
-	if g == nil || g.capture != capture.ID || g.users.Load() == 0 || g.memory.size < wordRoom+size {
-		r, err := d.lock(wordRoom + size)
+	if g == nil || g.capture != capture.ID || g.users.Load() == 0 || g.memory.Size < memory.WordSize+size {
+		r, err := d.lock(memory.WordSize + size)
 		if err != nil {
 			return nil, err
 		}
 		g = &graphRoom{capture: capture.ID, memory: r, locked: &d.locked}
-		atomic.StoreUint32(r.word(), 0)
+		atomic.StoreUint32(r.Word(), 0)
 		d.graph = g
 	}
 	g.users.Add(1)
@@ -175,9 +170,9 @@ func (d *onDevice) roomOfGraph(capture device.Capture, size int) (*graphRoom, er
 func (d *onDevice) follow(s device.Stream, capture device.Capture) error {
 	switch {
 	case capture.ID == 0 && d.recorded:
-		return devices.Follow(s, d.event)
+		return device.Active().Follow(s, d.event)
 	case capture.ID != 0 && d.capture == capture.ID:
-		return devices.Follow(s, d.captured)
+		return device.Active().Follow(s, d.captured)
 	}
 	return nil
 }
@@ -234,7 +229,7 @@ func (d *onDevice) over() bool {
 	if !d.recorded {
 		return true
 	}
-	reached, err := devices.Reached(d.event)
+	reached, err := device.Active().Reached(d.event)
 	return reached || err != nil
 }
 
@@ -257,21 +252,21 @@ func (d *onDevice) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range append(d.outgrown, d.staging, d.control) {
-		d.locked.Add(-int64(r.size))
-		pinned.give(r)
+		d.locked.Add(-int64(r.Size))
+		memory.Unpin(r)
 	}
 	for _, e := range []*device.Event{&d.event, &d.joint, &d.captured, &d.turns[0], &d.turns[1]} {
 		if *e != 0 {
-			_ = devices.FreeEvent(*e)
+			_ = device.Active().FreeEvent(*e)
 		}
 		*e = 0
 	}
 	if d.back != 0 {
-		_ = devices.FreeStream(d.back)
+		_ = device.Active().FreeStream(d.back)
 	}
 	for _, l := range d.lanes {
 		l.close(d)
 	}
 	d.worker.close()
-	d.outgrown, d.staging, d.control, d.graph, d.back, d.recorded, d.lanes = nil, room{}, room{}, nil, 0, false, nil
+	d.outgrown, d.staging, d.control, d.graph, d.back, d.recorded, d.lanes = nil, memory.Pinned{}, memory.Pinned{}, nil, 0, false, nil
 }

@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/memory"
 )
 
 // patient is how long tests of devices wait for what must come.
@@ -60,10 +61,10 @@ func useDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams 
 		}
 		g.streams = append(g.streams, own)
 	}
-	UseDevices(as)
+	device.Use(as)
 	forgetRooms()
 	t.Cleanup(func() {
-		UseDevices(nil)
+		device.Use(nil)
 		forgetRooms()
 		if !settled(func() bool { return g.Inside() == 0 }) {
 			t.Errorf("%d threads have entered a context and not left it", g.Inside())
@@ -75,9 +76,7 @@ func useDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams 
 
 // forgetRooms drops memory that is kept for the next communicator.
 func forgetRooms() {
-	pinned.mu.Lock()
-	defer pinned.mu.Unlock()
-	clear(pinned.free[:])
+	memory.ForgetPinned()
 	spare.mu.Lock()
 	defer spare.mu.Unlock()
 	spare.free = nil
@@ -322,7 +321,7 @@ func TestStagingIsBounded(t *testing.T) {
 		}
 		return g.synchronize(r)
 	})
-	bound := int64(2 * (4*64<<10 + wordRoom + os4K)) // for each rank two rooms of two pieces
+	bound := int64(2 * (4*64<<10 + memory.WordSize + os4K)) // for each rank two rooms of two pieces
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}

@@ -34,11 +34,11 @@ const windowAlign = 4096
 // AllocDevice returns memory for ncclMemAlloc of the device whose context is the calling thread's, nil where it has none: such a
 // program gets host memory. The memory can be exported to other processes, as any of the driver's.
 func AllocDevice(size int) (unsafe.Pointer, error) {
-	p, able := devices.(device.Peers)
+	p, able := device.Active().(device.Peers)
 	if !able {
 		return nil, nil
 	}
-	number, uses, err := devices.Current()
+	number, uses, err := device.Active().Current()
 	if err != nil || !uses || number < 0 { // a driver that is of no use is none, as for communicators
 		return nil, nil
 	}
@@ -52,7 +52,7 @@ func AllocDevice(size int) (unsafe.Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	at, err := allocDevice(ctx, size)
 	if err != nil {
 		return nil, fmt.Errorf("shim: ncclMemAlloc: %d bytes on device %d: %w", size, number, err)
@@ -62,7 +62,7 @@ func AllocDevice(size int) (unsafe.Pointer, error) {
 
 // allocDevice allocates in a context that has been entered.
 func allocDevice(ctx device.Context, size int) (unsafe.Pointer, error) {
-	base, err := devices.AllocExchange(size + windowAlign)
+	base, err := device.Active().AllocExchange(size + windowAlign)
 	if err != nil {
 		return nil, err
 	}
@@ -83,10 +83,10 @@ func FreeDevice(at unsafe.Pointer) (known bool, err error) {
 	for _, x := range users {
 		x.withdrawAt(at)
 	}
-	p := devices.(device.Peers)
+	p := device.Active().(device.Peers)
 	if err = p.EnterContext(region.ctx); err == nil {
-		err = devices.FreeExchange(region.base)
-		devices.Leave()
+		err = device.Active().FreeExchange(region.base)
+		device.Active().Leave()
 	}
 	if err != nil {
 		deviceRegions.add(at, region)
@@ -153,9 +153,9 @@ func (m *deviceMemory) leave(x *direct) {
 
 // isDeviceMemory reports whether the CPU must not touch memory. What the driver does not say it may.
 func isDeviceMemory(p unsafe.Pointer) bool {
-	if devices == nil {
+	if device.Active() == nil {
 		return false
 	}
-	at, err := devices.Locate(p)
+	at, err := device.Active().Locate(p)
 	return err == nil && at.Kind == device.Memory
 }

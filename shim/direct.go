@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
 )
 
 // direct is what a communicator has on its device where its ranks exchange through the memory of their devices: see
@@ -233,7 +235,7 @@ func (g *directGroup) onHost(c *Comm) (bool, error) {
 
 // hostRoom is page-locked memory in the place of a buffer of the host's.
 type hostRoom struct {
-	room room
+	room memory.Pinned
 	to   unsafe.Pointer // nil: it is a send buffer
 	size int64
 }
@@ -244,17 +246,17 @@ func (r *hostRoom) finish(err error) {
 		return
 	}
 	if r.to != nil {
-		copy(bytesOf(r.to, r.size), bytesOf(r.room.at, r.size))
+		copy(bytesOf(r.to, r.size), bytesOf(r.room.At, r.size))
 	}
-	pinned.give(r.room)
+	memory.Unpin(r.room)
 }
 
 // stage has a communicator's calls work on page-locked memory: devices need that, and nobody waits for a copy on the way.
 func (g *directGroup) stage(c *Comm) error {
-	if err := devices.(device.Peers).EnterContext(c.dev.ctx); err != nil {
+	if err := device.Active().(device.Peers).EnterContext(c.dev.ctx); err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	for i := range g.calls {
 		call := &g.calls[i]
 		if call.Comm != c || call.Count == 0 {
@@ -275,17 +277,17 @@ func (g *directGroup) stageOne(at *unsafe.Pointer, size int64, isSend bool) erro
 	if size == 0 {
 		return nil
 	}
-	r, err := pinned.take(int(size))
+	r, err := memory.Pin(int(size))
 	if err != nil {
 		return err
 	}
 	room := hostRoom{room: r, size: size}
 	if isSend {
-		copy(bytesOf(r.at, size), bytesOf(*at, size))
+		copy(bytesOf(r.At, size), bytesOf(*at, size))
 	} else {
 		room.to = *at
 	}
-	*at = r.at
+	*at = r.At
 	g.rooms = append(g.rooms, room)
 	return nil
 }
@@ -330,7 +332,7 @@ func (x *direct) divide(size int64) error {
 	x.slotBytes = size / 4 &^ (slotAlign - 1)
 	x.pairBytes = (size/4 - slotAlign) / int64(numSlots*x.n) &^ (slotAlign - 1) // behind them is what the rank lends
 	if x.pairBytes == 0 {
-		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w", size, x.n, ErrInvalidUsage)
+		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w", size, x.n, errdefs.ErrInvalidUsage)
 	}
 	return nil
 }

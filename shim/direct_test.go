@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -161,7 +162,7 @@ func TestDirectDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-w.comms[0].poisonCh
-	if err := w.comms[0].AsyncError(); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "no stream of rank 1 is in one") {
+	if err := w.comms[0].AsyncError(); !errors.Is(err, errdefs.ErrTimeout) || !strings.Contains(err.Error(), "no stream of rank 1 is in one") {
 		t.Error(err)
 	}
 	if err := g.synchronize(0); err != nil {

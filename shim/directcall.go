@@ -27,7 +27,7 @@ func (x *direct) put(calls []Call, here bool) error {
 	if err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	if err := x.firstStream(on, others); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (x *direct) enqueue() error {
 		return err
 	}
 	for _, other := range x.streams[1:] {
-		if err := errors.Join(devices.Record(d.joint, other), devices.Follow(x.stream, d.joint)); err != nil {
+		if err := errors.Join(device.Active().Record(d.joint, other), device.Active().Follow(x.stream, d.joint)); err != nil {
 			return err
 		}
 	}
@@ -217,9 +217,9 @@ func (x *direct) enqueue() error {
 		return err
 	}
 	last := d.last(x.capture)
-	err := devices.Record(last, x.stream)
+	err := device.Active().Record(last, x.stream)
 	for _, other := range x.streams[1:] {
-		err = errors.Join(err, devices.Follow(other, last))
+		err = errors.Join(err, device.Active().Follow(other, last))
 	}
 	if x.capture.ID != 0 {
 		x.captured.Store(true)
@@ -279,7 +279,7 @@ func (x *direct) copy(dst, src unsafe.Pointer, size int64) error {
 	if err := x.flush(); err != nil {
 		return err
 	}
-	return devices.Copy(dst, src, int(size), x.stream)
+	return device.Active().Copy(dst, src, int(size), x.stream)
 }
 
 // copyRows has the stream copy rows, which begin so many bytes apart on either side.
@@ -287,7 +287,7 @@ func (x *direct) copyRows(dst unsafe.Pointer, dstPitch int64, src unsafe.Pointer
 	if err := x.flush(); err != nil {
 		return err
 	}
-	return devices.CopyRows(dst, int(dstPitch), src, int(srcPitch), int(width), rows, x.stream)
+	return device.Active().CopyRows(dst, int(dstPitch), src, int(srcPitch), int(width), rows, x.stream)
 }
 
 // The tokens: an owner claims its slot from all who may still be reading it, and takes the tokens of those who are to read it
@@ -325,7 +325,7 @@ func (x *direct) scaling(call *Call) (s device.Scale, err error) {
 		return s, nil
 	}
 	s.Set = true
-	place, err := devices.Locate(call.Scalar)
+	place, err := device.Active().Locate(call.Scalar)
 	if err != nil {
 		return s, err
 	}
@@ -345,7 +345,7 @@ func (x *direct) combine() error {
 	if err := x.flush(); err != nil {
 		return err
 	}
-	return devices.Reduce(&x.kernel, x.stream)
+	return device.Active().Reduce(&x.kernel, x.stream)
 }
 
 // sum prepares the kernel that combines the contributions of all ranks, in their order: those at an offset of slots, or, with lent, of

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
@@ -72,7 +73,7 @@ func (c *Comm) hear() {
 	select {
 	case <-c.poisonCh:
 	case <-time.After(verdictWait):
-		c.spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w", c.args.Rank, verdictWait, ErrRemote))
+		c.spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w", c.args.Rank, verdictWait, errdefs.ErrRemote))
 	}
 }
 

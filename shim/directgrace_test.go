@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 )
 
 // TestLentHeld: while a kernel of another rank uses what a rank has lent, its stream is in the launch, whoever fails the communicator; then
@@ -185,7 +186,7 @@ func TestFailureHeard(t *testing.T) {
 			if err := w.comms[0].State(); err == nil {
 				t.Error("rank 0 has heard of nothing")
 			} else if !says {
-				wantError(t, err, ErrRemote, "has not said why")
+				wantError(t, err, errdefs.ErrRemote, "has not said why")
 			}
 			w.destroy()
 			<-w.comms[0].dev.direct.watcher.over

@@ -15,6 +15,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/memory"
 	"lightpath/shim/settings"
 )
 
@@ -25,7 +26,7 @@ var errNoPeers = errors.New("the driver's binding has no memory of peers")
 // the device.
 func (c *Comm) findPeers(current int) {
 	d := c.dev
-	p, ok := devices.(device.Peers)
+	p, ok := device.Active().(device.Peers)
 	if !ok {
 		d.noPeers = errNoPeers
 		return
@@ -116,7 +117,7 @@ func (c *Comm) attachDevice() error {
 			c.log.Info(log.Init, "device path: %s, %d bytes for exchange", way.says, c.cfg.DeviceExchange)
 			return nil
 		case path == way.path:
-			return fmt.Errorf("shim: LIGHTPATH_DEVICE_PATH=%s: %s: %w", path, why, ErrInvalidUsage)
+			return fmt.Errorf("shim: LIGHTPATH_DEVICE_PATH=%s: %s: %w", path, why, errdefs.ErrInvalidUsage)
 		}
 		whyStaged = append(whyStaged, fmt.Sprintf("not %s: %s", way.path, why))
 	}
@@ -138,7 +139,7 @@ func (c *Comm) attachDirect() (why string, err error) {
 func (c *Comm) joinDirect() (why string, err error) {
 	n := c.args.Ranks
 	x := &direct{
-		c: c, driver: devices.(device.Peers), ctx: c.dev.ctx, n: n, me: c.args.Rank, exchange: make([]unsafe.Pointer, n),
+		c: c, driver: device.Active().(device.Peers), ctx: c.dev.ctx, n: n, me: c.args.Rank, exchange: make([]unsafe.Pointer, n),
 		opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool), lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
 		entry: entry{algorithm: directAlgorithm}, words: make([]device.Word, 0, device.MaxWords),
 	}
@@ -187,7 +188,7 @@ func (x *direct) meet() (why string, err error) {
 	}
 	why, err = x.c.accord(1, failed)
 	if x.page != nil {
-		x.page.shared.free()
+		x.page.shared.Free()
 		x.page.shared = nil
 	}
 	if why != "" || err != nil {
@@ -207,13 +208,13 @@ func (x *direct) leaderPage() (w sharedWhere, err error) {
 	if x.n == 1 || x.me != 0 {
 		return w, nil
 	}
-	shared, err := newSharedPage("nccl-exchange", directPageSize(x.n))
+	shared, err := memory.NewPage("nccl-exchange", directPageSize(x.n))
 	if err != nil {
 		return sharedWhere{FD: -1}, err
 	}
-	x.page = &directPage{n: x.n, mem: shared.mem, shared: shared}
+	x.page = &directPage{n: x.n, mem: shared.Mem, shared: shared}
 	x.page.begin()
-	at := memfile.Find(shared.fd, 0)
+	at := memfile.Find(shared.FD, 0)
 	return sharedWhere{at.PID, at.FD, at.Dev, at.Ino}, nil
 }
 
@@ -312,7 +313,7 @@ func (x *direct) reach(r int) (err error) {
 func (x *direct) free(read bool) {
 	if x.page != nil {
 		x.c.flight.onDevice(nil)
-		x.page.shared.free()
+		x.page.shared.Free()
 	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return // the context is gone, and all that was in it

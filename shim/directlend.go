@@ -177,11 +177,11 @@ func (x *direct) find(s device.Stream, dst, slot, word unsafe.Pointer, tag uint6
 	*k = device.Reduction{Dst: dst, N: 1, Count: size, Type: datatype.Uint8, Tag: tag, Offset: offset}
 	k.Sources[0], k.Found[0] = slot, word
 	if room == nil {
-		return devices.Reduce(k, s)
+		return device.Active().Reduce(k, s)
 	}
 	k.Dst = room
-	if err := devices.Reduce(k, s); err != nil {
+	if err := device.Active().Reduce(k, s); err != nil {
 		return err
 	}
-	return devices.Copy(dst, room, int(size), s)
+	return device.Active().Copy(dst, room, int(size), s)
 }

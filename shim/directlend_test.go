@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/errdefs"
 )
 
 // useLenders is usePeers with slots that two-shot sums fit into.
@@ -227,7 +228,7 @@ func TestLentInUse(t *testing.T) {
 	refused := func(says string) {
 		t.Helper()
 		_, err := c.Registered(handles[0], false, true)
-		wantError(t, err, ErrInvalidUsage, says)
+		wantError(t, err, errdefs.ErrInvalidUsage, says)
 	}
 	sum := func(r int) {
 		t.Helper()

@@ -5,6 +5,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
+	"lightpath/shim/errdefs"
 )
 
 // Ranks leave in the page what they call, and look at what the others have called. Nobody waits: whoever comes last sees that two
@@ -49,12 +50,12 @@ func (x *direct) compare(s *shape) error {
 // different says where the calls of another rank part from those of this one.
 func (x *direct) different(peer int) error {
 	lo, hi := min(peer, x.me), max(peer, x.me)
-	err := fmt.Errorf("shim: operation %d or one before it: rank %d and rank %d made different calls: %w", x.calls, lo, hi, ErrMismatch)
+	err := fmt.Errorf("shim: operation %d or one before it: rank %d and rank %d made different calls: %w", x.calls, lo, hi, errdefs.ErrMismatch)
 	for n := x.calls; n > 0 && n+callsKept > x.calls; n-- {
 		a, _, known := x.page.rank(lo).calls[n%callsKept].read(n)
 		b, _, there := x.page.rank(hi).calls[n%callsKept].read(n)
 		if known && there && (a.what() != b.what() || a.count != b.count) {
-			err = fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w", n, lo, a.String(), hi, b.String(), ErrMismatch)
+			err = fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w", n, lo, a.String(), hi, b.String(), errdefs.ErrMismatch)
 		}
 	}
 	return err
@@ -87,7 +88,7 @@ func (x *direct) compareMessage(m *directMessage) error {
 		if !m.send {
 			sent, wanted = bytes, m.bytes
 		}
-		return fmt.Errorf("shim: message %d from rank %d to rank %d: %d bytes are sent, %d are to be received: %w", number, from, to, sent, wanted, ErrMismatch)
+		return fmt.Errorf("shim: message %d from rank %d to rank %d: %d bytes are sent, %d are to be received: %w", number, from, to, sent, wanted, errdefs.ErrMismatch)
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func (x *direct) fork() error {
 			continue
 		}
 		if lanes == 2 {
-			if err := devices.Record(d.joint, x.stream); err != nil {
+			if err := device.Active().Record(d.joint, x.stream); err != nil {
 				return err
 			}
 		}
@@ -169,7 +169,7 @@ func (x *direct) fork() error {
 			return err
 		}
 		l.on = l.stream
-		if err := devices.Follow(l.on, d.joint); err != nil {
+		if err := device.Active().Follow(l.on, d.joint); err != nil {
 			return err
 		}
 	}
@@ -179,7 +179,7 @@ func (x *direct) fork() error {
 // open makes the stream of a lane.
 func (x *direct) open(l *lane) (err error) {
 	if l.event == 0 {
-		if l.event, err = devices.NewEvent(); err != nil {
+		if l.event, err = device.Active().NewEvent(); err != nil {
 			return err
 		}
 	}
@@ -218,9 +218,9 @@ func (x *direct) move(l *lane, m *directMessage, slot int, n int64) error {
 		return err
 	}
 	if l.send {
-		return devices.Copy(x.pairAt(x.me, l.peer, slot), own, int(n), l.on)
+		return device.Active().Copy(x.pairAt(x.me, l.peer, slot), own, int(n), l.on)
 	}
-	return devices.Copy(own, x.pairAt(l.peer, x.me, slot), int(n), l.on)
+	return device.Active().Copy(own, x.pairAt(l.peer, x.me, slot), int(n), l.on)
 }
 
 // step puts the next chunk of a lane on its stream. A message of no bytes has one.

@@ -249,7 +249,7 @@ func TestLentMessageAborted(t *testing.T) {
 // allocOn is memory of ncclMemAlloc on a rank's device.
 func (g *gpus) allocOn(rank, size int) unsafe.Pointer {
 	g.t.Helper()
-	p := devices.(device.Peers)
+	p := device.Active().(device.Peers)
 	ctx, err := p.PrimaryContext(rank)
 	if err == nil {
 		err = p.EnterContext(ctx)

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
 // The page is host memory that all ranks of a communicator share, and the streams of all their devices with them: the tokens
@@ -67,7 +68,7 @@ type directPage struct {
 	n      int
 	mem    []byte         // mapped for this rank alone, since a driver takes an address once
 	at     device.Address // of mem, for streams
-	shared *sharedPage    // at the leader, until all have mapped it
+	shared *memory.Page   // at the leader, until all have mapped it
 }
 
 // tokenIndex is where a token's word is in the page.
@@ -77,12 +78,12 @@ func (p *directPage) tokenIndex(stage, slot, owner, reader, word int) int {
 
 // tokensSize is what all tokens of n ranks take.
 func tokensSize(n int) int {
-	return (numStages*numSlots*n*n*tokenWords*tokenSize + pageBytes - 1) / pageBytes * pageBytes
+	return (numStages*numSlots*n*n*tokenWords*tokenSize + memory.PageSize - 1) / memory.PageSize * memory.PageSize
 }
 
 // directPageSize is the size of the page.
 func directPageSize(n int) int {
-	return (tokensSize(n) + n*int(unsafe.Sizeof(directRank{})) + pageBytes - 1) / pageBytes * pageBytes
+	return (tokensSize(n) + n*int(unsafe.Sizeof(directRank{})) + memory.PageSize - 1) / memory.PageSize * memory.PageSize
 }
 
 // token is a token's word for streams.

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/shim/control"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 )
 
@@ -120,12 +121,12 @@ func (x *direct) publish(at unsafe.Pointer, size uintptr) (*region, error) {
 
 // export makes a region of a stretch of memory, and a name of its allocation.
 func (x *direct) export(at unsafe.Pointer, size uintptr) (r *region, handle device.Handle, err error) {
-	place, err := devices.Locate(at)
+	place, err := device.Active().Locate(at)
 	if err != nil {
 		return nil, handle, err
 	}
 	if place.Kind != device.Memory || place.Device != x.c.args.Device {
-		return nil, handle, fmt.Errorf("it is not memory of device %d: %w", x.c.args.Device, ErrInvalidArgument)
+		return nil, handle, fmt.Errorf("it is not memory of device %d: %w", x.c.args.Device, errdefs.ErrInvalidArgument)
 	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return nil, handle, err
@@ -136,7 +137,7 @@ func (x *direct) export(at unsafe.Pointer, size uintptr) (r *region, handle devi
 		return nil, handle, err
 	}
 	if uintptr(at)+size > uintptr(base)+uintptr(extent) {
-		return nil, handle, fmt.Errorf("it is of several allocations: %w", ErrInvalidArgument)
+		return nil, handle, fmt.Errorf("it is of several allocations: %w", errdefs.ErrInvalidArgument)
 	}
 	handle, err = x.driver.Export(base)
 	return &region{at: uintptr(at), size: size, base: uintptr(base), id: place.ID}, handle, err
@@ -148,7 +149,7 @@ func (x *direct) enter(r *region, handle *device.Handle) error {
 		r.index++
 	}
 	if r.index == maxRegions {
-		return fmt.Errorf("%d registrations are the most: %w", maxRegions, ErrInvalidUsage)
+		return fmt.Errorf("%d registrations are the most: %w", maxRegions, errdefs.ErrInvalidUsage)
 	}
 	x.serial++
 	r.serial = x.serial
@@ -187,10 +188,10 @@ func (x *direct) retire(r *region) error {
 	defer x.c.dev.mu.Unlock()
 	if x.c.poison.Load() == nil && !r.unasked {
 		if n := r.graphs.Load(); n > 0 {
-			return fmt.Errorf("shim: memory at %#x is used by calls in %d graphs: destroy them first: %w", r.at, n, ErrInvalidUsage)
+			return fmt.Errorf("shim: memory at %#x is used by calls in %d graphs: destroy them first: %w", r.at, n, errdefs.ErrInvalidUsage)
 		}
 		if r.launch != 0 && int32(x.ended()-r.launch) < 0 {
-			return fmt.Errorf("shim: memory at %#x is used by a call that is still on its stream: %w", r.at, ErrInvalidUsage)
+			return fmt.Errorf("shim: memory at %#x is used by a call that is still on its stream: %w", r.at, errdefs.ErrInvalidUsage)
 		}
 	}
 	x.recordOf(x.me, r.index).serial.Store(0)
@@ -363,7 +364,7 @@ func (r *region) holds(at unsafe.Pointer, size int64) bool {
 	if p < r.at || n > r.size || p-r.at > r.size-n {
 		return false
 	}
-	place, err := devices.Locate(at)
+	place, err := device.Active().Locate(at)
 	return err == nil && place.ID == r.id
 }
 
@@ -378,7 +379,7 @@ func (x *direct) lend(r *region) error {
 		return nil
 	}
 	token := keepsakes.add(func() { r.graphs.Add(-1) })
-	if err := devices.Retain(x.capture, token); err != nil {
+	if err := device.Active().Retain(x.capture, token); err != nil {
 		keepsakes.drop(token)
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
 // directGraph is what one capture has of a communicator's launches on the direct path. No CPU hears of a replay, so the first of them has the
@@ -14,7 +15,7 @@ import (
 // small kernel for all launches of a graph. The word that says which launch the stream is in says which of them is in progress.
 type directGraph struct {
 	capture uint64
-	room    room
+	room    memory.Pinned
 	replays *uint32 // counted by the device
 	current *uint32 // the launch that the rank's stream is in; nil for one rank
 	failed  func() bool
@@ -38,28 +39,28 @@ func (x *direct) count() error {
 		return nil
 	}
 	d, f := x.c.dev, &x.c.flight
-	r, err := d.lock(2 * wordRoom)
+	r, err := d.lock(2 * memory.WordSize)
 	if err != nil {
 		return err
 	}
-	g := &directGraph{capture: x.capture.ID, room: r, replays: r.word(), failed: func() bool { return x.c.poison.Load() != nil }}
+	g := &directGraph{capture: x.capture.ID, room: r, replays: r.Word(), failed: func() bool { return x.c.poison.Load() != nil }}
 	if x.page != nil {
 		g.current = &x.page.rank(x.me).current
 	}
-	one := unsafe.Add(r.at, wordRoom)
+	one := unsafe.Add(r.At, memory.WordSize)
 	atomic.StoreUint32(g.replays, 0)
 	*(*uint32)(one) = 1
 	if err := keepsakes.keep(x.capture, func() {
 		f.forgetGraph(g)
-		d.locked.Add(-int64(r.size))
-		pinned.give(r)
+		d.locked.Add(-int64(r.Size))
+		memory.Unpin(r)
 	}); err != nil {
 		return err
 	}
 	x.graph = g
 	f.addGraph(g)
-	x.kernel = device.Reduction{Dst: r.at, N: 2, Count: 1, Type: datatype.Uint32, Op: datatype.Sum}
-	x.kernel.Sources[0], x.kernel.Sources[1] = r.at, one
+	x.kernel = device.Reduction{Dst: r.At, N: 2, Count: 1, Type: datatype.Uint32, Op: datatype.Sum}
+	x.kernel.Sources[0], x.kernel.Sources[1] = r.At, one
 	return x.combine()
 }
 

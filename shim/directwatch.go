@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
@@ -177,7 +178,7 @@ func (x *direct) look(seen *standing, now time.Time) error {
 	}
 	own := x.page.rank(x.me)
 	if x.watcher.missed(x.ended(), now) {
-		return fmt.Errorf("shim: rank %d: a call has missed its deadline; %s: %w", x.me, x.missing(), ErrTimeout)
+		return fmt.Errorf("shim: rank %d: a call has missed its deadline; %s: %w", x.me, x.missing(), errdefs.ErrTimeout)
 	}
 	number, tokens := atomic.LoadUint32(&own.current), x.tokens()
 	if number == 0 || atomic.LoadUint32(&own.waited) == 0 || tokens != seen.tokens {
@@ -271,7 +272,7 @@ func (x *direct) missing() string {
 // timedOut ends the communicator.
 func (x *direct) timedOut(number uint32) error {
 	c := x.c
-	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.cfg.Timeout, x.missing(), ErrTimeout)
+	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.cfg.Timeout, x.missing(), errdefs.ErrTimeout)
 	c.launchTimedOut(number, err)
 	return err
 }
@@ -284,7 +285,7 @@ func (c *Comm) launchTimedOut(number uint32, err error) {
 			continue
 		}
 		call := op.shape.call()
-		c.giveUp(op.seq, op.shape.callSignature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+ErrTimeout.Error())))
+		c.giveUp(op.seq, op.shape.callSignature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+errdefs.ErrTimeout.Error())))
 		select {
 		case <-c.poisonCh:
 		case <-time.After(time.Second):

@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/shim/log"
+	"lightpath/shim/planeset"
 	"lightpath/shim/settings"
 )
 
@@ -24,10 +25,10 @@ type shape struct {
 	count   uint64
 	whole   uint64 // count of the call that this is a piece of; 0: none
 	wish    wish
-	plan    uint64   // 0: packet planes; else the number of the plan in the table of plans
-	shares  uint32   // number of the agreement on the shares of packet planes; 0: even
-	maps    uint64   // hash of the planes' maps where a setup precedes the plan, else 0
-	planes  planeSet // that the plan is laid over
+	plan    uint64       // 0: packet planes; else the number of the plan in the table of plans
+	shares  uint32       // number of the agreement on the shares of packet planes; 0: even
+	maps    uint64       // hash of the planes' maps where a setup precedes the plan, else 0
+	planes  planeset.Set // that the plan is laid over
 	// scripted: the call is interposed, under the plan that all ranks have for its shape.
 	scripted bool
 }
@@ -92,7 +93,7 @@ func (p *programs) dropShares(version uint32) {
 // shapeOf returns the shape of a collective call on packet planes.
 func shapeOf(c *Call, inPlace bool) shape {
 	k := &kinds[c.Kind]
-	s := shape{kind: c.Kind, typ: c.Type, inPlace: inPlace, count: c.Count, whole: c.whole, wish: wish{c.Options.Plan, planeSet(c.Options.Planes)}}
+	s := shape{kind: c.Kind, typ: c.Type, inPlace: inPlace, count: c.Count, whole: c.whole, wish: wish{c.Options.Plan, planeset.Set(c.Options.Planes)}}
 	if k.reduces {
 		s.op = c.Op
 	}
@@ -166,7 +167,7 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 	k := kernelsOf(&s, c.args.Ranks)
 	var use []int
 	if s.wish.planes != 0 && c.light == nil { // else they are planes with circuits
-		use = slices.Collect(s.wish.planes.each())
+		use = slices.Collect(s.wish.planes.Each())
 	}
 	sig := s.callSignature()
 	if s.shares != 0 {

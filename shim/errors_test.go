@@ -15,6 +15,8 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 	"lightpath/shim/settings"
 )
 
@@ -73,10 +75,10 @@ func TestBadArguments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bad := good
 			k.edit(&bad)
-			wantError(t, Check(&bad), ErrInvalidArgument, k.says)
-			wantError(t, Run([]Call{good, bad}), ErrInvalidArgument, k.says)
-			if ResultOf(Check(&bad)) != ResultInvalidArgument {
-				t.Errorf("result %d", ResultOf(Check(&bad)))
+			wantError(t, Check(&bad), errdefs.ErrInvalidArgument, k.says)
+			wantError(t, Run([]Call{good, bad}), errdefs.ErrInvalidArgument, k.says)
+			if result.Of(Check(&bad)) != result.InvalidArgument {
+				t.Errorf("result %d", result.Of(Check(&bad)))
 			}
 		})
 	}
@@ -121,7 +123,7 @@ func TestBadInit(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 			continue
 		}
-		wantError(t, err, ErrInvalidArgument, k.says)
+		wantError(t, err, errdefs.ErrInvalidArgument, k.says)
 	}
 }
 
@@ -143,12 +145,12 @@ func TestRendezvousRefusals(t *testing.T) {
 		is    error
 		says  []string
 	}{
-		"sizes differ":  {[]InitArgs{{Ranks: 2, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 2}}, ErrInvalidUsage, []string{"says the communicator has", "2", "3"}},
-		"twice a rank":  {[]InitArgs{{Ranks: 3, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 1}}, ErrInvalidUsage, []string{"rank 1"}},
-		"never arrives": {[]InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, ErrTimeout, []string{"ranks 1-2 never arrived"}},
+		"sizes differ":  {[]InitArgs{{Ranks: 2, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 2}}, errdefs.ErrInvalidUsage, []string{"says the communicator has", "2", "3"}},
+		"twice a rank":  {[]InitArgs{{Ranks: 3, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 1}}, errdefs.ErrInvalidUsage, []string{"rank 1"}},
+		"never arrives": {[]InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, errdefs.ErrTimeout, []string{"ranks 1-2 never arrived"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if errors.Is(k.is, ErrTimeout) {
+			if errors.Is(k.is, errdefs.ErrTimeout) {
 				t.Setenv("LIGHTPATH_TIMEOUT", "5s") // those that come come sooner
 			}
 			id, err := NewUniqueID()
@@ -183,7 +185,7 @@ func TestSettingsDiffer(t *testing.T) {
 		return err
 	})
 	for _, err := range errs {
-		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_PLANES=1", "LIGHTPATH_PLANES=2")
+		wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_PLANES=1", "LIGHTPATH_PLANES=2")
 	}
 }
 
@@ -281,10 +283,10 @@ func TestMismatch(t *testing.T) {
 				return Run([]Call{reduce(CallAllReduce, 5, datatype.Float32, 0, 0)(c, mem)})
 			})
 			for r, err := range errs {
-				wantError(t, err, ErrMismatch, "called "+k[0](w.comms[0], make([]float32, 4096)).describe(),
+				wantError(t, err, errdefs.ErrMismatch, "called "+k[0](w.comms[0], make([]float32, 4096)).describe(),
 					"rank 1 called "+k[1](w.comms[0], make([]float32, 4096)).describe())
 				settled(func() bool { return w.comms[r].AsyncError() != nil })
-				if async := w.comms[r].AsyncError(); !errors.Is(async, ErrMismatch) {
+				if async := w.comms[r].AsyncError(); !errors.Is(async, errdefs.ErrMismatch) {
 					t.Errorf("rank %d: asynchronous error %v", r, async)
 				}
 			}
@@ -305,13 +307,13 @@ func TestMissingRank(t *testing.T) {
 		return Run([]Call{allReduce(c, make([]float32, 1000))})
 	})
 	for r, err := range errs[:2] {
-		wantError(t, err, ErrTimeout, "rank 2 did not arrive", "AllReduce")
-		if ResultOf(err) != ResultTimeout {
-			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		wantError(t, err, errdefs.ErrTimeout, "rank 2 did not arrive", "AllReduce")
+		if result.Of(err) != result.Timeout {
+			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
 	}
 	settled(func() bool { return w.comms[2].AsyncError() != nil })
-	wantError(t, w.comms[2].AsyncError(), ErrTimeout)
+	wantError(t, w.comms[2].AsyncError(), errdefs.ErrTimeout)
 }
 
 func TestAbortUnblocks(t *testing.T) {
@@ -327,7 +329,7 @@ func TestAbortUnblocks(t *testing.T) {
 				return Run([]Call{allReduce(c, make([]float32, 1000))})
 			})
 			for _, err := range errs[:2] {
-				wantError(t, err, ErrAborted, "rank 2")
+				wantError(t, err, errdefs.ErrAborted, "rank 2")
 			}
 		})
 	}
@@ -340,7 +342,7 @@ func TestAbortUnblocks(t *testing.T) {
 			}
 			return Run([]Call{allReduce(w.comms[0], make([]float32, 1000))})
 		})
-		wantError(t, errs[0], ErrAborted, "rank 0")
+		wantError(t, errs[0], errdefs.ErrAborted, "rank 0")
 		if errs[1] != nil {
 			t.Error(errs[1])
 		}
@@ -354,15 +356,15 @@ func TestUseAfterDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	call := allReduce(c, make([]float32, 1))
-	wantError(t, Run([]Call{call}), ErrDestroyed)
+	wantError(t, Run([]Call{call}), errdefs.ErrDestroyed)
 	if err := c.Destroy(); err != nil {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
 		"run": Run([]Call{call}), "check": Check(&call), "finalize": c.Finalize(), "destroy": c.Destroy(), "abort": c.Abort(),
 	} {
-		if !errors.Is(err, ErrDestroyed) || ResultOf(err) != ResultInvalidArgument {
-			t.Errorf("%s: %v, result %d", name, err, ResultOf(err))
+		if !errors.Is(err, errdefs.ErrDestroyed) || result.Of(err) != result.InvalidArgument {
+			t.Errorf("%s: %v, result %d", name, err, result.Of(err))
 		}
 	}
 }

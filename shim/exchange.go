@@ -9,7 +9,9 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/planeset"
 	"lightpath/shim/settings"
 )
 
@@ -30,7 +32,7 @@ const maxExchanges = 64
 type exchangeKey struct {
 	plan planID
 	maps uint64 // where the planes stand
-	use  planeSet
+	use  planeset.Set
 	mine [sha256.Size]byte // this rank's messages
 }
 
@@ -56,7 +58,7 @@ func (s *session) runRound(c *Comm, first int) error {
 	c.flight.ask(c.group, false)
 	m, err := c.awaitFor(control.MsgRound, number, c.cfg.Timeout)
 	if errors.Is(err, errNothing) {
-		err = fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout)
+		err = fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", c.args.Rank, c.cfg.Timeout, errdefs.ErrTimeout)
 	}
 	if err != nil {
 		return c.fail(err)
@@ -161,13 +163,13 @@ func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, er
 	if p := x.table[key]; p != nil {
 		return p, nil
 	}
-	plan, err := decodeHolds(holds, o.ranks, t.use.len())
+	plan, err := decodeHolds(holds, o.ranks, t.use.Len())
 	if err != nil {
 		return nil, err
 	}
-	wide := t.use.spread(plan, len(o.now))
+	wide := t.use.Spread(plan, len(o.now))
 	p, err := program.LowerExchange(program.ExchangeArgs{
-		Rank: me, Ranks: o.ranks, Plan: wide, Current: t.use.spreadMaps(o.maps(t.use), len(o.now)),
+		Rank: me, Ranks: o.ranks, Plan: wide, Current: t.use.SpreadMaps(o.maps(t.use), len(o.now)),
 	}, r.sends, r.recvs)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives, planner %s: %w", me, plan.Planner, err)
@@ -178,7 +180,7 @@ func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, er
 	x.table[key] = p
 	o.c.traceExchange(plan, p)
 	o.c.log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
-		me, len(r.sends), len(r.recvs), plan.Planner, plan.CCTUS, len(p.Ops), t.use.len(), len(o.now))
+		me, len(r.sends), len(r.recvs), plan.Planner, plan.CCTUS, len(p.Ops), t.use.Len(), len(o.now))
 	return p, nil
 }
 

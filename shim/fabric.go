@@ -8,6 +8,7 @@ import (
 
 	"lightpath/plans/fabric"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -40,7 +41,7 @@ func loadFabric(cfg *settings.Config) (*fabricInfo, error) {
 	}
 	fab, err := fabric.Load(cfg.Fabric)
 	if err != nil {
-		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, ErrInvalidUsage)
+		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, errdefs.ErrInvalidUsage)
 	}
 	if !fab.Optical() {
 		return nil, nil
@@ -61,10 +62,10 @@ func (f *fabricInfo) oneSwitch() error {
 		switch sw := f.Switch(j); {
 		case sw.Driver != fabric.DriverEmulator:
 			return fmt.Errorf("shim: fabric %s: plane %s: a switch with driver %s is moved by a controller, and the file names none (controller: endpoints): %w",
-				f.path, f.Fabric.Planes[j].Name, sw.Driver, ErrInvalidUsage)
+				f.path, f.Fabric.Planes[j].Name, sw.Driver, errdefs.ErrInvalidUsage)
 		case len(f.endpoints) == 0 || sw.Endpoint != f.endpoints[0]:
 			return fmt.Errorf("shim: fabric %s: plane %s: endpoint %q: every plane needs the one socket of the emulator: %w",
-				f.path, f.Fabric.Planes[j].Name, sw.Endpoint, ErrInvalidUsage)
+				f.path, f.Fabric.Planes[j].Name, sw.Endpoint, errdefs.ErrInvalidUsage)
 		}
 	}
 	return nil
@@ -115,10 +116,10 @@ func assignPorts(table []bootstrap.Hello, fabricRanks int) ([]int, error) {
 			ports[i] = h.Port
 		}
 		if ports[i] >= fabricRanks {
-			return nil, fmt.Errorf("shim: %s has port %d on a fabric of %d ranks (LIGHTPATH_FABRIC_RANK): %w", h.Where(), ports[i], fabricRanks, ErrInvalidUsage)
+			return nil, fmt.Errorf("shim: %s has port %d on a fabric of %d ranks (LIGHTPATH_FABRIC_RANK): %w", h.Where(), ports[i], fabricRanks, errdefs.ErrInvalidUsage)
 		}
 		if o := owner[ports[i]]; o >= 0 {
-			return nil, fmt.Errorf("shim: %s and %s have the same port %d (LIGHTPATH_FABRIC_RANK): %w", table[o].Where(), h.Where(), ports[i], ErrInvalidUsage)
+			return nil, fmt.Errorf("shim: %s and %s have the same port %d (LIGHTPATH_FABRIC_RANK): %w", table[o].Where(), h.Where(), ports[i], errdefs.ErrInvalidUsage)
 		}
 		owner[ports[i]] = i
 	}

@@ -19,6 +19,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/shim/errdefs"
 )
 
 // paths are the ways for the bytes of ranks that tests of faults take one after the other; ranks are
@@ -96,7 +97,7 @@ func TestWrongCounts(t *testing.T) {
 			for r, err := range w.each(func(c *Comm) error {
 				return Run([]Call{allReduce(c, make([]float32, 100+c.Rank()/2))})
 			}) {
-				if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "count 100") || !strings.Contains(err.Error(), "count 101") || !strings.Contains(err.Error(), "rank 2") {
+				if !errors.Is(err, errdefs.ErrMismatch) || !strings.Contains(err.Error(), "count 100") || !strings.Contains(err.Error(), "count 101") || !strings.Contains(err.Error(), "rank 2") {
 					t.Errorf("%s, rank %d: %v", path, r, err)
 				}
 			}
@@ -120,7 +121,7 @@ func TestWrongMessageSizes(t *testing.T) {
 				if r == 0 && err == nil {
 					continue // what it has sent is on its way
 				}
-				if !errors.Is(err, ErrMismatch) && !errors.Is(err, exec.ErrSignature) || !strings.Contains(err.Error(), "message 0 from rank 0 to rank 1") ||
+				if !errors.Is(err, errdefs.ErrMismatch) && !errors.Is(err, exec.ErrSignature) || !strings.Contains(err.Error(), "message 0 from rank 0 to rank 1") ||
 					!strings.Contains(err.Error(), "rank 1 receives 20") || !strings.Contains(err.Error(), "16 bytes") {
 					t.Errorf("%s, rank %d: %v", path, r, err)
 				}
@@ -141,7 +142,7 @@ func TestLastWordsOfTheLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		// To the leader this rank is lost; that is what it says to all.
-		if err := Run([]Call{allReduce(c, make([]float32, 10))}); !errors.Is(err, ErrRemote) || !strings.Contains(err.Error(), "lost rank 1") {
+		if err := Run([]Call{allReduce(c, make([]float32, 10))}); !errors.Is(err, errdefs.ErrRemote) || !strings.Contains(err.Error(), "lost rank 1") {
 			t.Errorf("%v", err)
 		}
 		w.destroy()

@@ -7,6 +7,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/shim/planeset"
 )
 
 // recorder is a communicator's flight recorder: its last operations, what became of them, and what
@@ -48,7 +49,7 @@ type flown struct {
 	launch   uint32 // on the device, 0: the CPU ends it
 	entry    *entry // of a collective; nil where nothing is to be done, or not known yet
 	circuits bool   // the operation is on planes with circuits
-	use      planeSet
+	use      planeset.Set
 	moves    int32 // recorded
 	outcome  outcome
 	asked    int64 // nanoseconds of CLOCK_MONOTONIC, as all times here; 0: not yet, or not recorded
@@ -235,7 +236,7 @@ func (f *recorder) ask(number uint64, answered bool) {
 }
 
 // bound records what a ticket made of an operation.
-func (f *recorder) bound(number uint64, e *entry, use planeSet, circuits bool) {
+func (f *recorder) bound(number uint64, e *entry, use planeset.Set, circuits bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if op := f.at(number); op.number == number {

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/flight"
 )
 
@@ -23,7 +24,7 @@ func (c *Comm) flightDump() ([]byte, error) {
 // flightRecord puts the flight recorder into words. failed is what the communicator fails with.
 func (c *Comm) flightRecord(failed error) (*flight.Dump, error) {
 	if !c.joined.Load() {
-		return nil, fmt.Errorf("shim: the communicator has not been made: %w", ErrInvalidUsage)
+		return nil, fmt.Errorf("shim: the communicator has not been made: %w", errdefs.ErrInvalidUsage)
 	}
 	h := &c.table[c.args.Rank]
 	d := &flight.Dump{
@@ -97,7 +98,7 @@ func (f *recorder) word(op *flown) flight.Operation {
 func (f *recorder) wordCircuits(op *flown, o *flight.Operation) {
 	slot := int(op.number & (f.size - 1))
 	if len(o.Planes) == 0 {
-		for j := range op.use.each() {
+		for j := range op.use.Each() {
 			o.Planes = append(o.Planes, flight.Lane{Plane: j})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 	"lightpath/shim/other"
 )
 
@@ -27,8 +28,8 @@ type gpuDirect struct {
 	in       *interposer
 	own      device.Stream // of calls without a stream
 	joint    device.Event
-	piece    int64 // bytes of a message that move at a time
-	ended    room  // its word is the number of the last launch, none of a graph, that is over
+	piece    int64         // bytes of a message that move at a time
+	ended    memory.Pinned // its word is the number of the last launch, none of a graph, that is over
 	number   uint32
 	calls    uint64            // collectives called
 	tag      uint32            // of what is being put on streams
@@ -180,7 +181,7 @@ func (x *gpuDirect) messages() error {
 	if _, err := x.c.enter(s); err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	if err := in.lanesOf(len(in.comms)); err != nil {
 		return err
 	}
@@ -241,14 +242,14 @@ func (x *gpuDirect) putMessages(p *issuing, s device.Stream) error {
 		return err
 	}
 	for _, other := range x.streams[1:] {
-		if err := errors.Join(devices.Record(x.joint, other), devices.Follow(s, x.joint)); err != nil {
+		if err := errors.Join(device.Active().Record(x.joint, other), device.Active().Follow(s, x.joint)); err != nil {
 			return err
 		}
 	}
 	if err := x.copyOwn(s); err != nil {
 		return err
 	}
-	if err := devices.Record(in.fork, s); err != nil {
+	if err := device.Active().Record(in.fork, s); err != nil {
 		return err
 	}
 	for j := range in.comms {
@@ -264,7 +265,7 @@ func (x *gpuDirect) putMessages(p *issuing, s device.Stream) error {
 		on := s
 		if j > 0 {
 			on = in.streams[j]
-			if err := devices.Follow(on, in.fork); err != nil {
+			if err := device.Active().Follow(on, in.fork); err != nil {
 				return err
 			}
 		}
@@ -273,7 +274,7 @@ func (x *gpuDirect) putMessages(p *issuing, s device.Stream) error {
 			return err
 		}
 		if j > 0 {
-			if err := errors.Join(devices.Record(in.joints[j], on), devices.Follow(s, in.joints[j])); err != nil {
+			if err := errors.Join(device.Active().Record(in.joints[j], on), device.Active().Follow(s, in.joints[j])); err != nil {
 				return err
 			}
 		}
@@ -283,7 +284,7 @@ func (x *gpuDirect) putMessages(p *issuing, s device.Stream) error {
 		return err
 	}
 	for _, other := range x.streams[1:] {
-		if err := devices.Follow(other, last); err != nil {
+		if err := device.Active().Follow(other, last); err != nil {
 			return err
 		}
 	}
@@ -344,7 +345,7 @@ func (x *gpuDirect) copyOwn(s device.Stream) error {
 			return nil
 		}
 		if from.bytes > 0 && from.at != to.at {
-			if err := devices.Copy(to.at, from.at, int(from.bytes), s); err != nil {
+			if err := device.Active().Copy(to.at, from.at, int(from.bytes), s); err != nil {
 				return err
 			}
 		}

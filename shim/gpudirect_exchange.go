@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/other"
 )
@@ -111,10 +112,10 @@ func (x *gpuDirect) begin(lane int, list []other.Transfer, round int64, s device
 			if m.Region = x.regionOf(t.At, t.Bytes); m.Region == nil {
 				own := room.next(n)
 				if own == nil {
-					return nil, fmt.Errorf("shim: rank %d: the room of lane %d is too small for a message of %d bytes: %w", x.c.args.Rank, lane, t.Bytes, ErrInternal)
+					return nil, fmt.Errorf("shim: rank %d: the room of lane %d is too small for a message of %d bytes: %w", x.c.args.Rank, lane, t.Bytes, errdefs.ErrInternal)
 				}
 				if t.Send {
-					if err := devices.Copy(own, at, int(n), s); err != nil {
+					if err := device.Active().Copy(own, at, int(n), s); err != nil {
 						return nil, err
 					}
 				}
@@ -125,12 +126,12 @@ func (x *gpuDirect) begin(lane int, list []other.Transfer, round int64, s device
 		ex.receives = ex.receives || !t.Send
 		group.Transfers = append(group.Transfers, m)
 	}
-	return ex, devices.Signal(s, ex.token())
+	return ex, device.Active().Signal(s, ex.token())
 }
 
 // finish puts the end of a round on the stream.
 func (x *gpuDirect) finish(ex *gdrExchange, list []other.Transfer, round int64, s device.Stream) error {
-	if err := errors.Join(devices.Await(s, ex.word, 1, true), devices.Store(s, ex.word, 0)); err != nil {
+	if err := errors.Join(device.Active().Await(s, ex.word, 1, true), device.Active().Store(s, ex.word, 0)); err != nil {
 		return err
 	}
 	k := 0
@@ -146,7 +147,7 @@ func (x *gpuDirect) finish(ex *gdrExchange, list []other.Transfer, round int64, 
 			continue
 		}
 		own := unsafe.Add(x.rooms[ex.lane].at, int(m.At-uintptr(x.rooms[ex.lane].at)))
-		if err := devices.Copy(unsafe.Add(t.At, from), own, int(n), s); err != nil {
+		if err := device.Active().Copy(unsafe.Add(t.At, from), own, int(n), s); err != nil {
 			return err
 		}
 	}

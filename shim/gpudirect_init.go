@@ -8,6 +8,7 @@ import (
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
 	"lightpath/shim/other"
 	"lightpath/shim/settings"
 )
@@ -88,7 +89,7 @@ func (c *Comm) attachGPUDirect() (why string, err error) {
 	}
 	x.work.over, x.work.idle = make(chan struct{}), make([][]*gdrExchange, len(x.rooms))
 	c.dev.gdr = x
-	c.flight.onDevice(x.ended.word())
+	c.flight.onDevice(x.ended.Word())
 	c.addWaker(x.end.Wake)
 	go x.run()
 	go x.in.watch()
@@ -98,7 +99,7 @@ func (c *Comm) attachGPUDirect() (why string, err error) {
 // offer makes what this rank needs, and tries whether all its ports take memory of the device.
 func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 	able := false
-	if x.driver, able = devices.(device.Remote); !able {
+	if x.driver, able = device.Active().(device.Remote); !able {
 		return nil, errNoExport
 	}
 	if x.circuits && x.c.args.NonBlocking {
@@ -130,19 +131,19 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 	if x.own, err = x.driver.NewStream(); err != nil {
 		return nil, err
 	}
-	if x.joint, err = devices.NewEvent(); err != nil {
+	if x.joint, err = device.Active().NewEvent(); err != nil {
 		return nil, err
 	}
-	if x.ended, err = pinned.take(wordRoom); err != nil {
+	if x.ended, err = memory.Pin(memory.WordSize); err != nil {
 		return nil, err
 	}
-	*x.ended.word() = 0
+	*x.ended.Word() = 0
 	if x.circuits {
 		if err := c.dev.prepare(false); err != nil {
 			return nil, err
 		}
 	}
-	return addrs, devices.LoadKernels()
+	return addrs, device.Active().LoadKernels()
 }
 
 // abandon gives back what an attempt has made.

@@ -56,7 +56,7 @@ func (r *gdrReplay) begin(s device.Stream) error {
 	if r == nil {
 		return nil
 	}
-	return devices.Signal(s, gdrToken|r.first)
+	return device.Active().Signal(s, gdrToken|r.first)
 }
 
 // end has it tell that the replay is over.
@@ -64,7 +64,7 @@ func (r *gdrReplay) end(s device.Stream) error {
 	if r == nil {
 		return nil
 	}
-	return devices.Signal(s, gdrToken|r.last)
+	return device.Active().Signal(s, gdrToken|r.last)
 }
 
 // replayed records a replay that begins. It has no number among the collectives: streams come to replays in an order of their own, so ranks would

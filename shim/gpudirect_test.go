@@ -17,6 +17,7 @@ import (
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -321,7 +322,7 @@ func TestGPUDirectNotMade(t *testing.T) {
 			for r := range args {
 				args[r] = InitArgs{ID: id, Ranks: 3, Rank: r, Device: r}
 			}
-			if _, err := Init(args); !errors.Is(err, ErrInvalidUsage) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=rdma") {
+			if _, err := Init(args); !errors.Is(err, errdefs.ErrInvalidUsage) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=rdma") {
 				t.Errorf("they must, and the error is %v", err)
 			}
 			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
@@ -434,7 +435,7 @@ func TestGPUDirectDiffers(t *testing.T) {
 			}
 			for r, c := range w.comms {
 				<-c.poisonCh
-				if err := c.AsyncError(); !errors.Is(err, ErrInvalidUsage) && !errors.Is(err, ErrRemote) && !strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
+				if err := c.AsyncError(); !errors.Is(err, errdefs.ErrInvalidUsage) && !errors.Is(err, errdefs.ErrRemote) && !strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}

@@ -14,7 +14,10 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/control"
+	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/memory"
 )
 
 // gdrExchange is a round of messages, which begins when a stream has come to it. Its word is 1 when they are over; the stream sets it
@@ -37,7 +40,7 @@ type gdrWork struct {
 	idle  [][]*gdrExchange // by lane
 	all   []*gdrExchange   // but for those of graphs that are gone
 	queue []*gdrExchange   // that streams have come to
-	words []room
+	words []memory.Pinned
 	free  []*uint32
 	ended bool // nothing moves any more; streams do not wait
 
@@ -130,19 +133,19 @@ func (x *gpuDirect) take(lane int) (*gdrExchange, error) {
 		}
 	}
 	if len(w.free) == 0 {
-		r, err := pinned.take(0)
+		r, err := memory.Pin(0)
 		if err != nil {
 			return nil, err
 		}
 		w.words = append(w.words, r)
-		for at := 0; at < r.size; at += wordRoom {
-			w.free = append(w.free, (*uint32)(unsafe.Add(r.at, at)))
+		for at := 0; at < r.Size; at += memory.WordSize {
+			w.free = append(w.free, (*uint32)(unsafe.Add(r.At, at)))
 		}
 	}
 	ex := &gdrExchange{x: x, lane: lane, kept: captured, word: w.free[len(w.free)-1]}
 	ex.group.Owner = ex
 	if captured {
-		if err := devices.Retain(x.in.capture, keepsakes.add(func() { x.drop(ex) })); err != nil {
+		if err := device.Active().Retain(x.in.capture, keepsakes.add(func() { x.drop(ex) })); err != nil {
 			return nil, err
 		}
 	}
@@ -283,7 +286,7 @@ func (x *gpuDirect) stalled(now time.Time) error {
 		return nil
 	}
 	x.c.flight.notice()
-	number := atomic.LoadUint32(x.ended.word()) + 1
+	number := atomic.LoadUint32(x.ended.Word()) + 1
 	on, waits := x.end.Waiting()
 	if now.Sub(w.since) > x.c.cfg.Timeout {
 		return x.timedOut(number, on)
@@ -313,7 +316,7 @@ func (x *gpuDirect) timedOut(number uint32, on rendezvous.Wait) error {
 		what = "sends"
 	}
 	err := fmt.Errorf("shim: rank %d: a message of %d bytes that it %s has not moved for %v: rank %d, plane %d%s: %w",
-		x.c.args.Rank, on.Bytes, what, x.c.cfg.Timeout, on.Peer, on.Plane, x.epochText(on.Plane), ErrTimeout)
+		x.c.args.Rank, on.Bytes, what, x.c.cfg.Timeout, on.Peer, on.Plane, x.epochText(on.Plane), errdefs.ErrTimeout)
 	x.c.launchTimedOut(number, err)
 	return err
 }
@@ -352,9 +355,9 @@ func (x *gpuDirect) free() {
 		gdrPlaces.drop(ex.slot)
 	}
 	for _, r := range append(w.words, x.ended) {
-		pinned.give(r)
+		memory.Unpin(r)
 	}
-	w.all, w.words, w.free, x.ended = nil, nil, nil, room{}
+	w.all, w.words, w.free, x.ended = nil, nil, nil, memory.Pinned{}
 	if x.driver.EnterContext(x.ctx) != nil {
 		return // the context is gone, and all that was in it
 	}

@@ -16,6 +16,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 )
@@ -25,7 +26,7 @@ import (
 // a rank gets none (a split without a colour) the result is nil. The environment is read here
 // and stays what it was for the communicator's life.
 //
-// Communicators that do not block are returned with [ErrInProgress]; [Comm.State] tells when
+// Communicators that do not block are returned with [errdefs.ErrInProgress]; [Comm.State] tells when
 // they can be used, or why not. All of one Init are of one kind.
 func Init(args []InitArgs) ([]*Comm, error) {
 	cfg, err := settings.Load()
@@ -41,7 +42,7 @@ func Init(args []InitArgs) ([]*Comm, error) {
 			return nil, err
 		}
 		if args[i].NonBlocking != args[0].NonBlocking {
-			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", ErrInvalidArgument)
+			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", errdefs.ErrInvalidArgument)
 		}
 	}
 	comms := make([]*Comm, len(args))
@@ -60,7 +61,7 @@ func Init(args []InitArgs) ([]*Comm, error) {
 				comms[i] = nil
 			}
 		}
-		return comms, ErrInProgress
+		return comms, errdefs.ErrInProgress
 	}
 	if err := initAndWait(comms, fab); err != nil {
 		return nil, err
@@ -98,11 +99,11 @@ func (a *InitArgs) check() error {
 	}
 	switch {
 	case a.Ranks < 1 || a.Ranks > bootstrap.MaxRanks:
-		return fmt.Errorf("shim: nranks %d is not in 1..%d: %w", a.Ranks, bootstrap.MaxRanks, ErrInvalidArgument)
+		return fmt.Errorf("shim: nranks %d is not in 1..%d: %w", a.Ranks, bootstrap.MaxRanks, errdefs.ErrInvalidArgument)
 	case a.Rank < 0 || a.Rank >= a.Ranks:
-		return fmt.Errorf("shim: rank %d is not in 0..%d: %w", a.Rank, a.Ranks-1, ErrInvalidArgument)
+		return fmt.Errorf("shim: rank %d is not in 0..%d: %w", a.Rank, a.Ranks-1, errdefs.ErrInvalidArgument)
 	case len(a.More) >= a.Ranks:
-		return fmt.Errorf("shim: nId %d is not in 1..%d, the ranks: %w", len(a.More)+1, a.Ranks, ErrInvalidArgument)
+		return fmt.Errorf("shim: nId %d is not in 1..%d, the ranks: %w", len(a.More)+1, a.Ranks, errdefs.ErrInvalidArgument)
 	}
 	for i := range a.More {
 		if _, _, err := bootstrap.ParseID(&a.More[i]); err != nil {

@@ -51,7 +51,7 @@ func (b bouncedCopy) put(s device.Stream) error {
 	if b.bytes == 0 {
 		return nil
 	}
-	return devices.Copy(b.to, b.from, int(b.bytes), s)
+	return device.Active().Copy(b.to, b.from, int(b.bytes), s)
 }
 
 // measure finds out how much memory that takes.

@@ -48,7 +48,7 @@ type lastLaunch struct {
 }
 
 func (l *launching) setUp(c *Comm, lanes int) {
-	l.peers, _ = devices.(device.Peers)
+	l.peers, _ = device.Active().(device.Peers)
 	l.streams, l.joints = make([]device.Stream, lanes), make([]device.Event, lanes)
 	l.cross.setUp(c, lanes)
 }
@@ -103,7 +103,7 @@ func (in *interposer) enqueue(e *scripted, call *Call) error {
 	if err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	p := &in.issuing
 	*p = issuing{in: in, e: e, call: call}
 	if p.capture, err = in.c.capturingOn(on, call.Stream); err != nil {
@@ -179,7 +179,7 @@ func (p *issuing) operator() error {
 		p.scale, p.divisor = device.Average(call.Type, n)
 	case OpPreMulSum:
 		p.op = datatype.Sum
-		place, err := devices.Locate(call.Scalar)
+		place, err := device.Active().Locate(call.Scalar)
 		if err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (in *interposer) lanesOf(lanes int) (err error) {
 		if l.ctx, err = l.peers.Context(); err != nil {
 			return err
 		}
-		if err := devices.LoadKernels(); err != nil {
+		if err := device.Active().LoadKernels(); err != nil {
 			return err
 		}
 	}
@@ -243,7 +243,7 @@ func (in *interposer) streamsOf(s *program.Script) error {
 
 func makeEvent(e *device.Event) (err error) {
 	if *e == 0 {
-		*e, err = devices.NewEvent()
+		*e, err = device.Active().NewEvent()
 	}
 	return err
 }
@@ -271,7 +271,7 @@ func (p *issuing) put() error {
 	}
 	for j := 1; j < len(s.Lanes); j++ {
 		if p.used(j) {
-			if err := errors.Join(devices.Record(l.joints[j], l.streams[j]), devices.Follow(main, l.joints[j])); err != nil {
+			if err := errors.Join(device.Active().Record(l.joints[j], l.streams[j]), device.Active().Follow(main, l.joints[j])); err != nil {
 				return err
 			}
 		}
@@ -300,7 +300,7 @@ func (p *issuing) follow(s device.Stream) error {
 		return x.c.dev.follow(s, p.capture) // or for a launch that is staged
 	}
 	if last := p.lastOf(); last.set && last.capture == p.capture.ID {
-		if err := devices.Follow(s, last.event); err != nil {
+		if err := device.Active().Follow(s, last.event); err != nil {
 			return err
 		}
 	}
@@ -314,17 +314,17 @@ func (p *issuing) last(s device.Stream) (device.Event, error) {
 		return 0, err
 	}
 	if x := p.in.gdr; x != nil && p.capture.ID == 0 {
-		if err := devices.Store(s, x.ended.word(), p.in.number); err != nil {
+		if err := device.Active().Store(s, x.ended.Word(), p.in.number); err != nil {
 			return 0, err
 		}
 	}
 	if x := p.in.gdr; x != nil && x.circuits {
-		if err := devices.Record(x.c.dev.last(p.capture), s); err != nil {
+		if err := device.Active().Record(x.c.dev.last(p.capture), s); err != nil {
 			return 0, err
 		}
 	}
 	last.capture, last.set = p.capture.ID, true
-	return last.event, devices.Record(last.event, s)
+	return last.event, device.Active().Record(last.event, s)
 }
 
 // used tells whether a lane has anything to do.
@@ -346,12 +346,12 @@ func (p *issuing) forkLanes() error {
 			continue
 		}
 		if !forked {
-			if err := devices.Record(l.fork, p.call.Stream); err != nil {
+			if err := device.Active().Record(l.fork, p.call.Stream); err != nil {
 				return err
 			}
 			forked = true
 		}
-		if err := devices.Follow(l.streams[j], l.fork); err != nil {
+		if err := device.Active().Follow(l.streams[j], l.fork); err != nil {
 			return err
 		}
 	}
@@ -371,7 +371,7 @@ func (p *issuing) batch(i int) error {
 	l, b := &p.in.launching, &p.e.script.Batches[i]
 	s := p.on(b.Lane)
 	for _, w := range b.Wait {
-		if err := devices.Follow(s, l.events[w]); err != nil {
+		if err := device.Active().Follow(s, l.events[w]); err != nil {
 			return err
 		}
 	}
@@ -386,7 +386,7 @@ func (p *issuing) batch(i int) error {
 		}
 	}
 	if b.Marked {
-		return devices.Record(l.events[i], s)
+		return device.Active().Record(l.events[i], s)
 	}
 	return nil
 }
@@ -396,7 +396,7 @@ func (p *issuing) at(g program.Segment) unsafe.Pointer { return unsafe.Add(p.bas
 // work enqueues a copy or a kernel.
 func (p *issuing) work(w *program.Work, s device.Stream) error {
 	if !w.Reduce && !w.Scale {
-		return devices.Copy(p.at(w.Dst), p.at(w.A), int(w.Dst.Len), s)
+		return device.Active().Copy(p.at(w.Dst), p.at(w.A), int(w.Dst.Len), s)
 	}
 	r := &p.in.kernel
 	*r = device.Reduction{Dst: p.at(w.Dst), N: 1, Count: w.Dst.Len / p.e.script.ElemSize, Type: p.call.Type, Op: p.op}
@@ -406,7 +406,7 @@ func (p *issuing) work(w *program.Work, s device.Stream) error {
 	} else {
 		r.Scale = p.scale
 	}
-	return devices.Reduce(r, s)
+	return device.Active().Reduce(r, s)
 }
 
 // exchange enqueues the messages of a batch, once the plane has the circuits that they need.
@@ -442,5 +442,5 @@ func (p *issuing) divide() error {
 		Dst: p.bases[schedule.Output], N: 1, Count: recv / p.e.script.ElemSize, Type: p.call.Type, Op: datatype.Sum, Divisor: p.divisor,
 	}
 	r.Sources[0] = r.Dst
-	return devices.Reduce(r, p.call.Stream)
+	return device.Active().Reduce(r, p.call.Stream)
 }

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
 // stretchOfDevice is memory of the device.
@@ -56,7 +57,7 @@ func (p *issuing) memoryOfGraph(size int64) (unsafe.Pointer, error) {
 		return nil, err
 	}
 	// Not where the driver says that the graph is gone: it takes no calls there.
-	return m.at, devices.Retain(p.capture, keepsakes.add(func() { go p.in.freeMemory(m) }))
+	return m.at, device.Active().Retain(p.capture, keepsakes.add(func() { go p.in.freeMemory(m) }))
 }
 
 // freeMemory gives memory back, from any thread.
@@ -71,7 +72,7 @@ func (in *interposer) freeMemory(m stretchOfDevice) {
 func (m stretchOfDevice) free(peers device.Peers, ctx device.Context) {
 	if m.base != nil && peers.EnterContext(ctx) == nil {
 		_ = peers.FreeExchange(m.base)
-		devices.Leave()
+		device.Active().Leave()
 	}
 }
 
@@ -88,7 +89,7 @@ func (in *interposer) over() bool {
 	if !in.last.set {
 		return true
 	}
-	reached, err := devices.Reached(in.last.event)
+	reached, err := device.Active().Reached(in.last.event)
 	return reached || err != nil
 }
 
@@ -112,7 +113,7 @@ func (in *interposer) free() {
 	for _, list := range [][]device.Event{l.joints, l.events, {l.fork, l.last.event, l.graph.event}} {
 		for _, e := range list {
 			if e != 0 {
-				_ = devices.FreeEvent(e)
+				_ = device.Active().FreeEvent(e)
 			}
 		}
 	}
@@ -125,8 +126,8 @@ func (in *interposer) free() {
 		crossingTable.remove(x.slot)
 	}
 	l.cross.idle = nil
-	pinned.give(l.cross.words)
-	l.old, l.memory, l.last.set, l.cross.words = nil, stretchOfDevice{}, false, room{}
+	memory.Unpin(l.cross.words)
+	l.old, l.memory, l.last.set, l.cross.words = nil, stretchOfDevice{}, false, memory.Pinned{}
 }
 
 // keepsakes are what is to be done when graphs are gone.
@@ -149,7 +150,7 @@ func (t *keepsakeTable) add(f func()) uintptr {
 // keep has f done when the graph of a capture is gone, or at once where the driver does not take it.
 func (t *keepsakeTable) keep(capture device.Capture, f func()) error {
 	token := t.add(f)
-	err := devices.Retain(capture, token)
+	err := device.Active().Retain(capture, token)
 	if err != nil {
 		t.forget(token)
 	}

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/other"
 )
 
@@ -118,7 +119,7 @@ func TestInterposes(t *testing.T) {
 			t.Errorf("%v of %d: %v, %v", c.kind, c.count, yes, err)
 		}
 	}
-	if _, err := Interposes(&Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, ErrInvalidArgument) {
+	if _, err := Interposes(&Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("recvbuff is NULL: %v", err)
 	}
 }

@@ -154,7 +154,7 @@ func (in *interposer) plan(s shape) (a *agreedPlan, why string, err error) {
 		case <-c.poisonCh:
 			return nil, "", c.AsyncError()
 		case <-timer.C:
-			return nil, "", c.fail(fmt.Errorf("shim: rank %d: no plan from rank 0 in %v: %w", c.args.Rank, c.cfg.Timeout, ErrTimeout))
+			return nil, "", c.fail(fmt.Errorf("shim: rank %d: no plan from rank 0 in %v: %w", c.args.Rank, c.cfg.Timeout, errdefs.ErrTimeout))
 		}
 	}
 	if answer.Arg == 0 {

@@ -15,6 +15,8 @@ import (
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
+	"lightpath/shim/planeset"
+	"lightpath/shim/result"
 	"lightpath/shim/settings"
 )
 
@@ -139,8 +141,8 @@ func skippedDrainInTheKernel(t *testing.T) bool {
 	}
 	for r, err := range errs {
 		wantError(t, err, transport.ErrDark, "rank ", "plane 0", "dark")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
 	}
 	return true
@@ -154,10 +156,10 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
 	w := newWorld(t, 4)
 	rng := rand.New(rand.NewPCG(7, 7))
-	for _, use := range []planeSet{0b11, 0b01, 0, 0b10, 0b11} {
+	for _, use := range []planeset.Set{0b11, 0b01, 0, 0b10, 0b11} {
 		for j := range 2 {
 			var err error
-			if use.has(j) {
+			if use.Has(j) {
 				err = core.Enable(j, "ops")
 			} else {
 				err = core.Disable(j, "cleaning", "ops")

@@ -10,6 +10,8 @@ import (
 
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // How says how a communicator comes from another one, its parent.
@@ -80,20 +82,20 @@ func (o *Origin) check() error {
 	switch o.How {
 	case BySplit:
 		if o.Color < NoColor {
-			return fmt.Errorf("shim: color %d is negative and not NCCL_SPLIT_NOCOLOR: %w", o.Color, ErrInvalidArgument)
+			return fmt.Errorf("shim: color %d is negative and not NCCL_SPLIT_NOCOLOR: %w", o.Color, errdefs.ErrInvalidArgument)
 		}
 	case ByShrink:
 		if len(o.Exclude) == 0 || len(o.Exclude) >= n {
-			return fmt.Errorf("shim: excludeRanksCount %d is not in 1..%d: %w", len(o.Exclude), n-1, ErrInvalidArgument)
+			return fmt.Errorf("shim: excludeRanksCount %d is not in 1..%d: %w", len(o.Exclude), n-1, errdefs.ErrInvalidArgument)
 		}
 		for i, r := range o.Exclude {
 			if r < 0 || r >= n || r == p.args.Rank || slices.Contains(o.Exclude[:i], r) {
-				return fmt.Errorf("shim: excludeRanksList[%d] is %d: not one of ranks 0..%d, twice, or this rank itself: %w", i, r, n-1, ErrInvalidArgument)
+				return fmt.Errorf("shim: excludeRanksList[%d] is %d: not one of ranks 0..%d, twice, or this rank itself: %w", i, r, n-1, errdefs.ErrInvalidArgument)
 			}
 		}
 	case ByGrow:
 		if o.Ranks <= n || o.Ranks > bootstrap.MaxRanks {
-			return fmt.Errorf("shim: nRanks %d is not in %d..%d: %w", o.Ranks, n+1, bootstrap.MaxRanks, ErrInvalidArgument)
+			return fmt.Errorf("shim: nRanks %d is not in %d..%d: %w", o.Ranks, n+1, bootstrap.MaxRanks, errdefs.ErrInvalidArgument)
 		}
 		if o.ID != nil {
 			if _, _, err := bootstrap.ParseID(o.ID); err != nil {
@@ -116,7 +118,7 @@ func (c *Comm) parental(o *Origin) error {
 		return nil
 	case c.Busy() != nil:
 		return err
-	case o.How != ByGrow && (c.revoked.Load() || errors.Is(err, ErrRevoked)):
+	case o.How != ByGrow && (c.revoked.Load() || errors.Is(err, errdefs.ErrRevoked)):
 		return nil
 	}
 	return err
@@ -165,7 +167,7 @@ func (c *Comm) GrowID() (UniqueID, error) {
 	c.kin.mu.Lock()
 	defer c.kin.mu.Unlock()
 	if c.kin.grow != nil {
-		return UniqueID{}, fmt.Errorf("shim: the id that ncclCommGetUniqueId made before has not been used yet: %w", ErrInvalidUsage)
+		return UniqueID{}, fmt.Errorf("shim: the id that ncclCommGetUniqueId made before has not been used yet: %w", errdefs.ErrInvalidUsage)
 	}
 	id, err := bootstrap.NewID(c.cfg)
 	if err == nil {
@@ -265,7 +267,7 @@ func (c *Comm) agree(seq uint64, ask *kinAsk) (*kinAnswer, error) {
 	case m := <-answered:
 		if m.Arg != 0 {
 			m.Arg-- // 0 is no error here
-			return nil, decodeError(m)
+			return nil, result.Decode(m)
 		}
 		a := new(kinAnswer)
 		return a, control.DecodeStrict(m.Body, a)
@@ -274,10 +276,10 @@ func (c *Comm) agree(seq uint64, ask *kinAsk) (*kinAnswer, error) {
 	case <-failed:
 		return nil, p.AsyncError()
 	case <-p.kin.done():
-		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, ErrDestroyed)
+		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, errdefs.ErrDestroyed)
 	case <-p.star.EveryoneLeft():
-		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, ErrRemote)
+		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, errdefs.ErrRemote)
 	case <-timer.C:
-		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.cfg.Timeout, ErrTimeout)
+		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.cfg.Timeout, errdefs.ErrTimeout)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"lightpath/shim/errdefs"
 )
 
 // sums checks a communicator by an AllReduce: everyone gets the sum of all ranks.
@@ -157,7 +159,7 @@ func TestKinArguments(t *testing.T) {
 	} {
 		o.Parent = c
 		_, err := bear(o)
-		wantError(t, err, ErrInvalidArgument, says)
+		wantError(t, err, errdefs.ErrInvalidArgument, says)
 	}
 	w.must(sums)
 }
@@ -182,10 +184,10 @@ func TestKinDisagree(t *testing.T) {
 				return Origin{How: ByGrow, Ranks: 4}
 			}
 			return Origin{How: BySplit}
-		}, ErrMismatch, []string{"ncclCommSplit", "ncclCommGrow", "rank 1"}},
-		"sizes": {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4 + r/2, ID: &ids[0]} }, ErrMismatch, []string{"rank 0 says nRanks 4, rank 2 says 5"}},
-		"ids":   {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4, ID: &ids[r%2]} }, ErrMismatch, []string{"ranks 0 and 1 have different ids"}},
-		"no id": {func(int) Origin { return Origin{How: ByGrow, Ranks: 4} }, ErrInvalidUsage, []string{"no rank has passed the id"}},
+		}, errdefs.ErrMismatch, []string{"ncclCommSplit", "ncclCommGrow", "rank 1"}},
+		"sizes": {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4 + r/2, ID: &ids[0]} }, errdefs.ErrMismatch, []string{"rank 0 says nRanks 4, rank 2 says 5"}},
+		"ids":   {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4, ID: &ids[r%2]} }, errdefs.ErrMismatch, []string{"ranks 0 and 1 have different ids"}},
+		"no id": {func(int) Origin { return Origin{How: ByGrow, Ranks: 4} }, errdefs.ErrInvalidUsage, []string{"no rank has passed the id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3)
@@ -211,7 +213,7 @@ func TestSplitWithoutSome(t *testing.T) {
 			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})
 			return err
 		}) {
-			wantError(t, err, ErrTimeout, "rank 2 never called it")
+			wantError(t, err, errdefs.ErrTimeout, "rank 2 never called it")
 		}
 	})
 	t.Run("has left", func(t *testing.T) {
@@ -223,7 +225,7 @@ func TestSplitWithoutSome(t *testing.T) {
 			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})
 			return err
 		}) {
-			wantError(t, err, ErrRemote, "rank 2 of the parent left it")
+			wantError(t, err, errdefs.ErrRemote, "rank 2 of the parent left it")
 		}
 	})
 	t.Run("leader has left", func(t *testing.T) {
@@ -251,7 +253,7 @@ func TestSplitWithoutSome(t *testing.T) {
 			return err
 		})
 		for _, err := range errs[:2] {
-			if !errors.Is(err, ErrAborted) && !errors.Is(err, ErrRemote) {
+			if !errors.Is(err, errdefs.ErrAborted) && !errors.Is(err, errdefs.ErrRemote) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -269,7 +271,7 @@ func TestGrow(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := w.comms[1].GrowID(); !errors.Is(err, ErrInvalidUsage) {
+				if _, err := w.comms[1].GrowID(); !errors.Is(err, errdefs.ErrInvalidUsage) {
 					t.Errorf("a second id: %v", err)
 				}
 				var args []InitArgs
@@ -316,7 +318,7 @@ func TestSpentID(t *testing.T) {
 	}
 	(&world{t, comms}).destroy()
 	_, err = Init(args)
-	wantError(t, err, ErrRemote, "nobody listens there any more")
+	wantError(t, err, errdefs.ErrRemote, "nobody listens there any more")
 }
 
 // TestRevoke: it ends calls everywhere; afterwards the communicator can be split, shrunk and
@@ -332,20 +334,20 @@ func TestRevoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		wantError(t, <-waiting, ErrRevoked, "rank 1 revoked")
+		wantError(t, <-waiting, errdefs.ErrRevoked, "rank 1 revoked")
 	}
 	for r, c := range w.comms {
 		settled(func() bool { return c.AsyncError() != nil })
-		wantError(t, sums(c), ErrRevoked)
+		wantError(t, sums(c), errdefs.ErrRevoked)
 		if r != 1 {
-			wantError(t, c.State(), ErrRevoked)
+			wantError(t, c.State(), errdefs.ErrRevoked)
 		} else if err := c.State(); err != nil {
 			t.Errorf("rank 1, which revoked: %v", err)
 		}
 	}
-	wantError(t, w.comms[1].Finalize(), ErrInvalidUsage, "revoked")
+	wantError(t, w.comms[1].Finalize(), errdefs.ErrInvalidUsage, "revoked")
 	_, err := w.comms[1].GrowID()
-	wantError(t, err, ErrRevoked)
+	wantError(t, err, errdefs.ErrRevoked)
 	f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Key: -c.Rank()} })
 	none(t, errs)
 	f.must(sums)
@@ -357,7 +359,7 @@ func TestRevoke(t *testing.T) {
 		if err := c.Destroy(); err != nil {
 			t.Error(err)
 		}
-		if err := c.Revoke(); !errors.Is(err, ErrDestroyed) {
+		if err := c.Revoke(); !errors.Is(err, errdefs.ErrDestroyed) {
 			t.Errorf("revoke after destroy: %v", err)
 		}
 	}
@@ -366,10 +368,10 @@ func TestRevoke(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	w := newWorld(t, 2)
 	w.must(sums)
-	wantError(t, w.comms[0].Resume(), ErrInvalidUsage, "not suspended")
+	wantError(t, w.comms[0].Resume(), errdefs.ErrInvalidUsage, "not suspended")
 	w.must((*Comm).Suspend)
-	wantError(t, sums(w.comms[0]), ErrInvalidUsage, "suspended")
-	wantError(t, w.comms[0].Suspend(), ErrInvalidUsage, "suspended")
+	wantError(t, sums(w.comms[0]), errdefs.ErrInvalidUsage, "suspended")
+	wantError(t, w.comms[0].Suspend(), errdefs.ErrInvalidUsage, "suspended")
 	if w.comms[0].programs.table != nil || w.comms[0].scratch != nil {
 		t.Error("memory is kept")
 	}

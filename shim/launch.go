@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 )
 
 // launch is calls of one communicator that run when its stream comes to them. On the stream come, for each step of its script: copies of what
@@ -69,7 +70,7 @@ func (c *Call) onDevice() (bool, error) {
 		if p == nil {
 			continue
 		}
-		place, err := devices.Locate(p)
+		place, err := device.Active().Locate(p)
 		if err != nil || place.Kind >= device.Managed {
 			return err == nil, err
 		}
@@ -178,7 +179,7 @@ func (l *launch) takeScalar(i int) error {
 	if call.Scalar == nil {
 		return nil
 	}
-	place, err := devices.Locate(call.Scalar)
+	place, err := device.Active().Locate(call.Scalar)
 	if err != nil {
 		return err
 	}
@@ -264,7 +265,7 @@ func (g *group) capturing() (first device.Capture, err error) {
 }
 
 // errCaptures reports a group that could run in part only.
-var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w", ErrInvalidUsage)
+var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w", errdefs.ErrInvalidUsage)
 
 // capturing checks a stream for the communicator's calls, and returns the graph that it is captured into.
 func (c *Comm) capturing(s device.Stream) (device.Capture, error) {
@@ -272,20 +273,20 @@ func (c *Comm) capturing(s device.Stream) (device.Capture, error) {
 	if err != nil {
 		return device.Capture{}, err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	return c.capturingOn(on, s)
 }
 
 // capturingOn is capturing for a stream that has been entered, and is on a device.
 func (c *Comm) capturingOn(on int, s device.Stream) (device.Capture, error) {
 	if on != c.args.Device {
-		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.args.Device, ErrInvalidArgument)
+		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.args.Device, errdefs.ErrInvalidArgument)
 	}
-	if p, able := devices.(device.Peers); able && c.dev.ctx != 0 {
+	if p, able := device.Active().(device.Peers); able && c.dev.ctx != 0 {
 		// Streams and events of one context are of no use in another, which may not reach its memory either.
 		if ctx, err := p.Context(); err != nil || ctx != c.dev.ctx {
-			return device.Capture{}, errors.Join(err, fmt.Errorf("shim: the stream is of another context of device %d than that in which the communicator was made: %w", on, ErrInvalidArgument))
+			return device.Capture{}, errors.Join(err, fmt.Errorf("shim: the stream is of another context of device %d than that in which the communicator was made: %w", on, errdefs.ErrInvalidArgument))
 		}
 	}
-	return devices.Capturing(s)
+	return device.Active().Capturing(s)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
@@ -103,7 +104,7 @@ func (l *leader) serve() {
 				continue
 			}
 			if l.tickets == nil {
-				l.c.spread(fmt.Errorf("shim: rank %d asks for a ticket on a communicator without circuits: %w", m.From, ErrInternal))
+				l.c.spread(fmt.Errorf("shim: rank %d asks for a ticket on a communicator without circuits: %w", m.From, errdefs.ErrInternal))
 				continue
 			}
 			if err := l.tickets.handle(m); err != nil {
@@ -153,7 +154,7 @@ func (l *leader) stalled(m *control.Message) {
 		if r.states[o].known && r.states[o].sig != m.Arg {
 			a, b := min(o, from), max(o, from)
 			l.verdict(fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w",
-				m.Seq, a, r.states[a].call, b, r.states[b].call, ErrMismatch))
+				m.Seq, a, r.states[a].call, b, r.states[b].call, errdefs.ErrMismatch))
 			return
 		}
 	}
@@ -205,12 +206,12 @@ func (l *leader) timedOut(r *round, from int, why string) error {
 	who := status.ListRanks(without) + " did not arrive"
 	switch {
 	case len(without) == 0 && why != "":
-		return fmt.Errorf("%s: %w", why, ErrTimeout)
+		return fmt.Errorf("%s: %w", why, errdefs.ErrTimeout)
 	case len(without) == 0:
 		who = "all ranks arrived"
 	}
 	return fmt.Errorf("shim: operation %d, %s: %s waited %v: %s%s: %w",
-		r.seq, r.states[from].call, status.ListRanks(with), l.c.cfg.Timeout.Round(time.Millisecond), who, elsewhere, ErrTimeout)
+		r.seq, r.states[from].call, status.ListRanks(with), l.c.cfg.Timeout.Round(time.Millisecond), who, elsewhere, errdefs.ErrTimeout)
 }
 
 // query asks every rank what it has called as number seq.

@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"lightpath/ocsctl"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planeset"
 )
 
 // secure sees to it that this communicator has been granted the planes in service: what it
 // holds from the operation before, or all there are. Between two operations nothing is lost
 // with a plane, so one that has failed is left out; none at all is no error either.
 func (a *arbiter) secure() error {
-	for j := range a.held.each() {
+	for j := range a.held.Each() {
 		if _, err := a.o.at.Poll(j); err != nil {
 			if err := a.drop(j, err); err != nil {
 				return err
@@ -38,7 +40,7 @@ func (a *arbiter) secure() error {
 // operations have asked for: one of a controller that has taken over, and does not know exactly
 // where the one before was.
 func (a *arbiter) current() bool {
-	for j := range a.held.each() {
+	for j := range a.held.Each() {
 		if int32(a.o.at.State(j).Epoch-a.o.now[j].epoch) > 0 {
 			return false
 		}
@@ -56,15 +58,15 @@ func (a *arbiter) acquire() error {
 	case err != nil:
 		return fmt.Errorf("shim: planes for communicator %#x: %w", a.o.c.id, err)
 	}
-	a.held, a.since = planeSet(mask), time.Now()
+	a.held, a.since = planeset.Set(mask), time.Now()
 	select {
 	case <-a.l.stop:
 		// The leader ended meanwhile and will not come back for what it holds.
 		a.close()
-		return ErrDestroyed
+		return errdefs.ErrDestroyed
 	default:
 	}
-	if half := a.held &^ a.held.usable(a.o.template.Circuits); half != 0 {
+	if half := a.held &^ a.held.Usable(a.o.template.Circuits); half != 0 {
 		a.held &^= half
 		if err := a.o.at.Release(uint64(half), a.o.c.id); err != nil {
 			return err
@@ -92,7 +94,7 @@ func (a *arbiter) drop(j int, why error) error {
 	if !outOfService(why) {
 		return fmt.Errorf("shim: plane %d epoch %d: %w", j, a.o.now[j].epoch, why)
 	}
-	rest := (a.held.without(j)).usable(a.o.template.Circuits)
+	rest := (a.held.Without(j)).Usable(a.o.template.Circuits)
 	gone := a.held &^ rest
 	a.held = rest
 	a.notice(rest, why)
@@ -100,10 +102,10 @@ func (a *arbiter) drop(j int, why error) error {
 }
 
 // notice tells the log, once, which planes have gone out of service and which are back.
-func (a *arbiter) notice(in planeSet, why error) {
+func (a *arbiter) notice(in planeset.Set, why error) {
 	log, all := a.o.c.log, a.o.all()
 	out := all &^ in
-	for j := range (out &^ a.out).each() {
+	for j := range (out &^ a.out).Each() {
 		reason := why
 		if _, err := a.o.at.Poll(j); err != nil {
 			reason = err
@@ -111,10 +113,10 @@ func (a *arbiter) notice(in planeSet, why error) {
 		if reason == nil { // an operator's doing, which concerns nobody who holds it
 			reason = errors.New(a.o.at.Waiting(j))
 		}
-		log.Warn("plane %s is out of service (%v); going on with %d of %d planes", a.o.planes[j].Name, reason, in.len(), all.len())
+		log.Warn("plane %s is out of service (%v); going on with %d of %d planes", a.o.planes[j].Name, reason, in.Len(), all.Len())
 	}
-	for j := range (a.out &^ out).each() {
-		log.Warn("plane %s is back in service; going on with %d of %d planes", a.o.planes[j].Name, in.len(), all.len())
+	for j := range (a.out &^ out).Each() {
+		log.Warn("plane %s is back in service; going on with %d of %d planes", a.o.planes[j].Name, in.Len(), all.Len())
 	}
 	if in == 0 && a.out != out {
 		log.Warn("no plane with circuits is in service; going on with packet planes")
@@ -125,7 +127,7 @@ func (a *arbiter) notice(in planeSet, why error) {
 // release gives the planes back once they are where the last operation leaves them. With
 // wait it waits for that, else it tries again later.
 func (a *arbiter) release(wait bool) error {
-	for j := range a.held.each() {
+	for j := range a.held.Each() {
 		reached, err := a.o.reached(j)
 		if err == nil && !reached {
 			if !wait {
@@ -162,7 +164,7 @@ func (a *arbiter) await(j int) error {
 		case err != nil || reached:
 			return err
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s: %w", a.o.at.Waiting(j), ErrTimeout)
+			return fmt.Errorf("%s: %w", a.o.at.Waiting(j), errdefs.ErrTimeout)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package shim
 import (
 	"fmt"
 	"time"
+
+	"lightpath/shim/errdefs"
 )
 
 // Finalize ends the communicator: every call has completed when it returned, or is on a stream
@@ -16,9 +18,9 @@ func (c *Comm) Finalize() error {
 	case c.Busy() != nil:
 		return c.Busy()
 	case c.revoked.Load():
-		return fmt.Errorf("shim: finalize: %w: %w", ErrRevoked, ErrInvalidUsage)
+		return fmt.Errorf("shim: finalize: %w: %w", errdefs.ErrRevoked, errdefs.ErrInvalidUsage)
 	case !c.life.CompareAndSwap(int32(alive), int32(finalized)):
-		return fmt.Errorf("shim: finalize: %w", ErrDestroyed)
+		return fmt.Errorf("shim: finalize: %w", errdefs.ErrDestroyed)
 	}
 	return c.inBackground(func() error {
 		c.mu.Lock()
@@ -32,7 +34,7 @@ func (c *Comm) Finalize() error {
 // Destroy frees the communicator. A call in progress on another thread is waited for; where
 // one is in the background the communicator stays, and the error is that of [Comm.State].
 // It does not wait for other ranks: what they still need of this one is kept in the
-// background until they have left too. Destroying twice is [ErrDestroyed].
+// background until they have left too. Destroying twice is [errdefs.ErrDestroyed].
 func (c *Comm) Destroy() error {
 	if lifeState(c.life.Load()) != destroyed && c.Busy() != nil {
 		return c.Busy()
@@ -40,7 +42,7 @@ func (c *Comm) Destroy() error {
 	c.drain() // while launches may still run
 	was := lifeState(c.life.Swap(int32(destroyed)))
 	if was == destroyed {
-		return fmt.Errorf("shim: destroy: %w", ErrDestroyed)
+		return fmt.Errorf("shim: destroy: %w", errdefs.ErrDestroyed)
 	}
 	registrations.drop(c)
 	c.unwatch()
@@ -79,14 +81,14 @@ func (c *Comm) departCircuits() {
 }
 
 // Abort fails the communicator on every rank and frees it here: whatever is blocked on any
-// thread, its making included, returns [ErrAborted].
+// thread, its making included, returns [errdefs.ErrAborted].
 func (c *Comm) Abort() error {
 	if lifeState(c.life.Swap(int32(destroyed))) == destroyed {
-		return fmt.Errorf("shim: abort: %w", ErrDestroyed)
+		return fmt.Errorf("shim: abort: %w", errdefs.ErrDestroyed)
 	}
 	registrations.drop(c)
 	c.unwatch()
-	c.spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), ErrAborted))
+	c.spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), errdefs.ErrAborted))
 	c.kin.end()
 	c.leave()
 	c.mu.Lock() // the blocked call has left
@@ -103,10 +105,10 @@ func (c *Comm) Abort() error {
 func (c *Comm) Revoke() error {
 	switch lifeState(c.life.Load()) {
 	case finalized, destroyed:
-		return fmt.Errorf("shim: revoke: %w", ErrDestroyed)
+		return fmt.Errorf("shim: revoke: %w", errdefs.ErrDestroyed)
 	}
 	c.revoked.Store(true)
-	c.spread(fmt.Errorf("shim: %s revoked the communicator: %w", c.whoami(), ErrRevoked))
+	c.spread(fmt.Errorf("shim: %s revoked the communicator: %w", c.whoami(), errdefs.ErrRevoked))
 	return c.inBackground(func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -121,7 +123,7 @@ func (c *Comm) Suspend() error {
 		return err
 	}
 	if !c.life.CompareAndSwap(int32(alive), int32(suspended)) {
-		return fmt.Errorf("shim: suspend: %w", ErrDestroyed)
+		return fmt.Errorf("shim: suspend: %w", errdefs.ErrDestroyed)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +134,7 @@ func (c *Comm) Suspend() error {
 // Resume ends a suspension.
 func (c *Comm) Resume() error {
 	if !c.life.CompareAndSwap(int32(suspended), int32(alive)) {
-		return fmt.Errorf("shim: resume: comm is not suspended: %w", ErrInvalidUsage)
+		return fmt.Errorf("shim: resume: comm is not suspended: %w", errdefs.ErrInvalidUsage)
 	}
 	return nil
 }

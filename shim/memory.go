@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/sharedmem"
 	"lightpath/collectives/transport"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 )
 
@@ -119,7 +120,7 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 		return 0, err
 	}
 	if uintptr(buff)+size < uintptr(buff) {
-		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), ErrInvalidArgument)
+		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), errdefs.ErrInvalidArgument)
 	}
 	reg := registration{comm: c, buff: buff, size: size, window: window, flags: flags}
 	onDevice := isDeviceMemory(buff)
@@ -217,11 +218,11 @@ func (r *registry) find(c *Comm, handle uint64, window, end bool) (registration,
 	reg, ok := r.of[handle]
 	switch {
 	case !ok:
-		return reg, fmt.Errorf("shim: %s %#x is not registered: %w", what, handle, ErrInvalidArgument)
+		return reg, fmt.Errorf("shim: %s %#x is not registered: %w", what, handle, errdefs.ErrInvalidArgument)
 	case reg.comm != c:
-		return reg, fmt.Errorf("shim: %s %#x was registered with another communicator: %w", what, handle, ErrInvalidArgument)
+		return reg, fmt.Errorf("shim: %s %#x was registered with another communicator: %w", what, handle, errdefs.ErrInvalidArgument)
 	case reg.window != window:
-		return reg, fmt.Errorf("shim: %#x is not a %s: %w", handle, what, ErrInvalidArgument)
+		return reg, fmt.Errorf("shim: %#x is not a %s: %w", handle, what, errdefs.ErrInvalidArgument)
 	}
 	if end {
 		delete(r.of, handle)
@@ -245,7 +246,7 @@ func (r *registry) drop(c *Comm) {
 func (r *registry) none(m *Region) error {
 	if c, n := r.within(m); n > 0 {
 		return fmt.Errorf("shim: memory at %#x is registered %d times, with rank %d of communicator %#x among others: deregister it first: %w",
-			m.Base, n, c.args.Rank, c.id, ErrInvalidUsage)
+			m.Base, n, c.args.Rank, c.id, errdefs.ErrInvalidUsage)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/shim/errdefs"
 )
 
 // TestFindMemory compares with a search through all regions.
@@ -124,7 +126,7 @@ func TestRegistrations(t *testing.T) {
 	}
 	check := func(err error, says string) {
 		t.Helper()
-		wantError(t, err, ErrInvalidArgument, says)
+		wantError(t, err, errdefs.ErrInvalidArgument, says)
 	}
 	_, err := a.Registered(window, false, true)
 	check(err, "not a handle")
@@ -134,7 +136,7 @@ func TestRegistrations(t *testing.T) {
 	check(err, "another communicator")
 	_, err = a.Register(fake(^uintptr(0)), 2, false, 0)
 	check(err, "address space")
-	wantError(t, RemoveMemory(base), ErrInvalidUsage, "registered 3 times")
+	wantError(t, RemoveMemory(base), errdefs.ErrInvalidUsage, "registered 3 times")
 	for _, h := range []uint64{plain, window} {
 		if _, err := a.Registered(h, h == window, true); err != nil {
 			t.Error(err)
@@ -142,7 +144,7 @@ func TestRegistrations(t *testing.T) {
 	}
 	_, err = a.Registered(plain, false, true)
 	check(err, "not registered")
-	wantError(t, RemoveMemory(base), ErrInvalidUsage, "registered 1 times")
+	wantError(t, RemoveMemory(base), errdefs.ErrInvalidUsage, "registered 1 times")
 	if err := b.Destroy(); err != nil { // which gives back what it holds
 		t.Fatal(err)
 	}

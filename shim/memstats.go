@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/program"
+	"lightpath/shim/errdefs"
 )
 
 // MemStat is a question about a communicator's memory; the values are ncclCommMemStat_t's.
@@ -53,7 +54,7 @@ func (c *Comm) MemStats(s MemStat) (uint64, error) {
 	case MemTotal:
 		return persist + c.bytes(), nil
 	}
-	return 0, fmt.Errorf("shim: memory statistic %d is none: %w", s, ErrInvalidArgument)
+	return 0, fmt.Errorf("shim: memory statistic %d is none: %w", s, errdefs.ErrInvalidArgument)
 }
 
 // bytes is what programs and scratch take.

@@ -1,6 +1,10 @@
 package shim
 
-import "testing"
+import (
+	"testing"
+
+	"lightpath/shim/errdefs"
+)
 
 // TestMemStats: calls leave memory behind, which Suspend gives back.
 func TestMemStats(t *testing.T) {
@@ -29,10 +33,10 @@ func TestMemStats(t *testing.T) {
 		t.Errorf("suspended: %d %d", stat(MemSuspend), stat(MemSuspended))
 	}
 	_, err := c.MemStats(9)
-	wantError(t, err, ErrInvalidArgument, "9")
+	wantError(t, err, errdefs.ErrInvalidArgument, "9")
 	if err := c.Destroy(); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.MemStats(MemTotal)
-	wantError(t, err, ErrDestroyed)
+	wantError(t, err, errdefs.ErrDestroyed)
 }

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -79,7 +80,7 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		return err
 	})
 	for _, err := range errs {
-		wantError(t, err, ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
+		wantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
 	}
 }
 
@@ -93,6 +94,6 @@ func TestBadMSCCL(t *testing.T) {
 		"allreduce:msccl:" + mscclFiles + "alltoall-allpairs-3-2inst": "no such file",
 	} {
 		_, err := settings.Of("LIGHTPATH_ALGORITHM", value)
-		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
+		wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/exec"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
 )
 
 // One-sided calls: a rank writes to a window of another, which takes no part, and counts a signal
@@ -50,7 +52,7 @@ type oneSided struct {
 	windows []*ownWindow  // by number
 	more    chan struct{} // closed when there is another one, or the end
 	idle    sync.Cond     // on mu: a window is not written to any more
-	page    *sharedPage   // of counters, once it is needed
+	page    *memory.Page  // of counters, once it is needed
 	conns   map[closer]bool
 	ended   bool
 	serving sync.WaitGroup
@@ -157,18 +159,18 @@ func (s *oneSided) end() {
 	for _, l := range s.links {
 		l.close()
 	}
-	s.page.free()
+	s.page.Free()
 }
 
 // signals returns the page with this rank's counters.
-func (s *oneSided) signals() (*sharedPage, error) {
+func (s *oneSided) signals() (*memory.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.page != nil || s.ended {
 		return s.page, nil
 	}
 	var err error
-	s.page, err = newSharedPage("nccl-signals", signalBytes*s.c.args.Ranks)
+	s.page, err = memory.NewPage("nccl-signals", signalBytes*s.c.args.Ranks)
 	return s.page, err
 }
 
@@ -176,7 +178,7 @@ func (s *oneSided) signals() (*sharedPage, error) {
 func (s *oneSided) count(source int) error {
 	page, err := s.signals()
 	if err == nil && page != nil {
-		atomic.AddUint64(page.counter(source), 1)
+		atomic.AddUint64(page.Counter(source), 1)
 	}
 	return err
 }
@@ -333,7 +335,7 @@ func (s *session) waitForSignals(idle *waiter) error {
 			if waited < c.cfg.Timeout {
 				continue
 			}
-			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.args.Rank, have, call.Count, call.Peer, c.cfg.Timeout, ErrTimeout)
+			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.args.Rank, have, call.Count, call.Peer, c.cfg.Timeout, errdefs.ErrTimeout)
 		}
 		return c.fail(err)
 	}
@@ -346,7 +348,7 @@ func (s *oneSided) have(source int) (uint64, error) {
 	if err != nil || page == nil {
 		return 0, err
 	}
-	return atomic.LoadUint64(page.counter(source)) - s.taken[source], nil
+	return atomic.LoadUint64(page.Counter(source)) - s.taken[source], nil
 }
 
 // try runs a call, or reports that signals that it waits for are still to come. Hot path: where the

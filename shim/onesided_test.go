@@ -11,12 +11,13 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem/memfile"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/flight"
 	"lightpath/shim/status"
-
-	"golang.org/x/sys/unix"
 )
 
 // windowMemory returns memory for a window: a file, as ncclMemAlloc makes it, which peers may map, or
@@ -277,15 +278,15 @@ func TestOneSidedRefused(t *testing.T) {
 		{Call{Comm: c, Kind: endOfCallKinds}, "no such call"},
 		{Call{Comm: c, Kind: CallSignal, Options: Options{Planes: 1}}, "no options"},
 	} {
-		wantError(t, Run([]Call{k.call}), ErrInvalidArgument, k.says)
+		wantError(t, Run([]Call{k.call}), errdefs.ErrInvalidArgument, k.says)
 	}
 	three := slices.Repeat([]Call{sideSignalTo(w.comms[1], 0)}, 3)
 	if err := Run(append(three, waitFor(c, 1, 2))); err != nil {
 		t.Fatal(err)
 	}
 	w.limit(200 * time.Millisecond)
-	wantError(t, Run([]Call{waitFor(c, 1, 3)}), ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
-	wantError(t, c.AsyncError(), ErrTimeout)
+	wantError(t, Run([]Call{waitFor(c, 1, 3)}), errdefs.ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
+	wantError(t, c.AsyncError(), errdefs.ErrTimeout)
 }
 
 // TestOneSidedWindowsComeLateAndGo: a put waits for the registration of its window; one that is gone
@@ -318,7 +319,7 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			if _, err := w.comms[1].Registered(w.handles[1], true, true); err != nil {
 				t.Fatal(err)
 			}
-			wantError(t, Run([]Call{w.put(w.comms[0], 1, 0, data)}), ErrInvalidUsage, "rank 1 has deregistered its window number 1")
+			wantError(t, Run([]Call{w.put(w.comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage, "rank 1 has deregistered its window number 1")
 		})
 	}
 }
@@ -345,7 +346,7 @@ func TestOneSidedAbort(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				wantError(t, <-waiting, ErrAborted, "rank 2")
+				wantError(t, <-waiting, errdefs.ErrAborted, "rank 2")
 			}
 		})
 	}
@@ -409,7 +410,7 @@ func TestOneSidedFailureIsSeen(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	w.limit(300 * time.Millisecond)
 	err := Run([]Call{waitFor(w.comms[0], 1, 3), waitFor(w.comms[0], 1, 1)})
-	wantError(t, err, ErrTimeout, "0 of 3 signals of rank 1")
+	wantError(t, err, errdefs.ErrTimeout, "0 of 3 signals of rank 1")
 	d, err := w.comms[0].flightRecord(err)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/errdefs"
 )
 
 // OpPreMulSum is the Op of a call whose contribution is multiplied by Call.Scalar before it
@@ -48,9 +49,9 @@ var lastOperator atomic.Int32
 func (c *Comm) CreatePreMulSum(t datatype.Type, scalar unsafe.Pointer, later bool) (int32, error) {
 	switch {
 	case !t.Valid():
-		return 0, fmt.Errorf("shim: datatype %d is none: %w", t, ErrInvalidArgument)
+		return 0, fmt.Errorf("shim: datatype %d is none: %w", t, errdefs.ErrInvalidArgument)
 	case scalar == nil:
-		return 0, fmt.Errorf("shim: scalar is NULL: %w", ErrInvalidArgument)
+		return 0, fmt.Errorf("shim: scalar is NULL: %w", errdefs.ErrInvalidArgument)
 	}
 	if err := c.usable(); err != nil {
 		return 0, err
@@ -63,7 +64,7 @@ func (c *Comm) CreatePreMulSum(t datatype.Type, scalar unsafe.Pointer, later boo
 	number := int32(OpPreMulSum) + lastOperator.Add(1) - 1
 	if number < int32(OpPreMulSum) {
 		lastOperator.Store(math.MaxInt32) // and stay out of numbers
-		return 0, fmt.Errorf("shim: this process has created %d operators: %w", math.MaxInt32-int(OpPreMulSum), ErrInvalidUsage)
+		return 0, fmt.Errorf("shim: this process has created %d operators: %w", math.MaxInt32-int(OpPreMulSum), errdefs.ErrInvalidUsage)
 	}
 	o := &c.operators
 	o.mu.Lock()
@@ -98,16 +99,16 @@ func (c *Comm) Operator(number int32, t datatype.Type) (Operator, error) {
 	case !ok:
 		return op, c.noOperator(number)
 	case op.Type != t:
-		return op, fmt.Errorf("shim: op %d was created for %v, the call's datatype is %v: %w", number, op.Type, t, ErrInvalidArgument)
+		return op, fmt.Errorf("shim: op %d was created for %v, the call's datatype is %v: %w", number, op.Type, t, errdefs.ErrInvalidArgument)
 	}
 	return op, nil
 }
 
 func (c *Comm) noOperator(number int32) error {
 	if number < int32(OpPreMulSum) {
-		return fmt.Errorf("shim: op %d is none of those that ncclRedOpCreatePreMulSum makes: %w", number, ErrInvalidArgument)
+		return fmt.Errorf("shim: op %d is none of those that ncclRedOpCreatePreMulSum makes: %w", number, errdefs.ErrInvalidArgument)
 	}
-	return fmt.Errorf("shim: op %d does not exist on this communicator: it was destroyed, or belongs to another: %w", number, ErrInvalidArgument)
+	return fmt.Errorf("shim: op %d does not exist on this communicator: it was destroyed, or belongs to another: %w", number, errdefs.ErrInvalidArgument)
 }
 
 // kernels are what a shape computes with, looked up once.

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/errdefs"
 )
 
 // product multiplies every element by the scalar: integers modulo their width, by way of
@@ -147,21 +148,21 @@ func TestOperators(t *testing.T) {
 		t.Errorf("later: %+v, %v", op, err)
 	}
 	_, err = a.Operator(now, datatype.Float64)
-	wantError(t, err, ErrInvalidArgument, "float", "double")
+	wantError(t, err, errdefs.ErrInvalidArgument, "float", "double")
 	_, err = b.Operator(now, datatype.Float32)
-	wantError(t, err, ErrInvalidArgument, fmt.Sprintf("op %d", now), "belongs to another")
-	wantError(t, b.DestroyOp(now), ErrInvalidArgument, "belongs to another")
-	wantError(t, a.DestroyOp(int32(datatype.Sum)), ErrInvalidArgument, "op 0")
+	wantError(t, err, errdefs.ErrInvalidArgument, fmt.Sprintf("op %d", now), "belongs to another")
+	wantError(t, b.DestroyOp(now), errdefs.ErrInvalidArgument, "belongs to another")
+	wantError(t, a.DestroyOp(int32(datatype.Sum)), errdefs.ErrInvalidArgument, "op 0")
 	if err := a.DestroyOp(now); err != nil {
 		t.Error(err)
 	}
-	wantError(t, a.DestroyOp(now), ErrInvalidArgument, "destroyed")
+	wantError(t, a.DestroyOp(now), errdefs.ErrInvalidArgument, "destroyed")
 	_, err = a.Operator(now, datatype.Float32)
-	wantError(t, err, ErrInvalidArgument, "destroyed")
+	wantError(t, err, errdefs.ErrInvalidArgument, "destroyed")
 	_, err = a.CreatePreMulSum(datatype.NumTypes, unsafe.Pointer(&scalar), false)
-	wantError(t, err, ErrInvalidArgument, "datatype")
+	wantError(t, err, errdefs.ErrInvalidArgument, "datatype")
 	_, err = a.CreatePreMulSum(datatype.Float32, nil, false)
-	wantError(t, err, ErrInvalidArgument, "scalar is NULL")
+	wantError(t, err, errdefs.ErrInvalidArgument, "scalar is NULL")
 }
 
 // TestPreMulSumAllocatesNothing: a scalar of the call's own costs the hot path nothing.

@@ -12,6 +12,8 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planeset"
 	"lightpath/shim/settings"
 	"lightpath/shim/topology"
 )
@@ -61,7 +63,7 @@ func (c *Comm) attachOptical(fab *fabricInfo, sec control.Secret) error {
 		return nil
 	case fab == nil && c.cfg.Transport == settings.TransportEBPF:
 		return fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but LIGHTPATH_FABRIC names no fabric with circuits: %w",
-			c.args.Rank, settings.TransportEBPF, ErrInvalidUsage)
+			c.args.Rank, settings.TransportEBPF, errdefs.ErrInvalidUsage)
 	case fab == nil:
 		return nil
 	}
@@ -75,7 +77,7 @@ func (c *Comm) attachOptical(fab *fabricInfo, sec control.Secret) error {
 	}
 	if o.at.NumPorts() != fab.Ranks || len(o.at.Planes()) != len(fab.Planes) {
 		err = fmt.Errorf("shim: rank %d: the controller at %s has %d ports and %d planes, fabric %s says %d and %d: %w",
-			c.args.Rank, o.at.key.controller, o.at.NumPorts(), len(o.at.Planes()), fab.path, fab.Ranks, len(fab.Planes), ErrInvalidUsage)
+			c.args.Rank, o.at.key.controller, o.at.NumPorts(), len(o.at.Planes()), fab.path, fab.Ranks, len(fab.Planes), errdefs.ErrInvalidUsage)
 	} else {
 		o.end, err = o.attachPlanes(fab, sec)
 	}
@@ -109,12 +111,12 @@ func (o *optical) attachPlanes(fab *fabricInfo, sec control.Secret) (transport.E
 	switch {
 	case o.at.rings != nil && c.cfg.Transport == settings.TransportEBPF:
 		return nil, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
-			c.args.Rank, settings.TransportEBPF, fab.path, ErrInvalidUsage)
+			c.args.Rank, settings.TransportEBPF, fab.path, errdefs.ErrInvalidUsage)
 	case o.at.rings != nil:
 		return port.New(port.Options{Rank: c.args.Rank, Ranks: c.args.Ranks, Ports: o.at.rings.ports, MTU: o.at.rings.mtu, Health: health})
 	case o.at.DataPlane() == ocsctl.DataMemory:
 		return nil, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",
-			c.args.Rank, fab.path, o.at.key.controller, ErrInvalidUsage)
+			c.args.Rank, fab.path, o.at.key.controller, errdefs.ErrInvalidUsage)
 	case o.at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.cfg.Transport != settings.TransportEBPF:
 		e, err := o.attachRDMACircuits(fab, sec)
 		if err != nil {
@@ -143,7 +145,7 @@ func (o *optical) reached(j int) (bool, error) {
 // knows. It may take a while.
 func (o *optical) waiting() string {
 	var planes []string
-	for j := range o.ticket.use.each() {
+	for j := range o.ticket.use.Each() {
 		planes = append(planes, o.at.Waiting(j))
 	}
 	return strings.Join(planes, "; ")
@@ -210,8 +212,8 @@ func (o *optical) mapOf(ports circuit.Permutation) circuit.Permutation {
 
 // entangled reports a plane on which a port outside the communicator has a circuit to a
 // member: it would have to agree to every switch, and does not know of them.
-func (o *optical) entangled(use planeSet) (plane int, yes bool) {
-	for j := range use.each() {
+func (o *optical) entangled(use planeset.Set) (plane int, yes bool) {
+	for j := range use.Each() {
 		for p, to := range o.at.State(j).Map {
 			if to != circuit.Dark && o.member[p] < 0 && o.member[to] >= 0 {
 				return j, true
@@ -222,8 +224,8 @@ func (o *optical) entangled(use planeSet) (plane int, yes bool) {
 }
 
 // reload reads where planes are: after they were granted anew, others may have moved them.
-func (o *optical) reload(granted planeSet) {
-	for j := range granted.each() {
+func (o *optical) reload(granted planeset.Set) {
+	for j := range granted.Each() {
 		st := o.at.State(j)
 		m := o.mapOf(st.Map)
 		o.now[j] = planeNow{st.Epoch, m, m.Digest()}
@@ -233,7 +235,7 @@ func (o *optical) reload(granted planeSet) {
 // fits checks that a ticket is for this fabric and these ranks.
 func (o *optical) fits(t *ticket) error {
 	bad := len(t.planes) != len(o.now)
-	for j := range t.use.each() {
+	for j := range t.use.Each() {
 		bad = bad || t.flags&ticketMaps != 0 && len(t.planes[j].maps) != o.ranks
 	}
 	if bad {
@@ -247,7 +249,7 @@ func (o *optical) learn(t *ticket) {
 	if t.flags&ticketMaps == 0 {
 		return
 	}
-	for j := range t.use.each() {
+	for j := range t.use.Each() {
 		p := &t.planes[j]
 		o.now[j] = planeNow{p.epoch, p.maps, p.hash}
 	}
@@ -262,7 +264,7 @@ const settleGrace = time.Second
 // which the rank has no part.
 func (o *optical) settle(t *ticket) error {
 	began := time.Now()
-	for j := range t.use.each() {
+	for j := range t.use.Each() {
 		n, want := &o.now[j], &t.planes[j]
 		if n.epoch != want.epoch || n.hash != want.hash {
 			return fmt.Errorf("plane %d was left at epoch %d, the ticket says %d, or another map: %w",
@@ -280,7 +282,7 @@ func (o *optical) settle(t *ticket) error {
 				return err
 			}
 			if time.Since(began) > o.c.cfg.Timeout {
-				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w", j, o.at.State(j).Epoch, want.epoch, ErrTimeout)
+				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w", j, o.at.State(j).Epoch, want.epoch, errdefs.ErrTimeout)
 			}
 			time.Sleep(50 * time.Microsecond)
 		}
@@ -302,8 +304,8 @@ func (o *optical) there(j int, want *planeTicket) (bool, error) {
 }
 
 // advance records where a program leaves the planes that it used.
-func (o *optical) advance(use planeSet, configs [][]circuit.Permutation) {
-	for j := range use.each() {
+func (o *optical) advance(use planeset.Set, configs [][]circuit.Permutation) {
+	for j := range use.Each() {
 		if maps := configs[j]; len(maps) > 1 {
 			m := maps[len(maps)-1]
 			o.now[j] = planeNow{o.now[j].epoch + uint32(len(maps)-1), m, m.Digest()}
@@ -315,8 +317,8 @@ func (o *optical) advance(use planeSet, configs [][]circuit.Permutation) {
 // a circuit to a port outside the communicator. In maps of ranks the port is dark before and after,
 // so the program does not know that it has a part in them. Nothing is under way on the circuit:
 // no call of this communicator has used it, and whoever did has given the plane back.
-func (o *optical) giveUp(use planeSet, configs [][]circuit.Permutation) error {
-	for j := range use.each() {
+func (o *optical) giveUp(use planeset.Set, configs [][]circuit.Permutation) error {
+	for j := range use.Each() {
 		maps := configs[j]
 		if len(maps) < 2 || maps[1][o.c.args.Rank] != circuit.Dark {
 			continue
@@ -332,17 +334,17 @@ func (o *optical) giveUp(use planeSet, configs [][]circuit.Permutation) error {
 }
 
 // maps returns the present maps of some planes, in their order.
-func (o *optical) maps(use planeSet) []circuit.Permutation {
-	maps := make([]circuit.Permutation, 0, use.len())
-	for j := range use.each() {
+func (o *optical) maps(use planeset.Set) []circuit.Permutation {
+	maps := make([]circuit.Permutation, 0, use.Len())
+	for j := range use.Each() {
 		maps = append(maps, o.now[j].maps)
 	}
 	return maps
 }
 
 // standing hashes the present maps of some planes.
-func (o *optical) standing(use planeSet) (h uint64) {
-	for j := range use.each() {
+func (o *optical) standing(use planeset.Set) (h uint64) {
+	for j := range use.Each() {
 		h = h*0x9e3779b97f4a7c15 + o.now[j].hash
 	}
 	return h

@@ -9,6 +9,8 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/planner"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planeset"
 )
 
 // Options are what one call asks for beyond the arguments that NCCL defines. The zero value
@@ -43,7 +45,7 @@ func (p DigestPrefix) names(digest string) bool { return strings.HasPrefix(diges
 // wish is the part of options that ranks must agree on. It is in shapes.
 type wish struct {
 	plan   DigestPrefix
-	planes planeSet
+	planes planeset.Set
 }
 
 // signature is what a wish adds to that of a call.
@@ -69,11 +71,11 @@ func (c *Call) checkOptions() error {
 	if *o == (Options{}) {
 		return nil
 	}
-	have, kind := allPlanes(len(c.Comm.packet.Planes())), plans.Simplex
+	have, kind := planeset.All(len(c.Comm.packet.Planes())), plans.Simplex
 	if light := c.Comm.light; light != nil {
 		have, kind = light.all(), light.template.Circuits
 	}
-	asked := planeSet(o.Planes)
+	asked := planeset.Set(o.Planes)
 	switch {
 	case o.Deadline < 0:
 		return c.invalid("deadline of %v", o.Deadline)
@@ -81,7 +83,7 @@ func (c *Call) checkOptions() error {
 		return c.invalid("only collectives can ask for a plan or planes")
 	case asked&^have != 0:
 		return c.invalid("planes %#x are not among the communicator's %#x", o.Planes, uint64(have))
-	case asked.usable(kind) != asked:
+	case asked.Usable(kind) != asked:
 		return c.invalid("planes %#x: interleaved planes serve in pairs", o.Planes)
 	case o.Plan.Digits > 16:
 		return c.invalid("a plan is named by at most 16 digits of its digest, not %d", o.Plan.Digits)
@@ -107,7 +109,7 @@ func deadlineOf(calls []Call) (t time.Time) {
 
 // named returns the row of a call that names its plan: one that this communicator has used, the
 // interim one, or one of any planner in the plan cache, if it is a plan for this very call.
-func (a *arbiter) named(key planKey, use planeSet) (*planned, error) {
+func (a *arbiter) named(key planKey, use planeset.Set) (*planned, error) {
 	job, err := a.job(key, use)
 	if err != nil {
 		return nil, err
@@ -140,7 +142,7 @@ func (a *arbiter) named(key planKey, use planeSet) (*planned, error) {
 		}
 	}
 	return nil, fmt.Errorf("shim: %v: no such plan for this call on %d planes; known: %s: %w",
-		&key.shape, use.len(), strings.Join(known, ", "), ErrInvalidUsage)
+		&key.shape, use.Len(), strings.Join(known, ", "), errdefs.ErrInvalidUsage)
 }
 
 // issued returns the plans that tickets have named lately.

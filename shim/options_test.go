@@ -9,6 +9,8 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/exec"
 	"lightpath/plans"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // reduceWith is an AllReduce of one float with options.
@@ -65,7 +67,7 @@ func TestOptionsDiffer(t *testing.T) {
 	w := newWorld(t, 2)
 	_, errs := sumWith(w, func(r int) Options { return Options{Planes: uint64(1 + r)} })
 	for _, err := range errs {
-		wantError(t, err, ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")
+		wantError(t, err, errdefs.ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")
 	}
 }
 
@@ -76,10 +78,10 @@ func TestBadOptions(t *testing.T) {
 	for says, o := range map[string]Options{
 		"planes 0x2": {Planes: 2}, "no planes with circuits": {Plan: DigestPrefix{1 << 60, 1}}, "17": {Plan: DigestPrefix{0, 17}}, "deadline": {Deadline: -1},
 	} {
-		wantError(t, reduceWith(c, &in, &out, o), ErrInvalidArgument, says)
+		wantError(t, reduceWith(c, &in, &out, o), errdefs.ErrInvalidArgument, says)
 	}
 	err := Run([]Call{{Comm: c, Kind: CallSend, Type: datatype.Int8, Count: 1, Send: unsafe.Pointer(&in), Options: Options{Planes: 1}}})
-	wantError(t, err, ErrInvalidArgument, "only collectives")
+	wantError(t, err, errdefs.ErrInvalidArgument, "only collectives")
 }
 
 // TestDeadline: a call that cannot end in time fails, long before LIGHTPATH_TIMEOUT, and so does
@@ -103,8 +105,8 @@ func deadline(t *testing.T, transport string) {
 		return reduceWith(w.comms[1], &in, &alone, Options{Deadline: 20 * time.Millisecond})
 	})[0]
 	wantError(t, err, exec.ErrDeadline, "rank 1", "deadline", "waiting for")
-	if ResultOf(err) != ResultTimeout {
-		t.Errorf("result %v", ResultOf(err))
+	if result.Of(err) != result.Timeout {
+		t.Errorf("result %v", result.Of(err))
 	}
 	select {
 	case <-w.comms[0].poisonCh:
@@ -179,7 +181,7 @@ func TestNamedPlan(t *testing.T) {
 	}
 	_, errs := sumWith(w, func(int) Options { return Options{Plan: prefixOf(t, "0123456789ab")} })
 	for _, err := range errs {
-		wantError(t, err, ErrInvalidUsage, "plan 0123456789ab", "known: ", swot.Digest[:12])
+		wantError(t, err, errdefs.ErrInvalidUsage, "plan 0123456789ab", "known: ", swot.Digest[:12])
 	}
 }
 

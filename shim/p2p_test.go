@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/errdefs"
 )
 
 func message32(kind CallKind, c *Comm, peer int, buf []int32) Call {
@@ -109,7 +110,7 @@ func TestSendRecvUngrouped(t *testing.T) {
 func TestUnmatchedSelfSend(t *testing.T) {
 	w := newWorld(t, 1)
 	c := w.comms[0]
-	wantError(t, Run([]Call{message32(CallSend, c, 0, ramp(1, 3))}), ErrInvalidUsage, "Send")
+	wantError(t, Run([]Call{message32(CallSend, c, 0, ramp(1, 3))}), errdefs.ErrInvalidUsage, "Send")
 	in := make([]int32, 3)
 	if err := Run([]Call{message32(CallRecv, c, 0, in), message32(CallSend, c, 0, ramp(1, 3))}); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
 	"lightpath/shim/log"
+	"lightpath/shim/planeset"
 )
 
 const (
@@ -53,7 +54,7 @@ func (o *planSite) family(s shape, planes int, initial []circuit.Permutation) (*
 	f.template.Planes, f.template.Initial = planes, initial
 	f.key = cache.Key{
 		Collective: col.sched.Collective.String(), Algorithm: col.algorithm, Root: int(s.root), Ranks: o.ranks,
-		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashInts(o.ports), Planes: uint64(allPlanes(planes)), Loop: true,
+		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashInts(o.ports), Planes: uint64(planeset.All(planes)), Loop: true,
 		Planner: o.cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.cfg.PlanLimit, Tolerance: o.cfg.PlanTolerance,
 	}
 	if initial != nil {

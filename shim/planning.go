@@ -11,7 +11,9 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/planeset"
 	"lightpath/shim/settings"
 )
 
@@ -47,7 +49,7 @@ func newPlanSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) planSite
 }
 
 // all is the set of the fabric's planes.
-func (o *planSite) all() planeSet { return allPlanes(len(o.planes)) }
+func (o *planSite) all() planeset.Set { return planeset.All(len(o.planes)) }
 
 // planShape reduces a shape to what a plan depends on. Operators and in-place calls
 // share plans.
@@ -108,7 +110,7 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 	if a := o.lookup(t.plan); a != nil {
 		return a, nil
 	}
-	problem, stepOf, err := o.pose(planShape(s), t.use.len(), o.initial(t.use))
+	problem, stepOf, err := o.pose(planShape(s), t.use.Len(), o.initial(t.use))
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +143,7 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 }
 
 // initial is the initial state that plans for those planes are made for.
-func (o *optical) initial(use planeSet) []circuit.Permutation {
+func (o *optical) initial(use planeset.Set) []circuit.Permutation {
 	if o.c.cfg.PlanCurrent {
 		return o.maps(use)
 	}
@@ -150,13 +152,13 @@ func (o *optical) initial(use planeSet) []circuit.Permutation {
 
 // entry returns the program of a shape under an agreed plan laid over the planes in use. Where
 // those are not where the plan begins, the program starts by taking them there.
-func (o *optical) entry(s shape, a *agreedPlan, use planeSet) (*entry, error) {
-	if len(a.plan.Planes) != use.len() {
-		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.kind, len(a.plan.Planes), use.len(), ErrInternal)
+func (o *optical) entry(s shape, a *agreedPlan, use planeset.Set) (*entry, error) {
+	if len(a.plan.Planes) != use.Len() {
+		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.kind, len(a.plan.Planes), use.Len(), errdefs.ErrInternal)
 	}
 	s.plan, s.planes = a.id.key(), use
 	setup, i := false, 0
-	for j := range use.each() {
+	for j := range use.Each() {
 		setup = setup || !o.now[j].maps.Equal(a.plan.Initial[i])
 		i++
 	}
@@ -172,10 +174,10 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeSet) (*entry, error) {
 	}
 	var current []circuit.Permutation
 	if setup {
-		current = use.spreadMaps(o.maps(use), len(o.now))
+		current = use.SpreadMaps(o.maps(use), len(o.now))
 	}
 	k := kernelsOf(&s, o.c.args.Ranks)
-	p, err := program.Lower(col.sched, use.spread(a.plan, len(o.now)), program.Args{
+	p, err := program.Lower(col.sched, use.Spread(a.plan, len(o.now)), program.Args{
 		Rank: o.c.args.Rank, Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
 		Scale: k.scale != nil, Signature: program.Signature(uint64(s.callSignature()), s.plan, s.maps, uint64(use)),
 		Problem: a.problem, StepOf: a.stepOf, Current: current,
@@ -187,6 +189,6 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeSet) (*entry, error) {
 	o.c.programs.put(s, e)
 	o.c.trace(&s, e)
 	o.c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
-		o.c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, use.len(), len(o.now), setup)
+		o.c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, use.Len(), len(o.now), setup)
 	return e, nil
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/shim/result"
 )
 
 // mains are what this test's executable is with LP_TEST_PROGRAM set. They write what they have to
@@ -65,7 +67,7 @@ func rankProcess() int {
 	}
 	for i := 0; ; i++ {
 		if err := Run([]Call{allReduce(comms[0], buf)}); err != nil {
-			fmt.Println("error:", ResultOf(err), err)
+			fmt.Println("error:", result.Of(err), err)
 			_ = comms[0].Destroy()
 			<-comms[0].released
 			return 0

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
 )
 
 // visitor does what C does with a gate: it begins calls whose contribution is in the slot's header, and
@@ -198,7 +199,7 @@ func TestQuickEnds(t *testing.T) {
 	if err := c.Abort(); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; !errors.Is(err, ErrAborted) {
+	if err := <-ended; !errors.Is(err, errdefs.ErrAborted) {
 		t.Errorf("the call ends with %v", err)
 	}
 	if v.gate.Word.Load() != 0 || v.gate.Quick.Load() != nil || v.gate.Owner.Load() != 0 {
@@ -206,7 +207,7 @@ func TestQuickEnds(t *testing.T) {
 	}
 	other := visitors[1]
 	<-w.comms[1].poisonCh
-	if quick, err := other.call(allReduceOf(w.comms[1], make([]int32, 2))); quick || !errors.Is(err, ErrAborted) {
+	if quick, err := other.call(allReduceOf(w.comms[1], make([]int32, 2))); quick || !errors.Is(err, errdefs.ErrAborted) {
 		t.Errorf("the other rank: at the gate %v, %v", quick, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 	"lightpath/shim/topology"
@@ -56,15 +57,15 @@ func (o *optical) attachRDMACircuits(fab *fabricInfo, sec control.Secret) (trans
 	hcas := c.cfg.IB.HCAs
 	switch {
 	case fab.Forwarding:
-		return nil, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.path, ErrInvalidUsage)
+		return nil, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.path, errdefs.ErrInvalidUsage)
 	case ways.unacknowledged && c.cfg.IB.Mode == settings.RDMARC:
-		return nil, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.path, settings.RDMARC, fab.Circuits, ErrInvalidUsage)
+		return nil, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.path, settings.RDMARC, fab.Circuits, errdefs.ErrInvalidUsage)
 	case len(hcas.Entries) == 0:
 		hcas.Exact = true
 		for j := range fab.Planes {
 			h, err := topology.ParseHCA(fab.Planes[j].HCA)
 			if err != nil {
-				return nil, fmt.Errorf("fabric %s: plane %s: hca: %w: %w", fab.path, fab.Planes[j].Name, err, ErrInvalidUsage)
+				return nil, fmt.Errorf("fabric %s: plane %s: hca: %w: %w", fab.path, fab.Planes[j].Name, err, errdefs.ErrInvalidUsage)
 			}
 			h.Plane = j
 			hcas.Entries = append(hcas.Entries, h)
@@ -136,7 +137,7 @@ type rdmaPorts struct {
 // rdmaPlanes opens the ports that this rank uses, one for each plane.
 func (c *Comm) rdmaPlanes(hcas topology.HCAs, planes int) (p *rdmaPorts, err error) {
 	if verbs == nil {
-		return nil, fmt.Errorf("this program holds no RDMA verbs: %w", ErrInvalidUsage)
+		return nil, fmt.Errorf("this program holds no RDMA verbs: %w", errdefs.ErrInvalidUsage)
 	}
 	names, err := verbs.Names()
 	if err != nil {
@@ -144,7 +145,7 @@ func (c *Comm) rdmaPlanes(hcas topology.HCAs, planes int) (p *rdmaPorts, err err
 	}
 	chosen := hcas.Select(names)
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("none of the RDMA devices of this host %q is one of NCCL_IB_HCA: %w", names, ErrInvalidUsage)
+		return nil, fmt.Errorf("none of the RDMA devices of this host %q is one of NCCL_IB_HCA: %w", names, errdefs.ErrInvalidUsage)
 	}
 	local := 0
 	for i := range c.args.Rank {
@@ -154,7 +155,7 @@ func (c *Comm) rdmaPlanes(hcas topology.HCAs, planes int) (p *rdmaPorts, err err
 	}
 	p = &rdmaPorts{devices: map[string]rdma.Device{}}
 	if p.used, err = topology.OnPlanes(chosen, planes, local); err != nil {
-		return nil, fmt.Errorf("NCCL_IB_HCA: %w: %w", err, ErrInvalidUsage)
+		return nil, fmt.Errorf("NCCL_IB_HCA: %w: %w", err, errdefs.ErrInvalidUsage)
 	}
 	for _, h := range p.used {
 		d := p.devices[h.Device]

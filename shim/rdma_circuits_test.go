@@ -18,6 +18,8 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // crossbars is a switch per plane: ports that change are dark until somebody looks at the map.
@@ -164,8 +166,8 @@ func skippedDrainOverRDMA(t *testing.T) bool {
 	}
 	for r, err := range errs {
 		wantError(t, err, transport.ErrDark, "rank ", "plane 0", "epoch ")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d: %v", r, ResultOf(err), err)
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d: %v", r, result.Of(err), err)
 		}
 	}
 	return true
@@ -180,5 +182,5 @@ func TestRefusedOverRDMA(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Init([]InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}})
-	wantError(t, err, ErrInvalidUsage, "LIGHTPATH_RDMA_MODE=rc", "no way back for acknowledgements")
+	wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_RDMA_MODE=rc", "no way back for acknowledgements")
 }

@@ -13,6 +13,8 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // rdmaNetwork has communicators use planes of RDMA devices in memory: mem0, mem1 and so on.
@@ -112,7 +114,7 @@ func TestStoppedRDMA(t *testing.T) {
 				until := make(chan struct{})
 				verbstest.Stop(devices[2+victim], until) // both planes are polled by one goroutine
 				err := <-ended[1-victim]
-				wantError(t, err, ErrTimeout, fmt.Sprintf("exec: rank %d ", 1-victim), fmt.Sprintf("rank %d (plane ", victim))
+				wantError(t, err, errdefs.ErrTimeout, fmt.Sprintf("exec: rank %d ", 1-victim), fmt.Sprintf("rank %d (plane ", victim))
 				select {
 				case err := <-ended[victim]:
 					t.Errorf("rank %d, which is stopped, says %v", victim, err)
@@ -145,8 +147,8 @@ func TestLostUnacknowledged(t *testing.T) {
 	n.Drop(func(uint32, uint32, uint64) (lost bool) { once.Do(func() { lost = true }); return lost })
 	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) }) {
 		wantError(t, err, transport.ErrDark, "rank ", "plane ", "epoch ")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d: %v", r, ResultOf(err), err)
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d: %v", r, result.Of(err), err)
 		}
 	}
 	w.destroy()
@@ -237,9 +239,9 @@ func TestNoRDMA(t *testing.T) {
 			before := verbs
 			UseVerbs(nil)
 			t.Cleanup(func() { UseVerbs(before) })
-		}, ErrInvalidUsage, "no RDMA verbs"},
-		{"no such device", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mlx5") }, ErrInvalidUsage, "NCCL_IB_HCA"},
-		{"no port on a plane", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:1:0:1") }, ErrInvalidUsage, "plane 0 has no port"},
+		}, errdefs.ErrInvalidUsage, "no RDMA verbs"},
+		{"no such device", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mlx5") }, errdefs.ErrInvalidUsage, "NCCL_IB_HCA"},
+		{"no port on a plane", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:1:0:1") }, errdefs.ErrInvalidUsage, "plane 0 has no port"},
 		{"no such port", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:3") }, nil, "mem0:3"},
 		{"no such address", func(t *testing.T) { t.Setenv("NCCL_IB_GID_INDEX", "9") }, nil, "no GID 9"},
 		{"port down", func(*testing.T) { verbstest.SetPort(devices[0], rdma.PortInfo{State: "DOWN"}) }, nil, "port 1 is DOWN"},

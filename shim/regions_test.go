@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/memory"
 )
 
 // regionOfFloats is memory as ncclMemAlloc makes it, for as long as the process lives.
@@ -20,7 +21,7 @@ func regionOfFloats(n int) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := (4*n + pageBytes - 1) / pageBytes * pageBytes
+	size := (4*n + memory.PageSize - 1) / memory.PageSize * memory.PageSize
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return nil, err
 	}

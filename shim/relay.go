@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
 // relay is a long message of a group, between device memory and another rank. Messages of a group may depend on each other in ways that no rank
@@ -37,12 +38,12 @@ const relaySlots = 2
 type relayLane struct {
 	stream device.Stream
 	event  device.Event
-	words  room   // the device's, and the CPU's
-	seq    uint32 // what both become with the last relay
+	words  memory.Pinned // the device's, and the CPU's
+	seq    uint32        // what both become with the last relay
 }
 
-func (l *relayLane) copied() *uint32 { return l.words.word() }
-func (l *relayLane) moved() *uint32  { return (*uint32)(unsafe.Add(l.words.at, wordRoom)) }
+func (l *relayLane) copied() *uint32 { return l.words.Word() }
+func (l *relayLane) moved() *uint32  { return (*uint32)(unsafe.Add(l.words.At, memory.WordSize)) }
 
 // relays are those of a launch, and the gate of its messages.
 type relays struct {
@@ -207,10 +208,10 @@ func (d *onDevice) serve(r *relays) error {
 // open makes what a lane lacks.
 func (d *onDevice) open(l *relayLane) (err error) {
 	if err = newEvents(&l.event); err == nil && l.stream == 0 {
-		l.stream, err = devices.NewStream()
+		l.stream, err = device.Active().NewStream()
 	}
-	if err == nil && l.words.at == nil {
-		if l.words, err = d.lock(2 * wordRoom); err == nil {
+	if err == nil && l.words.At == nil {
+		if l.words, err = d.lock(2 * memory.WordSize); err == nil {
 			atomic.StoreUint32(l.copied(), l.seq)
 			atomic.StoreUint32(l.moved(), l.seq)
 		}
@@ -221,13 +222,13 @@ func (d *onDevice) open(l *relayLane) (err error) {
 // close gives back what the communicator keeps for relays.
 func (l *relayLane) close(d *onDevice) {
 	if l.event != 0 {
-		_ = devices.FreeEvent(l.event)
+		_ = device.Active().FreeEvent(l.event)
 	}
 	if l.stream != 0 {
-		_ = devices.FreeStream(l.stream)
+		_ = device.Active().FreeStream(l.stream)
 	}
-	d.locked.Add(-int64(l.words.size))
-	pinned.give(l.words)
+	d.locked.Add(-int64(l.words.Size))
+	memory.Unpin(l.words)
 }
 
 // putRelays puts the relays' copies on streams that part from the launch's, and join it again at its end. They come by turns, so that they also go
@@ -236,11 +237,11 @@ func (l *launch) putRelays() error {
 	if len(l.relays.all) == 0 {
 		return nil
 	}
-	if err := devices.Record(l.dev.joint, l.streams[0]); err != nil {
+	if err := device.Active().Record(l.dev.joint, l.streams[0]); err != nil {
 		return err
 	}
 	for i := range l.relays.all {
-		if err := devices.Follow(l.relays.all[i].lane.stream, l.dev.joint); err != nil {
+		if err := device.Active().Follow(l.relays.all[i].lane.stream, l.dev.joint); err != nil {
 			return err
 		}
 	}
@@ -272,18 +273,18 @@ func (r *relay) putPiece() error {
 		wait -= min(relaySlots, wait)
 	}
 	if wait > 0 {
-		if err := devices.Await(s, r.lane.moved(), r.base+wait, false); err != nil {
+		if err := device.Active().Await(s, r.lane.moved(), r.base+wait, false); err != nil {
 			return err
 		}
 	}
 	var err error
 	if r.send {
-		err = devices.CopyOut(slot, at, size, s)
+		err = device.Active().CopyOut(slot, at, size, s)
 	} else {
-		err = devices.CopyIn(at, slot, size, s)
+		err = device.Active().CopyIn(at, slot, size, s)
 	}
 	if err == nil {
-		err = devices.Store(s, r.lane.copied(), r.base+r.put)
+		err = device.Active().Store(s, r.lane.copied(), r.base+r.put)
 	}
 	return err
 }

@@ -20,6 +20,8 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/shim/planeset"
+	"lightpath/shim/result"
 	"lightpath/shim/settings"
 )
 
@@ -267,8 +269,8 @@ func TestLateForTheSwitch(t *testing.T) {
 	w := newWorld(t, 4)
 	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<23))}) }) {
 		wantLate(t, err, "rank ", "plane 0 epoch", "s after it")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
 	}
 }
@@ -281,7 +283,7 @@ func TestPlaneDisabled(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
 	a, b := newWorld(t, 4), newWorld(t, 4)
 	core := s.rulers[0].core
-	uses := func(use planeSet) bool {
+	uses := func(use planeset.Set) bool {
 		return settled(func() bool {
 			for i, err := range concurrently(t, 8, func(i int) error {
 				buf := []float32{float32(i % 4), 1}
@@ -301,13 +303,13 @@ func TestPlaneDisabled(t *testing.T) {
 	if !uses(0b11) {
 		t.Error("not all planes are in use")
 	}
-	for _, c := range []struct{ disable, enable, use planeSet }{{0b10, 0, 0b01}, {0b01, 0, 0}, {0, 0b10, 0b10}, {0, 0b01, 0b11}} {
-		for j := range c.disable.each() {
+	for _, c := range []struct{ disable, enable, use planeset.Set }{{0b10, 0, 0b01}, {0b01, 0, 0}, {0, 0b10, 0b10}, {0, 0b01, 0b11}} {
+		for j := range c.disable.Each() {
 			if err := core.Disable(j, "mirrors are being cleaned", "ops"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for j := range c.enable.each() {
+		for j := range c.enable.Each() {
 			if err := core.Enable(j, "ops"); err != nil {
 				t.Fatal(err)
 			}
@@ -339,12 +341,12 @@ func TestPlaneBreaks(t *testing.T) {
 	s.device.breaks(1, errors.New("mirror 7 is stuck"))
 	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) }) {
 		wantError(t, err, ocsctl.ErrReconfFailed, "rank ", "plane 1 epoch", "mirror 7 is stuck")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
 	}
 	w.destroy()
-	uses := func(w *world, want planeSet) {
+	uses := func(w *world, want planeset.Set) {
 		t.Helper()
 		w.runAll(t, rng, 777)
 		if use := w.comms[3].light.ticket.use; use != want {
@@ -430,8 +432,8 @@ func TestNobodyTakesOver(t *testing.T) {
 		}
 	}) {
 		// An operation that was under way may give up before the client does.
-		if ResultOf(err) != ResultTimeout && !errors.Is(err, ocsctl.ErrControlLost) {
-			t.Errorf("rank %d: %v, result %d", r, err, ResultOf(err))
+		if result.Of(err) != result.Timeout && !errors.Is(err, ocsctl.ErrControlLost) {
+			t.Errorf("rank %d: %v, result %d", r, err, result.Of(err))
 		}
 	}
 }

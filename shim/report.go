@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
 	"lightpath/shim/control"
+	"lightpath/shim/result"
 	"lightpath/shim/status"
 )
 
@@ -129,7 +130,7 @@ func (c *Comm) describeSelf() status.Rank {
 
 func (c *Comm) describeFailure(r *status.Rank) {
 	if err := c.AsyncError(); err != nil {
-		r.State, r.Error, r.Result = status.Failed, err.Error(), int(ResultOf(err))
+		r.State, r.Error, r.Result = status.Failed, err.Error(), int(result.Of(err))
 	}
 }
 

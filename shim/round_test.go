@@ -11,6 +11,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/fabric"
+	"lightpath/shim/errdefs"
 )
 
 // quickFabric is a fabric that switches fast, so that small matrices are worth circuits.
@@ -236,7 +237,7 @@ func TestRoundMismatch(t *testing.T) {
 		}
 		return Run([]Call{message32(CallSend, c, (me+1)%3, make([]int32, 40000)), message32(CallRecv, c, (me+2)%3, make([]int32, n))})
 	}) {
-		wantError(t, err, ErrMismatch, "message 0 from rank 1 to rank 2: rank 1 sends 160000 bytes, rank 2 receives 160004")
+		wantError(t, err, errdefs.ErrMismatch, "message 0 from rank 1 to rank 2: rank 1 sends 160000 bytes, rank 2 receives 160004")
 		if err == nil {
 			t.Errorf("rank %d saw no error", r)
 		}
@@ -256,7 +257,7 @@ func TestRoundOfTheDead(t *testing.T) {
 		return Run([]Call{message32(CallSend, c, (c.Rank()+1)%3, make([]int32, 9)), message32(CallRecv, c, (c.Rank()+2)%3, make([]int32, 9))})
 	}) {
 		if r < 2 {
-			wantError(t, err, ErrAborted, "rank 2 aborted")
+			wantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
 		}
 	}
 }
@@ -304,7 +305,7 @@ func TestRoundCutShort(t *testing.T) {
 			message32(CallSend, c, (c.Rank()+1)%n, make([]int32, 1<<20)), message32(CallRecv, c, (c.Rank()+n-1)%n, make([]int32, 1<<20)),
 		})
 	}) {
-		wantError(t, err, ErrAborted, "rank 2 aborted")
+		wantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
 	}
 }
 

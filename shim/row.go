@@ -10,6 +10,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 )
 
 // row is what a rank posts of a group of sends and receives: its part of a demand matrix.
@@ -110,7 +111,7 @@ func matchRows(rows []*row) (pairs []pairDemand, closed bool, err error) {
 			continue
 		case s.bytes != r.bytes:
 			return nil, false, fmt.Errorf("shim: message %d from rank %d to rank %d: rank %d sends %d bytes, rank %d receives %d: %w",
-				s.number, s.src, s.dst, s.src, s.bytes, s.dst, r.bytes, ErrMismatch)
+				s.number, s.src, s.dst, s.src, s.bytes, s.dst, r.bytes, errdefs.ErrMismatch)
 		}
 		i, k = i+1, k+1
 		if n := len(pairs); n > 0 && pairs[n-1].src == s.src && pairs[n-1].dst == s.dst {

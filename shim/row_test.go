@@ -11,6 +11,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 )
 
 func TestRowCodec(t *testing.T) {
@@ -104,7 +105,7 @@ func TestMatchRows(t *testing.T) {
 	} {
 		pairs, closed, err := matchRows(c.rows)
 		if c.err != "" {
-			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), c.err) {
+			if !errors.Is(err, errdefs.ErrMismatch) || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 			continue

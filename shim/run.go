@@ -16,7 +16,7 @@ import (
 	"lightpath/shim/control"
 )
 
-// Run runs calls as one group and returns when all are complete, or with [ErrInProgress] where
+// Run runs calls as one group and returns when all are complete, or with [errdefs.ErrInProgress] where
 // their communicators do not block; they are all of one kind. Calls on streams or device memory run when the
 // streams come to them, and Run returns before. Calls of one communicator
 // keep their order, except that its one-sided calls come first, and its sends and receives are merged

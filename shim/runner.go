@@ -8,6 +8,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 )
 
 // runner is what a communicator keeps between groups so that running one allocates
@@ -86,7 +87,7 @@ func (r *runner) forget() {
 
 // misuse is an error of how calls were put together rather than of one argument.
 func (c *Call) misuse(err error) error {
-	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, ErrInvalidUsage)
+	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, errdefs.ErrInvalidUsage)
 }
 
 // report sends the leader what this rank is waiting in, or gives up on.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/errdefs"
 )
 
 // TestMissingFabric: the error names the variable.
@@ -103,5 +104,5 @@ func TestCommID(t *testing.T) {
 	}
 	t.Setenv("NCCL_COMM_ID", "nowhere")
 	_, err := NewUniqueID()
-	wantError(t, err, ErrInvalidUsage, "NCCL_COMM_ID")
+	wantError(t, err, errdefs.ErrInvalidUsage, "NCCL_COMM_ID")
 }

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 )
@@ -100,7 +101,7 @@ func (c *Comm) awaitShares(n *proposal, seq uint64) error {
 	case <-c.poisonCh:
 		return c.AsyncError()
 	case <-timer.C:
-		return fmt.Errorf("shim: rank %d: operation %d: no word from rank 0 on the shares of planes in %v: %w", c.args.Rank, seq, c.cfg.Timeout, ErrTimeout)
+		return fmt.Errorf("shim: rank %d: operation %d: no word from rank 0 on the shares of planes in %v: %w", c.args.Rank, seq, c.cfg.Timeout, errdefs.ErrTimeout)
 	}
 }
 

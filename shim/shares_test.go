@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 )
 
 // newSharing makes a communicator over TCP planes of this host whose calls, by their size, go by shares,
@@ -200,6 +201,6 @@ func TestSharesNeverConcluded(t *testing.T) {
 			t.Errorf("rank %d goes on", r)
 			continue
 		}
-		wantError(t, err, ErrTimeout, "shares of planes")
+		wantError(t, err, errdefs.ErrTimeout, "shares of planes")
 	}
 }

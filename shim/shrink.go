@@ -15,6 +15,7 @@ import (
 
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
@@ -57,7 +58,7 @@ func (c *Comm) meetAtDoor(h *bootstrap.Hello, try uint64) (err error) {
 	o := c.args.From
 	p := o.Parent
 	if o.Abort && p.AsyncError() == nil {
-		p.spread(fmt.Errorf("shim: rank %d shrinks the communicator (NCCL_SHRINK_ABORT): %w", p.args.Rank, ErrRevoked))
+		p.spread(fmt.Errorf("shim: rank %d shrinks the communicator (NCCL_SHRINK_ABORT): %w", p.args.Rank, errdefs.ErrRevoked))
 	}
 	if p.AsyncError() != nil {
 		p.yieldCircuits()
@@ -98,7 +99,7 @@ func (c *Comm) meetAtDoor(h *bootstrap.Hello, try uint64) (err error) {
 	}
 	c.id, c.table, err = bootstrap.Meet(ctx, []bootstrap.Place{at}, h, c.cfg.Timeout)
 	if err != nil && conflict.Load() != nil {
-		return fmt.Errorf("shim: rank %d: communicator not made: %s: %w", p.args.Rank, *conflict.Load(), ErrInvalidUsage)
+		return fmt.Errorf("shim: rank %d: communicator not made: %s: %w", p.args.Rank, *conflict.Load(), errdefs.ErrInvalidUsage)
 	}
 	if err != nil && errors.Is(err, syscall.ECONNREFUSED) {
 		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.Where(), err)

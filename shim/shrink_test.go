@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lightpath/shim/errdefs"
 )
 
 func TestShrink(t *testing.T) {
@@ -52,7 +54,7 @@ func TestShrinkDisagree(t *testing.T) {
 		return o
 	})
 	for _, err := range errs {
-		wantError(t, err, ErrInvalidUsage, "excludes rank 3", "excludes rank 2")
+		wantError(t, err, errdefs.ErrInvalidUsage, "excludes rank 3", "excludes rank 2")
 	}
 	f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{3}} })
 	none(t, errs)
@@ -77,7 +79,7 @@ func TestShrinkElsewhere(t *testing.T) {
 				return o
 			})
 			for _, err := range errs {
-				wantError(t, err, ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
+				wantError(t, err, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
 			}
 			f, errs := (&world{t, w.comms[1:4]}).bears(func(c *Comm) Origin {
 				return Origin{Parent: c, How: ByShrink, Exclude: []int{4, 0}}
@@ -105,7 +107,7 @@ func TestShrinkElsewhereLater(t *testing.T) {
 		gone <- struct{}{}
 		return err
 	}) {
-		wantError(t, err, ErrInvalidUsage, "rank 1", "excludes rank 3", "rank 2", "excludes ranks 0, 3")
+		wantError(t, err, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 3", "rank 2", "excludes ranks 0, 3")
 	}
 }
 
@@ -150,7 +152,7 @@ func TestShrinksInTurn(t *testing.T) {
 		both[i].From, both[i].NonBlocking = &Origin{Parent: w.comms[0], How: ByShrink, Exclude: []int{2}}, true
 	}
 	comms, err = Init(both)
-	wantError(t, err, ErrInProgress)
+	wantError(t, err, errdefs.ErrInProgress)
 	if err := comms[1].Abort(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,12 +178,12 @@ func TestShrinkAbort(t *testing.T) {
 			})
 			for i, err := range errs {
 				if i != lost {
-					wantError(t, err, ErrAborted)
+					wantError(t, err, errdefs.ErrAborted)
 				}
 			}
 			_, errs = left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{lost}} })
 			for _, err := range errs {
-				wantError(t, err, ErrAborted) // without NCCL_SHRINK_ABORT
+				wantError(t, err, errdefs.ErrAborted) // without NCCL_SHRINK_ABORT
 			}
 			f, errs := left.bears(func(c *Comm) Origin {
 				return Origin{Parent: c, How: ByShrink, Exclude: []int{lost}, Abort: true}
@@ -199,7 +201,7 @@ func TestShrinkAbort(t *testing.T) {
 		f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{2}, Abort: true} })
 		none(t, errs)
 		f.must(sums)
-		wantError(t, <-calls, ErrRevoked)
-		wantError(t, sums(w.comms[2]), ErrRevoked, "NCCL_SHRINK_ABORT")
+		wantError(t, <-calls, errdefs.ErrRevoked)
+		wantError(t, sums(w.comms[2]), errdefs.ErrRevoked, "NCCL_SHRINK_ABORT")
 	})
 }

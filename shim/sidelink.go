@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -42,7 +43,7 @@ func (s *oneSided) link(peer int) (*sideLink, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.counter = page.counter(peer)
+		l.counter = page.Counter(peer)
 	} else if err := l.connect(); err != nil {
 		l.close()
 		return nil, l.failed(err)
@@ -133,7 +134,7 @@ func (l *sideLink) window(number int) (*farWindow, error) {
 }
 
 func (l *sideLink) gone(number int) error {
-	return fmt.Errorf("shim: PutSignal: rank %d has deregistered its window number %d: %w", l.peer, number, ErrInvalidUsage)
+	return fmt.Errorf("shim: PutSignal: rank %d has deregistered its window number %d: %w", l.peer, number, errdefs.ErrInvalidUsage)
 }
 
 // put writes to a window of the target and counts a signal. data may be reused when it returns.
@@ -149,7 +150,7 @@ func (l *sideLink) put(number int, offset int64, data []byte) error {
 		return err
 	}
 	if offset+int64(len(data)) > w.size {
-		return fmt.Errorf("shim: PutSignal: %d bytes at %d end beyond rank %d's window, of %d bytes: %w", len(data), offset, l.peer, w.size, ErrInvalidUsage)
+		return fmt.Errorf("shim: PutSignal: %d bytes at %d end beyond rank %d's window, of %d bytes: %w", len(data), offset, l.peer, w.size, errdefs.ErrInvalidUsage)
 	}
 	if w.mem != nil {
 		copy(w.mem[offset:], data)
@@ -185,7 +186,7 @@ func (l *sideLink) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.args.Rank, l.s.c.table[l.peer].Where(), err, ErrRemote)
+	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.args.Rank, l.s.c.table[l.peer].Where(), err, errdefs.ErrRemote)
 }
 
 func (l *sideLink) close() {

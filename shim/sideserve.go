@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 )
 
@@ -57,7 +58,7 @@ func (s *oneSided) attend(conn net.Conn) error {
 	if err != nil || page == nil {
 		return err
 	}
-	if err := answerSide(conn, &sideAnswer{size: uint64(len(page.mem)), at: memfile.Find(page.fd, 0)}); err != nil {
+	if err := answerSide(conn, &sideAnswer{size: uint64(len(page.Mem)), at: memfile.Find(page.FD, 0)}); err != nil {
 		return err
 	}
 	for {
@@ -146,7 +147,7 @@ func (s *oneSided) describe(number int) (a sideAnswer, err error) {
 
 // onDevice is the error of a put to a window of a rank that is device memory.
 func (c *Comm) onDevice(rank, number int) error {
-	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank, number, ErrInvalidUsage)
+	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank, number, errdefs.ErrInvalidUsage)
 }
 
 var errWindowGone = errors.New("shim: the window has been deregistered")
@@ -183,7 +184,7 @@ func (s *oneSided) receive(conn net.Conn, m *sideMessage) error {
 	w, part, err := s.hold(int(m.window), m.offset, m.bytes)
 	if errors.Is(err, errWindowGone) {
 		if m.flags&sideAnswers == 0 {
-			s.c.spread(fmt.Errorf("shim: rank %d has deregistered window number %d, to which another still writes: %w", s.c.args.Rank, m.window, ErrInvalidUsage))
+			s.c.spread(fmt.Errorf("shim: rank %d has deregistered window number %d, to which another still writes: %w", s.c.args.Rank, m.window, errdefs.ErrInvalidUsage))
 			return err
 		}
 		if _, copyErr := io.CopyN(io.Discard, conn, int64(m.bytes)); copyErr != nil {

@@ -8,6 +8,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/errdefs"
 )
 
 // Simulate predicts how long a group of calls takes, in microseconds, and runs nothing. Calls of
@@ -118,7 +119,7 @@ func (c *Comm) predictCircuits(s shape) (float64, error) {
 	if s.wish.planes != 0 {
 		use = s.wish.planes
 	}
-	problem, _, err := c.light.pose(planShape(s), use.len(), nil)
+	problem, _, err := c.light.pose(planShape(s), use.Len(), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -136,7 +137,7 @@ func (c *Comm) predictPacket(s shape) (float64, error) {
 		return 0, err
 	}
 	if s.wish.planes != 0 && c.light == nil {
-		costs.BandwidthGbps *= float64(s.wish.planes.len()) / float64(len(c.packet.Planes()))
+		costs.BandwidthGbps *= float64(s.wish.planes.Len()) / float64(len(c.packet.Planes()))
 	}
 	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg, nil)
 	if err != nil {
@@ -182,7 +183,7 @@ func (c *Comm) packetModel() (*plans.Problem, error) {
 	case errors.Is(err, os.ErrNotExist): // it was there when the communicator was made
 		return p, nil
 	case err != nil:
-		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, ErrInvalidUsage)
+		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, errdefs.ErrInvalidUsage)
 	case !fab.Optical():
 		f := fab.Problem()
 		p.AlphaUS, p.HopUS, p.BandwidthGbps = f.AlphaUS, f.HopUS, 0

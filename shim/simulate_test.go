@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/result"
 )
 
 // simulated is a collective of count floats that nobody runs.
@@ -68,7 +69,7 @@ func TestSimulatePacket(t *testing.T) {
 	}
 	bad := simulated(c, CallReduce, 1)
 	bad.Peer = 9
-	if _, err := Simulate([]Call{bad}); ResultOf(err) != ResultInvalidArgument {
+	if _, err := Simulate([]Call{bad}); result.Of(err) != result.InvalidArgument {
 		t.Error(err)
 	}
 	for _, c := range w.comms {

@@ -12,6 +12,7 @@ import (
 	"lightpath/plans/planner"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -52,10 +53,10 @@ func TestVersionSkew(t *testing.T) {
 				if m.Kind != control.MsgRefuse {
 					return fmt.Errorf("an answer of kind %d", m.Kind)
 				}
-				return fmt.Errorf("%s: %w", m.Body, ErrInvalidUsage)
+				return fmt.Errorf("%s: %w", m.Body, errdefs.ErrInvalidUsage)
 			})
 			for _, err := range errs {
-				wantError(t, err, ErrInvalidUsage, "rank 1 (elsewhere, process 7) runs", "9.9.9", Version)
+				wantError(t, err, errdefs.ErrInvalidUsage, "rank 1 (elsewhere, process 7) runs", "9.9.9", Version)
 			}
 		})
 	}
@@ -97,7 +98,7 @@ func TestPlanesThatAreNotInterfaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Init([]InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}})
-		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_TRANSPORT=ebpf", says)
+		wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_TRANSPORT=ebpf", says)
 	}
 	refused("LIGHTPATH_FABRIC names no fabric")
 	lightFabric(t, 2, 2, nil)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/errdefs"
 )
 
 // soakTime is how long TestSoak runs: seconds, or in `make test-long` as long as
@@ -382,7 +383,7 @@ func (s *soak) abort(b *branch) error {
 		return nil
 	}) {
 		// A rank may have had all it needs before.
-		if err != nil && (r == victim || !errors.Is(err, ErrAborted)) {
+		if err != nil && (r == victim || !errors.Is(err, errdefs.ErrAborted)) {
 			return fmt.Errorf("rank %d, while rank %d aborts in %v: %w", r, victim, names(deeds), err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
 // stagedBuffers says which buffers of a call the CPU must have in staging memory.
@@ -15,7 +16,7 @@ type stagedBuffers struct {
 // staged finds out where the call's buffers are. It refuses memory that cannot be right.
 func (c *Call) staged() (where stagedBuffers, err error) {
 	if c.Kind.oneSided() {
-		place, err := devices.Locate(c.Send)
+		place, err := device.Active().Locate(c.Send)
 		if err == nil && place.Kind >= device.Managed {
 			err = c.invalid("localbuff %p is device memory: what is put is host memory, as windows are where it arrives", c.Send)
 		}
@@ -43,14 +44,14 @@ func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Pla
 	if size == 0 {
 		return at, nil
 	}
-	if at, err = devices.Locate(p); err != nil {
+	if at, err = device.Active().Locate(p); err != nil {
 		return at, err
 	}
 	if at.Kind == device.Host {
 		return at, c.mapped(name, p, size)
 	}
 	if at.Kind == device.Memory {
-		end, err := devices.Locate(unsafe.Add(p, size-1))
+		end, err := device.Active().Locate(unsafe.Add(p, size-1))
 		if err != nil {
 			return at, err
 		}
@@ -66,7 +67,7 @@ func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Pla
 
 // mapped refuses a buffer that the driver does not know and the CPU cannot read: device memory that has been freed is both.
 func (c *Call) mapped(name string, p unsafe.Pointer, size int64) error {
-	if size > 0 && !mapped(p, size) {
+	if size > 0 && !memory.Readable(p, size) {
 		return c.invalid("%s %p of %d bytes is neither device nor host memory: has it been freed?", name, p, size)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/kernel"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -31,7 +32,7 @@ func (o *optical) openInterfaces(fab *fabricInfo, port int) (*interfaces, error)
 	switch {
 	case err == nil && state.Digest != fab.digest():
 		return nil, fmt.Errorf("fabric %s that is up on this host was made from another file (%.12s) than %s (%.12s): %w",
-			state.Name, state.Digest, fab.path, fab.digest(), ErrInvalidUsage)
+			state.Name, state.Digest, fab.path, fab.digest(), errdefs.ErrInvalidUsage)
 	case err == nil:
 		return openKernel(state, port)
 	case !errors.Is(err, kernel.ErrNotUp) || o.at.DataPlane() == ocsctl.DataKernel:
@@ -64,7 +65,7 @@ func openNICs(fab *fabricInfo) (*interfaces, error) {
 		return err
 	}
 	if fab.Forwarding {
-		return nil, fmt.Errorf("fabric %s: forwarding: interfaces of this host forward nothing, only planes of `lightpath fabric up` do: %w", fab.path, ErrInvalidUsage)
+		return nil, fmt.Errorf("fabric %s: forwarding: interfaces of this host forward nothing, only planes of `lightpath fabric up` do: %w", fab.path, errdefs.ErrInvalidUsage)
 	}
 	for j := range fab.Planes {
 		p, err := openNIC(fab.Planes[j].Interface)
@@ -81,7 +82,7 @@ func openNICs(fab *fabricInfo) (*interfaces, error) {
 // openNIC opens a socket on an interface, at its first address.
 func openNIC(name string) (p ebpf.PlaneOptions, err error) {
 	if name == "" {
-		return p, fmt.Errorf("missing: planes that are not in the controller's memory need one: %w", ErrInvalidUsage)
+		return p, fmt.Errorf("missing: planes that are not in the controller's memory need one: %w", errdefs.ErrInvalidUsage)
 	}
 	nic, err := net.InterfaceByName(name)
 	if err != nil {
@@ -89,7 +90,7 @@ func openNIC(name string) (p ebpf.PlaneOptions, err error) {
 	}
 	addr, isV6, ok := control.UsableAddress(*nic)
 	if !ok {
-		return p, fmt.Errorf("it has no address: %w", ErrInvalidUsage)
+		return p, fmt.Errorf("it has no address: %w", errdefs.ErrInvalidUsage)
 	}
 	family, at := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: addr.As16()})
 	if !isV6 {

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
 // place finds memory for what the launch moves, and has its steps work there; nothing is on a stream yet.
@@ -13,7 +14,7 @@ func (l *launch) place(capture device.Capture) error {
 	if _, err := l.comm.enter(l.streams[0]); err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	// In a graph nothing is sure to go on beside something that waits: there all messages of a group are staged whole.
 	l.relaying = capture.ID == 0
 	size := l.measure()
@@ -26,10 +27,10 @@ func (l *launch) place(capture device.Capture) error {
 		if err != nil {
 			return err
 		}
-		l.graph, l.word, l.base, l.back = g, g.memory.word(), 0, l.streams[0]
-		l.write(unsafe.Add(g.memory.at, wordRoom))
+		l.graph, l.word, l.base, l.back = g, g.memory.Word(), 0, l.streams[0]
+		l.write(unsafe.Add(g.memory.At, memory.WordSize))
 		l.ran, l.due = 0, len(l.steps)
-		if err := devices.Retain(capture, l.token); err != nil {
+		if err := device.Active().Retain(capture, l.token); err != nil {
 			return err
 		}
 		l.kept = true
@@ -43,7 +44,7 @@ func (l *launch) place(capture device.Capture) error {
 	if err := d.serve(&l.relays); err != nil {
 		return err
 	}
-	l.word, l.base, l.back = d.control.word(), d.seq, l.streams[0]
+	l.word, l.base, l.back = d.control.Word(), d.seq, l.streams[0]
 	d.seq += uint32(len(l.steps))
 	l.ran, l.due = 0, len(l.steps)
 	if len(l.steps) > 1 {
@@ -60,18 +61,18 @@ func (l *launch) putFirst(capture device.Capture) error {
 	if _, err := l.comm.enter(s); err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	if err := d.follow(s, capture); err != nil {
 		return err
 	}
 	for _, other := range l.streams[1:] {
-		if err := errors.Join(devices.Record(d.joint, other), devices.Follow(s, d.joint)); err != nil {
+		if err := errors.Join(device.Active().Record(d.joint, other), device.Active().Follow(s, d.joint)); err != nil {
 			return err
 		}
 	}
 	for i := range l.scalars {
 		x := &l.scalars[i]
-		if err := devices.CopyOut(x.room, x.device, l.from[x.call].Type.Size(), s); err != nil {
+		if err := device.Active().CopyOut(x.room, x.device, l.from[x.call].Type.Size(), s); err != nil {
 			return err
 		}
 	}
@@ -86,7 +87,7 @@ func (l *launch) putSends(k int) error {
 	if _, err := l.comm.enter(l.streams[0]); err != nil {
 		return err
 	}
-	defer devices.Leave()
+	defer device.Active().Leave()
 	return l.sends(k)
 }
 
@@ -95,7 +96,7 @@ func (l *launch) putSends(k int) error {
 func (l *launch) sends(k int) error {
 	s, apart := l.streams[0], l.back != l.streams[0] && k >= stepRooms
 	if apart {
-		if err := devices.Await(s, l.word, l.base+uint32(k-stepRooms+1), false); err != nil {
+		if err := device.Active().Await(s, l.word, l.base+uint32(k-stepRooms+1), false); err != nil {
 			return err
 		}
 	}
@@ -105,14 +106,14 @@ func (l *launch) sends(k int) error {
 		}
 	}
 	if apart {
-		if err := devices.Follow(s, l.dev.turns[k%stepRooms]); err != nil {
+		if err := device.Active().Follow(s, l.dev.turns[k%stepRooms]); err != nil {
 			return err
 		}
 	}
 	last := k == len(l.steps)-1
 	if last {
 		for _, m := range l.relays.selfs {
-			if err := devices.Copy(m.to, m.from, m.bytes, s); err != nil {
+			if err := device.Active().Copy(m.to, m.from, m.bytes, s); err != nil {
 				return err
 			}
 		}
@@ -122,7 +123,7 @@ func (l *launch) sends(k int) error {
 		l.dev.outstanding.Add(1)
 	}
 	l.sent++
-	err := devices.Signal(s, l.token)
+	err := device.Active().Signal(s, l.token)
 	if err != nil {
 		if l.sent--; l.sent == 0 && l.graph == nil {
 			l.dev.outstanding.Add(-1)
@@ -144,8 +145,8 @@ func (l *launch) putResults(k int, capture device.Capture) error {
 	if _, err := l.comm.enter(s); err != nil {
 		return err
 	}
-	defer devices.Leave()
-	if err := devices.Await(l.back, l.word, l.base+uint32(k+1), false); err != nil {
+	defer device.Active().Leave()
+	if err := device.Active().Await(l.back, l.word, l.base+uint32(k+1), false); err != nil {
 		return err
 	}
 	for i := l.before(k).ins; i < l.steps[k].ins; i++ {
@@ -154,7 +155,7 @@ func (l *launch) putResults(k int, capture device.Capture) error {
 		}
 	}
 	if l.back != s {
-		if err := devices.Record(l.dev.turns[k%stepRooms], l.back); err != nil {
+		if err := device.Active().Record(l.dev.turns[k%stepRooms], l.back); err != nil {
 			return err
 		}
 	}
@@ -168,19 +169,19 @@ func (l *launch) putResults(k int, capture device.Capture) error {
 func (l *launch) putEnd(capture device.Capture) (err error) {
 	d, s := l.dev, l.streams[0]
 	if l.back != s {
-		err = devices.Follow(s, d.turns[(len(l.steps)-1)%stepRooms])
+		err = device.Active().Follow(s, d.turns[(len(l.steps)-1)%stepRooms])
 	}
 	if l.graph != nil {
-		err = devices.Store(s, l.word, 0)
+		err = device.Active().Store(s, l.word, 0)
 	}
 	for i := range l.relays.all {
 		lane := l.relays.all[i].lane
-		err = errors.Join(err, devices.Record(lane.event, lane.stream), devices.Follow(s, lane.event))
+		err = errors.Join(err, device.Active().Record(lane.event, lane.stream), device.Active().Follow(s, lane.event))
 	}
 	last := d.last(capture)
-	err = errors.Join(err, devices.Record(last, s))
+	err = errors.Join(err, device.Active().Record(last, s))
 	for _, other := range l.streams[1:] {
-		err = errors.Join(err, devices.Follow(other, last))
+		err = errors.Join(err, device.Active().Follow(other, last))
 	}
 	return err
 }
@@ -191,9 +192,9 @@ func (m *move) copyOut(s device.Stream) error {
 	case m.byCPU:
 		return nil
 	case m.strided():
-		return devices.CopyRows(m.room, m.width, m.buffer, m.pitch, m.width, m.rows, s)
+		return device.Active().CopyRows(m.room, m.width, m.buffer, m.pitch, m.width, m.rows, s)
 	}
-	return devices.CopyOut(m.room, m.buffer, m.width*m.rows, s)
+	return device.Active().CopyOut(m.room, m.buffer, m.width*m.rows, s)
 }
 
 func (m *move) copyIn(s device.Stream) error {
@@ -201,9 +202,9 @@ func (m *move) copyIn(s device.Stream) error {
 	case m.byCPU:
 		return nil
 	case m.strided():
-		return devices.CopyRows(m.buffer, m.pitch, m.room, m.width, m.width, m.rows, s)
+		return device.Active().CopyRows(m.buffer, m.pitch, m.room, m.width, m.width, m.rows, s)
 	}
-	return devices.CopyIn(m.buffer, m.room, m.width*m.rows, s)
+	return device.Active().CopyIn(m.buffer, m.room, m.width*m.rows, s)
 }
 
 // broken fails the communicator of a launch that is on its streams in part only: nobody can take that back. Its streams

@@ -8,6 +8,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
+	"lightpath/shim/planeset"
 )
 
 // planID names a plan: its digest.
@@ -38,7 +39,7 @@ type ticket struct {
 	flags   uint8
 	version uint32 // of the leader's table of plans
 	plan    planID
-	use     planeSet      // the planes that the communicator has been granted
+	use     planeset.Set  // the planes that the communicator has been granted
 	start   int64         // of the operation, nanoseconds since 1970, where planes move by time; else 0
 	planes  []planeTicket // by plane of the fabric; zero where not in use
 }
@@ -62,7 +63,7 @@ func appendTicket(b []byte, t *ticket) []byte {
 	le := binary.LittleEndian
 	ranks := 0
 	if t.flags&ticketMaps != 0 {
-		for j := range t.use.each() {
+		for j := range t.use.Each() {
 			ranks = len(t.planes[j].maps)
 		}
 	}
@@ -71,14 +72,14 @@ func appendTicket(b []byte, t *ticket) []byte {
 	b = append(b, t.plan[:]...)
 	b = le.AppendUint64(b, uint64(t.use))
 	b = le.AppendUint64(b, uint64(t.start))
-	for j := range t.use.each() {
+	for j := range t.use.Each() {
 		b = le.AppendUint32(b, t.planes[j].epoch)
 		b = le.AppendUint64(b, t.planes[j].hash)
 	}
 	if ranks == 0 {
 		return b
 	}
-	for j := range t.use.each() {
+	for j := range t.use.Each() {
 		for _, to := range t.planes[j].maps {
 			b = le.AppendUint16(b, uint16(to)) // Dark is 0xffff
 		}
@@ -93,9 +94,9 @@ func decodeTicket(b []byte, t *ticket) error {
 		return fmt.Errorf("%w: ticket of %d bytes", control.ErrMessage, len(b))
 	}
 	planes, ranks := int(b[1]), int(le.Uint16(b[2:]))
-	use := planeSet(le.Uint64(b[8+sha256.Size:]))
-	switch n := use.len(); {
-	case planes > plans.MaxPlanes || use&^allPlanes(planes) != 0:
+	use := planeset.Set(le.Uint64(b[8+sha256.Size:]))
+	switch n := use.Len(); {
+	case planes > plans.MaxPlanes || use&^planeset.All(planes) != 0:
 		return fmt.Errorf("%w: ticket for planes %#x of %d", control.ErrMessage, uint64(use), planes)
 	case (b[0]&ticketMaps != 0) != (ranks > 0) || len(b) != ticketHeader+n*(ticketPlane+2*ranks) || n == 0 && (ranks > 0 || b[0]&ticketPacket == 0):
 		return fmt.Errorf("%w: ticket of %d bytes for %d planes and %d ranks", control.ErrMessage, len(b), n, ranks)
@@ -107,8 +108,8 @@ func decodeTicket(b []byte, t *ticket) error {
 	}
 	clear(t.planes)
 	entries := b[ticketHeader:]
-	maps := entries[use.len()*ticketPlane:]
-	for j := range use.each() {
+	maps := entries[use.Len()*ticketPlane:]
+	for j := range use.Each() {
 		p := planeTicket{epoch: le.Uint32(entries), hash: le.Uint64(entries[4:])}
 		entries = entries[ticketPlane:]
 		if ranks > 0 {

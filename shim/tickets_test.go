@@ -11,6 +11,8 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/plans/fabric"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 	"lightpath/shim/settings"
 )
 
@@ -254,7 +256,7 @@ func TestAssignPorts(t *testing.T) {
 	} {
 		ports, err := assignPorts(k.table, 4)
 		if err != nil {
-			wantError(t, err, ErrInvalidUsage, k.want)
+			wantError(t, err, errdefs.ErrInvalidUsage, k.want)
 		} else if fmt.Sprint(ports) != k.want {
 			t.Errorf("%s: %v, want %s", name, ports, k.want)
 		}
@@ -268,7 +270,7 @@ func TestMismatchOnCircuits(t *testing.T) {
 	for _, err := range w.each(func(c *Comm) error {
 		return Run([]Call{allReduce(c, make([]float32, 10+c.Rank()/2))})
 	}) {
-		wantError(t, err, ErrMismatch, "count 10", "count 11", "rank 2")
+		wantError(t, err, errdefs.ErrMismatch, "count 10", "count 11", "rank 2")
 	}
 }
 
@@ -284,7 +286,7 @@ func TestMissingRankOnCircuits(t *testing.T) {
 		return Run([]Call{allReduce(c, make([]float32, 10))})
 	}) {
 		if r != 1 {
-			wantError(t, err, ErrTimeout, "rank 1 did not arrive")
+			wantError(t, err, errdefs.ErrTimeout, "rank 1 did not arrive")
 		}
 	}
 }
@@ -333,8 +335,8 @@ func TestNoSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Init([]InitArgs{{ID: id, Ranks: 2, Rank: 0}})
-	if err == nil || ResultOf(err) != ResultSystemError {
-		t.Errorf("got %v, result %d", err, ResultOf(err))
+	if err == nil || result.Of(err) != result.SystemError {
+		t.Errorf("got %v, result %d", err, result.Of(err))
 	}
 }
 
@@ -352,11 +354,11 @@ func TestSwitchDies(t *testing.T) {
 			}
 		}
 	}) {
-		if res := ResultOf(err); res != ResultSystemError && res != ResultRemoteError {
+		if res := result.Of(err); res != result.SystemError && res != result.RemoteError {
 			t.Errorf("rank %d: %v, result %d", r, err, res)
 		}
 	}
-	if errors.Is(w.comms[0].AsyncError(), ErrInternal) {
+	if errors.Is(w.comms[0].AsyncError(), errdefs.ErrInternal) {
 		t.Error(w.comms[0].AsyncError())
 	}
 }

@@ -62,7 +62,7 @@ const headStart = 4
 func (a *arbiter) schedule(s shape, plan *agreedPlan) error {
 	o := a.o
 	// A move that is due while another is under way would fail the plane.
-	for j := range a.t.use.each() {
+	for j := range a.t.use.Each() {
 		if err := a.await(j); err != nil {
 			return fmt.Errorf("shim: plane %d epoch %d: %w", j, o.now[j].epoch, err)
 		}

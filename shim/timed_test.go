@@ -18,6 +18,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/planeset"
 	"lightpath/shim/settings"
 )
 
@@ -54,14 +55,14 @@ func timetable(p *plans.Problem, plan *plans.Plan, current []circuit.Permutation
 // and wherever they stand, and no plane is asked to move while it moves.
 func TestDue(t *testing.T) {
 	for _, name := range []string{"static", "perstep", "harvest", "swot", "weave"} {
-		for _, use := range []planeSet{0b111, 0b101, 0b010} {
+		for _, use := range []planeset.Set{0b111, 0b101, 0b010} {
 			t.Run(fmt.Sprintf("%s/%b", name, use), func(t *testing.T) {
 				lightFabric(t, 4, 3, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 100 * time.Microsecond })
 				slack := settings.Slack{Part: 0.5, Fixed: time.Millisecond}
 				w := newWorld(t, 4)
 				o := w.comms[1].light
 				o.c.cfg.Planner, o.c.cfg.BarrierSlack = name, slack
-				problem, stepOf, err := o.pose(shape{kind: CallAllToAll, count: 50000}, use.len(), nil)
+				problem, stepOf, err := o.pose(shape{kind: CallAllToAll, count: 50000}, use.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,12 +82,12 @@ func TestDue(t *testing.T) {
 					due := o.due(e.prog, 7)
 					want := timetable(problem, plan, o.maps(use))
 					for j := range o.now {
-						if !use.has(j) && len(due[j]) > 0 {
+						if !use.Has(j) && len(due[j]) > 0 {
 							t.Errorf("plane %d is not in use, and moves at %v", j, due[j])
 						}
 					}
 					i := 0
-					for j := range use.each() {
+					for j := range use.Each() {
 						compareMoves(t, j, due[j], e.prog.Configs[j][1:], want, i, slack)
 						i++
 					}

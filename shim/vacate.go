@@ -6,6 +6,7 @@ import (
 
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
+	"lightpath/shim/planeset"
 )
 
 // Ports outside a communicator that have circuits to its members would have to agree to every
@@ -25,7 +26,7 @@ type vacateAsk struct {
 // vacate frees the members' circuits on the planes that are held. Where it cannot, they stay as
 // they are, and the operation goes by packet planes.
 func (a *arbiter) vacate() error {
-	for j := range a.held.each() {
+	for j := range a.held.Each() {
 		st := a.o.at.State(j)
 		target, ports := a.o.withoutOutside(st.Map)
 		if len(ports) == 0 {
@@ -37,8 +38,8 @@ func (a *arbiter) vacate() error {
 		if err := a.reach(j, st.Epoch+1); err != nil {
 			return err
 		}
-		a.o.reload(planeSet(1) << j)
-		a.moved |= planeSet(1) << j
+		a.o.reload(planeset.Set(1) << j)
+		a.moved |= planeset.Set(1) << j
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -46,16 +47,16 @@ type Warmed struct {
 //
 // Of cfg the planner, its limit, the tolerance and the algorithms matter; the job must run with
 // the same. Plans that begin at the planes' present maps (LIGHTPATH_PLAN_INITIAL=current) cannot
-// be foreseen. The result is in the order of calls. Errors: [ErrInvalidArgument], those of
+// be foreseen. The result is in the order of calls. Errors: [errdefs.ErrInvalidArgument], those of
 // [schedule.Build] and [cache.Cache.Put], that of ctx.
 func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks int, calls []CallShape, store *cache.Cache, progress func(plannings int)) ([]Warmed, error) {
 	switch {
 	case !fab.Optical():
-		return nil, fmt.Errorf("shim: the fabric has no circuits to plan: %w", ErrInvalidArgument)
+		return nil, fmt.Errorf("shim: the fabric has no circuits to plan: %w", errdefs.ErrInvalidArgument)
 	case ranks < 2 || ranks > fab.Ranks:
-		return nil, fmt.Errorf("shim: %d ranks are not 2..%d, the fabric's: %w", ranks, fab.Ranks, ErrInvalidArgument)
+		return nil, fmt.Errorf("shim: %d ranks are not 2..%d, the fabric's: %w", ranks, fab.Ranks, errdefs.ErrInvalidArgument)
 	case cfg.PlanCurrent:
-		return nil, fmt.Errorf("shim: plans that begin at the present circuits (LIGHTPATH_PLAN_INITIAL) cannot be made ahead: %w", ErrInvalidArgument)
+		return nil, fmt.Errorf("shim: plans that begin at the present circuits (LIGHTPATH_PLAN_INITIAL) cannot be made ahead: %w", errdefs.ErrInvalidArgument)
 	}
 	ports := make([]int, ranks)
 	for r := range ports {
@@ -168,13 +169,13 @@ func (c *CallShape) shape(ranks int) (shape, error) {
 		}
 		switch {
 		case c.Type >= datatype.NumTypes:
-			return shape{}, fmt.Errorf("shim: datatype %d is none: %w", c.Type, ErrInvalidArgument)
+			return shape{}, fmt.Errorf("shim: datatype %d is none: %w", c.Type, errdefs.ErrInvalidArgument)
 		case c.Root < 0 || c.Root >= ranks || c.Root > 0 && !k.rooted:
-			return shape{}, fmt.Errorf("shim: %s: root %d: %w", k.name, c.Root, ErrInvalidArgument)
+			return shape{}, fmt.Errorf("shim: %s: root %d: %w", k.name, c.Root, errdefs.ErrInvalidArgument)
 		case c.Count < 1 || c.Count > math.MaxInt64/uint64(8*ranks):
-			return shape{}, fmt.Errorf("shim: %s: count %d: %w", k.name, c.Count, ErrInvalidArgument)
+			return shape{}, fmt.Errorf("shim: %s: count %d: %w", k.name, c.Count, errdefs.ErrInvalidArgument)
 		}
 		return planShape(shape{kind: CallKind(kind), typ: c.Type, root: int32(c.Root), count: c.Count}), nil
 	}
-	return shape{}, fmt.Errorf("shim: %v is not planned: %w", c.Collective, ErrInvalidArgument)
+	return shape{}, fmt.Errorf("shim: %v is not planned: %w", c.Collective, errdefs.ErrInvalidArgument)
 }

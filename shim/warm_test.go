@@ -15,6 +15,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -184,16 +185,16 @@ func TestWarmRefuses(t *testing.T) {
 		edit  func(*settings.Config, *fabric.Fabric)
 		want  error
 	}{
-		"one rank":          {1, good, nil, ErrInvalidArgument},
-		"too many ranks":    {5, good, nil, ErrInvalidArgument},
-		"no elements":       {4, CallShape{schedule.AllReduce, datatype.Float32, 0, 0}, nil, ErrInvalidArgument},
-		"too many elements": {4, CallShape{schedule.AllReduce, datatype.Float32, 1 << 62, 0}, nil, ErrInvalidArgument},
-		"root of none":      {4, CallShape{schedule.AllReduce, datatype.Float32, 1000, 1}, nil, ErrInvalidArgument},
-		"no such root":      {4, CallShape{schedule.Reduce, datatype.Float32, 1000, 4}, nil, ErrInvalidArgument},
-		"no such type":      {4, CallShape{schedule.AllReduce, datatype.NumTypes, 1000, 0}, nil, ErrInvalidArgument},
-		"point to point":    {4, CallShape{schedule.SendRecv, datatype.Float32, 1000, 0}, nil, ErrInvalidArgument},
-		"present circuits":  {4, good, func(c *settings.Config, _ *fabric.Fabric) { c.PlanCurrent = true }, ErrInvalidArgument},
-		"no circuits":       {4, good, func(_ *settings.Config, f *fabric.Fabric) { f.Planes[0].OCS = "" }, ErrInvalidArgument},
+		"one rank":          {1, good, nil, errdefs.ErrInvalidArgument},
+		"too many ranks":    {5, good, nil, errdefs.ErrInvalidArgument},
+		"no elements":       {4, CallShape{schedule.AllReduce, datatype.Float32, 0, 0}, nil, errdefs.ErrInvalidArgument},
+		"too many elements": {4, CallShape{schedule.AllReduce, datatype.Float32, 1 << 62, 0}, nil, errdefs.ErrInvalidArgument},
+		"root of none":      {4, CallShape{schedule.AllReduce, datatype.Float32, 1000, 1}, nil, errdefs.ErrInvalidArgument},
+		"no such root":      {4, CallShape{schedule.Reduce, datatype.Float32, 1000, 4}, nil, errdefs.ErrInvalidArgument},
+		"no such type":      {4, CallShape{schedule.AllReduce, datatype.NumTypes, 1000, 0}, nil, errdefs.ErrInvalidArgument},
+		"point to point":    {4, CallShape{schedule.SendRecv, datatype.Float32, 1000, 0}, nil, errdefs.ErrInvalidArgument},
+		"present circuits":  {4, good, func(c *settings.Config, _ *fabric.Fabric) { c.PlanCurrent = true }, errdefs.ErrInvalidArgument},
+		"no circuits":       {4, good, func(_ *settings.Config, f *fabric.Fabric) { f.Planes[0].OCS = "" }, errdefs.ErrInvalidArgument},
 		"no plan": {4, good, func(c *settings.Config, f *fabric.Fabric) {
 			c.Planner, f.Forwarding, f.Planes = "static", false, f.Planes[:1]
 		}, planner.ErrInfeasible},

@@ -14,7 +14,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/internal/monotonic"
-	"lightpath/shim"
+	"lightpath/shim/result"
 )
 
 // job is the ranks of a scenario, and what they have said so far. Each operation is a run of its own, so
@@ -237,7 +237,7 @@ func (j *job) text(but ...int) string {
 			first = f
 		}
 	}
-	return strings.TrimSpace(strings.TrimSuffix(first.text, shim.ReportedByAnother))
+	return strings.TrimSpace(strings.TrimSuffix(first.text, result.ReportedByPeer))
 }
 
 // says reports whether a failure's text has one of words, "a|b".

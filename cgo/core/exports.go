@@ -21,6 +21,7 @@ import (
 	"lightpath/cgo/cuda"
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
+	"lightpath/shim/device"
 	"lightpath/shim/settings"
 )
 
@@ -47,7 +48,7 @@ func lpGoStart() *C.char {
 	}
 	shim.UseVerbs(verbs.Library{})
 	cuda.Tell(shim.Launches())
-	shim.UseDevices(cuda.Library{})
+	device.Use(cuda.Library{})
 	return C.CString(shim.Version)
 }
 

@@ -100,7 +100,7 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	}
 	shim.UseVerbs(n)
 	cuda.Tell(shim.Launches())
-	shim.UseDevices(cuda.Library{})
+	device.Use(cuda.Library{})
 	t.Cleanup(func() {
 		shim.UseVerbs(nil) // the devices stay: what communicators have there they give back in the background
 		if err := n.Close(); err != nil {

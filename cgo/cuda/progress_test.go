@@ -144,7 +144,7 @@ func newProgress(b *testing.B, ranks int) *progress {
 	l.must(err)
 	clear(unsafe.Slice((*byte)(l.room), 3*64))
 	cuda.Tell(handSignals{shim.Launches(), l.word(1)})
-	shim.UseDevices(driver)
+	device.Use(driver)
 	id, err := shim.NewUniqueID()
 	l.must(err)
 	args := make([]shim.InitArgs, ranks)

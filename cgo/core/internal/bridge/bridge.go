@@ -17,6 +17,8 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // Call is struct lp_call, field by field; cgo/core checks at compile time that it is.
@@ -60,9 +62,9 @@ func lookup(h uint64) (*shim.Comm, error) {
 		return c, nil
 	}
 	if h == 0 {
-		return nil, fmt.Errorf("comm is NULL: %w", shim.ErrInvalidArgument)
+		return nil, fmt.Errorf("comm is NULL: %w", errdefs.ErrInvalidArgument)
 	}
-	return nil, fmt.Errorf("comm is not a communicator of this library, or it has been destroyed: %w", shim.ErrInvalidArgument)
+	return nil, fmt.Errorf("comm is not a communicator of this library, or it has been destroyed: %w", errdefs.ErrInvalidArgument)
 }
 
 // small narrows an enumeration of C; what does not fit becomes a value that no enumeration
@@ -240,7 +242,7 @@ func Registered(h, handle uint64, window, end bool) (unsafe.Pointer, error) {
 // Recovered is the error of a panic: a defect of Lightpath must not end the program that
 // it is a guest of.
 func Recovered(panicked any, stack []byte) error {
-	return fmt.Errorf("panic: %v [%s]: %w", panicked, strings.Join(frames(stack, 4), " < "), shim.ErrInternal)
+	return fmt.Errorf("panic: %v [%s]: %w", panicked, strings.Join(frames(stack, 4), " < "), errdefs.ErrInternal)
 }
 
 // frames picks the innermost functions of Lightpath from a stack trace.
@@ -257,9 +259,9 @@ func frames(stack []byte, most int) []string {
 
 // Text writes an error's message, one line with NUL at its end, to buf and returns the
 // result. nil writes nothing.
-func Text(err error, buf []byte) shim.Result {
+func Text(err error, buf []byte) result.Result {
 	if err == nil || len(buf) == 0 {
-		return shim.ResultOf(err)
+		return result.Of(err)
 	}
 	text := strings.TrimPrefix(err.Error(), "shim: ")
 	n := copy(buf[:len(buf)-1], text)
@@ -269,5 +271,5 @@ func Text(err error, buf []byte) shim.Result {
 		}
 	}
 	buf[n] = 0
-	return shim.ResultOf(err)
+	return result.Of(err)
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"lightpath/shim"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/other"
 )
 
@@ -43,7 +44,7 @@ func (a *InitArgs) resolve() (shim.InitArgs, error) {
 }
 
 // Init makes communicators and returns their handles, all of them or none; 0 for those that a
-// split does not make. With [shim.ErrInProgress] the handles are good, and what they stand for
+// split does not make. With [errdefs.ErrInProgress] the handles are good, and what they stand for
 // is on its way.
 func Init(args []InitArgs) ([]uint64, error) {
 	resolved := make([]shim.InitArgs, len(args))
@@ -54,7 +55,7 @@ func Init(args []InitArgs) ([]uint64, error) {
 		}
 	}
 	made, result := shim.Init(resolved)
-	if result != nil && !errors.Is(result, shim.ErrInProgress) {
+	if result != nil && !errors.Is(result, errdefs.ErrInProgress) {
 		return nil, result
 	}
 	handles := make([]uint64, len(made))
@@ -202,10 +203,10 @@ func Ask(h uint64, q Question) (int32, error) {
 	case Device:
 		return int32(c.Device()), nil
 	}
-	return 0, fmt.Errorf("question %d: %w", q, shim.ErrInternal)
+	return 0, fmt.Errorf("question %d: %w", q, errdefs.ErrInternal)
 }
 
-// AsyncError returns the state of a communicator: what poisoned it, [shim.ErrInProgress], or
+// AsyncError returns the state of a communicator: what poisoned it, [errdefs.ErrInProgress], or
 // nil; the second error is that there is no such communicator.
 func AsyncError(h uint64) (state, err error) {
 	c, err := lookup(h)

@@ -1,4 +1,4 @@
-package shim
+package planeset
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 
 func TestPlaneSet(t *testing.T) {
 	for _, c := range []struct {
-		set      planeSet
+		set      Set
 		kind     plans.CircuitKind
 		list     string
 		len      int
-		usable   planeSet
+		usable   Set
 		complete int // the number of planes of which it is all, or 0
 	}{
 		{0, plans.Simplex, "[]", 0, 0, 0},
@@ -24,15 +24,15 @@ func TestPlaneSet(t *testing.T) {
 		{0b0110, plans.Interleaved, "[1 2]", 2, 0, 0},
 		{0b111100, plans.Interleaved, "[2 3 4 5]", 4, 0b111100, 0},
 		{0b11, plans.Duplex, "[0 1]", 2, 0b11, 2},
-		{1<<64 - 1, plans.Interleaved, fmt.Sprint(slices.Collect(planeSet(1<<64 - 1).each())), 64, 1<<64 - 1, 64},
+		{1<<64 - 1, plans.Interleaved, fmt.Sprint(slices.Collect(Set(1<<64 - 1).Each())), 64, 1<<64 - 1, 64},
 	} {
-		if got := fmt.Sprint(slices.Collect(c.set.each())); got != c.list || c.set.len() != c.len {
-			t.Errorf("%#b: %s, %d planes", c.set, got, c.set.len())
+		if got := fmt.Sprint(slices.Collect(c.set.Each())); got != c.list || c.set.Len() != c.len {
+			t.Errorf("%#b: %s, %d planes", c.set, got, c.set.Len())
 		}
-		if got := c.set.usable(c.kind); got != c.usable {
+		if got := c.set.Usable(c.kind); got != c.usable {
 			t.Errorf("%#b %s: %#b is usable, want %#b", c.set, c.kind, got, c.usable)
 		}
-		if c.complete > 0 && c.set != allPlanes(c.complete) {
+		if c.complete > 0 && c.set != All(c.complete) {
 			t.Errorf("%#b is not all of %d planes", c.set, c.complete)
 		}
 	}
@@ -45,10 +45,10 @@ func TestSpread(t *testing.T) {
 		Version: 1, Digest: "d", Initial: []circuit.Permutation{ring, back},
 		Planes: [][]plans.Entry{{{Kind: plans.Transmit, Bytes: 1}}, {{Kind: plans.Transmit, Bytes: 2}}},
 	}
-	if planeSet(0b11).spread(plan, 2) != plan {
+	if Set(0b11).Spread(plan, 2) != plan {
 		t.Error("a plan for all planes was copied")
 	}
-	wide := planeSet(0b1010).spread(plan, 4)
+	wide := Set(0b1010).Spread(plan, 4)
 	for j, want := range []circuit.Permutation{circuit.AllDark(3), ring, circuit.AllDark(3), back} {
 		if !wide.Initial[j].Equal(want) {
 			t.Errorf("plane %d begins at %v", j, wide.Initial[j])
