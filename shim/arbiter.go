@@ -91,7 +91,7 @@ func newArbiter(l *leader, o *optical) (*arbiter, error) {
 	a.idle.Stop()
 	a.rounds, a.demands = newRounds(a), newDemandPlans()
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	if dir := o.c.cfg.PlanDir; dir != "" {
+	if dir := o.c.Cfg.PlanDir; dir != "" {
 		var err error
 		if a.cache, err = cache.Open(dir); err != nil {
 			return nil, fmt.Errorf("shim: environment variable LIGHTPATH_PLAN_DIR: %w", err)
@@ -106,7 +106,7 @@ func (a *arbiter) handle(m *control.Message) error {
 	case control.MsgWant:
 		return a.want(m)
 	case control.MsgDone:
-		if a.done++; a.done == a.o.c.args.Ranks {
+		if a.done++; a.done == a.o.c.Ranks {
 			a.done = 0
 			a.idle.Reset(idleHold)
 		}
@@ -120,7 +120,7 @@ func (a *arbiter) handle(m *control.Message) error {
 }
 
 func (a *arbiter) want(m *control.Message) error {
-	n := a.o.c.args.Ranks
+	n := a.o.c.Ranks
 	w := a.wants[m.Seq]
 	if w == nil {
 		w = &want{sigs: make([]uint64, n), known: make([]bool, n)}
@@ -147,7 +147,7 @@ func (a *arbiter) want(m *control.Message) error {
 
 // grant decides how an operation that everyone has reached is done.
 func (a *arbiter) grant(seq uint64) error {
-	s, ok := a.o.c.flight.find(seq)
+	s, ok := flightOf(a.o.c).find(seq)
 	if !ok {
 		return fmt.Errorf("shim: arbiter: operation %d is not known: %w", seq, errdefs.ErrInternal)
 	}
@@ -160,8 +160,8 @@ func (a *arbiter) grant(seq uint64) error {
 	}
 	a.buf = appendTicket(a.buf[:0], &a.t)
 	m := control.Message{Kind: control.MsgTicket, Seq: seq, Body: a.buf}
-	a.o.c.star.Broadcast(&m, -1)
-	a.o.c.deliver(&control.Message{Kind: control.MsgTicket, Seq: seq, Body: append([]byte(nil), a.buf...)})
+	a.o.c.Star.Broadcast(&m, -1)
+	a.o.c.Deliver(&control.Message{Kind: control.MsgTicket, Seq: seq, Body: append([]byte(nil), a.buf...)})
 	return nil
 }
 
@@ -193,7 +193,7 @@ func (a *arbiter) decide(seq uint64, s shape) error {
 		a.t.flags = ticketPacket // until more planes are back
 	case shared:
 		a.t.flags = ticketPacket
-		a.o.c.log.Info(log.Coll, "operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", seq, plane)
+		a.o.c.Log.Info(log.Coll, "operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", seq, plane)
 	case p.best != nil:
 		plan = p.best
 	case p.interim != nil:
@@ -206,7 +206,7 @@ func (a *arbiter) decide(seq uint64, s shape) error {
 		return nil
 	}
 	a.t.plan = plan.id
-	if a.o.c.cfg.BarrierTime {
+	if a.o.c.Cfg.BarrierTime {
 		return a.schedule(s, plan)
 	}
 	return nil
@@ -242,14 +242,14 @@ func (a *arbiter) sendPlan(m *control.Message) error {
 	if err != nil {
 		return fmt.Errorf("shim: plan for rank %d: %w", m.From, err)
 	}
-	a.o.c.star.To(int(m.From), &control.Message{Kind: control.MsgPlan, Seq: m.Seq, Body: body})
+	a.o.c.Star.To(int(m.From), &control.Message{Kind: control.MsgPlan, Seq: m.Seq, Body: body})
 	return nil
 }
 
 // planFor returns the row of a shape, made and set to work where there was none.
 func (a *arbiter) planFor(s shape, use planeset.Set) (*planned, error) {
 	key := planKey{shape: s, planes: use.Len()}
-	if a.o.c.cfg.PlanCurrent {
+	if a.o.c.Cfg.PlanCurrent {
 		key.maps = a.o.standing(use)
 	}
 	if p := a.table[key]; p != nil {
@@ -276,7 +276,7 @@ func (a *arbiter) planFor(s shape, use planeset.Set) (*planned, error) {
 		a.adopt(s)
 		return p, nil
 	}
-	if a.o.c.cfg.PlanWait {
+	if a.o.c.Cfg.PlanWait {
 		result := job.run(a.ctx)
 		a.adopt(result)
 		if result.fresh {
@@ -314,12 +314,12 @@ func (a *arbiter) job(key planKey, use planeset.Set) (*planJob, error) {
 		if len(a.family) >= maxFamilies {
 			clear(a.family)
 		}
-		f.log, f.store = a.o.c.log, a.cache
+		f.log, f.store = a.o.c.Log, a.cache
 		a.family[f.key] = f
 	}
 	j, err := f.job(key)
 	if err == nil {
-		j.delay = a.o.c.cfg.Fault.PlanDelay
+		j.delay = a.o.c.Cfg.Fault.PlanDelay
 	}
 	return j, err
 }
@@ -327,7 +327,7 @@ func (a *arbiter) job(key planKey, use planeset.Set) (*planJob, error) {
 // widenFrom lets a plan serve more sizes than its own, one family at a time. Where plans begin
 // at the present circuits, they hardly recur.
 func (a *arbiter) widenFrom(j *planJob) {
-	if a.o.c.cfg.PlanCurrent {
+	if a.o.c.Cfg.PlanCurrent {
 		return
 	}
 	select {
@@ -345,7 +345,7 @@ func (a *arbiter) adopt(r solution) {
 		return // forgotten meanwhile
 	}
 	a.ver++
-	out := a.o.c.log
+	out := a.o.c.Log
 	switch {
 	case r.err == nil:
 		p.best = r.plan

@@ -15,8 +15,8 @@ import (
 
 // throughArena reports whether collectives of a kind go through the arena where they are not carried
 // by circuits.
-func (c *Comm) throughArena(k CallKind) bool {
-	return c.arena != nil && k < NumCallKinds && !k.p2p() && (len(c.cfg.Algorithms) == 0 || c.cfg.Algorithms[kinds[k].collective.String()] == "")
+func throughArena(c *Comm, k CallKind) bool {
+	return hostOf(c).arena != nil && k < NumCallKinds && !k.p2p() && (len(c.Cfg.Algorithms) == 0 || c.Cfg.Algorithms[kinds[k].collective.String()] == "")
 }
 
 // sharedRegion is FindMemory for memory that other processes can map.
@@ -26,19 +26,19 @@ func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
 }
 
 // cannotMap says that memory of ncclMemAlloc is like any other between two ranks.
-func (c *Comm) cannotMap(rank int, err error) {
-	c.log.Info(log.Net, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.args.Rank, rank, err)
+func cannotMap(c *Comm, rank int, err error) {
+	c.Log.Info(log.Net, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.Rank, rank, err)
 }
 
 // arenaAlgorithm is the name under which the log and traces know it.
 const arenaAlgorithm = "shared-memory"
 
 // newArenaEntry makes the entry of a shape that goes through the arena.
-func (c *Comm) newArenaEntry(s shape) *entry {
-	e := &entry{algorithm: arenaAlgorithm, kernels: kernelsOf(&s, c.args.Ranks), sig: s.callSignature()}
-	c.programs.put(s, e)
-	c.trace(&s, e)
-	c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.args.Rank, s.kind, s.count, s.typ, s.root, e.algorithm)
+func newArenaEntry(c *Comm, s shape) *entry {
+	e := &entry{algorithm: arenaAlgorithm, kernels: kernelsOf(&s, c.Ranks), sig: s.callSignature()}
+	hostOf(c).programs.put(s, e)
+	traceEntry(c, &s, e)
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.Rank, s.kind, s.count, s.typ, s.root, e.algorithm)
 	return e
 }
 
@@ -84,87 +84,87 @@ func (p *patience) learn(polls int, came bool) {
 	}
 }
 
-// polls is how often a call is to poll before it does anything else.
-func (c *Comm) polls() int {
+// pollsOf is how often a call is to poll before it does anything else.
+func pollsOf(c *Comm) int {
 	switch {
-	case c.cfg.Spin >= 0:
-		return 1 + c.cfg.Spin
-	case c.localRanks <= runtime.NumCPU():
-		return c.patience.polls()
+	case c.Cfg.Spin >= 0:
+		return 1 + c.Cfg.Spin
+	case c.LocalRanks <= runtime.NumCPU():
+		return hostOf(c).patience.polls()
 	}
 	return 1
 }
 
 // runAlone runs a group of one collective that goes through the arena.
 // Hot path: no allocation, no logging.
-func (c *Comm) runAlone(calls []Call) error {
+func runAlone(c *Comm, calls []Call) error {
 	call := &calls[0]
-	if err := c.usable(); err != nil {
+	if err := c.Usable(); err != nil {
 		return err
 	}
 	inPlace, err := call.check()
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
 	// While this thread waited for the lock another may have failed or destroyed it.
-	if err := c.usable(); err != nil {
+	if err := c.Usable(); err != nil {
 		return err
 	}
-	c.begin()
+	hostOf(c).begin()
 	sh := shapeOf(call, inPlace)
-	ref := taskRef{comm: c, entry: c.latest.entry}
+	ref := taskRef{comm: c, entry: hostOf(c).latest.entry}
 	if call.Count == 0 {
-		c.skip(&sh)
+		hostOf(c).skip(&sh)
 		return nil
 	}
-	if ref.entry == nil || c.latest.shape != sh {
-		if ref.entry, err = c.packetEntry(sh); err != nil {
-			return c.fail(err)
+	if ref.entry == nil || hostOf(c).latest.shape != sh {
+		if ref.entry, err = packetEntry(c, sh); err != nil {
+			return c.Fail(err)
 		}
-		c.latest = latest{sh, ref.entry}
+		hostOf(c).latest = latest{sh, ref.entry}
 	}
-	ref.seq, ref.flight = c.next(&sh, ref.entry)
+	ref.seq, ref.flight = hostOf(c).next(&sh, ref.entry)
 	ref.sig = ref.entry.sig
-	op := c.op()
+	op := hostOf(c).op()
 	ref.bindOp(op, call, inPlace)
-	if err := c.pollAlone(calls, ref, op); err != nil {
+	if err := pollAlone(c, calls, ref, op); err != nil {
 		return err
 	}
-	c.teach(call, &sh, &ref)
+	teach(c, call, &sh, &ref)
 	return nil
 }
 
 // pollAlone drives the one operation of a call to its end.
 // Hot path: no allocation, no logging.
-func (c *Comm) pollAlone(calls []Call, ref taskRef, op *sharedmem.Op) error {
-	polls := c.polls()
+func pollAlone(c *Comm, calls []Call, ref taskRef, op *sharedmem.Op) error {
+	polls := pollsOf(c)
 	for i := range polls + yieldAlone {
 		_, done, err := op.Poll()
 		switch {
 		case err != nil:
-			return c.waitFor(calls, ref, op, err)
+			return waitFor(c, calls, ref, op, err)
 		case done:
 			if i > spinShort {
-				c.patience.learn(polls, i < polls)
+				hostOf(c).patience.learn(polls, i < polls)
 			}
 			ref.finish()
 			return nil
 		case i >= polls:
-			if c.poison.Load() != nil {
+			if c.Failed() {
 				op.Abandon()
-				c.flight.end(ref.flight, failed)
+				flightOf(c).end(ref.flight, failed)
 				return c.AsyncError()
 			}
-			exec.Yield(c.alone)
+			exec.Yield(c.SoleRank)
 		}
 	}
-	return c.waitFor(calls, ref, op, nil)
+	return waitFor(c, calls, ref, op, nil)
 }
 
 // waitFor ends what runAlone has begun: with the error that it met, or by waiting.
-func (c *Comm) waitFor(calls []Call, ref taskRef, op *sharedmem.Op, met error) error {
+func waitFor(c *Comm, calls []Call, ref taskRef, op *sharedmem.Op, met error) error {
 	s := sessions.Get().(*session)
 	s.calls, s.comms = calls, append(s.comms, c)
 	var err error
@@ -181,7 +181,7 @@ func (c *Comm) waitFor(calls []Call, ref taskRef, op *sharedmem.Op, met error) e
 
 // bindArena prepares the task of a collective through the arena.
 func (s *session) bindArena(ref taskRef, inPlace bool) error {
-	op := ref.comm.op()
+	op := hostOf(ref.comm).op()
 	ref.bindOp(op, &s.calls[ref.call], inPlace)
 	return s.appendOp(ref, op)
 }
@@ -190,7 +190,7 @@ func (s *session) bindArena(ref taskRef, inPlace bool) error {
 func (r *taskRef) bindOp(op *sharedmem.Op, call *Call, inPlace bool) {
 	r.op = op
 	args := r.sharedCall(call, inPlace)
-	op.Bind(r.comm.arena, &args)
+	op.Bind(hostOf(r.comm).arena, &args)
 	r.toDivide(call)
 }
 
@@ -215,10 +215,10 @@ func (r *taskRef) sharedCall(call *Call, inPlace bool) sharedmem.Call {
 
 func (s *session) appendOp(ref taskRef, op *sharedmem.Op) error {
 	c := ref.comm
-	t := c.task()
+	t := hostOf(c).task()
 	t.Trace(false)
-	if err := t.Bind(exec.Call{Engine: op, Comm: c.id, Op: ref.seq, Endpoint: c.packet, Poison: &c.poison}); err != nil {
-		return c.fail(err)
+	if err := t.Bind(exec.Call{Engine: op, Comm: c.ID, Op: ref.seq, Endpoint: hostOf(c).packet, Poison: c.Poison()}); err != nil {
+		return c.Fail(err)
 	}
 	s.tasks, s.refs = append(s.tasks, t), append(s.refs, ref)
 	return nil

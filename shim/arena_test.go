@@ -14,9 +14,9 @@ func TestArenaIsUsed(t *testing.T) {
 	t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck")
 	w := newWorld(t, 2)
 	for _, c := range w.comms {
-		if !c.throughArena(CallAllReduce) || c.throughArena(CallAllToAll) || c.throughArena(CallSend) {
+		if !throughArena(c, CallAllReduce) || throughArena(c, CallAllToAll) || throughArena(c, CallSend) {
 			t.Errorf("rank %d: AllReduce %v, AlltoAll %v, Send %v through the arena",
-				c.Rank(), c.throughArena(CallAllReduce), c.throughArena(CallAllToAll), c.throughArena(CallSend))
+				c.Rank, throughArena(c, CallAllReduce), throughArena(c, CallAllToAll), throughArena(c, CallSend))
 		}
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -99,7 +99,7 @@ func TestNoRoomForArena(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newWorld(t, 2)
 	for _, c := range w.comms {
-		c.arena = nil // as if there had been no room: see transport/shm
+		hostOf(c).arena = nil // as if there had been no room: see transport/shm
 	}
 	if err := (collectiveCase{kind: CallAllReduce, typ: datatype.Int32, count: 777}).run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Error(err)

@@ -28,7 +28,7 @@ func listen(args InitArgs, cfg *settings.Config) (*listeners, error) {
 	l := &listeners{}
 	leader, alone := args.Rank == 0, args.Ranks == 1
 	if o := args.From; o != nil && o.How == BySplit {
-		leader, alone = o.Color != NoColor, o.Color == NoColor || o.Parent.args.Ranks == 1
+		leader, alone = o.Color != NoColor, o.Color == NoColor || o.Parent.Ranks == 1
 	}
 	if leader && !alone {
 		ln, err := listenTCP(cfg)
@@ -117,50 +117,50 @@ func chooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, err
 }
 
 // attachPacket makes the packet endpoint.
-func (c *Comm) attachPacket(kind string, l *listeners, sec control.Secret) (err error) {
+func attachPacket(c *Comm, kind string, l *listeners, sec control.Secret) (err error) {
 	switch kind {
 	case "inproc":
 		var e transport.Endpoint
-		if e, err = joinProcess(c.id, c.args.Ranks, c.cfg.Planes, c.args.Rank); err == nil {
-			c.setPacket(e)
+		if e, err = joinProcess(c.ID, c.Ranks, c.Cfg.Planes, c.Rank); err == nil {
+			setPacket(c, e)
 		}
 	case "shm":
-		err = c.attachShm()
+		err = attachShm(c)
 	case settings.TransportRDMA:
-		err = c.attachRDMA(sec)
+		err = attachRDMA(c, sec)
 	default:
-		err = c.attachTCP(l, sec)
+		err = attachTCP(c, l, sec)
 	}
 	if err != nil {
-		if setting := c.cfg.WantsRDMA(); kind == settings.TransportRDMA {
+		if setting := c.Cfg.WantsRDMA(); kind == settings.TransportRDMA {
 			kind += " (" + setting + ")"
 		}
-		return fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, kind, err)
+		return fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, kind, err)
 	}
 	return nil
 }
 
-func (c *Comm) setPacket(e transport.Endpoint) {
-	c.packet = e
-	c.addWaker(e.Wake)
+func setPacket(c *Comm, e transport.Endpoint) {
+	hostOf(c).packet = e
+	c.OnFailure(e.Wake)
 }
 
 // attachShm joins the segment that the leader creates.
-func (c *Comm) attachShm() error {
-	o := shm.Options{Ranks: c.args.Ranks, Planes: c.cfg.Planes, Rank: c.args.Rank}
-	if c.args.Ranks <= sharedmem.MaxRanks {
-		o.Shared = sharedmem.Size(c.args.Ranks)
+func attachShm(c *Comm) error {
+	o := shm.Options{Ranks: c.Ranks, Planes: c.Cfg.Planes, Rank: c.Rank}
+	if c.Ranks <= sharedmem.MaxRanks {
+		o.Shared = sharedmem.Size(c.Ranks)
 	}
-	if c.args.Rank == 0 {
+	if c.Rank == 0 {
 		name, e, err := shm.Create(o)
 		if err != nil {
 			return err
 		}
-		c.setShm(e)
-		c.star.Broadcast(&control.Message{Kind: control.MsgSegment, Body: []byte(name)}, -1)
+		setShm(c, e)
+		c.Star.Broadcast(&control.Message{Kind: control.MsgSegment, Body: []byte(name)}, -1)
 		return nil
 	}
-	m, err := c.await(control.MsgSegment, 0)
+	m, err := c.Await(control.MsgSegment, 0)
 	if err != nil {
 		return err
 	}
@@ -168,34 +168,34 @@ func (c *Comm) attachShm() error {
 	if err != nil {
 		return err
 	}
-	c.setShm(e)
+	setShm(c, e)
 	return nil
 }
 
-func (c *Comm) setShm(e transport.Endpoint) {
-	c.setPacket(e)
+func setShm(c *Comm, e transport.Endpoint) {
+	setPacket(c, e)
 	if s, ok := e.(transport.Sharer); ok {
-		c.arena = sharedmem.New(s, c.args.Ranks, c.args.Rank)
-		if c.arena != nil && c.cfg.LargePages {
-			c.arena.UseLargePages()
+		hostOf(c).arena = sharedmem.New(s, c.Ranks, c.Rank)
+		if hostOf(c).arena != nil && c.Cfg.LargePages {
+			hostOf(c).arena.UseLargePages()
 		}
-		if c.arena != nil {
-			c.arena.UseRegions(sharedRegion, c.cannotMap)
+		if hostOf(c).arena != nil {
+			hostOf(c).arena.UseRegions(sharedRegion, func(rank int, err error) { cannotMap(c, rank, err) })
 		}
 	}
 }
 
 // attachTCP joins the mesh of connections.
-func (c *Comm) attachTCP(l *listeners, sec control.Secret) error {
-	o := tcp.Options{Rank: c.args.Rank, Planes: c.cfg.Planes, Comm: c.id, Secret: sec, Congestion: c.cfg.Congestion}
-	for i := range c.table {
-		o.Addrs = append(o.Addrs, c.table[i].TCP)
+func attachTCP(c *Comm, l *listeners, sec control.Secret) error {
+	o := tcp.Options{Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: sec, Congestion: c.Cfg.Congestion}
+	for i := range c.Table {
+		o.Addrs = append(o.Addrs, c.Table[i].TCP)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.Cfg.Timeout)
 	defer cancel()
 	go func() { // a failure elsewhere ends the wait for connections here
 		select {
-		case <-c.poisonCh:
+		case <-c.FailedChan():
 			cancel()
 		case <-ctx.Done():
 		}
@@ -204,7 +204,7 @@ func (c *Comm) attachTCP(l *listeners, sec control.Secret) error {
 	if err != nil {
 		return err
 	}
-	c.setPacket(e)
+	setPacket(c, e)
 	return nil
 }
 

@@ -11,9 +11,9 @@ import (
 // nonBlocking starts a group whose communicators do not block, and reports errdefs.ErrInProgress; a
 // group whose communicators all block is none of its business.
 func (s *session) nonBlocking() (background bool, err error) {
-	background = s.comms[0].args.NonBlocking
+	background = s.comms[0].NonBlocking
 	for _, c := range s.comms {
-		if c.args.NonBlocking != background {
+		if c.NonBlocking != background {
 			return true, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", errdefs.ErrInvalidArgument)
 		}
 	}
@@ -21,9 +21,9 @@ func (s *session) nonBlocking() (background bool, err error) {
 		return false, nil
 	}
 	for i, c := range s.comms {
-		if !c.pending.CompareAndSwap(0, 1) {
+		if !c.TryOccupy() {
 			for _, begun := range s.comms[:i] {
-				begun.pending.Add(-1)
+				begun.Vacate()
 			}
 			return true, c.Busy()
 		}
@@ -50,7 +50,7 @@ func (c *Call) ownScalar() {
 func runInBackground(calls []Call, comms []*Comm) {
 	runUnwatched(calls, comms)
 	for _, c := range comms {
-		c.pending.Add(-1)
+		c.Vacate()
 	}
 }
 
@@ -64,7 +64,7 @@ func runUnwatched(calls []Call, comms []*Comm) {
 	sessions.Put(s)
 	if err != nil {
 		for _, c := range comms {
-			c.spread(err)
+			c.Spread(err)
 		}
 	}
 }

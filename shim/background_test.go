@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
 )
@@ -196,7 +197,7 @@ func TestAbortAnything(t *testing.T) {
 		},
 		"grow": func(t *testing.T) *Comm {
 			c := newQuickWorld(t, 1).comms[0]
-			id, err := c.GrowID()
+			id, err := GrowID(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +216,7 @@ func TestAbortAnything(t *testing.T) {
 					t.Error(errs[0])
 				}
 				wantError(t, c.AsyncError(), errdefs.ErrAborted)
-				<-c.released
+				<-c.Released()
 				// Aborted communicators leave their parents usable.
 				if parent != nil {
 					if err := finished(t, parent); err != nil {
@@ -356,7 +357,7 @@ func TestEveryOrder(t *testing.T) {
 
 // settle waits until nothing goes on in the background.
 func settle(c *Comm) {
-	for lifeState(c.life.Load()) != destroyed && errors.Is(c.State(), errdefs.ErrInProgress) {
+	for c.Life() != comm.Destroyed && errors.Is(c.State(), errdefs.ErrInProgress) {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -390,7 +391,7 @@ func doStep(c *Comm, step int) {
 	case 0:
 		_ = sums(c)
 	case 1:
-		comms, _ := Init([]InitArgs{{From: &Origin{Parent: c, How: BySplit}, NonBlocking: c.args.NonBlocking}})
+		comms, _ := Init([]InitArgs{{From: &Origin{Parent: c, How: BySplit}, NonBlocking: c.NonBlocking}})
 		for _, child := range comms {
 			_ = child.Abort()
 		}
@@ -412,12 +413,12 @@ func doStep(c *Comm, step int) {
 // destroyAnyhow ends communicators in whatever state they are.
 func (w *world) destroyAnyhow() {
 	for _, c := range w.comms {
-		if lifeState(c.life.Load()) != destroyed {
+		if c.Life() != comm.Destroyed {
 			_ = c.Abort()
 		}
 	}
 	for _, c := range w.comms {
-		<-c.released
+		<-c.Released()
 	}
 }
 

@@ -13,11 +13,11 @@ const briefMost = 16 << 10
 // Hot path: no allocation, no logging, no system call.
 func (l *launch) try(comms []*Comm) (over bool) {
 	c := comms[0]
-	if !l.isBrief() || !c.mu.TryLock() {
+	if !l.isBrief() || !c.Turn.TryLock() {
 		return false
 	}
-	if c.sound() != nil || !c.knows(&l.calls[0]) {
-		c.mu.Unlock()
+	if c.Sound() != nil || !knows(c, &l.calls[0]) {
+		c.Turn.Unlock()
 		return false
 	}
 	l.copyOuts(0)
@@ -55,7 +55,7 @@ func (l *launch) goOn() error {
 
 // leave gives back what a step that try has begun has had.
 func (l *launch) leave(s *session) {
-	l.comm.mu.Unlock()
+	l.comm.Turn.Unlock()
 	s.reset()
 	sessions.Put(s)
 }
@@ -67,36 +67,36 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	call, c := &l.calls[0], l.comm
-	if call.Kind >= NumCallKinds || call.Kind.p2p() || call.Options != (Options{}) || call.Scalar != nil || c.light != nil {
+	if call.Kind >= NumCallKinds || call.Kind.p2p() || call.Options != (Options{}) || call.Scalar != nil || opticalOf(c) != nil {
 		return false
 	}
-	most := briefMost / uint64(call.Type.Size()*c.args.Ranks)
+	most := briefMost / uint64(call.Type.Size()*c.Ranks)
 	if call.Count == 0 || call.Count > most {
 		return false
 	}
-	return c.args.Ranks == 1 ||
-		c.throughArena(call.Kind) && c.arena.InSmallSlots(kinds[call.Kind].collective, int(call.Peer), int(call.Count)*call.Type.Size())
+	return c.Ranks == 1 ||
+		throughArena(c, call.Kind) && hostOf(c).arena.InSmallSlots(kinds[call.Kind].collective, int(call.Peer), int(call.Count)*call.Type.Size())
 }
 
 // knows reports whether a call has been made before, and nothing but the call is to be done. c.mu is held.
-func (c *Comm) knows(call *Call) bool {
+func knows(c *Comm, call *Call) bool {
 	inPlace, err := call.check()
-	if err != nil || c.shares != nil {
+	if err != nil || sharesOf(c) != nil {
 		return false
 	}
-	e := c.programs.get(shapeOf(call, inPlace))
+	e := hostOf(c).programs.get(shapeOf(call, inPlace))
 	return e != nil && e.brings == nil
 }
 
 // begin drives the tasks that have been bound for as long as a driver's thread may: about 1 us where others are waited for.
 func (s *session) begin(c *Comm) (ended bool, err error) {
 	rounds := spinLong
-	if c.args.Ranks > 1 {
-		rounds = min(c.polls(), rounds)
+	if c.Ranks > 1 {
+		rounds = min(pollsOf(c), rounds)
 	}
 	if ended, err = exec.Try(s.tasks, rounds); ended {
 		s.ended()
 	}
-	c.patience.learn(rounds, ended && rounds == spinLong)
+	hostOf(c).patience.learn(rounds, ended && rounds == spinLong)
 	return ended, err
 }

@@ -32,7 +32,7 @@ func newBeginner(t *testing.T, ranks int) *beginner {
 	}
 	for r, c := range b.comms {
 		b.settle(r)
-		w := &c.dev.worker
+		w := &onDeviceOf(c).worker
 		w.mu.Lock()
 		w.loop = func() {
 			b.woken[r].Add(1)
@@ -70,7 +70,7 @@ func (b *beginner) settle(rank int) {
 	if err := b.synchronize(rank); err != nil {
 		b.t.Fatal(err)
 	}
-	w := &b.comms[rank].dev.worker
+	w := &onDeviceOf(b.comms[rank]).worker
 	b.until("the worker rests", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -141,7 +141,7 @@ func TestBeginTogether(t *testing.T) {
 		}
 		b.wakeUps(1-first, int32((i+1)/2))
 	}
-	f := &b.comms[0].flight
+	f := flightOf(b.comms[0])
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for n := uint64(1); n <= f.last; n++ {
@@ -154,10 +154,10 @@ func TestBeginTogether(t *testing.T) {
 // TestBeginBusy: a step of a communicator that somebody uses is the worker's.
 func TestBeginBusy(t *testing.T) {
 	b := newBeginner(t, 1)
-	b.comms[0].mu.Lock()
+	b.comms[0].Turn.Lock()
 	b.launch(0, beginnerCount)
 	b.until("the worker has the step", func() bool { return b.woken[0].Load() == 1 })
-	b.comms[0].mu.Unlock()
+	b.comms[0].Turn.Unlock()
 	b.settle(0)
 	b.has(0, beginnerCount, 1)
 }
@@ -174,7 +174,7 @@ func TestBegunAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.settle(0)
-	f := &b.comms[0].flight
+	f := flightOf(b.comms[0])
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if op := f.at(2); op.outcome != failed {

@@ -37,11 +37,17 @@ type birth struct {
 	done chan struct{}
 }
 
+// handleBirths has the leader gather what ranks ask for, and ranks take its answers.
+func handleBirths(c *Comm) {
+	c.HandleAtLeader(control.MsgKin, func(m *control.Message) { leaderOf(c).births.ask(m) })
+	c.Handle(control.MsgKinAnswer, func(m *control.Message) { birthOf(c).kin.answer(m) })
+}
+
 // ask takes the wish of a rank.
 func (b *births) ask(m *control.Message) {
 	a := new(kinAsk)
 	from := int(m.From)
-	if err := control.DecodeStrict(m.Body, a); err != nil || from >= b.c.args.Ranks {
+	if err := control.DecodeStrict(m.Body, a); err != nil || from >= b.c.Ranks {
 		return // a rank that speaks nonsense times out
 	}
 	b.mu.Lock()
@@ -52,7 +58,7 @@ func (b *births) ask(m *control.Message) {
 	}
 	r := b.rounds[m.Seq]
 	if r == nil {
-		r = &birth{seq: m.Seq, how: How(m.Arg), asks: make([]*kinAsk, b.c.args.Ranks), done: make(chan struct{})}
+		r = &birth{seq: m.Seq, how: How(m.Arg), asks: make([]*kinAsk, b.c.Ranks), done: make(chan struct{})}
 		if b.rounds == nil {
 			b.rounds = map[uint64]*birth{}
 		}
@@ -99,14 +105,14 @@ const watchEvery = 20 * time.Millisecond
 func (b *births) watch(r *birth) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	over := time.NewTimer(b.c.cfg.Timeout)
+	over := time.NewTimer(b.c.Cfg.Timeout)
 	defer over.Stop()
 	for {
 		late := false
 		select {
 		case <-r.done:
 			return
-		case <-b.c.released:
+		case <-b.c.Released():
 			return
 		case <-over.C:
 			late = true
@@ -128,7 +134,7 @@ func (b *births) absent(r *birth, late bool) error {
 	for rank, a := range r.asks {
 		if a == nil {
 			missing = append(missing, rank)
-			if b.c.star.HasLeft(rank) {
+			if b.c.Star.HasLeft(rank) {
 				left = append(left, rank)
 			}
 		}
@@ -137,7 +143,7 @@ func (b *births) absent(r *birth, late bool) error {
 	case len(left) > 0:
 		return fmt.Errorf("shim: %v: %s of the parent left it: %w", r.how, status.ListRanks(left), errdefs.ErrRemote)
 	case late:
-		return fmt.Errorf("shim: %v: timed out after %v: %s never called it: %w", r.how, b.c.cfg.Timeout, status.ListRanks(missing), errdefs.ErrTimeout)
+		return fmt.Errorf("shim: %v: timed out after %v: %s never called it: %w", r.how, b.c.Cfg.Timeout, status.ListRanks(missing), errdefs.ErrTimeout)
 	}
 	return nil
 }
@@ -146,13 +152,13 @@ func (b *births) absent(r *birth, late bool) error {
 func (b *births) refuse(seq uint64, ranks []int, err error) {
 	class, text := result.Encode(err)
 	for _, rank := range ranks {
-		b.c.star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)})
+		b.c.Star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)})
 	}
 }
 
 func (b *births) answer(seq uint64, rank int, a *kinAnswer) {
 	body, _ := json.Marshal(a) // plain structs: cannot fail
-	b.c.star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Body: body})
+	b.c.Star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Body: body})
 }
 
 // decide answers everyone once all have asked.

@@ -82,7 +82,7 @@ func Check(c *Call) error {
 	if c.Comm == nil {
 		return fmt.Errorf("shim: %v: comm is NULL: %w", c.Kind, errdefs.ErrInvalidArgument)
 	}
-	if err := c.Comm.usable(); err != nil {
+	if err := c.Comm.Usable(); err != nil {
 		return err
 	}
 	if c.Kind.oneSided() {
@@ -102,7 +102,7 @@ func (c *Call) check() (inPlace bool, err error) {
 	if c.Kind >= NumCallKinds {
 		return false, c.invalid("no such call")
 	}
-	k, n := &kinds[c.Kind], c.Comm.args.Ranks
+	k, n := &kinds[c.Kind], c.Comm.Ranks
 	if c.Type >= datatype.NumTypes {
 		return false, c.invalid("datatype %d is none", c.Type)
 	}
@@ -141,8 +141,8 @@ func (c *Call) check() (inPlace bool, err error) {
 }
 
 func (c *Call) checkStream() error {
-	if c.Stream != 0 && c.Comm.dev == nil {
-		return c.invalid("stream is not NULL, and the communicator has no device: %v", c.Comm.noDevice)
+	if c.Stream != 0 && onDeviceOf(c.Comm) == nil {
+		return c.invalid("stream is not NULL, and the communicator has no device: %v", factsOf(c.Comm).noDevice)
 	}
 	return nil
 }
@@ -152,12 +152,12 @@ func (c *Call) checkStream() error {
 func (c *Call) extents() (send, recv int64) {
 	k := &kinds[c.Kind]
 	block := int64(c.Count) * int64(c.Type.Size())
-	atRoot := int(c.Peer) == c.Comm.args.Rank
+	atRoot := int(c.Peer) == c.Comm.Rank
 	if !k.sendRoot || atRoot {
-		send = blocks(k.send, c.Comm.args.Ranks) * block
+		send = blocks(k.send, c.Comm.Ranks) * block
 	}
 	if !k.recvRoot || atRoot {
-		recv = blocks(k.recv, c.Comm.args.Ranks) * block
+		recv = blocks(k.recv, c.Comm.Ranks) * block
 	}
 	return send, recv
 }
@@ -180,7 +180,7 @@ func (c *Call) overlap(send, recv int64) (inPlace bool, err error) {
 		return false, nil
 	}
 	// The rank's own block of the larger buffer lies on the smaller one.
-	own := uintptr(int64(c.Comm.args.Rank) * int64(c.Count) * int64(c.Type.Size()))
+	own := uintptr(int64(c.Comm.Rank) * int64(c.Count) * int64(c.Type.Size()))
 	k := &kinds[c.Kind]
 	switch {
 	case k.send == k.recv && s == r,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 )
@@ -40,7 +41,7 @@ func (s *session) runMixed() error {
 
 // runCircuits runs the calls of one communicator in their order, each under its ticket.
 func (s *session) runCircuits(c *Comm) error {
-	if c.light == nil {
+	if opticalOf(c) == nil {
 		if err := s.bind(c); err != nil {
 			return err
 		}
@@ -50,7 +51,7 @@ func (s *session) runCircuits(c *Comm) error {
 		if call := &s.calls[i]; call.Comm != c || call.Kind.p2p() {
 			continue
 		}
-		c.begin()
+		hostOf(c).begin()
 		s.tasks, s.refs = s.tasks[:0], s.refs[:0]
 		run := s.runTicketed
 		if s.calls[i].crossing != nil {
@@ -60,13 +61,13 @@ func (s *session) runCircuits(c *Comm) error {
 			return err
 		}
 	}
-	c.begin()
+	hostOf(c).begin()
 	s.tasks, s.refs = s.tasks[:0], s.refs[:0]
 	first, err := s.gather(c)
 	switch {
 	case err != nil || first < 0:
 		return err
-	case c.postsRounds():
+	case postsRounds(c):
 		return s.runRound(c, first)
 	}
 	if err := s.bindMessages(c, first); err != nil {
@@ -77,7 +78,7 @@ func (s *session) runCircuits(c *Comm) error {
 
 // runTicketed runs one collective as the leader decides.
 func (s *session) runTicketed(c *Comm, i int) error {
-	o, call := c.light, &s.calls[i]
+	o, call := opticalOf(c), &s.calls[i]
 	inPlace, err := call.check()
 	if err != nil {
 		return err
@@ -91,26 +92,26 @@ func (s *session) runTicketed(c *Comm, i int) error {
 		return s.drive()
 	}
 	ref := taskRef{comm: c, call: i, sig: sh.callSignature()}
-	ref.seq, ref.flight = c.next(&sh, nil)
-	c.flight.ask(ref.flight, false)
+	ref.seq, ref.flight = hostOf(c).next(&sh, nil)
+	flightOf(c).ask(ref.flight, false)
 	t, err := s.ticket(&ref)
 	if err != nil {
-		return c.fail(err)
+		return c.Fail(err)
 	}
-	c.flight.ask(ref.flight, true)
+	flightOf(c).ask(ref.flight, true)
 	if err := s.bindTicket(ref, t, sh); err != nil {
-		return c.fail(err)
+		return c.Fail(err)
 	}
 	e := s.refs[0].entry
-	c.flight.bound(ref.flight, e, t.use, e.plan != nil)
+	flightOf(c).bound(ref.flight, e, t.use, e.plan != nil)
 	if err := s.drive(); err != nil {
 		return err
 	}
 	if e.plan != nil {
 		o.advance(t.use, e.prog.Configs)
 	}
-	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
-		return c.fail(err)
+	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
+		return c.Fail(err)
 	}
 	return nil
 }
@@ -118,19 +119,19 @@ func (s *session) runTicketed(c *Comm, i int) error {
 // bindTicket binds the task that a ticket asks for.
 func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 	c := ref.comm
-	o := c.light
+	o := opticalOf(c)
 	o.learn(t)
 	if t.flags&ticketPacket != 0 {
 		if t.flags&ticketAlways != 0 {
 			o.packet[planShape(sh)] = true
 		}
-		if ref.entry, err = c.packetEntry(sh); err != nil {
+		if ref.entry, err = packetEntry(c, sh); err != nil {
 			return err
 		}
 		return s.bindPacketEntry(ref, sh.inPlace)
 	}
 	if err := o.settle(t); err != nil {
-		return fmt.Errorf("shim: rank %d operation %d: %w", c.args.Rank, ref.seq, err)
+		return fmt.Errorf("shim: rank %d operation %d: %w", c.Rank, ref.seq, err)
 	}
 	plan, err := o.obtain(t, ref.seq, sh)
 	if err != nil {
@@ -153,35 +154,35 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 // found.
 func (s *session) ticket(ref *taskRef) (*ticket, error) {
 	c := ref.comm
-	if err := c.star.ToLeader(&control.Message{Kind: control.MsgWant, Seq: ref.seq, Arg: uint64(ref.sig)}); err != nil {
+	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgWant, Seq: ref.seq, Arg: uint64(ref.sig)}); err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(c.cfg.Timeout)
+	deadline := time.Now().Add(c.Cfg.Timeout)
 	own := !s.opts.Deadline.IsZero() && s.opts.Deadline.Before(deadline)
 	if own {
 		deadline = s.opts.Deadline
 	}
 	for {
-		m, err := c.awaitFor(control.MsgTicket, ref.seq, min(time.Second, time.Until(deadline)))
+		m, err := c.AwaitFor(control.MsgTicket, ref.seq, min(time.Second, time.Until(deadline)))
 		switch {
 		case err == nil:
-			if err := decodeTicket(m.Body, &c.light.ticket); err != nil {
+			if err := decodeTicket(m.Body, &opticalOf(c).ticket); err != nil {
 				return nil, err
 			}
-			t := &c.light.ticket
-			return t, c.light.fits(t)
-		case !errors.Is(err, errNothing):
+			t := &opticalOf(c).ticket
+			return t, opticalOf(c).fits(t)
+		case !errors.Is(err, comm.ErrNothing):
 			return nil, err
 		case time.Now().Before(deadline):
-			c.report(control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
+			reportCall(c, control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
 		case own:
-			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.args.Rank, ref.seq, exec.ErrDeadline)
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.Rank, ref.seq, exec.ErrDeadline)
 		default:
-			c.giveUp(ref.seq, ref.sig, &s.calls[ref.call], nil)
-			if _, err := c.awaitFor(control.MsgTicket, ref.seq, time.Second); !errors.Is(err, errNothing) && err != nil {
+			reportTimeout(c, ref.seq, ref.sig, &s.calls[ref.call], nil)
+			if _, err := c.AwaitFor(control.MsgTicket, ref.seq, time.Second); !errors.Is(err, comm.ErrNothing) && err != nil {
 				return nil, err
 			}
-			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.args.Rank, ref.seq, c.cfg.Timeout, errdefs.ErrTimeout)
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.Rank, ref.seq, c.Cfg.Timeout, errdefs.ErrTimeout)
 		}
 	}
 }

@@ -185,20 +185,20 @@ func (x *crossing) ready(which uintptr) {
 		go x.run()
 	case tokenEnd:
 		x.over.Store(true)
-		x.in.c.light.end.Wake()
+		opticalOf(x.in.c).end.Wake()
 	default:
 		x.through[which].Add(1)
-		x.in.c.light.end.Wake()
+		opticalOf(x.in.c).end.Wake()
 	}
 }
 
 // run runs the crossing, and lets the streams go on, whatever has come of it.
 func (x *crossing) run() {
 	c := x.in.c
-	if c.sound() == nil {
+	if c.Sound() == nil {
 		runUnwatched([]Call{x.call}, []*Comm{c})
 	}
-	failed := c.sound() != nil
+	failed := c.Sound() != nil
 	if failed {
 		for j := range x.base {
 			raise(x.word(j), x.base[j]+uint32(len(x.e.script.Stages[j])))
@@ -227,34 +227,34 @@ func raise(word *uint32, to uint32) {
 
 // runCrossing runs an interposed call on circuits, as the leader decides.
 func (s *session) runCrossing(c *Comm, i int) error {
-	o, call := c.light, &s.calls[i]
+	o, call := opticalOf(c), &s.calls[i]
 	x := call.crossing
 	sh := shapeOf(call, false)
 	sh.wish, sh.scripted = wish{}, true
 	ref := taskRef{comm: c, call: i, sig: sh.callSignature(), entry: x.e.entry}
-	ref.seq, ref.flight = c.next(&sh, nil)
-	c.flight.ask(ref.flight, false)
+	ref.seq, ref.flight = hostOf(c).next(&sh, nil)
+	flightOf(c).ask(ref.flight, false)
 	t, err := s.ticket(&ref)
 	if err != nil {
-		return c.fail(err)
+		return c.Fail(err)
 	}
-	c.flight.ask(ref.flight, true)
+	flightOf(c).ask(ref.flight, true)
 	if err := x.bind(t, ref.seq); err != nil {
-		return c.fail(fmt.Errorf("shim: rank %d operation %d: %w", c.args.Rank, ref.seq, err))
+		return c.Fail(fmt.Errorf("shim: rank %d operation %d: %w", c.Rank, ref.seq, err))
 	}
-	c.flight.bound(ref.flight, ref.entry, t.use, true)
-	task := c.task()
+	flightOf(c).bound(ref.flight, ref.entry, t.use, true)
+	task := hostOf(c).task()
 	task.Trace(false)
-	if err := task.Bind(exec.Call{Engine: x, Comm: c.id, Op: ref.seq, Endpoint: o.end, Poison: &c.poison}); err != nil {
-		return c.fail(err)
+	if err := task.Bind(exec.Call{Engine: x, Comm: c.ID, Op: ref.seq, Endpoint: o.end, Poison: c.Poison()}); err != nil {
+		return c.Fail(err)
 	}
 	s.tasks, s.refs = append(s.tasks, task), append(s.refs, ref)
 	if err := s.drive(); err != nil {
 		return err
 	}
 	o.advance(t.use, x.full)
-	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
-		return c.fail(err)
+	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
+		return c.Fail(err)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (s *session) runCrossing(c *Comm, i int) error {
 // bind takes over where a ticket says that the planes are, and brings them to the maps that the plan begins with.
 func (x *crossing) bind(t *ticket, seq uint64) error {
 	c := x.in.c
-	o := c.light
+	o := opticalOf(c)
 	o.learn(t)
 	if t.flags&ticketPacket != 0 || t.plan != x.e.plan.id {
 		return fmt.Errorf("the ticket is not for the plan that is on streams: %w", errdefs.ErrInternal)
@@ -284,7 +284,7 @@ func (x *crossing) bind(t *ticket, seq uint64) error {
 		return err
 	}
 	for j := range t.use.Each() {
-		if full := x.full[j]; len(full) > len(maps[j]) && full[0][c.args.Rank] != full[1][c.args.Rank] {
+		if full := x.full[j]; len(full) > len(maps[j]) && full[0][c.Rank] != full[1][c.Rank] {
 			if err := o.switches.Post(j, o.base[j], full[1]); err != nil {
 				return x.failed(j, err)
 			}
@@ -313,7 +313,7 @@ func (x *crossing) Poll() (moved, done bool, err error) {
 
 // poll does what can be done for a lane.
 func (x *crossing) poll(j int) (moved bool, err error) {
-	l, o := &x.lanes[j], x.in.c.light
+	l, o := &x.lanes[j], opticalOf(x.in.c)
 	epoch, err := o.at.Poll(j)
 	if err != nil {
 		return false, x.failed(j, err)
@@ -349,12 +349,12 @@ func (x *crossing) poll(j int) (moved bool, err error) {
 }
 
 func (x *crossing) failed(j int, err error) error {
-	return fmt.Errorf("shim: rank %d plane %d epoch %d: %w", x.in.c.args.Rank, j, x.lanes[j].epoch+uint32(x.lanes[j].stage), err)
+	return fmt.Errorf("shim: rank %d plane %d epoch %d: %w", x.in.c.Rank, j, x.lanes[j].epoch+uint32(x.lanes[j].stage), err)
 }
 
 // Waiting implements [exec.Engine].
 func (x *crossing) Waiting() exec.Wait {
-	w := exec.Wait{Rank: x.in.c.args.Rank, Op: x.in.c.seq, Peer: -1, Plane: -1}
+	w := exec.Wait{Rank: x.in.c.Rank, Op: hostOf(x.in.c).seq, Peer: -1, Plane: -1}
 	for j := range x.lanes {
 		l := &x.lanes[j]
 		if l.complete {
@@ -363,7 +363,7 @@ func (x *crossing) Waiting() exec.Wait {
 		w.Plane, w.Epoch = j, l.epoch+uint32(l.stage)
 		if !l.inForce {
 			w.Kind, w.Epoch = program.Reconfigure, w.Epoch-1
-			w.Detail = x.in.c.light.at.Waiting(j)
+			w.Detail = opticalOf(x.in.c).at.Waiting(j)
 		} else {
 			w.Kind, w.Detail = program.Reconfigure, "messages on streams are not through"
 		}
@@ -375,7 +375,7 @@ func (x *crossing) Waiting() exec.Wait {
 // decideScripted fills in the ticket of an interposed call. Its plan is on streams already, and nothing else will do.
 func (a *arbiter) decideScripted(s shape) error {
 	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, a.held, 0
-	p := a.o.c.inter.Load().known(planShape(s))
+	p := interposerOf(a.o.c).known(planShape(s))
 	if p == nil || p.plan == nil {
 		return fmt.Errorf("shim: arbiter: %v is on streams without a plan: %w", &s, errdefs.ErrInternal)
 	}

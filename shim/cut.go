@@ -12,11 +12,11 @@ const mostPieces = 128
 const pieceAlign = 256
 
 // settleCut decides how long calls of the communicator may be in one piece.
-func (c *Comm) settleCut() {
-	c.cut = 0
-	for i := range c.table {
-		if c.table[i].Device && c.table[i].Fabric == "" {
-			c.cut = c.cfg.Staging
+func settleCut(c *Comm) {
+	factsOf(c).cut = 0
+	for i := range c.Table {
+		if c.Table[i].Device && c.Table[i].Fabric == "" {
+			factsOf(c).cut = c.Cfg.Staging
 		}
 	}
 }
@@ -24,18 +24,18 @@ func (c *Comm) settleCut() {
 // pieceCount returns how many elements of each block a piece of the call has: all of them where it is not cut.
 // Hot path: no allocation.
 func (c *Call) pieceCount() uint64 {
-	if c.Comm.cut == 0 || c.Kind >= NumCallKinds || !c.Type.Valid() || c.whole != 0 {
+	if factsOf(c.Comm).cut == 0 || c.Kind >= NumCallKinds || !c.Type.Valid() || c.whole != 0 {
 		return c.Count
 	}
 	k, width := &kinds[c.Kind], int64(c.Type.Size())
 	if k.send < 0 || k.recv < 0 {
-		width *= int64(c.Comm.args.Ranks)
+		width *= int64(c.Comm.Ranks)
 	}
 	size := int64(c.Count) * width // of the larger buffer
-	if size <= c.Comm.cut {
+	if size <= factsOf(c.Comm).cut {
 		return c.Count
 	}
-	n := uint64(max(c.Comm.cut, (size+mostPieces-1)/mostPieces) / width)
+	n := uint64(max(factsOf(c.Comm).cut, (size+mostPieces-1)/mostPieces) / width)
 	align := uint64(pieceAlign / c.Type.Size())
 	return min(max(n/align, 1)*align, c.Count)
 }

@@ -85,7 +85,7 @@ func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 		if err != nil {
 			return err
 		}
-		if c.dev != nil && c.dev.direct != nil {
+		if onDeviceOf(c) != nil && onDeviceOf(c).direct != nil {
 			err = errors.New("the devices reach each other")
 		}
 		return errors.Join(err, c.Destroy())

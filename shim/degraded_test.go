@@ -54,8 +54,8 @@ func (c outageController) Poll(plane int) (uint32, error) {
 func (o *outage) over(worlds ...*world) {
 	for _, w := range worlds {
 		for _, c := range w.comms {
-			if _, twice := c.light.at.ocsClient.(outageController); !twice {
-				c.light.at.ocsClient = outageController{c.light.at.ocsClient, o}
+			if _, twice := opticalOf(c).at.ocsClient.(outageController); !twice {
+				opticalOf(c).at.ocsClient = outageController{opticalOf(c).at.ocsClient, o}
 			}
 		}
 	}
@@ -215,8 +215,8 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	leader.down.Store(0)
 	other.looks.Store(20)
 	w.must(call)
-	if w.comms[1].light.ticket.use != 0b11 {
-		t.Errorf("planes %#b are in use", w.comms[1].light.ticket.use)
+	if opticalOf(w.comms[1]).ticket.use != 0b11 {
+		t.Errorf("planes %#b are in use", opticalOf(w.comms[1]).ticket.use)
 	}
 	givenBack(t, core)
 	other.down.Store(0b01)
@@ -239,13 +239,13 @@ func TestDegradedResultsAreTheSame(t *testing.T) {
 	sum := func() string {
 		results := make([]string, 4)
 		w.must(func(c *Comm) error {
-			rng := rand.New(rand.NewPCG(1, uint64(c.Rank())))
+			rng := rand.New(rand.NewPCG(1, uint64(c.Rank)))
 			buf := make([]float32, 1001)
 			for i := range buf {
 				buf[i] = rng.Float32() - 0.5
 			}
 			err := Run([]Call{allReduce(c, buf)})
-			results[c.Rank()] = fmt.Sprint(buf)
+			results[c.Rank] = fmt.Sprint(buf)
 			return err
 		})
 		return fmt.Sprint(results)

@@ -115,7 +115,7 @@ func (a *arbiter) planDemand(d *demand) (*plans.Plan, error) {
 		}
 		a.demands.table[key] = known
 		total, busiest := d.total()
-		a.o.c.log.Info(log.Tuning, "demand of %d pairs, %d bytes, %d at the busiest port: planner %s, predicted %.1f us, lower bound %.1f us, planned in %v",
+		a.o.c.Log.Info(log.Tuning, "demand of %d pairs, %d bytes, %d at the busiest port: planner %s, predicted %.1f us, lower bound %.1f us, planned in %v",
 			len(d.pairs), total, busiest, known.plan.Planner, known.plan.CCTUS, known.plan.LowerBoundUS, a.demands.took)
 	} else if !known.refined {
 		known.refined = true
@@ -139,7 +139,7 @@ func (a *arbiter) planNow(k *plannedDemand) error {
 		return err
 	}
 	k.plan = plain
-	cfg := a.o.c.cfg
+	cfg := a.o.c.Cfg
 	switch {
 	case cfg.Demand == settings.DemandPlain:
 		k.refined = true // plain is what was asked for
@@ -183,7 +183,7 @@ func (k *plannedDemand) better(ctx context.Context, o spectra.Options) error {
 
 // refine searches for a better plan of a matrix that has come again.
 func (a *arbiter) refine(key demandKey, p *plans.Problem) {
-	plan, err := spectra.Solve(a.ctx, p, spectra.Options{TimeLimit: a.o.c.cfg.PlanLimit})
+	plan, err := spectra.Solve(a.ctx, p, spectra.Options{TimeLimit: a.o.c.Cfg.PlanLimit})
 	if err != nil || errors.Is(a.ctx.Err(), context.Canceled) {
 		return
 	}
@@ -196,7 +196,7 @@ func (a *arbiter) refine(key demandKey, p *plans.Problem) {
 // adoptRefinement takes over a plan that is better than the one in force.
 func (a *arbiter) adoptRefinement(r refinement) {
 	if k := a.demands.table[r.key]; k != nil && r.plan.CCTUS < k.plan.CCTUS {
-		a.o.c.log.Info(log.Tuning, "demand: predicted %.1f us instead of %.1f, lower bound %.1f", r.plan.CCTUS, k.plan.CCTUS, r.plan.LowerBoundUS)
+		a.o.c.Log.Info(log.Tuning, "demand: predicted %.1f us instead of %.1f, lower bound %.1f", r.plan.CCTUS, k.plan.CCTUS, r.plan.LowerBoundUS)
 		k.plan = r.plan
 	}
 }

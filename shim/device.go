@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
 )
@@ -63,34 +64,35 @@ var errNoContext = errors.New("no CUDA context was current on the thread that ma
 
 // findDevice gives the communicator its device: the one that it was asked for, or that of the calling thread's
 // context. Programs that use none, or one whose driver is of no use, may communicate all the same.
-func (c *Comm) findDevice() {
-	if o := c.args.From; o != nil && o.Parent.dev == nil {
-		c.noDevice = o.Parent.noDevice
+func findDevice(c *Comm) {
+	if o := birthOf(c).args.From; o != nil && onDeviceOf(o.Parent) == nil {
+		factsOf(c).noDevice = factsOf(o.Parent).noDevice
 		return
 	}
-	if c.noDevice = errNoContext; device.Active() != nil {
+	if factsOf(c).noDevice = errNoContext; device.Active() != nil {
 		current, uses, err := device.Active().Current()
 		switch {
 		case err != nil:
-			c.noDevice = err
+			factsOf(c).noDevice = err
 		case uses:
-			if c.args.Device < 0 {
-				c.args.Device = current
+			if c.Device < 0 {
+				c.Device = current
 			}
-			if c.args.Device >= 0 {
-				c.dev, c.noDevice = &onDevice{regions: make(chan struct{}, 1)}, nil
-				c.findPeers(current)
+			if c.Device >= 0 {
+				factsOf(c).noDevice = nil
+				onDeviceSlot.Set(c, &onDevice{regions: make(chan struct{}, 1)})
+				findPeers(c, current)
 			}
 		}
 	}
-	c.args.Device = max(c.args.Device, 0)
+	c.Device = max(c.Device, 0)
 }
 
-// enter makes the context of a stream the goroutine's until Leave, and returns its device. Default streams are those of the communicator's
+// enterStream makes the context of a stream the goroutine's until Leave, and returns its device. Default streams are those of the communicator's
 // own context, whatever context the calling thread has, if any.
-func (c *Comm) enter(s device.Stream) (on int, err error) {
-	if p, able := device.Active().(device.Peers); able && s <= device.LastDefault && c.dev.ctx != 0 {
-		return c.args.Device, p.EnterContext(c.dev.ctx)
+func enterStream(c *Comm, s device.Stream) (on int, err error) {
+	if p, able := device.Active().(device.Peers); able && s <= device.LastDefault && onDeviceOf(c).ctx != 0 {
+		return c.Device, p.EnterContext(onDeviceOf(c).ctx)
 	}
 	return device.Active().Enter(s)
 }
@@ -187,10 +189,10 @@ func (d *onDevice) last(capture device.Capture) device.Event {
 	return d.captured
 }
 
-// drain waits until all launches are over, or the communicator has failed.
-func (c *Comm) drain() {
-	if d := c.dev; d != nil {
-		c.sleepUntil(func() bool { return d.over() && c.inter.Load().over() })
+// drainStreams waits until all launches are over, or the communicator has failed.
+func drainStreams(c *Comm) {
+	if d := onDeviceOf(c); d != nil {
+		sleepUntil(c, func() bool { return d.over() && interposerOf(c).over() })
 	}
 }
 
@@ -198,23 +200,23 @@ func (c *Comm) drain() {
 // communicator's calls on other ranks, which may have the same calls on streams.
 func awaitLaunches(calls []Call) {
 	for i := range calls {
-		if c := calls[i].Comm; c != nil && c.dev != nil && !c.launchesHaveRun() {
-			c.sleepUntil(c.launchesHaveRun)
+		if c := calls[i].Comm; c != nil && onDeviceOf(c) != nil && !launchesHaveRun(c) {
+			sleepUntil(c, func() bool { return launchesHaveRun(c) })
 		}
 	}
 }
 
 // launchesHaveRun reports whether nothing is on streams that has not run.
-func (c *Comm) launchesHaveRun() bool {
-	if x := c.dev.gdr; x != nil && x.circuits && x.in.cross.outstanding.Load() > 0 {
+func launchesHaveRun(c *Comm) bool {
+	if x := onDeviceOf(c).gdr; x != nil && x.circuits && x.in.cross.outstanding.Load() > 0 {
 		return false
 	}
-	return c.dev.outstanding.Load() == 0
+	return onDeviceOf(c).outstanding.Load() == 0
 }
 
 // sleepUntil waits for a condition, or until the communicator has failed.
-func (c *Comm) sleepUntil(done func() bool) {
-	for pause := 20 * time.Microsecond; c.poison.Load() == nil && !done(); pause = min(2*pause, time.Millisecond) {
+func sleepUntil(c *Comm, done func() bool) {
+	for pause := 20 * time.Microsecond; !c.Failed() && !done(); pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)
 	}
 }
@@ -243,7 +245,7 @@ func (d *onDevice) close() {
 		d.direct.watcher.end()
 		select {
 		case <-d.direct.watcher.over:
-		case <-time.After(linger): // a stream that others hold up; it goes on in the background
+		case <-time.After(comm.Linger): // a stream that others hold up; it goes on in the background
 		}
 	}
 	if !d.over() {

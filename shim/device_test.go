@@ -218,7 +218,7 @@ func (g *gpus) sequence(w *world, rng *rand.Rand, length int) {
 		}
 	}
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		for i := range calls[r] {
 			if captured && i == from {
 				g.Capture(g.streams[r][0])
@@ -254,7 +254,7 @@ func (g *gpus) sequence(w *world, rng *rand.Rand, length int) {
 
 // leaveStreams waits until no launch is left of a communicator.
 func leaveStreams(c *Comm) {
-	for !c.dev.over() {
+	for !onDeviceOf(c).over() {
 		runtime.Gosched()
 	}
 }
@@ -311,7 +311,7 @@ func TestStagingIsBounded(t *testing.T) {
 	w := newWorld(t, 2)
 	const count = 1 << 20
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		send, recv := g.Memory(r, 2*count), g.Memory(r, 2*count)
 		for _, kind := range []CallKind{CallAllReduce, CallAllGather, CallReduceScatter, CallAllToAll, CallBroadcast} {
 			call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}
@@ -325,7 +325,7 @@ func TestStagingIsBounded(t *testing.T) {
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}
-	if got, err := w.comms[0].MemStats(MemPersist); err != nil || got < 4*64<<10 {
+	if got, err := MemStats(w.comms[0], MemPersist); err != nil || got < 4*64<<10 {
 		t.Errorf("MemStats: %d, %v", got, err)
 	}
 }
@@ -352,7 +352,7 @@ func TestStepsOverlap(t *testing.T) {
 		case o.Stream == g.streams[0][0] && o.Kind == devicetest.CopyOut:
 			out++
 			outs <- out
-		case o.Kind == devicetest.CopyIn && o.Bytes > 0 && o.Stream == w.comms[0].dev.back:
+		case o.Kind == devicetest.CopyIn && o.Bytes > 0 && o.Stream == onDeviceOf(w.comms[0]).back:
 			in++
 			ins <- in
 		}
@@ -427,7 +427,7 @@ func TestAbortedLaunch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.comms[1].AsyncError(); err == nil {
-		<-w.comms[1].poisonCh
+		<-w.comms[1].FailedChan()
 	}
 }
 
@@ -450,7 +450,7 @@ func TestPiecesOfOtherCalls(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				<-w.comms[0].poisonCh
+				<-w.comms[0].FailedChan()
 				if err := w.comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {
 					t.Error(err)
 				}

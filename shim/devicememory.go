@@ -104,7 +104,7 @@ func (m *deviceMemory) add(at unsafe.Pointer, r deviceRegion) {
 	m.at[at] = r
 	for _, x := range m.users {
 		if x.ctx == r.ctx {
-			x.c.dev.regionsChanged()
+			onDeviceOf(x.c).regionsChanged()
 		}
 	}
 }

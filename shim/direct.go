@@ -82,10 +82,10 @@ const directAlgorithm = "device-memory"
 
 // onPeers reports whether calls of a kind go through the memory of devices, whatever buffers they have.
 func (c *Call) onPeers() bool {
-	if c.Comm == nil || c.Comm.dev == nil || c.Kind.oneSided() || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
+	if c.Comm == nil || onDeviceOf(c.Comm) == nil || c.Kind.oneSided() || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
 		return false
 	}
-	d := c.Comm.dev
+	d := onDeviceOf(c.Comm)
 	return d.direct != nil || d.gdr != nil && (!d.gdr.circuits || c.scripted)
 }
 
@@ -166,8 +166,8 @@ func (g *directGroup) run(calls []Call) error {
 		}
 	}
 	for _, c := range g.waits {
-		c.drain()
-		c.hear()
+		drainStreams(c)
+		failIfPeerFailed(c)
 		if err := c.AsyncError(); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (g *directGroup) run(calls []Call) error {
 // byID orders communicators alike on all ranks.
 func byID(a, b *Comm) int {
 	switch {
-	case a.id < b.id || a.id == b.id && a.args.Rank < b.args.Rank:
+	case a.ID < b.ID || a.ID == b.ID && a.Rank < b.Rank:
 		return -1
 	case a == b:
 		return 0
@@ -192,7 +192,7 @@ func (g *directGroup) settle(c *Comm) error {
 	if err != nil {
 		return err
 	}
-	if here && c.args.Ranks == 1 {
+	if here && c.Ranks == 1 {
 		for i := range g.calls {
 			if g.calls[i].Comm == c {
 				g.rest = append(g.rest, g.calls[i])
@@ -253,7 +253,7 @@ func (r *hostRoom) finish(err error) {
 
 // stage has a communicator's calls work on page-locked memory: devices need that, and nobody waits for a copy on the way.
 func (g *directGroup) stage(c *Comm) error {
-	if err := device.Active().(device.Peers).EnterContext(c.dev.ctx); err != nil {
+	if err := device.Active().(device.Peers).EnterContext(onDeviceOf(c).ctx); err != nil {
 		return err
 	}
 	defer device.Active().Leave()

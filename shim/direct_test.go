@@ -105,7 +105,7 @@ func TestDirectNotMade(t *testing.T) {
 			g.Fail("", 0)
 			direct := 0
 			for _, c := range w.comms {
-				if c.dev.direct != nil {
+				if onDeviceOf(c).direct != nil {
 					direct++
 				}
 			}
@@ -161,7 +161,7 @@ func TestDirectDeadline(t *testing.T) {
 	if err := Run([]Call{call}); err != nil {
 		t.Fatal(err)
 	}
-	<-w.comms[0].poisonCh
+	<-w.comms[0].FailedChan()
 	if err := w.comms[0].AsyncError(); !errors.Is(err, errdefs.ErrTimeout) || !strings.Contains(err.Error(), "no stream of rank 1 is in one") {
 		t.Error(err)
 	}
@@ -187,7 +187,7 @@ func TestDirectRecorder(t *testing.T) {
 		}
 	}
 	for r, c := range w.comms {
-		if now := c.flight.glance(); !now.running || now.op.seq != 1 {
+		if now := flightOf(c).glance(); !now.running || now.op.seq != 1 {
 			t.Errorf("rank %d: %+v", r, now.op)
 		}
 	}
@@ -196,7 +196,7 @@ func TestDirectRecorder(t *testing.T) {
 		if err := g.synchronize(r); err != nil {
 			t.Fatal(err)
 		}
-		if now := c.flight.glance(); now.running || now.last.outcome != completed || now.counts[CallAllReduce] != 1 {
+		if now := flightOf(c).glance(); now.running || now.last.outcome != completed || now.counts[CallAllReduce] != 1 {
 			t.Errorf("rank %d: %+v", r, now)
 		}
 	}

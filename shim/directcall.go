@@ -23,7 +23,7 @@ func (x *direct) put(calls []Call, here bool) error {
 	if err != nil {
 		return err
 	}
-	on, err := x.c.enter(x.stream)
+	on, err := enterStream(x.c, x.stream)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (x *direct) put(calls []Call, here bool) error {
 	if err := x.firstStream(on, others); err != nil {
 		return err
 	}
-	if err := x.c.dev.prepare(false); err != nil {
+	if err := onDeviceOf(x.c).prepare(false); err != nil {
 		return err
 	}
 	if err := x.announce(calls); err != nil {
@@ -42,7 +42,7 @@ func (x *direct) put(calls []Call, here bool) error {
 	}
 	if err := x.enqueue(); err != nil {
 		// Some of it is on streams, and nobody can take it back.
-		x.c.spread(err)
+		x.c.Spread(err)
 		x.breakOff()
 		return err
 	}
@@ -107,7 +107,7 @@ func (x *direct) addOp(call *Call) error {
 // otherStreams checks the streams but the first, which is to be entered, and returns the graph that they are captured into.
 func (x *direct) otherStreams() (first device.Capture, err error) {
 	for i, s := range x.streams[1:] {
-		got, err := x.c.capturing(s)
+		got, err := capturing(x.c, s)
 		switch {
 		case err != nil:
 			return first, err
@@ -122,7 +122,7 @@ func (x *direct) otherStreams() (first device.Capture, err error) {
 
 // firstStream checks the first stream, which has been entered and is on a device, and that it is captured as the others are.
 func (x *direct) firstStream(on int, others device.Capture) (err error) {
-	if x.capture, err = x.c.capturingOn(on, x.stream); err != nil {
+	if x.capture, err = capturingOn(x.c, on, x.stream); err != nil {
 		return err
 	}
 	if len(x.streams) > 1 && others.ID != x.capture.ID {
@@ -141,15 +141,15 @@ func (x *direct) announce(calls []Call) error {
 		inPlace, _ := call.check()
 		sh := shapeOf(call, inPlace)
 		x.calls++
-		n := x.c.flight.add(x.calls, &sh, &x.entry)
+		n := flightOf(x.c).add(x.calls, &sh, &x.entry)
 		if call.Count == 0 {
-			x.c.flight.end(n, completed)
+			flightOf(x.c).end(n, completed)
 		} else {
 			x.ops[len(x.inFlight)].number = x.calls
 			x.inFlight = append(x.inFlight, n)
 		}
 		if err := x.compare(&sh); err != nil {
-			return x.c.fail(err)
+			return x.c.Fail(err)
 		}
 	}
 	x.moves = messageCount{}
@@ -162,18 +162,18 @@ func (x *direct) announce(calls []Call) error {
 			x.moves.recvs++
 		}
 		if err := x.compareMessage(m); err != nil {
-			return x.c.fail(err)
+			return x.c.Fail(err)
 		}
 	}
 	if len(x.msgs) > 0 && x.capture.ID == 0 {
-		x.inFlight = append(x.inFlight, x.c.flight.addMessages(x.moves))
+		x.inFlight = append(x.inFlight, flightOf(x.c).addMessages(x.moves))
 	}
 	return nil
 }
 
 // enqueue puts the launch on its streams.
 func (x *direct) enqueue() error {
-	d := x.c.dev
+	d := onDeviceOf(x.c)
 	x.number++
 	if x.number == 0 {
 		x.number = 1
@@ -186,7 +186,7 @@ func (x *direct) enqueue() error {
 			return err
 		}
 	}
-	x.c.flight.launched(x.inFlight, x.number, x.capture.ID != 0 || x.n == 1)
+	flightOf(x.c).launched(x.inFlight, x.number, x.capture.ID != 0 || x.n == 1)
 	if x.n > 1 {
 		own := x.page.rank(x.me)
 		x.write(&own.current, x.number)
@@ -196,7 +196,7 @@ func (x *direct) enqueue() error {
 		return err
 	}
 	if x.capture.ID != 0 {
-		x.c.flight.captured(x.graph, x.inFlight, x.number, x.moves)
+		flightOf(x.c).captured(x.graph, x.inFlight, x.number, x.moves)
 	}
 	for i := range x.ops {
 		if err := x.collective(&x.ops[i]); err != nil {
@@ -243,7 +243,7 @@ func (x *direct) breakOff() {
 	}
 	err = errors.Join(err, x.flush())
 	if x.capture.ID == 0 {
-		err = errors.Join(err, x.driver.Record(x.c.dev.last(x.capture), x.stream))
+		err = errors.Join(err, x.driver.Record(onDeviceOf(x.c).last(x.capture), x.stream))
 	}
 	x.torn = err != nil
 }

@@ -64,16 +64,16 @@ func (x *direct) told() bool {
 	return x.page != nil && len(x.page.mem) > 0 && atomic.LoadUint32(&x.page.rank(x.me).gateIn) == 0
 }
 
-// hear has the communicator fail before anybody takes results for good that another rank's failure has spoilt. The reason comes by the control
+// failIfPeerFailed has the communicator fail before anybody takes results for good that another rank's failure has spoilt. The reason comes by the control
 // network, but for that of a rank that is gone before it says so.
-func (c *Comm) hear() {
-	if c.dev == nil || c.dev.direct == nil || c.AsyncError() != nil || !c.dev.direct.told() {
+func failIfPeerFailed(c *Comm) {
+	if onDeviceOf(c) == nil || onDeviceOf(c).direct == nil || c.AsyncError() != nil || !onDeviceOf(c).direct.told() {
 		return
 	}
 	select {
-	case <-c.poisonCh:
+	case <-c.FailedChan():
 	case <-time.After(verdictWait):
-		c.spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w", c.args.Rank, verdictWait, errdefs.ErrRemote))
+		c.Spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w", c.Rank, verdictWait, errdefs.ErrRemote))
 	}
 }
 
@@ -149,5 +149,5 @@ func (x *direct) outside(r int) bool {
 	theirs := x.page.rank(r)
 	return atomic.LoadUint32(&theirs.settling) != 0 || atomic.LoadUint32(&theirs.waited) == 0 ||
 		atomic.LoadUint32(&theirs.current) != x.grace.launch[r] ||
-		theirs.process != processID() && status.ProcessAnswer(x.c.table[r].PID) == status.Gone
+		theirs.process != processID() && status.ProcessAnswer(x.c.Table[r].PID) == status.Gone
 }

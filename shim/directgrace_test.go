@@ -52,7 +52,7 @@ func TestLentHeld(t *testing.T) {
 					calls[r] = append(calls[r], call)
 				}
 				for range 4 {
-					w.must(func(c *Comm) error { return Run(calls[c.args.Rank]) })
+					w.must(func(c *Comm) error { return Run(calls[c.Rank]) })
 				}
 				<-held
 				if err := w.comms[aborts].Abort(); err != nil {
@@ -178,7 +178,7 @@ func TestFailureHeard(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			failed := direct{n: 2, me: 1, page: w.comms[1].dev.direct.page}
+			failed := direct{n: 2, me: 1, page: onDeviceOf(w.comms[1]).direct.page}
 			failed.shutGates()
 			if says {
 				go func() { _ = w.comms[1].Abort() }()
@@ -189,8 +189,8 @@ func TestFailureHeard(t *testing.T) {
 				wantError(t, err, errdefs.ErrRemote, "has not said why")
 			}
 			w.destroy()
-			<-w.comms[0].dev.direct.watcher.over
-			if w.comms[0].dev.direct.told() {
+			<-onDeviceOf(w.comms[0]).direct.watcher.over
+			if onDeviceOf(w.comms[0]).direct.told() {
 				t.Error("told by a page that is gone")
 			}
 		})
@@ -228,7 +228,7 @@ func lendAndFail(t *testing.T, n int, seed uint64) {
 	}
 	victim, at := rng.IntN(n), 2+rng.IntN(len(kinds)-2)
 	_ = w.each(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		for i, kind := range kinds {
 			if r == victim && i == at {
 				break

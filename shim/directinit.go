@@ -24,22 +24,22 @@ var errNoPeers = errors.New("the driver's binding has no memory of peers")
 
 // findPeers finds out what others must know of the communicator's device. The context is the calling thread's, where that is of
 // the device.
-func (c *Comm) findPeers(current int) {
-	d := c.dev
+func findPeers(c *Comm, current int) {
+	d := onDeviceOf(c)
 	p, ok := device.Active().(device.Peers)
 	if !ok {
 		d.noPeers = errNoPeers
 		return
 	}
-	if o := c.args.From; o != nil {
-		d.ctx, d.identity, d.noPeers = o.Parent.dev.ctx, o.Parent.dev.identity, o.Parent.dev.noPeers
+	if o := birthOf(c).args.From; o != nil {
+		d.ctx, d.identity, d.noPeers = onDeviceOf(o.Parent).ctx, onDeviceOf(o.Parent).identity, onDeviceOf(o.Parent).noPeers
 		return
 	}
-	if current == c.args.Device {
+	if current == c.Device {
 		d.ctx, d.noPeers = p.Context()
 	}
 	if d.ctx == 0 && d.noPeers == nil {
-		d.ctx, d.noPeers = p.PrimaryContext(c.args.Device)
+		d.ctx, d.noPeers = p.PrimaryContext(c.Device)
 	}
 	if d.noPeers != nil {
 		return
@@ -96,15 +96,15 @@ func whyNotDirect(table []bootstrap.Hello, cfg *settings.Config) string {
 
 // attachDevice settles how memory of devices is exchanged, alike on all ranks: by the devices themselves, by RDMA ports that
 // reach them, or through host memory.
-func (c *Comm) attachDevice() error {
-	path, whyStaged := c.cfg.DevicePath, []string{}
+func attachDevice(c *Comm) error {
+	path, whyStaged := c.Cfg.DevicePath, []string{}
 	for _, way := range []struct {
 		path string
 		join func() (string, error)
 		says string
 	}{
-		{settings.DevicePathDirect, c.attachDirect, "direct"},
-		{settings.DevicePathRDMA, c.attachGPUDirect, "rdma, GPUDirect"},
+		{settings.DevicePathDirect, func() (string, error) { return attachDirect(c) }, "direct"},
+		{settings.DevicePathRDMA, func() (string, error) { return attachGPUDirect(c) }, "rdma, GPUDirect"},
 	} {
 		if path != settings.DevicePathAuto && path != way.path {
 			continue
@@ -114,32 +114,32 @@ func (c *Comm) attachDevice() error {
 		case err != nil:
 			return err
 		case why == "":
-			c.log.Info(log.Init, "device path: %s, %d bytes for exchange", way.says, c.cfg.DeviceExchange)
+			c.Log.Info(log.Init, "device path: %s, %d bytes for exchange", way.says, c.Cfg.DeviceExchange)
 			return nil
 		case path == way.path:
 			return fmt.Errorf("shim: LIGHTPATH_DEVICE_PATH=%s: %s: %w", path, why, errdefs.ErrInvalidUsage)
 		}
 		whyStaged = append(whyStaged, fmt.Sprintf("not %s: %s", way.path, why))
 	}
-	if c.dev != nil && path != settings.DevicePathStaged {
-		c.log.Info(log.Init, "device path: staged through host memory; %s", strings.Join(whyStaged, "; "))
+	if onDeviceOf(c) != nil && path != settings.DevicePathStaged {
+		c.Log.Info(log.Init, "device path: staged through host memory; %s", strings.Join(whyStaged, "; "))
 	}
 	return nil
 }
 
 // attachDirect has the ranks exchange through the memory of their devices: all, or none. It returns why not.
-func (c *Comm) attachDirect() (why string, err error) {
-	if why := whyNotDirect(c.table, c.cfg); why != "" {
+func attachDirect(c *Comm) (why string, err error) {
+	if why := whyNotDirect(c.Table, c.Cfg); why != "" {
 		return why, nil
 	}
-	return c.joinDirect()
+	return joinDirect(c)
 }
 
 // joinDirect tries, with all others, and says why it is not to be; the error is one that fails the communicator.
-func (c *Comm) joinDirect() (why string, err error) {
-	n := c.args.Ranks
+func joinDirect(c *Comm) (why string, err error) {
+	n := c.Ranks
 	x := &direct{
-		c: c, driver: device.Active().(device.Peers), ctx: c.dev.ctx, n: n, me: c.args.Rank, exchange: make([]unsafe.Pointer, n),
+		c: c, driver: device.Active().(device.Peers), ctx: onDeviceOf(c).ctx, n: n, me: c.Rank, exchange: make([]unsafe.Pointer, n),
 		opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool), lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
 		entry: entry{algorithm: directAlgorithm}, words: make([]device.Word, 0, device.MaxWords),
 	}
@@ -148,9 +148,9 @@ func (c *Comm) joinDirect() (why string, err error) {
 	}
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if why, err = x.meet(); err == nil && why == "" {
-		c.dev.direct = x
+		onDeviceOf(c).direct = x
 		if x.page != nil {
-			c.flight.onDevice(&x.page.rank(x.me).ended)
+			flightOf(c).onDevice(&x.page.rank(x.me).ended)
 		}
 		deviceRegions.join(x)
 		go x.watch()
@@ -163,7 +163,7 @@ func (c *Comm) joinDirect() (why string, err error) {
 // meet makes what the ranks share: in two steps, each of which all must manage before the next.
 func (x *direct) meet() (why string, err error) {
 	if x.n > 1 {
-		if err := x.divide(x.c.cfg.DeviceExchange); err != nil {
+		if err := x.divide(x.c.Cfg.DeviceExchange); err != nil {
 			return "", err
 		}
 	}
@@ -173,9 +173,9 @@ func (x *direct) meet() (why string, err error) {
 	}
 	if x.n > 1 && x.me == 0 {
 		body, _ := json.Marshal(where) // a plain struct: cannot fail
-		x.c.star.Broadcast(&control.Message{Kind: control.MsgExchange, Body: body}, -1)
+		x.c.Star.Broadcast(&control.Message{Kind: control.MsgExchange, Body: body}, -1)
 	} else if x.n > 1 {
-		m, err := x.c.await(control.MsgExchange, 0)
+		m, err := x.c.Await(control.MsgExchange, 0)
 		if err != nil {
 			return "", err
 		}
@@ -186,7 +186,7 @@ func (x *direct) meet() (why string, err error) {
 	if failed == nil {
 		failed = x.offer(where)
 	}
-	why, err = x.c.accord(1, failed)
+	why, err = x.c.Accord(1, failed)
 	if x.page != nil {
 		x.page.shared.Free()
 		x.page.shared = nil
@@ -194,7 +194,7 @@ func (x *direct) meet() (why string, err error) {
 	if why != "" || err != nil {
 		return why, err
 	}
-	return x.c.accord(2, x.reachAll())
+	return x.c.Accord(2, x.reachAll())
 }
 
 // sharedWhere is a [memfile.Place], as ranks tell each other.
@@ -244,8 +244,8 @@ func (x *direct) offer(w sharedWhere) error {
 		return err
 	}
 	own := x.page.rank(x.me)
-	if x.exchange[x.me], err = spare.take(x.driver, x.ctx, x.c.cfg.DeviceExchange); err != nil {
-		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w", x.c.cfg.DeviceExchange, x.c.args.Device, err)
+	if x.exchange[x.me], err = spare.take(x.driver, x.ctx, x.c.Cfg.DeviceExchange); err != nil {
+		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w", x.c.Cfg.DeviceExchange, x.c.Device, err)
 	}
 	own.process, own.pointer = processID(), uint64(uintptr(x.exchange[x.me]))
 	if own.handle, err = x.driver.Export(x.exchange[x.me]); err != nil {
@@ -269,7 +269,7 @@ func (x *direct) sayNothing() error {
 		if reached, err = x.driver.Reached(e); !reached {
 			time.Sleep(20 * time.Microsecond)
 		}
-		if x.c.poison.Load() != nil {
+		if x.c.Failed() {
 			return x.c.AsyncError()
 		}
 	}
@@ -290,7 +290,7 @@ func (x *direct) reachAll() error {
 			continue
 		}
 		if err := x.reach(r); err != nil {
-			return fmt.Errorf("memory of %s: %w", x.c.table[r].Where(), err)
+			return fmt.Errorf("memory of %s: %w", x.c.Table[r].Where(), err)
 		}
 	}
 	return nil
@@ -312,7 +312,7 @@ func (x *direct) reach(r int) (err error) {
 // free gives everything back; read: what is given to the next communicator is read by nobody any more.
 func (x *direct) free(read bool) {
 	if x.page != nil {
-		x.c.flight.onDevice(nil)
+		flightOf(x.c).onDevice(nil)
 		x.page.shared.Free()
 	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {
@@ -333,7 +333,7 @@ func (x *direct) free(read bool) {
 		}
 	}
 	if at := x.exchange[x.me]; at != nil && read {
-		spare.give(x.ctx, x.c.cfg.DeviceExchange, at)
+		spare.give(x.ctx, x.c.Cfg.DeviceExchange, at)
 	}
 	if x.page != nil && x.page.at != 0 {
 		x.reading.Lock()
@@ -377,51 +377,4 @@ func (e *exchangeRooms) give(ctx device.Context, size int64, at unsafe.Pointer) 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.free = append(e.free, exchangeRoom{ctx, size, at})
-}
-
-// accord has all ranks say how a step has gone, and returns why it has not for one of them, "" where it has for all.
-func (c *Comm) accord(step uint64, failed error) (why string, err error) {
-	m := &control.Message{Kind: control.MsgManaged, Seq: step}
-	if failed != nil {
-		m.Body = []byte(errdefs.Cut(failed.Error(), 1024))
-	}
-	if err := c.star.ToLeader(m); err != nil {
-		return "", err
-	}
-	answer, err := c.await(control.MsgAccord, step)
-	if err != nil {
-		return "", err
-	}
-	return string(answer.Body), nil
-}
-
-// accords is the leader's part: what ranks have said of the step that is under way.
-type accords struct {
-	mu   sync.Mutex
-	said int
-	rank int // that failed first by number
-	why  string
-}
-
-// take takes what a rank says, and tells everyone when all have.
-func (a *accords) take(c *Comm, m *control.Message) {
-	a.mu.Lock()
-	if len(m.Body) > 0 && (a.why == "" || int(m.From) < a.rank) {
-		a.rank, a.why = int(m.From), string(m.Body)
-	}
-	a.said++
-	complete, why, rank := a.said == c.args.Ranks, a.why, a.rank
-	if complete {
-		a.said, a.why = 0, ""
-	}
-	a.mu.Unlock()
-	if !complete {
-		return
-	}
-	answer := &control.Message{Kind: control.MsgAccord, Seq: m.Seq}
-	if why != "" {
-		answer.Body = []byte(fmt.Sprintf("%s: %s", c.table[rank].Where(), why))
-	}
-	c.star.Broadcast(answer, -1)
-	c.deliver(answer)
 }

@@ -30,7 +30,7 @@ const saidBytes = numSlots * maxDirectRanks * saidWords * 8
 // said is where a rank says to a reader what it lends.
 func (x *direct) said(owner, slot, reader, word int) unsafe.Pointer {
 	at := ((slot*maxDirectRanks+reader)*saidWords + word) * 8
-	return unsafe.Add(x.exchange[owner], x.c.cfg.DeviceExchange-saidBytes+int64(at))
+	return unsafe.Add(x.exchange[owner], x.c.Cfg.DeviceExchange-saidBytes+int64(at))
 }
 
 // tell has the stream write a word of this rank's, which says nothing yet.

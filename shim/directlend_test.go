@@ -26,7 +26,7 @@ func useLenders(t testing.TB, n int) *gpus {
 // registerAll registers memory with a communicator, and waits until all others have opened it.
 func registerAll(t testing.TB, c *Comm, at unsafe.Pointer, size int64) uint64 {
 	t.Helper()
-	h, err := c.Register(at, uintptr(size), false, 0)
+	h, err := Register(c, at, uintptr(size), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +37,14 @@ func registerAll(t testing.TB, c *Comm, at unsafe.Pointer, size int64) uint64 {
 // awaitOpen waits until all others have opened what a rank has registered, which registering does for a while only.
 func awaitOpen(t testing.TB, c *Comm) {
 	t.Helper()
-	x := c.dev.direct
-	c.dev.mu.Lock()
+	x := onDeviceOf(c).direct
+	onDeviceOf(c).mu.Lock()
 	regions := append([]*region(nil), x.regions...)
-	c.dev.mu.Unlock()
+	onDeviceOf(c).mu.Unlock()
 	for _, r := range regions {
 		for end := time.Now().Add(patient); !x.isOpen(r); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("rank %d: its memory is not opened", c.args.Rank)
+				t.Fatalf("rank %d: its memory is not opened", c.Rank)
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 			if b.size == 0 || rng.IntN(3) == 0 {
 				continue
 			}
-			h, err := c.Register(b.at, uintptr(b.size), rng.IntN(2) == 0, 0)
+			h, err := Register(c, b.at, uintptr(b.size), rng.IntN(2) == 0, 0)
 			if err != nil {
 				g.t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 	}
 	captured := !k.inPlace && rng.IntN(2) == 0
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		if captured {
 			g.Capture(g.streams[r][0])
 		}
@@ -133,7 +133,7 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 	}
 	for r, c := range w.comms {
 		for _, h := range handles[r] {
-			if _, err := c.Registered(h, registrations.of[h].window, true); err != nil {
+			if _, err := Registered(c, h, registrations.of[h].window, true); err != nil {
 				g.t.Fatal(err)
 			}
 		}
@@ -170,7 +170,7 @@ func TestLentMovesNothing(t *testing.T) {
 				}
 			})
 			w.must(func(c *Comm) error {
-				r := c.args.Rank
+				r := c.Rank
 				if err := Run(calls[r : r+1]); err != nil {
 					return err
 				}
@@ -198,7 +198,7 @@ func (g *gpus) sumOnPeers(w *world, at []unsafe.Pointer, count int) error {
 		}
 	}
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: uint64(count), Send: at[r], Recv: at[r], Stream: g.streams[r][0]}}); err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func TestLentInUse(t *testing.T) {
 	c := w.comms[0]
 	refused := func(says string) {
 		t.Helper()
-		_, err := c.Registered(handles[0], false, true)
+		_, err := Registered(c, handles[0], false, true)
 		wantError(t, err, errdefs.ErrInvalidUsage, says)
 	}
 	sum := func(r int) {
@@ -257,10 +257,10 @@ func TestLentInUse(t *testing.T) {
 		g.Discard(graphs[r])
 	}
 	for r, c := range w.comms {
-		if _, err := c.Registered(handles[r], false, true); err != nil {
+		if _, err := Registered(c, handles[r], false, true); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Registered(handles[r], false, true); err == nil {
+		if _, err := Registered(c, handles[r], false, true); err == nil {
 			t.Error("deregistered twice")
 		}
 	}
@@ -278,7 +278,7 @@ func TestLentReused(t *testing.T) {
 	for r, c := range w.comms {
 		registerAll(t, c, at[r], count)
 	}
-	x := w.comms[0].dev.direct
+	x := onDeviceOf(w.comms[0]).direct
 	if x.regions[0].id++; x.lendable(at[0], count, 1000) != nil { // as if it were another allocation's
 		t.Error("it is lent")
 	}
@@ -294,7 +294,7 @@ func TestLentBounds(t *testing.T) {
 	w := newWorld(t, 2)
 	at := g.Memory(0, size)
 	registerAll(t, w.comms[0], unsafe.Add(at, 4096), size/2)
-	x := w.comms[0].dev.direct
+	x := onDeviceOf(w.comms[0]).direct
 	since := x.regions[0].since
 	for _, c := range []struct {
 		from, bytes int64
@@ -308,7 +308,7 @@ func TestLentBounds(t *testing.T) {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}
-	if _, err := w.comms[0].Register(unsafe.Add(at, size-16), 17, false, 0); err != nil { // which is no error, and not lent
+	if _, err := Register(w.comms[0], unsafe.Add(at, size-16), 17, false, 0); err != nil { // which is no error, and not lent
 		t.Error(err)
 	}
 	if len(x.regions) != 1 {
@@ -326,16 +326,16 @@ func TestLentTooMany(t *testing.T) {
 	for i := range maxRegions + 1 {
 		handles = append(handles, registerAll(t, c, unsafe.Add(at, i*size), size))
 	}
-	if n := len(c.dev.direct.regions); n != maxRegions {
+	if n := len(onDeviceOf(c).direct.regions); n != maxRegions {
 		t.Errorf("%d regions", n)
 	}
 	for _, h := range handles[1:] {
-		if _, err := c.Registered(h, false, true); err != nil {
+		if _, err := Registered(c, h, false, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	registerAll(t, c, unsafe.Add(at, (maxRegions+1)*size), size)
-	if n := len(c.dev.direct.regions); n != 2 {
+	if n := len(onDeviceOf(c).direct.regions); n != 2 {
 		t.Errorf("%d regions", n)
 	}
 }
@@ -350,7 +350,7 @@ func TestLentRefused(t *testing.T) {
 			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
 			g.Fail(method, 0)
 			for r, c := range w.comms {
-				if _, err := c.Register(at[r], count, false, 0); err != nil {
+				if _, err := Register(c, at[r], count, false, 0); err != nil {
 					t.Error(err)
 				}
 			}
@@ -407,7 +407,7 @@ func TestLentAborted(t *testing.T) {
 	if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
-	x := c.dev.direct
+	x := onDeviceOf(c).direct
 	said := func() uint64 {
 		b := g.Bytes(x.said(0, 0, 1, wordSend), 8)
 		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
@@ -445,7 +445,7 @@ func TestLentElsewhere(t *testing.T) {
 		func(at uint64) uint64 { return at | elsewhere.tag() },
 	} {
 		for r, c := range w.comms {
-			x := c.dev.direct
+			x := onDeviceOf(c).direct
 			for slot := range numSlots {
 				for word := range saidWords {
 					binary.NativeEndian.PutUint64(g.Bytes(x.said(r, slot, 1-r, word), 8), says(uint64(uintptr(lent[r]))))

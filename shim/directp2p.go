@@ -150,7 +150,7 @@ func (x *direct) fork() error {
 	if err := x.flush(); err != nil {
 		return err
 	}
-	d, lanes := x.c.dev, 0
+	d, lanes := onDeviceOf(x.c), 0
 	for i := range x.lanes {
 		l := &x.lanes[x.turn(i)]
 		if l.first < 0 || l.peer == x.me {

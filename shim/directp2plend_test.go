@@ -31,7 +31,7 @@ func TestLentMessages(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(n), 21))
 			g := usePeers(t, n, 1)
 			w := newWorld(t, n)
-			pair := int(w.comms[0].dev.direct.pairBytes)
+			pair := int(onDeviceOf(w.comms[0]).direct.pairBytes)
 			sizes := []int{0, 1, lendBytes, lendBytes + 1, pair, pair + 5, 2*pair + 17, 4*pair - 1}
 			lent := 0
 			for round := range 12 {
@@ -72,14 +72,14 @@ func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (le
 	}
 	var count atomic.Int64
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		if captured {
 			g.Capture(g.streams[r][0])
 		}
 		if err := Run(calls[r]); err != nil {
 			return err
 		}
-		x := c.dev.direct
+		x := onDeviceOf(c).direct
 		for i := range x.msgs {
 			if x.msgs[i].lent != nil {
 				count.Add(1)
@@ -115,8 +115,8 @@ func (g *gpus) letterRoom(c *Comm, rng *rand.Rand, size int, mayHost bool) unsaf
 	if mayHost && rng.IntN(6) == 0 {
 		return unsafe.Pointer(unsafe.SliceData(make([]byte, size)))
 	}
-	at := g.Memory(c.args.Rank, size+64)
-	if rng.IntN(3) > 0 && len(c.dev.direct.regions) < maxRegions {
+	at := g.Memory(c.Rank, size+64)
+	if rng.IntN(3) > 0 && len(onDeviceOf(c).direct.regions) < maxRegions {
 		registerAll(g.t, c, at, int64(size)+64)
 	}
 	return unsafe.Add(at, []int{0, 0, 16, 7}[rng.IntN(4)])
@@ -133,10 +133,10 @@ func (g *gpus) view(at unsafe.Pointer, size int) []byte {
 // sayNothing checks that a rank whose streams are through says of nothing where it is.
 func sayNothing(g *gpus, c *Comm) {
 	g.t.Helper()
-	words := g.Bytes(unsafe.Add(c.dev.direct.exchange[c.args.Rank], c.cfg.DeviceExchange-saidBytes), saidBytes)
+	words := g.Bytes(unsafe.Add(onDeviceOf(c).direct.exchange[c.Rank], c.Cfg.DeviceExchange-saidBytes), saidBytes)
 	for ; len(words) > 0; words = words[8:] {
 		if said := binary.NativeEndian.Uint64(words); said>>63 != 0 {
-			g.t.Errorf("rank %d has left its calls and says %#x", c.args.Rank, said)
+			g.t.Errorf("rank %d has left its calls and says %#x", c.Rank, said)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	exchange := func() {
 		t.Helper()
 		w.must(func(c *Comm) error {
-			r := c.args.Rank
+			r := c.Rank
 			if err := Run(calls[r]); err != nil {
 				return err
 			}
@@ -177,7 +177,7 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 		})
 	}
 	exchange()
-	pair := w.comms[0].dev.direct.pairBytes
+	pair := onDeviceOf(w.comms[0]).direct.pairBytes
 	if want := 2 * ((count + pair - 1) / pair); copies.Load() != 0 || kernels.Load() != want {
 		t.Errorf("%d copies and %d kernels, want none and %d", copies.Load(), kernels.Load(), want)
 	}
@@ -207,7 +207,7 @@ func TestLentMessageBounds(t *testing.T) {
 	w := newWorld(t, 3)
 	at := g.Memory(0, size)
 	registerAll(t, w.comms[0], at, size)
-	x := w.comms[0].dev.direct
+	x := onDeviceOf(w.comms[0]).direct
 	said := &x.recordOf(0, 0).opened[1]
 	said.wanted.Store(7)
 	for _, c := range []struct {
@@ -269,11 +269,11 @@ func (g *gpus) allocOn(rank, size int) unsafe.Pointer {
 func awaitUnasked(t testing.TB, c *Comm, at unsafe.Pointer) *region {
 	t.Helper()
 	for end := time.Now().Add(patient); ; time.Sleep(time.Millisecond) {
-		if r := c.dev.direct.unaskedAt(at, 1); r != nil && c.dev.direct.isOpen(r) {
+		if r := onDeviceOf(c).direct.unaskedAt(at, 1); r != nil && onDeviceOf(c).direct.isOpen(r) {
 			return r
 		}
 		if time.Now().After(end) {
-			t.Fatalf("rank %d: memory of the library's is not opened", c.args.Rank)
+			t.Fatalf("rank %d: memory of the library's is not opened", c.Rank)
 		}
 	}
 }
@@ -292,17 +292,17 @@ func TestUnasked(t *testing.T) {
 		for _, p := range at[r] {
 			awaitUnasked(t, c, p)
 		}
-		h, err := c.Register(at[r][1], count, false, 0)
+		h, err := Register(c, at[r][1], count, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(c.dev.direct.regions); n != 2 {
+		if n := len(onDeviceOf(c).direct.regions); n != 2 {
 			t.Errorf("%d regions", n)
 		}
 		if _, err := FreeDevice(at[r][1]); err == nil {
 			t.Error("registered memory was freed")
 		}
-		if _, err := c.Registered(h, false, true); err != nil {
+		if _, err := Registered(c, h, false, true); err != nil {
 			t.Error(err)
 		}
 	}
@@ -331,7 +331,7 @@ func TestUnasked(t *testing.T) {
 		if known, _ := FreeDevice(at[r][0]); known {
 			t.Error("freed twice")
 		}
-		x := c.dev.direct
+		x := onDeviceOf(c).direct
 		if len(x.regions) != 0 || len(x.tried) != 0 {
 			t.Errorf("rank %d: %d regions, %d tried", r, len(x.regions), len(x.tried))
 		}
@@ -351,8 +351,8 @@ func TestUnaskedRefused(t *testing.T) {
 	g.Fail("Export", 0)
 	at := []unsafe.Pointer{g.allocOn(0, count), g.allocOn(1, count)}
 	for r, c := range w.comms {
-		x := c.dev.direct
-		tried := func() bool { c.dev.mu.Lock(); defer c.dev.mu.Unlock(); return x.tried[uintptr(at[r])] }
+		x := onDeviceOf(c).direct
+		tried := func() bool { onDeviceOf(c).mu.Lock(); defer onDeviceOf(c).mu.Unlock(); return x.tried[uintptr(at[r])] }
 		for end := time.Now().Add(patient); !tried(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("nobody tries")

@@ -22,7 +22,7 @@ func (g *directGroup) put() error {
 	for i, c := range g.puts {
 		if err := g.putOf(c); err != nil {
 			for _, begun := range g.puts[:i] {
-				begun.spread(err)
+				begun.Spread(err)
 			}
 			return err
 		}
@@ -31,10 +31,10 @@ func (g *directGroup) put() error {
 }
 
 func (g *directGroup) putOf(c *Comm) error {
-	d := c.dev
+	d := onDeviceOf(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := c.sound(); err != nil {
+	if err := c.Sound(); err != nil {
 		return err // failed or destroyed while this thread waited for the lock
 	}
 	here := slices.Contains(g.waits, c)
@@ -53,7 +53,7 @@ func (g *directGroup) putApart() error {
 			if errs[i] = g.putOf(c); errs[i] != nil {
 				for _, other := range g.puts { // those whose threads wait, too
 					if other != c {
-						other.spread(errs[i])
+						other.Spread(errs[i])
 					}
 				}
 			}
@@ -72,7 +72,7 @@ func (g *directGroup) long() bool {
 		chunks := int64(0)
 		for i := range g.calls {
 			if g.calls[i].Comm == c {
-				chunks += c.dev.chunksOf(&g.calls[i])
+				chunks += onDeviceOf(c).chunksOf(&g.calls[i])
 			}
 		}
 		if chunks > surelyKept {
@@ -112,7 +112,7 @@ func (g *directGroup) separate() bool {
 			return false
 		}
 		for k := range g.calls[:i] {
-			if b := &g.calls[k]; a.Comm != b.Comm && a.Stream == b.Stream && (a.Stream > device.LastDefault || a.Comm.dev.ctx == b.Comm.dev.ctx) {
+			if b := &g.calls[k]; a.Comm != b.Comm && a.Stream == b.Stream && (a.Stream > device.LastDefault || onDeviceOf(a.Comm).ctx == onDeviceOf(b.Comm).ctx) {
 				return false
 			}
 		}

@@ -80,7 +80,7 @@ func (x *direct) register(at unsafe.Pointer, size uintptr) *region {
 	if !known {
 		var err error
 		if r, err = x.publish(at, size); err != nil {
-			x.c.log.Info(log.Init, "memory at %p is exchanged by way of copies: %v", at, err)
+			x.c.Log.Info(log.Init, "memory at %p is exchanged by way of copies: %v", at, err)
 			return nil
 		}
 		x.tellRegions()
@@ -95,7 +95,7 @@ func (x *direct) register(at unsafe.Pointer, size uintptr) *region {
 // await waits for what other ranks say of regions, for a while.
 func (x *direct) await(said func() bool) {
 	pause, end := regionPauses, time.Now().Add(openTime)
-	for !said() && x.c.poison.Load() == nil && time.Now().Before(end) {
+	for !said() && !x.c.Failed() && time.Now().Before(end) {
 		time.Sleep(pause)
 		pause = min(2*pause, longestPauses)
 	}
@@ -103,8 +103,8 @@ func (x *direct) await(said func() bool) {
 
 // isOpen takes the communicator's lock to ask whether all others have opened a region.
 func (x *direct) isOpen(r *region) bool {
-	x.c.dev.mu.Lock()
-	defer x.c.dev.mu.Unlock()
+	onDeviceOf(x.c).mu.Lock()
+	defer onDeviceOf(x.c).mu.Unlock()
 	return x.openedByAll(r)
 }
 
@@ -114,8 +114,8 @@ func (x *direct) publish(at unsafe.Pointer, size uintptr) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.c.dev.mu.Lock()
-	defer x.c.dev.mu.Unlock()
+	onDeviceOf(x.c).mu.Lock()
+	defer onDeviceOf(x.c).mu.Unlock()
 	return r, x.enter(r, &handle)
 }
 
@@ -125,8 +125,8 @@ func (x *direct) export(at unsafe.Pointer, size uintptr) (r *region, handle devi
 	if err != nil {
 		return nil, handle, err
 	}
-	if place.Kind != device.Memory || place.Device != x.c.args.Device {
-		return nil, handle, fmt.Errorf("it is not memory of device %d: %w", x.c.args.Device, errdefs.ErrInvalidArgument)
+	if place.Kind != device.Memory || place.Device != x.c.Device {
+		return nil, handle, fmt.Errorf("it is not memory of device %d: %w", x.c.Device, errdefs.ErrInvalidArgument)
 	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return nil, handle, err
@@ -184,9 +184,9 @@ func (x *direct) closedByAll(r *region) bool {
 }
 
 func (x *direct) retire(r *region) error {
-	x.c.dev.mu.Lock()
-	defer x.c.dev.mu.Unlock()
-	if x.c.poison.Load() == nil && !r.unasked {
+	onDeviceOf(x.c).mu.Lock()
+	defer onDeviceOf(x.c).mu.Unlock()
+	if !x.c.Failed() && !r.unasked {
 		if n := r.graphs.Load(); n > 0 {
 			return fmt.Errorf("shim: memory at %#x is used by calls in %d graphs: destroy them first: %w", r.at, n, errdefs.ErrInvalidUsage)
 		}
@@ -206,16 +206,21 @@ func (x *direct) retire(r *region) error {
 
 // tellRegions has all ranks look at what is registered.
 func (x *direct) tellRegions() {
-	_ = x.c.star.ToLeader(&control.Message{Kind: control.MsgRegions}) // a leader that is gone is noticed elsewhere
+	_ = x.c.Star.ToLeader(&control.Message{Kind: control.MsgRegions}) // a leader that is gone is noticed elsewhere
+}
+
+// handleRegions has ranks look at what others have registered.
+func handleRegions(c *Comm) {
+	c.Handle(control.MsgRegions, func(m *control.Message) { regionsChanged(c, m) })
 }
 
 // regionsChanged is what a rank does on such a message; the leader passes it on.
-func (c *Comm) regionsChanged(m *control.Message) {
-	if c.args.Rank == 0 {
-		c.star.Broadcast(m, int(m.From))
+func regionsChanged(c *Comm, m *control.Message) {
+	if c.Rank == 0 {
+		c.Star.Broadcast(m, int(m.From))
 	}
-	if c.dev != nil {
-		c.dev.regionsChanged()
+	if onDeviceOf(c) != nil {
+		onDeviceOf(c).regionsChanged()
 	}
 }
 
@@ -272,16 +277,16 @@ func (x *direct) openOne(owner int, rec *regionRecord, own *openRegion, serial u
 	if err != nil {
 		own.at = nil
 		holds.Store(0)
-		x.c.log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v", x.c.table[owner].Where(), err)
+		x.c.Log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v", x.c.Table[owner].Where(), err)
 	}
 }
 
 // sayOpen tells a registration's owner that this rank looks, beginning with its next call. False: a call is being made.
 func (x *direct) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
-	if !x.c.dev.mu.TryLock() {
+	if !onDeviceOf(x.c).mu.TryLock() {
 		return false
 	}
-	defer x.c.dev.mu.Unlock()
+	defer onDeviceOf(x.c).mu.Unlock()
 	said := &rec.opened[x.me]
 	said.at.Store(uint64(uintptr(own.at)))
 	said.since.Store(x.calls)

@@ -38,12 +38,12 @@ func (x *direct) count() error {
 	if x.capture.ID == 0 || x.graph != nil && x.graph.capture == x.capture.ID {
 		return nil
 	}
-	d, f := x.c.dev, &x.c.flight
+	d, f := onDeviceOf(x.c), flightOf(x.c)
 	r, err := d.lock(2 * memory.WordSize)
 	if err != nil {
 		return err
 	}
-	g := &directGraph{capture: x.capture.ID, room: r, replays: r.Word(), failed: func() bool { return x.c.poison.Load() != nil }}
+	g := &directGraph{capture: x.capture.ID, room: r, replays: r.Word(), failed: func() bool { return x.c.Failed() }}
 	if x.page != nil {
 		g.current = &x.page.rank(x.me).current
 	}

@@ -43,7 +43,7 @@ func TestDirectReplays(t *testing.T) {
 		if err := all(); err != nil {
 			t.Fatal(err)
 		}
-		f := &w.comms[0].flight
+		f := flightOf(w.comms[0])
 		if got := f.glance().counts; got[CallAllReduce] != 1 || got[CallSend] != 0 {
 			t.Errorf("counted %v where one AllReduce has run", got)
 		}
@@ -68,7 +68,7 @@ func TestDirectReplays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for r, c := range w.comms {
-			seen := c.flight.glance()
+			seen := flightOf(c).glance()
 			if got := seen.counts; got[CallAllReduce] != 4 || got[CallSend] != 3 || got[CallRecv] != 3 || seen.groups != 3 || seen.running {
 				t.Errorf("%d ranks, rank %d: counted %v, %d groups, running %v", n, r, got, seen.groups, seen.running)
 			}
@@ -78,7 +78,7 @@ func TestDirectReplays(t *testing.T) {
 			g.Discard(graph)
 		}
 		for _, c := range w.comms {
-			if left := len(c.flight.device.graphs); left != 0 {
+			if left := len(flightOf(c).device.graphs); left != 0 {
 				t.Errorf("the recorder looks after %d graphs that are gone", left)
 			}
 		}
@@ -89,7 +89,7 @@ func TestDirectReplays(t *testing.T) {
 // checkReplays expects replays of an AllReduce and of two messages in the dump, all over.
 func checkReplays(t *testing.T, c *Comm, replays int) {
 	t.Helper()
-	d, err := c.flightRecord(nil)
+	d, err := flightRecord(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func (x *direct) publishUnasked() (again bool) {
 	if x.n == 1 {
 		return false
 	}
-	if !x.c.dev.mu.TryLock() {
+	if !onDeviceOf(x.c).mu.TryLock() {
 		return true
 	}
 	news := false
@@ -25,7 +25,7 @@ func (x *direct) publishUnasked() (again bool) {
 			news = x.publishOne(&m) || news
 		}
 	}
-	x.c.dev.mu.Unlock()
+	onDeviceOf(x.c).mu.Unlock()
 	if news {
 		x.tellRegions()
 	}
@@ -41,15 +41,15 @@ func (x *direct) publishOne(m *Region) bool {
 		err = x.enter(r, &handle)
 	}
 	if err != nil {
-		x.c.log.Info(log.Init, "memory of ncclMemAlloc at %p is exchanged by way of copies: %v", at, err)
+		x.c.Log.Info(log.Init, "memory of ncclMemAlloc at %p is exchanged by way of copies: %v", at, err)
 	}
 	return err == nil
 }
 
 // unaskedAt returns what publishUnasked has made of the memory that a buffer is in, nil where it has not.
 func (x *direct) unaskedAt(at unsafe.Pointer, size uintptr) *region {
-	x.c.dev.mu.Lock()
-	defer x.c.dev.mu.Unlock()
+	onDeviceOf(x.c).mu.Lock()
+	defer onDeviceOf(x.c).mu.Unlock()
 	i := slices.IndexFunc(x.regions, func(r *region) bool { return r.unasked && r.holds(at, int64(size)) })
 	if i < 0 {
 		return nil
@@ -59,14 +59,14 @@ func (x *direct) unaskedAt(at unsafe.Pointer, size uintptr) *region {
 
 // withdrawAt has nobody use memory of the library's any more, which is about to be freed.
 func (x *direct) withdrawAt(at unsafe.Pointer) {
-	x.c.dev.mu.Lock()
+	onDeviceOf(x.c).mu.Lock()
 	delete(x.tried, uintptr(at))
 	i := slices.IndexFunc(x.regions, func(r *region) bool { return r.unasked && r.at == uintptr(at) })
 	var r *region
 	if i >= 0 {
 		r = x.regions[i]
 	}
-	x.c.dev.mu.Unlock()
+	onDeviceOf(x.c).mu.Unlock()
 	if r != nil {
 		_ = x.withdraw(r) // of which nobody has asked whether it is in use
 	}

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
@@ -99,15 +100,15 @@ func (x *direct) watch() {
 		select {
 		case <-w.kick:
 		case <-look:
-		case <-x.c.dev.regions:
+		case <-onDeviceOf(x.c).regions:
 			x.lookAtRegions()
 			continue
-		case <-x.c.poisonCh:
+		case <-x.c.FailedChan():
 		case <-w.stop:
 			x.giveUp()
 			return
 		}
-		if x.c.poison.Load() != nil {
+		if x.c.Failed() {
 			x.letGoOn()
 			x.giveUp()
 			return
@@ -118,13 +119,13 @@ func (x *direct) watch() {
 
 // lookAtRegions opens what others have registered. While a call is being made it cannot tell them, and looks again.
 func (x *direct) lookAtRegions() {
-	if x.c.poison.Load() != nil { // streams may still come to what is open
+	if x.c.Failed() { // streams may still come to what is open
 		return
 	}
 	if again := x.publishUnasked(); !x.openRegions() && !again {
 		return
 	}
-	time.AfterFunc(regionsAgain, x.c.dev.regionsChanged)
+	time.AfterFunc(regionsAgain, onDeviceOf(x.c).regionsChanged)
 }
 
 // standing is what the watcher has seen of the launch under way.
@@ -141,17 +142,17 @@ func (x *direct) follow() {
 	defer timer.Stop()
 	w := &x.watcher
 	w.awake.Store(true)
-	for last := w.last.Load(); x.c.poison.Load() == nil; {
-		timer.Reset(min(lookSoon, x.c.cfg.Timeout/4))
+	for last := w.last.Load(); !x.c.Failed(); {
+		timer.Reset(min(lookSoon, x.c.Cfg.Timeout/4))
 		select {
 		case <-timer.C:
-		case <-x.c.poisonCh:
-		case <-x.c.dev.regions:
+		case <-x.c.FailedChan():
+		case <-onDeviceOf(x.c).regions:
 			x.lookAtRegions()
 		}
-		x.c.flight.notice()
+		flightOf(x.c).notice()
 		if err := x.look(&seen, time.Now()); err != nil {
-			x.c.spread(err)
+			x.c.Spread(err)
 		}
 		now := w.last.Load()
 		if quiet := now == last && !x.busy(); quiet {
@@ -186,7 +187,7 @@ func (x *direct) look(seen *standing, now time.Time) error {
 		*seen = standing{tokens: tokens, since: now}
 		return nil
 	}
-	if now.Sub(seen.since) > x.c.cfg.Timeout {
+	if now.Sub(seen.since) > x.c.Cfg.Timeout {
 		return x.timedOut(number)
 	}
 	if now.Sub(seen.since) > time.Second && now.Sub(seen.said) > time.Second {
@@ -198,7 +199,7 @@ func (x *direct) look(seen *standing, now time.Time) error {
 
 // broken is the driver's error where a launch has failed on the device.
 func (x *direct) broken() error {
-	d := x.c.dev
+	d := onDeviceOf(x.c)
 	if !d.mu.TryLock() {
 		return nil
 	}
@@ -241,10 +242,10 @@ func (x *direct) say(number uint32) {
 	if len(late) > 0 {
 		peer = late[0]
 	}
-	for _, op := range x.c.flight.of(number) {
-		x.c.flight.stalled(op.number, exec.Wait{Rank: x.me, Op: op.seq, Kind: program.Recv, Peer: peer, Bytes: max(op.bytes, int64(op.shape.count)*int64(op.shape.typ.Size()))})
+	for _, op := range flightOf(x.c).of(number) {
+		flightOf(x.c).stalled(op.number, exec.Wait{Rank: x.me, Op: op.seq, Kind: program.Recv, Peer: peer, Bytes: max(op.bytes, int64(op.shape.count)*int64(op.shape.typ.Size()))})
 		if op.seq > 0 {
-			x.c.reportShape(control.MsgState, op.seq, &op.shape)
+			reportShape(x.c, control.MsgState, op.seq, &op.shape)
 		}
 	}
 }
@@ -272,22 +273,22 @@ func (x *direct) missing() string {
 // timedOut ends the communicator.
 func (x *direct) timedOut(number uint32) error {
 	c := x.c
-	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.cfg.Timeout, x.missing(), errdefs.ErrTimeout)
-	c.launchTimedOut(number, err)
+	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.Cfg.Timeout, x.missing(), errdefs.ErrTimeout)
+	launchTimedOut(c, number, err)
 	return err
 }
 
 // launchTimedOut tells the leader of a launch that has timed out. Where it is a collective the leader knows who has not called it, and has
 // the first word.
-func (c *Comm) launchTimedOut(number uint32, err error) {
-	for _, op := range c.flight.of(number) {
+func launchTimedOut(c *Comm, number uint32, err error) {
+	for _, op := range flightOf(c).of(number) {
 		if op.seq == 0 {
 			continue
 		}
 		call := op.shape.call()
-		c.giveUp(op.seq, op.shape.callSignature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+errdefs.ErrTimeout.Error())))
+		reportTimeout(c, op.seq, op.shape.callSignature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+errdefs.ErrTimeout.Error())))
 		select {
-		case <-c.poisonCh:
+		case <-c.FailedChan():
 		case <-time.After(time.Second):
 		}
 		return
@@ -333,7 +334,7 @@ func (x *direct) letGo() {
 
 // through reports whether the communicator's streams have left its launches. Whoever puts one there may wait for them.
 func (x *direct) through() bool {
-	d := x.c.dev
+	d := onDeviceOf(x.c)
 	if !d.mu.TryLock() {
 		return false
 	}
@@ -371,11 +372,11 @@ func (x *direct) home() bool {
 
 // giveUp gives back what the communicator has on its device, when the others have read what this rank has given them.
 func (x *direct) giveUp() {
-	for end := time.Now().Add(linger); x.c.poison.Load() == nil && !x.home() && time.Now().Before(end); {
+	for end := time.Now().Add(comm.Linger); !x.c.Failed() && !x.home() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	read := x.home()
-	if x.c.poison.Load() != nil {
+	if x.c.Failed() {
 		x.letGo()
 		read = false
 	}

@@ -146,27 +146,27 @@ func buildSchedule(s *shape, ranks int, optical bool, cfg *settings.Config, pods
 }
 
 // packetEntry returns the program of a shape on the packet planes, for the collective that is next to get a number.
-func (c *Comm) packetEntry(s shape) (*entry, error) {
+func packetEntry(c *Comm, s shape) (*entry, error) {
 	var units []int
-	if c.shares != nil && s.wish.planes == 0 {
-		if err := c.enterShares(c.seq + 1); err != nil {
+	if sharesOf(c) != nil && s.wish.planes == 0 {
+		if err := enterShares(c, hostOf(c).seq+1); err != nil {
 			return nil, err
 		}
-		s.shares, units = c.shares.version, c.shares.units
+		s.shares, units = sharesOf(c).version, sharesOf(c).units
 	}
-	if e := c.programs.get(s); e != nil {
+	if e := hostOf(c).programs.get(s); e != nil {
 		return e, nil
 	}
-	if c.throughArena(s.kind) && s.wish.planes == 0 {
-		return c.newArenaEntry(s), nil
+	if throughArena(c, s.kind) && s.wish.planes == 0 {
+		return newArenaEntry(c, s), nil
 	}
-	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg, nil)
+	col, err := buildSchedule(&s, c.Ranks, false, c.Cfg, nil)
 	if err != nil {
 		return nil, err
 	}
-	k := kernelsOf(&s, c.args.Ranks)
+	k := kernelsOf(&s, c.Ranks)
 	var use []int
-	if s.wish.planes != 0 && c.light == nil { // else they are planes with circuits
+	if s.wish.planes != 0 && opticalOf(c) == nil { // else they are planes with circuits
 		use = slices.Collect(s.wish.planes.Each())
 	}
 	sig := s.callSignature()
@@ -174,19 +174,19 @@ func (c *Comm) packetEntry(s shape) (*entry, error) {
 		sig = program.Signature(uint64(sig), uint64(s.shares))
 	}
 	p, err := program.Lower(col.sched, nil, program.Args{
-		Rank: c.args.Rank, Planes: len(c.packet.Planes()), Use: use, Shares: units, Count: int64(s.count), ElemSize: int64(s.typ.Size()),
+		Rank: c.Rank, Planes: len(hostOf(c).packet.Planes()), Use: use, Shares: units, Count: int64(s.count), ElemSize: int64(s.typ.Size()),
 		InPlace: s.inPlace, Scale: k.scale != nil, Signature: sig,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, col.algorithm, err)
 	}
 	e := &entry{prog: p, sig: s.callSignature(), algorithm: col.algorithm, kernels: k}
-	if c.shares != nil {
+	if sharesOf(c) != nil {
 		e.brings = brings(p)
 	}
-	c.programs.put(s, e)
-	c.trace(&s, e)
-	c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
-		c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, len(p.Ops))
+	hostOf(c).programs.put(s, e)
+	traceEntry(c, &s, e)
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
+		c.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, len(p.Ops))
 	return e, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -37,33 +38,33 @@ type exchangeKey struct {
 }
 
 // postsRounds reports whether groups of sends and receives of this communicator are posted.
-func (c *Comm) postsRounds() bool {
-	return c.light != nil && c.cfg.Demand != settings.DemandOff && !c.cfg.BarrierTime
+func postsRounds(c *Comm) bool {
+	return opticalOf(c) != nil && c.Cfg.Demand != settings.DemandOff && !c.Cfg.BarrierTime
 }
 
 // runRound runs the group of sends and receives that has been gathered as the leader decides: on
 // the planes with circuits where all ranks take part in it, else on the packet planes, for which
 // it has been prepared.
 func (s *session) runRound(c *Comm, first int) error {
-	o, x := c.light, &c.light.exchanges
-	if x.after != c.seq {
-		x.after, x.posts = c.seq, 0
+	o, x := opticalOf(c), &opticalOf(c).exchanges
+	if x.after != hostOf(c).seq {
+		x.after, x.posts = hostOf(c).seq, 0
 	}
 	x.posts++
-	number := roundNumber(c.seq, x.posts)
+	number := roundNumber(hostOf(c).seq, x.posts)
 	o.describeGroup()
-	if err := c.star.ToLeader(&control.Message{Kind: control.MsgRow, Seq: number, Body: append([]byte(nil), x.buf...)}); err != nil {
-		return c.fail(err)
+	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgRow, Seq: number, Body: append([]byte(nil), x.buf...)}); err != nil {
+		return c.Fail(err)
 	}
-	c.flight.ask(c.group, false)
-	m, err := c.awaitFor(control.MsgRound, number, c.cfg.Timeout)
-	if errors.Is(err, errNothing) {
-		err = fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", c.args.Rank, c.cfg.Timeout, errdefs.ErrTimeout)
+	flightOf(c).ask(hostOf(c).group, false)
+	m, err := c.AwaitFor(control.MsgRound, number, c.Cfg.Timeout)
+	if errors.Is(err, comm.ErrNothing) {
+		err = fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", c.Rank, c.Cfg.Timeout, errdefs.ErrTimeout)
 	}
 	if err != nil {
-		return c.fail(err)
+		return c.Fail(err)
 	}
-	c.flight.ask(c.group, true)
+	flightOf(c).ask(hostOf(c).group, true)
 	if len(m.Body) == 0 {
 		if err := s.bindMessages(c, first); err != nil {
 			return err
@@ -72,23 +73,23 @@ func (s *session) runRound(c *Comm, first int) error {
 	}
 	prog, err := s.bindRound(c, first, number, m.Body)
 	if err != nil {
-		return c.fail(err)
+		return c.Fail(err)
 	}
 	if err := s.drive(); err != nil {
 		return err
 	}
 	o.advance(o.ticket.use, prog.Configs)
-	if err := c.star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: number}); err != nil {
-		return c.fail(err)
+	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: number}); err != nil {
+		return c.Fail(err)
 	}
 	return nil
 }
 
 // describeGroup encodes the row of the group into the buffer for it.
 func (o *optical) describeGroup() {
-	x, r := &o.exchanges, &o.c.runner
-	x.row.sends = x.list(x.row.sends[:0], r.sends, o.c.args.Rank, o.ranks, r.pairs.Sent)
-	x.row.recvs = x.list(x.row.recvs[:0], r.recvs, o.c.args.Rank, o.ranks, r.pairs.Received)
+	x, r := &o.exchanges, &hostOf(o.c).runner
+	x.row.sends = x.list(x.row.sends[:0], r.sends, o.c.Rank, o.ranks, r.pairs.Sent)
+	x.row.recvs = x.list(x.row.recvs[:0], r.recvs, o.c.Rank, o.ranks, r.pairs.Received)
 	x.buf = appendRow(x.buf[:0], &x.row)
 }
 
@@ -109,14 +110,14 @@ func (x *exchanges) list(to []rowMessage, messages []program.Message, me, ranks 
 
 // bindRound prepares the task of a group that goes by circuits.
 func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*program.Program, error) {
-	o := c.light
+	o := opticalOf(c)
 	t, holds, err := o.openRound(body)
 	if err != nil {
 		return nil, err
 	}
 	o.learn(t)
 	if err := o.settle(t); err != nil {
-		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives: %w", c.args.Rank, err)
+		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives: %w", c.Rank, err)
 	}
 	prog, err := o.exchangeProgram(t, holds)
 	if err != nil {
@@ -125,18 +126,18 @@ func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*pr
 	if err := o.giveUp(t.use, prog.Configs); err != nil {
 		return nil, err
 	}
-	c.flight.bound(c.group, nil, t.use, true)
-	task := c.task()
-	task.Trace(c.flight.timed)
+	flightOf(c).bound(hostOf(c).group, nil, t.use, true)
+	task := hostOf(c).task()
+	task.Trace(flightOf(c).timed)
 	err = task.Bind(exec.Call{
-		Program: prog, Messages: c.msgs, Comm: c.id, Op: c.seq, Pairs: c.pairs, Endpoint: o.end, Poison: &c.poison,
+		Program: prog, Messages: hostOf(c).msgs, Comm: c.ID, Op: hostOf(c).seq, Pairs: hostOf(c).pairs, Endpoint: o.end, Poison: c.Poison(),
 		OCS: o.switches, Base: o.base, SkipDrain: o.skipDrain,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.tasks = append(s.tasks, task)
-	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: number, circuits: true, flight: c.group})
+	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: number, circuits: true, flight: hostOf(c).group})
 	return prog, nil
 }
 
@@ -158,7 +159,7 @@ func (o *optical) openRound(body []byte) (*ticket, []byte, error) {
 
 // exchangeProgram returns the program of this rank's messages under a plan, from where the planes stand.
 func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, error) {
-	x, r, me := &o.exchanges, &o.c.runner, o.c.args.Rank
+	x, r, me := &o.exchanges, &hostOf(o.c).runner, o.c.Rank
 	key := exchangeKey{plan: t.plan, maps: o.standing(t.use), use: t.use, mine: digestMessages(r.sends, r.recvs)}
 	if p := x.table[key]; p != nil {
 		return p, nil
@@ -178,8 +179,8 @@ func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, er
 		x.table = map[exchangeKey]*program.Program{}
 	}
 	x.table[key] = p
-	o.c.traceExchange(plan, p)
-	o.c.log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
+	traceExchange(o.c, plan, p)
+	o.c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
 		me, len(r.sends), len(r.recvs), plan.Planner, plan.CCTUS, len(p.Ops), t.use.Len(), len(o.now))
 	return p, nil
 }

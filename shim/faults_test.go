@@ -95,7 +95,7 @@ func TestWrongCounts(t *testing.T) {
 	for path, w := range all {
 		wg.Go(func() {
 			for r, err := range w.each(func(c *Comm) error {
-				return Run([]Call{allReduce(c, make([]float32, 100+c.Rank()/2))})
+				return Run([]Call{allReduce(c, make([]float32, 100+c.Rank/2))})
 			}) {
 				if !errors.Is(err, errdefs.ErrMismatch) || !strings.Contains(err.Error(), "count 100") || !strings.Contains(err.Error(), "count 101") || !strings.Contains(err.Error(), "rank 2") {
 					t.Errorf("%s, rank %d: %v", path, r, err)
@@ -113,7 +113,7 @@ func TestWrongMessageSizes(t *testing.T) {
 	for path, w := range all {
 		wg.Go(func() {
 			for r, err := range w.each(func(c *Comm) error {
-				if c.Rank() == 0 {
+				if c.Rank == 0 {
 					return Run([]Call{message32(CallSend, c, 1, make([]int32, 4))})
 				}
 				return Run([]Call{message32(CallRecv, c, 0, make([]int32, 5))})
@@ -138,7 +138,7 @@ func TestLastWordsOfTheLeader(t *testing.T) {
 	for range 10 {
 		w := newWorld(t, 2)
 		c := w.comms[1]
-		if err := c.star.Mute(); err != nil {
+		if err := c.Star.Mute(); err != nil {
 			t.Fatal(err)
 		}
 		// To the leader this rank is lost; that is what it says to all.
@@ -185,10 +185,10 @@ func TestForgedFrame(t *testing.T) {
 		switch {
 		case path == "arena":
 			continue // it has no frames; see sharedmem.TestStrangers
-		case c.light != nil:
-			c.light.end = forge(c.light.end)
+		case opticalOf(c) != nil:
+			opticalOf(c).end = forge(opticalOf(c).end)
 		default:
-			c.packet = forge(c.packet)
+			hostOf(c).packet = forge(hostOf(c).packet)
 		}
 		for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) }) {
 			if err == nil { // it had all it needed before

@@ -32,11 +32,11 @@ func (e *stampedEndpoint) Planes() []transport.Plane { return e.planes }
 // stamp has rank 0 note in first when it hands over the first byte since that was zero.
 func (w *world) stamp(first *time.Time) {
 	c := w.comms[0]
-	e := &stampedEndpoint{Endpoint: c.packet}
-	for _, p := range c.packet.Planes() {
+	e := &stampedEndpoint{Endpoint: hostOf(c).packet}
+	for _, p := range hostOf(c).packet.Planes() {
 		e.planes = append(e.planes, stampedPlane{p, first})
 	}
-	c.packet = e
+	hostOf(c).packet = e
 }
 
 // BenchmarkFirstByte is the time from the entry of the engine to the first byte handed to a plane, for calls

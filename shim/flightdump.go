@@ -13,8 +13,8 @@ import (
 )
 
 // flightDump is the communicator's flight recorder as a file.
-func (c *Comm) flightDump() ([]byte, error) {
-	d, err := c.flightRecord(c.AsyncError())
+func flightDump(c *Comm) ([]byte, error) {
+	d, err := flightRecord(c, c.AsyncError())
 	if err != nil {
 		return nil, err
 	}
@@ -22,19 +22,19 @@ func (c *Comm) flightDump() ([]byte, error) {
 }
 
 // flightRecord puts the flight recorder into words. failed is what the communicator fails with.
-func (c *Comm) flightRecord(failed error) (*flight.Dump, error) {
-	if !c.joined.Load() {
+func flightRecord(c *Comm, failed error) (*flight.Dump, error) {
+	if !c.Joined() {
 		return nil, fmt.Errorf("shim: the communicator has not been made: %w", errdefs.ErrInvalidUsage)
 	}
-	h := &c.table[c.args.Rank]
+	h := &c.Table[c.Rank]
 	d := &flight.Dump{
-		Version: flight.Version, Library: Version, Comm: fmt.Sprintf("%x", c.id), Name: c.args.Name,
-		Ranks: c.args.Ranks, Rank: c.args.Rank, Host: h.Name, PID: h.PID, Time: monotonic.Now(), UnixTime: time.Now().UnixNano(),
+		Version: flight.Version, Library: Version, Comm: fmt.Sprintf("%x", c.ID), Name: c.Name,
+		Ranks: c.Ranks, Rank: c.Rank, Host: h.Name, PID: h.PID, Time: monotonic.Now(), UnixTime: time.Now().UnixNano(),
 	}
 	if failed != nil {
 		d.Error = failed.Error()
 	}
-	f := &c.flight
+	f := flightOf(c)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUp()
@@ -143,25 +143,25 @@ func lanesOf(p *program.Program) []flight.Lane {
 
 // leaveFlight writes the flight recorder of a communicator that fails, where the user has asked
 // for that.
-func (c *Comm) leaveFlight(why error) {
-	if c.cfg.FlightDir == "" {
+func leaveFlight(c *Comm, why error) {
+	if c.Cfg.FlightDir == "" {
 		return
 	}
-	d, err := c.flightRecord(why)
+	d, err := flightRecord(c, why)
 	if err != nil {
 		return // there is nothing to tell yet
 	}
 	text, err := d.Encode()
-	path := filepath.Join(c.cfg.FlightDir, d.FileName())
+	path := filepath.Join(c.Cfg.FlightDir, d.FileName())
 	if err == nil {
-		err = os.MkdirAll(c.cfg.FlightDir, 0o700)
+		err = os.MkdirAll(c.Cfg.FlightDir, 0o700)
 	}
 	if err == nil {
 		err = os.WriteFile(path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		c.log.Warn("LIGHTPATH_FLIGHT_RECORDER_DIR: %v", err)
+		c.Log.Warn("LIGHTPATH_FLIGHT_RECORDER_DIR: %v", err)
 		return
 	}
-	c.log.Warn("comm %#x rank %d: flight recorder in %s", c.id, c.args.Rank, path)
+	c.Log.Warn("comm %#x rank %d: flight recorder in %s", c.ID, c.Rank, path)
 }

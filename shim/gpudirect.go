@@ -102,7 +102,7 @@ func (x *gpuDirect) collective(call *Call) error {
 	sh := shapeOf(call, inPlace)
 	if call.Count == 0 {
 		x.calls++
-		x.c.flight.end(x.c.flight.add(x.calls, &sh, nil), completed)
+		flightOf(x.c).end(flightOf(x.c).add(x.calls, &sh, nil), completed)
 		return nil
 	}
 	e, err := x.in.of(call)
@@ -119,7 +119,7 @@ func (x *gpuDirect) collective(call *Call) error {
 	}
 	x.calls++
 	if !x.in.captured { // else its replays are recorded
-		x.launched(x.c.flight.add(x.calls, &sh, e.entry))
+		x.launched(flightOf(x.c).add(x.calls, &sh, e.entry))
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (x *gpuDirect) next() uint32 {
 
 // launched tells the flight recorder of the last launch.
 func (x *gpuDirect) launched(flight uint64) {
-	x.c.flight.launched([]uint64{flight}, x.number, false)
+	flightOf(x.c).launched([]uint64{flight}, x.number, false)
 }
 
 // addMessage adds a send or receive to the group.
@@ -164,12 +164,12 @@ func (x *gpuDirect) messages() error {
 	in, s := x.in, x.streams[0]
 	in.launch.Lock()
 	defer in.launch.Unlock()
-	if err := x.c.sound(); err != nil {
+	if err := x.c.Sound(); err != nil {
 		return err
 	}
 	var captures device.Capture
 	for i, other := range x.streams {
-		got, err := x.c.capturing(other)
+		got, err := capturing(x.c, other)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (x *gpuDirect) messages() error {
 		}
 		captures = got
 	}
-	if _, err := x.c.enter(s); err != nil {
+	if _, err := enterStream(x.c, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -200,10 +200,10 @@ func (x *gpuDirect) messages() error {
 		}
 	}
 	if err := x.putMessages(&p, s); err != nil {
-		return x.c.fail(err) // some of it is on streams, and nobody can take it back
+		return x.c.Fail(err) // some of it is on streams, and nobody can take it back
 	}
 	if !in.captured {
-		x.launched(x.c.flight.addMessages(count))
+		x.launched(flightOf(x.c).addMessages(count))
 	}
 	return nil
 }
@@ -300,7 +300,7 @@ func (x *gpuDirect) partOf(m *gdrMessage, lane int) other.Transfer {
 	t := other.Transfer{At: m.at, Bytes: m.bytes, Peer: int32(m.peer), Send: m.send}
 	lanes := int64(len(x.in.comms))
 	switch {
-	case m.peer == x.c.args.Rank:
+	case m.peer == x.c.Rank:
 		t.Peer = -1
 	case m.bytes >= lanes*leastPart:
 		part := (m.bytes/lanes + pieceAlign - 1) &^ (pieceAlign - 1)
@@ -315,7 +315,7 @@ func (x *gpuDirect) partOf(m *gdrMessage, lane int) other.Transfer {
 // nextOwn returns the next message of this rank to itself, or from there, at or behind a place; nil for none.
 func (x *gpuDirect) nextOwn(at *int, send bool) *gdrMessage {
 	for ; *at < len(x.msgs); *at++ {
-		if m := &x.msgs[*at]; m.send == send && m.peer == x.c.args.Rank {
+		if m := &x.msgs[*at]; m.send == send && m.peer == x.c.Rank {
 			*at++
 			return m
 		}
@@ -331,7 +331,7 @@ func (x *gpuDirect) matchOwn() error {
 		case from == nil && to == nil:
 			return nil
 		case from == nil || to == nil || from.bytes != to.bytes:
-			call := Call{Comm: x.c, Kind: CallSend, Peer: int32(x.c.args.Rank)}
+			call := Call{Comm: x.c, Kind: CallSend, Peer: int32(x.c.Rank)}
 			return call.misuse(errors.New("a rank that sends to itself must receive as much in the same group"))
 		}
 	}

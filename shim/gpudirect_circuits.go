@@ -37,14 +37,14 @@ func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA b
 func (x *gpuDirect) openPorts() (*rdmaPorts, error) {
 	c := x.c
 	if x.circuits {
-		return c.rdmaPlanes(c.light.hcas, len(c.light.planes))
+		return rdmaPlanes(c, opticalOf(c).hcas, len(opticalOf(c).planes))
 	}
-	return c.rdmaPlanes(c.cfg.IB.HCAs, c.cfg.Planes)
+	return rdmaPlanes(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 }
 
 // overSwitched reports whether the call's communicator has its device's memory reached over circuits.
 func (c *Call) overSwitched() bool {
-	return c.Comm != nil && c.Comm.dev != nil && c.Comm.dev.gdr != nil && c.Comm.dev.gdr.circuits
+	return c.Comm != nil && onDeviceOf(c.Comm) != nil && onDeviceOf(c.Comm).gdr != nil && onDeviceOf(c.Comm).gdr.circuits
 }
 
 // anySwitched reports whether one of the calls is of such a communicator. Hot path of all others.
@@ -63,7 +63,7 @@ func (c *Call) planned() (bool, error) {
 	if !c.overSwitched() || c.Kind >= NumCallKinds || c.Kind.p2p() || c.Count == 0 || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
 		return false, nil
 	}
-	e, err := c.Comm.dev.gdr.in.of(c)
+	e, err := onDeviceOf(c.Comm).gdr.in.of(c)
 	return err == nil && e.script != nil, err
 }
 
@@ -71,7 +71,7 @@ func (c *Call) planned() (bool, error) {
 func (x *gpuDirect) withEpoch(err error) error {
 	var failure *rdma.QPError
 	if x.circuits && errors.As(err, &failure) {
-		failure.Epoch = x.c.light.at.State(failure.Plane).Epoch
+		failure.Epoch = opticalOf(x.c).at.State(failure.Plane).Epoch
 	}
 	return err
 }
@@ -81,7 +81,7 @@ func (x *gpuDirect) epochText(plane int) string {
 	if !x.circuits {
 		return ""
 	}
-	return fmt.Sprintf(", epoch %d", x.c.light.at.State(plane).Epoch)
+	return fmt.Sprintf(", epoch %d", opticalOf(x.c).at.State(plane).Epoch)
 }
 
 // turns are the calls of a group in the order in which they are made; pooled.
@@ -119,7 +119,7 @@ func (t *turns) run(calls []Call) error {
 		}
 		if err := runTogether(t.calls[from:to]); err != nil {
 			for i := range t.calls[:from] { // the group will not be whole
-				t.calls[i].Comm.spread(err)
+				t.calls[i].Comm.Spread(err)
 			}
 			return err
 		}

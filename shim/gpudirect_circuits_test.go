@@ -51,12 +51,12 @@ func TestGPUDirectOverCircuits(t *testing.T) {
 			g.sequence(w, rng, 6)
 			moved := 0
 			for j := range dev.planes {
-				moved += int(w.comms[0].light.at.State(j).Epoch)
+				moved += int(opticalOf(w.comms[0]).at.State(j).Epoch)
 			}
 			if moved < 4 && n > 2 {
 				t.Errorf("planes were moved %d times", moved)
 			}
-			if w.comms[0].dev.gdr.calls == 0 {
+			if onDeviceOf(w.comms[0]).gdr.calls == 0 {
 				t.Error("nothing has gone over circuits from memory of devices")
 			}
 			destroyAll(w)
@@ -78,7 +78,7 @@ func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 	network := verbs.(*verbstest.Network)
 	before := network.Moved()
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		at := g.Memory(r, count)
 		for range 3 {
 			if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
@@ -118,10 +118,10 @@ func TestGPUDirectCircuitsBreak(t *testing.T) {
 				return Run([]Call{{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][stream]}})
 			}
 			w.must(func(c *Comm) error { // the circuits are made, the plans known
-				if err := sum(c.args.Rank, 0); err != nil {
+				if err := sum(c.Rank, 0); err != nil {
 					return err
 				}
-				return g.synchronize(c.args.Rank)
+				return g.synchronize(c.Rank)
 			})
 			for range 2 { // rank 1 has not come
 				if err := errors.Join(sum(0, 0), sum(0, 1)); err != nil {
@@ -133,7 +133,7 @@ func TestGPUDirectCircuitsBreak(t *testing.T) {
 				_ = sum(1, 0)
 			}
 			for r, comm := range w.comms {
-				<-comm.poisonCh
+				<-comm.FailedChan()
 				for _, says := range c.says {
 					if err := comm.AsyncError(); !strings.Contains(err.Error(), says) {
 						t.Errorf("rank %d: %v", r, err)
@@ -159,7 +159,7 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 		w := newWorld(t, 4)
 		const count = 1 << 18
 		w.must(func(c *Comm) error {
-			r := c.args.Rank
+			r := c.Rank
 			at := g.Memory(r, count)
 			_ = Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}) // it may have failed by now
 			return g.synchronize(r)
@@ -170,7 +170,7 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 			if !lost && err != nil {
 				t.Errorf("rank %d: %v", r, err)
 			} else if lost {
-				<-c.poisonCh
+				<-c.FailedChan()
 				wantError(t, c.AsyncError(), transport.ErrPeerLost, "rank ", "plane 0", "epoch ")
 			}
 		}

@@ -76,7 +76,7 @@ func (x *gpuDirect) rounds(bytes int64) int64 {
 // roundsOf is about how many rounds a call's messages take.
 func (x *gpuDirect) roundsOf(call *Call) int64 {
 	send, recv := call.extents()
-	return int64(x.c.args.Ranks) + max(send, recv)/x.piece
+	return int64(x.c.Ranks) + max(send, recv)/x.piece
 }
 
 // part returns the bytes of a message that a round moves; ok is false where it has none. A message of no bytes has one round.
@@ -112,7 +112,7 @@ func (x *gpuDirect) begin(lane int, list []other.Transfer, round int64, s device
 			if m.Region = x.regionOf(t.At, t.Bytes); m.Region == nil {
 				own := room.next(n)
 				if own == nil {
-					return nil, fmt.Errorf("shim: rank %d: the room of lane %d is too small for a message of %d bytes: %w", x.c.args.Rank, lane, t.Bytes, errdefs.ErrInternal)
+					return nil, fmt.Errorf("shim: rank %d: the room of lane %d is too small for a message of %d bytes: %w", x.c.Rank, lane, t.Bytes, errdefs.ErrInternal)
 				}
 				if t.Send {
 					if err := device.Active().Copy(own, at, int(n), s); err != nil {
@@ -295,18 +295,18 @@ func (x *gpuDirect) register(at unsafe.Pointer, size int64) (*rendezvous.Region,
 
 // tellPorts has the communicator's ports know memory of its device, where they reach that. What they do not know is copied on the device, and
 // that is no error.
-func (c *Comm) tellPorts(buff unsafe.Pointer, size uintptr) (release func() error) {
-	if c.dev == nil || c.dev.gdr == nil || size == 0 {
+func tellPorts(c *Comm, buff unsafe.Pointer, size uintptr) (release func() error) {
+	if onDeviceOf(c) == nil || onDeviceOf(c).gdr == nil || size == 0 {
 		return nil
 	}
-	x := c.dev.gdr
+	x := onDeviceOf(c).gdr
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return nil // whoever uses the context hears of it
 	}
 	defer x.driver.Leave()
 	r, err := x.register(buff, int64(size))
 	if err != nil {
-		c.log.Info(log.Net, "memory of the device at %p is copied there before it is sent: %v", buff, err)
+		c.Log.Info(log.Net, "memory of the device at %p is copied there before it is sent: %v", buff, err)
 		return nil
 	}
 	return func() error { return x.forget(r) }

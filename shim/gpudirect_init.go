@@ -6,6 +6,7 @@ import (
 
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
@@ -48,17 +49,17 @@ type gdrOffer struct {
 }
 
 // attachGPUDirect has the ranks' ports reach the memory of their devices: all, or none. It returns why not.
-func (c *Comm) attachGPUDirect() (why string, err error) {
-	if why := whyNotGPUDirect(c.table, c.cfg, c.light != nil); why != "" {
+func attachGPUDirect(c *Comm) (why string, err error) {
+	if why := whyNotGPUDirect(c.Table, c.Cfg, opticalOf(c) != nil); why != "" {
 		return why, nil
 	}
-	if o := c.light; o != nil {
+	if o := opticalOf(c); o != nil {
 		_, overRDMA := o.end.(*rdmaEndpoint)
-		if why := whyNotOverCircuits(c.cfg, o.template.Circuits, overRDMA); why != "" {
+		if why := whyNotOverCircuits(c.Cfg, o.template.Circuits, overRDMA); why != "" {
 			return why, nil
 		}
 	}
-	x := &gpuDirect{c: c, ctx: c.dev.ctx, circuits: c.light != nil, sent: make([]uint64, c.args.Ranks), wanted: make([]uint64, c.args.Ranks)}
+	x := &gpuDirect{c: c, ctx: onDeviceOf(c).ctx, circuits: opticalOf(c) != nil, sent: make([]uint64, c.Ranks), wanted: make([]uint64, c.Ranks)}
 	defer func() {
 		if err != nil || why != "" {
 			x.abandon()
@@ -69,17 +70,17 @@ func (c *Comm) attachGPUDirect() (why string, err error) {
 	if failed != nil {
 		mine = gdrOffer{Why: errdefs.Cut(failed.Error(), 1024)}
 	}
-	offers, err := exchangePlanes(c, mine)
+	offers, err := comm.Exchange(c, mine)
 	if err != nil {
 		return "", err
 	}
 	all := make([]rendezvous.Addrs, len(offers))
 	for r := range offers {
 		if all[r] = offers[r].Addrs; offers[r].Why != "" {
-			return c.table[r].Where() + ": " + offers[r].Why, nil
+			return c.Table[r].Where() + ": " + offers[r].Why, nil
 		}
 	}
-	if why, err = c.accord(3, x.end.Connect(all)); why != "" || err != nil {
+	if why, err = c.Accord(3, x.end.Connect(all)); why != "" || err != nil {
 		return why, err
 	}
 	x.in = newInterposer(c, x, len(x.rooms))
@@ -88,9 +89,9 @@ func (c *Comm) attachGPUDirect() (why string, err error) {
 		x.in.comms[j] = other.Comm(j + 1)
 	}
 	x.work.over, x.work.idle = make(chan struct{}), make([][]*gdrExchange, len(x.rooms))
-	c.dev.gdr = x
-	c.flight.onDevice(x.ended.Word())
-	c.addWaker(x.end.Wake)
+	onDeviceOf(c).gdr = x
+	flightOf(c).onDevice(x.ended.Word())
+	c.OnFailure(x.end.Wake)
 	go x.run()
 	go x.in.watch()
 	return "", nil
@@ -102,7 +103,7 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 	if x.driver, able = device.Active().(device.Remote); !able {
 		return nil, errNoExport
 	}
-	if x.circuits && x.c.args.NonBlocking {
+	if x.circuits && x.c.NonBlocking {
 		return nil, errors.New("its calls do not block, and over circuits the first of a shape waits for its plan")
 	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {
@@ -112,19 +113,19 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 	if x.flush, err = x.driver.RemoteWrites(); err != nil {
 		return nil, err
 	}
-	c, ib := x.c, &x.c.cfg.IB
+	c, ib := x.c, &x.c.Cfg.IB
 	if x.ports, err = x.openPorts(); err != nil {
 		return nil, err
 	}
 	x.end, addrs, err = rendezvous.Listen(rendezvous.Options{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: x.ports.planes, Circuits: x.circuits,
+		Rank: c.Rank, Ranks: c.Ranks, Planes: x.ports.planes, Circuits: x.circuits,
 		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}
 	x.rooms = make([]stretchOfDevice, len(x.ports.planes))
-	x.piece = c.cfg.DeviceExchange / (2 * stepRooms) / int64(len(x.rooms)) &^ (pieceAlign - 1)
+	x.piece = c.Cfg.DeviceExchange / (2 * stepRooms) / int64(len(x.rooms)) &^ (pieceAlign - 1)
 	if x.rooms[0], err = x.alloc(leastMemory); err != nil {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}
@@ -139,7 +140,7 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 	}
 	*x.ended.Word() = 0
 	if x.circuits {
-		if err := c.dev.prepare(false); err != nil {
+		if err := onDeviceOf(c).prepare(false); err != nil {
 			return nil, err
 		}
 	}

@@ -54,13 +54,13 @@ func TestGPUDirectKilled(t *testing.T) {
 				verbstest.Kill(d, buried)
 			}
 			if name == "process" {
-				if err := w.comms[victim].star.Mute(); err != nil {
+				if err := w.comms[victim].Star.Mute(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			g.network.Hold(false)
 			for r, c := range w.comms[:victim] {
-				<-c.poisonCh
+				<-c.FailedChan()
 				for _, want := range says {
 					if err := c.AsyncError(); !strings.Contains(err.Error(), want) {
 						t.Errorf("rank %d does not say %q: %v", r, want, err)
@@ -72,11 +72,11 @@ func TestGPUDirectKilled(t *testing.T) {
 			}
 			for _, c := range w.comms[:victim] {
 				_ = c.Destroy()
-				<-c.released
+				<-c.Released()
 			}
 			close(buried) // its system would clear up
 			_ = w.comms[victim].Abort()
-			<-w.comms[victim].released
+			<-w.comms[victim].Released()
 			if err := g.synchronize(victim); err != nil {
 				t.Error(err)
 			}

@@ -22,14 +22,14 @@ type (
 	replayEnds   struct{ r *gdrReplay }
 )
 
-func (p replayBegins) come() { p.r.flight.Store(p.r.x.c.flight.replayed(p.r)) }
+func (p replayBegins) come() { p.r.flight.Store(flightOf(p.r.x.c).replayed(p.r)) }
 
 func (p replayEnds) come() {
 	c, how := p.r.x.c, completed
-	if c.poison.Load() != nil {
+	if c.Failed() {
 		how = failed
 	}
-	c.flight.end(p.r.flight.Load(), how)
+	flightOf(c).end(p.r.flight.Load(), how)
 }
 
 // replayOf is replay for a script that is about to go into a graph.

@@ -34,7 +34,7 @@ func TestGPUDirectReplays(t *testing.T) {
 	if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
 		t.Fatal(err)
 	}
-	f := &w.comms[0].flight
+	f := flightOf(w.comms[0])
 	if n := f.glance().counts[CallAllReduce]; n != 1 {
 		t.Errorf("%d calls where one has run", n)
 	}
@@ -47,7 +47,7 @@ func TestGPUDirectReplays(t *testing.T) {
 	if op := f.glance().op; !op.replay || op.shape.kind != CallAllReduce || op.shape.count != count || op.seq != 0 {
 		t.Errorf("in progress: %+v", op)
 	}
-	if s := w.comms[0].describeSelf(); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
+	if s := describeSelf(w.comms[0]); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
 		t.Errorf("in progress: %+v", s)
 	}
 	g.Replay(graphs[1], g.streams[1][0])
@@ -57,11 +57,11 @@ func TestGPUDirectReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, c := range w.comms {
-		seen := c.flight.glance()
+		seen := flightOf(c).glance()
 		if n := seen.counts; n[CallAllReduce] != 3 || n[CallSend] != 2 || n[CallRecv] != 2 || seen.groups != 2 || seen.running {
 			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.groups, seen.running)
 		}
-		d, err := c.flightRecord(nil)
+		d, err := flightRecord(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,8 @@ func placesLeft() int {
 // TestGPUDirectReplayAllocatesNothing: what is recorded on a driver's thread.
 func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 	c := &Comm{}
-	c.flight.setUp(minFlown)
+	flightSlot.Set(c, &recorder{})
+	flightOf(c).setUp(minFlown)
 	r := &gdrReplay{x: &gpuDirect{c: c}, called: called{entry: &entry{}}}
 	begin, end := gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
 	defer gdrPlaces.drop(begin, end)
@@ -106,7 +107,7 @@ func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if n := c.flight.glance().counts[CallAllReduce]; n != 101 {
+	if n := flightOf(c).glance().counts[CallAllReduce]; n != 101 {
 		t.Errorf("%d replays", n)
 	}
 }

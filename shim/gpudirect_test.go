@@ -51,7 +51,7 @@ func destroyAll(w *world) {
 		_ = c.Destroy()
 	}
 	for _, c := range w.comms {
-		<-c.released
+		<-c.Released()
 	}
 }
 
@@ -86,7 +86,7 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	})
 	before := g.network.Moved()
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		send, recv := g.Memory(r, 3*count), g.Memory(r, 3*count)
 		for _, kind := range oracleKinds {
 			if err := Run([]Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}}); err != nil {
@@ -112,7 +112,7 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	destroyAll(w)
 	sent := int64(0)
 	for _, c := range w.comms {
-		sent += c.dev.gdr.end.Traffic()
+		sent += onDeviceOf(c).gdr.end.Traffic()
 	}
 	if sent != moved.FromBuf {
 		t.Errorf("ranks have counted %d bytes, the network %d", sent, moved.FromBuf)
@@ -150,7 +150,7 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 			t.Error(err)
 		}
 		for _, c := range w.comms {
-			c.drain()
+			drainStreams(c)
 		}
 	}
 	for range 4 {
@@ -177,14 +177,14 @@ func TestGPUDirectRegistered(t *testing.T) {
 	for r, c := range w.comms {
 		at[r] = g.move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
 		var err error
-		if handles[r], err = c.Register(at[r].at, count, false, 0); err != nil {
+		if handles[r], err = Register(c, at[r].at, count, false, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cast := func(root int) {
 		t.Helper()
 		w.must(func(c *Comm) error {
-			r := c.args.Rank
+			r := c.Rank
 			call := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
 			if err := Run([]Call{call}); err != nil {
 				return err
@@ -202,7 +202,7 @@ func TestGPUDirectRegistered(t *testing.T) {
 		t.Errorf("%d bytes were copied", n)
 	}
 	for r, c := range w.comms {
-		if _, err := c.Registered(handles[r], false, true); err != nil {
+		if _, err := Registered(c, handles[r], false, true); err != nil {
 			t.Error(err)
 		}
 	}
@@ -272,7 +272,7 @@ func TestGPUDirectBreaks(t *testing.T) {
 				_ = cast(1, 0, 0) // it may have failed by now
 			}
 			for r, comm := range w.comms {
-				<-comm.poisonCh
+				<-comm.FailedChan()
 				if err := comm.AsyncError(); !slices.ContainsFunc(strings.Split(c.says, "|"), func(says string) bool { return strings.Contains(err.Error(), says) }) {
 					t.Errorf("rank %d: %v", r, err)
 				}
@@ -331,7 +331,7 @@ func TestGPUDirectNotMade(t *testing.T) {
 			w := newWorld(t, 3)
 			g.Fail("", 0)
 			for r, comm := range w.comms {
-				if comm.dev.gdr != nil {
+				if onDeviceOf(comm).gdr != nil {
 					t.Errorf("rank %d goes on", r)
 				}
 			}
@@ -392,12 +392,12 @@ func TestGPUDirectFlushes(t *testing.T) {
 	if err := g.synchronize(1); err != nil { // which receives nothing
 		t.Fatal(err)
 	}
-	for w.comms[0].dev.gdr.work.flushing.Load() == 0 {
+	for onDeviceOf(w.comms[0]).gdr.work.flushing.Load() == 0 {
 		if err := w.comms[0].AsyncError(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if w.comms[0].inter.Load().over() || g.driver.Flushes() != 0 {
+	if interposerOf(w.comms[0]).over() || g.driver.Flushes() != 0 {
 		t.Error("the stream has not waited")
 	}
 	close(hold)
@@ -434,7 +434,7 @@ func TestGPUDirectDiffers(t *testing.T) {
 				}
 			}
 			for r, c := range w.comms {
-				<-c.poisonCh
+				<-c.FailedChan()
 				if err := c.AsyncError(); !errors.Is(err, errdefs.ErrInvalidUsage) && !errors.Is(err, errdefs.ErrRemote) && !strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
 					t.Errorf("rank %d: %v", r, err)
 				}

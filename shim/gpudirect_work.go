@@ -191,11 +191,11 @@ func (x *gpuDirect) run() {
 		moved, err := x.turn()
 		if err != nil {
 			if errors.Is(err, transport.ErrPeerLost) {
-				x.c.hearCause() // it may have failed, and closed its queue pairs, for what a third rank has done
+				x.c.AwaitCause() // it may have failed, and closed its queue pairs, for what a third rank has done
 			}
-			x.c.spread(x.withEpoch(err))
+			x.c.Spread(x.withEpoch(err))
 		}
-		if w.halt.Load() || x.c.poison.Load() != nil {
+		if w.halt.Load() || x.c.Failed() {
 			return
 		}
 		switch {
@@ -208,10 +208,10 @@ func (x *gpuDirect) run() {
 			runtime.Gosched()
 		default:
 			if err := x.stalled(now); err != nil {
-				x.c.spread(err)
+				x.c.Spread(err)
 				return
 			}
-			x.end.Wait(armed, min(gdrLook, x.c.cfg.Timeout/4))
+			x.end.Wait(armed, min(gdrLook, x.c.Cfg.Timeout/4))
 		}
 	}
 }
@@ -285,10 +285,10 @@ func (x *gpuDirect) stalled(now time.Time) error {
 		w.since, w.said = now, now
 		return nil
 	}
-	x.c.flight.notice()
+	flightOf(x.c).notice()
 	number := atomic.LoadUint32(x.ended.Word()) + 1
 	on, waits := x.end.Waiting()
-	if now.Sub(w.since) > x.c.cfg.Timeout {
+	if now.Sub(w.since) > x.c.Cfg.Timeout {
 		return x.timedOut(number, on)
 	}
 	if waits && now.Sub(w.said) > time.Second {
@@ -297,10 +297,10 @@ func (x *gpuDirect) stalled(now time.Time) error {
 		if on.Send {
 			kind = program.Send
 		}
-		for _, op := range x.c.flight.of(number) {
-			x.c.flight.stalled(op.number, exec.Wait{Rank: x.c.args.Rank, Op: op.seq, Kind: kind, Peer: on.Peer, Plane: on.Plane, Bytes: on.Bytes})
+		for _, op := range flightOf(x.c).of(number) {
+			flightOf(x.c).stalled(op.number, exec.Wait{Rank: x.c.Rank, Op: op.seq, Kind: kind, Peer: on.Peer, Plane: on.Plane, Bytes: on.Bytes})
 			if op.seq > 0 {
-				x.c.reportShape(control.MsgState, op.seq, &op.shape)
+				reportShape(x.c, control.MsgState, op.seq, &op.shape)
 			}
 		}
 	}
@@ -316,8 +316,8 @@ func (x *gpuDirect) timedOut(number uint32, on rendezvous.Wait) error {
 		what = "sends"
 	}
 	err := fmt.Errorf("shim: rank %d: a message of %d bytes that it %s has not moved for %v: rank %d, plane %d%s: %w",
-		x.c.args.Rank, on.Bytes, what, x.c.cfg.Timeout, on.Peer, on.Plane, x.epochText(on.Plane), errdefs.ErrTimeout)
-	x.c.launchTimedOut(number, err)
+		x.c.Rank, on.Bytes, what, x.c.Cfg.Timeout, on.Peer, on.Plane, x.epochText(on.Plane), errdefs.ErrTimeout)
+	launchTimedOut(x.c, number, err)
 	return err
 }
 
@@ -340,7 +340,7 @@ func (x *gpuDirect) stop() error {
 		x.work.halt.Store(true)
 		x.end.Wake()
 		<-x.work.over
-		x.c.log.Info(log.Net, "rdma: rank %d has sent %d bytes from memory of its device", x.c.args.Rank, x.end.Traffic())
+		x.c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from memory of its device", x.c.Rank, x.end.Traffic())
 	})
 	return x.work.err
 }
@@ -348,7 +348,7 @@ func (x *gpuDirect) stop() error {
 // free gives back what streams have used that have left it for good.
 func (x *gpuDirect) free() {
 	w := &x.work
-	x.c.flight.onDevice(nil)
+	flightOf(x.c).onDevice(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, ex := range w.all {

@@ -89,7 +89,7 @@ func TestTwoHosts(t *testing.T) {
 			for _, count := range []int{1, 4001} {
 				w.runAll(t, rng, count)
 			}
-			if n := len(w.comms[0].light.packet); n > 0 {
+			if n := len(opticalOf(w.comms[0]).packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			if problems := lost(); len(problems) > 0 {

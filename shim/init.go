@@ -15,6 +15,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -49,15 +50,15 @@ func Init(args []InitArgs) ([]*Comm, error) {
 	for i := range args {
 		if comms[i], err = newComm(args[i], cfg); err != nil {
 			for _, c := range comms[:i] {
-				c.drop()
+				dropNew(c)
 			}
 			return nil, err
 		}
 	}
 	if args[0].NonBlocking {
 		for i, c := range comms {
-			c.start(fab)
-			if !c.wanted() {
+			start(c, fab)
+			if !wanted(c) {
 				comms[i] = nil
 			}
 		}
@@ -74,16 +75,16 @@ func initAndWait(comms []*Comm, fab *fabricInfo) error {
 	errs := make([]error, len(comms))
 	var wg sync.WaitGroup
 	for i, c := range comms {
-		ended := c.start(fab)
+		ended := start(c, fab)
 		wg.Go(func() { errs[i] = <-ended })
 	}
 	wg.Wait()
 	failed := slices.IndexFunc(errs, func(e error) bool { return e != nil })
 	for i, c := range comms {
 		switch {
-		case failed >= 0 && errs[i] == nil && c.wanted():
+		case failed >= 0 && errs[i] == nil && wanted(c):
 			_ = c.Abort() // the reason is errs[failed]
-		case !c.wanted():
+		case !wanted(c):
 			comms[i] = nil
 		}
 	}
@@ -115,92 +116,134 @@ func (a *InitArgs) check() error {
 }
 
 // wanted: this rank gets a communicator.
-func (c *Comm) wanted() bool { return !c.unwanted }
+func wanted(c *Comm) bool { return !birthOf(c).unwanted }
 
 // newComm prepares a communicator; start makes it.
 func newComm(args InitArgs, cfg *settings.Config) (*Comm, error) {
 	if o := args.From; o != nil {
 		p := o.Parent
-		args.Device, args.Ranks, args.Rank = p.args.Device, 0, 0
+		args.Device, args.Ranks, args.Rank = p.Device, 0, 0
 		switch o.How {
 		case ByShrink:
 			ranks := o.survivors()
-			args.Ranks, args.Rank = len(ranks), slices.Index(ranks, p.args.Rank)
+			args.Ranks, args.Rank = len(ranks), slices.Index(ranks, p.Rank)
 		case ByGrow:
-			args.Ranks, args.Rank = o.Ranks, p.args.Rank
+			args.Ranks, args.Rank = o.Ranks, p.Rank
 		}
 	}
-	c := &Comm{
-		args: args, cfg: cfg, serial: serials.Add(1),
-		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *control.Message, 64),
-	}
-	c.findDevice()
-	c.log = cfg.NewLog(c.args.Device)
-	c.asked = askedOf(&args)
-	c.flight.setUp(cfg.FlightRecorder)
+	c := comm.New(comm.Identity{Rank: args.Rank, Ranks: args.Ranks, Name: args.Name, Device: args.Device, NonBlocking: args.NonBlocking, Cfg: cfg})
+	birthSlot.Set(c, &birthState{args: args})
+	factsSlot.Set(c, &facts{})
+	f := &recorder{}
+	flightSlot.Set(c, f)
+	hostSlot.Set(c, &hostState{c: c, runner: runner{flight: f}})
+	operatorsSlot.Set(c, &operators{})
+	probesSlot.Set(c, &probes{})
+	handleMessages(c)
+	addHooks(c)
+	findDevice(c)
+	c.Log = cfg.NewLog(c.Device)
+	birthOf(c).asked = askedOf(&args)
+	flightOf(c).setUp(cfg.FlightRecorder)
 	for _, line := range cfg.Variables() {
-		c.log.Info(log.Env, "%s", line)
+		c.Log.Info(log.Env, "%s", line)
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if o := args.From; o != nil {
-		c.unwanted = o.How == BySplit && o.Color == NoColor
-		if o.Parent.light != nil {
-			c.parent = o.Parent
+		birthOf(c).unwanted = o.How == BySplit && o.Color == NoColor
+		if opticalOf(o.Parent) != nil {
+			birthOf(c).parent = o.Parent
 		}
 	}
 	return c, nil
 }
 
-// drop gives back a communicator that was never started.
-func (c *Comm) drop() {
-	c.cancel()
-	c.log.Close()
+// dropNew gives back a communicator that was never started.
+func dropNew(c *Comm) {
+	c.Cancel()
+	c.Log.Close()
+}
+
+// handleMessages registers what handles control messages.
+func handleMessages(c *Comm) {
+	c.HandleAccords()
+	handleStalls(c)
+	handleTickets(c)
+	handleProbes(c)
+	handleRegions(c)
+	handleBirths(c)
+	handleVacating(c)
+	handlePlans(c)
+	handleShares(c)
+}
+
+// addHooks registers what the parts of a communicator do as it ends.
+func addHooks(c *Comm) {
+	c.AddHooks(comm.Hooks{Failed: func(err error) { leaveFlight(c, err) }})
+	c.AddHooks(comm.Hooks{Ending: func() { registrations.drop(c) }})
+	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c); birthOf(c).kin.end() }, Closed: func() { birthOf(c).door.Leave() }})
+	c.AddHooks(comm.Hooks{Close: func() {
+		if l := leaderOf(c); l != nil {
+			l.close()
+		}
+	}})
+	c.AddHooks(comm.Hooks{Detach: func() { sidedOf(c).end() }, Close: func() { sidedOf(c).end() }})
+	c.AddHooks(comm.Hooks{Forget: func() { hostOf(c).forget() }, Close: hostOf(c).close})
+	c.AddHooks(comm.Hooks{
+		Quiet:  func() { opticalOf(c).quiesce(comm.Linger) },
+		Detach: func() { departCircuits(c) },
+		Close:  func() { opticalOf(c).close() },
+	})
+	c.AddHooks(comm.Hooks{
+		Check:  func() { interposerOf(c).check(); failIfPeerFailed(c) },
+		Drain:  func() { drainStreams(c) },
+		Closed: func() { interposerOf(c).close(); onDeviceOf(c).close() },
+	})
 }
 
 // start makes the communicator in the background. Its lock is held until it is made or has
 // failed; the channel then has the error.
-func (c *Comm) start(fab *fabricInfo) <-chan error {
+func start(c *Comm, fab *fabricInfo) <-chan error {
 	ended := make(chan error, 1)
 	var birth uint64
 	var before <-chan struct{}
 	over := func() {}
-	if o := c.args.From; o != nil {
-		if c.args.NonBlocking {
-			o.Parent.pending.Add(1)
+	if o := birthOf(c).args.From; o != nil {
+		if c.NonBlocking {
+			o.Parent.Occupy()
 		}
 		if o.How == ByShrink {
-			birth, before, over = o.Parent.kin.turn()
+			birth, before, over = birthOf(o.Parent).kin.turn()
 		} else {
-			birth = o.Parent.kin.next()
+			birth = birthOf(o.Parent).kin.next()
 		}
 	}
-	c.watch()
-	c.mu.Lock()
+	watch(c)
+	c.Turn.Lock()
 	go func() {
-		err := c.waitTurn(before)
+		err := waitTurn(c, before)
 		if err == nil {
-			err = c.join(fab, birth)
+			err = joinRanks(c, fab, birth)
 		}
 		over()
 		if err != nil {
-			echo := c.joined.Load() && isEcho(err)
+			echo := c.Joined() && comm.IsEcho(err)
 			if echo {
-				c.hearCause()
+				c.AwaitCause()
 			}
-			if first := c.fail(err); echo || errors.Is(err, context.Canceled) {
+			if first := c.Fail(err); echo || errors.Is(err, context.Canceled) {
 				err = first // what ended the wait
 			}
-			c.leave()
-			c.release(0)
-		} else if !c.wanted() {
-			c.release(0)
+			c.Leave()
+			c.Release(0)
+		} else if !wanted(c) {
+			c.Release(0)
 		}
-		c.life.CompareAndSwap(int32(making), int32(alive))
-		if o := c.args.From; o != nil && c.args.NonBlocking {
-			o.Parent.pending.Add(-1)
+		c.SetAlive()
+		if o := birthOf(c).args.From; o != nil && c.NonBlocking {
+			o.Parent.Vacate()
 		}
-		c.args.From = nil // else what has been destroyed would stay in memory
-		c.mu.Unlock()
+		birthOf(c).args.From = nil // else what has been destroyed would stay in memory
+		c.Turn.Unlock()
 		ended <- err
 	}()
 	return ended
@@ -212,83 +255,82 @@ func initOne(args InitArgs, cfg *settings.Config, fab *fabricInfo) (*Comm, error
 	if err != nil {
 		return nil, err
 	}
-	if err := <-c.start(fab); err != nil {
+	if err := <-start(c, fab); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// join meets the other ranks and connects to them. Every step is bounded by the timeout and
+// joinRanks meets the other ranks and connects to them. Every step is bounded by the timeout and
 // by ctx, and from the moment that the control star stands a failure on one rank fails all.
-func (c *Comm) join(fab *fabricInfo, birth uint64) error {
-	l, err := listen(c.args, c.cfg)
+func joinRanks(c *Comm, fab *fabricInfo, birth uint64) error {
+	l, err := listen(birthOf(c).args, c.Cfg)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	if !c.single() {
-		if c.door, err = bootstrap.EnterDoor(c.cfg); err != nil {
+	if !single(c) {
+		if birthOf(c).door, err = bootstrap.EnterDoor(c.Cfg); err != nil {
 			return err
 		}
 	}
-	h := c.hello(l, fab)
-	if err := c.gatherRanks(&h, birth); err != nil || !c.wanted() {
+	h := helloOf(c, l, fab)
+	if err := gatherRanks(c, &h, birth); err != nil || !wanted(c) {
 		return err
 	}
-	c.settleCut()
-	c.pairs = exec.NewPairs(c.args.Ranks)
-	leaderAt := c.table[0].Control
-	if c.star, err = control.NewStar(c.ctx, c.args.Rank, c.args.Ranks, l.control, leaderAt, c.secret, c.cfg.Timeout); err != nil {
-		c.star = nil
+	settleCut(c)
+	hostOf(c).pairs = exec.NewPairs(c.Ranks)
+	leaderAt := c.Table[0].Control
+	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.control, leaderAt, c.Secret, c.Cfg.Timeout)
+	if err != nil {
 		return err
 	}
-	if c.args.Rank == 0 {
-		c.leader = newLeader(c)
+	if c.Rank == 0 {
+		leaderSlot.Set(c, newLeader(c))
 	}
-	c.star.Start(c.deliver, c.peerLost)
-	c.joined.Store(true)
-	c.side = newOneSided(c)
-	return c.attach(l, c.secret, fab)
+	c.Join(star)
+	sidedSlot.Set(c, newOneSided(c))
+	return attachPlanes(c, l, c.Secret, fab)
 }
 
 // single: the communicator will have this rank alone.
-func (c *Comm) single() bool {
-	if o := c.args.From; o != nil && o.How == BySplit {
-		return o.Parent.args.Ranks == 1
+func single(c *Comm) bool {
+	if o := birthOf(c).args.From; o != nil && o.How == BySplit {
+		return o.Parent.Ranks == 1
 	}
-	return c.args.Ranks == 1
+	return c.Ranks == 1
 }
 
 // gatherRanks finds out who the communicator's ranks are: its number, table and secret.
-func (c *Comm) gatherRanks(h *bootstrap.Hello, birth uint64) error {
-	o := c.args.From
+func gatherRanks(c *Comm, h *bootstrap.Hello, birth uint64) error {
+	o := birthOf(c).args.From
 	switch {
 	case o == nil:
-		return c.meetByID(h)
+		return meetByID(c, h)
 	case o.How == BySplit:
-		return c.meetBySplit(h, birth)
+		return meetBySplit(c, h, birth)
 	case o.How == ByShrink:
-		return c.meetAtDoor(h, birth)
+		return meetSurvivors(c, h, birth)
 	}
 	ask := &kinAsk{Ranks: o.Ranks}
 	if o.ID != nil {
 		ask.ID = o.ID[:]
 	}
-	a, err := c.agree(birth, ask)
+	a, err := agreeWithParent(c, birth, ask)
 	if err != nil {
 		return err
 	}
 	if len(a.ID) != UniqueIDSize {
 		return fmt.Errorf("shim: %v: %w: id of %d bytes", o.How, control.ErrMessage, len(a.ID))
 	}
-	c.args.ID = UniqueID(a.ID)
-	o.Parent.kin.spend(&c.args.ID)
-	return c.meetByID(h)
+	birthOf(c).args.ID = UniqueID(a.ID)
+	birthOf(o.Parent).kin.spend(&birthOf(c).args.ID)
+	return meetByID(c, h)
 }
 
 // meetByID meets the other ranks where their ids say.
-func (c *Comm) meetByID(h *bootstrap.Hello) error {
-	ids := append([]UniqueID{c.args.ID}, c.args.More...)
+func meetByID(c *Comm, h *bootstrap.Hello) error {
+	ids := append([]UniqueID{birthOf(c).args.ID}, birthOf(c).args.More...)
 	places := make([]bootstrap.Place, len(ids))
 	for i := range ids {
 		addr, sec, err := bootstrap.ParseID(&ids[i])
@@ -298,25 +340,25 @@ func (c *Comm) meetByID(h *bootstrap.Hello) error {
 		// An address that everyone knows beforehand may be listened on later.
 		shared := ids[i] == bootstrap.EnvID(addr)
 		places[i] = bootstrap.Place{Addr: addr, Secret: sec, Patience: shared}
-		if c.cfg.CommID != "" && c.args.Rank == 0 && shared {
-			if _, err := bootstrap.StartRoot(c.cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		if c.Cfg.CommID != "" && c.Rank == 0 && shared {
+			if _, err := bootstrap.StartRoot(c.Cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 				return err
 			}
 		}
 	}
-	c.secret = places[0].Secret
+	c.Secret = places[0].Secret
 	if len(places) > 1 {
 		h.Places = len(places)
 	}
 	var err error
-	c.id, c.table, err = bootstrap.Meet(c.ctx, places, h, c.cfg.Timeout)
+	c.ID, c.Table, err = bootstrap.Meet(c.Context(), places, h, c.Cfg.Timeout)
 	return err
 }
 
 // meetBySplit has the parent's leader say who belongs together.
-func (c *Comm) meetBySplit(h *bootstrap.Hello, birth uint64) error {
-	o := c.args.From
-	a, err := c.agree(birth, &kinAsk{Color: o.Color, Key: o.Key, Hello: *h})
+func meetBySplit(c *Comm, h *bootstrap.Hello, birth uint64) error {
+	o := birthOf(c).args.From
+	a, err := agreeWithParent(c, birth, &kinAsk{Color: o.Color, Key: o.Key, Hello: *h})
 	if err != nil || o.Color == NoColor {
 		return err
 	}
@@ -324,72 +366,59 @@ func (c *Comm) meetBySplit(h *bootstrap.Hello, birth uint64) error {
 	if a.Rank < 0 || a.Rank >= len(a.Table) {
 		return fmt.Errorf("shim: %v: %w", o.How, control.ErrMessage)
 	}
-	c.args.Rank, c.args.Ranks = h.Rank, h.Ranks
-	c.id, c.table = a.Comm, a.Table
-	c.secret = o.Parent.secret.Derive("split", o.Parent.id, birth, uint64(o.Color))
+	c.Rank, c.Ranks = h.Rank, h.Ranks
+	c.ID, c.Table = a.Comm, a.Table
+	c.Secret = o.Parent.Secret.Derive("split", o.Parent.ID, birth, uint64(o.Color))
 	return bootstrap.CheckTable(a.Table, h)
 }
 
-// attach connects the planes, and returns when every rank has.
-func (c *Comm) attach(l *listeners, sec control.Secret, fab *fabricInfo) error {
-	me := &c.table[c.args.Rank]
-	c.alone = true
-	for i := range c.table {
-		if c.table[i].Host == me.Host {
-			c.localRanks++
-		}
-		if i != c.args.Rank && c.table[i].Host == me.Host && c.table[i].Process == me.Process {
-			c.alone = false
-		}
-	}
-	kind, err := chooseTransport(c.table, c.cfg)
+// attachPlanes connects the planes, and returns when every rank has.
+func attachPlanes(c *Comm, l *listeners, sec control.Secret, fab *fabricInfo) error {
+	c.CountLocal()
+	kind, err := chooseTransport(c.Table, c.Cfg)
 	if err == nil {
-		err = c.attachPacket(kind, l, sec)
+		err = attachPacket(c, kind, l, sec)
 	}
 	if err == nil {
-		err = c.attachOptical(fab, sec)
+		err = attachOptical(c, fab, sec)
 	}
-	c.attachShares(kind)
+	attachShares(c, kind)
 	if err == nil {
-		err = c.attachDevice()
+		err = attachDevice(c)
 	}
 	if err != nil {
 		return err // fail tells the others
 	}
-	if c.leader != nil {
-		c.leader.start()
+	if leaderOf(c) != nil {
+		leaderOf(c).start()
 	}
-	ready := &control.Message{Kind: control.MsgReady}
-	if err := c.star.ToLeader(ready); err != nil {
+	if err := c.AwaitAll(); err != nil {
 		return err
 	}
-	if _, err := c.await(control.MsgGo, 0); err != nil {
-		return err
-	}
-	c.log.Version("Lightpath version %s, %s", Version, libraryPath())
-	c.log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
-		c.id, c.args.Rank, c.args.Ranks, c.args.Name, kind, len(c.packet.Planes()), c.light.describe())
+	c.Log.Version("Lightpath version %s, %s", Version, libraryPath())
+	c.Log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
+		c.ID, c.Rank, c.Ranks, c.Name, kind, len(hostOf(c).packet.Planes()), opticalOf(c).describe())
 	return nil
 }
 
-// hello is this rank's entry in the table.
-func (c *Comm) hello(l *listeners, fab *fabricInfo) bootstrap.Hello {
+// helloOf is this rank's entry in the table.
+func helloOf(c *Comm, l *listeners, fab *fabricInfo) bootstrap.Hello {
 	h := bootstrap.Hello{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.Host, PID: c.log.PID, Process: processID(), PIDs: pidNamespace(),
-		Version: Version, Settings: c.cfg.Agreed(), Fabric: fab.digest(), Port: c.cfg.LauncherRank, Device: c.dev != nil,
+		Rank: c.Rank, Ranks: c.Ranks, Host: hostID(), Name: c.Log.Host, PID: c.Log.PID, Process: processID(), PIDs: pidNamespace(),
+		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.digest(), Port: c.Cfg.LauncherRank, Device: onDeviceOf(c) != nil,
 	}
-	if c.cfg.FabricRank >= 0 {
-		h.Port, h.PortGiven = c.cfg.FabricRank, true
+	if c.Cfg.FabricRank >= 0 {
+		h.Port, h.PortGiven = c.Cfg.FabricRank, true
 	}
-	if o := c.args.From; o != nil && o.Parent.light != nil {
-		h.Port, h.PortGiven = o.Parent.light.ports[o.Parent.args.Rank], true
+	if o := birthOf(c).args.From; o != nil && opticalOf(o.Parent) != nil {
+		h.Port, h.PortGiven = opticalOf(o.Parent).ports[o.Parent.Rank], true
 	}
 	if l.control != nil {
 		h.Control = l.control.Addr().String()
 	}
-	h.TCP, h.Door = l.tcpAddr(), c.door.Address()
-	c.dev.describe(&h, c.noDevice)
-	h.NoDirect, h.NoRemote = c.cfg.NCCL.NoDirect, c.cfg.NCCL.NoRemote
+	h.TCP, h.Door = l.tcpAddr(), birthOf(c).door.Address()
+	onDeviceOf(c).describe(&h, factsOf(c).noDevice)
+	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h
 }
 

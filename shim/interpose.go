@@ -42,12 +42,12 @@ func (in *interposer) forOther() bool { return in != nil && in.gdr == nil }
 func Interpose(comms []*Comm, lib other.Library) error {
 	var able []*interposer
 	for _, c := range comms {
-		if c == nil || !c.cfg.Interpose || c.args.Ranks == 1 || c.args.NonBlocking {
+		if c == nil || !c.Cfg.Interpose || c.Ranks == 1 || c.NonBlocking {
 			continue
 		}
-		lanes, why := c.interposedLanes()
+		lanes, why := interposedLanes(c)
 		if lanes == 0 {
-			c.log.Info(log.Init, "rank %d: calls on streams are not interposed: %s", c.args.Rank, why)
+			c.Log.Info(log.Init, "rank %d: calls on streams are not interposed: %s", c.Rank, why)
 			continue
 		}
 		able = append(able, newInterposer(c, lib, lanes))
@@ -58,10 +58,10 @@ func Interpose(comms []*Comm, lib other.Library) error {
 	var failure error
 	for _, in := range able {
 		switch {
-		case in.c.dev == nil:
-			failure = fmt.Errorf("rank %d has no device: %w", in.c.args.Rank, in.c.noDevice)
+		case onDeviceOf(in.c) == nil:
+			failure = fmt.Errorf("rank %d has no device: %w", in.c.Rank, factsOf(in.c).noDevice)
 		case in.peers == nil:
-			failure = fmt.Errorf("rank %d: the device's driver cannot make streams and memory", in.c.args.Rank)
+			failure = fmt.Errorf("rank %d: the device's driver cannot make streams and memory", in.c.Rank)
 		}
 	}
 	agreed, err := agree(able, failure)
@@ -74,10 +74,10 @@ func Interpose(comms []*Comm, lib other.Library) error {
 	}
 	for _, in := range able {
 		if c := in.c; agreed {
-			c.log.Info(log.Init, "rank %d: calls on streams are interposed: %d communicators of the other library", c.args.Rank, len(in.comms))
+			c.Log.Info(log.Init, "rank %d: calls on streams are interposed: %d communicators of the other library", c.Rank, len(in.comms))
 			go in.watch()
 		} else {
-			c.log.Warn("rank %d: calls on streams are not interposed: %v", c.args.Rank, failure)
+			c.Log.Warn("rank %d: calls on streams are not interposed: %v", c.Rank, failure)
 			in.abandon()
 		}
 	}
@@ -88,29 +88,29 @@ func newInterposer(c *Comm, lib other.Library, lanes int) *interposer {
 	in := &interposer{c: c, lib: lib, comms: make([]other.Comm, lanes), table: map[shape]*scripted{}, ended: make(chan struct{}), gone: make(chan struct{})}
 	in.asking.answers = make(chan *control.Message, 4)
 	in.setUp(c, lanes)
-	if c.light != nil {
-		in.site = c.light.withoutForwarding()
+	if opticalOf(c) != nil {
+		in.site = opticalOf(c).withoutForwarding()
 	}
-	c.inter.Store(in) // now: whoever makes calls first asks the leader for plans
+	interposerSlot.Set(c, in) // now: whoever makes calls first asks the leader for plans
 	return in
 }
 
 // interposedLanes returns how many communicators of the other library execute what: one for each plane with
 // circuits, or one where algorithms are chosen. It depends on what all ranks share.
-func (c *Comm) interposedLanes() (lanes int, why string) {
+func interposedLanes(c *Comm) (lanes int, why string) {
 	switch {
-	case c.light == nil && len(c.cfg.Algorithms) == 0:
+	case opticalOf(c) == nil && len(c.Cfg.Algorithms) == 0:
 		return 0, "there are no planes with circuits, and LIGHTPATH_ALGORITHM chooses no algorithm"
-	case c.light == nil:
+	case opticalOf(c) == nil:
 		return 1, ""
-	case c.light.template.Circuits != plans.Duplex:
+	case opticalOf(c).template.Circuits != plans.Duplex:
 		// Whoever receives has to answer on the same plane: a credit, an acknowledgement.
-		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)", c.light.template.Circuits)
-	case c.cfg.BarrierTime:
+		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)", opticalOf(c).template.Circuits)
+	case c.Cfg.BarrierTime:
 		return 0, "LIGHTPATH_BARRIER is time, and streams keep none"
 	}
-	planes := len(c.light.planes)
-	if nets := len(c.cfg.InterposeNets); nets != planes && (nets > 0 || planes > 1) {
+	planes := len(opticalOf(c).planes)
+	if nets := len(c.Cfg.InterposeNets); nets != planes && (nets > 0 || planes > 1) {
 		return 0, fmt.Sprintf("there are %d planes, and LIGHTPATH_INTERPOSE_NETS names %d networks of the other library", planes, nets)
 	}
 	return planes, ""
@@ -157,9 +157,9 @@ func makeOthers(all []*interposer, lib other.Library) error {
 			if id == (otherID{}) {
 				return errors.New("rank 0 has no id of the other library")
 			}
-			init := other.Init{ID: id, Ranks: c.args.Ranks, Rank: c.args.Rank, Device: c.args.Device, Name: c.laneName(j)}
-			if j < len(c.cfg.InterposeNets) {
-				init.Net = c.cfg.InterposeNets[j]
+			init := other.Init{ID: id, Ranks: c.Ranks, Rank: c.Rank, Device: c.Device, Name: laneName(c, j)}
+			if j < len(c.Cfg.InterposeNets) {
+				init.Net = c.Cfg.InterposeNets[j]
 			}
 			inits = append(inits, init)
 		}
@@ -183,7 +183,7 @@ func drawIDs(all []*interposer, lib other.Library) (ids [][]otherID, failure err
 	for i, in := range all {
 		ids[i] = make([]otherID, len(in.comms))
 		for j := range ids[i] {
-			if in.c.args.Rank == 0 && failure == nil {
+			if in.c.Rank == 0 && failure == nil {
 				ids[i][j], failure = lib.NewID()
 			}
 		}
@@ -192,17 +192,17 @@ func drawIDs(all []*interposer, lib other.Library) (ids [][]otherID, failure err
 }
 
 // laneName is what the other library's communicator of a lane is called there.
-func (c *Comm) laneName(j int) string {
-	if c.light == nil {
+func laneName(c *Comm, j int) string {
+	if opticalOf(c) == nil {
 		return "lightpath"
 	}
-	return "lightpath " + c.light.planes[j].Name
+	return "lightpath " + opticalOf(c).planes[j].Name
 }
 
 // abandon has the communicator's calls passed through.
 func (in *interposer) abandon() {
 	defer close(in.gone)
-	in.c.inter.Store(nil)
+	interposerSlot.Set(in.c, nil)
 	for _, o := range in.comms {
 		if o != 0 {
 			_ = in.lib.Abort(o)
@@ -214,7 +214,7 @@ func (in *interposer) abandon() {
 func (in *interposer) watch() {
 	defer close(in.gone)
 	select {
-	case <-in.c.poisonCh:
+	case <-in.c.FailedChan():
 	case <-in.ended:
 	}
 	end := in.lib.Destroy
@@ -246,7 +246,7 @@ func (in *interposer) check() {
 	}
 	for j, o := range in.comms {
 		if err := in.lib.AsyncError(o); err != nil {
-			in.c.spread(fmt.Errorf("shim: rank %d: communicator %q: %w", in.c.args.Rank, in.c.laneName(j), err))
+			in.c.Spread(fmt.Errorf("shim: rank %d: communicator %q: %w", in.c.Rank, laneName(in.c, j), err))
 			return
 		}
 	}

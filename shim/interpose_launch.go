@@ -76,7 +76,7 @@ func interpose(calls []Call) error {
 		}
 	}
 	for i := range calls {
-		in := calls[i].Comm.inter.Load()
+		in := interposerOf(calls[i].Comm)
 		e, err := in.of(&calls[i])
 		if err != nil {
 			return err
@@ -96,17 +96,17 @@ func (in *interposer) enqueue(e *scripted, call *Call) error {
 	in.launch.Lock()
 	defer in.launch.Unlock()
 	in.check()
-	if err := in.c.sound(); err != nil {
+	if err := in.c.Sound(); err != nil {
 		return err
 	}
-	on, err := in.c.enter(call.Stream)
+	on, err := enterStream(in.c, call.Stream)
 	if err != nil {
 		return err
 	}
 	defer device.Active().Leave()
 	p := &in.issuing
 	*p = issuing{in: in, e: e, call: call}
-	if p.capture, err = in.c.capturingOn(on, call.Stream); err != nil {
+	if p.capture, err = capturingOn(in.c, on, call.Stream); err != nil {
 		return err
 	}
 	if err := p.prepare(); err != nil {
@@ -114,8 +114,8 @@ func (in *interposer) enqueue(e *scripted, call *Call) error {
 	}
 	if err := p.put(); err != nil {
 		// It is on its streams in part, and nobody can take that back.
-		err = fmt.Errorf("shim: rank %d: %v, interposed: %w", in.c.args.Rank, call.Kind, err)
-		return in.c.fail(err)
+		err = fmt.Errorf("shim: rank %d: %v, interposed: %w", in.c.Rank, call.Kind, err)
+		return in.c.Fail(err)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (p *issuing) prepare() (err error) {
 		}
 	}
 	switch {
-	case in.c.light != nil:
+	case opticalOf(in.c) != nil:
 		p.run, err = in.cross.take(p)
 	case in.gdr != nil && in.captured:
 		p.replay, err = in.gdr.replayOf(p)
@@ -169,7 +169,7 @@ func (c *Call) reached(name string, at unsafe.Pointer, size int64) error {
 
 // operator finds out what the kernels compute.
 func (p *issuing) operator() error {
-	call, n := p.call, p.in.c.args.Ranks
+	call, n := p.call, p.in.c.Ranks
 	if !call.Kind.Reduces() {
 		return nil
 	}
@@ -297,7 +297,7 @@ func (p *issuing) lastOf() *lastLaunch {
 // follow has a stream wait for the last script.
 func (p *issuing) follow(s device.Stream) error {
 	if x := p.in.gdr; x != nil && x.circuits {
-		return x.c.dev.follow(s, p.capture) // or for a launch that is staged
+		return onDeviceOf(x.c).follow(s, p.capture) // or for a launch that is staged
 	}
 	if last := p.lastOf(); last.set && last.capture == p.capture.ID {
 		if err := device.Active().Follow(s, last.event); err != nil {
@@ -319,7 +319,7 @@ func (p *issuing) last(s device.Stream) (device.Event, error) {
 		}
 	}
 	if x := p.in.gdr; x != nil && x.circuits {
-		if err := device.Active().Record(x.c.dev.last(p.capture), s); err != nil {
+		if err := device.Active().Record(onDeviceOf(x.c).last(p.capture), s); err != nil {
 			return 0, err
 		}
 	}

@@ -67,7 +67,7 @@ func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
 			_ = c.Destroy()
 		}
 		for _, c := range w.comms {
-			<-c.released
+			<-c.Released()
 		}
 	})
 	return g, w, lib
@@ -87,7 +87,7 @@ func TestInterposeAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range w.comms {
-			for !c.inter.Load().over() {
+			for !interposerOf(c).over() {
 				runtime.Gosched()
 			}
 		}
@@ -132,7 +132,7 @@ func TestInterposerBreaks(t *testing.T) {
 	if err := w.comms[1].State(); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("rank 1: %v", err)
 	}
-	<-w.comms[0].poisonCh
+	<-w.comms[0].FailedChan()
 	for lib.aborted.Load() < 2 {
 		runtime.Gosched()
 	}

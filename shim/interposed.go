@@ -28,7 +28,7 @@ type scripted struct {
 // ready. It depends on the call and on what all ranks share; the first call of a shape may wait for its plan, and for nothing
 // else. An error is that of the call.
 func Interposes(call *Call) (bool, error) {
-	if call.Comm == nil || !call.Comm.inter.Load().forOther() {
+	if call.Comm == nil || !interposerOf(call.Comm).forOther() {
 		return false, nil
 	}
 	if err := Check(call); err != nil {
@@ -37,7 +37,7 @@ func Interposes(call *Call) (bool, error) {
 	if call.Kind >= NumCallKinds || call.Kind.p2p() || call.Count == 0 {
 		return false, nil
 	}
-	e, err := call.Comm.inter.Load().of(call)
+	e, err := interposerOf(call.Comm).of(call)
 	return err == nil && e.script != nil, err
 }
 
@@ -70,13 +70,13 @@ func (in *interposer) make(s shape) (*scripted, error) {
 	c := in.c
 	coll := kinds[s.kind].collective
 	args := program.Args{
-		Rank: c.args.Rank, Planes: len(in.comms), Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
-		Scale: kernelsOf(&s, c.args.Ranks).scale != nil,
+		Rank: c.Rank, Planes: len(in.comms), Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
+		Scale: kernelsOf(&s, c.Ranks).scale != nil,
 	}
 	e := &scripted{}
 	var plan *plans.Plan
-	if c.light == nil {
-		if _, chosen := c.cfg.Algorithms[coll.String()]; !chosen && in.gdr == nil {
+	if opticalOf(c) == nil {
+		if _, chosen := c.Cfg.Algorithms[coll.String()]; !chosen && in.gdr == nil {
 			return in.passed(s, "LIGHTPATH_ALGORITHM names no algorithm for it"), nil
 		}
 	} else {
@@ -89,7 +89,7 @@ func (in *interposer) make(s shape) (*scripted, error) {
 		}
 		e.plan, plan, args.Problem, args.StepOf = a, a.plan, a.problem, a.stepOf
 	}
-	col, err := buildSchedule(&s, c.args.Ranks, c.light != nil, c.cfg, in.site.pods)
+	col, err := buildSchedule(&s, c.Ranks, opticalOf(c) != nil, c.Cfg, in.site.pods)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func (in *interposer) make(s shape) (*scripted, error) {
 	if in.gdr != nil {
 		how = gdrAlgorithm
 	}
-	c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s, algorithm %s, %d groups of messages",
-		c.args.Rank, s.kind, s.count, s.typ, s.root, how, col.algorithm, len(e.script.Batches))
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s, algorithm %s, %d groups of messages",
+		c.Rank, s.kind, s.count, s.typ, s.root, how, col.algorithm, len(e.script.Batches))
 	return e, nil
 }
 
@@ -115,7 +115,7 @@ func (in *interposer) passed(s shape, why string) *scripted {
 	if in.gdr != nil {
 		how = "staged through host memory"
 	}
-	in.c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.args.Rank, s.kind, s.count, s.typ, s.root, how, why)
+	in.c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.Rank, s.kind, s.count, s.typ, s.root, how, why)
 	return &scripted{}
 }
 
@@ -141,20 +141,20 @@ func (in *interposer) plan(s shape) (a *agreedPlan, why string, err error) {
 	s = planShape(s)
 	in.asking.number++
 	m := &control.Message{Kind: control.MsgPlanAsk, Seq: in.asking.number, Body: appendShape(nil, s)}
-	if err := c.star.ToLeader(m); err != nil {
-		return nil, "", c.fail(err)
+	if err := c.Star.ToLeader(m); err != nil {
+		return nil, "", c.Fail(err)
 	}
 	// Planning ends by LIGHTPATH_PLAN_LIMIT, for each plan that is asked for before.
-	timer := time.NewTimer(c.cfg.Timeout)
+	timer := time.NewTimer(c.Cfg.Timeout)
 	defer timer.Stop()
 	var answer *control.Message
 	for answer == nil || answer.Seq != in.asking.number {
 		select {
 		case answer = <-in.asking.answers:
-		case <-c.poisonCh:
+		case <-c.FailedChan():
 			return nil, "", c.AsyncError()
 		case <-timer.C:
-			return nil, "", c.fail(fmt.Errorf("shim: rank %d: no plan from rank 0 in %v: %w", c.args.Rank, c.cfg.Timeout, errdefs.ErrTimeout))
+			return nil, "", c.Fail(fmt.Errorf("shim: rank %d: no plan from rank 0 in %v: %w", c.Rank, c.Cfg.Timeout, errdefs.ErrTimeout))
 		}
 	}
 	if answer.Arg == 0 {
@@ -169,38 +169,52 @@ func (in *interposer) plan(s shape) (a *agreedPlan, why string, err error) {
 		err = plans.VerifyDigest(problem, plan)
 	}
 	if err != nil {
-		return nil, "", c.fail(fmt.Errorf("shim: rank %d: plan from rank 0: %w", c.args.Rank, err))
+		return nil, "", c.Fail(fmt.Errorf("shim: rank %d: plan from rank 0: %w", c.Rank, err))
 	}
 	id, err := idOf(plan)
 	return &agreedPlan{id, plan, problem, stepOf}, "", err
+}
+
+// handlePlans has the leader say which plan a shape has, and ranks take its answers.
+func handlePlans(c *Comm) {
+	c.HandleAtLeader(control.MsgPlanAsk, func(m *control.Message) {
+		if in := interposerOf(c); in != nil {
+			go in.answer(m)
+		}
+	})
+	c.Handle(control.MsgPlanTold, func(m *control.Message) {
+		if in := interposerOf(c); in != nil {
+			in.answered(m)
+		}
+	})
 }
 
 // answered takes an answer of the leader.
 func (in *interposer) answered(m *control.Message) {
 	select {
 	case in.asking.answers <- m:
-	case <-in.c.poisonCh:
+	case <-in.c.FailedChan():
 	}
 }
 
 // answer plans for a rank that asks. Leader only, on a goroutine of its own.
 func (in *interposer) answer(m *control.Message) {
 	reply := &control.Message{Kind: control.MsgPlanTold, Seq: m.Seq}
-	s, err := decodeShape(m.Body, in.c.args.Ranks)
+	s, err := decodeShape(m.Body, in.c.Ranks)
 	if err != nil {
-		in.c.spread(err)
+		in.c.Spread(err)
 		return
 	}
 	p := in.planned(s)
 	reply.Body = []byte(errdefs.Cut(p.why, 1<<10))
 	if p.plan != nil {
 		if reply.Body, err = plans.EncodePlan(p.plan.plan); err != nil {
-			in.c.spread(fmt.Errorf("shim: plan for rank %d: %w", m.From, err))
+			in.c.Spread(fmt.Errorf("shim: plan for rank %d: %w", m.From, err))
 			return
 		}
 		reply.Arg = 1
 	}
-	in.c.star.To(int(m.From), reply)
+	in.c.Star.To(int(m.From), reply)
 }
 
 // known returns what the leader has answered for a shape, nil where nobody has asked.
@@ -223,7 +237,7 @@ func (in *interposer) planned(s shape) *plannedScript {
 		p.why = err.Error()
 	} else {
 		p.plan = plan
-		in.c.log.Info(log.Tuning, "%v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s, for the other library",
+		in.c.Log.Info(log.Tuning, "%v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s, for the other library",
 			&s, plan.plan.Planner, plan.plan.CCTUS, plan.plan.LowerBoundUS, plan.plan.Digest)
 	}
 	in.asking.made.Store(s, p)
@@ -236,8 +250,8 @@ func (in *interposer) solve(s shape) (*agreedPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.log = in.c.log
-	if tickets := in.c.leader.tickets; tickets != nil && !in.c.light.template.Forwarding {
+	f.log = in.c.Log
+	if tickets := leaderOf(in.c).tickets; tickets != nil && !opticalOf(in.c).template.Forwarding {
 		f.store = tickets.cache // made for the same problem
 	}
 	job, err := f.job(planKey{shape: s, planes: len(in.comms)})

@@ -115,7 +115,7 @@ func TestPlanesInTheKernel(t *testing.T) {
 			for _, count := range []int{1, 4001} {
 				w.runAll(t, rng, count)
 			}
-			if n := len(w.comms[0].light.packet); n > 0 {
+			if n := len(opticalOf(w.comms[0]).packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			if problems := lost(); len(problems) > 0 {
@@ -168,8 +168,8 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !settled(func() bool { w.runAll(t, rng, 501); return w.comms[2].light.ticket.use == use }) {
-			t.Errorf("planes %#b are in use, want %#b", w.comms[2].light.ticket.use, use)
+		if !settled(func() bool { w.runAll(t, rng, 501); return opticalOf(w.comms[2]).ticket.use == use }) {
+			t.Errorf("planes %#b are in use, want %#b", opticalOf(w.comms[2]).ticket.use, use)
 		}
 	}
 	if problems := lost(); len(problems) > 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
@@ -75,10 +76,10 @@ type kinAnswer struct {
 // check reports whether o can be begun.
 func (o *Origin) check() error {
 	p := o.Parent
-	if err := p.parental(o); err != nil {
+	if err := parental(p, o); err != nil {
 		return err
 	}
-	n := p.args.Ranks
+	n := p.Ranks
 	switch o.How {
 	case BySplit:
 		if o.Color < NoColor {
@@ -89,7 +90,7 @@ func (o *Origin) check() error {
 			return fmt.Errorf("shim: excludeRanksCount %d is not in 1..%d: %w", len(o.Exclude), n-1, errdefs.ErrInvalidArgument)
 		}
 		for i, r := range o.Exclude {
-			if r < 0 || r >= n || r == p.args.Rank || slices.Contains(o.Exclude[:i], r) {
+			if r < 0 || r >= n || r == p.Rank || slices.Contains(o.Exclude[:i], r) {
 				return fmt.Errorf("shim: excludeRanksList[%d] is %d: not one of ranks 0..%d, twice, or this rank itself: %w", i, r, n-1, errdefs.ErrInvalidArgument)
 			}
 		}
@@ -108,17 +109,17 @@ func (o *Origin) check() error {
 
 // parental reports why nothing can come from a communicator. One that was revoked, here or
 // elsewhere, can still be split and shrunk, one that has failed shrunk with Abort.
-func (c *Comm) parental(o *Origin) error {
-	err := c.usable()
+func parental(c *Comm, o *Origin) error {
+	err := c.Usable()
 	shrink := o.How == ByShrink
 	switch {
-	case err == nil || lifeState(c.life.Load()) != alive:
+	case err == nil || c.Life() != comm.Alive:
 		return err
 	case shrink && o.Abort:
 		return nil
 	case c.Busy() != nil:
 		return err
-	case o.How != ByGrow && (c.revoked.Load() || errors.Is(err, errdefs.ErrRevoked)):
+	case o.How != ByGrow && (c.Revoked() || errors.Is(err, errdefs.ErrRevoked)):
 		return nil
 	}
 	return err
@@ -126,7 +127,7 @@ func (c *Comm) parental(o *Origin) error {
 
 // survivors are the ranks of the parent that a shrink leaves.
 func (o *Origin) survivors() (ranks []int) {
-	for r := range o.Parent.args.Ranks {
+	for r := range o.Parent.Ranks {
 		if !slices.Contains(o.Exclude, r) {
 			ranks = append(ranks, r)
 		}
@@ -160,18 +161,18 @@ func (k *kinship) spend(id *UniqueID) {
 
 // GrowID makes the id by which others join the next communicator that grows out of this one.
 // There is one at a time, and each is good for one use.
-func (c *Comm) GrowID() (UniqueID, error) {
-	if err := c.usable(); err != nil {
+func GrowID(c *Comm) (UniqueID, error) {
+	if err := c.Usable(); err != nil {
 		return UniqueID{}, err
 	}
-	c.kin.mu.Lock()
-	defer c.kin.mu.Unlock()
-	if c.kin.grow != nil {
+	birthOf(c).kin.mu.Lock()
+	defer birthOf(c).kin.mu.Unlock()
+	if birthOf(c).kin.grow != nil {
 		return UniqueID{}, fmt.Errorf("shim: the id that ncclCommGetUniqueId made before has not been used yet: %w", errdefs.ErrInvalidUsage)
 	}
-	id, err := bootstrap.NewID(c.cfg)
+	id, err := bootstrap.NewID(c.Cfg)
 	if err == nil {
-		c.kin.grow = &id
+		birthOf(c).kin.grow = &id
 	}
 	return id, err
 }
@@ -242,26 +243,26 @@ func (k *kinship) answer(m *control.Message) {
 	}
 }
 
-// agree asks the parent's leader for birth number seq of c, and returns what it has decided
+// agreeWithParent asks the parent's leader for birth number seq of c, and returns what it has decided
 // with everyone. It ends with the communicator that is made, with the parent, and where the
 // parent was healthy with its failure.
-func (c *Comm) agree(seq uint64, ask *kinAsk) (*kinAnswer, error) {
-	o := c.args.From
+func agreeWithParent(c *Comm, seq uint64, ask *kinAsk) (*kinAnswer, error) {
+	o := birthOf(c).args.From
 	p := o.Parent
 	body, err := json.Marshal(ask)
 	if err != nil {
 		return nil, fmt.Errorf("shim: %v: %w", o.How, err)
 	}
-	answered := p.kin.expect(seq)
-	defer p.kin.forget(seq)
-	failed := p.poisonCh
+	answered := birthOf(p).kin.expect(seq)
+	defer birthOf(p).kin.forget(seq)
+	failed := p.FailedChan()
 	if p.AsyncError() != nil {
 		failed = nil // revoked, as is known
 	}
-	if err := p.star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
+	if err := p.Star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(p.cfg.Timeout + bootstrap.RefusalGrace)
+	timer := time.NewTimer(p.Cfg.Timeout + bootstrap.RefusalGrace)
 	defer timer.Stop()
 	select {
 	case m := <-answered:
@@ -271,15 +272,15 @@ func (c *Comm) agree(seq uint64, ask *kinAsk) (*kinAnswer, error) {
 		}
 		a := new(kinAnswer)
 		return a, control.DecodeStrict(m.Body, a)
-	case <-c.ctx.Done():
+	case <-c.Context().Done():
 		return nil, c.AsyncError()
 	case <-failed:
 		return nil, p.AsyncError()
-	case <-p.kin.done():
+	case <-birthOf(p).kin.done():
 		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, errdefs.ErrDestroyed)
-	case <-p.star.EveryoneLeft():
+	case <-p.Star.EveryoneLeft():
 		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, errdefs.ErrRemote)
 	case <-timer.C:
-		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.cfg.Timeout, errdefs.ErrTimeout)
+		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.Cfg.Timeout, errdefs.ErrTimeout)
 	}
 }

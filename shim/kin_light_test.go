@@ -10,7 +10,7 @@ import (
 
 // onCircuits tells how many of a communicator's programs run on circuits.
 func onCircuits(c *Comm) (n int) {
-	for _, e := range c.programs.table {
+	for _, e := range hostOf(c).programs.table {
 		if e.plan != nil {
 			n++
 		}
@@ -27,15 +27,15 @@ func TestKinOnCircuits(t *testing.T) {
 	w := newWorld(t, 6)
 	w.must(sums)
 	halves, errs := w.bears(func(c *Comm) Origin {
-		return Origin{Parent: c, How: BySplit, Color: c.Rank() % 2, Key: -c.Rank()}
+		return Origin{Parent: c, How: BySplit, Color: c.Rank % 2, Key: -c.Rank}
 	})
 	none(t, errs)
 	for r, c := range halves.children {
-		if got := c.light.ports[c.Rank()]; got != r {
+		if got := opticalOf(c).ports[c.Rank]; got != r {
 			t.Errorf("rank %d has port %d in the child", r, got)
 		}
-		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(c.light.ports, want) {
-			t.Errorf("ports %v, want %v", c.light.ports, want)
+		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(opticalOf(c).ports, want) {
+			t.Errorf("ports %v, want %v", opticalOf(c).ports, want)
 		}
 	}
 	left := &world{t, w.comms[1:4]}
@@ -51,7 +51,7 @@ func TestKinOnCircuits(t *testing.T) {
 	for _, f := range []*family{halves, small} {
 		for _, c := range f.children {
 			if onCircuits(c) == 0 {
-				t.Errorf("comm %#x rank %d never used a circuit", c.id, c.Rank())
+				t.Errorf("comm %#x rank %d never used a circuit", c.ID, c.Rank)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestCircuitsToOutside(t *testing.T) {
 		if err := ring.run(w, rng); err != nil {
 			t.Fatal(err)
 		}
-		halves, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Color: c.Rank() % 2} })
+		halves, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Color: c.Rank % 2} })
 		none(t, errs)
 		for _, color := range []int{0, 1} {
 			half := &world{t, []*Comm{halves.children[color], halves.children[color+2]}}
@@ -107,7 +107,7 @@ func TestShrinkOnCircuits(t *testing.T) {
 	f.must(sums)
 	f.must(sums)
 	for r, c := range f.children {
-		if got := c.light.ports[r]; got != r+1 {
+		if got := opticalOf(c).ports[r]; got != r+1 {
 			t.Errorf("rank %d has port %d", r, got)
 		}
 	}

@@ -14,15 +14,15 @@ import (
 func sums(c *Comm) error {
 	mem := make([]float32, 1000)
 	for i := range mem {
-		mem[i] = float32(c.Rank() + i)
+		mem[i] = float32(c.Rank + i)
 	}
 	if err := Run([]Call{allReduce(c, mem)}); err != nil {
 		return err
 	}
-	n := c.Ranks()
+	n := c.Ranks
 	for i := range mem {
 		if want := float32(n*(n-1)/2 + n*i); mem[i] != want {
-			return fmt.Errorf("rank %d: element %d is %v, want %v", c.Rank(), i, mem[i], want)
+			return fmt.Errorf("rank %d: element %d is %v, want %v", c.Rank, i, mem[i], want)
 		}
 	}
 	return nil
@@ -90,7 +90,7 @@ func TestSplit(t *testing.T) {
 			key := []int{5, 0, -1, 0, 0, 5}
 			want := [][2]int{{1, 3}, {0, 2}, {0, 3}, {-1, -1}, {1, 2}, {2, 3}} // rank and ranks
 			f, errs := w.bears(func(c *Comm) Origin {
-				return Origin{Parent: c, How: BySplit, Color: color[c.Rank()], Key: key[c.Rank()]}
+				return Origin{Parent: c, How: BySplit, Color: color[c.Rank], Key: key[c.Rank]}
 			})
 			none(t, errs)
 			for r, c := range f.children {
@@ -100,8 +100,8 @@ func TestSplit(t *testing.T) {
 					}
 					continue
 				}
-				if got := [2]int{c.Rank(), c.Ranks()}; got != want[r] || c.Device() != r {
-					t.Errorf("rank %d is %v, want %v; device %d", r, got, want[r], c.Device())
+				if got := [2]int{c.Rank, c.Ranks}; got != want[r] || c.Device != r {
+					t.Errorf("rank %d is %v, want %v; device %d", r, got, want[r], c.Device)
 				}
 			}
 			f.must(sums)
@@ -129,8 +129,8 @@ func TestSplitInOneGroup(t *testing.T) {
 	f := &family{w, comms}
 	f.must(sums)
 	for i, c := range comms {
-		if want := []int{2, 1}[i/4]; c.Ranks() != want {
-			t.Errorf("child %d has %d ranks, want %d", i, c.Ranks(), want)
+		if want := []int{2, 1}[i/4]; c.Ranks != want {
+			t.Errorf("child %d has %d ranks, want %d", i, c.Ranks, want)
 		}
 	}
 	(&world{t, comms}).destroy()
@@ -192,7 +192,7 @@ func TestKinDisagree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3)
 			_, errs := w.bears(func(c *Comm) Origin {
-				o := k.origin(c.Rank())
+				o := k.origin(c.Rank)
 				o.Parent = c
 				return o
 			})
@@ -267,11 +267,11 @@ func TestGrow(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", transport, everyone), func(t *testing.T) {
 				t.Setenv("LIGHTPATH_TRANSPORT", transport)
 				w := newWorld(t, 2)
-				id, err := w.comms[1].GrowID()
+				id, err := GrowID(w.comms[1])
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := w.comms[1].GrowID(); !errors.Is(err, errdefs.ErrInvalidUsage) {
+				if _, err := GrowID(w.comms[1]); !errors.Is(err, errdefs.ErrInvalidUsage) {
 					t.Errorf("a second id: %v", err)
 				}
 				var args []InitArgs
@@ -290,13 +290,13 @@ func TestGrow(t *testing.T) {
 				g := &world{t, comms}
 				t.Cleanup(g.destroy)
 				for r, c := range comms {
-					if c.Rank() != r || c.Ranks() != 4 {
-						t.Errorf("rank %d of %d, want %d of 4", c.Rank(), c.Ranks(), r)
+					if c.Rank != r || c.Ranks != 4 {
+						t.Errorf("rank %d of %d, want %d of 4", c.Rank, c.Ranks, r)
 					}
 				}
 				g.must(sums)
 				w.must(sums)
-				if _, err := w.comms[1].GrowID(); err != nil {
+				if _, err := GrowID(w.comms[1]); err != nil {
 					t.Errorf("an id after the growth: %v", err)
 				}
 			})
@@ -346,9 +346,9 @@ func TestRevoke(t *testing.T) {
 		}
 	}
 	wantError(t, w.comms[1].Finalize(), errdefs.ErrInvalidUsage, "revoked")
-	_, err := w.comms[1].GrowID()
+	_, err := GrowID(w.comms[1])
 	wantError(t, err, errdefs.ErrRevoked)
-	f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Key: -c.Rank()} })
+	f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Key: -c.Rank} })
 	none(t, errs)
 	f.must(sums)
 	left := &world{t, w.comms[:2]}
@@ -372,7 +372,7 @@ func TestSuspend(t *testing.T) {
 	w.must((*Comm).Suspend)
 	wantError(t, sums(w.comms[0]), errdefs.ErrInvalidUsage, "suspended")
 	wantError(t, w.comms[0].Suspend(), errdefs.ErrInvalidUsage, "suspended")
-	if w.comms[0].programs.table != nil || w.comms[0].scratch != nil {
+	if hostOf(w.comms[0]).programs.table != nil || hostOf(w.comms[0]).scratch != nil {
 		t.Error("memory is kept")
 	}
 	w.must((*Comm).Resume)

@@ -51,7 +51,7 @@ var groups = sync.Pool{New: func() any { return new(group) }}
 func onStreams(calls []Call) (bool, error) {
 	for i := range calls {
 		call := &calls[i]
-		if call.Comm == nil || call.Comm.dev == nil {
+		if call.Comm == nil || onDeviceOf(call.Comm) == nil {
 			continue // whose stream must be 0
 		}
 		if call.Stream != 0 {
@@ -123,13 +123,13 @@ func launchesBySerial(a, b *launch) int { return bySerial(a.comm, b.comm) }
 func (g *group) divide(calls []Call) error {
 	for i := range calls {
 		call := &calls[i]
-		if call.Comm.dev == nil {
+		if onDeviceOf(call.Comm) == nil {
 			return call.invalid("the group has calls on streams, and this communicator has no device")
 		}
 		k := slices.IndexFunc(g.launches, func(l *launch) bool { return l.comm == call.Comm })
 		if k < 0 {
 			k = len(g.launches)
-			l := call.Comm.dev.worker.take(call.Comm)
+			l := onDeviceOf(call.Comm).worker.take(call.Comm)
 			l.begin(call.Comm)
 			l.streams, l.owned, l.sent, l.kept = l.streams[:0], 0, 0, false
 			g.launches = append(g.launches, l)
@@ -184,8 +184,8 @@ func (l *launch) takeScalar(i int) error {
 		return err
 	}
 	switch {
-	case place.Kind == device.Memory && place.Device != l.comm.args.Device:
-		return call.invalid("the operator's scalar is memory of device %d, the communicator is of device %d", place.Device, l.comm.args.Device)
+	case place.Kind == device.Memory && place.Device != l.comm.Device:
+		return call.invalid("the operator's scalar is memory of device %d, the communicator is of device %d", place.Device, l.comm.Device)
 	case place.Kind >= device.Managed:
 		l.scalars = append(l.scalars, scalarAt{call: i, device: call.Scalar})
 	case place.Kind == device.Host:
@@ -250,7 +250,7 @@ func (g *group) putSteps() error {
 func (g *group) capturing() (first device.Capture, err error) {
 	for i, l := range g.launches {
 		for k, s := range l.streams {
-			got, err := l.comm.capturing(s)
+			got, err := capturing(l.comm, s)
 			switch {
 			case err != nil:
 				return first, err
@@ -268,23 +268,23 @@ func (g *group) capturing() (first device.Capture, err error) {
 var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w", errdefs.ErrInvalidUsage)
 
 // capturing checks a stream for the communicator's calls, and returns the graph that it is captured into.
-func (c *Comm) capturing(s device.Stream) (device.Capture, error) {
-	on, err := c.enter(s)
+func capturing(c *Comm, s device.Stream) (device.Capture, error) {
+	on, err := enterStream(c, s)
 	if err != nil {
 		return device.Capture{}, err
 	}
 	defer device.Active().Leave()
-	return c.capturingOn(on, s)
+	return capturingOn(c, on, s)
 }
 
 // capturingOn is capturing for a stream that has been entered, and is on a device.
-func (c *Comm) capturingOn(on int, s device.Stream) (device.Capture, error) {
-	if on != c.args.Device {
-		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.args.Device, errdefs.ErrInvalidArgument)
+func capturingOn(c *Comm, on int, s device.Stream) (device.Capture, error) {
+	if on != c.Device {
+		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.Device, errdefs.ErrInvalidArgument)
 	}
-	if p, able := device.Active().(device.Peers); able && c.dev.ctx != 0 {
+	if p, able := device.Active().(device.Peers); able && onDeviceOf(c).ctx != 0 {
 		// Streams and events of one context are of no use in another, which may not reach its memory either.
-		if ctx, err := p.Context(); err != nil || ctx != c.dev.ctx {
+		if ctx, err := p.Context(); err != nil || ctx != onDeviceOf(c).ctx {
 			return device.Capture{}, errors.Join(err, fmt.Errorf("shim: the stream is of another context of device %d than that in which the communicator was made: %w", on, errdefs.ErrInvalidArgument))
 		}
 	}

@@ -21,7 +21,6 @@ type leader struct {
 	stopped chan struct{} // closed when the goroutine has ended
 	once    sync.Once
 	begin   sync.Once
-	ready   int
 
 	mu     sync.Mutex
 	rounds [16]round // recent operations that someone stalled in
@@ -30,7 +29,6 @@ type leader struct {
 	tickets *arbiter
 	shares  *shareLead
 	births  births
-	accords accords
 	owed    owed
 }
 
@@ -49,11 +47,30 @@ type stall struct {
 
 func newLeader(c *Comm) *leader {
 	l := &leader{
-		c: c, inbox: make(chan *control.Message, 4*c.args.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
-		last: make([]uint64, c.args.Ranks),
+		c: c, inbox: make(chan *control.Message, 4*c.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
+		last: make([]uint64, c.Ranks),
 	}
 	l.births.c, l.shares = c, newShareLead(c)
 	return l
+}
+
+// handleStalls has ranks answer what they have called, and the leader compare what stalled ranks are doing.
+func handleStalls(c *Comm) {
+	c.Handle(control.MsgQuery, func(m *control.Message) {
+		if sh, ok := flightOf(c).find(m.Seq); ok {
+			reportShape(c, control.MsgState, m.Seq, &sh)
+		}
+	})
+	stalled := func(m *control.Message) { leaderOf(c).stalled(m) }
+	c.HandleAtLeader(control.MsgState, stalled)
+	c.HandleAtLeader(control.MsgTimeout, stalled)
+}
+
+// handleTickets has the leader's goroutine handle what is about tickets.
+func handleTickets(c *Comm) {
+	for _, kind := range []control.Kind{control.MsgWant, control.MsgDone, control.MsgPlanReq, control.MsgRow} {
+		c.HandleAtLeader(kind, func(m *control.Message) { leaderOf(c).post(m) })
+	}
 }
 
 // start begins to serve; messages that came before are waiting. After close it does
@@ -95,24 +112,20 @@ func (l *leader) serve() {
 		}
 		select {
 		case m := <-l.inbox:
-			if m.Kind == control.MsgReady {
-				l.countReady()
-				continue
-			}
 			if m.Kind == control.MsgShares {
 				l.shares.handle(m)
 				continue
 			}
 			if l.tickets == nil {
-				l.c.spread(fmt.Errorf("shim: rank %d asks for a ticket on a communicator without circuits: %w", m.From, errdefs.ErrInternal))
+				l.c.Spread(fmt.Errorf("shim: rank %d asks for a ticket on a communicator without circuits: %w", m.From, errdefs.ErrInternal))
 				continue
 			}
 			if err := l.tickets.handle(m); err != nil {
-				l.c.spread(err)
+				l.c.Spread(err)
 			}
 		case <-idle:
 			if err := l.tickets.release(false); err != nil {
-				l.c.spread(err)
+				l.c.Spread(err)
 			}
 		case r := <-solved:
 			l.tickets.adopt(r)
@@ -126,14 +139,6 @@ func (l *leader) serve() {
 	}
 }
 
-// countReady lets everyone go once all have attached their planes.
-func (l *leader) countReady() {
-	if l.ready++; l.ready == l.c.args.Ranks {
-		l.c.star.Broadcast(&control.Message{Kind: control.MsgGo}, -1)
-		l.c.deliver(&control.Message{Kind: control.MsgGo})
-	}
-}
-
 // stalled compares the reports of ranks on one operation. Different calls with one
 // sequence number are a mistake of the program, known as soon as two ranks have
 // reported; a rank that gives up ends the communicator for all, naming whoever is not
@@ -144,7 +149,7 @@ func (l *leader) stalled(m *control.Message) {
 	r := &l.rounds[m.Seq%uint64(len(l.rounds))]
 	fresh := r.seq != m.Seq
 	if fresh {
-		*r = round{seq: m.Seq, states: make([]stall, l.c.args.Ranks)}
+		*r = round{seq: m.Seq, states: make([]stall, l.c.Ranks)}
 	}
 	from := int(m.From)
 	call, why, _ := strings.Cut(string(m.Body), "\n")
@@ -165,7 +170,7 @@ func (l *leader) stalled(m *control.Message) {
 	if m.Kind == control.MsgTimeout {
 		err := l.timedOut(r, from, why)
 		if l.stuckBefore(r) {
-			time.AfterFunc(earlierGrace, func() { l.c.spread(err) })
+			time.AfterFunc(earlierGrace, func() { l.c.Spread(err) })
 			return
 		}
 		l.verdict(err)
@@ -211,18 +216,17 @@ func (l *leader) timedOut(r *round, from int, why string) error {
 		who = "all ranks arrived"
 	}
 	return fmt.Errorf("shim: operation %d, %s: %s waited %v: %s%s: %w",
-		r.seq, r.states[from].call, status.ListRanks(with), l.c.cfg.Timeout.Round(time.Millisecond), who, elsewhere, errdefs.ErrTimeout)
+		r.seq, r.states[from].call, status.ListRanks(with), l.c.Cfg.Timeout.Round(time.Millisecond), who, elsewhere, errdefs.ErrTimeout)
 }
 
 // query asks every rank what it has called as number seq.
 func (l *leader) query(seq uint64) {
 	m := &control.Message{Kind: control.MsgQuery, Seq: seq}
 	go func() {
-		l.c.star.Broadcast(m, -1)
-		l.c.deliver(m)
+		l.c.ToAll(m)
 	}()
 }
 
 // verdict fails the communicator from a goroutine of its own: the caller may be one that
 // reads a connection, and holds the lock.
-func (l *leader) verdict(err error) { go l.c.spread(err) }
+func (l *leader) verdict(err error) { go l.c.Spread(err) }

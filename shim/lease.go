@@ -50,13 +50,13 @@ func (a *arbiter) current() bool {
 
 // acquire obtains the planes of the fabric that are in service.
 func (a *arbiter) acquire() error {
-	mask, err := a.o.at.Acquire(uint64(a.o.all()), a.o.c.id)
+	mask, err := a.o.at.Acquire(uint64(a.o.all()), a.o.c.ID)
 	switch {
 	case errors.Is(err, ocsctl.ErrPlaneDown):
 		a.notice(0, err)
 		return nil
 	case err != nil:
-		return fmt.Errorf("shim: planes for communicator %#x: %w", a.o.c.id, err)
+		return fmt.Errorf("shim: planes for communicator %#x: %w", a.o.c.ID, err)
 	}
 	a.held, a.since = planeset.Set(mask), time.Now()
 	select {
@@ -68,7 +68,7 @@ func (a *arbiter) acquire() error {
 	}
 	if half := a.held &^ a.held.Usable(a.o.template.Circuits); half != 0 {
 		a.held &^= half
-		if err := a.o.at.Release(uint64(half), a.o.c.id); err != nil {
+		if err := a.o.at.Release(uint64(half), a.o.c.ID); err != nil {
 			return err
 		}
 	}
@@ -98,12 +98,12 @@ func (a *arbiter) drop(j int, why error) error {
 	gone := a.held &^ rest
 	a.held = rest
 	a.notice(rest, why)
-	return a.o.at.Release(uint64(gone), a.o.c.id)
+	return a.o.at.Release(uint64(gone), a.o.c.ID)
 }
 
 // notice tells the log, once, which planes have gone out of service and which are back.
 func (a *arbiter) notice(in planeset.Set, why error) {
-	log, all := a.o.c.log, a.o.all()
+	log, all := a.o.c.Log, a.o.all()
 	out := all &^ in
 	for j := range (out &^ a.out).Each() {
 		reason := why
@@ -150,12 +150,12 @@ func (a *arbiter) release(wait bool) error {
 		return nil
 	}
 	a.held = 0
-	return a.o.at.Release(uint64(held), a.o.c.id)
+	return a.o.at.Release(uint64(held), a.o.c.ID)
 }
 
 // await waits until a plane is where the last operation leaves it.
 func (a *arbiter) await(j int) error {
-	for deadline := time.Now().Add(a.o.c.cfg.Timeout); ; time.Sleep(50 * time.Microsecond) {
+	for deadline := time.Now().Add(a.o.c.Cfg.Timeout); ; time.Sleep(50 * time.Microsecond) {
 		if err := a.o.c.AsyncError(); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (a *arbiter) close() {
 	a.cancel()
 	if a.held != 0 {
 		// A switch that is gone holds nothing.
-		_ = a.o.at.Release(uint64(a.held), a.o.c.id)
+		_ = a.o.at.Release(uint64(a.held), a.o.c.ID)
 		a.held = 0
 	}
 }

@@ -115,8 +115,8 @@ var registrations = registry{last: 1<<64 - 1}
 // Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
 // is good until it is deregistered or the communicator ends. Both are local: no rank waits. Device memory
 // may be registered like any other; nobody can put to a window of it.
-func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
-	if err := c.usable(); err != nil {
+func Register(c *Comm, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
+	if err := c.Usable(); err != nil {
 		return 0, err
 	}
 	if uintptr(buff)+size < uintptr(buff) {
@@ -126,11 +126,11 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	onDevice := isDeviceMemory(buff)
 	switch {
 	case !onDevice: // else it is sent out of staging memory
-		reg.release = c.tellDevices(buff, size)
-	case c.dev != nil && c.dev.direct != nil:
-		reg.lent = c.dev.direct.register(buff, size)
+		reg.release = tellDevices(c, buff, size)
+	case onDeviceOf(c) != nil && onDeviceOf(c).direct != nil:
+		reg.lent = onDeviceOf(c).direct.register(buff, size)
 	default:
-		reg.release = c.tellPorts(buff, size)
+		reg.release = tellPorts(c, buff, size)
 	}
 	r := &registrations
 	r.mu.Lock()
@@ -140,7 +140,7 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 	}
 	r.last += 2
 	if window {
-		reg.number = c.side.addWindow(buff, int64(size), onDevice)
+		reg.number = sidedOf(c).addWindow(buff, int64(size), onDevice)
 	}
 	r.of[r.last] = reg
 	return r.last, nil
@@ -148,10 +148,10 @@ func (c *Comm) Register(buff unsafe.Pointer, size uintptr, window bool, flags in
 
 // tellDevices has those of the communicator's endpoints know the memory that can send from where it
 // is. Where one cannot, its sends are copied as ever, and that is no error.
-func (c *Comm) tellDevices(buff unsafe.Pointer, size uintptr) func() error {
-	ends := []transport.Endpoint{c.packet}
-	if c.light != nil {
-		ends = append(ends, c.light.end)
+func tellDevices(c *Comm, buff unsafe.Pointer, size uintptr) func() error {
+	ends := []transport.Endpoint{hostOf(c).packet}
+	if opticalOf(c) != nil {
+		ends = append(ends, opticalOf(c).end)
 	}
 	var releases []func() error
 	for _, e := range ends {
@@ -161,7 +161,7 @@ func (c *Comm) tellDevices(buff unsafe.Pointer, size uintptr) func() error {
 		}
 		release, err := r.Register(buff, size)
 		if err != nil {
-			c.log.Info(log.Net, "memory at %p is sent by way of copies: %v", buff, err)
+			c.Log.Info(log.Net, "memory at %p is sent by way of copies: %v", buff, err)
 			continue
 		}
 		releases = append(releases, release)
@@ -178,18 +178,18 @@ func (c *Comm) tellDevices(buff unsafe.Pointer, size uintptr) func() error {
 }
 
 // windowOf returns a window that was registered with the communicator.
-func (c *Comm) windowOf(handle uint64) (registration, error) {
+func windowOf(c *Comm, handle uint64) (registration, error) {
 	return registrations.find(c, handle, true, false)
 }
 
 // Registered returns the buffer of a registration, and with end deregisters it.
-func (c *Comm) Registered(handle uint64, window, end bool) (unsafe.Pointer, error) {
+func Registered(c *Comm, handle uint64, window, end bool) (unsafe.Pointer, error) {
 	reg, err := registrations.find(c, handle, window, false)
 	if err != nil {
 		return nil, err
 	}
 	if end && reg.lent != nil {
-		if err := c.dev.direct.withdraw(reg.lent); err != nil {
+		if err := onDeviceOf(c).direct.withdraw(reg.lent); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +199,7 @@ func (c *Comm) Registered(handle uint64, window, end bool) (unsafe.Pointer, erro
 		}
 	}
 	if end && window {
-		c.side.dropWindow(reg.number)
+		sidedOf(c).dropWindow(reg.number)
 	}
 	if end && reg.release != nil {
 		err = reg.release()
@@ -246,7 +246,7 @@ func (r *registry) drop(c *Comm) {
 func (r *registry) none(m *Region) error {
 	if c, n := r.within(m); n > 0 {
 		return fmt.Errorf("shim: memory at %#x is registered %d times, with rank %d of communicator %#x among others: deregister it first: %w",
-			m.Base, n, c.args.Rank, c.id, errdefs.ErrInvalidUsage)
+			m.Base, n, c.Rank, c.ID, errdefs.ErrInvalidUsage)
 	}
 	return nil
 }

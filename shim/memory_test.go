@@ -114,35 +114,35 @@ func TestRegistrations(t *testing.T) {
 	const base = uintptr(0xfffe) << 48
 	AddMemory(Region{Base: base, Size: 4096, FD: -1})
 	reg := func(c *Comm, window bool) uint64 {
-		h, err := c.Register(fake(base+1000), 10, window, 0)
+		h, err := Register(c, fake(base+1000), 10, window, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return h
 	}
 	plain, window, others := reg(a, false), reg(a, true), reg(b, false)
-	if p, err := a.Registered(window, true, false); err != nil || uintptr(p) != base+1000 {
+	if p, err := Registered(a, window, true, false); err != nil || uintptr(p) != base+1000 {
 		t.Error(p, err)
 	}
 	check := func(err error, says string) {
 		t.Helper()
 		wantError(t, err, errdefs.ErrInvalidArgument, says)
 	}
-	_, err := a.Registered(window, false, true)
+	_, err := Registered(a, window, false, true)
 	check(err, "not a handle")
-	_, err = a.Registered(plain, true, true)
+	_, err = Registered(a, plain, true, true)
 	check(err, "not a window")
-	_, err = a.Registered(others, false, true)
+	_, err = Registered(a, others, false, true)
 	check(err, "another communicator")
-	_, err = a.Register(fake(^uintptr(0)), 2, false, 0)
+	_, err = Register(a, fake(^uintptr(0)), 2, false, 0)
 	check(err, "address space")
 	wantError(t, RemoveMemory(base), errdefs.ErrInvalidUsage, "registered 3 times")
 	for _, h := range []uint64{plain, window} {
-		if _, err := a.Registered(h, h == window, true); err != nil {
+		if _, err := Registered(a, h, h == window, true); err != nil {
 			t.Error(err)
 		}
 	}
-	_, err = a.Registered(plain, false, true)
+	_, err = Registered(a, plain, false, true)
 	check(err, "not registered")
 	wantError(t, RemoveMemory(base), errdefs.ErrInvalidUsage, "registered 1 times")
 	if err := b.Destroy(); err != nil { // which gives back what it holds

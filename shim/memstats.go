@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/program"
+	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 )
 
@@ -25,34 +26,34 @@ const (
 )
 
 // MemStats answers a question about the communicator's memory. It waits for a call in progress.
-func (c *Comm) MemStats(s MemStat) (uint64, error) {
-	if life := lifeState(c.life.Load()); life != alive && life != suspended {
-		return 0, c.usable()
+func MemStats(c *Comm, s MemStat) (uint64, error) {
+	if life := c.Life(); life != comm.Alive && life != comm.Suspended {
+		return 0, c.Usable()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
 	var persist uint64
-	if m, ok := c.packet.(interface{ Mapped() int }); ok {
+	if m, ok := hostOf(c).packet.(interface{ Mapped() int }); ok {
 		persist = uint64(m.Mapped())
 	}
-	if c.dev != nil && c.dev.direct != nil && c.args.Ranks > 1 {
-		persist += uint64(c.cfg.DeviceExchange)
+	if onDeviceOf(c) != nil && onDeviceOf(c).direct != nil && c.Ranks > 1 {
+		persist += uint64(c.Cfg.DeviceExchange)
 	}
-	if c.dev != nil {
-		persist += uint64(c.dev.locked.Load())
+	if onDeviceOf(c) != nil {
+		persist += uint64(onDeviceOf(c).locked.Load())
 	}
 	switch s {
 	case MemSuspend:
-		return c.bytes(), nil
+		return hostOf(c).bytes(), nil
 	case MemSuspended:
-		if lifeState(c.life.Load()) == suspended {
+		if c.Life() == comm.Suspended {
 			return 1, nil
 		}
 		return 0, nil
 	case MemPersist:
 		return persist, nil
 	case MemTotal:
-		return persist + c.bytes(), nil
+		return persist + hostOf(c).bytes(), nil
 	}
 	return 0, fmt.Errorf("shim: memory statistic %d is none: %w", s, errdefs.ErrInvalidArgument)
 }

@@ -13,7 +13,7 @@ func TestMemStats(t *testing.T) {
 	w := newWorld(t, 2)
 	c := w.comms[0]
 	stat := func(s MemStat) uint64 {
-		n, err := c.MemStats(s)
+		n, err := MemStats(c, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,11 +32,11 @@ func TestMemStats(t *testing.T) {
 	if stat(MemSuspend) != 0 || stat(MemSuspended) != 1 {
 		t.Errorf("suspended: %d %d", stat(MemSuspend), stat(MemSuspended))
 	}
-	_, err := c.MemStats(9)
+	_, err := MemStats(c, 9)
 	wantError(t, err, errdefs.ErrInvalidArgument, "9")
 	if err := c.Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.MemStats(MemTotal)
+	_, err = MemStats(c, MemTotal)
 	wantError(t, err, errdefs.ErrDestroyed)
 }

@@ -43,7 +43,7 @@ func TestMSCCLFiles(t *testing.T) {
 						}
 					}
 				}
-				for _, e := range w.comms[0].programs.table {
+				for _, e := range hostOf(w.comms[0]).programs.table {
 					if e.algorithm != f.Identity() {
 						t.Errorf("ran %s", e.algorithm)
 					}

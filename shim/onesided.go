@@ -71,20 +71,20 @@ type ownWindow struct {
 
 func newOneSided(c *Comm) *oneSided {
 	s := &oneSided{
-		c: c, links: make([]*sideLink, c.args.Ranks), taken: make([]uint64, c.args.Ranks),
+		c: c, links: make([]*sideLink, c.Ranks), taken: make([]uint64, c.Ranks),
 		more: make(chan struct{}), conns: map[closer]bool{},
 	}
 	s.idle.L = &s.mu
-	c.addWaker(s.interrupt)
-	if c.door != nil {
-		c.door.Receive(s.secret(c.args.Rank), s.serve)
+	c.OnFailure(s.interrupt)
+	if birthOf(c).door != nil {
+		birthOf(c).door.Receive(s.secret(c.Rank), s.serve)
 	}
 	return s
 }
 
 // secret is what a source proves to know to the target of that rank.
 func (s *oneSided) secret(target int) control.Secret {
-	return s.c.secret.Derive("one-sided", s.c.id, uint64(target))
+	return s.c.Secret.Derive("one-sided", s.c.ID, uint64(target))
 }
 
 // addWindow numbers a window.
@@ -152,8 +152,8 @@ func (s *oneSided) end() {
 		_ = conn.Close()
 	}
 	s.mu.Unlock()
-	if s.c.door != nil {
-		s.c.door.Receive(s.secret(s.c.args.Rank), nil)
+	if birthOf(s.c).door != nil {
+		birthOf(s.c).door.Receive(s.secret(s.c.Rank), nil)
 	}
 	s.serving.Wait()
 	for _, l := range s.links {
@@ -170,7 +170,7 @@ func (s *oneSided) signals() (*memory.Page, error) {
 		return s.page, nil
 	}
 	var err error
-	s.page, err = memory.NewPage("nccl-signals", signalBytes*s.c.args.Ranks)
+	s.page, err = memory.NewPage("nccl-signals", signalBytes*s.c.Ranks)
 	return s.page, err
 }
 
@@ -185,7 +185,7 @@ func (s *oneSided) count(source int) error {
 
 // checkOneSided is [Call.check] of a one-sided call.
 func (c *Call) checkOneSided() error {
-	n := c.Comm.args.Ranks
+	n := c.Comm.Ranks
 	if c.Peer < 0 || int(c.Peer) >= n {
 		return c.invalid("peer %d is not a rank of 0..%d", c.Peer, n-1)
 	}
@@ -206,7 +206,7 @@ func (c *Call) checkOneSided() error {
 	if c.Type.Size() == 0 {
 		return c.invalid("datatype %d is none", c.Type)
 	}
-	w, err := c.Comm.windowOf(c.Window)
+	w, err := windowOf(c.Comm, c.Window)
 	switch {
 	case err != nil:
 		return err
@@ -263,7 +263,7 @@ func (s *session) runOneSided() error {
 	err := s.tryOneSided()
 	for i := range s.sided {
 		if call := &s.sided[i]; call.Comm != nil && s.sidedFlights[i] != 0 {
-			call.Comm.flight.end(s.sidedFlights[i], failed)
+			flightOf(call.Comm).end(s.sidedFlights[i], failed)
 		}
 	}
 	return err
@@ -285,16 +285,16 @@ func (s *session) tryOneSided() error {
 					continue
 				}
 				if s.sidedFlights[i] == 0 {
-					s.sidedFlights[i] = c.flight.addSided(call)
+					s.sidedFlights[i] = flightOf(c).addSided(call)
 				}
-				done, err := c.side.try(call)
+				done, err := sidedOf(c).try(call)
 				if err != nil {
-					return c.fail(err)
+					return c.Fail(err)
 				}
 				if !done {
 					break // those behind it wait too
 				}
-				c.flight.end(s.sidedFlights[i], completed)
+				flightOf(c).end(s.sidedFlights[i], completed)
 				call.Comm = nil
 				left--
 			}
@@ -326,18 +326,18 @@ func (s *session) waitForSignals(idle *waiter) error {
 		if err := c.AsyncError(); err != nil {
 			return err
 		}
-		if s.sidedFlights[i] == 0 || !tell && waited < c.cfg.Timeout {
+		if s.sidedFlights[i] == 0 || !tell && waited < c.Cfg.Timeout {
 			continue
 		}
-		have, err := c.side.have(int(call.Peer))
+		have, err := sidedOf(c).have(int(call.Peer))
 		if err == nil {
-			c.flight.stalled(s.sidedFlights[i], exec.Wait{Rank: c.args.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have), Bytes: int64(call.Count)})
-			if waited < c.cfg.Timeout {
+			flightOf(c).stalled(s.sidedFlights[i], exec.Wait{Rank: c.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have), Bytes: int64(call.Count)})
+			if waited < c.Cfg.Timeout {
 				continue
 			}
-			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.args.Rank, have, call.Count, call.Peer, c.cfg.Timeout, errdefs.ErrTimeout)
+			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.Rank, have, call.Count, call.Peer, c.Cfg.Timeout, errdefs.ErrTimeout)
 		}
-		return c.fail(err)
+		return c.Fail(err)
 	}
 	return nil
 }
@@ -370,7 +370,7 @@ func (s *oneSided) try(call *Call) (done bool, err error) {
 	if call.Kind == CallSignal {
 		return true, l.signal()
 	}
-	w, err := s.c.windowOf(call.Window)
+	w, err := windowOf(s.c, call.Window)
 	if err != nil {
 		return false, err
 	}

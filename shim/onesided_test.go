@@ -76,8 +76,8 @@ func newSideWorld(t testing.TB, n, size int, shared func(rank int) bool) *sideWo
 
 func (w *sideWorld) register(c *Comm) uint64 {
 	w.t.Helper()
-	m := w.mem[c.Rank()]
-	h, err := c.Register(unsafe.Pointer(unsafe.SliceData(m)), uintptr(len(m)), true, 0)
+	m := w.mem[c.Rank]
+	h, err := Register(c, unsafe.Pointer(unsafe.SliceData(m)), uintptr(len(m)), true, 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (w *sideWorld) register(c *Comm) uint64 {
 
 func (w *sideWorld) put(c *Comm, peer int, offset uint64, data []byte) Call {
 	return Call{
-		Comm: c, Kind: CallPutSignal, Type: datatype.Uint8, Peer: int32(peer), Window: w.handles[c.Rank()], Offset: offset,
+		Comm: c, Kind: CallPutSignal, Type: datatype.Uint8, Peer: int32(peer), Window: w.handles[c.Rank], Offset: offset,
 		Send: unsafe.Pointer(unsafe.SliceData(data)), Count: uint64(len(data)),
 	}
 }
@@ -95,7 +95,7 @@ func sideSignalTo(c *Comm, peer int) Call {
 	return Call{Comm: c, Kind: CallSignal, Peer: int32(peer)}
 }
 
-func waitFor(c *Comm, peer, count int) Call {
+func signalsFrom(c *Comm, peer, count int) Call {
 	return Call{Comm: c, Kind: CallWaitSignal, Peer: int32(peer), Count: uint64(count)}
 }
 
@@ -119,7 +119,7 @@ func TestOneSidedAllToAll(t *testing.T) {
 				for round := range 3 {
 					w.must(func(c *Comm) error { return exchangeByPuts(w, c, round, block) })
 				}
-				for _, l := range w.comms[0].side.links[1:] {
+				for _, l := range sidedOf(w.comms[0]).links[1:] {
 					if far := l.windows[0]; far != nil && k.mapped && far.mem == nil {
 						t.Error("a window that can be mapped is written by messages")
 					}
@@ -130,14 +130,14 @@ func TestOneSidedAllToAll(t *testing.T) {
 }
 
 func exchangeByPuts(w *sideWorld, c *Comm, round, block int) error {
-	n, me := c.Ranks(), c.Rank()
+	n, me := c.Ranks, c.Rank
 	rng := func(from, to int) *rand.Rand { return rand.New(rand.NewPCG(uint64(round), uint64(from*n+to))) }
 	var puts, waits []Call
 	for peer := range n {
 		data := make([]byte, block)
 		fillFrom(rng(me, peer), data)
 		puts = append(puts, w.put(c, peer, uint64(me*block), data))
-		waits = append(waits, waitFor(c, peer, 1))
+		waits = append(waits, signalsFrom(c, peer, 1))
 	}
 	if err := Run(append(puts, waits...)); err != nil {
 		return err
@@ -176,13 +176,13 @@ func TestOneSidedOrder(t *testing.T) {
 			for r, c := range w.comms {
 				mem := [][]byte{windowMemory(t, 1<<16, false), second}[r]
 				var err error
-				if handles[r], err = c.Register(unsafe.Pointer(unsafe.SliceData(mem)), 1<<16, true, 0); err != nil {
+				if handles[r], err = Register(c, unsafe.Pointer(unsafe.SliceData(mem)), 1<<16, true, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
 			w.must(func(c *Comm) error {
 				for i := range rounds {
-					if c.Rank() == 0 {
+					if c.Rank == 0 {
 						data := []byte{byte(i), byte(i >> 8)}
 						p := w.put(c, 1, uint64(i%slots*1000), data)
 						if i%3 == 1 {
@@ -192,13 +192,13 @@ func TestOneSidedOrder(t *testing.T) {
 							return err
 						}
 						if i%slots == slots-1 {
-							if err := Run([]Call{waitFor(c, 1, 1)}); err != nil {
+							if err := Run([]Call{signalsFrom(c, 1, 1)}); err != nil {
 								return err
 							}
 						}
 						continue
 					}
-					if err := Run([]Call{waitFor(c, 0, 1)}); err != nil {
+					if err := Run([]Call{signalsFrom(c, 0, 1)}); err != nil {
 						return err
 					}
 					from := w.mem[1]
@@ -237,7 +237,7 @@ func TestOneSidedFromOneThread(t *testing.T) {
 				calls = append(calls, Call{
 					Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 1,
 					Send: unsafe.Pointer(unsafe.SliceData(w.mem[r])), Recv: unsafe.Pointer(unsafe.SliceData(out[r])),
-				}, waitFor(c, (r+1)%n, 1), waitFor(c, r, 2))
+				}, signalsFrom(c, (r+1)%n, 1), signalsFrom(c, r, 2))
 			}
 			// In the order of a rank's calls: its signals before it waits for them. The last rank puts when
 			// it has waited, for which the others must have gone on.
@@ -273,19 +273,19 @@ func TestOneSidedRefused(t *testing.T) {
 		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Window: w.handles[1], Send: unsafe.Pointer(&data[0])}, "another communicator"},
 		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Send: unsafe.Pointer(&data[0])}, "window 0x0 is not registered"},
 		{sideSignalTo(c, -1), "peer -1"},
-		{waitFor(c, 1, 0), "opCnt 0"},
-		{waitFor(c, 1, -1), "opCnt -1"},
+		{signalsFrom(c, 1, 0), "opCnt 0"},
+		{signalsFrom(c, 1, -1), "opCnt -1"},
 		{Call{Comm: c, Kind: endOfCallKinds}, "no such call"},
 		{Call{Comm: c, Kind: CallSignal, Options: Options{Planes: 1}}, "no options"},
 	} {
 		wantError(t, Run([]Call{k.call}), errdefs.ErrInvalidArgument, k.says)
 	}
 	three := slices.Repeat([]Call{sideSignalTo(w.comms[1], 0)}, 3)
-	if err := Run(append(three, waitFor(c, 1, 2))); err != nil {
+	if err := Run(append(three, signalsFrom(c, 1, 2))); err != nil {
 		t.Fatal(err)
 	}
 	w.limit(200 * time.Millisecond)
-	wantError(t, Run([]Call{waitFor(c, 1, 3)}), errdefs.ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
+	wantError(t, Run([]Call{signalsFrom(c, 1, 3)}), errdefs.ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
 	wantError(t, c.AsyncError(), errdefs.ErrTimeout)
 }
 
@@ -308,7 +308,7 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			w.handles[1] = w.register(w.comms[1])
-			if err := Run([]Call{waitFor(w.comms[1], 0, 1)}); err != nil {
+			if err := Run([]Call{signalsFrom(w.comms[1], 0, 1)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := <-put; err != nil || !bytes.Equal(w.mem[1], data) {
@@ -316,7 +316,7 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			}
 			// The next window is gone when it is first written to.
 			w.handles = []uint64{w.register(w.comms[0]), w.register(w.comms[1])}
-			if _, err := w.comms[1].Registered(w.handles[1], true, true); err != nil {
+			if _, err := Registered(w.comms[1], w.handles[1], true, true); err != nil {
 				t.Fatal(err)
 			}
 			wantError(t, Run([]Call{w.put(w.comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage, "rank 1 has deregistered its window number 1")
@@ -333,7 +333,7 @@ func TestOneSidedAbort(t *testing.T) {
 			w.handles[0] = w.register(w.comms[0]) // which the others have not
 			waiting := make(chan error, 2)
 			var begun sync.WaitGroup
-			for _, call := range []Call{w.put(w.comms[0], 1, 0, make([]byte, 8)), waitFor(w.comms[1], 0, 1)} {
+			for _, call := range []Call{w.put(w.comms[0], 1, 0, make([]byte, 8)), signalsFrom(w.comms[1], 0, 1)} {
 				begun.Add(1)
 				go func() {
 					begun.Done()
@@ -362,7 +362,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- Run([]Call{waitFor(waiter, 0, 1), waitFor(waiter, 0, 2)}) }()
+	go func() { done <- Run([]Call{signalsFrom(waiter, 0, 1), signalsFrom(waiter, 0, 2)}) }()
 	c := collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
 	for _, want := range []string{"rank 2 waits for rank 0 (", "it is in WaitSignal for "} {
 		if !strings.Contains(c.Diagnosis, want) {
@@ -373,7 +373,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 	if op == nil || op.Wait == nil || op.Wait.For != status.ForSignal || op.Wait.Peer != 0 || op.Wait.Text != "signals of rank 0 (0 of 2)" {
 		t.Errorf("rank 2 in %+v", op)
 	}
-	d, err := waiter.flightRecord(nil)
+	d, err := flightRecord(waiter, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +387,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if d, err = sender.flightRecord(nil); err != nil {
+	if d, err = flightRecord(sender, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(d.Operations); n != 3 || d.Operations[0].Detail != "PutSignal(count 40, type uint8, peer 2)" || d.Operations[0].Bytes != 40 ||
@@ -409,9 +409,9 @@ func TestOneSidedIsSeen(t *testing.T) {
 func TestOneSidedFailureIsSeen(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	w.limit(300 * time.Millisecond)
-	err := Run([]Call{waitFor(w.comms[0], 1, 3), waitFor(w.comms[0], 1, 1)})
+	err := Run([]Call{signalsFrom(w.comms[0], 1, 3), signalsFrom(w.comms[0], 1, 1)})
 	wantError(t, err, errdefs.ErrTimeout, "0 of 3 signals of rank 1")
-	d, err := w.comms[0].flightRecord(err)
+	d, err := flightRecord(w.comms[0], err)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +428,7 @@ func TestOneSidedAllocatesNothing(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	data := make([]byte, 64)
-	calls := []Call{w.put(w.comms[0], 1, 0, data), sideSignalTo(w.comms[0], 1), waitFor(w.comms[1], 0, 2)}
+	calls := []Call{w.put(w.comms[0], 1, 0, data), sideSignalTo(w.comms[0], 1), signalsFrom(w.comms[1], 0, 2)}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := Run(calls); err != nil {
 			t.Fatal(err)

@@ -46,14 +46,14 @@ var lastOperator atomic.Int32
 // CreatePreMulSum makes an operator that multiplies by the element at scalar, of type t. The
 // element is read now, or, where later is set, by every call that uses the operator when it
 // runs. The operator belongs to this communicator until it is destroyed.
-func (c *Comm) CreatePreMulSum(t datatype.Type, scalar unsafe.Pointer, later bool) (int32, error) {
+func CreatePreMulSum(c *Comm, t datatype.Type, scalar unsafe.Pointer, later bool) (int32, error) {
 	switch {
 	case !t.Valid():
 		return 0, fmt.Errorf("shim: datatype %d is none: %w", t, errdefs.ErrInvalidArgument)
 	case scalar == nil:
 		return 0, fmt.Errorf("shim: scalar is NULL: %w", errdefs.ErrInvalidArgument)
 	}
-	if err := c.usable(); err != nil {
+	if err := c.Usable(); err != nil {
 		return 0, err
 	}
 	op := Operator{Type: t, At: scalar}
@@ -66,7 +66,7 @@ func (c *Comm) CreatePreMulSum(t datatype.Type, scalar unsafe.Pointer, later boo
 		lastOperator.Store(math.MaxInt32) // and stay out of numbers
 		return 0, fmt.Errorf("shim: this process has created %d operators: %w", math.MaxInt32-int(OpPreMulSum), errdefs.ErrInvalidUsage)
 	}
-	o := &c.operators
+	o := operatorsOf(c)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.of == nil {
@@ -78,33 +78,33 @@ func (c *Comm) CreatePreMulSum(t datatype.Type, scalar unsafe.Pointer, later boo
 
 // DestroyOp forgets an operator. Calls that were made with it are not affected, also those that
 // their group has not run yet.
-func (c *Comm) DestroyOp(number int32) error {
-	o := &c.operators
+func DestroyOp(c *Comm, number int32) error {
+	o := operatorsOf(c)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, ok := o.of[number]; !ok {
-		return c.noOperator(number)
+		return noOperator(c, number)
 	}
 	delete(o.of, number)
-	c.mu.operatorEnded()
+	c.Turn.OperatorEnded()
 	return nil
 }
 
-// Operator returns the operator of a number, for a call on elements of type t.
-func (c *Comm) Operator(number int32, t datatype.Type) (Operator, error) {
-	c.operators.mu.Lock()
-	op, ok := c.operators.of[number]
-	c.operators.mu.Unlock()
+// FindOperator returns the operator of a number, for a call on elements of type t.
+func FindOperator(c *Comm, number int32, t datatype.Type) (Operator, error) {
+	operatorsOf(c).mu.Lock()
+	op, ok := operatorsOf(c).of[number]
+	operatorsOf(c).mu.Unlock()
 	switch {
 	case !ok:
-		return op, c.noOperator(number)
+		return op, noOperator(c, number)
 	case op.Type != t:
 		return op, fmt.Errorf("shim: op %d was created for %v, the call's datatype is %v: %w", number, op.Type, t, errdefs.ErrInvalidArgument)
 	}
 	return op, nil
 }
 
-func (c *Comm) noOperator(number int32) error {
+func noOperator(c *Comm, number int32) error {
 	if number < int32(OpPreMulSum) {
 		return fmt.Errorf("shim: op %d is none of those that ncclRedOpCreatePreMulSum makes: %w", number, errdefs.ErrInvalidArgument)
 	}

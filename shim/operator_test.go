@@ -121,7 +121,7 @@ func TestPreMulSumOnCircuits(t *testing.T) {
 			}
 		}
 	}
-	if len(w.comms[0].light.agreed) == 0 {
+	if len(opticalOf(w.comms[0]).agreed) == 0 {
 		t.Error("no call ran on circuits")
 	}
 }
@@ -131,37 +131,37 @@ func TestOperators(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	a, b := newWorld(t, 1).comms[0], newWorld(t, 1).comms[0]
 	scalar := float32(3)
-	now, err := a.CreatePreMulSum(datatype.Float32, unsafe.Pointer(&scalar), false)
+	now, err := CreatePreMulSum(a, datatype.Float32, unsafe.Pointer(&scalar), false)
 	if err != nil || now < int32(datatype.NumOps) {
 		t.Fatal(now, err)
 	}
-	later, err := a.CreatePreMulSum(datatype.Float32, unsafe.Pointer(&scalar), true)
+	later, err := CreatePreMulSum(a, datatype.Float32, unsafe.Pointer(&scalar), true)
 	if err != nil || later == now {
 		t.Fatal(later, err)
 	}
 	scalar = 5
-	op, err := a.Operator(now, datatype.Float32)
+	op, err := FindOperator(a, now, datatype.Float32)
 	if err != nil || getFloat(datatype.Float32, op.Scalar[:]) != 3 || op.At != nil {
 		t.Errorf("immediate: %+v, %v", op, err)
 	}
-	if op, err = a.Operator(later, datatype.Float32); err != nil || op.At != unsafe.Pointer(&scalar) {
+	if op, err = FindOperator(a, later, datatype.Float32); err != nil || op.At != unsafe.Pointer(&scalar) {
 		t.Errorf("later: %+v, %v", op, err)
 	}
-	_, err = a.Operator(now, datatype.Float64)
+	_, err = FindOperator(a, now, datatype.Float64)
 	wantError(t, err, errdefs.ErrInvalidArgument, "float", "double")
-	_, err = b.Operator(now, datatype.Float32)
+	_, err = FindOperator(b, now, datatype.Float32)
 	wantError(t, err, errdefs.ErrInvalidArgument, fmt.Sprintf("op %d", now), "belongs to another")
-	wantError(t, b.DestroyOp(now), errdefs.ErrInvalidArgument, "belongs to another")
-	wantError(t, a.DestroyOp(int32(datatype.Sum)), errdefs.ErrInvalidArgument, "op 0")
-	if err := a.DestroyOp(now); err != nil {
+	wantError(t, DestroyOp(b, now), errdefs.ErrInvalidArgument, "belongs to another")
+	wantError(t, DestroyOp(a, int32(datatype.Sum)), errdefs.ErrInvalidArgument, "op 0")
+	if err := DestroyOp(a, now); err != nil {
 		t.Error(err)
 	}
-	wantError(t, a.DestroyOp(now), errdefs.ErrInvalidArgument, "destroyed")
-	_, err = a.Operator(now, datatype.Float32)
+	wantError(t, DestroyOp(a, now), errdefs.ErrInvalidArgument, "destroyed")
+	_, err = FindOperator(a, now, datatype.Float32)
 	wantError(t, err, errdefs.ErrInvalidArgument, "destroyed")
-	_, err = a.CreatePreMulSum(datatype.NumTypes, unsafe.Pointer(&scalar), false)
+	_, err = CreatePreMulSum(a, datatype.NumTypes, unsafe.Pointer(&scalar), false)
 	wantError(t, err, errdefs.ErrInvalidArgument, "datatype")
-	_, err = a.CreatePreMulSum(datatype.Float32, nil, false)
+	_, err = CreatePreMulSum(a, datatype.Float32, nil, false)
 	wantError(t, err, errdefs.ErrInvalidArgument, "scalar is NULL")
 }
 

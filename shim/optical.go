@@ -57,27 +57,27 @@ const maxTakeover = 30 * time.Second
 
 // attachOptical connects this rank's ports, where the fabric has circuits and the
 // communicator more than one rank.
-func (c *Comm) attachOptical(fab *fabricInfo, sec control.Secret) error {
+func attachOptical(c *Comm, fab *fabricInfo, sec control.Secret) error {
 	switch {
-	case c.args.Ranks == 1:
+	case c.Ranks == 1:
 		return nil
-	case fab == nil && c.cfg.Transport == settings.TransportEBPF:
+	case fab == nil && c.Cfg.Transport == settings.TransportEBPF:
 		return fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but LIGHTPATH_FABRIC names no fabric with circuits: %w",
-			c.args.Rank, settings.TransportEBPF, errdefs.ErrInvalidUsage)
+			c.Rank, settings.TransportEBPF, errdefs.ErrInvalidUsage)
 	case fab == nil:
 		return nil
 	}
-	ports, err := assignPorts(c.table, fab.Ranks)
+	ports, err := assignPorts(c.Table, fab.Ranks)
 	if err != nil {
 		return err
 	}
-	o := &optical{planSite: newPlanSite(c.cfg, fab.Fabric, ports), c: c, packet: map[shape]bool{}, agreed: map[planID]*agreedPlan{}}
-	if o.at, err = attachPort(fab, ports[c.args.Rank], min(c.cfg.Timeout, maxTakeover)); err != nil {
-		return fmt.Errorf("shim: rank %d: %w", c.args.Rank, err)
+	o := &optical{planSite: newPlanSite(c.Cfg, fab.Fabric, ports), c: c, packet: map[shape]bool{}, agreed: map[planID]*agreedPlan{}}
+	if o.at, err = attachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
+		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
 	if o.at.NumPorts() != fab.Ranks || len(o.at.Planes()) != len(fab.Planes) {
 		err = fmt.Errorf("shim: rank %d: the controller at %s has %d ports and %d planes, fabric %s says %d and %d: %w",
-			c.args.Rank, o.at.key.controller, o.at.NumPorts(), len(o.at.Planes()), fab.path, fab.Ranks, len(fab.Planes), errdefs.ErrInvalidUsage)
+			c.Rank, o.at.key.controller, o.at.NumPorts(), len(o.at.Planes()), fab.path, fab.Ranks, len(fab.Planes), errdefs.ErrInvalidUsage)
 	} else {
 		o.end, err = o.attachPlanes(fab, sec)
 	}
@@ -89,17 +89,17 @@ func (c *Comm) attachOptical(fab *fabricInfo, sec control.Secret) error {
 	for r, p := range ports {
 		o.member[p] = r
 	}
-	c.flight.planes = len(fab.Planes)
+	flightOf(c).planes = len(fab.Planes)
 	o.now = make([]planeNow, len(fab.Planes))
 	o.base = make([]uint32, len(fab.Planes))
 	o.switches = &rankSwitch{Client: o.at, o: o}
-	c.light = o
-	c.addWaker(o.end.Wake)
+	opticalSlot.Set(c, o)
+	c.OnFailure(o.end.Wake)
 	if o.at.rings == nil {
 		o.at.onChange(o, o.end.Wake)
 	}
-	if c.leader != nil {
-		c.leader.tickets, err = newArbiter(c.leader, o)
+	if leaderOf(c) != nil {
+		leaderOf(c).tickets, err = newArbiter(leaderOf(c), o)
 	}
 	return err
 }
@@ -109,18 +109,18 @@ func (o *optical) attachPlanes(fab *fabricInfo, sec control.Secret) (transport.E
 	c := o.c
 	health := func(plane int) error { _, err := o.at.Poll(plane); return err }
 	switch {
-	case o.at.rings != nil && c.cfg.Transport == settings.TransportEBPF:
+	case o.at.rings != nil && c.Cfg.Transport == settings.TransportEBPF:
 		return nil, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
-			c.args.Rank, settings.TransportEBPF, fab.path, errdefs.ErrInvalidUsage)
+			c.Rank, settings.TransportEBPF, fab.path, errdefs.ErrInvalidUsage)
 	case o.at.rings != nil:
-		return port.New(port.Options{Rank: c.args.Rank, Ranks: c.args.Ranks, Ports: o.at.rings.ports, MTU: o.at.rings.mtu, Health: health})
+		return port.New(port.Options{Rank: c.Rank, Ranks: c.Ranks, Ports: o.at.rings.ports, MTU: o.at.rings.mtu, Health: health})
 	case o.at.DataPlane() == ocsctl.DataMemory:
 		return nil, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",
-			c.args.Rank, fab.path, o.at.key.controller, errdefs.ErrInvalidUsage)
-	case o.at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.cfg.Transport != settings.TransportEBPF:
+			c.Rank, fab.path, o.at.key.controller, errdefs.ErrInvalidUsage)
+	case o.at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.Cfg.Transport != settings.TransportEBPF:
 		e, err := o.attachRDMACircuits(fab, sec)
 		if err != nil {
-			return nil, fmt.Errorf("shim: rank %d: circuits of RDMA ports: %w", c.args.Rank, err)
+			return nil, fmt.Errorf("shim: rank %d: circuits of RDMA ports: %w", c.Rank, err)
 		}
 		return e, nil
 	}
@@ -161,7 +161,7 @@ func (o *optical) quiesce(limit time.Duration) {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		pending := false
 		for j := range o.now {
-			if o.c.poison.Load() != nil {
+			if o.c.Failed() {
 				return
 			}
 			reached, err := o.reached(j)
@@ -177,6 +177,26 @@ func (o *optical) quiesce(limit time.Duration) {
 	}
 }
 
+// departWait is how long the leader's Destroy waits for the other ranks, whose tickets it issues.
+const departWait = 50 * time.Millisecond
+
+// departCircuits takes leave of the controller before a process may end: one that ends without is a rank that died, to
+// the controller and to its operator. Nothing is on its way here any more.
+func departCircuits(c *Comm) {
+	if opticalOf(c) == nil || c.Failed() {
+		return
+	}
+	if leaderOf(c) != nil {
+		select {
+		case <-c.Star.EveryoneLeft():
+			leaderOf(c).close()
+		case <-time.After(departWait):
+			return // release comes to it
+		}
+	}
+	opticalOf(c).close()
+}
+
 // close takes leave of the controller. Idempotent.
 func (o *optical) close() {
 	if o == nil {
@@ -189,11 +209,11 @@ func (o *optical) close() {
 	})
 }
 
-func (c *Comm) hasCircuits() bool { return c.light != nil }
+func hasCircuits(c *Comm) bool { return opticalOf(c) != nil }
 
 // skipDrain implements the fault of that name.
 func (o *optical) skipDrain(plane int, epoch uint32) bool {
-	f := &o.c.cfg.Fault
+	f := &o.c.Cfg.Fault
 	return f.SkipDrain && plane == f.Plane && epoch == f.Epoch
 }
 
@@ -281,7 +301,7 @@ func (o *optical) settle(t *ticket) error {
 			if err := o.c.AsyncError(); err != nil {
 				return err
 			}
-			if time.Since(began) > o.c.cfg.Timeout {
+			if time.Since(began) > o.c.Cfg.Timeout {
 				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w", j, o.at.State(j).Epoch, want.epoch, errdefs.ErrTimeout)
 			}
 			time.Sleep(50 * time.Microsecond)
@@ -320,14 +340,14 @@ func (o *optical) advance(use planeset.Set, configs [][]circuit.Permutation) {
 func (o *optical) giveUp(use planeset.Set, configs [][]circuit.Permutation) error {
 	for j := range use.Each() {
 		maps := configs[j]
-		if len(maps) < 2 || maps[1][o.c.args.Rank] != circuit.Dark {
+		if len(maps) < 2 || maps[1][o.c.Rank] != circuit.Dark {
 			continue
 		}
 		if to := o.at.State(j).Map[o.at.Port()]; to == circuit.Dark || o.member[to] >= 0 {
 			continue
 		}
 		if err := o.switches.Post(j, o.base[j], maps[1]); err != nil {
-			return fmt.Errorf("shim: rank %d: plane %d epoch %d: %w", o.c.args.Rank, j, o.base[j], err)
+			return fmt.Errorf("shim: rank %d: plane %d epoch %d: %w", o.c.Rank, j, o.base[j], err)
 		}
 	}
 	return nil

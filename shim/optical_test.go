@@ -153,7 +153,7 @@ func TestMixedSteps(t *testing.T) {
 					}
 				}
 			}
-			if n := len(w.comms[0].light.packet); n > 0 {
+			if n := len(opticalOf(w.comms[0]).packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			noLosses(t, server)

@@ -71,8 +71,8 @@ func (c *Call) checkOptions() error {
 	if *o == (Options{}) {
 		return nil
 	}
-	have, kind := planeset.All(len(c.Comm.packet.Planes())), plans.Simplex
-	if light := c.Comm.light; light != nil {
+	have, kind := planeset.All(len(hostOf(c.Comm).packet.Planes())), plans.Simplex
+	if light := opticalOf(c.Comm); light != nil {
 		have, kind = light.all(), light.template.Circuits
 	}
 	asked := planeset.Set(o.Planes)
@@ -87,7 +87,7 @@ func (c *Call) checkOptions() error {
 		return c.invalid("planes %#x: interleaved planes serve in pairs", o.Planes)
 	case o.Plan.Digits > 16:
 		return c.invalid("a plan is named by at most 16 digits of its digest, not %d", o.Plan.Digits)
-	case o.Plan.Digits > 0 && c.Comm.light == nil:
+	case o.Plan.Digits > 0 && opticalOf(c.Comm) == nil:
 		return c.invalid("plan %v: the communicator has no planes with circuits", o.Plan)
 	}
 	return nil

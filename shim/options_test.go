@@ -25,8 +25,8 @@ func reduceWith(c *Comm, in, out *float32, o Options) error {
 func sumWith(w *world, o func(rank int) Options) ([]float32, []error) {
 	out := make([]float32, len(w.comms))
 	errs := w.each(func(c *Comm) error {
-		in := float32(c.Rank() + 1)
-		return reduceWith(c, &in, &out[c.Rank()], o(c.Rank()))
+		in := float32(c.Rank + 1)
+		return reduceWith(c, &in, &out[c.Rank], o(c.Rank))
 	})
 	return out, errs
 }
@@ -42,7 +42,7 @@ func TestPlaneMask(t *testing.T) {
 			t.Fatalf("rank %d: %v, %v", r, out[r], errs[r])
 		}
 	}
-	for s, e := range w.comms[0].programs.table {
+	for s, e := range hostOf(w.comms[0]).programs.table {
 		if s.wish.planes != 0b101 || len(e.prog.Lanes) != 3 {
 			t.Errorf("%+v on %d lanes", s, len(e.prog.Lanes))
 		}
@@ -109,7 +109,7 @@ func deadline(t *testing.T, transport string) {
 		t.Errorf("result %v", result.Of(err))
 	}
 	select {
-	case <-w.comms[0].poisonCh:
+	case <-w.comms[0].FailedChan():
 	case <-time.After(30 * time.Second):
 		t.Error("the other rank does not learn of it")
 	}
@@ -189,7 +189,7 @@ func TestNamedPlan(t *testing.T) {
 func lastPlan(t *testing.T, w *world) *plans.Plan {
 	t.Helper()
 	var last *entry
-	for _, e := range w.comms[0].programs.table {
+	for _, e := range hostOf(w.comms[0]).programs.table {
 		if last == nil || e.used > last.used {
 			last = e
 		}

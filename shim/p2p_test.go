@@ -45,7 +45,7 @@ func TestGroupedSendRecv(t *testing.T) {
 			size := func(src, dst int) int { return (src*7 + dst*1001) % 40009 * ((src + dst) % 3) }
 			for range 3 {
 				w.must(func(c *Comm) error {
-					me := c.Rank()
+					me := c.Rank
 					var calls []Call
 					var in [n][]int32
 					sum := ramp(1, 50)
@@ -81,7 +81,7 @@ func TestGroupedSendRecv(t *testing.T) {
 func TestSendRecvUngrouped(t *testing.T) {
 	w := newWorld(t, 2)
 	w.must(func(c *Comm) error {
-		if c.Rank() == 0 {
+		if c.Rank == 0 {
 			for i := range 5 {
 				if err := Run([]Call{message32(CallSend, c, 1, ramp(i, 10+i))}); err != nil {
 					return err
@@ -143,10 +143,10 @@ func TestOneThreadManyRanks(t *testing.T) {
 				t.Fatal(errs[0])
 			}
 			for c, m := range mem {
-				n := float32(c.Ranks())
+				n := float32(c.Ranks)
 				for i := range m {
 					if want := n * n * float32(i%7); m[i] != want {
-						t.Fatalf("rank %d of %d: [%d] is %v, want %v", c.Rank(), c.Ranks(), i, m[i], want)
+						t.Fatalf("rank %d of %d: [%d] is %v, want %v", c.Rank, c.Ranks, i, m[i], want)
 					}
 				}
 			}
@@ -241,18 +241,18 @@ func TestGroupsInOppositeOrder(t *testing.T) {
 // comes later in the common order, however the group names them.
 func TestLockOrder(t *testing.T) {
 	a, b := newWorld(t, 1).comms[0], newWorld(t, 1).comms[0]
-	a.mu.Lock()
+	a.Turn.Lock()
 	done := make(chan error, 1)
 	go func() { done <- Run([]Call{allReduce(b, []float32{1}), allReduce(a, []float32{1})}) }()
 	for range 50 { // as long as it likes to get there; a wrong order is caught in passing
 		time.Sleep(time.Millisecond)
-		if !b.mu.TryLock() {
+		if !b.Turn.TryLock() {
 			t.Error("holds the second communicator while it waits for the first")
 			break
 		}
-		b.mu.Unlock()
+		b.Turn.Unlock()
 	}
-	a.mu.Unlock()
+	a.Turn.Unlock()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -273,8 +273,8 @@ func TestMessagesFollowCollectives(t *testing.T) {
 				}
 				w.must(func(c *Comm) error {
 					sum, twice, got := ramp(1, count), make([]int32, count), make([]int32, count)
-					send := message32(CallSend, c, (c.Rank()+1)%n, twice)
-					recv := message32(CallRecv, c, (c.Rank()+n-1)%n, got)
+					send := message32(CallSend, c, (c.Rank+1)%n, twice)
+					recv := message32(CallRecv, c, (c.Rank+n-1)%n, got)
 					in := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])}
 					out := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&twice[0])}
 					if err := Run([]Call{send, in, recv, out}); err != nil {

@@ -122,10 +122,10 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 			return a, nil
 		}
 	}
-	if err := o.c.star.ToLeader(&control.Message{Kind: control.MsgPlanReq, Seq: seq, Body: t.plan[:]}); err != nil {
+	if err := o.c.Star.ToLeader(&control.Message{Kind: control.MsgPlanReq, Seq: seq, Body: t.plan[:]}); err != nil {
 		return nil, err
 	}
-	m, err := o.c.await(control.MsgPlan, seq)
+	m, err := o.c.Await(control.MsgPlan, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 		err = plans.ErrDigest
 	}
 	if err != nil {
-		return nil, fmt.Errorf("shim: rank %d: plan from rank 0: %w", o.c.args.Rank, err)
+		return nil, fmt.Errorf("shim: rank %d: plan from rank 0: %w", o.c.Rank, err)
 	}
 	o.remember(a)
 	return a, nil
@@ -144,7 +144,7 @@ func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
 
 // initial is the initial state that plans for those planes are made for.
 func (o *optical) initial(use planeset.Set) []circuit.Permutation {
-	if o.c.cfg.PlanCurrent {
+	if o.c.Cfg.PlanCurrent {
 		return o.maps(use)
 	}
 	return nil
@@ -165,7 +165,7 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeset.Set) (*entry, error
 	if setup {
 		s.maps = o.standing(use) | 1 // not 0, which is no setup
 	}
-	if e := o.c.programs.get(s); e != nil {
+	if e := hostOf(o.c).programs.get(s); e != nil {
 		return e, nil
 	}
 	col, err := buildSchedule(&s, o.ranks, true, o.cfg, o.pods)
@@ -176,9 +176,9 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeset.Set) (*entry, error
 	if setup {
 		current = use.SpreadMaps(o.maps(use), len(o.now))
 	}
-	k := kernelsOf(&s, o.c.args.Ranks)
+	k := kernelsOf(&s, o.c.Ranks)
 	p, err := program.Lower(col.sched, use.Spread(a.plan, len(o.now)), program.Args{
-		Rank: o.c.args.Rank, Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
+		Rank: o.c.Rank, Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
 		Scale: k.scale != nil, Signature: program.Signature(uint64(s.callSignature()), s.plan, s.maps, uint64(use)),
 		Problem: a.problem, StepOf: a.stepOf, Current: current,
 	})
@@ -186,9 +186,9 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeset.Set) (*entry, error
 		return nil, fmt.Errorf("shim: %v: algorithm %s, planner %s: %w", s.kind, col.algorithm, a.plan.Planner, err)
 	}
 	e := &entry{prog: p, algorithm: col.algorithm, kernels: k, plan: a.plan}
-	o.c.programs.put(s, e)
-	o.c.trace(&s, e)
-	o.c.log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
-		o.c.args.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, use.Len(), len(o.now), setup)
+	hostOf(o.c).programs.put(s, e)
+	traceEntry(o.c, &s, e)
+	o.c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
+		o.c.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, use.Len(), len(o.now), setup)
 	return e, nil
 }

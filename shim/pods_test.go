@@ -40,7 +40,7 @@ func TestPodsOracle(t *testing.T) {
 			}
 			noLosses(t, server)
 			seated := 0
-			for s, e := range w.comms[0].programs.table {
+			for s, e := range hostOf(w.comms[0]).programs.table {
 				if e.plan != nil && !strings.Contains(e.algorithm, "~") {
 					t.Errorf("%v ran %s, as if there were no pods", s.kind, e.algorithm)
 				}

@@ -7,16 +7,16 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/plans"
+	"lightpath/shim/comm"
 	"lightpath/shim/settings"
 )
 
 // How a rank waits follows from who else needs the CPUs.
 func TestPolicy(t *testing.T) {
 	cpus := runtime.NumCPU()
-	comm := func(local int, alone bool, spin int, timeout time.Duration) *Comm {
-		c := &Comm{cfg: &settings.Config{Spin: spin, Timeout: timeout}}
-		c.localRanks, c.alone = local, alone
-		return c
+	rank := func(local int, alone bool, spin int, timeout time.Duration) *Comm {
+		cfg := &settings.Config{Spin: spin, Timeout: timeout}
+		return &Comm{Identity: comm.Identity{Cfg: cfg, LocalRanks: local, SoleRank: alone}}
 	}
 	packet, arena := &entry{prog: &program.Program{}}, &entry{}
 	light := &entry{prog: packet.prog, plan: &plans.Plan{}}
@@ -29,13 +29,13 @@ func TestPolicy(t *testing.T) {
 		alone   bool
 		timeout time.Duration
 	}{
-		{"a CPU each", []*Comm{comm(cpus, true, -1, 5)}, packet, 64, true, true, 5},
-		{"crowded", []*Comm{comm(cpus+1, true, -1, 5)}, packet, 1, true, true, 5},
-		{"crowded on circuits", []*Comm{comm(cpus+1, true, -1, 5)}, light, 0, false, true, 5},
-		{"told", []*Comm{comm(cpus+1, true, 9, 5)}, packet, 9, true, true, 5},
-		{"ranks in this process", []*Comm{comm(cpus, false, -1, 5)}, packet, 64, true, false, 5},
-		{"two communicators", []*Comm{comm(cpus, false, -1, 4), comm(cpus, true, -1, 5)}, packet, 64, true, false, 4},
-		{"who has spun on shared memory", []*Comm{comm(cpus, true, -1, 5)}, arena, 0, true, true, 5},
+		{"a CPU each", []*Comm{rank(cpus, true, -1, 5)}, packet, 64, true, true, 5},
+		{"crowded", []*Comm{rank(cpus+1, true, -1, 5)}, packet, 1, true, true, 5},
+		{"crowded on circuits", []*Comm{rank(cpus+1, true, -1, 5)}, light, 0, false, true, 5},
+		{"told", []*Comm{rank(cpus+1, true, 9, 5)}, packet, 9, true, true, 5},
+		{"ranks in this process", []*Comm{rank(cpus, false, -1, 5)}, packet, 64, true, false, 5},
+		{"two communicators", []*Comm{rank(cpus, false, -1, 4), rank(cpus, true, -1, 5)}, packet, 64, true, false, 4},
+		{"who has spun on shared memory", []*Comm{rank(cpus, true, -1, 5)}, arena, 0, true, true, 5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &session{comms: tc.comms, refs: []taskRef{{entry: tc.entry}}}

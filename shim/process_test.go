@@ -69,7 +69,7 @@ func rankProcess() int {
 		if err := Run([]Call{allReduce(comms[0], buf)}); err != nil {
 			fmt.Println("error:", result.Of(err), err)
 			_ = comms[0].Destroy()
-			<-comms[0].released
+			<-comms[0].Released()
 			return 0
 		}
 		if i >= 3 {

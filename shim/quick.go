@@ -11,39 +11,39 @@ import (
 
 // UseGate lets C make calls on c, of which it knows the handle, and reports whether it can. Callable
 // once, after c has been made.
-func (c *Comm) UseGate(g *Gate, handle uint64) bool {
-	if c.args.NonBlocking {
+func UseGate(c *Comm, g *Gate, handle uint64) bool {
+	if c.NonBlocking {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.arena == nil || c.light != nil || c.dev != nil || c.sound() != nil {
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
+	if hostOf(c).arena == nil || opticalOf(c) != nil || onDeviceOf(c) != nil || c.Sound() != nil {
 		return false
 	}
-	q := sharedmem.NewQuick(c.arena, int(max(c.flight.size, minFlown)))
-	if c.flight.timed {
+	q := sharedmem.NewQuick(hostOf(c).arena, int(max(flightOf(c).size, minFlown)))
+	if flightOf(c).timed {
 		q.Timed = 1
 	}
 	q.Yields, q.SpinLong, q.SpinShort = yieldAlone, 1, 1
 	switch {
-	case c.cfg.Spin >= 0:
-		q.SpinLong, q.SpinShort = uint32(1+c.cfg.Spin), uint32(1+c.cfg.Spin)
-	case c.localRanks <= runtime.NumCPU():
+	case c.Cfg.Spin >= 0:
+		q.SpinLong, q.SpinShort = uint32(1+c.Cfg.Spin), uint32(1+c.Cfg.Spin)
+	case c.LocalRanks <= runtime.NumCPU():
 		q.SpinLong, q.SpinShort = spinLong, spinShort
 	}
-	if !c.mu.give(c, g, handle, q) {
+	if !c.Turn.Share(g, handle, q, hostOf(c)) {
 		q.Release()
 		return false
 	}
-	c.flight.follow(q)
+	flightOf(c).follow(q)
 	return true
 }
 
 // teach has C make calls such as this one, which has just been made. c.mu is held.
 // Hot path where C knows them: no allocation.
-func (c *Comm) teach(call *Call, sh *shape, ref *taskRef) {
-	q := c.mu.quick
-	if c.mu.gate.Load() == nil || sh.whole != 0 {
+func teach(c *Comm, call *Call, sh *shape, ref *taskRef) {
+	q := c.Turn.Shared()
+	if q == nil || sh.whole != 0 {
 		return
 	}
 	r, ok := ref.op.Recipe()
@@ -52,7 +52,7 @@ func (c *Comm) teach(call *Call, sh *shape, ref *taskRef) {
 	}
 	r.Kind, r.Type, r.Op, r.Peer, r.Count = uint32(call.Kind), int32(sh.typ), int32(sh.op), sh.root, sh.count
 	if sh.op == OpPreMulSum {
-		if r.Op = call.Operator; !c.operators.describe(&r, q) {
+		if r.Op = call.Operator; !operatorsOf(c).describe(&r, q) {
 			return
 		}
 	}
@@ -63,7 +63,7 @@ func (c *Comm) teach(call *Call, sh *shape, ref *taskRef) {
 	case sh.op < datatype.Avg:
 		r.Combine = uint8(sh.op)
 	case sh.op == datatype.Avg:
-		before, divisor := device.Average(sh.typ, c.args.Ranks)
+		before, divisor := device.Average(sh.typ, c.Ranks)
 		r.Factor = before.Factor
 		if divisor > 1 {
 			r.Divides = 1
@@ -71,14 +71,14 @@ func (c *Comm) teach(call *Call, sh *shape, ref *taskRef) {
 	}
 	send, recv := call.extents()
 	r.SendBytes, r.RecvBytes = uint64(send), uint64(recv)
-	own := int64(c.args.Rank) * int64(r.Block)
+	own := int64(c.Rank) * int64(r.Block)
 	switch k := &kinds[call.Kind]; {
 	case k.recv < 0 && k.send > 0:
 		r.Shift = own
 	case k.send < 0 && k.recv > 0:
 		r.Shift = -own
 	}
-	c.flight.learn(quickShape{shape: *sh, entry: ref.entry}, &r)
+	flightOf(c).learn(quickShape{shape: *sh, entry: ref.entry}, &r)
 }
 
 // quickMost is up to how many bytes C's kernels, which know AVX2 at most, lose less against those of package
@@ -110,28 +110,28 @@ func (o *operators) describe(r *sharedmem.QuickRecipe, q *sharedmem.Quick) bool 
 func RunBegun(calls []Call) error {
 	call := &calls[0]
 	c := call.Comm
-	c.mu.lockBegun()
-	defer c.mu.Unlock()
+	c.Turn.LockBegun()
+	defer c.Turn.Unlock()
 	inPlace, err := call.check()
 	if err != nil {
-		return c.fail(err) // but C has made it out of a call like it
+		return c.Fail(err) // but C has made it out of a call like it
 	}
-	c.begin()
+	hostOf(c).begin()
 	sh := shapeOf(call, inPlace)
-	ref := taskRef{comm: c, seq: c.seq, flight: c.flight.adopt()}
-	if ref.entry, err = c.packetEntry(sh); err != nil {
-		return c.fail(err)
+	ref := taskRef{comm: c, seq: hostOf(c).seq, flight: flightOf(c).adopt()}
+	if ref.entry, err = packetEntry(c, sh); err != nil {
+		return c.Fail(err)
 	}
 	ref.sig = ref.entry.sig
-	op := c.op()
+	op := hostOf(c).op()
 	args := ref.sharedCall(call, inPlace)
-	op.Adopt(c.arena, &args)
+	op.Adopt(hostOf(c).arena, &args)
 	ref.op = op
 	ref.toDivide(call)
 	if err := c.AsyncError(); err != nil {
 		op.Abandon()
-		c.flight.end(ref.flight, failed)
+		flightOf(c).end(ref.flight, failed)
 		return err
 	}
-	return c.pollAlone(calls, ref, op)
+	return pollAlone(c, calls, ref, op)
 }

@@ -26,7 +26,7 @@ func visit(t *testing.T, w *world) []*visitor {
 	all := make([]*visitor, len(w.comms))
 	for r, c := range w.comms {
 		all[r] = &visitor{&gates[r], uint64(100 + r)}
-		if !c.UseGate(all[r].gate, all[r].handle) {
+		if !UseGate(c, all[r].gate, all[r].handle) {
 			t.Fatalf("rank %d has nothing for the gate", r)
 		}
 	}
@@ -111,11 +111,11 @@ func TestQuickCalls(t *testing.T) {
 			default:
 			}
 			for _, c := range w.comms {
-				if _, err := c.flightDump(); err != nil {
+				if _, err := flightDump(c); err != nil {
 					t.Error(err)
 				}
-				if g := c.flight.glance(); g.op.number > 0 && g.op.seq == 0 {
-					t.Errorf("rank %d: operation %d is none of its", c.Rank(), g.op.number)
+				if g := flightOf(c).glance(); g.op.number > 0 && g.op.seq == 0 {
+					t.Errorf("rank %d: operation %d is none of its", c.Rank, g.op.number)
 				}
 			}
 			time.Sleep(time.Millisecond)
@@ -158,7 +158,7 @@ func TestQuickCalls(t *testing.T) {
 		if quick[r] < rounds {
 			t.Errorf("rank %d: %d of %d calls began at the gate", r, quick[r], 2*rounds)
 		}
-		g := c.flight.glance()
+		g := flightOf(c).glance()
 		if g.counts[CallAllReduce] != rounds || g.counts[CallBroadcast] != rounds || g.op.number != 2*rounds || g.last.seq != 2*rounds || g.running {
 			t.Errorf("rank %d: %d and %d calls counted, operation %d is the last, its number among collectives %d, running %v",
 				r, g.counts[CallAllReduce], g.counts[CallBroadcast], g.op.number, g.last.seq, g.running)
@@ -168,7 +168,7 @@ func TestQuickCalls(t *testing.T) {
 			if seq%2 == 0 {
 				want = CallBroadcast
 			}
-			if s, ok := c.flight.find(seq); !ok || s.kind != want {
+			if s, ok := flightOf(c).find(seq); !ok || s.kind != want {
 				t.Errorf("rank %d: operation %d is %v, %v", r, seq, s.kind, ok)
 			}
 		}
@@ -190,7 +190,7 @@ func TestQuickEnds(t *testing.T) {
 		}
 		ended <- err
 	}()
-	for c.flight.glance().last.seq < 2 {
+	for flightOf(c).glance().last.seq < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	if v.gate.Word.Load() == v.handle {
@@ -206,7 +206,7 @@ func TestQuickEnds(t *testing.T) {
 		t.Error("the gate is still somebody's")
 	}
 	other := visitors[1]
-	<-w.comms[1].poisonCh
+	<-w.comms[1].FailedChan()
 	if quick, err := other.call(allReduceOf(w.comms[1], make([]int32, 2))); quick || !errors.Is(err, errdefs.ErrAborted) {
 		t.Errorf("the other rank: at the gate %v, %v", quick, err)
 	}
@@ -217,13 +217,13 @@ func TestGateOfAnother(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	a, b := newWorld(t, 2), newWorld(t, 2)
 	var g Gate
-	if !a.comms[0].UseGate(&g, 1<<16) || b.comms[0].UseGate(&g, 2<<16) || g.Owner.Load() != 1<<16 {
+	if !UseGate(a.comms[0], &g, 1<<16) || UseGate(b.comms[0], &g, 2<<16) || g.Owner.Load() != 1<<16 {
 		t.Error("the second communicator has the gate of the first")
 	}
 	if err := a.comms[0].Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	if !b.comms[0].UseGate(&g, 2<<16) || g.Word.Load() != 2<<16 {
+	if !UseGate(b.comms[0], &g, 2<<16) || g.Word.Load() != 2<<16 {
 		t.Error("a gate that was given back is not given again")
 	}
 }
@@ -238,7 +238,7 @@ func TestTaught(t *testing.T) {
 	var ops [2][2]int32
 	for r, c := range w.comms {
 		for i, s := range []*float32{&scalar, &later} {
-			op, err := c.CreatePreMulSum(datatype.Float32, unsafe.Pointer(s), s == &later)
+			op, err := CreatePreMulSum(c, datatype.Float32, unsafe.Pointer(s), s == &later)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -273,7 +273,7 @@ func TestTaught(t *testing.T) {
 		{Op: int32(datatype.Max), Combine: uint8(datatype.Max)},
 		{Op: ops[0][0], Scales: 1, Factor: element(3)}, {Op: ops[0][1], Scales: 1, FactorAt: unsafe.Pointer(&later)},
 	}
-	q := w.comms[0].mu.quick
+	q := w.comms[0].Turn.Shared()
 	known := recipes(q)
 	if len(known) != len(want) {
 		t.Fatalf("%d recipes of %d calls", len(known), len(want))
@@ -302,7 +302,7 @@ func TestTaught(t *testing.T) {
 		run(1)
 	}
 	// An operator that ends takes the recipes of the others along, which are learnt again; its own is not.
-	if err := w.comms[0].DestroyOp(ops[0][0]); err != nil {
+	if err := DestroyOp(w.comms[0], ops[0][0]); err != nil {
 		t.Fatal(err)
 	}
 	run(0)

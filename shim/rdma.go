@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,6 +9,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -24,17 +24,17 @@ var verbs rdma.Verbs
 func UseVerbs(v rdma.Verbs) { verbs = v }
 
 // attachRDMA makes the packet planes of ports of this host.
-func (c *Comm) attachRDMA(sec control.Secret) error {
-	mine, err := c.rdmaPlanes(c.cfg.IB.HCAs, c.cfg.Planes)
+func attachRDMA(c *Comm, sec control.Secret) error {
+	mine, err := rdmaPlanes(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 	if err != nil {
 		return err
 	}
 	// Without acknowledgements what travels backwards needs another way.
-	e, err := c.connectRDMA(mine, rdmaWays{unacknowledged: c.cfg.IB.Mode == settings.RDMAUC, aside: c.cfg.IB.Mode == settings.RDMAUC}, sec)
+	e, err := connectRDMA(c, mine, rdmaWays{unacknowledged: c.Cfg.IB.Mode == settings.RDMAUC, aside: c.Cfg.IB.Mode == settings.RDMAUC}, sec)
 	if err != nil {
 		return err
 	}
-	c.setPacket(e)
+	setPacket(c, e)
 	return nil
 }
 
@@ -53,12 +53,12 @@ func (f *fabricInfo) overRDMA() bool {
 // nothing else may travel backwards: it might find the circuit gone.
 func (o *optical) attachRDMACircuits(fab *fabricInfo, sec control.Secret) (transport.Endpoint, error) {
 	c := o.c
-	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.cfg.IB.Mode == settings.RDMAUC}
-	hcas := c.cfg.IB.HCAs
+	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.Cfg.IB.Mode == settings.RDMAUC}
+	hcas := c.Cfg.IB.HCAs
 	switch {
 	case fab.Forwarding:
 		return nil, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.path, errdefs.ErrInvalidUsage)
-	case ways.unacknowledged && c.cfg.IB.Mode == settings.RDMARC:
+	case ways.unacknowledged && c.Cfg.IB.Mode == settings.RDMARC:
 		return nil, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.path, settings.RDMARC, fab.Circuits, errdefs.ErrInvalidUsage)
 	case len(hcas.Entries) == 0:
 		hcas.Exact = true
@@ -72,14 +72,14 @@ func (o *optical) attachRDMACircuits(fab *fabricInfo, sec control.Secret) (trans
 		}
 	}
 	o.hcas = hcas
-	if ban := c.cfg.NCCL.NoRDMA; ban != "" {
-		c.log.Warn("%s is not used: fabric %s comes before it.", ban, fab.path)
+	if ban := c.Cfg.NCCL.NoRDMA; ban != "" {
+		c.Log.Warn("%s is not used: fabric %s comes before it.", ban, fab.path)
 	}
-	mine, err := c.rdmaPlanes(hcas, len(fab.Planes))
+	mine, err := rdmaPlanes(c, hcas, len(fab.Planes))
 	if err != nil {
 		return nil, err
 	}
-	return c.connectRDMA(mine, ways, sec)
+	return connectRDMA(c, mine, ways, sec)
 }
 
 // rdmaWays is how queue pairs are used: without acknowledgements or with, and with counts over the
@@ -89,19 +89,19 @@ type rdmaWays struct{ unacknowledged, aside bool }
 // connectRDMA joins ports of this rank, which it takes over, to those of the others. All ranks tell
 // each other their queue pairs' numbers through the leader, and no rank returns before all have what they
 // need to receive.
-func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec control.Secret) (_ transport.Endpoint, err error) {
+func connectRDMA(c *Comm, mine *rdmaPorts, ways rdmaWays, sec control.Secret) (_ transport.Endpoint, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, mine.close())
 		}
 	}()
-	ib := &c.cfg.IB
+	ib := &c.Cfg.IB
 	o := rdma.ListenOptions{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: mine.planes, Unacknowledged: ways.unacknowledged,
+		Rank: c.Rank, Ranks: c.Ranks, Planes: mine.planes, Unacknowledged: ways.unacknowledged,
 		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
 	}
 	if ways.aside {
-		ip, err := control.Address(c.cfg.ControlInterfaces())
+		ip, err := control.Address(c.Cfg.ControlInterfaces())
 		if err != nil {
 			return nil, err
 		}
@@ -111,18 +111,18 @@ func (c *Comm) connectRDMA(mine *rdmaPorts, ways rdmaWays, sec control.Secret) (
 	if err != nil {
 		return nil, fmt.Errorf("ports %s: %w", mine, err)
 	}
-	addrs, err := exchangePlanes(c, l.Addrs())
+	addrs, err := comm.Exchange(c, l.Addrs())
 	var e *rdma.Endpoint
 	if err == nil {
-		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs, Comm: c.id, Secret: creditSecret(sec, c.id)})
+		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs, Comm: c.ID, Secret: creditSecret(sec, c.ID)})
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	c.log.Info(log.Net, "rdma: rank %d uses %s", c.args.Rank, mine)
+	c.Log.Info(log.Net, "rdma: rank %d uses %s", c.Rank, mine)
 	return &rdmaEndpoint{e, sync.OnceValue(func() error {
 		t := e.Traffic()
-		c.log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.args.Rank, t.Lent, t.Copied)
+		c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.Rank, t.Lent, t.Copied)
 		return mine.close()
 	})}, nil
 }
@@ -135,7 +135,7 @@ type rdmaPorts struct {
 }
 
 // rdmaPlanes opens the ports that this rank uses, one for each plane.
-func (c *Comm) rdmaPlanes(hcas topology.HCAs, planes int) (p *rdmaPorts, err error) {
+func rdmaPlanes(c *Comm, hcas topology.HCAs, planes int) (p *rdmaPorts, err error) {
 	if verbs == nil {
 		return nil, fmt.Errorf("this program holds no RDMA verbs: %w", errdefs.ErrInvalidUsage)
 	}
@@ -148,8 +148,8 @@ func (c *Comm) rdmaPlanes(hcas topology.HCAs, planes int) (p *rdmaPorts, err err
 		return nil, fmt.Errorf("none of the RDMA devices of this host %q is one of NCCL_IB_HCA: %w", names, errdefs.ErrInvalidUsage)
 	}
 	local := 0
-	for i := range c.args.Rank {
-		if c.table[i].Host == c.table[c.args.Rank].Host {
+	for i := range c.Rank {
+		if c.Table[i].Host == c.Table[c.Rank].Host {
 			local++
 		}
 	}
@@ -165,7 +165,7 @@ func (c *Comm) rdmaPlanes(hcas topology.HCAs, planes int) (p *rdmaPorts, err err
 			}
 			p.devices[h.Device] = d
 		}
-		p.planes = append(p.planes, rdma.PlaneOptions{Device: d, Port: h.Port, GIDIndex: c.cfg.IB.GIDIndex})
+		p.planes = append(p.planes, rdma.PlaneOptions{Device: d, Port: h.Port, GIDIndex: c.Cfg.IB.GIDIndex})
 	}
 	return p, nil
 }
@@ -198,45 +198,3 @@ var _ transport.Registrar = (*rdmaEndpoint)(nil)
 
 // Close implements transport.Endpoint.
 func (e *rdmaEndpoint) Close() error { return errors.Join(e.Endpoint.Close(), e.devices()) }
-
-// exchangePlanes tells every rank where the others' ends of planes are.
-func exchangePlanes[A any](c *Comm, mine A) ([]A, error) {
-	if c.args.Rank != 0 {
-		body, err := json.Marshal(mine)
-		if err != nil {
-			return nil, err
-		}
-		if err := c.star.ToLeader(&control.Message{Kind: control.MsgPlanes, Body: body}); err != nil {
-			return nil, err
-		}
-		m, err := c.await(control.MsgPlanes, 0)
-		if err != nil {
-			return nil, err
-		}
-		var all []A
-		if err := control.DecodeStrict(m.Body, &all); err != nil {
-			return nil, err
-		}
-		if len(all) != c.args.Ranks {
-			return nil, fmt.Errorf("%w: planes of %d ranks", control.ErrMessage, len(all))
-		}
-		return all, nil
-	}
-	all := make([]A, c.args.Ranks)
-	all[0] = mine
-	for range c.args.Ranks - 1 {
-		m, err := c.await(control.MsgPlanes, 0)
-		if err != nil {
-			return nil, err
-		}
-		if err := control.DecodeStrict(m.Body, &all[m.From]); err != nil {
-			return nil, fmt.Errorf("rank %d: %w", m.From, err)
-		}
-	}
-	body, err := json.Marshal(all)
-	if err != nil {
-		return nil, err
-	}
-	c.star.Broadcast(&control.Message{Kind: control.MsgPlanes, Body: body}, -1)
-	return all, nil
-}

@@ -117,7 +117,7 @@ func TestCircuitsOverRDMA(t *testing.T) {
 				for _, count := range []int{1, 40001} {
 					w.runAll(t, rng, count)
 				}
-				if n := len(w.comms[0].light.packet); n > 0 && kind == plans.Simplex {
+				if n := len(opticalOf(w.comms[0]).packet); n > 0 && kind == plans.Simplex {
 					t.Errorf("%d shapes ran on packet planes", n)
 				}
 				moved := 0
@@ -125,7 +125,7 @@ func TestCircuitsOverRDMA(t *testing.T) {
 					if n := x.Lost(); n != 0 {
 						t.Errorf("plane %d has lost %d requests", j, n)
 					}
-					moved += int(w.comms[0].light.at.State(j).Epoch)
+					moved += int(opticalOf(w.comms[0]).at.State(j).Epoch)
 				}
 				if moved < 4 {
 					t.Errorf("planes were moved %d times", moved)

@@ -76,9 +76,9 @@ func TestLostRDMA(t *testing.T) {
 	for r := range buf {
 		buf[r] = make([]float32, 50000)
 	}
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) })
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank])}) })
 	n.Drop(func(uint32, uint32, uint64) bool { return true })
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank])}) }) {
 		if err == nil || !strings.Contains(err.Error(), "RETRY_EXC_ERR") || !strings.Contains(err.Error(), "plane ") {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -142,10 +142,10 @@ func TestLostUnacknowledged(t *testing.T) {
 	for r := range buf {
 		buf[r] = make([]float32, 50000)
 	}
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) })
+	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank])}) })
 	var once sync.Once
 	n.Drop(func(uint32, uint32, uint64) (lost bool) { once.Do(func() { lost = true }); return lost })
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank])}) }) {
 		wantError(t, err, transport.ErrDark, "rank ", "plane ", "epoch ")
 		if result.Of(err) != result.SystemError {
 			t.Errorf("rank %d: result %d: %v", r, result.Of(err), err)
@@ -168,7 +168,7 @@ func TestRegisteredBuffers(t *testing.T) {
 			handles := make([]uint64, ranks)
 			for r := range buf {
 				buf[r] = make([]int32, count)
-				h, err := w.comms[r].Register(unsafe.Pointer(&buf[r][0]), 4*count, false, 0)
+				h, err := Register(w.comms[r], unsafe.Pointer(&buf[r][0]), 4*count, false, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -182,7 +182,7 @@ func TestRegisteredBuffers(t *testing.T) {
 			}
 			for range 8 {
 				w.must(func(c *Comm) error {
-					at := unsafe.Pointer(&buf[c.Rank()][0])
+					at := unsafe.Pointer(&buf[c.Rank][0])
 					reduce := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Int32, Op: datatype.Sum, Count: count, Send: at, Recv: at}
 					cast := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Int32, Peer: 1, Count: count, Send: at, Recv: at}
 					return Run([]Call{reduce, cast, reduce})
@@ -196,10 +196,10 @@ func TestRegisteredBuffers(t *testing.T) {
 						t.Fatalf("rank %d: element %d is %d, want %d", r, i, v, want)
 					}
 				}
-				sent := w.comms[r].packet.(*rdmaEndpoint).Traffic()
+				sent := hostOf(w.comms[r]).packet.(*rdmaEndpoint).Traffic()
 				t.Logf("rank %d: %+v", r, sent)
 				lent += sent.Lent
-				if _, err := w.comms[r].Registered(handles[r], false, true); err != nil {
+				if _, err := Registered(w.comms[r], handles[r], false, true); err != nil {
 					t.Error(err)
 				}
 			}

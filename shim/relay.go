@@ -136,7 +136,7 @@ func (c *Call) isLong() bool { return c.pieceCount() > 0 && c.Count > relaySlots
 // isRelayed reports whether a message of the group is one in device memory that moves by itself.
 func (s *script) isRelayed(i int) bool {
 	where, c := s.staged[i], &s.from[i]
-	return s.relaying && (where.send || where.recv) && int(c.Peer) != s.comm.args.Rank && c.isLong()
+	return s.relaying && (where.send || where.recv) && int(c.Peer) != s.comm.Rank && c.isLong()
 }
 
 // matchSelf finds the long messages that the rank sends to itself from device memory to device memory.
@@ -162,7 +162,7 @@ func (s *script) matchSelf() {
 }
 
 func (s *script) ownMessage(i int, kind CallKind) bool {
-	return s.from[i].Kind == kind && int(s.from[i].Peer) == s.comm.args.Rank
+	return s.from[i].Kind == kind && int(s.from[i].Peer) == s.comm.Rank
 }
 
 // addRelayed adds the pieces of a message, which take turns with its slots.

@@ -37,7 +37,7 @@ func (g *gpus) alike(a, b unsafe.Pointer, size int) error {
 
 // message is a send or receive of bytes on a rank's first stream.
 func (g *gpus) message(c *Comm, kind CallKind, peer int, at unsafe.Pointer, size int) Call {
-	return Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(peer), Count: uint64(size), Send: at, Recv: at, Stream: g.streams[c.args.Rank][0]}
+	return Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(peer), Count: uint64(size), Send: at, Recv: at, Stream: g.streams[c.Rank][0]}
 }
 
 // TestMessagesMoveByThemselves: a rank sends and receives in one group what the other end makes calls of one after another, in which what comes
@@ -61,12 +61,12 @@ func TestMessagesMoveByThemselves(t *testing.T) {
 					1: {{g.message(c, CallRecv, 0, got[1], relayed)}, {g.message(c, CallSend, 2, got[1], relayed)}},
 					2: {{g.message(c, CallRecv, 1, got[2], relayed)}, {g.message(c, CallSend, 0, got[2], relayed)}},
 				}
-				for _, group := range groups[c.args.Rank] {
+				for _, group := range groups[c.Rank] {
 					if err := Run(group); err != nil {
 						return err
 					}
 				}
-				return g.synchronize(c.args.Rank)
+				return g.synchronize(c.Rank)
 			})
 			for r := range 3 {
 				if err := g.alike(got[r], sent[0], relayed); err != nil {
@@ -93,10 +93,10 @@ func (g *gpus) exchangeAll(w *world, sizes []int) error {
 		}
 	}
 	w.must(func(c *Comm) error {
-		if err := Run(calls[c.args.Rank]); err != nil {
+		if err := Run(calls[c.Rank]); err != nil {
 			return err
 		}
-		return g.synchronize(c.args.Rank)
+		return g.synchronize(c.Rank)
 	})
 	for pair := range sent {
 		for i, size := range sizes {
@@ -151,7 +151,7 @@ func TestGroupsOfOtherSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-w.comms[0].poisonCh
+	<-w.comms[0].FailedChan()
 	if err := w.comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {
 		t.Error(err)
 	}
@@ -236,7 +236,7 @@ func TestSlotsAreLeftAlone(t *testing.T) {
 		<-outs
 	}
 	w.must(func(c *Comm) error {
-		if c.args.Rank == 0 {
+		if c.Rank == 0 {
 			return g.synchronize(0)
 		}
 		for _, call := range []Call{g.message(c, CallRecv, 0, got, 32<<16), g.message(c, CallSend, 0, got, 32<<16)} {

@@ -297,7 +297,7 @@ func TestPlaneDisabled(t *testing.T) {
 					t.Fatalf("rank %d: %v", i%4, err)
 				}
 			}
-			return a.comms[1].light.ticket.use == use && b.comms[2].light.ticket.use == use
+			return opticalOf(a.comms[1]).ticket.use == use && opticalOf(b.comms[2]).ticket.use == use
 		})
 	}
 	if !uses(0b11) {
@@ -315,7 +315,7 @@ func TestPlaneDisabled(t *testing.T) {
 			}
 		}
 		if !uses(c.use) {
-			t.Errorf("planes %#b are in service, %#b in use", c.use, a.comms[1].light.ticket.use)
+			t.Errorf("planes %#b are in service, %#b in use", c.use, opticalOf(a.comms[1]).ticket.use)
 		}
 	}
 	for _, want := range []string{"plane p1 is out of service", "disabled by ops: mirrors are being cleaned", "going on with 1 of 2 planes", "plane p0 is back in service"} {
@@ -336,7 +336,7 @@ func TestPlaneBreaks(t *testing.T) {
 	w.runAll(t, rng, 1000)
 	other.runAll(t, rng, 1000)
 	for _, c := range append(w.comms, other.comms...) {
-		c.light.quiesce(10 * time.Second) // what nobody waits for would fail between two operations
+		opticalOf(c).quiesce(10 * time.Second) // what nobody waits for would fail between two operations
 	}
 	s.device.breaks(1, errors.New("mirror 7 is stuck"))
 	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) }) {
@@ -349,7 +349,7 @@ func TestPlaneBreaks(t *testing.T) {
 	uses := func(w *world, want planeset.Set) {
 		t.Helper()
 		w.runAll(t, rng, 777)
-		if use := w.comms[3].light.ticket.use; use != want {
+		if use := opticalOf(w.comms[3]).ticket.use; use != want {
 			t.Errorf("planes %#b are in use, want %#b", use, want)
 		}
 	}
@@ -404,15 +404,15 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	w.runAll(t, rng, 100)
 	for _, c := range w.comms {
-		c.light.quiesce(10 * time.Second)
+		opticalOf(c).quiesce(10 * time.Second)
 	}
 	s.rulers[0].stop()
 	s.rulers[1].takeOver()
-	if !settled(func() bool { return w.comms[0].light.at.State(0).Epoch >= 1000 }) {
+	if !settled(func() bool { return opticalOf(w.comms[0]).at.State(0).Epoch >= 1000 }) {
 		t.Fatal("the leader has not found the other controller")
 	}
 	w.runAll(t, rng, 101)
-	if e := w.comms[2].light.now[0].epoch; e < 1000 {
+	if e := opticalOf(w.comms[2]).now[0].epoch; e < 1000 {
 		t.Errorf("plane 0 is at epoch %d", e)
 	}
 }

@@ -26,7 +26,7 @@ type rounds struct {
 const maxSkip = 1024
 
 func newRounds(a *arbiter) rounds {
-	r := rounds{a: a, rows: make([]*row, a.o.c.args.Ranks), timer: time.NewTimer(time.Hour)}
+	r := rounds{a: a, rows: make([]*row, a.o.c.Ranks), timer: time.NewTimer(time.Hour)}
 	r.timer.Stop()
 	return r
 }
@@ -54,7 +54,7 @@ func (r *rounds) post(m *control.Message) error {
 	}
 	if r.have == 0 {
 		r.open = number
-		r.timer.Reset(r.a.o.c.cfg.DemandWait)
+		r.timer.Reset(r.a.o.c.Cfg.DemandWait)
 	}
 	r.rows[from] = row
 	r.have++
@@ -79,8 +79,8 @@ func (r *rounds) expire() {
 	}
 	r.misses++
 	r.skip = min(1<<min(r.misses, 16), maxSkip) - 1
-	r.a.o.c.log.Info(log.Coll, "round %#x: packet planes, %d of %d ranks in %v; the next %d rounds are not waited for",
-		r.open, r.have, len(r.rows), r.a.o.c.cfg.DemandWait, r.skip)
+	r.a.o.c.Log.Info(log.Coll, "round %#x: packet planes, %d of %d ranks in %v; the next %d rounds are not waited for",
+		r.open, r.have, len(r.rows), r.a.o.c.Cfg.DemandWait, r.skip)
 	r.close()
 }
 
@@ -105,7 +105,7 @@ func (r *rounds) clear() {
 
 // plain tells a rank to use packet planes.
 func (r *rounds) plain(rank int, number uint64) {
-	r.a.o.c.star.To(rank, &control.Message{Kind: control.MsgRound, Seq: number})
+	r.a.o.c.Star.To(rank, &control.Message{Kind: control.MsgRound, Seq: number})
 }
 
 // complete answers a round in which all ranks are.
@@ -144,7 +144,7 @@ func (r *rounds) complete() error {
 	}
 	number := r.open
 	r.clear()
-	a.o.c.star.Broadcast(&control.Message{Kind: control.MsgRound, Seq: number, Body: body}, -1)
-	a.o.c.deliver(&control.Message{Kind: control.MsgRound, Seq: number, Body: body})
+	a.o.c.Star.Broadcast(&control.Message{Kind: control.MsgRound, Seq: number, Body: body}, -1)
+	a.o.c.Deliver(&control.Message{Kind: control.MsgRound, Seq: number, Body: body})
 	return nil
 }

@@ -126,21 +126,21 @@ func TestRoundOfSome(t *testing.T) {
 	big := func() []int32 { return make([]int32, 50000) }
 	for i := range 6 {
 		w.must(func(c *Comm) error {
-			if c.Rank() > 1 {
+			if c.Rank > 1 {
 				return nil
 			}
 			in := big()
-			if err := Run([]Call{message32(CallSend, c, 1-c.Rank(), ramp(i+c.Rank(), len(in))), message32(CallRecv, c, 1-c.Rank(), in)}); err != nil {
+			if err := Run([]Call{message32(CallSend, c, 1-c.Rank, ramp(i+c.Rank, len(in))), message32(CallRecv, c, 1-c.Rank, in)}); err != nil {
 				return err
 			}
-			return equal32(in, ramp(i+1-c.Rank(), len(in)))
+			return equal32(in, ramp(i+1-c.Rank, len(in)))
 		})
 	}
-	if misses := w.comms[0].leader.tickets.rounds.misses; misses != 2 {
+	if misses := leaderOf(w.comms[0]).tickets.rounds.misses; misses != 2 {
 		t.Errorf("the leader has waited for %d of 6 rounds of ranks that never call together, not for the first and third", misses)
 	}
 	before := framesOf(t, server)
-	w.comms[0].leader.tickets.o.c.cfg.DemandWait = 40 * time.Second
+	leaderOf(w.comms[0]).tickets.o.c.Cfg.DemandWait = 40 * time.Second
 	var m counts
 	for i := range 300 {
 		m = randomCounts(rand.New(rand.NewPCG(uint64(i), 1)), 4, 30000)
@@ -174,7 +174,7 @@ func TestRoundBesideCollective(t *testing.T) {
 	w.must(func(c *Comm) error {
 		in := make([]int32, 40000)
 		reduce := func() error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }
-		switch c.Rank() {
+		switch c.Rank {
 		case 0:
 			if err := Run([]Call{message32(CallSend, c, 1, ramp(3, len(in)))}); err != nil {
 				return err
@@ -191,7 +191,7 @@ func TestRoundBesideCollective(t *testing.T) {
 		}
 		return reduce()
 	})
-	if w.comms[0].leader.tickets.rounds.misses > 0 {
+	if leaderOf(w.comms[0]).tickets.rounds.misses > 0 {
 		t.Errorf("a round was waited for to its end, %v, though it could not be completed", time.Since(began))
 	}
 }
@@ -202,7 +202,7 @@ func TestChains(t *testing.T) {
 	t.Setenv("LIGHTPATH_DEMAND_WAIT", "2ms")
 	w := newWorld(t, 4)
 	w.must(func(c *Comm) error {
-		me, n := c.Rank(), c.Ranks()
+		me, n := c.Rank, c.Ranks
 		for i := range 20 {
 			buf := ramp(i, 30000)
 			if me > 0 {
@@ -230,7 +230,7 @@ func TestRoundMismatch(t *testing.T) {
 	t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 	w := newWorld(t, 3)
 	for r, err := range w.each(func(c *Comm) error {
-		me := c.Rank()
+		me := c.Rank
 		n := 40000
 		if me == 2 {
 			n = 40001
@@ -250,11 +250,11 @@ func TestRoundOfTheDead(t *testing.T) {
 	t.Setenv("LIGHTPATH_DEMAND_WAIT", "60s")
 	w := newWorld(t, 3)
 	for r, err := range w.each(func(c *Comm) error {
-		if c.Rank() == 2 {
+		if c.Rank == 2 {
 			time.Sleep(20 * time.Millisecond)
 			return c.Abort()
 		}
-		return Run([]Call{message32(CallSend, c, (c.Rank()+1)%3, make([]int32, 9)), message32(CallRecv, c, (c.Rank()+2)%3, make([]int32, 9))})
+		return Run([]Call{message32(CallSend, c, (c.Rank+1)%3, make([]int32, 9)), message32(CallRecv, c, (c.Rank+2)%3, make([]int32, 9))})
 	}) {
 		if r < 2 {
 			wantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
@@ -275,7 +275,7 @@ func TestRoundUndrained(t *testing.T) {
 	for r, err := range w.each(func(c *Comm) error {
 		var calls []Call
 		for peer := range 3 {
-			if peer != c.Rank() {
+			if peer != c.Rank {
 				calls = append(calls, message32(CallSend, c, peer, make([]int32, 20000)), message32(CallRecv, c, peer, make([]int32, 20000)))
 			}
 		}
@@ -300,9 +300,9 @@ func TestRoundCutShort(t *testing.T) {
 		_ = w.comms[2].Abort()
 	}()
 	for _, err := range w.each(func(c *Comm) error {
-		n := c.Ranks()
+		n := c.Ranks
 		return Run([]Call{
-			message32(CallSend, c, (c.Rank()+1)%n, make([]int32, 1<<20)), message32(CallRecv, c, (c.Rank()+n-1)%n, make([]int32, 1<<20)),
+			message32(CallSend, c, (c.Rank+1)%n, make([]int32, 1<<20)), message32(CallRecv, c, (c.Rank+n-1)%n, make([]int32, 1<<20)),
 		})
 	}) {
 		wantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
@@ -342,7 +342,7 @@ func TestRoundWithoutPlanes(t *testing.T) {
 func TestDemandPlansPass(t *testing.T) {
 	quickFabric(t, 5, 3)
 	w := newWorld(t, 5)
-	a, err := newArbiter(w.comms[0].leader, w.comms[0].light) // which nobody else uses
+	a, err := newArbiter(leaderOf(w.comms[0]), opticalOf(w.comms[0])) // which nobody else uses
 	if err != nil {
 		t.Fatal(err)
 	}

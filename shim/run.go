@@ -42,15 +42,15 @@ func runTogether(calls []Call) error {
 func runHere(calls []Call) error {
 	if streams, err := onStreams(calls); err != nil {
 		return err
-	} else if streams && calls[0].Comm.inter.Load().forOther() {
+	} else if streams && interposerOf(calls[0].Comm).forOther() {
 		return interpose(calls)
 	} else if streams {
 		return enqueue(calls)
 	}
 	awaitLaunches(calls)
 	if len(calls) == 1 {
-		if c := &calls[0]; c.Comm != nil && !c.Comm.args.NonBlocking && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) && !c.isCut() {
-			return c.Comm.runAlone(calls)
+		if c := &calls[0]; c.Comm != nil && !c.Comm.NonBlocking && opticalOf(c.Comm) == nil && c.Options == (Options{}) && throughArena(c.Comm, c.Kind) && !c.isCut() {
+			return runAlone(c.Comm, calls)
 		}
 	}
 	s := sessions.Get().(*session)
@@ -115,7 +115,7 @@ func (s *session) run(calls []Call) error {
 			s.comms = append(s.comms, calls[i].Comm)
 		}
 	}
-	if len(s.comms) > 0 && s.comms[0].args.NonBlocking || len(s.comms) > 1 {
+	if len(s.comms) > 0 && s.comms[0].NonBlocking || len(s.comms) > 1 {
 		if background, err := s.nonBlocking(); background || err != nil {
 			return err
 		}
@@ -139,17 +139,17 @@ func (s *session) runWhole() error {
 	// communicators in.
 	slices.SortFunc(s.comms, bySerial)
 	for _, c := range s.comms {
-		c.mu.Lock()
+		c.Turn.Lock()
 	}
 	err := s.runLocked()
 	for _, c := range s.comms {
-		c.mu.Unlock()
+		c.Turn.Unlock()
 	}
 	return err
 }
 
 func bySerial(a, b *Comm) int {
-	if a.serial < b.serial {
+	if a.Serial < b.Serial {
 		return -1
 	}
 	return 1
@@ -158,7 +158,7 @@ func bySerial(a, b *Comm) int {
 func (s *session) runLocked() error {
 	for _, c := range s.comms {
 		// While this thread waited for the lock another may have failed or destroyed it.
-		if err := c.sound(); err != nil {
+		if err := c.Sound(); err != nil {
 			return err
 		}
 	}
@@ -168,7 +168,7 @@ func (s *session) runLocked() error {
 	if len(s.calls) == 0 {
 		return nil
 	}
-	if slices.ContainsFunc(s.comms, (*Comm).hasCircuits) {
+	if slices.ContainsFunc(s.comms, func(c *Comm) bool { return hasCircuits(c) }) {
 		return s.runMixed()
 	}
 	for _, c := range s.comms {
@@ -181,7 +181,7 @@ func (s *session) runLocked() error {
 
 // bind prepares the tasks of all calls of c on the packet planes.
 func (s *session) bind(c *Comm) error {
-	c.begin()
+	hostOf(c).begin()
 	for i := range s.calls {
 		if call := &s.calls[i]; call.Comm == c && !call.Kind.p2p() {
 			if err := s.bindPacket(c, i); err != nil {
@@ -206,13 +206,13 @@ func (s *session) bindPacket(c *Comm, i int) error {
 	sh := shapeOf(call, inPlace)
 	ref := taskRef{comm: c, call: i, sig: sh.callSignature()}
 	if call.Count == 0 {
-		c.skip(&sh)
+		hostOf(c).skip(&sh)
 		return nil
 	}
-	if ref.entry, err = c.packetEntry(sh); err != nil {
-		return c.fail(err) // the other ranks may have begun
+	if ref.entry, err = packetEntry(c, sh); err != nil {
+		return c.Fail(err) // the other ranks may have begun
 	}
-	ref.seq, ref.flight = c.next(&sh, ref.entry)
+	ref.seq, ref.flight = hostOf(c).next(&sh, ref.entry)
 	return s.bindPacketEntry(ref, inPlace)
 }
 
@@ -221,7 +221,7 @@ func (s *session) bindPacketEntry(ref taskRef, inPlace bool) error {
 	if ref.entry.prog == nil {
 		return s.bindArena(ref, inPlace)
 	}
-	return s.bindEntry(ref, ref.comm.packet, nil, nil)
+	return s.bindEntry(ref, hostOf(ref.comm).packet, nil, nil)
 }
 
 // bindEntry binds a program to its call and appends the task. light is nil on packet planes;
@@ -233,22 +233,22 @@ func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, s
 	scale, factor := k.scaling(call)
 	ec := exec.Call{
 		Program: ref.entry.prog, Reduce: k.reduce, Scale: scale, Factor: factor,
-		Comm: c.id, Op: ref.seq, Endpoint: e, Poison: &c.poison,
+		Comm: c.ID, Op: ref.seq, Endpoint: e, Poison: c.Poison(),
 	}
 	ec.Buffers[schedule.Input] = exec.Buffer{Ptr: call.Send, Len: send}
 	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
-	ec.Buffers[schedule.Scratch] = c.scratchFor(ref.entry.prog.ScratchBytes)
+	ec.Buffers[schedule.Scratch] = hostOf(c).scratchFor(ref.entry.prog.ScratchBytes)
 	if light != nil {
 		ec.OCS, ec.Base, ec.SwitchAt, ec.SkipDrain = light.switches, light.base, switchAt, light.skipDrain
 	}
 	if k.div != nil {
 		ref.finishR = ec.Buffers[schedule.Output]
 	}
-	t := c.task()
-	t.Trace(light != nil && c.flight.timed)
+	t := hostOf(c).task()
+	t.Trace(light != nil && flightOf(c).timed)
 	t.Pace(ref.entry.brings != nil)
 	if err := t.Bind(ec); err != nil {
-		return c.fail(err)
+		return c.Fail(err)
 	}
 	s.tasks, s.refs = append(s.tasks, t), append(s.refs, ref)
 	return nil
@@ -258,7 +258,7 @@ func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, s
 // first of them, -1 where there are none.
 func (s *session) gather(c *Comm) (first int, err error) {
 	first = -1
-	r := &c.runner
+	r := &hostOf(c).runner
 	r.sends, r.recvs, r.msgs, r.recvBufs = r.sends[:0], r.recvs[:0], r.msgs[:0], r.recvBufs[:0]
 	for i := range s.calls {
 		call := &s.calls[i]
@@ -282,7 +282,7 @@ func (s *session) gather(c *Comm) (first int, err error) {
 		return first, nil
 	}
 	r.msgs = append(r.msgs, r.recvBufs...)
-	args := program.P2PArgs{Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: len(c.packet.Planes())}
+	args := program.P2PArgs{Rank: c.Rank, Ranks: c.Ranks, Planes: len(hostOf(c).packet.Planes())}
 	if err := program.BuildP2P(&r.p2p, args, r.sends, r.recvs); err != nil {
 		return first, s.calls[first].misuse(err)
 	}
@@ -293,15 +293,15 @@ func (s *session) gather(c *Comm) (first int, err error) {
 // bindMessages prepares the task of the sends and receives that have been gathered, of which call
 // first is the first, on packet planes.
 func (s *session) bindMessages(c *Comm, first int) error {
-	r := &c.runner
-	t := c.task()
+	r := &hostOf(c).runner
+	t := hostOf(c).task()
 	t.Trace(false)
 	t.Pace(false)
 	err := t.Bind(exec.Call{
-		Program: &r.p2p, Messages: r.msgs, Comm: c.id, Op: r.seq, Pairs: r.pairs, Gate: s.gate, Endpoint: c.packet, Poison: &c.poison,
+		Program: &r.p2p, Messages: r.msgs, Comm: c.ID, Op: r.seq, Pairs: r.pairs, Gate: s.gate, Endpoint: hostOf(c).packet, Poison: c.Poison(),
 	})
 	if err != nil {
-		return c.fail(err)
+		return c.Fail(err)
 	}
 	s.tasks = append(s.tasks, t)
 	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: r.seq, flight: r.group})
@@ -326,7 +326,7 @@ func (s *session) drive() error {
 func (s *session) ended() {
 	for i := range s.refs {
 		if r := &s.refs[i]; r.entry != nil && r.entry.brings != nil {
-			r.comm.measure(s.tasks[i], r.entry.brings)
+			measurePlanes(r.comm, s.tasks[i], r.entry.brings)
 		}
 		s.refs[i].record(s.tasks[i])
 		s.refs[i].finish()
@@ -335,17 +335,17 @@ func (s *session) ended() {
 
 // record has the flight recorder take what the task has done on planes with circuits.
 func (r *taskRef) record(t *exec.Task) {
-	if o := r.comm.light; o != nil && (r.circuits || r.entry != nil && r.entry.plan != nil) {
-		r.comm.flight.flew(r.flight, t, o.base)
+	if o := opticalOf(r.comm); o != nil && (r.circuits || r.entry != nil && r.entry.plan != nil) {
+		flightOf(r.comm).flew(r.flight, t, o.base)
 	}
 }
 
 // finish does what follows a task.
 func (r *taskRef) finish() {
 	if e := r.entry; e != nil && e.kernels.div != nil {
-		e.kernels.div(bytesOf(r.finishR.Ptr, r.finishR.Len), int64(r.comm.args.Ranks))
+		e.kernels.div(bytesOf(r.finishR.Ptr, r.finishR.Len), int64(r.comm.Ranks))
 	}
-	r.comm.flight.end(r.flight, completed)
+	flightOf(r.comm).end(r.flight, completed)
 }
 
 // policy sets how to wait. A yield to other processes costs some 0.3 us where none wants
@@ -355,15 +355,15 @@ func (r *taskRef) finish() {
 func (s *session) policy() {
 	s.opts.Timeout, s.opts.Alone = 0, true
 	for _, c := range s.comms {
-		if s.opts.Timeout == 0 || c.cfg.Timeout < s.opts.Timeout {
-			s.opts.Timeout = c.cfg.Timeout
+		if s.opts.Timeout == 0 || c.Cfg.Timeout < s.opts.Timeout {
+			s.opts.Timeout = c.Cfg.Timeout
 		}
-		s.opts.Alone = s.opts.Alone && c.alone
+		s.opts.Alone = s.opts.Alone && c.SoleRank
 	}
 	c, ref := s.comms[0], &s.refs[0]
 	lit := ref.circuits || ref.entry != nil && ref.entry.plan != nil
 	s.opts.Brief = 0
-	if c.localRanks <= runtime.NumCPU() {
+	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
 		switch e := ref.entry; {
 		case e != nil && e.prog == nil:
@@ -379,8 +379,8 @@ func (s *session) policy() {
 			s.opts.Spin, s.opts.Yield = 0, 0
 		}
 	}
-	if c.cfg.Spin >= 0 {
-		s.opts.Spin, s.opts.Brief = c.cfg.Spin, 0
+	if c.Cfg.Spin >= 0 {
+		s.opts.Spin, s.opts.Brief = c.Cfg.Spin, 0
 	}
 }
 
@@ -400,8 +400,8 @@ func (s *session) failed(err error) error {
 	}
 	for i, t := range s.tasks {
 		if !t.Done() && t.Err() == nil {
-			s.refs[i].comm.flight.end(s.refs[i].flight, failed)
-			s.refs[i].comm.spread(result)
+			flightOf(s.refs[i].comm).end(s.refs[i].flight, failed)
+			s.refs[i].comm.Spread(result)
 		}
 	}
 	return result
@@ -414,7 +414,7 @@ const verdictWait = 3 * time.Second
 // leader knows more than this rank does, and gets the first word.
 func (s *session) explain(ref *taskRef, err error) error {
 	c := ref.comm
-	c.flight.end(ref.flight, failed)
+	flightOf(c).end(ref.flight, failed)
 	var wait time.Duration
 	switch {
 	case c.AsyncError() != nil:
@@ -422,36 +422,36 @@ func (s *session) explain(ref *taskRef, err error) error {
 		// Why the peer is gone comes by the control network.
 		wait = verdictWait
 	case ref.circuits && errors.Is(err, exec.ErrTimeout):
-		err = fmt.Errorf("%w; %s", err, c.light.waiting())
+		err = fmt.Errorf("%w; %s", err, opticalOf(c).waiting())
 	case ref.entry == nil: // sends and receives concern two ranks, which the error names
 	case errors.Is(err, exec.ErrSignature):
-		c.report(control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
+		reportCall(c, control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
 		wait = verdictWait
 	case errors.Is(err, exec.ErrSequence):
 		// A frame of an operation that this rank has left behind: its sender calls it
 		// something else. Which one, the leader finds out.
 		for seq := ref.seq; seq > 0 && seq+8 > ref.seq; seq-- {
-			if sh, ok := c.flight.find(seq); ok {
-				c.reportShape(control.MsgState, seq, &sh)
+			if sh, ok := flightOf(c).find(seq); ok {
+				reportShape(c, control.MsgState, seq, &sh)
 			}
 		}
 		wait = verdictWait
 	case errors.Is(err, exec.ErrTimeout) && ref.entry.plan != nil:
 		// With a ticket everyone has arrived. What matters is whom the switches wait for.
-		err = fmt.Errorf("%w; %s", err, c.light.waiting())
+		err = fmt.Errorf("%w; %s", err, opticalOf(c).waiting())
 	case errors.Is(err, exec.ErrTimeout):
-		c.giveUp(ref.seq, ref.sig, &s.calls[ref.call], err)
+		reportTimeout(c, ref.seq, ref.sig, &s.calls[ref.call], err)
 		wait = verdictWait
 	}
 	if wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
-		case <-c.poisonCh:
+		case <-c.FailedChan():
 		case <-timer.C:
 		}
 	}
-	return c.fail(err)
+	return c.Fail(err)
 }
 
 // stalled tells the leaders what this rank is waiting in, and the flight recorders for what.
@@ -461,11 +461,11 @@ func (s *session) stalled([]*exec.Task) error {
 		ref := &s.refs[i]
 		if w, ok := t.Blocked(); ok && !t.Done() && ref.comm != said {
 			said = ref.comm
-			ref.comm.flight.stalled(ref.flight, w)
+			flightOf(ref.comm).stalled(ref.flight, w)
 		}
 		// Sends and receives have no number that ranks could compare.
 		if !t.Done() && ref.entry != nil {
-			ref.comm.report(control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
+			reportCall(ref.comm, control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
 		}
 	}
 	return nil

@@ -14,17 +14,15 @@ import (
 // runner is what a communicator keeps between groups so that running one allocates
 // nothing. Guarded by Comm.mu, but for flight.
 type runner struct {
-	seq        uint64 // of the last collective
-	localRanks int    // of the communicator on this host
-	alone      bool   // in this process
-	programs   programs
-	latest     latest // of programs
-	patience   patience
-	tasks      []*exec.Task
-	ops        []*sharedmem.Op
-	used       int // of tasks and, apart, of ops by the group in progress
-	usedOps    int
-	scratch    []byte
+	seq      uint64 // of the last collective
+	programs programs
+	latest   latest // of programs
+	patience patience
+	tasks    []*exec.Task
+	ops      []*sharedmem.Op
+	used     int // of tasks and, apart, of ops by the group in progress
+	usedOps  int
+	scratch  []byte
 
 	pairs        *exec.Pairs
 	p2p          program.Program
@@ -32,7 +30,7 @@ type runner struct {
 	msgs         []exec.Buffer
 	recvBufs     []exec.Buffer
 
-	flight      recorder
+	flight      *recorder
 	group       uint64 // of sends and receives in progress: its number in the flight recorder
 	traceFailed bool
 }
@@ -90,24 +88,24 @@ func (c *Call) misuse(err error) error {
 	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, errdefs.ErrInvalidUsage)
 }
 
-// report sends the leader what this rank is waiting in, or gives up on.
-func (c *Comm) report(kind control.Kind, seq uint64, sig uint32, call *Call) {
+// reportCall sends the leader what this rank is waiting in, or gives up on.
+func reportCall(c *Comm, kind control.Kind, seq uint64, sig uint32, call *Call) {
 	// Without the leader the communicator fails by itself.
-	_ = c.star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
+	_ = c.Star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
 }
 
-// giveUp reports a call that has waited too long; why, where it is known, is what it waits for.
-func (c *Comm) giveUp(seq uint64, sig uint32, call *Call, why error) {
+// reportTimeout reports a call that has waited too long; why, where it is known, is what it waits for.
+func reportTimeout(c *Comm, seq uint64, sig uint32, call *Call, why error) {
 	body := call.String()
 	if why != nil {
 		body += "\n" + strings.TrimSuffix(why.Error(), ": "+exec.ErrTimeout.Error())
 	}
-	_ = c.star.ToLeader(&control.Message{Kind: control.MsgTimeout, Seq: seq, Arg: uint64(sig), Body: []byte(body)})
+	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgTimeout, Seq: seq, Arg: uint64(sig), Body: []byte(body)})
 }
 
 // reportShape reports a collective of the past.
-func (c *Comm) reportShape(kind control.Kind, seq uint64, s *shape) {
-	_ = c.star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(s.callSignature()), Body: []byte(s.String())})
+func reportShape(c *Comm, kind control.Kind, seq uint64, s *shape) {
+	_ = c.Star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(s.callSignature()), Body: []byte(s.String())})
 }
 
 // String describes the call that a shape came from.

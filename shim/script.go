@@ -122,7 +122,7 @@ func (s *script) measure() int {
 			cut = cut || c.isCut()
 		}
 	}
-	fits := s.comm.cut == 0 || int64(all) <= 2*stepRooms*s.comm.cut
+	fits := factsOf(s.comm).cut == 0 || int64(all) <= 2*stepRooms*factsOf(s.comm).cut
 	if s.whole = !cut && fits; s.whole {
 		return s.scalarsRoom() + all
 	}

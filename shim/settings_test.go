@@ -47,7 +47,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	if exe, err := os.Executable(); err != nil || libraryPath() != exe {
 		t.Errorf("loaded from %q, the test is %q (%v)", libraryPath(), exe, err)
 	}
-	_, s, err := bootstrap.ParseID(&w.comms[0].args.ID)
+	_, s, err := bootstrap.ParseID(&birthOf(w.comms[0]).args.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 )
 
@@ -21,11 +22,11 @@ type shareTable struct {
 
 // newShareTable has both ranks see that plane 1 is slow, and the leader asked to look.
 func newShareTable(t *testing.T) *shareTable {
-	c := &Comm{args: InitArgs{Ranks: 2}}
-	c.shares = newShares(2)
+	c := &Comm{Identity: comm.Identity{Ranks: 2}}
+	sharesSlot.Set(c, newShares(2))
 	b := &shareTable{t: t, lead: newShareLead(c), other: newShares(2)}
 	b.lead.send = func(m *control.Message) { b.said = append(b.said, m) }
-	for _, p := range []*shares{c.shares, b.other} {
+	for _, p := range []*shares{sharesOf(c), b.other} {
 		copy(p.seen, []uint64{900, 100})
 	}
 	b.lead.handle(&control.Message{Kind: control.MsgShares, From: 1, Arg: sharesLook})
@@ -64,7 +65,7 @@ func (b *shareTable) late() (from uint64) {
 func TestSharesLate(t *testing.T) {
 	b := newShareTable(t)
 	b.hear(sharesAsk)
-	refused := b.lead.c.shares.due(leastLead)
+	refused := sharesOf(b.lead.c).due(leastLead)
 	if refused == nil {
 		t.Fatal("the leader's own rank waits for no conclusion")
 	}
@@ -80,7 +81,7 @@ func TestSharesLate(t *testing.T) {
 		t.Fatalf("the answer to the second proposal is %v", answer)
 	}
 	b.hear(sharesConclude)
-	mine, theirs := b.lead.c.shares.next, b.other.next
+	mine, theirs := sharesOf(b.lead.c).next, b.other.next
 	<-mine.settled
 	<-theirs.settled
 	if !mine.agreed || !theirs.agreed || mine.from <= from || mine.from != theirs.from || mine.number != theirs.number || !slices.Equal(mine.units, theirs.units) {
@@ -96,8 +97,8 @@ func TestSharesAlwaysLate(t *testing.T) {
 		b.late()
 		b.hear(sharesConclude)
 	}
-	if len(b.said) != 0 || b.lead.open != 0 || b.lead.c.shares.next != nil || b.other.next != nil {
-		t.Errorf("still said %v, open %d, next %v and %v", b.said, b.lead.open, b.lead.c.shares.next, b.other.next)
+	if len(b.said) != 0 || b.lead.open != 0 || sharesOf(b.lead.c).next != nil || b.other.next != nil {
+		t.Errorf("still said %v, open %d, next %v and %v", b.said, b.lead.open, sharesOf(b.lead.c).next, b.other.next)
 	}
 }
 
@@ -106,13 +107,13 @@ func TestSharesAlwaysLate(t *testing.T) {
 func TestSharesLateInCalls(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *Comm) error {
-		buf := []float32{float32(c.args.Rank)}
+		buf := []float32{float32(c.Rank)}
 		p := unsafe.Pointer(unsafe.SliceData(buf))
 		if err := Run([]Call{{Comm: c, Kind: CallBroadcast, Type: datatype.Float32, Count: 1, Peer: 1, Send: p, Recv: p}}); err != nil {
 			return err
 		}
 		if buf[0] != 1 {
-			return fmt.Errorf("rank %d has got %v", c.args.Rank, buf[0])
+			return fmt.Errorf("rank %d has got %v", c.Rank, buf[0])
 		}
 		return nil
 	}
@@ -121,12 +122,12 @@ func TestSharesLateInCalls(t *testing.T) {
 		err   error
 	}
 	passed := make(chan ran, 1)
-	lead := w.comms[0].leader.shares
+	lead := leaderOf(w.comms[0]).shares
 	send := lead.send
 	lead.send = func(m *control.Message) {
 		if m.Arg == sharesPropose && passed != nil {
 			var r ran
-			for r.err == nil && w.comms[1].seq < wordsOf(m.Body, 3)[0] {
+			for r.err == nil && hostOf(w.comms[1]).seq < wordsOf(m.Body, 3)[0] {
 				r.err = broadcast(w.comms[1])
 				r.ahead++
 			}
@@ -169,13 +170,13 @@ func TestSharesAllocateNothing(t *testing.T) {
 			var calls []Call
 			for _, c := range w.comms {
 				calls = append(calls, allReduce(c, make([]float32, 4*paceBytes/4)))
-				c.mu.Lock()
-				if p := c.shares; units != nil {
+				c.Turn.Lock()
+				if p := sharesOf(c); units != nil {
 					p.version, p.units = 1, units
 				}
 				// No window ends, of which other shares might come. What one costs at its end is TestWindow's.
-				c.shares.window.ops, c.shares.window.since = 1, math.MaxInt64
-				c.mu.Unlock()
+				sharesOf(c).window.ops, sharesOf(c).window.since = 1, math.MaxInt64
+				c.Turn.Unlock()
 			}
 			var failed error
 			n := testing.AllocsPerRun(20, func() {
@@ -190,8 +191,8 @@ func TestSharesAllocateNothing(t *testing.T) {
 				t.Errorf("%v allocations per group", n)
 			}
 			for r, c := range w.comms {
-				if c.shares.window.ops != 1+1+20 {
-					t.Errorf("rank %d: %d operations have been measured", r, c.shares.window.ops-1)
+				if sharesOf(c).window.ops != 1+1+20 {
+					t.Errorf("rank %d: %d operations have been measured", r, sharesOf(c).window.ops-1)
 				}
 			}
 		})

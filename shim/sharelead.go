@@ -45,13 +45,13 @@ const (
 )
 
 func newShareLead(c *Comm) *shareLead {
-	send := func(m *control.Message) { c.star.Broadcast(m, -1) }
-	return &shareLead{c: c, send: send, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.args.Ranks)}
+	send := func(m *control.Message) { c.Star.Broadcast(m, -1) }
+	return &shareLead{c: c, send: send, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.Ranks)}
 }
 
 // handle takes a [control.MsgShares] to the leader.
 func (l *shareLead) handle(m *control.Message) {
-	if l.c.shares == nil {
+	if sharesOf(l.c) == nil {
 		return
 	}
 	switch from := int(m.From); {
@@ -78,7 +78,7 @@ func (l *shareLead) put(what, answer uint64, words ...uint64) {
 func (l *shareLead) say(what uint64, words ...uint64) {
 	m := &control.Message{Kind: control.MsgShares, Seq: l.number, Arg: what, Body: appendWords(nil, words...)}
 	l.send(m)
-	if answer := l.c.shares.answer(m, len(l.c.shares.seen)); answer != nil {
+	if answer := sharesOf(l.c).answer(m, len(sharesOf(l.c).seen)); answer != nil {
 		l.handle(answer)
 	}
 }
@@ -87,7 +87,7 @@ func (l *shareLead) say(what uint64, words ...uint64) {
 func (l *shareLead) take(from int, body []byte) bool {
 	n := 2
 	if l.open == sharesTold {
-		n = 1 + len(l.c.shares.seen)
+		n = 1 + len(sharesOf(l.c).seen)
 	}
 	if l.answers[from] = wordsOf(body, n); l.answers[from] == nil {
 		return false

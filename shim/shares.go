@@ -50,28 +50,39 @@ func newShares(planes int) *shares {
 
 // attachShares lets the shares of packet planes follow what these carry: where they are a network's, and
 // nothing has circuits. Where LIGHTPATH_PLANE_SHARES forbids that to one rank, it agrees to nothing.
-func (c *Comm) attachShares(transport string) {
+func attachShares(c *Comm, transport string) {
 	network := transport == "tcp" || transport == settings.TransportRDMA
-	if network && c.packet != nil && len(c.packet.Planes()) > 1 && c.light == nil && c.cfg.PlaneShares == settings.SharesMeasured {
-		c.shares = newShares(len(c.packet.Planes()))
+	if network && hostOf(c).packet != nil && len(hostOf(c).packet.Planes()) > 1 && opticalOf(c) == nil && c.Cfg.PlaneShares == settings.SharesMeasured {
+		sharesSlot.Set(c, newShares(len(hostOf(c).packet.Planes())))
 	}
+}
+
+// handleShares has the leader's goroutine take what ranks see, and ranks answer its questions.
+func handleShares(c *Comm) {
+	c.Handle(control.MsgShares, func(m *control.Message) {
+		if c.Rank == 0 {
+			leaderOf(c).post(m)
+		} else if answer := sharesOf(c).answer(m, len(hostOf(c).packet.Planes())); answer != nil {
+			_ = c.Star.ToLeader(answer) // a leader that is gone is noticed by the goroutine that reads
+		}
+	})
 }
 
 // enterShares sets the shares that operation seq, the next to be bound, goes by. Where some have been
 // proposed for it, it waits for the leader's conclusion, which needs the other ranks' control networks and
 // nothing that their callers do. Comm.mu is held.
-func (c *Comm) enterShares(seq uint64) error {
-	p := c.shares
+func enterShares(c *Comm, seq uint64) error {
+	p := sharesOf(c)
 	for {
 		n := p.due(seq)
 		if n == nil {
 			return nil
 		}
-		if err := c.awaitShares(n, seq); err != nil {
+		if err := awaitShares(c, n, seq); err != nil {
 			return err
 		}
 		if n.agreed {
-			c.adoptShares(n)
+			adoptShares(c, n)
 		}
 	}
 }
@@ -87,28 +98,28 @@ func (p *shares) due(seq uint64) *proposal {
 	return p.next
 }
 
-func (c *Comm) awaitShares(n *proposal, seq uint64) error {
+func awaitShares(c *Comm, n *proposal, seq uint64) error {
 	select {
 	case <-n.settled:
 		return nil
 	default:
 	}
-	timer := time.NewTimer(c.cfg.Timeout)
+	timer := time.NewTimer(c.Cfg.Timeout)
 	defer timer.Stop()
 	select {
 	case <-n.settled:
 		return nil
-	case <-c.poisonCh:
+	case <-c.FailedChan():
 		return c.AsyncError()
 	case <-timer.C:
-		return fmt.Errorf("shim: rank %d: operation %d: no word from rank 0 on the shares of planes in %v: %w", c.args.Rank, seq, c.cfg.Timeout, errdefs.ErrTimeout)
+		return fmt.Errorf("shim: rank %d: operation %d: no word from rank 0 on the shares of planes in %v: %w", c.Rank, seq, c.Cfg.Timeout, errdefs.ErrTimeout)
 	}
 }
 
 // adoptShares has what follows go by what has been agreed. Comm.mu is held.
-func (c *Comm) adoptShares(n *proposal) {
-	p := c.shares
-	c.programs.dropShares(p.version)
+func adoptShares(c *Comm, n *proposal) {
+	p := sharesOf(c)
+	hostOf(c).programs.dropShares(p.version)
 	if p.version, p.units = uint32(n.number), n.units; evenShares(n.units) {
 		p.version, p.units = 0, nil
 	}
@@ -116,13 +127,13 @@ func (c *Comm) adoptShares(n *proposal) {
 	p.mu.Lock()
 	p.next = nil
 	p.mu.Unlock()
-	c.log.Info(log.Tuning, "rank %d: from operation %d on planes carry %v of %d", c.args.Rank, n.from, n.units, shareTotal)
+	c.Log.Info(log.Tuning, "rank %d: from operation %d on planes carry %v of %d", c.Rank, n.from, n.units, shareTotal)
 }
 
-// measure takes what a program that has ended has brought on each plane. Hot path: no allocation, and no message while
+// measurePlanes takes what a program that has ended has brought on each plane. Hot path: no allocation, and no message while
 // even shares fit.
-func (c *Comm) measure(t *exec.Task, brings []int64) {
-	p := c.shares
+func measurePlanes(c *Comm, t *exec.Task, brings []int64) {
+	p := sharesOf(c)
 	if !p.window.add(brings, t.Brought, monotonic.Now()) {
 		return
 	}
@@ -130,8 +141,8 @@ func (c *Comm) measure(t *exec.Task, brings []int64) {
 	p.mu.Lock()
 	copy(p.seen, pace)
 	p.mu.Unlock()
-	if misfit(p.units, p.window.ideal, pace) || p.units != nil && c.args.Rank == 0 {
-		_ = c.star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook}) // a leader that is gone is noticed by who reads
+	if misfit(p.units, p.window.ideal, pace) || p.units != nil && c.Rank == 0 {
+		_ = c.Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook}) // a leader that is gone is noticed by who reads
 	}
 }
 

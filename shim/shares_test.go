@@ -27,13 +27,13 @@ const sharedCount = 140 << 10 / 4
 
 // gatherOne makes one AllGather, in a group of so many, and checks what came.
 func gatherOne(c *Comm, calls int) error {
-	n := c.args.Ranks
+	n := c.Ranks
 	group := make([]Call, calls)
 	results := make([][]float32, calls)
 	for k := range group {
 		in := make([]float32, sharedCount)
 		for i := range in {
-			in[i] = float32(c.args.Rank*1000 + i%97)
+			in[i] = float32(c.Rank*1000 + i%97)
 		}
 		results[k] = make([]float32, n*sharedCount)
 		group[k] = Call{
@@ -57,18 +57,18 @@ func gatherOne(c *Comm, calls int) error {
 // see has every rank believe that planes have had those paces, and one say that shares do not fit.
 func (w *world) see(from int, pace func(rank int) []uint64) {
 	for _, c := range w.comms {
-		c.shares.mu.Lock()
-		copy(c.shares.seen, pace(c.args.Rank))
-		c.shares.mu.Unlock()
+		sharesOf(c).mu.Lock()
+		copy(sharesOf(c).seen, pace(c.Rank))
+		sharesOf(c).mu.Unlock()
 	}
-	_ = w.comms[from].star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
+	_ = w.comms[from].Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
 }
 
 // inForce are the shares that rank 0 goes by, and whether all do. No call is in progress.
 func (w *world) inForce() (units []int, all bool) {
-	units, all = w.comms[0].shares.units, true
+	units, all = sharesOf(w.comms[0]).units, true
 	for _, c := range w.comms {
-		all = all && slices.Equal(c.shares.units, units) && c.shares.version == w.comms[0].shares.version
+		all = all && slices.Equal(sharesOf(c).units, units) && sharesOf(c).version == sharesOf(w.comms[0]).version
 	}
 	return units, all
 }
@@ -89,7 +89,7 @@ func TestSharesAgreed(t *testing.T) {
 					// Groups need not be the same on all ranks.
 					w.must(func(c *Comm) error {
 						for left := 6; left > 0; {
-							n := min(1+(calls+c.args.Rank)%3, left)
+							n := min(1+(calls+c.Rank)%3, left)
 							if err := gatherOne(c, n); err != nil {
 								return err
 							}
@@ -131,7 +131,7 @@ func TestSharesRootAhead(t *testing.T) {
 	const ahead = 8 // whose bytes the connections hold
 	w.must(func(c *Comm) error {
 		buf := make([]float32, 1)
-		if c.args.Rank == 0 {
+		if c.Rank == 0 {
 			for range ahead {
 				if err := broadcast(c, buf); err != nil {
 					return err
@@ -139,18 +139,18 @@ func TestSharesRootAhead(t *testing.T) {
 			}
 			w.see(1, func(int) []uint64 { return []uint64{100, 900} })
 			if !settled(func() bool {
-				c.shares.mu.Lock()
-				defer c.shares.mu.Unlock()
-				return c.shares.next != nil && c.shares.next.from > ahead
+				sharesOf(c).mu.Lock()
+				defer sharesOf(c).mu.Unlock()
+				return sharesOf(c).next != nil && sharesOf(c).next.from > ahead
 			}) {
 				return fmt.Errorf("nothing has been agreed for later than operation %d", ahead)
 			}
 			return nil
 		}
 		if !settled(func() bool {
-			c.shares.mu.Lock()
-			defer c.shares.mu.Unlock()
-			return c.shares.next != nil
+			sharesOf(c).mu.Lock()
+			defer sharesOf(c).mu.Unlock()
+			return sharesOf(c).next != nil
 		}) {
 			return fmt.Errorf("nothing has been proposed")
 		}
@@ -172,14 +172,14 @@ func TestSharesRootAhead(t *testing.T) {
 // TestSharesRefused: ranks keep even shares where one has been told to; nobody waits for it.
 func TestSharesRefused(t *testing.T) {
 	w := newSharing(t, 2, 2)
-	w.comms[1].mu.Lock()
-	w.comms[1].shares = nil // as attachShares leaves it
-	w.comms[1].mu.Unlock()
-	p := w.comms[0].shares
+	w.comms[1].Turn.Lock()
+	sharesSlot.Set(w.comms[1], nil) // as attachShares leaves it
+	w.comms[1].Turn.Unlock()
+	p := sharesOf(w.comms[0])
 	p.mu.Lock()
 	copy(p.seen, []uint64{900, 100})
 	p.mu.Unlock()
-	_ = w.comms[0].star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
+	_ = w.comms[0].Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
 	for range 20 {
 		w.must(func(c *Comm) error { return gatherOne(c, 2) })
 	}
@@ -194,7 +194,7 @@ func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.limit(1e9)
 	for _, c := range w.comms {
-		c.shares.answer(&control.Message{Seq: 99, Arg: sharesPropose, Body: appendWords(nil, c.seq+1, 512, 512)}, 2)
+		sharesOf(c).answer(&control.Message{Seq: 99, Arg: sharesPropose, Body: appendWords(nil, hostOf(c).seq+1, 512, 512)}, 2)
 	}
 	for r, err := range w.each(func(c *Comm) error { return gatherOne(c, 1) }) {
 		if err == nil {

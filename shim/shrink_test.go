@@ -20,8 +20,8 @@ func TestShrink(t *testing.T) {
 			f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: excluded} })
 			none(t, errs)
 			for i, c := range f.children {
-				if c.Rank() != i || c.Ranks() != 3 {
-					t.Errorf("rank %d of %d, want %d of 3", c.Rank(), c.Ranks(), i)
+				if c.Rank != i || c.Ranks != 3 {
+					t.Errorf("rank %d of %d, want %d of 3", c.Rank, c.Ranks, i)
 				}
 			}
 			f.must(sums)
@@ -48,7 +48,7 @@ func TestShrinkDisagree(t *testing.T) {
 	left := &world{t, w.comms[:3]}
 	_, errs := left.bears(func(c *Comm) Origin {
 		o := Origin{Parent: c, How: ByShrink, Exclude: []int{3}}
-		if c.Rank() == 1 {
+		if c.Rank == 1 {
 			o.Exclude = []int{2}
 		}
 		return o
@@ -70,10 +70,10 @@ func TestShrinkElsewhere(t *testing.T) {
 			// 0, 1 and 3 meet at 0, and 2 goes to 1, all without 4.
 			_, errs := (&world{t, w.comms[:4]}).bears(func(c *Comm) Origin {
 				o := Origin{Parent: c, How: ByShrink, Exclude: []int{4}}
-				if c.Rank() == 2 {
+				if c.Rank == 2 {
 					o.Exclude = []int{4, 0}
 				}
-				if c.Rank() == late {
+				if c.Rank == late {
 					time.Sleep(100 * time.Millisecond)
 				}
 				return o
@@ -156,11 +156,11 @@ func TestShrinksInTurn(t *testing.T) {
 	if err := comms[1].Abort(); err != nil {
 		t.Fatal(err)
 	}
-	<-comms[1].released
+	<-comms[1].Released()
 	if err := comms[0].Abort(); err != nil {
 		t.Fatal(err)
 	}
-	<-comms[0].released
+	<-comms[0].Released()
 }
 
 // TestShrinkAbort: calls that wait for a rank which is gone end, and those left go on together.

@@ -38,7 +38,7 @@ func (s *oneSided) link(peer int) (*sideLink, error) {
 		return l, nil
 	}
 	l := &sideLink{s: s, peer: peer, windows: map[int]*farWindow{}}
-	if peer == s.c.args.Rank {
+	if peer == s.c.Rank {
 		page, err := s.signals()
 		if err != nil {
 			return nil, err
@@ -54,33 +54,33 @@ func (s *oneSided) link(peer int) (*sideLink, error) {
 
 // maySharedMemory: the settings and the hosts of both allow to map the target's memory.
 func (l *sideLink) mayShareMemory() bool {
-	me, it := &l.s.c.table[l.s.c.args.Rank], &l.s.c.table[l.peer]
-	switch l.s.c.cfg.Transport {
+	me, it := &l.s.c.Table[l.s.c.Rank], &l.s.c.Table[l.peer]
+	switch l.s.c.Cfg.Transport {
 	case "auto", "shm", "inproc", settings.TransportEBPF:
-		return me.Host == it.Host && me.PIDs == it.PIDs && l.s.c.cfg.NCCL.NoShared == ""
+		return me.Host == it.Host && me.PIDs == it.PIDs && l.s.c.Cfg.NCCL.NoShared == ""
 	}
 	return false
 }
 
 func (l *sideLink) connect() error {
 	c := l.s.c
-	addr, err := netip.ParseAddrPort(c.table[l.peer].Door)
+	addr, err := netip.ParseAddrPort(c.Table[l.peer].Door)
 	if err != nil {
-		return fmt.Errorf("door %q: %w", c.table[l.peer].Door, control.ErrMessage)
+		return fmt.Errorf("door %q: %w", c.Table[l.peer].Door, control.ErrMessage)
 	}
-	if l.conn, err = control.Dial(c.ctx, addr, l.s.secret(l.peer), time.Now().Add(c.cfg.Timeout), false); err != nil {
+	if l.conn, err = control.Dial(c.Context(), addr, l.s.secret(l.peer), time.Now().Add(c.Cfg.Timeout), false); err != nil {
 		return err
 	}
 	if !l.s.follow(l.conn) {
 		return net.ErrClosed
 	}
 	var a sideAnswer
-	if err := l.ask(&sideMessage{kind: sideJoin, window: uint32(c.args.Rank)}, nil, &a); err != nil {
+	if err := l.ask(&sideMessage{kind: sideJoin, window: uint32(c.Rank)}, nil, &a); err != nil {
 		return err
 	}
 	if l.mayShareMemory() {
-		if l.page, _ = memfile.Map(a.at, int64(a.size), true); len(l.page) >= 8*c.args.Ranks {
-			l.counter = (*uint64)(unsafe.Pointer(&l.page[8*c.args.Rank]))
+		if l.page, _ = memfile.Map(a.at, int64(a.size), true); len(l.page) >= 8*c.Ranks {
+			l.counter = (*uint64)(unsafe.Pointer(&l.page[8*c.Rank]))
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func (l *sideLink) ask(m *sideMessage, data []byte, a *sideAnswer) error {
 	if err := l.send(m, data); err != nil {
 		return err
 	}
-	_ = l.conn.SetReadDeadline(time.Now().Add(l.s.c.cfg.Timeout))
+	_ = l.conn.SetReadDeadline(time.Now().Add(l.s.c.Cfg.Timeout))
 	var b [sideAnswerBytes]byte
 	if _, err := io.ReadFull(l.conn, b[:]); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (l *sideLink) window(number int) (*farWindow, error) {
 		return nil, l.failed(fmt.Errorf("window number %d: %w", number, err))
 	}
 	if a.device {
-		return nil, l.s.c.onDevice(l.peer, number)
+		return nil, windowOnDevice(l.s.c, l.peer, number)
 	}
 	if a.gone {
 		return nil, l.gone(number)
@@ -186,7 +186,7 @@ func (l *sideLink) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.args.Rank, l.s.c.table[l.peer].Where(), err, errdefs.ErrRemote)
+	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.Rank, l.s.c.Table[l.peer].Where(), err, errdefs.ErrRemote)
 }
 
 func (l *sideLink) close() {

@@ -25,7 +25,7 @@ func (s *oneSided) serve(conn net.Conn) {
 	err := s.attend(conn)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		// A source that is gone is noticed by the control network, with its rank.
-		s.c.log.Info(log.Net, "rank %d: one-sided calls: %v", s.c.args.Rank, err)
+		s.c.Log.Info(log.Net, "rank %d: one-sided calls: %v", s.c.Rank, err)
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *oneSided) enter(conn net.Conn) bool {
 func (s *oneSided) attend(conn net.Conn) error {
 	_ = conn.SetReadDeadline(time.Now().Add(control.HandshakeTime))
 	m, err := readSideMessage(conn)
-	if err == nil && (m.kind != sideJoin || m.window >= uint32(s.c.args.Ranks)) {
+	if err == nil && (m.kind != sideJoin || m.window >= uint32(s.c.Ranks)) {
 		err = fmt.Errorf("%w: kind %d, window %d at first", errSideMessage, m.kind, m.window)
 	}
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *oneSided) windowAt(number int) (*ownWindow, error) {
 		}
 		select {
 		case <-more:
-		case <-s.c.poisonCh:
+		case <-s.c.FailedChan():
 			return nil, net.ErrClosed
 		}
 	}
@@ -145,8 +145,8 @@ func (s *oneSided) describe(number int) (a sideAnswer, err error) {
 	return a, nil
 }
 
-// onDevice is the error of a put to a window of a rank that is device memory.
-func (c *Comm) onDevice(rank, number int) error {
+// windowOnDevice is the error of a put to a window of a rank that is device memory.
+func windowOnDevice(c *Comm, rank, number int) error {
 	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank, number, errdefs.ErrInvalidUsage)
 }
 
@@ -163,7 +163,7 @@ func (s *oneSided) hold(number int, offset, n uint64) (w *ownWindow, part []byte
 	case w.gone:
 		return nil, nil, errWindowGone
 	case w.device:
-		return nil, nil, s.c.onDevice(s.c.args.Rank, number)
+		return nil, nil, windowOnDevice(s.c, s.c.Rank, number)
 	case offset > uint64(w.size) || n > uint64(w.size)-offset:
 		return nil, nil, fmt.Errorf("%w: %d bytes at %d of a window of %d", errSideMessage, n, offset, w.size)
 	}
@@ -184,7 +184,7 @@ func (s *oneSided) receive(conn net.Conn, m *sideMessage) error {
 	w, part, err := s.hold(int(m.window), m.offset, m.bytes)
 	if errors.Is(err, errWindowGone) {
 		if m.flags&sideAnswers == 0 {
-			s.c.spread(fmt.Errorf("shim: rank %d has deregistered window number %d, to which another still writes: %w", s.c.args.Rank, m.window, errdefs.ErrInvalidUsage))
+			s.c.Spread(fmt.Errorf("shim: rank %d has deregistered window number %d, to which another still writes: %w", s.c.Rank, m.window, errdefs.ErrInvalidUsage))
 			return err
 		}
 		if _, copyErr := io.CopyN(io.Discard, conn, int64(m.bytes)); copyErr != nil {

@@ -45,7 +45,7 @@ func Simulate(calls []Call) (us float64, err error) {
 		total[c.Comm] += t
 	}
 	for c, bytes := range exchanged(calls) {
-		costs, err := c.packetModel()
+		costs, err := packetModel(c)
 		if err != nil {
 			return 0, err
 		}
@@ -59,7 +59,7 @@ func Simulate(calls []Call) (us float64, err error) {
 
 // predictSided is the time of one one-sided call, in microseconds.
 func (c *Call) predictSided() (float64, error) {
-	costs, err := c.Comm.packetModel()
+	costs, err := packetModel(c.Comm)
 	if err != nil {
 		return 0, err
 	}
@@ -93,33 +93,33 @@ func (c *Call) predict() (float64, error) {
 		return 0, err
 	}
 	s := shapeOf(c, inPlace)
-	if c.Comm.light != nil {
-		us, err := c.Comm.predictCircuits(s)
+	if opticalOf(c.Comm) != nil {
+		us, err := predictCircuits(c.Comm, s)
 		if err == nil || !errors.Is(err, planner.ErrInfeasible) {
 			return us, err
 		}
 	}
-	return c.Comm.predictPacket(s)
+	return predictPacket(c.Comm, s)
 }
 
 // predictCircuits is the time that a plan predicts.
-func (c *Comm) predictCircuits(s shape) (float64, error) {
-	c.mu.Lock()
+func predictCircuits(c *Comm, s shape) (float64, error) {
+	c.Turn.Lock()
 	var last *entry
-	for k, e := range c.programs.table {
+	for k, e := range hostOf(c).programs.table {
 		if e.plan != nil && planShape(k) == planShape(s) && (last == nil || e.used > last.used) {
 			last = e
 		}
 	}
-	c.mu.Unlock()
+	c.Turn.Unlock()
 	if last != nil {
 		return last.plan.CCTUS, nil
 	}
-	use := c.light.all()
+	use := opticalOf(c).all()
 	if s.wish.planes != 0 {
 		use = s.wish.planes
 	}
-	problem, _, err := c.light.pose(planShape(s), use.Len(), nil)
+	problem, _, err := opticalOf(c).pose(planShape(s), use.Len(), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -131,20 +131,20 @@ func (c *Comm) predictCircuits(s shape) (float64, error) {
 }
 
 // predictPacket adds up the steps of the schedule.
-func (c *Comm) predictPacket(s shape) (float64, error) {
-	costs, err := c.packetModel()
+func predictPacket(c *Comm, s shape) (float64, error) {
+	costs, err := packetModel(c)
 	if err != nil {
 		return 0, err
 	}
-	if s.wish.planes != 0 && c.light == nil {
-		costs.BandwidthGbps *= float64(s.wish.planes.Len()) / float64(len(c.packet.Planes()))
+	if s.wish.planes != 0 && opticalOf(c) == nil {
+		costs.BandwidthGbps *= float64(s.wish.planes.Len()) / float64(len(hostOf(c).packet.Planes()))
 	}
-	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg, nil)
+	col, err := buildSchedule(&s, c.Ranks, false, c.Cfg, nil)
 	if err != nil {
 		return 0, err
 	}
 	us, size := 0.0, int64(s.typ.Size())
-	ranks := make([]traffic, c.args.Ranks)
+	ranks := make([]traffic, c.Ranks)
 	for i := range col.sched.Steps {
 		clear(ranks)
 		flows, busiest := col.sched.Flows(i), int64(0)
@@ -168,17 +168,17 @@ var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
 }
 
 // packetModel is the cost model of the packet planes, all of them as one.
-func (c *Comm) packetModel() (*plans.Problem, error) {
-	kind, err := chooseTransport(c.table, c.cfg)
+func packetModel(c *Comm) (*plans.Problem, error) {
+	kind, err := chooseTransport(c.Table, c.Cfg)
 	if err != nil {
 		return nil, err
 	}
 	costs := packetCosts[kind]
 	p := &plans.Problem{AlphaUS: costs.alphaUS, BandwidthGbps: costs.gbps}
-	if c.cfg.Fabric == "" || c.light != nil {
+	if c.Cfg.Fabric == "" || opticalOf(c) != nil {
 		return p, nil
 	}
-	fab, err := fabric.Load(c.cfg.Fabric)
+	fab, err := fabric.Load(c.Cfg.Fabric)
 	switch {
 	case errors.Is(err, os.ErrNotExist): // it was there when the communicator was made
 		return p, nil

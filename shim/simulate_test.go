@@ -53,7 +53,7 @@ func TestSimulatePacket(t *testing.T) {
 		}, 10 + 10},
 		// One after the other, and before what the others wait for.
 		"one-sided": {[]Call{
-			sideSignalTo(c, 1), waitFor(c, 2, 3), simulated(c, CallAllReduce, 100_000),
+			sideSignalTo(c, 1), signalsFrom(c, 2, 3), simulated(c, CallAllReduce, 100_000),
 			{Comm: c, Kind: CallPutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: fake(8), Window: window},
 		}, 2*(10+0.008) + (10 + 0.4) + 6*110},
 	} {
@@ -73,8 +73,8 @@ func TestSimulatePacket(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range w.comms {
-		if c.seq != 0 {
-			t.Errorf("rank %d has run something", c.Rank())
+		if hostOf(c).seq != 0 {
+			t.Errorf("rank %d has run something", c.Rank)
 		}
 	}
 }

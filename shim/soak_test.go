@@ -345,16 +345,16 @@ func (s *soak) bear(b *branch, ranks []int, origin func(rank int) Origin) error 
 		if c == nil {
 			continue
 		}
-		if made[c.id] == nil {
-			made[c.id] = &branch{&world{s.t, make([]*Comm, c.Ranks())}, make([]int, c.Ranks())}
+		if made[c.ID] == nil {
+			made[c.ID] = &branch{&world{s.t, make([]*Comm, c.Ranks)}, make([]int, c.Ranks)}
 		}
-		made[c.id].comms[c.Rank()], made[c.id].thread[c.Rank()] = c, b.thread[ranks[i]]
+		made[c.ID].comms[c.Rank], made[c.ID].thread[c.Rank] = c, b.thread[ranks[i]]
 	}
 	// In the order of ranks: what is drawn must not depend on ids.
 	for _, c := range children {
-		if c != nil && made[c.id] != nil {
-			s.worlds = append(s.worlds, made[c.id])
-			delete(made, c.id)
+		if c != nil && made[c.ID] != nil {
+			s.worlds = append(s.worlds, made[c.ID])
+			delete(made, c.ID)
 		}
 	}
 	return nil

@@ -58,8 +58,8 @@ func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Pla
 		if end.Kind != at.Kind || end.Device != at.Device {
 			return at, c.invalid("%s %p of %d bytes reaches beyond its memory", name, p, size)
 		}
-		if at.Device != c.Comm.args.Device {
-			return at, c.invalid("%s is memory of device %d, the communicator is of device %d", name, at.Device, c.Comm.args.Device)
+		if at.Device != c.Comm.Device {
+			return at, c.invalid("%s is memory of device %d, the communicator is of device %d", name, at.Device, c.Comm.Device)
 		}
 	}
 	return at, nil

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/kernel"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
@@ -129,19 +130,19 @@ func (o *optical) attachSteered(fab *fabricInfo, sec control.Secret) (transport.
 	c := o.c
 	in, err := o.openInterfaces(fab, o.at.Port())
 	if err != nil {
-		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, settings.TransportEBPF, err)
+		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, settings.TransportEBPF, err)
 	}
 	e, err := o.connectSteered(in, sec)
 	if err != nil {
 		_ = in.close()
-		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.args.Rank, settings.TransportEBPF, err)
+		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, settings.TransportEBPF, err)
 	}
 	return &steeredEndpoint{e, sync.OnceValue(in.close)}, nil
 }
 
 func (o *optical) connectSteered(in *interfaces, sec control.Secret) (transport.Endpoint, error) {
 	c := o.c
-	ip, err := control.Address(c.cfg.ControlInterfaces())
+	ip, err := control.Address(c.Cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
 	}
@@ -150,11 +151,11 @@ func (o *optical) connectSteered(in *interfaces, sec control.Secret) (transport.
 		return nil, err
 	}
 	defer func() { _ = l.Close() }() // what the endpoint has not taken over
-	addrs, err := exchangePlanes(c, l.Addrs())
+	addrs, err := comm.Exchange(c, l.Addrs())
 	if err != nil {
 		return nil, err
 	}
-	return ebpf.Connect(l, ebpf.Options{Rank: c.args.Rank, Addrs: addrs, Comm: c.id, Secret: creditSecret(sec, c.id)})
+	return ebpf.Connect(l, ebpf.Options{Rank: c.Rank, Addrs: addrs, Comm: c.ID, Secret: creditSecret(sec, c.ID)})
 }
 
 // creditSecret is the communicator's secret for what its planes' ends tell each other.

@@ -11,7 +11,7 @@ import (
 
 // place finds memory for what the launch moves, and has its steps work there; nothing is on a stream yet.
 func (l *launch) place(capture device.Capture) error {
-	if _, err := l.comm.enter(l.streams[0]); err != nil {
+	if _, err := enterStream(l.comm, l.streams[0]); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -58,7 +58,7 @@ func (l *launch) place(capture device.Capture) error {
 // and on every other rank.
 func (l *launch) putFirst(capture device.Capture) error {
 	d, s := l.dev, l.streams[0]
-	if _, err := l.comm.enter(s); err != nil {
+	if _, err := enterStream(l.comm, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -84,7 +84,7 @@ func (l *launch) putSends(k int) error {
 	if k >= len(l.steps) {
 		return nil
 	}
-	if _, err := l.comm.enter(l.streams[0]); err != nil {
+	if _, err := enterStream(l.comm, l.streams[0]); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -142,7 +142,7 @@ func (l *launch) putResults(k int, capture device.Capture) error {
 		return nil
 	}
 	s := l.streams[0]
-	if _, err := l.comm.enter(s); err != nil {
+	if _, err := enterStream(l.comm, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -210,7 +210,7 @@ func (m *move) copyIn(s device.Stream) error {
 // broken fails the communicator of a launch that is on its streams in part only: nobody can take that back. Its streams
 // come to the signals that are there, and go on.
 func (l *launch) broken(err error) {
-	l.comm.spread(err)
+	l.comm.Spread(err)
 	w := &l.dev.worker
 	w.mu.Lock()
 	l.due = l.sent
@@ -228,11 +228,11 @@ func (l *launch) step(comms []*Comm) {
 	switch c := comms[0]; {
 	case l.begun != nil:
 		err = l.goOn()
-	case c.sound() == nil:
+	case c.Sound() == nil:
 		err = l.run(l.ran, comms)
 	}
 	if err != nil {
-		comms[0].spread(err)
+		comms[0].Spread(err)
 	}
 	l.stepped()
 }

@@ -29,7 +29,7 @@ func TestPlanDelayed(t *testing.T) {
 	inForce := func() (planners map[string]bool) {
 		planners = map[string]bool{}
 		for _, c := range w.comms {
-			for s, e := range c.programs.table {
+			for s, e := range hostOf(c).programs.table {
 				if s.plan != 0 {
 					planners[e.plan.Planner] = true
 				}
@@ -53,8 +53,8 @@ func TestPlanDelayed(t *testing.T) {
 		t.Error("the plan never came into force")
 	}
 	for _, c := range w.comms {
-		if n := len(c.light.agreed); n != 2 {
-			t.Errorf("rank %d knows %d plans, want the interim and the final one", c.Rank(), n)
+		if n := len(opticalOf(c).agreed); n != 2 {
+			t.Errorf("rank %d knows %d plans, want the interim and the final one", c.Rank, n)
 		}
 	}
 	noLosses(t, server)
@@ -223,17 +223,17 @@ func TestForeignCircuit(t *testing.T) {
 	all := newWorld(t, 4)
 	all.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 64))}) })
 	part := newWorld(t, 2)
-	if _, yes := part.comms[0].light.entangled(1); !yes {
-		t.Fatalf("the static plan left %v", all.comms[0].light.maps(1))
+	if _, yes := opticalOf(part.comms[0]).entangled(1); !yes {
+		t.Fatalf("the static plan left %v", opticalOf(all.comms[0]).maps(1))
 	}
 	k := collectiveCase{kind: CallAllReduce, typ: datatype.Float64, count: 77}
 	if err := k.run(part, rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range part.comms {
-		for s := range c.programs.table {
+		for s := range hostOf(c).programs.table {
 			if s.plan != 0 {
-				t.Errorf("rank %d used circuits", c.Rank())
+				t.Errorf("rank %d used circuits", c.Rank)
 			}
 		}
 	}
@@ -268,7 +268,7 @@ func TestMismatchOnCircuits(t *testing.T) {
 	lightFabric(t, 3, 2, nil)
 	w := newWorld(t, 3)
 	for _, err := range w.each(func(c *Comm) error {
-		return Run([]Call{allReduce(c, make([]float32, 10+c.Rank()/2))})
+		return Run([]Call{allReduce(c, make([]float32, 10+c.Rank/2))})
 	}) {
 		wantError(t, err, errdefs.ErrMismatch, "count 10", "count 11", "rank 2")
 	}
@@ -280,7 +280,7 @@ func TestMissingRankOnCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 	w := newWorld(t, 3)
 	for r, err := range w.each(func(c *Comm) error {
-		if c.Rank() == 1 {
+		if c.Rank == 1 {
 			return nil
 		}
 		return Run([]Call{allReduce(c, make([]float32, 10))})
@@ -304,7 +304,7 @@ func TestPlanCache(t *testing.T) {
 		w := newWorld(t, 4)
 		defer w.destroy()
 		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) })
-		for id := range w.comms[0].light.agreed {
+		for id := range opticalOf(w.comms[0]).agreed {
 			return id
 		}
 		t.Fatal("no plan")
@@ -385,7 +385,7 @@ func TestLoopOverSizes(t *testing.T) {
 					t.Errorf("%d plans for one size", plannedBy(w))
 				}
 				if i == 1 {
-					a := w.comms[0].leader.tickets
+					a := leaderOf(w.comms[0]).tickets
 					settled(func() bool { return len(a.widen) == 0 && plannedBy(w) > 2 || tolerance == "0" })
 				}
 			}
@@ -393,8 +393,8 @@ func TestLoopOverSizes(t *testing.T) {
 				t.Errorf("%d plans for %d sizes", n, loops)
 			}
 			for r, c := range w.comms {
-				for _, p := range c.light.agreed {
-					if w.comms[0].light.lookup(p.id) == nil {
+				for _, p := range opticalOf(c).agreed {
+					if opticalOf(w.comms[0]).lookup(p.id) == nil {
 						t.Errorf("rank %d used a plan that the leader does not know", r)
 					}
 				}

@@ -39,7 +39,7 @@ func (o *optical) due(p *program.Program, start int64) [][]int64 {
 		for _, us := range moves {
 			at := plannedAt(us, setup)
 			n, _ := slices.BinarySearch(o.times, at)
-			o.switchAt[j] = append(o.switchAt[j], start+int64(o.c.cfg.BarrierSlack.After(at, n+1)))
+			o.switchAt[j] = append(o.switchAt[j], start+int64(o.c.Cfg.BarrierSlack.After(at, n+1)))
 		}
 	}
 	return o.switchAt

@@ -60,8 +60,8 @@ func TestDue(t *testing.T) {
 				lightFabric(t, 4, 3, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 100 * time.Microsecond })
 				slack := settings.Slack{Part: 0.5, Fixed: time.Millisecond}
 				w := newWorld(t, 4)
-				o := w.comms[1].light
-				o.c.cfg.Planner, o.c.cfg.BarrierSlack = name, slack
+				o := opticalOf(w.comms[1])
+				o.c.Cfg.Planner, o.c.Cfg.BarrierSlack = name, slack
 				problem, stepOf, err := o.pose(shape{kind: CallAllToAll, count: 50000}, use.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -151,7 +151,7 @@ func onTime(t *testing.T, core *controller.Core) (first bool) {
 			if err = k.run(w, rng); err != nil {
 				break
 			}
-			if at := w.comms[1].light.ticket.start; at == 0 {
+			if at := opticalOf(w.comms[1]).ticket.start; at == 0 {
 				t.Error("the ticket does not say when the operation began")
 			}
 		}
@@ -219,7 +219,7 @@ func (p sluggishForwarder) TrySend(h *wire.Header, payload []byte) (int, error) 
 
 // delay keeps a rank from sending anything on circuits for d.
 func (w *world) delay(rank int, d time.Duration) {
-	o := w.comms[rank].light
+	o := opticalOf(w.comms[rank])
 	slow := &sluggish{Endpoint: o.end}
 	for _, p := range o.end.Planes() {
 		until := time.Now().Add(d)

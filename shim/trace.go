@@ -28,8 +28,8 @@ type traceProgram struct {
 	Operations  int     `json:"operations"` // 0 through shared memory, where there is no program
 }
 
-// trace records a program of a collective.
-func (c *Comm) trace(s *shape, e *entry) {
+// traceEntry records a program of a collective.
+func traceEntry(c *Comm, s *shape, e *entry) {
 	line := traceProgram{
 		Collective: kinds[s.kind].collective.String(), Type: s.typ.String(), Count: s.count, InPlace: s.inPlace,
 		Algorithm: e.algorithm,
@@ -40,12 +40,12 @@ func (c *Comm) trace(s *shape, e *entry) {
 	if e.plan != nil {
 		line.Planner, line.PredictedUS = e.plan.Planner, e.plan.CCTUS
 	}
-	c.traceLine(&line)
+	traceLine(c, &line)
 }
 
 // traceExchange records one of grouped sends and receives on circuits, under the name of the
 // matrix that they are; Count is what this rank sends and receives.
-func (c *Comm) traceExchange(plan *plans.Plan, p *program.Program) {
+func traceExchange(c *Comm, plan *plans.Plan, p *program.Program) {
 	line := traceProgram{
 		Collective: "alltoallv", Type: datatype.Uint8.String(), Algorithm: "exchange",
 		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: len(p.Ops),
@@ -53,19 +53,19 @@ func (c *Comm) traceExchange(plan *plans.Plan, p *program.Program) {
 	for _, n := range p.MsgBytes {
 		line.Count += uint64(n)
 	}
-	c.traceLine(&line)
+	traceLine(c, &line)
 }
 
 // traceLine appends a line. Tracing that fails is reported once and ends.
-func (c *Comm) traceLine(line *traceProgram) {
-	if c.cfg.Trace == "" || c.traceFailed {
+func traceLine(c *Comm, line *traceProgram) {
+	if c.Cfg.Trace == "" || hostOf(c).traceFailed {
 		return
 	}
-	line.Event, line.Comm, line.Rank = "program", fmt.Sprintf("%x", c.id), c.args.Rank
+	line.Event, line.Comm, line.Rank = "program", fmt.Sprintf("%x", c.ID), c.Rank
 	text, err := json.Marshal(line)
 	if err == nil {
 		// One write of a whole line: ranks of several processes may share the file.
-		path := strings.ReplaceAll(log.ExpandPath(c.cfg.Trace, c.log.Host, c.log.PID), "%r", fmt.Sprint(c.args.Rank))
+		path := strings.ReplaceAll(log.ExpandPath(c.Cfg.Trace, c.Log.Host, c.Log.PID), "%r", fmt.Sprint(c.Rank))
 		var f *os.File
 		if f, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err == nil {
 			_, err = f.Write(append(text, '\n'))
@@ -73,7 +73,7 @@ func (c *Comm) traceLine(line *traceProgram) {
 		}
 	}
 	if err != nil {
-		c.traceFailed = true
-		c.log.Warn("LIGHTPATH_TRACE: %v", err)
+		hostOf(c).traceFailed = true
+		c.Log.Warn("LIGHTPATH_TRACE: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lightpath/plans/circuit"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/planeset"
 )
@@ -23,6 +24,16 @@ type vacateAsk struct {
 	Ranks  []int               // of the parent, that have to agree
 }
 
+// handleVacating has the leader ask its ranks for circuits, and ranks give them up.
+func handleVacating(c *Comm) {
+	c.HandleAtLeader(control.MsgVacateAsk, func(m *control.Message) { go leaderOf(c).births.vacate(m) })
+	c.Handle(control.MsgVacate, func(m *control.Message) {
+		if o := opticalOf(c); o != nil {
+			o.vacate(m)
+		}
+	})
+}
+
 // vacate frees the members' circuits on the planes that are held. Where it cannot, they stay as
 // they are, and the operation goes by packet planes.
 func (a *arbiter) vacate() error {
@@ -32,7 +43,7 @@ func (a *arbiter) vacate() error {
 		if len(ports) == 0 {
 			continue
 		}
-		if !a.o.c.vacatedBy(vacateAsk{Plane: j, Epoch: st.Epoch, Target: target}, ports) {
+		if !vacatedBy(a.o.c, vacateAsk{Plane: j, Epoch: st.Epoch, Target: target}, ports) {
 			return nil
 		}
 		if err := a.reach(j, st.Epoch+1); err != nil {
@@ -59,19 +70,19 @@ func (o *optical) withoutOutside(m circuit.Permutation) (target circuit.Permutat
 
 // vacatedBy asks the nearest ancestor to which all of some ports belong, and reports whether
 // its ranks have been told.
-func (c *Comm) vacatedBy(ask vacateAsk, ports []int) bool {
-	for p := c.parent; p != nil; p = p.parent {
-		if lifeState(p.life.Load()) != alive || p.AsyncError() != nil || p.light == nil {
+func vacatedBy(c *Comm, ask vacateAsk, ports []int) bool {
+	for p := birthOf(c).parent; p != nil; p = birthOf(p).parent {
+		if p.Life() != comm.Alive || p.AsyncError() != nil || opticalOf(p) == nil {
 			continue
 		}
 		ask.Ranks = ask.Ranks[:0]
 		for _, port := range ports {
-			if r := p.light.member[port]; r >= 0 {
+			if r := opticalOf(p).member[port]; r >= 0 {
 				ask.Ranks = append(ask.Ranks, r)
 			}
 		}
 		if len(ask.Ranks) == len(ports) {
-			return p.vacates(&ask)
+			return vacates(p, &ask)
 		}
 	}
 	return false
@@ -79,25 +90,25 @@ func (c *Comm) vacatedBy(ask vacateAsk, ports []int) bool {
 
 // vacates passes the wish of a communicator that comes from c to c's leader, and waits for its
 // answer.
-func (c *Comm) vacates(ask *vacateAsk) bool {
+func vacates(c *Comm, ask *vacateAsk) bool {
 	body, err := json.Marshal(ask)
 	if err != nil {
 		return false
 	}
-	seq := c.kin.wish()
-	answered := c.kin.expect(seq)
-	defer c.kin.forget(seq)
-	if c.star.ToLeader(&control.Message{Kind: control.MsgVacateAsk, Seq: seq, Body: body}) != nil {
+	seq := birthOf(c).kin.wish()
+	answered := birthOf(c).kin.expect(seq)
+	defer birthOf(c).kin.forget(seq)
+	if c.Star.ToLeader(&control.Message{Kind: control.MsgVacateAsk, Seq: seq, Body: body}) != nil {
 		return false
 	}
-	timer := time.NewTimer(c.cfg.Timeout)
+	timer := time.NewTimer(c.Cfg.Timeout)
 	defer timer.Stop()
 	select {
 	case m := <-answered:
 		return m.Arg == 0
-	case <-c.poisonCh:
-	case <-c.kin.done():
-	case <-c.star.EveryoneLeft():
+	case <-c.FailedChan():
+	case <-birthOf(c).kin.done():
+	case <-c.Star.EveryoneLeft():
 	case <-timer.C:
 	}
 	return false
@@ -109,17 +120,17 @@ func (b *births) vacate(m *control.Message) {
 	var ask vacateAsk
 	ok := control.DecodeStrict(m.Body, &ask) == nil
 	for _, r := range ask.Ranks {
-		ok = ok && r >= 0 && r < b.c.args.Ranks && !b.c.star.HasLeft(r)
+		ok = ok && r >= 0 && r < b.c.Ranks && !b.c.Star.HasLeft(r)
 	}
 	answer := &control.Message{Kind: control.MsgKinAnswer, Seq: m.Seq}
 	if ok {
 		for _, r := range ask.Ranks {
-			b.c.star.To(r, &control.Message{Kind: control.MsgVacate, Body: m.Body})
+			b.c.Star.To(r, &control.Message{Kind: control.MsgVacate, Body: m.Body})
 		}
 	} else {
 		answer.Arg = 1
 	}
-	b.c.star.To(int(m.From), answer)
+	b.c.Star.To(int(m.From), answer)
 }
 
 // vacate is a rank: its port agrees to lose the circuit that it has. Nothing is under way on

@@ -87,7 +87,7 @@ func TestWarm(t *testing.T) {
 				}
 				return Run([]Call{call})
 			})
-			agreed := w.comms[0].light.agreed
+			agreed := opticalOf(w.comms[0]).agreed
 			if len(agreed) != 1 {
 				t.Fatalf("%d plans were used", len(agreed))
 			}
@@ -150,7 +150,7 @@ func TestWarmIntervals(t *testing.T) {
 
 // plannedBy counts the plans that a world's leader has made.
 func plannedBy(w *world) (n int) {
-	for _, f := range w.comms[0].leader.tickets.family {
+	for _, f := range leaderOf(w.comms[0]).tickets.family {
 		f.mu.Lock()
 		n += f.survey.Plannings
 		f.mu.Unlock()

@@ -90,7 +90,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 			proceed := make(chan struct{})
 			go func() {
 				done <- w.each(func(c *Comm) error {
-					if c.Rank() == 1 {
+					if c.Rank == 1 {
 						<-proceed
 					}
 					return Run([]Call{allReduce(c, make([]float32, 10))})
@@ -155,13 +155,13 @@ func TestProbe(t *testing.T) {
 	w := newWorld(t, 4)
 	w.must(func(c *Comm) error {
 		for range 3 { // answers of one question must not be taken for those of the next
-			ranks := c.probe(60 * time.Second)
+			ranks := probe(c, 60*time.Second)
 			if len(ranks) != 4 {
-				t.Errorf("rank %d got %d answers", c.Rank(), len(ranks))
+				t.Errorf("rank %d got %d answers", c.Rank, len(ranks))
 			}
 			for i, r := range ranks {
 				if r.Rank != i || r.Answer != status.Answered || r.State != status.Healthy {
-					t.Errorf("rank %d got %+v", c.Rank(), r)
+					t.Errorf("rank %d got %+v", c.Rank, r)
 				}
 			}
 		}
@@ -204,7 +204,7 @@ func TestStatusThroughControl(t *testing.T) {
 		}
 	}
 	for range maxOwed {
-		w.comms[0].leader.owed.add(1) // it no longer answers
+		leaderOf(w.comms[0]).owed.add(1) // it no longer answers
 	}
 	report, err := status.Collect(dir, 2*time.Second)
 	if err != nil || report.Comms[0].Ranks[1].Answer != status.Silent || report.Comms[0].State != status.Waiting {
@@ -250,8 +250,8 @@ func TestFlightOnFailure(t *testing.T) {
 	w := newWorld(t, 3)
 	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
 	w.each(func(c *Comm) error {
-		if c.Rank() == 1 {
-			for w.comms[0].flight.glance().op.seq < 2 || w.comms[2].flight.glance().op.seq < 2 {
+		if c.Rank == 1 {
+			for flightOf(w.comms[0]).glance().op.seq < 2 || flightOf(w.comms[2]).glance().op.seq < 2 {
 				time.Sleep(time.Millisecond)
 			}
 			return c.Abort()
@@ -296,7 +296,7 @@ func TestFlightOnCircuits(t *testing.T) {
 	for range 3 {
 		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10000))}) })
 	}
-	text, err := w.comms[2].flightDump()
+	text, err := flightDump(w.comms[2])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (w *worker) take(c *Comm) *launch {
 		w.spare = w.spare[:n-1]
 		return l
 	}
-	l := &launch{dev: c.dev}
+	l := &launch{dev: onDeviceOf(c)}
 	l.token = launches.add(l)
 	if w.loop == nil {
 		w.comms, w.loop, w.open = []*Comm{c}, w.run, true

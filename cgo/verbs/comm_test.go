@@ -177,7 +177,7 @@ func TestRegisteredBuffers(t *testing.T) {
 		for i := range buf[r] {
 			buf[r][i] = int32(i)
 		}
-		if _, err := comms[r].Register(unsafe.Pointer(&buf[r][0]), 4*count, false, 0); err != nil {
+		if _, err := shim.Register(comms[r], unsafe.Pointer(&buf[r][0]), 4*count, false, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

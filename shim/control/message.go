@@ -55,7 +55,7 @@ const (
 	MsgPlanTold              // leader to rank: the answer; Arg is 1 with the plan, 0 with the reason why there is none
 	MsgRegions               // a rank has registered device memory, or does no more: all are to look; leader to all: the same
 	MsgShares                // both ways, of the shares of packet planes; Arg says what, Seq numbers the leader's questions
-	numKinds
+	NumKinds                 // of control messages
 )
 
 // Message is what travels between ranks outside the planes: from rank From, about what its kind says of Seq, Arg and Body.
@@ -104,7 +104,7 @@ func decodeHeader(b *[header]byte, m *Message) (uint32, error) {
 	le := binary.LittleEndian
 	n, kind := le.Uint32(b[0:]), Kind(b[4])
 	switch {
-	case kind >= numKinds:
+	case kind >= NumKinds:
 		return 0, fmt.Errorf("%w: kind %d", ErrMessage, kind)
 	case b[5] != 0:
 		return 0, fmt.Errorf("%w: reserved byte is %d", ErrMessage, b[5])

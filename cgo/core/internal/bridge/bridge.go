@@ -106,7 +106,7 @@ func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
 // checked. The scalar stays in src, which must outlive dst.
 func bindOperator(dst *shim.Call, src *Call) error {
 	if src.ScalarWhere == scalarNone {
-		op, err := dst.Comm.Operator(src.Op, dst.Type)
+		op, err := shim.FindOperator(dst.Comm, src.Op, dst.Type)
 		if err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func CreateOp(h uint64, typ int32, scalar unsafe.Pointer, later bool) (int32, er
 	if err != nil {
 		return 0, err
 	}
-	return c.CreatePreMulSum(datatype.Type(small(typ)), scalar, later)
+	return shim.CreatePreMulSum(c, datatype.Type(small(typ)), scalar, later)
 }
 
 // DestroyOp forgets an operator.
@@ -209,7 +209,7 @@ func DestroyOp(h uint64, op int32) error {
 	if err != nil {
 		return err
 	}
-	return c.DestroyOp(op)
+	return shim.DestroyOp(c, op)
 }
 
 // MemStats answers a question about a communicator's memory.
@@ -218,7 +218,7 @@ func MemStats(h uint64, stat int32) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.MemStats(shim.MemStat(stat))
+	return shim.MemStats(c, shim.MemStat(stat))
 }
 
 // Register tells a communicator of a buffer or window and returns its handle.
@@ -227,7 +227,7 @@ func Register(h uint64, buff unsafe.Pointer, size uintptr, window bool, flags in
 	if err != nil {
 		return 0, err
 	}
-	return c.Register(buff, size, window, flags)
+	return shim.Register(c, buff, size, window, flags)
 }
 
 // Registered returns the buffer of a registration, and with end deregisters it.
@@ -236,7 +236,7 @@ func Registered(h, handle uint64, window, end bool) (unsafe.Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Registered(handle, window, end)
+	return shim.Registered(c, handle, window, end)
 }
 
 // Recovered is the error of a panic: a defect of Lightpath must not end the program that

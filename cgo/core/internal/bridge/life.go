@@ -38,7 +38,7 @@ func (a *InitArgs) resolve() (shim.InitArgs, error) {
 		args.From.ID = &a.ID
 	}
 	if args.Name == "" {
-		args.Name = parent.Name()
+		args.Name = parent.Name
 	}
 	return args, nil
 }
@@ -110,7 +110,7 @@ func open(h uint64, c *shim.Comm) {
 	if len(gates) == 0 {
 		return
 	}
-	if i := h % uint64(len(gates)); c.UseGate(&gates[i], h) {
+	if i := h % uint64(len(gates)); shim.UseGate(c, &gates[i], h) {
 		guests[i].Store(c)
 	}
 }
@@ -141,7 +141,7 @@ func GrowID(h uint64) (shim.UniqueID, error) {
 	if err != nil {
 		return shim.UniqueID{}, err
 	}
-	return c.GrowID()
+	return shim.GrowID(c)
 }
 
 // Destroy frees a communicator and its handle, unless something is still in progress.
@@ -197,11 +197,11 @@ func Ask(h uint64, q Question) (int32, error) {
 	}
 	switch q {
 	case Ranks:
-		return int32(c.Ranks()), nil
+		return int32(c.Ranks), nil
 	case Rank:
-		return int32(c.Rank()), nil
+		return int32(c.Rank), nil
 	case Device:
-		return int32(c.Device()), nil
+		return int32(c.Device), nil
 	}
 	return 0, fmt.Errorf("question %d: %w", q, errdefs.ErrInternal)
 }
