@@ -7,6 +7,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/log"
+	"lightpath/shim/memory"
 )
 
 // Collectives of ranks that share memory need no frames: they go through the arena, unless an
@@ -21,7 +22,7 @@ func throughArena(c *Comm, k CallKind) bool {
 
 // sharedRegion is FindMemory for memory that other processes can map.
 func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
-	r, offset, ok := FindMemory(p, n)
+	r, offset, ok := memory.Find(p, n)
 	return sharedmem.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
 }
 

@@ -152,7 +152,7 @@ func joinDirect(c *Comm) (why string, err error) {
 		if x.page != nil {
 			flightOf(c).onDevice(&x.page.rank(x.me).ended)
 		}
-		deviceRegions.join(x)
+		memory.AddUser(x)
 		go x.watch()
 		return "", nil
 	}

@@ -133,7 +133,10 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 	}
 	for r, c := range w.comms {
 		for _, h := range handles[r] {
-			if _, err := Registered(c, h, registrations.of[h].window, true); err != nil {
+			if _, err := Registered(c, h, false, true); err == nil {
+				continue
+			}
+			if _, err := Registered(c, h, true, true); err != nil { // it was a window
 				g.t.Fatal(err)
 			}
 		}

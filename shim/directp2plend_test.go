@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/memory"
 )
 
 // letter is a message of a test: what a rank sends, and where another one has it.
@@ -124,7 +125,7 @@ func (g *gpus) letterRoom(c *Comm, rng *rand.Rand, size int, mayHost bool) unsaf
 
 // view is memory of either kind.
 func (g *gpus) view(at unsafe.Pointer, size int) []byte {
-	if isDeviceMemory(at) {
+	if memory.OnDevice(at) {
 		return g.Bytes(at, size)
 	}
 	return bytesOf(at, int64(size))
@@ -258,7 +259,7 @@ func (g *gpus) allocOn(rank, size int) unsafe.Pointer {
 		g.t.Fatal(err)
 	}
 	defer p.Leave()
-	at, err := allocDevice(ctx, size)
+	at, err := memory.AllocDeviceIn(ctx, size)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -299,7 +300,7 @@ func TestUnasked(t *testing.T) {
 		if n := len(onDeviceOf(c).direct.regions); n != 2 {
 			t.Errorf("%d regions", n)
 		}
-		if _, err := FreeDevice(at[r][1]); err == nil {
+		if _, err := memory.FreeDevice(at[r][1]); err == nil {
 			t.Error("registered memory was freed")
 		}
 		if _, err := Registered(c, h, false, true); err != nil {
@@ -324,11 +325,11 @@ func TestUnasked(t *testing.T) {
 	for r, c := range w.comms {
 		held := awaitUnasked(t, c, at[r][0])
 		for _, p := range at[r] {
-			if known, err := FreeDevice(p); !known || err != nil {
+			if known, err := memory.FreeDevice(p); !known || err != nil {
 				t.Fatal(known, err)
 			}
 		}
-		if known, _ := FreeDevice(at[r][0]); known {
+		if known, _ := memory.FreeDevice(at[r][0]); known {
 			t.Error("freed twice")
 		}
 		x := onDeviceOf(c).direct
@@ -364,12 +365,12 @@ func TestUnaskedRefused(t *testing.T) {
 		t.Error(err)
 	}
 	g.Fail("EnterContext", 0)
-	if known, err := FreeDevice(at[0]); !known || err == nil {
+	if known, err := memory.FreeDevice(at[0]); !known || err == nil {
 		t.Error(known, err)
 	}
 	g.Fail("", 0)
 	for _, p := range at {
-		if known, err := FreeDevice(p); !known || err != nil {
+		if known, err := memory.FreeDevice(p); !known || err != nil {
 			t.Error(known, err)
 		}
 	}

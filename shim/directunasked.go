@@ -4,7 +4,9 @@ import (
 	"slices"
 	"unsafe"
 
+	"lightpath/shim/device"
 	"lightpath/shim/log"
+	"lightpath/shim/memory"
 )
 
 // Memory of ncclMemAlloc is used where it is also where nobody has registered it: the watchers of the communicators of its context publish it
@@ -19,7 +21,7 @@ func (x *direct) publishUnasked() (again bool) {
 		return true
 	}
 	news := false
-	for _, m := range deviceRegions.in(x.ctx) { // which are not freed while the lock is held: that takes withdrawAt
+	for _, m := range memory.InContext(x.ctx) { // which are not freed while the lock is held: that takes WithdrawAt
 		if !x.tried[m.Base] && len(x.tried) < maxUnasked {
 			x.tried[m.Base] = true
 			news = x.publishOne(&m) || news
@@ -33,7 +35,7 @@ func (x *direct) publishUnasked() (again bool) {
 }
 
 // publishOne publishes memory of the library's. onDevice.mu is held.
-func (x *direct) publishOne(m *Region) bool {
+func (x *direct) publishOne(m *memory.Region) bool {
 	at := *(*unsafe.Pointer)(unsafe.Pointer(&m.Base))
 	r, handle, err := x.export(at, m.Size)
 	if err == nil {
@@ -57,8 +59,8 @@ func (x *direct) unaskedAt(at unsafe.Pointer, size uintptr) *region {
 	return x.regions[i]
 }
 
-// withdrawAt has nobody use memory of the library's any more, which is about to be freed.
-func (x *direct) withdrawAt(at unsafe.Pointer) {
+// WithdrawAt has nobody use memory of the library's any more, which is about to be freed.
+func (x *direct) WithdrawAt(at unsafe.Pointer) {
 	onDeviceOf(x.c).mu.Lock()
 	delete(x.tried, uintptr(at))
 	i := slices.IndexFunc(x.regions, func(r *region) bool { return r.unasked && r.at == uintptr(at) })
@@ -71,3 +73,9 @@ func (x *direct) withdrawAt(at unsafe.Pointer) {
 		_ = x.withdraw(r) // of which nobody has asked whether it is in use
 	}
 }
+
+// Context implements memory.DeviceUser.
+func (x *direct) Context() device.Context { return x.ctx }
+
+// MemoryAdded implements memory.DeviceUser.
+func (x *direct) MemoryAdded() { onDeviceOf(x.c).regionsChanged() }

@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
 	"lightpath/shim/status"
 )
 
@@ -381,6 +382,6 @@ func (x *direct) giveUp() {
 		read = false
 	}
 	x.closeRegions()
-	deviceRegions.leave(x)
+	memory.RemoveUser(x)
 	x.free(read)
 }

@@ -19,6 +19,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/memory"
 	"lightpath/shim/settings"
 )
 
@@ -179,7 +180,7 @@ func handleMessages(c *Comm) {
 // addHooks registers what the parts of a communicator do as it ends.
 func addHooks(c *Comm) {
 	c.AddHooks(comm.Hooks{Failed: func(err error) { leaveFlight(c, err) }})
-	c.AddHooks(comm.Hooks{Ending: func() { registrations.drop(c) }})
+	c.AddHooks(comm.Hooks{Ending: func() { memory.LeaveAll(c) }})
 	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c); birthOf(c).kin.end() }, Closed: func() { birthOf(c).door.Leave() }})
 	c.AddHooks(comm.Hooks{Close: func() {
 		if l := leaderOf(c); l != nil {

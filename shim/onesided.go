@@ -206,12 +206,12 @@ func (c *Call) checkOneSided() error {
 	if c.Type.Size() == 0 {
 		return c.invalid("datatype %d is none", c.Type)
 	}
-	w, err := windowOf(c.Comm, c.Window)
+	w, err := memory.Lookup(c.Comm, c.Window, true)
 	switch {
 	case err != nil:
 		return err
-	case c.Count > uint64(w.size) || c.Offset > uint64(w.size) || c.Offset+c.Count*uint64(c.Type.Size()) > uint64(w.size):
-		return c.invalid("%d elements of %v at %d end beyond the window, of %d bytes", c.Count, c.Type, c.Offset, w.size)
+	case c.Count > uint64(w.Size) || c.Offset > uint64(w.Size) || c.Offset+c.Count*uint64(c.Type.Size()) > uint64(w.Size):
+		return c.invalid("%d elements of %v at %d end beyond the window, of %d bytes", c.Count, c.Type, c.Offset, w.Size)
 	case c.Send == nil && c.Count > 0:
 		return c.invalid("localbuff is NULL")
 	}
@@ -370,12 +370,12 @@ func (s *oneSided) try(call *Call) (done bool, err error) {
 	if call.Kind == CallSignal {
 		return true, l.signal()
 	}
-	w, err := windowOf(s.c, call.Window)
+	w, err := memory.Lookup(s.c, call.Window, true)
 	if err != nil {
 		return false, err
 	}
 	data := bytesOf(call.Send, int64(call.Count)*int64(call.Type.Size()))
-	return true, l.put(w.number, int64(call.Offset), data)
+	return true, l.put(w.Number, int64(call.Offset), data)
 }
 
 // waiter paces polling: it yields, then sleeps, longer the longer it has been in vain.

@@ -17,6 +17,7 @@ import (
 	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/flight"
+	"lightpath/shim/memory"
 	"lightpath/shim/status"
 )
 
@@ -41,11 +42,11 @@ func windowMemory(t testing.TB, size int, shared bool) []byte {
 	}
 	base := unsafe.Pointer(unsafe.SliceData(mem))
 	if shared {
-		AddMemory(Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
+		memory.Add(memory.Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
 	}
 	t.Cleanup(func() {
 		if shared {
-			if err := RemoveMemory(uintptr(base)); err != nil {
+			if err := memory.Remove(uintptr(base)); err != nil {
 				t.Error(err)
 			}
 			_ = unix.Close(fd)

@@ -30,7 +30,7 @@ func regionOfFloats(n int) ([]float32, error) {
 		return nil, err
 	}
 	base := unsafe.Pointer(unsafe.SliceData(mem))
-	AddMemory(Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
+	memory.Add(memory.Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
 	return unsafe.Slice((*float32)(base), n), nil
 }
 

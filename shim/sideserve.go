@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/memory"
 )
 
 // serve does what a source asks for by a connection, until one of both ends.
@@ -139,7 +140,7 @@ func (s *oneSided) describe(number int) (a sideAnswer, err error) {
 		return sideAnswer{device: true}, nil
 	}
 	a = sideAnswer{size: uint64(w.size), at: memfile.Place{FD: -1}}
-	if r, offset, ok := FindMemory(w.at, w.size); ok {
+	if r, offset, ok := memory.Find(w.at, w.size); ok {
 		a.at = memfile.Find(r.FD, offset)
 	}
 	return a, nil

@@ -22,6 +22,7 @@ import (
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 	"lightpath/shim/settings"
 )
 
@@ -270,14 +271,14 @@ func environ() (all []string) {
 
 //export lpGoMemoryAdd
 func lpGoMemoryAdd(base unsafe.Pointer, size C.size_t, fd C.int) {
-	shim.AddMemory(shim.Region{Base: uintptr(base), Size: uintptr(size), FD: int(fd)})
+	memory.Add(memory.Region{Base: uintptr(base), Size: uintptr(size), FD: int(fd)})
 }
 
 //export lpGoMemoryRemove
 func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
 	var err error
 	defer text{msg, n}.report(&rc, &err)
-	err = shim.RemoveMemory(uintptr(base))
+	err = memory.Remove(uintptr(base))
 	return
 }
 
@@ -285,7 +286,7 @@ func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
 func lpGoDeviceAlloc(size C.size_t, out *unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
 	var err error
 	defer text{msg, n}.report(&rc, &err)
-	*out, err = shim.AllocDevice(int(size))
+	*out, err = memory.AllocDevice(int(size))
 	return
 }
 
@@ -294,7 +295,7 @@ func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t
 	var err error
 	defer text{msg, n}.report(&rc, &err)
 	var is bool
-	if is, err = shim.FreeDevice(at); is {
+	if is, err = memory.FreeDevice(at); is {
 		*known = 1
 	}
 	return

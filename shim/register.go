@@ -1,0 +1,95 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"lightpath/collectives/transport"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
+	"lightpath/shim/memory"
+)
+
+// Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
+// is good until it is deregistered or the communicator ends. Both are local: no rank waits. Device memory
+// may be registered like any other; nobody can put to a window of it.
+func Register(c *Comm, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
+	if err := c.Usable(); err != nil {
+		return 0, err
+	}
+	if uintptr(buff)+size < uintptr(buff) {
+		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), errdefs.ErrInvalidArgument)
+	}
+	reg := memory.Registration{Comm: c, Buffer: buff, Size: size, Window: window}
+	onDevice := memory.OnDevice(buff)
+	switch {
+	case !onDevice: // else it is sent out of staging memory
+		reg.Release = tellDevices(c, buff, size)
+	case onDeviceOf(c) != nil && onDeviceOf(c).direct != nil:
+		x := onDeviceOf(c).direct
+		if r := x.register(buff, size); r != nil {
+			reg.Withdraw = func() error { return x.withdraw(r) }
+		}
+	default:
+		reg.Release = tellPorts(c, buff, size)
+	}
+	if window {
+		reg.Number = sidedOf(c).addWindow(buff, int64(size), onDevice)
+	}
+	return memory.Enter(reg), nil
+}
+
+// tellDevices has those of the communicator's endpoints know the memory that can send from where it
+// is. Where one cannot, its sends are copied as ever, and that is no error.
+func tellDevices(c *Comm, buff unsafe.Pointer, size uintptr) func() error {
+	ends := []transport.Endpoint{hostOf(c).packet}
+	if opticalOf(c) != nil {
+		ends = append(ends, opticalOf(c).end)
+	}
+	var releases []func() error
+	for _, e := range ends {
+		r, able := e.(transport.Registrar)
+		if !able || size == 0 {
+			continue
+		}
+		release, err := r.Register(buff, size)
+		if err != nil {
+			c.Log.Info(log.Net, "memory at %p is sent by way of copies: %v", buff, err)
+			continue
+		}
+		releases = append(releases, release)
+	}
+	if releases == nil {
+		return nil
+	}
+	return func() (err error) {
+		for _, release := range releases {
+			err = errors.Join(err, release())
+		}
+		return err
+	}
+}
+
+// Registered returns the buffer of a registration, and with end deregisters it.
+func Registered(c *Comm, handle uint64, window, end bool) (unsafe.Pointer, error) {
+	reg, err := memory.Lookup(c, handle, window)
+	if err != nil || !end {
+		return reg.Buffer, err
+	}
+	if reg.Withdraw != nil {
+		if err := reg.Withdraw(); err != nil {
+			return nil, err
+		}
+	}
+	if reg, err = memory.Leave(c, handle, window); err != nil {
+		return nil, err
+	}
+	if window {
+		sidedOf(c).dropWindow(reg.Number)
+	}
+	if reg.Release != nil {
+		err = reg.Release()
+	}
+	return reg.Buffer, err
+}
