@@ -9,6 +9,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/planner"
+	"lightpath/shim/calls"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -63,7 +64,7 @@ type want struct {
 
 // planKey is what a plan depends on within a communicator.
 type planKey struct {
-	shape  shape
+	shape  calls.Shape
 	planes int
 	maps   uint64 // where plans begin at the present maps
 }
@@ -166,13 +167,13 @@ func (a *arbiter) grant(seq uint64) error {
 }
 
 // decide fills in the ticket of an operation on the planes that are held.
-func (a *arbiter) decide(seq uint64, s shape) error {
-	if s.scripted {
+func (a *arbiter) decide(seq uint64, s calls.Shape) error {
+	if s.Scripted {
 		return a.decideScripted(s)
 	}
 	all, use := a.o.all(), a.held
-	if s.wish.planes != 0 {
-		all = s.wish.planes
+	if s.Request.Planes != 0 {
+		all = s.Request.Planes
 		use = (use & all).Usable(a.o.template.Circuits)
 	}
 	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, use, 0
@@ -247,7 +248,7 @@ func (a *arbiter) sendPlan(m *control.Message) error {
 }
 
 // planFor returns the row of a shape, made and set to work where there was none.
-func (a *arbiter) planFor(s shape, use planeset.Set) (*planned, error) {
+func (a *arbiter) planFor(s calls.Shape, use planeset.Set) (*planned, error) {
 	key := planKey{shape: s, planes: use.Len()}
 	if a.o.c.Cfg.PlanCurrent {
 		key.maps = a.o.standing(use)
@@ -255,7 +256,7 @@ func (a *arbiter) planFor(s shape, use planeset.Set) (*planned, error) {
 	if p := a.table[key]; p != nil {
 		return p, nil
 	}
-	if s.wish.plan.Digits > 0 {
+	if s.Request.Plan.Digits > 0 {
 		p, err := a.named(key, use)
 		if err == nil {
 			a.table[key] = p

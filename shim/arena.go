@@ -6,6 +6,9 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/sharedmem"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
 )
@@ -16,8 +19,8 @@ import (
 
 // throughArena reports whether collectives of a kind go through the arena where they are not carried
 // by circuits.
-func throughArena(c *Comm, k CallKind) bool {
-	return hostOf(c).arena != nil && k < NumCallKinds && !k.p2p() && (len(c.Cfg.Algorithms) == 0 || c.Cfg.Algorithms[kinds[k].collective.String()] == "")
+func throughArena(c *comm.Core, k calls.Kind) bool {
+	return hostOf(c).arena != nil && k < calls.NumKinds && !k.P2P() && (len(c.Cfg.Algorithms) == 0 || c.Cfg.Algorithms[calls.Kinds[k].Collective.String()] == "")
 }
 
 // sharedRegion is FindMemory for memory that other processes can map.
@@ -27,7 +30,7 @@ func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
 }
 
 // cannotMap says that memory of ncclMemAlloc is like any other between two ranks.
-func cannotMap(c *Comm, rank int, err error) {
+func cannotMap(c *comm.Core, rank int, err error) {
 	c.Log.Info(log.Net, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.Rank, rank, err)
 }
 
@@ -35,18 +38,18 @@ func cannotMap(c *Comm, rank int, err error) {
 const arenaAlgorithm = "shared-memory"
 
 // newArenaEntry makes the entry of a shape that goes through the arena.
-func newArenaEntry(c *Comm, s shape) *entry {
-	e := &entry{algorithm: arenaAlgorithm, kernels: kernelsOf(&s, c.Ranks), sig: s.callSignature()}
-	hostOf(c).programs.put(s, e)
-	traceEntry(c, &s, e)
-	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.Rank, s.kind, s.count, s.typ, s.root, e.algorithm)
+func newArenaEntry(c *comm.Core, s calls.Shape) *dispatch.Entry {
+	e := &dispatch.Entry{Algorithm: arenaAlgorithm, Kernels: calls.KernelsOf(&s, c.Ranks), Signature: s.Signature()}
+	hostOf(c).programs.Put(dispatch.Key{Shape: s}, e)
+	hostOf(c).programs.Trace(c, &s, e)
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.Rank, s.Kind, s.Count, s.Type, s.Root, e.Algorithm)
 	return e
 }
 
 // latest is the entry used last: a loop over one shape does not even look into the table.
 type latest struct {
-	shape shape
-	entry *entry
+	shape calls.Shape
+	entry *dispatch.Entry
 }
 
 // A call on its own waits by itself before the machinery of groups does.
@@ -86,7 +89,7 @@ func (p *patience) learn(polls int, came bool) {
 }
 
 // pollsOf is how often a call is to poll before it does anything else.
-func pollsOf(c *Comm) int {
+func pollsOf(c *comm.Core) int {
 	switch {
 	case c.Cfg.Spin >= 0:
 		return 1 + c.Cfg.Spin
@@ -98,13 +101,9 @@ func pollsOf(c *Comm) int {
 
 // runAlone runs a group of one collective that goes through the arena.
 // Hot path: no allocation, no logging.
-func runAlone(c *Comm, calls []Call) error {
-	call := &calls[0]
+func runAlone(c *comm.Core, group []calls.Call) error {
+	call := &group[0]
 	if err := c.Usable(); err != nil {
-		return err
-	}
-	inPlace, err := call.check()
-	if err != nil {
 		return err
 	}
 	c.Turn.Lock()
@@ -114,23 +113,24 @@ func runAlone(c *Comm, calls []Call) error {
 		return err
 	}
 	hostOf(c).begin()
-	sh := shapeOf(call, inPlace)
+	sh := calls.ShapeOf(call)
 	ref := taskRef{comm: c, entry: hostOf(c).latest.entry}
 	if call.Count == 0 {
 		hostOf(c).skip(&sh)
 		return nil
 	}
 	if ref.entry == nil || hostOf(c).latest.shape != sh {
+		var err error
 		if ref.entry, err = packetEntry(c, sh); err != nil {
 			return c.Fail(err)
 		}
 		hostOf(c).latest = latest{sh, ref.entry}
 	}
 	ref.seq, ref.flight = hostOf(c).next(&sh, ref.entry)
-	ref.sig = ref.entry.sig
+	ref.sig = ref.entry.Signature
 	op := hostOf(c).op()
-	ref.bindOp(op, call, inPlace)
-	if err := pollAlone(c, calls, ref, op); err != nil {
+	ref.bindOp(op, call)
+	if err := pollAlone(c, group, ref, op); err != nil {
 		return err
 	}
 	teach(c, call, &sh, &ref)
@@ -139,7 +139,7 @@ func runAlone(c *Comm, calls []Call) error {
 
 // pollAlone drives the one operation of a call to its end.
 // Hot path: no allocation, no logging.
-func pollAlone(c *Comm, calls []Call, ref taskRef, op *sharedmem.Op) error {
+func pollAlone(c *comm.Core, calls []calls.Call, ref taskRef, op *sharedmem.Op) error {
 	polls := pollsOf(c)
 	for i := range polls + yieldAlone {
 		_, done, err := op.Poll()
@@ -165,7 +165,7 @@ func pollAlone(c *Comm, calls []Call, ref taskRef, op *sharedmem.Op) error {
 }
 
 // waitFor ends what runAlone has begun: with the error that it met, or by waiting.
-func waitFor(c *Comm, calls []Call, ref taskRef, op *sharedmem.Op, met error) error {
+func waitFor(c *comm.Core, calls []calls.Call, ref taskRef, op *sharedmem.Op, met error) error {
 	s := sessions.Get().(*session)
 	s.calls, s.comms = calls, append(s.comms, c)
 	var err error
@@ -181,36 +181,36 @@ func waitFor(c *Comm, calls []Call, ref taskRef, op *sharedmem.Op, met error) er
 }
 
 // bindArena prepares the task of a collective through the arena.
-func (s *session) bindArena(ref taskRef, inPlace bool) error {
+func (s *session) bindArena(ref taskRef) error {
 	op := hostOf(ref.comm).op()
-	ref.bindOp(op, &s.calls[ref.call], inPlace)
+	ref.bindOp(op, &s.calls[ref.call])
 	return s.appendOp(ref, op)
 }
 
 // bindOp binds op to the call of r.
-func (r *taskRef) bindOp(op *sharedmem.Op, call *Call, inPlace bool) {
+func (r *taskRef) bindOp(op *sharedmem.Op, call *calls.Call) {
 	r.op = op
-	args := r.sharedCall(call, inPlace)
+	args := r.sharedCall(call)
 	op.Bind(hostOf(r.comm).arena, &args)
 	r.toDivide(call)
 }
 
 // toDivide remembers what of a call's results is to be divided.
-func (r *taskRef) toDivide(call *Call) {
-	if r.entry.kernels.div != nil {
-		_, recv := call.extents()
+func (r *taskRef) toDivide(call *calls.Call) {
+	if r.entry.Kernels.Div != nil {
+		_, recv := call.Extents()
 		r.finishR = exec.Buffer{Ptr: call.Recv, Len: recv}
 	}
 }
 
 // sharedCall is the call of r as the arena wants it.
-func (r *taskRef) sharedCall(call *Call, inPlace bool) sharedmem.Call {
-	k := &r.entry.kernels
-	scale, factor := k.scaling(call)
+func (r *taskRef) sharedCall(call *calls.Call) sharedmem.Call {
+	k := &r.entry.Kernels
+	scale, factor := k.Scaling(call)
 	return sharedmem.Call{
-		Collective: kinds[call.Kind].collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
-		Send: call.Send, Recv: call.Recv, InPlace: inPlace,
-		Combine: k.combine, CombinePast: k.past, Scale: scale, Factor: factor, Seq: r.seq, Signature: r.sig,
+		Collective: calls.Kinds[call.Kind].Collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
+		Send: call.Send, Recv: call.Recv, InPlace: call.InPlace(),
+		Combine: k.Combine, CombinePast: k.Past, Scale: scale, Factor: factor, Seq: r.seq, Signature: r.sig,
 	}
 }
 

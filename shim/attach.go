@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/transport/shm"
 	"lightpath/collectives/transport/tcp"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
@@ -117,7 +118,7 @@ func chooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, err
 }
 
 // attachPacket makes the packet endpoint.
-func attachPacket(c *Comm, kind string, l *listeners, sec control.Secret) (err error) {
+func attachPacket(c *comm.Core, kind string, l *listeners, sec control.Secret) (err error) {
 	switch kind {
 	case "inproc":
 		var e transport.Endpoint
@@ -140,13 +141,13 @@ func attachPacket(c *Comm, kind string, l *listeners, sec control.Secret) (err e
 	return nil
 }
 
-func setPacket(c *Comm, e transport.Endpoint) {
+func setPacket(c *comm.Core, e transport.Endpoint) {
 	hostOf(c).packet = e
 	c.OnFailure(e.Wake)
 }
 
 // attachShm joins the segment that the leader creates.
-func attachShm(c *Comm) error {
+func attachShm(c *comm.Core) error {
 	o := shm.Options{Ranks: c.Ranks, Planes: c.Cfg.Planes, Rank: c.Rank}
 	if c.Ranks <= sharedmem.MaxRanks {
 		o.Shared = sharedmem.Size(c.Ranks)
@@ -172,7 +173,7 @@ func attachShm(c *Comm) error {
 	return nil
 }
 
-func setShm(c *Comm, e transport.Endpoint) {
+func setShm(c *comm.Core, e transport.Endpoint) {
 	setPacket(c, e)
 	if s, ok := e.(transport.Sharer); ok {
 		hostOf(c).arena = sharedmem.New(s, c.Ranks, c.Rank)
@@ -186,7 +187,7 @@ func setShm(c *Comm, e transport.Endpoint) {
 }
 
 // attachTCP joins the mesh of connections.
-func attachTCP(c *Comm, l *listeners, sec control.Secret) error {
+func attachTCP(c *comm.Core, l *listeners, sec control.Secret) error {
 	o := tcp.Options{Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: sec, Congestion: c.Cfg.Congestion}
 	for i := range c.Table {
 		o.Addrs = append(o.Addrs, c.Table[i].TCP)

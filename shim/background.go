@@ -5,7 +5,10 @@ import (
 	"slices"
 	"unsafe"
 
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
 )
 
 // nonBlocking starts a group whose communicators do not block, and reports errdefs.ErrInProgress; a
@@ -32,22 +35,22 @@ func (s *session) nonBlocking() (background bool, err error) {
 	// to keep.
 	calls := slices.Clone(s.calls)
 	for i := range calls {
-		calls[i].ownScalar()
+		ownScalar(&calls[i])
 	}
 	go runInBackground(calls, slices.Clone(s.comms))
 	return true, errdefs.ErrInProgress
 }
 
 // ownScalar copies the element of an operator, which may be the caller's only until it returns.
-func (c *Call) ownScalar() {
+func ownScalar(c *calls.Call) {
 	if c.Scalar != nil {
 		own := new([8]byte)
-		copy(own[:], bytesOf(c.Scalar, int64(c.Type.Size())))
+		copy(own[:], memory.Bytes(c.Scalar, int64(c.Type.Size())))
 		c.Scalar = unsafe.Pointer(own)
 	}
 }
 
-func runInBackground(calls []Call, comms []*Comm) {
+func runInBackground(calls []calls.Call, comms []*comm.Core) {
 	runUnwatched(calls, comms)
 	for _, c := range comms {
 		c.Vacate()
@@ -56,15 +59,19 @@ func runInBackground(calls []Call, comms []*Comm) {
 
 // runUnwatched runs a group, which has been checked, whose caller has gone on: its communicators have no
 // other way to tell of a failure than to fail.
-func runUnwatched(calls []Call, comms []*Comm) {
+func runUnwatched(calls []calls.Call, comms []*comm.Core) {
 	s := sessions.Get().(*session)
 	s.calls, s.comms = calls, append(s.comms, comms...)
-	err := s.runAll()
-	s.reset()
-	sessions.Put(s)
-	if err != nil {
-		for _, c := range comms {
+	runSession(s)
+}
+
+// runSession runs a session whose caller has gone on, and gives it back.
+func runSession(s *session) {
+	if err := s.runAll(); err != nil {
+		for _, c := range s.comms {
 			c.Spread(err)
 		}
 	}
+	s.reset()
+	sessions.Put(s)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
@@ -64,12 +65,12 @@ func TestNonBlocking(t *testing.T) {
 			mem := [3][]float32{}
 			for r, c := range w.comms {
 				mem[r] = []float32{float32(r), 1}
-				begun(t, Run([]Call{allReduce(c, mem[r])}))
+				begun(t, Run([]calls.Call{allReduce(c, mem[r])}))
 				if r == 0 {
 					// Nobody else has called yet, so it cannot have ended.
 					begun(t, c.State())
 					for name, err := range map[string]error{
-						"run": Run([]Call{allReduce(c, mem[r])}), "check": Check(new(allReduce(c, mem[r]))), "finalize": c.Finalize(),
+						"run": Run([]calls.Call{allReduce(c, mem[r])}), "check": calls.Check(new(allReduce(c, mem[r]))), "finalize": c.Finalize(),
 						"destroy": c.Destroy(), "suspend": c.Suspend(), "split": second(bear(Origin{Parent: c, How: BySplit})),
 					} {
 						if result.Of(err) != result.InvalidArgument {
@@ -124,7 +125,7 @@ func second(_ *Comm, err error) error { return err }
 func TestMixedGroup(t *testing.T) {
 	a, b := newWorld(t, 1), newQuickWorld(t, 1)
 	mem := make([]float32, 2)
-	err := Run([]Call{allReduce(a.comms[0], mem[:1]), allReduce(b.comms[0], mem[1:])})
+	err := Run([]calls.Call{allReduce(a.comms[0], mem[:1]), allReduce(b.comms[0], mem[1:])})
 	wantError(t, err, errdefs.ErrInvalidArgument, "blocking and nonblocking")
 	id, err := NewUniqueID()
 	if err != nil {
@@ -133,7 +134,7 @@ func TestMixedGroup(t *testing.T) {
 	_, err = Init([]InitArgs{{ID: id, Ranks: 2}, {ID: id, Ranks: 2, Rank: 1, NonBlocking: true}})
 	wantError(t, err, errdefs.ErrInvalidArgument, "blocking and nonblocking")
 	for _, w := range []*world{a, b} {
-		err := Run([]Call{allReduce(w.comms[0], mem[:1])})
+		err := Run([]calls.Call{allReduce(w.comms[0], mem[:1])})
 		if err != nil && !errors.Is(err, errdefs.ErrInProgress) || finished(t, w.comms[0]) != nil {
 			t.Error(err)
 		}
@@ -156,7 +157,7 @@ func TestNonBlockingFailure(t *testing.T) {
 		t.Error(err)
 	}
 	w.limit(time.Second)
-	begun(t, Run([]Call{allReduce(w.comms[0], make([]float32, 5))}))
+	begun(t, Run([]calls.Call{allReduce(w.comms[0], make([]float32, 5))}))
 	wantError(t, finished(t, w.comms[0]), errdefs.ErrTimeout, "rank 1 did not arrive")
 }
 
@@ -183,7 +184,7 @@ func TestAbortAnything(t *testing.T) {
 		},
 		"call": func(t *testing.T) *Comm {
 			c := newQuickWorld(t, 2).comms[0]
-			begun(t, Run([]Call{allReduce(c, make([]float32, 5))}))
+			begun(t, Run([]calls.Call{allReduce(c, make([]float32, 5))}))
 			return c
 		},
 		"split": func(t *testing.T) *Comm {

@@ -1,6 +1,11 @@
 package shim
 
-import "lightpath/collectives/exec"
+import (
+	"lightpath/collectives/exec"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
+)
 
 // A step begins on the thread on which its driver tells that the stream has come to it. Such a thread must not call the driver, and
 // streams may be waiting for it, also those of ranks that the step waits for. So it begins only what takes microseconds once all
@@ -11,7 +16,7 @@ const briefMost = 16 << 10
 
 // try begins the launch's step and reports whether it is over; else the worker runs it, or goes on with it.
 // Hot path: no allocation, no logging, no system call.
-func (l *launch) try(comms []*Comm) (over bool) {
+func (l *launch) try(comms []*comm.Core) (over bool) {
 	c := comms[0]
 	if !l.isBrief() || !c.Turn.TryLock() {
 		return false
@@ -67,7 +72,7 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	call, c := &l.calls[0], l.comm
-	if call.Kind >= NumCallKinds || call.Kind.p2p() || call.Options != (Options{}) || call.Scalar != nil || opticalOf(c) != nil {
+	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Options != (calls.Options{}) || call.Scalar != nil || opticalOf(c) != nil {
 		return false
 	}
 	most := briefMost / uint64(call.Type.Size()*c.Ranks)
@@ -75,21 +80,20 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	return c.Ranks == 1 ||
-		throughArena(c, call.Kind) && hostOf(c).arena.InSmallSlots(kinds[call.Kind].collective, int(call.Peer), int(call.Count)*call.Type.Size())
+		throughArena(c, call.Kind) && hostOf(c).arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer), int(call.Count)*call.Type.Size())
 }
 
 // knows reports whether a call has been made before, and nothing but the call is to be done. c.mu is held.
-func knows(c *Comm, call *Call) bool {
-	inPlace, err := call.check()
-	if err != nil || sharesOf(c) != nil {
+func knows(c *comm.Core, call *calls.Call) bool {
+	if call.Resolve() != nil || sharesOf(c) != nil {
 		return false
 	}
-	e := hostOf(c).programs.get(shapeOf(call, inPlace))
-	return e != nil && e.brings == nil
+	e := hostOf(c).programs.Get(dispatch.Key{Shape: calls.ShapeOf(call)})
+	return e != nil && e.Brings == nil
 }
 
 // begin drives the tasks that have been bound for as long as a driver's thread may: about 1 us where others are waited for.
-func (s *session) begin(c *Comm) (ended bool, err error) {
+func (s *session) begin(c *comm.Core) (ended bool, err error) {
 	rounds := spinLong
 	if c.Ranks > 1 {
 		rounds = min(pollsOf(c), rounds)

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 )
 
 // beginner is a world on devices that counts how often a rank's worker is woken up.
@@ -54,8 +55,8 @@ func (b *beginner) launch(rank, count int) {
 
 func (b *beginner) put(rank, count int) {
 	b.t.Helper()
-	call := Call{Comm: b.comms[rank], Kind: CallAllReduce, Type: datatype.Float32, Count: uint64(count), Send: b.at[rank], Recv: b.at[rank], Stream: b.streams[rank][0]}
-	if err := Run([]Call{call}); err != nil {
+	call := calls.Call{Comm: b.comms[rank], Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(count), Send: b.at[rank], Recv: b.at[rank], Stream: b.streams[rank][0]}
+	if err := Run([]calls.Call{call}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -203,7 +204,7 @@ func TestBeginAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector makes sync.Pool forget")
 	}
 	b := newBeginner(t, 1)
-	calls := []Call{{Comm: b.comms[0], Kind: CallAllReduce, Type: datatype.Float32, Count: beginnerCount, Send: b.at[0], Recv: b.at[0], Stream: b.streams[0][0]}}
+	calls := []calls.Call{{Comm: b.comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount, Send: b.at[0], Recv: b.at[0], Stream: b.streams[0][0]}}
 	launch := func() {
 		if err := Run(calls); err != nil {
 			t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
@@ -21,7 +22,7 @@ import (
 // asks for, and answers everyone. Safe for concurrent use: it runs on the goroutines that read
 // the control connections, for the leader's own may be waiting for planes.
 type births struct {
-	c      *Comm
+	c      *comm.Core
 	mu     sync.Mutex
 	rounds map[uint64]*birth
 	last   uint64 // the latest that has ended by a rank's absence: who comes now is too late
@@ -38,7 +39,7 @@ type birth struct {
 }
 
 // handleBirths has the leader gather what ranks ask for, and ranks take its answers.
-func handleBirths(c *Comm) {
+func handleBirths(c *comm.Core) {
 	c.HandleAtLeader(control.MsgKin, func(m *control.Message) { leaderOf(c).births.ask(m) })
 	c.Handle(control.MsgKinAnswer, func(m *control.Message) { birthOf(c).kin.answer(m) })
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
@@ -40,7 +41,7 @@ func (s *session) runMixed() error {
 }
 
 // runCircuits runs the calls of one communicator in their order, each under its ticket.
-func (s *session) runCircuits(c *Comm) error {
+func (s *session) runCircuits(c *comm.Core) error {
 	if opticalOf(c) == nil {
 		if err := s.bind(c); err != nil {
 			return err
@@ -48,13 +49,13 @@ func (s *session) runCircuits(c *Comm) error {
 		return s.drive()
 	}
 	for i := range s.calls {
-		if call := &s.calls[i]; call.Comm != c || call.Kind.p2p() {
+		if call := &s.calls[i]; call.Comm != c || call.Kind.P2P() {
 			continue
 		}
 		hostOf(c).begin()
 		s.tasks, s.refs = s.tasks[:0], s.refs[:0]
 		run := s.runTicketed
-		if s.calls[i].crossing != nil {
+		if s.cross != nil {
 			run = s.runCrossing
 		}
 		if err := run(c, i); err != nil {
@@ -77,13 +78,12 @@ func (s *session) runCircuits(c *Comm) error {
 }
 
 // runTicketed runs one collective as the leader decides.
-func (s *session) runTicketed(c *Comm, i int) error {
+func (s *session) runTicketed(c *comm.Core, i int) error {
 	o, call := opticalOf(c), &s.calls[i]
-	inPlace, err := call.check()
-	if err != nil {
+	if err := call.Resolve(); err != nil {
 		return err
 	}
-	sh := shapeOf(call, inPlace)
+	sh := calls.ShapeOf(call)
 	if call.Count == 0 || o.packet[planShape(sh)] {
 		// All ranks know that this shape needs no ticket.
 		if err := s.bindPacket(c, i); err != nil {
@@ -91,7 +91,7 @@ func (s *session) runTicketed(c *Comm, i int) error {
 		}
 		return s.drive()
 	}
-	ref := taskRef{comm: c, call: i, sig: sh.callSignature()}
+	ref := taskRef{comm: c, call: i, sig: sh.Signature()}
 	ref.seq, ref.flight = hostOf(c).next(&sh, nil)
 	flightOf(c).ask(ref.flight, false)
 	t, err := s.ticket(&ref)
@@ -103,12 +103,12 @@ func (s *session) runTicketed(c *Comm, i int) error {
 		return c.Fail(err)
 	}
 	e := s.refs[0].entry
-	flightOf(c).bound(ref.flight, e, t.use, e.plan != nil)
+	flightOf(c).bound(ref.flight, e, t.use, e.Plan != nil)
 	if err := s.drive(); err != nil {
 		return err
 	}
-	if e.plan != nil {
-		o.advance(t.use, e.prog.Configs)
+	if e.Plan != nil {
+		o.advance(t.use, e.Prog.Configs)
 	}
 	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
 		return c.Fail(err)
@@ -117,7 +117,7 @@ func (s *session) runTicketed(c *Comm, i int) error {
 }
 
 // bindTicket binds the task that a ticket asks for.
-func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
+func (s *session) bindTicket(ref taskRef, t *ticket, sh calls.Shape) (err error) {
 	c := ref.comm
 	o := opticalOf(c)
 	o.learn(t)
@@ -128,7 +128,7 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 		if ref.entry, err = packetEntry(c, sh); err != nil {
 			return err
 		}
-		return s.bindPacketEntry(ref, sh.inPlace)
+		return s.bindPacketEntry(ref)
 	}
 	if err := o.settle(t); err != nil {
 		return fmt.Errorf("shim: rank %d operation %d: %w", c.Rank, ref.seq, err)
@@ -142,8 +142,8 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh shape) (err error) {
 	}
 	var switchAt [][]int64
 	if t.start != 0 {
-		switchAt = o.due(ref.entry.prog, t.start)
-	} else if err := o.giveUp(t.use, ref.entry.prog.Configs); err != nil {
+		switchAt = o.due(ref.entry.Prog, t.start)
+	} else if err := o.giveUp(t.use, ref.entry.Prog.Configs); err != nil {
 		return err
 	}
 	return s.bindEntry(ref, o.end, o, switchAt)

@@ -43,12 +43,6 @@ func (h *hostState) Lend(q *sharedmem.Quick) { h.arena.Lend(q, h.seq) }
 // TakeBack implements comm.Lender.
 func (h *hostState) TakeBack(q *sharedmem.Quick) { h.seq = h.arena.TakeBack(q) }
 
-// facts are what ranks have agreed on.
-type facts struct {
-	cut      int64 // bytes of a buffer that a call moves in one piece; 0: any
-	noDevice error // why there is no device
-}
-
 // birthState is how a communicator comes to be, and what comes from it.
 type birthState struct {
 	args     InitArgs
@@ -65,12 +59,10 @@ var (
 	sharesSlot     = comm.NewSlot[shares]()
 	opticalSlot    = comm.NewSlot[optical]()
 	onDeviceSlot   = comm.NewSlot[onDevice]()
-	factsSlot      = comm.NewSlot[facts]()
 	interposerSlot = comm.NewSlot[interposer]()
 	leaderSlot     = comm.NewSlot[leader]()
 	birthSlot      = comm.NewSlot[birthState]()
 	sidedSlot      = comm.NewSlot[oneSided]()
-	operatorsSlot  = comm.NewSlot[operators]()
 	probesSlot     = comm.NewSlot[probes]()
 )
 
@@ -79,12 +71,10 @@ func flightOf(c *Comm) *recorder       { return flightSlot.Of(c) }
 func sharesOf(c *Comm) *shares         { return sharesSlot.Of(c) }
 func opticalOf(c *Comm) *optical       { return opticalSlot.Of(c) }
 func onDeviceOf(c *Comm) *onDevice     { return onDeviceSlot.Of(c) }
-func factsOf(c *Comm) *facts           { return factsSlot.Of(c) }
 func interposerOf(c *Comm) *interposer { return interposerSlot.Of(c) }
 func leaderOf(c *Comm) *leader         { return leaderSlot.Of(c) }
 func birthOf(c *Comm) *birthState      { return birthSlot.Of(c) }
 func sidedOf(c *Comm) *oneSided        { return sidedSlot.Of(c) }
-func operatorsOf(c *Comm) *operators   { return operatorsSlot.Of(c) }
 func probesOf(c *Comm) *probes         { return probesSlot.Of(c) }
 
 // close gives back what calls on host memory use.

@@ -10,6 +10,8 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
@@ -26,7 +28,7 @@ import (
 type crossing struct {
 	in    *interposer
 	e     *scripted
-	call  Call
+	call  calls.Call
 	slot  uintptr
 	words unsafe.Pointer // one for each lane
 	base  []uint32       // of each word: base + k + 1 says that the plane has map k
@@ -51,21 +53,20 @@ type crossingLane struct {
 
 // crossings are those of a communicator.
 type crossings struct {
-	c           *Comm
+	c           *comm.Core
 	words       memory.Pinned
 	seq         []uint32 // by lane, what the word becomes
 	idle        []*crossing
 	outstanding atomic.Int64 // that have been signalled and have not run
 }
 
-func (cs *crossings) setUp(c *Comm, lanes int) { cs.c, cs.seq = c, make([]uint32, lanes) }
+func (cs *crossings) setUp(c *comm.Core, lanes int) { cs.c, cs.seq = c, make([]uint32, lanes) }
 
 // take returns a crossing for a script that is about to go on streams. The interposer's lock is held.
 func (cs *crossings) take(p *issuing) (x *crossing, err error) {
 	lanes := len(cs.seq)
 	x = cs.spare(p)
 	x.e, x.call = p.e, *p.call
-	x.call.crossing = x
 	if x.graph {
 		r, err := memory.Pin(lanes * memory.WordSize)
 		if err != nil {
@@ -196,7 +197,9 @@ func (x *crossing) ready(which uintptr) {
 func (x *crossing) run() {
 	c := x.in.c
 	if c.Sound() == nil {
-		runUnwatched([]Call{x.call}, []*Comm{c})
+		s := sessions.Get().(*session)
+		s.calls, s.comms, s.cross = []calls.Call{x.call}, append(s.comms, c), x
+		runSession(s)
 	}
 	failed := c.Sound() != nil
 	if failed {
@@ -226,12 +229,12 @@ func raise(word *uint32, to uint32) {
 }
 
 // runCrossing runs an interposed call on circuits, as the leader decides.
-func (s *session) runCrossing(c *Comm, i int) error {
+func (s *session) runCrossing(c *comm.Core, i int) error {
 	o, call := opticalOf(c), &s.calls[i]
-	x := call.crossing
-	sh := shapeOf(call, false)
-	sh.wish, sh.scripted = wish{}, true
-	ref := taskRef{comm: c, call: i, sig: sh.callSignature(), entry: x.e.entry}
+	x := s.cross
+	sh := calls.ShapeOf(call)
+	sh.Request, sh.InPlace, sh.Scripted = calls.Request{}, false, true
+	ref := taskRef{comm: c, call: i, sig: sh.Signature(), entry: x.e.entry}
 	ref.seq, ref.flight = hostOf(c).next(&sh, nil)
 	flightOf(c).ask(ref.flight, false)
 	t, err := s.ticket(&ref)
@@ -373,7 +376,7 @@ func (x *crossing) Waiting() exec.Wait {
 }
 
 // decideScripted fills in the ticket of an interposed call. Its plan is on streams already, and nothing else will do.
-func (a *arbiter) decideScripted(s shape) error {
+func (a *arbiter) decideScripted(s calls.Shape) error {
 	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, a.held, 0
 	p := interposerOf(a.o.c).known(planShape(s))
 	if p == nil || p.plan == nil {

@@ -15,6 +15,7 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/emulator"
+	"lightpath/shim/calls"
 )
 
 // outage takes planes out of service, as their controller would, for those who use it.
@@ -182,7 +183,7 @@ func TestPlaneGoesUnderTwoCommunicators(t *testing.T) {
 			}
 			for k := range 10 {
 				buf := []float32{float32(k), 1, float32(round)}
-				if err := Run([]Call{allReduce(w.comms[i%4], buf)}); err != nil {
+				if err := Run([]calls.Call{allReduce(w.comms[i%4], buf)}); err != nil {
 					return err
 				}
 				if buf[0] != float32(4*k) || buf[1] != 4 || buf[2] != float32(4*round) {
@@ -207,7 +208,7 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	var leader, other outage
 	leader.over(&world{t, w.comms[:1]})
 	other.over(&world{t, w.comms[1:]})
-	call := func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 100))}) }
+	call := func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 100))}) }
 	leader.down.Store(0b10)
 	other.down.Store(0b10)
 	w.must(call)
@@ -244,7 +245,7 @@ func TestDegradedResultsAreTheSame(t *testing.T) {
 			for i := range buf {
 				buf[i] = rng.Float32() - 0.5
 			}
-			err := Run([]Call{allReduce(c, buf)})
+			err := Run([]calls.Call{allReduce(c, buf)})
 			results[c.Rank] = fmt.Sprint(buf)
 			return err
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
@@ -64,22 +65,22 @@ var errNoContext = errors.New("no CUDA context was current on the thread that ma
 
 // findDevice gives the communicator its device: the one that it was asked for, or that of the calling thread's
 // context. Programs that use none, or one whose driver is of no use, may communicate all the same.
-func findDevice(c *Comm) {
+func findDevice(c *comm.Core) {
 	if o := birthOf(c).args.From; o != nil && onDeviceOf(o.Parent) == nil {
-		factsOf(c).noDevice = factsOf(o.Parent).noDevice
+		calls.FactsOf(c).NoDevice = calls.FactsOf(o.Parent).NoDevice
 		return
 	}
-	if factsOf(c).noDevice = errNoContext; device.Active() != nil {
+	if calls.FactsOf(c).NoDevice = errNoContext; device.Active() != nil {
 		current, uses, err := device.Active().Current()
 		switch {
 		case err != nil:
-			factsOf(c).noDevice = err
+			calls.FactsOf(c).NoDevice = err
 		case uses:
 			if c.Device < 0 {
 				c.Device = current
 			}
 			if c.Device >= 0 {
-				factsOf(c).noDevice = nil
+				calls.FactsOf(c).NoDevice = nil
 				onDeviceSlot.Set(c, &onDevice{regions: make(chan struct{}, 1)})
 				findPeers(c, current)
 			}
@@ -90,7 +91,7 @@ func findDevice(c *Comm) {
 
 // enterStream makes the context of a stream the goroutine's until Leave, and returns its device. Default streams are those of the communicator's
 // own context, whatever context the calling thread has, if any.
-func enterStream(c *Comm, s device.Stream) (on int, err error) {
+func enterStream(c *comm.Core, s device.Stream) (on int, err error) {
 	if p, able := device.Active().(device.Peers); able && s <= device.LastDefault && onDeviceOf(c).ctx != 0 {
 		return c.Device, p.EnterContext(onDeviceOf(c).ctx)
 	}
@@ -190,7 +191,7 @@ func (d *onDevice) last(capture device.Capture) device.Event {
 }
 
 // drainStreams waits until all launches are over, or the communicator has failed.
-func drainStreams(c *Comm) {
+func drainStreams(c *comm.Core) {
 	if d := onDeviceOf(c); d != nil {
 		sleepUntil(c, func() bool { return d.over() && interposerOf(c).over() })
 	}
@@ -198,7 +199,7 @@ func drainStreams(c *Comm) {
 
 // awaitLaunches waits until launches that were issued before calls on host memory have run: that is the order of the
 // communicator's calls on other ranks, which may have the same calls on streams.
-func awaitLaunches(calls []Call) {
+func awaitLaunches(calls []calls.Call) {
 	for i := range calls {
 		if c := calls[i].Comm; c != nil && onDeviceOf(c) != nil && !launchesHaveRun(c) {
 			sleepUntil(c, func() bool { return launchesHaveRun(c) })
@@ -207,7 +208,7 @@ func awaitLaunches(calls []Call) {
 }
 
 // launchesHaveRun reports whether nothing is on streams that has not run.
-func launchesHaveRun(c *Comm) bool {
+func launchesHaveRun(c *comm.Core) bool {
 	if x := onDeviceOf(c).gdr; x != nil && x.circuits && x.in.cross.outstanding.Load() > 0 {
 		return false
 	}
@@ -215,7 +216,7 @@ func launchesHaveRun(c *Comm) bool {
 }
 
 // sleepUntil waits for a condition, or until the communicator has failed.
-func sleepUntil(c *Comm, done func() bool) {
+func sleepUntil(c *comm.Core, done func() bool) {
 	for pause := 20 * time.Microsecond; !c.Failed() && !done(); pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)
 	}

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/memory"
@@ -117,12 +118,13 @@ func (g *gpus) move(kind device.Kind, dev int, host []byte) moved {
 
 // upload has calls of a rank work in other memory, of a kind for each buffer. back brings the results to where they were
 // asked for.
-func (g *gpus) upload(calls []Call, dev int, kind func() device.Kind) (on []Call, back func()) {
+func (g *gpus) upload(calls []calls.Call, dev int, kind func() device.Kind) (on []calls.Call, back func()) {
 	var all []moved
 	for _, c := range calls {
-		send, recv := c.extents()
-		s, r := bytesOf(c.Send, send), bytesOf(c.Recv, recv)
-		if inPlace, _ := c.overlap(send, recv); inPlace {
+		_ = c.Resolve()
+		send, recv := c.Extents()
+		s, r := memory.Bytes(c.Send, send), memory.Bytes(c.Recv, recv)
+		if inPlace, _ := c.Overlap(send, recv); inPlace {
 			whole, at := s, uintptr(c.Send)
 			if recv > send {
 				whole, at = r, uintptr(c.Recv)
@@ -191,7 +193,7 @@ func (g *gpus) sequence(w *world, rng *rand.Rand, length int) {
 	captured := rng.IntN(2) == 0
 	from, to := length/3, 2*length/3 // what a graph holds
 	deeds, backs := make([]*deed, length), make([]func(), 0, length*n)
-	calls := make([][][]Call, n) // by rank and deed
+	calls := make([][][]calls.Call, n) // by rank and deed
 	for i := range deeds {
 		inGraph := captured && i >= from && i < to
 		d, err := randomDeed(w, rng, !inGraph) // what is replayed must find its input
@@ -274,20 +276,20 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 		count int
 	}{{"one step", 1000}, {"pieces", 100000}} {
 		t.Run(c.name, func(t *testing.T) {
-			var calls []Call
+			var group []calls.Call
 			for r, comm := range w.comms {
 				for i := range 2 {
 					send, recv := g.Memory(r, 4*c.count), g.Memory(r, 8*c.count)
-					calls = append(calls,
-						Call{Comm: comm, Kind: CallAllReduce, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: send, Stream: g.streams[r][i]},
-						Call{Comm: comm, Kind: CallAllReduce, Type: datatype.Float32, Op: OpPreMulSum, Scalar: scalars[r], Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
-						Call{Comm: comm, Kind: CallAllGather, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
-						Call{Comm: comm, Kind: CallSend, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Send: send, Stream: g.streams[r][0]},
-						Call{Comm: comm, Kind: CallRecv, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Recv: recv, Stream: g.streams[r][0]})
+					group = append(group,
+						calls.Call{Comm: comm, Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: send, Stream: g.streams[r][i]},
+						calls.Call{Comm: comm, Kind: calls.AllReduce, Type: datatype.Float32, Op: calls.OpPreMulSum, Scalar: scalars[r], Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.AllGather, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.Send, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Send: send, Stream: g.streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.Recv, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Recv: recv, Stream: g.streams[r][0]})
 				}
 			}
 			launch := func() {
-				if err := Run(calls); err != nil {
+				if err := Run(group); err != nil {
 					t.Error(err)
 				}
 				for _, comm := range w.comms {
@@ -313,9 +315,9 @@ func TestStagingIsBounded(t *testing.T) {
 	w.must(func(c *Comm) error {
 		r := c.Rank
 		send, recv := g.Memory(r, 2*count), g.Memory(r, 2*count)
-		for _, kind := range []CallKind{CallAllReduce, CallAllGather, CallReduceScatter, CallAllToAll, CallBroadcast} {
-			call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}
-			if err := Run([]Call{call}); err != nil {
+		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll, calls.Broadcast} {
+			call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}
+			if err := Run([]calls.Call{call}); err != nil {
 				return err
 			}
 		}
@@ -359,8 +361,8 @@ func TestStepsOverlap(t *testing.T) {
 	})
 	for r, c := range w.comms {
 		at := g.Memory(r, pieces<<16)
-		call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: pieces << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
-		if err := Run([]Call{call}); err != nil {
+		call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: pieces << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
+		if err := Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -411,8 +413,8 @@ func TestAbortedLaunch(t *testing.T) {
 	})
 	for i := range 6 {
 		s := g.streams[0][i/5] // the last one behind the gate
-		call := Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Uint8, Count: 1 << (10 + 2*uint(i%5)), Send: at, Recv: at, Stream: s}
-		if err := Run([]Call{call}); err != nil {
+		call := calls.Call{Comm: w.comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1 << (10 + 2*uint(i%5)), Send: at, Recv: at, Stream: s}
+		if err := Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -434,7 +436,7 @@ func TestAbortedLaunch(t *testing.T) {
 // TestPiecesOfOtherCalls: calls and messages that differ fail at their first pieces, though those are alike.
 func TestPiecesOfOtherCalls(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} {
-		for _, kind := range []CallKind{CallAllReduce, CallSend} {
+		for _, kind := range []calls.Kind{calls.AllReduce, calls.Send} {
 			t.Run(fmt.Sprint(transport, " ", kind), func(t *testing.T) {
 				t.Setenv("LIGHTPATH_TRANSPORT", transport)
 				t.Setenv("LIGHTPATH_STAGING", "64K")
@@ -442,11 +444,11 @@ func TestPiecesOfOtherCalls(t *testing.T) {
 				w := newWorld(t, 2)
 				for r, c := range w.comms {
 					at := g.Memory(r, 1<<20)
-					call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(1 - r), Count: uint64(2+r) << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
-					if kind == CallSend && r == 1 {
-						call.Kind = CallRecv
+					call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(1 - r), Count: uint64(2+r) << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
+					if kind == calls.Send && r == 1 {
+						call.Kind = calls.Recv
 					}
-					if err := Run([]Call{call}); err != nil {
+					if err := Run([]calls.Call{call}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
 )
@@ -16,7 +19,7 @@ import (
 // direct is what a communicator has on its device where its ranks exchange through the memory of their devices: see
 // "Ranks whose devices reach each other" in ARCHITECTURE.md. Guarded by onDevice.mu, but for the fields of the watcher.
 type direct struct {
-	c        *Comm
+	c        *comm.Core
 	driver   device.Peers
 	ctx      device.Context
 	n, me    int
@@ -45,7 +48,7 @@ type direct struct {
 	hash     uint32 // of them all
 	sent     []uint64
 	wanted   []uint64
-	entry    entry
+	entry    dispatch.Entry
 	inFlight []uint64     // flight records of the launch
 	moves    messageCount // its messages
 	graph    *directGraph // of the capture that came last
@@ -65,7 +68,7 @@ type direct struct {
 
 // directOp is a collective of a launch.
 type directOp struct {
-	call       *Call
+	call       *calls.Call
 	send, recv unsafe.Pointer
 	inPlace    bool
 	bounce     bool   // recv is memory that no kernel writes
@@ -81,22 +84,22 @@ type directOp struct {
 const directAlgorithm = "device-memory"
 
 // onPeers reports whether calls of a kind go through the memory of devices, whatever buffers they have.
-func (c *Call) onPeers() bool {
-	if c.Comm == nil || onDeviceOf(c.Comm) == nil || c.Kind.oneSided() || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
+func onPeers(c *calls.Call, scripted bool) bool {
+	if onDeviceOf(c.Comm) == nil || c.Kind.OneSided() || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
 		return false
 	}
 	d := onDeviceOf(c.Comm)
-	return d.direct != nil || d.gdr != nil && (!d.gdr.circuits || c.scripted)
+	return d.direct != nil || d.gdr != nil && (!d.gdr.circuits || scripted)
 }
 
 // directGroup is the state of one group, pooled.
 type directGroup struct {
-	calls []Call // of communicators on the direct path
-	rest  []Call
-	comms []*Comm
-	puts  []*Comm // those of them that have something to put on streams
+	calls []calls.Call // of communicators on the direct path
+	rest  []calls.Call
+	comms []*comm.Core
+	puts  []*comm.Core // those of them that have something to put on streams
 	rooms []hostRoom
-	waits []*Comm // whose calls have no stream
+	waits []*comm.Core // whose calls have no stream
 }
 
 var directGroups = sync.Pool{New: func() any { return new(directGroup) }}
@@ -113,9 +116,9 @@ func (g *directGroup) reset() {
 
 // hasPeers reports whether one of the calls goes through the memory of devices.
 // Hot path of communicators without a device.
-func hasPeers(calls []Call) bool {
+func hasPeers(calls []calls.Call, scripted bool) bool {
 	for i := range calls {
-		if calls[i].onPeers() {
+		if onPeers(&calls[i], scripted) {
 			return true
 		}
 	}
@@ -124,9 +127,9 @@ func hasPeers(calls []Call) bool {
 
 // runOnPeers puts the calls that go through the memory of devices on their streams, and runs the others. Calls whose
 // buffers are all host memory, and that have no stream, have ended when it returns.
-func runOnPeers(calls []Call) error {
+func runOnPeers(calls []calls.Call, scripted bool) error {
 	g := directGroups.Get().(*directGroup)
-	err := g.run(calls)
+	err := g.run(calls, scripted)
 	for i := range g.rooms {
 		g.rooms[i].finish(err)
 	}
@@ -135,13 +138,10 @@ func runOnPeers(calls []Call) error {
 	return err
 }
 
-func (g *directGroup) run(calls []Call) error {
+func (g *directGroup) run(calls []calls.Call, scripted bool) error {
 	for i := range calls {
 		call := &calls[i]
-		if err := Check(call); err != nil {
-			return err
-		}
-		if !call.onPeers() {
+		if !onPeers(call, scripted) {
 			g.rest = append(g.rest, *call)
 			continue
 		}
@@ -176,7 +176,7 @@ func (g *directGroup) run(calls []Call) error {
 }
 
 // byID orders communicators alike on all ranks.
-func byID(a, b *Comm) int {
+func byID(a, b *comm.Core) int {
 	switch {
 	case a.ID < b.ID || a.ID == b.ID && a.Rank < b.Rank:
 		return -1
@@ -187,7 +187,7 @@ func byID(a, b *Comm) int {
 }
 
 // settle finds out how the group's calls of one communicator are made.
-func (g *directGroup) settle(c *Comm) error {
+func (g *directGroup) settle(c *comm.Core) error {
 	here, err := g.onHost(c)
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (g *directGroup) settle(c *Comm) error {
 }
 
 // onHost reports whether a communicator's calls have host memory alone, and no stream.
-func (g *directGroup) onHost(c *Comm) (bool, error) {
+func (g *directGroup) onHost(c *comm.Core) (bool, error) {
 	for i := range g.calls {
 		call := &g.calls[i]
 		if call.Comm != c {
@@ -218,13 +218,13 @@ func (g *directGroup) onHost(c *Comm) (bool, error) {
 		if call.Stream != 0 {
 			return false, nil
 		}
-		send, recv := call.extents()
+		send, recv := call.Extents()
 		for _, b := range [2]struct {
 			name string
 			at   unsafe.Pointer
 			size int64
 		}{{"sendbuff", call.Send, send}, {"recvbuff", call.Recv, recv}} {
-			place, err := call.located(b.name, b.at, b.size)
+			place, err := locate(call, b.name, b.at, b.size)
 			if err != nil || place.Kind >= device.Managed {
 				return false, err
 			}
@@ -246,13 +246,13 @@ func (r *hostRoom) finish(err error) {
 		return
 	}
 	if r.to != nil {
-		copy(bytesOf(r.to, r.size), bytesOf(r.room.At, r.size))
+		copy(memory.Bytes(r.to, r.size), memory.Bytes(r.room.At, r.size))
 	}
 	memory.Unpin(r.room)
 }
 
 // stage has a communicator's calls work on page-locked memory: devices need that, and nobody waits for a copy on the way.
-func (g *directGroup) stage(c *Comm) error {
+func (g *directGroup) stage(c *comm.Core) error {
 	if err := device.Active().(device.Peers).EnterContext(onDeviceOf(c).ctx); err != nil {
 		return err
 	}
@@ -262,11 +262,14 @@ func (g *directGroup) stage(c *Comm) error {
 		if call.Comm != c || call.Count == 0 {
 			continue
 		}
-		send, recv := call.extents()
+		send, recv := call.Extents()
 		if err := g.stageOne(&call.Send, send, true); err != nil {
 			return err
 		}
 		if err := g.stageOne(&call.Recv, recv, false); err != nil {
+			return err
+		}
+		if err := call.Resolve(); err != nil {
 			return err
 		}
 	}
@@ -283,7 +286,7 @@ func (g *directGroup) stageOne(at *unsafe.Pointer, size int64, isSend bool) erro
 	}
 	room := hostRoom{room: r, size: size}
 	if isSend {
-		copy(bytesOf(r.At, size), bytesOf(*at, size))
+		copy(memory.Bytes(r.At, size), memory.Bytes(*at, size))
 	} else {
 		room.to = *at
 	}

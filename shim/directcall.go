@@ -7,16 +7,18 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
 // put enqueues the calls of x's communicator among those of a group: its collectives, in order, and then its sends and receives, all
 // at a time. here: they have no stream. onDevice.mu is held.
 //
 // Hot path: no allocation after the first launch of a size, no logging.
-func (x *direct) put(calls []Call, here bool) error {
-	x.gather(calls, here)
-	if err := x.check(calls); err != nil {
+func (x *direct) put(group []calls.Call, here bool) error {
+	x.gather(group, here)
+	if err := x.check(group); err != nil {
 		return err
 	}
 	others, err := x.otherStreams()
@@ -34,7 +36,7 @@ func (x *direct) put(calls []Call, here bool) error {
 	if err := onDeviceOf(x.c).prepare(false); err != nil {
 		return err
 	}
-	if err := x.announce(calls); err != nil {
+	if err := x.announce(group); err != nil {
 		return err
 	}
 	if len(x.ops)+len(x.msgs) == 0 {
@@ -46,7 +48,7 @@ func (x *direct) put(calls []Call, here bool) error {
 		x.breakOff()
 		return err
 	}
-	if due := deadlineOf(calls); !due.IsZero() && x.n > 1 && x.capture.ID == 0 {
+	if due := calls.DeadlineOf(group); !due.IsZero() && x.n > 1 && x.capture.ID == 0 {
 		x.watcher.expect(x.number, due)
 	}
 	x.watcher.wake()
@@ -54,7 +56,7 @@ func (x *direct) put(calls []Call, here bool) error {
 }
 
 // gather finds the streams of the calls.
-func (x *direct) gather(calls []Call, here bool) {
+func (x *direct) gather(calls []calls.Call, here bool) {
 	x.streams, x.ops, x.msgs, x.words, x.inFlight = x.streams[:0], x.ops[:0], x.msgs[:0], x.words[:0], x.inFlight[:0]
 	if here {
 		x.streams = append(x.streams, x.own)
@@ -68,13 +70,13 @@ func (x *direct) gather(calls []Call, here bool) {
 }
 
 // check refuses calls that cannot be right before anything has an effect.
-func (x *direct) check(calls []Call) error {
+func (x *direct) check(calls []calls.Call) error {
 	for i := range calls {
 		call := &calls[i]
 		if call.Comm != x.c {
 			continue
 		}
-		if call.Kind.p2p() {
+		if call.Kind.P2P() {
 			if err := x.addMessage(call); err != nil {
 				return err
 			}
@@ -86,19 +88,18 @@ func (x *direct) check(calls []Call) error {
 }
 
 // addOp adds a collective to the launch.
-func (x *direct) addOp(call *Call) error {
-	inPlace, err := call.check()
-	if err != nil || call.Count == 0 {
-		return err
+func (x *direct) addOp(call *calls.Call) error {
+	if call.Count == 0 {
+		return nil
 	}
-	op := directOp{call: call, send: call.Send, recv: call.Recv, inPlace: inPlace}
-	send, recv := call.extents()
-	place, err := call.located("sendbuff", call.Send, send)
+	op := directOp{call: call, send: call.Send, recv: call.Recv, inPlace: call.InPlace()}
+	send, recv := call.Extents()
+	place, err := locate(call, "sendbuff", call.Send, send)
 	if err != nil {
 		return err
 	}
 	op.plain = place.Kind == device.Host
-	place, err = call.located("recvbuff", call.Recv, recv)
+	place, err = locate(call, "recvbuff", call.Recv, recv)
 	op.bounce = place.Kind == device.Host
 	x.ops = append(x.ops, op)
 	return err
@@ -132,14 +133,13 @@ func (x *direct) firstStream(on int, others device.Capture) (err error) {
 }
 
 // announce tells the other ranks what is called, and the flight recorder. It fails the communicator where they have called something else.
-func (x *direct) announce(calls []Call) error {
-	for i := range calls {
-		call := &calls[i]
-		if call.Comm != x.c || call.Kind.p2p() {
+func (x *direct) announce(group []calls.Call) error {
+	for i := range group {
+		call := &group[i]
+		if call.Comm != x.c || call.Kind.P2P() {
 			continue
 		}
-		inPlace, _ := call.check()
-		sh := shapeOf(call, inPlace)
+		sh := calls.ShapeOf(call)
 		x.calls++
 		n := flightOf(x.c).add(x.calls, &sh, &x.entry)
 		if call.Count == 0 {
@@ -320,8 +320,8 @@ func (x *direct) giveBack(stage, slot int, from rankSet) {
 }
 
 // scaling is how a call's contribution is multiplied on its own rank, alike for no other.
-func (x *direct) scaling(call *Call) (s device.Scale, err error) {
-	if !kinds[call.Kind].reduces || call.Op != OpPreMulSum {
+func (x *direct) scaling(call *calls.Call) (s device.Scale, err error) {
+	if !calls.Kinds[call.Kind].Reduces || call.Op != calls.OpPreMulSum {
 		return s, nil
 	}
 	s.Set = true
@@ -330,7 +330,7 @@ func (x *direct) scaling(call *Call) (s device.Scale, err error) {
 		return s, err
 	}
 	if place.Kind == device.Host { // else the kernel reads it when it runs
-		copy(s.Factor[:], bytesOf(call.Scalar, int64(call.Type.Size())))
+		copy(s.Factor[:], memory.Bytes(call.Scalar, int64(call.Type.Size())))
 		return s, nil
 	}
 	s.At = call.Scalar
@@ -354,7 +354,7 @@ func (x *direct) sum(op *directOp, dst unsafe.Pointer, slot int, inSlot, inSend,
 	k, call := &x.kernel, op.call
 	*k = device.Reduction{Dst: dst, N: x.n, Count: count, Type: call.Type, Op: call.Op, Tag: op.tag(), Offset: inSend}
 	switch call.Op {
-	case OpPreMulSum:
+	case calls.OpPreMulSum:
 		k.Op = datatype.Sum
 	case datatype.Avg:
 		k.Scale, k.Divisor = device.Average(call.Type, x.n)
@@ -372,8 +372,8 @@ func (x *direct) sum(op *directOp, dst unsafe.Pointer, slot int, inSlot, inSend,
 }
 
 // lay copies a contribution, multiplied where the call's operator is the rank's own.
-func (x *direct) lay(call *Call, dst, src unsafe.Pointer, bytes int64) error {
-	if !kinds[call.Kind].reduces || call.Op != OpPreMulSum {
+func (x *direct) lay(call *calls.Call, dst, src unsafe.Pointer, bytes int64) error {
+	if !calls.Kinds[call.Kind].Reduces || call.Op != calls.OpPreMulSum {
 		return x.copy(dst, src, bytes)
 	}
 	scale, err := x.scaling(call)

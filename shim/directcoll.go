@@ -3,6 +3,8 @@ package shim
 import (
 	"errors"
 	"unsafe"
+
+	"lightpath/shim/calls"
 )
 
 // oneShotBytes is up to where every rank combines all of what all ranks bring, in one exchange instead of two.
@@ -25,19 +27,19 @@ func (x *direct) collective(op *directOp) error {
 func (x *direct) exchangeOf(op *directOp) error {
 	call := op.call
 	switch call.Kind {
-	case CallAllReduce:
+	case calls.AllReduce:
 		return x.reduction(op, x.everyone())
-	case CallReduce:
+	case calls.Reduce:
 		return x.reduction(op, one(int(call.Peer)))
-	case CallReduceScatter:
+	case calls.ReduceScatter:
 		return x.reduceScatter(op)
-	case CallAllGather:
+	case calls.AllGather:
 		return x.spread(op, x.everyone(), x.everyone())
-	case CallBroadcast:
+	case calls.Broadcast:
 		return x.spread(op, one(int(call.Peer)), x.everyone())
-	case CallGather:
+	case calls.Gather:
 		return x.spread(op, x.everyone(), one(int(call.Peer)))
-	case CallScatter:
+	case calls.Scatter:
 		return x.distribute(op, one(int(call.Peer)))
 	default:
 		return x.distribute(op, x.everyone())
@@ -46,7 +48,7 @@ func (x *direct) exchangeOf(op *directOp) error {
 
 // alone is any collective of one rank.
 func (x *direct) alone(op *directOp) error {
-	_, bytes := op.call.extents()
+	_, bytes := op.call.Extents()
 	return x.lay(op.call, op.recv, op.send, bytes)
 }
 
@@ -211,7 +213,7 @@ func (x *direct) bringPieces(op *directOp, to rankSet, slot int, off, n int64) e
 // layRows lays this rank's pieces for some ranks, at once where one copy does it.
 func (x *direct) layRows(op *directOp, at unsafe.Pointer, from, to int, off, n int64) error {
 	size := op.element()
-	scaled := kinds[op.call.Kind].reduces && op.call.Op == OpPreMulSum
+	scaled := calls.Kinds[op.call.Kind].Reduces && op.call.Op == calls.OpPreMulSum
 	for ; from < to; from++ {
 		dst, src := unsafe.Add(at, int64(from)*n*size), unsafe.Add(op.send, int64(from)*op.block()+off*size)
 		if !scaled && !op.plain {
@@ -246,7 +248,7 @@ func (x *direct) distribute(op *directOp, owners rankSet) error {
 	size := op.element()
 	if owners.has(x.me) && !op.inPlace {
 		own := op.recv
-		if op.call.Kind == CallAllToAll {
+		if op.call.Kind == calls.AllToAll {
 			own = unsafe.Add(own, int64(x.me)*op.block())
 		}
 		if err := x.copy(own, unsafe.Add(op.send, int64(x.me)*op.block()), op.block()); err != nil {
@@ -268,7 +270,7 @@ func (x *direct) distribute(op *directOp, owners rankSet) error {
 				continue
 			}
 			to := unsafe.Add(op.recv, off*size)
-			if op.call.Kind == CallAllToAll {
+			if op.call.Kind == calls.AllToAll {
 				to = unsafe.Add(to, int64(r)*op.block())
 			}
 			if err := x.fetch(op, to, r, slot, int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n*size); err != nil {
@@ -283,7 +285,7 @@ func (x *direct) distribute(op *directOp, owners rankSet) error {
 // spread is AllGather, Broadcast and Gather: the readers get the whole block of each owner.
 func (x *direct) spread(op *directOp, owners, readers rankSet) error {
 	size, count := op.element(), int64(op.call.Count)
-	blocks := op.call.Kind != CallBroadcast // in the receive buffer, one of each rank
+	blocks := op.call.Kind != calls.Broadcast // in the receive buffer, one of each rank
 	if owners.has(x.me) && readers.has(x.me) && !op.inPlace {
 		own := op.recv
 		if blocks {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
@@ -66,7 +67,7 @@ func (x *direct) told() bool {
 
 // failIfPeerFailed has the communicator fail before anybody takes results for good that another rank's failure has spoilt. The reason comes by the control
 // network, but for that of a rank that is gone before it says so.
-func failIfPeerFailed(c *Comm) {
+func failIfPeerFailed(c *comm.Core) {
 	if onDeviceOf(c) == nil || onDeviceOf(c).direct == nil || c.AsyncError() != nil || !onDeviceOf(c).direct.told() {
 		return
 	}

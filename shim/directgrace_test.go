@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 )
@@ -18,7 +19,7 @@ import (
 // all streams are through, those of launches that come behind, too.
 func TestLentHeld(t *testing.T) {
 	const count = 300 << 10
-	for _, kind := range []CallKind{CallAllReduce, CallAllGather, CallSend} {
+	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.Send} {
 		for aborts := range 3 {
 			t.Run(fmt.Sprintf("%v/%d", kind, aborts), func(t *testing.T) {
 				g := useLenders(t, 3)
@@ -34,25 +35,25 @@ func TestLentHeld(t *testing.T) {
 					once.Do(func() { close(held) })
 					<-release
 				})
-				calls := make([][]Call, 3)
+				group := make([][]calls.Call, 3)
 				for r, c := range w.comms {
-					call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: g.Memory(r, count), Recv: g.Memory(r, 3*count), Stream: g.streams[r][0]}
+					call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: g.Memory(r, count), Recv: g.Memory(r, 3*count), Stream: g.streams[r][0]}
 					if r == 0 {
 						call.Send = at
 					}
-					if kind == CallAllReduce && r == 0 { // what others store there
+					if kind == calls.AllReduce && r == 0 { // what others store there
 						call.Send, call.Recv = call.Recv, at
 					}
-					if kind == CallSend {
+					if kind == calls.Send {
 						call.Peer = int32((r + 1) % 3)
 						from := call
-						from.Kind, from.Peer = CallRecv, int32((r+2)%3)
-						calls[r] = []Call{from}
+						from.Kind, from.Peer = calls.Recv, int32((r+2)%3)
+						group[r] = []calls.Call{from}
 					}
-					calls[r] = append(calls[r], call)
+					group[r] = append(group[r], call)
 				}
 				for range 4 {
-					w.must(func(c *Comm) error { return Run(calls[c.Rank]) })
+					w.must(func(c *Comm) error { return Run(group[c.Rank]) })
 				}
 				<-held
 				if err := w.comms[aborts].Abort(); err != nil {
@@ -256,19 +257,19 @@ func lendAndFail(t *testing.T, n int, seed uint64) {
 }
 
 // failingCalls are the calls of a rank in a group of some kind.
-func failingCalls(w *world, kind, r int, room [3]unsafe.Pointer, s device.Stream) []Call {
+func failingCalls(w *world, kind, r int, room [3]unsafe.Pointer, s device.Stream) []calls.Call {
 	n := len(w.comms)
-	call := Call{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: failingCount, Send: room[0], Recv: room[1], Stream: s}
+	call := calls.Call{Comm: w.comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: failingCount, Send: room[0], Recv: room[1], Stream: s}
 	switch kind {
 	case 1:
-		call.Kind, call.Recv = CallAllGather, room[2]
+		call.Kind, call.Recv = calls.AllGather, room[2]
 	case 2:
 		other := call
-		call.Kind, call.Peer = CallSend, int32((r+1)%n)
-		other.Kind, other.Peer, other.Recv = CallRecv, int32((r+n-1)%n), room[2]
-		return []Call{call, other}
+		call.Kind, call.Peer = calls.Send, int32((r+1)%n)
+		other.Kind, other.Peer, other.Recv = calls.Recv, int32((r+n-1)%n), room[2]
+		return []calls.Call{call, other}
 	}
-	return []Call{call}
+	return []calls.Call{call}
 }
 
 // touchesOfOthers is for [devicetest.Driver.Touching]: a rank's kernels use nothing of another rank that is through, and take some time to use it.

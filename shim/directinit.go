@@ -11,8 +11,10 @@ import (
 
 	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
@@ -24,7 +26,7 @@ var errNoPeers = errors.New("the driver's binding has no memory of peers")
 
 // findPeers finds out what others must know of the communicator's device. The context is the calling thread's, where that is of
 // the device.
-func findPeers(c *Comm, current int) {
+func findPeers(c *comm.Core, current int) {
 	d := onDeviceOf(c)
 	p, ok := device.Active().(device.Peers)
 	if !ok {
@@ -96,7 +98,7 @@ func whyNotDirect(table []bootstrap.Hello, cfg *settings.Config) string {
 
 // attachDevice settles how memory of devices is exchanged, alike on all ranks: by the devices themselves, by RDMA ports that
 // reach them, or through host memory.
-func attachDevice(c *Comm) error {
+func attachDevice(c *comm.Core) error {
 	path, whyStaged := c.Cfg.DevicePath, []string{}
 	for _, way := range []struct {
 		path string
@@ -128,7 +130,7 @@ func attachDevice(c *Comm) error {
 }
 
 // attachDirect has the ranks exchange through the memory of their devices: all, or none. It returns why not.
-func attachDirect(c *Comm) (why string, err error) {
+func attachDirect(c *comm.Core) (why string, err error) {
 	if why := whyNotDirect(c.Table, c.Cfg); why != "" {
 		return why, nil
 	}
@@ -136,12 +138,12 @@ func attachDirect(c *Comm) (why string, err error) {
 }
 
 // joinDirect tries, with all others, and says why it is not to be; the error is one that fails the communicator.
-func joinDirect(c *Comm) (why string, err error) {
+func joinDirect(c *comm.Core) (why string, err error) {
 	n := c.Ranks
 	x := &direct{
 		c: c, driver: device.Active().(device.Peers), ctx: onDeviceOf(c).ctx, n: n, me: c.Rank, exchange: make([]unsafe.Pointer, n),
 		opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool), lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
-		entry: entry{algorithm: directAlgorithm}, words: make([]device.Word, 0, device.MaxWords),
+		entry: dispatch.Entry{Algorithm: directAlgorithm}, words: make([]device.Word, 0, device.MaxWords),
 	}
 	for i := range x.lanes {
 		x.lanes[i].peer, x.lanes[i].send = i%n, i < n

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
 
@@ -57,7 +58,7 @@ func (m *directMessage) tag() uint64 { return device.SaidTag(uint64(m.bytes)<<8 
 func (x *direct) consider(op *directOp) error {
 	op.look, op.lentSend, op.lentRecv, op.spoken = 0, nil, nil, 0
 	call, block := op.call, op.block()
-	whole := call.Kind == CallAllReduce || call.Kind == CallReduce || call.Kind == CallBroadcast
+	whole := call.Kind == calls.AllReduce || call.Kind == calls.Reduce || call.Kind == calls.Broadcast
 	if block <= lendBytes || !whole && block%lendAlign != 0 {
 		return nil
 	}
@@ -65,9 +66,9 @@ func (x *direct) consider(op *directOp) error {
 	if len(x.regions) == 0 {
 		return nil
 	}
-	send, recv := call.extents()
-	scaled := kinds[call.Kind].reduces && call.Op == OpPreMulSum // what it brings is not what it has
-	if send > 0 && !scaled && lendAligned(op.send) && (!op.inPlace || call.Kind != CallAllToAll) {
+	send, recv := call.Extents()
+	scaled := calls.Kinds[call.Kind].Reduces && call.Op == calls.OpPreMulSum // what it brings is not what it has
+	if send > 0 && !scaled && lendAligned(op.send) && (!op.inPlace || call.Kind != calls.AllToAll) {
 		op.lentSend = x.lendable(op.send, send, op.number)
 	}
 	if recv > 0 && x.pushes(op) && lendAligned(op.recv) {
@@ -91,7 +92,7 @@ func lendAligned(p unsafe.Pointer) bool { return uintptr(p)%lendAlign == 0 }
 
 // pushes reports whether ranks store results in the receive buffers of others.
 func (x *direct) pushes(op *directOp) bool {
-	return op.call.Kind == CallAllReduce || op.call.Kind == CallReduce
+	return op.call.Kind == calls.AllReduce || op.call.Kind == calls.Reduce
 }
 
 // speak says what this rank lends, to the readers of a slot. Hot path.

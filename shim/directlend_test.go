@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
@@ -85,12 +86,13 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 		g.t.Fatal(err)
 	}
 	var backs []func()
-	handles, calls := make([][]uint64, len(w.comms)), make([][]Call, len(w.comms))
+	handles, calls := make([][]uint64, len(w.comms)), make([][]calls.Call, len(w.comms))
 	for r, c := range w.comms {
 		on, back := g.upload(d.calls[r], r, func() device.Kind { return device.Memory })
 		on[0].Stream = g.streams[r][0]
 		backs, calls[r] = append(backs, back), on
-		send, recv := on[0].extents()
+		_ = on[0].Resolve()
+		send, recv := on[0].Extents()
 		for _, b := range []struct {
 			at   unsafe.Pointer
 			size int64
@@ -147,25 +149,25 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 // with those of one rank, that one lays nothing and takes nothing.
 func TestLentMovesNothing(t *testing.T) {
 	const n, count = 3, 1 << 20 // bytes of a block: several chunks
-	for _, kind := range []CallKind{CallAllReduce, CallReduceScatter, CallAllGather, CallAllToAll, CallBroadcast, CallReduce, CallGather, CallScatter} {
+	for _, kind := range []calls.Kind{calls.AllReduce, calls.ReduceScatter, calls.AllGather, calls.AllToAll, calls.Broadcast, calls.Reduce, calls.Gather, calls.Scatter} {
 		t.Run(kind.String(), func(t *testing.T) {
 			g := useLenders(t, n)
 			w := newWorld(t, n)
 			var copies [2 * n]atomic.Int64 // by stream
-			var calls []Call
+			var group []calls.Call
 			for r, c := range w.comms {
 				at, size := g.Memory(r, n*count), int64(n*count)
 				registerAll(t, c, at, size)
-				base := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+				base := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
 				switch own := unsafe.Add(at, r*count); kind {
-				case CallAllGather, CallGather:
+				case calls.AllGather, calls.Gather:
 					base.Send = own
-				case CallReduceScatter, CallScatter:
+				case calls.ReduceScatter, calls.Scatter:
 					base.Recv = own
-				case CallAllToAll:
+				case calls.AllToAll:
 					base.Recv = g.Memory(r, n*count)
 				}
-				calls = append(calls, base)
+				group = append(group, base)
 			}
 			g.Before(func(o devicetest.Op) {
 				if o.Kind == devicetest.Copy || o.Kind == devicetest.CopyIn {
@@ -174,7 +176,7 @@ func TestLentMovesNothing(t *testing.T) {
 			})
 			w.must(func(c *Comm) error {
 				r := c.Rank
-				if err := Run(calls[r : r+1]); err != nil {
+				if err := Run(group[r : r+1]); err != nil {
 					return err
 				}
 				return g.synchronize(r)
@@ -182,7 +184,7 @@ func TestLentMovesNothing(t *testing.T) {
 			g.Before(nil)
 			for r := range n {
 				want := int64(0)
-				if kind == CallAllToAll {
+				if kind == calls.AllToAll {
 					want = 1 // of its own block
 				}
 				if got := copies[g.streams[r][0]-1].Load(); got != want {
@@ -202,7 +204,7 @@ func (g *gpus) sumOnPeers(w *world, at []unsafe.Pointer, count int) error {
 	}
 	w.must(func(c *Comm) error {
 		r := c.Rank
-		if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: uint64(count), Send: at[r], Recv: at[r], Stream: g.streams[r][0]}}); err != nil {
+		if err := Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: uint64(count), Send: at[r], Recv: at[r], Stream: g.streams[r][0]}}); err != nil {
 			return err
 		}
 		return g.synchronize(r)
@@ -235,8 +237,8 @@ func TestLentInUse(t *testing.T) {
 	}
 	sum := func(r int) {
 		t.Helper()
-		call := Call{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][0]}
-		if err := Run([]Call{call}); err != nil {
+		call := calls.Call{Comm: w.comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][0]}
+		if err := Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -373,17 +375,17 @@ func TestLentAllocatesNothing(t *testing.T) {
 	g := useLenders(t, 2)
 	w := newWorld(t, 2)
 	const count = 100000
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		send, recv := g.Memory(r, 8*count), g.Memory(r, 8*count)
 		registerAll(t, c, send, 8*count)
 		registerAll(t, c, recv, 8*count)
 		for _, kind := range oracleKinds {
-			calls = append(calls, Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]})
+			group = append(group, calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]})
 		}
 	}
 	launch := func() {
-		if err := Run(calls); err != nil {
+		if err := Run(group); err != nil {
 			t.Error(err)
 		}
 		for _, c := range w.comms {
@@ -407,7 +409,7 @@ func TestLentAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.comms[0]
 	registerAll(t, c, at, count)
-	if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[0][0]}}); err != nil {
+	if err := Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
 	x := onDeviceOf(c).direct
@@ -441,8 +443,8 @@ func TestLentElsewhere(t *testing.T) {
 		lent[r], plain[r] = g.Memory(r, count), g.Memory(r, count)
 		registerAll(t, c, lent[r], count)
 	}
-	op := directOp{call: &Call{Kind: CallAllReduce, Type: datatype.Uint8, Count: count}}
-	elsewhere := directOp{call: &Call{Kind: CallAllReduce, Type: datatype.Uint8, Count: other}}
+	op := directOp{call: &calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: count}}
+	elsewhere := directOp{call: &calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: other}}
 	for _, says := range []func(at uint64) uint64{
 		func(at uint64) uint64 { return (at | op.tag()) & math.MaxUint32 },
 		func(at uint64) uint64 { return at | elsewhere.tag() },

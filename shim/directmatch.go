@@ -3,41 +3,31 @@ package shim
 import (
 	"fmt"
 
-	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 )
 
 // Ranks leave in the page what they call, and look at what the others have called. Nobody waits: whoever comes last sees that two
 // calls differ, however far apart on their streams they are.
 
-// what packs a shape without its count.
-func (s *shape) what() uint64 {
-	return uint64(s.kind) | uint64(s.typ)<<8 | uint64(s.op)<<16 | uint64(uint32(s.root))<<32
-}
-
-// shapeOfWhat undoes it.
-func shapeOfWhat(what, count uint64) shape {
-	return shape{kind: CallKind(what & 0xff), typ: datatype.Type(what >> 8 & 0xff), op: datatype.Op(what >> 16 & 0xff), root: int32(what >> 32), count: count}
-}
-
 // read returns the call of a number, if it is still there, and the hash with it.
-func (r *callRecord) read(number uint64) (sh shape, hash uint32, ok bool) {
+func (r *callRecord) read(number uint64) (sh calls.Shape, hash uint32, ok bool) {
 	tag := r.tag.Load()
-	sh = shapeOfWhat(r.what.Load(), r.count.Load())
+	sh = calls.Unpack(r.what.Load(), r.count.Load())
 	return sh, uint32(tag), tag>>32 == number&(1<<32-1) && r.tag.Load() == tag
 }
 
 // compare leaves the call that is x.calls in the page, and compares it, and all before it, with those of the others.
-func (x *direct) compare(s *shape) error {
+func (x *direct) compare(s *calls.Shape) error {
 	if x.n == 1 {
 		return nil
 	}
-	x.hash = program.Signature(uint64(x.hash), uint64(s.callSignature()))
+	x.hash = program.Signature(uint64(x.hash), uint64(s.Signature()))
 	r := &x.page.rank(x.me).calls[x.calls%callsKept]
 	r.tag.Store(0)
-	r.what.Store(s.what())
-	r.count.Store(s.count)
+	r.what.Store(s.Pack())
+	r.count.Store(s.Count)
 	r.tag.Store(x.calls<<32 | uint64(x.hash))
 	for peer := range x.n {
 		if _, hash, ok := x.page.rank(peer).calls[x.calls%callsKept].read(x.calls); ok && hash != x.hash {
@@ -54,7 +44,7 @@ func (x *direct) different(peer int) error {
 	for n := x.calls; n > 0 && n+callsKept > x.calls; n-- {
 		a, _, known := x.page.rank(lo).calls[n%callsKept].read(n)
 		b, _, there := x.page.rank(hi).calls[n%callsKept].read(n)
-		if known && there && (a.what() != b.what() || a.count != b.count) {
+		if known && there && (a.Pack() != b.Pack() || a.Count != b.Count) {
 			err = fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w", n, lo, a.String(), hi, b.String(), errdefs.ErrMismatch)
 		}
 	}

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"unsafe"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
 
 // directMessage is a send or receive of a launch.
 type directMessage struct {
-	call   *Call
+	call   *calls.Call
 	at     unsafe.Pointer
 	bytes  int64
 	peer   int
@@ -38,18 +39,15 @@ type lane struct {
 }
 
 // addMessage adds a send or receive to the launch.
-func (x *direct) addMessage(call *Call) error {
-	if _, err := call.check(); err != nil {
-		return err
-	}
+func (x *direct) addMessage(call *calls.Call) error {
 	m := directMessage{call: call, at: call.Recv, peer: int(call.Peer), next: -1}
 	name := "recvbuff"
-	if m.send = call.Kind == CallSend; m.send {
+	if m.send = call.Kind == calls.Send; m.send {
 		m.at, name = call.Send, "sendbuff"
 	}
-	send, recv := call.extents()
+	send, recv := call.Extents()
 	m.bytes = max(send, recv)
-	place, err := call.located(name, m.at, m.bytes)
+	place, err := locate(call, name, m.at, m.bytes)
 	if err != nil {
 		return err
 	}
@@ -81,11 +79,11 @@ func (x *direct) matchOwn() error {
 	s, r := x.lanes[x.me].first, x.lanes[x.n+x.me].first
 	for ; s >= 0 && r >= 0; s, r = x.msgs[s].next, x.msgs[r].next {
 		if a, b := &x.msgs[s], &x.msgs[r]; a.bytes != b.bytes {
-			return a.call.misuse(fmt.Errorf("a rank sends itself %d bytes and receives %d", a.bytes, b.bytes))
+			return a.call.Misuse(fmt.Errorf("a rank sends itself %d bytes and receives %d", a.bytes, b.bytes))
 		}
 	}
 	if i := max(s, r); i >= 0 {
-		return x.msgs[i].call.misuse(errors.New("a rank that sends to itself must receive in the same group"))
+		return x.msgs[i].call.Misuse(errors.New("a rank that sends to itself must receive in the same group"))
 	}
 	return nil
 }

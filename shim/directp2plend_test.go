@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/memory"
@@ -49,7 +50,7 @@ func TestLentMessages(t *testing.T) {
 func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (lent int) {
 	g.t.Helper()
 	n := len(w.comms)
-	calls := make([][]Call, n)
+	group := make([][]calls.Call, n)
 	var all []letter
 	for from := range n {
 		for k := range 2 * n {
@@ -62,12 +63,12 @@ func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (le
 			if m.size > 0 {
 				copy(g.Bytes(m.send, m.size), m.want)
 			}
-			base := Call{Type: datatype.Uint8, Count: uint64(m.size), Stream: g.streams[from][0]}
+			base := calls.Call{Type: datatype.Uint8, Count: uint64(m.size), Stream: g.streams[from][0]}
 			s, r := base, base
-			s.Comm, s.Kind, s.Peer, s.Send = w.comms[from], CallSend, int32(m.to), m.send
-			r.Comm, r.Kind, r.Peer, r.Recv, r.Stream = w.comms[m.to], CallRecv, int32(from), m.recv, g.streams[m.to][0]
-			calls[from] = append(calls[from], s)
-			calls[m.to] = append(calls[m.to], r)
+			s.Comm, s.Kind, s.Peer, s.Send = w.comms[from], calls.Send, int32(m.to), m.send
+			r.Comm, r.Kind, r.Peer, r.Recv, r.Stream = w.comms[m.to], calls.Recv, int32(from), m.recv, g.streams[m.to][0]
+			group[from] = append(group[from], s)
+			group[m.to] = append(group[m.to], r)
 			all = append(all, m)
 		}
 	}
@@ -77,7 +78,7 @@ func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (le
 		if captured {
 			g.Capture(g.streams[r][0])
 		}
-		if err := Run(calls[r]); err != nil {
+		if err := Run(group[r]); err != nil {
 			return err
 		}
 		x := onDeviceOf(c).direct
@@ -128,7 +129,7 @@ func (g *gpus) view(at unsafe.Pointer, size int) []byte {
 	if memory.OnDevice(at) {
 		return g.Bytes(at, size)
 	}
-	return bytesOf(at, int64(size))
+	return memory.Bytes(at, int64(size))
 }
 
 // sayNothing checks that a rank whose streams are through says of nothing where it is.
@@ -147,16 +148,16 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	const count = 1 << 20
 	g := usePeers(t, 2, 1)
 	w := newWorld(t, 2)
-	var calls [2][]Call
+	var group [2][]calls.Call
 	var send [2]unsafe.Pointer
 	for r, c := range w.comms {
 		send[r] = g.Memory(r, count)
 		recv := g.Memory(r, count)
 		registerAll(t, c, send[r], count)
-		base := Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r), Stream: g.streams[r][0]}
+		base := calls.Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r), Stream: g.streams[r][0]}
 		s, v := base, base
-		s.Kind, v.Kind = CallSend, CallRecv
-		calls[r] = []Call{s, v}
+		s.Kind, v.Kind = calls.Send, calls.Recv
+		group[r] = []calls.Call{s, v}
 	}
 	var copies, kernels atomic.Int64
 	g.Before(func(o devicetest.Op) {
@@ -171,7 +172,7 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 		t.Helper()
 		w.must(func(c *Comm) error {
 			r := c.Rank
-			if err := Run(calls[r]); err != nil {
+			if err := Run(group[r]); err != nil {
 				return err
 			}
 			return g.synchronize(r)
@@ -186,7 +187,7 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 		return // it makes sync.Pool forget
 	}
 	g.Before(nil)
-	both := append(calls[0], calls[1]...)
+	both := append(group[0], group[1]...)
 	launch := func() {
 		if err := Run(both); err != nil {
 			t.Error(err)
@@ -235,7 +236,7 @@ func TestLentMessageAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.comms[0]
 	registerAll(t, c, at, count)
-	if err := Run([]Call{{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Send: at, Peer: 1, Stream: g.streams[0][0]}}); err != nil {
+	if err := Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1, Stream: g.streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Abort(); err != nil {

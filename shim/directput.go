@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 )
 
@@ -30,7 +32,7 @@ func (g *directGroup) put() error {
 	return nil
 }
 
-func (g *directGroup) putOf(c *Comm) error {
+func (g *directGroup) putOf(c *comm.Core) error {
 	d := onDeviceOf(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +85,7 @@ func (g *directGroup) long() bool {
 }
 
 // chunksOf is how many chunks, or rounds, a call has, or more.
-func (d *onDevice) chunksOf(call *Call) int64 {
+func (d *onDevice) chunksOf(call *calls.Call) int64 {
 	if d.gdr != nil {
 		return d.gdr.roundsOf(call)
 	}
@@ -91,15 +93,15 @@ func (d *onDevice) chunksOf(call *Call) int64 {
 }
 
 // chunksOf is how many chunks a call has, or more.
-func (x *direct) chunksOf(call *Call) int64 {
+func (x *direct) chunksOf(call *calls.Call) int64 {
 	if x.n == 1 {
 		return 1
 	}
 	chunk := x.slotBytes / int64(x.n)
-	if call.Kind.p2p() {
+	if call.Kind.P2P() {
 		chunk = x.pairBytes
 	}
-	send, recv := call.extents()
+	send, recv := call.Extents()
 	return 1 + max(send, recv)/chunk
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
@@ -210,12 +211,12 @@ func (x *direct) tellRegions() {
 }
 
 // handleRegions has ranks look at what others have registered.
-func handleRegions(c *Comm) {
+func handleRegions(c *comm.Core) {
 	c.Handle(control.MsgRegions, func(m *control.Message) { regionsChanged(c, m) })
 }
 
 // regionsChanged is what a rank does on such a message; the leader passes it on.
-func regionsChanged(c *Comm, m *control.Message) {
+func regionsChanged(c *comm.Core, m *control.Message) {
 	if c.Rank == 0 {
 		c.Star.Broadcast(m, int(m.From))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/flight"
 )
@@ -21,14 +22,14 @@ func TestDirectReplays(t *testing.T) {
 		graphs := make([]*devicetest.Graph, n)
 		for r, c := range w.comms {
 			at := g.Memory(r, count)
-			base := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
-			if err := Run([]Call{base}); err != nil {
+			base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+			if err := Run([]calls.Call{base}); err != nil {
 				t.Fatal(err)
 			}
 			send, recv := base, base
-			send.Kind, send.Peer, recv.Kind, recv.Peer = CallSend, int32(n-1-r), CallRecv, int32(n-1-r)
+			send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(n-1-r), calls.Recv, int32(n-1-r)
 			g.Capture(g.streams[r][0])
-			if err := errors.Join(Run([]Call{base}), Run([]Call{send, recv})); err != nil {
+			if err := errors.Join(Run([]calls.Call{base}), Run([]calls.Call{send, recv})); err != nil {
 				t.Fatal(err)
 			}
 			graphs[r] = g.End(g.streams[r][0])
@@ -44,7 +45,7 @@ func TestDirectReplays(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := flightOf(w.comms[0])
-		if got := f.glance().counts; got[CallAllReduce] != 1 || got[CallSend] != 0 {
+		if got := f.glance().counts; got[calls.AllReduce] != 1 || got[calls.Send] != 0 {
 			t.Errorf("counted %v where one AllReduce has run", got)
 		}
 		g.Replay(graphs[0], g.streams[0][0])
@@ -54,7 +55,7 @@ func TestDirectReplays(t *testing.T) {
 			}
 		}
 		if n > 1 {
-			if op := f.glance().op; !op.replay || op.shape.kind != CallAllReduce || op.shape.count != count || op.seq != 0 {
+			if op := f.glance().op; !op.replay || op.shape.Kind != calls.AllReduce || op.shape.Count != count || op.seq != 0 {
 				t.Errorf("in progress: %+v", op)
 			}
 			g.Replay(graphs[1], g.streams[1][0])
@@ -69,7 +70,7 @@ func TestDirectReplays(t *testing.T) {
 		}
 		for r, c := range w.comms {
 			seen := flightOf(c).glance()
-			if got := seen.counts; got[CallAllReduce] != 4 || got[CallSend] != 3 || got[CallRecv] != 3 || seen.groups != 3 || seen.running {
+			if got := seen.counts; got[calls.AllReduce] != 4 || got[calls.Send] != 3 || got[calls.Recv] != 3 || seen.groups != 3 || seen.running {
 				t.Errorf("%d ranks, rank %d: counted %v, %d groups, running %v", n, r, got, seen.groups, seen.running)
 			}
 			checkReplays(t, c, 3)
@@ -112,7 +113,7 @@ func TestDirectReplayLooks(t *testing.T) {
 	f.setUp(minFlown)
 	g := &directGraph{replays: &replays, current: &current, failed: func() bool { return false }}
 	for launch := uint32(7); launch < 9; launch++ {
-		g.ops = append(g.ops, directCaptured{launch: launch, called: called{shape: shape{kind: CallAllReduce}}})
+		g.ops = append(g.ops, directCaptured{launch: launch, called: called{shape: calls.Shape{Kind: calls.AllReduce}}})
 	}
 	f.addGraph(g)
 	// What the device does in a replay, in its order.
@@ -139,8 +140,8 @@ func TestDirectReplayLooks(t *testing.T) {
 			if seen.running && running[k] > 0 && f.at(f.last).outcome != underWay || f.at(f.last-1).outcome == underWay != (seen.running && over[k] == 0) {
 				t.Fatalf("round %d, step %d: %v and %v", round, k, f.at(f.last-1).outcome, f.at(f.last).outcome)
 			}
-			if seen.counts[CallAllReduce] != 2*uint64(replays) {
-				t.Fatalf("round %d, step %d: %d counted of %d replays", round, k, seen.counts[CallAllReduce], replays)
+			if seen.counts[calls.AllReduce] != 2*uint64(replays) {
+				t.Fatalf("round %d, step %d: %d counted of %d replays", round, k, seen.counts[calls.AllReduce], replays)
 			}
 		}
 	}

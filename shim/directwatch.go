@@ -244,7 +244,7 @@ func (x *direct) say(number uint32) {
 		peer = late[0]
 	}
 	for _, op := range flightOf(x.c).of(number) {
-		flightOf(x.c).stalled(op.number, exec.Wait{Rank: x.me, Op: op.seq, Kind: program.Recv, Peer: peer, Bytes: max(op.bytes, int64(op.shape.count)*int64(op.shape.typ.Size()))})
+		flightOf(x.c).stalled(op.number, exec.Wait{Rank: x.me, Op: op.seq, Kind: program.Recv, Peer: peer, Bytes: max(op.bytes, int64(op.shape.Count)*int64(op.shape.Type.Size()))})
 		if op.seq > 0 {
 			reportShape(x.c, control.MsgState, op.seq, &op.shape)
 		}
@@ -281,13 +281,13 @@ func (x *direct) timedOut(number uint32) error {
 
 // launchTimedOut tells the leader of a launch that has timed out. Where it is a collective the leader knows who has not called it, and has
 // the first word.
-func launchTimedOut(c *Comm, number uint32, err error) {
+func launchTimedOut(c *comm.Core, number uint32, err error) {
 	for _, op := range flightOf(c).of(number) {
 		if op.seq == 0 {
 			continue
 		}
-		call := op.shape.call()
-		reportTimeout(c, op.seq, op.shape.callSignature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+errdefs.ErrTimeout.Error())))
+		call := op.shape.Call()
+		reportTimeout(c, op.seq, op.shape.Signature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+errdefs.ErrTimeout.Error())))
 		select {
 		case <-c.FailedChan():
 		case <-time.After(time.Second):

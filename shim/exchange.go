@@ -38,14 +38,14 @@ type exchangeKey struct {
 }
 
 // postsRounds reports whether groups of sends and receives of this communicator are posted.
-func postsRounds(c *Comm) bool {
+func postsRounds(c *comm.Core) bool {
 	return opticalOf(c) != nil && c.Cfg.Demand != settings.DemandOff && !c.Cfg.BarrierTime
 }
 
 // runRound runs the group of sends and receives that has been gathered as the leader decides: on
 // the planes with circuits where all ranks take part in it, else on the packet planes, for which
 // it has been prepared.
-func (s *session) runRound(c *Comm, first int) error {
+func (s *session) runRound(c *comm.Core, first int) error {
 	o, x := opticalOf(c), &opticalOf(c).exchanges
 	if x.after != hostOf(c).seq {
 		x.after, x.posts = hostOf(c).seq, 0
@@ -109,7 +109,7 @@ func (x *exchanges) list(to []rowMessage, messages []program.Message, me, ranks 
 }
 
 // bindRound prepares the task of a group that goes by circuits.
-func (s *session) bindRound(c *Comm, first int, number uint64, body []byte) (*program.Program, error) {
+func (s *session) bindRound(c *comm.Core, first int, number uint64, body []byte) (*program.Program, error) {
 	o := opticalOf(c)
 	t, holds, err := o.openRound(body)
 	if err != nil {
@@ -179,7 +179,7 @@ func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, er
 		x.table = map[exchangeKey]*program.Program{}
 	}
 	x.table[key] = p
-	traceExchange(o.c, plan, p)
+	hostOf(o.c).programs.TraceExchange(o.c, plan, p)
 	o.c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
 		me, len(r.sends), len(r.recvs), plan.Planner, plan.CCTUS, len(p.Ops), t.use.Len(), len(o.now))
 	return p, nil

@@ -19,6 +19,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 )
 
@@ -95,7 +96,7 @@ func TestWrongCounts(t *testing.T) {
 	for path, w := range all {
 		wg.Go(func() {
 			for r, err := range w.each(func(c *Comm) error {
-				return Run([]Call{allReduce(c, make([]float32, 100+c.Rank/2))})
+				return Run([]calls.Call{allReduce(c, make([]float32, 100+c.Rank/2))})
 			}) {
 				if !errors.Is(err, errdefs.ErrMismatch) || !strings.Contains(err.Error(), "count 100") || !strings.Contains(err.Error(), "count 101") || !strings.Contains(err.Error(), "rank 2") {
 					t.Errorf("%s, rank %d: %v", path, r, err)
@@ -114,9 +115,9 @@ func TestWrongMessageSizes(t *testing.T) {
 		wg.Go(func() {
 			for r, err := range w.each(func(c *Comm) error {
 				if c.Rank == 0 {
-					return Run([]Call{message32(CallSend, c, 1, make([]int32, 4))})
+					return Run([]calls.Call{message32(calls.Send, c, 1, make([]int32, 4))})
 				}
-				return Run([]Call{message32(CallRecv, c, 0, make([]int32, 5))})
+				return Run([]calls.Call{message32(calls.Recv, c, 0, make([]int32, 5))})
 			}) {
 				if r == 0 && err == nil {
 					continue // what it has sent is on its way
@@ -142,7 +143,7 @@ func TestLastWordsOfTheLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		// To the leader this rank is lost; that is what it says to all.
-		if err := Run([]Call{allReduce(c, make([]float32, 10))}); !errors.Is(err, errdefs.ErrRemote) || !strings.Contains(err.Error(), "lost rank 1") {
+		if err := Run([]calls.Call{allReduce(c, make([]float32, 10))}); !errors.Is(err, errdefs.ErrRemote) || !strings.Contains(err.Error(), "lost rank 1") {
 			t.Errorf("%v", err)
 		}
 		w.destroy()
@@ -190,7 +191,7 @@ func TestForgedFrame(t *testing.T) {
 		default:
 			hostOf(c).packet = forge(hostOf(c).packet)
 		}
-		for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) }) {
+		for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) }) {
 			if err == nil { // it had all it needed before
 				settled(func() bool { err = w.comms[r].AsyncError(); return err != nil })
 			}

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/shim/calls"
 )
 
 // stampedPlane notes when the first byte is handed to it.
@@ -50,10 +51,10 @@ func BenchmarkFirstByte(b *testing.B) {
 				w := newWorld(b, 2)
 				var first time.Time
 				w.stamp(&first)
-				calls := make([][2][]Call, shapes)
-				for i := range calls {
+				group := make([][2][]calls.Call, shapes)
+				for i := range group {
 					for r := range w.comms {
-						calls[i][r] = []Call{allReduce(w.comms[r], make([]float32, 256+i))}
+						group[i][r] = []calls.Call{allReduce(w.comms[r], make([]float32, 256+i))}
 					}
 				}
 				const warm = 3
@@ -61,7 +62,7 @@ func BenchmarkFirstByte(b *testing.B) {
 				end := make(chan error, 1)
 				go func() {
 					for i := range n {
-						if err := Run(calls[i%shapes][1]); err != nil {
+						if err := Run(group[i%shapes][1]); err != nil {
 							end <- err
 							return
 						}
@@ -72,7 +73,7 @@ func BenchmarkFirstByte(b *testing.B) {
 				for i := range n {
 					first = time.Time{}
 					start := time.Now()
-					if err := Run(calls[i%shapes][0]); err != nil {
+					if err := Run(group[i%shapes][0]); err != nil {
 						b.Fatal(err)
 					}
 					if i >= n-b.N {

@@ -7,6 +7,8 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/shim/calls"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/planeset"
 )
 
@@ -24,7 +26,7 @@ type recorder struct {
 	moves  []flownMove // maxMoves per operation
 
 	last   uint64 // number of the last operation; they count from 1, collectives and groups alike
-	counts [endOfCallKinds]uint64
+	counts [calls.EndOfKinds]uint64
 	groups uint64
 	stall  standstill
 
@@ -43,12 +45,12 @@ type flown struct {
 	number   uint64
 	seq      uint64 // of a collective; 0: a group of sends and receives, a one-sided call, or a replay of what a graph holds
 	replay   bool
-	shape    shape  // of a collective; of a one-sided call kind, type, count and, as root, the peer
-	messages int32  // of a group
-	bytes    int64  // of a group, or of a put
-	launch   uint32 // on the device, 0: the CPU ends it
-	entry    *entry // of a collective; nil where nothing is to be done, or not known yet
-	circuits bool   // the operation is on planes with circuits
+	shape    calls.Shape     // of a collective; of a one-sided call kind, type, count and, as root, the peer
+	messages int32           // of a group
+	bytes    int64           // of a group, or of a put
+	launch   uint32          // on the device, 0: the CPU ends it
+	entry    *dispatch.Entry // of a collective; nil where nothing is to be done, or not known yet
+	circuits bool            // the operation is on planes with circuits
 	use      planeset.Set
 	moves    int32 // recorded
 	outcome  outcome
@@ -108,13 +110,13 @@ func (f *recorder) clock() int64 {
 
 // add records a collective that begins, and returns its number.
 // Hot path: no allocation after the first, no logging.
-func (f *recorder) add(seq uint64, s *shape, e *entry) uint64 {
+func (f *recorder) add(seq uint64, s *calls.Shape, e *dispatch.Entry) uint64 {
 	now := f.clock()
 	f.mu.Lock()
 	f.catchUp()
 	op := f.next(now)
 	op.seq, op.shape, op.entry = seq, *s, e
-	f.counts[s.kind]++
+	f.counts[s.Kind]++
 	f.mu.Unlock()
 	return op.number
 }
@@ -152,8 +154,8 @@ type messageCount struct {
 // called is what an operation without a number among the collectives does: a group of messages, or without any
 // the collective that a graph replays.
 type called struct {
-	shape shape
-	entry *entry
+	shape calls.Shape
+	entry *dispatch.Entry
 	messageCount
 }
 
@@ -172,22 +174,22 @@ func (w *called) describe(op *flown) {
 func (f *recorder) tally(w *called, times int64) {
 	n := uint64(times)
 	if w.isGroup() {
-		f.counts[CallSend] += n * w.sends
-		f.counts[CallRecv] += n * w.recvs
+		f.counts[calls.Send] += n * w.sends
+		f.counts[calls.Recv] += n * w.recvs
 		f.groups += n
 		return
 	}
-	f.counts[w.shape.kind] += n
+	f.counts[w.shape.Kind] += n
 }
 
 // addSided records a one-sided call.
-func (f *recorder) addSided(c *Call) uint64 {
+func (f *recorder) addSided(c *calls.Call) uint64 {
 	now := f.clock()
 	f.mu.Lock()
 	f.catchUp()
 	op := f.next(now)
-	op.shape = shape{kind: c.Kind, typ: c.Type, count: c.Count, root: c.Peer}
-	if c.Kind == CallPutSignal {
+	op.shape = calls.Shape{Kind: c.Kind, Type: c.Type, Count: c.Count, Root: c.Peer}
+	if c.Kind == calls.PutSignal {
 		op.bytes = int64(c.Count) * int64(c.Type.Size())
 	}
 	f.counts[c.Kind]++
@@ -236,7 +238,7 @@ func (f *recorder) ask(number uint64, answered bool) {
 }
 
 // bound records what a ticket made of an operation.
-func (f *recorder) bound(number uint64, e *entry, use planeset.Set, circuits bool) {
+func (f *recorder) bound(number uint64, e *dispatch.Entry, use planeset.Set, circuits bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if op := f.at(number); op.number == number {
@@ -294,7 +296,7 @@ func (f *recorder) stalled(number uint64, w exec.Wait) {
 }
 
 // find returns what was called as collective seq.
-func (f *recorder) find(seq uint64) (shape, bool) {
+func (f *recorder) find(seq uint64) (calls.Shape, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUp()
@@ -305,7 +307,7 @@ func (f *recorder) find(seq uint64) (shape, bool) {
 			break
 		}
 	}
-	return shape{}, false
+	return calls.Shape{}, false
 }
 
 // glance is what there is to see of a recorder now.
@@ -314,7 +316,7 @@ type glance struct {
 	running bool
 	last    flown // the last collective; number 0: none that is remembered
 	stall   *standstill
-	counts  [endOfCallKinds]uint64
+	counts  [calls.EndOfKinds]uint64
 	groups  uint64
 }
 

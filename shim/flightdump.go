@@ -8,12 +8,14 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/flight"
 )
 
 // flightDump is the communicator's flight recorder as a file.
-func flightDump(c *Comm) ([]byte, error) {
+func flightDump(c *comm.Core) ([]byte, error) {
 	d, err := flightRecord(c, c.AsyncError())
 	if err != nil {
 		return nil, err
@@ -22,7 +24,7 @@ func flightDump(c *Comm) ([]byte, error) {
 }
 
 // flightRecord puts the flight recorder into words. failed is what the communicator fails with.
-func flightRecord(c *Comm, failed error) (*flight.Dump, error) {
+func flightRecord(c *comm.Core, failed error) (*flight.Dump, error) {
 	if !c.Joined() {
 		return nil, fmt.Errorf("shim: the communicator has not been made: %w", errdefs.ErrInvalidUsage)
 	}
@@ -67,9 +69,9 @@ func (f *recorder) word(op *flown) flight.Operation {
 	}
 	switch s := &op.shape; {
 	case op.isCollective():
-		o.Call, o.Detail, o.Bytes = s.kind.String(), s.String(), int64(s.count)*int64(s.typ.Size())
-	case s.kind.oneSided():
-		o.Call, o.Detail = s.kind.String(), sidedDetail(s.kind, s.count, s.typ, s.root)
+		o.Call, o.Detail, o.Bytes = s.Kind.String(), s.String(), int64(s.Count)*int64(s.Type.Size())
+	case s.Kind.OneSided():
+		o.Call, o.Detail = s.Kind.String(), calls.DescribeOneSided(s.Kind, s.Count, s.Type, s.Root)
 	default:
 		o.Detail = fmt.Sprintf("%d messages", op.messages)
 	}
@@ -77,12 +79,12 @@ func (f *recorder) word(op *flown) flight.Operation {
 		o.Detail += ", in a graph"
 	}
 	if e := op.entry; e != nil {
-		o.Algorithm = e.algorithm
-		if e.plan != nil {
-			o.Planner, o.Plan, o.Predicted = e.plan.Planner, e.plan.Digest, e.plan.CCTUS
+		o.Algorithm = e.Algorithm
+		if e.Plan != nil {
+			o.Planner, o.Plan, o.Predicted = e.Plan.Planner, e.Plan.Digest, e.Plan.CCTUS
 		}
-		if e.prog != nil {
-			o.Planes = lanesOf(e.prog)
+		if e.Prog != nil {
+			o.Planes = lanesOf(e.Prog)
 		}
 	}
 	if op.circuits {
@@ -143,7 +145,7 @@ func lanesOf(p *program.Program) []flight.Lane {
 
 // leaveFlight writes the flight recorder of a communicator that fails, where the user has asked
 // for that.
-func leaveFlight(c *Comm, why error) {
+func leaveFlight(c *comm.Core, why error) {
 	if c.Cfg.FlightDir == "" {
 		return
 	}

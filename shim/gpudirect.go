@@ -8,6 +8,8 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
 	"lightpath/shim/other"
@@ -17,7 +19,7 @@ import (
 // ARCHITECTURE.md. Collectives are scripts, which an interposer puts on streams as it does for another library: this
 // is its library, whose messages go from memory of one device to that of another. Guarded by onDevice.mu, but for what says otherwise.
 type gpuDirect struct {
-	c      *Comm
+	c      *comm.Core
 	driver device.Remote
 	ctx    device.Context
 	ports  *rdmaPorts
@@ -35,7 +37,7 @@ type gpuDirect struct {
 	tag      uint32            // of what is being put on streams
 	rooms    []stretchOfDevice // by lane, for messages in memory that no port knows
 
-	call Call // that is being put on a stream
+	call calls.Call // that is being put on a stream
 
 	// Of the messages that are:
 	msgs         []gdrMessage
@@ -67,7 +69,7 @@ type gdrMemory struct {
 
 // put puts the calls of x's communicator among those of a group on streams: its collectives, in order, and then its sends and receives,
 // all at a time. here: they have no stream. onDevice.mu is held.
-func (x *gpuDirect) put(calls []Call, here bool) error {
+func (x *gpuDirect) put(calls []calls.Call, here bool) error {
 	x.msgs, x.streams = x.msgs[:0], x.streams[:0]
 	for i := range calls {
 		if calls[i].Comm != x.c {
@@ -78,7 +80,7 @@ func (x *gpuDirect) put(calls []Call, here bool) error {
 			x.call.Stream = x.own
 		}
 		var err error
-		if x.call.Kind.p2p() {
+		if x.call.Kind.P2P() {
 			err = x.addMessage(&x.call)
 		} else {
 			err = x.collective(&x.call)
@@ -94,12 +96,8 @@ func (x *gpuDirect) put(calls []Call, here bool) error {
 }
 
 // collective puts a collective on its stream.
-func (x *gpuDirect) collective(call *Call) error {
-	inPlace, err := call.check()
-	if err != nil {
-		return err
-	}
-	sh := shapeOf(call, inPlace)
+func (x *gpuDirect) collective(call *calls.Call) error {
+	sh := calls.ShapeOf(call)
 	if call.Count == 0 {
 		x.calls++
 		flightOf(x.c).end(flightOf(x.c).add(x.calls, &sh, nil), completed)
@@ -112,7 +110,7 @@ func (x *gpuDirect) collective(call *Call) error {
 	if x.circuits {
 		return x.crossed(e, call, &sh)
 	}
-	x.tag = program.Signature(uint64(sh.callSignature()), x.calls+1)
+	x.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
 	x.in.number = x.next()
 	if err := x.in.enqueue(e, call); err != nil {
 		return err
@@ -138,14 +136,14 @@ func (x *gpuDirect) launched(flight uint64) {
 }
 
 // addMessage adds a send or receive to the group.
-func (x *gpuDirect) addMessage(call *Call) error {
-	send, recv := call.extents()
+func (x *gpuDirect) addMessage(call *calls.Call) error {
+	send, recv := call.Extents()
 	m := gdrMessage{at: call.Recv, bytes: max(send, recv), peer: int(call.Peer)}
 	name := "recvbuff"
-	if m.send = call.Kind == CallSend; m.send {
+	if m.send = call.Kind == calls.Send; m.send {
 		m.at, name = call.Send, "sendbuff"
 	}
-	if _, err := call.located(name, m.at, m.bytes); err != nil {
+	if _, err := locate(call, name, m.at, m.bytes); err != nil {
 		return err
 	}
 	if !slices.Contains(x.streams, call.Stream) {
@@ -269,7 +267,7 @@ func (x *gpuDirect) putMessages(p *issuing, s device.Stream) error {
 				return err
 			}
 		}
-		x.tag = program.Signature(uint64(CallSend))
+		x.tag = program.Signature(uint64(calls.Send))
 		if err := x.Exchange(in.comms[j], x.list, on); err != nil {
 			return err
 		}
@@ -303,7 +301,7 @@ func (x *gpuDirect) partOf(m *gdrMessage, lane int) other.Transfer {
 	case m.peer == x.c.Rank:
 		t.Peer = -1
 	case m.bytes >= lanes*leastPart:
-		part := (m.bytes/lanes + pieceAlign - 1) &^ (pieceAlign - 1)
+		part := (m.bytes/lanes + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1)
 		from := min(part*int64(lane), m.bytes)
 		t.At, t.Bytes = unsafe.Add(m.at, from), min(part, m.bytes-from)
 	case m.number%uint64(lanes) != uint64(lane):
@@ -331,8 +329,8 @@ func (x *gpuDirect) matchOwn() error {
 		case from == nil && to == nil:
 			return nil
 		case from == nil || to == nil || from.bytes != to.bytes:
-			call := Call{Comm: x.c, Kind: CallSend, Peer: int32(x.c.Rank)}
-			return call.misuse(errors.New("a rank that sends to itself must receive as much in the same group"))
+			call := calls.Call{Comm: x.c, Kind: calls.Send, Peer: int32(x.c.Rank)}
+			return call.Misuse(errors.New("a rank that sends to itself must receive as much in the same group"))
 		}
 	}
 }

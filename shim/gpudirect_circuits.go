@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
+	"lightpath/shim/calls"
 	"lightpath/shim/settings"
 )
 
@@ -43,24 +44,24 @@ func (x *gpuDirect) openPorts() (*rdmaPorts, error) {
 }
 
 // overSwitched reports whether the call's communicator has its device's memory reached over circuits.
-func (c *Call) overSwitched() bool {
-	return c.Comm != nil && onDeviceOf(c.Comm) != nil && onDeviceOf(c.Comm).gdr != nil && onDeviceOf(c.Comm).gdr.circuits
+func overSwitched(c *calls.Call) bool {
+	return onDeviceOf(c.Comm) != nil && onDeviceOf(c.Comm).gdr != nil && onDeviceOf(c.Comm).gdr.circuits
 }
 
 // anySwitched reports whether one of the calls is of such a communicator. Hot path of all others.
-func anySwitched(calls []Call) bool {
+func anySwitched(calls []calls.Call) bool {
 	for i := range calls {
-		if calls[i].overSwitched() {
+		if overSwitched(&calls[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-// planned finds out whether the call has a plan that goes on streams. It depends on the shape alone, not on memory and streams,
+// hasScript finds out whether the call has a plan that goes on streams. It depends on the shape alone, not on memory and streams,
 // so all ranks find the same; the first call of a shape waits for the leader's answer.
-func (c *Call) planned() (bool, error) {
-	if !c.overSwitched() || c.Kind >= NumCallKinds || c.Kind.p2p() || c.Count == 0 || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
+func hasScript(c *calls.Call) (bool, error) {
+	if !overSwitched(c) || c.Kind >= calls.NumKinds || c.Kind.P2P() || c.Count == 0 || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
 		return false, nil
 	}
 	e, err := onDeviceOf(c.Comm).gdr.in.of(c)
@@ -85,39 +86,38 @@ func (x *gpuDirect) epochText(plane int) string {
 }
 
 // turns are the calls of a group in the order in which they are made; pooled.
-type turns struct{ calls []Call }
+type turns struct {
+	calls    []calls.Call
+	scripted []bool // by call: it has a plan that goes on streams
+}
 
 var turnsPool = sync.Pool{New: func() any { return new(turns) }}
 
 // runInTurns runs a group with calls of communicators over circuits: those that follow each other and go the same way together.
 // Which way a collective goes does not depend on the group that it is in, and neither does their order.
-func runInTurns(calls []Call) error {
+func runInTurns(calls []calls.Call) error {
 	t := turnsPool.Get().(*turns)
 	err := t.run(calls)
 	clear(t.calls)
-	t.calls = t.calls[:0]
+	t.calls, t.scripted = t.calls[:0], t.scripted[:0]
 	turnsPool.Put(t)
 	return err
 }
 
-func (t *turns) run(calls []Call) error {
-	for i := range calls {
-		if err := Check(&calls[i]); err != nil {
-			return err
-		}
-	}
-	t.calls = append(t.calls, calls...)
+func (t *turns) run(group []calls.Call) error {
+	t.calls = append(t.calls, group...)
+	slices.SortStableFunc(t.calls, func(a, b calls.Call) int { return cmp.Compare(phaseOf(&a), phaseOf(&b)) })
 	for i := range t.calls {
-		var err error
-		if t.calls[i].scripted, err = t.calls[i].planned(); err != nil {
+		scripted, err := hasScript(&t.calls[i])
+		if err != nil {
 			return err
 		}
+		t.scripted = append(t.scripted, scripted)
 	}
-	slices.SortStableFunc(t.calls, func(a, b Call) int { return cmp.Compare(a.phase(), b.phase()) })
 	for from, to := 0, 0; from < len(t.calls); from = to {
-		for to = from + 1; to < len(t.calls) && t.calls[to].scripted == t.calls[from].scripted; to++ {
+		for to = from + 1; to < len(t.calls) && t.scripted[to] == t.scripted[from]; to++ {
 		}
-		if err := runTogether(t.calls[from:to]); err != nil {
+		if err := runTogether(t.calls[from:to], t.scripted[from]); err != nil {
 			for i := range t.calls[:from] { // the group will not be whole
 				t.calls[i].Comm.Spread(err)
 			}
@@ -127,20 +127,20 @@ func (t *turns) run(calls []Call) error {
 	return nil
 }
 
-// phase orders the calls of a group as Run does: one-sided calls, collectives, sends and receives.
-func (c *Call) phase() int {
+// phaseOf orders the calls of a group as Run does: one-sided calls, collectives, sends and receives.
+func phaseOf(c *calls.Call) int {
 	switch {
-	case c.Kind.oneSided():
+	case c.Kind.OneSided():
 		return 0
-	case c.Kind.p2p():
+	case c.Kind.P2P():
 		return 2
 	}
 	return 1
 }
 
 // crossed puts a collective on its stream as a crossing, which is what the flight recorder hears of, whenever it runs.
-func (x *gpuDirect) crossed(e *scripted, call *Call, sh *shape) error {
-	x.tag = program.Signature(uint64(sh.callSignature()), x.calls+1)
+func (x *gpuDirect) crossed(e *scripted, call *calls.Call, sh *calls.Shape) error {
+	x.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
 	x.in.number = x.next()
 	if err := x.in.enqueue(e, call); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/settings"
 )
@@ -81,7 +82,7 @@ func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 		r := c.Rank
 		at := g.Memory(r, count)
 		for range 3 {
-			if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
+			if err := Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
 				return err
 			}
 		}
@@ -115,7 +116,7 @@ func TestGPUDirectCircuitsBreak(t *testing.T) {
 			const count = 400000
 			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
 			sum := func(r, stream int) error {
-				return Run([]Call{{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][stream]}})
+				return Run([]calls.Call{{Comm: w.comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][stream]}})
 			}
 			w.must(func(c *Comm) error { // the circuits are made, the plans known
 				if err := sum(c.Rank, 0); err != nil {
@@ -161,7 +162,7 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 		w.must(func(c *Comm) error {
 			r := c.Rank
 			at := g.Memory(r, count)
-			_ = Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}) // it may have failed by now
+			_ = Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}) // it may have failed by now
 			return g.synchronize(r)
 		})
 		lost := dev.planes[0].Lost() > 0

@@ -11,6 +11,8 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -65,7 +67,7 @@ func (x *gpuDirect) Exchange(c other.Comm, list []other.Transfer, s device.Strea
 
 // pieceOf is how many bytes of a message a round moves.
 func (x *gpuDirect) pieceOf(bytes int64) int64 {
-	return max(x.piece, ((bytes+mostPieces-1)/mostPieces+pieceAlign-1)&^(pieceAlign-1))
+	return max(x.piece, ((bytes+calls.MostPieces-1)/calls.MostPieces+calls.PieceAlign-1)&^(calls.PieceAlign-1))
 }
 
 func (x *gpuDirect) rounds(bytes int64) int64 {
@@ -74,8 +76,8 @@ func (x *gpuDirect) rounds(bytes int64) int64 {
 }
 
 // roundsOf is about how many rounds a call's messages take.
-func (x *gpuDirect) roundsOf(call *Call) int64 {
-	send, recv := call.extents()
+func (x *gpuDirect) roundsOf(call *calls.Call) int64 {
+	send, recv := call.Extents()
 	return int64(x.c.Ranks) + max(send, recv)/x.piece
 }
 
@@ -180,7 +182,7 @@ func (r *laneRoom) next(n int64) unsafe.Pointer {
 }
 
 // roomOfPiece is what a piece takes in a room, so that the next one begins as aligned as any memory.
-func roomOfPiece(n int64) int64 { return (n + pieceAlign - 1) &^ (pieceAlign - 1) }
+func roomOfPiece(n int64) int64 { return (n + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1) }
 
 // regionOf returns the region that holds all of some memory, nil for none.
 func (x *gpuDirect) regionOf(at unsafe.Pointer, bytes int64) *rendezvous.Region {
@@ -295,7 +297,7 @@ func (x *gpuDirect) register(at unsafe.Pointer, size int64) (*rendezvous.Region,
 
 // tellPorts has the communicator's ports know memory of its device, where they reach that. What they do not know is copied on the device, and
 // that is no error.
-func tellPorts(c *Comm, buff unsafe.Pointer, size uintptr) (release func() error) {
+func tellPorts(c *comm.Core, buff unsafe.Pointer, size uintptr) (release func() error) {
 	if onDeviceOf(c) == nil || onDeviceOf(c).gdr == nil || size == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
@@ -49,7 +50,7 @@ type gdrOffer struct {
 }
 
 // attachGPUDirect has the ranks' ports reach the memory of their devices: all, or none. It returns why not.
-func attachGPUDirect(c *Comm) (why string, err error) {
+func attachGPUDirect(c *comm.Core) (why string, err error) {
 	if why := whyNotGPUDirect(c.Table, c.Cfg, opticalOf(c) != nil); why != "" {
 		return why, nil
 	}
@@ -125,7 +126,7 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}
 	x.rooms = make([]stretchOfDevice, len(x.ports.planes))
-	x.piece = c.Cfg.DeviceExchange / (2 * stepRooms) / int64(len(x.rooms)) &^ (pieceAlign - 1)
+	x.piece = c.Cfg.DeviceExchange / (2 * stepRooms) / int64(len(x.rooms)) &^ (calls.PieceAlign - 1)
 	if x.rooms[0], err = x.alloc(leastMemory); err != nil {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim/calls"
 )
 
 // TestGPUDirectKilled: a rank ends in the middle of collectives over RDMA ports, with nobody closing anything of it: its ports say no more. Where the
@@ -33,8 +34,8 @@ func TestGPUDirectKilled(t *testing.T) {
 				t.Helper()
 				for r, c := range w.comms {
 					at := g.Memory(r, count)
-					call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
-					if err := Run([]Call{call}); err != nil {
+					call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+					if err := Run([]calls.Call{call}); err != nil {
 						t.Fatal(err)
 					}
 				}

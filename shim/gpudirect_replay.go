@@ -3,6 +3,7 @@ package shim
 import (
 	"sync/atomic"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
 
@@ -34,11 +35,7 @@ func (p replayEnds) come() {
 
 // replayOf is replay for a script that is about to go into a graph.
 func (x *gpuDirect) replayOf(p *issuing) (*gdrReplay, error) {
-	inPlace, err := p.call.check()
-	if err != nil {
-		return nil, err
-	}
-	return x.replay(p.capture, called{shape: shapeOf(p.call, inPlace), entry: p.e.entry})
+	return x.replay(p.capture, called{shape: calls.ShapeOf(p.call), entry: p.e.entry})
 }
 
 // replay has a launch's replays recorded for as long as the graph lives.

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/flight"
 )
 
@@ -19,14 +21,14 @@ func TestGPUDirectReplays(t *testing.T) {
 	graphs := make([]*devicetest.Graph, 2)
 	for r, c := range w.comms {
 		at := g.Memory(r, count)
-		base := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
-		if err := Run([]Call{base}); err != nil {
+		base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+		if err := Run([]calls.Call{base}); err != nil {
 			t.Fatal(err)
 		}
 		send, recv := base, base
-		send.Kind, send.Peer, recv.Kind, recv.Peer = CallSend, int32(1-r), CallRecv, int32(1-r)
+		send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(1-r), calls.Recv, int32(1-r)
 		g.Capture(g.streams[r][0])
-		if err := errors.Join(Run([]Call{base}), Run([]Call{send, recv})); err != nil {
+		if err := errors.Join(Run([]calls.Call{base}), Run([]calls.Call{send, recv})); err != nil {
 			t.Fatal(err)
 		}
 		graphs[r] = g.End(g.streams[r][0])
@@ -35,7 +37,7 @@ func TestGPUDirectReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := flightOf(w.comms[0])
-	if n := f.glance().counts[CallAllReduce]; n != 1 {
+	if n := f.glance().counts[calls.AllReduce]; n != 1 {
 		t.Errorf("%d calls where one has run", n)
 	}
 	g.Replay(graphs[0], g.streams[0][0])
@@ -44,7 +46,7 @@ func TestGPUDirectReplays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if op := f.glance().op; !op.replay || op.shape.kind != CallAllReduce || op.shape.count != count || op.seq != 0 {
+	if op := f.glance().op; !op.replay || op.shape.Kind != calls.AllReduce || op.shape.Count != count || op.seq != 0 {
 		t.Errorf("in progress: %+v", op)
 	}
 	if s := describeSelf(w.comms[0]); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
@@ -58,7 +60,7 @@ func TestGPUDirectReplays(t *testing.T) {
 	}
 	for r, c := range w.comms {
 		seen := flightOf(c).glance()
-		if n := seen.counts; n[CallAllReduce] != 3 || n[CallSend] != 2 || n[CallRecv] != 2 || seen.groups != 2 || seen.running {
+		if n := seen.counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 || seen.groups != 2 || seen.running {
 			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.groups, seen.running)
 		}
 		d, err := flightRecord(c, nil)
@@ -98,7 +100,7 @@ func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 	c := &Comm{}
 	flightSlot.Set(c, &recorder{})
 	flightOf(c).setUp(minFlown)
-	r := &gdrReplay{x: &gpuDirect{c: c}, called: called{entry: &entry{}}}
+	r := &gdrReplay{x: &gpuDirect{c: c}, called: called{entry: &dispatch.Entry{}}}
 	begin, end := gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
 	defer gdrPlaces.drop(begin, end)
 	if n := testing.AllocsPerRun(100, func() {
@@ -107,7 +109,7 @@ func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if n := flightOf(c).glance().counts[CallAllReduce]; n != 101 {
+	if n := flightOf(c).glance().counts[calls.AllReduce]; n != 101 {
 		t.Errorf("%d replays", n)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
@@ -89,14 +90,14 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 		r := c.Rank
 		send, recv := g.Memory(r, 3*count), g.Memory(r, 3*count)
 		for _, kind := range oracleKinds {
-			if err := Run([]Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}}); err != nil {
+			if err := Run([]calls.Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}}); err != nil {
 				return err
 			}
 		}
-		to := Call{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Peer: int32(r+1) % 3, Send: send, Stream: g.streams[r][0]}
+		to := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Peer: int32(r+1) % 3, Send: send, Stream: g.streams[r][0]}
 		from := to
-		from.Kind, from.Peer, from.Recv = CallRecv, int32(r+2)%3, recv
-		if err := Run([]Call{to, from}); err != nil {
+		from.Kind, from.Peer, from.Recv = calls.Recv, int32(r+2)%3, recv
+		if err := Run([]calls.Call{to, from}); err != nil {
 			return err
 		}
 		return g.synchronize(r)
@@ -131,22 +132,22 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 	w := newWorld(t, 2)
 	const count = 200000 // several rounds
 	scalar := g.move(device.Memory, 0, []byte{0, 0, 128, 63}).at
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.streams[r]
-		base := Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
-		for kind := range NumCallKinds {
+		base := calls.Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
+		for kind := range calls.NumKinds {
 			call := base
-			if call.Kind = kind; kind.p2p() {
+			if call.Kind = kind; kind.P2P() {
 				call.Peer, call.Stream = int32(1-r), s[1]
 			}
-			calls = append(calls, call)
+			group = append(group, call)
 		}
-		base.Kind, base.Op, base.Scalar = CallAllReduce, OpPreMulSum, scalar
-		calls = append(calls, base)
+		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
+		group = append(group, base)
 	}
 	launch := func() {
-		if err := Run(calls); err != nil {
+		if err := Run(group); err != nil {
 			t.Error(err)
 		}
 		for _, c := range w.comms {
@@ -185,8 +186,8 @@ func TestGPUDirectRegistered(t *testing.T) {
 		t.Helper()
 		w.must(func(c *Comm) error {
 			r := c.Rank
-			call := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
-			if err := Run([]Call{call}); err != nil {
+			call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
+			if err := Run([]calls.Call{call}); err != nil {
 				return err
 			}
 			return g.synchronize(r)
@@ -247,8 +248,8 @@ func TestGPUDirectBreaks(t *testing.T) {
 				}
 			})
 			cast := func(r, root, stream int) error {
-				return Run([]Call{{
-					Comm: w.comms[r], Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r], Recv: at[r], Stream: g.streams[r][stream],
+				return Run([]calls.Call{{
+					Comm: w.comms[r], Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r], Recv: at[r], Stream: g.streams[r][stream],
 				}})
 			}
 			graphs := make([]*devicetest.Graph, 2)
@@ -384,8 +385,8 @@ func TestGPUDirectFlushes(t *testing.T) {
 	at := [2]moved{}
 	for r, c := range w.comms {
 		at[r] = g.move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
-		call := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
-		if err := Run([]Call{call}); err != nil {
+		call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
+		if err := Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -415,21 +416,21 @@ func TestGPUDirectFlushes(t *testing.T) {
 
 // TestGPUDirectDiffers: calls that differ fail the communicator on all ranks, and no stream hangs.
 func TestGPUDirectDiffers(t *testing.T) {
-	for name, change := range map[string]func(c *Call){
-		"type":  func(c *Call) { c.Type = datatype.Int8 },
-		"count": func(c *Call) { c.Count += 1 << 16 },
-		"kind":  func(c *Call) { c.Kind = CallReduce },
+	for name, change := range map[string]func(c *calls.Call){
+		"type":  func(c *calls.Call) { c.Type = datatype.Int8 },
+		"count": func(c *calls.Call) { c.Count += 1 << 16 },
+		"kind":  func(c *calls.Call) { c.Kind = calls.Reduce },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := useGPUDirect(t, 2, 1, 1)
 			w := newWorld(t, 2)
 			for r, c := range w.comms {
 				at := g.Memory(r, 1<<20)
-				call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 2 << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
+				call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 2 << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
 				if r == 1 {
 					change(&call)
 				}
-				if err := Run([]Call{call}); err != nil {
+				if err := Run([]calls.Call{call}); err != nil {
 					t.Fatal(err)
 				}
 			}

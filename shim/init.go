@@ -15,11 +15,13 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
+	"lightpath/shim/planeset"
 	"lightpath/shim/settings"
 )
 
@@ -30,7 +32,7 @@ import (
 //
 // Communicators that do not block are returned with [errdefs.ErrInProgress]; [Comm.State] tells when
 // they can be used, or why not. All of one Init are of one kind.
-func Init(args []InitArgs) ([]*Comm, error) {
+func Init(args []InitArgs) ([]*comm.Core, error) {
 	cfg, err := settings.Load()
 	if err != nil {
 		return nil, err
@@ -47,7 +49,7 @@ func Init(args []InitArgs) ([]*Comm, error) {
 			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", errdefs.ErrInvalidArgument)
 		}
 	}
-	comms := make([]*Comm, len(args))
+	comms := make([]*comm.Core, len(args))
 	for i := range args {
 		if comms[i], err = newComm(args[i], cfg); err != nil {
 			for _, c := range comms[:i] {
@@ -72,7 +74,7 @@ func Init(args []InitArgs) ([]*Comm, error) {
 }
 
 // initAndWait makes communicators, all or none.
-func initAndWait(comms []*Comm, fab *fabricInfo) error {
+func initAndWait(comms []*comm.Core, fab *fabricInfo) error {
 	errs := make([]error, len(comms))
 	var wg sync.WaitGroup
 	for i, c := range comms {
@@ -117,10 +119,10 @@ func (a *InitArgs) check() error {
 }
 
 // wanted: this rank gets a communicator.
-func wanted(c *Comm) bool { return !birthOf(c).unwanted }
+func wanted(c *comm.Core) bool { return !birthOf(c).unwanted }
 
 // newComm prepares a communicator; start makes it.
-func newComm(args InitArgs, cfg *settings.Config) (*Comm, error) {
+func newComm(args InitArgs, cfg *settings.Config) (*comm.Core, error) {
 	if o := args.From; o != nil {
 		p := o.Parent
 		args.Device, args.Ranks, args.Rank = p.Device, 0, 0
@@ -134,11 +136,10 @@ func newComm(args InitArgs, cfg *settings.Config) (*Comm, error) {
 	}
 	c := comm.New(comm.Identity{Rank: args.Rank, Ranks: args.Ranks, Name: args.Name, Device: args.Device, NonBlocking: args.NonBlocking, Cfg: cfg})
 	birthSlot.Set(c, &birthState{args: args})
-	factsSlot.Set(c, &facts{})
+	calls.Setup(c)
 	f := &recorder{}
 	flightSlot.Set(c, f)
 	hostSlot.Set(c, &hostState{c: c, runner: runner{flight: f}})
-	operatorsSlot.Set(c, &operators{})
 	probesSlot.Set(c, &probes{})
 	handleMessages(c)
 	addHooks(c)
@@ -159,13 +160,13 @@ func newComm(args InitArgs, cfg *settings.Config) (*Comm, error) {
 }
 
 // dropNew gives back a communicator that was never started.
-func dropNew(c *Comm) {
+func dropNew(c *comm.Core) {
 	c.Cancel()
 	c.Log.Close()
 }
 
 // handleMessages registers what handles control messages.
-func handleMessages(c *Comm) {
+func handleMessages(c *comm.Core) {
 	c.HandleAccords()
 	handleStalls(c)
 	handleTickets(c)
@@ -178,7 +179,7 @@ func handleMessages(c *Comm) {
 }
 
 // addHooks registers what the parts of a communicator do as it ends.
-func addHooks(c *Comm) {
+func addHooks(c *comm.Core) {
 	c.AddHooks(comm.Hooks{Failed: func(err error) { leaveFlight(c, err) }})
 	c.AddHooks(comm.Hooks{Ending: func() { memory.LeaveAll(c) }})
 	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c); birthOf(c).kin.end() }, Closed: func() { birthOf(c).door.Leave() }})
@@ -203,7 +204,7 @@ func addHooks(c *Comm) {
 
 // start makes the communicator in the background. Its lock is held until it is made or has
 // failed; the channel then has the error.
-func start(c *Comm, fab *fabricInfo) <-chan error {
+func start(c *comm.Core, fab *fabricInfo) <-chan error {
 	ended := make(chan error, 1)
 	var birth uint64
 	var before <-chan struct{}
@@ -251,7 +252,7 @@ func start(c *Comm, fab *fabricInfo) <-chan error {
 }
 
 // initOne makes one communicator and waits for it.
-func initOne(args InitArgs, cfg *settings.Config, fab *fabricInfo) (*Comm, error) {
+func initOne(args InitArgs, cfg *settings.Config, fab *fabricInfo) (*comm.Core, error) {
 	c, err := newComm(args, cfg)
 	if err != nil {
 		return nil, err
@@ -264,7 +265,7 @@ func initOne(args InitArgs, cfg *settings.Config, fab *fabricInfo) (*Comm, error
 
 // joinRanks meets the other ranks and connects to them. Every step is bounded by the timeout and
 // by ctx, and from the moment that the control star stands a failure on one rank fails all.
-func joinRanks(c *Comm, fab *fabricInfo, birth uint64) error {
+func joinRanks(c *comm.Core, fab *fabricInfo, birth uint64) error {
 	l, err := listen(birthOf(c).args, c.Cfg)
 	if err != nil {
 		return err
@@ -294,8 +295,18 @@ func joinRanks(c *Comm, fab *fabricInfo, birth uint64) error {
 	return attachPlanes(c, l, c.Secret, fab)
 }
 
+// settleCut decides how long calls of the communicator may be in one piece.
+func settleCut(c *comm.Core) {
+	calls.FactsOf(c).Cut = 0
+	for i := range c.Table {
+		if c.Table[i].Device && c.Table[i].Fabric == "" {
+			calls.FactsOf(c).Cut = c.Cfg.Staging
+		}
+	}
+}
+
 // single: the communicator will have this rank alone.
-func single(c *Comm) bool {
+func single(c *comm.Core) bool {
 	if o := birthOf(c).args.From; o != nil && o.How == BySplit {
 		return o.Parent.Ranks == 1
 	}
@@ -303,7 +314,7 @@ func single(c *Comm) bool {
 }
 
 // gatherRanks finds out who the communicator's ranks are: its number, table and secret.
-func gatherRanks(c *Comm, h *bootstrap.Hello, birth uint64) error {
+func gatherRanks(c *comm.Core, h *bootstrap.Hello, birth uint64) error {
 	o := birthOf(c).args.From
 	switch {
 	case o == nil:
@@ -330,7 +341,7 @@ func gatherRanks(c *Comm, h *bootstrap.Hello, birth uint64) error {
 }
 
 // meetByID meets the other ranks where their ids say.
-func meetByID(c *Comm, h *bootstrap.Hello) error {
+func meetByID(c *comm.Core, h *bootstrap.Hello) error {
 	ids := append([]UniqueID{birthOf(c).args.ID}, birthOf(c).args.More...)
 	places := make([]bootstrap.Place, len(ids))
 	for i := range ids {
@@ -357,7 +368,7 @@ func meetByID(c *Comm, h *bootstrap.Hello) error {
 }
 
 // meetBySplit has the parent's leader say who belongs together.
-func meetBySplit(c *Comm, h *bootstrap.Hello, birth uint64) error {
+func meetBySplit(c *comm.Core, h *bootstrap.Hello, birth uint64) error {
 	o := birthOf(c).args.From
 	a, err := agreeWithParent(c, birth, &kinAsk{Color: o.Color, Key: o.Key, Hello: *h})
 	if err != nil || o.Color == NoColor {
@@ -374,7 +385,7 @@ func meetBySplit(c *Comm, h *bootstrap.Hello, birth uint64) error {
 }
 
 // attachPlanes connects the planes, and returns when every rank has.
-func attachPlanes(c *Comm, l *listeners, sec control.Secret, fab *fabricInfo) error {
+func attachPlanes(c *comm.Core, l *listeners, sec control.Secret, fab *fabricInfo) error {
 	c.CountLocal()
 	kind, err := chooseTransport(c.Table, c.Cfg)
 	if err == nil {
@@ -382,6 +393,12 @@ func attachPlanes(c *Comm, l *listeners, sec control.Secret, fab *fabricInfo) er
 	}
 	if err == nil {
 		err = attachOptical(c, fab, sec)
+	}
+	if f := calls.FactsOf(c); err == nil {
+		f.Planes = planeset.All(len(hostOf(c).packet.Planes()))
+		if o := opticalOf(c); o != nil {
+			f.Circuits, f.Planes, f.CircuitKind = true, o.all(), o.template.Circuits
+		}
 	}
 	attachShares(c, kind)
 	if err == nil {
@@ -403,7 +420,7 @@ func attachPlanes(c *Comm, l *listeners, sec control.Secret, fab *fabricInfo) er
 }
 
 // helloOf is this rank's entry in the table.
-func helloOf(c *Comm, l *listeners, fab *fabricInfo) bootstrap.Hello {
+func helloOf(c *comm.Core, l *listeners, fab *fabricInfo) bootstrap.Hello {
 	h := bootstrap.Hello{
 		Rank: c.Rank, Ranks: c.Ranks, Host: hostID(), Name: c.Log.Host, PID: c.Log.PID, Process: processID(), PIDs: pidNamespace(),
 		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.digest(), Port: c.Cfg.LauncherRank, Device: onDeviceOf(c) != nil,
@@ -418,7 +435,7 @@ func helloOf(c *Comm, l *listeners, fab *fabricInfo) bootstrap.Hello {
 		h.Control = l.control.Addr().String()
 	}
 	h.TCP, h.Door = l.tcpAddr(), birthOf(c).door.Address()
-	onDeviceOf(c).describe(&h, factsOf(c).noDevice)
+	onDeviceOf(c).describe(&h, calls.FactsOf(c).NoDevice)
 	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h
 }

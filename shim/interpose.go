@@ -9,6 +9,8 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/plans"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/other"
@@ -17,7 +19,7 @@ import (
 // interposer executes collectives of a communicator on streams as sends and receives of the other library, step by
 // step, with kernels of ours between them. It exists where all ranks have been able to make its communicators.
 type interposer struct {
-	c     *Comm
+	c     *comm.Core
 	lib   other.Library
 	comms []other.Comm // by lane: one for each plane with circuits, one where there are none
 	// gdr is the library, where that is the RDMA ports' own; nil: another libnccl.
@@ -26,7 +28,7 @@ type interposer struct {
 	gone  chan struct{} // closed when nothing of it is left
 
 	mu    sync.Mutex // guards what follows
-	table map[shape]*scripted
+	table map[calls.Shape]*scripted
 	site  planSite // plans are made for, where there are circuits
 
 	asking plansAsked
@@ -39,7 +41,7 @@ func (in *interposer) forOther() bool { return in != nil && in.gdr == nil }
 // Interpose has collectives on streams of communicators that this process has just made executed by another library, where
 // LIGHTPATH_FALLBACK asks for that and there is something to execute: plans, or chosen algorithms. All processes
 // of a communicator come here with it, and agree: all ranks of it do so, or none.
-func Interpose(comms []*Comm, lib other.Library) error {
+func Interpose(comms []*comm.Core, lib other.Library) error {
 	var able []*interposer
 	for _, c := range comms {
 		if c == nil || !c.Cfg.Interpose || c.Ranks == 1 || c.NonBlocking {
@@ -59,7 +61,7 @@ func Interpose(comms []*Comm, lib other.Library) error {
 	for _, in := range able {
 		switch {
 		case onDeviceOf(in.c) == nil:
-			failure = fmt.Errorf("rank %d has no device: %w", in.c.Rank, factsOf(in.c).noDevice)
+			failure = fmt.Errorf("rank %d has no device: %w", in.c.Rank, calls.FactsOf(in.c).NoDevice)
 		case in.peers == nil:
 			failure = fmt.Errorf("rank %d: the device's driver cannot make streams and memory", in.c.Rank)
 		}
@@ -84,8 +86,8 @@ func Interpose(comms []*Comm, lib other.Library) error {
 	return err
 }
 
-func newInterposer(c *Comm, lib other.Library, lanes int) *interposer {
-	in := &interposer{c: c, lib: lib, comms: make([]other.Comm, lanes), table: map[shape]*scripted{}, ended: make(chan struct{}), gone: make(chan struct{})}
+func newInterposer(c *comm.Core, lib other.Library, lanes int) *interposer {
+	in := &interposer{c: c, lib: lib, comms: make([]other.Comm, lanes), table: map[calls.Shape]*scripted{}, ended: make(chan struct{}), gone: make(chan struct{})}
 	in.asking.answers = make(chan *control.Message, 4)
 	in.setUp(c, lanes)
 	if opticalOf(c) != nil {
@@ -97,7 +99,7 @@ func newInterposer(c *Comm, lib other.Library, lanes int) *interposer {
 
 // interposedLanes returns how many communicators of the other library execute what: one for each plane with
 // circuits, or one where algorithms are chosen. It depends on what all ranks share.
-func interposedLanes(c *Comm) (lanes int, why string) {
+func interposedLanes(c *comm.Core) (lanes int, why string) {
 	switch {
 	case opticalOf(c) == nil && len(c.Cfg.Algorithms) == 0:
 		return 0, "there are no planes with circuits, and LIGHTPATH_ALGORITHM chooses no algorithm"
@@ -127,27 +129,27 @@ func (o *planSite) withoutForwarding() planSite {
 // agree tells whether no rank of any of the communicators has failed.
 func agree(all []*interposer, failure error) (bool, error) {
 	fine := make([]uint8, len(all))
-	calls := make([]Call, len(all))
+	group := make([]calls.Call, len(all))
 	for i, in := range all {
 		if failure == nil {
 			fine[i] = 1
 		}
 		at := unsafe.Pointer(&fine[i])
-		calls[i] = Call{Comm: in.c, Kind: CallAllReduce, Type: datatype.Uint8, Op: datatype.Min, Count: 1, Send: at, Recv: at}
+		group[i] = calls.Call{Comm: in.c, Kind: calls.AllReduce, Type: datatype.Uint8, Op: datatype.Min, Count: 1, Send: at, Recv: at}
 	}
-	err := Run(calls)
+	err := Run(group)
 	return err == nil && !slices.Contains(fine, 0), err
 }
 
 // makeOthers makes the communicators of the other library, in one group.
 func makeOthers(all []*interposer, lib other.Library) error {
 	ids, failure := drawIDs(all, lib)
-	calls := make([]Call, len(all))
+	group := make([]calls.Call, len(all))
 	for i, in := range all {
 		at := unsafe.Pointer(&ids[i][0])
-		calls[i] = Call{Comm: in.c, Kind: CallBroadcast, Type: datatype.Uint8, Count: uint64(len(ids[i]) * other.IDBytes), Send: at, Recv: at}
+		group[i] = calls.Call{Comm: in.c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: uint64(len(ids[i]) * other.IDBytes), Send: at, Recv: at}
 	}
-	if err := Run(calls); err != nil || failure != nil {
+	if err := Run(group); err != nil || failure != nil {
 		return errors.Join(failure, err)
 	}
 	var inits []other.Init
@@ -192,7 +194,7 @@ func drawIDs(all []*interposer, lib other.Library) (ids [][]otherID, failure err
 }
 
 // laneName is what the other library's communicator of a lane is called there.
-func laneName(c *Comm, j int) string {
+func laneName(c *comm.Core, j int) string {
 	if opticalOf(c) == nil {
 		return "lightpath"
 	}

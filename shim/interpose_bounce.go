@@ -4,13 +4,14 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/schedule"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
 
 // buffers finds out where the script's input and output are.
 func (p *issuing) buffers() error {
 	call := p.call
-	send, recv := call.extents()
+	send, recv := call.Extents()
 	for _, b := range [...]struct {
 		name string
 		at   unsafe.Pointer
@@ -18,12 +19,12 @@ func (p *issuing) buffers() error {
 		host *bool
 	}{{"sendbuff", call.Send, send, &p.bounced.send}, {"recvbuff", call.Recv, recv, &p.bounced.recv}} {
 		if p.in.gdr == nil {
-			if err := call.reached(b.name, b.at, b.size); err != nil {
+			if err := mustReach(call, b.name, b.at, b.size); err != nil {
 				return err
 			}
 			continue
 		}
-		place, err := call.located(b.name, b.at, b.size)
+		place, err := locate(call, b.name, b.at, b.size)
 		if err != nil {
 			return err
 		}
@@ -55,8 +56,8 @@ func (b bouncedCopy) put(s device.Stream) error {
 }
 
 // measure finds out how much memory that takes.
-func (b *bounced) measure(call *Call, send, recv int64) {
-	b.together, _ = call.overlap(send, recv)
+func (b *bounced) measure(call *calls.Call, send, recv int64) {
+	b.together, _ = call.Overlap(send, recv)
 	switch {
 	case !b.send && !b.recv:
 	case b.together:
@@ -75,7 +76,7 @@ func (b *bounced) measure(call *Call, send, recv int64) {
 // bounce has the script work in the memory at a place.
 func (p *issuing) bounce(at unsafe.Pointer) {
 	b, call := &p.bounced, p.call
-	send, recv := call.extents()
+	send, recv := call.Extents()
 	if b.send {
 		to := at
 		if b.together && uintptr(call.Send) > uintptr(call.Recv) {

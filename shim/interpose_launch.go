@@ -9,7 +9,10 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 	"lightpath/shim/other"
 )
 
@@ -47,7 +50,7 @@ type lastLaunch struct {
 	set     bool
 }
 
-func (l *launching) setUp(c *Comm, lanes int) {
+func (l *launching) setUp(c *comm.Core, lanes int) {
 	l.peers, _ = device.Active().(device.Peers)
 	l.streams, l.joints = make([]device.Stream, lanes), make([]device.Event, lanes)
 	l.cross.setUp(c, lanes)
@@ -57,7 +60,7 @@ func (l *launching) setUp(c *Comm, lanes int) {
 type issuing struct {
 	in      *interposer
 	e       *scripted
-	call    *Call
+	call    *calls.Call
 	capture device.Capture
 	bases   [program.Area + 1]unsafe.Pointer
 	scale   device.Scale
@@ -69,12 +72,7 @@ type issuing struct {
 }
 
 // interpose puts calls that are interposed on their streams, one after another, and returns.
-func interpose(calls []Call) error {
-	for i := range calls {
-		if err := Check(&calls[i]); err != nil {
-			return err
-		}
-	}
+func interpose(calls []calls.Call) error {
 	for i := range calls {
 		in := interposerOf(calls[i].Comm)
 		e, err := in.of(&calls[i])
@@ -82,7 +80,7 @@ func interpose(calls []Call) error {
 			return err
 		}
 		if e.script == nil {
-			return calls[i].misuse(errors.New("it is not interposed"))
+			return calls[i].Misuse(errors.New("it is not interposed"))
 		}
 		if err := in.enqueue(e, &calls[i]); err != nil {
 			return err
@@ -92,7 +90,7 @@ func interpose(calls []Call) error {
 }
 
 // enqueue puts a call's script on its stream. Hot path without circuits: it allocates nothing once a shape is known.
-func (in *interposer) enqueue(e *scripted, call *Call) error {
+func (in *interposer) enqueue(e *scripted, call *calls.Call) error {
 	in.launch.Lock()
 	defer in.launch.Unlock()
 	in.check()
@@ -155,14 +153,14 @@ func (p *issuing) prepare() (err error) {
 	return err
 }
 
-// reached refuses a buffer that a device cannot reach where it is.
-func (c *Call) reached(name string, at unsafe.Pointer, size int64) error {
+// mustReach refuses a buffer that a device cannot reach where it is.
+func mustReach(c *calls.Call, name string, at unsafe.Pointer, size int64) error {
 	if size == 0 {
 		return nil
 	}
-	place, err := c.located(name, at, size)
+	place, err := locate(c, name, at, size)
 	if err == nil && place.Kind == device.Host {
-		err = c.invalid("%s %p is memory that no device reaches: who executes the call takes device memory, managed memory and page-locked memory", name, at)
+		err = c.Invalid("%s %p is memory that no device reaches: who executes the call takes device memory, managed memory and page-locked memory", name, at)
 	}
 	return err
 }
@@ -177,7 +175,7 @@ func (p *issuing) operator() error {
 	case datatype.Avg:
 		p.op = datatype.Sum
 		p.scale, p.divisor = device.Average(call.Type, n)
-	case OpPreMulSum:
+	case calls.OpPreMulSum:
 		p.op = datatype.Sum
 		place, err := device.Active().Locate(call.Scalar)
 		if err != nil {
@@ -185,7 +183,7 @@ func (p *issuing) operator() error {
 		}
 		p.scale.Set = true
 		if place.Kind == device.Host {
-			copy(p.scale.Factor[:], bytesOf(call.Scalar, int64(call.Type.Size())))
+			copy(p.scale.Factor[:], memory.Bytes(call.Scalar, int64(call.Type.Size())))
 		} else {
 			p.scale.At = call.Scalar
 		}
@@ -433,7 +431,7 @@ func (p *issuing) exchange(b *program.Batch, s device.Stream) error {
 
 // divide makes averages of sums of integers.
 func (p *issuing) divide() error {
-	_, recv := p.call.extents()
+	_, recv := p.call.Extents()
 	if p.divisor <= 1 || recv == 0 {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
-	"lightpath/shim/control"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/other"
@@ -77,13 +77,13 @@ func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
 func TestInterposeAllocatesNothing(t *testing.T) {
 	const count = 1000
 	g, w, lib := interposedWorld(t, 3)
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		at := g.Memory(r, 4*count)
-		calls = append(calls, Call{Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Op: datatype.Avg, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]})
+		group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Op: datatype.Avg, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]})
 	}
 	launch := func() {
-		if err := Run(calls); err != nil {
+		if err := Run(group); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range w.comms {
@@ -110,16 +110,16 @@ func TestInterposes(t *testing.T) {
 	g, w, _ := interposedWorld(t, 2)
 	at := g.Memory(0, 4096)
 	for _, c := range []struct {
-		kind  CallKind
+		kind  calls.Kind
 		count uint64
 		want  bool
-	}{{CallAllReduce, 10, true}, {CallAllReduce, 0, false}, {CallBroadcast, 10, false}, {CallSend, 10, false}} {
-		yes, err := Interposes(&Call{Comm: w.comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count, Send: at, Recv: at, Stream: g.streams[0][0]})
+	}{{calls.AllReduce, 10, true}, {calls.AllReduce, 0, false}, {calls.Broadcast, 10, false}, {calls.Send, 10, false}} {
+		yes, err := Interposes(&calls.Call{Comm: w.comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count, Send: at, Recv: at, Stream: g.streams[0][0]})
 		if err != nil || yes != c.want {
 			t.Errorf("%v of %d: %v, %v", c.kind, c.count, yes, err)
 		}
 	}
-	if _, err := Interposes(&Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := Interposes(&calls.Call{Comm: w.comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("recvbuff is NULL: %v", err)
 	}
 }
@@ -135,26 +135,5 @@ func TestInterposerBreaks(t *testing.T) {
 	<-w.comms[0].FailedChan()
 	for lib.aborted.Load() < 2 {
 		runtime.Gosched()
-	}
-}
-
-// TestShapeCodec: what leaders are asked for survives, and strangers' shapes are refused.
-func TestShapeCodec(t *testing.T) {
-	s := shape{kind: CallReduce, typ: datatype.Float16, root: 3, count: 1 << 40}
-	got, err := decodeShape(appendShape(nil, s), 4)
-	if err != nil || got != s {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for name, b := range map[string][]byte{
-		"short":   appendShape(nil, s)[1:],
-		"root":    appendShape(nil, shape{kind: CallReduce, root: 4, count: 1}),
-		"kind":    appendShape(nil, shape{kind: CallSend, count: 1}),
-		"type":    appendShape(nil, shape{typ: datatype.NumTypes, count: 1}),
-		"nothing": appendShape(nil, shape{}),
-		"count":   appendShape(nil, shape{count: 1 << 63}),
-	} {
-		if _, err := decodeShape(b, 4); !errors.Is(err, control.ErrMessage) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

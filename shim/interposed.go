@@ -2,16 +2,16 @@ package shim
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
-	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/plans"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 )
@@ -21,20 +21,20 @@ type scripted struct {
 	script    *program.Script // nil: they are not
 	plan      *agreedPlan     // nil without circuits
 	algorithm string
-	entry     *entry // for the flight recorder and the errors of those on circuits
+	entry     *dispatch.Entry // for the flight recorder and the errors of those on circuits
 }
 
 // Interposes tells whether a call on a stream is executed as sends and receives of the other library, and has what that takes
 // ready. It depends on the call and on what all ranks share; the first call of a shape may wait for its plan, and for nothing
 // else. An error is that of the call.
-func Interposes(call *Call) (bool, error) {
+func Interposes(call *calls.Call) (bool, error) {
 	if call.Comm == nil || !interposerOf(call.Comm).forOther() {
 		return false, nil
 	}
-	if err := Check(call); err != nil {
+	if err := calls.Check(call); err != nil {
 		return false, err
 	}
-	if call.Kind >= NumCallKinds || call.Kind.p2p() || call.Count == 0 {
+	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Count == 0 {
 		return false, nil
 	}
 	e, err := interposerOf(call.Comm).of(call)
@@ -42,13 +42,9 @@ func Interposes(call *Call) (bool, error) {
 }
 
 // of returns how a call that has been checked is interposed.
-func (in *interposer) of(call *Call) (*scripted, error) {
-	inPlace, err := call.check()
-	if err != nil {
-		return nil, err
-	}
-	s := shapeOf(call, inPlace)
-	s.wish = wish{}
+func (in *interposer) of(call *calls.Call) (*scripted, error) {
+	s := calls.ShapeOf(call)
+	s.Request = calls.Request{}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if e := in.table[s]; e != nil {
@@ -58,7 +54,7 @@ func (in *interposer) of(call *Call) (*scripted, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(in.table) >= maxPrograms {
+	if len(in.table) >= dispatch.MaxPrograms {
 		clear(in.table)
 	}
 	in.table[s] = e
@@ -66,12 +62,12 @@ func (in *interposer) of(call *Call) (*scripted, error) {
 }
 
 // make makes the script of a shape. A shape without one is passed through, and the log says why.
-func (in *interposer) make(s shape) (*scripted, error) {
+func (in *interposer) make(s calls.Shape) (*scripted, error) {
 	c := in.c
-	coll := kinds[s.kind].collective
+	coll := calls.Kinds[s.Kind].Collective
 	args := program.Args{
-		Rank: c.Rank, Planes: len(in.comms), Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
-		Scale: kernelsOf(&s, c.Ranks).scale != nil,
+		Rank: c.Rank, Planes: len(in.comms), Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
+		Scale: calls.KernelsOf(&s, c.Ranks).Scale != nil,
 	}
 	e := &scripted{}
 	var plan *plans.Plan
@@ -89,33 +85,33 @@ func (in *interposer) make(s shape) (*scripted, error) {
 		}
 		e.plan, plan, args.Problem, args.StepOf = a, a.plan, a.problem, a.stepOf
 	}
-	col, err := buildSchedule(&s, c.Ranks, opticalOf(c) != nil, c.Cfg, in.site.pods)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, opticalOf(c) != nil, c.Cfg, in.site.pods)
 	if err != nil {
 		return nil, err
 	}
-	p, err := program.Lower(col.sched, plan, args)
+	p, err := program.Lower(col.Steps, plan, args)
 	if err == nil {
 		e.script, err = program.NewScript(p)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.kind, col.algorithm, err)
+		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, col.Algorithm, err)
 	}
-	e.algorithm, e.entry = col.algorithm, &entry{prog: p, algorithm: col.algorithm, plan: plan}
+	e.algorithm, e.entry = col.Algorithm, &dispatch.Entry{Prog: p, Algorithm: col.Algorithm, Plan: plan}
 	how := "interposed"
 	if in.gdr != nil {
 		how = gdrAlgorithm
 	}
 	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s, algorithm %s, %d groups of messages",
-		c.Rank, s.kind, s.count, s.typ, s.root, how, col.algorithm, len(e.script.Batches))
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, how, col.Algorithm, len(e.script.Batches))
 	return e, nil
 }
 
-func (in *interposer) passed(s shape, why string) *scripted {
+func (in *interposer) passed(s calls.Shape, why string) *scripted {
 	how := "passed to the other library"
 	if in.gdr != nil {
 		how = "staged through host memory"
 	}
-	in.c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.Rank, s.kind, s.count, s.typ, s.root, how, why)
+	in.c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.Rank, s.Kind, s.Count, s.Type, s.Root, how, why)
 	return &scripted{}
 }
 
@@ -136,11 +132,11 @@ type plannedScript struct {
 }
 
 // plan returns the plan of a shape, or why there is none.
-func (in *interposer) plan(s shape) (a *agreedPlan, why string, err error) {
+func (in *interposer) plan(s calls.Shape) (a *agreedPlan, why string, err error) {
 	c := in.c
 	s = planShape(s)
 	in.asking.number++
-	m := &control.Message{Kind: control.MsgPlanAsk, Seq: in.asking.number, Body: appendShape(nil, s)}
+	m := &control.Message{Kind: control.MsgPlanAsk, Seq: in.asking.number, Body: calls.AppendShape(nil, &s)}
 	if err := c.Star.ToLeader(m); err != nil {
 		return nil, "", c.Fail(err)
 	}
@@ -176,7 +172,7 @@ func (in *interposer) plan(s shape) (a *agreedPlan, why string, err error) {
 }
 
 // handlePlans has the leader say which plan a shape has, and ranks take its answers.
-func handlePlans(c *Comm) {
+func handlePlans(c *comm.Core) {
 	c.HandleAtLeader(control.MsgPlanAsk, func(m *control.Message) {
 		if in := interposerOf(c); in != nil {
 			go in.answer(m)
@@ -200,7 +196,7 @@ func (in *interposer) answered(m *control.Message) {
 // answer plans for a rank that asks. Leader only, on a goroutine of its own.
 func (in *interposer) answer(m *control.Message) {
 	reply := &control.Message{Kind: control.MsgPlanTold, Seq: m.Seq}
-	s, err := decodeShape(m.Body, in.c.Ranks)
+	s, err := calls.DecodeShape(m.Body, in.c.Ranks)
 	if err != nil {
 		in.c.Spread(err)
 		return
@@ -218,14 +214,14 @@ func (in *interposer) answer(m *control.Message) {
 }
 
 // known returns what the leader has answered for a shape, nil where nobody has asked.
-func (in *interposer) known(s shape) *plannedScript {
+func (in *interposer) known(s calls.Shape) *plannedScript {
 	p, _ := in.asking.made.Load(s)
 	known, _ := p.(*plannedScript)
 	return known
 }
 
 // planned returns the leader's plan of a shape, which it makes once.
-func (in *interposer) planned(s shape) *plannedScript {
+func (in *interposer) planned(s calls.Shape) *plannedScript {
 	in.asking.planning.Lock()
 	defer in.asking.planning.Unlock()
 	if p := in.known(s); p != nil {
@@ -245,7 +241,7 @@ func (in *interposer) planned(s shape) *plannedScript {
 }
 
 // solve makes the plan of a shape on all planes, or finds it in the cache.
-func (in *interposer) solve(s shape) (*agreedPlan, error) {
+func (in *interposer) solve(s calls.Shape) (*agreedPlan, error) {
 	f, err := in.site.family(s, len(in.comms), nil)
 	if err != nil {
 		return nil, err
@@ -260,22 +256,4 @@ func (in *interposer) solve(s shape) (*agreedPlan, error) {
 	}
 	r := job.run(context.Background())
 	return r.plan, r.err
-}
-
-// appendShape encodes what a plan depends on, for the leader: kind, type, root, count, little endian.
-func appendShape(b []byte, s shape) []byte {
-	b = append(b, byte(s.kind), byte(s.typ))
-	b = binary.LittleEndian.AppendUint32(b, uint32(s.root))
-	return binary.LittleEndian.AppendUint64(b, s.count)
-}
-
-func decodeShape(b []byte, ranks int) (s shape, err error) {
-	if len(b) != 14 {
-		return s, fmt.Errorf("%w: shape of %d bytes", control.ErrMessage, len(b))
-	}
-	s = shape{kind: CallKind(b[0]), typ: datatype.Type(b[1]), root: int32(binary.LittleEndian.Uint32(b[2:])), count: binary.LittleEndian.Uint64(b[6:])}
-	if s.kind >= NumCallKinds || s.kind.p2p() || !s.typ.Valid() || s.root < 0 || int(s.root) >= ranks || s.count == 0 || s.count > math.MaxInt64/uint64(8*ranks) {
-		return s, fmt.Errorf("%w: shape of %v", control.ErrMessage, s.kind)
-	}
-	return s, nil
 }

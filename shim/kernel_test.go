@@ -15,6 +15,7 @@ import (
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
 	"lightpath/shim/planeset"
 	"lightpath/shim/result"
 	"lightpath/shim/settings"
@@ -134,7 +135,7 @@ func skippedDrainInTheKernel(t *testing.T) bool {
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
 	w := newWorld(t, 4)
-	errs := w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<18))}) })
+	errs := w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1<<18))}) })
 	if len(lost()) == 0 {
 		none(t, errs)
 		return false

@@ -46,7 +46,7 @@ const NoColor = -1
 
 // Origin is where a communicator comes from.
 type Origin struct {
-	Parent     *Comm
+	Parent     *comm.Core
 	How        How
 	Color, Key int   // BySplit: Color NoColor or from 0 on; ranks are ordered by (Key, rank)
 	Exclude    []int // ByShrink: ranks of the parent
@@ -109,7 +109,7 @@ func (o *Origin) check() error {
 
 // parental reports why nothing can come from a communicator. One that was revoked, here or
 // elsewhere, can still be split and shrunk, one that has failed shrunk with Abort.
-func parental(c *Comm, o *Origin) error {
+func parental(c *comm.Core, o *Origin) error {
 	err := c.Usable()
 	shrink := o.How == ByShrink
 	switch {
@@ -161,7 +161,7 @@ func (k *kinship) spend(id *UniqueID) {
 
 // GrowID makes the id by which others join the next communicator that grows out of this one.
 // There is one at a time, and each is good for one use.
-func GrowID(c *Comm) (UniqueID, error) {
+func GrowID(c *comm.Core) (UniqueID, error) {
 	if err := c.Usable(); err != nil {
 		return UniqueID{}, err
 	}
@@ -246,7 +246,7 @@ func (k *kinship) answer(m *control.Message) {
 // agreeWithParent asks the parent's leader for birth number seq of c, and returns what it has decided
 // with everyone. It ends with the communicator that is made, with the parent, and where the
 // parent was healthy with its failure.
-func agreeWithParent(c *Comm, seq uint64, ask *kinAsk) (*kinAnswer, error) {
+func agreeWithParent(c *comm.Core, seq uint64, ask *kinAsk) (*kinAnswer, error) {
 	o := birthOf(c).args.From
 	p := o.Parent
 	body, err := json.Marshal(ask)

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 )
 
 // onCircuits tells how many of a communicator's programs run on circuits.
 func onCircuits(c *Comm) (n int) {
-	for _, e := range hostOf(c).programs.table {
-		if e.plan != nil {
+	for _, e := range hostOf(c).programs.Programs {
+		if e.Plan != nil {
 			n++
 		}
 	}
@@ -67,10 +68,10 @@ func TestCircuitsToOutside(t *testing.T) {
 	w := newWorld(t, 4)
 	rng := rand.New(rand.NewPCG(6, 6))
 	for _, k := range []collectiveCase{
-		{kind: CallBroadcast, typ: datatype.Int32, count: 2000},
-		{kind: CallReduce, typ: datatype.Int32, count: 2000, root: 1},
+		{kind: calls.Broadcast, typ: datatype.Int32, count: 2000},
+		{kind: calls.Reduce, typ: datatype.Int32, count: 2000, root: 1},
 	} {
-		ring := collectiveCase{kind: CallReduceScatter, typ: datatype.Int32, count: 2000}
+		ring := collectiveCase{kind: calls.ReduceScatter, typ: datatype.Int32, count: 2000}
 		if err := ring.run(w, rng); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 )
 
@@ -16,7 +17,7 @@ func sums(c *Comm) error {
 	for i := range mem {
 		mem[i] = float32(c.Rank + i)
 	}
-	if err := Run([]Call{allReduce(c, mem)}); err != nil {
+	if err := Run([]calls.Call{allReduce(c, mem)}); err != nil {
 		return err
 	}
 	n := c.Ranks
@@ -327,7 +328,7 @@ func TestRevoke(t *testing.T) {
 	w := newWorld(t, 3)
 	waiting := make(chan error, 2)
 	for _, c := range w.comms[:2] {
-		go func() { waiting <- Run([]Call{allReduce(c, make([]float32, 100))}) }()
+		go func() { waiting <- Run([]calls.Call{allReduce(c, make([]float32, 100))}) }()
 	}
 	time.Sleep(20 * time.Millisecond)
 	if err := w.comms[1].Revoke(); err != nil {
@@ -372,7 +373,7 @@ func TestSuspend(t *testing.T) {
 	w.must((*Comm).Suspend)
 	wantError(t, sums(w.comms[0]), errdefs.ErrInvalidUsage, "suspended")
 	wantError(t, w.comms[0].Suspend(), errdefs.ErrInvalidUsage, "suspended")
-	if hostOf(w.comms[0]).programs.table != nil || hostOf(w.comms[0]).scratch != nil {
+	if hostOf(w.comms[0]).programs.Programs != nil || hostOf(w.comms[0]).scratch != nil {
 		t.Error("memory is kept")
 	}
 	w.must((*Comm).Resume)

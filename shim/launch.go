@@ -7,8 +7,11 @@ import (
 	"sync"
 	"unsafe"
 
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
 )
 
 // launch is calls of one communicator that run when its stream comes to them. On the stream come, for each step of its script: copies of what
@@ -48,24 +51,24 @@ var groups = sync.Pool{New: func() any { return new(group) }}
 
 // onStreams tells whether a group belongs on streams: one of its calls has a stream or device memory.
 // Hot path for communicators without a device.
-func onStreams(calls []Call) (bool, error) {
+func onStreams(calls []calls.Call) (bool, error) {
 	for i := range calls {
 		call := &calls[i]
-		if call.Comm == nil || onDeviceOf(call.Comm) == nil {
+		if onDeviceOf(call.Comm) == nil {
 			continue // whose stream must be 0
 		}
 		if call.Stream != 0 {
 			return true, nil
 		}
-		if on, err := call.onDevice(); on || err != nil {
+		if on, err := callOnDevice(call); on || err != nil {
 			return on, err
 		}
 	}
 	return false, nil
 }
 
-// onDevice tells whether the call has device memory. Where all of it is the host's, it refuses what nobody has.
-func (c *Call) onDevice() (bool, error) {
+// callOnDevice tells whether the call has device memory. Where all of it is the host's, it refuses what nobody has.
+func callOnDevice(c *calls.Call) (bool, error) {
 	for _, p := range [...]unsafe.Pointer{c.Send, c.Recv, c.Scalar} {
 		if p == nil {
 			continue
@@ -75,27 +78,19 @@ func (c *Call) onDevice() (bool, error) {
 			return err == nil, err
 		}
 	}
-	if c.Kind.oneSided() {
+	if c.Kind.OneSided() {
 		return false, nil
 	}
-	if err := Check(c); err != nil {
+	send, recv := c.Extents()
+	if err := mustBeReadable(c, "sendbuff", c.Send, send); err != nil {
 		return false, err
 	}
-	send, recv := c.extents()
-	if err := c.mapped("sendbuff", c.Send, send); err != nil {
-		return false, err
-	}
-	return false, c.mapped("recvbuff", c.Recv, recv)
+	return false, mustBeReadable(c, "recvbuff", c.Recv, recv)
 }
 
 // enqueue puts a group on its streams and returns: it runs when they come to it. All calls are checked before any
 // has an effect. Hot path: groups of shapes seen before allocate nothing.
-func enqueue(calls []Call) error {
-	for i := range calls {
-		if err := Check(&calls[i]); err != nil {
-			return err
-		}
-	}
+func enqueue(calls []calls.Call) error {
 	g := groups.Get().(*group)
 	err := g.divide(calls)
 	if err == nil {
@@ -120,11 +115,11 @@ func enqueue(calls []Call) error {
 func launchesBySerial(a, b *launch) int { return bySerial(a.comm, b.comm) }
 
 // divide makes a launch of each communicator's calls.
-func (g *group) divide(calls []Call) error {
+func (g *group) divide(calls []calls.Call) error {
 	for i := range calls {
 		call := &calls[i]
 		if onDeviceOf(call.Comm) == nil {
-			return call.invalid("the group has calls on streams, and this communicator has no device")
+			return call.Invalid("the group has calls on streams, and this communicator has no device")
 		}
 		k := slices.IndexFunc(g.launches, func(l *launch) bool { return l.comm == call.Comm })
 		if k < 0 {
@@ -160,11 +155,11 @@ func (l *launch) forget() {
 }
 
 // take adds a call to the launch.
-func (l *launch) take(call *Call) error {
+func (l *launch) take(call *calls.Call) error {
 	if !slices.Contains(l.streams, call.Stream) {
 		l.streams = append(l.streams, call.Stream)
 	}
-	where, err := call.staged()
+	where, err := stagedOf(call)
 	if err != nil {
 		return err
 	}
@@ -185,7 +180,7 @@ func (l *launch) takeScalar(i int) error {
 	}
 	switch {
 	case place.Kind == device.Memory && place.Device != l.comm.Device:
-		return call.invalid("the operator's scalar is memory of device %d, the communicator is of device %d", place.Device, l.comm.Device)
+		return call.Invalid("the operator's scalar is memory of device %d, the communicator is of device %d", place.Device, l.comm.Device)
 	case place.Kind >= device.Managed:
 		l.scalars = append(l.scalars, scalarAt{call: i, device: call.Scalar})
 	case place.Kind == device.Host:
@@ -194,7 +189,7 @@ func (l *launch) takeScalar(i int) error {
 		}
 		own := l.copies[l.owned]
 		l.owned++
-		copy(own[:], bytesOf(call.Scalar, int64(call.Type.Size())))
+		copy(own[:], memory.Bytes(call.Scalar, int64(call.Type.Size())))
 		call.Scalar = unsafe.Pointer(own)
 	}
 	return nil
@@ -268,7 +263,7 @@ func (g *group) capturing() (first device.Capture, err error) {
 var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w", errdefs.ErrInvalidUsage)
 
 // capturing checks a stream for the communicator's calls, and returns the graph that it is captured into.
-func capturing(c *Comm, s device.Stream) (device.Capture, error) {
+func capturing(c *comm.Core, s device.Stream) (device.Capture, error) {
 	on, err := enterStream(c, s)
 	if err != nil {
 		return device.Capture{}, err
@@ -278,7 +273,7 @@ func capturing(c *Comm, s device.Stream) (device.Capture, error) {
 }
 
 // capturingOn is capturing for a stream that has been entered, and is on a device.
-func capturingOn(c *Comm, on int, s device.Stream) (device.Capture, error) {
+func capturingOn(c *comm.Core, on int, s device.Stream) (device.Capture, error) {
 	if on != c.Device {
 		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.Device, errdefs.ErrInvalidArgument)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
@@ -15,7 +16,7 @@ import (
 // and it compares what stalled ranks are doing. Tickets are handled one at a time on the
 // leader's own goroutine, where they may wait for planes; stall reports at once.
 type leader struct {
-	c       *Comm
+	c       *comm.Core
 	inbox   chan *control.Message
 	stop    chan struct{}
 	stopped chan struct{} // closed when the goroutine has ended
@@ -45,7 +46,7 @@ type stall struct {
 	known bool
 }
 
-func newLeader(c *Comm) *leader {
+func newLeader(c *comm.Core) *leader {
 	l := &leader{
 		c: c, inbox: make(chan *control.Message, 4*c.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
 		last: make([]uint64, c.Ranks),
@@ -55,7 +56,7 @@ func newLeader(c *Comm) *leader {
 }
 
 // handleStalls has ranks answer what they have called, and the leader compare what stalled ranks are doing.
-func handleStalls(c *Comm) {
+func handleStalls(c *comm.Core) {
 	c.Handle(control.MsgQuery, func(m *control.Message) {
 		if sh, ok := flightOf(c).find(m.Seq); ok {
 			reportShape(c, control.MsgState, m.Seq, &sh)
@@ -67,7 +68,7 @@ func handleStalls(c *Comm) {
 }
 
 // handleTickets has the leader's goroutine handle what is about tickets.
-func handleTickets(c *Comm) {
+func handleTickets(c *comm.Core) {
 	for _, kind := range []control.Kind{control.MsgWant, control.MsgDone, control.MsgPlanReq, control.MsgRow} {
 		c.HandleAtLeader(kind, func(m *control.Message) { leaderOf(c).post(m) })
 	}

@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/ocsctl/kernel/kerneltest"
 	"lightpath/ocsctl/kernel/loss"
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 )
 
@@ -79,7 +80,7 @@ func (r lossyRank) do(line string) error {
 	case "exchange":
 		return r.exchange()
 	case "narrow":
-		return Run([]Call{allReduce(r.narrow, make([]float32, 1<<18))})
+		return Run([]calls.Call{allReduce(r.narrow, make([]float32, 1<<18))})
 	case "limited": // time passes only from here on, however long it has taken to come here
 		var err error
 		if limit, err = time.ParseDuration(rest); err != nil {
@@ -139,7 +140,7 @@ func (r lossyRank) reduce() error {
 	for i := range buf {
 		buf[i] = float32(rank + i%64)
 	}
-	if err := Run([]Call{allReduce(r.wide, buf)}); err != nil {
+	if err := Run([]calls.Call{allReduce(r.wide, buf)}); err != nil {
 		return err
 	}
 	for i, v := range buf {
@@ -157,8 +158,8 @@ func (r lossyRank) exchange() error {
 	for i := range out {
 		out[i] = float32(rank + 100*(i/heldCount) + i%16)
 	}
-	if err := Run([]Call{{
-		Comm: r.wide, Kind: CallAllToAll, Type: datatype.Float32, Count: heldCount,
+	if err := Run([]calls.Call{{
+		Comm: r.wide, Kind: calls.AllToAll, Type: datatype.Float32, Count: heldCount,
 		Send: unsafe.Pointer(unsafe.SliceData(out)), Recv: unsafe.Pointer(unsafe.SliceData(in)),
 	}}); err != nil {
 		return err

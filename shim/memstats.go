@@ -26,7 +26,7 @@ const (
 )
 
 // MemStats answers a question about the communicator's memory. It waits for a call in progress.
-func MemStats(c *Comm, s MemStat) (uint64, error) {
+func MemStats(c *comm.Core, s MemStat) (uint64, error) {
 	if life := c.Life(); life != comm.Alive && life != comm.Suspended {
 		return 0, c.Usable()
 	}
@@ -62,12 +62,12 @@ func MemStats(c *Comm, s MemStat) (uint64, error) {
 func (r *runner) bytes() uint64 {
 	const op, segment = uint64(unsafe.Sizeof(program.Op{})), uint64(unsafe.Sizeof(program.Segment{}))
 	sum := uint64(cap(r.scratch))
-	for _, e := range r.programs.table {
-		if e.prog == nil {
+	for _, e := range r.programs.Programs {
+		if e.Prog == nil {
 			continue
 		}
-		for i := range e.prog.Ops {
-			o := &e.prog.Ops[i]
+		for i := range e.Prog.Ops {
+			o := &e.Prog.Ops[i]
 			sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + uint64(cap(o.Deps))*uint64(unsafe.Sizeof(program.None))
 		}
 	}

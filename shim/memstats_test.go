@@ -3,6 +3,7 @@ package shim
 import (
 	"testing"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 )
 
@@ -22,7 +23,7 @@ func TestMemStats(t *testing.T) {
 	if stat(MemSuspend) != 0 || stat(MemPersist) < 4096 || stat(MemSuspended) != 0 {
 		t.Errorf("at first: %d %d %d", stat(MemSuspend), stat(MemPersist), stat(MemSuspended))
 	}
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) })
 	if n := stat(MemSuspend); n == 0 || stat(MemTotal) != n+stat(MemPersist) {
 		t.Errorf("after a call: %d of %d", n, stat(MemTotal))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
@@ -27,7 +28,7 @@ func TestMSCCLFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, kind := range oracleKinds {
-			f, err := f.As(kinds[kind].collective)
+			f, err := f.As(calls.Kinds[kind].Collective)
 			if err != nil || !strings.HasPrefix(filepath.Base(path), f.Collective.String()) {
 				continue
 			}
@@ -43,9 +44,9 @@ func TestMSCCLFiles(t *testing.T) {
 						}
 					}
 				}
-				for _, e := range hostOf(w.comms[0]).programs.table {
-					if e.algorithm != f.Identity() {
-						t.Errorf("ran %s", e.algorithm)
+				for _, e := range hostOf(w.comms[0]).programs.Programs {
+					if e.Algorithm != f.Identity() {
+						t.Errorf("ran %s", e.Algorithm)
 					}
 				}
 			})
@@ -58,7 +59,7 @@ func TestMSCCLOtherRanks(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+"allreduce-ring-3.xml")
 	w := newWorld(t, 2)
-	k := collectiveCase{kind: CallAllReduce, typ: datatype.Int32, count: 7}
+	k := collectiveCase{kind: calls.AllReduce, typ: datatype.Int32, count: 7}
 	if err := k.run(w, rand.New(rand.NewPCG(3, 4))); err != nil {
 		t.Error(err)
 	}

@@ -9,8 +9,9 @@ import (
 	"time"
 	"unsafe"
 
-	"lightpath/collectives/datatype"
 	"lightpath/collectives/exec"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
@@ -26,25 +27,13 @@ import (
 // connection from the source to the target's door, in order, where a goroutine of the target receives
 // into the window and counts (sidelink.go, sideserve.go).
 
-// The kinds of one-sided calls, beyond those that take both ends. Their values too are shared with
-// cgo/front. Of a put, Send, Count and Type say what, Peer, Window and Offset where to; of a wait,
-// Count is how many signals of Peer.
-const (
-	CallPutSignal CallKind = NumCallKinds + iota
-	CallSignal
-	CallWaitSignal
-	endOfCallKinds
-)
-
 // signalBytes is a signal's counter.
 const signalBytes = 8
-
-func (k CallKind) oneSided() bool { return k >= CallPutSignal && k < endOfCallKinds }
 
 // oneSided is a rank's part in one-sided calls. What sources use is guarded by the communicator's
 // lock; what targets use by mu.
 type oneSided struct {
-	c     *Comm
+	c     *comm.Core
 	links []*sideLink // to ranks that this one has written to
 	taken []uint64    // signals that waits have used up, by source
 
@@ -69,7 +58,7 @@ type ownWindow struct {
 	writers int // that are receiving into it
 }
 
-func newOneSided(c *Comm) *oneSided {
+func newOneSided(c *comm.Core) *oneSided {
 	s := &oneSided{
 		c: c, links: make([]*sideLink, c.Ranks), taken: make([]uint64, c.Ranks),
 		more: make(chan struct{}), conns: map[closer]bool{},
@@ -183,64 +172,18 @@ func (s *oneSided) count(source int) error {
 	return err
 }
 
-// checkOneSided is [Call.check] of a one-sided call.
-func (c *Call) checkOneSided() error {
-	n := c.Comm.Ranks
-	if c.Peer < 0 || int(c.Peer) >= n {
-		return c.invalid("peer %d is not a rank of 0..%d", c.Peer, n-1)
-	}
-	if c.Options != (Options{}) {
-		return c.invalid("one-sided calls have no options")
-	}
-	if err := c.checkStream(); err != nil {
-		return err
-	}
-	switch {
-	case c.Kind == CallSignal:
-		return nil
-	case c.Kind == CallWaitSignal && (c.Count < 1 || c.Count > 1<<31-1):
-		return c.invalid("opCnt %d is not positive", int64(c.Count))
-	case c.Kind == CallWaitSignal:
-		return nil
-	}
-	if c.Type.Size() == 0 {
-		return c.invalid("datatype %d is none", c.Type)
-	}
-	w, err := memory.Lookup(c.Comm, c.Window, true)
-	switch {
-	case err != nil:
-		return err
-	case c.Count > uint64(w.Size) || c.Offset > uint64(w.Size) || c.Offset+c.Count*uint64(c.Type.Size()) > uint64(w.Size):
-		return c.invalid("%d elements of %v at %d end beyond the window, of %d bytes", c.Count, c.Type, c.Offset, w.Size)
-	case c.Send == nil && c.Count > 0:
-		return c.invalid("localbuff is NULL")
-	}
-	return nil
-}
-
-// sidedDetail describes a one-sided call for messages.
-func sidedDetail(k CallKind, count uint64, typ datatype.Type, peer int32) string {
-	switch k {
-	case CallPutSignal:
-		return fmt.Sprintf("PutSignal(count %d, type %v, peer %d)", count, typ, peer)
-	case CallSignal:
-		return fmt.Sprintf("Signal(peer %d)", peer)
-	}
-	return fmt.Sprintf("WaitSignal(%d signals, peer %d)", count, peer)
-}
-
 // waitText says what an operation waits for.
 func (op *flown) waitText(w *exec.Wait) string {
-	if op.shape.kind.oneSided() {
+	if op.shape.Kind.OneSided() {
 		return fmt.Sprintf("signals of rank %d (%d of %d)", w.Peer, w.Done, w.Bytes)
 	}
 	return w.String()
 }
 
 // takeOneSided moves the one-sided calls of a group, which run before the others, to s.sided.
-func (s *session) takeOneSided(calls []Call) {
+func (s *session) takeOneSided(calls []calls.Call) {
 	for i := range calls {
-		if calls[i].Kind.oneSided() {
+		if calls[i].Kind.OneSided() {
 			s.sided = append(s.sided, calls[i])
 		}
 	}
@@ -250,7 +193,7 @@ func (s *session) takeOneSided(calls []Call) {
 	s.sidedFlights = slices.Grow(s.sidedFlights, len(s.sided))[:len(s.sided)]
 	clear(s.sidedFlights)
 	for i := range calls {
-		if !calls[i].Kind.oneSided() {
+		if !calls[i].Kind.OneSided() {
 			s.rest = append(s.rest, calls[i])
 		}
 	}
@@ -353,9 +296,9 @@ func (s *oneSided) have(source int) (uint64, error) {
 
 // try runs a call, or reports that signals that it waits for are still to come. Hot path: where the
 // window has been written to before it allocates nothing.
-func (s *oneSided) try(call *Call) (done bool, err error) {
+func (s *oneSided) try(call *calls.Call) (done bool, err error) {
 	peer := int(call.Peer)
-	if call.Kind == CallWaitSignal {
+	if call.Kind == calls.WaitSignal {
 		have, err := s.have(peer)
 		if err != nil || have < call.Count {
 			return false, err
@@ -367,14 +310,14 @@ func (s *oneSided) try(call *Call) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if call.Kind == CallSignal {
+	if call.Kind == calls.Signal {
 		return true, l.signal()
 	}
 	w, err := memory.Lookup(s.c, call.Window, true)
 	if err != nil {
 		return false, err
 	}
-	data := bytesOf(call.Send, int64(call.Count)*int64(call.Type.Size()))
+	data := memory.Bytes(call.Send, int64(call.Count)*int64(call.Type.Size()))
 	return true, l.put(w.Number, int64(call.Offset), data)
 }
 

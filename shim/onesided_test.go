@@ -15,6 +15,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem/memfile"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/flight"
 	"lightpath/shim/memory"
@@ -85,19 +86,19 @@ func (w *sideWorld) register(c *Comm) uint64 {
 	return h
 }
 
-func (w *sideWorld) put(c *Comm, peer int, offset uint64, data []byte) Call {
-	return Call{
-		Comm: c, Kind: CallPutSignal, Type: datatype.Uint8, Peer: int32(peer), Window: w.handles[c.Rank], Offset: offset,
+func (w *sideWorld) put(c *Comm, peer int, offset uint64, data []byte) calls.Call {
+	return calls.Call{
+		Comm: c, Kind: calls.PutSignal, Type: datatype.Uint8, Peer: int32(peer), Window: w.handles[c.Rank], Offset: offset,
 		Send: unsafe.Pointer(unsafe.SliceData(data)), Count: uint64(len(data)),
 	}
 }
 
-func sideSignalTo(c *Comm, peer int) Call {
-	return Call{Comm: c, Kind: CallSignal, Peer: int32(peer)}
+func sideSignalTo(c *Comm, peer int) calls.Call {
+	return calls.Call{Comm: c, Kind: calls.Signal, Peer: int32(peer)}
 }
 
-func signalsFrom(c *Comm, peer, count int) Call {
-	return Call{Comm: c, Kind: CallWaitSignal, Peer: int32(peer), Count: uint64(count)}
+func signalsFrom(c *Comm, peer, count int) calls.Call {
+	return calls.Call{Comm: c, Kind: calls.WaitSignal, Peer: int32(peer), Count: uint64(count)}
 }
 
 // TestOneSidedAllToAll: everyone writes to everyone, its own window included, over shared memory, over
@@ -133,7 +134,7 @@ func TestOneSidedAllToAll(t *testing.T) {
 func exchangeByPuts(w *sideWorld, c *Comm, round, block int) error {
 	n, me := c.Ranks, c.Rank
 	rng := func(from, to int) *rand.Rand { return rand.New(rand.NewPCG(uint64(round), uint64(from*n+to))) }
-	var puts, waits []Call
+	var puts, waits []calls.Call
 	for peer := range n {
 		data := make([]byte, block)
 		fillFrom(rng(me, peer), data)
@@ -150,7 +151,7 @@ func exchangeByPuts(w *sideWorld, c *Comm, round, block int) error {
 			return fmt.Errorf("round %d: what rank %d has put is not there", round, peer)
 		}
 	}
-	var barrier []Call
+	var barrier []calls.Call
 	for peer := range n {
 		barrier = append(barrier, sideSignalTo(c, peer))
 	}
@@ -189,17 +190,17 @@ func TestOneSidedOrder(t *testing.T) {
 						if i%3 == 1 {
 							p.Window = handles[0]
 						}
-						if err := Run([]Call{p}); err != nil {
+						if err := Run([]calls.Call{p}); err != nil {
 							return err
 						}
 						if i%slots == slots-1 {
-							if err := Run([]Call{signalsFrom(c, 1, 1)}); err != nil {
+							if err := Run([]calls.Call{signalsFrom(c, 1, 1)}); err != nil {
 								return err
 							}
 						}
 						continue
 					}
-					if err := Run([]Call{signalsFrom(c, 0, 1)}); err != nil {
+					if err := Run([]calls.Call{signalsFrom(c, 0, 1)}); err != nil {
 						return err
 					}
 					from := w.mem[1]
@@ -210,7 +211,7 @@ func TestOneSidedOrder(t *testing.T) {
 						return fmt.Errorf("signal %d came with %d", i, got)
 					}
 					if i%slots == slots-1 {
-						if err := Run([]Call{sideSignalTo(c, 0)}); err != nil {
+						if err := Run([]calls.Call{sideSignalTo(c, 0)}); err != nil {
 							return err
 						}
 					}
@@ -229,14 +230,14 @@ func TestOneSidedFromOneThread(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			const n = 3
 			w := newSideWorld(t, n, 4096, func(int) bool { return true })
-			var calls, own, puts []Call
+			var group, own, puts []calls.Call
 			out := make([][]byte, n)
 			for r, c := range w.comms {
 				out[r] = make([]byte, 1)
 				own = append(own, sideSignalTo(c, r), sideSignalTo(c, r))
 				puts = append(puts, w.put(c, (r+n-1)%n, 0, []byte{byte(10 + r)}))
-				calls = append(calls, Call{
-					Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 1,
+				group = append(group, calls.Call{
+					Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1,
 					Send: unsafe.Pointer(unsafe.SliceData(w.mem[r])), Recv: unsafe.Pointer(unsafe.SliceData(out[r])),
 				}, signalsFrom(c, (r+1)%n, 1), signalsFrom(c, r, 2))
 			}
@@ -245,7 +246,7 @@ func TestOneSidedFromOneThread(t *testing.T) {
 			if err := Run(own); err != nil {
 				t.Fatal(err)
 			}
-			if err := Run(append(append(puts[:n-1:n-1], calls...), puts[n-1])); err != nil {
+			if err := Run(append(append(puts[:n-1:n-1], group...), puts[n-1])); err != nil {
 				t.Fatal(err)
 			}
 			for r := range out {
@@ -262,31 +263,31 @@ func TestOneSidedRefused(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	c, data := w.comms[0], make([]byte, 4096)
 	for _, k := range []struct {
-		call Call
+		call calls.Call
 		says string
 	}{
 		{w.put(c, 2, 0, data), "peer 2"},
 		{w.put(c, 1, 1, data), "end beyond the window"},
 		{w.put(c, 1, 1<<63, data), "end beyond the window"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1 << 62, Type: datatype.Float64, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "end beyond the window"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Type: datatype.NumTypes, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "datatype"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Window: w.handles[0]}, "localbuff is NULL"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Window: w.handles[1], Send: unsafe.Pointer(&data[0])}, "another communicator"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Send: unsafe.Pointer(&data[0])}, "window 0x0 is not registered"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1 << 62, Type: datatype.Float64, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "end beyond the window"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Type: datatype.NumTypes, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "datatype"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.handles[0]}, "localbuff is NULL"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.handles[1], Send: unsafe.Pointer(&data[0])}, "another communicator"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Send: unsafe.Pointer(&data[0])}, "window 0x0 is not registered"},
 		{sideSignalTo(c, -1), "peer -1"},
 		{signalsFrom(c, 1, 0), "opCnt 0"},
 		{signalsFrom(c, 1, -1), "opCnt -1"},
-		{Call{Comm: c, Kind: endOfCallKinds}, "no such call"},
-		{Call{Comm: c, Kind: CallSignal, Options: Options{Planes: 1}}, "no options"},
+		{calls.Call{Comm: c, Kind: calls.EndOfKinds}, "no such call"},
+		{calls.Call{Comm: c, Kind: calls.Signal, Options: calls.Options{Planes: 1}}, "no options"},
 	} {
-		wantError(t, Run([]Call{k.call}), errdefs.ErrInvalidArgument, k.says)
+		wantError(t, Run([]calls.Call{k.call}), errdefs.ErrInvalidArgument, k.says)
 	}
-	three := slices.Repeat([]Call{sideSignalTo(w.comms[1], 0)}, 3)
+	three := slices.Repeat([]calls.Call{sideSignalTo(w.comms[1], 0)}, 3)
 	if err := Run(append(three, signalsFrom(c, 1, 2))); err != nil {
 		t.Fatal(err)
 	}
 	w.limit(200 * time.Millisecond)
-	wantError(t, Run([]Call{signalsFrom(c, 1, 3)}), errdefs.ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
+	wantError(t, Run([]calls.Call{signalsFrom(c, 1, 3)}), errdefs.ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
 	wantError(t, c.AsyncError(), errdefs.ErrTimeout)
 }
 
@@ -302,14 +303,14 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			w.handles[0] = w.register(w.comms[0])
 			data := bytes.Repeat([]byte{7}, size)
 			put := make(chan error, 1)
-			go func() { put <- Run([]Call{w.put(w.comms[0], 1, 0, data)}) }()
+			go func() { put <- Run([]calls.Call{w.put(w.comms[0], 1, 0, data)}) }()
 			select {
 			case err := <-put:
 				t.Fatalf("put to a window that is not there: %v", err)
 			case <-time.After(20 * time.Millisecond):
 			}
 			w.handles[1] = w.register(w.comms[1])
-			if err := Run([]Call{signalsFrom(w.comms[1], 0, 1)}); err != nil {
+			if err := Run([]calls.Call{signalsFrom(w.comms[1], 0, 1)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := <-put; err != nil || !bytes.Equal(w.mem[1], data) {
@@ -320,7 +321,7 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			if _, err := Registered(w.comms[1], w.handles[1], true, true); err != nil {
 				t.Fatal(err)
 			}
-			wantError(t, Run([]Call{w.put(w.comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage, "rank 1 has deregistered its window number 1")
+			wantError(t, Run([]calls.Call{w.put(w.comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage, "rank 1 has deregistered its window number 1")
 		})
 	}
 }
@@ -334,11 +335,11 @@ func TestOneSidedAbort(t *testing.T) {
 			w.handles[0] = w.register(w.comms[0]) // which the others have not
 			waiting := make(chan error, 2)
 			var begun sync.WaitGroup
-			for _, call := range []Call{w.put(w.comms[0], 1, 0, make([]byte, 8)), signalsFrom(w.comms[1], 0, 1)} {
+			for _, call := range []calls.Call{w.put(w.comms[0], 1, 0, make([]byte, 8)), signalsFrom(w.comms[1], 0, 1)} {
 				begun.Add(1)
 				go func() {
 					begun.Done()
-					waiting <- Run([]Call{call})
+					waiting <- Run([]calls.Call{call})
 				}()
 			}
 			begun.Wait()
@@ -359,11 +360,11 @@ func TestOneSidedIsSeen(t *testing.T) {
 	dir := statusHere(t)
 	w := newSideWorld(t, 3, 4096, func(int) bool { return true })
 	sender, waiter := w.comms[0], w.comms[2]
-	if err := Run([]Call{w.put(sender, 2, 8, make([]byte, 40))}); err != nil {
+	if err := Run([]calls.Call{w.put(sender, 2, 8, make([]byte, 40))}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- Run([]Call{signalsFrom(waiter, 0, 1), signalsFrom(waiter, 0, 2)}) }()
+	go func() { done <- Run([]calls.Call{signalsFrom(waiter, 0, 1), signalsFrom(waiter, 0, 2)}) }()
 	c := collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
 	for _, want := range []string{"rank 2 waits for rank 0 (", "it is in WaitSignal for "} {
 		if !strings.Contains(c.Diagnosis, want) {
@@ -382,7 +383,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 		d.Operations[1].Detail != "WaitSignal(2 signals, peer 0)" || d.Operations[1].Wait != "signals of rank 0 (0 of 2)" {
 		t.Errorf("waits: %+v", d.Operations)
 	}
-	if err := Run([]Call{sideSignalTo(sender, 2), sideSignalTo(sender, 2)}); err != nil {
+	if err := Run([]calls.Call{sideSignalTo(sender, 2), sideSignalTo(sender, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
@@ -410,7 +411,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 func TestOneSidedFailureIsSeen(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	w.limit(300 * time.Millisecond)
-	err := Run([]Call{signalsFrom(w.comms[0], 1, 3), signalsFrom(w.comms[0], 1, 1)})
+	err := Run([]calls.Call{signalsFrom(w.comms[0], 1, 3), signalsFrom(w.comms[0], 1, 1)})
 	wantError(t, err, errdefs.ErrTimeout, "0 of 3 signals of rank 1")
 	d, err := flightRecord(w.comms[0], err)
 	if err != nil {
@@ -429,7 +430,7 @@ func TestOneSidedAllocatesNothing(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	data := make([]byte, 64)
-	calls := []Call{w.put(w.comms[0], 1, 0, data), sideSignalTo(w.comms[0], 1), signalsFrom(w.comms[1], 0, 2)}
+	calls := []calls.Call{w.put(w.comms[0], 1, 0, data), sideSignalTo(w.comms[0], 1), signalsFrom(w.comms[1], 0, 2)}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := Run(calls); err != nil {
 			t.Fatal(err)

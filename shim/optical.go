@@ -11,6 +11,8 @@ import (
 	"lightpath/collectives/transport/port"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planeset"
@@ -24,18 +26,18 @@ import (
 // rank 0, the arbiter.
 type optical struct {
 	planSite
-	c         *Comm
+	c         *comm.Core
 	at        *attachment
 	end       transport.Endpoint
 	switches  ocsctl.Client // posts maps of ranks
 	hcas      topology.HCAs // of planes of RDMA ports
 	member    []int         // by port: its rank, or -1
 	now       []planeNow
-	base      []uint32        // reused, as are the next two
-	switchAt  [][]int64       // by [plane][move], nanoseconds of Unix time
-	times     []time.Duration // planned, of all moves
-	packet    map[shape]bool  // shapes for which no planner has a plan
-	ticket    ticket          // of the operation in progress, reused
+	base      []uint32             // reused, as are the next two
+	switchAt  [][]int64            // by [plane][move], nanoseconds of Unix time
+	times     []time.Duration      // planned, of all moves
+	packet    map[calls.Shape]bool // shapes for which no planner has a plan
+	ticket    ticket               // of the operation in progress, reused
 	exchanges exchanges
 
 	closed sync.Once
@@ -57,7 +59,7 @@ const maxTakeover = 30 * time.Second
 
 // attachOptical connects this rank's ports, where the fabric has circuits and the
 // communicator more than one rank.
-func attachOptical(c *Comm, fab *fabricInfo, sec control.Secret) error {
+func attachOptical(c *comm.Core, fab *fabricInfo, sec control.Secret) error {
 	switch {
 	case c.Ranks == 1:
 		return nil
@@ -71,7 +73,7 @@ func attachOptical(c *Comm, fab *fabricInfo, sec control.Secret) error {
 	if err != nil {
 		return err
 	}
-	o := &optical{planSite: newPlanSite(c.Cfg, fab.Fabric, ports), c: c, packet: map[shape]bool{}, agreed: map[planID]*agreedPlan{}}
+	o := &optical{planSite: newPlanSite(c.Cfg, fab.Fabric, ports), c: c, packet: map[calls.Shape]bool{}, agreed: map[planID]*agreedPlan{}}
 	if o.at, err = attachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
@@ -182,7 +184,7 @@ const departWait = 50 * time.Millisecond
 
 // departCircuits takes leave of the controller before a process may end: one that ends without is a rank that died, to
 // the controller and to its operator. Nothing is on its way here any more.
-func departCircuits(c *Comm) {
+func departCircuits(c *comm.Core) {
 	if opticalOf(c) == nil || c.Failed() {
 		return
 	}
@@ -209,7 +211,7 @@ func (o *optical) close() {
 	})
 }
 
-func hasCircuits(c *Comm) bool { return opticalOf(c) != nil }
+func hasCircuits(c *comm.Core) bool { return opticalOf(c) != nil }
 
 // skipDrain implements the fault of that name.
 func (o *optical) skipDrain(plane int, epoch uint32) bool {

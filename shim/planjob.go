@@ -14,6 +14,8 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/calls"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
 )
@@ -45,15 +47,15 @@ type planFamily struct {
 // family returns the family of a shape on so many of the fabric's planes whose plans begin at
 // initial (nil: where they like), about which nothing is known yet. Planes are alike, so it
 // does not matter which of them are in use.
-func (o *planSite) family(s shape, planes int, initial []circuit.Permutation) (*planFamily, error) {
-	col, err := buildSchedule(&s, o.ranks, true, o.cfg, o.pods)
+func (o *planSite) family(s calls.Shape, planes int, initial []circuit.Permutation) (*planFamily, error) {
+	col, err := dispatch.BuildSchedule(&s, o.ranks, true, o.cfg, o.pods)
 	if err != nil {
 		return nil, err
 	}
-	f := &planFamily{sched: col.sched, template: *o.template}
+	f := &planFamily{sched: col.Steps, template: *o.template}
 	f.template.Planes, f.template.Initial = planes, initial
 	f.key = cache.Key{
-		Collective: col.sched.Collective.String(), Algorithm: col.algorithm, Root: int(s.root), Ranks: o.ranks,
+		Collective: col.Steps.Collective.String(), Algorithm: col.Algorithm, Root: int(s.Root), Ranks: o.ranks,
 		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashInts(o.ports), Planes: uint64(planeset.All(planes)), Loop: true,
 		Planner: o.cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.cfg.PlanLimit, Tolerance: o.cfg.PlanTolerance,
 	}
@@ -164,7 +166,7 @@ type planJob struct {
 
 // job states the job of a shape, which belongs to f.
 func (f *planFamily) job(key planKey) (*planJob, error) {
-	j := &planJob{planFamily: f, shape: key, bytes: int64(key.shape.count) * int64(key.shape.typ.Size())}
+	j := &planJob{planFamily: f, shape: key, bytes: int64(key.shape.Count) * int64(key.shape.Type.Size())}
 	var err error
 	j.problem, j.stepOf, err = f.pose(j.bytes)
 	return j, err

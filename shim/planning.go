@@ -10,7 +10,9 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/calls"
 	"lightpath/shim/control"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
@@ -45,7 +47,7 @@ func newPlanSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) planSite
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}
-	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), name: fab.Name, planes: fab.Planes, template: t, pods: podsOf(fab, ports)}
+	return planSite{cfg: cfg, ranks: len(ports), ports: ports, fabric: fab.Digest(), name: fab.Name, planes: fab.Planes, template: t, pods: dispatch.PodsOf(fab, ports)}
 }
 
 // all is the set of the fabric's planes.
@@ -53,19 +55,19 @@ func (o *planSite) all() planeset.Set { return planeset.All(len(o.planes)) }
 
 // planShape reduces a shape to what a plan depends on. Operators and in-place calls
 // share plans.
-func planShape(s shape) shape {
-	s.op, s.inPlace, s.plan, s.maps, s.planes, s.scripted = 0, false, 0, 0, 0, false
+func planShape(s calls.Shape) calls.Shape {
+	s.Op, s.InPlace, s.Scripted = 0, false, false
 	return s
 }
 
 // pose states the planning problem of a shape on so many planes. initial is nil where the
 // planner may choose where the planes begin.
-func (o *planSite) pose(s shape, planes int, initial []circuit.Permutation) (*plans.Problem, []int, error) {
+func (o *planSite) pose(s calls.Shape, planes int, initial []circuit.Permutation) (*plans.Problem, []int, error) {
 	f, err := o.family(s, planes, initial)
 	if err != nil {
 		return nil, nil, err
 	}
-	return f.pose(int64(s.count) * int64(s.typ.Size()))
+	return f.pose(int64(s.Count) * int64(s.Type.Size()))
 }
 
 // solve runs a planner and seals the plan.
@@ -93,7 +95,7 @@ func idOf(p *plans.Plan) (id planID, err error) {
 func (o *optical) remember(a *agreedPlan) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.agreed) >= maxPrograms {
+	if len(o.agreed) >= dispatch.MaxPrograms {
 		clear(o.agreed) // what is still in use is asked for again
 	}
 	o.agreed[a.id] = a
@@ -106,7 +108,7 @@ func (o *optical) lookup(id planID) *agreedPlan {
 }
 
 // obtain returns the plan that a ticket names: known, derived here, or from the leader.
-func (o *optical) obtain(t *ticket, seq uint64, s shape) (*agreedPlan, error) {
+func (o *optical) obtain(t *ticket, seq uint64, s calls.Shape) (*agreedPlan, error) {
 	if a := o.lookup(t.plan); a != nil {
 		return a, nil
 	}
@@ -152,23 +154,23 @@ func (o *optical) initial(use planeset.Set) []circuit.Permutation {
 
 // entry returns the program of a shape under an agreed plan laid over the planes in use. Where
 // those are not where the plan begins, the program starts by taking them there.
-func (o *optical) entry(s shape, a *agreedPlan, use planeset.Set) (*entry, error) {
+func (o *optical) entry(s calls.Shape, a *agreedPlan, use planeset.Set) (*dispatch.Entry, error) {
 	if len(a.plan.Planes) != use.Len() {
-		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.kind, len(a.plan.Planes), use.Len(), errdefs.ErrInternal)
+		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.Kind, len(a.plan.Planes), use.Len(), errdefs.ErrInternal)
 	}
-	s.plan, s.planes = a.id.key(), use
+	key := dispatch.Key{Shape: s, Plan: a.id.key(), Planes: use}
 	setup, i := false, 0
 	for j := range use.Each() {
 		setup = setup || !o.now[j].maps.Equal(a.plan.Initial[i])
 		i++
 	}
 	if setup {
-		s.maps = o.standing(use) | 1 // not 0, which is no setup
+		key.Maps = o.standing(use) | 1 // not 0, which is no setup
 	}
-	if e := hostOf(o.c).programs.get(s); e != nil {
+	if e := hostOf(o.c).programs.Get(key); e != nil {
 		return e, nil
 	}
-	col, err := buildSchedule(&s, o.ranks, true, o.cfg, o.pods)
+	col, err := dispatch.BuildSchedule(&s, o.ranks, true, o.cfg, o.pods)
 	if err != nil {
 		return nil, err
 	}
@@ -176,19 +178,19 @@ func (o *optical) entry(s shape, a *agreedPlan, use planeset.Set) (*entry, error
 	if setup {
 		current = use.SpreadMaps(o.maps(use), len(o.now))
 	}
-	k := kernelsOf(&s, o.c.Ranks)
-	p, err := program.Lower(col.sched, use.Spread(a.plan, len(o.now)), program.Args{
-		Rank: o.c.Rank, Count: int64(s.count), ElemSize: int64(s.typ.Size()), InPlace: s.inPlace,
-		Scale: k.scale != nil, Signature: program.Signature(uint64(s.callSignature()), s.plan, s.maps, uint64(use)),
+	k := calls.KernelsOf(&s, o.c.Ranks)
+	p, err := program.Lower(col.Steps, use.Spread(a.plan, len(o.now)), program.Args{
+		Rank: o.c.Rank, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
+		Scale: k.Scale != nil, Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)),
 		Problem: a.problem, StepOf: a.stepOf, Current: current,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("shim: %v: algorithm %s, planner %s: %w", s.kind, col.algorithm, a.plan.Planner, err)
+		return nil, fmt.Errorf("shim: %v: algorithm %s, planner %s: %w", s.Kind, col.Algorithm, a.plan.Planner, err)
 	}
-	e := &entry{prog: p, algorithm: col.algorithm, kernels: k, plan: a.plan}
-	hostOf(o.c).programs.put(s, e)
-	traceEntry(o.c, &s, e)
+	e := &dispatch.Entry{Prog: p, Algorithm: col.Algorithm, Kernels: k, Plan: a.plan}
+	hostOf(o.c).programs.Put(key, e)
+	hostOf(o.c).programs.Trace(o.c, &s, e)
 	o.c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
-		o.c.Rank, s.kind, s.count, s.typ, s.root, col.algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, use.Len(), len(o.now), setup)
+		o.c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, a.plan.Planner, a.plan.CCTUS, a.plan.Digest, use.Len(), len(o.now), setup)
 	return e, nil
 }

@@ -8,6 +8,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/plans"
 	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/settings"
 )
 
@@ -18,12 +19,12 @@ func TestPolicy(t *testing.T) {
 		cfg := &settings.Config{Spin: spin, Timeout: timeout}
 		return &Comm{Identity: comm.Identity{Cfg: cfg, LocalRanks: local, SoleRank: alone}}
 	}
-	packet, arena := &entry{prog: &program.Program{}}, &entry{}
-	light := &entry{prog: packet.prog, plan: &plans.Plan{}}
+	packet, arena := &dispatch.Entry{Prog: &program.Program{}}, &dispatch.Entry{}
+	light := &dispatch.Entry{Prog: packet.Prog, Plan: &plans.Plan{}}
 	for _, tc := range []struct {
 		name    string
 		comms   []*Comm
-		entry   *entry
+		entry   *dispatch.Entry
 		spin    int
 		yields  bool
 		alone   bool

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/result"
 )
 
@@ -66,7 +67,7 @@ func rankProcess() int {
 		}
 	}
 	for i := 0; ; i++ {
-		if err := Run([]Call{allReduce(comms[0], buf)}); err != nil {
+		if err := Run([]calls.Call{allReduce(comms[0], buf)}); err != nil {
 			fmt.Println("error:", result.Of(err), err)
 			_ = comms[0].Destroy()
 			<-comms[0].Released()

@@ -6,12 +6,14 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 )
 
 // UseGate lets C make calls on c, of which it knows the handle, and reports whether it can. Callable
 // once, after c has been made.
-func UseGate(c *Comm, g *Gate, handle uint64) bool {
+func UseGate(c *comm.Core, g *Gate, handle uint64) bool {
 	if c.NonBlocking {
 		return false
 	}
@@ -41,41 +43,44 @@ func UseGate(c *Comm, g *Gate, handle uint64) bool {
 
 // teach has C make calls such as this one, which has just been made. c.mu is held.
 // Hot path where C knows them: no allocation.
-func teach(c *Comm, call *Call, sh *shape, ref *taskRef) {
+func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, ref *taskRef) {
 	q := c.Turn.Shared()
-	if q == nil || sh.whole != 0 {
+	if q == nil || sh.Whole != 0 {
 		return
 	}
 	r, ok := ref.op.Recipe()
-	if !ok || kinds[sh.kind].reduces && int(r.Block) > quickMost(sh.typ, sh.op) {
+	if !ok || calls.Kinds[sh.Kind].Reduces && int(r.Block) > quickMost(sh.Type, sh.Op) {
 		return
 	}
-	r.Kind, r.Type, r.Op, r.Peer, r.Count = uint32(call.Kind), int32(sh.typ), int32(sh.op), sh.root, sh.count
-	if sh.op == OpPreMulSum {
-		if r.Op = call.Operator; !operatorsOf(c).describe(&r, q) {
+	r.Kind, r.Type, r.Op, r.Peer, r.Count = uint32(call.Kind), int32(sh.Type), int32(sh.Op), sh.Root, sh.Count
+	if sh.Op == calls.OpPreMulSum {
+		ended := q.OperatorsEnded() // before: an operator that is destroyed from now on ends the recipe
+		op, err := calls.FindOperator(c, call.Operator, sh.Type)
+		if err != nil {
 			return
 		}
+		r.Op, r.Ended, r.Factor, r.FactorAt = call.Operator, ended, op.Scalar, op.At
 	}
 	if q.Knows(&r) {
 		return
 	}
 	switch {
-	case sh.op < datatype.Avg:
-		r.Combine = uint8(sh.op)
-	case sh.op == datatype.Avg:
-		before, divisor := device.Average(sh.typ, c.Ranks)
+	case sh.Op < datatype.Avg:
+		r.Combine = uint8(sh.Op)
+	case sh.Op == datatype.Avg:
+		before, divisor := device.Average(sh.Type, c.Ranks)
 		r.Factor = before.Factor
 		if divisor > 1 {
 			r.Divides = 1
 		}
 	}
-	send, recv := call.extents()
+	send, recv := call.Extents()
 	r.SendBytes, r.RecvBytes = uint64(send), uint64(recv)
 	own := int64(c.Rank) * int64(r.Block)
-	switch k := &kinds[call.Kind]; {
-	case k.recv < 0 && k.send > 0:
+	switch k := &calls.Kinds[call.Kind]; {
+	case k.Recv < 0 && k.Send > 0:
 		r.Shift = own
-	case k.send < 0 && k.recv > 0:
+	case k.Send < 0 && k.Recv > 0:
 		r.Shift = -own
 	}
 	flightOf(c).learn(quickShape{shape: *sh, entry: ref.entry}, &r)
@@ -97,34 +102,26 @@ func quickMost(t datatype.Type, op datatype.Op) int {
 	return math.MaxInt
 }
 
-// describe fills in how r's operator multiplies; false where it is gone.
-func (o *operators) describe(r *sharedmem.QuickRecipe, q *sharedmem.Quick) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	op, ok := o.of[r.Op]
-	r.Ended, r.Factor, r.FactorAt = q.OperatorsEnded(), op.Scalar, op.At
-	return ok
-}
-
 // RunBegun goes on with a call that C has begun, and returns when it is complete.
-func RunBegun(calls []Call) error {
-	call := &calls[0]
+func RunBegun(group []calls.Call) error {
+	call := &group[0]
 	c := call.Comm
 	c.Turn.LockBegun()
 	defer c.Turn.Unlock()
-	inPlace, err := call.check()
-	if err != nil {
+	if err := call.Validate(); err != nil {
 		return c.Fail(err) // but C has made it out of a call like it
 	}
 	hostOf(c).begin()
-	sh := shapeOf(call, inPlace)
+	sh := calls.ShapeOf(call)
 	ref := taskRef{comm: c, seq: hostOf(c).seq, flight: flightOf(c).adopt()}
-	if ref.entry, err = packetEntry(c, sh); err != nil {
+	e, err := packetEntry(c, sh)
+	if err != nil {
 		return c.Fail(err)
 	}
-	ref.sig = ref.entry.sig
+	ref.entry = e
+	ref.sig = ref.entry.Signature
 	op := hostOf(c).op()
-	args := ref.sharedCall(call, inPlace)
+	args := ref.sharedCall(call)
 	op.Adopt(hostOf(c).arena, &args)
 	ref.op = op
 	ref.toDivide(call)
@@ -133,5 +130,5 @@ func RunBegun(calls []Call) error {
 		flightOf(c).end(ref.flight, failed)
 		return err
 	}
-	return pollAlone(c, calls, ref, op)
+	return pollAlone(c, group, ref, op)
 }

@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 )
@@ -34,23 +35,23 @@ func visit(t *testing.T, w *world) []*visitor {
 }
 
 // call makes a call of one int32, in C as far as it comes there, and reports whether it came to begin it.
-func (v *visitor) call(c *Call) (quick bool, err error) {
+func (v *visitor) call(c *calls.Call) (quick bool, err error) {
 	if !v.gate.Word.CompareAndSwap(v.handle, 1) {
-		return false, Run([]Call{*c})
+		return false, Run([]calls.Call{*c})
 	}
 	q := v.gate.Quick.Load()
 	i := v.recipe(q, c)
 	if i < 0 || v.gate.Shut.Load() != 0 {
 		v.gate.Word.Store(v.handle)
-		return false, Run([]Call{*c})
+		return false, Run([]calls.Call{*c})
 	}
 	v.begin(q, uint32(i), c)
 	q.Begun = 1
 	v.gate.Word.Store(0)
-	return true, RunBegun([]Call{*c})
+	return true, RunBegun([]calls.Call{*c})
 }
 
-func (v *visitor) recipe(q *sharedmem.Quick, c *Call) int {
+func (v *visitor) recipe(q *sharedmem.Quick, c *calls.Call) int {
 	for i, r := range recipes(q) {
 		if r.Kind == uint32(c.Kind) && r.Count == c.Count && r.Peer == c.Peer && r.Inline == 1 {
 			return i
@@ -61,7 +62,7 @@ func (v *visitor) recipe(q *sharedmem.Quick, c *Call) int {
 
 func recipes(q *sharedmem.Quick) []sharedmem.QuickRecipe { return unsafe.Slice(q.Recipes, q.Used) }
 
-func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *Call) {
+func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *calls.Call) {
 	r := &recipes(q)[i]
 	ring := &q.Rings[r.Ring]
 	k := ring.Next
@@ -88,7 +89,7 @@ func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *Call) {
 	(*atomic.Uint64)(slot).Store(k + 1)
 }
 
-func allReduceOf(c *Comm, x []int32) *Call {
+func allReduceOf(c *Comm, x []int32) *calls.Call {
 	call := allReduce(c, make([]float32, 1))
 	call.Type, call.Count, call.Send, call.Recv = datatype.Int32, 1, unsafe.Pointer(&x[0]), unsafe.Pointer(&x[1])
 	return &call
@@ -129,7 +130,7 @@ func TestQuickCalls(t *testing.T) {
 			x[0] = round + int32(r)
 			call := allReduceOf(c, x)
 			if (int(round)+r)%7 == 0 {
-				if err := Run([]Call{*call}); err != nil {
+				if err := Run([]calls.Call{*call}); err != nil {
 					return err
 				}
 			} else if q, err := visitors[r].call(call); err != nil {
@@ -140,7 +141,7 @@ func TestQuickCalls(t *testing.T) {
 			if x[1] != 2*round+1 {
 				t.Errorf("rank %d round %d: %d", r, round, x[1])
 			}
-			b := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Int32, Count: 1, Send: unsafe.Pointer(&x[0]), Recv: unsafe.Pointer(&x[2])}
+			b := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Count: 1, Send: unsafe.Pointer(&x[0]), Recv: unsafe.Pointer(&x[2])}
 			if q, err := visitors[r].call(&b); err != nil {
 				return err
 			} else if q {
@@ -159,17 +160,17 @@ func TestQuickCalls(t *testing.T) {
 			t.Errorf("rank %d: %d of %d calls began at the gate", r, quick[r], 2*rounds)
 		}
 		g := flightOf(c).glance()
-		if g.counts[CallAllReduce] != rounds || g.counts[CallBroadcast] != rounds || g.op.number != 2*rounds || g.last.seq != 2*rounds || g.running {
+		if g.counts[calls.AllReduce] != rounds || g.counts[calls.Broadcast] != rounds || g.op.number != 2*rounds || g.last.seq != 2*rounds || g.running {
 			t.Errorf("rank %d: %d and %d calls counted, operation %d is the last, its number among collectives %d, running %v",
-				r, g.counts[CallAllReduce], g.counts[CallBroadcast], g.op.number, g.last.seq, g.running)
+				r, g.counts[calls.AllReduce], g.counts[calls.Broadcast], g.op.number, g.last.seq, g.running)
 		}
 		for seq := uint64(2*rounds - 100); seq <= 2*rounds; seq++ {
-			want := CallAllReduce
+			want := calls.AllReduce
 			if seq%2 == 0 {
-				want = CallBroadcast
+				want = calls.Broadcast
 			}
-			if s, ok := flightOf(c).find(seq); !ok || s.kind != want {
-				t.Errorf("rank %d: operation %d is %v, %v", r, seq, s.kind, ok)
+			if s, ok := flightOf(c).find(seq); !ok || s.Kind != want {
+				t.Errorf("rank %d: operation %d is %v, %v", r, seq, s.Kind, ok)
 			}
 		}
 	}
@@ -180,7 +181,7 @@ func TestQuickEnds(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newWorld(t, 2)
 	visitors := visit(t, w)
-	w.must(func(c *Comm) error { return Run([]Call{*allReduceOf(c, make([]int32, 2))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{*allReduceOf(c, make([]int32, 2))}) })
 	v, c := visitors[0], w.comms[0]
 	ended := make(chan error)
 	go func() {
@@ -238,7 +239,7 @@ func TestTaught(t *testing.T) {
 	var ops [2][2]int32
 	for r, c := range w.comms {
 		for i, s := range []*float32{&scalar, &later} {
-			op, err := CreatePreMulSum(c, datatype.Float32, unsafe.Pointer(s), s == &later)
+			op, err := calls.CreatePreMulSum(c, datatype.Float32, unsafe.Pointer(s), s == &later)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,16 +247,16 @@ func TestTaught(t *testing.T) {
 		}
 	}
 	x := make([]float32, 4)
-	call := func(r int, typ datatype.Type, op datatype.Op, number int32) []Call {
-		return []Call{{
-			Comm: w.comms[r], Kind: CallReduce, Type: typ, Op: op, Peer: 1, Count: 1, Operator: number,
+	call := func(r int, typ datatype.Type, op datatype.Op, number int32) []calls.Call {
+		return []calls.Call{{
+			Comm: w.comms[r], Kind: calls.Reduce, Type: typ, Op: op, Peer: 1, Count: 1, Operator: number,
 			Send: unsafe.Pointer(&x[2*r]), Recv: unsafe.Pointer(&x[2*r+1]), Scalar: unsafe.Pointer(&scalar),
 		}}
 	}
-	all := func(r int) [][]Call {
-		return [][]Call{
+	all := func(r int) [][]calls.Call {
+		return [][]calls.Call{
 			call(r, datatype.Float32, datatype.Avg, 0), call(r, datatype.Int32, datatype.Avg, 0), call(r, datatype.Float32, datatype.Max, 0),
-			call(r, datatype.Float32, OpPreMulSum, ops[r][0]), call(r, datatype.Float32, OpPreMulSum, ops[r][1]),
+			call(r, datatype.Float32, calls.OpPreMulSum, ops[r][0]), call(r, datatype.Float32, calls.OpPreMulSum, ops[r][1]),
 		}
 	}
 	run := func(r int) {
@@ -284,9 +285,9 @@ func TestTaught(t *testing.T) {
 		}
 	}
 	const runs = 5 // fewer calls than there are slots
-	calls := all(0)
+	group := all(0)
 	n := testing.AllocsPerRun(runs, func() {
-		for _, c := range calls {
+		for _, c := range group {
 			if err := Run(c); err != nil {
 				t.Fatal(err)
 			}
@@ -302,7 +303,7 @@ func TestTaught(t *testing.T) {
 		run(1)
 	}
 	// An operator that ends takes the recipes of the others along, which are learnt again; its own is not.
-	if err := DestroyOp(w.comms[0], ops[0][0]); err != nil {
+	if err := calls.DestroyOp(w.comms[0], ops[0][0]); err != nil {
 		t.Fatal(err)
 	}
 	run(0)

@@ -1,6 +1,10 @@
 package shim
 
-import "lightpath/collectives/sharedmem"
+import (
+	"lightpath/collectives/sharedmem"
+	"lightpath/shim/calls"
+	"lightpath/shim/dispatch"
+)
 
 // quickFlights is what a recorder knows of the calls that C makes: those leave records of their own, in
 // the order in which they are made, and whoever looks into the recorder enters them first. So they cost
@@ -17,8 +21,8 @@ type quickFlights struct {
 
 // quickShape is what calls of one recipe are.
 type quickShape struct {
-	shape shape
-	entry *entry
+	shape calls.Shape
+	entry *dispatch.Entry
 }
 
 // follow has the recorder take the records of q, of which there are none yet.
@@ -86,7 +90,7 @@ func (f *recorder) catchUp() {
 			op.outcome, k.open = underWay, op.number
 		}
 	}
-	for kind := range NumCallKinds {
+	for kind := range calls.NumKinds {
 		n := k.q.Calls(int(kind))
 		f.counts[kind] += n - k.calls[kind]
 		k.calls[kind] = n

@@ -24,7 +24,7 @@ var verbs rdma.Verbs
 func UseVerbs(v rdma.Verbs) { verbs = v }
 
 // attachRDMA makes the packet planes of ports of this host.
-func attachRDMA(c *Comm, sec control.Secret) error {
+func attachRDMA(c *comm.Core, sec control.Secret) error {
 	mine, err := rdmaPlanes(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ type rdmaWays struct{ unacknowledged, aside bool }
 // connectRDMA joins ports of this rank, which it takes over, to those of the others. All ranks tell
 // each other their queue pairs' numbers through the leader, and no rank returns before all have what they
 // need to receive.
-func connectRDMA(c *Comm, mine *rdmaPorts, ways rdmaWays, sec control.Secret) (_ transport.Endpoint, err error) {
+func connectRDMA(c *comm.Core, mine *rdmaPorts, ways rdmaWays, sec control.Secret) (_ transport.Endpoint, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, mine.close())
@@ -135,7 +135,7 @@ type rdmaPorts struct {
 }
 
 // rdmaPlanes opens the ports that this rank uses, one for each plane.
-func rdmaPlanes(c *Comm, hcas topology.HCAs, planes int) (p *rdmaPorts, err error) {
+func rdmaPlanes(c *comm.Core, hcas topology.HCAs, planes int) (p *rdmaPorts, err error) {
 	if verbs == nil {
 		return nil, fmt.Errorf("this program holds no RDMA verbs: %w", errdefs.ErrInvalidUsage)
 	}

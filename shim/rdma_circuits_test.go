@@ -18,6 +18,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
 )
@@ -159,7 +160,7 @@ func skippedDrainOverRDMA(t *testing.T) bool {
 	t.Setenv("NCCL_IB_RETRY_CNT", "1")
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
 	w := newWorld(t, 4)
-	errs := w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<18))}) })
+	errs := w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1<<18))}) })
 	if dev.planes[0].Lost() == 0 {
 		none(t, errs)
 		return false

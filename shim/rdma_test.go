@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
 )
@@ -76,9 +77,9 @@ func TestLostRDMA(t *testing.T) {
 	for r := range buf {
 		buf[r] = make([]float32, 50000)
 	}
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank])}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, buf[c.Rank])}) })
 	n.Drop(func(uint32, uint32, uint64) bool { return true })
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank])}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, buf[c.Rank])}) }) {
 		if err == nil || !strings.Contains(err.Error(), "RETRY_EXC_ERR") || !strings.Contains(err.Error(), "plane ") {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -104,7 +105,7 @@ func TestStoppedRDMA(t *testing.T) {
 					buf := make([]float32, 50000)
 					go func() {
 						for {
-							if err := Run([]Call{allReduce(c, buf)}); err != nil {
+							if err := Run([]calls.Call{allReduce(c, buf)}); err != nil {
 								ended[r] <- err
 								return
 							}
@@ -142,10 +143,10 @@ func TestLostUnacknowledged(t *testing.T) {
 	for r := range buf {
 		buf[r] = make([]float32, 50000)
 	}
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank])}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, buf[c.Rank])}) })
 	var once sync.Once
 	n.Drop(func(uint32, uint32, uint64) (lost bool) { once.Do(func() { lost = true }); return lost })
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank])}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, buf[c.Rank])}) }) {
 		wantError(t, err, transport.ErrDark, "rank ", "plane ", "epoch ")
 		if result.Of(err) != result.SystemError {
 			t.Errorf("rank %d: result %d: %v", r, result.Of(err), err)
@@ -183,9 +184,9 @@ func TestRegisteredBuffers(t *testing.T) {
 			for range 8 {
 				w.must(func(c *Comm) error {
 					at := unsafe.Pointer(&buf[c.Rank][0])
-					reduce := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Int32, Op: datatype.Sum, Count: count, Send: at, Recv: at}
-					cast := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Int32, Peer: 1, Count: count, Send: at, Recv: at}
-					return Run([]Call{reduce, cast, reduce})
+					reduce := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Op: datatype.Sum, Count: count, Send: at, Recv: at}
+					cast := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Peer: 1, Count: count, Send: at, Recv: at}
+					return Run([]calls.Call{reduce, cast, reduce})
 				})
 				want *= ranks * ranks
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/memory"
 )
 
@@ -152,11 +153,11 @@ func TestRegionFreed(t *testing.T) {
 			}
 			for range 4 {
 				for r, err := range concurrently(t, 2, func(r int) error {
-					call := Call{Comm: w.comms[r], Kind: CallAllGather, Type: datatype.Uint8, Count: size, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&got[0])}
+					call := calls.Call{Comm: w.comms[r], Kind: calls.AllGather, Type: datatype.Uint8, Count: size, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&got[0])}
 					if r == 1 {
 						call.Send, call.Recv = unsafe.Pointer(&other[0]), unsafe.Pointer(&make([]byte, 2*size)[0])
 						got := unsafe.Slice((*byte)(call.Recv), 2*size)
-						if err := Run([]Call{call}); err != nil {
+						if err := Run([]calls.Call{call}); err != nil {
 							return err
 						}
 						if !bytes.Equal(got[:size], mem) || !bytes.Equal(got[size:], other) {
@@ -164,7 +165,7 @@ func TestRegionFreed(t *testing.T) {
 						}
 						return nil
 					}
-					return Run([]Call{call})
+					return Run([]calls.Call{call})
 				}) {
 					if err != nil {
 						t.Fatalf("rank %d: %v", r, err)
@@ -184,13 +185,13 @@ func TestRegionsAllocateNothing(t *testing.T) {
 	m := newRegionMemory(t, 2, 8<<20, func(int) bool { return true })
 	w := newWorld(t, 2)
 	const runs, count = 50, 300000
-	calls := [2][]Call{}
-	for r := range calls {
-		calls[r] = []Call{allReduce(w.comms[r], unsafe.Slice((*float32)(unsafe.Pointer(&m.room(r, 4*count)[0])), count))}
+	group := [2][]calls.Call{}
+	for r := range group {
+		group[r] = []calls.Call{allReduce(w.comms[r], unsafe.Slice((*float32)(unsafe.Pointer(&m.room(r, 4*count)[0])), count))}
 	}
 	loop := func(r, n int) {
 		for range n {
-			if err := Run(calls[r]); err != nil {
+			if err := Run(group[r]); err != nil {
 				t.Error(err)
 			}
 		}

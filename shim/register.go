@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/transport"
+	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
@@ -14,7 +15,7 @@ import (
 // Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
 // is good until it is deregistered or the communicator ends. Both are local: no rank waits. Device memory
 // may be registered like any other; nobody can put to a window of it.
-func Register(c *Comm, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
+func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
 	if err := c.Usable(); err != nil {
 		return 0, err
 	}
@@ -42,7 +43,7 @@ func Register(c *Comm, buff unsafe.Pointer, size uintptr, window bool, flags int
 
 // tellDevices has those of the communicator's endpoints know the memory that can send from where it
 // is. Where one cannot, its sends are copied as ever, and that is no error.
-func tellDevices(c *Comm, buff unsafe.Pointer, size uintptr) func() error {
+func tellDevices(c *comm.Core, buff unsafe.Pointer, size uintptr) func() error {
 	ends := []transport.Endpoint{hostOf(c).packet}
 	if opticalOf(c) != nil {
 		ends = append(ends, opticalOf(c).end)
@@ -72,7 +73,7 @@ func tellDevices(c *Comm, buff unsafe.Pointer, size uintptr) func() error {
 }
 
 // Registered returns the buffer of a registration, and with end deregisters it.
-func Registered(c *Comm, handle uint64, window, end bool) (unsafe.Pointer, error) {
+func Registered(c *comm.Core, handle uint64, window, end bool) (unsafe.Pointer, error) {
 	reg, err := memory.Lookup(c, handle, window)
 	if err != nil || !end {
 		return reg.Buffer, err

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
 )
@@ -117,10 +118,10 @@ func (r *relays) release() {
 }
 
 // number brings the pieces into the executor's order: all sends, then all receives.
-func (r *relays) number(calls []Call) {
-	for _, kind := range [...]CallKind{CallSend, CallRecv} {
-		for i := range calls {
-			if calls[i].Kind == kind {
+func (r *relays) number(group []calls.Call) {
+	for _, kind := range [...]calls.Kind{calls.Send, calls.Recv} {
+		for i := range group {
+			if group[i].Kind == kind {
 				r.order = append(r.order, r.pieces[i])
 			}
 		}
@@ -128,32 +129,32 @@ func (r *relays) number(calls []Call) {
 }
 
 // pieceBytes is how long the pieces of a message are.
-func (c *Call) pieceBytes() int { return int(c.pieceCount()) * c.Type.Size() }
+func pieceBytes(c *calls.Call) int { return int(c.PieceCount()) * c.Type.Size() }
 
 // isLong reports whether a message has more pieces than there are slots.
-func (c *Call) isLong() bool { return c.pieceCount() > 0 && c.Count > relaySlots*c.pieceCount() }
+func isLong(c *calls.Call) bool { return c.PieceCount() > 0 && c.Count > relaySlots*c.PieceCount() }
 
 // isRelayed reports whether a message of the group is one in device memory that moves by itself.
 func (s *script) isRelayed(i int) bool {
 	where, c := s.staged[i], &s.from[i]
-	return s.relaying && (where.send || where.recv) && int(c.Peer) != s.comm.Rank && c.isLong()
+	return s.relaying && (where.send || where.recv) && int(c.Peer) != s.comm.Rank && isLong(c)
 }
 
 // matchSelf finds the long messages that the rank sends to itself from device memory to device memory.
 func (s *script) matchSelf() {
 	recv := 0
 	for i := range s.from {
-		if !s.ownMessage(i, CallSend) {
+		if !s.ownMessage(i, calls.Send) {
 			continue
 		}
-		for recv < len(s.from) && !s.ownMessage(recv, CallRecv) {
+		for recv < len(s.from) && !s.ownMessage(recv, calls.Recv) {
 			recv++
 		}
 		if recv == len(s.from) {
 			return // which is refused later
 		}
 		a, b := &s.from[i], &s.from[recv]
-		if s.relaying && s.together && s.staged[i].send && s.staged[recv].recv && a.isLong() && a.Count*uint64(a.Type.Size()) == b.Count*uint64(b.Type.Size()) {
+		if s.relaying && s.together && s.staged[i].send && s.staged[recv].recv && isLong(a) && a.Count*uint64(a.Type.Size()) == b.Count*uint64(b.Type.Size()) {
 			s.staged[i].toSelf, s.staged[recv].toSelf = true, true
 			s.relays.selfs = append(s.relays.selfs, selfCopy{b.Recv, a.Send, int(a.Count) * a.Type.Size()})
 		}
@@ -161,23 +162,23 @@ func (s *script) matchSelf() {
 	}
 }
 
-func (s *script) ownMessage(i int, kind CallKind) bool {
+func (s *script) ownMessage(i int, kind calls.Kind) bool {
 	return s.from[i].Kind == kind && int(s.from[i].Peer) == s.comm.Rank
 }
 
 // addRelayed adds the pieces of a message, which take turns with its slots.
 func (s *script) addRelayed(i int) {
 	c := s.from[i]
-	r := relay{call: i, send: c.Kind == CallSend, piece: c.pieceBytes(), bytes: int(c.Count) * c.Type.Size(), buffer: c.Recv, slots: unsafe.Add(s.at, s.sendAt)}
+	r := relay{call: i, send: c.Kind == calls.Send, piece: pieceBytes(&c), bytes: int(c.Count) * c.Type.Size(), buffer: c.Recv, slots: unsafe.Add(s.at, s.sendAt)}
 	if r.send {
 		r.buffer = c.Send
 	}
-	room, count := aligned(r.piece), c.pieceCount()
+	room, count := aligned(r.piece), c.PieceCount()
 	s.sendAt += relaySlots * room
-	c.whole = c.Count
-	for done := uint64(0); done < c.whole; done += count {
+	c.Whole = c.Count
+	for done := uint64(0); done < c.Whole; done += count {
 		p, slot := c, unsafe.Add(r.slots, int(r.pieces%relaySlots)*room)
-		if p.Count = min(count, c.whole-done); r.send {
+		if p.Count = min(count, c.Whole-done); r.send {
 			p.Send = slot
 		} else {
 			p.Recv = slot

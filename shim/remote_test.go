@@ -20,6 +20,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
 	"lightpath/shim/planeset"
 	"lightpath/shim/result"
 	"lightpath/shim/settings"
@@ -267,7 +268,7 @@ func TestLateForTheSwitch(t *testing.T) {
 	t.Setenv("LIGHTPATH_BARRIER", "time")
 	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1us")
 	w := newWorld(t, 4)
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<23))}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1<<23))}) }) {
 		wantLate(t, err, "rank ", "plane 0 epoch", "s after it")
 		if result.Of(err) != result.SystemError {
 			t.Errorf("rank %d: result %d", r, result.Of(err))
@@ -287,7 +288,7 @@ func TestPlaneDisabled(t *testing.T) {
 		return settled(func() bool {
 			for i, err := range concurrently(t, 8, func(i int) error {
 				buf := []float32{float32(i % 4), 1}
-				err := Run([]Call{allReduce([]*world{a, b}[i/4].comms[i%4], buf)})
+				err := Run([]calls.Call{allReduce([]*world{a, b}[i/4].comms[i%4], buf)})
 				if err == nil && (buf[0] != 6 || buf[1] != 4) {
 					err = fmt.Errorf("%v", buf)
 				}
@@ -339,7 +340,7 @@ func TestPlaneBreaks(t *testing.T) {
 		opticalOf(c).quiesce(10 * time.Second) // what nobody waits for would fail between two operations
 	}
 	s.device.breaks(1, errors.New("mirror 7 is stuck"))
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) }) {
 		wantError(t, err, ocsctl.ErrReconfFailed, "rank ", "plane 1 epoch", "mirror 7 is stuck")
 		if result.Of(err) != result.SystemError {
 			t.Errorf("rank %d: result %d", r, result.Of(err))
@@ -426,7 +427,7 @@ func TestNobodyTakesOver(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, s.rulers[0].stop)
 	for r, err := range w.each(func(c *Comm) error {
 		for {
-			if err := Run([]Call{allReduce(c, make([]float32, 5000))}); err != nil {
+			if err := Run([]calls.Call{allReduce(c, make([]float32, 5000))}); err != nil {
 				return err
 			}
 		}
@@ -455,7 +456,7 @@ func TestPlanesLeaveNothing(t *testing.T) {
 	newSite(t, 2, 2, siteOptions{})
 	cycle := func() {
 		w := newWorld(t, 2)
-		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 		w.destroy()
 	}
 	cycle() // what is made once per process

@@ -13,6 +13,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/result"
@@ -37,7 +38,7 @@ func node(host, pids string) string {
 
 // describeComm is what this rank knows of its communicator: itself, and where the others are. It may
 // ask the controller of the planes, and take a while.
-func describeComm(c *Comm) status.Comm {
+func describeComm(c *comm.Core) status.Comm {
 	if !c.Joined() {
 		return describeMaking(c)
 	}
@@ -53,7 +54,7 @@ func describeComm(c *Comm) status.Comm {
 
 // describeMaking describes a communicator whose ranks have not met: all that is certain is what
 // was asked for.
-func describeMaking(c *Comm) status.Comm {
+func describeMaking(c *comm.Core) status.Comm {
 	a := &birthOf(c).asked
 	s := status.Comm{ID: a.key, Name: a.name, Size: a.ranks}
 	if a.rank >= 0 {
@@ -87,7 +88,7 @@ func askedOf(a *InitArgs) asked {
 }
 
 // describeSelf is this rank in its own words. The communicator has been joined.
-func describeSelf(c *Comm) status.Rank {
+func describeSelf(c *comm.Core) status.Rank {
 	h := &c.Table[c.Rank]
 	r := status.Rank{Rank: c.Rank, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Device: c.Device, State: status.Healthy}
 	switch c.Life() {
@@ -103,13 +104,13 @@ func describeSelf(c *Comm) status.Rank {
 	g := flightOf(c).glance()
 	r.Groups, r.Counts = g.groups, map[string]uint64{}
 	for k, n := range g.counts {
-		r.Counts[CallKind(k).String()] = n
-		if !CallKind(k).p2p() && !CallKind(k).oneSided() {
+		r.Counts[calls.Kind(k).String()] = n
+		if !calls.Kind(k).P2P() && !calls.Kind(k).OneSided() {
 			r.Collectives += n
 		}
 	}
 	if g.last.number > 0 {
-		r.Last = g.last.shape.kind.String()
+		r.Last = g.last.shape.Kind.String()
 	}
 	switch {
 	case g.running:
@@ -120,7 +121,7 @@ func describeSelf(c *Comm) status.Rank {
 	return r
 }
 
-func describeFailure(c *Comm, r *status.Rank) {
+func describeFailure(c *comm.Core, r *status.Rank) {
 	if err := c.AsyncError(); err != nil {
 		r.State, r.Error, r.Result = status.Failed, err.Error(), int(result.Of(err))
 	}
@@ -129,25 +130,25 @@ func describeFailure(c *Comm, r *status.Rank) {
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 
 // describeOp describes the operation in progress.
-func describeOp(c *Comm, g *glance, now int64) *status.Op {
+func describeOp(c *comm.Core, g *glance, now int64) *status.Op {
 	op := &g.op
 	out := &status.Op{Seq: op.seq}
 	switch {
-	case op.shape.kind.oneSided():
-		out.Call, out.Detail = op.shape.kind.String(), sidedDetail(op.shape.kind, op.shape.count, op.shape.typ, op.shape.root)
+	case op.shape.Kind.OneSided():
+		out.Call, out.Detail = op.shape.Kind.String(), calls.DescribeOneSided(op.shape.Kind, op.shape.Count, op.shape.Type, op.shape.Root)
 	case !op.isCollective():
 		out.Call = "Send/Recv"
 		out.Detail = fmt.Sprintf("group of %d messages, %d bytes", op.messages, op.bytes)
 	default:
-		out.Call, out.Detail, out.Signature = op.shape.kind.String(), op.shape.String(), op.shape.callSignature()
+		out.Call, out.Detail, out.Signature = op.shape.Kind.String(), op.shape.String(), op.shape.Signature()
 	}
 	if op.arrived > 0 {
 		out.Seconds = seconds(now - op.arrived)
 	}
 	if e := op.entry; e != nil {
-		out.Algorithm = e.algorithm
-		if e.plan != nil {
-			out.Plan = e.plan.Digest
+		out.Algorithm = e.Algorithm
+		if e.Plan != nil {
+			out.Plan = e.Plan.Digest
 		}
 	}
 	switch {
@@ -168,14 +169,14 @@ var waitKinds = map[program.Kind]string{
 
 // describeWait puts a wait into words, with those of the planes' controller where a switch is
 // waited for.
-func describeWait(c *Comm, s *standstill, op *flown, now int64) *status.Wait {
+func describeWait(c *comm.Core, s *standstill, op *flown, now int64) *status.Wait {
 	w := s.wait
 	out := &status.Wait{For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch, Seconds: seconds(now - s.since)}
 	switch {
-	case op.shape.kind.oneSided():
+	case op.shape.Kind.OneSided():
 		out.For, out.Text = status.ForSignal, op.waitText(&w)
 		return out
-	case op.entry != nil && op.entry.prog == nil:
+	case op.entry != nil && op.entry.Prog == nil:
 		out.Plane = -1
 		out.Text = fmt.Sprintf("memory of rank %d (%d of %d bytes)", w.Peer, w.Done, w.Bytes)
 		return out
@@ -230,13 +231,13 @@ func (o *owed) answered(rank int) {
 }
 
 // handleProbes answers questions of users, and passes them on.
-func handleProbes(c *Comm) {
+func handleProbes(c *comm.Core) {
 	c.Handle(control.MsgAsk, func(m *control.Message) { probed(c, m) })
 	c.Handle(control.MsgTell, func(m *control.Message) { told(c, m) })
 }
 
 // probe asks all ranks what they are doing, for at most d, and returns the answers by rank.
-func probe(c *Comm, d time.Duration) []status.Rank {
+func probe(c *comm.Core, d time.Duration) []status.Rank {
 	n := c.Ranks
 	answers := make(chan status.Rank, n)
 	p := probesOf(c)
@@ -272,7 +273,7 @@ func probe(c *Comm, d time.Duration) []status.Rank {
 }
 
 // probed takes control.MsgAsk: at the leader from whoever asks, elsewhere from the leader, with who asks.
-func probed(c *Comm, m *control.Message) {
+func probed(c *comm.Core, m *control.Message) {
 	if c.Rank != 0 {
 		go tell(c, int(m.Arg), m.Seq)
 		return
@@ -289,7 +290,7 @@ func probed(c *Comm, m *control.Message) {
 }
 
 // tell answers a question of rank asker.
-func tell(c *Comm, asker int, id uint64) {
+func tell(c *comm.Core, asker int, id uint64) {
 	body, err := json.Marshal(describeSelf(c))
 	if err != nil || len(body) > int(control.MaxBody(control.MsgTell)) {
 		return
@@ -298,7 +299,7 @@ func tell(c *Comm, asker int, id uint64) {
 }
 
 // told takes control.MsgTell: an answer, for this rank or, at the leader, to be passed on.
-func told(c *Comm, m *control.Message) {
+func told(c *comm.Core, m *control.Message) {
 	if c.Rank == 0 {
 		leaderOf(c).owed.answered(int(m.From))
 		if m.Arg >= uint64(c.Ranks) {

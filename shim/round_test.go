@@ -11,6 +11,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 )
 
@@ -54,18 +55,18 @@ func (m counts) exchange(w *world, salt int, delay func(rank int) time.Duration)
 // prepare makes the messages of the matrix.
 func (m counts) prepare(w *world, salt int) *deed {
 	value := func(src, dst, i int) int { return salt*97 + (src*len(m)+dst)*7 + i }
-	d := &deed{name: fmt.Sprintf("messages %v", m), messages: true, calls: make([][]Call, len(m))}
+	d := &deed{name: fmt.Sprintf("messages %v", m), messages: true, calls: make([][]calls.Call, len(m))}
 	in := make([][][][]int32, len(m)) // [dst][src][message]
 	for me, c := range w.comms {
 		in[me] = make([][][]int32, len(m))
 		for peer := range m {
 			for i, n := range m[me][peer] {
-				d.calls[me] = append(d.calls[me], message32(CallSend, c, peer, ramp(value(me, peer, i), n)))
+				d.calls[me] = append(d.calls[me], message32(calls.Send, c, peer, ramp(value(me, peer, i), n)))
 			}
 			for _, n := range m[peer][me] {
 				buf := make([]int32, n)
 				in[me][peer] = append(in[me][peer], buf)
-				d.calls[me] = append(d.calls[me], message32(CallRecv, c, peer, buf))
+				d.calls[me] = append(d.calls[me], message32(calls.Recv, c, peer, buf))
 			}
 		}
 	}
@@ -109,7 +110,7 @@ func TestRounds(t *testing.T) {
 					t.Fatalf("exchange %d: %v", i, err)
 				}
 				if i%3 == 2 {
-					w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 100))}) })
+					w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 100))}) })
 				}
 			}
 			noLosses(t, server)
@@ -130,7 +131,7 @@ func TestRoundOfSome(t *testing.T) {
 				return nil
 			}
 			in := big()
-			if err := Run([]Call{message32(CallSend, c, 1-c.Rank, ramp(i+c.Rank, len(in))), message32(CallRecv, c, 1-c.Rank, in)}); err != nil {
+			if err := Run([]calls.Call{message32(calls.Send, c, 1-c.Rank, ramp(i+c.Rank, len(in))), message32(calls.Recv, c, 1-c.Rank, in)}); err != nil {
 				return err
 			}
 			return equal32(in, ramp(i+1-c.Rank, len(in)))
@@ -145,7 +146,7 @@ func TestRoundOfSome(t *testing.T) {
 	for i := range 300 {
 		m = randomCounts(rand.New(rand.NewPCG(uint64(i), 1)), 4, 30000)
 		// A collective brings ranks that have posted differently into step.
-		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1))}) })
+		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1))}) })
 		if err := m.exchange(w, i, noDelay); err != nil {
 			t.Fatal(err)
 		}
@@ -173,15 +174,15 @@ func TestRoundBesideCollective(t *testing.T) {
 	began := time.Now()
 	w.must(func(c *Comm) error {
 		in := make([]int32, 40000)
-		reduce := func() error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }
+		reduce := func() error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) }
 		switch c.Rank {
 		case 0:
-			if err := Run([]Call{message32(CallSend, c, 1, ramp(3, len(in)))}); err != nil {
+			if err := Run([]calls.Call{message32(calls.Send, c, 1, ramp(3, len(in)))}); err != nil {
 				return err
 			}
 			return reduce()
 		case 1:
-			if err := Run([]Call{message32(CallRecv, c, 0, in)}); err != nil {
+			if err := Run([]calls.Call{message32(calls.Recv, c, 0, in)}); err != nil {
 				return err
 			}
 			if err := reduce(); err != nil {
@@ -207,7 +208,7 @@ func TestChains(t *testing.T) {
 			buf := ramp(i, 30000)
 			if me > 0 {
 				clear(buf)
-				if err := Run([]Call{message32(CallRecv, c, me-1, buf)}); err != nil {
+				if err := Run([]calls.Call{message32(calls.Recv, c, me-1, buf)}); err != nil {
 					return err
 				}
 			}
@@ -215,7 +216,7 @@ func TestChains(t *testing.T) {
 				return fmt.Errorf("message %d: %w", i, err)
 			}
 			if me < n-1 {
-				if err := Run([]Call{message32(CallSend, c, me+1, buf)}); err != nil {
+				if err := Run([]calls.Call{message32(calls.Send, c, me+1, buf)}); err != nil {
 					return err
 				}
 			}
@@ -235,7 +236,7 @@ func TestRoundMismatch(t *testing.T) {
 		if me == 2 {
 			n = 40001
 		}
-		return Run([]Call{message32(CallSend, c, (me+1)%3, make([]int32, 40000)), message32(CallRecv, c, (me+2)%3, make([]int32, n))})
+		return Run([]calls.Call{message32(calls.Send, c, (me+1)%3, make([]int32, 40000)), message32(calls.Recv, c, (me+2)%3, make([]int32, n))})
 	}) {
 		wantError(t, err, errdefs.ErrMismatch, "message 0 from rank 1 to rank 2: rank 1 sends 160000 bytes, rank 2 receives 160004")
 		if err == nil {
@@ -254,7 +255,7 @@ func TestRoundOfTheDead(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			return c.Abort()
 		}
-		return Run([]Call{message32(CallSend, c, (c.Rank+1)%3, make([]int32, 9)), message32(CallRecv, c, (c.Rank+2)%3, make([]int32, 9))})
+		return Run([]calls.Call{message32(calls.Send, c, (c.Rank+1)%3, make([]int32, 9)), message32(calls.Recv, c, (c.Rank+2)%3, make([]int32, 9))})
 	}) {
 		if r < 2 {
 			wantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
@@ -273,13 +274,13 @@ func TestRoundUndrained(t *testing.T) {
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1")
 	w := newWorld(t, 3)
 	for r, err := range w.each(func(c *Comm) error {
-		var calls []Call
+		var group []calls.Call
 		for peer := range 3 {
 			if peer != c.Rank {
-				calls = append(calls, message32(CallSend, c, peer, make([]int32, 20000)), message32(CallRecv, c, peer, make([]int32, 20000)))
+				group = append(group, message32(calls.Send, c, peer, make([]int32, 20000)), message32(calls.Recv, c, peer, make([]int32, 20000)))
 			}
 		}
-		return Run(calls)
+		return Run(group)
 	}) {
 		if err == nil || !strings.Contains(err.Error(), "plane 0") || !strings.Contains(err.Error(), "epoch") {
 			t.Errorf("rank %d: %v", r, err)
@@ -301,8 +302,8 @@ func TestRoundCutShort(t *testing.T) {
 	}()
 	for _, err := range w.each(func(c *Comm) error {
 		n := c.Ranks
-		return Run([]Call{
-			message32(CallSend, c, (c.Rank+1)%n, make([]int32, 1<<20)), message32(CallRecv, c, (c.Rank+n-1)%n, make([]int32, 1<<20)),
+		return Run([]calls.Call{
+			message32(calls.Send, c, (c.Rank+1)%n, make([]int32, 1<<20)), message32(calls.Recv, c, (c.Rank+n-1)%n, make([]int32, 1<<20)),
 		})
 	}) {
 		wantError(t, err, errdefs.ErrAborted, "rank 2 aborted")

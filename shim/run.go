@@ -13,7 +13,11 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/sharedmem"
 	"lightpath/collectives/transport"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/memory"
 )
 
 // Run runs calls as one group and returns when all are complete, or with [errdefs.ErrInProgress] where
@@ -23,38 +27,43 @@ import (
 // into one exchange after its collectives; different communicators progress at the same time. All calls are
 // checked before any has an effect. Hot path: a group of shapes seen before allocates
 // nothing on packet planes.
-func Run(calls []Call) error {
-	if anySwitched(calls) {
-		return runInTurns(calls)
+func Run(group []calls.Call) error {
+	for i := range group {
+		if err := calls.Check(&group[i]); err != nil {
+			return err
+		}
 	}
-	return runTogether(calls)
+	if anySwitched(group) {
+		return runInTurns(group)
+	}
+	return runTogether(group, false)
 }
 
 // runTogether is Run for calls that all go the same way, where circuits reach the memory of devices.
-func runTogether(calls []Call) error {
-	if hasPeers(calls) {
-		return runOnPeers(calls)
+func runTogether(calls []calls.Call, scripted bool) error {
+	if hasPeers(calls, scripted) {
+		return runOnPeers(calls, scripted)
 	}
 	return runHere(calls)
 }
 
 // runHere runs calls that do not go through the memory of devices.
-func runHere(calls []Call) error {
-	if streams, err := onStreams(calls); err != nil {
+func runHere(group []calls.Call) error {
+	if streams, err := onStreams(group); err != nil {
 		return err
-	} else if streams && interposerOf(calls[0].Comm).forOther() {
-		return interpose(calls)
+	} else if streams && interposerOf(group[0].Comm).forOther() {
+		return interpose(group)
 	} else if streams {
-		return enqueue(calls)
+		return enqueue(group)
 	}
-	awaitLaunches(calls)
-	if len(calls) == 1 {
-		if c := &calls[0]; c.Comm != nil && !c.Comm.NonBlocking && opticalOf(c.Comm) == nil && c.Options == (Options{}) && throughArena(c.Comm, c.Kind) && !c.isCut() {
-			return runAlone(c.Comm, calls)
+	awaitLaunches(group)
+	if len(group) == 1 {
+		if c := &group[0]; !c.Comm.NonBlocking && opticalOf(c.Comm) == nil && c.Options == (calls.Options{}) && throughArena(c.Comm, c.Kind) && !c.IsCut() {
+			return runAlone(c.Comm, group)
 		}
 	}
 	s := sessions.Get().(*session)
-	err := s.run(calls)
+	err := s.run(group)
 	s.reset()
 	sessions.Put(s)
 	return err
@@ -62,29 +71,30 @@ func runHere(calls []Call) error {
 
 // session is the state of one Run, pooled.
 type session struct {
-	calls []Call
-	comms []*Comm // in the order of their locks
+	calls []calls.Call
+	comms []*comm.Core // in the order of their locks
 	tasks []*exec.Task
-	refs  []taskRef // of tasks
-	sided []Call    // the one-sided calls
+	refs  []taskRef    // of tasks
+	sided []calls.Call // the one-sided calls
 	// sidedFlights are their numbers in the flight recorder; 0: not begun.
 	sidedFlights []uint64
-	rest         []Call    // the others, where there are both
-	gate         exec.Gate // of the messages, nil: none
+	rest         []calls.Call // the others, where there are both
+	gate         exec.Gate    // of the messages, nil: none
+	cross        *crossing    // whose call this is; nil: none
 	opts         exec.Options
 }
 
 // taskRef is what a task does, for messages and for what follows it.
 type taskRef struct {
-	comm     *Comm
+	comm     *comm.Core
 	call     int // index of the (first) call
 	seq      uint64
 	sig      uint32
-	entry    *entry        // collectives only
-	op       *sharedmem.Op // where it goes through the arena
-	finishR  exec.Buffer   // result to divide
-	circuits bool          // sends and receives on the planes with circuits
-	flight   uint64        // its number in the flight recorder
+	entry    *dispatch.Entry // collectives only
+	op       *sharedmem.Op   // where it goes through the arena
+	finishR  exec.Buffer     // result to divide
+	circuits bool            // sends and receives on the planes with circuits
+	flight   uint64          // its number in the flight recorder
 }
 
 var sessions = sync.Pool{New: func() any {
@@ -100,17 +110,14 @@ func (s *session) reset() {
 	clear(s.sided)
 	clear(s.rest)
 	s.sided, s.rest = s.sided[:0], s.rest[:0]
-	s.gate = nil
+	s.gate, s.cross = nil, nil
 	s.calls, s.comms, s.tasks, s.refs = nil, s.comms[:0], s.tasks[:0], s.refs[:0]
 	s.opts.Deadline = time.Time{}
 }
 
-func (s *session) run(calls []Call) error {
+func (s *session) run(calls []calls.Call) error {
 	s.calls = calls
 	for i := range calls {
-		if err := Check(&calls[i]); err != nil {
-			return err
-		}
 		if !slices.Contains(s.comms, calls[i].Comm) {
 			s.comms = append(s.comms, calls[i].Comm)
 		}
@@ -134,7 +141,7 @@ func (s *session) runAll() error {
 // runWhole is runAll for calls none of which is cut.
 func (s *session) runWhole() error {
 	s.takeOneSided(s.calls)
-	s.opts.Deadline = deadlineOf(s.calls)
+	s.opts.Deadline = calls.DeadlineOf(s.calls)
 	// One order of locks for all threads, whatever order their groups name
 	// communicators in.
 	slices.SortFunc(s.comms, bySerial)
@@ -148,7 +155,7 @@ func (s *session) runWhole() error {
 	return err
 }
 
-func bySerial(a, b *Comm) int {
+func bySerial(a, b *comm.Core) int {
 	if a.Serial < b.Serial {
 		return -1
 	}
@@ -168,7 +175,7 @@ func (s *session) runLocked() error {
 	if len(s.calls) == 0 {
 		return nil
 	}
-	if slices.ContainsFunc(s.comms, func(c *Comm) bool { return hasCircuits(c) }) {
+	if slices.ContainsFunc(s.comms, func(c *comm.Core) bool { return hasCircuits(c) }) {
 		return s.runMixed()
 	}
 	for _, c := range s.comms {
@@ -180,10 +187,10 @@ func (s *session) runLocked() error {
 }
 
 // bind prepares the tasks of all calls of c on the packet planes.
-func (s *session) bind(c *Comm) error {
+func (s *session) bind(c *comm.Core) error {
 	hostOf(c).begin()
 	for i := range s.calls {
-		if call := &s.calls[i]; call.Comm == c && !call.Kind.p2p() {
+		if call := &s.calls[i]; call.Comm == c && !call.Kind.P2P() {
 			if err := s.bindPacket(c, i); err != nil {
 				return err
 			}
@@ -197,29 +204,30 @@ func (s *session) bind(c *Comm) error {
 }
 
 // bindPacket prepares the task of a collective on the packet planes.
-func (s *session) bindPacket(c *Comm, i int) error {
+func (s *session) bindPacket(c *comm.Core, i int) error {
 	call := &s.calls[i]
-	inPlace, err := call.check()
-	if err != nil {
+	if err := call.Resolve(); err != nil {
 		return err
 	}
-	sh := shapeOf(call, inPlace)
-	ref := taskRef{comm: c, call: i, sig: sh.callSignature()}
+	sh := calls.ShapeOf(call)
+	ref := taskRef{comm: c, call: i, sig: sh.Signature()}
 	if call.Count == 0 {
 		hostOf(c).skip(&sh)
 		return nil
 	}
-	if ref.entry, err = packetEntry(c, sh); err != nil {
+	e, err := packetEntry(c, sh)
+	if err != nil {
 		return c.Fail(err) // the other ranks may have begun
 	}
-	ref.seq, ref.flight = hostOf(c).next(&sh, ref.entry)
-	return s.bindPacketEntry(ref, inPlace)
+	ref.entry = e
+	ref.seq, ref.flight = hostOf(c).next(&sh, e)
+	return s.bindPacketEntry(ref)
 }
 
 // bindPacketEntry binds what packetEntry has returned.
-func (s *session) bindPacketEntry(ref taskRef, inPlace bool) error {
-	if ref.entry.prog == nil {
-		return s.bindArena(ref, inPlace)
+func (s *session) bindPacketEntry(ref taskRef) error {
+	if ref.entry.Prog == nil {
+		return s.bindArena(ref)
 	}
 	return s.bindEntry(ref, hostOf(ref.comm).packet, nil, nil)
 }
@@ -228,25 +236,25 @@ func (s *session) bindPacketEntry(ref taskRef, inPlace bool) error {
 // switchAt is when its planes move, nil where the ranks decide that.
 func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, switchAt [][]int64) error {
 	c, call := ref.comm, &s.calls[ref.call]
-	send, recv := call.extents()
-	k := &ref.entry.kernels
-	scale, factor := k.scaling(call)
+	send, recv := call.Extents()
+	k := &ref.entry.Kernels
+	scale, factor := k.Scaling(call)
 	ec := exec.Call{
-		Program: ref.entry.prog, Reduce: k.reduce, Scale: scale, Factor: factor,
+		Program: ref.entry.Prog, Reduce: k.Reduce, Scale: scale, Factor: factor,
 		Comm: c.ID, Op: ref.seq, Endpoint: e, Poison: c.Poison(),
 	}
 	ec.Buffers[schedule.Input] = exec.Buffer{Ptr: call.Send, Len: send}
 	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
-	ec.Buffers[schedule.Scratch] = hostOf(c).scratchFor(ref.entry.prog.ScratchBytes)
+	ec.Buffers[schedule.Scratch] = hostOf(c).scratchFor(ref.entry.Prog.ScratchBytes)
 	if light != nil {
 		ec.OCS, ec.Base, ec.SwitchAt, ec.SkipDrain = light.switches, light.base, switchAt, light.skipDrain
 	}
-	if k.div != nil {
+	if k.Div != nil {
 		ref.finishR = ec.Buffers[schedule.Output]
 	}
 	t := hostOf(c).task()
 	t.Trace(light != nil && flightOf(c).timed)
-	t.Pace(ref.entry.brings != nil)
+	t.Pace(ref.entry.Brings != nil)
 	if err := t.Bind(ec); err != nil {
 		return c.Fail(err)
 	}
@@ -256,21 +264,24 @@ func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, s
 
 // gather merges the sends and receives of c into one program on packet planes, and returns the
 // first of them, -1 where there are none.
-func (s *session) gather(c *Comm) (first int, err error) {
+func (s *session) gather(c *comm.Core) (first int, err error) {
 	first = -1
 	r := &hostOf(c).runner
 	r.sends, r.recvs, r.msgs, r.recvBufs = r.sends[:0], r.recvs[:0], r.msgs[:0], r.recvBufs[:0]
 	for i := range s.calls {
 		call := &s.calls[i]
-		if call.Comm != c || !call.Kind.p2p() {
+		if call.Comm != c || !call.Kind.P2P() {
 			continue
 		}
 		if first < 0 {
 			first = i
 		}
-		send, recv := call.extents()
-		whole := int64(call.whole) * int64(call.Type.Size())
-		if call.Kind == CallSend {
+		if err := call.Resolve(); err != nil {
+			return first, err
+		}
+		send, recv := call.Extents()
+		whole := int64(call.Whole) * int64(call.Type.Size())
+		if call.Kind == calls.Send {
 			r.sends = append(r.sends, program.Message{Peer: int(call.Peer), Bytes: send, Whole: whole})
 			r.msgs = append(r.msgs, exec.Buffer{Ptr: call.Send, Len: send})
 		} else {
@@ -284,7 +295,7 @@ func (s *session) gather(c *Comm) (first int, err error) {
 	r.msgs = append(r.msgs, r.recvBufs...)
 	args := program.P2PArgs{Rank: c.Rank, Ranks: c.Ranks, Planes: len(hostOf(c).packet.Planes())}
 	if err := program.BuildP2P(&r.p2p, args, r.sends, r.recvs); err != nil {
-		return first, s.calls[first].misuse(err)
+		return first, s.calls[first].Misuse(err)
 	}
 	r.group = r.flight.addGroup(r.sends, r.recvs)
 	return first, nil
@@ -292,7 +303,7 @@ func (s *session) gather(c *Comm) (first int, err error) {
 
 // bindMessages prepares the task of the sends and receives that have been gathered, of which call
 // first is the first, on packet planes.
-func (s *session) bindMessages(c *Comm, first int) error {
+func (s *session) bindMessages(c *comm.Core, first int) error {
 	r := &hostOf(c).runner
 	t := hostOf(c).task()
 	t.Trace(false)
@@ -325,8 +336,8 @@ func (s *session) drive() error {
 // ended does what follows the tasks.
 func (s *session) ended() {
 	for i := range s.refs {
-		if r := &s.refs[i]; r.entry != nil && r.entry.brings != nil {
-			measurePlanes(r.comm, s.tasks[i], r.entry.brings)
+		if r := &s.refs[i]; r.entry != nil && r.entry.Brings != nil {
+			measurePlanes(r.comm, s.tasks[i], r.entry.Brings)
 		}
 		s.refs[i].record(s.tasks[i])
 		s.refs[i].finish()
@@ -335,15 +346,15 @@ func (s *session) ended() {
 
 // record has the flight recorder take what the task has done on planes with circuits.
 func (r *taskRef) record(t *exec.Task) {
-	if o := opticalOf(r.comm); o != nil && (r.circuits || r.entry != nil && r.entry.plan != nil) {
+	if o := opticalOf(r.comm); o != nil && (r.circuits || r.entry != nil && r.entry.Plan != nil) {
 		flightOf(r.comm).flew(r.flight, t, o.base)
 	}
 }
 
 // finish does what follows a task.
 func (r *taskRef) finish() {
-	if e := r.entry; e != nil && e.kernels.div != nil {
-		e.kernels.div(bytesOf(r.finishR.Ptr, r.finishR.Len), int64(r.comm.Ranks))
+	if e := r.entry; e != nil && e.Kernels.Div != nil {
+		e.Kernels.Div(memory.Bytes(r.finishR.Ptr, r.finishR.Len), int64(r.comm.Ranks))
 	}
 	flightOf(r.comm).end(r.flight, completed)
 }
@@ -361,12 +372,12 @@ func (s *session) policy() {
 		s.opts.Alone = s.opts.Alone && c.SoleRank
 	}
 	c, ref := s.comms[0], &s.refs[0]
-	lit := ref.circuits || ref.entry != nil && ref.entry.plan != nil
+	lit := ref.circuits || ref.entry != nil && ref.entry.Plan != nil
 	s.opts.Brief = 0
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
 		switch e := ref.entry; {
-		case e != nil && e.prog == nil:
+		case e != nil && e.Prog == nil:
 			s.opts.Spin = 0 // runAlone has
 		case !lit:
 			s.opts.Brief = 16 // about as long as a wake-up takes
@@ -436,7 +447,7 @@ func (s *session) explain(ref *taskRef, err error) error {
 			}
 		}
 		wait = verdictWait
-	case errors.Is(err, exec.ErrTimeout) && ref.entry.plan != nil:
+	case errors.Is(err, exec.ErrTimeout) && ref.entry.Plan != nil:
 		// With a ticket everyone has arrived. What matters is whom the switches wait for.
 		err = fmt.Errorf("%w; %s", err, opticalOf(c).waiting())
 	case errors.Is(err, exec.ErrTimeout):
@@ -456,7 +467,7 @@ func (s *session) explain(ref *taskRef, err error) error {
 
 // stalled tells the leaders what this rank is waiting in, and the flight recorders for what.
 func (s *session) stalled([]*exec.Task) error {
-	var said *Comm // the first of its tasks is the one that waits
+	var said *comm.Core // the first of its tasks is the one that waits
 	for i, t := range s.tasks {
 		ref := &s.refs[i]
 		if w, ok := t.Blocked(); ok && !t.Done() && ref.comm != said {

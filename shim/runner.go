@@ -1,21 +1,22 @@
 package shim
 
 import (
-	"fmt"
 	"strings"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/sharedmem"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
-	"lightpath/shim/errdefs"
+	"lightpath/shim/dispatch"
 )
 
 // runner is what a communicator keeps between groups so that running one allocates
 // nothing. Guarded by Comm.mu, but for flight.
 type runner struct {
 	seq      uint64 // of the last collective
-	programs programs
+	programs dispatch.Table
 	latest   latest // of programs
 	patience patience
 	tasks    []*exec.Task
@@ -30,9 +31,8 @@ type runner struct {
 	msgs         []exec.Buffer
 	recvBufs     []exec.Buffer
 
-	flight      *recorder
-	group       uint64 // of sends and receives in progress: its number in the flight recorder
-	traceFailed bool
+	flight *recorder
+	group  uint64 // of sends and receives in progress: its number in the flight recorder
 }
 
 // begin starts a group.
@@ -40,13 +40,13 @@ func (r *runner) begin() { r.used, r.usedOps = 0, 0 }
 
 // next gives a collective its number, which agrees on all ranks, and the one that it has in this
 // rank's flight recorder. e is nil while it is not known what will be done.
-func (r *runner) next(s *shape, e *entry) (seq, flight uint64) {
+func (r *runner) next(s *calls.Shape, e *dispatch.Entry) (seq, flight uint64) {
 	r.seq++
 	return r.seq, r.flight.add(r.seq, s, e)
 }
 
 // skip is next for a collective of no elements: every rank counts those too.
-func (r *runner) skip(s *shape) {
+func (r *runner) skip(s *calls.Shape) {
 	_, n := r.next(s, nil)
 	r.flight.end(n, completed)
 }
@@ -79,23 +79,18 @@ func (r *runner) scratchFor(n int64) exec.Buffer {
 
 // forget gives back what calls have left for those that follow. Comm.mu is held.
 func (r *runner) forget() {
-	r.programs, r.latest, r.tasks, r.scratch = programs{}, latest{}, nil, nil
+	r.programs, r.latest, r.tasks, r.scratch = dispatch.Table{}, latest{}, nil, nil
 	r.sends, r.recvs, r.msgs, r.recvBufs = nil, nil, nil, nil
 }
 
-// misuse is an error of how calls were put together rather than of one argument.
-func (c *Call) misuse(err error) error {
-	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, errdefs.ErrInvalidUsage)
-}
-
 // reportCall sends the leader what this rank is waiting in, or gives up on.
-func reportCall(c *Comm, kind control.Kind, seq uint64, sig uint32, call *Call) {
+func reportCall(c *comm.Core, kind control.Kind, seq uint64, sig uint32, call *calls.Call) {
 	// Without the leader the communicator fails by itself.
 	_ = c.Star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
 }
 
 // reportTimeout reports a call that has waited too long; why, where it is known, is what it waits for.
-func reportTimeout(c *Comm, seq uint64, sig uint32, call *Call, why error) {
+func reportTimeout(c *comm.Core, seq uint64, sig uint32, call *calls.Call, why error) {
 	body := call.String()
 	if why != nil {
 		body += "\n" + strings.TrimSuffix(why.Error(), ": "+exec.ErrTimeout.Error())
@@ -104,20 +99,6 @@ func reportTimeout(c *Comm, seq uint64, sig uint32, call *Call, why error) {
 }
 
 // reportShape reports a collective of the past.
-func reportShape(c *Comm, kind control.Kind, seq uint64, s *shape) {
-	_ = c.Star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(s.callSignature()), Body: []byte(s.String())})
-}
-
-// String describes the call that a shape came from.
-func (s *shape) String() string {
-	c := s.call()
-	if s.scripted {
-		return c.String() + ", interposed"
-	}
-	return c.String()
-}
-
-// call is that call, without its buffers.
-func (s *shape) call() Call {
-	return Call{Kind: s.kind, Type: s.typ, Op: s.op, Peer: s.root, Count: s.count, whole: s.whole, Options: Options{Plan: s.wish.plan, Planes: uint64(s.wish.planes)}}
+func reportShape(c *comm.Core, kind control.Kind, seq uint64, s *calls.Shape) {
+	_ = c.Star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(s.Signature()), Body: []byte(s.String())})
 }

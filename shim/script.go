@@ -5,6 +5,10 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/memory"
 )
 
 // script is what calls of one communicator become that move in pieces, or through staging memory: steps, each of them a group of
@@ -14,8 +18,8 @@ import (
 // One piece follows another, call by call, since that is an order that ranks share whatever their groups are. Only sends and receives of one
 // group may depend on each other in ways that no rank sees alone: they are one step, in which long ones move by themselves (relay).
 type script struct {
-	comm    *Comm
-	from    []Call // as they were made, checked
+	comm    *comm.Core
+	from    []calls.Call // as they were made, checked
 	staged  []stagedBuffers
 	scalars []scalarAt
 
@@ -30,7 +34,7 @@ type script struct {
 	recvAt   int            // where what is received has a place of its own; -1: behind what is sent
 
 	steps []step
-	calls []Call // of the steps
+	calls []calls.Call // of the steps
 	outs  []move
 	ins   []move
 
@@ -69,13 +73,13 @@ func (m *move) strided() bool { return m.rows > 1 && m.width < m.pitch }
 
 func (m *move) roomFor() int { return aligned(m.width * m.rows) }
 
-// rows returns what n elements of each block of a call are in its buffers.
-func (c *Call) rows(n uint64) (send, recv move) {
-	if c.Count == 0 || c.Kind.oneSided() {
+// rowsOf returns what n elements of each block of a call are in its buffers.
+func rowsOf(c *calls.Call, n uint64) (send, recv move) {
+	if c.Count == 0 || c.Kind.OneSided() {
 		return send, recv
 	}
 	block, width := int(c.Count)*c.Type.Size(), int(n)*c.Type.Size()
-	sent, received := c.extents()
+	sent, received := c.Extents()
 	send = move{width: width, rows: int(sent) / block, pitch: block}
 	recv = move{width: width, rows: int(received) / block, pitch: block}
 	return send, recv
@@ -84,7 +88,7 @@ func (c *Call) rows(n uint64) (send, recv move) {
 // roomFor is what n elements of each block of a call take in staging memory. Where they are no stretch of host memory,
 // those do too.
 func (s *script) roomFor(i int, n uint64) (sent, received int) {
-	send, recv := s.from[i].rows(n)
+	send, recv := rowsOf(&s.from[i], n)
 	if s.staged[i].send || send.strided() {
 		sent = send.roomFor()
 	}
@@ -95,7 +99,7 @@ func (s *script) roomFor(i int, n uint64) (sent, received int) {
 }
 
 // begin makes the script that of a communicator's calls. What it has allocated is reused.
-func (s *script) begin(c *Comm) {
+func (s *script) begin(c *comm.Core) {
 	s.comm, s.deadline = c, time.Time{}
 	s.from, s.staged, s.scalars, s.relays.selfs = s.from[:0], s.staged[:0], s.scalars[:0], s.relays.selfs[:0]
 }
@@ -108,21 +112,21 @@ func (s *script) measure() int {
 		c := &s.from[i]
 		sent, received := s.roomFor(i, c.Count)
 		all += sent + received
-		if c.Kind.p2p() {
+		if c.Kind.P2P() {
 			messages++
 		} else {
-			cut = cut || c.isCut()
+			cut = cut || c.IsCut()
 		}
 	}
 	s.together, s.sendRoom, s.recvRoom = messages > 1, 0, 0
 	for i := range s.from {
-		if c := &s.from[i]; !c.Kind.p2p() || !s.together {
-			sent, received := s.roomFor(i, c.pieceCount())
+		if c := &s.from[i]; !c.Kind.P2P() || !s.together {
+			sent, received := s.roomFor(i, c.PieceCount())
 			s.sendRoom, s.recvRoom = max(s.sendRoom, sent), max(s.recvRoom, received)
-			cut = cut || c.isCut()
+			cut = cut || c.IsCut()
 		}
 	}
-	fits := factsOf(s.comm).cut == 0 || int64(all) <= 2*stepRooms*factsOf(s.comm).cut
+	fits := calls.FactsOf(s.comm).Cut == 0 || int64(all) <= 2*stepRooms*calls.FactsOf(s.comm).Cut
 	if s.whole = !cut && fits; s.whole {
 		return s.scalarsRoom() + all
 	}
@@ -137,9 +141,9 @@ func (s *script) messagesRoom() (size int) {
 	for i := range s.from {
 		c := &s.from[i]
 		switch {
-		case !s.together || !c.Kind.p2p() || s.staged[i].toSelf:
+		case !s.together || !c.Kind.P2P() || s.staged[i].toSelf:
 		case s.isRelayed(i):
-			size += relaySlots * aligned(c.pieceBytes())
+			size += relaySlots * aligned(pieceBytes(c))
 		default:
 			sent, received := s.roomFor(i, c.Count)
 			size += sent + received
@@ -160,17 +164,17 @@ func (s *script) write(at unsafe.Pointer) {
 	}
 	s.sendAt, s.recvAt = s.scalarsRoom(), -1
 	if s.whole {
-		s.writeTogether(func(*Call) bool { return true })
+		s.writeTogether(func(*calls.Call) bool { return true })
 		return
 	}
-	s.writeTogether(func(c *Call) bool { return c.Kind.oneSided() }) // which stages nothing
+	s.writeTogether(func(c *calls.Call) bool { return c.Kind.OneSided() }) // which stages nothing
 	rooms := s.sendAt
 	for i := range s.from {
 		c := &s.from[i]
-		if c.Kind.oneSided() || c.Kind.p2p() && s.together {
+		if c.Kind.OneSided() || c.Kind.P2P() && s.together {
 			continue
 		}
-		n, first := c.pieceCount(), uint64(0)
+		n, first := c.PieceCount(), uint64(0)
 		for more := true; more; more = first < c.Count {
 			s.sendAt = rooms + (s.sendRoom+s.recvRoom)*(len(s.steps)%stepRooms)
 			s.recvAt = s.sendAt + s.sendRoom
@@ -189,7 +193,7 @@ func (s *script) write(at unsafe.Pointer) {
 func (s *script) writeMessages() {
 	first := len(s.calls)
 	for i := range s.from {
-		if !s.from[i].Kind.p2p() || s.staged[i].toSelf {
+		if !s.from[i].Kind.P2P() || s.staged[i].toSelf {
 			continue
 		}
 		if s.isRelayed(i) {
@@ -204,7 +208,7 @@ func (s *script) writeMessages() {
 }
 
 // writeTogether makes some of the calls one step.
-func (s *script) writeTogether(these func(*Call) bool) {
+func (s *script) writeTogether(these func(*calls.Call) bool) {
 	before := len(s.calls)
 	for i := range s.from {
 		if these(&s.from[i]) {
@@ -223,7 +227,7 @@ func (s *script) endStep() {
 // add adds n elements of each block of a call to the step, and what they move.
 func (s *script) add(i int, first, n uint64) {
 	c := s.from[i]
-	send, recv := c.rows(n)
+	send, recv := rowsOf(&c, n)
 	offset := int(first) * c.Type.Size()
 	recvAt := &s.recvAt
 	if s.recvAt < 0 {
@@ -231,12 +235,12 @@ func (s *script) add(i int, first, n uint64) {
 	}
 	c.Send = s.locate(&s.outs, send, c.Send, offset, s.staged[i].send, &s.sendAt)
 	c.Recv = s.locate(&s.ins, recv, c.Recv, offset, s.staged[i].recv, recvAt)
-	piece := c.pieceCount()
+	piece := c.PieceCount()
 	if piece == c.Count {
 		s.calls = append(s.calls, c)
 		return
 	}
-	c.whole = c.Count
+	c.Whole = c.Count
 	for done := uint64(0); done < n; done += piece { // several only of messages
 		p, offset := c, int(done)*c.Type.Size()
 		p.Count = min(piece, n-done)
@@ -274,20 +278,20 @@ func (s *script) before(k int) step {
 }
 
 // run runs step k: what it sends has been copied from the device. comms is the script's communicator.
-func (s *script) run(k int, comms []*Comm) error {
+func (s *script) run(k int, comms []*comm.Core) error {
 	from, to := s.before(k), s.steps[k]
-	calls := s.calls[from.calls:to.calls]
+	group := s.calls[from.calls:to.calls]
 	if k == 0 {
-		s.deadline = deadlineOf(s.from)
+		s.deadline = calls.DeadlineOf(s.from)
 	}
 	if !s.deadline.IsZero() && k > 0 {
-		for i := range calls {
-			calls[i].Options.Deadline = max(time.Until(s.deadline), 1)
+		for i := range group {
+			group[i].Options.Deadline = max(time.Until(s.deadline), 1)
 		}
 	}
 	s.copyOuts(k)
 	se := sessions.Get().(*session)
-	se.calls, se.comms = calls, append(se.comms, comms...)
+	se.calls, se.comms = group, append(se.comms, comms...)
 	if k == len(s.steps)-1 && len(s.relays.all) > 0 {
 		se.gate = &s.relays
 	}
@@ -320,8 +324,8 @@ func (m *move) copyRows(back bool) {
 		return
 	}
 	for i := range m.rows {
-		to := bytesOf(unsafe.Add(m.room, i*m.width), int64(m.width))
-		from := bytesOf(unsafe.Add(m.buffer, i*m.pitch), int64(m.width))
+		to := memory.Bytes(unsafe.Add(m.room, i*m.width), int64(m.width))
+		from := memory.Bytes(unsafe.Add(m.buffer, i*m.pitch), int64(m.width))
 		if back {
 			to, from = from, to
 		}
@@ -332,7 +336,7 @@ func (m *move) copyRows(back bool) {
 // cut reports whether some of the session's calls are made in pieces.
 func (s *session) cut() bool {
 	for i := range s.calls {
-		if s.calls[i].isCut() {
+		if s.calls[i].IsCut() {
 			return true
 		}
 	}
@@ -342,7 +346,7 @@ func (s *session) cut() bool {
 // runInPieces runs calls on host memory that are cut, since other ranks may have theirs in device memory.
 func (s *session) runInPieces() error {
 	scripts := make([]script, len(s.comms))
-	var pieces []Call
+	var pieces []calls.Call
 	rooms := make([][]byte, len(s.comms))
 	strided := false
 	for k, c := range s.comms {

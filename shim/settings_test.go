@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 )
 
@@ -34,7 +35,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	t.Setenv("NCCL_DEBUG_SUBSYS", "ALL")
 	t.Setenv("NCCL_DEBUG_FILE", path)
 	w := newWorld(t, 2)
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5))}) })
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestCommID(t *testing.T) {
 				return err
 			}
 			defer func() { _ = comms[0].Destroy() }()
-			return Run([]Call{allReduce(comms[0], make([]float32, 5))})
+			return Run([]calls.Call{allReduce(comms[0], make([]float32, 5))})
 		}) {
 			if err != nil {
 				t.Errorf("rank %d: %v", r, err)

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 )
@@ -109,7 +110,7 @@ func TestSharesLateInCalls(t *testing.T) {
 	broadcast := func(c *Comm) error {
 		buf := []float32{float32(c.Rank)}
 		p := unsafe.Pointer(unsafe.SliceData(buf))
-		if err := Run([]Call{{Comm: c, Kind: CallBroadcast, Type: datatype.Float32, Count: 1, Peer: 1, Send: p, Recv: p}}); err != nil {
+		if err := Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: 1, Peer: 1, Send: p, Recv: p}}); err != nil {
 			return err
 		}
 		if buf[0] != 1 {
@@ -167,7 +168,7 @@ func TestSharesAllocateNothing(t *testing.T) {
 	for name, units := range map[string][]int{"even": nil, "uneven": {3 * shareTotal / 4, shareTotal / 4}} {
 		t.Run(name, func(t *testing.T) {
 			w := newSharing(t, 2, 2)
-			var calls []Call
+			var calls []calls.Call
 			for _, c := range w.comms {
 				calls = append(calls, allReduce(c, make([]float32, 4*paceBytes/4)))
 				c.Turn.Lock()

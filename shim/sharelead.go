@@ -3,6 +3,7 @@ package shim
 import (
 	"time"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 )
 
@@ -16,7 +17,7 @@ import (
 // proposal. A rank that is past the operation, as the root of a broadcast may be, refuses; then the leader
 // proposes a later one.
 type shareLead struct {
-	c        *Comm
+	c        *comm.Core
 	send     func(*control.Message) // to all other ranks, without waiting for them
 	number   uint64                 // of the question or proposal that is open, or was last
 	open     uint64                 // what the answers to it are: sharesTold, sharesAnswer, or 0
@@ -44,7 +45,7 @@ const (
 	mostPatience  = time.Minute
 )
 
-func newShareLead(c *Comm) *shareLead {
+func newShareLead(c *comm.Core) *shareLead {
 	send := func(m *control.Message) { c.Star.Broadcast(m, -1) }
 	return &shareLead{c: c, send: send, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.Ranks)}
 }

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -50,7 +51,7 @@ func newShares(planes int) *shares {
 
 // attachShares lets the shares of packet planes follow what these carry: where they are a network's, and
 // nothing has circuits. Where LIGHTPATH_PLANE_SHARES forbids that to one rank, it agrees to nothing.
-func attachShares(c *Comm, transport string) {
+func attachShares(c *comm.Core, transport string) {
 	network := transport == "tcp" || transport == settings.TransportRDMA
 	if network && hostOf(c).packet != nil && len(hostOf(c).packet.Planes()) > 1 && opticalOf(c) == nil && c.Cfg.PlaneShares == settings.SharesMeasured {
 		sharesSlot.Set(c, newShares(len(hostOf(c).packet.Planes())))
@@ -58,7 +59,7 @@ func attachShares(c *Comm, transport string) {
 }
 
 // handleShares has the leader's goroutine take what ranks see, and ranks answer its questions.
-func handleShares(c *Comm) {
+func handleShares(c *comm.Core) {
 	c.Handle(control.MsgShares, func(m *control.Message) {
 		if c.Rank == 0 {
 			leaderOf(c).post(m)
@@ -71,7 +72,7 @@ func handleShares(c *Comm) {
 // enterShares sets the shares that operation seq, the next to be bound, goes by. Where some have been
 // proposed for it, it waits for the leader's conclusion, which needs the other ranks' control networks and
 // nothing that their callers do. Comm.mu is held.
-func enterShares(c *Comm, seq uint64) error {
+func enterShares(c *comm.Core, seq uint64) error {
 	p := sharesOf(c)
 	for {
 		n := p.due(seq)
@@ -98,7 +99,7 @@ func (p *shares) due(seq uint64) *proposal {
 	return p.next
 }
 
-func awaitShares(c *Comm, n *proposal, seq uint64) error {
+func awaitShares(c *comm.Core, n *proposal, seq uint64) error {
 	select {
 	case <-n.settled:
 		return nil
@@ -117,9 +118,9 @@ func awaitShares(c *Comm, n *proposal, seq uint64) error {
 }
 
 // adoptShares has what follows go by what has been agreed. Comm.mu is held.
-func adoptShares(c *Comm, n *proposal) {
+func adoptShares(c *comm.Core, n *proposal) {
 	p := sharesOf(c)
-	hostOf(c).programs.dropShares(p.version)
+	hostOf(c).programs.DropShares(p.version)
 	if p.version, p.units = uint32(n.number), n.units; evenShares(n.units) {
 		p.version, p.units = 0, nil
 	}
@@ -132,7 +133,7 @@ func adoptShares(c *Comm, n *proposal) {
 
 // measurePlanes takes what a program that has ended has brought on each plane. Hot path: no allocation, and no message while
 // even shares fit.
-func measurePlanes(c *Comm, t *exec.Task, brings []int64) {
+func measurePlanes(c *comm.Core, t *exec.Task, brings []int64) {
 	p := sharesOf(c)
 	if !p.window.add(brings, t.Brought, monotonic.Now()) {
 		return

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 )
@@ -26,22 +27,22 @@ func newSharing(t *testing.T, ranks, planes int) *world {
 const sharedCount = 140 << 10 / 4
 
 // gatherOne makes one AllGather, in a group of so many, and checks what came.
-func gatherOne(c *Comm, calls int) error {
+func gatherOne(c *Comm, group int) error {
 	n := c.Ranks
-	group := make([]Call, calls)
-	results := make([][]float32, calls)
-	for k := range group {
+	some := make([]calls.Call, group)
+	results := make([][]float32, group)
+	for k := range some {
 		in := make([]float32, sharedCount)
 		for i := range in {
 			in[i] = float32(c.Rank*1000 + i%97)
 		}
 		results[k] = make([]float32, n*sharedCount)
-		group[k] = Call{
-			Comm: c, Kind: CallAllGather, Type: datatype.Float32, Count: sharedCount,
+		some[k] = calls.Call{
+			Comm: c, Kind: calls.AllGather, Type: datatype.Float32, Count: sharedCount,
 			Send: unsafe.Pointer(unsafe.SliceData(in)), Recv: unsafe.Pointer(unsafe.SliceData(results[k])),
 		}
 	}
-	if err := Run(group); err != nil {
+	if err := Run(some); err != nil {
 		return err
 	}
 	for k, out := range results {
@@ -126,7 +127,7 @@ func TestSharesRootAhead(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *Comm, buf []float32) error {
 		p := unsafe.Pointer(unsafe.SliceData(buf))
-		return Run([]Call{{Comm: c, Kind: CallBroadcast, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}})
+		return Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}})
 	}
 	const ahead = 8 // whose bytes the connections hold
 	w.must(func(c *Comm) error {

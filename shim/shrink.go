@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
 // waitTurn waits for the shrink before this one; nil: there is none.
-func waitTurn(c *Comm, before <-chan struct{}) error {
+func waitTurn(c *comm.Core, before <-chan struct{}) error {
 	if before == nil {
 		return nil
 	}
@@ -54,7 +55,7 @@ func (k *kinship) turn() (try uint64, before <-chan struct{}, over func()) {
 
 // meetSurvivors meets the ranks that a shrink leaves at the door of the first of them: neither the
 // parent's leader nor its control network need be there any more.
-func meetSurvivors(c *Comm, h *bootstrap.Hello, try uint64) (err error) {
+func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	o := birthOf(c).args.From
 	p := o.Parent
 	if o.Abort && p.AsyncError() == nil {
@@ -108,7 +109,7 @@ func meetSurvivors(c *Comm, h *bootstrap.Hello, try uint64) (err error) {
 }
 
 // vetoLater has a meeting refused that begins while this communicator is there and its time is not up.
-func vetoLater(c *Comm, at *bootstrap.Place, veto *control.Message) {
+func vetoLater(c *comm.Core, at *bootstrap.Place, veto *control.Message) {
 	ctx, over := context.WithCancel(context.Background())
 	go func() {
 		at.Veto(ctx, veto, c.Cfg.Timeout)
@@ -137,7 +138,7 @@ func without(ranks []int) string {
 
 // yieldCircuits gives back the ports of a communicator that has failed, for one that comes
 // from it.
-func yieldCircuits(c *Comm) {
+func yieldCircuits(c *comm.Core) {
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
 	if opticalOf(c) == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 )
 
@@ -174,7 +175,7 @@ func TestShrinkAbort(t *testing.T) {
 					time.Sleep(20 * time.Millisecond)
 					return w.comms[i].Abort()
 				}
-				return Run([]Call{allReduce(w.comms[i], make([]float32, 100))})
+				return Run([]calls.Call{allReduce(w.comms[i], make([]float32, 100))})
 			})
 			for i, err := range errs {
 				if i != lost {
@@ -195,13 +196,13 @@ func TestShrinkAbort(t *testing.T) {
 	t.Run("running", func(t *testing.T) {
 		// The parent is well, and a call on it waits for a rank that left for the shrink.
 		w := newWorld(t, 3)
-		calls := make(chan error, 1)
-		go func() { calls <- Run([]Call{allReduce(w.comms[0], make([]float32, 100))}) }()
+		group := make(chan error, 1)
+		go func() { group <- Run([]calls.Call{allReduce(w.comms[0], make([]float32, 100))}) }()
 		left := &world{t, w.comms[:2]}
 		f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{2}, Abort: true} })
 		none(t, errs)
 		f.must(sums)
-		wantError(t, <-calls, errdefs.ErrRevoked)
+		wantError(t, <-group, errdefs.ErrRevoked)
 		wantError(t, sums(w.comms[2]), errdefs.ErrRevoked, "NCCL_SHRINK_ABORT")
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/sharedmem/memfile"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -147,7 +148,7 @@ func (s *oneSided) describe(number int) (a sideAnswer, err error) {
 }
 
 // windowOnDevice is the error of a put to a window of a rank that is device memory.
-func windowOnDevice(c *Comm, rank, number int) error {
+func windowOnDevice(c *comm.Core, rank, number int) error {
 	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank, number, errdefs.ErrInvalidUsage)
 }
 

@@ -8,6 +8,9 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 )
 
@@ -20,31 +23,31 @@ import (
 // rank take on all planes, and a one-sided call alpha and the time of its bytes, of which a signal has
 // 8; for how long its sender keeps a rank waiting is not known here. The costs are those of the fabric
 // file where it describes packet planes, and else those of [packetCosts].
-func Simulate(calls []Call) (us float64, err error) {
-	total := map[*Comm]float64{}
-	for i := range calls {
-		c := &calls[i]
-		if err := Check(c); err != nil {
+func Simulate(group []calls.Call) (us float64, err error) {
+	total := map[*comm.Core]float64{}
+	for i := range group {
+		c := &group[i]
+		if err := calls.Check(c); err != nil {
 			return 0, err
 		}
-		if c.Kind.oneSided() {
-			t, err := c.predictSided()
+		if c.Kind.OneSided() {
+			t, err := predictSided(c)
 			if err != nil {
 				return 0, err
 			}
 			total[c.Comm] += t
 			continue
 		}
-		if c.Kind.p2p() || c.Count == 0 {
+		if c.Kind.P2P() || c.Count == 0 {
 			continue
 		}
-		t, err := c.predict()
+		t, err := predict(c)
 		if err != nil {
 			return 0, err
 		}
 		total[c.Comm] += t
 	}
-	for c, bytes := range exchanged(calls) {
+	for c, bytes := range exchanged(group) {
 		costs, err := packetModel(c)
 		if err != nil {
 			return 0, err
@@ -58,13 +61,13 @@ func Simulate(calls []Call) (us float64, err error) {
 }
 
 // predictSided is the time of one one-sided call, in microseconds.
-func (c *Call) predictSided() (float64, error) {
+func predictSided(c *calls.Call) (float64, error) {
 	costs, err := packetModel(c.Comm)
 	if err != nil {
 		return 0, err
 	}
 	bytes := uint64(signalBytes)
-	if c.Kind == CallPutSignal {
+	if c.Kind == calls.PutSignal {
 		bytes += c.Count * uint64(c.Type.Size())
 	}
 	return plans.TransmitUS(costs, 1, 1, float64(bytes)), nil
@@ -74,12 +77,12 @@ func (c *Call) predictSided() (float64, error) {
 type traffic struct{ send, recv int64 }
 
 // exchanged adds up what each communicator's sends and receives move.
-func exchanged(calls []Call) map[*Comm]traffic {
-	sum := map[*Comm]traffic{}
+func exchanged(calls []calls.Call) map[*comm.Core]traffic {
+	sum := map[*comm.Core]traffic{}
 	for i := range calls {
-		if c := &calls[i]; c.Kind.p2p() {
+		if c := &calls[i]; c.Kind.P2P() {
 			t := sum[c.Comm]
-			send, recv := c.extents()
+			send, recv := c.Extents()
 			sum[c.Comm] = traffic{t.send + send, t.recv + recv}
 		}
 	}
@@ -87,12 +90,8 @@ func exchanged(calls []Call) map[*Comm]traffic {
 }
 
 // predict is the time of one collective, in microseconds.
-func (c *Call) predict() (float64, error) {
-	inPlace, err := c.check()
-	if err != nil {
-		return 0, err
-	}
-	s := shapeOf(c, inPlace)
+func predict(c *calls.Call) (float64, error) {
+	s := calls.ShapeOf(c)
 	if opticalOf(c.Comm) != nil {
 		us, err := predictCircuits(c.Comm, s)
 		if err == nil || !errors.Is(err, planner.ErrInfeasible) {
@@ -103,21 +102,21 @@ func (c *Call) predict() (float64, error) {
 }
 
 // predictCircuits is the time that a plan predicts.
-func predictCircuits(c *Comm, s shape) (float64, error) {
+func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	c.Turn.Lock()
-	var last *entry
-	for k, e := range hostOf(c).programs.table {
-		if e.plan != nil && planShape(k) == planShape(s) && (last == nil || e.used > last.used) {
+	var last *dispatch.Entry
+	for k, e := range hostOf(c).programs.Programs {
+		if e.Plan != nil && planShape(k.Shape) == planShape(s) && (last == nil || e.Used > last.Used) {
 			last = e
 		}
 	}
 	c.Turn.Unlock()
 	if last != nil {
-		return last.plan.CCTUS, nil
+		return last.Plan.CCTUS, nil
 	}
 	use := opticalOf(c).all()
-	if s.wish.planes != 0 {
-		use = s.wish.planes
+	if s.Request.Planes != 0 {
+		use = s.Request.Planes
 	}
 	problem, _, err := opticalOf(c).pose(planShape(s), use.Len(), nil)
 	if err != nil {
@@ -131,26 +130,26 @@ func predictCircuits(c *Comm, s shape) (float64, error) {
 }
 
 // predictPacket adds up the steps of the schedule.
-func predictPacket(c *Comm, s shape) (float64, error) {
+func predictPacket(c *comm.Core, s calls.Shape) (float64, error) {
 	costs, err := packetModel(c)
 	if err != nil {
 		return 0, err
 	}
-	if s.wish.planes != 0 && opticalOf(c) == nil {
-		costs.BandwidthGbps *= float64(s.wish.planes.Len()) / float64(len(hostOf(c).packet.Planes()))
+	if s.Request.Planes != 0 && opticalOf(c) == nil {
+		costs.BandwidthGbps *= float64(s.Request.Planes.Len()) / float64(len(hostOf(c).packet.Planes()))
 	}
-	col, err := buildSchedule(&s, c.Ranks, false, c.Cfg, nil)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
 	if err != nil {
 		return 0, err
 	}
-	us, size := 0.0, int64(s.typ.Size())
+	us, size := 0.0, int64(s.Type.Size())
 	ranks := make([]traffic, c.Ranks)
-	for i := range col.sched.Steps {
+	for i := range col.Steps.Steps {
 		clear(ranks)
-		flows, busiest := col.sched.Flows(i), int64(0)
+		flows, busiest := col.Steps.Flows(i), int64(0)
 		for k := range flows {
 			f := &flows[k]
-			n := size * col.sched.FlowElements(f, int64(s.count))
+			n := size * col.Steps.FlowElements(f, int64(s.Count))
 			ranks[f.Src].send += n
 			ranks[f.Dst].recv += n
 			busiest = max(busiest, ranks[f.Src].send, ranks[f.Dst].recv)
@@ -168,7 +167,7 @@ var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
 }
 
 // packetModel is the cost model of the packet planes, all of them as one.
-func packetModel(c *Comm) (*plans.Problem, error) {
+func packetModel(c *comm.Core) (*plans.Problem, error) {
 	kind, err := chooseTransport(c.Table, c.Cfg)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package shim
 import (
 	"unsafe"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
 )
@@ -13,34 +14,34 @@ type stagedBuffers struct {
 	toSelf     bool // the device copies the message itself, from one buffer of the rank's to another
 }
 
-// staged finds out where the call's buffers are. It refuses memory that cannot be right.
-func (c *Call) staged() (where stagedBuffers, err error) {
-	if c.Kind.oneSided() {
+// stagedOf finds out where the call's buffers are. It refuses memory that cannot be right.
+func stagedOf(c *calls.Call) (where stagedBuffers, err error) {
+	if c.Kind.OneSided() {
 		place, err := device.Active().Locate(c.Send)
 		if err == nil && place.Kind >= device.Managed {
-			err = c.invalid("localbuff %p is device memory: what is put is host memory, as windows are where it arrives", c.Send)
+			err = c.Invalid("localbuff %p is device memory: what is put is host memory, as windows are where it arrives", c.Send)
 		}
 		return where, err
 	}
 	if c.Count == 0 {
 		return where, nil
 	}
-	send, recv := c.extents()
-	if where.send, err = c.needsStage("sendbuff", c.Send, send); err == nil {
-		where.recv, err = c.needsStage("recvbuff", c.Recv, recv)
+	send, recv := c.Extents()
+	if where.send, err = needsStage(c, "sendbuff", c.Send, send); err == nil {
+		where.recv, err = needsStage(c, "recvbuff", c.Recv, recv)
 	}
 	return where, err
 }
 
 // needsStage tells whether the CPU cannot use a buffer where it is. Managed memory it could, but not while the
 // device does.
-func (c *Call) needsStage(name string, p unsafe.Pointer, size int64) (bool, error) {
-	at, err := c.located(name, p, size)
+func needsStage(c *calls.Call, name string, p unsafe.Pointer, size int64) (bool, error) {
+	at, err := locate(c, name, p, size)
 	return at.Kind >= device.Managed, err
 }
 
-// located finds out where a buffer is, and refuses memory that cannot be right. What there is none of is nowhere.
-func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Place, err error) {
+// locate finds out where a buffer is, and refuses memory that cannot be right. What there is none of is nowhere.
+func locate(c *calls.Call, name string, p unsafe.Pointer, size int64) (at device.Place, err error) {
 	if size == 0 {
 		return at, nil
 	}
@@ -48,7 +49,7 @@ func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Pla
 		return at, err
 	}
 	if at.Kind == device.Host {
-		return at, c.mapped(name, p, size)
+		return at, mustBeReadable(c, name, p, size)
 	}
 	if at.Kind == device.Memory {
 		end, err := device.Active().Locate(unsafe.Add(p, size-1))
@@ -56,19 +57,19 @@ func (c *Call) located(name string, p unsafe.Pointer, size int64) (at device.Pla
 			return at, err
 		}
 		if end.Kind != at.Kind || end.Device != at.Device {
-			return at, c.invalid("%s %p of %d bytes reaches beyond its memory", name, p, size)
+			return at, c.Invalid("%s %p of %d bytes reaches beyond its memory", name, p, size)
 		}
 		if at.Device != c.Comm.Device {
-			return at, c.invalid("%s is memory of device %d, the communicator is of device %d", name, at.Device, c.Comm.Device)
+			return at, c.Invalid("%s is memory of device %d, the communicator is of device %d", name, at.Device, c.Comm.Device)
 		}
 	}
 	return at, nil
 }
 
-// mapped refuses a buffer that the driver does not know and the CPU cannot read: device memory that has been freed is both.
-func (c *Call) mapped(name string, p unsafe.Pointer, size int64) error {
+// mustBeReadable refuses a buffer that the driver does not know and the CPU cannot read: device memory that has been freed is both.
+func mustBeReadable(c *calls.Call, name string, p unsafe.Pointer, size int64) error {
 	if size > 0 && !memory.Readable(p, size) {
-		return c.invalid("%s %p of %d bytes is neither device nor host memory: has it been freed?", name, p, size)
+		return c.Invalid("%s %p of %d bytes is neither device nor host memory: has it been freed?", name, p, size)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
 )
@@ -223,7 +224,7 @@ func (l *launch) broken(err error) {
 }
 
 // step runs the launch's next step, on the communicator's worker, and lets the stream go on, whatever has come of it.
-func (l *launch) step(comms []*Comm) {
+func (l *launch) step(comms []*comm.Core) {
 	var err error
 	switch c := comms[0]; {
 	case l.begun != nil:

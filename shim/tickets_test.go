@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/plans/fabric"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
 	"lightpath/shim/settings"
@@ -24,14 +25,14 @@ func TestPlanDelayed(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_FAULT", "plan-delay:2s")
 	w := newWorld(t, 4)
-	k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: 4001}
+	k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float32, count: 4001}
 	rng := rand.New(rand.NewPCG(1, 2))
 	inForce := func() (planners map[string]bool) {
 		planners = map[string]bool{}
 		for _, c := range w.comms {
-			for s, e := range hostOf(c).programs.table {
-				if s.plan != 0 {
-					planners[e.plan.Planner] = true
+			for s, e := range hostOf(c).programs.Programs {
+				if s.Plan != 0 {
+					planners[e.Plan.Planner] = true
 				}
 			}
 		}
@@ -85,7 +86,7 @@ func TestSlowRank(t *testing.T) {
 		}
 		defer func() { _ = c.Destroy() }()
 		for range 5 {
-			if err := Run([]Call{allReduce(c, make([]float32, 100))}); err != nil {
+			if err := Run([]calls.Call{allReduce(c, make([]float32, 100))}); err != nil {
 				return err
 			}
 		}
@@ -113,7 +114,7 @@ func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
 		c := w.comms[r]
 		for k := range 20 {
 			buf := []float32{float32(k), 1}
-			if err := Run([]Call{allReduce(c, buf)}); err != nil {
+			if err := Run([]calls.Call{allReduce(c, buf)}); err != nil {
 				return err
 			}
 			if buf[0] != float32(4*k) || buf[1] != 4 {
@@ -134,7 +135,7 @@ func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
 func TestOneThreadOnCircuits(t *testing.T) {
 	lightFabric(t, 4, 2, nil)
 	w := newWorld(t, 4)
-	var calls []Call
+	var calls []calls.Call
 	var mem [4][]float32
 	for r, c := range w.comms {
 		mem[r] = []float32{1, 2, 3}
@@ -203,7 +204,7 @@ func TestResetOutlastsTheOperation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	for range 3 {
 		for _, w := range []*world{a, b} {
-			for _, kind := range []CallKind{CallAllReduce, CallAllToAll} {
+			for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll} {
 				k := collectiveCase{kind: kind, typ: datatype.Uint32, count: 100}
 				if err := k.run(w, rng); err != nil {
 					t.Fatal(err)
@@ -221,18 +222,18 @@ func TestForeignCircuit(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "static")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 	all := newWorld(t, 4)
-	all.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 64))}) })
+	all.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 64))}) })
 	part := newWorld(t, 2)
 	if _, yes := opticalOf(part.comms[0]).entangled(1); !yes {
 		t.Fatalf("the static plan left %v", opticalOf(all.comms[0]).maps(1))
 	}
-	k := collectiveCase{kind: CallAllReduce, typ: datatype.Float64, count: 77}
+	k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float64, count: 77}
 	if err := k.run(part, rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range part.comms {
-		for s := range hostOf(c).programs.table {
-			if s.plan != 0 {
+		for s := range hostOf(c).programs.Programs {
+			if s.Plan != 0 {
 				t.Errorf("rank %d used circuits", c.Rank)
 			}
 		}
@@ -268,7 +269,7 @@ func TestMismatchOnCircuits(t *testing.T) {
 	lightFabric(t, 3, 2, nil)
 	w := newWorld(t, 3)
 	for _, err := range w.each(func(c *Comm) error {
-		return Run([]Call{allReduce(c, make([]float32, 10+c.Rank/2))})
+		return Run([]calls.Call{allReduce(c, make([]float32, 10+c.Rank/2))})
 	}) {
 		wantError(t, err, errdefs.ErrMismatch, "count 10", "count 11", "rank 2")
 	}
@@ -283,7 +284,7 @@ func TestMissingRankOnCircuits(t *testing.T) {
 		if c.Rank == 1 {
 			return nil
 		}
-		return Run([]Call{allReduce(c, make([]float32, 10))})
+		return Run([]calls.Call{allReduce(c, make([]float32, 10))})
 	}) {
 		if r != 1 {
 			wantError(t, err, errdefs.ErrTimeout, "rank 1 did not arrive")
@@ -303,7 +304,7 @@ func TestPlanCache(t *testing.T) {
 	job := func() planID {
 		w := newWorld(t, 4)
 		defer w.destroy()
-		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) })
+		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) })
 		for id := range opticalOf(w.comms[0]).agreed {
 			return id
 		}
@@ -348,8 +349,8 @@ func TestSwitchDies(t *testing.T) {
 	for r, err := range w.each(func(c *Comm) error {
 		buf := make([]byte, 64)
 		for {
-			call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 64, Send: unsafe.Pointer(&buf[0]), Recv: unsafe.Pointer(&buf[0])}
-			if err := Run([]Call{call}); err != nil {
+			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 64, Send: unsafe.Pointer(&buf[0]), Recv: unsafe.Pointer(&buf[0])}
+			if err := Run([]calls.Call{call}); err != nil {
 				return err
 			}
 		}
@@ -377,7 +378,7 @@ func TestLoopOverSizes(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			const loops = 24
 			for i := range loops {
-				k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: 10000 + 500*i}
+				k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float32, count: 10000 + 500*i}
 				if err := k.run(w, rng); err != nil {
 					t.Fatal(err)
 				}

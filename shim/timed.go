@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
+	"lightpath/shim/calls"
 )
 
 // The time-based barrier: the leader tells the controller beforehand when each plane moves,
@@ -59,7 +60,7 @@ func plannedAt(us, setup float64) time.Duration {
 const headStart = 4
 
 // schedule has the controller move the planes of the next operation at their times.
-func (a *arbiter) schedule(s shape, plan *agreedPlan) error {
+func (a *arbiter) schedule(s calls.Shape, plan *agreedPlan) error {
 	o := a.o
 	// A move that is due while another is under way would fail the plane.
 	for j := range a.t.use.Each() {
@@ -74,10 +75,10 @@ func (a *arbiter) schedule(s shape, plan *agreedPlan) error {
 	}
 	now := time.Now()
 	a.t.start = now.Add(headStart * now.Sub(began)).UnixNano()
-	for j, times := range o.due(e.prog, a.t.start) {
+	for j, times := range o.due(e.Prog, a.t.start) {
 		for k, at := range times {
 			epoch := o.now[j].epoch + uint32(k)
-			if err := o.switches.Schedule(j, epoch, e.prog.Configs[j][k+1], time.Unix(0, at)); err != nil {
+			if err := o.switches.Schedule(j, epoch, e.Prog.Configs[j][k+1], time.Unix(0, at)); err != nil {
 				return fmt.Errorf("shim: plane %d epoch %d: %w", j, epoch, err)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/calls"
 	"lightpath/shim/planeset"
 	"lightpath/shim/settings"
 )
@@ -62,7 +63,7 @@ func TestDue(t *testing.T) {
 				w := newWorld(t, 4)
 				o := opticalOf(w.comms[1])
 				o.c.Cfg.Planner, o.c.Cfg.BarrierSlack = name, slack
-				problem, stepOf, err := o.pose(shape{kind: CallAllToAll, count: 50000}, use.Len(), nil)
+				problem, stepOf, err := o.pose(calls.Shape{Kind: calls.AllToAll, Count: 50000}, use.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -75,11 +76,11 @@ func TestDue(t *testing.T) {
 						o.now[j].maps = circuit.Shift(4, j*shift)
 						o.now[j].hash = o.now[j].maps.Digest()
 					}
-					e, err := o.entry(shape{kind: CallAllToAll, count: 50000}, &agreedPlan{id, plan, problem, stepOf}, use)
+					e, err := o.entry(calls.Shape{Kind: calls.AllToAll, Count: 50000}, &agreedPlan{id, plan, problem, stepOf}, use)
 					if err != nil {
 						t.Fatal(err)
 					}
-					due := o.due(e.prog, 7)
+					due := o.due(e.Prog, 7)
 					want := timetable(problem, plan, o.maps(use))
 					for j := range o.now {
 						if !use.Has(j) && len(due[j]) > 0 {
@@ -88,7 +89,7 @@ func TestDue(t *testing.T) {
 					}
 					i := 0
 					for j := range use.Each() {
-						compareMoves(t, j, due[j], e.prog.Configs[j][1:], want, i, slack)
+						compareMoves(t, j, due[j], e.Prog.Configs[j][1:], want, i, slack)
 						i++
 					}
 				}
@@ -146,7 +147,7 @@ func onTime(t *testing.T, core *controller.Core) (first bool) {
 		w := newWorld(t, 4)
 		rng := rand.New(rand.NewPCG(5, 5))
 		var err error
-		for _, kind := range []CallKind{CallAllReduce, CallAllToAll, CallBroadcast} {
+		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.Broadcast} {
 			k := collectiveCase{kind: kind, typ: datatype.Int32, count: 3001, root: 2}
 			if err = k.run(w, rng); err != nil {
 				break
@@ -242,7 +243,7 @@ func TestDelayedBeyondItsSwitch(t *testing.T) {
 	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1000%+3s") // that only rank 2 is late
 	w := newWorld(t, 4)
 	w.delay(2, time.Minute)
-	for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }) {
+	for _, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) }) {
 		wantLate(t, err, "rank 2 plane 0 epoch")
 	}
 }
@@ -260,7 +261,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 			w := newWorld(t, 4)
 			w.delay(2, time.Minute)
-			for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }) {
+			for _, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) }) {
 				wantError(t, err, exec.ErrTimeout, "rank ", "plane 0 epoch 1: waiting for ports 2")
 			}
 		})

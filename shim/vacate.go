@@ -25,7 +25,7 @@ type vacateAsk struct {
 }
 
 // handleVacating has the leader ask its ranks for circuits, and ranks give them up.
-func handleVacating(c *Comm) {
+func handleVacating(c *comm.Core) {
 	c.HandleAtLeader(control.MsgVacateAsk, func(m *control.Message) { go leaderOf(c).births.vacate(m) })
 	c.Handle(control.MsgVacate, func(m *control.Message) {
 		if o := opticalOf(c); o != nil {
@@ -70,7 +70,7 @@ func (o *optical) withoutOutside(m circuit.Permutation) (target circuit.Permutat
 
 // vacatedBy asks the nearest ancestor to which all of some ports belong, and reports whether
 // its ranks have been told.
-func vacatedBy(c *Comm, ask vacateAsk, ports []int) bool {
+func vacatedBy(c *comm.Core, ask vacateAsk, ports []int) bool {
 	for p := birthOf(c).parent; p != nil; p = birthOf(p).parent {
 		if p.Life() != comm.Alive || p.AsyncError() != nil || opticalOf(p) == nil {
 			continue
@@ -90,7 +90,7 @@ func vacatedBy(c *Comm, ask vacateAsk, ports []int) bool {
 
 // vacates passes the wish of a communicator that comes from c to c's leader, and waits for its
 // answer.
-func vacates(c *Comm, ask *vacateAsk) bool {
+func vacates(c *comm.Core, ask *vacateAsk) bool {
 	body, err := json.Marshal(ask)
 	if err != nil {
 		return false

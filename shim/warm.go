@@ -14,6 +14,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
@@ -161,21 +162,21 @@ func (w *warmer) survey(ctx context.Context, f *planFamily) error {
 }
 
 // shape returns what a plan for the call depends on.
-func (c *CallShape) shape(ranks int) (shape, error) {
-	for kind := range kinds {
-		k := &kinds[kind]
-		if CallKind(kind).p2p() || k.collective != c.Collective {
+func (c *CallShape) shape(ranks int) (calls.Shape, error) {
+	for kind := range calls.Kinds {
+		k := &calls.Kinds[kind]
+		if calls.Kind(kind).P2P() || k.Collective != c.Collective {
 			continue
 		}
 		switch {
 		case c.Type >= datatype.NumTypes:
-			return shape{}, fmt.Errorf("shim: datatype %d is none: %w", c.Type, errdefs.ErrInvalidArgument)
-		case c.Root < 0 || c.Root >= ranks || c.Root > 0 && !k.rooted:
-			return shape{}, fmt.Errorf("shim: %s: root %d: %w", k.name, c.Root, errdefs.ErrInvalidArgument)
+			return calls.Shape{}, fmt.Errorf("shim: datatype %d is none: %w", c.Type, errdefs.ErrInvalidArgument)
+		case c.Root < 0 || c.Root >= ranks || c.Root > 0 && !k.Rooted:
+			return calls.Shape{}, fmt.Errorf("shim: %s: root %d: %w", k.Name, c.Root, errdefs.ErrInvalidArgument)
 		case c.Count < 1 || c.Count > math.MaxInt64/uint64(8*ranks):
-			return shape{}, fmt.Errorf("shim: %s: count %d: %w", k.name, c.Count, errdefs.ErrInvalidArgument)
+			return calls.Shape{}, fmt.Errorf("shim: %s: count %d: %w", k.Name, c.Count, errdefs.ErrInvalidArgument)
 		}
-		return planShape(shape{kind: CallKind(kind), typ: c.Type, root: int32(c.Root), count: c.Count}), nil
+		return planShape(calls.Shape{Kind: calls.Kind(kind), Type: c.Type, Root: int32(c.Root), Count: c.Count}), nil
 	}
-	return shape{}, fmt.Errorf("shim: %v is not planned: %w", c.Collective, errdefs.ErrInvalidArgument)
+	return calls.Shape{}, fmt.Errorf("shim: %v is not planned: %w", c.Collective, errdefs.ErrInvalidArgument)
 }

@@ -15,6 +15,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
@@ -49,13 +50,13 @@ func TestWarm(t *testing.T) {
 	for _, c := range []struct {
 		ranks   int
 		shape   CallShape
-		kind    CallKind
+		kind    calls.Kind
 		inPlace bool
 	}{
-		{4, CallShape{schedule.AllReduce, datatype.Float32, 1000, 0}, CallAllReduce, true},
-		{4, CallShape{schedule.AllToAll, datatype.Bfloat16, 77, 0}, CallAllToAll, false},
-		{4, CallShape{schedule.Broadcast, datatype.Float64, 5, 2}, CallBroadcast, true},
-		{3, CallShape{schedule.ReduceScatter, datatype.Int8, 4000, 0}, CallReduceScatter, false},
+		{4, CallShape{schedule.AllReduce, datatype.Float32, 1000, 0}, calls.AllReduce, true},
+		{4, CallShape{schedule.AllToAll, datatype.Bfloat16, 77, 0}, calls.AllToAll, false},
+		{4, CallShape{schedule.Broadcast, datatype.Float64, 5, 2}, calls.Broadcast, true},
+		{3, CallShape{schedule.ReduceScatter, datatype.Int8, 4000, 0}, calls.ReduceScatter, false},
 	} {
 		t.Run(fmt.Sprintf("%v/%d", c.kind, c.ranks), func(t *testing.T) {
 			cfg, fab, store := warmSetup(t)
@@ -80,12 +81,12 @@ func TestWarm(t *testing.T) {
 			w := newWorld(t, c.ranks)
 			w.must(func(comm *Comm) error {
 				send, recv := make([]byte, 40000), make([]byte, 40000)
-				call := Call{Comm: comm, Kind: c.kind, Type: c.shape.Type, Count: c.shape.Count, Peer: int32(c.shape.Root),
+				call := calls.Call{Comm: comm, Kind: c.kind, Type: c.shape.Type, Count: c.shape.Count, Peer: int32(c.shape.Root),
 					Send: unsafe.Pointer(&send[0]), Recv: unsafe.Pointer(&recv[0])}
 				if c.inPlace {
 					call.Recv = call.Send
 				}
-				return Run([]Call{call})
+				return Run([]calls.Call{call})
 			})
 			agreed := opticalOf(w.comms[0]).agreed
 			if len(agreed) != 1 {
@@ -117,28 +118,28 @@ func warm(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, sto
 // and of sizes between them, from the cache.
 func TestWarmIntervals(t *testing.T) {
 	cfg, fab, store := warmSetup(t)
-	var calls []CallShape
+	var group []CallShape
 	for count := uint64(1 << 10); count <= 1<<20; count *= 2 {
-		calls = append(calls, CallShape{schedule.AllReduce, datatype.Float32, count, 0})
+		group = append(group, CallShape{schedule.AllReduce, datatype.Float32, count, 0})
 	}
 	plannings := 0
-	made, err := Warm(t.Context(), cfg, fab, 4, calls, store, func(n int) { plannings = n })
+	made, err := Warm(t.Context(), cfg, fab, 4, group, store, func(n int) { plannings = n })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d sizes, %d plannings, %d files", len(calls), plannings, len(planFiles(t, store.Dir())))
+	t.Logf("%d sizes, %d plannings, %d files", len(group), plannings, len(planFiles(t, store.Dir())))
 	for i, m := range made {
-		bytes := int64(4 * calls[i].Count)
+		bytes := int64(4 * group[i].Count)
 		if m.Err != nil || m.Entry.Span.Min > bytes || m.Entry.Span.Max < bytes || m.Plan.CCTUS <= 0 {
 			t.Errorf("%+v", m)
 		}
 	}
-	if plannings > 2*len(calls)+4 {
-		t.Errorf("%d plannings for %d sizes", plannings, len(calls))
+	if plannings > 2*len(group)+4 {
+		t.Errorf("%d plannings for %d sizes", plannings, len(group))
 	}
 	w := newWorld(t, 4)
 	for _, count := range []int{1 << 10, 3000, 1 << 12, 40001} {
-		k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: count}
+		k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float32, count: count}
 		if err := k.run(w, rand.New(rand.NewPCG(1, 2))); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
@@ -18,13 +19,13 @@ import (
 // are open while there are communicators; nothing is done unless somebody asks.
 var watched struct {
 	sync.Mutex
-	comms  []*Comm
+	comms  []*comm.Core
 	server *status.Server
 	ras    *status.RAS
 }
 
 // watch makes the communicator one that can be asked about, until unwatch.
-func watch(c *Comm) {
+func watch(c *comm.Core) {
 	if c.Cfg.StatusDir == settings.StatusOff {
 		return
 	}
@@ -54,7 +55,7 @@ func watch(c *Comm) {
 }
 
 // unwatch is idempotent.
-func unwatch(c *Comm) {
+func unwatch(c *comm.Core) {
 	watched.Lock()
 	defer watched.Unlock()
 	i := slices.Index(watched.comms, c)
@@ -87,7 +88,7 @@ func rasAddress(address string) string {
 }
 
 // watching returns the communicators that can be asked about.
-func watching() []*Comm {
+func watching() []*comm.Core {
 	watched.Lock()
 	defer watched.Unlock()
 	return slices.Clone(watched.comms)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/flight"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
@@ -85,7 +86,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			dir := statusHere(t)
 			w := newWorld(t, 3)
-			w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+			w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 			done := make(chan []error, 1)
 			proceed := make(chan struct{})
 			go func() {
@@ -93,7 +94,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 					if c.Rank == 1 {
 						<-proceed
 					}
-					return Run([]Call{allReduce(c, make([]float32, 10))})
+					return Run([]calls.Call{allReduce(c, make([]float32, 10))})
 				})
 			}()
 			c := collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
@@ -196,7 +197,7 @@ func TestStatusThroughControl(t *testing.T) {
 		}
 	}
 	t.Cleanup(w.destroy)
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 	c := collectUntil(t, dir, func(c *status.Comm) bool { return len(c.Ranks) == 3 })
 	for r := range c.Ranks {
 		if k := &c.Ranks[r]; k.Answer != status.Answered || k.Collectives != 1 {
@@ -248,7 +249,7 @@ func TestFlightOnFailure(t *testing.T) {
 	t.Setenv("LIGHTPATH_FLIGHT_RECORDER_DIR", dir)
 	statusHere(t)
 	w := newWorld(t, 3)
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 	w.each(func(c *Comm) error {
 		if c.Rank == 1 {
 			for flightOf(w.comms[0]).glance().op.seq < 2 || flightOf(w.comms[2]).glance().op.seq < 2 {
@@ -256,7 +257,7 @@ func TestFlightOnFailure(t *testing.T) {
 			}
 			return c.Abort()
 		}
-		return Run([]Call{allReduce(c, make([]float32, 10))})
+		return Run([]calls.Call{allReduce(c, make([]float32, 10))})
 	})
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(files) != 3 {
@@ -294,7 +295,7 @@ func TestFlightOnCircuits(t *testing.T) {
 	statusHere(t)
 	w := newWorld(t, 4)
 	for range 3 {
-		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10000))}) })
+		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10000))}) })
 	}
 	text, err := flightDump(w.comms[2])
 	if err != nil {
@@ -344,7 +345,7 @@ func TestRecorder(t *testing.T) {
 		t.Fatalf("size %d", f.size)
 	}
 	for seq := uint64(1); seq <= 5*minFlown; seq++ {
-		s := shape{kind: CallKind(seq % uint64(CallSend)), count: seq}
+		s := calls.Shape{Kind: calls.Kind(seq % uint64(calls.Send)), Count: seq}
 		n := f.add(seq, &s, nil)
 		if got, ok := f.find(seq); !ok || got != s || !f.glance().running {
 			t.Fatalf("%d: %+v %v", seq, got, ok)
@@ -371,7 +372,7 @@ func TestRecorder(t *testing.T) {
 func TestRecorderAllocatesNothing(t *testing.T) {
 	var f recorder
 	f.setUp(256)
-	s := shape{kind: CallAllReduce}
+	s := calls.Shape{Kind: calls.AllReduce}
 	seq := uint64(0)
 	if n := testing.AllocsPerRun(1000, func() { seq++; f.end(f.add(seq, &s, nil), completed) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -384,7 +385,7 @@ func BenchmarkRecorder(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var f recorder
 			f.setUp(n)
-			s := shape{kind: CallAllReduce}
+			s := calls.Shape{Kind: calls.AllReduce}
 			for i := range b.N {
 				f.end(f.add(uint64(i+1), &s, nil), completed)
 			}
@@ -398,7 +399,7 @@ func TestRAS(t *testing.T) {
 	t.Setenv("NCCL_RAS_ENABLE", "1")
 	t.Setenv("NCCL_RAS_ADDR", "127.0.0.1:0")
 	w := newWorld(t, 2)
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 	watched.Lock()
 	address := watched.ras.Address()
 	watched.Unlock()
@@ -435,7 +436,7 @@ func BenchmarkFlight(b *testing.B) {
 			w := newWorld(b, 2)
 			b.ResetTimer()
 			w.must(func(c *Comm) error {
-				call := []Call{allReduce(c, make([]float32, 2))}
+				call := []calls.Call{allReduce(c, make([]float32, 2))}
 				for range b.N {
 					if err := Run(call); err != nil {
 						return err

@@ -3,14 +3,15 @@ package shim
 import (
 	"sync"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 )
 
 // worker runs the steps of a communicator's launches, in the order in which streams come to them. Its goroutine exists while there is
 // work. Hot path: no allocation, but for a queue that has never been as long.
 type worker struct {
-	comms []*Comm // the communicator
-	loop  func()  // run
+	comms []*comm.Core // the communicator
+	loop  func()       // run
 
 	mu      sync.Mutex
 	queue   []*launch // a ring: n from first
@@ -23,7 +24,7 @@ type worker struct {
 }
 
 // take returns a launch that nobody uses.
-func (w *worker) take(c *Comm) *launch {
+func (w *worker) take(c *comm.Core) *launch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.spare); n > 0 {
@@ -34,7 +35,7 @@ func (w *worker) take(c *Comm) *launch {
 	l := &launch{dev: onDeviceOf(c)}
 	l.token = launches.add(l)
 	if w.loop == nil {
-		w.comms, w.loop, w.open = []*Comm{c}, w.run, true
+		w.comms, w.loop, w.open = []*comm.Core{c}, w.run, true
 	}
 	return l
 }

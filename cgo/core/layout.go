@@ -90,6 +90,7 @@ import (
 
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 )
 
 // The structures of lp_quick.h as C and Go see them: every difference must be 0, or this does not compile.
@@ -194,6 +195,6 @@ const (
 	_ = -(C.LP_TAKE_EACH ^ sharedmem.TakeEach)
 	_ = -(C.LP_TAKE_FOLD ^ sharedmem.TakeFold)
 	_ = -(C.LP_QUICK_KINDS ^ sharedmem.QuickKinds)
-	_ = -(C.LP_QUICK_USER ^ int(shim.OpPreMulSum))
+	_ = -(C.LP_QUICK_USER ^ int(calls.OpPreMulSum))
 	_ = -(C.LP_QUICK_RANKS ^ sharedmem.MaxRanks)
 )

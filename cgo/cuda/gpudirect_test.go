@@ -17,6 +17,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
 
@@ -142,8 +143,8 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	for range 2 { // the second time of sums
 		for r, c := range comms {
 			cudatest.Use(r % 2)
-			call := shim.Call{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: streams[r]}
-			if err := shim.Run([]shim.Call{call}); err != nil {
+			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: streams[r]}
+			if err := shim.Run([]calls.Call{call}); err != nil {
 				t.Fatal(err)
 			}
 		}

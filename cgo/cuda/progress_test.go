@@ -14,6 +14,7 @@ import (
 	"lightpath/cgo/cuda/cudatest"
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
 
@@ -103,7 +104,7 @@ func cpuTime(b *testing.B) time.Duration {
 // progress is a communicator of ranks on one device, with a call of all of them, and what takes its place by hand.
 type progress struct {
 	b      *testing.B
-	calls  []shim.Call
+	calls  []calls.Call
 	stream device.Stream // of rank 0
 	timer  *cudatest.Timer
 	at     unsafe.Pointer // of the device, of rank 0
@@ -163,7 +164,7 @@ func newProgress(b *testing.B, ranks int) *progress {
 		if r == 0 {
 			l.at, l.stream = at, s
 		}
-		l.calls = append(l.calls, shim.Call{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Uint8, Count: 8, Send: at, Recv: at, Stream: s})
+		l.calls = append(l.calls, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 8, Send: at, Recv: at, Stream: s})
 	}
 	return l
 }

@@ -11,10 +11,11 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
-
-	"golang.org/x/sys/unix"
+	"lightpath/shim/calls"
 )
 
 // rankEnv makes this program a rank: "rank ranks id".
@@ -48,8 +49,8 @@ func rankProcess() int {
 	buf := make([]int32, 20000)
 	at := unsafe.Pointer(&buf[0])
 	for i := 0; ; i++ {
-		call := shim.Call{Comm: comms[0], Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at, Recv: at}
-		if err := shim.Run([]shim.Call{call}); err != nil {
+		call := calls.Call{Comm: comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at, Recv: at}
+		if err := shim.Run([]calls.Call{call}); err != nil {
 			fmt.Println("error:", err)
 			return 0
 		}

@@ -26,8 +26,8 @@ func (c *Core) HandleAccords() {
 	c.HandleAtLeader(control.MsgManaged, func(m *control.Message) { a.add(c, m) })
 }
 
-// Accord has all ranks say how a step went here: failed is nil, or why this rank could not take it. It returns why one of
-// them could not, "" if all could.
+// Accord has all ranks say how a step went here: failed is nil, or why this rank could not take it. It returns why one
+// of them could not, "" if all could.
 func (c *Core) Accord(step uint64, failed error) (why string, err error) {
 	m := &control.Message{Kind: control.MsgManaged, Seq: step}
 	if failed != nil {

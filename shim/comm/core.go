@@ -23,8 +23,8 @@ type Core struct {
 	slots    slots
 }
 
-// Identity is who a rank is and how it reaches the others. It is final when the communicator has joined. Before, only the
-// goroutine that makes the communicator reads it.
+// Identity is who a rank is and how it reaches the others. It is final when the communicator has joined. Before, only
+// the goroutine that makes the communicator reads it.
 type Identity struct {
 	Rank, Ranks int
 	ID          uint64         // of the communicator, in every frame

@@ -51,8 +51,8 @@ func (c *Core) OnFailure(wake func()) {
 	c.failure.mu.Unlock()
 }
 
-// fail records the first failure and wakes everything that waits here. tell runs before: it tells the other ranks, since
-// a process may end as soon as a call of it returns.
+// fail records the first failure and wakes everything that waits here. tell runs before: it tells the other ranks,
+// since a process may end as soon as a call of it returns.
 func (c *Core) fail(err error, tell func()) {
 	f := &c.failure
 	if !f.begun.CompareAndSwap(false, true) {

@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// Linger is how long a destroyed communicator keeps its connections for ranks that have not destroyed theirs. The leader
-// stays until all are gone or have said goodbye.
+// Linger is how long a destroyed communicator keeps its connections for ranks that have not destroyed theirs. The
+// leader stays until all are gone or have said goodbye.
 const Linger = 10 * time.Second
 
 // LifeState is where a communicator is in its life. Failure is apart from it.
@@ -40,8 +40,8 @@ type life struct {
 	released chan struct{} // closed when everything is given back
 }
 
-// Hooks are what a room does while a communicator lives and ends. Functions that are nil are skipped. Rooms are asked in
-// the order in which they have added hooks.
+// Hooks are what a room does while a communicator lives and ends. Functions that are nil are skipped. Rooms are asked
+// in the order in which they have added hooks.
 type Hooks struct {
 	Check  func()          // look for a failure that nobody has reported yet
 	Failed func(err error) // the communicator fails with err, and no waiter has been woken yet

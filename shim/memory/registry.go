@@ -62,12 +62,15 @@ func find(c *comm.Core, handle uint64, window bool) (Registration, error) {
 	if window {
 		what = "window"
 	}
+	refuse := func(why string) error {
+		return fmt.Errorf("shim: %s %#x %s: %w", what, handle, why, errdefs.ErrInvalidArgument)
+	}
 	r, ok := registry.of[handle]
 	switch {
 	case !ok:
-		return r, fmt.Errorf("shim: %s %#x is not registered: %w", what, handle, errdefs.ErrInvalidArgument)
+		return r, refuse("is not registered")
 	case r.Comm != c:
-		return r, fmt.Errorf("shim: %s %#x was registered with another communicator: %w", what, handle, errdefs.ErrInvalidArgument)
+		return r, refuse("was registered with another communicator")
 	case r.Window != window:
 		return r, fmt.Errorf("shim: %#x is not a %s: %w", handle, what, errdefs.ErrInvalidArgument)
 	}
@@ -100,6 +103,6 @@ func refuseRegistered(base, size uintptr) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("shim: memory at %#x is registered %d times, with rank %d of communicator %#x among others: deregister it first: %w",
-		base, n, c.Rank, c.ID, errdefs.ErrInvalidUsage)
+	return fmt.Errorf("shim: memory at %#x is registered %d times, with rank %d of communicator %#x among others: "+
+		"deregister it first: %w", base, n, c.Rank, c.ID, errdefs.ErrInvalidUsage)
 }

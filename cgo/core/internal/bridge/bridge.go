@@ -16,6 +16,7 @@ import (
 	"lightpath/cgo/core/internal/handle"
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
@@ -77,7 +78,7 @@ func small(v int32) uint8 {
 }
 
 // convert writes the shim's form of src to dst.
-func convert(dst *shim.Call, src *Call) error {
+func convert(dst *calls.Call, src *Call) error {
 	comm, err := lookup(src.Comm)
 	if err != nil {
 		return err
@@ -86,17 +87,17 @@ func convert(dst *shim.Call, src *Call) error {
 }
 
 // fill is convert for a communicator that has been found.
-func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
-	*dst = shim.Call{
-		Comm: comm, Kind: shim.CallKind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
+func fill(dst *calls.Call, src *Call, comm *shim.Comm) error {
+	*dst = calls.Call{
+		Comm: comm, Kind: calls.Kind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
 		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv, Window: src.Window, Offset: src.Offset,
 		Stream: device.Stream(src.Stream),
-		Options: shim.Options{
-			Plan:   shim.DigestPrefix{Bits: src.Plan, Digits: small(int32(src.PlanDigits))},
+		Options: calls.Options{
+			Plan:   calls.DigestPrefix{Bits: src.Plan, Digits: small(int32(src.PlanDigits))},
 			Planes: src.Planes, Deadline: time.Duration(src.DeadlineUS) * time.Microsecond,
 		},
 	}
-	if src.Op >= int32(shim.OpPreMulSum) && dst.Kind.Reduces() {
+	if src.Op >= int32(calls.OpPreMulSum) && dst.Kind.Reduces() {
 		return bindOperator(dst, src)
 	}
 	return nil
@@ -104,9 +105,9 @@ func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
 
 // bindOperator looks up an operator of the user, unless that has been done when the call was
 // checked. The scalar stays in src, which must outlive dst.
-func bindOperator(dst *shim.Call, src *Call) error {
+func bindOperator(dst *calls.Call, src *Call) error {
 	if src.ScalarWhere == scalarNone {
-		op, err := shim.FindOperator(dst.Comm, src.Op, dst.Type)
+		op, err := calls.FindOperator(dst.Comm, src.Op, dst.Type)
 		if err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func bindOperator(dst *shim.Call, src *Call) error {
 			src.ScalarWhere = scalarAt
 		}
 	}
-	dst.Op, dst.Operator, dst.Scalar = shim.OpPreMulSum, src.Op, src.ScalarAt
+	dst.Op, dst.Operator, dst.Scalar = calls.OpPreMulSum, src.Op, src.ScalarAt
 	if src.ScalarWhere == scalarHere {
 		dst.Scalar = unsafe.Pointer(&src.Scalar)
 	}
@@ -125,16 +126,16 @@ func bindOperator(dst *shim.Call, src *Call) error {
 // Check checks the arguments of a call without running it, and copies into it what it
 // refers to.
 func Check(call *Call) error {
-	var c shim.Call
+	var c calls.Call
 	if err := convert(&c, call); err != nil {
 		return err
 	}
-	return shim.Check(&c)
+	return calls.Check(&c)
 }
 
 // Interposes tells whether a call on a stream is interposed, and copies into it what it refers to.
 func Interposes(call *Call) (bool, error) {
-	var c shim.Call
+	var c calls.Call
 	if err := convert(&c, call); err != nil {
 		return false, err
 	}
@@ -144,19 +145,19 @@ func Interposes(call *Call) (bool, error) {
 // pooledCalls is how many calls a group may have and still allocate nothing.
 const pooledCalls = 64
 
-type scratch struct{ calls [pooledCalls]shim.Call }
+type scratch struct{ calls [pooledCalls]calls.Call }
 
 var pool = sync.Pool{New: func() any { return new(scratch) }}
 
 // Run runs calls as one group and returns when all are complete. Hot path: groups of up
 // to 64 calls allocate nothing here.
-func Run(calls []Call) error {
-	if len(calls) > pooledCalls {
-		return runIn(make([]shim.Call, len(calls)), calls)
+func Run(group []Call) error {
+	if len(group) > pooledCalls {
+		return runIn(make([]calls.Call, len(group)), group)
 	}
 	s := pool.Get().(*scratch)
-	err := runIn(s.calls[:len(calls)], calls)
-	clear(s.calls[:len(calls)]) // keeps no buffer and no communicator alive
+	err := runIn(s.calls[:len(group)], group)
+	clear(s.calls[:len(group)]) // keeps no buffer and no communicator alive
 	pool.Put(s)
 	return err
 }
@@ -174,7 +175,7 @@ func RunBegun(call *Call) error {
 	return err
 }
 
-func runIn(dst []shim.Call, calls []Call) error {
+func runIn(dst []calls.Call, calls []Call) error {
 	for i := range calls {
 		if err := convert(&dst[i], &calls[i]); err != nil {
 			return err
@@ -184,10 +185,10 @@ func runIn(dst []shim.Call, calls []Call) error {
 }
 
 // Simulate predicts how many microseconds calls take as one group.
-func Simulate(calls []Call) (float64, error) {
-	group := make([]shim.Call, len(calls))
-	for i := range calls {
-		if err := convert(&group[i], &calls[i]); err != nil {
+func Simulate(asked []Call) (float64, error) {
+	group := make([]calls.Call, len(asked))
+	for i := range asked {
+		if err := convert(&group[i], &asked[i]); err != nil {
 			return 0, err
 		}
 	}
@@ -200,7 +201,7 @@ func CreateOp(h uint64, typ int32, scalar unsafe.Pointer, later bool) (int32, er
 	if err != nil {
 		return 0, err
 	}
-	return shim.CreatePreMulSum(c, datatype.Type(small(typ)), scalar, later)
+	return calls.CreatePreMulSum(c, datatype.Type(small(typ)), scalar, later)
 }
 
 // DestroyOp forgets an operator.
@@ -209,7 +210,7 @@ func DestroyOp(h uint64, op int32) error {
 	if err != nil {
 		return err
 	}
-	return shim.DestroyOp(c, op)
+	return calls.DestroyOp(c, op)
 }
 
 // MemStats answers a question about a communicator's memory.

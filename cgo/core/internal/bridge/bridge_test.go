@@ -13,6 +13,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
 	"lightpath/shim/settings"
@@ -44,7 +45,7 @@ func world(t *testing.T, n int) []uint64 {
 // sum is an AllReduce of one float.
 func sum(h uint64, in, out *float32) Call {
 	return Call{
-		Comm: h, Kind: uint32(shim.CallAllReduce), Type: int32(datatype.Float32), Op: int32(datatype.Sum),
+		Comm: h, Kind: uint32(calls.AllReduce), Type: int32(datatype.Float32), Op: int32(datatype.Sum),
 		Count: 1, Send: unsafe.Pointer(in), Recv: unsafe.Pointer(out),
 	}
 }

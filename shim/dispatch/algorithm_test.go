@@ -1,4 +1,4 @@
-package shim
+package dispatch
 
 import (
 	"testing"
@@ -26,7 +26,7 @@ func TestChooseAlgorithm(t *testing.T) {
 		{schedule.AllGather, 64 << 10, 4, "bruck"},
 		{schedule.AllGather, 64<<10 + 1, 4, "ring"},
 	} {
-		if got := chooseAlgorithm(k.coll, k.block, k.ranks, false, nil); got != k.want {
+		if got := Choose(k.coll, k.block, k.ranks, false, nil); got != k.want {
 			t.Errorf("%v of %d bytes on %d ranks: %s, want %s", k.coll, k.block, k.ranks, got, k.want)
 		}
 	}
@@ -34,7 +34,7 @@ func TestChooseAlgorithm(t *testing.T) {
 		for ranks := 1; ranks <= 17; ranks++ {
 			for block := int64(1); block <= 1<<30; block *= 2 {
 				for _, optical := range []bool{false, true} {
-					if name := chooseAlgorithm(coll, block, ranks, optical, nil); !schedule.Defined(coll, name, ranks) {
+					if name := Choose(coll, block, ranks, optical, nil); !schedule.Defined(coll, name, ranks) {
 						t.Fatalf("%v of %d bytes on %d ranks: %s is not defined", coll, block, ranks, name)
 					}
 				}

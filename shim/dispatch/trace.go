@@ -1,4 +1,4 @@
-package shim
+package dispatch
 
 import (
 	"encoding/json"
@@ -9,11 +9,12 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/plans"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/log"
 )
 
-// traceProgram is a line of LIGHTPATH_TRACE: one program made. The last one of a shape is
-// the one in force.
+// traceProgram is a line of LIGHTPATH_TRACE: a program that was made. The last line of a shape is in force.
 type traceProgram struct {
 	Event       string  `json:"event"` // "program"
 	Comm        string  `json:"comm"`
@@ -28,37 +29,37 @@ type traceProgram struct {
 	Operations  int     `json:"operations"` // 0 through shared memory, where there is no program
 }
 
-// traceEntry records a program of a collective.
-func traceEntry(c *Comm, s *shape, e *entry) {
+// Trace appends the program of a collective to LIGHTPATH_TRACE.
+func (p *Table) Trace(c *comm.Core, s *calls.Shape, e *Entry) {
 	line := traceProgram{
-		Collective: kinds[s.kind].collective.String(), Type: s.typ.String(), Count: s.count, InPlace: s.inPlace,
-		Algorithm: e.algorithm,
+		Collective: calls.Kinds[s.Kind].Collective.String(), Type: s.Type.String(), Count: s.Count, InPlace: s.InPlace,
+		Algorithm: e.Algorithm,
 	}
-	if e.prog != nil {
-		line.Operations = len(e.prog.Ops)
+	if e.Prog != nil {
+		line.Operations = len(e.Prog.Ops)
 	}
-	if e.plan != nil {
-		line.Planner, line.PredictedUS = e.plan.Planner, e.plan.CCTUS
+	if e.Plan != nil {
+		line.Planner, line.PredictedUS = e.Plan.Planner, e.Plan.CCTUS
 	}
-	traceLine(c, &line)
+	p.traceLine(c, &line)
 }
 
-// traceExchange records one of grouped sends and receives on circuits, under the name of the
-// matrix that they are; Count is what this rank sends and receives.
-func traceExchange(c *Comm, plan *plans.Plan, p *program.Program) {
+// TraceExchange appends the program of a round of sends and receives. Its collective is "alltoallv"; Count is the bytes
+// that this rank sends and receives.
+func (p *Table) TraceExchange(c *comm.Core, plan *plans.Plan, prog *program.Program) {
 	line := traceProgram{
 		Collective: "alltoallv", Type: datatype.Uint8.String(), Algorithm: "exchange",
-		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: len(p.Ops),
+		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: len(prog.Ops),
 	}
-	for _, n := range p.MsgBytes {
+	for _, n := range prog.MsgBytes {
 		line.Count += uint64(n)
 	}
-	traceLine(c, &line)
+	p.traceLine(c, &line)
 }
 
-// traceLine appends a line. Tracing that fails is reported once and ends.
-func traceLine(c *Comm, line *traceProgram) {
-	if c.Cfg.Trace == "" || hostOf(c).traceFailed {
+// traceLine appends a line. The first failure is logged and ends the trace.
+func (p *Table) traceLine(c *comm.Core, line *traceProgram) {
+	if c.Cfg.Trace == "" || p.traceFailed {
 		return
 	}
 	line.Event, line.Comm, line.Rank = "program", fmt.Sprintf("%x", c.ID), c.Rank
@@ -73,7 +74,7 @@ func traceLine(c *Comm, line *traceProgram) {
 		}
 	}
 	if err != nil {
-		hostOf(c).traceFailed = true
+		p.traceFailed = true
 		c.Log.Warn("LIGHTPATH_TRACE: %v", err)
 	}
 }

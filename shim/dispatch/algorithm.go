@@ -1,30 +1,27 @@
-package shim
+package dispatch
 
 import (
 	"lightpath/collectives/schedule"
 )
 
-// choice is a row of the table of algorithms: up to max bytes of a block times the
-// ranks that hold one.
+// choice is a row of the table of algorithms.
 type choice struct {
-	pow2      bool // row is for powers of two only
-	ranks     int  // row is for at most so many, where not 0
-	max       int64
+	pow2      bool  // row is for powers of two only
+	ranks     int   // row is for at most so many ranks; 0: for any number
+	max       int64 // bytes of a block, at most
 	algorithm string
 }
 
 const anySize = 1<<63 - 1
 
-// packetChoices and opticalChoices hold, per collective, rows in order; the first that
-// fits is taken. They are pure functions of what every rank knows: (collective, bytes,
-// ranks, circuits or not), so ranks cannot differ.
+// packetChoices and opticalChoices have rows in order for each collective; the first that fits is taken. They are pure
+// functions of what every rank knows (collective, bytes, ranks, circuits or not), so ranks cannot differ.
 //
-// On packet planes small messages take the fewest rounds and large ones the fewest bytes
-// per rank; where two algorithms send as many bytes, few ranks are better off with the one of fewer rounds
-// in larger pieces. An exchange of all with all is one round there, since nothing orders its steps: Bruck's saves
-// messages, which pays where they are many more than the rounds. On circuits what counts is that steps are
-// permutations which recur: halving and doubling (SWOT 2.1.2) on powers of two, otherwise the ring, which needs no
-// switching.
+// On packet planes small messages take the fewest rounds, and large messages the fewest bytes per rank. If two
+// algorithms send as many bytes, few ranks are faster with fewer rounds of larger pieces. An all-to-all is one round
+// there, since nothing orders its steps; Bruck's algorithm saves messages, which pays if they are many more than the
+// rounds. On circuits, steps should be permutations that recur: halving and doubling (SWOT 2.1.2) on powers of two,
+// else the ring, which needs no switching.
 var packetChoices = [schedule.NumCollectives][]choice{
 	schedule.AllReduce: {
 		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"},
@@ -50,10 +47,9 @@ var opticalChoices = [schedule.NumCollectives][]choice{
 	schedule.Scatter:       {{max: anySize, algorithm: "binomial"}},
 }
 
-// chooseAlgorithm returns the algorithm of a collective on blocks of the given bytes.
-// override is LIGHTPATH_ALGORITHM, which all ranks share; it is obeyed where it is defined
-// for this number of ranks.
-func chooseAlgorithm(coll schedule.Collective, blockBytes int64, ranks int, optical bool, override map[string]string) string {
+// Choose returns the algorithm of a collective on blocks of the given bytes. override is LIGHTPATH_ALGORITHM, which all
+// ranks share; it counts if it is defined for this number of ranks.
+func Choose(coll schedule.Collective, blockBytes int64, ranks int, optical bool, override map[string]string) string {
 	if name, ok := override[coll.String()]; ok && schedule.Defined(coll, name, ranks) {
 		return name
 	}

@@ -1,4 +1,4 @@
-package shim
+package dispatch
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	lumos "lightpath/plans/lumos/place"
 )
 
-// podsOf returns the ranks of each pod of a fabric, from those of its ports; nil unless several
-// pods have ranks. Pods are in the order of the file, the ranks of a pod in their own.
-func podsOf(fab *fabric.Fabric, ports []int) [][]int {
+// PodsOf returns the ranks of each pod of a fabric, from the ranks' ports. It returns nil unless several pods have
+// ranks. Pods are in the order of the fabric file, the ranks of a pod in their own order.
+func PodsOf(fab *fabric.Fabric, ports []int) [][]int {
 	var pods [][]int
 	for _, pod := range fab.Pods {
 		var ranks []int
@@ -30,11 +30,11 @@ func podsOf(fab *fabric.Fabric, ports []int) [][]int {
 	return pods
 }
 
-// arrange returns the algorithm with its parts given to ranks so that few of its flows leave a pod
-// (LumosCore, A.5 and A.7): a ring goes through the pods and comes back, others have the ranks of a pod next to each
-// other, and an all-to-all that nobody asked for by name sends from each pod to all others at once. It
-// is a pure function of what all ranks share, as [chooseAlgorithm] is.
-func arrange(coll schedule.Collective, name string, pods [][]int, override map[string]string) string {
+// Arrange assigns the parts of an algorithm to ranks so that few flows leave a pod (LumosCore, A.5 and A.7), and
+// returns the name of the result. A ring goes through the pods and comes back. Other algorithms have the ranks of a pod
+// next to each other. An all-to-all that the user did not name sends from each pod to all others at once. Arrange is a
+// pure function of facts that all ranks share, as [Choose] is.
+func Arrange(coll schedule.Collective, name string, pods [][]int, override map[string]string) string {
 	if pods == nil {
 		return name
 	}
