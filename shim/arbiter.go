@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
 )
 
 const (
@@ -41,13 +42,13 @@ type arbiter struct {
 	moved   planeset.Set // of held: they may be elsewhere than the ranks know
 	since   time.Time    // of the grant
 	idle    *time.Timer
-	table   map[planKey]*planned
+	table   map[planning.Key]*planned
 	ver     uint32
-	family  map[cache.Key]*planFamily
+	family  map[cache.Key]*planning.Family
 	cache   *cache.Cache // nil without a directory
 	ctx     context.Context
 	cancel  context.CancelFunc // of planning in the background
-	solved  chan solution
+	solved  chan planning.Solution
 	widen   chan struct{} // holds a token while some family is being widened
 	rounds  rounds
 	demands demandPlans
@@ -62,31 +63,16 @@ type want struct {
 	have  int
 }
 
-// planKey is what a plan depends on within a communicator.
-type planKey struct {
-	shape  calls.Shape
-	planes int
-	maps   uint64 // where plans begin at the present maps
-}
-
 // planned is a row of the table of plans.
 type planned struct {
-	best, interim *agreedPlan
+	best, interim *planning.Agreed
 	hopeless      bool // no planner has a plan: packet planes for good
-}
-
-// solution is what a background planner returns.
-type solution struct {
-	key   planKey
-	plan  *agreedPlan
-	fresh bool // made just now, not remembered
-	err   error
 }
 
 func newArbiter(l *leader, o *optical) (*arbiter, error) {
 	a := &arbiter{
-		l: l, o: o, wants: map[uint64]*want{}, table: map[planKey]*planned{}, solved: make(chan solution, 16),
-		family: map[cache.Key]*planFamily{}, widen: make(chan struct{}, 1),
+		l: l, o: o, wants: map[uint64]*want{}, table: map[planning.Key]*planned{}, solved: make(chan planning.Solution, 16),
+		family: map[cache.Key]*planning.Family{}, widen: make(chan struct{}, 1),
 		idle: time.NewTimer(time.Hour), t: ticket{planes: make([]planeTicket, len(o.now))},
 	}
 	a.idle.Stop()
@@ -171,18 +157,18 @@ func (a *arbiter) decide(seq uint64, s calls.Shape) error {
 	if s.Scripted {
 		return a.decideScripted(s)
 	}
-	all, use := a.o.all(), a.held
+	all, use := a.o.All(), a.held
 	if s.Request.Planes != 0 {
 		all = s.Request.Planes
-		use = (use & all).Usable(a.o.template.Circuits)
+		use = (use & all).Usable(a.o.Template.Circuits)
 	}
-	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, use, 0
+	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planning.ID{}, use, 0
 	if use == 0 {
 		a.t.flags = ticketPacket
 		return nil
 	}
-	var plan *agreedPlan
-	p, err := a.planFor(planShape(s), use)
+	var plan *planning.Agreed
+	p, err := a.planFor(planning.ShapeOf(s), use)
 	if err != nil {
 		return err
 	}
@@ -206,7 +192,7 @@ func (a *arbiter) decide(seq uint64, s calls.Shape) error {
 	if plan == nil {
 		return nil
 	}
-	a.t.plan = plan.id
+	a.t.plan = plan.ID
 	if a.o.c.Cfg.BarrierTime {
 		return a.schedule(s, plan)
 	}
@@ -230,7 +216,7 @@ func (a *arbiter) stand(use planeset.Set) {
 
 // sendPlan answers a rank that lacks a plan.
 func (a *arbiter) sendPlan(m *control.Message) error {
-	var id planID
+	var id planning.ID
 	if len(m.Body) != len(id) {
 		return fmt.Errorf("%w: plan request of %d bytes", control.ErrMessage, len(m.Body))
 	}
@@ -239,7 +225,7 @@ func (a *arbiter) sendPlan(m *control.Message) error {
 	if p == nil {
 		return fmt.Errorf("shim: rank %d asks for a plan that was not issued: %w", m.From, control.ErrMessage)
 	}
-	body, err := plans.EncodePlan(p.plan)
+	body, err := plans.EncodePlan(p.Plan)
 	if err != nil {
 		return fmt.Errorf("shim: plan for rank %d: %w", m.From, err)
 	}
@@ -249,9 +235,9 @@ func (a *arbiter) sendPlan(m *control.Message) error {
 
 // planFor returns the row of a shape, made and set to work where there was none.
 func (a *arbiter) planFor(s calls.Shape, use planeset.Set) (*planned, error) {
-	key := planKey{shape: s, planes: use.Len()}
+	key := planning.Key{Shape: s, Planes: use.Len()}
 	if a.o.c.Cfg.PlanCurrent {
-		key.maps = a.o.standing(use)
+		key.Maps = a.o.standing(use)
 	}
 	if p := a.table[key]; p != nil {
 		return p, nil
@@ -270,33 +256,33 @@ func (a *arbiter) planFor(s calls.Shape, use planeset.Set) (*planned, error) {
 	a.table[key] = p
 	job, err := a.job(key, use)
 	if err != nil {
-		a.adopt(solution{key: key, err: err})
+		a.adopt(planning.Solution{Key: key, Err: err})
 		return p, nil
 	}
-	if s, ok := job.known(); ok {
+	if s, ok := job.Known(); ok {
 		a.adopt(s)
 		return p, nil
 	}
 	if a.o.c.Cfg.PlanWait {
-		result := job.run(a.ctx)
+		result := job.Run(a.ctx)
 		a.adopt(result)
-		if result.fresh {
+		if result.Fresh {
 			go a.widenFrom(job)
 		}
 		return p, nil
 	}
-	if plan, id, err := solve(interimPlanner, job.problem, planner.Options{}); err == nil {
-		p.interim = &agreedPlan{id, plan, job.problem, job.stepOf}
+	if plan, id, err := planning.Solve(planning.Interim, job.Problem, planner.Options{}); err == nil {
+		p.interim = &planning.Agreed{ID: id, Plan: plan, Problem: job.Problem, StepOf: job.StepOf}
 		a.o.remember(p.interim)
 	}
 	go func() {
-		result := job.run(a.ctx)
+		result := job.Run(a.ctx)
 		select {
 		case a.solved <- result:
 		case <-a.l.stop:
 			return
 		}
-		if result.fresh {
+		if result.Fresh {
 			a.widenFrom(job)
 		}
 	}()
@@ -304,59 +290,59 @@ func (a *arbiter) planFor(s calls.Shape, use planeset.Set) (*planned, error) {
 }
 
 // job states the job of a shape, in the family of calls that it belongs to.
-func (a *arbiter) job(key planKey, use planeset.Set) (*planJob, error) {
-	f, err := a.o.family(key.shape, key.planes, a.o.initial(use))
+func (a *arbiter) job(key planning.Key, use planeset.Set) (*planning.Job, error) {
+	f, err := a.o.Family(key.Shape, key.Planes, a.o.initial(use))
 	if err != nil {
 		return nil, err
 	}
-	if known := a.family[f.key]; known != nil {
+	if known := a.family[f.CacheKey]; known != nil {
 		f = known
 	} else {
 		if len(a.family) >= maxFamilies {
 			clear(a.family)
 		}
-		f.log, f.store = a.o.c.Log, a.cache
-		a.family[f.key] = f
+		f.Log, f.Store = a.o.c.Log, a.cache
+		a.family[f.CacheKey] = f
 	}
-	j, err := f.job(key)
+	j, err := f.Job(key)
 	if err == nil {
-		j.delay = a.o.c.Cfg.Fault.PlanDelay
+		j.Delay = a.o.c.Cfg.Fault.PlanDelay
 	}
 	return j, err
 }
 
 // widenFrom lets a plan serve more sizes than its own, one family at a time. Where plans begin
 // at the present circuits, they hardly recur.
-func (a *arbiter) widenFrom(j *planJob) {
+func (a *arbiter) widenFrom(j *planning.Job) {
 	if a.o.c.Cfg.PlanCurrent {
 		return
 	}
 	select {
 	case a.widen <- struct{}{}:
-		j.widen(a.ctx)
+		j.Widen(a.ctx)
 		<-a.widen
 	case <-a.l.stop:
 	}
 }
 
 // adopt puts a finished plan, or its failure, in force from the next ticket on.
-func (a *arbiter) adopt(r solution) {
-	p := a.table[r.key]
+func (a *arbiter) adopt(r planning.Solution) {
+	p := a.table[r.Key]
 	if p == nil {
 		return // forgotten meanwhile
 	}
 	a.ver++
 	out := a.o.c.Log
 	switch {
-	case r.err == nil:
-		p.best = r.plan
-		a.o.remember(r.plan)
+	case r.Err == nil:
+		p.best = r.Plan
+		a.o.remember(r.Plan)
 		out.Info(log.Tuning, "plan table %d: %v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s",
-			a.ver, &r.key.shape, r.plan.plan.Planner, r.plan.plan.CCTUS, r.plan.plan.LowerBoundUS, r.plan.plan.Digest)
-	case p.interim != nil && !errors.Is(r.err, planner.ErrInfeasible):
-		out.Warn("%v keeps its interim plan: %v", &r.key.shape, r.err)
+			a.ver, &r.Key.Shape, r.Plan.Plan.Planner, r.Plan.Plan.CCTUS, r.Plan.Plan.LowerBoundUS, r.Plan.Plan.Digest)
+	case p.interim != nil && !errors.Is(r.Err, planner.ErrInfeasible):
+		out.Warn("%v keeps its interim plan: %v", &r.Key.Shape, r.Err)
 	default:
 		p.hopeless, p.interim = true, nil
-		out.Info(log.Tuning, "plan table %d: %v runs on packet planes: %v", a.ver, &r.key.shape, r.err)
+		out.Info(log.Tuning, "plan table %d: %v runs on packet planes: %v", a.ver, &r.Key.Shape, r.Err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 )
 
 // runMixed runs a group with communicators that have circuits. Each communicator gets its
@@ -84,7 +85,7 @@ func (s *session) runTicketed(c *comm.Core, i int) error {
 		return err
 	}
 	sh := calls.ShapeOf(call)
-	if call.Count == 0 || o.packet[planShape(sh)] {
+	if call.Count == 0 || o.packet[planning.ShapeOf(sh)] {
 		// All ranks know that this shape needs no ticket.
 		if err := s.bindPacket(c, i); err != nil {
 			return err
@@ -123,7 +124,7 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh calls.Shape) (err error)
 	o.learn(t)
 	if t.flags&ticketPacket != 0 {
 		if t.flags&ticketAlways != 0 {
-			o.packet[planShape(sh)] = true
+			o.packet[planning.ShapeOf(sh)] = true
 		}
 		if ref.entry, err = packetEntry(c, sh); err != nil {
 			return err

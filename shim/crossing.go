@@ -16,6 +16,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
+	"lightpath/shim/planning"
 )
 
 // crossing is an interposed call on planes with circuits: the part of it that runs on the CPU while its script is on
@@ -267,7 +268,7 @@ func (x *crossing) bind(t *ticket, seq uint64) error {
 	c := x.in.c
 	o := opticalOf(c)
 	o.learn(t)
-	if t.flags&ticketPacket != 0 || t.plan != x.e.plan.id {
+	if t.flags&ticketPacket != 0 || t.plan != x.e.plan.ID {
 		return fmt.Errorf("the ticket is not for the plan that is on streams: %w", errdefs.ErrInternal)
 	}
 	if err := o.settle(t); err != nil {
@@ -377,19 +378,19 @@ func (x *crossing) Waiting() exec.Wait {
 
 // decideScripted fills in the ticket of an interposed call. Its plan is on streams already, and nothing else will do.
 func (a *arbiter) decideScripted(s calls.Shape) error {
-	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planID{}, a.held, 0
-	p := interposerOf(a.o.c).known(planShape(s))
+	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planning.ID{}, a.held, 0
+	p := interposerOf(a.o.c).known(planning.ShapeOf(s))
 	if p == nil || p.plan == nil {
 		return fmt.Errorf("shim: arbiter: %v is on streams without a plan: %w", &s, errdefs.ErrInternal)
 	}
-	if a.held != a.o.all() {
+	if a.held != a.o.All() {
 		return fmt.Errorf("shim: %v is on streams with a plan for %d planes, of which %d are in service: %w",
-			&s, a.o.all().Len(), a.held.Len(), ocsctl.ErrPlaneDown)
+			&s, a.o.All().Len(), a.held.Len(), ocsctl.ErrPlaneDown)
 	}
 	if plane, shared := a.o.entangled(a.held); shared {
 		return fmt.Errorf("shim: %v is on streams, and another communicator's port has a circuit to ours on plane %d: %w", &s, plane, ocsctl.ErrUnknownMap)
 	}
-	a.t.plan = p.plan.id
+	a.t.plan = p.plan.ID
 	a.stand(a.held)
 	return nil
 }

@@ -10,66 +10,12 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/spectra"
 	"lightpath/shim/log"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
 
 // maxDemands bounds the matrices that the leader knows plans of.
 const maxDemands = 256
-
-// demand is the matrix of a round, with what it is known by.
-type demand struct {
-	pairs  []pairDemand
-	ranks  int
-	digest [sha256.Size]byte
-}
-
-func newDemand(pairs []pairDemand, ranks int) *demand {
-	d := &demand{pairs: pairs, ranks: ranks}
-	var b []byte
-	for _, p := range pairs {
-		b = binary.LittleEndian.AppendUint32(b, uint32(p.src)<<16|uint32(p.dst))
-		b = binary.LittleEndian.AppendUint64(b, uint64(p.bytes))
-	}
-	d.digest = sha256.Sum256(b)
-	return d
-}
-
-// total is the bytes of all pairs, busiest those of the port that sends or receives most.
-func (d *demand) total() (total, busiest int64) {
-	out, in := make([]int64, d.ranks), make([]int64, d.ranks)
-	for _, p := range d.pairs {
-		out[p.src] += p.bytes
-		in[p.dst] += p.bytes
-		total += p.bytes
-		busiest = max(busiest, out[p.src], in[p.dst])
-	}
-	return total, busiest
-}
-
-// worthwhile reports whether a matrix gains by circuits: over all planes, its busiest port sends
-// for longer than a plane takes to switch.
-func (o *planSite) worthwhile(d *demand) bool {
-	_, busiest := d.total()
-	t := o.template
-	return plans.WireUS(t, float64(busiest))/float64(len(o.planes)) > t.ReconfigUS+t.AlphaUS+t.HopUS
-}
-
-// demandProblem states the planning problem of a matrix on so many planes. The model of demands
-// knows nothing of what a transmission costs before its first byte; here every hold begins with
-// one, so it is part of what a hold costs.
-func (o *planSite) demandProblem(d *demand, planes int) *plans.Problem {
-	p := *o.template
-	p.Planes, p.Initial, p.Final, p.Steps = planes, nil, plans.Final{}, nil
-	p.ReconfigUS += p.AlphaUS + p.HopUS
-	p.Demand = make([][]float64, d.ranks)
-	for r := range p.Demand {
-		p.Demand[r] = make([]float64, d.ranks)
-	}
-	for _, x := range d.pairs {
-		p.Demand[x.src][x.dst] = float64(x.bytes)
-	}
-	return &p
-}
 
 // demandKey is what the plan of a matrix depends on within a communicator.
 type demandKey struct {
@@ -102,21 +48,21 @@ func newDemandPlans() demandPlans {
 }
 
 // planDemand returns the plan of a matrix on the planes that are held, from where they stand.
-func (a *arbiter) planDemand(d *demand) (*plans.Plan, error) {
-	key := demandKey{d.digest, a.held.Len()}
+func (a *arbiter) planDemand(d *planning.Demand) (*plans.Plan, error) {
+	key := demandKey{d.Digest, a.held.Len()}
 	known := a.demands.table[key]
 	if known == nil {
 		if len(a.demands.table) >= maxDemands {
 			clear(a.demands.table)
 		}
-		known = &plannedDemand{problem: a.o.demandProblem(d, key.planes)}
+		known = &plannedDemand{problem: a.o.DemandProblem(d, key.planes)}
 		if err := a.planNow(known); err != nil {
 			return nil, err
 		}
 		a.demands.table[key] = known
-		total, busiest := d.total()
+		total, busiest := d.Total()
 		a.o.c.Log.Info(log.Tuning, "demand of %d pairs, %d bytes, %d at the busiest port: planner %s, predicted %.1f us, lower bound %.1f us, planned in %v",
-			len(d.pairs), total, busiest, known.plan.Planner, known.plan.CCTUS, known.plan.LowerBoundUS, a.demands.took)
+			len(d.Pairs), total, busiest, known.plan.Planner, known.plan.CCTUS, known.plan.LowerBoundUS, a.demands.took)
 	} else if !known.refined {
 		known.refined = true
 		go a.refine(key, known.problem)
@@ -204,7 +150,7 @@ func (a *arbiter) adoptRefinement(r refinement) {
 // roundBody encodes the answer to a round on circuits: the length of the ticket u32, the ticket,
 // the plan.
 func (a *arbiter) roundBody(plan *plans.Plan) []byte {
-	holds := appendHolds(nil, a.o.ranks, plan)
+	holds := appendHolds(nil, a.o.Ranks, plan)
 	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, sha256.Sum256(holds), a.held, 0
 	a.stand(a.held)
 	a.buf = appendTicket(a.buf[:0], &a.t)

@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
 
@@ -31,7 +32,7 @@ const maxExchanges = 64
 
 // exchangeKey is what the program of an exchange depends on within a rank.
 type exchangeKey struct {
-	plan planID
+	plan planning.ID
 	maps uint64 // where the planes stand
 	use  planeset.Set
 	mine [sha256.Size]byte // this rank's messages
@@ -88,8 +89,8 @@ func (s *session) runRound(c *comm.Core, first int) error {
 // describeGroup encodes the row of the group into the buffer for it.
 func (o *optical) describeGroup() {
 	x, r := &o.exchanges, &hostOf(o.c).runner
-	x.row.sends = x.list(x.row.sends[:0], r.sends, o.c.Rank, o.ranks, r.pairs.Sent)
-	x.row.recvs = x.list(x.row.recvs[:0], r.recvs, o.c.Rank, o.ranks, r.pairs.Received)
+	x.row.sends = x.list(x.row.sends[:0], r.sends, o.c.Rank, o.Ranks, r.pairs.Sent)
+	x.row.recvs = x.list(x.row.recvs[:0], r.recvs, o.c.Rank, o.Ranks, r.pairs.Received)
 	x.buf = appendRow(x.buf[:0], &x.row)
 }
 
@@ -164,13 +165,13 @@ func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, er
 	if p := x.table[key]; p != nil {
 		return p, nil
 	}
-	plan, err := decodeHolds(holds, o.ranks, t.use.Len())
+	plan, err := decodeHolds(holds, o.Ranks, t.use.Len())
 	if err != nil {
 		return nil, err
 	}
 	wide := t.use.Spread(plan, len(o.now))
 	p, err := program.LowerExchange(program.ExchangeArgs{
-		Rank: me, Ranks: o.ranks, Plan: wide, Current: t.use.SpreadMaps(o.maps(t.use), len(o.now)),
+		Rank: me, Ranks: o.Ranks, Plan: wide, Current: t.use.SpreadMaps(o.maps(t.use), len(o.now)),
 	}, r.sends, r.recvs)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives, planner %s: %w", me, plan.Planner, err)

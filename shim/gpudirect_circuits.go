@@ -38,7 +38,7 @@ func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA b
 func (x *gpuDirect) openPorts() (*rdmaPorts, error) {
 	c := x.c
 	if x.circuits {
-		return rdmaPlanes(c, opticalOf(c).hcas, len(opticalOf(c).planes))
+		return rdmaPlanes(c, opticalOf(c).hcas, len(opticalOf(c).Planes))
 	}
 	return rdmaPlanes(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 }

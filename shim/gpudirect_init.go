@@ -56,7 +56,7 @@ func attachGPUDirect(c *comm.Core) (why string, err error) {
 	}
 	if o := opticalOf(c); o != nil {
 		_, overRDMA := o.end.(*rdmaEndpoint)
-		if why := whyNotOverCircuits(c.Cfg, o.template.Circuits, overRDMA); why != "" {
+		if why := whyNotOverCircuits(c.Cfg, o.Template.Circuits, overRDMA); why != "" {
 			return why, nil
 		}
 	}

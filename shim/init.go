@@ -397,7 +397,7 @@ func attachPlanes(c *comm.Core, l *listeners, sec control.Secret, fab *fabricInf
 	if f := calls.FactsOf(c); err == nil {
 		f.Planes = planeset.All(len(hostOf(c).packet.Planes()))
 		if o := opticalOf(c); o != nil {
-			f.Circuits, f.Planes, f.CircuitKind = true, o.all(), o.template.Circuits
+			f.Circuits, f.Planes, f.CircuitKind = true, o.All(), o.Template.Circuits
 		}
 	}
 	attachShares(c, kind)
@@ -429,7 +429,7 @@ func helloOf(c *comm.Core, l *listeners, fab *fabricInfo) bootstrap.Hello {
 		h.Port, h.PortGiven = c.Cfg.FabricRank, true
 	}
 	if o := birthOf(c).args.From; o != nil && opticalOf(o.Parent) != nil {
-		h.Port, h.PortGiven = opticalOf(o.Parent).ports[o.Parent.Rank], true
+		h.Port, h.PortGiven = opticalOf(o.Parent).Ports[o.Parent.Rank], true
 	}
 	if l.control != nil {
 		h.Control = l.control.Addr().String()

@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/other"
+	"lightpath/shim/planning"
 )
 
 // interposer executes collectives of a communicator on streams as sends and receives of the other library, step by
@@ -29,7 +30,7 @@ type interposer struct {
 
 	mu    sync.Mutex // guards what follows
 	table map[calls.Shape]*scripted
-	site  planSite // plans are made for, where there are circuits
+	site  planning.Site // plans are made for, where there are circuits
 
 	asking plansAsked
 	launching
@@ -91,7 +92,7 @@ func newInterposer(c *comm.Core, lib other.Library, lanes int) *interposer {
 	in.asking.answers = make(chan *control.Message, 4)
 	in.setUp(c, lanes)
 	if opticalOf(c) != nil {
-		in.site = opticalOf(c).withoutForwarding()
+		in.site = opticalOf(c).WithoutForwarding()
 	}
 	interposerSlot.Set(c, in) // now: whoever makes calls first asks the leader for plans
 	return in
@@ -105,25 +106,17 @@ func interposedLanes(c *comm.Core) (lanes int, why string) {
 		return 0, "there are no planes with circuits, and LIGHTPATH_ALGORITHM chooses no algorithm"
 	case opticalOf(c) == nil:
 		return 1, ""
-	case opticalOf(c).template.Circuits != plans.Duplex:
+	case opticalOf(c).Template.Circuits != plans.Duplex:
 		// Whoever receives has to answer on the same plane: a credit, an acknowledgement.
-		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)", opticalOf(c).template.Circuits)
+		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)", opticalOf(c).Template.Circuits)
 	case c.Cfg.BarrierTime:
 		return 0, "LIGHTPATH_BARRIER is time, and streams keep none"
 	}
-	planes := len(opticalOf(c).planes)
+	planes := len(opticalOf(c).Planes)
 	if nets := len(c.Cfg.InterposeNets); nets != planes && (nets > 0 || planes > 1) {
 		return 0, fmt.Sprintf("there are %d planes, and LIGHTPATH_INTERPOSE_NETS names %d networks of the other library", planes, nets)
 	}
 	return planes, ""
-}
-
-// withoutForwarding is where plans are made whose messages nobody forwards.
-func (o *planSite) withoutForwarding() planSite {
-	site, template := *o, *o.template
-	template.Forwarding = false
-	site.template = &template
-	return site
 }
 
 // agree tells whether no rank of any of the communicators has failed.
@@ -198,7 +191,7 @@ func laneName(c *comm.Core, j int) string {
 	if opticalOf(c) == nil {
 		return "lightpath"
 	}
-	return "lightpath " + opticalOf(c).planes[j].Name
+	return "lightpath " + opticalOf(c).Planes[j].Name
 }
 
 // abandon has the communicator's calls passed through.

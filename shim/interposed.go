@@ -14,12 +14,13 @@ import (
 	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/planning"
 )
 
 // scripted is how calls of one shape are interposed.
 type scripted struct {
-	script    *program.Script // nil: they are not
-	plan      *agreedPlan     // nil without circuits
+	script    *program.Script  // nil: they are not
+	plan      *planning.Agreed // nil without circuits
 	algorithm string
 	entry     *dispatch.Entry // for the flight recorder and the errors of those on circuits
 }
@@ -83,9 +84,9 @@ func (in *interposer) make(s calls.Shape) (*scripted, error) {
 		if a == nil {
 			return in.passed(s, why), nil
 		}
-		e.plan, plan, args.Problem, args.StepOf = a, a.plan, a.problem, a.stepOf
+		e.plan, plan, args.Problem, args.StepOf = a, a.Plan, a.Problem, a.StepOf
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, opticalOf(c) != nil, c.Cfg, in.site.pods)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, opticalOf(c) != nil, c.Cfg, in.site.Pods)
 	if err != nil {
 		return nil, err
 	}
@@ -127,14 +128,14 @@ type plansAsked struct {
 
 // plannedScript is the leader's answer: a plan, or why there is none.
 type plannedScript struct {
-	plan *agreedPlan
+	plan *planning.Agreed
 	why  string
 }
 
 // plan returns the plan of a shape, or why there is none.
-func (in *interposer) plan(s calls.Shape) (a *agreedPlan, why string, err error) {
+func (in *interposer) plan(s calls.Shape) (a *planning.Agreed, why string, err error) {
 	c := in.c
-	s = planShape(s)
+	s = planning.ShapeOf(s)
 	in.asking.number++
 	m := &control.Message{Kind: control.MsgPlanAsk, Seq: in.asking.number, Body: calls.AppendShape(nil, &s)}
 	if err := c.Star.ToLeader(m); err != nil {
@@ -156,7 +157,7 @@ func (in *interposer) plan(s calls.Shape) (a *agreedPlan, why string, err error)
 	if answer.Arg == 0 {
 		return nil, string(answer.Body), nil
 	}
-	problem, stepOf, err := in.site.pose(s, len(in.comms), nil)
+	problem, stepOf, err := in.site.Pose(s, len(in.comms), nil)
 	if err != nil {
 		return nil, "", err
 	}
@@ -167,8 +168,8 @@ func (in *interposer) plan(s calls.Shape) (a *agreedPlan, why string, err error)
 	if err != nil {
 		return nil, "", c.Fail(fmt.Errorf("shim: rank %d: plan from rank 0: %w", c.Rank, err))
 	}
-	id, err := idOf(plan)
-	return &agreedPlan{id, plan, problem, stepOf}, "", err
+	id, err := planning.IDOf(plan)
+	return &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, "", err
 }
 
 // handlePlans has the leader say which plan a shape has, and ranks take its answers.
@@ -204,7 +205,7 @@ func (in *interposer) answer(m *control.Message) {
 	p := in.planned(s)
 	reply.Body = []byte(errdefs.Cut(p.why, 1<<10))
 	if p.plan != nil {
-		if reply.Body, err = plans.EncodePlan(p.plan.plan); err != nil {
+		if reply.Body, err = plans.EncodePlan(p.plan.Plan); err != nil {
 			in.c.Spread(fmt.Errorf("shim: plan for rank %d: %w", m.From, err))
 			return
 		}
@@ -234,26 +235,26 @@ func (in *interposer) planned(s calls.Shape) *plannedScript {
 	} else {
 		p.plan = plan
 		in.c.Log.Info(log.Tuning, "%v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s, for the other library",
-			&s, plan.plan.Planner, plan.plan.CCTUS, plan.plan.LowerBoundUS, plan.plan.Digest)
+			&s, plan.Plan.Planner, plan.Plan.CCTUS, plan.Plan.LowerBoundUS, plan.Plan.Digest)
 	}
 	in.asking.made.Store(s, p)
 	return p
 }
 
 // solve makes the plan of a shape on all planes, or finds it in the cache.
-func (in *interposer) solve(s calls.Shape) (*agreedPlan, error) {
-	f, err := in.site.family(s, len(in.comms), nil)
+func (in *interposer) solve(s calls.Shape) (*planning.Agreed, error) {
+	f, err := in.site.Family(s, len(in.comms), nil)
 	if err != nil {
 		return nil, err
 	}
-	f.log = in.c.Log
-	if tickets := leaderOf(in.c).tickets; tickets != nil && !opticalOf(in.c).template.Forwarding {
-		f.store = tickets.cache // made for the same problem
+	f.Log = in.c.Log
+	if tickets := leaderOf(in.c).tickets; tickets != nil && !opticalOf(in.c).Template.Forwarding {
+		f.Store = tickets.cache // made for the same problem
 	}
-	job, err := f.job(planKey{shape: s, planes: len(in.comms)})
+	job, err := f.Job(planning.Key{Shape: s, Planes: len(in.comms)})
 	if err != nil {
 		return nil, err
 	}
-	r := job.run(context.Background())
-	return r.plan, r.err
+	r := job.Run(context.Background())
+	return r.Plan, r.Err
 }

@@ -32,11 +32,11 @@ func TestKinOnCircuits(t *testing.T) {
 	})
 	none(t, errs)
 	for r, c := range halves.children {
-		if got := opticalOf(c).ports[c.Rank]; got != r {
+		if got := opticalOf(c).Ports[c.Rank]; got != r {
 			t.Errorf("rank %d has port %d in the child", r, got)
 		}
-		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(opticalOf(c).ports, want) {
-			t.Errorf("ports %v, want %v", opticalOf(c).ports, want)
+		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(opticalOf(c).Ports, want) {
+			t.Errorf("ports %v, want %v", opticalOf(c).Ports, want)
 		}
 	}
 	left := &world{t, w.comms[1:4]}
@@ -108,7 +108,7 @@ func TestShrinkOnCircuits(t *testing.T) {
 	f.must(sums)
 	f.must(sums)
 	for r, c := range f.children {
-		if got := opticalOf(c).ports[r]; got != r+1 {
+		if got := opticalOf(c).Ports[r]; got != r+1 {
 			t.Errorf("rank %d has port %d", r, got)
 		}
 	}

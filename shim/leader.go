@@ -9,6 +9,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 	"lightpath/shim/status"
 )
 
@@ -105,7 +106,7 @@ func (l *leader) serve() {
 	for {
 		// Without circuits there is no arbiter, and nil channels never speak.
 		var idle <-chan time.Time
-		var solved <-chan solution
+		var solved <-chan planning.Solution
 		var late <-chan time.Time
 		var refined <-chan refinement
 		if a := l.tickets; a != nil {

@@ -50,7 +50,7 @@ func (a *arbiter) current() bool {
 
 // acquire obtains the planes of the fabric that are in service.
 func (a *arbiter) acquire() error {
-	mask, err := a.o.at.Acquire(uint64(a.o.all()), a.o.c.ID)
+	mask, err := a.o.at.Acquire(uint64(a.o.All()), a.o.c.ID)
 	switch {
 	case errors.Is(err, ocsctl.ErrPlaneDown):
 		a.notice(0, err)
@@ -66,7 +66,7 @@ func (a *arbiter) acquire() error {
 		return errdefs.ErrDestroyed
 	default:
 	}
-	if half := a.held &^ a.held.Usable(a.o.template.Circuits); half != 0 {
+	if half := a.held &^ a.held.Usable(a.o.Template.Circuits); half != 0 {
 		a.held &^= half
 		if err := a.o.at.Release(uint64(half), a.o.c.ID); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (a *arbiter) drop(j int, why error) error {
 	if !outOfService(why) {
 		return fmt.Errorf("shim: plane %d epoch %d: %w", j, a.o.now[j].epoch, why)
 	}
-	rest := (a.held.Without(j)).Usable(a.o.template.Circuits)
+	rest := (a.held.Without(j)).Usable(a.o.Template.Circuits)
 	gone := a.held &^ rest
 	a.held = rest
 	a.notice(rest, why)
@@ -103,7 +103,7 @@ func (a *arbiter) drop(j int, why error) error {
 
 // notice tells the log, once, which planes have gone out of service and which are back.
 func (a *arbiter) notice(in planeset.Set, why error) {
-	log, all := a.o.c.Log, a.o.all()
+	log, all := a.o.c.Log, a.o.All()
 	out := all &^ in
 	for j := range (out &^ a.out).Each() {
 		reason := why
@@ -113,10 +113,10 @@ func (a *arbiter) notice(in planeset.Set, why error) {
 		if reason == nil { // an operator's doing, which concerns nobody who holds it
 			reason = errors.New(a.o.at.Waiting(j))
 		}
-		log.Warn("plane %s is out of service (%v); going on with %d of %d planes", a.o.planes[j].Name, reason, in.Len(), all.Len())
+		log.Warn("plane %s is out of service (%v); going on with %d of %d planes", a.o.Planes[j].Name, reason, in.Len(), all.Len())
 	}
 	for j := range (a.out &^ out).Each() {
-		log.Warn("plane %s is back in service; going on with %d of %d planes", a.o.planes[j].Name, in.Len(), all.Len())
+		log.Warn("plane %s is back in service; going on with %d of %d planes", a.o.Planes[j].Name, in.Len(), all.Len())
 	}
 	if in == 0 && a.out != out {
 		log.Warn("no plane with circuits is in service; going on with packet planes")

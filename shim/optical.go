@@ -16,6 +16,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 	"lightpath/shim/topology"
 )
@@ -25,7 +26,7 @@ import (
 // communicator's operation: the calling thread, and between its Want and its ticket, at
 // rank 0, the arbiter.
 type optical struct {
-	planSite
+	planning.Site
 	c         *comm.Core
 	at        *attachment
 	end       transport.Endpoint
@@ -42,7 +43,7 @@ type optical struct {
 
 	closed sync.Once
 	mu     sync.Mutex
-	agreed map[planID]*agreedPlan
+	agreed map[planning.ID]*planning.Agreed
 }
 
 // planeNow is where this communicator's operations have left a plane. The plane may
@@ -73,7 +74,7 @@ func attachOptical(c *comm.Core, fab *fabricInfo, sec control.Secret) error {
 	if err != nil {
 		return err
 	}
-	o := &optical{planSite: newPlanSite(c.Cfg, fab.Fabric, ports), c: c, packet: map[calls.Shape]bool{}, agreed: map[planID]*agreedPlan{}}
+	o := &optical{Site: planning.NewSite(c.Cfg, fab.Fabric, ports), c: c, packet: map[calls.Shape]bool{}, agreed: map[planning.ID]*planning.Agreed{}}
 	if o.at, err = attachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
@@ -222,8 +223,8 @@ func (o *optical) skipDrain(plane int, epoch uint32) bool {
 // mapOf returns the members' circuits of a plane's map of ports. A circuit to a port
 // outside the communicator is none to it.
 func (o *optical) mapOf(ports circuit.Permutation) circuit.Permutation {
-	m := make(circuit.Permutation, len(o.ports))
-	for r, p := range o.ports {
+	m := make(circuit.Permutation, len(o.Ports))
+	for r, p := range o.Ports {
 		m[r] = circuit.Dark
 		if to := ports[p]; to != circuit.Dark {
 			m[r] = o.member[to]
@@ -258,7 +259,7 @@ func (o *optical) reload(granted planeset.Set) {
 func (o *optical) fits(t *ticket) error {
 	bad := len(t.planes) != len(o.now)
 	for j := range t.use.Each() {
-		bad = bad || t.flags&ticketMaps != 0 && len(t.planes[j].maps) != o.ranks
+		bad = bad || t.flags&ticketMaps != 0 && len(t.planes[j].maps) != o.Ranks
 	}
 	if bad {
 		return fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage, len(t.planes), len(o.now))
@@ -403,7 +404,7 @@ func (o *optical) overlay(plane int, target circuit.Permutation) circuit.Permuta
 		}
 		ports[p] = circuit.Dark
 		if target[r] != circuit.Dark {
-			ports[p] = o.ports[target[r]]
+			ports[p] = o.Ports[target[r]]
 		}
 	}
 	return ports

@@ -6,6 +6,7 @@ import (
 
 	"lightpath/shim/control"
 	"lightpath/shim/log"
+	"lightpath/shim/planning"
 )
 
 // rounds is the arbiter's part in grouped sends and receives: it gathers the groups that ranks
@@ -115,8 +116,8 @@ func (r *rounds) complete() error {
 	if err != nil {
 		return err
 	}
-	demand := newDemand(pairs, len(r.rows))
-	if !closed || !a.o.worthwhile(demand) {
+	demand := planning.NewDemand(pairs, len(r.rows))
+	if !closed || !a.o.Worthwhile(demand) {
 		r.close()
 		return nil
 	}

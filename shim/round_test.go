@@ -13,6 +13,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 )
 
 // quickFabric is a fabric that switches fast, so that small matrices are worth circuits.
@@ -347,18 +348,18 @@ func TestDemandPlansPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.held = a.o.all()
+	a.held = a.o.All()
 	rng := rand.New(rand.NewPCG(4, 2))
 	for range 50 {
-		var pairs []pairDemand
+		var pairs []planning.Pair
 		for src := range 5 {
 			for dst := range 5 {
 				if src != dst && rng.IntN(3) > 0 {
-					pairs = append(pairs, pairDemand{src, dst, int64(rng.IntN(1 << uint(1+rng.IntN(20))))})
+					pairs = append(pairs, planning.Pair{Src: src, Dst: dst, Bytes: int64(rng.IntN(1 << uint(1+rng.IntN(20))))})
 				}
 			}
 		}
-		d := newDemand(pairs, 5)
+		d := planning.NewDemand(pairs, 5)
 		for range 2 {
 			for j := range a.o.now {
 				a.o.now[j].maps = rng.Perm(5)
@@ -367,7 +368,7 @@ func TestDemandPlansPass(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := a.o.demandProblem(d, 3)
+			p := a.o.DemandProblem(d, 3)
 			for _, e := range plan.Planes { // the checker's planes begin dark
 				if len(e) > 0 {
 					plan.CCTUS = max(plan.CCTUS, e[len(e)-1].EndUS)

@@ -11,6 +11,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 )
 
 // row is what a rank posts of a group of sends and receives: its part of a demand matrix.
@@ -78,16 +79,10 @@ func decodeRow(b []byte, rank, ranks int) (*row, error) {
 	return &row{sends: list[:sends:sends], recvs: list[sends:]}, nil
 }
 
-// pairDemand is what one rank sends another in a round.
-type pairDemand struct {
-	src, dst int
-	bytes    int64
-}
-
 // matchRows puts the rows of all ranks together. It returns what pairs exchange, in order of source
 // and destination, and whether every send meets its receive. An error is a message whose two ends
 // differ in size.
-func matchRows(rows []*row) (pairs []pairDemand, closed bool, err error) {
+func matchRows(rows []*row) (pairs []planning.Pair, closed bool, err error) {
 	var sends, recvs []endpoint
 	for r, row := range rows {
 		for _, m := range row.sends {
@@ -114,10 +109,10 @@ func matchRows(rows []*row) (pairs []pairDemand, closed bool, err error) {
 				s.number, s.src, s.dst, s.src, s.bytes, s.dst, r.bytes, errdefs.ErrMismatch)
 		}
 		i, k = i+1, k+1
-		if n := len(pairs); n > 0 && pairs[n-1].src == s.src && pairs[n-1].dst == s.dst {
-			pairs[n-1].bytes += s.bytes
+		if n := len(pairs); n > 0 && pairs[n-1].Src == s.src && pairs[n-1].Dst == s.dst {
+			pairs[n-1].Bytes += s.bytes
 		} else {
-			pairs = append(pairs, pairDemand{s.src, s.dst, s.bytes})
+			pairs = append(pairs, planning.Pair{Src: s.src, Dst: s.dst, Bytes: s.bytes})
 		}
 	}
 	return pairs, closed, nil

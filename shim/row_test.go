@@ -12,6 +12,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 )
 
 func TestRowCodec(t *testing.T) {
@@ -89,7 +90,7 @@ func TestMatchRows(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		rows   []*row
-		pairs  []pairDemand
+		pairs  []planning.Pair
 		closed bool
 		err    string
 	}{
@@ -97,7 +98,7 @@ func TestMatchRows(t *testing.T) {
 		{"several of a pair", []*row{
 			{sends: list(one(1, 4, 10), one(2, 0, 1), one(1, 5, 0)), recvs: list(one(2, 9, 3))},
 			{recvs: list(one(0, 4, 10), one(0, 5, 0))}, {sends: list(one(0, 9, 3)), recvs: list(one(0, 0, 1))},
-		}, []pairDemand{{0, 1, 10}, {0, 2, 1}, {2, 0, 3}}, true, ""},
+		}, []planning.Pair{{Src: 0, Dst: 1, Bytes: 10}, {Src: 0, Dst: 2, Bytes: 1}, {Src: 2, Dst: 0, Bytes: 3}}, true, ""},
 		{"receive elsewhere", []*row{{sends: list(one(1, 4, 10))}, {}}, nil, false, ""},
 		{"send elsewhere", []*row{{}, {recvs: list(one(0, 4, 10))}}, nil, false, ""},
 		{"another of the pair", []*row{{sends: list(one(1, 4, 10))}, {recvs: list(one(0, 3, 10))}}, nil, false, ""},

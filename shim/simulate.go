@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 )
 
 // Simulate predicts how long a group of calls takes, in microseconds, and runs nothing. Calls of
@@ -106,7 +107,7 @@ func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	c.Turn.Lock()
 	var last *dispatch.Entry
 	for k, e := range hostOf(c).programs.Programs {
-		if e.Plan != nil && planShape(k.Shape) == planShape(s) && (last == nil || e.Used > last.Used) {
+		if e.Plan != nil && planning.ShapeOf(k.Shape) == planning.ShapeOf(s) && (last == nil || e.Used > last.Used) {
 			last = e
 		}
 	}
@@ -114,15 +115,15 @@ func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	if last != nil {
 		return last.Plan.CCTUS, nil
 	}
-	use := opticalOf(c).all()
+	use := opticalOf(c).All()
 	if s.Request.Planes != 0 {
 		use = s.Request.Planes
 	}
-	problem, _, err := opticalOf(c).pose(planShape(s), use.Len(), nil)
+	problem, _, err := opticalOf(c).Pose(planning.ShapeOf(s), use.Len(), nil)
 	if err != nil {
 		return 0, err
 	}
-	plan, _, err := solve(interimPlanner, problem, planner.Options{})
+	plan, _, err := planning.Solve(planning.Interim, problem, planner.Options{})
 	if err != nil {
 		return 0, err
 	}

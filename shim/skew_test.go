@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
 
@@ -66,7 +67,7 @@ func TestVersionSkew(t *testing.T) {
 // TestPlansOfAnotherPlanner: a plan that another version of the planners has made is not used.
 func TestPlansOfAnotherPlanner(t *testing.T) {
 	cfg, fab, store := warmSetup(t)
-	call := CallShape{Collective: calls.Kinds[calls.AllReduce].Collective, Count: 1000}
+	call := planning.Asked{Collective: calls.Kinds[calls.AllReduce].Collective, Count: 1000}
 	made := warm(t, cfg, fab, 4, store, call)
 	old := made.Entry.Key
 	old.PlannerVersion = planner.Version - 1

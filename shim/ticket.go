@@ -9,13 +9,8 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/shim/control"
 	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
 )
-
-// planID names a plan: its digest.
-type planID [sha256.Size]byte
-
-// key is the plan's part of a [shape].
-func (p *planID) key() uint64 { return binary.LittleEndian.Uint64(p[:]) }
 
 // Flags of a ticket.
 const (
@@ -38,7 +33,7 @@ const (
 type ticket struct {
 	flags   uint8
 	version uint32 // of the leader's table of plans
-	plan    planID
+	plan    planning.ID
 	use     planeset.Set  // the planes that the communicator has been granted
 	start   int64         // of the operation, nanoseconds since 1970, where planes move by time; else 0
 	planes  []planeTicket // by plane of the fabric; zero where not in use

@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 	"lightpath/shim/result"
 	"lightpath/shim/settings"
 )
@@ -301,7 +302,7 @@ func TestPlanCache(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_PLAN_TOLERANCE", "0") // this size alone
 	lightFabric(t, 4, 2, func(f *fabric.Fabric) { f.Name = "cached" })
-	job := func() planID {
+	job := func() planning.ID {
 		w := newWorld(t, 4)
 		defer w.destroy()
 		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) })
@@ -309,7 +310,7 @@ func TestPlanCache(t *testing.T) {
 			return id
 		}
 		t.Fatal("no plan")
-		return planID{}
+		return planning.ID{}
 	}
 	first := job()
 	files := planFiles(t, dir)
@@ -395,7 +396,7 @@ func TestLoopOverSizes(t *testing.T) {
 			}
 			for r, c := range w.comms {
 				for _, p := range opticalOf(c).agreed {
-					if opticalOf(w.comms[0]).lookup(p.id) == nil {
+					if opticalOf(w.comms[0]).lookup(p.ID) == nil {
 						t.Errorf("rank %d used a plan that the leader does not know", r)
 					}
 				}

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/shim/calls"
+	"lightpath/shim/planning"
 )
 
 // The time-based barrier: the leader tells the controller beforehand when each plane moves,
@@ -21,7 +22,7 @@ func (o *optical) due(p *program.Program, start int64) [][]int64 {
 	for j, moves := range p.SwitchUS {
 		if len(moves) > 0 && moves[0] < 0 {
 			changes := p.Configs[j][0].Changes(p.Configs[j][1])
-			setup = max(setup, o.template.ReconfigUS+o.template.ReconfigPerPort*float64(changes))
+			setup = max(setup, o.Template.ReconfigUS+o.Template.ReconfigPerPort*float64(changes))
 		}
 	}
 	o.times = o.times[:0]
@@ -60,7 +61,7 @@ func plannedAt(us, setup float64) time.Duration {
 const headStart = 4
 
 // schedule has the controller move the planes of the next operation at their times.
-func (a *arbiter) schedule(s calls.Shape, plan *agreedPlan) error {
+func (a *arbiter) schedule(s calls.Shape, plan *planning.Agreed) error {
 	o := a.o
 	// A move that is due while another is under way would fail the plane.
 	for j := range a.t.use.Each() {

@@ -20,6 +20,7 @@ import (
 	"lightpath/plans/planner"
 	"lightpath/shim/calls"
 	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
 
@@ -63,11 +64,11 @@ func TestDue(t *testing.T) {
 				w := newWorld(t, 4)
 				o := opticalOf(w.comms[1])
 				o.c.Cfg.Planner, o.c.Cfg.BarrierSlack = name, slack
-				problem, stepOf, err := o.pose(calls.Shape{Kind: calls.AllToAll, Count: 50000}, use.Len(), nil)
+				problem, stepOf, err := o.Pose(calls.Shape{Kind: calls.AllToAll, Count: 50000}, use.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, id, err := solve(name, problem, planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
+				plan, id, err := planning.Solve(name, problem, planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
 				if err != nil {
 					t.Skip(err)
 				}
@@ -76,7 +77,7 @@ func TestDue(t *testing.T) {
 						o.now[j].maps = circuit.Shift(4, j*shift)
 						o.now[j].hash = o.now[j].maps.Digest()
 					}
-					e, err := o.entry(calls.Shape{Kind: calls.AllToAll, Count: 50000}, &agreedPlan{id, plan, problem, stepOf}, use)
+					e, err := o.entry(calls.Shape{Kind: calls.AllToAll, Count: 50000}, &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, use)
 					if err != nil {
 						t.Fatal(err)
 					}

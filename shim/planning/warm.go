@@ -1,4 +1,4 @@
-package shim
+package planning
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"lightpath/shim/settings"
 )
 
-// CallShape is a collective call without its communicator and buffers.
-type CallShape struct {
+// Asked is a collective call without its communicator and buffers.
+type Asked struct {
 	Collective schedule.Collective
 	Type       datatype.Type
 	Count      uint64 // NCCL's, as in [Call]; at least 1
@@ -29,7 +29,7 @@ type CallShape struct {
 
 // Warmed is what there is now for a call.
 type Warmed struct {
-	Call  CallShape
+	Call  Asked
 	Entry *cache.Entry // whose span the call's size lies in; nil with Err
 	Plan  *plans.Plan  // of the call
 	// Cached: nothing had to be planned for it.
@@ -50,7 +50,7 @@ type Warmed struct {
 // the same. Plans that begin at the planes' present maps (LIGHTPATH_PLAN_INITIAL=current) cannot
 // be foreseen. The result is in the order of calls. Errors: [errdefs.ErrInvalidArgument], those of
 // [schedule.Build] and [cache.Cache.Put], that of ctx.
-func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks int, calls []CallShape, store *cache.Cache, progress func(plannings int)) ([]Warmed, error) {
+func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks int, calls []Asked, store *cache.Cache, progress func(plannings int)) ([]Warmed, error) {
 	switch {
 	case !fab.Optical():
 		return nil, fmt.Errorf("shim: the fabric has no circuits to plan: %w", errdefs.ErrInvalidArgument)
@@ -63,7 +63,7 @@ func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks i
 	for r := range ports {
 		ports[r] = r
 	}
-	w := &warmer{site: newPlanSite(cfg, fab, ports), store: store, progress: progress, families: map[cache.Key]*planFamily{}}
+	w := &warmer{site: NewSite(cfg, fab, ports), store: store, progress: progress, families: map[cache.Key]*Family{}}
 	for _, call := range calls {
 		if err := w.add(call); err != nil {
 			return nil, err
@@ -77,17 +77,17 @@ func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks i
 	out := make([]Warmed, len(calls))
 	for i, j := range w.jobs {
 		out[i] = Warmed{Call: calls[i], Cached: w.cached[i]}
-		s := j.run(ctx)
+		s := j.Run(ctx)
 		switch {
-		case errors.Is(s.err, planner.ErrInfeasible):
-			out[i].Err = s.err
-		case s.err != nil:
-			return nil, s.err
+		case errors.Is(s.Err, planner.ErrInfeasible):
+			out[i].Err = s.Err
+		case s.Err != nil:
+			return nil, s.Err
 		case w.failed != nil:
 			return nil, w.failed
 		default:
-			out[i].Plan = s.plan.plan
-			out[i].Entry = &cache.Entry{Key: j.key, Span: j.ladder.Load().Find(j.bytes)}
+			out[i].Plan = s.Plan.Plan
+			out[i].Entry = &cache.Entry{Key: j.CacheKey, Span: j.ladder.Load().Find(j.bytes)}
 		}
 	}
 	return out, nil
@@ -95,34 +95,34 @@ func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks i
 
 // warmer is one call of Warm.
 type warmer struct {
-	site      planSite
+	site      Site
 	store     *cache.Cache
 	progress  func(plannings int)
 	plannings int
 	failed    error // to store a plan
-	jobs      []*planJob
+	jobs      []*Job
 	cached    []bool // by job
-	families  map[cache.Key]*planFamily
-	order     []*planFamily
+	families  map[cache.Key]*Family
+	order     []*Family
 }
 
 // add states the job of a call.
-func (w *warmer) add(call CallShape) error {
-	s, err := call.shape(w.site.ranks)
+func (w *warmer) add(call Asked) error {
+	s, err := call.shape(w.site.Ranks)
 	if err != nil {
 		return err
 	}
-	f, err := w.site.family(s, len(w.site.planes), nil)
+	f, err := w.site.Family(s, len(w.site.Planes), nil)
 	if err != nil {
 		return err
 	}
-	if known := w.families[f.key]; known != nil {
+	if known := w.families[f.CacheKey]; known != nil {
 		f = known
 	} else {
-		f.store = w.store
+		f.Store = w.store
 		f.failed = func(err error) { w.failed = errors.Join(w.failed, err) }
-		solve := f.survey.Solve
-		f.survey.Solve = func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
+		solve := f.Survey.Solve
+		f.Survey.Solve = func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
 			plan, err := solve(ctx, p)
 			if w.plannings++; w.progress != nil {
 				w.progress(w.plannings)
@@ -130,30 +130,30 @@ func (w *warmer) add(call CallShape) error {
 			return plan, err
 		}
 		f.recall()
-		w.families[f.key] = f
+		w.families[f.CacheKey] = f
 		w.order = append(w.order, f)
 	}
-	j, err := f.job(planKey{shape: s})
+	j, err := f.Job(Key{Shape: s})
 	if err != nil {
 		return err
 	}
-	_, known := j.known()
+	_, known := j.Known()
 	w.jobs, w.cached = append(w.jobs, j), append(w.cached, known)
 	return nil
 }
 
 // survey covers the sizes of a family's calls, where there are several that lack plans.
-func (w *warmer) survey(ctx context.Context, f *planFamily) error {
+func (w *warmer) survey(ctx context.Context, f *Family) error {
 	var lacking []int64
 	for i, j := range w.jobs {
-		if j.planFamily == f && !w.cached[i] {
+		if j.Family == f && !w.cached[i] {
 			lacking = append(lacking, j.bytes)
 		}
 	}
 	if len(lacking) < 2 {
 		return nil
 	}
-	spans, err := f.survey.Cover(ctx, slices.Min(lacking), slices.Max(lacking), 2*len(lacking)+4)
+	spans, err := f.Survey.Cover(ctx, slices.Min(lacking), slices.Max(lacking), 2*len(lacking)+4)
 	f.add(spans)
 	if errors.Is(err, planner.ErrInfeasible) || errors.Is(err, sizes.ErrPattern) {
 		return nil // each of the calls is planned, and says so if it has no plan
@@ -162,7 +162,7 @@ func (w *warmer) survey(ctx context.Context, f *planFamily) error {
 }
 
 // shape returns what a plan for the call depends on.
-func (c *CallShape) shape(ranks int) (calls.Shape, error) {
+func (c *Asked) shape(ranks int) (calls.Shape, error) {
 	for kind := range calls.Kinds {
 		k := &calls.Kinds[kind]
 		if calls.Kind(kind).P2P() || k.Collective != c.Collective {
@@ -176,7 +176,7 @@ func (c *CallShape) shape(ranks int) (calls.Shape, error) {
 		case c.Count < 1 || c.Count > math.MaxInt64/uint64(8*ranks):
 			return calls.Shape{}, fmt.Errorf("shim: %s: count %d: %w", k.Name, c.Count, errdefs.ErrInvalidArgument)
 		}
-		return planShape(calls.Shape{Kind: calls.Kind(kind), Type: c.Type, Root: int32(c.Root), Count: c.Count}), nil
+		return ShapeOf(calls.Shape{Kind: calls.Kind(kind), Type: c.Type, Root: int32(c.Root), Count: c.Count}), nil
 	}
 	return calls.Shape{}, fmt.Errorf("shim: %v is not planned: %w", c.Collective, errdefs.ErrInvalidArgument)
 }
