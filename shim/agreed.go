@@ -15,6 +15,7 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
+	"lightpath/shim/ticket"
 )
 
 // remember adds a plan to those that tickets can name.
@@ -34,23 +35,23 @@ func (o *optical) lookup(id planning.ID) *planning.Agreed {
 }
 
 // obtain returns the plan that a ticket names: known, derived here, or from the leader.
-func (o *optical) obtain(t *ticket, seq uint64, s calls.Shape) (*planning.Agreed, error) {
-	if a := o.lookup(t.plan); a != nil {
+func (o *optical) obtain(t *ticket.Ticket, seq uint64, s calls.Shape) (*planning.Agreed, error) {
+	if a := o.lookup(t.Plan); a != nil {
 		return a, nil
 	}
-	problem, stepOf, err := o.Pose(planning.ShapeOf(s), t.use.Len(), o.initial(t.use))
+	problem, stepOf, err := o.Pose(planning.ShapeOf(s), t.Use.Len(), o.initial(t.Use))
 	if err != nil {
 		return nil, err
 	}
-	a := &planning.Agreed{ID: t.plan, Problem: problem, StepOf: stepOf}
-	if t.flags&ticketInterim != 0 {
-		if plan, id, err := planning.Solve(planning.Interim, problem, planner.Options{}); err == nil && id == t.plan {
+	a := &planning.Agreed{ID: t.Plan, Problem: problem, StepOf: stepOf}
+	if t.Flags&ticket.Interim != 0 {
+		if plan, id, err := planning.Solve(planning.Interim, problem, planner.Options{}); err == nil && id == t.Plan {
 			a.Plan = plan
 			o.remember(a)
 			return a, nil
 		}
 	}
-	if err := o.c.Star.ToLeader(&control.Message{Kind: control.MsgPlanReq, Seq: seq, Body: t.plan[:]}); err != nil {
+	if err := o.c.Star.ToLeader(&control.Message{Kind: control.MsgPlanReq, Seq: seq, Body: t.Plan[:]}); err != nil {
 		return nil, err
 	}
 	m, err := o.c.Await(control.MsgPlan, seq)
@@ -60,7 +61,7 @@ func (o *optical) obtain(t *ticket, seq uint64, s calls.Shape) (*planning.Agreed
 	if a.Plan, err = plans.DecodePlan(m.Body); err == nil {
 		err = plans.VerifyDigest(problem, a.Plan)
 	}
-	if err == nil && a.Plan.Digest != hex.EncodeToString(t.plan[:]) {
+	if err == nil && a.Plan.Digest != hex.EncodeToString(t.Plan[:]) {
 		err = plans.ErrDigest
 	}
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
+	"lightpath/shim/recorder"
+	"lightpath/shim/ticket"
 )
 
 const (
@@ -53,7 +55,7 @@ type arbiter struct {
 	rounds  rounds
 	demands demandPlans
 	buf     []byte
-	t       ticket
+	t       ticket.Ticket
 }
 
 // want gathers the ranks that have reached an operation.
@@ -73,7 +75,7 @@ func newArbiter(l *leader, o *optical) (*arbiter, error) {
 	a := &arbiter{
 		l: l, o: o, wants: map[uint64]*want{}, table: map[planning.Key]*planned{}, solved: make(chan planning.Solution, 16),
 		family: map[cache.Key]*planning.Family{}, widen: make(chan struct{}, 1),
-		idle: time.NewTimer(time.Hour), t: ticket{planes: make([]planeTicket, len(o.now))},
+		idle: time.NewTimer(time.Hour), t: ticket.Ticket{Planes: make([]ticket.Plane, len(o.now))},
 	}
 	a.idle.Stop()
 	a.rounds, a.demands = newRounds(a), newDemandPlans()
@@ -134,7 +136,7 @@ func (a *arbiter) want(m *control.Message) error {
 
 // grant decides how an operation that everyone has reached is done.
 func (a *arbiter) grant(seq uint64) error {
-	s, ok := flightOf(a.o.c).find(seq)
+	s, ok := recorder.Of(a.o.c).Find(seq)
 	if !ok {
 		return fmt.Errorf("shim: arbiter: operation %d is not known: %w", seq, errdefs.ErrInternal)
 	}
@@ -145,7 +147,7 @@ func (a *arbiter) grant(seq uint64) error {
 	if err := a.decide(seq, s); err != nil {
 		return err
 	}
-	a.buf = appendTicket(a.buf[:0], &a.t)
+	a.buf = ticket.Append(a.buf[:0], &a.t)
 	m := control.Message{Kind: control.MsgTicket, Seq: seq, Body: a.buf}
 	a.o.c.Star.Broadcast(&m, -1)
 	a.o.c.Deliver(&control.Message{Kind: control.MsgTicket, Seq: seq, Body: append([]byte(nil), a.buf...)})
@@ -162,9 +164,9 @@ func (a *arbiter) decide(seq uint64, s calls.Shape) error {
 		all = s.Request.Planes
 		use = (use & all).Usable(a.o.Template.Circuits)
 	}
-	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planning.ID{}, use, 0
+	a.t.Flags, a.t.Version, a.t.Plan, a.t.Use, a.t.Start = 0, a.ver, planning.ID{}, use, 0
 	if use == 0 {
-		a.t.flags = ticketPacket
+		a.t.Flags = ticket.Packet
 		return nil
 	}
 	var plan *planning.Agreed
@@ -175,24 +177,24 @@ func (a *arbiter) decide(seq uint64, s calls.Shape) error {
 	plane, shared := a.o.entangled(use)
 	switch {
 	case p.hopeless && use == all:
-		a.t.flags = ticketPacket | ticketAlways
+		a.t.Flags = ticket.Packet | ticket.Always
 	case p.hopeless:
-		a.t.flags = ticketPacket // until more planes are back
+		a.t.Flags = ticket.Packet // until more planes are back
 	case shared:
-		a.t.flags = ticketPacket
+		a.t.Flags = ticket.Packet
 		a.o.c.Log.Info(log.Coll, "operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", seq, plane)
 	case p.best != nil:
 		plan = p.best
 	case p.interim != nil:
-		plan, a.t.flags = p.interim, ticketInterim
+		plan, a.t.Flags = p.interim, ticket.Interim
 	default:
-		a.t.flags = ticketPacket
+		a.t.Flags = ticket.Packet
 	}
 	a.stand(use)
 	if plan == nil {
 		return nil
 	}
-	a.t.plan = plan.ID
+	a.t.Plan = plan.ID
 	if a.o.c.Cfg.BarrierTime {
 		return a.schedule(s, plan)
 	}
@@ -203,13 +205,13 @@ func (a *arbiter) decide(seq uint64, s calls.Shape) error {
 func (a *arbiter) stand(use planeset.Set) {
 	moved := a.moved&use != 0
 	for j := range use.Each() {
-		a.t.planes[j] = planeTicket{epoch: a.o.now[j].epoch, hash: a.o.now[j].hash}
+		a.t.Planes[j] = ticket.Plane{Epoch: a.o.now[j].epoch, Hash: a.o.now[j].hash}
 		if moved {
-			a.t.planes[j].maps = a.o.now[j].maps
+			a.t.Planes[j].Maps = a.o.now[j].maps
 		}
 	}
 	if moved {
-		a.t.flags |= ticketMaps
+		a.t.Flags |= ticket.Maps
 		a.moved &^= use
 	}
 }

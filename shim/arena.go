@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/dispatch"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 )
 
 // Collectives of ranks that share memory need no frames: they go through the arena, unless an
@@ -155,7 +156,7 @@ func pollAlone(c *comm.Core, calls []calls.Call, ref taskRef, op *sharedmem.Op) 
 		case i >= polls:
 			if c.Failed() {
 				op.Abandon()
-				flightOf(c).end(ref.flight, failed)
+				recorder.Of(c).End(ref.flight, recorder.Failed)
 				return c.AsyncError()
 			}
 			exec.Yield(c.SoleRank)

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
+	"lightpath/shim/recorder"
 )
 
 // beginner is a world on devices that counts how often a rank's worker is woken up.
@@ -142,12 +143,9 @@ func TestBeginTogether(t *testing.T) {
 		}
 		b.wakeUps(1-first, int32((i+1)/2))
 	}
-	f := flightOf(b.comms[0])
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for n := uint64(1); n <= f.last; n++ {
-		if op := f.at(n); op.seq != n || op.outcome != completed {
-			t.Errorf("operation %d of the flight recorder has number %d and outcome %v", n, op.seq, op.outcome)
+	for i, op := range recorder.Of(b.comms[0]).Recent() {
+		if op.Seq != uint64(i+1) || op.Outcome != recorder.Completed {
+			t.Errorf("operation %d of the flight recorder has number %d and outcome %v", i+1, op.Seq, op.Outcome)
 		}
 	}
 }
@@ -175,11 +173,8 @@ func TestBegunAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.settle(0)
-	f := flightOf(b.comms[0])
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if op := f.at(2); op.outcome != failed {
-		t.Errorf("the step has outcome %v", op.outcome)
+	if op := recorder.Of(b.comms[0]).Recent()[1]; op.Outcome != recorder.Failed {
+		t.Errorf("the step has outcome %v", op.Outcome)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
+	"lightpath/shim/recorder"
+	"lightpath/shim/ticket"
 )
 
 // runMixed runs a group with communicators that have circuits. Each communicator gets its
@@ -94,22 +96,22 @@ func (s *session) runTicketed(c *comm.Core, i int) error {
 	}
 	ref := taskRef{comm: c, call: i, sig: sh.Signature()}
 	ref.seq, ref.flight = hostOf(c).next(&sh, nil)
-	flightOf(c).ask(ref.flight, false)
+	recorder.Of(c).Asked(ref.flight, false)
 	t, err := s.ticket(&ref)
 	if err != nil {
 		return c.Fail(err)
 	}
-	flightOf(c).ask(ref.flight, true)
+	recorder.Of(c).Asked(ref.flight, true)
 	if err := s.bindTicket(ref, t, sh); err != nil {
 		return c.Fail(err)
 	}
 	e := s.refs[0].entry
-	flightOf(c).bound(ref.flight, e, t.use, e.Plan != nil)
+	recorder.Of(c).Bound(ref.flight, e, t.Use, e.Plan != nil)
 	if err := s.drive(); err != nil {
 		return err
 	}
 	if e.Plan != nil {
-		o.advance(t.use, e.Prog.Configs)
+		o.advance(t.Use, e.Prog.Configs)
 	}
 	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
 		return c.Fail(err)
@@ -118,12 +120,12 @@ func (s *session) runTicketed(c *comm.Core, i int) error {
 }
 
 // bindTicket binds the task that a ticket asks for.
-func (s *session) bindTicket(ref taskRef, t *ticket, sh calls.Shape) (err error) {
+func (s *session) bindTicket(ref taskRef, t *ticket.Ticket, sh calls.Shape) (err error) {
 	c := ref.comm
 	o := opticalOf(c)
 	o.learn(t)
-	if t.flags&ticketPacket != 0 {
-		if t.flags&ticketAlways != 0 {
+	if t.Flags&ticket.Packet != 0 {
+		if t.Flags&ticket.Always != 0 {
 			o.packet[planning.ShapeOf(sh)] = true
 		}
 		if ref.entry, err = packetEntry(c, sh); err != nil {
@@ -138,13 +140,13 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh calls.Shape) (err error)
 	if err != nil {
 		return err
 	}
-	if ref.entry, err = o.entry(sh, plan, t.use); err != nil {
+	if ref.entry, err = o.entry(sh, plan, t.Use); err != nil {
 		return err
 	}
 	var switchAt [][]int64
-	if t.start != 0 {
-		switchAt = o.due(ref.entry.Prog, t.start)
-	} else if err := o.giveUp(t.use, ref.entry.Prog.Configs); err != nil {
+	if t.Start != 0 {
+		switchAt = o.due(ref.entry.Prog, t.Start)
+	} else if err := o.giveUp(t.Use, ref.entry.Prog.Configs); err != nil {
 		return err
 	}
 	return s.bindEntry(ref, o.end, o, switchAt)
@@ -153,7 +155,7 @@ func (s *session) bindTicket(ref taskRef, t *ticket, sh calls.Shape) (err error)
 // ticket asks for and waits for the decision on an operation. While it waits it tells the
 // leader, as a stalled operation does, so that mismatched calls and missing ranks are
 // found.
-func (s *session) ticket(ref *taskRef) (*ticket, error) {
+func (s *session) ticket(ref *taskRef) (*ticket.Ticket, error) {
 	c := ref.comm
 	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgWant, Seq: ref.seq, Arg: uint64(ref.sig)}); err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ func (s *session) ticket(ref *taskRef) (*ticket, error) {
 		m, err := c.AwaitFor(control.MsgTicket, ref.seq, min(time.Second, time.Until(deadline)))
 		switch {
 		case err == nil:
-			if err := decodeTicket(m.Body, &opticalOf(c).ticket); err != nil {
+			if err := ticket.Decode(m.Body, &opticalOf(c).ticket); err != nil {
 				return nil, err
 			}
 			t := &opticalOf(c).ticket

@@ -55,7 +55,6 @@ type birthState struct {
 
 var (
 	hostSlot       = comm.NewSlot[hostState]()
-	flightSlot     = comm.NewSlot[recorder]()
 	sharesSlot     = comm.NewSlot[shares]()
 	opticalSlot    = comm.NewSlot[optical]()
 	onDeviceSlot   = comm.NewSlot[onDevice]()
@@ -67,7 +66,6 @@ var (
 )
 
 func hostOf(c *Comm) *hostState        { return hostSlot.Of(c) }
-func flightOf(c *Comm) *recorder       { return flightSlot.Of(c) }
 func sharesOf(c *Comm) *shares         { return sharesSlot.Of(c) }
 func opticalOf(c *Comm) *optical       { return opticalSlot.Of(c) }
 func onDeviceOf(c *Comm) *onDevice     { return onDeviceSlot.Of(c) }

@@ -17,6 +17,8 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
 	"lightpath/shim/planning"
+	"lightpath/shim/recorder"
+	"lightpath/shim/ticket"
 )
 
 // crossing is an interposed call on planes with circuits: the part of it that runs on the CPU while its script is on
@@ -237,16 +239,16 @@ func (s *session) runCrossing(c *comm.Core, i int) error {
 	sh.Request, sh.InPlace, sh.Scripted = calls.Request{}, false, true
 	ref := taskRef{comm: c, call: i, sig: sh.Signature(), entry: x.e.entry}
 	ref.seq, ref.flight = hostOf(c).next(&sh, nil)
-	flightOf(c).ask(ref.flight, false)
+	recorder.Of(c).Asked(ref.flight, false)
 	t, err := s.ticket(&ref)
 	if err != nil {
 		return c.Fail(err)
 	}
-	flightOf(c).ask(ref.flight, true)
+	recorder.Of(c).Asked(ref.flight, true)
 	if err := x.bind(t, ref.seq); err != nil {
 		return c.Fail(fmt.Errorf("shim: rank %d operation %d: %w", c.Rank, ref.seq, err))
 	}
-	flightOf(c).bound(ref.flight, ref.entry, t.use, true)
+	recorder.Of(c).Bound(ref.flight, ref.entry, t.Use, true)
 	task := hostOf(c).task()
 	task.Trace(false)
 	if err := task.Bind(exec.Call{Engine: x, Comm: c.ID, Op: ref.seq, Endpoint: o.end, Poison: c.Poison()}); err != nil {
@@ -256,7 +258,7 @@ func (s *session) runCrossing(c *comm.Core, i int) error {
 	if err := s.drive(); err != nil {
 		return err
 	}
-	o.advance(t.use, x.full)
+	o.advance(t.Use, x.full)
 	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
 		return c.Fail(err)
 	}
@@ -264,18 +266,18 @@ func (s *session) runCrossing(c *comm.Core, i int) error {
 }
 
 // bind takes over where a ticket says that the planes are, and brings them to the maps that the plan begins with.
-func (x *crossing) bind(t *ticket, seq uint64) error {
+func (x *crossing) bind(t *ticket.Ticket, seq uint64) error {
 	c := x.in.c
 	o := opticalOf(c)
 	o.learn(t)
-	if t.flags&ticketPacket != 0 || t.plan != x.e.plan.ID {
+	if t.Flags&ticket.Packet != 0 || t.Plan != x.e.plan.ID {
 		return fmt.Errorf("the ticket is not for the plan that is on streams: %w", errdefs.ErrInternal)
 	}
 	if err := o.settle(t); err != nil {
 		return err
 	}
 	maps := x.e.script.Configs
-	for j := range t.use.Each() {
+	for j := range t.Use.Each() {
 		l := &x.lanes[j]
 		*l = crossingLane{epoch: o.base[j]}
 		x.full[j] = maps[j]
@@ -284,10 +286,10 @@ func (x *crossing) bind(t *ticket, seq uint64) error {
 			l.epoch++
 		}
 	}
-	if err := o.giveUp(t.use, x.full); err != nil {
+	if err := o.giveUp(t.Use, x.full); err != nil {
 		return err
 	}
-	for j := range t.use.Each() {
+	for j := range t.Use.Each() {
 		if full := x.full[j]; len(full) > len(maps[j]) && full[0][c.Rank] != full[1][c.Rank] {
 			if err := o.switches.Post(j, o.base[j], full[1]); err != nil {
 				return x.failed(j, err)
@@ -378,7 +380,7 @@ func (x *crossing) Waiting() exec.Wait {
 
 // decideScripted fills in the ticket of an interposed call. Its plan is on streams already, and nothing else will do.
 func (a *arbiter) decideScripted(s calls.Shape) error {
-	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, planning.ID{}, a.held, 0
+	a.t.Flags, a.t.Version, a.t.Plan, a.t.Use, a.t.Start = 0, a.ver, planning.ID{}, a.held, 0
 	p := interposerOf(a.o.c).known(planning.ShapeOf(s))
 	if p == nil || p.plan == nil {
 		return fmt.Errorf("shim: arbiter: %v is on streams without a plan: %w", &s, errdefs.ErrInternal)
@@ -390,7 +392,7 @@ func (a *arbiter) decideScripted(s calls.Shape) error {
 	if plane, shared := a.o.entangled(a.held); shared {
 		return fmt.Errorf("shim: %v is on streams, and another communicator's port has a circuit to ours on plane %d: %w", &s, plane, ocsctl.ErrUnknownMap)
 	}
-	a.t.plan = p.plan.ID
+	a.t.Plan = p.plan.ID
 	a.stand(a.held)
 	return nil
 }

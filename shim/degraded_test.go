@@ -216,8 +216,8 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	leader.down.Store(0)
 	other.looks.Store(20)
 	w.must(call)
-	if opticalOf(w.comms[1]).ticket.use != 0b11 {
-		t.Errorf("planes %#b are in use", opticalOf(w.comms[1]).ticket.use)
+	if opticalOf(w.comms[1]).ticket.Use != 0b11 {
+		t.Errorf("planes %#b are in use", opticalOf(w.comms[1]).ticket.Use)
 	}
 	givenBack(t, core)
 	other.down.Store(0b01)

@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/planning"
 	"lightpath/shim/settings"
+	"lightpath/shim/ticket"
 )
 
 // maxDemands bounds the matrices that the leader knows plans of.
@@ -150,10 +151,10 @@ func (a *arbiter) adoptRefinement(r refinement) {
 // roundBody encodes the answer to a round on circuits: the length of the ticket u32, the ticket,
 // the plan.
 func (a *arbiter) roundBody(plan *plans.Plan) []byte {
-	holds := appendHolds(nil, a.o.Ranks, plan)
-	a.t.flags, a.t.version, a.t.plan, a.t.use, a.t.start = 0, a.ver, sha256.Sum256(holds), a.held, 0
+	holds := ticket.AppendHolds(nil, a.o.Ranks, plan)
+	a.t.Flags, a.t.Version, a.t.Plan, a.t.Use, a.t.Start = 0, a.ver, sha256.Sum256(holds), a.held, 0
 	a.stand(a.held)
-	a.buf = appendTicket(a.buf[:0], &a.t)
+	a.buf = ticket.Append(a.buf[:0], &a.t)
 	body := binary.LittleEndian.AppendUint32(nil, uint32(len(a.buf)))
 	return append(append(body, a.buf...), holds...)
 }

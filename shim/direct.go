@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 )
 
 // direct is what a communicator has on its device where its ranks exchange through the memory of their devices: see
@@ -49,9 +50,9 @@ type direct struct {
 	sent     []uint64
 	wanted   []uint64
 	entry    dispatch.Entry
-	inFlight []uint64     // flight records of the launch
-	moves    messageCount // its messages
-	graph    *directGraph // of the capture that came last
+	inFlight []uint64              // flight records of the launch
+	moves    recorder.MessageCount // its messages
+	graph    *recorder.Graph       // of the capture that came last
 
 	regions []*region        // that this rank has registered, and those of the library's
 	tried   map[uintptr]bool // where the library's memory is that has become one, or cannot

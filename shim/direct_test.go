@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 )
 
@@ -188,8 +189,8 @@ func TestDirectRecorder(t *testing.T) {
 		}
 	}
 	for r, c := range w.comms {
-		if now := flightOf(c).glance(); !now.running || now.op.seq != 1 {
-			t.Errorf("rank %d: %+v", r, now.op)
+		if now := recorder.Of(c).Snapshot(); !now.Running || now.Op.Seq != 1 {
+			t.Errorf("rank %d: %+v", r, now.Op)
 		}
 	}
 	close(held)
@@ -197,7 +198,7 @@ func TestDirectRecorder(t *testing.T) {
 		if err := g.synchronize(r); err != nil {
 			t.Fatal(err)
 		}
-		if now := flightOf(c).glance(); now.running || now.last.outcome != completed || now.counts[calls.AllReduce] != 1 {
+		if now := recorder.Of(c).Snapshot(); now.Running || now.Last.Outcome != recorder.Completed || now.Counts[calls.AllReduce] != 1 {
 			t.Errorf("rank %d: %+v", r, now)
 		}
 	}

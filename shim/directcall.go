@@ -10,6 +10,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 )
 
 // put enqueues the calls of x's communicator among those of a group: its collectives, in order, and then its sends and receives, all
@@ -141,9 +142,9 @@ func (x *direct) announce(group []calls.Call) error {
 		}
 		sh := calls.ShapeOf(call)
 		x.calls++
-		n := flightOf(x.c).add(x.calls, &sh, &x.entry)
+		n := recorder.Of(x.c).Add(x.calls, &sh, &x.entry)
 		if call.Count == 0 {
-			flightOf(x.c).end(n, completed)
+			recorder.Of(x.c).End(n, recorder.Completed)
 		} else {
 			x.ops[len(x.inFlight)].number = x.calls
 			x.inFlight = append(x.inFlight, n)
@@ -152,21 +153,21 @@ func (x *direct) announce(group []calls.Call) error {
 			return x.c.Fail(err)
 		}
 	}
-	x.moves = messageCount{}
+	x.moves = recorder.MessageCount{}
 	for i := range x.msgs {
 		m := &x.msgs[i]
-		x.moves.bytes += m.bytes
+		x.moves.Bytes += m.bytes
 		if m.send {
-			x.moves.sends++
+			x.moves.Sends++
 		} else {
-			x.moves.recvs++
+			x.moves.Recvs++
 		}
 		if err := x.compareMessage(m); err != nil {
 			return x.c.Fail(err)
 		}
 	}
 	if len(x.msgs) > 0 && x.capture.ID == 0 {
-		x.inFlight = append(x.inFlight, flightOf(x.c).addMessages(x.moves))
+		x.inFlight = append(x.inFlight, recorder.Of(x.c).AddMessages(x.moves))
 	}
 	return nil
 }
@@ -186,7 +187,7 @@ func (x *direct) enqueue() error {
 			return err
 		}
 	}
-	flightOf(x.c).launched(x.inFlight, x.number, x.capture.ID != 0 || x.n == 1)
+	recorder.Of(x.c).Launched(x.inFlight, x.number, x.capture.ID != 0 || x.n == 1)
 	if x.n > 1 {
 		own := x.page.rank(x.me)
 		x.write(&own.current, x.number)
@@ -196,7 +197,7 @@ func (x *direct) enqueue() error {
 		return err
 	}
 	if x.capture.ID != 0 {
-		flightOf(x.c).captured(x.graph, x.inFlight, x.number, x.moves)
+		recorder.Of(x.c).Captured(x.graph, x.inFlight, x.number, x.moves)
 	}
 	for i := range x.ops {
 		if err := x.collective(&x.ops[i]); err != nil {

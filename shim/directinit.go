@@ -18,6 +18,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 )
 
@@ -152,7 +153,7 @@ func joinDirect(c *comm.Core) (why string, err error) {
 	if why, err = x.meet(); err == nil && why == "" {
 		onDeviceOf(c).direct = x
 		if x.page != nil {
-			flightOf(c).onDevice(&x.page.rank(x.me).ended)
+			recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
 		}
 		memory.AddUser(x)
 		go x.watch()
@@ -314,7 +315,7 @@ func (x *direct) reach(r int) (err error) {
 // free gives everything back; read: what is given to the next communicator is read by nobody any more.
 func (x *direct) free(read bool) {
 	if x.page != nil {
-		flightOf(x.c).onDevice(nil)
+		recorder.Of(x.c).OnDevice(nil)
 		x.page.shared.Free()
 	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {

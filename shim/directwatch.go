@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 	"lightpath/shim/status"
 )
 
@@ -151,7 +152,7 @@ func (x *direct) follow() {
 		case <-onDeviceOf(x.c).regions:
 			x.lookAtRegions()
 		}
-		flightOf(x.c).notice()
+		recorder.Of(x.c).Notice()
 		if err := x.look(&seen, time.Now()); err != nil {
 			x.c.Spread(err)
 		}
@@ -243,10 +244,10 @@ func (x *direct) say(number uint32) {
 	if len(late) > 0 {
 		peer = late[0]
 	}
-	for _, op := range flightOf(x.c).of(number) {
-		flightOf(x.c).stalled(op.number, exec.Wait{Rank: x.me, Op: op.seq, Kind: program.Recv, Peer: peer, Bytes: max(op.bytes, int64(op.shape.Count)*int64(op.shape.Type.Size()))})
-		if op.seq > 0 {
-			reportShape(x.c, control.MsgState, op.seq, &op.shape)
+	for _, op := range recorder.Of(x.c).OfLaunch(number) {
+		recorder.Of(x.c).Stalled(op.Number, exec.Wait{Rank: x.me, Op: op.Seq, Kind: program.Recv, Peer: peer, Bytes: max(op.Bytes, int64(op.Shape.Count)*int64(op.Shape.Type.Size()))})
+		if op.Seq > 0 {
+			reportShape(x.c, control.MsgState, op.Seq, &op.Shape)
 		}
 	}
 }
@@ -282,12 +283,12 @@ func (x *direct) timedOut(number uint32) error {
 // launchTimedOut tells the leader of a launch that has timed out. Where it is a collective the leader knows who has not called it, and has
 // the first word.
 func launchTimedOut(c *comm.Core, number uint32, err error) {
-	for _, op := range flightOf(c).of(number) {
-		if op.seq == 0 {
+	for _, op := range recorder.Of(c).OfLaunch(number) {
+		if op.Seq == 0 {
 			continue
 		}
-		call := op.shape.Call()
-		reportTimeout(c, op.seq, op.shape.Signature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+errdefs.ErrTimeout.Error())))
+		call := op.Shape.Call()
+		reportTimeout(c, op.Seq, op.Shape.Signature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+errdefs.ErrTimeout.Error())))
 		select {
 		case <-c.FailedChan():
 		case <-time.After(time.Second):

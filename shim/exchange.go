@@ -14,14 +14,16 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
+	"lightpath/shim/ticket"
 )
 
 // exchanges is what a rank keeps for rounds of grouped sends and receives.
 type exchanges struct {
 	after uint64 // collectives called before the last post
 	posts uint32 // since then
-	row   row
+	row   ticket.Row
 	buf   []byte
 	next  []uint64
 	table map[exchangeKey]*program.Program
@@ -57,7 +59,7 @@ func (s *session) runRound(c *comm.Core, first int) error {
 	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgRow, Seq: number, Body: append([]byte(nil), x.buf...)}); err != nil {
 		return c.Fail(err)
 	}
-	flightOf(c).ask(hostOf(c).group, false)
+	recorder.Of(c).Asked(hostOf(c).group, false)
 	m, err := c.AwaitFor(control.MsgRound, number, c.Cfg.Timeout)
 	if errors.Is(err, comm.ErrNothing) {
 		err = fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", c.Rank, c.Cfg.Timeout, errdefs.ErrTimeout)
@@ -65,7 +67,7 @@ func (s *session) runRound(c *comm.Core, first int) error {
 	if err != nil {
 		return c.Fail(err)
 	}
-	flightOf(c).ask(hostOf(c).group, true)
+	recorder.Of(c).Asked(hostOf(c).group, true)
 	if len(m.Body) == 0 {
 		if err := s.bindMessages(c, first); err != nil {
 			return err
@@ -79,7 +81,7 @@ func (s *session) runRound(c *comm.Core, first int) error {
 	if err := s.drive(); err != nil {
 		return err
 	}
-	o.advance(o.ticket.use, prog.Configs)
+	o.advance(o.ticket.Use, prog.Configs)
 	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: number}); err != nil {
 		return c.Fail(err)
 	}
@@ -89,20 +91,20 @@ func (s *session) runRound(c *comm.Core, first int) error {
 // describeGroup encodes the row of the group into the buffer for it.
 func (o *optical) describeGroup() {
 	x, r := &o.exchanges, &hostOf(o.c).runner
-	x.row.sends = x.list(x.row.sends[:0], r.sends, o.c.Rank, o.Ranks, r.pairs.Sent)
-	x.row.recvs = x.list(x.row.recvs[:0], r.recvs, o.c.Rank, o.Ranks, r.pairs.Received)
-	x.buf = appendRow(x.buf[:0], &x.row)
+	x.row.Sends = x.list(x.row.Sends[:0], r.sends, o.c.Rank, o.Ranks, r.pairs.Sent)
+	x.row.Recvs = x.list(x.row.Recvs[:0], r.recvs, o.c.Rank, o.Ranks, r.pairs.Received)
+	x.buf = ticket.AppendRow(x.buf[:0], &x.row)
 }
 
 // list numbers messages within their pairs; past says how many each pair has exchanged.
-func (x *exchanges) list(to []rowMessage, messages []program.Message, me, ranks int, past func(rank int) uint64) []rowMessage {
+func (x *exchanges) list(to []ticket.Message, messages []program.Message, me, ranks int, past func(rank int) uint64) []ticket.Message {
 	x.next = x.next[:0]
 	for r := range ranks {
 		x.next = append(x.next, past(r))
 	}
 	for _, m := range messages {
 		if m.Peer != me {
-			to = append(to, rowMessage{peer: m.Peer, number: x.next[m.Peer], bytes: m.Bytes})
+			to = append(to, ticket.Message{Peer: m.Peer, Number: x.next[m.Peer], Bytes: m.Bytes})
 			x.next[m.Peer]++
 		}
 	}
@@ -124,12 +126,12 @@ func (s *session) bindRound(c *comm.Core, first int, number uint64, body []byte)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.giveUp(t.use, prog.Configs); err != nil {
+	if err := o.giveUp(t.Use, prog.Configs); err != nil {
 		return nil, err
 	}
-	flightOf(c).bound(hostOf(c).group, nil, t.use, true)
+	recorder.Of(c).Bound(hostOf(c).group, nil, t.Use, true)
 	task := hostOf(c).task()
-	task.Trace(flightOf(c).timed)
+	task.Trace(recorder.Of(c).Timed)
 	err = task.Bind(exec.Call{
 		Program: prog, Messages: hostOf(c).msgs, Comm: c.ID, Op: hostOf(c).seq, Pairs: hostOf(c).pairs, Endpoint: o.end, Poison: c.Poison(),
 		OCS: o.switches, Base: o.base, SkipDrain: o.skipDrain,
@@ -143,35 +145,35 @@ func (s *session) bindRound(c *comm.Core, first int, number uint64, body []byte)
 }
 
 // openRound reads the leader's answer to a round that goes by circuits.
-func (o *optical) openRound(body []byte) (*ticket, []byte, error) {
+func (o *optical) openRound(body []byte) (*ticket.Ticket, []byte, error) {
 	if len(body) < 4 || uint64(binary.LittleEndian.Uint32(body)) > uint64(len(body)-4) {
 		return nil, nil, fmt.Errorf("%w: round of %d bytes", control.ErrMessage, len(body))
 	}
 	end := 4 + int(binary.LittleEndian.Uint32(body))
 	t, holds := &o.ticket, body[end:]
-	if err := decodeTicket(body[4:end], t); err != nil {
+	if err := ticket.Decode(body[4:end], t); err != nil {
 		return nil, nil, err
 	}
-	if t.use == 0 || sha256.Sum256(holds) != t.plan {
-		return nil, nil, fmt.Errorf("%w: a round's ticket for planes %#x is of another plan", control.ErrMessage, uint64(t.use))
+	if t.Use == 0 || sha256.Sum256(holds) != t.Plan {
+		return nil, nil, fmt.Errorf("%w: a round's ticket for planes %#x is of another plan", control.ErrMessage, uint64(t.Use))
 	}
 	return t, holds, o.fits(t)
 }
 
 // exchangeProgram returns the program of this rank's messages under a plan, from where the planes stand.
-func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, error) {
+func (o *optical) exchangeProgram(t *ticket.Ticket, holds []byte) (*program.Program, error) {
 	x, r, me := &o.exchanges, &hostOf(o.c).runner, o.c.Rank
-	key := exchangeKey{plan: t.plan, maps: o.standing(t.use), use: t.use, mine: digestMessages(r.sends, r.recvs)}
+	key := exchangeKey{plan: t.Plan, maps: o.standing(t.Use), use: t.Use, mine: digestMessages(r.sends, r.recvs)}
 	if p := x.table[key]; p != nil {
 		return p, nil
 	}
-	plan, err := decodeHolds(holds, o.Ranks, t.use.Len())
+	plan, err := ticket.DecodeHolds(holds, o.Ranks, t.Use.Len())
 	if err != nil {
 		return nil, err
 	}
-	wide := t.use.Spread(plan, len(o.now))
+	wide := t.Use.Spread(plan, len(o.now))
 	p, err := program.LowerExchange(program.ExchangeArgs{
-		Rank: me, Ranks: o.Ranks, Plan: wide, Current: t.use.SpreadMaps(o.maps(t.use), len(o.now)),
+		Rank: me, Ranks: o.Ranks, Plan: wide, Current: t.Use.SpreadMaps(o.maps(t.Use), len(o.now)),
 	}, r.sends, r.recvs)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives, planner %s: %w", me, plan.Planner, err)
@@ -182,7 +184,7 @@ func (o *optical) exchangeProgram(t *ticket, holds []byte) (*program.Program, er
 	x.table[key] = p
 	hostOf(o.c).programs.TraceExchange(o.c, plan, p)
 	o.c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
-		me, len(r.sends), len(r.recvs), plan.Planner, plan.CCTUS, len(p.Ops), t.use.Len(), len(o.now))
+		me, len(r.sends), len(r.recvs), plan.Planner, plan.CCTUS, len(p.Ops), t.Use.Len(), len(o.now))
 	return p, nil
 }
 

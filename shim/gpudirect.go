@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
 	"lightpath/shim/other"
+	"lightpath/shim/recorder"
 )
 
 // gpuDirect is what a communicator has where RDMA ports reach its device's memory: see "Devices that NICs reach" in
@@ -100,7 +101,7 @@ func (x *gpuDirect) collective(call *calls.Call) error {
 	sh := calls.ShapeOf(call)
 	if call.Count == 0 {
 		x.calls++
-		flightOf(x.c).end(flightOf(x.c).add(x.calls, &sh, nil), completed)
+		recorder.Of(x.c).End(recorder.Of(x.c).Add(x.calls, &sh, nil), recorder.Completed)
 		return nil
 	}
 	e, err := x.in.of(call)
@@ -117,7 +118,7 @@ func (x *gpuDirect) collective(call *calls.Call) error {
 	}
 	x.calls++
 	if !x.in.captured { // else its replays are recorded
-		x.launched(flightOf(x.c).add(x.calls, &sh, e.entry))
+		x.launched(recorder.Of(x.c).Add(x.calls, &sh, e.entry))
 	}
 	return nil
 }
@@ -132,7 +133,7 @@ func (x *gpuDirect) next() uint32 {
 
 // launched tells the flight recorder of the last launch.
 func (x *gpuDirect) launched(flight uint64) {
-	flightOf(x.c).launched([]uint64{flight}, x.number, false)
+	recorder.Of(x.c).Launched([]uint64{flight}, x.number, false)
 }
 
 // addMessage adds a send or receive to the group.
@@ -192,7 +193,7 @@ func (x *gpuDirect) messages() error {
 	p := issuing{in: in, capture: captures}
 	if in.captured {
 		var err error
-		if p.replay, err = x.replay(captures, called{messageCount: count}); err != nil {
+		if p.replay, err = x.replay(captures, recorder.Called{MessageCount: count}); err != nil {
 			x.takeBack()
 			return err
 		}
@@ -201,19 +202,19 @@ func (x *gpuDirect) messages() error {
 		return x.c.Fail(err) // some of it is on streams, and nobody can take it back
 	}
 	if !in.captured {
-		x.launched(flightOf(x.c).addMessages(count))
+		x.launched(recorder.Of(x.c).AddMessages(count))
 	}
 	return nil
 }
 
 // countMessages numbers the messages, which says over which lanes they go.
-func (x *gpuDirect) countMessages() (n messageCount) {
+func (x *gpuDirect) countMessages() (n recorder.MessageCount) {
 	for i := range x.msgs {
 		m := &x.msgs[i]
-		n.bytes += m.bytes
-		count, of := &n.recvs, x.wanted
+		n.Bytes += m.bytes
+		count, of := &n.Recvs, x.wanted
 		if m.send {
-			count, of = &n.sends, x.sent
+			count, of = &n.Sends, x.sent
 		}
 		*count++
 		m.number = of[m.peer]

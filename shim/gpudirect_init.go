@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
 	"lightpath/shim/other"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 )
 
@@ -91,7 +92,7 @@ func attachGPUDirect(c *comm.Core) (why string, err error) {
 	}
 	x.work.over, x.work.idle = make(chan struct{}), make([][]*gdrExchange, len(x.rooms))
 	onDeviceOf(c).gdr = x
-	flightOf(c).onDevice(x.ended.Word())
+	recorder.Of(c).OnDevice(x.ended.Word())
 	c.OnFailure(x.end.Wake)
 	go x.run()
 	go x.in.watch()

@@ -5,6 +5,7 @@ import (
 
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/recorder"
 )
 
 // gdrReplay is a launch in a graph, whose replays the flight recorder and the metrics count like calls: the graph tells where it begins and
@@ -13,7 +14,7 @@ type gdrReplay struct {
 	x     *gpuDirect
 	first uintptr // numbers of its places
 	last  uintptr
-	called
+	recorder.Called
 	flight atomic.Uint64 // of the replay in progress
 }
 
@@ -23,24 +24,24 @@ type (
 	replayEnds   struct{ r *gdrReplay }
 )
 
-func (p replayBegins) come() { p.r.flight.Store(flightOf(p.r.x.c).replayed(p.r)) }
+func (p replayBegins) come() { p.r.flight.Store(recorder.Of(p.r.x.c).Replayed(&p.r.Called)) }
 
 func (p replayEnds) come() {
-	c, how := p.r.x.c, completed
+	c, how := p.r.x.c, recorder.Completed
 	if c.Failed() {
-		how = failed
+		how = recorder.Failed
 	}
-	flightOf(c).end(p.r.flight.Load(), how)
+	recorder.Of(c).End(p.r.flight.Load(), how)
 }
 
 // replayOf is replay for a script that is about to go into a graph.
 func (x *gpuDirect) replayOf(p *issuing) (*gdrReplay, error) {
-	return x.replay(p.capture, called{shape: calls.ShapeOf(p.call), entry: p.e.entry})
+	return x.replay(p.capture, recorder.Called{Shape: calls.ShapeOf(p.call), Entry: p.e.entry})
 }
 
 // replay has a launch's replays recorded for as long as the graph lives.
-func (x *gpuDirect) replay(capture device.Capture, what called) (*gdrReplay, error) {
-	r := &gdrReplay{x: x, called: what}
+func (x *gpuDirect) replay(capture device.Capture, what recorder.Called) (*gdrReplay, error) {
+	r := &gdrReplay{x: x, Called: what}
 	r.first, r.last = gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
 	if err := keepsakes.keep(capture, func() { gdrPlaces.drop(r.first, r.last) }); err != nil {
 		return nil, err
@@ -63,20 +64,3 @@ func (r *gdrReplay) end(s device.Stream) error {
 	}
 	return device.Active().Signal(s, gdrToken|r.last)
 }
-
-// replayed records a replay that begins. It has no number among the collectives: streams come to replays in an order of their own, so ranks would
-// count differently. Hot path: no allocation after the first.
-func (f *recorder) replayed(r *gdrReplay) uint64 {
-	now := f.clock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.catchUp()
-	op := f.next(now)
-	op.replay = true
-	r.describe(op)
-	f.tally(&r.called, 1)
-	return op.number
-}
-
-// isCollective reports whether the operation has a collective's shape.
-func (o *flown) isCollective() bool { return o.seq > 0 || o.replay && o.messages == 0 }

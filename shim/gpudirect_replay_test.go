@@ -9,6 +9,7 @@ import (
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/flight"
+	"lightpath/shim/recorder"
 )
 
 // TestGPUDirectReplays: each replay of a graph is an operation of the flight recorder, from when its stream comes to it until it has left it, and
@@ -36,17 +37,17 @@ func TestGPUDirectReplays(t *testing.T) {
 	if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
 		t.Fatal(err)
 	}
-	f := flightOf(w.comms[0])
-	if n := f.glance().counts[calls.AllReduce]; n != 1 {
+	f := recorder.Of(w.comms[0])
+	if n := f.Snapshot().Counts[calls.AllReduce]; n != 1 {
 		t.Errorf("%d calls where one has run", n)
 	}
 	g.Replay(graphs[0], g.streams[0][0])
-	for !f.glance().running { // rank 1 has not come
+	for !f.Snapshot().Running { // rank 1 has not come
 		if err := w.comms[0].AsyncError(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if op := f.glance().op; !op.replay || op.shape.Kind != calls.AllReduce || op.shape.Count != count || op.seq != 0 {
+	if op := f.Snapshot().Op; !op.Replay || op.Shape.Kind != calls.AllReduce || op.Shape.Count != count || op.Seq != 0 {
 		t.Errorf("in progress: %+v", op)
 	}
 	if s := describeSelf(w.comms[0]); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
@@ -59,11 +60,11 @@ func TestGPUDirectReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, c := range w.comms {
-		seen := flightOf(c).glance()
-		if n := seen.counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 || seen.groups != 2 || seen.running {
-			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.groups, seen.running)
+		seen := recorder.Of(c).Snapshot()
+		if n := seen.Counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 || seen.Groups != 2 || seen.Running {
+			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.Groups, seen.Running)
 		}
-		d, err := flightRecord(c, nil)
+		d, err := recorder.Record(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,9 +99,8 @@ func placesLeft() int {
 // TestGPUDirectReplayAllocatesNothing: what is recorded on a driver's thread.
 func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 	c := &Comm{}
-	flightSlot.Set(c, &recorder{})
-	flightOf(c).setUp(minFlown)
-	r := &gdrReplay{x: &gpuDirect{c: c}, called: called{entry: &dispatch.Entry{}}}
+	recorder.New(c, recorder.Least)
+	r := &gdrReplay{x: &gpuDirect{c: c}, Called: recorder.Called{Entry: &dispatch.Entry{}}}
 	begin, end := gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
 	defer gdrPlaces.drop(begin, end)
 	if n := testing.AllocsPerRun(100, func() {
@@ -109,7 +109,7 @@ func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if n := flightOf(c).glance().counts[calls.AllReduce]; n != 101 {
+	if n := recorder.Of(c).Snapshot().Counts[calls.AllReduce]; n != 101 {
 		t.Errorf("%d replays", n)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 )
 
 // gdrExchange is a round of messages, which begins when a stream has come to it. Its word is 1 when they are over; the stream sets it
@@ -285,7 +286,7 @@ func (x *gpuDirect) stalled(now time.Time) error {
 		w.since, w.said = now, now
 		return nil
 	}
-	flightOf(x.c).notice()
+	recorder.Of(x.c).Notice()
 	number := atomic.LoadUint32(x.ended.Word()) + 1
 	on, waits := x.end.Waiting()
 	if now.Sub(w.since) > x.c.Cfg.Timeout {
@@ -297,10 +298,10 @@ func (x *gpuDirect) stalled(now time.Time) error {
 		if on.Send {
 			kind = program.Send
 		}
-		for _, op := range flightOf(x.c).of(number) {
-			flightOf(x.c).stalled(op.number, exec.Wait{Rank: x.c.Rank, Op: op.seq, Kind: kind, Peer: on.Peer, Plane: on.Plane, Bytes: on.Bytes})
-			if op.seq > 0 {
-				reportShape(x.c, control.MsgState, op.seq, &op.shape)
+		for _, op := range recorder.Of(x.c).OfLaunch(number) {
+			recorder.Of(x.c).Stalled(op.Number, exec.Wait{Rank: x.c.Rank, Op: op.Seq, Kind: kind, Peer: on.Peer, Plane: on.Plane, Bytes: on.Bytes})
+			if op.Seq > 0 {
+				reportShape(x.c, control.MsgState, op.Seq, &op.Shape)
 			}
 		}
 	}
@@ -348,7 +349,7 @@ func (x *gpuDirect) stop() error {
 // free gives back what streams have used that have left it for good.
 func (x *gpuDirect) free() {
 	w := &x.work
-	flightOf(x.c).onDevice(nil)
+	recorder.Of(x.c).OnDevice(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, ex := range w.all {

@@ -22,6 +22,7 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
 	"lightpath/shim/planeset"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 )
 
@@ -137,16 +138,13 @@ func newComm(args InitArgs, cfg *settings.Config) (*comm.Core, error) {
 	c := comm.New(comm.Identity{Rank: args.Rank, Ranks: args.Ranks, Name: args.Name, Device: args.Device, NonBlocking: args.NonBlocking, Cfg: cfg})
 	birthSlot.Set(c, &birthState{args: args})
 	calls.Setup(c)
-	f := &recorder{}
-	flightSlot.Set(c, f)
-	hostSlot.Set(c, &hostState{c: c, runner: runner{flight: f}})
+	hostSlot.Set(c, &hostState{c: c, runner: runner{flight: recorder.New(c, cfg.FlightRecorder)}})
 	probesSlot.Set(c, &probes{})
 	handleMessages(c)
 	addHooks(c)
 	findDevice(c)
 	c.Log = cfg.NewLog(c.Device)
 	birthOf(c).asked = askedOf(&args)
-	flightOf(c).setUp(cfg.FlightRecorder)
 	for _, line := range cfg.Variables() {
 		c.Log.Info(log.Env, "%s", line)
 	}
@@ -180,7 +178,6 @@ func handleMessages(c *comm.Core) {
 
 // addHooks registers what the parts of a communicator do as it ends.
 func addHooks(c *comm.Core) {
-	c.AddHooks(comm.Hooks{Failed: func(err error) { leaveFlight(c, err) }})
 	c.AddHooks(comm.Hooks{Ending: func() { memory.LeaveAll(c) }})
 	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c); birthOf(c).kin.end() }, Closed: func() { birthOf(c).door.Leave() }})
 	c.AddHooks(comm.Hooks{Close: func() {

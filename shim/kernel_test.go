@@ -169,8 +169,8 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !settled(func() bool { w.runAll(t, rng, 501); return opticalOf(w.comms[2]).ticket.use == use }) {
-			t.Errorf("planes %#b are in use, want %#b", opticalOf(w.comms[2]).ticket.use, use)
+		if !settled(func() bool { w.runAll(t, rng, 501); return opticalOf(w.comms[2]).ticket.Use == use }) {
+			t.Errorf("planes %#b are in use, want %#b", opticalOf(w.comms[2]).ticket.Use, use)
 		}
 	}
 	if problems := lost(); len(problems) > 0 {

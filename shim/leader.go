@@ -10,6 +10,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
+	"lightpath/shim/recorder"
 	"lightpath/shim/status"
 )
 
@@ -59,7 +60,7 @@ func newLeader(c *comm.Core) *leader {
 // handleStalls has ranks answer what they have called, and the leader compare what stalled ranks are doing.
 func handleStalls(c *comm.Core) {
 	c.Handle(control.MsgQuery, func(m *control.Message) {
-		if sh, ok := flightOf(c).find(m.Seq); ok {
+		if sh, ok := recorder.Of(c).Find(m.Seq); ok {
 			reportShape(c, control.MsgState, m.Seq, &sh)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 )
 
 // One-sided calls: a rank writes to a window of another, which takes no part, and counts a signal
@@ -172,14 +173,6 @@ func (s *oneSided) count(source int) error {
 	return err
 }
 
-// waitText says what an operation waits for.
-func (op *flown) waitText(w *exec.Wait) string {
-	if op.shape.Kind.OneSided() {
-		return fmt.Sprintf("signals of rank %d (%d of %d)", w.Peer, w.Done, w.Bytes)
-	}
-	return w.String()
-}
-
 // takeOneSided moves the one-sided calls of a group, which run before the others, to s.sided.
 func (s *session) takeOneSided(calls []calls.Call) {
 	for i := range calls {
@@ -206,7 +199,7 @@ func (s *session) runOneSided() error {
 	err := s.tryOneSided()
 	for i := range s.sided {
 		if call := &s.sided[i]; call.Comm != nil && s.sidedFlights[i] != 0 {
-			flightOf(call.Comm).end(s.sidedFlights[i], failed)
+			recorder.Of(call.Comm).End(s.sidedFlights[i], recorder.Failed)
 		}
 	}
 	return err
@@ -228,7 +221,7 @@ func (s *session) tryOneSided() error {
 					continue
 				}
 				if s.sidedFlights[i] == 0 {
-					s.sidedFlights[i] = flightOf(c).addSided(call)
+					s.sidedFlights[i] = recorder.Of(c).AddOneSided(call)
 				}
 				done, err := sidedOf(c).try(call)
 				if err != nil {
@@ -237,7 +230,7 @@ func (s *session) tryOneSided() error {
 				if !done {
 					break // those behind it wait too
 				}
-				flightOf(c).end(s.sidedFlights[i], completed)
+				recorder.Of(c).End(s.sidedFlights[i], recorder.Completed)
 				call.Comm = nil
 				left--
 			}
@@ -274,7 +267,7 @@ func (s *session) waitForSignals(idle *waiter) error {
 		}
 		have, err := sidedOf(c).have(int(call.Peer))
 		if err == nil {
-			flightOf(c).stalled(s.sidedFlights[i], exec.Wait{Rank: c.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have), Bytes: int64(call.Count)})
+			recorder.Of(c).Stalled(s.sidedFlights[i], exec.Wait{Rank: c.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have), Bytes: int64(call.Count)})
 			if waited < c.Cfg.Timeout {
 				continue
 			}

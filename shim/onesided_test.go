@@ -19,6 +19,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/flight"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 	"lightpath/shim/status"
 )
 
@@ -375,7 +376,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 	if op == nil || op.Wait == nil || op.Wait.For != status.ForSignal || op.Wait.Peer != 0 || op.Wait.Text != "signals of rank 0 (0 of 2)" {
 		t.Errorf("rank 2 in %+v", op)
 	}
-	d, err := flightRecord(waiter, nil)
+	d, err := recorder.Record(waiter, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +390,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if d, err = flightRecord(sender, nil); err != nil {
+	if d, err = recorder.Record(sender, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(d.Operations); n != 3 || d.Operations[0].Detail != "PutSignal(count 40, type uint8, peer 2)" || d.Operations[0].Bytes != 40 ||
@@ -413,7 +414,7 @@ func TestOneSidedFailureIsSeen(t *testing.T) {
 	w.limit(300 * time.Millisecond)
 	err := Run([]calls.Call{signalsFrom(w.comms[0], 1, 3), signalsFrom(w.comms[0], 1, 1)})
 	wantError(t, err, errdefs.ErrTimeout, "0 of 3 signals of rank 1")
-	d, err := flightRecord(w.comms[0], err)
+	d, err := recorder.Record(w.comms[0], err)
 	if err != nil {
 		t.Fatal(err)
 	}

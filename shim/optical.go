@@ -17,7 +17,9 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
+	"lightpath/shim/ticket"
 	"lightpath/shim/topology"
 )
 
@@ -38,7 +40,7 @@ type optical struct {
 	switchAt  [][]int64            // by [plane][move], nanoseconds of Unix time
 	times     []time.Duration      // planned, of all moves
 	packet    map[calls.Shape]bool // shapes for which no planner has a plan
-	ticket    ticket               // of the operation in progress, reused
+	ticket    ticket.Ticket        // of the operation in progress, reused
 	exchanges exchanges
 
 	closed sync.Once
@@ -92,7 +94,7 @@ func attachOptical(c *comm.Core, fab *fabricInfo, sec control.Secret) error {
 	for r, p := range ports {
 		o.member[p] = r
 	}
-	flightOf(c).planes = len(fab.Planes)
+	recorder.Of(c).Planes = len(fab.Planes)
 	o.now = make([]planeNow, len(fab.Planes))
 	o.base = make([]uint32, len(fab.Planes))
 	o.switches = &rankSwitch{Client: o.at, o: o}
@@ -148,7 +150,7 @@ func (o *optical) reached(j int) (bool, error) {
 // knows. It may take a while.
 func (o *optical) waiting() string {
 	var planes []string
-	for j := range o.ticket.use.Each() {
+	for j := range o.ticket.Use.Each() {
 		planes = append(planes, o.at.Waiting(j))
 	}
 	return strings.Join(planes, "; ")
@@ -256,25 +258,25 @@ func (o *optical) reload(granted planeset.Set) {
 }
 
 // fits checks that a ticket is for this fabric and these ranks.
-func (o *optical) fits(t *ticket) error {
-	bad := len(t.planes) != len(o.now)
-	for j := range t.use.Each() {
-		bad = bad || t.flags&ticketMaps != 0 && len(t.planes[j].maps) != o.Ranks
+func (o *optical) fits(t *ticket.Ticket) error {
+	bad := len(t.Planes) != len(o.now)
+	for j := range t.Use.Each() {
+		bad = bad || t.Flags&ticket.Maps != 0 && len(t.Planes[j].Maps) != o.Ranks
 	}
 	if bad {
-		return fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage, len(t.planes), len(o.now))
+		return fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage, len(t.Planes), len(o.now))
 	}
 	return nil
 }
 
 // learn takes over where a ticket says that the planes are, if it does.
-func (o *optical) learn(t *ticket) {
-	if t.flags&ticketMaps == 0 {
+func (o *optical) learn(t *ticket.Ticket) {
+	if t.Flags&ticket.Maps == 0 {
 		return
 	}
-	for j := range t.use.Each() {
-		p := &t.planes[j]
-		o.now[j] = planeNow{p.epoch, p.maps, p.hash}
+	for j := range t.Use.Each() {
+		p := &t.Planes[j]
+		o.now[j] = planeNow{p.Epoch, p.Maps, p.Hash}
 	}
 }
 
@@ -285,17 +287,17 @@ const settleGrace = time.Second
 // settle makes sure that this rank and the ticket agree on where the planes are, and waits
 // until they are there. A plane may be further on already: a switch of this operation in
 // which the rank has no part.
-func (o *optical) settle(t *ticket) error {
+func (o *optical) settle(t *ticket.Ticket) error {
 	began := time.Now()
-	for j := range t.use.Each() {
-		n, want := &o.now[j], &t.planes[j]
-		if n.epoch != want.epoch || n.hash != want.hash {
+	for j := range t.Use.Each() {
+		n, want := &o.now[j], &t.Planes[j]
+		if n.epoch != want.Epoch || n.hash != want.Hash {
 			return fmt.Errorf("plane %d was left at epoch %d, the ticket says %d, or another map: %w",
-				j, n.epoch, want.epoch, ocsctl.ErrUnknownMap)
+				j, n.epoch, want.Epoch, ocsctl.ErrUnknownMap)
 		}
 		for {
 			there, err := o.there(j, want)
-			if err != nil && (t.flags&ticketMaps == 0 || time.Since(began) > settleGrace) {
+			if err != nil && (t.Flags&ticket.Maps == 0 || time.Since(began) > settleGrace) {
 				return err
 			}
 			if there && err == nil {
@@ -305,25 +307,25 @@ func (o *optical) settle(t *ticket) error {
 				return err
 			}
 			if time.Since(began) > o.c.Cfg.Timeout {
-				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w", j, o.at.State(j).Epoch, want.epoch, errdefs.ErrTimeout)
+				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w", j, o.at.State(j).Epoch, want.Epoch, errdefs.ErrTimeout)
 			}
 			time.Sleep(50 * time.Microsecond)
 		}
-		o.base[j] = want.epoch
+		o.base[j] = want.Epoch
 	}
 	return nil
 }
 
 // there reports whether plane j is where a ticket says, or further on.
-func (o *optical) there(j int, want *planeTicket) (bool, error) {
+func (o *optical) there(j int, want *ticket.Plane) (bool, error) {
 	st := o.at.State(j)
 	if _, err := o.at.Poll(j); err != nil {
 		return false, err
 	}
-	if st.Epoch == want.epoch && o.mapOf(st.Map).Digest() != want.hash {
+	if st.Epoch == want.Epoch && o.mapOf(st.Map).Digest() != want.Hash {
 		return false, fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", j, st.Epoch, ocsctl.ErrUnknownMap)
 	}
-	return int32(st.Epoch-want.epoch) >= 0, nil
+	return int32(st.Epoch-want.Epoch) >= 0, nil
 }
 
 // advance records where a program leaves the planes that it used.

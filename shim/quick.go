@@ -9,6 +9,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
+	"lightpath/shim/recorder"
 )
 
 // UseGate lets C make calls on c, of which it knows the handle, and reports whether it can. Callable
@@ -22,8 +23,8 @@ func UseGate(c *comm.Core, g *Gate, handle uint64) bool {
 	if hostOf(c).arena == nil || opticalOf(c) != nil || onDeviceOf(c) != nil || c.Sound() != nil {
 		return false
 	}
-	q := sharedmem.NewQuick(hostOf(c).arena, int(max(flightOf(c).size, minFlown)))
-	if flightOf(c).timed {
+	q := sharedmem.NewQuick(hostOf(c).arena, int(max(recorder.Of(c).Size, recorder.Least)))
+	if recorder.Of(c).Timed {
 		q.Timed = 1
 	}
 	q.Yields, q.SpinLong, q.SpinShort = yieldAlone, 1, 1
@@ -37,7 +38,7 @@ func UseGate(c *comm.Core, g *Gate, handle uint64) bool {
 		q.Release()
 		return false
 	}
-	flightOf(c).follow(q)
+	recorder.Of(c).FollowC(q)
 	return true
 }
 
@@ -83,7 +84,7 @@ func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, ref *taskRef) {
 	case k.Send < 0 && k.Recv > 0:
 		r.Shift = -own
 	}
-	flightOf(c).learn(quickShape{shape: *sh, entry: ref.entry}, &r)
+	recorder.Of(c).Learn(recorder.Recipe{Shape: *sh, Entry: ref.entry}, &r)
 }
 
 // quickMost is up to how many bytes C's kernels, which know AVX2 at most, lose less against those of package
@@ -113,7 +114,7 @@ func RunBegun(group []calls.Call) error {
 	}
 	hostOf(c).begin()
 	sh := calls.ShapeOf(call)
-	ref := taskRef{comm: c, seq: hostOf(c).seq, flight: flightOf(c).adopt()}
+	ref := taskRef{comm: c, seq: hostOf(c).seq, flight: recorder.Of(c).Adopt()}
 	e, err := packetEntry(c, sh)
 	if err != nil {
 		return c.Fail(err)
@@ -127,7 +128,7 @@ func RunBegun(group []calls.Call) error {
 	ref.toDivide(call)
 	if err := c.AsyncError(); err != nil {
 		op.Abandon()
-		flightOf(c).end(ref.flight, failed)
+		recorder.Of(c).End(ref.flight, recorder.Failed)
 		return err
 	}
 	return pollAlone(c, group, ref, op)

@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/recorder"
 )
 
 // visitor does what C does with a gate: it begins calls whose contribution is in the slot's header, and
@@ -112,11 +113,11 @@ func TestQuickCalls(t *testing.T) {
 			default:
 			}
 			for _, c := range w.comms {
-				if _, err := flightDump(c); err != nil {
+				if _, err := recorder.Dump(c); err != nil {
 					t.Error(err)
 				}
-				if g := flightOf(c).glance(); g.op.number > 0 && g.op.seq == 0 {
-					t.Errorf("rank %d: operation %d is none of its", c.Rank, g.op.number)
+				if g := recorder.Of(c).Snapshot(); g.Op.Number > 0 && g.Op.Seq == 0 {
+					t.Errorf("rank %d: operation %d is none of its", c.Rank, g.Op.Number)
 				}
 			}
 			time.Sleep(time.Millisecond)
@@ -159,17 +160,17 @@ func TestQuickCalls(t *testing.T) {
 		if quick[r] < rounds {
 			t.Errorf("rank %d: %d of %d calls began at the gate", r, quick[r], 2*rounds)
 		}
-		g := flightOf(c).glance()
-		if g.counts[calls.AllReduce] != rounds || g.counts[calls.Broadcast] != rounds || g.op.number != 2*rounds || g.last.seq != 2*rounds || g.running {
+		g := recorder.Of(c).Snapshot()
+		if g.Counts[calls.AllReduce] != rounds || g.Counts[calls.Broadcast] != rounds || g.Op.Number != 2*rounds || g.Last.Seq != 2*rounds || g.Running {
 			t.Errorf("rank %d: %d and %d calls counted, operation %d is the last, its number among collectives %d, running %v",
-				r, g.counts[calls.AllReduce], g.counts[calls.Broadcast], g.op.number, g.last.seq, g.running)
+				r, g.Counts[calls.AllReduce], g.Counts[calls.Broadcast], g.Op.Number, g.Last.Seq, g.Running)
 		}
 		for seq := uint64(2*rounds - 100); seq <= 2*rounds; seq++ {
 			want := calls.AllReduce
 			if seq%2 == 0 {
 				want = calls.Broadcast
 			}
-			if s, ok := flightOf(c).find(seq); !ok || s.Kind != want {
+			if s, ok := recorder.Of(c).Find(seq); !ok || s.Kind != want {
 				t.Errorf("rank %d: operation %d is %v, %v", r, seq, s.Kind, ok)
 			}
 		}
@@ -191,7 +192,7 @@ func TestQuickEnds(t *testing.T) {
 		}
 		ended <- err
 	}()
-	for flightOf(c).glance().last.seq < 2 {
+	for recorder.Of(c).Snapshot().Last.Seq < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	if v.gate.Word.Load() == v.handle {

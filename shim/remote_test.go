@@ -298,7 +298,7 @@ func TestPlaneDisabled(t *testing.T) {
 					t.Fatalf("rank %d: %v", i%4, err)
 				}
 			}
-			return opticalOf(a.comms[1]).ticket.use == use && opticalOf(b.comms[2]).ticket.use == use
+			return opticalOf(a.comms[1]).ticket.Use == use && opticalOf(b.comms[2]).ticket.Use == use
 		})
 	}
 	if !uses(0b11) {
@@ -316,7 +316,7 @@ func TestPlaneDisabled(t *testing.T) {
 			}
 		}
 		if !uses(c.use) {
-			t.Errorf("planes %#b are in service, %#b in use", c.use, opticalOf(a.comms[1]).ticket.use)
+			t.Errorf("planes %#b are in service, %#b in use", c.use, opticalOf(a.comms[1]).ticket.Use)
 		}
 	}
 	for _, want := range []string{"plane p1 is out of service", "disabled by ops: mirrors are being cleaned", "going on with 1 of 2 planes", "plane p0 is back in service"} {
@@ -350,7 +350,7 @@ func TestPlaneBreaks(t *testing.T) {
 	uses := func(w *world, want planeset.Set) {
 		t.Helper()
 		w.runAll(t, rng, 777)
-		if use := opticalOf(w.comms[3]).ticket.use; use != want {
+		if use := opticalOf(w.comms[3]).ticket.Use; use != want {
 			t.Errorf("planes %#b are in use, want %#b", use, want)
 		}
 	}

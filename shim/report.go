@@ -16,6 +16,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/recorder"
 	"lightpath/shim/result"
 	"lightpath/shim/status"
 )
@@ -101,22 +102,22 @@ func describeSelf(c *comm.Core) status.Rank {
 	}
 	describeFailure(c, &r)
 	now := monotonic.Now()
-	g := flightOf(c).glance()
-	r.Groups, r.Counts = g.groups, map[string]uint64{}
-	for k, n := range g.counts {
+	g := recorder.Of(c).Snapshot()
+	r.Groups, r.Counts = g.Groups, map[string]uint64{}
+	for k, n := range g.Counts {
 		r.Counts[calls.Kind(k).String()] = n
 		if !calls.Kind(k).P2P() && !calls.Kind(k).OneSided() {
 			r.Collectives += n
 		}
 	}
-	if g.last.number > 0 {
-		r.Last = g.last.shape.Kind.String()
+	if g.Last.Number > 0 {
+		r.Last = g.Last.Shape.Kind.String()
 	}
 	switch {
-	case g.running:
+	case g.Running:
 		r.Op = describeOp(c, &g, now)
-	case g.op.ended > 0:
-		r.IdleSeconds = seconds(now - g.op.ended)
+	case g.Op.Ended > 0:
+		r.IdleSeconds = seconds(now - g.Op.Ended)
 	}
 	return r
 }
@@ -130,32 +131,32 @@ func describeFailure(c *comm.Core, r *status.Rank) {
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 
 // describeOp describes the operation in progress.
-func describeOp(c *comm.Core, g *glance, now int64) *status.Op {
-	op := &g.op
-	out := &status.Op{Seq: op.seq}
+func describeOp(c *comm.Core, g *recorder.Snapshot, now int64) *status.Op {
+	op := &g.Op
+	out := &status.Op{Seq: op.Seq}
 	switch {
-	case op.shape.Kind.OneSided():
-		out.Call, out.Detail = op.shape.Kind.String(), calls.DescribeOneSided(op.shape.Kind, op.shape.Count, op.shape.Type, op.shape.Root)
-	case !op.isCollective():
+	case op.Shape.Kind.OneSided():
+		out.Call, out.Detail = op.Shape.Kind.String(), calls.DescribeOneSided(op.Shape.Kind, op.Shape.Count, op.Shape.Type, op.Shape.Root)
+	case !op.IsCollective():
 		out.Call = "Send/Recv"
-		out.Detail = fmt.Sprintf("group of %d messages, %d bytes", op.messages, op.bytes)
+		out.Detail = fmt.Sprintf("group of %d messages, %d bytes", op.Messages, op.Bytes)
 	default:
-		out.Call, out.Detail, out.Signature = op.shape.Kind.String(), op.shape.String(), op.shape.Signature()
+		out.Call, out.Detail, out.Signature = op.Shape.Kind.String(), op.Shape.String(), op.Shape.Signature()
 	}
-	if op.arrived > 0 {
-		out.Seconds = seconds(now - op.arrived)
+	if op.Arrived > 0 {
+		out.Seconds = seconds(now - op.Arrived)
 	}
-	if e := op.entry; e != nil {
+	if e := op.Entry; e != nil {
 		out.Algorithm = e.Algorithm
 		if e.Plan != nil {
 			out.Plan = e.Plan.Digest
 		}
 	}
 	switch {
-	case op.asked > 0 && op.ticketed == 0:
-		out.Wait = &status.Wait{For: status.ForTicket, Peer: -1, Plane: -1, Text: fmt.Sprintf("ticket of operation %d", op.seq), Seconds: out.Seconds}
-	case g.stall != nil:
-		out.Wait = describeWait(c, g.stall, op, now)
+	case op.Asked > 0 && op.Ticketed == 0:
+		out.Wait = &status.Wait{For: status.ForTicket, Peer: -1, Plane: -1, Text: fmt.Sprintf("ticket of operation %d", op.Seq), Seconds: out.Seconds}
+	case g.Stall != nil:
+		out.Wait = describeWait(c, g.Stall, op, now)
 		out.Seconds = max(out.Seconds, out.Wait.Seconds) // where operations are not timed
 	}
 	return out
@@ -169,14 +170,14 @@ var waitKinds = map[program.Kind]string{
 
 // describeWait puts a wait into words, with those of the planes' controller where a switch is
 // waited for.
-func describeWait(c *comm.Core, s *standstill, op *flown, now int64) *status.Wait {
-	w := s.wait
-	out := &status.Wait{For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch, Seconds: seconds(now - s.since)}
+func describeWait(c *comm.Core, s *recorder.Standstill, op *recorder.Operation, now int64) *status.Wait {
+	w := s.Wait
+	out := &status.Wait{For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch, Seconds: seconds(now - s.Since)}
 	switch {
-	case op.shape.Kind.OneSided():
-		out.For, out.Text = status.ForSignal, op.waitText(&w)
+	case op.Shape.Kind.OneSided():
+		out.For, out.Text = status.ForSignal, op.WaitText(&w)
 		return out
-	case op.entry != nil && op.entry.Prog == nil:
+	case op.Entry != nil && op.Entry.Prog == nil:
 		out.Plane = -1
 		out.Text = fmt.Sprintf("memory of rank %d (%d of %d bytes)", w.Peer, w.Done, w.Bytes)
 		return out

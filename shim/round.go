@@ -7,6 +7,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/log"
 	"lightpath/shim/planning"
+	"lightpath/shim/ticket"
 )
 
 // rounds is the arbiter's part in grouped sends and receives: it gathers the groups that ranks
@@ -14,7 +15,7 @@ import (
 // "Rounds" in ARCHITECTURE.md for the protocol and why nobody can hang in it.
 type rounds struct {
 	a      *arbiter
-	rows   []*row // by rank, of the open round; nil: not posted
+	rows   []*ticket.Row // by rank, of the open round; nil: not posted
 	have   int
 	open   uint64      // number of the round, where have > 0
 	closed uint64      // posts up to this number go plain at once
@@ -27,7 +28,7 @@ type rounds struct {
 const maxSkip = 1024
 
 func newRounds(a *arbiter) rounds {
-	r := rounds{a: a, rows: make([]*row, a.o.c.Ranks), timer: time.NewTimer(time.Hour)}
+	r := rounds{a: a, rows: make([]*ticket.Row, a.o.c.Ranks), timer: time.NewTimer(time.Hour)}
 	r.timer.Stop()
 	return r
 }
@@ -39,7 +40,7 @@ func roundNumber(collectives uint64, posts uint32) uint64 { return collectives<<
 // post takes a rank's group.
 func (r *rounds) post(m *control.Message) error {
 	from, number := int(m.From), m.Seq
-	row, err := decodeRow(m.Body, from, len(r.rows))
+	row, err := ticket.DecodeRow(m.Body, from, len(r.rows))
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (r *rounds) post(m *control.Message) error {
 	r.rows[from] = row
 	r.have++
 	switch {
-	case row.plain, len(r.a.wants) > 0: // who waits for the ticket of a collective does not post
+	case row.Packet, len(r.a.wants) > 0: // who waits for the ticket of a collective does not post
 		r.close()
 	case r.have == len(r.rows):
 		r.timer.Stop()
@@ -112,7 +113,7 @@ func (r *rounds) plain(rank int, number uint64) {
 // complete answers a round in which all ranks are.
 func (r *rounds) complete() error {
 	a := r.a
-	pairs, closed, err := matchRows(r.rows)
+	pairs, closed, err := ticket.Match(r.rows)
 	if err != nil {
 		return err
 	}

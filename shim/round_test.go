@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
+	"lightpath/shim/ticket"
 )
 
 // quickFabric is a fabric that switches fast, so that small matrices are worth circuits.
@@ -377,7 +378,7 @@ func TestDemandPlansPass(t *testing.T) {
 			if _, err := check.Check(p, plan); err != nil {
 				t.Fatal(err)
 			}
-			got, err := decodeHolds(appendHolds(nil, 5, plan), 5, 3)
+			got, err := ticket.DecodeHolds(ticket.AppendHolds(nil, 5, plan), 5, 3)
 			if err != nil {
 				t.Fatal(err)
 			}

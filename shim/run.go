@@ -18,6 +18,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 )
 
 // Run runs calls as one group and returns when all are complete, or with [errdefs.ErrInProgress] where
@@ -253,7 +254,7 @@ func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, s
 		ref.finishR = ec.Buffers[schedule.Output]
 	}
 	t := hostOf(c).task()
-	t.Trace(light != nil && flightOf(c).timed)
+	t.Trace(light != nil && recorder.Of(c).Timed)
 	t.Pace(ref.entry.Brings != nil)
 	if err := t.Bind(ec); err != nil {
 		return c.Fail(err)
@@ -297,7 +298,7 @@ func (s *session) gather(c *comm.Core) (first int, err error) {
 	if err := program.BuildP2P(&r.p2p, args, r.sends, r.recvs); err != nil {
 		return first, s.calls[first].Misuse(err)
 	}
-	r.group = r.flight.addGroup(r.sends, r.recvs)
+	r.group = r.flight.AddGroup(r.sends, r.recvs)
 	return first, nil
 }
 
@@ -347,7 +348,7 @@ func (s *session) ended() {
 // record has the flight recorder take what the task has done on planes with circuits.
 func (r *taskRef) record(t *exec.Task) {
 	if o := opticalOf(r.comm); o != nil && (r.circuits || r.entry != nil && r.entry.Plan != nil) {
-		flightOf(r.comm).flew(r.flight, t, o.base)
+		recorder.Of(r.comm).Traced(r.flight, t, o.base)
 	}
 }
 
@@ -356,7 +357,7 @@ func (r *taskRef) finish() {
 	if e := r.entry; e != nil && e.Kernels.Div != nil {
 		e.Kernels.Div(memory.Bytes(r.finishR.Ptr, r.finishR.Len), int64(r.comm.Ranks))
 	}
-	flightOf(r.comm).end(r.flight, completed)
+	recorder.Of(r.comm).End(r.flight, recorder.Completed)
 }
 
 // policy sets how to wait. A yield to other processes costs some 0.3 us where none wants
@@ -411,7 +412,7 @@ func (s *session) failed(err error) error {
 	}
 	for i, t := range s.tasks {
 		if !t.Done() && t.Err() == nil {
-			flightOf(s.refs[i].comm).end(s.refs[i].flight, failed)
+			recorder.Of(s.refs[i].comm).End(s.refs[i].flight, recorder.Failed)
 			s.refs[i].comm.Spread(result)
 		}
 	}
@@ -425,7 +426,7 @@ const verdictWait = 3 * time.Second
 // leader knows more than this rank does, and gets the first word.
 func (s *session) explain(ref *taskRef, err error) error {
 	c := ref.comm
-	flightOf(c).end(ref.flight, failed)
+	recorder.Of(c).End(ref.flight, recorder.Failed)
 	var wait time.Duration
 	switch {
 	case c.AsyncError() != nil:
@@ -442,7 +443,7 @@ func (s *session) explain(ref *taskRef, err error) error {
 		// A frame of an operation that this rank has left behind: its sender calls it
 		// something else. Which one, the leader finds out.
 		for seq := ref.seq; seq > 0 && seq+8 > ref.seq; seq-- {
-			if sh, ok := flightOf(c).find(seq); ok {
+			if sh, ok := recorder.Of(c).Find(seq); ok {
 				reportShape(c, control.MsgState, seq, &sh)
 			}
 		}
@@ -472,7 +473,7 @@ func (s *session) stalled([]*exec.Task) error {
 		ref := &s.refs[i]
 		if w, ok := t.Blocked(); ok && !t.Done() && ref.comm != said {
 			said = ref.comm
-			flightOf(ref.comm).stalled(ref.flight, w)
+			recorder.Of(ref.comm).Stalled(ref.flight, w)
 		}
 		// Sends and receives have no number that ranks could compare.
 		if !t.Done() && ref.entry != nil {

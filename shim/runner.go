@@ -10,6 +10,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/dispatch"
+	"lightpath/shim/recorder"
 )
 
 // runner is what a communicator keeps between groups so that running one allocates
@@ -31,7 +32,7 @@ type runner struct {
 	msgs         []exec.Buffer
 	recvBufs     []exec.Buffer
 
-	flight *recorder
+	flight *recorder.Recorder
 	group  uint64 // of sends and receives in progress: its number in the flight recorder
 }
 
@@ -42,13 +43,13 @@ func (r *runner) begin() { r.used, r.usedOps = 0, 0 }
 // rank's flight recorder. e is nil while it is not known what will be done.
 func (r *runner) next(s *calls.Shape, e *dispatch.Entry) (seq, flight uint64) {
 	r.seq++
-	return r.seq, r.flight.add(r.seq, s, e)
+	return r.seq, r.flight.Add(r.seq, s, e)
 }
 
 // skip is next for a collective of no elements: every rank counts those too.
 func (r *runner) skip(s *calls.Shape) {
 	_, n := r.next(s, nil)
-	r.flight.end(n, completed)
+	r.flight.End(n, recorder.Completed)
 }
 
 // task returns a task that the group in progress does not use yet.

@@ -64,19 +64,19 @@ const headStart = 4
 func (a *arbiter) schedule(s calls.Shape, plan *planning.Agreed) error {
 	o := a.o
 	// A move that is due while another is under way would fail the plane.
-	for j := range a.t.use.Each() {
+	for j := range a.t.Use.Each() {
 		if err := a.await(j); err != nil {
 			return fmt.Errorf("shim: plane %d epoch %d: %w", j, o.now[j].epoch, err)
 		}
 	}
 	began := time.Now()
-	e, err := o.entry(s, plan, a.t.use)
+	e, err := o.entry(s, plan, a.t.Use)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	a.t.start = now.Add(headStart * now.Sub(began)).UnixNano()
-	for j, times := range o.due(e.Prog, a.t.start) {
+	a.t.Start = now.Add(headStart * now.Sub(began)).UnixNano()
+	for j, times := range o.due(e.Prog, a.t.Start) {
 		for k, at := range times {
 			epoch := o.now[j].epoch + uint32(k)
 			if err := o.switches.Schedule(j, epoch, e.Prog.Configs[j][k+1], time.Unix(0, at)); err != nil {

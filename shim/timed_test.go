@@ -153,7 +153,7 @@ func onTime(t *testing.T, core *controller.Core) (first bool) {
 			if err = k.run(w, rng); err != nil {
 				break
 			}
-			if at := opticalOf(w.comms[1]).ticket.start; at == 0 {
+			if at := opticalOf(w.comms[1]).ticket.Start; at == 0 {
 				t.Error("the ticket does not say when the operation began")
 			}
 		}

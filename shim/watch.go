@@ -10,6 +10,7 @@ import (
 
 	"lightpath/shim/comm"
 	"lightpath/shim/log"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
@@ -131,7 +132,7 @@ func (source) Gather(id string, d time.Duration) []status.Rank {
 func (source) Dump() [][]byte {
 	var all [][]byte
 	for _, c := range watching() {
-		if text, err := flightDump(c); err == nil {
+		if text, err := recorder.Dump(c); err == nil {
 			all = append(all, text)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"lightpath/shim/calls"
 	"lightpath/shim/flight"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
@@ -252,7 +253,7 @@ func TestFlightOnFailure(t *testing.T) {
 	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 	w.each(func(c *Comm) error {
 		if c.Rank == 1 {
-			for flightOf(w.comms[0]).glance().op.seq < 2 || flightOf(w.comms[2]).glance().op.seq < 2 {
+			for recorder.Of(w.comms[0]).Snapshot().Op.Seq < 2 || recorder.Of(w.comms[2]).Snapshot().Op.Seq < 2 {
 				time.Sleep(time.Millisecond)
 			}
 			return c.Abort()
@@ -297,7 +298,7 @@ func TestFlightOnCircuits(t *testing.T) {
 	for range 3 {
 		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10000))}) })
 	}
-	text, err := flightDump(w.comms[2])
+	text, err := recorder.Dump(w.comms[2])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,62 +335,6 @@ func TestFlightOnCircuits(t *testing.T) {
 				t.Errorf("move %d: %+v of %+v", k, m, o)
 			}
 		}
-	}
-}
-
-// TestRecorder holds the ring against a list of everything.
-func TestRecorder(t *testing.T) {
-	var f recorder
-	f.setUp(1)
-	if f.size != minFlown {
-		t.Fatalf("size %d", f.size)
-	}
-	for seq := uint64(1); seq <= 5*minFlown; seq++ {
-		s := calls.Shape{Kind: calls.Kind(seq % uint64(calls.Send)), Count: seq}
-		n := f.add(seq, &s, nil)
-		if got, ok := f.find(seq); !ok || got != s || !f.glance().running {
-			t.Fatalf("%d: %+v %v", seq, got, ok)
-		}
-		f.end(n, completed)
-		if f.glance().running {
-			t.Fatalf("%d is still running", seq)
-		}
-		if _, ok := f.find(seq + 1); ok {
-			t.Fatal("found what is to come")
-		}
-		for back := range seq {
-			if _, ok := f.find(seq - back); ok != (back < minFlown) {
-				t.Fatalf("%d of %d: found %v", seq-back, seq, ok)
-			}
-		}
-	}
-	if _, ok := f.find(0); ok {
-		t.Error("found operation 0")
-	}
-}
-
-// TestRecorderAllocates nothing once it has begun.
-func TestRecorderAllocatesNothing(t *testing.T) {
-	var f recorder
-	f.setUp(256)
-	s := calls.Shape{Kind: calls.AllReduce}
-	seq := uint64(0)
-	if n := testing.AllocsPerRun(1000, func() { seq++; f.end(f.add(seq, &s, nil), completed) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// BenchmarkRecorder is what an operation pays.
-func BenchmarkRecorder(b *testing.B) {
-	for name, n := range map[string]int{"on": 256, "off": 0} {
-		b.Run(name, func(b *testing.B) {
-			var f recorder
-			f.setUp(n)
-			s := calls.Shape{Kind: calls.AllReduce}
-			for i := range b.N {
-				f.end(f.add(uint64(i+1), &s, nil), completed)
-			}
-		})
 	}
 }
 

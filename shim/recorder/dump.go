@@ -1,4 +1,4 @@
-package shim
+package recorder
 
 import (
 	"fmt"
@@ -8,45 +8,43 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/flight"
 )
 
-// flightDump is the communicator's flight recorder as a file.
-func flightDump(c *comm.Core) ([]byte, error) {
-	d, err := flightRecord(c, c.AsyncError())
+// Dump is the communicator's flight recorder as a file.
+func Dump(c *comm.Core) ([]byte, error) {
+	d, err := Record(c, c.AsyncError())
 	if err != nil {
 		return nil, err
 	}
 	return d.Encode()
 }
 
-// flightRecord puts the flight recorder into words. failed is what the communicator fails with.
-func flightRecord(c *comm.Core, failed error) (*flight.Dump, error) {
+// Record puts the flight recorder into words. failed is what the communicator fails with.
+func Record(c *comm.Core, failed error) (*flight.Dump, error) {
 	if !c.Joined() {
 		return nil, fmt.Errorf("shim: the communicator has not been made: %w", errdefs.ErrInvalidUsage)
 	}
 	h := &c.Table[c.Rank]
 	d := &flight.Dump{
-		Version: flight.Version, Library: Version, Comm: fmt.Sprintf("%x", c.ID), Name: c.Name,
+		Version: flight.Version, Library: bootstrap.Version, Comm: fmt.Sprintf("%x", c.ID), Name: c.Name,
 		Ranks: c.Ranks, Rank: c.Rank, Host: h.Name, PID: h.PID, Time: monotonic.Now(), UnixTime: time.Now().UnixNano(),
 	}
 	if failed != nil {
 		d.Error = failed.Error()
 	}
-	f := flightOf(c)
+	f := Of(c)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUp()
-	first := uint64(1)
-	if f.last > f.size {
-		first = f.last - f.size + 1
-	}
+	first := f.first()
 	d.Forgotten, d.Operations = first-1, []flight.Operation{}
 	for n := first; n <= f.last; n++ {
-		if op := f.at(n); op.number == n {
+		if op := f.at(n); op.Number == n {
 			d.Operations = append(d.Operations, f.word(op))
 		}
 	}
@@ -54,31 +52,31 @@ func flightRecord(c *comm.Core, failed error) (*flight.Dump, error) {
 }
 
 // word puts an operation into words. f.mu is held.
-func (f *recorder) word(op *flown) flight.Operation {
+func (f *Recorder) word(op *Operation) flight.Operation {
 	o := flight.Operation{
-		Number: op.number, Seq: op.seq, Call: "Send/Recv", Bytes: op.bytes, Planes: []flight.Lane{},
-		Arrived: op.arrived, Asked: op.asked, Ticketed: op.ticketed, Ended: op.ended,
+		Number: op.Number, Seq: op.Seq, Call: "Send/Recv", Bytes: op.Bytes, Planes: []flight.Lane{},
+		Arrived: op.Arrived, Asked: op.Asked, Ticketed: op.Ticketed, Ended: op.Ended,
 	}
-	switch op.outcome {
-	case completed:
+	switch op.Outcome {
+	case Completed:
 		o.Outcome = flight.Completed
-	case failed:
+	case Failed:
 		o.Outcome = flight.Failed
 	default:
 		o.Outcome = flight.UnderWay
 	}
-	switch s := &op.shape; {
-	case op.isCollective():
+	switch s := &op.Shape; {
+	case op.IsCollective():
 		o.Call, o.Detail, o.Bytes = s.Kind.String(), s.String(), int64(s.Count)*int64(s.Type.Size())
 	case s.Kind.OneSided():
 		o.Call, o.Detail = s.Kind.String(), calls.DescribeOneSided(s.Kind, s.Count, s.Type, s.Root)
 	default:
-		o.Detail = fmt.Sprintf("%d messages", op.messages)
+		o.Detail = fmt.Sprintf("%d messages", op.Messages)
 	}
-	if op.replay {
+	if op.Replay {
 		o.Detail += ", in a graph"
 	}
-	if e := op.entry; e != nil {
+	if e := op.Entry; e != nil {
 		o.Algorithm = e.Algorithm
 		if e.Plan != nil {
 			o.Planner, o.Plan, o.Predicted = e.Plan.Planner, e.Plan.Digest, e.Plan.CCTUS
@@ -90,26 +88,26 @@ func (f *recorder) word(op *flown) flight.Operation {
 	if op.circuits {
 		f.wordCircuits(op, &o)
 	}
-	if f.stall.number == op.number && op.outcome != completed {
-		o.Wait = op.waitText(&f.stall.wait)
+	if f.stall.number == op.Number && op.Outcome != Completed {
+		o.Wait = op.WaitText(&f.stall.Wait)
 	}
 	return o
 }
 
 // wordCircuits adds what is known of planes with circuits.
-func (f *recorder) wordCircuits(op *flown, o *flight.Operation) {
-	slot := int(op.number & (f.size - 1))
+func (f *Recorder) wordCircuits(op *Operation, o *flight.Operation) {
+	slot := int(op.Number & (f.Size - 1))
 	if len(o.Planes) == 0 {
 		for j := range op.use.Each() {
 			o.Planes = append(o.Planes, flight.Lane{Plane: j})
 		}
 	}
-	if op.outcome != completed {
+	if op.Outcome != Completed {
 		return // what is there is of the operation before in this place
 	}
 	for i := range o.Planes {
 		l := &o.Planes[i]
-		if at := f.lanes[slot*f.planes:]; l.Plane < f.planes {
+		if at := f.lanes[slot*f.Planes:]; l.Plane < f.Planes {
 			l.Epoch, l.Start, l.End = at[l.Plane].base, at[l.Plane].start, at[l.Plane].end
 		}
 	}
@@ -143,13 +141,13 @@ func lanesOf(p *program.Program) []flight.Lane {
 	return lanes
 }
 
-// leaveFlight writes the flight recorder of a communicator that fails, where the user has asked
+// leave writes the flight recorder of a communicator that fails, where the user has asked
 // for that.
-func leaveFlight(c *comm.Core, why error) {
+func leave(c *comm.Core, why error) {
 	if c.Cfg.FlightDir == "" {
 		return
 	}
-	d, err := flightRecord(c, why)
+	d, err := Record(c, why)
 	if err != nil {
 		return // there is nothing to tell yet
 	}

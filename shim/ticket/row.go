@@ -1,4 +1,4 @@
-package shim
+package ticket
 
 import (
 	"cmp"
@@ -14,18 +14,18 @@ import (
 	"lightpath/shim/planning"
 )
 
-// row is what a rank posts of a group of sends and receives: its part of a demand matrix.
+// Row is what a rank posts of a group of sends and receives: its part of a demand matrix.
 // Messages of a rank to itself are not in it.
-type row struct {
-	plain        bool // the rank asks for packet planes: its messages are too many to list
-	sends, recvs []rowMessage
+type Row struct {
+	Packet       bool // the rank asks for packet planes: its messages are too many to list
+	Sends, Recvs []Message
 }
 
-// rowMessage is one message of a row.
-type rowMessage struct {
-	peer   int
-	number uint64 // within its pair and direction, over the life of the communicator
-	bytes  int64
+// Message is one message of a row.
+type Message struct {
+	Peer   int
+	Number uint64 // within its pair and direction, over the life of the communicator
+	Bytes  int64
 }
 
 // The encoding, little endian: sends u32, receives u32, then per message, sends first, peer u16,
@@ -36,28 +36,28 @@ const (
 	maxRowMessage = 1 << 56 // bytes
 )
 
-// appendRow encodes r; a row that is too large becomes one that asks for packet planes.
-func appendRow(b []byte, r *row) []byte {
-	if r.plain || rowHeader+rowEntry*(len(r.sends)+len(r.recvs)) > control.MaxRow {
+// AppendRow encodes r; a row that is too large becomes one that asks for packet planes.
+func AppendRow(b []byte, r *Row) []byte {
+	if r.Packet || rowHeader+rowEntry*(len(r.Sends)+len(r.Recvs)) > control.MaxRow {
 		return b
 	}
 	le := binary.LittleEndian
-	b = le.AppendUint32(b, uint32(len(r.sends)))
-	b = le.AppendUint32(b, uint32(len(r.recvs)))
-	for _, list := range [2][]rowMessage{r.sends, r.recvs} {
+	b = le.AppendUint32(b, uint32(len(r.Sends)))
+	b = le.AppendUint32(b, uint32(len(r.Recvs)))
+	for _, list := range [2][]Message{r.Sends, r.Recvs} {
 		for _, m := range list {
-			b = le.AppendUint16(b, uint16(m.peer))
-			b = le.AppendUint64(b, m.number)
-			b = le.AppendUint64(b, uint64(m.bytes))
+			b = le.AppendUint16(b, uint16(m.Peer))
+			b = le.AppendUint64(b, m.Number)
+			b = le.AppendUint64(b, uint64(m.Bytes))
 		}
 	}
 	return b
 }
 
-// decodeRow reads the row of a rank.
-func decodeRow(b []byte, rank, ranks int) (*row, error) {
+// DecodeRow reads the row of a rank.
+func DecodeRow(b []byte, rank, ranks int) (*Row, error) {
 	if len(b) == 0 {
-		return &row{plain: true}, nil
+		return &Row{Packet: true}, nil
 	}
 	le := binary.LittleEndian
 	if len(b) < rowHeader {
@@ -67,29 +67,29 @@ func decodeRow(b []byte, rank, ranks int) (*row, error) {
 	if len(b) != rowHeader+rowEntry*(sends+recvs) {
 		return nil, fmt.Errorf("%w: row of %d bytes for %d sends and %d receives", control.ErrMessage, len(b), sends, recvs)
 	}
-	list := make([]rowMessage, sends+recvs)
+	list := make([]Message, sends+recvs)
 	for i := range list {
 		e := b[rowHeader+rowEntry*i:]
-		m := rowMessage{peer: int(le.Uint16(e)), number: le.Uint64(e[2:]), bytes: int64(le.Uint64(e[10:]))}
-		if m.peer >= ranks || m.peer == rank || m.bytes < 0 || m.bytes > maxRowMessage {
-			return nil, fmt.Errorf("%w: %d bytes between rank %d and %d in a row", control.ErrMessage, m.bytes, rank, m.peer)
+		m := Message{Peer: int(le.Uint16(e)), Number: le.Uint64(e[2:]), Bytes: int64(le.Uint64(e[10:]))}
+		if m.Peer >= ranks || m.Peer == rank || m.Bytes < 0 || m.Bytes > maxRowMessage {
+			return nil, fmt.Errorf("%w: %d bytes between rank %d and %d in a row", control.ErrMessage, m.Bytes, rank, m.Peer)
 		}
 		list[i] = m
 	}
-	return &row{sends: list[:sends:sends], recvs: list[sends:]}, nil
+	return &Row{Sends: list[:sends:sends], Recvs: list[sends:]}, nil
 }
 
-// matchRows puts the rows of all ranks together. It returns what pairs exchange, in order of source
+// Match puts the rows of all ranks together. It returns what pairs exchange, in order of source
 // and destination, and whether every send meets its receive. An error is a message whose two ends
 // differ in size.
-func matchRows(rows []*row) (pairs []planning.Pair, closed bool, err error) {
+func Match(rows []*Row) (pairs []planning.Pair, closed bool, err error) {
 	var sends, recvs []endpoint
 	for r, row := range rows {
-		for _, m := range row.sends {
-			sends = append(sends, endpoint{r, m.peer, m.number, m.bytes})
+		for _, m := range row.Sends {
+			sends = append(sends, endpoint{r, m.Peer, m.Number, m.Bytes})
 		}
-		for _, m := range row.recvs {
-			recvs = append(recvs, endpoint{m.peer, r, m.number, m.bytes})
+		for _, m := range row.Recvs {
+			recvs = append(recvs, endpoint{m.Peer, r, m.Number, m.Bytes})
 		}
 	}
 	slices.SortFunc(sends, endpoint.compare)
@@ -136,7 +136,7 @@ func (e endpoint) compare(o endpoint) int {
 // bytes, and what is planned for one call must not take longer to read than to run.
 const holdsHeader = 12
 
-func appendHolds(b []byte, ranks int, p *plans.Plan) []byte {
+func AppendHolds(b []byte, ranks int, p *plans.Plan) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint16(b, uint16(ranks))
 	b = append(b, byte(len(p.Planes)), byte(len(p.Planner)))
@@ -160,9 +160,9 @@ func appendHolds(b []byte, ranks int, p *plans.Plan) []byte {
 	return b
 }
 
-// decodeHolds reads a plan of holds for so many ranks and planes. Its times do not count the
+// DecodeHolds reads a plan of holds for so many ranks and planes. Its times do not count the
 // reconfigurations between the holds.
-func decodeHolds(b []byte, ranks, planes int) (*plans.Plan, error) {
+func DecodeHolds(b []byte, ranks, planes int) (*plans.Plan, error) {
 	le := binary.LittleEndian
 	bad := func(what string) error { return fmt.Errorf("%w: plan of holds: %s", control.ErrMessage, what) }
 	if len(b) < holdsHeader || len(b) < holdsHeader+int(b[3]) {
