@@ -5,6 +5,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
+	"lightpath/shim/shares"
 )
 
 // A step begins on the thread on which its driver tells that the stream has come to it. Such a thread must not call the driver, and
@@ -85,7 +86,7 @@ func (l *launch) isBrief() bool {
 
 // knows reports whether a call has been made before, and nothing but the call is to be done. c.mu is held.
 func knows(c *comm.Core, call *calls.Call) bool {
-	if call.Resolve() != nil || sharesOf(c) != nil {
+	if call.Resolve() != nil || shares.Of(c) != nil {
 		return false
 	}
 	e := hostOf(c).programs.Get(dispatch.Key{Shape: calls.ShapeOf(call)})

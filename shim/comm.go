@@ -55,7 +55,6 @@ type birthState struct {
 
 var (
 	hostSlot       = comm.NewSlot[hostState]()
-	sharesSlot     = comm.NewSlot[shares]()
 	opticalSlot    = comm.NewSlot[optical]()
 	onDeviceSlot   = comm.NewSlot[onDevice]()
 	interposerSlot = comm.NewSlot[interposer]()
@@ -66,7 +65,6 @@ var (
 )
 
 func hostOf(c *Comm) *hostState        { return hostSlot.Of(c) }
-func sharesOf(c *Comm) *shares         { return sharesSlot.Of(c) }
 func opticalOf(c *Comm) *optical       { return opticalSlot.Of(c) }
 func onDeviceOf(c *Comm) *onDevice     { return onDeviceSlot.Of(c) }
 func interposerOf(c *Comm) *interposer { return interposerSlot.Of(c) }

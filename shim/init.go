@@ -24,6 +24,7 @@ import (
 	"lightpath/shim/planeset"
 	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
+	"lightpath/shim/shares"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -173,7 +174,7 @@ func handleMessages(c *comm.Core) {
 	handleBirths(c)
 	handleVacating(c)
 	handlePlans(c)
-	handleShares(c)
+	shares.Handle(c)
 }
 
 // addHooks registers what the parts of a communicator do as it ends.
@@ -397,7 +398,9 @@ func attachPlanes(c *comm.Core, l *listeners, sec control.Secret, fab *fabricInf
 			f.Circuits, f.Planes, f.CircuitKind = true, o.All(), o.Template.Circuits
 		}
 	}
-	attachShares(c, kind)
+	if err == nil {
+		shares.Attach(c, kind, len(hostOf(c).packet.Planes()), opticalOf(c) != nil)
+	}
 	if err == nil {
 		err = attachDevice(c)
 	}

@@ -30,7 +30,6 @@ type leader struct {
 	last   []uint64  // by rank, the latest operation that it reported
 
 	tickets *arbiter
-	shares  *shareLead
 	births  births
 	owed    owed
 }
@@ -53,7 +52,7 @@ func newLeader(c *comm.Core) *leader {
 		c: c, inbox: make(chan *control.Message, 4*c.Ranks+16), stop: make(chan struct{}), stopped: make(chan struct{}),
 		last: make([]uint64, c.Ranks),
 	}
-	l.births.c, l.shares = c, newShareLead(c)
+	l.births.c = c
 	return l
 }
 
@@ -115,10 +114,6 @@ func (l *leader) serve() {
 		}
 		select {
 		case m := <-l.inbox:
-			if m.Kind == control.MsgShares {
-				l.shares.handle(m)
-				continue
-			}
 			if l.tickets == nil {
 				l.c.Spread(fmt.Errorf("shim: rank %d asks for a ticket on a communicator without circuits: %w", m.From, errdefs.ErrInternal))
 				continue

@@ -9,17 +9,18 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/log"
+	"lightpath/shim/shares"
 )
 
 // packetEntry returns the program of a shape on the packet planes, for the collective that is next to get a number.
 func packetEntry(c *comm.Core, s calls.Shape) (*dispatch.Entry, error) {
 	key := dispatch.Key{Shape: s}
 	var units []int
-	if sharesOf(c) != nil && s.Request.Planes == 0 {
-		if err := enterShares(c, hostOf(c).seq+1); err != nil {
+	if p := shares.Of(c); p != nil && s.Request.Planes == 0 {
+		var err error
+		if key.Shares, units, err = p.Enter(c, hostOf(c).seq+1, &hostOf(c).programs); err != nil {
 			return nil, err
 		}
-		key.Shares, units = sharesOf(c).version, sharesOf(c).units
 	}
 	if e := hostOf(c).programs.Get(key); e != nil {
 		return e, nil
@@ -48,8 +49,8 @@ func packetEntry(c *comm.Core, s calls.Shape) (*dispatch.Entry, error) {
 		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, col.Algorithm, err)
 	}
 	e := &dispatch.Entry{Prog: p, Signature: s.Signature(), Algorithm: col.Algorithm, Kernels: k}
-	if sharesOf(c) != nil {
-		e.Brings = brings(p)
+	if shares.Of(c) != nil {
+		e.Brings = shares.Brings(p)
 	}
 	hostOf(c).programs.Put(key, e)
 	hostOf(c).programs.Trace(c, &s, e)

@@ -19,6 +19,7 @@ import (
 	"lightpath/shim/dispatch"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
+	"lightpath/shim/shares"
 )
 
 // Run runs calls as one group and returns when all are complete, or with [errdefs.ErrInProgress] where
@@ -338,7 +339,7 @@ func (s *session) drive() error {
 func (s *session) ended() {
 	for i := range s.refs {
 		if r := &s.refs[i]; r.entry != nil && r.entry.Brings != nil {
-			measurePlanes(r.comm, s.tasks[i], r.entry.Brings)
+			shares.Of(r.comm).Measure(r.comm, s.tasks[i], r.entry.Brings)
 		}
 		s.refs[i].record(s.tasks[i])
 		s.refs[i].finish()

@@ -10,6 +10,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/shares"
 )
 
 // newSharing makes a communicator over TCP planes of this host whose calls, by their size, go by shares,
@@ -58,18 +59,18 @@ func gatherOne(c *Comm, group int) error {
 // see has every rank believe that planes have had those paces, and one say that shares do not fit.
 func (w *world) see(from int, pace func(rank int) []uint64) {
 	for _, c := range w.comms {
-		sharesOf(c).mu.Lock()
-		copy(sharesOf(c).seen, pace(c.Rank))
-		sharesOf(c).mu.Unlock()
+		shares.Of(c).Mu.Lock()
+		copy(shares.Of(c).Seen, pace(c.Rank))
+		shares.Of(c).Mu.Unlock()
 	}
-	_ = w.comms[from].Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
+	_ = w.comms[from].Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: shares.SharesLook})
 }
 
 // inForce are the shares that rank 0 goes by, and whether all do. No call is in progress.
 func (w *world) inForce() (units []int, all bool) {
-	units, all = sharesOf(w.comms[0]).units, true
+	units, all = shares.Of(w.comms[0]).Units, true
 	for _, c := range w.comms {
-		all = all && slices.Equal(sharesOf(c).units, units) && sharesOf(c).version == sharesOf(w.comms[0]).version
+		all = all && slices.Equal(shares.Of(c).Units, units) && shares.Of(c).Version == shares.Of(w.comms[0]).Version
 	}
 	return units, all
 }
@@ -116,7 +117,7 @@ func TestSharesAgreed(t *testing.T) {
 				}
 				return []uint64{500, 500}
 			}, func(u []int) bool { return u != nil && u[1] < u[0]/4 })
-			until("recovered", func(int) []uint64 { return []uint64{500, 500} }, func(u []int) bool { return u == nil || u[1] > shareTotal/4 })
+			until("recovered", func(int) []uint64 { return []uint64{500, 500} }, func(u []int) bool { return u == nil || u[1] > shares.ShareTotal/4 })
 		})
 	}
 }
@@ -140,18 +141,18 @@ func TestSharesRootAhead(t *testing.T) {
 			}
 			w.see(1, func(int) []uint64 { return []uint64{100, 900} })
 			if !settled(func() bool {
-				sharesOf(c).mu.Lock()
-				defer sharesOf(c).mu.Unlock()
-				return sharesOf(c).next != nil && sharesOf(c).next.from > ahead
+				shares.Of(c).Mu.Lock()
+				defer shares.Of(c).Mu.Unlock()
+				return shares.Of(c).Next != nil && shares.Of(c).Next.From > ahead
 			}) {
 				return fmt.Errorf("nothing has been agreed for later than operation %d", ahead)
 			}
 			return nil
 		}
 		if !settled(func() bool {
-			sharesOf(c).mu.Lock()
-			defer sharesOf(c).mu.Unlock()
-			return sharesOf(c).next != nil
+			shares.Of(c).Mu.Lock()
+			defer shares.Of(c).Mu.Unlock()
+			return shares.Of(c).Next != nil
 		}) {
 			return fmt.Errorf("nothing has been proposed")
 		}
@@ -174,18 +175,18 @@ func TestSharesRootAhead(t *testing.T) {
 func TestSharesRefused(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.comms[1].Turn.Lock()
-	sharesSlot.Set(w.comms[1], nil) // as attachShares leaves it
+	shares.SharesSlot.Set(w.comms[1], nil) // as attachShares leaves it
 	w.comms[1].Turn.Unlock()
-	p := sharesOf(w.comms[0])
-	p.mu.Lock()
-	copy(p.seen, []uint64{900, 100})
-	p.mu.Unlock()
-	_ = w.comms[0].Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
+	p := shares.Of(w.comms[0])
+	p.Mu.Lock()
+	copy(p.Seen, []uint64{900, 100})
+	p.Mu.Unlock()
+	_ = w.comms[0].Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: shares.SharesLook})
 	for range 20 {
 		w.must(func(c *Comm) error { return gatherOne(c, 2) })
 	}
-	if p.units != nil {
-		t.Errorf("shares %v", p.units)
+	if p.Units != nil {
+		t.Errorf("shares %v", p.Units)
 	}
 }
 
@@ -195,7 +196,7 @@ func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.limit(1e9)
 	for _, c := range w.comms {
-		sharesOf(c).answer(&control.Message{Seq: 99, Arg: sharesPropose, Body: appendWords(nil, hostOf(c).seq+1, 512, 512)}, 2)
+		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose, Body: shares.AppendWords(nil, hostOf(c).seq+1, 512, 512)}, 2)
 	}
 	for r, err := range w.each(func(c *Comm) error { return gatherOne(c, 1) }) {
 		if err == nil {

@@ -37,6 +37,7 @@ type life struct {
 	ctx      context.Context    // of making the communicator; ends with its failure
 	cancel   context.CancelFunc // of ctx
 	once     sync.Once
+	ending   chan struct{} // closed when nothing is served any more
 	released chan struct{} // closed when everything is given back
 }
 
@@ -216,6 +217,7 @@ func (c *Core) Release(d time.Duration) {
 			case <-timer.C:
 			}
 		}
+		close(c.life.ending)
 		c.each(func(h *Hooks) func() { return h.Close })
 		if c.Star != nil {
 			if c.Rank == 0 && !c.Failed() {

@@ -3,6 +3,7 @@ package comm
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,19 @@ type messages struct {
 	handlers [control.NumKinds]func(*control.Message)
 	inbox    chan *control.Message // of kinds without a handler: for the call in progress
 	ready    atomic.Int32          // leader: ranks that are ready
+
+	queue   chan queued // messages that wait for their turn
+	serving sync.Once
 }
+
+// queued is a message that a goroutine of the communicator handles.
+type queued struct {
+	handle func(*control.Message)
+	m      *control.Message
+}
+
+// queueLength bounds the messages that wait. A rank's connection is not read on while they are too many.
+const queueLength = 256
 
 // Handle has messages of a kind handled by f, on the goroutine that reads their connection: f must not block. It is
 // called before the communicator joins.
@@ -28,6 +41,30 @@ func (c *Core) HandleAtLeader(kind control.Kind, f func(*control.Message)) {
 			f(m)
 		}
 	})
+}
+
+// HandleInOrder has messages of a kind handled by f one after another, with those of all kinds that are handled in order,
+// on a goroutine of the communicator: f may block. f must not deliver such a message itself.
+func (c *Core) HandleInOrder(kind control.Kind, f func(*control.Message)) {
+	c.Handle(kind, func(m *control.Message) {
+		c.messages.serving.Do(func() { go c.serve() })
+		select {
+		case c.messages.queue <- queued{f, m}:
+		case <-c.life.ending:
+		}
+	})
+}
+
+// serve handles messages in order until the communicator ends.
+func (c *Core) serve() {
+	for {
+		select {
+		case q := <-c.messages.queue:
+			q.handle(q.m)
+		case <-c.life.ending:
+			return
+		}
+	}
 }
 
 // Deliver handles a control message.

@@ -1,4 +1,4 @@
-package shim
+package shares
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 // What planes carry, and the shares that fit it. Paces are relative: numbers that are in proportion to bytes per time.
 
 const (
-	// shareTotal is what the shares of all planes add up to.
-	shareTotal = 1024
+	// ShareTotal is what the shares of all planes add up to.
+	ShareTotal = 1024
 	// leastShare: no plane's share is below this part of an even one, so that it is seen when the plane has recovered.
 	leastShare = 32
 	// shareGain is how many times as long a call must take as it would with other shares for these to be worth it.
@@ -24,8 +24,8 @@ const (
 
 // window adds up what planes have brought a rank.
 type window struct {
-	ops   int
-	since int64   // when it began, in ns
+	Ops   int
+	Since int64   // when it began, in ns
 	bytes []int64 // by plane, as the others
 	ns    []int64
 	pace  []uint64
@@ -46,11 +46,11 @@ func (w *window) add(bytes []int64, took func(plane int) int64, now int64) bool 
 		w.ns[j] += ns
 		longest = max(longest, ns)
 	}
-	if w.ops++; w.ops == 1 {
-		w.since = now - longest
+	if w.Ops++; w.Ops == 1 {
+		w.Since = now - longest
 	}
-	lasted := time.Duration(now - w.since)
-	return w.ops >= paceOps && lasted >= paceTime || lasted >= longTime
+	lasted := time.Duration(now - w.Since)
+	return w.Ops >= paceOps && lasted >= paceTime || lasted >= longTime
 }
 
 // end returns the paces of the window, valid until the next end, and begins another.
@@ -67,7 +67,7 @@ func (w *window) end() []uint64 {
 }
 
 func (w *window) clear() {
-	w.ops = 0
+	w.Ops = 0
 	clear(w.bytes)
 	clear(w.ns)
 }
@@ -96,11 +96,11 @@ func slowest(told [][]uint64, planes int) []uint64 {
 // idealShares sets shares in proportion to paces, none below the least. They add up to shareTotal.
 func idealShares(shares []int, pace []uint64) []int {
 	k := len(pace)
-	least := max(shareTotal/(leastShare*k), 1)
+	least := max(ShareTotal/(leastShare*k), 1)
 	clear(shares)
 	// Planes that are due less than the least get that, and the others divide the rest, which may be too little
 	// for more of them.
-	rest, sum := shareTotal, uint64(0)
+	rest, sum := ShareTotal, uint64(0)
 	for _, p := range pace {
 		sum += p
 	}
@@ -137,8 +137,8 @@ func nextShares(now []int, pace []uint64) []int {
 	}
 	limited := slices.Clone(pace)
 	for j, p := range pace {
-		if s := uint64(shareOf(now, j, len(pace))); 2*s < shareTotal && s*uint64(len(pace)) < shareTotal {
-			limited[j] = max(min(p, (sum-p)*2*s/(shareTotal-2*s)), 1)
+		if s := uint64(shareOf(now, j, len(pace))); 2*s < ShareTotal && s*uint64(len(pace)) < ShareTotal {
+			limited[j] = max(min(p, (sum-p)*2*s/(ShareTotal-2*s)), 1)
 		}
 	}
 	return idealShares(make([]int, len(pace)), limited)
@@ -151,11 +151,11 @@ func grownShares(now []int) []int {
 	k := len(now)
 	grown := make([]uint64, k)
 	for j, s := range now {
-		if grown[j] = uint64(s); s*k < shareTotal {
-			grown[j] = uint64(min(s+s/2+1, shareTotal/k))
+		if grown[j] = uint64(s); s*k < ShareTotal {
+			grown[j] = uint64(min(s+s/2+1, ShareTotal/k))
 		}
 	}
-	if slices.Min(grown)*uint64(4*k) >= 3*shareTotal {
+	if slices.Min(grown)*uint64(4*k) >= 3*ShareTotal {
 		grown = slices.Repeat([]uint64{1}, k)
 	}
 	return idealShares(make([]int, k), grown)
@@ -164,7 +164,7 @@ func grownShares(now []int) []int {
 // shareOf is a plane's share; nil shares are even.
 func shareOf(shares []int, plane, planes int) int {
 	if shares == nil {
-		return shareTotal / planes
+		return ShareTotal / planes
 	}
 	return shares[plane]
 }
@@ -176,7 +176,7 @@ func stretch(shares []int, pace []uint64) float64 {
 		sum += float64(p)
 		worst = max(worst, float64(shareOf(shares, j, len(pace)))/float64(p))
 	}
-	return worst * sum / shareTotal
+	return worst * sum / ShareTotal
 }
 
 // misfit reports whether other shares are worth it. ideal is where those go.
@@ -191,10 +191,10 @@ func evenShares(shares []int) bool { return slices.Max(shares)-slices.Min(shares
 func sharesFit(shares []int, planes int) bool {
 	sum := 0
 	for _, s := range shares {
-		if s < 1 || s > shareTotal {
+		if s < 1 || s > ShareTotal {
 			return false
 		}
 		sum += s
 	}
-	return len(shares) == planes && sum == shareTotal
+	return len(shares) == planes && sum == ShareTotal
 }

@@ -1,4 +1,4 @@
-package shim
+package shares
 
 import (
 	"math/rand/v2"
@@ -24,7 +24,7 @@ func randomShares(rng *rand.Rand, planes int) []int {
 	for j := range shares {
 		shares[j] = 1
 	}
-	for range shareTotal - planes {
+	for range ShareTotal - planes {
 		shares[rng.IntN(planes)]++
 	}
 	return shares
@@ -37,7 +37,7 @@ func TestIdealShares(t *testing.T) {
 		planes := 1 + rng.IntN(16)
 		pace := randomPaces(rng, planes)
 		ideal := idealShares(make([]int, planes), pace)
-		least := shareTotal / (leastShare * planes)
+		least := ShareTotal / (leastShare * planes)
 		if !sharesFit(ideal, planes) || slices.Min(ideal) < least {
 			t.Fatalf("paces %v: shares %v", pace, ideal)
 		}
@@ -78,7 +78,7 @@ func TestNextShares(t *testing.T) {
 		}
 	}
 	if got := nextShares([]int{16, 1008}, []uint64{1 << 19, 1 << 19}); got[0] > 40 {
-		t.Errorf("a plane that has recovered goes from 16 to %d of %d at once", got[0], shareTotal)
+		t.Errorf("a plane that has recovered goes from 16 to %d of %d at once", got[0], ShareTotal)
 	}
 }
 
@@ -162,17 +162,17 @@ func TestWindow(t *testing.T) {
 
 // FuzzShares: whatever a message says, a rank accepts no shares but such as are made.
 func FuzzShares(f *testing.F) {
-	f.Add(uint64(sharesPropose), appendWords(nil, 7, 1000, 24))
-	f.Add(uint64(sharesPropose), appendWords(nil, 7, 1<<63, 1<<63))
-	f.Add(uint64(sharesConclude), appendWords(nil, 1))
+	f.Add(uint64(SharesPropose), AppendWords(nil, 7, 1000, 24))
+	f.Add(uint64(SharesPropose), AppendWords(nil, 7, 1<<63, 1<<63))
+	f.Add(uint64(sharesConclude), AppendWords(nil, 1))
 	f.Fuzz(func(t *testing.T, what uint64, body []byte) {
 		p := newShares(2)
 		p.reached = 5
-		answer := p.answer(&control.Message{Kind: control.MsgShares, Seq: 1, Arg: what, Body: body}, 2)
-		if n := p.due(1 << 62); n != nil && (!sharesFit(n.units, 2) || n.from <= 5) {
-			t.Errorf("accepted %v from %d on", n.units, n.from)
+		answer := p.Answer(&control.Message{Kind: control.MsgShares, Seq: 1, Arg: what, Body: body}, 2)
+		if n := p.due(1 << 62); n != nil && (!sharesFit(n.units, 2) || n.From <= 5) {
+			t.Errorf("accepted %v from %d on", n.units, n.From)
 		}
-		if (what == sharesAsk || what == sharesPropose) != (answer != nil) {
+		if (what == sharesAsk || what == SharesPropose) != (answer != nil) {
 			t.Errorf("answer %v", answer)
 		}
 	})

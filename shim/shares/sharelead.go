@@ -1,4 +1,4 @@
-package shim
+package shares
 
 import (
 	"time"
@@ -7,7 +7,7 @@ import (
 	"lightpath/shim/control"
 )
 
-// shareLead is the leader's part in the shares of planes. It is used by the leader's goroutine only, so
+// lead is the leader's part in the shares of planes. It is used by the leader's goroutine only, so
 // what it says arrives in order.
 //
 //	look -> ask all -> told by all -> propose, from an operation that none has reached -> answered by all -> conclude
@@ -16,9 +16,9 @@ import (
 // is to accept only if all have. It is said only after all have answered, so no rank can get it before the
 // proposal. A rank that is past the operation, as the root of a broadcast may be, refuses; then the leader
 // proposes a later one.
-type shareLead struct {
+type lead struct {
 	c        *comm.Core
-	send     func(*control.Message) // to all other ranks, without waiting for them
+	Send     func(*control.Message) // to all other ranks, without waiting for them
 	number   uint64                 // of the question or proposal that is open, or was last
 	open     uint64                 // what the answers to it are: sharesTold, sharesAnswer, or 0
 	missing  int
@@ -45,18 +45,18 @@ const (
 	mostPatience  = time.Minute
 )
 
-func newShareLead(c *comm.Core) *shareLead {
+func newLead(c *comm.Core) *lead {
 	send := func(m *control.Message) { c.Star.Broadcast(m, -1) }
-	return &shareLead{c: c, send: send, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.Ranks)}
+	return &lead{c: c, Send: send, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.Ranks)}
 }
 
 // handle takes a [control.MsgShares] to the leader.
-func (l *shareLead) handle(m *control.Message) {
-	if sharesOf(l.c) == nil {
+func (l *lead) handle(m *control.Message) {
+	if Of(l.c) == nil {
 		return
 	}
 	switch from := int(m.From); {
-	case m.Arg == sharesLook:
+	case m.Arg == SharesLook:
 		if now := time.Now(); l.open == 0 && now.Sub(l.asked) >= askPause {
 			l.asked = now
 			l.put(sharesAsk, sharesTold)
@@ -68,7 +68,7 @@ func (l *shareLead) handle(m *control.Message) {
 }
 
 // put asks all ranks something.
-func (l *shareLead) put(what, answer uint64, words ...uint64) {
+func (l *lead) put(what, answer uint64, words ...uint64) {
 	l.number++
 	l.open, l.missing = answer, len(l.answers)
 	clear(l.answers)
@@ -76,21 +76,21 @@ func (l *shareLead) put(what, answer uint64, words ...uint64) {
 }
 
 // say sends something to all ranks. This one's own answer comes the same way as the others'.
-func (l *shareLead) say(what uint64, words ...uint64) {
-	m := &control.Message{Kind: control.MsgShares, Seq: l.number, Arg: what, Body: appendWords(nil, words...)}
-	l.send(m)
-	if answer := sharesOf(l.c).answer(m, len(sharesOf(l.c).seen)); answer != nil {
+func (l *lead) say(what uint64, words ...uint64) {
+	m := &control.Message{Kind: control.MsgShares, Seq: l.number, Arg: what, Body: AppendWords(nil, words...)}
+	l.Send(m)
+	if answer := Of(l.c).Answer(m, len(Of(l.c).Seen)); answer != nil {
 		l.handle(answer)
 	}
 }
 
 // take notes a rank's answer and reports whether it was the last.
-func (l *shareLead) take(from int, body []byte) bool {
+func (l *lead) take(from int, body []byte) bool {
 	n := 2
 	if l.open == sharesTold {
-		n = 1 + len(sharesOf(l.c).seen)
+		n = 1 + len(Of(l.c).Seen)
 	}
-	if l.answers[from] = wordsOf(body, n); l.answers[from] == nil {
+	if l.answers[from] = WordsOf(body, n); l.answers[from] == nil {
 		return false
 	}
 	l.missing--
@@ -98,7 +98,7 @@ func (l *shareLead) take(from int, body []byte) bool {
 }
 
 // answered goes on when all ranks have answered.
-func (l *shareLead) answered() {
+func (l *lead) answered() {
 	if l.open == sharesTold {
 		l.open = 0
 		l.decide()
@@ -127,7 +127,7 @@ func (l *shareLead) answered() {
 }
 
 // decide proposes other shares where what ranks have told asks for them, and now and then to try.
-func (l *shareLead) decide() {
+func (l *lead) decide() {
 	told, first := make([][]uint64, len(l.answers)), uint64(0)
 	for r, a := range l.answers {
 		told[r] = a[1:]
@@ -156,10 +156,10 @@ func (l *shareLead) decide() {
 }
 
 // propose proposes units for some operations after the latest that a rank has reached.
-func (l *shareLead) propose(first uint64) {
+func (l *lead) propose(first uint64) {
 	words := []uint64{first + l.lead}
 	for _, u := range l.units {
 		words = append(words, uint64(u))
 	}
-	l.put(sharesPropose, sharesAnswer, words...)
+	l.put(SharesPropose, sharesAnswer, words...)
 }
