@@ -60,7 +60,6 @@ var (
 	interposerSlot = comm.NewSlot[interposer]()
 	leaderSlot     = comm.NewSlot[leader]()
 	birthSlot      = comm.NewSlot[birthState]()
-	sidedSlot      = comm.NewSlot[oneSided]()
 	probesSlot     = comm.NewSlot[probes]()
 )
 
@@ -70,7 +69,6 @@ func onDeviceOf(c *Comm) *onDevice     { return onDeviceSlot.Of(c) }
 func interposerOf(c *Comm) *interposer { return interposerSlot.Of(c) }
 func leaderOf(c *Comm) *leader         { return leaderSlot.Of(c) }
 func birthOf(c *Comm) *birthState      { return birthSlot.Of(c) }
-func sidedOf(c *Comm) *oneSided        { return sidedSlot.Of(c) }
 func probesOf(c *Comm) *probes         { return probesSlot.Of(c) }
 
 // close gives back what calls on host memory use.

@@ -21,6 +21,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
+	"lightpath/shim/onesided"
 	"lightpath/shim/planeset"
 	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
@@ -186,7 +187,7 @@ func addHooks(c *comm.Core) {
 			l.close()
 		}
 	}})
-	c.AddHooks(comm.Hooks{Detach: func() { sidedOf(c).end() }, Close: func() { sidedOf(c).end() }})
+	c.AddHooks(comm.Hooks{Detach: func() { onesided.Of(c).End() }, Close: func() { onesided.Of(c).End() }})
 	c.AddHooks(comm.Hooks{Forget: func() { hostOf(c).forget() }, Close: hostOf(c).close})
 	c.AddHooks(comm.Hooks{
 		Quiet:  func() { opticalOf(c).quiesce(comm.Linger) },
@@ -289,7 +290,7 @@ func joinRanks(c *comm.Core, fab *fabricInfo, birth uint64) error {
 		leaderSlot.Set(c, newLeader(c))
 	}
 	c.Join(star)
-	sidedSlot.Set(c, newOneSided(c))
+	onesided.Attach(c, birthOf(c).door)
 	return attachPlanes(c, l, c.Secret, fab)
 }
 

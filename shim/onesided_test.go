@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/datatype"
-	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/flight"
 	"lightpath/shim/memory"
+	"lightpath/shim/onesided"
 	"lightpath/shim/recorder"
 	"lightpath/shim/status"
 )
@@ -122,8 +122,8 @@ func TestOneSidedAllToAll(t *testing.T) {
 				for round := range 3 {
 					w.must(func(c *Comm) error { return exchangeByPuts(w, c, round, block) })
 				}
-				for _, l := range sidedOf(w.comms[0]).links[1:] {
-					if far := l.windows[0]; far != nil && k.mapped && far.mem == nil {
+				for _, l := range onesided.Of(w.comms[0]).Links[1:] {
+					if far := l.Windows[0]; far != nil && k.mapped && far.Mem == nil {
 						t.Error("a window that can be mapped is written by messages")
 					}
 				}
@@ -439,46 +439,4 @@ func TestOneSidedAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-}
-
-func FuzzSideMessage(f *testing.F) {
-	var b [sideMessageBytes]byte
-	for _, m := range []sideMessage{{kind: sideJoin, window: 3}, {kind: sideOpen}, {kind: sidePut, flags: sideFlags, window: 1, offset: 2, bytes: 3}, {kind: sideSignal}} {
-		m.encode(&b)
-		f.Add(b[:])
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) < sideMessageBytes {
-			return
-		}
-		var m sideMessage
-		in := [sideMessageBytes]byte(data)
-		var out [sideMessageBytes]byte
-		if m.decode(&in) == nil {
-			if m.encode(&out); out != in {
-				t.Errorf("% x comes back as % x", in, out)
-			}
-		}
-	})
-}
-
-func FuzzSideAnswer(f *testing.F) {
-	var b [sideAnswerBytes]byte
-	for _, a := range []sideAnswer{{gone: true}, {size: 1, at: memfile.Place{PID: 2, FD: -1, Dev: 4, Ino: 5, Offset: 6}}} {
-		a.encode(&b)
-		f.Add(b[:])
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) < sideAnswerBytes {
-			return
-		}
-		var a sideAnswer
-		in := [sideAnswerBytes]byte(data)
-		var out [sideAnswerBytes]byte
-		if a.decode(&in) == nil {
-			if a.encode(&out); out != in {
-				t.Errorf("% x comes back as % x", in, out)
-			}
-		}
-	})
 }

@@ -10,6 +10,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
+	"lightpath/shim/onesided"
 )
 
 // Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
@@ -36,7 +37,7 @@ func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flag
 		reg.Release = tellPorts(c, buff, size)
 	}
 	if window {
-		reg.Number = sidedOf(c).addWindow(buff, int64(size), onDevice)
+		reg.Number = onesided.Of(c).AddWindow(buff, int64(size), onDevice)
 	}
 	return memory.Enter(reg), nil
 }
@@ -87,7 +88,7 @@ func Registered(c *comm.Core, handle uint64, window, end bool) (unsafe.Pointer, 
 		return nil, err
 	}
 	if window {
-		sidedOf(c).dropWindow(reg.Number)
+		onesided.Of(c).DropWindow(reg.Number)
 	}
 	if reg.Release != nil {
 		err = reg.Release()

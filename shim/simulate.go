@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/onesided"
 	"lightpath/shim/planning"
 )
 
@@ -67,7 +68,7 @@ func predictSided(c *calls.Call) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	bytes := uint64(signalBytes)
+	bytes := uint64(onesided.SignalBytes)
 	if c.Kind == calls.PutSignal {
 		bytes += c.Count * uint64(c.Type.Size())
 	}

@@ -1,4 +1,4 @@
-package shim
+package onesided
 
 import (
 	"encoding/binary"
@@ -8,14 +8,14 @@ import (
 	"lightpath/collectives/sharedmem/memfile"
 )
 
-// sideKind is the kind of a message of one-sided calls, from source to target.
-type sideKind uint8
+// kind is the kind of a message of one-sided calls, from source to target.
+type kind uint8
 
 const (
-	sideJoin   sideKind = iota // the first: window is the source's rank; answered
-	sideOpen                   // where is the window? answered when it is registered
-	sidePut                    // bytes of data follow, for the window at offset
-	sideSignal                 // count
+	sideJoin   kind = iota // the first: window is the source's rank; answered
+	sideOpen               // where is the window? answered when it is registered
+	sidePut                // bytes of data follow, for the window at offset
+	sideSignal             // count
 	numSideKinds
 )
 
@@ -26,9 +26,9 @@ const (
 	sideFlags   = sideCounts | sideAnswers
 )
 
-// sideMessage is what a source says. Little endian: kind, flags, two zero bytes, window u32, offset u64, bytes u64.
-type sideMessage struct {
-	kind   sideKind
+// message is what a source says. Little endian: kind, flags, two zero bytes, window u32, offset u64, bytes u64.
+type message struct {
+	kind   kind
 	flags  uint8
 	window uint32
 	offset uint64
@@ -37,7 +37,7 @@ type sideMessage struct {
 
 const sideMessageBytes = 24
 
-func (m *sideMessage) encode(b *[sideMessageBytes]byte) {
+func (m *message) encode(b *[sideMessageBytes]byte) {
 	le := binary.LittleEndian
 	*b = [sideMessageBytes]byte{byte(m.kind), m.flags}
 	le.PutUint32(b[4:], m.window)
@@ -47,9 +47,9 @@ func (m *sideMessage) encode(b *[sideMessageBytes]byte) {
 
 var errSideMessage = errors.New("shim: malformed message of a one-sided call")
 
-func (m *sideMessage) decode(b *[sideMessageBytes]byte) error {
+func (m *message) decode(b *[sideMessageBytes]byte) error {
 	le := binary.LittleEndian
-	*m = sideMessage{sideKind(b[0]), b[1], le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:])}
+	*m = message{kind(b[0]), b[1], le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:])}
 	switch {
 	case m.kind >= numSideKinds, b[2] != 0, b[3] != 0:
 		return fmt.Errorf("%w: % x", errSideMessage, b[:4])
@@ -59,9 +59,9 @@ func (m *sideMessage) decode(b *[sideMessageBytes]byte) error {
 	return nil
 }
 
-// sideAnswer is what a target answers: that the window is gone, or device memory, or its size (to a join: that of the page
+// answer is what a target answers: that the window is gone, or device memory, or its size (to a join: that of the page
 // of counters) and where it is. Little endian: 1 gone, 2 device memory, else 0, seven zero bytes, size u64, pid u32, fd u32, dev u64, ino u64, offset u64.
-type sideAnswer struct {
+type answer struct {
 	gone   bool
 	device bool
 	size   uint64
@@ -70,7 +70,7 @@ type sideAnswer struct {
 
 const sideAnswerBytes = 48
 
-func (a *sideAnswer) encode(b *[sideAnswerBytes]byte) {
+func (a *answer) encode(b *[sideAnswerBytes]byte) {
 	le := binary.LittleEndian
 	*b = [sideAnswerBytes]byte{}
 	if a.gone {
@@ -86,9 +86,9 @@ func (a *sideAnswer) encode(b *[sideAnswerBytes]byte) {
 	le.PutUint64(b[40:], a.at.Offset)
 }
 
-func (a *sideAnswer) decode(b *[sideAnswerBytes]byte) error {
+func (a *answer) decode(b *[sideAnswerBytes]byte) error {
 	le := binary.LittleEndian
-	*a = sideAnswer{
+	*a = answer{
 		gone: b[0] == 1, device: b[0] == 2, size: le.Uint64(b[8:]),
 		at: memfile.Place{
 			PID: int32(le.Uint32(b[16:])), FD: int32(le.Uint32(b[20:])), Dev: le.Uint64(b[24:]), Ino: le.Uint64(b[32:]), Offset: le.Uint64(b[40:]),

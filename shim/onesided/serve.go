@@ -1,4 +1,4 @@
-package shim
+package onesided
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 )
 
 // serve does what a source asks for by a connection, until one of both ends.
-func (s *oneSided) serve(conn net.Conn) {
+func (s *State) serve(conn net.Conn) {
 	defer conn.Close()
 	if !s.enter(conn) {
 		return
@@ -32,8 +32,8 @@ func (s *oneSided) serve(conn net.Conn) {
 }
 
 // enter is follow for a connection that somebody serves.
-func (s *oneSided) enter(conn net.Conn) bool {
-	if !s.follow(conn) {
+func (s *State) enter(conn net.Conn) bool {
+	if !s.track(conn) {
 		return false
 	}
 	s.mu.Lock()
@@ -45,7 +45,7 @@ func (s *oneSided) enter(conn net.Conn) bool {
 	return true
 }
 
-func (s *oneSided) attend(conn net.Conn) error {
+func (s *State) attend(conn net.Conn) error {
 	_ = conn.SetReadDeadline(time.Now().Add(control.HandshakeTime))
 	m, err := readSideMessage(conn)
 	if err == nil && (m.kind != sideJoin || m.window >= uint32(s.c.Ranks)) {
@@ -60,7 +60,7 @@ func (s *oneSided) attend(conn net.Conn) error {
 	if err != nil || page == nil {
 		return err
 	}
-	if err := answerSide(conn, &sideAnswer{size: uint64(len(page.Mem)), at: memfile.Find(page.FD, 0)}); err != nil {
+	if err := answerSide(conn, &answer{size: uint64(len(page.Mem)), at: memfile.Find(page.FD, 0)}); err != nil {
 		return err
 	}
 	for {
@@ -73,7 +73,7 @@ func (s *oneSided) attend(conn net.Conn) error {
 	}
 }
 
-func (s *oneSided) perform(conn net.Conn, source int, m *sideMessage) error {
+func (s *State) perform(conn net.Conn, source int, m *message) error {
 	switch m.kind {
 	case sideOpen:
 		a, err := s.describe(int(m.window))
@@ -82,7 +82,7 @@ func (s *oneSided) perform(conn net.Conn, source int, m *sideMessage) error {
 		}
 		return answerSide(conn, &a)
 	case sidePut:
-		a := sideAnswer{}
+		a := answer{}
 		err := s.receive(conn, m)
 		switch {
 		case errors.Is(err, errWindowGone) && m.flags&sideAnswers != 0:
@@ -105,7 +105,7 @@ func (s *oneSided) perform(conn net.Conn, source int, m *sideMessage) error {
 }
 
 // windowAt returns a window when it has been registered.
-func (s *oneSided) windowAt(number int) (*ownWindow, error) {
+func (s *State) windowAt(number int) (*ownWindow, error) {
 	for {
 		s.mu.Lock()
 		more, ended := s.more, s.ended
@@ -127,7 +127,7 @@ func (s *oneSided) windowAt(number int) (*ownWindow, error) {
 }
 
 // describe says where a window is.
-func (s *oneSided) describe(number int) (a sideAnswer, err error) {
+func (s *State) describe(number int) (a answer, err error) {
 	w, err := s.windowAt(number)
 	if err != nil {
 		return a, err
@@ -135,12 +135,12 @@ func (s *oneSided) describe(number int) (a sideAnswer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.gone {
-		return sideAnswer{gone: true}, nil
+		return answer{gone: true}, nil
 	}
 	if w.device {
-		return sideAnswer{device: true}, nil
+		return answer{device: true}, nil
 	}
-	a = sideAnswer{size: uint64(w.size), at: memfile.Place{FD: -1}}
+	a = answer{size: uint64(w.size), at: memfile.Place{FD: -1}}
 	if r, offset, ok := memory.Find(w.at, w.size); ok {
 		a.at = memfile.Find(r.FD, offset)
 	}
@@ -155,7 +155,7 @@ func windowOnDevice(c *comm.Core, rank, number int) error {
 var errWindowGone = errors.New("shim: the window has been deregistered")
 
 // hold keeps a part of a window from being freed until drop, and returns it.
-func (s *oneSided) hold(number int, offset, n uint64) (w *ownWindow, part []byte, err error) {
+func (s *State) hold(number int, offset, n uint64) (w *ownWindow, part []byte, err error) {
 	if w, err = s.windowAt(number); err != nil {
 		return nil, nil, err
 	}
@@ -173,7 +173,7 @@ func (s *oneSided) hold(number int, offset, n uint64) (w *ownWindow, part []byte
 	return w, unsafe.Slice((*byte)(unsafe.Add(w.at, offset)), n), nil
 }
 
-func (s *oneSided) drop(w *ownWindow) {
+func (s *State) drop(w *ownWindow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.writers--
@@ -182,7 +182,7 @@ func (s *oneSided) drop(w *ownWindow) {
 
 // receive takes the data of a put. That for a window which is gone fails the communicator: whoever
 // put it does not wait for an answer, and somebody waits for its signal.
-func (s *oneSided) receive(conn net.Conn, m *sideMessage) error {
+func (s *State) receive(conn net.Conn, m *message) error {
 	w, part, err := s.hold(int(m.window), m.offset, m.bytes)
 	if errors.Is(err, errWindowGone) {
 		if m.flags&sideAnswers == 0 {
@@ -203,7 +203,7 @@ func (s *oneSided) receive(conn net.Conn, m *sideMessage) error {
 }
 
 // write is a put to a window of this rank's own.
-func (s *oneSided) write(number int, offset int64, data []byte) error {
+func (s *State) write(number int, offset int64, data []byte) error {
 	w, part, err := s.hold(number, uint64(offset), uint64(len(data)))
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (s *oneSided) write(number int, offset int64, data []byte) error {
 	return nil
 }
 
-func readSideMessage(conn net.Conn) (m sideMessage, err error) {
+func readSideMessage(conn net.Conn) (m message, err error) {
 	var b [sideMessageBytes]byte
 	if _, err = io.ReadFull(conn, b[:]); err != nil {
 		return m, err
@@ -221,7 +221,7 @@ func readSideMessage(conn net.Conn) (m sideMessage, err error) {
 	return m, m.decode(&b)
 }
 
-func answerSide(conn net.Conn, a *sideAnswer) error {
+func answerSide(conn net.Conn, a *answer) error {
 	var b [sideAnswerBytes]byte
 	a.encode(&b)
 	_, err := conn.Write(b[:])

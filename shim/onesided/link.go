@@ -1,4 +1,4 @@
-package shim
+package onesided
 
 import (
 	"fmt"
@@ -15,29 +15,29 @@ import (
 	"lightpath/shim/settings"
 )
 
-// sideLink is a source's way to one target. Guarded by the communicator's lock.
-type sideLink struct {
-	s       *oneSided
+// link is a source's way to one target. Guarded by the communicator's lock.
+type link struct {
+	s       *State
 	peer    int
 	conn    net.Conn
 	counter *uint64 // of this source in the target's page; nil: signals are messages
 	page    []byte
-	windows map[int]*farWindow
+	Windows map[int]*peerWindow
 	buf     [sideMessageBytes]byte
 }
 
-// farWindow is a window of the target.
-type farWindow struct {
+// peerWindow is a window of the target.
+type peerWindow struct {
 	size int64
-	mem  []byte // nil: it is written by messages
+	Mem  []byte // nil: it is written by messages
 }
 
 // link returns the way to a rank. The first time it connects.
-func (s *oneSided) link(peer int) (*sideLink, error) {
-	if l := s.links[peer]; l != nil {
+func (s *State) link(peer int) (*link, error) {
+	if l := s.Links[peer]; l != nil {
 		return l, nil
 	}
-	l := &sideLink{s: s, peer: peer, windows: map[int]*farWindow{}}
+	l := &link{s: s, peer: peer, Windows: map[int]*peerWindow{}}
 	if peer == s.c.Rank {
 		page, err := s.signals()
 		if err != nil {
@@ -48,12 +48,12 @@ func (s *oneSided) link(peer int) (*sideLink, error) {
 		l.close()
 		return nil, l.failed(err)
 	}
-	s.links[peer] = l
+	s.Links[peer] = l
 	return l, nil
 }
 
 // maySharedMemory: the settings and the hosts of both allow to map the target's memory.
-func (l *sideLink) mayShareMemory() bool {
+func (l *link) mayShareMemory() bool {
 	me, it := &l.s.c.Table[l.s.c.Rank], &l.s.c.Table[l.peer]
 	switch l.s.c.Cfg.Transport {
 	case "auto", "shm", "inproc", settings.TransportEBPF:
@@ -62,7 +62,7 @@ func (l *sideLink) mayShareMemory() bool {
 	return false
 }
 
-func (l *sideLink) connect() error {
+func (l *link) connect() error {
 	c := l.s.c
 	addr, err := netip.ParseAddrPort(c.Table[l.peer].Door)
 	if err != nil {
@@ -71,11 +71,11 @@ func (l *sideLink) connect() error {
 	if l.conn, err = control.Dial(c.Context(), addr, l.s.secret(l.peer), time.Now().Add(c.Cfg.Timeout), false); err != nil {
 		return err
 	}
-	if !l.s.follow(l.conn) {
+	if !l.s.track(l.conn) {
 		return net.ErrClosed
 	}
-	var a sideAnswer
-	if err := l.ask(&sideMessage{kind: sideJoin, window: uint32(c.Rank)}, nil, &a); err != nil {
+	var a answer
+	if err := l.ask(&message{kind: sideJoin, window: uint32(c.Rank)}, nil, &a); err != nil {
 		return err
 	}
 	if l.mayShareMemory() {
@@ -87,7 +87,7 @@ func (l *sideLink) connect() error {
 }
 
 // send sends a message with its data, however long the target takes to read it.
-func (l *sideLink) send(m *sideMessage, data []byte) error {
+func (l *link) send(m *message, data []byte) error {
 	m.encode(&l.buf)
 	if len(data) == 0 {
 		_, err := l.conn.Write(l.buf[:])
@@ -98,7 +98,7 @@ func (l *sideLink) send(m *sideMessage, data []byte) error {
 	return err
 }
 
-func (l *sideLink) ask(m *sideMessage, data []byte, a *sideAnswer) error {
+func (l *link) ask(m *message, data []byte, a *answer) error {
 	if err := l.send(m, data); err != nil {
 		return err
 	}
@@ -111,12 +111,12 @@ func (l *sideLink) ask(m *sideMessage, data []byte, a *sideAnswer) error {
 }
 
 // window returns a window of the target, and waits for its registration the first time.
-func (l *sideLink) window(number int) (*farWindow, error) {
-	if w := l.windows[number]; w != nil {
+func (l *link) window(number int) (*peerWindow, error) {
+	if w := l.Windows[number]; w != nil {
 		return w, nil
 	}
-	var a sideAnswer
-	if err := l.ask(&sideMessage{kind: sideOpen, window: uint32(number)}, nil, &a); err != nil {
+	var a answer
+	if err := l.ask(&message{kind: sideOpen, window: uint32(number)}, nil, &a); err != nil {
 		return nil, l.failed(fmt.Errorf("window number %d: %w", number, err))
 	}
 	if a.device {
@@ -125,20 +125,20 @@ func (l *sideLink) window(number int) (*farWindow, error) {
 	if a.gone {
 		return nil, l.gone(number)
 	}
-	w := &farWindow{size: int64(a.size)}
+	w := &peerWindow{size: int64(a.size)}
 	if l.counter != nil && l.mayShareMemory() {
-		w.mem, _ = memfile.Map(a.at, w.size, true) // else by messages
+		w.Mem, _ = memfile.Map(a.at, w.size, true) // else by messages
 	}
-	l.windows[number] = w
+	l.Windows[number] = w
 	return w, nil
 }
 
-func (l *sideLink) gone(number int) error {
+func (l *link) gone(number int) error {
 	return fmt.Errorf("shim: PutSignal: rank %d has deregistered its window number %d: %w", l.peer, number, errdefs.ErrInvalidUsage)
 }
 
 // put writes to a window of the target and counts a signal. data may be reused when it returns.
-func (l *sideLink) put(number int, offset int64, data []byte) error {
+func (l *link) put(number int, offset int64, data []byte) error {
 	if l.conn == nil {
 		if err := l.s.write(number, offset, data); err != nil {
 			return err
@@ -152,17 +152,17 @@ func (l *sideLink) put(number int, offset int64, data []byte) error {
 	if offset+int64(len(data)) > w.size {
 		return fmt.Errorf("shim: PutSignal: %d bytes at %d end beyond rank %d's window, of %d bytes: %w", len(data), offset, l.peer, w.size, errdefs.ErrInvalidUsage)
 	}
-	if w.mem != nil {
-		copy(w.mem[offset:], data)
+	if w.Mem != nil {
+		copy(w.Mem[offset:], data)
 		return l.signal()
 	}
-	m := sideMessage{kind: sidePut, flags: sideCounts, window: uint32(number), offset: uint64(offset), bytes: uint64(len(data))}
+	m := message{kind: sidePut, flags: sideCounts, window: uint32(number), offset: uint64(offset), bytes: uint64(len(data))}
 	if l.counter == nil {
 		return l.failed(l.send(&m, data))
 	}
 	// Later signals do not come this way, and must not come before this one.
 	m.flags |= sideAnswers
-	var a sideAnswer
+	var a answer
 	if err := l.ask(&m, data, &a); err != nil {
 		return l.failed(err)
 	}
@@ -173,23 +173,23 @@ func (l *sideLink) put(number int, offset int64, data []byte) error {
 }
 
 // signal counts at the target, behind everything that was put there.
-func (l *sideLink) signal() error {
+func (l *link) signal() error {
 	if l.counter != nil {
 		atomic.AddUint64(l.counter, 1)
 		return nil
 	}
-	return l.failed(l.send(&sideMessage{kind: sideSignal}, nil))
+	return l.failed(l.send(&message{kind: sideSignal}, nil))
 }
 
 // failed says whom a connection was to; nil stays nil.
-func (l *sideLink) failed(err error) error {
+func (l *link) failed(err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.Rank, l.s.c.Table[l.peer].Where(), err, errdefs.ErrRemote)
 }
 
-func (l *sideLink) close() {
+func (l *link) close() {
 	if l == nil {
 		return
 	}
@@ -197,8 +197,8 @@ func (l *sideLink) close() {
 		l.s.forget(l.conn)
 		_ = l.conn.Close()
 	}
-	for _, w := range l.windows {
-		memfile.Unmap(w.mem)
+	for _, w := range l.Windows {
+		memfile.Unmap(w.Mem)
 	}
 	memfile.Unmap(l.page)
 }
