@@ -2,7 +2,6 @@ package shim
 
 import (
 	"runtime"
-	"unsafe"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/sharedmem"
@@ -10,7 +9,6 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/log"
-	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
 )
 
@@ -22,17 +20,6 @@ import (
 // by circuits.
 func throughArena(c *comm.Core, k calls.Kind) bool {
 	return hostOf(c).arena != nil && k < calls.NumKinds && !k.P2P() && (len(c.Cfg.Algorithms) == 0 || c.Cfg.Algorithms[calls.Kinds[k].Collective.String()] == "")
-}
-
-// sharedRegion is FindMemory for memory that other processes can map.
-func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
-	r, offset, ok := memory.Find(p, n)
-	return sharedmem.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
-}
-
-// cannotMap says that memory of ncclMemAlloc is like any other between two ranks.
-func cannotMap(c *comm.Core, rank int, err error) {
-	c.Log.Info(log.Net, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.Rank, rank, err)
 }
 
 // arenaAlgorithm is the name under which the log and traces know it.

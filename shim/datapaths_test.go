@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
@@ -40,7 +41,7 @@ func TestTransportOfNCCLPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 		for where, want := range map[string]string{"process": k.process, "host": k.host, "hosts": k.hosts} {
-			if got, err := chooseTransport(tables[where], c); got != want || err != nil {
+			if got, err := endpoints.ChooseTransport(tables[where], c); got != want || err != nil {
 				t.Errorf("%v in one %s: %s, %v, want %s", k.env, where, got, err, want)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/emulator"
 	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 )
 
 // outage takes planes out of service, as their controller would, for those who use it.
@@ -26,7 +27,7 @@ type outage struct {
 
 // outageController is a controller of which some planes are out of service.
 type outageController struct {
-	ocsClient
+	endpoints.Client
 	*outage
 }
 
@@ -36,12 +37,12 @@ func (c outageController) Acquire(mask, holder uint64) (uint64, error) {
 	if up == 0 {
 		return 0, fmt.Errorf("planes %#x: mirrors are being cleaned: %w", mask, ocsctl.ErrPlaneDown)
 	}
-	return c.ocsClient.Acquire(up, holder)
+	return c.Client.Acquire(up, holder)
 }
 
 // Poll implements ocsctl.Client.
 func (c outageController) Poll(plane int) (uint32, error) {
-	epoch, err := c.ocsClient.Poll(plane)
+	epoch, err := c.Client.Poll(plane)
 	if c.down.Load()>>plane&1 != 0 {
 		if c.looks.Load() > 0 && c.looks.Add(-1) == 0 {
 			c.down.Store(0)
@@ -55,8 +56,8 @@ func (c outageController) Poll(plane int) (uint32, error) {
 func (o *outage) over(worlds ...*world) {
 	for _, w := range worlds {
 		for _, c := range w.comms {
-			if _, twice := opticalOf(c).at.ocsClient.(outageController); !twice {
-				opticalOf(c).at.ocsClient = outageController{opticalOf(c).at.ocsClient, o}
+			if _, twice := opticalOf(c).at.Client.(outageController); !twice {
+				opticalOf(c).at.Client = outageController{opticalOf(c).at.Client, o}
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/memory"
 	"lightpath/shim/other"
 	"lightpath/shim/recorder"
@@ -23,7 +24,7 @@ type gpuDirect struct {
 	c      *comm.Core
 	driver device.Remote
 	ctx    device.Context
-	ports  *rdmaPorts
+	ports  *endpoints.Ports
 	// circuits: lanes are planes whose circuits switch, and collectives without a plan are staged, as are sends and receives.
 	circuits bool
 	end      *rendezvous.Endpoint

@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
 	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/settings"
 )
 
@@ -35,12 +36,12 @@ func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA b
 }
 
 // openPorts opens this rank's ports, one for each lane.
-func (x *gpuDirect) openPorts() (*rdmaPorts, error) {
+func (x *gpuDirect) openPorts() (*endpoints.Ports, error) {
 	c := x.c
 	if x.circuits {
-		return rdmaPlanes(c, opticalOf(c).hcas, len(opticalOf(c).Planes))
+		return endpoints.OpenPorts(c, opticalOf(c).hcas, len(opticalOf(c).Planes))
 	}
-	return rdmaPlanes(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
+	return endpoints.OpenPorts(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 }
 
 // overSwitched reports whether the call's communicator has its device's memory reached over circuits.

@@ -10,7 +10,6 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
@@ -76,7 +75,7 @@ func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 			t.Errorf("%d bytes are copied by way of page-locked memory", o.Bytes)
 		}
 	})
-	network := verbs.(*verbstest.Network)
+	network := dev.network
 	before := network.Moved()
 	w.must(func(c *Comm) error {
 		r := c.Rank

@@ -9,6 +9,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
 	"lightpath/shim/other"
@@ -22,7 +23,7 @@ var errNoExport = errors.New("the driver's binding exports no memory for other d
 // whyNotGPUDirect is why ranks cannot even try to have ports reach the memory of their devices, "" where they can: a pure function of what all
 // of them share. overCircuits: the planes' circuits switch; see whyNotOverCircuits.
 func whyNotGPUDirect(table []bootstrap.Hello, cfg *settings.Config, overCircuits bool) string {
-	kind, _ := chooseTransport(table, cfg) // it has been chosen before
+	kind, _ := endpoints.ChooseTransport(table, cfg) // it has been chosen before
 	switch {
 	case len(table) == 1:
 		return "the communicator has one rank"
@@ -56,7 +57,7 @@ func attachGPUDirect(c *comm.Core) (why string, err error) {
 		return why, nil
 	}
 	if o := opticalOf(c); o != nil {
-		_, overRDMA := o.end.(*rdmaEndpoint)
+		_, overRDMA := o.end.(*endpoints.RDMA)
 		if why := whyNotOverCircuits(c.Cfg, o.Template.Circuits, overRDMA); why != "" {
 			return why, nil
 		}
@@ -120,13 +121,13 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 		return nil, err
 	}
 	x.end, addrs, err = rendezvous.Listen(rendezvous.Options{
-		Rank: c.Rank, Ranks: c.Ranks, Planes: x.ports.planes, Circuits: x.circuits,
+		Rank: c.Rank, Ranks: c.Ranks, Planes: x.ports.Planes, Circuits: x.circuits,
 		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}
-	x.rooms = make([]stretchOfDevice, len(x.ports.planes))
+	x.rooms = make([]stretchOfDevice, len(x.ports.Planes))
 	x.piece = c.Cfg.DeviceExchange / (2 * stepRooms) / int64(len(x.rooms)) &^ (calls.PieceAlign - 1)
 	if x.rooms[0], err = x.alloc(leastMemory); err != nil {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
@@ -155,7 +156,7 @@ func (x *gpuDirect) abandon() {
 		_ = x.end.Close()
 	}
 	if x.ports != nil {
-		_ = x.ports.close()
+		_ = x.ports.Close()
 	}
 	if x.driver == nil {
 		return

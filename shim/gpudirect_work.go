@@ -326,7 +326,7 @@ func (x *gpuDirect) timedOut(number uint32, on rendezvous.Wait) error {
 // its own.
 func (x *gpuDirect) letGo() {
 	w := &x.work
-	w.err = errors.Join(x.end.Close(), x.ports.close())
+	w.err = errors.Join(x.end.Close(), x.ports.Close())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended, w.queue = true, nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -18,6 +16,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
@@ -40,7 +39,7 @@ func Init(args []InitArgs) ([]*comm.Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	fab, err := loadFabric(cfg)
+	fab, err := endpoints.LoadFabric(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +76,7 @@ func Init(args []InitArgs) ([]*comm.Core, error) {
 }
 
 // initAndWait makes communicators, all or none.
-func initAndWait(comms []*comm.Core, fab *fabricInfo) error {
+func initAndWait(comms []*comm.Core, fab *endpoints.Fabric) error {
 	errs := make([]error, len(comms))
 	var wg sync.WaitGroup
 	for i, c := range comms {
@@ -203,7 +202,7 @@ func addHooks(c *comm.Core) {
 
 // start makes the communicator in the background. Its lock is held until it is made or has
 // failed; the channel then has the error.
-func start(c *comm.Core, fab *fabricInfo) <-chan error {
+func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 	ended := make(chan error, 1)
 	var birth uint64
 	var before <-chan struct{}
@@ -251,7 +250,7 @@ func start(c *comm.Core, fab *fabricInfo) <-chan error {
 }
 
 // initOne makes one communicator and waits for it.
-func initOne(args InitArgs, cfg *settings.Config, fab *fabricInfo) (*comm.Core, error) {
+func initOne(args InitArgs, cfg *settings.Config, fab *endpoints.Fabric) (*comm.Core, error) {
 	c, err := newComm(args, cfg)
 	if err != nil {
 		return nil, err
@@ -264,12 +263,16 @@ func initOne(args InitArgs, cfg *settings.Config, fab *fabricInfo) (*comm.Core, 
 
 // joinRanks meets the other ranks and connects to them. Every step is bounded by the timeout and
 // by ctx, and from the moment that the control star stands a failure on one rank fails all.
-func joinRanks(c *comm.Core, fab *fabricInfo, birth uint64) error {
-	l, err := listen(birthOf(c).args, c.Cfg)
+func joinRanks(c *comm.Core, fab *endpoints.Fabric, birth uint64) error {
+	leader, alone := c.Rank == 0, c.Ranks == 1
+	if o := birthOf(c).args.From; o != nil && o.How == BySplit {
+		leader, alone = o.Color != NoColor, o.Color == NoColor || o.Parent.Ranks == 1
+	}
+	l, err := endpoints.Listen(c.Cfg, leader, alone)
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	defer l.Close()
 	if !single(c) {
 		if birthOf(c).door, err = bootstrap.EnterDoor(c.Cfg); err != nil {
 			return err
@@ -282,7 +285,7 @@ func joinRanks(c *comm.Core, fab *fabricInfo, birth uint64) error {
 	settleCut(c)
 	hostOf(c).pairs = exec.NewPairs(c.Ranks)
 	leaderAt := c.Table[0].Control
-	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.control, leaderAt, c.Secret, c.Cfg.Timeout)
+	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.Control, leaderAt, c.Secret, c.Cfg.Timeout)
 	if err != nil {
 		return err
 	}
@@ -291,7 +294,7 @@ func joinRanks(c *comm.Core, fab *fabricInfo, birth uint64) error {
 	}
 	c.Join(star)
 	onesided.Attach(c, birthOf(c).door)
-	return attachPlanes(c, l, c.Secret, fab)
+	return attachPlanes(c, l, fab)
 }
 
 // settleCut decides how long calls of the communicator may be in one piece.
@@ -384,14 +387,14 @@ func meetBySplit(c *comm.Core, h *bootstrap.Hello, birth uint64) error {
 }
 
 // attachPlanes connects the planes, and returns when every rank has.
-func attachPlanes(c *comm.Core, l *listeners, sec control.Secret, fab *fabricInfo) error {
+func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) error {
 	c.CountLocal()
-	kind, err := chooseTransport(c.Table, c.Cfg)
+	kind, err := endpoints.ChooseTransport(c.Table, c.Cfg)
 	if err == nil {
-		err = attachPacket(c, kind, l, sec)
+		hostOf(c).packet, hostOf(c).arena, err = endpoints.Packet(c, kind, l)
 	}
 	if err == nil {
-		err = attachOptical(c, fab, sec)
+		err = attachOptical(c, fab)
 	}
 	if f := calls.FactsOf(c); err == nil {
 		f.Planes = planeset.All(len(hostOf(c).packet.Planes()))
@@ -421,10 +424,10 @@ func attachPlanes(c *comm.Core, l *listeners, sec control.Secret, fab *fabricInf
 }
 
 // helloOf is this rank's entry in the table.
-func helloOf(c *comm.Core, l *listeners, fab *fabricInfo) bootstrap.Hello {
+func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) bootstrap.Hello {
 	h := bootstrap.Hello{
 		Rank: c.Rank, Ranks: c.Ranks, Host: hostID(), Name: c.Log.Host, PID: c.Log.PID, Process: processID(), PIDs: pidNamespace(),
-		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.digest(), Port: c.Cfg.LauncherRank, Device: onDeviceOf(c) != nil,
+		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.Digest(), Port: c.Cfg.LauncherRank, Device: onDeviceOf(c) != nil,
 	}
 	if c.Cfg.FabricRank >= 0 {
 		h.Port, h.PortGiven = c.Cfg.FabricRank, true
@@ -432,10 +435,10 @@ func helloOf(c *comm.Core, l *listeners, fab *fabricInfo) bootstrap.Hello {
 	if o := birthOf(c).args.From; o != nil && opticalOf(o.Parent) != nil {
 		h.Port, h.PortGiven = opticalOf(o.Parent).Ports[o.Parent.Rank], true
 	}
-	if l.control != nil {
-		h.Control = l.control.Addr().String()
+	if l.Control != nil {
+		h.Control = l.Control.Addr().String()
 	}
-	h.TCP, h.Door = l.tcpAddr(), birthOf(c).door.Address()
+	h.TCP, h.Door = l.TCPAddr(), birthOf(c).door.Address()
 	onDeviceOf(c).describe(&h, calls.FactsOf(c).NoDevice)
 	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h
@@ -478,17 +481,4 @@ func libraryPath() string {
 		}
 	}
 	return "unknown path"
-}
-
-// listenTCP opens a listener for control connections.
-func listenTCP(cfg *settings.Config) (net.Listener, error) {
-	ip, err := control.Address(cfg.ControlInterfaces())
-	if err != nil {
-		return nil, err
-	}
-	ln, err := net.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
-	if err != nil {
-		return nil, fmt.Errorf("shim: control listener: %w", err)
-	}
-	return ln, nil
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/port"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
@@ -30,7 +30,7 @@ import (
 type optical struct {
 	planning.Site
 	c         *comm.Core
-	at        *attachment
+	at        *endpoints.Controller
 	end       transport.Endpoint
 	switches  ocsctl.Client // posts maps of ranks
 	hcas      topology.HCAs // of planes of RDMA ports
@@ -62,7 +62,7 @@ const maxTakeover = 30 * time.Second
 
 // attachOptical connects this rank's ports, where the fabric has circuits and the
 // communicator more than one rank.
-func attachOptical(c *comm.Core, fab *fabricInfo, sec control.Secret) error {
+func attachOptical(c *comm.Core, fab *endpoints.Fabric) error {
 	switch {
 	case c.Ranks == 1:
 		return nil
@@ -72,22 +72,22 @@ func attachOptical(c *comm.Core, fab *fabricInfo, sec control.Secret) error {
 	case fab == nil:
 		return nil
 	}
-	ports, err := assignPorts(c.Table, fab.Ranks)
+	ports, err := endpoints.AssignPorts(c.Table, fab.Ranks)
 	if err != nil {
 		return err
 	}
 	o := &optical{Site: planning.NewSite(c.Cfg, fab.Fabric, ports), c: c, packet: map[calls.Shape]bool{}, agreed: map[planning.ID]*planning.Agreed{}}
-	if o.at, err = attachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
+	if o.at, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
 	if o.at.NumPorts() != fab.Ranks || len(o.at.Planes()) != len(fab.Planes) {
 		err = fmt.Errorf("shim: rank %d: the controller at %s has %d ports and %d planes, fabric %s says %d and %d: %w",
-			c.Rank, o.at.key.controller, o.at.NumPorts(), len(o.at.Planes()), fab.path, fab.Ranks, len(fab.Planes), errdefs.ErrInvalidUsage)
+			c.Rank, o.at.Key.Controller, o.at.NumPorts(), len(o.at.Planes()), fab.Path, fab.Ranks, len(fab.Planes), errdefs.ErrInvalidUsage)
 	} else {
-		o.end, err = o.attachPlanes(fab, sec)
+		o.end, o.hcas, err = endpoints.Circuits(c, fab, o.at)
 	}
 	if err != nil {
-		o.at.detach()
+		o.at.Detach()
 		return err
 	}
 	o.member = slices.Repeat([]int{-1}, fab.Ranks)
@@ -100,8 +100,8 @@ func attachOptical(c *comm.Core, fab *fabricInfo, sec control.Secret) error {
 	o.switches = &rankSwitch{Client: o.at, o: o}
 	opticalSlot.Set(c, o)
 	c.OnFailure(o.end.Wake)
-	if o.at.rings == nil {
-		o.at.onChange(o, o.end.Wake)
+	if o.at.Rings == nil {
+		o.at.Watch(o, o.end.Wake)
 	}
 	if leaderOf(c) != nil {
 		leaderOf(c).tickets, err = newArbiter(leaderOf(c), o)
@@ -109,35 +109,12 @@ func attachOptical(c *comm.Core, fab *fabricInfo, sec control.Secret) error {
 	return err
 }
 
-// attachPlanes makes the endpoint of the planes with circuits.
-func (o *optical) attachPlanes(fab *fabricInfo, sec control.Secret) (transport.Endpoint, error) {
-	c := o.c
-	health := func(plane int) error { _, err := o.at.Poll(plane); return err }
-	switch {
-	case o.at.rings != nil && c.Cfg.Transport == settings.TransportEBPF:
-		return nil, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
-			c.Rank, settings.TransportEBPF, fab.path, errdefs.ErrInvalidUsage)
-	case o.at.rings != nil:
-		return port.New(port.Options{Rank: c.Rank, Ranks: c.Ranks, Ports: o.at.rings.ports, MTU: o.at.rings.mtu, Health: health})
-	case o.at.DataPlane() == ocsctl.DataMemory:
-		return nil, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",
-			c.Rank, fab.path, o.at.key.controller, errdefs.ErrInvalidUsage)
-	case o.at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.Cfg.Transport != settings.TransportEBPF:
-		e, err := o.attachRDMACircuits(fab, sec)
-		if err != nil {
-			return nil, fmt.Errorf("shim: rank %d: circuits of RDMA ports: %w", c.Rank, err)
-		}
-		return e, nil
-	}
-	return o.attachSteered(fab, sec)
-}
-
 // describe is for the log.
 func (o *optical) describe() string {
 	if o == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%d planes at %s, port %d", len(o.now), o.at.key.controller, o.at.key.port)
+	return fmt.Sprintf("%d planes at %s, port %d", len(o.now), o.at.Key.Controller, o.at.Key.Port)
 }
 
 // reached reports whether plane j has got to where this communicator's calls leave it.
@@ -208,9 +185,9 @@ func (o *optical) close() {
 		return
 	}
 	o.closed.Do(func() {
-		o.at.onChange(o, nil)
+		o.at.Watch(o, nil)
 		_ = o.end.Close()
-		o.at.detach()
+		o.at.Detach()
 	})
 }
 

@@ -19,14 +19,16 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
 )
 
 // crossbars is a switch per plane: ports that change are dark until somebody looks at the map.
 type crossbars struct {
-	planes []*verbstest.Crossbar
-	target []circuit.Permutation
+	network *verbstest.Network
+	planes  []*verbstest.Crossbar
+	target  []circuit.Permutation
 }
 
 // Switch implements controller.Device.
@@ -55,10 +57,9 @@ func (c *crossbars) Map(plane int) (circuit.Permutation, error) {
 func rdmaFabric(t *testing.T, ranks, planes int, kind plans.CircuitKind) *crossbars {
 	t.Helper()
 	n := verbstest.New(1)
-	before := verbs
-	UseVerbs(n)
+	before := endpoints.UseVerbs(n)
 	t.Cleanup(func() {
-		UseVerbs(before)
+		endpoints.UseVerbs(before)
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
@@ -71,7 +72,7 @@ func rdmaFabric(t *testing.T, ranks, planes int, kind plans.CircuitKind) *crossb
 	}
 	var config controller.Config
 	var hcas []string
-	dev := &crossbars{target: make([]circuit.Permutation, planes)}
+	dev := &crossbars{network: n, target: make([]circuit.Permutation, planes)}
 	for p := range planes {
 		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: 1e9, OCS: "ocs0", HCA: fmt.Sprintf("p%dr0", p)})
 		config.Planes = append(config.Planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: 1e9, Reconfig: time.Millisecond})

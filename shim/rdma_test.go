@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
 )
@@ -26,10 +27,9 @@ func rdmaNetwork(t *testing.T, devices, planes int) (*verbstest.Network, []rdma.
 	for i := range devices {
 		made = append(made, n.Add(fmt.Sprintf("mem%d", i)))
 	}
-	before := verbs
-	UseVerbs(n)
+	before := endpoints.UseVerbs(n)
 	t.Cleanup(func() {
-		UseVerbs(before)
+		endpoints.UseVerbs(before)
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
@@ -197,7 +197,7 @@ func TestRegisteredBuffers(t *testing.T) {
 						t.Fatalf("rank %d: element %d is %d, want %d", r, i, v, want)
 					}
 				}
-				sent := hostOf(w.comms[r]).packet.(*rdmaEndpoint).Traffic()
+				sent := hostOf(w.comms[r]).packet.(*endpoints.RDMA).Traffic()
 				t.Logf("rank %d: %+v", r, sent)
 				lent += sent.Lent
 				if _, err := Registered(w.comms[r], handles[r], false, true); err != nil {
@@ -237,9 +237,8 @@ func TestNoRDMA(t *testing.T) {
 		says  string
 	}{
 		{"no verbs", func(t *testing.T) {
-			before := verbs
-			UseVerbs(nil)
-			t.Cleanup(func() { UseVerbs(before) })
+			before := endpoints.UseVerbs(nil)
+			t.Cleanup(func() { endpoints.UseVerbs(before) })
 		}, errdefs.ErrInvalidUsage, "no RDMA verbs"},
 		{"no such device", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mlx5") }, errdefs.ErrInvalidUsage, "NCCL_IB_HCA"},
 		{"no port on a plane", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:1:0:1") }, errdefs.ErrInvalidUsage, "plane 0 has no port"},

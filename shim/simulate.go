@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/onesided"
 	"lightpath/shim/planning"
@@ -170,7 +171,7 @@ var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
 
 // packetModel is the cost model of the packet planes, all of them as one.
 func packetModel(c *comm.Core) (*plans.Problem, error) {
-	kind, err := chooseTransport(c.Table, c.Cfg)
+	kind, err := endpoints.ChooseTransport(c.Table, c.Cfg)
 	if err != nil {
 		return nil, err
 	}

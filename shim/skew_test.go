@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/control"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
 	"lightpath/shim/settings"
@@ -132,7 +133,7 @@ func TestFabricsThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lightFabric(t, 2, 2, c.edit)
-			_, err := loadFabric(&settings.Config{Fabric: os.Getenv("LIGHTPATH_FABRIC")})
+			_, err := endpoints.LoadFabric(&settings.Config{Fabric: os.Getenv("LIGHTPATH_FABRIC")})
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}

@@ -12,6 +12,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
 	"lightpath/shim/result"
@@ -74,7 +75,7 @@ func TestSlowRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fab, err := loadFabric(cfg)
+	fab, err := endpoints.LoadFabric(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func TestSmallerThanTheFabric(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			fab, err := loadFabric(cfg)
+			fab, err := endpoints.LoadFabric(cfg)
 			if err != nil {
 				return err
 			}
@@ -256,7 +257,7 @@ func TestAssignPorts(t *testing.T) {
 		"given too large":     {[]bootstrap.Hello{{Port: 4, PortGiven: true}, {Port: 2, PortGiven: true}}, "port 4 on a fabric of 4"},
 		"more than fabric":    {make([]bootstrap.Hello, 5), "port 4"},
 	} {
-		ports, err := assignPorts(k.table, 4)
+		ports, err := endpoints.AssignPorts(k.table, 4)
 		if err != nil {
 			wantError(t, err, errdefs.ErrInvalidUsage, k.want)
 		} else if fmt.Sprint(ports) != k.want {

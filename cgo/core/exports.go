@@ -22,6 +22,7 @@ import (
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
 	"lightpath/shim/device"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/memory"
 	"lightpath/shim/settings"
 )
@@ -47,7 +48,7 @@ func lpGoStart() *C.char {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	shim.UseVerbs(verbs.Library{})
+	endpoints.UseVerbs(verbs.Library{})
 	cuda.Tell(shim.Launches())
 	device.Use(cuda.Library{})
 	return C.CString(shim.Version)

@@ -19,6 +19,7 @@ import (
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/endpoints"
 )
 
 // onStub skips what only the stub can do.
@@ -99,11 +100,11 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	for i := range 2 {
 		n.Add(fmt.Sprintf("mem%d", i))
 	}
-	shim.UseVerbs(n)
+	endpoints.UseVerbs(n)
 	cuda.Tell(shim.Launches())
 	device.Use(cuda.Library{})
 	t.Cleanup(func() {
-		shim.UseVerbs(nil) // the devices stay: what communicators have there they give back in the background
+		endpoints.UseVerbs(nil) // the devices stay: what communicators have there they give back in the background
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"lightpath/collectives/schedule/oracle"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 )
 
 // rdmaEnvironment has communicators use the devices of the test: on each plane even ranks are at
@@ -46,7 +47,7 @@ func communicators(t *testing.T, ranks, planes int) []*shim.Comm {
 // join makes a communicator as the environment says.
 func join(t *testing.T, ranks int) []*shim.Comm {
 	t.Helper()
-	shim.UseVerbs(Library{})
+	endpoints.UseVerbs(Library{})
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)

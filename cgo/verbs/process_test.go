@@ -16,6 +16,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 )
 
 // rankEnv makes this program a rank: "rank ranks id".
@@ -40,7 +41,7 @@ func rankProcess() int {
 		panic(err)
 	}
 	a.ID = shim.UniqueID(raw)
-	shim.UseVerbs(Library{})
+	endpoints.UseVerbs(Library{})
 	comms, err := shim.Init([]shim.InitArgs{a})
 	if err != nil {
 		fmt.Println("init:", err)

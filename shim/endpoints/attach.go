@@ -1,4 +1,4 @@
-package shim
+package endpoints
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"unsafe"
 
 	"lightpath/collectives/sharedmem"
 	"lightpath/collectives/transport"
@@ -16,32 +17,31 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
+	"lightpath/shim/memory"
 	"lightpath/shim/settings"
 )
 
-// listeners are what a rank opens before it can say where it is.
-type listeners struct {
-	control net.Listener  // leader only
+// Listeners are what a rank opens before it can say where it is.
+type Listeners struct {
+	Control net.Listener  // leader only
 	tcp     *tcp.Listener // where the tcp planes may be wanted
 }
 
-func listen(args InitArgs, cfg *settings.Config) (*listeners, error) {
-	l := &listeners{}
-	leader, alone := args.Rank == 0, args.Ranks == 1
-	if o := args.From; o != nil && o.How == BySplit {
-		leader, alone = o.Color != NoColor, o.Color == NoColor || o.Parent.Ranks == 1
-	}
+// Listen opens what a rank needs before it can say where it is: leader as rank 0, and no planes alone.
+func Listen(cfg *settings.Config, leader, alone bool) (*Listeners, error) {
+	l := &Listeners{}
 	if leader && !alone {
 		ln, err := listenTCP(cfg)
 		if err != nil {
 			return nil, err
 		}
-		l.control = ln
+		l.Control = ln
 	}
 	if !alone && (cfg.Transport == "tcp" || cfg.Transport == "auto" || cfg.Transport == settings.TransportEBPF) {
 		var err error
 		if l.tcp, err = listenPlanes(cfg); err != nil {
-			l.close()
+			l.Close()
 			return nil, err
 		}
 	}
@@ -65,26 +65,26 @@ func listenPlanes(cfg *settings.Config) (*tcp.Listener, error) {
 	return tcp.Listen(addrs...)
 }
 
-func (l *listeners) tcpAddr() string {
+func (l *Listeners) TCPAddr() string {
 	if l.tcp == nil {
 		return ""
 	}
 	return l.tcp.Addr()
 }
 
-// close closes what has not been handed over; idempotent.
-func (l *listeners) close() {
-	if l.control != nil {
-		l.control.Close()
+// Close closes what has not been handed over; idempotent.
+func (l *Listeners) Close() {
+	if l.Control != nil {
+		l.Control.Close()
 	}
 	if l.tcp != nil {
 		_ = l.tcp.Close()
 	}
 }
 
-// chooseTransport decides how the packet planes are carried: a pure function of what
+// ChooseTransport decides how the packet planes are carried: a pure function of what
 // every rank has in its table.
-func chooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, error) {
+func ChooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, error) {
 	first, setting := &table[0], cfg.Transport
 	var otherProcess, otherHost *bootstrap.Hello
 	for i := range table {
@@ -117,78 +117,78 @@ func chooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, err
 	}
 }
 
-// attachPacket makes the packet endpoint.
-func attachPacket(c *comm.Core, kind string, l *listeners, sec control.Secret) (err error) {
+// Packet makes the packet endpoint, and the memory that all ranks share if there is some.
+func Packet(c *comm.Core, kind string, l *Listeners) (e transport.Endpoint, shared *sharedmem.Arena, err error) {
 	switch kind {
 	case "inproc":
-		var e transport.Endpoint
-		if e, err = joinProcess(c.ID, c.Ranks, c.Cfg.Planes, c.Rank); err == nil {
-			setPacket(c, e)
-		}
+		e, err = joinProcess(c.ID, c.Ranks, c.Cfg.Planes, c.Rank)
 	case "shm":
-		err = attachShm(c)
+		if e, err = joinSegment(c); err == nil {
+			shared = sharedMemory(c, e)
+		}
 	case settings.TransportRDMA:
-		err = attachRDMA(c, sec)
+		e, err = packetRDMA(c)
 	default:
-		err = attachTCP(c, l, sec)
+		e, err = joinTCP(c, l)
 	}
 	if err != nil {
 		if setting := c.Cfg.WantsRDMA(); kind == settings.TransportRDMA {
 			kind += " (" + setting + ")"
 		}
-		return fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, kind, err)
+		return nil, nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, kind, err)
 	}
-	return nil
-}
-
-func setPacket(c *comm.Core, e transport.Endpoint) {
-	hostOf(c).packet = e
 	c.OnFailure(e.Wake)
+	return e, shared, nil
 }
 
-// attachShm joins the segment that the leader creates.
-func attachShm(c *comm.Core) error {
+// joinSegment joins the segment of shared memory that the leader creates.
+func joinSegment(c *comm.Core) (transport.Endpoint, error) {
 	o := shm.Options{Ranks: c.Ranks, Planes: c.Cfg.Planes, Rank: c.Rank}
 	if c.Ranks <= sharedmem.MaxRanks {
 		o.Shared = sharedmem.Size(c.Ranks)
 	}
 	if c.Rank == 0 {
 		name, e, err := shm.Create(o)
-		if err != nil {
-			return err
+		if err == nil {
+			c.Star.Broadcast(&control.Message{Kind: control.MsgSegment, Body: []byte(name)}, -1)
 		}
-		setShm(c, e)
-		c.Star.Broadcast(&control.Message{Kind: control.MsgSegment, Body: []byte(name)}, -1)
-		return nil
+		return e, err
 	}
 	m, err := c.Await(control.MsgSegment, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	e, err := shm.Attach(string(m.Body), o)
-	if err != nil {
-		return err
-	}
-	setShm(c, e)
-	return nil
+	return shm.Attach(string(m.Body), o)
 }
 
-func setShm(c *comm.Core, e transport.Endpoint) {
-	setPacket(c, e)
-	if s, ok := e.(transport.Sharer); ok {
-		hostOf(c).arena = sharedmem.New(s, c.Ranks, c.Rank)
-		if hostOf(c).arena != nil && c.Cfg.LargePages {
-			hostOf(c).arena.UseLargePages()
-		}
-		if hostOf(c).arena != nil {
-			hostOf(c).arena.UseRegions(sharedRegion, func(rank int, err error) { cannotMap(c, rank, err) })
-		}
+// sharedMemory returns the memory of a segment through which collectives go, nil for none.
+func sharedMemory(c *comm.Core, e transport.Endpoint) *sharedmem.Arena {
+	s, ok := e.(transport.Sharer)
+	if !ok {
+		return nil
 	}
+	a := sharedmem.New(s, c.Ranks, c.Rank)
+	if a == nil {
+		return nil
+	}
+	if c.Cfg.LargePages {
+		a.UseLargePages()
+	}
+	a.UseRegions(sharedRegion, func(rank int, err error) {
+		c.Log.Info(log.Net, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.Rank, rank, err)
+	})
+	return a
 }
 
-// attachTCP joins the mesh of connections.
-func attachTCP(c *comm.Core, l *listeners, sec control.Secret) error {
-	o := tcp.Options{Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: sec, Congestion: c.Cfg.Congestion}
+// sharedRegion is memory.Find for memory that other processes can map.
+func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
+	r, offset, ok := memory.Find(p, n)
+	return sharedmem.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
+}
+
+// joinTCP joins the mesh of connections.
+func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
+	o := tcp.Options{Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: c.Secret, Congestion: c.Cfg.Congestion}
 	for i := range c.Table {
 		o.Addrs = append(o.Addrs, c.Table[i].TCP)
 	}
@@ -201,12 +201,7 @@ func attachTCP(c *comm.Core, l *listeners, sec control.Secret) error {
 		case <-ctx.Done():
 		}
 	}()
-	e, err := tcp.Connect(ctx, l.tcp, o)
-	if err != nil {
-		return err
-	}
-	setPacket(c, e)
-	return nil
+	return tcp.Connect(ctx, l.tcp, o)
 }
 
 // gatherings holds the endpoints of communicators that are being made within this
@@ -240,4 +235,17 @@ func joinProcess(id uint64, ranks, planes, rank int) (transport.Endpoint, error)
 	}
 	delete(gatherings.open, id)
 	return e, nil
+}
+
+// listenTCP opens a listener for control connections.
+func listenTCP(cfg *settings.Config) (net.Listener, error) {
+	ip, err := control.Address(cfg.ControlInterfaces())
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
+	if err != nil {
+		return nil, fmt.Errorf("shim: control listener: %w", err)
+	}
+	return ln, nil
 }

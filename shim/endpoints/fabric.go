@@ -1,4 +1,4 @@
-package shim
+package endpoints
 
 import (
 	"fmt"
@@ -12,30 +12,30 @@ import (
 	"lightpath/shim/settings"
 )
 
-// fabricInfo is the fabric file of this process; nil where there is none or it has no
+// Fabric is the fabric file of this process; nil where there is none or it has no
 // circuits.
-type fabricInfo struct {
+type Fabric struct {
 	*fabric.Fabric
-	path      string
+	Path      string
 	endpoints []string // of the controller of its planes
 }
 
 // remote lists the endpoints that are not on this host.
-func (f *fabricInfo) remote() []string {
+func (f *Fabric) remote() []string {
 	return slices.DeleteFunc(slices.Clone(f.endpoints), func(e string) bool { return strings.HasPrefix(e, "unix:") })
 }
 
-// digest identifies the fabric, so that ranks with different files refuse each other.
-func (f *fabricInfo) digest() string {
+// Digest identifies the fabric, so that ranks with different files refuse each other.
+func (f *Fabric) Digest() string {
 	if f == nil {
 		return ""
 	}
-	return f.Digest()
+	return f.Fabric.Digest()
 }
 
-// loadFabric reads LIGHTPATH_FABRIC. A file that cannot be used is an error even where no
+// LoadFabric reads LIGHTPATH_FABRIC. A file that cannot be used is an error even where no
 // collective would need it: it was asked for.
-func loadFabric(cfg *settings.Config) (*fabricInfo, error) {
+func LoadFabric(cfg *settings.Config) (*Fabric, error) {
 	if cfg.Fabric == "" {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func loadFabric(cfg *settings.Config) (*fabricInfo, error) {
 	if !fab.Optical() {
 		return nil, nil
 	}
-	f := &fabricInfo{Fabric: fab, path: cfg.Fabric, endpoints: fab.Endpoints()}
+	f := &Fabric{Fabric: fab, Path: cfg.Fabric, endpoints: fab.Endpoints()}
 	if fab.Controller.Endpoints == nil {
 		if err := f.oneSwitch(); err != nil {
 			return nil, err
@@ -57,15 +57,15 @@ func loadFabric(cfg *settings.Config) (*fabricInfo, error) {
 
 // oneSwitch checks that a fabric which names no controller has one emulated switch, which is
 // its own.
-func (f *fabricInfo) oneSwitch() error {
+func (f *Fabric) oneSwitch() error {
 	for j := range f.Planes {
 		switch sw := f.Switch(j); {
 		case sw.Driver != fabric.DriverEmulator:
 			return fmt.Errorf("shim: fabric %s: plane %s: a switch with driver %s is moved by a controller, and the file names none (controller: endpoints): %w",
-				f.path, f.Fabric.Planes[j].Name, sw.Driver, errdefs.ErrInvalidUsage)
+				f.Path, f.Fabric.Planes[j].Name, sw.Driver, errdefs.ErrInvalidUsage)
 		case len(f.endpoints) == 0 || sw.Endpoint != f.endpoints[0]:
 			return fmt.Errorf("shim: fabric %s: plane %s: endpoint %q: every plane needs the one socket of the emulator: %w",
-				f.path, f.Fabric.Planes[j].Name, sw.Endpoint, errdefs.ErrInvalidUsage)
+				f.Path, f.Fabric.Planes[j].Name, sw.Endpoint, errdefs.ErrInvalidUsage)
 		}
 	}
 	return nil
@@ -73,7 +73,7 @@ func (f *fabricInfo) oneSwitch() error {
 
 // present reports a controller that cannot be there: all endpoints are sockets of this host,
 // and none exists.
-func (f *fabricInfo) present() error {
+func (f *Fabric) present() error {
 	var missing error
 	for _, e := range f.endpoints {
 		socket, local := strings.CutPrefix(e, "unix:")
@@ -84,15 +84,15 @@ func (f *fabricInfo) present() error {
 		if err == nil {
 			return nil
 		}
-		missing = fmt.Errorf("shim: fabric %s: no switch at %s; is `lightpath ocsd` running? %w", f.path, socket, err)
+		missing = fmt.Errorf("shim: fabric %s: no switch at %s; is `lightpath ocsd` running? %w", f.Path, socket, err)
 	}
 	return missing
 }
 
-// assignPorts returns the port of every rank: LIGHTPATH_FABRIC_RANK where it was given,
+// AssignPorts returns the port of every rank: LIGHTPATH_FABRIC_RANK where it was given,
 // else the launcher's rank where those of all others are usable, else the rank in the
 // communicator. A pure function of the table.
-func assignPorts(table []bootstrap.Hello, fabricRanks int) ([]int, error) {
+func AssignPorts(table []bootstrap.Hello, fabricRanks int) ([]int, error) {
 	ports := make([]int, len(table))
 	launched := !slices.ContainsFunc(table, func(h bootstrap.Hello) bool {
 		return !h.PortGiven && (h.Port < 0 || h.Port >= fabricRanks)

@@ -1,4 +1,4 @@
-package shim
+package endpoints
 
 import (
 	"errors"
@@ -17,29 +17,28 @@ import (
 	"lightpath/shim/topology"
 )
 
-// verbs opens RDMA devices, nil where the program holds no binding.
+// verbs opens RDMA devices, nil if the program holds no binding.
 var verbs rdma.Verbs
 
-// UseVerbs sets what opens RDMA devices, before the first communicator is made.
-func UseVerbs(v rdma.Verbs) { verbs = v }
+// UseVerbs sets what opens RDMA devices, before the first communicator is made. It returns what did so far.
+func UseVerbs(v rdma.Verbs) (before rdma.Verbs) {
+	before, verbs = verbs, v
+	return before
+}
 
-// attachRDMA makes the packet planes of ports of this host.
-func attachRDMA(c *comm.Core, sec control.Secret) error {
-	mine, err := rdmaPlanes(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
+// packetRDMA makes the packet planes of ports of this host.
+func packetRDMA(c *comm.Core) (transport.Endpoint, error) {
+	mine, err := OpenPorts(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Without acknowledgements what travels backwards needs another way.
-	e, err := connectRDMA(c, mine, rdmaWays{unacknowledged: c.Cfg.IB.Mode == settings.RDMAUC, aside: c.Cfg.IB.Mode == settings.RDMAUC}, sec)
-	if err != nil {
-		return err
-	}
-	setPacket(c, e)
-	return nil
+	uc := c.Cfg.IB.Mode == settings.RDMAUC
+	return connectRDMA(c, mine, rdmaWays{unacknowledged: uc, aside: uc})
 }
 
 // overRDMA reports whether the fabric file says that all planes end at RDMA ports.
-func (f *fabricInfo) overRDMA() bool {
+func (f *Fabric) overRDMA() bool {
 	for j := range f.Planes {
 		if f.Planes[j].HCA == "" {
 			return false
@@ -48,38 +47,37 @@ func (f *fabricInfo) overRDMA() bool {
 	return true
 }
 
-// attachRDMACircuits makes the planes whose circuits switch of RDMA ports: those that NCCL_IB_HCA
+// circuitsRDMA makes the planes whose circuits switch of RDMA ports: those that NCCL_IB_HCA
 // says, else those of the fabric file. Only circuits that lead both ways can carry acknowledgements, and
 // nothing else may travel backwards: it might find the circuit gone.
-func (o *optical) attachRDMACircuits(fab *fabricInfo, sec control.Secret) (transport.Endpoint, error) {
-	c := o.c
+func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topology.HCAs, err error) {
 	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.Cfg.IB.Mode == settings.RDMAUC}
-	hcas := c.Cfg.IB.HCAs
+	hcas = c.Cfg.IB.HCAs
 	switch {
 	case fab.Forwarding:
-		return nil, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.path, errdefs.ErrInvalidUsage)
+		return nil, hcas, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.Path, errdefs.ErrInvalidUsage)
 	case ways.unacknowledged && c.Cfg.IB.Mode == settings.RDMARC:
-		return nil, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.path, settings.RDMARC, fab.Circuits, errdefs.ErrInvalidUsage)
+		return nil, hcas, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.Path, settings.RDMARC, fab.Circuits, errdefs.ErrInvalidUsage)
 	case len(hcas.Entries) == 0:
 		hcas.Exact = true
 		for j := range fab.Planes {
 			h, err := topology.ParseHCA(fab.Planes[j].HCA)
 			if err != nil {
-				return nil, fmt.Errorf("fabric %s: plane %s: hca: %w: %w", fab.path, fab.Planes[j].Name, err, errdefs.ErrInvalidUsage)
+				return nil, hcas, fmt.Errorf("fabric %s: plane %s: hca: %w: %w", fab.Path, fab.Planes[j].Name, err, errdefs.ErrInvalidUsage)
 			}
 			h.Plane = j
 			hcas.Entries = append(hcas.Entries, h)
 		}
 	}
-	o.hcas = hcas
 	if ban := c.Cfg.NCCL.NoRDMA; ban != "" {
-		c.Log.Warn("%s is not used: fabric %s comes before it.", ban, fab.path)
+		c.Log.Warn("%s is not used: fabric %s comes before it.", ban, fab.Path)
 	}
-	mine, err := rdmaPlanes(c, hcas, len(fab.Planes))
+	mine, err := OpenPorts(c, hcas, len(fab.Planes))
 	if err != nil {
-		return nil, err
+		return nil, hcas, err
 	}
-	return connectRDMA(c, mine, ways, sec)
+	e, err := connectRDMA(c, mine, ways)
+	return e, hcas, err
 }
 
 // rdmaWays is how queue pairs are used: without acknowledgements or with, and with counts over the
@@ -89,15 +87,15 @@ type rdmaWays struct{ unacknowledged, aside bool }
 // connectRDMA joins ports of this rank, which it takes over, to those of the others. All ranks tell
 // each other their queue pairs' numbers through the leader, and no rank returns before all have what they
 // need to receive.
-func connectRDMA(c *comm.Core, mine *rdmaPorts, ways rdmaWays, sec control.Secret) (_ transport.Endpoint, err error) {
+func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint, err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, mine.close())
+			err = errors.Join(err, mine.Close())
 		}
 	}()
 	ib := &c.Cfg.IB
 	o := rdma.ListenOptions{
-		Rank: c.Rank, Ranks: c.Ranks, Planes: mine.planes, Unacknowledged: ways.unacknowledged,
+		Rank: c.Rank, Ranks: c.Ranks, Planes: mine.Planes, Unacknowledged: ways.unacknowledged,
 		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
 	}
 	if ways.aside {
@@ -114,28 +112,28 @@ func connectRDMA(c *comm.Core, mine *rdmaPorts, ways rdmaWays, sec control.Secre
 	addrs, err := comm.Exchange(c, l.Addrs())
 	var e *rdma.Endpoint
 	if err == nil {
-		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs, Comm: c.ID, Secret: creditSecret(sec, c.ID)})
+		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs, Comm: c.ID, Secret: creditSecret(c)})
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	c.Log.Info(log.Net, "rdma: rank %d uses %s", c.Rank, mine)
-	return &rdmaEndpoint{e, sync.OnceValue(func() error {
+	return &RDMA{e, sync.OnceValue(func() error {
 		t := e.Traffic()
 		c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.Rank, t.Lent, t.Copied)
-		return mine.close()
+		return mine.Close()
 	})}, nil
 }
 
-// rdmaPorts are a rank's ends of planes and the devices they are on.
-type rdmaPorts struct {
+// Ports are a rank's ends of planes and the devices they are on.
+type Ports struct {
 	used    []topology.HCA
 	devices map[string]rdma.Device
-	planes  []rdma.PlaneOptions
+	Planes  []rdma.PlaneOptions
 }
 
-// rdmaPlanes opens the ports that this rank uses, one for each plane.
-func rdmaPlanes(c *comm.Core, hcas topology.HCAs, planes int) (p *rdmaPorts, err error) {
+// OpenPorts opens the ports that this rank uses, one for each plane.
+func OpenPorts(c *comm.Core, hcas topology.HCAs, planes int) (p *Ports, err error) {
 	if verbs == nil {
 		return nil, fmt.Errorf("this program holds no RDMA verbs: %w", errdefs.ErrInvalidUsage)
 	}
@@ -153,7 +151,7 @@ func rdmaPlanes(c *comm.Core, hcas topology.HCAs, planes int) (p *rdmaPorts, err
 			local++
 		}
 	}
-	p = &rdmaPorts{devices: map[string]rdma.Device{}}
+	p = &Ports{devices: map[string]rdma.Device{}}
 	if p.used, err = topology.OnPlanes(chosen, planes, local); err != nil {
 		return nil, fmt.Errorf("NCCL_IB_HCA: %w: %w", err, errdefs.ErrInvalidUsage)
 	}
@@ -161,16 +159,16 @@ func rdmaPlanes(c *comm.Core, hcas topology.HCAs, planes int) (p *rdmaPorts, err
 		d := p.devices[h.Device]
 		if d == nil {
 			if d, err = verbs.Open(h.Device); err != nil {
-				return nil, errors.Join(err, p.close())
+				return nil, errors.Join(err, p.Close())
 			}
 			p.devices[h.Device] = d
 		}
-		p.planes = append(p.planes, rdma.PlaneOptions{Device: d, Port: h.Port, GIDIndex: c.Cfg.IB.GIDIndex})
+		p.Planes = append(p.Planes, rdma.PlaneOptions{Device: d, Port: h.Port, GIDIndex: c.Cfg.IB.GIDIndex})
 	}
 	return p, nil
 }
 
-func (p *rdmaPorts) String() string {
+func (p *Ports) String() string {
 	s := ""
 	for j, h := range p.used {
 		if j > 0 {
@@ -181,20 +179,20 @@ func (p *rdmaPorts) String() string {
 	return s
 }
 
-func (p *rdmaPorts) close() (err error) {
+func (p *Ports) Close() (err error) {
 	for _, d := range p.devices {
 		err = errors.Join(err, d.Close())
 	}
 	return err
 }
 
-// rdmaEndpoint closes its devices after itself.
-type rdmaEndpoint struct {
+// RDMA closes its devices after itself.
+type RDMA struct {
 	*rdma.Endpoint
 	devices func() error
 }
 
-var _ transport.Registrar = (*rdmaEndpoint)(nil)
+var _ transport.Registrar = (*RDMA)(nil)
 
 // Close implements transport.Endpoint.
-func (e *rdmaEndpoint) Close() error { return errors.Join(e.Endpoint.Close(), e.devices()) }
+func (e *RDMA) Close() error { return errors.Join(e.Endpoint.Close(), e.devices()) }

@@ -1,4 +1,4 @@
-package shim
+package endpoints
 
 import (
 	"encoding/binary"
@@ -28,15 +28,16 @@ type interfaces struct {
 
 // openInterfaces opens this rank's ends of the planes: those that `lightpath fabric up` has made
 // on this host, or the interfaces that the fabric file names.
-func (o *optical) openInterfaces(fab *fabricInfo, port int) (*interfaces, error) {
+func openInterfaces(fab *Fabric, at *Controller) (*interfaces, error) {
+	port := at.Port()
 	state, err := kernel.Load(kernel.NameFor(fab.Fabric, port))
 	switch {
-	case err == nil && state.Digest != fab.digest():
+	case err == nil && state.Digest != fab.Digest():
 		return nil, fmt.Errorf("fabric %s that is up on this host was made from another file (%.12s) than %s (%.12s): %w",
-			state.Name, state.Digest, fab.path, fab.digest(), errdefs.ErrInvalidUsage)
+			state.Name, state.Digest, fab.Path, fab.Digest(), errdefs.ErrInvalidUsage)
 	case err == nil:
 		return openKernel(state, port)
-	case !errors.Is(err, kernel.ErrNotUp) || o.at.DataPlane() == ocsctl.DataKernel:
+	case !errors.Is(err, kernel.ErrNotUp) || at.DataPlane() == ocsctl.DataKernel:
 		return nil, err
 	}
 	return openNICs(fab)
@@ -57,7 +58,7 @@ func openKernel(state *kernel.State, port int) (*interfaces, error) {
 }
 
 // openNICs opens sockets on the interfaces of the fabric file. Nothing forwards there.
-func openNICs(fab *fabricInfo) (*interfaces, error) {
+func openNICs(fab *Fabric) (*interfaces, error) {
 	in := &interfaces{}
 	in.close = func() (err error) {
 		for _, p := range in.planes {
@@ -66,13 +67,13 @@ func openNICs(fab *fabricInfo) (*interfaces, error) {
 		return err
 	}
 	if fab.Forwarding {
-		return nil, fmt.Errorf("fabric %s: forwarding: interfaces of this host forward nothing, only planes of `lightpath fabric up` do: %w", fab.path, errdefs.ErrInvalidUsage)
+		return nil, fmt.Errorf("fabric %s: forwarding: interfaces of this host forward nothing, only planes of `lightpath fabric up` do: %w", fab.Path, errdefs.ErrInvalidUsage)
 	}
 	for j := range fab.Planes {
 		p, err := openNIC(fab.Planes[j].Interface)
 		if err != nil {
 			_ = in.close()
-			return nil, fmt.Errorf("fabric %s: plane %s: interface %q: %w", fab.path, fab.Planes[j].Name, fab.Planes[j].Interface, err)
+			return nil, fmt.Errorf("fabric %s: plane %s: interface %q: %w", fab.Path, fab.Planes[j].Name, fab.Planes[j].Interface, err)
 		}
 		p.BitsPerSecond = float64(fab.Planes[j].Bandwidth)
 		in.planes = append(in.planes, p)
@@ -124,15 +125,14 @@ const (
 	nicBuffer = 16 << 20
 )
 
-// attachSteered connects planes whose circuits are real. Each rank opens its own end, and all
+// joinSteered connects planes whose circuits are real. Each rank opens its own end, and all
 // tell each other where those are: a rank knows its port only when everyone is there.
-func (o *optical) attachSteered(fab *fabricInfo, sec control.Secret) (transport.Endpoint, error) {
-	c := o.c
-	in, err := o.openInterfaces(fab, o.at.Port())
+func joinSteered(c *comm.Core, fab *Fabric, at *Controller) (transport.Endpoint, error) {
+	in, err := openInterfaces(fab, at)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, settings.TransportEBPF, err)
 	}
-	e, err := o.connectSteered(in, sec)
+	e, err := connectSteered(c, in)
 	if err != nil {
 		_ = in.close()
 		return nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, settings.TransportEBPF, err)
@@ -140,8 +140,7 @@ func (o *optical) attachSteered(fab *fabricInfo, sec control.Secret) (transport.
 	return &steeredEndpoint{e, sync.OnceValue(in.close)}, nil
 }
 
-func (o *optical) connectSteered(in *interfaces, sec control.Secret) (transport.Endpoint, error) {
-	c := o.c
+func connectSteered(c *comm.Core, in *interfaces) (transport.Endpoint, error) {
 	ip, err := control.Address(c.Cfg.ControlInterfaces())
 	if err != nil {
 		return nil, err
@@ -155,12 +154,12 @@ func (o *optical) connectSteered(in *interfaces, sec control.Secret) (transport.
 	if err != nil {
 		return nil, err
 	}
-	return ebpf.Connect(l, ebpf.Options{Rank: c.Rank, Addrs: addrs, Comm: c.ID, Secret: creditSecret(sec, c.ID)})
+	return ebpf.Connect(l, ebpf.Options{Rank: c.Rank, Addrs: addrs, Comm: c.ID, Secret: creditSecret(c)})
 }
 
 // creditSecret is the communicator's secret for what its planes' ends tell each other.
-func creditSecret(s control.Secret, comm uint64) (key [ebpf.SecretSize]byte) {
-	copy(key[:], control.Proof(s, "planes", binary.LittleEndian.AppendUint64(nil, comm), nil))
+func creditSecret(c *comm.Core) (key [ebpf.SecretSize]byte) {
+	copy(key[:], control.Proof(c.Secret, "planes", binary.LittleEndian.AppendUint64(nil, c.ID), nil))
 	return key
 }
 
