@@ -3,6 +3,7 @@ package shim
 import (
 	"lightpath/collectives/exec"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/shares"
@@ -73,7 +74,7 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	call, c := &l.calls[0], l.comm
-	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Options != (calls.Options{}) || call.Scalar != nil || opticalOf(c) != nil {
+	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Options != (calls.Options{}) || call.Scalar != nil || circuits.Of(c) != nil {
 		return false
 	}
 	most := briefMost / uint64(call.Type.Size()*c.Ranks)

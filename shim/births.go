@@ -40,7 +40,8 @@ type birth struct {
 
 // handleBirths has the leader gather what ranks ask for, and ranks take its answers.
 func handleBirths(c *comm.Core) {
-	c.HandleAtLeader(control.MsgKin, func(m *control.Message) { leaderOf(c).births.ask(m) })
+	birthOf(c).births.c = c
+	c.HandleAtLeader(control.MsgKin, func(m *control.Message) { birthOf(c).births.ask(m) })
 	c.Handle(control.MsgKinAnswer, func(m *control.Message) { birthOf(c).kin.answer(m) })
 }
 

@@ -48,26 +48,22 @@ type birthState struct {
 	args     InitArgs
 	asked    asked
 	kin      kinship
-	parent   *Comm // whose circuits may be in the way; nil where there are none
-	unwanted bool  // this rank takes part in a split, and gets nothing
+	births   births // at the leader
+	unwanted bool   // this rank takes part in a split, and gets nothing
 	door     *bootstrap.Door
 }
 
 var (
 	hostSlot       = comm.NewSlot[hostState]()
-	opticalSlot    = comm.NewSlot[optical]()
 	onDeviceSlot   = comm.NewSlot[onDevice]()
 	interposerSlot = comm.NewSlot[interposer]()
-	leaderSlot     = comm.NewSlot[leader]()
 	birthSlot      = comm.NewSlot[birthState]()
 	probesSlot     = comm.NewSlot[probes]()
 )
 
 func hostOf(c *Comm) *hostState        { return hostSlot.Of(c) }
-func opticalOf(c *Comm) *optical       { return opticalSlot.Of(c) }
 func onDeviceOf(c *Comm) *onDevice     { return onDeviceSlot.Of(c) }
 func interposerOf(c *Comm) *interposer { return interposerSlot.Of(c) }
-func leaderOf(c *Comm) *leader         { return leaderSlot.Of(c) }
 func birthOf(c *Comm) *birthState      { return birthSlot.Of(c) }
 func probesOf(c *Comm) *probes         { return probesSlot.Of(c) }
 

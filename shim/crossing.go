@@ -8,17 +8,15 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
-	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
-	"lightpath/shim/planning"
 	"lightpath/shim/recorder"
-	"lightpath/shim/ticket"
 )
 
 // crossing is an interposed call on planes with circuits: the part of it that runs on the CPU while its script is on
@@ -43,6 +41,9 @@ type crossing struct {
 	lanes []crossingLane // of the run in progress
 	full  [][]circuit.Permutation
 	polls uint
+
+	session *session
+	ref     taskRef
 }
 
 // crossingLane is where a plane is.
@@ -189,10 +190,10 @@ func (x *crossing) ready(which uintptr) {
 		go x.run()
 	case tokenEnd:
 		x.over.Store(true)
-		opticalOf(x.in.c).end.Wake()
+		circuits.Of(x.in.c).End.Wake()
 	default:
 		x.through[which].Add(1)
-		opticalOf(x.in.c).end.Wake()
+		circuits.Of(x.in.c).End.Wake()
 	}
 }
 
@@ -218,6 +219,7 @@ func (x *crossing) run() {
 		x.in.cross.idle = append(x.in.cross.idle, x)
 		x.in.launch.Unlock()
 	}
+	x.session = nil
 	x.in.cross.outstanding.Add(-1)
 }
 
@@ -231,72 +233,49 @@ func raise(word *uint32, to uint32) {
 	}
 }
 
-// runCrossing runs an interposed call on circuits, as the leader decides.
-func (s *session) runCrossing(c *comm.Core, i int) error {
-	o, call := opticalOf(c), &s.calls[i]
-	x := s.cross
-	sh := calls.ShapeOf(call)
+// runCall runs the crossing as the leader decides.
+func (x *crossing) runCall(s *session, i int) error {
+	c, sh := x.in.c, calls.ShapeOf(&s.calls[i])
 	sh.Request, sh.InPlace, sh.Scripted = calls.Request{}, false, true
 	ref := taskRef{comm: c, call: i, sig: sh.Signature(), entry: x.e.entry}
 	ref.seq, ref.flight = hostOf(c).next(&sh, nil)
-	recorder.Of(c).Asked(ref.flight, false)
-	t, err := s.ticket(&ref)
-	if err != nil {
-		return c.Fail(err)
-	}
-	recorder.Of(c).Asked(ref.flight, true)
-	if err := x.bind(t, ref.seq); err != nil {
-		return c.Fail(fmt.Errorf("shim: rank %d operation %d: %w", c.Rank, ref.seq, err))
-	}
-	recorder.Of(c).Bound(ref.flight, ref.entry, t.Use, true)
-	task := hostOf(c).task()
-	task.Trace(false)
-	if err := task.Bind(exec.Call{Engine: x, Comm: c.ID, Op: ref.seq, Endpoint: o.end, Poison: c.Poison()}); err != nil {
-		return c.Fail(err)
-	}
-	s.tasks, s.refs = append(s.tasks, task), append(s.refs, ref)
-	if err := s.drive(); err != nil {
-		return err
-	}
-	o.advance(t.Use, x.full)
-	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: ref.seq}); err != nil {
-		return c.Fail(err)
-	}
-	return nil
+	x.session, x.ref = s, ref
+	return circuits.Of(c).Run(&circuits.Operation{Kind: control.MsgWant, Seq: ref.seq, Shape: &sh, Flight: ref.flight, Deadline: s.opts.Deadline}, x)
 }
 
-// bind takes over where a ticket says that the planes are, and brings them to the maps that the plan begins with.
-func (x *crossing) bind(t *ticket.Ticket, seq uint64) error {
-	c := x.in.c
-	o := opticalOf(c)
-	o.learn(t)
-	if t.Flags&ticket.Packet != 0 || t.Plan != x.e.plan.ID {
-		return fmt.Errorf("the ticket is not for the plan that is on streams: %w", errdefs.ErrInternal)
+// Bind implements [circuits.Executor]. The planes will go through the script's maps, from where they stand.
+func (x *crossing) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
+	c, p := x.in.c, circuits.Of(x.in.c)
+	if g.OnPackets() || g.Ticket.Plan != x.e.plan.ID {
+		return nil, fmt.Errorf("shim: rank %d operation %d: the ticket is not for the plan that is on streams: %w", c.Rank, g.Seq, errdefs.ErrInternal)
 	}
-	if err := o.settle(t); err != nil {
-		return err
-	}
-	maps := x.e.script.Configs
-	for j := range t.Use.Each() {
+	for j := range g.Use.Each() {
 		l := &x.lanes[j]
-		*l = crossingLane{epoch: o.base[j]}
-		x.full[j] = maps[j]
-		if now := o.now[j].maps; !now.Equal(maps[j][0]) {
-			x.full[j] = append([]circuit.Permutation{now}, maps[j]...)
+		*l = crossingLane{epoch: p.Base()[j]}
+		x.full[j] = x.e.script.Configs[j]
+		if now := p.Now()[j].Maps; !now.Equal(x.full[j][0]) {
+			x.full[j] = append([]circuit.Permutation{now}, x.full[j]...)
 			l.epoch++
 		}
 	}
-	if err := o.giveUp(t.Use, x.full); err != nil {
-		return err
-	}
-	for j := range t.Use.Each() {
-		if full := x.full[j]; len(full) > len(maps[j]) && full[0][c.Rank] != full[1][c.Rank] {
-			if err := o.switches.Post(j, o.base[j], full[1]); err != nil {
-				return x.failed(j, err)
+	recorder.Of(c).Bound(x.ref.flight, x.ref.entry, g.Use, true)
+	task := hostOf(c).task()
+	task.Trace(false)
+	x.session.tasks, x.session.refs = append(x.session.tasks, task), append(x.session.refs, x.ref)
+	return x.full, task.Bind(exec.Call{Engine: x, Comm: c.ID, Op: x.ref.seq, Endpoint: p.End, Poison: c.Poison()})
+}
+
+// Drive implements [circuits.Executor]. It begins with the planes that do not stand where the plan begins.
+func (x *crossing) Drive() error {
+	c, p := x.in.c, circuits.Of(x.in.c)
+	for j, full := range x.full {
+		if len(full) > len(x.e.script.Configs[j]) && full[0][c.Rank] != full[1][c.Rank] {
+			if err := p.Switches().Post(j, p.Base()[j], full[1]); err != nil {
+				return c.Fail(x.failed(j, err))
 			}
 		}
 	}
-	return nil
+	return x.session.drive()
 }
 
 // Poll implements [exec.Engine].
@@ -319,8 +298,8 @@ func (x *crossing) Poll() (moved, done bool, err error) {
 
 // poll does what can be done for a lane.
 func (x *crossing) poll(j int) (moved bool, err error) {
-	l, o := &x.lanes[j], opticalOf(x.in.c)
-	epoch, err := o.at.Poll(j)
+	l, p := &x.lanes[j], circuits.Of(x.in.c)
+	epoch, err := p.Controller.Poll(j)
 	if err != nil {
 		return false, x.failed(j, err)
 	}
@@ -338,10 +317,10 @@ func (x *crossing) poll(j int) (moved bool, err error) {
 			l.inForce, moved = true, true
 		}
 		if stage.Moves {
-			if x.through[j].Load() < l.signals && !o.skipDrain(j, at) {
+			if x.through[j].Load() < l.signals && !p.SkipDrain(j, at) {
 				return moved, nil
 			}
-			if err := o.switches.Post(j, at, x.e.script.Configs[j][l.stage+1]); err != nil {
+			if err := p.Switches().Post(j, at, x.e.script.Configs[j][l.stage+1]); err != nil {
 				return moved, x.failed(j, err)
 			}
 		}
@@ -369,32 +348,13 @@ func (x *crossing) Waiting() exec.Wait {
 		w.Plane, w.Epoch = j, l.epoch+uint32(l.stage)
 		if !l.inForce {
 			w.Kind, w.Epoch = program.Reconfigure, w.Epoch-1
-			w.Detail = opticalOf(x.in.c).at.Waiting(j)
+			w.Detail = circuits.Of(x.in.c).Controller.Waiting(j)
 		} else {
 			w.Kind, w.Detail = program.Reconfigure, "messages on streams are not through"
 		}
 		return w
 	}
 	return w
-}
-
-// decideScripted fills in the ticket of an interposed call. Its plan is on streams already, and nothing else will do.
-func (a *arbiter) decideScripted(s calls.Shape) error {
-	a.t.Flags, a.t.Version, a.t.Plan, a.t.Use, a.t.Start = 0, a.ver, planning.ID{}, a.held, 0
-	p := interposerOf(a.o.c).known(planning.ShapeOf(s))
-	if p == nil || p.plan == nil {
-		return fmt.Errorf("shim: arbiter: %v is on streams without a plan: %w", &s, errdefs.ErrInternal)
-	}
-	if a.held != a.o.All() {
-		return fmt.Errorf("shim: %v is on streams with a plan for %d planes, of which %d are in service: %w",
-			&s, a.o.All().Len(), a.held.Len(), ocsctl.ErrPlaneDown)
-	}
-	if plane, shared := a.o.entangled(a.held); shared {
-		return fmt.Errorf("shim: %v is on streams, and another communicator's port has a circuit to ours on plane %d: %w", &s, plane, ocsctl.ErrUnknownMap)
-	}
-	a.t.Plan = p.plan.ID
-	a.stand(a.held)
-	return nil
 }
 
 // Tokens of what streams tell: which of a crossing's events, by its slot, or a keepsake's end.

@@ -16,6 +16,7 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/emulator"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/endpoints"
 )
 
@@ -56,8 +57,8 @@ func (c outageController) Poll(plane int) (uint32, error) {
 func (o *outage) over(worlds ...*world) {
 	for _, w := range worlds {
 		for _, c := range w.comms {
-			if _, twice := opticalOf(c).at.Client.(outageController); !twice {
-				opticalOf(c).at.Client = outageController{opticalOf(c).at.Client, o}
+			if _, twice := circuits.Of(c).Controller.Client.(outageController); !twice {
+				circuits.Of(c).Controller.Client = outageController{circuits.Of(c).Controller.Client, o}
 			}
 		}
 	}
@@ -217,8 +218,8 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	leader.down.Store(0)
 	other.looks.Store(20)
 	w.must(call)
-	if opticalOf(w.comms[1]).ticket.Use != 0b11 {
-		t.Errorf("planes %#b are in use", opticalOf(w.comms[1]).ticket.Use)
+	if circuits.Of(w.comms[1]).Granted().Use != 0b11 {
+		t.Errorf("planes %#b are in use", circuits.Of(w.comms[1]).Granted().Use)
 	}
 	givenBack(t, core)
 	other.down.Store(0b01)

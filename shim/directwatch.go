@@ -1,9 +1,7 @@
 package shim
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,10 +9,10 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/shim/comm"
-	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
+	"lightpath/shim/stall"
 	"lightpath/shim/status"
 )
 
@@ -247,7 +245,7 @@ func (x *direct) say(number uint32) {
 	for _, op := range recorder.Of(x.c).OfLaunch(number) {
 		recorder.Of(x.c).Stalled(op.Number, exec.Wait{Rank: x.me, Op: op.Seq, Kind: program.Recv, Peer: peer, Bytes: max(op.Bytes, int64(op.Shape.Count)*int64(op.Shape.Type.Size()))})
 		if op.Seq > 0 {
-			reportShape(x.c, control.MsgState, op.Seq, &op.Shape)
+			stall.ReportShape(x.c, op.Seq, &op.Shape)
 		}
 	}
 }
@@ -276,25 +274,8 @@ func (x *direct) missing() string {
 func (x *direct) timedOut(number uint32) error {
 	c := x.c
 	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.Cfg.Timeout, x.missing(), errdefs.ErrTimeout)
-	launchTimedOut(c, number, err)
+	stall.LaunchTimedOut(c, number, err)
 	return err
-}
-
-// launchTimedOut tells the leader of a launch that has timed out. Where it is a collective the leader knows who has not called it, and has
-// the first word.
-func launchTimedOut(c *comm.Core, number uint32, err error) {
-	for _, op := range recorder.Of(c).OfLaunch(number) {
-		if op.Seq == 0 {
-			continue
-		}
-		call := op.Shape.Call()
-		reportTimeout(c, op.Seq, op.Shape.Signature(), &call, errors.New(strings.TrimSuffix(err.Error(), ": "+errdefs.ErrTimeout.Error())))
-		select {
-		case <-c.FailedChan():
-		case <-time.After(time.Second):
-		}
-		return
-	}
 }
 
 // letGoOn lets streams go until the communicator ends: graphs may be replayed at any time, and nobody hears of it.

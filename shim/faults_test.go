@@ -20,6 +20,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
 )
 
@@ -186,8 +187,8 @@ func TestForgedFrame(t *testing.T) {
 		switch {
 		case path == "arena":
 			continue // it has no frames; see sharedmem.TestStrangers
-		case opticalOf(c) != nil:
-			opticalOf(c).end = forge(opticalOf(c).end)
+		case circuits.Of(c) != nil:
+			circuits.Of(c).End = forge(circuits.Of(c).End)
 		default:
 			hostOf(c).packet = forge(hostOf(c).packet)
 		}

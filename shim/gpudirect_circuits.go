@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/settings"
 )
@@ -39,7 +40,7 @@ func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA b
 func (x *gpuDirect) openPorts() (*endpoints.Ports, error) {
 	c := x.c
 	if x.circuits {
-		return endpoints.OpenPorts(c, opticalOf(c).hcas, len(opticalOf(c).Planes))
+		return endpoints.OpenPorts(c, circuits.Of(c).HCAs, len(circuits.Of(c).Planes))
 	}
 	return endpoints.OpenPorts(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 }
@@ -73,7 +74,7 @@ func hasScript(c *calls.Call) (bool, error) {
 func (x *gpuDirect) withEpoch(err error) error {
 	var failure *rdma.QPError
 	if x.circuits && errors.As(err, &failure) {
-		failure.Epoch = opticalOf(x.c).at.State(failure.Plane).Epoch
+		failure.Epoch = circuits.Of(x.c).Controller.State(failure.Plane).Epoch
 	}
 	return err
 }
@@ -83,7 +84,7 @@ func (x *gpuDirect) epochText(plane int) string {
 	if !x.circuits {
 		return ""
 	}
-	return fmt.Sprintf(", epoch %d", opticalOf(x.c).at.State(plane).Epoch)
+	return fmt.Sprintf(", epoch %d", circuits.Of(x.c).Controller.State(plane).Epoch)
 }
 
 // turns are the calls of a group in the order in which they are made; pooled.

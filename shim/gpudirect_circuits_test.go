@@ -13,6 +13,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/settings"
 )
@@ -51,7 +52,7 @@ func TestGPUDirectOverCircuits(t *testing.T) {
 			g.sequence(w, rng, 6)
 			moved := 0
 			for j := range dev.planes {
-				moved += int(opticalOf(w.comms[0]).at.State(j).Epoch)
+				moved += int(circuits.Of(w.comms[0]).Controller.State(j).Epoch)
 			}
 			if moved < 4 && n > 2 {
 				t.Errorf("planes were moved %d times", moved)

@@ -7,6 +7,7 @@ import (
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/endpoints"
@@ -53,16 +54,16 @@ type gdrOffer struct {
 
 // attachGPUDirect has the ranks' ports reach the memory of their devices: all, or none. It returns why not.
 func attachGPUDirect(c *comm.Core) (why string, err error) {
-	if why := whyNotGPUDirect(c.Table, c.Cfg, opticalOf(c) != nil); why != "" {
+	if why := whyNotGPUDirect(c.Table, c.Cfg, circuits.Of(c) != nil); why != "" {
 		return why, nil
 	}
-	if o := opticalOf(c); o != nil {
-		_, overRDMA := o.end.(*endpoints.RDMA)
+	if o := circuits.Of(c); o != nil {
+		_, overRDMA := o.End.(*endpoints.RDMA)
 		if why := whyNotOverCircuits(c.Cfg, o.Template.Circuits, overRDMA); why != "" {
 			return why, nil
 		}
 	}
-	x := &gpuDirect{c: c, ctx: onDeviceOf(c).ctx, circuits: opticalOf(c) != nil, sent: make([]uint64, c.Ranks), wanted: make([]uint64, c.Ranks)}
+	x := &gpuDirect{c: c, ctx: onDeviceOf(c).ctx, circuits: circuits.Of(c) != nil, sent: make([]uint64, c.Ranks), wanted: make([]uint64, c.Ranks)}
 	defer func() {
 		if err != nil || why != "" {
 			x.abandon()

@@ -13,12 +13,12 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma/rendezvous"
-	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
+	"lightpath/shim/stall"
 )
 
 // gdrExchange is a round of messages, which begins when a stream has come to it. Its word is 1 when they are over; the stream sets it
@@ -301,7 +301,7 @@ func (x *gpuDirect) stalled(now time.Time) error {
 		for _, op := range recorder.Of(x.c).OfLaunch(number) {
 			recorder.Of(x.c).Stalled(op.Number, exec.Wait{Rank: x.c.Rank, Op: op.Seq, Kind: kind, Peer: on.Peer, Plane: on.Plane, Bytes: on.Bytes})
 			if op.Seq > 0 {
-				reportShape(x.c, control.MsgState, op.Seq, &op.Shape)
+				stall.ReportShape(x.c, op.Seq, &op.Shape)
 			}
 		}
 	}
@@ -318,7 +318,7 @@ func (x *gpuDirect) timedOut(number uint32, on rendezvous.Wait) error {
 	}
 	err := fmt.Errorf("shim: rank %d: a message of %d bytes that it %s has not moved for %v: rank %d, plane %d%s: %w",
 		x.c.Rank, on.Bytes, what, x.c.Cfg.Timeout, on.Peer, on.Plane, x.epochText(on.Plane), errdefs.ErrTimeout)
-	launchTimedOut(x.c, number, err)
+	stall.LaunchTimedOut(x.c, number, err)
 	return err
 }
 

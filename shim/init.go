@@ -10,10 +10,13 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/arbiter/live"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/endpoints"
@@ -25,6 +28,7 @@ import (
 	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 	"lightpath/shim/shares"
+	"lightpath/shim/stall"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -151,9 +155,6 @@ func newComm(args InitArgs, cfg *settings.Config) (*comm.Core, error) {
 	}
 	if o := args.From; o != nil {
 		birthOf(c).unwanted = o.How == BySplit && o.Color == NoColor
-		if opticalOf(o.Parent) != nil {
-			birthOf(c).parent = o.Parent
-		}
 	}
 	return c, nil
 }
@@ -167,12 +168,12 @@ func dropNew(c *comm.Core) {
 // handleMessages registers what handles control messages.
 func handleMessages(c *comm.Core) {
 	c.HandleAccords()
-	handleStalls(c)
-	handleTickets(c)
+	stall.Handle(c)
+	live.Handle(c)
 	handleProbes(c)
 	handleRegions(c)
 	handleBirths(c)
-	handleVacating(c)
+	circuits.HandleVacating(c)
 	handlePlans(c)
 	shares.Handle(c)
 }
@@ -180,18 +181,14 @@ func handleMessages(c *comm.Core) {
 // addHooks registers what the parts of a communicator do as it ends.
 func addHooks(c *comm.Core) {
 	c.AddHooks(comm.Hooks{Ending: func() { memory.LeaveAll(c) }})
-	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c); birthOf(c).kin.end() }, Closed: func() { birthOf(c).door.Leave() }})
-	c.AddHooks(comm.Hooks{Close: func() {
-		if l := leaderOf(c); l != nil {
-			l.close()
-		}
-	}})
+	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c) }, Closed: func() { birthOf(c).door.Leave() }})
+	c.AddHooks(comm.Hooks{Close: live.Of(c).Close})
 	c.AddHooks(comm.Hooks{Detach: func() { onesided.Of(c).End() }, Close: func() { onesided.Of(c).End() }})
 	c.AddHooks(comm.Hooks{Forget: func() { hostOf(c).forget() }, Close: hostOf(c).close})
 	c.AddHooks(comm.Hooks{
-		Quiet:  func() { opticalOf(c).quiesce(comm.Linger) },
+		Quiet:  func() { circuits.Of(c).Quiesce(comm.Linger) },
 		Detach: func() { departCircuits(c) },
-		Close:  func() { opticalOf(c).close() },
+		Close:  func() { circuits.Of(c).Close() },
 	})
 	c.AddHooks(comm.Hooks{
 		Check:  func() { interposerOf(c).check(); failIfPeerFailed(c) },
@@ -288,9 +285,6 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric, birth uint64) error {
 	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.Control, leaderAt, c.Secret, c.Cfg.Timeout)
 	if err != nil {
 		return err
-	}
-	if c.Rank == 0 {
-		leaderSlot.Set(c, newLeader(c))
 	}
 	c.Join(star)
 	onesided.Attach(c, birthOf(c).door)
@@ -394,16 +388,23 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 		hostOf(c).packet, hostOf(c).arena, err = endpoints.Packet(c, kind, l)
 	}
 	if err == nil {
-		err = attachOptical(c, fab)
+		var parent *comm.Core
+		if o := birthOf(c).args.From; o != nil {
+			parent = o.Parent
+		}
+		err = circuits.Attach(c, fab, parent)
+	}
+	if p := circuits.Of(c); err == nil && p != nil && c.Rank == 0 {
+		err = live.Attach(c, p)
 	}
 	if f := calls.FactsOf(c); err == nil {
 		f.Planes = planeset.All(len(hostOf(c).packet.Planes()))
-		if o := opticalOf(c); o != nil {
+		if o := circuits.Of(c); o != nil {
 			f.Circuits, f.Planes, f.CircuitKind = true, o.All(), o.Template.Circuits
 		}
 	}
 	if err == nil {
-		shares.Attach(c, kind, len(hostOf(c).packet.Planes()), opticalOf(c) != nil)
+		shares.Attach(c, kind, len(hostOf(c).packet.Planes()), circuits.Of(c) != nil)
 	}
 	if err == nil {
 		err = attachDevice(c)
@@ -411,15 +412,16 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 	if err != nil {
 		return err // fail tells the others
 	}
-	if leaderOf(c) != nil {
-		leaderOf(c).start()
+	attachOptical(c)
+	if c.Rank == 0 {
+		live.Of(c).Start()
 	}
 	if err := c.AwaitAll(); err != nil {
 		return err
 	}
 	c.Log.Version("Lightpath version %s, %s", Version, libraryPath())
 	c.Log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
-		c.ID, c.Rank, c.Ranks, c.Name, kind, len(hostOf(c).packet.Planes()), opticalOf(c).describe())
+		c.ID, c.Rank, c.Ranks, c.Name, kind, len(hostOf(c).packet.Planes()), circuits.Of(c).Describe())
 	return nil
 }
 
@@ -432,8 +434,8 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) bootst
 	if c.Cfg.FabricRank >= 0 {
 		h.Port, h.PortGiven = c.Cfg.FabricRank, true
 	}
-	if o := birthOf(c).args.From; o != nil && opticalOf(o.Parent) != nil {
-		h.Port, h.PortGiven = opticalOf(o.Parent).Ports[o.Parent.Rank], true
+	if o := birthOf(c).args.From; o != nil && circuits.Of(o.Parent) != nil {
+		h.Port, h.PortGiven = circuits.Of(o.Parent).Ports[o.Parent.Rank], true
 	}
 	if l.Control != nil {
 		h.Control = l.Control.Addr().String()
@@ -481,4 +483,25 @@ func libraryPath() string {
 		}
 	}
 	return "unknown path"
+}
+
+// departWait is how long the leader's Destroy waits for the other ranks, whose tickets it issues.
+const departWait = 50 * time.Millisecond
+
+// departCircuits takes leave of the controller before a process may end. A process that ends without is, to the controller
+// and to its operator, a rank that died. Nothing is on its way to this rank any more.
+func departCircuits(c *comm.Core) {
+	p := circuits.Of(c)
+	if p == nil || c.Failed() {
+		return
+	}
+	if c.Rank == 0 {
+		select {
+		case <-c.Star.EveryoneLeft():
+			live.Of(c).Close()
+		case <-time.After(departWait):
+			return // the Close hook takes leave
+		}
+	}
+	p.Close()
 }

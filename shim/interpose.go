@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/plans"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/log"
@@ -91,8 +92,8 @@ func newInterposer(c *comm.Core, lib other.Library, lanes int) *interposer {
 	in := &interposer{c: c, lib: lib, comms: make([]other.Comm, lanes), table: map[calls.Shape]*scripted{}, ended: make(chan struct{}), gone: make(chan struct{})}
 	in.asking.answers = make(chan *control.Message, 4)
 	in.setUp(c, lanes)
-	if opticalOf(c) != nil {
-		in.site = opticalOf(c).WithoutForwarding()
+	if circuits.Of(c) != nil {
+		in.site = circuits.Of(c).WithoutForwarding()
 	}
 	interposerSlot.Set(c, in) // now: whoever makes calls first asks the leader for plans
 	return in
@@ -102,17 +103,17 @@ func newInterposer(c *comm.Core, lib other.Library, lanes int) *interposer {
 // circuits, or one where algorithms are chosen. It depends on what all ranks share.
 func interposedLanes(c *comm.Core) (lanes int, why string) {
 	switch {
-	case opticalOf(c) == nil && len(c.Cfg.Algorithms) == 0:
+	case circuits.Of(c) == nil && len(c.Cfg.Algorithms) == 0:
 		return 0, "there are no planes with circuits, and LIGHTPATH_ALGORITHM chooses no algorithm"
-	case opticalOf(c) == nil:
+	case circuits.Of(c) == nil:
 		return 1, ""
-	case opticalOf(c).Template.Circuits != plans.Duplex:
+	case circuits.Of(c).Template.Circuits != plans.Duplex:
 		// Whoever receives has to answer on the same plane: a credit, an acknowledgement.
-		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)", opticalOf(c).Template.Circuits)
+		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)", circuits.Of(c).Template.Circuits)
 	case c.Cfg.BarrierTime:
 		return 0, "LIGHTPATH_BARRIER is time, and streams keep none"
 	}
-	planes := len(opticalOf(c).Planes)
+	planes := len(circuits.Of(c).Planes)
 	if nets := len(c.Cfg.InterposeNets); nets != planes && (nets > 0 || planes > 1) {
 		return 0, fmt.Sprintf("there are %d planes, and LIGHTPATH_INTERPOSE_NETS names %d networks of the other library", planes, nets)
 	}
@@ -188,10 +189,10 @@ func drawIDs(all []*interposer, lib other.Library) (ids [][]otherID, failure err
 
 // laneName is what the other library's communicator of a lane is called there.
 func laneName(c *comm.Core, j int) string {
-	if opticalOf(c) == nil {
+	if circuits.Of(c) == nil {
 		return "lightpath"
 	}
-	return "lightpath " + opticalOf(c).Planes[j].Name
+	return "lightpath " + circuits.Of(c).Planes[j].Name
 }
 
 // abandon has the communicator's calls passed through.

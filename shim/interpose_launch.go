@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
@@ -145,7 +146,7 @@ func (p *issuing) prepare() (err error) {
 		}
 	}
 	switch {
-	case opticalOf(in.c) != nil:
+	case circuits.Of(in.c) != nil:
 		p.run, err = in.cross.take(p)
 	case in.gdr != nil && in.captured:
 		p.replay, err = in.gdr.replayOf(p)

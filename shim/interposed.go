@@ -8,7 +8,9 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/plans"
+	"lightpath/shim/arbiter/live"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/dispatch"
@@ -72,7 +74,7 @@ func (in *interposer) make(s calls.Shape) (*scripted, error) {
 	}
 	e := &scripted{}
 	var plan *plans.Plan
-	if opticalOf(c) == nil {
+	if circuits.Of(c) == nil {
 		if _, chosen := c.Cfg.Algorithms[coll.String()]; !chosen && in.gdr == nil {
 			return in.passed(s, "LIGHTPATH_ALGORITHM names no algorithm for it"), nil
 		}
@@ -86,7 +88,7 @@ func (in *interposer) make(s calls.Shape) (*scripted, error) {
 		}
 		e.plan, plan, args.Problem, args.StepOf = a, a.Plan, a.Problem, a.StepOf
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, opticalOf(c) != nil, c.Cfg, in.site.Pods)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, circuits.Of(c) != nil, c.Cfg, in.site.Pods)
 	if err != nil {
 		return nil, err
 	}
@@ -248,8 +250,8 @@ func (in *interposer) solve(s calls.Shape) (*planning.Agreed, error) {
 		return nil, err
 	}
 	f.Log = in.c.Log
-	if tickets := leaderOf(in.c).tickets; tickets != nil && !opticalOf(in.c).Template.Forwarding {
-		f.Store = tickets.cache // made for the same problem
+	if p := circuits.Of(in.c); p != nil && !p.Template.Forwarding {
+		f.Store = live.Of(in.c).Book.Store() // made for the same problem
 	}
 	job, err := f.Job(planning.Key{Shape: s, Planes: len(in.comms)})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/planeset"
 	"lightpath/shim/result"
 	"lightpath/shim/settings"
@@ -169,8 +170,8 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !settled(func() bool { w.runAll(t, rng, 501); return opticalOf(w.comms[2]).ticket.Use == use }) {
-			t.Errorf("planes %#b are in use, want %#b", opticalOf(w.comms[2]).ticket.Use, use)
+		if !settled(func() bool { w.runAll(t, rng, 501); return circuits.Of(w.comms[2]).Granted().Use == use }) {
+			t.Errorf("planes %#b are in use, want %#b", circuits.Of(w.comms[2]).Granted().Use, use)
 		}
 	}
 	if problems := lost(); len(problems) > 0 {

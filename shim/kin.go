@@ -140,10 +140,7 @@ func (o *Origin) survivors() (ranks []int) {
 type kinship struct {
 	mu      sync.Mutex
 	births  uint64
-	wishes  uint64
 	waits   map[uint64]chan *control.Message
-	over    chan struct{} // closed when the communicator ends here; see done
-	ended   bool
 	grow    *UniqueID // made for growing, and not used yet
 	shrinks uint64    // that were asked for
 	// shrunk is closed when the last shrink that was asked for is over; nil before the first.
@@ -183,36 +180,6 @@ func (k *kinship) next() uint64 {
 	defer k.mu.Unlock()
 	k.births++
 	return k.births
-}
-
-// wish numbers what only this rank asks for; births are numbered from the other end.
-func (k *kinship) wish() uint64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.wishes--
-	return k.wishes
-}
-
-// done is closed when the communicator ends.
-func (k *kinship) done() <-chan struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.over == nil {
-		k.over = make(chan struct{})
-		if k.ended {
-			close(k.over)
-		}
-	}
-	return k.over
-}
-
-func (k *kinship) end() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.ended && k.over != nil {
-		close(k.over)
-	}
-	k.ended = true
 }
 
 // expect registers for the answer to a birth.
@@ -276,7 +243,7 @@ func agreeWithParent(c *comm.Core, seq uint64, ask *kinAsk) (*kinAnswer, error) 
 		return nil, c.AsyncError()
 	case <-failed:
 		return nil, p.AsyncError()
-	case <-birthOf(p).kin.done():
+	case <-p.Ended():
 		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, errdefs.ErrDestroyed)
 	case <-p.Star.EveryoneLeft():
 		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, errdefs.ErrRemote)

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 )
 
 // onCircuits tells how many of a communicator's programs run on circuits.
@@ -32,11 +33,11 @@ func TestKinOnCircuits(t *testing.T) {
 	})
 	none(t, errs)
 	for r, c := range halves.children {
-		if got := opticalOf(c).Ports[c.Rank]; got != r {
+		if got := circuits.Of(c).Ports[c.Rank]; got != r {
 			t.Errorf("rank %d has port %d in the child", r, got)
 		}
-		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(opticalOf(c).Ports, want) {
-			t.Errorf("ports %v, want %v", opticalOf(c).Ports, want)
+		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(circuits.Of(c).Ports, want) {
+			t.Errorf("ports %v, want %v", circuits.Of(c).Ports, want)
 		}
 	}
 	left := &world{t, w.comms[1:4]}
@@ -108,7 +109,7 @@ func TestShrinkOnCircuits(t *testing.T) {
 	f.must(sums)
 	f.must(sums)
 	for r, c := range f.children {
-		if got := opticalOf(c).Ports[r]; got != r+1 {
+		if got := circuits.Of(c).Ports[r]; got != r+1 {
 			t.Errorf("rank %d has port %d", r, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
 )
 
@@ -122,7 +123,7 @@ func TestPreMulSumOnCircuits(t *testing.T) {
 			}
 		}
 	}
-	if len(opticalOf(w.comms[0]).agreed) == 0 {
+	if len(circuits.Of(w.comms[0]).Known.Plans()) == 0 {
 		t.Error("no call ran on circuits")
 	}
 }

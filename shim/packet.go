@@ -6,6 +6,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/log"
@@ -34,7 +35,7 @@ func packetEntry(c *comm.Core, s calls.Shape) (*dispatch.Entry, error) {
 	}
 	k := calls.KernelsOf(&s, c.Ranks)
 	var use []int
-	if s.Request.Planes != 0 && opticalOf(c) == nil { // else they are planes with circuits
+	if s.Request.Planes != 0 && circuits.Of(c) == nil { // else they are planes with circuits
 		use = slices.Collect(s.Request.Planes.Each())
 	}
 	sig := s.Signature()

@@ -7,6 +7,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/recorder"
@@ -20,7 +21,7 @@ func UseGate(c *comm.Core, g *Gate, handle uint64) bool {
 	}
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
-	if hostOf(c).arena == nil || opticalOf(c) != nil || onDeviceOf(c) != nil || c.Sound() != nil {
+	if hostOf(c).arena == nil || circuits.Of(c) != nil || onDeviceOf(c) != nil || c.Sound() != nil {
 		return false
 	}
 	q := sharedmem.NewQuick(hostOf(c).arena, int(max(recorder.Of(c).Size, recorder.Least)))

@@ -19,6 +19,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
@@ -127,7 +128,7 @@ func TestCircuitsOverRDMA(t *testing.T) {
 					if n := x.Lost(); n != 0 {
 						t.Errorf("plane %d has lost %d requests", j, n)
 					}
-					moved += int(opticalOf(w.comms[0]).at.State(j).Epoch)
+					moved += int(circuits.Of(w.comms[0]).Controller.State(j).Epoch)
 				}
 				if moved < 4 {
 					t.Errorf("planes were moved %d times", moved)

@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"lightpath/shim/circuits"
 	"unsafe"
 
 	"lightpath/collectives/transport"
@@ -46,8 +47,8 @@ func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flag
 // is. Where one cannot, its sends are copied as ever, and that is no error.
 func tellDevices(c *comm.Core, buff unsafe.Pointer, size uintptr) func() error {
 	ends := []transport.Endpoint{hostOf(c).packet}
-	if opticalOf(c) != nil {
-		ends = append(ends, opticalOf(c).end)
+	if circuits.Of(c) != nil {
+		ends = append(ends, circuits.Of(c).End)
 	}
 	var releases []func() error
 	for _, e := range ends {

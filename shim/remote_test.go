@@ -21,6 +21,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/planeset"
 	"lightpath/shim/result"
 	"lightpath/shim/settings"
@@ -298,7 +299,7 @@ func TestPlaneDisabled(t *testing.T) {
 					t.Fatalf("rank %d: %v", i%4, err)
 				}
 			}
-			return opticalOf(a.comms[1]).ticket.Use == use && opticalOf(b.comms[2]).ticket.Use == use
+			return circuits.Of(a.comms[1]).Granted().Use == use && circuits.Of(b.comms[2]).Granted().Use == use
 		})
 	}
 	if !uses(0b11) {
@@ -316,7 +317,7 @@ func TestPlaneDisabled(t *testing.T) {
 			}
 		}
 		if !uses(c.use) {
-			t.Errorf("planes %#b are in service, %#b in use", c.use, opticalOf(a.comms[1]).ticket.Use)
+			t.Errorf("planes %#b are in service, %#b in use", c.use, circuits.Of(a.comms[1]).Granted().Use)
 		}
 	}
 	for _, want := range []string{"plane p1 is out of service", "disabled by ops: mirrors are being cleaned", "going on with 1 of 2 planes", "plane p0 is back in service"} {
@@ -337,7 +338,7 @@ func TestPlaneBreaks(t *testing.T) {
 	w.runAll(t, rng, 1000)
 	other.runAll(t, rng, 1000)
 	for _, c := range append(w.comms, other.comms...) {
-		opticalOf(c).quiesce(10 * time.Second) // what nobody waits for would fail between two operations
+		circuits.Of(c).Quiesce(10 * time.Second) // what nobody waits for would fail between two operations
 	}
 	s.device.breaks(1, errors.New("mirror 7 is stuck"))
 	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) }) {
@@ -350,7 +351,7 @@ func TestPlaneBreaks(t *testing.T) {
 	uses := func(w *world, want planeset.Set) {
 		t.Helper()
 		w.runAll(t, rng, 777)
-		if use := opticalOf(w.comms[3]).ticket.Use; use != want {
+		if use := circuits.Of(w.comms[3]).Granted().Use; use != want {
 			t.Errorf("planes %#b are in use, want %#b", use, want)
 		}
 	}
@@ -405,15 +406,15 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	w.runAll(t, rng, 100)
 	for _, c := range w.comms {
-		opticalOf(c).quiesce(10 * time.Second)
+		circuits.Of(c).Quiesce(10 * time.Second)
 	}
 	s.rulers[0].stop()
 	s.rulers[1].takeOver()
-	if !settled(func() bool { return opticalOf(w.comms[0]).at.State(0).Epoch >= 1000 }) {
+	if !settled(func() bool { return circuits.Of(w.comms[0]).Controller.State(0).Epoch >= 1000 }) {
 		t.Fatal("the leader has not found the other controller")
 	}
 	w.runAll(t, rng, 101)
-	if e := opticalOf(w.comms[2]).now[0].epoch; e < 1000 {
+	if e := circuits.Of(w.comms[2]).Now()[0].Epoch; e < 1000 {
 		t.Errorf("plane 0 is at epoch %d", e)
 	}
 }

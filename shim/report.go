@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/recorder"
@@ -49,7 +50,7 @@ func describeComm(c *comm.Core) status.Comm {
 		s.Ranks = append(s.Ranks, status.Rank{Rank: i, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Answer: status.Unasked})
 	}
 	s.Ranks[c.Rank] = describeSelf(c)
-	s.Circuits = c.Made() && opticalOf(c) != nil
+	s.Circuits = c.Made() && circuits.Of(c) != nil
 	return s
 }
 
@@ -181,8 +182,8 @@ func describeWait(c *comm.Core, s *recorder.Standstill, op *recorder.Operation, 
 		out.Plane = -1
 		out.Text = fmt.Sprintf("memory of rank %d (%d of %d bytes)", w.Peer, w.Done, w.Bytes)
 		return out
-	case w.Kind == program.Reconfigure && c.Made() && opticalOf(c) != nil:
-		w.Detail = opticalOf(c).at.Waiting(w.Plane)
+	case w.Kind == program.Reconfigure && c.Made() && circuits.Of(c) != nil:
+		w.Detail = circuits.Of(c).Controller.Waiting(w.Plane)
 	case out.For == "" || w.Plane < 0:
 		out.For, out.Peer = status.ForOther, -1
 	}
@@ -202,6 +203,7 @@ type probes struct {
 	mu   sync.Mutex
 	last uint64
 	open map[uint64]chan status.Rank
+	owed owed // at the leader
 }
 
 // owed counts, at the leader, the answers of each rank that have not come.
@@ -282,7 +284,7 @@ func probed(c *comm.Core, m *control.Message) {
 	asker := int(m.From)
 	go func() {
 		for r := 1; r < c.Ranks; r++ {
-			if leaderOf(c).owed.add(r) {
+			if probesOf(c).owed.add(r) {
 				c.Star.To(r, &control.Message{Kind: control.MsgAsk, Seq: m.Seq, Arg: uint64(asker)})
 			}
 		}
@@ -302,7 +304,7 @@ func tell(c *comm.Core, asker int, id uint64) {
 // told takes control.MsgTell: an answer, for this rank or, at the leader, to be passed on.
 func told(c *comm.Core, m *control.Message) {
 	if c.Rank == 0 {
-		leaderOf(c).owed.answered(int(m.From))
+		probesOf(c).owed.answered(int(m.From))
 		if m.Arg >= uint64(c.Ranks) {
 			return
 		}

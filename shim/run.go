@@ -14,12 +14,13 @@ import (
 	"lightpath/collectives/sharedmem"
 	"lightpath/collectives/transport"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
-	"lightpath/shim/control"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
 	"lightpath/shim/shares"
+	"lightpath/shim/stall"
 )
 
 // Run runs calls as one group and returns when all are complete, or with [errdefs.ErrInProgress] where
@@ -60,7 +61,7 @@ func runHere(group []calls.Call) error {
 	}
 	awaitLaunches(group)
 	if len(group) == 1 {
-		if c := &group[0]; !c.Comm.NonBlocking && opticalOf(c.Comm) == nil && c.Options == (calls.Options{}) && throughArena(c.Comm, c.Kind) && !c.IsCut() {
+		if c := &group[0]; !c.Comm.NonBlocking && circuits.Of(c.Comm) == nil && c.Options == (calls.Options{}) && throughArena(c.Comm, c.Kind) && !c.IsCut() {
 			return runAlone(c.Comm, group)
 		}
 	}
@@ -177,7 +178,7 @@ func (s *session) runLocked() error {
 	if len(s.calls) == 0 {
 		return nil
 	}
-	if slices.ContainsFunc(s.comms, func(c *comm.Core) bool { return hasCircuits(c) }) {
+	if slices.ContainsFunc(s.comms, func(c *comm.Core) bool { return circuits.Of(c) != nil }) {
 		return s.runMixed()
 	}
 	for _, c := range s.comms {
@@ -231,31 +232,31 @@ func (s *session) bindPacketEntry(ref taskRef) error {
 	if ref.entry.Prog == nil {
 		return s.bindArena(ref)
 	}
-	return s.bindEntry(ref, hostOf(ref.comm).packet, nil, nil)
+	return s.bindEntry(ref, nil, nil)
 }
 
-// bindEntry binds a program to its call and appends the task. light is nil on packet planes;
-// switchAt is when its planes move, nil where the ranks decide that.
-func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, switchAt [][]int64) error {
+// bindEntry binds a program to its call and appends the task. p is nil on packet planes. switchAt is when the planes
+// move, nil if the ranks decide that.
+func (s *session) bindEntry(ref taskRef, p *circuits.Planes, switchAt [][]int64) error {
 	c, call := ref.comm, &s.calls[ref.call]
 	send, recv := call.Extents()
 	k := &ref.entry.Kernels
 	scale, factor := k.Scaling(call)
 	ec := exec.Call{
 		Program: ref.entry.Prog, Reduce: k.Reduce, Scale: scale, Factor: factor,
-		Comm: c.ID, Op: ref.seq, Endpoint: e, Poison: c.Poison(),
+		Comm: c.ID, Op: ref.seq, Endpoint: hostOf(c).packet, Poison: c.Poison(),
 	}
 	ec.Buffers[schedule.Input] = exec.Buffer{Ptr: call.Send, Len: send}
 	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
 	ec.Buffers[schedule.Scratch] = hostOf(c).scratchFor(ref.entry.Prog.ScratchBytes)
-	if light != nil {
-		ec.OCS, ec.Base, ec.SwitchAt, ec.SkipDrain = light.switches, light.base, switchAt, light.skipDrain
+	if p != nil {
+		ec.Endpoint, ec.OCS, ec.Base, ec.SwitchAt, ec.SkipDrain = p.End, p.Switches(), p.Base(), switchAt, p.SkipDrain
 	}
 	if k.Div != nil {
 		ref.finishR = ec.Buffers[schedule.Output]
 	}
 	t := hostOf(c).task()
-	t.Trace(light != nil && recorder.Of(c).Timed)
+	t.Trace(p != nil && recorder.Of(c).Timed)
 	t.Pace(ref.entry.Brings != nil)
 	if err := t.Bind(ec); err != nil {
 		return c.Fail(err)
@@ -348,8 +349,8 @@ func (s *session) ended() {
 
 // record has the flight recorder take what the task has done on planes with circuits.
 func (r *taskRef) record(t *exec.Task) {
-	if o := opticalOf(r.comm); o != nil && (r.circuits || r.entry != nil && r.entry.Plan != nil) {
-		recorder.Of(r.comm).Traced(r.flight, t, o.base)
+	if p := circuits.Of(r.comm); p != nil && (r.circuits || r.entry != nil && r.entry.Plan != nil) {
+		recorder.Of(r.comm).Traced(r.flight, t, p.Base())
 	}
 }
 
@@ -435,25 +436,25 @@ func (s *session) explain(ref *taskRef, err error) error {
 		// Why the peer is gone comes by the control network.
 		wait = verdictWait
 	case ref.circuits && errors.Is(err, exec.ErrTimeout):
-		err = fmt.Errorf("%w; %s", err, opticalOf(c).waiting())
+		err = fmt.Errorf("%w; %s", err, circuits.Of(c).Waiting())
 	case ref.entry == nil: // sends and receives concern two ranks, which the error names
 	case errors.Is(err, exec.ErrSignature):
-		reportCall(c, control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
+		stall.Report(c, ref.seq, ref.sig, s.calls[ref.call].String())
 		wait = verdictWait
 	case errors.Is(err, exec.ErrSequence):
 		// A frame of an operation that this rank has left behind: its sender calls it
 		// something else. Which one, the leader finds out.
 		for seq := ref.seq; seq > 0 && seq+8 > ref.seq; seq-- {
 			if sh, ok := recorder.Of(c).Find(seq); ok {
-				reportShape(c, control.MsgState, seq, &sh)
+				stall.ReportShape(c, seq, &sh)
 			}
 		}
 		wait = verdictWait
 	case errors.Is(err, exec.ErrTimeout) && ref.entry.Plan != nil:
 		// With a ticket everyone has arrived. What matters is whom the switches wait for.
-		err = fmt.Errorf("%w; %s", err, opticalOf(c).waiting())
+		err = fmt.Errorf("%w; %s", err, circuits.Of(c).Waiting())
 	case errors.Is(err, exec.ErrTimeout):
-		reportTimeout(c, ref.seq, ref.sig, &s.calls[ref.call], err)
+		stall.GiveUp(c, ref.seq, ref.sig, s.calls[ref.call].String(), err)
 		wait = verdictWait
 	}
 	if wait > 0 {
@@ -478,7 +479,7 @@ func (s *session) stalled([]*exec.Task) error {
 		}
 		// Sends and receives have no number that ranks could compare.
 		if !t.Done() && ref.entry != nil {
-			reportCall(ref.comm, control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
+			stall.Report(ref.comm, ref.seq, ref.sig, s.calls[ref.call].String())
 		}
 	}
 	return nil

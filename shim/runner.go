@@ -1,14 +1,10 @@
 package shim
 
 import (
-	"strings"
-
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
-	"lightpath/shim/comm"
-	"lightpath/shim/control"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/recorder"
 )
@@ -82,24 +78,4 @@ func (r *runner) scratchFor(n int64) exec.Buffer {
 func (r *runner) forget() {
 	r.programs, r.latest, r.tasks, r.scratch = dispatch.Table{}, latest{}, nil, nil
 	r.sends, r.recvs, r.msgs, r.recvBufs = nil, nil, nil, nil
-}
-
-// reportCall sends the leader what this rank is waiting in, or gives up on.
-func reportCall(c *comm.Core, kind control.Kind, seq uint64, sig uint32, call *calls.Call) {
-	// Without the leader the communicator fails by itself.
-	_ = c.Star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(sig), Body: []byte(call.String())})
-}
-
-// reportTimeout reports a call that has waited too long; why, where it is known, is what it waits for.
-func reportTimeout(c *comm.Core, seq uint64, sig uint32, call *calls.Call, why error) {
-	body := call.String()
-	if why != nil {
-		body += "\n" + strings.TrimSuffix(why.Error(), ": "+exec.ErrTimeout.Error())
-	}
-	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgTimeout, Seq: seq, Arg: uint64(sig), Body: []byte(body)})
-}
-
-// reportShape reports a collective of the past.
-func reportShape(c *comm.Core, kind control.Kind, seq uint64, s *calls.Shape) {
-	_ = c.Star.ToLeader(&control.Message{Kind: kind, Seq: seq, Arg: uint64(s.Signature()), Body: []byte(s.String())})
 }

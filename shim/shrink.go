@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"lightpath/shim/circuits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"lightpath/shim/arbiter/live"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
@@ -117,7 +119,7 @@ func vetoLater(c *comm.Core, at *bootstrap.Place, veto *control.Message) {
 	}()
 	select {
 	case <-ctx.Done():
-	case <-birthOf(c).kin.done():
+	case <-c.Ended():
 		over()
 	}
 }
@@ -141,11 +143,8 @@ func without(ranks []int) string {
 func yieldCircuits(c *comm.Core) {
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
-	if opticalOf(c) == nil {
-		return
+	if l := live.Of(c); l != nil {
+		l.Close()
 	}
-	if leaderOf(c) != nil {
-		leaderOf(c).close()
-	}
-	opticalOf(c).close()
+	circuits.Of(c).Close()
 }

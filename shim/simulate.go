@@ -9,6 +9,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
@@ -95,7 +96,7 @@ func exchanged(calls []calls.Call) map[*comm.Core]traffic {
 // predict is the time of one collective, in microseconds.
 func predict(c *calls.Call) (float64, error) {
 	s := calls.ShapeOf(c)
-	if opticalOf(c.Comm) != nil {
+	if circuits.Of(c.Comm) != nil {
 		us, err := predictCircuits(c.Comm, s)
 		if err == nil || !errors.Is(err, planner.ErrInfeasible) {
 			return us, err
@@ -117,11 +118,11 @@ func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	if last != nil {
 		return last.Plan.CCTUS, nil
 	}
-	use := opticalOf(c).All()
+	use := circuits.Of(c).All()
 	if s.Request.Planes != 0 {
 		use = s.Request.Planes
 	}
-	problem, _, err := opticalOf(c).Pose(planning.ShapeOf(s), use.Len(), nil)
+	problem, _, err := circuits.Of(c).Pose(planning.ShapeOf(s), use.Len(), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -138,7 +139,7 @@ func predictPacket(c *comm.Core, s calls.Shape) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if s.Request.Planes != 0 && opticalOf(c) == nil {
+	if s.Request.Planes != 0 && circuits.Of(c) == nil {
 		costs.BandwidthGbps *= float64(s.Request.Planes.Len()) / float64(len(hostOf(c).packet.Planes()))
 	}
 	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
@@ -177,7 +178,7 @@ func packetModel(c *comm.Core) (*plans.Problem, error) {
 	}
 	costs := packetCosts[kind]
 	p := &plans.Problem{AlphaUS: costs.alphaUS, BandwidthGbps: costs.gbps}
-	if c.Cfg.Fabric == "" || opticalOf(c) != nil {
+	if c.Cfg.Fabric == "" || circuits.Of(c) != nil {
 		return p, nil
 	}
 	fab, err := fabric.Load(c.Cfg.Fabric)

@@ -12,6 +12,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
@@ -56,7 +57,7 @@ func TestPlanDelayed(t *testing.T) {
 		t.Error("the plan never came into force")
 	}
 	for _, c := range w.comms {
-		if n := len(opticalOf(c).agreed); n != 2 {
+		if n := len(circuits.Of(c).Known.Plans()); n != 2 {
 			t.Errorf("rank %d knows %d plans, want the interim and the final one", c.Rank, n)
 		}
 	}
@@ -226,8 +227,10 @@ func TestForeignCircuit(t *testing.T) {
 	all := newWorld(t, 4)
 	all.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 64))}) })
 	part := newWorld(t, 2)
-	if _, yes := opticalOf(part.comms[0]).entangled(1); !yes {
-		t.Fatalf("the static plan left %v", opticalOf(all.comms[0]).maps(1))
+	p := circuits.Of(part.comms[0])
+	m := p.Controller.State(0).Map
+	if _, ports := circuits.Outside(m, circuits.Members(p.Ports, p.Controller.NumPorts())); len(ports) == 0 {
+		t.Fatalf("the static plan left %v", m)
 	}
 	k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float64, count: 77}
 	if err := k.run(part, rand.New(rand.NewPCG(5, 5))); err != nil {
@@ -307,11 +310,15 @@ func TestPlanCache(t *testing.T) {
 		w := newWorld(t, 4)
 		defer w.destroy()
 		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) })
-		for id := range opticalOf(w.comms[0]).agreed {
-			return id
+		known := circuits.Of(w.comms[0]).Known.Plans()
+		if len(known) == 0 {
+			t.Fatal("no plan")
 		}
-		t.Fatal("no plan")
-		return planning.ID{}
+		id, err := planning.IDOf(known[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
 	}
 	first := job()
 	files := planFiles(t, dir)
@@ -388,16 +395,15 @@ func TestLoopOverSizes(t *testing.T) {
 					t.Errorf("%d plans for one size", plannedBy(w))
 				}
 				if i == 1 {
-					a := leaderOf(w.comms[0]).tickets
-					settled(func() bool { return len(a.widen) == 0 && plannedBy(w) > 2 || tolerance == "0" })
+					settled(func() bool { return plannedBy(w) > 2 || tolerance == "0" })
 				}
 			}
 			if n := plannedBy(w); (n < loops/2) != (tolerance != "0") || n > loops {
 				t.Errorf("%d plans for %d sizes", n, loops)
 			}
 			for r, c := range w.comms {
-				for _, p := range opticalOf(c).agreed {
-					if opticalOf(w.comms[0]).lookup(p.ID) == nil {
+				for _, p := range circuits.Of(c).Known.Plans() {
+					if id, err := planning.IDOf(p); err != nil || circuits.Of(w.comms[0]).Known.Lookup(id) == nil {
 						t.Errorf("rank %d used a plan that the leader does not know", r)
 					}
 				}

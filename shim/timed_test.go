@@ -19,9 +19,11 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
 	"lightpath/shim/settings"
+	"lightpath/shim/ticket"
 )
 
 // plannedMove is a reconfiguration and when it is due, from the start of the operation.
@@ -62,9 +64,9 @@ func TestDue(t *testing.T) {
 				lightFabric(t, 4, 3, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 100 * time.Microsecond })
 				slack := settings.Slack{Part: 0.5, Fixed: time.Millisecond}
 				w := newWorld(t, 4)
-				o := opticalOf(w.comms[1])
+				o, p := opticalOf(w.comms[1]), circuits.Of(w.comms[1])
 				o.c.Cfg.Planner, o.c.Cfg.BarrierSlack = name, slack
-				problem, stepOf, err := o.Pose(calls.Shape{Kind: calls.AllToAll, Count: 50000}, use.Len(), nil)
+				problem, stepOf, err := p.Pose(calls.Shape{Kind: calls.AllToAll, Count: 50000}, use.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -73,17 +75,17 @@ func TestDue(t *testing.T) {
 					t.Skip(err)
 				}
 				for shift := range 2 {
-					for j := range o.now {
-						o.now[j].maps = circuit.Shift(4, j*shift)
-						o.now[j].hash = o.now[j].maps.Digest()
+					now := make([]ticket.Plane, 3)
+					for j := range now {
+						now[j] = ticket.At(0, circuit.Shift(4, j*shift))
 					}
-					e, err := o.entry(calls.Shape{Kind: calls.AllToAll, Count: 50000}, &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, use)
+					e, err := o.entry(calls.Shape{Kind: calls.AllToAll, Count: 50000}, &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, use, now)
 					if err != nil {
 						t.Fatal(err)
 					}
-					due := o.due(e.Prog, 7)
-					want := timetable(problem, plan, o.maps(use))
-					for j := range o.now {
+					due := p.Due(e.Prog, 7)
+					want := timetable(problem, plan, ticket.MapsOf(now, use))
+					for j := range now {
 						if !use.Has(j) && len(due[j]) > 0 {
 							t.Errorf("plane %d is not in use, and moves at %v", j, due[j])
 						}
@@ -153,7 +155,7 @@ func onTime(t *testing.T, core *controller.Core) (first bool) {
 			if err = k.run(w, rng); err != nil {
 				break
 			}
-			if at := opticalOf(w.comms[1]).ticket.Start; at == 0 {
+			if at := circuits.Of(w.comms[1]).Granted().Start; at == 0 {
 				t.Error("the ticket does not say when the operation began")
 			}
 		}
@@ -221,9 +223,9 @@ func (p sluggishForwarder) TrySend(h *wire.Header, payload []byte) (int, error) 
 
 // delay keeps a rank from sending anything on circuits for d.
 func (w *world) delay(rank int, d time.Duration) {
-	o := opticalOf(w.comms[rank])
-	slow := &sluggish{Endpoint: o.end}
-	for _, p := range o.end.Planes() {
+	o := circuits.Of(w.comms[rank])
+	slow := &sluggish{Endpoint: o.End}
+	for _, p := range o.End.Planes() {
 		until := time.Now().Add(d)
 		if f, ok := p.(transport.Forwarder); ok {
 			p = sluggishForwarder{f, until}
@@ -232,7 +234,7 @@ func (w *world) delay(rank int, d time.Duration) {
 		}
 		slow.planes = append(slow.planes, p)
 	}
-	o.end = slow
+	o.End = slow
 }
 
 // TestDelayedBeyondItsSwitch: a rank that gets to send only after its plane has moved fails the

@@ -15,7 +15,9 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/arbiter/live"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
 	"lightpath/shim/settings"
@@ -89,13 +91,13 @@ func TestWarm(t *testing.T) {
 				}
 				return Run([]calls.Call{call})
 			})
-			agreed := opticalOf(w.comms[0]).agreed
+			agreed := circuits.Of(w.comms[0]).Known.Plans()
 			if len(agreed) != 1 {
 				t.Fatalf("%d plans were used", len(agreed))
 			}
-			for _, a := range agreed {
-				if a.Plan.Planner != "perstep" || a.Plan.Digest != marked.Digest {
-					t.Errorf("the plan in use is %s's", a.Plan.Planner)
+			for _, p := range agreed {
+				if p.Planner != "perstep" || p.Digest != marked.Digest {
+					t.Errorf("the plan in use is %s's", p.Planner)
 				}
 			}
 			if files := planFiles(t, store.Dir()); len(files) != 1 {
@@ -151,14 +153,7 @@ func TestWarmIntervals(t *testing.T) {
 }
 
 // plannedBy counts the plans that a world's leader has made.
-func plannedBy(w *world) (n int) {
-	for _, f := range leaderOf(w.comms[0]).tickets.family {
-		f.Mu.Lock()
-		n += f.Survey.Plannings
-		f.Mu.Unlock()
-	}
-	return n
-}
+func plannedBy(w *world) (n int) { return live.Of(w.comms[0]).Book.Plannings() }
 
 // TestWarmReplacesWhatIsUnusable: as the job itself would.
 func TestWarmReplacesWhatIsUnusable(t *testing.T) {

@@ -206,7 +206,7 @@ func TestStatusThroughControl(t *testing.T) {
 		}
 	}
 	for range maxOwed {
-		leaderOf(w.comms[0]).owed.add(1) // it no longer answers
+		probesOf(w.comms[0]).owed.add(1) // it no longer answers
 	}
 	report, err := status.Collect(dir, 2*time.Second)
 	if err != nil || report.Comms[0].Ranks[1].Answer != status.Silent || report.Comms[0].State != status.Waiting {

@@ -52,7 +52,7 @@ func New(id Identity) *Core {
 	c.failure.done = make(chan struct{})
 	c.life.released = make(chan struct{})
 	c.life.ctx, c.life.cancel = context.WithCancel(context.Background())
-	c.life.ending = make(chan struct{})
+	c.life.ended, c.life.ending = make(chan struct{}), make(chan struct{})
 	c.messages.inbox = make(chan *control.Message, 64)
 	c.messages.queue = make(chan queued, queueLength)
 	c.Turn.core = c

@@ -36,8 +36,10 @@ type life struct {
 	revoked  atomic.Bool        // by this rank
 	ctx      context.Context    // of making the communicator; ends with its failure
 	cancel   context.CancelFunc // of ctx
+	endOnce  sync.Once
+	ended    chan struct{} // closed when this rank makes no more calls
 	once     sync.Once
-	ending   chan struct{} // closed when nothing is served any more
+	ending   chan struct{} // closed when no message is handled in order any more
 	released chan struct{} // closed when everything is given back
 }
 
@@ -202,12 +204,23 @@ func (c *Core) Leave() {
 	}
 }
 
+// end tells rooms that this rank makes no more calls.
+func (c *Core) end() {
+	c.life.endOnce.Do(func() {
+		close(c.life.ended)
+		c.each(ending)
+	})
+}
+
+// Ended is closed when this rank has destroyed or aborted the communicator.
+func (c *Core) Ended() <-chan struct{} { return c.life.ended }
+
 // Release gives everything back when all ranks have left, or after d, or when the communicator has failed. Idempotent.
 func (c *Core) Release(d time.Duration) {
 	c.life.once.Do(func() {
 		defer close(c.life.released)
 		defer c.life.cancel()
-		c.each(ending)
+		c.end()
 		if c.Star != nil && d > 0 {
 			timer := time.NewTimer(d)
 			defer timer.Stop()
@@ -267,7 +280,7 @@ func (c *Core) Destroy() error {
 	if was == Destroyed {
 		return fmt.Errorf("shim: destroy: %w", errdefs.ErrDestroyed)
 	}
-	c.each(ending)
+	c.end()
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
 	if was != Finalized {
@@ -287,7 +300,7 @@ func (c *Core) Abort() error {
 		return fmt.Errorf("shim: abort: %w", errdefs.ErrDestroyed)
 	}
 	c.Spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), errdefs.ErrAborted))
-	c.each(ending)
+	c.end()
 	c.Leave()
 	c.Turn.Lock() // the blocked call has left
 	defer c.Turn.Unlock()

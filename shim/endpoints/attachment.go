@@ -36,7 +36,7 @@ type Client interface {
 // the port share it: tickets see to it that one does at a time.
 type Controller struct {
 	Client
-	Rings *rings // nil where the planes are not in the controller's memory
+	rings *rings // nil where the planes are not in the controller's memory
 	Key   controllerKey
 	refs  int
 
@@ -73,7 +73,7 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 			return nil, err
 		}
 		a.Key = key
-		if a.Rings == nil { // else the rings' bell rings
+		if a.rings == nil { // else the rings' bell rings
 			a.OnChange(a.changed)
 		}
 		if attachments.open == nil {
@@ -153,18 +153,18 @@ func dialLocal(socket string, port int) (*Controller, error) {
 		_ = l.Close() // always nil
 		return nil, err
 	}
-	return &Controller{Client: c, Rings: &rings{ports: c.Ports(), mtu: c.MTU()}}, nil
+	return &Controller{Client: c, rings: &rings{ports: c.Ports(), mtu: c.MTU()}}, nil
 }
 
 // Circuits makes the endpoint of the planes with circuits.
 func Circuits(c *comm.Core, fab *Fabric, at *Controller) (e transport.Endpoint, hcas topology.HCAs, err error) {
 	health := func(plane int) error { _, err := at.Poll(plane); return err }
 	switch {
-	case at.Rings != nil && c.Cfg.Transport == settings.TransportEBPF:
+	case at.rings != nil && c.Cfg.Transport == settings.TransportEBPF:
 		return nil, hcas, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
 			c.Rank, settings.TransportEBPF, fab.Path, errdefs.ErrInvalidUsage)
-	case at.Rings != nil:
-		e, err = port.New(port.Options{Rank: c.Rank, Ranks: c.Ranks, Ports: at.Rings.ports, MTU: at.Rings.mtu, Health: health})
+	case at.rings != nil:
+		e, err = port.New(port.Options{Rank: c.Rank, Ranks: c.Ranks, Ports: at.rings.ports, MTU: at.rings.mtu, Health: health})
 		return e, hcas, err
 	case at.DataPlane() == ocsctl.DataMemory:
 		return nil, hcas, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",

@@ -121,8 +121,8 @@ func (w *warmer) add(call Asked) error {
 	} else {
 		f.Store = w.store
 		f.failed = func(err error) { w.failed = errors.Join(w.failed, err) }
-		solve := f.Survey.Solve
-		f.Survey.Solve = func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
+		solve := f.survey.Solve
+		f.survey.Solve = func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
 			plan, err := solve(ctx, p)
 			if w.plannings++; w.progress != nil {
 				w.progress(w.plannings)
@@ -137,7 +137,7 @@ func (w *warmer) add(call Asked) error {
 	if err != nil {
 		return err
 	}
-	_, known := j.Known()
+	_, known := j.known()
 	w.jobs, w.cached = append(w.jobs, j), append(w.cached, known)
 	return nil
 }
@@ -153,7 +153,7 @@ func (w *warmer) survey(ctx context.Context, f *Family) error {
 	if len(lacking) < 2 {
 		return nil
 	}
-	spans, err := f.Survey.Cover(ctx, slices.Min(lacking), slices.Max(lacking), 2*len(lacking)+4)
+	spans, err := f.survey.Cover(ctx, slices.Min(lacking), slices.Max(lacking), 2*len(lacking)+4)
 	f.add(spans)
 	if errors.Is(err, planner.ErrInfeasible) || errors.Is(err, sizes.ErrPattern) {
 		return nil // each of the calls is planned, and says so if it has no plan

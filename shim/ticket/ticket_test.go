@@ -17,13 +17,14 @@ func FuzzTicket(f *testing.F) {
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var got Ticket
-		if err := Decode(in, &got); err != nil {
+		rest, err := Decode(in, &got)
+		if err != nil {
 			if !errors.Is(err, control.ErrMessage) {
 				t.Fatal(err)
 			}
 			return
 		}
-		if out := Append(nil, &got); !bytes.Equal(out, in) {
+		if out := append(Append(nil, &got), rest...); !bytes.Equal(out, in) {
 			t.Fatalf("% x became % x", in, out)
 		}
 	})

@@ -40,8 +40,8 @@ type Family struct {
 	failed   func(error)  // told of spans that could not be stored; nil: they are logged
 	ladder   atomic.Pointer[sizes.Ladder]
 
-	Mu     sync.Mutex // held while planning
-	Survey sizes.Survey
+	mu     sync.Mutex // held while planning
+	survey sizes.Survey
 }
 
 // Family returns the family of a shape on so many of the fabric's planes whose plans begin at
@@ -63,7 +63,7 @@ func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) 
 		f.CacheKey.Maps = hashMaps(initial)
 	}
 	f.ladder.Store(&sizes.Ladder{})
-	f.Survey = sizes.Survey{
+	f.survey = sizes.Survey{
 		Tolerance: o.Cfg.PlanTolerance,
 		Pose:      func(bytes int64) (*plans.Problem, error) { p, _, err := f.pose(bytes); return p, err },
 		Solve: func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
@@ -71,7 +71,7 @@ func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) 
 		},
 	}
 	if o.Cfg.PlanTolerance == 0 {
-		f.Survey.Tolerance = -1
+		f.survey.Tolerance = -1
 	}
 	return f, nil
 }
@@ -128,7 +128,7 @@ func (f *Family) recall() {
 			f.Log.Warn("plan cache: refused: %d..%d bytes: %v", s.Min, s.Max, err)
 			continue
 		}
-		f.Survey.Known(s)
+		f.survey.Known(s)
 		f.learn(s)
 	}
 }
@@ -157,7 +157,7 @@ func planAt(s *sizes.Span, bytes int64, p *plans.Problem) (*plans.Plan, ID, erro
 // goroutine.
 type Job struct {
 	*Family
-	Delay   time.Duration // fault injection
+	delay   time.Duration // fault injection
 	Key     Key
 	bytes   int64
 	Problem *plans.Problem
@@ -172,8 +172,8 @@ func (f *Family) Job(key Key) (*Job, error) {
 	return j, err
 }
 
-// Known returns the plan if it is known in this process: no planning, no files.
-func (j *Job) Known() (Solution, bool) {
+// known returns the plan if it is known in this process: no planning, no files.
+func (j *Job) known() (Solution, bool) {
 	s := j.ladder.Load().Find(j.bytes)
 	if s == nil {
 		return Solution{}, false
@@ -186,8 +186,8 @@ func (j *Job) Known() (Solution, bool) {
 	return Solution{Key: j.Key, Plan: &Agreed{id, plan, j.Problem, j.StepOf}}, true
 }
 
-// Stored returns the plans for the job that the cache holds, of whichever planner.
-func (j *Job) Stored(c *cache.Cache) (found []*plans.Plan) {
+// stored returns the plans for the job that the cache holds, of whichever planner.
+func (j *Job) stored(c *cache.Cache) (found []*plans.Plan) {
 	if c == nil {
 		return nil
 	}
@@ -213,19 +213,19 @@ func (j *Job) Stored(c *cache.Cache) (found []*plans.Plan) {
 // Run returns the plan; it may take as long as LIGHTPATH_PLAN_LIMIT allows, and as other
 // plans of the family that are being made take.
 func (j *Job) Run(ctx context.Context) Solution {
-	if j.Delay > 0 {
-		time.Sleep(j.Delay)
+	if j.delay > 0 {
+		time.Sleep(j.delay)
 	}
-	j.Mu.Lock()
-	defer j.Mu.Unlock()
-	if s, ok := j.Known(); ok {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s, ok := j.known(); ok {
 		return s
 	}
 	j.recall()
-	if s, ok := j.Known(); ok {
+	if s, ok := j.known(); ok {
 		return s
 	}
-	span, err := j.Survey.Plan(ctx, j.bytes)
+	span, err := j.survey.Plan(ctx, j.bytes)
 	if err != nil {
 		return Solution{Key: j.Key, Err: err}
 	}
@@ -241,20 +241,20 @@ func (j *Job) Run(ctx context.Context) Solution {
 // time: a call that needs a plan of its own meanwhile goes first. Many programs make calls of
 // one size only, so it takes a second one to begin.
 func (j *Job) Widen(ctx context.Context) {
-	j.Mu.Lock()
-	single := j.Survey.Plannings < 2
-	j.Mu.Unlock()
-	if single || j.Survey.Tolerance < 0 {
+	j.mu.Lock()
+	single := j.survey.Plannings < 2
+	j.mu.Unlock()
+	if single || j.survey.Tolerance < 0 {
 		return
 	}
 	for range spanPlannings {
-		j.Mu.Lock()
-		lo, hi := j.Survey.Reach(j.bytes, spanReach)
-		before := j.Survey.Plannings
-		spans, err := j.Survey.Cover(ctx, lo, hi, 1)
+		j.mu.Lock()
+		lo, hi := j.survey.Reach(j.bytes, spanReach)
+		before := j.survey.Plannings
+		spans, err := j.survey.Cover(ctx, lo, hi, 1)
 		j.add(spans)
-		idle := j.Survey.Plannings == before
-		j.Mu.Unlock()
+		idle := j.survey.Plannings == before
+		j.mu.Unlock()
 		for _, s := range spans {
 			j.Log.Info(log.Tuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.CacheKey.Collective, j.CacheKey.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
 		}
