@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
+	"lightpath/shim/session"
 )
 
 // TestArenaIsUsed: ranks that share memory go through it, unless an algorithm is asked for.
@@ -15,9 +16,9 @@ func TestArenaIsUsed(t *testing.T) {
 	t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck")
 	w := newWorld(t, 2)
 	for _, c := range w.comms {
-		if !throughArena(c, calls.AllReduce) || throughArena(c, calls.AllToAll) || throughArena(c, calls.Send) {
+		if !session.Of(c).Shares(calls.AllReduce) || session.Of(c).Shares(calls.AllToAll) || session.Of(c).Shares(calls.Send) {
 			t.Errorf("rank %d: AllReduce %v, AlltoAll %v, Send %v through the arena",
-				c.Rank, throughArena(c, calls.AllReduce), throughArena(c, calls.AllToAll), throughArena(c, calls.Send))
+				c.Rank, session.Of(c).Shares(calls.AllReduce), session.Of(c).Shares(calls.AllToAll), session.Of(c).Shares(calls.Send))
 		}
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -100,36 +101,9 @@ func TestNoRoomForArena(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newWorld(t, 2)
 	for _, c := range w.comms {
-		hostOf(c).arena = nil // as if there had been no room: see transport/shm
+		session.Of(c).Arena = nil // as if there had been no room: see transport/shm
 	}
 	if err := (collectiveCase{kind: calls.AllReduce, typ: datatype.Int32, count: 777}).run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestPatience: ranks whose spinning is in vain soon spin less, but try again, and go back to it.
-func TestPatience(t *testing.T) {
-	var p patience
-	for range 10 {
-		if n := p.polls(); n == spinLong {
-			p.learn(n, false)
-		}
-	}
-	long := 0
-	for range 64 {
-		if n := p.polls(); n == spinLong {
-			long++
-			p.learn(n, false)
-		}
-	}
-	if long != 2 {
-		t.Errorf("%d of 64 calls spin long", long)
-	}
-	for p.polls() != spinLong {
-		p.learn(spinShort, false)
-	}
-	p.learn(spinLong, true)
-	if n := p.polls(); n != spinLong {
-		t.Errorf("%d polls where spinning pays", n)
 	}
 }

@@ -1,11 +1,11 @@
 package shim
 
 import (
-	"lightpath/collectives/exec"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
+	"lightpath/shim/session"
 	"lightpath/shim/shares"
 )
 
@@ -23,22 +23,21 @@ func (l *launch) try(comms []*comm.Core) (over bool) {
 	if !l.isBrief() || !c.Turn.TryLock() {
 		return false
 	}
-	if c.Sound() != nil || !knows(c, &l.calls[0]) {
+	if c.Sound() != nil || !knows(c, &l.Calls[0]) {
 		c.Turn.Unlock()
 		return false
 	}
-	l.copyOuts(0)
-	s := sessions.Get().(*session)
-	s.calls, s.comms = l.calls, append(s.comms, c)
-	if l.met = s.bind(c); l.met == nil {
-		over, l.met = s.begin(c)
+	l.CopyOuts(0)
+	s := session.New(l.Calls, c)
+	if l.met = s.Bind(c); l.met == nil {
+		over, l.met = s.Try(c)
 	}
 	if !over {
 		l.begun = s // and c stays locked
 		return false
 	}
 	l.leave(s)
-	l.copyIns(0)
+	l.CopyIns(0)
 	l.stepped()
 	return true
 }
@@ -47,33 +46,31 @@ func (l *launch) try(comms []*comm.Core) (over bool) {
 func (l *launch) goOn() error {
 	s, err := l.begun, l.met
 	l.begun, l.met = nil, nil
-	switch {
-	case err == nil:
-		err = s.drive()
-	case len(s.tasks) > 0:
-		err = s.failed(err)
+	if err == nil {
+		err = s.Drive()
+	} else {
+		err = s.Abandon(err)
 	}
 	l.leave(s)
 	if err == nil {
-		l.copyIns(0)
+		l.CopyIns(0)
 	}
 	return err
 }
 
 // leave gives back what a step that try has begun has had.
-func (l *launch) leave(s *session) {
-	l.comm.Turn.Unlock()
-	s.reset()
-	sessions.Put(s)
+func (l *launch) leave(s *session.Session) {
+	l.Comm.Turn.Unlock()
+	s.Close()
 }
 
 // isBrief reports whether the step may be begun before the worker has it: the launch's only one, of one collective of few bytes,
 // of ranks that share memory.
 func (l *launch) isBrief() bool {
-	if len(l.steps) != 1 || len(l.calls) != 1 {
+	if len(l.Steps) != 1 || len(l.Calls) != 1 {
 		return false
 	}
-	call, c := &l.calls[0], l.comm
+	call, c := &l.Calls[0], l.Comm
 	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Options != (calls.Options{}) || call.Scalar != nil || circuits.Of(c) != nil {
 		return false
 	}
@@ -82,7 +79,7 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	return c.Ranks == 1 ||
-		throughArena(c, call.Kind) && hostOf(c).arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer), int(call.Count)*call.Type.Size())
+		session.Of(c).Shares(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer), int(call.Count)*call.Type.Size())
 }
 
 // knows reports whether a call has been made before, and nothing but the call is to be done. c.mu is held.
@@ -90,19 +87,6 @@ func knows(c *comm.Core, call *calls.Call) bool {
 	if call.Resolve() != nil || shares.Of(c) != nil {
 		return false
 	}
-	e := hostOf(c).programs.Get(dispatch.Key{Shape: calls.ShapeOf(call)})
+	e := session.Of(c).Programs.Get(dispatch.Key{Shape: calls.ShapeOf(call)})
 	return e != nil && e.Brings == nil
-}
-
-// begin drives the tasks that have been bound for as long as a driver's thread may: about 1 us where others are waited for.
-func (s *session) begin(c *comm.Core) (ended bool, err error) {
-	rounds := spinLong
-	if c.Ranks > 1 {
-		rounds = min(pollsOf(c), rounds)
-	}
-	if ended, err = exec.Try(s.tasks, rounds); ended {
-		s.ended()
-	}
-	hostOf(c).patience.learn(rounds, ended && rounds == spinLong)
-	return ended, err
 }

@@ -1,8 +1,6 @@
 package shim
 
 import (
-	"lightpath/collectives/sharedmem"
-	"lightpath/collectives/transport"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/comm"
 )
@@ -29,20 +27,6 @@ type Comm = comm.Core
 // Gate is how C gets hold of a communicator.
 type Gate = comm.Gate
 
-// hostState is what a communicator has for calls on host memory.
-type hostState struct {
-	c      *Comm
-	packet transport.Endpoint
-	arena  *sharedmem.Arena // nil where ranks share no memory
-	runner
-}
-
-// Lend implements comm.Lender.
-func (h *hostState) Lend(q *sharedmem.Quick) { h.arena.Lend(q, h.seq) }
-
-// TakeBack implements comm.Lender.
-func (h *hostState) TakeBack(q *sharedmem.Quick) { h.seq = h.arena.TakeBack(q) }
-
 // birthState is how a communicator comes to be, and what comes from it.
 type birthState struct {
 	args     InitArgs
@@ -54,25 +38,13 @@ type birthState struct {
 }
 
 var (
-	hostSlot       = comm.NewSlot[hostState]()
 	onDeviceSlot   = comm.NewSlot[onDevice]()
 	interposerSlot = comm.NewSlot[interposer]()
 	birthSlot      = comm.NewSlot[birthState]()
 	probesSlot     = comm.NewSlot[probes]()
 )
 
-func hostOf(c *Comm) *hostState        { return hostSlot.Of(c) }
 func onDeviceOf(c *Comm) *onDevice     { return onDeviceSlot.Of(c) }
 func interposerOf(c *Comm) *interposer { return interposerSlot.Of(c) }
 func birthOf(c *Comm) *birthState      { return birthSlot.Of(c) }
 func probesOf(c *Comm) *probes         { return probesSlot.Of(c) }
-
-// close gives back what calls on host memory use.
-func (h *hostState) close() {
-	if h.packet != nil {
-		_ = h.packet.Close() // nothing is in flight that a call waits for
-	}
-	if h.arena != nil {
-		h.arena.Close() // no call is inside
-	}
-}

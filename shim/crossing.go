@@ -17,6 +17,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
+	"lightpath/shim/session"
 )
 
 // crossing is an interposed call on planes with circuits: the part of it that runs on the CPU while its script is on
@@ -42,8 +43,8 @@ type crossing struct {
 	full  [][]circuit.Permutation
 	polls uint
 
-	session *session
-	ref     taskRef
+	session *session.Session
+	ref     session.Ref
 }
 
 // crossingLane is where a plane is.
@@ -201,9 +202,9 @@ func (x *crossing) ready(which uintptr) {
 func (x *crossing) run() {
 	c := x.in.c
 	if c.Sound() == nil {
-		s := sessions.Get().(*session)
-		s.calls, s.comms, s.cross = []calls.Call{x.call}, append(s.comms, c), x
-		runSession(s)
+		if err := x.runCall(); err != nil {
+			c.Spread(err)
+		}
 	}
 	failed := c.Sound() != nil
 	if failed {
@@ -234,13 +235,23 @@ func raise(word *uint32, to uint32) {
 }
 
 // runCall runs the crossing as the leader decides.
-func (x *crossing) runCall(s *session, i int) error {
-	c, sh := x.in.c, calls.ShapeOf(&s.calls[i])
+func (x *crossing) runCall() error {
+	c := x.in.c
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
+	if err := c.Sound(); err != nil {
+		return err // while this thread waited for the lock
+	}
+	s := session.New([]calls.Call{x.call}, c)
+	defer s.Close()
+	s.Restart(c)
+	sh := calls.ShapeOf(&x.call)
 	sh.Request, sh.InPlace, sh.Scripted = calls.Request{}, false, true
-	ref := taskRef{comm: c, call: i, sig: sh.Signature(), entry: x.e.entry}
-	ref.seq, ref.flight = hostOf(c).next(&sh, nil)
-	x.session, x.ref = s, ref
-	return circuits.Of(c).Run(&circuits.Operation{Kind: control.MsgWant, Seq: ref.seq, Shape: &sh, Flight: ref.flight, Deadline: s.opts.Deadline}, x)
+	x.session, x.ref = s, session.Ref{Comm: c, Sig: sh.Signature(), Entry: x.e.entry}
+	x.ref.Seq, x.ref.Flight = session.Of(c).Next(&sh, nil)
+	return circuits.Of(c).Run(&circuits.Operation{
+		Kind: control.MsgWant, Seq: x.ref.Seq, Shape: &sh, Flight: x.ref.Flight, Deadline: calls.DeadlineOf(s.Calls),
+	}, x)
 }
 
 // Bind implements [circuits.Executor]. The planes will go through the script's maps, from where they stand.
@@ -258,11 +269,8 @@ func (x *crossing) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
 			l.epoch++
 		}
 	}
-	recorder.Of(c).Bound(x.ref.flight, x.ref.entry, g.Use, true)
-	task := hostOf(c).task()
-	task.Trace(false)
-	x.session.tasks, x.session.refs = append(x.session.tasks, task), append(x.session.refs, x.ref)
-	return x.full, task.Bind(exec.Call{Engine: x, Comm: c.ID, Op: x.ref.seq, Endpoint: p.End, Poison: c.Poison()})
+	recorder.Of(c).Bound(x.ref.Flight, x.ref.Entry, g.Use, true)
+	return x.full, x.session.Engage(x.ref, x)
 }
 
 // Drive implements [circuits.Executor]. It begins with the planes that do not stand where the plan begins.
@@ -275,7 +283,7 @@ func (x *crossing) Drive() error {
 			}
 		}
 	}
-	return x.session.drive()
+	return x.session.Drive()
 }
 
 // Poll implements [exec.Engine].
@@ -339,7 +347,7 @@ func (x *crossing) failed(j int, err error) error {
 
 // Waiting implements [exec.Engine].
 func (x *crossing) Waiting() exec.Wait {
-	w := exec.Wait{Rank: x.in.c.Rank, Op: hostOf(x.in.c).seq, Peer: -1, Plane: -1}
+	w := exec.Wait{Rank: x.in.c.Rank, Op: session.Of(x.in.c).Seq, Peer: -1, Plane: -1}
 	for j := range x.lanes {
 		l := &x.lanes[j]
 		if l.complete {

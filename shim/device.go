@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
+	"lightpath/shim/steps"
 )
 
 // onDevice is what a communicator has on a device. Its launches follow each other there, so that all of them have one staging
@@ -24,12 +25,12 @@ type onDevice struct {
 	graph    *graphRoom
 
 	recorded bool
-	event    device.Event            // after the last launch
-	joint    device.Event            // joins the streams of one launch
-	capture  uint64                  // the last one that a launch was part of
-	captured device.Event            // after that launch
-	back     device.Stream           // which results of launches of several steps are copied on
-	turns    [stepRooms]device.Event // after those of a step
+	event    device.Event              // after the last launch
+	joint    device.Event              // joins the streams of one launch
+	capture  uint64                    // the last one that a launch was part of
+	captured device.Event              // after that launch
+	back     device.Stream             // which results of launches of several steps are copied on
+	turns    [steps.Rooms]device.Event // after those of a step
 
 	lanes       []*relayLane
 	locked      atomic.Int64  // bytes of page-locked memory

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 	"lightpath/shim/status"
 )
 
@@ -73,8 +74,8 @@ func failIfPeerFailed(c *comm.Core) {
 	}
 	select {
 	case <-c.FailedChan():
-	case <-time.After(verdictWait):
-		c.Spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w", c.Rank, verdictWait, errdefs.ErrRemote))
+	case <-time.After(session.VerdictWait):
+		c.Spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w", c.Rank, session.VerdictWait, errdefs.ErrRemote))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 )
 
 // paths are the ways for the bytes of ranks that tests of faults take one after the other; ranks are
@@ -190,7 +191,7 @@ func TestForgedFrame(t *testing.T) {
 		case circuits.Of(c) != nil:
 			circuits.Of(c).End = forge(circuits.Of(c).End)
 		default:
-			hostOf(c).packet = forge(hostOf(c).packet)
+			session.Of(c).Packet = forge(session.Of(c).Packet)
 		}
 		for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) }) {
 			if err == nil { // it had all it needed before

@@ -8,6 +8,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
 	"lightpath/shim/calls"
+	"lightpath/shim/session"
 )
 
 // stampedPlane notes when the first byte is handed to it.
@@ -33,11 +34,11 @@ func (e *stampedEndpoint) Planes() []transport.Plane { return e.planes }
 // stamp has rank 0 note in first when it hands over the first byte since that was zero.
 func (w *world) stamp(first *time.Time) {
 	c := w.comms[0]
-	e := &stampedEndpoint{Endpoint: hostOf(c).packet}
-	for _, p := range hostOf(c).packet.Planes() {
+	e := &stampedEndpoint{Endpoint: session.Of(c).Packet}
+	for _, p := range session.Of(c).Packet.Planes() {
 		e.planes = append(e.planes, stampedPlane{p, first})
 	}
-	hostOf(c).packet = e
+	session.Of(c).Packet = e
 }
 
 // BenchmarkFirstByte is the time from the entry of the engine to the first byte handed to a plane, for calls

@@ -17,6 +17,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/other"
+	"lightpath/shim/steps"
 )
 
 // What follows is the path as the library of its interposer.
@@ -168,7 +169,7 @@ func (x *gpuDirect) roomOf(lane int, round int64) laneRoom {
 	if m.at == nil {
 		return laneRoom{}
 	}
-	return laneRoom{unsafe.Add(m.at, round%stepRooms*(m.size/stepRooms)), m.size / stepRooms}
+	return laneRoom{unsafe.Add(m.at, round%steps.Rooms*(m.size/steps.Rooms)), m.size / steps.Rooms}
 }
 
 // next takes room for so many bytes, nil where there is none.
@@ -248,10 +249,10 @@ func (x *gpuDirect) roomFor(at unsafe.Pointer, bytes int64) int64 {
 // enlarge makes a lane's room large enough for rounds that take so much. What launches may still use is kept.
 func (x *gpuDirect) enlarge(lane int, round int64) error {
 	m := &x.rooms[lane]
-	if stepRooms*round <= m.size {
+	if steps.Rooms*round <= m.size {
 		return nil
 	}
-	larger, err := x.alloc(stepRooms * round)
+	larger, err := x.alloc(steps.Rooms * round)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"lightpath/shim/other"
 	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
+	"lightpath/shim/steps"
 )
 
 // errNoExport is why no port reaches the memory of a device.
@@ -129,7 +130,7 @@ func (x *gpuDirect) offer() (addrs rendezvous.Addrs, err error) {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}
 	x.rooms = make([]stretchOfDevice, len(x.ports.Planes))
-	x.piece = c.Cfg.DeviceExchange / (2 * stepRooms) / int64(len(x.rooms)) &^ (calls.PieceAlign - 1)
+	x.piece = c.Cfg.DeviceExchange / (2 * steps.Rooms) / int64(len(x.rooms)) &^ (calls.PieceAlign - 1)
 	if x.rooms[0], err = x.alloc(leastMemory); err != nil {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}

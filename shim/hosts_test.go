@@ -17,6 +17,7 @@ import (
 	"lightpath/ocsctl/kernel/kerneltest"
 	"lightpath/plans/fabric"
 	"lightpath/shim/calls"
+	"lightpath/shim/path/optical"
 )
 
 // twoHosts builds a fabric on two hosts, four ranks, with their agents and a controller that drives
@@ -90,7 +91,7 @@ func TestTwoHosts(t *testing.T) {
 			for _, count := range []int{1, 4001} {
 				w.runAll(t, rng, count)
 			}
-			if n := len(opticalOf(w.comms[0]).packet); n > 0 {
+			if n := len(optical.Of(w.comms[0]).Packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			if problems := lost(); len(problems) > 0 {

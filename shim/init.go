@@ -24,8 +24,11 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
 	"lightpath/shim/onesided"
+	"lightpath/shim/path/host"
+	"lightpath/shim/path/optical"
 	"lightpath/shim/planeset"
 	"lightpath/shim/recorder"
+	"lightpath/shim/session"
 	"lightpath/shim/settings"
 	"lightpath/shim/shares"
 	"lightpath/shim/stall"
@@ -143,7 +146,7 @@ func newComm(args InitArgs, cfg *settings.Config) (*comm.Core, error) {
 	c := comm.New(comm.Identity{Rank: args.Rank, Ranks: args.Ranks, Name: args.Name, Device: args.Device, NonBlocking: args.NonBlocking, Cfg: cfg})
 	birthSlot.Set(c, &birthState{args: args})
 	calls.Setup(c)
-	hostSlot.Set(c, &hostState{c: c, runner: runner{flight: recorder.New(c, cfg.FlightRecorder)}})
+	recorder.New(c, cfg.FlightRecorder)
 	probesSlot.Set(c, &probes{})
 	handleMessages(c)
 	addHooks(c)
@@ -184,7 +187,8 @@ func addHooks(c *comm.Core) {
 	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c) }, Closed: func() { birthOf(c).door.Leave() }})
 	c.AddHooks(comm.Hooks{Close: live.Of(c).Close})
 	c.AddHooks(comm.Hooks{Detach: func() { onesided.Of(c).End() }, Close: func() { onesided.Of(c).End() }})
-	c.AddHooks(comm.Hooks{Forget: func() { hostOf(c).forget() }, Close: hostOf(c).close})
+	session.Setup(c)
+	host.Setup(c)
 	c.AddHooks(comm.Hooks{
 		Quiet:  func() { circuits.Of(c).Quiesce(comm.Linger) },
 		Detach: func() { departCircuits(c) },
@@ -280,7 +284,7 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric, birth uint64) error {
 		return err
 	}
 	settleCut(c)
-	hostOf(c).pairs = exec.NewPairs(c.Ranks)
+	session.Of(c).Pairs = exec.NewPairs(c.Ranks)
 	leaderAt := c.Table[0].Control
 	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.Control, leaderAt, c.Secret, c.Cfg.Timeout)
 	if err != nil {
@@ -385,7 +389,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 	c.CountLocal()
 	kind, err := endpoints.ChooseTransport(c.Table, c.Cfg)
 	if err == nil {
-		hostOf(c).packet, hostOf(c).arena, err = endpoints.Packet(c, kind, l)
+		session.Of(c).Packet, session.Of(c).Arena, err = endpoints.Packet(c, kind, l)
 	}
 	if err == nil {
 		var parent *comm.Core
@@ -398,13 +402,13 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 		err = live.Attach(c, p)
 	}
 	if f := calls.FactsOf(c); err == nil {
-		f.Planes = planeset.All(len(hostOf(c).packet.Planes()))
+		f.Planes = planeset.All(len(session.Of(c).Packet.Planes()))
 		if o := circuits.Of(c); o != nil {
 			f.Circuits, f.Planes, f.CircuitKind = true, o.All(), o.Template.Circuits
 		}
 	}
 	if err == nil {
-		shares.Attach(c, kind, len(hostOf(c).packet.Planes()), circuits.Of(c) != nil)
+		shares.Attach(c, kind, len(session.Of(c).Packet.Planes()), circuits.Of(c) != nil)
 	}
 	if err == nil {
 		err = attachDevice(c)
@@ -412,7 +416,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 	if err != nil {
 		return err // fail tells the others
 	}
-	attachOptical(c)
+	optical.Attach(c)
 	if c.Rank == 0 {
 		live.Of(c).Start()
 	}
@@ -421,7 +425,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 	}
 	c.Log.Version("Lightpath version %s, %s", Version, libraryPath())
 	c.Log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
-		c.ID, c.Rank, c.Ranks, c.Name, kind, len(hostOf(c).packet.Planes()), circuits.Of(c).Describe())
+		c.ID, c.Rank, c.Ranks, c.Name, kind, len(session.Of(c).Packet.Planes()), circuits.Of(c).Describe())
 	return nil
 }
 

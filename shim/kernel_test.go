@@ -17,6 +17,7 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
+	"lightpath/shim/path/optical"
 	"lightpath/shim/planeset"
 	"lightpath/shim/result"
 	"lightpath/shim/settings"
@@ -117,7 +118,7 @@ func TestPlanesInTheKernel(t *testing.T) {
 			for _, count := range []int{1, 4001} {
 				w.runAll(t, rng, count)
 			}
-			if n := len(opticalOf(w.comms[0]).packet); n > 0 {
+			if n := len(optical.Of(w.comms[0]).Packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			if problems := lost(); len(problems) > 0 {

@@ -8,11 +8,12 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
+	"lightpath/shim/session"
 )
 
 // onCircuits tells how many of a communicator's programs run on circuits.
 func onCircuits(c *Comm) (n int) {
-	for _, e := range hostOf(c).programs.Programs {
+	for _, e := range session.Of(c).Programs.Programs {
 		if e.Plan != nil {
 			n++
 		}

@@ -9,6 +9,7 @@ import (
 
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 )
 
 // sums checks a communicator by an AllReduce: everyone gets the sum of all ranks.
@@ -373,7 +374,7 @@ func TestSuspend(t *testing.T) {
 	w.must((*Comm).Suspend)
 	wantError(t, sums(w.comms[0]), errdefs.ErrInvalidUsage, "suspended")
 	wantError(t, w.comms[0].Suspend(), errdefs.ErrInvalidUsage, "suspended")
-	if hostOf(w.comms[0]).programs.Programs != nil || hostOf(w.comms[0]).scratch != nil {
+	if session.Of(w.comms[0]).Bytes() != 0 {
 		t.Error("memory is kept")
 	}
 	w.must((*Comm).Resume)

@@ -12,6 +12,8 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
+	"lightpath/shim/session"
+	"lightpath/shim/steps"
 )
 
 // launch is calls of one communicator that run when its stream comes to them. On the stream come, for each step of its script: copies of what
@@ -22,7 +24,7 @@ import (
 // and what follows it is copied out. What is put on streams can be done in the order in which it is put there: a driver that
 // keeps several streams in one queue delays launches, and never stops them.
 type launch struct {
-	script
+	steps.List
 	dev     *onDevice
 	token   uintptr
 	streams []device.Stream // the first is the one that the work is on
@@ -37,8 +39,8 @@ type launch struct {
 
 	ran, due int // steps that have run, and that the stream will come to; guarded by dev.worker.mu
 
-	begun *session // of the step that the driver's thread has begun and left to the worker, with the lock of the communicator
-	met   error    // what it came to there
+	begun *session.Session // of the step that the driver's thread has begun and left to the worker, with the lock of the communicator
+	met   error            // what it came to there
 }
 
 // group is launches that are put on their streams together.
@@ -112,7 +114,7 @@ func enqueue(calls []calls.Call) error {
 	return err
 }
 
-func launchesBySerial(a, b *launch) int { return bySerial(a.comm, b.comm) }
+func launchesBySerial(a, b *launch) int { return comm.BySerial(a.Comm, b.Comm) }
 
 // divide makes a launch of each communicator's calls.
 func (g *group) divide(calls []calls.Call) error {
@@ -121,11 +123,11 @@ func (g *group) divide(calls []calls.Call) error {
 		if onDeviceOf(call.Comm) == nil {
 			return call.Invalid("the group has calls on streams, and this communicator has no device")
 		}
-		k := slices.IndexFunc(g.launches, func(l *launch) bool { return l.comm == call.Comm })
+		k := slices.IndexFunc(g.launches, func(l *launch) bool { return l.Comm == call.Comm })
 		if k < 0 {
 			k = len(g.launches)
 			l := onDeviceOf(call.Comm).worker.take(call.Comm)
-			l.begin(call.Comm)
+			l.Begin(call.Comm)
 			l.streams, l.owned, l.sent, l.kept = l.streams[:0], 0, 0, false
 			g.launches = append(g.launches, l)
 		}
@@ -163,14 +165,14 @@ func (l *launch) take(call *calls.Call) error {
 	if err != nil {
 		return err
 	}
-	l.from, l.staged = append(l.from, *call), append(l.staged, where)
-	return l.takeScalar(len(l.from) - 1)
+	l.From, l.Staged = append(l.From, *call), append(l.Staged, where)
+	return l.takeScalar(len(l.From) - 1)
 }
 
 // takeScalar sees to an operator's element: what is in device memory is copied out of it when the stream comes to the launch, what is in
 // page-locked memory is read then, and what the driver does not know may be the caller's until the call returns, and is copied now.
 func (l *launch) takeScalar(i int) error {
-	call := &l.from[i]
+	call := &l.From[i]
 	if call.Scalar == nil {
 		return nil
 	}
@@ -179,10 +181,10 @@ func (l *launch) takeScalar(i int) error {
 		return err
 	}
 	switch {
-	case place.Kind == device.Memory && place.Device != l.comm.Device:
-		return call.Invalid("the operator's scalar is memory of device %d, the communicator is of device %d", place.Device, l.comm.Device)
+	case place.Kind == device.Memory && place.Device != l.Comm.Device:
+		return call.Invalid("the operator's scalar is memory of device %d, the communicator is of device %d", place.Device, l.Comm.Device)
 	case place.Kind >= device.Managed:
-		l.scalars = append(l.scalars, scalarAt{call: i, device: call.Scalar})
+		l.Scalars = append(l.Scalars, steps.Scalar{Call: i, Device: call.Scalar})
 	case place.Kind == device.Host:
 		if l.owned == len(l.copies) {
 			l.copies = append(l.copies, new([8]byte))
@@ -221,7 +223,7 @@ func (g *group) put() (err error) {
 func (g *group) putSteps() error {
 	last := 0
 	for _, l := range g.launches {
-		last = max(last, len(l.steps)-1)
+		last = max(last, len(l.Steps)-1)
 		if err := l.putFirst(g.capture); err != nil {
 			return err
 		}
@@ -245,7 +247,7 @@ func (g *group) putSteps() error {
 func (g *group) capturing() (first device.Capture, err error) {
 	for i, l := range g.launches {
 		for k, s := range l.streams {
-			got, err := capturing(l.comm, s)
+			got, err := capturing(l.Comm, s)
 			switch {
 			case err != nil:
 				return first, err

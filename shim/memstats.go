@@ -2,11 +2,10 @@ package shim
 
 import (
 	"fmt"
-	"unsafe"
 
-	"lightpath/collectives/program"
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 )
 
 // MemStat is a question about a communicator's memory; the values are ncclCommMemStat_t's.
@@ -33,7 +32,7 @@ func MemStats(c *comm.Core, s MemStat) (uint64, error) {
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
 	var persist uint64
-	if m, ok := hostOf(c).packet.(interface{ Mapped() int }); ok {
+	if m, ok := session.Of(c).Packet.(interface{ Mapped() int }); ok {
 		persist = uint64(m.Mapped())
 	}
 	if onDeviceOf(c) != nil && onDeviceOf(c).direct != nil && c.Ranks > 1 {
@@ -44,7 +43,7 @@ func MemStats(c *comm.Core, s MemStat) (uint64, error) {
 	}
 	switch s {
 	case MemSuspend:
-		return hostOf(c).bytes(), nil
+		return session.Of(c).Bytes(), nil
 	case MemSuspended:
 		if c.Life() == comm.Suspended {
 			return 1, nil
@@ -53,23 +52,7 @@ func MemStats(c *comm.Core, s MemStat) (uint64, error) {
 	case MemPersist:
 		return persist, nil
 	case MemTotal:
-		return persist + hostOf(c).bytes(), nil
+		return persist + session.Of(c).Bytes(), nil
 	}
 	return 0, fmt.Errorf("shim: memory statistic %d is none: %w", s, errdefs.ErrInvalidArgument)
-}
-
-// bytes is what programs and scratch take.
-func (r *runner) bytes() uint64 {
-	const op, segment = uint64(unsafe.Sizeof(program.Op{})), uint64(unsafe.Sizeof(program.Segment{}))
-	sum := uint64(cap(r.scratch))
-	for _, e := range r.programs.Programs {
-		if e.Prog == nil {
-			continue
-		}
-		for i := range e.Prog.Ops {
-			o := &e.Prog.Ops[i]
-			sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + uint64(cap(o.Deps))*uint64(unsafe.Sizeof(program.None))
-		}
-	}
-	return sum
 }

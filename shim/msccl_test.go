@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 	"lightpath/shim/settings"
 )
 
@@ -44,7 +45,7 @@ func TestMSCCLFiles(t *testing.T) {
 						}
 					}
 				}
-				for _, e := range hostOf(w.comms[0]).programs.Programs {
+				for _, e := range session.Of(w.comms[0]).Programs.Programs {
 					if e.Algorithm != f.Identity() {
 						t.Errorf("ran %s", e.Algorithm)
 					}

@@ -14,6 +14,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 	"lightpath/shim/calls"
+	"lightpath/shim/path/optical"
 )
 
 // lightFabric starts a switch and points the environment at a fabric of it.
@@ -154,7 +155,7 @@ func TestMixedSteps(t *testing.T) {
 					}
 				}
 			}
-			if n := len(opticalOf(w.comms[0]).packet); n > 0 {
+			if n := len(optical.Of(w.comms[0]).Packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			noLosses(t, server)

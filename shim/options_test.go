@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
+	"lightpath/shim/session"
 )
 
 // reduceWith is an AllReduce of one float with options.
@@ -44,7 +45,7 @@ func TestPlaneMask(t *testing.T) {
 			t.Fatalf("rank %d: %v, %v", r, out[r], errs[r])
 		}
 	}
-	for s, e := range hostOf(w.comms[0]).programs.Programs {
+	for s, e := range session.Of(w.comms[0]).Programs.Programs {
 		if s.Request.Planes != 0b101 || len(e.Prog.Lanes) != 3 {
 			t.Errorf("%+v on %d lanes", s, len(e.Prog.Lanes))
 		}
@@ -191,7 +192,7 @@ func TestNamedPlan(t *testing.T) {
 func lastPlan(t *testing.T, w *world) *plans.Plan {
 	t.Helper()
 	var last *dispatch.Entry
-	for _, e := range hostOf(w.comms[0]).programs.Programs {
+	for _, e := range session.Of(w.comms[0]).Programs.Programs {
 		if last == nil || e.Used > last.Used {
 			last = e
 		}

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/plans/fabric"
+	"lightpath/shim/session"
 )
 
 // TestPodsOracle runs every collective on circuits of fabrics with pods that are not in the order of
@@ -38,7 +39,7 @@ func TestPodsOracle(t *testing.T) {
 			}
 			noLosses(t, server)
 			seated := 0
-			for s, e := range hostOf(w.comms[0]).programs.Programs {
+			for s, e := range session.Of(w.comms[0]).Programs.Programs {
 				if e.Plan != nil && !strings.Contains(e.Algorithm, "~") {
 					t.Errorf("%v ran %s, as if there were no pods", s.Kind, e.Algorithm)
 				}

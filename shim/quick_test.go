@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/path/host"
 	"lightpath/shim/recorder"
 )
 
@@ -28,7 +29,7 @@ func visit(t *testing.T, w *world) []*visitor {
 	all := make([]*visitor, len(w.comms))
 	for r, c := range w.comms {
 		all[r] = &visitor{&gates[r], uint64(100 + r)}
-		if !UseGate(c, all[r].gate, all[r].handle) {
+		if !host.UseGate(c, all[r].gate, all[r].handle) {
 			t.Fatalf("rank %d has nothing for the gate", r)
 		}
 	}
@@ -49,7 +50,7 @@ func (v *visitor) call(c *calls.Call) (quick bool, err error) {
 	v.begin(q, uint32(i), c)
 	q.Begun = 1
 	v.gate.Word.Store(0)
-	return true, RunBegun([]calls.Call{*c})
+	return true, host.RunBegun([]calls.Call{*c})
 }
 
 func (v *visitor) recipe(q *sharedmem.Quick, c *calls.Call) int {
@@ -219,13 +220,13 @@ func TestGateOfAnother(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	a, b := newWorld(t, 2), newWorld(t, 2)
 	var g Gate
-	if !UseGate(a.comms[0], &g, 1<<16) || UseGate(b.comms[0], &g, 2<<16) || g.Owner.Load() != 1<<16 {
+	if !host.UseGate(a.comms[0], &g, 1<<16) || host.UseGate(b.comms[0], &g, 2<<16) || g.Owner.Load() != 1<<16 {
 		t.Error("the second communicator has the gate of the first")
 	}
 	if err := a.comms[0].Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	if !UseGate(b.comms[0], &g, 2<<16) || g.Word.Load() != 2<<16 {
+	if !host.UseGate(b.comms[0], &g, 2<<16) || g.Word.Load() != 2<<16 {
 		t.Error("a gate that was given back is not given again")
 	}
 }

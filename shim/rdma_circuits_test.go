@@ -22,6 +22,7 @@ import (
 	"lightpath/shim/circuits"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/path/optical"
 	"lightpath/shim/result"
 )
 
@@ -120,7 +121,7 @@ func TestCircuitsOverRDMA(t *testing.T) {
 				for _, count := range []int{1, 40001} {
 					w.runAll(t, rng, count)
 				}
-				if n := len(opticalOf(w.comms[0]).packet); n > 0 && kind == plans.Simplex {
+				if n := len(optical.Of(w.comms[0]).Packet); n > 0 && kind == plans.Simplex {
 					t.Errorf("%d shapes ran on packet planes", n)
 				}
 				moved := 0

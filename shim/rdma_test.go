@@ -17,6 +17,7 @@ import (
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
+	"lightpath/shim/session"
 )
 
 // rdmaNetwork has communicators use planes of RDMA devices in memory: mem0, mem1 and so on.
@@ -197,7 +198,7 @@ func TestRegisteredBuffers(t *testing.T) {
 						t.Fatalf("rank %d: element %d is %d, want %d", r, i, v, want)
 					}
 				}
-				sent := hostOf(w.comms[r]).packet.(*endpoints.RDMA).Traffic()
+				sent := session.Of(w.comms[r]).Packet.(*endpoints.RDMA).Traffic()
 				t.Logf("rank %d: %+v", r, sent)
 				lent += sent.Lent
 				if _, err := Registered(w.comms[r], handles[r], false, true); err != nil {

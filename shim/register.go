@@ -3,7 +3,10 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
+	"lightpath/shim/path/host"
+	"lightpath/shim/session"
 	"unsafe"
 
 	"lightpath/collectives/transport"
@@ -46,7 +49,7 @@ func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flag
 // tellDevices has those of the communicator's endpoints know the memory that can send from where it
 // is. Where one cannot, its sends are copied as ever, and that is no error.
 func tellDevices(c *comm.Core, buff unsafe.Pointer, size uintptr) func() error {
-	ends := []transport.Endpoint{hostOf(c).packet}
+	ends := []transport.Endpoint{session.Of(c).Packet}
 	if circuits.Of(c) != nil {
 		ends = append(ends, circuits.Of(c).End)
 	}
@@ -96,3 +99,10 @@ func Registered(c *comm.Core, handle uint64, window, end bool) (unsafe.Pointer, 
 	}
 	return reg.Buffer, err
 }
+
+// UseGate lets C make calls of a communicator that it knows by its handle, and reports whether it can. It is called once,
+// when the communicator has been made.
+func UseGate(c *comm.Core, g *Gate, handle uint64) bool { return host.UseGate(c, g, handle) }
+
+// RunBegun goes on with a call that C has begun, and returns when it has ended.
+func RunBegun(group []calls.Call) error { return host.RunBegun(group) }

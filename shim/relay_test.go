@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/steps"
 )
 
 // relayed is how long messages of these tests are: more pieces than slots, and a part of one.
@@ -120,8 +121,8 @@ func TestGroupsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	staging := int64(2 * (n - 1) * relaySlots * 64 << 10)   // of one rank: as many messages as there are peers, both ways
-	bound := n * (2*staging + int64(2*(n-1)+1)*os4K + os4K) // sizes are powers of two; a page for each pair of words
+	staging := int64(2 * (n - 1) * steps.RelaySlots * 64 << 10) // of one rank: as many messages as there are peers, both ways
+	bound := n * (2*staging + int64(2*(n-1)+1)*os4K + os4K)     // sizes are powers of two; a page for each pair of words
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}
@@ -233,7 +234,7 @@ func TestSlotsAreLeftAlone(t *testing.T) {
 	if err := Run(group); err != nil {
 		t.Fatal(err)
 	}
-	for range relaySlots {
+	for range steps.RelaySlots {
 		<-outs
 	}
 	w.must(func(c *Comm) error {

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/control"
+	"lightpath/shim/session"
 	"lightpath/shim/shares"
 )
 
@@ -37,7 +38,7 @@ func TestSharesLateInCalls(t *testing.T) {
 	lead.Send = func(m *control.Message) {
 		if m.Arg == shares.SharesPropose && passed != nil {
 			var r ran
-			for r.err == nil && hostOf(w.comms[1]).seq < shares.WordsOf(m.Body, 3)[0] {
+			for r.err == nil && session.Of(w.comms[1]).Seq < shares.WordsOf(m.Body, 3)[0] {
 				r.err = broadcast(w.comms[1])
 				r.ahead++
 			}

@@ -10,6 +10,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 	"lightpath/shim/shares"
 )
 
@@ -196,7 +197,7 @@ func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.limit(1e9)
 	for _, c := range w.comms {
-		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose, Body: shares.AppendWords(nil, hostOf(c).seq+1, 512, 512)}, 2)
+		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose, Body: shares.AppendWords(nil, session.Of(c).Seq+1, 512, 512)}, 2)
 	}
 	for r, err := range w.each(func(c *Comm) error { return gatherOne(c, 1) }) {
 		if err == nil {

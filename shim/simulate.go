@@ -16,6 +16,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/onesided"
 	"lightpath/shim/planning"
+	"lightpath/shim/session"
 )
 
 // Simulate predicts how long a group of calls takes, in microseconds, and runs nothing. Calls of
@@ -109,7 +110,7 @@ func predict(c *calls.Call) (float64, error) {
 func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	c.Turn.Lock()
 	var last *dispatch.Entry
-	for k, e := range hostOf(c).programs.Programs {
+	for k, e := range session.Of(c).Programs.Programs {
 		if e.Plan != nil && planning.ShapeOf(k.Shape) == planning.ShapeOf(s) && (last == nil || e.Used > last.Used) {
 			last = e
 		}
@@ -140,7 +141,7 @@ func predictPacket(c *comm.Core, s calls.Shape) (float64, error) {
 		return 0, err
 	}
 	if s.Request.Planes != 0 && circuits.Of(c) == nil {
-		costs.BandwidthGbps *= float64(s.Request.Planes.Len()) / float64(len(hostOf(c).packet.Planes()))
+		costs.BandwidthGbps *= float64(s.Request.Planes.Len()) / float64(len(session.Of(c).Packet.Planes()))
 	}
 	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/planning"
 	"lightpath/shim/result"
+	"lightpath/shim/session"
 )
 
 // simulated is a collective of count floats that nobody runs.
@@ -75,7 +76,7 @@ func TestSimulatePacket(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range w.comms {
-		if hostOf(c).seq != 0 {
+		if session.Of(c).Seq != 0 {
 			t.Errorf("rank %d has run something", c.Rank)
 		}
 	}

@@ -6,16 +6,11 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
+	"lightpath/shim/steps"
 )
 
-// stagedBuffers says which buffers of a call the CPU must have in staging memory.
-type stagedBuffers struct {
-	send, recv bool
-	toSelf     bool // the device copies the message itself, from one buffer of the rank's to another
-}
-
 // stagedOf finds out where the call's buffers are. It refuses memory that cannot be right.
-func stagedOf(c *calls.Call) (where stagedBuffers, err error) {
+func stagedOf(c *calls.Call) (where steps.Staged, err error) {
 	if c.Kind.OneSided() {
 		place, err := device.Active().Locate(c.Send)
 		if err == nil && place.Kind >= device.Managed {
@@ -27,8 +22,8 @@ func stagedOf(c *calls.Call) (where stagedBuffers, err error) {
 		return where, nil
 	}
 	send, recv := c.Extents()
-	if where.send, err = needsStage(c, "sendbuff", c.Send, send); err == nil {
-		where.recv, err = needsStage(c, "recvbuff", c.Recv, recv)
+	if where.Send, err = needsStage(c, "sendbuff", c.Send, send); err == nil {
+		where.Recv, err = needsStage(c, "recvbuff", c.Recv, recv)
 	}
 	return where, err
 }

@@ -8,19 +8,20 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
+	"lightpath/shim/steps"
 )
 
 // place finds memory for what the launch moves, and has its steps work there; nothing is on a stream yet.
 func (l *launch) place(capture device.Capture) error {
-	if _, err := enterStream(l.comm, l.streams[0]); err != nil {
+	if _, err := enterStream(l.Comm, l.streams[0]); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
 	// In a graph nothing is sure to go on beside something that waits: there all messages of a group are staged whole.
-	l.relaying = capture.ID == 0
-	size := l.measure()
+	l.Relaying = capture.ID == 0
+	size := l.Measure()
 	d := l.dev
-	if err := d.prepare(!l.whole && capture.ID == 0); err != nil {
+	if err := d.prepare(!l.Whole && capture.ID == 0); err != nil {
 		return err
 	}
 	if capture.ID != 0 {
@@ -29,8 +30,8 @@ func (l *launch) place(capture device.Capture) error {
 			return err
 		}
 		l.graph, l.word, l.base, l.back = g, g.memory.Word(), 0, l.streams[0]
-		l.write(unsafe.Add(g.memory.At, memory.WordSize))
-		l.ran, l.due = 0, len(l.steps)
+		l.Write(unsafe.Add(g.memory.At, memory.WordSize))
+		l.ran, l.due = 0, len(l.Steps)
 		if err := device.Active().Retain(capture, l.token); err != nil {
 			return err
 		}
@@ -41,14 +42,14 @@ func (l *launch) place(capture device.Capture) error {
 	if err != nil {
 		return err
 	}
-	l.write(at)
-	if err := d.serve(&l.relays); err != nil {
+	l.Write(at)
+	if err := l.serve(); err != nil {
 		return err
 	}
 	l.word, l.base, l.back = d.control.Word(), d.seq, l.streams[0]
-	d.seq += uint32(len(l.steps))
-	l.ran, l.due = 0, len(l.steps)
-	if len(l.steps) > 1 {
+	d.seq += uint32(len(l.Steps))
+	l.ran, l.due = 0, len(l.Steps)
+	if len(l.Steps) > 1 {
 		l.back = d.back
 	}
 	return nil
@@ -59,7 +60,7 @@ func (l *launch) place(capture device.Capture) error {
 // and on every other rank.
 func (l *launch) putFirst(capture device.Capture) error {
 	d, s := l.dev, l.streams[0]
-	if _, err := enterStream(l.comm, s); err != nil {
+	if _, err := enterStream(l.Comm, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -71,9 +72,9 @@ func (l *launch) putFirst(capture device.Capture) error {
 			return err
 		}
 	}
-	for i := range l.scalars {
-		x := &l.scalars[i]
-		if err := device.Active().CopyOut(x.room, x.device, l.from[x.call].Type.Size(), s); err != nil {
+	for i := range l.Scalars {
+		x := &l.Scalars[i]
+		if err := device.Active().CopyOut(x.Room, x.Device, l.From[x.Call].Type.Size(), s); err != nil {
 			return err
 		}
 	}
@@ -82,10 +83,10 @@ func (l *launch) putFirst(capture device.Capture) error {
 
 // putSends puts on the stream what step k sends, where there is such a step.
 func (l *launch) putSends(k int) error {
-	if k >= len(l.steps) {
+	if k >= len(l.Steps) {
 		return nil
 	}
-	if _, err := enterStream(l.comm, l.streams[0]); err != nil {
+	if _, err := enterStream(l.Comm, l.streams[0]); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -95,26 +96,26 @@ func (l *launch) putSends(k int) error {
 // sends puts on the stream what step k sends, and the signal that it can run. The rooms of the step before the last
 // are free when what it received has been copied; on two streams what it sent is overwritten earlier, once it has run.
 func (l *launch) sends(k int) error {
-	s, apart := l.streams[0], l.back != l.streams[0] && k >= stepRooms
+	s, apart := l.streams[0], l.back != l.streams[0] && k >= steps.Rooms
 	if apart {
-		if err := device.Active().Await(s, l.word, l.base+uint32(k-stepRooms+1), false); err != nil {
+		if err := device.Active().Await(s, l.word, l.base+uint32(k-steps.Rooms+1), false); err != nil {
 			return err
 		}
 	}
-	for i := l.before(k).outs; i < l.steps[k].outs; i++ {
-		if err := l.outs[i].copyOut(s); err != nil {
+	for i := l.Before(k).Outs; i < l.Steps[k].Outs; i++ {
+		if err := copyOut(&l.Outs[i], s); err != nil {
 			return err
 		}
 	}
 	if apart {
-		if err := device.Active().Follow(s, l.dev.turns[k%stepRooms]); err != nil {
+		if err := device.Active().Follow(s, l.dev.turns[k%steps.Rooms]); err != nil {
 			return err
 		}
 	}
-	last := k == len(l.steps)-1
+	last := k == len(l.Steps)-1
 	if last {
-		for _, m := range l.relays.selfs {
-			if err := device.Active().Copy(m.to, m.from, m.bytes, s); err != nil {
+		for _, m := range l.Relays.Selfs {
+			if err := device.Active().Copy(m.To, m.From, m.Bytes, s); err != nil {
 				return err
 			}
 		}
@@ -139,28 +140,28 @@ func (l *launch) sends(k int) error {
 
 // putResults has a stream wait until step k has run, where there is such a step, and copy what it received.
 func (l *launch) putResults(k int, capture device.Capture) error {
-	if k >= len(l.steps) {
+	if k >= len(l.Steps) {
 		return nil
 	}
 	s := l.streams[0]
-	if _, err := enterStream(l.comm, s); err != nil {
+	if _, err := enterStream(l.Comm, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
 	if err := device.Active().Await(l.back, l.word, l.base+uint32(k+1), false); err != nil {
 		return err
 	}
-	for i := l.before(k).ins; i < l.steps[k].ins; i++ {
-		if err := l.ins[i].copyIn(l.back); err != nil {
+	for i := l.Before(k).Ins; i < l.Steps[k].Ins; i++ {
+		if err := copyIn(&l.Ins[i], l.back); err != nil {
 			return err
 		}
 	}
 	if l.back != s {
-		if err := device.Active().Record(l.dev.turns[k%stepRooms], l.back); err != nil {
+		if err := device.Active().Record(l.dev.turns[k%steps.Rooms], l.back); err != nil {
 			return err
 		}
 	}
-	if k+1 < len(l.steps) {
+	if k+1 < len(l.Steps) {
 		return nil
 	}
 	return l.putEnd(capture)
@@ -170,13 +171,13 @@ func (l *launch) putResults(k int, capture device.Capture) error {
 func (l *launch) putEnd(capture device.Capture) (err error) {
 	d, s := l.dev, l.streams[0]
 	if l.back != s {
-		err = device.Active().Follow(s, d.turns[(len(l.steps)-1)%stepRooms])
+		err = device.Active().Follow(s, d.turns[(len(l.Steps)-1)%steps.Rooms])
 	}
 	if l.graph != nil {
 		err = device.Active().Store(s, l.word, 0)
 	}
-	for i := range l.relays.all {
-		lane := l.relays.all[i].lane
+	for i := range l.Relays.All {
+		lane := d.lanes[i]
 		err = errors.Join(err, device.Active().Record(lane.event, lane.stream), device.Active().Follow(s, lane.event))
 	}
 	last := d.last(capture)
@@ -187,38 +188,39 @@ func (l *launch) putEnd(capture device.Capture) (err error) {
 	return err
 }
 
-// copyOut copies what is in device memory into staging memory, copyIn out of it.
-func (m *move) copyOut(s device.Stream) error {
+// copyOut copies from device memory into staging memory.
+func copyOut(m *steps.Move, s device.Stream) error {
 	switch {
-	case m.byCPU:
+	case m.ByCPU:
 		return nil
-	case m.strided():
-		return device.Active().CopyRows(m.room, m.width, m.buffer, m.pitch, m.width, m.rows, s)
+	case m.Strided():
+		return device.Active().CopyRows(m.Room, m.Width, m.Buffer, m.Pitch, m.Width, m.Rows, s)
 	}
-	return device.Active().CopyOut(m.room, m.buffer, m.width*m.rows, s)
+	return device.Active().CopyOut(m.Room, m.Buffer, m.Width*m.Rows, s)
 }
 
-func (m *move) copyIn(s device.Stream) error {
+// copyIn copies from staging memory into device memory.
+func copyIn(m *steps.Move, s device.Stream) error {
 	switch {
-	case m.byCPU:
+	case m.ByCPU:
 		return nil
-	case m.strided():
-		return device.Active().CopyRows(m.buffer, m.pitch, m.room, m.width, m.width, m.rows, s)
+	case m.Strided():
+		return device.Active().CopyRows(m.Buffer, m.Pitch, m.Room, m.Width, m.Width, m.Rows, s)
 	}
-	return device.Active().CopyIn(m.buffer, m.room, m.width*m.rows, s)
+	return device.Active().CopyIn(m.Buffer, m.Room, m.Width*m.Rows, s)
 }
 
 // broken fails the communicator of a launch that is on its streams in part only: nobody can take that back. Its streams
 // come to the signals that are there, and go on.
 func (l *launch) broken(err error) {
-	l.comm.Spread(err)
+	l.Comm.Spread(err)
 	w := &l.dev.worker
 	w.mu.Lock()
 	l.due = l.sent
 	over := l.ran == l.due
 	w.mu.Unlock()
 	if over {
-		l.relays.release()
+		l.Relays.Release()
 		l.end(l.sent > 0)
 	}
 }
@@ -230,7 +232,7 @@ func (l *launch) step(comms []*comm.Core) {
 	case l.begun != nil:
 		err = l.goOn()
 	case c.Sound() == nil:
-		err = l.run(l.ran, comms)
+		err = l.Run(l.ran)
 	}
 	if err != nil {
 		comms[0].Spread(err)
@@ -246,7 +248,7 @@ func (l *launch) stepped() {
 	k, over := l.ran, l.ran == l.due
 	w.mu.Unlock()
 	if over {
-		l.relays.release() // not before: what is sent lies in their slots
+		l.Relays.Release() // not before: what is sent lies in their slots
 		l.end(true)
 	} else {
 		atomic.StoreUint32(l.word, l.base+uint32(k))
@@ -256,7 +258,7 @@ func (l *launch) stepped() {
 // end lets the stream go on behind the last step that it comes to. The launch is somebody else's then, or begins with the next
 // replay.
 func (l *launch) end(awaited bool) {
-	word, value := l.word, l.base+uint32(len(l.steps))
+	word, value := l.word, l.base+uint32(len(l.Steps))
 	if l.graph != nil {
 		l.ran = 0
 	} else {

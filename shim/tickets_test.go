@@ -17,6 +17,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
 	"lightpath/shim/result"
+	"lightpath/shim/session"
 	"lightpath/shim/settings"
 )
 
@@ -33,7 +34,7 @@ func TestPlanDelayed(t *testing.T) {
 	inForce := func() (planners map[string]bool) {
 		planners = map[string]bool{}
 		for _, c := range w.comms {
-			for s, e := range hostOf(c).programs.Programs {
+			for s, e := range session.Of(c).Programs.Programs {
 				if s.Plan != 0 {
 					planners[e.Plan.Planner] = true
 				}
@@ -237,7 +238,7 @@ func TestForeignCircuit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range part.comms {
-		for s := range hostOf(c).programs.Programs {
+		for s := range session.Of(c).Programs.Programs {
 			if s.Plan != 0 {
 				t.Errorf("rank %d used circuits", c.Rank)
 			}

@@ -20,6 +20,7 @@ import (
 	"lightpath/plans/planner"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
+	"lightpath/shim/path/optical"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
 	"lightpath/shim/settings"
@@ -64,8 +65,8 @@ func TestDue(t *testing.T) {
 				lightFabric(t, 4, 3, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 100 * time.Microsecond })
 				slack := settings.Slack{Part: 0.5, Fixed: time.Millisecond}
 				w := newWorld(t, 4)
-				o, p := opticalOf(w.comms[1]), circuits.Of(w.comms[1])
-				o.c.Cfg.Planner, o.c.Cfg.BarrierSlack = name, slack
+				o, p := optical.Of(w.comms[1]), circuits.Of(w.comms[1])
+				p.Cfg.Planner, p.Cfg.BarrierSlack = name, slack
 				problem, stepOf, err := p.Pose(calls.Shape{Kind: calls.AllToAll, Count: 50000}, use.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -79,7 +80,7 @@ func TestDue(t *testing.T) {
 					for j := range now {
 						now[j] = ticket.At(0, circuit.Shift(4, j*shift))
 					}
-					e, err := o.entry(calls.Shape{Kind: calls.AllToAll, Count: 50000}, &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, use, now)
+					e, err := o.Entry(calls.Shape{Kind: calls.AllToAll, Count: 50000}, &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, use, now)
 					if err != nil {
 						t.Fatal(err)
 					}

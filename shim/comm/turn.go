@@ -34,6 +34,14 @@ type Turn struct {
 	begun  bool // C has begun a call, and its thread is on the way to go on with it in Go
 }
 
+// BySerial puts communicators in the one order in which all threads lock them, whatever order their groups name them in.
+func BySerial(a, b *Core) int {
+	if a.Serial < b.Serial {
+		return -1
+	}
+	return 1
+}
+
 // Lender lends state to C and takes it back. Both are called with the turn held.
 type Lender interface {
 	Lend(q *sharedmem.Quick)

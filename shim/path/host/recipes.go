@@ -1,4 +1,4 @@
-package shim
+package host
 
 import (
 	"math"
@@ -7,24 +7,26 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
-	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/recorder"
+	"lightpath/shim/session"
 )
 
 // UseGate lets C make calls on c, of which it knows the handle, and reports whether it can. Callable
 // once, after c has been made.
-func UseGate(c *comm.Core, g *Gate, handle uint64) bool {
+func UseGate(c *comm.Core, g *comm.Gate, handle uint64) bool {
 	if c.NonBlocking {
 		return false
 	}
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
-	if hostOf(c).arena == nil || circuits.Of(c) != nil || onDeviceOf(c) != nil || c.Sound() != nil {
+	h := slot.Of(c)
+	if st := h.session; st.Arena == nil || st.Carrier != nil || calls.FactsOf(c).NoDevice == nil || c.Sound() != nil {
 		return false
 	}
-	q := sharedmem.NewQuick(hostOf(c).arena, int(max(recorder.Of(c).Size, recorder.Least)))
+	q := sharedmem.NewQuick(h.session.Arena, int(max(recorder.Of(c).Size, recorder.Least)))
 	if recorder.Of(c).Timed {
 		q.Timed = 1
 	}
@@ -33,9 +35,9 @@ func UseGate(c *comm.Core, g *Gate, handle uint64) bool {
 	case c.Cfg.Spin >= 0:
 		q.SpinLong, q.SpinShort = uint32(1+c.Cfg.Spin), uint32(1+c.Cfg.Spin)
 	case c.LocalRanks <= runtime.NumCPU():
-		q.SpinLong, q.SpinShort = spinLong, spinShort
+		q.SpinLong, q.SpinShort = session.SpinLong, session.SpinShort
 	}
-	if !c.Turn.Share(g, handle, q, hostOf(c)) {
+	if !c.Turn.Share(g, handle, q, h) {
 		q.Release()
 		return false
 	}
@@ -45,23 +47,23 @@ func UseGate(c *comm.Core, g *Gate, handle uint64) bool {
 
 // teach has C make calls such as this one, which has just been made. c.mu is held.
 // Hot path where C knows them: no allocation.
-func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, ref *taskRef) {
+func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, e *dispatch.Entry, op *sharedmem.Op) {
 	q := c.Turn.Shared()
 	if q == nil || sh.Whole != 0 {
 		return
 	}
-	r, ok := ref.op.Recipe()
+	r, ok := op.Recipe()
 	if !ok || calls.Kinds[sh.Kind].Reduces && int(r.Block) > quickMost(sh.Type, sh.Op) {
 		return
 	}
 	r.Kind, r.Type, r.Op, r.Peer, r.Count = uint32(call.Kind), int32(sh.Type), int32(sh.Op), sh.Root, sh.Count
 	if sh.Op == calls.OpPreMulSum {
 		ended := q.OperatorsEnded() // before: an operator that is destroyed from now on ends the recipe
-		op, err := calls.FindOperator(c, call.Operator, sh.Type)
+		own, err := calls.FindOperator(c, call.Operator, sh.Type)
 		if err != nil {
 			return
 		}
-		r.Op, r.Ended, r.Factor, r.FactorAt = call.Operator, ended, op.Scalar, op.At
+		r.Op, r.Ended, r.Factor, r.FactorAt = call.Operator, ended, own.Scalar, own.At
 	}
 	if q.Knows(&r) {
 		return
@@ -85,7 +87,7 @@ func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, ref *taskRef) {
 	case k.Send < 0 && k.Recv > 0:
 		r.Shift = -own
 	}
-	recorder.Of(c).Learn(recorder.Recipe{Shape: *sh, Entry: ref.entry}, &r)
+	recorder.Of(c).Learn(recorder.Recipe{Shape: *sh, Entry: e}, &r)
 }
 
 // quickMost is up to how many bytes C's kernels, which know AVX2 at most, lose less against those of package
@@ -104,33 +106,30 @@ func quickMost(t datatype.Type, op datatype.Op) int {
 	return math.MaxInt
 }
 
-// RunBegun goes on with a call that C has begun, and returns when it is complete.
+// RunBegun goes on with a call that C has begun, and returns when it has ended.
 func RunBegun(group []calls.Call) error {
 	call := &group[0]
 	c := call.Comm
+	st := session.Of(c)
 	c.Turn.LockBegun()
 	defer c.Turn.Unlock()
 	if err := call.Validate(); err != nil {
 		return c.Fail(err) // but C has made it out of a call like it
 	}
-	hostOf(c).begin()
+	st.Begin()
 	sh := calls.ShapeOf(call)
-	ref := taskRef{comm: c, seq: hostOf(c).seq, flight: recorder.Of(c).Adopt()}
-	e, err := packetEntry(c, sh)
+	e, err := st.PacketEntry(sh)
+	ref := session.Ref{Comm: c, Seq: st.Seq, Flight: recorder.Of(c).Adopt(), Entry: e}
 	if err != nil {
 		return c.Fail(err)
 	}
-	ref.entry = e
-	ref.sig = ref.entry.Signature
-	op := hostOf(c).op()
-	args := ref.sharedCall(call)
-	op.Adopt(hostOf(c).arena, &args)
-	ref.op = op
-	ref.toDivide(call)
+	ref.Sig = e.Signature
+	op := st.Op()
+	ref.AdoptOp(op, call)
 	if err := c.AsyncError(); err != nil {
 		op.Abandon()
-		recorder.Of(c).End(ref.flight, recorder.Failed)
+		recorder.Of(c).End(ref.Flight, recorder.Failed)
 		return err
 	}
-	return pollAlone(c, group, ref, op)
+	return poll(group, ref, op)
 }

@@ -1,4 +1,4 @@
-package shim
+package session
 
 import (
 	"fmt"
@@ -14,10 +14,10 @@ import (
 )
 
 // takeOneSided moves the one-sided calls of a group, which run before the others, to s.sided.
-func (s *session) takeOneSided(calls []calls.Call) {
-	for i := range calls {
-		if calls[i].Kind.OneSided() {
-			s.sided = append(s.sided, calls[i])
+func (s *Session) takeOneSided(group []calls.Call) {
+	for i := range group {
+		if group[i].Kind.OneSided() {
+			s.sided = append(s.sided, group[i])
 		}
 	}
 	if len(s.sided) == 0 {
@@ -25,17 +25,17 @@ func (s *session) takeOneSided(calls []calls.Call) {
 	}
 	s.sidedFlights = slices.Grow(s.sidedFlights, len(s.sided))[:len(s.sided)]
 	clear(s.sidedFlights)
-	for i := range calls {
-		if !calls[i].Kind.OneSided() {
-			s.rest = append(s.rest, calls[i])
+	for i := range group {
+		if !group[i].Kind.OneSided() {
+			s.rest = append(s.rest, group[i])
 		}
 	}
-	s.calls = s.rest
+	s.Calls = s.rest
 }
 
 // runOneSided runs s.sided: those of a communicator in the order of calls. While one waits for
 // signals those of others go on, for all may be this thread's.
-func (s *session) runOneSided() error {
+func (s *Session) runOneSided() error {
 	err := s.tryOneSided()
 	for i := range s.sided {
 		if call := &s.sided[i]; call.Comm != nil && s.sidedFlights[i] != 0 {
@@ -46,7 +46,7 @@ func (s *session) runOneSided() error {
 }
 
 // tryOneSided tries the calls of s.sided until all are done, which then have no Comm any more.
-func (s *session) tryOneSided() error {
+func (s *Session) tryOneSided() error {
 	left := len(s.sided)
 	if left == 0 {
 		return nil
@@ -54,7 +54,7 @@ func (s *session) tryOneSided() error {
 	var idle waiter
 	for {
 		before := left
-		for _, c := range s.comms {
+		for _, c := range s.Comms {
 			for i := range s.sided {
 				call := &s.sided[i]
 				if call.Comm != c {
@@ -89,7 +89,7 @@ func (s *session) tryOneSided() error {
 }
 
 // waitForSignals pauses, and says whose signals do not come when that has been in vain for long.
-func (s *session) waitForSignals(idle *waiter) error {
+func (s *Session) waitForSignals(idle *waiter) error {
 	idle.pause()
 	waited := idle.waited()
 	tell := idle.tell(waited)

@@ -1,11 +1,10 @@
-package shim
+package optical
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 
-	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter"
@@ -15,6 +14,7 @@ import (
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
 	"lightpath/shim/recorder"
+	"lightpath/shim/session"
 	"lightpath/shim/settings"
 	"lightpath/shim/ticket"
 )
@@ -22,8 +22,8 @@ import (
 // round is a group of sends and receives that is posted to the leader, a [circuits.Executor]. If all ranks take part the
 // group goes over circuits, else over the packet planes.
 type round struct {
-	o      *opticalPath
-	s      *session
+	o      *Path
+	s      *session.Session
 	first  int    // the group's first call
 	number uint64 // of the round
 	after  uint64 // collectives that were called before the last post
@@ -45,22 +45,22 @@ type exchangeKey struct {
 }
 
 // postsRounds reports whether groups of sends and receives are posted.
-func (o *opticalPath) postsRounds() bool {
+func (o *Path) postsRounds() bool {
 	return o.c.Cfg.Demand != settings.DemandOff && !o.c.Cfg.BarrierTime
 }
 
 // runRound runs the sends and receives that have been gathered as the leader decides.
-func (o *opticalPath) runRound(s *session, first int) error {
-	x, h := &o.round, hostOf(o.c)
+func (o *Path) runRound(s *session.Session, first int) error {
+	x, st := &o.round, o.session
 	x.o, x.s, x.first = o, s, first
-	if x.after != h.seq {
-		x.after, x.posts = h.seq, 0
+	if x.after != st.Seq {
+		x.after, x.posts = st.Seq, 0
 	}
 	x.posts++
-	x.number = arbiter.RoundNumber(h.seq, x.posts)
-	x.row.Sends = x.list(x.row.Sends[:0], h.sends, h.pairs.Sent)
-	x.row.Recvs = x.list(x.row.Recvs[:0], h.recvs, h.pairs.Received)
-	return o.planes.Run(&circuits.Operation{Kind: control.MsgRow, Seq: x.number, Row: &x.row, Flight: h.group}, x)
+	x.number = arbiter.RoundNumber(st.Seq, x.posts)
+	x.row.Sends = x.list(x.row.Sends[:0], st.Group.Sends, st.Pairs.Sent)
+	x.row.Recvs = x.list(x.row.Recvs[:0], st.Group.Recvs, st.Pairs.Received)
+	return o.planes.Run(&circuits.Operation{Kind: control.MsgRow, Seq: x.number, Row: &x.row, Flight: st.Group.Flight}, x)
 }
 
 // list numbers messages within their pairs. past says how many each pair has exchanged.
@@ -80,39 +80,27 @@ func (x *round) list(to []ticket.Message, messages []program.Message, past func(
 
 // Bind implements [circuits.Executor].
 func (x *round) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
-	c, h, p := x.o.c, hostOf(x.o.c), x.o.planes
 	if g.OnPackets() {
-		return nil, x.s.bindMessages(c, x.first)
+		return nil, x.s.BindMessages(x.o.c, x.first)
 	}
 	prog, err := x.program(g)
 	if err != nil {
 		return nil, err
 	}
-	recorder.Of(c).Bound(h.group, nil, g.Use, true)
-	task := h.task()
-	task.Trace(recorder.Of(c).Timed)
-	err = task.Bind(exec.Call{
-		Program: prog, Messages: h.msgs, Comm: c.ID, Op: h.seq, Pairs: h.pairs, Endpoint: p.End, Poison: c.Poison(),
-		OCS: p.Switches(), Base: p.Base(), SkipDrain: p.SkipDrain,
-	})
-	if err != nil {
-		return nil, err
-	}
-	x.s.tasks = append(x.s.tasks, task)
-	x.s.refs = append(x.s.refs, taskRef{comm: c, call: x.first, seq: x.number, circuits: true, flight: h.group})
-	return prog.Configs, nil
+	recorder.Of(x.o.c).Bound(x.o.session.Group.Flight, nil, g.Use, true)
+	return prog.Configs, x.s.BindRound(x.o.c, x.first, x.number, prog)
 }
 
 // Drive implements [circuits.Executor].
-func (x *round) Drive() error { return x.s.drive() }
+func (x *round) Drive() error { return x.s.Drive() }
 
 // program returns the program of this rank's messages under the plan of a grant, from where the planes stand.
 func (x *round) program(g *circuits.Grant) (*program.Program, error) {
 	if sha256.Sum256(g.Plan) != g.Ticket.Plan {
 		return nil, fmt.Errorf("%w: the ticket of round %#x is of another plan", control.ErrMessage, x.number)
 	}
-	c, h, p := x.o.c, hostOf(x.o.c), x.o.planes
-	key := exchangeKey{plan: g.Ticket.Plan, maps: ticket.Standing(p.Now(), g.Use), use: g.Use, mine: digestMessages(h.sends, h.recvs)}
+	c, st, p := x.o.c, x.o.session, x.o.planes
+	key := exchangeKey{plan: g.Ticket.Plan, maps: ticket.Standing(p.Now(), g.Use), use: g.Use, mine: digestMessages(st.Group.Sends, st.Group.Recvs)}
 	if known := x.table[key]; known != nil {
 		return known, nil
 	}
@@ -123,7 +111,7 @@ func (x *round) program(g *circuits.Grant) (*program.Program, error) {
 	all := len(p.Planes)
 	prog, err := program.LowerExchange(program.ExchangeArgs{
 		Rank: c.Rank, Ranks: c.Ranks, Plan: g.Use.Spread(plan, all), Current: g.Use.SpreadMaps(ticket.MapsOf(p.Now(), g.Use), all),
-	}, h.sends, h.recvs)
+	}, st.Group.Sends, st.Group.Recvs)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives, planner %s: %w", c.Rank, plan.Planner, err)
 	}
@@ -131,9 +119,9 @@ func (x *round) program(g *circuits.Grant) (*program.Program, error) {
 		x.table = map[exchangeKey]*program.Program{}
 	}
 	x.table[key] = prog
-	h.programs.TraceExchange(c, plan, prog)
+	st.Programs.TraceExchange(c, plan, prog)
 	c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
-		c.Rank, len(h.sends), len(h.recvs), plan.Planner, plan.CCTUS, len(prog.Ops), g.Use.Len(), all)
+		c.Rank, len(st.Group.Sends), len(st.Group.Recvs), plan.Planner, plan.CCTUS, len(prog.Ops), g.Use.Len(), all)
 	return prog, nil
 }
 
