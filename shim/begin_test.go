@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
+	"lightpath/shim/path/staged"
 	"lightpath/shim/recorder"
 )
 
@@ -27,22 +29,28 @@ func newBeginner(t *testing.T, ranks int) *beginner {
 	t.Helper()
 	b := &beginner{gpus: useGPUs(t, ranks, 1), world: newWorld(t, ranks), t: t, woken: make([]atomic.Int32, ranks)}
 	for r := range ranks {
-		b.at = append(b.at, b.Memory(r, 4*briefMost))
+		b.at = append(b.at, b.Memory(r, 4*staged.BriefMost))
 	}
 	for r := range ranks {
 		b.launch(r, beginnerCount)
 	}
 	for r, c := range b.comms {
 		b.settle(r)
-		w := &onDeviceOf(c).worker
-		w.mu.Lock()
-		w.loop = func() {
+		mu, loop := b.worker(c)
+		mu.Lock()
+		run := *loop
+		*loop = func() {
 			b.woken[r].Add(1)
-			w.run()
+			run()
 		}
-		w.mu.Unlock()
+		mu.Unlock()
 	}
 	return b
+}
+
+// worker returns the lock of a rank's worker, and what its goroutine runs.
+func (b *beginner) worker(c *Comm) (*sync.Mutex, *func()) {
+	return inside[sync.Mutex](staged.Of(c), "worker", "mu"), inside[func()](staged.Of(c), "worker", "loop")
 }
 
 // launch puts a sum of so many numbers, which are ranks' numbers counted from 1, on a rank's stream that nothing is on.
@@ -63,7 +71,7 @@ func (b *beginner) put(rank, count int) {
 }
 
 func (b *beginner) numbers(rank int) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b.Bytes(b.at[rank], 4*briefMost)))), briefMost)
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b.Bytes(b.at[rank], 4*staged.BriefMost)))), staged.BriefMost)
 }
 
 // settle waits until a rank's launches are over, and nobody is at its worker.
@@ -72,11 +80,12 @@ func (b *beginner) settle(rank int) {
 	if err := b.synchronize(rank); err != nil {
 		b.t.Fatal(err)
 	}
-	w := &onDeviceOf(b.comms[rank]).worker
+	c := b.comms[rank]
+	mu, _ := b.worker(c)
 	b.until("the worker rests", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return !w.running
+		mu.Lock()
+		defer mu.Unlock()
+		return !*inside[bool](staged.Of(c), "worker", "running")
 	})
 }
 
@@ -117,9 +126,9 @@ func TestBeginAlone(t *testing.T) {
 	}
 	b.wakeUps(0, 0)
 	for i := range 2 {
-		b.launch(0, briefMost)
+		b.launch(0, staged.BriefMost)
 		b.settle(0)
-		b.has(0, briefMost, 1)
+		b.has(0, staged.BriefMost, 1)
 		b.wakeUps(0, int32(i)+1)
 	}
 	b.launch(0, beginnerCount+1)

@@ -38,13 +38,9 @@ type birthState struct {
 }
 
 var (
-	onDeviceSlot   = comm.NewSlot[onDevice]()
-	interposerSlot = comm.NewSlot[interposer]()
-	birthSlot      = comm.NewSlot[birthState]()
-	probesSlot     = comm.NewSlot[probes]()
+	birthSlot  = comm.NewSlot[birthState]()
+	probesSlot = comm.NewSlot[probes]()
 )
 
-func onDeviceOf(c *Comm) *onDevice     { return onDeviceSlot.Of(c) }
-func interposerOf(c *Comm) *interposer { return interposerSlot.Of(c) }
-func birthOf(c *Comm) *birthState      { return birthSlot.Of(c) }
-func probesOf(c *Comm) *probes         { return probesSlot.Of(c) }
+func birthOf(c *Comm) *birthState { return birthSlot.Of(c) }
+func probesOf(c *Comm) *probes    { return probesSlot.Of(c) }

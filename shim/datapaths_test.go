@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
@@ -46,14 +47,6 @@ func TestTransportOfNCCLPaths(t *testing.T) {
 			}
 		}
 	}
-	ib, err := settings.Of("NCCL_NET", "IB")
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "a"}, {Rank: 1, Identity: "b", Host: "b", Process: 1}}
-	if why := whyNotGPUDirect(table, ib, false); why != "" {
-		t.Errorf("NCCL_NET=IB between hosts: %s", why)
-	}
 }
 
 // TestNCCLPathsDiffer: ranks of which some have a network's setting and others not refuse each other by its name.
@@ -86,7 +79,7 @@ func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 		if err != nil {
 			return err
 		}
-		if onDeviceOf(c) != nil && onDeviceOf(c).direct != nil {
+		if calls.FactsOf(c).Launches == calls.ByPeers {
 			err = errors.New("the devices reach each other")
 		}
 		return errors.Join(err, c.Destroy())

@@ -15,6 +15,9 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/memory"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/path/staged"
+	"lightpath/shim/stream"
 )
 
 // patient is how long tests of devices wait for what must come.
@@ -30,7 +33,7 @@ type gpus struct {
 // useGPUs has communicators use devices that are goroutines.
 func useGPUs(t testing.TB, n, streams int) *gpus {
 	t.Helper()
-	return useDriver(t, devicetest.New(Launches(), n), nil, n, streams)
+	return useDriver(t, devicetest.New(stream.Places(), n), nil, n, streams)
 }
 
 // usePeers is useGPUs for devices that reach each other.
@@ -38,7 +41,7 @@ func usePeers(t testing.TB, n, streams int) *gpus {
 	t.Helper()
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "direct")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
-	p := devicetest.NewPeers(Launches(), n)
+	p := devicetest.NewPeers(stream.Places(), n)
 	g := useDriver(t, p.Driver, p, n, streams)
 	t.Cleanup(func() { // communicators that have been destroyed give back in the background
 		if !settled(func() bool { return p.Registered() == 0 }) {
@@ -78,9 +81,7 @@ func useDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams 
 // forgetRooms drops memory that is kept for the next communicator.
 func forgetRooms() {
 	memory.ForgetPinned()
-	spare.mu.Lock()
-	defer spare.mu.Unlock()
-	spare.free = nil
+	peer.ForgetExchange()
 }
 
 func (g *gpus) synchronize(rank int) error {
@@ -256,7 +257,7 @@ func (g *gpus) sequence(w *world, rng *rand.Rand, length int) {
 
 // leaveStreams waits until no launch is left of a communicator.
 func leaveStreams(c *Comm) {
-	for !onDeviceOf(c).over() {
+	for !stream.Of(c).Over() {
 		runtime.Gosched()
 	}
 }
@@ -354,7 +355,7 @@ func TestStepsOverlap(t *testing.T) {
 		case o.Stream == g.streams[0][0] && o.Kind == devicetest.CopyOut:
 			out++
 			outs <- out
-		case o.Kind == devicetest.CopyIn && o.Bytes > 0 && o.Stream == onDeviceOf(w.comms[0]).back:
+		case o.Kind == devicetest.CopyIn && o.Bytes > 0 && o.Stream == *inside[device.Stream](staged.Of(w.comms[0]), "back"):
 			in++
 			ins <- in
 		}

@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/path/peer"
 )
 
 // TestLentHeld: while a kernel of another rank uses what a rank has lent, its stream is in the launch, whoever fails the communicator; then
@@ -73,85 +74,6 @@ func TestLentHeld(t *testing.T) {
 	}
 }
 
-// gated is a rank whose stream passes gates word by word, again and again, and another one whose stream goes in and out of launches.
-type gated struct {
-	x, other *direct
-	step     int
-}
-
-func newGated() *gated {
-	page := &directPage{n: 2, mem: make([]byte, directPageSize(2)), at: 1 << 40}
-	page.begin()
-	page.rank(0).process, page.rank(1).process = processID(), processID()
-	g := &gated{x: &direct{n: 2, me: 0, page: page}, other: &direct{n: 2, me: 1, page: page}}
-	g.x.passGates()
-	return g
-}
-
-// stream carries out the next word unless it has to wait. It reports whether it said that the stream settles, and whether that was let in.
-func (g *gated) stream() (settles, in bool) {
-	page := g.x.page
-	w := g.x.words[g.step]
-	at := (*uint32)(unsafe.Pointer(&page.mem[w.At-page.at]))
-	switch {
-	case w.Wait == 0:
-		*at = w.Value
-	case *at != w.Value:
-		return false, false
-	}
-	g.step = (g.step + 1) % len(g.x.words)
-	own := page.rank(0)
-	return at == &own.settling && w.Value == 1, at == &own.gateIn
-}
-
-// TestGates: however stream and watcher take turns, and wherever the stream is when the gates are shut, by its own watcher or another one's, it passes
-// a gate in only when the other rank has been outside since it settles, and never stands for long.
-func TestGates(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 5))
-	for round := range 2000 {
-		g := newGated()
-		theirs := g.x.page.rank(1)
-		theirs.current = 7
-		for range rng.IntN(9) {
-			g.stream()
-		}
-		g.other.shutGates()
-		for range rng.IntN(9) { // its own watcher has not heard of it
-			if _, in := g.stream(); in {
-				t.Fatalf("round %d: the stream is let in when another rank has failed", round)
-			}
-		}
-		g.x.shutGates()
-		outside := false
-		for passed, turn := 0, 0; passed < 5; turn++ {
-			if turn > 10000 {
-				t.Fatalf("round %d: the stream stands at word %d", round, g.step)
-			}
-			switch own := g.x.page.rank(0); rng.IntN(6) {
-			case 0, 1:
-				settles, in := g.stream()
-				if settles {
-					outside = false
-				}
-				if in && !outside {
-					t.Fatalf("round %d: the stream is let in while the other one is in a launch", round)
-				}
-				if in {
-					passed++
-				}
-			case 2, 3:
-				g.x.guide()
-			case 4:
-				own.gateIn *= rng.Uint32N(2) // shut by one that fails late
-			case 5:
-				if rng.IntN(4) == 0 { // its launch ends, and a replay of it begins
-					theirs.waited, outside = 0, true
-				}
-			}
-		}
-	}
-}
-
 // TestLentFailing: ranks queue calls on buffers that they lend, and one aborts; as soon as a rank's streams are through, its buffers are used by
 // nobody.
 func TestLentFailing(t *testing.T) {
@@ -179,8 +101,7 @@ func TestFailureHeard(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			failed := direct{n: 2, me: 1, page: onDeviceOf(w.comms[1]).direct.page}
-			failed.shutGates()
+			peer.ShutGates(peer.Of(w.comms[1]))
 			if says {
 				go func() { _ = w.comms[1].Abort() }()
 			}
@@ -189,9 +110,10 @@ func TestFailureHeard(t *testing.T) {
 			} else if !says {
 				wantError(t, err, errdefs.ErrRemote, "has not said why")
 			}
+			x := peer.Of(w.comms[0])
 			w.destroy()
-			<-onDeviceOf(w.comms[0]).direct.watcher.over
-			if onDeviceOf(w.comms[0]).direct.told() {
+			<-*inside[chan struct{}](x, "watcher", "over")
+			if peer.PeerFailed(x) {
 				t.Error("told by a page that is gone")
 			}
 		})

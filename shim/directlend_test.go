@@ -15,6 +15,8 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/stream"
 )
 
 // useLenders is usePeers with slots that two-shot sums fit into.
@@ -38,18 +40,21 @@ func registerAll(t testing.TB, c *Comm, at unsafe.Pointer, size int64) uint64 {
 // awaitOpen waits until all others have opened what a rank has registered, which registering does for a while only.
 func awaitOpen(t testing.TB, c *Comm) {
 	t.Helper()
-	x := onDeviceOf(c).direct
-	onDeviceOf(c).mu.Lock()
-	regions := append([]*region(nil), x.regions...)
-	onDeviceOf(c).mu.Unlock()
+	x := peer.Of(c)
+	stream.Of(c).Mu.Lock()
+	regions := append([]*peer.Region(nil), regionsOf(c)...)
+	stream.Of(c).Mu.Unlock()
 	for _, r := range regions {
-		for end := time.Now().Add(patient); !x.isOpen(r); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patient); !peer.IsOpen(x, r); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("rank %d: its memory is not opened", c.Rank)
 			}
 		}
 	}
 }
+
+// regionsOf returns the memory that a rank has registered.
+func regionsOf(c *Comm) []*peer.Region { return *inside[[]*peer.Region](peer.Of(c), "regions") }
 
 // TestLentBuffers: every collective with the buffers of each rank registered or not, in place and not, in chunks of slots,
 // in counts that are whole multiples of what kernels take at once and not, captured and not, against the oracle.
@@ -283,8 +288,8 @@ func TestLentReused(t *testing.T) {
 	for r, c := range w.comms {
 		registerAll(t, c, at[r], count)
 	}
-	x := onDeviceOf(w.comms[0]).direct
-	if x.regions[0].id++; x.lendable(at[0], count, 1000) != nil { // as if it were another allocation's
+	c := w.comms[0]
+	if *inside[uint64](regionsOf(c)[0], "id")++; peer.Lendable(peer.Of(c), at[0], count, 1000) != nil { // as if it were another allocation's
 		t.Error("it is lent")
 	}
 	if err := g.sumOnPeers(w, at, count); err != nil {
@@ -299,8 +304,8 @@ func TestLentBounds(t *testing.T) {
 	w := newWorld(t, 2)
 	at := g.Memory(0, size)
 	registerAll(t, w.comms[0], unsafe.Add(at, 4096), size/2)
-	x := onDeviceOf(w.comms[0]).direct
-	since := x.regions[0].since
+	x := peer.Of(w.comms[0])
+	since := *inside[uint64](regionsOf(w.comms[0])[0], "since")
 	for _, c := range []struct {
 		from, bytes int64
 		call        uint64
@@ -309,15 +314,15 @@ func TestLentBounds(t *testing.T) {
 		{4096, size / 2, since + 1, true}, {4096, size / 2, since, false}, {4096, size/2 + 1, since + 1, false}, {4095, 16, since + 1, false},
 		{4096 + size/2 - 1, 1, since + 1, true}, {4096 + size/2, 1, since + 1, false}, {0, size, since + 1, false},
 	} {
-		if got := x.lendable(unsafe.Add(at, c.from), c.bytes, c.call) != nil; got != c.lent {
+		if got := peer.Lendable(x, unsafe.Add(at, c.from), c.bytes, c.call) != nil; got != c.lent {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}
 	if _, err := Register(w.comms[0], unsafe.Add(at, size-16), 17, false, 0); err != nil { // which is no error, and not lent
 		t.Error(err)
 	}
-	if len(x.regions) != 1 {
-		t.Errorf("%d regions", len(x.regions))
+	if n := len(regionsOf(w.comms[0])); n != 1 {
+		t.Errorf("%d regions", n)
 	}
 }
 
@@ -326,12 +331,12 @@ func TestLentTooMany(t *testing.T) {
 	const size = 4096
 	g := useLenders(t, 2)
 	w := newWorld(t, 2)
-	c, at := w.comms[0], g.Memory(0, (maxRegions+2)*size)
+	c, at := w.comms[0], g.Memory(0, (peer.MaxRegions+2)*size)
 	var handles []uint64
-	for i := range maxRegions + 1 {
+	for i := range peer.MaxRegions + 1 {
 		handles = append(handles, registerAll(t, c, unsafe.Add(at, i*size), size))
 	}
-	if n := len(onDeviceOf(c).direct.regions); n != maxRegions {
+	if n := len(regionsOf(c)); n != peer.MaxRegions {
 		t.Errorf("%d regions", n)
 	}
 	for _, h := range handles[1:] {
@@ -339,8 +344,8 @@ func TestLentTooMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	registerAll(t, c, unsafe.Add(at, (maxRegions+1)*size), size)
-	if n := len(onDeviceOf(c).direct.regions); n != 2 {
+	registerAll(t, c, unsafe.Add(at, (peer.MaxRegions+1)*size), size)
+	if n := len(regionsOf(c)); n != 2 {
 		t.Errorf("%d regions", n)
 	}
 }
@@ -412,9 +417,9 @@ func TestLentAborted(t *testing.T) {
 	if err := Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
-	x := onDeviceOf(c).direct
+	x := peer.Of(c)
 	said := func() uint64 {
-		b := g.Bytes(x.said(0, 0, 1, wordSend), 8)
+		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
 		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
 	}
 	for end := time.Now().Add(patient); said()&^device.SaidBits != uint64(uintptr(at)) || said()>>63 == 0; time.Sleep(time.Millisecond) {
@@ -443,17 +448,17 @@ func TestLentElsewhere(t *testing.T) {
 		lent[r], plain[r] = g.Memory(r, count), g.Memory(r, count)
 		registerAll(t, c, lent[r], count)
 	}
-	op := directOp{call: &calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: count}}
-	elsewhere := directOp{call: &calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: other}}
+	op := operationOf(&calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: count})
+	elsewhere := operationOf(&calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: other})
 	for _, says := range []func(at uint64) uint64{
-		func(at uint64) uint64 { return (at | op.tag()) & math.MaxUint32 },
-		func(at uint64) uint64 { return at | elsewhere.tag() },
+		func(at uint64) uint64 { return (at | peer.Tag(op)) & math.MaxUint32 },
+		func(at uint64) uint64 { return at | peer.Tag(elsewhere) },
 	} {
 		for r, c := range w.comms {
-			x := onDeviceOf(c).direct
-			for slot := range numSlots {
-				for word := range saidWords {
-					binary.NativeEndian.PutUint64(g.Bytes(x.said(r, slot, 1-r, word), 8), says(uint64(uintptr(lent[r]))))
+			x := peer.Of(c)
+			for slot := range peer.NumSlots {
+				for word := range peer.SaidWords {
+					binary.NativeEndian.PutUint64(g.Bytes(peer.Said(x, r, slot, 1-r, word), 8), says(uint64(uintptr(lent[r]))))
 				}
 			}
 		}
@@ -461,4 +466,10 @@ func TestLentElsewhere(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func operationOf(call *calls.Call) *peer.Operation {
+	op := &peer.Operation{}
+	*inside[*calls.Call](op, "call") = call
+	return op
 }

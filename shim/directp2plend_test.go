@@ -15,6 +15,8 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/memory"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/stream"
 )
 
 // letter is a message of a test: what a rank sends, and where another one has it.
@@ -33,8 +35,8 @@ func TestLentMessages(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(n), 21))
 			g := usePeers(t, n, 1)
 			w := newWorld(t, n)
-			pair := int(onDeviceOf(w.comms[0]).direct.pairBytes)
-			sizes := []int{0, 1, lendBytes, lendBytes + 1, pair, pair + 5, 2*pair + 17, 4*pair - 1}
+			pair := int(pairBytes(w))
+			sizes := []int{0, 1, peer.LendBytes, peer.LendBytes + 1, pair, pair + 5, 2*pair + 17, 4*pair - 1}
 			lent := 0
 			for round := range 12 {
 				lent += g.letters(w, rng, sizes, round%3 == 2)
@@ -81,9 +83,9 @@ func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (le
 		if err := Run(group[r]); err != nil {
 			return err
 		}
-		x := onDeviceOf(c).direct
-		for i := range x.msgs {
-			if x.msgs[i].lent != nil {
+		msgs := insideOf(peer.Of(c), "msgs")
+		for i := range msgs.Len() {
+			if !msgs.Index(i).FieldByName("lent").IsNil() {
 				count.Add(1)
 			}
 		}
@@ -118,7 +120,7 @@ func (g *gpus) letterRoom(c *Comm, rng *rand.Rand, size int, mayHost bool) unsaf
 		return unsafe.Pointer(unsafe.SliceData(make([]byte, size)))
 	}
 	at := g.Memory(c.Rank, size+64)
-	if rng.IntN(3) > 0 && len(onDeviceOf(c).direct.regions) < maxRegions {
+	if rng.IntN(3) > 0 && len(regionsOf(c)) < peer.MaxRegions {
 		registerAll(g.t, c, at, int64(size)+64)
 	}
 	return unsafe.Add(at, []int{0, 0, 16, 7}[rng.IntN(4)])
@@ -135,7 +137,7 @@ func (g *gpus) view(at unsafe.Pointer, size int) []byte {
 // sayNothing checks that a rank whose streams are through says of nothing where it is.
 func sayNothing(g *gpus, c *Comm) {
 	g.t.Helper()
-	words := g.Bytes(unsafe.Add(onDeviceOf(c).direct.exchange[c.Rank], c.Cfg.DeviceExchange-saidBytes), saidBytes)
+	words := g.Bytes(unsafe.Add((*inside[[]unsafe.Pointer](peer.Of(c), "exchange"))[c.Rank], c.Cfg.DeviceExchange-peer.SaidBytes), peer.SaidBytes)
 	for ; len(words) > 0; words = words[8:] {
 		if said := binary.NativeEndian.Uint64(words); said>>63 != 0 {
 			g.t.Errorf("rank %d has left its calls and says %#x", c.Rank, said)
@@ -179,7 +181,7 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 		})
 	}
 	exchange()
-	pair := onDeviceOf(w.comms[0]).direct.pairBytes
+	pair := pairBytes(w)
 	if want := 2 * ((count + pair - 1) / pair); copies.Load() != 0 || kernels.Load() != want {
 		t.Errorf("%d copies and %d kernels, want none and %d", copies.Load(), kernels.Load(), want)
 	}
@@ -209,21 +211,21 @@ func TestLentMessageBounds(t *testing.T) {
 	w := newWorld(t, 3)
 	at := g.Memory(0, size)
 	registerAll(t, w.comms[0], at, size)
-	x := onDeviceOf(w.comms[0]).direct
-	said := &x.recordOf(0, 0).opened[1]
-	said.wanted.Store(7)
+	x := peer.Of(w.comms[0])
+	said := peer.OpenedBy(x, 0, 0, 1)
+	inside[atomic.Uint64](said, "wanted").Store(7)
 	for _, c := range []struct {
 		peer   int
 		bytes  int64
 		number uint64
 		lent   bool
 	}{{1, size, 8, true}, {1, size, 7, false}, {1, size + 1, 8, false}, {2, size, 1, true}} {
-		if got := x.lendableTo(c.peer, at, c.bytes, c.number) != nil; got != c.lent {
+		if got := peer.LendableTo(x, c.peer, at, c.bytes, c.number) != nil; got != c.lent {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}
-	said.serial.Store(0)
-	if x.lendableTo(1, at, size, 8) != nil || x.lendableTo(2, at, size, 8) == nil {
+	inside[atomic.Uint64](said, "serial").Store(0)
+	if peer.LendableTo(x, 1, at, size, 8) != nil || peer.LendableTo(x, 2, at, size, 8) == nil {
 		t.Error("it is lent to whom has not opened it, or not to whom has")
 	}
 }
@@ -268,10 +270,10 @@ func (g *gpus) allocOn(rank, size int) unsafe.Pointer {
 }
 
 // awaitUnasked waits until a communicator has published memory of the library's and the others have opened it.
-func awaitUnasked(t testing.TB, c *Comm, at unsafe.Pointer) *region {
+func awaitUnasked(t testing.TB, c *Comm, at unsafe.Pointer) *peer.Region {
 	t.Helper()
 	for end := time.Now().Add(patient); ; time.Sleep(time.Millisecond) {
-		if r := onDeviceOf(c).direct.unaskedAt(at, 1); r != nil && onDeviceOf(c).direct.isOpen(r) {
+		if r := peer.AutoRegistered(peer.Of(c), at, 1); r != nil && peer.IsOpen(peer.Of(c), r) {
 			return r
 		}
 		if time.Now().After(end) {
@@ -298,7 +300,7 @@ func TestUnasked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(onDeviceOf(c).direct.regions); n != 2 {
+		if n := len(regionsOf(c)); n != 2 {
 			t.Errorf("%d regions", n)
 		}
 		if _, err := memory.FreeDevice(at[r][1]); err == nil {
@@ -333,11 +335,11 @@ func TestUnasked(t *testing.T) {
 		if known, _ := memory.FreeDevice(at[r][0]); known {
 			t.Error("freed twice")
 		}
-		x := onDeviceOf(c).direct
-		if len(x.regions) != 0 || len(x.tried) != 0 {
-			t.Errorf("rank %d: %d regions, %d tried", r, len(x.regions), len(x.tried))
+		x := peer.Of(c)
+		if regions, tried := len(regionsOf(c)), len(triedBy(c)); regions != 0 || tried != 0 {
+			t.Errorf("rank %d: %d regions, %d tried", r, regions, tried)
 		}
-		for end := time.Now().Add(patient); !x.closedByAll(held); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patient); !peer.IsClosed(x, held); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("rank %d: freed memory is not closed", r)
 			}
@@ -353,8 +355,11 @@ func TestUnaskedRefused(t *testing.T) {
 	g.Fail("Export", 0)
 	at := []unsafe.Pointer{g.allocOn(0, count), g.allocOn(1, count)}
 	for r, c := range w.comms {
-		x := onDeviceOf(c).direct
-		tried := func() bool { onDeviceOf(c).mu.Lock(); defer onDeviceOf(c).mu.Unlock(); return x.tried[uintptr(at[r])] }
+		tried := func() bool {
+			stream.Of(c).Mu.Lock()
+			defer stream.Of(c).Mu.Unlock()
+			return triedBy(c)[uintptr(at[r])]
+		}
 		for end := time.Now().Add(patient); !tried(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("nobody tries")
@@ -376,3 +381,7 @@ func TestUnaskedRefused(t *testing.T) {
 		}
 	}
 }
+
+func pairBytes(w *world) int64 { return *inside[int64](peer.Of(w.comms[0]), "pairBytes") }
+
+func triedBy(c *Comm) map[uintptr]bool { return *inside[map[uintptr]bool](peer.Of(c), "tried") }

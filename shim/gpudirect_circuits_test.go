@@ -15,7 +15,8 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/device/devicetest"
-	"lightpath/shim/settings"
+	"lightpath/shim/path/nic"
+	"lightpath/shim/stream"
 )
 
 // switchedGPUs has communicators of n ranks send from memory of devices over circuits of RDMA ports, which a controller moves.
@@ -27,7 +28,7 @@ func switchedGPUs(t *testing.T, n, streams, planes int) (*gpus, *crossbars) {
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
-	driver := devicetest.NewRemote(Launches(), n)
+	driver := devicetest.NewRemote(stream.Places(), n)
 	return useDriver(t, driver.Driver, driver, n, streams), dev
 }
 
@@ -57,7 +58,7 @@ func TestGPUDirectOverCircuits(t *testing.T) {
 			if moved < 4 && n > 2 {
 				t.Errorf("planes were moved %d times", moved)
 			}
-			if onDeviceOf(w.comms[0]).gdr.calls == 0 {
+			if *inside[uint64](nic.Of(w.comms[0]), "calls") == 0 {
 				t.Error("nothing has gone over circuits from memory of devices")
 			}
 			destroyAll(w)
@@ -178,34 +179,4 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 		destroyAll(w)
 		return lost
 	})
-}
-
-// TestGPUDirectCircuitsEligible: which planes may be used is decided by what all ranks share.
-func TestGPUDirectCircuitsEligible(t *testing.T) {
-	for _, c := range []struct {
-		cfg  settings.Config
-		kind plans.CircuitKind
-		rdma bool
-		says string
-	}{
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, true, ""},
-		{settings.Config{DevicePath: settings.DevicePathAuto}, plans.Duplex, true, "taken out of service"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Simplex, true, "simplex"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, false, "do not end at RDMA ports"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA, BarrierTime: true}, plans.Duplex, true, "LIGHTPATH_BARRIER"},
-	} {
-		if why := whyNotOverCircuits(&c.cfg, c.kind, c.rdma); (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
-			t.Errorf("%+v, %v: %q", c.cfg, c.kind, why)
-		}
-	}
-}
-
-// TestRaise: a crossing that is late takes nothing back of what the next one has said.
-func TestRaise(t *testing.T) {
-	for _, c := range []struct{ at, to, want uint32 }{{4, 6, 6}, {6, 4, 6}, {6, 6, 6}, {1<<32 - 2, 1, 1}, {1, 1<<32 - 2, 1}} {
-		word := c.at
-		if raise(&word, c.to); word != c.want {
-			t.Errorf("%d raised to %d is %d", c.at, c.to, word)
-		}
-	}
 }

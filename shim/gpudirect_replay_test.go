@@ -2,14 +2,15 @@ package shim
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/device/devicetest"
-	"lightpath/shim/dispatch"
 	"lightpath/shim/flight"
 	"lightpath/shim/recorder"
+	"lightpath/shim/stream"
 )
 
 // TestGPUDirectReplays: each replay of a graph is an operation of the flight recorder, from when its stream comes to it until it has left it, and
@@ -91,25 +92,9 @@ func TestGPUDirectReplays(t *testing.T) {
 }
 
 func placesLeft() int {
-	gdrPlaces.Lock()
-	defer gdrPlaces.Unlock()
-	return len(gdrPlaces.of)
-}
-
-// TestGPUDirectReplayAllocatesNothing: what is recorded on a driver's thread.
-func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
-	c := &Comm{}
-	recorder.New(c, recorder.Least)
-	r := &gdrReplay{x: &gpuDirect{c: c}, Called: recorder.Called{Entry: &dispatch.Entry{}}}
-	begin, end := gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
-	defer gdrPlaces.drop(begin, end)
-	if n := testing.AllocsPerRun(100, func() {
-		gdrReady(gdrToken | begin)
-		gdrReady(gdrToken | end)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-	if n := recorder.Of(c).Snapshot().Counts[calls.AllReduce]; n != 101 {
-		t.Errorf("%d replays", n)
-	}
+	table := stream.Places()
+	mu := inside[sync.Mutex](table, "mu")
+	mu.Lock()
+	defer mu.Unlock()
+	return insideOf(table, "all").Len() - insideOf(table, "spare").Len()
 }

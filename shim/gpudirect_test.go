@@ -13,13 +13,14 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/collectives/transport/rdma/verbstest"
-	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
-	"lightpath/shim/settings"
+	"lightpath/shim/path/nic"
+	"lightpath/shim/stream"
 )
 
 // portsAndGPUs are devices of a test whose memory RDMA ports reach.
@@ -42,7 +43,7 @@ func useGPUDirectOn(t *testing.T, n, streams, planes, ports int) *portsAndGPUs {
 	network, made := rdmaNetwork(t, ports, planes)
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
-	driver := devicetest.NewRemote(Launches(), n)
+	driver := devicetest.NewRemote(stream.Places(), n)
 	return &portsAndGPUs{useDriver(t, driver.Driver, driver, n, streams), driver, network, made}
 }
 
@@ -113,7 +114,7 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	destroyAll(w)
 	sent := int64(0)
 	for _, c := range w.comms {
-		sent += onDeviceOf(c).gdr.end.Traffic()
+		sent += (*inside[*rendezvous.Endpoint](nic.Of(c), "end")).Traffic()
 	}
 	if sent != moved.FromBuf {
 		t.Errorf("ranks have counted %d bytes, the network %d", sent, moved.FromBuf)
@@ -151,7 +152,7 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 			t.Error(err)
 		}
 		for _, c := range w.comms {
-			drainStreams(c)
+			stream.Drain(c)
 		}
 	}
 	for range 4 {
@@ -332,46 +333,13 @@ func TestGPUDirectNotMade(t *testing.T) {
 			w := newWorld(t, 3)
 			g.Fail("", 0)
 			for r, comm := range w.comms {
-				if onDeviceOf(comm).gdr != nil {
+				if calls.FactsOf(comm).Launches == calls.ByPorts {
 					t.Errorf("rank %d goes on", r)
 				}
 			}
 			g.sequence(w, rand.New(rand.NewPCG(1, 9)), 6)
 			destroyAll(w)
 		})
-	}
-}
-
-// TestGPUDirectEligible: who may try is decided by what all ranks share.
-func TestGPUDirectEligible(t *testing.T) {
-	good := func() []bootstrap.Hello {
-		return []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i"}}
-	}
-	rdma := settings.Config{Transport: settings.TransportRDMA}
-	if why := whyNotGPUDirect(good(), &rdma, false); why != "" {
-		t.Errorf("refused: %s", why)
-	}
-	for want, change := range map[string]func(table []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello{
-		"LIGHTPATH_TRANSPORT=tcp": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Transport = "tcp"; return t },
-		"LIGHTPATH_RDMA_MODE=uc": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
-			cfg.IB.Mode = settings.RDMAUC
-			return t
-		},
-		"LIGHTPATH_FALLBACK=interpose": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Interpose = true; return t },
-		"one rank":                     func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { return t[:1] },
-		"rank 1 (, process 0): NCCL_NET_GDR_READ=0": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
-			t[1].NoRemote = "NCCL_NET_GDR_READ=0"
-			return t
-		},
-		"rank 1 (, process 0): no device": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
-			t[1].Identity, t[1].NoDevice = "", "no device"
-			return t
-		},
-	} {
-		cfg := rdma
-		if why := whyNotGPUDirect(change(good(), &cfg), &cfg, false); !strings.Contains(why, want) {
-			t.Errorf("%q does not say %q", why, want)
-		}
 	}
 }
 
@@ -393,12 +361,12 @@ func TestGPUDirectFlushes(t *testing.T) {
 	if err := g.synchronize(1); err != nil { // which receives nothing
 		t.Fatal(err)
 	}
-	for onDeviceOf(w.comms[0]).gdr.work.flushing.Load() == 0 {
+	for inside[atomic.Int64](nic.Of(w.comms[0]), "work", "flushing").Load() == 0 {
 		if err := w.comms[0].AsyncError(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if interposerOf(w.comms[0]).over() || g.driver.Flushes() != 0 {
+	if stream.IssuerOf(w.comms[0]).Over() || g.driver.Flushes() != 0 {
 		t.Error("the stream has not waited")
 	}
 	close(hold)

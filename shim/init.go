@@ -26,12 +26,15 @@ import (
 	"lightpath/shim/onesided"
 	"lightpath/shim/path/host"
 	"lightpath/shim/path/optical"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/path/staged"
 	"lightpath/shim/planeset"
 	"lightpath/shim/recorder"
 	"lightpath/shim/session"
 	"lightpath/shim/settings"
 	"lightpath/shim/shares"
 	"lightpath/shim/stall"
+	"lightpath/shim/stream"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -174,10 +177,10 @@ func handleMessages(c *comm.Core) {
 	stall.Handle(c)
 	live.Handle(c)
 	handleProbes(c)
-	handleRegions(c)
+	peer.Handle(c)
 	handleBirths(c)
 	circuits.HandleVacating(c)
-	handlePlans(c)
+	stream.Handle(c)
 	shares.Handle(c)
 }
 
@@ -194,11 +197,18 @@ func addHooks(c *comm.Core) {
 		Detach: func() { departCircuits(c) },
 		Close:  func() { circuits.Of(c).Close() },
 	})
-	c.AddHooks(comm.Hooks{
-		Check:  func() { interposerOf(c).check(); failIfPeerFailed(c) },
-		Drain:  func() { drainStreams(c) },
-		Closed: func() { interposerOf(c).close(); onDeviceOf(c).close() },
-	})
+}
+
+// findDevice gives the communicator its device, if it has one.
+func findDevice(c *comm.Core) {
+	var parent *comm.Core
+	if o := birthOf(c).args.From; o != nil {
+		parent = o.Parent
+	}
+	stream.Find(c, parent)
+	if stream.Of(c) != nil {
+		staged.Setup(c)
+	}
 }
 
 // start makes the communicator in the background. Its lock is held until it is made or has
@@ -433,7 +443,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) bootstrap.Hello {
 	h := bootstrap.Hello{
 		Rank: c.Rank, Ranks: c.Ranks, Host: hostID(), Name: c.Log.Host, PID: c.Log.PID, Process: processID(), PIDs: pidNamespace(),
-		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.Digest(), Port: c.Cfg.LauncherRank, Device: onDeviceOf(c) != nil,
+		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.Digest(), Port: c.Cfg.LauncherRank,
 	}
 	if c.Cfg.FabricRank >= 0 {
 		h.Port, h.PortGiven = c.Cfg.FabricRank, true
@@ -445,7 +455,7 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) bootst
 		h.Control = l.Control.Addr().String()
 	}
 	h.TCP, h.Door = l.TCPAddr(), birthOf(c).door.Address()
-	onDeviceOf(c).describe(&h, calls.FactsOf(c).NoDevice)
+	stream.Describe(c, &h)
 	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h
 }

@@ -11,7 +11,8 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
-	"lightpath/shim/other"
+	"lightpath/shim/path/foreign"
+	"lightpath/shim/stream"
 )
 
 // quietLibrary is another library that moves nothing.
@@ -22,34 +23,34 @@ type quietLibrary struct {
 
 var errBroken = errors.New("broken")
 
-func (l *quietLibrary) NewID() (id [other.IDBytes]byte, err error) {
+func (l *quietLibrary) NewID() (id [foreign.IDBytes]byte, err error) {
 	id[0] = 1
 	return id, nil
 }
 
-func (l *quietLibrary) Make(inits []other.Init) ([]other.Comm, error) {
-	made := make([]other.Comm, len(inits))
+func (l *quietLibrary) Make(inits []foreign.Init) ([]foreign.Comm, error) {
+	made := make([]foreign.Comm, len(inits))
 	for i := range made {
-		made[i] = other.Comm(i + 1)
+		made[i] = foreign.Comm(i + 1)
 	}
 	return made, nil
 }
 
-func (l *quietLibrary) Exchange(_ other.Comm, list []other.Transfer, _ device.Stream) error {
+func (l *quietLibrary) Exchange(_ foreign.Comm, list []stream.Transfer, _ device.Stream) error {
 	l.groups.Add(1)
 	l.messages.Add(int64(len(list)))
 	return nil
 }
 
-func (l *quietLibrary) AsyncError(other.Comm) error {
+func (l *quietLibrary) AsyncError(foreign.Comm) error {
 	if l.broken.Load() {
 		return errBroken
 	}
 	return nil
 }
 
-func (l *quietLibrary) Abort(other.Comm) error   { l.aborted.Add(1); return nil }
-func (l *quietLibrary) Destroy(other.Comm) error { l.destroyed.Add(1); return nil }
+func (l *quietLibrary) Abort(foreign.Comm) error   { l.aborted.Add(1); return nil }
+func (l *quietLibrary) Destroy(foreign.Comm) error { l.destroyed.Add(1); return nil }
 
 // interposedWorld is communicators whose AllReduce is interposed.
 func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
@@ -59,7 +60,7 @@ func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
 	g := usePeers(t, n, 1)
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "staged")
 	w, lib := newWorld(t, n), &quietLibrary{}
-	if err := Interpose(w.comms, lib); err != nil {
+	if err := foreign.Attach(w.comms, lib); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -87,7 +88,7 @@ func TestInterposeAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range w.comms {
-			for !interposerOf(c).over() {
+			for !stream.IssuerOf(c).Over() {
 				runtime.Gosched()
 			}
 		}
@@ -114,12 +115,12 @@ func TestInterposes(t *testing.T) {
 		count uint64
 		want  bool
 	}{{calls.AllReduce, 10, true}, {calls.AllReduce, 0, false}, {calls.Broadcast, 10, false}, {calls.Send, 10, false}} {
-		yes, err := Interposes(&calls.Call{Comm: w.comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count, Send: at, Recv: at, Stream: g.streams[0][0]})
+		yes, err := foreign.Executes(&calls.Call{Comm: w.comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count, Send: at, Recv: at, Stream: g.streams[0][0]})
 		if err != nil || yes != c.want {
 			t.Errorf("%v of %d: %v, %v", c.kind, c.count, yes, err)
 		}
 	}
-	if _, err := Interposes(&calls.Call{Comm: w.comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := foreign.Executes(&calls.Call{Comm: w.comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("recvbuff is NULL: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/session"
+	"lightpath/shim/stream"
 )
 
 // MemStat is a question about a communicator's memory; the values are ncclCommMemStat_t's.
@@ -35,11 +36,8 @@ func MemStats(c *comm.Core, s MemStat) (uint64, error) {
 	if m, ok := session.Of(c).Packet.(interface{ Mapped() int }); ok {
 		persist = uint64(m.Mapped())
 	}
-	if onDeviceOf(c) != nil && onDeviceOf(c).direct != nil && c.Ranks > 1 {
-		persist += uint64(c.Cfg.DeviceExchange)
-	}
-	if onDeviceOf(c) != nil {
-		persist += uint64(onDeviceOf(c).locked.Load())
+	if d := stream.Of(c); d != nil {
+		persist += d.Exchange + uint64(d.Locked.Load())
 	}
 	switch s {
 	case MemSuspend:

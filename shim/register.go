@@ -3,18 +3,20 @@ package shim
 import (
 	"errors"
 	"fmt"
-	"lightpath/shim/calls"
-	"lightpath/shim/circuits"
-	"lightpath/shim/path/host"
-	"lightpath/shim/session"
 	"unsafe"
 
 	"lightpath/collectives/transport"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
 	"lightpath/shim/onesided"
+	"lightpath/shim/path/host"
+	"lightpath/shim/path/nic"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/session"
 )
 
 // Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
@@ -32,13 +34,9 @@ func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flag
 	switch {
 	case !onDevice: // else it is sent out of staging memory
 		reg.Release = tellDevices(c, buff, size)
-	case onDeviceOf(c) != nil && onDeviceOf(c).direct != nil:
-		x := onDeviceOf(c).direct
-		if r := x.register(buff, size); r != nil {
-			reg.Withdraw = func() error { return x.withdraw(r) }
-		}
 	default:
-		reg.Release = tellPorts(c, buff, size)
+		reg.Withdraw = peer.Register(c, buff, size)
+		reg.Release = nic.Register(c, buff, size)
 	}
 	if window {
 		reg.Number = onesided.Of(c).AddWindow(buff, int64(size), onDevice)

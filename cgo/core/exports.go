@@ -25,6 +25,7 @@ import (
 	"lightpath/shim/endpoints"
 	"lightpath/shim/memory"
 	"lightpath/shim/settings"
+	"lightpath/shim/stream"
 )
 
 func main() {} // required by c-shared, never called
@@ -49,7 +50,7 @@ func lpGoStart() *C.char {
 		debug.SetGCPercent(gcPercent)
 	}
 	endpoints.UseVerbs(verbs.Library{})
-	cuda.Tell(shim.Launches())
+	cuda.Tell(stream.Places())
 	device.Use(cuda.Library{})
 	return C.CString(shim.Version)
 }

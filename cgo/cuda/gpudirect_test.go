@@ -20,6 +20,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/endpoints"
+	"lightpath/shim/stream"
 )
 
 // onStub skips what only the stub can do.
@@ -101,7 +102,7 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 		n.Add(fmt.Sprintf("mem%d", i))
 	}
 	endpoints.UseVerbs(n)
-	cuda.Tell(shim.Launches())
+	cuda.Tell(stream.Places())
 	device.Use(cuda.Library{})
 	t.Cleanup(func() {
 		endpoints.UseVerbs(nil) // the devices stay: what communicators have there they give back in the background

@@ -16,6 +16,7 @@ import (
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/stream"
 )
 
 // BenchmarkProgress is what the CPU's part in a staged operation adds to a stream: the time from when the stream of rank 0 reaches an AllReduce of 8
@@ -144,7 +145,7 @@ func newProgress(b *testing.B, ranks int) *progress {
 	l.room, err = driver.Alloc(3 * 64)
 	l.must(err)
 	clear(unsafe.Slice((*byte)(l.room), 3*64))
-	cuda.Tell(handSignals{shim.Launches(), l.word(1)})
+	cuda.Tell(handSignals{stream.Places(), l.word(1)})
 	device.Use(driver)
 	id, err := shim.NewUniqueID()
 	l.must(err)

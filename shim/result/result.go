@@ -15,7 +15,6 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
-	"lightpath/shim/other"
 )
 
 // Result is what the NCCL ABI returns for a call. Its values are those of ncclResult_t.
@@ -67,7 +66,7 @@ var table = []struct {
 	{rdma.ErrDevice, SystemError},
 	{errdefs.ErrInternal, InternalError},
 	{device.ErrDriver, UnhandledCudaError},
-	{other.ErrLibrary, SystemError},
+	{errdefs.ErrLibrary, SystemError},
 }
 
 // Of returns the result of an error: [Success] for nil, [SystemError] for one of the operating system, and

@@ -19,6 +19,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/path/foreign"
 	"lightpath/shim/result"
 )
 
@@ -139,7 +140,7 @@ func Interposes(call *Call) (bool, error) {
 	if err := convert(&c, call); err != nil {
 		return false, err
 	}
-	return shim.Interposes(&c)
+	return foreign.Executes(&c)
 }
 
 // pooledCalls is how many calls a group may have and still allocate nothing.

@@ -7,7 +7,7 @@ import (
 
 	"lightpath/shim"
 	"lightpath/shim/errdefs"
-	"lightpath/shim/other"
+	"lightpath/shim/path/foreign"
 )
 
 // InitArgs asks for a communicator, as struct lp_init does: with its parent as a handle.
@@ -84,7 +84,7 @@ func Init(args []InitArgs) ([]uint64, error) {
 }
 
 // Interpose has collectives on streams of communicators executed by another library.
-func Interpose(handles []uint64, lib other.Library) error {
+func Interpose(handles []uint64, lib foreign.Library) error {
 	made := make([]*shim.Comm, len(handles))
 	for i, h := range handles {
 		var err error
@@ -92,7 +92,7 @@ func Interpose(handles []uint64, lib other.Library) error {
 			return err
 		}
 	}
-	return shim.Interpose(made, lib)
+	return foreign.Attach(made, lib)
 }
 
 // gates are by what handles end with, none where nobody stands in front, and guests are the communicators
