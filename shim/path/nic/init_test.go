@@ -17,7 +17,7 @@ import (
 // TestGPUDirectEligible: who may try is decided by what all ranks share.
 func TestGPUDirectEligible(t *testing.T) {
 	good := func() []bootstrap.Hello {
-		return []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i"}}
+		return []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i", Process: 1}}
 	}
 	rdma := settings.Config{Transport: settings.TransportRDMA}
 	if why := whyNot(good(), &rdma, false); why != "" {
