@@ -1,5 +1,5 @@
-# The libraries and the C programs: lib/libnccl.so.2 (pure C), lib/liblightpath.so (Go), the
-# benchmark worker, the program that asks NVML, and their checks. Included by the top-level Makefile.
+# The libraries and the C programs: lib/libnccl.so.2 (only C), lib/liblightpath.so (Go), the benchmark worker, the
+# program that reads NVML, and their checks. Included by the top-level Makefile.
 
 CC      ?= cc
 CSTD    := -std=gnu11 -Wall -Wextra -Werror
@@ -8,32 +8,34 @@ LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/bootstrap/v
 
 FRONT_SOURCES := $(wildcard cgo/front/*.c cgo/front/combine/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc cgo/front/combine/*.h cgo/core/*.h)
-CORE_SOURCES  := $(wildcard cgo/core/*.c cgo/core/*.h cgo/core/*.map cgo/verbs/*.c cgo/verbs/*.h cgo/cuda/*.c cgo/cuda/*.h cgo/cuda/kernels/*.ptx cgo/cuda/kernels/*.h) go.mod go.sum \
+CORE_SOURCES  := $(foreach d,core verbs cuda cuda/kernels,$(wildcard $(addprefix cgo/$d/*.,c h map zip))) go.mod go.sum \
   $(shell find cgo/core cgo/cuda cgo/verbs shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
 RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 
 .PHONY: test-c abi-check
 
-# -z now and -z defs: a symbol that is missing is missed here, not in a user's program. -z nodelete:
-# fork handlers and thread-local state do not survive unloading.
+# -z now and -z defs: a missing symbol is an error here and not in a user's program. -z nodelete: fork handlers and
+# thread-local state do not survive unloading.
 lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/bootstrap/version.go
 	@mkdir -p lib include
-	$(CC) $(CSTD) $(CFLAGS) -O3 -D_GNU_SOURCE -Icgo/front -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden -pthread -shared \
-	  -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete -Wl,--version-script=cgo/front/libnccl.map \
+	$(CC) $(CSTD) $(CFLAGS) -O3 -D_GNU_SOURCE -Icgo/front -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden \
+	  -pthread -shared -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete \
+	  -Wl,--version-script=cgo/front/libnccl.map \
 	  -o $@.tmp $(FRONT_SOURCES) -ldl
 	mv $@.tmp $@
 	ln -sf libnccl.so.2 lib/libnccl.so
 	cp cgo/front/nccl.h cgo/front/lightpath.h include/
 
 # The Go library exports one symbol. soname and script cannot go through #cgo LDFLAGS.
+CORE_LDFLAGS := -Wl,-soname,liblightpath.so -Wl,-z,now -Wl,-z,defs \
+  -Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map
 lib/liblightpath.so: $(CORE_SOURCES)
 	@mkdir -p lib build
-	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=c-shared \
-	  -ldflags "-s -w -extldflags '-Wl,-soname,liblightpath.so -Wl,-z,now -Wl,-z,defs -Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map'" \
+	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=c-shared -ldflags "-s -w -extldflags '$(CORE_LDFLAGS)'" \
 	  -o build/liblightpath.so ./cgo/core
 	mv build/liblightpath.so $@
 
-# New tags: LD_LIBRARY_PATH comes before where it was built, so that it times any libnccl.so.2.
+# New tags: LD_LIBRARY_PATH comes before the path of the build, so that it can time any libnccl.so.2.
 bin/lightpath-rank: $(RANK_SOURCES) cgo/rank/rank.h cgo/cuda/tests/gpu.h cgo/cuda/driver.h lib/libnccl.so.2
 	@mkdir -p bin
 	$(CC) $(CSTD) $(CFLAGS) -Icgo/front -pthread -o $@.tmp $(RANK_SOURCES) -Llib -lnccl -lm -ldl \
@@ -56,7 +58,7 @@ bin/lightpath-kernels: $(CORE_SOURCES) $(wildcard cgo/cuda/speed/*.go)
 	@mkdir -p bin
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cgo/cuda/speed
 
-# The tests of kernels as a program, for machines without Go; and as much of MPI as nccl-tests needs.
+# The tests of kernels as a program, for machines without Go, and the part of MPI that nccl-tests needs.
 build/gpu/cuda.test: $(CORE_SOURCES) $(wildcard cgo/cuda/*_test.go cgo/cuda/cudatest/*)
 	@mkdir -p build/gpu
 	CGO_ENABLED=1 $(GO) test -c -trimpath -ldflags '-s -w' -o $@ ./cgo/cuda
@@ -81,12 +83,12 @@ abi-check: lib/libnccl.so.2 ## compare header and symbols with NVIDIA's package
 	cgo/abi/check.sh
 
 .PHONY: kernels
-kernels: ## compile the reduction kernels for devices (clang 16), and check what assemblers make of them
+kernels: ## compile the reduction kernels for devices (clang 16), and check the machine code that assemblers make
 	cgo/cuda/kernels/make.sh
 	cgo/cuda/kernels/check.sh
 
-# Ranks of other libraries, for lightpath bench peers: one for each MPI compiler that is installed, and one for UCC where that is: UCC is where
-# it was installed to. Debian has none; ranks of UCC find each other by Open MPI.
+# Ranks of other libraries, for lightpath bench peers: one for each installed MPI compiler, and one for UCC. Debian has
+# no package of UCC: variable UCC is its prefix. Ranks of UCC find each other by Open MPI.
 PEER_SOURCES := cgo/peers/world.c $(addprefix cgo/rank/,data.c job.c run.c sync.c)
 PEER_HEADERS := cgo/peers/peers.h cgo/rank/rank.h cgo/front/nccl.h
 UCC ?= /usr
@@ -98,7 +100,8 @@ peers: $(PEERS) ## ranks of the MPI libraries, and of UCC, that are installed
 
 bin/lightpath-rank-ucc: cgo/peers/ucc.c $(PEER_SOURCES) $(PEER_HEADERS)
 	@mkdir -p bin
-	mpicc.openmpi $(CSTD) $(CFLAGS) -Icgo/front -I$(UCC)/include -pthread -o $@.tmp cgo/peers/ucc.c $(PEER_SOURCES) -L$(UCC)/lib -lucc -lm -Wl,-rpath,$(UCC)/lib
+	mpicc.openmpi $(CSTD) $(CFLAGS) -Icgo/front -I$(UCC)/include -pthread -o $@.tmp cgo/peers/ucc.c $(PEER_SOURCES) \
+	  -L$(UCC)/lib -lucc -lm -Wl,-rpath,$(UCC)/lib
 	mv $@.tmp $@
 
 bin/lightpath-rank-%: cgo/peers/mpi.c $(PEER_SOURCES) $(PEER_HEADERS)

@@ -14,13 +14,11 @@ echo "$core"'[[0,2,1],[2,4,1],[4,6,1],[6,0,1]]}' > before.json
 echo "$core"'[[0,4,1],[4,2,1],[2,6,1],[6,0,1]]}' > after.json
 
 "$bin/lightpath" topology lumos plan --in before.json --out core.json --fabric fabric.yaml --ocsd ocsd.yaml \
-    --bandwidth 2Gbps --reconfig 2ms --endpoint "unix:$dir/ocs.sock"
-echo "listen: 127.0.0.1:${PORT:-7447}" >> ocsd.yaml
+    --bandwidth 2Gbps --reconfig 2ms --endpoint "unix:$dir/ocs.sock" --listen "127.0.0.1:${PORT:-7447}"
 "$bin/lightpath" ocsd --config ocsd.yaml &
 ocsd=$!
 until test -S ocs.sock; do sleep 0.1; done
 
-export LIGHTPATH_PLANNER=static LIGHTPATH_PLAN_INITIAL=current
 "$bin/lightpath" bench allreduce -n 4 -b 1M -e 1M -w 5 -i 1000 -c 1 --fabric fabric.yaml &
 job=$!
 sleep 1

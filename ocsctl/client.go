@@ -7,6 +7,7 @@ package ocsctl
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"lightpath/plans/circuit"
@@ -22,7 +23,17 @@ var (
 	ErrFramesLost   = errors.New("frames lost on a dark or wrong circuit")
 	ErrPortLost     = errors.New("a port lost its rank")
 	ErrPlaneDown    = errors.New("plane is out of service")
+	ErrPinned       = errors.New("only an operator moves its circuits")
 )
+
+// Refused returns the error of a post that the controller did not take: the plane is at another epoch, or pinned.
+func Refused(port, plane int, epoch, planeEpoch uint32) error {
+	if epoch == planeEpoch {
+		return fmt.Errorf("ocs: port %d plane %d epoch %d: the plane is pinned: %w", port, plane, epoch, ErrPinned)
+	}
+	return fmt.Errorf("ocs: port %d plane %d: posted for epoch %d at epoch %d: %w",
+		port, plane, epoch, planeEpoch, ErrStaleEpoch)
+}
 
 // PlaneState is a plane's map and the number of times it has been switched.
 type PlaneState struct {

@@ -15,6 +15,7 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/emulator"
+	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/endpoints"
@@ -116,6 +117,9 @@ func TestPlanesGoAndComeBack(t *testing.T) {
 			t.Setenv("LIGHTPATH_PLANNER", env[0])
 			t.Setenv("LIGHTPATH_PLAN_INITIAL", env[1])
 			t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
+			for j := range 3 { // circuits that static plans find
+				mustOf(t)(server.Core().Set(j, circuit.Shift(4, 1), "ann"))
+			}
 			w := newWorld(t, 4)
 			var o outage
 			o.over(w)

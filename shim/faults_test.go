@@ -187,7 +187,7 @@ func TestForgedFrame(t *testing.T) {
 		c := w.comms[1]
 		switch {
 		case path == "arena":
-			continue // it has no frames; see sharedmem.TestStrangers
+			continue // it has no frames; see sharedmem.TestOtherCalls
 		case circuits.Of(c) != nil:
 			circuits.Of(c).End = forge(circuits.Of(c).End)
 		default:

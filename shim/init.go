@@ -50,6 +50,9 @@ func Init(args []InitArgs) ([]*comm.Core, error) {
 		return nil, err
 	}
 	fab, err := endpoints.LoadFabric(cfg)
+	if err == nil {
+		err = fab.Pin(cfg)
+	}
 	if err != nil {
 		return nil, err
 	}

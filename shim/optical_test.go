@@ -33,7 +33,7 @@ func lightFabric(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *em
 	}
 	config := emulator.Config{Socket: filepath.Join(dir, "ocs.sock"), Ports: ranks, FrameLog: filepath.Join(dir, "frames.log")}
 	for _, p := range f.Planes {
-		config.Planes = append(config.Planes, emulator.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: f.OCS[0].Reconfig})
+		config.Planes = append(config.Planes, emulator.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: f.OCS[0].Reconfig, PinnedBy: f.PinnedBy})
 	}
 	server, err := emulator.Start(config)
 	if err != nil {

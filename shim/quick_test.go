@@ -55,7 +55,7 @@ func (v *visitor) call(c *calls.Call) (quick bool, err error) {
 
 func (v *visitor) recipe(q *sharedmem.Quick, c *calls.Call) int {
 	for i, r := range recipes(q) {
-		if r.Kind == uint32(c.Kind) && r.Count == c.Count && r.Peer == c.Peer && r.Inline == 1 {
+		if r.Kind == uint32(c.Kind) && r.Count == c.Count && r.Peer == c.Peer && r.IsInline == 1 {
 			return i
 		}
 	}
@@ -83,8 +83,8 @@ func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *calls.Call) {
 	atomic.AddUint64(&q.CallCounts[r.Kind], 1)
 
 	slot := unsafe.Add(q.Memory, int(q.Rank*q.PerRank+ring.At)+int(k&ring.Mask)*int(ring.Slot))
-	if r.Lay == sharedmem.LayBlock {
-		*(*int32)(unsafe.Add(slot, q.Inline)) = *(*int32)(c.Send)
+	if r.Fill == sharedmem.FillBlock {
+		*(*int32)(unsafe.Add(slot, q.InlineAt)) = *(*int32)(c.Send)
 	}
 	*(*uint64)(unsafe.Add(slot, 8)), *(*uint64)(unsafe.Add(slot, 16)) = q.Seq, q.Chain
 	*(*uint32)(unsafe.Add(slot, 24)) = r.Signature

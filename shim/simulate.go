@@ -127,7 +127,7 @@ func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	plan, _, err := planning.Solve(planning.Interim, problem, planner.Options{})
+	plan, _, err := circuits.Of(c).Interim(problem)
 	if err != nil {
 		return 0, err
 	}

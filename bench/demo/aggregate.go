@@ -56,11 +56,11 @@ func aggregate(frameData int) (float64, error) {
 		Planes: []fabric.Plane{{Name: "p0", Bandwidth: unshaped, OCS: "ocs0", Interface: "p0"}},
 		OCS:    []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator}},
 	}
-	state, _, err := kernel.Up(f, kernel.Options{MTU: frameMTU(frameData)})
+	state, down, err := kernel.Temporary(f, kernel.Options{MTU: frameMTU(frameData)})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _, _ = kernel.Down(name, true) }() // what stays is seen, and is named after this process
+	defer func() { _ = down() }() // a fabric that stays is listed, and removed by the next demo
 	board, err := kernel.Open(state)
 	if err != nil {
 		return 0, err

@@ -19,14 +19,13 @@ import (
 // rank can write: what they have carried over the whole run must be what the plan says, and nothing
 // may be lost. When things happened is read from samples of the same counters and circuits.
 type kernelGround struct {
-	name    string // of the fabric
+	down    func() error
 	view    *kernel.View
 	sampler *sampler
 }
 
 func (g *kernelGround) configure(_ *Experiment, _ string, f *fabric.Fabric, _ *fabric.OCSD) {
-	g.name = fmt.Sprintf("demo%d", os.Getpid())
-	f.Name = g.name
+	f.Name = fmt.Sprintf("demo%d", os.Getpid())
 	for p := range f.Planes {
 		f.Planes[p].Interface = f.Planes[p].Name
 	}
@@ -37,10 +36,13 @@ func (g *kernelGround) start(t *Trial, dir string) error {
 	if err != nil {
 		return err
 	}
-	state, _, err := kernel.Up(f, kernel.Options{MTU: frameMTU(t.Experiment.Scale.FrameData), Overhead: ebpf.FrameOverhead})
+	state, down, err := kernel.Temporary(f, kernel.Options{
+		MTU: frameMTU(t.Experiment.Scale.FrameData), Overhead: ebpf.FrameOverhead,
+	})
 	if err != nil {
 		return err
 	}
+	g.down = down
 	if g.view, err = kernel.Look(state); err != nil {
 		return err
 	}
@@ -49,13 +51,13 @@ func (g *kernelGround) start(t *Trial, dir string) error {
 }
 
 func (g *kernelGround) close() {
-	if g.view == nil {
-		return
+	if g.view != nil {
+		g.sampler.stop()
+		_ = g.view.Close() // of memory that is only read
 	}
-	g.sampler.stop()
-	_ = g.view.Close() // of memory that is only read
-	// A fabric that stays is seen, and is named after this process.
-	_, _ = kernel.Down(g.name, true)
+	if g.down != nil {
+		_ = g.down() // a fabric that stays is listed, and removed by the next demo
+	}
 }
 
 func (g *kernelGround) audit(a *auditor, iters []window, shown int) (finding, [][]Interval, error) {

@@ -5,8 +5,8 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"os"
 
+	"lightpath/internal/files"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/render"
@@ -54,7 +54,7 @@ func writeReport(path string, trials []*Trial) error {
 	if err := reportTemplate.Execute(&page, sections); err != nil {
 		return err
 	}
-	return os.WriteFile(path, page.Bytes(), 0o644)
+	return files.Write(path, page.Bytes(), 0o644)
 }
 
 func (t *Trial) row(trials []*Trial) (reportRow, error) {

@@ -140,12 +140,13 @@ func (o *Options) serve(ctx context.Context, dir string) (stop func(), err error
 		if f, err = fabric.Load(file); err != nil {
 			return nil, err
 		}
-		// A fabric that stays is seen, and is named after this process.
-		down = func() { _, _ = kernel.Down(f.Name, true) }
-		if _, _, err := kernel.Up(f, kernel.Options{MTU: frameBytes + ebpf.FrameOverhead - ethernetHeader, Overhead: ebpf.FrameOverhead}); err != nil {
-			down()
+		_, remove, err := kernel.Temporary(f, kernel.Options{
+			MTU: frameBytes + ebpf.FrameOverhead - ethernetHeader, Overhead: ebpf.FrameOverhead,
+		})
+		if err != nil {
 			return nil, err
 		}
+		down = func() { _ = remove() } // a fabric that stays is listed, and removed by the next run
 	}
 	ocs, err := bench.StartOCS(ctx, o.Lightpath, config, socket)
 	if err != nil {

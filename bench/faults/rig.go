@@ -53,7 +53,7 @@ type rig struct {
 	name string // of the fabric
 
 	view        *kernel.View
-	state       *kernel.State
+	down        func() error // of the planes
 	store       *etcd.Client // serves the journal
 	sw          *process     // the switch, with scpi
 	scpiAddress string
@@ -117,10 +117,12 @@ func (g *rig) buildPlanes() error {
 	if f, err = fabric.Load(g.path("fabric.yaml")); err != nil {
 		return err
 	}
-	if g.state, _, err = kernel.Up(f, kernel.Options{}); err != nil {
+	state, down, err := kernel.Temporary(f, kernel.Options{})
+	if err != nil {
 		return err
 	}
-	g.view, err = kernel.Look(g.state)
+	g.down = down
+	g.view, err = kernel.Look(state)
 	return err
 }
 
@@ -263,9 +265,8 @@ func (g *rig) close() error {
 	if g.view != nil {
 		errs = append(errs, g.view.Close())
 	}
-	if g.state != nil {
-		_, err := kernel.Down(g.name, true)
-		errs = append(errs, err)
+	if g.down != nil {
+		errs = append(errs, g.down())
 	}
 	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
 }

@@ -98,7 +98,7 @@ func skippedDrain(g *rig) error {
 	if err := g.fails(nil, "rank ", "plane 0", "epoch ", "lost"); err != nil {
 		return err
 	}
-	seen, err := kernel.Inspect(g.state)
+	seen, err := kernel.Inspect(g.view.State())
 	if err == nil && len(seen.Problems) == 0 {
 		err = errors.New("faults: fabric status shows no losses")
 	}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"lightpath/internal/files"
 )
 
 // Figure is one figure, ready to be written: panels to draw, the numbers behind them, and
@@ -129,7 +131,7 @@ func (f *Figure) Write(dir string) (paths []string, err error) {
 	}
 	stem := filepath.Join(dir, f.Paper+"-"+f.Name)
 	put := func(suffix string, data []byte) error {
-		if err := os.WriteFile(stem+suffix, data, 0o644); err != nil {
+		if err := files.Write(stem+suffix, data, 0o644); err != nil {
 			return fmt.Errorf("figure: %w", err)
 		}
 		paths = append(paths, stem+suffix)

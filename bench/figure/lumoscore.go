@@ -22,7 +22,8 @@ type Clusters struct {
 	Results []*cluster.Result
 }
 
-// Simulate runs the jobs on fabrics, on all processors.
+// Simulate runs the jobs on fabrics, on all processors. With an error, the results of some fabrics are nil: see
+// [Clusters.Keep].
 func Simulate(ctx context.Context, o Options, jobs []cluster.Job, fabrics []cluster.Fabric, c cluster.Config) (*Clusters, error) {
 	all := &Clusters{Jobs: jobs, Results: make([]*cluster.Result, len(fabrics))}
 	var mu sync.Mutex
@@ -49,6 +50,14 @@ func Simulate(ctx context.Context, o Options, jobs []cluster.Job, fabrics []clus
 	return all, err
 }
 
+// Keep drops the fabrics that were not simulated to the end. It reports whether the first one, with which the others
+// are compared, is left.
+func (c *Clusters) Keep() bool {
+	first := c.Results[0] != nil
+	c.Results = slices.DeleteFunc(c.Results, func(r *cluster.Result) bool { return r == nil })
+	return first
+}
+
 func remaining(ended []int, jobs int) int {
 	left := 0
 	for _, n := range ended {
@@ -59,11 +68,19 @@ func remaining(ended []int, jobs int) int {
 
 // Table returns the averages, a fabric a row.
 func (c *Clusters) Table() Table {
-	t := Table{Columns: []string{"fabric", "routing", "port_gbps", "jrt_s", "jwt_s", "jct_s", "jrt_vs_first_pct", "jct_vs_first_pct", "contention", "cross_pod_jobs", "reconfigurations", "links_made_pct", "links_needed_pct", "links_shared", "contended"}}
+	t := Table{Columns: []string{
+		"fabric", "routing", "port_gbps", "jrt_s", "jwt_s", "jct_s", "jobs_waited", "gpus_busy_pct", "jrt_vs_first_pct",
+		"jct_vs_first_pct", "contention", "cross_pod_jobs", "reconfigurations", "links_made_pct", "links_needed_pct",
+		"links_shared", "contended",
+	}}
 	first := c.Results[0].Summarize(c.Jobs)
 	for _, r := range c.Results {
 		s := r.Summarize(c.Jobs)
-		row := []any{r.Fabric.Name, r.Fabric.Routing, r.Fabric.PortGbps, round0(s.JRT), round0(s.JWT), round0(s.JCT), percent(s.JRT, first.JRT), percent(s.JCT, first.JCT), math.Round(1000*s.Contention) / 1000, s.CrossPod}
+		row := []any{
+			r.Fabric.Name, r.Fabric.Routing, r.Fabric.PortGbps, round0(s.JRT), round0(s.JWT), round0(s.JCT),
+			s.Waited, math.Round(1000*s.Busy) / 10, percent(s.JRT, first.JRT), percent(s.JCT, first.JCT),
+			math.Round(1000*s.Contention) / 1000, s.CrossPod,
+		}
 		if w := r.Rewiring; w.Times > 0 {
 			row = append(row, w.Times, math.Round(1e5*w.Ratio)/1e3, math.Round(1e5*float64(w.Needed)/float64(w.Times*w.Links))/1e3, w.Shared, w.Contended)
 		} else {
@@ -125,13 +142,12 @@ func cumulative(sorted []float64) (x, y []float64) {
 	return x, y
 }
 
-// clusterJobs is the synthetic trace of a size and seed.
-func clusterJobs(o Options, gpus int, seed uint64) ([]cluster.Job, error) {
-	n := 1000
+// generate returns the synthetic trace of a seed.
+func (p clusterPoint) generate(o Options, seed uint64) ([]cluster.Job, error) {
 	if o.Quick {
-		n = 100
+		p.jobs = 100
 	}
-	return cluster.Generate(cluster.Spec{Jobs: n, GPUs: gpus, Level: clusterLevel, Seed: seed, ServerGPUs: 8})
+	return cluster.Generate(cluster.Spec{Jobs: p.jobs, GPUs: p.gpus, Level: p.level, Seed: seed, ServerGPUs: 8})
 }
 
 func parseFabrics(names []string, gpus int) ([]cluster.Fabric, error) {
@@ -161,33 +177,14 @@ const iterations = 10 // as in the artifact of LumosCore
 
 // lumos8 compares the fabrics of the paper's simulations at 4096 GPUs.
 func lumos8(ctx context.Context, o Options) (*Figure, error) {
-	names := cluster.FabricsOfThePaper()
-	fabrics, err := parseFabrics(names, 4096)
+	f := &Figure{Title: "LumosCore Fig. 8: 4096 GPUs, workload level 0.655", Columns: 2, Notes: []string{ClusterNote}}
+	var means *meansOf
+	points := []clusterPoint{{4096, 1000, clusterLevel}}
+	err := f.clusters(ctx, o, cluster.FabricsOfThePaper(), points, func(_ clusterPoint, all []*Clusters, m *meansOf) {
+		means, f.Panels = m, all[0].Panels()
+	})
 	if err != nil {
 		return nil, err
-	}
-	f := &Figure{Title: "LumosCore Fig. 8: 4096 GPUs, workload level 0.655", Columns: 2, Notes: []string{ClusterNote}}
-	means := newMeans(names)
-	runs := tracesOf(o)
-	for run := range runs {
-		seed := uint64(o.Seed) + uint64(run)
-		jobs, err := clusterJobs(o, 4096, seed)
-		if err != nil {
-			return nil, err
-		}
-		c, err := Simulate(ctx, runProgress(o, run, runs), jobs, fabrics, cluster.Config{Iterations: iterations, Seed: seed})
-		if err != nil {
-			return nil, err
-		}
-		t := c.Table()
-		f.Table.Columns = append([]string{"seed"}, t.Columns...)
-		for _, row := range t.Rows {
-			f.Table.Rows = append(f.Table.Rows, append([]string{fmt.Sprint(seed)}, row...))
-		}
-		means.add(c)
-		if run == 0 {
-			f.Panels = c.Panels()
-		}
 	}
 	const ours, theirs = "lumos-1-25.6", "clos-3-25.6"
 	for _, c := range []struct {
@@ -215,66 +212,132 @@ func lumos8(ctx context.Context, o Options) (*Figure, error) {
 // lumos8c compares them over the size of the cluster, and counts the links that are rewired.
 func lumos8c(ctx context.Context, o Options) (*Figure, error) {
 	names := []string{"best", "lumos-1-25.6", "clos-3-25.6", "clos-4-25.6"}
-	sizes := []int{2048, 4096, 8192, 16384}
+	var points []clusterPoint
+	for _, gpus := range []int{2048, 4096, 8192, 16384} {
+		points = append(points, clusterPoint{gpus, 1000, clusterLevel})
+	}
 	if o.Quick {
-		sizes = sizes[:2]
+		points = points[:2]
 	}
 	f := &Figure{Title: "LumosCore Fig. 8c and Table 6: size of the cluster", Columns: 2, Notes: []string{ClusterNote}}
 	charts := []*Chart{
 		{Title: "(a) mean JCT", X: Axis{Label: "GPUs", Log: true}, Y: Axis{Label: "JCT over that of the ideal switch, - 1 (%)"}},
 		{Title: "(b) mean JRT", X: Axis{Label: "GPUs", Log: true}, Y: Axis{Label: "JRT over that of the ideal switch, - 1 (%)"}},
 	}
-	for k, name := range names[1:] {
-		for _, c := range charts {
-			c.Lines = append(c.Lines, Line{Name: name, Colour: k})
-		}
-	}
 	var best float64
 	var bestNote string
-	runs := tracesOf(o)
-	for at, gpus := range sizes {
-		fabrics, err := parseFabrics(names, gpus)
-		if err != nil {
-			return nil, err
-		}
-		means := newMeans(names)
-		var made []float64
-		for run := range runs {
-			seed := uint64(o.Seed) + uint64(run)
-			jobs, err := clusterJobs(o, gpus, seed)
-			if err != nil {
-				return nil, err
-			}
-			c, err := Simulate(ctx, runProgress(o, at*runs+run, len(sizes)*runs), jobs, fabrics, cluster.Config{Iterations: iterations, Seed: seed})
-			if err != nil {
-				return nil, err
-			}
-			t := c.Table()
-			f.Table.Columns = append([]string{"gpus", "seed"}, t.Columns...)
-			for _, row := range t.Rows {
-				f.Table.Rows = append(f.Table.Rows, append([]string{fmt.Sprint(gpus), fmt.Sprint(seed)}, row...))
-			}
-			means.add(c)
-			made = append(made, 100*c.Results[1].Rewiring.Ratio)
-		}
+	err := f.clusters(ctx, o, names, points, func(p clusterPoint, all []*Clusters, means *meansOf) {
 		for k, name := range names[1:] {
 			for i, jct := range []bool{true, false} {
-				line := &charts[i].Lines[k]
-				line.X, line.Y = append(line.X, float64(gpus)), append(line.Y, mean(means.compare(name, "best", jct)))
+				charts[i].point(k, name, float64(p.gpus), mean(means.compare(name, "best", jct)))
 			}
 		}
 		ratio := means.compare("lumos-1-25.6", "clos-3-25.6", true)
 		if m := mean(ratio); m < best {
-			best, bestNote = m, fmt.Sprintf("at %d GPUs, where Clos has ports of %v Gb/s; %s", gpus, fabrics[2].PortGbps, spread(ratio))
+			port := all[0].Results[2].Fabric.PortGbps
+			best, bestNote = m, fmt.Sprintf("at %d GPUs, where Clos has ports of %v Gb/s; %s", p.gpus, port, spread(ratio))
 		}
-		if printed := map[int]float64{2048: 0.319, 4096: 0.282, 8192: 0.441, 16384: 0.445}; true {
-			f.Claims = append(f.Claims, Claim{ID: "L8", What: fmt.Sprintf("links made anew per reconfiguration, %d GPUs", gpus), Printed: printed[gpus], Ours: mean(made), Unit: "%",
-				Note: "of all that the core can have, per start of a job in several pods; " + spread(made)})
+		var made []float64
+		for _, c := range all {
+			made = append(made, 100*c.Results[1].Rewiring.Ratio)
 		}
-	}
-	f.Claims = slices.Insert(f.Claims, 0, Claim{ID: "L7", What: "JCT of LumosCore (25.6T, tau=1) over Clos (25.6T, 3 tiers), largest gain over sizes", Printed: -34.1, Ours: best, Unit: "%", Note: bestNote})
+		printed := map[int]float64{2048: 0.319, 4096: 0.282, 8192: 0.441, 16384: 0.445}
+		f.Claims = append(f.Claims, Claim{
+			ID: "L8", What: fmt.Sprintf("links made anew per reconfiguration, %d GPUs", p.gpus),
+			Printed: printed[p.gpus], Ours: mean(made), Unit: "%",
+			Note: "of all that the core can have, per start of a job in several pods; " + spread(made),
+		})
+	})
+	f.Claims = slices.Insert(f.Claims, 0, Claim{
+		ID: "L7", What: "JCT of LumosCore (25.6T, tau=1) over Clos (25.6T, 3 tiers), largest gain over sizes",
+		Printed: -34.1, Ours: best, Unit: "%", Note: bestNote,
+	})
 	f.Panels = []Panel{charts[0], charts[1]}
-	return f, nil
+	return f, err
+}
+
+// lumosLoad compares fabrics at workload levels that fill a cluster of 16384 GPUs. The paper has one level, at which
+// hardly a job waits there.
+func lumosLoad(ctx context.Context, o Options) (*Figure, error) {
+	names := []string{"best", "lumos-1-51.2", "lumos-1-25.6", "clos-3-51.2", "clos-4-25.6", "clos-3-25.6"}
+	var points []clusterPoint
+	for _, level := range []float64{clusterLevel, 0.8, 0.9, 1} {
+		points = append(points, clusterPoint{16384, 5000, level})
+	}
+	if o.Quick {
+		points = []clusterPoint{{2048, 1000, 0.9}}
+	}
+	f := &Figure{Title: "LumosCore at loads that fill 16384 GPUs", Columns: 2, Notes: []string{ClusterNote}}
+	level := Axis{Label: "workload level"}
+	charts := []*Chart{
+		{Title: "(a) mean JRT", X: level, Y: Axis{Label: "JRT over that of the ideal switch, - 1 (%)"}},
+		{Title: "(b) jobs that wait", X: level, Y: Axis{Label: "share of jobs (%)"}},
+	}
+	err := f.clusters(ctx, o, names, points, func(p clusterPoint, all []*Clusters, means *meansOf) {
+		for k, name := range names {
+			charts[0].point(k, name, p.level, mean(means.compare(name, "best", false)))
+			waited := 0
+			for _, c := range all {
+				waited += c.Results[k].Summarize(c.Jobs).Waited
+			}
+			charts[1].point(k, name, p.level, 100*float64(waited)/float64(len(all)*len(all[0].Jobs)))
+		}
+	})
+	f.Panels = []Panel{charts[0], charts[1]}
+	return f, err
+}
+
+// clusterPoint is a cluster and the jobs that are offered to it.
+type clusterPoint struct {
+	gpus, jobs int
+	level      float64
+}
+
+// clusters simulates every point on the fabrics of these names, over several traces, writes a row of the table for
+// each run and fabric, and calls visit with the runs of a point.
+func (f *Figure) clusters(ctx context.Context, o Options, names []string, points []clusterPoint,
+	visit func(clusterPoint, []*Clusters, *meansOf),
+) error {
+	runs := tracesOf(o)
+	for at, p := range points {
+		fabrics, err := parseFabrics(names, p.gpus)
+		if err != nil {
+			return err
+		}
+		means := newMeans(names)
+		var all []*Clusters
+		for run := range runs {
+			seed := uint64(o.Seed) + uint64(run)
+			jobs, err := p.generate(o, seed)
+			if err != nil {
+				return err
+			}
+			config := cluster.Config{Iterations: iterations, Seed: seed}
+			c, err := Simulate(ctx, runProgress(o, at*runs+run, len(points)*runs), jobs, fabrics, config)
+			if err != nil {
+				return err
+			}
+			t := c.Table()
+			f.Table.Columns = append([]string{"gpus", "level", "jobs", "seed"}, t.Columns...)
+			head := []string{fmt.Sprint(p.gpus), fmt.Sprint(p.level), fmt.Sprint(len(jobs)), fmt.Sprint(seed)}
+			for _, row := range t.Rows {
+				f.Table.Rows = append(f.Table.Rows, slices.Concat(head, row))
+			}
+			means.add(c)
+			all = append(all, c)
+		}
+		visit(p, all, means)
+	}
+	return nil
+}
+
+// point adds a point to line k, which it names.
+func (c *Chart) point(k int, name string, x, y float64) {
+	if k == len(c.Lines) {
+		c.Lines = append(c.Lines, Line{Name: name, Colour: k})
+	}
+	l := &c.Lines[k]
+	l.X, l.Y = append(l.X, x), append(l.Y, y)
 }
 
 // runProgress reports the jobs of one of several runs as part of all.

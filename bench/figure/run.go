@@ -60,6 +60,7 @@ var registry = []struct {
 	{"lumoscore", "6a", "contention with and without interleaved wiring, one job in three pods", lumos6a},
 	{"lumoscore", "8", "running and completion times of 1000 jobs on 4096 GPUs, by fabric", lumos8},
 	{"lumoscore", "8c", "the same over the size of the cluster, and links rewired (Table 6)", lumos8c},
+	{"lumoscore", "load", "the same at loads that fill 16384 GPUs, and how many jobs wait", lumosLoad},
 }
 
 // List returns "paper name: what" for each figure.

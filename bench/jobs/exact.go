@@ -36,17 +36,17 @@ type Exact struct {
 	Rows         int     `json:"rows"`
 	LowerBoundUS float64 `json:"lower_bound_us"`
 
-	FastUS      float64 `json:"fast_us"`
-	FastNCT     float64 `json:"fast_nct"`
-	FastPorts   int     `json:"fast_ports"`
-	FastSeconds float64 `json:"fast_seconds"`
+	FastUS      float64   `json:"fast_us"`
+	FastNCT     delta.NCT `json:"fast_nct"`
+	FastPorts   int       `json:"fast_ports"`
+	FastSeconds float64   `json:"fast_seconds"`
 
-	Solver  string  `json:"solver"`
-	Status  string  `json:"status"`
-	Hot     bool    `json:"hot"`
-	US      float64 `json:"us"` // of the model's schedule
-	NCT     float64 `json:"nct"`
-	BoundUS float64 `json:"bound_us"`
+	Solver  string    `json:"solver"`
+	Status  string    `json:"status"`
+	Hot     bool      `json:"hot"`
+	US      float64   `json:"us"` // of the model's schedule
+	NCT     delta.NCT `json:"nct"`
+	BoundUS float64   `json:"bound_us"`
 	// RunUS is the iteration on the model's circuits when the network shares by the rule, without the
 	// model's own starts and rates.
 	RunUS      float64 `json:"run_us"`
@@ -89,7 +89,7 @@ func (e *Exact) run(ctx context.Context, p *delta.Planner, kind milp.Kind, o Exa
 		return err
 	}
 	e.FastSeconds = time.Since(begin).Seconds()
-	e.FastUS, e.FastNCT = found.Makespan, p.NCT(found.Makespan)
+	e.FastUS, e.FastNCT = found.Makespan, p.Ideal().NCT(found.Makespan)
 	e.FastPorts, _ = p.Graph().TotalPorts(found.Circuits)
 	start, err := p.Schedule(found.Plan)
 	if err != nil {
@@ -120,7 +120,7 @@ func (e *Exact) run(ctx context.Context, p *delta.Planner, kind milp.Kind, o Exa
 	if err := check.Check(p.Graph(), r.Schedule); err != nil {
 		return err
 	}
-	e.US, e.NCT = r.Schedule.Makespan, p.NCT(r.Schedule.Makespan)
+	e.US, e.NCT = r.Schedule.Makespan, p.Ideal().NCT(r.Schedule.Makespan)
 	e.Ports, _ = p.Graph().TotalPorts(r.Schedule.Circuits)
 	if o.Ports {
 		e.PortsBound, e.PortsSaid = r.PortsBound, r.PortsStatus.String()
@@ -141,14 +141,14 @@ func ExactTable(rows []*Exact) string {
 	for _, e := range rows {
 		solved, nct, run, ports := "-", "-", "-", "-"
 		if e.US > 0 {
-			solved, nct, run, ports = fmt.Sprintf("%.3f", e.US/1e3), fmt.Sprintf("%.4f", e.NCT), fmt.Sprintf("%.3f", e.RunUS/1e3), fmt.Sprint(e.Ports)
+			solved, nct, run, ports = fmt.Sprintf("%.3f", e.US/1e3), e.NCT.String(), fmt.Sprintf("%.3f", e.RunUS/1e3), fmt.Sprint(e.Ports)
 			if e.PortsSaid == solver.Optimal.String() {
 				ports += " (fewest)"
 			} else if e.PortsSaid != "" {
 				ports += fmt.Sprintf(" (>= %.0f)", e.PortsBound)
 			}
 		}
-		fmt.Fprintf(&b, "| %s, %d | %s | %d, %d, %d | %.3f | %.4f | %d | %.2f | %s | %s | %.3f | %s | %s | %s | %.1f |\n", e.Model, e.MicroBatches, e.Kind,
+		fmt.Fprintf(&b, "| %s, %d | %s | %d, %d, %d | %.3f | %s | %d | %.2f | %s | %s | %.3f | %s | %s | %s | %.1f |\n", e.Model, e.MicroBatches, e.Kind,
 			e.Transfers, e.Intervals, e.Integers, e.FastUS/1e3, e.FastNCT, e.FastPorts, e.FastSeconds, solved, nct, e.BoundUS/1e3, e.Status, run, ports, e.Seconds)
 	}
 	return b.String()

@@ -1,8 +1,9 @@
 package peers
 
 import (
-	"os"
 	"path/filepath"
+
+	"lightpath/internal/files"
 )
 
 // Write writes the document into dir, which it creates: peers.json, peers.md and the pictures
@@ -13,7 +14,7 @@ func (d *Document) Write(dir string) (paths []string, err error) {
 	}
 	paths = append(paths, filepath.Join(dir, documentName))
 	path := filepath.Join(dir, "peers.md")
-	if err := os.WriteFile(path, d.Markdown(), 0o644); err != nil {
+	if err := files.Write(path, d.Markdown(), 0o644); err != nil {
 		return paths, err
 	}
 	paths = append(paths, path)

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"lightpath/internal/decode"
+	"lightpath/internal/files"
 )
 
 // documentName is the document's file in its directory.
@@ -26,9 +28,7 @@ func Read(dir string) (*Document, error) {
 		return nil, err
 	}
 	d := new(Document)
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(d); err != nil {
+	if err := decode.StrictJSON(text, d); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, p := range d.Points { // an earlier version may have made something else of the samples
@@ -46,11 +46,7 @@ func (d *Document) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, documentName)
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return files.Write(filepath.Join(dir, documentName), append(text, '\n'), 0o644)
 }
 
 // goOn takes over what an earlier run has measured, which must have been measured in the same way.

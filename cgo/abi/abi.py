@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Compares Lightpath's ABI with NVIDIA's: abi.py PACKAGE [--self-test]
 
-PACKAGE is the directory nvidia/nccl of NVIDIA's Python package (include/ and lib/). Compared are
+PACKAGE is the directory nvidia/nccl of NVIDIA's Python package (include/ and lib/). It compares
   nccl.h            prototypes, enumerators, structures with offset, size and type of every field,
                     typedefs, macros, and the bytes of every initializer;
   lp_nccl_device.h  prototypes and complete structures, as far as NVIDIA's device header has them;
   libnccl.so.2      names and binding (weak or strong) of the exported symbols, and the soname;
 and every source of cgo/front is compiled against NVIDIA's nccl.h.
 
-Each header becomes a list of facts, one per line, which the C compiler states: what is compared
-are values and types, never the text of a header. With --self-test, our side is damaged in every one of these
-respects, and each damage must be found."""
+The C compiler turns each header into a list of facts, one per line: values and types are compared, never the text of a
+header. With --self-test, our side is damaged in each of these respects, and each damage must be found."""
 
 import argparse
 import pathlib
@@ -93,7 +92,8 @@ class Header:
     def facts(self):
         """Everything there is to compare, as a set of lines."""
         facts = self.prototypes() | {f"typedef {t}" for t in self.typedefs()}
-        probe = [self.source, "#include <stdio.h>\n#include <string.h>\n#include <stddef.h>\n", PROBE, "int main(void) {"]
+        includes = "#include <stdio.h>\n#include <string.h>\n#include <stddef.h>\n"
+        probe = [self.source, includes, PROBE, "int main(void) {"]
         for name, enumerators in self.enums():
             probe.append(f'printf("enum {name} size %zu\\n", sizeof({name}));')
             probe += [f'printf("enum {name} {e} %lld\\n", (long long){e});' for e in enumerators if e]

@@ -1,8 +1,7 @@
 #!/bin/sh
 # Compares our header and library with NVIDIA's package: check.sh [DIR]
-# DIR holds the package's nvidia/nccl; without it the package is fetched once into build/.
-# Needs the built lib/libnccl.so.2. Proves itself by finding every kind of damage (abi.py), and runs
-# ours with NVIDIA's behind it.
+# DIR is the package's nvidia/nccl; without it the package is fetched once into build/. It needs lib/libnccl.so.2. It
+# also checks that abi.py finds every kind of damage, and runs our library with NVIDIA's behind it.
 set -eu
 cd "$(dirname "$0")/../.."
 package=nvidia-nccl-cu13
@@ -22,6 +21,7 @@ fi
 
 real=$(cd "$dir" && pwd)/lib/libnccl.so.2
 mkdir -p build/test-c
-${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -Icgo/front -o build/test-c/real cgo/front/tests/real.c -Llib -lnccl -ldl "-Wl,-rpath,$PWD/lib"
+${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -Icgo/front -o build/test-c/real cgo/front/tests/real.c \
+  -Llib -lnccl -ldl "-Wl,-rpath,$PWD/lib"
 LIGHTPATH_NCCL_FALLBACK_LIB=$real timeout 120 build/test-c/real "$real"
 echo "abi: NVIDIA's library works behind ours"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Whether the built lib/libnccl.so.2 has every function that released frameworks look for. Their lists are in clients/; a new one:
+# Checks that lib/libnccl.so.2 has every function that released frameworks need. Their lists are in clients/; a new
+# list:
 #   nm -D --undefined-only FILE.so | awk '$2 ~ /^p?nccl/ {print $2}' | sort -u
-# What programs miss they say when they are loaded, or not before the function is called; this says it when it is built.
+# A program would report a missing function when it is loaded, or when it calls the function.
 set -eu
 export LC_ALL=C
 cd "$(dirname "$0")"
@@ -13,8 +14,8 @@ nm -D --defined-only ../../lib/libnccl.so.2 | awk '{print $3}' | sort -u >"$work
 # missing LIST: the names of a list that are not exported.
 missing() { sed '/^#/d' "$1" | sort -u | comm -23 - "$work/exported"; }
 
-echo ncclNobodyHasThis >"$work/list"
-[ "$(missing "$work/list")" = ncclNobodyHasThis ] || { echo "clients: a missing function is not found" >&2; exit 1; }
+echo ncclMissing >"$work/list"
+[ "$(missing "$work/list")" = ncclMissing ] || { echo "clients: a missing function is not found" >&2; exit 1; }
 
 failed=0
 for list in clients/*.txt; do

@@ -1,10 +1,11 @@
-// Command core is liblightpath.so: the functions of lp_core.h, which libnccl.so.2
-// (cgo/front) loads. It is built with -buildmode=c-shared.
+// Command core is liblightpath.so, built with -buildmode=c-shared: the functions of lp_core.h, which libnccl.so.2
+// (cgo/front) loads.
 //
-// Layer: the top, beside cmd. Each export converts its arguments, calls package bridge
-// and writes the error's text; everything else is bridge's and shim's. Nothing here
-// prints or ends the process.
+// Layer: the top, beside cmd. Each export converts its arguments, calls package bridge and writes the error's text.
+// It must not print or end the process.
 package main
+
+//go:generate go run ./internal/ctypes
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra
 // #include <stdlib.h>
@@ -30,19 +31,11 @@ import (
 
 func main() {} // required by c-shared, never called
 
-// bridge.Call is struct lp_call: both differences must be 0, or these do not compile.
-const (
-	_ = uint(unsafe.Sizeof(bridge.Call{}) - C.sizeof_struct_lp_call)
-	_ = uint(C.sizeof_struct_lp_call - unsafe.Sizeof(bridge.Call{}))
-)
-
-// gcPercent lets the heap of a guest grow fivefold between collections: it is a few
-// megabytes, calls allocate nothing, and a collection takes time from the host's threads.
-// GOGC overrides it.
+// gcPercent lets the heap grow fivefold between garbage collections, unless GOGC is set. The heap is a few megabytes
+// and calls allocate nothing, but a collection takes time from the program's threads.
 const gcPercent = 400
 
-// lpGoStart prepares the Go runtime, once, and returns Lightpath's version, which lives as
-// long as the process.
+// lpGoStart prepares the Go runtime, once, and returns Lightpath's version. The string is never freed.
 //
 //export lpGoStart
 func lpGoStart() *C.char {
@@ -61,8 +54,8 @@ type text struct {
 	size C.size_t
 }
 
-// report ends an export: it turns a panic into an error, writes the error's text and sets
-// the result. Deferred directly, for recover.
+// report ends an export: it turns a panic into an error, writes the error's text and sets the result. It must be
+// deferred directly, because it calls recover.
 func (t text) report(rc *C.int, err *error) {
 	if p := recover(); p != nil {
 		*err = bridge.Recovered(p, debug.Stack())
@@ -102,7 +95,7 @@ func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) 
 	return
 }
 
-// initArgs copies what C asks for: nothing of it is C's any more.
+// initArgs copies the arguments out of C's memory.
 func initArgs(in *C.struct_lp_init) bridge.InitArgs {
 	a := bridge.InitArgs{
 		How: shim.How(in.how), Parent: uint64(in.parent), Color: int(in.color), Key: int(in.key),
@@ -230,14 +223,15 @@ func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) (r
 	defer text{msg, n}.report(&rc, &err)
 	var poison error
 	if poison, err = bridge.AsyncError(uint64(comm)); err == nil {
-		// The state is the answer and its text goes with it; the call itself succeeded.
+		// The call succeeds: the state is its answer, and msg the text of the state.
 		text{msg, n}.report(out, &poison)
 	}
 	return
 }
 
 //export lpGoOpCreate
-func lpGoOpCreate(comm C.uint64_t, typ C.int32_t, scalar unsafe.Pointer, later C.int32_t, out *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
+func lpGoOpCreate(comm C.uint64_t, typ C.int32_t, scalar unsafe.Pointer, later C.int32_t, out *C.int32_t, msg *C.char,
+	n C.size_t) (rc C.int) {
 	var err error
 	defer text{msg, n}.report(&rc, &err)
 	var op int32
@@ -258,7 +252,7 @@ func lpGoOpDestroy(comm C.uint64_t, op C.int32_t, msg *C.char, n C.size_t) (rc C
 //export lpGoUseEnviron
 func lpGoUseEnviron() { settings.UseEnvironment(environ) }
 
-// environ returns what the front says that the variables are now.
+// environ returns the variables as the front sees them now.
 func environ() (all []string) {
 	list := C.lp_core_environ()
 	if list == nil {
@@ -304,7 +298,8 @@ func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t
 }
 
 //export lpGoRegister
-func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, flags C.int, out *C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
+func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, flags C.int, out *C.uint64_t,
+	msg *C.char, n C.size_t) (rc C.int) {
 	var err error
 	defer text{msg, n}.report(&rc, &err)
 	var h uint64
@@ -315,7 +310,8 @@ func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, f
 }
 
 //export lpGoRegistered
-func lpGoRegistered(comm, handle C.uint64_t, window, end C.int, out *unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
+func lpGoRegistered(comm, handle C.uint64_t, window, end C.int, out *unsafe.Pointer, msg *C.char,
+	n C.size_t) (rc C.int) {
 	var err error
 	defer text{msg, n}.report(&rc, &err)
 	var buff unsafe.Pointer

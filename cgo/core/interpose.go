@@ -16,27 +16,19 @@ import (
 	"lightpath/shim/stream"
 )
 
-// library is the other libnccl, by the front's table of it.
+// library calls the other libnccl through the front's table.
 type library struct{ at *C.struct_lp_other }
 
 var _ foreign.Library = library{}
 
-// stream.Transfer is struct lp_transfer: the differences must be 0, or these do not compile.
-const (
-	_ = -(unsafe.Sizeof(stream.Transfer{}) ^ C.sizeof_struct_lp_transfer)
-	_ = -(unsafe.Offsetof(stream.Transfer{}.Bytes) ^ unsafe.Offsetof(C.struct_lp_transfer{}.bytes))
-	_ = -(unsafe.Offsetof(stream.Transfer{}.Peer) ^ unsafe.Offsetof(C.struct_lp_transfer{}.peer))
-	_ = -(unsafe.Offsetof(stream.Transfer{}.Send) ^ unsafe.Offsetof(C.struct_lp_transfer{}.send))
-)
-
-// failed makes a result into an error with the library's words.
+// failed returns the error of a result, with the library's text.
 func (l library) failed(what string, rc C.int) error {
 	const inProgress = 7
 	if rc == 0 || rc == inProgress {
 		return nil
 	}
 	var text [512]C.char
-	C.other_words(l.at, rc, &text[0], C.size_t(len(text)))
+	C.other_text(l.at, rc, &text[0], C.size_t(len(text)))
 	return fmt.Errorf("%s: %s: %w", what, C.GoString(&text[0]), errdefs.ErrLibrary)
 }
 
@@ -75,7 +67,8 @@ func (l library) Make(inits []foreign.Init) ([]foreign.Comm, error) {
 // Exchange implements [foreign.Library].
 func (l library) Exchange(c foreign.Comm, list []stream.Transfer, s device.Stream) error {
 	at := (*C.struct_lp_transfer)(unsafe.Pointer(unsafe.SliceData(list)))
-	return l.failed("ncclSend and ncclRecv", C.other_exchange(l.at, C.uint64_t(c), at, C.size_t(len(list)), C.uintptr_t(s)))
+	return l.failed("ncclSend and ncclRecv", C.other_exchange(l.at, C.uint64_t(c), at, C.size_t(len(list)),
+		C.uintptr_t(s)))
 }
 
 // AsyncError implements [foreign.Library].

@@ -4,7 +4,8 @@ int other_unique_id(const struct lp_other *o, unsigned char *id) { return o->uni
 
 int other_make(const struct lp_other *o, struct lp_other_init *inits, size_t n) { return o->make(inits, n); }
 
-int other_exchange(const struct lp_other *o, uint64_t comm, const struct lp_transfer *list, size_t n, uintptr_t stream) {
+int other_exchange(const struct lp_other *o, uint64_t comm, const struct lp_transfer *list, size_t n,
+                   uintptr_t stream) {
   return o->exchange(comm, list, n, (void *)stream);
 }
 
@@ -12,4 +13,4 @@ int other_async_error(const struct lp_other *o, uint64_t comm) { return o->async
 int other_abort(const struct lp_other *o, uint64_t comm) { return o->abort(comm); }
 int other_destroy(const struct lp_other *o, uint64_t comm) { return o->destroy(comm); }
 
-void other_words(const struct lp_other *o, int result, char *err, size_t errlen) { o->words(result, err, errlen); }
+void other_text(const struct lp_other *o, int result, char *err, size_t errlen) { o->text(result, err, errlen); }

@@ -1,4 +1,4 @@
-/* The functions of the other library's table, for Go, which calls no pointers. */
+/* Calls the functions of the other library's table, for Go, which cannot call C function pointers. */
 #ifndef LP_OTHER_H
 #define LP_OTHER_H
 
@@ -10,6 +10,6 @@ int other_exchange(const struct lp_other *o, uint64_t comm, const struct lp_tran
 int other_async_error(const struct lp_other *o, uint64_t comm);
 int other_abort(const struct lp_other *o, uint64_t comm);
 int other_destroy(const struct lp_other *o, uint64_t comm);
-void other_words(const struct lp_other *o, int result, char *err, size_t errlen);
+void other_text(const struct lp_other *o, int result, char *err, size_t errlen);
 
 #endif

@@ -22,13 +22,13 @@ CUresult lpc_current(const struct lpc_library *c, int *device, int *has) {
 
 CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device,
                     uint64_t *id) {
-  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                      CU_POINTER_ATTRIBUTE_BUFFER_ID};
+  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_BUFFER_ID};
   void *data[] = {type, managed, device, id};
   return c->PointerGetAttributes(4, attributes, data, at);
 }
 
-/* Of the thread between enter and leave, which do not nest: the mode that it had. */
+/* The capture mode that the thread had before enter. enter and leave do not nest. */
 static __thread int mode_before;
 
 CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t context) {
@@ -104,14 +104,20 @@ CUresult lpc_copy(const struct lpc_library *c, uintptr_t dst, uintptr_t src, siz
   return c->MemcpyAsync(dst, src, size, (CUstream)stream);
 }
 
-CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch, size_t width,
-                       size_t rows, uintptr_t stream) {
-  const CUmemcpy2D copy = {.src_type = CU_MEMORYTYPE_UNIFIED, .src = src, .src_pitch = src_pitch, .dst_type = CU_MEMORYTYPE_UNIFIED,
-                           .dst = dst, .dst_pitch = dst_pitch, .width = width, .height = rows};
+CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch,
+                       size_t width, size_t rows, uintptr_t stream) {
+  const CUmemcpy2D copy = {.src_type = CU_MEMORYTYPE_UNIFIED,
+                           .src = src,
+                           .src_pitch = src_pitch,
+                           .dst_type = CU_MEMORYTYPE_UNIFIED,
+                           .dst = dst,
+                           .dst_pitch = dst_pitch,
+                           .width = width,
+                           .height = rows};
   CUresult rc = CUDA_SUCCESS;
   size_t i;
   if (src_pitch <= INT32_MAX && dst_pitch <= INT32_MAX) return c->Memcpy2DAsync(&copy, (CUstream)stream);
-  /* beyond what devices have as their largest pitch */
+  /* above the largest pitch of devices */
   for (i = 0; rc == CUDA_SUCCESS && i < rows; i++)
     rc = c->MemcpyAsync(dst + i * dst_pitch, src + i * src_pitch, width, (CUstream)stream);
   return rc;

@@ -1,4 +1,4 @@
-/* The driver's calls, with handles and device pointers as numbers: some are none that a Go pointer may hold. */
+/* The driver's calls, with handles and device pointers as numbers: a Go pointer may not hold some of them. */
 #ifndef LP_CUDA_CALLS_H
 #define LP_CUDA_CALLS_H
 
@@ -7,22 +7,22 @@
 
 struct lpc_library;
 
-/* The driver that the program has loaded, NULL where it has none; *why then says what is wrong with the one
- * that is there, NULL if none is. It is looked for until it is found. */
+/* The driver that the program has loaded. NULL if it has none, or one that cannot be used: then *why says why not. Each
+ * call looks for the driver until it is found. */
 const struct lpc_library *lpc_load(const char **why);
 
 CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, const char **text);
-/* Of the thread's context, or where it has none of CUDA's runtime, which makes contexts when it first needs them; *has is 0 where neither
- * says. */
+/* The device of the thread's context. Without a context, the device that CUDA's runtime would use, which makes contexts
+ * when it first needs them. *has is 0 if there is neither. */
 CUresult lpc_current(const struct lpc_library *c, int *device, int *has);
 CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device,
                     uint64_t *id);
 
-/* Makes the stream's context current, and what other threads capture no concern of this one, until leave. */
+/* Makes the stream's context current until leave, and ignores captures of other threads. */
 CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device);
 void lpc_leave(const struct lpc_library *c);
 
-/* These three may be called whatever is captured. */
+/* These three may be called during captures. */
 CUresult lpc_alloc(const struct lpc_library *c, void **at, size_t size);
 CUresult lpc_free(const struct lpc_library *c, void *at);
 CUresult lpc_reached(const struct lpc_library *c, uintptr_t event);
@@ -34,38 +34,39 @@ CUresult lpc_follow(const struct lpc_library *c, uintptr_t stream, uintptr_t eve
 CUresult lpc_copy_out(const struct lpc_library *c, void *to, uintptr_t from, size_t size, uintptr_t stream);
 CUresult lpc_copy_in(const struct lpc_library *c, uintptr_t to, void *from, size_t size, uintptr_t stream);
 CUresult lpc_copy(const struct lpc_library *c, uintptr_t dst, uintptr_t src, size_t size, uintptr_t stream);
-CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch, size_t width,
-                       size_t rows, uintptr_t stream);
+CUresult lpc_copy_rows(const struct lpc_library *c, uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch,
+                       size_t width, size_t rows, uintptr_t stream);
 CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value, int equal);
 CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);
 
-/* Of the current context's device: 90 is sm_90. */
+/* The architecture of the current context's device: 90 is sm_90. */
 CUresult lpc_architecture(const struct lpc_library *c, int *architecture);
-/* Loads the kernels of an element type (numbered as ncclDataType_t) into the current context unless they are there.
- * *step is the function of the driver that an error is from. */
+/* Loads the kernels of an element type (numbered as ncclDataType_t) into the current context, unless it has them.
+ * After a failure, *step is the function of the driver that failed. */
 CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step);
-/* What the driver's compiler has said to this thread about the last image that it refused; 0 if nothing. */
+/* The log of the driver's compiler for the last image that it refused on this thread; returns 0 if there is none. */
 int lpc_take_log(char *log, size_t size);
 enum { LPC_NOT_LOADED = -1 };
-/* Launches a kernel in the current context, of an operator numbered as ncclRedOp_t; LPC_NOT_LOADED where it has none. */
+/* Launches the kernel of an operator (numbered as ncclRedOp_t) in the current context. LPC_NOT_LOADED if the context
+ * does not have it. */
 CUresult lpc_reduce(const struct lpc_library *c, int type, int op, const struct lp_reduction *r, uintptr_t stream,
                     const char **step);
 
-/* Has lpCudaReady(job) called when all earlier work of the stream is done. */
+/* Makes the driver call lpCudaReady(job) when all earlier work of the stream is done. */
 CUresult lpc_signal(const struct lpc_library *c, uintptr_t stream, uintptr_t job);
-/* Has lpCudaForget(job) called when the graph and all that was made of it are gone. */
+/* Makes the driver call lpCudaForget(job) when the graph and all its executables are gone. */
 CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job);
 
-/* ---- peers.c: what ranks need that reach each other's devices ---- */
+/* ---- peers.c: for ranks that reach each other's devices ---- */
 
-/* The first entry point that these need and the driver has not; NULL where it has all. */
+/* The first entry point that these need and the driver lacks; NULL if it has all. */
 const char *lpc_lacks(const struct lpc_library *c);
 
 CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx);
-/* Retained, and never released. */
+/* The primary context, retained and never released. */
 CUresult lpc_primary_context(const struct lpc_library *c, int device, uintptr_t *ctx);
-/* As lpc_enter, with a context. */
+/* lpc_enter for a context. */
 CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t ctx);
 /* Of the current context's device. */
 CUresult lpc_uuid(const struct lpc_library *c, void *bytes16);
@@ -76,14 +77,14 @@ CUresult lpc_allocation(const struct lpc_library *c, const void *at, uintptr_t *
 CUresult lpc_export(const struct lpc_library *c, void *at, void *handle64);
 CUresult lpc_import(const struct lpc_library *c, const void *handle64, void **at);
 CUresult lpc_unimport(const struct lpc_library *c, void *at);
-/* Has the current context reach memory of another one of this process. */
+/* Lets the current context reach memory of another context of this process. */
 CUresult lpc_reach(const struct lpc_library *c, void *at);
 CUresult lpc_register(const struct lpc_library *c, void *at, size_t size, uintptr_t *device);
 CUresult lpc_unregister(const struct lpc_library *c, void *at);
 CUresult lpc_new_stream(const struct lpc_library *c, uintptr_t *stream);
 CUresult lpc_free_stream(const struct lpc_library *c, uintptr_t stream);
 
-/* A wait for a word to be a value, or a write of it. */
+/* A wait until a word has a value, or a write of the value. */
 struct lpc_word {
   uint64_t at;
   uint32_t value, wait;
@@ -91,13 +92,14 @@ struct lpc_word {
 #define LPC_MAX_WORDS 255
 CUresult lpc_words(const struct lpc_library *c, uintptr_t stream, const struct lpc_word *words, unsigned n);
 
-/* ---- remote.c: memory of devices that other devices of the host reach ---- */
+/* ---- remote.c: device memory that other devices of the host reach ---- */
 
-/* What the current context's device says of that: whether its memory can be had as a dma-buf, in what order it sees what others
- * write there, and whether lpc_flush_remote can be called. The last two are 0 where the driver does not know them. */
+/* The properties of the current context's device: whether its memory can be exported as a dma-buf, in what order it
+ * sees writes of other devices, and whether lpc_flush_remote can be called. The last two are 0 if the driver does
+ * not know. */
 CUresult lpc_remote(const struct lpc_library *c, int *exports, int *ordering, int *flushes);
 CUresult lpc_flush_remote(const struct lpc_library *c);
-/* A dma-buf of whole pages. */
+/* Exports whole pages as a dma-buf. */
 CUresult lpc_export_buf(const struct lpc_library *c, uintptr_t at, size_t size, int *fd);
 
 #endif

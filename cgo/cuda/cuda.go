@@ -1,7 +1,7 @@
-// Package cuda is the CUDA driver of the program, as a [device.Driver]. The driver is the one that the program
-// has loaded; in programs that have none it answers that nothing uses a device.
+// Package cuda implements [device.Driver] by the CUDA driver that the program has loaded. In a program without one it
+// answers that no memory and no stream is of a device.
 //
-// Layer: cgo. Only the driver's interface is used (libcuda.so.1), by names that CUDA 12 and later have.
+// Layer: cgo. It uses only the driver's interface (libcuda.so.1), by names that CUDA 12 and later have.
 package cuda
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra
@@ -27,15 +27,15 @@ import (
 	"lightpath/shim/device"
 )
 
-// Library is the program's driver.
+// Library is the program's CUDA driver.
 type Library struct{}
 
 var _ device.Driver = Library{}
 
-// handler is told of streams.
+// handler is called when streams reach jobs.
 var handler atomic.Pointer[device.Handler]
 
-// Tell sets who is told how far streams have come, before anything is signalled.
+// Tell sets the handler. It must be called before any stream is used.
 func Tell(h device.Handler) { handler.Store(&h) }
 
 //export lpCudaReady
@@ -56,7 +56,7 @@ func library() (*C.struct_lpc_library, error) {
 	return nil, fmt.Errorf("the program has not loaded libcuda.so.1: %w", device.ErrDriver)
 }
 
-// failed makes a result into an error that names the function.
+// failed returns the error of a result, nil for success. The error names the function.
 func failed(c *C.struct_lpc_library, function string, rc C.CUresult) error {
 	if rc == C.CUDA_SUCCESS {
 		return nil
@@ -122,7 +122,7 @@ func (Library) Locate(p unsafe.Pointer) (device.Place, error) {
 
 // Enter implements [device.Driver].
 func (Library) Enter(s device.Stream) (int, error) {
-	runtime.LockOSThread() // the driver's current context is the thread's
+	runtime.LockOSThread() // the current context belongs to the thread
 	var number C.int
 	var rc C.CUresult
 	err := do("cuStreamGetCtx", func(c *C.struct_lpc_library) C.CUresult {
@@ -253,9 +253,11 @@ func (Library) Copy(dst, src unsafe.Pointer, size int, s device.Stream) error {
 }
 
 // CopyRows implements [device.Driver].
-func (Library) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int, s device.Stream) error {
+func (Library) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int,
+	s device.Stream) error {
 	return do("cuMemcpy2DAsync", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_copy_rows(c, C.uintptr_t(uintptr(dst)), C.size_t(dstPitch), C.uintptr_t(uintptr(src)), C.size_t(srcPitch),
+		return C.lpc_copy_rows(c, C.uintptr_t(uintptr(dst)), C.size_t(dstPitch), C.uintptr_t(uintptr(src)),
+			C.size_t(srcPitch),
 			C.size_t(width), C.size_t(rows), C.uintptr_t(s))
 	})
 }

@@ -1,5 +1,5 @@
-/* What Lightpath uses of CUDA's driver interface, in the library's own words: no CUDA toolkit is needed
- * to build. Names, values and versions of symbols are those of cuda.h; shared with the stub (stub/). */
+/* The part of CUDA's driver interface that Lightpath uses, declared here so that no CUDA toolkit is needed to
+ * build. Names, values and versions of symbols are those of cuda.h. The stub (stub/) uses this header, too. */
 #ifndef LP_CUDA_DRIVER_H
 #define LP_CUDA_DRIVER_H
 
@@ -94,7 +94,11 @@ enum { CU_EVENT_DISABLE_TIMING = 2 };
 /* CUstreamWaitValue_flags */
 enum { CU_STREAM_WAIT_VALUE_GEQ = 0, CU_STREAM_WAIT_VALUE_EQ = 1 };
 /* CUstreamCaptureStatus */
-enum { CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1, CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2 };
+enum {
+  CU_STREAM_CAPTURE_STATUS_NONE = 0,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
+};
 /* CUstreamCaptureMode */
 enum { CU_STREAM_CAPTURE_MODE_GLOBAL = 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1, CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
 /* CUdevice_attribute */
@@ -132,70 +136,70 @@ typedef union {
 } CUstreamBatchMemOpParams;
 
 /* The entry points that Lightpath calls: name, name of the symbol, parameters. */
-#define LP_CUDA_FUNCTIONS(F)                                                                                          \
-  F(DriverGetVersion, "cuDriverGetVersion", (int *version))                                                           \
-  F(GetErrorName, "cuGetErrorName", (CUresult error, const char **name))                                              \
-  F(GetErrorString, "cuGetErrorString", (CUresult error, const char **text))                                          \
-  F(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext *ctx))                                                               \
-  F(CtxGetDevice, "cuCtxGetDevice", (CUdevice *device))                                                               \
-  F(CtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext ctx))                                                           \
-  F(CtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *ctx))                                                            \
-  F(CtxGetId, "cuCtxGetId", (CUcontext ctx, unsigned long long *id))                                                  \
-  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                         \
-  F(ModuleLoadDataEx, "cuModuleLoadDataEx",                                                                           \
-    (CUmodule *module, const void *image, unsigned n, int *options, void **values))                                   \
-  F(ModuleUnload, "cuModuleUnload", (CUmodule module))                                                                \
-  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction *function, CUmodule module, const char *name))              \
-  F(LaunchKernel, "cuLaunchKernel",                                                                                   \
-    (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,               \
-     unsigned shared, CUstream stream, void **params, void **extra))                                                  \
-  F(PointerGetAttributes, "cuPointerGetAttributes", (unsigned n, int *attributes, void **data, CUdeviceptr ptr))      \
-  F(MemHostAlloc, "cuMemHostAlloc", (void **at, size_t size, unsigned flags))                                         \
-  F(MemFreeHost, "cuMemFreeHost", (void *at))                                                                         \
-  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr *at, size_t size))                                                        \
-  F(MemFree, "cuMemFree_v2", (CUdeviceptr at))                                                                        \
-  F(StreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                                               \
-  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                           \
-  F(Memcpy2DAsync, "cuMemcpy2DAsync_v2", (const CUmemcpy2D *copy, CUstream stream))                                   \
-  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *dst, CUdeviceptr src, size_t size, CUstream stream))              \
-  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr dst, const void *src, size_t size, CUstream stream))        \
-  F(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream))                   \
-  F(StreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *ctx))                                                \
-  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                           \
+#define LP_CUDA_FUNCTIONS(F) \
+  F(DriverGetVersion, "cuDriverGetVersion", (int *version)) \
+  F(GetErrorName, "cuGetErrorName", (CUresult error, const char **name)) \
+  F(GetErrorString, "cuGetErrorString", (CUresult error, const char **text)) \
+  F(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext *ctx)) \
+  F(CtxGetDevice, "cuCtxGetDevice", (CUdevice *device)) \
+  F(CtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext ctx)) \
+  F(CtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *ctx)) \
+  F(CtxGetId, "cuCtxGetId", (CUcontext ctx, unsigned long long *id)) \
+  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device)) \
+  F(ModuleLoadDataEx, "cuModuleLoadDataEx", \
+    (CUmodule *module, const void *image, unsigned n, int *options, void **values)) \
+  F(ModuleUnload, "cuModuleUnload", (CUmodule module)) \
+  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction *function, CUmodule module, const char *name)) \
+  F(LaunchKernel, "cuLaunchKernel", \
+    (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+     unsigned shared, CUstream stream, void **params, void **extra)) \
+  F(PointerGetAttributes, "cuPointerGetAttributes", (unsigned n, int *attributes, void **data, CUdeviceptr ptr)) \
+  F(MemHostAlloc, "cuMemHostAlloc", (void **at, size_t size, unsigned flags)) \
+  F(MemFreeHost, "cuMemFreeHost", (void *at)) \
+  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr *at, size_t size)) \
+  F(MemFree, "cuMemFree_v2", (CUdeviceptr at)) \
+  F(StreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags)) \
+  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream)) \
+  F(Memcpy2DAsync, "cuMemcpy2DAsync_v2", (const CUmemcpy2D *copy, CUstream stream)) \
+  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *dst, CUdeviceptr src, size_t size, CUstream stream)) \
+  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr dst, const void *src, size_t size, CUstream stream)) \
+  F(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)) \
+  F(StreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *ctx)) \
+  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags)) \
   F(StreamWaitValue32, "cuStreamWaitValue32_v2", (CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)) \
   F(StreamWriteValue32, "cuStreamWriteValue32_v2", (CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)) \
-  F(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                                                \
-    (CUstream stream, int *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n))              \
-  F(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                                \
-  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream stream, CUhostFn fn, void *data))                                   \
-  F(EventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                                   \
-  F(EventDestroy, "cuEventDestroy_v2", (CUevent event))                                                               \
-  F(EventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                                   \
-  F(EventQuery, "cuEventQuery", (CUevent event))                                                                      \
-  F(UserObjectCreate, "cuUserObjectCreate",                                                                           \
-    (CUuserObject *object, void *data, CUhostFn destroy, unsigned references, unsigned flags))                        \
+  F(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2", \
+    (CUstream stream, int *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n)) \
+  F(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode)) \
+  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream stream, CUhostFn fn, void *data)) \
+  F(EventCreate, "cuEventCreate", (CUevent *event, unsigned flags)) \
+  F(EventDestroy, "cuEventDestroy_v2", (CUevent event)) \
+  F(EventRecord, "cuEventRecord", (CUevent event, CUstream stream)) \
+  F(EventQuery, "cuEventQuery", (CUevent event)) \
+  F(UserObjectCreate, "cuUserObjectCreate", \
+    (CUuserObject *object, void *data, CUhostFn destroy, unsigned references, unsigned flags)) \
   F(GraphRetainUserObject, "cuGraphRetainUserObject", (CUgraph graph, CUuserObject object, unsigned n, unsigned flags))
 
-/* Those that only the direct path needs: a driver may lack some, and the path then. */
-#define LP_CUDA_OPTIONAL(F)                                                                                              \
-  F(CtxEnablePeerAccess, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))                                      \
-  F(DeviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *can, CUdevice device, CUdevice peer))                            \
-  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * ctx, CUdevice device))                             \
-  F(DeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid * uuid, CUdevice device))                                               \
-  F(MemGetAddressRange, "cuMemGetAddressRange_v2", (CUdeviceptr * base, size_t * size, CUdeviceptr at))                  \
-  F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle * handle, CUdeviceptr at))                                     \
-  F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr * at, CUipcMemHandle handle, unsigned flags))                \
-  F(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr at))                                                          \
-  F(MemHostRegister, "cuMemHostRegister_v2", (void *at, size_t size, unsigned flags))                                    \
-  F(MemHostUnregister, "cuMemHostUnregister", (void *at))                                                                \
-  F(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", (CUdeviceptr * device, void *at, unsigned flags))           \
-  F(StreamBatchMemOp, "cuStreamBatchMemOp_v2",                                                                           \
+/* Entry points for ranks that reach each other's devices. Without all of them, this path is not available. */
+#define LP_CUDA_OPTIONAL(F) \
+  F(CtxEnablePeerAccess, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags)) \
+  F(DeviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *can, CUdevice device, CUdevice peer)) \
+  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * ctx, CUdevice device)) \
+  F(DeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid * uuid, CUdevice device)) \
+  F(MemGetAddressRange, "cuMemGetAddressRange_v2", (CUdeviceptr * base, size_t * size, CUdeviceptr at)) \
+  F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle * handle, CUdeviceptr at)) \
+  F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr * at, CUipcMemHandle handle, unsigned flags)) \
+  F(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr at)) \
+  F(MemHostRegister, "cuMemHostRegister_v2", (void *at, size_t size, unsigned flags)) \
+  F(MemHostUnregister, "cuMemHostUnregister", (void *at)) \
+  F(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", (CUdeviceptr * device, void *at, unsigned flags)) \
+  F(StreamBatchMemOp, "cuStreamBatchMemOp_v2", \
     (CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags))
 
-/* Those that only RDMA ports need which reach devices. */
-#define LP_CUDA_REMOTE(F)                                                                                                \
-  F(MemGetHandleForAddressRange, "cuMemGetHandleForAddressRange",                                                        \
-    (void *handle, CUdeviceptr at, size_t size, int type, unsigned long long flags))                                     \
+/* Entry points for RDMA ports that reach devices. */
+#define LP_CUDA_REMOTE(F) \
+  F(MemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", \
+    (void *handle, CUdeviceptr at, size_t size, int type, unsigned long long flags)) \
   F(FlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites", (int target, int scope))
 
 #endif

@@ -6,14 +6,14 @@ import (
 	"lightpath/collectives/datatype"
 )
 
-// ReplaceKernels has f's kernels loaded from now on, in contexts that have none of their type, until undo is called.
-func ReplaceKernels(f fs.ReadFileFS) (undo func()) {
-	kernels = f
-	return func() { kernels = compiled }
+// ReplaceKernels makes the package load modules from f, in contexts that have none of the type, until undo is called.
+func ReplaceKernels(f fs.FS) (undo func()) {
+	kernels = func() fs.FS { return f }
+	return func() { kernels = unpack }
 }
 
-// Kernels are those that are shipped.
-var Kernels fs.ReadFileFS = compiled
+// Kernels returns the modules of the archive.
+func Kernels() fs.FS { return unpack() }
 
-// Native reports whether some devices have other kernels of a type than others.
+// Native reports whether devices of different architectures use different modules for a type.
 func Native(t datatype.Type) bool { return native[t] > 0 }

@@ -23,17 +23,10 @@ import (
 	"lightpath/shim/stream"
 )
 
-// onStub skips what only the stub can do.
-func onStub(t *testing.T) {
-	t.Helper()
-	if cudatest.Real() {
-		t.Skip("a driver's dma-buf is for devices, and RDMA ports in memory are none")
-	}
-}
-
-// TestExportBuf: a stretch of device memory is in the dma-buf at its offset, and stays there when the memory has been freed.
+// TestExportBuf exports a part of device memory as a dma-buf. The part is at its offset in the dma-buf, also after the
+// memory has been freed.
 func TestExportBuf(t *testing.T) {
-	onStub(t)
+	onlyStub(t, dmaBuf)
 	cudatest.Use(0)
 	at := cudatest.Alloc(10000)
 	fd, offset, err := driver.ExportBuf(unsafe.Add(at, 100), 9000)
@@ -51,14 +44,16 @@ func TestExportBuf(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	var host [4096]byte
-	if _, _, err := driver.ExportBuf(unsafe.Pointer(&host), len(host)); !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), "cuMemGetHandleForAddressRange") {
+	if _, _, err := driver.ExportBuf(unsafe.Pointer(&host), len(host)); !errors.Is(err, device.ErrDriver) ||
+		!strings.Contains(err.Error(), "cuMemGetHandleForAddressRange") {
 		t.Errorf("memory of the host: %v", err)
 	}
 }
 
-// TestRemoteWrites: what a device says decides whether others may write to it, and what streams need to see that.
+// TestRemoteWrites checks that the properties of a device decide whether other devices may write to it, and whether its
+// streams need a flush to see that.
 func TestRemoteWrites(t *testing.T) {
-	onStub(t)
+	onlyStub(t, dmaBuf)
 	cudatest.Use(0)
 	for _, c := range []struct {
 		exports, ordering, options string
@@ -84,10 +79,10 @@ func TestRemoteWrites(t *testing.T) {
 	}
 }
 
-// TestGPUDirect: collectives over RDMA ports in memory, on streams of the driver's, with its kernels; none of what travels is in memory of
-// the host. Both where the device orders what comes for it and where it must be flushed.
+// TestGPUDirect runs collectives over RDMA ports in memory, on streams of the driver, with its kernels. No data passes
+// through host memory. It uses a device that orders the writes of others, and one that must be flushed.
 func TestGPUDirect(t *testing.T) {
-	onStub(t)
+	onlyStub(t, dmaBuf)
 	for _, ordering := range []string{"100", "0"} {
 		t.Run("ordering "+ordering, func(t *testing.T) {
 			t.Setenv("STUB_CUDA_WRITES_ORDERING", ordering)
@@ -105,7 +100,7 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	cuda.Tell(stream.Places())
 	device.Use(cuda.Library{})
 	t.Cleanup(func() {
-		endpoints.UseVerbs(nil) // the devices stay: what communicators have there they give back in the background
+		endpoints.UseVerbs(nil) // the devices stay: communicators give their resources back in the background
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
@@ -120,7 +115,7 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	}
 	args := make([]shim.InitArgs, ranks)
 	for r := range args {
-		args[r] = shim.InitArgs{ID: id, Ranks: ranks, Rank: r, Device: r % 2} // others have theirs to themselves in other tests
+		args[r] = shim.InitArgs{ID: id, Ranks: ranks, Rank: r, Device: r % 2} // devices that no other test uses
 	}
 	cudatest.Use(0)
 	comms, err := shim.Init(args)
@@ -142,10 +137,11 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 		at[r], streams[r] = cudatest.Alloc(count), cudatest.NewStream()
 		cudatest.Write(at[r], own)
 	}
-	for range 2 { // the second time of sums
+	for range 2 { // sums, twice
 		for r, c := range comms {
 			cudatest.Use(r % 2)
-			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: streams[r]}
+			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r],
+				Stream: streams[r]}
 			if err := shim.Run([]calls.Call{call}); err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +174,8 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 			t.Error(err)
 		}
 	}
-	for end := time.Now().Add(time.Minute); !n.Idle() && time.Now().Before(end); { // else the network says what is left
+	// if resources remain, the network reports them
+	for end := time.Now().Add(time.Minute); !n.Idle() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"lightpath/shim/device"
 )
 
-// pair is a reduction of two of a bench's three rooms into the first.
+// pair returns a reduction of the second and third room of a bench into the first.
 func (b *bench) pair(t datatype.Type, op datatype.Op, room, count int) *device.Reduction {
 	r := &device.Reduction{Dst: b.at, N: 2, Count: int64(count), Type: t, Op: op}
 	r.Sources[0], r.Sources[1] = unsafe.Add(b.at, room), unsafe.Add(b.at, 2*room)
 	return r
 }
 
-// TestReduceAllocatesNothing runs what a collective calls between Enter and Leave.
+// TestReduceAllocatesNothing makes the calls that a collective makes between Enter and Leave.
 func TestReduceAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -50,7 +50,7 @@ func TestReduceInGraph(t *testing.T) {
 	b := newBenchOn(t, other(1), 3*room)
 	r := b.pair(datatype.Int32, datatype.Sum, room, count)
 	replay := cudatest.Capture(b.stream, func() { b.enqueue(r) })
-	r.Dst = nil // the graph has its own
+	r.Dst = nil // the graph has a copy
 	for turn := range byte(2) {
 		for i := range b.host {
 			b.host[i] = turn + byte(i)
@@ -70,7 +70,7 @@ func TestReduceInGraph(t *testing.T) {
 	}
 }
 
-// TestReduceFromThreads has threads need the same kernels, which nobody has loaded, at once.
+// TestReduceFromThreads uses kernels that are not loaded from several threads at once.
 func TestReduceFromThreads(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -89,7 +89,7 @@ func TestReduceFromThreads(t *testing.T) {
 	all.Wait()
 }
 
-// TestLoadKernels loads all of them into a context that has some.
+// TestLoadKernels loads all kernels into a context that has some of them.
 func TestLoadKernels(t *testing.T) {
 	b := newBenchOn(t, other(1), 3*64)
 	for range 2 {
@@ -106,7 +106,7 @@ func TestLoadKernels(t *testing.T) {
 	}
 }
 
-// other is a device of tests that need a fresh context, where there is more than one.
+// other returns a device with a fresh context, if there are several devices.
 func other(number int) int {
 	if cudatest.Real() {
 		return 0
@@ -114,19 +114,26 @@ func other(number int) int {
 	return number
 }
 
-func onlyStub(t *testing.T) {
+// What only the stub of a driver has.
+const (
+	errorsOnDemand = "the stub makes errors on demand, and survives those of kernels"
+	dmaBuf         = "the stub's dma-bufs can be mapped, as RDMA ports in memory need"
+)
+
+// onlyStub skips a test on a driver that is not the stub.
+func onlyStub(t *testing.T, because string) {
 	t.Helper()
 	if cudatest.Real() {
-		t.Skip("only the stub of a driver makes errors on demand, and survives those of kernels")
+		t.Skip("only ", because)
 	}
 }
 
-// TestRefusals has the driver refuse each call on the way once; what follows works.
+// TestRefusals makes the driver refuse each call of a reduction once. The next reduction works.
 func TestRefusals(t *testing.T) {
-	onlyStub(t)
+	onlyStub(t, errorsOnDemand)
 	const outOfMemory, outOfResources, notFound, invalidHandle = 2, 701, 500, 400
 	b := newBenchOn(t, 2, 3*64)
-	b.run(b.pair(datatype.Int8, datatype.Sum, 64, 4)) // something else has been loaded
+	b.run(b.pair(datatype.Int8, datatype.Sum, 64, 4)) // the context has other kernels
 	for _, c := range []struct {
 		function string
 		rc       int
@@ -149,20 +156,20 @@ func TestRefusals(t *testing.T) {
 	b.run(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 }
 
-// files are kernels that tests change.
-type files struct {
-	fs.ReadFileFS
+// edited is a file system whose files a test changes.
+type edited struct {
+	fs.FS
 	change func(text string) string
 }
 
-func (f files) ReadFile(name string) ([]byte, error) {
-	text, err := f.ReadFileFS.ReadFile(name)
+func (f edited) ReadFile(name string) ([]byte, error) {
+	text, err := fs.ReadFile(f.FS, name)
 	return []byte(f.change(string(text))), err
 }
 
-// TestRefusedText has a driver's compiler refuse kernels: the error has its words.
+// TestRefusedText makes the driver's compiler refuse kernels. The error contains its log.
 func TestRefusedText(t *testing.T) {
-	onlyStub(t)
+	onlyStub(t, errorsOnDemand)
 	b := newBenchOn(t, 3, 3*64)
 	for change, words := range map[[2]string]string{
 		{"add.rn.f32", "fma.rn.f32"}:          "the stub does not know the instruction fma.rn.f32",
@@ -173,7 +180,10 @@ func TestRefusedText(t *testing.T) {
 		{"float_sum", "float_summe"}:          "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND",
 		{".visible .entry", ".visible .func"}: "'.entry' is missing",
 	} {
-		undo := cuda.ReplaceKernels(files{cuda.Kernels, func(text string) string { return strings.ReplaceAll(text, change[0], change[1]) }})
+		undo := cuda.ReplaceKernels(edited{cuda.Kernels(), func(text string) string {
+			return strings.ReplaceAll(text,
+				change[0], change[1])
+		}})
 		err := b.try(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 		undo()
 		if !errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), words) {
@@ -183,9 +193,9 @@ func TestRefusedText(t *testing.T) {
 	b.run(b.pair(datatype.Float32, datatype.Sum, 64, 4))
 }
 
-// TestIllegalAddress has kernels touch what they must not: the context is lost, and says so to all later calls.
+// TestIllegalAddress makes kernels use invalid addresses. The context fails, and so do all later calls.
 func TestIllegalAddress(t *testing.T) {
-	onlyStub(t)
+	onlyStub(t, errorsOnDemand)
 	const illegalAddress, room = 700, 1 << 10
 	freed := func(b *bench) unsafe.Pointer {
 		at := cudatest.Alloc(room)
@@ -218,26 +228,44 @@ func TestIllegalAddress(t *testing.T) {
 	}
 }
 
-// loads are the kernels that are read.
-type loads struct {
-	fs.ReadFileFS
+// recorded is a file system that records which files are read.
+type recorded struct {
+	fs.FS
 	names []string
 }
 
-func (l *loads) ReadFile(name string) ([]byte, error) {
+func (l *recorded) ReadFile(name string) ([]byte, error) {
 	l.names = append(l.names, name)
-	return l.ReadFileFS.ReadFile(name)
+	return fs.ReadFile(l.FS, name)
 }
 
-// TestNativeKernels: devices that have instructions for a type get the module that uses them, unless their driver is too old to know
-// its PTX.
+// TestKernelArchive reads all modules that the package can ask for.
+func TestKernelArchive(t *testing.T) {
+	want := map[string]bool{"bfloat16.sm_90.ptx": true, "f8e4m3.sm_89.ptx": true, "f8e5m2.sm_89.ptx": true}
+	for typ := range datatype.NumTypes {
+		want[typ.String()+".ptx"] = true
+	}
+	entries, err := fs.ReadDir(cuda.Kernels(), ".")
+	if err != nil || len(entries) != len(want) {
+		t.Fatalf("%d modules, want %d: %v", len(entries), len(want), err)
+	}
+	for name := range want {
+		text, err := fs.ReadFile(cuda.Kernels(), name)
+		if err != nil || !strings.HasPrefix(string(text), ".version ") {
+			t.Errorf("%s: %.20q, %v", name, text, err)
+		}
+	}
+}
+
+// TestNativeKernels loads kernels on devices that have instructions for a type: they get the module that uses these,
+// unless the driver is too old for its PTX.
 func TestNativeKernels(t *testing.T) {
-	onlyStub(t)
-	for _, c := range []struct { // of devices that no other test uses
+	onlyStub(t, errorsOnDemand)
+	for _, c := range []struct { // devices that no other test uses
 		device  int
 		version string // of the driver
 		typ     datatype.Type
-		want    string // names of files, without folder and suffix
+		want    string // names of files, without suffix
 	}{
 		{8, "12040", datatype.Float8E4M3, "f8e4m3.sm_89"},
 		{8, "12000", datatype.Float8E5M2, "f8e5m2.sm_89 f8e5m2"},
@@ -247,19 +275,19 @@ func TestNativeKernels(t *testing.T) {
 		{9, "12040", datatype.Bfloat16, "bfloat16"},
 	} {
 		t.Setenv("STUB_CUDA_VERSION", c.version)
-		l := &loads{ReadFileFS: cuda.Kernels}
+		l := &recorded{FS: cuda.Kernels()}
 		undo := cuda.ReplaceKernels(l)
 		b := newBenchOn(t, c.device, 3*64)
 		b.run(b.pair(c.typ, datatype.Sum, 64, 4))
 		undo()
-		got := strings.NewReplacer("kernels/", "", ".ptx", "").Replace(strings.Join(l.names, " "))
+		got := strings.ReplaceAll(strings.Join(l.names, " "), ".ptx", "")
 		if got != c.want {
 			t.Errorf("device %d, driver %s, %v: loads %q, want %q", c.device, c.version, c.typ, got, c.want)
 		}
 	}
 }
 
-// TestImpossible are reductions that no kernel makes.
+// TestImpossible checks the errors of reductions that no kernel can make.
 func TestImpossible(t *testing.T) {
 	b := newBench(t, 3*64)
 	for words, spoil := range map[string]func(r *device.Reduction){
@@ -272,7 +300,10 @@ func TestImpossible(t *testing.T) {
 		"divisor -2":                   func(r *device.Reduction) { r.Divisor = -2 },
 		"divisor 2147483648":           func(r *device.Reduction) { r.Divisor = 1 << 31 },
 		"divisor 2 of float":           func(r *device.Reduction) { r.Type, r.Divisor = datatype.Float32, 2 },
-		"max of scaled":                func(r *device.Reduction) { r.Op, r.Scale = datatype.Max, device.ScaleBy(datatype.Int32, 2) },
+		"max of scaled": func(r *device.Reduction) {
+			r.Op, r.Scale = datatype.Max,
+				device.ScaleBy(datatype.Int32, 2)
+		},
 	} {
 		r := b.pair(datatype.Int32, datatype.Sum, 64, 4)
 		spoil(r)

@@ -1,4 +1,4 @@
-/* The kernels: a module for each element type and context, loaded when it is first needed. */
+/* The kernels: a module for each element type and context, loaded at its first use. */
 #include "library.h"
 
 #include <pthread.h>
@@ -13,18 +13,18 @@ static const char *const type_names[TYPES] = {"int8", "uint8", "int32",  "uint32
 static const unsigned type_sizes[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 static const char *const operator_names[OPERATORS] = {"sum", "prod", "max", "min"};
 
-/* A context that has had a kernel: never freed, and known by its number, which no later context gets. */
+/* A context that has had a kernel. It is never freed, and found by its id, which no later context has. */
 struct context {
   struct context *next;
   unsigned long long id;
-  unsigned blocks; /* that are worth having at once */
+  unsigned blocks; /* the most that run at once */
   CUfunction functions[TYPES][OPERATORS];
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards changes of what follows */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards changes of contexts */
 static struct context *contexts;
 
-/* What the driver's compiler has said to this thread. */
+/* The log of the driver's compiler on this thread. */
 static __thread char compiler_log[1024];
 
 int lpc_take_log(char *log, size_t size) {

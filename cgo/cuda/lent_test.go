@@ -10,8 +10,8 @@ import (
 	"lightpath/shim/device"
 )
 
-// TestReduceLent has words say where sources are and where else results belong, or say nothing, aligned alike and not: beside the
-// CPU, which reads the same words.
+// TestReduceLent compares the device with the CPU, in reductions whose words name sources and further targets, or none,
+// with equal and with different alignments.
 func TestReduceLent(t *testing.T) {
 	const room = 3 << 10
 	for _, typ := range []datatype.Type{datatype.Uint8, datatype.Float32, datatype.Bfloat16, datatype.Float8E4M3} {
@@ -20,7 +20,7 @@ func TestReduceLent(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(typ), 1))
 			for trial := range 40 {
 				for i := range b.host {
-					b.host[i] = byte(rng.Uint32()) & 0x3f // no NaN, of which results may be other ones than the CPU's
+					b.host[i] = byte(rng.Uint32()) & 0x3f // no NaN: the CPU's results may be other NaN
 				}
 				b.run(lentReduction(b, typ, room, trial, rng))
 			}
@@ -28,8 +28,8 @@ func TestReduceLent(t *testing.T) {
 	}
 }
 
-// lentReduction makes a reduction whose words are in the last room: of three sources in rooms 0 to 2, which may be lent in 3 to 5, to
-// rooms 6, and 7 and 8 where those are targets, and a spare in 9.
+// lentReduction returns a reduction whose words are in the last room. It has three sources, in rooms 0 to 2, or, if
+// words name them, 3 to 5. Results go to room 6, and to 7 and 8 if these are targets, and the spare is room 9.
 func lentReduction(b *bench, typ datatype.Type, room, trial int, rng *rand.Rand) *device.Reduction {
 	apart, tag := int64(0), device.SaidTag(rng.Uint64())
 	if trial%4 == 3 {
@@ -45,12 +45,13 @@ func lentReduction(b *bench, typ datatype.Type, room, trial int, rng *rand.Rand)
 		case says == nil:
 			value = uint64(rng.IntN(2)) * (0xdeadbee0 | tag&0xf) // half a word
 		case rng.IntN(8) == 0:
-			value ^= 1 << [...]int{0, 3, 57, 62, 63}[rng.IntN(5)] // for somebody else
+			value ^= 1 << [...]int{0, 3, 57, 62, 63}[rng.IntN(5)] // of another call
 		}
 		binary.NativeEndian.PutUint64(b.host[offset:], value)
 		return unsafe.Add(b.at, offset)
 	}
-	r := &device.Reduction{Dst: at(6), N: 1 + rng.IntN(3), Type: typ, Count: int64(rng.IntN((room - 256) / typ.Size())), Tag: tag,
+	r := &device.Reduction{Dst: at(6), N: 1 + rng.IntN(3), Type: typ, Count: int64(rng.IntN((room - 256) / typ.Size())),
+		Tag:    tag,
 		Offset: 32 + apart, TargetOffset: -16 + apart}
 	for i := range r.N {
 		r.Sources[i] = at(i)

@@ -1,5 +1,5 @@
-/* libcuda.so.1, of the program: a program that has not loaded it has no device pointers, and loading it here
- * would cost such a program a second and some memory of every device. */
+/* Finds the libcuda.so.1 that the program has loaded. It loads none: a program without it has no device pointers, and
+ * loading it would take a second and some memory of every device. */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -39,8 +39,9 @@ static void load(void) {
       int version = 0;
       CUresult (*ask)(int *) = (CUresult(*)(int *))dlsym(so, "cuDriverGetVersion");
       if (ask != NULL) (void)ask(&version);
-      snprintf(failure, sizeof failure, "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed",
-               version / 1000, version % 1000 / 10, symbols[i].symbol);
+      snprintf(failure, sizeof failure,
+               "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed", version / 1000,
+               version % 1000 / 10, symbols[i].symbol);
       return;
     }
     *(void **)((char *)&library + symbols[i].at) = at;

@@ -1,4 +1,4 @@
-/* Memory of other ranks' devices, and words that streams of several processes wait for. */
+/* Memory of other ranks' devices, and words for which streams of several processes wait. */
 #include <string.h>
 
 #include "library.h"
@@ -33,7 +33,9 @@ CUresult lpc_allocation(const struct lpc_library *c, const void *at, uintptr_t *
   return rc;
 }
 
-CUresult lpc_export(const struct lpc_library *c, void *at, void *handle64) { return c->IpcGetMemHandle(handle64, (uintptr_t)at); }
+CUresult lpc_export(const struct lpc_library *c, void *at, void *handle64) {
+  return c->IpcGetMemHandle(handle64, (uintptr_t)at);
+}
 
 CUresult lpc_import(const struct lpc_library *c, const void *handle64, void **at) {
   CUipcMemHandle handle;

@@ -53,7 +53,7 @@ func (Library) PrimaryContext(number int) (device.Context, error) {
 	return device.Context(ctx), err
 }
 
-// complete is an error where the driver lacks an entry point that peers need.
+// complete returns an error if the driver lacks an entry point that peers need.
 func complete(c *C.struct_lpc_library) error {
 	if lacks := C.lpc_lacks(c); lacks != nil {
 		return fmt.Errorf("the CUDA driver has no %s: %w", C.GoString(lacks), device.ErrDriver)
@@ -63,8 +63,11 @@ func complete(c *C.struct_lpc_library) error {
 
 // EnterContext implements [device.Peers].
 func (Library) EnterContext(ctx device.Context) error {
-	runtime.LockOSThread() // the driver's current context is the thread's
-	err := do("cuCtxPushCurrent", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_enter_context(c, C.uintptr_t(ctx)) })
+	runtime.LockOSThread() // the current context belongs to the thread
+	err := do("cuCtxPushCurrent", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_enter_context(c,
+			C.uintptr_t(ctx))
+	})
 	if err != nil {
 		runtime.UnlockOSThread()
 	}
@@ -75,7 +78,10 @@ func (Library) EnterContext(ctx device.Context) error {
 func (Library) Allocation(at unsafe.Pointer) (unsafe.Pointer, int64, error) {
 	var base C.uintptr_t
 	var size C.size_t
-	err := do("cuMemGetAddressRange", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_allocation(c, at, &base, &size) })
+	err := do("cuMemGetAddressRange", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_allocation(c, at, &base,
+			&size)
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -135,7 +141,7 @@ func (Library) Words(s device.Stream, words []device.Word) error {
 	return failed(c, "cuStreamBatchMemOp", C.lpc_words(c, C.uintptr_t(s), at, C.uint(len(words))))
 }
 
-// A device.Word is an lpc_word.
+// device.Word and struct lpc_word have the same layout.
 var (
 	_ [unsafe.Sizeof(C.struct_lpc_word{})]byte = [unsafe.Sizeof(device.Word{})]byte{}
 	_ [device.MaxWords]byte                    = [C.LPC_MAX_WORDS]byte{}

@@ -19,21 +19,22 @@ import (
 	"lightpath/shim/stream"
 )
 
-// BenchmarkProgress is what the CPU's part in a staged operation adds to a stream: the time from when the stream of rank 0 reaches an AllReduce of 8
-// bytes, which the other ranks have reached, to when it goes on, beside that of the same commands by hand, in turns. By hand a copy out, a host function that
-// stores a word, a wait for the word and a copy in; then the same with the host function that calls the library, which stores at
-// once. Each is on the stream, held up, before it is let go. Times are medians, and of 99 in 100. Over the stub, STUB_CUDA_LOOKS=1000000 has
-// it see a word at once, as a device does.
+// BenchmarkProgress measures the time that the CPU's part in a staged operation adds to a stream. It times an
+// AllReduce of 8 bytes on the stream of rank 0, which the other ranks have reached before, and the same commands by
+// hand, by turns. By hand means: a copy out, a host function that stores a word, a wait for the word, a copy in. In a
+// second variant, the library's host function stores the word. A gate holds the stream until all commands are on it.
+// The results are the median and the 99th percentile. With STUB_CUDA_LOOKS=1000000 the stub sees a word at once, as a
+// device does.
 func BenchmarkProgress(b *testing.B) {
 	b.Setenv("LIGHTPATH_DEVICE_PATH", "staged")
 	b.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
-	b.Setenv("LIGHTPATH_TRANSPORT", "shm") // as ranks of several processes have it
+	b.Setenv("LIGHTPATH_TRANSPORT", "shm") // as between processes
 	for _, ranks := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("ranks=%d", ranks), func(b *testing.B) { newProgress(b, ranks).added() })
 	}
 }
 
-// added reports what BenchmarkProgress is about.
+// added reports the difference to the commands by hand.
 func (l *progress) added() {
 	b := l.b
 	ways := []struct {
@@ -64,13 +65,13 @@ func (l *progress) added() {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkIdle is what the process takes of CPUs, in microseconds a second, in which nobody calls anything: without a communicator, and with one of
-// all ranks in the process that has been used.
+// BenchmarkIdle measures the CPU time of the process while it makes no call, in microseconds per second: without a
+// communicator, and with one that has been used.
 func BenchmarkIdle(b *testing.B) {
 	b.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
 	idle := func(b *testing.B) {
 		const seconds = 5
-		time.Sleep(time.Second) // for what ends by itself
+		time.Sleep(time.Second) // until background work has ended
 		before := cpuTime(b)
 		time.Sleep(seconds * time.Second)
 		b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/seconds, "cpu-us/s")
@@ -102,7 +103,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// progress is a communicator of ranks on one device, with a call of all of them, and what takes its place by hand.
+// progress is a communicator of ranks on one device, a call of all of them, and the commands by hand.
 type progress struct {
 	b      *testing.B
 	calls  []calls.Call
@@ -110,17 +111,17 @@ type progress struct {
 	timer  *cudatest.Timer
 	at     unsafe.Pointer // of the device, of rank 0
 	room   unsafe.Pointer // page-locked: two words with a cache line of their own, and 8 bytes
-	held   uint32         // what the first word must reach
-	said   uint32         // and the second
+	held   uint32         // the next value of the first word
+	said   uint32         // and of the second
 }
 
-// Tokens of host functions by hand that call the library, which stores the word itself, or has a goroutine do it.
+// Tokens of host functions by hand: the library stores the word itself, or a goroutine does.
 const (
 	answered      = ^uintptr(0)
 	answeredLater = answered - 1
 )
 
-// handSignals answers them, and hands on what is the library's.
+// handSignals handles these tokens, and passes the others to the library.
 type handSignals struct {
 	device.Handler
 	word *uint32
@@ -165,7 +166,8 @@ func newProgress(b *testing.B, ranks int) *progress {
 		if r == 0 {
 			l.at, l.stream = at, s
 		}
-		l.calls = append(l.calls, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 8, Send: at, Recv: at, Stream: s})
+		l.calls = append(l.calls, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 8, Send: at,
+			Recv: at, Stream: s})
 	}
 	return l
 }
@@ -179,7 +181,7 @@ func (l *progress) must(err error) {
 
 func (l *progress) word(i int) *uint32 { return (*uint32)(unsafe.Add(l.room, i*64)) }
 
-// byHand puts on the stream what a staged operation is: signal has the second word rise.
+// byHand enqueues the commands of a staged operation. signal makes the second word rise.
 func (l *progress) byHand(signal func()) {
 	_, err := driver.Enter(l.stream)
 	l.must(err)
@@ -192,7 +194,7 @@ func (l *progress) byHand(signal func()) {
 	l.must(driver.CopyIn(l.at, room, 8, l.stream))
 }
 
-// time is what the stream takes, in microseconds, for work that is on it before it comes there.
+// time returns the microseconds that the stream needs for work that was enqueued before it starts.
 func (l *progress) time(put func()) float64 {
 	l.held++
 	_, err := driver.Enter(l.stream)
@@ -201,7 +203,7 @@ func (l *progress) time(put func()) float64 {
 	driver.Leave()
 	l.timer.Around(l.stream, put)
 	if len(l.calls) > 1 {
-		time.Sleep(500 * time.Microsecond) // the other ranks come first
+		time.Sleep(500 * time.Microsecond) // the other ranks arrive first
 	}
 	atomic.StoreUint32(l.word(0), l.held)
 	return float64(l.timer.Wait(l.stream).Nanoseconds()) / 1e3

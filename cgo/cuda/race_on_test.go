@@ -2,5 +2,5 @@
 
 package cuda_test
 
-// raceEnabled: the race detector allocates.
+// raceEnabled is true with the race detector, which allocates.
 const raceEnabled = true

@@ -7,27 +7,41 @@ package cuda
 import "C"
 
 import (
-	"embed"
+	"archive/zip"
+	"bytes"
+	_ "embed"
 	"fmt"
 	"io/fs"
+	"sync"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
 )
 
-// kernels are the reductions as PTX, which the driver compiles for its device.
+// packed is the archive that kernels/make.sh writes: a module of PTX text for each element type, which the driver
+// compiles for its device.
 //
-//go:embed kernels/*.ptx
-var compiled embed.FS
+//go:embed kernels/kernels.zip
+var packed []byte
 
-var kernels fs.ReadFileFS = compiled // tests have others
+// unpack returns the modules of the archive as files TYPE.ptx and TYPE.sm_NN.ptx. A file is decompressed when it is
+// read.
+var unpack = sync.OnceValue(func() fs.FS {
+	archive, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
+	if err != nil {
+		panic(err) // the archive is part of the program
+	}
+	return archive
+})
 
-// native are the architectures from which on devices have instructions of their own for a type, and there is a module that uses them: 90
-// is sm_90. The other one gives the same results.
+var kernels = unpack // tests replace it
+
+// native lists the types that have a second module: for devices from this architecture on (90 is sm_90), which have
+// instructions for the type. Both modules give the same results.
 var native = [datatype.NumTypes]C.int{datatype.Bfloat16: 90, datatype.Float8E4M3: 89, datatype.Float8E5M2: 89}
 
-// Both sides know the same bits of words.
+// Go and C agree on the bits of a progress word.
 var _ = [1]struct{}{}[C.LP_SAID_TAG^device.SaidBits]
 
 // Reduce implements [device.Driver].
@@ -91,7 +105,7 @@ func (Library) LoadKernels() error {
 	return err
 }
 
-// load loads the kernels of a type into the current context: the best that its device and its driver understand.
+// load loads the kernels of a type into the current context: the newest module that the device and the driver know.
 func load(c *C.struct_lpc_library, t datatype.Type) error {
 	if native[t] > 0 {
 		var architecture C.int
@@ -99,18 +113,19 @@ func load(c *C.struct_lpc_library, t datatype.Type) error {
 			return err
 		}
 		if architecture >= native[t] {
-			if old, err := loadFile(c, t, fmt.Sprintf("kernels/%v.sm_%d.ptx", t, native[t])); !old {
+			if old, err := loadFile(c, t, fmt.Sprintf("%v.sm_%d.ptx", t, native[t])); !old {
 				return err
 			}
 		}
 	}
-	_, err := loadFile(c, t, "kernels/"+t.String()+".ptx")
+	_, err := loadFile(c, t, t.String()+".ptx")
 	return err
 }
 
-// loadFile loads a module unless its kernels are there. old: the driver is, for this version of PTX.
+// loadFile loads a module unless the context has its kernels. It reports whether the driver is too old for the
+// module's PTX version.
 func loadFile(c *C.struct_lpc_library, t datatype.Type, name string) (old bool, err error) {
-	text, err := kernels.ReadFile(name)
+	text, err := fs.ReadFile(kernels(), name)
 	if err != nil {
 		return false, err
 	}
@@ -121,7 +136,8 @@ func loadFile(c *C.struct_lpc_library, t datatype.Type, name string) (old bool, 
 	return rc == C.CUDA_ERROR_UNSUPPORTED_PTX_VERSION, kernelError(c, step, rc)
 }
 
-// kernelError is failed for calls of several steps; of a compiler that refuses kernels it has the words.
+// kernelError returns the error of the driver call named by step, with the log of the driver's compiler if there is
+// one.
 func kernelError(c *C.struct_lpc_library, step *C.char, rc C.CUresult) error {
 	if rc == C.CUDA_SUCCESS {
 		return nil

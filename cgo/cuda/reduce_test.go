@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if !cudatest.Real() {
-		_ = os.Setenv("STUB_CUDA_DEVICES", "10") // with a context each, in which tests that break things do
+		_ = os.Setenv("STUB_CUDA_DEVICES", "10") // tests that break a context use devices of their own
 	}
 	if err := cudatest.Open(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -54,21 +54,21 @@ func newBenchOn(t *testing.T, number, size int) *bench {
 	return b
 }
 
-// kinds are devices whose kernels of a type differ, where there are several.
+// kinds returns devices with different kernels of a type, if there are such.
 func kinds(typ datatype.Type) []int {
 	if cudatest.Real() || !cuda.Native(typ) {
 		return []int{0}
 	}
-	return []int{0, 1} // the stub's: sm_90 and sm_70
+	return []int{0, 1} // of the stub: sm_90 and sm_70
 }
 
-// reach is where the host has the copy of device memory.
+// reach returns the host's copy of device memory.
 func (b *bench) reach(p unsafe.Pointer, size int64) []byte {
 	offset := int64(uintptr(p) - uintptr(b.at))
 	return b.host[offset : offset+size]
 }
 
-// run runs a reduction on the device, and on the host, and compares all of the memory: nothing else may have changed.
+// run makes a reduction on the device and on the host, and compares all memory: nothing else may have changed.
 func (b *bench) run(r *device.Reduction) {
 	b.t.Helper()
 	cudatest.Write(b.at, b.host)
@@ -87,7 +87,8 @@ func (b *bench) run(r *device.Reduction) {
 	for i := first; i < first+int(r.Count)*size; i += size {
 		g, w := got[i:i+size], b.host[i:i+size]
 		if !bytes.Equal(g, w) && (!isNaN(r.Type, g) || !isNaN(r.Type, w)) {
-			b.t.Fatalf("%v %v of %d sources, count %d: element %d is %x, not %x", r.Type, r.Op, r.N, r.Count, (i-first)/size, g, w)
+			b.t.Fatalf("%v %v of %d sources, count %d: element %d is %x, not %x", r.Type, r.Op, r.N, r.Count, (i-first)/size,
+				g, w)
 		}
 		copy(w, g)
 	}
@@ -130,7 +131,7 @@ func isNaN(t datatype.Type, v []byte) bool {
 	return false
 }
 
-// fill makes elements of any bits, zeros, ones and small numbers among them.
+// fill writes elements with random bits, and some zeros, ones and small numbers.
 func fill(b []byte, rng *rand.Rand) {
 	for i := range b {
 		b[i] = byte(rng.Uint32())
@@ -141,7 +142,7 @@ func fill(b []byte, rng *rand.Rand) {
 	}
 }
 
-// TestReduce compares kernels with those of the CPU: all types and operators, counts, alignments, numbers of sources.
+// TestReduce compares the kernels with the CPU's: all types, operators, counts, alignments and numbers of sources.
 func TestReduce(t *testing.T) {
 	const room = 9 << 10
 	for typ := range datatype.NumTypes {
@@ -161,9 +162,9 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestReduceLong has every thread go round, in vectors and in elements.
+// TestReduceLong is so long that every thread of the device takes several turns, with vectors and with elements.
 func TestReduceLong(t *testing.T) {
-	const room = 128 << 10 // beyond what the threads of the stub's device take at once
+	const room = 128 << 10 // more than the threads of the stub's device take in one turn
 	for typ := range datatype.NumTypes {
 		for op := range datatype.Avg {
 			t.Run(fmt.Sprintf("%v_%v", typ, op), func(t *testing.T) {
@@ -186,7 +187,7 @@ func TestReduceLong(t *testing.T) {
 	}
 }
 
-// someReduction makes one that stays within rooms of memory, one for Dst and each source.
+// someReduction returns a random reduction with a room of memory for Dst and for each source.
 func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int, rng *rand.Rand) *device.Reduction {
 	size := typ.Size()
 	r := &device.Reduction{Type: typ, Op: op, N: 1 + rng.IntN(4)}
@@ -200,13 +201,13 @@ func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int,
 	}
 	offset := func() int { return rng.IntN(32/size) * size }
 	switch trial % 3 {
-	case 0: // alike
+	case 0: // equal alignments
 		o := offset()
 		if trial%2 == 1 {
 			o = rng.IntN(32)
 		}
 		offset = func() int { return o }
-	case 1: // not even on elements
+	case 1: // not aligned to elements
 		offset = func() int { return rng.IntN(32) }
 	}
 	at := func(i int) unsafe.Pointer { return unsafe.Add(b.at, i*room+offset()) }
@@ -233,12 +234,14 @@ func someReduction(b *bench, typ datatype.Type, op datatype.Op, trial, room int,
 
 // TestSpecials compares all pairs of numbers at the ends of ranges: zeros of both signs, subnormals, infinities, NaN.
 func TestSpecials(t *testing.T) {
-	layouts := map[datatype.Type]uint{datatype.Float16: 10, datatype.Bfloat16: 7, datatype.Float32: 23, datatype.Float64: 52}
+	layouts := map[datatype.Type]uint{datatype.Float16: 10, datatype.Bfloat16: 7, datatype.Float32: 23,
+		datatype.Float64: 52}
 	for typ, mantissa := range layouts {
 		size := typ.Size()
-		one := uint64(1) << mantissa // of the exponent's last place
+		one := uint64(1) << mantissa // of the exponent's last digit
 		infinity := uint64(1)<<(8*size-1) - one
-		numbers := []uint64{0, 1, 2, one - 1, one, one + 1, infinity / 2, infinity/2 + 1, infinity/2 + one/2, infinity - one, infinity - 1, infinity, infinity | one>>1, infinity + 1}
+		numbers := []uint64{0, 1, 2, one - 1, one, one + 1, infinity / 2, infinity/2 + 1, infinity/2 + one/2,
+			infinity - one, infinity - 1, infinity, infinity | one>>1, infinity + 1}
 		for _, v := range numbers {
 			numbers = append(numbers, v|1<<(8*size-1))
 		}
@@ -264,7 +267,7 @@ func TestSpecials(t *testing.T) {
 	}
 }
 
-// TestFP8 compares the kernels of pairs of numbers, of which there are few enough for all of them.
+// TestFP8 compares the kernels on all pairs of FP8 numbers.
 func TestFP8(t *testing.T) {
 	const pairs = 1 << 16
 	for _, typ := range []datatype.Type{datatype.Float8E4M3, datatype.Float8E5M2} {
@@ -273,7 +276,7 @@ func TestFP8(t *testing.T) {
 				for _, number := range kinds(typ) {
 					b := newBenchOn(t, number, 3*pairs)
 					for i := range pairs {
-						p := i * 40503 % pairs // so that neighbours have little in common
+						p := i * 40503 % pairs // so that neighbours differ
 						b.host[pairs+i], b.host[2*pairs+i] = byte(p>>8), byte(p)
 					}
 					b.run(b.pair(typ, op, pairs, pairs))
@@ -283,7 +286,7 @@ func TestFP8(t *testing.T) {
 	}
 }
 
-// TestBfloat16 compares pairs of all numbers with some, of every exponent.
+// TestBfloat16 compares the kernels on pairs of every bfloat16 with some of every exponent.
 func TestBfloat16(t *testing.T) {
 	const all = 1 << 16
 	for op := range datatype.Avg {
@@ -293,7 +296,7 @@ func TestBfloat16(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(op), 16))
 				for i := range all {
 					other := uint16(rng.Uint32())
-					if i%2 == 0 { // near enough that sums round
+					if i%2 == 0 { // near enough that sums are rounded
 						other = uint16(i) + uint16(rng.IntN(20)-10)<<7 + uint16(rng.IntN(2))<<15
 					}
 					binary.NativeEndian.PutUint16(b.host[2*all+2*i:], uint16(i))

@@ -1,4 +1,4 @@
-/* Memory of devices that other devices of the host reach. */
+/* Device memory that other devices of the host reach. */
 #include "library.h"
 
 CUresult lpc_remote(const struct lpc_library *c, int *exports, int *ordering, int *flushes) {
@@ -19,7 +19,8 @@ CUresult lpc_remote(const struct lpc_library *c, int *exports, int *ordering, in
 }
 
 CUresult lpc_flush_remote(const struct lpc_library *c) {
-  return c->FlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+  return c->FlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                     CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
 }
 
 CUresult lpc_export_buf(const struct lpc_library *c, uintptr_t at, size_t size, int *fd) {

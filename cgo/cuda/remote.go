@@ -13,8 +13,8 @@ import (
 
 var _ device.Remote = Library{}
 
-// RemoteWrites implements [device.Remote]. A device that orders what others write to it, as its streams see it, needs no flush; of
-// another one the driver must be able to flush from the host.
+// RemoteWrites implements [device.Remote]. A device whose streams see the writes of other devices in order needs no
+// flush. For other devices, the driver must be able to flush from the host.
 func (Library) RemoteWrites() (flush bool, err error) {
 	var exports, ordering, flushes C.int
 	err = do("cuDeviceGetAttribute", func(c *C.struct_lpc_library) C.CUresult {
@@ -25,9 +25,11 @@ func (Library) RemoteWrites() (flush bool, err error) {
 	case err != nil:
 		return false, err
 	case exports == 0:
-		return false, fmt.Errorf("the CUDA driver gives no dma-buf of this device's memory (the open kernel modules do): %w", device.ErrDriver)
+		return false, fmt.Errorf("the CUDA driver gives no dma-buf of this device's memory (the open kernel modules do): %w",
+			device.ErrDriver)
 	case flush && flushes == 0:
-		return false, fmt.Errorf("this device does not order what others write to its memory, and the CUDA driver cannot flush it: %w", device.ErrDriver)
+		return false, fmt.Errorf("this device does not order what others write to its memory, "+
+			"and the CUDA driver cannot flush it: %w", device.ErrDriver)
 	}
 	return flush, nil
 }
@@ -37,7 +39,7 @@ func (Library) FlushRemote() error {
 	return do("cuFlushGPUDirectRDMAWrites", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_flush_remote(c) })
 }
 
-// ExportBuf implements [device.Remote]. The driver exports whole pages of the host: those that the memory is in.
+// ExportBuf implements [device.Remote]. The driver exports the whole pages that hold the memory.
 func (Library) ExportBuf(at unsafe.Pointer, size int) (fd int, offset uint64, err error) {
 	page := uintptr(os.Getpagesize())
 	from := uintptr(at) &^ (page - 1)

@@ -1,9 +1,9 @@
-/* Collective and point-to-point calls: arguments into an lp_call, which runs now or joins the group. */
-#include "fallback.h"
+/* Collective and point-to-point calls: each puts its arguments into an lp_call, which runs now or joins the group. */
+#include "other.h"
 
 static ncclResult_t submit(const char* function, struct lp_call* call) {
   if (call->comm == 0) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
-  if (lp_fallback_takes(call)) return lp_fallback_call(function, call, NULL);
+  if (lp_route_other(call)) return lp_route_call(function, call, NULL);
   return lp_submit(call);
 }
 
@@ -30,8 +30,7 @@ ncclResult_t lp_submit(struct lp_call* call) {
     .peer = (PEER), .count = (COUNT), .send = (SEND), .recv = (RECV), .stream = (void*)stream \
   }
 
-/* A collective and its twin with a configuration. PARAMS ends before comm; the call may name all of
- * them. */
+/* Defines a collective and its form with a configuration. The parameters end before comm. */
 #define COLLECTIVE(NAME, CALL_EXPR, ...)                                                                      \
   LP_API(ncclResult_t, NAME, (__VA_ARGS__, ncclComm_t comm, cudaStream_t stream)) {                           \
     return submit(#NAME, CALL_EXPR);                                                                          \
@@ -40,7 +39,7 @@ ncclResult_t lp_submit(struct lp_call* call) {
          (__VA_ARGS__, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config)) {               \
     struct lp_call* call = CALL_EXPR;                                                                         \
     ncclResult_t rc;                                                                                          \
-    if (config != NULL && lp_fallback_takes(call)) return lp_fallback_call(#NAME "Config", call, config);     \
+    if (config != NULL && lp_route_other(call)) return lp_route_call(#NAME "Config", call, config);     \
     rc = lp_config_read(#NAME "Config", config, call);                                                        \
     return rc == ncclSuccess ? submit(#NAME "Config", call) : rc;                                             \
   }
@@ -69,7 +68,7 @@ COLLECTIVE(ncclGather, CALL(LP_GATHER, datatype, ncclSum, root, count, sendbuff,
 COLLECTIVE(ncclScatter, CALL(LP_SCATTER, datatype, ncclSum, root, count, sendbuff, recvbuff), const void* sendbuff,
            void* recvbuff, size_t count, ncclDataType_t datatype, int root)
 
-/* The oldest form of Broadcast: always in place. */
+/* The old form of Broadcast, always in place. */
 LP_API(ncclResult_t, ncclBcast,
        (void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)) {
   return submit("ncclBcast", CALL(LP_BROADCAST, datatype, ncclSum, root, count, buff, buff));

@@ -1,9 +1,8 @@
-/* The environment, and what nccl.conf files add to it.
+/* The environment, and the nccl.conf files that add to it.
  *
- * As in NCCL a file has lines NAME=value; lines that begin with # are comments. The file that
- * NCCL_CONF_FILE names, or else ~/.nccl.conf, comes before /etc/nccl.conf, and the environment before
- * both. Files are read once, by the first question. Unlike NCCL this does not write to the environment:
- * other threads may be reading it. */
+ * As in NCCL a file has lines NAME=value; lines that begin with # are comments. The environment overrides the file
+ * that NCCL_CONF_FILE names, or else ~/.nccl.conf, and that file overrides /etc/nccl.conf. The first look-up reads
+ * the files. Unlike NCCL, Lightpath does not write to the environment: other threads may be reading it. */
 #include "front.h"
 
 #include <pthread.h>
@@ -33,7 +32,7 @@ static void read_file(const char* path) {
   char* line = NULL;
   size_t room = 0;
   FILE* f = fopen(path, "re");
-  if (f == NULL) return; /* as NCCL: a file that is not there says nothing */
+  if (f == NULL) return; /* as in NCCL, a missing file is no error */
   while (getline(&line, &room, f) > 0) {
     line[strcspn(line, "\r\n")] = '\0';
     if (line[0] == '#' || line[0] == '=' || strchr(line, '=') == NULL) continue;
@@ -58,7 +57,7 @@ static void read_files(void) {
   read_file("/etc/nccl.conf");
 }
 
-/* The value where an entry NAME=value has the name. */
+/* The value of an entry NAME=value, NULL if it has another name. */
 static const char* match(const char* entry, const char* name, size_t n) {
   return strncmp(entry, name, n) == 0 && entry[n] == '=' ? entry + n + 1 : NULL;
 }

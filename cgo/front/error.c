@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NCCL's last error is the process's, but the pointer that a caller gets must not change under it:
- * the text is kept here and copied per thread. */
+/* NCCL's last error belongs to the process. Each thread gets a copy of the text, so that the pointer that a caller
+ * holds does not change under it. */
 static pthread_mutex_t last_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char last_text[LP_ERR_BYTES];
 
@@ -37,14 +37,14 @@ ncclResult_t lp_result(int code, const char* err) {
 
 LP_API(const char*, ncclGetLastError, (ncclComm_t comm)) {
   static __thread char mine[LP_ERR_BYTES];
-  (void)comm; /* NCCL ignores it too: the caller may no longer have a valid one */
+  (void)comm; /* NCCL ignores it too: it need not be valid any more */
   pthread_mutex_lock(&last_mutex);
   memcpy(mine, last_text, sizeof mine);
   pthread_mutex_unlock(&last_mutex);
   return mine;
 }
 
-/* Frameworks search for these phrases, so they are NCCL's. */
+/* These are NCCL's phrases: frameworks search for them. */
 LP_API(const char*, ncclGetErrorString, (ncclResult_t result)) {
   switch (result) {
     case ncclSuccess: return "no error";

@@ -1,8 +1,8 @@
-/* Inside libnccl.so.2: what its files share. Nothing here is exported.
+/* Internal: what the files of libnccl.so.2 share. Nothing here is exported.
  *
- * The front owns what belongs to threads and processes (groups, the last error, loading, fork); the
- * core owns communicators and does the work. The front contains no Go, so that loading it into any
- * program costs nothing and a program that never communicates never starts a Go runtime. */
+ * The front owns the state of threads and processes: groups, the last error, loading the core, fork. The core owns the
+ * communicators and does the work. The front contains no Go: loading it starts no Go runtime, so a program that never
+ * communicates never has one. README.md says which file does what, and which may call which. */
 #ifndef LP_FRONT_H
 #define LP_FRONT_H
 
@@ -14,110 +14,139 @@
 
 #define LP_ERR_BYTES 1024
 
-/* Defines an entry point: pncclX strong, and ncclX as its weak alias. */
+/* Defines an entry point: pncclX, and ncclX as its weak alias. */
 #define LP_API(ret, name, params)                                                              \
   extern __typeof__(name) p##name __attribute__((visibility("default")));                      \
   extern __typeof__(name) name __attribute__((weak, alias("p" #name), visibility("default"))); \
   ret p##name params
 
-/* ---- loader.c ---- */
-
-/* The core, loaded by the first call that needs it. On failure NULL, *why is the result to return
- * and the last error is set. In a child forked after the core was loaded it is always NULL. */
-const struct lp_core* lp_core(ncclResult_t* why);
-/* True in a child forked after the core was loaded. */
-bool lp_forked(void);
-/* ncclInvalidUsage with the text that explains it. */
-ncclResult_t lp_fail_forked(void);
+static inline uint64_t lp_handle(ncclComm_t comm) { return (uint64_t)(uintptr_t)comm; }
+static inline ncclComm_t lp_comm(uint64_t handle) { return (ncclComm_t)(uintptr_t)handle; }
 
 /* ---- error.c ---- */
 
 /* Sets the last error and returns code. */
 ncclResult_t lp_fail(ncclResult_t code, const char* format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for a result of the core: success passes, a failure takes its text from err. */
+/* Returns the core's result code. A failure becomes the last error, with the text err. */
 ncclResult_t lp_result(int code, const char* err);
-/* Makes the last error usable in a child of fork, whatever other threads were doing. */
+/* Frees the lock of the last error in a child of fork, which has none of the parent's threads. */
 void lp_error_after_fork(void);
 
-/* ---- group.c ---- */
+/* ---- env.c ---- */
 
-/* True inside a group of this thread. */
-bool lp_group_open(void);
-/* Keeps the first error for the end of the group; returns code. */
-ncclResult_t lp_group_note(ncclResult_t code);
-/* Queue work for the outermost end. Several communicators may be queued at once (all or none);
- * out[i] receives the handle of inits[i]. */
-ncclResult_t lp_group_add_call(const struct lp_call* call);
-ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n);
-/* Queues the end of a communicator, which comes after all calls and creations of the group. */
-enum lp_end { LP_FINALIZE, LP_DESTROY };
-ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how);
-/* Takes what is queued for a communicator that is aborted off the group. */
-void lp_group_forget(ncclComm_t comm);
+/* The value of a variable, from the environment or an nccl.conf file; NULL if it has none. */
+const char* lp_env(const char* name);
+/* All variables as NAME=value, those of the environment first; ends with NULL. The caller frees the array, not the
+ * strings. NULL if there is no memory. */
+char** lp_environ(void);
+
+/* ---- regions.c: the allocations of ncclMemAlloc ---- */
+
+/* Allocates a region. NULL if there is no memory. */
+void* lp_region_alloc(size_t size);
+/* Frees a region. A pointer that is none, or a region that is registered, is an error. */
+ncclResult_t lp_region_free(void* base);
+/* Tells a core that has just been loaded which regions there are; from now on it learns of each change. */
+void lp_regions_tell(const struct lp_core* core);
+void lp_regions_after_fork(void);
 
 /* ---- quick.c ---- */
 
 enum lp_quick_end {
-  LP_QUICK_NOT,  /* nothing has been done */
-  LP_QUICK_BEGUN, /* the core must go on with it: run_begun, on this thread */
+  LP_QUICK_NOT,   /* nothing has been done: the core makes the call */
+  LP_QUICK_BEGUN, /* this rank's slot is filled: the core continues the call (run_begun), on this thread */
   LP_QUICK_DONE
 };
 
-/* Makes a call that is no part of a group, if it is of those that need no core. One that is BEGUN says
- * about its operator what the core needs. */
+/* Makes a call that is not in a group, if C can. A call that is BEGUN says where its operator's scalar is. */
 enum lp_quick_end lp_quick_run(struct lp_call* call);
-/* The gates of all communicators. */
+/* The gates of all communicators, LP_GATES of them. */
 struct lp_gate* lp_gates(void);
 
-/* ---- collectives.c ---- */
+/* ---- loader.c ---- */
 
-/* Runs a call, or queues it where a group is open. */
-ncclResult_t lp_submit(struct lp_call* call);
+/* The core; the first call loads it. On failure NULL: *why is the result to return, and the last error is set. In a
+ * child that was forked after the core was loaded it is always NULL. */
+const struct lp_core* lp_core(ncclResult_t* why);
+/* True in a child that was forked after the core was loaded. */
+bool lp_forked(void);
+/* ncclInvalidUsage, with the text that explains it. */
+ncclResult_t lp_fail_forked(void);
 
-/* ---- env.c ---- */
+/* Functions of the core's table that take a communicator only, by their offset. Fails for a NULL communicator. */
+ncclResult_t lp_act(const char* function, ncclComm_t comm, size_t offset);
 
-/* The value of a variable, of the environment or of an nccl.conf file; NULL where it has none. */
-const char* lp_env(const char* name);
-/* All variables, those of the environment first, then those of files, as NAME=value; ends with NULL.
- * The caller frees the array alone. NULL without memory. */
-char** lp_environ(void);
+/* ---- group.c: the calls that a thread has queued ---- */
 
-/* ---- memory.c ---- */
+enum lp_end { LP_FINALIZE, LP_DESTROY };
+enum lp_group_kind { LP_GROUP_UNKNOWN, LP_GROUP_BLOCKING, LP_GROUP_NONBLOCKING };
 
-/* Makes the memory of ncclMemAlloc known to a core that has just been loaded. */
-void lp_memory_tell(const struct lp_core* core);
-void lp_memory_after_fork(void);
+/* The open group of this thread. calls, inits and ends are read when it runs. */
+struct lp_group {
+  int depth;
+  ncclResult_t error; /* the first, else ncclSuccess */
+  enum lp_group_kind kind;
+  const struct lp_call* calls;
+  const struct lp_pending_init* inits;
+  const struct lp_pending_end* ends; /* at most one for each communicator */
+  size_t call_count, init_count, end_count;
+};
+
+struct lp_pending_init {
+  struct lp_init init;
+  ncclComm_t* out;
+};
+
+struct lp_pending_end {
+  ncclComm_t comm;
+  enum lp_end how;
+};
+
+struct lp_group* lp_group(void);
+/* Whether this thread has a group open. */
+bool lp_group_open(void);
+/* Keeps the first error for the end of the group. Returns code. */
+ncclResult_t lp_group_note(ncclResult_t code);
+/* The error of a group for whose calls there is no memory. */
+ncclResult_t lp_group_no_memory(void);
+/* Queue a call, or communicators to make: all or none. out[i] receives the handle of inits[i] when the group ends. */
+ncclResult_t lp_group_add_call(const struct lp_call* call);
+ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n);
+/* Queues the end of a communicator, which follows all calls and inits of the group. */
+ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how);
+/* Whether the group ends a communicator. */
+bool lp_group_ends(uint64_t comm);
+/* Removes what is queued for a communicator. */
+void lp_group_forget(ncclComm_t comm);
+/* Empties the group. */
+void lp_group_reset(void);
 
 /* ---- config.c ---- */
 
-/* Checks the configuration of a call (NULL: none) and copies what it asks of Lightpath into call. */
+/* Checks a call's configuration (may be NULL) and copies its options to call. */
 ncclResult_t lp_config_read(const char* function, const ncclCollConfig_t* config, struct lp_call* call);
+/* Checks a communicator's configuration of any version (may be NULL) and copies to *mine the fields that its caller
+ * knew; the others are undefined. */
+ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine);
+/* Whether a communicator blocks that is configured so. NCCL_COMM_BLOCKING, if it is 0 or 1, overrides the
+ * configuration. */
+int lp_comm_blocking(int configured);
 
-/* ---- lifecycle.c ---- */
+/* ---- comm.c ---- */
 
-/* Makes communicators now. inits[i].comm goes to *out[i], also where they are still on their way. */
+/* Makes communicators now. *out[i] receives inits[i].comm, also while they are being made in the background. */
 ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n);
 /* Makes communicators now, or when the group of this thread ends. */
 ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n);
-/* Whether a communicator blocks that is configured so: NCCL_COMM_BLOCKING of 0 or 1 comes first, for all. */
-int lp_comm_blocking(int configured);
-/* Checks a communicator's configuration of any age (NULL: none) and copies to *mine what the caller can
- * have meant; all else is undefined there. */
-ncclResult_t lp_comm_config(const char* function, const ncclConfig_t* config, ncclConfig_t* mine);
 /* Finalizes or destroys a communicator. */
 ncclResult_t lp_end_now(ncclComm_t comm, enum lp_end how);
-/* A communicator whose ranks meet by ids. */
+/* Makes a communicator whose ranks meet by ids. */
 ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,
                           int rank, const ncclConfig_t* config);
 
-/* Functions of the core's table that need a communicator and nothing else. */
-typedef int lp_action(uint64_t comm, char* err, size_t errlen);
+/* ---- collectives.c ---- */
 
-static inline uint64_t lp_handle(ncclComm_t comm) { return (uint64_t)(uintptr_t)comm; }
-
-/* ---- unsupported.c ---- */
-
-/* ncclInvalidUsage, saying that function is not implemented and what to use instead. */
-ncclResult_t lp_unsupported(const char* function, const char* instead);
+/* Runs a call, or queues it if a group is open. */
+ncclResult_t lp_submit(struct lp_call* call);
 
 #endif

@@ -1,10 +1,11 @@
-/* Interposer mode, LIGHTPATH_FALLBACK=interpose: collectives on streams for which there are plans, or chosen algorithms,
- * are executed as sends and receives of the other library; the core does that through the table below. What it does not
- * take is passed through.
+/* Interposer mode, LIGHTPATH_FALLBACK=interpose: collectives on streams for which there are plans, or chosen
+ * algorithms, are executed as sends and receives of the other library. The core does that through the table below.
+ * Other calls are passed on.
  *
- * Inside a group all calls on streams are queued here. At its end those that are interposed go first, each a sequence of
- * groups of the other library, then the others, in one group: a group that was open there could not hold those. */
-#include "fallback.h"
+ * In a group, all calls on streams are queued here. At its end the interposed calls run first, each as a sequence
+ * of groups of the other library, then the others as one group. An open group of the other library could not hold
+ * such a sequence. */
+#include "other.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -27,16 +28,14 @@ static struct {
   __typeof__(ncclCommDestroy)* destroy;
 } nccl;
 
-static ncclComm_t comm_of(uint64_t comm) { return (ncclComm_t)(uintptr_t)comm; }
-
 static int unique_id(unsigned char* id) { return (int)nccl.unique_id((ncclUniqueId*)id); }
 
 static bool same_id(const struct lp_other_init* a, const struct lp_other_init* b) {
   return memcmp(a->id, b->id, sizeof a->id) == 0;
 }
 
-/* Whether an init and those behind it are all ranks of a communicator, on devices of their own: only ncclCommInitAll
- * takes devices, others leave them to the thread. */
+/* Whether inits[first] and those behind it are all ranks of a communicator, on devices of their own. Only
+ * ncclCommInitAll names devices; other inits use the thread's. */
 static bool all_of_one(const struct lp_other_init* inits, size_t n, size_t first, size_t* count) {
   size_t i;
   *count = 0;
@@ -96,7 +95,7 @@ static int make(struct lp_other_init* inits, size_t n) {
   if (rc == ncclSuccess) rc = end;
   for (i = 0; i < n; i++) {
     if (made != NULL && made[i] != NULL) inits[i].comm = (uint64_t)(uintptr_t)made[i];
-    if (rc != ncclSuccess && inits[i].comm != 0) (void)nccl.abort(comm_of(inits[i].comm));
+    if (rc != ncclSuccess && inits[i].comm != 0) (void)nccl.abort(lp_comm(inits[i].comm));
   }
   free(made);
   return (int)rc;
@@ -108,31 +107,31 @@ static int exchange(uint64_t comm, const struct lp_transfer* list, size_t n, voi
   if (rc != ncclSuccess) return (int)rc;
   for (i = 0; rc == ncclSuccess && i < n; i++) {
     const struct lp_transfer* t = &list[i];
-    rc = t->send != 0 ? nccl.send(t->at, (size_t)t->bytes, ncclUint8, t->peer, comm_of(comm), (cudaStream_t)stream)
-                      : nccl.recv(t->at, (size_t)t->bytes, ncclUint8, t->peer, comm_of(comm), (cudaStream_t)stream);
+    rc = t->send != 0 ? nccl.send(t->at, (size_t)t->bytes, ncclUint8, t->peer, lp_comm(comm), (cudaStream_t)stream)
+                      : nccl.recv(t->at, (size_t)t->bytes, ncclUint8, t->peer, lp_comm(comm), (cudaStream_t)stream);
   }
   end = nccl.close();
   return (int)(rc != ncclSuccess ? rc : end);
 }
 
 static int async_error(uint64_t comm) {
-  ncclResult_t state = ncclSuccess, rc = nccl.async_error(comm_of(comm), &state);
+  ncclResult_t state = ncclSuccess, rc = nccl.async_error(lp_comm(comm), &state);
   return (int)(rc != ncclSuccess ? rc : state);
 }
 
-static int abort_comm(uint64_t comm) { return (int)nccl.abort(comm_of(comm)); }
-static int destroy(uint64_t comm) { return (int)nccl.destroy(comm_of(comm)); }
+static int abort_comm(uint64_t comm) { return (int)nccl.abort(lp_comm(comm)); }
+static int destroy(uint64_t comm) { return (int)nccl.destroy(lp_comm(comm)); }
 
-static void words(int result, char* err, size_t errlen) { lp_fallback_words((ncclResult_t)result, err, errlen); }
+static void text(int result, char* err, size_t errlen) { lp_other_text((ncclResult_t)result, err, errlen); }
 
-static const struct lp_other table = {unique_id, make, exchange, async_error, abort_comm, destroy, words};
+static const struct lp_other table = {unique_id, make, exchange, async_error, abort_comm, destroy, text};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool complete; /* the other library has all of nccl */
+static bool complete; /* the other library has all these functions */
 
 static void resolve(void) {
   ncclResult_t why = ncclSuccess;
-#define RESOLVE(FIELD, NAME) nccl.FIELD = (__typeof__(NAME)*)lp_fallback_symbol(#NAME, &why)
+#define RESOLVE(FIELD, NAME) nccl.FIELD = (__typeof__(NAME)*)lp_other_symbol(#NAME, &why)
   RESOLVE(unique_id, ncclGetUniqueId);
   RESOLVE(init, ncclCommInitRank);
   RESOLVE(init_config, ncclCommInitRankConfig);
@@ -149,41 +148,44 @@ static void resolve(void) {
 }
 
 ncclResult_t lp_interpose_check(void) {
-  if (!lp_fallback_interposes()) return ncclSuccess;
+  if (!lp_other_interposes()) return ncclSuccess;
   pthread_once(&once, resolve);
-  return complete ? ncclSuccess : lp_fail(ncclInvalidUsage, "LIGHTPATH_FALLBACK=interpose: the other library lacks functions that it takes");
+  return complete ? ncclSuccess
+                  : lp_fail(ncclInvalidUsage,
+                            "LIGHTPATH_FALLBACK=interpose: the other library lacks functions that it needs");
 }
 
 void lp_interpose_attach(const struct lp_core* core, const struct lp_init* inits, size_t n) {
   char err[LP_ERR_BYTES] = "";
   uint64_t* comms;
   size_t i, count = 0;
-  if (!lp_fallback_interposes()) return;
+  if (!lp_other_interposes()) return;
   comms = calloc(n, sizeof *comms);
   if (comms == NULL) return;
   for (i = 0; i < n; i++)
-    if (inits[i].comm != 0) comms[count++] = inits[i].comm; /* a split may have given none */
-  if (count > 0) (void)core->interpose(comms, count, &table, err, sizeof err); /* a failure is the communicators' */
+    if (inits[i].comm != 0) comms[count++] = inits[i].comm; /* a split may make none */
+  if (count > 0)
+    (void)core->interpose(comms, count, &table, err, sizeof err); /* a failure is reported by the communicators */
   free(comms);
 }
 
 /* ---- Calls ---- */
 
-/* A call on a stream, or the end of an operator, until the end of its group. */
+/* A queued call, or the end of an operator. */
 struct pending {
   struct lp_call call;
   const char* function;
   ncclCollConfig_t* config; /* NULL: none */
   ncclRedOp_t op;           /* the other library's */
-  enum { INTERPOSED, PASSED, OPERATOR } what;
+  enum { INTERPOSED, PASSED_ON, OPERATOR } what;
 };
 
-/* As many as frameworks usually group need no memory. */
+/* The calls that frameworks usually group need no allocation. */
 #define INLINE_PENDING 16
 
 static __thread struct {
   struct pending few[INLINE_PENDING];
-  struct pending* list; /* few, or memory; NULL while nothing is queued */
+  struct pending* list; /* few, or allocated; NULL while nothing is queued */
   size_t count, room;
 } queue;
 
@@ -198,7 +200,7 @@ static void release(struct pending* p) {
   free(p->config);
 }
 
-/* A configuration is the caller's only until its call returns. */
+/* Copies a configuration: the caller's is valid only until its call returns. */
 static ncclCollConfig_t* copy_config(const ncclCollConfig_t* config) {
   static const ncclCollConfig_t fresh = NCCL_COLLCONFIG_INITIALIZER;
   ncclCollConfig_t* own = malloc(sizeof *own);
@@ -240,25 +242,25 @@ static void empty(void) {
   queue.count = 0;
 }
 
-static ncclResult_t no_memory(void) { return lp_group_note(lp_fail(ncclSystemError, "out of memory for the calls of a group")); }
-
-/* Queues a call, whose operator may end before the group. */
-static ncclResult_t queue_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config, bool interposed) {
+/* Queues a call. It looks up the operator now, which may end before the group. */
+static ncclResult_t queue_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config,
+                               bool interposed) {
   struct pending* p = push();
   ncclResult_t rc = ncclSuccess;
-  if (p == NULL) return no_memory();
+  if (p == NULL) return lp_group_no_memory();
   p->call = *call;
   p->function = function;
-  p->what = interposed ? INTERPOSED : PASSED;
-  if (!interposed) rc = lp_fallback_op_of(function, call, &p->op);
-  if (rc == ncclSuccess && !interposed && config != NULL && (p->config = copy_config(config)) == NULL) rc = no_memory();
+  p->what = interposed ? INTERPOSED : PASSED_ON;
+  if (!interposed) rc = lp_other_op(function, call, &p->op);
+  if (rc == ncclSuccess && !interposed && config != NULL && (p->config = copy_config(config)) == NULL)
+    rc = lp_group_no_memory();
   if (rc != ncclSuccess) queue.count--;
   return rc;
 }
 
 ncclResult_t lp_interpose_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config) {
   char err[LP_ERR_BYTES] = "";
-  struct lp_call own = *call; /* the core notes in it what an operator stands for */
+  struct lp_call own = *call; /* the core writes the operator's factor into it */
   ncclRedOp_t op;
   ncclResult_t rc;
   int32_t yes = 0;
@@ -268,15 +270,15 @@ ncclResult_t lp_interpose_call(const char* function, const struct lp_call* call,
   if (rc != ncclSuccess) return lp_group_note(rc);
   if (lp_group_open()) return queue_call(function, &own, config, yes != 0);
   if (yes != 0) return lp_result(core->run(&own, 1, err, sizeof err), err);
-  rc = lp_fallback_op_of(function, call, &op);
-  return rc == ncclSuccess ? lp_fallback_forward(function, call, op, config) : rc;
+  rc = lp_other_op(function, call, &op);
+  return rc == ncclSuccess ? lp_other_forward(function, call, op, config) : rc;
 }
 
 bool lp_interpose_op_end(ncclComm_t comm, ncclRedOp_t op) {
   struct pending* p;
   size_t i;
   for (i = 0; i < queue.count; i++)
-    if (queue.list[i].what == PASSED && queue.list[i].call.comm == lp_handle(comm) && queue.list[i].op == op) break;
+    if (queue.list[i].what == PASSED_ON && queue.list[i].call.comm == lp_handle(comm) && queue.list[i].op == op) break;
   if (i == queue.count || (p = push()) == NULL) return false;
   p->call.comm = lp_handle(comm);
   p->op = op;
@@ -284,7 +286,7 @@ bool lp_interpose_op_end(ncclComm_t comm, ncclRedOp_t op) {
   return true;
 }
 
-/* Runs what is interposed, in its order. */
+/* Runs the interposed calls, in their order. */
 static ncclResult_t run_interposed(void) {
   char err[LP_ERR_BYTES] = "";
   ncclResult_t rc = ncclSuccess;
@@ -295,20 +297,20 @@ static ncclResult_t run_interposed(void) {
   return rc;
 }
 
-/* Passes the others through, as one group. */
-static ncclResult_t pass(void) {
+/* Passes on the others, as one group. */
+static ncclResult_t pass_on(void) {
   ncclResult_t rc = ncclSuccess, end;
   bool open = false;
   size_t i;
   for (i = 0; rc == ncclSuccess && i < queue.count; i++) {
     const struct pending* p = &queue.list[i];
-    if (p->what != PASSED) continue;
-    if (!open) rc = lp_fallback_result("ncclGroupStart", nccl.open());
+    if (p->what != PASSED_ON) continue;
+    if (!open) rc = lp_other_result("ncclGroupStart", nccl.open());
     open = rc == ncclSuccess;
-    if (open) rc = lp_fallback_forward(p->function, &p->call, p->op, p->config);
+    if (open) rc = lp_other_forward(p->function, &p->call, p->op, p->config);
     if (!open) break;
   }
-  end = open ? lp_fallback_result("ncclGroupEnd", nccl.close()) : ncclSuccess;
+  end = open ? lp_other_result("ncclGroupEnd", nccl.close()) : ncclSuccess;
   return rc != ncclSuccess ? rc : end;
 }
 
@@ -317,9 +319,9 @@ ncclResult_t lp_interpose_group_end(ncclResult_t error) {
   size_t i;
   if (queue.count == 0) return rc;
   if (rc == ncclSuccess) rc = run_interposed();
-  if (rc == ncclSuccess) rc = pass();
+  if (rc == ncclSuccess) rc = pass_on();
   for (i = 0; i < queue.count; i++) {
-    if (queue.list[i].what == OPERATOR) lp_fallback_op_free(comm_of(queue.list[i].call.comm), queue.list[i].op);
+    if (queue.list[i].what == OPERATOR) lp_other_op_destroy(lp_comm(queue.list[i].call.comm), queue.list[i].op);
     release(&queue.list[i]);
   }
   empty();

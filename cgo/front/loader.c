@@ -1,9 +1,9 @@
-/* Loading the core, and what fork does to it.
+/* Loads the core, and handles fork.
  *
- * The core is a Go library. It is loaded by the first call that needs it, because a Go runtime in a
- * process starts threads, takes signal handlers and does not survive fork: a child has its memory but
- * none of its threads, and would hang in the first call. So in such a child every call that needs
- * the core fails at once. A child that was forked before loads its own. */
+ * The core is a Go library. The first call that needs it loads it: a Go runtime starts threads, installs signal
+ * handlers and does not survive fork. A forked child has the runtime's memory but none of its threads, and would
+ * hang in its first call. So in such a child every call that needs the core fails at once. A child that was forked
+ * before loads its own core. */
 #include "front.h"
 
 #include <dlfcn.h>
@@ -19,16 +19,16 @@ static atomic_bool loading; /* set before the first thread of the core can exist
 static atomic_bool forked;
 static const struct lp_core* core;
 static char load_error[LP_ERR_BYTES];
-static char beside[PATH_MAX]; /* where the core is unless LIGHTPATH_CORE says otherwise */
+static char beside[PATH_MAX]; /* the core's path, unless LIGHTPATH_CORE names another */
 
 static void in_child(void) {
   lp_error_after_fork();
-  lp_memory_after_fork();
+  lp_regions_after_fork();
   if (atomic_load(&loading)) atomic_store(&forked, true);
 }
 
-/* All that happens when the library is loaded. Its own path is resolved here and not when it is needed:
- * a relative one (LD_PRELOAD=lib/libnccl.so.2) is only good until the program changes directory. */
+/* Runs when the library is loaded. It resolves the library's own path now: a relative one
+ * (LD_PRELOAD=lib/libnccl.so.2) is valid only until the program changes its directory. */
 __attribute__((constructor)) static void prepare(void) {
   static const char name[] = "liblightpath.so";
   Dl_info self;
@@ -55,21 +55,22 @@ static void load(void) {
   }
   library = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
   if (library == NULL) {
-    snprintf(load_error, sizeof load_error,
-             "cannot load the core of Lightpath: %s (liblightpath.so belongs beside libnccl.so.2, or set LIGHTPATH_CORE)",
-             dlerror());
+    snprintf(
+        load_error, sizeof load_error,
+        "cannot load the core of Lightpath: %s (liblightpath.so belongs beside libnccl.so.2, or set LIGHTPATH_CORE)",
+        dlerror());
     return;
   }
   *(void**)&table = dlsym(library, "lpCoreTable");
   t = table != NULL ? table(LP_CORE_ABI) : NULL;
   if (t == NULL || t->abi != LP_CORE_ABI || t->size < sizeof *t || strcmp(t->version, LP_VERSION) != 0) {
     snprintf(load_error, sizeof load_error,
-             "%.600s (Lightpath %.30s) does not fit this libnccl.so.2 (Lightpath %s): install both from one build", path,
-             t != NULL ? t->version : "of another interface", LP_VERSION);
+             "%.600s (Lightpath %.30s) does not fit this libnccl.so.2 (Lightpath %s): install both from one build",
+             path, t != NULL ? t->version : "of another interface", LP_VERSION);
     return;
   }
   t->use_environ(lp_environ);
-  lp_memory_tell(t);
+  lp_regions_tell(t);
   t->use_gates(lp_gates());
   core = t;
 }
@@ -90,4 +91,16 @@ const struct lp_core* lp_core(ncclResult_t* why) {
   pthread_once(&load_once, load);
   if (core == NULL) *why = lp_fail(ncclSystemError, "%s", load_error);
   return core;
+}
+
+ncclResult_t lp_act(const char* function, ncclComm_t comm, size_t offset) {
+  char err[LP_ERR_BYTES] = "";
+  ncclResult_t rc;
+  const struct lp_core* c;
+  int (*act)(uint64_t, char*, size_t);
+  if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
+  c = lp_core(&rc);
+  if (c == NULL) return rc;
+  memcpy(&act, (const char*)c + offset, sizeof act);
+  return lp_result(act(lp_handle(comm), err, sizeof err), err);
 }

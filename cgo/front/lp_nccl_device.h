@@ -1,9 +1,8 @@
-/* What NVIDIA's libnccl.so.2 exports beyond nccl.h: the host half of its device interface.
+/* The functions of NVIDIA's libnccl.so.2 that nccl.h does not declare: the host half of its device interface.
  *
- * NVIDIA gives these no ABI guarantee, and they make sense only with kernels that communicate by
- * themselves, which optical planes cannot carry. They exist here so that programs that name them
- * load; all but ncclCommQueryProperties and the arithmetic ones answer ncclInvalidUsage. Structures
- * that only pass through are left incomplete. */
+ * NVIDIA gives them no ABI guarantee. They serve kernels that communicate by themselves, which optical planes
+ * cannot carry. They exist here so that programs that name them load. All except ncclCommQueryProperties and the
+ * arithmetic ones return ncclInvalidUsage. Structures that are only passed on are left incomplete. */
 #ifndef LP_NCCL_DEVICE_H
 #define LP_NCCL_DEVICE_H
 
@@ -83,8 +82,8 @@ typedef struct ncclCommProperties {
 
 void ncclResetDebugInitInternal(void);
 
-/* Fills as much of props as its size holds. Of Lightpath itself, with or without a fallback: no device
- * interface, no GIN, but one-sided calls of hosts, every rank an LSA team of its own. nvmlDev is -1 and commHash 0: neither is
+/* Fills as much of props as its size holds. Of Lightpath itself, with or without a fallback: no device interface,
+ * no GIN, but one-sided calls of hosts, every rank an LSA team of its own. nvmlDev is -1 and commHash 0: neither is
  * known. Local; a communicator that is not ready answers as ncclCommCount does. */
 ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* props);
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, ncclDevCommRequirements_t const* reqs,

@@ -1,8 +1,7 @@
-/* Parameters by name: the environment variables that Lightpath reads.
+/* Parameters by name: the variables that Lightpath reads.
  *
- * The value of a parameter is what the environment says now, else an nccl.conf file, else its default. The names repeat the
- * table of package shim, and a test of cgo/core holds the two together; they are repeated so that a
- * question about a parameter does not load the core. */
+ * A parameter's value is that of the environment now, else of an nccl.conf file, else its default. params.inc is
+ * generated from package settings, so that a question about a parameter does not load the core. */
 #include "front.h"
 
 #include <errno.h>
@@ -33,7 +32,7 @@ static const char* value_of(const struct ncclParamHandle* p) {
   return v != NULL && v[0] != '\0' ? v : p->fallback;
 }
 
-/* The entry that a handle names; handles of other libraries are caught by their address. */
+/* The entry of a handle, by its address. NULL for a handle of another library. */
 static const struct ncclParamHandle* entry(ncclParamHandle_t h) {
   const struct ncclParamHandle* p;
   for (p = params; p < params + PARAMS; p++)
@@ -93,7 +92,7 @@ GET(ncclParamGetU16, uint16_t, unsigned long long, strtoull, 0, UINT16_MAX)
 GET(ncclParamGetU32, uint32_t, unsigned long long, strtoull, 0, UINT32_MAX)
 GET(ncclParamGetU64, uint64_t, unsigned long long, strtoull, 0, UINT64_MAX)
 
-/* Text handed out stays as it is until the thread asks again, whatever setenv does meanwhile. */
+/* Copies a value. The copy stays until the thread's next call, whatever setenv does meanwhile. */
 static const char* keep(char* room, size_t size, const struct ncclParamHandle* p) {
   snprintf(room, size, "%s", value_of(p));
   return room;
@@ -141,7 +140,7 @@ LP_API(ncclResult_t, ncclParamGetAllParameterKeys, (const char*** table, int* ta
   return ncclSuccess;
 }
 
-/* The caller asked for output; nothing else in this library prints. */
+/* The only function of this library that prints. */
 LP_API(void, ncclParamDumpAll, (void)) {
   int i;
   for (i = 0; i < PARAMS; i++) printf("%s=%s\n", params[i].name, value_of(&params[i]));

@@ -1,17 +1,18 @@
-/* What a communicator can do, for programs that choose between host-side and device-side collectives. */
+/* The properties of a communicator, for programs that choose between host-side and device-side collectives. */
 #include <stddef.h>
 #include <string.h>
 
 #include "front.h"
 
-/* ncclCommProperties_t of 2.29, the first. */
+/* The first ncclCommProperties_t, of 2.29. */
 #define PROPERTIES_MIN 40
 
-/* The size alone tells how much the caller knows: fields were only ever added at the end, and bindings
- * write what ncclGetVersion answers, which can be set, into version. */
+/* The structure's size says which fields the caller knows: new fields were added only at the end. Its version does not:
+ * bindings copy it from ncclGetVersion, which a variable can set. */
 LP_API(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* props)) {
   const size_t header = offsetof(ncclCommProperties_t, rank);
-  ncclCommProperties_t mine = {.nvmlDev = -1, .ginType = NCCL_GIN_TYPE_NONE, .ginConnectionType = NCCL_GIN_CONNECTION_NONE};
+  ncclCommProperties_t mine = {
+      .nvmlDev = -1, .ginType = NCCL_GIN_TYPE_NONE, .ginConnectionType = NCCL_GIN_CONNECTION_NONE};
   ncclResult_t rc;
   size_t known;
   if (props == NULL) return lp_fail(ncclInvalidArgument, "ncclCommQueryProperties: props is NULL");

@@ -1,8 +1,7 @@
-/* Operators of the user: sums of contributions that are multiplied first. */
-#include "fallback.h"
+/* Operators of the user: sums of contributions that are multiplied by a factor first. */
+#include "other.h"
 
-/* A scalar in device memory is read by the collective, on its stream. Here memory is the host's and
- * the stream is NULL, so it is read when the call runs: at once, or at the end of the group. */
+/* A scalar in device memory is read when a call runs: on its stream, at once, or at the end of the group. */
 LP_API(ncclResult_t, ncclRedOpCreatePreMulSum,
        (ncclRedOp_t* op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)) {
   char err[LP_ERR_BYTES] = "";
@@ -15,13 +14,19 @@ LP_API(ncclResult_t, ncclRedOpCreatePreMulSum,
     return lp_fail(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: residence is %d", (int)residence);
   core = lp_core(&rc);
   if (core == NULL) return rc;
-  rc = lp_result(core->op_create(lp_handle(comm), (int32_t)datatype, scalar, residence == ncclScalarDevice, &number, err,
-                                 sizeof err),
+  rc = lp_result(core->op_create(lp_handle(comm), (int32_t)datatype, scalar, residence == ncclScalarDevice, &number,
+                                 err, sizeof err),
                  err);
   if (rc != ncclSuccess) return rc;
   *op = (ncclRedOp_t)number;
-  lp_fallback_op(comm, *op, scalar, datatype, residence);
+  lp_other_op_create(comm, *op, scalar, datatype, residence);
   return ncclSuccess;
+}
+
+/* Ends the other library's operator, after the queued calls that need it. */
+static void end_other(ncclComm_t comm, ncclRedOp_t op) {
+  ncclRedOp_t other = lp_other_op_remove(comm, op);
+  if (other != ncclNumOps && !lp_interpose_op_end(comm, other)) lp_other_op_destroy(comm, other);
 }
 
 LP_API(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
@@ -31,6 +36,6 @@ LP_API(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclRedOpDestroy: comm is NULL");
   core = lp_core(&rc);
   if (core == NULL) return rc;
-  lp_fallback_op_end(comm, op);
+  end_other(comm, op);
   return lp_result(core->op_destroy(lp_handle(comm), (int32_t)op, err, sizeof err), err);
 }

@@ -1,20 +1,20 @@
-/* Teams: arithmetic on ranks, the part of the device interface that needs no device. */
+/* Teams: the part of the device interface that is arithmetic on ranks. */
 #include "front.h"
 
-static const ncclTeam_t nobody = {0, 0, 0};
+static const ncclTeam_t no_team = {0, 0, 0};
 
-/* A bad communicator sets the last error and has no team; the interface has no room for a result. */
+/* The interface has no result code: a bad communicator sets the last error and has no team. */
 static ncclTeam_t world(ncclComm_t comm) {
-  ncclTeam_t team = nobody;
+  ncclTeam_t team = no_team;
   if (pncclCommCount(comm, &team.nRanks) != ncclSuccess || pncclCommUserRank(comm, &team.rank) != ncclSuccess)
-    return nobody;
+    return no_team;
   team.stride = 1;
   return team;
 }
 
 static ncclTeam_t alone(ncclComm_t comm) {
   ncclTeam_t all = world(comm), self = {1, 0, 1};
-  return all.nRanks == 0 ? nobody : self;
+  return all.nRanks == 0 ? no_team : self;
 }
 
 LP_API(ncclTeam_t, ncclTeamWorld, (ncclComm_t comm)) { return world(comm); }

@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/topology"
 )
 
-// collect asks lib for its GPUs. One that does not answer in full is listed with what it said,
-// and a problem.
+// collect returns the GPUs that lib knows. A GPU with failed queries is listed with its other properties, and a
+// problem.
 func collect(lib nvml.Interface) (*topology.GPUReport, error) {
 	switch ret := lib.Init(); ret {
 	case nvml.SUCCESS:
@@ -49,7 +49,7 @@ func collect(lib nvml.Interface) (*topology.GPUReport, error) {
 	return report, nil
 }
 
-// describe reads one GPU; without an address it cannot be placed, and is left out.
+// describe returns the properties of one GPU. A GPU without an address is left out: it cannot be placed.
 func describe(device nvml.Device, index int, failed func(string, nvml.Return) bool) (topology.GPU, bool) {
 	gpu := topology.GPU{Index: index, NUMANode: topology.Unknown, NVLinks: []topology.NVLink{}}
 	what := func(field string) string { return fmt.Sprintf("GPU %d: %s", index, field) }
@@ -70,13 +70,13 @@ func describe(device nvml.Device, index int, failed func(string, nvml.Return) bo
 	return gpu, true
 }
 
-// links counts the active NVLinks by far end.
+// links counts the active NVLinks by their remote end.
 func links(device nvml.Device) ([]topology.NVLink, nvml.Return) {
 	list := []topology.NVLink{}
 	for link := range nvml.NVLINK_MAX_LINKS {
 		state, ret := device.GetNvLinkState(link)
 		switch {
-		// A GPU has fewer links than there may be, or none at all.
+		// A GPU may have fewer links than the maximum.
 		case ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_INVALID_ARGUMENT:
 			continue
 		case ret != nvml.SUCCESS:
@@ -85,7 +85,7 @@ func links(device nvml.Device) ([]topology.NVLink, nvml.Return) {
 			continue
 		}
 		end := topology.NVLink{Kind: "other"}
-		// Older drivers do not say what the far end is, or where: the link is there all the same.
+		// Older drivers do not tell the remote end: the link still counts.
 		if pci, ret := device.GetNvLinkRemotePciInfo(link); ret == nvml.SUCCESS {
 			end.PCI = busID(pci)
 		}
@@ -111,6 +111,6 @@ func links(device nvml.Device) ([]topology.NVLink, nvml.Return) {
 	return list, nvml.SUCCESS
 }
 
-// busID returns an address as sysfs writes it. Function 0: the others of a GPU are its sound and
-// USB controllers.
+// busID returns an address as sysfs writes it, with function 0: the other functions of a GPU are its sound and USB
+// controllers.
 func busID(p nvml.PciInfo) string { return fmt.Sprintf("%04x:%02x:%02x.0", p.Domain, p.Bus, p.Device) }

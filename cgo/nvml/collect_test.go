@@ -11,8 +11,7 @@ import (
 	"lightpath/shim/topology"
 )
 
-// server is a DGX A100 whose GPU 0 has twelve links to two switches and GPU 1 two to GPU 0; the
-// others have none.
+// server is a DGX A100: GPU 0 has twelve links to two switches, and GPU 1 has two to GPU 0. The others have none.
 func server() *dgxa100.Server {
 	s := dgxa100.New()
 	for i, d := range s.Devices {
@@ -67,7 +66,8 @@ func TestCollect(t *testing.T) {
 		}
 	}
 	g := report.GPUs[3]
-	if g.Index != 3 || g.PCI != "0000:1f:00.0" || g.MemoryBytes != 40<<30 || !strings.HasPrefix(g.UUID, "GPU-") || g.Name == "" {
+	if g.Index != 3 || g.PCI != "0000:1f:00.0" || g.MemoryBytes != 40<<30 || !strings.HasPrefix(g.UUID, "GPU-") ||
+		g.Name == "" {
 		t.Errorf("GPU 3 is %+v", g)
 	}
 }

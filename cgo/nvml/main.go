@@ -1,9 +1,7 @@
-// Command lightpath-nvml prints what NVIDIA's management library knows of the GPUs of this
-// machine, as JSON, for lightpath topo.
-//
-// Layer: cgo. It is a program of its own because go-nvml needs C and leaves its symbols to lazy
-// binding: neither the static lightpath nor a library that others load can carry that. It finds
-// libnvidia-ml.so.1 at run time and needs nothing of NVIDIA's to be built.
+// Command lightpath-nvml prints the properties of this machine's GPUs as JSON, for lightpath topo. It uses NVIDIA's
+// management library. Layer: cgo. It is a separate program because go-nvml needs C and lazy binding, which neither
+// the static lightpath nor a preloaded library can have. It finds libnvidia-ml.so.1 at run time, and needs nothing of
+// NVIDIA's to build.
 package main
 
 import (

@@ -22,9 +22,11 @@ static MPI_Datatype mpi_type(ncclDataType_t t) {
   }
 }
 
-static int reduces(const struct run *r) { return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER; }
+static int reduces(const struct run *r) {
+  return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
+}
 
-/* The type of a call that only moves elements: any of their size. */
+/* The type of a call that only copies elements: any type of their size. */
 static MPI_Datatype carrier(const struct run *r) {
   if (reduces(r) || mpi_type(r->type) != MPI_DATATYPE_NULL) return mpi_type(r->type);
   return type_size(r->type) == 2 ? MPI_UINT16_T : MPI_UINT8_T;
@@ -52,7 +54,8 @@ const char *lib_name(void) {
 }
 
 const char *lib_unsupported(const struct run *r) {
-  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV || r->coll == ALLTOALLV) return "not one of the collectives that are compared";
+  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV || r->coll == ALLTOALLV)
+    return "not one of the collectives that are compared";
   if (r->inplace && r->coll != BROADCAST) return "runs out of place only";
   if (r->count > INT32_MAX) return "counts are int";
   if (reduces(r) && mpi_op(r->op) == MPI_OP_NULL) return "no such operator";
@@ -74,7 +77,7 @@ static int call(const struct run *r, struct buffers b) {
 }
 
 void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
-  /* MPI_Bcast has one buffer: only in place is the call that was asked for. */
+  /* MPI_Bcast has one buffer, so only the call in place is the same. */
   if (r->coll == BROADCAST && !r->inplace) memcpy(at.recv, at.send, r->count * type_size(r->type));
   mpi_check(w, collective_name(r->coll), call(r, at));
 }

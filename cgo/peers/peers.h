@@ -4,7 +4,7 @@
 
 #include "../rank/rank.h"
 
-/* What a library needs besides MPI, once in a process: both end it through rank_fail where that fails. */
+/* Set up and end a library besides MPI, once in a process. A failure ends the process through rank_fail. */
 void peer_open(const struct worker *w);
 void peer_close(const struct worker *w);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <ucc/api/ucc.h>
 
-/* UCC's collectives; MPI is what its ranks find each other by. With PEER_YIELD=1 a rank that waits gives its processor away. */
+/* UCC's collectives. Ranks find each other by MPI. With PEER_YIELD=1 a rank yields while it waits. */
 
 static ucc_lib_h lib;
 static ucc_context_h context;
@@ -24,7 +24,9 @@ static ucc_status_t gather(void *send, void *recv, size_t size, void *info, void
   (void)info;
   if (r == NULL) return UCC_ERR_NO_MEMORY;
   *request = r;
-  return MPI_Iallgather(send, (int)size, MPI_BYTE, recv, (int)size, MPI_BYTE, MPI_COMM_WORLD, r) == MPI_SUCCESS ? UCC_OK : UCC_ERR_NO_MESSAGE;
+  return MPI_Iallgather(send, (int)size, MPI_BYTE, recv, (int)size, MPI_BYTE, MPI_COMM_WORLD, r) == MPI_SUCCESS
+             ? UCC_OK
+             : UCC_ERR_NO_MESSAGE;
 }
 
 static ucc_status_t gathered(void *request) {
@@ -45,7 +47,11 @@ static void progress(void) {
 
 void peer_open(const struct worker *w) {
   ucc_lib_params_t lp = {.mask = UCC_LIB_PARAM_FIELD_THREAD_MODE, .thread_mode = UCC_THREAD_SINGLE};
-  ucc_oob_coll_t oob = {.allgather = gather, .req_test = gathered, .req_free = forget, .n_oob_eps = (uint32_t)w->world, .oob_ep = (uint32_t)w->rank};
+  ucc_oob_coll_t oob = {.allgather = gather,
+                        .req_test = gathered,
+                        .req_free = forget,
+                        .n_oob_eps = (uint32_t)w->world,
+                        .oob_ep = (uint32_t)w->rank};
   ucc_context_params_t cp = {.mask = UCC_CONTEXT_PARAM_FIELD_OOB, .oob = oob};
   ucc_team_params_t tp = {.mask = UCC_TEAM_PARAM_FIELD_OOB, .oob = oob};
   ucc_lib_config_h lc;
@@ -73,9 +79,11 @@ void peer_close(const struct worker *w) {
 
 /* ---- Calls ---- */
 
-static int reduces(const struct run *r) { return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER; }
+static int reduces(const struct run *r) {
+  return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
+}
 
-/* 0, or -1 where UCC has no such type. */
+/* 0, or -1 if UCC has no such type. */
 static int ucc_type(ncclDataType_t t, ucc_datatype_t *type) {
   switch (t) {
     case ncclInt8: *type = UCC_DT_INT8; return 0;
@@ -108,7 +116,8 @@ const char *lib_name(void) { return "UCC " UCC_VERSION_STRING; }
 const char *lib_unsupported(const struct run *r) {
   ucc_datatype_t type;
   ucc_reduction_op_t op;
-  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV || r->coll == ALLTOALLV) return "not one of the collectives that are compared";
+  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV || r->coll == ALLTOALLV)
+    return "not one of the collectives that are compared";
   if (r->inplace && r->coll != BROADCAST) return "runs out of place only";
   if (reduces(r) && ucc_operator(r->op, &op) != 0) return "no such operator";
   if (ucc_type(r->type, &type) != 0) return "no such element type";
@@ -131,7 +140,7 @@ void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
     case ALLGATHER: args.coll_type = UCC_COLL_TYPE_ALLGATHER, args.dst.info.count = all; break;
     case REDUCESCATTER: args.coll_type = UCC_COLL_TYPE_REDUCE_SCATTER, args.src.info.count = all; break;
     case BROADCAST:
-      /* One buffer, as MPI's: only in place is the call that was asked for. */
+      /* Like MPI_Bcast it has one buffer, so only the call in place is the same. */
       if (!r->inplace) memcpy(at.recv, at.send, n * type_size(r->type));
       args.coll_type = UCC_COLL_TYPE_BCAST, args.src.info.buffer = at.recv;
       break;

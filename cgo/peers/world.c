@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The process of a rank, whose world is MPI's, and so are buffers that the library allocates. */
+/* The process of a rank. MPI numbers the ranks, and allocates the library's buffers. */
 
 void mpi_check(const struct worker *w, const char *what, int result) {
   if (result == MPI_SUCCESS) return;
@@ -30,7 +30,8 @@ int main(int argc, char **argv) {
   if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (argc != 3 || strcmp(argv[1], "--job") != 0 || job_read(argv[2], &job) || (!*job.commands && !job.nruns)) {
-    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers), or runs\n", argv[0]);
+    fprintf(stderr, "usage: mpirun ... %s --job FILE with commands= (started by lightpath bench peers), or runs\n",
+            argv[0]);
     return 2;
   }
   struct worker w = {.memory = job.memory == PLAIN ? &plain_memory : &library_memory, .out = stdout};

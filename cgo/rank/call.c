@@ -1,6 +1,6 @@
 #include "rank.h"
 
-/* NCCL had none of these before 2.28; the rank runs over what there is. */
+/* NCCL has these since 2.28; the rank also runs over older libraries. */
 #pragma weak ncclAlltoAll
 #pragma weak ncclGather
 #pragma weak ncclScatter
@@ -12,7 +12,8 @@ const char *nccl_lacks(const struct run *r) {
   return NULL;
 }
 
-static ncclResult_t sendrecv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm, cudaStream_t s) {
+static ncclResult_t sendrecv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm,
+                             cudaStream_t s) {
   ncclResult_t result = ncclGroupStart();
   if (result == ncclSuccess) result = ncclSend(b.send, r->count, r->type, (rank + 1) % world, comm, s);
   if (result == ncclSuccess) result = ncclRecv(b.recv, r->count, r->type, (rank + world - 1) % world, comm, s);
@@ -20,8 +21,9 @@ static ncclResult_t sendrecv(const struct run *r, int rank, int world, struct bu
   return result != ncclSuccess ? result : end;
 }
 
-/* As frameworks do it: a group with a send and a receive for each peer, none where nothing goes. */
-static ncclResult_t alltoallv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm, cudaStream_t s) {
+/* As in frameworks: a group with a send and a receive for each peer, none for empty messages. */
+static ncclResult_t alltoallv(const struct run *r, int rank, int world, struct buffers b, ncclComm_t comm,
+                              cudaStream_t s) {
   size_t size = type_size(r->type), n = (size_t)world, me = (size_t)rank;
   uint64_t from = 0, to = 0;
   ncclResult_t result = ncclGroupStart();

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Values are small integers drawn by hash from (rank, index), chosen so that sums and products over
- * ranks are exact in every type; the oracle recomputes them element by element. */
+/* Values are small integers, a hash of (rank, index), such that sums and products over ranks are exact in every
+ * type. The oracle computes them again for each element. */
 
 size_t type_size(ncclDataType_t t) {
   static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -61,7 +61,8 @@ static double decode_small(uint32_t bits, struct format f, int finite_top) {
   uint32_t man = bits & ((1u << f.man) - 1), exp = bits >> f.man & ((1u << f.exp) - 1);
   double sign = bits >> (f.exp + f.man) & 1 ? -1 : 1;
   int bias = (1 << (f.exp - 1)) - 1;
-  if (exp == (1u << f.exp) - 1 && (!finite_top || man == (1u << f.man) - 1)) return man && !finite_top ? NAN : sign * INFINITY;
+  if (exp == (1u << f.exp) - 1 && (!finite_top || man == (1u << f.man) - 1))
+    return man && !finite_top ? NAN : sign * INFINITY;
   if (exp == 0) return sign * ldexp(man, 1 - bias - f.man);
   return sign * ldexp((double)(man | 1u << f.man), (int)exp - bias - f.man);
 }
@@ -126,8 +127,8 @@ void fill(void *buf, const struct run *r, int rank, uint64_t n) {
   for (uint64_t i = 0; i < n; i++) store(buf, r->type, i, value(r, rank, i));
 }
 
-/* The reduction of element i over all ranks, and for floats how far rounding may be off: averages
- * multiply by 1/n rounded to the type, everything else here is exact. */
+/* Whether an element is the reduction of element i over all ranks. Averages of floats multiply by 1/n rounded to
+ * the type, so they may differ by rounding; everything else is exact. */
 static int reduction_matches(const void *recv, const struct run *r, uint64_t at, uint64_t i, int world) {
   int64_t acc = value(r, 0, i), magnitude = acc < 0 ? -acc : acc;
   for (int q = 1; q < world; q++) {
@@ -152,7 +153,7 @@ static int reduction_matches(const void *recv, const struct run *r, uint64_t at,
   return fabs(got - want / world) <= ulp[r->type] * (double)magnitude;
 }
 
-/* Where element i of the receive buffer of a copying collective comes from. */
+/* The source of element i of the receive buffer, for collectives that copy. */
 static void source(const struct run *r, int rank, int world, uint64_t i, int *from, uint64_t *at) {
   uint64_t block = r->count ? i / r->count : 0, within = r->count ? i % r->count : 0;
   *at = within;
@@ -166,7 +167,7 @@ static void source(const struct run *r, int rank, int world, uint64_t i, int *fr
   }
 }
 
-/* What rank s sends to d lies in its buffer behind what it sends to the ranks before d. */
+/* Rank s's elements for d lie in its buffer after those for the ranks before d. */
 uint64_t matrix_offset(const struct run *r, int world, int s, int d) {
   uint64_t at = 0;
   for (int q = 0; q < d; q++) at += r->matrix[(size_t)s * world + q];

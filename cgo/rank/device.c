@@ -2,8 +2,7 @@
 
 #include "../cuda/tests/gpu.h"
 
-/* Buffers of a device. The driver is the one that the process finds; a call of it that fails ends the process, as
- * the tests over it do. */
+/* Buffers of a device, over the process's driver. A failed call of the driver ends the process. */
 
 struct device {
   CUstream stream;
@@ -71,7 +70,7 @@ static double replay(const struct worker *w, const struct run *r, struct buffers
   IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
   IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
   IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
-  if (r->warmup > 0) IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS); /* which brings it to the device */
+  if (r->warmup > 0) IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS); /* the first launch uploads the graph */
   finish(w);
   if (w->bar) barrier_wait(w->bar);
   int64_t started = start(w);
@@ -81,4 +80,11 @@ static double replay(const struct worker *w, const struct run *r, struct buffers
   return us;
 }
 
-const struct memory device_memory = {.obtain = obtain, .give_back = give_back, .put = put, .get = get, .start = start, .stop = stop, .finish = finish, .replay = replay};
+const struct memory device_memory = {.obtain = obtain,
+                                     .give_back = give_back,
+                                     .put = put,
+                                     .get = get,
+                                     .start = start,
+                                     .stop = stop,
+                                     .finish = finish,
+                                     .replay = replay};

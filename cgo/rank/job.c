@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const collectives[NCOLLECTIVES] = {"allreduce",     "broadcast", "reduce",  "allgather", "reducescatter",
-                                                      "alltoall",      "gather",    "scatter", "sendrecv", "alltoallv"};
+static const char *const collectives[NCOLLECTIVES] = {"allreduce", "broadcast", "reduce",  "allgather", "reducescatter",
+                                                      "alltoall",  "gather",    "scatter", "sendrecv",  "alltoallv"};
 static const char *const types[] = {"int8",  "uint8", "int32",  "uint32",   "int64",  "uint64",
                                     "half",  "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
 static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
@@ -77,7 +77,9 @@ static int matrix_read(struct run *r, const char *path, int world) {
   }
   free(column);
   if (f) fclose(f);
-  if (bad) fprintf(stderr, "lightpath-rank: %s is no matrix of %d x %d element counts of at most %llu a row or column\n", path, world, world, (unsigned long long)r->count);
+  if (bad)
+    fprintf(stderr, "lightpath-rank: %s is no matrix of %d x %d element counts of at most %llu a row or column\n", path,
+            world, world, (unsigned long long)r->count);
   return bad ? -1 : 0;
 }
 
@@ -176,7 +178,8 @@ int job_read(const char *path, struct job *job) {
   }
   fclose(f);
   if (!err && (job->threads < 1 || job->rank + job->threads > job->world)) {
-    fprintf(stderr, "lightpath-rank: rank %d with %d threads does not fit a world of %d\n", job->rank, job->threads, job->world);
+    fprintf(stderr, "lightpath-rank: rank %d with %d threads does not fit a world of %d\n", job->rank, job->threads,
+            job->world);
     err = -1;
   }
   return err;

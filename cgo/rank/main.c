@@ -38,7 +38,7 @@ void lib_call(const struct worker *w, const struct run *r, struct buffers at) {
   check(w, collective_name(r->coll), nccl_call(r, w->rank, w->world, at, w->comm, stream));
 }
 
-/* Buffers of a device that the communicator knows. A rank has two at a time. */
+/* Registered buffers of a device. A rank has two at a time. */
 static __thread struct { char *at; void *handle; } registered[2];
 
 static char *registered_obtain(const struct worker *w, size_t bytes) {
@@ -57,13 +57,13 @@ static void registered_give_back(const struct worker *w, char *mem, size_t bytes
   device_memory.give_back(w, mem, bytes);
 }
 
-/* Whether the library that is loaded is the one that was asked for: search paths have many sources. */
+/* Whether another library than the requested one is loaded: search paths have many sources. */
 static int wrong_library(const char *asked) {
   Dl_info loaded;
   struct stat a, b;
   if (!*asked) return 0;
-  if (dladdr((void *)(uintptr_t)ncclGetVersion, &loaded) && !stat(asked, &a) && !stat(loaded.dli_fname, &b) && a.st_ino == b.st_ino &&
-      a.st_dev == b.st_dev)
+  if (dladdr((void *)(uintptr_t)ncclGetVersion, &loaded) && !stat(asked, &a) && !stat(loaded.dli_fname, &b) &&
+      a.st_ino == b.st_ino && a.st_dev == b.st_dev)
     return 0;
   fprintf(stderr, "lightpath-rank: not %s but %s is loaded\n", asked, loaded.dli_fname);
   return -1;

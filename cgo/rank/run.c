@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What is timed, the same for every library. */
+/* The runs of a job and their timing, the same for every library. */
 
 static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
 
@@ -22,7 +22,7 @@ static void put_text(FILE *out, const char *text) {
   }
 }
 
-/* Ends the process: a rank that failed cannot go on, and its launcher tells the others. */
+/* Ends the process: a failed rank cannot continue, and its launcher ends the others. */
 void rank_fail(const struct worker *w, const char *what, int result, const char *text) {
   pthread_mutex_lock(&output);
   fprintf(w->out, "{\"rank\":%d,\"result\":%d,\"error\":\"%s: ", w->rank, result, what);
@@ -38,7 +38,7 @@ static void *scratch(const struct worker *w, size_t bytes) {
   return p;
 }
 
-/* Fresh input and a receive buffer that holds nothing right. */
+/* Writes the input, and spoils the receive buffer. */
 static void prepare(const struct worker *w, const struct run *r, struct buffers b, struct buffers at) {
   size_t received = recv_count(r, w->world) * type_size(r->type), sent = send_count(r, w->world) * type_size(r->type);
   if (!w->memory->put) {
@@ -64,7 +64,7 @@ static uint64_t wrong_in(const struct worker *w, const struct run *r, const char
   return wrong;
 }
 
-/* A call, and its end. */
+/* A call, and waiting for its end. */
 static void whole_call(const struct worker *w, const struct run *r, struct buffers at) {
   lib_call(w, r, at);
   if (w->memory->finish) w->memory->finish(w);
@@ -76,7 +76,9 @@ struct outcome {
   int64_t (*iters)[2];
 };
 
-static void take_pause(const struct run *r) { nanosleep(&(struct timespec){r->pause / 1000, r->pause % 1000 * 1000000L}, NULL); }
+static void take_pause(const struct run *r) {
+  nanosleep(&(struct timespec){r->pause / 1000, r->pause % 1000 * 1000000L}, NULL);
+}
 
 static struct outcome run_sync(const struct worker *w, const struct run *r, struct buffers b) {
   struct buffers at = place(r, w->rank, b);
@@ -88,7 +90,7 @@ static struct outcome run_sync(const struct worker *w, const struct run *r, stru
     int64_t start = now_ns();
     whole_call(w, r, at);
     int64_t end = now_ns();
-    barrier_wait(w->bar); /* checking takes the CPU from ranks that are still in the call */
+    barrier_wait(w->bar); /* else checking takes the CPU from ranks that are still in the call */
     if (r->check) out.wrong += wrong_in(w, r, at.recv);
     if (i < 0) continue;
     out.iters[i][0] = start, out.iters[i][1] = end;
@@ -97,7 +99,7 @@ static struct outcome run_sync(const struct worker *w, const struct run *r, stru
   return out;
 }
 
-/* The time of a call in us, of calls back to back. */
+/* The time of a call in us, for calls back to back. */
 static double back_to_back(const struct worker *w, const struct run *r, struct buffers at, int64_t (*iters)[2]) {
   if (r->graph > 0) return w->memory->replay(w, r, at);
   int64_t started = w->memory->start(w);
@@ -136,9 +138,11 @@ static struct outcome run_loop(const struct worker *w, const struct run *r, stru
 
 static void report(const struct worker *w, const struct run *r, const struct outcome *o) {
   pthread_mutex_lock(&output);
-  fprintf(w->out, "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,\"wrong\":%llu",
-          w->rank, collective_name(r->coll), (unsigned long long)r->bytes, (unsigned long long)r->count, r->inplace, o->us,
-          (unsigned long long)o->wrong);
+  fprintf(
+      w->out,
+      "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,\"wrong\":%llu",
+      w->rank, collective_name(r->coll), (unsigned long long)r->bytes, (unsigned long long)r->count, r->inplace, o->us,
+      (unsigned long long)o->wrong);
   if (o->iters) {
     fprintf(w->out, ",\"iters_ns\":[");
     for (int i = 0; i < r->iters; i++)
@@ -191,8 +195,10 @@ static double clock_stop(const struct worker *w, int64_t started) {
   return (double)(now_ns() - started) / 1e3;
 }
 
-const struct memory library_memory = {.obtain = library_obtain, .give_back = library_give_back, .start = clock_start, .stop = clock_stop};
-const struct memory plain_memory = {.obtain = plain_obtain, .give_back = plain_give_back, .start = clock_start, .stop = clock_stop};
+const struct memory library_memory = {
+    .obtain = library_obtain, .give_back = library_give_back, .start = clock_start, .stop = clock_stop};
+const struct memory plain_memory = {
+    .obtain = plain_obtain, .give_back = plain_give_back, .start = clock_start, .stop = clock_stop};
 
 struct sizes {
   size_t send, recv;
@@ -220,7 +226,7 @@ void work_through(struct worker *w, const struct job *job) {
   struct sizes need = {1, 1};
   for (size_t i = 0; i < job->nruns; i++) need = larger(need, sizes_of(&job->runs[i], w->world));
   struct buffers b = obtain(w, need);
-  if (w->bar) barrier_wait(w->bar); /* a driver that allocates may wait for what a device does, as other ranks' calls */
+  if (w->bar) barrier_wait(w->bar); /* an allocation may wait for the device, and so for calls of other ranks */
   for (size_t i = 0; i < job->nruns; i++) run_one(w, &job->runs[i], b);
   give_back(w, b, need);
 }

@@ -1,6 +1,6 @@
-/* STREAM's loops (J. McCalpin), one at a time when asked, for lightpath bench kernels to set beside the
- * library's kernels: lightpath-stream BYTES THREADS. Every line of input, "copy", "add" or "triad", with "-nt" for
- * stores past the caches, is answered by the nanoseconds that the loop took over arrays of BYTES each. */
+/* STREAM's loops (J. McCalpin), for lightpath bench kernels to compare with the library's kernels: lightpath-stream
+ * BYTES THREADS. A line of input names a loop, "copy", "add" or "triad", with "-nt" for stores past the caches. The
+ * answer is the nanoseconds of the loop over arrays of BYTES each. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ LOOP(add, b[i] + c[i])
 LOOP(triad, b[i] + 3.0f * c[i])
 
 #ifdef __x86_64__
-/* Arrays are aligned, and of whole lines. */
+/* Arrays are aligned, and have whole cache lines. */
 #define STREAMING(NAME, EXPR)                                                             \
   static void NAME(float* restrict a, const float* restrict b, const float* restrict c, size_t n) { \
     (void)c;                                                                              \
@@ -51,7 +51,8 @@ STREAMING(triad_nt, _mm_add_ps(x, _mm_mul_ps(_mm_set1_ps(3), y)))
 static const struct {
   const char* name;
   loop* run;
-} loops[] = {{"copy", copy}, {"add", add}, {"triad", triad}, {"copy-nt", copy_nt}, {"add-nt", add_nt}, {"triad-nt", triad_nt}};
+} loops[] = {{"copy", copy},       {"add", add},       {"triad", triad},
+             {"copy-nt", copy_nt}, {"add-nt", add_nt}, {"triad-nt", triad_nt}};
 
 static size_t count;
 static unsigned threads;
@@ -68,7 +69,7 @@ static float* array(void) {
   return at;
 }
 
-/* A thread has arrays of its own, which it has touched first. */
+/* Each thread has its own arrays, which it has touched first. */
 static void* work(void* unused) {
   float *a = array(), *b = array(), *c = array();
   (void)unused;

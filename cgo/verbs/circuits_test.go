@@ -24,11 +24,11 @@ import (
 	"lightpath/shim"
 )
 
-// circuitsEnv names the ports of a plane whose circuits switch, "rxec0,sw0 rxec1,sw1 ...": the device, and the
-// interface at which the switch takes what the device sends.
+// circuitsEnv names the ports of a plane with circuits, "rxec0,sw0 rxec1,sw1 ...": the device, and the switch's
+// interface to it.
 const circuitsEnv = "LIGHTPATH_TEST_RDMA_CIRCUITS"
 
-// crossConnect is a switch made of rules of tc, one per circuit.
+// crossConnect is a switch of tc rules, one for each circuit.
 type crossConnect struct {
 	ports []string // the switch's interfaces
 
@@ -39,7 +39,7 @@ type crossConnect struct {
 	moves   int
 }
 
-// Switch implements controller.Device. The circuits that change are taken away first, and all at once.
+// Switch implements controller.Device. It first removes all circuits that change, at once.
 func (c *crossConnect) Switch(_ int, m controller.Move) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,8 @@ func (c *crossConnect) Switch(_ int, m controller.Move) error {
 				fmt.Fprintf(&deletes, "filter del dev %s ingress pref 1\n", c.ports[p])
 			}
 			if to != circuit.Dark {
-				fmt.Fprintf(&makes, "filter add dev %s ingress pref 1 matchall action mirred egress redirect dev %s\n", c.ports[p], c.ports[to])
+				fmt.Fprintf(&makes, "filter add dev %s ingress pref 1 matchall action mirred egress redirect dev %s\n",
+					c.ports[p], c.ports[to])
 			}
 		}
 		cmd := exec.Command("tc", "-batch", "-")
@@ -82,7 +83,7 @@ func (c *crossConnect) Map(int) (circuit.Permutation, error) {
 	return c.now.Clone(), c.failure
 }
 
-// circuits starts a controller of the ports of the test and points the environment at its fabric.
+// circuits starts a controller of the test's ports, and sets the environment to its fabric.
 func circuits(t *testing.T) *crossConnect {
 	t.Helper()
 	named := strings.Fields(os.Getenv(circuitsEnv))
@@ -99,8 +100,9 @@ func circuits(t *testing.T) *crossConnect {
 	}
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: "vm", Ranks: len(named), Circuits: plans.Simplex,
-		Planes:     []fabric.Plane{{Name: "p0", Bandwidth: 1e8, OCS: "ocs0", HCA: "rxec0"}},
-		OCS:        []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: time.Millisecond}},
+		Planes: []fabric.Plane{{Name: "p0", Bandwidth: 1e8, OCS: "ocs0", HCA: "rxec0"}},
+		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket,
+			Reconfig: time.Millisecond}},
 		Controller: fabric.Controller{Endpoints: []string{"unix:" + socket}},
 	}
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
@@ -121,7 +123,8 @@ func circuits(t *testing.T) *crossConnect {
 	}
 	t.Cleanup(server.Close)
 	for name, value := range map[string]string{
-		"LIGHTPATH_FABRIC": path, "LIGHTPATH_TIMEOUT": "120s", "LIGHTPATH_PLANNER": "perstep", "NCCL_IB_HCA": "=" + strings.Join(hcas, ","),
+		"LIGHTPATH_FABRIC": path, "LIGHTPATH_TIMEOUT": "120s", "LIGHTPATH_PLANNER": "perstep",
+		"NCCL_IB_HCA":     "=" + strings.Join(hcas, ","),
 		"NCCL_IB_TIMEOUT": fmt.Sprint(patient), "NCCL_IB_RETRY_CNT": "3",
 	} {
 		t.Setenv(name, value)
@@ -134,8 +137,7 @@ func circuits(t *testing.T) *crossConnect {
 	return sw
 }
 
-// TestCircuits: collectives over circuits of soft-RoCE ports that lead one way and move between steps: every
-// byte right.
+// TestCircuits checks the results of collectives over one-way circuits of soft-RoCE ports that move between steps.
 func TestCircuits(t *testing.T) {
 	sw := circuits(t)
 	comms := join(t, len(sw.ports))
@@ -155,8 +157,8 @@ func TestCircuits(t *testing.T) {
 	}
 }
 
-// TestCircuitsWithoutDrain: a rank that asks for a switch with frames on the wire, which is long here, loses them, and
-// all ranks hear of it.
+// TestCircuitsWithoutDrain makes a rank ask for a switch with frames on a long wire. It loses them, and all ranks get
+// an error.
 func TestCircuitsWithoutDrain(t *testing.T) {
 	if os.Getenv("LIGHTPATH_TEST_LONG") == "" {
 		t.Skip("long, and the same happens in memory (shim): LIGHTPATH_TEST_LONG is not set")
@@ -175,6 +177,6 @@ func TestCircuitsWithoutDrain(t *testing.T) {
 		}
 	}
 	for _, c := range comms {
-		_ = c.Abort() // what it says has been said
+		_ = c.Abort() // the error was reported before
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"lightpath/shim/endpoints"
 )
 
-// rdmaEnvironment has communicators use the devices of the test: on each plane even ranks are at
-// one end and odd ones at the other.
+// rdmaEnvironment makes communicators use the test's devices: on each plane even ranks are at one end, odd ranks at the
+// other.
 func rdmaEnvironment(t *testing.T, planes int) {
 	t.Helper()
 	var hcas []string
@@ -37,14 +37,14 @@ func rdmaEnvironment(t *testing.T, planes int) {
 	t.Setenv("NCCL_IB_RETRY_CNT", "3")
 }
 
-// communicators makes a communicator over the devices of the test, all ranks in this process.
+// communicators makes a communicator over the test's devices, with all ranks in this process.
 func communicators(t *testing.T, ranks, planes int) []*shim.Comm {
 	t.Helper()
 	rdmaEnvironment(t, planes)
 	return join(t, ranks)
 }
 
-// join makes a communicator as the environment says.
+// join makes a communicator by the environment's settings.
 func join(t *testing.T, ranks int) []*shim.Comm {
 	t.Helper()
 	endpoints.UseVerbs(Library{})
@@ -83,8 +83,7 @@ func destroy(t *testing.T, comms []*shim.Comm) {
 	}
 }
 
-// collectives are the calls that have an oracle: how many counts a rank gives and gets, with -1
-// for one per rank.
+// collectives are the calls with an oracle, and how many counts a rank sends and receives: -1 for one per rank.
 var collectives = []struct {
 	kind       calls.Kind
 	collective schedule.Collective
@@ -100,10 +99,11 @@ var collectives = []struct {
 	{calls.Scatter, schedule.Scatter, -1, 1},
 }
 
-// TestOracle: every collective returns what its definition says, over real queue pairs.
+// TestOracle checks the results of every collective over real queue pairs.
 func TestOracle(t *testing.T) {
 	planes := len(ends(t))
-	integers := []datatype.Type{datatype.Int8, datatype.Uint8, datatype.Int32, datatype.Uint32, datatype.Int64, datatype.Uint64}
+	integers := []datatype.Type{datatype.Int8, datatype.Uint8, datatype.Int32, datatype.Uint32, datatype.Int64,
+		datatype.Uint64}
 	for i, mode := range []string{"rc", "uc", "rc"} {
 		ranks := i + 2
 		t.Run(fmt.Sprintf("%dx%d-%s", ranks, planes, mode), func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// verify runs one call on all ranks with random input and compares.
+// verify runs one call on all ranks with random input, and compares the results.
 func verify(comms []*shim.Comm, kind calls.Kind, call oracle.Call, count, send, recv int, rng *rand.Rand) error {
 	n := len(comms)
 	size := func(counts int) int {
@@ -165,10 +165,11 @@ func verify(comms []*shim.Comm, kind calls.Kind, call oracle.Call, count, send, 
 
 func allReduce(c *shim.Comm, buf []int32) error {
 	at := unsafe.Pointer(&buf[0])
-	return shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at, Recv: at}})
+	return shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(len(buf)),
+		Send: at, Recv: at}})
 }
 
-// TestRegisteredBuffers: what a communicator was told of is sent from where it is; the results are right.
+// TestRegisteredBuffers checks the results of calls that send from registered buffers in place.
 func TestRegisteredBuffers(t *testing.T) {
 	const ranks, count = 2, 100000
 	comms := communicators(t, ranks, len(ends(t)))
@@ -197,8 +198,8 @@ func TestRegisteredBuffers(t *testing.T) {
 	}
 }
 
-// TestCommunicatorOnBrokenPlane: a link that fails under a running communicator is an error on every
-// rank, that names a rank and the plane; a new communicator works once the link is back.
+// TestCommunicatorOnBrokenPlane lets a link fail under a running communicator. Every rank gets an error that names a
+// rank and the plane. When the link is back, a new communicator works.
 func TestCommunicatorOnBrokenPlane(t *testing.T) {
 	devices := ends(t)
 	comms := communicators(t, 2, len(devices))
@@ -227,7 +228,7 @@ func TestCommunicatorOnBrokenPlane(t *testing.T) {
 		}
 	}
 	for _, c := range comms {
-		_ = c.Abort() // what it says has been said
+		_ = c.Abort() // the error was reported before
 	}
 	sh(t, "ip link set pb0 up; "+restore)
 	waitActive(t, devices)

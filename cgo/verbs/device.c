@@ -1,8 +1,6 @@
 /* Devices, ports and memory. */
 #include "library.h"
 
-#ifdef LPV_HEADERS
-
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -24,8 +22,7 @@ int lpv_name(int i, char *name, size_t size)
 	return rc;
 }
 
-/* The driver gives its devices, whatever they are called, an attribute that no other has: the
- * network interface below. */
+/* Only the driver of soft-RoCE gives its devices the attribute parent: the network interface below. */
 static int is_soft(const struct ibv_device *d)
 {
 	char path[PATH_MAX];
@@ -53,7 +50,8 @@ int lpv_open(const char *name, struct lpv_device *d)
 	if (rc)
 		return rc;
 	d->events = d->context->async_fd;
-	if (fcntl(d->events, F_SETFL, fcntl(d->events, F_GETFL) | O_NONBLOCK) < 0 || !(d->pd = lpv.alloc_pd(d->context))) {
+	if (fcntl(d->events, F_SETFL, fcntl(d->events, F_GETFL) | O_NONBLOCK) < 0 ||
+	    !(d->pd = lpv.alloc_pd(d->context))) {
 		rc = failed();
 		lpv.close_device(d->context);
 	}
@@ -133,7 +131,8 @@ int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *typ
 	return 0;
 }
 
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey)
+int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey,
+		 uint32_t *rkey)
 {
 	errno = 0;
 	*mr = lpv.reg_mr(d->pd, at, size, written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
@@ -144,8 +143,8 @@ int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struc
 	return 0;
 }
 
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
-		     uint32_t *rkey)
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr,
+		     uint32_t *lkey, uint32_t *rkey)
 {
 	if (!lpv.reg_dmabuf_mr)
 		return ENOTSUP;
@@ -159,24 +158,3 @@ int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size,
 }
 
 int lpv_deregister(struct ibv_mr *mr) { return lpv.dereg_mr(mr); }
-
-#else
-
-int lpv_name(int i, char *name, size_t size) { return ENOSYS; }
-int lpv_open(const char *name, struct lpv_device *d) { return ENOSYS; }
-int lpv_close(struct lpv_device *d) { return ENOSYS; }
-int lpv_port(struct lpv_device *d, int port, struct lpv_port *p) { return ENOSYS; }
-int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type) { return ENOSYS; }
-int lpv_event(struct lpv_device *d, int *kind, uint32_t *number) { return ENOSYS; }
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey)
-{
-	return ENOSYS;
-}
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
-		     uint32_t *rkey)
-{
-	return ENOSYS;
-}
-int lpv_deregister(struct ibv_mr *mr) { return ENOSYS; }
-
-#endif

@@ -11,7 +11,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 )
 
-// The structures that cross the boundary are the same on both sides, or this does not compile.
+// The shared structures and constants are the same in Go and C, or this does not compile.
 const (
 	_ = uint(unsafe.Sizeof(rdma.SendRequest{}) - C.sizeof_struct_lpv_send)
 	_ = uint(C.sizeof_struct_lpv_send - unsafe.Sizeof(rdma.SendRequest{}))
@@ -57,7 +57,7 @@ var eventKinds = [...]rdma.EventKind{
 	C.LPV_PORT_DOWN: rdma.PortDown, C.LPV_PORT_UP: rdma.PortUp, C.LPV_ADDRESS_MOVED: rdma.AddressMoved,
 }
 
-// No allocation: ranks that wait ask again and again.
+// Hot path: no allocation, because ranks that wait ask repeatedly.
 func (d *device) Event() (rdma.Event, bool, error) {
 	var kind C.int
 	var number C.uint32_t
@@ -105,7 +105,8 @@ func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.R
 	r := &region{}
 	rc := C.lpv_register_buf(&d.d, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(at), &r.mr, &r.lkey, &r.rkey)
 	if rc == C.int(syscall.ENOTSUP) || rc == C.int(syscall.ENOSYS) {
-		return nil, fmt.Errorf("verbs: %s: register a dma-buf: the device, its kernel driver or libibverbs (rdma-core 34 or later is needed) takes none: %w", d.name, syscall.Errno(rc))
+		return nil, fmt.Errorf("verbs: %s: register a dma-buf: the device, its kernel driver or libibverbs "+
+			"(rdma-core 34 or later is needed) takes none: %w", d.name, syscall.Errno(rc))
 	}
 	if rc != 0 {
 		return nil, wrap(rc, "%s: register a dma-buf", d.name)
@@ -116,7 +117,7 @@ func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.R
 func (r *region) Keys() (local, remote uint32) { return uint32(r.lkey), uint32(r.rkey) }
 func (r *region) Close() error                 { return wrap(C.lpv_deregister(r.mr), "deregister memory") }
 
-// cq is an [rdma.CQ] with an event channel of its own.
+// cq is an [rdma.CQ] with its own event channel.
 type cq struct{ c C.struct_lpv_cq }
 
 func (d *device) NewCQ(entries int) (rdma.CQ, error) {

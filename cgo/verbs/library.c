@@ -1,9 +1,5 @@
-/* libibverbs, found at run time: the library that this is part of loads where there is none. Only
- * headers are needed to build it; without those, everything says so. Posting and polling
- * need no symbol, they go through the context's table (queue.c). */
+/* Loads libibverbs at run time, so that a machine without it can still load this library. */
 #include "library.h"
-
-#ifdef LPV_HEADERS
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -39,19 +35,20 @@ static void load(void)
 	}
 	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
 		void *at = dlvsym(so, symbols[i].name, symbols[i].version);
-		/* versions of the private symbols differ between builds */
+		/* builds give the private symbols different versions */
 		if (!at)
 			at = dlsym(so, symbols[i].name);
 		if (!at) {
-			snprintf(failure, sizeof failure, "libibverbs.so.1 has no %s@%s: rdma-core 32 or later is needed",
-				 symbols[i].name, symbols[i].version);
+			snprintf(failure, sizeof failure,
+				 "libibverbs.so.1 has no %s@%s: rdma-core 32 or later is needed", symbols[i].name,
+				 symbols[i].version);
 			return;
 		}
 		*(void **)((char *)&lpv + symbols[i].at) = at;
 	}
 	*(void **)&lpv.reg_dmabuf_mr = dlsym(so, "ibv_reg_dmabuf_mr");
-	/* Forked children must not take the pages of queues from their parent. It fails where the kernel
-	 * sees to that, or when somebody has opened a device before; neither is worth an error. */
+	/* A forked child must not take the pages of queues from its parent. The call fails if the kernel ensures that
+	 * already, or if the program opened a device before: neither is an error. */
 	lpv.fork_init();
 }
 
@@ -60,9 +57,3 @@ const char *lpv_load(void)
 	pthread_once(&once, load);
 	return failure[0] ? failure : NULL;
 }
-
-#else
-
-const char *lpv_load(void) { return "this library was built without the headers of libibverbs"; }
-
-#endif

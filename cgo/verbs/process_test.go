@@ -19,7 +19,7 @@ import (
 	"lightpath/shim/endpoints"
 )
 
-// rankEnv makes this program a rank: "rank ranks id".
+// rankEnv, "rank ranks id", makes this program a rank.
 const rankEnv = "LIGHTPATH_TEST_RDMA_RANK"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rankProcess calls AllReduce until that fails, and says why. It says when it has got going.
+// rankProcess calls AllReduce until that fails, and prints the error. It prints a line after the first calls.
 func rankProcess() int {
 	var a shim.InitArgs
 	var id string
@@ -50,7 +50,8 @@ func rankProcess() int {
 	buf := make([]int32, 20000)
 	at := unsafe.Pointer(&buf[0])
 	for i := 0; ; i++ {
-		call := calls.Call{Comm: comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at, Recv: at}
+		call := calls.Call{Comm: comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at,
+			Recv: at}
 		if err := shim.Run([]calls.Call{call}); err != nil {
 			fmt.Println("error:", err)
 			return 0
@@ -61,13 +62,13 @@ func rankProcess() int {
 	}
 }
 
-// process is a rank in a process of its own.
+// process is a rank as a process.
 type process struct {
 	*os.Process
 	out *bufio.Scanner
 }
 
-// rankProcesses starts a communicator's ranks as processes, and returns when all are in the middle of calls.
+// rankProcesses starts a communicator's ranks as processes, and returns when all make calls.
 func rankProcesses(t *testing.T, ranks int, timeout string) []process {
 	t.Helper()
 	rdmaEnvironment(t, len(ends(t)))
@@ -99,7 +100,7 @@ func rankProcesses(t *testing.T, ranks int, timeout string) []process {
 	return all
 }
 
-// fails waits for a rank's last word, which is an error that says all that is wanted.
+// fails waits for a rank's error, and checks that it contains all of the texts.
 func (p process) fails(t *testing.T, rank int, want ...string) string {
 	t.Helper()
 	begin := time.Now()
@@ -114,8 +115,7 @@ func (p process) fails(t *testing.T, rank int, want ...string) string {
 	return s
 }
 
-// TestKilledRank: when a rank's process is killed in the middle of a collective, all others get an
-// error that names it.
+// TestKilledRank kills a rank's process in the middle of a collective. All others get an error that names it.
 func TestKilledRank(t *testing.T) {
 	const ranks, victim = 3, 2
 	all := rankProcesses(t, ranks, "60s")
@@ -127,8 +127,8 @@ func TestKilledRank(t *testing.T) {
 	}
 }
 
-// TestStoppedRank: when a rank's process is stopped, while its devices go on, all others get an error within the time
-// allowed that names it, and the plane if it had begun; when it goes on it gets one too.
+// TestStoppedRank stops a rank's process while its devices continue. Within the timeout, all others get an error that
+// names the rank, and the plane if a transfer had begun. When the process continues, it gets an error, too.
 func TestStoppedRank(t *testing.T) {
 	const ranks, victim = 3, 2
 	all := rankProcesses(t, ranks, "20s")
@@ -136,7 +136,8 @@ func TestStoppedRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r := range victim {
-		s := all[r].fails(t, r, "timed out", fmt.Sprintf("rank %d", victim), fmt.Sprintf("process %d) is stopped", all[victim].Pid))
+		s := all[r].fails(t, r, "timed out", fmt.Sprintf("rank %d", victim), fmt.Sprintf("process %d) is stopped",
+			all[victim].Pid))
 		if !strings.Contains(s, "plane ") && !strings.Contains(s, fmt.Sprintf("rank %d did not arrive", victim)) {
 			t.Errorf("rank %d does not say where: %q", r, s)
 		}

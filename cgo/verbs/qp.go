@@ -22,7 +22,8 @@ func (d *device) NewQP(o rdma.QPOptions) (rdma.QP, error) {
 	if o.Unacknowledged {
 		unacknowledged = 1
 	}
-	rc := C.lpv_qp(&d.d, o.CQ.(*cq).c.cq, unacknowledged, C.int(o.Port), C.int(o.Sends), C.int(o.Recvs), &inlined, &q.qp, &number)
+	rc := C.lpv_qp(&d.d, o.CQ.(*cq).c.cq, unacknowledged, C.int(o.Port), C.int(o.Sends), C.int(o.Recvs), &inlined, &q.qp,
+		&number)
 	if rc != 0 {
 		return nil, wrap(rc, "%s: create queue pair of %d sends and %d receives", d.name, o.Sends, o.Recvs)
 	}

@@ -1,8 +1,6 @@
 /* Completion queues and queue pairs. */
 #include "library.h"
 
-#ifdef LPV_HEADERS
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <string.h>
@@ -24,7 +22,7 @@ int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq)
 	return rc;
 }
 
-int lpv_cq_arm(struct lpv_cq *cq) { return ibv_req_notify_cq(cq->cq, 0); }
+int lpv_cq_arm(struct lpv_cq *cq) { return req_notify_cq(cq->cq); }
 
 int lpv_cq_quiet(struct lpv_cq *cq)
 {
@@ -40,7 +38,7 @@ int lpv_cq_quiet(struct lpv_cq *cq)
 int lpv_cq_close(struct lpv_cq *cq)
 {
 	while (lpv_cq_quiet(cq) == 0)
-		; /* a queue with events that nobody has taken is never destroyed */
+		; /* a queue with unacknowledged events is never destroyed */
 	int rc = lpv.destroy_cq(cq->cq);
 	int rc2 = lpv.destroy_comp_channel(cq->channel);
 	return rc ? rc : rc2;
@@ -51,7 +49,7 @@ enum { BATCH = 32 };
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room)
 {
 	struct ibv_wc wc[BATCH];
-	int n = ibv_poll_cq(cq, room < BATCH ? room : BATCH, wc);
+	int n = poll_cq(cq, room < BATCH ? room : BATCH, wc);
 	for (int i = 0; i < n; i++) {
 		struct lpv_done *d = &done[i];
 		d->id = wc[i].wr_id;
@@ -68,13 +66,13 @@ int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port
 	   struct ibv_qp **qp, uint32_t *number)
 {
 	struct ibv_qp_init_attr init;
-	do { /* what a device takes inline it does not say but by refusing more */
+	do { /* a device tells its limit of inline data only by refusing more */
 		memset(&init, 0, sizeof init);
 		init.send_cq = init.recv_cq = cq;
 		init.qp_type = unacknowledged ? IBV_QPT_UC : IBV_QPT_RC;
 		init.cap.max_send_wr = sends;
 		init.cap.max_recv_wr = recvs;
-		init.cap.max_send_sge = 2; /* a header and what follows it */
+		init.cap.max_send_sge = 2; /* a header, and its data */
 		init.cap.max_recv_sge = 1;
 		init.cap.max_inline_data = *inlined;
 		errno = 0;
@@ -85,16 +83,17 @@ int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port
 	*inlined = init.cap.max_inline_data;
 	*number = (*qp)->qp_num;
 
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	struct ibv_qp_attr attr = {
+	    .qp_state = IBV_QPS_INIT, .port_num = port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 	int rc = lpv.modify_qp(*qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	if (rc)
 		lpv.destroy_qp(*qp);
 	return rc;
 }
 
-static enum ibv_mtu mtu_of(int bytes)
+static int mtu_of(int bytes)
 {
-	enum ibv_mtu m = IBV_MTU_256;
+	int m = IBV_MTU_256;
 	while (m < IBV_MTU_4096 && 256 << m <= bytes)
 		m++;
 	return m;
@@ -120,10 +119,12 @@ int lpv_connect(struct ibv_qp *qp, const struct lpv_path *p)
 		return rc;
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS, .sq_psn = p->psn, .timeout = p->timeout, .retry_cnt = p->retries,
-		.rnr_retry = 6, /* 7 is for ever */ .max_rd_atomic = 1,
+			.rnr_retry = 6, /* 7 retries for ever */ .max_rd_atomic = 1,
 	};
-	return lpv.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
-			     (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
+	return lpv.modify_qp(
+	    qp, &attr,
+	    IBV_QP_STATE | IBV_QP_SQ_PSN |
+		(reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
 }
 
 int lpv_qp_close(struct ibv_qp *qp) { return lpv.destroy_qp(qp); }
@@ -142,13 +143,18 @@ int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count)
 			sge[i][0] = (struct ibv_sge){.addr = s->local, .length = s->length, .lkey = s->lkey};
 			sge[i][1] = (struct ibv_sge){.addr = s->data, .length = s->data_length, .lkey = s->data_key};
 			wr[i] = (struct ibv_send_wr){
-				.wr_id = s->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = sge[i], .num_sge = (s->length != 0) + (s->data_length != 0),
-				.opcode = s->flags & LPV_IMMEDIATE ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-				.send_flags = (s->flags & LPV_SIGNALED ? IBV_SEND_SIGNALED : 0) | (s->flags & LPV_INLINE ? IBV_SEND_INLINE : 0),
-				.imm_data = htonl(s->imm), .wr.rdma = {.remote_addr = s->remote, .rkey = s->rkey},
+			    .wr_id = s->id,
+			    .next = i + 1 < k ? &wr[i + 1] : NULL,
+			    .sg_list = sge[i],
+			    .num_sge = (s->length != 0) + (s->data_length != 0),
+			    .opcode = s->flags & LPV_IMMEDIATE ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+			    .send_flags = (s->flags & LPV_SIGNALED ? IBV_SEND_SIGNALED : 0) |
+					  (s->flags & LPV_INLINE ? IBV_SEND_INLINE : 0),
+			    .imm_data = htonl(s->imm),
+			    .wr.rdma = {.remote_addr = s->remote, .rkey = s->rkey},
 			};
 		}
-		int rc = ibv_post_send(qp, wr, &bad);
+		int rc = post_send(qp, wr, &bad);
 		if (rc) {
 			*count = posted + (bad ? (int)(bad - wr) : 0);
 			return rc < 0 ? failed() : rc;
@@ -165,29 +171,10 @@ int lpv_post_recv(struct ibv_qp *qp, uint64_t id, int count)
 		int k = count < SENDS ? count : SENDS;
 		for (int i = 0; i < k; i++)
 			wr[i] = (struct ibv_recv_wr){.wr_id = id, .next = i + 1 < k ? &wr[i + 1] : NULL};
-		int rc = ibv_post_recv(qp, wr, &bad);
+		int rc = post_recv(qp, wr, &bad);
 		if (rc)
 			return rc < 0 ? failed() : rc;
 		count -= k;
 	}
 	return 0;
 }
-
-#else
-
-int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq) { return ENOSYS; }
-int lpv_cq_arm(struct lpv_cq *cq) { return ENOSYS; }
-int lpv_cq_quiet(struct lpv_cq *cq) { return ENOSYS; }
-int lpv_cq_close(struct lpv_cq *cq) { return ENOSYS; }
-int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room) { return -1; }
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
-	   struct ibv_qp **qp, uint32_t *number)
-{
-	return ENOSYS;
-}
-int lpv_connect(struct ibv_qp *qp, const struct lpv_path *path) { return ENOSYS; }
-int lpv_qp_close(struct ibv_qp *qp) { return ENOSYS; }
-int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count) { return ENOSYS; }
-int lpv_post_recv(struct ibv_qp *qp, uint64_t id, int count) { return ENOSYS; }
-
-#endif

@@ -1,9 +1,6 @@
-// Package verbs implements the verbs that collectives/transport/rdma defines over libibverbs,
-// which is found at run time: a program that holds this package runs without it, and is told
-// what is missing when it asks for a device.
-//
-// Layer: beside cgo/core, which hands it to shim. It makes no decisions: which device, port and
-// address is used is its callers'.
+// Package verbs implements the verbs of collectives/transport/rdma over libibverbs. It loads the library at run time: a
+// program runs without it, and gets an error when it asks for a device.
+// Layer: beside cgo/core, which passes it to shim. It decides nothing: its callers choose devices, ports and addresses.
 package verbs
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra -Wno-unused-parameter
@@ -28,11 +25,10 @@ import (
 	"lightpath/collectives/transport/rdma"
 )
 
-// ErrLibrary is wrapped where libibverbs cannot be used.
+// ErrLibrary is wrapped by errors if libibverbs cannot be used.
 var ErrLibrary = errors.New("verbs: no libibverbs")
 
-// Library is [rdma.Verbs] over libibverbs. The zero value is ready to use; the library is loaded
-// with the first call.
+// Library is [rdma.Verbs] over libibverbs. The zero value is ready to use. The first call loads the library.
 type Library struct{}
 
 var _ rdma.Verbs = Library{}
@@ -44,7 +40,7 @@ func load() error {
 	return nil
 }
 
-// wrap makes an error of what a function of the library returned.
+// wrap returns the error of a function's result, nil for 0.
 func wrap(rc C.int, format string, args ...any) error {
 	if rc == 0 {
 		return nil

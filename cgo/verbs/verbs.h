@@ -1,5 +1,5 @@
-/* What package verbs asks of libibverbs. All functions but lpv_load return 0 or an errno;
- * none but lpv_load, lpv_open and lpv_name may be called before lpv_load has succeeded. */
+/* The calls of libibverbs, as package verbs (Go) uses them. All functions except lpv_load and lpv_poll return 0 or
+ * an errno. lpv_load must have succeeded before any other is called. */
 #ifndef LP_VERBS_H
 #define LP_VERBS_H
 
@@ -13,14 +13,16 @@ struct ibv_comp_channel;
 struct ibv_cq;
 struct ibv_qp;
 
-/* soft: the device is soft-RoCE */
-/* events: a descriptor that lpv_open has made non-blocking */
+/* soft: the device is soft-RoCE. events: the descriptor of its events, non-blocking. */
 struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; int soft, events; };
 struct lpv_cq { struct ibv_comp_channel *channel; struct ibv_cq *cq; int fd; };
 struct lpv_port { int state, mtu, lid, ethernet, gids; };
 
-/* rdma.SendRequest and rdma.Completion, field by field; device.go checks their sizes. */
-struct lpv_send { uint64_t id, local, remote, data; uint32_t lkey, rkey, data_key, length, data_length, imm, flags, unused; };
+/* rdma.SendRequest and rdma.Completion, field by field. device.go checks their sizes. */
+struct lpv_send {
+	uint64_t id, local, remote, data;
+	uint32_t lkey, rkey, data_key, length, data_length, imm, flags, unused;
+};
 struct lpv_done { uint64_t id; uint32_t status, vendor, bytes, imm, qpn, unused; };
 enum { LPV_SIGNALED = 1, LPV_INLINE = 2, LPV_IMMEDIATE = 4 };
 
@@ -31,7 +33,7 @@ struct lpv_path {
 	int traffic_class, service_level, timeout, retries;
 };
 
-/* lpv_load finds the library, once, and returns why it cannot be used, or NULL. */
+/* lpv_load loads the library once. It returns why the library cannot be used, or NULL. */
 const char *lpv_load(void);
 
 /* lpv_name writes the name of the i-th device; ENOENT ends the list. */
@@ -42,31 +44,34 @@ int lpv_port(struct lpv_device *d, int port, struct lpv_port *p);
 /* type: 0 not in use, 1 InfiniBand, 2 RoCE v1, 3 RoCE v2 */
 int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *type);
 
-/* What has befallen a device: kind is one of these, number the port or the queue pair that it is
- * about. EAGAIN: nothing. */
+/* lpv_event takes the next event of a device: its kind, and the number of its port or queue pair. EAGAIN: there is
+ * none. */
 enum { LPV_OTHER, LPV_DEVICE_FATAL, LPV_QUEUE_FAILED, LPV_CQ_FAILED, LPV_PORT_DOWN, LPV_PORT_UP, LPV_ADDRESS_MOVED };
 int lpv_event(struct lpv_device *d, int *kind, uint32_t *number);
 
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey, uint32_t *rkey);
-/* Of a dma-buf, for writes of peers too; ENOTSUP where the library has no such function. */
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr, uint32_t *lkey,
-		     uint32_t *rkey);
+int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey,
+		 uint32_t *rkey);
+/* lpv_register_buf registers a part of a dma-buf, which peers may write to. ENOTSUP: the library has no such
+ * function. */
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr,
+		     uint32_t *lkey, uint32_t *rkey);
 int lpv_deregister(struct ibv_mr *mr);
 
 int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq);
 int lpv_cq_arm(struct lpv_cq *cq);
-/* EAGAIN: there was no event */
+/* lpv_cq_quiet takes an event. EAGAIN: there was none. */
 int lpv_cq_quiet(struct lpv_cq *cq);
 int lpv_cq_close(struct lpv_cq *cq);
-/* lpv_poll returns how many completions it wrote, or less than 0. */
+/* lpv_poll returns how many completions it wrote, or a negative number. */
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room);
 
-/* unacknowledged: UC instead of RC */
+/* lpv_qp creates a queue pair, of type UC if unacknowledged, else RC. It lowers *inlined, the bytes of inline data,
+ * to the device's limit. */
 int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
 	   struct ibv_qp **qp, uint32_t *number);
 int lpv_connect(struct ibv_qp *qp, const struct lpv_path *path);
 int lpv_qp_close(struct ibv_qp *qp);
-/* count becomes how many were posted */
+/* lpv_post_send sets *count to the number of requests posted. */
 int lpv_post_send(struct ibv_qp *qp, const struct lpv_send *sends, int *count);
 int lpv_post_recv(struct ibv_qp *qp, uint64_t id, int count);
 

@@ -19,7 +19,7 @@ import (
 // devicesEnv names the two ends of each plane: "rxea0,rxeb0 rxea1,rxeb1". vm/run.sh sets it.
 const devicesEnv = "LIGHTPATH_TEST_RDMA"
 
-// ends returns the devices of the planes, by plane and end, and skips without any.
+// ends returns the devices of the planes, by plane and end. It skips the test if there are none.
 func ends(t testing.TB) [][2]rdma.Device {
 	t.Helper()
 	planes := strings.Fields(os.Getenv(devicesEnv))
@@ -44,7 +44,7 @@ func ends(t testing.TB) [][2]rdma.Device {
 	return devices
 }
 
-// once is a device that a test may close before its end.
+// once is a device that a test may close early.
 type once struct {
 	rdma.Device
 	closed bool
@@ -93,16 +93,16 @@ func connect(t testing.TB, devices [][2]rdma.Device, ranks, planes int, o rdma.L
 	return endpoints
 }
 
-// An emulated machine stands still at times: timeouts are long but where one is waited for.
+// An emulated machine may stop for a while, so timeouts are long unless a test waits for one.
 const (
 	patient   = 20 // 4.3 s
 	impatient = 16 // 0.3 s
 )
 
-// unacknowledged is without acknowledgements.
+// unacknowledged selects queue pairs without acknowledgements.
 var unacknowledged = rdma.ListenOptions{Control: "127.0.0.1:0", Unacknowledged: true}
 
-// TestConformance is the suite of all transports, over real queue pairs.
+// TestConformance runs the tests of all transports over real queue pairs.
 func TestConformance(t *testing.T) {
 	devices := ends(t)
 	for _, c := range []struct {
@@ -127,7 +127,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestWithoutDevices: what is missing is said in one line.
+// TestWithoutDevices checks that the error names the missing library or device in one line.
 func TestWithoutDevices(t *testing.T) {
 	if os.Getenv(devicesEnv) != "" {
 		t.Skip("there are devices here")
@@ -146,7 +146,7 @@ func TestWithoutDevices(t *testing.T) {
 	}
 }
 
-// TestPorts: what devices say of themselves.
+// TestPorts checks the properties of devices and ports.
 func TestPorts(t *testing.T) {
 	for _, pair := range ends(t) {
 		for _, d := range pair {
@@ -172,10 +172,10 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// sh runs a command that breaks or mends the network.
+// sh runs a command that breaks or repairs the network.
 func sh(t *testing.T, command string) {
 	t.Helper()
-	cmd := exec.Command("bash", "-c", command) // not busybox, which has an ip and a tc of its own
+	cmd := exec.Command("bash", "-c", command) // not busybox, which has its own ip and tc
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", command, err, out)
 	}
@@ -210,7 +210,7 @@ func deliver(t *testing.T, e []transport.Endpoint) error {
 	return nil
 }
 
-// TestLosses: where one packet in a hundred is lost all frames arrive once, in order and whole.
+// TestLosses loses one packet in a hundred. All frames arrive once, in order and complete.
 func TestLosses(t *testing.T) {
 	devices := ends(t)
 	if os.Getenv("LIGHTPATH_TEST_LONG") == "" {
@@ -260,9 +260,8 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestBrokenPlane: a plane that swallows everything, and one whose link is down, end a
-// communicator with an error that names ranks, plane and status; the other plane goes on; once
-// it is mended, new communicators work.
+// TestBrokenPlane uses a plane that drops all packets, and one whose link is down. The communicator fails with an
+// error that names ranks, plane and status, and the other plane continues. After a repair, new communicators work.
 func TestBrokenPlane(t *testing.T) {
 	devices := ends(t)
 	if len(devices) < 2 {
@@ -287,7 +286,8 @@ func TestBrokenPlane(t *testing.T) {
 			err := deliver(t, e)
 			t.Log(err)
 			var qe *rdma.QPError
-			if !errors.As(err, &qe) || !errors.Is(err, transport.ErrPeerLost) || qe.Status != rdma.RetryExc || qe.Plane != 0 || qe.Peer != 1 {
+			if !errors.As(err, &qe) || !errors.Is(err, transport.ErrPeerLost) || qe.Status != rdma.RetryExc || qe.Plane != 0 ||
+				qe.Peer != 1 {
 				t.Errorf("%v", err)
 			}
 			word := []byte("12345678")
@@ -307,8 +307,8 @@ func TestBrokenPlane(t *testing.T) {
 	}
 }
 
-// TestLossUnacknowledged: without acknowledgements a plane that loses packets fails, with an error that names
-// ranks, plane and epoch, and what arrives before that is right; so does one whose link is down.
+// TestLossUnacknowledged uses planes without acknowledgements that lose packets, or whose link is down. They fail
+// with an error that names ranks, plane and epoch. Frames that arrive before are correct.
 func TestLossUnacknowledged(t *testing.T) {
 	devices := ends(t)
 	for _, c := range []struct {
@@ -339,7 +339,8 @@ func TestLossUnacknowledged(t *testing.T) {
 				}
 			}
 			t.Log(err)
-			if err == nil || c.is != nil && !errors.Is(err, c.is) || c.is == nil && !errors.Is(err, transport.ErrDark) && !errors.Is(err, rdma.ErrDevice) {
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || c.is == nil && !errors.Is(err, transport.ErrDark) &&
+				!errors.Is(err, rdma.ErrDevice) {
 				t.Errorf("%v", err)
 			} else if s := err.Error(); !strings.Contains(s, "rank ") || !strings.Contains(s, "plane 0, epoch 5") {
 				t.Errorf("%q does not say where", s)
@@ -348,7 +349,7 @@ func TestLossUnacknowledged(t *testing.T) {
 	}
 }
 
-// TestRemovedDevice: a device that is removed under a communicator is an error at once.
+// TestRemovedDevice removes a device that a communicator uses. The error comes at once.
 func TestRemovedDevice(t *testing.T) {
 	devices := ends(t)
 	if len(devices) < 2 {
@@ -359,12 +360,13 @@ func TestRemovedDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := rdma.ListenOptions{Rank: 0, Ranks: 1, Timeout: impatient, Planes: []rdma.PlaneOptions{{Device: d, Port: 1, GIDIndex: -1}}}
+	o := rdma.ListenOptions{Rank: 0, Ranks: 1, Timeout: impatient, Planes: []rdma.PlaneOptions{{Device: d, Port: 1,
+		GIDIndex: -1}}}
 	l, err := rdma.Listen(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The kernel waits for everyone who has the device open, where its driver cannot do without.
+	// With some drivers, the kernel waits until every process has closed the device.
 	removal := exec.Command("rdma", "link", "delete", names[1])
 	if err := removal.Start(); err != nil {
 		t.Fatal(err)
@@ -377,7 +379,7 @@ func TestRemovedDevice(t *testing.T) {
 		}
 	}
 	transporttest.Close(t, l, d)
-	for _, pair := range devices { // or the removal would wait for them
+	for _, pair := range devices { // else the removal would wait for them
 		transporttest.Close(t, pair[0], pair[1])
 	}
 	if err := removal.Wait(); err != nil {
@@ -385,15 +387,16 @@ func TestRemovedDevice(t *testing.T) {
 	}
 	sh(t, "rdma link add "+names[1]+" type rxe netdev pb1")
 	if !some {
-		t.Skip("this driver does not tell, and is not removed while it is open")
+		t.Skip("this driver sends no event when it is removed, and is not removed while a device is open")
 	}
 	if ev.Kind != rdma.DeviceFatal {
 		t.Errorf("%+v", ev)
 	}
 }
 
-// restore gives plane 0 the routes that went with its link.
-const restore = "ip route replace 10.0.0.2 dev pa0 src 10.0.0.1 table 1000; ip route replace 10.0.0.1 dev pb0 src 10.0.0.2 table 2000"
+// restore adds the routes that plane 0 lost with its link.
+const restore = "ip route replace 10.0.0.2 dev pa0 src 10.0.0.1 table 1000; " +
+	"ip route replace 10.0.0.1 dev pb0 src 10.0.0.2 table 2000"
 
 // waitActive waits until all ports are up.
 func waitActive(t *testing.T, devices [][2]rdma.Device) {
@@ -413,7 +416,7 @@ func waitActive(t *testing.T, devices [][2]rdma.Device) {
 	t.Fatal("ports do not come up")
 }
 
-// BenchmarkTransport is what perftest's ib_write_bw and ib_write_lat are held against.
+// BenchmarkTransport is compared with ib_write_bw and ib_write_lat of perftest.
 func BenchmarkTransport(b *testing.B) {
 	devices := ends(b)
 	for _, c := range []struct {

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,6 +42,10 @@ type benchFlags struct {
 
 func newBenchCommand() *cobra.Command {
 	f := &benchFlags{}
+	var names []string
+	for c := range schedule.NumCollectives {
+		names = append(names, c.String())
+	}
 	cmd := &cobra.Command{
 		Use:   "bench COLLECTIVE",
 		Short: "Time a collective with nccl-tests' columns",
@@ -49,8 +53,9 @@ func newBenchCommand() *cobra.Command {
 ranks that mpirun, srun or torchrun started. Sizes are nccl-tests': the whole operation's data.
 Exits 1 where an element is wrong.
 
-COLLECTIVE: allreduce, alltoall, allgather, reducescatter, broadcast, reduce, gather, scatter, sendrecv`,
-		Args: cobra.ExactArgs(1),
+COLLECTIVE: ` + strings.Join(names, ", "),
+		ValidArgs: names,
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.parse(args[0], cmd.Flags().Changed("ranks"))
 			if err != nil {
@@ -234,7 +239,7 @@ func runBench(cmd *cobra.Command, f *benchFlags, o *bench.Options) error {
 	}
 	bench.WriteTable(table, doc.Results)
 	if f.jsonOut != "" && !quiet {
-		if err := writeJSON(f.jsonOut, doc); err != nil {
+		if err := writeJSON("json", f.jsonOut, doc); err != nil {
 			return err
 		}
 	}
@@ -262,20 +267,6 @@ func (f *benchFlags) about() string {
 		text += "  library " + f.library
 	}
 	return text
-}
-
-// writeJSON writes v, indented, to path or, for "-", to standard output.
-func writeJSON(path string, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	if path == "-" {
-		_, err = os.Stdout.Write(text)
-		return err
-	}
-	return os.WriteFile(path, text, 0o644)
 }
 
 func selfPath() string {

@@ -40,14 +40,14 @@ over loopback. Compares with nothing that switches: what is measured is what a r
 			}
 			printBarriers(os.Stdout, reports)
 			if svg != "" {
-				if err := os.WriteFile(svg, reports[0].SVG(), 0o644); err != nil {
-					return fmt.Errorf("--svg: %w", err)
+				if err := writeOutput("svg", svg, reports[0].SVG()); err != nil {
+					return err
 				}
 			}
 			if jsonOut == "" {
 				return nil
 			}
-			return writeJSON(jsonOut, reports)
+			return writeJSON("json", jsonOut, reports)
 		},
 	}
 	fl := cmd.Flags()

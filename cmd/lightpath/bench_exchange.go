@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -51,7 +52,7 @@ them large), uniform, or files of numbers, a row per line.`,
 				return no(err)
 			}
 			if f.jsonOut != "" {
-				if err := writeJSON(f.jsonOut, results); err != nil {
+				if err := writeJSON("json", f.jsonOut, results); err != nil {
 					return err
 				}
 			}
@@ -132,12 +133,11 @@ func (f *exchangeFlags) matrix(name string) (exchange.Matrix, error) {
 	case "uniform":
 		m.Demand = func(int) [][]float64 { return uniform(f.ranks) }
 	default:
-		file, err := os.Open(name)
+		text, err := readInput("matrix", name)
 		if err != nil {
 			return m, err
 		}
-		defer file.Close()
-		d, err := workload.Read(file)
+		d, err := workload.Read(bytes.NewReader(text))
 		if err != nil {
 			return m, fmt.Errorf("%s: %w", name, err)
 		}

@@ -96,5 +96,5 @@ func printKernels(lines []*kernels.Line, jsonOut string) error {
 	if jsonOut == "" {
 		return nil
 	}
-	return writeJSON(jsonOut, lines)
+	return writeJSON("json", jsonOut, lines)
 }

@@ -40,8 +40,6 @@ func newPlanCache() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "Make, list, show and remove cached plans",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&dir, "dir", "", "cache directory (default LIGHTPATH_PLAN_DIR, else the user's cache)")
 	open := func() (*cache.Cache, error) {
@@ -156,7 +154,7 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 			}
 			slices.SortStableFunc(rows, compareRows)
 			if asJSON {
-				if err := writeJSON("-", rows); err != nil {
+				if err := printJSON(rows); err != nil {
 					return err
 				}
 			} else {

@@ -12,7 +12,7 @@ import (
 )
 
 func newDemoCommand() *cobra.Command {
-	var breakWhat, report, data, only string
+	var breakWhat, report, data, only, jsonOut string
 	var iters int
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -46,11 +46,20 @@ in the kernel, 2 and 4 of them, at reconfiguration times of 1 to 40 ms: that nee
 			if err := os.MkdirAll(filepath.Dir(report), 0o755); err != nil {
 				return fmt.Errorf("--report: %w", err)
 			}
-			trials, err := demo.Run(cmd.Context(), o, os.Stdout)
+			text := os.Stdout
+			if jsonOut == "-" {
+				text = os.Stderr
+			}
+			trials, err := demo.Run(cmd.Context(), o, text)
 			if err != nil {
 				return no(err)
 			}
-			fmt.Printf("report: %s\n", report)
+			fmt.Fprintf(text, "report: %s\n", report)
+			if jsonOut != "" {
+				if err := writeJSON("json", jsonOut, trials); err != nil {
+					return err
+				}
+			}
 			for _, t := range trials {
 				if t.Wrong > 0 {
 					return no(fmt.Errorf("experiment %s, %s: %d wrong elements", t.Experiment.Key, t.Planner, t.Wrong))
@@ -60,6 +69,7 @@ in the kernel, 2 and 4 of them, at reconfiguration times of 1 to 40 ms: that nee
 		},
 	}
 	cmd.Flags().StringVar(&breakWhat, "break", "", "\"drain\": one rank skips a drain; the run must fail")
+	cmd.Flags().StringVar(&jsonOut, "json", "", "write the table as JSON to this file (- for standard output)")
 	cmd.Flags().StringVar(&data, "data-plane", fabric.DataMemory, "what carries the planes: memory or kernel")
 	cmd.Flags().StringVar(&only, "only", "", "run the experiments whose name in brackets contains this")
 	cmd.Flags().StringVar(&report, "report", "demo-report/index.html", "HTML report to write")

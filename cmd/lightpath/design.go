@@ -36,7 +36,9 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	if err := f.setInitial(template); err != nil {
 		return err
 	}
-	choice, err := codesign.Choose(cmd.Context(), codesign.Request{
+	ctx, cancel := limited(cmd, pf.limit)
+	defer cancel()
+	choice, err := codesign.Choose(ctx, codesign.Request{
 		Collective: c, Ranks: f.ranks, Root: f.root, Bytes: float64(bytes), Fabric: template, Planner: pf.planner,
 		Options: planner.Options{TimeLimit: pf.limit, Seed: pf.seed},
 	})
@@ -44,10 +46,10 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	case errors.Is(err, planner.ErrInfeasible):
 		return no(err)
 	case err != nil:
-		return err
+		return noResult(ctx, err)
 	}
 	printConsidered(os.Stderr, choice)
-	return pf.write(choice.Problem, choice.Plan)
+	return pf.write(ctx, choice.Problem, choice.Plan)
 }
 
 // sampled is how many of the sizes to be warmed an algorithm is chosen by.

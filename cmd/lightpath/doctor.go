@@ -37,7 +37,7 @@ func newDoctorCommand() *cobra.Command {
 			}
 			findings := examine()
 			if asJSON {
-				if err := writeJSON("-", findings); err != nil {
+				if err := printJSON(findings); err != nil {
 					return err
 				}
 			}
@@ -69,7 +69,7 @@ func printEnv(asJSON bool) error {
 		for i, v := range vars {
 			rows[i] = row{v.Name, v.Type, v.Default, v.Doc, os.Getenv(v.Name)}
 		}
-		return writeJSON("-", rows)
+		return printJSON(rows)
 	}
 	for _, v := range vars {
 		fmt.Printf("%s (%s", v.Name, v.Type)

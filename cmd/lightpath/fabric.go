@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -24,8 +25,6 @@ func newFabricCommand() *cobra.Command {
 		Long: `Builds the planes of a fabric file in the kernel of this host: a network namespace per rank with an interface
 per plane, and a switch whose circuits are real. Needs root and Linux 6.6. Where the file has several hosts, each
 builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the controller.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent(), newFabricLose())
 	return cmd
@@ -105,7 +104,7 @@ func newFabricUp() *cobra.Command {
 				return refusal(err)
 			}
 			if o.asJSON {
-				return writeJSON("-", s)
+				return printJSON(s)
 			}
 			word := "up"
 			if !fresh {
@@ -149,12 +148,15 @@ func showProgress(o *kernel.Options, w *os.File) (end func()) {
 
 func newFabricDown() *cobra.Command {
 	var o fabricFlags
-	var force bool
+	var force, left bool
 	cmd := &cobra.Command{
-		Use:   "down --fabric fabric.yaml",
+		Use:   "down {--fabric fabric.yaml | --name NAME | --left}",
 		Short: "Remove the planes of a fabric, complete or not",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if left {
+				return sweepFabrics(&o)
+			}
 			name, err := o.fabricName()
 			if err != nil {
 				return err
@@ -164,7 +166,7 @@ func newFabricDown() *cobra.Command {
 				return refusal(err)
 			}
 			if o.asJSON {
-				return writeJSON("-", struct {
+				return printJSON(struct {
 					Name    string `json:"name"`
 					Removed bool   `json:"removed"`
 				}{name, found})
@@ -181,16 +183,26 @@ func newFabricDown() *cobra.Command {
 	o.addName(cmd)
 	o.addHost(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "even while a process writes the circuits")
+	cmd.Flags().BoolVar(&left, "left", false, "all fabrics of demos, benches and tests that ended without removing them")
+	cmd.MarkFlagsMutuallyExclusive("left", "fabric")
+	cmd.MarkFlagsMutuallyExclusive("left", "name")
+	cmd.MarkFlagsMutuallyExclusive("left", "host")
 	return cmd
 }
 
 func newFabricStatus() *cobra.Command {
 	var o fabricFlags
 	cmd := &cobra.Command{
-		Use:   "status --fabric fabric.yaml",
-		Short: "Show circuits and counters; exit 1 where something is missing or frames were lost",
-		Args:  cobra.NoArgs,
+		Use:   "status [--fabric fabric.yaml | --name NAME]",
+		Short: "List the fabrics of this host, or show one; exit 1 where something is missing, lost or left over",
+		Long: `Lists all fabrics in the kernel of this host, and says which ones a demo, a bench or a test has left behind. With
+--fabric or --name it shows the circuits and counters of one. Exit status 1: a fabric is incomplete or left over, or
+frames were lost.`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if o.file == "" && o.name == "" && o.host == "" {
+				return listFabrics(&o)
+			}
 			name, err := o.fabricName()
 			if err != nil {
 				return err
@@ -211,7 +223,7 @@ func newFabricStatus() *cobra.Command {
 				return no(err)
 			}
 			if o.asJSON {
-				err = writeJSON("-", r)
+				err = printJSON(r)
 			} else {
 				err = printReport(os.Stdout, r)
 			}
@@ -229,6 +241,79 @@ func newFabricStatus() *cobra.Command {
 	o.addName(cmd)
 	o.addHost(cmd)
 	return cmd
+}
+
+// listFabrics prints the fabrics of this host.
+func listFabrics(o *fabricFlags) error {
+	if err := needRoot(); err != nil {
+		return err
+	}
+	all, err := kernel.List()
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		err = printJSON(all)
+	} else {
+		err = printFabrics(os.Stdout, all)
+	}
+	var bad []string
+	for _, p := range all {
+		if p.Left || !p.Complete && p.Owner == 0 {
+			bad = append(bad, p.Name)
+		}
+	}
+	if err != nil || len(bad) == 0 {
+		return err
+	}
+	return no(fmt.Errorf("incomplete or left over: %s; lightpath fabric down --left or --name removes them",
+		strings.Join(bad, ", ")))
+}
+
+func printFabrics(out io.Writer, all []kernel.Presence) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(out, "no fabrics")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "fabric\tranks\tstate")
+	for _, p := range all {
+		state := "up"
+		if !p.Complete {
+			state = "incomplete"
+		}
+		switch {
+		case p.Left:
+			state += fmt.Sprintf(", left over: process %d has ended", p.Owner)
+		case p.Owner != 0:
+			state += fmt.Sprintf(", until process %d ends", p.Owner)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\n", p.Name, p.Ranks, state)
+	}
+	return w.Flush()
+}
+
+// sweepFabrics removes what processes that have ended left.
+func sweepFabrics(o *fabricFlags) error {
+	if err := needRoot(); err != nil {
+		return err
+	}
+	removed, err := kernel.Sweep()
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		return printJSON(struct {
+			Removed []string `json:"removed"`
+		}{append([]string{}, removed...)})
+	}
+	for _, name := range removed {
+		fmt.Printf("%s: down\n", name)
+	}
+	if len(removed) == 0 {
+		fmt.Println("nothing is left over")
+	}
+	return nil
 }
 
 func printReport(out io.Writer, r *kernel.Report) error {

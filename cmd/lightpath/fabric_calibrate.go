@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/bench/calibrate"
+	"lightpath/internal/files"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/fabric"
 )
@@ -64,7 +65,7 @@ measured beyond it is costs.barrier; a bandwidth whose quartiles come within 2 %
 				}
 			}
 			if o.asJSON {
-				return writeJSON("-", &report)
+				return printJSON(&report)
 			}
 			return report.print(os.Stdout, f)
 		},
@@ -193,7 +194,7 @@ func digits(v float64) float64 {
 
 // write makes the changes in the file, all or none.
 func (c *calibration) write(path string, old *fabric.Fabric) error {
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path, maxInput)
 	if err != nil {
 		return fmt.Errorf("--write: %w", err)
 	}

@@ -90,7 +90,7 @@ func runLose(ctx context.Context, interfaces []string, part float64, asJSON bool
 		counts[i].Seen, counts[i].Lost = l.Counts()
 	}
 	if asJSON {
-		return writeJSON("-", counts)
+		return printJSON(counts)
 	}
 	for _, c := range counts {
 		fmt.Printf("%s: %d of %d frames lost\n", c.Interface, c.Lost, c.Seen)

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"lightpath/internal/files"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
 )
 
 // kernelFabric returns a fabric file of 4 ranks with a name of its own, and takes down what is built
@@ -181,4 +185,55 @@ func closing(t *testing.T, f func() error) {
 	if err := f(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestFabricsOfThisHost: fabrics are listed without a file, and those of processes that have ended
+// are removed together. Other tests may have fabrics, and may remove what is left here too.
+func TestFabricsOfThisHost(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces and eBPF")
+	}
+	file, name := kernelFabric(t, "emulator", "unix:/nowhere")
+	f, err := fabric.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, down, err := kernel.Temporary(f, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := command(t, "", "fabric", "status")
+	if !slices.ContainsFunc(strings.Split(out.stdout, "\n"), func(line string) bool {
+		return strings.HasPrefix(line, name+" ") && strings.HasSuffix(line, fmt.Sprintf("up, until process %d ends", os.Getpid()))
+	}) {
+		t.Errorf("%+v does not list %s", out, name)
+	}
+	succeed(t, "", "fabric", "down", "--left")
+	if o := command(t, "", "fabric", "down", "--name", name); o.status != exitNo || !strings.Contains(o.stderr, fmt.Sprintf("process %d", os.Getpid())) {
+		t.Errorf("down while its owner lives: %+v", o)
+	}
+	succeed(t, "", "fabric", "status", "--name", name)
+	if err := down(); err != nil {
+		t.Fatal(err)
+	}
+
+	succeed(t, "", "fabric", "up", "--fabric", file)
+	owner := filepath.Join("/run/lightpath/fabric", name+".owner")
+	if err := files.Write(owner, []byte("4194303\n"), 0o600); err != nil { // without its lock
+		t.Fatal(err)
+	}
+	if out = command(t, "", "fabric", "status"); strings.Contains(out.stdout, name) &&
+		(out.status != exitNo || !strings.Contains(out.stdout, "left over: process 4194303 has ended") || !strings.Contains(out.stderr, name)) {
+		t.Errorf("%+v", out)
+	}
+	succeed(t, "", "fabric", "down", "--left")
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if command(t, "", "fabric", "status", "--name", name).status == exitNo {
+			break
+		}
+	}
+	if o := command(t, "", "fabric", "status", "--name", name); o.status != exitNo {
+		t.Errorf("still there: %+v", o)
+	}
+	refuse(t, "", []string{"left", "name"}, "fabric", "down", "--left", "--name", name)
 }

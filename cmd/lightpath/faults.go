@@ -39,7 +39,7 @@ fault is not handled as it must be. Needs root; takes about two minutes, and lea
 			}
 			switch {
 			case asJSON:
-				err = printJSON(os.Stdout, results)
+				err = printJSON(results)
 			case markdown:
 				err = faults.WriteMarkdown(os.Stdout, results)
 			default:

@@ -1,62 +1,59 @@
 package main
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 
+	"lightpath/internal/files"
 	"lightpath/plans"
 )
 
-// maxInput bounds what is read from a file or a pipe.
-const maxInput = 1 << 30
+// maxInput bounds what is read from a file or a pipe, in bytes.
+var maxInput int64 = 512 << 20
 
-// readInput reads a file, or standard input for "-".
+// readInput reads the file that a flag names, or standard input for "-".
 func readInput(flag, path string) ([]byte, error) {
 	if path == "" {
 		return nil, fmt.Errorf("--%s is required (- for standard input)", flag)
 	}
-	r := io.Reader(os.Stdin)
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", flag, err)
-		}
-		defer f.Close()
-		r = f
-	}
-	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	if err == nil && len(data) > maxInput {
-		err = fmt.Errorf("larger than %d bytes", maxInput)
-	}
+	data, err := readArgument(path)
 	if err != nil {
-		return nil, fmt.Errorf("--%s %s: %w", flag, path, err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return data, nil
 }
 
-// writeOutput writes a file whole or not at all; "" and "-" are standard output.
-func writeOutput(flag, path string, data []byte) error {
+// readArgument reads the file that an argument names, or standard input for "-".
+func readArgument(path string) ([]byte, error) {
+	if path == "-" {
+		return files.ReadFrom(os.Stdin, maxInput)
+	}
+	return files.Read(path, maxInput)
+}
+
+// writeOutput writes a file as [files.Write] does; "" and "-" are standard output.
+func writeOutput(flag, path string, data []byte) (err error) {
 	if path == "" || path == "-" {
-		_, err := os.Stdout.Write(data)
+		_, err = os.Stdout.Write(data)
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".lightpath-*")
-	if err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
+	if err := files.Write(path, data, 0o644); err != nil {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
 	return nil
 }
+
+// writeJSON writes v, indented, to path or, for "-", to standard output.
+func writeJSON(flag, path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeOutput(flag, path, append(text, '\n'))
+}
+
+func printJSON(v any) error { return writeJSON("json", "-", v) }
 
 func readProblem(flag, path string) (*plans.Problem, error) {
 	data, err := readInput(flag, path)

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +17,7 @@ import (
 )
 
 // Exit statuses: 0 done; 1 the answer is no (infeasible, wrong results, unhealthy); 2 bad
-// usage or input.
+// usage or input. A command that a signal ended has 128 + its number, see stop.go.
 const (
 	exitNo    = 1
 	exitUsage = 2
@@ -32,25 +30,32 @@ var errNo = errors.New("")
 // no wraps an error so that the process exits with status 1.
 func no(err error) error { return fmt.Errorf("%w%w", errNo, err) }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:]))
-}
+func main() { os.Exit(run(watchSignals(context.Background()), os.Args[1:])) }
 
 func run(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	switch {
+	status, line := verdict(ctx, root.ExecuteContext(ctx))
+	if line != "" {
+		fmt.Fprintln(os.Stderr, "lightpath:", line)
+	}
+	return status
+}
+
+// verdict returns the exit status of a command that returned err, and what it says on standard
+// error.
+func verdict(ctx context.Context, err error) (status int, line string) {
+	switch s := stoppedBy(ctx); {
 	case err == nil:
-		return 0
+		return 0, ""
+	case s != nil && errors.Is(err, context.Canceled):
+		return s.status(), s.Error() + " without a result"
+	case s != nil:
+		return s.status(), fmt.Sprintf("%v: %v", s, err)
 	case errors.Is(err, errNo):
-		fmt.Fprintln(os.Stderr, "lightpath:", err)
-		return exitNo
+		return exitNo, err.Error()
 	default:
-		fmt.Fprintln(os.Stderr, "lightpath:", err)
-		return exitUsage
+		return exitUsage, err.Error()
 	}
 }
 
@@ -61,28 +66,27 @@ func newRoot() *cobra.Command {
 		Version:       shim.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
 	}
 	root.AddCommand(
-		newPlanCommand(),
-		newSimCommand(),
+		computing(newPlanCommand()),
+		computing(newSimCommand()),
 		newBenchCommand(),
 		newDemoCommand(),
 		newRunCommand(),
 		newOCSDCommand(),
 		newDoctorCommand(),
-		newSchemaCommand(),
-		newScheduleCommand(),
-		newFigureCommand(),
+		computing(newSchemaCommand()),
+		computing(newScheduleCommand()),
+		computing(newFigureCommand()),
 		newOCSCommand(),
 		newFabricCommand(),
 		newFaultsCommand(),
 		newTopoCommand(),
-		newTopologyCommand(),
+		computing(newTopologyCommand()),
 		newRanksCommand(),
 	)
+	explainUsage(root)
+	addExamples(root, nil)
+	completeFlags(root)
 	return root
 }

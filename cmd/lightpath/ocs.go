@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lightpath/internal/decode"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -23,8 +23,6 @@ func newOCSCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ocs",
 		Short: "Look at and set the planes of a fabric, through their controller or on the switches themselves",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(), newOCSDisable(), newOCSEmulate(), newOCSCerts())
 	return cmd
@@ -133,7 +131,7 @@ func readMap(spec string, n int) (circuit.Permutation, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(data, &p); err != nil {
+		if err := decode.StrictJSON(data, &p); err != nil {
 			return nil, fmt.Errorf("--map %s: %w", spec, err)
 		}
 	}
@@ -188,7 +186,7 @@ func (o *ocsFlags) askAll(ctx context.Context) error {
 		all = append(all, s)
 	}
 	if o.asJSON {
-		err = printJSON(os.Stdout, all)
+		err = printJSON(all)
 	} else {
 		printStatus(os.Stdout, all)
 	}
@@ -259,10 +257,4 @@ func circuitList(p circuit.Permutation) string {
 		return "none"
 	}
 	return b.String()[1:]
-}
-
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

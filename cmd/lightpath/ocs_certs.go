@@ -56,7 +56,7 @@ and readable by their owner alone. Nothing that exists is overwritten.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(os.Stdout, r)
+				return printJSON(r)
 			}
 			fmt.Printf(`certificates for a lab, good for a year; keep %s apart, or delete it
 # ocsd.yaml on the hosts of controllers

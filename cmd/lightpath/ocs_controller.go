@@ -136,7 +136,7 @@ func (o *ocsFlags) statusOf(ctx context.Context, op *rpc.Operator) error {
 		return err
 	}
 	if o.asJSON {
-		err = printJSON(os.Stdout, s)
+		err = printJSON(s)
 	} else {
 		printSnapshot(os.Stdout, &s, planes)
 	}
@@ -222,7 +222,7 @@ func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator, run func(plane
 		failed = no(failed)
 	}
 	if o.asJSON {
-		err = printJSON(os.Stdout, r)
+		err = printJSON(r)
 	} else {
 		printCommand(os.Stdout, &r)
 	}
@@ -283,7 +283,7 @@ func (o *ocsFlags) driftOf(ctx context.Context, op *rpc.Operator) error {
 		all = append(all, r)
 	}
 	if o.asJSON {
-		err = printJSON(os.Stdout, all)
+		err = printJSON(all)
 	} else {
 		printDrift(os.Stdout, all)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"lightpath/internal/files"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/device/netconf"
@@ -56,9 +57,12 @@ func serveNETCONF(ctx context.Context, l net.Listener, d *device.Device, o emula
 	if o.user == "" {
 		return fail(errors.New("--netconf: --user is required"))
 	}
-	password, err := readInput("password-file", o.passwordFile)
+	if o.passwordFile == "" {
+		return fail(errors.New("--netconf: --password-file is required"))
+	}
+	password, err := files.ReadSecret(o.passwordFile)
 	if err != nil {
-		return fail(err)
+		return fail(fmt.Errorf("--password-file: %w", err))
 	}
 	s, err := netconf.New(d, netconf.Config{Mode: device.Bulk, Users: map[string]netconf.User{o.user: {Password: strings.TrimRight(string(password), "\r\n")}}})
 	if err != nil {

@@ -49,7 +49,7 @@ Exits with 1 if none answers.`,
 			}
 			slices.Reverse(events)
 			if o.asJSON {
-				return printJSON(os.Stdout, append([]controller.Event{}, events...)) // [] for none
+				return printJSON(append([]controller.Event{}, events...)) // [] for none
 			}
 			return printHistory(os.Stdout, events, names)
 		},

@@ -22,8 +22,8 @@ func newOCSRewire() *cobra.Command {
 		Short: "Carry out the steps of topology lumos rewire while jobs run on the planes that do not change",
 		Long: `Takes the planes of a step out of service for new operations, gives each its map when the operation that
 holds it has ended, and puts them back; then the next step. Planes are found by the names that "topology lumos plan --fabric"
-gives them; steps for groups that are not the controller's are an error. Whoever runs a job on the planes lets its
-collectives use the circuits that there are (LIGHTPATH_PLAN_INITIAL=current, LIGHTPATH_PLANNER=static).`,
+gives them; steps for groups that are not the controller's are an error. The fabric file of these planes is pinned, so
+collectives use the circuits as they are.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := readInput("steps", path)

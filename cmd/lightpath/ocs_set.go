@@ -87,7 +87,7 @@ func (o *ocsFlags) setDirect(ctx context.Context, spec string, want driver.Level
 	r.Circuits = append(r.Circuits, verdicts...)
 	if !o.asJSON {
 		printVerdicts(r.Circuits)
-	} else if err := printJSON(os.Stdout, r); err != nil {
+	} else if err := printJSON(r); err != nil {
 		return err
 	}
 	return failed
@@ -202,7 +202,7 @@ func (o *ocsFlags) driftDirect(ctx context.Context, spec string) error {
 	r.compare()
 	if !o.asJSON {
 		printDrift(os.Stdout, []driftReport{r})
-	} else if err := printJSON(os.Stdout, r); err != nil {
+	} else if err := printJSON(r); err != nil {
 		return err
 	}
 	return r.verdict()

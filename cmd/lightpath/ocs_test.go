@@ -231,3 +231,14 @@ ocs: [{name: sw, driver: %s, endpoint: "%s", reconfig: 25ms}]
 		t.Error(err)
 	}
 }
+
+// TestMapInWordsOfTheFile gives a map that is no list of numbers: the error names no type of Go.
+func TestMapInWordsOfTheFile(t *testing.T) {
+	_, fabric := switchFabric(t)
+	for text, want := range map[string]string{
+		`{"0": 1}`: "want a list, not an object", `[0, "1"]`: "want a whole number, not text", `[0, 1.5]`: "want a whole number, not 1.5",
+		``: "no text",
+	} {
+		refuse(t, text, []string{"--map -: " + want}, "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "-")
+	}
+}

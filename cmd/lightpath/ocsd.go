@@ -145,8 +145,12 @@ func (s *service) serveLocal(data dataPlane) func(*controller.Core) (func(), err
 
 // where lists what ranks and operators can connect to.
 func (s *service) where() string {
+	page := "http://"
+	if s.o.TLS.CA != "" {
+		page = "https://"
+	}
 	var all []string
-	for _, e := range []struct{ kind, address string }{{"", s.o.Socket}, {"gRPC ", s.o.Listen}, {"http://", s.o.HTTP}} {
+	for _, e := range []struct{ kind, address string }{{"", s.o.Socket}, {"gRPC ", s.o.Listen}, {page, s.o.HTTP}} {
 		if e.address != "" {
 			all = append(all, e.kind+e.address)
 		}
@@ -224,7 +228,7 @@ func (s *service) serveHTTP(ctx context.Context, group *errgroup.Group, r *lead.
 		return err
 	}
 	s.page.Store(page)
-	l, err := web.Listen(web.Endpoint{Address: s.o.HTTP, CA: s.o.TLS.CA, Cert: s.o.TLS.Cert, Key: s.o.TLS.Key})
+	l, err := web.Listen(web.Endpoint{Address: s.o.HTTP, CA: s.o.TLS.CA, Cert: s.o.TLS.Cert, Key: s.o.TLS.Key, Log: s.log})
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
@@ -239,6 +243,7 @@ func planeConfigs(f *fabric.Fabric) []controller.PlaneConfig {
 		sw := f.Switch(j)
 		all = append(all, controller.PlaneConfig{
 			Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: sw.Reconfig, ReconfigPerPort: sw.ReconfigPerPort,
+			PinnedBy: f.PinnedBy,
 		})
 	}
 	return all

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"lightpath/internal/files"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/lead"
 	"lightpath/ocsctl/controller/web"
@@ -185,7 +185,8 @@ func (p *kernelPlane) injectFaults() (err error) {
 	if file == "" {
 		return nil
 	}
-	p.faults, err = startFaults(func() ([]byte, error) { return os.ReadFile(file) }, p.models, func(text string) { p.s.log.Warn("device.faults", "fault", text) })
+	read := func() ([]byte, error) { return files.Read(file, maxInput) }
+	p.faults, err = startFaults(read, p.models, func(text string) { p.s.log.Warn("device.faults", "fault", text) })
 	if err != nil {
 		return fmt.Errorf("device.faults: %s: %w", file, err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -19,8 +20,6 @@ func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Make, check and show plans",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newPlanSolve(), newPlanCheck(), newPlanShow(), newPlanBuild(), newPlanProblem(), newPlanCache())
 	return cmd
@@ -47,18 +46,22 @@ func (f *planFlags) solve(cmd *cobra.Command, p *plans.Problem) error {
 	if f.limit <= 0 {
 		return fmt.Errorf("--time-limit: %v is not positive", f.limit)
 	}
-	plan, err := planner.Solve(cmd.Context(), f.planner, p, planner.Options{TimeLimit: f.limit, Seed: f.seed})
+	ctx, cancel := limited(cmd, f.limit)
+	defer cancel()
+	plan, err := planner.Solve(ctx, f.planner, p, planner.Options{TimeLimit: f.limit, Seed: f.seed})
 	switch {
 	case errors.Is(err, planner.ErrInfeasible):
 		return no(err)
-	case err != nil:
+	case errors.Is(err, planner.ErrUnknownPlanner):
 		return fmt.Errorf("--planner: %w", err)
+	case err != nil:
+		return noResult(ctx, err)
 	}
-	return f.write(p, plan)
+	return f.write(ctx, p, plan)
 }
 
-// write seals a plan for p with its digest and writes it.
-func (f *planFlags) write(p *plans.Problem, plan *plans.Plan) error {
+// write seals a plan for p with its digest and writes it, and returns what [cutShort] does.
+func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Plan) error {
 	if err := plans.Seal(p, plan); err != nil {
 		return err
 	}
@@ -70,9 +73,13 @@ func (f *planFlags) write(p *plans.Problem, plan *plans.Plan) error {
 		return err
 	}
 	if f.out != "" && f.out != "-" {
-		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%\n", plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan))
+		ended := ""
+		if ctx.Err() != nil {
+			ended = "; the search ended early: " + context.Cause(ctx).Error()
+		}
+		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%%s\n", plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan), ended)
 	}
-	return nil
+	return cutShort(ctx, "plan")
 }
 
 // gapPercent is how far a plan may be from the optimum, in percent of its lower bound.
@@ -121,12 +128,12 @@ func newPlanCheck() *cobra.Command {
 			report, err := verify(p, plan)
 			if err != nil {
 				if asJSON {
-					return errors.Join(no(err), writeJSON("-", map[string]any{"feasible": false, "reason": err.Error()}))
+					return errors.Join(no(err), printJSON(map[string]any{"feasible": false, "reason": err.Error()}))
 				}
 				return no(err)
 			}
 			if asJSON {
-				return writeJSON("-", map[string]any{
+				return printJSON(map[string]any{
 					"feasible": true, "cct_us": report.CCTUS, "lower_bound_us": plan.LowerBoundUS, "planner": plan.Planner,
 				})
 			}

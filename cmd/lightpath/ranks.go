@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lightpath/internal/files"
 	"lightpath/shim"
 	"lightpath/shim/flight"
 	"lightpath/shim/settings"
@@ -72,7 +73,7 @@ func (o *ranksOptions) printRanks(dir string) error {
 		return err
 	}
 	if o.json {
-		err = writeJSON("-", r)
+		err = printJSON(r)
 	} else {
 		r.Write(os.Stdout, o.verbose)
 	}
@@ -122,7 +123,7 @@ func (o *ranksOptions) dumpAll(dir string) error {
 			return err
 		}
 		path := filepath.Join(o.dump, d.FileName())
-		if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+		if err := files.Write(path, append(text, '\n'), 0o600); err != nil {
 			return err
 		}
 		fmt.Println(path)
@@ -147,7 +148,7 @@ Exit status 1: ranks differ.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var dumps []*flight.Dump
 			for _, path := range args {
-				text, err := os.ReadFile(path)
+				text, err := readArgument(path)
 				if err != nil {
 					return err
 				}
@@ -158,13 +159,13 @@ Exit status 1: ranks differ.`,
 				dumps = append(dumps, d)
 			}
 			if trace != "" {
-				if err := writeJSON(trace, flight.Trace(dumps)); err != nil {
+				if err := writeJSON("trace", trace, flight.Trace(dumps)); err != nil {
 					return err
 				}
 			}
 			found := flight.Compare(dumps)
 			if asJSON {
-				if err := writeJSON("-", found); err != nil {
+				if err := printJSON(found); err != nil {
 					return err
 				}
 			} else {

@@ -170,7 +170,7 @@ func newScheduleShow() *cobra.Command {
 			}
 			info := describeSchedule(s, float64(bytes))
 			if asJSON {
-				return writeJSON("-", info)
+				return printJSON(info)
 			}
 			return printSchedule(os.Stdout, &info)
 		},

@@ -65,7 +65,7 @@ func printSim(r *sim.Result, plan *plans.Plan, asJSON bool) error {
 		for j, pl := range r.Planes {
 			planes[j] = simPlane{pl.TransmitUS, pl.ReconfigUS, r.Utilization(j)}
 		}
-		return writeJSON("-", map[string]any{"cct_us": r.CCTUS, "end_us": r.EndUS, "stated_us": plan.CCTUS, "planes": planes})
+		return printJSON(map[string]any{"cct_us": r.CCTUS, "end_us": r.EndUS, "stated_us": plan.CCTUS, "planes": planes})
 	}
 	fmt.Printf("CCT %.9g us simulated, %.9g us stated by the plan\n", r.CCTUS, plan.CCTUS)
 	for j, pl := range r.Planes {

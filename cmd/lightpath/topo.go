@@ -28,7 +28,9 @@ func newTopoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topo [--fabric f.yaml]",
 		Short: "Show NUMA nodes, NICs, RDMA devices, GPUs, how far apart they are, and the planes on them",
-		Args:  cobra.NoArgs,
+		Long: `Shows this machine: NUMA nodes, NICs, RDMA devices, GPUs, how far apart they are, and the planes on them.
+"lightpath topology" is another command: it plans whole clusters.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from := topology.Sources{
 				Sysfs:       os.DirFS("/sys"),
@@ -44,7 +46,7 @@ func newTopoCommand() *cobra.Command {
 			}
 			m := topology.Discover(cmd.Context(), from)
 			if asJSON {
-				return writeJSON("-", m)
+				return printJSON(m)
 			}
 			return printTopology(os.Stdout, m)
 		},

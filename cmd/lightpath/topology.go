@@ -5,10 +5,12 @@ import "github.com/spf13/cobra"
 // newTopologyCommand is the level above plans: the fabric within which they are made.
 func newTopologyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "topology",
-		Short: "Plan clusters: links between pods, wiring of switches, places of jobs",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "topology",
+		Aliases: []string{"cluster"},
+		Short:   "Plan clusters: links between pods, wiring of switches, places of jobs",
+		Long: `Plans a whole cluster, before any job runs: the optical links between pods that a training job needs
+(delta), and the wiring and the circuits of a core of optical switches (lumos).
+"lightpath topo" is another command: it shows the hardware of this machine.`,
 	}
 	cmd.AddCommand(newTopologyDeltaCommand(), newTopologyLumosCommand())
 	return cmd
@@ -19,8 +21,6 @@ func newTopologyLumosCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lumos",
 		Short: "Clusters whose core is made of optical circuit switches (LumosCore)",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulateCommand(), newLumosPlaceCommand())
 	return cmd

@@ -20,8 +20,6 @@ func newTopologyDeltaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delta",
 		Short: "Circuits between the pods of a training job, by its graph of computation and communication (DELTA)",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare(), newDeltaExact(), newDeltaImport())
 	return cmd
@@ -161,19 +159,19 @@ set --map", and with --fabric the fabric file of the planes.`,
 			if limit <= 0 {
 				return fmt.Errorf("--time-limit: %v is not positive", limit)
 			}
+			ctx, cancel := limited(cmd, limit)
+			defer cancel()
 			p, err := f.planner()
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), limit)
-			defer cancel()
 			begin := time.Now()
 			plan, r, err := decide(ctx, p, algorithm, delta.Options{Sharing: sharing, Seed: seed, Workers: workers})
 			if err != nil {
 				return err
 			}
 			r.Seconds = time.Since(begin).Seconds()
-			return f.finish(p, plan, r)
+			return f.finish(ctx, p, plan, r)
 		},
 	}
 	f.register(cmd)
@@ -182,7 +180,7 @@ set --map", and with --fabric the fabric file of the planes.`,
 	fl.StringVar(&algorithm, "algorithm", fastName, fmt.Sprintf("%s, or one of %v", fastName, delta.Baselines()))
 	fl.Uint64Var(&seed, "seed", 1, "seed of the search")
 	fl.IntVar(&workers, "workers", 0, "topologies judged side by side (0: one per core); the result is the same")
-	fl.DurationVar(&limit, "time-limit", time.Minute, "most time to search; the best topology by then is the answer")
+	fl.DurationVar(&limit, "time-limit", time.Minute, "most time; the best topology by then is the answer")
 	return cmd
 }
 
@@ -219,13 +217,9 @@ func decide(ctx context.Context, p *delta.Planner, algorithm string, o delta.Opt
 	return plan, p.Result(algorithm, plan), nil
 }
 
-// finish checks the schedule of a plan and writes what was asked for.
-func (f *deltaFlags) finish(p *delta.Planner, plan *delta.Plan, r *delta.Result) error {
+// finish checks the schedule of a plan, writes what was asked for, and returns what [cutShort] does.
+func (f *deltaFlags) finish(ctx context.Context, p *delta.Planner, plan *delta.Plan, r *delta.Result) error {
 	if _, err := checkedSchedule(p, plan); err != nil {
-		return err
-	}
-	text, err := r.Encode()
-	if err != nil {
 		return err
 	}
 	if err := f.files.write(p.Graph(), plan.Circuits); err != nil {
@@ -236,14 +230,22 @@ func (f *deltaFlags) finish(p *delta.Planner, plan *delta.Plan, r *delta.Result)
 			return err
 		}
 	}
-	if err := writeOutput("out", f.out, text); err != nil {
+	if err := writeOutput("out", f.out, r.Encode()); err != nil {
 		return err
 	}
 	if f.out != "" && f.out != "-" {
-		fmt.Fprintf(os.Stderr, "%s, %s shares: iteration %.6g us (ideal %.6g), NCT %.4f, %d of %d ports\n",
-			r.Algorithm, r.Sharing, r.MakespanUS, r.IdealUS, r.NCT, r.PortsUsed, r.Ports)
+		fmt.Fprintf(os.Stderr, "%s, %s shares: iteration %.6g us (ideal %.6g), %s, %d of %d ports%s\n",
+			r.Algorithm, r.Sharing, r.MakespanUS, r.IdealUS, r.NCTText(), r.PortsUsed, r.Ports, endedEarly(ctx))
 	}
-	return nil
+	return cutShort(ctx, "topology")
+}
+
+// endedEarly returns the end of the line about a result: why the search ended early, where it did.
+func endedEarly(ctx context.Context) string {
+	if ctx.Err() == nil {
+		return ""
+	}
+	return "; the search ended early: " + context.Cause(ctx).Error()
 }
 
 // checkedSchedule runs the whole job and has the run judged.
@@ -304,7 +306,7 @@ func newDeltaSimulate() *cobra.Command {
 					return err
 				}
 			}
-			return f.finish(p, plan, p.Result("given", plan))
+			return f.finish(cmd.Context(), p, plan, p.Result("given", plan))
 		},
 	}
 	f.register(cmd)

@@ -29,40 +29,26 @@ the critical path over that of a non-blocking network; "fast" shares bandwidth f
 transfers first. Every schedule passes the validator.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var rows []*jobs.Row
+			var configs []train.Config
 			for _, f.model = range models {
-				configs, err := f.vary(cmd, bandwidths, sequences, batches)
+				more, err := f.vary(cmd, bandwidths, sequences, batches)
 				if err != nil {
 					return err
 				}
-				if exact.solver != "" {
-					if err := exact.add(cmd.Context(), configs, o); err != nil {
-						return err
-					}
-					continue
-				}
-				for _, c := range configs {
-					row, err := jobs.Compare(cmd.Context(), c, o)
-					if err != nil {
-						return err
-					}
-					rows = append(rows, row)
-					if !asJSON {
-						fmt.Fprintf(os.Stderr, "%s, %v Gb/s, %d tokens, %d micro-batches\n", row.Model, row.Gbps, row.Sequence, row.MicroBatches)
-					}
-				}
+				configs = append(configs, more...)
 			}
+			c := comparison{configs: configs, asJSON: asJSON, rows: []*jobs.Row{}}
+			run := func(ctx context.Context) error { return c.run(ctx, o) }
 			if exact.solver != "" {
-				return exact.print(asJSON)
+				run = func(ctx context.Context) error { return c.runExact(ctx, exact.solver, o, exact.o) }
 			}
-			if asJSON {
-				return writeJSON("-", rows)
+			if err := run(cmd.Context()); err != nil && stoppedBy(cmd.Context()) == nil {
+				return err
 			}
-			fmt.Print(jobs.Table(rows))
-			if o.Reallocate {
-				fmt.Print("\n", jobs.ReallocationTable(rows))
+			if err := c.print(o.Reallocate); err != nil {
+				return err
 			}
-			return nil
+			return cutShort(cmd.Context(), "rows")
 		},
 	}
 	f.register(cmd)
@@ -82,11 +68,72 @@ transfers first. Every schedule passes the validator.`,
 	return cmd
 }
 
+// comparison is the rows of all jobs, or those until a signal.
+type comparison struct {
+	configs []train.Config
+	asJSON  bool
+	rows    []*jobs.Row
+	exact   []*jobs.Exact // instead
+}
+
+// run compares the search with the baselines.
+func (c *comparison) run(ctx context.Context, o jobs.Options) error {
+	for _, config := range c.configs {
+		row, err := jobs.Compare(ctx, config, o)
+		if err != nil {
+			return err
+		}
+		c.rows = append(c.rows, row)
+		if !c.asJSON {
+			fmt.Fprintf(os.Stderr, "%s, %v Gb/s, %d tokens, %d micro-batches\n",
+				row.Model, row.Gbps, row.Sequence, row.MicroBatches)
+		}
+	}
+	return nil
+}
+
+// runExact compares the search with the exact models.
+func (c *comparison) runExact(ctx context.Context, name string, o jobs.Options, eo jobs.ExactOptions) (err error) {
+	if eo.Solver, err = solver.Find(name); err != nil {
+		return fmt.Errorf("--solver: %w", err)
+	}
+	eo.Options, c.exact = o, []*jobs.Exact{}
+	for _, config := range c.configs {
+		rows, err := jobs.CompareExact(ctx, config, eo)
+		if err != nil {
+			return err
+		}
+		c.exact = append(c.exact, rows...)
+		fmt.Fprintf(os.Stderr, "%s, %d micro-batches: %s, %s\n",
+			config.Model.Name, config.MicroBatches, rows[0].Status, rows[1].Status)
+	}
+	return nil
+}
+
+func (c *comparison) print(reallocated bool) error {
+	switch {
+	case c.exact != nil && c.asJSON:
+		return printJSON(c.exact)
+	case c.exact != nil:
+		fmt.Print(jobs.ExactTable(c.exact))
+		return nil
+	case c.asJSON:
+		return printJSON(c.rows)
+	}
+	fmt.Print(jobs.Table(c.rows))
+	if ties := jobs.TieTable(c.rows); ties != "" {
+		fmt.Print("\n", ties)
+	}
+	if reallocated {
+		fmt.Print("\n", jobs.ReallocationTable(c.rows))
+	}
+	return nil
+}
+
 // exactComparison is the search beside DELTA's models as a solver solves them.
 type exactComparison struct {
 	solver string
 	o      jobs.ExactOptions
-	rows   []*jobs.Exact
 }
 
 func (e *exactComparison) register(cmd *cobra.Command) {
@@ -96,31 +143,6 @@ func (e *exactComparison) register(cmd *cobra.Command) {
 	fl.IntVar(&e.o.Margin, "margin", 1, "see exact")
 	fl.IntVar(&e.o.Extra, "extra", 2, "see exact")
 	fl.BoolVar(&e.o.Ports, "ports", false, "also minimize ports")
-}
-
-func (e *exactComparison) add(ctx context.Context, configs []train.Config, o jobs.Options) error {
-	var err error
-	if e.o.Solver, err = solver.Find(e.solver); err != nil {
-		return fmt.Errorf("--solver: %w", err)
-	}
-	e.o.Options = o
-	for _, c := range configs {
-		rows, err := jobs.CompareExact(ctx, c, e.o)
-		if err != nil {
-			return err
-		}
-		e.rows = append(e.rows, rows...)
-		fmt.Fprintf(os.Stderr, "%s, %d micro-batches: %s, %s\n", c.Model.Name, c.MicroBatches, rows[0].Status, rows[1].Status)
-	}
-	return nil
-}
-
-func (e *exactComparison) print(asJSON bool) error {
-	if asJSON {
-		return writeJSON("-", e.rows)
-	}
-	fmt.Print(jobs.ExactTable(e.rows))
-	return nil
 }
 
 // vary returns the configurations of one model: every value of every list with all others.

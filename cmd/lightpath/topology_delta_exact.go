@@ -109,17 +109,32 @@ func (f *exactFlags) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--solver: %w", err)
 	}
-	r, err := job.Solve(ctx, milp.SolveOptions{Solver: s, TimeLimit: f.limit, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports})
-	if err != nil {
+	solved, err := job.Solve(ctx, milp.SolveOptions{
+		Solver: s, TimeLimit: f.limit, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports,
+	})
+	switch {
+	case ctx.Err() != nil:
+		return f.searched(ctx, p, found)
+	case err != nil:
 		return err
+	case solved.Schedule == nil:
+		return no(fmt.Errorf("%s: %v after %v; the search has %.6g us",
+			s.Name(), solved.Status, solved.Wall.Round(time.Second), found.Makespan))
 	}
-	if r.Schedule == nil {
-		return no(fmt.Errorf("%s: %v after %v; the search has %.6g us", s.Name(), r.Status, r.Wall.Round(time.Second), found.Makespan))
-	}
-	if err := check.Check(g, r.Schedule); err != nil {
+	if err := check.Check(g, solved.Schedule); err != nil {
 		return no(fmt.Errorf("%s: the solution does not pass: %w", s.Name(), err))
 	}
-	return f.finish(p, found, start, r, s.Name())
+	return f.finish(p, found, start, solved, s.Name())
+}
+
+// searched writes what the search has found, where a signal has ended the solver.
+func (f *exactFlags) searched(ctx context.Context, p *delta.Planner, found *delta.Found) error {
+	r := p.Result(fastName, found.Plan)
+	r.Seed, r.Bounds, r.Evaluations = f.seed, found.Bounds, found.Evaluations
+	if err := writeOutput("out", f.out, r.Encode()); err != nil {
+		return err
+	}
+	return cutShort(ctx, "topology, of the search")
 }
 
 func (f *exactFlags) writeProgram(job *milp.Job) error {
@@ -147,10 +162,6 @@ func (f *exactFlags) finish(p *delta.Planner, found *delta.Found, start *dag.Sch
 	if f.model == "joint" { // rates are the schedule's own
 		r.Sharing = "solved"
 	}
-	text, err := r.Encode()
-	if err != nil {
-		return err
-	}
 	if f.schedule != "" {
 		if err := writeOutput("schedule", f.schedule, solved.Schedule.Encode(p.Graph())); err != nil {
 			return err
@@ -163,11 +174,11 @@ func (f *exactFlags) finish(p *delta.Planner, found *delta.Found, start *dag.Sch
 			return err
 		}
 	}
-	if err := writeOutput("out", f.out, text); err != nil {
+	if err := writeOutput("out", f.out, r.Encode()); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%s: iteration %.6g us (search %.6g, bound %.6g), NCT %.4f, %d of %d ports, %s\n",
-		algorithm, r.MakespanUS, found.Makespan, solved.BoundUS, r.NCT, r.PortsUsed, r.Ports, note)
+	fmt.Fprintf(os.Stderr, "%s: iteration %.6g us (search %.6g, bound %.6g), %s, %d of %d ports, %s\n",
+		algorithm, r.MakespanUS, found.Makespan, solved.BoundUS, r.NCTText(), r.PortsUsed, r.Ports, note)
 	return nil
 }
 
@@ -192,7 +203,8 @@ func reportCircuits(path string, p *delta.Planner, c dag.Circuits) error {
 		if err != nil {
 			return err
 		}
-		runs = append(runs, report.Run{Name: string(sharing), Schedule: s, Note: fmt.Sprintf("NCT %.4f", p.NCT(plan.Makespan))})
+		note := "NCT " + p.Ideal().NCT(plan.Makespan).String()
+		runs = append(runs, report.Run{Name: string(sharing), Schedule: s, Note: note})
 	}
 	return writeReport(path, p.Graph(), runs)
 }

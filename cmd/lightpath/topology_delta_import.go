@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -47,7 +48,7 @@ has a flag.`,
 	fl.StringVar(&f.out, "out", "", "job file to write (standard output by default)")
 	fl.StringVar(&f.name, "name", "", "of the job (default: the file's)")
 	fl.IntVar(&f.perPod, "gpus-per-pod", 0, "GPUs in a pod")
-	fl.IntVar(&f.gpus, "gpus", 0, "GPUs of the job, where the file does not say")
+	fl.IntVar(&f.gpus, "gpus", 0, "GPUs of the job, where the file does not say; refused where it says another number")
 	fl.IntVar(&f.etp, "etp", 1, "GPUs that share an expert (simai, aicb)")
 	fl.Float64Var(&f.gbps, "bandwidth", 400, "Gb/s of a NIC and of a circuit")
 	fl.Float64Var(&f.scaleUp, "scale-up", 360, "GB/s of a GPU within its pod, as attained")
@@ -64,7 +65,7 @@ func (f *importFlags) read(files []string) (*dag.Graph, error) {
 	texts := make([][]byte, len(files))
 	for i, file := range files {
 		var err error
-		if texts[i], err = readInput("FILE", file); err != nil {
+		if texts[i], err = readArgument(file); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +79,7 @@ func (f *importFlags) read(files []string) (*dag.Graph, error) {
 		return nil, fmt.Errorf("%s: a workload is one file, not %d", f.format, len(files))
 	}
 	c, err := parse(string(texts[0]), aicb.Options{Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp,
-		GPUs: f.gpus, ETP: f.etp, ForwardUS: f.forward, BackwardUS: f.backward})
+		GPUs: f.gpus, ETP: f.etp, ForwardUS: f.forward, BackwardUS: f.backward, Warn: warn})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", inputName(files[0]), err)
 	}
@@ -97,5 +98,10 @@ func (f *importFlags) traces(files []string, texts [][]byte) (*dag.Graph, error)
 			return nil, fmt.Errorf("%s: %w", inputName(file), err)
 		}
 	}
-	return chakra.Graph(traces, chakra.Options{Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp})
+	return chakra.Graph(traces, chakra.Options{
+		Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp, Warn: warn,
+	})
 }
+
+// warn says what is odd about an input that is taken.
+func warn(text string) { fmt.Fprintln(os.Stderr, "lightpath: warning:", text) }

@@ -56,8 +56,8 @@ func TestDelta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fabric.LoadOCSD(at("ocsd.yaml")); err != nil {
-		t.Error(err)
+	if o, _, err := fabric.LoadOCSD(at("ocsd.yaml")); err != nil || o.Listen == "" || f.PinnedBy != planned.Job {
+		t.Errorf("%v: listens on %q, pinned by %q", err, o.Listen, f.PinnedBy)
 	}
 	circuits := 0
 	for _, plane := range f.Planes {
@@ -116,6 +116,20 @@ func TestDeltaCompare(t *testing.T) {
 				t.Errorf("%s: NCT %v, the best baseline %v", search, f.NCT, r.Best().NCT)
 			}
 		}
+	}
+}
+
+// TestDeltaWithoutReference: where the ideal iteration waits for no communication, the answer is a topology without
+// an NCT.
+func TestDeltaWithoutReference(t *testing.T) {
+	const job = `{"version":1,"bandwidth_gbps":100,"pods":[{"name":"a","ports":8},{"name":"b","ports":8}],
+"links":[{"pods":[0,1]}],"deps":[[1,2]],
+"tasks":[{"pod":0,"duration_us":100},{"from":0,"to":1,"flows":8,"bytes":80000},{"pod":1,"duration_us":99}]}`
+	out := filepath.Join(t.TempDir(), "topology.json")
+	o := command(t, job, "topology", "delta", "simulate", "--in", "-", "--circuits", "1", "--out", out)
+	if says := "105.4 us (ideal 100), NCT none"; o.status != 0 || !strings.Contains(o.stderr, says) ||
+		!strings.Contains(content(t, out), `"nct": null`) {
+		t.Errorf("%+v", o)
 	}
 }
 

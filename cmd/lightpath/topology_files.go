@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +21,18 @@ import (
 type planeFiles struct {
 	fabric, maps, ocsd, endpoint string
 	reconfig                     time.Duration
+	control                      controlFlags
+}
+
+// controlFlags are what files of a planned topology say about the control of its circuits.
+type controlFlags struct{ pinnedBy, listen string }
+
+func (f *controlFlags) register(cmd *cobra.Command, owner string) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.pinnedBy, "pinned-by", owner,
+		`owner of the circuits, in the fabric file: jobs use them as they are ("": jobs move them)`)
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:7442",
+		"host:port of the controller for operators, in the controller file")
 }
 
 func (f *planeFiles) register(cmd *cobra.Command) {
@@ -29,7 +42,11 @@ func (f *planeFiles) register(cmd *cobra.Command) {
 	fl.StringVar(&f.ocsd, "ocsd", "", "controller file to write, whose planes begin with these maps; needs --fabric")
 	fl.StringVar(&f.endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock", "of the emulated switch in the fabric file")
 	fl.DurationVar(&f.reconfig, "reconfig", 10*time.Millisecond, "reconfiguration time of the switch in the fabric file")
+	f.control.register(cmd, jobOwner)
 }
+
+// jobOwner stands for the name of the job where a job owns circuits.
+const jobOwner = "job"
 
 func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 	switch {
@@ -48,12 +65,15 @@ func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 		if err != nil {
 			return fmt.Errorf("--fabric: %w", err)
 		}
+		if file.PinnedBy = f.control.pinnedBy; file.PinnedBy == jobOwner {
+			file.PinnedBy = cmp.Or(g.Name, jobOwner)
+		}
 		if err := writeOutput("fabric", f.fabric, file.Encode()); err != nil {
 			return err
 		}
 	}
 	if f.ocsd != "" {
-		if err := writeOCSD(f.ocsd, f.fabric, maps); err != nil {
+		if err := f.control.writeOCSD(f.ocsd, f.fabric, maps); err != nil {
 			return err
 		}
 	}
@@ -80,13 +100,13 @@ func writePlaneMaps(dir string, maps []circuit.Permutation) error {
 }
 
 // writeOCSD writes the file of a controller whose planes begin with the given maps.
-func writeOCSD(path, fabricPath string, maps []circuit.Permutation) error {
+func (f *controlFlags) writeOCSD(path, fabricPath string, maps []circuit.Permutation) error {
 	fabricPath, err := filepath.Abs(fabricPath)
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "version: %d\nfabric: %q\ninitial:\n", fabric.Version, fabricPath)
+	fmt.Fprintf(&b, "version: %d\nfabric: %q\nlisten: %q\ninitial:\n", fabric.Version, fabricPath, f.listen)
 	for _, m := range maps {
 		fmt.Fprintf(&b, "  - %s\n", mapText(m))
 	}

@@ -36,7 +36,7 @@ func newLumosSizes() *cobra.Command {
 				return fmt.Errorf("--k-ocs %d: not above 0", ocs)
 			}
 			if asJSON {
-				return printJSON(os.Stdout, sizeCells(ocs))
+				return printJSON(sizeCells(ocs))
 			}
 			return printSizes(os.Stdout, ocs)
 		},

@@ -23,6 +23,7 @@ type lumosOutput struct {
 	core, fabric, ocsd, maps, svg string
 	groups, bandwidth             string
 	planes                        lumos.Planes
+	control                       controlFlags
 }
 
 func (o *lumosOutput) add(cmd *cobra.Command) {
@@ -35,6 +36,7 @@ func (o *lumosOutput) add(cmd *cobra.Command) {
 	fl.StringVar(&o.groups, "groups", "", "groups in the fabric file, as 0,2; default as many as a fabric file holds")
 	fl.StringVar(&o.bandwidth, "bandwidth", "400Gbps", "rate of a link, for the fabric file")
 	fl.DurationVar(&o.planes.Reconfig, "reconfig", 10*time.Millisecond, "how long a switch takes, for the fabric file")
+	o.control.register(cmd, "cluster")
 	fl.StringVar(&o.planes.Endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock", "socket of the emulated switch, for the fabric file")
 }
 
@@ -63,10 +65,11 @@ func (o *lumosOutput) writeFabric(c *lumos.Configuration) error {
 	if err != nil {
 		return err
 	}
+	file.PinnedBy = o.control.pinnedBy
 	if err := writeOutput("fabric", o.fabric, file.Encode()); err != nil || o.ocsd == "" {
 		return err
 	}
-	return writeOCSD(o.ocsd, o.fabric, o.planes.Maps(c))
+	return o.control.writeOCSD(o.ocsd, o.fabric, o.planes.Maps(c))
 }
 
 // mapText is a map as files have it.
@@ -242,8 +245,9 @@ func printChange(c lumos.Change, steps []lumos.Step, iota float64, took time.Dur
 	for s, step := range steps {
 		beyond := ""
 		if step.Affected > iota {
-			beyond = fmt.Sprintf(", more than %g: one pair of OCSes alone does", iota)
+			beyond = fmt.Sprintf(", more than %g: no step with less", iota)
 		}
-		fmt.Fprintf(os.Stderr, "  step %d: %d pairs of OCSes, takes %.1f %% of the links of leaf %d at most%s\n", s+1, len(step.Moves), 100*step.Affected, step.Leaf, beyond)
+		fmt.Fprintf(os.Stderr, "  step %d: %d pairs of OCSes, %.1f %% of the links of leaf %d dark, no leaf more%s\n",
+			s+1, len(step.Moves), 100*step.Affected, step.Leaf, beyond)
 	}
 }

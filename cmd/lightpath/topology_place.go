@@ -52,7 +52,7 @@ func newLumosPlaceCommand() *cobra.Command {
 				return err
 			}
 			if asJSON != "" {
-				return writeJSON(asJSON, p)
+				return writeJSON("json", asJSON, p)
 			}
 			return p.print()
 		},

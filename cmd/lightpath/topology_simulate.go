@@ -75,7 +75,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	}
 	o := figure.Options{Progress: progress("jobs")}
 	c, err := figure.Simulate(cmd.Context(), o, jobs, fabrics, cluster.Config{Iterations: f.iterations, Seed: f.seed, Naive: f.naive})
-	if err != nil {
+	if err != nil && (stoppedBy(cmd.Context()) == nil || !c.Keep()) {
 		return err
 	}
 	table := c.Table()
@@ -106,7 +106,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	return nil
+	return cutShort(cmd.Context(), "fabrics")
 }
 
 func (f *simulateFlags) parseFabrics() ([]cluster.Fabric, error) {

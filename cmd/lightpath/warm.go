@@ -229,7 +229,7 @@ func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
 		rows = append(rows, row)
 	}
 	if asJSON {
-		if err := writeJSON("-", rows); err != nil {
+		if err := printJSON(rows); err != nil {
 			return err
 		}
 	} else {

@@ -8,7 +8,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// BenchmarkAlone is what calls cost the CPU, without waiting: two ranks by turns on one.
+// BenchmarkAlone measures the CPU time of calls without waiting: one goroutine runs two ranks by turns.
 func BenchmarkAlone(b *testing.B) {
 	for _, count := range []int{2, 256, 1 << 14, 1 << 18} {
 		b.Run(fmt.Sprint(4*count), func(b *testing.B) {

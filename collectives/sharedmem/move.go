@@ -7,17 +7,17 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// tileSize is how much is reduced, or gone through twice, at a time: so little that it stays in the
-// first-level cache with its sources.
+// tileSize is how many bytes fold combines at a time: few enough that they stay in the first-level cache with their
+// sources.
 const tileSize = 8 << 10
 
-// span returns which bytes of a block chunk k is.
+// span returns where chunk k begins in a block, and its bytes.
 func (o *Op) span(k uint64) (from, n int) {
 	from = int(k-o.first) * o.chunk
 	return from, min(o.chunk, o.Block-from)
 }
 
-// data returns where a rank's slot of chunk k has its data.
+// data returns where the data of a rank's chunk k is in its slot.
 func (o *Op) data(rank int, k uint64) unsafe.Pointer {
 	s := o.a.slot(&o.a.rings[o.ring], rank, k)
 	if o.inline {
@@ -26,14 +26,32 @@ func (o *Op) data(rank int, k uint64) unsafe.Pointer {
 	return unsafe.Add(s, dataAt)
 }
 
-// lay puts this rank's contribution to chunk k into its slot.
-func (o *Op) lay(k uint64) {
+// fill copies this rank's contribution to chunk k into its slot, and completes the header.
+func (o *Op) fill(k uint64) {
 	from, n := o.span(k)
-	at := o.data(o.a.rank, k)
-	t := o.laying(k, n)
+	t := o.timeFill(k, n)
 	o.loaded = 0
+	if !o.published {
+		o.fillData(o.data(o.a.rank, k), from, n)
+	}
+	t.end(o.a, o.a.rank, o.loaded)
+	s := o.a.slot(&o.a.rings[o.ring], o.a.rank, k)
+	h := (*Slot)(s)
+	h.Seq, h.Chain, h.Signature = o.Seq, o.chain, o.Signature
+	if o.ring == large {
+		h.At = 0
+		if o.published {
+			h.At = uint64(uintptr(o.Send))
+			h.Region, h.Place, h.Offset = o.at.number, o.at.place, o.at.offset
+		}
+	}
+	word(s, 0).Store(k + 1)
+	o.a.end.Ring()
+}
+
+// fillData copies the n bytes at from of this rank's blocks to the data of a slot.
+func (o *Op) fillData(at unsafe.Pointer, from, n int) {
 	switch {
-	case o.direct:
 	case o.path.pieces && (o.Collective != schedule.Scatter || o.a.rank == o.Root):
 		for p := range o.a.ranks {
 			if p != o.a.rank || o.Scale != nil {
@@ -41,11 +59,12 @@ func (o *Op) lay(k uint64) {
 			}
 		}
 	case o.path.reduces:
+		// This rank reads its own part in its buffer, unless contributions are scaled.
 		lo, hi := o.part(o.a.rank, n)
 		if o.Scale != nil {
 			lo, hi = n, n
 		}
-		// No pointer past the end of a buffer, not even to nothing: it may be another's object.
+		// A pointer past the end of a buffer would belong to another object, even if nothing is copied.
 		if lo > 0 {
 			o.load(at, unsafe.Add(o.Send, from), lo)
 		}
@@ -55,22 +74,9 @@ func (o *Op) lay(k uint64) {
 	case o.contributes():
 		o.load(at, unsafe.Add(o.Send, from), n)
 	}
-	t.ends(o.a, o.a.rank, o.loaded)
-	s := o.a.slot(&o.a.rings[o.ring], o.a.rank, k)
-	h := (*header)(s)
-	h.seq, h.chain, h.sig = o.Seq, o.chain, o.Signature
-	if o.ring == large {
-		h.at = 0
-		if o.direct {
-			h.at = uint64(uintptr(o.Send))
-			h.region, h.place, h.offset = o.at.number, o.at.place, o.at.offset
-		}
-	}
-	word(s, 0).Store(k + 1)
-	o.a.end.Ring()
 }
 
-// contributes reports whether this rank lays out its block, where a slot holds the same for all.
+// contributes reports whether this rank fills slots that hold the same block for all peers.
 func (o *Op) contributes() bool {
 	switch o.Collective {
 	case schedule.Broadcast:
@@ -82,7 +88,7 @@ func (o *Op) contributes() bool {
 	}
 }
 
-// reduce makes this rank's part of the result of chunk k, in its slot, and where it needs it in place.
+// reduce writes this rank's part of the result of chunk k into its slot, and into its result if it has one.
 func (o *Op) reduce(k uint64) error {
 	from, n := o.span(k)
 	if lo, hi := o.part(o.a.rank, n); lo < hi {
@@ -98,40 +104,40 @@ func (o *Op) reduce(k uint64) error {
 // reducePart combines bytes lo to hi of chunk k, which begins at byte from of the block.
 func (o *Op) reducePart(k uint64, from, lo, hi int) (err error) {
 	_, n := o.span(k)
-	o.way, _ = o.a.way(o.ring, k, o.costClass(n))
-	t := o.reading(k, n)
+	o.placement, _ = o.a.choosePlacement(o.ring, k, o.costClass(n))
+	t := o.timeRead(k, n)
 	for p := range o.a.src {
 		if o.a.src[p], err = o.source(p, k, lo, from+lo, hi-lo); err != nil {
 			return err
 		}
 	}
 	dst := o.a.src[o.a.rank]
-	direct := o.Scale == nil
-	if direct {
+	ownBuffer := o.Scale == nil
+	if ownBuffer {
 		o.a.src[o.a.rank] = unsafe.Add(o.Send, from+lo)
 	}
 	var result unsafe.Pointer
-	if o.path.from == everyone {
+	if o.path.from == fromAll {
 		result = unsafe.Add(o.Recv, from+lo)
 	}
-	o.fold(dst, result, hi-lo, direct && o.way == kept)
+	o.fold(dst, result, hi-lo, ownBuffer && o.placement == inCache)
 	if !o.anyElsewhere(k) {
-		t.endsAll(o.a, hi-lo)
+		t.endAll(o.a, hi-lo)
 	}
-	return o.stood(k)
+	return o.checkAllValid(k)
 }
 
-// take puts what this rank gets of chunk k in place.
-func (o *Op) take(k uint64) error {
+// consume copies or combines what this rank needs of chunk k into its results.
+func (o *Op) consume(k uint64) error {
 	from, n := o.span(k)
 	me := o.a.rank
 	switch o.Collective {
 	case schedule.AllReduce, schedule.Reduce:
-		o.takeReduced(k, from, n)
+		o.consumeReduced(k, from, n)
 	case schedule.ReduceScatter:
-		return o.takeScattered(k, from, n)
+		return o.consumeScattered(k, from, n)
 	case schedule.AllGather, schedule.Gather, schedule.AllToAll:
-		if o.path.from == nobody {
+		if o.path.from == fromNone {
 			return nil
 		}
 		piece := 0
@@ -139,21 +145,21 @@ func (o *Op) take(k uint64) error {
 			piece = me
 		}
 		for i := range o.a.ranks - 1 {
-			p := o.other(i)
+			p := o.nextPeer(i)
 			if err := o.fetch(p, k, piece, unsafe.Add(o.Recv, p*o.Block)); err != nil {
 				return err
 			}
 		}
-		o.keep(me*o.Block+from, piece*o.Block+from, n)
+		o.copyOwn(me*o.Block+from, piece*o.Block+from, n)
 	case schedule.Broadcast:
 		if me == o.Root {
-			o.keep(from, from, n)
+			o.copyOwn(from, from, n)
 			return nil
 		}
 		return o.fetch(o.Root, k, 0, o.Recv)
 	case schedule.Scatter:
 		if me == o.Root {
-			o.keep(from, me*o.Block+from, n)
+			o.copyOwn(from, me*o.Block+from, n)
 			return nil
 		}
 		return o.fetch(o.Root, k, me, o.Recv)
@@ -161,10 +167,10 @@ func (o *Op) take(k uint64) error {
 	return nil
 }
 
-// takeScattered combines this rank's pieces.
-func (o *Op) takeScattered(k uint64, from, n int) (err error) {
+// consumeScattered combines the pieces of chunk k that are this rank's.
+func (o *Op) consumeScattered(k uint64, from, n int) (err error) {
 	me := o.a.rank
-	t := o.reading(k, n)
+	t := o.timeRead(k, n)
 	for p := range o.a.src {
 		if o.a.src[p], err = o.source(p, k, me*o.stride, me*o.Block+from, n); err != nil {
 			return err
@@ -175,50 +181,50 @@ func (o *Op) takeScattered(k uint64, from, n int) (err error) {
 	}
 	o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream && !o.InPlace)
 	if !o.anyElsewhere(k) {
-		t.endsAll(o.a, n)
+		t.endAll(o.a, n)
 	}
-	return o.stood(k)
+	return o.checkAllValid(k)
 }
 
-// takeReduced takes the parts that others have reduced, or reduces everything.
-func (o *Op) takeReduced(k uint64, from, n int) {
+// consumeReduced copies the parts that the peers have reduced, or reduces the whole chunk.
+func (o *Op) consumeReduced(k uint64, from, n int) {
 	switch {
-	case o.path.from == nobody:
+	case o.path.from == fromNone:
 	case o.path.reduces:
 		for i := range o.a.ranks - 1 {
-			p := o.other(i)
+			p := o.nextPeer(i)
 			if lo, hi := o.part(p, n); lo < hi {
 				o.store(unsafe.Add(o.Recv, from+lo), unsafe.Add(o.data(p, k), lo), hi-lo)
 			}
 		}
 	default:
-		t := o.reading(k, n)
+		t := o.timeRead(k, n)
 		for p := range o.a.src {
 			o.a.src[p] = o.data(p, k)
 		}
 		o.fold(unsafe.Add(o.Recv, from), nil, n, !o.stream)
-		t.endsAll(o.a, n)
+		t.endAll(o.a, n)
 	}
 }
 
-// keep copies what stays at this rank from its input to its results.
-func (o *Op) keep(recv, send, n int) {
+// copyOwn copies this rank's own block from its input to its results.
+func (o *Op) copyOwn(recv, send, n int) {
 	if !o.InPlace {
 		o.store(unsafe.Add(o.Recv, recv), unsafe.Add(o.Send, send), n)
 	}
 }
 
-// load copies a contribution into a slot.
+// load copies a contribution into a slot, and scales it if the call does.
 func (o *Op) load(dst, src unsafe.Pointer, n int) {
 	if o.Scale != nil {
 		o.Scale(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n), o.Factor)
 		return
 	}
-	o.put(dst, src, n)
+	o.copyToSlot(dst, src, n)
 	o.loaded += n
 }
 
-// store copies n bytes to where results go.
+// store copies n bytes into results.
 func (o *Op) store(dst, src unsafe.Pointer, n int) {
 	d, s := unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)
 	if o.stream {
@@ -228,12 +234,12 @@ func (o *Op) store(dst, src unsafe.Pointer, n int) {
 	copy(d, s)
 }
 
-// fold combines n bytes at each of the arena's sources, in the order of ranks, so that results are the
-// same to the bit wherever they are made. They go to dst and, where it is not nil, to result; direct
-// says that dst is none of the sources and may hold what is not final.
+// fold combines n bytes of each of the arena's sources, in the order of ranks, so that every rank computes the same
+// bits. The result goes to dst and, unless nil, to result. direct says that dst is not a source and may hold
+// intermediate values.
 func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 	src := o.a.src
-	// In place, the last source may be where results go: a kernel takes that for the first alone.
+	// In place, dst may be the last source. A kernel accepts only its first operand as its destination.
 	streams := o.stream && !direct && result == nil && o.CombinePast != nil && dst != src[len(src)-1]
 	for at := 0; at < n; at += tileSize {
 		m := min(tileSize, n-at)
@@ -249,8 +255,8 @@ func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 		if !direct {
 			if result == nil && !o.path.reduces {
 				o.store(unsafe.Add(dst, at), unsafe.Pointer(unsafe.SliceData(t)), m)
-			} else { // into a slot
-				o.put(unsafe.Add(dst, at), unsafe.Pointer(unsafe.SliceData(t)), m)
+			} else { // dst is in a slot
+				o.copyToSlot(unsafe.Add(dst, at), unsafe.Pointer(unsafe.SliceData(t)), m)
 			}
 		}
 		if result != nil {
@@ -259,7 +265,7 @@ func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 	}
 }
 
-// combineAll sets t to what the sources have from byte at on, combined in their order.
+// combineAll sets t to the combination of the sources' bytes from at on, in their order.
 func combineAll(combine datatype.CombineFunc, t []byte, src []unsafe.Pointer, at int) {
 	part := func(i int) []byte { return unsafe.Slice((*byte)(unsafe.Add(src[i], at)), len(t)) }
 	combine(t, part(0), part(1))
@@ -268,7 +274,7 @@ func combineAll(combine datatype.CombineFunc, t []byte, src []unsafe.Pointer, at
 	}
 }
 
-// combinePast is combineAll into dst past the caches. What the sources before the last make is in t.
+// combinePast is combineAll with a dst that is written past the caches. t is scratch for the sources before the last.
 func combinePast(past, combine datatype.CombineFunc, dst, t []byte, src []unsafe.Pointer, at int) {
 	last := unsafe.Slice((*byte)(unsafe.Add(src[len(src)-1], at)), len(t))
 	if len(src) == 2 {
@@ -279,14 +285,15 @@ func combinePast(past, combine datatype.CombineFunc, dst, t []byte, src []unsafe
 	past(dst, t, last)
 }
 
-// FoldPastCaches combines buffers of equal length, two or more, into dst, as operations do whose results are larger
-// than the caches. It is here for who measures it: operations fold what lies in slots.
+// FoldPastCaches combines two or more buffers of equal length into dst, as operations do whose results exceed the
+// caches. It serves benchmarks: operations fold the data of slots.
 func FoldPastCaches(op datatype.Op, t datatype.Type, dst []byte, src [][]byte) {
 	tile := make([]byte, tileSize)
 	at := make([]unsafe.Pointer, len(src))
 	for i, s := range src {
 		at[i] = unsafe.Pointer(unsafe.SliceData(s))
 	}
-	o := &Op{Call: Call{Combine: datatype.Combine(op, t), CombinePast: datatype.CombinePast(op, t)}, a: &Arena{src: at, tile: tile}, stream: true}
+	o := &Op{Call: Call{Combine: datatype.Combine(op, t), CombinePast: datatype.CombinePast(op, t)}, a: &Arena{src: at,
+		tile: tile}, stream: true}
 	o.fold(unsafe.Pointer(unsafe.SliceData(dst)), nil, len(dst), false)
 }

@@ -12,50 +12,51 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// The kernel looks up each page that it copies out of another process, which for small pages takes as
-// long as copying them. So a buffer that a program uses again and again gets large pages
-// (MADV_COLLAPSE: the system moves what is in it; nothing else changes for the program). That costs
-// what it gains in some 16 calls, so it comes when a buffer has been used as often. That a buffer has
-// new pages is seen from the process's page faults: somebody must have had as many as it has
-// pages. So memory that is new in every call is left alone.
+// The kernel looks up every page that it copies out of another process. With small pages that takes as long as the
+// copy. So a buffer that a program uses repeatedly is moved to large pages (MADV_COLLAPSE). The move keeps the
+// contents; nothing else changes for the program. It costs what about 16 calls gain, so it comes with a buffer's 16th
+// use.
+//
+// The process's page faults show that a buffer may have new pages: then there were at least half as many faults as it
+// has pages. So memory that is new in every call stays as it is.
 
 const (
-	// collapseUse is with which use of a buffer it gets large pages.
+	// collapseUse is the use of a buffer at which it is moved to large pages.
 	collapseUse = 16
-	// collapseTime is how long one call may spend on that, and collapseStep the large pages that it asks for
-	// at a time; what is left is for later calls.
+	// collapseTime is how long one call may spend on a move; later calls continue it. collapseStep is how many large pages
+	// are asked for at a time.
 	collapseTime = 50 * time.Millisecond
 	collapseStep = 8
 	// buffersKnown is how many buffers are remembered.
 	buffersKnown = 64
 )
 
-// largePages knows the buffers of one communicator. Its zero value does nothing.
+// largePages knows the buffers of one communicator. The zero value moves none.
 type largePages struct {
-	size    uintptr // of a large page, 0: none are wanted
+	size    uintptr // of a large page, 0: move none
 	buffers [buffersKnown]buffer
-	next    int // of buffers, to be forgotten
+	next    int // index of the buffer to forget next
 
 	usage    unix.Rusage
 	collapse func(from, n uintptr) error
 }
 
-// buffer is a program's, as one that has been used.
+// buffer is a program's buffer that calls have used.
 type buffer struct {
 	extent
 	uses    int
 	faults  int64   // of this process before the last use
-	left    uintptr // from here on it has small pages
-	refused bool    // the system does not give it large ones
+	left    uintptr // the buffer has small pages from this address on
+	refused bool    // the system gives it no large pages
 }
 
-// UseLargePages lets buffers that are used repeatedly have large pages, where the system has them.
+// UseLargePages moves buffers that are used repeatedly to large pages, if the system has them.
 func (a *Arena) UseLargePages() {
 	a.large.size = largePageSize()
 	a.large.collapse = collapse
 }
 
-// largePageSize is the system's, 0 where it has none or is told to make none.
+// largePageSize returns the bytes of a large page, 0 if the system has none or is configured to give none.
 var largePageSize = sync.OnceValue(func() uintptr {
 	const dir = "/sys/kernel/mm/transparent_hugepage/"
 	if policy, err := os.ReadFile(dir + "enabled"); err != nil || strings.Contains(string(policy), "[never]") {
@@ -73,23 +74,23 @@ var largePageSize = sync.OnceValue(func() uintptr {
 })
 
 func collapse(from, n uintptr) error {
-	// Not raw: it takes milliseconds.
+	// Not a raw call: it takes milliseconds.
 	if _, _, e := unix.Syscall(unix.SYS_MADVISE, from, n, unix.MADV_COLLAPSE); e != 0 {
 		return e
 	}
 	return nil
 }
 
-// settle gives the buffers of o large pages, if it is time for that, and reports whether the one that is sent
-// has them.
-func (o *Op) settle() bool {
+// useLargePages counts a use of the buffers of o, moves them if it is time, and reports whether the send buffer has
+// large pages.
+func (o *Op) useLargePages() bool {
 	l := &o.a.large
 	send, recv := o.extents()
 	if l.size == 0 {
 		return false
 	}
 	if max(send.n, recv.n) < int(l.size) {
-		return o.publishable(true) && l.within(send)
+		return o.mayPublish(true) && l.within(send)
 	}
 	if unix.Getrusage(unix.RUSAGE_SELF, &l.usage) != nil {
 		return false
@@ -99,7 +100,7 @@ func (o *Op) settle() bool {
 	return l.use(send, faults)
 }
 
-// extents returns this rank's buffers, empty where it has none or one is in the other.
+// extents returns this rank's buffers. One that it does not have, or that lies in the other, is empty.
 func (o *Op) extents() (send, recv extent) {
 	n, root := o.a.ranks, o.a.rank == o.Root
 	s, r := 1, 1 // blocks
@@ -111,13 +112,13 @@ func (o *Op) extents() (send, recv extent) {
 	case schedule.AllToAll:
 		s, r = n, n
 	case schedule.Broadcast:
-		s = among(root, 1)
+		s = blocksIf(root, 1)
 	case schedule.Reduce:
-		r = among(root, 1)
+		r = blocksIf(root, 1)
 	case schedule.Gather:
-		r = among(root, n)
+		r = blocksIf(root, n)
 	case schedule.Scatter:
-		s = among(root, n)
+		s = blocksIf(root, n)
 	}
 	if o.InPlace && s > 0 && r > 0 {
 		if s > r {
@@ -129,15 +130,14 @@ func (o *Op) extents() (send, recv extent) {
 	return extent{o.Send, s * o.Block}, extent{o.Recv, r * o.Block}
 }
 
-func among(has bool, blocks int) int {
+func blocksIf(has bool, blocks int) int {
 	if has {
 		return blocks
 	}
 	return 0
 }
 
-// use takes note that a call has a buffer, when the process has had so many page faults, and reports whether
-// it has large pages.
+// use counts a use of a buffer, when the process has had so many page faults, and reports whether it has large pages.
 func (l *largePages) use(e extent, faults int64) bool {
 	at := uintptr(e.at)
 	from, to := (at+l.size-1)&^(l.size-1), (at+uintptr(e.n))&^(l.size-1)
@@ -155,7 +155,7 @@ func (l *largePages) use(e extent, faults int64) bool {
 	return b.left == to
 }
 
-// within reports whether memory lies in what a buffer has of large pages.
+// within reports whether memory lies in the large pages of a known buffer.
 func (l *largePages) within(e extent) bool {
 	at := uintptr(e.at)
 	for i := range l.buffers {
@@ -167,19 +167,19 @@ func (l *largePages) within(e extent) bool {
 	return false
 }
 
-// move gives a buffer large pages up to an address, as far as it gets in the time.
+// move moves a buffer to large pages up to an address, as far as collapseTime allows.
 func (l *largePages) move(b *buffer, to uintptr) {
 	for end := time.Now().Add(collapseTime); b.left < to && time.Now().Before(end); {
 		n := min(collapseStep*l.size, to-b.left)
 		if l.collapse(b.left, n) != nil {
-			b.refused = true // memory is short, or of a kind that cannot
+			b.refused = true // no memory, or a kind of memory without large pages
 			return
 		}
 		b.left += n
 	}
 }
 
-// find returns what is known of a buffer, in place of the one that has come first where it is new.
+// find returns the entry of a buffer. A new buffer replaces the oldest entry.
 func (l *largePages) find(e extent) *buffer {
 	for i := range l.buffers {
 		if l.buffers[i].extent == e {

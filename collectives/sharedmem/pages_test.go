@@ -15,8 +15,8 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// TestWhenLargePages: a buffer gets them with the sixteenth use of the same pages, as a whole but
-// for its ends, and what the system refuses it is not asked for again.
+// TestWhenLargePages checks that a buffer gets large pages, except at its ends, when the same pages are used the
+// sixteenth time, and that the system is not asked again for what it has refused.
 func TestWhenLargePages(t *testing.T) {
 	const size = 2 << 20
 	space := make([]byte, 8*size)
@@ -48,7 +48,12 @@ func TestWhenLargePages(t *testing.T) {
 	for _, in := range []struct {
 		extent
 		large bool
-	}{{part(first+size, size/4), true}, {part(first+5*size-8, 8), true}, {part(first+size-8, 16), false}, {part(first+5*size-8, 16), false}} {
+	}{
+		{part(first+size, size/4), true},
+		{part(first+5*size-8, 8), true},
+		{part(first+size-8, 16), false},
+		{part(first+5*size-8, 16), false},
+	} {
 		if l.within(in.extent) != in.large {
 			t.Errorf("%d bytes at %p: in large pages %v", in.n, in.at, !in.large)
 		}
@@ -71,13 +76,13 @@ func TestWhenLargePages(t *testing.T) {
 	}
 
 	asked = nil
-	small := extent{middle.at, 2*size - 2} // holds none
+	small := extent{middle.at, 2*size - 2} // holds no large page
 	for range 2 * collapseUse {
 		if l.use(small, faults) {
-			t.Error("a buffer without room for a large page has one")
+			t.Error("a buffer without space for a large page has one")
 		}
 	}
-	for i := range buffersKnown { // others push middle out
+	for i := range buffersKnown { // the table forgets middle
 		l.use(extent{middle.at, 3*size + i}, faults)
 	}
 	if use(1, 0) || len(asked) != 0 {
@@ -85,7 +90,7 @@ func TestWhenLargePages(t *testing.T) {
 	}
 }
 
-// TestExtents: which memory of a call is whose.
+// TestExtents checks the extents of a call's buffers.
 func TestExtents(t *testing.T) {
 	const ranks = 3
 	for _, coll := range collectives {
@@ -96,7 +101,7 @@ func TestExtents(t *testing.T) {
 			for r, op := range j.ops {
 				send, recv := op.extents()
 				wantSend, wantRecv := len(j.in[r]), len(j.out[r])
-				if inPlace && wantSend > 0 && wantRecv > 0 { // the larger is all
+				if inPlace && wantSend > 0 && wantRecv > 0 { // the larger one includes the other
 					if wantSend > wantRecv {
 						wantRecv = 0
 					} else {
@@ -113,11 +118,11 @@ func TestExtents(t *testing.T) {
 	}
 }
 
-// TestLargePages: buffers are moved to large pages while ranks use them, and hold what they did.
+// TestLargePages checks that buffers get large pages while ranks use them, and keep their contents.
 func TestLargePages(t *testing.T) {
 	size := int(largePageSize())
 	if size == 0 {
-		t.Skip("the system has no large pages, or is told to make none")
+		t.Skip("the system has no large pages, or they are disabled")
 	}
 	if size > 4<<20 {
 		t.Skipf("large pages are of %d bytes", size)
@@ -170,21 +175,22 @@ func TestLargePages(t *testing.T) {
 	t.Error("no large pages")
 }
 
-// TestDirectMax: results that come from memory are read where they are only from large pages.
-func TestDirectMax(t *testing.T) {
+// TestPublishMax checks that blocks of results of publishMax bytes and more are published only in large pages.
+func TestPublishMax(t *testing.T) {
 	g := newReadable(t, 2)
 	var op Op
-	op.Bind(g.arenas[0], &Call{Collective: schedule.AllToAll, Block: directMax / 2, Send: pointer(make([]byte, directMax))})
+	send := pointer(make([]byte, publishMax))
+	op.Bind(g.arenas[0], &Call{Collective: schedule.AllToAll, Block: publishMax / 2, Send: send})
 	op.cut()
-	if op.publishes(false) || !op.publishes(true) {
-		t.Errorf("publishes without large pages %v, with %v", op.publishes(false), op.publishes(true))
+	if op.publish(false) || !op.publish(true) {
+		t.Errorf("publishes without large pages %v, with %v", op.publish(false), op.publish(true))
 	}
-	if op.Block--; !op.publishes(false) {
+	if op.Block--; !op.publish(false) {
 		t.Error("fewer bytes are not published")
 	}
 }
 
-// mapMemory returns memory of its own, with pages.
+// mapMemory returns a new mapping whose pages exist.
 func mapMemory(t *testing.T, n int) []byte {
 	t.Helper()
 	m, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -198,7 +204,7 @@ func mapMemory(t *testing.T, n int) []byte {
 	return m
 }
 
-// largePagesAt is how many large pages the mapping has that an address is in.
+// largePagesAt returns the number of large pages in the mapping that an address is in.
 func largePagesAt(t *testing.T, p unsafe.Pointer) int {
 	t.Helper()
 	f, err := os.Open("/proc/self/smaps")

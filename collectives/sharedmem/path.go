@@ -2,29 +2,29 @@ package sharedmem
 
 import "lightpath/collectives/schedule"
 
-// path is how a call goes through the arena: a pure function of the call and the number of ranks.
+// path is how a call uses the arena: a pure function of the call and the number of ranks.
 type path struct {
 	pieces  bool // a slot holds a piece for each rank, else the same for all
-	reduces bool // ranks reduce a part each, in between
-	from    int  // whose chunks this rank takes: one rank's, everyone's or nobody's
+	reduces bool // each rank reduces a part of every chunk
+	from    int  // whose chunks this rank consumes: a rank, fromAll or fromNone
 }
 
-// flatMax is up to what size every rank (AllReduce), or the root (Reduce), reduces everything itself:
-// one exchange in place of two, for n times the work.
+// flatMax is the largest block that every rank (AllReduce), or the root (Reduce), reduces whole: one exchange instead
+// of two, for n times the work.
 func flatMax(ranks int) int { return (64 << 10) / ranks }
 
-// streamMin is the size of results from which they go past the caches.
+// streamMin is the smallest result, in bytes, that is written past the caches.
 const streamMin = 4 << 20
 
-// begin chooses the way and numbers the chunks.
+// begin chooses the path and numbers the chunks.
 func (o *Op) begin() {
 	a := o.a
 	o.started = true
 	o.cut()
-	o.direct, o.at, o.mapping = false, where{}, false
+	o.published, o.at, o.mapping = false, regionRef{}, false
 	if o.ring == large {
-		a.look()
-		o.direct = o.publishes(o.settle())
+		a.mapOffers()
+		o.published = o.publish(o.useLargePages())
 	}
 	o.first = a.next[o.ring]
 	a.next[o.ring] += o.chunks
@@ -32,7 +32,7 @@ func (o *Op) begin() {
 	o.chain = a.chain
 }
 
-// cut chooses the way and cuts the call into chunks.
+// cut chooses the path and cuts the call into chunks.
 func (o *Op) cut() {
 	o.path = o.choose()
 	n := o.a.ranks
@@ -50,7 +50,7 @@ func (o *Op) cut() {
 	switch {
 	case need <= smallRoom && !o.path.reduces:
 		o.ring, o.chunk, o.inline = small, o.Block, need <= inlineMax
-	case need <= middleRoom && !o.path.reduces && !o.publishable(true) && !o.mappable():
+	case need <= middleRoom && !o.path.reduces && !o.mayPublish(true) && !o.mappable():
 		o.ring, o.chunk = middle, o.Block
 	case o.Block <= o.chunk:
 		o.chunk = o.Block
@@ -61,8 +61,8 @@ func (o *Op) cut() {
 	o.stream = o.resultBytes() >= streamMin
 }
 
-// InSmallSlots reports whether a call goes through small slots alone, which takes nothing of the system and no memory of
-// others' but the arena.
+// InSmallSlots reports whether a call uses small slots only. Such a call makes no system call and reads no memory of
+// peers outside the arena.
 func (a *Arena) InSmallSlots(c schedule.Collective, root, block int) bool {
 	o := Op{Call: Call{Collective: c, Root: root, Block: block}, a: a}
 	o.cut()
@@ -70,30 +70,30 @@ func (a *Arena) InSmallSlots(c schedule.Collective, root, block int) bool {
 }
 
 func (o *Op) choose() path {
-	// Whom this rank takes from where only the root takes, and where only the root gives.
-	root, all := nobody, o.Root
+	// rootReads: only the root consumes. rootWrites: only the root contributes.
+	rootReads, rootWrites := fromNone, o.Root
 	if o.a.rank == o.Root {
-		root, all = everyone, nobody
+		rootReads, rootWrites = fromAll, fromNone
 	}
 	switch o.Collective {
 	case schedule.AllReduce:
-		return path{reduces: o.Block > flatMax(o.a.ranks), from: everyone}
+		return path{reduces: o.Block > flatMax(o.a.ranks), from: fromAll}
 	case schedule.Reduce:
-		return path{reduces: o.Block > flatMax(o.a.ranks), from: root}
+		return path{reduces: o.Block > flatMax(o.a.ranks), from: rootReads}
 	case schedule.Gather:
-		return path{from: root}
+		return path{from: rootReads}
 	case schedule.Broadcast:
-		return path{from: all}
+		return path{from: rootWrites}
 	case schedule.Scatter:
-		return path{pieces: true, from: all}
+		return path{pieces: true, from: rootWrites}
 	case schedule.AllGather:
-		return path{from: everyone}
+		return path{from: fromAll}
 	default: // ReduceScatter, AllToAll
-		return path{pieces: true, from: everyone}
+		return path{pieces: true, from: fromAll}
 	}
 }
 
-// resultBytes is how much this call writes to its results at most.
+// resultBytes returns the most bytes of results that a rank has in this call.
 func (o *Op) resultBytes() int {
 	switch o.Collective {
 	case schedule.AllGather, schedule.AllToAll, schedule.Gather:
@@ -103,7 +103,7 @@ func (o *Op) resultBytes() int {
 	}
 }
 
-// part returns which bytes of a chunk of n a rank reduces.
+// part returns the bytes of a chunk of n that a rank reduces.
 func (o *Op) part(rank, n int) (from, to int) {
 	size := roundUp((n+o.a.ranks-1)/o.a.ranks, line)
 	return min(rank*size, n), min((rank+1)*size, n)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pool is memory in regions: what a process has of ncclMemAlloc.
+// pool is memory in regions, as ncclMemAlloc makes it.
 type pool struct {
 	t     testing.TB
 	known []poolRegion
@@ -23,7 +23,7 @@ type poolRegion struct {
 
 var lastRegion atomic.Uint64
 
-// alloc makes a region, at an address where that is not nil.
+// alloc makes a region, at address at unless that is nil.
 func (m *pool) alloc(n int, at unsafe.Pointer) []byte {
 	m.t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
@@ -46,7 +46,7 @@ func (m *pool) alloc(n int, at unsafe.Pointer) []byte {
 	return r.mem
 }
 
-// free is what ncclMemFree does.
+// free releases a region as ncclMemFree does.
 func (m *pool) free(mem []byte) {
 	m.t.Helper()
 	for i, r := range m.known {
@@ -72,7 +72,7 @@ func (m *pool) find(p unsafe.Pointer, n int64) (Region, int64, bool) {
 	return Region{}, 0, false
 }
 
-// newMapping is newGroup, of ranks that know the pool's regions.
+// newMapping returns a group whose ranks know the pool's regions.
 func newMapping(t testing.TB, ranks int) (*group, *pool) {
 	g, m := newGroup(t, ranks, 1), &pool{t: t}
 	for _, a := range g.arenas {
@@ -89,13 +89,13 @@ func newMapping(t testing.TB, ranks int) (*group, *pool) {
 	return g, m
 }
 
-// move has a rank's buffers of a job in one region, at odd places.
+// move puts a rank's buffers of a job into one region, at odd offsets.
 func (m *pool) move(j *job, rank int) {
 	in, out := j.in[rank], j.out[rank]
 	const gap = 4096 + 8
 	room := m.alloc((len(in)+len(out)+3*gap+4095)&^4095, nil)
 	op := j.ops[rank]
-	// In place one buffer is in the other.
+	// In place one buffer is a part of the other.
 	d, s := uintptr(pointer(out)), uintptr(pointer(in))
 	switch {
 	case len(out) > 0 && len(in) > 0 && s >= d && s+uintptr(len(in)) <= d+uintptr(len(out)):
@@ -115,7 +115,7 @@ func (m *pool) move(j *job, rank int) {
 	op.Send, op.Recv = pointer(j.in[rank]), pointer(j.out[rank])
 }
 
-// repeat runs a job some times more, from inputs as they were, and checks each.
+// repeat runs a job several times with the same inputs, and checks each result.
 func (g *group) repeat(t *testing.T, j *job, times int) {
 	t.Helper()
 	input, output := make([][]byte, len(j.ops)), make([][]byte, len(j.ops))
@@ -138,7 +138,7 @@ func (g *group) repeat(t *testing.T, j *job, times int) {
 	}
 }
 
-// rebind prepares a job's operations to be run once more.
+// rebind prepares a job's operations for another run.
 func (g *group) rebind(j *job) {
 	for r, op := range j.ops {
 		g.seq[r]++

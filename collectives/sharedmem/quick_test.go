@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// find looks for a recipe as C does: by the index alone, in what a Quick shows.
+// find looks for a recipe as the C code does: by the exported index.
 func find(q *Quick, r *QuickRecipe) int {
 	index, recipes := unsafe.Slice(q.Index, q.IndexMask+1), unsafe.Slice(q.Recipes, q.Used)
 	for at := uint32(r.hash()) & q.IndexMask; index[at] != 0; at = (at + 1) & q.IndexMask {
@@ -18,8 +18,8 @@ func find(q *Quick, r *QuickRecipe) int {
 	return -1
 }
 
-// TestRecipes: a Quick knows what it has learnt, each under its number, until it is full; operators of the user that have
-// ended are others.
+// TestRecipes checks that a Quick finds every recipe that it has learnt, by its number, until it is full, and that
+// recipes with operators that have ended are not found.
 func TestRecipes(t *testing.T) {
 	g := newGroup(t, 2, 1)
 	q := NewQuick(g.arenas[0], 64)
@@ -28,7 +28,8 @@ func TestRecipes(t *testing.T) {
 	var known []QuickRecipe
 	for round := range 5 * quickMost {
 		r := QuickRecipe{
-			Kind: rng.Uint32N(8), Type: rng.Int32N(12), Op: rng.Int32N(8), Peer: rng.Int32N(3), Count: rng.Uint64N(1 << (1 + rng.IntN(20))),
+			Kind: rng.Uint32N(8), Type: rng.Int32N(12), Op: rng.Int32N(8), Peer: rng.Int32N(3),
+			Count:   rng.Uint64N(1 << (1 + rng.IntN(20))),
 			InPlace: rng.Uint32N(2), Signature: uint32(round),
 		}
 		if rng.IntN(100) == 0 {
@@ -60,7 +61,7 @@ func TestRecipes(t *testing.T) {
 			t.Fatalf("round %d: number %d of %d, the last is %d", round, i, q.Used, q.Last)
 		}
 		if round%37 == 0 {
-			runtime.GC() // C has addresses
+			runtime.GC() // C keeps addresses of these tables
 		}
 		if i := rng.IntN(len(known)); find(q, &known[i]) != i || unsafe.Slice(q.Recipes, q.Used)[i] != known[i] {
 			t.Fatalf("round %d: number %d is not as it was learnt", round, i)
@@ -77,6 +78,6 @@ func TestRecipes(t *testing.T) {
 			q.Knows(&known[i])
 		}
 	}); n != 0 {
-		t.Errorf("looking allocates %v times", n)
+		t.Errorf("a search allocates %v times", n)
 	}
 }

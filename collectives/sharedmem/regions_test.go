@@ -14,8 +14,8 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// TestMapped: every collective, wherever the buffers of ranks are, against the oracle; and that buffers in regions are read
-// where they are once all have mapped them.
+// TestMapped compares every collective with the oracle, with buffers of ranks in regions or not, and checks that
+// buffers in regions are read in place once all ranks have mapped them.
 func TestMapped(t *testing.T) {
 	memories := []struct {
 		name string
@@ -31,7 +31,9 @@ func TestMapped(t *testing.T) {
 				t.Parallel()
 				for _, memory := range memories {
 					g, m := newMapping(t, ranks)
-					for _, size := range []int{mappedMin/ranks - 8, mappedMin/ranks&^7 + 8, flatMax(ranks) + 8, ranks * mappedRoot, 6*largeRoom/ranks + 8} {
+					for _, size := range []int{
+						mappedMin/ranks - 8, mappedMin/ranks&^7 + 8, flatMax(ranks) + 8, ranks * mappedRoot, 6*largeRoom/ranks + 8,
+					} {
 						for _, inPlace := range []bool{false, true} {
 							j := &job{coll: coll, typ: datatype.Int64, count: size / 8, root: ranks - 1, inPlace: inPlace}
 							g.bind(t, j)
@@ -42,12 +44,13 @@ func TestMapped(t *testing.T) {
 							}
 							g.repeat(t, j, 3)
 							for r, op := range j.ops {
-								if want := memory.has(r) && op.mappable() && op.lends(); (op.direct && op.at.number != 0) != want {
-									t.Errorf("%v of %d bytes, memory of %s, in place %v: rank %d mapped %v, want %v", coll, size, memory.name, inPlace, r, !want, want)
+								if want := memory.has(r) && op.mappable() && op.sendsRegion(); (op.published && op.at.number != 0) != want {
+									t.Errorf("%v of %d bytes, memory of %s, in place %v: rank %d mapped %v, want %v", coll, size, memory.name,
+										inPlace, r, !want, want)
 								}
 							}
-							if memory.name == "all" && size >= ranks*mappedRoot && !j.ops[0].direct != notLent(j) {
-								t.Errorf("%v in place %v: rank 0 direct %v", coll, inPlace, j.ops[0].direct)
+							if memory.name == "all" && size >= ranks*mappedRoot && !j.ops[0].published != staged(j) {
+								t.Errorf("%v in place %v: rank 0 published %v", coll, inPlace, j.ops[0].published)
 							}
 							for len(m.known) > 0 {
 								m.free(m.known[0].mem)
@@ -60,8 +63,8 @@ func TestMapped(t *testing.T) {
 	}
 }
 
-// notLent reports whether large blocks of a rank that is not the root are staged, wherever they are.
-func notLent(j *job) bool {
+// staged reports whether large blocks of a rank that is not the root go through slots, also from a region.
+func staged(j *job) bool {
 	switch j.coll {
 	case schedule.Broadcast, schedule.Scatter:
 		return true
@@ -71,7 +74,7 @@ func notLent(j *job) bool {
 	return false
 }
 
-// TestMappedBits: sums out of everybody's buffers are those of a plain loop over the ranks.
+// TestMappedBits checks that sums read from the ranks' buffers equal those of a loop over the ranks in order.
 func TestMappedBits(t *testing.T) {
 	const ranks, count = 5, 200000
 	g, m := newMapping(t, ranks)
@@ -93,22 +96,22 @@ func TestMappedBits(t *testing.T) {
 			j.want[r] = want
 		}
 		g.repeat(t, j, 3)
-		if !j.ops[0].direct {
-			t.Error("not read where it is")
+		if !j.ops[0].published {
+			t.Error("not read in place")
 		}
 	}
 }
 
-// TestFreedRegion: other memory at the address of a region that has been freed is not taken for it, and the others keep
-// nothing of what has been freed.
+// TestFreedRegion checks that new memory at the address of a freed region is not taken for it, and that the other ranks
+// unmap the freed region.
 func TestFreedRegion(t *testing.T) {
 	g, m := newMapping(t, 2)
 	j := &job{coll: schedule.AllGather, typ: datatype.Int32, count: 1 << 15}
 	g.bind(t, j)
 	m.move(j, 0)
 	g.repeat(t, j, 3)
-	if !j.ops[0].direct || j.ops[1].at.number != 0 {
-		t.Fatalf("rank 0 mapped %v, rank 1 %v", j.ops[0].direct, j.ops[1].at.number != 0)
+	if !j.ops[0].published || j.ops[1].at.number != 0 {
+		t.Fatalf("rank 0 mapped %v, rank 1 %v", j.ops[0].published, j.ops[1].at.number != 0)
 	}
 	for range 3 {
 		old := m.known[0].mem
@@ -130,7 +133,7 @@ func TestFreedRegion(t *testing.T) {
 		for r, a := range g.arenas {
 			for _, v := range a.regions.theirs {
 				if v.number == number {
-					t.Errorf("rank %d still maps what rank 0 has freed", r)
+					t.Errorf("rank %d still maps the region that rank 0 has freed", r)
 				}
 			}
 		}
@@ -138,14 +141,14 @@ func TestFreedRegion(t *testing.T) {
 		g.rebind(j)
 		g.drive(t, []*job{j})
 		j.check(t)
-		if !j.ops[0].direct || j.ops[0].at.number == number {
+		if !j.ops[0].published || j.ops[0].at.number == number {
 			t.Errorf("region %d: %+v", number, j.ops[0].at)
 		}
 	}
 }
 
-// TestManyRegions: more than a table holds take turns without effect on results; they keep no files open, and those that
-// are used again and again keep their places.
+// TestManyRegions uses more regions than a table holds. They take turns without effect on results, keep no files
+// open, and the ones in frequent use keep their places.
 func TestManyRegions(t *testing.T) {
 	g, m := newMapping(t, 2)
 	var jobs []*job
@@ -174,7 +177,7 @@ func TestManyRegions(t *testing.T) {
 		run(jobs[len(jobs)-1])
 	}
 	if !run(jobs[len(jobs)-1]) || !run(jobs[0]) {
-		t.Error("a region that is not used any more has kept the place of one that is")
+		t.Error("a region that is no longer used has kept its place from one in use")
 	}
 	if n := openFiles(t); n > files {
 		t.Errorf("%d files, %d before", n, files)
@@ -190,7 +193,8 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
-// TestNewRegions: memory of large calls is offered when it has come again, also where several take turns.
+// TestNewRegions checks that memory of large calls is offered after repeated use, also where several regions take
+// turns.
 func TestNewRegions(t *testing.T) {
 	g, m := newMapping(t, 2)
 	var mem [regionsOffered][]byte
@@ -200,21 +204,22 @@ func TestNewRegions(t *testing.T) {
 	for use := 1; use <= offerUse+1; use++ {
 		for i := range mem {
 			for _, a := range g.arenas {
-				a.look()
+				a.mapOffers()
 			}
-			if _, known, ok := g.arenas[0].lend(pointer(mem[i]), offerLarge); !known || ok != (use > offerUse) {
+			if _, known, ok := g.arenas[0].findMapped(pointer(mem[i]), offerLarge); !known || ok != (use > offerUse) {
 				t.Errorf("use %d of region %d: mapped %v", use, i, ok)
 			}
 		}
 	}
 }
 
-// TestRefusedRegion: where one rank cannot map another's memory that goes the ways of any other, which is said once.
+// TestRefusedRegion checks that memory which another rank cannot map is used like any other memory, and that the
+// failure is reported once.
 func TestRefusedRegion(t *testing.T) {
 	g, m := newMapping(t, 3)
-	said := 0
+	reports := 0
 	g.arenas[2].UseRegions(m.find, func(rank int, err error) {
-		if said++; rank != 0 || err == nil {
+		if reports++; rank != 0 || err == nil {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	})
@@ -224,13 +229,13 @@ func TestRefusedRegion(t *testing.T) {
 			g.bind(t, j)
 			m.move(j, 0)
 			m.move(j, 1)
-			// Rank 0 offers, and before rank 2 looks something else has the number of its file.
-			g.arenas[0].look()
-			g.arenas[0].lend(j.ops[0].Send, 8)
+			// Rank 0 offers a region; rank 2 finds another file under the number of its file.
+			g.arenas[0].mapOffers()
+			g.arenas[0].findMapped(j.ops[0].Send, 8)
 			for i := range g.arenas[0].offers(0) {
 				g.arenas[0].offers(0)[i].ino.Add(1)
 			}
-			g.arenas[2].look()
+			g.arenas[2].mapOffers()
 			for i := range g.arenas[0].offers(0) {
 				g.arenas[0].offers(0)[i].ino.Add(^uint64(0))
 			}
@@ -238,20 +243,21 @@ func TestRefusedRegion(t *testing.T) {
 			if j.ops[0].at.number != 0 {
 				t.Errorf("%v: mapped", coll)
 			}
-			if _, known, _ := g.arenas[0].lend(j.ops[0].Send, 8); known {
+			if _, known, _ := g.arenas[0].findMapped(j.ops[0].Send, 8); known {
 				t.Errorf("%v: still to be mapped", coll)
 			}
 			if coll != schedule.Broadcast && j.ops[1].at.number == 0 {
-				t.Errorf("%v: rank 1's is not", coll)
+				t.Errorf("%v: rank 1's buffer is not mapped", coll)
 			}
 		}
 	}
-	if said != 1 {
-		t.Errorf("said %d times", said)
+	if reports != 1 {
+		t.Errorf("reported %d times", reports)
 	}
 }
 
-// TestMappedTakenBack: what is read of a rank that has given up does not count, and a view that is gone is an error.
+// TestMappedTakenBack checks that data read from a rank that has abandoned its call is not used, and that reading
+// from a view that no longer exists is an error.
 func TestMappedTakenBack(t *testing.T) {
 	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.ReduceScatter, schedule.AllGather} {
 		for _, gone := range []bool{false, true} {
@@ -266,8 +272,8 @@ func TestMappedTakenBack(t *testing.T) {
 			}
 			op := j.ops[1]
 			op.begin()
-			op.lay(op.first)
-			if ok, err := op.came(0, op.first); !ok || err != nil {
+			op.fill(op.first)
+			if ok, err := op.arrivedFrom(0, op.first); !ok || err != nil {
 				t.Fatalf("rank 0's block has not come: %v", err)
 			}
 			want, says := transport.ErrPeerLost, "rank 0 has given up"
@@ -277,13 +283,13 @@ func TestMappedTakenBack(t *testing.T) {
 				}
 				want, says = os.ErrInvalid, "rank 0's send buffer"
 			} else {
-				j.ops[0].Abandon() // between rank 1's look at the header and its copy
+				j.ops[0].Abandon() // after rank 1 has read the header, before it copies
 			}
 			err := error(nil)
 			if coll == schedule.AllReduce {
 				err = op.reduce(op.first)
 			} else {
-				err = op.take(op.first)
+				err = op.consume(op.first)
 			}
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v, gone %v: %v", coll, gone, err)
@@ -292,9 +298,10 @@ func TestMappedTakenBack(t *testing.T) {
 	}
 }
 
-// TestMappedWaits: a rank's operation lasts until the others have read its buffer.
+// TestMappedWaits checks that a rank's operation lasts until the others have read its buffer.
 func TestMappedWaits(t *testing.T) {
-	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.Reduce, schedule.ReduceScatter, schedule.AllGather, schedule.Broadcast} {
+	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.Reduce, schedule.ReduceScatter,
+		schedule.AllGather, schedule.Broadcast} {
 		g, m := newMapping(t, 2)
 		j := &job{coll: coll, typ: datatype.Int32, count: 1 << 15, root: 0}
 		if coll == schedule.Reduce {
@@ -305,9 +312,9 @@ func TestMappedWaits(t *testing.T) {
 		g.repeat(t, j, 3)
 		g.rebind(j)
 		op := j.ops[1]
-		op.begin() // rank 1 has come, and lays out what it has
-		op.lay(op.first)
-		op.laid++
+		op.begin() // rank 1 makes its call, and fills its slots
+		op.fill(op.first)
+		op.filled++
 		for range 10 {
 			if _, done, err := j.ops[0].Poll(); err != nil || done {
 				t.Fatalf("%v: done %v before rank 1 has read; %v", coll, done, err)
@@ -321,15 +328,15 @@ func TestMappedWaits(t *testing.T) {
 	}
 }
 
-// TestViewed: bytes are only found within the region that was meant.
+// TestViewed checks that only references to bytes within the right region are valid.
 func TestViewed(t *testing.T) {
 	g, m := newMapping(t, 2)
 	const size = 1 << 16
 	mem := m.alloc(size, nil)
 	mem[100] = 77
-	g.arenas[0].lend(pointer(mem), 1)
-	g.arenas[1].look()
-	at, _, ok := g.arenas[0].lend(unsafe.Pointer(&mem[100]), 5)
+	g.arenas[0].findMapped(pointer(mem), 1)
+	g.arenas[1].mapOffers()
+	at, _, ok := g.arenas[0].findMapped(unsafe.Pointer(&mem[100]), 5)
 	if !ok || at.offset != 100 {
 		t.Fatal(at, ok)
 	}
@@ -337,11 +344,16 @@ func TestViewed(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range []struct {
-		at where
+		at regionRef
 		n  int
 	}{
-		{where{at.number + 1, at.offset, at.place}, 1}, {where{at.number, at.offset, at.place + 1}, 1}, {where{0, 0, at.place + 1}, 0},
-		{where{at.number, at.offset, regionsOffered}, 1}, {where{at.number, size, at.place}, 1}, {where{at.number, 1 << 63, at.place}, 1}, {at, size - 99},
+		{regionRef{at.number + 1, at.offset, at.place}, 1},
+		{regionRef{at.number, at.offset, at.place + 1}, 1},
+		{regionRef{0, 0, at.place + 1}, 0},
+		{regionRef{at.number, at.offset, regionsOffered}, 1},
+		{regionRef{at.number, size, at.place}, 1},
+		{regionRef{at.number, 1 << 63, at.place}, 1},
+		{at, size - 99},
 	} {
 		if _, err := g.arenas[1].viewed(0, c.at, c.n); !errors.Is(err, os.ErrInvalid) {
 			t.Errorf("%d bytes at %+v: %v", c.n, c.at, err)

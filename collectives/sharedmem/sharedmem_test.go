@@ -17,9 +17,9 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// end is a rank's end of memory that is not shared with any process.
+// end is a rank's endpoint, over memory of one process.
 type end struct {
-	transport.Endpoint // nil: an arena calls what follows alone
+	transport.Endpoint // nil: an arena calls only the methods below
 	mem                []byte
 	closed             []bool
 	rung               *int
@@ -31,7 +31,7 @@ func (e *end) Bells([]uintptr)        {}
 func (e *end) Closed(rank int) bool   { return e.closed[rank] }
 func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// group is the ranks of a communicator, driven one at a time.
+// group is the ranks of a communicator, all run by one goroutine.
 type group struct {
 	arenas []*Arena
 	ends   []*end
@@ -44,7 +44,7 @@ func newGroup(t testing.TB, ranks int, seed uint64) *group {
 	return newGroupOf(t, ranks, seed, fewSlots)
 }
 
-// newGroupOf has so many large slots, whatever suits the machine.
+// newGroupOf makes a group with this number of large slots, also where the machine would get another.
 func newGroupOf(t testing.TB, ranks int, seed, slots uint64) *group {
 	t.Helper()
 	size := ranks * perRank(slots)
@@ -63,7 +63,7 @@ func newGroupOf(t testing.TB, ranks int, seed, slots uint64) *group {
 	return g
 }
 
-// job is one collective on all ranks.
+// job is one collective of all ranks.
 type job struct {
 	coll    schedule.Collective
 	typ     datatype.Type
@@ -72,7 +72,7 @@ type job struct {
 	count   int
 	inPlace bool
 	ops     []*Op
-	in, out [][]byte // by rank
+	in, out [][]byte // indexed by rank
 	want    [][]byte
 }
 
@@ -85,7 +85,7 @@ var collectives = []schedule.Collective{
 	schedule.Broadcast, schedule.Reduce, schedule.Gather, schedule.Scatter,
 }
 
-// blocks returns how many blocks of count elements the buffers of a rank have.
+// blocks returns the number of blocks of count elements in the buffers of a rank.
 func (j *job) blocks(rank, ranks int) (send, recv int) {
 	send, recv = 1, 1
 	switch j.coll {
@@ -115,7 +115,7 @@ func (j *job) blocks(rank, ranks int) (send, recv int) {
 	return send, recv
 }
 
-// bind makes the buffers of a job, its operations, and what is to come of it.
+// bind makes the buffers of a job, its operations and the results it must have.
 func (g *group) bind(t testing.TB, j *job) {
 	t.Helper()
 	n, block := len(g.arenas), j.count*j.typ.Size()
@@ -146,11 +146,12 @@ func (g *group) bind(t testing.TB, j *job) {
 		op := new(Op)
 		op.Bind(g.arenas[r], &Call{
 			Collective: j.coll, Root: j.root, Block: block, Send: pointer(in), Recv: pointer(out), InPlace: j.inPlace,
-			Combine: datatype.Combine(j.op, j.typ), CombinePast: datatype.CombinePast(j.op, j.typ), Seq: g.seq[r], Signature: uint32(j.coll)<<16 | uint32(j.count),
+			Combine: datatype.Combine(j.op, j.typ), CombinePast: datatype.CombinePast(j.op, j.typ),
+			Seq: g.seq[r], Signature: uint32(j.coll)<<16 | uint32(j.count),
 		})
 		j.ops = append(j.ops, op)
 	}
-	// Integers: sums of any order are the same.
+	// The types are integers, so sums do not depend on the order.
 	full := inputs
 	if j.coll == schedule.Broadcast || j.coll == schedule.Scatter {
 		full = slices.Clone(inputs)
@@ -180,9 +181,8 @@ func (j *job) check(t testing.TB) {
 	}
 }
 
-// TestAnyOrder runs sequences of collectives whose ranks get ahead of each other as far as they
-// can, in a random order that a seed repeats: a rank takes one step of its operation at a time,
-// some ranks seldom.
+// TestAnyOrder runs sequences of collectives in which ranks get ahead of each other. The order is random but fixed by a
+// seed: one rank at a time takes one step of its operation, some ranks more seldom than others.
 func TestAnyOrder(t *testing.T) {
 	for _, ranks := range []int{2, 3, 5, 8} {
 		for seed := range uint64(2) {
@@ -192,8 +192,10 @@ func TestAnyOrder(t *testing.T) {
 				var jobs []*job
 				for range 50 {
 					j := &job{
-						coll: collectives[g.rng.IntN(len(collectives))], typ: []datatype.Type{datatype.Uint8, datatype.Int32, datatype.Int64}[g.rng.IntN(3)],
-						op: datatype.Op(g.rng.IntN(4)), root: g.rng.IntN(ranks), count: 1 + g.rng.IntN(1<<g.rng.IntN(16)), inPlace: g.rng.IntN(2) == 0,
+						coll: collectives[g.rng.IntN(len(collectives))],
+						typ:  []datatype.Type{datatype.Uint8, datatype.Int32, datatype.Int64}[g.rng.IntN(3)],
+						op:   datatype.Op(g.rng.IntN(4)), root: g.rng.IntN(ranks),
+						count: 1 + g.rng.IntN(1<<g.rng.IntN(16)), inPlace: g.rng.IntN(2) == 0,
 					}
 					g.bind(t, j)
 					jobs = append(jobs, j)
@@ -207,18 +209,18 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// drive runs jobs on all ranks, each in order.
+// drive runs jobs on all ranks, in an order of ranks that is random. Each rank runs the jobs in order.
 func (g *group) drive(t testing.TB, jobs []*job) {
 	t.Helper()
 	n := len(g.arenas)
 	at := make([]int, n)
 	for left, idle := n*len(jobs), 0; left > 0; idle++ {
 		if idle > 1<<20 {
-			t.Fatalf("nothing moves: ranks are in jobs %v", at)
+			t.Fatalf("no rank makes progress: they are in jobs %v", at)
 		}
 		r := g.rng.IntN(n)
 		if g.rng.IntN(3) == 0 {
-			r = g.rng.IntN(1 + r) // the lower, the more often
+			r = g.rng.IntN(1 + r) // lower ranks more often
 		}
 		if at[r] == len(jobs) {
 			continue
@@ -241,7 +243,7 @@ func (g *group) drive(t testing.TB, jobs []*job) {
 	}
 }
 
-// TestEdges: sizes round the edges of slots and pieces.
+// TestEdges runs sizes at the bounds of slots and pieces.
 func TestEdges(t *testing.T) {
 	t.Parallel()
 	for _, of := range []struct {
@@ -254,7 +256,8 @@ func TestEdges(t *testing.T) {
 		}
 		g := newGroupOf(t, ranks, 1, of.slots)
 		for _, coll := range collectives {
-			for _, edge := range []int{inlineMax, inlineMax / ranks, 8 * line / ranks, smallRoom, smallRoom / ranks, middleRoom, middleRoom / ranks, flatMax(ranks), largeRoom, largeRoom / ranks} {
+			for _, edge := range []int{inlineMax, inlineMax / ranks, 8 * line / ranks, smallRoom, smallRoom / ranks,
+				middleRoom, middleRoom / ranks, flatMax(ranks), largeRoom, largeRoom / ranks} {
 				for d := -1; d <= 1; d++ {
 					if edge/8+d < 1 {
 						continue
@@ -269,7 +272,7 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestScaledAndStreamed: contributions are scaled once, and large results arrive whole.
+// TestScaledAndStreamed checks that contributions are scaled once, and that large results are complete.
 func TestScaledAndStreamed(t *testing.T) {
 	const ranks = 3
 	g := newGroup(t, ranks, 2)
@@ -303,12 +306,11 @@ func TestScaledAndStreamed(t *testing.T) {
 		}
 	}
 	for _, inPlace := range []bool{false, true} {
-		large(schedule.ReduceScatter, datatype.Sum, inPlace) // whose kernels store past the caches themselves
+		large(schedule.ReduceScatter, datatype.Sum, inPlace) // its kernels store past the caches
 	}
 }
 
-// TestSameBits: sums of floats, whose order matters, are the same on all ranks, and those of a
-// plain loop over the ranks.
+// TestSameBits checks that all ranks have the same sums of floats, equal to those of a loop over the ranks in order.
 func TestSameBits(t *testing.T) {
 	for _, ranks := range []int{2, 5, 8} {
 		g := newGroup(t, ranks, 3)
@@ -335,9 +337,9 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// TestStrangers: a rank in another call is an error at whoever looks at it next, also where nobody
-// had to look when it made that call.
-func TestStrangers(t *testing.T) {
+// TestOtherCalls checks that a rank which makes another call is an error at the next rank that reads from it, also
+// where no rank had to read when it made that call.
+func TestOtherCalls(t *testing.T) {
 	run := func(g *group, jobs ...*job) (errs []error) {
 		for r := range g.arenas {
 			for _, j := range jobs {
@@ -358,7 +360,9 @@ func TestStrangers(t *testing.T) {
 		j := &job{coll: schedule.AllReduce, typ: datatype.Int32, count: 4}
 		g.bind(t, j)
 		j.ops[1].Signature++
-		if errs := run(g, j); len(errs) == 0 || !errors.Is(errs[0], exec.ErrSignature) || !strings.Contains(errs[0].Error(), "rank 0 made a different call than rank 1") {
+		errs := run(g, j)
+		const text = "rank 0 made a different call than rank 1"
+		if len(errs) == 0 || !errors.Is(errs[0], exec.ErrSignature) || !strings.Contains(errs[0].Error(), text) {
 			t.Errorf("%v", errs)
 		}
 	})
@@ -373,8 +377,9 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("past", func(t *testing.T) {
 		g := newGroup(t, 2, 1)
-		// Both are roots, and so wait for nobody.
-		a, b := &job{coll: schedule.Broadcast, typ: datatype.Int32, count: 4}, &job{coll: schedule.AllReduce, typ: datatype.Int32, count: 4}
+		// Both ranks are roots of a, and so do not wait.
+		a := &job{coll: schedule.Broadcast, typ: datatype.Int32, count: 4}
+		b := &job{coll: schedule.AllReduce, typ: datatype.Int32, count: 4}
 		g.bind(t, a)
 		buf := make([]byte, 16)
 		a.ops[1].Root, a.ops[1].Send, a.ops[1].Signature = 1, pointer(buf), 77
@@ -385,7 +390,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestClosed: what a rank stored before it closed its end counts; waiting for more is an error.
+// TestClosed checks that data which a rank stored before it closed its end is used, and that waiting for more is an
+// error.
 func TestClosed(t *testing.T) {
 	g := newGroup(t, 3, 1)
 	j := &job{coll: schedule.AllReduce, typ: datatype.Int32, count: 4}
@@ -417,14 +423,14 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestTooLittleMemory: no arena, rather than one that is too small.
+// TestTooLittleMemory checks that too little memory gives no arena.
 func TestTooLittleMemory(t *testing.T) {
 	if New(&end{mem: make([]byte, 3*perRank(fewSlots)-1)}, 3, 0) != nil || New(&end{}, 2, 1) != nil {
 		t.Error("an arena without its memory")
 	}
 }
 
-// TestRingsBeforeItWaits: everything that another rank may wait for is rung for.
+// TestRingsBeforeItWaits checks that a rank rings after each step that another rank may wait for.
 func TestRingsBeforeItWaits(t *testing.T) {
 	g := newGroup(t, 2, 1)
 	j := &job{coll: schedule.AllReduce, typ: datatype.Int32, count: 1 << 18}
@@ -437,7 +443,7 @@ func TestRingsBeforeItWaits(t *testing.T) {
 		} else if done {
 			return
 		} else if moved && *g.ends[0].rung == before {
-			t.Fatal("moved, and told nobody")
+			t.Fatal("made progress, and did not ring")
 		}
 	}
 	t.Fatal("never done")

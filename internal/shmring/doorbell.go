@@ -49,7 +49,7 @@ func (d *Doorbell) Ring() {
 
 // Address is where its memory is: the count, u32, and the flag, u32. Who rings from another language
 // takes the flag down, if it is up, adds one to the count and wakes all that wait on it. What follows the two is
-// not the doorbell's: ranks say there where they run (cgo/front/apart.h).
+// not the doorbell's: ranks say there where they run (cgo/front/cpu_spread.h).
 func (d *Doorbell) Address() uintptr { return uintptr(unsafe.Pointer(d.seq)) }
 
 // Arm returns what Wait needs to notice every Ring from now on. The count is read first: a Ring

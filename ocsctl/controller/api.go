@@ -105,6 +105,7 @@ const (
 	Detached  EventKind = "detached"  // Err: why, where it did not say goodbye
 	Commanded EventKind = "commanded" // an operator (Who) changed a plane
 	TookOver  EventKind = "took-over" // this controller is in charge from now on
+	Settled   EventKind = "settled"   // and waits no more for ranks of the controllers before it
 	Lost      EventKind = "lost"      // events of the history, that came faster than they could be written: Err
 )
 
@@ -190,7 +191,7 @@ type LeaseSnapshot struct {
 type Sink interface {
 	// Changed: a plane has another epoch, map or fault (nil: none).
 	Changed(plane int, epoch uint32, m circuit.Permutation, fault error)
-	// Refused: a post of this port was for an epoch that is past.
+	// Refused: a post of this port was for an epoch that is past; or, where both epochs are equal, the plane is pinned.
 	Refused(plane int, epoch, planeEpoch uint32)
 	// Granted answers the Acquire of that id: the planes of its mask that are in service, never
 	// none; or an error where none is.

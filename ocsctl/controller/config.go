@@ -35,9 +35,12 @@ type Config struct {
 	// Recovered holds one entry per plane where the journal knows of an earlier controller; nil: a
 	// beginning.
 	Recovered []Recovered
+	// Absent says which ports had no rank under the controller before, as far as the journal shows;
+	// nil: it does not show any.
+	Absent []bool
 	// Grace is how long after a takeover only uses are granted that ranks claim to have, and how
 	// long ranks are waited for that have not come back; 0: DefaultGrace. It ends when every port
-	// has a rank.
+	// has a rank, but for those that are Absent.
 	Grace time.Duration
 	// SettleTimeout bounds how long a device may go on moving after the reconfiguration time; 0:
 	// one second.
@@ -59,6 +62,8 @@ type PlaneConfig struct {
 	// Reconfig is how long changing ports are dark, plus ReconfigPerPort for each circuit
 	// that is made. Timed devices take the time that they take.
 	Reconfig, ReconfigPerPort time.Duration
+	// PinnedBy is the owner of the plane's circuits: only operators move them. "": ranks do, too.
+	PinnedBy string
 }
 
 // DataPath carries data over circuits. Its methods are called from the core and must not block;
@@ -115,6 +120,8 @@ func (c Config) complete() (*Config, error) {
 		return nil, errors.New("controller: config device: missing")
 	case c.Initial != nil && len(c.Initial) != len(c.Planes):
 		return nil, fmt.Errorf("controller: config initial: %d maps for %d planes", len(c.Initial), len(c.Planes))
+	case c.Absent != nil && len(c.Absent) != c.Ports:
+		return nil, fmt.Errorf("controller: config absent: %d entries for %d ports", len(c.Absent), c.Ports)
 	case c.Recovered != nil && len(c.Recovered) != len(c.Planes):
 		return nil, fmt.Errorf("controller: config recovered: %d entries for %d planes", len(c.Recovered), len(c.Planes))
 	}

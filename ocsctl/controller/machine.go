@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -161,8 +160,8 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	}
 	m.show(a)
 	m.event(now, Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who})
-	if m.grace != 0 && !slices.Contains(m.ports, nil) {
-		m.grace = now // whoever can come back has
+	if m.grace != 0 && !m.awaitsRanks() {
+		m.grace = now // all ranks are back
 	}
 	return nil
 }

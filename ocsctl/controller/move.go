@@ -19,6 +19,11 @@ func (m *machine) post(a *attachment, plane int, epoch uint32, target circuit.Pe
 		return // the port knows, or is about to
 	}
 	pl.posts++
+	if pl.pinned(target) != nil {
+		pl.refused++
+		a.sink.Refused(plane, pl.epoch, pl.epoch)
+		return
+	}
 	if t := pl.timer(epoch); t != nil {
 		if !t.target.Equal(target) {
 			m.failf(pl, now, "port %d posted another map than is scheduled: %w", a.port, ocsctl.ErrConflict)

@@ -10,11 +10,15 @@ import (
 
 // start reads every device and decides which planes are in service.
 func (m *machine) start(now int64) {
-	if m.cfg.Recovered != nil {
+	waits := m.cfg.Recovered != nil && m.awaitsRanks()
+	if waits {
 		m.grace = now + int64(m.cfg.Grace)
 	}
 	if m.cfg.Journal != nil {
 		m.event(now, Event{Kind: TookOver, Plane: -1, Port: -1, Who: m.cfg.Name})
+		if !waits {
+			m.event(now, Event{Kind: Settled, Plane: -1, Port: -1, Who: m.cfg.Name})
+		}
 	}
 	for j, pl := range m.planes {
 		pl.unread = &Recovered{}
@@ -97,14 +101,30 @@ func between(m, from, to circuit.Permutation) bool {
 	return true
 }
 
-// graceEnds: ranks that have not come back are not coming.
+// awaits reports whether the rank of a port may have to find this controller.
+func (m *machine) awaits(port int) bool {
+	return m.ports[port] == nil && (m.cfg.Absent == nil || !m.cfg.Absent[port])
+}
+
+// awaitsRanks reports whether that is so for any port.
+func (m *machine) awaitsRanks() bool {
+	for p := range m.ports {
+		if m.awaits(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// graceEnds gives up ranks that have not come back.
 func (m *machine) graceEnds(now int64) {
 	var vacant []int
-	for p, a := range m.ports {
-		if a == nil {
+	for p := range m.ports {
+		if m.awaits(p) {
 			vacant = append(vacant, p)
 		}
 	}
+	m.event(now, Event{Kind: Settled, Plane: -1, Port: -1, Who: m.cfg.Name})
 	for _, pl := range m.planes {
 		r := pl.barrier.rounds[pl.epoch]
 		if r == nil || pl.fault != nil || pl.move.on {

@@ -142,6 +142,32 @@ func TestGraceEndsWhenAllAreBack(t *testing.T) {
 	}
 }
 
+// Ports that had no rank before are not waited for; without others there is no grace time.
+func TestGraceIsForPortsThatHadRanks(t *testing.T) {
+	for _, absent := range [][]bool{{true, true, true}, {true, true, false}} {
+		r := newTestRig(t, 3, 1, func(r *testRig, c *Config) {
+			c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}
+			c.Grace, c.Absent = time.Hour, absent
+			r.absent = 1 + 2
+		})
+		if err := r.s[1].Acquire(1, 1, 20); err != nil {
+			t.Fatal(err)
+		}
+		r.pass(time.Millisecond)
+		if granted := len(r.s[1].answers) == 1; granted != absent[2] {
+			t.Errorf("%v: granted %v", absent, granted)
+		}
+		if absent[2] {
+			continue
+		}
+		r.attach(2)
+		r.pass(time.Millisecond)
+		if len(r.s[1].answers) != 1 {
+			t.Error("all ranks that were there are back, and nothing is granted")
+		}
+	}
+}
+
 func TestDeviceThatIsReadLater(t *testing.T) {
 	for _, have := range []circuit.Permutation{circuit.Shift(2, 1), circuit.Shift(2, 0)} {
 		r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {

@@ -45,6 +45,9 @@ func (m *machine) schedule(a *attachment, plane int, t timer, now int64) error {
 	case t.epoch-pl.epoch > maxAhead || len(pl.timers) >= maxTimers:
 		return fmt.Errorf("%s: too far ahead of %d: %w", where, pl.epoch, ocsctl.ErrStaleEpoch)
 	}
+	if err := pl.pinned(t.target); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
 	if have := pl.timer(t.epoch); have != nil {
 		if !have.target.Equal(t.target) {
 			return fmt.Errorf("%s: another map is scheduled: %w", where, ocsctl.ErrConflict)

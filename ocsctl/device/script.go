@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"lightpath/internal/decode"
 )
 
 // Bounds of a fault script; the recursive YAML parser stays far from the end of its stack.
@@ -83,11 +86,29 @@ func scriptRows(data []byte) (rows []scriptRow, err error) {
 	if deep(data) {
 		return nil, errors.New("nested too deeply")
 	}
-	if err := yaml.UnmarshalWithOptions(data, &rows, yaml.Strict()); err != nil {
-		line, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
-		return nil, errors.New(line)
+	return rows, explain(yaml.UnmarshalWithOptions(data, &rows, yaml.Strict()))
+}
+
+// explain rewrites an error of the YAML library in the words of the file: the first line of its
+// text, without the types of Go that it names.
+func explain(err error) error {
+	wrong, ok := errors.AsType[yaml.Error](err)
+	if err == nil || !ok || wrong.GetToken() == nil {
+		return err
 	}
-	return rows, nil
+	what, _, _ := strings.Cut(wrong.GetMessage(), "\n")
+	var want reflect.Type
+	switch wrong := wrong.(type) {
+	case *yaml.TypeError:
+		want = wrong.DstType
+	case *yaml.OverflowError:
+		want = wrong.DstType
+	}
+	token := wrong.GetToken()
+	if want != nil {
+		what = fmt.Sprintf("%q: want %s", token.Value, decode.Want(want))
+	}
+	return fmt.Errorf("line %d column %d: %s", token.Position.Line, token.Position.Column, what)
 }
 
 // deep reports nesting beyond what a list of rows needs: the YAML library takes time that grows with

@@ -15,8 +15,8 @@ import (
 )
 
 // Down removes everything that carries a fabric's name, complete or not, and reports whether there
-// was anything. While a process writes its circuits the error wraps ErrBusy, unless force. Sockets
-// that ranks have open lose their interfaces.
+// was anything. While a process writes its circuits, or has built it for itself, the error wraps
+// ErrBusy, unless force. Sockets that ranks have open lose their interfaces.
 func Down(name string, force bool) (found bool, err error) {
 	name = canonical(name)
 	fail := func(err error) (bool, error) { return false, fmt.Errorf("kernel: fabric %s: %w", name, err) }
@@ -25,6 +25,13 @@ func Down(name string, force bool) (found bool, err error) {
 		return fail(err)
 	}
 	defer unlock(guard)
+	process, ended, err := owner(name)
+	switch {
+	case err != nil:
+		return fail(err)
+	case process != 0 && !ended && !force:
+		return fail(fmt.Errorf("%w: process %d has built it for itself", ErrBusy, process))
+	}
 	held, err := writers(name)
 	for _, f := range held {
 		defer unlock(f) // which leaves nothing of those who ended without doing so
@@ -36,20 +43,23 @@ func Down(name string, force bool) (found bool, err error) {
 	if err := remove(name); err != nil {
 		return fail(err)
 	}
+	if ended {
+		os.Remove(ownerPath(name))
+	}
 	return found, nil
 }
 
-// List returns the names of the fabrics on this host, those that are not complete included.
-func List() ([]string, error) {
+// names returns the names of the fabrics on this host, including incomplete ones.
+func names() ([]string, error) {
 	var all []string
 	for _, dir := range []string{runDir, pinDir, netnsDir} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("kernel: %w", err)
+			return nil, err
 		}
 		for _, e := range entries {
-			switch name, isState := strings.CutSuffix(e.Name(), ".json"); {
-			case dir == runDir && isState && !strings.HasPrefix(name, "."):
+			switch name, kind, _ := strings.Cut(e.Name(), "."); {
+			case dir == runDir && name != "" && (kind == "json" || kind == ownerFile):
 				all = append(all, name)
 			case dir == pinDir:
 				all = append(all, e.Name())
@@ -115,7 +125,7 @@ func remove(name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	if left, glob := filepath.Glob(filepath.Join(runDir, "."+name+".json.*")); glob == nil {
+	if left, glob := filepath.Glob(filepath.Join(runDir, "."+name+".*")); glob == nil {
 		for _, path := range left {
 			os.Remove(path)
 		}

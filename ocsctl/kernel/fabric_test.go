@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -155,17 +156,27 @@ func TestSideBySide(t *testing.T) {
 	right[0].expect(0, 1, 7)
 }
 
-// builder is the environment variable that makes the test's program a process that builds the fabric
-// of a file and does nothing else: the one that TestKilled kills.
-const builder = "LIGHTPATH_TEST_BUILD_FABRIC"
+// These environment variables make the test's program a process that builds the fabric of a file and is
+// killed: by TestKilled while it builds, by TestTemporary afterwards.
+const (
+	builder = "LIGHTPATH_TEST_BUILD_FABRIC"
+	owned   = "LIGHTPATH_TEST_TEMPORARY_FABRIC"
+)
 
 func TestMain(m *testing.M) {
-	file := os.Getenv(builder)
+	file := os.Getenv(builder) + os.Getenv(owned)
 	if file == "" {
 		os.Exit(m.Run())
 	}
 	f, err := fabric.Load(file)
-	if err == nil {
+	switch {
+	case err != nil:
+	case os.Getenv(owned) != "":
+		if _, _, err = Temporary(f, Options{}); err == nil {
+			fmt.Println("up")
+			_, err = io.Copy(io.Discard, os.Stdin) // until the test or its end ends this
+		}
+	default:
 		_, _, err = Up(f, Options{})
 	}
 	if err != nil {

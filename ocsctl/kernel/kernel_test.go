@@ -195,7 +195,7 @@ func nothing(t testing.TB, name string) {
 		t.Error(err)
 	}
 	for _, n := range all {
-		if n == name {
+		if n.Name == name {
 			t.Errorf("fabric %s is listed", name)
 		}
 	}

@@ -3,7 +3,6 @@ package kernel
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"unsafe"
+
+	"lightpath/internal/decode"
 )
 
 // Version of the state file; a fabric built by another version is refused.
@@ -89,7 +90,7 @@ func Load(name string) (*State, error) {
 // decodeState reads a state file and checks what the rest of the package relies on.
 func decodeState(data []byte) (*State, error) {
 	s := new(State)
-	if err := json.Unmarshal(data, s); err != nil {
+	if err := decode.JSON(data, s); err != nil {
 		return nil, err
 	}
 	if s.Version != Version {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/files"
 	"lightpath/plans/fabric"
 )
 
@@ -301,18 +301,5 @@ func (s *State) save() error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	path := statePath(s.Name)
-	f, err := os.CreateTemp(filepath.Dir(path), "."+s.Name+".json.*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return files.Write(statePath(s.Name), append(data, '\n'), 0o644)
 }

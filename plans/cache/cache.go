@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/internal/files"
 	"lightpath/plans"
 	"lightpath/plans/sizes"
 )
@@ -98,7 +99,7 @@ func name(family string, min, max int64) string {
 
 const (
 	suffix     = ".json"
-	tempPrefix = ".put-"
+	tempPrefix = "." // of files that are being written, see [files.Write]
 	maxFile    = 256 << 20
 	maxFront   = 4096 // spans held in memory
 	staleTemp  = time.Hour
@@ -245,7 +246,7 @@ func (c *Cache) Put(key Key, span *sizes.Span) (*Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	if err := c.write(e.Name(), text); err != nil {
+	if err := files.Write(c.path(e.Name()), text, 0o600); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	c.mu.RLock()

@@ -434,13 +434,13 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		if _, err := decode(text); err != nil {
+		if _, err := decodeEntry(text); err != nil {
 			f.Fatal(err)
 		}
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, err := decode(data)
+		e, err := decodeEntry(data)
 		if err == nil {
 			if _, err := e.encode(); err != nil {
 				t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 
+	"lightpath/internal/decode"
+	"lightpath/internal/files"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/sizes"
@@ -63,23 +65,21 @@ func encodeSized(s *sizes.Sized) (problem, plan []byte, err error) {
 	return bytes.TrimSpace(problem), plan, err
 }
 
-// decode reads what encode wrote and verifies it.
-func decode(data []byte) (*Entry, error) {
+// decodeEntry reads what encode wrote and verifies it.
+func decodeEntry(data []byte) (*Entry, error) {
 	high, err := plans.DecodePlan(data) // strict: repeated fields end here
 	if err != nil {
 		return nil, err
 	}
 	var x extra
-	if err := json.Unmarshal(data, &x); err != nil {
+	if err := decode.JSON(data, &x); err != nil {
 		return nil, err
 	}
 	if x.Format != format {
 		return nil, fmt.Errorf("%w: format %d, this one reads %d", ErrStale, max(x.Format, 1), format)
 	}
 	e := &Entry{Span: &sizes.Span{Min: x.MinBytes, Max: x.MaxBytes}}
-	fields := json.NewDecoder(bytes.NewReader(x.Key))
-	fields.DisallowUnknownFields()
-	if err := fields.Decode(&e.Key); err != nil {
+	if err := decode.StrictJSON(x.Key, &e.Key); err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
 	if x.MinBytes < 0 || x.MaxBytes < x.MinBytes || (x.Low == nil) != (x.MinBytes == x.MaxBytes) {
@@ -130,54 +130,19 @@ func (c *Cache) read(name string) (*Entry, error) {
 		}
 		return nil, corrupt(path, err)
 	}
-	switch {
-	case !info.Mode().IsRegular():
+	if !info.Mode().IsRegular() {
 		return nil, corrupt(path, errors.New("not a regular file"))
-	case info.Size() > maxFile:
-		return nil, corrupt(path, fmt.Errorf("larger than %d bytes", maxFile))
 	}
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path, maxFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	if err != nil {
 		return nil, corrupt(path, err)
 	}
-	e, err := decode(data)
+	e, err := decodeEntry(data)
 	if err != nil {
 		return nil, corrupt(path, err)
 	}
 	return e, nil
-}
-
-// write makes the file called name hold data, at once for every reader and durably.
-func (c *Cache) write(name string, data []byte) (err error) {
-	f, err := os.CreateTemp(c.dir, tempPrefix)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), c.path(name)); err != nil {
-		return err
-	}
-	dir, err := os.Open(c.dir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

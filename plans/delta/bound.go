@@ -2,6 +2,7 @@ package delta
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"lightpath/plans/delta/dag"
@@ -9,15 +10,15 @@ import (
 
 // Bounds returns, by link, a number of circuits beyond which more are useless to a topology whose makespan is no more
 // than limit (microseconds): as many as flows can be under way at once in one of its directions (DELTA,
-// Alg. 2).
+// Alg. 2). Once the context has ended, bounds are by windows alone.
 //
 // A transfer can be under way only between its earliest start and its latest end, by longest paths,
 // and never beside one that waits for it. So those under way at once are an antichain of the
 // partial order, all of whose windows have a moment in common; the bound is the
 // heaviest such antichain, weighed by flows. The paper asks for an independent set of a conflict graph; on a partial order
 // that is a minimum flow (antichain.go).
-func Bounds(g *dag.Graph, limit float64) []int {
-	b := &bounder{g: g, begin: g.Heads(g.LeastTime), end: g.Tails(g.LeastTime)}
+func Bounds(ctx context.Context, g *dag.Graph, limit float64) []int {
+	b := &bounder{ctx: ctx, g: g, begin: g.Heads(g.LeastTime), end: g.Tails(g.LeastTime)}
 	for i := range b.end {
 		b.end[i] = (limit - b.end[i]) * (1 + equalTimes)
 	}
@@ -36,6 +37,7 @@ func Bounds(g *dag.Graph, limit float64) []int {
 }
 
 type bounder struct {
+	ctx        context.Context
 	g          *dag.Graph
 	begin, end []float64 // windows
 	order      *precedence
@@ -86,7 +88,7 @@ func (b *bounder) heaviest(open []int, known int) int {
 		weights[k] = b.g.Tasks[i].Flows
 		sum += weights[k]
 	}
-	if sum <= known || b.order == nil {
+	if sum <= known || b.order == nil || b.ctx.Err() != nil {
 		return sum
 	}
 	return heaviestAntichain(weights, func(x, y int) bool { return b.order.before(open[x], open[y]) })

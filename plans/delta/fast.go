@@ -51,7 +51,7 @@ func (p *Planner) Fast(ctx context.Context, o Options) (*Found, error) {
 		p: p, rng: rand.New(rand.NewPCG(o.Seed, 0)), judges: p.judges(o.Workers, o.Sharing), known: make(map[string]bool),
 	}
 	seeds := s.seeds()
-	s.bounds = Bounds(p.red.Graph, s.limit)
+	s.bounds = Bounds(ctx, p.red.Graph, s.limit)
 	for _, c := range seeds {
 		s.repair(c)
 	}
@@ -70,7 +70,7 @@ func (p *Planner) Fast(ctx context.Context, o Options) (*Found, error) {
 		}
 	}
 	s.descend(ctx)
-	plan := p.polish(s.pool[0].c, o.Sharing)
+	plan := p.polish(ctx, s.pool[0].c, o.Sharing)
 	return &Found{Plan: s.minimizePorts(ctx, plan), Bounds: s.bounds, Evaluations: s.evaluations, Generations: s.generations}, nil
 }
 

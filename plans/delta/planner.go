@@ -39,8 +39,7 @@ type Planner struct {
 
 	ranks   []float64 // where Critical begins, by task of red
 	lower   float64
-	ideal   float64
-	rigid   float64 // work and delays on the critical path of the ideal network
+	ideal   Ideal
 	volumes []float64
 }
 
@@ -56,11 +55,21 @@ func NewPlanner(g *dag.Graph) (*Planner, error) {
 	}
 	p.ranks = startRanks(p.red.Graph)
 	p.lower = p.red.LongestPath(p.red.LeastTime)
-	s := p.net.NewRunner().Record(nil, nil)
-	_, communication := p.red.Critical(s)
-	p.ideal, p.rigid = s.Makespan, s.Makespan-communication
 	p.volumes = linkVolumes(p.red.Graph)
-	return p, nil
+	return p, p.runIdeal()
+}
+
+// runIdeal measures the ideal iteration. It needs the whole job: reduction may drop one of two critical paths.
+func (p *Planner) runIdeal() error {
+	s, err := p.Schedule(&Plan{})
+	if err != nil {
+		return err
+	}
+	_, most := p.g.Critical(s)
+	p.ideal = Ideal{
+		Makespan: p.net.NewRunner().Fair(nil), Communication: most, LeastCommunication: p.g.LeastCommunication(s),
+	}
+	return nil
 }
 
 // Graph returns the job.
@@ -70,24 +79,8 @@ func (p *Planner) Graph() *dag.Graph { return p.g }
 // every transfer has its full rate.
 func (p *Planner) LowerBound() float64 { return p.lower }
 
-// Ideal is the makespan on a non-blocking network, where only NICs limit, shared fairly; and
-// how much of it is communication between pods on the critical path.
-func (p *Planner) Ideal() (makespan, communication float64) { return p.ideal, p.ideal - p.rigid }
-
-// NCT is the normalized communication time of a makespan: what it has beyond the work on the
-// ideal network's critical path, over the same of the ideal network. It is DELTA's metric
-// where the critical path does the same work on both. A job that never waits for communication
-// has NCT 1 if it does not here either, and else infinity.
-func (p *Planner) NCT(makespan float64) float64 {
-	ideal := p.ideal - p.rigid
-	if ideal <= 1e-9*p.ideal {
-		if makespan <= p.ideal*(1+1e-9) {
-			return 1
-		}
-		return math.Inf(1)
-	}
-	return (makespan - p.rigid) / ideal
-}
+// Ideal returns an iteration on a non-blocking network. It is the planner's, and does not change.
+func (p *Planner) Ideal() *Ideal { return &p.ideal }
 
 // Plan is a topology and what is known about it.
 type Plan struct {
@@ -102,13 +95,15 @@ func (p *Planner) Evaluate(c dag.Circuits, sharing Sharing) (*Plan, error) {
 	if err := p.g.CheckCircuits(c); err != nil {
 		return nil, err
 	}
-	return p.polish(c, sharing), nil
+	return p.polish(context.Background(), c, sharing), nil
 }
 
-// polish judges a topology with all the effort that the rule allows.
-func (p *Planner) polish(c dag.Circuits, sharing Sharing) *Plan {
+// polish judges a topology with all the effort that the rule allows, or with the search's once the context has ended.
+func (p *Planner) polish(ctx context.Context, c dag.Circuits, sharing Sharing) *Plan {
 	j := p.newJudge(sharing)
-	j.rounds = polishRounds
+	if ctx.Err() == nil {
+		j.rounds = polishRounds
+	}
 	makespan, ranks := j.run(c)
 	return &Plan{Circuits: slices.Clone(c), Sharing: sharing, Makespan: makespan, ranks: slices.Clone(ranks)}
 }

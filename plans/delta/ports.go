@@ -12,8 +12,11 @@ import (
 const portOrders = 8
 
 // minimizePorts gives back circuits that the makespan of a plan does not need: link by link, in several random orders,
-// the best of which is kept.
+// the best of which is kept. Once the context has ended it returns the plan as it is.
 func (s *search) minimizePorts(ctx context.Context, plan *Plan) *Plan {
+	if ctx.Err() != nil {
+		return plan
+	}
 	results := make([]*Plan, portOrders)
 	orders := make(chan int)
 	var wg sync.WaitGroup

@@ -191,6 +191,9 @@ func (d *decoder) sharedPorts() error {
 }
 
 func (d *decoder) circuits() error {
+	if d.f.PinnedBy != "" && !d.f.Optical() {
+		return d.errorf("pinned_by", "", "%q, but a fabric without ocs has no circuits", d.f.PinnedBy)
+	}
 	switch d.f.Circuits {
 	case plans.Simplex, plans.Duplex:
 	case plans.Interleaved:

@@ -89,6 +89,8 @@ func (d *decoder) fabric(root value) error {
 		case "pods":
 			f.Pods = [][]int{}
 			return v.list(func(_ int, v value) error { return d.pod(v) })
+		case "pinned_by":
+			return v.text(&f.PinnedBy)
 		case "controller":
 			return f.Controller.decode(v)
 		}

@@ -55,6 +55,9 @@ func (f *Fabric) Encode() []byte {
 		pods, _ := json.Marshal(f.Pods) // lists of integers: JSON is YAML, and cannot fail
 		fmt.Fprintf(&b, "pods: %s\n", pods)
 	}
+	if f.PinnedBy != "" {
+		fmt.Fprintf(&b, "pinned_by: %s\n", quote(f.PinnedBy))
+	}
 	if c := f.Controller; c.Endpoints != nil {
 		endpoints, _ := json.Marshal(c.Endpoints) // strings cannot fail
 		fmt.Fprintf(&b, "controller: {endpoints: %s%s}\n", endpoints, c.TLS.fields())

@@ -5,10 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
+	"lightpath/internal/files"
 	"lightpath/plans"
 )
 
@@ -39,6 +39,9 @@ type Fabric struct {
 	Circuits   plans.CircuitKind
 	Forwarding bool
 	Pods       [][]int // a partition of the ranks; nil where there are none
+	// PinnedBy is the owner of the circuits, such as the job whose topology they are: only operators move them, and
+	// jobs use them as they are. "": jobs move them.
+	PinnedBy   string
 	Controller Controller
 }
 
@@ -196,16 +199,7 @@ func besideFile(path string, names ...*string) {
 
 // readFile reads a file that is no larger than a configuration can be.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("fabric: %w", err)
-	case info.IsDir():
-		return nil, fmt.Errorf("%w: %s is a directory", ErrFabric, path)
-	case info.Size() > maxBytes:
-		return nil, fmt.Errorf("%w: %s: larger than %d bytes", ErrFabric, path, maxBytes)
-	}
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("fabric: %w", err)
 	}

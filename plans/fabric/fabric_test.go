@@ -74,6 +74,9 @@ func TestEncode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if name == "two-planes" {
+			f.PinnedBy = "a job"
+		}
 		back, err := Decode(f.Encode())
 		if err != nil || !reflect.DeepEqual(f, back) {
 			t.Fatalf("%v\n%s", err, f.Encode())
@@ -93,6 +96,10 @@ func TestDecodeRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	packet, err := os.ReadFile("testdata/packet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	hosts, err := os.ReadFile("testdata/hosts.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +114,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{good, "version: 1\n", "", "version: missing"},
 		{good, "version: 1\n", "version: 1\nversion: 1\n", "line 2: "},
 		{good, "forwarding: true", "forwarding: yes", "line 19: forwarding: want true or false"},
+		{packet, "version: 1", "version: 1\npinned_by: x", `line 2: pinned_by: "x", but a fabric without ocs`},
 		{good, "forwarding: true", "forwardin: true", `line 19: unknown field "forwardin"`},
 		{good, "interface: eth2", "interface: eth2, color: red", `line 5: planes[0]: unknown field "color"`},
 		{good, "interface: eth2", `interface: eth2, hca: "m"`, "line 5: planes[0].hca: a plane has an interface or an hca"},

@@ -1,13 +1,10 @@
 package lumos
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
 
+	"lightpath/internal/decode"
 	"lightpath/plans/circuit"
 	"lightpath/plans/lumos/matrix"
 )
@@ -46,25 +43,17 @@ type triple [3]int
 // UnmarshalJSON implements [json.Unmarshaler].
 func (t *triple) UnmarshalJSON(data []byte) error {
 	var list []int
-	if err := json.Unmarshal(data, &list); err != nil {
-		return err
-	}
-	if len(list) != len(t) {
+	if json.Unmarshal(data, &list) != nil || len(list) != len(t) {
 		return fmt.Errorf("links: %s is not three numbers", data)
 	}
 	*t = triple(list)
 	return nil
 }
 
-// decode reads one JSON value without fields that are not known.
-func decode(data []byte, to any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return fmt.Errorf("%w: %s", ErrInput, strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows the first value", ErrInput)
+// decodeFile reads one JSON value without fields that are not known.
+func decodeFile(data []byte, to any) error {
+	if err := decode.StrictJSON(data, to); err != nil {
+		return fmt.Errorf("%w: %w", ErrInput, err)
 	}
 	return nil
 }
@@ -83,7 +72,7 @@ func checkHead(version int, f Fabric) error {
 // DecodeRequirement reads a requirement file; errors name the field and the row.
 func DecodeRequirement(data []byte) (*Requirement, error) {
 	var file requirementFile
-	if err := decode(data, &file); err != nil {
+	if err := decodeFile(data, &file); err != nil {
 		return nil, err
 	}
 	if err := checkHead(file.Version, file.Fabric); err != nil {
@@ -131,7 +120,7 @@ func (r *Requirement) Encode() []byte {
 // link are refused.
 func DecodeCore(data []byte) (*Core, error) {
 	var file coreFile
-	if err := decode(data, &file); err != nil {
+	if err := decodeFile(data, &file); err != nil {
 		return nil, err
 	}
 	if err := checkHead(file.Version, file.Fabric); err != nil {
@@ -182,7 +171,7 @@ func EncodeSteps(f Fabric, steps []Step) []byte {
 // DecodeSteps reads what [EncodeSteps] writes.
 func DecodeSteps(data []byte) (Fabric, []Step, error) {
 	var file stepsFile
-	if err := decode(data, &file); err != nil {
+	if err := decodeFile(data, &file); err != nil {
 		return Fabric{}, nil, err
 	}
 	if err := checkHead(file.Version, file.Fabric); err != nil {

@@ -15,7 +15,7 @@ func TestRequirementRefused(t *testing.T) {
 	for want, file := range map[string]string{
 		"version: 2 is not 1":                               `{"version":2}`,
 		"unknown field \"podz\"":                            `{"version":1,"fabric":{"podz":3}}`,
-		"something follows":                                 head + `} 1`,
+		"text after the value":                              head + `} 1`,
 		"bad input: fabric.k_leaf: 5 is odd":                strings.Replace(head, `"k_leaf":4`, `"k_leaf":5`, 1) + "}",
 		"bad input: fabric.k_spine: 0 is not from 2":        strings.Replace(head, `"k_spine":4`, `"k_spine":0`, 1) + "}",
 		"bad input: fabric.tau: 3 is neither":               strings.Replace(head, `"tau":2`, `"tau":3`, 1) + "}",

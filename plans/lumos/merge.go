@@ -13,6 +13,11 @@ const mergeEffort = 1 << 16
 func (m *merger) merge() (stepOf []int) {
 	order := m.order()
 	best := m.place(order, len(order), nil)
+	if best == nil { // what stays dark between the items of a group leaves others no room: group by group
+		for i := range m.items {
+			best = append(best, i)
+		}
+	}
 	for n := slices.Max(append(best, -1)); n >= m.fewest(); n-- {
 		effort := mergeEffort
 		fewer := m.place(order, n, &effort)
@@ -61,48 +66,85 @@ func (m *merger) fewest() int {
 }
 
 // place puts items into at most the given number of steps, in order. Without effort it takes the first
-// that fits, a new one if none does; with it, it tries them all, and returns nil where it finds nothing.
+// that fits, a new one if none does; with it, it tries them all. It returns nil where it finds nothing.
 func (m *merger) place(order []int, steps int, effort *int) []int {
-	stepOf := make([]int, len(m.items))
-	load := make([]map[int]int, 0, steps) // links affected, by step and leaf
-	var try func(n int) bool
-	try = func(n int) bool {
-		if n == len(order) {
-			return true
-		}
-		it := &m.items[order[n]]
-		first := 0
-		if it.after >= 0 {
-			first = stepOf[it.after] + 1
-		}
-		for s := first; s < steps && s <= len(load); s++ {
-			if effort != nil {
-				if *effort--; *effort < 0 {
-					return false
-				}
-			}
-			if s == len(load) {
-				load = append(load, map[int]int{})
-			}
-			if len(load[s]) > 0 && !m.fits(load[s], it.hit) {
-				continue
-			}
-			stepOf[order[n]] = s
-			add(load[s], it.hit, 1)
-			if try(n + 1) {
-				return true
-			}
-			add(load[s], it.hit, -1)
-			if len(load[s]) == 0 { // another empty step is no better
+	p := m.placing(make([]int, len(m.items)), steps)
+	p.order, p.effort = order, effort
+	if !p.try(0) {
+		return nil
+	}
+	return p.stepOf
+}
+
+// placing is a search for the steps of all items.
+type placing struct {
+	m      *merger
+	order  []int
+	effort *int // nil: the first fit
+	stepOf []int
+	load   []map[int]int // links dark, by step and leaf
+	used   int           // steps with items
+}
+
+func (m *merger) placing(stepOf []int, steps int) *placing {
+	p := &placing{m: m, stepOf: stepOf, load: make([]map[int]int, steps)}
+	for s := range p.load {
+		p.load[s] = map[int]int{}
+	}
+	return p
+}
+
+// try places the items of order[n:].
+func (p *placing) try(n int) bool {
+	if n == len(p.order) {
+		return true
+	}
+	i := p.order[n]
+	it, first := &p.m.items[i], 0
+	if it.after >= 0 {
+		first = p.stepOf[it.after] + 1
+	}
+	for s := first; s < len(p.load) && s <= p.used; s++ {
+		if p.effort != nil {
+			if *p.effort--; *p.effort < 0 {
 				return false
 			}
 		}
-		return false
+		if len(p.load[s]) > 0 && !p.m.fits(p.load[s], it.hit) {
+			if !p.stays(it, s) { // nor in any later step
+				return false
+			}
+			continue
+		}
+		used := p.used
+		p.stepOf[i], p.used = s, max(used, s+1)
+		p.change(i, 1)
+		if p.try(n + 1) {
+			return true
+		}
+		p.change(i, -1)
+		if p.used = used; s == used || p.effort == nil || !p.stays(it, s) { // another empty step is no better
+			return false
+		}
 	}
-	if !try(0) {
-		return nil
+	return false
+}
+
+// stays reports whether step s bears the links that the item before it leaves dark until it.
+func (p *placing) stays(it *item, s int) bool {
+	return it.after < 0 || p.m.fits(p.load[s], p.m.items[it.after].rest)
+}
+
+// change adds item i to its step, and to the steps between it and the item before it what that leaves dark, or takes
+// both away.
+func (p *placing) change(i, sign int) {
+	it := &p.m.items[i]
+	add(p.load[p.stepOf[i]], it.hit, sign)
+	if it.after >= 0 {
+		for s := p.stepOf[it.after] + 1; s < p.stepOf[i]; s++ {
+			add(p.load[s], p.m.items[it.after].rest, sign)
+		}
 	}
-	return stepOf
 }
 
 // fits reports whether a step that affects links may affect more. What affects nothing always fits.
@@ -125,18 +167,14 @@ func add(load, hit map[int]int, sign int) {
 
 // steps are the items by step.
 func (m *merger) steps(stepOf []int) []Step {
-	var all []Step
-	for s := range slices.Max(append(stepOf, -1)) + 1 {
-		var step Step
-		hit := map[int]int{}
-		for i, it := range m.items {
-			if stepOf[i] == s {
-				step.Moves = append(step.Moves, it.moves...)
-				add(hit, it.hit, 1)
-			}
-		}
-		step.Leaf, step.Affected = m.worst(hit)
-		all = append(all, step)
+	n := slices.Max(append(stepOf, -1)) + 1
+	all, p := make([]Step, n), m.placing(stepOf, n)
+	for i, it := range m.items {
+		all[stepOf[i]].Moves = append(all[stepOf[i]].Moves, it.moves...)
+		p.change(i, 1)
+	}
+	for s := range all {
+		all[s].Leaf, all[s].Affected = m.worst(p.load[s])
 	}
 	return all
 }

@@ -37,7 +37,8 @@ func Moves(from, to *Configuration) []Move {
 // Step is moves that are made at once: until all have been, their circuits that change are dark.
 type Step struct {
 	Moves []Move `json:"moves"`
-	// Leaf is one that loses the largest share of its links meanwhile, Affected that share, 0 to 1.
+	// Leaf is the one with the largest share of its links dark meanwhile, Affected that share, 0 to 1. Links that
+	// earlier steps have left dark count.
 	Leaf     int     `json:"leaf"`
 	Affected float64 `json:"affected"`
 }
@@ -60,11 +61,11 @@ func (l *Logical) Continuing(r *Requirement) *Logical {
 	return run
 }
 
-// Steps orders the moves from one configuration to another into few steps, each of which affects at
-// most iota of the links that any leaf has in running: a link is affected where its pods keep fewer circuits in
-// its group than they have links there. Groups are merged as far as that allows; a group that exceeds it alone
-// is taken apart. A step exceeds iota only by a single pair of OCSes that does so by itself. Each step says
-// what it affects.
+// Steps orders the moves from one configuration to another into few steps, each of which affects at most iota of the
+// links that any leaf has in running: a link is affected where its pods have fewer circuits in its group than they
+// have links there, because of this step or of earlier ones. Groups are merged as far as that allows; a group that
+// exceeds it alone is taken apart. A step exceeds iota only by a single pair of OCSes, and then no other group has
+// dark links. Each step says what it affects.
 func Steps(from, to *Configuration, running *Logical, iota float64) ([]Step, error) {
 	switch {
 	case from.Fabric != to.Fabric || running.Fabric != to.Fabric:
@@ -79,6 +80,7 @@ func Steps(from, to *Configuration, running *Logical, iota float64) ([]Step, err
 	}
 	m := newMerger(running, iota)
 	for h := range from.Even {
+		m.stays(h, from.Even[h], to.Even[h])
 		m.divide(h, from.Even[h], to.Even[h])
 	}
 	return m.steps(m.merge()), nil
@@ -87,8 +89,9 @@ func Steps(from, to *Configuration, running *Logical, iota float64) ([]Step, err
 // item is moves of one group that are made at once.
 type item struct {
 	moves []Move
-	hit   map[int]int // links affected, by leaf; no leaf without
-	after int         // the item that must be in an earlier step, -1 none
+	hit   map[int]int // links dark meanwhile, by leaf; no leaf without
+	rest  map[int]int // those that stay dark until the group's next item
+	after int         // the item that must be in an earlier step, -1 none: the one before this in the list
 }
 
 type merger struct {
@@ -96,6 +99,7 @@ type merger struct {
 	running *Logical
 	links   []int // by leaf, over all spines
 	items   []item
+	lasting *matrix.Matrix // of the group that is being divided: links of pods that it carries before and afterwards
 }
 
 func newMerger(running *Logical, iota float64) *merger {
@@ -129,6 +133,7 @@ func (m *merger) divide(h int, from, to []circuit.Permutation) {
 			it.moves = append(it.moves, Move{h, k, to[k]})
 			state[k] = to[k]
 		}
+		it.rest = m.affected(h, state, to, nil)
 		after = len(m.items)
 		m.items = append(m.items, it)
 		left = slices.DeleteFunc(slices.Clone(left), func(k int) bool { return slices.Contains(taken, k) })
@@ -158,20 +163,42 @@ func (m *merger) some(h int, state, to []circuit.Permutation, left []int) (taken
 	return taken, hit
 }
 
-// affected counts the links, by leaf, that may lose their circuit while pairs of group h move.
-func (m *merger) affected(h int, state, to []circuit.Permutation, pairs []int) map[int]int {
-	now, stay := matrix.New(m.running.Fabric.Pods), matrix.New(m.running.Fabric.Pods) // circuits
-	for k, p := range state {
-		moves := slices.Contains(pairs, k)
+// circuits counts the circuits of pairs of pods, both ways.
+func circuits(pods int, maps []circuit.Permutation) *matrix.Matrix {
+	n := matrix.New(pods)
+	for _, p := range maps {
 		for i, j := range p {
-			if j == circuit.Dark {
-				continue
+			if j != circuit.Dark {
+				n.Add(i, j, 1)
+				n.Add(j, i, 1)
 			}
-			now.Add(i, j, 1)
-			now.Add(j, i, 1)
-			if !moves || to[k][i] == j {
-				stay.Add(i, j, 1)
-				stay.Add(j, i, 1)
+		}
+	}
+	return n
+}
+
+// stays notes which links of pods group h carries before and afterwards. The others end, or get another group's
+// circuits.
+func (m *merger) stays(h int, from, to []circuit.Permutation) {
+	before, after := circuits(m.running.Fabric.Pods, from), circuits(m.running.Fabric.Pods, to)
+	m.lasting = matrix.New(m.running.Fabric.Pods)
+	for i := range m.lasting.Size() {
+		for _, c := range m.running.Core[h].Row(i) {
+			m.lasting.Add(i, c.Col, min(c.Count, before.At(i, c.Col), after.At(i, c.Col)))
+		}
+	}
+}
+
+// affected counts the links, by leaf, that may be dark while pairs of group h move: those that lose their circuit, and
+// those that have lost it before and get another one of the group later.
+func (m *merger) affected(h int, state, to []circuit.Permutation, pairs []int) map[int]int {
+	now := circuits(m.running.Fabric.Pods, state)
+	stay := now.Clone()
+	for _, k := range pairs {
+		for i, j := range state[k] {
+			if j != circuit.Dark && to[k][i] != j {
+				stay.Add(i, j, -1)
+				stay.Add(j, i, -1)
 			}
 		}
 	}
@@ -184,8 +211,10 @@ func (m *merger) affected(h int, state, to []circuit.Permutation, pairs []int) m
 		}
 		for j, links := range by {
 			i := f.Pod(a)
-			if lost := min(m.running.Core[h].At(i, j), now.At(i, j)) - stay.At(i, j); lost > 0 {
-				hit[a] += min(lost, links)
+			loses := max(0, min(m.running.Core[h].At(i, j), now.At(i, j))-stay.At(i, j))
+			lost := max(0, m.lasting.At(i, j)-now.At(i, j))
+			if dark := min(loses+lost, links); dark > 0 {
+				hit[a] += dark
 			}
 		}
 	}

@@ -62,17 +62,23 @@ func Run(problem *plans.Problem, plan *plans.Plan) (*Result, error) {
 	if err := s.prepare(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPlan, err)
 	}
-	s.start()
-	for len(s.events) > 0 {
+	s.play()
+	if err := s.stuck(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPlan, err)
+	}
+	return &s.result, nil
+}
+
+// play runs entries until none can begin, and returns the number of events. Every event ends an entry, so there are
+// never more events than entries, for any rounding of times.
+func (s *simulator) play() (events int) {
+	for s.start(); len(s.events) > 0; events++ {
 		e := heap.Pop(&s.events).(event)
 		s.now = e.at
 		s.finish(e.plane)
 		s.start()
 	}
-	if err := s.stuck(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPlan, err)
-	}
-	return &s.result, nil
+	return events
 }
 
 // simulator is the state of the fabric at time now.

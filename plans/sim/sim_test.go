@@ -137,6 +137,27 @@ func randomPlan(rng *rand.Rand) (*plans.Problem, *plans.Plan) {
 	return p, plan
 }
 
+// TestProgress: there is one event for each entry, even if entries take less than the distance between two doubles.
+func TestProgress(t *testing.T) {
+	problem, plan := fig5Lockstep(1e12)
+	problem.Steps[2].Bytes = 1
+	for j := range plan.Planes {
+		for i := range plan.Planes[j] {
+			if e := &plan.Planes[j][i]; e.Step == 2 && e.Kind == plans.Transmit {
+				e.Bytes = 0.5
+			}
+		}
+	}
+	s := &simulator{p: problem, plan: plan}
+	if err := s.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	entries := len(plan.Planes[0]) + len(plan.Planes[1])
+	if events := s.play(); events != entries || s.stuck() != nil {
+		t.Errorf("%d events for %d entries, %v", events, entries, s.stuck())
+	}
+}
+
 // TestCheckerAgrees: what the simulator plays is feasible for the checker, with the same
 // completion time, and playing it again changes nothing.
 func TestCheckerAgrees(t *testing.T) {

@@ -253,5 +253,5 @@ func (m *Machine) notice(in planeset.Set, why error) {
 	m.out = out
 }
 
-// timedOut is the error of a plane that does not get where it is awaited.
+// TimedOut returns the error of a plane that does not get where it is awaited.
 func TimedOut(waiting string) error { return fmt.Errorf("%s: %w", waiting, errdefs.ErrTimeout) }

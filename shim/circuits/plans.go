@@ -6,7 +6,6 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/planner"
 	"lightpath/shim/calls"
 	"lightpath/shim/control"
 	"lightpath/shim/planeset"
@@ -33,7 +32,7 @@ func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 	}
 	a := &planning.Agreed{ID: g.Ticket.Plan, Problem: problem, StepOf: stepOf}
 	if g.Flags&ticket.Interim != 0 {
-		if plan, id, err := planning.Solve(planning.Interim, problem, planner.Options{}); err == nil && id == a.ID {
+		if plan, id, err := p.Interim(problem); err == nil && id == a.ID {
 			a.Plan = plan
 			p.Known.Remember(a)
 			return a, nil

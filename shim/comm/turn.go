@@ -9,7 +9,7 @@ import (
 	"lightpath/collectives/sharedmem"
 )
 
-// Gate is struct lp_gate of cgo/core/lp_quick.h: through it C gets hold of a communicator, to make by itself the calls
+// Gate is struct lp_gate of cgo/core/lp_types.h: through it C gets hold of a communicator, to make by itself the calls
 // that it can ([sharedmem.Quick]). Gates lie in memory of C, one cache line each, that is never freed.
 type Gate struct {
 	// Word is the communicator's handle while C may enter, 1 while C is inside, else 0. A thread that swaps the handle out

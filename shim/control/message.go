@@ -7,13 +7,13 @@ package control
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
+
+	"lightpath/internal/decode"
 )
 
 // Kind is the kind of a control message.
@@ -147,9 +147,7 @@ func Exchange(conn net.Conn, ask, answer *Message) error {
 
 // DecodeStrict decodes JSON that a version-checked peer sent; unknown fields are damage.
 func DecodeStrict(b []byte, into any) error {
-	d := json.NewDecoder(strings.NewReader(string(b)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := decode.StrictJSON(b, into); err != nil {
 		return fmt.Errorf("%w: %w", ErrMessage, err)
 	}
 	return nil

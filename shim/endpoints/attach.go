@@ -1,3 +1,4 @@
+// Package endpoints makes the ends of planes: memory, TCP, RDMA, and emulated and steered circuits.
 package endpoints
 
 import (
@@ -65,6 +66,7 @@ func listenPlanes(cfg *settings.Config) (*tcp.Listener, error) {
 	return tcp.Listen(addrs...)
 }
 
+// TCPAddr returns the address of the TCP listener, "" without one.
 func (l *Listeners) TCPAddr() string {
 	if l.tcp == nil {
 		return ""

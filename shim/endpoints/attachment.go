@@ -85,6 +85,7 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 	return a, nil
 }
 
+// Detach gives the connection back. The last user closes it.
 func (a *Controller) Detach() {
 	attachments.Lock()
 	defer attachments.Unlock()

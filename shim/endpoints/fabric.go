@@ -55,6 +55,20 @@ func LoadFabric(cfg *settings.Config) (*Fabric, error) {
 	return f, f.present()
 }
 
+// Pin makes communicators use the circuits of a pinned fabric as they are: plans neither begin with a reconfiguration
+// nor have any.
+func (f *Fabric) Pin(cfg *settings.Config) error {
+	if f == nil || f.PinnedBy == "" {
+		return nil
+	}
+	if cfg.Planner != "auto" && cfg.Planner != settings.PlannerStatic {
+		return fmt.Errorf("shim: environment variable LIGHTPATH_PLANNER: %s may move circuits, "+
+			"and those of fabric %s are pinned by %s: want %s: %w", cfg.Planner, f.Path, f.PinnedBy, settings.PlannerStatic, errdefs.ErrInvalidUsage)
+	}
+	cfg.Planner, cfg.PlanCurrent, cfg.Demand = settings.PlannerStatic, true, settings.DemandOff
+	return nil
+}
+
 // oneSwitch checks that a fabric which names no controller has one emulated switch, which is
 // its own.
 func (f *Fabric) oneSwitch() error {

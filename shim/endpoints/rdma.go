@@ -179,6 +179,7 @@ func (p *Ports) String() string {
 	return s
 }
 
+// Close closes the devices.
 func (p *Ports) Close() (err error) {
 	for _, d := range p.devices {
 		err = errors.Join(err, d.Close())

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"lightpath/internal/decode"
 )
 
 // Version of the format.
@@ -89,7 +91,7 @@ type Move struct {
 // Decode reads a dump. Fields that it does not know are ignored: later versions may have more.
 func Decode(text []byte) (*Dump, error) {
 	d := new(Dump)
-	if err := json.Unmarshal(text, d); err != nil {
+	if err := decode.JSON(text, d); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDump, err)
 	}
 	switch {

@@ -1,3 +1,4 @@
+// Package onesided runs put, signal and wait: it keeps links to other ranks, and the windows that ranks put to.
 package onesided
 
 import (

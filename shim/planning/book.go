@@ -128,7 +128,7 @@ func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) 
 		}
 		return *r, nil
 	}
-	if plan, id, err := Solve(Interim, job.Problem, planner.Options{}); err == nil {
+	if plan, id, err := b.site.Interim(job.Problem); err == nil {
 		r.Interim = &Agreed{id, plan, job.Problem, job.StepOf}
 		b.known.Remember(r.Interim)
 	}
@@ -231,7 +231,7 @@ func (b *Book) named(job *Job) (Row, error) {
 		}
 		return &Agreed{id, plan, job.Problem, job.StepOf}
 	}
-	interim, _, err := Solve(Interim, job.Problem, planner.Options{})
+	interim, _, err := b.site.Interim(job.Problem)
 	if err != nil {
 		interim = nil
 	}

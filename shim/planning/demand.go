@@ -20,6 +20,7 @@ type Demand struct {
 	Digest [sha256.Size]byte
 }
 
+// NewDemand returns the demand of messages between pairs of ranks.
 func NewDemand(pairs []Pair, ranks int) *Demand {
 	d := &Demand{Pairs: pairs, ranks: ranks}
 	var b []byte

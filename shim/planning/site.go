@@ -17,10 +17,6 @@ import (
 	"lightpath/shim/settings"
 )
 
-// Interim makes the plan that serves until the chosen planner has finished: quick,
-// and the same on every rank.
-const Interim = "perstep"
-
 // Agreed is a plan with the problem it answers, the same on every rank.
 type Agreed struct {
 	ID      ID
@@ -41,11 +37,22 @@ type Site struct {
 	Pods     [][]int // the ranks of each pod of the fabric; nil where it has fewer than two
 }
 
+// NewSite returns the site of a communicator whose ranks have those ports of a fabric.
 func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}
 	return Site{Cfg: cfg, Ranks: len(ports), Ports: ports, fabric: fab.Digest(), name: fab.Name, Planes: fab.Planes, Template: t, Pods: dispatch.PodsOf(fab, ports)}
+}
+
+// Interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves no
+// circuits if the chosen planner moves none.
+func (o *Site) Interim(p *plans.Problem) (*plans.Plan, ID, error) {
+	name := "perstep"
+	if o.Cfg.PlanCurrent && o.Cfg.Planner == settings.PlannerStatic {
+		name = settings.PlannerStatic
+	}
+	return Solve(name, p, planner.Options{SinglePlane: true})
 }
 
 // All is the set of the fabric's planes.
@@ -81,6 +88,7 @@ func Solve(name string, p *plans.Problem, o planner.Options) (*plans.Plan, ID, e
 	return plan, id, err
 }
 
+// IDOf returns the id of a plan: its digest.
 func IDOf(p *plans.Plan) (id ID, err error) {
 	raw, err := hex.DecodeString(p.Digest)
 	if err != nil || len(raw) != len(id) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
+	"lightpath/internal/files"
 	"lightpath/internal/monotonic"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
@@ -157,7 +158,7 @@ func leave(c *comm.Core, why error) {
 		err = os.MkdirAll(c.Cfg.FlightDir, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(path, append(text, '\n'), 0o600)
+		err = files.Write(path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		c.Log.Warn("LIGHTPATH_FLIGHT_RECORDER_DIR: %v", err)

@@ -40,6 +40,7 @@ func (f *Recorder) AddGraph(g *Graph) {
 	f.mu.Unlock()
 }
 
+// ForgetGraph ends the counting of replays of a graph.
 func (f *Recorder) ForgetGraph(g *Graph) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -70,6 +70,7 @@ type Operation struct {
 // Outcome is what became of an operation.
 type Outcome uint8
 
+// The outcomes.
 const (
 	UnderWay Outcome = iota
 	Completed
@@ -336,6 +337,7 @@ type Snapshot struct {
 	Groups  uint64
 }
 
+// Snapshot returns the state of the recorder for status reports.
 func (f *Recorder) Snapshot() Snapshot {
 	now := monotonic.Now()
 	f.mu.Lock()
@@ -383,7 +385,7 @@ func (f *Recorder) Replayed(r *Called) uint64 {
 }
 
 // IsCollective reports whether the operation has a collective's shape.
-func (o *Operation) IsCollective() bool { return o.Seq > 0 || o.Replay && o.Messages == 0 }
+func (op *Operation) IsCollective() bool { return op.Seq > 0 || op.Replay && op.Messages == 0 }
 
 // Recent returns the operations that are remembered, oldest first.
 func (f *Recorder) Recent() []Operation {

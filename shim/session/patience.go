@@ -2,6 +2,8 @@ package session
 
 import (
 	"runtime"
+
+	"lightpath/collectives/sharedmem"
 )
 
 const (
@@ -21,7 +23,7 @@ type Patience struct {
 // polls returns how often the next call is to poll.
 func (p *Patience) polls() int {
 	p.calls++
-	if p.vain < 3 || p.calls%32 == 0 {
+	if p.vain < sharedmem.SpinVain || p.calls%sharedmem.SpinRetry == 0 {
 		return SpinLong
 	}
 	return SpinShort

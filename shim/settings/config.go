@@ -58,8 +58,10 @@ type Config struct {
 	Spin           int
 	// LargePages: buffers on shared memory that come again and again are moved to large pages.
 	LargePages bool
-	Fault      Fault
-	Trace      string
+	// CPUSpread: a rank that takes turns with a peer on one CPU moves to an idle one.
+	CPUSpread bool
+	Fault     Fault
+	Trace     string
 	// FlightRecorder is how many operations are remembered, 0: the least, without times;
 	// FlightDir where the recorder of a communicator that fails is written, "": nowhere.
 	FlightRecorder int
@@ -104,6 +106,9 @@ const (
 	DemandPlain   = "plain"
 	DemandOff     = "off"
 )
+
+// PlannerStatic is the planner whose plans move no circuits.
+const PlannerStatic = "static"
 
 // Fault is a failure injected into this rank, for tests and `lightpath demo --break`.
 type Fault struct {

@@ -103,6 +103,8 @@ var vars = []Var{
 		func(c *Config, v string) error { return setInt(&c.Spin, v, -1, 1<<30) }},
 	{"LIGHTPATH_LARGE_PAGES", "0|1", "1", "1: buffers of 2 MiB and more that come again and again in calls over shared memory are moved to large pages (MADV_COLLAPSE)",
 		func(c *Config, v string) error { return setBool(&c.LargePages, v) }},
+	{"LIGHTPATH_CPU_SPREAD", "0|1", "1", "1: a rank on shared memory that takes turns with a peer on one CPU moves its thread to an idle CPU of those that the thread may use; the thread's set of CPUs is the same afterwards. 0: ranks never move",
+		func(c *Config, v string) error { return setBool(&c.CPUSpread, v) }},
 	{"LIGHTPATH_FAULT", "fault,...", "", "failures to inject for tests: skip-drain:PLANE:EPOCH, plan-delay:DURATION",
 		func(c *Config, v string) error { return setFault(&c.Fault, v) }},
 	{"LIGHTPATH_TRACE", "path", "", "file that gets one JSON line per program made: algorithm, planner, prediction (%h host, %p process, %r rank)",
@@ -250,7 +252,7 @@ func load(getenv func(string) string) (*Config, error) {
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange,
-		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, LauncherRank: -1,
+		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, CPUSpread: true, IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, LauncherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
 		RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 	}

@@ -1,3 +1,4 @@
+// Package shares makes the shares of packet planes follow the speed of the planes.
 package shares
 
 import (

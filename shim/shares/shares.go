@@ -51,6 +51,7 @@ func newShares(planes int) *State {
 	return &State{Window: newWindow(planes), Seen: make([]uint64, planes)}
 }
 
+// SharesSlot holds the shares of a communicator. Tests empty it.
 var SharesSlot = comm.NewSlot[State]()
 
 // Of returns a rank's part, nil if shares are even for good.

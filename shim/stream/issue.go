@@ -53,7 +53,7 @@ type issuing struct {
 	bounced bounced
 }
 
-func (l *launching) setUp(lanes int) {
+func (l *launching) prepareLaunches(lanes int) {
 	l.peers, _ = device.Active().(device.Peers)
 	l.streams, l.joints = make([]device.Stream, lanes), make([]device.Event, lanes)
 }

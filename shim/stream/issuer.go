@@ -105,7 +105,7 @@ func NewIssuer(c *comm.Core, o Options) *Issuer {
 		Options: o, c: c, table: map[calls.Shape]*Scripted{}, ended: make(chan struct{}), gone: make(chan struct{}),
 		answers: make(chan *control.Message, 4),
 	}
-	in.launching.setUp(o.Lanes)
+	in.prepareLaunches(o.Lanes)
 	in.cross.setUp(o.Lanes)
 	if p := circuits.Of(c); p != nil {
 		in.site = p.WithoutForwarding()

@@ -136,6 +136,7 @@ func (e endpoint) compare(o endpoint) int {
 // bytes, and what is planned for one call must not take longer to read than to run.
 const holdsHeader = 12
 
+// AppendHolds appends the encoding of the holds of a plan.
 func AppendHolds(b []byte, ranks int, p *plans.Plan) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint16(b, uint16(ranks))

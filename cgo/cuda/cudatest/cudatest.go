@@ -1,5 +1,5 @@
-// Package cudatest is what Go tests do with a device, as a program would: through the process's libcuda.so.1, the stub of
-// cgo/cuda/stub, or with LP_CUDA_REAL=1 the machine's own driver. No part of the library.
+// Package cudatest lets Go tests use a device as a program does: through the process's libcuda.so.1. This is the stub
+// of cgo/cuda/stub or, with LP_CUDA_REAL=1, the machine's driver. It is not part of the library.
 package cudatest
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra
@@ -20,10 +20,10 @@ import (
 	"lightpath/shim/device"
 )
 
-// Real reports whether tests run over a real driver: without errors on demand, and refusals of the stub's own.
+// Real reports whether tests run over a real driver, which makes no errors on demand.
 func Real() bool { return os.Getenv("LP_CUDA_REAL") != "" }
 
-// Open loads the driver into the process. It builds the stub of the source tree with the C compiler, of which it fails without.
+// Open loads the driver into the process. It builds the stub of the source tree with the C compiler.
 func Open() error {
 	file := "libcuda.so.1"
 	if !Real() {
@@ -56,21 +56,22 @@ func build(dir string) (string, error) {
 		cc = "cc"
 	}
 	file := filepath.Join(dir, "libcuda.so.1")
-	args := []string{"-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", file}
+	args := []string{"-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread",
+		"-Wl,-soname,libcuda.so.1", "-o", file}
 	if out, err := exec.Command(cc, append(args, sources...)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w: %s", cc, err, out)
 	}
 	return file, nil
 }
 
-// must panics where the driver refuses what a test needs.
+// must panics if the driver refuses a call.
 func must(function string, rc C.CUresult) {
 	if rc != C.CUDA_SUCCESS {
 		panic(fmt.Sprintf("%s: error %d", function, int(rc)))
 	}
 }
 
-// Use makes a device's primary context that of the calling thread, which the goroutine keeps.
+// Use makes a device's primary context current on the calling thread, and keeps the goroutine on it.
 func Use(device int) {
 	runtime.LockOSThread()
 	must("use", C.program_use(C.int(device)))
@@ -83,20 +84,22 @@ func Alloc(size int) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&at))
 }
 
-// Free gives memory of [Alloc] back.
+// Free frees memory of [Alloc].
 func Free(at unsafe.Pointer) { must("cuMemFree", C.program_free(C.CUdeviceptr(uintptr(at)))) }
 
-// Write copies bytes into device memory, Read out of it. Both wait for nothing else of the device.
+// Write copies bytes into device memory, Read out of it. They do not wait for other work of the device.
 func Write(to unsafe.Pointer, from []byte) {
-	must("cuMemcpy", C.program_copy(C.CUdeviceptr(uintptr(to)), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from)), 1))
+	must("cuMemcpy", C.program_copy(C.CUdeviceptr(uintptr(to)), unsafe.Pointer(unsafe.SliceData(from)),
+		C.size_t(len(from)), 1))
 }
 
 // Read is the inverse of [Write].
 func Read(to []byte, from unsafe.Pointer) {
-	must("cuMemcpy", C.program_copy(C.CUdeviceptr(uintptr(from)), unsafe.Pointer(unsafe.SliceData(to)), C.size_t(len(to)), 0))
+	must("cuMemcpy", C.program_copy(C.CUdeviceptr(uintptr(from)), unsafe.Pointer(unsafe.SliceData(to)),
+		C.size_t(len(to)), 0))
 }
 
-// NewStream returns a stream of the current context, in order with none other.
+// NewStream returns a non-blocking stream of the current context.
 func NewStream() device.Stream {
 	var s C.CUstream
 	must("cuStreamCreate", C.program_stream(&s))
@@ -106,7 +109,7 @@ func NewStream() device.Stream {
 // Sync waits for a stream's work and returns the driver's result, 0 for success.
 func Sync(s device.Stream) int { return int(C.program_sync(C.uintptr_t(s))) }
 
-// Timer tells what a device takes for the work of a stream.
+// Timer measures the device's time for the work of a stream.
 type Timer struct{ events [2]C.uintptr_t }
 
 // NewTimer returns a timer of the current context.
@@ -116,32 +119,32 @@ func NewTimer() *Timer {
 	return t
 }
 
-// Time returns the time between the work before enqueue's and the end of its own, for which it waits.
+// Time measures the work that enqueue enqueues, and waits for it.
 func (t *Timer) Time(s device.Stream, enqueue func()) time.Duration {
 	t.Around(s, enqueue)
 	return t.Wait(s)
 }
 
-// Around has the timer measure the work that enqueue enqueues, where it is in the stream's order.
+// Around makes the timer measure the work that enqueue enqueues, when the stream comes to it.
 func (t *Timer) Around(s device.Stream, enqueue func()) {
 	must("cuEventRecord", C.program_start(&t.events[0], C.uintptr_t(s)))
 	enqueue()
 	must("cuEventRecord", C.program_stop(&t.events[0], C.uintptr_t(s)))
 }
 
-// Wait waits for all work of the stream, and returns what the work of Around has taken.
+// Wait waits for all work of the stream, and returns the time of the work of Around.
 func (t *Timer) Wait(s device.Stream) time.Duration {
 	var ms C.float
 	must("the timed work", C.program_span(&t.events[0], C.uintptr_t(s), &ms))
 	return time.Duration(float64(ms) * float64(time.Millisecond))
 }
 
-// Advance has a host function add 1 to a word when the stream comes to it: the least that a program can do there.
+// Advance enqueues a host function that adds 1 to a word: the smallest work of a program on a stream.
 func Advance(s device.Stream, word *uint32) {
 	must("cuLaunchHostFunc", C.program_advance(C.uintptr_t(s), unsafe.Pointer(word)))
 }
 
-// Capture records what enqueue enqueues on a stream, and returns what replays it there.
+// Capture captures the work that enqueue enqueues on a stream, and returns a function that replays it there.
 func Capture(s device.Stream, enqueue func()) (replay func()) {
 	must("cuStreamBeginCapture", C.program_begin(C.uintptr_t(s)))
 	enqueue()
@@ -150,7 +153,7 @@ func Capture(s device.Stream, enqueue func()) (replay func()) {
 	return func() { must("cuGraphLaunch", C.program_replay(graph, C.uintptr_t(s))) }
 }
 
-// Fail has a function of the stub fail with an error, after so many successes, until it is called with no name.
+// Fail makes a function of the stub fail with an error, after so many successes. An empty name ends that.
 func Fail(function string, rc, after int) {
 	name := C.CString(function)
 	defer C.free(unsafe.Pointer(name))
@@ -160,5 +163,5 @@ func Fail(function string, rc, after int) {
 	C.program_fail(name, C.int(rc), C.int(after))
 }
 
-// Flushes is how often the stub has made streams see what other devices have written.
+// Flushes returns how often the stub has flushed writes of other devices.
 func Flushes() int { return int(C.program_flushes()) }

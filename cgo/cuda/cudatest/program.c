@@ -56,9 +56,13 @@ CUresult program_timer(uintptr_t timer[2]) {
   return rc != CUDA_SUCCESS ? rc : EventCreate((CUevent *)&timer[1], 0);
 }
 
-CUresult program_start(const uintptr_t timer[2], uintptr_t stream) { return EventRecord((CUevent)timer[0], (CUstream)stream); }
+CUresult program_start(const uintptr_t timer[2], uintptr_t stream) {
+  return EventRecord((CUevent)timer[0], (CUstream)stream);
+}
 
-CUresult program_stop(const uintptr_t timer[2], uintptr_t stream) { return EventRecord((CUevent)timer[1], (CUstream)stream); }
+CUresult program_stop(const uintptr_t timer[2], uintptr_t stream) {
+  return EventRecord((CUevent)timer[1], (CUstream)stream);
+}
 
 CUresult program_span(const uintptr_t timer[2], uintptr_t stream, float *ms) {
   CUresult rc = StreamSynchronize((CUstream)stream);
@@ -70,7 +74,7 @@ static void advance(void *word) { __atomic_fetch_add((uint32_t *)word, 1, __ATOM
 CUresult program_advance(uintptr_t stream, void *word) { return LaunchHostFunc((CUstream)stream, advance, word); }
 
 CUresult program_copy(CUdeviceptr at, void *host, size_t size, int in) {
-  CUstream own; /* of the current context */
+  CUstream own; /* a stream of the current context */
   CUresult rc = program_stream(&own);
   if (rc == CUDA_SUCCESS) rc = in ? MemcpyHtoDAsync(at, host, size, own) : MemcpyDtoHAsync(host, at, size, own);
   if (rc == CUDA_SUCCESS) rc = StreamSynchronize(own);

@@ -4,19 +4,19 @@
 
 #include "../driver.h"
 
-const char *program_open(const char *file); /* NULL, or what is wrong */
+const char *program_open(const char *file); /* NULL, or the error */
 CUresult program_use(int device);
 CUresult program_alloc(CUdeviceptr *at, size_t size);
 CUresult program_free(CUdeviceptr at);
 CUresult program_copy(CUdeviceptr at, void *host, size_t size, int in);
 CUresult program_stream(CUstream *stream);
 CUresult program_sync(uintptr_t stream);
-/* The time between two places of a stream; span waits for all of its work. */
+/* Measure the time between two points of a stream. span waits for all its work. */
 CUresult program_timer(uintptr_t timer[2]);
 CUresult program_start(const uintptr_t timer[2], uintptr_t stream);
 CUresult program_stop(const uintptr_t timer[2], uintptr_t stream);
 CUresult program_span(const uintptr_t timer[2], uintptr_t stream, float *ms);
-/* Has a host function add 1 to a word. */
+/* Enqueues a host function that adds 1 to a word. */
 CUresult program_advance(uintptr_t stream, void *word);
 CUresult program_begin(uintptr_t stream);
 CUresult program_end(uintptr_t stream, uintptr_t *graph);

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Checks the kernels: that the PTX here is what make.sh makes of the source, and what NVIDIA's assembler makes of it for each generation
-# of devices: no register spilled, loads and stores of 16 bytes. Skips, with the reason, what it lacks the tools for:
+# Checks kernels.zip: its modules are what make.sh makes of reduce.cu, and NVIDIA's assembler, for each generation of
+# devices, spills no register and makes loads and stores of 16 bytes. A check without its tools is skipped, with the
+# reason:
 #   clang-16              (Debian's package; $CLANG)
 #   ptxas, nvdisasm       (PyPI: nvidia-cuda-nvcc, nvidia-cuda-nvdisasm; $PTXAS, $NVDISASM)
 # With -v it prints a line for each kernel.
@@ -11,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 verbose=${1:-}
 
-# tool NAME VARIABLE: where a program is: named by the variable, in the path, or in a package of Python's.
+# tool NAME VARIABLE prints the path of a program: the variable's value, or one in PATH or in a Python package.
 tool() {
   local named=${!2:-} dir
   if [ -n "$named" ]; then echo "$named"; return; fi
@@ -21,16 +22,17 @@ tool() {
   done | sort | tail -1
 }
 
+unpack() { python3 -m zipfile -e "$1/kernels.zip" "$2"; }
+
+unpack "$here" "$work/ptx" || exit 1
 clang=$(tool clang-16 CLANG)
 if [ -z "$clang" ]; then
   echo "skip  the PTX is that of the source: there is no clang-16"
+elif CLANG=$clang "$here/make.sh" "$work" && unpack "$work" "$work/made" && diff -r "$work/ptx" "$work/made"; then
+  echo "ok    the PTX is that of the source"
 else
-  if CLANG=$clang "$here/make.sh" "$work" && (for f in "$here"/*.ptx; do cmp "$f" "$work/${f##*/}" || exit; done); then
-    echo "ok    the PTX is that of the source"
-  else
-    echo "FAIL  the PTX is not that of the source: run make kernels"
-    failed=1
-  fi
+  echo "FAIL  the PTX is not that of the source: run make kernels"
+  failed=1
 fi
 
 ptxas=$(tool ptxas PTXAS)
@@ -41,9 +43,9 @@ fi
 nvdisasm=$(tool nvdisasm NVDISASM)
 [ -n "$nvdisasm" ] || echo "skip  widths of loads: there is no nvdisasm"
 
-# assemble TYPE ARCHITECTURE: a line for each kernel: its name, registers, bytes spilled.
+# assemble TYPE ARCHITECTURE prints a line for each kernel: its name, registers, bytes spilled.
 assemble() {
-  "$ptxas" -v -arch="$2" -o "$work/$1.$2.cubin" "$here/$1.ptx" 2>&1 | awk '
+  "$ptxas" -v -arch="$2" -o "$work/$1.$2.cubin" "$work/ptx/$1.ptx" 2>&1 | awk '
     /error|fatal/ { print "error:", $0 }
     /Compiling entry function/ { split($0, q, "\x27"); name = q[2] }
     /spill stores/ { spilled = $(NF - 10) + $(NF - 6) + $(NF - 3) }
@@ -57,7 +59,7 @@ for arch in sm_70 sm_80 sm_89 sm_90 sm_100; do
   fi
   : >"$work/kernels"
   wrong=0 modules=0
-  for f in "$here"/*.ptx; do
+  for f in "$work"/ptx/*.ptx; do
     type=$(basename "$f" .ptx)
     [ "${type#*.sm_}" = "$type" ] || [ "${type#*.sm_}" -le "${arch#sm_}" ] || continue
     modules=$((modules + 1))

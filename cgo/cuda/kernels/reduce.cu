@@ -1,10 +1,10 @@
-/* The reductions of package datatype on a device, with the same results to the bit but for the sign and payload of
- * NaN. make.sh compiles this once for each element type, whose name TYPE is, and says how.
+/* The reductions of package datatype on a device. The results are the same, bit for bit, except for the sign and
+ * payload of NaN. make.sh compiles this file once for each element type TYPE.
  *
- * A thread holds elements as they are in memory, in words of 32 or 64 bits, several to a word where they are small:
- * results are rounded to the type after each operator anyway. So the loads, which are the limit, are alike for all
- * types: 16 bytes each and four at once per thread, 48 KiB in flight on a processor. A Hopper's part of the bandwidth times the latency
- * is about 30 KiB. */
+ * A thread holds elements as they are in memory, in words of 32 or 64 bits, with several small elements in a word:
+ * results are rounded to the type after each operator anyway. So the loads, which are the limit, are the same for
+ * all types: 16 bytes each, four at once per thread, 48 KiB in flight on a processor. On a Hopper, a processor's
+ * bandwidth times the latency is about 30 KiB. */
 #include "reduce.h"
 
 #define DEVICE static __attribute__((device, always_inline, unused))
@@ -16,7 +16,7 @@ typedef unsigned long long u64;
 
 enum Operator { SUM, PROD, MAX, MIN };
 
-/* ---- Memory. All addresses are global; what is volatile keeps its order, loads ahead of what uses them. ---- */
+/* ---- Memory. All addresses are global. volatile keeps the order: loads ahead of their uses. ---- */
 
 DEVICE void load(u64 at, u8 &v) {
   u32 word;
@@ -38,7 +38,8 @@ DEVICE void store(u64 at, u16 v) { asm volatile("st.global.u16 [%0], %1;" ::"l"(
 DEVICE void store(u64 at, u32 v) { asm volatile("st.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory"); }
 DEVICE void store(u64 at, u64 v) { asm volatile("st.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory"); }
 DEVICE void store(u64 at, const u32 (&v)[4]) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+               : "memory");
 }
 DEVICE void store(u64 at, const u64 (&v)[2]) {
   asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v[0]), "l"(v[1]) : "memory");
@@ -72,7 +73,7 @@ template <class Bits> DEVICE void store_element(u64 at, Bits v) {
 
 template <int OP, class T> DEVICE T combine(T a, T b) { return OP == MAX ? (a > b ? a : b) : (a < b ? a : b); }
 
-/* These take -0 for less than +0, and a number rather than a NaN. No product is fused with a sum: -ffp-contract=off. */
+/* -0 is less than +0, and a number is chosen before NaN. No product is fused with a sum: -ffp-contract=off. */
 template <int OP> DEVICE float combine(float a, float b) {
   switch (OP) {
     case SUM: return a + b;
@@ -92,7 +93,7 @@ template <int OP> DEVICE double combine(double a, double b) {
 
 /* ---- Elements: their bits, and the number to compute with ---- */
 
-/* A number of the language's. */
+/* A number that the language has. */
 template <class T, class U> struct Plain {
   typedef U Bits;
   typedef T Value;
@@ -137,12 +138,12 @@ template <class E> struct Lanes {
   DEVICE Word finite(Word factor) { return factor; }
 };
 
-/* 2^64 / d, rounded up, makes one multiplication of every division of 32 bits, and its upper half of one of 8 bits. */
+/* By 2^64 / d, rounded up, a division of 32 bits becomes a multiplication; its upper half serves for 8 bits. */
 DEVICE u32 quotient(u8 v, const lp_reduction &r) { return (u32)(v * ((r.reciprocal + ~0u) >> 32) >> 32); }
 DEVICE u32 quotient(u32 v, const lp_reduction &r) { return (u32)((unsigned __int128)v * r.reciprocal >> 64); }
 DEVICE u64 quotient(u64 v, const lp_reduction &r) { return v / r.divisor; }
 
-/* Sums and products wrap around whatever the sign. */
+/* Sums and products wrap, with and without sign. */
 template <class T, class U> struct Integer {
   typedef U Bits;
   typedef typename WordOf<sizeof(U)>::Type Word;
@@ -169,11 +170,11 @@ template <class T, class U> struct Integer {
   DEVICE Word finite(Word factor) { return factor; }
 };
 
-/* Four at once, with carries kept out of the next. */
+/* Four at once. No carry reaches the next element. */
 template <class T> struct Bytes : Integer<T, u8> {
   enum : u32 { TOPS = 0x80808080, SIGNS = (T)-1 < 0 ? TOPS : 0 };
 
-  /* All bits of the bytes of a that are not less than those of b. */
+  /* Sets all bits of each byte of a that is not less than the byte of b. */
   DEVICE u32 not_less(u32 a, u32 b) {
     a ^= SIGNS, b ^= SIGNS;
     u32 rest = (a | TOPS) - (b & ~TOPS);
@@ -195,12 +196,15 @@ template <class T> struct Bytes : Integer<T, u8> {
   }
 };
 
-/* Later devices have instructions for types that sm_70 lacks. They have modules of their own, of the same kernels with the same results. */
+/* Later devices have instructions for types that sm_70 lacks. Modules for these devices have the same kernels, with
+ * the same results. */
 #define NATIVE_FP8 (__CUDA_ARCH__ >= 890)
 #define NATIVE_BFLOAT16 (__CUDA_ARCH__ >= 900)
-#define NATIVE_LESSER (__CUDA_ARCH__ >= 800) /* of two halves: -0 is less than +0, and a number than NaN, as for float32 */
+#define NATIVE_LESSER \
+  (__CUDA_ARCH__ >= 800) /* of two halves: -0 is less than +0, and a number than NaN, as for float32 */
 
-/* Two at once. A result of float32 rounded to half precision is the one of half precision: 24 bits are 2 * 11 + 2. */
+/* Two at once. Rounding a float32 result to half precision gives the result of half precision: 24 bits are 2 * 11
+ * + 2. */
 struct Half : Lanes<Float16> {
   template <int OP> DEVICE u32 combine(u32 a, u32 b) {
     u32 r;
@@ -237,9 +241,9 @@ struct Bfloat16 : Lanes<Plain<float, u32>> {
   typedef u16 Bits;
   DEVICE u32 rounded(float v) {
     u32 b = __builtin_bit_cast(u32, v);
-    return b + (v != v ? 0 : 0x7fff + (b >> 16 & 1)); /* devices make one NaN, 0x7fffffff */
+    return b + (v != v ? 0 : 0x7fff + (b >> 16 & 1)); /* NaN of devices is 0x7fffffff */
   }
-  /* Of what leads a and b; what follows in the result is anything. */
+  /* Combines the leading halves of a and b. The other half of the result is undefined. */
   template <int OP> DEVICE u32 leading(u32 a, u32 b) {
     float v = ::combine<OP>(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b));
     return OP == SUM || OP == PROD ? rounded(v) : __builtin_bit_cast(u32, v);
@@ -251,10 +255,9 @@ struct Bfloat16 : Lanes<Plain<float, u32>> {
 };
 #endif
 
-/* FP8 is computed in half precision, which has enough bits in its turn (11 for 4, or for 3), two elements at once:
- * E5M2 is the leading byte of a half. E4M3 shifted right by one is 2^-8 times what it should be, subnormals too,
- * which matters to products alone. Results saturate; the CPU's kernels have them round once from float32, which
- * is the same for each pair of numbers. */
+/* FP8 is computed in half precision, two elements at once: its 11 bits suffice for 4 or 3. E5M2 is the leading byte of
+ * a half. E4M3 shifted right by one is 2^-8 times its value, also for subnormals, which matters only for products.
+ * Results saturate. The CPU's kernels round once from float32, which gives the same result for each pair of numbers. */
 template <u32 MANTISSA> struct Fp8 {
   typedef u8 Bits;
   typedef u32 Word;
@@ -272,7 +275,7 @@ template <u32 MANTISSA> struct Fp8 {
     return h;
   }
 
-  /* Its inverse: rounds to even. */
+  /* The inverse, rounded to even. */
   DEVICE u32 narrow(u32 h) {
     u16 w;
     if (E4M3)
@@ -300,14 +303,15 @@ template <u32 MANTISSA> struct Fp8 {
   DEVICE u32 widen(u32 w) {
     if (!E4M3) return w;
     u32 h = (w & SIGNS) | (w & ~SIGNS) >> 1;
-    return h | (((h & NAN) + 0x80 * LANES) & 0x4000 * LANES); /* NaN has all bits: a carry */
+    return h | (((h & NAN) + 0x80 * LANES) & 0x4000 * LANES); /* NaN has all bits set, so a carry finds it */
   }
 
-  /* Its inverse: rounds to even. */
+  /* The inverse, rounded to even. */
   DEVICE u32 narrow(u32 h) {
     u32 v = h & ~SIGNS;
     u32 nan = (v + 0x3ff * LANES) & SIGNS;
-    v = (v + (HALF - 1) * LANES + (v >> DROPPED & LANES)) & ~(SIGNS | (2 * HALF - 1) * LANES); /* of NaN alone the sign */
+    v = (v + (HALF - 1) * LANES + (v >> DROPPED & LANES)) &
+        ~(SIGNS | (2 * HALF - 1) * LANES); /* of NaN, only the sign remains */
     u32 over = (v + (SIGNS - LARGEST - LANES)) & SIGNS;
     over -= over >> 15; /* all bits but the sign */
     v = (v & ~over) | (LARGEST & over);
@@ -343,11 +347,11 @@ typedef Bfloat16 type_bfloat16;
 typedef Fp8<3> type_f8e4m3;
 typedef Fp8<2> type_f8e5m2;
 
-/* ---- What a thread takes at once ---- */
+/* ---- Units: what a thread loads at once ---- */
 
 enum { VECTOR = 16 };
 
-/* 16 bytes that are aligned. */
+/* 16 aligned bytes. */
 template <class Type> struct Vector {
   enum { WORDS = VECTOR / sizeof(typename Type::Word) };
   typename Type::Word w[WORDS];
@@ -364,7 +368,7 @@ template <class Type> struct Element {
   DEVICE void store(u64 at, const Element &v) { store_element(at, (Bits)v.w[0]); }
 };
 
-/* The factor in all places of a word. */
+/* The factor in every element of a word. */
 template <class Type> DEVICE typename Type::Word factor_of(const lp_reduction &r) {
   typedef typename Type::Bits Bits;
   typedef typename Type::Word Word;
@@ -373,11 +377,11 @@ template <class Type> DEVICE typename Type::Word factor_of(const lp_reduction &r
   return Type::finite((Word)v * ((Word)~0ull / (Bits)~0ull));
 }
 
-/* Has a word stay one: compilers take what is computed element by element apart, and run out of registers. */
+/* Keeps a word in one register: compilers split words that are computed by elements, and run out of registers. */
 DEVICE void keep(u32 &w) { asm("" : "+r"(w)); }
 DEVICE void keep(u64 &w) { asm("" : "+l"(w)); }
 
-/* Sets all words of some units to what f makes of them and of other units' words. */
+/* Applies f to all words of some units, with the words of other units. */
 template <class Unit, u32 DEPTH, class F> DEVICE void each(Unit (&a)[DEPTH], const Unit (&b)[DEPTH], F f) {
 #pragma unroll
   for (u32 d = 0; d < DEPTH; d++)
@@ -388,8 +392,8 @@ template <class Unit, u32 DEPTH, class F> DEVICE void each(Unit (&a)[DEPTH], con
     }
 }
 
-/* What a word says to who expects its tag, with an offset; 0: nowhere. Others may take back what they have said while the kernel runs, so
- * nobody keeps it. */
+/* The address in a word, plus an offset; 0 if the word has another tag. The writer may withdraw it while the kernel
+ * runs, so no thread keeps it. */
 DEVICE u64 said(const lp_reduction &r, u64 word, u64 offset) {
   u64 at = 0;
   if (word != 0) load(word, at);
@@ -401,9 +405,10 @@ DEVICE u64 source_of(const lp_reduction &r, u32 source) {
   return at != 0 ? at : r.sources[source];
 }
 
-/* Loads units of a source, scaled where they are to be. */
+/* Loads units of a source, and scales them if the reduction does. */
 template <class Type, int OP, class Unit, u32 DEPTH>
-DEVICE void load_all(Unit (&v)[DEPTH], const lp_reduction &r, u32 source, const u64 (&at)[DEPTH], typename Type::Word factor) {
+DEVICE void load_all(Unit (&v)[DEPTH], const lp_reduction &r, u32 source, const u64 (&at)[DEPTH],
+                     typename Type::Word factor) {
   typedef typename Type::Word Word;
   u64 from = source_of(r, source);
 #pragma unroll
@@ -411,8 +416,8 @@ DEVICE void load_all(Unit (&v)[DEPTH], const lp_reduction &r, u32 source, const 
   if (OP == SUM && r.scaled) each(v, v, [=](Word w, Word) { return Type::template combine<PROD>(w, factor); });
 }
 
-/* Reduces units: the one numbered i, of count, is offset(i) bytes into the arrays. A thread that has fewer than DEPTH left
- * computes its first one more than once. */
+/* Reduces units: unit i of count is offset(i) bytes into the arrays. A thread with fewer than DEPTH units left
+ * computes its first one several times. */
 template <class Type, int OP, class Unit, class Offset>
 DEVICE void reduce_units(const lp_reduction &r, typename Type::Word factor, u64 count, Offset offset) {
   typedef typename Type::Word Word;
@@ -434,7 +439,7 @@ DEVICE void reduce_units(const lp_reduction &r, typename Type::Word factor, u64 
     if (OP == SUM && r.divisor > 1) each(result, result, [&](Word w, Word) { return Type::divide(w, r); });
     u64 to = r.dst, spare = 0;
 #pragma unroll 1
-    for (u32 t = 0;; t++) { /* there, at the targets, and at the spare last */
+    for (u32 t = 0;; t++) { /* dst, the targets, and the spare last */
 #pragma unroll
       for (u32 d = 0; d < depth; d++)
         if (to != 0 && first + d * threads < count) Unit::store(to + at[d], result[d]);
@@ -445,7 +450,8 @@ DEVICE void reduce_units(const lp_reduction &r, typename Type::Word factor, u64 
   }
 }
 
-/* Vectors where all addresses are alike modulo their size, else elements, as before the first vector and after the last. */
+/* Uses vectors if all addresses are equal modulo their size, else elements. Elements also cover what is before the
+ * first vector and after the last. */
 template <class Type, int OP> DEVICE void reduce(const lp_reduction &r) {
   const u32 size = sizeof(typename Type::Bits), per_vector = VECTOR / size;
   __builtin_assume(r.n > 0);

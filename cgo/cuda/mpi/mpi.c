@@ -12,7 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A slot for each rank, in shared memory: a collective is a copy into one's own, a barrier, copies out of all, a barrier. */
+/* Each rank has a slot in shared memory. In a collective, a rank copies into its slot, waits at a barrier, copies
+ * out of all slots, and waits at a barrier. */
 
 enum { RANKS = 64, SLOT = 1 << 20 };
 
@@ -84,7 +85,7 @@ int MPI_Barrier(MPI_Comm comm) {
   return MPI_SUCCESS;
 }
 
-/* Everybody's bytes in everybody's slots, until the next barrier. */
+/* Puts each rank's bytes into its slot, until the next barrier. */
 static void lay(const void *at, size_t bytes) {
   if (bytes > SLOT) fail("a message is larger than a slot");
   memcpy(all->slots[me], at, bytes);
@@ -108,7 +109,8 @@ int MPI_Bcast(void *at, int n, MPI_Datatype type, int root, MPI_Comm comm) {
   return MPI_Barrier(comm);
 }
 
-int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, MPI_Comm comm) {
+int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type,
+                  MPI_Comm comm) {
   size_t bytes = (size_t)each * width(recv_type);
   (void)n, (void)type;
   lay(send == MPI_IN_PLACE ? (char *)recv + (size_t)me * bytes : send, bytes);
@@ -116,7 +118,8 @@ int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int ea
   return MPI_Barrier(comm);
 }
 
-int MPI_Gather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, int root, MPI_Comm comm) {
+int MPI_Gather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, int root,
+               MPI_Comm comm) {
   size_t bytes = (size_t)n * width(type);
   (void)each, (void)recv_type;
   lay(send == MPI_IN_PLACE ? (char *)recv + (size_t)me * bytes : send, bytes);

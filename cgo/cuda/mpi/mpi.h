@@ -1,5 +1,6 @@
-/* As much of MPI as nccl-tests calls, for processes of one host that lightpath run starts: several ranks on one GPU need
- * processes of their own, and machines with GPUs need have no MPI. The file that MPI_SHIM_FILE names, empty at first, is shared. */
+/* The part of MPI that nccl-tests calls, for processes of one host. Several ranks on one GPU need processes, and
+ * machines with GPUs may have no MPI. The processes share the file that MPI_SHIM_FILE names, which is empty at
+ * first. */
 #ifndef LP_MPI_SHIM_H
 #define LP_MPI_SHIM_H
 
@@ -29,14 +30,16 @@ int MPI_Init(int *argc, char ***argv);
 int MPI_Finalize(void);
 int MPI_Comm_rank(MPI_Comm comm, int *rank);
 int MPI_Comm_size(MPI_Comm comm, int *size);
-/* All ranks must be of one colour. */
+/* All ranks must have one color. */
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *part);
 int MPI_Comm_free(MPI_Comm *comm);
 int MPI_Barrier(MPI_Comm comm);
 int MPI_Bcast(void *at, int n, MPI_Datatype type, int root, MPI_Comm comm);
 int MPI_Allreduce(const void *send, void *recv, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
-int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, MPI_Comm comm);
-int MPI_Gather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, int root, MPI_Comm comm);
+int MPI_Allgather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type,
+                  MPI_Comm comm);
+int MPI_Gather(const void *send, int n, MPI_Datatype type, void *recv, int each, MPI_Datatype recv_type, int root,
+               MPI_Comm comm);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
-// Command lightpath-kernels times the copies and reductions of Lightpath on a CUDA device, beside a plain copy of the device's: what
-// both take is the memory's bandwidth. With LP_CUDA_REAL=1 it uses the machine's driver, else the stub, whose times mean nothing.
+// Command lightpath-kernels times the copies and reductions of Lightpath on a CUDA device, beside a plain copy by the
+// device. Both are limited by the memory's bandwidth. With LP_CUDA_REAL=1 it uses the machine's driver, else the stub,
+// whose times mean nothing.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"lightpath/cgo/cuda"
 	"lightpath/cgo/cuda/cudatest"
 	"lightpath/collectives/datatype"
+	"lightpath/internal/files"
 	"lightpath/shim/device"
 )
 
@@ -23,13 +25,13 @@ type Row struct {
 	Bytes    int64   `json:"bytes"` // read and written
 	TimeUS   float64 `json:"time_us"`
 	GBs      float64 `json:"gbs"`      // of 1e9 bytes, read and written
-	Fraction float64 `json:"fraction"` // of the plain copy's
+	Fraction float64 `json:"fraction"` // of the plain copy's GBs
 }
 
 const (
-	repeats = 7 // of which the median counts
+	repeats = 7 // the median counts
 	calls   = 8 // timed together
-	shift   = 8 // bytes off the alignment of the other buffers
+	shift   = 8 // bytes of misalignment to the other buffers
 )
 
 func main() {
@@ -54,7 +56,7 @@ func main() {
 	}
 	text, err := json.MarshalIndent(rows, "", "  ")
 	if err == nil {
-		err = os.WriteFile(*out, append(text, '\n'), 0o644)
+		err = files.Write(*out, append(text, '\n'), 0o644)
 	}
 	if err != nil {
 		fatal(err)
@@ -66,7 +68,7 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// lab is memory of a device, and a stream and a timer to measure with.
+// lab holds device memory, a stream and a timer.
 type lab struct {
 	driver  cuda.Library
 	traffic int64
@@ -94,8 +96,8 @@ func measure(traffic int64) []Row {
 	return rows
 }
 
-// fill writes small numbers that are numbers in every type, from a block that is copied over and over: neither zeros, with which
-// hardware may be faster, nor infinities.
+// fill writes bits that are small numbers in every type, by copying one block repeatedly. They are neither zeros, with
+// which hardware may be faster, nor infinities.
 func (l *lab) fill(size int64) {
 	block := make([]byte, min(size, 16<<20))
 	for i := range block {
@@ -113,8 +115,8 @@ type kernel struct {
 	op        datatype.Op
 	scaled    bool
 	divided   bool
-	unaligned bool // the destination is off the sources' alignment: no vectors
-	tiny      bool // one element: what a launch takes
+	unaligned bool // the destination is misaligned to the sources: no vectors
+	tiny      bool // one element: the time of a launch
 }
 
 func (k kernel) name() string {
@@ -132,7 +134,8 @@ func (k kernel) name() string {
 	return text
 }
 
-// cases are all types, all operators of one, all numbers of sources that ranks on one device come to, and what is slower.
+// cases returns the reductions to time: all types, all operators of one type, all numbers of sources for ranks on one
+// device, and slower cases.
 func cases() []kernel {
 	var all []kernel
 	for t := range datatype.NumTypes {
@@ -178,7 +181,7 @@ func (l *lab) reduction(k kernel) Row {
 	return l.time(k.name(), int64(k.sources+1)*r.Count*element, func() error { return l.driver.Reduce(r, l.stream) })
 }
 
-// time is the median of several times of a few calls, after some that load kernels and wake the device.
+// time returns the median time of a few calls, after some that load kernels and wake the device.
 func (l *lab) time(name string, bytes int64, call func() error) Row {
 	enqueue := func() {
 		for range calls {

@@ -9,14 +9,14 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool initialized;
 static struct CUctx_st *primary[MAX_DEVICES];
 static __thread CUcontext stack[16];
-static __thread int depth; /* stack[depth] is current */
+static __thread int depth; /* the current context is stack[depth] */
 static __thread bool called_back;
 
 static char failing[64];
 static CUresult fail_with;
 static int fail_after;
 
-/* For tests: function fails with error after so many more successes, until this is called with NULL. */
+/* For tests: makes a function fail with error after so many successes. NULL ends that. */
 STUB_API void stubFail(const char *function, CUresult error, int after) {
   pthread_mutex_lock(&mutex);
   failing[0] = '\0';
@@ -28,7 +28,7 @@ STUB_API void stubFail(const char *function, CUresult error, int after) {
 
 CUresult stub_failed(CUcontext ctx) { return __atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE); }
 
-/* Of a context that has ended by an error most calls return that. */
+/* Most calls return the error of a context that has failed. */
 static CUresult sticky(const char *function) {
   static const char *const prefixes[] = {"cuStream", "cuEvent", "cuMem", "cuLaunch", "cuModule", "cuGraph"};
   size_t i;
@@ -110,9 +110,11 @@ STUB_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   int can = 0;
   BEGIN();
   if (ctx == NULL || peer == ctx || flags != 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (cuDeviceCanAccessPeer(&can, ctx->device, peer->device) != CUDA_SUCCESS || !can) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  return __atomic_exchange_n(&ctx->reaches[peer->device], true, __ATOMIC_ACQ_REL) ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-                                                                                    : CUDA_SUCCESS;
+  if (cuDeviceCanAccessPeer(&can, ctx->device, peer->device) != CUDA_SUCCESS || !can)
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  return __atomic_exchange_n(&ctx->reaches[peer->device], true, __ATOMIC_ACQ_REL)
+             ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+             : CUDA_SUCCESS;
 }
 
 static CUcontext new_context(CUdevice device) {
@@ -176,14 +178,15 @@ STUB_API CUresult cuCtxGetDevice(CUdevice *device) {
   return CUDA_SUCCESS;
 }
 
-/* STUB_CUDA_ARCH: of all devices, as in sm_90; else they differ, so that kernels of several kinds meet. */
+/* STUB_CUDA_ARCH is the architecture of all devices: 90 is sm_90. Without it they differ, so that different
+ * kernels meet. */
 int stub_architecture(CUdevice device) {
   const char *arch = getenv("STUB_CUDA_ARCH");
   if (arch != NULL) return atoi(arch);
   return device % 2 == 0 ? 90 : 70;
 }
 
-/* Contexts are never destroyed here. */
+/* The stub never destroys a context. */
 STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
   BEGIN();
   if (ctx == NULL) return CUDA_ERROR_INVALID_CONTEXT;
@@ -191,7 +194,7 @@ STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
   return CUDA_SUCCESS;
 }
 
-/* What tests have a device say. */
+/* The properties of devices, which tests may set. */
 static int number(const char *variable, int unless) {
   const char *v = getenv(variable);
   return v != NULL ? atoi(v) : unless;
@@ -201,7 +204,7 @@ STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devic
   BEGIN();
   if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 1; break; /* so that kernels go round for little data */
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 1; break; /* so that little data needs several turns */
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = stub_architecture(device) / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = stub_architecture(device) % 10; break;
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: *value = number("STUB_CUDA_DMA_BUF", 1); break;
@@ -213,18 +216,35 @@ STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devic
 }
 
 STUB_API CUresult cuGetErrorName(CUresult error, const char **name) {
-  static const struct { CUresult error; const char *name; } names[] = {
+  static const struct { CUresult error; const char *name;
+  } names[] = {
 #define NAME(e) {e, #e}
-      NAME(CUDA_SUCCESS), NAME(CUDA_ERROR_INVALID_VALUE), NAME(CUDA_ERROR_OUT_OF_MEMORY), NAME(CUDA_ERROR_NOT_INITIALIZED),
-      NAME(CUDA_ERROR_NO_DEVICE), NAME(CUDA_ERROR_INVALID_DEVICE), NAME(CUDA_ERROR_INVALID_CONTEXT),
-      NAME(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED), NAME(CUDA_ERROR_INVALID_PTX), NAME(CUDA_ERROR_INVALID_HANDLE),
-      NAME(CUDA_ERROR_NO_BINARY_FOR_GPU), NAME(CUDA_ERROR_UNSUPPORTED_PTX_VERSION), NAME(CUDA_ERROR_NOT_PERMITTED),
-      NAME(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED), NAME(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_MERGE), NAME(CUDA_ERROR_CAPTURED_EVENT),
-      NAME(CUDA_ERROR_NOT_FOUND), NAME(CUDA_ERROR_NOT_READY), NAME(CUDA_ERROR_ILLEGAL_ADDRESS),
-      NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES), NAME(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_UNJOINED), NAME(CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
+      NAME(CUDA_SUCCESS),
+      NAME(CUDA_ERROR_INVALID_VALUE),
+      NAME(CUDA_ERROR_OUT_OF_MEMORY),
+      NAME(CUDA_ERROR_NOT_INITIALIZED),
+      NAME(CUDA_ERROR_NO_DEVICE),
+      NAME(CUDA_ERROR_INVALID_DEVICE),
+      NAME(CUDA_ERROR_INVALID_CONTEXT),
+      NAME(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED),
+      NAME(CUDA_ERROR_INVALID_PTX),
+      NAME(CUDA_ERROR_INVALID_HANDLE),
+      NAME(CUDA_ERROR_NO_BINARY_FOR_GPU),
+      NAME(CUDA_ERROR_UNSUPPORTED_PTX_VERSION),
+      NAME(CUDA_ERROR_NOT_PERMITTED),
+      NAME(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED),
+      NAME(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_MERGE),
+      NAME(CUDA_ERROR_CAPTURED_EVENT),
+      NAME(CUDA_ERROR_NOT_FOUND),
+      NAME(CUDA_ERROR_NOT_READY),
+      NAME(CUDA_ERROR_ILLEGAL_ADDRESS),
+      NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+      NAME(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_UNJOINED),
+      NAME(CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
       NAME(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),
 #undef NAME
   };

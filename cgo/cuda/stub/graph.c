@@ -1,5 +1,5 @@
-/* Capture and graphs. A node depends on what was in its stream when it was captured, and on what events that the stream had waited for
- * stood for; nothing else orders a replay. */
+/* Capture and graphs. A node depends on the nodes that were in its stream when it was captured, and on the nodes before
+ * events that the stream had waited for. Nothing else orders a replay. */
 #include "stub.h"
 
 #include <stdlib.h>
@@ -9,7 +9,9 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ids;
 enum { MOST = 64 };
-static CUgraph captures[MOST]; /* under way; but for relaxed ones they forbid calls: to the thread, of mode global to others, too */
+static int under_way; /* atomic: captures */
+/* Captures in progress. Except in relaxed mode they forbid calls of their thread, in global mode also of others. */
+static CUgraph captures[MOST];
 static __thread CUgraph own_strict;
 static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -20,10 +22,12 @@ struct CUgraphExec_st {
   pthread_mutex_t running;
 };
 
+bool stub_any_capture(void) { return __atomic_load_n(&under_way, __ATOMIC_ACQUIRE) > 0; }
+
 bool stub_capture_forbids(void) {
   bool forbids = false;
   size_t i;
-  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED || !stub_any_capture()) return false;
   pthread_mutex_lock(&mutex);
   for (i = 0; i < MOST; i++) {
     CUgraph g = captures[i];
@@ -91,7 +95,7 @@ void stub_graph_append(CUstream s, struct op op) {
   pthread_mutex_unlock(&graph->mutex);
 }
 
-/* True where all nodes come before what the stream that began the capture would be given next. */
+/* Whether the next operation of the stream that began the capture would depend on all nodes. */
 static bool joined(CUgraph g) {
   bool *before = calloc(g->nodes.n + 1, sizeof *before), all = true;
   size_t i, k;
@@ -120,7 +124,7 @@ static unsigned random_number(void) {
   return v ^ v >> 16;
 }
 
-/* Runs all nodes, in an order that is another one each time; those that wait hold up what depends on them alone. */
+/* Runs all nodes, each time in another order. A node that waits delays only the nodes that depend on it. */
 static void run_nodes(CUgraph g, CUcontext ctx) {
   const struct timespec pause = {0, 20000};
   size_t left = g->nodes.n, i;
@@ -188,6 +192,7 @@ STUB_API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   for (i = 0; i < MOST - 1 && captures[i] != NULL; i++) {
   }
   captures[i] = g;
+  __atomic_fetch_add(&under_way, 1, __ATOMIC_RELEASE);
   if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) own_strict = g;
   pthread_mutex_unlock(&mutex);
   s->capture = g;
@@ -210,6 +215,7 @@ STUB_API CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   pthread_mutex_lock(&mutex);
   for (i = 0; i < MOST; i++)
     if (captures[i] == g) captures[i] = NULL;
+  __atomic_fetch_sub(&under_way, 1, __ATOMIC_RELEASE);
   pthread_mutex_unlock(&mutex);
   if (rc != CUDA_SUCCESS)
     release(g);
@@ -233,7 +239,8 @@ STUB_API CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, cuuint
   return CUDA_SUCCESS;
 }
 
-STUB_API CUresult cuUserObjectCreate(CUuserObject *object, void *data, CUhostFn destroy, unsigned references, unsigned flags) {
+STUB_API CUresult cuUserObjectCreate(CUuserObject *object, void *data, CUhostFn destroy, unsigned references,
+                                     unsigned flags) {
   struct object *o;
   BEGIN();
   if (references != 1 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
@@ -288,7 +295,7 @@ STUB_API CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   return rc;
 }
 
-/* Launches that are on their way hold it. */
+/* Launches in progress hold a reference. */
 STUB_API CUresult cuGraphExecDestroy(CUgraphExec exec) {
   BEGIN();
   release_exec(exec);

@@ -1,4 +1,4 @@
-/* Memory of other processes, and host memory of the program's own that devices use. */
+/* Memory of other processes, and the program's host memory that devices use. */
 #include "stub.h"
 
 #include <fcntl.h>
@@ -13,14 +13,14 @@ static size_t room_of(size_t size) { return (size + 4095) / 4096 * 4096; }
 
 /* ---- Device memory ---- */
 
-/* What a CUipcMemHandle holds. */
+/* The contents of a CUipcMemHandle. */
 struct handle {
   pid_t pid;
   int fd;
   CUdevice device;
   size_t size;
   ino_t ino;
-  const char *at; /* while it is made: where the allocation should begin */
+  const char *at; /* used while the handle is made: where the allocation should begin */
 };
 
 static void describe(struct block *b, void *arg) {
@@ -42,11 +42,13 @@ static void export_buf(struct block *b, void *arg) {
     r->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* The file that is the memory, for who maps it as an RDMA port does a dma-buf: from the beginning of an allocation. */
-STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, size_t size, int type, unsigned long long flags) {
+/* The memory's file, which RDMA ports map as a dma-buf: from the beginning of an allocation. */
+STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, size_t size, int type,
+                                                unsigned long long flags) {
   struct buf r = {at, size, -1};
   BEGIN();
-  if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0 || at % 4096 != 0 || size % 4096 != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0 || at % 4096 != 0 || size % 4096 != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   stub_with_block(at, export_buf, &r);
   if (r.fd < 0) return CUDA_ERROR_INVALID_VALUE;
   *(int *)handle = r.fd;
@@ -55,7 +57,7 @@ STUB_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, si
 
 static int flushes;
 
-/* For tests: how often streams have been made to see what others have written. */
+/* For tests: how often writes of other devices have been flushed. */
 STUB_API int stubFlushes(void) { return __atomic_load_n(&flushes, __ATOMIC_ACQUIRE); }
 
 STUB_API CUresult cuFlushGPUDirectRDMAWrites(int target, int scope) {
@@ -79,7 +81,7 @@ STUB_API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at) {
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-/* Memory that this context has opened before. */
+/* Memory that this context has opened already. */
 struct opened {
   ino_t ino;
   CUcontext ctx;
@@ -93,8 +95,8 @@ static bool again(struct block *b, void *arg) {
   return true;
 }
 
-/* As a driver: nobody opens what is its own, who opens something twice gets it in the same place, and STUB_CUDA_PEERS=0 keeps devices
- * apart. */
+/* As with a driver, a process cannot open its own memory, and opening memory twice gives the same address. With
+ * STUB_CUDA_PEERS=0 devices do not reach each other. */
 STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
   CUcontext ctx = stub_current();
   struct handle h;
@@ -167,8 +169,8 @@ STUB_API CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
 
 /* ---- Host memory ---- */
 
-/* Registered memory is two blocks: what the host has, and what devices are to use instead, so that whoever
- * takes one for the other is found out. */
+/* Registered memory is two blocks, with an address for the host and another one for devices. So a mix-up is
+ * detected. */
 
 static bool is_registered(const struct block *b) { return b->device != NULL; }
 static bool is_any(const struct block *b) { return b != NULL; }
@@ -200,14 +202,16 @@ STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
   BEGIN();
   if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if ((uintptr_t)at % 4096 != 0 || size == 0 || (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((uintptr_t)at % 4096 != 0 || size == 0 || (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   stub_each_block(meets, &range);
   if (range.met) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   device = mmap(NULL, room_of(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   host = calloc(1, sizeof *host);
   twin = calloc(1, sizeof *twin);
-  *host = (struct block){.at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1, .device = device};
-  *twin = (struct block){.at = device, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
+  *host = (struct block){.at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
+  *twin = *host;
+  host->device = twin->at = device;
   stub_add_block(host);
   stub_add_block(twin);
   return CUDA_SUCCESS;

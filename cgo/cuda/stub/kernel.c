@@ -10,7 +10,7 @@ struct CUmod_st {
   CUcontext ctx;
 };
 
-/* Where the program wants a compiler's words. */
+/* Where the program wants the compiler's log. */
 static char *log_buffer(unsigned n, const int *options, void **values, size_t *size) {
   char *log = NULL;
   unsigned i;
@@ -79,7 +79,7 @@ STUB_API CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, con
   return CUDA_SUCCESS;
 }
 
-/* One dimension, one parameter, no shared memory: what the kernels need. */
+/* Launches have one dimension, one parameter and no shared memory, as the kernels need. */
 STUB_API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                  unsigned bz, unsigned shared, CUstream stream, void **params, void **extra) {
   const struct ptx_function *f = (const struct ptx_function *)function;
@@ -93,7 +93,7 @@ STUB_API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, 
   return stub_submit(stream, op);
 }
 
-/* An address that a kernel must not touch leaves a context of no use. */
+/* A kernel that uses an invalid address fails its context. */
 void stub_run_kernel(const struct op *op) {
   char why[256];
   if (ptx_run(op->function, op->function->ctx, op->params, op->blocks, op->threads, why, sizeof why)) return;

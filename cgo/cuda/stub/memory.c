@@ -1,5 +1,5 @@
-/* Memory. Device memory is a file in memory, mapped twice: the address that programs get allows no access,
- * the stub works through the other one. */
+/* Memory. Device memory is a memory file, mapped twice: the address that programs get allows no access, and the
+ * stub uses the other one. */
 #include "stub.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ void *stub_reach(CUdeviceptr at, size_t size) {
   return reached;
 }
 
-/* For tests that stand in for kernels of others: stub_reach. */
+/* stub_reach, for tests that act as kernels. */
 STUB_API void *stubReach(CUdeviceptr at, size_t size) { return stub_reach(at, size); }
 
 static CUresult add(void **at, size_t size, int type, bool managed) {
@@ -89,7 +89,7 @@ static CUresult add(void **at, size_t size, int type, bool managed) {
   b->type = type;
   b->managed = managed;
   b->ctx = stub_current();
-  memset(b->alias, 0xA5, room); /* nobody may count on zeros */
+  memset(b->alias, 0xA5, room); /* no program may rely on zeros */
   stub_add_block(b);
   *at = b->at;
   return CUDA_SUCCESS;
@@ -133,7 +133,7 @@ STUB_API CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags
 
 static void context_of(struct block *b, void *ctx) { *(CUcontext *)ctx = b != NULL && of_device(b) ? b->ctx : NULL; }
 
-/* As a driver: when all that the device has been given so far is done. */
+/* As with a driver, when all earlier work of the device is done. */
 STUB_API CUresult cuMemFree_v2(CUdeviceptr at) {
   CUcontext ctx;
   BEGIN();
@@ -164,7 +164,7 @@ STUB_API CUresult cuMemFreeHost(void *at) {
   return drop((uintptr_t)at, of_host);
 }
 
-/* As a driver: what it does not know gets zeros, and is no error. */
+/* As with a driver, unknown memory gives zeros and is no error. */
 STUB_API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr) {
   struct block *b;
   unsigned i;
@@ -204,7 +204,7 @@ bool stub_knows(CUdeviceptr at) {
   return known;
 }
 
-/* Memory that is not page-locked is copied while the caller waits, as a driver may. */
+/* Memory that is not page-locked is copied while the caller waits, which a driver may do. */
 static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
   struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size};
   CUresult rc;
@@ -240,7 +240,8 @@ STUB_API CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *c, CUstream stream) {
   size_t i;
   BEGIN();
   if (c->width == 0 || c->height == 0) return CUDA_SUCCESS;
-  if (c->src_type != CU_MEMORYTYPE_UNIFIED || c->dst_type != CU_MEMORYTYPE_UNIFIED || c->width > c->src_pitch || c->width > c->dst_pitch)
+  if (c->src_type != CU_MEMORYTYPE_UNIFIED || c->dst_type != CU_MEMORYTYPE_UNIFIED || c->width > c->src_pitch ||
+      c->width > c->dst_pitch)
     return CUDA_ERROR_INVALID_VALUE;
   if (stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width) == NULL ||
       stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width) == NULL)

@@ -1,5 +1,6 @@
-/* Kernels as PTX text, parsed once into instructions on numbered slots, and run thread by thread. Only what the
- * compiler makes of cgo/cuda/kernels is known; no barriers, no shared memory: threads need not meet. */
+/* Runs kernels from PTX text. The text is parsed once into instructions on numbered slots, and run thread by
+ * thread. It knows only the instructions of cgo/cuda/kernels: no barriers and no shared memory, so threads need not
+ * meet. */
 #ifndef LP_CUDA_STUB_PTX_H
 #define LP_CUDA_STUB_PTX_H
 
@@ -23,11 +24,11 @@ struct ptx_instruction {
   enum ptx_op op;
   int guard; /* a predicate's slot, or PTX_NONE */
   bool unless;
-  int slot[PTX_OPERANDS]; /* results first; of memory the registers that move */
+  int slot[PTX_OPERANDS]; /* results first; of loads and stores, the registers */
   int target;             /* PTX_BRANCH */
-  int base;               /* of memory: the slot of the address, PTX_NONE for 0 */
+  int base;               /* of loads and stores: the slot of the address, PTX_NONE for 0 */
   int64_t offset;
-  int width, count; /* of memory: bytes of a register, registers */
+  int width, count; /* of loads and stores: bytes of a register, registers */
 };
 
 /* The slots that every thread has. */
@@ -36,12 +37,12 @@ enum { PTX_TID, PTX_NTID, PTX_CTAID, PTX_NCTAID, PTX_SPECIALS };
 struct ptx_function {
   struct ptx_function *next;
   char name[96];
-  size_t params; /* bytes, of one parameter */
+  size_t params; /* bytes of the parameter */
   unsigned max_threads;
-  CUcontext ctx; /* that it was loaded into */
+  CUcontext ctx; /* into which it was loaded */
   struct ptx_instruction *code;
   int length;
-  uint64_t *slots; /* as a thread begins */
+  uint64_t *slots; /* when a thread begins */
   int n_slots;
 };
 
@@ -50,13 +51,13 @@ struct ptx_module {
   struct ptx_function *functions;
 };
 
-/* Returns NULL, with why (of size bytes) set, for text that is not understood: the line, and what is wrong. */
+/* Returns NULL for text that it does not understand; why (of size bytes) then has the line and the error. */
 struct ptx_module *ptx_parse(const char *text, char *why, size_t size);
 void ptx_free(struct ptx_module *m);
 
-/* Runs all threads of a launch, in the order of their numbers. False where one has touched what is no memory of the
- * context's; why says which. */
-bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads, char *why,
-             size_t size);
+/* Runs all threads of a launch in the order of their numbers. Returns false if one has used an invalid address; why
+ * says which. */
+bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads,
+             char *why, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* The operations on registers: OPERATION(name, PTX's text, sources, effect). The effect sets D from the slots A, B and C, 64 bits
- * each, of which narrower registers use the low ones and have zeros above; constants may have anything there. */
+/* The operations on registers: OPERATION(name, PTX text, sources, effect). The effect sets D from the slots A, B
+ * and C, of 64 bits. Narrower registers use the low bits, with zeros above; constants may have any bits above. */
 
 #define BINARY(name, text, effect) OPERATION(name, text, 2, effect)
 
@@ -45,7 +45,7 @@ BINARY(MAX_S64, "max.s64", D = S64(A) > S64(B) ? A : B)
 BINARY(MIN_U64, "min.u64", D = A < B ? A : B)
 BINARY(MAX_U64, "max.u64", D = A > B ? A : B)
 
-/* Bits. Shifts by more than the width leave nothing. */
+/* Bits. A shift by more than the width gives 0. */
 BINARY(AND_B16, "and.b16", D = U16(A & B))
 BINARY(AND_B32, "and.b32", D = U32(A & B))
 BINARY(AND_B64, "and.b64", D = A & B)
@@ -81,7 +81,7 @@ BINARY(MUL_RN_F16X2, "mul.rn.f16x2", D = to_f16(f16(U16(A)) * f16(U16(B))) | to_
 BINARY(MAX_F16X2, "max.f16x2", D = PAIR(to_f16((float)-lesser(-f16(U16(A)), -f16(U16(B)))), to_f16((float)-lesser(-f16(U16(A >> 16)), -f16(U16(B >> 16))))))
 BINARY(MIN_F16X2, "min.f16x2", D = PAIR(to_f16((float)lesser(f16(U16(A)), f16(U16(B)))), to_f16((float)lesser(f16(U16(A >> 16)), f16(U16(B >> 16))))))
 
-/* Of later devices */
+/* For later devices */
 OPERATION(CVT_F16X2_E4M3X2, "cvt.rn.f16x2.e4m3x2", 1, D = PAIR(to_f16(f8(A & 0xff, 3)), to_f16(f8(A >> 8 & 0xff, 3))))
 OPERATION(CVT_F16X2_E5M2X2, "cvt.rn.f16x2.e5m2x2", 1, D = PAIR(to_f16(f8(A & 0xff, 2)), to_f16(f8(A >> 8 & 0xff, 2))))
 OPERATION(CVT_E4M3X2_F16X2, "cvt.rn.satfinite.e4m3x2.f16x2", 1, D = to_f8(f16(U16(A)), 3) | to_f8(f16(U16(A >> 16)), 3) << 8)

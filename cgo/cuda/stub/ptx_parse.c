@@ -1,4 +1,4 @@
-/* PTX text to functions. */
+/* Parses PTX text into functions. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { CLASSES = 8, LABELS = 256, WORD = 96 };
 
-/* Registers whose names begin alike, %rd<10> for example: a name is a class and a number. */
+/* A class of registers, such as %rd<10>: a name is a class and a number. */
 struct class {
   char prefix[8];
   int first, count; /* slots */
@@ -34,7 +34,7 @@ struct parser {
   int n_labels, room; /* room for instructions */
 };
 
-/* What instructions need whose text has this in it: the architecture of the target, and the version of PTX. */
+/* Instructions whose text contains this need so much: the architecture of the target, and the version of PTX. */
 static const struct { const char *text; int target, version; } needs[] = {
     {".e4m3x2", 89, 81}, {".e5m2x2", 89, 81},   {"add.rn.bf16x2", 90, 78}, {"mul.rn.bf16x2", 90, 78},
     {"max.bf16x2", 80, 70}, {"min.bf16x2", 80, 70}, {"max.f16x2", 80, 70},     {"min.f16x2", 80, 70},
@@ -68,7 +68,7 @@ static void skip(struct parser *p) {
   }
 }
 
-/* True, and past it, where the text goes on with this. */
+/* Whether the text continues with this; if so, goes past it. */
 static bool accept(struct parser *p, const char *text) {
   skip(p);
   if (strncmp(p->at, text, strlen(text)) != 0) return false;
@@ -141,7 +141,8 @@ static int operand(struct parser *p) {
   uint64_t bits;
   word(p, w);
   if (w[0] == '%') return register_slot(p, w);
-  if (strncmp(w, p->f->name, strlen(p->f->name)) == 0 && strcmp(w + strlen(p->f->name), "_param_0") == 0) return add_slot(p, 0);
+  if (strncmp(w, p->f->name, strlen(p->f->name)) == 0 && strcmp(w + strlen(p->f->name), "_param_0") == 0)
+    return add_slot(p, 0);
   if (strncmp(w, "0f", 2) == 0 || strncmp(w, "0d", 2) == 0)
     bits = strtoull(w + 2, &end, 16);
   else
@@ -239,7 +240,7 @@ static void append(struct parser *p, const struct ptx_instruction *i) {
   f->code[f->length++] = *i;
 }
 
-/* Goes past what an instruction begins with: a word, and its operands up to the semicolon. */
+/* Parses an instruction: a word, and its operands up to the semicolon. */
 static void instruction(struct parser *p, const char *first) {
   struct ptx_instruction i = {.guard = PTX_NONE, .base = PTX_NONE};
   char w[WORD];
@@ -280,11 +281,11 @@ static void declaration(struct parser *p) {
   expect(p, ">");
   expect(p, ";");
   c->first = p->f->n_slots;
-  for (i = 0; i < c->count; i++) (void)add_slot(p, 0xa5a5a5a5a5a5a5a5); /* nobody may count on zeros */
+  for (i = 0; i < c->count; i++) (void)add_slot(p, 0xa5a5a5a5a5a5a5a5); /* no kernel may rely on zeros */
   p->n_classes++;
 }
 
-/* What is between a function's braces. */
+/* The body of a function. */
 static void body(struct parser *p) {
   char w[WORD];
   int i;
@@ -310,7 +311,8 @@ static void body(struct parser *p) {
     if (p->labels[in->target].at == PTX_NONE) fail(p, "there is no label %s", p->labels[in->target].name);
     in->target = p->labels[in->target].at;
   }
-  if (!p->failed && (p->f->length == 0 || p->f->code[p->f->length - 1].op != PTX_RETURN)) fail(p, "%s does not end with ret", p->f->name);
+  if (!p->failed && (p->f->length == 0 || p->f->code[p->f->length - 1].op != PTX_RETURN))
+    fail(p, "%s does not end with ret", p->f->name);
 }
 
 /* NAME(.param .align 8 .b8 NAME_param_0[184]) .maxntid 256, 1, 1 ... { */

@@ -1,4 +1,4 @@
-/* Threads of kernels. */
+/* Runs the threads of kernels. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static uint64_t to_f16(float v) {
   return sign | (units + (exponent < 113 ? 0 : (exponent - 113) << 10)); /* the leading bit counts as exponent */
 }
 
-/* A number rounded to nearest, ties to even: to some bits behind the leading one, in units of 2^least at least. */
+/* A number rounded to nearest, ties to even, to so many bits after the leading one, or to units of 2^least. */
 static double rounded(double v, int bits, int least) {
   double units, below;
   int exponent;
@@ -87,13 +87,14 @@ static double rounded(double v, int bits, int least) {
   return v < 0 ? -below : below;
 }
 
-/* Sums and products of two bfloat16 have their results after the rounding to double, too: 53 bits are more than 2 * 8 + 2. */
+/* Sums and products of two bfloat16 may be rounded to double first: 53 bits are more than 2 * 8 + 2. */
 static double bf16(uint64_t bits) { return f32(U16(bits) << 16); }
 static uint64_t to_bf16(double v) { return v != v ? 0x7fff : from_f32((float)rounded(v, 7, -133)) >> 16; }
 
-/* FP8 with so many bits of mantissa: E4M3 has no infinity, and one NaN of each sign. */
+/* FP8, by its bits of mantissa. E4M3 has no infinity, and one NaN of each sign. */
 static float f8(uint64_t bits, int mantissa) {
-  int exponent = (int)(bits & 0x7f) >> mantissa, bias = mantissa == 3 ? 7 : 15, one = 1 << mantissa, fraction = (int)bits & (one - 1);
+  int exponent = (int)(bits & 0x7f) >> mantissa, bias = mantissa == 3 ? 7 : 15, one = 1 << mantissa,
+      fraction = (int)bits & (one - 1);
   double v = ldexp(exponent > 0 ? fraction + one : fraction, (exponent > 0 ? exponent : 1) - bias - mantissa);
   if (mantissa == 3 ? (bits & 0x7f) == 0x7f : exponent == 31 && fraction != 0) return f32(0x7fffffff);
   if (mantissa == 2 && exponent == 31) v = f32(0x7f800000);
@@ -113,7 +114,7 @@ static uint64_t to_f8(float from, int mantissa) {
   return sign | (((uint64_t)(exponent - 2 + bias) << mantissa) + (uint64_t)ldexp(v, mantissa + 1 - exponent));
 }
 
-/* bfe: some bits of a, from a position on. */
+/* bfe: some bits of a, from a position. */
 static uint64_t field(uint64_t a, uint64_t from, uint64_t bits) {
   from &= 0xff, bits &= 0xff;
   if (from > 31) return 0;
@@ -130,18 +131,18 @@ struct window {
   char *alias;
 };
 
-enum { WINDOWS = 8 };
+enum { WINDOWS = 48 }; /* a reduction reaches up to 16 sources, 16 targets and their words */
 
 struct reach {
   CUcontext ctx;
-  struct window windows[WINDOWS]; /* that were found last */
+  struct window windows[WINDOWS]; /* the last ones found */
   int next;
 };
 
 struct search {
   CUcontext ctx;
   struct window found;
-  bool others; /* it is another device's */
+  bool others; /* it belongs to another device */
 };
 
 static void found(struct block *b, void *arg) {
@@ -154,14 +155,15 @@ static void found(struct block *b, void *arg) {
   s->others = b->ctx != s->ctx;
 }
 
-/* What a test holds up: kernels of other devices that come to an allocation. */
+/* Kernels of other devices that come to this allocation wait. */
 static struct hold {
   CUdeviceptr at;
   const uint32_t *gate; /* until it is 1 */
-  uint32_t *held;       /* how many have been */
+  uint32_t *held;       /* how many have waited */
 } hold;
 
-/* For tests: kernels of other devices that come to the allocation at an address, which is not 0, wait there. It is called while no kernel runs. */
+/* For tests: makes kernels of other devices wait at the allocation at an address other than 0. No kernel may run
+ * when it is called. */
 STUB_API void stubHold(CUdeviceptr at, const uint32_t *gate, uint32_t *held) {
   hold = (struct hold){.gate = gate, .held = held};
   __atomic_store_n(&hold.at, at, __ATOMIC_RELEASE);
@@ -174,7 +176,7 @@ static void hold_up(CUdeviceptr at) {
   while (__atomic_load_n(hold.gate, __ATOMIC_ACQUIRE) != 1) nanosleep(&pause, NULL);
 }
 
-/* NULL where not all of it is memory that the context reaches; kernels reach no host memory but what the driver knows. */
+/* NULL unless the context reaches all of the memory. Kernels reach only host memory that the driver knows. */
 static char *reach(struct reach *r, CUdeviceptr at, size_t size) {
   struct search s = {.ctx = r->ctx};
   const struct window *w;
@@ -203,9 +205,9 @@ static void move_out(const uint64_t *slots, const struct ptx_instruction *i, cha
 
 /* ---- Threads ---- */
 
-/* Returns NULL, or the instruction that touches what it must not, with the address. */
-static const struct ptx_instruction *run_thread(const struct ptx_function *f, struct reach *r, const char *params, uint64_t *slots,
-                                                CUdeviceptr *bad) {
+/* Returns NULL, or the instruction that uses an invalid address, with this address. */
+static const struct ptx_instruction *run_thread(const struct ptx_function *f, struct reach *r, const char *params,
+                                                uint64_t *slots, CUdeviceptr *bad) {
   const struct ptx_instruction *i = f->code;
   char *at;
   for (;; i++) {
@@ -241,17 +243,18 @@ static const struct ptx_instruction *run_thread(const struct ptx_function *f, st
   }
 }
 
-bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads, char *why,
-             size_t size) {
+bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads,
+             char *why, size_t size) {
   struct reach r = {.ctx = ctx};
   uint64_t *slots = malloc((size_t)f->n_slots * sizeof *slots);
   const struct ptx_instruction *bad = NULL;
   CUdeviceptr at = 0;
   unsigned b, t;
   if (slots == NULL) abort();
+  memcpy(slots, f->slots,
+         (size_t)f->n_slots * sizeof *slots); /* constants, and the initial registers */
   for (b = 0; bad == NULL && b < blocks; b++) {
     for (t = 0; bad == NULL && t < threads; t++) {
-      memcpy(slots, f->slots, (size_t)f->n_slots * sizeof *slots);
       slots[PTX_TID] = t, slots[PTX_NTID] = threads, slots[PTX_CTAID] = b, slots[PTX_NCTAID] = blocks;
       bad = run_thread(f, &r, params, slots, &at);
     }

@@ -1,4 +1,4 @@
-/* Streams, each a thread that carries out its operations in order, and events. */
+/* Streams, each a thread that runs its operations in order, and events. */
 #include "stub.h"
 
 #include <sched.h>
@@ -9,12 +9,12 @@
 struct CUevent_st {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  uint64_t recorded, reached; /* turns: how often it was recorded, and which of them has been reached */
+  uint64_t recorded, reached; /* turns: how often it was recorded, and which turn has been reached */
   struct timespec at;         /* when that was */
   CUcontext ctx;
   bool destroyed;
-  uint64_t capture;    /* that it was last recorded in, 0: none */
-  struct nodes before; /* of that capture: what it stands for */
+  uint64_t capture;    /* the capture that it was last recorded in, 0: none */
+  struct nodes before; /* of that capture: the nodes before it */
 };
 
 static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -41,7 +41,7 @@ static bool satisfied(const struct op *op) {
   return op->flags == CU_STREAM_WAIT_VALUE_EQ ? now == op->value : (int32_t)(now - op->value) >= 0;
 }
 
-/* Looks at a word of somebody who waits before it sleeps between looks: STUB_CUDA_LOOKS. A device does nothing else than look. */
+/* How often a wait looks at its word before it sleeps between looks: STUB_CUDA_LOOKS. A device never sleeps. */
 static unsigned long looks(void) {
   const char *n = getenv("STUB_CUDA_LOOKS");
   return n == NULL ? 0 : strtoul(n, NULL, 10);
@@ -56,7 +56,7 @@ static void await_word(const struct op *op) {
 }
 
 bool stub_run(struct op *op, CUcontext ctx, bool block) {
-  if (op->kind < GRAPH && stub_failed(ctx)) return true; /* events are reached, and what is a graph's is let go */
+  if (op->kind < GRAPH && stub_failed(ctx)) return true; /* events are still reached, and graphs released */
   switch (op->kind) {
     case COPY: memmove(op->dst, op->src, op->size); break;
     case CALL: stub_call_back(op->fn, op->data); break;
@@ -124,10 +124,11 @@ CUstream stub_stream(CUstream stream) {
   return *mine;
 }
 
-/* The capture that keeps the legacy default stream from being used: one of a stream that is in order with it. */
+/* The capture that makes the legacy default stream unusable: one of a blocking stream. */
 static CUgraph blocking_capture(CUcontext ctx) {
   CUgraph found = NULL;
   CUstream s;
+  if (!stub_any_capture()) return NULL;
   pthread_mutex_lock(&all_mutex);
   for (s = all; s != NULL && found == NULL; s = s->next)
     if (s->blocking && s->ctx == ctx) found = s->capture;
@@ -142,7 +143,7 @@ CUresult stub_usable(CUstream stream) {
   return s == s->ctx->legacy && blocking_capture(s->ctx) != NULL ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
-/* stub_usable, for what is given to a stream: that spoils the capture, and the stream is one of the current context. */
+/* stub_usable for an operation: it invalidates that capture, and the stream must be of the current context. */
 static CUresult enqueues(CUstream stream) {
   CUstream s = stub_stream(stream);
   CUresult rc = stub_usable(stream);
@@ -173,7 +174,7 @@ static void append(CUstream s, struct op op) {
   pthread_mutex_unlock(&s->mutex);
 }
 
-/* How much a stream takes before who gives it more has to wait. */
+/* The most operations of a stream; further callers wait. */
 enum { QUEUE = 1024 };
 
 static void await_room(CUstream s) {
@@ -206,13 +207,13 @@ static bool busy(CUstream s) {
   return is;
 }
 
-/* What one stream does next comes after what another has been given. */
+/* Orders the next operation of s after all operations of other. */
 static void follow(CUstream s, CUstream other) {
   CUevent e;
   if (cuEventCreate(&e, 0) != CUDA_SUCCESS) return;
   e->recorded = 1;
   append(other, (struct op){.kind = RECORD, .event = e, .turn = 1});
-  append(s, (struct op){.kind = WAIT_EVENT, .event = e, .turn = 1}); /* e lives on: it is small */
+  append(s, (struct op){.kind = WAIT_EVENT, .event = e, .turn = 1}); /* e is never freed: it is small */
 }
 
 /* The default stream comes after all blocking streams, and they after it. */
@@ -301,7 +302,7 @@ STUB_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data) {
 
 static CUresult word(CUstream stream, enum kind kind, CUdeviceptr at, uint32_t value, unsigned flags) {
   void *reached = stub_reach(at, sizeof(uint32_t));
-  unsigned most = kind == WAIT_VALUE ? CU_STREAM_WAIT_VALUE_EQ : 0; /* of the flags that the stub knows */
+  unsigned most = kind == WAIT_VALUE ? CU_STREAM_WAIT_VALUE_EQ : 0; /* the largest flag that the stub knows */
   if (reached == NULL || !stub_knows(at) || at % sizeof(uint32_t) != 0 || stub_is_registered(at) || flags > most)
     return CUDA_ERROR_INVALID_VALUE;
   return stub_submit(stream, (struct op){.kind = kind, .dst = reached, .value = value, .flags = flags});
@@ -347,7 +348,7 @@ STUB_API CUresult cuEventCreate(CUevent *event, unsigned flags) {
 
 static bool gone(CUevent e) { return e == NULL || e->destroyed; }
 
-/* Operations may still refer to it: its memory stays. */
+/* Operations may still use it, so its memory stays. */
 STUB_API CUresult cuEventDestroy_v2(CUevent e) {
   BEGIN();
   if (gone(e)) return CUDA_ERROR_INVALID_HANDLE;
@@ -372,7 +373,7 @@ STUB_API CUresult cuEventRecord(CUevent e, CUstream stream) {
   return stub_submit(stream, (struct op){.kind = RECORD, .event = e, .turn = ++e->recorded});
 }
 
-/* In a capture: what the stream is given next depends on what the event stands for. */
+/* In a capture, the next operation of the stream depends on the nodes before the event. */
 static CUresult join(CUstream s, CUevent e) {
   CUgraph g = stub_capturing(e->capture);
   if (g == NULL) return CUDA_ERROR_CAPTURED_EVENT;
@@ -399,7 +400,8 @@ STUB_API CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned flags) 
     s->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
-  return e->recorded == 0 ? CUDA_SUCCESS : stub_submit(stream, (struct op){.kind = WAIT_EVENT, .event = e, .turn = e->recorded});
+  return e->recorded == 0 ? CUDA_SUCCESS
+                          : stub_submit(stream, (struct op){.kind = WAIT_EVENT, .event = e, .turn = e->recorded});
 }
 
 STUB_API CUresult cuEventQuery(CUevent e) {

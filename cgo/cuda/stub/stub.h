@@ -1,11 +1,11 @@
-/* A libcuda.so.1 for tests, of host memory and threads: streams, events, memory operations, capture and
- * replay of graphs, and errors on demand. Device memory cannot be touched by the CPU (see memory.c), so
- * that whoever takes a device pointer for a host pointer crashes here as with a driver.
+/* A libcuda.so.1 for tests, made of host memory and threads: streams, events, memory operations, capture and replay
+ * of graphs, and errors on demand. The CPU cannot access device memory (see memory.c), so code that takes a device
+ * pointer for a host pointer crashes, as with a driver.
  *
- * What a driver may refuse is refused: calls that must not be made while a stream is captured or out of a host
- * function, pointers and streams of another context, waits that cross captures, forks of a capture that do not join, words
- * in memory that the driver does not know. What a driver may do it does: a graph's nodes run in any order that its edges allow, copies of
- * memory that is not page-locked hold the caller up, and so does a stream that has much to do. */
+ * The stub refuses everything that a driver may refuse: forbidden calls during a capture or in a host function,
+ * pointers and streams of another context, waits across captures, forks of a capture that do not join, words in
+ * unknown memory. It uses the freedom that a driver has: a graph's nodes run in any order that its edges allow, and
+ * a caller waits for copies of memory that is not page-locked, and for a stream with a full queue. */
 #ifndef LP_CUDA_STUB_H
 #define LP_CUDA_STUB_H
 
@@ -23,44 +23,44 @@ struct CUctx_st {
   unsigned long long id; /* from 1 */
   CUdevice device;
   CUstream legacy; /* the default stream */
-  bool reaches[MAX_DEVICES]; /* others' memory */
-  CUresult error;            /* that it ended with: nothing runs in it any more */
+  bool reaches[MAX_DEVICES]; /* memory of these devices */
+  CUresult error;            /* with which it failed: nothing runs in it any more */
 };
 
 /* ---- memory.c ---- */
 
-/* Where the CPU of the stub reaches size bytes at a pointer of any kind; NULL where they are not all of one
- * live allocation of the device and not host memory. */
+/* Where the stub accesses size bytes at a pointer of any kind. NULL unless they are host memory, or all in one live
+ * allocation of a device. */
 void *stub_reach(CUdeviceptr at, size_t size);
 
-/* A device's or page-locked memory, as it was allocated, registered or imported. */
+/* Device or page-locked memory, as it was allocated, registered or imported. */
 struct block {
   struct block *next;
   char *at;    /* what the program sees */
-  char *alias; /* where it can be reached */
+  char *alias; /* where the stub accesses it */
   size_t size;
   int type; /* CUmemorytype */
-  uint64_t id; /* that no other block has had */
+  uint64_t id; /* unique */
   bool managed;
   CUcontext ctx;
   /* ipc.c */
-  int fd;          /* of memory that can be exported, else -1 */
-  ino_t imported;  /* the file that it came from, 0: it is this process's own */
-  int opened;      /* how often it has been, and not closed */
-  char *device;    /* of registered memory, whose at is the host's pointer: the one for devices */
+  int fd;          /* if the memory can be exported, else -1 */
+  ino_t imported;  /* the file that it came from, 0: this process's memory */
+  int opened;      /* how often it has been opened, less closed */
+  char *device;    /* of registered memory: the pointer for devices; at is the host's */
 };
 void stub_add_block(struct block *b);
-/* Takes the block that begins there out of the list; NULL where there is none that fits. */
+/* Removes the block that begins there from the list. NULL if there is none. */
 struct block *stub_take_block(CUdeviceptr at, bool (*fits)(const struct block *b));
-/* Calls f for all blocks, until it returns true, under the same lock. */
+/* Calls f for all blocks, under the list's lock, until it returns true. */
 void stub_each_block(bool (*f)(struct block *b, void *arg), void *arg);
-bool stub_knows(CUdeviceptr at); /* it is no host memory that only the program knows */
-/* Calls f for the block that has the address, NULL where none has, under the lock of the list. */
+bool stub_knows(CUdeviceptr at); /* false for host memory that only the program knows */
+/* Calls f, under the list's lock, for the block that holds the address; NULL if there is none. */
 void stub_with_block(CUdeviceptr at, void (*f)(struct block *b, void *arg), void *arg);
 
 /* ---- ipc.c ---- */
 
-/* It is the host's pointer to registered memory, which a device may not know. */
+/* Whether it is the host's pointer to registered memory, which is invalid for devices. */
 bool stub_is_registered(CUdeviceptr at);
 
 /* ---- stream.c ---- */
@@ -85,7 +85,7 @@ struct op {
   uint64_t turn; /* of the event */
 };
 
-/* Nodes of a graph: those that what a captured stream is given next depends on, or what an event stands for. */
+/* Nodes of a graph: those before the next operation of a captured stream, or before an event. */
 struct nodes {
   struct node **all;
   size_t n;
@@ -93,8 +93,8 @@ struct nodes {
 
 struct node {
   struct op op;
-  struct nodes after; /* that it depends on */
-  size_t index;       /* in its graph: above those of what it depends on */
+  struct nodes after; /* the nodes that it depends on */
+  size_t index;       /* in its graph: greater than those of nodes that it depends on */
 };
 
 struct CUgraph_st {
@@ -102,9 +102,9 @@ struct CUgraph_st {
   int references;
   uint64_t id;
   CUstream origin;
-  int mode; /* CUstreamCaptureMode that it was begun in */
+  int mode; /* CUstreamCaptureMode */
   bool invalid;
-  struct nodes nodes; /* all, in the order of their making */
+  struct nodes nodes; /* all, in the order of their creation */
   struct object { struct object *next; CUhostFn destroy; void *data; } *objects;
 };
 
@@ -125,14 +125,14 @@ struct CUstream_st {
 /* Appends an operation to a stream, or to the graph that it is captured into. */
 CUresult stub_submit(CUstream stream, struct op op);
 CUstream stub_stream(CUstream stream); /* resolves the default streams; NULL without a context */
-/* CUDA_SUCCESS where the stream can be used: it has not been destroyed, and is no default stream that a capture makes unusable. */
+/* CUDA_SUCCESS if the stream can be used: it has not been destroyed, and no capture makes it unusable. */
 CUresult stub_usable(CUstream stream);
-void stub_drain(CUstream stream); /* waits for all that it has been given */
+void stub_drain(CUstream stream); /* waits for all its operations */
 CUstream stub_new_stream(CUcontext ctx, bool blocking);
-/* Does it, unless its context has failed. False where it waits for a value that is not there, and may not block. */
+/* Runs an operation, unless its context has failed. Returns false if it must wait for a value and may not block. */
 bool stub_run(struct op *op, CUcontext ctx, bool block);
-void stub_drain_context(CUcontext ctx);       /* waits for all that its streams have been given */
-void stub_leave_capture(CUgraph graph); /* all streams that are captured into it */
+void stub_drain_context(CUcontext ctx);       /* waits for all operations of its streams */
+void stub_leave_capture(CUgraph graph); /* ends the capture of all its streams */
 
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
@@ -143,25 +143,26 @@ void stub_run_kernel(const struct op *op);
 
 /* ---- graph.c ---- */
 
-/* True, with the capture invalidated, where a capture forbids this thread calls that may wait. */
+/* Whether a capture forbids this thread calls that may wait; if so, it invalidates the capture. */
 bool stub_capture_forbids(void);
-void stub_graph_append(CUstream stream, struct op op); /* to the graph that it is captured into */
-void stub_graph_run(CUgraphExec exec, CUcontext ctx);  /* once, and gives the reference back */
-CUgraph stub_capturing(uint64_t id);                   /* the capture with this number, NULL where it has ended */
+bool stub_any_capture(void); /* whether some capture is in progress */
+void stub_graph_append(CUstream stream, struct op op); /* to the stream's graph */
+void stub_graph_run(CUgraphExec exec, CUcontext ctx);  /* once, and releases the reference */
+CUgraph stub_capturing(uint64_t id);                   /* the capture with this id, NULL if it has ended */
 void stub_add_nodes(struct nodes *to, const struct nodes *some);
 void stub_clear_nodes(struct nodes *n);
 
 /* ---- context.c ---- */
 
-int stub_version(void);                   /* of CUDA, that the driver is for: 12040 is 12.4 */
+int stub_version(void);                   /* of CUDA: 12040 is 12.4 */
 int stub_architecture(CUdevice device);   /* 90 is sm_90 */
 
-/* The error that a test has asked this function for, else CUDA_SUCCESS. */
+/* The error that a test has injected into this function, else CUDA_SUCCESS. */
 CUresult stub_injected(const char *function);
 CUcontext stub_current(void);
 CUresult cuCtxPushCurrent_v2(CUcontext ctx);
-CUresult stub_failed(CUcontext ctx); /* the error that it ended with, else CUDA_SUCCESS */
-void stub_call_back(CUhostFn fn, void *data); /* which may not call the driver */
+CUresult stub_failed(CUcontext ctx); /* its error, else CUDA_SUCCESS */
+void stub_call_back(CUhostFn fn, void *data); /* the function may not call the driver */
 
 /* Starts a function of the interface: an injected error ends it. */
 #define BEGIN()                                  \

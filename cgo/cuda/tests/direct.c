@@ -1,8 +1,8 @@
-/* Ranks whose devices reach each other: what goes wrong, and what a graph and a group may do. direct [NAME...] runs
- * some of the tests; direct unreachable is for a driver whose devices do not reach each other, and direct full for one whose devices have no room. */
+/* Ranks whose devices reach each other: graphs, groups and failures. direct [NAME...] runs some of the tests. direct
+ * unreachable needs a driver whose devices do not reach each other, direct full one whose devices have no memory. */
 #include "sums.h"
 
-/* Graphs and calls in any mix, on two streams, all ranks in one order. */
+/* Graphs and calls in a random mix on two streams, in one order on all ranks. */
 static void mixed(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer(), *c = buffer();
@@ -10,7 +10,7 @@ static void mixed(struct rank *r) {
   CUgraphExec exec;
   uint32_t random = 1;
   int i;
-  meet(); /* a capture forbids other threads what tests do */
+  meet(); /* a capture forbids calls of other threads */
   IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   OK(sum(r, a, b, s));
   OK(ncclGroupStart());
@@ -38,8 +38,8 @@ static void mixed(struct rank *r) {
   IS(gpu.GraphDestroy(graph), CUDA_SUCCESS);
 }
 
-/* The sends and receives of a group are all under way at once: rank 0 gets to its second only through what the others
- * do after its first. */
+/* All sends and receives of a group are in flight at once: rank 0's second message needs messages that the others
+ * send after its first. */
 static void side_by_side(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer(), *c = buffer();
@@ -63,7 +63,7 @@ static void side_by_side(struct rank *r) {
   expect_of(r->rank == 0 ? c : b, r->rank, (r->rank + 2) % 3, 0);
 }
 
-/* Several messages between two ranks, of no bytes, and to itself. */
+/* Several messages between two ranks, empty ones, and to the rank itself. */
 static void messages(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer(), *c = buffer(), *d = buffer();
@@ -85,12 +85,12 @@ static void messages(struct rank *r) {
   gpu_copy(host[r->rank], d, sizeof host[0]);
   CHECK(host[r->rank][0] == value(r->rank, 1, 0) && host[r->rank][1] == value(peer, 1, 0));
   CHECK(host[r->rank][N - 1] == value(peer, 1, N - 2));
-  meet(); /* the last error is the process's */
+  meet(); /* the last error belongs to the process */
   if (r->rank > 0) return;
   FAILS(ncclSend(a, 1, ncclFloat, 0, r->comm, (cudaStream_t)s), ncclInvalidUsage, "must receive in the same group");
 }
 
-/* Calls with host memory alone have ended when they return, whatever memory the other ranks have. */
+/* Calls with only host memory have ended when they return, whatever memory the other ranks use. */
 static void from_host(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *plain = malloc(sizeof host[0]), *result = malloc(sizeof host[0]);
@@ -111,7 +111,7 @@ static void from_host(struct rank *r) {
   free(result);
 }
 
-/* Ranks that call different things are told, whoever is last, and no stream hangs. */
+/* Ranks that make different calls get an error, whichever is last, and no stream hangs. */
 static void mismatched(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer();
@@ -124,7 +124,7 @@ static void mismatched(struct rank *r) {
   CHECK(strstr(ncclGetLastError(NULL), "rank 1 called Broadcast(count 100001") != NULL);
 }
 
-/* An operator does not stop a stream: only a look at the call tells. */
+/* A different operator does not stop a stream: the error comes when the calls are compared. */
 static void other_operator(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer();
@@ -144,10 +144,11 @@ static void other_size(struct rank *r) {
                                  : ncclRecv(a, 200, ncclFloat, 0, r->comm, (cudaStream_t)s);
   CHECK(rc == ncclSuccess || rc == ncclInvalidUsage);
   expect_failure(r, s, ncclInvalidUsage);
-  CHECK(strstr(ncclGetLastError(NULL), "message 1 from rank 0 to rank 1: 400 bytes are sent, 800 are to be received") != NULL);
+  CHECK(strstr(ncclGetLastError(NULL), "message 1 from rank 0 to rank 1: 400 bytes are sent, 800 are to be received") !=
+        NULL);
 }
 
-/* A rank that does not come is named when the time is over; a stream that has not come to the call takes its time. */
+/* A rank that does not come is named after the timeout. A stream that has not reached the call may take longer. */
 static void late(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer();
@@ -157,16 +158,16 @@ static void late(struct rank *r) {
   CHECK(strstr(ncclGetLastError(NULL), "rank 1 did not arrive") != NULL);
 }
 
-/* Driver that fails when a communicator is made: an error, and no rank of it goes on alone. */
+/* A driver that fails while a communicator is made: all ranks get an error. */
 static void unmade(struct rank *r) {
-  static const char *const functions[] = {"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuIpcGetMemHandle", "cuStreamCreate",
-                                          "cuCtxEnablePeerAccess"};
+  static const char *const functions[] = {"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuIpcGetMemHandle",
+                                          "cuStreamCreate", "cuCtxEnablePeerAccess"};
   static ncclUniqueId id;
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer();
   size_t i;
   put(a, r->rank, 0);
-  OK(sum(r, a, a, s)); /* kernels are loaded */
+  OK(sum(r, a, a, s)); /* so that the kernels are loaded */
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   for (i = 0; i < sizeof functions / sizeof *functions; i++) {
     ncclComm_t comm;
@@ -186,7 +187,8 @@ static void unmade(struct rank *r) {
   }
 }
 
-/* A device without room for exchange memory: which rank, device and setting, or launches are staged. First of a process: memory is kept. */
+/* A device without memory for the exchange: the error names rank, device and setting, or launches are staged. It
+ * runs first in its process, which keeps such memory. */
 static void unmade_full(void) {
   ncclComm_t comms[2];
   gpu_use(0);
@@ -202,7 +204,7 @@ static void unmade_full(void) {
   OK(ncclCommDestroy(comms[1]));
 }
 
-/* Driver that fails in the middle of a launch: the communicator fails on all ranks, and no stream hangs. */
+/* A driver that fails in the middle of a launch: the communicator fails on all ranks, and no stream hangs. */
 static void refused(struct rank *r) {
   static const char *const functions[] = {"cuStreamBatchMemOp_v2", "cuMemcpyAsync", "cuEventRecord", "cuLaunchKernel"};
   static ncclUniqueId id;
@@ -230,8 +232,8 @@ static void refused(struct rank *r) {
   }
 }
 
-/* Communicators that come from others, and groups over several of them on one stream: each rank names them in another order. */
-static void kin(struct rank *r) {
+/* Communicators made from others, and groups over several of them on one stream, in another order on each rank. */
+static void related(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer(), *c = buffer();
   ncclComm_t all, same;
@@ -252,7 +254,7 @@ static void kin(struct rank *r) {
   OK(ncclCommDestroy(same));
 }
 
-/* A thread that has all ranks, each on a device of its own, with device memory and with none. */
+/* One thread drives all ranks, each on its own device, with device memory and with none. */
 static void one_thread(struct rank *r) {
   ncclComm_t comms[3];
   CUstream s[3];
@@ -276,7 +278,8 @@ static void one_thread(struct rank *r) {
     expect_sum(a[i], i, 3, 0);
   }
   OK(ncclGroupStart());
-  for (i = 0; i < 3; i++) OK(ncclAllReduce(plain + (size_t)i * N, result + (size_t)i * N, N, ncclFloat, ncclSum, comms[i], NULL));
+  for (i = 0; i < 3; i++)
+    OK(ncclAllReduce(plain + (size_t)i * N, result + (size_t)i * N, N, ncclFloat, ncclSum, comms[i], NULL));
   OK(ncclGroupEnd());
   for (i = 0; i < 3; i++) {
     gpu_use(i);
@@ -290,7 +293,7 @@ static void one_thread(struct rank *r) {
   free(result);
 }
 
-/* A thread that has all ranks, with calls of more operations than a driver takes before it has the caller wait. */
+/* One thread drives all ranks, with calls of more operations than fit into a stream's queue. */
 static void one_thread_long(struct rank *r) {
   enum { SIZE = 64 << 20 };
   ncclComm_t comms[2];
@@ -357,8 +360,8 @@ int main(int argc, char **argv) {
     {"mismatched", 2, mismatched},
     {"other_operator", 2, other_operator},
     {"other_size", 2, other_size},
-    {"late", 3, late, "5s"},
-    {"kin", 2, kin},
+    {"late", 3, late, "2s"},
+    {"related", 2, related},
     {"one_thread", 2, one_thread},
     {"one_thread_long", 2, one_thread_long},
     {"unmade", 2, unmade},

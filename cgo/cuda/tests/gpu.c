@@ -19,7 +19,7 @@ void gpu_open(void) {
   }
   for (i = 0; i < sizeof symbols / sizeof *symbols; i++) {
     void *at = dlsym(so, symbols[i].symbol);
-    CHECK(at != NULL || strcmp(symbols[i].symbol, "cuMemcpy2DAsync_v2") == 0); /* that an old driver may lack */
+    CHECK(at != NULL || strcmp(symbols[i].symbol, "cuMemcpy2DAsync_v2") == 0); /* an old driver may lack it */
     *(void **)((char *)&gpu + symbols[i].at) = at;
   }
   *(void **)&gpu.Fail = dlsym(so, "stubFail");
@@ -47,12 +47,13 @@ CUstream gpu_stream(unsigned flags) {
   return s;
 }
 
-/* On a stream of its own, so that it waits for nothing else. */
+/* Uses its own stream, so that it does not wait for other work. */
 void gpu_copy(void *to, const void *from, size_t size) {
-  CUstream s; /* of the current context */
+  CUstream s;
   unsigned type = 0, managed;
   int device;
-  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   void *data[] = {&type, &managed, &device};
   if (size == 0) return;
   s = gpu_stream(CU_STREAM_NON_BLOCKING);

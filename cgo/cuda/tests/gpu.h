@@ -1,4 +1,4 @@
-/* What the tests do with a device, through the driver that the process finds; and ranks as threads. */
+/* How tests use a device, through the process's driver; and ranks as threads. */
 #ifndef LP_CUDA_TESTS_GPU_H
 #define LP_CUDA_TESTS_GPU_H
 
@@ -10,7 +10,7 @@
 #include "../../front/tests/check.h"
 #include "../driver.h"
 
-/* Functions that programs call and Lightpath does not, beside those that both do. */
+/* Functions that programs call and Lightpath does not. */
 #define TEST_FUNCTIONS(F)                                                                   \
   F(Init, "cuInit", (unsigned flags))                                                       \
   F(DeviceGetCount, "cuDeviceGetCount", (int *n))                                           \
@@ -38,7 +38,7 @@ extern struct gpu {
 
 /* Loads the driver. */
 void gpu_open(void);
-/* Makes a device's context the thread's. */
+/* Makes a device's context current on the thread. */
 void gpu_use(int device);
 void *gpu_alloc(size_t size);
 void gpu_free(void *at);
@@ -46,9 +46,8 @@ void gpu_free(void *at);
 void gpu_copy(void *to, const void *from, size_t size);
 CUstream gpu_stream(unsigned flags);
 
-/* Runs a function on n threads, each a rank with a communicator. Each has a device of its own, as far as there are
- * devices: ranks of one process that share one must not share its default stream, nor use streams that are in
- * order with it. */
+/* Runs a function on n threads, each a rank with a communicator. Each rank has its own device, as far as there are
+ * enough. Ranks of one process that share a device must use neither its default stream nor blocking streams. */
 struct rank {
   int rank, world, device;
   bool alone; /* on its device */
@@ -56,7 +55,7 @@ struct rank {
   void *arg;
 };
 void ranks(int n, void (*run)(struct rank *r), void *arg);
-/* All ranks meet. */
+/* Waits for all ranks. */
 void meet(void);
 
 #endif

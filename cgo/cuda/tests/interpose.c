@@ -1,5 +1,5 @@
-/* What programs see of the interposer, and what the other library sees of it: interpose [TEST...] Only AllReduce and AlltoAll have
- * algorithms here; everything else is passed through. */
+/* The interposer, as programs and the other library see it: interpose [TEST...]. Only AllReduce and AlltoAll have
+ * algorithms here; all other calls are passed on. */
 #include <unistd.h>
 
 #include "peer.h"
@@ -14,7 +14,7 @@ static struct {
 } peer;
 
 static void peer_open(void) {
-  /* Its own symbols are its own, as for who loads it next. */
+  /* Its symbols are local, as when Lightpath loads it. */
   void* so = dlopen(getenv("LIGHTPATH_NCCL_FALLBACK_LIB"), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   CHECK(so != NULL);
   *(void**)&peer.counts = dlsym(so, "peerCounts");
@@ -29,7 +29,7 @@ static struct peer_counts counted(void) {
   return c;
 }
 
-/* Calls return before their streams come to them and follow each other, on whatever streams. */
+/* Calls return before their streams reach them, and run in order, on any streams. */
 static void ordered(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES);
@@ -41,7 +41,7 @@ static void ordered(struct rank* r) {
   if (r->rank == 0) wait_for_gate(s, gate);
   OK(sum(r, c, a, s));
   OK(sum(r, a, a, s));
-  OK(sum(r, b, b, t)); /* its stream is free first */
+  OK(sum(r, b, b, t)); /* its stream reaches it first */
   if (r->rank == 0) IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
   usleep(20000);
   open_gate(gate);
@@ -53,7 +53,7 @@ static void ordered(struct rank* r) {
   CHECK(counted().passed == 0 && counted().groups > 0);
 }
 
-/* A group of everything: what is interposed, what is passed through, and a call on host memory. */
+/* A group of interposed calls, calls that are passed on, and a call on host memory. */
 static void mixed(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES), plain[2] = {1, 2}, scalar = 3;
@@ -73,13 +73,13 @@ static void mixed(struct rank* r) {
   OK(ncclSend(b, N, ncclFloat, (r->rank + 1) % r->world, r->comm, (cudaStream_t)s));
   OK(ncclRecv(c, N, ncclFloat, (r->rank + r->world - 1) % r->world, r->comm, (cudaStream_t)s));
   OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
-  OK(ncclReduce(b, b, N, ncclFloat, op, 0, r->comm, (cudaStream_t)s)); /* passed through, with its operator */
+  OK(ncclReduce(b, b, N, ncclFloat, op, 0, r->comm, (cudaStream_t)s)); /* passed on, with its operator */
   OK(ncclBroadcast(b, b, N, ncclFloat, 0, r->comm, (cudaStream_t)s));
   OK(ncclAllReduceConfig(a, a, 0, ncclFloat, ncclSum, r->comm, (cudaStream_t)s, &config));
   OK(ncclAllReduce(plain, plain, 2, ncclFloat, ncclSum, r->comm, NULL));
   OK(ncclRedOpDestroy(op, r->comm)); /* before its calls run */
   memset(algorithm, 'x', sizeof algorithm - 1);
-  CHECK(counted().messages == before.messages); /* nothing has happened yet */
+  CHECK(counted().messages == before.messages); /* the group has not run */
   meet();
   OK(ncclGroupEnd());
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
@@ -91,7 +91,7 @@ static void mixed(struct rank* r) {
   CHECK(counted().tag == 9 && strcmp(counted().algorithm, "ring") == 0);
 }
 
-/* Graphs: calls of several streams, replayed between others. */
+/* Graphs with calls on several streams, replayed between other calls. */
 static void captured(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), w = (float)r->world;
@@ -101,7 +101,7 @@ static void captured(struct rank* r) {
   IS(gpu.EventCreate(&fork, 0), CUDA_SUCCESS);
   IS(gpu.EventCreate(&join, 0), CUDA_SUCCESS);
   put(b, r->rank, 1);
-  if (r->rank > 0) OK(sum(r, b, b, s)); /* some ranks have used it before, some have not */
+  if (r->rank > 0) OK(sum(r, b, b, s)); /* used before on some ranks only */
   else OK(ncclAllReduce(b, b, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s));
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   meet();
@@ -127,7 +127,7 @@ static void captured(struct rank* r) {
   IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
-/* An operator's element in device memory is read when the stream comes to the call. */
+/* An operator's factor in device memory is read when the stream reaches the call. */
 static void scaled(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *there = gpu_alloc(sizeof(float)), two = 2, half = 0.5f;
@@ -145,29 +145,26 @@ static void scaled(struct rank* r) {
   expect(a, r->rank, (float)r->world, 0.5f * (float)r->world);
 }
 
-/* Arguments that cannot be right have no effect. */
+/* Calls with wrong arguments have no effect. */
 static void wrong(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), pageable[4] = {0};
   meet();
-  if (r->rank == 0) { /* the last error is the process's */
-    FAILS(ncclAllReduce(pageable, a, 4, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "no device reaches");
-    FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
-    FAILS(ncclAllReduce(a, NULL, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "recvbuff is NULL");
+  if (r->rank == 0) { /* the last error belongs to the process */
+    FAILS(ncclAllReduce(pageable, a, 4, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+          "no device reaches");
+    FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+          "reaches beyond");
+    FAILS(ncclAllReduce(a, NULL, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+          "recvbuff is NULL");
   }
   put(a, r->rank, 1);
-  OK(sum(r, a, a, s)); /* the communicator is as it was */
+  OK(sum(r, a, a, s)); /* the communicator still works */
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   expect(a, r->rank, (float)r->world, (float)r->world);
 }
 
-static void await_failure(struct rank* r) {
-  ncclResult_t state;
-  do OK(ncclCommGetAsyncError(r->comm, &state));
-  while (state == ncclSuccess);
-}
-
-/* The other library refuses a message in the middle of a call: all ranks learn of it, no stream hangs. */
+/* The other library refuses a message in the middle of a call: all ranks fail, and no stream hangs. */
 static void refused(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float* a = gpu_alloc(BYTES);
@@ -184,16 +181,15 @@ static void refused(struct rank* r) {
     if (rc != ncclSuccess) break;
   }
   if (rc != ncclSuccess) CHECK(strstr(ncclGetLastError(NULL), "the peer was asked to fail") != NULL);
-  await_failure(r);
+  (void)await_failure(r->comm);
   CHECK(strstr(ncclGetLastError(NULL), "interposed: ncclSend and ncclRecv: the peer was asked to fail") != NULL);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
-  OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  abort_comm(r);
   meet();
   peer.fail(-1);
 }
 
-/* A driver that refuses in the middle, likewise. */
+/* The same for a driver that refuses in the middle of a call. */
 static void unwell(struct rank* r) {
   static const char* const functions[] = {"cuLaunchKernel", "cuEventRecord", "cuStreamWaitEvent"};
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -201,7 +197,7 @@ static void unwell(struct rank* r) {
   ncclComm_t comm;
   size_t i;
   for (i = 0; i < sizeof functions / sizeof *functions; i++) {
-    ncclResult_t rc = ncclSuccess, state;
+    ncclResult_t rc = ncclSuccess;
     int n;
     put(a, r->rank, 1);
     OK(ncclCommSplit(r->comm, 0, r->rank, &comm, NULL));
@@ -210,9 +206,9 @@ static void unwell(struct rank* r) {
     meet();
     if (r->rank == 0) gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 3);
     meet();
-    for (n = 0; rc == ncclSuccess && n < 20; n++) rc = ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
-    do OK(ncclCommGetAsyncError(comm, &state));
-    while (state == ncclSuccess);
+    for (n = 0; rc == ncclSuccess && n < 20; n++)
+      rc = ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
+    (void)await_failure(comm);
     meet();
     if (r->rank == 0) gpu.Fail(NULL, 0, 0);
     OK(ncclCommAbort(comm));
@@ -221,7 +217,7 @@ static void unwell(struct rank* r) {
   }
 }
 
-/* Streams that wait inside the other library go on after an abort. */
+/* Streams that wait inside the other library continue after an abort. */
 static void aborted(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float* a = gpu_alloc(BYTES);
@@ -233,15 +229,14 @@ static void aborted(struct rank* r) {
   usleep(20000);
   IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
   meet();
-  if (r->rank > 0) await_failure(r);
-  OK(ncclCommAbort(r->comm));
+  if (r->rank > 0) (void)await_failure(r->comm);
+  abort_comm(r);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
-  r->comm = NULL;
   meet();
   peer.mute(false);
 }
 
-/* The other library breaks while nobody calls: whoever asks is told, and streams go on. */
+/* The other library fails between calls: ncclCommGetAsyncError reports it, and streams continue. */
 static void broken(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float* a = gpu_alloc(BYTES);
@@ -251,22 +246,15 @@ static void broken(struct rank* r) {
   OK(sum(r, a, a, s));
   meet();
   peer.broken();
-  await_failure(r);
+  (void)await_failure(r->comm);
   CHECK(strstr(ncclGetLastError(NULL), "the peer was asked to break") != NULL);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
-  OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  abort_comm(r);
   meet();
   peer.mute(false);
 }
 
-static void* open_later(void* gate) {
-  usleep(20000);
-  open_gate(gate);
-  return NULL;
-}
-
-/* What is on streams is done before a communicator ends, and then the other library's end too. */
+/* Work on streams is done before a communicator ends. Then the other library's communicators end, too. */
 static void ended(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float* a = gpu_alloc(BYTES);
@@ -279,18 +267,19 @@ static void ended(struct rank* r) {
   put(a, r->rank, 1);
   wait_for_gate(s, gate);
   OK(sum(r, a, a, s));
-  CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+  opener = open_gate_later(gate);
   OK(ncclCommDestroy(r->comm));
   r->comm = NULL;
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   expect(a, r->rank, (float)r->world, (float)r->world);
   pthread_join(opener, NULL);
-  while (counted().destroyed - before < 2 * r->world) usleep(1000); /* each has one for calls that are passed, one for messages */
+  while (counted().destroyed - before < 2 * r->world)
+    usleep(1000); /* each rank has two: for calls that are passed on, and for messages */
   CHECK(counted().aborted == 0);
 }
 
-/* On planes with circuits: calls of several shapes and streams, in graphs too, and between them some of host memory, which go
- * over the same planes without the other library. */
+/* On planes with circuits: calls of several shapes on several streams, and in graphs; between them calls on host
+ * memory, which use the same planes without the other library. */
 static void circuits(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), plain = 1, w = (float)r->world;
@@ -300,7 +289,7 @@ static void circuits(struct rank* r) {
     put(a, r->rank, (float)i);
     OK(sum(r, a, b, i % 2 == 0 ? s : t));
     OK(sum(r, b, b, s));
-    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS); /* a call without a stream comes now, on every rank */
+    IS(gpu.StreamSynchronize(s), CUDA_SUCCESS); /* the next call has no stream */
     plain = (float)i;
     OK(ncclAllReduce(&plain, &plain, 1, ncclFloat, ncclSum, r->comm, NULL));
     CHECK(plain == (float)i * w);
@@ -311,7 +300,7 @@ static void circuits(struct rank* r) {
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   gpu_copy(host[r->rank], b, BYTES);
   for (i = 0; i < r->world; i++) {
-    int from = r->rank * (N / r->world); /* what rank i sent here began there in its buffer */
+    int from = r->rank * (N / r->world); /* where rank i's block for this rank begins in its buffer */
     CHECK(host[r->rank][i * (N / r->world)] == (float)(i + from % 7));
   }
   meet();
@@ -334,7 +323,7 @@ static void circuits(struct rank* r) {
   CHECK(counted().passed == 0 && counted().groups > 0);
 }
 
-/* A library that cannot make what the interposer needs gets the calls as they are. */
+/* If the library cannot make the communicators that the interposer needs, calls are passed on. */
 static void passed(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float* a = gpu_alloc(BYTES);

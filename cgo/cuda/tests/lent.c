@@ -1,10 +1,10 @@
-/* Ranks that read each other's registered memory where it is: in calls and graphs, again and again, and when one of them
- * fails. lent [NAME...] runs some of the tests. */
+/* Ranks that read each other's registered memory in place: in calls and graphs, repeatedly, and when a rank fails. lent
+ * [NAME...] runs some of the tests. */
 #include <unistd.h>
 
 #include "sums.h"
 
-/* Registered buffers, in calls and graphs in any mix; ranks register in turn, and deregister when nothing uses it. */
+/* Registered buffers, in calls and graphs. Ranks register in turn, and deregister a buffer when nothing uses it. */
 static void lent(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer();
@@ -22,13 +22,13 @@ static void lent(struct rank *r) {
     IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
     expect_sum(a, r->rank, r->world, i);
     expect_sum(b, r->rank, r->world, i);
-    meet(); /* a capture forbids other threads what tests do */
+    meet(); /* a capture forbids calls of other threads */
     IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     OK(sum(r, a, b, s));
     IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
     IS(gpu.GraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
     meet();
-    if (mine) { /* one rank's at a time: the last error is the process's */
+    if (mine) { /* one rank at a time: the last error belongs to the process */
       ncclResult_t rc = ncclCommDeregister(r->comm, handles[0]);
       IS(rc, ncclInvalidUsage);
     }
@@ -45,7 +45,7 @@ static void lent(struct rank *r) {
   }
 }
 
-/* Calls leave nothing behind. */
+/* Communicators leave no descriptors behind. */
 static void churn(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer();
@@ -53,14 +53,14 @@ static void churn(struct rank *r) {
   void *handle;
   int i, files = 0;
   put(a, r->rank, 0);
-  for (i = 0; i < 200; i++) {
+  for (i = 0; i < 80; i++) {
     ncclComm_t comm;
     if (r->rank == 0) OK(ncclGetUniqueId(&id));
     meet();
     OK(ncclCommInitRank(&comm, r->world, id, r->rank));
     OK(ncclCommRegister(comm, a, sizeof host[0], &handle));
     OK(ncclAllReduce(a, a, 10, ncclFloat, ncclMax, comm, (cudaStream_t)s));
-    OK(ncclAllReduce(a, a, N, ncclFloat, ncclMax, comm, (cudaStream_t)s));
+    OK(ncclAllReduce(a, a, i % 4 == 0 ? N : N / 8, ncclFloat, ncclMax, comm, (cudaStream_t)s));
     IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
     if (i % 2 == 0) OK(ncclCommDeregister(comm, handle));
     OK(ncclGroupStart());
@@ -72,19 +72,20 @@ static void churn(struct rank *r) {
     if (i == 20) files = count_entries("/proc/self/fd");
   }
   if (r->rank > 0) return;
-  for (i = 0; i < 3000 && count_entries("/proc/self/fd") > files + 20; i++) usleep(10000); /* what goes in the background */
+  for (i = 0; i < 3000 && count_entries("/proc/self/fd") > files + 20; i++)
+    usleep(10000); /* some are closed in the background */
   CHECK(count_entries("/proc/self/fd") <= files + 20);
 }
 
-/* A rank that has lent a buffer is through only when nobody reads it any more, whoever fails the communicator: it may free it then. */
+/* A call with a registered buffer completes only when no peer reads the buffer any more, also if the communicator
+ * fails. Then the rank may free it. */
 static void outlived(struct rank *r, int aborts) {
-  enum { CALLS = 6, COUNT = N / 4 * 4 }; /* blocks of whole 16 bytes are lent */
+  enum { CALLS = 6, COUNT = N / 4 * 4 }; /* only blocks of whole 16 bytes are read in place */
   static uint32_t gate, held;
   static bool lent;
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *all = gpu_alloc((size_t)r->world * sizeof host[0]);
   void *handle;
-  ncclResult_t state = ncclSuccess;
   int i;
   put(a, r->rank, 0);
   OK(ncclCommRegister(r->comm, a, sizeof host[0], &handle));
@@ -92,7 +93,7 @@ static void outlived(struct rank *r, int aborts) {
     gate = held = 0;
     gpu.Hold((uintptr_t)a, &gate, &held);
   }
-  do { /* until the others have opened it */
+  do { /* until the peers have opened it */
     meet();
     for (i = 0; i < CALLS; i++) OK(ncclAllGather(a, all, COUNT, ncclFloat, r->comm, (cudaStream_t)s));
     if (r->rank == 0) {
@@ -101,20 +102,16 @@ static void outlived(struct rank *r, int aborts) {
     }
     meet();
   } while (!lent);
-  if (r->rank == aborts) {
-    OK(ncclCommAbort(r->comm));
-    r->comm = NULL;
-  }
-  while (r->comm != NULL && state == ncclSuccess) OK(ncclCommGetAsyncError(r->comm, &state));
+  if (r->rank == aborts) abort_comm(r);
+  if (r->comm != NULL) (void)await_failure(r->comm);
   if (r->rank == 0) {
-    usleep(1500000); /* in which it would be through if it did not wait */
+    usleep(1500000); /* in which the call would end if it did not wait */
     IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
     open_gate(&gate);
   }
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   gpu_free(a);
-  if (r->comm != NULL) OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  if (r->comm != NULL) abort_comm(r);
 }
 static void lender_aborts(struct rank *r) { outlived(r, 0); }
 static void reader_aborts(struct rank *r) { outlived(r, 1); }

@@ -1,4 +1,4 @@
-/* Memory of devices beyond calls, and what must be left as it was: memory [NAME...] runs some of the tests. */
+/* Device memory of ncclMemAlloc, full devices, and the thread's state: memory [NAME...] runs some of the tests. */
 #include "tests.h"
 
 #define N 40000
@@ -6,14 +6,15 @@
 static unsigned kind_of(const void *at) {
   unsigned type = 0, managed;
   int device;
-  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   void *data[] = {&type, &managed, &device};
   IS(gpu.PointerGetAttributes(3, attributes, data, (uintptr_t)at), CUDA_SUCCESS);
   return type;
 }
 
-/* Memory of ncclMemAlloc is the device's, good for any call, and not freed while something is registered. Registrations are
- * hints, windows of it take no puts. */
+/* ncclMemAlloc gives device memory, which serves for any call and cannot be freed while some of it is registered.
+ * Registrations are hints, and windows of it take no puts. */
 static void allocated(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = NULL, *small, mine[4] = {1, 2, 3, 4}, got[4];
@@ -31,7 +32,8 @@ static void allocated(struct rank *r) {
   gpu_copy(got, small, sizeof got);
   CHECK(got[3] == 4 * (float)r->world);
   meet();
-  if (r->rank == 0) FAILS(ncclMemFree(a), ncclInvalidUsage, "deregister it first"); /* the last error is the process's */
+  if (r->rank == 0)
+    FAILS(ncclMemFree(a), ncclInvalidUsage, "deregister it first"); /* the last error belongs to the process */
   meet();
   OK(ncclCommDeregister(r->comm, handle));
   OK(ncclMemFree(a));
@@ -41,26 +43,28 @@ static void allocated(struct rank *r) {
   OK(ncclWinGetUserPtr(r->comm, window, &there));
   CHECK(there == small);
   meet();
-  if (r->rank == 0) FAILS(ncclPutSignal(mine, 1, ncclFloat, 1, window, 0, 0, 0, 0, r->comm, NULL), ncclInvalidUsage, "window number 0 is device memory");
+  if (r->rank == 0)
+    FAILS(ncclPutSignal(mine, 1, ncclFloat, 1, window, 0, 0, 0, 0, r->comm, NULL), ncclInvalidUsage,
+          "window number 0 is device memory");
   meet();
-  OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  abort_comm(r);
   OK(ncclMemFree(small));
   IS(gpu.CtxGetCurrent(&ctx), CUDA_SUCCESS);
-  IS(gpu.CtxSetCurrent(NULL), CUDA_SUCCESS); /* such a thread has host memory */
+  IS(gpu.CtxSetCurrent(NULL), CUDA_SUCCESS); /* such a thread gets host memory */
   OK(ncclMemAlloc(&at, 100));
   *(volatile char *)at = 1;
   OK(ncclMemFree(at));
   IS(gpu.CtxSetCurrent(ctx), CUDA_SUCCESS);
 }
 
-/* A device, or page-locked memory, that is full: an error, and the communicator goes on. */
+/* A full device, or too much page-locked memory, gives an error, and the communicator still works. */
 static void full(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(N * sizeof *a);
   void *at;
   gpu.Fail("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY, 0);
-  FAILS(ncclMemAlloc(&at, 100), ncclUnhandledCudaError, "ncclMemAlloc: 100 bytes on device 0: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY");
+  FAILS(ncclMemAlloc(&at, 100), ncclUnhandledCudaError,
+        "ncclMemAlloc: 100 bytes on device 0: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY");
   CHECK(at == NULL);
   gpu.Fail("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY, 0);
   FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclUnhandledCudaError,
@@ -72,10 +76,10 @@ static void full(struct rank *r) {
   OK(ncclMemFree(at));
 }
 
-/* What is not the library's is left as it was by every call, whether it succeeds or not: the thread's context and the mode in
- * which it may make calls while others capture. */
+/* No call changes the thread's context or its capture mode, whether it succeeds or not. */
 static void untouched(struct rank *r) {
-  static const int modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
+  static const int modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                              CU_STREAM_CAPTURE_MODE_RELAXED};
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), gone = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(N * sizeof *a), *other;
   CUcontext own, now;
@@ -99,16 +103,19 @@ static void untouched(struct rank *r) {
   for (i = 0; i < 3; i++) {
     LEFT(OK(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s)));
     LEFT(OK(ncclAllReduce(a, a, 10, ncclFloat, ncclSum, r->comm, (cudaStream_t)s)));
-    LEFT(FAILS(ncclAllReduce(a, other, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "is memory of device 1"));
-    LEFT(FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)gone), ncclUnhandledCudaError, "has it been destroyed? cuStreamGetCtx: CUDA_ERROR_INVALID_HANDLE"));
-    LEFT(FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "datatype"));
+    LEFT(FAILS(ncclAllReduce(a, other, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+               "is memory of device 1"));
+    LEFT(FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)gone), ncclUnhandledCudaError,
+               "has it been destroyed? cuStreamGetCtx: CUDA_ERROR_INVALID_HANDLE"));
+    LEFT(FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s),
+               ncclInvalidArgument, "datatype"));
     LEFT(OK(ncclMemAlloc(&at, 1000)));
     LEFT(OK(ncclMemFree(at)));
     gpu.Fail("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY, 0);
     LEFT(FAILS(ncclMemAlloc(&at, 1000), ncclUnhandledCudaError, "CUDA_ERROR_OUT_OF_MEMORY"));
     gpu.Fail(NULL, 0, 0);
   }
-  for (i = 0; i < 3; i++) { /* in the middle: each fails its communicator */
+  for (i = 0; i < 3; i++) { /* each fails in the middle, and fails its communicator */
     static const char *const functions[] = {"cuLaunchHostFunc", "cuMemcpyHtoDAsync_v2", "cuStreamWaitValue32_v2"};
     static const char *const named[] = {"cuLaunchHostFunc: ", "cuMemcpyHtoDAsync: ", "cuStreamWaitValue32: "};
     ncclComm_t comm;
@@ -126,7 +133,7 @@ static void untouched(struct rank *r) {
   r->comm = NULL;
 }
 
-/* A thread without a context has the device that CUDA's runtime says, here a library of the test's: 3. */
+/* A thread without a context has the device of CUDA's runtime: here 3, of a library for tests. */
 static void by_runtime(struct rank *r) {
   ncclUniqueId id;
   ncclComm_t comm;
@@ -145,7 +152,7 @@ static void by_runtime(struct rank *r) {
   gpu_use(r->device);
 }
 
-/* A driver that lacks what is needed says so when a stream is used; host memory goes as ever. */
+/* A driver that lacks functions gives an error when a stream is used. Host memory works. */
 static void old(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float a[4] = {1, 2, 3, 4};
@@ -157,7 +164,8 @@ static void old(struct rank *r) {
 
 int main(int argc, char **argv) {
   static const struct test tests[] = {
-    {"allocated", 2, allocated}, {"full", 1, full}, {"untouched", 1, untouched}, {"old", 1, old}, {"by_runtime", 1, by_runtime},
+      {"allocated", 2, allocated},   {"full", 1, full}, {"untouched", 1, untouched}, {"old", 1, old},
+      {"by_runtime", 1, by_runtime},
   };
   gpu_open();
   run_tests(tests, sizeof tests / sizeof *tests, argc, argv);

@@ -1,10 +1,11 @@
-/* Every collective on device memory, against the oracle: types, operators, in place and not, on streams of all
- * kinds, several calls before anyone looks. oracle [-r] [-c COUNT] [RANKS...]: with COUNT,
- * calls of so many elements alone; with -r two of three buffers are registered, each rank's others. */
+/* Compares every collective on device memory with the expected results: all types and operators, in place and not,
+ * on streams of all kinds, several calls in flight. oracle [-r] [-s SIZE] [-c COUNT] [RANKS...]: -c makes only
+ * calls of COUNT elements, -s only calls with types of SIZE bytes or more, -r registers two of three buffers, other
+ * ones on each rank. */
 #include "gpu.h"
 #include "../../rank/rank.h"
 
-/* Calls that are on their way at once. */
+/* Calls in flight. */
 #define AHEAD 4
 
 struct buffers_of {
@@ -16,14 +17,15 @@ struct buffers_of {
 
 static bool registered;
 
-/* Where a call in place has its buffers within the larger one. */
-static void lay(struct buffers_of *b, const struct rank *k) {
+/* Allocates the buffers of a call. In place, the smaller one lies in the larger. */
+static void allocate(struct buffers_of *b, const struct rank *k) {
   size_t block = b->run.count * type_size(b->run.type);
   size_t size = b->sent > b->received ? b->sent : b->received;
   if (!b->run.inplace) size = b->sent + b->received + 64;
   b->base = gpu_alloc(size);
   b->handle = NULL;
-  if (registered && size > 0 && ((size_t)k->rank + b->run.count + (size_t)b->run.type) % 3 > 0) OK(ncclCommRegister(k->comm, b->base, size, &b->handle));
+  if (registered && size > 0 && ((size_t)k->rank + b->run.count + (size_t)b->run.type) % 3 > 0)
+    OK(ncclCommRegister(k->comm, b->base, size, &b->handle));
   b->send = b->recv = b->base;
   if (!b->run.inplace)
     b->recv = b->base + (b->sent + 63) / 64 * 64;
@@ -39,7 +41,7 @@ static void start(struct buffers_of *b, const struct run *r, const struct rank *
   b->run = *r;
   b->sent = send_count(r, k->world) * size;
   b->received = recv_count(r, k->world) * size;
-  lay(b, k);
+  allocate(b, k);
   host = malloc(b->sent + 1);
   fill(host, r, k->rank, send_count(r, k->world));
   gpu_copy(b->send, host, b->sent);
@@ -53,8 +55,9 @@ static void finish(struct buffers_of *b, const struct rank *k) {
   gpu_copy(host, b->recv, b->received);
   wrong = count_wrong(host, &b->run, k->rank, k->world);
   if (wrong > 0) {
-    fprintf(stderr, "rank %d of %d: collective %d type %d op %d count %zu root %d in place %d: %zu wrong\n", k->rank, k->world,
-            b->run.coll, b->run.type, b->run.op, (size_t)b->run.count, b->run.root, b->run.inplace, (size_t)wrong);
+    fprintf(stderr, "rank %d of %d: collective %d type %d op %d count %zu root %d in place %d: %zu wrong\n", k->rank,
+            k->world, b->run.coll, b->run.type, b->run.op, (size_t)b->run.count, b->run.root, b->run.inplace,
+            (size_t)wrong);
     exit(1);
   }
   free(host);
@@ -62,17 +65,19 @@ static void finish(struct buffers_of *b, const struct rank *k) {
   gpu_free(b->base);
 }
 
-/* A rooted call in place is one at the root only. */
+/* Only at the root a rooted call can be in place. */
 static bool sensible(const struct run *r) {
   bool rooted = r->coll == REDUCE || r->coll == GATHER || r->coll == SCATTER;
   return !(r->inplace && (rooted || r->coll == SENDRECV || r->coll == ALLTOALL));
 }
 
-static uint64_t only;
+static uint64_t only;     /* COUNT, 0: several */
+static size_t least = 1; /* SIZE */
 
 static void all(struct rank *k) {
   static const uint64_t counts[] = {1, 0, 7, 1000, 40001};
-  CUstream streams[] = {gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING)};
+  CUstream streams[] = {gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING),
+                        gpu_stream(CU_STREAM_NON_BLOCKING)};
   struct buffers_of ahead[AHEAD];
   int n = 0, number = 0, i;
   struct run r = {0};
@@ -85,6 +90,7 @@ static void all(struct rank *k) {
   for (r.coll = ALLREDUCE; r.coll < ALLTOALLV; r.coll++) {
     bool reduces = r.coll == ALLREDUCE || r.coll == REDUCE || r.coll == REDUCESCATTER;
     for (r.type = ncclInt8; r.type <= ncclFloat8e5m2; r.type++) {
+      if (type_size(r.type) < least) continue;
       for (r.op = ncclSum; r.op <= (reduces ? ncclAvg : ncclSum); r.op++) {
         for (r.inplace = 0; r.inplace < 2; r.inplace++) {
           number++;
@@ -94,7 +100,8 @@ static void all(struct rank *k) {
           start(&ahead[n], &r, k, streams[number % 3]);
           if (++n < AHEAD) continue;
           for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
-          meet(); /* who frees memory waits for all that its device does: the calls of ranks that share it, which may wait for this one */
+          meet(); /* freeing waits for all work of the device, also for calls of ranks that share it and wait for this
+                     one */
           while (n > 0) finish(&ahead[--n], k);
           meet();
         }
@@ -114,6 +121,8 @@ int main(int argc, char **argv) {
   for (i = 1; i < argc; i++) {
     if (strcmp(argv[i], "-c") == 0 && i + 1 < argc)
       only = strtoull(argv[++i], NULL, 10);
+    else if (strcmp(argv[i], "-s") == 0 && i + 1 < argc)
+      least = strtoull(argv[++i], NULL, 10);
     else if (strcmp(argv[i], "-r") == 0)
       registered = true;
     else

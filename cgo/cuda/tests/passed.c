@@ -1,4 +1,4 @@
-/* The collectives of the libnccl for tests: calls that were passed through. */
+/* The collectives of the libnccl for tests: calls that were passed on. */
 #include "passed.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "peer.h"
 
-/* With PEER_ALL a program whose collectives are not all interposed fails. */
+/* With PEER_ALL the program fails if a collective is not interposed. */
 __attribute__((destructor)) static void verify(void) {
   struct peer_counts counts;
   peerCounts(&counts);
@@ -31,7 +31,7 @@ PASSED(ncclAlltoAll, ncclDataType_t t)
 PASSED(ncclGather, ncclDataType_t t, int root)
 PASSED(ncclScatter, ncclDataType_t t, int root)
 
-ncclResult_t ncclAllReduceConfig(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, cudaStream_t stream,
-                                 const ncclCollConfig_t* config) {
+ncclResult_t ncclAllReduceConfig(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+                                 cudaStream_t stream, const ncclCollConfig_t* config) {
   return peer_passed(n, config);
 }

@@ -1,4 +1,4 @@
-/* Within the libnccl for tests. */
+/* Internal to the libnccl for tests. */
 #ifndef LP_CUDA_TESTS_PASSED_H
 #define LP_CUDA_TESTS_PASSED_H
 
@@ -6,7 +6,7 @@
 
 #include "nccl.h"
 
-/* Counts a collective that was passed through, and keeps what its configuration says; config may be NULL. */
+/* Counts a collective that was passed on, and keeps its configuration, which may be NULL. */
 ncclResult_t peer_passed(size_t elements, const ncclCollConfig_t* config);
 
 #endif

@@ -1,11 +1,11 @@
-/* A libnccl for tests of the interposer, over the stub of the driver: ranks are threads of one process. It has what the
- * interposer takes of the real one, with its semantics: sends and receives run on streams, all of a group at once; the messages of a
- * pair of ranks meet in order; small ones are away before anyone receives them, large ones wait; init waits for all ranks;
- * whatever is captured is replayed; an abort lets streams go on.
+/* A libnccl for tests of the interposer, over the stub of the driver. Ranks are threads of one process. It has the
+ * functions that the interposer uses, with NCCL's semantics. Sends and receives run on streams, all of a group at
+ * once. The messages of a pair of ranks match in order. A small message does not wait for its receiver, a large one
+ * does. Init waits for all ranks. Captured calls are replayed. After an abort, streams continue.
  *
- * Collectives move nothing, they are counted (passed.c). With PEER_LOG every message is a line of that
- * file: network, source, destination, bytes, when its sender's stream came to it, when its receiver's did, when it was received (ns,
- * monotonic). */
+ * Collectives move no data: passed.c counts them. With PEER_LOG every message is a line of that file: network,
+ * source, destination, bytes, and the times (ns, monotonic) when the sender's and the receiver's stream reached it,
+ * and when it was received. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@
 
 struct message {
   struct message* next;
-  const void* at; /* where the sender has it, or a copy */
+  const void* at; /* the sender's buffer, or a copy */
   void* copy;
   size_t bytes;
   bool taken;
@@ -48,8 +48,8 @@ struct ncclComm {
   struct world* world;
   int rank;
   char net[32];
-  CUevent last; /* after its last kernel that was not captured: they follow each other */
-  uint32_t* words; /* of its kernels */
+  CUevent last; /* after the last kernel that was not captured: these run in order */
+  uint32_t* words; /* of kernels */
   unsigned given;
 };
 
@@ -60,10 +60,10 @@ struct op {
   int peer;
 };
 
-/* What a group has on one stream of one communicator. */
+/* The messages of a group on one stream of one communicator. */
 struct kernel {
   ncclComm_t comm;
-  uint32_t* over; /* set when it is */
+  uint32_t* over; /* set when it has run */
   cudaStream_t stream;
   size_t n;
   struct op ops[1024];
@@ -130,7 +130,8 @@ ncclResult_t peer_passed(size_t elements, const ncclCollConfig_t* config) {
   counts.passed += elements > 0;
   counts.calls++;
   if (config != NULL) counts.tag = config->userProfilerTag;
-  if (config != NULL) snprintf(counts.algorithm, sizeof counts.algorithm, "%s", config->algSelection != NULL ? config->algSelection : "");
+  if (config != NULL)
+    snprintf(counts.algorithm, sizeof counts.algorithm, "%s", config->algSelection != NULL ? config->algSelection : "");
   pthread_mutex_unlock(&mutex);
   return ncclSuccess;
 }
@@ -158,8 +159,8 @@ static void log_message(const char* net, int from, int to, const struct message*
   pthread_mutex_lock(&mutex);
   if (f == NULL) f = fopen(path, "we");
   if (f != NULL) {
-    fprintf(f, "%s %d %d %zu %llu %llu %llu\n", net, from, to, m->bytes, (unsigned long long)m->posted, (unsigned long long)began,
-            (unsigned long long)now());
+    fprintf(f, "%s %d %d %zu %llu %llu %llu\n", net, from, to, m->bytes, (unsigned long long)m->posted,
+            (unsigned long long)began, (unsigned long long)now());
     fflush(f);
   }
   pthread_mutex_unlock(&mutex);
@@ -205,10 +206,11 @@ static bool receive(ncclComm_t c, const struct op* op, uint64_t began) {
   while ((m = w->first[op->peer][c->rank]) == NULL)
     if (!wait_for(w)) return false;
   if (m->bytes != op->bytes || (op->bytes > 0 && to == NULL)) {
-    fprintf(stderr, "peer: rank %d receives %zu bytes at %p, rank %d sent %zu\n", c->rank, op->bytes, (void*)op->at, op->peer, m->bytes);
+    fprintf(stderr, "peer: rank %d receives %zu bytes at %p, rank %d sent %zu\n", c->rank, op->bytes, (void*)op->at,
+            op->peer, m->bytes);
     abort();
   }
-  if (getenv("PEER_DELAY_US") != NULL) { /* on its way */
+  if (getenv("PEER_DELAY_US") != NULL) { /* in flight */
     pthread_mutex_unlock(&w->mutex);
     usleep((useconds_t)atoi(getenv("PEER_DELAY_US")));
     pthread_mutex_lock(&w->mutex);
@@ -219,7 +221,7 @@ static bool receive(ncclComm_t c, const struct op* op, uint64_t began) {
   log_message(c->net, op->peer, c->rank, m, began);
   m->taken = true;
   pthread_cond_broadcast(&w->changed);
-  if (m->copy != NULL) { /* its sender has gone on */
+  if (m->copy != NULL) { /* its sender has continued */
     free(m->copy);
     free(m);
   }
@@ -234,10 +236,12 @@ static void* run(void* arg) {
   bool alive;
   size_t i;
   pthread_mutex_lock(&w->mutex);
-  alive = !w->aborted; /* behind a receive that was given up, messages are not the ones that are expected */
+  alive = !w->aborted; /* after an abandoned receive, messages no longer match */
   while (__atomic_load_n(&mute, __ATOMIC_ACQUIRE) && alive) alive = wait_for(w);
   for (i = 0; alive && i < k->n; i++)
-    if (k->ops[i].send) sent[i] = k->ops[i].bytes > EAGER ? post(w, k->comm->rank, &k->ops[i]) : (post(w, k->comm->rank, &k->ops[i]), NULL);
+    if (k->ops[i].send)
+      sent[i] =
+          k->ops[i].bytes > EAGER ? post(w, k->comm->rank, &k->ops[i]) : (post(w, k->comm->rank, &k->ops[i]), NULL);
   for (i = 0; alive && i < k->n; i++)
     if (!k->ops[i].send) alive = receive(k->comm, &k->ops[i], began);
   for (i = 0; alive && i < k->n; i++) {
@@ -250,7 +254,8 @@ static void* run(void* arg) {
   return NULL;
 }
 
-/* A kernel is a thread: those of a graph run beside each other, and the stub's graphs have but one for what is called. */
+/* A kernel runs in its own thread: kernels of a graph run in parallel, but the stub's graphs have one thread for host
+ * functions. */
 static void begin(void* kernel) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, run, kernel) != 0 || pthread_detach(thread) != 0) abort();
@@ -265,7 +270,7 @@ ncclResult_t ncclGroupStart(void) {
 
 static ncclResult_t join_all(void);
 
-/* Puts a kernel on its stream, behind the communicator's kernel before it. */
+/* Enqueues a kernel on its stream, after the communicator's last kernel. */
 static CUresult launch(struct kernel* k) {
   const CUstream s = (CUstream)k->stream;
   CUevent* last = &k->comm->last;
@@ -289,7 +294,8 @@ ncclResult_t ncclGroupEnd(void) {
   if (init_count > 0) rc = join_all();
   for (i = 0; i < kernel_count; i++) {
     struct kernel* k = kernels[i];
-    if (rc == ncclSuccess && launch(k) != CUDA_SUCCESS) rc = fail(ncclUnhandledCudaError, "the driver has refused a kernel");
+    if (rc == ncclSuccess && launch(k) != CUDA_SUCCESS)
+      rc = fail(ncclUnhandledCudaError, "the driver has refused a kernel");
     pthread_mutex_lock(&mutex);
     counts.groups++;
     pthread_mutex_unlock(&mutex);
@@ -310,11 +316,12 @@ static ncclResult_t add(ncclComm_t c, cudaStream_t stream, struct op op) {
   for (i = 0; i < kernel_count && (kernels[i]->comm != c || kernels[i]->stream != stream); i++) {
   }
   if (i == kernel_count) {
-    kernels[kernel_count] = malloc(sizeof **kernels); /* lives on: it may be captured */
+    kernels[kernel_count] = malloc(sizeof **kernels); /* never freed: it may be captured */
     *kernels[kernel_count] = (struct kernel){.comm = c, .stream = stream};
     kernel_count++;
   }
-  if (kernels[i]->n == sizeof kernels[i]->ops / sizeof op) return fail(ncclInternalError, "too many messages for a peer");
+  if (kernels[i]->n == sizeof kernels[i]->ops / sizeof op)
+    return fail(ncclInternalError, "too many messages for a peer");
   kernels[i]->ops[kernels[i]->n++] = op;
   return ncclSuccess;
 }
@@ -382,7 +389,7 @@ static struct world* world_of(const ncclUniqueId* id, int ranks) {
   return w;
 }
 
-/* All that a group makes are joined before any is waited for. */
+/* A group joins all its communicators before it waits for one. */
 static ncclResult_t join_all(void) {
   size_t i;
   for (i = 0; i < init_count; i++) {
@@ -404,7 +411,7 @@ static ncclResult_t join_all(void) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  const char* limit = getenv("PEER_INITS"); /* so many, and no more */
+  const char* limit = getenv("PEER_INITS"); /* the most inits */
   ncclResult_t rc = driver();
   struct ncclComm* c;
   pthread_mutex_lock(&mutex);
@@ -413,7 +420,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id,
   if (rc != ncclSuccess) return rc;
   if (ranks > MAX_RANKS) return fail(ncclInvalidArgument, "too many ranks for a peer");
   c = calloc(1, sizeof *c);
-  if (cu.MemHostAlloc((void**)&c->words, WORDS * sizeof *c->words, 0) != CUDA_SUCCESS) return fail(ncclUnhandledCudaError, "no memory");
+  if (cu.MemHostAlloc((void**)&c->words, WORDS * sizeof *c->words, 0) != CUDA_SUCCESS)
+    return fail(ncclUnhandledCudaError, "no memory");
   memset(c->words, 0, WORDS * sizeof *c->words);
   c->world = world_of(&id, ranks);
   c->rank = rank;
@@ -452,7 +460,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
   return ncclSuccess;
 }
 
-/* Their memory stays: a stream may still be inside. */
+/* Their memory stays: a stream may still use it. */
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
   (void)c;
   pthread_mutex_lock(&mutex);
@@ -473,7 +481,8 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t t, ncclScalarResidence_t where, ncclComm_t c) {
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t t, ncclScalarResidence_t where,
+                                      ncclComm_t c) {
   (void)scalar, (void)t, (void)where, (void)c;
   *op = (ncclRedOp_t)77;
   return ncclSuccess;

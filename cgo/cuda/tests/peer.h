@@ -1,4 +1,4 @@
-/* What tests ask of the libnccl in peer.c, by dlsym. */
+/* Functions of the libnccl in peer.c for tests, which find them by dlsym. */
 #ifndef LP_CUDA_TESTS_PEER_H
 #define LP_CUDA_TESTS_PEER_H
 
@@ -7,19 +7,19 @@
 
 struct peer_counts {
   long groups, messages;   /* groups by communicator and stream */
-  long calls, passed;      /* collectives that came as such; of those that have elements */
-  long inits, destroyed, aborted; /* communicators; inits are counted where PEER_INITS limits them */
+  long calls, passed;      /* collectives; of those, the ones with elements */
+  long inits, destroyed, aborted; /* communicators; inits are counted only with PEER_INITS */
   uint64_t tag;            /* of the last call with a configuration */
   char algorithm[32];
   bool broken;
 };
 
 void peerCounts(struct peer_counts* out);
-/* The send or receive after so many more fails; negative: none does. */
+/* Makes a send or receive fail, after so many others; negative: none. */
 void peerFail(int after);
-/* Nothing is sent or received until it is off again. */
+/* Stops all sends and receives while it is on. */
 void peerMute(bool on);
-/* All communicators have failed, which their owners learn when they ask. */
+/* Makes all communicators fail, as ncclCommGetAsyncError tells. */
 void peerBreak(void);
 
 #endif

@@ -1,25 +1,25 @@
-/* Ranks that are processes of their own and share one device, or have one each: processes RANKS. One of a second set of them is
- * killed while the others wait for it, and not before they have all that it sent. */
+/* Ranks as processes that share one device, or have one each: processes RANKS. In a second set of ranks one is
+ * killed while the others wait for it. They still receive everything that it has sent. */
 #include <signal.h>
 #include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpu.h"
+#include "tests.h"
 
 #define N 300001
 #define BLOCK 40000
 #define MOST 8
 
 static int world, me;
-static int through[2]; /* a pipe, with a byte of each rank that has what it was sent */
+static int through[2]; /* a pipe, with a byte of each rank that has received its data */
 static ncclComm_t comm;
 static float host[N];
-static float *all; /* as many blocks as ranks */
+static float *all; /* a block for each rank */
 
 static float value(int rank, int round, int i) { return (float)(rank * 3 + round + i % 5); }
 
-/* A sum, every rank's and one's blocks, and a message from the rank before. */
+/* A sum, an AllGather, and a message from the previous rank. */
 static void exchange(CUstream s, float *a, float *b, float *c, int round) {
   int i, r, before = (me + world - 1) % world;
   for (i = 0; i < N; i++) host[i] = value(me, round, i);
@@ -45,7 +45,7 @@ static void exchange(CUstream s, float *a, float *b, float *c, int round) {
   }
 }
 
-/* Ranks register in several ways, or not at all; processes open each other's memory. */
+/* Ranks register in several ways, or not at all, and open each other's memory. */
 static void enroll(float *at, size_t size, int turn) {
   void *handle;
   ncclWindow_t window;
@@ -89,12 +89,11 @@ static int child(char **argv) {
   }
   CHECK(write(through[1], "", 1) == 1);
   state = ncclAllReduce(a, b, N, ncclFloat, ncclSum, comm, (cudaStream_t)s);
-  CHECK(state == ncclSuccess || state == ncclRemoteError); /* it may be known already */
-  do OK(ncclCommGetAsyncError(comm, &state));
-  while (state == ncclSuccess);
+  CHECK(state == ncclSuccess || state == ncclRemoteError); /* the failure may be known already */
+  state = await_failure(comm);
   IS(state, ncclRemoteError);
   CHECK(strstr(ncclGetLastError(NULL), "lost rank") != NULL);
-  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS); /* nothing holds it up */
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS); /* it does not hang */
   OK(ncclCommAbort(comm));
   return 0;
 }

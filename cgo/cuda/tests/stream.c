@@ -1,10 +1,10 @@
-/* What a stream and a graph may expect, and what goes wrong clearly. stream [NAME...] runs some of the tests. */
+/* Calls on streams and in graphs, and their errors. stream [NAME...] runs some of the tests. */
 #include <unistd.h>
 
 #include "tests.h"
 #include "vector.h"
 
-/* Calls return before their streams come to them, run after what is before them and before what is behind. */
+/* Calls return before their streams reach them, and run in the stream's order. */
 static void ordered(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES);
@@ -16,21 +16,21 @@ static void ordered(struct rank *r) {
   OK(sum(r, c, a, s)); /* a = world */
   OK(sum(r, a, b, s)); /* b = world * world */
   IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
-  expect(b, r->rank, -1, 1); /* nothing has happened yet */
+  expect(b, r->rank, -1, 1); /* the stream has not started */
   open_gate(gate);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   expect(a, r->rank, (float)r->world, (float)r->world);
   expect(b, r->rank, (float)(r->world * r->world), (float)(r->world * r->world));
 }
 
-/* A communicator's calls run in the order in which they were made, also where a later one's stream is free first. */
+/* A communicator's calls run in the order in which they were made, also if a later call's stream is free first. */
 static void issued(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES);
   uint32_t *gate = new_gate();
   put(a, r->rank, 1);
   put(b, r->rank, 2);
-  if (r->rank % 2 == 0) wait_for_gate(s, gate); /* of some ranks */
+  if (r->rank % 2 == 0) wait_for_gate(s, gate); /* on some ranks */
   OK(sum(r, a, a, s));
   OK(sum(r, b, b, t));
   usleep(20000);
@@ -41,7 +41,7 @@ static void issued(struct rank *r) {
   expect(b, r->rank, 2 * (float)r->world, (float)r->world);
 }
 
-/* A group on two streams is a barrier across them, and takes host memory of all kinds beside device memory. */
+/* A group on two streams is a barrier across them. It mixes host memory of all kinds with device memory. */
 static void grouped(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), plain[4] = {1, 2, 3, 4};
@@ -63,7 +63,7 @@ static void grouped(struct rank *r) {
   usleep(20000);
   IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
   open_gate(gate);
-  /* What is not page-locked may hold the caller up until the stream comes there. */
+  /* Memory that is not page-locked may make the caller wait until the stream reaches the call. */
   OK(ncclGroupStart());
   OK(sum(r, a, a, s));
   OK(ncclAllReduce(plain, plain, 4, ncclFloat, ncclSum, r->comm, (cudaStream_t)s));
@@ -75,7 +75,7 @@ static void grouped(struct rank *r) {
   for (i = 0; i < 4; i++) CHECK(plain[i] == (float)((i + 1) * r->world) && m[i] == (float)(i * r->world));
 }
 
-/* Calls are captured, on two streams that join, and replayed; eager calls go on in between. */
+/* Calls are captured on two streams that join, and replayed between other calls. */
 static void captured(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES);
@@ -87,7 +87,7 @@ static void captured(struct rank *r) {
   put(c, r->rank, 1);
   OK(sum(r, c, c, s)); /* the communicator has been used before */
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
-  meet(); /* a capture forbids other threads what tests do */
+  meet(); /* a capture forbids calls of other threads */
   IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   IS(gpu.EventRecord(fork, s), CUDA_SUCCESS);
   IS(gpu.StreamWaitEvent(t, fork, 0), CUDA_SUCCESS);
@@ -114,35 +114,31 @@ static void captured(struct rank *r) {
   IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
-/* A stream that waits for a rank that does not come goes on after an abort. */
+/* A stream that waits for a rank continues after an abort. */
 static void aborted(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES);
-  ncclResult_t state;
   put(a, r->rank, 1);
   if (r->rank == 0) {
     OK(sum(r, a, a, s));
     usleep(50000);
     IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
-    OK(ncclCommAbort(r->comm));
+    abort_comm(r);
     IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   } else {
-    do OK(ncclCommGetAsyncError(r->comm, &state));
-    while (state == ncclSuccess);
-    OK(ncclCommAbort(r->comm));
+    (void)await_failure(r->comm);
+    abort_comm(r);
   }
-  r->comm = NULL;
 }
 
-/* A graph of a communicator that has failed holds no stream up, however late and often it is replayed. */
+/* A graph of a failed communicator does not block a stream, however late and often it is replayed. */
 static void orphaned(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES);
   CUgraphExec exec;
-  ncclResult_t state;
   int i;
   put(a, r->rank, 1);
-  meet(); /* a capture forbids other threads what tests do */
+  meet(); /* a capture forbids calls of other threads */
   IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   OK(sum(r, a, a, s));
   exec = end_capture(s);
@@ -152,26 +148,18 @@ static void orphaned(struct rank *r) {
   expect(a, r->rank, (float)r->world, (float)r->world);
   meet();
   if (r->rank == 0) {
-    do OK(ncclCommGetAsyncError(r->comm, &state));
-    while (state == ncclSuccess);
-    for (i = 0; i < 3; i++) {
-      usleep(1200000); /* longer than a watcher looks on where nothing happens */
+    (void)await_failure(r->comm);
+    for (i = 0; i < 2; i++) {
+      usleep(1200000); /* longer than a watcher looks at a communicator without work */
       IS(gpu.GraphLaunch(exec, s), CUDA_SUCCESS);
       IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
     }
   }
-  OK(ncclCommAbort(r->comm));
-  r->comm = NULL;
+  abort_comm(r);
   IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
-static void *open_later(void *gate) {
-  usleep(20000);
-  open_gate(gate);
-  return NULL;
-}
-
-/* What has been launched is done before a communicator ends. */
+/* Launched calls complete before a communicator ends. */
 static void ended(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES);
@@ -180,7 +168,7 @@ static void ended(struct rank *r) {
   put(a, r->rank, 1);
   wait_for_gate(s, gate);
   OK(sum(r, a, a, s));
-  CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+  opener = open_gate_later(gate);
   if (r->rank == 0) OK(ncclCommFinalize(r->comm));
   OK(ncclCommDestroy(r->comm));
   r->comm = NULL;
@@ -209,8 +197,8 @@ static void signalled(struct rank *r) {
   meet();
 }
 
-/* Operators of the user: their element is read when the call is made, or where it is in device or page-locked memory when
- * the stream comes to the call, and at every replay. */
+/* Operators of the user: the factor is read when the call is made. In device or page-locked memory it is read when
+ * the stream reaches the call, and at every replay. */
 static void scaled(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES), half = 0.5f, quarter = 0.25f, two = 2, *there = gpu_alloc(sizeof half), *locked;
@@ -240,7 +228,7 @@ static void scaled(struct rank *r) {
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   expect(a, r->rank, 1.5f * (float)(r->world * r->world), 0.75f * (float)(r->world * r->world));
 
-  meet(); /* a capture forbids other threads what tests do */
+  meet(); /* a capture forbids calls of other threads */
   IS(gpu.StreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
   IS(gpu.StreamEndCapture(s, &graph), CUDA_SUCCESS);
@@ -283,13 +271,12 @@ static void defaults(struct rank *r) {
   }
 }
 
-/* Arguments that cannot be right have no effect. */
+/* Calls with wrong arguments have no effect. */
 static void wrong(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), gone = gpu_stream(CU_STREAM_NON_BLOCKING), elsewhere, foreign;
   CUcontext own;
   float *a = gpu_alloc(BYTES), *other, *freed = gpu_alloc(1 << 20);
   char expected[80];
-  gpu_free(freed);
   IS(gpu.StreamDestroy(gone), CUDA_SUCCESS);
   gpu_use((r->device + r->world) % 8);
   other = gpu_alloc(BYTES);
@@ -298,7 +285,8 @@ static void wrong(struct rank *r) {
   foreign = gpu_stream(CU_STREAM_NON_BLOCKING);
   gpu_use(r->device);
   meet();
-  if (r->rank > 0) goto right; /* the last error is the process's */
+  if (r->rank > 0) goto right; /* the last error belongs to the process */
+  gpu_free(freed); /* no rank allocates until they meet again */
   snprintf(expected, sizeof expected, "is memory of device %d", (r->device + r->world) % 8);
   FAILS(sum(r, a, other, s), ncclInvalidArgument, expected);
   snprintf(expected, sizeof expected, "the stream is of device %d", (r->device + r->world) % 8);
@@ -306,24 +294,29 @@ static void wrong(struct rank *r) {
   FAILS(sum(r, a, a, foreign), ncclInvalidArgument, "the stream is of another context of device");
   snprintf(expected, sizeof expected, "the driver does not know stream %p: has it been destroyed?", (void *)gone);
   FAILS(sum(r, a, a, gone), ncclUnhandledCudaError, expected);
-  FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "datatype");
-  FAILS(ncclSend(other, N, ncclFloat, 1, r->comm, (cudaStream_t)s), ncclInvalidArgument, "sendbuff is memory of device");
+  FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+        "datatype");
+  FAILS(ncclSend(other, N, ncclFloat, 1, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+        "sendbuff is memory of device");
   FAILS(ncclSend(freed, N, ncclFloat, 1, r->comm, (cudaStream_t)s), ncclInvalidArgument, "has it been freed?");
   FAILS(sum(r, freed, a, s), ncclInvalidArgument, "has it been freed?");
-  FAILS(sum(r, freed, freed, NULL), ncclInvalidArgument, "has it been freed?"); /* nothing says that it is a call on a stream */
-  FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument, "reaches beyond");
+  FAILS(sum(r, freed, freed, NULL), ncclInvalidArgument,
+        "has it been freed?"); /* without a stream, this looks like a call on host memory */
+  FAILS(ncclAllReduce(a, a, N + 1, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
+        "reaches beyond");
 right:
+  meet();
   put(a, r->rank, 1);
-  OK(sum(r, a, a, s)); /* the communicator is as it was */
+  OK(sum(r, a, a, s)); /* the communicator still works */
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   expect(a, r->rank, (float)r->world, (float)r->world);
 }
 
-/* A driver that fails in the middle is the communicator's failure, and holds no stream up. One rank. */
+/* A driver that fails in the middle of a call fails the communicator, and blocks no stream. One rank. */
 static void refused(struct rank *r) {
-  static const char *const functions[] = {"cuMemHostAlloc",        "cuEventCreate",      "cuStreamGetCtx",     "cuMemcpyDtoHAsync_v2",
-                                          "cuLaunchHostFunc",      "cuStreamWaitValue32_v2", "cuMemcpyHtoDAsync_v2", "cuEventRecord",
-                                          "cuPointerGetAttributes"};
+  static const char *const functions[] = {"cuMemHostAlloc",       "cuEventCreate",    "cuStreamGetCtx",
+                                          "cuMemcpyDtoHAsync_v2", "cuLaunchHostFunc", "cuStreamWaitValue32_v2",
+                                          "cuMemcpyHtoDAsync_v2", "cuEventRecord",    "cuPointerGetAttributes"};
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES);
   ncclUniqueId id;
@@ -334,8 +327,9 @@ static void refused(struct rank *r) {
     OK(ncclGetUniqueId(&id));
     OK(ncclCommInitRank(&comm, 1, id, 0));
     gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 0);
-    /* twice the size each time: rooms that there are do not help */
-    FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s), ncclUnhandledCudaError, "CUDA_ERROR_OUT_OF_MEMORY");
+    /* twice the size each time, so that existing buffers do not suffice */
+    FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s), ncclUnhandledCudaError,
+          "CUDA_ERROR_OUT_OF_MEMORY");
     gpu.Fail(NULL, 0, 0);
     IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
     OK(ncclCommAbort(comm));
@@ -344,9 +338,9 @@ static void refused(struct rank *r) {
 
 int main(int argc, char **argv) {
   static const struct test tests[] = {
-    {"refused", 1, refused}, {"ordered", 3, ordered}, {"issued", 2, issued}, {"grouped", 2, grouped}, {"captured", 2, captured},
-    {"aborted", 2, aborted}, {"orphaned", 2, orphaned}, {"signalled", 2, signalled}, {"ended", 2, ended}, {"scaled", 2, scaled},
-    {"wrong", 2, wrong}, {"defaults", 2, defaults},
+      {"refused", 1, refused},   {"ordered", 3, ordered}, {"issued", 2, issued},     {"grouped", 2, grouped},
+      {"captured", 2, captured}, {"aborted", 2, aborted}, {"orphaned", 2, orphaned}, {"signalled", 2, signalled},
+      {"ended", 2, ended},       {"scaled", 2, scaled},   {"wrong", 2, wrong},       {"defaults", 2, defaults},
   };
   gpu_open();
   run_tests(tests, sizeof tests / sizeof *tests, argc, argv);

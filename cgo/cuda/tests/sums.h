@@ -1,4 +1,4 @@
-/* Buffers of N floats whose owners and sums are known, and the end of a communicator that fails. */
+/* Buffers of N floats with known sums, and the end of a failed communicator. */
 #ifndef LP_SUMS_H
 #define LP_SUMS_H
 
@@ -8,7 +8,7 @@
 
 static float host[8][N]; /* by rank */
 
-/* Element i of what a rank has in round v. */
+/* Element i of a rank's buffer in round v. */
 static inline float value(int rank, int v, int i) { return (float)(rank * 3 + v + i % 5); }
 
 static inline void put(float *device, int rank, int v) {
@@ -17,7 +17,7 @@ static inline void put(float *device, int rank, int v) {
   gpu_copy(device, host[rank], sizeof host[rank]);
 }
 
-/* The device has what a rank had in round v. */
+/* Checks that the device has a rank's buffer of round v. */
 static inline void expect_of(const float *device, int me, int rank, int v) {
   int i;
   gpu_copy(host[me], device, sizeof host[me]);
@@ -48,12 +48,9 @@ static inline ncclResult_t sum(struct rank *r, float *send, float *recv, CUstrea
   return ncclAllReduce(send, recv, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s);
 }
 
-/* Waits for the communicator to fail, aborts it, and sees that its streams go on. */
+/* Waits for the communicator to fail, checks that its stream continues, and aborts it. */
 static inline void expect_failure(struct rank *r, CUstream s, ncclResult_t want) {
-  ncclResult_t state;
-  do OK(ncclCommGetAsyncError(r->comm, &state));
-  while (state == ncclSuccess);
-  IS(state, want);
+  IS(await_failure(r->comm), want);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   OK(ncclCommAbort(r->comm));
   r->comm = NULL;

@@ -1,5 +1,8 @@
 #include "tests.h"
 
+#include <time.h>
+#include <unistd.h>
+
 uint32_t *new_gate(void) {
   void *at;
   IS(gpu.MemHostAlloc(&at, 64, 0), CUDA_SUCCESS);
@@ -12,6 +15,32 @@ void wait_for_gate(CUstream s, uint32_t *gate) {
 }
 
 void open_gate(uint32_t *gate) { __atomic_store_n(gate, 1, __ATOMIC_RELEASE); }
+
+static void *open_later(void *gate) {
+  usleep(20000);
+  open_gate(gate);
+  return NULL;
+}
+
+pthread_t open_gate_later(uint32_t *gate) {
+  pthread_t opener;
+  CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+  return opener;
+}
+
+void abort_comm(struct rank *r) {
+  OK(ncclCommAbort(r->comm));
+  r->comm = NULL;
+}
+
+ncclResult_t await_failure(ncclComm_t comm) {
+  ncclResult_t state;
+  for (;;) {
+    OK(ncclCommGetAsyncError(comm, &state));
+    if (state != ncclSuccess) return state;
+    usleep(1000);
+  }
+}
 
 CUgraphExec end_capture(CUstream s) {
   CUgraph graph;
@@ -31,6 +60,7 @@ static const struct test *named(const struct test *tests, size_t n, const char *
 }
 
 void run_tests(const struct test *tests, size_t n, int argc, char **argv) {
+  struct timespec began, ended;
   size_t i;
   int k;
   for (k = 1; k < argc; k++) (void)named(tests, n, argv[k]);
@@ -38,10 +68,13 @@ void run_tests(const struct test *tests, size_t n, int argc, char **argv) {
     bool wanted = argc == 1;
     for (k = 1; k < argc; k++) wanted |= named(tests, n, argv[k]) == &tests[i];
     if (!wanted) continue;
-    printf("%s\n", tests[i].name);
-    fflush(stdout);
+    clock_gettime(CLOCK_MONOTONIC, &began);
     if (tests[i].timeout != NULL) setenv("LIGHTPATH_TIMEOUT", tests[i].timeout, 1);
     ranks(tests[i].ranks, tests[i].run, NULL);
     unsetenv("LIGHTPATH_TIMEOUT");
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    printf("%s: %ld ms\n", tests[i].name,
+           (long)(ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000);
+    fflush(stdout);
   }
 }

@@ -7,7 +7,7 @@
 #define N 5000
 #define BYTES (N * sizeof(float))
 
-extern float host[8][N]; /* by rank: room to look at device memory */
+extern float host[8][N]; /* by rank: a copy of device memory */
 
 /* Element i of a rank's device memory becomes value + i % 7. */
 void put(float *device, int rank, float value);

@@ -1,7 +1,7 @@
-/* The kernels of short calls: one loop, instantiated for every type and operator, that the compiler makes
- * vectors of. Sums and products of floats of 16 and 8 bits are computed in float32, a vector at a time, and rounded
- * once; maxima and minima are taken of bits. collectives/datatype says what the results are, and its convert.go
- * how they come about. Compiled once more for wider vectors by combine_avx2.c. */
+/* The kernels of short calls: one loop for each type and operator, which the compiler vectorizes. Sums and products
+ * of floats of 16 and 8 bits are computed in float32, a vector at a time, and rounded once; maxima and minima
+ * compare bits. collectives/datatype defines the results, and its convert.go explains the conversions.
+ * combine_avx2.c compiles this file again for wider vectors. */
 #include "combine.h"
 
 #include <stdint.h>
@@ -19,7 +19,7 @@
 
 /* ---- Narrow floats ---- */
 
-/* As many elements as have room in a register as float32. Of comparisons all bits of an element are set, or none. */
+/* Vectors of as many elements as a register holds as float32. A comparison sets all bits of an element, or none. */
 #ifdef __AVX2__
 #define LANES 8
 #else
@@ -36,7 +36,7 @@ typedef uint8_t u8v __attribute__((vector_size(LANES)));
 
 INLINE u32v choose(i32v yes, u32v a, u32v b) { return b ^ ((a ^ b) & (u32v)yes); }
 
-/* Without sign bits: the signed comparison is there in every instruction set. */
+/* Compares numbers without sign bits: every instruction set has the signed comparison. */
 INLINE i32v above(u32v a, uint32_t b) { return (i32v)a > (int32_t)b; }
 
 /* A narrow format: its mantissa's bits and its exponent's bias. */
@@ -61,7 +61,7 @@ INLINE u32v narrowed(u32v bits, uint32_t mantissa, uint32_t bias, uint32_t large
   return choose(above(code, largest), (u32v){0} + largest, code);
 }
 
-/* What a compiler does not find by itself, and what there is no instruction for. */
+/* Conversions: by instructions that compilers do not use by themselves, or without. */
 #ifdef __F16C__
 INLINE f32v number_f16(u16v h) { return (f32v)_mm256_cvtph_ps((__m128i)h); }
 INLINE u16v rounded_f16(f32v f) { return (u16v)_mm256_cvtps_ph((__m256)f, _MM_FROUND_TO_NEAREST_INT); }
@@ -110,7 +110,7 @@ INLINE u8v rounded_fp8(f32v f, u32v code, uint32_t nan) {
 INLINE u8v rounded_e4m3(f32v f) { return rounded_fp8(f, narrowed((u32v)f & ABS32, E4M3, 0x7e), 0x7f); }
 INLINE u8v rounded_e5m2(f32v f) { return rounded_fp8(f, narrowed((u32v)f & ABS32, E5M2, 0x7b), 0x7e); }
 
-/* What rounding makes of a code that is a result: NaN quiet or canonical, an infinity the greatest where
+/* Rounding of a result that is a code already: NaN becomes quiet or canonical, and infinity the largest number if
  * the format saturates. */
 INLINE uint64_t fixed_f64(uint64_t v) { return v; }
 INLINE uint32_t fixed_f32(uint32_t v) { return v; }

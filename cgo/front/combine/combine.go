@@ -1,5 +1,5 @@
-// Package combine is what the front of Lightpath (libnccl.so.2) computes by itself, in C: the kernels of short calls.
-// In Go it is there for tests alone, which hold the kernels against package datatype.
+// Package combine holds the C kernels with which libnccl.so.2 computes short calls. Only tests use it in Go: they
+// compare the kernels with package datatype.
 //
 // Layer: part of cgo/front.
 package combine
@@ -38,17 +38,20 @@ const (
 
 func at(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// Combine sets dst = a op b; op is no average. All have the same length.
+// Combine sets dst = a op b, all of the same length. op is not Avg.
 func (k Kernels) Combine(t datatype.Type, op datatype.Op, dst, a, b []byte) {
 	C.combine(C.int(k), C.int(t), C.int(op), at(dst), at(a), at(b), C.size_t(len(dst)))
 }
 
-// Scale sets dst = src x factor, which is one element.
+// Scale sets dst = src x factor. factor is one element.
 func (k Kernels) Scale(t datatype.Type, dst, src, factor []byte) {
 	C.scale(C.int(k), C.int(t), at(dst), at(src), at(factor), C.size_t(len(dst)))
 }
 
-// Divide divides dst by n, and reports whether there is division for t.
+// Divide divides dst by n. It reports false for a type without division.
 func (k Kernels) Divide(t datatype.Type, dst []byte, n int) bool {
 	return C.divide(C.int(k), C.int(t), at(dst), C.unsigned(n), C.size_t(len(dst))) != 0
 }
+
+// CopyPast copies src to dst, of the same length, past the caches.
+func CopyPast(dst, src []byte) { C.lp_copy_past(at(dst), at(src), C.size_t(len(dst))) }

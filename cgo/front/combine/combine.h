@@ -1,5 +1,5 @@
-/* What short calls compute, in C: for every type what collectives/datatype does, bit for bit but for which of
- * two NaN a sum or product is. */
+/* The arithmetic of short calls. For every type the results are those of collectives/datatype, bit for bit; only
+ * the choice between two NaN operands of a sum or product may differ. */
 #ifndef LP_COMBINE_H
 #define LP_COMBINE_H
 
@@ -7,11 +7,11 @@
 
 #include "../nccl.h"
 
-/* The operators that combine; averages and operators of the user are sums. */
+/* The operators of the kernels. Averages and operators of the user are sums. */
 enum { LP_COMBINERS = ncclMin + 1 };
 
-/* Buffers are of any alignment and hold whole elements; dst may be a source, and overlaps none otherwise. factor is
- * one element. */
+/* Buffers have any alignment and hold whole elements. dst may be a source, and overlaps none otherwise. factor is one
+ * element. */
 struct lp_kernels {
   void (*combine[LP_COMBINERS])(void* dst, const void* a, const void* b, size_t bytes);
   void (*scale)(void* dst, const void* src, const void* factor, size_t bytes);
@@ -20,12 +20,15 @@ struct lp_kernels {
 
 extern const struct lp_kernels lp_kernels_any[ncclNumTypes], lp_kernels_avx2[ncclNumTypes];
 
-/* The fastest here. */
+/* The fastest kernels that this processor supports. */
 static inline const struct lp_kernels* lp_kernels(void) {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return lp_kernels_avx2;
 #endif
   return lp_kernels_any;
 }
+
+/* memcpy past the caches, if the processor can. */
+void lp_copy_past(void* dst, const void* src, size_t n);
 
 #endif

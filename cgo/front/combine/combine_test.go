@@ -17,8 +17,9 @@ import (
 
 var versions = map[Kernels]string{Vectors: "vectors", Plain: "plain"}
 
-// codes are the bits at which arithmetic on a type is not ordinary, and some between them: of floats the zeros,
-// subnormals, powers of two far apart, the greatest, infinities and NaN with payloads, of both signs. Of 8 bits all.
+// codes returns values of a type whose arithmetic is special, and some between them. Floats have zeros, subnormals,
+// powers of two far apart, the greatest value, infinities and NaN with payloads, of both signs; types of 8 bits all
+// values.
 func codes(t datatype.Type) []uint64 {
 	var mantissa int
 	switch t {
@@ -42,7 +43,7 @@ func codes(t datatype.Type) []uint64 {
 	case mantissa == 0:
 		v = []uint64{0, 1, 2, 3, 7, 0xff, 0xffff, 1 << 31, 1<<31 - 1, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63}
 	default:
-		greatest := uint64(1)<<(bits-1-mantissa) - 1 // exponent, that of infinities
+		greatest := uint64(1)<<(bits-1-mantissa) - 1 // the exponent of infinities
 		for _, e := range []uint64{0, 1, greatest / 2, greatest/2 - 1, greatest/2 + 9, greatest - 1, greatest} {
 			for _, m := range []uint64{0, 1, 2, 1 << (mantissa - 1), 1<<mantissa - 1, 1<<(mantissa-1) | 5} {
 				v = append(v, e<<mantissa|m)
@@ -61,7 +62,7 @@ func put(t datatype.Type, b []byte, i int, v uint64) {
 	copy(b[i*t.Size():(i+1)*t.Size()], w[:])
 }
 
-// isNaN tells of an element whether it is.
+// isNaN reports whether an element is a NaN.
 func isNaN(t datatype.Type, b []byte) bool {
 	var f float64
 	switch t {
@@ -81,7 +82,7 @@ func isNaN(t datatype.Type, b []byte) bool {
 	return f != f
 }
 
-// check compares all elements. What a sum or product of two NaN is, only both sides' NaN say.
+// check compares all elements of a op b. If free, a result of two NaN may be any NaN.
 func check(t *testing.T, what string, ty datatype.Type, free bool, got, want, a, b []byte) {
 	t.Helper()
 	if bytes.Equal(got, want) {
@@ -101,7 +102,9 @@ func check(t *testing.T, what string, ty datatype.Type, free bool, got, want, a,
 func each(t *testing.T, f func(t *testing.T, k Kernels, ty datatype.Type, rng *rand.Rand)) {
 	for k, name := range versions {
 		for ty := range datatype.NumTypes {
-			t.Run(fmt.Sprintf("%s/%v", name, ty), func(t *testing.T) { f(t, k, ty, rand.New(rand.NewPCG(uint64(k), uint64(ty)))) })
+			t.Run(fmt.Sprintf("%s/%v", name, ty), func(t *testing.T) {
+				f(t, k, ty, rand.New(rand.NewPCG(uint64(k), uint64(ty))))
+			})
 		}
 	}
 }
@@ -116,8 +119,8 @@ func combineBoth(t *testing.T, k Kernels, ty datatype.Type, a, b []byte) {
 	}
 }
 
-// TestPairs: every pair of edges, which for 8 bits is every pair there is; every 16-bit value beside some others.
-// LIGHTPATH_TEST_LONG=1: beside 4096.
+// TestPairs combines every pair of special values (for types of 8 bits every pair of values), and every value of 16
+// bits with some others: with 4096 if LIGHTPATH_TEST_LONG=1.
 func TestPairs(t *testing.T) {
 	partners := 32
 	if os.Getenv("LIGHTPATH_TEST_LONG") != "" {
@@ -137,7 +140,7 @@ func TestPairs(t *testing.T) {
 		}
 		a, b = make([]byte, 1<<17), make([]byte, 1<<17)
 		for range partners {
-			// All values in order, beside those at a distance: near ones for differences, far ones for what rounds away.
+			// Every value, with those at a distance in this order: near ones show differences, far ones rounding.
 			distance := rng.Uint64()
 			for i := range 1 << 16 {
 				put(ty, a, i, uint64(i))
@@ -148,7 +151,7 @@ func TestPairs(t *testing.T) {
 	})
 }
 
-// TestRandom: random bits, and numbers near each other, of any length and alignment, also in place.
+// TestRandom combines random bits, and numbers near each other, of any length and alignment, also in place.
 func TestRandom(t *testing.T) {
 	each(t, func(t *testing.T, k Kernels, ty datatype.Type, rng *rand.Rand) {
 		size, special := ty.Size(), codes(ty)
@@ -187,7 +190,7 @@ func TestRandom(t *testing.T) {
 	})
 }
 
-// TestScale: averages' factors, and elements as operators of the user have them.
+// TestScale scales by the factors of averages, and by elements, as operators of the user have them.
 func TestScale(t *testing.T) {
 	each(t, func(t *testing.T, k Kernels, ty datatype.Type, rng *rand.Rand) {
 		size, special := ty.Size(), codes(ty)
@@ -207,7 +210,7 @@ func TestScale(t *testing.T) {
 		}
 		for _, f := range append(factors, -3, 0, 100) {
 			if f < 0 && (ty == datatype.Uint8 || ty == datatype.Uint32 || ty == datatype.Uint64) {
-				continue // not an element
+				continue // not a value of the type
 			}
 			factor := device.ScaleBy(ty, f).Factor
 			k.Scale(ty, got, src, factor[:size])
@@ -245,7 +248,7 @@ func TestDivide(t *testing.T) {
 	})
 }
 
-// BenchmarkCombine is how fast the kernels are beside those of Go and assembly, on what stays in the first cache.
+// BenchmarkCombine compares the kernels' speed to that of the Go and assembly kernels, with data in the first cache.
 func BenchmarkCombine(b *testing.B) {
 	const n = 8 << 10
 	dst, x, y := make([]byte, n), bytes.Repeat([]byte{0x3c}, n), bytes.Repeat([]byte{0x3c}, n)
@@ -264,6 +267,23 @@ func BenchmarkCombine(b *testing.B) {
 					combine(dst, x, y)
 				}
 			})
+		}
+	}
+}
+
+// TestCopyPast copies from and to all alignments.
+func TestCopyPast(t *testing.T) {
+	from := make([]byte, 1024)
+	for i := range from {
+		from[i] = byte(i*7 + 1)
+	}
+	for at := 0; at < 64; at += 3 {
+		for n := 0; n <= 900; n += 1 + n/140*52 {
+			to, src := make([]byte, 64+len(from)), from[at%5:][:n]
+			CopyPast(to[at:at+n], src)
+			if !bytes.Equal(to[at:at+n], src) || !bytes.Equal(bytes.Trim(to[:at], "\x00"), nil) || to[at+n] != 0 {
+				t.Fatalf("%d bytes to %d", n, at)
+			}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-/* Bad arguments: each gets its own error that names the argument, and no call crashes or hangs. */
+/* Wrong arguments: each gets its own error that names the argument, and no call crashes or hangs. */
 #include "check.h"
 
 #include <limits.h>
@@ -80,7 +80,7 @@ static void handles(void) {
   FAILS(ncclCommRegister(comm, NULL, 4, (void**)&state), ncclInvalidArgument, "buff");
   OK(ncclCommGetAsyncError(comm, &state));
   CHECK(state == ncclSuccess);
-  /* NCCL frees nothing without complaint, as free does. */
+  /* ncclMemFree(NULL) succeeds, as free(NULL) does. */
   OK(ncclCommDestroy(NULL));
   OK(ncclCommAbort(NULL));
   OK(ncclCommFinalize(NULL));
@@ -103,7 +103,8 @@ static void calls(void) {
   FAILS(ncclScatter(in, out, 1, ncclFloat, INT_MIN, comm, NULL), ncclInvalidArgument, "root");
   FAILS(ncclSend(in, 1, ncclFloat, 1, comm, NULL), ncclInvalidArgument, "peer");
   FAILS(ncclRecv(out, 1, ncclFloat, -7, comm, NULL), ncclInvalidArgument, "peer");
-  FAILS(ncclAllReduce(in, out, 1, ncclFloat, ncclSum, comm, (cudaStream_t)in), ncclInvalidArgument, "stream is not NULL, and the communicator has no device");
+  FAILS(ncclAllReduce(in, out, 1, ncclFloat, ncclSum, comm, (cudaStream_t)in), ncclInvalidArgument,
+        "stream is not NULL, and the communicator has no device");
 }
 
 static void configs(void) {

@@ -1,4 +1,4 @@
-/* Checks of the C tests: the first failure prints what and where, and ends the program. */
+/* Checks for the C tests: the first failure is printed with its place, and ends the program. */
 #ifndef LP_TEST_CHECK_H
 #define LP_TEST_CHECK_H
 
@@ -19,7 +19,7 @@
     }                                                                                         \
   } while (0)
 
-/* The call gives the result. */
+/* The call returns the result. */
 #define IS(call, want)                                                                            \
   do {                                                                                            \
     int got_ = (int)(call);                                                                       \
@@ -32,7 +32,7 @@
 
 #define OK(call) IS(call, ncclSuccess)
 
-/* The call fails so, and the last error mentions text. */
+/* The call returns this error, and the text of the last error contains text. */
 #define FAILS(call, want, text)                                                               \
   do {                                                                                        \
     IS(call, want);                                                                           \
@@ -43,9 +43,9 @@
     }                                                                                         \
   } while (0)
 
-/* Entries of a directory such as /proc/self/task. */
+/* The number of entries of a directory such as /proc/self/task. */
 static inline int count_entries(const char* path) {
-  int n = -2; /* . and .. */
+  int n = -2; /* without . and .. */
   DIR* dir = opendir(path);
   if (dir == NULL) return -1;
   while (readdir(dir) != NULL) n++;
@@ -53,7 +53,7 @@ static inline int count_entries(const char* path) {
   return n;
 }
 
-/* Whether this process has mapped a file whose path contains name. */
+/* Reports whether this process has mapped a file whose path contains name. */
 static inline int is_mapped(const char* name) {
   char line[4096];
   int found = 0;

@@ -1,5 +1,5 @@
-/* The core by itself, as the front sees it: argv[1] is its path. A table for the known interface only,
- * and a panic in it is an error and not the end of the program. */
+/* Tests the core without the front: argv[1] is its path. It gives its table of functions only for the version of
+ * the interface that it knows, and a panic in it becomes an error of the call. */
 #include "check.h"
 
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     IS(core->check(NULL, err, sizeof err), ncclInternalError);
     CHECK(memchr(err, '\0', sizeof err) != NULL && strstr(err, "panic") != NULL);
   }
-  /* Texts never pass the end of the buffer, and need none. */
+  /* A text never passes the end of its buffer, and the buffer may be NULL. */
   memset(err, '#', sizeof err);
   IS(core->destroy(12345, err, 8), ncclInvalidArgument);
   CHECK(err[7] == '\0' && err[8] == '#');

@@ -1,4 +1,4 @@
-/* A core that counts the calls that come to it and leaves them to the one at COUNTING_CORE. */
+/* A core that counts calls and passes them to the core at path COUNTING_CORE. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 static const struct lp_core* real;
 
-unsigned long counted; /* by one thread */
+unsigned long counted; /* calls of the thread that counts */
 
 static int run(const struct lp_call* calls, size_t n, char* err, size_t errlen) {
   counted++;

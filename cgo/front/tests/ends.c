@@ -1,4 +1,5 @@
-/* Groups in which communicators end: after the calls and creations of the group, but aborts at once. */
+/* Groups in which communicators end. They end after the calls and creations of the group; an abort takes effect at
+ * once. */
 #include "check.h"
 
 #include <stdbool.h>
@@ -47,14 +48,14 @@ static void gone(ncclComm_t* c) {
   for (r = 0; r < RANKS; r++) FAILS(ncclCommCount(c[r], &n), ncclInvalidArgument, "destroyed");
 }
 
-/* Calls before an end have their results, whether it finalizes or destroys. */
+/* Calls made before ncclCommFinalize or ncclCommDestroy in a group have their results. */
 static void after_calls(bool blocking) {
   int r, n;
   make(comms, blocking);
   OK(ncclGroupStart());
   sum(comms);
   for (r = 0; r < RANKS; r++) OK(ncclCommFinalize(comms[r]));
-  for (r = 0; r < RANKS; r++) OK(ncclCommUserRank(comms[r], &n)); /* nothing has happened yet */
+  for (r = 0; r < RANKS; r++) OK(ncclCommUserRank(comms[r], &n)); /* the communicators still exist */
   IS(ncclGroupEnd(), blocking ? ncclSuccess : ncclInProgress);
   summed();
   if (blocking) FAILS(ncclAllReduce(in, out, 1, ncclInt, ncclSum, comms[0], NULL), ncclInvalidArgument, "finalized");
@@ -70,12 +71,12 @@ static void after_calls(bool blocking) {
     if (r == 1) OK(ncclCommFinalize(comms[r]));
     OK(ncclCommDestroy(comms[r]));
   }
-  OK(ncclGroupEnd()); /* which waits, since nobody could be asked afterwards */
+  OK(ncclGroupEnd()); /* waits: a destroyed communicator cannot be polled */
   summed();
   gone(comms);
 }
 
-/* Making and ending go together: also of a parent, and of several kinds of communicators. */
+/* One group may create and end communicators, also a parent of new ones, and communicators of several kinds. */
 static void while_making(void) {
   ncclComm_t other[RANKS], half[RANKS], left[2], again[2];
   ncclUniqueId id;
@@ -144,7 +145,7 @@ static void refused(void) {
   FAILS(ncclCommDestroy((ncclComm_t)&id), ncclInvalidArgument, "not a communicator");
   OK(ncclCommDestroy(NULL));
   FAILS(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "ends communicators");
-  /* Nothing of that has happened. What is void does nothing either. */
+  /* That group has failed and so has no effect; nor has the next one. */
   OK(ncclGetUniqueId(&id));
   OK(ncclGroupStart());
   sum(comms);
@@ -158,7 +159,7 @@ static void refused(void) {
   for (r = 0; r < RANKS; r++) OK(ncclCommDestroy(comms[r]));
 }
 
-/* An abort waits for nothing; the group goes on without what was aborted. */
+/* An abort does not wait; the group continues without the aborted communicator. */
 static void aborts(void) {
   ncclComm_t other[RANKS];
   ncclResult_t state;
@@ -166,7 +167,7 @@ static void aborts(void) {
   make(comms, true);
   make(other, true);
   OK(ncclGroupStart());
-  OK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, other[1], NULL)); /* the others will not call */
+  OK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, other[1], NULL)); /* the other ranks make no such call */
   sum(comms);
   OK(ncclCommDestroy(other[1]));
   OK(ncclCommAbort(other[1]));

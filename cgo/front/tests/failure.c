@@ -1,5 +1,5 @@
-/* Failures of others: an abort from another thread, calls that do not match, a rank that never comes
- * and one that dies. Each ends every waiting call with an error that names the culprit. */
+/* Failures of other ranks: an abort from another thread, calls that do not match, a rank that never joins, and one
+ * that dies. In each case every waiting call returns an error that names the rank at fault. */
 #include "check.h"
 
 #include <pthread.h>
@@ -26,8 +26,8 @@ static void* all_reduce(void* arg) {
   return NULL;
 }
 
-/* A thread that waits for a rank which makes no call is released by an abort of its communicator, and the
- * other rank's next call fails too. */
+/* An abort of its communicator ends the wait of a thread for a rank that makes no call; the other rank's next call
+ * fails too. */
 static void aborted(void) {
   ncclComm_t comms[2];
   struct call waiting = {.count = 4, .result = ncclSuccess};
@@ -74,7 +74,7 @@ static void never_comes(void) {
   CHECK(comm == NULL);
 }
 
-/* Rank 1, in a process of its own that was forked before NCCL was used: joins, and dies when rank 0 has joined, too. */
+/* Rank 1, in a process of its own that was forked before NCCL was used: joins, and dies after rank 0 has joined. */
 static pid_t doomed_rank(int pipe_in) {
   pid_t pid = fork();
   CHECK(pid >= 0);
@@ -85,7 +85,7 @@ static pid_t doomed_rank(int pipe_in) {
     CHECK(read(pipe_in, &id, sizeof id) == sizeof id);
     OK(ncclCommInitRank(&comm, 2, id, 1));
     CHECK(read(pipe_in, &joined, 1) == 1);
-    sleep_ms(100); /* so that it is mostly waited for already */
+    sleep_ms(100); /* so that rank 0 is most likely waiting by then */
     raise(SIGKILL);
   }
   return pid;

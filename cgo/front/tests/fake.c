@@ -1,5 +1,4 @@
-/* A libnccl that does nothing but write down what it is asked, into the file FAKE_LOG. Built with
- * FAKE_NARROW it lacks ncclAllGather. */
+/* A libnccl that only writes its calls into the file FAKE_LOG. Built with FAKE_NARROW it has no ncclAllGather. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,9 +52,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
 ncclResult_t ncclCommAbort(ncclComm_t c) { return ncclCommDestroy(c); }
 ncclResult_t ncclGroupStart(void) { return note("GroupStart"); }
 ncclResult_t ncclGroupEnd(void) { return note("GroupEnd"); }
-ncclResult_t ncclAllReduce(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+                           cudaStream_t stream) {
   if (n == 13) return ncclInternalError;
-  /* What it calls itself must be its own, not what stands in front of it. */
+  /* Its own calls must reach its own functions, not those of a library loaded before it. */
   if (n == 14) return ncclAllReduce(s, r, 15, t, op, c, stream);
   return note("AllReduce %p %p %zu %d %d on %d %p", s, r, n, t, op, c->rank, (void*)stream);
 }
@@ -74,7 +74,8 @@ ncclResult_t ncclSend(const void* s, size_t n, ncclDataType_t t, int peer, ncclC
   (void)stream;
   return note("Send %p %zu %d to %d on %d", s, n, t, peer, c->rank);
 }
-ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t t, ncclScalarResidence_t where, ncclComm_t c) {
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t t, ncclScalarResidence_t where,
+                                      ncclComm_t c) {
   (void)scalar, (void)t, (void)where;
   *op = (ncclRedOp_t)77;
   return note("RedOpCreatePreMulSum on %d", c->rank);
@@ -90,4 +91,6 @@ ncclResult_t ncclCommRegister(const ncclComm_t c, void* p, size_t n, void** hand
   *handle = c;
   return note("CommRegister %p %zu on %d", p, n, c->rank);
 }
-ncclResult_t ncclCommDeregister(const ncclComm_t c, void* handle) { return note("CommDeregister %d on %d", handle == c, c->rank); }
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void* handle) {
+  return note("CommDeregister %d on %d", handle == c, c->rank);
+}

@@ -1,4 +1,4 @@
-/* A libcuda.so.1 for which 0xdead.... is device memory. */
+/* A libcuda.so.1 that takes addresses 0xdead.... for device memory. */
 #include <stdint.h>
 
 int cuPointerGetAttribute(void* data, int attribute, uint64_t p);

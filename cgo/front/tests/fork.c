@@ -1,5 +1,5 @@
-/* Fork: a child forked before the core is loaded has NCCL of its own; one forked after is told at once
- * that it has none, in every call that needs the core, and its parent goes on. */
+/* Fork: a child forked before the core is loaded can use NCCL. In a child forked later, every call that needs the
+ * core fails at once; its parent is not affected. */
 #include "check.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ static void use(void) {
   OK(ncclCommDestroy(comm));
 }
 
-/* The handle is the parent's: nothing that takes it may touch the dead core. */
+/* The handle is the parent's. No call that takes it may use the core, whose threads do not exist here. */
 static void refused(ncclComm_t comm) {
   ncclUniqueId id;
   ncclComm_t other;
@@ -42,7 +42,7 @@ static void child(void (*body)(ncclComm_t), ncclComm_t comm) {
   pid_t pid = fork();
   CHECK(pid >= 0);
   if (pid == 0) {
-    alarm(100); /* a hang is a failure, not a hang */
+    alarm(100); /* a hang ends the test */
     body(comm);
     _exit(0);
   }
@@ -57,11 +57,11 @@ static void uses(ncclComm_t comm) {
 
 static volatile int stop;
 static void* spoil(void* arg) {
-  while (!stop) ncclGetVersion(NULL); /* holds the last error's lock, most of the time */
+  while (!stop) ncclGetVersion(NULL); /* holds the lock of the last error most of the time */
   return arg;
 }
 
-/* Two ranks in collectives while their process forks: the children are refused, the parent goes on. */
+/* Two ranks run collectives while their process forks. Calls in the children fail, those in the parent do not. */
 struct rank {
   ncclComm_t comm;
   int rank, calls;
@@ -73,7 +73,7 @@ static void* reduce_on(void* arg) {
   static float bufs[2][50000];
   float* buf = bufs[r->rank];
   int i;
-  do { /* the last call is the one in which rank 0 has seen that it is enough */
+  do { /* rank 0 ends the loop of both ranks by the value that it sends */
     buf[0] = (float)(r->rank == 0 && enough);
     buf[1] = (float)r->rank;
     for (i = 2; i < 50000; i++) buf[i] = 1;

@@ -14,7 +14,7 @@ static void make_in_group(void) {
   OK(ncclGroupStart());
   for (r = 0; r < RANKS; r++) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    char name[] = "trio"; /* need not outlive the call */
+    char name[] = "trio"; /* the call copies it */
     config.commName = name;
     OK(ncclCommInitRankConfig(&comms[r], RANKS, id, r, &config));
     memset(name, '?', sizeof name - 1);
@@ -37,13 +37,13 @@ static void nested(void) {
     OK(ncclGroupStart());
     OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL));
     OK(ncclGroupEnd());
-    CHECK(out[r] == 0); /* only the outermost end runs */
+    CHECK(out[r] == 0); /* only the outermost ncclGroupEnd runs the calls */
   }
   OK(ncclGroupEnd());
   for (r = 0; r < RANKS; r++) CHECK(out[r] == 6);
 }
 
-/* More calls than are kept without allocating, all in flight at once. */
+/* More calls than the group keeps without an allocation, all in flight at once. */
 static void exchange(void) {
   enum { N = 40 };
   static int in[RANKS][N], out[RANKS][N];
@@ -60,7 +60,7 @@ static void exchange(void) {
     for (i = 0; i < N; i++) CHECK(out[r][i] == 1000 * ((r + RANKS - 1) % RANKS) + i);
 }
 
-/* A wrong argument is the call's own affair: the group runs without that call. */
+/* A call with a wrong argument fails; the group runs without it. */
 static void individual(void) {
   int in[RANKS] = {1, 1, 1}, out[RANKS] = {0}, r;
   OK(ncclGroupStart());
@@ -73,7 +73,7 @@ static void individual(void) {
   for (r = 0; r < RANKS; r++) CHECK(out[r] == RANKS);
 }
 
-/* Creation and use do not mix; the group is then void, and the next one is fresh. */
+/* A group that creates and uses communicators fails and runs nothing. The next group is not affected. */
 static void mixing(void) {
   ncclUniqueId id;
   ncclComm_t other;
@@ -98,7 +98,7 @@ static void simulate(void) {
   OK(ncclGroupStart());
   OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comms[0], NULL));
   OK(ncclGroupStart());
-  OK(ncclGroupSimulateEnd(&info)); /* an inner one ends nothing */
+  OK(ncclGroupSimulateEnd(&info)); /* an inner group does not end the outer one */
   CHECK(info.estimatedTime < 0);
   OK(ncclGroupSimulateEnd(&info));
   FAILS(ncclGroupEnd(), ncclInvalidUsage, "no group");
@@ -115,7 +115,7 @@ static void simulate(void) {
   FAILS(ncclGroupEnd(), ncclInvalidUsage, "no group");
 }
 
-/* A group is its thread's: this thread has none while the main thread has one open. */
+/* A group belongs to its thread: this thread has none while the main thread has one open. */
 static void* outside(void* arg) {
   (void)arg;
   FAILS(ncclGroupEnd(), ncclInvalidUsage, "no group");

@@ -1,13 +1,12 @@
-/* A profiling tool gone wrong, for LD_PRELOAD: it stands in front of the weak ncclX, calls pncclX and
- * spoils the last byte of every result. That it is called at all shows that tools can interpose;
- * what it spoils must be found by whoever checks results. */
+/* A faulty profiling tool, for LD_PRELOAD: it replaces the weak ncclX, calls pncclX and changes the last byte of
+ * every result. This shows that a tool can interpose, and that programs which check results find wrong ones. */
 #include <string.h>
 
 #include "nccl.h"
 
 static const size_t size_of[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
-/* The last element's sign and, with it, more than any tolerance. */
+/* Changes the sign of the last element: a greater difference than any tolerance. */
 static void spoil(void* recv, size_t count, ncclDataType_t type) {
   if (count > 0) ((unsigned char*)recv)[count * size_of[type] - 1] ^= 0x55;
 }

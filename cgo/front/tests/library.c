@@ -1,5 +1,5 @@
-/* What needs no communicator: version, strings, last error, parameters, memory, and the functions
- * that say that they are not implemented. Nothing here may load the core. */
+/* Calls that need no communicator: version, strings, last error, parameters, memory, and the functions that are
+ * not implemented. None of them may load the core. */
 #include "check.h"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@ static void* fail_elsewhere(void* arg) {
   return NULL;
 }
 
-/* The last error is the process's; the text that a thread holds does not change under it. */
+/* The last error belongs to the process. A text that a thread has received does not change. */
 static void last_error(void) {
   pthread_t t;
   const char* mine;

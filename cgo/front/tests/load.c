@@ -1,11 +1,11 @@
-/* Loading: argv[1] is a path, argv[2] "now" or "lazy". The library loads with either binding, starts
- * nothing, answers what needs no communicator without its core, and finds its core from anywhere. */
+/* Loading: argv[1] is a path, argv[2] "now" or "lazy". The library loads with either binding and starts no thread.
+ * Calls that need no communicator work without the core. It finds its core from any directory. */
 #include "check.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
-/* This program is not linked with the library; check.h asks it all the same. */
+/* check.h calls this function, but this program is not linked with the library. */
 static const char* (*last_error)(ncclComm_t);
 const char* ncclGetLastError(ncclComm_t comm) { return last_error != NULL ? last_error(comm) : "(not loaded)"; }
 

@@ -1,4 +1,4 @@
-/* Memory that can be shared, and its registrations. */
+/* Memory of ncclMemAlloc, and registrations. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The file behind an address, opened anew as another process would; -1 without one. */
+/* Opens the file that is mapped at an address as another process would; -1 without a file. */
 static int open_behind(const void* p) {
   char line[4096];
   int fd = -1;
@@ -32,7 +32,7 @@ static void shared(void) {
   CHECK((uintptr_t)p % ((uintptr_t)2 << 20) == 0);
   p[1000] = 42;
   fd = open_behind(p);
-  if (fd >= 0) { /* map_files is root's */
+  if (fd >= 0) { /* only root may read map_files */
     again = mmap(NULL, 3 << 20, PROT_READ, MAP_SHARED, fd, 0);
     CHECK(again != MAP_FAILED && again[1000] == 42);
     munmap(again, 3 << 20);
@@ -41,7 +41,7 @@ static void shared(void) {
   OK(ncclMemFree(p));
 }
 
-/* What is freed is gone: file, mapping and address space. */
+/* After ncclMemFree the file, the mapping and the addresses are released. */
 static void leaks(void) {
   int files = count_entries("/proc/self/fd"), i;
   for (i = 0; i < 2000; i++) {
@@ -87,12 +87,12 @@ static void registered(void) {
   FAILS(ncclWinGetUserPtr(b, win, &out), ncclInvalidArgument, "another communicator");
   FAILS(ncclMemFree(p), ncclInvalidUsage, "registered");
   OK(ncclCommWindowDeregister(a, NULL));
-  OK(ncclCommDestroy(a)); /* ends what is registered with it */
+  OK(ncclCommDestroy(a)); /* ends its registrations too */
   OK(ncclMemFree(p));
   OK(ncclCommMemStats(b, ncclStatGpuMemTotal, &bytes));
   FAILS(ncclCommMemStats(b, (ncclCommMemStat_t)17, &bytes), ncclInvalidArgument, "17");
   FAILS(ncclCommMemStats(b, ncclStatGpuMemTotal, NULL), ncclInvalidArgument, "value is NULL");
-  /* Memory of any origin may be registered, and is used as it is. */
+  /* Memory from any allocator may be registered. */
   OK(ncclCommRegister(b, &one, sizeof one, &h));
   OK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, b, NULL));
   OK(ncclCommDestroy(b));

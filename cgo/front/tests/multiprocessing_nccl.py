@@ -1,6 +1,6 @@
-"""Python's multiprocessing with the library: ranks that are forked before it is used, spawned and from a
-fork server are communicators of their own; children forked afterwards, as a DataLoader's workers are,
-are told that they have none, and the parent goes on in the middle of its collectives."""
+"""Python's multiprocessing with the library: ranks that are forked before it is used, spawned, or from a fork server
+can make communicators. Calls in children forked afterwards, as a DataLoader's workers are, fail, and the parent's
+collectives continue."""
 
 import ctypes
 import multiprocessing
@@ -20,7 +20,8 @@ def library(path):
     nccl.ncclGetLastError.restype = ctypes.c_char_p
     nccl.ncclGetLastError.argtypes = [ctypes.c_void_p]
     nccl.ncclCommInitRank.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, UniqueId, ctypes.c_int]
-    nccl.ncclAllReduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    pointer, size, enum = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    nccl.ncclAllReduce.argtypes = [pointer, pointer, size, enum, enum, pointer, pointer]
     nccl.ncclCommDestroy.argtypes = [ctypes.c_void_p]
     return nccl
 
@@ -49,7 +50,7 @@ def reduce(nccl, comm, ranks, rank):
 
 
 def rank_process(path, rank, inbox, outboxes):
-    """Rank 0 makes the id and sends it to the others: what has made an id has used the library."""
+    """Rank 0 makes the id and sends it to the others: a process that has made an id has used the library."""
     nccl = library(path)
     if rank == 0:
         unique_id = new_id(nccl)
@@ -66,7 +67,8 @@ def rank_process(path, rank, inbox, outboxes):
 def ranks_by(method, path):
     context = multiprocessing.get_context(method)
     boxes = [context.SimpleQueue() for _ in range(RANKS)]
-    children = [context.Process(target=rank_process, args=(path, r, boxes[r], boxes[1:] if r == 0 else None)) for r in range(RANKS)]
+    arguments = [(path, r, boxes[r], boxes[1:] if r == 0 else None) for r in range(RANKS)]
+    children = [context.Process(target=rank_process, args=a) for a in arguments]
     for child in children:
         child.start()
     ended(children, method)
@@ -103,7 +105,7 @@ def workers_during_collectives(path):
                 if buffer[0] > 0:
                     break
             check(nccl, nccl.ncclCommDestroy(comm))
-        except BaseException as e:  # a thread's exception is nobody's
+        except BaseException as e:  # no one else sees a thread's exception
             failures.append(e)
             raise
 
@@ -117,7 +119,7 @@ def workers_during_collectives(path):
         for child in children:
             child.start()
         ended(children, "fork during collectives")
-    ranks_by("spawn", path)  # those have a library of their own
+    ranks_by("spawn", path)  # these load the library anew
     stop.set()
     for t in threads:
         t.join(100)

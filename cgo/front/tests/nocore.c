@@ -1,5 +1,5 @@
-/* A core that cannot be loaded: run with LIGHTPATH_CORE naming nothing (argv[1] is what the error must
- * mention). The failure is the same every time, and an open group reports it at its end. */
+/* A core that cannot be loaded: LIGHTPATH_CORE names no core, and the error must contain argv[1]. Every call fails
+ * in the same way, and a group reports the failure at its end. */
 #include "check.h"
 
 int main(int argc, char** argv) {

@@ -1,4 +1,4 @@
-/* Communicators that do not block: one thread drives all ranks call by call, as frameworks poll them. */
+/* Communicators that do not block. One thread makes the calls of all ranks, and polls as frameworks do. */
 #include "check.h"
 
 #include <time.h>
@@ -8,7 +8,7 @@ enum { RANKS = 3 };
 static ncclComm_t comms[RANKS];
 static ncclConfig_t quick = NCCL_CONFIG_INITIALIZER;
 
-/* Polls until the communicator is ready, and returns what it says then. */
+/* Polls until the communicator is no longer in progress, and returns its state. */
 static ncclResult_t ready(ncclComm_t comm) {
   const struct timespec moment = {0, 1000 * 1000};
   ncclResult_t state;
@@ -31,7 +31,8 @@ static void make(void) {
     IS(ncclCommInitRankConfig(&comms[r], RANKS, id, r, &quick), ncclInProgress);
     CHECK(comms[r] != NULL);
     if (r == 0) {
-      /* The others have not come, so it cannot be ready; all but asking and aborting is refused. */
+      /* The other ranks have not joined, so it is not ready. Every call but ncclCommGetAsyncError and
+       * ncclCommAbort fails. */
       OK(ncclCommGetAsyncError(comms[0], &state));
       CHECK(state == ncclInProgress);
       FAILS(ncclCommCount(comms[0], &n), ncclInvalidArgument, "ncclCommGetAsyncError");
@@ -62,7 +63,7 @@ static void calls(void) {
     OK(ready(comms[r]));
     CHECK(out[r] == 6);
   }
-  /* A group of all ranks; operators are copied, so that theirs may go while it runs. */
+  /* A group of all ranks. Calls copy operators, so a program may destroy its own while the group runs. */
   OK(ncclGroupStart());
   for (r = 0; r < RANKS; r++) {
     int twice = 2;
@@ -83,9 +84,10 @@ static void children(void) {
   ncclConfig_t patient = NCCL_CONFIG_INITIALIZER;
   int r, n, in = 4, out = 0;
   for (r = 0; r < RANKS; r++) {
-    /* A configuration that says nothing, and none: as the parent. */
+    /* With an empty configuration, or none, a new communicator blocks or not as its parent does. */
     ncclConfig_t nothing = NCCL_CONFIG_INITIALIZER;
-    IS(ncclCommSplit(comms[r], r == 1 ? NCCL_SPLIT_NOCOLOR : 1, 0, &child[r], r == 0 ? &nothing : NULL), ncclInProgress);
+    IS(ncclCommSplit(comms[r], r == 1 ? NCCL_SPLIT_NOCOLOR : 1, 0, &child[r], r == 0 ? &nothing : NULL),
+       ncclInProgress);
     CHECK((child[r] == NULL) == (r == 1));
   }
   for (r = 0; r < RANKS; r++) {
@@ -99,7 +101,7 @@ static void children(void) {
     OK(ready(child[r]));
     OK(ncclCommDestroy(child[r]));
   }
-  /* One that blocks, of a parent that does not. */
+  /* A communicator that blocks, from a parent that does not. */
   patient.blocking = 1;
   n = 0;
   OK(ncclGroupStart());
@@ -110,7 +112,7 @@ static void children(void) {
     OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, child[r], NULL));
     CHECK(out == 4);
   }
-  /* Calls of both kinds do not share a group; the wrong one has no effect. */
+  /* A group takes communicators of one kind only; the call on one of the other kind has no effect. */
   OK(ncclGroupStart());
   OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, child[0], NULL));
   FAILS(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comms[0], NULL), ncclInvalidArgument, "blocking and nonblocking");
@@ -118,7 +120,7 @@ static void children(void) {
   for (r = 0; r < RANKS; r++) OK(ncclCommDestroy(child[r]));
 }
 
-/* Aborts while something waits: for ranks that never come, and for calls that they never make. */
+/* Aborts while a rank waits for ranks that never join, and for calls that they never make. */
 static void aborts(void) {
   ncclComm_t lonely;
   ncclUniqueId id;
@@ -129,14 +131,14 @@ static void aborts(void) {
   FAILS(ncclCommAbort(lonely), ncclInvalidArgument, "destroyed");
   IS(ncclCommShrink(comms[0], &exclude, 1, &lonely, NULL, NCCL_SHRINK_DEFAULT), ncclInProgress);
   OK(ncclCommAbort(lonely));
-  OK(ready(comms[0])); /* the parent is well */
+  OK(ready(comms[0])); /* the parent has not failed */
   IS(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comms[0], NULL), ncclInProgress);
   IS(ncclCommRevoke(comms[0], NCCL_REVOKE_DEFAULT), ncclInProgress);
   OK(ready(comms[0]));
   for (r = 0; r < RANKS; r++) OK(ncclCommAbort(comms[r]));
 }
 
-/* A rank that never comes is the state of those that have waited for it. */
+/* If a rank never joins, the state of the ranks that waited for it is an error. */
 static void never_comes(void) {
   ncclComm_t lonely;
   ncclUniqueId id;
@@ -147,11 +149,11 @@ static void never_comes(void) {
   OK(ncclCommAbort(lonely));
 }
 
-/* NCCL_COMM_BLOCKING comes before every configuration, and before none; what is neither 0 nor 1 says nothing. */
+/* NCCL_COMM_BLOCKING overrides the configuration, also a missing one. A value other than 0 and 1 is ignored. */
 static void environment(void) {
   static const struct {
     const char* value;
-    int configured, waits; /* configured 2: no configuration */
+    int configured, waits; /* configured is 2 for no configuration */
   } cases[] = {{"0", 2, 0}, {"0", 1, 0}, {"1", 0, 1}, {"1", 2, 1}, {"2", 0, 0}, {"2", 2, 1}, {"", 0, 0}};
   size_t i;
   for (i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -11,7 +11,7 @@ enum { RANKS = 4, BLOCK = 100000, ROUNDS = 5 };
 struct rank {
   ncclUniqueId id;
   int rank;
-  bool plain; /* windows are memory that peers cannot map */
+  bool plain; /* windows are in memory that other ranks cannot map */
 };
 
 static void signals(ncclComm_t comm) {
@@ -55,7 +55,7 @@ static void alltoall(ncclComm_t comm, int rank, int* mine, ncclWindow_t win) {
       all[r] = (ncclWaitSignalDesc_t){.opCnt = 1, .peer = r};
     }
     OK(ncclWaitSignal(RANKS, all, comm, NULL));
-    memset(all, 0, sizeof all); /* the list need not outlive the call */
+    memset(all, 0, sizeof all); /* the call copies the list */
     OK(ncclGroupEnd());
     for (r = 0; r < RANKS; r++)
       for (i = 0; i < BLOCK; i++) CHECK(mine[r * BLOCK + i] == round * 1000 + r * 10 + rank);
@@ -65,15 +65,17 @@ static void alltoall(ncclComm_t comm, int rank, int* mine, ncclWindow_t win) {
 }
 
 static void refused(ncclComm_t comm, ncclWindow_t win) {
-  static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER; /* the last error is the process's */
+  static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER; /* the last error belongs to the process */
   ncclWaitSignalDesc_t two[2] = {{.opCnt = 1, .peer = 0}, {.opCnt = 0, .peer = 1}};
   int x = 1;
   pthread_mutex_lock(&one_by_one);
   FAILS(ncclPutSignal(&x, 1, ncclInt, 0, NULL, 0, 0, 0, 0, comm, NULL), ncclInvalidArgument, "peerWin is NULL");
-  FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, (size_t)RANKS * BLOCK * 4, 0, 0, 0, comm, NULL), ncclInvalidArgument, "beyond the window");
+  FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, (size_t)RANKS * BLOCK * 4, 0, 0, 0, comm, NULL), ncclInvalidArgument,
+        "beyond the window");
   FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, 0, 1, 0, 0, comm, NULL), ncclInvalidArgument, "sigIdx is 1");
   FAILS(ncclPutSignal(NULL, 1, ncclInt, 0, win, 0, 0, 0, 0, comm, NULL), ncclInvalidArgument, "localbuff is NULL");
-  FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, 0, 0, 0, 0, comm, (cudaStream_t)(void*)&x), ncclInvalidArgument, "stream");
+  FAILS(ncclPutSignal(&x, 1, ncclInt, 0, win, 0, 0, 0, 0, comm, (cudaStream_t)(void*)&x), ncclInvalidArgument,
+        "stream");
   FAILS(ncclSignal(0, 0, 1, 0, comm, NULL), ncclInvalidArgument, "ctx 1");
   FAILS(ncclSignal(RANKS, 0, 0, 0, comm, NULL), ncclInvalidArgument, "peer 4");
   FAILS(ncclSignal(0, 0, 0, 0, NULL, NULL), ncclInvalidArgument, "comm is NULL");
@@ -118,7 +120,7 @@ static void threads(bool plain) {
   for (r = 0; r < RANKS; r++) CHECK(pthread_join(t[r], NULL) == 0);
 }
 
-/* Each child's end of its pipe gets the id; children are forked before there is a core. */
+/* Each child gets the id through its pipe. Children are forked before the core is loaded. */
 static void processes(void) {
   int pipes[RANKS][2], r, status;
   struct rank me = {.plain = false};

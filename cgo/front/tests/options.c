@@ -1,4 +1,4 @@
-/* Options of a call: read, refused where they are wrong, and obeyed. */
+/* Options of a call: they take effect, and wrong ones are errors. */
 #include "check.h"
 #include "lightpath.h"
 
@@ -48,7 +48,7 @@ static void obeyed(void) {
   for (r = 0; r < RANKS; r++) CHECK(out[r] == 3);
 }
 
-/* The other rank never comes. */
+/* The other rank never makes the call. */
 static void missed(void) {
   ncclConfigExt_t deadline = {NULL, {LP_VENDOR_ID, LP_OPTION_DEADLINE_US}, {.i = 50 * 1000}};
   FAILS(reduce(0, &deadline), ncclTimeout, "not done by its deadline");

@@ -1,5 +1,5 @@
-"""A Python program under LD_PRELOAD: later loads by soname get the preloaded library, nothing starts
-until NCCL is used, and children behave."""
+"""A Python program under LD_PRELOAD: a later load by soname gets the preloaded library, no thread starts before NCCL is
+used, and children by fork and exec work."""
 
 import ctypes
 import os
@@ -39,6 +39,6 @@ if pid == 0:
     code = nccl.ncclGetUniqueId(ctypes.byref(unique_id))
     os._exit(0 if code == 5 and b"forked" in nccl.ncclGetLastError(None) else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-# exec gives a child a fresh start.
+# After exec a child has no state of the library.
 assert subprocess.run(["bash", "-c", "exit 7"], check=False).returncode == 7
 assert nccl.ncclCommDestroy(comm) == 0

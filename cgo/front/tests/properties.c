@@ -1,4 +1,4 @@
-/* ncclCommQueryProperties: what it says, how much of a caller's structure it writes, what it refuses. */
+/* ncclCommQueryProperties: its values, how much of a caller's structure it writes, and its errors. */
 #include "check.h"
 
 #include <stddef.h>
@@ -18,7 +18,7 @@ static void answers(void) {
   int i;
   for (i = 0; i < RANKS; i++) {
     ncclCommProperties_t p, zero = {0};
-    memset(&p, 0xff, sizeof p); /* nothing is left as it was */
+    memset(&p, 0xff, sizeof p); /* so that fields that are not written show */
     p.size = sizeof p, p.magic = NCCL_API_MAGIC, p.version = NCCL_VERSION_CODE;
     OK(ncclCommQueryProperties(comms[i], &p));
     CHECK(p.size == sizeof p && p.magic == NCCL_API_MAGIC && p.version == NCCL_VERSION_CODE);
@@ -30,7 +30,7 @@ static void answers(void) {
   }
 }
 
-/* A shorter structure is written to its end and no further, a longer one as far as this library knows. */
+/* Of a shorter structure all bytes are written and none behind it; of a longer one those that this library knows. */
 static void sizes(void) {
   union {
     ncclCommProperties_t p;

@@ -1,8 +1,7 @@
-/* Short calls, which ranks make with and without the core: quick RANKS [SEED]. Every call outside a group is
- * one that the front may make by itself, every call inside goes to the core, and each rank decides that for
- * itself; so slots, counters and the order of calls must be the same to both. So are buffers of ncclMemAlloc, which
- * others read where they are, and any other. Afterwards a rank that stays
- * away, one that calls something else and one that dies must be found out. */
+/* Short calls, with and without the core: quick RANKS [SEED]. The front may make a call outside a group by itself;
+ * a call in a group goes to the core. Each rank chooses on its own, so the front and the core must agree on slots,
+ * counters and the order of calls. Some buffers are of ncclMemAlloc, which other ranks read in place. At the end
+ * three errors must be reported: a rank that makes no call, one that makes another call, and one that dies. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +18,7 @@ enum kind { ALLREDUCE, BROADCAST, REDUCE, ALLGATHER, REDUCESCATTER, ALLTOALL, GA
 
 struct shape {
   enum kind kind;
-  int type, op, root, in_place; /* type: an index of types */
+  int type, op, root, in_place; /* type is an index of types */
   size_t count;
 };
 
@@ -37,7 +36,8 @@ static uint64_t draw(uint64_t* state) {
 static const struct {
   ncclDataType_t type;
   size_t size;
-} types[] = {{ncclInt8, 1}, {ncclUint8, 1}, {ncclInt32, 4}, {ncclUint32, 4}, {ncclInt64, 8}, {ncclUint64, 8}, {ncclFloat32, 4}, {ncclFloat64, 8}};
+} types[] = {{ncclInt8, 1},  {ncclUint8, 1},  {ncclInt32, 4},   {ncclUint32, 4},
+             {ncclInt64, 8}, {ncclUint64, 8}, {ncclFloat32, 4}, {ncclFloat64, 8}};
 
 static void put(int type, void* at, size_t i, double v) {
   switch (types[type].type) {
@@ -65,8 +65,8 @@ static double get(int type, const void* at, size_t i) {
   }
 }
 
-/* Element i of what a rank sends in a round: so small that products of all fit every type, and negative
- * where the type can be, so that signed and unsigned differ. */
+/* Element i that a rank sends in a round: so small that products of all ranks fit every type, and negative where
+ * the type allows it, so that signed and unsigned differ. */
 static double element(const struct shape* s, int round, int of, size_t i) {
   uint64_t state = (uint64_t)round << 32 ^ (uint64_t)of << 24 ^ i;
   int v = (int)(draw(&state) % 3), sign = types[s->type].type == ncclUint8 || types[s->type].type == ncclUint32 ||
@@ -88,7 +88,7 @@ static double combined(const struct shape* s, int round, size_t i) {
   return v;
 }
 
-/* Element i of what this rank gets. */
+/* Element i that this rank receives. */
 static double result(const struct shape* s, int round, size_t i) {
   size_t n = s->count, block = i / n, at = i % n;
   switch (s->kind) {
@@ -146,9 +146,10 @@ static void random_calls(uint64_t seed) {
     s->in_place = draw(&common) % 2 && s->kind != ALLTOALL;
     s->count = 1 + draw(&common) % most[draw(&common) % 4];
   }
-  for (int round = 0; round < ROUNDS; round++) {
-    /* Few shapes at a time, so that most calls are of one that has been seen, and sometimes another. */
-    const struct shape* s = &shapes[(round / 500 * 5 + (int)(draw(&common) % 6)) % SHAPES];
+  const int rounds = ranks < 5 ? ROUNDS : ROUNDS / 3; /* many ranks on few CPUs are slow */
+  for (int round = 0; round < rounds; round++) {
+    /* Most calls have one of a few shapes, which have been used before; some have another. */
+    const struct shape* s = &shapes[(12 * round / rounds * 5 + (int)(draw(&common) % 6)) % SHAPES];
     size_t n = sends(s), m = gets(s), own_block = (size_t)rank * s->count * types[s->type].size;
     int alloc = draw(&own) % 2;
     char *one = alloc ? shared[0] : memory[0], *other = alloc ? shared[1] : memory[1];
@@ -171,8 +172,10 @@ static void random_calls(uint64_t seed) {
     }
     for (size_t i = 0; i < m; i++)
       if (get(s->type, recv, i) != result(s, round, i)) {
-        fprintf(stderr, "rank %d round %d: kind %d of %zu, type %d, op %d, root %d, in place %d: element %zu is %g, not %g\n", rank,
-                round, s->kind, s->count, s->type, s->op, s->root, s->in_place, i, get(s->type, recv, i), result(s, round, i));
+        fprintf(stderr,
+                "rank %d round %d: kind %d of %zu, type %d, op %d, root %d, in place %d: element %zu is %g, not %g\n",
+                rank, round, s->kind, s->count, s->type, s->op, s->root, s->in_place, i, get(s->type, recv, i),
+                result(s, round, i));
         exit(1);
       }
   }
@@ -186,12 +189,12 @@ static void start(int generation) {
   }
   while (!__atomic_load_n((int*)&id[MAX_RANKS] + generation, __ATOMIC_ACQUIRE)) usleep(1000);
   OK(ncclCommInitRank(&comm, ranks, id[generation], rank));
-  /* So that calls like the one that fails have been seen. */
+  /* So that the shape of the call that fails has been used before. */
   int in = rank, out;
   for (int i = 0; i < 100; i++) OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comm, NULL));
 }
 
-/* A call in place has been seen; one whose buffers overlap otherwise is none. */
+/* After calls in place, a call whose buffers overlap in another way is still an error. */
 static void overlap(void) {
   int x[4] = {rank, 1};
   for (int i = 0; i < 3; i++) OK(ncclAllReduce(x, x, 2, ncclInt, ncclSum, comm, NULL));
@@ -199,13 +202,14 @@ static void overlap(void) {
   FAILS(ncclAllReduce(NULL, x, 2, ncclInt, ncclSum, comm, NULL), ncclInvalidArgument, "sendbuff is NULL");
 }
 
-/* One rank calls something else. */
+/* One rank makes another call. */
 static void differ(void) {
   float in[4] = {0}, out[4];
   start(1);
   for (int i = 0; i < 10; i++) OK(ncclBroadcast(in, out, 2, ncclFloat, 0, comm, NULL));
   int a = 1, b;
-  ncclResult_t rc = rank == 1 ? ncclBroadcast(in, out, 2, ncclFloat, 1, comm, NULL) : ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL);
+  ncclResult_t rc = rank == 1 ? ncclBroadcast(in, out, 2, ncclFloat, 1, comm, NULL)
+                              : ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL);
   if (rc == ncclSuccess) rc = ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL); /* a root need not wait */
   CHECK(rc == ncclInvalidUsage);
   CHECK(strstr(ncclGetLastError(NULL), "Broadcast") != NULL && strstr(ncclGetLastError(NULL), "AllReduce") != NULL);
@@ -219,7 +223,7 @@ static void* abort_soon(void* unused) {
   return NULL;
 }
 
-/* One rank does not come, and another thread has enough. */
+/* One rank makes no call, and another thread aborts the communicator. */
 static void stay_away(void) {
   pthread_t thread;
   int a = 1, b;
@@ -231,7 +235,7 @@ static void stay_away(void) {
   CHECK(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
   CHECK(ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL) != ncclSuccess);
   CHECK(pthread_join(thread, NULL) == 0);
-  IS(ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL), ncclInvalidArgument); /* the handle is gone */
+  IS(ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL), ncclInvalidArgument); /* the handle is no longer valid */
 }
 
 /* One rank dies between two calls. */
@@ -242,7 +246,7 @@ static void die(void) {
   ncclResult_t rc = ncclSuccess;
   while (rc == ncclSuccess) rc = ncclAllReduce(&a, &b, 1, ncclInt, ncclSum, comm, NULL);
   CHECK(rc == ncclRemoteError);
-  /* What a rank alone could do fails now too. */
+  /* Calls that need no other rank fail now too. */
   IS(ncclReduce(&a, &b, 1, ncclInt, ncclSum, 1, comm, NULL), ncclRemoteError);
   OK(ncclCommAbort(comm));
 }

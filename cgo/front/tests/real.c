@@ -1,10 +1,11 @@
-/* NVIDIA's own library behind ours, on a machine with or without devices: real PATH, with
- * LIGHTPATH_NCCL_FALLBACK_LIB=PATH. What needs no device it does; what does says why not; ours goes on. */
+/* NVIDIA's library as the other library, on a machine with or without devices: real PATH, with
+ * LIGHTPATH_NCCL_FALLBACK_LIB=PATH. Its calls that need no device work, those that need one return its error, and
+ * Lightpath's calls work after that. */
 #include "check.h"
 
 #include <dlfcn.h>
 
-/* Its words for results are ours, but for whom to report a defect to. */
+/* Its texts of results are the same as Lightpath's, except for where to report a defect. */
 static void words(void* real) {
   __typeof__(ncclGetErrorString)* text;
   int r;
@@ -12,7 +13,8 @@ static void words(void* real) {
   CHECK(text != NULL);
   for (r = 0; r <= ncclNumResults; r++) {
     const char *theirs = text((ncclResult_t)r), *ours = ncclGetErrorString((ncclResult_t)r);
-    size_t same = r == ncclInternalError ? strlen("internal error - please report this issue to the ") : strlen(theirs) + 1;
+    size_t same =
+        r == ncclInternalError ? strlen("internal error - please report this issue to the ") : strlen(theirs) + 1;
     if (strncmp(theirs, ours, same) != 0) {
       fprintf(stderr, "result %d: \"%s\", and theirs is \"%s\"\n", r, ours, theirs);
       exit(1);
@@ -41,8 +43,10 @@ static void behind(void) {
   OK(ncclCommInitAll(&comm, 1, NULL));
   OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL));
   CHECK(x == 3);
-  if (ncclDevCommCreate(comm, NULL, NULL) == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "has no such communicator") != NULL)
-    FAILS(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, stream), ncclInvalidUsage, "has no such communicator: ncclCommInit");
+  if (ncclDevCommCreate(comm, NULL, NULL) == ncclInvalidUsage &&
+      strstr(ncclGetLastError(NULL), "has no such communicator") != NULL)
+    FAILS(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, stream), ncclInvalidUsage,
+          "has no such communicator: ncclCommInit");
   OK(ncclCommDestroy(comm));
 }
 

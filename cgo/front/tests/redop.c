@@ -1,11 +1,11 @@
-/* Operators of the user: their scalars, when those are read, and to whom operators belong. */
+/* Operators of the user: their scalars, when these are read, and the communicator that an operator belongs to. */
 #include "check.h"
 
 enum { RANKS = 3 };
 
 static ncclComm_t comms[RANKS];
 
-/* The sum of what every rank contributes with its operator, in a group. */
+/* The sum of the ranks' values, each with its own operator, in a group. */
 static void run(const ncclRedOp_t* ops, int in, float* out) {
   static float from[RANKS];
   int r;
@@ -25,9 +25,9 @@ static void immediate(void) {
     OK(ncclRedOpCreatePreMulSum(&ops[r], &scalar, ncclFloat, ncclScalarHostImmediate, comms[r]));
     CHECK(ops[r] >= ncclNumOps && ops[r] <= ncclMaxRedOp);
   }
-  scalar = 1000; /* has been read */
+  scalar = 1000; /* the scalar has been read already */
   run(ops, 1, out);
-  /* Gone before the group runs: its state was copied by the call. */
+  /* Destroyed before the group runs: the call has copied it. */
   for (r = 0; r < RANKS; r++) OK(ncclRedOpDestroy(ops[r], comms[r]));
   OK(ncclGroupEnd());
   for (r = 0; r < RANKS; r++) CHECK(out[r] == 10 * 1 + 20 * 2 + 30 * 3);
@@ -35,7 +35,7 @@ static void immediate(void) {
   FAILS(ncclRedOpDestroy(ops[0], comms[0]), ncclInvalidArgument, "destroyed");
 }
 
-/* What NCCL reads on the device is read when the call runs. */
+/* A scalar that NCCL reads on the device is read when the call runs. */
 static void later(void) {
   ncclRedOp_t ops[RANKS];
   float out[RANKS], scalar = 1;
@@ -52,11 +52,16 @@ static void wrong(void) {
   ncclRedOp_t op;
   float in = 1, out = 7, scalar = 3;
   double wide = 1;
-  FAILS(ncclRedOpCreatePreMulSum(NULL, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument, "op is NULL");
-  FAILS(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument, "scalar");
-  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclNumTypes, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument, "datatype");
-  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, (ncclScalarResidence_t)7, comms[0]), ncclInvalidArgument, "residence");
-  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, NULL), ncclInvalidArgument, "comm is NULL");
+  FAILS(ncclRedOpCreatePreMulSum(NULL, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument,
+        "op is NULL");
+  FAILS(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument,
+        "scalar");
+  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclNumTypes, ncclScalarHostImmediate, comms[0]), ncclInvalidArgument,
+        "datatype");
+  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, (ncclScalarResidence_t)7, comms[0]), ncclInvalidArgument,
+        "residence");
+  FAILS(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, NULL), ncclInvalidArgument,
+        "comm is NULL");
   OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, comms[0]));
   FAILS(ncclAllReduce(&wide, &wide, 1, ncclDouble, op, comms[0], NULL), ncclInvalidArgument, "created for float");
   FAILS(ncclAllReduce(&in, &out, 1, ncclFloat, op, comms[1], NULL), ncclInvalidArgument, "belongs to another");

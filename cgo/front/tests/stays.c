@@ -1,6 +1,7 @@
-/* Which short calls stay out of the core: stays RANKS, with counting.c as the core. Every type and operator that
- * reduces, more shapes than a communicator begins with room for, is called in a group, which the core makes, and
- * alone twice: the second time the core must not be asked, and all three must give the same bits. */
+/* Which short calls the front makes without the core: stays RANKS, with counting.c as the core. Reductions of
+ * every type and operator are made once in a group, which goes to the core, and twice outside. The second of these
+ * must not reach the core, and all three must give the same bits. These are more shapes than a communicator has
+ * room for at first. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -10,7 +11,7 @@
 
 #include "check.h"
 
-/* So small that a call is in one of the small slots, of which there are enough never to wait for. */
+/* So small that a call uses a small slot, of which there are enough that no rank waits for one. */
 enum { MAX_RANKS = 3, MAX_COUNT = 150, MAX_SIZE = 8, OPS = ncclNumOps + 2, KINDS = 3, COUNTS = 3 };
 
 static int ranks, rank;
@@ -20,7 +21,7 @@ static unsigned long* counted;
 static const size_t counts[COUNTS] = {1, 37, MAX_COUNT};
 static const size_t sizes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
-/* Random bits; floats are below 2 so that nothing becomes a NaN. */
+/* Random bits; floats are below 2 so that no result is a NaN. */
 static void fill(char* at, ncclDataType_t type, size_t count, uint64_t seed) {
   size_t size = sizes[type], i;
   for (i = 0; i < count * size; i++) {
@@ -55,14 +56,14 @@ static ncclResult_t call(int kind, const void* in, void* out, size_t count, nccl
   }
 }
 
-/* Calls everything once, in groups or not. What comes out is kept, or must be what was kept. */
+/* Makes every call once, in a group or not, and stores the results or compares them with the stored ones. */
 static void pass(const struct operators* ops, char* kept, int grouped) {
   static char in[MAX_COUNT * MAX_SIZE * MAX_RANKS], out[MAX_COUNT * MAX_SIZE];
   int type, op, at, kind;
   for (type = 0; type < ncclNumTypes; type++)
     for (op = 0; op < OPS; op++)
       for (at = 0; at < COUNTS; at++)
-        for (kind = 0; kind < KINDS; kind++, kept += sizeof out) { /* AllReduce among them: no rank runs ahead */
+        for (kind = 0; kind < KINDS; kind++, kept += sizeof out) { /* AllReduce is one of them, so no rank gets ahead */
           fill(in, type, counts[at] * (size_t)ranks, (uint64_t)(type * 100 + op * 10 + at));
           memset(out, 0, sizeof out);
           if (grouped) OK(ncclGroupStart());
@@ -70,13 +71,14 @@ static void pass(const struct operators* ops, char* kept, int grouped) {
           if (grouped) OK(ncclGroupEnd());
           if (grouped) memcpy(kept, out, sizeof out);
           if (memcmp(kept, out, sizeof out) != 0) {
-            fprintf(stderr, "rank %d: kind %d of %zu, type %d, op %d: not what the core makes\n", rank, kind, counts[at], type, op);
+            fprintf(stderr, "rank %d: kind %d of %zu, type %d, op %d: not what the core makes\n", rank, kind,
+                    counts[at], type, op);
             exit(1);
           }
         }
 }
 
-/* Of operators only those go on that have not been destroyed; whoever has used them asks the core once more. */
+/* After an operator is destroyed, the next call with another operator goes to the core once more. */
 static void destroy(const struct operators* ops) {
   float in = 1, out;
   double wide = 1;
@@ -89,7 +91,7 @@ static void destroy(const struct operators* ops) {
   CHECK(*counted == before + 1);
 }
 
-/* More shapes than there is ever room for. */
+/* More shapes than a communicator can ever store. */
 static void many(void) {
   static int8_t in[1300], out[1300];
   memset(in, 1, sizeof in);

@@ -1,6 +1,6 @@
-/* Ranks as processes, some of which are killed in the middle of AllReduce: those that are left learn of it,
- * shrink the communicator, rank 0 being among the dead or not, and go on; then they are joined by a new process
- * and grow. Processes are forked before NCCL is used. */
+/* Ranks as processes, some of which are killed during AllReduce, with or without rank 0. The survivors get an
+ * error, shrink the communicator and use the new one; then a new process joins by ncclCommGrow. Processes are
+ * forked before NCCL is used. */
 #include "check.h"
 
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 enum { RANKS = 4, SPARE = RANKS, ALL = RANKS + 1, COUNT = 10000 };
 
-/* What processes tell each other outside NCCL. */
+/* Memory by which the processes talk outside NCCL. */
 static struct shared {
   ncclUniqueId id, grow_id;
   int going[RANKS], have_id, have_grow_id;
@@ -56,7 +56,7 @@ static void survivor(int rank, int* dead, int deaths) {
   }
   CHECK(ncclCommShrink(comm, dead, deaths, &small, NULL, NCCL_SHRINK_DEFAULT) == ncclRemoteError);
   OK(ncclCommShrink(comm, dead, deaths, &small, NULL, NCCL_SHRINK_ABORT));
-  OK(ncclCommAbort(comm)); /* the child needs nothing of it */
+  OK(ncclCommAbort(comm)); /* the new communicator does not depend on it */
   OK(ncclCommCount(small, &n));
   CHECK(n == RANKS - deaths);
   sum(small);

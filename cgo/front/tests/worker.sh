@@ -1,6 +1,6 @@
 #!/bin/sh
-# The benchmark worker's own check: worker.sh WORKER LIAR DIR. Every collective, type and operator is
-# right on 3 ranks in one process; with results spoiled in one byte, every rank says so.
+# Tests the benchmark worker's check of results: worker.sh WORKER LIAR DIR. It finds no wrong result of any collective,
+# type and operator with 3 ranks in one process, and finds results of which liar.c has changed one byte.
 set -eu
 worker=$1 liar=$2 dir=$3
 types="int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2"
@@ -10,13 +10,14 @@ job() {
     for collective in $1; do
       for op in $2; do
         for inplace in $3; do
-          echo "run collective=$collective type=$type op=$op root=2 bytes=0 count=67 warmup=0 iters=1 check=1 inplace=$inplace mode=loop"
+          echo "run collective=$collective type=$type op=$op root=2 bytes=0 count=67 warmup=0 iters=1 check=1" \
+            "inplace=$inplace mode=loop"
         done
       done
     done
   done
 }
-# reports JOB WRONG [PRELOAD]: every report of a job says that many wrong elements per rank.
+# reports JOB WRONG [PRELOAD]: every report of the job must have this number of wrong elements per rank.
 reports() {
   LD_PRELOAD=${3:-} "$worker" --job "$1" >"$1.out"
   runs=$(grep -c '^run' "$1")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bench.sh : times the transport beside perftest's programs on soft-RoCE, in the machine of run.sh, by turns: rates of
-# an emulated machine, good for nothing but to be compared there. Each is measured ROUNDS times, and again while the threads
-# that process packets (ksoftirqd) may interrupt those that poll, which tells what the pollers keep waiting.
+# bench.sh : times the transport and perftest's programs by turns, on soft-RoCE in the machine of run.sh. Compare these
+# rates only with each other: the machine is emulated. Each is measured ROUNDS times, and again while the threads that
+# process packets (ksoftirqd) may interrupt threads that poll, which shows what polling delays.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 rounds=${ROUNDS:-3}
@@ -17,13 +17,14 @@ perftest() {
   echo "$1 $2 $3 $4 $5: $($* -d rxea0 -x 1 -F 10.0.0.2 | grep -A1 "#bytes" | tail -1)"; wait
 }
 each() {
-  for t in "ib_write_lat -c RC -s 72 -n 200" "ib_write_lat -c UC -s 72 -n 200" "ib_write_bw -c RC -s 4096 -n 200" "ib_write_bw -c UC -s 4096 -n 200"; do perftest $t; done
-  VERBS -test.run ^$ -test.bench "Transport/(RC|UC)/(latency-8B|bandwidth-64KiB)|Transport/RC-32slots/bandwidth-64KiB" -test.benchtime 0.2s | grep ^Benchmark
+  for c in RC UC; do perftest ib_write_lat -c $c -s 72 -n 200; perftest ib_write_bw -c $c -s 4096 -n 200; done
+  VERBS -test.run ^$ -test.benchtime 0.2s \
+    -test.bench "Transport/(RC|UC)/(latency-8B|bandwidth-64KiB)|Transport/RC-32slots/bandwidth-64KiB" | grep ^Benchmark
 }
-# What the devices have counted: packets, and what was sent again or refused for want of a receive.
+# The devices' counters: packets, and packets that were sent again or refused without a posted receive.
 count() {
   for c in sent_pkts duplicate_request out_of_seq_request rcvd_rnr_err; do
-    printf "%s %s  " $c $(($(cat /sys/class/infiniband/rxea0/ports/1/hw_counters/$c) + $(cat /sys/class/infiniband/rxeb0/ports/1/hw_counters/$c)))
+    printf "%s %s  " $c $(($(cat /sys/class/infiniband/rxe[ab]0/ports/1/hw_counters/$c | paste -sd+)))
   done
   echo
 }
@@ -45,6 +46,8 @@ done'
 measure=${measure//VERBS/$verbs}
 measure=${measure//ROUNDS/$rounds}
 status=0
-cgo/verbs/vm/run.sh -f "$verbs" -f "$(command -v ib_write_bw)" -f "$(command -v ib_write_lat)" -f "$(command -v chrt)" "$measure" || status=$?
+files=(-f "$verbs")
+for tool in ib_write_bw ib_write_lat chrt; do files+=(-f "$(command -v $tool)"); done
+cgo/verbs/vm/run.sh "${files[@]}" "$measure" || status=$?
 [ "$status" != 77 ] || exit 0 # run.sh has said why
 exit "$status"

@@ -11,8 +11,8 @@ while read -r m; do insmod "/modules/$m" || echo "module $m does not load"; done
 ip link set lo up
 sysctl -q -w net.ipv4.conf.all.accept_local=1 net.ipv4.conf.default.accept_local=1 \
   net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
-# Both ends of a plane are in this namespace (rxe in others does not work): without this, what
-# goes from one to the other would go over lo.
+# Both ends of a plane are in this namespace (rxe in other namespaces does not work). Without these rules, packets
+# between them would use lo.
 ip rule add pref 100 lookup local
 ip rule del pref 0
 planes=

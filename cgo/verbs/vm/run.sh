@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# run.sh [-f FILE]... COMMAND... : runs COMMAND as root in a throw-away virtual machine that has
-# soft-RoCE planes, and exits with its status; 77 means that there can be no such machine here,
-# and the last line says why.
+# run.sh [-f FILE]... COMMAND... : runs COMMAND as root in a temporary virtual machine with soft-RoCE planes, and exits
+# with its status. 77 means that no such machine can run here; the last line says why.
 #
 #   host a        plane i         host b           one kernel, one network namespace; policy routing
-#   rxea$i -- pa$i ~~~~~~~ pb$i -- rxeb$i          makes what goes from a to b cross the wire
+#   rxea$i -- pa$i ~~~~~~~ pb$i -- rxeb$i          sends packets from a to b over the wire
 #   10.0.$i.1     (veth, 9000)    10.0.$i.2
 #
-# and a plane whose circuits switch: rxec$i -- pc$i ~~~ sw$i, at 10.0.100.(i+1), where rules of tc at sw$i
-# are the cross-connect. All ports are dark at first.
+# and a plane with circuits: rxec$i -- pc$i ~~~ sw$i, at 10.0.100.(i+1). tc rules at sw$i are the cross-connect. All
+# ports are dark at first.
 #
-# Debian's own kernel (flavour amd64: the cloud one lacks rdma_rxe) boots in QEMU with software
-# emulation, so this needs no privilege but to install packages, no KVM and no RDMA here. The
-# root file system is made of this machine's files: each FILE with the libraries it is linked
-# with, at the same path. Functional only: the times of an emulated machine mean nothing.
+# Debian's kernel (flavour amd64: the cloud one lacks rdma_rxe) boots in QEMU with software emulation. So this needs no
+# KVM and no RDMA, and no privilege except to install packages. The root file system has files of this machine: each
+# FILE with the libraries it is linked with, at the same path. It checks functions only: times of an emulated machine
+# mean nothing.
 #
 #   PLANES=2  SMP=2  MEM=2048 (MiB)  BOOT_LIMIT=240  RUN_LIMIT=600 (seconds)
 #   CACHE: where the kernel is kept; default ${XDG_CACHE_HOME:-~/.cache}/lightpath/vm
@@ -28,12 +27,13 @@ while [ "${1:-}" = -f ]; do files+=("$2"); shift 2; done
 [ $# -gt 0 ] || { echo "usage: run.sh [-f FILE]... COMMAND..." >&2; exit 2; }
 
 busybox=$(command -v busybox) || skip "no busybox (busybox-static)"
-for tool in qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod modprobe:kmod rdma:iproute2 tc:iproute2 ibv_devinfo:ibverbs-utils; do
+for tool in qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod modprobe:kmod rdma:iproute2 tc:iproute2 \
+  ibv_devinfo:ibverbs-utils; do
   command -v "${tool%%:*}" >/dev/null || skip "no ${tool%%:*} (package ${tool##*:})"
 done
 [ -e /etc/libibverbs.d/rxe.driver ] || skip "no provider for soft-RoCE (package ibverbs-providers)"
 
-# The kernel, unpacked once, by one of those who want it at a time.
+# Unpacks the kernel, if no other run has done it.
 mkdir -p "$CACHE"
 exec 9>"$CACHE/lock"
 flock 9
@@ -41,7 +41,10 @@ if ! ls "$CACHE"/*/boot/vmlinuz-* >/dev/null 2>&1; then
   package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends:/{print $2; exit}')
   [ -n "$package" ] || skip "no package linux-image-amd64 is known here (Debian, apt-get update)"
   fresh=$(mktemp -d "$CACHE/.new.XXXXXX")
-  (cd "$fresh" && apt-get download -qq "$package" >/dev/null 2>&1) || { rm -rf "$fresh"; skip "package $package cannot be downloaded"; }
+  if ! (cd "$fresh" && apt-get download -qq "$package" >/dev/null 2>&1); then
+    rm -rf "$fresh"
+    skip "package $package cannot be downloaded"
+  fi
   dpkg-deb -x "$fresh"/*.deb "$fresh" && rm -f "$fresh"/*.deb
   depmod -b "$fresh" "$(ls "$fresh/lib/modules")"
   mv "$fresh" "$CACHE/$package"
@@ -69,14 +72,18 @@ put() { # files with the libraries they are linked with
     done < <(ldd "$f" 2>/dev/null | grep -o '/[^ ]*' || true)
   done
 }
-put "$busybox" "$(command -v bash)" "$(command -v ip)" "$(command -v tc)" "$(command -v rdma)" "$(command -v ibv_devinfo)"
+put "$busybox"
+for tool in bash ip tc rdma ibv_devinfo; do put "$(command -v $tool)"; done
 for a in $("$busybox" --list); do ln -s "$busybox" "$root/bb/$a"; done
-for l in /usr/lib/*/libibverbs.so.1 /usr/lib/*/libibverbs/librxe-rdmav*.so /lib/*/libgcc_s.so.1; do [ ! -e "$l" ] || put "$l"; done
+for l in /usr/lib/*/libibverbs.so.1 /usr/lib/*/libibverbs/librxe-rdmav*.so /lib/*/libgcc_s.so.1; do
+  [ ! -e "$l" ] || put "$l"
+done
 cp /etc/libibverbs.d/rxe.driver "$root/etc/libibverbs.d/"
 [ ! -e /etc/ld.so.cache ] || cp /etc/ld.so.cache "$root/etc/"
 for f in "${files[@]}"; do put "$(readlink -f "$f")"; done
 
-for m in crc32_pclmul rdma_rxe ib_uverbs veth sch_netem sch_tbf sch_ingress cls_matchall act_mirred; do # rxe finds its CRC by name, not by dependency
+# rxe finds its CRC by name, not by dependency.
+for m in crc32_pclmul rdma_rxe ib_uverbs veth sch_netem sch_tbf sch_ingress cls_matchall act_mirred; do
   modprobe -d "$tree" -S "$version" --show-depends "$m"
 done | awk '$1=="insmod" && !seen[$2]++ {print $2}' | while read -r path; do
   name=$(basename "${path%.xz}")
@@ -91,7 +98,8 @@ printf '%s\n' "$*" >"$root/command"
 (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd.gz"
 
 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m "$MEM" -smp "$SMP" -kernel "$kernel" -initrd "$work/initrd.gz" \
-  -append "console=ttyS0 panic=-1 quiet mitigations=off" -nographic -no-reboot -nodefaults -serial stdio </dev/null >"$work/serial" 2>&1 &
+  -append "console=ttyS0 panic=-1 quiet mitigations=off" -nographic -no-reboot -nodefaults -serial stdio \
+  </dev/null >"$work/serial" 2>&1 &
 qemu=$!
 
 # Follow what it says; it ends by itself, or is ended.

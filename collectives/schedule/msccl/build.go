@@ -3,11 +3,10 @@ package msccl
 import (
 	"crypto/sha256"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"lightpath/collectives/schedule"
+	"lightpath/internal/files"
 )
 
 // Prefix begins the names of algorithms that are files: "msccl:FILE".
@@ -15,12 +14,7 @@ const Prefix = "msccl:"
 
 // Load reads and decodes a file. Errors: those of the file system and [ErrFormat].
 func Load(path string) (*File, error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("msccl: %w", err)
-	}
-	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, maxText+1))
+	text, err := files.Read(path, maxText)
 	if err != nil {
 		return nil, fmt.Errorf("msccl: %w", err)
 	}

@@ -1,4 +1,4 @@
-// Package memfile finds files in memory by what another process of the host says of them, and maps them.
+// Package memfile maps memory of another process of the host, from the file that contains it.
 //
 // Layer: inside collectives; it imports nothing of them.
 package memfile
@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is where another process of the host finds memory of this one: a part of a file that it
-// can open by the number that this process has for it. Device and inode tell that it is that file.
+// Place describes memory to other processes of the host: a part of a file, which they open by this process's number of
+// it. Device and inode identify the file.
 type Place struct {
-	PID, FD  int32 // FD -1: nowhere
+	PID, FD  int32 // FD is -1 for no place
 	Dev, Ino uint64
 	Offset   uint64
 }
 
-// Page is what mappings are aligned to: places that can be mapped begin at multiples of it.
+// Page is the alignment of mappings: the offset of a place that can be mapped is a multiple of it.
 const Page = 4096
 
-// hugePage is what large mappings are aligned to, like their files, so that these can have pages as large.
+// hugePage is the alignment of large mappings and their files, so that they can have large pages.
 const hugePage = 2 << 20
 
 // Errors of [Map].
 var (
 	ErrNowhere = errors.New("memory that is in no file")
-	ErrChanged = errors.New("not the file that was meant")
+	ErrChanged = errors.New("another file has its number now")
 )
 
-// Find describes memory at an offset of a file of this process to others.
+// Find returns the place of memory at an offset of a file of this process.
 func Find(fd int, offset int64) Place {
 	var st unix.Stat_t
 	if fd < 0 || unix.Fstat(fd, &st) != nil {
@@ -41,7 +41,8 @@ func Find(fd int, offset int64) Place {
 	return Place{PID: int32(os.Getpid()), FD: int32(fd), Dev: st.Dev, Ino: st.Ino, Offset: uint64(offset)}
 }
 
-// Map maps size bytes at a place, to be read, and written where writable. A child of fork does not get them. [Unmap] gives them back.
+// Map maps size bytes at a place for reading, and for writing if writable. A child made by fork does not have the
+// mapping. [Unmap] ends it.
 func Map(p Place, size int64, writable bool) ([]byte, error) {
 	if p.FD < 0 || size <= 0 || size != int64(int(size)) || p.Offset%Page != 0 {
 		return nil, fmt.Errorf("memfile: %d bytes at %d: %w", size, p.Offset, ErrNowhere)
@@ -51,14 +52,15 @@ func Map(p Place, size int64, writable bool) ([]byte, error) {
 		flags, prot = unix.O_RDWR, unix.PROT_READ|unix.PROT_WRITE
 	}
 	path := fmt.Sprintf("/proc/%d/fd/%d", p.PID, p.FD)
-	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0) // whatever it is by now
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0) // it may be another file by now
 	if err != nil {
 		return nil, fmt.Errorf("memfile: %s: %w", path, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
-	// A file that is shorter than its part is said to be would be a trap.
-	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.Dev || st.Ino != p.Ino || uint64(st.Size) < p.Offset || uint64(st.Size)-p.Offset < uint64(size) {
+	// If the file were shorter, access behind its end would kill the process.
+	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.Dev || st.Ino != p.Ino || uint64(st.Size) < p.Offset ||
+		uint64(st.Size)-p.Offset < uint64(size) {
 		return nil, fmt.Errorf("memfile: %s: %w", path, ErrChanged)
 	}
 	at, err := place(fd, p.Offset, uintptr(size), prot)
@@ -66,11 +68,11 @@ func Map(p Place, size int64, writable bool) ([]byte, error) {
 		return nil, fmt.Errorf("memfile: %d bytes of %s: %w", size, path, err)
 	}
 	mem := unsafe.Slice((*byte)(at), size)
-	_ = unix.Madvise(mem, unix.MADV_DONTFORK) // it would only keep the file
+	_ = unix.Madvise(mem, unix.MADV_DONTFORK) // a child would only keep the file in use
 	return mem, nil
 }
 
-// place maps a file where its large pages can be mapped as such.
+// place maps a file at an address that allows large pages.
 func place(fd int, offset uint64, size uintptr, prot int) (unsafe.Pointer, error) {
 	if size < hugePage || offset%hugePage != 0 {
 		return unix.MmapPtr(fd, int64(offset), nil, size, prot, unix.MAP_SHARED)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file makes a file of this process with a byte per page.
+// file makes a file in memory. The first byte of each page is the page's number.
 func file(t *testing.T, pages int) int {
 	t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
@@ -59,7 +59,7 @@ func TestMap(t *testing.T) {
 	Unmap(nil)
 }
 
-// TestLeavesNothing: what is around a mapping is given back with it.
+// TestLeavesNothing checks that Unmap also releases the space around a mapping.
 func TestLeavesNothing(t *testing.T) {
 	size := func() uint64 {
 		text, err := os.ReadFile("/proc/self/maps")

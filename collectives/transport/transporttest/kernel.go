@@ -28,14 +28,14 @@ func KernelFabric(t testing.TB, ranks, planes int, rate string, forwarding bool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if _, err := kernel.Down(f.Name, true); err != nil {
-			t.Error(err)
-		}
-	})
-	s, _, err := kernel.Up(f, kernel.Options{})
+	s, down, err := kernel.Temporary(f, kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := down(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
 }

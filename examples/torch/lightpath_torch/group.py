@@ -1,9 +1,9 @@
 """The process group: torch.distributed's calls as calls of the library.
 
-A group has one communicator for its collectives. Point-to-point calls have one per pair and direction, made
-when first used: so a send never waits behind a receive, and programs that rely on Gloo's independence of
-the two run unchanged."""
+A group has one communicator for its collectives. Point-to-point calls have one per pair, direction and tag, made
+when first used: so a send never waits behind a receive or behind another tag, as with Gloo."""
 
+import itertools
 import os
 import time
 import weakref
@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from . import tensors as t
 from .engine import Call, Engine, library, unique_id
-from .tensors import Source, Target
+from .tensors import Combined, Source, Target
 from .work import Work
 
 
@@ -34,7 +34,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._nccl = library()
         # The library reads its environment when the core loads: the first group of a process decides.
         os.environ.setdefault("LIGHTPATH_TIMEOUT", f"{max(1, int(timeout.total_seconds()))}s")
-        self._engines = {}  # None: collectives; (source, destination): messages
+        self._engines = {}  # None: collectives; (source, destination, tag): messages
         self._finalizer = weakref.finalize(self, _close, self._engines)
         self._engines[None] = Engine(lambda: (size, self._exchange_id(), rank), f"rank {rank} of {size}")
         self._engines[None].connected()
@@ -125,9 +125,14 @@ class LightpathProcessGroup(dist.ProcessGroup):
     # Reductions.
 
     def _all_reduce(self, tensor, op):
+        """A function of the library, and the memory that it uses."""
+        if combine := t.bitwise(tensor, op):
+            target = Combined(tensor, self._size, combine)
+            function, source = self._all_gather(target, tensor)
+            return function, (source, target)
         memory = Target(tensor, keep=True)
         dtype, number = t.reduction(tensor, op)
-        return (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, tensor.numel(), dtype, number), memory
+        return (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, tensor.numel(), dtype, number), (memory,)
 
     def allreduce(self, tensors, opts=None):
         return self.allreduce_coalesced(tensors, opts)
@@ -135,10 +140,17 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def allreduce_coalesced(self, tensors, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         functions, memory = zip(*(self._all_reduce(tensor, op) for tensor in tensors))
-        return self._submit(functions, tensors, *memory)
+        return self._submit(functions, tensors, *itertools.chain(*memory))
 
     def reduce(self, tensors, opts):
         (tensor,) = tensors
+        if combine := t.bitwise(tensor, opts.reduceOp):
+            source, memory, receive = Source(tensor), (), None
+            if self._rank == opts.rootRank:
+                memory = (Combined(tensor, self._size, combine),)
+                receive = memory[0].pointer
+            function = (self._nccl.ncclGather, source.pointer, receive, *t.copied(tensor), opts.rootRank)
+            return self._submit([function], tensors, source, *memory)
         dtype, number = t.reduction(tensor, opts.reduceOp)
         root = opts.rootRank
         if self._rank == root:
@@ -150,18 +162,21 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return self._submit([function], tensors, memory)
 
     def _reduce_scatter(self, output, source, op):
-        target = Target(output)
-        dtype, number = t.reduction(output, op)
         if source.memory.numel() != output.numel() * self._size:
             raise ValueError(
                 f"lightpath: reduce_scatter of {source.memory.numel()} elements into {output.numel()} on {self._size} ranks"
             )
         t.check(output, source.memory)
+        if combine := t.bitwise(output, op):
+            target = Combined(output, self._size, combine)
+            return (self._nccl.ncclAlltoAll, source.pointer, target.pointer, *t.copied(output)), target
+        target = Target(output)
+        dtype, number = t.reduction(output, op)
         return (self._nccl.ncclReduceScatter, source.pointer, target.pointer, output.numel(), dtype, number), target
 
     def reduce_scatter(self, outputs, inputs, opts):
         (output,), (parts,) = outputs, inputs
-        if len({p.numel() for p in parts}) > 1:
+        if len({p.numel() for p in parts}) > 1 and not t.bitwise(output, opts.reduceOp):
             return self._reduce_scatter_uneven(output, parts, opts.reduceOp)
         source = Source(*parts)
         function, target = self._reduce_scatter(output, source, opts.reduceOp)
@@ -326,22 +341,20 @@ class LightpathProcessGroup(dist.ProcessGroup):
         raise NotImplementedError("lightpath: NCCL has no receive from any source; name the source")
 
     def _channel(self, source, destination, tag):
-        """The engine of messages from source to destination: rank 0 of its communicator sends, rank 1 receives."""
-        if tag != 0:
-            raise NotImplementedError(f"lightpath: NCCL has no tags ({tag}); messages of a pair arrive in order")
+        """The engine of messages with a tag from source to destination: rank 0 of its communicator sends."""
         if source == destination:
             raise ValueError(f"lightpath: rank {source} cannot send to itself")
-        key = (source, destination)
+        key = (source, destination, tag)
         if key not in self._engines:
             sends = source == self._rank
-            label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}"
+            label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
             self._engines[key] = Engine(lambda: (2, self._channel_id(key, sends), 0 if sends else 1), label)
         return self._engines[key]
 
     def _channel_id(self, key, sends):
         """The id of a pair's communicator, which the sender makes. Asks again and again rather than waiting in
         the store, whose client would be blocked for the other threads of the process."""
-        name = f"messages/{key[0]}/{key[1]}"
+        name = "messages/" + "/".join(map(str, key))
         if sends:
             self._store.set(name, unique_id())
             self._store.add(name + "/set", 1)

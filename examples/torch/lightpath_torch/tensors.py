@@ -1,4 +1,6 @@
-"""What the library needs to know of tensors: types, operators, and memory it can run over."""
+"""Types and operators of the library, and memory of tensors that it can run over."""
+
+import functools
 
 import torch
 from torch.distributed import ReduceOp
@@ -15,13 +17,23 @@ SUM, PROD, MAX, MIN, AVG = range(5)
 OPS = (
     (ReduceOp.SUM, SUM), (ReduceOp.PRODUCT, PROD), (ReduceOp.MAX, MAX), (ReduceOp.MIN, MIN), (ReduceOp.AVG, AVG),
 )  # fmt: skip
+# NCCL has no bitwise operators: ranks send their tensors, and each computes its result.
+BITWISE = ((ReduceOp.BAND, torch.bitwise_and), (ReduceOp.BOR, torch.bitwise_or), (ReduceOp.BXOR, torch.bitwise_xor))
+
+
+def bitwise(tensor, op):
+    """The function of torch for a bitwise ReduceOp, None for another operator."""
+    function = next((function for known, function in BITWISE if op == known), None)
+    if function and (tensor.is_floating_point() or tensor.is_complex()):
+        raise NotImplementedError(f"lightpath: no {op} of {tensor.dtype}")
+    return function
 
 
 def reduction(tensor, op):
     """ncclDataType_t and ncclRedOp_t of a reduction of tensor by a torch ReduceOp."""
     number = next((number for known, number in OPS if op == known), None)
     if number is None:
-        raise NotImplementedError(f"lightpath: {op} is not an operator of NCCL; there are SUM, PRODUCT, MAX, MIN and AVG")
+        raise NotImplementedError(f"lightpath: {op} is not an operator; there are SUM, PRODUCT, MAX, MIN, AVG, BAND, BOR and BXOR")
     dtype = TYPES.get(tensor.dtype)
     if dtype is None or (tensor.dtype == torch.bool and number == AVG):
         raise NotImplementedError(f"lightpath: no {op} of {tensor.dtype}")
@@ -87,3 +99,17 @@ class Target:
         parts = self.memory.split([t.numel() for t in self.tensors])
         for tensor, part in zip(self.tensors, parts):
             tensor.copy_(part.view(tensor.shape))
+
+
+class Combined(Target):
+    """Memory for one tensor of each rank; deliver combines them into the tensor with function."""
+
+    def __init__(self, tensor, ranks, function):
+        check(tensor)
+        self.tensors, self.direct = [tensor.detach()], False
+        self.memory = torch.empty((ranks, tensor.numel()), dtype=tensor.dtype)
+        self._function = function
+
+    def deliver(self):
+        (tensor,) = self.tensors
+        tensor.copy_(functools.reduce(self._function, self.memory.unbind()).view(tensor.shape))

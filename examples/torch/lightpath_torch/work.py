@@ -2,6 +2,8 @@
 
 import collections
 import datetime
+import os
+import queue
 import threading
 
 import torch.distributed as dist
@@ -15,14 +17,15 @@ _Work = getattr(dist, "Work", None) or getattr(dist, "_Work", None) or dist.dist
 
 
 class Work(_Work):
-    """One call. Thread-safe; complete is called once, by whoever ran the call.
+    """One call. Thread-safe; the thread that ran the call calls complete, once.
 
-    torch's own works made of futures do not do: their wait returns True whatever became of the future."""
+    torch's own works made of futures do not serve: their wait returns True after a failure of the future."""
 
     def __init__(self, outputs):
         super().__init__()
         self._outputs, self._error = outputs, None
         self._done = threading.Event()
+        self._lock, self._asked = threading.Lock(), False  # asked: the future may have callbacks
         self._begun = Future()
         # Errors of a future reach C++ (DDP's reducer) only from a callback that raises: set_exception
         # hands C++ a value that it takes for a result.
@@ -34,10 +37,16 @@ class Work(_Work):
         return self._outputs
 
     def complete(self, error=None):
+        """Ends the waits. Callbacks of the future run on a thread of their own: a callback may wait for a later
+        call, which the thread of this one has to run."""
         self._error = error
         self._done.set()
-        self._begun.set_result(None)
-        self._begun = None
+        begun, self._begun = self._begun, None
+        with self._lock:
+            if not self._asked:
+                begun.set_result(None)
+                return
+        _callbacks.complete(begun)
 
     def wait(self, timeout=NO_TIMEOUT):
         seconds = timeout.total_seconds() if timeout else None
@@ -52,6 +61,8 @@ class Work(_Work):
         self.wait()
 
     def get_future(self):
+        with self._lock:
+            self._asked = True
         return self._future
 
     def is_completed(self):
@@ -68,10 +79,37 @@ class Work(_Work):
         return self._outputs
 
 
+class _Callbacks:
+    """Threads that complete futures, and so run their callbacks. Each callback has a thread at once, however many
+    others wait; so callbacks of different calls may run at the same time."""
+
+    def __init__(self):
+        self._lock, self._idle = threading.Lock(), 0
+        self._futures = queue.SimpleQueue()
+
+    def complete(self, future):
+        with self._lock:
+            if self._idle == 0:
+                threading.Thread(target=self._serve, name="lightpath callbacks", daemon=True).start()
+            else:
+                self._idle -= 1
+        self._futures.put(future)
+
+    def _serve(self):
+        while True:
+            self._futures.get().set_result(None)
+            with self._lock:
+                self._idle += 1
+
+
+_callbacks = _Callbacks()
+os.register_at_fork(after_in_child=_callbacks.__init__)  # a child has none of the threads
+
+
 class _Kept:
     """Works that only C++ may hold. In 1.13 a work whose Python half is gone waits for ever (later versions
-    keep it alive themselves), so each stays here until it has been waited for. Those that nobody waits for
-    leave by age."""
+    keep it alive themselves), so each stays here until a caller has waited for it, or until it is one of the
+    oldest."""
 
     LIMIT = 1024
 

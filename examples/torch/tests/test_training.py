@@ -13,6 +13,7 @@ import text
 import torch
 import torch.distributed as dist
 import train
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
 # The backends add gradients up in different orders. Measured over 300 steps: 2.5e-7 apart (docs/torch.md).
 TOLERANCE = 1e-4
@@ -58,9 +59,28 @@ def gradients():
         torch.testing.assert_close(shard.grad, flat.chunk(size)[rank])
 
 
+def compressed():
+    """The last loss with PowerSGD, a hook of torch's that waits for collectives in callbacks."""
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 8)))
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2, min_compression_rate=0.5)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = model(torch.randn(4, 64)).square().mean()
+        loss.backward()
+        optimizer.step()
+    return float(loss)
+
+
 class Training(unittest.TestCase):
     def setUp(self):
         ranks.require_library()
+
+    def test_compressed_gradients(self):
+        gloo, ours = (ranks.all_good(ranks.run(2, compressed, backend=b)) for b in ("gloo", "lightpath"))
+        self.assertEqual(gloo, ours)
 
     def curves_agree(self, of_ranks):
         for rank, result in enumerate(of_ranks):

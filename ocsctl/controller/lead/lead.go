@@ -23,13 +23,15 @@ type Rule struct {
 	Token     uint64
 	LastSeq   uint64
 	Recovered []controller.Recovered // nil: a beginning
+	Absent    []bool                 // ports that had no rank in the rule before
 	Journal   controller.Journal
 	Leading   func() error // nil while the rule lasts
 }
 
 // Apply sets what a rule decides of a core's configuration.
 func (r *Rule) Apply(c *controller.Config) {
-	c.Token, c.LastSeq, c.Recovered, c.Journal, c.Leading = r.Token, r.LastSeq, r.Recovered, r.Journal, r.Leading
+	c.Token, c.LastSeq, c.Recovered, c.Absent = r.Token, r.LastSeq, r.Recovered, r.Absent
+	c.Journal, c.Leading = r.Journal, r.Leading
 }
 
 // Options say what is run. Store, Ports, Planes and Build are required.
@@ -132,7 +134,14 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	if err != nil {
 		return err
 	}
-	core, err := r.o.Build(Rule{Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Journal: l, Leading: l.Err})
+	away, err := absent(ctx, r.o.Store, r.o.Ports, l.LastSeq())
+	if err != nil {
+		log.Warn("the history cannot be read: all ranks are waited for", "error", err)
+		away = nil
+	}
+	core, err := r.o.Build(Rule{
+		Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Absent: away, Journal: l, Leading: l.Err,
+	})
 	if err != nil {
 		return fmt.Errorf("lead: token %d: %w", l.Token(), err)
 	}

@@ -302,3 +302,60 @@ type brokenRule struct {
 }
 
 func (r brokenRule) Recovered(int, int) ([]controller.Recovered, error) { return nil, r.err }
+
+// sink is a rank that hears nothing.
+type sink struct{}
+
+func (sink) Changed(int, uint32, circuit.Permutation, error) {}
+func (sink) Refused(int, uint32, uint32)                     {}
+func (sink) Granted(uint64, uint64, error)                   {}
+func (sink) Closed(error)                                    {}
+
+// TestWaitsOnlyForRanks: after a takeover operators wait for ranks that were there, and for none if there
+// was none.
+func TestWaitsOnlyForRanks(t *testing.T) {
+	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
+	shown := make(chan *controller.Core, 9)
+	run(t, s, d, func(o *lead.Options) {
+		o.Build = func(r lead.Rule) (*controller.Core, error) {
+			conf := controller.Config{Name: "a", Ports: ports, Planes: []controller.PlaneConfig{{Name: "p"}}, Device: d, Grace: time.Hour}
+			r.Apply(&conf)
+			return controller.Start(conf)
+		}
+		o.OnLeader = func(c *controller.Core) (func(), error) {
+			shown <- c
+			return func() {}, nil
+		}
+	})
+	rule := <-s.rules
+	next := func() *controller.Core {
+		t.Helper()
+		if err := rule.Resign(t.Context()); err != nil { // or its lease runs out
+			t.Fatal(err)
+		}
+		rule = <-s.rules
+		return <-shown
+	}
+	<-shown
+	await(t, "the journal knows where the plane is", func() bool { return rule.lastBase() != nil })
+	second := next()
+	if err := second.Set(0, circuit.Shift(ports, 2), "ann"); err != nil {
+		t.Errorf("no rank was there: %v", err)
+	}
+	if _, err := second.Attach(sink{}, controller.AttachOptions{Port: 2}); err != nil {
+		t.Fatal(err)
+	}
+	third := next()
+	if err := third.Set(0, circuit.Shift(ports, 3), "ann"); !errors.Is(err, controller.ErrHeld) {
+		t.Errorf("port 2 had a rank: %v", err)
+	}
+	a, err := third.Attach(sink{}, controller.AttachOptions{Port: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "all ranks are back", func() bool { return third.Set(0, circuit.Shift(ports, 3), "ann") == nil })
+	a.Detach(true)
+	if err := next().Set(0, circuit.Shift(ports, 1), "ann"); err != nil {
+		t.Errorf("the rank had left: %v", err)
+	}
+}

@@ -164,7 +164,7 @@ func (c *Client) diagnose(plane int) error {
 		return nil
 	}
 	if p.stale.Load() == nil {
-		err := fmt.Errorf("ocs: port %d plane %d: posted for epoch %d at epoch %d: %w", c.port, plane, r.epoch.Load(), r.planeEpoch.Load(), ocsctl.ErrStaleEpoch)
+		err := ocsctl.Refused(c.port, plane, r.epoch.Load(), r.planeEpoch.Load())
 		p.stale.CompareAndSwap(nil, &err)
 	}
 	return *p.stale.Load()

@@ -1,12 +1,12 @@
 package local
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 
+	"lightpath/internal/decode"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
@@ -91,14 +91,9 @@ func (m *message) encode() ([]byte, error) {
 
 // decodeMessage parses the body of one message strictly.
 func decodeMessage(body []byte) (*message, error) {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
 	m := &message{}
-	if err := dec.Decode(m); err != nil {
+	if err := decode.StrictJSON(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
-	}
-	if dec.More() || dec.InputOffset() != int64(len(bytes.TrimRight(body, " \t\r\n"))) {
-		return nil, fmt.Errorf("%w: data after the object", ErrProtocol)
 	}
 	switch m.Type {
 	case msgHello, msgWelcome, msgPost, msgSchedule, msgAcquire, msgRelease, msgGranted, msgWatch, msgState, msgWaiting, msgFlush, msgDone, msgGoodbye, msgError:

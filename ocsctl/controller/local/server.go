@@ -15,6 +15,7 @@ import (
 	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/internal/admission"
 	"lightpath/plans/circuit"
 )
 
@@ -50,7 +51,7 @@ type Server struct {
 	core     *controller.Core
 	o        Options
 	planes   []ocsctl.PlaneInfo
-	listener *net.UnixListener
+	listener *admission.Listener
 	group    bool // the socket lets the group in
 	lock     *os.File
 	memory   *shmring.Memory // the status page
@@ -114,8 +115,16 @@ func (s *Server) open() (err error) {
 	if s.remove, err = s.core.AddInbox(s); err != nil {
 		return err
 	}
-	s.listener, s.group, err = listen(s.o.Socket)
-	return err
+	l, group, err := listen(s.o.Socket)
+	if err != nil {
+		return err
+	}
+	pending := 2*s.core.NumPorts() + 64 // a rank may come before the end of its predecessor is known
+	s.group = group
+	s.listener = admission.Listen(l, admission.Options{
+		Pending: pending, PerSource: pending, Refused: admission.NewRefusals(nil),
+	})
+	return nil
 }
 
 // pageSink keeps the status page up to date.
@@ -152,7 +161,7 @@ func (s *Server) Collect(post func(controller.Attachment, int, uint32, circuit.P
 func (s *Server) accept() {
 	defer s.wg.Done()
 	for {
-		c, err := s.listener.AcceptUnix()
+		accepted, err := s.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -160,7 +169,8 @@ func (s *Server) accept() {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		pid, trusted := peer(c)
+		c := accepted.(*admission.Conn)
+		pid, trusted := peer(c.Conn.(*net.UnixConn))
 		ss := newSession(s, c, pid)
 		s.mu.Lock()
 		if s.stopped || !trusted && !s.group {

@@ -342,3 +342,26 @@ func TestStateIsConsistent(t *testing.T) {
 		t.Errorf("epoch %d", st.Epoch)
 	}
 }
+
+// TestFlood: connections that never say hello give way to others.
+func TestFlood(t *testing.T) {
+	s := start(t)
+	first := dial(t, s, 0)
+	var silent []net.Conn
+	for range 200 {
+		c, err := net.Dial("unix", s.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		silent = append(silent, c)
+	}
+	// A connection that the time for its hello ends is told so.
+	if n, err := silent[0].Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Error("the oldest one did not give way")
+	}
+	dial(t, s, 1)
+	if _, err := first.Poll(0); err != nil {
+		t.Error(err)
+	}
+}

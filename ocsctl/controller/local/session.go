@@ -13,6 +13,7 @@ import (
 	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/internal/admission"
 	"lightpath/plans/circuit"
 )
 
@@ -29,6 +30,7 @@ const (
 type session struct {
 	server     *Server
 	conn       *conn
+	place      *admission.Conn // below conn: pending until the hello
 	pid, port  int
 	attachment controller.Attachment // nil: an observer
 	mem        *shmring.Memory       // the port's; shared with the rank
@@ -46,9 +48,9 @@ type session struct {
 	take    func(plane int, epoch uint32, target circuit.Permutation)
 }
 
-func newSession(s *Server, c *net.UnixConn, pid int) *session {
+func newSession(s *Server, c *admission.Conn, pid int) *session {
 	ss := &session{
-		server: s, conn: &conn{UnixConn: c}, pid: pid,
+		server: s, conn: &conn{UnixConn: c.Conn.(*net.UnixConn)}, place: c, pid: pid,
 		out: make(chan *message, outQueue), quit: make(chan struct{}),
 	}
 	ss.take = func(plane int, epoch uint32, target circuit.Permutation) {
@@ -103,6 +105,7 @@ func (s *session) push(m *message) {
 
 // serve is the session's goroutine.
 func (s *session) serve() {
+	defer func() { _ = s.place.Close() }() // no longer pending, whatever ended it
 	defer s.conn.close()
 	clean, err := false, s.greet()
 	if err == nil {
@@ -150,6 +153,7 @@ func (s *session) greet() error {
 	if err := ocsctl.CheckVersions(m.Software, server.o.Version); err != nil {
 		return err
 	}
+	s.place.Admit()
 	s.port = m.Port
 	fds := []int{server.memory.File()}
 	if s.port != observer {

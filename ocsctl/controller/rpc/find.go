@@ -206,7 +206,7 @@ func (c *Client) takeOver(d *ocspb.Down) error {
 		if int64(r.GetPlane()) >= int64(len(c.planes)) {
 			return fmt.Errorf("refused: plane %d of %d: %w", r.GetPlane(), len(c.planes), ErrProtocol)
 		}
-		c.refuse(int(r.GetPlane()), fmt.Errorf("rpc: port %d plane %d: posted for epoch %d at epoch %d: %w", c.port, r.GetPlane(), r.GetEpoch(), r.GetPlaneEpoch(), ocsctl.ErrStaleEpoch))
+		c.refuse(int(r.GetPlane()), ocsctl.Refused(c.port, int(r.GetPlane()), r.GetEpoch(), r.GetPlaneEpoch()))
 	}
 	for _, g := range d.GetGranted() {
 		a := c.requests[g.GetId()]

@@ -255,7 +255,7 @@ func TestHostileController(t *testing.T) {
 		then  *ocspb.Down
 		words string
 	}{
-		"granted":    {&ocspb.Down{Granted: []*ocspb.Granted{{Id: 1, Mask: 2}}, Refused: []*ocspb.Refused{{}}}, "epoch 0 at epoch 0"},
+		"granted":    {&ocspb.Down{Granted: []*ocspb.Granted{{Id: 1, Mask: 2}}, Refused: []*ocspb.Refused{{PlaneEpoch: 1}}}, "epoch 0 at epoch 1"},
 		"plane":      {&ocspb.Down{Changed: []*ocspb.Changed{{Plane: 1}}}, "plane 1 of 1"},
 		"map":        {&ocspb.Down{Changed: []*ocspb.Changed{{Map: []int32{0, 0}}}}, "[1]"},
 		"lengths":    {&ocspb.Down{Changed: []*ocspb.Changed{{Port: []uint32{1}}}}, "1 ports, 0 circuits"},

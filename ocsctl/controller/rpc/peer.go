@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"lightpath/ocsctl/controller/rpc/ocspb"
+	"lightpath/ocsctl/internal/admission"
 )
 
 // RoleRank is the organizational unit (OU) of certificates that are for ranks: they may not
@@ -24,11 +24,11 @@ const RoleRank = "rank"
 // alertTimeout is how long a peer that is turned away may take to hear of it.
 const alertTimeout = 500 * time.Millisecond
 
-// gate is the server's side of a handshake: it says who was turned away, and keeps the
+// gate is the server's side of a handshake: it logs peers that were turned away, and keeps the
 // connection at hand, so that a peer that does not read can be cut off.
 type gate struct {
 	credentials.TransportCredentials
-	log *slog.Logger
+	refused *admission.Refusals
 }
 
 // peerInfo is what a handshake tells of a peer.
@@ -41,7 +41,7 @@ func (g *gate) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, er
 	trial := &trialConn{Conn: raw}
 	conn, info, err := g.TransportCredentials.ServerHandshake(trial)
 	if err != nil {
-		g.log.Warn("connection refused", "from", raw.RemoteAddr().String(), "error", err)
+		g.refused.Note(raw.RemoteAddr(), err)
 		return nil, nil, err
 	}
 	trial.passed = true
@@ -65,7 +65,7 @@ func (c *trialConn) Close() error {
 }
 
 func (g *gate) Clone() credentials.TransportCredentials {
-	return &gate{g.TransportCredentials.Clone(), g.log}
+	return &gate{g.TransportCredentials.Clone(), g.refused}
 }
 
 // certificate returns the peer's, verified; nil without TLS.
@@ -81,12 +81,20 @@ func certificate(ctx context.Context) *x509.Certificate {
 	return nil
 }
 
-// hangUp closes the connection of a stream or call.
-func hangUp(ctx context.Context) {
+// connection returns that of a stream or call; nil where there is none, as in tests.
+func connection(ctx context.Context) net.Conn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(peerInfo); ok {
-			_ = info.conn.Close()
+			return info.conn
 		}
+	}
+	return nil
+}
+
+// hangUp closes the connection of a stream or call.
+func hangUp(ctx context.Context) {
+	if c := connection(ctx); c != nil {
+		_ = c.Close()
 	}
 }
 

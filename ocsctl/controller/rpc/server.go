@@ -19,6 +19,7 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc/ocspb"
+	"lightpath/ocsctl/internal/admission"
 	"lightpath/ocsctl/internal/mtls"
 )
 
@@ -55,6 +56,8 @@ type Server struct {
 	o    ServerOptions
 	grpc *grpc.Server
 	done chan error // what Serve returned
+	// refused logs connections that were turned away.
+	refused *admission.Refusals
 
 	mu       sync.Mutex
 	sessions map[sessionID]*session
@@ -69,7 +72,11 @@ func Serve(l net.Listener, o ServerOptions) (*Server, error) {
 		_ = l.Close()
 		return nil, err
 	}
-	go func() { s.done <- s.grpc.Serve(netutil.LimitListener(l, 2*o.Ports+256)) }()
+	// A rank may have two connections, when one has broken and its end is not known yet; all ranks may be
+	// on one host.
+	pending := admission.Options{Pending: 2*o.Ports + 256, PerSource: o.Ports + 64, Refused: s.refused}
+	l = admission.Listen(netutil.LimitListener(l, 2*pending.Pending), pending)
+	go func() { s.done <- s.grpc.Serve(l) }()
 	return s, nil
 }
 
@@ -86,11 +93,12 @@ func newServer(address net.Addr, o ServerOptions) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	creds, err := serverCredentials(address.String(), &o)
+	refused := admission.NewRefusals(o.Log)
+	creds, err := serverCredentials(address.String(), &o, refused)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, done: make(chan error, 1), sessions: map[sessionID]*session{}}
+	s := &Server{o: o, done: make(chan error, 1), refused: refused, sessions: map[sessionID]*session{}}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(creds),
 		grpc.ConnectionTimeout(o.Patience),
@@ -111,18 +119,18 @@ func newServer(address net.Addr, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-func serverCredentials(address string, o *ServerOptions) (credentials.TransportCredentials, error) {
+func serverCredentials(address string, o *ServerOptions, refused *admission.Refusals) (credentials.TransportCredentials, error) {
 	if o.CA == "" && o.Cert == "" && o.Key == "" {
 		if !mtls.Loopback(address) {
 			return nil, fmt.Errorf("rpc: listen %s: not on this host alone: ca, cert and key are required", address)
 		}
-		return &gate{TransportCredentials: insecure.NewCredentials(), log: o.Log}, nil
+		return &gate{TransportCredentials: insecure.NewCredentials(), refused: refused}, nil
 	}
 	config, err := mtls.Server(o.CA, o.Cert, o.Key)
 	if err != nil {
 		return nil, fmt.Errorf("rpc: listen %s: %w", address, err)
 	}
-	return &gate{TransportCredentials: credentials.NewTLS(config), log: o.Log}, nil
+	return &gate{TransportCredentials: credentials.NewTLS(config), refused: refused}, nil
 }
 
 // Done returns a channel that yields why the server ended by itself, or nil after Close.
@@ -165,6 +173,7 @@ func (s *Server) inCharge() (controller.Controller, error) {
 
 // guardCall is every unary call: who may make it, and how its errors travel.
 func (s *Server) guardCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	admission.Of(connection(ctx)).Admit()
 	if err := allowed(ctx, info.FullMethod); err != nil {
 		return nil, toStatus(err)
 	}
@@ -174,6 +183,7 @@ func (s *Server) guardCall(ctx context.Context, request any, info *grpc.UnarySer
 
 // guardStream is the same for streams.
 func (s *Server) guardStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	admission.Of(connection(stream.Context())).Admit()
 	if err := allowed(stream.Context(), info.FullMethod); err != nil {
 		return toStatus(err)
 	}

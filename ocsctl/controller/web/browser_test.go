@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,6 +174,54 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestPageOfBadCircuits: dark and missing circuits are marked and named, the cause is readable in full
+// inside its card, and no switch is "well" beside them.
+func TestPageOfBadCircuits(t *testing.T) {
+	const lost = "plane 0 epoch 13: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, want -30.00"
+	long := "plane 1 epoch 14: drift of 2 circuits: port 3 is dark, desired 5: " + strings.Repeat("and the switch says more of it than anybody wants to read, ", 12) + "to the end."
+	f := newFake(8, 3)
+	f.set(func(s *controller.Snapshot) {
+		s.Planes[0].State, s.Planes[0].Reason = controller.Down, lost
+		p := &s.Planes[1]
+		p.State, p.Reason, p.Desired, p.Map = controller.Down, long, p.Map, p.Map.Clone()
+		p.Map[3], p.Map[6] = circuit.Dark, 5 // shift 2: 3 -> 5, 6 -> 0
+	})
+	r := newRig(t, f, Options{Switches: func(context.Context) ([]SwitchHealth, error) {
+		return []SwitchHealth{
+			{Name: "sw0", Driver: "polatis-scpi", Planes: []string{"p0"}}, {Name: "sw1", Driver: "polatis-scpi", Planes: []string{"p1"}},
+			{Name: "sw2", Driver: "polatis-scpi", Planes: []string{"p2"}},
+		}, nil
+	}})
+	ctx := browse(t, r, 1200, 1000)
+	count := func(plane int, class string, n int) string {
+		return fmt.Sprintf(`document.querySelectorAll(".plane:nth-child(%d) %s").length === %d`, plane+1, class, n)
+	}
+	for _, want := range []string{
+		count(0, ".circuit.unlit", 1), says(".plane:nth-child(1) .circuit.unlit", "4 \u2192 5, no light"), says(".plane:nth-child(1) .note", "No light: 4 \u2192 5"),
+		count(0, ".absent", 0), count(0, ".circuit.unwanted", 0),
+		count(1, ".absent", 2), says(".plane:nth-child(2) .absent", "3 \u2192 5 is missing"), says(".plane:nth-child(2) .note", "Missing: 3 \u2192 5, 6 \u2192 0"),
+		count(1, ".circuit.unwanted", 1), says(".plane:nth-child(2) .note", "Not wanted: 6 \u2192 5"), says(".plane:nth-child(2) .why", "to the end."),
+		count(2, ".circuit.unlit, .plane:nth-child(3) .absent, .plane:nth-child(3) .circuit.unwanted", 0),
+		says("#switches tr:nth-child(1) td:last-child", "p0: "+lost), says("#switches tr:nth-child(2) td:last-child", "p1: plane 1 epoch 14: drift"),
+		says("#switches tr:nth-child(3) td:last-child", "well"),
+		`getComputedStyle(document.querySelector(".unlit")).stroke !== getComputedStyle(document.querySelector(".plane:nth-child(3) .circuit")).stroke`,
+		// Nothing of the cause is cut off or has to be scrolled to.
+		`[...document.querySelectorAll(".plane")].every((card) => {
+			const what = card.querySelector(".what"), outer = card.getBoundingClientRect(), inner = card.querySelector(".note").getBoundingClientRect();
+			return what.scrollHeight <= what.clientHeight + 1 && inner.bottom <= outer.bottom && inner.right <= outer.right;
+		})`,
+	} {
+		until(t, ctx, want)
+	}
+	// When all is well again nothing is marked.
+	f.set(func(s *controller.Snapshot) {
+		for j := range s.Planes {
+			s.Planes[j] = controller.PlaneSnapshot{Name: s.Planes[j].Name, State: controller.Resident, Epoch: 20, Map: circuit.Shift(8, 1)}
+		}
+	})
+	until(t, ctx, `document.querySelectorAll(".unlit, .absent, .unwanted").length === 0 && document.querySelectorAll("#switches .bad").length === 0`)
+}
+
 func TestPageOfStandby(t *testing.T) {
 	f := newFake(4, 2)
 	r := newRig(t, f, Options{})
@@ -231,7 +280,7 @@ func TestPageEscapes(t *testing.T) {
 	for _, want := range []string{
 		says(".plane h3", hostile), says(".why", hostile), says(".plane:nth-child(2) .note", hostile), says("#history", hostile), says("#uses", hostile),
 		says("#ports", hostile), says("#switches", hostile), says("#plan", hostile), says("#timeline", hostile), says("#name", hostile), says("#version", hostile),
-		`document.querySelectorAll("#history tr").length === 9`,
+		fmt.Sprintf(`document.querySelectorAll("#history tr").length === %d`, len(kinds)),
 	} {
 		until(t, ctx, want)
 	}
@@ -329,6 +378,10 @@ func TestPictures(t *testing.T) {
 		{name: "troubled", ports: 8, planes: 4, width: 1280, change: troubled},
 		{name: "phone", ports: 8, planes: 4, width: 390, change: troubled},
 		{name: "large", ports: 64, planes: 8, width: 1440},
+		{name: "bad2", ports: 8, planes: 2, width: 1280, change: bad},
+		{name: "bad8", ports: 16, planes: 8, width: 1280, change: bad},
+		{name: "bad8dark", ports: 16, planes: 8, width: 1280, dark: true, change: bad},
+		{name: "badphone", ports: 8, planes: 2, width: 390, change: bad},
 		{name: "standby", ports: 8, planes: 4, width: 1280, standby: true},
 		{name: "empty", ports: 8, planes: 2, width: 1280, withoutHistory: true, change: func(s *controller.Snapshot) {
 			for i := range s.Ports {
@@ -347,7 +400,15 @@ func TestPictures(t *testing.T) {
 			}
 			p := twoPlanes()
 			p.Title = "allreduce rabenseifner 8 MiB, weave, 2 planes"
-			r := newRig(t, f, Options{Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil }})
+			r := newRig(t, f, Options{
+				Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil },
+				Switches: func(context.Context) (all []SwitchHealth, _ error) {
+					for j := range picture.planes {
+						all = append(all, SwitchHealth{Name: fmt.Sprintf("sw%d", j), Driver: "polatis-scpi", Model: "Polatis 6000", Planes: []string{fmt.Sprintf("p%d", j)}})
+					}
+					return all, nil
+				},
+			})
 			if !picture.withoutHistory {
 				past(f, &p, picture.planes, picture.ports)
 			}
@@ -386,6 +447,17 @@ func troubled(s *controller.Snapshot) {
 		controller.Down, "plane p3 epoch 15: switch ocs3: drift: port 5 reaches 2, desired 1 (the switch's map is not the one that the change starts from)", 2
 	s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x51e07b77, Mask: 0b0011, Since: time.Now().Add(-800 * time.Millisecond)}, {Port: 6, Holder: 0x6b21, Mask: 0b0010, Since: time.Now()}}
 	s.Ports[7].Attached, s.Ports[7].Who = false, ""
+}
+
+// bad is a fabric with lost light on the first plane and a drifted last plane, with a long cause.
+func bad(s *controller.Snapshot) {
+	s.Planes[0].State, s.Planes[0].Reason = controller.Down,
+		"plane 0 epoch 12: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, want -30.00"
+	p := &s.Planes[len(s.Planes)-1]
+	p.State, p.Desired, p.Map = controller.Down, p.Map, p.Map.Clone()
+	p.Map[2], p.Map[6] = circuit.Dark, p.Map[2]
+	p.Reason = "plane p1 epoch 13: drift of 2 circuits: port 2 is dark, desired " + fmt.Sprint(p.Desired[2]) +
+		": " + strings.Repeat("the switch's map is not the one that the change starts from; ", 9) + "this is the end of the cause"
 }
 
 // past gives the fake some minutes of history, and a run of p at the end of it.

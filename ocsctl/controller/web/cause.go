@@ -1,11 +1,15 @@
 package web
 
 import (
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
+	"lightpath/plans/circuit"
 )
 
 // Cause sorts the reasons why planes are out of service. Reasons are texts for people; causes are
@@ -62,6 +66,29 @@ func causeOf(reason string) Cause {
 		}
 	}
 	return CauseOther
+}
+
+// ofSwitch reports whether the cause lies with the switch: its ports, its map or its answers.
+func (c Cause) ofSwitch() bool {
+	switch c {
+	case CauseDrift, CauseNotAsWanted, CauseUnknown, CauseUnresponsive, CauseFenced:
+		return true
+	}
+	return false
+}
+
+// sender finds the rank whose light does not arrive in a reason that tells of received power.
+var sender = regexp.MustCompile(`light[^;]*? from rank (\d+)`)
+
+// unlit returns the ports of m whose circuit has no light, as a reason says.
+func unlit(reason string, m circuit.Permutation) (ports []int) {
+	for _, found := range sender.FindAllStringSubmatch(reason, -1) {
+		port, err := strconv.Atoi(found[1])
+		if err == nil && port < len(m) && m[port] != circuit.Dark && !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
 }
 
 // advices name sections of docs/operations.md; a test holds them against it.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"lightpath/internal/decode"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/internal/mtls"
 )
@@ -108,7 +109,7 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, v any) 
 		}
 		return fmt.Errorf("web: %s: %s: %.200q", at, answer.Status, strings.TrimSpace(said.Error))
 	}
-	if err := json.Unmarshal(body, v); err != nil {
+	if err := decode.JSON(body, v); err != nil {
 		return fmt.Errorf("web: %s: %w", at, err)
 	}
 	return nil

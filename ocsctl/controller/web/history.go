@@ -109,7 +109,7 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 // kinds are the events that may be asked for.
 var kinds = []controller.EventKind{
 	controller.Switched, controller.Failed, controller.Restored, controller.Granted, controller.Released,
-	controller.Attached, controller.Detached, controller.Commanded, controller.TookOver,
+	controller.Attached, controller.Detached, controller.Commanded, controller.TookOver, controller.Settled,
 }
 
 // parseQuery reads plane (name or number), since (a duration before now, or a time), before (a
@@ -125,10 +125,12 @@ func (s *Server) parseQuery(v url.Values) (controller.Query, error) {
 		case "since":
 			q.Since, err = ParseSince(text, time.Now())
 		case "before":
-			q.Before, err = strconv.ParseUint(text, 10, 64)
+			if q.Before, err = strconv.ParseUint(text, 10, 64); err != nil {
+				err = errors.New("not a number of an event")
+			}
 		case "limit":
-			if q.Limit, err = strconv.Atoi(text); err == nil && (q.Limit < 1 || q.Limit > MaxEvents) {
-				err = fmt.Errorf("not within 1..%d", MaxEvents)
+			if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > MaxEvents {
+				err = fmt.Errorf("not a number within 1..%d", MaxEvents)
 			}
 		case "kind":
 			q.Kinds, err = ParseKinds(values)

@@ -81,7 +81,7 @@ func (m *metrics) observe(e *controller.Event, name string) {
 		m.failures.WithLabelValues(plane, string(causeOf(e.Err))).Inc()
 	case controller.Granted:
 		m.lease.Observe(e.Waited.Seconds())
-	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded, controller.TookOver:
+	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded, controller.TookOver, controller.Settled:
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"lightpath/ocsctl/internal/admission"
 	"lightpath/ocsctl/internal/mtls"
 )
 
@@ -26,6 +28,7 @@ type Endpoint struct {
 	CA, Cert, Key string // files; all or none
 	// Plain allows to serve off loopback without them, to whoever can reach the address.
 	Plain bool
+	Log   *slog.Logger // of refused connections; nil: nothing is logged
 }
 
 // Listen opens the endpoint. Off loopback clients must show a certificate of the authority, as those
@@ -46,16 +49,20 @@ func Listen(e Endpoint) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
-	l = netutil.LimitListener(l, maxConnections)
+	l = admission.Listen(netutil.LimitListener(l, maxConnections), admission.Options{
+		Pending: maxPending, PerSource: maxPerSource, Refused: admission.NewRefusals(e.Log),
+	})
 	if config != nil {
 		l = tls.NewListener(l, config)
 	}
 	return l, nil
 }
 
-// Bounds of connections.
+// Bounds of connections. A pending one has no request under way.
 const (
 	maxConnections = 256
+	maxPending     = 128
+	maxPerSource   = 64
 	headerTimeout  = 5 * time.Second
 	idleTimeout    = time.Minute
 	maxHeader      = 16 << 10
@@ -72,7 +79,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: s.headers, ReadTimeout: s.headers, WriteTimeout: 2 * requestTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog: log.New(io.Discard, "", 0), // what strangers send is no news
+		ErrorLog:  log.New(io.Discard, "", 0), // what strangers send is no news
+		ConnState: follow,
 	}
 	followed := make(chan struct{})
 	go func() {
@@ -91,6 +99,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return nil
 	}
 	return fmt.Errorf("web: %w", err)
+}
+
+// follow tells the listener which connections have a request under way.
+func follow(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateActive: // the header of a request has come
+		admission.Of(c).Admit()
+	case http.StateIdle:
+		admission.Of(c).Wait()
+	}
 }
 
 // localOnly refuses requests for other hosts' names: a page elsewhere could have its own name lead

@@ -176,3 +176,31 @@ func TestMutualTLS(t *testing.T) {
 		}
 	}
 }
+
+// TestFlood: clients that never finish a request, or keep connections that they have used, leave
+// the page to others. Time cuts nobody off here.
+func TestFlood(t *testing.T) {
+	for name, opening := range map[string]string{
+		"silent": "", "part of a request": "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "idle": "GET /icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := serve(t, Endpoint{Address: "127.0.0.1:0"}, func(s *Server) { s.headers = time.Hour })
+			for range 2 * maxConnections {
+				conn, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { conn.Close() })
+				if _, err := io.WriteString(conn, opening); err != nil {
+					t.Logf("hung up on already: %v", err)
+				}
+			}
+			client := http.Client{Timeout: patience}
+			answer, err := client.Get("http://" + address + "/healthz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+		})
+	}
+}

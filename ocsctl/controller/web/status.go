@@ -32,6 +32,7 @@ type Status struct {
 type PlaneView struct {
 	Waiting string  `json:"waiting,omitempty"` // what its next switch waits for, in words
 	Gone    []int   `json:"gone,omitempty"`    // missing ports that no rank is attached to
+	Unlit   []int   `json:"unlit,omitempty"`   // ports whose circuit has no light
 	Cause   Cause   `json:"cause,omitempty"`   // of being down
 	Advice  *Advice `json:"advice,omitempty"`  // what to do about it
 }
@@ -77,8 +78,23 @@ func (s *Server) status(ctx context.Context) Status {
 		if st.Switches, err = s.o.Switches(ctx); err != nil && st.Problem == "" {
 			st.Problem = fmt.Sprintf("switches: %v", err)
 		}
+		st.blameSwitches()
 	}
 	return st
+}
+
+// blameSwitches gives a switch that answers, and has a plane out of service for a cause of its own, that
+// plane's reason as its error.
+func (st *Status) blameSwitches() {
+	for i := range st.Switches {
+		s := &st.Switches[i]
+		for j := range st.Planes {
+			p := &st.Planes[j]
+			if s.Error == "" && p.State == controller.Down && st.Views[j].Cause.ofSwitch() && slices.Contains(s.Planes, p.Name) {
+				s.Error = p.Name + ": " + p.Reason
+			}
+		}
+	}
 }
 
 // view says of plane j what its snapshot does not.
@@ -96,6 +112,7 @@ func view(c controller.Controller, snap *controller.Snapshot, j int) PlaneView {
 	case controller.Down:
 		v.Cause = causeOf(p.Reason)
 		v.Advice = v.Cause.advice()
+		v.Unlit = unlit(p.Reason, p.Map)
 	case controller.Resident:
 	}
 	return v

@@ -25,7 +25,7 @@ type Options struct {
 	Controller func() (c controller.Controller, leader string)
 	// History reads the journal, newest first. Nil: what this process remembers.
 	History func(context.Context, controller.Query) ([]controller.Event, error)
-	// Switches says how the switches behind the planes are. Nil: it is not known.
+	// Switches says how the switches behind the planes are, in a slice for the caller alone. Nil: it is not known.
 	Switches func(context.Context) ([]SwitchHealth, error)
 	// Plans lists what was planned, to be held against what happened. Nil: nothing.
 	Plans func(context.Context) ([]Plan, error)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"lightpath/internal/files"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf/wire"
 )
@@ -30,7 +31,7 @@ var (
 const (
 	defaultTimeout = 2 * time.Second
 	defaultPort    = "830"
-	maxSecretFile  = 1 << 16
+	maxKnownHosts  = 16 << 20
 )
 
 // delivered are users and passwords that switches of this kind are known to come with.
@@ -62,9 +63,9 @@ func clientConfig(t driver.Target) (*ssh.ClientConfig, error) {
 	}
 	cc := &ssh.ClientConfig{User: t.User, Timeout: t.Timeout, ClientVersion: "SSH-2.0-lightpath"}
 	if t.KeyFile != "" {
-		pem, err := secret(t.KeyFile)
+		pem, err := files.ReadSecret(t.KeyFile)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
 		}
 		signer, err := ssh.ParsePrivateKey(pem)
 		if err != nil {
@@ -73,9 +74,9 @@ func clientConfig(t driver.Target) (*ssh.ClientConfig, error) {
 		cc.Auth = append(cc.Auth, ssh.PublicKeys(signer))
 	}
 	if t.PasswordFile != "" {
-		raw, err := secret(t.PasswordFile)
+		raw, err := files.ReadSecret(t.PasswordFile)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
 		}
 		password := strings.TrimRight(string(raw), "\r\n")
 		if slices.Contains(delivered[t.User], password) {
@@ -86,26 +87,14 @@ func clientConfig(t driver.Target) (*ssh.ClientConfig, error) {
 	return cc, pin(t, cc)
 }
 
-// secret reads a small file.
-func secret(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
-	}
-	if info.Size() > maxSecretFile {
-		return nil, fmt.Errorf("%w: %s is longer than %d bytes", ErrCredentials, name, maxSecretFile)
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
-	}
-	return b, nil
-}
-
 // pin accepts the keys that KnownHostsFile has for the endpoint, and asks for their kinds only.
 func pin(t driver.Target, cc *ssh.ClientConfig) error {
 	if t.KnownHostsFile == "" {
 		return fmt.Errorf("%w: a file of known hosts is needed", ErrHostKey)
+	}
+	// The library reads the file itself, to the end.
+	if info, err := os.Stat(t.KnownHostsFile); err == nil && (!info.Mode().IsRegular() || info.Size() > maxKnownHosts) {
+		return fmt.Errorf("%w: %s is not a regular file of at most %d bytes", ErrHostKey, t.KnownHostsFile, maxKnownHosts)
 	}
 	check, err := knownhosts.New(t.KnownHostsFile)
 	if err != nil {

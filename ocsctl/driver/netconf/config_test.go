@@ -3,12 +3,14 @@ package netconf_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"lightpath/internal/files"
 	"lightpath/ocsctl/device"
 	server "lightpath/ocsctl/device/netconf"
 	"lightpath/ocsctl/driver"
@@ -25,6 +27,20 @@ func testDevice(t *testing.T) *device.Device {
 	return d
 }
 
+// exposed returns the path of a copy of a file that every user may read.
+func exposed(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = file(t, "exposed", content)
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestWhoMayConnect: what is missing, unsafe or wrong is refused, with no secret in the error.
 func TestWhoMayConnect(t *testing.T) {
 	d := testDevice(t)
@@ -36,18 +52,21 @@ func TestWhoMayConnect(t *testing.T) {
 		change func(*driver.Target)
 		want   error // nil: any
 	}{
-		"no endpoint":       {func(o *driver.Target) { o.Endpoint = "" }, nil},
-		"no user":           {func(o *driver.Target) { o.User = "" }, netconf.ErrCredentials},
-		"no secret":         {func(o *driver.Target) { o.KeyFile = "" }, netconf.ErrCredentials},
-		"no such file":      {func(o *driver.Target) { o.KeyFile = filepath.Join(t.TempDir(), "none") }, netconf.ErrCredentials},
-		"no key":            {func(o *driver.Target) { o.KeyFile = secret }, netconf.ErrCredentials},
-		"another key":       {func(o *driver.Target) { o.KeyFile = file(t, "strange", strange) }, nil},
-		"wrong password":    {func(o *driver.Target) { o.KeyFile, o.PasswordFile = "", file(t, "p", []byte("s3cret-guess")) }, nil},
-		"as delivered":      {func(o *driver.Target) { o.User, o.PasswordFile = "admin", file(t, "p", []byte("root\n")) }, netconf.ErrCredentials},
-		"empty password":    {func(o *driver.Target) { o.User, o.PasswordFile = "root", file(t, "p", nil) }, netconf.ErrCredentials},
-		"huge password":     {func(o *driver.Target) { o.PasswordFile = file(t, "p", make([]byte, 1<<20)) }, netconf.ErrCredentials},
-		"no known hosts":    {func(o *driver.Target) { o.KnownHostsFile = "" }, netconf.ErrHostKey},
-		"host is not known": {func(o *driver.Target) { o.KnownHostsFile = file(t, "k", nil) }, netconf.ErrHostKey},
+		"no endpoint":         {func(o *driver.Target) { o.Endpoint = "" }, nil},
+		"no user":             {func(o *driver.Target) { o.User = "" }, netconf.ErrCredentials},
+		"no secret":           {func(o *driver.Target) { o.KeyFile = "" }, netconf.ErrCredentials},
+		"no such file":        {func(o *driver.Target) { o.KeyFile = filepath.Join(t.TempDir(), "none") }, netconf.ErrCredentials},
+		"no key":              {func(o *driver.Target) { o.KeyFile = secret }, netconf.ErrCredentials},
+		"another key":         {func(o *driver.Target) { o.KeyFile = file(t, "strange", strange) }, nil},
+		"wrong password":      {func(o *driver.Target) { o.KeyFile, o.PasswordFile = "", file(t, "p", []byte("s3cret-guess")) }, nil},
+		"as delivered":        {func(o *driver.Target) { o.User, o.PasswordFile = "admin", file(t, "p", []byte("root\n")) }, netconf.ErrCredentials},
+		"empty password":      {func(o *driver.Target) { o.User, o.PasswordFile = "root", file(t, "p", nil) }, netconf.ErrCredentials},
+		"huge password":       {func(o *driver.Target) { o.PasswordFile = file(t, "p", make([]byte, 1<<20)) }, netconf.ErrCredentials},
+		"open password":       {func(o *driver.Target) { o.PasswordFile = exposed(t, file(t, "p", []byte(password))) }, files.ErrExposed},
+		"open key":            {func(o *driver.Target) { o.KeyFile = exposed(t, o.KeyFile) }, files.ErrExposed},
+		"no known hosts":      {func(o *driver.Target) { o.KnownHostsFile = "" }, netconf.ErrHostKey},
+		"endless known hosts": {func(o *driver.Target) { o.KnownHostsFile = "/dev/zero" }, netconf.ErrHostKey},
+		"host is not known":   {func(o *driver.Target) { o.KnownHostsFile = file(t, "k", nil) }, netconf.ErrHostKey},
 		"host has a new key": {func(o *driver.Target) {
 			o.KnownHostsFile = file(t, "k", []byte(knownhosts.Line([]string{o.Endpoint}, stranger)+"\n"))
 		}, netconf.ErrHostKey},

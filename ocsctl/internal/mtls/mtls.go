@@ -10,11 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+
+	"lightpath/internal/files"
 )
 
 // ErrFiles means that a file of keys or certificates is missing or not what it should be.
 var ErrFiles = errors.New("mtls: unusable key or certificate")
+
+// maxFile bounds files of certificates: those of all authorities that a system trusts are smaller.
+const maxFile = 16 << 20
 
 // Client returns the configuration of an end that connects: it trusts the CA file and shows
 // the certificate. All three are required.
@@ -42,15 +46,23 @@ func load(ca, cert, key string) (*x509.CertPool, tls.Certificate, error) {
 			return nil, tls.Certificate{}, fmt.Errorf("%w: no %s file is named", ErrFiles, what)
 		}
 	}
-	text, err := os.ReadFile(ca)
+	roots, err := files.Read(ca, maxFile)
 	if err != nil {
 		return nil, tls.Certificate{}, fmt.Errorf("%w: %w", ErrFiles, err)
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
+	if !pool.AppendCertsFromPEM(roots) {
 		return nil, tls.Certificate{}, fmt.Errorf("%w: %s has no certificate", ErrFiles, ca)
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	chain, err := files.Read(cert, maxFile)
+	if err != nil {
+		return nil, tls.Certificate{}, fmt.Errorf("%w: %w", ErrFiles, err)
+	}
+	secret, err := files.ReadSecret(key)
+	if err != nil {
+		return nil, tls.Certificate{}, fmt.Errorf("%w: %w", ErrFiles, err)
+	}
+	pair, err := tls.X509KeyPair(chain, secret)
 	if err != nil {
 		return nil, tls.Certificate{}, fmt.Errorf("%w: %s and %s: %w", ErrFiles, cert, key, err)
 	}

@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"lightpath/internal/files"
+	"lightpath/ocsctl/controller/rpc/labcerts"
 	"lightpath/ocsctl/internal/mtls"
 )
 
@@ -37,6 +40,32 @@ func TestBadFiles(t *testing.T) {
 			if !errors.Is(err, mtls.ErrFiles) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v: %v", files, err)
 			}
+		}
+	}
+}
+
+// TestExposedKey: a key that every user of the host may read is refused.
+func TestExposedKey(t *testing.T) {
+	dir := t.TempDir()
+	a, err := labcerts.Create(dir, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Issue(labcerts.Subject{Name: "rank", Life: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	ca, cert, key := a.Path("ca.pem"), a.Path("rank.pem"), a.Path("rank.key")
+	if _, err := mtls.Client(ca, cert, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err1 := mtls.Client(ca, cert, key)
+	_, err2 := mtls.Server(ca, cert, key)
+	for _, err := range []error{err1, err2} {
+		if !errors.Is(err, mtls.ErrFiles) || !errors.Is(err, files.ErrExposed) || !strings.Contains(err.Error(), key) {
+			t.Error(err)
 		}
 	}
 }

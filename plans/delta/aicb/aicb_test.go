@@ -95,6 +95,58 @@ func TestSimAIRefused(t *testing.T) {
 	}
 }
 
+// TestGPUs: a number of GPUs that contradicts the file is refused; the same number, or one where the file says
+// nothing, is taken.
+func TestGPUs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		read func(string, Options) (*train.Config, error)
+		says func(text string) string // leaves out what the file says
+	}{
+		{"small.txt", SimAI, func(text string) string { return strings.Replace(text, "all_gpus: 8", "seats: 8", 1) }},
+		{"small.csv", CSV, func(text string) string { return strings.ReplaceAll(text, "dp_group", "elsewhere") }},
+	} {
+		text := read(t, c.name)
+		o := options
+		for o.GPUs = range 9 {
+			got, err := c.read(text, o)
+			if o.GPUs != 0 && o.GPUs != 8 {
+				if !errors.Is(err, ErrWorkload) || !strings.Contains(err.Error(), "the file says 8") {
+					t.Errorf("%s, %d given: %v", c.name, o.GPUs, err)
+				}
+			} else if err != nil || got.GPUs != 8 {
+				t.Errorf("%s, %d given: %v", c.name, o.GPUs, err)
+			}
+		}
+		o.GPUs = 12
+		if got, err := c.read(c.says(text), o); err != nil || got.GPUs != 12 {
+			t.Errorf("%s: 12 given, and the file says nothing: %v", c.name, err)
+		}
+	}
+}
+
+// TestWarnsOfNoGradients: replicas that exchange no gradients are said.
+func TestWarnsOfNoGradients(t *testing.T) {
+	text := read(t, "small.csv")
+	var said []string
+	o := options
+	o.Warn = func(text string) { said = append(said, text) }
+	if _, err := CSV(text, o); err != nil || said != nil {
+		t.Fatalf("%v, %q", err, said)
+	}
+	var silent strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "CommGroup.dp_group") {
+			line = strings.NewReplacer(",4000000000,", ",0,", ",2000000000,", ",0,").Replace(line)
+		}
+		silent.WriteString(line)
+	}
+	_, err := CSV(silent.String(), o)
+	if err != nil || len(said) != 1 || !strings.Contains(said[0], "2 of 2 stages have gradients of 0 bytes") {
+		t.Errorf("%v, %q", err, said)
+	}
+}
+
 func TestCSV(t *testing.T) {
 	c, err := CSV(read(t, "small.csv"), options)
 	if err != nil {

@@ -32,7 +32,7 @@ func CSV(text string, o Options) (*train.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	tp, dp, ep := 1, 1, 1
+	tp, dp, ep := 1, 0, 1
 	for _, rows := range stages {
 		for _, r := range rows {
 			switch r.group {
@@ -45,9 +45,12 @@ func CSV(text string, o Options) (*train.Config, error) {
 			}
 		}
 	}
-	gpus := tp * dp * len(stages)
-	if o.GPUs > 0 {
-		gpus = o.GPUs
+	gpus, err := o.gpus(tp * dp * len(stages))
+	if err != nil {
+		return nil, fmt.Errorf("groups of tp %d, dp %d, %d stages: %w", tp, dp, len(stages), err)
+	}
+	if gpus == 0 {
+		gpus = tp * len(stages)
 	}
 	batches, boundary, err := csvPipeline(stages)
 	if err != nil {
@@ -63,7 +66,7 @@ func CSV(text string, o Options) (*train.Config, error) {
 			return nil, fmt.Errorf("%w: stage %d: %w", ErrWorkload, s, err)
 		}
 	}
-	return c, c.Validate()
+	return o.finish(c)
 }
 
 // csvStages returns the rows of the first iteration of every stage.

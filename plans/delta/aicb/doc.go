@@ -28,11 +28,36 @@ type Options struct {
 	GPUsPerPod int
 	Gbps       float64 // of a NIC, and of a circuit
 	ScaleUpGBs float64 // GB/s per GPU and direction within a pod
-	GPUs       int     // of the job, where the file does not say; 0: it must
+	GPUs       int     // of the job, where the file does not say; 0: it must. A file that says another number is refused
 	ETP        int     // GPUs that share an expert; 0: 1
 	// ForwardUS and BackwardUS are a stage's computation for one micro-batch, where the file has
 	// none; 0: it must.
 	ForwardUS, BackwardUS float64
+	// Warn, unless nil, is called with what is odd about a workload that is taken.
+	Warn func(text string)
+}
+
+// gpus returns the GPUs of the job; file is what the file says, 0 where it says nothing.
+func (o *Options) gpus(file int) (int, error) {
+	if file > 0 && o.GPUs > 0 && o.GPUs != file {
+		return 0, fmt.Errorf("%w: gpus: %d are given, and the file says %d", ErrWorkload, o.GPUs, file)
+	}
+	return max(file, o.GPUs), nil
+}
+
+// finish checks a configuration, and warns of replicas that exchange no gradients.
+func (o *Options) finish(c *train.Config) (*train.Config, error) {
+	silent := 0
+	for _, k := range c.Stages {
+		if k.Flow == 0 {
+			silent++
+		}
+	}
+	if silent > 0 && c.Replicas() > 1 && o.Warn != nil {
+		o.Warn(fmt.Sprintf("%d of %d stages have gradients of 0 bytes, and the job has %d replicas: "+
+			"the file has no data-parallel collective with bytes for them", silent, len(c.Stages), c.Replicas()))
+	}
+	return c, c.Validate()
 }
 
 // maxNumber bounds sizes and times; beyond it doubles are not exact.

@@ -28,15 +28,17 @@ func SimAI(text string, o Options) (*train.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := h["all_gpus"]; !ok && o.GPUs > 0 {
-		h["all_gpus"] = float64(o.GPUs)
+	gpus, err := o.gpus(int(h["all_gpus"]))
+	if err != nil {
+		return nil, fmt.Errorf("line 1: all_gpus: %w", err)
 	}
+	h["all_gpus"] = float64(gpus)
 	for _, name := range []string{"model_parallel_NPU_group", "all_gpus"} {
 		if h[name] < 1 {
 			return nil, fmt.Errorf("%w: line 1: %s is missing", ErrWorkload, name)
 		}
 	}
-	c, err := o.config(int(h["model_parallel_NPU_group"]), max(1, int(h["pp"])), max(1, int(h["ep"])), int(h["all_gpus"]), max(1, int(h["ga"])))
+	c, err := o.config(int(h["model_parallel_NPU_group"]), max(1, int(h["pp"])), max(1, int(h["ep"])), gpus, max(1, int(h["ga"])))
 	if err != nil {
 		return nil, fmt.Errorf("line 1: %w", err)
 	}
@@ -59,7 +61,7 @@ func SimAI(text string, o Options) (*train.Config, error) {
 		c.Stages[s] = k
 	}
 	c.BoundaryBytes = h["pp_comm"] * float64(c.TP) * lanes(c)
-	return c, c.Validate()
+	return o.finish(c)
 }
 
 // simaiHeader reads pairs of a name and a number; colons are optional there.

@@ -31,13 +31,16 @@ func encode(t *Trace) []byte {
 		var packed []byte
 		for i, d := range n.Deps {
 			if i == 0 { // one by one, and the others packed: both are allowed
-				b = field(b, 4, d)
+				b = field(b, 5, d)
 				continue
 			}
 			packed = protowire.AppendVarint(packed, d)
 		}
 		if packed != nil {
 			b = text(b, 5, string(packed))
+		}
+		for _, d := range n.Control {
+			b = field(b, 4, d)
 		}
 		b = field(b, 7, uint64(n.DurationUS))
 		for _, a := range []struct {
@@ -60,13 +63,13 @@ func pair() []*Trace {
 	return []*Trace{
 		{Version: "0.0.4", Nodes: []Node{
 			{ID: 1, Name: "forward", Type: Compute, DurationUS: 100},
-			{ID: 2, Name: "send", Type: Send, Deps: []uint64{1}, Bytes: 5e6, Src: 0, Dst: 1, Tag: 7},
-			{ID: 5, Name: "grad", Type: Together, Deps: []uint64{1, 2}, Bytes: 8e6, Collective: AllReduce, Group: "dp"},
+			{ID: 2, Name: "send", Type: Send, Control: []uint64{1}, Bytes: 5e6, Src: 0, Dst: 1, Tag: 7},
+			{ID: 5, Name: "grad", Type: Together, Deps: []uint64{2}, Control: []uint64{1}, Bytes: 8e6, Collective: AllReduce, Group: "dp"},
 		}},
 		{Version: "0.0.4", Nodes: []Node{
 			{ID: 4, Name: "recv", Type: Receive, Bytes: 5e6, Src: 0, Dst: 1, Tag: 7},
 			{ID: 9, Name: "forward", Type: Compute, Deps: []uint64{4}, DurationUS: 50},
-			{ID: 11, Name: "grad", Type: Together, Deps: []uint64{9}, Bytes: 8e6, Collective: AllReduce, Group: "dp"},
+			{ID: 11, Name: "grad", Type: Together, Control: []uint64{9}, Bytes: 8e6, Collective: AllReduce, Group: "dp"},
 		}},
 	}
 }
@@ -112,9 +115,41 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
+// TestAbsentControl: a control dependency of a node on itself or on one that is not in the trace is left out with a
+// warning, and all of them are where they make a cycle. A data dependency is refused.
+func TestAbsentControl(t *testing.T) {
+	traces := pair()
+	traces[1].Nodes[1].Control = []uint64{3, 4, 9}
+	trace, err := Decode(encode(traces[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	o := options
+	o.Warn = func(text string) { said = append(said, text) }
+	g, err := Graph([]*Trace{traces[0], trace}, o)
+	if err != nil || len(said) != 1 || !strings.Contains(said[0], "rank 1: left out 2 control dependencies") ||
+		!strings.Contains(said[0], "node 9 on node 3") {
+		t.Fatalf("%v, %q", err, said)
+	}
+	without, err := Graph(pair(), options)
+	if err != nil || len(g.Deps) != len(without.Deps)+1 { // the one on node 4
+		t.Errorf("%v, %d dependencies, %d without", err, len(g.Deps), len(without.Deps))
+	}
+	traces[1].Nodes[0].Control = []uint64{9} // which waits for it
+	if _, err := Graph(traces, o); err != nil || len(said) != 2 ||
+		!strings.Contains(said[1], "all 5 control dependencies") {
+		t.Errorf("a cycle: %v, %q", err, said)
+	}
+	traces[1].Nodes[1].Deps = []uint64{3}
+	if _, err := Decode(encode(traces[1])); !errors.Is(err, ErrTrace) {
+		t.Errorf("a data dependency: %v", err)
+	}
+}
+
 func TestRefusedNaming(t *testing.T) {
 	for want, change := range map[string]func(n []Node){
-		`node 2 "send": deps: there is no node 77`:          func(n []Node) { n[1].Deps = []uint64{77} },
+		`node 2 "send": data_deps: there is no node 77`:     func(n []Node) { n[1].Deps = []uint64{77} },
 		`node 2 "send": comm_size: -5 is negative`:          func(n []Node) { n[1].Bytes = -5 },
 		`node 1 "forward": duration_micros: -1 is negative`: func(n []Node) { n[0].DurationUS = -1 },
 		`node 5 "grad": comm_type: 12 is none`:              func(n []Node) { n[2].Collective = 12 },
@@ -209,7 +244,7 @@ func TestGraphRefused(t *testing.T) {
 		"rank 2 node 4 recv: comm_size: 4e+06, but 5e+06":   func(t []*Trace) { t[2].Nodes[0].Bytes = 4e6 },
 		"rank 2 node 11 grad: ALL_GATHER of 8e+06 bytes":    func(t []*Trace) { t[2].Nodes[2].Collective = AllGather },
 		"rank 0 has 1 collectives of group \"\"":            func(t []*Trace) { t[0].Nodes[2].Group = ""; t[1].Nodes[0].Type = Together },
-		"cycle: tasks[":                                     func(t []*Trace) { t[0].Nodes[0].Deps = []uint64{2} },
+		"cycle: tasks[":                                     func(t []*Trace) { t[0].Nodes[1].Deps = []uint64{5} },
 		"rank 2 node 4 recv: comm_dst: a receive of rank 3": func(t []*Trace) { t[2].Nodes[0].Dst = 3 },
 		"rank 0 node 2 send: comm_src: a send of rank 1":    func(t []*Trace) { t[0].Nodes[1].Src, t[2].Nodes[0].Src = 1, 1 },
 	} {

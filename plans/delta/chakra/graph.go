@@ -15,6 +15,9 @@ type Options struct {
 	GPUsPerPod int     // even; ranks fill pods in order
 	Gbps       float64 // of a NIC, and of a circuit
 	ScaleUpGBs float64 // GB/s per GPU and direction within a pod
+	// Warn, unless nil, is called for every rank whose trace has control dependencies that cannot be met, and are
+	// left out: see [Trace.dependencies].
+	Warn func(text string)
 }
 
 // Graph makes the graph of the traces of ranks 0, 1, ... Errors wrap [ErrTrace], naming rank and
@@ -299,14 +302,14 @@ func (b *builder) crossings(first *Node, pods map[int][]int, order []int, n int)
 // deps adds the nodes' dependencies.
 func (b *builder) deps() {
 	for r, t := range b.traces {
-		at := make(map[uint64]int, len(t.Nodes))
-		for i := range t.Nodes {
-			at[t.Nodes[i].ID] = i
-		}
-		for i := range t.Nodes {
-			for _, d := range t.Nodes[i].Deps {
-				b.g.Deps = append(b.g.Deps, dag.Dep{From: b.end[r][at[d]], To: b.begin[r][i]})
+		deps, odd := t.dependencies()
+		for i, nodes := range deps {
+			for _, from := range nodes {
+				b.g.Deps = append(b.g.Deps, dag.Dep{From: b.end[r][from], To: b.begin[r][i]})
 			}
+		}
+		if odd != "" && b.o.Warn != nil {
+			b.o.Warn(fmt.Sprintf("rank %d: left out %s", r, odd))
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+
+	"lightpath/internal/decode"
 )
 
 // DecodeJSON reads either JSON form. Errors wrap [ErrTrace] and name the node, counted from 0, or
@@ -22,7 +24,7 @@ func DecodeJSON(data []byte) (*Trace, error) {
 		return nil, jsonError(d, err)
 	}
 	t := &Trace{}
-	if err := json.Unmarshal(first, &whole); err != nil {
+	if err := decode.JSON(first, &whole); err != nil {
 		return nil, fmt.Errorf("%w: workload_graph: %w", ErrTrace, err)
 	}
 	if whole.Graph != nil {
@@ -34,7 +36,7 @@ func DecodeJSON(data []byte) (*Trace, error) {
 	var metadata struct {
 		Version string `json:"version"`
 	}
-	if err := json.Unmarshal(first, &metadata); err != nil {
+	if err := decode.JSON(first, &metadata); err != nil {
 		return nil, fmt.Errorf("%w: metadata: %w", ErrTrace, err)
 	}
 	t.Version = metadata.Version
@@ -61,7 +63,7 @@ func jsonError(d *json.Decoder, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: cut short at byte %d", ErrTrace, d.InputOffset())
 	}
-	return fmt.Errorf("%w: at byte %d: %w", ErrTrace, d.InputOffset(), err)
+	return fmt.Errorf("%w: at byte %d: %w", ErrTrace, d.InputOffset(), decode.Explain(nil, err))
 }
 
 // jsonFlat is a node of a workload_graph.
@@ -81,7 +83,7 @@ type jsonFlat struct {
 }
 
 func (n *jsonFlat) node() Node {
-	return Node{ID: n.ID, Name: n.Name, Type: Type(n.Type), Deps: slices.Concat(n.CtrlDeps, n.DataDeps), DurationUS: n.Runtime,
+	return Node{ID: n.ID, Name: n.Name, Type: Type(n.Type), Deps: slices.Concat(n.DataDeps), Control: slices.Concat(n.CtrlDeps), DurationUS: n.Runtime,
 		Collective: Collective(n.Collective), Bytes: n.Bytes, Src: n.Src, Dst: n.Dst, Tag: n.Tag, Group: n.Group}
 }
 
@@ -124,12 +126,17 @@ func (m *jsonMessage) node() (Node, error) {
 	if n.ID, err = id(m.ID); err != nil {
 		return n, err
 	}
-	for _, d := range slices.Concat(m.CtrlDeps, m.DataDeps, m.CtrlDeps2, m.DataDeps2) {
-		dep, err := id(d)
-		if err != nil {
-			return n, err
+	for _, list := range []struct {
+		to   *[]uint64
+		from []number
+	}{{&n.Deps, slices.Concat(m.DataDeps, m.DataDeps2)}, {&n.Control, slices.Concat(m.CtrlDeps, m.CtrlDeps2)}} {
+		for _, d := range list.from {
+			dep, err := id(d)
+			if err != nil {
+				return n, err
+			}
+			*list.to = append(*list.to, dep)
 		}
-		n.Deps = append(n.Deps, dep)
 	}
 	switch v := m.Type.(type) {
 	case string:

@@ -53,7 +53,8 @@ type Node struct {
 	ID         uint64
 	Name       string
 	Type       Type
-	Deps       []uint64 // control and data
+	Deps       []uint64 // data: the nodes are in the trace
+	Control    []uint64 // control: some may not be in the trace, see [Options.Warn]
 	DurationUS float64
 	Collective Collective
 	Bytes      float64
@@ -73,7 +74,7 @@ type Trace struct {
 const maxNumber = 1 << 53
 
 // check reports what is wrong with a trace by itself: numbers, types, two nodes of one id, and
-// dependencies on nodes that are not there.
+// data dependencies on nodes that are not there.
 func (t *Trace) check() error {
 	known := make(map[uint64]bool, len(t.Nodes))
 	for i := range t.Nodes {
@@ -90,7 +91,7 @@ func (t *Trace) check() error {
 		n := &t.Nodes[i]
 		for _, d := range n.Deps {
 			if !known[d] {
-				return fmt.Errorf("%w: node %d %q: deps: there is no node %d; is the trace cut short?", ErrTrace, n.ID, n.Name, d)
+				return fmt.Errorf("%w: node %d %q: data_deps: there is no node %d; is the trace cut short?", ErrTrace, n.ID, n.Name, d)
 			}
 		}
 	}

@@ -94,7 +94,9 @@ func decodeNode(data []byte) (Node, error) {
 			n.Name = string(v.bytes)
 		case 3:
 			n.Type = Type(int32(v.number))
-		case 4, 5:
+		case 4:
+			return appendIDs(&n.Control, v)
+		case 5:
 			return appendIDs(&n.Deps, v)
 		case 7:
 			n.DurationUS = float64(v.number)

@@ -97,7 +97,7 @@ func (c *checker) volumes() error {
 	return nil
 }
 
-// slack is what rounding may do to a time.
+// slack returns the error, in microseconds, that rounding may leave in the time t.
 func slack(t float64) float64 { return ToleranceUS + 1e-9*math.Abs(t) }
 
 // links is (9): what crosses a link one way never exceeds its circuits.
@@ -194,8 +194,10 @@ func (u *usage) add(segments []dag.Segment, share float64) {
 		if s.Bytes == 0 {
 			continue
 		}
-		rate := s.Bytes * share / (s.End - s.Start) // infinite for bytes in no time
-		u.changes = append(u.changes, change{s.Start, rate}, change{s.End, -rate})
+		// A schedule states times to 4 ulps. Bytes in no time at time 0 have an infinite rate.
+		took := max(s.End-s.Start, s.End*0x1p-50)
+		rate := s.Bytes * share / took
+		u.changes = append(u.changes, change{s.Start, rate}, change{s.Start + took, -rate})
 	}
 }
 
@@ -223,7 +225,7 @@ func (u *usage) exceeds(limit float64) (at, rate float64, over bool) {
 		if k+1 < len(u.changes) {
 			until = u.changes[k+1].at
 		}
-		if (total-limit)*(until-c.at) > limit*ToleranceUS {
+		if (total-limit)*(until-c.at) > limit*slack(c.at) {
 			return c.at, total, true
 		}
 	}

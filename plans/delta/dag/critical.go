@@ -44,10 +44,20 @@ func (g *Graph) Tails(time func(*Task) float64) []float64 {
 	return tail
 }
 
-// Critical returns a critical path of a run, in order of time, and how much of the makespan is
-// communication between pods: what work and delays on the path leave over. Where several
-// paths decide, it is the one with the most communication.
+// Critical returns a critical path of a run, in order of time, and its communication between pods: the makespan without
+// the work and the delays on the path. If several paths are critical, Critical returns the one with the most.
 func (g *Graph) Critical(s *Schedule) (path []int, communication float64) {
+	return g.critical(s, func(a, b float64) bool { return a < b })
+}
+
+// LeastCommunication is [Graph.Critical] for the critical path with the least communication.
+func (g *Graph) LeastCommunication(s *Schedule) float64 {
+	_, communication := g.critical(s, func(a, b float64) bool { return a > b })
+	return communication
+}
+
+// critical returns the critical path whose work and delays together come first in the order of before.
+func (g *Graph) critical(s *Schedule, before func(a, b float64) bool) (path []int, communication float64) {
 	order, _ := g.Order()
 	pred := g.Predecessors()
 	rigid := make([]float64, len(g.Tasks)) // work and delays up to the end of the task
@@ -64,13 +74,13 @@ func (g *Graph) Critical(s *Schedule) (path []int, communication float64) {
 			if at := s.Spans[dep.From].End + dep.Delay; !sameTime(at, binding) {
 				continue
 			}
-			if r := rigid[dep.From] + dep.Delay; via[i] < 0 || r < rigid[i] {
+			if r := rigid[dep.From] + dep.Delay; via[i] < 0 || before(r, rigid[i]) {
 				via[i], rigid[i] = dep.From, r
 			}
 		}
 		rigid[i] += g.Tasks[i].Duration
 		end := s.Spans[i].End
-		if sameTime(end, s.Makespan) && (last < 0 || rigid[i] < rigid[last]) {
+		if sameTime(end, s.Makespan) && (last < 0 || before(rigid[i], rigid[last])) {
 			last = i
 		}
 	}

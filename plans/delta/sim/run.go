@@ -24,6 +24,7 @@ type Runner struct {
 	class []float64
 
 	segments [][]dag.Segment // by task, while recording
+	events   int             // of the last run
 }
 
 // NewRunner makes a runner of w.
@@ -70,7 +71,8 @@ func (r *Runner) Ends() []float64 { return r.end }
 // Starts returns when each task started in the last run. The slice is the runner's.
 func (r *Runner) Starts() []float64 { return r.start }
 
-// run simulates one iteration. Hot path of the search: no allocation in steady state.
+// run simulates one iteration. Every event starts or ends a transfer, so there are at most two for each.
+// Hot path of the search: no allocation in steady state.
 func (r *Runner) run(c dag.Circuits) float64 {
 	w := r.w
 	copy(r.wait, w.degree)
@@ -85,7 +87,9 @@ func (r *Runner) run(c dag.Circuits) float64 {
 	}
 	r.propagate()
 	makespan, now := 0.0, 0.0
+	r.events = 0
 	for len(r.active) > 0 || !r.release.empty() {
+		r.events++
 		next := r.nextEvent(now)
 		r.advance(now, next)
 		now = next
@@ -141,7 +145,8 @@ func (r *Runner) begin(i int32, now float64) {
 	}
 }
 
-// nextEvent is the earliest start or end of a transfer.
+// nextEvent returns the time of the earliest start or end of a transfer. The time is finite: the first class shares all
+// of its resources, so one of its transfers has a rate above 0.
 func (r *Runner) nextEvent(now float64) float64 {
 	next := math.Inf(1)
 	if !r.release.empty() {
@@ -155,26 +160,30 @@ func (r *Runner) nextEvent(now float64) float64 {
 	return max(next, now)
 }
 
-// advance moves the transfers under way from now to next.
+// advance moves the transfers under way from now to next. It ends every transfer that ends at next within rounding,
+// even if now and next are the same double.
 func (r *Runner) advance(now, next float64) {
 	for _, i := range r.active {
-		if r.rate[i] == 0 || next == now {
+		if r.rate[i] == 0 {
 			continue
 		}
-		sent := r.rate[i] * (next - now)
-		if sent > r.left[i]*(1-endTolerance) {
+		sent, needs := r.rate[i]*(next-now), r.left[i]/r.rate[i]
+		if now+needs <= next+endTolerance*needs+timeTolerance*next {
 			sent = r.left[i]
 		}
 		r.left[i] -= sent
-		if r.segments != nil {
+		if r.segments != nil && sent > 0 {
 			r.record(i, now, next, sent*r.w.flows[i])
 		}
 	}
 }
 
-// endTolerance is the part of what is left that rounding may leave over: transfers that end at
-// one instant in exact arithmetic end in one event.
-const endTolerance = 1e-9
+// Transfers that end at one time in exact arithmetic end in one event. endTolerance allows for the rounding of the
+// bytes left, as a part of the time that they need. timeTolerance allows for the rounding of times: 4 ulps.
+const (
+	endTolerance  = 1e-9
+	timeTolerance = 0x1p-50
+)
 
 // retire ends the transfers that have sent everything.
 func (r *Runner) retire(now float64) {
@@ -191,12 +200,13 @@ func (r *Runner) retire(now float64) {
 	r.propagate()
 }
 
-// record appends to the segments of a transfer, joining equal rates.
+// record appends to the segments of a transfer, joining equal rates. Bytes that rounding carries in no time go to the
+// segment before them. A transfer that takes no time has one segment of no length.
 func (r *Runner) record(i int32, from, to, bytes float64) {
 	s := r.segments[i]
 	if k := len(s) - 1; k >= 0 && s[k].End == from {
 		was := s[k].Bytes / (s[k].End - s[k].Start)
-		if is := bytes / (to - from); math.Abs(was-is) <= 1e-12*was {
+		if is := bytes / (to - from); from == to || math.Abs(was-is) <= 1e-12*was {
 			s[k].End = to
 			s[k].Bytes += bytes
 			return

@@ -9,6 +9,7 @@ type filling struct {
 	levels heap    // shared links by the rate at which they are full
 	limits heap    // groups by the rate that they cannot exceed
 	done   []bool  // by group
+	rounds int     // that solve has taken
 }
 
 // sharedLink is a link with two groups or more.
@@ -42,6 +43,9 @@ func (f *filling) addLink(n *Network, id int32) {
 // solve raises the rates of all groups alike and finishes those that a limit or a full link
 // holds back. The rate at which a link is full only rises while groups finish, so an old value in
 // the heap is a lower bound, which is put right when its turn comes.
+//
+// Every round takes an item off a heap. A link comes back only if one of its groups has finished since. So there are at
+// most as many rounds as groups, shared links and uses of shared links together, for any rounding.
 func (n *Network) solve(changed func(Group, float64)) {
 	f := &n.fill
 	for len(f.done) < len(n.groups) {
@@ -50,7 +54,8 @@ func (n *Network) solve(changed func(Group, float64)) {
 	for _, g := range f.groups {
 		f.done[g] = false
 	}
-	for left := len(f.groups); left > 0; {
+	f.rounds = 0
+	for left := len(f.groups); left > 0; f.rounds++ {
 		if len(f.levels) > 0 && (len(f.limits) == 0 || f.levels[0].key < f.limits[0].key) {
 			top := f.levels.pop()
 			s := &f.shared[top.id]

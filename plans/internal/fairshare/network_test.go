@@ -177,6 +177,43 @@ func TestBottleneck(t *testing.T) {
 	}
 }
 
+// TestProgress: with capacities and flows of any size, filling ends within the number of rounds that solve promises,
+// and gives every group a rate above 0.
+func TestProgress(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		size := func() float64 { return math.Pow(10, 30*r.Float64()-15) }
+		capacity := make([]float64, 1+r.IntN(12))
+		for l := range capacity {
+			capacity[l] = size()
+		}
+		n := New(capacity)
+		users := make([]int, len(capacity))
+		bound := 0
+		for range 40 {
+			uses := randomUses(r, len(capacity))
+			for k := range uses {
+				uses[k].Flows = size()
+				users[uses[k].Link]++
+			}
+			n.Add(size(), uses)
+			bound++
+		}
+		for _, k := range users {
+			bound += 1 + k
+		}
+		rates := 0
+		n.Update(func(_ Group, rate float64) {
+			if rate > 0 {
+				rates++
+			}
+		})
+		if n.fill.rounds > bound || rates != 40 {
+			t.Fatalf("seed %d: %d rounds, at most %d; %d of 40 groups have a rate", seed, n.fill.rounds, bound, rates)
+		}
+	}
+}
+
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	n := New([]float64{10, 10, 10})
 	n.Add(8, []Use{{0, 1}, {1, 1}})

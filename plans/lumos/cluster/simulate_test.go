@@ -286,6 +286,35 @@ func TestConservation(t *testing.T) {
 	}
 }
 
+// TestProgress: the phases of jobs bound the number of events, and jobs carry all their bytes, even if phases are
+// shorter than the distance between two doubles. An event is an arrival, the end of a computation, of a phase or of a
+// dark time, or void. An event that is not void makes at most one void event for each job.
+func TestProgress(t *testing.T) {
+	for _, f := range tiny(t) {
+		jobs := randomJobs(4, 40, f.GPUs)
+		r := rand.New(rand.NewPCG(4, 4))
+		at, bound := 0.0, 0
+		const iterations = 3
+		for i := range jobs {
+			at += math.Pow(10, 15*r.Float64()-3)
+			jobs[i].Arrival, jobs[i].Duration = at, math.Pow(10, 15*r.Float64()-9)
+			bound += 1 + i + 2*int(place.NumPhases)*iterations // dark times: one for each start of a later job
+		}
+		out, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: iterations, Seed: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Events > bound*(1+len(jobs)) {
+			t.Errorf("%s: %d events, at most %d", f.Name, out.Events, bound*(1+len(jobs)))
+		}
+		for i, o := range out.Outcomes {
+			if math.Abs(o.Carried-o.Ideal) > 1e-9*o.Ideal {
+				t.Errorf("%s: job %d has carried %v of %v", f.Name, i, o.Carried, o.Ideal)
+			}
+		}
+	}
+}
+
 // stub routes jobs as a test says.
 type stub struct {
 	links []float64
@@ -390,5 +419,32 @@ func TestSimulateRefuses(t *testing.T) {
 	cancel()
 	if _, err := Simulate(ctx, Config{Fabric: f, Jobs: good, Iterations: 2}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestFilled: at a workload level near 1 a cluster of 16384 GPUs is full and jobs wait; at the paper's level hardly
+// one does.
+func TestFilled(t *testing.T) {
+	f, err := ParseFabric("best", 16384)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		level         float64
+		jobs          int
+		busy          [2]float64
+		fewest, waits int
+	}{{0.655, 1000, [2]float64{0.4, 0.66}, 0, 0}, {1, 3000, [2]float64{0.8, 1}, 1500, 3000}} {
+		jobs, err := Generate(Spec{Jobs: c.jobs, GPUs: f.GPUs, Level: c.level, Seed: 1, ServerGPUs: f.ServerGPUs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: 1, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Summarize(jobs); s.Waited < c.fewest || s.Waited > c.waits || s.Busy < c.busy[0] || s.Busy > c.busy[1] {
+			t.Errorf("level %v: %d of %d jobs wait, %.3f of the GPUs are busy", c.level, s.Waited, c.jobs, s.Busy)
+		}
 	}
 }

@@ -7,6 +7,8 @@ type Summary struct {
 	// JRT is the time that jobs run, JWT that they wait, JCT both.
 	JRT, JWT, JCT float64
 	Waited        int // jobs that had to wait
+	// Busy is the share of the GPUs that jobs hold, on average from the first arrival to the last.
+	Busy float64
 	// Contention is the mean contention level of the jobs that communicate between servers.
 	Contention float64
 	CrossPod   int // jobs in several pods
@@ -33,6 +35,7 @@ func (r *Result) Summarize(jobs []Job) Summary {
 			s.Contention += o.Communication / o.Ideal
 		}
 	}
+	s.Busy = r.busy(jobs)
 	n := float64(len(jobs))
 	s.JRT /= n
 	s.JWT /= n
@@ -41,6 +44,19 @@ func (r *Result) Summarize(jobs []Job) Summary {
 		s.Contention = 1
 	}
 	return s
+}
+
+// busy returns [Summary.Busy].
+func (r *Result) busy(jobs []Job) float64 {
+	first, last := jobs[0].Arrival, jobs[len(jobs)-1].Arrival
+	if last <= first {
+		return 0
+	}
+	held := 0.0
+	for i, o := range r.Outcomes {
+		held += float64(jobs[i].GPUs) * max(0, min(o.Finish, last)-min(o.Start, last))
+	}
+	return held / (float64(r.Fabric.GPUs) * (last - first))
 }
 
 // Column returns a number of every job, in ascending order.

@@ -30,6 +30,9 @@ func UseGate(c *comm.Core, g *comm.Gate, handle uint64) bool {
 	if recorder.Of(c).Timed {
 		q.Timed = 1
 	}
+	if c.Cfg.CPUSpread {
+		q.Spread = 1
+	}
 	q.Yields, q.SpinLong, q.SpinShort = yieldAlone, 1, 1
 	switch {
 	case c.Cfg.Spin >= 0:

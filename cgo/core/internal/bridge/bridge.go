@@ -1,8 +1,8 @@
-// Package bridge turns the calls of lp_core.h into calls of package shim: handles into
-// communicators, C structures into Go ones, errors and panics into results with a text.
+// Package bridge turns the calls of lp_core.h into calls of package shim: handles into communicators, C structures
+// into Go ones, errors and panics into results with a text.
 //
-// Layer: between cgo/core, which holds the C declarations and nothing else, and shim. It
-// contains no C, so it is tested without a C compiler, and no decisions of its own.
+// Layer: between cgo/core, which holds only C declarations, and shim. It contains no C, so its tests need no C
+// compiler, and it decides nothing.
 package bridge
 
 import (
@@ -23,7 +23,8 @@ import (
 	"lightpath/shim/result"
 )
 
-// Call is struct lp_call, field by field; cgo/core checks at compile time that it is.
+// Call is one call, as the front passes it: cgo/core/lp_types.h has struct lp_call from it. Type and Op are
+// ncclDataType_t and ncclRedOp_t; Peer is the root or the peer.
 type Call struct {
 	Comm   uint64
 	Kind   uint32
@@ -35,24 +36,28 @@ type Call struct {
 	Recv   unsafe.Pointer
 	Stream uintptr // no pointer: some handles are small numbers
 
-	Plan       uint64
-	PlanDigits uint32
+	// Options of the call, 0 if it has none; see lightpath.h.
+	Plan       uint64 // the leading digits of a plan's digest, in the most significant bits
+	PlanDigits uint32 // how many there are, 0 .. 16
 	DeadlineUS uint32
-	Planes     uint64
+	Planes     uint64 // bit j: plane j may be used
 
+	// The factor of an operator of the user. Check fills it in, so that a queued call outlives its operator.
 	ScalarWhere uint32
 	_           uint32
-	Scalar      [8]byte
-	ScalarAt    unsafe.Pointer
+	Scalar      [8]byte        // the element, in its first bytes
+	ScalarAt    unsafe.Pointer // where the element is when the call runs
 
-	Window, Offset uint64
+	// The window of a put, by the caller's handle, and the byte of the peer's window.
+	Window uint64
+	Offset uint64
 }
 
-// Values of Call.ScalarWhere: enum lp_scalar.
+// Values of Call.ScalarWhere.
 const (
-	scalarNone uint32 = iota
-	scalarHere
-	scalarAt
+	ScalarNone uint32 = iota // Run looks the operator up
+	ScalarHere               // in Call.Scalar
+	ScalarAt                 // at Call.ScalarAt
 )
 
 // comms are the communicators of this process.
@@ -66,11 +71,12 @@ func lookup(h uint64) (*shim.Comm, error) {
 	if h == 0 {
 		return nil, fmt.Errorf("comm is NULL: %w", errdefs.ErrInvalidArgument)
 	}
-	return nil, fmt.Errorf("comm is not a communicator of this library, or it has been destroyed: %w", errdefs.ErrInvalidArgument)
+	return nil, fmt.Errorf("comm is not a communicator of this library, or it has been destroyed: %w",
+		errdefs.ErrInvalidArgument)
 }
 
-// small narrows an enumeration of C; what does not fit becomes a value that no enumeration
-// has, for shim to refuse by name.
+// small narrows an enumeration of C. A value that does not fit becomes one that no enumeration has, so that shim
+// refuses it by name.
 func small(v int32) uint8 {
 	if v < 0 || v > math.MaxUint8 {
 		return math.MaxUint8
@@ -104,28 +110,27 @@ func fill(dst *calls.Call, src *Call, comm *shim.Comm) error {
 	return nil
 }
 
-// bindOperator looks up an operator of the user, unless that has been done when the call was
-// checked. The scalar stays in src, which must outlive dst.
+// bindOperator looks up an operator of the user, unless Check has done so. The scalar stays in src, which must outlive
+// dst.
 func bindOperator(dst *calls.Call, src *Call) error {
-	if src.ScalarWhere == scalarNone {
+	if src.ScalarWhere == ScalarNone {
 		op, err := calls.FindOperator(dst.Comm, src.Op, dst.Type)
 		if err != nil {
 			return err
 		}
-		src.ScalarWhere, src.Scalar, src.ScalarAt = scalarHere, op.Scalar, op.At
+		src.ScalarWhere, src.Scalar, src.ScalarAt = ScalarHere, op.Scalar, op.At
 		if op.At != nil {
-			src.ScalarWhere = scalarAt
+			src.ScalarWhere = ScalarAt
 		}
 	}
 	dst.Op, dst.Operator, dst.Scalar = calls.OpPreMulSum, src.Op, src.ScalarAt
-	if src.ScalarWhere == scalarHere {
+	if src.ScalarWhere == ScalarHere {
 		dst.Scalar = unsafe.Pointer(&src.Scalar)
 	}
 	return nil
 }
 
-// Check checks the arguments of a call without running it, and copies into it what it
-// refers to.
+// Check checks the arguments of a call without running it, and copies its operator's factor into it.
 func Check(call *Call) error {
 	var c calls.Call
 	if err := convert(&c, call); err != nil {
@@ -134,7 +139,7 @@ func Check(call *Call) error {
 	return calls.Check(&c)
 }
 
-// Interposes tells whether a call on a stream is interposed, and copies into it what it refers to.
+// Interposes reports whether a call on a stream is interposed, and copies its operator's factor into it.
 func Interposes(call *Call) (bool, error) {
 	var c calls.Call
 	if err := convert(&c, call); err != nil {
@@ -143,31 +148,31 @@ func Interposes(call *Call) (bool, error) {
 	return foreign.Executes(&c)
 }
 
-// pooledCalls is how many calls a group may have and still allocate nothing.
+// pooledCalls is the size of the largest group that Run converts without allocating.
 const pooledCalls = 64
 
 type scratch struct{ calls [pooledCalls]calls.Call }
 
 var pool = sync.Pool{New: func() any { return new(scratch) }}
 
-// Run runs calls as one group and returns when all are complete. Hot path: groups of up
-// to 64 calls allocate nothing here.
+// Run runs calls as one group and returns when all are complete.
+// Hot path: groups of up to pooledCalls calls allocate nothing here.
 func Run(group []Call) error {
 	if len(group) > pooledCalls {
 		return runIn(make([]calls.Call, len(group)), group)
 	}
 	s := pool.Get().(*scratch)
 	err := runIn(s.calls[:len(group)], group)
-	clear(s.calls[:len(group)]) // keeps no buffer and no communicator alive
+	clear(s.calls[:len(group)]) // so that the pool keeps no buffer and no communicator alive
 	pool.Put(s)
 	return err
 }
 
-// RunBegun goes on with a call that C has begun, of a communicator that may have lost its handle since: its
-// end waits for the call.
+// RunBegun continues a call that C has begun. The communicator may have lost its handle since; its end waits for the
+// call.
 func RunBegun(call *Call) error {
 	s := pool.Get().(*scratch)
-	err := fill(&s.calls[0], call, guests[call.Comm%uint64(len(gates))].Load())
+	err := fill(&s.calls[0], call, gated[call.Comm%uint64(len(gates))].Load())
 	if err == nil {
 		err = shim.RunBegun(s.calls[:1])
 	}
@@ -196,7 +201,8 @@ func Simulate(asked []Call) (float64, error) {
 	return shim.Simulate(group)
 }
 
-// CreateOp makes an operator that multiplies by the element at scalar, read now or later.
+// CreateOp makes an operator that multiplies by the element at scalar. The element is read now, or by each call
+// (later).
 func CreateOp(h uint64, typ int32, scalar unsafe.Pointer, later bool) (int32, error) {
 	c, err := lookup(h)
 	if err != nil {
@@ -214,7 +220,7 @@ func DestroyOp(h uint64, op int32) error {
 	return calls.DestroyOp(c, op)
 }
 
-// MemStats answers a question about a communicator's memory.
+// MemStats returns a statistic of a communicator's memory.
 func MemStats(h uint64, stat int32) (uint64, error) {
 	c, err := lookup(h)
 	if err != nil {
@@ -223,7 +229,7 @@ func MemStats(h uint64, stat int32) (uint64, error) {
 	return shim.MemStats(c, shim.MemStat(stat))
 }
 
-// Register tells a communicator of a buffer or window and returns its handle.
+// Register registers a buffer or window with a communicator and returns its handle.
 func Register(h uint64, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
 	c, err := lookup(h)
 	if err != nil {
@@ -232,7 +238,7 @@ func Register(h uint64, buff unsafe.Pointer, size uintptr, window bool, flags in
 	return shim.Register(c, buff, size, window, flags)
 }
 
-// Registered returns the buffer of a registration, and with end deregisters it.
+// Registered returns the buffer of a registration. With end it deregisters it.
 func Registered(h, handle uint64, window, end bool) (unsafe.Pointer, error) {
 	c, err := lookup(h)
 	if err != nil {
@@ -241,8 +247,7 @@ func Registered(h, handle uint64, window, end bool) (unsafe.Pointer, error) {
 	return shim.Registered(c, handle, window, end)
 }
 
-// Recovered is the error of a panic: a defect of Lightpath must not end the program that
-// it is a guest of.
+// Recovered returns the error of a panic: a defect of Lightpath must not end the program.
 func Recovered(panicked any, stack []byte) error {
 	return fmt.Errorf("panic: %v [%s]: %w", panicked, strings.Join(frames(stack, 4), " < "), errdefs.ErrInternal)
 }
@@ -259,8 +264,8 @@ func frames(stack []byte, most int) []string {
 	return names
 }
 
-// Text writes an error's message, one line with NUL at its end, to buf and returns the
-// result. nil writes nothing.
+// Text writes an error's message to buf, one line with NUL at its end, and returns the result. For nil it writes
+// nothing.
 func Text(err error, buf []byte) result.Result {
 	if err == nil || len(buf) == 0 {
 		return result.Of(err)

@@ -3,8 +3,6 @@ package bridge
 import (
 	"errors"
 	"fmt"
-	"os"
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -16,7 +14,6 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
-	"lightpath/shim/settings"
 )
 
 // world makes n communicators of this process and destroys them at the end.
@@ -52,7 +49,7 @@ func sum(h uint64, in, out *float32) Call {
 
 func TestGroupOfManyCalls(t *testing.T) {
 	handles := world(t, 2)
-	const each = pooledCalls // twice what the pool holds, over both ranks
+	const each = pooledCalls // for two ranks, more than the pool holds
 	in, out := make([]float32, 2*each), make([]float32, 2*each)
 	var calls []Call
 	for i := range each {
@@ -108,7 +105,7 @@ func TestEndedHandles(t *testing.T) {
 	}
 }
 
-// Of the threads that end one communicator together, one does, and none crashes.
+// Several threads end one communicator: one succeeds, and none crashes.
 func TestDestroyOnce(t *testing.T) {
 	h := world(t, 1)[0]
 	errs := make([]error, 4)
@@ -130,7 +127,7 @@ func TestDestroyOnce(t *testing.T) {
 	}
 }
 
-// Enumerations of C are wider than shim's: a value that wraps must not become a good one.
+// Enumerations of C are wider than those of shim: a value that wraps must not become a valid one.
 func TestWideEnumerations(t *testing.T) {
 	h := world(t, 1)[0]
 	var in, out float32
@@ -150,7 +147,8 @@ func TestWideEnumerations(t *testing.T) {
 	}
 	call = sum(h, &in, &out)
 	call.Stream = uintptr(unsafe.Pointer(&in))
-	if err := Check(&call); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), "stream is not NULL") {
+	if err := Check(&call); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(),
+		"stream is not NULL") {
 		t.Errorf("stream: %v", err)
 	}
 }
@@ -176,7 +174,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// boom is what a defect looks like from outside.
+// A defect becomes an error that names the functions.
 func TestRecovered(t *testing.T) {
 	var err error
 	func() {
@@ -212,24 +210,5 @@ func TestRunAllocatesNothing(t *testing.T) {
 		}); got != 0 {
 			t.Errorf("%d calls: %v allocations", n, got)
 		}
-	}
-}
-
-// The front answers questions about parameters from its own table, to spare programs the
-// core; it must be that of package settings.
-func TestParameterTable(t *testing.T) {
-	text, err := os.ReadFile("../../../front/params.inc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got, want []string
-	for _, m := range regexp.MustCompile(`(?m)^PARAM\("([^"]*)", "([^"]*)"\)$`).FindAllStringSubmatch(string(text), -1) {
-		got = append(got, m[1]+"="+m[2])
-	}
-	for _, v := range settings.Vars() {
-		want = append(want, v.Name+"="+v.Default)
-	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("cgo/front/params.inc says\n%s\nsettings say\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

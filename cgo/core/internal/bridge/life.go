@@ -10,7 +10,7 @@ import (
 	"lightpath/shim/path/foreign"
 )
 
-// InitArgs asks for a communicator, as struct lp_init does: with its parent as a handle.
+// InitArgs describes a communicator to make, as struct lp_init does, with the parent's handle.
 type InitArgs struct {
 	shim.InitArgs
 	How        shim.How // 0: from no other communicator
@@ -43,9 +43,8 @@ func (a *InitArgs) resolve() (shim.InitArgs, error) {
 	return args, nil
 }
 
-// Init makes communicators and returns their handles, all of them or none; 0 for those that a
-// split does not make. With [errdefs.ErrInProgress] the handles are good, and what they stand for
-// is on its way.
+// Init makes communicators, all or none, and returns their handles: 0 for one that a split does not make. With
+// [errdefs.ErrInProgress] the handles are good, and the communicators are being made.
 func Init(args []InitArgs) ([]uint64, error) {
 	resolved := make([]shim.InitArgs, len(args))
 	for i := range args {
@@ -83,7 +82,7 @@ func Init(args []InitArgs) ([]uint64, error) {
 	return handles, result
 }
 
-// Interpose has collectives on streams of communicators executed by another library.
+// Interpose makes another library execute the collectives on streams of communicators.
 func Interpose(handles []uint64, lib foreign.Library) error {
 	made := make([]*shim.Comm, len(handles))
 	for i, h := range handles {
@@ -95,30 +94,30 @@ func Interpose(handles []uint64, lib foreign.Library) error {
 	return foreign.Attach(made, lib)
 }
 
-// gates are by what handles end with, none where nobody stands in front, and guests are the communicators
-// that have them.
+// gates are the front's gates, by the last bits of handles; none without a front. gated are the communicators that have
+// them.
 var (
-	gates  []shim.Gate
-	guests []atomic.Pointer[shim.Comm]
+	gates []shim.Gate
+	gated []atomic.Pointer[shim.Comm]
 )
 
-// UseGates says where gates are, before any communicator is made.
-func UseGates(g []shim.Gate) { gates, guests = g, make([]atomic.Pointer[shim.Comm], len(g)) }
+// UseGates sets the gates. It must be called before any communicator is made.
+func UseGates(g []shim.Gate) { gates, gated = g, make([]atomic.Pointer[shim.Comm], len(g)) }
 
-// open lets C make calls of c, where it can.
+// open lets C make calls of c, if that is possible.
 func open(h uint64, c *shim.Comm) {
 	if len(gates) == 0 {
 		return
 	}
 	if i := h % uint64(len(gates)); shim.UseGate(c, &gates[i], h) {
-		guests[i].Store(c)
+		gated[i].Store(c)
 	}
 }
 
 // Finalize ends a communicator; its handle stays good until Destroy.
 func Finalize(h uint64) error { return with(h, (*shim.Comm).Finalize) }
 
-// Revoke stops what is under way on a communicator.
+// Revoke ends the calls in progress on a communicator.
 func Revoke(h uint64) error { return with(h, (*shim.Comm).Revoke) }
 
 // Suspend gives back a communicator's memory.
@@ -135,7 +134,7 @@ func with(h uint64, what func(*shim.Comm) error) error {
 	return what(c)
 }
 
-// GrowID makes the id by which others join what grows out of a communicator.
+// GrowID makes the id by which new ranks join a communicator that grows from this one.
 func GrowID(h uint64) (shim.UniqueID, error) {
 	c, err := lookup(h)
 	if err != nil {
@@ -154,11 +153,10 @@ func Destroy(h uint64) error {
 	return end(h, (*shim.Comm).Destroy)
 }
 
-// Abort ends what is under way on a communicator and frees it and its handle.
+// Abort ends the calls in progress on a communicator, and frees it and its handle.
 func Abort(h uint64) error { return end(h, (*shim.Comm).Abort) }
 
-// end takes the handle away before the communicator ends, so that of two threads that end
-// it one does and the other is told that it is gone.
+// end removes the handle before the communicator ends. So if two threads end it, one does, and the other gets an error.
 func end(h uint64, how func(*shim.Comm) error) error {
 	c := comms.Remove(h)
 	if c == nil {
@@ -168,7 +166,7 @@ func end(h uint64, how func(*shim.Comm) error) error {
 	return how(c)
 }
 
-// Question is what can be asked of a communicator.
+// Question is a question about a communicator.
 type Question int
 
 // The questions.
@@ -176,7 +174,7 @@ const (
 	Ranks Question = iota
 	Rank
 	Device
-	// Blocking can be asked at any time, the others of a communicator that is made.
+	// Blocking may be asked at any time, the others only after the communicator is made.
 	Blocking
 )
 
@@ -206,8 +204,8 @@ func Ask(h uint64, q Question) (int32, error) {
 	return 0, fmt.Errorf("question %d: %w", q, errdefs.ErrInternal)
 }
 
-// AsyncError returns the state of a communicator: what poisoned it, [errdefs.ErrInProgress], or
-// nil; the second error is that there is no such communicator.
+// AsyncError returns the state of a communicator: the error that failed it, [errdefs.ErrInProgress], or nil. err is not
+// nil if there is no such communicator.
 func AsyncError(h uint64) (state, err error) {
 	c, err := lookup(h)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package handle gives out numbers that C may hold in place of pointers to Go values.
+// Package handle gives out numbers that C may hold instead of pointers to Go values.
 //
-// Layer: a leaf below cgo/core. It knows nothing of what it stores and must not import
-// any of it.
+// Layer: a leaf below cgo/core. It must not import the packages of the values.
 package handle
 
 import (
@@ -20,9 +19,8 @@ const (
 	chunks   = 256
 	perChunk = 256
 
-	// A handle is tag (16 bits), generation (32), slot (16). No address of a user-space
-	// process begins with the tag, so a foreign pointer is never mistaken for a handle,
-	// and a program that dereferences one faults at once.
+	// A handle is tag (16 bits), generation (32), slot (16). No address of a user-space process begins with the tag.
+	// So a foreign pointer is never mistaken for a handle, and a program that dereferences a handle faults at once.
 	tag      = 0x4c50
 	tagShift = 48
 	genShift = 16
@@ -33,13 +31,12 @@ const (
 type Table[T any] struct {
 	chunk [chunks]atomic.Pointer[[perChunk]slot[T]]
 
-	mu   sync.Mutex // guards what follows, and every change of a slot
-	free []uint16   // slots that were used and are not, the last freed first
-	gens []uint32   // the last generation of every slot that was ever used
+	mu   sync.Mutex // guards the fields below, and every change of a slot
+	free []uint16   // freed slots, the last one last
+	gens []uint32   // the last generation of every slot that has been used
 }
 
-// slot holds one immutable entry at a time, so that a reader sees generation and value
-// of the same moment.
+// slot holds one immutable entry at a time, so that a reader sees a generation with its value.
 type slot[T any] struct {
 	entry atomic.Pointer[entry[T]]
 }
@@ -49,8 +46,7 @@ type entry[T any] struct {
 	value *T
 }
 
-// Add stores a value and returns its handle, which is never 0 and, within 2^32 uses of a
-// slot, never one that was given out before.
+// Add stores a value and returns its handle. A handle is never 0, and differs from the last 2^32 handles of its slot.
 func (t *Table[T]) Add(value *T) (uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +60,7 @@ func (t *Table[T]) Add(value *T) (uint64, error) {
 	return tag<<tagShift | uint64(gen)<<genShift | uint64(index), nil
 }
 
-// take finds a slot; the generation keeps its uses apart.
+// take returns a free slot.
 func (t *Table[T]) take() (uint16, error) {
 	if n := len(t.free); n > 0 {
 		index := t.free[n-1]
@@ -90,7 +86,7 @@ func (t *Table[T]) at(index uint16) *slot[T] {
 	return &c[index%perChunk]
 }
 
-// Get returns the value of a handle, nil for one that is stale or was never given out.
+// Get returns the value of a handle, nil if the handle is stale or was never given out.
 func (t *Table[T]) Get(h uint64) *T {
 	if h>>tagShift != tag {
 		return nil
@@ -105,8 +101,7 @@ func (t *Table[T]) Get(h uint64) *T {
 	return nil
 }
 
-// Remove invalidates a handle and returns its value: to one caller only, nil to all
-// others.
+// Remove invalidates a handle and returns its value. Of several callers one gets the value, the others nil.
 func (t *Table[T]) Remove(h uint64) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -85,7 +85,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Exactly one of the threads that remove a handle gets its value.
+// Several threads remove a handle: exactly one gets its value.
 func TestRemoveOnce(t *testing.T) {
 	var table Table[int]
 	for range 200 {

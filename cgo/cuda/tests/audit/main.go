@@ -1,9 +1,9 @@
-// Command audit holds the messages of a libnccl for tests (peer.c) against the log of an emulated switch: every
-// message must have had its circuit, there and back, from before either end began until it was received.
+// Command audit compares the messages of a libnccl for tests (peer.c) with the log of an emulated switch. Every message
+// must have had its circuit, in both directions, from before its sender or receiver began until it was received.
 //
 //	audit FRAME-LOG PEER-LOG NETWORK...
 //
-// Networks are those of the planes, in order.
+// The networks are those of the planes, in order.
 package main
 
 import (
@@ -56,12 +56,13 @@ func audit(frameLog, peerLog string, networks []string) (messages, switches int,
 		}
 	}
 	if slices.Contains(carried, 0) || len(l.Switches) == 0 {
-		return 0, 0, fmt.Errorf("planes carried %v messages, and switched %d times: that proves nothing", carried, len(l.Switches))
+		return 0, 0, fmt.Errorf("planes carried %v messages, and switched %d times: that proves nothing", carried,
+			len(l.Switches))
 	}
 	return len(list), len(l.Switches), nil
 }
 
-// joined tells whether a plane joined two ranks all the time that a message took.
+// joined reports whether a plane had a message's circuit all the time.
 func joined(l *emulator.Log, m *message, src, dst int) bool {
 	since := int64(-1)
 	to := circuit.Dark
@@ -89,11 +90,12 @@ func readMessages(path string, networks []string) ([]message, error) {
 		var m message
 		var net string
 		var posted, began int64
-		if _, err := fmt.Fscan(strings.NewReader(lines.Text()), &net, &m.src, &m.dst, &m.bytes, &posted, &began, &m.received); err != nil {
+		if _, err := fmt.Fscan(strings.NewReader(lines.Text()), &net, &m.src, &m.dst, &m.bytes, &posted, &began,
+			&m.received); err != nil {
 			return nil, fmt.Errorf("%s: %q: %w", path, lines.Text(), err)
 		}
 		if m.plane = slices.Index(networks, net); m.plane < 0 {
-			continue // of calls that were passed through
+			continue // of a call that was passed on
 		}
 		m.began = min(posted, began)
 		list = append(list, m)

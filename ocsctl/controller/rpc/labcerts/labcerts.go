@@ -11,13 +11,15 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
+
+	"lightpath/internal/files"
 )
 
 // Label is the organization in every certificate.
@@ -119,9 +121,11 @@ func (a *Authority) Path(name string) string { return filepath.Join(a.dir, name)
 
 // create writes a file that must not be there yet.
 func create(path, kind string, der []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("labcerts: %s: %w", path, fs.ErrExist)
+	}
+	if err := files.Write(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		return fmt.Errorf("labcerts: %w", err)
 	}
-	return errors.Join(pem.Encode(f, &pem.Block{Type: kind, Bytes: der}), f.Close())
+	return nil
 }

@@ -77,11 +77,30 @@ function lastTexts(plane, last) {
   return [short, `${short}, ${change}${last.verified ? `, verified by ${last.verified}` : ""}`];
 }
 
+const arrow = ([from, to]) => `${from} \u2192 ${to}`;
+
+// badCircuits lists the circuits of a plane that are not as they should be: without light, desired and
+// not there, there and not desired.
+function badCircuits(plane, view) {
+  const pairs = (map, wanted) => (map ?? []).map((to, from) => [from, to]).filter(([from, to]) => to >= 0 && wanted(from, to));
+  const unlit = new Set(view.unlit);
+  return {
+    unlit: pairs(plane.map, (from) => unlit.has(from)),
+    absent: pairs(plane.desired, (from, to) => plane.map[from] !== to),
+    unwanted: pairs(plane.map, (from, to) => plane.desired?.length && plane.desired[from] !== to),
+  };
+}
+
 // setNote says what keeps the plane.
 function setNote(note, plane, view) {
   let parts = [];
   if (plane.state === "down") {
-    parts = [el("span", { class: "why" }, plane.reason || "no reason is known"), " ", view.advice?.do ?? ""];
+    const bad = badCircuits(plane, view);
+    parts = [el("span", { class: "why" }, plane.reason || "no reason is known"), el("br")];
+    for (const [words, list] of [["No light", bad.unlit], ["Missing", bad.absent], ["Not wanted", bad.unwanted]]) {
+      if (list.length) parts.push(el("b", {}, `${words}: ${list.map(arrow).join(", ")}.`), el("br"));
+    }
+    parts.push(view.advice?.do ?? "");
     if (view.advice) parts.push(" Operations: ", el("b", {}, view.advice.section), ".");
   } else if (plane.state === "moving" || plane.state === "waiting") {
     if (view.waiting) parts.push(view.waiting, el("br"));
@@ -101,7 +120,7 @@ function newDrawing(n) {
   const curve = (from, to) => `M${x(from).toFixed(1)} ${top}C${x(from).toFixed(1)} ${(top + bottom) / 2} ${x(to).toFixed(1)} ${(top + bottom) / 2} ${x(to).toFixed(1)} ${bottom}`;
   const radius = Math.min(3.4, ((width - 2 * edge) / n) * 0.36);
   const every = n <= 16 ? 1 : n <= 32 ? 4 : Math.ceil(n / 64) * 8;
-  const targets = svg("g");
+  const targets = svg("g"), absent = svg("g");
   const circuits = Array.from({ length: n }, (_, r) => svg("path", { class: "circuit dark", d: curve(r, r) }, svg("title")));
   const port = (r, y) => svg("circle", { class: "port", cx: x(r).toFixed(1), cy: y, r: radius.toFixed(2) }, svg("title"));
   const above = Array.from({ length: n }, (_, r) => port(r, top));
@@ -111,20 +130,22 @@ function newDrawing(n) {
     for (const y of [top - 8, bottom + 15]) labels.push(svg("text", { x: x(r).toFixed(1), y, "text-anchor": "middle", class: "side" }, String(r)));
   }
   const root = svg("svg", { class: n > 24 ? "circuits many" : "circuits", viewBox: `0 0 ${width} ${bottom + 20}`, role: "img" },
-    ...labels, ...circuits, targets, ...above, ...below);
+    ...labels, ...circuits, absent, targets, ...above, ...below);
   let shown = null, epoch = null;
 
   function update(status, plane, view) {
     root.setAttribute("aria-label", `Circuits of plane ${plane.name}: ${mapName(plane.map)}`);
+    const bad = badCircuits(plane, view);
+    const unlit = new Set(bad.unlit.map(([from]) => from)), unwanted = new Set(bad.unwanted.map(([from]) => from));
     const leaving = plane.state === "moving" ? plane.target : null;
     plane.map.forEach((to, from) => {
       const path = circuits[from];
       const changed = shown && shown[from] !== to;
-      if (!shown || changed) {
-        if (to >= 0) path.setAttribute("d", curve(from, to));
-        setText(path.firstChild, to >= 0 ? `${from} \u2192 ${to}` : "");
-      }
+      if ((!shown || changed) && to >= 0) path.setAttribute("d", curve(from, to));
+      setText(path.firstChild, to >= 0 ? arrow([from, to]) + (unlit.has(from) ? ", no light" : "") + (unwanted.has(from) ? ", not wanted" : "") : "");
       path.classList.toggle("dark", to < 0);
+      path.classList.toggle("unlit", unlit.has(from));
+      path.classList.toggle("unwanted", unwanted.has(from));
       path.classList.toggle("leaving", Boolean(leaving && leaving[from] !== to));
       if (changed && to >= 0) {
         path.classList.add("fresh");
@@ -132,14 +153,19 @@ function newDrawing(n) {
       }
     });
     shown = plane.map;
+    drawPaths(absent, bad.absent, "absent", (pair) => `${arrow(pair)} is missing`);
     const coming = (plane.target ?? []).map((to, from) => [from, to]).filter(([from, to]) => to >= 0 && to !== plane.map[from]);
-    const key = JSON.stringify(coming);
-    if (targets.dataset.key !== key) {
-      targets.dataset.key = key;
-      targets.replaceChildren(...coming.map(([from, to]) => svg("path", { class: "target", d: curve(from, to) })));
-    }
+    drawPaths(targets, coming, "target", arrow);
     if (epoch !== plane.epoch) root.dataset.epoch = epoch = plane.epoch;
     updatePorts(status, plane, view);
+  }
+
+  // drawPaths makes the paths of a group anew if they are others than before.
+  function drawPaths(group, pairs, kind, words) {
+    const key = JSON.stringify(pairs);
+    if (group.dataset.key === key) return;
+    group.dataset.key = key;
+    group.replaceChildren(...pairs.map((pair) => svg("path", { class: kind, d: curve(...pair) }, svg("title", {}, words(pair)))));
   }
 
   function updatePorts(status, plane, view) {

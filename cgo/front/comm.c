@@ -1,0 +1,202 @@
+/* Communicators: makes them, answers questions about them, ends them. */
+#include "other.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+LP_API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId* uniqueId)) {
+  char err[LP_ERR_BYTES] = "";
+  ncclResult_t why;
+  const struct lp_core* core;
+  if (uniqueId == NULL) return lp_fail(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
+  core = lp_core(&why);
+  if (core == NULL) return why;
+  return lp_result(core->get_unique_id((unsigned char*)uniqueId->internal, err, sizeof err), err);
+}
+
+/* ---- Making ---- */
+
+ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n) {
+  char err[LP_ERR_BYTES] = "";
+  ncclResult_t rc;
+  size_t i;
+  const struct lp_core* core = lp_core(&rc);
+  if (core == NULL) return rc;
+  rc = lp_other_check();
+  if (rc == ncclSuccess) rc = lp_interpose_check();
+  if (rc != ncclSuccess) return rc;
+  rc = lp_result(core->init(inits, n, err, sizeof err), err);
+  if (rc == ncclSuccess) {
+    lp_other_attach(core, inits, n);
+    lp_interpose_attach(core, inits, n);
+  }
+  for (i = 0; (rc == ncclSuccess || rc == ncclInProgress) && i < n; i++)
+    *out[i] = lp_comm(inits[i].comm);
+  return rc;
+}
+
+ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n) {
+  ncclResult_t rc;
+  size_t i;
+  for (i = 0; i < n; i++) *out[i] = NULL;
+  if (!lp_group_open()) return lp_init_now(inits, out, n);
+  if (lp_core(&rc) == NULL) return lp_group_note(rc);
+  return lp_group_add_inits(inits, out, n);
+}
+
+ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,
+                          int rank, const ncclConfig_t* config) {
+  struct lp_init init = {.nranks = nranks, .rank = rank, .device = -1};
+  ncclConfig_t mine;
+  ncclResult_t rc;
+  if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
+  if (nranks < 1) return lp_fail(ncclInvalidArgument, "%s: nranks is %d, must be at least 1", function, nranks);
+  if (rank < 0 || rank >= nranks)
+    return lp_fail(ncclInvalidArgument, "%s: rank is %d, must be 0 .. %d", function, rank, nranks - 1);
+  if (nids > nranks)
+    return lp_fail(ncclInvalidArgument, "%s: nId is %d for %d ranks", function, nids, nranks);
+  rc = lp_comm_config(function, config, &mine);
+  if (rc != ncclSuccess) return rc;
+  memcpy(init.id, ids[0].internal, sizeof init.id);
+  init.more_ids = (uint32_t)nids - 1;
+  init.more = (const unsigned char*)ids[1].internal;
+  init.blocking = mine.blocking != 0; /* undefined is blocking */
+  init.name = mine.commName;
+  return lp_make(&init, &comm, 1);
+}
+
+LP_API(ncclResult_t, ncclCommInitRank, (ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank)) {
+  return lp_init_rank("ncclCommInitRank", comm, nranks, &commId, 1, rank, NULL);
+}
+
+LP_API(ncclResult_t, ncclCommInitRankConfig,
+       (ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config)) {
+  return lp_init_rank("ncclCommInitRankConfig", comm, nranks, &commId, 1, rank, config);
+}
+
+LP_API(ncclResult_t, ncclCommInitRankScalable,
+       (ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds, ncclConfig_t* config)) {
+  if (commIds == NULL) return lp_fail(ncclInvalidArgument, "ncclCommInitRankScalable: commIds is NULL");
+  if (nId < 1) return lp_fail(ncclInvalidArgument, "ncclCommInitRankScalable: nId is %d, must be at least 1", nId);
+  return lp_init_rank("ncclCommInitRankScalable", newcomm, nranks, commIds, nId, myrank, config);
+}
+
+LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* devlist)) {
+  ncclUniqueId id;
+  struct lp_init* inits;
+  ncclComm_t** out;
+  ncclResult_t rc;
+  int i;
+  if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclCommInitAll: comm is NULL");
+  if (ndev < 1) return lp_fail(ncclInvalidArgument, "ncclCommInitAll: ndev is %d, must be at least 1", ndev);
+  for (i = 0; devlist != NULL && i < ndev; i++)
+    if (devlist[i] < 0) return lp_fail(ncclInvalidArgument, "ncclCommInitAll: devlist[%d] is %d", i, devlist[i]);
+  rc = pncclGetUniqueId(&id);
+  if (rc != ncclSuccess) return lp_group_note(rc);
+  inits = calloc((size_t)ndev, sizeof *inits);
+  out = calloc((size_t)ndev, sizeof *out);
+  if (inits == NULL || out == NULL) {
+    rc = lp_group_note(lp_fail(ncclSystemError, "ncclCommInitAll: out of memory for %d communicators", ndev));
+  } else {
+    for (i = 0; i < ndev; i++) {
+      memcpy(inits[i].id, id.internal, sizeof id.internal);
+      inits[i].nranks = ndev;
+      inits[i].rank = i;
+      inits[i].device = devlist != NULL ? devlist[i] : i;
+      inits[i].blocking = lp_comm_blocking(1);
+      out[i] = &comm[i];
+    }
+    rc = lp_make(inits, out, (size_t)ndev);
+  }
+  free(inits);
+  free(out);
+  return rc;
+}
+
+/* ---- Ending. As in NCCL, a NULL communicator succeeds. ---- */
+
+static ncclResult_t end(const char* function, ncclComm_t comm, bool gone, size_t offset) {
+  ncclResult_t rc, other;
+  if (lp_core(&rc) == NULL) return rc;
+  other = lp_other_end(function, comm, gone);
+  rc = lp_act(function, comm, offset);
+  return rc == ncclSuccess ? other : rc;
+}
+
+ncclResult_t lp_end_now(ncclComm_t comm, enum lp_end how) {
+  return how == LP_DESTROY ? end("ncclCommDestroy", comm, true, offsetof(struct lp_core, destroy))
+                           : end("ncclCommFinalize", comm, false, offsetof(struct lp_core, finalize));
+}
+
+static ncclResult_t end_or_queue(ncclComm_t comm, enum lp_end how) {
+  if (comm == NULL) return ncclSuccess;
+  return lp_group_open() ? lp_group_add_end(comm, how) : lp_end_now(comm, how);
+}
+
+LP_API(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) { return end_or_queue(comm, LP_FINALIZE); }
+LP_API(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) { return end_or_queue(comm, LP_DESTROY); }
+
+/* Acts at once, also in a group: it ends calls that wait. */
+LP_API(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
+  if (comm == NULL) return ncclSuccess;
+  lp_group_forget(comm);
+  lp_interpose_forget(comm);
+  return end("ncclCommAbort", comm, true, offsetof(struct lp_core, abort));
+}
+
+/* ---- Questions ---- */
+
+typedef int question(uint64_t comm, int32_t* out, char* err, size_t errlen);
+
+static ncclResult_t ask(const char* function, ncclComm_t comm, const char* what, void* out, size_t offset) {
+  char err[LP_ERR_BYTES] = "";
+  ncclResult_t rc;
+  const struct lp_core* core;
+  int32_t answer = 0;
+  question* q;
+  if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
+  if (out == NULL) return lp_fail(ncclInvalidArgument, "%s: %s is NULL", function, what);
+  core = lp_core(&rc);
+  if (core == NULL) return rc;
+  q = *(question* const*)((const char*)core + offset);
+  rc = lp_result(q(lp_handle(comm), &answer, err, sizeof err), err);
+  if (rc != ncclSuccess) return rc;
+  memcpy(out, &answer, sizeof answer);
+  /* A communicator's state is an answer. If it has failed, its text becomes the last error. */
+  if (err[0] != '\0' && answer != ncclInProgress) lp_fail(rc, "%s", err);
+  return rc;
+}
+
+#define ASK(NAME, COMM, TYPE, WHAT, FIELD)                                   \
+  LP_API(ncclResult_t, NAME, (COMM comm, TYPE* WHAT)) {                      \
+    return ask(#NAME, comm, #WHAT, WHAT, offsetof(struct lp_core, FIELD)); \
+  }
+
+ASK(ncclCommCount, const ncclComm_t, int, count, count)
+ASK(ncclCommCuDevice, const ncclComm_t, int, device, device)
+ASK(ncclCommUserRank, const ncclComm_t, int, rank, rank)
+
+LP_API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError)) {
+  ncclResult_t rc = ask("ncclCommGetAsyncError", comm, "asyncError", asyncError, offsetof(struct lp_core, async_error));
+  if (rc == ncclSuccess && *asyncError == ncclSuccess) *asyncError = lp_other_async_error(comm);
+  return rc;
+}
+
+/* ---- The library itself ---- */
+
+/* Needs no core: frameworks call this while they are imported. They also enable features by it, so a variable can lower
+ * it. */
+LP_API(ncclResult_t, ncclGetVersion, (int* version)) {
+  const char* given = lp_env("LIGHTPATH_NCCL_VERSION");
+  char* end;
+  long v;
+  if (version == NULL) return lp_fail(ncclInvalidArgument, "ncclGetVersion: version is NULL");
+  *version = NCCL_VERSION_CODE;
+  if (given == NULL || given[0] == '\0') return ncclSuccess;
+  v = strtol(given, &end, 10);
+  if (*end != '\0' || v < 2000 || v > 999999)
+    return lp_fail(ncclInvalidArgument, "LIGHTPATH_NCCL_VERSION is \"%s\", not a version code such as 22705", given);
+  *version = (int)v;
+  return ncclSuccess;
+}

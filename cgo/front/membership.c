@@ -1,0 +1,99 @@
+/* Communicators made from others: split, shrink and grow; and revoke, suspend and resume. */
+#include "front.h"
+
+#include <string.h>
+
+/* A child blocks as its configuration says, else as its parent does. */
+static ncclResult_t inherit(const ncclConfig_t* mine, struct lp_init* init) {
+  char err[LP_ERR_BYTES] = "";
+  ncclResult_t rc;
+  const struct lp_core* core = lp_core(&rc);
+  if (core == NULL) return lp_group_note(rc);
+  init->name = mine->commName;
+  if (mine->blocking != NCCL_CONFIG_UNDEF_INT) {
+    init->blocking = mine->blocking;
+    return ncclSuccess;
+  }
+  return lp_result(core->blocking(init->parent, &init->blocking, err, sizeof err), err);
+}
+
+static ncclResult_t make_child(const char* function, ncclComm_t parent, ncclComm_t* newcomm, const ncclConfig_t* config,
+                         struct lp_init* init) {
+  ncclConfig_t mine;
+  ncclResult_t rc;
+  if (parent == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
+  if (newcomm == NULL) return lp_fail(ncclInvalidArgument, "%s: newcomm is NULL", function);
+  init->parent = lp_handle(parent);
+  rc = lp_comm_config(function, config, &mine);
+  if (rc == ncclSuccess) rc = inherit(&mine, init);
+  return rc == ncclSuccess ? lp_make(init, &newcomm, 1) : rc;
+}
+
+LP_API(ncclResult_t, ncclCommSplit,
+       (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config)) {
+  struct lp_init init = {.how = LP_BY_SPLIT, .color = color, .key = key};
+  return make_child("ncclCommSplit", comm, newcomm, config, &init);
+}
+
+LP_API(ncclResult_t, ncclCommShrink,
+       (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm, ncclConfig_t* config,
+        int shrinkFlags)) {
+  struct lp_init init = {.how = LP_BY_SHRINK, .exclude = excludeRanksList, .abort_parent = shrinkFlags};
+  if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT)
+    return lp_fail(ncclInvalidArgument,
+                   "ncclCommShrink: shrinkFlags is 0x%x, not NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT",
+                   (unsigned)shrinkFlags);
+  if (excludeRanksCount < 1 || excludeRanksList == NULL)
+    return lp_fail(ncclInvalidArgument, "ncclCommShrink: excludeRanksCount is %d, or excludeRanksList is NULL",
+                   excludeRanksCount);
+  init.excluded = (uint32_t)excludeRanksCount;
+  return make_child("ncclCommShrink", comm, newcomm, config, &init);
+}
+
+LP_API(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId)) {
+  char err[LP_ERR_BYTES] = "";
+  ncclResult_t rc;
+  const struct lp_core* core;
+  if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclCommGetUniqueId: comm is NULL");
+  if (uniqueId == NULL) return lp_fail(ncclInvalidArgument, "ncclCommGetUniqueId: uniqueId is NULL");
+  core = lp_core(&rc);
+  if (core == NULL) return rc;
+  return lp_result(core->grow_id(lp_handle(comm), (unsigned char*)uniqueId->internal, err, sizeof err), err);
+}
+
+/* A rank of comm keeps its number and passes -1. A new rank passes no comm, and its number. */
+LP_API(ncclResult_t, ncclCommGrow,
+       (ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
+        ncclConfig_t* config)) {
+  struct lp_init init = {.how = LP_BY_GROW, .nranks = nRanks, .has_id = uniqueId != NULL};
+  if (comm == NULL) {
+    if (uniqueId == NULL)
+      return lp_fail(ncclInvalidArgument, "ncclCommGrow: uniqueId is NULL, which a rank without comm needs");
+    return lp_init_rank("ncclCommGrow", newcomm, nRanks, uniqueId, 1, rank, config);
+  }
+  if (rank != -1)
+    return lp_fail(ncclInvalidArgument, "ncclCommGrow: rank is %d, but a rank of comm keeps its own: say -1", rank);
+  if (uniqueId != NULL) memcpy(init.id, uniqueId->internal, sizeof init.id);
+  return make_child("ncclCommGrow", comm, newcomm, config, &init);
+}
+
+/* ---- Revoke, suspend, resume ---- */
+
+static ncclResult_t act(const char* function, ncclComm_t comm, int flags, int allowed, size_t offset) {
+  if (comm != NULL && flags != allowed)
+    return lp_fail(ncclInvalidArgument, "%s: flags are 0x%x, and can only be 0x%x", function, (unsigned)flags,
+                   (unsigned)allowed);
+  return lp_act(function, comm, offset);
+}
+
+LP_API(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
+  return act("ncclCommRevoke", comm, revokeFlags, NCCL_REVOKE_DEFAULT, offsetof(struct lp_core, revoke));
+}
+
+LP_API(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags)) {
+  return act("ncclCommSuspend", comm, flags, NCCL_SUSPEND_MEM, offsetof(struct lp_core, suspend));
+}
+
+LP_API(ncclResult_t, ncclCommResume, (ncclComm_t comm)) {
+  return act("ncclCommResume", comm, 0, 0, offsetof(struct lp_core, resume));
+}

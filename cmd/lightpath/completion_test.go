@@ -1,0 +1,32 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCompletion(t *testing.T) {
+	for _, c := range []struct {
+		args  string
+		offer string
+	}{
+		{"plan solve --planner ", "swot"},
+		{"plan build --planner ", "auto"},
+		{"plan build --collective ", "alltoall"},
+		{"plan build --collective allreduce --algorithm ", "ring"},
+		{"schedule show --algorithm ", "bruck"},
+		{"plan problem --circuits ", "interleaved"},
+		{"bench --transport ", "rdma"},
+		{"bench ", "allreduce"},
+		{"plan show --in ", "json"},
+		{"fabric up --fabric ", "yaml"},
+		{"schema ", "plan"},
+	} {
+		args := strings.Split(c.args, " ")
+		out := command(t, "", append([]string{"__complete"}, args...)...).stdout
+		if !slices.Contains(strings.Split(out, "\n"), c.offer) {
+			t.Errorf("lightpath %s: does not offer %q:\n%s", c.args, c.offer, out)
+		}
+	}
+}

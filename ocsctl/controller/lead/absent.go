@@ -1,0 +1,68 @@
+package lead
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"lightpath/ocsctl/controller"
+)
+
+// historyTimeout bounds how long a takeover waits for the history.
+const historyTimeout = 2 * time.Second
+
+// absent returns which ports had no rank when the rule before ended, as the history up to event last shows.
+// A port may have had one where the history does not say.
+func absent(ctx context.Context, h controller.History, ports int, last uint64) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+	defer cancel()
+	a := absence{gone: make([]bool, ports), known: make([]bool, ports)}
+	q := controller.Query{
+		Plane: controller.AnyPlane, Before: last + 1,
+		Kinds: []controller.EventKind{
+			controller.Attached, controller.Detached, controller.Settled, controller.TookOver, controller.Lost,
+		},
+	}
+	for {
+		events, err := h.History(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range events {
+			if a.note(&events[i]) {
+				return a.gone, nil
+			}
+		}
+		if len(events) == 0 {
+			return a.gone, nil
+		}
+		q.Before = events[len(events)-1].Seq
+	}
+}
+
+// absence is what a history says of ports, read from its newest event on.
+type absence struct {
+	gone, known []bool // by port
+	settled     bool   // the rule of this token settled: ranks of the rules before it are gone
+	token       uint64
+}
+
+// note takes the next older event, and reports whether older ones say nothing more.
+func (a *absence) note(e *controller.Event) (enough bool) {
+	switch {
+	case e.Kind == controller.Lost:
+		return true // any rank may have come among the events that are lost
+	case e.Kind == controller.Settled:
+		a.settled, a.token = true, e.Token
+	case e.Kind == controller.TookOver:
+		if a.settled && e.Token == a.token {
+			for port, known := range a.known {
+				a.gone[port] = a.gone[port] || !known
+			}
+			return true
+		}
+	case e.Port < len(a.gone) && !a.known[e.Port]:
+		a.gone[e.Port], a.known[e.Port] = e.Kind == controller.Detached, true
+	}
+	return !slices.Contains(a.known, false)
+}
