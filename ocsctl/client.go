@@ -8,6 +8,9 @@ package ocsctl
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"lightpath/plans/circuit"
@@ -23,17 +26,9 @@ var (
 	ErrFramesLost   = errors.New("frames lost on a dark or wrong circuit")
 	ErrPortLost     = errors.New("a port lost its rank")
 	ErrPlaneDown    = errors.New("plane is out of service")
+	ErrNotHolder    = errors.New("not the plane's holder")
 	ErrPinned       = errors.New("only an operator moves its circuits")
 )
-
-// Refused returns the error of a post that the controller did not take: the plane is at another epoch, or pinned.
-func Refused(port, plane int, epoch, planeEpoch uint32) error {
-	if epoch == planeEpoch {
-		return fmt.Errorf("ocs: port %d plane %d epoch %d: the plane is pinned: %w", port, plane, epoch, ErrPinned)
-	}
-	return fmt.Errorf("ocs: port %d plane %d: posted for epoch %d at epoch %d: %w",
-		port, plane, epoch, planeEpoch, ErrStaleEpoch)
-}
 
 // PlaneState is a plane's map and the number of times it has been switched.
 type PlaneState struct {
@@ -57,12 +52,17 @@ type Client interface {
 	Port() int
 	// State returns the last known state of a plane (poll; the Map is shared, read-only).
 	State(plane int) PlaneState
-	// Post asks to move plane from epoch to target. It returns at once; posting twice is
-	// harmless. Posts with different targets for one epoch fail the plane for everyone.
-	Post(plane int, epoch uint32, target circuit.Permutation) error
+	// Post asks to move plane from epoch to target, for the holder that has been granted the plane: a
+	// rank of the holder's communicator knows its number. It returns at once; posting twice is
+	// harmless. Posts with different targets for one epoch fail the plane for everyone. A post for
+	// another than the holder is refused, to this port alone: see Refused.
+	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
 	// Poll reports the plane's epoch, and the failure of the plane once there is one:
 	// conflicting posts, a failed or unverified switch, frames of this port that were lost.
 	Poll(plane int) (epoch uint32, err error)
+	// Refused returns why a post of this port for a holder was refused; nil: none was (poll). It
+	// stays: the holder's ranks do not agree with the controller on where the plane is.
+	Refused(plane int, holder uint64) error
 	// Schedule has plane moved from epoch to target at a time instead of when its ports have
 	// posted. Only a port whose client holds the plane may; nobody posts for that epoch. It does
 	// not wait for the move; what goes wrong there fails the plane.
@@ -77,4 +77,62 @@ type Client interface {
 	// state change; it must not block.
 	OnChange(func())
 	Close() error
+}
+
+// Use is a port as the ranks of one holder use it: it posts for the holder, and its Poll reports posts of
+// the holder that were refused.
+type Use struct {
+	Client Client
+	Holder uint64
+}
+
+// Post asks to move plane from epoch to target.
+func (u Use) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	return u.Client.Post(plane, epoch, u.Holder, target)
+}
+
+// Poll reports the plane's epoch, and its failure or the refusal of a post (poll).
+func (u Use) Poll(plane int) (epoch uint32, err error) {
+	epoch, err = u.Client.Poll(plane)
+	if err == nil {
+		err = u.Client.Refused(plane, u.Holder)
+	}
+	return epoch, err
+}
+
+// HolderName writes the number of a holder, the same way in errors, logs and commands.
+func HolderName(holder uint64) string { return fmt.Sprintf("%#x", holder) }
+
+// Refusals keeps, by holder, the first refusal of a post. The zero value is ready for use, from any
+// goroutine.
+type Refusals struct {
+	mu  sync.Mutex // of writers
+	all atomic.Pointer[map[uint64]error]
+}
+
+// Get returns why a holder's post was refused; nil: none was.
+// Hot path: no allocation, no locks, no logging.
+func (r *Refusals) Get(holder uint64) error {
+	all := r.all.Load()
+	if all == nil {
+		return nil
+	}
+	return (*all)[holder]
+}
+
+// maxRefusals bounds the holders: ranks whose posts are refused give up.
+const maxRefusals = 1024
+
+// Add notes why a holder's post was refused, unless one was before.
+func (r *Refusals) Add(holder uint64, why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := map[uint64]error{}
+	if all := r.all.Load(); all != nil {
+		next = maps.Clone(*all)
+	}
+	if next[holder] == nil && len(next) < maxRefusals {
+		next[holder] = why
+		r.all.Store(&next)
+	}
 }

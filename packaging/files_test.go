@@ -27,6 +27,10 @@ func TestExampleConfig(t *testing.T) {
 	if !strings.HasPrefix(o.Socket, "/run/lightpath/") || len(f.Planes) == 0 {
 		t.Errorf("socket %s, %d planes", o.Socket, len(f.Planes))
 	}
+	// The unit restarts the controller after a failure: it must not forget what is disabled then.
+	if o.JournalKind() != fabric.JournalFile || !strings.HasPrefix(o.Journal.Dir, "/var/lib/lightpath/") {
+		t.Errorf("journal %+v", o.Journal)
+	}
 }
 
 // TestSources: what the packages take from the repository is there.

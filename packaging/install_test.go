@@ -207,7 +207,7 @@ func (r *target) serves(program string) {
 	}
 	defer os.RemoveAll(dir)
 	for _, name := range []string{"fabric.yaml", "ocsd.yaml"} {
-		text := strings.ReplaceAll(read(r.T, r.path("etc/lightpath/"+name)), "/run/lightpath", dir)
+		text := strings.NewReplacer("/run/lightpath", dir, "/var/lib/lightpath", dir).Replace(read(r.T, r.path("etc/lightpath/"+name)))
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			r.Fatal(err)
 		}

@@ -198,7 +198,10 @@ func (n *notebook) Intend(i controller.Intent, done func(error)) {
 }
 
 // Record implements controller.Journal.
-func (n *notebook) Record(e controller.Event) {
+func (n *notebook) Record(e controller.Event, done func(error)) {
+	if done != nil {
+		defer done(nil)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if e.Kind == controller.Switched {

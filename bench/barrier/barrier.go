@@ -105,6 +105,9 @@ func Run(o Options) (*Report, error) {
 		}
 		ranks[p] = newRank(c, &o)
 	}
+	if _, err := ranks[0].client.Acquire(1, holder); err != nil {
+		return nil, err
+	}
 	if o.Mode == Sleep {
 		// Ranks stand for processes: one that sleeps in the kernel shall not hold up the others.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), o.Ranks+2)))
@@ -222,13 +225,16 @@ var origin = time.Now()
 
 func clock() int64 { return int64(time.Since(origin)) }
 
-// run goes through all rounds.
+// holder is the communicator that the ranks are.
+const holder = 1
+
+// run goes through all rounds, on a plane that one of the ranks holds.
 func (r *rank) run(o *Options) error {
 	first := r.client.State(0).Epoch
 	for k := range r.posted {
 		epoch := first + uint32(k)
 		r.posted[k] = clock()
-		if err := r.client.Post(0, epoch, r.maps[k%2]); err != nil {
+		if err := r.client.Post(0, epoch, holder, r.maps[k%2]); err != nil {
 			return err
 		}
 		for {

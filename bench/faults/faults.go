@@ -74,7 +74,7 @@ var (
 
 // Scenarios returns all of them, in the order of the table.
 func Scenarios() []Scenario {
-	return slices.Concat(rankScenarios(), controllerScenarios(), planeScenarios(), switchScenarios())
+	return slices.Concat(rankScenarios(), controllerScenarios(), planeScenarios(), switchScenarios(), operatorScenarios())
 }
 
 // Run plays the scenarios one after the other. The error wraps ErrProblem where one has not gone as it

@@ -20,24 +20,33 @@ func (g *rig) injected(at time.Time, proof string) {
 
 // inject has a fault of a script happen in the switch, and waits until it has.
 func (g *rig) inject(script string) error {
+	at := time.Now()
+	what, err := g.script(script)
+	if err == nil {
+		g.injected(at, "the switch says: "+what)
+	}
+	return err
+}
+
+// script has the switch do what a script says, and returns what it says of it.
+func (g *rig) script(script string) (what string, err error) {
 	if err := os.WriteFile(g.path("faults.yaml"), []byte(script), 0o600); err != nil {
-		return err
+		return "", err
 	}
 	p, sign := g.controllers[0], "fault="
 	if g.scpi {
 		p, sign = g.sw, "ocs: fault: "
 	}
-	told, at := p.told(), time.Now()
+	told := p.told()
 	if err := p.signal(syscall.SIGHUP); err != nil {
-		return err
+		return "", err
 	}
 	l, err := p.await(sign, told)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, what, _ := strings.Cut(l, sign)
-	g.injected(at, "the switch says: "+strings.Trim(what, `"`))
-	return nil
+	_, what, _ = strings.Cut(l, sign)
+	return strings.Trim(what, `"`), nil
 }
 
 // lightpath runs a command of an operator against the controllers.

@@ -51,7 +51,7 @@ type phase struct {
 
 // lines are the runs of a job: All-to-All, whose steps need circuits each of their own. Ranks that are
 // apart do not wait for each other before they begin.
-func lines(phases []phase, apart bool) []string {
+func lines(ranks int, phases []phase, apart bool) []string {
 	var all []string
 	mode := "sync"
 	if apart {
@@ -70,7 +70,7 @@ func lines(phases []phase, apart bool) []string {
 const jobDeadline = 3 * time.Minute
 
 // startJob starts rank processes.
-func startJob(ctx context.Context, worker string, env []string, phases []phase, apart bool) *job {
+func startJob(ctx context.Context, worker string, env []string, ranks int, phases []phase, apart bool) *job {
 	waits := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	j := &job{
@@ -84,7 +84,7 @@ func startJob(ctx context.Context, worker string, env []string, phases []phase, 
 	go func() {
 		defer close(j.done)
 		defer cancel()
-		_, j.err = r.Run(ctx, lines(phases, apart))
+		_, j.err = r.Run(ctx, lines(ranks, phases, apart))
 	}()
 	return j
 }

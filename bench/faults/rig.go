@@ -30,6 +30,8 @@ const (
 // setup is what a scenario runs on.
 type setup struct {
 	controllers int           // 0 is 1; more share a journal that outlives each of them
+	file        bool          // one controller has its journal in a file, also without scpi
+	ranks       int           // of the job; 0 is one for each port
 	remote      bool          // ranks reach their controllers by gRPC instead of through its socket
 	scpi        bool          // the planes' switch is one that speaks SCPI, and not part of the controller
 	preset      string        // with scpi: kind of the switch; empty is one that takes exactly the fabric's time
@@ -55,6 +57,7 @@ type rig struct {
 	view        *kernel.View
 	down        func() error // of the planes
 	store       *etcd.Client // serves the journal
+	valve       *valve       // through which controllers reach it
 	sw          *process     // the switch, with scpi
 	scpiAddress string
 	controllers []*process
@@ -143,7 +146,11 @@ func (g *rig) startSwitch() (err error) {
 func (g *rig) startControllers() (err error) {
 	if g.setup.controllers > 1 {
 		// Served from here, the journal outlives every controller, as a cluster would.
-		if g.store, err = etcd.Open(g.ctx, etcd.Config{Name: "witness", Software: shim.Version, Dir: g.path("journal"), Lease: lease}); err != nil {
+		c := etcd.Config{Name: "witness", Software: shim.Version, Dir: g.path("journal"), Lease: lease}
+		if g.store, err = etcd.Open(g.ctx, c); err != nil {
+			return err
+		}
+		if g.valve, err = newValve(g.path("valve.sock"), g.path("journal/etcd.sock")); err != nil {
 			return err
 		}
 	}
@@ -188,22 +195,23 @@ func (g *rig) startController(i int) error {
 		c.DataPlane, c.Device = fabric.DataNone, fabric.DeviceConfig{}
 		c.Switches = fabric.SwitchesConfig{Verify: g.verify, DriftInterval: 100 * time.Millisecond, Settle: g.stretched(time.Second), ReplyTimeout: g.stretched(replyTimeout)}
 	}
-	if g.store != nil {
-		c.Journal = fabric.JournalConfig{Kind: "etcd", Dir: g.path("journal"), Lease: lease}
+	switch {
+	case g.store != nil:
+		c.Journal = fabric.JournalConfig{
+			Kind: fabric.JournalEtcd, Endpoints: []string{"unix:" + g.path("valve.sock")}, Lease: lease,
+		}
+	case g.file:
+		c.Journal = fabric.JournalConfig{Kind: fabric.JournalFile}
 	}
 	config := g.path(c.Name + ".yaml")
 	if err := os.WriteFile(config, c.Encode(), 0o600); err != nil {
 		return err
 	}
-	p, err := start(g.ctx, "controller "+c.Name, g.o.Lightpath, "ocsd", "--config", config)
-	if err != nil {
+	g.controllers = append(g.controllers, nil)
+	if err := g.runController(i); err != nil || i == 0 {
 		return err
 	}
-	g.controllers = append(g.controllers, p)
-	if i == 0 {
-		_, err = p.await("in charge", 0)
-		return err
-	}
+	p := g.controllers[i]
 	op, err := rpc.DialOperator(g.listen[i:i+1], rpc.Options{Version: shim.Version})
 	if err != nil {
 		return err
@@ -213,6 +221,16 @@ func (g *rig) startController(i int) error {
 		return err == nil, nil
 	})
 	return errors.Join(err, op.Close())
+}
+
+// runController starts the process of a controller, for the first time or again. The first one has to rule.
+func (g *rig) runController(i int) (err error) {
+	name := fmt.Sprintf("c%d", i)
+	g.controllers[i], err = start(g.ctx, "controller "+name, g.o.Lightpath, "ocsd", "--config", g.path(name+".yaml"))
+	if err == nil && i == 0 {
+		_, err = g.controllers[i].await(inCharge, 0)
+	}
+	return err
 }
 
 func (g *rig) startRanks() error {
@@ -227,7 +245,7 @@ func (g *rig) startRanks() error {
 	g.job = startJob(g.ctx, g.o.Worker, append([]string{
 		"LIGHTPATH_FABRIC=" + g.path("fabric.yaml"), "LIGHTPATH_PLANNER=perstep", "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_ALGORITHM=alltoall:pairwise",
 		"LIGHTPATH_TIMEOUT=" + timeout.String(), "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE=" + g.path("log.%p"),
-	}, g.env...), phases, g.apart)
+	}, g.env...), cmp.Or(g.ranks, ranks), phases, g.apart)
 	return nil
 }
 
@@ -258,6 +276,9 @@ func (g *rig) close() error {
 	var errs []error
 	if g.operator != nil {
 		errs = append(errs, g.operator.Close())
+	}
+	if g.valve != nil {
+		errs = append(errs, g.valve.close())
 	}
 	if g.store != nil {
 		errs = append(errs, g.store.Close())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,8 +149,11 @@ type planeStatus struct {
 	Driver string              `json:"driver"`
 	Info   *driver.Info        `json:"info,omitempty"`
 	Map    circuit.Permutation `json:"map,omitempty"`
-	Ports  []driver.Health     `json:"ports,omitempty"`
-	Error  string              `json:"error,omitempty"`
+	// Verified says how far the circuits are verified; "" where one of them is not good.
+	Verified string           `json:"verified,omitempty"`
+	Circuits []driver.Circuit `json:"circuits,omitempty"`
+	Ports    []driver.Health  `json:"ports,omitempty"`
+	Error    string           `json:"error,omitempty"`
 }
 
 func newOCSStatus() *cobra.Command {
@@ -159,7 +163,8 @@ func newOCSStatus() *cobra.Command {
 		Short: "Show planes, their circuits and who uses them, or the switches and the health of ports",
 		Long: `With a controller, named by --controller or the fabric file: shows what it has, with epochs, holders, and who waits
 for whom; exits with 1 if a plane is out of service. Otherwise, or with --direct: asks the switch of each plane who it
-is, for its map and for the health of its ports; exits with 1 if a switch cannot be read or a port has failed.`,
+is, for its map and for the health of its ports; exits with 1 if a switch cannot be read, a port has failed, or a
+circuit has no light where the switch can measure it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.dispatch(cmd.Context(), o.statusOf, o.askAll)
@@ -208,18 +213,31 @@ func (o *ocsFlags) ask(ctx context.Context, f *fabric.Fabric, plane int, s *plan
 		return err
 	}
 	s.Info = &info
-	if s.Ports, err = sw.Health(ctx); err != nil {
-		return err
-	}
-	if s.Map, err = sw.Read(ctx); err != nil {
+	known := driver.NewSession(sw, f.Ranks, driver.Rule{})
+	s.Ports, err = known.Look(ctx)
+	s.Map = known.Table()
+	if err != nil {
 		return err
 	}
 	for _, h := range s.Ports {
 		if h.Failed {
-			return fmt.Errorf("port %s is %s", h.Port, h.State)
+			err = cmp.Or(err, fmt.Errorf("port %s is %s", h.Port, h.State))
 		}
 	}
-	return nil
+	for r, to := range s.Map {
+		if to == circuit.Dark {
+			continue
+		}
+		c := known.Circuit(r)
+		s.Circuits = append(s.Circuits, c)
+		if !known.Good(r) {
+			err = cmp.Or(err, fmt.Errorf("the circuit %d>%d, port %s: %s", r, to, s.Ports[f.Ranks+to].Port, c.Reason))
+		}
+	}
+	if err == nil {
+		s.Verified = known.Level(0, f.Ranks)
+	}
+	return err
 }
 
 func printStatus(w io.Writer, all []planeStatus) {
@@ -233,16 +251,25 @@ func printStatus(w io.Writer, all []planeStatus) {
 			fmt.Fprintf(w, "  problem: %s\n", s.Error)
 		}
 		if s.Map != nil {
-			fmt.Fprintf(w, "  circuits: %s\n", circuitList(s.Map))
+			fmt.Fprintf(w, "  circuits: %s%s\n", circuitList(s.Map), verifiedBy(s.Verified))
 		}
 		for _, h := range s.Ports {
 			power := ""
+			h.State = cmp.Or(h.State, "-")
 			if h.HasPower {
 				power = fmt.Sprintf(" %7.2f dBm", h.PowerDBm)
 			}
 			fmt.Fprintf(w, "  port %-8s %-10s%s\n", h.Port, h.State, power)
 		}
 	}
+}
+
+// verifiedBy puts into words how far circuits are verified; "" says nothing.
+func verifiedBy(level string) string {
+	if level == "" {
+		return ""
+	}
+	return ", verified by " + printable(level)
 }
 
 // circuitList writes the circuits of a map by rank.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/ocsctl/driver"
@@ -156,7 +157,7 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		if p.Reason != "" {
 			fmt.Fprintf(w, "  problem: %s\n", printable(p.Reason))
 		}
-		fmt.Fprintf(w, "  circuits: %s\n", circuitList(p.Map))
+		fmt.Fprintf(w, "  circuits: %s%s\n", circuitList(p.Map), verifiedBy(p.Verified))
 		if p.Desired != nil {
 			fmt.Fprintf(w, "  desired: %s\n", circuitList(p.Desired))
 		}
@@ -167,7 +168,8 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 			fmt.Fprintf(w, "  ports that have posted: %v, missing: %v\n", p.Posted, p.Missing)
 		}
 		if h := p.Holder; h != nil {
-			fmt.Fprintf(w, "  held by port %d, holder %x, for %v\n", h.Port, h.Holder, s.Time.Sub(h.Since).Round(time.Millisecond))
+			fmt.Fprintf(w, "  held by port %d, holder %s, for %v\n",
+				h.Port, ocsctl.HolderName(h.Holder), s.Time.Sub(h.Since).Round(time.Millisecond))
 		}
 	}
 	for _, p := range s.Ports {
@@ -176,7 +178,8 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		}
 	}
 	for _, l := range s.Queue {
-		fmt.Fprintf(w, "port %d, holder %x waits for planes %#x, for %v\n", l.Port, l.Holder, l.Mask, s.Time.Sub(l.Since).Round(time.Millisecond))
+		fmt.Fprintf(w, "port %d, holder %s waits for planes %#x, for %v\n",
+			l.Port, ocsctl.HolderName(l.Holder), l.Mask, s.Time.Sub(l.Since).Round(time.Millisecond))
 	}
 }
 
@@ -189,7 +192,8 @@ type commandReport struct {
 	After    circuit.Permutation   `json:"after"`
 	Remove   [][2]int              `json:"remove"` // circuits: from, to
 	Add      [][2]int              `json:"add"`
-	Verified string                `json:"verified,omitempty"`
+	Reason   string                `json:"reason,omitempty"`   // why the plane is out of service
+	Verified string                `json:"verified,omitempty"` // how far; "" where the command has failed
 	Error    string                `json:"error,omitempty"`
 }
 
@@ -214,7 +218,10 @@ func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator, run func(plane
 	} else if failed == nil && err != nil {
 		failed = fmt.Errorf("done, but the plane cannot be seen afterwards: %w", err)
 	}
-	r := commandReport{Plane: after.Name, State: after.State, Epoch: after.Epoch, Before: before.Map, After: after.Map, Verified: after.Verified}
+	r := commandReport{Plane: after.Name, State: after.State, Epoch: after.Epoch, Before: before.Map, After: after.Map, Reason: after.Reason}
+	if failed == nil {
+		r.Verified = after.Verified
+	}
 	remove, add := driver.Delta(before.Map, after.Map)
 	r.Remove, r.Add = fromTo(remove), fromTo(add)
 	if failed != nil {
@@ -242,11 +249,10 @@ func printCommand(w io.Writer, r *commandReport) {
 	for _, c := range r.Add {
 		fmt.Fprintf(w, "  + %d>%d\n", c[0], c[1])
 	}
-	verified := ""
-	if r.Verified != "" {
-		verified = ", verified by " + printable(r.Verified)
+	fmt.Fprintf(w, "plane %s: %s at epoch %d%s: %s\n", printable(r.Plane), r.State, r.Epoch, verifiedBy(r.Verified), circuitList(r.After))
+	if r.Reason != "" && r.Error == "" { // a disabled plane that was set, say
+		fmt.Fprintf(w, "  %s\n", printable(r.Reason))
 	}
-	fmt.Fprintf(w, "plane %s: %s at epoch %d%s: %s\n", printable(r.Plane), r.State, r.Epoch, verified, circuitList(r.After))
 }
 
 // setBy has a controller give a plane a map.
@@ -309,7 +315,8 @@ func printDrift(w io.Writer, all []driftReport) {
 
 func newOCSEnable() *cobra.Command {
 	return newOCSService("enable", "Put a plane back into service", `Puts a plane back into service that has failed or was disabled: only if its switch has the map that the
-controller wants, else see lightpath ocs set. Exits with 1 if it has not.`, nil)
+controller wants, and all its circuits are verified anew; the switch is not changed. Else see lightpath ocs set. Exits
+with 1 if the plane is not in service.`, nil)
 }
 
 func newOCSDisable() *cobra.Command {

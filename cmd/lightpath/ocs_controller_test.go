@@ -123,7 +123,7 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 	if _, err := c.Acquire(1, 255); err != nil {
 		t.Fatal(err)
 	}
-	says(succeed(t, "", "ocs", "status", "--controller", address), "held by port 2, holder ff", "port 2: grpc 127.0.0.1:")
+	says(succeed(t, "", "ocs", "status", "--controller", address), "held by port 2, holder 0xff", "port 2: grpc 127.0.0.1:")
 	refused([]string{"plane is in use"}, "ocs", "set", "--controller", address, "--plane", "p0", "--map", "ring:1")
 
 	for _, c := range []struct{ args, words []string }{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/web"
 	"lightpath/plans/fabric"
@@ -230,7 +231,7 @@ func planesColumn(e *controller.Event, names []string) string {
 func whoColumn(e *controller.Event) string {
 	var parts []string
 	if e.Holder != 0 {
-		parts = append(parts, fmt.Sprintf("holder %x", e.Holder))
+		parts = append(parts, "holder "+ocsctl.HolderName(e.Holder))
 	}
 	if e.Port >= 0 {
 		parts = append(parts, fmt.Sprintf("port %d", e.Port))

@@ -99,7 +99,7 @@ ocs:
 		if len(lines) != 6 || !strings.HasPrefix(lines[0], "TIME") {
 			t.Fatalf("%v:\n%s", source, out)
 		}
-		for i, words := range [][]string{{"took-over", "ocs1, token 41"}, {"granted", "1s", "holder beef, port 3"}, {"7", "switched", "25ms", "3ms", "light"}, {"switched", "26ms", "-"}, {"failed", "drift?[2J?port 3"}} {
+		for i, words := range [][]string{{"took-over", "ocs1, token 41"}, {"granted", "1s", "holder 0xbeef, port 3"}, {"7", "switched", "25ms", "3ms", "light"}, {"switched", "26ms", "-"}, {"failed", "drift?[2J?port 3"}} {
 			for _, w := range words {
 				if !strings.Contains(lines[i+1], w) {
 					t.Errorf("%v: no %q in %q", source, w, lines[i+1])

@@ -21,7 +21,9 @@ type setReport struct {
 	After    circuit.Permutation `json:"after"`
 	Remove   [][2]int            `json:"remove"` // circuits: from, to
 	Add      [][2]int            `json:"add"`
+	Again    [][2]int            `json:"again"` // kept circuits that were not good: removed and made again
 	Circuits []driver.Circuit    `json:"circuits"`
+	Verified string              `json:"verified,omitempty"` // how far; "" where the command has failed
 	Error    string              `json:"error,omitempty"`
 }
 
@@ -33,10 +35,11 @@ func newOCSSet() *cobra.Command {
 		Use:   "set [--fabric f.yaml | --controller host:port] --plane p --map ring:1|xor:1|dark|FILE",
 		Short: "Give a plane a map: show what changes, change it, and verify each circuit",
 		Long: `Reads the map of the plane's switch, removes the circuits that the new map does not have, makes those that it
-has in addition, and leaves all others alone. Exits with 1 if a circuit is not as intended afterwards. The
-file of a map is a JSON list: the rank that each rank sends to, -1 dark. Where there is a controller it does so: the
-plane must be free, and is in service afterwards. With --direct the switch is changed behind its back, and it will
-call that drift.`,
+has in addition, and leaves all others alone, except those without light: they are made again. Then it verifies all
+circuits, those that stayed too. Exits with 1 if one is not as intended or has no light. The file of a map is a JSON
+list: the rank that each rank sends to, -1 dark. Where there is a controller it does so: the plane must be free, and is
+in service afterwards unless it is disabled. With --direct the switch is changed behind its back, and it will call that
+drift.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var want driver.Level
@@ -71,22 +74,31 @@ func (o *ocsFlags) setDirect(ctx context.Context, spec string, want driver.Level
 	if want == driver.Token && v.prober == nil {
 		return errNoTokens
 	}
-	remove, add := driver.Delta(v.has, v.wanted)
-	r := setReport{Plane: v.name, Before: v.has, After: v.wanted, Remove: fromTo(remove), Add: fromTo(add), Circuits: []driver.Circuit{}}
+	known := driver.NewSession(v.sw, len(v.wanted), driver.Rule{Want: min(want, driver.Light)})
+	if _, err := known.Look(ctx); err != nil {
+		return no(err)
+	}
+	c := driver.Change{Before: known.Table(), After: v.wanted, Token: token, Want: min(want, driver.Light)}
+	remove, add := driver.Delta(c.Before, c.After)
+	r := setReport{
+		Plane: v.name, Before: c.Before, After: c.After, Remove: fromTo(remove), Add: fromTo(add), Again: fromTo(known.Remake(c, nil)),
+		Circuits: []driver.Circuit{},
+	}
 	if !o.asJSON {
 		printDelta(&r)
 	}
-	var failed error
-	verdicts, err := v.sw.Apply(ctx, driver.Change{Before: v.has, After: v.wanted, Token: token, Want: min(want, driver.Light)})
-	if err == nil && want == driver.Token {
-		err = prove(ctx, v.prober, v.plane, verdicts)
-	}
-	if err != nil {
-		r.Error, failed = err.Error(), no(err)
+	verdicts, failed := known.Set(ctx, c, nil)
+	if failed == nil && want == driver.Token {
+		failed = prove(ctx, v.prober, v.plane, verdicts, known.Known)
 	}
 	r.Circuits = append(r.Circuits, verdicts...)
+	if failed == nil {
+		r.Verified = known.Level(0, len(v.wanted))
+	} else {
+		r.Error, failed = failed.Error(), no(failed)
+	}
 	if !o.asJSON {
-		printVerdicts(r.Circuits)
+		printVerdicts(&r)
 	} else if err := printJSON(r); err != nil {
 		return err
 	}
@@ -95,14 +107,14 @@ func (o *ocsFlags) setDirect(ctx context.Context, spec string, want driver.Level
 
 // visit is a session with the switch of one plane.
 type visit struct {
-	name        string // of the plane
-	plane       int
-	sw          driver.Switch
-	prober      switches.Prober     // nil where nothing can send tokens
-	has, wanted circuit.Permutation // as read, and as --map says
+	name   string // of the plane
+	plane  int
+	sw     driver.Switch
+	prober switches.Prober     // nil where nothing can send tokens
+	wanted circuit.Permutation // as --map says
 }
 
-// visit opens the switch of the plane that the flags name and reads its map.
+// visit opens the switch of the plane that the flags name.
 func (o *ocsFlags) visit(ctx context.Context, spec string) (*visit, error) {
 	f, plane, err := o.onePlane()
 	if err != nil {
@@ -113,10 +125,6 @@ func (o *ocsFlags) visit(ctx context.Context, spec string) (*visit, error) {
 		return nil, err
 	}
 	if v.sw, err = o.open(ctx, f, plane); err != nil {
-		return nil, no(err)
-	}
-	if v.has, err = v.sw.Read(ctx); err != nil {
-		hangUp(v.sw)
 		return nil, no(err)
 	}
 	return v, nil
@@ -131,22 +139,39 @@ func fromTo(pairs []circuit.Pair) [][2]int {
 }
 
 func printDelta(r *setReport) {
-	fmt.Printf("plane %s: %d circuits to remove, %d to make\n", r.Plane, len(r.Remove), len(r.Add))
+	fmt.Printf("plane %s: %d circuits to remove, %d to make", r.Plane, len(r.Remove), len(r.Add))
+	if len(r.Again) > 0 {
+		fmt.Printf(", %d to make again", len(r.Again))
+	}
+	fmt.Println()
 	for _, c := range r.Remove {
 		fmt.Printf("  - %d>%d\n", c[0], c[1])
 	}
 	for _, c := range r.Add {
 		fmt.Printf("  + %d>%d\n", c[0], c[1])
 	}
+	for _, c := range r.Again {
+		fmt.Printf("  * %d>%d\n", c[0], c[1])
+	}
 }
 
-func printVerdicts(all []driver.Circuit) {
-	for _, v := range all {
+// printVerdicts prints a line per circuit, and after a success how far all are verified.
+func printVerdicts(r *setReport) {
+	known := "verified by"
+	if r.Error != "" {
+		known = "known by"
+	}
+	for _, v := range r.Circuits {
 		as := "as intended"
 		if v.Reason != "" || v.Observed != v.Intended {
 			as = "NOT as intended: " + v.Reason
+		} else if v.HasPower {
+			as += fmt.Sprintf(", %.2f dBm", v.PowerDBm)
 		}
-		fmt.Printf("  %d: intended %s, accepted %v, observed %s, verified by %s: %s\n", v.In, portOf(v.Intended), v.Accepted, portOf(v.Observed), v.Verified, as)
+		fmt.Printf("  %d: intended %s, accepted %v, observed %s, %s %s: %s\n", v.In, portOf(v.Intended), v.Accepted, portOf(v.Observed), known, v.Verified, as)
+	}
+	if r.Error == "" {
+		fmt.Printf("plane %s: %s%s\n", r.Plane, circuitList(r.After), verifiedBy(r.Verified))
 	}
 }
 
@@ -197,8 +222,12 @@ func (o *ocsFlags) driftDirect(ctx context.Context, spec string) error {
 	if err != nil {
 		return err
 	}
+	has, err := v.sw.Read(ctx)
 	hangUp(v.sw)
-	r := driftReport{Plane: v.name, Desired: v.wanted, Map: v.has, Drifted: []int{}}
+	if err != nil {
+		return no(err)
+	}
+	r := driftReport{Plane: v.name, Desired: v.wanted, Map: has, Drifted: []int{}}
 	r.compare()
 	if !o.asJSON {
 		printDrift(os.Stdout, []driftReport{r})

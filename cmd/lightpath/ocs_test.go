@@ -54,6 +54,55 @@ ocs:
 	return d, path
 }
 
+// TestOCSInTheDark: what speaks to a switch without a controller means the same by verified as a controller
+// does. A set fails for as long as a circuit has no light, however often it is tried, and so does status.
+func TestOCSInTheDark(t *testing.T) {
+	d, fabric := switchFabric(t)
+	at := func(args ...string) []string { return append(args, "--fabric", fabric, "--plane", "p0") }
+	set := at("ocs", "set", "--map", "ring:1")
+	says := func(out string, words ...string) {
+		t.Helper()
+		for _, w := range words {
+			if !strings.Contains(out, w) {
+				t.Errorf("no %q in %s", w, out)
+			}
+		}
+	}
+	says(succeed(t, "", set...), "0 circuits to remove, 4 to make", "plane p0: 0>1 1>2 2>3 3>0, verified by light")
+	says(succeed(t, "", set...), "0 circuits to remove, 0 to make", "plane p0: 0>1 1>2 2>3 3>0, verified by light")
+	says(succeed(t, "", at("ocs", "status")...), "circuits: 0>1 1>2 2>3 3>0, verified by light")
+	if err := d.Inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		o := command(t, "", at("ocs", "status")...)
+		says(o.stdout, "-60.00 dBm", "problem: the circuit 2>3, port 12: no light: -60.00 dBm")
+		says(o.stderr, "no light")
+		if o.status != exitNo || strings.Contains(o.stdout, "verified") {
+			t.Errorf("status: %d, %s", o.status, o.stdout)
+		}
+		o = command(t, "", set...)
+		says(o.stdout, "0 circuits to remove, 0 to make, 1 to make again", "* 2>3", "NOT as intended: no light: -60.00 dBm")
+		says(o.stderr, "circuits are not as intended", "no light")
+		if o.status != exitNo || strings.Contains(o.stdout+o.stderr, "verified") {
+			t.Errorf("set: %d, %s", o.status, o.stdout)
+		}
+		o = command(t, "", append(set, "--json")...)
+		if o.status != exitNo || strings.Contains(o.stdout, `"verified": "light",`+"\n  \"error\"") || !strings.Contains(o.stdout, `"error"`) {
+			t.Errorf("set --json: %d, %s", o.status, o.stdout)
+		}
+	}
+	fewer := write(t, "map.json", "[-1, 2, 3, -1]")
+	if o := command(t, "", at("ocs", "set", "--map", fewer)...); o.status != exitNo {
+		t.Errorf("a set that only removes, and keeps a dark circuit: %d, %s", o.status, o.stdout)
+	}
+	if err := d.Inject(device.Fault{Kind: device.Clear}); err != nil {
+		t.Fatal(err)
+	}
+	says(succeed(t, "", set...), "verified by light")
+	succeed(t, "", at("ocs", "status")...)
+}
+
 func TestOCSSetStatusDrift(t *testing.T) {
 	d, fabric := switchFabric(t)
 	out := succeed(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "ring:1")
@@ -68,7 +117,7 @@ func TestOCSSetStatusDrift(t *testing.T) {
 	}
 	var report setReport
 	text := succeed(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "xor:1", "--json")
-	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Circuits) != 2 || report.Add[0] != [2]int{1, 0} || report.Before[3] != 0 {
+	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Circuits) != 4 || report.Add[0] != [2]int{1, 0} || report.Before[3] != 0 {
 		t.Errorf("%v in %s", err, text)
 	}
 	if out := succeed(t, "", "ocs", "status", "--fabric", fabric); !strings.Contains(out, "plane p0: switch sw, driver polatis-scpi, Rotor R-8x8") ||
@@ -103,8 +152,8 @@ func TestOCSBadSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := command(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "ring:1")
-	if o.status != exitNo || !strings.Contains(o.stdout, "2: intended 3, accepted true, observed 3, verified by read-back: NOT as intended") ||
-		!strings.Contains(o.stdout, "1: intended 2, accepted true, observed 2, verified by light: as intended") {
+	if o.status != exitNo || !strings.Contains(o.stdout, "2: intended 3, accepted true, observed 3, known by read-back: NOT as intended") ||
+		!strings.Contains(o.stdout, "1: intended 2, accepted true, observed 2, known by light: as intended") {
 		t.Errorf("set: %+v", o)
 	}
 	if o = command(t, "", "ocs", "status", "--fabric", fabric); o.status != exitNo || !strings.Contains(o.stdout, "port 3        FAILED") {

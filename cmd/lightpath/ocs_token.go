@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/kernel"
@@ -25,9 +26,9 @@ func tokenProber(f *fabric.Fabric) switches.Prober {
 	return kernel.NewProber(state)
 }
 
-// prove sends tokens over the circuits that a change has made, and enters into the verdicts what came
-// through.
-func prove(ctx context.Context, p switches.Prober, plane int, verdicts []driver.Circuit) error {
+// prove sends tokens over the circuits of a plane, and enters into the verdicts and what is known which
+// tokens arrived.
+func prove(ctx context.Context, p switches.Prober, plane int, verdicts []driver.Circuit, known *driver.Known) error {
 	var made []circuit.Pair
 	for _, v := range verdicts {
 		if v.Intended != circuit.Dark && v.Reason == "" {
@@ -45,6 +46,7 @@ func prove(ctx context.Context, p switches.Prober, plane int, verdicts []driver.
 	}
 	lost := 0
 	for i, c := range made {
+		known.Proved(c.From, i < len(through) && through[i], time.Now())
 		for k := range verdicts {
 			switch v := &verdicts[k]; {
 			case v.In != c.From:

@@ -46,20 +46,21 @@ func TestProve(t *testing.T) {
 			{In: 3, Intended: 0, Observed: 0, Accepted: true, Verified: driver.Light},
 		}
 	}
+	known := driver.NewKnown(4, driver.Rule{})
 	p := &tokens{lost: -1}
 	all := verdicts()
-	if err := prove(t.Context(), p, 0, all); err != nil || len(p.sent) != 2 || all[0].Verified != driver.Token || all[1].Verified != driver.ReadBack || all[2].Verified != driver.Token {
+	if err := prove(t.Context(), p, 0, all, known); err != nil || len(p.sent) != 2 || all[0].Verified != driver.Token || all[1].Verified != driver.ReadBack || all[2].Verified != driver.Token {
 		t.Errorf("%v, %+v, sent %v", err, all, p.sent)
 	}
 	p, all = &tokens{lost: 3}, verdicts()
-	if err := prove(t.Context(), p, 0, all); !errors.Is(err, driver.ErrNotAsIntended) || all[0].Verified != driver.Token || all[2].Reason == "" || all[2].Verified != driver.Light {
+	if err := prove(t.Context(), p, 0, all, known); !errors.Is(err, driver.ErrNotAsIntended) || all[0].Verified != driver.Token || all[2].Reason == "" || all[2].Verified != driver.Light {
 		t.Errorf("%v, %+v", err, all)
 	}
 	p, all = &tokens{err: errors.New("no interface")}, verdicts()
-	if err := prove(t.Context(), p, 0, all); !errors.Is(err, p.err) {
+	if err := prove(t.Context(), p, 0, all, known); !errors.Is(err, p.err) {
 		t.Error(err)
 	}
-	if err := prove(t.Context(), p, 0, all[1:2]); err != nil {
+	if err := prove(t.Context(), p, 0, all[1:2], known); err != nil {
 		t.Errorf("nothing was made: %v", err)
 	}
 }
@@ -153,7 +154,7 @@ func TestOperatorMovesPackets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, tokenProber(f))
+	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, tokenProber(f), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/etcd"
+	"lightpath/ocsctl/controller/journal/file"
 	"lightpath/ocsctl/controller/lead"
 	"lightpath/ocsctl/controller/local"
 	"lightpath/ocsctl/controller/rpc"
@@ -44,7 +47,7 @@ docs/operations.md how to run it.`,
 			if err != nil {
 				return err
 			}
-			s := &service{o: o, f: f, plans: plans, log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+			s := &service{o: o, f: f, config: config, plans: plans, log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 			return s.run(cmd.Context())
 		},
 	}
@@ -55,11 +58,12 @@ docs/operations.md how to run it.`,
 
 // service is one controller of a fabric, in charge or standing by.
 type service struct {
-	o     *fabric.OCSD
-	f     *fabric.Fabric
-	plans string // directory, "" for none
-	log   *slog.Logger
-	page  atomic.Pointer[web.Server] // nil without HTTP
+	o      *fabric.OCSD
+	f      *fabric.Fabric
+	config string // file
+	plans  string // directory, "" for none
+	log    *slog.Logger
+	page   atomic.Pointer[web.Server] // nil without HTTP
 }
 
 // standbyAfter is how long a controller has to come into charge before it counts as standing by.
@@ -82,7 +86,7 @@ func (s *service) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	data := s.dataPlane()
 	runner, err := lead.New(lead.Options{
-		Store: store, Ports: s.f.Ranks, Planes: len(s.f.Planes), Logger: s.log, Build: data.build, OnLeader: s.serveLocal(data),
+		Name: s.o.Name, Address: s.o.Listen, Store: store, Ports: s.f.Ranks, Planes: len(s.f.Planes), Logger: s.log, Build: data.build, OnLeader: s.serveLocal(data),
 		OnEnd: func() {
 			if err := data.close(); err != nil {
 				s.log.Warn("planes", "error", err)
@@ -107,28 +111,45 @@ func (s *service) run(ctx context.Context) error {
 	defer standby.Stop()
 	group.Go(func() error { return runner.Run(ctx) })
 	err = group.Wait()
+	if errors.Is(err, journal.ErrOtherFabric) {
+		err = fmt.Errorf("%w; name another journal.dir or prefix, or move this one away: what it says of planes is lost with it", err)
+	}
 	return errors.Join(err, notify(notifyStopping), data.close())
 }
 
 // openStore opens what outlives this process.
 func (s *service) openStore(ctx context.Context) (journal.Store, error) {
 	j := &s.o.Journal
-	if j.Kind != "etcd" {
-		return journal.NewMemory(s.o.Name, journal.DefaultHistory), nil
-	}
-	c := etcd.Config{
-		Name: s.o.Name, Address: s.o.Listen, Software: shim.Version, Dir: j.Dir, Endpoints: j.Endpoints, CA: j.TLS.CA, Cert: j.TLS.Cert, Key: j.TLS.Key,
-		Prefix: j.Prefix, Lease: j.Lease, Logger: s.log,
-	}
-	if c.Dir == "" && c.Endpoints == nil {
-		return nil, fmt.Errorf("journal: dir or endpoints: etcd needs one of them")
-	}
-	c.OnWrite = func(took time.Duration, err error) {
+	observe := func(took time.Duration, err error) {
 		if page := s.page.Load(); page != nil {
 			page.ObserveJournal(took, err)
 		}
 	}
+	switch s.o.JournalKind() {
+	case fabric.JournalMemory:
+		return journal.NewMemory(s.o.Name, journal.DefaultHistory), nil
+	case fabric.JournalFile:
+		return file.Open(file.Config{
+			Name: s.o.Name, Address: s.o.Listen, Software: shim.Version, Dir: cmp.Or(j.Dir, defaultJournal(s.config)), Logger: s.log, OnWrite: observe,
+		})
+	}
+	c := etcd.Config{
+		Name: s.o.Name, Address: s.o.Listen, Software: shim.Version, Dir: j.Dir, Endpoints: j.Endpoints, CA: j.TLS.CA, Cert: j.TLS.Cert, Key: j.TLS.Key,
+		Prefix: j.Prefix, Lease: j.Lease, Logger: s.log, OnWrite: observe,
+	}
+	if c.Dir == "" && c.Endpoints == nil {
+		return nil, fmt.Errorf("journal: dir or endpoints: etcd needs one of them")
+	}
 	return etcd.Open(ctx, c)
+}
+
+// defaultJournal is the directory of the journal of a controller whose configuration names none: in the state
+// directory that systemd gives to a service, else beside the configuration.
+func defaultJournal(config string) string {
+	if dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":"); dir != "" {
+		return filepath.Join(dir, "journal")
+	}
+	return strings.TrimSuffix(config, filepath.Ext(config)) + ".journal"
 }
 
 // serveLocal returns what shows a core to the ranks of this host.
@@ -182,7 +203,7 @@ func (s *service) serveRPC(ctx context.Context, group *errgroup.Group, r *lead.R
 	o := rpc.ServerOptions{
 		Controller: func() (controller.Controller, string) {
 			c, _ := r.Controller()
-			return c, r.Leader().Address
+			return c, r.Standby()
 		},
 		History: h, Ports: s.f.Ranks, DataPlane: s.o.DataPlane, Name: s.o.Name, Version: shim.Version,
 		CA: s.o.TLS.CA, Cert: s.o.TLS.Cert, Key: s.o.TLS.Key, Log: s.log,

@@ -19,7 +19,7 @@ func TestSwitchDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute, DriftInterval: 50 * time.Millisecond}, nil)
+	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute, DriftInterval: 50 * time.Millisecond}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +57,10 @@ func TestSwitchDevice(t *testing.T) {
 	if f, err = fabric.Load(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := switchDevice(f, fabric.SwitchesConfig{}, nil); err == nil || !strings.Contains(err.Error(), "in/out") {
+	if _, err := switchDevice(f, fabric.SwitchesConfig{}, nil, nil); err == nil || !strings.Contains(err.Error(), "in/out") {
 		t.Errorf("mixed ports: %v", err)
 	}
-	if _, err := switchDevice(f, fabric.SwitchesConfig{Verify: "prayer"}, nil); err == nil || !strings.Contains(err.Error(), "switches.verify") {
+	if _, err := switchDevice(f, fabric.SwitchesConfig{Verify: "prayer"}, nil, nil); err == nil || !strings.Contains(err.Error(), "switches.verify") {
 		t.Errorf("verify: %v", err)
 	}
 }

@@ -6,7 +6,16 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/plans/circuit"
 )
+
+// Switch moves planes with circuits, as a rank has a part in it. [ocsctl.Use] is one; so are its errors.
+type Switch interface {
+	// Post asks to move plane from epoch to target. It returns at once.
+	Post(plane int, epoch uint32, target circuit.Permutation) error
+	// Poll reports the plane's epoch, and its failure once there is one.
+	Poll(plane int) (epoch uint32, err error)
+}
 
 // epoch returns the absolute epoch of a relative one.
 func (t *Task) epoch(plane int, relative uint32) uint32 {

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/port"
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/emulator"
 	"lightpath/plans"
 )
@@ -68,10 +69,14 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 			t.Fatal(err)
 		}
 	}
+	const holder = 1
+	if _, err := clients[0].Acquire(1<<planes-1, holder); err != nil {
+		t.Fatal(err)
+	}
 	base := make([]uint32, planes)
 	for op := range uint64(calls) {
 		tm := assemble(t, programtest.NewCase(s, count, 1, op), progs, false, func(r int, c *Call) {
-			c.Endpoint, c.OCS, c.Op = endpoints[r], clients[r], op
+			c.Endpoint, c.OCS, c.Op = endpoints[r], ocsctl.Use{Client: clients[r], Holder: holder}, op
 			c.Base = append([]uint32(nil), base...)
 		})
 		errs := make(chan error, s.Ranks)

@@ -155,18 +155,12 @@ type fakePort struct {
 	planes []transport.Plane
 }
 
-func (e *fakePort) Planes() []transport.Plane                                  { return e.planes }
-func (e *fakePort) Arm() uint32                                                { return 0 }
-func (e *fakePort) Wait(_ uint32, _ time.Duration)                             { e.f.tick() }
-func (e *fakePort) Wake()                                                      {}
-func (e *fakePort) Close() error                                               { return nil }
-func (e *fakePort) Port() int                                                  { return e.rank }
-func (e *fakePort) Acquire(m, _ uint64) (uint64, error)                        { return m, nil }
-func (e *fakePort) Release(uint64, uint64) error                               { return nil }
-func (e *fakePort) OnChange(func())                                            {}
-func (e *fakePort) Schedule(int, uint32, circuit.Permutation, time.Time) error { return nil }
-func (e *fakePort) State(plane int) ocsctl.PlaneState                          { return ocsctl.PlaneState{} }
-func (e *fakePort) Waiting(plane int) string                                   { return fmt.Sprintf("waiting on plane %d", plane) }
+func (e *fakePort) Planes() []transport.Plane      { return e.planes }
+func (e *fakePort) Arm() uint32                    { return 0 }
+func (e *fakePort) Wait(_ uint32, _ time.Duration) { e.f.tick() }
+func (e *fakePort) Wake()                          {}
+func (e *fakePort) Close() error                   { return nil }
+func (e *fakePort) Waiting(plane int) string       { return fmt.Sprintf("waiting on plane %d", plane) }
 
 func (e *fakePort) Post(plane int, epoch uint32, target circuit.Permutation) error {
 	w := e.f.planes[plane]

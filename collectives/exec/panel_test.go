@@ -176,20 +176,12 @@ func (p *panel) move(plane int, changing []int, target circuit.Permutation) {
 }
 
 // client is a rank's connection to the panel.
-func (p *panel) client(rank int) ocsctl.Client { return &panelClient{p, rank} }
+func (p *panel) client(rank int) Switch { return &panelClient{p, rank} }
 
 type panelClient struct {
 	p    *panel
 	rank int
 }
-
-func (c *panelClient) Port() int                                                  { return c.rank }
-func (c *panelClient) State(int) ocsctl.PlaneState                                { return ocsctl.PlaneState{} }
-func (c *panelClient) Acquire(mask, _ uint64) (uint64, error)                     { return mask, nil }
-func (c *panelClient) Release(uint64, uint64) error                               { return nil }
-func (c *panelClient) OnChange(func())                                            {}
-func (c *panelClient) Close() error                                               { return nil }
-func (c *panelClient) Schedule(int, uint32, circuit.Permutation, time.Time) error { return nil }
 
 func (c *panelClient) Post(plane int, epoch uint32, target circuit.Permutation) error {
 	return c.p.post(c.rank, plane, epoch, target)

@@ -1,7 +1,7 @@
 // Package exec is the progress engine: it drives programs over the planes of an endpoint,
 // on the calling goroutine, with one loop that polls every lane.
 //
-// Layer: inside collectives; it imports program, transport, wire and ocsctl. It decides
+// Layer: inside collectives; it imports program, transport, wire and ocsctl/monotonic. It decides
 // nothing: what is sent where is in the program, and what is in force on the planes is
 // in the call. It never prints, starts no goroutine and, in the steady state, allocates
 // nothing.
@@ -18,7 +18,6 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
 	"lightpath/internal/monotonic"
-	"lightpath/ocsctl"
 )
 
 // Buffer is memory that a call lends to a task until the task has finished. Ptr may be
@@ -68,7 +67,7 @@ type Call struct {
 	Endpoint transport.Endpoint
 	// OCS switches the endpoint's planes, which it numbers like the endpoint; nil on packet
 	// planes. Base is the epoch of each plane at the start of the program.
-	OCS  ocsctl.Client
+	OCS  Switch
 	Base []uint32
 	// SwitchAt, where not nil, is when each plane moves, by [plane][reconfiguration] as in
 	// Program.SwitchUS, in nanoseconds of Unix time: the time-based barrier. Nobody posts then;

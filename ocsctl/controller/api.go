@@ -27,6 +27,8 @@ var (
 	ErrNotLeader = errors.New("not the controller in charge")
 	// ErrHeld: an operator's change of a plane that a communicator uses.
 	ErrHeld = errors.New("plane is in use")
+	// ErrJournal: the journal has not confirmed a change in time. A restart of the controller may lose it.
+	ErrJournal = errors.New("the journal does not answer")
 )
 
 // Move is one reconfiguration of a plane.
@@ -34,6 +36,9 @@ type Move struct {
 	Epoch    uint32 // that it ends
 	From, To circuit.Permutation
 	Token    uint64 // fences controllers; rises with every takeover
+	// Idle: no rank uses the plane. A device may disturb circuits that the move keeps, to verify or mend
+	// them.
+	Idle bool
 }
 
 // Device is the cross-connect behind the planes: what the maps physically are, as opposed to
@@ -54,12 +59,27 @@ type Timed interface {
 	OnSettled(f func(plane int))
 }
 
+// Verifier is a Timed device that can verify the circuits of a plane without a change.
+type Verifier interface {
+	Timed
+	// Verify starts to verify the circuits that a plane has; it is for planes that no rank uses. Map
+	// returns ErrMoving until it is over. An error means that nothing was started.
+	Verify(plane int, token uint64) error
+}
+
 // Reporter is a Device that can say more of a plane.
 type Reporter interface {
-	// Report says how far the last move was verified ("status", "light", ...) and, where the
-	// plane should not be used though nothing moves (drift, a failed port, a switch that does
-	// not answer), why: nil while all is well.
+	// Report says how far the circuits that the plane has now are verified ("status", "light", ...)
+	// and, where the plane should not be used though nothing moves (a failed port, lost light, a
+	// switch that does not answer), why: nil while all is well.
 	Report(plane int) (verified string, unwell error)
+}
+
+// LightMeter is a Device that measures the light of circuits.
+type LightMeter interface {
+	// Unlit returns the ports of a plane, in order, whose circuit receives no light; nil where all do, or where
+	// the light is not known.
+	Unlit(plane int) []int
 }
 
 // Intent is a move that has been asked for: it is journaled when the first rank posts, so that
@@ -87,8 +107,10 @@ type Journal interface {
 	// Intend makes an intent durable; done is called once, from any goroutine. A plane does not
 	// move before. An error that wraps ErrNotLeader ends the controller's rule.
 	Intend(i Intent, done func(error))
-	// Record notes what happened; it is durable in the order of calls, some time later.
-	Record(e Event)
+	// Record notes what happened; it is durable in the order of calls, some time later. done, where it
+	// is not nil, is called once, from any goroutine, when the event and all before it are durable, or
+	// with the reason why they are not.
+	Record(e Event, done func(error))
 }
 
 // EventKind says what happened.
@@ -103,7 +125,7 @@ const (
 	Released  EventKind = "released"  //
 	Attached  EventKind = "attached"  // a rank to Port
 	Detached  EventKind = "detached"  // Err: why, where it did not say goodbye
-	Commanded EventKind = "commanded" // an operator (Who) changed a plane
+	Commanded EventKind = "commanded" // an operator (Who) changed a plane; Err: why it is disabled
 	TookOver  EventKind = "took-over" // this controller is in charge from now on
 	Settled   EventKind = "settled"   // and waits no more for ranks of the controllers before it
 	Lost      EventKind = "lost"      // events of the history, that came faster than they could be written: Err
@@ -162,12 +184,13 @@ type PlaneSnapshot struct {
 	Target   circuit.Permutation `json:"target,omitempty"`  // while Waiting or Moving
 	Posted   []int               `json:"posted,omitempty"`  // ports
 	Missing  []int               `json:"missing,omitempty"`
+	Unlit    []int               `json:"unlit,omitempty"` // ports whose circuit receives no light
 	Holder   *LeaseSnapshot      `json:"holder,omitempty"`
-	Verified string              `json:"verified,omitempty"` // the last move
+	Verified string              `json:"verified,omitempty"` // how far the circuits are verified; "" where they are not as desired
 	Switches uint64              `json:"switches"`
 	Failures uint64              `json:"failures"`
 	Posts    uint64              `json:"posts"`   // of ranks
-	Refused  uint64              `json:"refused"` // posts for an epoch that was past
+	Refused  uint64              `json:"refused"` // posts that were
 }
 
 // PortSnapshot is a port's part of a [Snapshot].
@@ -191,8 +214,10 @@ type LeaseSnapshot struct {
 type Sink interface {
 	// Changed: a plane has another epoch, map or fault (nil: none).
 	Changed(plane int, epoch uint32, m circuit.Permutation, fault error)
-	// Refused: a post of this port was for an epoch that is past; or, where both epochs are equal, the plane is pinned.
-	Refused(plane int, epoch, planeEpoch uint32)
+	// Refused: a post of this port for a holder was refused. why wraps ocsctl.ErrStaleEpoch where the
+	// epoch is past, ocsctl.ErrNotHolder where another holds the plane, and ocsctl.ErrPinned where ranks
+	// do not move it.
+	Refused(plane int, holder uint64, why error)
 	// Granted answers the Acquire of that id: the planes of its mask that are in service, never
 	// none; or an error where none is.
 	Granted(id, mask uint64, err error)
@@ -215,8 +240,8 @@ type AttachOptions struct {
 // Attachment is a rank's place at the controller. Methods may be called from any goroutine and
 // return at once; answers come through the [Sink].
 type Attachment interface {
-	// Post agrees to move plane from epoch to target: the port is drained.
-	Post(plane int, epoch uint32, target circuit.Permutation) error
+	// Post agrees, for the plane's holder, to move plane from epoch to target: the port is drained.
+	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
 	// Schedule moves a plane at a time instead of when its ports have posted: the time-based
 	// barrier. Only the holder of the plane may. Moves that are due while an earlier one is under
 	// way fail the plane.
@@ -240,11 +265,14 @@ type Controller interface {
 	Watch(f func(Event)) (cancel func())
 	// Waiting says in words what the next switch of a plane waits for.
 	Waiting(plane int) string
-	// Set is an operator's change: the plane must be free (ErrHeld), is moved from the map that
-	// the device really has, and is in service afterwards. It returns when the plane has settled.
+	// Set is an operator's change: the plane must be free (ErrHeld), and is moved from the map that
+	// the device really has. All of its circuits are verified, those that it keeps too. Afterwards it is
+	// in service, unless it is disabled.
 	Set(plane int, target circuit.Permutation, who string) error
-	// Disable takes a plane out of service for new grants, Enable puts it back: if its device has
-	// the desired map, else the drift is the error.
+	// Disable takes a plane out of service for new grants. Enable puts it back, if its device has the
+	// desired map and verifies all circuits anew; else that is the error.
+	//
+	// Set, Disable and Enable return when the journal has what they have changed, or with ErrJournal.
 	Disable(plane int, reason, who string) error
 	Enable(plane int, who string) error
 }

@@ -15,6 +15,9 @@ type attachment struct {
 	who   string
 	id    uint64 // the machine's; 0: not attached
 	since int64
+	// recorded: the journal has that the rank is there. Without that, a controller that takes over would not
+	// wait for the rank, and might grant its planes to another.
+	recorded bool
 }
 
 // Attach implements Controller.
@@ -31,12 +34,12 @@ func (c *Core) Attach(s Sink, o AttachOptions) (Attachment, error) {
 }
 
 // Post implements Attachment.
-func (a *attachment) Post(plane int, epoch uint32, target circuit.Permutation) error {
+func (a *attachment) Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error {
 	if err := a.check("post", plane, target); err != nil {
 		return err
 	}
 	target = target.Clone()
-	return a.core.do(func(now int64) { a.core.machine.post(a, plane, epoch, target, now) })
+	return a.core.do(func(now int64) { a.core.machine.post(a, plane, roundKey{epoch, holder}, target, now) })
 }
 
 // Schedule implements Attachment.

@@ -18,15 +18,21 @@ const (
 // barrier collects the posts of one plane. It decides nothing about time and performs no
 // I/O; the core owns it.
 type barrier struct {
-	rounds map[uint32]*round
+	rounds map[roundKey]*round
 	past   map[uint32]circuit.Permutation // epoch -> the map it was switched to from there
 	spare  []*round
 }
 
-// round is the posts of one epoch; all agree on target.
+// roundKey is one move that ports may agree on. Posts of different holders never meet.
+type roundKey struct {
+	epoch  uint32
+	holder uint64
+}
+
+// round is the posts of one epoch for one holder; all agree on target.
 type round struct {
 	target circuit.Permutation
-	first  int   // who posted first, for messages
+	first  int   // the port that posted first, for messages
 	began  int64 // when
 	posted []bool
 	count  int
@@ -34,26 +40,32 @@ type round struct {
 }
 
 func newBarrier() *barrier {
-	return &barrier{rounds: map[uint32]*round{}, past: map[uint32]circuit.Permutation{}}
+	return &barrier{rounds: map[roundKey]*round{}, past: map[uint32]circuit.Permutation{}}
 }
 
-// post records that port agrees to move from epoch to target, where the plane is at cur. The
-// target is kept. A repetition of what was posted or has happened is accepted and changes nothing.
-func (b *barrier) post(cur uint32, port int, epoch uint32, target circuit.Permutation, now int64) error {
-	if epoch < cur {
-		if was, known := b.past[epoch]; known && same(was, target) {
-			return nil
-		}
-		return fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", port, epoch, cur, ocsctl.ErrStaleEpoch)
+// late reports whether a post is for an epoch before that of the plane, cur. A repetition of a move that has
+// happened is accepted and changes nothing; any other is stale.
+func (b *barrier) late(cur uint32, port int, epoch uint32, target circuit.Permutation) (late bool, err error) {
+	if epoch >= cur {
+		return false, nil
 	}
-	r := b.rounds[epoch]
+	if was, known := b.past[epoch]; known && same(was, target) {
+		return true, nil
+	}
+	return true, fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", port, epoch, cur, ocsctl.ErrStaleEpoch)
+}
+
+// post records that port agrees to a move to target, where the plane is at cur. The target is kept. A
+// repetition is accepted and changes nothing.
+func (b *barrier) post(cur uint32, port int, k roundKey, target circuit.Permutation, now int64) error {
+	r := b.rounds[k]
 	switch {
-	case r == nil && (epoch-cur > maxAhead || len(b.rounds) >= maxRounds):
-		return fmt.Errorf("post of port %d for epoch %d, plane is at %d: too far ahead: %w", port, epoch, cur, ocsctl.ErrStaleEpoch)
+	case r == nil && (k.epoch-cur > maxAhead || len(b.rounds) >= maxRounds):
+		return fmt.Errorf("post of port %d for epoch %d, plane is at %d: too far ahead: %w", port, k.epoch, cur, ocsctl.ErrStaleEpoch)
 	case r == nil:
 		r = b.round(len(target))
 		r.target, r.first, r.began = target, port, now
-		b.rounds[epoch] = r
+		b.rounds[k] = r
 	case !same(r.target, target):
 		return fmt.Errorf("ports %d and %d posted different maps: %w", r.first, port, ocsctl.ErrConflict)
 	}
@@ -87,9 +99,13 @@ func changing(cur, target circuit.Permutation) []int {
 	return ports
 }
 
-// done closes the round of epoch, whose outcome was target.
+// done closes the rounds of epoch, whose outcome was target.
 func (b *barrier) done(epoch uint32, target circuit.Permutation) {
-	b.drop(epoch)
+	for k := range b.rounds {
+		if k.epoch == epoch {
+			b.drop(k)
+		}
+	}
 	b.past[epoch] = target
 	delete(b.past, epoch-keepPast)
 }
@@ -106,30 +122,30 @@ func same(a, b circuit.Permutation) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) || a.Equal(b)
 }
 
-// drop forgets the round of epoch.
-func (b *barrier) drop(epoch uint32) {
-	if r := b.rounds[epoch]; r != nil {
-		delete(b.rounds, epoch)
+// drop forgets a round.
+func (b *barrier) drop(k roundKey) {
+	if r := b.rounds[k]; r != nil {
+		delete(b.rounds, k)
 		b.spare = append(b.spare, r)
 	}
 }
 
 // reset forgets every post.
 func (b *barrier) reset() {
-	for epoch := range b.rounds {
-		b.drop(epoch)
+	for k := range b.rounds {
+		b.drop(k)
 	}
 }
 
-// forget removes what a port has posted.
+// forget removes the posts of a port.
 func (b *barrier) forget(port int) {
-	for epoch, r := range b.rounds {
+	for k, r := range b.rounds {
 		if !r.posted[port] {
 			continue
 		}
 		r.posted[port], r.from = false, 0
 		if r.count--; r.count == 0 {
-			b.drop(epoch)
+			b.drop(k)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -32,6 +33,9 @@ type Config struct {
 	// Leading is asked before every move whether this controller still rules: an error that wraps
 	// ErrNotLeader ends its rule. nil: it does. It must not block.
 	Leading func() error
+	// Log is told once of every change of a plane's service, and of what operators order; nil: nothing is
+	// logged.
+	Log *slog.Logger
 	// Recovered holds one entry per plane where the journal knows of an earlier controller; nil: a
 	// beginning.
 	Recovered []Recovered
@@ -42,6 +46,8 @@ type Config struct {
 	// long ranks are waited for that have not come back; 0: DefaultGrace. It ends when every port
 	// has a rank, but for those that are Absent.
 	Grace time.Duration
+	// JournalTimeout is how long the journal may take to confirm something; 0: 10 s.
+	JournalTimeout time.Duration
 	// SettleTimeout bounds how long a device may go on moving after the reconfiguration time; 0:
 	// one second.
 	SettleTimeout time.Duration
@@ -53,6 +59,10 @@ type Config struct {
 // DefaultGrace is how long ranks have to find the next controller: longer than it takes them to notice
 // that theirs is silent, since the lease of one that hangs may run out at once.
 const DefaultGrace = 8 * time.Second
+
+// DefaultJournalTimeout is how long a journal may take: longer than a store needs to find that it has lost
+// its leadership.
+const DefaultJournalTimeout = 10 * time.Second
 
 // PlaneConfig describes one plane.
 type PlaneConfig struct {
@@ -90,8 +100,11 @@ type Inbox interface {
 	// Collect passes on every post that has come. It is called from the core at every turn, and
 	// after every ring of [Core.Bell]; it must not block. The core keeps target, which must not
 	// change any more; passing on the same one for equal posts spares comparing.
-	Collect(post func(a Attachment, plane int, epoch uint32, target circuit.Permutation))
+	Collect(post PostFunc)
 }
+
+// PostFunc passes on a post that an [Inbox] has fetched.
+type PostFunc func(a Attachment, plane int, epoch uint32, holder uint64, target circuit.Permutation)
 
 // Check reports the first field that Start would refuse.
 func (c Config) Check() error {
@@ -107,6 +120,9 @@ func (c Config) complete() (*Config, error) {
 	if c.Grace == 0 {
 		c.Grace = DefaultGrace
 	}
+	if c.JournalTimeout == 0 {
+		c.JournalTimeout = DefaultJournalTimeout
+	}
 	switch {
 	case c.Ports < 1 || c.Ports > MaxPorts:
 		return nil, fmt.Errorf("controller: config ports: %d, want 1..%d", c.Ports, MaxPorts)
@@ -114,6 +130,8 @@ func (c Config) complete() (*Config, error) {
 		return nil, fmt.Errorf("controller: config planes: %d, want 1..%d", len(c.Planes), MaxPlanes)
 	case c.SettleTimeout < 0:
 		return nil, fmt.Errorf("controller: config settle timeout: %v is negative", c.SettleTimeout)
+	case c.JournalTimeout < 0:
+		return nil, fmt.Errorf("controller: config journal timeout: %v is negative", c.JournalTimeout)
 	case c.Grace < 0:
 		return nil, fmt.Errorf("controller: config grace: %v is negative", c.Grace)
 	case c.Device == nil:

@@ -23,7 +23,7 @@ type Core struct {
 	machine *machine // the goroutine's alone
 	bell    *shmring.Bell
 	clock   func() int64
-	post    func(a Attachment, plane int, epoch uint32, target circuit.Permutation) // what inboxes call
+	post    PostFunc // what inboxes call
 
 	mu       sync.Mutex
 	commands []func(now int64)
@@ -86,6 +86,9 @@ func newCore(config Config, clock func() int64, wall func(int64) time.Time) (*Co
 	}
 	c := &Core{cfg: cfg, bell: bell, clock: clock, done: make(chan struct{})}
 	c.inboxes.Store(&[]Inbox{})
+	if cfg.Log != nil {
+		c.watchKinds(c.log, Failed, Restored, Commanded)
+	}
 	c.machine = newMachine(cfg, wall, func(f func(int64)) { _ = c.do(f) }, c.record)
 	c.post = c.machine.collect
 	return c, nil
@@ -222,7 +225,7 @@ func (c *Core) run() {
 	}
 }
 
-func (c *Core) collect(post func(Attachment, int, uint32, circuit.Permutation)) {
+func (c *Core) collect(post PostFunc) {
 	inboxes := *c.inboxes.Load()
 	if len(inboxes) == 0 {
 		return
@@ -234,9 +237,9 @@ func (c *Core) collect(post func(Attachment, int, uint32, circuit.Permutation)) 
 }
 
 // collect is what inboxes pass posts to.
-func (m *machine) collect(a Attachment, plane int, epoch uint32, target circuit.Permutation) {
+func (m *machine) collect(a Attachment, plane int, epoch uint32, holder uint64, target circuit.Permutation) {
 	m.posts++
-	m.post(a.(*attachment), plane, epoch, target, m.now)
+	m.post(a.(*attachment), plane, roundKey{epoch, holder}, target, m.now)
 }
 
 // execute runs the queued commands; stop is set with the last ones.
@@ -295,43 +298,44 @@ func (c *Core) Set(plane int, target circuit.Permutation, who string) error {
 	if err := c.check(plane, target); err != nil {
 		return fmt.Errorf("controller: set: %w", err)
 	}
-	done := make(chan error, 1)
-	o := &order{target: target.Clone(), who: who, done: func(err error) { done <- err }}
-	if err := c.do(func(now int64) { c.machine.set(plane, o, now) }); err != nil {
+	return c.await(func(now int64, done func(error)) {
+		c.machine.set(plane, &order{target: target.Clone(), who: who, done: done}, now)
+	})
+}
+
+// Disable implements Controller.
+func (c *Core) Disable(plane int, reason, who string) error {
+	if err := c.check(plane, nil); err != nil {
+		return fmt.Errorf("controller: disable: %w", err)
+	}
+	return c.await(func(now int64, done func(error)) { c.machine.disable(plane, reason, who, done, now) })
+}
+
+// Enable implements Controller.
+func (c *Core) Enable(plane int, who string) error {
+	if err := c.check(plane, nil); err != nil {
+		return fmt.Errorf("controller: enable: %w", err)
+	}
+	return c.await(func(now int64, done func(error)) { c.machine.enable(plane, &order{who: who, done: done}, now) })
+}
+
+// await has the core begin something, and waits for its end.
+func (c *Core) await(begin func(now int64, done func(error))) error {
+	ended := make(chan error, 1)
+	if err := c.do(func(now int64) { begin(now, func(err error) { ended <- err }) }); err != nil {
 		return err
 	}
 	select {
-	case err := <-done:
+	case err := <-ended:
 		return err
 	case <-c.done:
 		select { // retirement has answered, unless the command was never run
-		case err := <-done:
+		case err := <-ended:
 			return err
 		default:
 			return ErrStopped
 		}
 	}
-}
-
-// Disable implements Controller.
-func (c *Core) Disable(plane int, reason, who string) error {
-	return c.operate(plane, func(now int64) error { return c.machine.disable(plane, reason, who, now) })
-}
-
-// Enable implements Controller.
-func (c *Core) Enable(plane int, who string) error {
-	return c.operate(plane, func(now int64) error { return c.machine.enable(plane, who, now) })
-}
-
-func (c *Core) operate(plane int, f func(now int64) error) error {
-	if err := c.check(plane, nil); err != nil {
-		return fmt.Errorf("controller: %w", err)
-	}
-	var err error
-	if e := c.call(func(now int64) { err = f(now) }); e != nil {
-		return e
-	}
-	return err
 }
 
 // check checks what a caller names; target nil: none.

@@ -98,8 +98,10 @@ func TestGrantsGoWithoutPlanesThatAreDown(t *testing.T) {
 	}
 	want(t, "none left", ask(2).err, ocsctl.ErrPlaneDown, "plane 1", "ann", "cleaning")
 	r.dev.refuse[0] = true
+	r.hold(1)
 	r.postAll(0, 0, circuit.AllDark(2))
 	r.pass(time.Second)
+	r.release(1)
 	want(t, "both down", ask(3).err, ocsctl.ErrPlaneDown, "plane 0 epoch 0", "refuses")
 	if err := r.core.Enable(1, "ann"); err != nil {
 		t.Fatal(err)
@@ -119,6 +121,7 @@ func TestGrantsGoWithoutPlanesThatAreDown(t *testing.T) {
 func TestStaleAndRepeatedPosts(t *testing.T) {
 	r := newTestRig(t, 2, 1, nil)
 	same := circuit.Shift(2, 0)
+	r.hold(1)
 	r.postAll(0, 0, same)
 	r.pass(time.Second)
 	if r.page.epochs[0] != 1 {
@@ -129,7 +132,7 @@ func TestStaleAndRepeatedPosts(t *testing.T) {
 		t.Error("a repetition of what happened was refused")
 	}
 	r.post(1, 0, 0, circuit.Shift(2, 1))
-	if len(r.s[1].refused) != 1 || len(r.s[0].refused) != 0 || r.page.faults[0] != nil {
+	if len(r.s[1].refused) != 1 || !errors.Is(r.s[1].refused[0], ocsctl.ErrStaleEpoch) || len(r.s[0].refused) != 0 || r.page.faults[0] != nil {
 		t.Error("a stale post must be refused to its port alone")
 	}
 	r.post(1, 0, 1+maxAhead+1, same)
@@ -147,6 +150,7 @@ func TestWaitingAndSnapshotNamePorts(t *testing.T) {
 		}
 	}
 	target := circuit.Shift(8, 2)
+	r.hold(2)
 	wait("plane 1 epoch 0: no port has posted")
 	for p := range 8 {
 		if p != 2 && p != 5 {
@@ -171,6 +175,7 @@ func TestWaitingAndSnapshotNamePorts(t *testing.T) {
 // A device that takes its own time is asked when it says so, and not before.
 func TestTimedDevice(t *testing.T) {
 	r := newTestRig(t, 2, 1, withTimed)
+	r.hold(1)
 	r.dev.delay = 300 * time.Millisecond // the nominal time is 1 ms
 	r.postAll(0, 0, circuit.Shift(2, 0))
 	r.pass(310 * time.Millisecond)
@@ -234,25 +239,15 @@ func TestSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := func(target circuit.Permutation) error {
-		result := make(chan error, 1)
-		_ = r.core.do(func(now int64) {
-			r.core.machine.set(0, &order{target: target, who: "ann", done: func(err error) { result <- err }}, now)
-		})
+		result := r.set(0, target)
 		r.pass(2 * time.Second)
-		select {
-		case err := <-result:
-			return err
-		default:
-			return errors.New("no answer")
-		}
+		return *result
 	}
-	want(t, "held", set(circuit.Shift(3, 2)), ErrHeld, "holder 7 of port 0")
-	if err := r.s[0].Release(1, 7); err != nil {
-		t.Fatal(err)
-	}
+	want(t, "held", set(circuit.Shift(3, 2)), ErrHeld, "0x7 of port 0")
 	r.dev.wrong[0] = circuit.AllDark(3)
 	r.postAll(0, 0, circuit.Shift(3, 0))
 	r.pass(time.Second)
+	r.release(1)
 	want(t, "a failed move", r.page.faults[0], ocsctl.ErrReconfFailed)
 	r.dev.wrong[0] = circuit.AllDark(3)
 	want(t, "and again", set(circuit.Shift(3, 2)), ocsctl.ErrReconfFailed, "plane 0 epoch 0")
@@ -335,8 +330,10 @@ func TestJournalComesBeforeTheMove(t *testing.T) {
 		j = &testJournal{now: &r.now, delay: 5 * time.Millisecond, planes: make([]Recovered, 1)}
 		c.Journal = j
 	})
+	j.answer(r)
+	r.hold(1)
 	r.post(0, 0, 0, circuit.Shift(2, 0))
-	if len(j.waiting) != 1 || !j.waiting[0].To.Equal(circuit.Shift(2, 0)) {
+	if len(j.waiting) != 1 || !j.waiting[0].intent.To.Equal(circuit.Shift(2, 0)) {
 		t.Fatal("the first post is an intent")
 	}
 	r.post(1, 0, 0, circuit.Shift(2, 0))
@@ -446,6 +443,7 @@ func TestDisabledPlanesAreLookedAt(t *testing.T) {
 		t.Error(err, r.plane(0))
 	}
 	// Its ranks fail it while it is disabled, and go: the fault goes with them, the order stays.
+	r.hold(1)
 	if err := r.core.Disable(0, "cleaning", "ann"); err != nil {
 		t.Fatal(err)
 	}

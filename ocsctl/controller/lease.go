@@ -1,8 +1,12 @@
 package controller
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
+
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
 )
 
 // lease is the exclusive use of planes: granted atomically, in the order of asking.
@@ -33,7 +37,8 @@ type grant struct {
 }
 
 // grants takes every request out of the queue that can be answered now, in order. Planes that
-// are down are not waited for, and never granted.
+// are down are not waited for, and never granted. An attachment that the journal does not have yet is granted
+// nothing.
 func (l *lease) grants(down uint64, now int64) []grant {
 	var blocked uint64
 	for p := range l.held {
@@ -48,7 +53,7 @@ func (l *lease) grants(down uint64, now int64) []grant {
 			answered = append(answered, grant{q, 0})
 			return true
 		}
-		free := want&blocked == 0
+		free := want&blocked == 0 && q.a.recorded
 		blocked |= want
 		if !free {
 			return false
@@ -63,6 +68,59 @@ func (l *lease) grants(down uint64, now int64) []grant {
 func (l *lease) give(mask uint64, to leaseHolder) {
 	for ; mask != 0; mask &= mask - 1 {
 		l.held[bits.TrailingZeros64(mask)] = to
+	}
+}
+
+// mayMove says who may ask for a move of a plane, in each state of its lease; it is asked for every post and
+// every scheduled move. Nobody may where the plane is pinned.
+//
+//	state        post                                schedule
+//	held         for the holder, by any port:        the port that was granted the plane
+//	             the ranks of its communicator know
+//	             its number
+//	claimable    any: it is kept, and nothing moves  none
+//	             before the holder claims the plane
+//	free         none                                none
+//
+// Claimable are planes that no holder has, for the grace time after a takeover.
+func (m *machine) mayMove(pl *plane, a *attachment, holder uint64, target circuit.Permutation, scheduled bool) error {
+	switch h := m.lease.held[pl.index]; {
+	case m.over != nil:
+		return m.over
+	case h.a == nil && m.grace != 0 && !scheduled: // the holder may come
+	case h.a == nil && scheduled:
+		return fmt.Errorf("nobody holds the plane: %w", ocsctl.ErrNotHolder)
+	case h.a == nil:
+		return fmt.Errorf("nobody holds the plane, which holder %s would move: %w", ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+	case h.holder != holder:
+		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w",
+			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+	case scheduled && h.a != a:
+		return fmt.Errorf("holder %s has the plane, by port %d: %w", ocsctl.HolderName(h.holder), h.a.port, ocsctl.ErrNotHolder)
+	}
+	return pl.pinned(target)
+}
+
+// refuseOthers refuses, on some planes, the posts that are not for the plane's holder: they came when it had
+// another or, after a takeover, before its holder had claimed it.
+func (m *machine) refuseOthers(planes uint64) {
+	for j, pl := range m.planes {
+		h := m.lease.held[j]
+		if planes>>j&1 == 0 || h.a == nil && m.grace != 0 {
+			continue
+		}
+		for k, r := range pl.barrier.rounds {
+			if h.a != nil && h.holder == k.holder {
+				continue
+			}
+			posted, target := slices.Clone(r.posted), r.target
+			pl.barrier.drop(k)
+			for port, has := range posted {
+				if a := m.ports[port]; has && a != nil {
+					m.refuse(pl, a, k.holder, m.mayMove(pl, a, k.holder, target, false))
+				}
+			}
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ type machine struct {
 	cfg      *Config
 	timed    bool
 	reporter Reporter
+	meter    LightMeter
 	planes   []*plane
 	ports    []*attachment // by port, nil where no rank is attached
 	lost     []uint64      // by port: the mark of a rank that vanished, 0 none
@@ -32,8 +33,11 @@ type machine struct {
 	now      int64  // of the posts that an inbox is passing on
 	posts    uint64 // passed on by inboxes
 
+	answers    map[uint64]answer // to operators, by id: they wait for the journal
+	nextAnswer uint64
+
 	seq  uint64 // of events
-	emit func(Event)
+	emit func(e Event, done func(error))
 	wall func(now int64) time.Time
 	// later has f run on the core's goroutine; callable from any.
 	later func(f func(now int64))
@@ -56,7 +60,6 @@ type plane struct {
 	intent  intent
 	move    move // the one under way
 
-	verified           string
 	switches, failures uint64
 	posts, refused     uint64
 }
@@ -70,26 +73,34 @@ type move struct {
 	order               *order // an operator's; nil: the ranks'
 }
 
+// enables reports whether the plane is verified to be put back into service.
+func (mv *move) enables() bool { return mv.order != nil && mv.order.enable }
+
 // intent is what the journal has been told of the plane's next move.
 type intent struct {
 	id      uint64 // of the one that counts
 	epoch   uint32
 	to      circuit.Permutation // nil: none
 	durable bool
+	due     int64 // the journal has to answer by then
 }
+
+// waits reports whether the journal has yet to answer.
+func (i *intent) waits() bool { return i.to != nil && !i.durable }
 
 // is reports whether the intent is the move from epoch to target.
 func (i *intent) is(epoch uint32, target circuit.Permutation) bool {
 	return i.to != nil && i.epoch == epoch && same(i.to, target)
 }
 
-func newMachine(cfg *Config, wall func(int64) time.Time, later func(func(now int64)), emit func(Event)) *machine {
+func newMachine(cfg *Config, wall func(int64) time.Time, later func(func(now int64)), emit func(Event, func(error))) *machine {
 	m := &machine{
 		cfg: cfg, ports: make([]*attachment, cfg.Ports), lost: make([]uint64, cfg.Ports),
-		nextID: 1, seq: cfg.LastSeq, wall: wall, later: later, emit: emit,
+		nextID: 1, seq: cfg.LastSeq, wall: wall, later: later, emit: emit, answers: make(map[uint64]answer),
 	}
 	_, m.timed = cfg.Device.(Timed)
 	m.reporter, _ = cfg.Device.(Reporter)
+	m.meter, _ = cfg.Device.(LightMeter)
 	for i, pc := range cfg.Planes {
 		m.planes = append(m.planes, &plane{
 			PlaneConfig: pc, index: i, m: circuit.AllDark(cfg.Ports), barrier: newBarrier(),
@@ -114,7 +125,15 @@ func (m *machine) step(now int64) (next int64) {
 			next = min(next, m.grace)
 		}
 	}
+	next = min(next, m.answerLate(now))
 	for _, pl := range m.planes {
+		if pl.intent.waits() {
+			if pl.intent.due <= now {
+				m.intended(pl, pl.intent.id, fmt.Errorf("%w in %v", ErrJournal, m.cfg.JournalTimeout), now)
+			} else {
+				next = min(next, pl.intent.due)
+			}
+		}
 		if pl.move.on && pl.move.due <= now {
 			m.arrive(pl, now)
 		}
@@ -159,7 +178,15 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 		m.cfg.DataPath.Attach(o.Port, o.Data, now)
 	}
 	m.show(a)
-	m.event(now, Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who})
+	attached := Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who}
+	if a.recorded = m.cfg.Journal == nil; a.recorded {
+		m.event(now, attached)
+	} else {
+		m.note(now, attached, func(err error) { m.later(func(now int64) { m.recorded(a, err, now) }) })
+	}
+	for _, pl := range m.planes { // its claim may be what posts waited for
+		m.advance(pl, now)
+	}
 	if m.grace != 0 && !m.awaitsRanks() {
 		m.grace = now // all ranks are back
 	}
@@ -178,6 +205,7 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 	if m.grace == 0 {
 		return nil
 	}
+	var all uint64
 	for _, l := range held {
 		if len(m.planes) < MaxPlanes && l.Mask>>len(m.planes) != 0 {
 			return fmt.Errorf("controller: port %d: held: mask %#x of %d planes", a.port, l.Mask, len(m.planes))
@@ -189,8 +217,10 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 			}
 		}
 		m.lease.give(l.Mask, leaseHolder{a, l.Holder, now})
+		all |= l.Mask
 		m.event(now, Event{Kind: Granted, Plane: -1, Port: a.port, Holder: l.Holder, Mask: l.Mask, Who: a.who})
 	}
+	m.refuseOthers(all)
 	return nil
 }
 
@@ -218,11 +248,11 @@ func (m *machine) detach(a *attachment, clean bool, why string, now int64) {
 		}
 	}
 	m.event(now, Event{Kind: Detached, Plane: -1, Port: a.port, Who: a.who, Err: why})
-	m.freed(a, m.lease.drop(a), now)
 	m.forgive(now)
-	for _, pl := range m.planes {
+	for _, pl := range m.planes { // a barrier that needs the port fails while its holder is known
 		m.advance(pl, now)
 	}
+	m.freed(a, m.lease.drop(a), now)
 	m.grant(now)
 }
 
@@ -377,6 +407,10 @@ func (m *machine) retire(why error, now int64) {
 		why = fmt.Errorf("%w: %w", ErrNotLeader, why)
 	}
 	m.over = why
+	for id, a := range m.answers {
+		delete(m.answers, id)
+		a.done(why)
+	}
 	for _, pl := range m.planes {
 		if o := pl.move.order; o != nil {
 			o.done(why)
@@ -397,13 +431,12 @@ func (m *machine) retire(why error, now int64) {
 }
 
 // event notes what happened.
-func (m *machine) event(now int64, e Event) {
-	if m.emit == nil {
-		return
-	}
+func (m *machine) event(now int64, e Event) { m.note(now, e, nil) }
+
+func (m *machine) note(now int64, e Event, done func(error)) {
 	m.seq++
 	e.Seq, e.Time, e.Token = m.seq, m.wall(now), m.cfg.Token
-	m.emit(e)
+	m.emit(e, done)
 }
 
 func portName(p int) string {

@@ -10,7 +10,7 @@ import (
 )
 
 // post is one port's agreement to move a plane.
-func (m *machine) post(a *attachment, plane int, epoch uint32, target circuit.Permutation, now int64) {
+func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Permutation, now int64) {
 	if m.over != nil || !m.attached(a) {
 		return
 	}
@@ -19,27 +19,47 @@ func (m *machine) post(a *attachment, plane int, epoch uint32, target circuit.Pe
 		return // the port knows, or is about to
 	}
 	pl.posts++
-	if pl.pinned(target) != nil {
-		pl.refused++
-		a.sink.Refused(plane, pl.epoch, pl.epoch)
+	late, err := pl.barrier.late(pl.epoch, a.port, k.epoch, target)
+	if late && err == nil {
 		return
 	}
-	if t := pl.timer(epoch); t != nil {
+	if err == nil {
+		err = m.mayMove(pl, a, k.holder, target, false)
+	}
+	if err != nil {
+		m.refuse(pl, a, k.holder, err)
+		return
+	}
+	if t := pl.timer(k.epoch); t != nil {
 		if !t.target.Equal(target) {
 			m.failf(pl, now, "port %d posted another map than is scheduled: %w", a.port, ocsctl.ErrConflict)
 		}
 		return
 	}
-	err := pl.barrier.post(pl.epoch, a.port, epoch, target, now)
-	switch {
+	switch err := pl.barrier.post(pl.epoch, a.port, k, target, now); {
 	case err == nil:
 		m.advance(pl, now)
 	case errors.Is(err, ocsctl.ErrConflict):
 		m.failf(pl, now, "%w", err)
 	default:
-		pl.refused++
-		a.sink.Refused(plane, epoch, pl.epoch)
+		m.refuse(pl, a, k.holder, err)
 	}
+}
+
+// refuse tells a port, and no other, why its post for a holder is void.
+func (m *machine) refuse(pl *plane, a *attachment, holder uint64, why error) {
+	pl.refused++
+	a.sink.Refused(pl.index, holder, fmt.Errorf("port %d plane %d: %w", a.port, pl.index, why))
+}
+
+// round returns the posts that the plane's next move waits for; nil: there are none. Before its holder has
+// claimed a plane after a takeover, nothing moves.
+func (m *machine) round(pl *plane) *round {
+	h := m.lease.held[pl.index]
+	if h.a == nil {
+		return nil
+	}
+	return pl.barrier.rounds[roundKey{pl.epoch, h.holder}]
 }
 
 // advance starts the switch of pl if every port that it waits for has posted.
@@ -47,8 +67,8 @@ func (m *machine) advance(pl *plane, now int64) {
 	if pl.move.on || pl.fault != nil || m.over != nil {
 		return
 	}
-	r := pl.barrier.rounds[pl.epoch]
-	if r == nil || pl.timer(pl.epoch) != nil || !m.ready(pl, r.target) {
+	r := m.round(pl)
+	if r == nil || pl.timer(pl.epoch) != nil || !m.ready(pl, r.target, now) {
 		return
 	}
 	switch missing, gone := m.awaited(pl, r); {
@@ -62,13 +82,14 @@ func (m *machine) advance(pl *plane, now int64) {
 
 // ready has the journal told of the plane's next move, and reports false where that ended this
 // controller's rule or the plane's service.
-func (m *machine) ready(pl *plane, target circuit.Permutation) bool {
+func (m *machine) ready(pl *plane, target circuit.Permutation, now int64) bool {
 	if pl.intent.is(pl.epoch, target) {
 		return true
 	}
 	id := pl.intent.id + 1
 	pl.intent = intent{id: id, epoch: pl.epoch, to: target, durable: m.cfg.Journal == nil}
 	if m.cfg.Journal != nil {
+		pl.intent.due = now + int64(m.cfg.JournalTimeout)
 		m.cfg.Journal.Intend(Intent{pl.index, pl.epoch, target}, func(err error) {
 			m.later(func(now int64) { m.intended(pl, id, err, now) })
 		})
@@ -159,12 +180,9 @@ func (m *machine) begin(pl *plane, target circuit.Permutation, waited int64, by 
 	// A Timed device may have more to do for an operator than the map shows: circuits without light
 	// are made anew.
 	if !m.timed || moves || by != nil {
-		var err error
-		if m.cfg.Leading != nil {
-			err = m.cfg.Leading()
-		}
+		err := m.leading()
 		if err == nil {
-			err = m.cfg.Device.Switch(pl.index, Move{pl.epoch, pl.m, target, m.cfg.Token})
+			err = m.cfg.Device.Switch(pl.index, Move{Epoch: pl.epoch, From: pl.m, To: target, Token: m.cfg.Token, Idle: by != nil})
 		}
 		if err != nil {
 			pl.desired = pl.m // nothing has moved
@@ -181,6 +199,14 @@ func (m *machine) begin(pl *plane, target circuit.Permutation, waited int64, by 
 	if pl.move.due <= now {
 		m.arrive(pl, now)
 	}
+}
+
+// leading returns why this controller may not use the device any more; nil: it may.
+func (m *machine) leading() error {
+	if m.cfg.Leading == nil {
+		return nil
+	}
+	return m.cfg.Leading()
 }
 
 // giveUp ends a move that went wrong.
@@ -226,13 +252,19 @@ func (m *machine) arrive(pl *plane, now int64) {
 		m.install(pl, circuit.AllDark(m.cfg.Ports), now)
 		m.giveUp(pl, fmt.Errorf("%w: %w", err, ocsctl.ErrUnknownMap), now)
 	case unwell != nil:
+		failed := ocsctl.ErrReconfFailed
+		if mv.enables() {
+			failed = ocsctl.ErrPlaneDown
+		}
 		m.install(pl, observed, now)
-		m.giveUp(pl, fmt.Errorf("%w: %w", unwell, ocsctl.ErrReconfFailed), now)
+		m.giveUp(pl, fmt.Errorf("%w: %w", unwell, failed), now)
 	case !same(observed, mv.target):
 		wrong := changing(observed, mv.target)
 		text := mismatch(observed, mv.target, wrong[0])
 		m.install(pl, observed, now)
 		m.giveUp(pl, fmt.Errorf("%d circuits are wrong, %s: %w", len(wrong), text, ocsctl.ErrReconfFailed), now)
+	case mv.enables():
+		m.enabled(pl, observed, mv.order, now)
 	default:
 		m.settled(pl, verified, now)
 	}
@@ -256,9 +288,8 @@ func (m *machine) settled(pl *plane, verified string, now int64) {
 	pl.intent.to = nil
 	if mv.order != nil {
 		pl.barrier.reset()
-		pl.fault, pl.off = nil, ""
+		pl.fault = nil
 	}
-	pl.verified = verified
 	pl.switches++
 	m.advanceEpoch(pl, mv.began, now)
 	m.publish(pl)
@@ -267,8 +298,7 @@ func (m *machine) settled(pl *plane, verified string, now int64) {
 		Took: time.Duration(now - mv.began), Waited: time.Duration(mv.waited), Verified: verified,
 	})
 	if mv.order != nil {
-		m.event(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, From: from, To: pl.m, Port: -1, Who: mv.order.who})
-		mv.order.done(nil)
+		m.confirm(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, From: from, To: pl.m, Port: -1, Who: mv.order.who, Err: pl.off}, mv.order.done)
 		m.grant(now)
 	}
 	m.advance(pl, now)

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -8,10 +9,12 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// order is an operator's move.
+// order is an operator's move, or verification.
 type order struct {
 	target circuit.Permutation
 	who    string
+	enable bool        // the circuits stay: they are verified, and the plane is put back into service
+	taken  string      // of enable: why the plane was disabled again meanwhile
 	done   func(error) // called once, from the core
 }
 
@@ -32,7 +35,7 @@ func (m *machine) set(plane int, o *order, now int64) {
 	m.install(pl, observed, now)
 	pl.move.order = o // out of service from here on
 	m.publish(pl)
-	m.ready(pl, o.target) // that the plane is out of service is no reason not to move it
+	m.ready(pl, o.target, now) // that the plane is out of service is no reason not to move it
 	if m.over == nil && pl.intent.durable {
 		m.begin(pl, o.target, 0, o, now)
 	}
@@ -47,61 +50,95 @@ func (m *machine) operable(pl *plane) error {
 	case m.grace != 0:
 		return fmt.Errorf("%s: ranks may claim it after the takeover: %w", where, ErrHeld)
 	case h.a != nil:
-		return fmt.Errorf("%s: by holder %d of port %d: %w", where, h.holder, h.a.port, ErrHeld)
+		return fmt.Errorf("%s: by holder %s of port %d: %w", where, ocsctl.HolderName(h.holder), h.a.port, ErrHeld)
 	case pl.move.on || pl.move.order != nil:
 		return fmt.Errorf("%s: %w", where, ErrMoving)
 	}
 	return nil
 }
 
-// disable takes a plane out of service for new grants.
-func (m *machine) disable(plane int, reason, who string, now int64) error {
+// disable takes a plane out of service for new grants, at once; done is called when the journal has it.
+func (m *machine) disable(plane int, reason, who string, done func(error), now int64) {
 	if m.over != nil {
-		return m.over
+		done(m.over)
+		return
 	}
 	pl := m.planes[plane]
 	pl.off = fmt.Sprintf("disabled by %s: %s", who, reason)
-	m.event(now, Event{Kind: Commanded, Plane: plane, Epoch: pl.epoch, Port: -1, Who: who, Err: pl.off})
+	if pl.move.enables() {
+		pl.move.order.taken = pl.off
+	}
+	m.confirm(now, Event{Kind: Commanded, Plane: plane, Epoch: pl.epoch, Port: -1, Who: who, Err: pl.off}, done)
 	m.grant(now)
-	return nil
 }
 
-// enable puts a plane back into service, if its device is where it should be. A plane that somebody
-// still uses shows by itself whether it is.
-func (m *machine) enable(plane int, who string, now int64) error {
+// enable puts a plane back into service, if its device is where it should be and verifies all circuits. A
+// plane that a communicator still uses shows by itself whether it is.
+func (m *machine) enable(plane int, o *order, now int64) {
 	pl := m.planes[plane]
 	if m.over != nil {
-		return m.over
+		o.done(m.over)
+		return
 	}
 	busy := m.operable(pl)
-	if busy != nil && pl.fault != nil {
-		return busy
+	if busy != nil && (pl.fault != nil || errors.Is(busy, ErrMoving)) {
+		o.done(busy)
+		return
 	}
-	var observed circuit.Permutation
-	if busy == nil {
-		var err error
-		if observed, err = m.sound(pl); err != nil {
-			return fmt.Errorf("controller: plane %d: %w", plane, err)
+	if busy != nil {
+		m.enabled(pl, nil, o, now)
+		return
+	}
+	verifier, verifies := m.cfg.Device.(Verifier)
+	observed, err := m.sound(pl, !verifies)
+	if err == nil && verifies {
+		o.enable, o.target = true, observed
+		if err = m.leading(); err == nil {
+			err = verifier.Verify(plane, m.cfg.Token)
 		}
 	}
-	m.event(now, Event{Kind: Commanded, Plane: plane, Epoch: pl.epoch, Port: -1, Who: who})
+	switch {
+	case err != nil:
+		o.done(fmt.Errorf("controller: plane %d: %w", plane, err))
+	case verifies:
+		due := now + int64(m.cfg.SettleTimeout)
+		pl.move = move{on: true, target: observed, began: now, due: due, abandon: due, order: o}
+	default:
+		m.enabled(pl, observed, o, now)
+	}
+}
+
+// enabled ends an enable that has found nothing wrong; observed is nil where a communicator uses the plane.
+func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now int64) {
+	if pl.move.order == o { // else the ranks' move goes on
+		pl.move = move{}
+	}
+	if o.taken != "" {
+		o.done(fmt.Errorf("controller: plane %d: meanwhile %s: %w", pl.index, o.taken, ocsctl.ErrPlaneDown))
+		return
+	}
 	pl.off = ""
 	if pl.fault != nil {
 		pl.unread = nil
 		m.restore(pl, observed, now)
 	}
+	m.confirm(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, Port: -1, Who: o.who}, o.done)
 	m.grant(now)
-	return nil
+	m.advance(pl, now)
 }
 
-// sound returns the map that a plane's device has, or why that or the device's health will not do.
-func (m *machine) sound(pl *plane) (circuit.Permutation, error) {
+// sound returns the map that a plane's device has, or why that or, where it is asked for, the device's
+// health will not do.
+func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 	observed, err := m.read(pl)
-	if err == nil && m.reporter != nil {
+	if err == nil && health && m.reporter != nil {
 		_, err = m.reporter.Report(pl.index)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if pl.desired == nil {
+		return observed, nil // a beginning: the operator takes the circuits as they are
 	}
 	if wrong := changing(observed, pl.desired); len(wrong) > 0 {
 		return nil, fmt.Errorf("drift of %d circuits: %s: %w", len(wrong), mismatch(observed, pl.desired, wrong[0]), ocsctl.ErrPlaneDown)
@@ -138,6 +175,7 @@ func (m *machine) grant(now int64) {
 			g.a.sink.Granted(g.id, 0, m.noneLeft(g.mask))
 			continue
 		}
+		m.refuseOthers(g.granted)
 		g.a.sink.Granted(g.id, g.granted, nil)
 		m.event(now, Event{Kind: Granted, Plane: -1, Port: g.a.port, Holder: g.holder, Mask: g.granted, Who: g.a.who, Waited: time.Duration(now - g.since)})
 	}
@@ -160,6 +198,8 @@ func (pl *plane) reason() string {
 		return pl.fault.Error()
 	case pl.off != "":
 		return fmt.Sprintf("plane %d epoch %d: %s", pl.index, pl.epoch, pl.off)
+	case pl.move.enables():
+		return fmt.Sprintf("plane %d epoch %d: being verified for %s", pl.index, pl.epoch, pl.move.order.who)
 	case pl.move.order != nil:
 		return fmt.Sprintf("plane %d epoch %d: being set by %s", pl.index, pl.epoch, pl.move.order.who)
 	}
@@ -175,7 +215,7 @@ func (m *machine) release(a *attachment, mask, holder uint64, now int64) error {
 	m.freed(a, freed, now)
 	m.grant(now)
 	if freed != mask {
-		return fmt.Errorf("controller: release: planes %#x are not held by holder %d of port %d", mask&^freed, holder, a.port)
+		return fmt.Errorf("controller: release: planes %#x are not held by holder %s of port %d", mask&^freed, ocsctl.HolderName(holder), a.port)
 	}
 	return nil
 }
@@ -190,5 +230,6 @@ func (m *machine) freed(a *attachment, mask uint64, now int64) {
 			pl.timers = nil
 		}
 	}
+	m.refuseOthers(mask)
 	m.event(now, Event{Kind: Released, Plane: -1, Port: a.port, Mask: mask, Who: a.who})
 }

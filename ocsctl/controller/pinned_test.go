@@ -12,22 +12,19 @@ import (
 func TestPinned(t *testing.T) {
 	r := newTestRig(t, 3, 2, func(_ *testRig, c *Config) { c.Planes[0].PinnedBy = "job" })
 	to := circuit.Shift(3, 2)
+	r.hold(1 + 2)
 	for plane := range 2 {
 		r.postAll(plane, r.s[0].epochs[plane], to)
 	}
 	for p, s := range r.s {
 		if len(s.refused) != 1 {
-			t.Errorf("port %d: refused %v", p, s.refused)
+			t.Fatalf("port %d: refused %v", p, s.refused)
 		}
-	}
-	if err := r.s[0].Acquire(1, 1, 7); err != nil {
-		t.Fatal(err)
+		want(t, "post", s.refused[0], ocsctl.ErrPinned, "p0", "job")
 	}
 	err := r.s[0].Schedule(0, r.s[0].epochs[0], to, time.Unix(0, r.now))
 	want(t, "schedule", err, ocsctl.ErrPinned, "p0", "job")
-	if err := r.s[0].Release(1, 7); err != nil {
-		t.Fatal(err)
-	}
+	r.release(1)
 	r.pass(10 * time.Millisecond)
 	if s := r.s[0]; !s.maps[0].Equal(circuit.Shift(3, 1)) || s.faults[0] != nil || !s.maps[1].Equal(to) {
 		t.Errorf("maps %v, fault %v", s.maps, s.faults[0])

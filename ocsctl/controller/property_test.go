@@ -15,6 +15,7 @@ import (
 // job is a communicator: some ports, of which the first is the leader. Honest ranks do what tickets
 // make them do: post the same maps in order, on planes that the leader has been granted.
 type job struct {
+	holder uint64
 	ports  []int
 	asked  bool
 	since  int64
@@ -49,6 +50,7 @@ type world struct {
 	config  Config
 	jobs    []*job
 	dead    []bool // ports without a rank
+	off     []bool // by plane: an operator knows that it is disabled
 	strays  []stray
 	token   uint64
 	takes   int
@@ -75,11 +77,12 @@ func newWorld(t testing.TB, seed uint64) *world {
 		w.config.Planes[p].Reconfig = time.Duration(w.rng.IntN(2)) * time.Millisecond
 		w.journal.planes[p] = Recovered{Map: w.dev.maps[p]}
 	}
+	w.off = make([]bool, planes)
 	w.dead, w.s = make([]bool, ports), make([]*testSink, ports)
 	w.start()
 	for p := 0; p < ports; {
 		n := min(1+w.rng.IntN(3), ports-p)
-		j := &job{moves: make([]jobMove, planes)}
+		j := &job{holder: uint64(1000 + p), moves: make([]jobMove, planes)}
 		for range n {
 			j.ports = append(j.ports, p)
 			p++
@@ -209,7 +212,7 @@ func (w *world) act(j *job) {
 		j.id++
 		j.asked, j.since = true, w.now
 		j.asks = w.rng.Int64N(1<<len(w.config.Planes)-1) + 1
-		w.must(lead.Acquire(j.id, uint64(j.asks), 7))
+		w.must(lead.Acquire(j.id, uint64(j.asks), j.holder))
 	case j.holds != 0:
 		w.use(j)
 	}
@@ -234,7 +237,7 @@ func (w *world) use(j *job) {
 			i := w.rng.IntN(len(mv.left))
 			p := mv.left[i]
 			mv.left = append(mv.left[:i:i], mv.left[i+1:]...)
-			w.must(w.s[p].Post(plane, mv.epoch, mv.target))
+			w.must(w.s[p].Post(plane, mv.epoch, j.holder, mv.target))
 		case mv.on && w.page.epochs[plane] > mv.epoch:
 			*mv = jobMove{}
 		}
@@ -247,7 +250,7 @@ func (w *world) use(j *job) {
 	if w.rng.IntN(3) == 0 {
 		mask := j.holds
 		j.holds = 0
-		w.must(w.s[j.ports[0]].Release(mask, 7))
+		w.must(w.s[j.ports[0]].Release(mask, j.holder))
 	}
 }
 
@@ -291,7 +294,9 @@ func (w *world) must(err error) {
 func (w *world) harm() {
 	plane, port := w.rng.IntN(len(w.config.Planes)), w.rng.IntN(len(w.s))
 	j := w.jobOf(port)
-	switch w.rng.IntN(10) {
+	switch w.rng.IntN(11) {
+	case 10:
+		w.intrude(j, port, plane)
 	case 0: // a rank dies, and its job with it
 		w.dead[port] = true
 		if port == j.ports[0] {
@@ -305,17 +310,21 @@ func (w *world) harm() {
 	case 2:
 		w.dev.refuse[plane] = !w.dev.refuse[plane]
 	case 3:
-		w.must(w.core.Disable(plane, "test", "ann"))
+		w.ask(func(m *machine, done func(error), now int64) {
+			m.disable(plane, "test", "ann", func(err error) {
+				w.off[plane] = err == nil
+				done(err)
+			}, now)
+		})
 	case 4:
-		if err := w.core.Enable(plane, "ann"); err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrMoving) && !errors.Is(err, ocsctl.ErrPlaneDown) {
-			w.t.Fatal(err)
-		}
+		w.off[plane] = false
+		w.enable(plane)
 	case 5:
 		if j.holds != 0 { // a rank that is not honest
 			other := w.shuffle(w.page.maps[plane], []int{0, 1, 2})
 			epoch := w.page.epochs[plane] + uint32(w.rng.IntN(2))
 			w.strays = append(w.strays, stray{port, plane, epoch, other})
-			w.must(w.s[port].Post(plane, epoch, other))
+			w.must(w.s[port].Post(plane, epoch, j.holder, other))
 		}
 	case 6, 7:
 		w.takeOver()
@@ -343,61 +352,6 @@ func (w *world) worsen(plane int, unwell error, drift circuit.Permutation) {
 		w.t.Fatalf("plane %d: %v though the device has %v and says %v", plane, w.page.faults[plane], drift, unwell)
 	}
 	w.timed.unwell[plane] = nil
-}
-
-// takeOver kills the controller, perhaps in the middle of a move, and starts the next one. Ranks
-// find it, claim what they hold and post again what has not happened.
-func (w *world) takeOver() {
-	w.takes++
-	for p := range w.config.Planes {
-		if to := w.dev.next[p]; to != nil && w.rng.IntN(2) == 0 {
-			half := w.dev.maps[p].Clone() // as far as it has come
-			for r := range half {
-				if half[r] != to[r] {
-					half[r] = circuit.Dark
-				}
-			}
-			w.dev.maps[p], w.dev.next[p] = half, nil
-		}
-	}
-	w.journal.waiting = nil
-	known := append([]Recovered(nil), w.journal.planes...)
-	w.config.Recovered = append([]Recovered(nil), w.journal.planes...)
-	for p := range w.dev.next { // devices settle while nobody looks
-		w.dev.due[p] = 0
-		_, _ = w.dev.Map(p)
-	}
-	before := append([]circuit.Permutation(nil), w.dev.maps...)
-	w.start()
-	for p, k := range known {
-		if w.page.faults[p] == nil && !before[p].Equal(k.Map) && (k.Intent == nil || !between(before[p], k.Map, k.Intent.To)) {
-			w.t.Fatalf("plane %d resumed at %v, the journal has %+v", p, before[p], k)
-		}
-	}
-	for _, j := range w.jobs {
-		j.asked = false
-		var held []LeaseSnapshot
-		if j.holds != 0 {
-			held = append(held, LeaseSnapshot{Port: j.ports[0], Holder: 7, Mask: j.holds})
-		}
-		for i, p := range j.ports {
-			if i > 0 {
-				held = nil
-			}
-			w.join(p, held...)
-		}
-		for plane := range j.moves {
-			mv := &j.moves[plane]
-			if !mv.on || mv.epoch < w.page.epochs[plane] {
-				continue
-			}
-			for _, p := range j.ports {
-				if !slices.Contains(mv.left, p) {
-					w.must(w.s[p].Post(plane, mv.epoch, mv.target))
-				}
-			}
-		}
-	}
 }
 
 // TestProperty lets jobs, faults and takeovers loose on the core: never two holders of a plane, no
@@ -456,15 +410,17 @@ func (w *world) settleDown() {
 	for range 200 {
 		w.elapse()
 	}
-	for p := range w.config.Planes {
-		if err := w.core.Enable(p, "ann"); err != nil && !errors.Is(err, ocsctl.ErrPlaneDown) && !errors.Is(err, ErrHeld) {
-			w.t.Fatal(err)
-		}
-	}
 	for p, fault := range w.page.faults {
 		if fault != nil && !w.config.Forgive { // drift is for an operator to decide
 			w.core.machine.set(p, &order{target: w.dev.maps[p], who: "ann", done: func(err error) { w.must(err) }}, w.now)
 		}
+	}
+	for range 200 {
+		w.elapse()
+	}
+	for p := range w.config.Planes {
+		w.off[p] = false
+		w.enable(p)
 	}
 	for range 200 {
 		w.elapse()

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
@@ -22,10 +23,10 @@ func (m *machine) start(now int64) {
 	}
 	for j, pl := range m.planes {
 		pl.unread = &Recovered{}
-		switch {
-		case m.cfg.Recovered != nil && m.cfg.Recovered[j].Map != nil:
+		if m.cfg.Recovered != nil {
 			pl.unread = &m.cfg.Recovered[j]
-		case m.cfg.Initial != nil:
+		}
+		if pl.unread.Map == nil && m.cfg.Initial != nil {
 			pl.unread.Map = m.cfg.Initial[j]
 		}
 		pl.epoch, pl.off = pl.unread.Epoch, pl.unread.Disabled
@@ -125,8 +126,10 @@ func (m *machine) graceEnds(now int64) {
 		}
 	}
 	m.event(now, Event{Kind: Settled, Plane: -1, Port: -1, Who: m.cfg.Name})
+	m.grace = 0
+	m.refuseOthers(math.MaxUint64)
 	for _, pl := range m.planes {
-		r := pl.barrier.rounds[pl.epoch]
+		r := m.round(pl)
 		if r == nil || pl.fault != nil || pl.move.on {
 			continue
 		}
@@ -140,7 +143,6 @@ func (m *machine) graceEnds(now int64) {
 			m.failf(pl, now, "rank of port %s has not come back: %w", list(gone), ocsctl.ErrPortLost)
 		}
 	}
-	m.grace = 0
 	for _, pl := range m.planes {
 		m.advance(pl, now)
 	}

@@ -17,12 +17,14 @@ func TestNotLeader(t *testing.T) {
 		j = &testJournal{now: &r.now, planes: make([]Recovered, 2)}
 		c.Journal = j
 	})
+	j.answer(r)
+	r.hold(1)
 	r.postAll(0, 0, circuit.Shift(2, 0))
 	j.err = fmt.Errorf("lease ran out: %w", ErrNotLeader)
 	j.step()
 	for p, s := range r.s {
 		want(t, fmt.Sprint("port ", p), s.closed, ErrNotLeader)
-		if err := s.Post(1, 0, circuit.Shift(2, 0)); err != nil {
+		if err := s.Post(1, 0, testHolder, circuit.Shift(2, 0)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -75,7 +77,13 @@ func TestTakeover(t *testing.T) {
 				t.Fatal("moved before anybody asked")
 			}
 			if tc.intent {
-				for p := range 4 {
+				for p := range 4 { // ranks that come back, with what they have posted and hold
+					r.s[p].Detach(true)
+					var held []LeaseSnapshot
+					if p == 0 {
+						held = append(held, LeaseSnapshot{Holder: testHolder, Mask: 1})
+					}
+					r.attach(p, held...)
 					r.post(p, 0, 7, to)
 				}
 				r.pass(time.Second)
@@ -103,8 +111,11 @@ func TestGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.attach(0, LeaseSnapshot{Port: 0, Holder: 10, Mask: 1})
-	r.post(0, 0, 3, circuit.Shift(3, 2))
-	r.post(1, 0, 3, circuit.Shift(3, 2))
+	for p := range 2 {
+		if err := r.s[p].Post(0, 3, 10, circuit.Shift(3, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.pass(500 * time.Millisecond)
 	if r.page.epochs[0] != 3 || len(r.s[1].answers) != 0 {
 		t.Fatal("the grace time has not passed")

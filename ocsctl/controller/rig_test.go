@@ -75,7 +75,7 @@ type testSink struct {
 	epochs  map[int]uint32
 	maps    map[int]circuit.Permutation
 	faults  map[int]error
-	refused []uint32 // epochs
+	refused []error
 	answers []testGrant
 	closed  error
 	granted func(mask uint64)
@@ -97,8 +97,8 @@ func (s *testSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault
 		s.changed(plane)
 	}
 }
-func (s *testSink) Refused(_ int, epoch, _ uint32) { s.refused = append(s.refused, epoch) }
-func (s *testSink) Closed(err error)               { s.closed = err }
+func (s *testSink) Refused(_ int, _ uint64, why error) { s.refused = append(s.refused, why) }
+func (s *testSink) Closed(err error)                   { s.closed = err }
 func (s *testSink) Granted(id, mask uint64, err error) {
 	s.answers = append(s.answers, testGrant{id, mask, err})
 	if s.granted != nil && err == nil {
@@ -106,55 +106,80 @@ func (s *testSink) Granted(id, mask uint64, err error) {
 	}
 }
 
-// testJournal keeps intents and where planes are, some time after it has been told.
+// testJournal keeps intents and where planes are. What the core waits for becomes durable some time after
+// the journal has been told.
 type testJournal struct {
 	now     *int64
 	delay   time.Duration
-	err     error // of the next Intend
-	waiting []testIntent
+	err     error // of the next answer
+	waiting []testWrite
 	planes  []Recovered
 	events  []Event
 }
 
-type testIntent struct {
-	Intent
-	done func(error)
-	due  int64
+// testWrite is an intent or an event that the core waits for.
+type testWrite struct {
+	intent *Intent
+	event  Event
+	done   func(error)
+	due    int64
 }
 
 func (j *testJournal) Intend(i Intent, done func(error)) {
-	j.waiting = append(j.waiting, testIntent{i, done, *j.now + int64(j.delay)})
+	j.waiting = append(j.waiting, testWrite{intent: &i, done: done, due: *j.now + int64(j.delay)})
 }
 
-func (j *testJournal) Record(e Event) {
+func (j *testJournal) Record(e Event, done func(error)) {
 	j.events = append(j.events, e)
+	if done != nil {
+		j.waiting = append(j.waiting, testWrite{event: e, done: done, due: *j.now + int64(j.delay)})
+		return
+	}
+	j.apply(e)
+}
+
+// apply folds an event into where its plane is.
+func (j *testJournal) apply(e Event) {
 	if e.Plane < 0 {
 		return
 	}
 	p := &j.planes[e.Plane]
 	switch e.Kind {
 	case Switched, Restored:
-		*p = Recovered{Epoch: e.Epoch, Map: e.To}
+		*p = Recovered{Epoch: e.Epoch, Map: e.To, Disabled: p.Disabled}
 	case Failed:
 		p.Failed = true
+	case Commanded:
+		p.Disabled = e.Err
 	}
 }
 
 // step makes durable what is due, and returns when something will be.
 func (j *testJournal) step() (next int64) {
 	for len(j.waiting) > 0 && j.waiting[0].due <= *j.now {
-		i := j.waiting[0]
+		w := j.waiting[0]
 		j.waiting = j.waiting[1:]
 		err := j.err
-		if j.err = nil; err == nil {
-			j.planes[i.Plane].Intent = &i.Intent
+		switch j.err = nil; {
+		case err != nil:
+		case w.intent != nil:
+			j.planes[w.intent.Plane].Intent = w.intent
+		default:
+			j.apply(w.event)
 		}
-		i.done(err)
+		w.done(err)
 	}
 	if len(j.waiting) > 0 {
 		return j.waiting[0].due
 	}
 	return never
+}
+
+// answer has everything become durable that the journal has been told.
+func (j *testJournal) answer(r *testRig) {
+	r.pass(j.delay)
+	j.step()
+	r.pass(0)
 }
 
 // testRig is a controller in virtual time.
@@ -229,18 +254,73 @@ func (r *testRig) pass(d time.Duration) {
 	}
 }
 
-func (r *testRig) post(port, plane int, epoch uint32, target circuit.Permutation) {
+// testHolder is the communicator of all ports of a rig; port 0 asks for planes for it.
+const testHolder = 7
+
+// hold has planes granted to testHolder.
+func (r *testRig) hold(mask uint64) {
 	r.t.Helper()
-	if err := r.s[port].Post(plane, epoch, target); err != nil {
+	before := len(r.s[0].answers)
+	if err := r.s[0].Acquire(1, mask, testHolder); err != nil {
+		r.t.Fatal(err)
+	}
+	if a := r.s[0].answers; len(a) != before+1 || a[before].mask != mask {
+		r.t.Fatalf("planes %#x are not granted: %v", mask, a)
+	}
+	r.s[0].answers = r.s[0].answers[:before]
+}
+
+func (r *testRig) release(mask uint64) {
+	r.t.Helper()
+	if err := r.s[0].Release(mask, testHolder); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
+func (r *testRig) post(port, plane int, epoch uint32, target circuit.Permutation) {
+	r.t.Helper()
+	if err := r.s[port].Post(plane, epoch, testHolder, target); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// postAll has all ports post, on a plane that testHolder holds.
 func (r *testRig) postAll(plane int, epoch uint32, target circuit.Permutation) {
 	r.t.Helper()
 	for p := range r.s {
 		r.post(p, plane, epoch, target)
 	}
+}
+
+// ask has an operator ask for something, and returns where the answer will be: errNoAnswer before.
+func (r *testRig) ask(begin func(m *machine, done func(error), now int64)) *error {
+	r.t.Helper()
+	var answer error
+	answered := &answer
+	*answered = errNoAnswer
+	if err := r.core.do(func(now int64) {
+		begin(r.core.machine, func(err error) { *answered = err }, now)
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return answered
+}
+
+// errNoAnswer: an operator waits.
+var errNoAnswer = errors.New("no answer")
+
+func (r *testRig) disable(plane int) *error {
+	return r.ask(func(m *machine, done func(error), now int64) { m.disable(plane, "fibre work", "ann", done, now) })
+}
+
+func (r *testRig) enable(plane int) *error {
+	return r.ask(func(m *machine, done func(error), now int64) { m.enable(plane, &order{who: "ann", done: done}, now) })
+}
+
+func (r *testRig) set(plane int, target circuit.Permutation) *error {
+	return r.ask(func(m *machine, done func(error), now int64) {
+		m.set(plane, &order{target: target, who: "ann", done: done}, now)
+	})
 }
 
 func (r *testRig) plane(plane int) PlaneSnapshot {

@@ -33,11 +33,10 @@ func (pl *plane) timer(epoch uint32) *timer {
 func (m *machine) schedule(a *attachment, plane int, t timer, now int64) error {
 	pl := m.planes[plane]
 	where := fmt.Sprintf("controller: port %d: schedule of plane %d epoch %d", a.port, plane, t.epoch)
+	if err := m.mayMove(pl, a, m.lease.held[plane].holder, t.target, true); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
 	switch {
-	case m.over != nil:
-		return m.over
-	case m.lease.held[plane].a != a:
-		return fmt.Errorf("%s: the port does not hold the plane", where)
 	case pl.fault != nil:
 		return fmt.Errorf("%s: %w", where, pl.fault)
 	case int32(t.epoch-pl.epoch) < 0:
@@ -45,16 +44,13 @@ func (m *machine) schedule(a *attachment, plane int, t timer, now int64) error {
 	case t.epoch-pl.epoch > maxAhead || len(pl.timers) >= maxTimers:
 		return fmt.Errorf("%s: too far ahead of %d: %w", where, pl.epoch, ocsctl.ErrStaleEpoch)
 	}
-	if err := pl.pinned(t.target); err != nil {
-		return fmt.Errorf("%s: %w", where, err)
-	}
 	if have := pl.timer(t.epoch); have != nil {
 		if !have.target.Equal(t.target) {
 			return fmt.Errorf("%s: another map is scheduled: %w", where, ocsctl.ErrConflict)
 		}
 		return nil
 	}
-	if r := pl.barrier.rounds[t.epoch]; r != nil && !r.target.Equal(t.target) {
+	if r := pl.barrier.rounds[roundKey{t.epoch, m.lease.held[plane].holder}]; r != nil && !r.target.Equal(t.target) {
 		return fmt.Errorf("%s: port %d posted another map: %w", where, r.first, ocsctl.ErrConflict)
 	}
 	pl.timers = append(pl.timers, t)
@@ -79,7 +75,7 @@ func (m *machine) runTimers(pl *plane, now int64) (next int64) {
 	if t.epoch != pl.epoch {
 		return never // posts come between
 	}
-	if !m.ready(pl, t.target) {
+	if !m.ready(pl, t.target, now) {
 		return never
 	}
 	if t.at > now {

@@ -61,12 +61,15 @@ func (m *machine) heldBy(h leaseHolder) (mask uint64) {
 func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	p := PlaneSnapshot{
 		Name: pl.Name, State: Resident, Reason: pl.reason(), Epoch: pl.epoch, Map: pl.m,
-		Verified: pl.verified, Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
+		Verified: m.verified(pl), Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
+	}
+	if m.meter != nil && !pl.move.on {
+		p.Unlit = m.meter.Unlit(pl.index)
 	}
 	if pl.desired != nil && !pl.desired.Equal(pl.m) {
 		p.Desired = pl.desired
 	}
-	if r := pl.barrier.rounds[pl.epoch]; r != nil {
+	if r := m.round(pl); r != nil {
 		p.State, p.Target = Waiting, r.target
 		for port, posted := range r.posted {
 			if posted {
@@ -87,11 +90,24 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	return p
 }
 
+// verified says how far the circuits of a plane are verified; "" where they are not as they should be, or
+// are on their way.
+func (m *machine) verified(pl *plane) string {
+	if m.reporter == nil || pl.fault != nil || pl.move.on {
+		return ""
+	}
+	verified, unwell := m.reporter.Report(pl.index)
+	if unwell != nil {
+		return ""
+	}
+	return verified
+}
+
 // waiting says in words what the next switch of a plane waits for.
 func (m *machine) waiting(plane int) string {
 	pl := m.planes[plane]
 	where := fmt.Sprintf("plane %d epoch %d", plane, pl.epoch)
-	r := pl.barrier.rounds[pl.epoch]
+	r := m.round(pl)
 	switch {
 	case m.over != nil:
 		return where + ": " + m.over.Error()
@@ -103,6 +119,8 @@ func (m *machine) waiting(plane int) string {
 		return where + ": switching"
 	case pl.timer(pl.epoch) != nil:
 		return where + ": waiting for its time"
+	case m.grace != 0 && m.lease.held[plane].a == nil:
+		return where + ": no communicator has claimed it since the takeover"
 	case r == nil:
 		return where + ": no port has posted"
 	case !pl.intent.durable:

@@ -1,6 +1,9 @@
 package controller
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // maxBehind is how many events a watcher may be behind before it loses the oldest.
 const maxBehind = 4096
@@ -12,9 +15,10 @@ type watchers struct {
 	closed bool
 }
 
-// watcher has a goroutine of its own, so that a slow one holds up nobody.
+// watcher has a goroutine of its own, so that a slow one holds up no other.
 type watcher struct {
 	f      func(Event)
+	kinds  []EventKind // nil: all
 	mu     sync.Mutex
 	queue  []Event // the oldest first
 	more   chan struct{}
@@ -23,8 +27,11 @@ type watcher struct {
 }
 
 // Watch implements Controller.
-func (c *Core) Watch(f func(Event)) (cancel func()) {
-	w := &watcher{f: f, more: make(chan struct{}, 1), cancel: make(chan struct{})}
+func (c *Core) Watch(f func(Event)) (cancel func()) { return c.watchKinds(f) }
+
+// watchKinds is Watch of some kinds of events; of all where none is named.
+func (c *Core) watchKinds(f func(Event), kinds ...EventKind) (cancel func()) {
+	w := &watcher{f: f, kinds: kinds, more: make(chan struct{}, 1), cancel: make(chan struct{})}
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
 	if c.watch.closed {
@@ -45,10 +52,12 @@ func (c *Core) Watch(f func(Event)) (cancel func()) {
 	}
 }
 
-// record passes an event on, to the journal first.
-func (c *Core) record(e Event) {
+// record passes an event on, to the journal first; done may be nil.
+func (c *Core) record(e Event, done func(error)) {
 	if c.cfg.Journal != nil {
-		c.cfg.Journal.Record(e)
+		c.cfg.Journal.Record(e, done)
+	} else if done != nil {
+		done(nil)
 	}
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
@@ -58,6 +67,9 @@ func (c *Core) record(e Event) {
 }
 
 func (w *watcher) put(e Event) {
+	if w.kinds != nil && !slices.Contains(w.kinds, e.Kind) {
+		return
+	}
 	w.mu.Lock()
 	if len(w.queue) >= maxBehind {
 		w.queue = append(w.queue[:0], w.queue[1:]...)

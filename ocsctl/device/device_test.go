@@ -1,7 +1,6 @@
 package device_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -213,6 +212,29 @@ func TestStuckMirrors(t *testing.T) {
 	}
 }
 
+// TestLostLight: a fibre that is pulled shows in the power of its port and in nothing else, and comes back.
+func TestLostLight(t *testing.T) {
+	for _, f := range []device.Fault{{Kind: device.LostLight, In: -1, Out: 2}, {Kind: device.LostLight, In: 0, Out: -1}} {
+		model(t, device.Config{}, func(t *testing.T, d *device.Device) {
+			apply(t, d, nil, []circuit.Pair{pair(0, 2), pair(1, 3)}, device.Bulk)
+			time.Sleep(2 * time.Second)
+			inject(t, d, f)
+			time.Sleep(2 * time.Second)
+			wantState(t, d, 2, device.Egress, device.Tuned)
+			dark, _ := d.PowerDBm(2, device.Egress)
+			lit, _ := d.PowerDBm(3, device.Egress)
+			if dark != device.DarkDBm || lit < -5 || d.Lit()[0] != circuit.Dark || d.Map()[0] != 2 {
+				t.Errorf("powers %.1f and %.1f dBm, light %v, map %v", dark, lit, d.Lit(), d.Map())
+			}
+			inject(t, d, device.Fault{Kind: device.Clear})
+			time.Sleep(2 * time.Second)
+			if dbm, _ := d.PowerDBm(2, device.Egress); dbm < -5 || d.Lit()[0] != 2 {
+				t.Errorf("afterwards %.1f dBm, light %v", dbm, d.Lit())
+			}
+		})
+	}
+}
+
 // TestGhost: a circuit that is only reported is removed by making it first, where its ports are free.
 func TestGhost(t *testing.T) {
 	model(t, device.Config{}, func(t *testing.T, d *device.Device) {
@@ -364,57 +386,6 @@ func TestWatch(t *testing.T) {
 		apply(t, d, nil, []circuit.Pair{pair(2, 2)}, device.Bulk)
 		if len(seen) != 4 {
 			t.Error("sees more after cancel")
-		}
-	})
-}
-
-func TestScript(t *testing.T) {
-	script, err := device.ParseScript([]byte(`
-- {after_ms: 20, fault: third-party, in: 0, out: 3}
-- {after_ms: 10, fault: slow-pair, in: 1, delay_ms: 1.5}
-`))
-	want := []device.Timed{
-		{After: 10 * time.Millisecond, Fault: device.Fault{Kind: device.SlowPair, In: 1, Out: -1, Delay: 1500 * time.Microsecond}},
-		{After: 20 * time.Millisecond, Fault: device.Fault{Kind: device.ThirdParty, In: 0, Out: 3}},
-	}
-	if err != nil || !reflect.DeepEqual(script, want) {
-		t.Fatalf("%+v, %v", script, err)
-	}
-	model(t, device.Config{}, func(t *testing.T, d *device.Device) {
-		if err := d.Run(script); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond)
-		synctest.Wait()
-		if got := d.Map()[0]; got != 3 {
-			t.Errorf("port 0 goes to %d", got)
-		}
-		if err := d.Run([]device.Timed{{Fault: device.Fault{Kind: device.StuckMirror, In: 4}}}); !errors.Is(err, device.ErrPort) {
-			t.Errorf("a mirror that the switch does not have: %v", err)
-		}
-		if err := d.Inject(device.Fault{Kind: "fire"}); !errors.Is(err, device.ErrFault) {
-			t.Errorf("%v", err)
-		}
-	})
-}
-
-func FuzzParseScript(f *testing.F) {
-	f.Add([]byte("- {after_ms: 20, fault: ghost, in: 0, out: 3, count: 2, silent: true, delay_ms: 1}"))
-	f.Add([]byte(`[{"after_ms": 1e308, "fault": "reboot"}]`))
-	f.Add([]byte("a: b"))
-	f.Add([]byte("! 0"))
-	f.Add(bytes.Repeat([]byte("["), 60000))
-	f.Add(bytes.Repeat([]byte("- "), 30000))
-	f.Add(bytes.Repeat([]byte("? "), 30000))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		script, err := device.ParseScript(data)
-		if err != nil && script != nil {
-			t.Error("a script and an error")
-		}
-		for i, s := range script {
-			if s.After < 0 || s.Fault.Delay < 0 || i > 0 && s.After < script[i-1].After {
-				t.Errorf("row %d: %+v", i, s)
-			}
 		}
 	})
 }

@@ -23,6 +23,9 @@ const (
 	// circuits through it are in the table, but end FAILED; with Silent they claim to be TUNED, and
 	// are dark. Until Clear.
 	StuckMirror FaultKind = "stuck-mirror"
+	// LostLight: no light arrives at egress Out, or at the end of the circuit from ingress In if Out is
+	// -1, whatever table and port states say: a fibre was pulled. Until Clear.
+	LostLight FaultKind = "lost-light"
 	// GhostConnect: the table reports a circuit In to Out that was never made.
 	GhostConnect FaultKind = "ghost"
 	// PartialBulk: of the next bulk request with more circuits to make than Count, only the first
@@ -33,7 +36,7 @@ const (
 	ThirdParty FaultKind = "third-party"
 	// Reboot: the switch goes down for Delay; its circuits do as Config.ColdBoot says.
 	Reboot FaultKind = "reboot"
-	// Clear ends SlowPair, StuckMirror and whatever has not happened yet, and removes ghosts.
+	// Clear ends SlowPair, StuckMirror, LostLight and the faults that wait, and removes ghosts.
 	Clear FaultKind = "clear"
 )
 
@@ -54,6 +57,7 @@ type faults struct {
 	lostNext, lost int // answers to lose from the next change on, and now
 	slow           []Fault
 	stuck          []Fault
+	pulled         []Fault
 	partial        *Fault
 	script         []*time.Timer
 }
@@ -82,6 +86,9 @@ func (d *Device) inject(now time.Time, f Fault) error {
 		d.faults.slow = append(d.faults.slow, f)
 	case StuckMirror:
 		d.faults.stuck = append(d.faults.stuck, f)
+	case LostLight:
+		d.faults.pulled = append(d.faults.pulled, f)
+		d.relight(now)
 	case PartialBulk:
 		d.faults.partial = &f
 	case GhostConnect:
@@ -92,7 +99,8 @@ func (d *Device) inject(now time.Time, f Fault) error {
 	case Reboot:
 		d.reboot(now, f.Delay)
 	case Clear:
-		d.faults.lostNext, d.faults.lost, d.faults.slow, d.faults.stuck, d.faults.partial = 0, 0, nil, nil, nil
+		d.faults = faults{script: d.faults.script}
+		d.relight(now)
 		if d.ghosts != nil {
 			d.ghosts = nil
 			d.revision++
@@ -110,7 +118,7 @@ func (d *Device) possible(f Fault) error {
 	case LostReply, PartialBulk, Reboot, Clear:
 	case SlowPair:
 		ok = orAny(f.In) && orAny(f.Out)
-	case StuckMirror:
+	case StuckMirror, LostLight:
 		ok = inside(f.In) || f.In == -1 && inside(f.Out)
 	case GhostConnect:
 		ok = inside(f.In) && inside(f.Out)
@@ -170,6 +178,16 @@ func (f *faults) touch(r *row) {
 			}
 		}
 	}
+}
+
+// dark reports whether the light of a circuit does not arrive.
+func (f *faults) dark(r *row) bool {
+	for _, p := range f.pulled {
+		if p.Out == r.out || p.Out == -1 && p.In == r.in {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *faults) stop() {

@@ -13,7 +13,7 @@ func (d *Device) Lit() circuit.Permutation {
 	defer d.unlock()
 	p := circuit.AllDark(d.cfg.Ports)
 	for in, r := range d.byIn {
-		if r != nil && r.state == Tuned && !r.dim {
+		if r != nil && d.carries(r) {
 			p[in] = r.out
 		}
 	}

@@ -79,7 +79,7 @@ func (d *Device) averageMW(now time.Time, port int) float64 {
 // illuminate records the power of an egress port from a time on.
 func (d *Device) illuminate(at time.Time, out int) {
 	mw := toMW(DarkDBm)
-	if r := d.byOut[out]; r != nil && r.state == Tuned && !r.dim {
+	if r := d.byOut[out]; r != nil && d.carries(r) {
 		mw = toMW(d.cfg.LaunchDBm - d.LossDB(r.in, out))
 	}
 	samples := d.light[out]
@@ -89,6 +89,18 @@ func (d *Device) illuminate(at time.Time, out int) {
 		old++
 	}
 	d.light[out] = append(slices.Delete(samples, 0, old), sample{at, mw})
+}
+
+// carries reports whether light goes through a circuit and arrives.
+func (d *Device) carries(r *row) bool { return r.state == Tuned && !r.dim && !d.faults.dark(r) }
+
+// relight records the power of all ports, where faults have changed it.
+func (d *Device) relight(now time.Time) {
+	for out, r := range d.byOut {
+		if r != nil {
+			d.illuminate(now, out)
+		}
+	}
 }
 
 func toMW(dbm float64) float64 { return math.Pow(10, dbm/10) }

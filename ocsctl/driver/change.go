@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"lightpath/plans/circuit"
@@ -18,6 +19,7 @@ const (
 	Pending State = iota // neither up nor failed so far
 	Up
 	Failed
+	Unsaid // the switch does not say
 )
 
 // Protocol is what Carry needs of one: requests and answers, without judgement. A method whose
@@ -52,7 +54,8 @@ const (
 )
 
 // Carry carries out a change over a protocol as Switch.Apply promises: it refuses to start from a map
-// that is not Before, asks once, reads back, and judges each circuit.
+// that is not Before, asks once, reads back, and judges each circuit. A change that asks for nothing
+// verifies the circuits that are there.
 func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit, error) {
 	n := len(c.Before)
 	if err := c.Before.Validate(n); err != nil {
@@ -68,54 +71,66 @@ func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit,
 	if err := drift(now, c.Before, nil); err != nil {
 		return nil, err
 	}
-	remove, add := Delta(c.Before, c.After)
-	if len(remove)+len(add) == 0 {
-		return nil, nil
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if tol.Settle <= 0 {
 		tol.Settle = 5 * time.Second
 	}
-	if tol.LightDBm == 0 {
-		tol.LightDBm = -30
+	j := newJudge(p, c, tol)
+	remove, add := Delta(c.Before, c.After)
+	var sent error
+	if len(remove)+len(add) > 0 {
+		var refused []error
+		refused, sent = p.Send(ctx, c.Token, remove, add)
+		j.took(append(slices.Clone(remove), add...), refused, sent)
 	}
-	refused, err := p.Send(ctx, c.Token, remove, add)
-	j := judge{p: p, c: c, tol: tol, remove: remove, add: add, refused: make([]error, n), level: make([]Level, n), reason: make([]string, n), touched: make([]bool, n)}
-	nothing := errors.Is(err, ErrRefused) || errors.Is(err, ErrFenced)
-	j.took(refused, err, nothing)
-	if !nothing {
-		j.lost = err
-	}
+	nothing := errors.Is(sent, ErrRefused) || errors.Is(sent, ErrFenced)
 	if nothing || !j.settle(ctx) && j.read != nil {
 		j.look(ctx, false)
 	}
 	j.light(ctx)
-	return j.report(ctx, err)
+	return j.report(ctx, sent)
 }
 
-// judge collects what is known of a change.
+// judge collects what is known of a change. Its slices are by port of the map.
 type judge struct {
-	p           Protocol
-	c           Change
-	tol         Tolerance
-	remove, add []circuit.Pair
+	p    Protocol
+	c    Change
+	tol  Tolerance
+	rule Rule
 
-	touched  []bool
-	refused  []error // by port
-	lost     error   // why the answer is unknown
+	touched  []bool // the change removes or makes a circuit of the port
+	judged   []bool // touched, or the circuit is to be verified
+	refused  []error
+	lost     error // why the answer is unknown
 	observed circuit.Permutation
 	read     error // of the last attempt to read the map
-	level    []Level
-	reason   []string
-	noStatus bool
+	facts    []fact
+	dim      []string // why the power is unknown; "" where it is not, or nothing measures it
+}
+
+func newJudge(p Protocol, c Change, tol Tolerance) *judge {
+	n := len(c.Before)
+	j := &judge{
+		p: p, c: c, tol: tol, rule: Rule{Want: max(c.Want, ReadBack), LightDBm: tol.LightDBm}.complete(),
+		touched: make([]bool, n), judged: make([]bool, n), refused: make([]error, n), facts: make([]fact, n), dim: make([]string, n),
+	}
+	for r := range j.facts {
+		j.touched[r] = c.Before[r] != c.After[r]
+		j.judged[r] = j.touched[r] || c.After[r] != circuit.Dark && (c.Check == nil || c.Check[r])
+		j.facts[r] = noFact
+	}
+	return j
 }
 
 // took notes which ports' requests were refused.
-func (j *judge) took(refused []error, err error, nothing bool) {
-	for i, pair := range append(append([]circuit.Pair(nil), j.remove...), j.add...) {
-		j.touched[pair.From] = true
+func (j *judge) took(asked []circuit.Pair, refused []error, err error) {
+	nothing := errors.Is(err, ErrRefused) || errors.Is(err, ErrFenced)
+	if !nothing {
+		j.lost = err
+	}
+	for i, pair := range asked {
 		if nothing {
 			j.refused[pair.From] = err
 		} else if i < len(refused) && refused[i] != nil && j.refused[pair.From] == nil {
@@ -124,8 +139,9 @@ func (j *judge) took(refused []error, err error, nothing bool) {
 	}
 }
 
-// settle waits until every circuit is decided, and reports false where the time was over first. It begins anew where
-// it hears of that late: then this process has stood still, and has not seen what the switch did.
+// settle waits until every circuit is decided, and reports false where the time was over first. If the
+// time was over long ago, this process has stood still and has not seen what the switch did: then settle
+// begins anew.
 func (j *judge) settle(ctx context.Context) bool {
 	for {
 		over := time.Now().Add(j.tol.Settle)
@@ -161,56 +177,46 @@ func (j *judge) look(ctx context.Context, states bool) bool {
 		return false
 	}
 	j.observed = now
-	var up []circuit.Pair
 	done := true
-	for r, t := range j.touched {
-		if !t {
-			continue
-		}
-		j.level[r] = Unverified
-		switch {
-		case now[r] == j.c.After[r]:
-			j.level[r], j.reason[r] = ReadBack, ""
-			if now[r] != circuit.Dark {
-				if j.c.Want >= Status {
-					j.reason[r] = "the circuit is not up in time"
-				}
-				up = append(up, circuit.Pair{From: r, To: now[r]})
-			}
-		case j.refused[r] == nil:
+	for r := range now {
+		// A circuit that the change does not touch and that is gone was taken by another writer.
+		if j.touched[r] && now[r] != j.c.After[r] && j.refused[r] == nil {
 			done = false
 		}
 	}
-	if len(up) > 0 && j.c.Want >= Status {
+	if up := j.there(); len(up) > 0 && j.c.Want >= Status {
 		done = states && j.states(ctx, up) && done
 	}
 	return done || errors.Is(err, ErrNotMatching)
 }
 
-func (j *judge) states(ctx context.Context, up []circuit.Pair) bool {
-	states, err := j.p.States(ctx, up)
-	if err != nil {
-		return false
-	}
-	if j.noStatus = states == nil; j.noStatus {
-		for _, pair := range up {
-			j.reason[pair.From] = ""
+// there lists the circuits to be verified that the switch's table has.
+func (j *judge) there() (pairs []circuit.Pair) {
+	for r, to := range j.observed {
+		if j.judged[r] && to != circuit.Dark && to == j.c.After[r] {
+			pairs = append(pairs, circuit.Pair{From: r, To: to})
 		}
-		return true
+	}
+	return pairs
+}
+
+// states asks how far circuits are, and reports whether all of them are up or have failed.
+func (j *judge) states(ctx context.Context, up []circuit.Pair) bool {
+	for _, pair := range up {
+		j.facts[pair.From].state = Pending
+	}
+	states, err := j.p.States(ctx, up)
+	if err != nil || states != nil && len(states) != len(up) {
+		return false
 	}
 	done := true
-	if len(states) != len(up) {
-		return false
-	}
 	for i, pair := range up {
-		switch states[i] {
-		case Up:
-			j.level[pair.From], j.reason[pair.From] = Status, ""
-		case Failed:
-			j.reason[pair.From] = "the switch reports a failed port"
-		case Pending:
-			done = false
+		state := Unsaid
+		if states != nil {
+			state = states[i]
 		}
+		j.facts[pair.From].state = state
+		done = done && state != Pending
 	}
 	return done
 }
@@ -221,8 +227,8 @@ func (j *judge) light(ctx context.Context) {
 		return
 	}
 	var up []circuit.Pair
-	for _, pair := range j.add {
-		if j.level[pair.From] == Status || j.level[pair.From] == ReadBack && j.noStatus {
+	for _, pair := range j.there() {
+		if s := j.facts[pair.From].state; s == Up || s == Unsaid {
 			up = append(up, pair)
 		}
 	}
@@ -238,14 +244,38 @@ func (j *judge) light(ctx context.Context) {
 	for i, pair := range up {
 		switch {
 		case err != nil:
-			j.level[pair.From], j.reason[pair.From] = ReadBack, fmt.Sprintf("power is unknown: %v", err)
-		case i >= len(dbm) || math.IsNaN(dbm[i]): // nothing measures it
-		case dbm[i] < j.tol.LightDBm:
-			j.level[pair.From], j.reason[pair.From] = ReadBack, fmt.Sprintf("no light: %.2f dBm, want %.2f", dbm[i], j.tol.LightDBm)
-		default:
-			j.level[pair.From] = Light
+			j.dim[pair.From] = fmt.Sprintf("power is unknown: %v", err)
+		case i < len(dbm):
+			j.facts[pair.From].dbm = dbm[i]
 		}
 	}
+}
+
+// verdict judges the circuit of a port.
+func (j *judge) verdict(r int) Circuit {
+	v := Circuit{In: r, Intended: j.c.After[r], Observed: j.observed[r], At: time.Now()}
+	v.Accepted = v.Observed == v.Intended || j.refused[r] == nil && j.lost == nil
+	switch {
+	case v.Observed == v.Intended && v.Observed == circuit.Dark:
+		v.Verified = ReadBack
+	case v.Observed == v.Intended && j.dim[r] != "":
+		v.Verified, v.Reason = ReadBack, j.dim[r]
+	case v.Observed == v.Intended:
+		f := j.facts[r]
+		v.Verified, v.Reason = j.rule.judge(f)
+		if v.HasPower = !math.IsNaN(f.dbm); v.HasPower {
+			v.PowerDBm = f.dbm
+		}
+	case j.refused[r] != nil:
+		v.Reason = j.refused[r].Error()
+	case j.lost != nil:
+		v.Reason = fmt.Sprintf("%s: %v", missing, j.lost)
+	case !j.touched[r]:
+		v.Reason = missing + " any more: another writer has changed it"
+	default:
+		v.Reason = missing
+	}
+	return v
 }
 
 // report gives the verdicts and what they mean together.
@@ -256,19 +286,13 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 	var all []Circuit
 	bad := 0
 	var example string
-	for r, t := range j.touched {
-		if !t {
+	for r := range j.judged {
+		if !j.judged[r] {
 			continue
 		}
-		v := Circuit{In: r, Intended: j.c.After[r], Observed: j.observed[r], Verified: j.level[r], Reason: j.reason[r]}
-		v.Accepted = v.Observed == v.Intended || j.refused[r] == nil && j.lost == nil
-		if v.Reason == "" && v.Observed != v.Intended {
-			v.Reason = "the switch does not have it"
-			if j.refused[r] != nil {
-				v.Reason = j.refused[r].Error()
-			}
-		}
-		if v.Reason != "" {
+		v := j.verdict(r)
+		// A circuit that another writer has changed is drift, see below.
+		if v.Reason != "" && (j.touched[r] || v.Observed == v.Intended) {
 			if bad++; bad == 1 {
 				example = fmt.Sprintf("port %d: %s", r, v.Reason)
 			}

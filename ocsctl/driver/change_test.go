@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,6 +68,7 @@ func TestCarry(t *testing.T) {
 	before := circuit.Permutation{1, 0, 2}
 	after := circuit.Permutation{0, 1, 2}
 	half := circuit.Permutation{0, circuit.Dark, 2}
+	changed := []bool{true, true, false} // the circuit of port 2 is another plane's
 	ok := []mapAnswer{{after, nil}}
 	no := errors.New("port is locked")
 	for name, c := range map[string]struct {
@@ -104,7 +107,7 @@ func TestCarry(t *testing.T) {
 				f := c.f
 				f.before = before
 				start := time.Now()
-				all, err := driver.Carry(t.Context(), &f, driver.Change{Before: before, After: after, Want: c.want}, driver.Tolerance{Settle: time.Second, Averaging: time.Second})
+				all, err := driver.Carry(t.Context(), &f, driver.Change{Before: before, After: after, Want: c.want, Check: changed}, driver.Tolerance{Settle: time.Second, Averaging: time.Second})
 				if !errors.Is(err, c.is) || (err == nil) != (c.is == nil) {
 					t.Fatalf("%v, want %v; verdicts %+v", err, c.is, all)
 				}
@@ -144,8 +147,65 @@ func TestCarryRefuses(t *testing.T) {
 			t.Errorf("%s: %v, asked %d times", name, err, f.sent)
 		}
 	}
-	f := fake{before: before}
-	if all, err := driver.Carry(context.Background(), &f, driver.Change{Before: before, After: before}, driver.Tolerance{}); all != nil || err != nil || f.sent != 0 {
-		t.Errorf("nothing to do: %+v, %v, asked %d times", all, err, f.sent)
+}
+
+// TestCarryVerifies: a change that makes nothing, or only removes, verifies what it keeps: to the level that
+// the switch can give, and not beyond.
+func TestCarryVerifies(t *testing.T) {
+	before, without := circuit.Permutation{1, 0, 2}, circuit.Permutation{1, circuit.Dark, 2}
+	up := states(driver.Up, driver.Up, driver.Up)
+	for name, c := range map[string]struct {
+		f     fake
+		after circuit.Permutation
+		check []bool
+		is    error
+		level []driver.Level // of the verdicts, in order of ports
+		says  string         // of a verdict
+	}{
+		"nothing to do, lit":           {f: fake{states: up, light: []float64{-3, -3, -3}}, after: before, level: []driver.Level{driver.Light, driver.Light, driver.Light}},
+		"nothing to do, one dark":      {f: fake{states: up, light: []float64{-3, -60, -3}}, after: before, is: driver.ErrNotAsIntended, level: []driver.Level{driver.Light, driver.ReadBack, driver.Light}, says: "no light: -60.00 dBm"},
+		"nothing to do, failed":        {f: fake{states: states(driver.Up, driver.Up, driver.Failed)}, after: before, is: driver.ErrNotAsIntended, level: []driver.Level{driver.Status, driver.Status, driver.ReadBack}, says: "failed port"},
+		"nothing to do, no meters":     {f: fake{states: up}, after: before, level: []driver.Level{driver.Status, driver.Status, driver.Status}},
+		"nothing to do, table only":    {f: fake{}, after: before, level: []driver.Level{driver.ReadBack, driver.ReadBack, driver.ReadBack}},
+		"nothing to do, meters only":   {f: fake{light: []float64{-3, -3, -3}}, after: before, level: []driver.Level{driver.Light, driver.Light, driver.Light}},
+		"another plane is dark":        {f: fake{states: up, light: []float64{-3, -3}}, after: before, check: []bool{true, true, false}, level: []driver.Level{driver.Light, driver.Light}},
+		"one removed, a kept one dark": {f: fake{states: up, light: []float64{-3, -60}, maps: []mapAnswer{{without, nil}}}, after: without, is: driver.ErrNotAsIntended, level: []driver.Level{driver.Light, driver.ReadBack, driver.ReadBack}, says: "no light"},
+		"a kept one is taken":          {f: fake{states: up, maps: []mapAnswer{{circuit.Permutation{1, circuit.Dark, circuit.Dark}, nil}}}, after: without, is: driver.ErrDrift, level: []driver.Level{driver.Status, driver.ReadBack, driver.Unverified}, says: "another writer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := c.f
+				f.before = before
+				start := time.Now()
+				all, err := driver.Carry(t.Context(), &f, driver.Change{Before: before, After: c.after, Want: driver.Light, Check: c.check}, driver.Tolerance{Settle: time.Second, Averaging: 100 * time.Millisecond})
+				if !errors.Is(err, c.is) || (err == nil) != (c.is == nil) || time.Since(start) > time.Second {
+					t.Fatalf("%v in %v, want %v; verdicts %+v", err, time.Since(start), c.is, all)
+				}
+				if asked := !before.Equal(c.after); (f.sent > 0) != asked {
+					t.Errorf("asked %d times", f.sent)
+				}
+				said := ""
+				var level []driver.Level
+				for _, v := range all {
+					level, said = append(level, v.Verified), said+v.Reason
+				}
+				if !slices.Equal(level, c.level) || !strings.Contains(said, c.says) || (said == "") != (c.says == "") {
+					t.Errorf("levels %v, want %v; says %q, want %q", level, c.level, said, c.says)
+				}
+			})
+		})
 	}
+}
+
+// TestLostAnswerIsTold: the reason of a switch that did not do what it was asked, and whose answer says no
+// more than that it was busy, is in the verdict.
+func TestLostAnswerIsTold(t *testing.T) {
+	before, after := circuit.Permutation{1, 0}, circuit.Permutation{0, 1}
+	synctest.Test(t, func(t *testing.T) {
+		f := fake{before: before, maps: []mapAnswer{{before, nil}}, sendErr: errors.New("Unavailable: busy")}
+		all, err := driver.Carry(t.Context(), &f, driver.Change{Before: before, After: after}, driver.Tolerance{Settle: time.Second})
+		if !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "Unavailable: busy") || len(all) != 2 || !strings.Contains(all[0].Reason, "Unavailable: busy") {
+			t.Errorf("%v: %+v", err, all)
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"lightpath/plans/circuit"
 )
@@ -32,6 +33,8 @@ var (
 	// ErrNotAsIntended: what the switch did is known, and it is not all that was asked; the
 	// verdicts say which circuits.
 	ErrNotAsIntended = errors.New("circuits are not as intended")
+	// ErrPorts: the switch answers, and does not have ports that the map needs.
+	ErrPorts = errors.New("the switch does not have these ports")
 	// ErrNotMatching: the switch reports a map in which a port has two circuits.
 	ErrNotMatching = errors.New("the switch reports a map that is no matching")
 )
@@ -81,10 +84,13 @@ type Ports struct {
 // Change is what is asked of a switch: to go from the map Before, which the caller has
 // read, to After. Circuits that both have are not touched; the driver computes the
 // difference, deletes first, then makes. Token fences writers where the protocol can.
+// A change from a map to the same one asks for nothing and verifies the circuits.
 type Change struct {
 	Before, After circuit.Permutation
 	Token         uint64
 	Want          Level // verify to this level, as far as the switch can
+	// Check says which ports' circuits are verified besides those that the change makes; nil: all.
+	Check []bool
 }
 
 // Circuit is the verdict on one circuit of a change.
@@ -95,12 +101,16 @@ type Circuit struct {
 	Observed int    `json:"observed"` // the port it reaches by read-back, -1 dark
 	Verified Level  `json:"verified"`
 	Reason   string `json:"reason,omitempty"` // why it is not as intended
+	// PowerDBm is what the egress port receives; 0 unless HasPower.
+	PowerDBm float64   `json:"power_dbm,omitempty"`
+	HasPower bool      `json:"has_power"`
+	At       time.Time `json:"at,omitzero"` // when this was seen
 }
 
 // Health is what a switch says of one of its ports.
 type Health struct {
 	Port     string  `json:"port"`
-	State    string  `json:"state"`               // the switch's word: TUNED, BLOCKED, ENABLED, ...
+	State    string  `json:"state"`               // the switch's word: TUNED, BLOCKED, ENABLED, ...; "" where it has none
 	Failed   bool    `json:"failed"`              // the port cannot carry light
 	PowerDBm float64 `json:"power_dbm,omitempty"` // received; 0 unless HasPower
 	HasPower bool    `json:"has_power"`
@@ -114,7 +124,20 @@ type Info struct {
 	Software string `json:"software"`
 	Dialect  string `json:"dialect"`   // of the protocol, where there are several
 	CanFence bool   `json:"can_fence"` // the protocol refuses writers with a lower token
-	CanLight bool   `json:"can_light"` // it measures power
+	CanState bool   `json:"can_state"` // it says whether circuits are up and ports have failed
+	CanLight bool   `json:"can_light"` // it measures the power of at least one egress port
+}
+
+// Reaches returns how far the switch can verify a circuit by itself. What a switch can is found by
+// asking it, not by its model's name.
+func (i *Info) Reaches() Level {
+	switch {
+	case i.CanLight:
+		return Light
+	case i.CanState:
+		return Status
+	}
+	return ReadBack
 }
 
 // Switch drives one switch. Methods may be called concurrently; an implementation
@@ -126,10 +149,10 @@ type Switch interface {
 	// two circuits; circuits of ports that Ports does not name are ignored.
 	Read(ctx context.Context) (circuit.Permutation, error)
 	// Apply makes a change and verifies it. The report has one verdict per port whose
-	// circuit the change touches. A nil error means that all of them are as intended, to
-	// the level wanted or the highest that the switch can reach. It reads the map first, and
-	// refuses with ErrDrift where that is not Before; after a lost answer it reads the map
-	// back instead of asking again.
+	// circuit the change touches, and per circuit that is to be verified. A nil error means
+	// that all of them are as intended, to the level wanted or the highest that the switch can
+	// reach. It reads the map first, and refuses with ErrDrift where that is not Before; after
+	// a lost answer it reads the map back instead of asking again.
 	Apply(ctx context.Context, c Change) ([]Circuit, error)
 	// Health reports on every port.
 	Health(ctx context.Context) ([]Health, error)

@@ -294,9 +294,9 @@ func TestAbsentPorts(t *testing.T) {
 	r := newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, 0), Initial: []circuit.Permutation{circuit.Shift(4, 1)}})
 	r.s[3].Detach(true)
 	next := circuit.Shift(4, 2)
-	r.post(0, 0, 0, next)
-	r.s[0].Detach(true)
 	r.post(1, 0, 0, next)
+	r.s[1].Detach(true)
+	r.post(0, 0, 0, next)
 	if r.epoch(0) != 0 {
 		t.Fatal("switched without port 2")
 	}

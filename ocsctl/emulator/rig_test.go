@@ -49,11 +49,11 @@ func newRigRank() *rigRank {
 func (k *rigRank) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
 	k.epochs[plane], k.maps[plane], k.faults[plane] = epoch, m, fault
 }
-func (k *rigRank) Refused(int, uint32, uint32)   { k.refused++ }
+func (k *rigRank) Refused(int, uint64, error)    { k.refused++ }
 func (k *rigRank) Granted(id, _ uint64, _ error) { k.granted = append(k.granted, id) }
 func (k *rigRank) Closed(err error)              { k.closed = err }
 
-// newRig makes a switch with every port attached. The ring sizes are small by default.
+// newRig makes a switch with every port attached, and port 0 holding the planes for all. The ring sizes are small by default.
 func newRig(t *testing.T, c Config) *rig {
 	t.Helper()
 	if c.Slots == 0 {
@@ -82,6 +82,7 @@ func newRig(t *testing.T, c Config) *rig {
 		r.s = append(r.s, nil)
 		r.attach(p)
 	}
+	r.hold()
 	return r
 }
 
@@ -161,8 +162,22 @@ func (r *rig) recv(plane, port int) (id uint64, ok bool) {
 	return id, true
 }
 
+// holder is the communicator of ranks in tests.
+const holder = 7
+
+// hold has port 0 obtain all planes.
+func (r *rig) hold() {
+	r.t.Helper()
+	if err := r.s[0].Acquire(1, 1<<len(r.c.planes)-1, holder); err != nil {
+		r.t.Fatal(err)
+	}
+	if len(r.s[0].granted) != 1 {
+		r.t.Fatal("no planes are granted")
+	}
+}
+
 func (r *rig) post(port, plane int, epoch uint32, target circuit.Permutation) {
-	if err := r.s[port].Post(plane, epoch, target); err != nil {
+	if err := r.s[port].Post(plane, epoch, holder, target); err != nil {
 		r.t.Error(err)
 	}
 }

@@ -86,6 +86,9 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 	s := start(t, Config{Ports: 4, Planes: planes(2, 1e9, time.Millisecond), FrameLog: log,
 		Initial: []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 2)}})
 	cs := dialAll(t, s)
+	if _, err := cs[0].Acquire(1, holder); err != nil {
+		t.Fatal(err)
+	}
 	for epoch := uint32(0); epoch < 4; epoch++ {
 		shift := 1 + int(epoch)%3
 		for p, c := range cs {
@@ -104,7 +107,7 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 		next := circuit.Shift(4, 1+int(epoch+1)%3)
 		for _, c := range cs {
 			eventually(t, "the wire is empty", c.Ports()[0].TX.Empty)
-			if err := c.Post(0, epoch, next); err != nil {
+			if err := c.Post(0, epoch, holder, next); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 type watcher struct{ news chan struct{} }
 
 func (w *watcher) Changed(int, uint32, circuit.Permutation, error) { w.tell() }
-func (w *watcher) Refused(int, uint32, uint32)                     { w.tell() }
+func (w *watcher) Refused(int, uint64, error)                      { w.tell() }
 func (w *watcher) Granted(uint64, uint64, error)                   { w.tell() }
 func (w *watcher) Closed(error)                                    { w.tell() }
 
@@ -89,6 +89,25 @@ func (c *chain) await(j int, what string, ok func(p controller.PlaneSnapshot) bo
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// holder is the communicator that all ranks are.
+const holder = 7
+
+// move has the ranks obtain a plane and post a move of it, and calls then before they give it back.
+func (c *chain) move(j int, epoch uint32, to circuit.Permutation, then func()) {
+	c.Helper()
+	if err := c.ranks[0].Acquire(1, 1<<j, holder); err != nil {
+		c.Fatal(err)
+	}
+	c.await(j, "the grant", func(p controller.PlaneSnapshot) bool { return p.Holder != nil || p.State == controller.Down })
+	for _, a := range c.ranks {
+		if err := a.Post(j, epoch, holder, to); err != nil {
+			c.Fatal(err)
+		}
+	}
+	then()
+	_ = c.ranks[0].Release(1<<j, holder) // an error: it was not granted
 }
 
 // lit is the plane's part of where light goes.
@@ -172,13 +191,11 @@ func TestChain(t *testing.T) {
 					continue
 				}
 				before, to := c.plane(j), c.random()
-				for _, a := range c.ranks {
-					if err := a.Post(j, before.Epoch, to); err != nil {
-						t.Fatal(err)
-					}
-				}
-				after := c.await(j, "the end of a move", func(p controller.PlaneSnapshot) bool {
-					return p.Epoch == before.Epoch+1 && p.State == controller.Resident || p.State == controller.Down
+				var after controller.PlaneSnapshot
+				c.move(j, before.Epoch, to, func() {
+					after = c.await(j, "the end of a move", func(p controller.PlaneSnapshot) bool {
+						return p.Epoch == before.Epoch+1 && p.State == controller.Resident || p.State == controller.Down
+					})
 				})
 				if after.State == controller.Resident {
 					if !after.Map.Equal(to) {
@@ -271,12 +288,9 @@ func TestChainTakeover(t *testing.T) {
 			if p.Map.Equal(shift(2)) {
 				return // the journal's move has happened
 			}
-			for _, a := range ch.ranks {
-				if err := a.Post(0, p.Epoch, shift(2)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			p = ch.await(0, "the rest of the move", func(p controller.PlaneSnapshot) bool { return p.Map.Equal(shift(2)) && p.State == controller.Resident })
+			ch.move(0, p.Epoch, shift(2), func() {
+				p = ch.await(0, "the rest of the move", func(p controller.PlaneSnapshot) bool { return p.Map.Equal(shift(2)) && p.State == controller.Resident })
+			})
 			ch.inService(0, p)
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
@@ -19,16 +18,14 @@ const maxAttempts = 3
 
 // job is one plane's part of a change.
 type job struct {
-	p       *plane
-	m       controller.Move
-	suspect []bool // circuits that may not carry light, by rank
-	ill     bool   // something was wrong with the plane before
+	p   *plane
+	m   *move
+	ill bool // something was wrong with the plane before
 
 	made  []circuit.Pair // by the change, by rank
-	level driver.Level
-	bad   []bool // circuits that are there and may not carry light, by rank
+	after circuit.Permutation
+	least driver.Level // of the circuits that were made
 	err   error
-	mute  bool // tokens were lost
 	done  bool // decided: it takes no further part
 }
 
@@ -41,12 +38,11 @@ func (u *unit) carry(ctx context.Context) {
 	moving, cancel := context.WithTimeout(ctx, u.d.cfg.MoveTimeout)
 	err := u.open(moving)
 	if err == nil {
-		u.remake(moving, jobs)
-		u.change(moving, jobs, func(j *job, own circuit.Permutation) circuit.Permutation { return j.m.To })
+		u.change(moving, jobs)
 		u.rest(moving, jobs)
 		u.probe(moving, jobs)
 	} else {
-		failAll(jobs, fmt.Errorf("switch %s does not answer: %w", u.name, err))
+		failAll(jobs, u.unusable(err))
 	}
 	cancel()
 	u.settle(ctx, jobs)
@@ -58,89 +54,53 @@ func (u *unit) jobs() []*job {
 	defer u.d.mu.Unlock()
 	var jobs []*job
 	for _, p := range u.planes {
-		if p.move == nil {
-			continue
+		if p.move != nil {
+			jobs = append(jobs, &job{p: p, m: p.move, ill: p.watch != nil || p.failure != nil})
 		}
-		jobs = append(jobs, &job{p: p, m: *p.move, suspect: slices.Clone(p.suspect), ill: p.watch != nil, bad: make([]bool, len(p.ports.In))})
 	}
 	return jobs
 }
 
-// remake removes circuits that may not carry light although the switch has them, where the target keeps
-// them: only making them again verifies them.
-func (u *unit) remake(ctx context.Context, jobs []*job) {
-	var some []*job
-	for _, j := range jobs {
-		if slices.Contains(j.suspect, true) {
-			some = append(some, j)
-		}
-	}
-	if len(some) == 0 {
-		return
-	}
-	left := make(map[*job]circuit.Permutation)
-	u.change(ctx, some, func(j *job, own circuit.Permutation) circuit.Permutation {
-		mid := own.Clone()
-		for r, suspect := range j.suspect {
-			if suspect && mid[r] == j.m.To[r] {
-				mid[r] = circuit.Dark
-			}
-		}
-		left[j] = mid
-		return mid
-	})
-	for j, mid := range left {
-		j.m.From = mid
-	}
-}
-
-// change gives the planes of the jobs that are not decided a map each, in one change of the switch.
-func (u *unit) change(ctx context.Context, jobs []*job, target func(j *job, own circuit.Permutation) circuit.Permutation) {
+// change gives the planes of the jobs their maps, in one change of the switch.
+func (u *unit) change(ctx context.Context, jobs []*job) {
 	for attempt := 1; ; attempt++ {
-		if u.table == nil {
-			table, err := u.read(ctx)
-			if err != nil {
+		if u.s.Table() == nil {
+			if _, err := u.s.Look(ctx); err != nil {
 				failAll(jobs, err)
 				return
 			}
-			u.table = table
 		}
-		c := driver.Change{Before: u.table, After: u.table.Clone(), Want: min(u.d.cfg.Verify, driver.Light)}
-		u.compose(&c, jobs, target)
+		table := u.s.Table()
+		c := driver.Change{Before: table, After: table.Clone(), Check: make([]bool, len(table)), Want: u.d.cfg.rule().Want}
+		idle := u.compose(&c, jobs)
 		if undecided(jobs) == 0 {
 			return
 		}
-		verdicts, err := u.sw.Apply(ctx, c)
-		if errors.Is(err, driver.ErrDrift) && verdicts == nil {
-			// Nothing was asked. Whether one of our planes has drifted or another one, a look decides.
-			if u.table = nil; attempt < maxAttempts {
-				continue
-			}
-		}
-		if err == nil {
-			u.table = c.After
-		} else {
-			u.table = nil // to be read
+		verdicts, err := u.s.Set(ctx, c, idle)
+		if errors.Is(err, driver.ErrDrift) && verdicts == nil && attempt < maxAttempts {
+			continue // nothing was asked; a look decides which plane has drifted
 		}
 		for _, j := range jobs {
 			if !j.done {
-				u.judge(j, c, verdicts, err)
+				u.judge(j, verdicts, err)
 			}
 		}
 		return
 	}
 }
 
-// compose enters the planes of the jobs into a change; those that have drifted are decided.
-func (u *unit) compose(c *driver.Change, jobs []*job, target func(j *job, own circuit.Permutation) circuit.Permutation) {
+// compose enters the planes of the jobs into a change, and returns the ports of planes whose circuits may
+// be made again. Jobs of planes that have drifted are decided.
+func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
+	idle = make([]bool, len(c.Before))
 	for _, j := range jobs {
 		if j.done {
 			continue
 		}
-		// A circuit to another plane is nobody's; the move takes it away.
-		own, foreign := u.block(u.table, j.p)
+		// A circuit to another plane belongs to neither; a move takes it away.
+		own, foreign := u.block(c.Before, j.p)
 		if foreign != nil {
-			if j.m.From != nil {
+			if j.m.From != nil || j.m.only {
 				j.fail(fmt.Errorf("%w: %w", driver.ErrDrift, foreign))
 				continue
 			}
@@ -152,26 +112,31 @@ func (u *unit) compose(c *driver.Change, jobs []*job, target func(j *job, own ci
 				continue
 			}
 		}
-		j.made = j.made[:0]
-		for r, to := range target(j, own) {
+		j.made, j.after = j.made[:0], j.m.To
+		if j.m.only {
+			j.after = own
+		}
+		for r, to := range j.after {
 			if to != circuit.Dark && to != own[r] {
 				j.made = append(j.made, circuit.Pair{From: r, To: to})
 			}
 			if to != circuit.Dark {
 				to += j.p.first
 			}
-			c.After[j.p.first+r] = to
+			at := j.p.first + r
+			c.After[at], c.Check[at], idle[at] = to, true, j.m.Idle && !j.m.only
 		}
 		c.Token = max(c.Token, j.m.Token)
 	}
+	return idle
 }
 
 // judge decides how a change went for one plane.
-func (u *unit) judge(j *job, c driver.Change, verdicts []driver.Circuit, err error) {
+func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 	n := len(j.p.ports.In)
 	var touched, bad int
 	var first []string
-	level, lit := driver.Token, false
+	j.least = driver.Token
 	for _, v := range verdicts {
 		r := v.In - j.p.first
 		if r < 0 || r >= n {
@@ -179,19 +144,14 @@ func (u *unit) judge(j *job, c driver.Change, verdicts []driver.Circuit, err err
 		}
 		touched++
 		if v.Reason != "" || v.Observed != v.Intended {
-			j.bad[r] = v.Observed == v.Intended // it is there, and yet not good
 			if bad++; bad <= maxExamples {
 				first = append(first, u.sentence(j.p, v))
 			}
 		}
-		if v.Intended != circuit.Dark {
-			level, lit = min(level, v.Verified), true
+		if slices.ContainsFunc(j.made, func(c circuit.Pair) bool { return c.From == r }) {
+			j.least = min(j.least, v.Verified)
 		}
 	}
-	if !lit {
-		level = driver.ReadBack // there is no light to see
-	}
-	j.level = level
 	switch {
 	case bad > 0:
 		if sentinel := cause(err); sentinel != nil {
@@ -204,11 +164,6 @@ func (u *unit) judge(j *job, c driver.Change, verdicts []driver.Circuit, err err
 	case err == nil, errors.Is(err, driver.ErrNotAsIntended), errors.Is(err, driver.ErrDrift) && verdicts != nil:
 		// What is wrong is another plane's.
 	default:
-		if errors.Is(err, driver.ErrUnknownOutcome) {
-			for r := range j.bad {
-				j.bad[r] = c.Before[j.p.first+r] != c.After[j.p.first+r]
-			}
-		}
 		j.fail(err)
 	}
 }
@@ -254,11 +209,11 @@ func cause(err error) error {
 }
 
 // rest waits for as long as mirrors may take, where nothing but the switch's table says that the circuits
-// are there: whoever sends earlier loses frames.
+// are there: a rank that sends earlier loses frames.
 func (u *unit) rest(ctx context.Context, jobs []*job) {
 	var longest time.Duration
 	for _, j := range jobs {
-		if !j.done && len(j.made) > 0 && j.level < driver.Status {
+		if !j.done && len(j.made) > 0 && j.least < driver.Status {
 			longest = max(longest, j.p.reconfig)
 		}
 	}
@@ -271,32 +226,47 @@ func (u *unit) rest(ctx context.Context, jobs []*job) {
 	}
 }
 
-// probe sends tokens over the circuits that were made, where that is wanted and possible.
+// probe sends tokens over the circuits that were made, and on a plane that no rank uses over all, where
+// that is wanted and possible.
 func (u *unit) probe(ctx context.Context, jobs []*job) {
 	if u.d.cfg.Verify < driver.Token || u.d.cfg.Prober == nil {
 		return
 	}
 	for _, j := range jobs {
-		if j.done || len(j.made) == 0 {
-			continue
+		circuits := j.made
+		if j.m.Idle {
+			circuits = pairs(j.after)
 		}
-		probing, cancel := context.WithTimeout(ctx, u.d.cfg.ProbeTimeout)
-		through, err := u.d.cfg.Prober.Probe(probing, j.p.index, j.made)
-		cancel()
-		if err == nil && len(through) != len(j.made) {
-			err = fmt.Errorf("%d answers for %d circuits", len(through), len(j.made))
+		if !j.done && len(circuits) > 0 {
+			u.probeAll(ctx, j, circuits)
 		}
-		if err != nil {
-			j.fail(fmt.Errorf("%w: tokens over the circuits: %w", driver.ErrNotAsIntended, err))
-			continue
+	}
+}
+
+func pairs(m circuit.Permutation) (all []circuit.Pair) {
+	for r, to := range m {
+		if to != circuit.Dark {
+			all = append(all, circuit.Pair{From: r, To: to})
 		}
-		j.level = driver.Token
-		for i, ok := range through {
-			if !ok {
-				c := j.made[i]
-				j.bad[c.From], j.mute = true, true
-				j.fail(fmt.Errorf("%w: no token came from rank %d to rank %d, port %s", driver.ErrNotAsIntended, c.From, c.To, u.egress(j.p.first+c.To)))
-			}
+	}
+	return all
+}
+
+func (u *unit) probeAll(ctx context.Context, j *job, circuits []circuit.Pair) {
+	ctx, cancel := context.WithTimeout(ctx, u.d.cfg.ProbeTimeout)
+	defer cancel()
+	through, err := u.d.cfg.Prober.Probe(ctx, j.p.index, circuits)
+	if err == nil && len(through) != len(circuits) {
+		err = fmt.Errorf("%d answers for %d circuits", len(through), len(circuits))
+	}
+	if err != nil {
+		j.fail(fmt.Errorf("%w: tokens over the circuits: %w", driver.ErrNotAsIntended, err))
+		return
+	}
+	for i, c := range circuits {
+		u.s.Proved(j.p.first+c.From, through[i], time.Now())
+		if !through[i] {
+			j.fail(fmt.Errorf("%w: no token came from rank %d to rank %d, port %s", driver.ErrNotAsIntended, c.From, c.To, u.egress(j.p.first+c.To)))
 		}
 	}
 }
@@ -305,51 +275,38 @@ func (u *unit) probe(ctx context.Context, jobs []*job) {
 func (u *unit) settle(ctx context.Context, jobs []*job) {
 	var health []driver.Health
 	var unknown error
-	if u.table == nil || slices.ContainsFunc(jobs, func(j *job) bool { return j.ill || j.err != nil }) {
+	if u.s == nil || u.s.Table() == nil || slices.ContainsFunc(jobs, func(j *job) bool { return j.ill || j.err != nil }) {
 		ctx, cancel := context.WithTimeout(ctx, u.d.cfg.LookTimeout) // the time of the move may be over
-		u.table, health, unknown = u.ask(ctx)
+		if health, unknown = u.ask(ctx); unknown != nil && u.s != nil {
+			u.s.Forget()
+		}
+		u.heard(unknown)
 		cancel()
 	}
 	planes := make([]*plane, len(jobs))
 	u.d.mu.Lock()
 	for i, j := range jobs {
-		planes[i] = j.p
-		u.end(j, health, unknown)
+		p := j.p
+		planes[i] = p
+		p.move, p.failure, p.ended = nil, nil, time.Now()
+		if j.err != nil {
+			p.failure = fmt.Errorf("epoch %d: %w", j.m.Epoch, j.err)
+		}
+		if unknown != nil {
+			p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, unknown, unknown, "", nil
+		} else {
+			u.see(p, health)
+		}
 	}
 	u.d.mu.Unlock()
 	u.d.notify(planes)
-	if u.table != nil {
-		u.others()
+	if unknown == nil {
+		u.update(func(p *plane) { // what the change has shown of planes that did not move
+			if observed, foreign := u.block(u.s.Table(), p); foreign != nil || !p.observed.Equal(observed) {
+				u.see(p, nil)
+			}
+		})
 	}
-}
-
-// end enters what a move has come to; Device.mu is held.
-func (u *unit) end(j *job, health []driver.Health, unknown error) {
-	p := j.p
-	if p.observed, p.unknown = nil, unknown; u.table != nil {
-		p.observed, p.unknown = u.block(u.table, p)
-	}
-	p.move, p.verified, p.failure, p.mute, p.ended = nil, j.level, nil, j.mute, time.Now()
-	if j.err != nil {
-		p.failure = fmt.Errorf("epoch %d: %w", j.m.Epoch, j.err)
-	}
-	if p.watch = p.unknown; p.watch == nil && health != nil {
-		p.watch = u.unfit(p, health)
-	}
-	for r := range p.suspect {
-		p.suspect[r] = j.bad[r] || j.err != nil && p.suspect[r]
-	}
-}
-
-// others takes over what the change has shown of planes that did not move.
-func (u *unit) others() {
-	u.update(func(p *plane) {
-		observed, foreign := u.block(u.table, p)
-		if p.observed.Equal(observed) && foreign == nil {
-			return
-		}
-		p.observed, p.unknown, p.watch = observed, foreign, foreign
-	})
 }
 
 func (j *job) fail(err error) {

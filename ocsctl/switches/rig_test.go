@@ -112,6 +112,7 @@ type rig struct {
 	spy   *spy
 	news  chan int // planes that the device has told of
 	epoch atomic.Uint32
+	idle  bool // moves are an operator's
 }
 
 const ranks = 4
@@ -218,7 +219,7 @@ func (r *rig) move(plane int, to circuit.Permutation) error {
 
 func (r *rig) moveFrom(plane int, from, to circuit.Permutation) error {
 	r.Helper()
-	if err := r.dev.Switch(plane, controller.Move{Epoch: r.epoch.Add(1), From: from, To: to, Token: 3}); err != nil {
+	if err := r.dev.Switch(plane, controller.Move{Epoch: r.epoch.Add(1), From: from, To: to, Token: 3, Idle: r.idle}); err != nil {
 		r.Fatalf("switch: %v", err)
 	}
 	r.settled(plane)
@@ -313,6 +314,7 @@ func (r *rig) drifts(plane int, from circuit.Permutation) {
 // spy sees whether changes of a switch overlap, and can make them fail.
 type spy struct {
 	applying, overlaps, applied atomic.Int32
+	looked                      atomic.Int32
 	mu                          sync.Mutex
 	before                      func(c driver.Change) error // of every change
 }
@@ -343,6 +345,11 @@ type spiedWatcher struct {
 
 func (w *spiedWatcher) Watch(ctx context.Context, changed func()) error {
 	return w.watcher.Watch(ctx, changed)
+}
+
+func (s *spied) Read(ctx context.Context) (circuit.Permutation, error) {
+	defer s.spy.looked.Add(1)
+	return s.Switch.Read(ctx)
 }
 
 func (s *spied) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {

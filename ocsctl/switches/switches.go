@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,7 +33,6 @@ const (
 	DefaultLookTimeout   = 10 * time.Second
 	DefaultProbeTimeout  = time.Second
 	DefaultMisses        = 3
-	DefaultLightDBm      = -30
 	DefaultAveraging     = 1500 * time.Millisecond
 )
 
@@ -61,8 +62,10 @@ type Config struct {
 	LookTimeout   time.Duration // for connecting and one look
 	ProbeTimeout  time.Duration // for tokens to come out
 	Misses        int           // looks in a row that may fail before the switch counts as lost
-	LightDBm      float64       // received power below which a circuit that had light has lost it
-	Averaging     time.Duration // the longest window of the detectors: power says nothing of now before
+	LightDBm      float64       // received power below which a circuit is dark
+	Averaging     time.Duration // the longest window of the power meters: see [driver.Rule]
+
+	Logger *slog.Logger // is told once of every change of what is known; nil: nothing is logged
 }
 
 // Prober sends a token over each of the circuits of a plane and says, circuit by circuit, whether it
@@ -93,20 +96,26 @@ type plane struct {
 	reconfig     time.Duration
 	unit         *unit
 
-	move     *controller.Move    // under way; nil when settled
+	move     *move               // under way; nil when settled
 	observed circuit.Permutation // nil: unknown
 	unknown  error               // why observed is nil
-	verified driver.Level        // of the last move
-	failure  error               // of the last move, until the switch is seen to be good again
-	suspect  []bool              // circuits that may not carry light, by rank: made anew by the next move
-	mute     bool                // tokens were lost on a suspect, which no look can see
+	verified string              // how far the circuits are verified
+	unlit    []int               // ranks whose light does not arrive
+	failure  error               // of the last move, until the circuits are seen to be good again
 	ended    time.Time           // the last move
-	watch    error               // what the last look found wrong
+	watch    error               // what is wrong with the circuits and ports, as last seen
+}
+
+// move is a task of a plane.
+type move struct {
+	controller.Move
+	only bool // verify only, and leave the circuits as they are
 }
 
 var (
-	_ controller.Timed    = (*Device)(nil)
-	_ controller.Reporter = (*Device)(nil)
+	_ controller.Verifier   = (*Device)(nil)
+	_ controller.Reporter   = (*Device)(nil)
+	_ controller.LightMeter = (*Device)(nil)
 )
 
 // New connects to all switches, side by side, and looks at them once. A switch that does not answer is
@@ -156,9 +165,14 @@ func (c *Config) setDefaults() {
 	if c.Averaging <= 0 {
 		c.Averaging = DefaultAveraging
 	}
-	if c.LightDBm == 0 {
-		c.LightDBm = DefaultLightDBm
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
+}
+
+// rule is how circuits are judged. Tokens are sent by the Device.
+func (c *Config) rule() driver.Rule {
+	return driver.Rule{Want: min(c.Verify, driver.Light), LightDBm: c.LightDBm, Window: c.Averaging}
 }
 
 // group checks the planes and finds the switch of each.
@@ -177,13 +191,13 @@ func (d *Device) group() error {
 		}
 		u := byName[c.Switch]
 		if u == nil {
-			u = &unit{d: d, name: c.Switch, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+			u = &unit{d: d, name: c.Switch, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), log: d.cfg.Logger.With("switch", c.Switch)}
 			byName[c.Switch] = u
 			d.units = append(d.units, u)
 		}
 		p := &plane{
 			index: j, first: len(u.ports.In), name: c.Name, ports: c.Ports, reconfig: c.Reconfig, unit: u,
-			unknown: errors.New("not read so far"), suspect: make([]bool, n),
+			unknown: errors.New("not read so far"),
 		}
 		if err := u.add(p); err != nil {
 			return err
@@ -216,6 +230,20 @@ func (d *Device) Switch(index int, m controller.Move) error {
 			return fmt.Errorf("switches: plane %s, epoch %d: from: %w", p.name, m.Epoch, err)
 		}
 	}
+	return d.begin(p, &move{Move: m})
+}
+
+// Verify implements controller.Verifier: the circuits are read and verified anew, in the background.
+func (d *Device) Verify(index int, token uint64) error {
+	p, err := d.plane(index)
+	if err != nil {
+		return err
+	}
+	return d.begin(p, &move{Move: controller.Move{Token: token, Idle: true}, only: true})
+}
+
+// begin hands a task to the goroutine of the plane's switch.
+func (d *Device) begin(p *plane, m *move) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -224,7 +252,7 @@ func (d *Device) Switch(index int, m controller.Move) error {
 	if p.move != nil {
 		return fmt.Errorf("switches: plane %s, epoch %d: the move of epoch %d is under way: %w", p.name, m.Epoch, p.move.Epoch, controller.ErrMoving)
 	}
-	p.move = &m
+	p.move = m
 	select {
 	case p.unit.wake <- struct{}{}:
 	default: // it will look anyway
@@ -250,10 +278,10 @@ func (d *Device) Map(index int) (circuit.Permutation, error) {
 	return p.observed, nil
 }
 
-// Report implements controller.Reporter: the failure of the last move, ports that have failed or lost
-// their light, a switch that does not answer. That another map than desired is there is for Map to say.
-// An error that wraps [controller.ErrNotLeader] says that the switch obeys a controller with a higher
-// token.
+// Report implements controller.Reporter: how far the circuits that the plane has now are verified; the
+// failure of the last move, ports that have failed, circuits without light, a switch that does not answer.
+// That another map than desired is there is for Map to say. An error that wraps [controller.ErrNotLeader]
+// says that the switch obeys a controller with a higher token.
 func (d *Device) Report(index int) (verified string, unwell error) {
 	p, err := d.plane(index)
 	if err != nil {
@@ -261,7 +289,18 @@ func (d *Device) Report(index int) (verified string, unwell error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return p.verified.String(), p.unwell()
+	return p.verified, p.unwell()
+}
+
+// Unlit implements controller.LightMeter. The caller owns the result.
+func (d *Device) Unlit(index int) []int {
+	p, err := d.plane(index)
+	if err != nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(p.unlit)
 }
 
 // SettleWithin bounds the time from Switch to the end of the move, whatever the switch does: the

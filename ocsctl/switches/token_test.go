@@ -45,9 +45,13 @@ func TestTokens(t *testing.T) {
 		t.Errorf("a token is lost: %v", err)
 	}
 	lost = circuit.Dark
+	if err := r.move(0, shift(2)); err == nil {
+		t.Error("no token has come through since, and all is well")
+	}
+	r.idle = true // an operator sets the map
 	r.must(0, shift(2))
-	if len(probed) != 1 || probed[0].From != 2 {
-		t.Errorf("made anew and probed: %v", probed)
+	if verified, _ := r.dev.Report(0); verified != "token" || len(probed) != ranks {
+		t.Errorf("verified by %s, probed %v", verified, probed)
 	}
 	broken = errors.New("no interface")
 	if err := r.move(0, shift(3)); !errors.Is(err, broken) {

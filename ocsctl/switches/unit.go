@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"lightpath/ocsctl/controller"
@@ -19,24 +20,26 @@ const (
 	gather = 50 * time.Millisecond
 )
 
-// unit is one physical switch with the planes on it. Its goroutine alone touches what is below the
+// unit is one physical switch with the planes on it. Its goroutine alone touches the fields below the
 // channels.
 type unit struct {
 	d      *Device
 	name   string
+	log    *slog.Logger
 	planes []*plane
 	ports  driver.Ports // of all planes, one after the other
 
 	wake    chan struct{} // a plane wants to move
 	changed chan struct{} // the switch says that something has changed
 
-	sw       driver.Switch       // nil while there is no session
-	unwatch  context.CancelFunc  // ends the subscription of sw
-	table    circuit.Permutation // of all ports, as last read; nil: unknown
-	answered bool                // it ever has
-	misses   int                 // looks in a row that failed
+	sw       driver.Switch      // nil while there is no session
+	s        *driver.Session    // of sw: what is known of the circuits of all planes
+	unwatch  context.CancelFunc // ends the subscription of sw
+	answered bool               // it ever has
+	misses   int                // looks in a row that failed
+	told     problems           // what the log has been told of
 
-	info driver.Info // who it says it is; Device.mu guards this and what follows
+	info driver.Info // who it says it is; Device.mu guards this and the next
 	bad  error       // why the last look told nothing
 }
 
@@ -135,16 +138,32 @@ func (u *unit) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.sw = sw
-	if info, err := sw.Info(ctx); err == nil { // for operators only
-		u.d.mu.Lock()
-		u.info = info
-		u.d.mu.Unlock()
-	}
+	u.sw, u.s = sw, driver.NewSession(sw, len(u.ports.In), u.d.cfg.rule())
 	if w, ok := sw.(driver.Watcher); ok {
 		u.subscribe(w)
 	}
 	return nil
+}
+
+// identify asks the switch who it is and what it can: for operators and their log only.
+func (u *unit) identify(ctx context.Context) {
+	info, err := u.sw.Info(ctx)
+	if err != nil {
+		return
+	}
+	u.d.mu.Lock()
+	before := u.info
+	u.info = info
+	u.d.mu.Unlock()
+	if before == info {
+		return
+	}
+	level := slog.LevelInfo
+	if info.Reaches() < min(u.d.cfg.Verify, driver.Light) {
+		level = slog.LevelWarn
+	}
+	u.log.Log(ctx, level, "switch answers", "vendor", info.Vendor, "model", info.Model, "serial", info.Serial,
+		"verifies", info.Reaches(), "wanted", u.d.cfg.Verify)
 }
 
 // subscribe listens to a switch that says when something changes. Where the subscription ends, the
@@ -180,7 +199,7 @@ func (u *unit) hangUp() {
 	}
 	if u.sw != nil {
 		_ = u.sw.Close() // how a session ends changes nothing
-		u.sw = nil
+		u.sw, u.s = nil, nil
 	}
 }
 
@@ -189,98 +208,123 @@ func (u *unit) hangUp() {
 func (u *unit) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, u.d.cfg.LookTimeout)
 	defer cancel()
-	table, health, err := u.ask(ctx)
-	if ctx.Err() != nil && err == nil {
-		err = ctx.Err()
+	health, err := u.ask(ctx)
+	if err == nil && !u.answered {
+		health, err = u.verifyFound(ctx)
 	}
-	matching := errors.Is(err, driver.ErrNotMatching)
 	switch {
 	case err == nil:
-		u.table, u.misses, u.answered = table, 0, true
-	case matching: // it answers, and what it says is no map
-		u.table, u.misses = nil, 0
+		u.misses, u.answered = 0, true
+	case errors.Is(err, driver.ErrNotMatching): // it answers, and what it says is no map
+		u.misses = 0
 	default:
 		u.misses++
-		if u.answered && u.misses < u.d.cfg.Misses {
+		if u.answered && u.misses < u.d.cfg.Misses && !errors.Is(err, driver.ErrPorts) {
 			return // patience: what is known stays
 		}
-		u.table = nil
-		err = fmt.Errorf("switch %s does not answer: %w", u.name, err)
+		err = u.unusable(err)
 	}
-	u.d.mu.Lock()
-	u.bad = err
-	u.d.mu.Unlock()
+	u.heard(err)
 	if err != nil {
-		u.lost(err)
+		if u.s != nil {
+			u.s.Forget()
+		}
+		u.update(func(p *plane) {
+			p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, err, err, "", nil
+		})
 		return
 	}
-	u.seen(health)
+	u.update(func(p *plane) {
+		u.see(p, health)
+		if p.failure != nil && p.watch == nil && time.Since(p.ended) > u.d.cfg.Averaging && !errors.Is(p.failure, driver.ErrFenced) {
+			p.failure = nil // the fibre was cleaned, or only answers were lost
+		}
+	})
 }
 
-func (u *unit) ask(ctx context.Context) (circuit.Permutation, []driver.Health, error) {
+// verifyFound verifies the circuits of a switch that answers for the first time. Its meters may still
+// average over a change of the controller before this one, so a look alone does not do.
+func (u *unit) verifyFound(ctx context.Context) ([]driver.Health, error) {
+	u.identify(ctx)
+	table := u.s.Table()
+	_, err := u.s.Apply(ctx, driver.Change{Before: table, After: table, Want: u.d.cfg.rule().Want})
+	if err != nil && !errors.Is(err, driver.ErrNotAsIntended) { // the look counts
+		u.log.Debug("circuits could not be verified anew", "error", err)
+	}
+	return u.s.Look(ctx)
+}
+
+// unusable says why there is no session with the switch.
+func (u *unit) unusable(err error) error {
+	if errors.Is(err, driver.ErrPorts) {
+		return fmt.Errorf("switch %s cannot be used: %w", u.name, err)
+	}
+	return fmt.Errorf("switch %s does not answer: %w", u.name, err)
+}
+
+// heard notes why the last look told nothing, nil where it did. The log is told when that begins, when it
+// becomes another kind of trouble, and when it is over.
+func (u *unit) heard(err error) {
+	u.d.mu.Lock()
+	before := u.bad
+	u.bad = err
+	u.d.mu.Unlock()
+	switch was, is := trouble(before), trouble(err); {
+	case was == is:
+	case err == nil:
+		u.log.Info("switch answers again", "planes", u.planeNames())
+	default:
+		u.log.Warn(is, "planes", u.planeNames(), "error", err)
+	}
+}
+
+// trouble is the kind of an error of a look; "" where there is none.
+func trouble(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, driver.ErrNotMatching):
+		return "switch reports a map that is none"
+	case errors.Is(err, driver.ErrPorts):
+		return "switch does not have the ports of the fabric file"
+	}
+	return "switch does not answer"
+}
+
+func (u *unit) planeNames() (all []string) {
+	for _, p := range u.planes {
+		all = append(all, p.name)
+	}
+	return all
+}
+
+// ask looks at the switch.
+func (u *unit) ask(ctx context.Context) ([]driver.Health, error) {
 	if err := u.open(ctx); err != nil {
-		return nil, nil, err
-	}
-	table, err := u.read(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	health, err := u.sw.Health(ctx)
-	return table, health, err
-}
-
-// read reads the map; a driver that breaks its promise is not believed.
-func (u *unit) read(ctx context.Context) (circuit.Permutation, error) {
-	table, err := u.sw.Read(ctx)
-	if err != nil {
 		return nil, err
 	}
-	if err := table.Validate(len(u.ports.In)); err != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrProtocol, err)
-	}
-	return table, nil
+	return u.s.Look(ctx)
 }
 
-// lost makes all planes that do not move unknown.
-func (u *unit) lost(why error) {
-	u.update(func(p *plane) {
-		p.observed, p.unknown, p.watch = nil, why, why
-	})
-}
-
-// seen takes over what a look has found.
-func (u *unit) seen(health []driver.Health) {
-	u.update(func(p *plane) {
-		p.observed, p.unknown = u.block(u.table, p)
+// see takes over what is known of the circuits of a plane. Without health that of its ports stays as it
+// was; Device.mu is held.
+func (u *unit) see(p *plane, health []driver.Health) {
+	p.verified, p.unlit = "", nil
+	if p.observed, p.unknown = u.block(u.s.Table(), p); p.unknown != nil {
 		p.watch = p.unknown
-		if p.watch == nil {
-			p.watch = u.unfit(p, health)
-		}
-		if p.watch == nil && p.failure != nil && time.Since(p.ended) > u.d.cfg.Averaging && u.recovered(p, health) {
-			p.failure = nil
-			clear(p.suspect)
-		}
-	})
+		return
+	}
+	p.verified = u.s.Level(p.first, len(p.ports.In))
+	found := u.problems(p, health)
+	u.tell(p, found)
+	p.watch, p.unlit = nil, unlit(found)
+	if len(found) > 0 {
+		p.watch = errors.New(found[0].text)
+	}
 }
 
-// recovered reports whether the circuits that a failed move left in doubt are good after all: the fibre
-// was cleaned, or only answers were lost. A switch that obeys somebody else does not recover.
-func (u *unit) recovered(p *plane, health []driver.Health) bool {
-	if errors.Is(p.failure, driver.ErrFenced) {
-		return false
-	}
-	for r, suspect := range p.suspect {
-		if to := p.observed[r]; suspect && to != circuit.Dark {
-			h := health[len(u.ports.In)+p.first+to]
-			if p.mute || h.HasPower && h.PowerDBm < u.d.cfg.LightDBm {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// update changes the planes that do not move, and tells of those that look different afterwards.
+// update changes the planes that do not move, and tells the controller of those that look different
+// afterwards.
 func (u *unit) update(change func(p *plane)) {
 	var news []*plane
 	u.d.mu.Lock()
@@ -325,34 +369,6 @@ func (u *unit) egress(port int) string {
 		return u.ports.In[port]
 	}
 	return u.ports.Out[port]
-}
-
-// unfit is the first port of a plane that has failed or has lost its light. Health lists ingress ports,
-// then egress ports.
-func (u *unit) unfit(p *plane, health []driver.Health) error {
-	n := len(u.ports.In)
-	if len(health) != 2*n {
-		return fmt.Errorf("%w: health of %d ports, want %d", driver.ErrProtocol, len(health), 2*n)
-	}
-	for r := range p.ports.In {
-		for _, h := range []driver.Health{health[p.first+r], health[n+p.first+r]} {
-			if h.Failed {
-				return fmt.Errorf("port %s of rank %d is %s", h.Port, r, h.State)
-			}
-		}
-	}
-	if p.verified < driver.Light { // light was never seen
-		return nil
-	}
-	for r, to := range p.observed {
-		if to == circuit.Dark {
-			continue
-		}
-		if h := health[n+p.first+to]; h.HasPower && h.PowerDBm < u.d.cfg.LightDBm {
-			return fmt.Errorf("light is lost: port %s of rank %d receives %.2f dBm from rank %d, want %.2f", h.Port, to, h.PowerDBm, r, u.d.cfg.LightDBm)
-		}
-	}
-	return nil
 }
 
 // unwell says why a plane should not be used; Device.mu is held.

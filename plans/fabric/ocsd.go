@@ -41,11 +41,22 @@ const (
 	DataNone = "none"
 )
 
+// Where the controller's state is kept.
+const (
+	// JournalFile: in a file of this host, which survives kills and power cuts.
+	JournalFile = "file"
+	// JournalEtcd: in etcd, where a controller on another host can take over.
+	JournalEtcd = "etcd"
+	// JournalMemory: nowhere else than in the controller, whose restart forgets it: for planes that are
+	// emulated, in tests and measurements.
+	JournalMemory = "memory"
+)
+
 // JournalConfig says where the controller's state outlives it.
 type JournalConfig struct {
-	Kind      string   // "memory", or "etcd"; "" is memory
+	Kind      string   // a Journal constant; "": see [OCSD.JournalKind]
 	Endpoints []string // of etcd; nil: a server inside the controller
-	Dir       string   // of that server's data
+	Dir       string   // of the file, or of that server's data
 	Prefix    string   // of every key; "" is /lightpath/
 	Lease     time.Duration
 	TLS       TLS
@@ -151,10 +162,22 @@ func (o *OCSD) field(key string, v value) error {
 	return errUnknown
 }
 
+// JournalKind is the kind of the journal. Where the file does not say, the state of real switches is kept in
+// a file, and that of emulated planes in memory: their circuits are emulated anew.
+func (o *OCSD) JournalKind() string {
+	switch {
+	case o.Journal.Kind != "":
+		return o.Journal.Kind
+	case o.DataPlane == DataNone:
+		return JournalFile
+	}
+	return JournalMemory
+}
+
 func (j *JournalConfig) field(key string, v value) error {
 	switch key {
 	case "kind":
-		return v.oneOf(&j.Kind, "memory", "etcd")
+		return v.oneOf(&j.Kind, JournalFile, JournalEtcd, JournalMemory)
 	case "endpoints":
 		return v.list(func(_ int, v value) error {
 			var e string

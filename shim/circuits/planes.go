@@ -32,7 +32,7 @@ type Planes struct {
 	c        *comm.Core
 	parent   *Planes // of the communicator that this one comes from; nil: there is none with circuits
 	member   []int   // by port: its rank, or -1
-	switches ocsctl.Client
+	switches *Switches
 	now      []ticket.Plane  // where operations of this communicator have left each plane, or will
 	base     []uint32        // of the operation in progress: each plane's epoch at its beginning
 	switchAt [][]int64       // by plane and move, in nanoseconds of Unix time; reused, as times is
@@ -88,7 +88,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	}
 	p.member = Members(ports, fab.Ranks)
 	p.now, p.base = make([]ticket.Plane, len(fab.Planes)), make([]uint32, len(fab.Planes))
-	p.switches = &rankSwitch{Client: p.Controller, p: p}
+	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
 	c.OnFailure(p.End.Wake)
@@ -113,8 +113,8 @@ func (p *Planes) Describe() string {
 	return fmt.Sprintf("%d planes at %s, port %d", len(p.now), p.Controller.Key.Controller, p.Controller.Key.Port)
 }
 
-// Switches posts maps of ranks.
-func (p *Planes) Switches() ocsctl.Client { return p.switches }
+// Switches returns the switches, which take maps of ranks.
+func (p *Planes) Switches() *Switches { return p.switches }
 
 // Base returns each plane's epoch at the beginning of the operation in progress.
 func (p *Planes) Base() []uint32 { return p.base }
@@ -125,7 +125,7 @@ func (p *Planes) Now() []ticket.Plane { return p.now }
 
 // Reached reports whether a plane is where operations of this communicator leave it, or further on.
 func (p *Planes) Reached(plane int) (bool, error) {
-	epoch, err := p.Controller.Poll(plane)
+	epoch, err := p.switches.Poll(plane)
 	return int32(epoch-p.now[plane].Epoch) >= 0, err
 }
 
@@ -197,23 +197,23 @@ func RankMap(ports circuit.Permutation, portOf, member []int) circuit.Permutatio
 	return m
 }
 
-// rankSwitch is the switch seen by a communicator: targets are maps of its ranks, laid over what the planes' other ports
-// have.
-type rankSwitch struct {
-	ocsctl.Client
+// Switches are the switches as a communicator uses them: targets are maps of its ranks, laid over what the planes' other
+// ports have.
+type Switches struct {
+	ocsctl.Use
 	p *Planes
 }
 
 // Waiting says what a reconfiguration waits for.
-func (s *rankSwitch) Waiting(plane int) string { return s.p.Controller.Waiting(plane) }
+func (s *Switches) Waiting(plane int) string { return s.p.Controller.Waiting(plane) }
 
-// Post implements ocsctl.Client.
-func (s *rankSwitch) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	return s.Client.Post(plane, epoch, s.p.overlay(plane, target))
+// Post implements [exec.Switch].
+func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	return s.Use.Post(plane, epoch, s.p.overlay(plane, target))
 }
 
-// Schedule implements ocsctl.Client.
-func (s *rankSwitch) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
+// Schedule has a plane moved at a time: see [ocsctl.Client].
+func (s *Switches) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
 	return s.Client.Schedule(plane, epoch, s.p.overlay(plane, target), at)
 }
 

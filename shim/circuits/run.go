@@ -179,7 +179,7 @@ func (p *Planes) settle(g *Grant) error {
 // there reports whether a plane is where a ticket says, or further on.
 func (p *Planes) there(plane int, want *ticket.Plane) (bool, error) {
 	st := p.Controller.State(plane)
-	if _, err := p.Controller.Poll(plane); err != nil {
+	if _, err := p.switches.Poll(plane); err != nil {
 		return false, err
 	}
 	if st.Epoch == want.Epoch && RankMap(st.Map, p.Ports, p.member).Digest() != want.Hash {

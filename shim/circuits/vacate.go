@@ -19,6 +19,7 @@ import (
 type vacateRequest struct {
 	Plane  int
 	Epoch  uint32
+	Holder uint64              // of the plane
 	Target circuit.Permutation // of ports
 	Ranks  []int               // of the parent, that have to agree
 }
@@ -52,7 +53,7 @@ func (p *Planes) Vacate(plane int, epoch uint32, target circuit.Permutation, por
 		if a.c.Life() != comm.Alive || a.c.Failed() {
 			continue
 		}
-		r := vacateRequest{Plane: plane, Epoch: epoch, Target: target}
+		r := vacateRequest{Plane: plane, Epoch: epoch, Holder: p.c.ID, Target: target}
 		for _, port := range ports {
 			if rank := a.member[port]; rank >= 0 {
 				r.Ranks = append(r.Ranks, rank)
@@ -140,7 +141,7 @@ func (p *Planes) vacate(m *control.Message) {
 		return // the leader that asks waits for the plane, and says so
 	}
 	// A post that fails is the plane's failure, which its holder sees.
-	_ = p.Controller.Post(r.Plane, r.Epoch, r.Target)
+	_ = p.Controller.Post(r.Plane, r.Epoch, r.Holder, r.Target)
 }
 
 // Outside returns a map of ports without the circuits from ports outside a communicator to its members, and those ports.

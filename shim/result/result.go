@@ -61,6 +61,7 @@ var table = []struct {
 	{ocsctl.ErrFramesLost, SystemError},
 	{ocsctl.ErrPortLost, RemoteError},
 	{ocsctl.ErrPlaneDown, SystemError},
+	{ocsctl.ErrNotHolder, SystemError},
 	{ocsctl.ErrPinned, InvalidUsage},
 	{ocsctl.ErrVersion, InvalidUsage},
 	{transport.ErrDark, SystemError},

@@ -331,7 +331,7 @@ func (x *crossing) Poll() (moved, done bool, err error) {
 // poll does what can be done for a lane.
 func (x *crossing) poll(j int) (moved bool, err error) {
 	l, p := &x.lanes[j], circuits.Of(x.in.c)
-	epoch, err := p.Controller.Poll(j)
+	epoch, err := p.Switches().Poll(j)
 	if err != nil {
 		return false, x.failed(j, err)
 	}

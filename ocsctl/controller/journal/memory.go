@@ -109,8 +109,8 @@ func (m *Memory) recovered(ports, planes int) ([]controller.Recovered, error) {
 	}
 	at := make([]controller.Recovered, planes)
 	for j, s := range m.planes {
-		if j >= planes || s.Map != nil && len(s.Map) != ports {
-			return nil, fmt.Errorf("journal: plane %d of %d ports, in a fabric of %d planes and %d ports: %w", j, len(s.Map), planes, ports, ErrOtherFabric)
+		if err := s.Fits(PlaneKey(j), j, ports, planes); err != nil {
+			return nil, err
 		}
 		at[j] = s.Recovered()
 	}
@@ -186,9 +186,13 @@ func (r *memoryRule) Intend(i controller.Intent, done func(error)) {
 	done(err)
 }
 
-func (r *memoryRule) Record(e controller.Event) {
-	if r.Err() == nil {
+func (r *memoryRule) Record(e controller.Event, done func(error)) {
+	err := r.Err()
+	if err == nil {
 		r.store.record(e)
+	}
+	if done != nil {
+		done(err)
 	}
 }
 

@@ -66,9 +66,10 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 		changed = changed || !s.Failed
 		s.Failed = true
 	case controller.Restored:
-		// Whoever restored the plane has looked at its map: what was intended is settled.
+		// The controller has looked at the plane's map: the intent is settled. Whether an operator has
+		// disabled the plane is another matter.
 		s.moved(e.To)
-		s.Intent, s.Failed, s.Disabled = nil, false, ""
+		s.Intent, s.Failed = nil, false
 		return true
 	case controller.Commanded: // Err: why it is disabled
 		changed = changed || s.Disabled != e.Err

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,16 +27,18 @@ type Rule struct {
 	Absent    []bool                 // ports that had no rank in the rule before
 	Journal   controller.Journal
 	Leading   func() error // nil while the rule lasts
+	Log       *slog.Logger
 }
 
 // Apply sets what a rule decides of a core's configuration.
 func (r *Rule) Apply(c *controller.Config) {
 	c.Token, c.LastSeq, c.Recovered, c.Absent = r.Token, r.LastSeq, r.Recovered, r.Absent
-	c.Journal, c.Leading = r.Journal, r.Leading
+	c.Journal, c.Leading, c.Log = r.Journal, r.Leading, r.Log
 }
 
 // Options say what is run. Store, Ports, Planes and Build are required.
 type Options struct {
+	Name, Address string        // of this controller, as the store has them
 	Store         journal.Store // closed by the caller, after Run
 	Ports, Planes int
 	// Build starts the core of a rule, on a configuration that the rule was applied to. An error
@@ -58,8 +61,10 @@ const (
 
 // Runner is a controller that rules or stands by. Methods may be called from any goroutine.
 type Runner struct {
-	o    Options
-	core atomic.Pointer[controller.Core]
+	o      Options
+	core   atomic.Pointer[controller.Core]
+	own    atomic.Uint64 // token of the last rule of this controller
+	ruling atomic.Bool   // it lasts
 }
 
 // New checks the options.
@@ -96,17 +101,45 @@ func (r *Runner) Controller() (c controller.Controller, leader string) {
 	if core := r.core.Load(); core != nil {
 		return core, core.Name()
 	}
-	return nil, r.Leader().Name
+	return nil, r.other().Name
 }
 
-// Leader returns who is in charge, as far as it is known.
-func (r *Runner) Leader() journal.Leader { return r.o.Store.Leader() }
+// Standby says, while this controller is not in charge, who is, as the end of a sentence.
+func (r *Runner) Standby() string {
+	l := r.o.Store.Leader()
+	switch {
+	case r.ruling.Load():
+		return "it takes over at this moment"
+	case r.before(l):
+		return "its own last run is, until that one's lease ends"
+	case l.Name == "" || l.Token == r.own.Load():
+		return "nobody is known to be"
+	case l.Address == "":
+		return l.Name + " is"
+	}
+	return l.Name + " at " + l.Address + " is"
+}
+
+// before reports whether a leader is an earlier run of this controller.
+func (r *Runner) before(l journal.Leader) bool {
+	return l.Token != r.own.Load() && l.Name != "" && l.Name == r.o.Name && l.Address == r.o.Address
+}
+
+// other is the other controller that is in charge, as far as it is known. The journal may name this one: it has
+// won, and is not in charge yet, or it has been until now, or before it was started again.
+func (r *Runner) other() journal.Leader {
+	l := r.o.Store.Leader()
+	if l.Token == r.own.Load() || r.before(l) {
+		return journal.Leader{}
+	}
+	return l
+}
 
 // Run campaigns and rules, again and again, until ctx ends: then it resigns and returns nil. Its
 // errors are those that trying again would not mend.
 func (r *Runner) Run(ctx context.Context) error {
 	for {
-		rule, err := r.o.Store.Campaign(ctx)
+		rule, err := r.campaign(ctx)
 		if err == nil {
 			err = r.rule(ctx, rule)
 		}
@@ -119,9 +152,37 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
+// campaign waits until this controller rules, and tells the log for which one it stands by meanwhile.
+func (r *Runner) campaign(ctx context.Context) (journal.Leadership, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watched sync.WaitGroup
+	defer watched.Wait()
+	defer cancel()
+	watched.Go(func() {
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for told := (journal.Leader{}); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if now := r.other(); now != told && now.Name != "" {
+				told = now
+				r.o.Logger.Info("standing by", "in charge", now.Name, "address", now.Address, "token", now.Token)
+			}
+		}
+	})
+	return r.o.Store.Campaign(ctx)
+}
+
 // rule rules until ctx or the rule ends.
 func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	log := r.o.Logger.With("token", l.Token())
+	r.own.Store(l.Token())
+	r.ruling.Store(true)
+	defer r.ruling.Store(false)
 	defer func() {
 		// A rule that has ended has nothing to resign from; this gives the lease back.
 		bounded, cancel := context.WithTimeout(context.Background(), resignTimeout)
@@ -140,7 +201,7 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 		away = nil
 	}
 	core, err := r.o.Build(Rule{
-		Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Absent: away, Journal: l, Leading: l.Err,
+		Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Absent: away, Journal: l, Leading: l.Err, Log: log,
 	})
 	if err != nil {
 		return fmt.Errorf("lead: token %d: %w", l.Token(), err)
@@ -159,10 +220,33 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	r.core.Store(core)
 	defer r.core.Store(nil)
 	log.Info("in charge", "controller", core.Name())
+	logPlanes(log, core, at)
 	why := watch(ctx, l, base)
 	log.Warn("not in charge any more", "reason", why)
 	core.Resign(why)
 	return nil
+}
+
+// logPlanes tells the log where the planes in service are at the beginning of a rule; of the others it has been
+// told why they are not.
+func logPlanes(log *slog.Logger, core *controller.Core, at []controller.Recovered) {
+	s, err := core.Snapshot()
+	if err != nil {
+		return // it has stopped
+	}
+	for j, p := range s.Planes {
+		if p.State == controller.Down {
+			if p.Reason != "" && (j >= len(at) || at[j].Disabled != "") {
+				log.Warn("plane is out of service", "plane", p.Name, "reason", p.Reason)
+			}
+			continue
+		}
+		circuits := "as the journal says"
+		if j >= len(at) || at[j].Map == nil {
+			circuits = "taken as found: the journal has no record of them"
+		}
+		log.Info("plane is in service", "plane", p.Name, "epoch", p.Epoch, "verified", p.Verified, "circuits", circuits)
+	}
 }
 
 // watch returns why the rule has ended.

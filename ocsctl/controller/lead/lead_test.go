@@ -307,7 +307,7 @@ func (r brokenRule) Recovered(int, int) ([]controller.Recovered, error) { return
 type sink struct{}
 
 func (sink) Changed(int, uint32, circuit.Permutation, error) {}
-func (sink) Refused(int, uint32, uint32)                     {}
+func (sink) Refused(int, uint64, error)                      {}
 func (sink) Granted(uint64, uint64, error)                   {}
 func (sink) Closed(error)                                    {}
 

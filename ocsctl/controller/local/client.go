@@ -54,10 +54,10 @@ type Client struct {
 
 // clientPlane is a plane's posting end, and caches of what is built from shared memory.
 type clientPlane struct {
-	post  sync.Mutex // the ring has one producer
-	state atomic.Pointer[cachedState]
-	fault atomic.Pointer[cachedFault]
-	stale atomic.Pointer[error]
+	post    sync.Mutex // the ring has one producer
+	state   atomic.Pointer[cachedState]
+	fault   atomic.Pointer[cachedFault]
+	refused ocsctl.Refusals
 }
 
 type cachedState struct {
@@ -130,15 +130,14 @@ func (c *Client) Use() bool {
 // Unuse ends a Use that was granted.
 func (c *Client) Unuse() { c.users.Add(-1) }
 
-// Poll returns the plane's epoch and, while the plane is out of service, why; and from then on
-// that a post of this port was refused.
+// Poll returns the plane's epoch and, while the plane is out of service, why.
 func (c *Client) Poll(plane int) (uint32, error) {
 	if err := c.lost.Load(); err != nil || !c.Use() {
 		return c.State(plane).Epoch, c.lostError()
 	}
 	defer c.Unuse()
 	epoch := c.status.epoch(plane)
-	if c.view.refusals[plane].count.Load() == 0 && !c.status.faulted(plane) {
+	if !c.status.faulted(plane) {
 		return epoch, nil
 	}
 	return epoch, c.diagnose(plane)
@@ -156,23 +155,16 @@ func (c *Client) diagnose(plane int) error {
 		}
 		p.fault.Store(have)
 	}
-	if have.err != nil {
-		return have.err
-	}
-	r := &c.view.refusals[plane]
-	if r.count.Load() == 0 {
-		return nil
-	}
-	if p.stale.Load() == nil {
-		err := ocsctl.Refused(c.port, plane, r.epoch.Load(), r.planeEpoch.Load())
-		p.stale.CompareAndSwap(nil, &err)
-	}
-	return *p.stale.Load()
+	return have.err
 }
+
+// Refused returns why a post of this port for a holder was refused; it stays.
+// Hot path: no allocation, no locks, no logging.
+func (c *Client) Refused(plane int, holder uint64) error { return c.planes[plane].refused.Get(holder) }
 
 // Post asks to move plane from epoch to target, which is copied. Hot path: no allocation, and no
 // system call unless the controller sleeps; only a port that is many epochs ahead uses the socket.
-func (c *Client) Post(plane int, epoch uint32, target circuit.Permutation) error {
+func (c *Client) Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error {
 	if err := c.check("post", plane, target); err != nil {
 		return err
 	}
@@ -184,7 +176,7 @@ func (c *Client) Post(plane int, epoch uint32, target circuit.Permutation) error
 	}
 	p := &c.planes[plane]
 	p.post.Lock()
-	done := c.view.post(plane, epoch, target)
+	done := c.view.post(plane, epoch, holder, target)
 	p.post.Unlock()
 	if done {
 		c.core.Ring()
@@ -193,7 +185,7 @@ func (c *Client) Post(plane int, epoch uint32, target circuit.Permutation) error
 	if done {
 		return nil
 	}
-	return c.send(&message{Type: msgPost, Plane: plane, Epoch: epoch, Target: target})
+	return c.send(&message{Type: msgPost, Plane: plane, Epoch: epoch, Holder: holder, Target: target})
 }
 
 func (c *Client) check(what string, plane int, target circuit.Permutation) error {
@@ -291,7 +283,7 @@ func (c *Client) Release(mask, holder uint64) error {
 	held := c.held[holder]
 	if mask == 0 || mask&^held != 0 {
 		c.mu.Unlock()
-		return fmt.Errorf("ocs: release: holder %d has planes %#x, not %#x", holder, held, mask)
+		return fmt.Errorf("ocs: release: holder %s has planes %#x, not %#x", ocsctl.HolderName(holder), held, mask)
 	}
 	if held &^= mask; held == 0 {
 		delete(c.held, holder)
@@ -331,7 +323,13 @@ func (c *Client) read() {
 			c.fail(err)
 			return
 		}
-		if m.Type == msgState {
+		switch {
+		case m.Type == msgRefused && m.Plane >= 0 && m.Plane < len(c.planes):
+			c.planes[m.Plane].refused.Add(m.Holder, fmt.Errorf("ocs: %w", remoteError(m)))
+			c.bell.Ring() // a rank that sleeps has something to see
+			c.notify()
+			continue
+		case m.Type == msgState:
 			c.notify()
 			continue
 		}

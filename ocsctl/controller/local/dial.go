@@ -115,8 +115,8 @@ func (c *Client) greet(version string, fds []int) error {
 func remoteError(m *message) error {
 	for _, known := range []error{
 		controller.ErrPortBusy, controller.ErrNotLeader, controller.ErrStopped, controller.ErrHeld, ocsctl.ErrVersion,
-		ocsctl.ErrPlaneDown, ocsctl.ErrPinned, ocsctl.ErrStaleEpoch, ocsctl.ErrConflict, ocsctl.ErrReconfFailed,
-		ocsctl.ErrUnknownMap, ocsctl.ErrPortLost,
+		ocsctl.ErrPlaneDown, ocsctl.ErrPinned, ocsctl.ErrNotHolder, ocsctl.ErrStaleEpoch, ocsctl.ErrConflict,
+		ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap, ocsctl.ErrPortLost,
 	} {
 		if text, ok := strings.CutSuffix(m.Text, known.Error()); ok {
 			return fmt.Errorf("%s%w", text, known)

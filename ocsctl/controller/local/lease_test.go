@@ -75,15 +75,15 @@ func TestPlaneDownAndBack(t *testing.T) {
 	if _, err := cs[0].Poll(1); err != nil {
 		t.Errorf("who uses a plane that is disabled may go on: %v", err)
 	}
-	if err := cs[0].Release(1, 7); err != nil {
-		t.Error(err)
-	}
 	for p, target := range []circuit.Permutation{circuit.Shift(4, 2), circuit.Shift(4, 3)} {
-		if err := cs[p].Post(0, 0, target); err != nil {
+		if err := cs[p].Post(0, 0, holder, target); err != nil {
 			t.Fatal(err)
 		}
 	}
 	failsWith(t, cs[2], 0, ocsctl.ErrConflict)
+	if err := cs[0].Release(1, 7); err != nil {
+		t.Error(err)
+	}
 	eventually(t, "the plane is free", func() bool {
 		err := s.core.Enable(0, "ann")
 		if err != nil && !errors.Is(err, controller.ErrHeld) {
@@ -99,7 +99,7 @@ func TestPlaneDownAndBack(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	s := start(t)
 	cs := dialAll(t, s)
-	if err := cs[0].Schedule(0, 0, circuit.Shift(4, 2), time.Now()); err == nil || !strings.Contains(err.Error(), "does not hold") {
+	if err := cs[0].Schedule(0, 0, circuit.Shift(4, 2), time.Now()); !errors.Is(err, ocsctl.ErrNotHolder) {
 		t.Error(err)
 	}
 	if _, err := cs[0].Acquire(1, 7); err != nil {
@@ -154,14 +154,14 @@ func TestGrantIsAnOrder(t *testing.T) {
 // A rank that has posted and said goodbye is not missed; what it agreed to holds.
 func TestPostsOutliveGoodbye(t *testing.T) {
 	s := start(t)
-	cs := dialAll(t, s)
+	cs := dialHolding(t, s, 0)
 	next := circuit.Shift(4, 2)
-	if err := cs[3].Post(0, 0, next); err != nil {
+	if err := cs[3].Post(0, 0, holder, next); err != nil {
 		t.Fatal(err)
 	}
 	shut(t, cs[3])
 	for _, c := range cs[:3] {
-		if err := c.Post(0, 0, next); err != nil {
+		if err := c.Post(0, 0, holder, next); err != nil {
 			t.Fatal(err)
 		}
 	}

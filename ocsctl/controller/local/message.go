@@ -13,7 +13,7 @@ import (
 
 // ProtocolVersion is that of the control messages and of the shared memory behind them;
 // both ends must have the same.
-const ProtocolVersion = 2
+const ProtocolVersion = 3
 
 // maxMessage bounds a control message; the largest is a map of as many ports as there can be.
 const maxMessage = 1 << 16
@@ -30,6 +30,7 @@ const (
 	msgAcquire  = "acquire"
 	msgRelease  = "release"
 	msgGranted  = "granted"
+	msgRefused  = "refused"
 	msgWatch    = "watch"
 	msgState    = "state"
 	msgWaiting  = "waiting"
@@ -96,7 +97,7 @@ func decodeMessage(body []byte) (*message, error) {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	switch m.Type {
-	case msgHello, msgWelcome, msgPost, msgSchedule, msgAcquire, msgRelease, msgGranted, msgWatch, msgState, msgWaiting, msgFlush, msgDone, msgGoodbye, msgError:
+	case msgHello, msgWelcome, msgPost, msgSchedule, msgAcquire, msgRelease, msgGranted, msgRefused, msgWatch, msgState, msgWaiting, msgFlush, msgDone, msgGoodbye, msgError:
 		return m, nil
 	}
 	return nil, fmt.Errorf("%w: type %q", ErrProtocol, m.Type)

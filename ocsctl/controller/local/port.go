@@ -11,33 +11,30 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Layout of a port's memory: a header line, a line with the dirty word, one line per plane for
-// refusals, then per plane the ring of posts, each from the start of a cache line.
+// Layout of a port's memory: a header line, a line with the dirty word, then per plane the ring of posts, each
+// from the start of a cache line.
 const (
 	portMagic = 0x4c50504f // "LPPO"
 	lineSize  = 64
 	postSlots = 8 // posts of a plane that the core may not have taken yet
+	postHead  = 8 // bytes of a post before its map: the holder
 )
 
 // geometry is what a port's memory consists of; both ends compute the layout from it.
 type geometry struct{ planes, ports int }
 
-func (g geometry) ringSize() int { return roundUp(shmring.Size(postSlots, 4*g.ports), lineSize) }
-func (g geometry) ringsAt() int  { return lineSize * (2 + g.planes) }
+func (g geometry) slot() int     { return postHead + 4*g.ports }
+func (g geometry) ringSize() int { return roundUp(shmring.Size(postSlots, g.slot()), lineSize) }
+func (g geometry) ringsAt() int  { return 2 * lineSize }
 func (g geometry) size() int     { return g.ringsAt() + g.planes*g.ringSize() }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // portView is one end's view of a port's memory.
 type portView struct {
-	dirty    *atomic.Uint32 // set after a post, cleared before the core looks
-	posts    []*shmring.Ring
-	refusals []refusal
+	dirty *atomic.Uint32 // set after a post, cleared before the core looks
+	posts []*shmring.Ring
 }
-
-// refusal is the last post of a plane that was refused as stale: its epoch, the plane's then, and
-// how many there were.
-type refusal struct{ epoch, planeEpoch, count *atomic.Uint32 }
 
 // format marks fresh memory as a port's.
 func (g geometry) format(mem []byte) {
@@ -62,9 +59,8 @@ func (g geometry) view(mem []byte) (*portView, error) {
 	}
 	v := &portView{dirty: word(mem, lineSize)}
 	for p := range g.planes {
-		line, at := lineSize*(2+p), g.ringsAt()+p*g.ringSize()
-		v.refusals = append(v.refusals, refusal{word(mem, line), word(mem, line+4), word(mem, line+8)})
-		ring, err := shmring.New(mem[at:at+g.ringSize()], postSlots, 4*g.ports)
+		at := g.ringsAt() + p*g.ringSize()
+		ring, err := shmring.New(mem[at:at+g.ringSize()], postSlots, g.slot())
 		if err != nil {
 			return nil, err
 		}
@@ -73,23 +69,17 @@ func (g geometry) view(mem []byte) (*portView, error) {
 	return v, nil
 }
 
-// refuse notes a post for an epoch that is past.
-func (r *refusal) refuse(epoch, planeEpoch uint32) {
-	r.epoch.Store(epoch)
-	r.planeEpoch.Store(planeEpoch)
-	r.count.Add(1)
-}
-
 // post puts a post into the memory; false where the core has yet to take earlier ones.
-func (v *portView) post(plane int, epoch uint32, target circuit.Permutation) bool {
+func (v *portView) post(plane int, epoch uint32, holder uint64, target circuit.Permutation) bool {
 	slot := v.posts[plane].Reserve()
 	if slot == nil {
 		return false
 	}
+	binary.NativeEndian.PutUint64(slot, holder)
 	for r, to := range target {
-		*(*int32)(unsafe.Pointer(&slot[4*r])) = int32(to)
+		*(*int32)(unsafe.Pointer(&slot[postHead+4*r])) = int32(to)
 	}
-	v.posts[plane].Commit(4*len(target), epoch)
+	v.posts[plane].Commit(postHead+4*len(target), epoch)
 	v.dirty.Store(1)
 	return true
 }
@@ -113,7 +103,7 @@ func newTaker(planes, ports int) *taker {
 
 // take passes on the posts of a port. Ranks may write anything at any time, so what is passed on
 // has been copied before it is checked.
-func (t *taker) take(v *portView, post func(plane int, epoch uint32, target circuit.Permutation)) error {
+func (t *taker) take(v *portView, post func(plane int, epoch uint32, holder uint64, target circuit.Permutation)) error {
 	if v.dirty.Load() == 0 {
 		return nil
 	}
@@ -131,24 +121,29 @@ func (t *taker) take(v *portView, post func(plane int, epoch uint32, target circ
 				v.dirty.Store(1)
 				break
 			}
-			target, err := t.decode(plane, slot)
+			holder, target, err := t.decode(plane, slot)
 			if err != nil {
 				return fmt.Errorf("plane %d epoch %d: post: %w", plane, epoch, err)
 			}
 			ring.Release()
-			post(plane, epoch, target)
+			post(plane, epoch, holder, target)
 		}
 	}
 	return nil
 }
 
-// decode returns the map of a post: the last one's, where it says the same, else a new one. It
-// allocates for the first post of a barrier only.
-func (t *taker) decode(plane int, slot []byte) (circuit.Permutation, error) {
-	last, ports := &t.last[plane], len(t.seen)
-	if len(slot) != 4*ports {
-		return nil, fmt.Errorf("%w: %d bytes for %d ports", ErrProtocol, len(slot), ports)
+// decode returns the holder and the map of a post: the last post's map, where it is the same, else a new one.
+// It allocates for the first post of a barrier only.
+func (t *taker) decode(plane int, slot []byte) (holder uint64, target circuit.Permutation, err error) {
+	if want := postHead + 4*len(t.seen); len(slot) != want {
+		return 0, nil, fmt.Errorf("%w: %d bytes for %d ports, want %d", ErrProtocol, len(slot), len(t.seen), want)
 	}
+	target, err = t.decodeMap(plane, slot[postHead:])
+	return binary.NativeEndian.Uint64(slot), target, err
+}
+
+func (t *taker) decodeMap(plane int, slot []byte) (circuit.Permutation, error) {
+	last, ports := &t.last[plane], len(t.seen)
 	if bytes.Equal(slot, last.raw) {
 		return last.target, nil
 	}

@@ -39,20 +39,21 @@ func TestPostsComeAsTheyWereMade(t *testing.T) {
 	type post struct {
 		plane  int
 		epoch  uint32
+		holder uint64
 		target circuit.Permutation
 	}
 	var got []post
 	take := func() {
 		t.Helper()
-		if err := taker.take(core, func(plane int, epoch uint32, target circuit.Permutation) {
-			got = append(got, post{plane, epoch, target.Clone()})
+		if err := taker.take(core, func(plane int, epoch uint32, holder uint64, target circuit.Permutation) {
+			got = append(got, post{plane, epoch, holder, target.Clone()})
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	maps := []circuit.Permutation{circuit.Shift(5, 1), circuit.AllDark(5), {4, circuit.Dark, 2, 3, 0}}
 	for i, m := range maps {
-		if !rank.post(1, uint32(i+7), m) {
+		if !rank.post(1, uint32(i+7), 1<<63+uint64(i), m) {
 			t.Fatal("no room")
 		}
 	}
@@ -62,30 +63,30 @@ func TestPostsComeAsTheyWereMade(t *testing.T) {
 		t.Fatal(got)
 	}
 	for i, p := range got {
-		if p.plane != 1 || p.epoch != uint32(i+7) || !p.target.Equal(maps[i]) {
+		if p.plane != 1 || p.epoch != uint32(i+7) || p.holder != 1<<63+uint64(i) || !p.target.Equal(maps[i]) {
 			t.Errorf("%v", p)
 		}
 	}
 	for range postSlots {
-		if !rank.post(0, 1, maps[0]) {
+		if !rank.post(0, 1, holder, maps[0]) {
 			t.Fatal("no room")
 		}
 	}
-	if rank.post(0, 1, maps[0]) {
+	if rank.post(0, 1, holder, maps[0]) {
 		t.Error("more posts than there is room for")
 	}
 	if got = nil; true {
 		take()
 	}
-	if len(got) != postSlots || !rank.post(0, 1, maps[0]) {
+	if len(got) != postSlots || !rank.post(0, 1, holder, maps[0]) {
 		t.Errorf("%d posts", len(got))
 	}
 }
 
 // FuzzPosts: whatever a rank writes into its memory, the core passes on maps or refuses the rank.
 func FuzzPosts(f *testing.F) {
-	f.Add(uint32(3), uint32(0), []byte{1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0})
-	f.Add(uint32(3), uint32(9), []byte{255, 255, 255, 255, 1, 0, 0, 0, 1, 0, 0, 0})
+	f.Add(uint32(3), uint32(0), []byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0})
+	f.Add(uint32(3), uint32(20), []byte{9, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 1, 0, 0, 0, 1, 0, 0, 0})
 	f.Add(uint32(1<<31), uint32(1), []byte{7})
 	f.Fuzz(func(t *testing.T, produced, length uint32, target []byte) {
 		rank, core := ends(t, geometry{1, 3})
@@ -98,7 +99,7 @@ func FuzzPosts(f *testing.F) {
 			rank.posts[0].Commit(int(length), 1)
 		}
 		rank.dirty.Store(1)
-		err := newTaker(1, 3).take(core, func(_ int, _ uint32, m circuit.Permutation) {
+		err := newTaker(1, 3).take(core, func(_ int, _ uint32, _ uint64, m circuit.Permutation) {
 			if m.Validate(3) != nil {
 				t.Fatalf("passed on %v", m)
 			}
@@ -116,11 +117,11 @@ type inbox struct {
 	attachments []controller.Attachment
 	taker       *taker
 	at          int
-	post        func(controller.Attachment, int, uint32, circuit.Permutation)
-	one         func(plane int, epoch uint32, target circuit.Permutation)
+	post        controller.PostFunc
+	one         func(plane int, epoch uint32, holder uint64, target circuit.Permutation)
 }
 
-func (b *inbox) Collect(post func(controller.Attachment, int, uint32, circuit.Permutation)) {
+func (b *inbox) Collect(post controller.PostFunc) {
 	b.post = post
 	for b.at = range b.cores {
 		_ = b.taker.take(b.cores[b.at], b.one)
@@ -131,7 +132,7 @@ func (b *inbox) Collect(post func(controller.Attachment, int, uint32, circuit.Pe
 type deaf struct{}
 
 func (deaf) Changed(int, uint32, circuit.Permutation, error) {}
-func (deaf) Refused(int, uint32, uint32)                     {}
+func (deaf) Refused(int, uint64, error)                      {}
 func (deaf) Granted(uint64, uint64, error)                   {}
 func (deaf) Closed(error)                                    {}
 
@@ -159,8 +160,8 @@ func BenchmarkBarrier(b *testing.B) {
 				b.Fatal(err)
 			}
 			in := &inbox{taker: newTaker(1, ports)}
-			in.one = func(plane int, epoch uint32, target circuit.Permutation) {
-				in.post(in.attachments[in.at], plane, epoch, target)
+			in.one = func(plane int, epoch uint32, holder uint64, target circuit.Permutation) {
+				in.post(in.attachments[in.at], plane, epoch, holder, target)
 			}
 			for p := range ports {
 				a, err := core.Attach(deaf{}, controller.AttachOptions{Port: p})
@@ -170,6 +171,9 @@ func BenchmarkBarrier(b *testing.B) {
 				rank, end := ends(b, geometry{1, ports})
 				in.ranks, in.cores, in.attachments = append(in.ranks, rank), append(in.cores, end), append(in.attachments, a)
 			}
+			if err := in.attachments[0].Acquire(1, 1, holder); err != nil {
+				b.Fatal(err)
+			}
 			if _, err := core.AddInbox(in); err != nil {
 				b.Fatal(err)
 			}
@@ -177,7 +181,7 @@ func BenchmarkBarrier(b *testing.B) {
 			epoch := uint32(0)
 			for b.Loop() {
 				for _, r := range in.ranks {
-					r.post(0, epoch, maps[epoch%2])
+					r.post(0, epoch, holder, maps[epoch%2])
 				}
 				core.Step()
 				if epoch++; page.epoch(0) != epoch {

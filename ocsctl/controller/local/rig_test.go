@@ -103,6 +103,19 @@ func dialAll(t testing.TB, s *testServer) []*Client {
 	return cs
 }
 
+// holder is the communicator of ranks in tests.
+const holder = 7
+
+// dialHolding is dialAll with a plane that port 0 holds.
+func dialHolding(t testing.TB, s *testServer, plane int) []*Client {
+	t.Helper()
+	cs := dialAll(t, s)
+	if _, err := cs[0].Acquire(1<<plane, holder); err != nil {
+		t.Fatal(err)
+	}
+	return cs
+}
+
 func shut(t testing.TB, c io.Closer) {
 	t.Helper()
 	if err := c.Close(); err != nil {

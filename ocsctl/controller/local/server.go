@@ -136,7 +136,7 @@ func (p pageSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault 
 }
 
 // Refused implements controller.Sink: a page posts nothing.
-func (p pageSink) Refused(int, uint32, uint32) {}
+func (p pageSink) Refused(int, uint64, error) {}
 
 // Granted implements controller.Sink: a page asks for nothing.
 func (p pageSink) Granted(uint64, uint64, error) {}
@@ -145,7 +145,7 @@ func (p pageSink) Granted(uint64, uint64, error) {}
 func (p pageSink) Closed(error) {}
 
 // Collect implements controller.Inbox.
-func (s *Server) Collect(post func(controller.Attachment, int, uint32, circuit.Permutation)) {
+func (s *Server) Collect(post controller.PostFunc) {
 	for _, ss := range *s.attached.Load() {
 		if ss.view.dirty.Load() == 0 {
 			continue

@@ -18,11 +18,11 @@ import (
 
 func TestConflictFailsThePlaneForAll(t *testing.T) {
 	s := start(t)
-	cs := dialAll(t, s)
-	if err := cs[1].Post(0, 0, circuit.Shift(4, 2)); err != nil {
+	cs := dialHolding(t, s, 0)
+	if err := cs[1].Post(0, 0, holder, circuit.Shift(4, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if err := cs[2].Post(0, 0, circuit.Shift(4, 3)); err != nil {
+	if err := cs[2].Post(0, 0, holder, circuit.Shift(4, 3)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range cs {
@@ -35,9 +35,9 @@ func TestConflictFailsThePlaneForAll(t *testing.T) {
 
 func TestKilledRankIsNamed(t *testing.T) {
 	s := start(t)
-	cs := dialAll(t, s)
+	cs := dialHolding(t, s, 0)
 	for p := range 3 {
-		if err := cs[p].Post(0, 0, circuit.Shift(4, 2)); err != nil {
+		if err := cs[p].Post(0, 0, holder, circuit.Shift(4, 2)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,21 +51,46 @@ func TestKilledRankIsNamed(t *testing.T) {
 	}
 }
 
-func TestStalePostFailsItsPort(t *testing.T) {
+// What is refused is told to who posted it, and disturbs nobody else.
+func TestRefusedPosts(t *testing.T) {
 	s := start(t)
-	cs := dialAll(t, s)
+	cs := dialHolding(t, s, 0)
 	for _, c := range cs {
-		if err := c.Post(0, 0, circuit.Shift(4, 2)); err != nil {
+		if err := c.Post(0, 0, holder, circuit.Shift(4, 2)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "switched", func() bool { e, _ := cs[0].Poll(0); return e == 1 })
-	if err := cs[0].Post(0, 0, circuit.Shift(4, 3)); err != nil {
+	if err := cs[1].Post(0, 0, holder, circuit.Shift(4, 3)); err != nil {
 		t.Fatal(err)
 	}
-	failsWith(t, cs[0], 0, ocsctl.ErrStaleEpoch, "epoch 0 at epoch 1")
-	if _, err := cs[1].Poll(0); err != nil {
+	if err := cs[2].Post(0, 1, holder+1, circuit.Shift(4, 2)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, cs[1], holder, ocsctl.ErrStaleEpoch, "port 1", "plane 0", "epoch 0", "is at 1")
+	refused(t, cs[2], holder+1, ocsctl.ErrNotHolder, "port 2", "plane 0", "holder 0x7 of port 0", "holder 0x8")
+	for p, c := range cs {
+		if e, err := c.Poll(0); e != 1 || err != nil {
+			t.Errorf("port %d: epoch %d, %v", p, e, err)
+		}
+		if err := c.Refused(0, holder); p != 1 && err != nil {
+			t.Errorf("port %d: %v", p, err)
+		}
+	}
+}
+
+// refused waits for the refusal of a post on plane 0.
+func refused(t *testing.T, c *Client, holder uint64, want error, says ...string) {
+	t.Helper()
+	eventually(t, "refused", func() bool { return c.Refused(0, holder) != nil })
+	err := c.Refused(0, holder)
+	if !errors.Is(err, want) {
 		t.Error(err)
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%v: no %q", err, s)
+		}
 	}
 }
 
@@ -84,11 +109,11 @@ func TestRefusals(t *testing.T) {
 		{"negative port", func() error { _, err := Dial(s.socket, -1, DialOptions{}); return err }, nil, "port -1"},
 		{"nobody there", func() error { _, err := Dial(s.socket+"x", 0, DialOptions{}); return err }, ocsctl.ErrControlLost, "is `lightpath ocsd` running?"},
 		{"second switch", func() error { _, err := serve(s.socket, 4, 2); return err }, ErrRunning, s.socket},
-		{"post: plane", func() error { return c.Post(2, 0, circuit.Shift(4, 1)) }, nil, "plane 2 of 2"},
-		{"post: ports", func() error { return c.Post(0, 0, circuit.Shift(5, 1)) }, nil, "5 entries, want 4"},
+		{"post: plane", func() error { return c.Post(2, 0, holder, circuit.Shift(4, 1)) }, nil, "plane 2 of 2"},
+		{"post: ports", func() error { return c.Post(0, 0, holder, circuit.Shift(5, 1)) }, nil, "5 entries, want 4"},
 		{"acquire: plane", func() error { _, err := c.Acquire(4, 1); return err }, nil, "0x4"},
 		{"acquire: nothing", func() error { _, err := c.Acquire(0, 1); return err }, nil, "0x0"},
-		{"release: not held", func() error { return c.Release(1, 1) }, nil, "holder 1"},
+		{"release: not held", func() error { return c.Release(1, 1) }, nil, "holder 0x1"},
 	} {
 		err := tc.do()
 		if err == nil || tc.want != nil && !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
@@ -124,9 +149,9 @@ func TestHello(t *testing.T) {
 	}{
 		{[]byte("GET / HTTP/1.1\r\n\r\n"), "malformed"},
 		{frame(`{"type":"hello","version":999,"port":1}`), "version 999"},
-		{frame(`{"type":"hello","version":2,"port":1}`), "descriptor"},
+		{frame(`{"type":"hello","version":3,"port":1}`), "descriptor"},
 		{frame(`{"type":"post","plane":1}`), "before hello"},
-		{frame(`{"type":"hello","version":2,"port":1,"colour":"red"}`), "colour"},
+		{frame(`{"type":"hello","version":3,"port":1,"colour":"red"}`), "colour"},
 	} {
 		raw, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.socket, Net: "unix"})
 		if err != nil {
@@ -142,7 +167,7 @@ func TestHello(t *testing.T) {
 		}
 		c.close()
 	}
-	if err := remoteError(&message{Text: "client speaks protocol version 1, the controller speaks 2: version mismatch"}); !errors.Is(err, ocsctl.ErrVersion) {
+	if err := remoteError(&message{Text: "client speaks protocol version 2, the controller speaks 3: version mismatch"}); !errors.Is(err, ocsctl.ErrVersion) {
 		t.Error(err)
 	}
 }
@@ -206,18 +231,18 @@ func TestCloseEndsEveryWait(t *testing.T) {
 		t.Error(err)
 	}
 	cs[0].State(0)
-	if err := cs[0].Post(0, 0, circuit.Shift(4, 1)); !errors.Is(err, ocsctl.ErrControlLost) {
+	if err := cs[0].Post(0, 0, holder, circuit.Shift(4, 1)); !errors.Is(err, ocsctl.ErrControlLost) {
 		t.Error(err)
 	}
 }
 
 func TestOnChange(t *testing.T) {
 	s := start(t)
-	cs := dialAll(t, s)
+	cs := dialHolding(t, s, 1)
 	called := make(chan struct{}, 16)
 	cs[0].OnChange(func() { called <- struct{}{} })
 	for _, c := range cs {
-		if err := c.Post(1, 0, circuit.Shift(4, 3)); err != nil {
+		if err := c.Post(1, 0, holder, circuit.Shift(4, 3)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -276,20 +301,23 @@ func TestNothingLeaks(t *testing.T) {
 
 func TestPollingAllocatesNothing(t *testing.T) {
 	s := start(t)
-	c := dial(t, s, 0)
+	c := dialHolding(t, s, 1)[0]
 	same := circuit.Shift(4, 2)
 	c.State(0)
 	if n := testing.AllocsPerRun(100, func() {
 		if _, err := c.Poll(0); err != nil {
 			t.Error(err)
 		}
+		if err := c.Refused(0, holder); err != nil {
+			t.Error(err)
+		}
 		c.State(0)
 	}); n != 0 {
-		t.Errorf("Poll and State: %v allocations", n)
+		t.Errorf("Poll, Refused and State: %v allocations", n)
 	}
 	// A post that the plane will never act on: what is counted is the rank's part, and the core's.
 	if n := testing.AllocsPerRun(100, func() {
-		if err := c.Post(1, 5, same); err != nil {
+		if err := c.Post(1, 5, holder, same); err != nil {
 			t.Error(err)
 		}
 		for !c.view.posts[1].Empty() {
@@ -304,14 +332,14 @@ func TestPollingAllocatesNothing(t *testing.T) {
 func TestStateIsConsistent(t *testing.T) {
 	const switches = 300
 	s := start(t)
-	cs := dialAll(t, s)
+	cs := dialHolding(t, s, 0)
 	c := cs[0]
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for e := uint32(0); e < switches; e++ {
 			for _, c := range cs {
-				if err := c.Post(0, e, circuit.Shift(4, int(e+2))); err != nil {
+				if err := c.Post(0, e, holder, circuit.Shift(4, int(e+2))); err != nil {
 					t.Error(err)
 					return
 				}

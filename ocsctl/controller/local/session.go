@@ -44,8 +44,8 @@ type session struct {
 	watch      atomic.Bool           // told of state changes
 	broken     atomic.Pointer[error] // why the core gave the rank up
 
-	deliver func(controller.Attachment, int, uint32, circuit.Permutation) // the core's, while it takes posts
-	take    func(plane int, epoch uint32, target circuit.Permutation)
+	deliver controller.PostFunc // the core's, while it takes posts
+	take    func(plane int, epoch uint32, holder uint64, target circuit.Permutation)
 }
 
 func newSession(s *Server, c *admission.Conn, pid int) *session {
@@ -53,8 +53,8 @@ func newSession(s *Server, c *admission.Conn, pid int) *session {
 		server: s, conn: &conn{UnixConn: c.Conn.(*net.UnixConn)}, place: c, pid: pid,
 		out: make(chan *message, outQueue), quit: make(chan struct{}),
 	}
-	ss.take = func(plane int, epoch uint32, target circuit.Permutation) {
-		ss.deliver(ss.attachment, plane, epoch, target)
+	ss.take = func(plane int, epoch uint32, holder uint64, target circuit.Permutation) {
+		ss.deliver(ss.attachment, plane, epoch, holder, target)
 	}
 	return ss
 }
@@ -70,9 +70,8 @@ func (s *session) Changed(plane int, _ uint32, _ circuit.Permutation, _ error) {
 }
 
 // Refused implements controller.Sink.
-func (s *session) Refused(plane int, epoch, planeEpoch uint32) {
-	s.view.refusals[plane].refuse(epoch, planeEpoch)
-	s.Changed(plane, 0, nil, nil)
+func (s *session) Refused(plane int, holder uint64, why error) {
+	s.push(&message{Type: msgRefused, Plane: plane, Holder: holder, Text: why.Error()})
 }
 
 // Granted implements controller.Sink.
@@ -277,7 +276,7 @@ func (s *session) read() (clean bool, err error) {
 func (s *session) request(m *message) error {
 	switch m.Type {
 	case msgPost:
-		return s.attachment.Post(m.Plane, m.Epoch, m.Target)
+		return s.attachment.Post(m.Plane, m.Epoch, m.Holder, m.Target)
 	case msgSchedule:
 		s.answer(m, "", s.attachment.Schedule(m.Plane, m.Epoch, m.Target, time.Unix(0, m.At)))
 	case msgAcquire:

@@ -37,7 +37,7 @@ func BenchmarkBarrier(b *testing.B) {
 	for i := range b.N {
 		start := time.Now()
 		for _, c := range all {
-			if err := c.Post(0, uint32(i), maps[i%2]); err != nil {
+			if err := c.Post(0, uint32(i), holder, maps[i%2]); err != nil {
 				b.Fatal(err)
 			}
 		}

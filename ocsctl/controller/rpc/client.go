@@ -41,6 +41,7 @@ type Client struct {
 	dataPlane string
 
 	planes   []atomic.Pointer[planeView]
+	refused  []ocsctl.Refusals     // by plane
 	gone     atomic.Pointer[error] // given up, or closed
 	onChange atomic.Pointer[func()]
 
@@ -67,12 +68,13 @@ type Client struct {
 // planeView is all that Poll and State look at. It is never changed.
 type planeView struct {
 	ocsctl.PlaneState
-	fault   error // that the controller reports
-	refused error // the first refusal of a post: it stays
+	fault error // that the controller reports
+	lost  error // a scheduled move whose time passed without a controller: it stays
 }
 
 type post struct {
 	epoch  uint32
+	holder uint64
 	target circuit.Permutation
 }
 
@@ -123,16 +125,20 @@ func (c *Client) Poll(plane int) (uint32, error) {
 	if err := c.gone.Load(); err != nil {
 		return v.Epoch, *err
 	}
-	if v.refused != nil {
-		return v.Epoch, v.refused
+	if v.lost != nil {
+		return v.Epoch, v.lost
 	}
 	return v.Epoch, v.fault
 }
 
+// Refused returns why a post of this port for a holder was refused; it stays.
+// Hot path: no allocation, no locks, no logging.
+func (c *Client) Refused(plane int, holder uint64) error { return c.refused[plane].Get(holder) }
+
 // Post asks to move plane from epoch to target, which is copied. It waits for the network only
 // where that takes nothing any more, and then not for long; without a controller it is sent when
 // there is one.
-func (c *Client) Post(plane int, epoch uint32, target circuit.Permutation) error {
+func (c *Client) Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error {
 	if err := c.check("post", plane, target); err != nil {
 		return err
 	}
@@ -142,15 +148,15 @@ func (c *Client) Post(plane int, epoch uint32, target circuit.Permutation) error
 		return *err
 	}
 	waiting := c.posts[plane]
-	known := slices.ContainsFunc(waiting, func(p post) bool { return p.epoch == epoch && p.target.Equal(target) })
+	known := slices.ContainsFunc(waiting, func(p post) bool { return p.epoch == epoch && p.holder == holder && p.target.Equal(target) })
 	switch {
 	case known || epoch < c.planes[plane].Load().Epoch: // the controller judges it
 	case len(waiting) >= maxAhead:
 		return fmt.Errorf("rpc: post: port %d plane %d epoch %d: %d posts wait already: %w", c.port, plane, epoch, len(waiting), ocsctl.ErrStaleEpoch)
 	default:
-		c.posts[plane] = append(waiting, post{epoch, target.Clone()})
+		c.posts[plane] = append(waiting, post{epoch, holder, target.Clone()})
 	}
-	c.post.Plane, c.post.Epoch, c.post.Target = uint32(plane), epoch, c.post.Target[:0]
+	c.post.Plane, c.post.Epoch, c.post.Holder, c.post.Target = uint32(plane), epoch, holder, c.post.Target[:0]
 	for _, s := range target {
 		c.post.Target = append(c.post.Target, int32(s))
 	}
@@ -174,7 +180,7 @@ func (c *Client) Schedule(plane int, epoch uint32, target circuit.Permutation, a
 	if len(c.schedules[plane]) >= maxAhead {
 		return fmt.Errorf("rpc: schedule: port %d plane %d epoch %d: %d moves wait already: %w", c.port, plane, epoch, len(c.schedules[plane]), ocsctl.ErrStaleEpoch)
 	}
-	s := schedule{post{epoch, target.Clone()}, at}
+	s := schedule{post{epoch: epoch, target: target.Clone()}, at}
 	c.schedules[plane] = append(c.schedules[plane], s)
 	c.send(s.message(plane))
 	return nil
@@ -237,7 +243,7 @@ func (c *Client) Release(mask, holder uint64) error {
 	defer c.mu.Unlock()
 	have := c.held[holder]
 	if mask == 0 || mask&^have.mask != 0 {
-		return fmt.Errorf("rpc: release: holder %d has planes %#x, not %#x", holder, have.mask, mask)
+		return fmt.Errorf("rpc: release: holder %s has planes %#x, not %#x", ocsctl.HolderName(holder), have.mask, mask)
 	}
 	if have.mask &^= mask; have.mask == 0 {
 		delete(c.held, holder)

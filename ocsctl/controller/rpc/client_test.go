@@ -41,7 +41,7 @@ func TestAttach(t *testing.T) {
 	if _, err := c.Poll(0); err == nil {
 		t.Error("a closed client is healthy")
 	}
-	wants(t, c.Post(0, 0, circuit.Shift(4, 1)), ocsctl.ErrControlLost, "closed")
+	wants(t, c.Post(0, 0, holder, circuit.Shift(4, 1)), ocsctl.ErrControlLost, "closed")
 	_, err = c.Acquire(1, 1)
 	wants(t, err, ocsctl.ErrControlLost, "closed")
 	dial(t, 2, rpc.Options{}, s.address) // the port is free
@@ -65,7 +65,7 @@ func TestBarrier(t *testing.T) {
 	swap := all[0].State(0).Map.Clone()
 	swap[2], swap[3] = swap[3], swap[2]
 	for _, c := range all {
-		must(t, c.Post(0, 10, swap))
+		must(t, c.Post(0, 10, holder, swap))
 	}
 	for _, c := range all {
 		reach(t, c, 0, 11)
@@ -79,16 +79,16 @@ func TestBarrier(t *testing.T) {
 func TestBadArguments(t *testing.T) {
 	s := serve(t, fake.New("a", 1, 4, 2), options("a", 4, 2))
 	c := dial(t, 0, rpc.Options{}, s.address)
-	wants(t, c.Post(2, 0, circuit.Shift(4, 1)), nil, "plane 2 of 2")
-	wants(t, c.Post(-1, 0, circuit.Shift(4, 1)), nil, "plane -1")
-	wants(t, c.Post(0, 0, circuit.Shift(3, 1)), nil, "target", "3 entries")
-	wants(t, c.Post(0, 0, circuit.Permutation{1, 1, 2, 3}), nil, "target", "[1]")
+	wants(t, c.Post(2, 0, holder, circuit.Shift(4, 1)), nil, "plane 2 of 2")
+	wants(t, c.Post(-1, 0, holder, circuit.Shift(4, 1)), nil, "plane -1")
+	wants(t, c.Post(0, 0, holder, circuit.Shift(3, 1)), nil, "target", "3 entries")
+	wants(t, c.Post(0, 0, holder, circuit.Permutation{1, 1, 2, 3}), nil, "target", "[1]")
 	wants(t, c.Schedule(0, 0, circuit.Permutation{4, 1, 2, 3}, time.Now()), nil, "target", "[0]")
 	_, err := c.Acquire(0, 1)
 	wants(t, err, nil, "mask 0x0")
 	_, err = c.Acquire(4, 1)
 	wants(t, err, nil, "mask 0x4 of 2 planes")
-	wants(t, c.Release(1, 9), nil, "holder 9")
+	wants(t, c.Release(1, 9), nil, "holder 0x9")
 	if _, err := c.Poll(0); err != nil {
 		t.Errorf("bad arguments broke the client: %v", err)
 	}
@@ -132,19 +132,18 @@ func TestFaults(t *testing.T) {
 func TestConflictAndRefusal(t *testing.T) {
 	s := serve(t, fake.New("a", 1, 2, 2), options("a", 2, 2))
 	a, b := dial(t, 0, rpc.Options{}, s.address), dial(t, 1, rpc.Options{}, s.address)
-	must(t, a.Post(0, 0, circuit.Shift(2, 1)))
+	must(t, a.Post(0, 0, holder, circuit.Shift(2, 1)))
 	until(t, "post", func() bool { return a.Waiting(0) != "" })
-	must(t, b.Post(0, 0, circuit.Permutation{1, -1}))
+	must(t, b.Post(0, 0, holder, circuit.Permutation{1, -1}))
 	for _, c := range []*rpc.Client{a, b} {
 		until(t, "conflict", func() bool { _, err := c.Poll(0); return err != nil })
 		_, err := c.Poll(0)
 		wants(t, err, ocsctl.ErrConflict, "plane 0 epoch 0")
 	}
 	move(t, 1, 1, a, b)
-	must(t, b.Post(1, 0, circuit.AllDark(2)))
-	until(t, "refusal", func() bool { _, err := b.Poll(1); return err != nil })
-	_, err := b.Poll(1)
-	wants(t, err, ocsctl.ErrStaleEpoch, "port 1 plane 1", "epoch 0", "epoch 1")
+	must(t, b.Post(1, 0, holder, circuit.AllDark(2)))
+	until(t, "refusal", func() bool { return b.Refused(1, holder) != nil })
+	wants(t, b.Refused(1, holder), ocsctl.ErrStaleEpoch, "port 1", "epoch 0", "is at 1")
 	if _, err := a.Poll(1); err != nil {
 		t.Errorf("the other rank: %v", err)
 	}
@@ -218,11 +217,11 @@ func TestManyPosts(t *testing.T) {
 	c := dial(t, 0, rpc.Options{}, s.address)
 	dial(t, 1, rpc.Options{}, s.address)
 	for range 200 {
-		must(t, c.Post(0, 5, circuit.Shift(2, 1)))
+		must(t, c.Post(0, 5, holder, circuit.Shift(2, 1)))
 	}
 	err := error(nil)
 	for epoch := uint32(6); err == nil && epoch < 1000; epoch++ {
-		err = c.Post(0, epoch, circuit.Shift(2, 1))
+		err = c.Post(0, epoch, holder, circuit.Shift(2, 1))
 	}
 	wants(t, err, ocsctl.ErrStaleEpoch, "port 0 plane 0", "64 posts wait already")
 	if _, err := c.Poll(0); err != nil {

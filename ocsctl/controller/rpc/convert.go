@@ -143,7 +143,7 @@ func toPlaneSnapshot(p *controller.PlaneSnapshot) *ocspb.PlaneSnapshot {
 	m := &ocspb.PlaneSnapshot{
 		Name: p.Name, State: string(p.State), Reason: p.Reason, Epoch: p.Epoch, Map: toMap(p.Map), Target: toMap(p.Target),
 		Posted: toPorts(p.Posted), Missing: toPorts(p.Missing), Verified: p.Verified, Switches: p.Switches, Failures: p.Failures,
-		Desired: toMap(p.Desired), Posts: p.Posts, Refused: p.Refused,
+		Desired: toMap(p.Desired), Posts: p.Posts, Refused: p.Refused, Unlit: toPorts(p.Unlit),
 	}
 	if p.Holder != nil {
 		m.Holder = toLease(*p.Holder)
@@ -156,6 +156,7 @@ func fromPlaneSnapshot(m *ocspb.PlaneSnapshot) (controller.PlaneSnapshot, error)
 		Name: m.GetName(), State: controller.PlaneState(m.GetState()), Reason: m.GetReason(), Epoch: m.GetEpoch(),
 		Posted: fromPorts(m.GetPosted()), Missing: fromPorts(m.GetMissing()),
 		Verified: m.GetVerified(), Switches: m.GetSwitches(), Failures: m.GetFailures(), Posts: m.GetPosts(), Refused: m.GetRefused(),
+		Unlit: fromPorts(m.GetUnlit()),
 	}
 	var err error
 	if p.Map, err = optionalMap(m.GetMap()); err != nil {

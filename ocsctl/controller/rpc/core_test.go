@@ -27,7 +27,10 @@ func (l *ledger) Intend(i controller.Intent, done func(error)) {
 	done(nil)
 }
 
-func (l *ledger) Record(e controller.Event) {
+func (l *ledger) Record(e controller.Event, done func(error)) {
+	if done != nil {
+		defer done(nil)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Kind == controller.Switched {
@@ -83,11 +86,11 @@ func TestCore(t *testing.T) {
 	for _, c := range all {
 		reach(t, c, 0, 11)
 	}
-	must(t, all[0].Post(0, 11, circuit.Shift(4, 3)))
+	must(t, all[0].Post(0, 11, holder, circuit.Shift(4, 3)))
 	until(t, "waiting", func() bool { return all[1].Waiting(0) == "plane 0 epoch 11: waiting for ports 1,2,3" })
 	device.Stick(true)
 	for _, c := range all[1:] {
-		must(t, c.Post(0, 11, circuit.Shift(4, 3)))
+		must(t, c.Post(0, 11, holder, circuit.Shift(4, 3)))
 	}
 	for _, c := range all {
 		until(t, "fault", func() bool { _, err := c.Poll(0); return err != nil })
@@ -97,6 +100,35 @@ func TestCore(t *testing.T) {
 	must(t, all[0].Release(1, 7))
 	_, err = all[1].Acquire(1, 8)
 	wants(t, err, ocsctl.ErrPlaneDown, "port 1")
+}
+
+// TestCoreRefuses: a rank that posts without the holder's lease is told, also when it reaches the controller anew,
+// and the holder's barrier goes on.
+func TestCoreRefuses(t *testing.T) {
+	core := startCore(t, controller.Config{Name: "a", Ports: 4, Device: controllertest.NewPanel(4, 1)})
+	s := serveCore(t, options("a", 4, 1), func() *controller.Core { return core })
+	var all []*rpc.Client
+	for p := range 4 {
+		all = append(all, dial(t, p, rpc.Options{}, s.address))
+	}
+	const stranger = holder + 1
+	must(t, all[3].Post(0, 0, holder, circuit.Shift(4, 2)))
+	until(t, "refusal", func() bool { return all[3].Refused(0, holder) != nil })
+	wants(t, all[3].Refused(0, holder), ocsctl.ErrNotHolder, "port 3 plane 0", "nobody holds the plane")
+	if got, err := all[0].Acquire(1, holder); got != 1 || err != nil {
+		t.Fatal(got, err)
+	}
+	must(t, all[0].Post(0, 0, holder, circuit.Shift(4, 2)))
+	must(t, all[1].Post(0, 0, stranger, circuit.Shift(4, 3)))
+	until(t, "refusal", func() bool { return all[1].Refused(0, stranger) != nil })
+	wants(t, all[1].Refused(0, stranger), ocsctl.ErrNotHolder, "port 1 plane 0", "holder 0x7 of port 0", "holder 0x8")
+	must(t, all[1].Refused(0, holder))
+	for _, c := range all[1:] {
+		must(t, c.Post(0, 0, holder, circuit.Shift(4, 2)))
+	}
+	for _, c := range all {
+		reach(t, c, 0, 1)
+	}
 }
 
 // TestCoreTakeover: the real controller is deposed in the middle of a barrier; the next one
@@ -123,7 +155,7 @@ func TestCoreTakeover(t *testing.T) {
 	}
 	move(t, 0, 1, all...)
 	for _, c := range all[:3] {
-		must(t, c.Post(0, 1, circuit.Shift(4, 2)))
+		must(t, c.Post(0, 1, holder, circuit.Shift(4, 2)))
 	}
 	until(t, "posts", func() bool { s, _ := first.Snapshot(); return len(s.Planes[0].Posted) == 3 })
 	mu.Lock()
@@ -134,7 +166,7 @@ func TestCoreTakeover(t *testing.T) {
 	mu.Lock()
 	rulers[1] = second
 	mu.Unlock()
-	must(t, all[3].Post(0, 1, circuit.Shift(4, 2)))
+	must(t, all[3].Post(0, 1, holder, circuit.Shift(4, 2)))
 	for _, c := range all {
 		reach(t, c, 0, 2)
 	}

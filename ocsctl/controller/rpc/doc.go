@@ -19,7 +19,7 @@ package rpc
 import "time"
 
 // ProtocolVersion is that of the messages; both ends must have the same.
-const ProtocolVersion = 1
+const ProtocolVersion = 2
 
 // Bounds of what either end accepts. They are far above what honest ends need.
 const (
@@ -30,6 +30,7 @@ const (
 	maxAcquires = 64       // requests of a session that wait
 	maxAhead    = 64       // posts of one plane that wait
 	maxText     = 1024     // bytes of a text that a peer sends
+	maxRefusals = 64       // refused posts of a session that a new stream is told of
 )
 
 // window is the flow control of a stream. It is set because gRPC pings the other end after

@@ -46,6 +46,9 @@ var faults = [...]struct {
 	{ocspb.FaultCode_FAULT_CODE_PLANE_DOWN, ocsctl.ErrPlaneDown, codes.FailedPrecondition},
 	{ocspb.FaultCode_FAULT_CODE_STALE_EPOCH, ocsctl.ErrStaleEpoch, codes.FailedPrecondition},
 	{ocspb.FaultCode_FAULT_CODE_FRAMES_LOST, ocsctl.ErrFramesLost, codes.DataLoss},
+	{ocspb.FaultCode_FAULT_CODE_NOT_HOLDER, ocsctl.ErrNotHolder, codes.FailedPrecondition},
+	{ocspb.FaultCode_FAULT_CODE_PINNED, ocsctl.ErrPinned, codes.FailedPrecondition},
+	{ocspb.FaultCode_FAULT_CODE_JOURNAL, controller.ErrJournal, codes.Unavailable},
 	{ocspb.FaultCode_FAULT_CODE_CONTROL_LOST, ocsctl.ErrControlLost, codes.Unavailable},
 }
 
@@ -89,14 +92,10 @@ func fromFault(f *ocspb.Fault) *remoteError {
 }
 
 // standbyError is what a controller answers that is not in charge.
-type standbyError struct{ name, leader string }
+type standbyError struct{ name, standby string }
 
 func (e *standbyError) Error() string {
-	who := "nobody is known to be"
-	if e.leader != "" {
-		who = e.leader + " is"
-	}
-	return fmt.Sprintf("controller %s is %v: %s", e.name, controller.ErrNotLeader, who)
+	return fmt.Sprintf("controller %s is %v: %s", e.name, controller.ErrNotLeader, e.standby)
 }
 
 func (*standbyError) Unwrap() error { return controller.ErrNotLeader }

@@ -63,7 +63,7 @@ func (c *Client) begin(w *ocspb.Welcome) error {
 	for _, p := range w.GetPlanes() {
 		c.infos = append(c.infos, fromPlaneInfo(p))
 	}
-	c.planes = make([]atomic.Pointer[planeView], planes)
+	c.planes, c.refused = make([]atomic.Pointer[planeView], planes), make([]ocsctl.Refusals, planes)
 	for j := range c.planes {
 		c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.AllDark(ports)}})
 	}
@@ -118,7 +118,7 @@ func (c *Client) apply(s *ocspb.Changed) error {
 			return fmt.Errorf("plane %d: map %w: %w", s.GetPlane(), err, ErrProtocol)
 		}
 	}
-	v := &planeView{PlaneState: ocsctl.PlaneState{Epoch: s.GetEpoch(), Map: m}, refused: was.refused}
+	v := &planeView{PlaneState: ocsctl.PlaneState{Epoch: s.GetEpoch(), Map: m}, lost: was.lost}
 	if s.GetFault() != nil {
 		v.fault = fmt.Errorf("rpc: port %d: %w", c.port, fromFault(s.GetFault()))
 	}
@@ -206,7 +206,11 @@ func (c *Client) takeOver(d *ocspb.Down) error {
 		if int64(r.GetPlane()) >= int64(len(c.planes)) {
 			return fmt.Errorf("refused: plane %d of %d: %w", r.GetPlane(), len(c.planes), ErrProtocol)
 		}
-		c.refuse(int(r.GetPlane()), ocsctl.Refused(c.port, int(r.GetPlane()), r.GetEpoch(), r.GetPlaneEpoch()))
+		why := r.GetFault()
+		if why == nil {
+			return fmt.Errorf("refused: plane %d: no reason: %w", r.GetPlane(), ErrProtocol)
+		}
+		c.refused[r.GetPlane()].Add(r.GetHolder(), fmt.Errorf("rpc: %w", fromFault(why)))
 	}
 	for _, g := range d.GetGranted() {
 		a := c.requests[g.GetId()]
@@ -229,11 +233,11 @@ func (c *Client) takeOver(d *ocspb.Down) error {
 	return nil
 }
 
-// refuse is a fault of this port alone; the first one stays. The caller holds mu.
-func (c *Client) refuse(plane int, err error) {
-	if was := c.planes[plane].Load(); was.refused == nil {
+// lose is a fault of this port alone; the first one stays. The caller holds mu.
+func (c *Client) lose(plane int, err error) {
+	if was := c.planes[plane].Load(); was.lost == nil {
 		v := *was
-		v.refused = err
+		v.lost = err
 		c.planes[plane].Store(&v)
 	}
 }
@@ -300,7 +304,7 @@ func (c *Client) reclaim(l *link, w *ocspb.Welcome) error {
 	}
 	for holder, h := range c.held {
 		if lost := h.mask &^ has[holder]; lost != 0 {
-			return fmt.Errorf("planes %#x of holder %d are not its any more: %w", lost, holder, errLost)
+			return fmt.Errorf("planes %#x of %s are not its any more: %w", lost, ocsctl.HolderName(holder), errLost)
 		}
 	}
 	for _, a := range c.requests {
@@ -328,17 +332,21 @@ func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
 	for j := range posts {
 		v := c.planes[j].Load()
 		for _, p := range posts[j] {
-			c.verify(j, p, v, same)
+			if err := c.verify(j, p, v, same); err != nil {
+				c.refused[j].Add(p.holder, err)
+			}
 			if p.epoch >= v.Epoch {
-				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch, Target: toMap(p.target)}}})
+				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch, Holder: p.holder, Target: toMap(p.target)}}})
 			}
 		}
 		for _, s := range schedules[j] {
-			c.verify(j, s.post, v, same)
+			if err := c.verify(j, s.post, v, same); err != nil {
+				c.lose(j, err)
+			}
 			switch {
 			case s.epoch < v.Epoch:
 			case time.Now().After(s.at) && !same:
-				c.refuse(j, fmt.Errorf("rpc: port %d plane %d epoch %d: no controller when the move was due: %w", c.port, j, s.epoch, ocsctl.ErrReconfFailed))
+				c.lose(j, fmt.Errorf("rpc: port %d plane %d epoch %d: no controller when the move was due: %w", c.port, j, s.epoch, ocsctl.ErrReconfFailed))
 			default:
 				_ = l.stream.Send(s.message(j))
 			}
@@ -352,11 +360,11 @@ func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
 
 // verify holds a move that was asked for against where the plane has been found: it has happened
 // as asked, or is still to come. The same controller has judged posts itself.
-func (c *Client) verify(plane int, p post, v *planeView, same bool) {
+func (c *Client) verify(plane int, p post, v *planeView, same bool) error {
 	if p.epoch >= v.Epoch || same || p.epoch+1 == v.Epoch && v.Map.Equal(p.target) {
-		return
+		return nil
 	}
-	c.refuse(plane, fmt.Errorf("rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w", c.port, plane, p.epoch, v.Epoch, ocsctl.ErrUnknownMap))
+	return fmt.Errorf("rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w", c.port, plane, p.epoch, v.Epoch, ocsctl.ErrUnknownMap)
 }
 
 // hello says who this rank is and what it has; the caller does not hold mu.

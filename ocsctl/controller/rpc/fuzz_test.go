@@ -29,7 +29,7 @@ func seed(f *testing.F, all ...proto.Message) {
 // fabric.
 func FuzzUp(f *testing.F) {
 	seed(f,
-		&ocspb.Up{Message: &ocspb.Up_Hello{Hello: &ocspb.Hello{Protocol: 1, Port: 2, Held: []*ocspb.Lease{{Holder: 1, Mask: 1}}}}},
+		&ocspb.Up{Message: &ocspb.Up_Hello{Hello: &ocspb.Hello{Protocol: ProtocolVersion, Port: 2, Held: []*ocspb.Lease{{Holder: 1, Mask: 1}}}}},
 		&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: 1, Target: []int32{1, 2, 3, 0}}}},
 		&ocspb.Up{Message: &ocspb.Up_Schedule{Schedule: &ocspb.Schedule{Plane: 1, Target: []int32{1, 2, 3, 0}, AtUnixNano: 1}}},
 		&ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: 1, Mask: 3, Holder: 1}}},
@@ -63,21 +63,21 @@ func FuzzDown(f *testing.F) {
 	seed(f,
 		&ocspb.Down{Changed: []*ocspb.Changed{{Plane: 1, Epoch: 3, Map: []int32{1, 2, 3, 0}}}},
 		&ocspb.Down{Changed: []*ocspb.Changed{{Epoch: 3, Port: []uint32{0, 1}, To: []int32{1, 0}, Fault: toFault(ocsctl.ErrConflict)}}},
-		&ocspb.Down{Refused: []*ocspb.Refused{{Plane: 1, Epoch: 2, PlaneEpoch: 3}}},
+		&ocspb.Down{Refused: []*ocspb.Refused{{Plane: 1, Holder: 7, Fault: toFault(ocsctl.ErrNotHolder)}, {Plane: 9}, nil}},
 		&ocspb.Down{Granted: []*ocspb.Granted{{Id: 1, Mask: 1}, {Id: 2, Fault: toFault(ocsctl.ErrPlaneDown)}}},
-		&ocspb.Down{Welcome: &ocspb.Welcome{Protocol: 1, Ports: 4, Planes: make([]*ocspb.PlaneInfo, 2), State: []*ocspb.Changed{{Map: []int32{1, 2, 3, 0}}, {Plane: 1, Map: []int32{-1, -1, -1, -1}}}}},
+		&ocspb.Down{Welcome: &ocspb.Welcome{Protocol: ProtocolVersion, Ports: 4, Planes: make([]*ocspb.PlaneInfo, 2), State: []*ocspb.Changed{{Map: []int32{1, 2, 3, 0}}, {Plane: 1, Map: []int32{-1, -1, -1, -1}}}}},
 	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := new(ocspb.Down)
 		if proto.Unmarshal(b, d) != nil {
 			return
 		}
-		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), posts: make([][]post, 2), schedules: make([][]schedule, 2), held: map[uint64]heldLease{}}
+		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2), posts: make([][]post, 2), schedules: make([][]schedule, 2), held: map[uint64]heldLease{}}
 		c.requests = map[uint64]*asked{1: {1, 1, make(chan grant, 1)}, 2: {3, 1, make(chan grant, 1)}}
 		for j := range c.planes {
 			c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.Shift(4, 1)}})
-			c.posts[j] = []post{{1, circuit.Shift(4, 2)}}
-			c.schedules[j] = []schedule{{post{2, circuit.Shift(4, 2)}, time.Now()}}
+			c.posts[j] = []post{{1, 7, circuit.Shift(4, 2)}}
+			c.schedules[j] = []schedule{{post{2, 7, circuit.Shift(4, 2)}, time.Now()}}
 		}
 		if w := d.GetWelcome(); w != nil {
 			oneLiner(t, c.welcome(w))
@@ -91,6 +91,7 @@ func FuzzDown(f *testing.F) {
 			}
 			_, err := c.Poll(j)
 			oneLiner(t, err)
+			oneLiner(t, c.Refused(j, 7))
 		}
 		for holder, l := range c.held {
 			if l.mask == 0 || l.mask>>2 != 0 {

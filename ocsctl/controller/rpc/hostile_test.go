@@ -56,7 +56,7 @@ func TestHostileRank(t *testing.T) {
 	}{
 		{"no hello", []*ocspb.Up{post(0, 0, 1, 2, 3, 0)}, []string{"post before hello"}},
 		{"nothing", []*ocspb.Up{{}}, []string{"empty or unknown message before hello"}},
-		{"other protocol", []*ocspb.Up{hello(&ocspb.Hello{Protocol: 9})}, []string{"protocol version 9", "controller a speaks 1", "version mismatch"}},
+		{"other protocol", []*ocspb.Up{hello(&ocspb.Hello{Protocol: 9})}, []string{"protocol version 9", "controller a speaks 2", "version mismatch"}},
 		{"other version", []*ocspb.Up{hello(&ocspb.Hello{Version: "2.0.0"})}, []string{"library is version 2.0.0", "controller 1.2.3", "version mismatch"}},
 		{"port", []*ocspb.Up{hello(&ocspb.Hello{Port: 4})}, []string{"port 4", "0..3"}},
 		{"huge port", []*ocspb.Up{hello(&ocspb.Hello{Port: 1<<32 - 1})}, []string{"port 4294967295"}},
@@ -70,7 +70,7 @@ func TestHostileRank(t *testing.T) {
 		{"port of a map", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 0, 1, 2, 3, 4)}, []string{"[3]", "port 4"}},
 		{"no planes", []*ocspb.Up{hello(&ocspb.Hello{}), acquire(1, 0, 1)}, []string{"acquire: mask 0x0"}},
 		{"id used twice", []*ocspb.Up{hello(&ocspb.Hello{}), acquire(1, 1, 1), acquire(1, 2, 1)}, []string{"id 1 stands for another request"}},
-		{"not held", []*ocspb.Up{hello(&ocspb.Hello{}), {Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: 1, Holder: 3}}}}, []string{"release: holder 3 has planes 0x0"}},
+		{"not held", []*ocspb.Up{hello(&ocspb.Hello{}), {Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: 1, Holder: 3}}}}, []string{"release: holder 0x3 has planes 0x0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			stream, err := raw(t, s.address).Attach(within(t))
@@ -235,7 +235,7 @@ func TestHostileController(t *testing.T) {
 		words []string
 	}{
 		"no welcome":     {&ocspb.Down{}, rpc.ErrProtocol, []string{"no welcome"}},
-		"other protocol": {welcome(func(w *ocspb.Welcome) { w.Protocol = 7 }), ocsctl.ErrVersion, []string{"version 7", "this library 1"}},
+		"other protocol": {welcome(func(w *ocspb.Welcome) { w.Protocol = 7 }), ocsctl.ErrVersion, []string{"version 7", "this library 2"}},
 		"no ports":       {welcome(func(w *ocspb.Welcome) { w.Ports = 0 }), rpc.ErrProtocol, []string{"0 ports"}},
 		"many ports":     {welcome(func(w *ocspb.Welcome) { w.Ports = 1 << 31 }), rpc.ErrProtocol, []string{"2147483648 ports"}},
 		"no planes":      {welcome(func(w *ocspb.Welcome) { w.Planes = nil }), rpc.ErrProtocol, []string{"0 planes"}},
@@ -255,7 +255,7 @@ func TestHostileController(t *testing.T) {
 		then  *ocspb.Down
 		words string
 	}{
-		"granted":    {&ocspb.Down{Granted: []*ocspb.Granted{{Id: 1, Mask: 2}}, Refused: []*ocspb.Refused{{PlaneEpoch: 1}}}, "epoch 0 at epoch 1"},
+		"granted":    {&ocspb.Down{Granted: []*ocspb.Granted{{Id: 1, Mask: 2}}, Refused: []*ocspb.Refused{{}}}, "refused: plane 0: no reason"},
 		"plane":      {&ocspb.Down{Changed: []*ocspb.Changed{{Plane: 1}}}, "plane 1 of 1"},
 		"map":        {&ocspb.Down{Changed: []*ocspb.Changed{{Map: []int32{0, 0}}}}, "[1]"},
 		"lengths":    {&ocspb.Down{Changed: []*ocspb.Changed{{Port: []uint32{1}}}}, "1 ports, 0 circuits"},

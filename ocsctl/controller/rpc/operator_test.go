@@ -54,7 +54,7 @@ func TestOperator(t *testing.T) {
 	core := fake.New("a", 7, 4, 2)
 	standby := serve(t, nil, options("b", 4, 2))
 	s := serve(t, core, options("a", 4, 2))
-	standby.leader.Store(s.address)
+	standby.standby.Store("a at " + s.address + " is")
 	rank := dial(t, 2, rpc.Options{}, s.address)
 	if _, err := rank.Acquire(2, 99); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestOperator(t *testing.T) {
 
 	dead := operate(t, rpc.Options{}, standby.address, "127.0.0.1:1")
 	_, err = dead.Status(ctx)
-	wants(t, err, controller.ErrNotLeader, standby.address, s.address+" is", "127.0.0.1:1: ", "refused")
+	wants(t, err, controller.ErrNotLeader, standby.address, "controller b is not the controller in charge: a at "+s.address+" is", "127.0.0.1:1: ", "refused")
 	wants(t, dead.Disable(ctx, 0, "", ""), controller.ErrNotLeader)
 }
 

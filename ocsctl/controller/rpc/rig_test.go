@@ -25,7 +25,7 @@ type site struct {
 	*rpc.Server
 	address string
 	core    atomic.Pointer[fake.Controller] // nil: it stands by
-	leader  atomic.Value                    // string
+	standby atomic.Value                    // string: who is in charge
 }
 
 func options(name string, ports, planes int) rpc.ServerOptions {
@@ -50,13 +50,13 @@ func serveAt(t testing.TB, address string, core *fake.Controller, o rpc.ServerOp
 	}
 	s := &site{address: l.Addr().String()}
 	s.core.Store(core)
-	s.leader.Store("")
+	s.standby.Store("nobody is known to be")
 	if o.Controller == nil {
 		o.Controller = func() (controller.Controller, string) {
 			if c := s.core.Load(); c != nil {
 				return c, ""
 			}
-			return nil, s.leader.Load().(string)
+			return nil, s.standby.Load().(string)
 		}
 	}
 	if s.Server, err = rpc.Serve(l, o); err != nil {
@@ -120,12 +120,15 @@ func wants(t testing.TB, err, kind error, words ...string) {
 	}
 }
 
+// holder is the communicator of ranks in tests. Whether it holds planes, only a real core asks.
+const holder = 7
+
 // move has every client post a shift by d for the plane's epoch and waits for the next one.
 func move(t testing.TB, plane int, d int, clients ...*rpc.Client) {
 	t.Helper()
 	epoch := clients[0].State(plane).Epoch
 	for _, c := range clients {
-		must(t, c.Post(plane, epoch, circuit.Shift(c.NumPorts(), d)))
+		must(t, c.Post(plane, epoch, holder, circuit.Shift(c.NumPorts(), d)))
 	}
 	for _, c := range clients {
 		reach(t, c, plane, epoch+1)

@@ -25,9 +25,9 @@ import (
 
 // ServerOptions say what a server serves, and to whom.
 type ServerOptions struct {
-	// Controller returns the controller in charge; nil while this one stands by, with the address
-	// of the one that is, if that is known. Called for every stream and call, from any goroutine.
-	Controller func() (c controller.Controller, leader string)
+	// Controller returns the controller in charge; nil while this one stands by, with who is in charge
+	// as the end of a sentence. Called for every stream and call, from any goroutine.
+	Controller func() (c controller.Controller, standby string)
 	// History answers what operators ask about the past; nil: there is none.
 	History controller.History
 
@@ -164,9 +164,9 @@ func (s *Server) Close() {
 
 // inCharge returns the controller, or the error of a standby.
 func (s *Server) inCharge() (controller.Controller, error) {
-	c, leader := s.o.Controller()
+	c, standby := s.o.Controller()
 	if c == nil {
-		return nil, &standbyError{s.o.Name, leader}
+		return nil, &standbyError{s.o.Name, standby}
 	}
 	return c, nil
 }

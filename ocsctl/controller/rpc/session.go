@@ -2,10 +2,12 @@ package rpc
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc/ocspb"
 	"lightpath/plans/circuit"
@@ -26,8 +28,9 @@ type session struct {
 
 	mu       sync.Mutex // never held while something blocks: the core takes it
 	planes   []planeMail
-	dirty    uint64 // planes that have changed
-	refused  uint64 // planes with a refused post
+	dirty    uint64           // planes that have changed
+	refused  []*ocspb.Refused // the last refusals, one per plane and holder
+	told     int              // of refused, that the stream has taken
 	requests map[uint64]*request
 	answered []uint64          // requests with an answer, oldest first; at most maxAcquires
 	waiting  int               // requests without
@@ -41,10 +44,9 @@ type session struct {
 
 // planeMail is the newest of a plane.
 type planeMail struct {
-	epoch   uint32
-	maps    circuit.Permutation
-	fault   error
-	refused *ocspb.Refused // the last one; nil: none yet
+	epoch uint32
+	maps  circuit.Permutation
+	fault error
 }
 
 // request is an Acquire and its answer.
@@ -74,11 +76,17 @@ func (x *session) Changed(plane int, epoch uint32, m circuit.Permutation, fault 
 }
 
 // Refused implements controller.Sink.
-func (x *session) Refused(plane int, epoch, planeEpoch uint32) {
+func (x *session) Refused(plane int, holder uint64, why error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.planes[plane].refused = &ocspb.Refused{Plane: uint32(plane), Epoch: epoch, PlaneEpoch: planeEpoch}
-	x.refused |= 1 << plane
+	known := slices.ContainsFunc(x.refused, func(r *ocspb.Refused) bool { return int(r.GetPlane()) == plane && r.GetHolder() == holder })
+	if known {
+		return
+	}
+	if len(x.refused) == maxRefusals {
+		x.refused, x.told = slices.Delete(x.refused, 0, 1), max(x.told-1, 0)
+	}
+	x.refused = append(x.refused, &ocspb.Refused{Plane: uint32(plane), Holder: holder, Fault: toFault(why)})
 	x.wake()
 }
 
@@ -137,7 +145,7 @@ func (x *session) apply(up *ocspb.Up) error {
 		if err != nil {
 			return fmt.Errorf("post: %w", err)
 		}
-		return x.attachment.Post(int(m.Post.GetPlane()), m.Post.GetEpoch(), target)
+		return x.attachment.Post(int(m.Post.GetPlane()), m.Post.GetEpoch(), m.Post.GetHolder(), target)
 	case *ocspb.Up_Schedule:
 		target, err := x.target(m.Schedule.GetPlane(), m.Schedule.GetTarget())
 		if err != nil {
@@ -217,7 +225,7 @@ func (x *session) release(mask, holder uint64) error {
 	have := x.held[holder]
 	if mask&^have != 0 {
 		x.mu.Unlock()
-		return fmt.Errorf("release: holder %d has planes %#x, not %#x: %w", holder, have, mask, ErrProtocol)
+		return fmt.Errorf("release: holder %s has planes %#x, not %#x: %w", ocsctl.HolderName(holder), have, mask, ErrProtocol)
 	}
 	if have &^= mask; have == 0 {
 		delete(x.held, holder)

@@ -133,12 +133,8 @@ func (st *stream) collect() error {
 		x.dirty &^= 1 << j
 		d.Changed = append(d.Changed, st.change(j, &x.planes[j]))
 	}
-	for j := 0; x.refused != 0 && j < len(x.planes); j++ {
-		if x.refused&(1<<j) != 0 {
-			x.refused &^= 1 << j
-			d.Refused = append(d.Refused, x.planes[j].refused)
-		}
-	}
+	d.Refused = append(d.Refused, x.refused[x.told:]...)
+	x.told = len(x.refused)
 	for i := 0; x.unsent != 0 && i < len(x.answered); i++ {
 		if r := x.requests[x.answered[i]]; !r.sent {
 			r.sent = true
@@ -166,11 +162,8 @@ func (st *stream) welcome(snapshot *controller.Snapshot, resumed bool) *ocspb.We
 		p := &x.planes[j]
 		w.State = append(w.State, &ocspb.Changed{Plane: uint32(j), Epoch: p.epoch, Map: toMap(p.maps), Fault: toFault(p.fault)})
 		st.sent[j] = p.maps
-		if p.refused != nil {
-			x.refused |= 1 << j
-		}
 	}
-	x.dirty = 0
+	x.dirty, x.told = 0, 0
 	return w
 }
 

@@ -22,7 +22,7 @@ func pair(t *testing.T, ports, planes int) (core *fake.Controller, first, second
 	core = fake.New("a", 1, ports, planes)
 	first = serve(t, core, options("a", ports, planes))
 	second = serve(t, nil, options("b", ports, planes))
-	second.leader.Store(first.address)
+	second.standby.Store("a at " + first.address + " is")
 	return core, first, second
 }
 
@@ -46,7 +46,7 @@ func TestTakeover(t *testing.T) {
 			}
 			core.Freeze(true)
 			for _, c := range all[:3] {
-				must(t, c.Post(0, 1, circuit.Shift(4, 2)))
+				must(t, c.Post(0, 1, holder, circuit.Shift(4, 2)))
 			}
 			asked := make(chan error, 1)
 			go func() {
@@ -58,7 +58,7 @@ func TestTakeover(t *testing.T) {
 			first.core.Store(nil)
 			end(core, first)
 			next := core.TakeOver("b")
-			must(t, all[3].Post(0, 1, circuit.Shift(4, 2))) // while nobody is in charge
+			must(t, all[3].Post(0, 1, holder, circuit.Shift(4, 2))) // while nobody is in charge
 			second.core.Store(next)
 			for _, c := range all {
 				reach(t, c, 0, 2)
@@ -87,7 +87,7 @@ func TestTakeoverFinds(t *testing.T) {
 			core, first, second := pair(t, 2, 1)
 			a := dial(t, 0, rpc.Options{}, first.address, second.address)
 			dial(t, 1, rpc.Options{}, first.address, second.address)
-			must(t, a.Post(0, 0, target))
+			must(t, a.Post(0, 0, holder, target))
 			until(t, "post", func() bool { return core.Posted(0) == 1 })
 			first.core.Store(nil)
 			next := core.TakeOver("b")
@@ -95,12 +95,14 @@ func TestTakeoverFinds(t *testing.T) {
 			first.Close()
 			second.core.Store(next)
 			until(t, "epoch", func() bool { return a.State(0).Epoch == 1 })
-			_, err := a.Poll(0)
 			if c.wanted == nil {
+				_, err := a.Poll(0)
 				must(t, err)
-			} else {
-				wants(t, err, c.wanted, "port 0 plane 0", "epoch 0", "epoch 1")
+				must(t, a.Refused(0, holder))
+				return
 			}
+			until(t, "refusal", func() bool { return a.Refused(0, holder) != nil })
+			wants(t, a.Refused(0, holder), c.wanted, "port 0 plane 0", "epoch 0", "epoch 1")
 		})
 	}
 }
@@ -109,7 +111,7 @@ func TestTakeoverFinds(t *testing.T) {
 func TestFaultVoidsPosts(t *testing.T) {
 	core, first, second := pair(t, 2, 1)
 	a, b := dial(t, 0, rpc.Options{}, first.address, second.address), dial(t, 1, rpc.Options{}, first.address, second.address)
-	must(t, a.Post(0, 0, circuit.Shift(2, 1)))
+	must(t, a.Post(0, 0, holder, circuit.Shift(2, 1)))
 	until(t, "post", func() bool { return core.Posted(0) == 1 })
 	core.Fault(0, ocsctl.ErrReconfFailed)
 	until(t, "fault", func() bool { _, err := a.Poll(0); return err != nil })
@@ -167,7 +169,7 @@ func TestGivesUp(t *testing.T) {
 	wants(t, err, controller.ErrNotLeader)
 	_, err = c.Poll(0)
 	wants(t, err, ocsctl.ErrControlLost)
-	wants(t, c.Post(0, 0, circuit.Shift(2, 1)), ocsctl.ErrControlLost)
+	wants(t, c.Post(0, 0, holder, circuit.Shift(2, 1)), ocsctl.ErrControlLost)
 	if c.State(0).Epoch != 1 {
 		t.Error("the last state is gone")
 	}
@@ -177,7 +179,7 @@ func TestGivesUp(t *testing.T) {
 // that finds nobody at all does not.
 func TestDialWaitsForTakeover(t *testing.T) {
 	s := serve(t, nil, options("a", 2, 1))
-	s.leader.Store("10.1.2.3:7443")
+	s.standby.Store("10.1.2.3:7443 is")
 	_, err := rpc.Dial(context.Background(), []string{s.address}, 0, rpc.Options{Takeover: 50 * time.Millisecond})
 	wants(t, err, controller.ErrNotLeader, "10.1.2.3:7443 is")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -406,7 +408,7 @@ func TestManyTakeovers(t *testing.T) {
 				core = next
 				to.core.Store(core)
 			}
-			must(t, c.Post(0, epoch, target))
+			must(t, c.Post(0, epoch, holder, target))
 		}
 		for _, c := range all {
 			reach(t, c, 0, epoch+1)

@@ -181,7 +181,7 @@ func TestPageOfBadCircuits(t *testing.T) {
 	long := "plane 1 epoch 14: drift of 2 circuits: port 3 is dark, desired 5: " + strings.Repeat("and the switch says more of it than anybody wants to read, ", 12) + "to the end."
 	f := newFake(8, 3)
 	f.set(func(s *controller.Snapshot) {
-		s.Planes[0].State, s.Planes[0].Reason = controller.Down, lost
+		s.Planes[0].State, s.Planes[0].Reason, s.Planes[0].Unlit = controller.Down, lost, []int{4}
 		p := &s.Planes[1]
 		p.State, p.Reason, p.Desired, p.Map = controller.Down, long, p.Map, p.Map.Clone()
 		p.Map[3], p.Map[6] = circuit.Dark, 5 // shift 2: 3 -> 5, 6 -> 0
@@ -451,6 +451,7 @@ func troubled(s *controller.Snapshot) {
 
 // bad is a fabric with lost light on the first plane and a drifted last plane, with a long cause.
 func bad(s *controller.Snapshot) {
+	s.Planes[0].Unlit = []int{4}
 	s.Planes[0].State, s.Planes[0].Reason = controller.Down,
 		"plane 0 epoch 12: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, want -30.00"
 	p := &s.Planes[len(s.Planes)-1]

@@ -1,15 +1,11 @@
 package web
 
 import (
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
-	"lightpath/plans/circuit"
 )
 
 // Cause sorts the reasons why planes are out of service. Reasons are texts for people; causes are
@@ -43,14 +39,14 @@ var signs = []struct {
 	cause Cause
 	texts []string
 }{
-	{CauseDisabled, []string{"disabled by ", "being set by "}},
+	{CauseDisabled, []string{"disabled by ", "being set by ", "being verified for "}},
 	{CauseFenced, []string{driver.ErrFenced.Error(), controller.ErrNotLeader.Error()}},
-	{CauseJournal, []string{"the journal did not take"}},
+	{CauseJournal, []string{"the journal did not take", controller.ErrJournal.Error()}},
 	{CauseDrift, []string{driver.ErrDrift.Error(), "drift"}},
 	{CauseConflict, []string{ocsctl.ErrConflict.Error()}},
 	{CausePortLost, []string{ocsctl.ErrPortLost.Error()}},
 	{CauseFramesLost, []string{ocsctl.ErrFramesLost.Error()}},
-	{CauseNotAsWanted, []string{driver.ErrNotAsIntended.Error(), driver.ErrNotMatching.Error(), "light is lost", " is FAILED", " is failed"}},
+	{CauseNotAsWanted, []string{driver.ErrNotAsIntended.Error(), driver.ErrNotMatching.Error(), "light is lost", "no light", " is FAILED", " is failed"}},
 	{CauseUnknown, []string{driver.ErrUnknownOutcome.Error(), ocsctl.ErrUnknownMap.Error(), "has not said where it is"}},
 	{CauseUnresponsive, []string{"does not answer", "timeout", "timed out", "deadline exceeded", "connection refused", "unreachable", driver.ErrProtocol.Error()}},
 	{CauseNotAsWanted, []string{ocsctl.ErrReconfFailed.Error()}}, // and it is not known better why
@@ -77,27 +73,13 @@ func (c Cause) ofSwitch() bool {
 	return false
 }
 
-// sender finds the rank whose light does not arrive in a reason that tells of received power.
-var sender = regexp.MustCompile(`light[^;]*? from rank (\d+)`)
-
-// unlit returns the ports of m whose circuit has no light, as a reason says.
-func unlit(reason string, m circuit.Permutation) (ports []int) {
-	for _, found := range sender.FindAllStringSubmatch(reason, -1) {
-		port, err := strconv.Atoi(found[1])
-		if err == nil && port < len(m) && m[port] != circuit.Dark && !slices.Contains(ports, port) {
-			ports = append(ports, port)
-		}
-	}
-	return ports
-}
-
 // advices name sections of docs/operations.md; a test holds them against it.
 var advices = map[Cause]Advice{
 	CauseDrift:        {"Find who else writes the switch, then set the map that is wanted: lightpath ocs set.", "a plane is down: drift"},
-	CauseNotAsWanted:  {"Clean or move the fibre of the port that the reason names, then lightpath ocs enable.", "a plane is down: not as intended"},
+	CauseNotAsWanted:  {"Clean or move the fibre of the port that the reason names, then lightpath ocs enable, or set to make the circuit again.", "a plane is down: not as intended"},
 	CauseUnknown:      {"Once the switch answers: lightpath ocs drift, then enable or set.", "a plane is down: outcome unknown, or the switch does not answer"},
 	CauseUnresponsive: {"Once the switch answers: lightpath ocs drift, then enable or set.", "a plane is down: outcome unknown, or the switch does not answer"},
-	CauseJournal:      {"The journal did not take the move in time; look at etcd, then lightpath ocs enable.", "etcd is slow or full"},
+	CauseJournal:      {"The journal did not take the move in time: look at its disk, or at etcd, then lightpath ocs enable.", "the journal is slow or full"},
 	CauseFenced:       {"Another controller has taken over; find out why this one was cut off.", "the controller was fenced"},
 	CausePortLost:     {"A rank died in a reconfiguration. The plane comes back when its job is gone; else lightpath ocs enable.", "ranks wait for ports"},
 	CauseConflict:     {"Ranks of one job asked for different maps. The plane comes back when the job is gone; else lightpath ocs enable.", "ranks wait for ports"},

@@ -35,7 +35,7 @@ func (d *instant) Map(plane int) (circuit.Permutation, error) {
 type deaf struct{}
 
 func (deaf) Changed(int, uint32, circuit.Permutation, error) {}
-func (deaf) Refused(int, uint32, uint32)                     {}
+func (deaf) Refused(int, uint64, error)                      {}
 func (deaf) Granted(uint64, uint64, error)                   {}
 func (deaf) Closed(error)                                    {}
 
@@ -78,13 +78,13 @@ func TestRealCore(t *testing.T) {
 		}
 	}
 	must(ports[0].Acquire(1, 3, 99))
-	must(ports[0].Post(0, st.Planes[0].Epoch, circuit.Shift(2, 0)))
+	must(ports[0].Post(0, st.Planes[0].Epoch, 99, circuit.Shift(2, 0)))
 	until("waiting", func() bool {
 		p := &st.Planes[0]
 		return p.State == controller.Waiting && len(p.Missing) == 1 && p.Missing[0] == 1 && strings.Contains(st.Views[0].Waiting, "ports 1") && len(st.Uses) == 1 && st.Uses[0].Holder == "0000000000000063"
 	})
 	epoch := st.Planes[0].Epoch
-	must(ports[1].Post(0, epoch, circuit.Shift(2, 0)))
+	must(ports[1].Post(0, epoch, 99, circuit.Shift(2, 0)))
 	until("moved", func() bool {
 		return st.Planes[0].Epoch == epoch+1 && st.Planes[0].State == controller.Resident && st.Planes[0].Posts == 2
 	})
@@ -93,7 +93,7 @@ func TestRealCore(t *testing.T) {
 	d.stuck = true
 	d.mu.Unlock()
 	for p := range 2 {
-		must(ports[p].Post(0, epoch+1, circuit.Shift(2, 1)))
+		must(ports[p].Post(0, epoch+1, 99, circuit.Shift(2, 1)))
 	}
 	until("failed", func() bool {
 		return st.Planes[0].State == controller.Down && st.Views[0].Cause == CauseNotAsWanted && st.Views[0].Advice != nil

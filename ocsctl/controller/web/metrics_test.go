@@ -17,7 +17,6 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
-	"lightpath/plans/circuit"
 )
 
 // full is a view of a controller of which everything that can be measured has a value.
@@ -232,6 +231,9 @@ func TestCauses(t *testing.T) {
 		"drift: port 5 reaches 2, desired 1":                       CauseDrift,
 		driver.ErrNotAsIntended.Error() + ": port 3: no light":     CauseNotAsWanted,
 		"switch sw: " + driver.ErrUnknownOutcome.Error():           CauseUnknown,
+		"no light: port 3 of rank 0 receives -60.00 dBm":           CauseNotAsWanted,
+		"plane 0 epoch 3: being verified for ann":                  CauseDisabled,
+		"plane 0: the journal does not answer in 10s":              CauseJournal,
 		driver.ErrFenced.Error():                                   CauseFenced,
 		"plane 1 epoch 4: " + ocsctl.ErrConflict.Error() + ": ...": CauseConflict,
 		ocsctl.ErrPortLost.Error():                                 CausePortLost,
@@ -250,19 +252,6 @@ func TestCauses(t *testing.T) {
 	}{cause: CauseOther}) {
 		if a := s.cause.advice(); a.Do == "" || !slices.Contains(headings, a.Section) {
 			t.Errorf("%s: operations.md has no section %q", s.cause, a.Section)
-		}
-	}
-}
-
-func TestUnlitCircuits(t *testing.T) {
-	m := circuit.Permutation{1, 2, circuit.Dark, 0}
-	for reason, want := range map[string][]int{
-		"light is lost: port 13 of rank 1 receives -60.00 dBm from rank 0, want -30.00":                      {0},
-		"no light: port 9 of rank 0 receives -60.00 dBm from rank 3, want -30; no light: port 8 from rank 1": {3, 1},
-		"light is lost: from rank 2": nil, "light is lost: from rank 99": nil, "drift of 4 circuits": nil, "": nil,
-	} {
-		if got := unlit(reason, m); !slices.Equal(got, want) {
-			t.Errorf("%q: %v, want %v", reason, got, want)
 		}
 	}
 }

@@ -32,7 +32,6 @@ type Status struct {
 type PlaneView struct {
 	Waiting string  `json:"waiting,omitempty"` // what its next switch waits for, in words
 	Gone    []int   `json:"gone,omitempty"`    // missing ports that no rank is attached to
-	Unlit   []int   `json:"unlit,omitempty"`   // ports whose circuit has no light
 	Cause   Cause   `json:"cause,omitempty"`   // of being down
 	Advice  *Advice `json:"advice,omitempty"`  // what to do about it
 }
@@ -112,7 +111,6 @@ func view(c controller.Controller, snap *controller.Snapshot, j int) PlaneView {
 	case controller.Down:
 		v.Cause = causeOf(p.Reason)
 		v.Advice = v.Cause.advice()
-		v.Unlit = unlit(p.Reason, p.Map)
 	case controller.Resident:
 	}
 	return v

@@ -18,6 +18,7 @@ import (
 
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/gnmi"
+	"lightpath/ocsctl/driver/gnmi/dialect"
 	"lightpath/plans/circuit"
 )
 
@@ -46,6 +47,30 @@ func serve(t *testing.T, o gnmi.Options) (endpoint string, d *device.Device) {
 		d.Close()
 	})
 	return l.Addr().String(), d
+}
+
+// TestAbsentEntry: an entry that is not there is not found, in every dialect and encoding; an empty table is.
+func TestAbsentEntry(t *testing.T) {
+	for _, name := range dialect.Names() {
+		t.Run(name, func(t *testing.T) {
+			endpoint, _ := serve(t, gnmi.Options{Dialect: name})
+			c := dial(t, endpoint)
+			words, err := dialect.Lookup(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range []gpb.Encoding{gpb.Encoding_JSON_IETF, gpb.Encoding_PROTO} {
+				absent := words.EntryPath(&words.Config, words.Vars("", "1A", "9B"))
+				r, err := c.Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{absent}, Encoding: e})
+				if status.Code(err) != codes.NotFound {
+					t.Errorf("%v: %v, %v; want %v", e, r, err, codes.NotFound)
+				}
+				if _, err := c.Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{words.ReadPath(&words.Config)}, Encoding: e}); err != nil {
+					t.Errorf("%v: an empty table: %v", e, err)
+				}
+			}
+		})
+	}
 }
 
 // gnmiCLI is OpenConfig's own client, built from the module that the protocol's messages come from.

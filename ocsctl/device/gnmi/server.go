@@ -222,6 +222,8 @@ func (s *server) get(at []*gpb.PathElem, path *gpb.Path, leaves []dialect.Leaf, 
 	switch {
 	case e != gpb.Encoding_PROTO && e != gpb.Encoding_JSON && e != gpb.Encoding_JSON_IETF:
 		return nil, status.Errorf(codes.Unimplemented, "encoding %v", e)
+	case len(found) == 0 && s.words.Names(at):
+		return nil, status.Errorf(codes.NotFound, "%s: no such entry", dialect.String(at))
 	case len(found) == 0 && !many && !s.words.Known(at):
 		return nil, status.Errorf(codes.NotFound, "%s: no such path", dialect.String(at))
 	case many:

@@ -88,6 +88,7 @@ func (s Suite) Run(t *testing.T) {
 		{"Delta", Suite.delta},
 		{"Levels", Suite.levels},
 		{"NothingToDo", Suite.nothing},
+		{"LostLight", Suite.lostLight},
 		{"LostReply", Suite.lostReply},
 		{"LostForGood", Suite.lostForGood},
 		{"SlowPair", Suite.slowPair},
@@ -208,8 +209,8 @@ func (s Suite) delta(t *testing.T) {
 	to := shift(1).Clone()
 	to[1], to[2], to[4] = to[2], to[1], circuit.Dark
 	verdicts := r.must(to, driver.Status)
-	if len(verdicts) != 3 {
-		t.Errorf("%d verdicts, want 3: %+v", len(verdicts), verdicts)
+	if len(verdicts) != mapped {
+		t.Errorf("%d verdicts, want %d, of circuits that stay too: %+v", len(verdicts), mapped, verdicts)
 	}
 	touched := map[int]bool{1: true, 2: true, 4: true}
 	made := false
@@ -267,13 +268,51 @@ func (s Suite) levels(t *testing.T) {
 	}
 }
 
+// nothing: a change that asks for nothing verifies the circuits that are there, and touches none.
 func (s Suite) nothing(t *testing.T) {
 	r := s.rig(t, nil)
+	info, err := r.sw.Info(r.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.must(shift(1), driver.Status)
 	revision := r.d.Revision()
-	if verdicts := r.must(shift(1), driver.Status); len(verdicts) != 0 || r.d.Revision() != revision {
-		t.Fatalf("nothing was to do, yet %+v", verdicts)
+	for _, v := range r.must(shift(1), driver.Light) {
+		if v.Verified != info.Reaches() || v.HasPower != info.CanLight {
+			t.Errorf("the switch can verify by %v: %+v", info.Reaches(), v)
+		}
 	}
+	if r.d.Revision() != revision {
+		t.Errorf("nothing was to do, and the table has changed")
+	}
+}
+
+// lostLight: light that has gone since a circuit was made shows in changes that keep the circuit, and in the
+// health of its port.
+func (s Suite) lostLight(t *testing.T) {
+	r := s.rig(t, nil)
+	if info, err := r.sw.Info(r.ctx()); err != nil || !info.CanLight {
+		t.Skipf("the protocol has no power readings (%v)", err)
+	}
+	r.must(shift(1), driver.Light)
+	r.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
+	fewer := shift(1).Clone()
+	fewer[0] = circuit.Dark
+	for name, to := range map[string]circuit.Permutation{"nothing": shift(1), "remove another": fewer} {
+		verdicts, err := r.apply(to, driver.Light)
+		if !errors.Is(err, driver.ErrNotAsIntended) {
+			t.Fatalf("%s: %v; verdicts %+v", name, err, verdicts)
+		}
+		if v := r.verdict(verdicts, 2); v.Verified >= driver.Light || v.Reason == "" {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+	all, err := r.sw.Health(r.ctx())
+	if err != nil || !all[mapped+3].HasPower || all[mapped+3].PowerDBm > -30 {
+		t.Errorf("health: %v: %+v", err, all)
+	}
+	r.inject(device.Fault{Kind: device.Clear})
+	r.must(fewer, driver.Light)
 }
 
 func (s Suite) cancel(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 	"github.com/openconfig/gnmi/proto/gnmi_ext"
@@ -164,7 +166,7 @@ func (s *swtch) set(ctx context.Context, req *gpb.SetRequest, token uint64) erro
 	text := fmt.Sprintf("%s: %v: %s", s.endpoint, status.Code(err), dialect.Brief(status.Convert(err).Message()))
 	switch status.Code(err) {
 	case codes.PermissionDenied:
-		if token != 0 {
+		if token != 0 && arbitrated(status.Convert(err).Message()) {
 			return fmt.Errorf("gnmi: %w: token %d: %s", driver.ErrFenced, token, text)
 		}
 		return fmt.Errorf("gnmi: %w: %s", driver.ErrRefused, text)
@@ -174,6 +176,14 @@ func (s *swtch) set(ctx context.Context, req *gpb.SetRequest, token uint64) erro
 	default:
 		return s.fault(err)
 	}
+}
+
+// arbitrated reports whether a switch that denies permission speaks of master arbitration. It has one code
+// for a lower election id and for a user that may not write, and only the text tells them apart: the
+// specification's "election", SONiC's "master".
+func arbitrated(message string) bool {
+	message = strings.ToLower(message)
+	return slices.ContainsFunc([]string{"election", "arbitration", "master"}, func(w string) bool { return strings.Contains(message, w) })
 }
 
 // refusals looks for circuits that were taken as configuration and are invalid, deletes them, as is

@@ -42,7 +42,8 @@ var (
 	ErrExposed = errors.New("gnmi: off this host TLS is required")
 	// ErrDialect: the switch announces no model of a known dialect, or not the one asked for.
 	ErrDialect = errors.New("gnmi: the switch does not speak a known dialect")
-	// ErrPorts: labels that the switch does not have, or that appear twice.
+	// ErrPorts: labels that appear twice, or on one side only. Labels that the switch does not have are
+	// driver.ErrPorts, too.
 	ErrPorts = errors.New("gnmi: ports")
 	// ErrClosed: the driver was closed.
 	ErrClosed = errors.New("gnmi: closed")
@@ -160,7 +161,7 @@ func (s *swtch) number(ctx context.Context, p driver.Ports) error {
 				return nil, fmt.Errorf("%w: %q appears twice", ErrPorts, label)
 			}
 			if _, ok := has[name]; !ok {
-				return nil, fmt.Errorf("%w: %q is none of the %d that %s has as %s", ErrPorts, label, len(has), s.endpoint, s.words.Name)
+				return nil, fmt.Errorf("%w: %w: %q is none of the %d that %s has as %s", ErrPorts, driver.ErrPorts, label, len(has), s.endpoint, s.words.Name)
 			}
 			all[r], by[name] = name, r
 		}
@@ -179,7 +180,17 @@ func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
 	if err != nil {
 		return driver.Info{}, err
 	}
-	i := driver.Info{Dialect: s.words.Name, CanFence: true, CanLight: s.words.Power}
+	ports, err := s.get(ctx, &s.words.Ports)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	i := driver.Info{Dialect: s.words.Name, CanFence: true, CanState: true}
+	known := ports.Ports()
+	for _, label := range s.ports.Out {
+		if p, ok := known[label]; ok && !math.IsNaN(p.Output) {
+			i.CanLight = true
+		}
+	}
 	for _, r := range store.Records(&s.words.System) {
 		i.Vendor, i.Model, i.Serial, i.Software = dialect.Brief(r.Values["vendor"]), dialect.Brief(r.Values["model"]), dialect.Brief(r.Values["serial"]), dialect.Brief(r.Values["software"])
 	}

@@ -152,7 +152,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[codes.Code]error{
 		codes.InvalidArgument: driver.ErrRefused, codes.FailedPrecondition: driver.ErrRefused, codes.Unauthenticated: driver.ErrRefused,
-		codes.PermissionDenied: driver.ErrFenced, codes.Aborted: driver.ErrRefused,
+		codes.PermissionDenied: driver.ErrRefused, codes.Aborted: driver.ErrRefused,
 		// These do not say what was done; the map does.
 		codes.Unavailable: driver.ErrNotAsIntended, codes.Internal: driver.ErrNotAsIntended, codes.DeadlineExceeded: driver.ErrNotAsIntended,
 	} {
@@ -172,6 +172,43 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%v: %+v", code, v)
 			}
 		}
+	}
+}
+
+// TestDenied: a switch that denies permission because of its users is told from one that obeys another
+// controller.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]error{
+		"user lightpath is not authorized to write /connections": driver.ErrRefused,
+		"permission denied":                             driver.ErrRefused,
+		"election_id 1 is smaller than the current one": driver.ErrFenced,
+		"Client is not a master":                        driver.ErrFenced,
+		"rejected by master arbitration":                driver.ErrFenced,
+	} {
+		d := newDevice(t)
+		r := &relay{set: func(context.Context, *gpb.SetRequest) (*gpb.SetResponse, error) {
+			return nil, status.Error(codes.PermissionDenied, text)
+		}}
+		sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Tolerance: quick})
+		_, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 1})
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%q: %v, want %v", text, err, want)
+		}
+	}
+}
+
+// TestBusy: the words of a switch that does not do what it is asked reach the operator.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	r := &relay{set: func(context.Context, *gpb.SetRequest) (*gpb.SetResponse, error) {
+		return nil, status.Error(codes.Unavailable, "busy")
+	}}
+	sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Tolerance: quick})
+	_, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 1})
+	if !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "Unavailable: busy") {
+		t.Errorf("%v", err)
 	}
 }
 

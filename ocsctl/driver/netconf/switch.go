@@ -128,6 +128,31 @@ func (w *Switch) query(ctx context.Context, op *wire.Element) (*wire.Element, er
 	return w.call(ctx, op)
 }
 
+// have asks for containers of the module. A switch that refuses the request, because it lacks one of them, is
+// asked for each.
+func (w *Switch) have(ctx context.Context, names ...string) (*wire.Element, error) {
+	var all []*wire.Element
+	for _, n := range names {
+		all = append(all, optical(n))
+	}
+	data, err := w.query(ctx, get(all...))
+	if !errors.Is(err, driver.ErrRefused) {
+		return data, err
+	}
+	data = &wire.Element{}
+	for _, n := range names {
+		part, err := w.query(ctx, get(optical(n)))
+		switch {
+		case errors.Is(err, driver.ErrRefused):
+		case err != nil:
+			return nil, err
+		default:
+			data.Children = append(data.Children, part.Children...)
+		}
+	}
+	return data, nil
+}
+
 func (w *Switch) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -139,16 +164,26 @@ func (w *Switch) wrap(err error) error {
 func (w *Switch) Info(ctx context.Context) (driver.Info, error) {
 	var info driver.Info
 	err := w.use(ctx, func() error {
-		data, err := w.query(ctx, get(optical("product-information"), optical("opm-power")))
+		data, err := w.have(ctx, "product-information", "port-config", "opm-power")
 		if err != nil {
 			return err
 		}
 		p := data.Child(wire.OpticalNS, "product-information")
 		powers, err := wire.Powers(data)
+		if err != nil {
+			return protocol(err)
+		}
+		states, err := wire.PortStates(data)
+		canLight, canState := false, false
+		for _, id := range w.ports.out {
+			_, metered := powers[id]
+			canLight = canLight || metered
+			canState = canState || states[id] != "" && states[id] != stateUnsupported
+		}
 		info = driver.Info{
 			Vendor: wire.Line(p.Value(wire.OpticalNS, "manufacturer")), Model: wire.Line(p.Value(wire.OpticalNS, "model-name")),
 			Serial: wire.Line(p.Value(wire.OpticalNS, "serial-number")), Software: wire.Line(p.Value(wire.OpticalNS, "software-version")),
-			Dialect: dialect(w.session.peer), CanLight: len(powers) > 0,
+			Dialect: dialect(w.session.peer), CanState: canState, CanLight: canLight,
 		}
 		return protocol(err)
 	})
@@ -231,7 +266,7 @@ func (p ports) matching(rows []wire.Pair) (circuit.Permutation, error) {
 func (w *Switch) Health(ctx context.Context) ([]driver.Health, error) {
 	var all []driver.Health
 	err := w.use(ctx, func() error {
-		data, err := w.query(ctx, get(optical("port-config"), optical("opm-power")))
+		data, err := w.have(ctx, "port-config", "opm-power")
 		if err != nil {
 			return err
 		}
@@ -246,8 +281,8 @@ func (w *Switch) Health(ctx context.Context) ([]driver.Health, error) {
 		for _, side := range [][]uint32{w.ports.in, w.ports.out} {
 			for _, id := range side {
 				h := driver.Health{Port: fmt.Sprint(id), State: states[id], Failed: states[id] == stateFailed}
-				if h.State == "" {
-					h.State = "UNKNOWN"
+				if h.State == stateUnsupported {
+					h.State = ""
 				}
 				h.PowerDBm, h.HasPower = powers[id]
 				all = append(all, h)

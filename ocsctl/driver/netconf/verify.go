@@ -37,7 +37,7 @@ func (t *transaction) States(ctx context.Context, circuits []circuit.Pair) ([]dr
 	if err := sleep(ctx, time.Until(t.sent.Add(guard))); err != nil {
 		return nil, err
 	}
-	data, err := t.query(ctx, get(optical("port-config")))
+	data, err := t.have(ctx, "port-config")
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +50,11 @@ func (t *transaction) States(ctx context.Context, circuits []circuit.Pair) ([]dr
 		all[i] = driver.Up
 		for _, id := range []uint32{t.ports.in[c.From], t.ports.out[c.To]} {
 			switch s, known := states[id]; {
-			case !known, s == stateEnabled, s == stateUnsupported:
+			case s == stateEnabled, all[i] == driver.Failed:
 			case s == stateFailed:
 				all[i] = driver.Failed
+			case !known, s == stateUnsupported:
+				all[i] = driver.Unsaid
 			case all[i] == driver.Up:
 				all[i] = driver.Pending
 			}
@@ -63,7 +65,7 @@ func (t *transaction) States(ctx context.Context, circuits []circuit.Pair) ([]dr
 
 // Light implements driver.Protocol.
 func (t *transaction) Light(ctx context.Context, circuits []circuit.Pair) ([]float64, error) {
-	data, err := t.query(ctx, get(optical("opm-power")))
+	data, err := t.have(ctx, "opm-power")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func (t *transaction) Light(ctx context.Context, circuits []circuit.Pair) ([]flo
 // shorten sets the detectors of the egress ports to their shortest averaging time where they
 // have another, and returns how long they then average. A switch that refuses is waited for.
 func (t *transaction) shorten(ctx context.Context) (time.Duration, error) {
-	data, err := t.query(ctx, get(optical("opm-config")))
+	data, err := t.have(ctx, "opm-config")
 	if err != nil {
 		return 0, err
 	}

@@ -93,12 +93,29 @@ func parsePowers(reply string, n int) ([]float64, error) {
 	}
 	dbm := make([]float64, n)
 	for i, w := range words {
-		if dbm[i], err = strconv.ParseFloat(w, 64); err != nil || math.IsNaN(dbm[i]) || math.Abs(dbm[i]) > 200 {
+		if !isPower(w) {
 			return nil, protocolError("no power", reply)
 		}
+		dbm[i], _ = strconv.ParseFloat(w, 64)
 	}
 	return dbm, nil
 }
+
+// isPower reports whether a word is a power in dBm.
+func isPower(word string) bool {
+	dbm, err := strconv.ParseFloat(word, 64)
+	return err == nil && math.Abs(dbm) <= 200
+}
+
+// The words of port states: enabled is a port in order; D is one that was switched off, F one that failed.
+const (
+	enabled  = "E"
+	disabled = "D"
+	failed   = "F"
+)
+
+// isState reports whether a word is the state of a port.
+func isState(word string) bool { return word == enabled || word == disabled || word == failed }
 
 // parseErrors reads an error queue, `-222,"Data out of range",...`, and returns what is in it.
 func parseErrors(reply string) ([]string, error) {

@@ -65,20 +65,6 @@ func TestWholeMap(t *testing.T) {
 	}
 }
 
-// TestNoDetectors: a switch that cannot measure light verifies as far as it can.
-func TestNoDetectors(t *testing.T) {
-	d := newDevice(t, device.Config{Ports: 4, Preset: "palomar-ms", Monitors: device.NoMonitors, Info: device.Info{Vendor: "Polatis", Model: "I-OST-4x4", Serial: "1", Software: "6"}})
-	sw := open(t, d, 4, driver.Target{})
-	closeAfter(t, sw)
-	if info, err := sw.Info(context20(t)); err != nil || info.CanLight {
-		t.Fatalf("%+v, %v", info, err)
-	}
-	verdicts, err := sw.Apply(context20(t), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Want: driver.Light})
-	if err != nil || len(verdicts) != 4 || verdicts[0].Verified != driver.Status {
-		t.Fatalf("%+v, %v", verdicts, err)
-	}
-}
-
 // say serves one line-oriented peer that answers as the function says; "" hangs up.
 func say(t *testing.T, answer func(line string) string) string {
 	t.Helper()

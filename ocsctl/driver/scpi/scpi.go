@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,6 +65,9 @@ type swtch struct {
 	in, out []int       // port numbers by port of the map
 	port    map[int]int // the reverse, of both sides
 	table   int         // circuits of the switch when it was read last, ours and others
+	asked   bool        // what the session that there is can say has been found out
+	states  bool        // it says how ports are
+	metered []bool      // by port of the map: the egress port has a power meter
 	closed  bool
 }
 
@@ -118,7 +122,7 @@ func (s *swtch) greet(ctx context.Context) error {
 	}
 	for r := range s.in {
 		if s.in[r] > int(n) || s.out[r] <= int(n) || s.out[r] > int(n+m) {
-			return fmt.Errorf("scpi: ports %d and %d: %s has ingress ports 1..%d and egress ports %d..%d", s.in[r], s.out[r], s.wire.endpoint, n, n+1, n+m)
+			return fmt.Errorf("scpi: %w: ports %d and %d: %s has ingress ports 1..%d and egress ports %d..%d", driver.ErrPorts, s.in[r], s.out[r], s.wire.endpoint, n, n+1, n+m)
 		}
 	}
 	return nil
@@ -126,11 +130,14 @@ func (s *swtch) greet(ctx context.Context) error {
 
 // identify asks the switch who it is, and refuses another than before.
 func (s *swtch) identify(ctx context.Context) error {
+	if s.wire.conn == nil {
+		s.asked = false // another session: the switch may have changed
+	}
 	reply, err := s.wire.ask(ctx, "*IDN?", s.wire.timeout)
 	if err != nil {
 		return err
 	}
-	words := strings.Split(reply, ",")
+	words := strings.SplitN(reply, ",", 4) // a fifth field belongs to the software
 	if len(words) != 4 || len(reply) > 256 {
 		return protocolError("no identification", reply)
 	}
@@ -143,12 +150,11 @@ func (s *swtch) identify(ctx context.Context) error {
 		return fmt.Errorf("scpi: %s: another switch answers: %q, before %q", s.wire.endpoint, ident, s.ident)
 	}
 	s.ident = ident
-	s.info = driver.Info{Vendor: words[0], Model: words[1], Serial: words[2], Software: words[3], Dialect: Name}
-	s.info.CanLight = !strings.HasPrefix(words[1], "I-OST") // those have no detectors
+	s.info.Vendor, s.info.Model, s.info.Serial, s.info.Software, s.info.Dialect = words[0], words[1], words[2], words[3], Name
 	return nil
 }
 
-// ask is wire.ask, which may have to open a session: then it is made sure whose it is.
+// ask is wire.ask, which may have to open a session: then it is made sure with which switch.
 func (s *swtch) ask(ctx context.Context, line string, within time.Duration) (string, error) {
 	if s.wire.conn == nil {
 		if err := s.identify(ctx); err != nil {
@@ -166,6 +172,9 @@ func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
 	}
 	defer release()
 	if err := s.greet(ctx); err != nil {
+		return driver.Info{}, err
+	}
+	if err := s.probe(ctx); err != nil {
 		return driver.Info{}, err
 	}
 	return s.info, nil
@@ -313,6 +322,9 @@ func (p protocol) States(ctx context.Context, circuits []circuit.Pair) ([]driver
 	for _, c := range circuits {
 		numbers = append(numbers, p.s.in[c.From], p.s.out[c.To])
 	}
+	if err := p.s.probe(ctx); err != nil || !p.s.states {
+		return nil, err
+	}
 	words, err := p.s.portStates(ctx, numbers)
 	if err != nil {
 		return nil, err
@@ -327,20 +339,41 @@ func (p protocol) States(ctx context.Context, circuits []circuit.Pair) ([]driver
 	return states, nil
 }
 
-// Light asks the detectors of the egress ports.
+// Light asks the power meters of the egress ports that have one.
 func (p protocol) Light(ctx context.Context, circuits []circuit.Pair) ([]float64, error) {
-	if !p.s.info.CanLight {
-		return nil, nil
+	if err := p.s.probe(ctx); err != nil || !p.s.info.CanLight {
+		return nil, err
 	}
-	numbers := make([]int, len(circuits))
+	to := make([]int, len(circuits))
 	for i, c := range circuits {
-		numbers[i] = p.s.out[c.To]
+		to[i] = c.To
 	}
-	return p.s.powers(ctx, numbers)
+	return p.s.light(ctx, to)
 }
 
-// enabled is the word of a port in order; D is one that was switched off, F one that failed.
-const enabled = "E"
+// light returns the power that egress ports of the map receive, NaN where there is no meter.
+func (s *swtch) light(ctx context.Context, ports []int) ([]float64, error) {
+	var numbers, at []int
+	all := make([]float64, len(ports))
+	for i, port := range ports {
+		if all[i] = math.NaN(); s.metered[port] {
+			numbers, at = append(numbers, s.out[port]), append(at, i)
+		}
+	}
+	dbm, err := s.powers(ctx, numbers)
+	for i := range dbm {
+		all[at[i]] = dbm[i]
+	}
+	return all, err
+}
+
+// unexpected notes an answer that is not what the probe has found: the switch is probed again.
+func (s *swtch) unexpected(err error) error {
+	if err != nil {
+		s.asked = false
+	}
+	return err
+}
 
 func (s *swtch) portStates(ctx context.Context, numbers []int) ([]string, error) {
 	return inParts(numbers, func(part []int) ([]string, error) {
@@ -349,12 +382,10 @@ func (s *swtch) portStates(ctx context.Context, numbers []int) ([]string, error)
 			return nil, err
 		}
 		words, err := parseWords(reply, len(part))
-		for _, w := range words {
-			if w != enabled && w != "D" && w != "F" {
-				return nil, protocolError("no state of a port", reply)
-			}
+		if err == nil && slices.ContainsFunc(words, func(w string) bool { return !isState(w) }) {
+			err = protocolError("no state of a port", reply)
 		}
-		return words, err
+		return words, s.unexpected(err)
 	})
 }
 
@@ -364,7 +395,8 @@ func (s *swtch) powers(ctx context.Context, numbers []int) ([]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		return parsePowers(reply, len(part))
+		dbm, err := parsePowers(reply, len(part))
+		return dbm, s.unexpected(err)
 	})
 }
 
@@ -389,21 +421,31 @@ func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 		return nil, err
 	}
 	defer release()
-	numbers := append(append([]int(nil), s.in...), s.out...)
-	words, err := s.portStates(ctx, numbers)
-	if err != nil {
+	if err := s.probe(ctx); err != nil {
 		return nil, err
 	}
-	var dbm []float64
-	if s.info.CanLight {
-		if dbm, err = s.powers(ctx, s.out); err != nil {
+	numbers := append(append([]int(nil), s.in...), s.out...)
+	var words []string
+	if s.states {
+		if words, err = s.portStates(ctx, numbers); err != nil {
 			return nil, err
 		}
 	}
+	every := make([]int, len(s.out))
+	for r := range every {
+		every[r] = r
+	}
+	dbm, err := s.light(ctx, every)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]driver.Health, len(numbers))
 	for i, number := range numbers {
-		all[i] = driver.Health{Port: strconv.Itoa(number), State: map[string]string{"E": "ENABLED", "D": "DISABLED", "F": "FAILED"}[words[i]], Failed: words[i] != enabled}
-		if k := i - len(s.in); k >= 0 && k < len(dbm) && !math.IsNaN(dbm[k]) {
+		all[i].Port = strconv.Itoa(number)
+		if words != nil {
+			all[i].State, all[i].Failed = map[string]string{enabled: "ENABLED", disabled: "DISABLED", failed: "FAILED"}[words[i]], words[i] != enabled
+		}
+		if k := i - len(s.in); k >= 0 && !math.IsNaN(dbm[k]) {
 			all[i].PowerDBm, all[i].HasPower = dbm[k], true
 		}
 	}

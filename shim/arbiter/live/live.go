@@ -248,7 +248,7 @@ func (l *Leader) acquire(planes planeset.Set) {
 func (l *Leader) look() {
 	for i := 0; i < len(l.awaits); {
 		w := l.awaits[i]
-		epoch, err := l.p.Controller.Poll(w.plane)
+		epoch, err := l.p.Switches().Poll(w.plane)
 		switch {
 		case err != nil || int32(epoch-w.epoch) >= 0:
 		case l.c.Failed():

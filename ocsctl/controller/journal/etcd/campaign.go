@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -74,17 +73,17 @@ func (c *Client) attempt(ctx context.Context) (*leadership, int64, error) {
 // take puts the leader key, unless somebody else has.
 func (c *Client) take(ctx context.Context, lease *clientv3.LeaseGrantResponse, format stored) (*leadership, int64, error) {
 	me := c.newLeaderValue()
-	value, err := encode(me)
+	value, err := journal.Encode(me)
 	if err != nil {
 		return nil, 0, err
 	}
-	puts := []clientv3.Op{clientv3.OpPut(c.key(leaderKey), value, clientv3.WithLease(lease.ID))}
+	puts := []clientv3.Op{clientv3.OpPut(c.key(leaderKey), string(value), clientv3.WithLease(lease.ID))}
 	if format.mod == 0 {
-		f, err := encode(formatValue{Version: Format, Software: c.conf.Software})
+		f, err := journal.Encode(journal.FormatValue{Version: journal.Format, Software: c.conf.Software})
 		if err != nil {
 			return nil, 0, err
 		}
-		puts = append(puts, clientv3.OpPut(c.key(formatKey), f))
+		puts = append(puts, clientv3.OpPut(c.key(formatKey), string(f)))
 	}
 	resp, err := c.etcd.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(c.key(leaderKey)), "=", 0),
@@ -98,7 +97,7 @@ func (c *Client) take(ctx context.Context, lease *clientv3.LeaseGrantResponse, f
 	}
 	l := &leadership{
 		c: c, me: me, token: uint64(resp.Header.Revision), lease: lease.ID,
-		ttl: time.Duration(lease.TTL) * time.Second, done: make(chan struct{}),
+		ttl: time.Duration(lease.TTL) * time.Second, done: make(chan struct{}), slow: journal.Slow{Log: c.conf.Logger},
 	}
 	if err := l.load(ctx); err != nil {
 		return nil, 0, err
@@ -166,7 +165,7 @@ func (c *Client) waitVacant(ctx context.Context, after int64, news <-chan struct
 // sawLeader remembers who rules. A value that cannot be read is of somebody all the same.
 func (c *Client) sawLeader(kv *mvcc.KeyValue) leaderValue {
 	var v leaderValue
-	if decode(c.key(leaderKey), kv.Value, &v) != nil {
+	if journal.Decode(c.key(leaderKey), kv.Value, &v) != nil {
 		v = leaderValue{Name: "unknown"}
 	}
 	c.leader.Store(&journal.Leader{Name: v.Name, Software: v.Software, Address: v.Address, Token: uint64(kv.CreateRevision)})
@@ -178,17 +177,6 @@ func (c *Client) revoke(id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(c.closing, time.Second)
 	defer cancel()
 	_, _ = c.etcd.Revoke(ctx, id)
-}
-
-// softwareOf is the version of the program that wrote a format value of whatever version.
-func softwareOf(value []byte) string {
-	var v struct {
-		Software string `json:"software"`
-	}
-	if json.Unmarshal(value, &v) != nil || v.Software == "" {
-		return "unknown"
-	}
-	return v.Software
 }
 
 // pause waits for d, or for the end of ctx.

@@ -154,14 +154,7 @@ func (c *Client) format(ctx context.Context) (stored, error) {
 		return stored{}, nil
 	}
 	s := stored{value: resp.Kvs[0].Value, mod: resp.Kvs[0].ModRevision}
-	var v formatValue
-	if err := decode(c.key(formatKey), s.value, &v); err != nil {
-		if errors.Is(err, ocsctl.ErrVersion) {
-			err = fmt.Errorf("%w: it was written by version %s, this is version %s", err, softwareOf(s.value), c.conf.Software)
-		}
-		return s, err
-	}
-	return s, nil
+	return s, journal.DecodeFormat(c.key(formatKey), s.value, c.conf.Software)
 }
 
 // newLeaderValue describes this controller.
@@ -170,7 +163,7 @@ func (c *Client) newLeaderValue() leaderValue {
 	if err != nil {
 		name = "unknown"
 	}
-	return leaderValue{Version: Format, Name: c.conf.Name, Software: c.conf.Software, Address: c.conf.Address, Instance: c.id, Host: name, PID: os.Getpid(), Since: time.Now().UTC()}
+	return leaderValue{Version: journal.Format, Name: c.conf.Name, Software: c.conf.Software, Address: c.conf.Address, Instance: c.id, Host: name, PID: os.Getpid(), Since: time.Now().UTC()}
 }
 
 // lasting reports whether trying again would not help: the request is refused, not lost.

@@ -74,7 +74,7 @@ func (r *rank) Changed(_ int, epoch uint32, m circuit.Permutation, fault error) 
 	r.epoch, r.at, r.fault = epoch, m, fault
 }
 
-func (r *rank) Refused(int, uint32, uint32)   {}
+func (r *rank) Refused(int, uint64, error)    {}
 func (r *rank) Granted(uint64, uint64, error) {}
 
 func (r *rank) Closed(err error) {
@@ -146,22 +146,41 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// attachAll attaches ranks to all ports and has them post, unless the plane is where they want it.
+// holder is the communicator of all ranks.
+const holder = 7
+
+// attachAll attaches ranks to all ports and has them post, unless the plane is where they want it. The rank of port 0
+// holds the plane, or has held it when another controller ruled.
 func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation) []*rank {
 	t.Helper()
 	var all []*rank
 	for p := range ports {
 		r := &rank{}
-		a, err := c.Attach(r, controller.AttachOptions{Port: p, Who: fmt.Sprint("rank ", p)})
+		o := controller.AttachOptions{Port: p, Who: fmt.Sprint("rank ", p)}
+		if p == 0 {
+			o.Held = []controller.LeaseSnapshot{{Holder: holder, Mask: 1}}
+		}
+		a, err := c.Attach(r, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Attachment = a
 		all = append(all, r)
 	}
+	if s, err := c.Snapshot(); err != nil {
+		t.Fatal(err)
+	} else if s.Planes[0].Holder == nil {
+		if err := all[0].Acquire(1, 1, holder); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the plane is granted", func() bool {
+			s, err := c.Snapshot()
+			return err == nil && s.Planes[0].Holder != nil
+		})
+	}
 	for _, r := range all {
 		if epoch, fault, _ := r.sees(); epoch == 0 && fault == nil {
-			if err := r.Post(0, 0, target); err != nil {
+			if err := r.Post(0, 0, holder, target); err != nil {
 				t.Fatal(err)
 			}
 		}

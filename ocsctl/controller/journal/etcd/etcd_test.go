@@ -37,7 +37,7 @@ func TestFullQueue(t *testing.T) {
 	l := lead(t, a)
 	r.stick(there, back)
 	for i := range uint32(n) {
-		l.Record(controller.Event{Seq: uint64(i) + 1, Time: time.Now(), Kind: controller.Switched, Epoch: i + 1, To: circuit.Shift(journaltest.Ports, int(i)), Port: -1})
+		l.Record(controller.Event{Seq: uint64(i) + 1, Time: time.Now(), Kind: controller.Switched, Epoch: i + 1, To: circuit.Shift(journaltest.Ports, int(i)), Port: -1}, nil)
 	}
 	r.free()
 	lost := func(e controller.Event) bool { return e.Kind == controller.Lost }
@@ -45,7 +45,7 @@ func TestFullQueue(t *testing.T) {
 	if i := slices.IndexFunc(events, lost); i != 0 || len(events) != room+1 || !strings.Contains(events[0].Err, fmt.Sprint(n-room)) || events[1].Epoch != room {
 		t.Fatalf("%d events, the loss is number %d: %+v", len(events), i, events[i])
 	}
-	l.Record(controller.Event{Seq: n + 1, Time: time.Now(), Kind: controller.Attached, Plane: -1})
+	l.Record(controller.Event{Seq: n + 1, Time: time.Now(), Kind: controller.Attached, Plane: -1}, nil)
 	events = journaltest.Await(t, server, controller.AllEvents(), func(e []controller.Event) bool { return len(e) == room+2 })
 	if events[0].Kind != controller.Attached || events[0].Seq != n+1 {
 		t.Fatalf("after the loss: %+v", events[0])
@@ -88,11 +88,12 @@ func wants(t *testing.T, err, kind error, words ...string) {
 // TestCorrupt: a value that no controller wrote is refused with its key.
 func TestCorrupt(t *testing.T) {
 	c := open(t, t.TempDir())
-	good, err := encodePlane(1, &journal.State{Epoch: 3, Reserved: 9, Map: circuit.Shift(journaltest.Ports, 1), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(journaltest.Ports, 2)}}, leaderValue{}, 1)
+	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Reserved: 9, Map: circuit.Shift(journaltest.Ports, 1), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(journaltest.Ports, 2)}}, journal.Author{Token: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := decodePlane(planeKey(1), []byte(good)); err != nil {
+	good := string(encoded)
+	if _, _, err := journal.DecodePlane(journal.PlaneKey(1), encoded); err != nil {
 		t.Fatal(err)
 	}
 	change := func(from, to string) string {
@@ -122,7 +123,7 @@ func TestCorrupt(t *testing.T) {
 		"late intent":  {change(`"intent":{"epoch":3`, `"intent":{"epoch":9`), journal.ErrCorrupt, "intent"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := c.etcd.Put(t.Context(), c.key(planeKey(1)), test.value); err != nil {
+			if _, err := c.etcd.Put(t.Context(), c.key(journal.PlaneKey(1)), test.value); err != nil {
 				t.Fatal(err)
 			}
 			l, err := c.Campaign(t.Context())
@@ -131,7 +132,7 @@ func TestCorrupt(t *testing.T) {
 			}
 			defer journaltest.Resign(t, l)
 			_, err = l.Recovered(journaltest.Ports, journaltest.Planes)
-			wants(t, err, test.kind, c.key(planeKey(1)), test.words)
+			wants(t, err, test.kind, c.key(journal.PlaneKey(1)), test.words)
 			if err := journaltest.Intend(t, l, intent(0)); err == nil {
 				t.Error("a journal that could not be read takes an intent")
 			}
@@ -203,7 +204,7 @@ func TestCompaction(t *testing.T) {
 		}
 	}
 	await(t, "old revisions go", func() bool {
-		_, err := c.etcd.Get(t.Context(), c.key(planeKey(0)), clientv3.WithRev(int64(l.token)))
+		_, err := c.etcd.Get(t.Context(), c.key(journal.PlaneKey(0)), clientv3.WithRev(int64(l.token)))
 		return errors.Is(err, rpctypes.ErrCompacted)
 	})
 	if err := journaltest.Intend(t, l, intent(compactEvery)); err != nil {

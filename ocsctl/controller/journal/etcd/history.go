@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,9 +27,15 @@ type historyWriter struct {
 	first []uint64         // of the segments that are stored
 
 	mu    sync.Mutex
-	queue []controller.Event
+	queue []queued
 	lost  int // events dropped since the queue was full
 	wake  chan struct{}
+}
+
+// queued is an event that is to be written; done may be nil.
+type queued struct {
+	controller.Event
+	done func(error)
 }
 
 const (
@@ -79,20 +86,40 @@ func (w *historyWriter) load(ctx context.Context, c *Client) error {
 
 // Record implements [controller.Journal]. The state of the plane is kept even where the event
 // is dropped.
-func (l *leadership) Record(e controller.Event) {
-	if l.Err() != nil {
+func (l *leadership) Record(e controller.Event, done func(error)) {
+	if err := l.Err(); err != nil {
+		if done != nil {
+			done(err)
+		}
 		return
 	}
-	l.planes.apply(&e)
-	l.history.add(e)
+	if done == nil {
+		l.planes.apply(&e, nil)
+		l.history.add(queued{Event: e})
+		return
+	}
+	// The event is durable when both the state of its plane and the history have it.
+	var left atomic.Int32
+	var once sync.Once
+	left.Store(2)
+	part := func(err error) {
+		if left.Add(-1) == 0 || err != nil {
+			once.Do(func() { done(err) })
+		}
+	}
+	l.planes.apply(&e, part)
+	l.history.add(queued{e, part})
 }
 
-func (w *historyWriter) add(e controller.Event) {
+func (w *historyWriter) add(e queued) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tell()
 	if w.lost > 0 || len(w.queue) == w.l.c.conf.Queue {
 		w.lost++
+		if e.done != nil {
+			e.done(nil) // the state of the plane has it
+		}
 		return
 	}
 	w.queue = append(w.queue, e)
@@ -104,10 +131,10 @@ func (w *historyWriter) tell() {
 	if w.lost == 0 || len(w.queue) == w.l.c.conf.Queue {
 		return
 	}
-	w.queue = append(w.queue, controller.Event{
+	w.queue = append(w.queue, queued{Event: controller.Event{
 		Time: time.Now(), Kind: controller.Lost, Plane: -1, Port: -1,
 		Err: fmt.Sprintf("%d events came faster than the journal could write them", w.lost),
-	})
+	}})
 	w.lost = 0
 }
 
@@ -118,30 +145,47 @@ func (w *historyWriter) notify() {
 	}
 }
 
-// run writes until the rule ends.
+// run writes until the rule ends, and then answers the requests that wait.
 func (w *historyWriter) run() {
-	for {
+	for w.l.Err() == nil {
 		select {
 		case <-w.l.done:
-			return
 		case <-w.wake:
-		}
-		pause(w.l.ctx, linger) // for company
-		for w.write() {
+			if !w.urgent() {
+				pause(w.l.ctx, linger) // for company
+			}
+			for w.write() {
+			}
 		}
 	}
+	w.mu.Lock()
+	left := w.queue
+	w.queue = nil
+	w.mu.Unlock()
+	for _, e := range left {
+		if e.done != nil {
+			e.done(w.l.Err())
+		}
+	}
+}
+
+// urgent reports whether the core waits for an event.
+func (w *historyWriter) urgent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.queue, func(e queued) bool { return e.done != nil })
 }
 
 // write writes one segment, and reports whether there may be another.
 func (w *historyWriter) write() (more bool) {
 	w.mu.Lock()
 	w.tell()
-	events := slices.Clone(w.queue[:min(len(w.queue), maxSegment)])
+	taken := slices.Clone(w.queue[:min(len(w.queue), maxSegment)])
 	w.mu.Unlock()
-	if len(events) == 0 {
+	if len(taken) == 0 {
 		return false
 	}
-	events, value, err := w.segment(events)
+	events, value, err := w.segment(taken)
 	if err == nil {
 		old := w.old(events[len(events)-1].Seq)
 		var sweep []clientv3.Op
@@ -159,20 +203,29 @@ func (w *historyWriter) write() (more bool) {
 		w.l.c.conf.Logger.Error("events are not in the history", "events", len(events), "error", err)
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.queue = w.queue[len(events):]
 	if err != nil {
 		w.lost += len(events)
+	}
+	w.mu.Unlock()
+	for _, e := range taken[:len(events)] {
+		if e.done != nil {
+			e.done(err)
+		}
 	}
 	return true
 }
 
 // segment numbers and encodes the first of events, as many as one value takes, and returns them.
-func (w *historyWriter) segment(events []controller.Event) ([]controller.Event, string, error) {
+func (w *historyWriter) segment(taken []queued) ([]controller.Event, string, error) {
+	events := make([]controller.Event, len(taken))
+	for i := range taken {
+		events[i] = taken[i].Event
+	}
 	v := struct {
 		Version int               `json:"version"`
 		Events  []json.RawMessage `json:"events"`
-	}{Version: Format}
+	}{Version: journal.Format}
 	bytes := 0
 	for i := range events {
 		e := &events[i]
@@ -189,8 +242,8 @@ func (w *historyWriter) segment(events []controller.Event) ([]controller.Event, 
 		}
 		v.Events = append(v.Events, text)
 	}
-	value, err := encode(v)
-	return events, value, err
+	value, err := journal.Encode(v)
+	return events, string(value), err
 }
 
 // old counts the segments that are older than what is kept when the newest event is last.

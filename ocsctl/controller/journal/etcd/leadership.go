@@ -35,6 +35,7 @@ type leadership struct {
 	ctx   context.Context // ends with the rule
 	end   context.CancelFunc
 
+	slow      journal.Slow
 	revision  atomic.Int64 // of the newest write
 	compacted int64        // revisions below it are gone
 
@@ -114,6 +115,7 @@ func (l *leadership) lose(why error) {
 // to be in time.
 func (l *leadership) keep() {
 	part := l.ttl / renewals
+	told := false
 	for next := part; ; next = part {
 		select {
 		case <-l.done:
@@ -129,10 +131,14 @@ func (l *leadership) keep() {
 				return
 			}
 			if err == nil {
+				told = false
 				l.compact()
 				break
 			}
-			l.c.conf.Logger.Warn("the lease is not renewed yet", "error", err)
+			if !told {
+				told = true
+				l.c.conf.Logger.Warn("the lease is not renewed yet", "error", err)
+			}
 			pause(l.ctx, part/4)
 		}
 	}
@@ -203,7 +209,9 @@ type put struct {
 // transaction is sent again until its outcome is known, so an old value never follows a newer one.
 // It returns the revision at which the values stand. Errors that wrap controller.ErrNotLeader
 // have ended the rule; others are refusals, and nothing was written.
-func (l *leadership) commit(puts []put, sweep ...clientv3.Op) (int64, error) {
+func (l *leadership) commit(puts []put, sweep ...clientv3.Op) (at int64, err error) {
+	end := l.slow.Begin()
+	defer func() { end(err) }()
 	leader := l.c.key(leaderKey)
 	ifs := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leader), "=", int64(l.token))}
 	then, otherwise := sweep, []clientv3.Op{clientv3.OpGet(leader)}
@@ -233,7 +241,7 @@ func (l *leadership) commit(puts []put, sweep ...clientv3.Op) (int64, error) {
 		case lasting(err):
 			return 0, fmt.Errorf("etcd: %s: %w", puts[0].key, err)
 		}
-		l.c.conf.Logger.Warn("a write has not been answered", "key", puts[0].key, "error", err)
+		l.c.conf.Logger.Debug("a write has not been answered", "key", puts[0].key, "error", err)
 		pause(l.ctx, retryPause)
 	}
 }

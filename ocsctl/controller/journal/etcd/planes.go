@@ -38,7 +38,7 @@ type planeSlot struct {
 	dirty   bool
 	writing bool
 	urgent  bool          // what has changed should not linger
-	waiting []func(error) // intents that the next write makes durable
+	waiting []func(error) // of intents and events that the next write makes durable
 }
 
 const (
@@ -73,14 +73,12 @@ func (l *leadership) Recovered(ports, planes int) ([]controller.Recovered, error
 	slots := make([]planeSlot, planes)
 	at := make([]controller.Recovered, planes)
 	for _, r := range w.loaded {
-		j, s, err := decodePlane(r.key, r.value)
-		switch {
-		case err != nil:
+		j, s, err := journal.DecodePlane(r.key, r.value)
+		if err == nil {
+			err = s.Fits(r.key, j, ports, planes)
+		}
+		if err != nil {
 			return nil, err
-		case j >= planes:
-			return nil, fmt.Errorf("etcd: %s is of plane %d, in a fabric of %d: %w", r.key, j, planes, journal.ErrOtherFabric)
-		case s.Map != nil && len(s.Map) != ports || s.Intent != nil && len(s.Intent.To) != ports:
-			return nil, fmt.Errorf("etcd: %s is of %d ports, in a fabric of %d: %w", r.key, max(len(s.Map), intended(&s)), ports, journal.ErrOtherFabric)
 		}
 		slots[j] = planeSlot{state: s, mod: r.mod}
 		at[j] = s.Recovered()
@@ -92,13 +90,6 @@ func (l *leadership) Recovered(ports, planes int) ([]controller.Recovered, error
 	defer w.mu.Unlock()
 	w.planes, w.loaded = slots, nil
 	return at, nil
-}
-
-func intended(s *journal.State) int {
-	if s.Intent == nil {
-		return 0
-	}
-	return len(s.Intent.To)
 }
 
 // Baseline implements [journal.Leadership].
@@ -138,15 +129,25 @@ func (w *planeWriter) intend(i controller.Intent, done func(error)) error {
 	return nil
 }
 
-// apply takes an event; it is written with the next intent, or some time later.
-func (w *planeWriter) apply(e *controller.Event) {
+// apply takes an event; it is written with the next intent, or some time later. done, where it is not nil,
+// is called when it is written.
+func (w *planeWriter) apply(e *controller.Event, done func(error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.Plane >= 0 && e.Plane < len(w.planes) && w.planes[e.Plane].state.Apply(e) {
-		p := &w.planes[e.Plane]
+	if e.Plane < 0 || e.Plane >= len(w.planes) {
+		if done != nil {
+			done(nil) // it changes no plane
+		}
+		return
+	}
+	p := &w.planes[e.Plane]
+	if p.state.Apply(e) || done != nil {
 		p.dirty = true
 		// How far a plane that failed and is back may be from what is stored is a matter of time.
 		p.urgent = p.urgent || e.Kind == controller.Failed || e.Kind == controller.Restored
+		if done != nil {
+			p.waiting = append(p.waiting, done)
+		}
 		w.notify()
 	}
 }
@@ -217,8 +218,8 @@ func (w *planeWriter) write() (more bool) {
 	var err error
 	for bytes := 0; len(puts) < len(taken) && err == nil; {
 		p := &taken[len(puts)]
-		var value string
-		if value, err = encodePlane(p.plane, &p.state, w.l.me, w.l.token); err != nil {
+		var value []byte
+		if value, err = journal.EncodePlane(p.plane, &p.state, journal.Author{Name: w.l.me.Name, Token: w.l.token}); err != nil {
 			break
 		}
 		if bytes += len(value); len(puts) > 0 && bytes > maxTxnBytes {
@@ -226,7 +227,7 @@ func (w *planeWriter) write() (more bool) {
 			taken = taken[:len(puts)]
 			break
 		}
-		puts = append(puts, put{key: w.l.c.key(planeKey(p.plane)), value: value, mod: p.mod})
+		puts = append(puts, put{key: w.l.c.key(journal.PlaneKey(p.plane)), value: string(value), mod: p.mod})
 	}
 	if len(taken) == 0 {
 		return false

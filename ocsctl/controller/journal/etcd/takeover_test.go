@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/journaltest"
 	"lightpath/plans/circuit"
 )
@@ -96,7 +97,7 @@ func TestLostAnswer(t *testing.T) {
 	r.stick(back)
 	answer := make(chan error, 2)
 	l.Intend(intent(3), func(err error) { answer <- err })
-	key := a.key(planeKey(0))
+	key := a.key(journal.PlaneKey(0))
 	await(t, "the write arrives", func() bool {
 		resp, err := server.etcd.Get(t.Context(), key)
 		return err == nil && len(resp.Kvs) == 1
@@ -188,11 +189,11 @@ func TestForeignWriter(t *testing.T) {
 	if err := journaltest.Intend(t, l, intent(0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.etcd.Put(t.Context(), c.key(planeKey(0)), "by hand"); err != nil {
+	if _, err := c.etcd.Put(t.Context(), c.key(journal.PlaneKey(0)), "by hand"); err != nil {
 		t.Fatal(err)
 	}
 	err := journaltest.Intend(t, l, intent(1))
-	if !errors.Is(err, controller.ErrNotLeader) || !strings.Contains(err.Error(), c.key(planeKey(0))) {
+	if !errors.Is(err, controller.ErrNotLeader) || !strings.Contains(err.Error(), c.key(journal.PlaneKey(0))) {
 		t.Fatal(err)
 	}
 }
@@ -231,11 +232,11 @@ func TestTwoWriters(t *testing.T) {
 				last = epoch
 			}
 		}
-		resp, err := server.etcd.Get(t.Context(), prefix+planeKey(0))
+		resp, err := server.etcd.Get(t.Context(), prefix+journal.PlaneKey(0))
 		if err != nil || len(resp.Kvs) != 1 {
 			t.Fatal(resp, err)
 		}
-		if _, s, err := decodePlane(prefix+planeKey(0), resp.Kvs[0].Value); err != nil || s.Intent.Epoch != last {
+		if _, s, err := journal.DecodePlane(prefix+journal.PlaneKey(0), resp.Kvs[0].Value); err != nil || s.Intent.Epoch != last {
 			t.Fatalf("round %d: intent %+v stands, not that of epoch %d: %v", round, s.Intent, last, err)
 		}
 		for _, c := range who {

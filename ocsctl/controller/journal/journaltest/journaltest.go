@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T, keep int) journal.Store) {
 		"Epochs":        epochs,
 		"Failed":        failed,
 		"Disabled":      disabled,
+		"Confirmed":     confirmed,
 		"Deposed":       deposed,
 		"OneRuler":      oneRuler,
 		"OtherFabric":   otherFabric,
@@ -131,7 +132,7 @@ func takeover(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
 	l.Baseline([]controller.Recovered{{Map: circuit.AllDark(Ports)}, {Map: circuit.Shift(Ports, 1)}})
 	must(t, Intend(t, l, controller.Intent{Plane: 0, Epoch: 0, To: circuit.Shift(Ports, 2)}))
-	l.Record(switched(0, 1, circuit.Shift(Ports, 2)))
+	l.Record(switched(0, 1, circuit.Shift(Ports, 2)), nil)
 	l, at := Next(t, s, l)
 	for j, want := range []circuit.Permutation{circuit.Shift(Ports, 2), circuit.Shift(Ports, 1)} {
 		if got := at[j]; !got.Map.Equal(want) || got.Intent != nil || got.Failed || got.Disabled != "" {
@@ -153,7 +154,7 @@ func takeover(t *testing.T, s journal.Store) {
 func unknownEnd(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
 	must(t, Intend(t, l, controller.Intent{Plane: 1, Epoch: 6, To: circuit.Shift(Ports, 1)}))
-	l.Record(switched(1, 7, circuit.Shift(Ports, 1)))
+	l.Record(switched(1, 7, circuit.Shift(Ports, 1)), nil)
 	must(t, Intend(t, l, controller.Intent{Plane: 1, Epoch: 7, To: circuit.Shift(Ports, 3)}))
 	l, at := Next(t, s, l)
 	defer Resign(t, l)
@@ -189,12 +190,12 @@ func epochs(t *testing.T, s journal.Store) {
 // failed: a plane that had failed begins above all epochs that it may have had since.
 func failed(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
-	l.Record(controller.Event{Time: time.Now(), Kind: controller.Failed, Plane: 0, Epoch: 3, Port: -1, Err: "drift"})
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Failed, Plane: 0, Epoch: 3, Port: -1, Err: "drift"}, nil)
 	l, at := Next(t, s, l)
 	if !at[0].Failed || at[0].Epoch < 3+journal.EpochBlock/2 {
 		t.Fatalf("recovered %+v", at[0])
 	}
-	l.Record(controller.Event{Time: time.Now(), Kind: controller.Restored, Plane: 0, Epoch: at[0].Epoch + 1, To: circuit.Shift(Ports, 1), Port: -1})
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Restored, Plane: 0, Epoch: at[0].Epoch + 1, To: circuit.Shift(Ports, 1), Port: -1}, nil)
 	want := at[0].Epoch + 1
 	l, at = Next(t, s, l)
 	defer Resign(t, l)
@@ -206,16 +207,50 @@ func failed(t *testing.T, s journal.Store) {
 // disabled: what an operator took out of service stays so.
 func disabled(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
-	l.Record(controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 1, Epoch: 0, Port: -1, Who: "ann", Err: "disabled by ann"})
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 1, Epoch: 0, Port: -1, Who: "ann", Err: "disabled by ann"}, nil)
 	l, at := Next(t, s, l)
 	if at[1].Disabled != "disabled by ann" || at[1].Failed {
 		t.Fatalf("recovered %+v", at[1])
 	}
-	l.Record(controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 1, Epoch: 0, Port: -1, Who: "bob"})
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 1, Epoch: 0, Port: -1, Who: "bob"}, nil)
 	l, at = Next(t, s, l)
 	defer Resign(t, l)
 	if at[1].Disabled != "" {
 		t.Fatalf("recovered %+v", at[1])
+	}
+}
+
+// confirmed: an event that the core waits for is in the history when the answer comes, and so are all
+// before it; a rule that has ended confirms nothing.
+func confirmed(t *testing.T, s journal.Store) {
+	l := Lead(t, s)
+	for i := range 5 {
+		l.Record(controller.Event{Time: time.Now(), Kind: controller.Attached, Plane: -1, Port: i}, nil)
+	}
+	off := controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1, Who: "ann", Err: "disabled by ann"}
+	must(t, Record(t, l, off))
+	events, err := s.History(t.Context(), controller.AllEvents())
+	must(t, err)
+	if len(events) != 6 || events[0].Err != off.Err {
+		t.Errorf("%d events, newest %+v", len(events), events[:min(len(events), 1)])
+	}
+	Resign(t, l)
+	if err := Record(t, l, off); !errors.Is(err, controller.ErrNotLeader) {
+		t.Errorf("confirmed by a rule that has ended: %v", err)
+	}
+}
+
+// Record makes an event durable, or returns why it is not.
+func Record(t *testing.T, l controller.Journal, e controller.Event) error {
+	t.Helper()
+	answer := make(chan error, 2)
+	l.Record(e, func(err error) { answer <- err })
+	select {
+	case err := <-answer:
+		return err
+	case <-time.After(Patience):
+		t.Fatal("an event has not been answered")
+		return nil
 	}
 }
 
@@ -233,7 +268,7 @@ func deposed(t *testing.T, s journal.Store) {
 	if err := Intend(t, old, controller.Intent{To: circuit.Shift(Ports, 1)}); !errors.Is(err, controller.ErrNotLeader) {
 		t.Errorf("the intent of a rule that has ended: %v", err)
 	}
-	old.Record(switched(0, 9, circuit.Shift(Ports, 1)))
+	old.Record(switched(0, 9, circuit.Shift(Ports, 1)), nil)
 	old.Baseline([]controller.Recovered{{Map: circuit.Shift(Ports, 1)}})
 	l, at := Next(t, s, l)
 	Resign(t, l)
@@ -258,7 +293,7 @@ func oneRuler(t *testing.T, s journal.Store) {
 func otherFabric(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
 	must(t, Intend(t, l, controller.Intent{Plane: 1, To: circuit.Shift(Ports, 1)}))
-	l.Record(switched(1, 1, circuit.Shift(Ports, 1)))
+	l.Record(switched(1, 1, circuit.Shift(Ports, 1)), nil)
 	Resign(t, l)
 	for _, size := range [][2]int{{Ports + 1, Planes}, {Ports, Planes - 1}} {
 		l, err := s.Campaign(t.Context())
@@ -299,7 +334,7 @@ func history(t *testing.T, s journal.Store) {
 		if i%4 == 0 {
 			e.Kind, e.Plane = controller.Attached, -1
 		}
-		l.Record(e)
+		l.Record(e, nil)
 	}
 	all := Await(t, s, controller.AllEvents(), newest(n))
 	for i, e := range all {
@@ -345,7 +380,7 @@ func historyGoesOn(t *testing.T, s journal.Store) {
 			t.Fatalf("round %d goes on after %d", round, l.LastSeq())
 		}
 		for i := range 4 {
-			l.Record(controller.Event{Seq: uint64(i + 1), Time: time.Now(), Kind: controller.Attached, Plane: -1, Port: round*4 + i})
+			l.Record(controller.Event{Seq: uint64(i + 1), Time: time.Now(), Kind: controller.Attached, Plane: -1, Port: round*4 + i}, nil)
 		}
 		l, _ = Next(t, s, l)
 	}
@@ -365,7 +400,7 @@ func historyForgets(t *testing.T, s journal.Store) {
 	defer Resign(t, l)
 	seen := 0
 	for i := range 10 * forgetful {
-		l.Record(controller.Event{Time: time.Now(), Kind: controller.Attached, Plane: -1, Port: i})
+		l.Record(controller.Event{Time: time.Now(), Kind: controller.Attached, Plane: -1, Port: i}, nil)
 		if i%5 == 4 { // written in several pieces
 			seen = i
 			Await(t, s, controller.Query{Plane: controller.AnyPlane, Limit: 1}, func(e []controller.Event) bool { return len(e) == 1 && e[0].Port == seen })

@@ -48,6 +48,9 @@ const (
 	FaultCode_FAULT_CODE_FORBIDDEN              FaultCode = 14
 	FaultCode_FAULT_CODE_SLOW                   FaultCode = 15 // the peer does not read
 	FaultCode_FAULT_CODE_CONTROL_LOST           FaultCode = 16
+	FaultCode_FAULT_CODE_NOT_HOLDER             FaultCode = 17 // another holds the plane, or none does
+	FaultCode_FAULT_CODE_JOURNAL                FaultCode = 18 // the journal has not confirmed a change
+	FaultCode_FAULT_CODE_PINNED                 FaultCode = 19 // only an operator moves the plane
 )
 
 // Enum value maps for FaultCode.
@@ -70,6 +73,9 @@ var (
 		14: "FAULT_CODE_FORBIDDEN",
 		15: "FAULT_CODE_SLOW",
 		16: "FAULT_CODE_CONTROL_LOST",
+		17: "FAULT_CODE_NOT_HOLDER",
+		18: "FAULT_CODE_JOURNAL",
+		19: "FAULT_CODE_PINNED",
 	}
 	FaultCode_value = map[string]int32{
 		"FAULT_CODE_UNSPECIFIED":            0,
@@ -89,6 +95,9 @@ var (
 		"FAULT_CODE_FORBIDDEN":              14,
 		"FAULT_CODE_SLOW":                   15,
 		"FAULT_CODE_CONTROL_LOST":           16,
+		"FAULT_CODE_NOT_HOLDER":             17,
+		"FAULT_CODE_JOURNAL":                18,
+		"FAULT_CODE_PINNED":                 19,
 	}
 )
 
@@ -676,12 +685,13 @@ func (x *Lease) GetPort() uint32 {
 	return 0
 }
 
-// Post agrees to move a plane from epoch to the target: this port is drained.
+// Post agrees, for the holder of a plane, to move it from epoch to the target: this port is drained.
 type Post struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
 	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Target        []int32                `protobuf:"zigzag32,3,rep,packed,name=target,proto3" json:"target,omitempty"`
+	Holder        uint64                 `protobuf:"varint,4,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -735,6 +745,13 @@ func (x *Post) GetTarget() []int32 {
 		return x.Target
 	}
 	return nil
+}
+
+func (x *Post) GetHolder() uint64 {
+	if x != nil {
+		return x.Holder
+	}
+	return 0
 }
 
 // Schedule moves a plane at a time. The clocks of ranks and controller must be synchronized.
@@ -1042,12 +1059,13 @@ func (x *Changed) GetFault() *Fault {
 	return nil
 }
 
-// Refused: a post of this port was for an epoch that is past, or far ahead.
+// Refused: a post of this port for a holder is void, since the epoch is past or far ahead, or another
+// holds the plane. The first one of a plane and holder is sent.
 type Refused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
-	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	PlaneEpoch    uint32                 `protobuf:"varint,3,opt,name=plane_epoch,json=planeEpoch,proto3" json:"plane_epoch,omitempty"`
+	Holder        uint64                 `protobuf:"varint,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	Fault         *Fault                 `protobuf:"bytes,5,opt,name=fault,proto3" json:"fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1089,18 +1107,18 @@ func (x *Refused) GetPlane() uint32 {
 	return 0
 }
 
-func (x *Refused) GetEpoch() uint32 {
+func (x *Refused) GetHolder() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.Holder
 	}
 	return 0
 }
 
-func (x *Refused) GetPlaneEpoch() uint32 {
+func (x *Refused) GetFault() *Fault {
 	if x != nil {
-		return x.PlaneEpoch
+		return x.Fault
 	}
-	return 0
+	return nil
 }
 
 // Granted answers an Acquire: planes of its mask that are in service, or why there are none.
@@ -1450,6 +1468,7 @@ type PlaneSnapshot struct {
 	Desired       []int32                `protobuf:"zigzag32,13,rep,packed,name=desired,proto3" json:"desired,omitempty"` // where it is not the map
 	Posts         uint64                 `protobuf:"varint,14,opt,name=posts,proto3" json:"posts,omitempty"`
 	Refused       uint64                 `protobuf:"varint,15,opt,name=refused,proto3" json:"refused,omitempty"`
+	Unlit         []uint32               `protobuf:"varint,16,rep,packed,name=unlit,proto3" json:"unlit,omitempty"` // ports whose circuit receives no light
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1587,6 +1606,13 @@ func (x *PlaneSnapshot) GetRefused() uint64 {
 		return x.Refused
 	}
 	return 0
+}
+
+func (x *PlaneSnapshot) GetUnlit() []uint32 {
+	if x != nil {
+		return x.Unlit
+	}
+	return nil
 }
 
 type PortSnapshot struct {
@@ -2261,11 +2287,12 @@ const file_ocs_proto_rawDesc = "" +
 	"\x06holder\x18\x01 \x01(\x04R\x06holder\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12&\n" +
 	"\x0fsince_unix_nano\x18\x03 \x01(\x03R\rsinceUnixNano\x12\x12\n" +
-	"\x04port\x18\x04 \x01(\rR\x04port\"J\n" +
+	"\x04port\x18\x04 \x01(\rR\x04port\"b\n" +
 	"\x04Post\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
-	"\x06target\x18\x03 \x03(\x11R\x06target\"p\n" +
+	"\x06target\x18\x03 \x03(\x11R\x06target\x12\x16\n" +
+	"\x06holder\x18\x04 \x01(\x04R\x06holder\"p\n" +
 	"\bSchedule\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
@@ -2286,12 +2313,11 @@ const file_ocs_proto_rawDesc = "" +
 	"\x03map\x18\x03 \x03(\x11R\x03map\x12\x12\n" +
 	"\x04port\x18\x04 \x03(\rR\x04port\x12\x0e\n" +
 	"\x02to\x18\x05 \x03(\x11R\x02to\x12-\n" +
-	"\x05fault\x18\x06 \x01(\v2\x17.lightpath.ocs.v1.FaultR\x05fault\"V\n" +
+	"\x05fault\x18\x06 \x01(\v2\x17.lightpath.ocs.v1.FaultR\x05fault\"r\n" +
 	"\aRefused\x12\x14\n" +
-	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x1f\n" +
-	"\vplane_epoch\x18\x03 \x01(\rR\n" +
-	"planeEpoch\"\\\n" +
+	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x16\n" +
+	"\x06holder\x18\x04 \x01(\x04R\x06holder\x12-\n" +
+	"\x05fault\x18\x05 \x01(\v2\x17.lightpath.ocs.v1.FaultR\x05faultJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"\\\n" +
 	"\aGranted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12-\n" +
@@ -2311,7 +2337,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x127\n" +
 	"\x06planes\x18\x05 \x03(\v2\x1f.lightpath.ocs.v1.PlaneSnapshotR\x06planes\x124\n" +
 	"\x05ports\x18\x06 \x03(\v2\x1e.lightpath.ocs.v1.PortSnapshotR\x05ports\x12-\n" +
-	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\"\x92\x03\n" +
+	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\"\xa8\x03\n" +
 	"\rPlaneSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -2328,7 +2354,8 @@ const file_ocs_proto_rawDesc = "" +
 	"\bfailures\x18\f \x01(\x04R\bfailures\x12\x18\n" +
 	"\adesired\x18\r \x03(\x11R\adesired\x12\x14\n" +
 	"\x05posts\x18\x0e \x01(\x04R\x05posts\x12\x18\n" +
-	"\arefused\x18\x0f \x01(\x04R\arefused\"x\n" +
+	"\arefused\x18\x0f \x01(\x04R\arefused\x12\x14\n" +
+	"\x05unlit\x18\x10 \x03(\rR\x05unlit\"x\n" +
 	"\fPortSnapshot\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
 	"\battached\x18\x02 \x01(\bR\battached\x12\x10\n" +
@@ -2376,7 +2403,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
 	"\x03who\x18\x03 \x01(\tR\x03who\"\x0e\n" +
-	"\fDisableReply*\xd5\x03\n" +
+	"\fDisableReply*\x9f\x04\n" +
 	"\tFaultCode\x12\x1a\n" +
 	"\x16FAULT_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13FAULT_CODE_CONFLICT\x10\x01\x12%\n" +
@@ -2395,7 +2422,10 @@ const file_ocs_proto_rawDesc = "" +
 	"\x13FAULT_CODE_PROTOCOL\x10\r\x12\x18\n" +
 	"\x14FAULT_CODE_FORBIDDEN\x10\x0e\x12\x13\n" +
 	"\x0fFAULT_CODE_SLOW\x10\x0f\x12\x1b\n" +
-	"\x17FAULT_CODE_CONTROL_LOST\x10\x102\x90\x01\n" +
+	"\x17FAULT_CODE_CONTROL_LOST\x10\x10\x12\x19\n" +
+	"\x15FAULT_CODE_NOT_HOLDER\x10\x11\x12\x16\n" +
+	"\x12FAULT_CODE_JOURNAL\x10\x12\x12\x15\n" +
+	"\x11FAULT_CODE_PINNED\x10\x132\x90\x01\n" +
 	"\x05Ranks\x12:\n" +
 	"\x06Attach\x12\x14.lightpath.ocs.v1.Up\x1a\x16.lightpath.ocs.v1.Down(\x010\x01\x12K\n" +
 	"\aWaiting\x12 .lightpath.ocs.v1.WaitingRequest\x1a\x1e.lightpath.ocs.v1.WaitingReply2\xb6\x03\n" +
@@ -2470,33 +2500,34 @@ var file_ocs_proto_depIdxs = []int32{
 	6,  // 12: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
 	12, // 13: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
 	15, // 14: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
-	15, // 15: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
-	0,  // 16: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
-	20, // 17: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
-	21, // 18: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
-	6,  // 19: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
-	6,  // 20: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
-	1,  // 21: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	16, // 22: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	18, // 23: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	22, // 24: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	23, // 25: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	25, // 26: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	27, // 27: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	29, // 28: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	2,  // 29: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	17, // 30: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	19, // 31: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	24, // 32: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	24, // 33: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	26, // 34: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	28, // 35: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	30, // 36: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	29, // [29:37] is the sub-list for method output_type
-	21, // [21:29] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	15, // 15: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
+	15, // 16: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
+	0,  // 17: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
+	20, // 18: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
+	21, // 19: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
+	6,  // 20: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
+	6,  // 21: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
+	1,  // 22: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	16, // 23: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	18, // 24: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	22, // 25: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	23, // 26: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	25, // 27: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	27, // 28: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	29, // 29: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	2,  // 30: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	17, // 31: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	19, // 32: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	24, // 33: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	24, // 34: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	26, // 35: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	28, // 36: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	30, // 37: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }

@@ -81,9 +81,9 @@ const arrow = ([from, to]) => `${from} \u2192 ${to}`;
 
 // badCircuits lists the circuits of a plane that are not as they should be: without light, desired and
 // not there, there and not desired.
-function badCircuits(plane, view) {
+function badCircuits(plane) {
   const pairs = (map, wanted) => (map ?? []).map((to, from) => [from, to]).filter(([from, to]) => to >= 0 && wanted(from, to));
-  const unlit = new Set(view.unlit);
+  const unlit = new Set(plane.unlit);
   return {
     unlit: pairs(plane.map, (from) => unlit.has(from)),
     absent: pairs(plane.desired, (from, to) => plane.map[from] !== to),
@@ -95,7 +95,7 @@ function badCircuits(plane, view) {
 function setNote(note, plane, view) {
   let parts = [];
   if (plane.state === "down") {
-    const bad = badCircuits(plane, view);
+    const bad = badCircuits(plane);
     parts = [el("span", { class: "why" }, plane.reason || "no reason is known"), el("br")];
     for (const [words, list] of [["No light", bad.unlit], ["Missing", bad.absent], ["Not wanted", bad.unwanted]]) {
       if (list.length) parts.push(el("b", {}, `${words}: ${list.map(arrow).join(", ")}.`), el("br"));
@@ -135,7 +135,7 @@ function newDrawing(n) {
 
   function update(status, plane, view) {
     root.setAttribute("aria-label", `Circuits of plane ${plane.name}: ${mapName(plane.map)}`);
-    const bad = badCircuits(plane, view);
+    const bad = badCircuits(plane);
     const unlit = new Set(bad.unlit.map(([from]) => from)), unwanted = new Set(bad.unwanted.map(([from]) => from));
     const leaving = plane.state === "moving" ? plane.target : null;
     plane.map.forEach((to, from) => {

@@ -178,6 +178,25 @@ func (d *Dialect) Known(elems []*gpb.PathElem) bool {
 	})
 }
 
+// Names reports whether a path leads to, or into, one entry of a table by its name.
+func (d *Dialect) Names(elems []*gpb.PathElem) bool {
+	return slices.ContainsFunc(d.tables(), func(t *Table) bool {
+		named := false
+		for i := range min(len(elems), len(t.Entry)) {
+			s, e := t.Entry[i], elems[i]
+			if s.Bind == "" && s.Name != e.GetName() {
+				return false
+			}
+			named = named || s.Bind != "" && e.GetName() != wild
+			for _, k := range s.Keys {
+				at, has := e.GetKey()[k.Name]
+				named = named || k.Bind != "" && has && at != wild
+			}
+		}
+		return named
+	})
+}
+
 // Writes returns the entry that a leaf belongs to, where it is one of the table: a field, or a key
 // that repeats what the path says.
 func (t *Table) Writes(l Leaf) (entry string, ok bool) {

@@ -185,14 +185,14 @@ func (c *Controller) Attach(s controller.Sink, o controller.AttachOptions) (cont
 }
 
 // Post implements controller.Attachment.
-func (a *attachment) Post(j int, epoch uint32, target circuit.Permutation) error {
+func (a *attachment) Post(j int, epoch uint32, holder uint64, target circuit.Permutation) error {
 	c := a.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := &c.planes[j]
 	if epoch < p.epoch {
 		if !target.Equal(p.maps) {
-			a.sink.Refused(j, epoch, p.epoch)
+			a.sink.Refused(j, holder, fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", a.o.Port, epoch, p.epoch, ocsctl.ErrStaleEpoch))
 		}
 		return nil
 	}

@@ -1,0 +1,197 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+// Format is the version of what stores keep. A controller refuses a store of a later one.
+const Format = 1
+
+// FormatValue says which programs may read a store.
+type FormatValue struct {
+	Version  int    `json:"version"`
+	Software string `json:"software"` // that wrote it
+}
+
+// Author is the controller that writes a value.
+type Author struct {
+	Name  string
+	Token uint64
+}
+
+// planeValue is a State as stores keep it, and what tells operators which map is in force, since when and
+// by which controller.
+type planeValue struct {
+	Version  int                 `json:"version"`
+	Plane    int                 `json:"plane"`
+	Revision uint64              `json:"revision"`
+	Digest   string              `json:"digest"` // of map
+	Epoch    uint32              `json:"epoch"`
+	Reserved uint32              `json:"reserved"`
+	Map      circuit.Permutation `json:"map"`
+	Intent   *intentValue        `json:"intent,omitempty"`
+	Failed   bool                `json:"failed,omitempty"`
+	Disabled string              `json:"disabled,omitempty"`
+	Name     string              `json:"controller"`
+	Token    uint64              `json:"token"`
+	Time     time.Time           `json:"time"`
+}
+
+type intentValue struct {
+	Epoch uint32              `json:"epoch"`
+	To    circuit.Permutation `json:"to"`
+}
+
+// PlaneKey names the state of a plane in a store.
+func PlaneKey(j int) string { return fmt.Sprintf("planes/%03d", j) }
+
+// Encode writes a value of a store as JSON, so that an operator can read it.
+func Encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return b, nil
+}
+
+// Decode reads a value of a store, which names its version. A later version is ocsctl.ErrVersion; anything
+// that this program does not know is ErrCorrupt.
+func Decode(key string, data []byte, v any) error {
+	var head struct {
+		Version int `json:"version"`
+	}
+	err := json.Unmarshal(data, &head)
+	if err == nil && head.Version > Format {
+		return fmt.Errorf("journal: %s is of format %d, this program reads up to %d: %w", key, head.Version, Format, ocsctl.ErrVersion)
+	}
+	if err == nil && head.Version < 1 {
+		err = errors.New("it has no version")
+	}
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err = d.Decode(v); err == nil {
+			if _, more := d.Token(); !errors.Is(more, io.EOF) {
+				err = errors.New("something follows it")
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %s: %w: %w", key, err, ErrCorrupt)
+	}
+	return nil
+}
+
+// DecodeFormat reads the format of a store, for the program of that version. A store of a later program is
+// ocsctl.ErrVersion, with both versions.
+func DecodeFormat(key string, data []byte, software string) error {
+	var v FormatValue
+	err := Decode(key, data, &v)
+	if errors.Is(err, ocsctl.ErrVersion) {
+		err = fmt.Errorf("%w: it was written by version %s, this is version %s", err, softwareOf(data), software)
+	}
+	return err
+}
+
+// softwareOf is the version of the program that wrote a format value of any version.
+func softwareOf(data []byte) string {
+	var v struct {
+		Software string `json:"software"`
+	}
+	if json.Unmarshal(data, &v) != nil || v.Software == "" {
+		return "unknown"
+	}
+	return v.Software
+}
+
+// EncodePlane writes the state of plane j.
+func EncodePlane(j int, s *State, by Author) ([]byte, error) {
+	v := planeValue{
+		Version: Format, Plane: j, Revision: s.Revision, Digest: digest(s.Map), Epoch: s.Epoch, Reserved: s.Reserved,
+		Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Name: by.Name, Token: by.Token, Time: time.Now().UTC(),
+	}
+	if s.Intent != nil {
+		v.Intent = &intentValue{Epoch: s.Intent.Epoch, To: s.Intent.To}
+	}
+	return Encode(v)
+}
+
+// digest is what operators compare maps by.
+func digest(m circuit.Permutation) string {
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("%016x", m.Digest())
+}
+
+// DecodePlane reads the state of the plane that key names. Maps are checked for being maps, not
+// for their number of ports.
+func DecodePlane(key string, data []byte) (j int, s State, err error) {
+	var v planeValue
+	if err := Decode(key, data, &v); err != nil {
+		return 0, s, err
+	}
+	if err := v.check(key); err != nil {
+		return 0, s, fmt.Errorf("journal: %s: %w: %w", key, err, ErrCorrupt)
+	}
+	s = State{Epoch: v.Epoch, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed, Disabled: v.Disabled}
+	if v.Intent != nil {
+		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To}
+	}
+	return v.Plane, s, nil
+}
+
+func (v *planeValue) check(key string) error {
+	if v.Plane < 0 || !strings.HasSuffix(key, PlaneKey(v.Plane)) {
+		return fmt.Errorf("plane: %d is not the plane of the key", v.Plane)
+	}
+	if v.Map != nil {
+		if err := v.Map.Validate(len(v.Map)); err != nil {
+			return fmt.Errorf("map%w", err)
+		}
+	}
+	if v.Digest != digest(v.Map) {
+		return fmt.Errorf("digest: %q, but that of the map is %q", v.Digest, digest(v.Map))
+	}
+	if v.Reserved <= v.Epoch {
+		return fmt.Errorf("epoch: %d is not below the reserved %d", v.Epoch, v.Reserved)
+	}
+	if i := v.Intent; i != nil {
+		if err := i.To.Validate(len(i.To)); err != nil {
+			return fmt.Errorf("intent.to%w", err)
+		}
+		if v.Map != nil && len(i.To) != len(v.Map) {
+			return fmt.Errorf("intent.to: has %d entries, the map %d", len(i.To), len(v.Map))
+		}
+		if i.Epoch >= v.Reserved {
+			return fmt.Errorf("intent.epoch: %d is not below the reserved %d", i.Epoch, v.Reserved)
+		}
+	}
+	return nil
+}
+
+// Fits reports whether a state that key names can be that of plane j of a fabric; else the error wraps
+// ErrOtherFabric.
+func (s *State) Fits(key string, j, ports, planes int) error {
+	has := len(s.Map)
+	if s.Intent != nil {
+		has = max(has, len(s.Intent.To))
+	}
+	switch {
+	case j >= planes:
+		return fmt.Errorf("journal: %s is of plane %d, in a fabric of %d: %w", key, j, planes, ErrOtherFabric)
+	case has != 0 && has != ports:
+		return fmt.Errorf("journal: %s is of %d ports, in a fabric of %d: %w", key, has, ports, ErrOtherFabric)
+	}
+	return nil
+}

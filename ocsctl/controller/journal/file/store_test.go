@@ -1,0 +1,225 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
+	"lightpath/ocsctl/controller/journal/journaltest"
+	"lightpath/plans/circuit"
+)
+
+func open(t *testing.T, c Config) *Store {
+	t.Helper()
+	if c.Name == "" {
+		c.Name = "a"
+	}
+	s, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	journaltest.Run(t, func(t *testing.T, keep int) journal.Store {
+		return open(t, Config{Dir: t.TempDir(), History: keep})
+	})
+}
+
+// crash returns what is in the directory of a store at this moment, as a power cut would leave it.
+func crash(t *testing.T, s *Store) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	from, err := os.Open(s.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.Create(filepath.Join(dir, "journal.db"))
+	if err == nil {
+		if _, err = io.Copy(to, from); err == nil {
+			err = to.Close()
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestCrash: what has been answered is there after a crash at any later time.
+func TestCrash(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir()})
+	l := journaltest.Lead(t, s)
+	to := circuit.Shift(journaltest.Ports, 1)
+	if err := journaltest.Intend(t, l, controller.Intent{Plane: 1, Epoch: 3, To: to}); err != nil {
+		t.Fatal(err)
+	}
+	if err := journaltest.Record(t, l, controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1, Err: "disabled by ann"}); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, Config{Dir: crash(t, s)})
+	next, err := again.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer journaltest.Resign(t, next)
+	at, err := next.Recovered(journaltest.Ports, journaltest.Planes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.Token() <= l.Token() || next.LastSeq() != 1 || at[0].Disabled != "disabled by ann" || at[1].Intent == nil || !at[1].Intent.To.Equal(to) {
+		t.Errorf("token %d after %d, event %d, %+v", next.Token(), l.Token(), next.LastSeq(), at)
+	}
+}
+
+// TestStandby: a second controller of the host stands by, knows for whom, and takes over.
+func TestStandby(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, Config{Name: "first", Address: "127.0.0.1:7443", Dir: dir})
+	l := journaltest.Lead(t, first)
+	second := open(t, Config{Name: "second", Dir: dir})
+	ctx, cancel := context.WithTimeout(t.Context(), lockPoll)
+	defer cancel()
+	if _, err := second.Campaign(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("two controllers rule: %v", err)
+	}
+	if got := second.Leader(); got.Name != "first" || got.Address != "127.0.0.1:7443" || got.Token != l.Token() {
+		t.Errorf("in charge: %+v", got)
+	}
+	if _, err := second.History(t.Context(), controller.AllEvents()); !errors.Is(err, controller.ErrNotLeader) || !strings.Contains(err.Error(), "first") {
+		t.Errorf("history of a standby: %v", err)
+	}
+	if err := first.Close(); err != nil { // as in a crash: it does not resign
+		t.Fatal(err)
+	}
+	next := journaltest.Lead(t, second)
+	defer journaltest.Resign(t, next)
+	if next.Token() <= l.Token() || second.Leader().Name != "second" {
+		t.Errorf("token %d after %d, in charge: %+v", next.Token(), l.Token(), second.Leader())
+	}
+}
+
+// TestRefused: a file that this program cannot read is one clear line with its name.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, path string)
+		kind  error
+	}{
+		"garbage":   {func(t *testing.T, path string) { write(t, path, []byte(strings.Repeat("junk", 8192))) }, journal.ErrCorrupt},
+		"cut":       {func(t *testing.T, path string) { truncate(t, path) }, journal.ErrCorrupt},
+		"pages":     {spoilPages, journal.ErrCorrupt},
+		"later":     {func(t *testing.T, path string) { put(t, path, metaBucket, "format", `{"version":9,"software":"7.0"}`) }, ocsctl.ErrVersion},
+		"bad plane": {func(t *testing.T, path string) { put(t, path, planesBucket, "planes/001", `{"version":1}`) }, journal.ErrCorrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, Config{Dir: dir})
+			l := journaltest.Lead(t, s)
+			if err := journaltest.Intend(t, l, controller.Intent{Plane: 1, To: circuit.Shift(journaltest.Ports, 1)}); err != nil {
+				t.Fatal(err)
+			}
+			journaltest.Resign(t, l)
+			c.spoil(t, s.Path())
+			err := recoverFrom(t, dir)
+			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), s.Path()) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v, want %v", err, c.kind)
+			}
+		})
+	}
+	for _, c := range []Config{{Name: "a"}, {Dir: t.TempDir()}, {Name: "a", Dir: "/dev/null/journal"}} {
+		if _, err := Open(c); err == nil {
+			t.Errorf("%+v was accepted", c)
+		}
+	}
+}
+
+// recoverFrom opens a store and reads what is in it.
+func recoverFrom(t *testing.T, dir string) error {
+	s, err := Open(Config{Name: "a", Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // nothing is written
+	l, err := s.Campaign(t.Context())
+	if err == nil {
+		_, err = l.Recovered(journaltest.Ports, journaltest.Planes)
+	}
+	return err
+}
+
+func write(t *testing.T, path string, data []byte) {
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func truncate(t *testing.T, path string) {
+	if err := os.Truncate(path, 3*4096); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spoilPages overwrites all pages but the two that say where the others are.
+func spoilPages(t *testing.T, path string) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 2 * os.Getpagesize(); i < len(data); i++ {
+		data[i] = byte(i*7 + 1)
+	}
+	write(t, path, data)
+}
+
+func put(t *testing.T, path string, bucket []byte, key, value string) {
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err == nil {
+		err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put([]byte(key), []byte(value)) })
+	}
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BenchmarkIntend is how long a reconfiguration waits for the disk.
+func BenchmarkIntend(b *testing.B) {
+	s, err := Open(Config{Name: "a", Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // nothing is left to write
+	l, err := s.Campaign(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := l.Recovered(journaltest.Ports, journaltest.Planes); err != nil {
+		b.Fatal(err)
+	}
+	answer := make(chan error, 1)
+	for i := range b.N {
+		l.Intend(controller.Intent{Epoch: uint32(i), To: circuit.Shift(journaltest.Ports, i)}, func(err error) { answer <- err })
+		if err := <-answer; err != nil {
+			b.Fatal(err)
+		}
+	}
+}

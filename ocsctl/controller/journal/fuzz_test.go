@@ -1,0 +1,41 @@
+package journal
+
+import (
+	"reflect"
+	"testing"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+// FuzzPlane: what is taken for the state of a plane is one, and stays the same when it is written.
+func FuzzPlane(f *testing.F) {
+	for _, s := range []State{
+		{Reserved: 1}, {Epoch: 3, Reserved: 9, Revision: 2, Map: circuit.Shift(4, 1), Failed: true, Disabled: "x"},
+		{Reserved: 9, Map: circuit.AllDark(2), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(2, 1)}},
+	} {
+		value, err := EncodePlane(1, &s, Author{"a", 5})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(value)
+	}
+	f.Add([]byte(`{"version":1,"plane":1,"map":[0,0]}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		j, s, err := DecodePlane("/p/"+PlaneKey(1), data)
+		if err != nil {
+			return
+		}
+		if j != 1 || s.Map != nil && s.Map.Validate(len(s.Map)) != nil || s.Epoch >= s.Reserved {
+			t.Fatalf("took plane %d: %+v", j, s)
+		}
+		value, err := EncodePlane(j, &s, Author{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, again, err := DecodePlane(PlaneKey(1), value); err != nil || !reflect.DeepEqual(s, again) {
+			t.Fatalf("%+v became %+v: %v", s, again, err)
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// refusedLast expects a port's last post to have been refused, with these words, and no other port's.
+func (r *testRig) refusedLast(port int, says ...string) {
+	r.t.Helper()
+	for p, s := range r.s {
+		switch n := len(s.refused); {
+		case p != port && n > 0:
+			r.t.Errorf("port %d was refused: %v", p, s.refused)
+		case p == port && n != 1:
+			r.t.Errorf("port %d was refused %d times", p, n)
+		case p == port:
+			want(r.t, "refused", s.refused[0], ocsctl.ErrNotHolder, says...)
+		}
+		s.refused = nil
+	}
+}
+
+// TestPostsOfStrangers: posts of ranks whose communicator does not hold a plane are refused, to them alone. They
+// neither disturb the plane's holder nor advance its epoch.
+func TestPostsOfStrangers(t *testing.T) {
+	const stranger = 0x99
+	r := newTestRig(t, 4, 2, nil)
+	at, to := circuit.Shift(4, 1), circuit.Shift(4, 2)
+	as := func(port int, epoch uint32, target circuit.Permutation, says ...string) {
+		t.Helper()
+		if err := r.s[port].Post(0, epoch, stranger, target); err != nil {
+			t.Fatal(err)
+		}
+		r.pass(time.Second)
+		r.refusedLast(port, append(says, "plane 0", "0x99")...)
+		if r.page.epochs[0] != 0 || r.page.faults[0] != nil || len(r.dev.moves) != 0 {
+			t.Fatalf("a stranger's post: epoch %d, %v, %v", r.page.epochs[0], r.page.faults[0], r.dev.moves)
+		}
+	}
+	free := []string{"nobody holds the plane"}
+	as(1, 0, at, free...) // a move that changes nothing
+	for p := range 4 {
+		as(p, 0, to, free...)
+	}
+	r.hold(1)
+	held := []string{"port 1", "holder 0x7 of port 0 has the plane"}
+	as(1, 0, at, held...)
+	as(1, 0, circuit.Shift(4, 3), held...)
+	r.post(0, 0, 0, to)
+	as(1, 0, circuit.Shift(4, 3), held...) // another map than the holder's ranks
+	as(1, 0, to, held...)                  // and the same, which does not count
+	for p := 1; p < 4; p++ {
+		r.post(p, 0, 0, to)
+	}
+	r.pass(time.Second)
+	if r.page.epochs[0] != 1 || !r.page.maps[0].Equal(to) {
+		t.Fatal("the holder's move has not happened", r.core.Waiting(0))
+	}
+	// A move of the holder that changes nothing advances the epoch: its ranks have agreed.
+	r.post(2, 0, 1, to)
+	r.pass(time.Second)
+	if r.page.epochs[0] != 2 {
+		t.Error("the holder's own move that changes nothing was lost")
+	}
+	// What has happened may be repeated by every port.
+	if err := r.s[3].Post(0, 0, stranger, to); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.s[3].refused) != 0 {
+		t.Error(r.s[3].refused)
+	}
+	// Scheduled moves are the granted port's.
+	want(t, "another port", r.s[1].Schedule(0, 2, at, time.Unix(0, r.now)), ocsctl.ErrNotHolder, "by port 0")
+	want(t, "a free plane", r.s[1].Schedule(1, 0, at, time.Unix(0, r.now)), ocsctl.ErrNotHolder, "nobody holds the plane")
+}
+
+// TestPostsEndWithTheUse: posts that wait when a plane is given back are void, and their ports are told.
+func TestPostsEndWithTheUse(t *testing.T) {
+	for name, end := range map[string]func(r *testRig){
+		"released":   func(r *testRig) { r.release(1) },
+		"left":       func(r *testRig) { r.s[0].Detach(true) },
+		"has failed": func(r *testRig) { r.s[0].Detach(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRig(t, 4, 1, nil)
+			r.hold(1)
+			r.post(2, 0, 0, circuit.Permutation{1, 2, circuit.Dark, 3}) // ports 2 and 3 change
+			end(r)
+			r.refusedLast(2, "nobody holds the plane")
+			if err := r.s[1].Acquire(1, 1, 8); err != nil {
+				t.Fatal(err)
+			}
+			for p := 1; p < 4; p++ {
+				if err := r.s[p].Post(0, 0, 8, circuit.Permutation{1, circuit.Dark, 3, 2}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.pass(time.Second)
+			if r.page.epochs[0] != 1 || r.page.faults[0] != nil {
+				t.Errorf("the next holder: epoch %d, %v; %s", r.page.epochs[0], r.page.faults[0], r.core.Waiting(0))
+			}
+		})
+	}
+}
+
+// TestPostsBeforeTheClaim: after a takeover ranks may post before the port that holds the plane has found the
+// controller. Nothing moves until it has claimed the plane, and posts for others are refused then.
+func TestPostsBeforeTheClaim(t *testing.T) {
+	start := func(t *testing.T) *testRig {
+		r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+			c.Recovered, c.Grace = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}, time.Second
+			r.absent = 1
+		})
+		for _, holder := range []uint64{testHolder, 8} {
+			if err := r.s[1].Post(0, 3, holder, circuit.Permutation{1, circuit.Dark}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.pass(time.Millisecond)
+		if len(r.dev.moves) != 0 || len(r.s[1].refused) != 0 || r.core.Waiting(0) != "plane 0 epoch 3: no communicator has claimed it since the takeover" {
+			t.Fatal(r.dev.moves, r.s[1].refused, r.core.Waiting(0))
+		}
+		return r
+	}
+	t.Run("claimed", func(t *testing.T) {
+		r := start(t)
+		r.attach(0, LeaseSnapshot{Holder: testHolder, Mask: 1})
+		r.pass(100 * time.Millisecond)
+		r.refusedLast(1, "holder 0x7 of port 0 has the plane", "0x8")
+		if r.page.epochs[0] != 4 {
+			t.Error(r.core.Waiting(0))
+		}
+	})
+	t.Run("never claimed", func(t *testing.T) {
+		r := start(t)
+		r.pass(2 * time.Second)
+		if n := len(r.s[1].refused); n != 2 || !errors.Is(r.s[1].refused[0], ocsctl.ErrNotHolder) || len(r.dev.moves) != 0 || r.page.faults[0] != nil {
+			t.Error(r.s[1].refused, r.dev.moves, r.page.faults[0])
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package driver
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"lightpath/plans/circuit"
+)
+
+// Rule says how far circuits are to be verified.
+type Rule struct {
+	Want     Level   // as far as the switch can; Unverified stands for Light
+	LightDBm float64 // received power from which on there is light; 0 stands for -30
+	// Window is the longest averaging window of the power meters. For so long after a change a look
+	// takes no reading of the circuits that changed: the reading may be of the light before.
+	Window time.Duration
+}
+
+// DefaultLightDBm is the received power below which a circuit counts as dark.
+const DefaultLightDBm = -30
+
+// Threshold is the received power from which on there is light.
+func (r Rule) Threshold() float64 { return r.complete().LightDBm }
+
+// complete fills in the defaults.
+func (r Rule) complete() Rule {
+	if r.Want == Unverified {
+		r.Want = Light
+	}
+	if r.LightDBm == 0 {
+		r.LightDBm = DefaultLightDBm
+	}
+	return r
+}
+
+// fact is what a switch says of one circuit.
+type fact struct {
+	state State
+	dbm   float64 // received; NaN: nothing measures it
+}
+
+// noFact is what a switch says that says nothing.
+var noFact = fact{state: Unsaid, dbm: math.NaN()}
+
+// judge returns how far a circuit that the switch's table has is verified, and why it is not good;
+// "" where it is. This is the one place that decides it: for changes, for looks, and for commands that
+// speak to a switch without a controller.
+func (r Rule) judge(f fact) (Level, string) {
+	switch {
+	case r.Want < Status:
+		return ReadBack, ""
+	case f.state == Failed:
+		return ReadBack, "the switch reports a failed port"
+	case f.state == Pending:
+		return ReadBack, "the circuit is not up in time"
+	}
+	level := ReadBack
+	if f.state == Up {
+		level = Status
+	}
+	if r.Want < Light || math.IsNaN(f.dbm) {
+		return level, ""
+	}
+	if f.dbm < r.LightDBm {
+		return ReadBack, fmt.Sprintf("no light: %.2f dBm, want %.2f", f.dbm, r.LightDBm)
+	}
+	return Light, ""
+}
+
+// missing is the reason of a circuit that the switch's table does not have.
+const missing = "the switch does not have it"
+
+// Known is what is known of each circuit of a switch. Per circuit it is this machine:
+//
+//	          change             table            port states         power meter          token
+//	(none) ---------> commanded -------> read-back -------> status -------> light -------> token
+//	                      |                  |                |               |              |
+//	                      | refused          | port failed    | no light      | light lost   | token lost
+//	                      v                  v                v               v              v
+//	                   missing             ( not good: the reason says why, and what was read )
+//
+// A level is reached as far as the switch can say. A circuit stays at its level while every look
+// confirms it, and a look that does not makes it "not good" from any level. A circuit that is not good
+// becomes good by a look that finds light, or because it is removed and made again; one that lost a
+// token only by the latter, or by another token.
+//
+// Known has neither clock nor connection: facts go in with their time. It is for one goroutine.
+type Known struct {
+	rule     Rule
+	circuits []knownCircuit // by ingress port of the map
+}
+
+type knownCircuit struct {
+	Circuit
+	fact      fact
+	seen      bool      // the table has been read
+	lit       bool      // light was seen on it
+	lostToken bool      // and no token came through since
+	changed   time.Time // when it was made, or seen to be another one
+}
+
+// NewKnown returns a machine of so many circuits, of which nothing is known.
+func NewKnown(ports int, r Rule) *Known {
+	k := &Known{rule: r.complete(), circuits: make([]knownCircuit, ports)}
+	for r := range k.circuits {
+		k.circuits[r] = knownCircuit{Circuit: Circuit{In: r, Intended: circuit.Dark, Observed: circuit.Dark}, fact: noFact}
+	}
+	return k
+}
+
+// Circuit returns what is known of the circuit of an ingress port.
+func (k *Known) Circuit(in int) Circuit { return k.circuits[in].Circuit }
+
+// Good reports whether nothing is wrong with the circuit that a port has; a dark port has none.
+func (k *Known) Good(in int) bool {
+	c := &k.circuits[in]
+	return c.Observed == circuit.Dark || c.Reason == ""
+}
+
+// WasLit reports whether light has been seen on the circuit that a port has now.
+func (k *Known) WasLit(in int) bool { return k.circuits[in].lit }
+
+// Looked takes what a look has found: the switch's table, and the health of its ports, ingress before
+// egress. It judges every circuit that the table has.
+func (k *Known) Looked(table circuit.Permutation, health []Health, at time.Time) {
+	n := len(k.circuits)
+	for r := range k.circuits {
+		c := &k.circuits[r]
+		k.observe(c, table[r], at)
+		if c.Observed == circuit.Dark {
+			continue
+		}
+		in, out := &health[r], &health[n+c.Observed]
+		f := fact{state: stateOf(in, out), dbm: c.fact.dbm}
+		if at.Sub(c.changed) < k.rule.Window {
+			if c.Reason != "" {
+				continue // the meters cannot say yet that it has become good
+			}
+		} else if f.dbm = math.NaN(); out.HasPower {
+			f.dbm = out.PowerDBm
+		}
+		k.settle(c, f, at)
+	}
+}
+
+// stateOf is how the ports of a circuit are.
+func stateOf(in, out *Health) State {
+	switch {
+	case in.Failed || out.Failed:
+		return Failed
+	case in.State == "" || out.State == "":
+		return Unsaid
+	}
+	return Up
+}
+
+// observe notes which circuit a port has; another one than before starts anew.
+func (k *Known) observe(c *knownCircuit, to int, at time.Time) {
+	if c.Observed == to && c.Verified != Unverified {
+		return
+	}
+	if c.Observed != to && c.seen {
+		c.fact, c.lit, c.lostToken, c.changed = noFact, false, false, at
+	}
+	c.seen, c.Observed, c.Verified, c.Reason, c.At = true, to, ReadBack, "", at
+}
+
+// settle judges a circuit by facts.
+func (k *Known) settle(c *knownCircuit, f fact, at time.Time) {
+	proven := c.Verified == Token
+	c.fact, c.At = f, at
+	c.PowerDBm, c.HasPower = 0, !math.IsNaN(f.dbm)
+	if c.HasPower {
+		c.PowerDBm = f.dbm
+	}
+	c.Verified, c.Reason = k.rule.judge(f)
+	switch {
+	case c.Reason != "":
+	case c.lostToken:
+		c.Reason = lostToken
+	case proven:
+		c.Verified = Token
+	}
+	c.lit = c.lit || c.Verified >= Light
+}
+
+const lostToken = "no token came through"
+
+// Changed takes the verdicts of a change: what Apply has returned.
+func (k *Known) Changed(c Change, verdicts []Circuit, at time.Time) {
+	for _, v := range verdicts {
+		known := &k.circuits[v.In]
+		if c.Before[v.In] != c.After[v.In] {
+			known.changed, known.Verified = at, Unverified
+			known.fact, known.lit, known.lostToken = noFact, false, false
+		}
+		k.observe(known, v.Observed, at)
+		known.Intended, known.Accepted = v.Intended, v.Accepted
+		if v.Observed != v.Intended {
+			continue // a look judges a circuit that nobody asked for
+		}
+		proven := known.Verified == Token && v.Reason == ""
+		known.Circuit, known.At = v, at
+		if v.HasPower {
+			known.fact.dbm = v.PowerDBm
+		}
+		known.lit = known.lit || v.Verified >= Light
+		switch {
+		case known.lostToken && v.Reason == "":
+			known.Reason = lostToken
+		case proven:
+			known.Verified = Token
+		}
+	}
+}
+
+// Proved takes whether a token that was sent over the circuit of a port came out where it should.
+func (k *Known) Proved(in int, through bool, at time.Time) {
+	c := &k.circuits[in]
+	if c.lostToken = !through; c.lostToken {
+		c.Verified, c.Reason, c.At = ReadBack, lostToken, at
+		return
+	}
+	if c.Reason == lostToken {
+		c.Reason = ""
+	}
+	if c.Reason == "" {
+		c.Verified, c.At = Token, at
+	}
+}
+
+// Unknown takes that the outcome of a change is not known: circuits that it was to make are not good
+// until a look after the window of the meters finds them so.
+func (k *Known) Unknown(c Change, at time.Time) {
+	for r := range k.circuits {
+		if known := &k.circuits[r]; c.Before[r] != c.After[r] {
+			known.changed, known.Intended, known.Observed = at, c.After[r], c.After[r]
+			known.fact, known.lit, known.lostToken = noFact, false, false
+			known.Verified, known.Reason, known.At = ReadBack, ErrUnknownOutcome.Error(), at
+		}
+	}
+}
+
+// Lost takes that the switch's table is not known any more: no circuit is verified until a look.
+func (k *Known) Lost(at time.Time) {
+	for r := range k.circuits {
+		k.circuits[r].Verified, k.circuits[r].At = Unverified, at
+	}
+}
+
+// Level says how far the circuits of n ports are verified: the lowest level of one of them, and how many
+// are further; "read-back" where there are none.
+func (k *Known) Level(first, n int) string {
+	var count [Token + 1]int
+	least, all := Token, 0
+	for r := first; r < first+n; r++ {
+		if c := &k.circuits[r]; c.Observed != circuit.Dark {
+			all++
+			count[c.Verified]++
+			least = min(least, c.Verified)
+		}
+	}
+	if all == 0 {
+		return ReadBack.String()
+	}
+	said := least.String()
+	for l := Token; l > least; l-- {
+		if count[l] > 0 {
+			said += fmt.Sprintf(", %d of %d by %s", count[l], all, l)
+		}
+	}
+	return said
+}

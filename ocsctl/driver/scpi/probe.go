@@ -1,0 +1,94 @@
+package scpi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// probe finds out, once per session, what the switch can say: how its ports are, and which egress ports have
+// a power meter. Models without either, and firmware that knows other commands, answer such a query with an
+// error or not at all; then circuits are verified as far as the rest can tell.
+func (s *swtch) probe(ctx context.Context) error {
+	if s.asked && s.wire.conn != nil {
+		return nil
+	}
+	states, err := (&prober{s: s, query: ":OXC:SWIT:PORT:STAT? "}).words(ctx, s.in[:1])
+	if err != nil {
+		return err
+	}
+	metered := make([]bool, len(s.out))
+	meters := prober{s: s, query: ":PMON:POW? "}
+	for first := 0; first < len(s.out); first += maxQuery {
+		if err := meters.find(ctx, metered, first, min(first+maxQuery, len(s.out))); err != nil {
+			return err
+		}
+	}
+	s.states, s.metered, s.asked = len(states) == 1 && isState(states[0]), metered, true
+	s.info.CanState, s.info.CanLight = s.states, slices.Contains(metered, true)
+	return nil
+}
+
+// prober asks one kind of query about ports.
+type prober struct {
+	s     *swtch
+	query string
+	mute  bool // the switch answers nothing to the query alone
+	never bool // nor to the query with its error queue
+}
+
+// find marks the egress ports, from first to below end, that have a meter. A switch that refuses a query
+// because one port has none is asked about half of them.
+func (p *prober) find(ctx context.Context, metered []bool, first, end int) error {
+	words, err := p.words(ctx, p.s.out[first:end])
+	if err != nil || p.never {
+		return err
+	}
+	for i, w := range words {
+		metered[first+i] = isPower(w)
+	}
+	if half := (first + end) / 2; words == nil && half > first {
+		if err := p.find(ctx, metered, first, half); err != nil {
+			return err
+		}
+		return p.find(ctx, metered, half, end)
+	}
+	return nil
+}
+
+// words asks about some ports and returns a word for each; nil where the switch cannot say. A switch that
+// answers nothing is asked again together with its error queue, and whether it is still there. An error is
+// one of the connection.
+func (p *prober) words(ctx context.Context, ports []int) ([]string, error) {
+	line := p.query + listText(ports)
+	if !p.mute {
+		reply, err := p.s.ask(ctx, line, p.s.wire.timeout)
+		if err == nil || !silent(ctx, err) {
+			return wordsOf(reply, len(ports)), err
+		}
+		p.mute = true
+	}
+	if p.never {
+		return nil, nil
+	}
+	reply, err := p.s.ask(ctx, "*CLS;"+line+";:SYST:ERR:ALL?", p.s.wire.timeout)
+	if err == nil || !silent(ctx, err) {
+		reply, _, _ = strings.Cut(reply, ";")
+		return wordsOf(reply, len(ports)), err
+	}
+	p.never = true
+	return nil, p.s.identify(ctx)
+}
+
+// silent reports whether an answer did not come in its time, while the caller has time left.
+func silent(ctx context.Context, err error) bool { return errors.Is(err, errReply) && ctx.Err() == nil }
+
+// wordsOf reads a list of n words; nil where a reply is none.
+func wordsOf(reply string, n int) []string {
+	words, err := parseWords(reply, n)
+	if err != nil {
+		return nil
+	}
+	return words
+}

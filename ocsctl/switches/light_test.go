@@ -1,0 +1,182 @@
+package switches
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/device"
+	"lightpath/plans/circuit"
+)
+
+// down waits until the controller has a plane out of service for a reason that says text.
+func (c *chain) down(j int, text string) {
+	c.Helper()
+	p := c.await(j, "being out of service", func(p controller.PlaneSnapshot) bool { return p.State == controller.Down })
+	if !strings.Contains(p.Reason, text) || p.Verified != "" {
+		c.Fatalf("plane %d is down, verified by %q: %s; want %q", j, p.Verified, p.Reason, text)
+	}
+}
+
+// refuses has an operator's command fail for a reason that says text.
+func (c *chain) refuses(what string, err error, text string) {
+	c.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		c.Fatalf("%s: %v, want %q", what, err, text)
+	}
+}
+
+// serves expects a plane in service whose light goes where its map says, verified by it.
+func (c *chain) serves(j int) {
+	c.Helper()
+	p := c.plane(j)
+	if p.State != controller.Resident || p.Verified != "light" || p.Unlit != nil {
+		c.Fatalf("plane %d: %+v", j, p)
+	}
+	c.inService(j, p)
+}
+
+// TestLostLight: light that goes is noticed after whatever came before, and a plane without light is put
+// into service by no command until light is back.
+func TestLostLight(t *testing.T) {
+	fewer := circuit.Permutation{1, circuit.Dark, 3, 0} // shift(1) without the circuit of rank 1
+	for name, before := range map[string]func(*chain){
+		"a set":                    func(*chain) {},
+		"a set of what is there":   func(c *chain) { c.mustSet(shift(1)) },
+		"a set that only removes":  func(c *chain) { c.mustSet(fewer) },
+		"enable":                   func(c *chain) { c.mustEnable() },
+		"a restart":                func(c *chain) { c.restart(shift(1)) },
+		"a restart without memory": func(c *chain) { c.restart(nil) },
+	} {
+		for _, protocol := range []string{"polatis-scpi", "gnmi", "netconf"} {
+			t.Run(name+"/"+protocol, func(t *testing.T) {
+				t.Parallel()
+				c := newChain(t, protocol, 1, nil)
+				c.mustSet(shift(1))
+				before(c)
+				c.serves(0)
+				at := c.plane(0).Map
+				c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: at[2]})
+				c.down(0, "light is lost")
+				if p := c.plane(0); !slices.Equal(p.Unlit, []int{2}) {
+					t.Errorf("without light: ranks %v", p.Unlit)
+				}
+				for range 2 { // the second try fails for the same reason
+					c.refuses("set of what is there", c.core.Set(0, at, "test"), "no light")
+					c.down(0, "light")
+				}
+				c.refuses("set that keeps the dark circuit", c.core.Set(0, circuit.Permutation{circuit.Dark, circuit.Dark, at[2], circuit.Dark}, "test"), "no light")
+				c.refuses("enable", c.core.Enable(0, "test"), "")
+				c.inject(device.Fault{Kind: device.Clear})
+				c.mustSet(at)
+				c.serves(0)
+			})
+		}
+	}
+}
+
+// TestKeptDarkCircuit: ranks' moves verify the circuits that they keep.
+func TestKeptDarkCircuit(t *testing.T) {
+	c := newChain(t, "polatis-scpi", 1, nil)
+	c.mustSet(shift(1))
+	c.dev.cfg.DriftInterval = time.Hour // from the next look on only moves look
+	c.mustSet(shift(1))
+	c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
+	to := circuit.Permutation{2, 1, 3, 0} // keeps the circuits of ranks 2 and 3
+	c.move(0, c.plane(0).Epoch, to, func() { c.down(0, "no light") })
+}
+
+// TestEnableVerifies: enable looks anew, and changes nothing.
+func TestEnableVerifies(t *testing.T) {
+	c := newChain(t, "polatis-scpi", 1, nil)
+	c.mustSet(shift(1))
+	if err := c.core.Disable(0, "fibre work", "test"); err != nil {
+		t.Fatal(err)
+	}
+	c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
+	c.refuses("enable in the dark", c.core.Enable(0, "test"), "light")
+	revision := c.model.Revision()
+	c.refuses("enable in the dark", c.core.Enable(0, "test"), "light")
+	if c.model.Revision() != revision {
+		t.Error("enable has changed the switch")
+	}
+	c.inject(device.Fault{Kind: device.Clear})
+	c.mustEnable()
+	c.serves(0)
+}
+
+// TestStartInTheDark: a controller that starts while a circuit is dark does not put its plane into service.
+func TestStartInTheDark(t *testing.T) {
+	for name, recorded := range map[string]circuit.Permutation{"with a record": shift(1), "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			c := newChain(t, "polatis-scpi", 1, nil)
+			c.mustSet(shift(1))
+			c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
+			c.restart(recorded)
+			c.down(0, "light")
+			c.refuses("enable", c.core.Enable(0, "test"), "light")
+			c.inject(device.Fault{Kind: device.Clear})
+			deadline := time.Now().Add(patience)
+			for c.core.Enable(0, "test") != nil {
+				if time.Now().After(deadline) {
+					t.Fatalf("light is back, and the plane is not: %+v", c.plane(0))
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			c.serves(0)
+		})
+	}
+}
+
+func (c *chain) mustSet(m circuit.Permutation) {
+	c.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := c.core.Set(0, m, "test")
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond) // the meters may average over the dark
+	}
+}
+
+func (c *chain) mustEnable() {
+	c.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := c.core.Enable(0, "test")
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// restart ends the controller and its device, and starts the next ones; recorded is the map that the journal
+// has, nil: it has none.
+func (c *chain) restart(recorded circuit.Permutation) {
+	c.Helper()
+	c.core.Close()
+	if err := c.dev.Close(); err != nil {
+		c.Fatal(err)
+	}
+	c.start(c.dev.cfg)
+	config := controller.Config{Ports: ranks, Device: c.dev, Token: 9, SettleTimeout: c.dev.SettleWithin(), Planes: []controller.PlaneConfig{{Name: "a"}}}
+	if recorded != nil {
+		config.Recovered, config.Grace = []controller.Recovered{{Epoch: 7, Map: recorded}}, 1
+	}
+	core, err := controller.Start(config)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(core.Close)
+	c.core = core
+}
